@@ -1,0 +1,139 @@
+package abi
+
+import (
+	"context"
+	"time"
+)
+
+// ShardingContext is what one invocation sees through ctx_str and ctx_int.
+// It is frozen while the invocation runs.
+type ShardingContext struct {
+	JobName            string
+	TaskID             string
+	ShardingTotalCount int
+	JobParameter       string
+	// ShardingItem is -1 in a listener, which has no item.
+	ShardingItem int
+	// ShardingParameter is the item's parameter. HasShardingParameter is
+	// false when the configuration names none for this item.
+	ShardingParameter    string
+	HasShardingParameter bool
+	// FireTime is the scheduled instant, not the moment of the call.
+	FireTime time.Time
+	// PreviousFireTime and NextFireTime are zero when there is none.
+	PreviousFireTime, NextFireTime time.Time
+	// Attempt counts from 1 within a fire.
+	Attempt int
+	// Deadline is zero when the item may take as long as it likes.
+	Deadline time.Time
+	// Fence is the fence token of this begin of the item.
+	Fence int64
+	// FetchDataCount is the wished-for batch size of a DATAFLOW job, 0 = none.
+	FetchDataCount int
+	RunID          string
+	Source         Source
+	PluginConfig   []byte
+	Traceparent    string
+	HostInfo       string
+}
+
+// Outcome classifies how an invocation ended. It is what events, metrics and
+// retry policies speak of.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeOK        Outcome = "OK"
+	OutcomeFail      Outcome = "FAIL"      // the guest said so, or broke the protocol
+	OutcomeRetry     Outcome = "RETRY"     // the guest asks to be run again
+	OutcomeCancelled Outcome = "CANCELLED" // stopped, or ownership lost
+	OutcomeTimeout   Outcome = "TIMEOUT"
+	OutcomeTrap      Outcome = "TRAP"  // panic, out of bounds, unreachable, …
+	OutcomeExit      Outcome = "EXIT"  // proc_exit from a module that may not, or with a code that is not 0
+	OutcomeError     Outcome = "ERROR" // the host's own fault: instance not made, registry gone
+)
+
+// Result is how one invocation ended.
+type Result struct {
+	Outcome Outcome
+	// Status is what the guest returned; it has no meaning for the outcomes
+	// TRAP, EXIT, TIMEOUT and ERROR.
+	Status Status
+	// Message is the reason for people: set_error's text, else the trap's.
+	// Empty for OK.
+	Message string
+	// Err carries the full story of TRAP, EXIT, TIMEOUT, CANCELLED and ERROR,
+	// with the guest's stack; nil otherwise.
+	Err error
+	// Offset is what the guest staged and has not committed, when Outcome is
+	// OK. It is to be committed together with the item's completion.
+	Offset []byte
+	Staged bool
+	// Batches and Records count what a DATAFLOW invocation processed.
+	Batches, Records int64
+	// Memory is the size of the guest's linear memory at the end, in bytes.
+	Memory int64
+}
+
+// Host is what the embedding program offers to a running invocation: the part
+// of the contract that lies behind the imports. Implementations must be safe
+// for use by one goroutine per invocation, and Cancelled from any.
+type Host interface {
+	// Log takes one line from the guest, already cut to the limits. kv
+	// alternates keys and values.
+	Log(level int, msg string, kv []string)
+	LogEnabled(level int) bool
+	Progress(done, total int64)
+	// Metric returns OK, ErrInvalid or ErrQuota. The name has been checked.
+	Metric(kind int, name string, value int64) Code
+	// CommitOffset makes the offset durable before it returns OK. It returns
+	// ErrConflict when the item is no longer owned, ErrUnavailable when the
+	// registry did not answer in time, ErrCancelled when ownership is in doubt.
+	CommitOffset(ctx context.Context, offset []byte) Code
+	// StageOffset notes the offset of a DATAFLOW batch that succeeded. The
+	// host makes the newest one durable at most once per second and at the
+	// end of the loop. It returns OK, ErrConflict or ErrCancelled.
+	StageOffset(ctx context.Context, offset []byte) Code
+	// Cancelled is asked before every import with an outside effect and
+	// between batches.
+	Cancelled() Cancel
+}
+
+// Invocation is one run of one item (or of a listener).
+type Invocation struct {
+	Context ShardingContext
+	Host    Host
+	// Offset is the last committed offset; HasOffset is false if none ever was.
+	Offset    []byte
+	HasOffset bool
+}
+
+// Worker runs invocations one after the other, on one goroutine at a time. It
+// may keep a guest instance between them, and drops it after every outcome
+// that leaves the guest in doubt (TRAP, EXIT, TIMEOUT, CANCELLED, ERROR, and
+// statuses outside the protocol).
+type Worker interface {
+	// Execute runs one item to its end, or until ctx ends it by force. For a
+	// DATAFLOW job that is the whole loop.
+	Execute(ctx context.Context, inv *Invocation) Result
+	// Listen calls a listener export, one of the Export…Before/After names.
+	Listen(ctx context.Context, export string, inv *Invocation) Result
+	// Close drops the instance. It may be called once; nil error or not, the
+	// worker is gone.
+	Close() error
+}
+
+// Executor is a loaded module, configured for one job. It is safe for
+// concurrent use.
+type Executor interface {
+	// Digest identifies the module: lower-case hex of its SHA-256.
+	Digest() string
+	// HasListener reports whether the module has the listener export.
+	HasListener(export string) bool
+	// NewWorker makes a worker for one fire. It does no work in the guest.
+	NewWorker() Worker
+	// Retain adds a use, Release ends one. When the last use ends the
+	// executor is closed. Retain reports false if that has happened already.
+	Retain() bool
+	Release()
+}

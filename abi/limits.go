@@ -1,0 +1,38 @@
+package abi
+
+import "time"
+
+// Limits of one invocation. A host may grant more, never less.
+const (
+	// MaxLogMessage is the longest log message in bytes; longer ones are cut.
+	MaxLogMessage = 8 << 10
+	// MaxLogBytes is what one invocation may log in all; the rest is counted
+	// and dropped.
+	MaxLogBytes = 1 << 20
+	// LogLinesPerSecond and LogBurst bound the rate of log lines per invocation.
+	LogLinesPerSecond = 200
+	LogBurst          = 1000
+	// MaxOutput is what stdout and stderr may carry per invocation, together.
+	MaxOutput = 256 << 10
+	// MaxError is the longest text of set_error in bytes; longer ones are cut.
+	MaxError = 8 << 10
+	// MaxOffset is the largest offset in bytes; larger ones are ErrTooLarge.
+	MaxOffset = 4 << 10
+	// MaxMetricName is the longest metric name; names match
+	// [a-z][a-z0-9_]{0,63}.
+	MaxMetricName = 64
+	// MaxMetricNames is how many names a job may use.
+	MaxMetricNames = 64
+	// InitializeTimeout bounds _initialize and a start section.
+	InitializeTimeout = 5 * time.Second
+	// DefaultMemory is the default limit of linear memory in bytes.
+	DefaultMemory = 128 << 20
+	// MaxModuleSize is the largest module file in bytes.
+	MaxModuleSize = 32 << 20
+	// MaxManifest is the largest job.manifest section in bytes.
+	MaxManifest = 64 << 10
+)
+
+// ManifestSection is the name of the optional, advisory custom section that
+// describes a module to people, as JSON.
+const ManifestSection = "job.manifest"

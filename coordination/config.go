@@ -1,0 +1,105 @@
+package coordination
+
+import "time"
+
+// JobConfiguration is what the cluster knows about a job: ElasticJob's
+// configuration document (node "config"), field by field, in ElasticJob's
+// words. Settings that ElasticJob does not have travel in Props, as strings
+// whose keys begin with "wasm."; Guest reads them.
+type JobConfiguration struct {
+	JobName string
+	// Cron is the schedule; empty for a one-off job that only a trigger runs.
+	Cron string
+	// TimeZone is an IANA name, or GMT±hh:mm as ElasticJob has it. Empty is
+	// the host's own zone.
+	TimeZone           string
+	ShardingTotalCount int
+	// ShardingItemParameters is "0=Beijing,1=Shanghai".
+	ShardingItemParameters string
+	JobParameter           string
+	// MonitorExecution, Failover and Misfire are ElasticJob's switches; see
+	// docs/jobs.md.
+	MonitorExecution bool
+	Failover         bool
+	Misfire          bool
+	// MaxTimeDiffSeconds is how far this host's clock may be from the
+	// registry's; negative is no check.
+	MaxTimeDiffSeconds int
+	// ReconcileIntervalMinutes is the slow re-read; 0 or less is off.
+	ReconcileIntervalMinutes int
+	JobShardingStrategyType  string
+	// JobExecutorThreadPool is kept as found (key and value), for Java peers.
+	JobExecutorThreadPoolKey, JobExecutorThreadPoolValue string
+	JobErrorHandlerType                                  string
+	JobListenerTypes                                     []string
+	// ExtraConfigurations is the text of ElasticJob's tracing block, kept as
+	// found, for Java peers.
+	ExtraConfigurations string
+	Description         string
+	Props               map[string]string
+	// Disabled is the state in which servers are first registered.
+	Disabled       bool
+	Overwrite      bool
+	Label          *string
+	StaticSharding bool
+}
+
+// Guest are the settings of the guest, read from Props.
+type Guest struct {
+	// Type is SIMPLE, DATAFLOW or SCRIPT; empty: from the module's exports.
+	Type             JobType
+	StreamingProcess bool // "streaming.process", ElasticJob's key
+	// Timeout per item, 0 = none. "wasm.timeout", a Go duration.
+	Timeout time.Duration
+	// MaxConcurrency of this job's items on one host, 0 = the default.
+	// "wasm.maxConcurrency"
+	MaxConcurrency int
+	// Isolation is how long a guest instance lives. "wasm.isolation"
+	Isolation Isolation
+	// Args of a SCRIPT. "wasm.args", a JSON list of strings.
+	Args []string
+	// MemoryLimit of a guest's linear memory in bytes, 0 = the default.
+	// "wasm.memoryLimit"
+	MemoryLimit int64
+	// FetchDataCount is the wished-for batch size of a DATAFLOW job.
+	// "wasm.fetchDataCount"
+	FetchDataCount int
+	Retry          RetryPolicy
+	// CatchUpWindow is how old a missed instant may be and still be made up
+	// for. "wasm.catchUpWindow"
+	CatchUpWindow time.Duration
+}
+
+// JobType says which exports of the module run.
+type JobType string
+
+// The types.
+const (
+	TypeSimple   JobType = "SIMPLE"
+	TypeDataflow JobType = "DATAFLOW"
+	TypeScript   JobType = "SCRIPT"
+)
+
+// Isolation says how long a guest instance lives.
+type Isolation string
+
+// The isolations.
+const (
+	// IsolationFire: one instance per worker per fire.
+	IsolationFire Isolation = "fire"
+	// IsolationItem: a fresh instance for every item and attempt.
+	IsolationItem Isolation = "item"
+)
+
+// RetryPolicy says what happens when an item does not end well. Retries run
+// within the fire, on the host that owns the item.
+type RetryPolicy struct {
+	// Attempts in all, from 1. "wasm.retry.attempts", default 3.
+	Attempts int
+	// Backoff before the second attempt, doubling up to MaxBackoff.
+	// "wasm.retry.backoff" (1s), "wasm.retry.maxBackoff" (30s)
+	Backoff, MaxBackoff time.Duration
+	// On lists the outcomes that are tried again: RETRY, FAIL, TRAP, EXIT,
+	// TIMEOUT. "wasm.retry.on", comma separated, default RETRY.
+	On []string
+}

@@ -1,0 +1,213 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// RegistryCenter is one session with a registry: a tree of nodes, each with
+// data, a version and children, as ZooKeeper has it. It is safe for concurrent
+// use. Paths are absolute, segments separated by "/", none of them empty.
+//
+// A session is a life: once Lost is closed, every method returns
+// [ErrSessionLost] (or [ErrClosed] after Close) and the session's ephemeral
+// nodes are gone or about to go. There is no reconnected state to repair; dial
+// again.
+type RegistryCenter interface {
+	// Commit applies all ops, in order, or none of them; each op sees what
+	// those before it did. On failure the error is an *[OpError] that names
+	// the op, or one of the sentinel errors. A cancelled context leaves the
+	// outcome unknown only if the error is [ErrUnknown]; in every other case
+	// an error means that nothing was applied (save for [Ensure], see there).
+	Commit(ctx context.Context, ops ...Op) ([]Result, error)
+	// Read returns one node per query, in order, absent ones with Exists
+	// false. The nodes need not be of one instant.
+	Read(ctx context.Context, queries ...Query) ([]Node, error)
+	// Watch sends a snapshot of the queries at once, and a new one whenever
+	// one of them may have changed. The channel holds one value; a newer
+	// snapshot replaces one that was not taken, so a slow reader sees the
+	// newest and blocks nobody. A snapshot never goes back behind one that
+	// was sent before, nor behind this session's own commits that returned
+	// before it was sent. The channel is closed when ctx is done or the
+	// session is over.
+	Watch(ctx context.Context, queries ...Query) (<-chan Snapshot, error)
+	// Trusted reports whether the session is known to be alive. While it is
+	// false nothing may start and Commit refuses; it may become true again
+	// unless Lost is closed.
+	Trusted() bool
+	// Lost is closed when this session can no longer be trusted, before any
+	// other session sees its ephemeral nodes gone.
+	Lost() <-chan struct{}
+	// Close ends the session; its ephemeral nodes go away before it returns.
+	// Watches end. Further calls return nil.
+	Close() error
+}
+
+// Errors of a RegistryCenter. Adapters translate to these at the border.
+var (
+	// ErrConflict: an op's condition did not hold. It is wrapped by *OpError.
+	ErrConflict = errors.New("registry: conflict")
+	// ErrSessionLost: the session is over.
+	ErrSessionLost = errors.New("registry: session lost")
+	// ErrSuspect: the session is in doubt; nothing was written.
+	ErrSuspect = errors.New("registry: session in doubt")
+	// ErrClosed: Close was called.
+	ErrClosed = errors.New("registry: closed")
+	// ErrTooLarge: the request is over the size limit; it was not sent.
+	ErrTooLarge = errors.New("registry: request too large")
+	// ErrUnknown: the commit may or may not have taken effect.
+	ErrUnknown = errors.New("registry: outcome unknown")
+	// ErrUnavailable: the registry cannot be written now (disk full, no
+	// quorum); nothing was written.
+	ErrUnavailable = errors.New("registry: unavailable")
+)
+
+// OpKind is the kind of an Op.
+type OpKind uint8
+
+// The kinds.
+const (
+	OpCreate     OpKind = iota + 1 // conflict: exists, or the parent does not
+	OpEphemeral                    // as OpCreate; goes with the session; has no children
+	OpSequential                   // ephemeral, the path gets ten digits appended that grow per parent
+	OpSet                          // conflict: absent, or another version
+	OpDelete                       // conflict: absent, another version, or has children
+	OpCheck                        // conflict: absent, or another version
+	OpAbsent                       // conflict: exists, or the parent does not exist
+	OpEnsure                       // see Ensure
+)
+
+// AnyVersion matches every version.
+const AnyVersion int32 = -1
+
+// Op is one guarded write. Build it with the functions below.
+type Op struct {
+	Kind    OpKind
+	Path    string
+	Data    []byte
+	Version int32
+}
+
+// Create makes a persistent node of version 0. Its parent must exist.
+func Create(path string, data []byte) Op { return Op{Kind: OpCreate, Path: path, Data: data} }
+
+// CreateEphemeral makes a node that is deleted when this session ends.
+func CreateEphemeral(path string, data []byte) Op {
+	return Op{Kind: OpEphemeral, Path: path, Data: data}
+}
+
+// CreateSequential makes an ephemeral node whose name is completed by the
+// registry with a ten-digit number; see Result.Path.
+func CreateSequential(prefix string, data []byte) Op {
+	return Op{Kind: OpSequential, Path: prefix, Data: data}
+}
+
+// Set replaces a node's data and raises its version by one.
+func Set(path string, data []byte, version int32) Op {
+	return Op{Kind: OpSet, Path: path, Data: data, Version: version}
+}
+
+// Delete removes a node that has no children.
+func Delete(path string, version int32) Op { return Op{Kind: OpDelete, Path: path, Version: version} }
+
+// Check demands that a node has the version. A node that was deleted and made
+// again starts at version 0, so never check one that may be re-created.
+func Check(path string, version int32) Op { return Op{Kind: OpCheck, Path: path, Version: version} }
+
+// Absent demands that a node does not exist while its parent does.
+func Absent(path string) Op { return Op{Kind: OpAbsent, Path: path} }
+
+// Ensure demands that a persistent node exists: if it does not, it is made
+// with empty data, and so are its missing ancestors. The nodes made may stay
+// even if the rest of the commit fails.
+func Ensure(path string) Op { return Op{Kind: OpEnsure, Path: path} }
+
+// Result is what one op of a successful commit did.
+type Result struct {
+	// Path is the full path; it differs from the op's for OpSequential.
+	Path string
+	// Version is the node's version after an OpSet.
+	Version int32
+	// Zxid is the transaction number after an OpSet; 0 for other kinds. It
+	// grows with every commit of the registry, for ever.
+	Zxid int64
+}
+
+// Reason says which condition of an op failed.
+type Reason string
+
+// The reasons.
+const (
+	ReasonExists   Reason = "exists"
+	ReasonAbsent   Reason = "does not exist"
+	ReasonVersion  Reason = "has another version"
+	ReasonChildren Reason = "has children"
+	ReasonParent   Reason = "has no parent node"
+)
+
+// OpError says which op of a commit failed, and why. It is an [ErrConflict].
+type OpError struct {
+	Index  int
+	Op     Op
+	Reason Reason
+}
+
+func (e *OpError) Error() string {
+	return fmt.Sprintf("registry: conflict: op %d (%s %s): node %s", e.Index, e.Op.Kind, e.Op.Path, e.Reason)
+}
+
+// Unwrap returns ErrConflict.
+func (e *OpError) Unwrap() error { return ErrConflict }
+
+// String returns the verb for messages and scenario scripts.
+func (k OpKind) String() string {
+	names := [...]string{"?", "create", "ephemeral", "sequential", "set", "delete", "check", "absent", "ensure"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return names[0]
+}
+
+// Query asks for one node.
+type Query struct {
+	Path string
+	// Children asks for the names of the children in place of the data.
+	Children bool
+}
+
+// Data asks for a node's data and version.
+func Data(path string) Query { return Query{Path: path} }
+
+// Children asks for the names of a node's children.
+func Children(path string) Query { return Query{Path: path, Children: true} }
+
+// Node is the answer to a Query.
+type Node struct {
+	Query
+	Exists bool
+	// Data is set for a data query; nil and empty mean the same. It must not
+	// be modified.
+	Data []byte
+	// Names are the children's names in ascending byte order, for a children
+	// query. They must not be modified.
+	Names []string
+	// Version counts the sets of the node's data; a new node has 0.
+	Version int32
+	// Czxid and Mzxid are the transactions that made and last set the node.
+	Czxid, Mzxid int64
+	// Mtime is the registry's clock at the last set, in its own resolution.
+	Mtime time.Time
+	// Ephemeral is true for a node that goes with some session.
+	Ephemeral bool
+}
+
+// Snapshot is an immutable set of nodes, by query.
+type Snapshot map[Query]Node
+
+// Data returns the node of a data query; Exists is false if it was not asked for.
+func (s Snapshot) Data(path string) Node { return s[Data(path)] }
+
+// Children returns the names below path, ascending; nil if it was not asked for.
+func (s Snapshot) Children(path string) []string { return s[Children(path)].Names }
