@@ -1,0 +1,81 @@
+package host
+
+import (
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// EventKind says what an Event tells. The set may grow; readers skip kinds
+// they do not know.
+type EventKind string
+
+// The kinds.
+const (
+	// EventFireStarted: this host begins items of a fire. Items lists them.
+	EventFireStarted EventKind = "fire.started"
+	// EventFireEnded: the last of this host's items of the fire ended.
+	// Outcome is OK only if all items were; Duration is from the begin.
+	EventFireEnded EventKind = "fire.ended"
+	// EventFireSkipped: this host began nothing for a due instant. Reason
+	// says why (no items here, disabled, resharding, missed, …).
+	EventFireSkipped EventKind = "fire.skipped"
+	// EventItemStarted, EventItemEnded: one attempt of one item.
+	EventItemStarted EventKind = "item.started"
+	EventItemEnded   EventKind = "item.ended"
+	// EventItemCompleted: the item's completion took effect in the registry.
+	// An item that has this event for an instant is never run again for it.
+	EventItemCompleted EventKind = "item.completed"
+	// EventItemSkipped: an item of this host did not run for the instant, and
+	// Reason says why (disabled, still running: misfire, failover off, …).
+	EventItemSkipped EventKind = "item.skipped"
+	// EventListener: a listener export ended; Reason is its name.
+	EventListener EventKind = "listener"
+
+	EventJobAdded    EventKind = "job.added"
+	EventJobChanged  EventKind = "job.changed" // configuration or module; Reason says which
+	EventJobRemoved  EventKind = "job.removed" // Reason: definition gone, removed by operator, …
+	EventJobStopped  EventKind = "job.stopped" // by an operator: instance node deleted
+	EventJobError    EventKind = "job.error"   // the job cannot run; Reason
+	EventRefused     EventKind = "file.refused"
+	EventSharded     EventKind = "job.sharded" // this host, as leader, divided the items
+	EventAssigned    EventKind = "job.assigned"
+	EventElected     EventKind = "job.elected" // this host became the job's leader
+	EventSession     EventKind = "session"     // Reason: live, suspect, lost
+	EventHostStarted EventKind = "host.started"
+	EventHostStopped EventKind = "host.stopped"
+)
+
+// Event is one fact about a host, in the order in which the host saw them. It
+// is what the log, the terminal, the history file and the metrics read.
+type Event struct {
+	Time time.Time `json:"time"`
+	Kind EventKind `json:"kind"`
+	// Host is the instance id of the term, Job empty for events of the host.
+	Host string `json:"host"`
+	Job  string `json:"job,omitempty"`
+	// Instant is the scheduled time of the fire (for a trigger: when it was
+	// seen), Trigger the number of the trigger round, 0 for other sources.
+	Instant time.Time  `json:"instant,omitzero"`
+	Trigger int64      `json:"trigger,omitempty"`
+	Source  abi.Source `json:"source,omitempty"`
+	// RunID is job/instant/item.
+	RunID string `json:"runId,omitempty"`
+	// Item is set for item events; Items for fire and sharding events.
+	Item     *int          `json:"item,omitempty"`
+	Items    []int         `json:"items,omitempty"`
+	Fence    int64         `json:"fence,omitempty"`
+	Digest   string        `json:"digest,omitempty"`
+	Attempt  int           `json:"attempt,omitempty"`
+	Outcome  abi.Outcome   `json:"outcome,omitempty"`
+	Duration time.Duration `json:"durationNs,omitempty"`
+	// Lag is how much later than Instant the items were begun.
+	Lag     time.Duration `json:"lagNs,omitempty"`
+	Memory  int64         `json:"memoryBytes,omitempty"`
+	Batches int64         `json:"batches,omitempty"`
+	Records int64         `json:"records,omitempty"`
+	// Reason is text for people: a failure's message, why something was skipped.
+	Reason string `json:"reason,omitempty"`
+	// File is set for EventRefused.
+	File string `json:"file,omitempty"`
+}

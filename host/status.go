@@ -1,0 +1,109 @@
+package host
+
+import (
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// Status is what a host is doing, for people and for the admin address. It is
+// a value; nothing in it changes later.
+type Status struct {
+	Instance  string      `json:"instance"`
+	ServerIP  string      `json:"serverIp"`
+	Namespace string      `json:"namespace"`
+	State     HostState   `json:"state"`
+	Started   time.Time   `json:"started"`
+	Jobs      []JobStatus `json:"jobs"`    // by name
+	Refused   []Refusal   `json:"refused"` // by file
+}
+
+// HostState is the state of a host's term.
+type HostState string
+
+// The states of a host.
+const (
+	HostStarting HostState = "starting" // dialling the registry
+	HostLive     HostState = "live"
+	HostSuspect  HostState = "suspect" // the session is in doubt; nothing starts
+	HostDraining HostState = "draining"
+	HostStopped  HostState = "stopped"
+)
+
+// Refusal is a file in the plugins directory that was not taken, and why.
+type Refusal struct {
+	File    string    `json:"file"`
+	Reasons []string  `json:"reasons"`
+	Since   time.Time `json:"since"`
+	// Kept says that an earlier version of the file stays in force.
+	Kept bool `json:"kept"`
+}
+
+// JobState is the state of a job on this host.
+type JobState string
+
+// The states of a job.
+const (
+	JobJoining  JobState = "joining" // registering
+	JobReady    JobState = "ready"
+	JobRunning  JobState = "running"
+	JobDisabled JobState = "disabled" // this server is disabled for the job
+	JobSharding JobState = "sharding" // waits for a division of the items
+	JobDraining JobState = "draining"
+	JobStopped  JobState = "stopped" // by an operator
+	JobRemoved  JobState = "removed" // from the registry, while defined here
+	JobError    JobState = "error"   // see Reason
+)
+
+// JobStatus is one job on this host.
+type JobStatus struct {
+	Name   string   `json:"name"`
+	State  JobState `json:"state"`
+	Reason string   `json:"reason,omitempty"`
+	// Warnings do not keep the job from running.
+	Warnings           []string  `json:"warnings,omitempty"`
+	Cron               string    `json:"cron"`
+	TimeZone           string    `json:"timeZone"`
+	Next               time.Time `json:"next,omitzero"`
+	ShardingTotalCount int       `json:"shardingTotalCount"`
+	Description        string    `json:"description,omitempty"`
+	File               string    `json:"file"`
+	Module             string    `json:"module"`
+	Type               string    `json:"type"`
+	Digest             string    `json:"digest"`
+	// Leader is the instance id of the job's leader, empty while there is none.
+	Leader string `json:"leader"`
+	// Instances are the ids of all instances of the job, ascending.
+	Instances []string `json:"instances"`
+	// Items are those that this host owns or runs, ascending.
+	Items []ItemStatus `json:"items"`
+	// LastFire is the newest fire that ended here.
+	LastFire *FireStatus `json:"lastFire,omitempty"`
+}
+
+// ItemStatus is one sharding item on this host.
+type ItemStatus struct {
+	Item      int    `json:"item"`
+	Parameter string `json:"parameter,omitempty"`
+	// Running is true from begin until the completion took effect.
+	Running  bool      `json:"running"`
+	Since    time.Time `json:"since,omitzero"`
+	Attempt  int       `json:"attempt,omitempty"`
+	Done     int64     `json:"done,omitempty"` // progress as the guest told it
+	Total    int64     `json:"total,omitempty"`
+	Misfired bool      `json:"misfired,omitempty"`
+	Fence    int64     `json:"fence,omitempty"`
+	// LastOutcome, LastMessage and LastEnd tell of the last run here.
+	LastOutcome abi.Outcome `json:"lastOutcome,omitempty"`
+	LastMessage string      `json:"lastMessage,omitempty"`
+	LastEnd     time.Time   `json:"lastEnd,omitzero"`
+}
+
+// FireStatus is one fire, as this host saw it.
+type FireStatus struct {
+	Instant  time.Time     `json:"instant"`
+	Source   abi.Source    `json:"source"`
+	Items    []int         `json:"items"`
+	Outcome  abi.Outcome   `json:"outcome"`
+	Duration time.Duration `json:"durationNs"`
+}
