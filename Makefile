@@ -1,0 +1,96 @@
+# Everything that is done to this tree by hand or by CI. Needs Go and make;
+# the race detector also needs a C compiler, and is left out without one.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SECONDEXPANSION:
+.SUFFIXES:
+
+GO      ?= go
+GOFMT   ?= $(shell $(GO) env GOROOT)/bin/gofmt
+VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),dev)
+
+# -race needs cgo, and cgo a C compiler; Go itself knows whether there is one.
+RACE ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+
+# What to bench, and for how long each fuzz target runs.
+BENCH    ?= .
+FUZZTIME ?= 10s
+
+# What the running host reads: the Go toolchain's own sources.
+MOUNT ?= codestats=$(shell $(GO) env GOROOT)/src:/src
+
+EXAMPLES := $(patsubst plugins/examples/%/main.go,%,$(wildcard plugins/examples/*/main.go))
+MODULES  := $(EXAMPLES:%=plugins/examples/%.wasm)
+# What every guest is built from besides its own folder.
+GUEST_SOURCES := $(filter-out %_test.go,$(wildcard sdk/*.go sdk/*/*.go abi/*.go)) go.mod go.sum
+WASI := GOOS=wasip1 GOARCH=wasm
+GUESTS := ./sdk/... ./plugins/...
+
+.PHONY: help
+help: ## show this list
+	@echo "make TARGET; the targets are"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: build
+build: ## build the host: bin/wasmjob
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/wasmjob ./cmd/host
+
+.PHONY: examples
+examples: $(MODULES) ## compile plugins/examples/NAME to plugins/examples/NAME.wasm
+
+# A library that the host calls (c-shared), but for script, which is a program.
+# The rename shows a running host either the old file or the new one, whole.
+$(MODULES): plugins/examples/%.wasm: $$(wildcard plugins/examples/$$*/*) plugins/examples/% $(GUEST_SOURCES)
+	$(WASI) $(GO) build -trimpath -ldflags '-s -w' $(if $(filter script,$*),,-buildmode=c-shared) \
+		-o plugins/examples/.$*.wasm.tmp ./plugins/examples/$*
+	@mv plugins/examples/.$*.wasm.tmp $@
+
+.PHONY: run
+run: build examples ## start the host on the embedded registry with the examples
+	bin/wasmjob run --plugins plugins/examples --mount '$(MOUNT)'
+
+.PHONY: test
+test: examples ## run all tests, under the race detector
+	@$(if $(RACE),,echo "no C compiler: the race detector is off";) \
+	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- $(RACE) -timeout 20m ./...
+
+.PHONY: lint
+lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
+	@out=$$($(GOFMT) -l -s .) && test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags soak ./...
+	$(WASI) $(GO) vet $(GUESTS)
+	$(GO) tool staticcheck ./...
+	$(WASI) $$($(GO) tool -n staticcheck) $(GUESTS)
+	$(GO) test -count 1 .
+	$(GO) mod tidy -diff
+	bash -n .ci/run
+	@echo "lint: ok"
+
+.PHONY: fmt
+fmt: ## format all Go files
+	$(GOFMT) -s -w .
+
+.PHONY: bench
+bench: ## run the benchmarks; BENCH=pattern picks some
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $$(grep -rl --include '*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (10s)
+	@grep -r --include '*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' . | sort | while IFS=: read -r file func; do \
+		echo "$${func#func } in $$(dirname $$file) for $(FUZZTIME)"; \
+		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname $$file)" || exit 1; \
+	done
+
+.PHONY: soak
+soak: examples ## run the long tests (build tag soak); takes an hour or so
+	$(GO) test -tags soak -run '^TestSoak' -count 1 -v -timeout 6h $$(grep -rl --include '*_test.go' '^func TestSoak' . | xargs -n 1 dirname | sort -u)
+
+.PHONY: check
+check: lint test ## lint, test, and see that neither changed the tree
+	@git diff --exit-code --stat
+
+.PHONY: clean
+clean: ## delete what the other targets made
+	rm -rf bin plugins/examples/*.wasm plugins/examples/.*.wasm.tmp

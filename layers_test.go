@@ -1,0 +1,482 @@
+package wasmjob_test
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/wasmjob/wasmjob"
+
+// room is a row of the table: a package, or all packages of a folder, and what
+// it may import besides the standard library.
+type room struct {
+	// name is the folder; "x/*" stands for every folder directly in x.
+	name string
+	// may are the rooms it may import, outside the modules.
+	may, outside []string
+	// testsMay and testsOutside come on top for its test files.
+	testsMay, testsOutside []string
+	why                    string
+}
+
+// Names of modules, to keep the table narrow.
+const (
+	bbolt      = "go.etcd.io/bbolt"
+	cobra      = "github.com/spf13/cobra"
+	cron       = "github.com/robfig/cron/v3"
+	fsnotify   = "github.com/fsnotify/fsnotify"
+	goleak     = "go.uber.org/goleak"
+	koanf      = "github.com/knadh/koanf"
+	pflag      = "github.com/spf13/pflag"
+	prometheus = "github.com/prometheus"
+	quartz     = "github.com/reugn/go-quartz"
+	term       = "golang.org/x/term"
+	wazero     = "github.com/tetratelabs/wazero"
+	xsync      = "golang.org/x/sync"
+	xsys       = "golang.org/x/sys"
+	yaml       = "go.yaml.in/yaml/v3"
+	zap        = "go.uber.org/zap"
+)
+
+// rooms is who may import whom. Imports go down only: a row may name rows
+// above it, never below. A new package needs a row, with its reason.
+var rooms = []room{
+	{name: "abi", why: "the contract is read by hosts and guests alike; whatever it needed, both would need"},
+	{name: "strategy", why: "pure functions: who gets which item must not depend on anything but the arguments"},
+	{name: "sdk/internal/*", may: []string{"abi"}, why: "the border itself; the sdk proper and its fake host both stand on it"},
+	{name: "sdk", may: []string{"abi", "sdk/internal/*"}, why: "it is compiled into every guest: each import is bytes in every module"},
+	{name: "sdk/*", may: []string{"abi", "sdk", "sdk/internal/*"}, why: "helpers for guests and their tests, under the same diet"},
+	{name: "sdk/listener/*", may: []string{"abi", "sdk", "sdk/internal/*"}, why: "a listener export is linked only into the guests that import its package"},
+	{name: "coordination", may: []string{"strategy"}, outside: []string{yaml},
+		why: "decides and never acts; ElasticJob's configuration is YAML"},
+	{name: "coordination/registrytest", may: []string{"coordination"},
+		why: "the suite for every registry cannot know any of them"},
+	{name: "coordination/embedded", may: []string{"coordination"}, outside: []string{bbolt},
+		testsMay: []string{"coordination/registrytest"},
+		why:      "a registry is an adapter: swapped without anybody noticing"},
+	{name: "host/schedule", outside: []string{cron, quartz}, why: "cron dialects, and nothing else, behind one interface"},
+	{name: "host", may: []string{"coordination", "abi", "host/schedule"}, outside: []string{zap},
+		testsMay: []string{"coordination/embedded", "strategy"},
+		why:      "receives registry and modules as values, so that tests hand it functions in a bubble"},
+	{name: "host/plugin", may: []string{"abi"}, outside: []string{wazero},
+		testsMay: []string{"sdk"},
+		why:      "the only room that knows which WebAssembly runtime is in use"},
+	{name: "host/definition", may: []string{"coordination", "host/schedule"}, outside: []string{yaml},
+		why: "turns text into the words of coordination; runs nothing"},
+	{name: "host/catalog", may: []string{"host", "host/plugin", "host/definition", "coordination", "abi"},
+		outside: []string{fsnotify, zap},
+		why:     "where files become jobs: it must know both, and nobody below may know files"},
+	{name: "host/history", may: []string{"host", "abi"}, outside: []string{zap},
+		why: "writes events to a file and reads them back; a host does not wait for it"},
+	{name: "host/admin", may: []string{"host", "abi"}, outside: []string{prometheus, zap},
+		why: "shows and steers a host from outside, through the methods that everybody has"},
+	{name: "cmd/host", may: []string{"abi", "strategy", "coordination", "coordination/embedded", "host", "host/*"},
+		outside:  []string{cobra, pflag, koanf, fsnotify, zap, xsys, term},
+		testsMay: []string{"sdk"},
+		why:      "wires the rooms, and is the only one to read flags, environment and files"},
+	{name: "plugins/examples/*", may: []string{"sdk", "sdk/*", "sdk/listener/*"}, why: "guests see what any job author sees"},
+}
+
+// anyTest are modules that test files of every room may import.
+var anyTest = []string{goleak}
+
+// shared are the modules that live in more than one room, and why. All others
+// have one home.
+var shared = map[string]string{
+	zap:      "the logger travels as a value",
+	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition",
+	fsnotify: "directories are watched by the catalog, one file by invoke --watch",
+}
+
+// listed is what go list says about a package.
+type listed struct {
+	ImportPath                         string
+	Dir                                string
+	Imports, TestImports, XTestImports []string
+	Error                              *struct{ Err string }
+}
+
+// list asks go list for all packages, for a platform and with build tags.
+func list(t *testing.T, env []string, args ...string) []listed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-e", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,Error"}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	var packages []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+	return packages
+}
+
+func folder(importPath string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(importPath, module), "/")
+}
+
+func matches(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}
+
+func within(mod, importPath string) bool {
+	return importPath == mod || strings.HasPrefix(importPath, mod+"/")
+}
+
+// standard reports whether the import is of the standard library: its first
+// element has no dot.
+func standard(importPath string) bool {
+	first, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestLayers(t *testing.T) {
+	t.Parallel()
+	packages := list(t, nil, "./...")
+	packages = append(packages, list(t, nil, "-tags=soak", "./...")...)
+	packages = append(packages, list(t, []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0"}, "./...")...)
+	used := make(map[string]bool)
+	homes := make(map[string][]string)
+	for _, p := range packages {
+		name := folder(p.ImportPath)
+		if name == "" {
+			continue // this test
+		}
+		i := slices.IndexFunc(rooms, func(r room) bool { return matches(r.name, name) })
+		if i < 0 {
+			t.Errorf("%s has no row in the table: say what it may import, and why", name)
+			continue
+		}
+		r := rooms[i]
+		used[r.name] = true
+		check := func(what string, imports, may, outside []string) {
+			for _, imported := range imports {
+				switch {
+				case standard(imported) || imported == p.ImportPath:
+				case within(module, imported):
+					if !slices.ContainsFunc(may, func(m string) bool { return matches(m, folder(imported)) }) {
+						t.Errorf("%s%s imports %s, which is not below it (%s)", name, what, folder(imported), r.why)
+					}
+				default:
+					j := slices.IndexFunc(outside, func(m string) bool { return within(m, imported) })
+					if j < 0 {
+						t.Errorf("%s%s imports %s, which has another home or none yet (%s)", name, what, imported, r.why)
+						continue
+					}
+					if what == "" && !slices.Contains(homes[outside[j]], r.name) {
+						homes[outside[j]] = append(homes[outside[j]], r.name)
+					}
+				}
+			}
+		}
+		check("", p.Imports, r.may, r.outside)
+		tests := slices.Concat(p.TestImports, p.XTestImports)
+		check(" (tests)", tests, slices.Concat(r.may, r.testsMay), slices.Concat(r.outside, r.testsOutside, anyTest))
+	}
+	for mod, in := range homes {
+		if len(in) > 1 && shared[mod] == "" {
+			t.Errorf("%s is imported by %s: a module lives in one room, or is listed as shared with the reason", mod, strings.Join(in, " and "))
+		}
+	}
+	if len(used) < 5 {
+		t.Errorf("go list found packages for %d rows only: it looked at the wrong tree", len(used))
+	}
+}
+
+// TestTable checks the table itself: rows name rows above them only, so that
+// no circle of permissions can come about.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	above := make(map[string]bool)
+	for _, r := range rooms {
+		if r.why == "" {
+			t.Errorf("%s has no reason", r.name)
+		}
+		for _, m := range r.may {
+			ok := above[m]
+			for a := range above {
+				ok = ok || matches(m, a)
+			}
+			if !ok {
+				t.Errorf("%s may import %s, which is not above it in the table", r.name, m)
+			}
+		}
+		above[r.name] = true
+	}
+}
+
+// exception lets the files under a folder break a rule.
+type exception struct{ under, why string }
+
+func excepted(file string, exceptions []exception) bool {
+	return slices.ContainsFunc(exceptions, func(e exception) bool {
+		return file == e.under || strings.HasPrefix(file, e.under+"/")
+	})
+}
+
+// Calls that end or stop the process, and where they are in order.
+var (
+	mayExit = []exception{
+		{"cmd/host", "the program alone decides when it ends"},
+		{"plugins/examples", "a guest is a program; crash and script show what its end looks like"},
+	}
+	mayPanic = []exception{
+		{"plugins/examples", "crash shows what a panic looks like"},
+		{"sdk/internal/border", "a native test's stand-in for a trap, caught by the fake host"},
+	}
+	maySleep = []exception{
+		{"plugins/examples", "slow takes its time on purpose, in a guest"},
+	}
+	mayInit = []exception{
+		{"plugins/examples", "a c-shared module never runs main: guests register their handler in init"},
+		{"sdk", "guests register while they are initialised"},
+	}
+	mayAssign = []exception{
+		{"sdk", "one guest instance is one process with one handler, registered by name"},
+		{"plugins/examples", "a guest instance belongs to one item at a time"},
+	}
+)
+
+// source is a parsed file.
+type source struct {
+	name string // slash separated, from the root
+	test bool
+	ast  *ast.File
+}
+
+// sources parses every Go file of the tree, whatever its build tags, by folder.
+func sources(t *testing.T) (*token.FileSet, map[string][]source) {
+	t.Helper()
+	fset := token.NewFileSet()
+	folders := make(map[string][]source)
+	err := filepath.WalkDir(".", func(name string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go"):
+			return nil
+		}
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		dir := path.Dir(name)
+		folders[dir] = append(folders[dir], source{name, strings.HasSuffix(name, "_test.go"), f})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fset, folders
+}
+
+func TestHouseRules(t *testing.T) {
+	t.Parallel()
+	fset, folders := sources(t)
+	at := func(n ast.Node) string { return fset.Position(n.Pos()).String() }
+	for dir, files := range folders {
+		var comments []string
+		code := 0
+		variables := packageVariables(files)
+		for _, f := range files {
+			if f.test {
+				continue
+			}
+			code++
+			if f.ast.Doc != nil {
+				comments = append(comments, f.name)
+			}
+			for _, decl := range f.ast.Decls {
+				if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" && !excepted(f.name, mayInit) {
+					t.Errorf("%s: func init: what runs at import is behaviour that nobody asked for", at(fn))
+				}
+			}
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				switch name := callee(call); {
+				case name == "panic" && !excepted(f.name, mayPanic):
+					t.Errorf("%s: panic: return an error", at(call))
+				case (name == "os.Exit" || name == "runtime.Goexit" || strings.HasPrefix(name, "log.Fatal") || strings.HasPrefix(name, "log.Panic")) && !excepted(f.name, mayExit):
+					t.Errorf("%s: %s: return an error; cmd/host ends the process", at(call), name)
+				case name == "time.Sleep" && !excepted(f.name, maySleep):
+					t.Errorf("%s: time.Sleep: wait for the event itself, with a context", at(call))
+				}
+				return true
+			})
+			if !excepted(f.name, mayAssign) {
+				for _, n := range assignments(f.ast, variables) {
+					t.Errorf("%s: package variable %s is written to: no mutable state in packages", at(n), n.Name)
+				}
+			}
+		}
+		if code > 0 && len(comments) != 1 {
+			t.Errorf("%s: the package has %d package comments %v, want 1", dir, len(comments), comments)
+		}
+	}
+}
+
+// callee is the called function as "name" or "package.name".
+func callee(call *ast.CallExpr) string {
+	switch fn := call.Fun.(type) {
+	case *ast.Ident:
+		return fn.Name
+	case *ast.SelectorExpr:
+		if x, ok := fn.X.(*ast.Ident); ok {
+			return x.Name + "." + fn.Sel.Name
+		}
+	}
+	return ""
+}
+
+// packageVariables are the names of the variables that the package declares.
+func packageVariables(files []source) map[string]bool {
+	names := make(map[string]bool)
+	for _, f := range files {
+		if f.test {
+			continue
+		}
+		for _, decl := range f.ast.Decls {
+			gen, ok := decl.(*ast.GenDecl)
+			if !ok || gen.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range gen.Specs {
+				for _, name := range spec.(*ast.ValueSpec).Names {
+					names[name.Name] = name.Name != "_"
+				}
+			}
+		}
+	}
+	return names
+}
+
+// assignments finds where a function of the file writes to one of the package
+// variables: by =, ++, to an element or a field, or by taking the address.
+// The parser resolves names within a file: a name that it resolved to anything
+// local is not the package's.
+func assignments(f *ast.File, variables map[string]bool) []*ast.Ident {
+	top := make(map[any]bool)
+	for _, decl := range f.Decls {
+		if gen, ok := decl.(*ast.GenDecl); ok {
+			for _, spec := range gen.Specs {
+				top[spec] = true
+			}
+		}
+	}
+	var found []*ast.Ident
+	written := func(e ast.Expr) {
+		for {
+			switch x := e.(type) {
+			case *ast.IndexExpr:
+				e = x.X
+			case *ast.SelectorExpr:
+				e = x.X
+			case *ast.ParenExpr:
+				e = x.X
+			case *ast.StarExpr:
+				e = x.X
+			case *ast.Ident:
+				if variables[x.Name] && (x.Obj == nil || top[x.Obj.Decl]) {
+					found = append(found, x)
+				}
+				return
+			default:
+				return
+			}
+		}
+	}
+	for _, decl := range f.Decls {
+		fn, ok := decl.(*ast.FuncDecl)
+		if !ok || fn.Body == nil {
+			continue
+		}
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			switch s := n.(type) {
+			case *ast.AssignStmt:
+				if s.Tok != token.DEFINE {
+					for _, left := range s.Lhs {
+						written(left)
+					}
+				}
+			case *ast.IncDecStmt:
+				written(s.X)
+			case *ast.UnaryExpr:
+				if s.Op == token.AND {
+					written(s.X)
+				}
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// TestRulesBite feeds the checkers with what they must find, so that a green
+// run means something.
+func TestRulesBite(t *testing.T) {
+	t.Parallel()
+	const text = `package p
+var state = map[string]int{}
+var count int
+var other struct{ n int }
+func f() {
+	state["a"] = 1
+	count++
+	g(&other.n)
+	count := 2
+	count = 3
+	_ = count
+}
+func g(state *int) { *state = 1 }
+`
+	f, err := parser.ParseFile(token.NewFileSet(), "p.go", text, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, n := range assignments(f, packageVariables([]source{{"p.go", false, f}})) {
+		names = append(names, n.Name)
+	}
+	if want := []string{"state", "count", "other"}; !slices.Equal(names, want) {
+		t.Errorf("writes to package variables: %v, want %v", names, want)
+	}
+	call, err := parser.ParseExpr("os.Exit(1)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := callee(call.(*ast.CallExpr)); got != "os.Exit" {
+		t.Errorf("callee of os.Exit(1) is %q", got)
+	}
+	if standard("github.com/x/y") || !standard("encoding/json") {
+		t.Error("standard library not told from modules")
+	}
+	if within("a.b/c", "a.b/cd") || !within("a.b/c", "a.b/c/d") {
+		t.Error("a module's packages not told from a namesake's")
+	}
+}
