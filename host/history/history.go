@@ -1,0 +1,302 @@
+// Package history keeps a host's events in a file: one JSON object per line,
+// in the order in which the host saw them.
+//
+// The file is capped. When it has grown to half of the cap it is renamed to
+// NAME.1, in place of the one before, and a new one is begun; so both together
+// stay within the cap, and at least half of it is always there to read.
+//
+// The history never harms the host. Adding an event does not block: a queue of
+// fixed length lies between the host and the file, and what does not fit is
+// dropped and counted. Nothing is flushed to the disk event by event, so a
+// crash of the machine (not of the host) may lose the last ones. When the file
+// cannot be written, events are dropped and counted, and that is said once.
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host"
+)
+
+const (
+	// DefaultMaxBytes is the cap of both files together if none is given.
+	DefaultMaxBytes = 64 << 20
+	// MinMaxBytes is the smallest cap.
+	MinMaxBytes = 64 << 10
+	// DefaultQueue is the length of the queue if none is given.
+	DefaultQueue = 8192
+
+	// batchBytes ends the gathering of one write.
+	batchBytes = 64 << 10
+)
+
+// OlderSuffix is appended to the file's name when it is full.
+const OlderSuffix = ".1"
+
+// Options say where and how much. Only Path is required.
+type Options struct {
+	// Path of the file. Its directory must exist.
+	Path string
+	// MaxBytes bounds the file and its older one together; 0 is
+	// DefaultMaxBytes, less than MinMaxBytes is an error.
+	MaxBytes int64
+	// Queue is how many events may wait for the disk; 0 is DefaultQueue.
+	Queue int
+	// Logger hears when the file cannot be written, and when it can be again.
+	Logger *zap.Logger
+}
+
+// Writer appends events to the file. It is safe for concurrent use.
+type Writer struct {
+	path    string
+	half    int64
+	log     *zap.Logger
+	dropped atomic.Int64
+	done    chan struct{} // closed when run has returned
+
+	mu     sync.Mutex // guards closed and the sending side of queue
+	closed bool
+	queue  chan host.Event
+
+	// Owned by run.
+	file    *os.File
+	size    int64
+	failing bool
+	lost    int64 // since failing
+}
+
+// Open opens the file for appending, or makes it, mode 0640. A line that a
+// crash cut short is taken off its end. It starts one goroutine, which Close
+// joins.
+func Open(o Options) (*Writer, error) {
+	if o.Path == "" {
+		return nil, errors.New("history: no file name given")
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	if o.MaxBytes < MinMaxBytes {
+		return nil, fmt.Errorf("history: the cap is %d bytes, want at least %d", o.MaxBytes, MinMaxBytes)
+	}
+	if o.Queue <= 0 {
+		o.Queue = DefaultQueue
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	path, err := filepath.Abs(o.Path) // the working directory may change
+	if err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	w := &Writer{
+		path:  path,
+		half:  o.MaxBytes / 2,
+		log:   o.Logger,
+		done:  make(chan struct{}),
+		queue: make(chan host.Event, o.Queue),
+	}
+	if w.file, w.size, err = openEnd(path); err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	go w.run()
+	return w, nil
+}
+
+// Add notes an event. It never blocks: if the queue is full, or the writer is
+// closed, the event is dropped and counted.
+func (w *Writer) Add(e host.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		w.dropped.Add(1)
+		return
+	}
+	select {
+	case w.queue <- e:
+	default:
+		w.dropped.Add(1)
+	}
+}
+
+// Dropped is how many events are not in the file: the queue was full, or the
+// file could not be written.
+func (w *Writer) Dropped() int64 { return w.dropped.Load() }
+
+// Path is the absolute name of the file.
+func (w *Writer) Path() string { return w.path }
+
+// Close writes what is queued, waits for the goroutine and closes the file.
+// Further calls return nil.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		<-w.done
+		return nil
+	}
+	w.closed = true
+	close(w.queue)
+	w.mu.Unlock()
+	<-w.done
+	if w.file == nil {
+		return nil
+	}
+	if err := w.file.Close(); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	return nil
+}
+
+func (w *Writer) run() {
+	defer close(w.done)
+	// With lines under half of half, no write is longer than half.
+	limit := min(batchBytes, w.half/2)
+	var batch bytes.Buffer
+	for e := range w.queue {
+		batch.Reset()
+		count := w.encode(&batch, e)
+	gather:
+		for int64(batch.Len()) < limit {
+			select {
+			case e, ok := <-w.queue:
+				if !ok {
+					break gather // the range ends after this write
+				}
+				count += w.encode(&batch, e)
+			default:
+				break gather
+			}
+		}
+		w.write(batch.Bytes(), count)
+	}
+}
+
+// encode appends the event's line and returns the number of lines appended.
+func (w *Writer) encode(b *bytes.Buffer, e host.Event) int64 {
+	line, err := json.Marshal(e)
+	if err == nil && int64(len(line)) >= w.half/2 { // a fire of very many items
+		err = fmt.Errorf("it has %d bytes, want fewer than a quarter of the cap", len(line))
+	}
+	if err != nil {
+		w.dropped.Add(1)
+		w.log.Warn("event does not fit the history file", zap.String("kind", string(e.Kind)), zap.Error(err))
+		return 0
+	}
+	b.Write(line)
+	b.WriteByte('\n')
+	return 1
+}
+
+// write appends whole lines, or nothing.
+func (w *Writer) write(lines []byte, count int64) {
+	if count == 0 {
+		return
+	}
+	err := w.append(lines)
+	switch {
+	case err != nil:
+		w.dropped.Add(count)
+		w.lost += count
+		if !w.failing {
+			w.failing = true
+			w.log.Warn("the history file cannot be written; events go on without it", zap.String("file", w.path), zap.Error(err))
+		}
+	case w.failing:
+		w.log.Info("the history file is written again", zap.String("file", w.path), zap.Int64("eventsLost", w.lost))
+		w.failing, w.lost = false, 0
+	}
+}
+
+func (w *Writer) append(lines []byte) error {
+	if w.size > 0 && w.size+int64(len(lines)) > w.half {
+		if err := w.rotate(); err != nil {
+			return err
+		}
+	}
+	if w.file == nil { // the last rotation failed half way
+		f, size, err := openEnd(w.path)
+		if err != nil {
+			return err
+		}
+		w.file, w.size = f, size
+	}
+	n, err := w.file.Write(lines)
+	if err == nil {
+		w.size += int64(n)
+		return nil
+	}
+	// Take a partial line back, so that the next good one stands alone. If
+	// that fails too, forget the file: opening it again repairs its end.
+	if n > 0 {
+		if terr := w.file.Truncate(w.size); terr != nil {
+			err = errors.Join(err, terr, w.file.Close())
+			w.file = nil
+		}
+	}
+	return err
+}
+
+func (w *Writer) rotate() error {
+	if w.file != nil {
+		err := w.file.Close()
+		w.file = nil
+		if err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(w.path, w.path+OlderSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	w.size = 0
+	return nil
+}
+
+// openEnd opens the file for appending after its last complete line.
+func openEnd(path string) (*os.File, int64, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640)
+	if err != nil {
+		return nil, 0, err
+	}
+	end, err := lastLineEnd(f)
+	if err == nil {
+		err = f.Truncate(end)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, end, nil
+}
+
+// lastLineEnd is the offset behind the last newline of the file, 0 if none.
+func lastLineEnd(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("%s is not a regular file", f.Name())
+	}
+	buf := make([]byte, 4096)
+	for end := info.Size(); end > 0; {
+		start := max(0, end-int64(len(buf)))
+		n, err := f.ReadAt(buf[:end-start], start)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
+			return start + int64(i) + 1, nil
+		}
+		end = start
+	}
+	return 0, nil
+}

@@ -1,0 +1,327 @@
+package history
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func event(n int) host.Event {
+	item := n % 3
+	return host.Event{
+		Time:     time.Date(2026, 3, 1, 12, 0, 0, n, time.UTC),
+		Kind:     host.EventItemEnded,
+		Host:     "10.0.0.1@-@7-abc",
+		Job:      "cities",
+		Instant:  time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		Source:   abi.SourceSchedule,
+		Item:     &item,
+		Fence:    int64(n),
+		Outcome:  abi.OutcomeFail,
+		Duration: time.Duration(n) * time.Millisecond,
+		Reason:   "line one\nline two " + fmt.Sprint(n),
+	}
+}
+
+func readEvents(t *testing.T, path string) []host.Event {
+	t.Helper()
+	var events []host.Event
+	for e, err := range Read(path) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+func open(t *testing.T, o Options) *Writer {
+	t.Helper()
+	w, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	return w
+}
+
+func TestEventsComeBackInOrderAcrossReopening(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	var want []host.Event
+	for round := range 3 {
+		w := open(t, Options{Path: path})
+		for n := range 100 {
+			e := event(round*100 + n)
+			want = append(want, e)
+			w.Add(e)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if d := w.Dropped(); d != 0 {
+			t.Fatalf("dropped %d events", d)
+		}
+	}
+	if got := readEvents(t, path); !reflect.DeepEqual(got, want) {
+		t.Fatalf("read %d events that are not the %d written", len(got), len(want))
+	}
+}
+
+func TestTheFilesStayWithinTheCap(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	w := open(t, Options{Path: path, MaxBytes: MinMaxBytes, Queue: 4})
+	const total = 2000
+	for n := range total {
+		for taken := false; !taken; {
+			before := w.Dropped()
+			w.Add(event(n))
+			taken = w.Dropped() == before
+			runtime.Gosched()
+		}
+		if n%100 == 0 {
+			var size int64
+			for _, name := range []string{path + OlderSuffix, path} { // in this order: a rotation between hides, not doubles
+				if info, err := os.Stat(name); err == nil {
+					size += info.Size()
+				}
+			}
+			if size > MinMaxBytes {
+				t.Fatalf("%d bytes after %d events, cap %d", size, n, MinMaxBytes)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	events := readEvents(t, path)
+	// What is left is the newest, without a gap, and at least a third of the cap.
+	line, _ := json.Marshal(event(total))
+	if least := MinMaxBytes / 3 / len(line); len(events) < least || len(events) == total {
+		t.Fatalf("%d events are left, want at least %d and fewer than %d", len(events), least, total)
+	}
+	for i, e := range events {
+		if want := int64(total - len(events) + i); e.Fence != want {
+			t.Fatalf("event %d is number %d, want %d", i, e.Fence, want)
+		}
+	}
+}
+
+func TestALineCutShortIsRepairedAndPassedOver(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	whole, _ := json.Marshal(event(1))
+	for name, tail := range map[string]string{
+		"short": `{"time":"2026-`,
+		"long":  `{"reason":"` + strings.Repeat("x", 10_000),
+	} {
+		if err := os.WriteFile(path, []byte(string(whole)+"\n"+tail), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := readEvents(t, path); len(got) != 1 {
+			t.Fatalf("%s: read %d events before the repair, want 1", name, len(got))
+		}
+		w := open(t, Options{Path: path})
+		w.Add(event(2))
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := readEvents(t, path); len(got) != 2 || got[1].Fence != 2 {
+			t.Fatalf("%s: read %d events after the repair, want numbers 1 and 2", name, len(got))
+		}
+	}
+	// A file that is one line cut short.
+	if err := os.WriteFile(path, []byte(strings.Repeat("y", 9000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := open(t, Options{Path: path})
+	w.Add(event(3))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := readEvents(t, path); len(got) != 1 || got[0].Fence != 3 {
+		t.Fatalf("read %v, want number 3 alone", got)
+	}
+}
+
+func TestReadNamesALineThatIsNoEventAndGoesOn(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	line, _ := json.Marshal(event(5))
+	if err := os.WriteFile(path, []byte("{}\nnonsense\n"+string(line)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var fences []int64
+	var errs []error
+	for e, err := range Read(path) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		fences = append(fences, e.Fence)
+	}
+	if !reflect.DeepEqual(fences, []int64{0, 5}) {
+		t.Fatalf("read %v", fences)
+	}
+	if len(errs) != 1 || !errors.Is(errs[0], ErrLine) || !strings.Contains(errs[0].Error(), "events.jsonl:2:") {
+		t.Fatalf("errors %v, want one that names line 2", errs)
+	}
+	for _, err := range Read(filepath.Join(t.TempDir(), "none")) {
+		if !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("a missing file: %v", err)
+		}
+	}
+}
+
+func TestAFullQueueDropsAndCounts(t *testing.T) {
+	t.Parallel()
+	w := &Writer{queue: make(chan host.Event, 2), done: make(chan struct{}), log: zap.NewNop()}
+	for n := range 5 { // nobody reads the queue
+		w.Add(event(n))
+	}
+	if d := w.Dropped(); d != 3 {
+		t.Fatalf("dropped %d, want 3", d)
+	}
+	close(w.done)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.Add(event(9))
+	if d := w.Dropped(); d != 4 {
+		t.Fatalf("dropped %d after Close, want 4", d)
+	}
+}
+
+func TestAFullDiskIsReportedOnceAndOutlived(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("this system has no /dev/full")
+	}
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	core, logs := observer.New(zapcore.InfoLevel)
+	w := &Writer{path: path, half: 1 << 20, log: zap.New(core), file: full}
+	line := []byte("{}\n")
+	for range 3 {
+		w.write(line, 1)
+	}
+	if got := logs.Len(); got != 1 {
+		t.Fatalf("%d log lines for 3 failed writes, want 1", got)
+	}
+	if d := w.Dropped(); d != 3 {
+		t.Fatalf("dropped %d, want 3", d)
+	}
+	if w.file != nil {
+		if err := w.file.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.file = nil
+	}
+	w.write(line, 1) // opens the file again
+	if logs.Len() != 2 || logs.All()[1].ContextMap()["eventsLost"] != int64(3) {
+		t.Fatalf("log after the disk has room: %v", logs.All())
+	}
+	if err := w.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := readEvents(t, path); len(got) != 1 {
+		t.Fatalf("read %d events, want 1", len(got))
+	}
+}
+
+func TestARotationThatFailsIsOutlived(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	// A directory that is not empty stands where the older file should go.
+	if err := os.MkdirAll(filepath.Join(path+OlderSuffix, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w := &Writer{path: path, half: 10, log: zap.NewNop()}
+	w.write([]byte("{ }\n{ }\n"), 2)
+	w.write([]byte("{  }\n"), 1)
+	if d := w.Dropped(); d != 1 {
+		t.Fatalf("dropped %d, want 1", d)
+	}
+	if err := os.RemoveAll(path + OlderSuffix); err != nil {
+		t.Fatal(err)
+	}
+	w.write([]byte("{   }\n"), 1)
+	if err := w.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := readEvents(t, path); len(got) != 3 || w.Dropped() != 1 {
+		t.Fatalf("read %d events, dropped %d", len(got), w.Dropped())
+	}
+}
+
+func TestAnEventThatIsTooLongIsDropped(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	w := open(t, Options{Path: path, MaxBytes: MinMaxBytes})
+	long := event(1)
+	long.Reason = strings.Repeat("x", MinMaxBytes/4)
+	w.Add(long)
+	w.Add(event(2))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := readEvents(t, path); len(got) != 1 || got[0].Fence != 2 || w.Dropped() != 1 {
+		t.Fatalf("read %d events, dropped %d", len(got), w.Dropped())
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, o := range map[string]Options{
+		"no name":         {},
+		"tiny cap":        {Path: filepath.Join(dir, "a"), MaxBytes: 10},
+		"no directory":    {Path: filepath.Join(dir, "no", "a")},
+		"a directory":     {Path: dir},
+		"not a real file": {Path: os.DevNull},
+	} {
+		if w, err := Open(o); err == nil {
+			_ = w.Close()
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestAddAndCloseFromManyGoroutines(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	w := open(t, Options{Path: path, Queue: 16})
+	var wg sync.WaitGroup
+	const each = 200
+	for range 4 {
+		wg.Go(func() {
+			for n := range each {
+				w.Add(event(n))
+			}
+		})
+	}
+	wg.Go(func() { _ = w.Close() })
+	wg.Wait()
+	if got := int64(len(readEvents(t, path))) + w.Dropped(); got != 4*each {
+		t.Fatalf("%d events written or dropped, want %d", got, 4*each)
+	}
+}
