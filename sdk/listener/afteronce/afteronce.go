@@ -1,0 +1,20 @@
+// Package afteronce adds the listener export job_after_executed_at_last_completed to a module:
+// a handler that runs once per fire over all hosts, when the last item has ended.
+//
+// A listener runs in an instance of its own, beside the job's. It has no
+// item: ShardingItem is -1, and there is no offset. Its failure is reported,
+// and the items run all the same.
+package afteronce
+
+import "github.com/wasmjob/wasmjob/sdk"
+
+// A module is one guest: it has one handler, as it has one export.
+var handler sdk.Handler
+
+// Register makes h the listener. Call it once, in an init function.
+func Register(h sdk.Handler) { handler = h }
+
+// Run is the export: it runs what is registered, so that a test can, too.
+//
+//go:wasmexport job_after_executed_at_last_completed
+func Run() int32 { return sdk.Invoke(handler) }
