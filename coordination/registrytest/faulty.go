@@ -1,0 +1,164 @@
+package registrytest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	co "github.com/wasmjob/wasmjob/coordination"
+)
+
+// Fault is what happens to one call.
+type Fault uint8
+
+// The faults. Where one makes no sense for Read and Watch, which change
+// nothing, the call fails with coordination.ErrUnavailable.
+const (
+	// NoFault lets the call through.
+	NoFault Fault = iota
+	// Refused fails with coordination.ErrUnavailable; nothing is applied.
+	Refused
+	// InDoubt fails with coordination.ErrSuspect; nothing is applied.
+	InDoubt
+	// LostRequest fails with coordination.ErrUnknown; nothing is applied.
+	LostRequest
+	// LostAnswer fails with coordination.ErrUnknown; the commit is applied, if
+	// it can be.
+	LostAnswer
+	// ExpireBefore ends the session; nothing is applied.
+	ExpireBefore
+	// ExpireAfter applies the commit, if it can be, and ends the session
+	// before the answer comes: coordination.ErrUnknown.
+	ExpireAfter
+)
+
+// FaultyCenter is a session that fails on demand.
+type FaultyCenter struct {
+	rc   co.RegistryCenter
+	plan func(call int, op string) Fault
+
+	mu      sync.Mutex
+	calls   int
+	expired bool
+	suspect bool
+}
+
+var _ co.RegistryCenter = (*FaultyCenter)(nil)
+
+// Faulty decorates a session. plan is asked before each call: they are
+// numbered from 1, op is "commit", "read" or "watch". It may be called from
+// several goroutines at once; nil is no fault ever.
+func Faulty(rc co.RegistryCenter, plan func(call int, op string) Fault) *FaultyCenter {
+	if plan == nil {
+		plan = func(int, string) Fault { return NoFault }
+	}
+	return &FaultyCenter{rc: rc, plan: plan}
+}
+
+// Expire ends the session as a registry would: Lost is closed, the ephemeral
+// nodes go, every method returns coordination.ErrSessionLost.
+func (f *FaultyCenter) Expire() {
+	f.mu.Lock()
+	f.expired = true
+	f.mu.Unlock()
+	_ = f.rc.Close() // closes Lost first
+}
+
+// Suspect puts the session in doubt, or ends the doubt: while it lasts,
+// Trusted is false and Commit returns coordination.ErrSuspect.
+func (f *FaultyCenter) Suspect(doubt bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.suspect = doubt
+}
+
+// Unwrap returns the session that is decorated.
+func (f *FaultyCenter) Unwrap() co.RegistryCenter { return f.rc }
+
+// begin counts the call and says what is to happen to it.
+func (f *FaultyCenter) begin(op string) (Fault, error) {
+	f.mu.Lock()
+	f.calls++
+	call, expired, suspect := f.calls, f.expired, f.suspect
+	f.mu.Unlock()
+	if expired {
+		return NoFault, co.ErrSessionLost
+	}
+	fault := f.plan(call, op)
+	switch {
+	case fault == ExpireBefore, fault == ExpireAfter && op != "commit":
+		f.Expire()
+		return fault, co.ErrSessionLost
+	case suspect && op == "commit", fault == InDoubt:
+		return fault, fmt.Errorf("call %d: %w", call, co.ErrSuspect)
+	case fault == Refused, fault != NoFault && op != "commit":
+		return fault, fmt.Errorf("call %d: %w", call, co.ErrUnavailable)
+	case fault == LostRequest:
+		return fault, fmt.Errorf("call %d: %w", call, co.ErrUnknown)
+	}
+	return fault, nil
+}
+
+// Commit implements coordination.RegistryCenter.
+func (f *FaultyCenter) Commit(ctx context.Context, ops ...co.Op) ([]co.Result, error) {
+	fault, err := f.begin("commit")
+	if err != nil {
+		return nil, err
+	}
+	results, err := f.rc.Commit(ctx, ops...)
+	switch fault {
+	case LostAnswer:
+		return nil, co.ErrUnknown
+	case ExpireAfter:
+		f.Expire()
+		return nil, co.ErrUnknown
+	}
+	return results, f.translate(err)
+}
+
+// Read implements coordination.RegistryCenter.
+func (f *FaultyCenter) Read(ctx context.Context, queries ...co.Query) ([]co.Node, error) {
+	if _, err := f.begin("read"); err != nil {
+		return nil, err
+	}
+	nodes, err := f.rc.Read(ctx, queries...)
+	return nodes, f.translate(err)
+}
+
+// Watch implements coordination.RegistryCenter.
+func (f *FaultyCenter) Watch(ctx context.Context, queries ...co.Query) (<-chan co.Snapshot, error) {
+	if _, err := f.begin("watch"); err != nil {
+		return nil, err
+	}
+	ch, err := f.rc.Watch(ctx, queries...)
+	return ch, f.translate(err)
+}
+
+// translate hides that Expire closes the session that is decorated.
+func (f *FaultyCenter) translate(err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil && f.expired {
+		return co.ErrSessionLost
+	}
+	return err
+}
+
+// Trusted implements coordination.RegistryCenter.
+func (f *FaultyCenter) Trusted() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.suspect && !f.expired && f.rc.Trusted()
+}
+
+// Lost implements coordination.RegistryCenter.
+func (f *FaultyCenter) Lost() <-chan struct{} { return f.rc.Lost() }
+
+// Close implements coordination.RegistryCenter.
+func (f *FaultyCenter) Close() error {
+	err := f.rc.Close()
+	f.mu.Lock()
+	f.expired = false // from now on the methods say ErrClosed
+	f.mu.Unlock()
+	return err
+}

@@ -1,0 +1,231 @@
+package registrytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	co "github.com/wasmjob/wasmjob/coordination"
+)
+
+func sessionCases() []testCase {
+	return []testCase{
+		{"session/close", sessionClose},
+		{"session/expiry", sessionExpiry},
+		{"session/Lost comes before the nodes go", lostFirst},
+		{"session/sessions are apart", sessionsApart},
+		{"session/nothing is written after the end", sessionRace},
+	}
+}
+
+// over demands that every method says err.
+func (e *env) over(rc co.RegistryCenter, want error) {
+	e.Helper()
+	_, err := rc.Commit(e.ctx, co.Create(e.p("/late"), nil))
+	if !errors.Is(err, want) {
+		e.Errorf("commit: %v, want %v", err, want)
+	}
+	if _, err = rc.Commit(e.ctx); !errors.Is(err, want) {
+		e.Errorf("commit of nothing: %v, want %v", err, want)
+	}
+	if _, err = rc.Read(e.ctx, co.Data(e.root)); !errors.Is(err, want) {
+		e.Errorf("read: %v, want %v", err, want)
+	}
+	if ch, err := rc.Watch(e.ctx, co.Data(e.root)); !errors.Is(err, want) || ch != nil {
+		e.Errorf("watch: %v, %v, want %v", ch, err, want)
+	}
+	if rc.Trusted() {
+		e.Error("a session that is over is trusted")
+	}
+	select {
+	case <-rc.Lost():
+	default:
+		e.Error("Lost of a session that is over is open")
+	}
+}
+
+func sessionClose(e *env) {
+	e.ok(co.Create(e.p("/q"), nil))
+	rc := e.connect()
+	e.await(rc, "/q", func(s co.Snapshot) bool { return s.Data(e.p("/q")).Exists }, co.Data(e.p("/q")))
+	if !rc.Trusted() {
+		e.Error("a new session is not trusted")
+	}
+	select {
+	case <-rc.Lost():
+		e.Error("Lost of a new session is closed")
+	default:
+	}
+	r := e.commit(rc, co.CreateEphemeral(e.p("/e"), nil), co.CreateEphemeral(e.p("/q/e"), nil), co.CreateSequential(e.p("/q/n-"), nil),
+		co.Create(e.p("/stays"), []byte("x")), co.CreateEphemeral(e.p("/x"), nil), co.Delete(e.p("/x"), 0))
+	if err := rc.Close(); err != nil {
+		e.Fatalf("close: %v", err)
+	}
+	for _, path := range []string{e.p("/e"), e.p("/q/e"), r[2].Path} {
+		if e.node(path).Exists {
+			e.Errorf("%s is there after its session was closed", path)
+		}
+	}
+	if names := e.names(e.p("/q")); len(names) != 0 {
+		e.Errorf("children after the session was closed: %q", names)
+	}
+	if n := e.node(e.p("/stays")); string(n.Data) != "x" {
+		e.Errorf("a persistent node of a closed session: %+v", n)
+	}
+	e.over(rc, co.ErrClosed)
+	if err := rc.Close(); err != nil {
+		e.Errorf("closed again: %v", err)
+	}
+	e.over(rc, co.ErrClosed)
+	if e.node(e.p("/late")).Exists {
+		e.Error("a closed session wrote")
+	}
+	e.ok(co.Absent(e.p("/e")), co.CreateEphemeral(e.p("/e"), nil), co.Delete(e.p("/q"), 0))
+}
+
+func sessionExpiry(e *env) {
+	rc := e.connect()
+	e.commit(rc, co.CreateEphemeral(e.p("/e"), nil), co.Create(e.p("/stays"), nil), co.CreateSequential(e.p("/n-"), nil))
+	e.server.Expire(e.TB, rc)
+	e.awaitLost(rc)
+	e.over(rc, co.ErrSessionLost)
+	e.awaitGone(e.rc, e.p("/e"))
+	if names := e.names(e.root); len(names) != 1 || names[0] != "stays" {
+		e.Errorf("nodes after the session expired: %q, want stays", names)
+	}
+	e.over(rc, co.ErrSessionLost)
+	if err := rc.Close(); err != nil {
+		e.Errorf("close after the session was lost: %v", err)
+	}
+	e.over(rc, co.ErrClosed)
+	if err := rc.Close(); err != nil {
+		e.Errorf("closed again: %v", err)
+	}
+	// The others live on, and a new session can take the places.
+	if !e.rc.Trusted() {
+		e.Error("another session is not trusted any more")
+	}
+	next := e.connect()
+	e.commit(next, co.CreateEphemeral(e.p("/e"), nil))
+}
+
+func lostFirst(e *env) {
+	for i := range 20 {
+		path := e.p(fmt.Sprintf("/e%d", i))
+		rc := e.connect()
+		e.commit(rc, co.CreateEphemeral(path, nil))
+		e.await(e.rc, path, func(s co.Snapshot) bool { return s.Data(path).Exists }, co.Data(path))
+		ctx, cancel := context.WithCancel(e.ctx)
+		ch := e.watch(ctx, e.rc, co.Data(path), co.Children(e.root))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for s := range ch {
+				if s.Data(path).Exists && slices.Contains(s.Children(e.root), path[len(e.root)+1:]) {
+					continue
+				}
+				select {
+				case <-rc.Lost():
+				default:
+					e.Error("an ephemeral node was seen gone while its session did not know")
+				}
+				if rc.Trusted() {
+					e.Error("an ephemeral node was seen gone while its session was trusted")
+				}
+				return
+			}
+			e.Error("the node did not go")
+		})
+		if i%2 == 0 {
+			e.server.Expire(e.TB, rc)
+		} else if err := rc.Close(); err != nil {
+			e.Errorf("close: %v", err)
+		}
+		wg.Wait()
+		cancel()
+	}
+}
+
+func sessionsApart(e *env) {
+	one, two := e.connect(), e.connect()
+	e.commit(one, co.CreateEphemeral(e.p("/one"), nil), co.CreateEphemeral(e.p("/swap"), nil))
+	e.await(two, "/swap", func(s co.Snapshot) bool { return s.Data(e.p("/swap")).Exists }, co.Data(e.p("/swap")))
+	// The node now is another session's, and goes with that.
+	e.commit(two, co.CreateEphemeral(e.p("/two"), nil), co.Delete(e.p("/swap"), 0), co.CreateEphemeral(e.p("/swap"), nil))
+	// This one is nobody's any more.
+	e.commit(two, co.CreateEphemeral(e.p("/kept"), nil), co.Delete(e.p("/kept"), 0), co.Create(e.p("/kept"), nil))
+	if err := one.Close(); err != nil {
+		e.Fatal(err)
+	}
+	e.await(e.rc, "/two", func(s co.Snapshot) bool { return s.Data(e.p("/two")).Exists }, co.Data(e.p("/two")))
+	if e.node(e.p("/one")).Exists || !e.node(e.p("/swap")).Exists || !two.Trusted() {
+		e.Fatalf("after one session closed: %q", e.names(e.root))
+	}
+	e.server.Expire(e.TB, two)
+	e.awaitGone(e.rc, e.p("/swap"))
+	e.awaitGone(e.rc, e.p("/two"))
+	if names := e.names(e.root); len(names) != 1 || names[0] != "kept" {
+		e.Fatalf("after both ended: %q, want kept", names)
+	}
+}
+
+// Many goroutines commit while their session ends: what they got an answer
+// for was done, and nothing of the session is left or comes later.
+func sessionRace(e *env) {
+	for round := range 6 {
+		rc := e.connect()
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		begun := make(chan struct{})
+		var once sync.Once
+		done := 0
+		for g := range 4 {
+			wg.Go(func() {
+				for i := 0; ; i++ {
+					_, err := rc.Commit(e.ctx,
+						co.CreateEphemeral(e.p(fmt.Sprintf("/e-%d-%d", g, i)), nil), co.Create(e.p(fmt.Sprintf("/p-%d-%d-%d", round, g, i)), nil))
+					if err != nil {
+						if !errors.Is(err, co.ErrSessionLost) && !errors.Is(err, co.ErrClosed) && !errors.Is(err, co.ErrUnknown) {
+							e.Errorf("commit while the session ends: %v", err)
+						}
+						return
+					}
+					mu.Lock()
+					if done++; done == 20 {
+						once.Do(func() { close(begun) })
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		<-begun
+		if round%2 == 0 {
+			e.server.Expire(e.TB, rc)
+		} else if err := rc.Close(); err != nil {
+			e.Errorf("close: %v", err)
+		}
+		wg.Wait()
+		e.await(e.rc, "no ephemeral node", func(s co.Snapshot) bool {
+			for _, name := range s.Children(e.root) {
+				if name[0] == 'e' {
+					return false
+				}
+			}
+			return true
+		}, co.Children(e.root))
+		names := e.names(e.root)
+		if len(names) < done {
+			e.Errorf("%d persistent nodes, but %d commits were answered", len(names), done)
+		}
+		for len(names) > 0 {
+			n := min(len(names), 1000)
+			var ops []co.Op
+			for _, name := range names[:n] {
+				ops = append(ops, co.Delete(e.p("/"+name), co.AnyVersion))
+			}
+			e.ok(ops...)
+			names = names[n:]
+		}
+	}
+}
