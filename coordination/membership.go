@@ -1,0 +1,306 @@
+package coordination
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// HostDetail is what a host of ours tells the others about itself for a job:
+// node instances/{id} of our tree, ephemeral.
+type HostDetail struct {
+	// State is READY, RUNNING or DRAINING.
+	State string `json:"state"`
+	// Digest is the module that the host runs for the job.
+	Digest string `json:"digest,omitempty"`
+	// TimeZone is the zone in which the host reads a schedule without one.
+	TimeZone string `json:"timeZone,omitempty"`
+	// Admin is the address of the host's admin interface.
+	Admin string `json:"admin,omitempty"`
+}
+
+// The states of a host.
+const (
+	DetailReady    = "READY"
+	DetailRunning  = "RUNNING"
+	DetailDraining = "DRAINING"
+)
+
+func (d HostDetail) data() []byte {
+	b, err := json.Marshal(d)
+	if err != nil { // strings always marshal
+		return nil
+	}
+	return b
+}
+
+func parseDetail(data []byte) HostDetail {
+	var d HostDetail
+	if json.Unmarshal(data, &d) != nil {
+		return HostDetail{}
+	}
+	return d
+}
+
+// Joining is a host's wish to take part in a job.
+type Joining struct {
+	Layout Layout
+	Self   JobInstance
+	// Definition is the configuration as the definition file has it.
+	Definition JobConfiguration
+	// JobClass is written to the root node if that is blank.
+	JobClass string
+	Detail   HostDetail
+	// Applied is filled in: what the registry holds afterwards, and which
+	// fields of it the definition changed, empty if none.
+	Applied *Applied
+}
+
+// Applied tells what became of a definition.
+type Applied struct {
+	Configuration JobConfiguration
+	// Created is true if the job was not in the registry before.
+	Created bool
+	// Changed are the fields that the definition file changed; Kept are those
+	// where the registry differs from the file and stays.
+	Changed, Kept []string
+}
+
+// Join registers the host for the job: configuration, server, instance. It
+// does not divide items; the next look at the view finds that the instances
+// have changed.
+func Join(j Joining) Move {
+	l := j.Layout
+	return Move{
+		Name: "join",
+		Read: []Query{Data(l.root), Data(l.config()), Data(l.definition()), Data(l.server(j.Self.ServerIP)), Data(l.members())},
+		Then: func(nodes []Node, _ []Result) (Move, error) {
+			root, config, definition, server, members := nodes[0], nodes[1], nodes[2], nodes[3], nodes[4]
+			ops := j.Layout.skeleton()
+			if j.JobClass != "" && len(root.Data) == 0 {
+				ops = append(ops, Set(l.root, []byte(j.JobClass), AnyVersion))
+			}
+			change, applied, err := applyDefinition(l, j.Definition, config, definition)
+			if err != nil {
+				return Move{}, err
+			}
+			ops = append(ops, change...)
+			state := []byte(serverEnabled)
+			if applied.Configuration.Disabled {
+				state = []byte(serverDisabled)
+			}
+			switch {
+			case !server.Exists:
+				ops = append(ops, Create(l.server(j.Self.ServerIP), state))
+			case len(server.Data) == 0:
+				ops = append(ops, Set(l.server(j.Self.ServerIP), state, server.Version))
+			}
+			if applied.Created {
+				// What is left of an earlier life of the job divides nothing.
+				ops = append(ops, Set(l.assignment(), nil, AnyVersion))
+			}
+			version := members.Version
+			if !members.Exists {
+				version = 0
+			}
+			ops = append(ops,
+				Set(l.members(), parseMembers(members.Data).with(j.Self.ID).data(), version),
+				Create(l.runsOf(j.Self.ID), nil),
+				Create(l.assignmentOf(j.Self.ID), nil),
+				CreateEphemeral(l.detail(j.Self.ID), j.Detail.data()),
+				CreateEphemeral(l.instance(j.Self.ID), j.Self.yaml()),
+			)
+			if j.Applied != nil {
+				*j.Applied = applied
+			}
+			return Move{Name: "join", Commit: ops, Else: func(*OpError) (Move, error) { return Join(j), nil }}, nil
+		},
+	}
+}
+
+// skeleton are the nodes below which marks are made. They are only ever made
+// when a host joins, so that no mark brings a removed job back.
+func (l Layout) skeleton() []Op {
+	var ops []Op
+	for _, p := range []string{
+		l.servers(), l.instances(), l.election(), l.shardingFlags(), l.failoverItems(), l.sharding(), l.triggers(),
+		l.term(), l.members(), l.assignment(), l.details(), l.runs(), l.records(), l.offsets(),
+	} {
+		ops = append(ops, Ensure(p))
+	}
+	return ops
+}
+
+// applyDefinition decides what the registry's configuration becomes: a field
+// that was changed in the file since it was last applied is applied, one that
+// was changed in the registry only stays.
+func applyDefinition(l Layout, mine JobConfiguration, config, definition Node) ([]Op, Applied, error) {
+	if !config.Exists {
+		ops := []Op{Create(l.config(), mine.YAML())}
+		if definition.Exists {
+			ops = append(ops, Set(l.definition(), mine.YAML(), definition.Version))
+		} else {
+			ops = append(ops, Create(l.definition(), mine.YAML()))
+		}
+		return ops, Applied{Configuration: mine, Created: true}, nil
+	}
+	theirs, _, err := ParseConfiguration(config.Data)
+	if err != nil {
+		if !mine.Overwrite {
+			return nil, Applied{}, fmt.Errorf("the job's configuration in the registry (node %s) cannot be read, and overwrite is false: %w", l.config(), err)
+		}
+		theirs = JobConfiguration{JobName: mine.JobName}
+	}
+	base, _, baseErr := ParseConfiguration(definition.Data)
+	hasBase := definition.Exists && baseErr == nil
+	result, changed, kept := Merge(base, hasBase, mine, theirs)
+	applied := Applied{Configuration: result, Changed: changed, Kept: kept}
+	var ops []Op
+	if string(result.YAML()) != string(config.Data) && len(changed) > 0 || err != nil {
+		ops = append(ops, Set(l.config(), result.YAML(), config.Version))
+	}
+	switch {
+	case !definition.Exists:
+		ops = append(ops, Create(l.definition(), mine.YAML()))
+	case string(definition.Data) != string(mine.YAML()):
+		ops = append(ops, Set(l.definition(), mine.YAML(), definition.Version))
+	}
+	return ops, applied, nil
+}
+
+// ApplyDefinition brings a changed definition file to the registry. applied
+// may be nil.
+func ApplyDefinition(l Layout, mine JobConfiguration, applied *Applied) Move {
+	return Move{
+		Name: "apply definition",
+		Read: []Query{Data(l.config()), Data(l.definition())},
+		Then: func(nodes []Node, _ []Result) (Move, error) {
+			if !nodes[0].Exists {
+				return Move{}, ErrRemoved
+			}
+			ops, a, err := applyDefinition(l, mine, nodes[0], nodes[1])
+			if err != nil {
+				return Move{}, err
+			}
+			if applied != nil {
+				*applied = a
+			}
+			if len(ops) == 0 {
+				return Done()
+			}
+			return Move{Commit: ops, Else: func(*OpError) (Move, error) { return ApplyDefinition(l, mine, applied), nil }}, nil
+		},
+	}
+}
+
+// ErrRemoved: the job is not in the registry any more. It is not brought back
+// by a host that is running; see docs/operating.md.
+var ErrRemoved = errors.New("the job was removed from the registry")
+
+// Announce publishes the host's detail.
+func Announce(v View, d HostDetail) Move {
+	return Move{Name: "announce", Commit: []Op{Set(v.detail(v.Self.ID), d.data(), AnyVersion)}}
+}
+
+// Drain announces that the host is stopping and asks for a division of the
+// items without it.
+func Drain(v View, d HostDetail) Move {
+	d.State = DetailDraining
+	ops := []Op{Set(v.detail(v.Self.ID), d.data(), AnyVersion)}
+	if len(v.Instances) > 1 && !v.Necessary {
+		ops = append(ops, Create(v.necessary(), nil))
+	}
+	return Move{
+		Name: "drain", Commit: ops,
+		Else: func(e *OpError) (Move, error) {
+			if e.Op.Path == v.necessary() && e.Reason == ReasonExists {
+				return Move{Commit: ops[:1]}, nil
+			}
+			return Move{}, e
+		},
+	}
+}
+
+// Leave takes the host out of the job in good order. If unfinished is not
+// empty, those items stay recorded as begun by a host that is gone, and
+// failover is owed for them.
+func Leave(v View, unfinished Items) Move {
+	l, id := v.Layout, v.Self.ID
+	read := []Query{Data(l.members()), Data(l.instance(id)), Data(l.leader()), Data(l.detail(id)),
+		Data(l.assignmentOf(id)), Data(l.runsOf(id)), Data(l.trigger(id)), Data(l.necessary()), Data(l.config())}
+	return Move{
+		Name: "leave", Read: read,
+		Then: func(nodes []Node, _ []Result) (Move, error) {
+			var ops []Op
+			drop := func(n Node) {
+				if n.Exists {
+					ops = append(ops, Delete(n.Path, AnyVersion))
+				}
+			}
+			members, instance, leader := nodes[0], nodes[1], nodes[2]
+			if string(leader.Data) == id {
+				drop(leader)
+			}
+			drop(instance)
+			drop(nodes[3])
+			if len(unfinished) == 0 {
+				drop(nodes[4])
+				drop(nodes[5])
+				if members.Exists {
+					ops = append(ops, Set(l.members(), parseMembers(members.Data).without(id).data(), members.Version))
+				}
+			}
+			drop(nodes[6])
+			if others := len(v.Instances) > 1; others && !nodes[7].Exists && nodes[8].Exists {
+				ops = append(ops, Create(l.necessary(), nil))
+			}
+			if len(ops) == 0 {
+				return Done()
+			}
+			return Move{Commit: ops, Else: func(*OpError) (Move, error) { return Leave(v, unfinished), nil }}, nil
+		},
+	}
+}
+
+// Elect makes this host the leader if there is none. Of several that try, one
+// succeeds; the others find out and that is no error.
+func Elect(v View) Move {
+	l := v.Layout
+	return Move{
+		Name: "elect",
+		Commit: []Op{
+			Check(l.config(), AnyVersion),
+			CreateEphemeral(l.leader(), []byte(v.Self.ID)),
+			Set(l.leader(), []byte(v.Self.ID), 0), // version 1: one of ours
+			Set(l.term(), []byte(v.Self.ID), AnyVersion),
+		},
+		Else: func(*OpError) (Move, error) { return Done() },
+	}
+}
+
+// Resign gives up leadership, for a leader whose server is disabled.
+func Resign(v View) Move {
+	return Move{
+		Name:   "resign",
+		Commit: []Op{Delete(v.leader(), 1)},
+		Else:   func(*OpError) (Move, error) { return Done() },
+	}
+}
+
+// AskForSharding sets the flag that the items must be divided anew.
+func AskForSharding(v View) Move {
+	return Move{
+		Name:   "ask for sharding",
+		Commit: []Op{Check(v.config(), AnyVersion), Create(v.necessary(), nil)},
+		Else:   func(*OpError) (Move, error) { return Done() },
+	}
+}
+
+func (v View) config_() string { return v.Layout.config() }
+
+// CanLead reports whether this host should stand for election: there is no
+// leader, it has joined and its server is enabled.
+func (v View) CanLead() bool {
+	return v.Exists && v.Leader == "" && v.Enabled && v.Joined() && slices.Contains(v.Members, v.Self.ID)
+}

@@ -1,0 +1,25 @@
+package coordination
+
+import "time"
+
+// Reconcile says what this host should do next for the common good of the
+// job, from what it sees: give up leadership, stand for election, divide the
+// items, or ask the leader to. It reports false if there is nothing to do.
+// The host performs the move and looks again when the next snapshot has come.
+// sharded is filled in when the move divides the items.
+func (v View) Reconcile(now time.Time, sharded *Sharded) (Move, bool) {
+	why := v.DivisionStale()
+	switch {
+	case !v.Exists || !v.Joined():
+		return Move{}, false
+	case v.Leading() && !v.Enabled:
+		return Resign(v), true
+	case v.CanLead():
+		return Elect(v), true
+	case v.Leading() && (v.Necessary || v.Processing || why != ""):
+		return Reshard(v, now, sharded), true
+	case why != "" && !v.Necessary && v.Leader != "":
+		return AskForSharding(v), true
+	}
+	return Move{}, false
+}

@@ -1,0 +1,295 @@
+package coordination
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Fire identifies one firing of a job: by its scheduled instant, or by the
+// number of a trigger round.
+type Fire struct {
+	// Instant is the scheduled time in Unix milliseconds; for a trigger, the
+	// registry's number of the round is in Trigger and Instant is the time at
+	// which this host saw it.
+	Instant int64 `json:"instant"`
+	// Trigger is the transaction that made the trigger node, 0 for a
+	// scheduled fire. It is the same on all hosts of the round.
+	Trigger int64 `json:"trigger,omitempty"`
+	// Source is one of abi.Source's values.
+	Source string `json:"source"`
+}
+
+// Time returns the instant.
+func (f Fire) Time() time.Time { return time.UnixMilli(f.Instant) }
+
+// ID is "2026-03-01T10:00:00.000Z", or "t" and the round's number.
+func (f Fire) ID() string {
+	if f.Trigger != 0 {
+		return "t" + strconv.FormatInt(f.Trigger, 10)
+	}
+	return f.Time().UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// RunID is job/instant/item, unique for every item of every fire.
+func RunID(job string, f Fire, item int) string {
+	return job + "/" + f.ID() + "/" + strconv.Itoa(item)
+}
+
+// Record is what is remembered of a sharding item: node sharding/{i} of our
+// tree. Every begin and completion sets it, so that its version guards what
+// the owner of a run writes, and the transaction number of the begin is the
+// run's fence token.
+type Record struct {
+	// Owner is the instance that last began the item.
+	Owner string `json:"owner,omitempty"`
+	// Instant is the newest scheduled instant that was begun, or the time at
+	// which the item came to be, in Unix milliseconds. No instant up to it is
+	// ever begun again, except by failover.
+	Instant int64 `json:"instant"`
+	// Trigger is the newest trigger round that was begun.
+	Trigger int64 `json:"trigger,omitempty"`
+	// Begun and Ended are the times of the newest run, Unix milliseconds.
+	// Ended is 0 while the run is open.
+	Begun  int64  `json:"begun,omitempty"`
+	Ended  int64  `json:"ended,omitempty"`
+	Source string `json:"source,omitempty"`
+	// Outcome of the newest run: one of abi.Outcome's values, LOST when its
+	// host died and failover was off, empty while it is open.
+	Outcome string `json:"outcome,omitempty"`
+}
+
+// OutcomeLost is the outcome of a run whose host died while failover was off.
+const OutcomeLost = "LOST"
+
+// Open reports whether a run was begun and is not completed.
+func (r Record) Open() bool { return r.Begun != 0 && r.Ended == 0 }
+
+// Accepts says whether the fire may begin after what is recorded, and if not
+// why. Failover repeats an open run and is not asked.
+func (r Record) Accepts(f Fire) error {
+	if f.Trigger != 0 {
+		if f.Trigger <= r.Trigger {
+			return fmt.Errorf("trigger round %d has been run already (newest: %d)", f.Trigger, r.Trigger)
+		}
+		return nil
+	}
+	if f.Instant <= r.Instant {
+		return fmt.Errorf("instant %s is not after the newest one begun, %s",
+			f.Time().UTC().Format(time.RFC3339Nano), time.UnixMilli(r.Instant).UTC().Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+func (r Record) begin(owner string, f Fire, now int64) Record {
+	n := Record{Owner: owner, Instant: r.Instant, Trigger: r.Trigger, Begun: now, Source: f.Source}
+	if f.Trigger != 0 {
+		n.Trigger = max(f.Trigger, r.Trigger)
+	} else {
+		n.Instant = max(f.Instant, r.Instant)
+	}
+	return n
+}
+
+func (r Record) end(outcome string, now int64) Record {
+	r.Ended, r.Outcome = now, outcome
+	return r
+}
+
+func (r Record) data() []byte {
+	b := make([]byte, 0, 160)
+	b = append(b, `{"owner":`...)
+	b = strconv.AppendQuote(b, r.Owner)
+	num := func(key string, v int64) {
+		if v != 0 {
+			b = append(b, key...)
+			b = strconv.AppendInt(b, v, 10)
+		}
+	}
+	b = append(b, `,"instant":`...)
+	b = strconv.AppendInt(b, r.Instant, 10)
+	num(`,"trigger":`, r.Trigger)
+	num(`,"begun":`, r.Begun)
+	num(`,"ended":`, r.Ended)
+	if r.Source != "" {
+		b = append(b, `,"source":`...)
+		b = strconv.AppendQuote(b, r.Source)
+	}
+	if r.Outcome != "" {
+		b = append(b, `,"outcome":`...)
+		b = strconv.AppendQuote(b, r.Outcome)
+	}
+	return append(b, '}')
+}
+
+// parseRecord reads a record leniently: what cannot be read is as if the item
+// had never run.
+func parseRecord(data []byte) Record {
+	var r Record
+	if json.Unmarshal(data, &r) != nil {
+		return Record{}
+	}
+	return r
+}
+
+// Run is a set of items that one host has begun for one fire.
+type Run struct {
+	Fire
+	Items Items `json:"items"`
+}
+
+// Runs is what one host has begun and not completed: node runs/{id}. While
+// the host lives, resharding goes around these items; when it is gone, they
+// are what is owed.
+type Runs struct {
+	Runs []Run `json:"runs,omitempty"`
+}
+
+func parseRuns(data []byte) (Runs, error) {
+	var r Runs
+	if len(data) == 0 {
+		return r, nil
+	}
+	err := json.Unmarshal(data, &r)
+	return r, err
+}
+
+func (r Runs) data() []byte {
+	if len(r.Runs) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(r)
+	if err != nil { // numbers and strings always marshal
+		return nil
+	}
+	return b
+}
+
+// Items are all items of all runs, ascending.
+func (r Runs) Items() Items {
+	var all Items
+	for _, run := range r.Runs {
+		all = append(all, run.Items...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func (r Runs) with(f Fire, items Items) Runs {
+	if len(items) == 0 {
+		return r
+	}
+	n := r.without(items)
+	for i := range n.Runs {
+		if n.Runs[i].Fire == f {
+			merged := append(slices.Clone(n.Runs[i].Items), items...)
+			slices.Sort(merged)
+			n.Runs[i].Items = merged
+			return n
+		}
+	}
+	sorted := slices.Sorted(slices.Values(items))
+	n.Runs = append(n.Runs, Run{Fire: f, Items: sorted})
+	return n
+}
+
+func (r Runs) without(items Items) Runs {
+	drop := make(map[int]bool, len(items))
+	for _, i := range items {
+		drop[i] = true
+	}
+	var n Runs
+	for _, run := range r.Runs {
+		var kept Items
+		for _, i := range run.Items {
+			if !drop[i] {
+				kept = append(kept, i)
+			}
+		}
+		if len(kept) > 0 {
+			n.Runs = append(n.Runs, Run{Fire: run.Fire, Items: kept})
+		}
+	}
+	return n
+}
+
+// Items is a set of sharding items, ascending. Its text form is ranges:
+// "0-3,7".
+type Items []int
+
+// String returns the text form.
+func (s Items) String() string {
+	var b strings.Builder
+	for n := 0; n < len(s); {
+		last := n
+		for last+1 < len(s) && s[last+1] == s[last]+1 {
+			last++
+		}
+		if n > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(itoa(s[n]))
+		if last > n {
+			b.WriteByte('-')
+			b.WriteString(itoa(s[last]))
+		}
+		n = last + 1
+	}
+	return b.String()
+}
+
+// Contains reports whether the item is in the set.
+func (s Items) Contains(item int) bool {
+	_, ok := slices.BinarySearch(s, item)
+	return ok
+}
+
+// MaxItems bounds what a range may expand to: the largest sharding total count.
+const MaxItems = 1_000_000
+
+// ParseItems reads the text form. The result is ascending and has no
+// duplicates.
+func ParseItems(text string) (Items, error) {
+	var s Items
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		a, errA := strconv.Atoi(from)
+		b, errB := strconv.Atoi(to)
+		if errA != nil || errB != nil || a < 0 || b < a || b >= MaxItems {
+			return nil, fmt.Errorf("items %q: %q is not an item or a range such as 0-3 below %d", shorten(text), shorten(part), MaxItems)
+		}
+		if len(s)+b-a+1 > MaxItems {
+			return nil, fmt.Errorf("items %q: more than %d", shorten(text), MaxItems)
+		}
+		for i := a; i <= b; i++ {
+			s = append(s, i)
+		}
+	}
+	slices.Sort(s)
+	return slices.Compact(s), nil
+}
+
+func shorten(s string) string {
+	if len(s) > 40 {
+		return s[:40] + "…"
+	}
+	return s
+}
+
+// MarshalText and UnmarshalText make Items a string in JSON.
+func (s Items) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the text form.
+func (s *Items) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseItems(string(text))
+	return err
+}

@@ -1,0 +1,471 @@
+package coordination
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/strategy"
+)
+
+// commitBudget is the size in bytes beyond which a resharding is cut into
+// several commits: half of the request limit that a ZooKeeper server has by
+// default.
+const commitBudget = 512 << 10
+
+// Sharded tells what a resharding did.
+type Sharded struct {
+	Division Division
+	// Items are the new owners, index = item.
+	Items strategy.Assignment
+	// Commits is how many commits it took.
+	Commits int
+}
+
+// Reshard divides the items over the instances whose server is enabled. Only
+// the leader calls it. An item that runs on a live host stays there for now
+// and moves when it is completed; nobody else waits for it.
+//
+// A small division is one commit. A large one is several, in an order that is
+// safe to stop after any of them: first every host loses what will move, then
+// the items change hands, at last every host gains what is now its own and the
+// flag goes. Until then the flag stands, and the next leader starts over.
+func Reshard(v View, now time.Time, result *Sharded) Move {
+	l := v.Layout
+	read := []Query{Data(l.config()), Children(l.instances()), Data(l.members()), Data(l.term()), Data(l.assignment()),
+		Children(l.sharding()), Children(l.records()), Children(l.shardingFlags()), Children(l.runs()), Children(l.assignment()), Children(l.servers()), Data(l.leader())}
+	return Move{Name: "reshard", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		s := sharding{view: v, now: now, result: result,
+			config: n[0], members: n[2], term: n[3], division: n[4], leader: n[11],
+			instances: slices.Clone(n[1].Names), items: n[5].Names, records: n[6].Names, flags: n[7].Names, runsOf: n[8].Names, assigned: n[9].Names}
+		if !s.config.Exists {
+			return Move{}, ErrRemoved
+		}
+		if string(s.leader.Data) != v.Self.ID || s.leader.Version != 1 {
+			return Done() // no longer the leader
+		}
+		return s.readDetails(n[10].Names)
+	}}
+}
+
+// sharding is one resharding, step by step.
+type sharding struct {
+	view   View
+	now    time.Time
+	result *Sharded
+
+	config, members, term, division, leader            Node
+	instances, items, records, flags, runsOf, assigned []string
+
+	cfg       JobConfiguration
+	disabled  map[string]bool // server address → disabled
+	draining  map[string]bool // instance id
+	running   map[int]string  // item → live host that runs it
+	runs      map[string]Node // live host → its runs node
+	holds     map[string]Node // instance id → its assignment node
+	instance  map[int]Node    // item → its instance node, where the item's node exists
+	surplus   []Node          // children of item nodes beyond the total
+	recordOf  map[int]Node    // records of items that are new since the last division
+	hasRecord map[int]bool
+}
+
+func (s sharding) readDetails(servers []string) (Move, error) {
+	l := s.view.Layout
+	var read []Query
+	for _, ip := range servers {
+		read = append(read, Data(l.server(ip)))
+	}
+	for _, id := range s.instances {
+		read = append(read, Data(l.detail(id)))
+	}
+	for _, id := range s.runsOf {
+		read = append(read, Data(l.runsOf(id)))
+	}
+	for _, id := range s.assigned {
+		read = append(read, Data(l.assignmentOf(id)))
+	}
+	cfg, _, err := readConfiguration(l.Job, s.config.Data, s.view.Config)
+	if err != nil {
+		cfg = s.view.Config // the last good one stays in force
+	}
+	s.cfg = cfg
+	before := parseDivision(s.division.Data)
+	s.hasRecord = make(map[int]bool, len(s.records))
+	for _, name := range s.records {
+		if i, ok := itemNumber(name); ok {
+			s.hasRecord[i] = true
+			if i >= before.Total && i < cfg.ShardingTotalCount {
+				read = append(read, Data(l.record(i)))
+			}
+		}
+	}
+	for _, name := range s.items {
+		if i, ok := itemNumber(name); ok {
+			read = append(read, Data(l.itemInstance(i)))
+			if i >= cfg.ShardingTotalCount {
+				read = append(read, Children(l.item(i)))
+			}
+		}
+	}
+	return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
+		byQuery := make(Snapshot, len(nodes))
+		for _, n := range nodes {
+			byQuery[n.Query] = n
+		}
+		s.disabled, s.draining = make(map[string]bool), make(map[string]bool)
+		for _, ip := range servers {
+			s.disabled[ip] = !enabled(byQuery.Data(l.server(ip)).Data)
+		}
+		for _, id := range s.instances {
+			s.draining[id] = parseDetail(byQuery.Data(l.detail(id)).Data).State == DetailDraining
+		}
+		s.running, s.runs = make(map[int]string), make(map[string]Node)
+		for _, id := range s.runsOf {
+			if !slices.Contains(s.instances, id) {
+				continue // gone: what it ran is owed, not running
+			}
+			runs, err := parseRuns(byQuery.Data(l.runsOf(id)).Data)
+			if err != nil {
+				return Move{}, fmt.Errorf("node %s cannot be read: %w", l.runsOf(id), err)
+			}
+			s.runs[id] = byQuery.Data(l.runsOf(id))
+			for _, i := range runs.Items() {
+				s.running[i] = id
+			}
+		}
+		s.holds = make(map[string]Node)
+		for _, id := range s.assigned {
+			s.holds[id] = byQuery.Data(l.assignmentOf(id))
+		}
+		s.instance, s.recordOf = make(map[int]Node), make(map[int]Node)
+		for _, name := range s.items {
+			i, ok := itemNumber(name)
+			if !ok {
+				continue
+			}
+			s.instance[i] = byQuery.Data(l.itemInstance(i))
+			for _, child := range byQuery.Children(l.item(i)) {
+				if i >= cfg.ShardingTotalCount && s.running[i] == "" {
+					s.surplus = append(s.surplus, Node{Query: Data(l.item(i) + "/" + child)})
+				}
+			}
+		}
+		for i := range s.hasRecord {
+			if n := byQuery.Data(l.record(i)); n.Exists {
+				s.recordOf[i] = n
+			}
+		}
+		return s.divide()
+	}}, nil
+}
+
+// divide decides who gets what and turns it into commits.
+func (s sharding) divide() (Move, error) {
+	total := s.cfg.ShardingTotalCount
+	d := Division{Instances: strategy.Sorted(s.instances), Total: total, Strategy: s.cfg.JobShardingStrategyType}
+	if d.Strategy == "" {
+		d.Strategy = "AVG_ALLOCATION"
+	}
+	for _, id := range d.Instances {
+		switch {
+		case s.disabled[serverOf(id)]:
+			d.Excluded = append(d.Excluded, id)
+		case s.draining[id]:
+			d.Draining = append(d.Draining, id)
+		default:
+			d.Members = append(d.Members, id)
+		}
+	}
+	divide, name, err := strategy.ByName(d.Strategy)
+	if err != nil {
+		return Move{}, err
+	}
+	d.Strategy = name
+	owners := make(strategy.Assignment, total)
+	if len(d.Members) > 0 {
+		owners = divide(s.view.Job, d.Members, total, s.now)
+		if len(owners) != total {
+			return Move{}, fmt.Errorf("strategy %s divided %d items of %d", name, len(owners), total)
+		}
+	}
+	if s.cfg.StaticSharding {
+		owners, d.Static = s.keep(owners, d.Members)
+	}
+	// What runs stays where it is until it is completed.
+	for i, host := range s.running {
+		switch {
+		case i >= total:
+			d.Pending = append(d.Pending, i)
+		case owners[i] != host:
+			owners[i] = host
+			d.Pending = append(d.Pending, i)
+		}
+	}
+	slices.Sort(d.Pending)
+	if s.result != nil {
+		s.result.Division, s.result.Items = d, owners
+	}
+	return s.commits(d, owners)
+}
+
+// keep leaves every item with its owner as long as that is there.
+func (s sharding) keep(owners strategy.Assignment, members []string) (strategy.Assignment, bool) {
+	kept := false
+	for i := range owners {
+		if owner := string(s.instance[i].Data); slices.Contains(members, owner) {
+			owners[i], kept = owner, true
+		}
+	}
+	return owners, kept
+}
+
+func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) {
+	l := s.view.Layout
+	// The items change hands.
+	var items []Op
+	for i, owner := range owners {
+		n, exists := s.instance[i]
+		if !exists {
+			items = append(items, Ensure(l.item(i)))
+		}
+		switch {
+		case n.Exists && string(n.Data) == owner:
+		case n.Exists && owner == "":
+			items = append(items, Delete(l.itemInstance(i), AnyVersion))
+		case n.Exists:
+			// Java never sets the node, it makes it anew.
+			items = append(items, Delete(l.itemInstance(i), AnyVersion), Create(l.itemInstance(i), []byte(owner)))
+		case owner != "":
+			items = append(items, Create(l.itemInstance(i), []byte(owner)))
+		}
+		baseline := Record{Instant: s.now.UnixMilli()}
+		if !s.hasRecord[i] {
+			items = append(items, Create(l.record(i), baseline.data()))
+		} else if old, isNew := s.recordOf[i]; isNew {
+			// The item comes back after the total count was lowered: what was
+			// due in between is not owed.
+			r := parseRecord(old.Data)
+			r.Instant = max(r.Instant, baseline.Instant)
+			items = append(items, Set(l.record(i), r.data(), old.Version))
+		}
+	}
+	for _, n := range s.surplus {
+		items = append(items, Delete(n.Path, AnyVersion))
+	}
+	for _, name := range s.items {
+		if i, ok := itemNumber(name); ok && i >= d.Total && s.running[i] == "" {
+			items = append(items, Delete(l.item(i), AnyVersion))
+		}
+	}
+
+	// Every host's share.
+	shares := make(map[string]Items)
+	for i, owner := range owners {
+		if owner != "" {
+			shares[owner] = append(shares[owner], i)
+		}
+	}
+	for _, i := range d.Pending {
+		if i >= d.Total { // until it is completed it belongs to who runs it
+			shares[s.running[i]] = append(shares[s.running[i]], i)
+		}
+	}
+	var revoke, idle, grant []Op
+	for _, id := range s.assigned {
+		node := s.holds[id]
+		if !slices.Contains(s.instances, id) {
+			grant = append(grant, Delete(l.assignmentOf(id), AnyVersion))
+			continue
+		}
+		had, _ := ParseItems(string(node.Data)) // unreadable: it has nothing
+		var stays Items
+		for _, i := range had {
+			if shares[id].Contains(i) {
+				stays = append(stays, i)
+			}
+		}
+		if len(stays) < len(had) {
+			revoke = append(revoke, Set(node.Path, []byte(stays.String()), AnyVersion))
+			// What moves away must not have been begun since it was read.
+			if runs, ok := s.runs[id]; ok {
+				idle = append(idle, Check(runs.Path, runs.Version))
+			}
+		}
+		grant = append(grant, Set(node.Path, []byte(shares[id].String()), AnyVersion))
+	}
+	grant = append(grant, Set(l.assignment(), d.data(), s.division.Version))
+	for _, flag := range []string{"necessary", "processing"} {
+		if slices.Contains(s.flags, flag) {
+			grant = append(grant, Delete(l.shardingFlags()+"/"+flag, AnyVersion))
+		}
+	}
+
+	// Every commit proves that the term, the membership and the configuration
+	// are those that were read.
+	guards := []Op{Check(l.term(), s.term.Version), Check(l.members(), s.members.Version), Check(l.config(), s.config.Version)}
+	guarded := func(ops []Op) []Op { return append(slices.Clone(guards), ops...) }
+	var chunks [][]Op
+	if size(items)+size(grant) <= commitBudget {
+		chunks = [][]Op{guarded(slices.Concat(idle, items, grant))}
+	} else {
+		processing := []Op{}
+		if !slices.Contains(s.flags, "processing") {
+			processing = append(processing, CreateEphemeral(l.processing(), nil))
+			grant = append(grant, Delete(l.processing(), AnyVersion))
+		}
+		if !slices.Contains(s.flags, "necessary") {
+			processing = append(processing, Create(l.necessary(), nil))
+			grant = append(grant, Delete(l.necessary(), AnyVersion))
+		}
+		chunks = append(chunks, guarded(slices.Concat(processing, idle, revoke)))
+		for part := range parts(items, commitBudget) {
+			chunks = append(chunks, guarded(part))
+		}
+		chunks = append(chunks, guarded(grant))
+	}
+	return s.commitAll(chunks)
+}
+
+func (s sharding) commitAll(chunks [][]Op) (Move, error) {
+	if len(chunks) == 0 {
+		return Done()
+	}
+	return Move{
+		Commit: chunks[0],
+		Then: func([]Node, []Result) (Move, error) {
+			if s.result != nil {
+				s.result.Commits++
+			}
+			return s.commitAll(chunks[1:])
+		},
+		// Something moved: look again, while still the leader.
+		Else: func(*OpError) (Move, error) { return Reshard(s.view, s.now, s.result), nil },
+	}, nil
+}
+
+// size estimates the bytes of a request with these ops.
+func size(ops []Op) int {
+	n := 0
+	for _, op := range ops {
+		n += opSize(op)
+	}
+	return n
+}
+
+// opSize counts path, data and what a ZooKeeper multi adds around them: the
+// op's header, lengths, version, flags and one ACL entry.
+func opSize(op Op) int { return len(op.Path) + len(op.Data) + 64 }
+
+// parts cuts ops into parts of at most limit bytes. A delete and the create
+// of the same path that follows it stay together.
+func parts(ops []Op, limit int) func(yield func([]Op) bool) {
+	return func(yield func([]Op) bool) {
+		start, bytes := 0, 0
+		for i, op := range ops {
+			together := i > 0 && ops[i-1].Kind == OpDelete && ops[i-1].Path == op.Path
+			if bytes+opSize(op) > limit && i > start && !together {
+				if !yield(ops[start:i]) {
+					return
+				}
+				start, bytes = i, 0
+			}
+			bytes += opSize(op)
+		}
+		if start < len(ops) {
+			yield(ops[start:])
+		}
+	}
+}
+
+// Share is what a host owns, with what it must know of each item to begin it.
+type Share struct {
+	// Guard is the version of the host's assignment node: a begin proves that
+	// the share is still this one.
+	Guard int32
+	Items map[int]ItemState
+	// Pending are items that go elsewhere when they are completed.
+	Pending  Items
+	division int64
+}
+
+// ItemState is what the registry holds of one item.
+type ItemState struct {
+	Record        Record
+	RecordVersion int32
+	RecordZxid    int64
+	Offset        []byte
+	OffsetVersion int32
+	HasOffset     bool
+	// Misfire, Disabled: the marks, as of the reading.
+	Misfire, Disabled bool
+}
+
+// Current reports whether the share was read after the view's division.
+func (s Share) Current(v View) bool { return s.division == v.divisionNode.Mzxid && s.Items != nil }
+
+// ReadShare reads what this host owns. known are states that need not be read
+// again: items that the host has held without a break.
+func ReadShare(v View, known map[int]ItemState, share *Share) Move {
+	l := v.Layout
+	return Move{Name: "read share", Read: []Query{Data(l.assignmentOf(v.Self.ID)), Data(l.assignment())}, Then: func(n []Node, _ []Result) (Move, error) {
+		mine, err := ParseItems(string(n[0].Data))
+		if err != nil {
+			return Move{}, fmt.Errorf("node %s: %w", n[0].Path, err)
+		}
+		s := Share{Guard: n[0].Version, Items: make(map[int]ItemState, len(mine)), Pending: parseDivision(n[1].Data).Pending, division: n[1].Mzxid}
+		var fresh Items
+		for _, i := range mine {
+			if state, ok := known[i]; ok {
+				s.Items[i] = state
+			} else {
+				fresh = append(fresh, i)
+			}
+		}
+		if len(fresh) == 0 {
+			*share = s
+			return Done()
+		}
+		return readItems(l, fresh, func(states map[int]ItemState) (Move, error) {
+			for i, state := range states {
+				s.Items[i] = state
+			}
+			*share = s
+			return Done()
+		}), nil
+	}}
+}
+
+// readItems reads the states of items.
+func readItems(l Layout, items Items, then func(map[int]ItemState) (Move, error)) Move {
+	read := make([]Query, 0, 4*len(items))
+	for _, i := range items {
+		read = append(read, Data(l.record(i)), Data(l.offset(i)), Data(l.itemMisfire(i)), Data(l.itemDisabled(i)))
+	}
+	return Move{Name: "read items", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		states := make(map[int]ItemState, len(items))
+		for k, i := range items {
+			states[i] = itemState(n[4*k], n[4*k+1], n[4*k+2], n[4*k+3])
+		}
+		return then(states)
+	}}
+}
+
+func itemState(record, offset, misfire, disabled Node) ItemState {
+	s := ItemState{Record: parseRecord(record.Data), RecordVersion: record.Version, RecordZxid: record.Mzxid,
+		Misfire: misfire.Exists, Disabled: disabled.Exists}
+	if !record.Exists {
+		s.RecordVersion = -1
+	}
+	if offset.Exists {
+		s.Offset, s.OffsetVersion, s.HasOffset = offset.Data, offset.Version, true
+	}
+	return s
+}
+
+// ReadItems reads the states of items into out.
+func ReadItems(l Layout, items Items, out *map[int]ItemState) Move {
+	return readItems(l, items, func(m map[int]ItemState) (Move, error) {
+		*out = m
+		return Done()
+	})
+}

@@ -1,0 +1,233 @@
+package coordination
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// View is what one host knows of a job without asking: the control nodes that
+// it watches, understood. It is a value; a stale one costs a conflict and is
+// repaired by the next.
+type View struct {
+	Layout
+	Self JobInstance
+	// Exists is false when the job's configuration node is gone: the job was
+	// removed.
+	Exists bool
+	// Config is the newest configuration that could be read; ConfigErr says
+	// why the one in the registry could not.
+	Config         JobConfiguration
+	ConfigWarnings []string
+	ConfigErr      error
+	configNode     Node
+	// Instances are all instance ids in ElasticJob's order: descending.
+	Instances []string
+	// Servers are the addresses that have a server node, ascending.
+	Servers []string
+	// Enabled is false while this server is disabled for the job.
+	Enabled    bool
+	serverNode Node
+	// Leader is the leader's instance id, empty while there is none. OurTerm
+	// is true when one of our hosts wrote it.
+	Leader  string
+	OurTerm bool
+	// Necessary and Processing are ElasticJob's resharding flags.
+	Necessary, Processing bool
+	// TriggerRound is the number of a trigger that waits for this instance,
+	// 0 for none.
+	TriggerRound int64
+	// FailoverItems are marked as crashed and wait for somebody to take them.
+	FailoverItems Items
+	Members       Members
+	membersNode   Node
+	Division      Division
+	divisionNode  Node
+}
+
+// Division is what the last resharding was made from: node assignment.
+type Division struct {
+	// Members were given to the strategy, in its order. Instances are all that
+	// were there; Excluded were left out because their server is disabled,
+	// Draining because they are stopping.
+	Members   []string `json:"members"`
+	Instances []string `json:"instances"`
+	Excluded  []string `json:"excluded,omitempty"`
+	Draining  []string `json:"draining,omitempty"`
+	Total     int      `json:"total"`
+	Strategy  string   `json:"strategy"`
+	// Pending are items that stay where they run for now and move when they
+	// are completed, and items beyond Total that go then.
+	Pending Items `json:"pending,omitempty"`
+	// Static is set when the division was kept because of staticSharding.
+	Static bool `json:"static,omitempty"`
+}
+
+// Control is the set of nodes that a host of the job watches. None of them is
+// a mark of a single item.
+func Control(l Layout, self JobInstance) []Query {
+	return []Query{
+		Data(l.config()),
+		Children(l.instances()),
+		Children(l.servers()),
+		Data(l.server(self.ServerIP)),
+		Data(l.leader()),
+		Children(l.shardingFlags()),
+		Data(l.trigger(self.ID)),
+		Children(l.failoverItems()),
+		Data(l.members()),
+		Data(l.assignment()),
+	}
+}
+
+// ParseView understands a snapshot of the Control nodes. before is the view
+// of the snapshot before it; it supplies the configuration while the one in
+// the registry cannot be read, and saves parsing what has not changed.
+func ParseView(s Snapshot, l Layout, self JobInstance, before View) View {
+	v := View{Layout: l, Self: self}
+	v.configNode = s.Data(l.config())
+	v.Exists = v.configNode.Exists
+	v.Config, v.ConfigWarnings, v.ConfigErr = before.Config, before.ConfigWarnings, before.ConfigErr
+	if v.Exists && (v.configNode.Mzxid != before.configNode.Mzxid || !before.configNode.Exists) {
+		v.Config, v.ConfigWarnings, v.ConfigErr = readConfiguration(l.Job, v.configNode.Data, before.Config)
+	}
+
+	v.Instances = slices.Clone(s.Children(l.instances()))
+	slices.Sort(v.Instances)
+	slices.Reverse(v.Instances)
+	v.Servers = s.Children(l.servers())
+	v.serverNode = s.Data(l.server(self.ServerIP))
+	v.Enabled = !v.serverNode.Exists || enabled(v.serverNode.Data)
+
+	leader := s.Data(l.leader())
+	v.Leader = string(leader.Data)
+	// Java creates the leader node and never sets it; we create and set it in
+	// one commit, so that ours has version 1.
+	v.OurTerm = leader.Exists && leader.Version == 1
+	for _, flag := range s.Children(l.shardingFlags()) {
+		v.Necessary = v.Necessary || flag == "necessary"
+		v.Processing = v.Processing || flag == "processing"
+	}
+	if t := s.Data(l.trigger(self.ID)); t.Exists {
+		v.TriggerRound = t.Czxid
+	}
+	for _, name := range s.Children(l.failoverItems()) {
+		if i, ok := itemNumber(name); ok {
+			v.FailoverItems = append(v.FailoverItems, i)
+		}
+	}
+	slices.Sort(v.FailoverItems)
+
+	v.membersNode = s.Data(l.members())
+	v.Members = parseMembers(v.membersNode.Data)
+	v.divisionNode = s.Data(l.assignment())
+	v.Division = parseDivision(v.divisionNode.Data)
+	return v
+}
+
+// readConfiguration parses and checks; on error the last good one stays.
+func readConfiguration(job string, data []byte, last JobConfiguration) (JobConfiguration, []string, error) {
+	c, warnings, err := ParseConfiguration(data)
+	if err == nil && c.JobName != job {
+		err = fmt.Errorf("jobName: found %q, expected %q, the name of the node", c.JobName, job)
+	}
+	if err == nil {
+		err = c.Validate()
+	}
+	if err != nil {
+		return last, warnings, err
+	}
+	return c, warnings, nil
+}
+
+func parseDivision(data []byte) Division {
+	var d Division
+	if json.Unmarshal(data, &d) != nil {
+		return Division{}
+	}
+	return d
+}
+
+func (d Division) data() []byte {
+	b, err := json.Marshal(d)
+	if err != nil { // strings and numbers always marshal
+		return nil
+	}
+	return b
+}
+
+// enabled understands the data of a server node: anything but DISABLED is
+// enabled, since 2.x wrote nothing for that.
+func enabled(data []byte) bool {
+	return !strings.EqualFold(strings.TrimSpace(string(data)), serverDisabled)
+}
+
+const (
+	serverEnabled  = "ENABLED"
+	serverDisabled = "DISABLED"
+)
+
+// Joined reports whether this instance is in the job's list. Once it has
+// joined and its session lives, false means that an operator removed it: the
+// way in which ElasticJob's console stops an instance.
+func (v View) Joined() bool { return slices.Contains(v.Instances, v.Self.ID) }
+
+// Leading reports whether this instance is the job's leader.
+func (v View) Leading() bool { return v.Leader == v.Self.ID && v.OurTerm }
+
+// Java are the instances that are not ours.
+func (v View) Java() []string {
+	var java []string
+	for _, id := range v.Instances {
+		if !slices.Contains(v.Members, id) {
+			java = append(java, id)
+		}
+	}
+	return java
+}
+
+// Crashed are our hosts that are gone and did not leave in good order.
+func (v View) Crashed() []string {
+	var gone []string
+	for _, id := range v.Members {
+		if !slices.Contains(v.Instances, id) {
+			gone = append(gone, id)
+		}
+	}
+	return gone
+}
+
+// DivisionStale says why the items must be divided anew, or "" if the last
+// division is still right. Anybody may find out and set the flag.
+func (v View) DivisionStale() string {
+	d := v.Division
+	instances := slices.Clone(d.Instances)
+	switch {
+	case !v.divisionNode.Exists || len(v.divisionNode.Data) == 0:
+		return "items were never divided"
+	case d.Total != v.Config.ShardingTotalCount:
+		return fmt.Sprintf("sharding total count changed from %d to %d", d.Total, v.Config.ShardingTotalCount)
+	case d.Strategy != v.strategyName():
+		return fmt.Sprintf("strategy changed from %s to %s", d.Strategy, v.strategyName())
+	}
+	slices.Sort(instances)
+	slices.Reverse(instances)
+	if !slices.Equal(instances, v.Instances) {
+		return "instances changed"
+	}
+	if slices.Contains(d.Excluded, v.Self.ID) == v.Enabled && slices.Contains(d.Instances, v.Self.ID) {
+		if v.Enabled {
+			return "this server was enabled"
+		}
+		return "this server was disabled"
+	}
+	return ""
+}
+
+func (v View) strategyName() string {
+	if v.Config.JobShardingStrategyType == "" {
+		return "AVG_ALLOCATION"
+	}
+	return v.Config.JobShardingStrategyType
+}
