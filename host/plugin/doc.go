@@ -1,0 +1,37 @@
+// Package plugin runs jobs that are WebAssembly modules, with wazero. It is
+// the host's side of package abi: it reads a module without running it, refuses
+// what does not fit with one message that lists every problem, compiles it
+// once, and runs sharding items in instances that can harm nothing but their
+// own item.
+//
+//	Runtime ──Load──► Module ──Executor──► abi.Executor ──NewWorker──► abi.Worker
+//	one per           one per file         one per job and             one per fire
+//	process           seen                 version of its settings     and goroutine
+//
+// Below them, by the digest of the file, lies the compiled code, and in it one
+// wazero runtime per memory limit, since wazero limits memory by runtime only.
+// Modules and executors count as uses; when the last use of a wazero runtime
+// ends, it is closed by the goroutine that ended the use, and its code
+// with it. Nothing here depends on finalizers. (wazero itself
+// unmaps native code by one, so that a process shrinks a garbage collection
+// later.)
+//
+// # An instance
+//
+//	new ── _initialize ──► idle ◄──── call ────► idle … ──► dead
+//	                        └─ trap, exit, timeout, cancellation,
+//	                           a status outside the protocol ──► dead
+//
+// A worker keeps its instance from item to item, unless the job asks for one
+// per item; a dead instance is closed and never entered again: wazero lets a
+// guest that has trapped be called once more, and its answer would be wrong.
+// A SCRIPT is a new instance each time, for its entry point runs only once.
+//
+// # Time
+//
+// The context given to Execute is the hard end. It is checked at every loop
+// header of the guest, which is also what lets Go's scheduler and collector in;
+// and in every import with an outside effect. Code without loops is not
+// interrupted by wazero v1.12.0: a call tree of great depth, or filling much
+// memory at once, ends when it ends, and its effects end with the context.
+package plugin

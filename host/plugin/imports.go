@@ -1,0 +1,336 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/assemblyscript"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// importFunc implements an import. The stack holds the parameters and takes
+// the result. Slots of i32 have garbage in their upper half when the guest was
+// compiled (not when it is interpreted), so they are read with api.DecodeI32
+// or DecodeU32 only.
+type importFunc func(in *instance, mem api.Memory, stack []uint64)
+
+// implementations are the functions of abi.Imports, by name.
+func implementations() map[string]importFunc {
+	return map[string]importFunc{
+		"ctx_str":       ctxStr,
+		"ctx_int":       ctxInt,
+		"log":           logLine,
+		"log_enabled":   logEnabled,
+		"set_error":     setError,
+		"progress":      progress,
+		"metric":        metric,
+		"offset_get":    offsetGet,
+		"offset_set":    offsetSet,
+		"offset_commit": offsetCommit,
+		"cancelled":     cancelled,
+	}
+}
+
+// register gives a wazero runtime those of the import modules that a guest asks
+// for. abi.Imports says what there is; nothing is registered beside it.
+func register(ctx context.Context, rt wazero.Runtime, wanted map[string][]string) error {
+	if _, ok := wanted[abi.Module]; ok {
+		b := rt.NewHostModuleBuilder(abi.Module)
+		impl := implementations()
+		for _, f := range abi.Imports() {
+			do := impl[f.Name]
+			if do == nil {
+				return fmt.Errorf("import %s.%s is not implemented", abi.Module, f.Name)
+			}
+			name := f.Name
+			b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
+				in := current(ctx)
+				if in == nil {
+					panic(&fault{text: name + ": called outside an invocation"})
+				}
+				in.stopIfEnded()
+				do(in, mod.Memory(), stack)
+			}), valueTypes(f.Type.Params), valueTypes(f.Type.Results)).Export(f.Name)
+		}
+		if _, err := b.Instantiate(ctx); err != nil {
+			return err
+		}
+	}
+	if _, ok := wanted[abi.ModuleWASI]; ok {
+		if _, err := wasi_snapshot_preview1.Instantiate(ctx, rt); err != nil {
+			return err
+		}
+	}
+	if _, ok := wanted[moduleEnv]; ok {
+		if _, err := assemblyscript.Instantiate(ctx, rt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// valueTypes turns the contract's types into wazero's: both are the binary
+// format's.
+func valueTypes(list []abi.ValueType) []api.ValueType {
+	types := make([]api.ValueType, len(list))
+	for i, t := range list {
+		types[i] = api.ValueType(t)
+	}
+	return types
+}
+
+func setCode(stack []uint64, c abi.Code) { stack[0] = api.EncodeI32(int32(c)) }
+
+// region is a view of the guest's memory, to be copied before the import
+// returns. A region outside stops the guest.
+func region(mem api.Memory, name string, ptr, n uint64) []byte {
+	p, l := api.DecodeU32(ptr), api.DecodeU32(n)
+	if l == 0 {
+		return nil
+	}
+	b, ok := mem.Read(p, l)
+	if !ok {
+		outside(mem, name, p, l)
+	}
+	return b
+}
+
+func outside(mem api.Memory, name string, p, l uint32) {
+	panic(&fault{text: fmt.Sprintf("%s: pointer %d with length %d is outside the memory of %d bytes", name, p, l, mem.Size())})
+}
+
+// give answers a read: the length, and the value if it fits.
+func give(mem api.Memory, name string, stack []uint64, buf, limit uint64, value string) {
+	if uint64(len(value)) <= uint64(api.DecodeU32(limit)) && len(value) > 0 {
+		if p := api.DecodeU32(buf); !mem.WriteString(p, value) {
+			outside(mem, name, p, uint32(len(value)))
+		}
+	}
+	stack[0] = api.EncodeI32(int32(len(value)))
+}
+
+// text is b as a string for the length of a call, without a copy. b must not
+// change while the string is in use.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+func ctxStr(in *instance, mem api.Memory, stack []uint64) {
+	c := &in.inv.Context
+	field := api.DecodeI32(stack[0])
+	config := c.PluginConfig
+	if config == nil {
+		config = in.x.settings.PluginConfig
+	}
+	if in.phase == phaseInit && field != abi.CtxPluginConfig && field != abi.CtxHostInfo {
+		setCode(stack, abi.ErrState)
+		return
+	}
+	var value string
+	switch field {
+	case abi.CtxJobName:
+		value = c.JobName
+	case abi.CtxTaskID:
+		value = c.TaskID
+	case abi.CtxItemParameter:
+		if !c.HasShardingParameter || in.phase == phaseListener {
+			setCode(stack, abi.ErrNotFound)
+			return
+		}
+		value = c.ShardingParameter
+	case abi.CtxJobParameter:
+		value = c.JobParameter
+	case abi.CtxPluginConfig:
+		value = text(config)
+	case abi.CtxTraceparent:
+		value = c.Traceparent
+	case abi.CtxHostInfo:
+		value = c.HostInfo
+	case abi.CtxRunID:
+		value = c.RunID
+	case abi.CtxSource:
+		value = string(c.Source)
+	default:
+		setCode(stack, abi.ErrNotFound)
+		return
+	}
+	give(mem, "ctx_str", stack, stack[1], stack[2], value)
+}
+
+func ctxInt(in *instance, _ api.Memory, stack []uint64) {
+	c := &in.inv.Context
+	instant := func(t time.Time) int64 {
+		if t.IsZero() {
+			return int64(abi.ErrNotFound)
+		}
+		return max(t.UnixMilli(), 0)
+	}
+	v := int64(abi.ErrNotFound)
+	switch field := api.DecodeI32(stack[0]); {
+	case in.phase == phaseInit:
+		v = int64(abi.ErrState)
+	case field == abi.CtxTotalCount:
+		v = max(int64(c.ShardingTotalCount), 0)
+	case field == abi.CtxItem:
+		if in.phase != phaseListener && c.ShardingItem >= 0 {
+			v = int64(c.ShardingItem)
+		}
+	case field == abi.CtxFireTime:
+		v = instant(c.FireTime)
+	case field == abi.CtxPreviousFire:
+		v = instant(c.PreviousFireTime)
+	case field == abi.CtxNextFire:
+		v = instant(c.NextFireTime)
+	case field == abi.CtxAttempt:
+		v = max(int64(c.Attempt), 1)
+	case field == abi.CtxDeadline:
+		if v = 0; !c.Deadline.IsZero() {
+			v = max(c.Deadline.UnixMilli(), 1)
+		}
+	case field == abi.CtxFence:
+		v = max(c.Fence, 0)
+	case field == abi.CtxFetchDataCount:
+		v = max(int64(c.FetchDataCount), 0)
+	}
+	stack[0] = api.EncodeI64(v)
+}
+
+func logLine(in *instance, mem api.Memory, stack []uint64) {
+	level := api.DecodeI32(stack[0])
+	msg := region(mem, "log", stack[1], stack[2])
+	kv := region(mem, "log", stack[3], stack[4])
+	if !in.host.LogEnabled(int(level)) {
+		return
+	}
+	cut := false
+	if len(msg) > abi.MaxLogMessage {
+		msg, cut = cutText(msg, abi.MaxLogMessage), true
+	}
+	if len(kv) > abi.MaxLogMessage {
+		kv, cut = cutText(kv, abi.MaxLogMessage), true
+	}
+	if !in.lines.take(len(msg)+len(kv), cut) {
+		return
+	}
+	in.host.Log(int(level), valid(msg), attributes(kv))
+}
+
+// attributes splits a key/value list, however malformed.
+func attributes(b []byte) []string {
+	if len(b) == 0 {
+		return nil
+	}
+	list := strings.Split(strings.TrimSuffix(valid(b), "\x00"), "\x00")
+	if len(list)%2 != 0 {
+		list = append(list, "")
+	}
+	return list
+}
+
+func logEnabled(in *instance, _ api.Memory, stack []uint64) {
+	var v int32
+	if in.host.LogEnabled(int(api.DecodeI32(stack[0]))) {
+		v = 1
+	}
+	stack[0] = api.EncodeI32(v)
+}
+
+func setError(in *instance, mem api.Memory, stack []uint64) {
+	in.message = valid(cutText(region(mem, "set_error", stack[0], stack[1]), abi.MaxError))
+}
+
+func progress(in *instance, _ api.Memory, stack []uint64) {
+	if in.phase == phaseInit || !in.mayAct() {
+		return
+	}
+	in.host.Progress(max(int64(stack[0]), 0), max(int64(stack[1]), 0))
+}
+
+func metric(in *instance, mem api.Memory, stack []uint64) {
+	kind := api.DecodeI32(stack[0])
+	name := region(mem, "metric", stack[1], stack[2])
+	switch {
+	case in.phase == phaseInit:
+		setCode(stack, abi.ErrState)
+		return
+	case kind != abi.MetricCounter && kind != abi.MetricGauge && kind != abi.MetricHistogram:
+		setCode(stack, abi.ErrInvalid)
+		return
+	}
+	known, code := in.x.metricName(name)
+	if code == abi.OK && !in.mayAct() {
+		code = abi.ErrCancelled
+	}
+	if code == abi.OK {
+		code = in.host.Metric(int(kind), known, int64(stack[3]))
+	}
+	setCode(stack, code)
+}
+
+func offsetGet(in *instance, mem api.Memory, stack []uint64) {
+	switch {
+	case in.phase != phaseItem:
+		setCode(stack, abi.ErrState)
+	case in.isStaged:
+		give(mem, "offset_get", stack, stack[0], stack[1], text(in.staged))
+	case in.has:
+		give(mem, "offset_get", stack, stack[0], stack[1], text(in.committed))
+	default:
+		setCode(stack, abi.ErrNotFound)
+	}
+}
+
+func offsetSet(in *instance, mem api.Memory, stack []uint64) {
+	n := api.DecodeU32(stack[1])
+	switch {
+	case in.phase != phaseItem:
+		setCode(stack, abi.ErrState)
+	case n > abi.MaxOffset:
+		setCode(stack, abi.ErrTooLarge)
+	default:
+		b := region(mem, "offset_set", stack[0], stack[1])
+		if !in.mayAct() {
+			setCode(stack, abi.ErrCancelled)
+			return
+		}
+		// A new slice each time: the host keeps what it is given.
+		in.staged, in.isStaged = append(make([]byte, 0, len(b)), b...), true
+		setCode(stack, abi.OK)
+	}
+}
+
+func offsetCommit(in *instance, _ api.Memory, stack []uint64) {
+	switch {
+	case in.phase != phaseItem:
+		setCode(stack, abi.ErrState)
+	case !in.mayAct():
+		setCode(stack, abi.ErrCancelled)
+	case !in.isStaged:
+		setCode(stack, abi.OK)
+	default:
+		code := in.host.CommitOffset(in.ctx, in.staged)
+		if code == abi.OK {
+			in.taken()
+		}
+		setCode(stack, code)
+	}
+}
+
+// taken moves the staged offset to where the next read finds it.
+func (in *instance) taken() {
+	in.committed, in.has = in.staged, true
+	in.staged, in.isStaged = nil, false
+}
+
+func cancelled(in *instance, _ api.Memory, stack []uint64) {
+	if in.phase == phaseInit {
+		setCode(stack, abi.ErrState)
+		return
+	}
+	stack[0] = api.EncodeI32(int32(in.host.Cancelled()))
+}

@@ -1,0 +1,225 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// phase says what an instance is doing, which decides what it may ask for.
+type phase int
+
+const (
+	phaseInit phase = iota // start section and _initialize
+	phaseItem
+	phaseListener
+)
+
+// instance is one instantiated module and the state of the invocation that
+// runs in it. One goroutine at a time uses it; imports find it through the
+// context and run on that goroutine.
+type instance struct {
+	x   *executor
+	mod api.Module
+	mem api.Memory
+	// Entry points, looked up once: each has a stack of its own.
+	execute, fetch, process, start api.Function
+
+	result [1]uint64    // reused for each call
+	passed *callContext // what wazero got last
+
+	out, err output
+	mounts   []*mount
+
+	// Of the invocation.
+	phase     phase
+	ctx       context.Context // of the call at hand
+	inv       *abi.Invocation
+	host      abi.Host
+	committed []byte // the newest offset that the host has taken, or the last committed
+	has       bool
+	staged    []byte
+	isStaged  bool
+	message   string // of set_error
+	lines     logLimit
+	left      int // bytes that stdout and stderr may still carry
+}
+
+// callContext is what wazero sees. It has no values but the instance, so the
+// way to it is short, and nothing in a caller's context reaches wazero.
+type callContext struct {
+	context.Context
+	in *instance
+}
+
+type instanceKey struct{}
+
+func (c *callContext) Value(key any) any {
+	if key == (instanceKey{}) {
+		return c.in
+	}
+	return nil
+}
+
+// current finds the instance whose guest is calling.
+func current(ctx context.Context) *instance {
+	if c, ok := ctx.(*callContext); ok {
+		return c.in
+	}
+	in, _ := ctx.Value(instanceKey{}).(*instance)
+	return in
+}
+
+// pass makes the context for a call. wazero's watcher may look at it after the
+// call has returned, so it is never changed; but it is used again as long as
+// the caller's context ends with the same channel.
+func (in *instance) pass(ctx context.Context) *callContext {
+	if in.passed == nil || in.passed.Done() != ctx.Done() {
+		in.passed = &callContext{ctx, in}
+	}
+	return in.passed
+}
+
+// begin sets up an invocation.
+func (in *instance) begin(ctx context.Context, inv *abi.Invocation, p phase) {
+	in.phase = p
+	in.ctx = ctx
+	in.inv = inv
+	in.host = inv.Host
+	in.committed, in.has = inv.Offset, inv.HasOffset
+	in.staged, in.isStaged = nil, false
+	in.message = ""
+	in.lines = logLimit{tokens: abi.LogBurst, bytes: abi.MaxLogBytes}
+	in.left = abi.MaxOutput
+	in.err.tail = in.err.tail[:0]
+}
+
+// end tells what was left unsaid.
+func (in *instance) end() {
+	in.out.flush()
+	in.err.flush()
+	in.lines.report(in.host, in.left)
+}
+
+// instantiate makes an instance and runs its initialisation. On failure
+// nothing is left, and the outcome says whose fault it was.
+func (x *executor) instantiate(ctx context.Context, inv *abi.Invocation, config wazero.ModuleConfig) (*instance, abi.Outcome, *Error) {
+	in := &instance{x: x}
+	in.out = output{in: in, level: abi.LevelInfo}
+	in.err = output{in: in, level: abi.LevelError, keep: true}
+	config = config.
+		WithStdout(&in.out).
+		WithStderr(&in.err).
+		WithNanosleep(in.sleep)
+	if err := in.openMounts(); err != nil {
+		return nil, abi.OutcomeError, &Error{Kind: KindHost, Op: "mount", Err: err}
+	}
+	if len(in.mounts) > 0 {
+		f := wazero.NewFSConfig()
+		for _, m := range in.mounts {
+			f = f.WithFSMount(m, m.guest)
+		}
+		config = config.WithFSConfig(f)
+	}
+
+	begun, cancel := context.WithTimeout(ctx, abi.InitializeTimeout)
+	defer cancel()
+	in.begin(begun, inv, phaseInit)
+	op := "instantiate"
+	err := guard(func() error {
+		var err error
+		in.mod, err = x.engine.rt.InstantiateModule(in.pass(begun), x.engine.compiled, config)
+		if err != nil {
+			in.mod = nil
+			return err
+		}
+		in.mem = in.mod.Memory()
+		in.execute = in.mod.ExportedFunction(abi.ExportExecute)
+		in.fetch = in.mod.ExportedFunction(abi.ExportFetch)
+		in.process = in.mod.ExportedFunction(abi.ExportProcess)
+		in.start = in.mod.ExportedFunction(abi.ExportStart)
+		if init := in.mod.ExportedFunction(abi.ExportInitialize); init != nil {
+			op = abi.ExportInitialize
+			return init.CallWithStack(in.pass(begun), in.result[:])
+		}
+		return nil
+	})
+	in.end()
+	if err == nil && begun.Err() == nil {
+		return in, abi.OutcomeOK, nil
+	}
+	outcome, e := in.failed(ctx, begun, op, err, fmt.Sprintf("ran longer than %s", abi.InitializeTimeout))
+	in.close()
+	return nil, outcome, e
+}
+
+// call runs an entry point.
+func (in *instance) call(ctx context.Context, f api.Function) (result int32, err error) {
+	in.ctx = ctx
+	defer func() {
+		if p := recover(); p != nil {
+			err = &enginePanic{p}
+		}
+	}()
+	err = f.CallWithStack(in.pass(ctx), in.result[:])
+	return api.DecodeI32(in.result[0]), err
+}
+
+// failed classifies a call that did not end well. ctx is the invocation's,
+// inner the call's own, which may have a deadline of its own.
+func (in *instance) failed(ctx, inner context.Context, op string, err error, late string) (abi.Outcome, *Error) {
+	if ctx.Err() == nil && inner.Err() != nil {
+		return abi.OutcomeTimeout, &Error{Kind: KindTimeout, Op: op, Err: errors.New(late), Stderr: string(in.err.tail)}
+	}
+	outcome, e := classify(ctx, op, err)
+	e.Stderr = string(in.err.tail)
+	return outcome, e
+}
+
+// close drops the instance. It runs on the goroutine that used it, after the
+// last call has returned.
+func (in *instance) close() {
+	if in.mod != nil {
+		_ = in.mod.Close(context.Background())
+	}
+	// wazero v1.12.0 skips its own clean-up if the instance was closed by an
+	// ended context just after a call, and if a start section failed.
+	for _, m := range in.mounts {
+		m.close()
+	}
+}
+
+// stopIfEnded stops the guest if its time is up: at every import, and the
+// clock as well as the context, since after a suspend the guest may run on
+// before Go has looked at a timer.
+func (in *instance) stopIfEnded() {
+	if in.ctx.Err() != nil {
+		panic(&fault{text: "the time was up", ended: true})
+	}
+}
+
+// mayAct is asked by every import with an outside effect.
+func (in *instance) mayAct() bool {
+	if d, ok := in.ctx.Deadline(); ok && !time.Now().Before(d) {
+		panic(&fault{text: "the time was up", ended: true})
+	}
+	return in.host.Cancelled() != abi.CancelLost
+}
+
+// sleep is WASI's sleep. It ends with the call's context.
+func (in *instance) sleep(ns int64) {
+	in.stopIfEnded()
+	t := time.NewTimer(time.Duration(ns))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-in.ctx.Done():
+		in.stopIfEnded()
+	}
+}

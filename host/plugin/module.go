@@ -1,0 +1,307 @@
+package plugin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// Module is one loaded file. It is safe for concurrent use.
+type Module struct {
+	r      *Runtime
+	name   string
+	code   *code
+	engine *engine
+	once   sync.Once
+}
+
+// Digest is the lower-case hex SHA-256 of the file.
+func (m *Module) Digest() string { return m.code.info.Digest }
+
+// Info is what the module says about itself. It must not be changed.
+func (m *Module) Info() *Info { return m.code.info }
+
+// Close ends the loader's use. Executors go on; with the last of them the
+// compiled code is freed. Further calls do nothing.
+func (m *Module) Close() {
+	m.once.Do(func() {
+		m.r.mu.Lock()
+		delete(m.r.modules, m)
+		m.r.mu.Unlock()
+		m.release()
+	})
+}
+
+func (m *Module) release() {
+	m.r.release(m.engine)
+	m.r.releaseCode(m.code)
+}
+
+// Settings configure a module for one job.
+type Settings struct {
+	JobName string
+	// Type is SIMPLE, DATAFLOW or SCRIPT. Empty: the only one that the
+	// module's exports allow.
+	Type string
+	// Streaming makes a DATAFLOW job fetch and process until nothing is
+	// left. Otherwise it does so once per fire.
+	Streaming bool
+	// FreshPerItem gives each item an instance of its own, instead of one
+	// to each worker. A SCRIPT always gets its own.
+	FreshPerItem bool
+	// MemoryLimit bounds linear memory, in bytes; it is rounded down to
+	// whole pages of 64 KiB. 0 is abi.DefaultMemory.
+	MemoryLimit int64
+	// Args and Env are what a WASI guest gets. A SCRIPT gets more, see
+	// [abi.Worker].
+	Args []string
+	Env  map[string]string
+	// PluginConfig is what ctx_str gives for abi.CtxPluginConfig during
+	// _initialize, and in invocations whose context has none.
+	PluginConfig []byte
+	Mounts       []Mount
+	// CallTimeout bounds each call of job_fetch and job_process of a
+	// streaming job. 0 is no bound.
+	CallTimeout time.Duration
+	// StopStreaming is asked between batches; true ends the loop with OK.
+	// It may be nil, and must be safe for concurrent use.
+	StopStreaming func() bool
+}
+
+// Mount shows a directory of the host to the guest, read-only. Symbolic links
+// do not lead out of it.
+type Mount struct {
+	Host  string // a directory
+	Guest string // an absolute, clean path
+}
+
+// Executor configures the module for a job. All that is wrong with the
+// settings is in one error. The caller owns one use of the result, to be ended
+// with Release.
+func (m *Module) Executor(s Settings) (abi.Executor, error) {
+	info := m.code.info
+	var problems []error
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+
+	typ, err := info.jobType(s.Type)
+	if err != nil {
+		problems = append(problems, err)
+	}
+	limit := s.MemoryLimit
+	if limit == 0 {
+		limit = abi.DefaultMemory
+	}
+	pages := limit / pageSize
+	switch {
+	case pages < 1:
+		bad("memory limit of %d bytes, expected at least one page of %d", limit, pageSize)
+	case pages > maxPages:
+		bad("memory limit of %d bytes, expected at most 4 GiB", limit)
+	case int64(info.MemoryMinPages) > pages:
+		bad("the module begins with %d bytes of memory, the limit is %d", int64(info.MemoryMinPages)*pageSize, limit)
+	}
+	for i, a := range s.Args {
+		if strings.ContainsRune(a, 0) {
+			bad("argument %d contains a NUL byte", i)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+		if k == "" || strings.ContainsAny(k, "=\x00") {
+			bad("environment variable %q: expected a name without '=' and NUL", k)
+		}
+		if strings.ContainsRune(s.Env[k], 0) {
+			bad("environment variable %s contains a NUL byte", k)
+		}
+	}
+	guests := map[string]bool{}
+	for _, mount := range s.Mounts {
+		if !path.IsAbs(mount.Guest) || path.Clean(mount.Guest) != mount.Guest {
+			bad("mount of %s: guest path %q, expected an absolute path in its shortest form", mount.Host, mount.Guest)
+		}
+		if guests[mount.Guest] {
+			bad("mount of %s: guest path %s is mounted twice", mount.Host, mount.Guest)
+		}
+		guests[mount.Guest] = true
+		root, err := os.OpenRoot(mount.Host)
+		if err != nil {
+			bad("mount at %s: %w", mount.Guest, err)
+			continue
+		}
+		root.Close()
+	}
+	if s.CallTimeout < 0 {
+		bad("call timeout of %s, expected 0 or more", s.CallTimeout)
+	}
+	fail := func(err error) (abi.Executor, error) {
+		return nil, &Error{Kind: KindLoad, Op: "configure " + m.name, Err: err}
+	}
+	if len(problems) > 0 {
+		return fail(errors.Join(problems...))
+	}
+
+	s.Args = slices.Clone(s.Args)
+	s.Env = maps.Clone(s.Env)
+	s.PluginConfig = slices.Clone(s.PluginConfig)
+	s.Mounts = slices.Clone(s.Mounts)
+	e, err := m.r.acquire(context.Background(), m.code, uint32(pages), true)
+	if err != nil {
+		return fail(err)
+	}
+	x := &executor{r: m.r, engine: e, settings: s, typ: typ, name: guestName(m.name)}
+	x.config = x.baseConfig()
+	x.uses.Store(1)
+	return x, nil
+}
+
+// guestName is what a guest sees as its own name.
+func guestName(name string) string {
+	name = strings.ReplaceAll(name, "\x00", "")
+	name = strings.TrimSuffix(path.Base(strings.ReplaceAll(name, `\`, "/")), ".wasm")
+	if name == "" || name == "." || name == "/" {
+		return "job"
+	}
+	return name
+}
+
+// jobType finds the type to run, or says what is missing for it.
+func (i *Info) jobType(want string) (string, error) {
+	switch {
+	case want == "" && len(i.Types) == 1:
+		return i.Types[0], nil
+	case want == "":
+		return "", fmt.Errorf("the module can be run as %s: the job's type must say which", strings.Join(i.Types, " or "))
+	case slices.Contains(i.Types, want):
+		return want, nil
+	}
+	var needed []string
+	switch want {
+	case TypeSimple:
+		needed = []string{abi.Marker, abi.ExportExecute}
+	case TypeDataflow:
+		needed = []string{abi.Marker, abi.ExportFetch, abi.ExportProcess}
+	case TypeScript:
+		needed = []string{abi.ExportStart}
+	default:
+		return "", fmt.Errorf("job type %q, expected %s, %s or %s", want, TypeSimple, TypeDataflow, TypeScript)
+	}
+	var missing []string
+	for _, f := range abi.Exports() {
+		if slices.Contains(needed, f.Name) && !slices.Contains(i.Exports, f.Name) {
+			missing = append(missing, f.Name+" "+f.Type.String())
+		}
+	}
+	return "", fmt.Errorf("job type %s needs the exports %s, which the module does not have; it can be run as %s",
+		want, strings.Join(missing, ", "), strings.Join(i.Types, " or "))
+}
+
+// executor implements abi.Executor.
+type executor struct {
+	r        *Runtime
+	engine   *engine
+	settings Settings
+	typ      string
+	name     string              // as the guest sees it
+	config   wazero.ModuleConfig // without what belongs to one instance
+
+	uses atomic.Int64
+
+	mu      sync.Mutex
+	metrics map[string]string // names in use, each under itself
+}
+
+func (x *executor) Digest() string { return x.engine.code.info.Digest }
+
+func (x *executor) HasListener(export string) bool {
+	return x.typ != TypeScript && slices.Contains(x.engine.code.info.Listeners, export)
+}
+
+func (x *executor) Retain() bool {
+	for {
+		n := x.uses.Load()
+		if n <= 0 {
+			return false
+		}
+		if x.uses.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (x *executor) Release() {
+	for {
+		n := x.uses.Load()
+		if n <= 0 {
+			return
+		}
+		if x.uses.CompareAndSwap(n, n-1) {
+			if n == 1 {
+				x.r.release(x.engine)
+			}
+			return
+		}
+	}
+}
+
+// NewWorker's result holds a use of the executor until it is closed, so that
+// the code outlives every instance.
+func (x *executor) NewWorker() abi.Worker {
+	return &worker{x: x, gone: !x.Retain()}
+}
+
+func (x *executor) baseConfig() wazero.ModuleConfig {
+	c := wazero.NewModuleConfig().
+		WithName("").         // anonymous: a named one could exist only once
+		WithStartFunctions(). // we call them ourselves
+		WithSysWalltime().
+		WithSysNanotime().
+		WithOsyield(runtime.Gosched).
+		WithRandSource(rand.Reader) // wazero's own is the same in each instance
+	for _, k := range slices.Sorted(maps.Keys(x.settings.Env)) {
+		c = c.WithEnv(k, x.settings.Env[k])
+	}
+	if x.typ != TypeScript {
+		c = c.WithArgs(append([]string{x.name}, x.settings.Args...)...)
+	}
+	return c
+}
+
+// metricName checks a metric's name and that the job does not use too many. It
+// allocates only for a name that it has not seen.
+func (x *executor) metricName(name []byte) (string, abi.Code) {
+	if len(name) == 0 || len(name) > abi.MaxMetricName {
+		return "", abi.ErrInvalid
+	}
+	for i, c := range name {
+		if !(c >= 'a' && c <= 'z' || i > 0 && (c == '_' || c >= '0' && c <= '9')) {
+			return "", abi.ErrInvalid
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if n, ok := x.metrics[string(name)]; ok {
+		return n, abi.OK
+	}
+	if len(x.metrics) >= abi.MaxMetricNames {
+		return "", abi.ErrQuota
+	}
+	if x.metrics == nil {
+		x.metrics = map[string]string{}
+	}
+	n := string(name)
+	x.metrics[n] = n
+	return n, abi.OK
+}

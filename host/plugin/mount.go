@@ -1,0 +1,112 @@
+package plugin
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// maxOpenFiles bounds the files that one instance has open at once.
+const maxOpenFiles = 256
+
+// mount is a directory of the host as one instance sees it: read-only, and
+// without a way out, since os.Root follows a symbolic link only if it stays
+// inside. wazero's own directory mounts follow them out.
+type mount struct {
+	in    *instance
+	guest string
+	root  *os.Root
+	open  map[*file]struct{}
+}
+
+func (in *instance) openMounts() error {
+	for _, m := range in.x.settings.Mounts {
+		root, err := os.OpenRoot(m.Host)
+		if err != nil {
+			for _, m := range in.mounts {
+				m.close()
+			}
+			return err
+		}
+		in.mounts = append(in.mounts, &mount{in: in, guest: m.Guest, root: root, open: map[*file]struct{}{}})
+	}
+	return nil
+}
+
+func (m *mount) close() {
+	for f := range m.open {
+		f.f.Close()
+	}
+	clear(m.open)
+	m.root.Close()
+}
+
+// Open implements fs.FS. Regular files and directories are opened; of anything
+// else (a pipe, a device) only the status can be had, because opening alone may
+// block for ever or be seen outside.
+func (m *mount) Open(name string) (fs.File, error) {
+	m.in.stopIfEnded()
+	if name == "" {
+		name = "."
+	}
+	info, err := m.root.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !readable(info) {
+		return &status{info}, nil
+	}
+	count := 0
+	for _, m := range m.in.mounts {
+		count += len(m.open)
+	}
+	if count >= maxOpenFiles {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
+	}
+	// Not blocking, in case it has become a pipe since.
+	f, err := m.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err = f.Stat(); err != nil || !readable(info) {
+		f.Close()
+		if err == nil {
+			err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+		}
+		return nil, err
+	}
+	opened := &file{m: m, f: f}
+	m.open[opened] = struct{}{}
+	return opened, nil
+}
+
+func readable(info fs.FileInfo) bool { return info.Mode().IsRegular() || info.IsDir() }
+
+// file is what wazero may do with an open file: no writing among it.
+type file struct {
+	m *mount
+	f *os.File
+}
+
+func (f *file) Stat() (fs.FileInfo, error) { return f.f.Stat() }
+func (f *file) Read(p []byte) (int, error) {
+	f.m.in.stopIfEnded()
+	return f.f.Read(p)
+}
+func (f *file) ReadAt(p []byte, off int64) (int, error) {
+	f.m.in.stopIfEnded()
+	return f.f.ReadAt(p, off)
+}
+func (f *file) Seek(off int64, whence int) (int64, error) { return f.f.Seek(off, whence) }
+func (f *file) ReadDir(n int) ([]fs.DirEntry, error)      { return f.f.ReadDir(n) }
+func (f *file) Close() error {
+	delete(f.m.open, f)
+	return f.f.Close()
+}
+
+// status is a file of which nothing but the status can be had.
+type status struct{ info fs.FileInfo }
+
+func (s *status) Stat() (fs.FileInfo, error) { return s.info, nil }
+func (s *status) Read([]byte) (int, error)   { return 0, fs.ErrPermission }
+func (s *status) Close() error               { return nil }

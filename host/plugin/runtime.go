@@ -1,0 +1,470 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// Options is what NewRuntime needs. The zero value works.
+type Options struct {
+	// CacheDir keeps compiled code from one process to the next. What lies
+	// there is executed as native code, so it must be readable and writable
+	// by the owner only (0700); it is created if it does not exist. Empty:
+	// compiled code is kept in memory only.
+	CacheDir string
+	// CompileWorkers is how many goroutines compile a module. 0 is 1.
+	// Modules are compiled one after the other.
+	CompileWorkers int
+	// Logger takes what an operator should know; nil drops it.
+	Logger *slog.Logger
+
+	// interpreter leaves the compiler aside; tests run on both engines.
+	interpreter bool
+}
+
+// Names of wazero's engines.
+const (
+	engineCompiler    = "compiler"
+	engineInterpreter = "interpreter"
+)
+
+// Runtime holds the modules of one process. Its methods are safe for
+// concurrent use.
+type Runtime struct {
+	log     *slog.Logger
+	engine  string
+	workers int
+	config  wazero.RuntimeConfig // without limits and cache
+
+	// Caches must outlive all wazero runtimes that use them. memory takes
+	// over when the directory fails.
+	cache, memory wazero.CompilationCache
+
+	compiling chan struct{} // holds one token: the right to compile
+
+	mu      sync.Mutex
+	codes   map[string]*code // by digest
+	modules map[*Module]struct{}
+	closed  bool
+	idle    chan struct{} // closed when closed and codes is empty
+}
+
+// NewRuntime finds out which engine works here and makes a runtime. On systems
+// that forbid making memory executable (a hardened service unit, for example)
+// that is the interpreter, which is 10 to 50 times slower: a warning is logged.
+func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
+	r := &Runtime{
+		log:       o.Logger,
+		workers:   max(o.CompileWorkers, 1),
+		memory:    wazero.NewCompilationCache(),
+		compiling: make(chan struct{}, 1),
+		codes:     map[string]*code{},
+		modules:   map[*Module]struct{}{},
+		idle:      make(chan struct{}),
+	}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	r.cache = r.memory
+	if o.CacheDir != "" {
+		if err := privateDir(o.CacheDir); err != nil {
+			return nil, fmt.Errorf("compilation cache: %w", err)
+		}
+		cache, err := wazero.NewCompilationCacheWithDir(o.CacheDir)
+		if err != nil {
+			return nil, fmt.Errorf("compilation cache: %w", err)
+		}
+		r.cache = cache
+	}
+
+	// NewRuntimeConfig falls back to the interpreter without a word, and
+	// NewRuntimeConfigCompiler panics where it cannot work; so the compiler
+	// is tried first, and the automatic choice used if it did work.
+	r.engine, r.config = engineInterpreter, wazero.NewRuntimeConfigInterpreter()
+	if !o.interpreter {
+		if err := probe(ctx); err != nil {
+			r.log.Warn("modules are interpreted, which is 10 to 50 times slower: the compiler does not work here", "error", err)
+		} else {
+			r.engine, r.config = engineCompiler, wazero.NewRuntimeConfig()
+		}
+	}
+	// Without CloseOnContextDone a guest that computes would not only ignore
+	// deadlines, it would keep the garbage collector, and with it the whole
+	// process, waiting.
+	r.config = r.config.WithCloseOnContextDone(true)
+	return r, nil
+}
+
+func privateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o077 != 0 {
+		return fmt.Errorf("%s has mode %#o, expected 0700: what lies in it is executed", dir, mode)
+	}
+	return nil
+}
+
+// probe compiles and runs a function that returns 42.
+func probe(ctx context.Context) error {
+	wasm := []byte("\x00asm\x01\x00\x00\x00" +
+		"\x01\x05\x01\x60\x00\x01\x7f" + // one type: ()->(i32)
+		"\x03\x02\x01\x00" + // one function of it
+		"\x07\x05\x01\x01f\x00\x00" + // exported as f
+		"\x0a\x06\x01\x04\x00\x41\x2a\x0b") // i32.const 42
+	return guard(func() error {
+		rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigCompiler().WithCloseOnContextDone(true))
+		defer rt.Close(ctx)
+		m, err := rt.Instantiate(ctx, wasm)
+		if err != nil {
+			return err
+		}
+		v, err := m.ExportedFunction("f").Call(ctx)
+		if err == nil && v[0] != 42 {
+			err = fmt.Errorf("compiled code returned %d, expected 42", v[0])
+		}
+		return err
+	})
+}
+
+// guard turns a panic of the engine into an error.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &enginePanic{p}
+		}
+	}()
+	return f()
+}
+
+type enginePanic struct{ value any }
+
+func (e *enginePanic) Error() string { return fmt.Sprintf("the engine failed: %v", e.value) }
+
+// Engine tells which of wazero's engines runs guests: "compiler" or
+// "interpreter".
+func (r *Runtime) Engine() string { return r.engine }
+
+var errClosed = errors.New("the plugin runtime is closed")
+
+// Load reads, checks and compiles a module and makes an instance on trial, in
+// which its _initialize runs. Everything that is wrong with it is in one
+// [*LoadError]. A module whose bytes are loaded already is neither compiled
+// nor tried again, also if several callers load it at once. name is for
+// people; its base without ".wasm" is what a WASI guest sees as its own name.
+//
+// The trial has the default memory limit. A module that begins with more is
+// not tried before a job grants it that much.
+//
+// Cancelling ctx gives up waiting; the compilation itself may go on until the
+// function at hand is done.
+func (r *Runtime) Load(ctx context.Context, name string, wasm []byte) (*Module, error) {
+	info, scan := inspect(wasm)
+	if len(info.Problems) > 0 {
+		return nil, &LoadError{Name: name, Digest: info.Digest, Problems: info.Problems}
+	}
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil, errClosed
+	}
+	c := r.codes[info.Digest]
+	if c == nil {
+		c = &code{info: info, wasm: scan.rewrite(), engines: map[uint32]*engine{}}
+		if len(c.wasm) > 0 && &c.wasm[0] == &wasm[0] {
+			c.wasm = append([]byte(nil), wasm...) // the caller's to change
+		}
+		r.codes[info.Digest] = c
+	}
+	c.uses++
+	r.mu.Unlock()
+
+	pages := max(uint32(abi.DefaultMemory/pageSize), info.MemoryMinPages)
+	e, err := r.acquire(ctx, c, pages, info.MemoryMinPages <= abi.DefaultMemory/pageSize)
+	if err != nil {
+		r.releaseCode(c)
+		return nil, &LoadError{Name: name, Digest: info.Digest, Problems: []string{err.Error()}, Err: err}
+	}
+	m := &Module{r: r, name: name, code: c, engine: e}
+	r.mu.Lock()
+	closed := r.closed
+	if !closed {
+		r.modules[m] = struct{}{}
+	}
+	r.mu.Unlock()
+	if closed {
+		m.release()
+		return nil, errClosed
+	}
+	return m, nil
+}
+
+// Close refuses new loads, ends the use of all modules, waits for the last
+// executor to be released, and frees everything. If ctx ends first, the
+// runtime stays as it is, and Close may be called again.
+func (r *Runtime) Close(ctx context.Context) error {
+	r.mu.Lock()
+	first := !r.closed
+	r.closed = true
+	var modules []*Module
+	for m := range r.modules {
+		modules = append(modules, m)
+	}
+	if first && len(r.codes) == 0 {
+		close(r.idle)
+	}
+	r.mu.Unlock()
+	for _, m := range modules {
+		m.Close()
+	}
+	select {
+	case <-r.idle:
+	default:
+		select {
+		case <-r.idle:
+		case <-ctx.Done():
+			r.mu.Lock()
+			n := len(r.codes)
+			r.mu.Unlock()
+			return fmt.Errorf("close plugin runtime: %d modules are still in use: %w", n, ctx.Err())
+		}
+	}
+	ctx = context.WithoutCancel(ctx)
+	return errors.Join(r.cache.Close(ctx), r.memory.Close(ctx))
+}
+
+// code is the compiled form of one module, by digest.
+type code struct {
+	info *Info
+	wasm []byte // as wazero gets it
+
+	// Guarded by Runtime.mu.
+	uses    int                // loaders and engines
+	engines map[uint32]*engine // by memory limit in pages
+}
+
+// engine is a wazero runtime with one compiled module in it. wazero v1.12.0
+// must instantiate a compiled module only in the runtime that compiled it, even
+// if runtimes share a cache (fixed after that version); with one runtime
+// for each that cannot go wrong.
+type engine struct {
+	code  *code
+	pages uint32
+
+	ready chan struct{} // closed when the fields below are set
+	err   error
+	rt    wazero.Runtime
+	// compiled is closed exactly once: wazero counts uses per digest, and
+	// one Close too many takes the code from under another handle. owed is
+	// for a use that wazero counted without handing out a handle.
+	compiled wazero.CompiledModule
+	owed     bool
+
+	uses int // guarded by Runtime.mu
+}
+
+// acquire returns the code's engine for the memory limit, making it if nobody
+// did. The caller ends the use with release.
+func (r *Runtime) acquire(ctx context.Context, c *code, pages uint32, trial bool) (*engine, error) {
+	for {
+		r.mu.Lock()
+		e := c.engines[pages]
+		mine := e == nil
+		if mine {
+			e = &engine{code: c, pages: pages, ready: make(chan struct{})}
+			c.engines[pages] = e
+			c.uses++
+		}
+		e.uses++
+		r.mu.Unlock()
+
+		if mine {
+			e.err = r.build(ctx, e, trial)
+			if e.err != nil {
+				r.mu.Lock()
+				delete(c.engines, pages)
+				r.mu.Unlock()
+			}
+			close(e.ready)
+		} else {
+			select {
+			case <-e.ready:
+			case <-ctx.Done():
+				r.release(e)
+				return nil, ctx.Err()
+			}
+		}
+		if e.err == nil {
+			return e, nil
+		}
+		err := e.err
+		r.release(e)
+		if !mine && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+			continue // whoever built it gave up; we have not
+		}
+		return nil, err
+	}
+}
+
+// release ends a use of an engine and closes it if that was the last. It may
+// only be called when no instance of the engine is left that counts on the use.
+func (r *Runtime) release(e *engine) {
+	r.mu.Lock()
+	e.uses--
+	last := e.uses == 0
+	if last && e.code.engines[e.pages] == e {
+		delete(e.code.engines, e.pages)
+	}
+	r.mu.Unlock()
+	if !last {
+		return
+	}
+	e.close()
+	r.releaseCode(e.code)
+}
+
+func (e *engine) close() {
+	ctx := context.Background()
+	if e.compiled != nil {
+		_ = e.compiled.Close(ctx)
+		if e.owed {
+			_ = e.compiled.Close(ctx)
+		}
+	}
+	// With a shared cache this does not free the code, hence the above.
+	if e.rt != nil {
+		_ = e.rt.Close(ctx)
+	}
+}
+
+func (r *Runtime) releaseCode(c *code) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.uses--; c.uses > 0 {
+		return
+	}
+	if r.codes[c.info.Digest] == c {
+		delete(r.codes, c.info.Digest)
+	}
+	if r.closed && len(r.codes) == 0 {
+		close(r.idle)
+	}
+}
+
+// build compiles the module, which is cheap if the cache has it, and tries an
+// instance. On failure nothing is left.
+func (r *Runtime) build(ctx context.Context, e *engine, trial bool) error {
+	select {
+	case r.compiling <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := r.compile(ctx, e)
+	<-r.compiling
+	if err == nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err == nil && trial {
+		err = r.try(ctx, e)
+	}
+	if err != nil {
+		e.close()
+		e.rt, e.compiled = nil, nil
+	}
+	return err
+}
+
+func (r *Runtime) compile(ctx context.Context, e *engine) error {
+	err := r.compileWith(ctx, e, r.cache)
+	if err == nil || r.cache == r.memory || ctx.Err() != nil {
+		return err
+	}
+	// A cache that cannot be read or written must not keep jobs from running.
+	// wazero v1.12.0 counts the module's use in memory first and then fails to
+	// write the file, through one named *.tmp and a rename; reading fails with
+	// a path or with a text of its own.
+	pathErr, isPath := errors.AsType[*fs.PathError](err)
+	_, isRename := errors.AsType[*os.LinkError](err)
+	switch {
+	case isRename, isPath && strings.HasSuffix(pathErr.Path, ".tmp"):
+		r.log.Warn("compiled module could not be written to the cache directory", "digest", e.code.info.Digest, "error", err)
+		e.owed = true
+		return guard(func() (err error) {
+			e.compiled, err = e.rt.CompileModule(bare{ctx}, e.code.wasm)
+			return err
+		})
+	case isPath, strings.HasPrefix(err.Error(), "compilationcache:"):
+		r.log.Warn("cache directory could not be read, the module is compiled anew", "digest", e.code.info.Digest, "error", err)
+		e.close()
+		return r.compileWith(ctx, e, r.memory)
+	}
+	return err
+}
+
+func (r *Runtime) compileWith(ctx context.Context, e *engine, cache wazero.CompilationCache) error {
+	ctx = experimental.WithCompilationWorkers(bare{ctx}, r.workers)
+	return guard(func() (err error) {
+		e.rt = wazero.NewRuntimeWithConfig(ctx, r.config.WithCompilationCache(cache).WithMemoryLimitPages(e.pages))
+		if err := register(ctx, e.rt, e.code.info.Imports); err != nil {
+			return err
+		}
+		e.compiled, err = e.rt.CompileModule(ctx, e.code.wasm)
+		return err
+	})
+}
+
+// try makes an instance, runs its initialisation, and drops it.
+func (r *Runtime) try(ctx context.Context, e *engine) error {
+	x := &executor{r: r, engine: e, name: "trial", typ: TypeSimple}
+	if slices.Contains(e.code.info.Exports, abi.ExportStart) {
+		x.typ = TypeScript
+	}
+	host := &trialHost{log: r.log, digest: e.code.info.Digest}
+	in, _, err := x.instantiate(ctx, &abi.Invocation{Host: host}, x.baseConfig())
+	if err != nil {
+		return err
+	}
+	in.close()
+	return nil
+}
+
+// bare is a context without values, so that nothing a caller has in its own
+// can switch on an experiment of wazero's.
+type bare struct{ context.Context }
+
+func (bare) Value(any) any { return nil }
+
+// trialHost is what a module meets while it is tried.
+type trialHost struct {
+	log    *slog.Logger
+	digest string
+}
+
+func (h *trialHost) Log(level int, msg string, kv []string) {
+	h.log.Debug("guest on trial: "+msg, "digest", h.digest, "guestLevel", level, "attrs", kv)
+}
+func (h *trialHost) LogEnabled(int) bool                { return h.log.Enabled(context.Background(), slog.LevelDebug) }
+func (h *trialHost) Progress(int64, int64)              {}
+func (h *trialHost) Metric(int, string, int64) abi.Code { return abi.ErrState }
+func (h *trialHost) CommitOffset(context.Context, []byte) abi.Code {
+	return abi.ErrState
+}
+func (h *trialHost) StageOffset(context.Context, []byte) abi.Code { return abi.ErrState }
+func (h *trialHost) Cancelled() abi.Cancel                        { return abi.CancelNone }

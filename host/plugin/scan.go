@@ -1,0 +1,663 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// Limits of the scan. wazero decodes a module into memory before it looks at
+// anything, trusting every count in it (v1.12.0: a 40-byte body may declare
+// 2^32-1 locals at 8 bytes each, a table 2^27 entries), and it has no knob for
+// tables. So these are checked before it sees a byte. They are several times
+// what a 14 MB Go program with net/http needs.
+const (
+	maxName          = 64 << 10
+	maxTypes         = 20_000
+	maxTypeValues    = 1_000
+	maxTypeSection   = 1 << 20
+	maxImports       = 1_000
+	maxFunctions     = 100_000
+	maxTables        = 8
+	maxTableEntries  = 100_000
+	maxGlobals       = 10_000
+	maxExports       = 10_000
+	maxSegments      = 100_000
+	maxElements      = 500_000
+	maxBody          = 8 << 20
+	maxLocals        = 50_000
+	maxAllLocals     = 4_000_000
+	maxCustomSection = 1_000
+	maxNames         = 1_000_000
+	maxProblems      = 50
+	// maxPages is what 32 bits can address, in pages of 64 KiB.
+	maxPages = 1 << 16
+	pageSize = 1 << 16
+)
+
+// Types of WebAssembly functions and kinds of imports and exports, as the
+// binary format numbers them.
+const (
+	kindFunc   = 0
+	kindTable  = 1
+	kindMemory = 2
+	kindGlobal = 3
+	kindTag    = 4
+)
+
+func kindName(k byte) string {
+	switch k {
+	case kindFunc:
+		return "function"
+	case kindTable:
+		return "table"
+	case kindMemory:
+		return "memory"
+	case kindGlobal:
+		return "global"
+	case kindTag:
+		return "tag"
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
+
+type imported struct {
+	module, name string
+	kind         byte
+	typ          uint32 // of a function
+}
+
+type exported struct {
+	kind  byte
+	index uint32
+}
+
+type table struct {
+	element  byte
+	min, max uint32
+	capped   bool // the module's own maximum is absent or above the limit
+}
+
+// span is a range of bytes in the file.
+type span struct{ start, end int }
+
+// scan is what one pass over a module finds. Nothing of the module is run or
+// compiled.
+type scan struct {
+	wasm []byte
+
+	types    []abi.Signature
+	imports  []imported
+	funcs    []uint32 // type of every function, the imported ones first
+	tables   []table
+	memory   bool
+	minPages uint32
+	exports  map[string]exported
+	names    []string // of exports, in the module's order
+	manifest []byte
+	problems []string // that do not keep the rest from being read
+
+	tableSection span // header included
+	dropped      []span
+	codeCount    int
+}
+
+// scanModule reads the whole module. The error tells where it stops making
+// sense; it is nil if every section can be decoded within the limits.
+func scanModule(wasm []byte) (*scan, error) {
+	s := &scan{wasm: wasm, exports: map[string]exported{}, codeCount: -1}
+	if err := checkHeader(wasm); err != nil {
+		return s, err
+	}
+	c := &cursor{b: wasm, off: 8}
+	previous := 0
+	customs, nameSections := 0, 0
+	seen := 0
+	for c.left() > 0 {
+		start := c.off
+		id := c.byte()
+		size := c.u32()
+		if c.err != nil {
+			return s, fmt.Errorf("truncated or malformed module: %w", c.err)
+		}
+		if uint64(size) > uint64(c.left()) {
+			return s, fmt.Errorf("truncated module: section %s at byte %d is %d bytes long, the file has %d more",
+				sectionName(id), start, size, c.left())
+		}
+		end := c.off + int(size)
+		sc := &cursor{b: wasm[:end], off: c.off}
+		c.off = end
+		if id == 0 {
+			if customs++; customs > maxCustomSection {
+				return s, fmt.Errorf("more than %d custom sections", maxCustomSection)
+			}
+			if err := s.custom(sc, span{start, end}, &nameSections); err != nil {
+				return s, err
+			}
+			continue
+		}
+		order := sectionOrder(id)
+		switch {
+		case order == 0 && id == 13:
+			return s, fmt.Errorf("section tag at byte %d: exception handling is not offered; the host runs WebAssembly 2.0", start)
+		case order == 0:
+			return s, fmt.Errorf("malformed module: unknown section %d at byte %d", id, start)
+		case order <= previous:
+			return s, fmt.Errorf("malformed module: section %s at byte %d is out of order", sectionName(id), start)
+		}
+		previous = order
+		seen++
+		if id == 4 {
+			s.tableSection = span{start, end}
+		}
+		s.section(id, sc)
+		if sc.err == nil && sc.off != end {
+			sc.fail("%d bytes too many", end-sc.off)
+		}
+		if sc.err != nil {
+			return s, fmt.Errorf("section %s: %w", sectionName(id), sc.err)
+		}
+	}
+	if seen == 0 {
+		return s, fmt.Errorf("truncated module: it has no section at all")
+	}
+	if declared := len(s.funcs) - s.importedFuncs(); declared != max(s.codeCount, 0) {
+		return s, fmt.Errorf("truncated or malformed module: %d functions are declared, %d have code", declared, max(s.codeCount, 0))
+	}
+	for name, e := range s.exports {
+		if e.kind == kindFunc && int64(e.index) >= int64(len(s.funcs)) {
+			return s, fmt.Errorf("malformed module: export %q is function %d of %d", name, e.index, len(s.funcs))
+		}
+	}
+	return s, nil
+}
+
+// checkHeader tells apart what people put into a file named .wasm.
+func checkHeader(b []byte) error {
+	const magic, core, component = "\x00asm", "\x01\x00\x00\x00", "\x0d\x00\x01\x00"
+	switch {
+	case len(b) == 0:
+		return fmt.Errorf("not a WebAssembly module: the file is empty")
+	case len(b) < 8 && strings.HasPrefix(magic+core, string(b)):
+		return fmt.Errorf("truncated module: the file ends after %d bytes, inside the header", len(b))
+	case !bytes.HasPrefix(b, []byte(magic)):
+		head := b[:min(len(b), 24)]
+		text := bytes.TrimLeft(b[:min(len(b), 4096)], " \t\r\n\ufeff")
+		switch {
+		case bytes.HasPrefix(text, []byte("(module")) || bytes.HasPrefix(text, []byte(";;")) || bytes.HasPrefix(text, []byte("(component")):
+			return fmt.Errorf("not a WebAssembly module: the file is WebAssembly text; assemble it first (wat2wasm)")
+		case isText(b):
+			return fmt.Errorf("not a WebAssembly module: the file is text beginning with %q", head)
+		}
+		return fmt.Errorf("not a WebAssembly module: the file begins with % x, expected 00 61 73 6d", head[:min(4, len(head))])
+	case len(b) < 8:
+		return fmt.Errorf("truncated module: the file ends after %d bytes, inside the header", len(b))
+	}
+	switch version := string(b[4:8]); version {
+	case core:
+		return nil
+	case component:
+		return fmt.Errorf("a WebAssembly component, expected a core module: build for wasip1 (wasm32-wasip1), without the component step")
+	default:
+		return fmt.Errorf("WebAssembly binary version % x, expected 01 00 00 00", version)
+	}
+}
+
+func isText(b []byte) bool {
+	b = b[:min(len(b), 512)]
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n <= 1 && len(b) >= utf8.UTFMax || r < ' ' && !strings.ContainsRune("\t\r\n\f\v\x1b", r) {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+// sectionOrder is a section's place in a module, 0 for one that may not occur.
+// The data count section (12) stands between elements and code.
+func sectionOrder(id byte) int {
+	switch {
+	case id >= 1 && id <= 9:
+		return int(id)
+	case id == 12:
+		return 10
+	case id == 10, id == 11:
+		return int(id) + 1
+	}
+	return 0
+}
+
+func sectionName(id byte) string {
+	names := [...]string{"custom", "type", "import", "function", "table", "memory",
+		"global", "export", "start", "element", "code", "data", "data count", "tag"}
+	if int(id) < len(names) {
+		return names[id]
+	}
+	return strconv.Itoa(int(id))
+}
+
+func (s *scan) importedFuncs() int {
+	n := 0
+	for _, i := range s.imports {
+		if i.kind == kindFunc {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *scan) section(id byte, c *cursor) {
+	switch id {
+	case 1:
+		s.typeSection(c)
+	case 2:
+		s.importSection(c)
+	case 3:
+		n := c.count("functions", maxFunctions)
+		s.funcs = slices.Grow(s.funcs, n)
+		for i := 0; i < n && c.err == nil; i++ {
+			s.funcs = append(s.funcs, s.typeIndex(c))
+		}
+	case 4:
+		n := c.count("tables", maxTables)
+		for i := 0; i < n && c.err == nil; i++ {
+			s.tables = append(s.tables, tableType(c))
+		}
+	case 5:
+		n := c.count("memories", 1)
+		for i := 0; i < n && c.err == nil; i++ {
+			s.minPages = memoryType(c)
+			s.memory = true
+		}
+	case 6:
+		n := c.count("globals", maxGlobals)
+		for i := 0; i < n && c.err == nil; i++ {
+			globalType(c)
+			c.constant()
+		}
+	case 7:
+		s.exportSection(c)
+	case 8:
+		if i := c.u32(); c.err == nil && int64(i) >= int64(len(s.funcs)) {
+			c.fail("the start function is %d of %d", i, len(s.funcs))
+		}
+	case 9:
+		elementSection(c)
+	case 10:
+		s.codeSection(c)
+	case 11:
+		dataSection(c)
+	case 12:
+		c.u32()
+	}
+}
+
+func valueType(c *cursor) abi.ValueType {
+	switch t := c.byte(); t {
+	case 0x7f, 0x7e, 0x7d, 0x7c, 0x7b, 0x70, 0x6f:
+		return abi.ValueType(t)
+	default:
+		if c.err == nil {
+			c.fail("value type 0x%02x is not of WebAssembly 2.0", t)
+		}
+		return 0
+	}
+}
+
+func (s *scan) typeSection(c *cursor) {
+	if n := c.left(); n > maxTypeSection {
+		c.fail("%d bytes, the limit is %d", n, maxTypeSection)
+		return
+	}
+	values := func() []abi.ValueType {
+		n := c.count("values in a function type", maxTypeValues)
+		if n == 0 {
+			return nil
+		}
+		list := make([]abi.ValueType, 0, n)
+		for i := 0; i < n && c.err == nil; i++ {
+			list = append(list, valueType(c))
+		}
+		return list
+	}
+	n := c.count("types", maxTypes)
+	for i := 0; i < n && c.err == nil; i++ {
+		if form := c.byte(); c.err == nil && form != 0x60 {
+			c.fail("type form 0x%02x is not of WebAssembly 2.0, expected a function type", form)
+			return
+		}
+		params := values()
+		results := values()
+		s.types = append(s.types, abi.Signature{Params: params, Results: results})
+	}
+}
+
+func (s *scan) typeIndex(c *cursor) uint32 {
+	i := c.u32()
+	if c.err == nil && int64(i) >= int64(len(s.types)) {
+		c.fail("type %d of %d", i, len(s.types))
+		return 0
+	}
+	return i
+}
+
+func (s *scan) importSection(c *cursor) {
+	n := c.count("imports", maxImports)
+	for i := 0; i < n && c.err == nil; i++ {
+		im := imported{module: c.name("an import's module"), name: c.name("an import's name"), kind: c.byte()}
+		switch im.kind {
+		case kindFunc:
+			im.typ = s.typeIndex(c)
+			s.funcs = append(s.funcs, im.typ)
+		case kindTable:
+			tableType(c)
+		case kindMemory:
+			memoryType(c)
+		case kindGlobal:
+			globalType(c)
+		case kindTag:
+			c.byte()
+			c.u32()
+		default:
+			if c.err == nil {
+				c.fail("import %s.%s has kind %d", im.module, im.name, im.kind)
+			}
+		}
+		if c.err == nil {
+			s.imports = append(s.imports, im)
+		}
+	}
+}
+
+func limits(c *cursor, what string, most uint32) (low, high uint32, bounded bool) {
+	flag := c.byte()
+	if c.err == nil && flag > 1 {
+		c.fail("%s has limits of form 0x%02x (shared or 64-bit), which is not of WebAssembly 2.0", what, flag)
+		return 0, 0, false
+	}
+	low = c.u32()
+	if flag == 1 {
+		high = c.u32()
+		if c.err == nil && high < low {
+			c.fail("%s has a maximum of %d below its minimum of %d", what, high, low)
+		}
+	}
+	if c.err == nil && low > most {
+		c.fail("%s begins with %d, the limit is %d", what, low, most)
+	}
+	return low, high, flag == 1
+}
+
+func tableType(c *cursor) table {
+	t := table{element: c.byte()}
+	if c.err == nil && t.element != 0x70 && t.element != 0x6f {
+		c.fail("table of 0x%02x is not of WebAssembly 2.0", t.element)
+	}
+	var bounded bool
+	t.min, t.max, bounded = limits(c, "table", maxTableEntries)
+	if !bounded || t.max > maxTableEntries {
+		t.max, t.capped = maxTableEntries, true
+	}
+	return t
+}
+
+func memoryType(c *cursor) uint32 {
+	low, high, bounded := limits(c, "memory", maxPages)
+	if c.err == nil && bounded && high > maxPages {
+		c.fail("memory has a maximum of %d pages, the limit is %d", high, maxPages)
+	}
+	return low
+}
+
+func globalType(c *cursor) {
+	valueType(c)
+	if m := c.byte(); c.err == nil && m > 1 {
+		c.fail("global of mutability %d", m)
+	}
+}
+
+func (s *scan) exportSection(c *cursor) {
+	n := c.count("exports", maxExports)
+	for i := 0; i < n && c.err == nil; i++ {
+		name := c.name("an export's name")
+		e := exported{kind: c.byte()}
+		e.index = c.u32()
+		if c.err != nil {
+			return
+		}
+		if e.kind > kindGlobal {
+			c.fail("export %q has kind %d", name, e.kind)
+			return
+		}
+		if _, twice := s.exports[name]; twice {
+			c.fail("export %q occurs twice", name)
+			return
+		}
+		s.exports[name] = e
+		s.names = append(s.names, name)
+	}
+}
+
+func elementSection(c *cursor) {
+	total := 0
+	n := c.count("element segments", maxSegments)
+	for i := 0; i < n && c.err == nil; i++ {
+		// Bit 0: passive or declarative; bit 1: an explicit table, or
+		// declarative; bit 2: elements are expressions, not indices.
+		flag := c.u32()
+		if c.err == nil && flag > 7 {
+			c.fail("element segment of form %d", flag)
+			return
+		}
+		if flag&1 == 0 {
+			if flag&2 != 0 {
+				c.u32()
+			}
+			c.constant()
+		}
+		if flag&3 != 0 {
+			kind := c.byte()
+			expressions := flag&4 != 0
+			if c.err == nil && (expressions && kind != 0x70 && kind != 0x6f || !expressions && kind != 0) {
+				c.fail("element segment of type 0x%02x", kind)
+				return
+			}
+		}
+		m := c.count("elements", maxElements-total)
+		total += m
+		for j := 0; j < m && c.err == nil; j++ {
+			if flag&4 != 0 {
+				c.constant()
+			} else {
+				c.u32()
+			}
+		}
+	}
+}
+
+func (s *scan) codeSection(c *cursor) {
+	all := 0
+	n := c.count("function bodies", maxFunctions)
+	s.codeCount = n
+	for i := 0; i < n && c.err == nil; i++ {
+		size := c.u32()
+		if c.err == nil && (size > maxBody || int64(size) > int64(c.left())) {
+			c.fail("body %d is %d bytes long, the limit is %d and %d are left", i, size, maxBody, c.left())
+			return
+		}
+		if c.err != nil {
+			return
+		}
+		body := &cursor{b: c.b[:c.off+int(size)], off: c.off}
+		c.skip(int(size))
+		groups := body.u32()
+		locals := 0
+		for g := uint32(0); g < groups && body.err == nil; g++ {
+			k := body.u32()
+			valueType(body)
+			if body.err == nil && (k > maxLocals || locals+int(k) > maxLocals) {
+				body.fail("function body %d declares more than %d locals", i, maxLocals)
+			}
+			locals += int(k)
+		}
+		if all += locals; body.err == nil && all > maxAllLocals {
+			body.fail("more than %d locals in all", maxAllLocals)
+		}
+		if body.err == nil && body.left() < 1 {
+			body.fail("function body %d is empty", i)
+		}
+		if body.err == nil && body.b[len(body.b)-1] != 0x0b {
+			body.fail("function body %d does not end with the end instruction", i)
+		}
+		if body.err != nil {
+			c.err = body.err
+		}
+	}
+}
+
+func dataSection(c *cursor) {
+	n := c.count("data segments", maxSegments)
+	for i := 0; i < n && c.err == nil; i++ {
+		switch flag := c.u32(); {
+		case c.err != nil:
+		case flag == 0:
+			c.constant()
+		case flag == 1:
+		case flag == 2:
+			if m := c.u32(); c.err == nil && m != 0 {
+				c.fail("data segment %d is for memory %d", i, m)
+			}
+			c.constant()
+		default:
+			c.fail("data segment of form %d", flag)
+		}
+		c.bytes(c.u32())
+	}
+}
+
+// custom looks at a custom section. Custom sections never make a module
+// invalid, but wazero decodes "name" without limits and refuses a second one,
+// so a name section that is not in order is dropped before it sees it.
+func (s *scan) custom(c *cursor, all span, nameSections *int) error {
+	name := c.name("a custom section's name")
+	if c.err != nil {
+		return fmt.Errorf("section custom: %w", c.err)
+	}
+	switch name {
+	case "name":
+		if *nameSections++; *nameSections > 1 || !namesInOrder(c) {
+			s.dropped = append(s.dropped, all)
+		}
+	case abi.ManifestSection:
+		switch body := c.b[c.off:]; {
+		case s.manifest != nil:
+			s.problems = append(s.problems, "section "+name+" occurs twice")
+		case len(body) > abi.MaxManifest:
+			s.problems = append(s.problems, fmt.Sprintf("section %s is %d bytes long, the limit is %d", name, len(body), abi.MaxManifest))
+		case !json.Valid(body):
+			s.problems = append(s.problems, "section "+name+" is not valid JSON")
+		default:
+			s.manifest = body
+		}
+	}
+	return nil
+}
+
+// namesInOrder reports whether the body of a name section decodes with no
+// more names than it has bytes.
+func namesInOrder(c *cursor) bool {
+	total := 0
+	for c.left() > 0 {
+		id := c.byte()
+		size := c.u32()
+		if c.err != nil || int64(size) > int64(c.left()) {
+			return false
+		}
+		sub := &cursor{b: c.b[:c.off+int(size)], off: c.off}
+		c.skip(int(size))
+		switch id {
+		case 0:
+			sub.name("module name")
+		case 1:
+			nameMap(sub, &total)
+		case 2:
+			n := sub.count("functions", maxFunctions)
+			for i := 0; i < n && sub.err == nil; i++ {
+				sub.u32()
+				nameMap(sub, &total)
+			}
+		default:
+			continue
+		}
+		if sub.err != nil || sub.left() != 0 {
+			return false
+		}
+	}
+	return c.err == nil
+}
+
+func nameMap(c *cursor, total *int) {
+	n := c.count("names", maxNames-*total)
+	*total += n
+	for i := 0; i < n && c.err == nil; i++ {
+		c.u32()
+		b := c.bytes(c.u32())
+		if !utf8.Valid(b) {
+			c.fail("name is not UTF-8")
+		}
+	}
+}
+
+// rewrite returns the module with every table capped and name sections that
+// are not in order left out: the same bytes if there is nothing to do. It must
+// follow a scan without error.
+func (s *scan) rewrite() []byte {
+	capped := slices.ContainsFunc(s.tables, func(t table) bool { return t.capped })
+	if !capped && len(s.dropped) == 0 {
+		return s.wasm
+	}
+	out := make([]byte, 0, len(s.wasm)+16*len(s.tables))
+	last := 0
+	replace := func(at span, with []byte) {
+		out = append(out, s.wasm[last:at.start]...)
+		out = append(out, with...)
+		last = at.end
+	}
+	var section []byte
+	if capped {
+		var body []byte
+		body = appendU32(body, uint32(len(s.tables)))
+		for _, t := range s.tables {
+			body = appendU32(appendU32(append(body, t.element, 1), t.min), t.max)
+		}
+		section = append(appendU32([]byte{4}, uint32(len(body))), body...)
+	}
+	done := !capped
+	for _, d := range s.dropped {
+		if !done && s.tableSection.start < d.start {
+			replace(s.tableSection, section)
+			done = true
+		}
+		replace(d, nil)
+	}
+	if !done {
+		replace(s.tableSection, section)
+	}
+	return append(out, s.wasm[last:]...)
+}
+
+func appendU32(b []byte, v uint32) []byte {
+	for v >= 0x80 {
+		b = append(b, byte(v)|0x80)
+		v >>= 7
+	}
+	return append(b, byte(v))
+}

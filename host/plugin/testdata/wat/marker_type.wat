@@ -1,0 +1,4 @@
+(module
+  (memory (export "memory") 1)
+  (func (export "job_abi_v1") (result i32) (i32.const 1))
+  (func (export "job_execute") (result i32) (i32.const 0)))

@@ -1,0 +1,3 @@
+(module
+  (func (export "job_abi_v1"))
+  (func (export "job_execute") (result i32) (i32.const 0)))

@@ -1,0 +1,7 @@
+;; A start section that traps.
+(module
+  (memory (export "memory") 1)
+  (func $boom unreachable)
+  (start $boom)
+  (func (export "job_abi_v1"))
+  (func (export "job_execute") (result i32) (i32.const 0)))
