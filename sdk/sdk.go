@@ -43,8 +43,8 @@
 // the invocation is cancelled. A panic is logged at level error with its
 // stack, recorded as the reason, and then the guest traps: the host sees a
 // TRAP and drops the instance, whose memory nobody can vouch for any more. (A
-// panic in a goroutine that the handler started cannot be caught by anyone:
-// the Go runtime writes it to stderr and leaves with exit code 2, an EXIT.)
+// panic in a goroutine that the handler started cannot be caught here: the Go
+// runtime writes it to standard error and traps by itself.) os.Exit is an EXIT.
 //
 // # Logging
 //
@@ -56,7 +56,7 @@
 // A guest has one thread. Goroutines run while the handler waits, and stand
 // still from its return until the next invocation; a handler should wait for
 // those it started. If all of them wait for each other the Go runtime reports
-// a deadlock and exits.
+// a deadlock on standard error and traps.
 //
 // # Tests
 //

@@ -65,7 +65,6 @@ type Host struct {
 
 	mu        sync.Mutex
 	context   sdk.ShardingContext // of the run
-	running   bool
 	cancel    abi.Cancel
 	questions int
 	staged    []byte
@@ -127,8 +126,12 @@ func (h *Host) Run(handler sdk.Handler) abi.Result {
 }
 
 // RunExport runs the body of an export such as simple.Execute.
-func (h *Host) RunExport(export func() int32) (result abi.Result) {
+func (h *Host) RunExport(export func() int32) abi.Result {
 	defer h.enter()()
+	return h.item(export)
+}
+
+func (h *Host) item(export func() int32) abi.Result {
 	status, err := h.call(export)
 	return h.end(status, err)
 }
@@ -145,6 +148,10 @@ func Dataflow[T any](h *Host, fetch dataflow.Fetch[T], process dataflow.Process[
 // dataflow.FetchExport and dataflow.ProcessExport.
 func (h *Host) DataflowExports(fetch, process func() int32) abi.Result {
 	defer h.enter()()
+	return h.loop(fetch, process)
+}
+
+func (h *Host) loop(fetch, process func() int32) abi.Result {
 	var batches, records int64
 	done := func(status int32, err error) abi.Result {
 		result := h.end(status, err)
@@ -216,20 +223,25 @@ func (h *Host) enter() (leave func()) {
 	logger, writer, flags := slog.Default(), log.Writer(), log.Flags()
 	slog.SetDefault(slog.New(sdk.LogHandler()))
 
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.context = h.defaults()
-	h.running, h.questions, h.reason = true, 0, ""
-	h.staged, h.isStaged = nil, false
+	h.begin()
 	return func() {
 		h.mu.Lock()
-		h.running, h.cancel = false, abi.CancelNone
+		h.cancel = abi.CancelNone
 		h.mu.Unlock()
 		slog.SetDefault(logger)
 		log.SetOutput(writer)
 		log.SetFlags(flags)
 		exit()
 	}
+}
+
+// begin makes the invocation.
+func (h *Host) begin() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.context = h.defaults()
+	h.questions, h.reason = 0, ""
+	h.staged, h.isStaged = nil, false
 }
 
 func (h *Host) defaults() sdk.ShardingContext {
@@ -267,6 +279,9 @@ var errTrap = errors.New("guest trapped")
 func trapError(r any) error {
 	if t, ok := r.(*border.Trapped); ok {
 		return fmt.Errorf("%w: %w", errTrap, t)
+	}
+	if err, ok := r.(error); ok {
+		return fmt.Errorf("%w: panic: %w", errTrap, err)
 	}
 	return fmt.Errorf("%w: panic: %v", errTrap, r)
 }

@@ -1,0 +1,238 @@
+package sdktest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/sdk"
+	behave "github.com/wasmjob/wasmjob/sdk/testdata/guests/behave/handler"
+	flow "github.com/wasmjob/wasmjob/sdk/testdata/guests/flow/handler"
+)
+
+// TestExportsAndImports: a module has the exports of the packages that it
+// imports and the host functions that it can reach, no more.
+func TestExportsAndImports(t *testing.T) {
+	t.Parallel()
+	always := []string{"ctx_int", "ctx_str", "log", "log_enabled", "set_error", "cancelled"}
+	for _, test := range []struct {
+		guest   string
+		exports []string
+		imports []string // besides always
+	}{
+		{"bare", []string{abi.ExportExecute}, nil},
+		{"behave", []string{abi.ExportExecute}, []string{"metric", "progress", "offset_commit", "offset_get", "offset_set"}},
+		{"flow", []string{abi.ExportFetch, abi.ExportProcess}, []string{"offset_get", "offset_set"}},
+		{"listeners", []string{abi.ExportExecute, abi.ExportBefore, abi.ExportAfter, abi.ExportBeforeOnce, abi.ExportAfterOnce}, nil},
+	} {
+		t.Run(test.guest, func(t *testing.T) {
+			t.Parallel()
+			module := build(t, guests+test.guest, "-buildmode=c-shared")
+			t.Logf("%d bytes", len(module))
+			imports, exports := sections(t, module)
+			want := append([]string{abi.Marker, abi.ExportInitialize, abi.ExportMemory}, test.exports...)
+			slices.Sort(want)
+			if !slices.Equal(exports, want) {
+				t.Errorf("exports %v, want %v", exports, want)
+			}
+			want = nil
+			for _, name := range slices.Concat(always, test.imports) {
+				want = append(want, abi.Module+"."+name)
+			}
+			slices.Sort(want)
+			imports = slices.DeleteFunc(imports, func(name string) bool { return strings.HasPrefix(name, abi.ModuleWASI+".") })
+			if !slices.Equal(imports, want) {
+				t.Errorf("imports %v, want %v", imports, want)
+			}
+		})
+	}
+}
+
+// told is everything that a job told its host.
+func told(h *Host, r abi.Result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d %q, %d batches, %d records, staged %v %q\n", r.Outcome, r.Status, r.Message, r.Batches, r.Records, r.Staged, r.Offset)
+	for _, l := range h.Logs() {
+		l.Attrs = slices.Clone(l.Attrs)
+		for i := 1; i < len(l.Attrs); i += 2 {
+			if l.Attrs[i-1] == "stack" {
+				l.Attrs[i] = "…"
+			}
+		}
+		fmt.Fprintln(&b, l)
+	}
+	fmt.Fprintln(&b, h.Metrics(), h.Progress(), h.Commits(), string(h.Offset))
+	return b.String()
+}
+
+// TestCompiled runs the guest behave, compiled.
+func TestCompiled(t *testing.T) {
+	t.Parallel()
+	program := guest(t, "behave")
+	t.Run("as native", func(t *testing.T) { compiledAsNative(t, program) })
+	t.Run("beyond recover", func(t *testing.T) { beyondRecover(t, program) })
+	t.Run("instance serves many", func(t *testing.T) { instanceServesMany(t, program) })
+}
+
+// compiledAsNative runs each behaviour natively and compiled, on equal hosts,
+// and compares what the hosts were told.
+func compiledAsNative(t *testing.T, program program) {
+	t.Parallel()
+	fire := time.UnixMilli(1767225600123)
+	host := func(behaviour string) *Host {
+		h := &Host{
+			Context: sdk.ShardingContext{
+				JobName: "behave", JobParameter: behaviour, ShardingItem: 1, ShardingTotalCount: 3, ShardingParameter: "Shanghai",
+				FireTime: fire, PreviousFireTime: fire.Add(-time.Minute), Attempt: 2, Fence: 1 << 40, FetchDataCount: 9,
+				PluginConfig: []byte(strings.Repeat("\x00config", 200)), HostInfo: "sdktest",
+			},
+			LogLevel: slog.LevelWarn,
+			Offset:   []byte(strings.Repeat("x", 300)),
+		}
+		switch behaviour {
+		case "poll", "wait", "yield":
+			h.OnCancelled = func(question int) abi.Cancel {
+				if question > 3 {
+					return abi.CancelStop
+				}
+				return abi.CancelNone
+			}
+			fallthrough
+		case "context", "offset":
+			h.LogLevel = slog.LevelInfo
+		}
+		return h
+	}
+	outcomes := map[string]abi.Outcome{
+		"ok": abi.OutcomeOK, "context": abi.OutcomeOK, "log": abi.OutcomeOK,
+		"fail": abi.OutcomeFail, "retry": abi.OutcomeRetry, "code": abi.OutcomeFail,
+		"offset": abi.OutcomeFail, "report": abi.OutcomeFail,
+		"poll": abi.OutcomeCancelled, "wait": abi.OutcomeCancelled, "yield": abi.OutcomeCancelled,
+		"timeout": abi.OutcomeFail, "panic": abi.OutcomeTrap, "nil": abi.OutcomeTrap, "unknown": abi.OutcomeFail,
+	}
+	for behaviour, outcome := range outcomes {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+			native := host(behaviour)
+			want := native.Run(behave.Behave)
+			if want.Outcome != outcome {
+				t.Errorf("native: %s %s, want %s", want.Outcome, want.Message, outcome)
+			}
+
+			compiled := host(behaviour)
+			var stderr strings.Builder
+			g := program.load(t, compiled).instance(t, &stderr)
+			compiled.begin()
+			got := compiled.item(export(t, g, abi.ExportExecute))
+			if a, b := told(compiled, got), told(native, want); a != b {
+				t.Errorf("compiled:\n%s\nnative:\n%s", a, b)
+			}
+			if stderr.Len() > 0 {
+				t.Errorf("stderr: %s", stderr.String())
+			}
+			if outcome != abi.OutcomeTrap {
+				return
+			}
+			var exit *sys.ExitError
+			if errors.As(got.Err, &exit) || !strings.Contains(got.Err.Error(), "unreachable") {
+				t.Errorf("the host does not see a trap: %v", got.Err)
+			}
+		})
+	}
+}
+
+// beyondRecover: what no handler can recover from ends the guest all the
+// same. In a c-shared module the Go runtime's own end is a trap, too.
+func beyondRecover(t *testing.T, program program) {
+	t.Parallel()
+	for behaviour, want := range map[string]struct{ err, stderr string }{
+		"goroutine": {"unreachable", "panic: nobody can catch this"},
+		"deadlock":  {"unreachable", "all goroutines are asleep"},
+		"exit":      {"exit_code(3)", ""},
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+			h := &Host{Context: sdk.ShardingContext{JobParameter: behaviour}}
+			var stderr strings.Builder
+			g := program.load(t, h).instance(t, &stderr)
+			h.begin()
+			r := h.item(export(t, g, abi.ExportExecute))
+			var exit *sys.ExitError
+			if r.Err == nil || !strings.Contains(r.Err.Error(), want.err) || errors.As(r.Err, &exit) != (behaviour == "exit") {
+				t.Errorf("got %v, want %s", r.Err, want.err)
+			}
+			if !strings.Contains(stderr.String(), want.stderr) {
+				t.Errorf("stderr %q, want %q", stderr.String(), want.stderr)
+			}
+		})
+	}
+}
+
+// instanceServesMany: an instance that ended well serves the next item,
+// and goroutines and contexts of the one before do not show.
+func instanceServesMany(t *testing.T, program program) {
+	t.Parallel()
+	h := &Host{LogLevel: slog.LevelError}
+	g := program.load(t, h).instance(t, io.Discard)
+	execute := export(t, g, abi.ExportExecute)
+	for i := range 12 {
+		h.Context.JobParameter = []string{"ok", "fail", "timeout", "retry"}[i%4]
+		h.begin()
+		want := []abi.Outcome{abi.OutcomeOK, abi.OutcomeFail, abi.OutcomeFail, abi.OutcomeRetry}[i%4]
+		if r := h.item(execute); r.Outcome != want {
+			t.Fatalf("item %d: %s %s, want %s", i, r.Outcome, r.Message, want)
+		}
+	}
+}
+
+func TestCompiledFlow(t *testing.T) {
+	t.Parallel()
+	native := &Host{Context: sdk.ShardingContext{JobParameter: "35", FetchDataCount: 10, FireTime: time.UnixMilli(1)}}
+	compiled := &Host{Context: native.Context}
+	g := guest(t, "flow").load(t, compiled).instance(t, io.Discard)
+	fetch, process := export(t, g, abi.ExportFetch), export(t, g, abi.ExportProcess)
+	for attempt, outcome := range []abi.Outcome{abi.OutcomeRetry, abi.OutcomeOK} {
+		native.Context.Attempt, compiled.Context.Attempt = attempt+1, attempt+1
+		want := Dataflow(native, flow.Fetch, flow.Process)
+		compiled.begin()
+		got := compiled.loop(fetch, process)
+		if a, b := told(compiled, got), told(native, want); a != b || got.Outcome != outcome {
+			t.Errorf("attempt %d\ncompiled:\n%s\nnative:\n%s", attempt+1, a, b)
+		}
+	}
+	if string(compiled.Offset) != "35" {
+		t.Errorf("offset %q", compiled.Offset)
+	}
+	compiled.begin()
+	if r := compiled.item(process); r.Outcome != abi.OutcomeFail {
+		t.Errorf("process without a batch: %s", r.Outcome)
+	}
+}
+
+func TestCompiledListeners(t *testing.T) {
+	t.Parallel()
+	h := &Host{Listener: true}
+	g := guest(t, "listeners").load(t, h).instance(t, io.Discard)
+	for _, name := range []string{abi.ExportBeforeOnce, abi.ExportBefore, abi.ExportAfter, abi.ExportAfterOnce} {
+		h.begin()
+		if r := h.item(export(t, g, name)); r.Outcome != abi.OutcomeOK {
+			t.Errorf("%s: %s %s", name, r.Outcome, r.Message)
+		}
+	}
+	var got []string
+	for _, l := range h.Logs() {
+		got = append(got, l.String())
+	}
+	want := []string{`INFO before once item=-1`, `INFO before item=-1`, `INFO after item=-1`, `INFO after once item=-1`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,264 @@
+package sdktest
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// program is a module as bytes, and compiled once for all hosts of a test.
+type program struct {
+	module []byte
+	cache  wazero.CompilationCache
+}
+
+// guests is where the guests for tests are.
+const guests = "github.com/wasmjob/wasmjob/sdk/testdata/guests/"
+
+// guest builds one of them.
+func guest(t *testing.T, name string) program {
+	t.Helper()
+	p := program{build(t, guests+name, "-buildmode=c-shared"), wazero.NewCompilationCache()}
+	t.Cleanup(func() {
+		if err := p.cache.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	p.load(t, &Host{}) // subtests that run at once would each compile it
+	return p
+}
+
+// build compiles a package for wasip1 and returns the module.
+func build(t *testing.T, pkg string, flags ...string) []byte {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "guest.wasm")
+	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build", "-trimpath", "-o", file}, flags...), pkg)...)
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// sections reads the names of imports ("module.name") and exports from a
+// module: the few rules of the binary format that it takes.
+func sections(t *testing.T, module []byte) (imports, exports []string) {
+	t.Helper()
+	if len(module) < 8 || string(module[:8]) != "\x00asm\x01\x00\x00\x00" {
+		t.Fatal("not a module")
+	}
+	b := module[8:]
+	number := func() uint64 {
+		n, size := binary.Uvarint(b)
+		if size <= 0 {
+			t.Fatal("truncated number")
+		}
+		b = b[size:]
+		return n
+	}
+	take := func(n uint64) []byte {
+		if n > uint64(len(b)) {
+			t.Fatal("truncated section")
+		}
+		taken := b[:n]
+		b = b[n:]
+		return taken
+	}
+	limits := func() {
+		if number()&1 != 0 {
+			number()
+		}
+		number()
+	}
+	for len(b) > 0 {
+		id := take(1)[0]
+		body := take(number())
+		rest := b
+		b = body
+		switch id {
+		case 2:
+			for range number() {
+				name := string(take(number())) + "." + string(take(number()))
+				switch kind := take(1)[0]; kind {
+				case 0:
+					number()
+				case 1:
+					take(1)
+					limits()
+				case 2:
+					limits()
+				case 3:
+					take(2)
+				default:
+					t.Fatalf("import %s is of kind %d", name, kind)
+				}
+				imports = append(imports, name)
+			}
+		case 7:
+			for range number() {
+				exports = append(exports, string(take(number())))
+				take(1)
+				number()
+			}
+		}
+		b = rest
+	}
+	slices.Sort(imports)
+	slices.Sort(exports)
+	return imports, exports
+}
+
+// runtime runs guests on the imports of a Host.
+type runtime struct {
+	wazero.Runtime
+	compiled wazero.CompiledModule
+}
+
+// load links the program to h. The interpreter is ready sooner
+// than the compiler, and these guests do little.
+func (p program) load(t *testing.T, h *Host) *runtime {
+	t.Helper()
+	r := wazero.NewRuntimeWithConfig(t.Context(), wazero.NewRuntimeConfigInterpreter().WithCompilationCache(p.cache))
+	t.Cleanup(func() {
+		if err := r.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	wasi_snapshot_preview1.MustInstantiate(t.Context(), r)
+	b := r.NewHostModuleBuilder(abi.Module)
+	for _, f := range abi.Imports() {
+		b.NewFunctionBuilder().WithGoModuleFunction(implementation(t, imports{h}, f), types(f.Type.Params), types(f.Type.Results)).Export(f.Name)
+	}
+	if _, err := b.Instantiate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	compiled, err := r.CompileModule(t.Context(), p.module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &runtime{r, compiled}
+}
+
+func types(list []abi.ValueType) []api.ValueType {
+	var out []api.ValueType
+	for _, v := range list {
+		out = append(out, api.ValueType(v))
+	}
+	return out
+}
+
+// implementation links one import to the method of the fake host, by way of
+// the signature in package abi.
+func implementation(t *testing.T, i imports, f abi.Function) api.GoModuleFunction {
+	t.Helper()
+	var call func(m memory, s []uint64) (result int64)
+	switch f.Name {
+	case "ctx_str":
+		call = func(m memory, s []uint64) int64 { return int64(i.CtxStr(uint32(s[0]), m.region(s[1], s[2]))) }
+	case "ctx_int":
+		call = func(_ memory, s []uint64) int64 { return i.CtxInt(uint32(s[0])) }
+	case "log":
+		call = func(m memory, s []uint64) int64 {
+			i.Log(int32(s[0]), string(m.region(s[1], s[2])), slices.Clone(m.region(s[3], s[4])))
+			return 0
+		}
+	case "log_enabled":
+		call = func(_ memory, s []uint64) int64 {
+			if i.LogEnabled(int32(s[0])) {
+				return 1
+			}
+			return 0
+		}
+	case "set_error":
+		call = func(m memory, s []uint64) int64 { i.SetError(string(m.region(s[0], s[1]))); return 0 }
+	case "progress":
+		call = func(_ memory, s []uint64) int64 { i.Progress(int64(s[0]), int64(s[1])); return 0 }
+	case "metric":
+		call = func(m memory, s []uint64) int64 {
+			return int64(i.Metric(int32(s[0]), string(m.region(s[1], s[2])), int64(s[3])))
+		}
+	case "offset_get":
+		call = func(m memory, s []uint64) int64 { return int64(i.OffsetGet(m.region(s[0], s[1]))) }
+	case "offset_set":
+		call = func(m memory, s []uint64) int64 { return int64(i.OffsetSet(m.region(s[0], s[1]))) }
+	case "offset_commit":
+		call = func(memory, []uint64) int64 { return int64(i.OffsetCommit()) }
+	case "cancelled":
+		call = func(memory, []uint64) int64 { return int64(i.Cancelled()) }
+	default:
+		t.Fatalf("the contract has an import %s that the fake host has not", f.Name)
+	}
+	return api.GoModuleFunc(func(_ context.Context, m api.Module, stack []uint64) {
+		result := call(memory{m.Memory()}, stack)
+		switch {
+		case len(f.Type.Results) == 0:
+		case f.Type.Results[0] == abi.I32:
+			stack[0] = api.EncodeI32(int32(result))
+		default:
+			stack[0] = api.EncodeI64(result)
+		}
+	})
+}
+
+type memory struct{ api.Memory }
+
+// region is a part of the guest's memory; outside of it is a trap.
+func (m memory) region(p, n uint64) []byte {
+	if uint32(n) == 0 {
+		return nil
+	}
+	b, ok := m.Read(uint32(p), uint32(n))
+	if !ok {
+		panic(fmt.Errorf("region %d+%d is outside of memory", uint32(p), uint32(n)))
+	}
+	return b
+}
+
+// instance makes a guest, with its standard error going to stderr.
+func (r *runtime) instance(t *testing.T, stderr io.Writer) api.Module {
+	t.Helper()
+	m, err := r.InstantiateModule(t.Context(), r.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize").
+		WithStdout(t.Output()).WithStderr(stderr).WithSysWalltime().WithSysNanotime().WithSysNanosleep())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// export is an exported function in the shape that Host runs: it panics with
+// the error of a trap or an exit.
+func export(t *testing.T, m api.Module, name string) func() int32 {
+	t.Helper()
+	f := m.ExportedFunction(name)
+	if f == nil {
+		t.Fatalf("no export %s", name)
+	}
+	return func() int32 {
+		result, err := f.Call(t.Context())
+		if err != nil {
+			panic(err)
+		}
+		return api.DecodeI32(result[0])
+	}
+}
