@@ -1,0 +1,231 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ErrNoHost says that no host was found, or that it does not answer.
+var ErrNoHost = errors.New("no host is running here")
+
+// Client asks one host. It is safe for concurrent use.
+type Client struct {
+	address Address
+	token   string
+	http    *http.Client
+}
+
+// NewClient returns a client for a host's address. It does not connect yet.
+func NewClient(a Address, token string) *Client {
+	a = a.reachable()
+	var d net.Dialer
+	return &Client{
+		address: a,
+		token:   token,
+		http: &http.Client{
+			// A transport of its own: no proxy, and the socket if it is one.
+			Transport: &http.Transport{
+				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					return d.DialContext(ctx, a.Network, a.Name)
+				},
+				DisableKeepAlives:     true, // a question now and then
+				ResponseHeaderTimeout: operationTimeout + 10*time.Second,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// Where says which host a client wants. The zero value is "the one that runs
+// here".
+type Where struct {
+	// Address is empty, or as ParseAddress reads it.
+	Address string
+	// TokenFile is empty, or a file with the token.
+	TokenFile string
+	// Dirs are where hosts leave notes; see NoteDirs.
+	Dirs []string
+}
+
+// Find returns a client for the host. Without an address it is the one host
+// of this user that runs on this machine; if there are none or several, the
+// error says so. Notes of hosts that are gone are removed on the way.
+func Find(ctx context.Context, w Where) (*Client, error) {
+	token := ""
+	if w.TokenFile != "" {
+		var err error
+		if token, err = ReadTokenFile(w.TokenFile); err != nil {
+			return nil, err
+		}
+	}
+	all := notes(w.Dirs)
+	if w.Address != "" {
+		a, err := ParseAddress(w.Address)
+		if err != nil {
+			return nil, err
+		}
+		for i := 0; token == "" && i < len(all); i++ {
+			if noted, err := ParseAddress(all[i].Address); err == nil && noted.reachable() == a.reachable() {
+				token = all[i].Token
+			}
+		}
+		c := NewClient(a, token)
+		if token == "" {
+			if err := c.Ping(ctx); err != nil {
+				return nil, err
+			}
+			return nil, fmt.Errorf("a host answers at %s, but its token is not known here: it is another user's or another machine's; name a file with its token", a)
+		}
+		return c, nil
+	}
+	var alive []*Client
+	var names []string
+	for _, n := range all {
+		a, err := ParseAddress(n.Address)
+		if err != nil {
+			continue
+		}
+		c := NewClient(a, n.Token)
+		switch err := c.Ping(ctx); {
+		case err == nil:
+			alive = append(alive, c)
+			names = append(names, fmt.Sprintf("%s (process %d, %s)", n.Address, n.PID, n.Plugins))
+		case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist):
+			_ = os.Remove(n.file) // its host is gone; if it stays, we only ask in vain again
+		}
+	}
+	switch len(alive) {
+	case 0:
+		return nil, fmt.Errorf("%w: nothing is noted in %s", ErrNoHost, strings.Join(w.Dirs, ", "))
+	case 1:
+		if token != "" {
+			alive[0].token = token
+		}
+		return alive[0], nil
+	}
+	return nil, fmt.Errorf("%d hosts are running here, say which one by its address: %s", len(alive), strings.Join(names, ", "))
+}
+
+// Address is where the client asks.
+func (c *Client) Address() Address { return c.address }
+
+// Ping reports whether a host answers, within two seconds.
+func (c *Client) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return c.do(ctx, http.MethodGet, "/healthz", nil)
+}
+
+// Status returns what the host is doing.
+func (c *Client) Status(ctx context.Context) (*Report, error) {
+	var r Report
+	if err := c.do(ctx, http.MethodGet, "/v1/status", &r); err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// Trigger asks for a fire of the job now.
+func (c *Client) Trigger(ctx context.Context, job string) error {
+	return c.do(ctx, http.MethodPost, jobPath(job, "trigger"), nil)
+}
+
+// Enable lets this server run the job again; job "" is all jobs.
+func (c *Client) Enable(ctx context.Context, job string) error {
+	return c.do(ctx, http.MethodPost, jobPath(job, "enable"), nil)
+}
+
+// Disable keeps this server from running the job; job "" is all jobs.
+func (c *Client) Disable(ctx context.Context, job string) error {
+	return c.do(ctx, http.MethodPost, jobPath(job, "disable"), nil)
+}
+
+// EnableItem lets the item run again, wherever it lives.
+func (c *Client) EnableItem(ctx context.Context, job string, item int) error {
+	return c.do(ctx, http.MethodPost, jobPath(job, "items/"+strconv.Itoa(item)+"/enable"), nil)
+}
+
+// DisableItem keeps the item from running, wherever it lives.
+func (c *Client) DisableItem(ctx context.Context, job string, item int) error {
+	return c.do(ctx, http.MethodPost, jobPath(job, "items/"+strconv.Itoa(item)+"/disable"), nil)
+}
+
+// Remove takes the job out of the registry; purge forgets its offsets and
+// records too.
+func (c *Client) Remove(ctx context.Context, job string, purge bool) error {
+	return c.do(ctx, http.MethodDelete, jobPath(job, "")+"?purge="+strconv.FormatBool(purge), nil)
+}
+
+func jobPath(job, what string) string {
+	if job == "" {
+		return "/v1/" + what
+	}
+	return strings.TrimSuffix("/v1/jobs/"+url.PathEscape(job)+"/"+what, "/")
+}
+
+func (c *Client) do(ctx context.Context, method, path string, into any) error {
+	name := "localhost"
+	if c.address.Network == "tcp" {
+		name = c.address.Name
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+name+path, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("ask the host at %s: %w", c.address, err)
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var inner *url.Error // it repeats the address
+		if errors.As(err, &inner) {
+			err = inner.Err
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%w: nothing answers at %s: %w", ErrNoHost, c.address, err)
+		}
+		return fmt.Errorf("ask the host at %s: %w", c.address, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it has been read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	if err != nil {
+		return fmt.Errorf("ask the host at %s: %w", c.address, err)
+	}
+	if resp.StatusCode/100 != 2 {
+		var p problem
+		if json.Unmarshal(body, &p) != nil || p.Error == "" {
+			p.Error = fmt.Sprintf("it is not a host, or a proxy is before it: %s", resp.Status)
+		}
+		return &ServerError{Address: c.address, Code: resp.StatusCode, Message: p.Error}
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("the answer of %s is not a host's: %w", c.address, err)
+	}
+	return nil
+}
+
+// ServerError is an answer that says no.
+type ServerError struct {
+	Address Address
+	// Code is the HTTP status.
+	Code    int
+	Message string
+}
+
+func (e *ServerError) Error() string {
+	return fmt.Sprintf("the host at %s says: %s", e.Address, e.Message)
+}

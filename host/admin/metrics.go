@@ -1,0 +1,415 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// The label is not "job": Prometheus puts its own of that name on everything
+// that it scrapes.
+const jobLabel = "job_name"
+
+// Metrics turns events, guests' values and the host's status into Prometheus
+// metrics, in a registry of its own. It is safe for concurrent use. Series of a
+// job go away with the job.
+type Metrics struct {
+	registry *prometheus.Registry
+	guests   guestMetrics
+
+	fires, attempts           *prometheus.CounterVec // job, source | -, outcome
+	fireSkips, itemSkips      *prometheus.CounterVec // job
+	completions               *prometheus.CounterVec // job
+	records, batches          *prometheus.CounterVec // job
+	lag, fireTime, itemTime   *prometheus.HistogramVec
+	elections, reshardings    *prometheus.CounterVec
+	sessions, refusals, loads prometheus.Counter
+
+	mu sync.Mutex
+	// waiting counts the items of each fire under way that have not begun.
+	waiting map[fire]int
+	digests map[string]string // of jobs, to tell a new module
+}
+
+// fire identifies a fire of a job on this host.
+type fire struct {
+	job     string
+	instant int64
+	trigger int64
+	source  abi.Source
+}
+
+func fireOf(e host.Event) fire {
+	return fire{e.Job, e.Instant.UnixNano(), e.Trigger, e.Source}
+}
+
+// NewMetrics makes the metrics of a host of this version. Status is asked at
+// every scrape.
+func NewMetrics(version string, status func() host.Status) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		waiting:  make(map[fire]int),
+		digests:  make(map[string]string),
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "wasmjob", Name: name, Help: help}, labels)
+		m.registry.MustRegister(v)
+		return v
+	}
+	plain := func(name, help string) prometheus.Counter {
+		return counter(name, help).WithLabelValues()
+	}
+	// 1 ms to 17 min.
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "wasmjob", Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 4, 11),
+		}, []string{jobLabel})
+		m.registry.MustRegister(v)
+		return v
+	}
+	m.fires = counter("fires_total", "Fires that ended on this host, by source and outcome.", jobLabel, "source", "outcome")
+	m.fireSkips = counter("fires_skipped_total", "Due instants at which this host began nothing.", jobLabel)
+	m.attempts = counter("item_attempts_total", "Attempts of items that ended, by outcome.", jobLabel, "outcome")
+	m.completions = counter("items_completed_total", "Items whose completion took effect in the registry.", jobLabel)
+	m.itemSkips = counter("items_skipped_total", "Items of this host that did not run for an instant.", jobLabel)
+	m.batches = counter("dataflow_batches_total", "Batches that DATAFLOW items processed.", jobLabel)
+	m.records = counter("dataflow_records_total", "Records that DATAFLOW items processed.", jobLabel)
+	m.lag = histogram("fire_lag_seconds", "How much later than the scheduled instant the items of a fire were begun.")
+	m.fireTime = histogram("fire_duration_seconds", "From the begin of a fire's items on this host to the end of the last.")
+	m.itemTime = histogram("item_duration_seconds", "Duration of an attempt of an item.")
+	m.elections = counter("elections_won_total", "Times this host became the job's leader.", jobLabel)
+	m.reshardings = counter("reshardings_total", "Times this host, as leader, divided the job's items.", jobLabel)
+	m.sessions = plain("sessions_lost_total", "Registry sessions that were lost.")
+	m.refusals = plain("files_refused_total", "Files of the plugins directory that were refused.")
+	m.loads = plain("jobs_changed_total", "Times a job's configuration or module changed.")
+	m.guests.init(m.registry)
+
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "wasmjob", Name: "build_info", Help: "1, with the version as a label.",
+	}, []string{"version", "goversion"})
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	m.registry.MustRegister(
+		build,
+		newStatusCollector(status),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "wasmjob", Name: "items_waiting", Help: "Items of fires under way on this host that have not begun.",
+		}, m.queue),
+	)
+	return m
+}
+
+// CounterFunc adds a counter whose value is asked at every scrape. The name
+// gets the prefix wasmjob_.
+func (m *Metrics) CounterFunc(name, help string, value func() float64) error {
+	err := m.registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "wasmjob", Name: name, Help: help}, value))
+	if err != nil {
+		return fmt.Errorf("metric wasmjob_%s: %w", name, err)
+	}
+	return nil
+}
+
+// Handler answers scrapes. Errors of a scrape go to the logger.
+func (m *Metrics) Handler(log *zap.Logger) http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorLog:            zap.NewStdLog(log),
+		MaxRequestsInFlight: 4,
+		Timeout:             20 * time.Second,
+	})
+}
+
+// Observe takes an event of the host. It does not block.
+func (m *Metrics) Observe(e host.Event) {
+	switch e.Kind {
+	case host.EventFireStarted:
+		m.lag.WithLabelValues(e.Job).Observe(e.Lag.Seconds())
+		m.mu.Lock()
+		m.waiting[fireOf(e)] += len(e.Items)
+		m.mu.Unlock()
+	case host.EventFireEnded:
+		m.fires.WithLabelValues(e.Job, string(e.Source), string(e.Outcome)).Inc()
+		m.fireTime.WithLabelValues(e.Job).Observe(e.Duration.Seconds())
+		m.mu.Lock()
+		delete(m.waiting, fireOf(e))
+		m.mu.Unlock()
+	case host.EventFireSkipped:
+		m.fireSkips.WithLabelValues(e.Job).Inc()
+	case host.EventItemStarted:
+		if e.Attempt > 1 {
+			return
+		}
+		m.mu.Lock()
+		if f := fireOf(e); m.waiting[f] > 0 {
+			m.waiting[f]--
+		}
+		m.mu.Unlock()
+	case host.EventItemEnded:
+		m.attempts.WithLabelValues(e.Job, string(e.Outcome)).Inc()
+		m.itemTime.WithLabelValues(e.Job).Observe(e.Duration.Seconds())
+		if e.Batches > 0 {
+			m.batches.WithLabelValues(e.Job).Add(float64(e.Batches))
+		}
+		if e.Records > 0 {
+			m.records.WithLabelValues(e.Job).Add(float64(e.Records))
+		}
+	case host.EventItemCompleted:
+		m.completions.WithLabelValues(e.Job).Inc()
+	case host.EventItemSkipped:
+		m.itemSkips.WithLabelValues(e.Job).Inc()
+	case host.EventElected:
+		m.elections.WithLabelValues(e.Job).Inc()
+	case host.EventSharded:
+		m.reshardings.WithLabelValues(e.Job).Inc()
+	case host.EventRefused:
+		m.refusals.Inc()
+	case host.EventJobAdded, host.EventJobChanged:
+		if e.Kind == host.EventJobChanged {
+			m.loads.Inc()
+		}
+		m.mu.Lock()
+		was := m.digests[e.Job]
+		if e.Digest != "" {
+			m.digests[e.Job] = e.Digest
+		}
+		m.mu.Unlock()
+		// A new module has names of its own: the old ones give room.
+		if was != "" && e.Digest != "" && was != e.Digest {
+			m.guests.forget(e.Job)
+		}
+	case host.EventJobRemoved:
+		m.forget(e.Job)
+	case host.EventSession:
+		if e.Reason == "lost" {
+			m.sessions.Inc()
+			m.mu.Lock()
+			clear(m.waiting)
+			m.mu.Unlock()
+		}
+	}
+}
+
+// Guest takes a value that a guest reported. See [abi.MaxMetricNames].
+func (m *Metrics) Guest(g host.GuestMetric) abi.Code { return m.guests.add(g) }
+
+// queue is the number of items that wait for a worker.
+func (m *Metrics) queue() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, w := range m.waiting {
+		n += w
+	}
+	return float64(n)
+}
+
+func (m *Metrics) forget(job string) {
+	m.mu.Lock()
+	delete(m.digests, job)
+	for f := range m.waiting {
+		if f.job == job {
+			delete(m.waiting, f)
+		}
+	}
+	m.mu.Unlock()
+	label := prometheus.Labels{jobLabel: job}
+	for _, v := range []*prometheus.CounterVec{
+		m.fires, m.attempts, m.fireSkips, m.itemSkips, m.completions, m.records, m.batches, m.elections, m.reshardings,
+	} {
+		v.DeletePartialMatch(label)
+	}
+	for _, v := range []*prometheus.HistogramVec{m.lag, m.fireTime, m.itemTime} {
+		v.DeletePartialMatch(label)
+	}
+	m.guests.forget(job)
+}
+
+// guestMetrics are what guests report: one family per kind, with the name as a
+// label, so that no name can clash with the host's or with another job's of
+// another kind. Items are not told apart, since a job may have very many: of a
+// gauge the last value counts, whichever item set it.
+type guestMetrics struct {
+	counters   *prometheus.CounterVec
+	gauges     *prometheus.GaugeVec
+	histograms *prometheus.HistogramVec
+
+	mu   sync.RWMutex
+	jobs map[string]map[string]guestSeries // by name
+}
+
+// guestSeries is one of the three, by kind.
+type guestSeries struct {
+	kind      int
+	counter   prometheus.Counter
+	gauge     prometheus.Gauge
+	histogram prometheus.Observer
+}
+
+func (g *guestMetrics) init(r *prometheus.Registry) {
+	labels := []string{jobLabel, "name"}
+	opts := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Namespace: "wasmjob", Subsystem: "guest", Name: name, Help: help}
+	}
+	g.counters = prometheus.NewCounterVec(prometheus.CounterOpts(opts("counter_total", "Counters that guests report.")), labels)
+	g.gauges = prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("gauge", "Gauges that guests report; the last value of any item.")), labels)
+	g.histograms = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "wasmjob", Subsystem: "guest", Name: "histogram", Help: "Histograms that guests report.",
+		Buckets: prometheus.ExponentialBuckets(1, 4, 16), // the unit is the guest's: 1 to 10^9
+	}, labels)
+	r.MustRegister(g.counters, g.gauges, g.histograms)
+	g.jobs = make(map[string]map[string]guestSeries)
+}
+
+func (g *guestMetrics) add(v host.GuestMetric) abi.Code {
+	s, code := g.series(v)
+	if code != abi.OK {
+		return code
+	}
+	switch {
+	case s.kind != v.Kind:
+		return abi.ErrInvalid // the name is taken by another kind
+	case v.Kind == abi.MetricGauge:
+		s.gauge.Set(float64(v.Value))
+	case v.Kind == abi.MetricHistogram:
+		s.histogram.Observe(float64(v.Value))
+	case v.Value < 0:
+		return abi.ErrInvalid // a counter only grows
+	default:
+		s.counter.Add(float64(v.Value))
+	}
+	return abi.OK
+}
+
+func (g *guestMetrics) series(v host.GuestMetric) (guestSeries, abi.Code) {
+	g.mu.RLock()
+	s, ok := g.jobs[v.Job][v.Name]
+	g.mu.RUnlock()
+	if ok {
+		return s, abi.OK
+	}
+	if v.Kind != abi.MetricCounter && v.Kind != abi.MetricGauge && v.Kind != abi.MetricHistogram {
+		return s, abi.ErrInvalid
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	names := g.jobs[v.Job]
+	if s, ok := names[v.Name]; ok {
+		return s, abi.OK
+	}
+	if len(names) >= abi.MaxMetricNames {
+		return s, abi.ErrQuota
+	}
+	s.kind = v.Kind
+	switch v.Kind {
+	case abi.MetricCounter:
+		s.counter = g.counters.WithLabelValues(v.Job, v.Name)
+	case abi.MetricGauge:
+		s.gauge = g.gauges.WithLabelValues(v.Job, v.Name)
+	case abi.MetricHistogram:
+		s.histogram = g.histograms.WithLabelValues(v.Job, v.Name)
+	}
+	if names == nil {
+		names = make(map[string]guestSeries)
+		g.jobs[v.Job] = names
+	}
+	names[v.Name] = s
+	return s, abi.OK
+}
+
+func (g *guestMetrics) forget(job string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.jobs, job)
+	label := prometheus.Labels{jobLabel: job}
+	g.counters.DeletePartialMatch(label)
+	g.gauges.DeletePartialMatch(label)
+	g.histograms.DeletePartialMatch(label)
+}
+
+// statusCollector reads the host's status at every scrape.
+type statusCollector struct {
+	status                                            func() host.Status
+	hostState, jobState, module, next, owned, running *prometheus.Desc
+	misfired, refused, instances, progress, expected  *prometheus.Desc
+}
+
+func newStatusCollector(status func() host.Status) *statusCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("wasmjob_"+name, help, labels, nil)
+	}
+	return &statusCollector{
+		status:    status,
+		hostState: desc("host_state", "1 for the state that the host is in.", "state"),
+		jobState:  desc("job_state", "1 for the state that the job is in on this host.", jobLabel, "state"),
+		module:    desc("job_module_info", "1, with the digest of the job's module as a label.", jobLabel, "digest"),
+		next:      desc("job_next_fire_timestamp_seconds", "The next scheduled instant.", jobLabel),
+		owned:     desc("job_items", "Items that this host owns or runs.", jobLabel),
+		running:   desc("job_items_running", "Items that run on this host.", jobLabel),
+		misfired:  desc("job_items_misfired", "Items on this host that have an instant to make up for.", jobLabel),
+		instances: desc("job_instances", "Hosts of the job, this one included.", jobLabel),
+		progress:  desc("job_progress_done", "Sum of what the running items say they have done.", jobLabel),
+		expected:  desc("job_progress_expected", "Sum of what the running items say there is to do in all.", jobLabel),
+		refused:   desc("refused_files", "Files in the plugins directory that are refused now."),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		c.hostState, c.jobState, c.module, c.next, c.owned, c.running, c.misfired, c.instances, c.progress, c.expected, c.refused,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	s := c.status()
+	for _, state := range []host.HostState{host.HostStarting, host.HostLive, host.HostSuspect, host.HostDraining, host.HostStopped} {
+		v := 0.0
+		if s.State == state {
+			v = 1
+		}
+		gauge(c.hostState, v, string(state))
+	}
+	gauge(c.refused, float64(len(s.Refused)))
+	for _, j := range s.Jobs {
+		gauge(c.jobState, 1, j.Name, string(j.State))
+		if j.Digest != "" {
+			gauge(c.module, 1, j.Name, j.Digest)
+		}
+		if !j.Next.IsZero() {
+			gauge(c.next, float64(j.Next.UnixMilli())/1000, j.Name)
+		}
+		var running, misfired, done, total float64
+		for _, i := range j.Items {
+			if i.Misfired {
+				misfired++
+			}
+			if i.Running {
+				running++
+				done += float64(i.Done)
+				total += float64(max(0, i.Total))
+			}
+		}
+		gauge(c.owned, float64(len(j.Items)), j.Name)
+		gauge(c.running, running, j.Name)
+		gauge(c.misfired, misfired, j.Name)
+		gauge(c.instances, float64(len(j.Instances)), j.Name)
+		gauge(c.progress, done, j.Name)
+		gauge(c.expected, total, j.Name)
+	}
+}

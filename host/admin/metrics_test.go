@@ -1,0 +1,207 @@
+package admin
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// scrape returns the lines that are not comments.
+func scrape(t *testing.T, m *Metrics) map[string]string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler(zap.NewNop()).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatalf("scrape: %d %s", w.Code, w.Body)
+	}
+	lines := make(map[string]string)
+	for line := range strings.SplitSeq(w.Body.String(), "\n") {
+		if i := strings.LastIndexByte(line, ' '); i > 0 && line[0] != '#' {
+			lines[line[:i]] = line[i+1:]
+		}
+	}
+	return lines
+}
+
+func expect(t *testing.T, m *Metrics, want map[string]string) {
+	t.Helper()
+	got := scrape(t, m)
+	for k, v := range want {
+		if got[k] != v {
+			t.Errorf("%s is %q, want %q", k, got[k], v)
+		}
+	}
+}
+
+func TestEventsBecomeMetrics(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_800_000_000, 0)
+	status := host.Status{State: host.HostLive, Refused: []host.Refusal{{File: "x"}}, Jobs: []host.JobStatus{{
+		Name: "a", State: host.JobRunning, Digest: "d1", Next: at, Instances: []string{"h1", "h2"},
+		Items: []host.ItemStatus{{Running: true, Done: 3, Total: 10}, {Running: true, Done: 1, Total: -1}, {Misfired: true, Done: 99}},
+	}}}
+	m := NewMetrics("v7", func() host.Status { return status })
+	e := func(kind host.EventKind, set func(*host.Event)) {
+		ev := host.Event{Kind: kind, Job: "a", Instant: at, Source: abi.SourceSchedule}
+		if set != nil {
+			set(&ev)
+		}
+		m.Observe(ev)
+	}
+	e(host.EventFireStarted, func(e *host.Event) { e.Items = []int{0, 1, 2}; e.Lag = 2 * time.Millisecond })
+	e(host.EventItemStarted, func(e *host.Event) { e.Attempt = 1 })
+	e(host.EventItemStarted, func(e *host.Event) { e.Attempt = 2 })
+	e(host.EventItemEnded, func(e *host.Event) { e.Outcome = abi.OutcomeRetry; e.Batches = 2; e.Records = 30 })
+	e(host.EventItemCompleted, nil)
+	e(host.EventItemSkipped, nil)
+	e(host.EventFireSkipped, nil)
+	e(host.EventElected, nil)
+	e(host.EventSharded, nil)
+	e(host.EventRefused, nil)
+	e(host.EventKind("of a later version"), nil)
+	if err := m.CounterFunc("history_dropped_total", "x", func() float64 { return 4 }); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, m, map[string]string{
+		`wasmjob_items_waiting`: "2",
+		`wasmjob_item_attempts_total{job_name="a",outcome="RETRY"}`: "1",
+		`wasmjob_items_completed_total{job_name="a"}`:               "1",
+		`wasmjob_items_skipped_total{job_name="a"}`:                 "1",
+		`wasmjob_fires_skipped_total{job_name="a"}`:                 "1",
+		`wasmjob_elections_won_total{job_name="a"}`:                 "1",
+		`wasmjob_reshardings_total{job_name="a"}`:                   "1",
+		`wasmjob_files_refused_total`:                               "1",
+		`wasmjob_dataflow_batches_total{job_name="a"}`:              "2",
+		`wasmjob_dataflow_records_total{job_name="a"}`:              "30",
+		`wasmjob_fire_lag_seconds_count{job_name="a"}`:              "1",
+		`wasmjob_fire_lag_seconds_bucket{job_name="a",le="0.001"}`:  "0",
+		`wasmjob_fire_lag_seconds_bucket{job_name="a",le="0.004"}`:  "1",
+		`wasmjob_history_dropped_total`:                             "4",
+		`wasmjob_host_state{state="live"}`:                          "1",
+		`wasmjob_host_state{state="draining"}`:                      "0",
+		`wasmjob_refused_files`:                                     "1",
+		`wasmjob_job_state{job_name="a",state="running"}`:           "1",
+		`wasmjob_job_module_info{digest="d1",job_name="a"}`:         "1",
+		`wasmjob_job_next_fire_timestamp_seconds{job_name="a"}`:     "1.8e+09",
+		`wasmjob_job_items{job_name="a"}`:                           "3",
+		`wasmjob_job_items_running{job_name="a"}`:                   "2",
+		`wasmjob_job_items_misfired{job_name="a"}`:                  "1",
+		`wasmjob_job_instances{job_name="a"}`:                       "2",
+		`wasmjob_job_progress_done{job_name="a"}`:                   "4",
+		`wasmjob_job_progress_expected{job_name="a"}`:               "10",
+	})
+	e(host.EventFireEnded, func(e *host.Event) { e.Outcome = abi.OutcomeFail; e.Duration = time.Second })
+	expect(t, m, map[string]string{
+		`wasmjob_items_waiting`: "0",
+		`wasmjob_fires_total{job_name="a",outcome="FAIL",source="schedule"}`: "1",
+		`wasmjob_fire_duration_seconds_sum{job_name="a"}`:                    "1",
+	})
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		// The kind is part of the name on purpose: the guest's own name is a label.
+		if !strings.HasPrefix(p.Metric, "wasmjob_guest_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+
+	// A fire in whose midst the session was lost, and one whose job left.
+	e(host.EventFireStarted, func(e *host.Event) { e.Items = []int{0, 1} })
+	e(host.EventSession, func(e *host.Event) { e.Reason = "lost" })
+	expect(t, m, map[string]string{`wasmjob_items_waiting`: "0", `wasmjob_sessions_lost_total`: "1"})
+	e(host.EventFireStarted, func(e *host.Event) { e.Items = []int{0, 1} })
+	status.Jobs = nil
+	e(host.EventJobRemoved, nil)
+	for k := range scrape(t, m) {
+		if strings.Contains(k, `job_name="a"`) {
+			t.Errorf("%s is left of a job that was removed", k)
+		}
+	}
+	expect(t, m, map[string]string{`wasmjob_items_waiting`: "0"})
+}
+
+func TestGuestMetricsAreBounded(t *testing.T) {
+	t.Parallel()
+	m := NewMetrics("v7", func() host.Status { return host.Status{} })
+	add := func(job string, kind int, name string, v int64) abi.Code {
+		return m.Guest(host.GuestMetric{Job: job, Kind: kind, Name: name, Value: v})
+	}
+	for _, c := range []struct {
+		job  string
+		kind int
+		name string
+		v    int64
+		want abi.Code
+	}{
+		{"a", abi.MetricCounter, "x", 2, abi.OK},
+		{"a", abi.MetricCounter, "x", 3, abi.OK},
+		{"a", abi.MetricCounter, "x", -1, abi.ErrInvalid},
+		{"a", abi.MetricGauge, "x", 1, abi.ErrInvalid},
+		{"b", abi.MetricGauge, "x", -7, abi.OK},
+		{"b", abi.MetricHistogram, "y_total", 20, abi.OK},
+		{"a", 3, "z", 1, abi.ErrInvalid},
+		{"a", -1, "z", 1, abi.ErrInvalid},
+	} {
+		if got := add(c.job, c.kind, c.name, c.v); got != c.want {
+			t.Errorf("%v: %d, want %d", c, got, c.want)
+		}
+	}
+	expect(t, m, map[string]string{
+		`wasmjob_guest_counter_total{job_name="a",name="x"}`:                  "5",
+		`wasmjob_guest_gauge{job_name="b",name="x"}`:                          "-7",
+		`wasmjob_guest_histogram_bucket{job_name="b",name="y_total",le="16"}`: "0",
+		`wasmjob_guest_histogram_bucket{job_name="b",name="y_total",le="64"}`: "1",
+	})
+
+	// 1,000 names from many goroutines: 64 are taken, whichever came first.
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for n := range 1000 {
+				add("c", abi.MetricCounter, fmt.Sprintf("n%d", (n+g*250)%1000), 1)
+			}
+		})
+	}
+	wg.Wait()
+	series := 0
+	for k := range scrape(t, m) {
+		if strings.HasPrefix(k, `wasmjob_guest_counter_total{job_name="c"`) {
+			series++
+		}
+	}
+	if series != abi.MaxMetricNames {
+		t.Errorf("%d names, want %d", series, abi.MaxMetricNames)
+	}
+	if got := add("c", abi.MetricCounter, "late", 1); got != abi.ErrQuota {
+		t.Errorf("name 65: %d, want %d", got, abi.ErrQuota)
+	}
+	if got := add("d", abi.MetricCounter, "late", 1); got != abi.OK {
+		t.Errorf("another job: %d", got)
+	}
+	// A new module of the job begins with all its names free; a mere change
+	// of the configuration keeps what was counted.
+	m.Observe(host.Event{Kind: host.EventJobAdded, Job: "c", Digest: "d1"})
+	m.Observe(host.Event{Kind: host.EventJobChanged, Job: "c", Digest: "d1"})
+	if got := add("c", abi.MetricCounter, "late", 1); got != abi.ErrQuota {
+		t.Errorf("after a change of the configuration: %d, want %d", got, abi.ErrQuota)
+	}
+	m.Observe(host.Event{Kind: host.EventJobChanged, Job: "c", Digest: "d2"})
+	if got := add("c", abi.MetricCounter, "late", 1); got != abi.OK {
+		t.Errorf("after a change of the module: %d", got)
+	}
+}

@@ -1,0 +1,202 @@
+package admin
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Note is what a running host leaves for the clients of the same user: where
+// it listens, and the token.
+type Note struct {
+	Address string    `json:"address"`
+	Token   string    `json:"token"`
+	PID     int       `json:"pid"`
+	Plugins string    `json:"plugins"`
+	Started time.Time `json:"started"`
+}
+
+// noteSuffix ends the names of notes.
+const noteSuffix = ".host.json"
+
+// NewToken returns 26 random letters and digits.
+func NewToken() string { return rand.Text() }
+
+// TokenFile returns the token in the file, or puts a new one there, mode 0600.
+// A file that others can read is refused.
+func TokenFile(name string) (string, error) {
+	token, err := ReadTokenFile(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return token, err
+	}
+	token = NewToken()
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("admin token file: %w", err)
+	}
+	_, err = f.WriteString(token + "\n")
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("admin token file: %w", err)
+	}
+	return token, nil
+}
+
+// ReadTokenFile returns the token in the file.
+func ReadTokenFile(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", fmt.Errorf("admin token file: %w", err)
+	}
+	defer func() { _ = f.Close() }() // only read
+	info, err := f.Stat()
+	if err != nil {
+		return "", fmt.Errorf("admin token file: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return "", fmt.Errorf("admin token file %s: its mode is %04o, so that others can read it; want 0600", name, mode)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, 4<<10))
+	if err != nil {
+		return "", fmt.Errorf("admin token file: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
+		return "", fmt.Errorf("admin token file %s: want one word of at least %d bytes", name, minToken)
+	}
+	return token, nil
+}
+
+// NoteDirs are the directories where notes may lie, best first, as a user's
+// environment has it: a host writes to the first that it can make, a client
+// looks into all, since a login, a cron job and a service may see different
+// environments.
+func NoteDirs(getenv func(string) string) []string {
+	var dirs []string
+	if d := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) {
+		dirs = append(dirs, filepath.Join(d, "wasmjob"))
+	}
+	if d := getenv("XDG_CACHE_HOME"); filepath.IsAbs(d) {
+		dirs = append(dirs, filepath.Join(d, "wasmjob", "hosts"))
+	}
+	if d := getenv("HOME"); filepath.IsAbs(d) {
+		dirs = append(dirs, filepath.Join(d, ".cache", "wasmjob", "hosts"))
+	}
+	return append(dirs, filepath.Join(os.TempDir(), "wasmjob-"+strconv.Itoa(os.Getuid())))
+}
+
+// Leave writes the note to the first of the directories that can be made, mode
+// 0600 in a directory of mode 0700, in place of an older one for the same
+// address: the caller listens there, so the older one's host is gone. The
+// returned function takes the note away again, unless it is another host's by
+// then.
+func (n Note) Leave(dirs []string) (remove func() error, err error) {
+	data, err := json.Marshal(n)
+	if err != nil {
+		return nil, fmt.Errorf("note for clients: %w", err)
+	}
+	var problems []error
+	for _, dir := range dirs {
+		name, err := n.leave(dir, data)
+		if err == nil {
+			return func() error {
+				if now, err := readNote(name); err != nil || now.Token != n.Token {
+					return nil
+				}
+				return os.Remove(name)
+			}, nil
+		}
+		problems = append(problems, err)
+	}
+	return nil, fmt.Errorf("note for clients: %w", errors.Join(problems...))
+}
+
+func (n Note) leave(dir string, data []byte) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	// In a shared directory somebody else may have made it before us; then
+	// its mode cannot be changed.
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		return "", errors.Join(err, fmt.Errorf("%s is not a directory", dir))
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(dir, ".new-*") // mode 0600
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, noteName(n.Address))
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return name, nil
+}
+
+// noteName is a file name for an address, one to one.
+func noteName(address string) string {
+	var b strings.Builder
+	for _, c := range []byte(address) {
+		if c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '.' || c == '-' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "_%02x", c)
+		}
+	}
+	return b.String() + noteSuffix
+}
+
+func readNote(name string) (Note, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return Note{}, err
+	}
+	var n Note
+	if err := json.Unmarshal(data, &n); err != nil {
+		return Note{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return n, nil
+}
+
+// found is a note and where it lies.
+type found struct {
+	Note
+	file string
+}
+
+// notes reads all notes in the directories. What cannot be read is passed over:
+// a client does not fail because of somebody else's file.
+func notes(dirs []string) []found {
+	var all []found
+	seen := make(map[string]bool)
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			file := filepath.Join(dir, e.Name())
+			if !strings.HasSuffix(e.Name(), noteSuffix) {
+				continue
+			}
+			if n, err := readNote(file); err == nil && !seen[n.Address+" "+n.Token] {
+				seen[n.Address+" "+n.Token] = true
+				all = append(all, found{n, file})
+			}
+		}
+	}
+	return all
+}

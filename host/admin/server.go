@@ -1,0 +1,344 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host"
+)
+
+const (
+	// operationTimeout bounds one operation at the registry.
+	operationTimeout = 15 * time.Second
+	// shutdownTimeout is how long requests may go on when Run is told to stop.
+	shutdownTimeout = 3 * time.Second
+	// minToken is the shortest token in bytes.
+	minToken = 16
+)
+
+// Host is what the server shows and steers; [host.Host] is one.
+type Host interface {
+	Status() host.Status
+	Ready() bool
+	Trigger(ctx context.Context, job string) error
+	Enable(ctx context.Context, job string) error
+	Disable(ctx context.Context, job string) error
+	EnableItem(ctx context.Context, job string, item int) error
+	DisableItem(ctx context.Context, job string, item int) error
+	Remove(ctx context.Context, job string, purge bool) error
+}
+
+// Options say where to listen and what to show. Metrics may be nil.
+type Options struct {
+	Address Address
+	// Token is what operations want, at least 16 bytes.
+	Token string
+	Host  Host
+	// Metrics answers /metrics.
+	Metrics http.Handler
+	// About is shown beside the host's status.
+	About  About
+	Logger *zap.Logger
+}
+
+// About is what a host's process tells about itself.
+type About struct {
+	Version string `json:"version"`
+	PID     int    `json:"pid"`
+	// Plugins is the directory that the host watches.
+	Plugins string `json:"plugins"`
+	// Registry says in words where the registry is.
+	Registry string `json:"registry"`
+	// History is the history file, empty if there is none.
+	History string `json:"history,omitempty"`
+}
+
+// Report is the answer of GET /v1/status.
+type Report struct {
+	About  About       `json:"about"`
+	Now    time.Time   `json:"now"`
+	Ready  bool        `json:"ready"`
+	Status host.Status `json:"status"`
+}
+
+// Server listens from Listen on and answers while Run runs.
+type Server struct {
+	opts     Options
+	token    [sha256.Size]byte
+	listener net.Listener
+	address  Address
+	http     *http.Server
+}
+
+// Listen takes the address. The error names it if something else has it.
+func Listen(o Options) (*Server, error) {
+	if len(o.Token) < minToken {
+		return nil, fmt.Errorf("admin token has %d bytes, want at least %d", len(o.Token), minToken)
+	}
+	if o.Host == nil {
+		return nil, errors.New("admin: no host given")
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	l, err := listen(o.Address)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{opts: o, token: sha256.Sum256([]byte(o.Token)), listener: l, address: o.Address}
+	if o.Address.Network == "tcp" {
+		s.address.Name = l.Addr().String()
+	}
+	s.http = &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      operationTimeout + 15*time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          zap.NewStdLog(o.Logger.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+	}
+	return s, nil
+}
+
+func listen(a Address) (net.Listener, error) {
+	l, err := net.Listen(a.Network, a.Name)
+	if errors.Is(err, syscall.EADDRINUSE) && a.Network == "unix" {
+		if info, serr := os.Lstat(a.Name); serr == nil && info.Mode().Type() != os.ModeSocket {
+			return nil, fmt.Errorf("admin address %s: there is a file of that name which is not a socket", a)
+		}
+		// The socket of a host that was killed stays; nobody answers there.
+		c, derr := net.DialTimeout("unix", a.Name, time.Second)
+		switch {
+		case derr == nil:
+			_ = c.Close() // it was only a question
+		case errors.Is(derr, syscall.ECONNREFUSED):
+			if rerr := os.Remove(a.Name); rerr != nil {
+				return nil, fmt.Errorf("admin address %s: the socket of a host that is gone cannot be removed: %w", a, rerr)
+			}
+			l, err = net.Listen(a.Network, a.Name)
+		}
+	}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("admin address %s is in use, perhaps by another host: choose another one or none", a)
+	case err != nil:
+		return nil, fmt.Errorf("admin address %s: %w", a, err)
+	}
+	if a.Network == "unix" {
+		if err := os.Chmod(a.Name, 0o600); err != nil {
+			return nil, errors.Join(fmt.Errorf("admin address %s: %w", a, err), l.Close())
+		}
+	}
+	return l, nil
+}
+
+// Address is where the server listens, with the port that was chosen if the
+// options said 0.
+func (s *Server) Address() Address { return s.address }
+
+// Run answers requests until ctx is done, gives those under way a few seconds,
+// and returns nil; or it returns the error that ended it. It may be called
+// once.
+func (s *Server) Run(ctx context.Context) error {
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(s.listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("admin address %s: %w", s.address, err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := s.http.Shutdown(grace); err != nil {
+		_ = s.http.Close() // the connections that would not end; nothing is lost
+	}
+	<-served
+	return nil
+}
+
+// Close gives the address back if Run was never called.
+func (s *Server) Close() error { return s.http.Close() }
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		text(w, http.StatusOK, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if s.opts.Host.Ready() {
+			text(w, http.StatusOK, "ready")
+		} else {
+			text(w, http.StatusServiceUnavailable, "not ready")
+		}
+	})
+	if s.opts.Metrics != nil {
+		if s.opts.Address.Local() {
+			mux.Handle("GET /metrics", s.opts.Metrics)
+		} else {
+			mux.Handle("GET /metrics", s.authorized(s.opts.Metrics))
+		}
+	}
+	mux.Handle("GET /v1/status", s.authorized(http.HandlerFunc(s.status)))
+	h := s.opts.Host
+	all := func(do func(context.Context, string) error) func(*http.Request) error {
+		return func(r *http.Request) error { return do(r.Context(), "") }
+	}
+	job := func(do func(context.Context, string) error) func(*http.Request) error {
+		return func(r *http.Request) error { return do(r.Context(), r.PathValue("job")) }
+	}
+	item := func(do func(context.Context, string, int) error) func(*http.Request) error {
+		return func(r *http.Request) error {
+			n, err := strconv.Atoi(r.PathValue("item"))
+			if err != nil || n < 0 {
+				return badRequest{fmt.Sprintf("item %q is not a number from 0", r.PathValue("item"))}
+			}
+			return do(r.Context(), r.PathValue("job"), n)
+		}
+	}
+	for pattern, do := range map[string]func(*http.Request) error{
+		"POST /v1/enable":                          all(h.Enable),
+		"POST /v1/disable":                         all(h.Disable),
+		"POST /v1/jobs/{job}/trigger":              job(h.Trigger),
+		"POST /v1/jobs/{job}/enable":               job(h.Enable),
+		"POST /v1/jobs/{job}/disable":              job(h.Disable),
+		"POST /v1/jobs/{job}/items/{item}/enable":  item(h.EnableItem),
+		"POST /v1/jobs/{job}/items/{item}/disable": item(h.DisableItem),
+		"DELETE /v1/jobs/{job}": func(r *http.Request) error {
+			purge := false
+			if q := r.URL.Query().Get("purge"); q != "" {
+				var err error
+				if purge, err = strconv.ParseBool(q); err != nil {
+					return badRequest{fmt.Sprintf("purge=%q is neither true nor false", q)}
+				}
+			}
+			return h.Remove(r.Context(), r.PathValue("job"), purge)
+		},
+	} {
+		mux.Handle(pattern, s.authorized(s.operation(do)))
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, fmt.Sprintf("no such endpoint: %s %s", r.Method, r.URL.Path))
+	})
+	return s.guarded(mux)
+}
+
+// guarded refuses a foreign Host header on a local TCP address, and large bodies.
+func (s *Server) guarded(next http.Handler) http.Handler {
+	check := s.opts.Address.Network == "tcp" && s.opts.Address.Local()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if check && !localName(r.Host) {
+			fail(w, http.StatusForbidden, fmt.Sprintf("this address does not answer to the name %q; use localhost or an IP address", r.Host))
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// localName reports whether a Host header cannot be a name from the DNS.
+func localName(hostPort string) bool {
+	name := hostPort
+	if h, _, err := net.SplitHostPort(hostPort); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
+	_, err := netip.ParseAddr(name)
+	return err == nil || strings.EqualFold(name, "localhost")
+}
+
+func (s *Server) authorized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		sum := sha256.Sum256([]byte(given)) // equal lengths, so that nothing leaks
+		if !ok || subtle.ConstantTimeCompare(sum[:], s.token[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			what := "the token is not the one of this host"
+			if !ok {
+				what = "this endpoint wants the host's token: Authorization: Bearer TOKEN"
+			}
+			fail(w, http.StatusUnauthorized, what)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
+	respond(w, http.StatusOK, Report{About: s.opts.About, Now: time.Now(), Ready: s.opts.Host.Ready(), Status: s.opts.Host.Status()})
+}
+
+// badRequest is an error of whoever sent the request.
+type badRequest struct{ text string }
+
+func (b badRequest) Error() string { return b.text }
+
+func (s *Server) operation(do func(*http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), operationTimeout)
+		defer cancel()
+		log := s.opts.Logger.With(zap.String("operation", r.Method+" "+r.URL.Path))
+		err := do(r.WithContext(ctx))
+		var bad badRequest
+		switch {
+		case err == nil:
+			log.Info("operation done")
+			w.WriteHeader(http.StatusNoContent)
+			return
+		case errors.As(err, &bad):
+			fail(w, http.StatusBadRequest, err.Error())
+		case errors.Is(err, host.ErrNoJob):
+			fail(w, http.StatusNotFound, err.Error())
+		case errors.Is(err, host.ErrNotLive):
+			fail(w, http.StatusServiceUnavailable, err.Error())
+		case errors.Is(err, context.DeadlineExceeded):
+			fail(w, http.StatusGatewayTimeout, fmt.Sprintf("not done within %s, it may still take effect: %v", operationTimeout, err))
+		default:
+			fail(w, http.StatusInternalServerError, err.Error())
+		}
+		log.Warn("operation failed", zap.Error(err))
+	})
+}
+
+// problem is the JSON of every error.
+type problem struct {
+	Error string `json:"error"`
+}
+
+func fail(w http.ResponseWriter, code int, message string) {
+	respond(w, code, problem{message})
+}
+
+// respond writes v. An error of the connection is the client's to notice.
+func respond(w http.ResponseWriter, code int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		code, body = http.StatusInternalServerError, []byte(`{"error":"the answer does not fit JSON"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+func text(w http.ResponseWriter, code int, s string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(s + "\n"))
+}
