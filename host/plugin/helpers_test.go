@@ -2,7 +2,9 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -177,4 +179,35 @@ func item(h abi.Host, parameter string) *abi.Invocation {
 		Source:             abi.SourceSchedule,
 		FireTime:           time.UnixMilli(1_700_000_000_123),
 	}}
+}
+
+// goGuest builds one of the Go programs below testdata, once.
+func goGuest(t testing.TB, name string) []byte {
+	t.Helper()
+	build := map[string]func() ([]byte, error){"goguest": buildReactor, "gocommand": buildCommand}[name]
+	b, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+var (
+	buildReactor = sync.OnceValues(func() ([]byte, error) { return buildGo("goguest", "-buildmode=c-shared") })
+	buildCommand = sync.OnceValues(func() ([]byte, error) { return buildGo("gocommand") })
+)
+
+func buildGo(name string, flags ...string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "plugin-guest")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, name+".wasm")
+	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", out, "./testdata/"+name)...)
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	if msg, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build %s: %w\n%s", name, err, msg)
+	}
+	return os.ReadFile(out)
 }

@@ -207,25 +207,19 @@ func logLine(in *instance, mem api.Memory, stack []uint64) {
 	if !in.host.LogEnabled(int(level)) {
 		return
 	}
-	cut := false
-	if len(msg) > abi.MaxLogMessage {
-		msg, cut = cutText(msg, abi.MaxLogMessage), true
-	}
-	if len(kv) > abi.MaxLogMessage {
-		kv, cut = cutText(kv, abi.MaxLogMessage), true
-	}
-	if !in.lines.take(len(msg)+len(kv), cut) {
+	const most = abi.MaxLogMessage
+	if !in.lines.take(min(len(msg), most)+min(len(kv), most), len(msg) > most || len(kv) > most) {
 		return
 	}
-	in.host.Log(int(level), valid(msg), attributes(kv))
+	in.host.Log(int(level), clean(msg, most), attributes(clean(kv, most)))
 }
 
 // attributes splits a key/value list, however malformed.
-func attributes(b []byte) []string {
-	if len(b) == 0 {
+func attributes(kv string) []string {
+	if kv == "" {
 		return nil
 	}
-	list := strings.Split(strings.TrimSuffix(valid(b), "\x00"), "\x00")
+	list := strings.Split(strings.TrimSuffix(kv, "\x00"), "\x00")
 	if len(list)%2 != 0 {
 		list = append(list, "")
 	}
@@ -241,7 +235,7 @@ func logEnabled(in *instance, _ api.Memory, stack []uint64) {
 }
 
 func setError(in *instance, mem api.Memory, stack []uint64) {
-	in.message = valid(cutText(region(mem, "set_error", stack[0], stack[1]), abi.MaxError))
+	in.message = clean(region(mem, "set_error", stack[0], stack[1]), abi.MaxError)
 }
 
 func progress(in *instance, _ api.Memory, stack []uint64) {

@@ -114,7 +114,7 @@ func (o *output) emit() {
 	line := bytes.TrimSuffix(o.line, []byte("\r"))
 	o.line = o.line[:0]
 	if o.in.host.LogEnabled(o.level) && o.in.lines.take(len(line), false) {
-		o.in.host.Log(o.level, valid(line), nil)
+		o.in.host.Log(o.level, clean(line, abi.MaxLogMessage), nil)
 	}
 }
 
@@ -152,4 +152,13 @@ func cutText(b []byte, n int) []byte {
 // valid copies text, with U+FFFD for what is not UTF-8.
 func valid(b []byte) string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+// clean copies at most n bytes of text, valid.
+func clean(b []byte, n int) string {
+	s := valid(cutText(b, n))
+	if len(s) > n { // U+FFFD is longer than what it stands for
+		s = string(cutText([]byte(s), n))
+	}
+	return s
 }

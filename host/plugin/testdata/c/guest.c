@@ -82,7 +82,7 @@ __attribute__((noinline)) static int recurse(int n) {
 static char big[64 * 1024];
 
 static int nap(i64 ns) {
-	static struct { i64 user; char tag; int clock; i64 timeout, precision; short flags; } in;
+	static struct { i64 user, tag, clock, timeout, precision, flags; } in; // little-endian
 	static char out[32];
 	u32 n;
 	in.tag = 0;
