@@ -1,0 +1,156 @@
+package coordination
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestGuestDefaults(t *testing.T) {
+	t.Parallel()
+	g, err := JobConfiguration{Props: map[string]string{"script.command.line": "x", "wasm.ofTheFuture": "?"}}.Guest()
+	expected := Guest{
+		Isolation: IsolationFire, CatchUpWindow: 5 * time.Minute,
+		Retry: RetryPolicy{Attempts: 3, Backoff: time.Second, MaxBackoff: 30 * time.Second, On: []string{"RETRY"}},
+	}
+	if err != nil || !reflect.DeepEqual(g, expected) {
+		t.Errorf("got %+v, %v", g, err)
+	}
+}
+
+func TestGuestReadsEverything(t *testing.T) {
+	t.Parallel()
+	g, err := JobConfiguration{Props: map[string]string{
+		"wasm.type": "dataflow", "streaming.process": "TRUE", "wasm.timeout": "90s", "wasm.maxConcurrency": " 4 ",
+		"wasm.isolation": "item", "wasm.args": `["-v","a b",""]`, "wasm.memoryLimit": "64MiB", "wasm.fetchDataCount": "100",
+		"wasm.retry.attempts": "5", "wasm.retry.backoff": "250ms", "wasm.retry.maxBackoff": "1m", "wasm.retry.on": "fail, retry,FAIL",
+		"wasm.catchUpWindow": "0",
+	}}.Guest()
+	expected := Guest{
+		Type: TypeDataflow, StreamingProcess: true, Timeout: 90 * time.Second, MaxConcurrency: 4, Isolation: IsolationItem,
+		Args: []string{"-v", "a b", ""}, MemoryLimit: 64 << 20, FetchDataCount: 100,
+		Retry: RetryPolicy{Attempts: 5, Backoff: 250 * time.Millisecond, MaxBackoff: time.Minute, On: []string{"RETRY", "FAIL"}},
+	}
+	if err != nil || !reflect.DeepEqual(g, expected) {
+		t.Errorf("got %+v, %v", g, err)
+	}
+}
+
+func TestGuestRefuses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ key, value, expected string }{
+		{"wasm.type", "HTTP", `found "HTTP", expected SIMPLE, DATAFLOW or SCRIPT`},
+		{"wasm.timeout", "10", `found "10", expected a duration with its unit, such as 10s`},
+		{"wasm.timeout", "soon", `found "soon", expected a duration such as 30s, 5m or 1h30m, or 0`},
+		{"wasm.timeout", "", `found "", expected a duration such as 30s, 5m or 1h30m, or 0`},
+		{"wasm.timeout", "-1s", `found "-1s", expected a duration from 0 to 720h0m0s`},
+		{"wasm.catchUpWindow", "1000h", `found "1000h", expected a duration from 0 to 720h0m0s`},
+		{"wasm.maxConcurrency", "-1", `found "-1", expected a whole number from 0 to 100000`},
+		{"wasm.maxConcurrency", "many", `found "many", expected a whole number from 0 to 100000`},
+		{"wasm.isolation", "process", `found "process", expected fire or item`},
+		{"wasm.args", "-v", `found "-v", expected a JSON list of strings, such as ["-v","x y"]`},
+		{"wasm.args", `["a",null]`, `found "[\"a\",null]", expected a JSON list of strings, such as ["-v","x y"]`},
+		{"wasm.args", `null`, `found "null", expected a JSON list of strings, such as ["-v","x y"]`},
+		{"wasm.args", `["\u0000"]`, `found "[\"\\u0000\"]", expected arguments without a NUL character`},
+		{"wasm.memoryLimit", "64", `found "64", expected a size from 64KiB to 4GiB`},
+		{"wasm.memoryLimit", "5GiB", `found "5GiB", expected a size from 64KiB to 4GiB`},
+		{"wasm.memoryLimit", "64 apples", `found "64 apples", expected a size such as 64MiB, or a number of bytes`},
+		{"wasm.memoryLimit", "-64MiB", `found "-64MiB", expected a size such as 64MiB, or a number of bytes`},
+		{"wasm.memoryLimit", "1.00000001MiB", `found "1.00000001MiB", expected a size such as 64MiB, or a number of bytes`},
+		{"wasm.fetchDataCount", "1000001", `found "1000001", expected a whole number from 0 to 1000000`},
+		{"wasm.retry.attempts", "0", `found "0", expected a whole number from 1 to 100`},
+		{"wasm.retry.backoff", "25h", `found "25h", expected a duration from 0 to 24h0m0s`},
+		{"wasm.retry.maxBackoff", "10ms", `found 10ms, expected at least the first backoff, 1s`},
+		{"wasm.retry.on", "NEVER", `found "NEVER", expected some of RETRY, FAIL, TRAP, EXIT, TIMEOUT, separated by commas`},
+		{"wasm.retry.on", "", `found "", expected some of RETRY, FAIL, TRAP, EXIT, TIMEOUT, separated by commas`},
+	} {
+		g, err := JobConfiguration{Props: map[string]string{c.key: c.value}}.Guest()
+		if err == nil || err.Error() != "props."+c.key+": "+c.expected {
+			t.Errorf("%s=%q: got %v, expected %s", c.key, c.value, err, c.expected)
+		}
+		var field *FieldError
+		if !errors.As(err, &field) || field.Field != "props."+c.key {
+			t.Errorf("%s=%q: no FieldError: %v", c.key, c.value, err)
+		}
+		if d := DefaultGuest(); !reflect.DeepEqual(g, d) {
+			t.Errorf("%s=%q: got %+v, expected the defaults", c.key, c.value, g)
+		}
+	}
+	_, err := JobConfiguration{Props: map[string]string{"wasm.timeout": "x", "wasm.isolation": "y", "streaming.process": "z"}}.Guest()
+	if err == nil || strings.Count(err.Error(), "\n") != 1 {
+		t.Errorf("got %v, expected two problems", err)
+	}
+}
+
+// A first backoff beyond the default limit is no error while the limit is not
+// stated.
+func TestGuestLongBackoff(t *testing.T) {
+	t.Parallel()
+	g, err := JobConfiguration{Props: map[string]string{"wasm.retry.backoff": "1m"}}.Guest()
+	if err != nil || g.Retry.MaxBackoff != time.Minute {
+		t.Errorf("got %+v, %v", g, err)
+	}
+}
+
+func TestParseMemoryLimit(t *testing.T) {
+	t.Parallel()
+	for s, expected := range map[string]int64{
+		"0": 0, "65536": 65536, "64KiB": 64 << 10, "64 MiB": 64 << 20, "64mib": 64 << 20, "1.5GiB": 3 << 29, "4GiB": 4 << 30,
+		"100KB": 100_000, "100MB": 100_000_000, "1GB": 1_000_000_000, "70000B": 70000,
+	} {
+		if got, err := ParseMemoryLimit(s); err != nil || got != expected {
+			t.Errorf("%q: got %d, %v, expected %d", s, got, err, expected)
+		}
+	}
+}
+
+// Whatever settings there are, Props says them, Guest reads them, and what was
+// said before or belongs to others does not get in the way.
+func TestGuestPropsRoundTrip(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	pick := func(d ...time.Duration) time.Duration { return d[r.IntN(len(d))] }
+	props := map[string]string{"script.command.line": "x"}
+	for range 3000 {
+		g := Guest{
+			Type:             []JobType{"", TypeSimple, TypeDataflow, TypeScript}[r.IntN(4)],
+			StreamingProcess: r.IntN(2) == 0,
+			Timeout:          pick(0, time.Millisecond, 10*time.Minute, MaxTimeout),
+			MaxConcurrency:   r.IntN(3),
+			Isolation:        []Isolation{IsolationFire, IsolationItem}[r.IntN(2)],
+			MemoryLimit:      []int64{0, MinMemoryLimit, 100_000_001, MaxMemoryLimit}[r.IntN(4)],
+			FetchDataCount:   r.IntN(3) * 500,
+			CatchUpWindow:    pick(0, 5*time.Minute, time.Hour),
+		}
+		if r.IntN(2) == 0 {
+			g.Args = []string{"a", "", "ü \"'\n<"}[:1+r.IntN(3)]
+		}
+		g.Retry = RetryPolicy{Attempts: 1 + r.IntN(4), Backoff: pick(0, time.Second, time.Minute)}
+		g.Retry.MaxBackoff = g.Retry.Backoff + pick(0, 29*time.Second, 30*time.Second)
+		for _, o := range RetryOutcomes() {
+			if r.IntN(2) == 0 {
+				g.Retry.On = append(g.Retry.On, o)
+			}
+		}
+		if g.Retry.On == nil {
+			g.Retry.On = []string{"RETRY"}
+		}
+		g.Props(props)
+		back, err := JobConfiguration{Props: props}.Guest()
+		if err != nil || !reflect.DeepEqual(back, g) {
+			t.Fatalf("%+v\nwritten %v\nread %+v, %v", g, props, back, err)
+		}
+	}
+	DefaultGuest().Props(props)
+	if !maps.Equal(props, map[string]string{"script.command.line": "x"}) {
+		t.Errorf("the defaults left %v", props)
+	}
+	Guest{CatchUpWindow: 5 * time.Minute}.Props(props)
+	if !maps.Equal(props, map[string]string{"script.command.line": "x"}) {
+		t.Errorf("a zero policy left %v", props)
+	}
+}

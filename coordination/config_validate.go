@@ -1,0 +1,177 @@
+package coordination
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/strategy"
+)
+
+// The bounds of a configuration.
+const (
+	// MaxJobName is the longest name of a job, in bytes.
+	MaxJobName = 200
+	// MaxShardingTotalCount is the largest number of items.
+	MaxShardingTotalCount = 1_000_000
+	// MaxConfigurationYAML is the largest document that is written, in bytes.
+	MaxConfigurationYAML = 512 << 10
+)
+
+// FieldError is a problem with one field of a configuration. It names the
+// value that was found and what was expected.
+type FieldError struct {
+	// Field is the field's key as in ElasticJob's document, such as
+	// "shardingTotalCount" or "props.wasm.timeout"; empty for the whole.
+	Field string
+	// Problem is what is wrong with it, without the field's name.
+	Problem string
+}
+
+func (e *FieldError) Error() string {
+	if e.Field == "" {
+		return e.Problem
+	}
+	return e.Field + ": " + e.Problem
+}
+
+// The error handlers, by their ElasticJob names.
+const (
+	// HandlerLog logs an error; it is the default.
+	HandlerLog = "LOG"
+	// HandlerThrow makes an error that of the whole fire.
+	HandlerThrow = "THROW"
+	// HandlerIgnore drops it.
+	HandlerIgnore = "IGNORE"
+)
+
+// ErrorHandler returns the configuration's error handler, LOG if it names
+// none. The error says which names there are.
+func (c JobConfiguration) ErrorHandler() (string, error) {
+	name := strings.ToUpper(c.JobErrorHandlerType)
+	switch name {
+	case "":
+		return HandlerLog, nil
+	case HandlerLog, HandlerThrow, HandlerIgnore:
+		return name, nil
+	case "EMAIL", "WECHAT", "DINGTALK":
+		return HandlerLog, fmt.Errorf("%s is an error handler of ElasticJob that this host does not offer, expected LOG, THROW or IGNORE; watch the host's events or metrics in its place", name)
+	}
+	return HandlerLog, fmt.Errorf("found %q, expected LOG, THROW or IGNORE", clipped(c.JobErrorHandlerType))
+}
+
+// Validate checks everything that can be told from the configuration alone.
+// Cron and time zone are the schedule's affair. The error joins a
+// [*FieldError] for every problem. Item parameters are checked by Java's rule;
+// see CheckItemParameters for the strict one.
+func (c JobConfiguration) Validate() error {
+	var problems []error
+	bad := func(field, format string, args ...any) {
+		problems = append(problems, &FieldError{field, fmt.Sprintf(format, args...)})
+	}
+	if err := CheckJobName(c.JobName); err != nil {
+		bad("jobName", "%v", err)
+	}
+	if n := c.ShardingTotalCount; n < 1 || n > MaxShardingTotalCount {
+		bad("shardingTotalCount", "found %d, expected a number of items from 1 to %d", n, MaxShardingTotalCount)
+	}
+	if _, err := ParseItemParameters(c.ShardingItemParameters); err != nil {
+		bad("shardingItemParameters", "%v", err)
+	}
+	if _, _, err := strategy.ByName(c.JobShardingStrategyType); err != nil {
+		bad("jobShardingStrategyType", "%v", err)
+	}
+	if _, err := c.ErrorHandler(); err != nil {
+		bad("jobErrorHandlerType", "%v", err)
+	}
+	if k := c.JobExecutorThreadPoolKey; k != "" && k != keyThreadPool && k != keyThreadPoolBefore305 {
+		bad("", "found %q as the key of the thread pool, expected %s or %s", clipped(k), keyThreadPool, keyThreadPoolBefore305)
+	}
+	if c.ExtraConfigurations != "" {
+		if err := checkExtra(c.ExtraConfigurations); err != nil {
+			bad(keyExtraConfigurations, "%v", err)
+		}
+	}
+	c.checkTexts(bad)
+	if _, err := c.Guest(); err != nil {
+		problems = append(problems, err)
+	}
+	if size := len(c.YAML()); size > MaxConfigurationYAML {
+		bad("", "the configuration takes %d bytes in the registry, expected at most %d", size, MaxConfigurationYAML)
+	}
+	return errors.Join(problems...)
+}
+
+// CheckJobName checks that a job's name can be a node of the registry and a
+// part of a task id, and that people can read it.
+func CheckJobName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("found nothing, expected a name")
+	case len(name) > MaxJobName:
+		return fmt.Errorf("found %d bytes, expected at most %d", len(name), MaxJobName)
+	case name == "." || name == "..":
+		return fmt.Errorf("found %q, which is no name for a node of the registry", name)
+	case strings.Contains(name, "/"):
+		return fmt.Errorf("found %q, expected a name without a slash", name)
+	case strings.Contains(name, "@-@") || strings.HasSuffix(name, "@-"):
+		return fmt.Errorf("found %q, expected a name without @-@, which separates the parts of a task id, and without @- at the end", name)
+	case strings.TrimSpace(name) != name:
+		return fmt.Errorf("found %q, expected a name without blanks around it", name)
+	}
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("found %q, expected UTF-8", name)
+	}
+	for _, r := range name {
+		// What ZooKeeper refuses in a path.
+		if r < ' ' || 0x7F <= r && r < 0xA0 || 0xD800 <= r && r <= 0xF8FF || 0xFFF0 <= r && r <= 0xFFFF || isLineBreak(r) {
+			return fmt.Errorf("found %q, expected a name without control characters", name)
+		}
+	}
+	return nil
+}
+
+// checkTexts refuses what a YAML document cannot hold as text.
+func (c JobConfiguration) checkTexts(bad func(field, format string, args ...any)) {
+	check := func(field, s string) {
+		switch {
+		case !utf8.ValidString(s):
+			bad(field, "found %q, expected UTF-8", clipped(s))
+		case !printable(s) || strings.ContainsAny(s, "\u0085\uFEFF"): // YAML readers change these two
+			bad(field, "found %q, expected a text without control characters", clipped(s))
+		}
+	}
+	check("cron", c.Cron)
+	check("timeZone", c.TimeZone)
+	check("shardingItemParameters", c.ShardingItemParameters)
+	check("jobParameter", c.JobParameter)
+	check(c.JobExecutorThreadPoolKey, c.JobExecutorThreadPoolValue)
+	check("description", c.Description)
+	if c.Label != nil {
+		check("label", *c.Label)
+	}
+	for i, listener := range c.JobListenerTypes {
+		check(fmt.Sprintf("jobListenerTypes[%d]", i), listener)
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Props)) {
+		check("props", key)
+		check("props."+clipped(key), c.Props[key])
+	}
+}
+
+// checkExtra checks that the text can stand below its key.
+func checkExtra(text string) error {
+	root, err := parseYAML([]byte(keyExtraConfigurations + ":\n" + text))
+	if err != nil {
+		return err
+	}
+	if list := root.Content[1]; len(root.Content) != 2 || list.Kind != yaml.SequenceNode || list.Style&yaml.FlowStyle != 0 {
+		return errors.New("expected a list in block form, as it stands below its key")
+	}
+	return nil
+}

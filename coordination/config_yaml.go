@@ -1,0 +1,409 @@
+package coordination
+
+import (
+	"cmp"
+	"encoding/base64"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// YAML returns the configuration as ElasticJob 3.0.5 itself would store it,
+// byte for byte (props apart: Java writes them in the order of its hash
+// table, this in ascending order). Every switch and number is written out,
+// because the values that Java takes for absent ones differ from those that
+// its builder starts with; empty texts that Java knows as null are left out.
+//
+// The document is readable again for any configuration that passes Validate.
+// Bytes that are not UTF-8, which no Java text can hold, become U+FFFD.
+func (c JobConfiguration) YAML() []byte {
+	w := &snakeWriter{}
+	w.optional("cron", c.Cron)
+	w.text("description", c.Description)
+	w.bool("disabled", c.Disabled)
+	w.bool("failover", c.Failover)
+	w.optional("jobErrorHandlerType", c.JobErrorHandlerType)
+	poolKey := cmp.Or(c.JobExecutorThreadPoolKey, keyThreadPool)
+	if poolKey == keyThreadPoolBefore305 {
+		w.optional(poolKey, c.JobExecutorThreadPoolValue)
+	}
+	if poolKey == keyThreadPool {
+		w.optional(poolKey, c.JobExecutorThreadPoolValue)
+	}
+	if extra := c.ExtraConfigurations; strings.TrimSpace(extra) != "" {
+		w.key(0, keyExtraConfigurations)
+		w.newline()
+		w.b.WriteString(strings.ToValidUTF8(extra, "\uFFFD"))
+		if !strings.HasSuffix(extra, "\n") {
+			w.newline()
+		}
+	}
+	if len(c.JobListenerTypes) > 0 {
+		w.key(0, "jobListenerTypes")
+		w.newline()
+		for _, listener := range c.JobListenerTypes {
+			w.raw("-")
+			w.scalar(2, listener, false)
+			w.endLine()
+		}
+	}
+	w.text("jobName", c.JobName)
+	w.text("jobParameter", c.JobParameter)
+	w.optional("jobShardingStrategyType", c.JobShardingStrategyType)
+	if c.Label != nil {
+		w.text("label", *c.Label)
+	}
+	w.int("maxTimeDiffSeconds", c.MaxTimeDiffSeconds)
+	w.bool("misfire", c.Misfire)
+	w.bool("monitorExecution", c.MonitorExecution)
+	w.bool("overwrite", c.Overwrite)
+	if len(c.Props) > 0 {
+		w.key(0, "props")
+		w.newline()
+		for _, key := range slices.Sorted(maps.Keys(c.Props)) {
+			w.key(2, key)
+			w.scalar(4, c.Props[key], false)
+			w.endLine()
+		}
+	}
+	w.int("reconcileIntervalMinutes", c.ReconcileIntervalMinutes)
+	w.text("shardingItemParameters", c.ShardingItemParameters)
+	w.int("shardingTotalCount", c.ShardingTotalCount)
+	w.bool("staticSharding", c.StaticSharding)
+	w.optional("timeZone", c.TimeZone)
+	return []byte(w.b.String())
+}
+
+// The names that ElasticJob gives to its thread pool, before 3.0.5 and since,
+// and to its tracing block.
+const (
+	keyThreadPoolBefore305 = "jobExecutorServiceHandlerType"
+	keyThreadPool          = "jobExecutorThreadPoolSizeProviderType"
+	keyExtraConfigurations = "jobExtraConfigurations"
+)
+
+// snakeWriter writes block YAML in the shapes that SnakeYAML 2.2 chooses with
+// its default options: which is what ElasticJob uses. Columns and lengths
+// count UTF-16 units, as Java does.
+type snakeWriter struct {
+	b      strings.Builder
+	column int
+}
+
+// snakeWidth is the column after which SnakeYAML breaks a line at a blank.
+const snakeWidth = 80
+
+func (w *snakeWriter) text(key, value string) {
+	w.key(0, key)
+	w.scalar(2, value, false)
+	w.endLine()
+}
+
+func (w *snakeWriter) optional(key, value string) {
+	if value != "" {
+		w.text(key, value)
+	}
+}
+
+func (w *snakeWriter) bool(key string, value bool) {
+	w.raw(key + ": " + strconv.FormatBool(value) + "\n")
+}
+
+func (w *snakeWriter) int(key string, value int) { w.raw(key + ": " + strconv.Itoa(value) + "\n") }
+
+// raw writes s, which may contain line feeds.
+func (w *snakeWriter) raw(s string) {
+	w.b.WriteString(s)
+	if i := strings.LastIndexByte(s, '\n'); i >= 0 {
+		w.column = utf16Len(s[i+1:])
+		return
+	}
+	w.column += utf16Len(s)
+}
+
+func (w *snakeWriter) newline() { w.raw("\n") }
+
+// endLine ends a line that has been begun.
+func (w *snakeWriter) endLine() {
+	if w.column > 0 {
+		w.newline()
+	}
+}
+
+func (w *snakeWriter) wrap(indent int) { w.raw("\n" + strings.Repeat(" ", indent)) }
+
+// key writes a key of a block mapping with its colon. A key that is empty,
+// long or of several lines needs the form with the question mark.
+func (w *snakeWriter) key(indent int, key string) {
+	w.raw(strings.Repeat(" ", indent))
+	content, tag := key, "!!str"
+	if !printable(key) {
+		content, tag = base64.StdEncoding.EncodeToString([]byte(key)), "!!binary"
+	}
+	if key != "" && !strings.ContainsAny(content, lineBreaks) && utf16Len(content)+len(tag) < 128 {
+		w.scalarBody(indent+2, key, true)
+		w.raw(":")
+		return
+	}
+	w.raw("?")
+	w.scalar(indent+2, key, false)
+	w.endLine()
+	w.raw(strings.Repeat(" ", indent) + ":")
+}
+
+// scalar writes a blank and then the text in the style that SnakeYAML gives
+// it. Further lines begin at the indent.
+func (w *snakeWriter) scalar(indent int, s string, simpleKey bool) {
+	w.raw(" ")
+	w.scalarBody(indent, s, simpleKey)
+}
+
+func (w *snakeWriter) scalarBody(indent int, s string, simpleKey bool) {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if !printable(s) {
+		w.raw("!!binary ")
+		encoded := base64.StdEncoding.EncodeToString([]byte(s))
+		if simpleKey {
+			w.double(indent, encoded, false)
+			return
+		}
+		w.literal(indent, encoded)
+		return
+	}
+	switch {
+	case strings.ContainsAny(s, lineBreaks):
+		if literalAllowed(s) {
+			w.literal(indent, s)
+			return
+		}
+		w.double(indent, s, !simpleKey)
+	case strings.ContainsAny(s, "\t\r"):
+		w.double(indent, s, !simpleKey)
+	case plainAllowed(s):
+		w.words(indent, s, !simpleKey)
+	default:
+		w.raw("'")
+		w.words(indent, strings.ReplaceAll(s, "'", "''"), !simpleKey)
+		w.raw("'")
+	}
+}
+
+// words writes a text of one line, and breaks it at single blanks, though not
+// at its ends, once the width is passed.
+func (w *snakeWriter) words(indent int, s string, split bool) {
+	for i := 0; i < len(s); {
+		n := strings.IndexByte(s[i:], ' ')
+		if n < 0 {
+			n = len(s) - i
+		}
+		w.raw(s[i : i+n])
+		i += n
+		blanks := len(s[i:]) - len(strings.TrimLeft(s[i:], " "))
+		if blanks == 1 && split && w.column > snakeWidth && i > 0 && i+1 < len(s) {
+			w.wrap(indent)
+		} else {
+			w.raw(s[i : i+blanks])
+		}
+		i += blanks
+	}
+}
+
+// literal writes the text line by line, with a hint for blanks in front and
+// for the line feeds at the end.
+func (w *snakeWriter) literal(indent int, s string) {
+	w.raw("|")
+	if first, _ := utf8.DecodeRuneInString(s); first == ' ' || isLineBreak(first) {
+		w.raw("2")
+	}
+	last, size := utf8.DecodeLastRuneInString(s)
+	before, _ := utf8.DecodeLastRuneInString(s[:len(s)-size])
+	switch {
+	case !isLineBreak(last):
+		w.raw("-")
+	case size == len(s) || isLineBreak(before):
+		w.raw("+")
+	}
+	w.newline()
+	margin := strings.Repeat(" ", indent)
+	lineStart := true
+	for _, r := range s {
+		if isLineBreak(r) {
+			w.b.WriteRune(r)
+			lineStart = true
+			continue
+		}
+		if lineStart {
+			w.b.WriteString(margin)
+			lineStart = false
+		}
+		w.b.WriteRune(r)
+	}
+	w.column = 0
+	if !lineStart {
+		w.newline()
+	}
+}
+
+// double writes a text with escapes. A line is broken before a blank, or
+// after an escape, once it would pass the width.
+func (w *snakeWriter) double(indent int, s string, split bool) {
+	total := utf16Len(s)
+	w.raw(`"`)
+	var pending strings.Builder // plain characters not yet written
+	unit := -1                  // the last UTF-16 unit of the current character
+	for i, r := range s {
+		size := utf16Len(string(r))
+		unit += size
+		escape, special := doubleEscapes[r]
+		if !special && r > '~' {
+			escape, special = string(r), true
+		}
+		length := pending.Len()
+		rest := s[i:]
+		if special {
+			w.raw(pending.String() + escape)
+			pending.Reset()
+			length = -1 // SnakeYAML is one ahead here
+			rest = s[i+len(string(r)):]
+		}
+		mayBreak := special || r == ' ' || length == 0
+		if split && mayBreak && 0 < unit && unit < total-1 && w.column+length > snakeWidth {
+			w.raw(pending.String() + `\`)
+			pending.Reset()
+			w.wrap(indent)
+			if strings.HasPrefix(rest, " ") {
+				w.raw(`\`)
+			}
+		}
+		if !special {
+			pending.WriteRune(r)
+		}
+	}
+	w.raw(pending.String() + `"`)
+}
+
+// doubleEscapes are the characters that a double-quoted text never holds as
+// they are, save those that are not printable at all: such a text is binary.
+var doubleEscapes = map[rune]string{
+	'\t': `\t`, '\n': `\n`, '\r': `\r`, '"': `\"`, '\\': `\\`,
+	'\u0085': `\N`, '\u00A0': `\_`, '\u2028': `\L`, '\u2029': `\P`,
+}
+
+const lineBreaks = "\n\u0085\u2028\u2029"
+
+func isLineBreak(r rune) bool { return strings.ContainsRune(lineBreaks, r) }
+
+// printable reports whether YAML 1.1 can hold the text as text.
+func printable(s string) bool {
+	for _, r := range s {
+		switch {
+		case r == '\t' || r == '\n' || r == '\r' || r == 0x85:
+		case 0x20 <= r && r <= 0x7E:
+		case 0xA0 <= r && r <= 0xFFFD, r >= 0x10000:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// literalAllowed is for a printable text of several lines.
+func literalAllowed(s string) bool {
+	if strings.HasSuffix(s, " ") || strings.ContainsAny(s, "\t\r") {
+		return false
+	}
+	var before rune
+	for _, r := range s {
+		if isLineBreak(r) && before == ' ' {
+			return false
+		}
+		before = r
+	}
+	return true
+}
+
+// plainAllowed is for a printable text of one line without tabs.
+func plainAllowed(s string) bool {
+	if s == "" || looksTyped(s) || leadingZeros(s) {
+		return false
+	}
+	if s[0] == ' ' || s[len(s)-1] == ' ' || strings.HasPrefix(s, "---") || strings.HasPrefix(s, "...") {
+		return false
+	}
+	if strings.IndexByte("#,[]{}&*!|>'\"%@`", s[0]) >= 0 {
+		return false
+	}
+	if strings.IndexByte("?:-", s[0]) >= 0 && (len(s) == 1 || s[1] == ' ') {
+		return false
+	}
+	return !strings.Contains(s[1:], ": ") && !strings.HasSuffix(s[1:], ":") && !strings.Contains(s, " #")
+}
+
+func leadingZeros(s string) bool {
+	return len(s) > 1 && s[0] == '0' && strings.Trim(s, "0123456789_") == ""
+}
+
+// looksTyped reports whether an unquoted text would be read as something else
+// than a text: as null, a boolean, a number, a date or the merge key of YAML
+// 1.1. SnakeYAML does not look at very long ones.
+func looksTyped(s string) bool { return yamlKind(s) != kindText }
+
+type scalarKind uint8
+
+const (
+	kindText scalarKind = iota
+	kindNull
+	kindBool
+	kindInt
+	kindFloat
+	kindTime
+	kindMerge
+)
+
+// yamlKind says what an unquoted text means to SnakeYAML.
+func yamlKind(s string) scalarKind {
+	switch s {
+	case "", "~", "null", "Null", "NULL":
+		return kindNull
+	case "<<":
+		return kindMerge
+	case "yes", "Yes", "YES", "no", "No", "NO", "true", "True", "TRUE", "false", "False", "FALSE",
+		"on", "On", "ON", "off", "Off", "OFF":
+		return kindBool
+	}
+	switch {
+	case len(s) > 1024 || strings.IndexByte("+-.0123456789", s[0]) < 0:
+		return kindText
+	case yamlInt.MatchString(s):
+		return kindInt
+	case yamlFloat.MatchString(s):
+		return kindFloat
+	case len(s) <= 50 && yamlTime.MatchString(s):
+		return kindTime
+	}
+	return kindText
+}
+
+// The number and time forms of YAML 1.1, as SnakeYAML 2.2 reads them.
+var (
+	yamlInt = regexp.MustCompile(`^[-+]?(0b_*[01][01_]*|0_*[0-7][0-7_]*|0|[1-9][0-9_]*(:[0-5]?[0-9])*|0x_*[0-9a-fA-F][0-9a-fA-F_]*)$`)
+
+	yamlFloat = regexp.MustCompile(`^([-+]?([0-9][0-9_]*(\.[0-9_]*([eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)|\.[0-9_]+([eE][-+]?[0-9]+)?|` +
+		`[0-9][0-9_]*(:[0-5]?[0-9])+\.[0-9_]*|\.(inf|Inf|INF))|\.(nan|NaN|NAN))$`)
+
+	yamlTime = regexp.MustCompile(`^\d{4}-(\d\d-\d\d|\d\d?-\d\d?([Tt]|[ \t]+)\d\d?:\d\d:\d\d(\.\d*)?([ \t]*(Z|[-+]\d\d?(:\d\d)?))?)$`)
+)
+
+func utf16Len(s string) int {
+	n := 0
+	for _, r := range s {
+		n++
+		if r >= 0x10000 {
+			n++
+		}
+	}
+	return n
+}

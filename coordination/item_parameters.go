@@ -1,0 +1,105 @@
+package coordination
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ParseItemParameters reads "0=Beijing,1=Shanghai" by ElasticJob's rule: blanks
+// around entries, items and parameters do not count, commas at the end are
+// ignored, of two entries for one item the later one counts, and an item may
+// be any whole number of 32 bits, whether the job has it or not. A parameter
+// cannot be empty and cannot hold a comma or an equals sign. The error names
+// the first entry that is malformed.
+func ParseItemParameters(s string) (map[int]string, error) {
+	parameters := map[int]string{}
+	if s == "" {
+		return parameters, nil
+	}
+	for _, entry := range javaSplit(s, ",") {
+		item, parameter, err := itemParameter(entry)
+		if err != nil {
+			return nil, err
+		}
+		parameters[item] = parameter
+	}
+	return parameters, nil
+}
+
+// CheckItemParameters applies the strict rule that definition files have to
+// obey: what ParseItemParameters refuses is an error, and so is an empty
+// entry, a second entry for an item, and an entry for an item that a job of
+// total items does not have. All of them are returned.
+func CheckItemParameters(s string, total int) []error {
+	if s == "" {
+		return nil
+	}
+	var problems []error
+	first := map[int]string{}
+	for entry := range strings.SplitSeq(s, ",") {
+		item, parameter, err := itemParameter(entry)
+		if err == nil && strings.Count(entry, "=") != 1 { // Java drops some at the end
+			err = malformed(entry)
+		}
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		if before, twice := first[item]; twice {
+			problems = append(problems, fmt.Errorf("item %d has two parameters, %q and %q", item, clipped(before), clipped(parameter)))
+			continue
+		}
+		first[item] = parameter
+		if item < 0 || item >= total {
+			problems = append(problems, fmt.Errorf("%q is for item %d, but the job has %s", clipped(javaTrim(entry)), item, itemRange(total)))
+		}
+	}
+	return problems
+}
+
+func itemRange(total int) string {
+	switch {
+	case total <= 0:
+		return "no items"
+	case total == 1:
+		return "only item 0"
+	}
+	return fmt.Sprintf("only items 0 to %d", total-1)
+}
+
+func itemParameter(entry string) (int, string, error) {
+	entry = javaTrim(entry)
+	if entry == "" {
+		return 0, "", errors.New("an entry is empty, expected item=parameter")
+	}
+	parts := javaSplit(entry, "=")
+	if len(parts) != 2 {
+		return 0, "", malformed(entry)
+	}
+	text := javaTrim(parts[0])
+	item, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return 0, "", fmt.Errorf("found %q, expected item=parameter, where the item is a whole number, not %q", clipped(entry), clipped(text))
+	}
+	return int(item), javaTrim(parts[1]), nil
+}
+
+func malformed(entry string) error {
+	return fmt.Errorf("found %q, expected item=parameter, the parameter not empty and without an equals sign", clipped(javaTrim(entry)))
+}
+
+// javaSplit is Java's String.split: empty pieces at the end are dropped.
+func javaSplit(s, separator string) []string {
+	pieces := strings.Split(s, separator)
+	for len(pieces) > 0 && pieces[len(pieces)-1] == "" {
+		pieces = pieces[:len(pieces)-1]
+	}
+	return pieces
+}
+
+// javaTrim is Java's String.trim.
+func javaTrim(s string) string {
+	return strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
+}
