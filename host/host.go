@@ -3,6 +3,13 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -86,3 +93,274 @@ var (
 	ErrNotLive = errors.New("the host has no live registry session")
 )
 
+// Host keeps one loop per job between the clock, the registry and the guests.
+// All methods are safe for concurrent use.
+type Host struct {
+	cfg    Config
+	log    *zap.Logger
+	slots  chan struct{} // one token per item that may run
+	events emitter
+	wake   chan struct{} // Apply has news; size 1
+
+	mu      sync.Mutex
+	started time.Time
+	desired map[string]Job
+	refused []Refusal
+	applied bool
+	state   HostState
+	term    *term // nil between terms
+}
+
+const (
+	concurrencyPerProcessor = 8
+	defaultDrain            = 30 * time.Second
+	dialPause               = time.Second
+)
+
+// New checks the configuration and returns a host that does nothing yet.
+func New(cfg Config) (*Host, error) {
+	var problems []error
+	if cfg.Dial == nil {
+		problems = append(problems, errors.New("Dial is missing"))
+	}
+	if ns := strings.Trim(cfg.Namespace, "/"); ns == "" || strings.Contains(ns, "//") {
+		problems = append(problems, fmt.Errorf("namespace %q: expected one or more path segments, such as wasmjob", cfg.Namespace))
+	}
+	if addr, err := netip.ParseAddr(cfg.ServerIP); err != nil || !addr.Is4() {
+		problems = append(problems, fmt.Errorf("server IP %q: expected an IPv4 address, which is how ElasticJob knows servers", cfg.ServerIP))
+	}
+	if cfg.MaxConcurrency < 0 {
+		problems = append(problems, fmt.Errorf("max concurrency %d: expected 0 (the default) or more", cfg.MaxConcurrency))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, fmt.Errorf("host configuration: %w", err)
+	}
+	if cfg.MaxConcurrency == 0 {
+		cfg.MaxConcurrency = concurrencyPerProcessor * runtime.GOMAXPROCS(0)
+	}
+	switch {
+	case cfg.DrainTimeout == 0:
+		cfg.DrainTimeout = defaultDrain
+	case cfg.DrainTimeout < 0:
+		cfg.DrainTimeout = 0
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
+	return &Host{
+		cfg:     cfg,
+		log:     cfg.Logger,
+		slots:   make(chan struct{}, cfg.MaxConcurrency),
+		events:  emitter{sink: cfg.OnEvent},
+		wake:    make(chan struct{}, 1),
+		state:   HostStarting,
+		desired: make(map[string]Job),
+	}, nil
+}
+
+// Apply hands over the whole set of jobs that this host should run, and the
+// files that were refused. The newest call wins. Jobs that are not in the set
+// any more are left: running items finish, then the host leaves the job.
+func (h *Host) Apply(jobs []Job, refused []Refusal) {
+	h.mu.Lock()
+	h.desired = make(map[string]Job, len(jobs))
+	for _, j := range jobs {
+		h.desired[j.Definition.JobName] = j
+	}
+	known := make(map[string]bool, len(h.refused))
+	for _, r := range h.refused {
+		known[r.File+"\x00"+strings.Join(r.Reasons, "\n")] = true
+	}
+	h.refused, h.applied = slices.Clone(refused), true
+	h.mu.Unlock()
+	for _, r := range refused {
+		if reasons := strings.Join(r.Reasons, "\n"); !known[r.File+"\x00"+reasons] {
+			h.emit(Event{Kind: EventRefused, File: r.File, Reason: reasons})
+		}
+	}
+	notify(h.wake)
+}
+
+// notify wakes a reader of a channel of size 1; wake-ups merge.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run lives one term of a registry session after the other until ctx is done,
+// then drains: nothing new begins, running items get Config.DrainTimeout, the
+// host leaves its jobs. When kill is done it stops guests at once and returns.
+// Run joins every goroutine that it started. It may be called once.
+func (h *Host) Run(ctx, kill context.Context) error {
+	h.mu.Lock()
+	if !h.started.IsZero() {
+		h.mu.Unlock()
+		return errors.New("host: Run was called before")
+	}
+	h.started = time.Now()
+	h.mu.Unlock()
+	h.emit(Event{Kind: EventHostStarted})
+	defer func() {
+		h.setState(HostStopped, nil)
+		h.emit(Event{Kind: EventHostStopped})
+	}()
+	for ctx.Err() == nil {
+		h.setState(HostStarting, nil)
+		r, err := h.cfg.Dial(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			h.log.Error("registry: cannot connect; trying again", zap.Error(err))
+			if !pause(ctx, dialPause) {
+				return nil
+			}
+			continue
+		}
+		t := newTerm(h, r)
+		h.setState(HostLive, t)
+		h.emit(Event{Kind: EventSession, Host: t.self.ID, Reason: "live"})
+		lost := t.run(ctx, kill)
+		if err := r.Close(); err != nil {
+			h.log.Warn("registry: closing the session", zap.Error(err))
+		}
+		if !lost {
+			return nil
+		}
+		h.emit(Event{Kind: EventSession, Host: t.self.ID, Reason: "lost"})
+		h.log.Error("registry: session lost; everything was stopped; starting a new one")
+	}
+	return nil
+}
+
+// pause waits, and reports false if ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (h *Host) setState(s HostState, t *term) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.state, h.term = s, t
+}
+
+func (h *Host) emit(e Event) { h.events.emit(e) }
+
+// emitter gives events their time and order.
+type emitter struct {
+	mu   sync.Mutex
+	sink func(Event)
+}
+
+func (e *emitter) emit(ev Event) {
+	if e.sink == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ev.Time = time.Now()
+	e.sink(ev)
+}
+
+// Ready reports whether the host has a live session, has been given its jobs,
+// and every one of them has joined or says why it cannot.
+func (h *Host) Ready() bool {
+	h.mu.Lock()
+	t, ok := h.term, h.applied && h.state == HostLive
+	names := slices.Collect(maps.Keys(h.desired))
+	h.mu.Unlock()
+	return ok && t != nil && t.settled(names)
+}
+
+// statusWait is how long Status waits for a job's loop that is busy talking
+// to the registry.
+const statusWait = time.Second
+
+// Status tells what the host is doing. A job whose loop does not answer within
+// a second is shown as it last was.
+func (h *Host) Status() Status {
+	h.mu.Lock()
+	s := Status{ServerIP: h.cfg.ServerIP, Namespace: h.cfg.Namespace, State: h.state, Started: h.started, Refused: slices.Clone(h.refused)}
+	t := h.term
+	h.mu.Unlock()
+	slices.SortFunc(s.Refused, func(a, b Refusal) int { return strings.Compare(a.File, b.File) })
+	if t != nil {
+		s.Instance = t.self.ID
+		if s.State == HostLive && !t.registry.Trusted() {
+			s.State = HostSuspect
+		}
+		s.Jobs = t.status(statusWait)
+	}
+	return s
+}
+
+// operate performs a move on behalf of an operator.
+func (h *Host) operate(ctx context.Context, job string, m func(coordination.Layout) coordination.Move) error {
+	h.mu.Lock()
+	t := h.term
+	_, known := h.desired[job]
+	h.mu.Unlock()
+	if t == nil {
+		return ErrNotLive
+	}
+	err := coordination.Perform(ctx, t.registry, m(coordination.NewLayout(h.cfg.Namespace, job)))
+	if errors.Is(err, coordination.ErrRemoved) && !known {
+		return fmt.Errorf("job %q: %w", job, ErrNoJob)
+	}
+	return err
+}
+
+// Trigger makes every instance of the job run its items once, now. A trigger
+// that comes while the job runs is kept until it can be served.
+func (h *Host) Trigger(ctx context.Context, job string) error {
+	return h.operate(ctx, job, coordination.TriggerJob)
+}
+
+// Enable enables all servers for the job; an empty name means all jobs here.
+func (h *Host) Enable(ctx context.Context, job string) error { return h.setServers(ctx, job, true) }
+
+// Disable disables all servers for the job: no item of it begins anywhere.
+// What runs goes on. An empty name means all jobs here.
+func (h *Host) Disable(ctx context.Context, job string) error { return h.setServers(ctx, job, false) }
+
+func (h *Host) setServers(ctx context.Context, job string, enable bool) error {
+	jobs := []string{job}
+	if job == "" {
+		h.mu.Lock()
+		jobs = slices.Sorted(maps.Keys(h.desired))
+		h.mu.Unlock()
+	}
+	var errs []error
+	for _, name := range jobs {
+		errs = append(errs, h.operate(ctx, name, func(l coordination.Layout) coordination.Move {
+			return coordination.SetServers(l, enable)
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// EnableItem lets an item run again.
+func (h *Host) EnableItem(ctx context.Context, job string, item int) error {
+	return h.operate(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, true) })
+}
+
+// DisableItem keeps an item from running; it keeps its owner.
+func (h *Host) DisableItem(ctx context.Context, job string, item int) error {
+	return h.operate(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, false) })
+}
+
+// Remove takes the job out of the registry. Hosts stop it and do not bring it
+// back until they are restarted or its definition file changes. With purge
+// its offsets and records go as well.
+func (h *Host) Remove(ctx context.Context, job string, purge bool) error {
+	return h.operate(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.Remove(l, purge) })
+}

@@ -1,0 +1,254 @@
+package host_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// guest is a module in plain Go: a func in place of a WebAssembly guest.
+type guest struct {
+	digest    string
+	run       func(ctx context.Context, inv *abi.Invocation) abi.Result
+	listeners map[string]func(inv *abi.Invocation) abi.Result
+
+	mu     sync.Mutex
+	uses   int
+	closed bool
+	bad    error
+}
+
+func (g *guest) Digest() string { return g.digest }
+
+func (g *guest) Executor(coordination.JobConfiguration) (abi.Executor, error) {
+	if g.bad != nil {
+		return nil, g.bad
+	}
+	g.Retain()
+	return g, nil
+}
+
+func (g *guest) HasListener(export string) bool { return g.listeners[export] != nil }
+func (g *guest) NewWorker() abi.Worker          { return g }
+func (g *guest) Close() error                   { return nil }
+
+func (g *guest) Retain() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.uses++
+	return true
+}
+
+func (g *guest) Release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.uses--
+	g.closed = g.uses == 0
+}
+
+func (g *guest) inUse() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.uses
+}
+
+func (g *guest) Execute(ctx context.Context, inv *abi.Invocation) abi.Result { return g.run(ctx, inv) }
+
+func (g *guest) Listen(_ context.Context, export string, inv *abi.Invocation) abi.Result {
+	return g.listeners[export](inv)
+}
+
+var ok = abi.Result{Outcome: abi.OutcomeOK}
+
+// sleeper takes d per item, and ends early when it is stopped by force.
+func sleeper(d time.Duration) *guest {
+	return &guest{digest: "sleeper-" + d.String(), run: func(ctx context.Context, _ *abi.Invocation) abi.Result {
+		select {
+		case <-time.After(d):
+			return ok
+		case <-ctx.Done():
+			return abi.Result{Outcome: abi.OutcomeCancelled, Message: context.Cause(ctx).Error()}
+		}
+	}}
+}
+
+// cluster is a registry and hosts, all in one bubble.
+type cluster struct {
+	t      testing.TB
+	server *embedded.Server
+	log    *zap.Logger
+	hosts  map[string]*node
+
+	mu     sync.Mutex
+	events []host.Event
+}
+
+// node is one host of a cluster.
+type node struct {
+	host     *host.Host
+	stop     context.CancelFunc
+	kill     context.CancelFunc
+	done     chan error
+	sessions []*lease
+}
+
+func newCluster(t testing.TB) *cluster {
+	server, err := embedded.Open(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := zap.NewNop()
+	if testing.Verbose() {
+		log = zaptest.NewLogger(t)
+	}
+	c := &cluster{t: t, server: server, hosts: make(map[string]*node), log: log}
+	t.Cleanup(func() {
+		for _, n := range c.hosts {
+			n.kill()
+			<-n.done
+		}
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// start runs a host at the address 10.0.0.{n} with the jobs.
+func (c *cluster) start(n int, jobs ...host.Job) *node {
+	c.t.Helper()
+	name := fmt.Sprintf("10.0.0.%d", n)
+	nd := &node{done: make(chan error, 1)}
+	h, err := host.New(host.Config{
+		Dial: func(ctx context.Context) (coordination.RegistryCenter, error) {
+			r, err := c.server.Connect(ctx)
+			if err != nil {
+				return nil, err
+			}
+			s := &lease{RegistryCenter: r, lost: make(chan struct{})}
+			nd.sessions = append(nd.sessions, s)
+			return s, nil
+		},
+		Namespace: "test", ServerIP: name, Logger: c.log.With(zap.String("host", name)),
+		OnEvent: func(e host.Event) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.events = append(c.events, e)
+		},
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	nd.host = h
+	ctx, stop := context.WithCancel(context.Background())
+	kill, killNow := context.WithCancel(context.Background())
+	nd.stop, nd.kill = stop, killNow
+	h.Apply(jobs, nil)
+	go func() { nd.done <- h.Run(ctx, kill); close(nd.done) }()
+	c.hosts[name] = nd
+	return nd
+}
+
+// lease is a session that a test can put an end to in the way in which a
+// registry adapter does: the host is told first, and the registry lets go of
+// the session's nodes when the host has closed it or its time is up.
+type lease struct {
+	coordination.RegistryCenter
+	once sync.Once
+	lost chan struct{}
+}
+
+func (l *lease) Lost() <-chan struct{} { return l.lost }
+
+func (l *lease) Trusted() bool {
+	select {
+	case <-l.lost:
+		return false
+	default:
+		return l.RegistryCenter.Trusted()
+	}
+}
+
+func (l *lease) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+	if !l.Trusted() {
+		return nil, coordination.ErrSessionLost
+	}
+	return l.RegistryCenter.Commit(ctx, ops...)
+}
+
+func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }
+
+// expire ends the host's session.
+func (c *cluster) expire(n *node) { n.sessions[len(n.sessions)-1].lose() }
+
+// list returns the events of the kind, as "instant item host: reason".
+func (c *cluster) list(kinds ...host.EventKind) []host.Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []host.Event
+	for _, e := range c.events {
+		if slices.Contains(kinds, e.Kind) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// lines are events for people, one a line.
+func lines(events []host.Event) string {
+	var b strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&b, "%s %s", e.Time.UTC().Format("15:04:05.000"), e.Kind)
+		if !e.Instant.IsZero() {
+			fmt.Fprintf(&b, " for %s", e.Instant.UTC().Format("15:04:05"))
+		}
+		if e.Source != "" {
+			fmt.Fprintf(&b, " %s", e.Source)
+		}
+		if e.Item != nil {
+			fmt.Fprintf(&b, " item %d", *e.Item)
+		}
+		if e.Items != nil {
+			fmt.Fprintf(&b, " items %v", e.Items)
+		}
+		if e.Outcome != "" {
+			fmt.Fprintf(&b, " %s", e.Outcome)
+		}
+		if e.Reason != "" {
+			fmt.Fprintf(&b, " (%s)", e.Reason)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// all prints everything, for failures.
+func (c *cluster) all() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return lines(c.events)
+}
+
+// definition is a job with defaults of the definition file.
+func definition(name, cron string, total int) coordination.JobConfiguration {
+	return coordination.JobConfiguration{
+		JobName: name, Cron: cron, TimeZone: "GMT", ShardingTotalCount: total, MonitorExecution: true, Misfire: true,
+		MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10, Props: map[string]string{},
+	}
+}
+
+func job(d coordination.JobConfiguration, g *guest) host.Job {
+	return host.Job{Definition: d, Module: g, File: d.JobName + ".yaml", ModuleFile: d.JobName + ".wasm"}
+}

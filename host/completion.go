@@ -1,0 +1,200 @@
+package host
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// complete writes the ends of runs, in groups: at once when nothing runs any
+// more, else a short time after the first.
+func (j *job) complete(now time.Time) {
+	pending := 0
+	for _, e := range j.ended {
+		if !e.unfinished {
+			pending++
+		}
+	}
+	due := pending > 0 && !now.Before(j.retryAt) &&
+		(len(j.ended) >= j.running() || !now.Before(j.endedSince.Add(completionWindow)))
+	if due {
+		j.commitEnded(now)
+	}
+	for f := range j.fires {
+		if f.open == 0 && f.guestsDone {
+			j.closeFire(f)
+		}
+	}
+	if j.leftState == "" && j.seen && j.view.Exists && !j.view.Joined() && j.running() == 0 && j.leaving == "" && !j.draining && j.left == "" {
+		j.stopped(now)
+	}
+}
+
+func (j *job) commitEnded(now time.Time) {
+	c := coordination.Completing{
+		Layout: j.layout, Self: j.self, Config: j.view.Config, Items: make(map[int]coordination.Ended),
+		Runs: j.runs, RunsVersion: j.runsVersion, Now: now,
+	}
+	// Marks were made under the configuration of the begin.
+	for _, e := range j.ended {
+		c.Config.MonitorExecution = c.Config.MonitorExecution || e.run.fire.config.MonitorExecution
+	}
+	for n, e := range j.ended {
+		if e.unfinished {
+			continue
+		}
+		e.run.mu.Lock()
+		ended := coordination.Ended{State: e.run.state, Outcome: string(e.result.Outcome), Failover: e.run.fire.source == abi.SourceFailover}
+		switch {
+		case e.unstarted:
+			before := e.run.state.Record
+			before.Ended = before.Begun
+			before.Outcome = string(abi.OutcomeCancelled)
+			before.Instant = min(before.Instant, e.run.fire.id.Instant-1)
+			ended.HandBack = &before
+		case e.result.Staged && e.result.Outcome == abi.OutcomeOK:
+			ended.Offset, ended.HasOffset = e.result.Offset, true
+		case e.run.isStaged:
+			ended.Offset, ended.HasOffset = e.run.staged, true
+		}
+		e.run.mu.Unlock()
+		c.Items[n] = ended
+		if it := j.items[n]; it != nil && !it.owned {
+			c.Wake = &j.view
+		}
+		if j.share.Pending.Contains(n) && !j.view.Necessary {
+			c.AskForSharding = true
+		}
+	}
+	var out coordination.Completed
+	if err := j.perform(coordination.Complete(c, &out)); err != nil {
+		j.failed(now, "completing items", err)
+		return
+	}
+	j.runs, j.runsVersion = out.Runs, out.RunsVersion
+	for _, n := range slices.Sorted(maps.Keys(c.Items)) {
+		e := j.ended[n]
+		delete(j.ended, n)
+		state, took := out.Items[n]
+		j.settle(now, n, e, state, took)
+	}
+	if len(j.ended) > 0 {
+		j.endedSince = now
+	}
+}
+
+// settle takes an item's completion to heart, once it took effect or was
+// refused.
+func (j *job) settle(now time.Time, n int, e endedRun, state coordination.ItemState, took bool) {
+	f := e.run.fire
+	f.open--
+	it := j.items[n]
+	event := Event{Item: &n, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: e.run.runID(),
+		Fence: e.run.fence, Digest: f.exec.Digest(), Attempt: int(e.run.attempt.Load()), Outcome: e.result.Outcome}
+	switch {
+	case !took:
+		event.Kind, event.Reason = EventItemSkipped, "the item was taken over by another host before its completion could be written"
+		j.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.run.fence))
+	case e.unstarted:
+		event.Kind, event.Reason = EventItemSkipped, "handed back unstarted: the host is stopping"
+	default:
+		event.Kind = EventItemCompleted
+	}
+	j.emit(event)
+	if !e.unstarted && e.result.Outcome != abi.OutcomeOK {
+		f.failed++
+		j.handleError(f.config, "item failed", e.result, zap.Int("item", n), zap.String("run", e.run.runID()))
+		f.thrown = f.thrown || f.config.JobErrorHandlerType == "THROW"
+	}
+	if it == nil {
+		return
+	}
+	it.run = nil
+	it.lastOutcome, it.lastMessage, it.lastEnd = e.result.Outcome, e.result.Message, now
+	if took {
+		it.state = state
+	} else {
+		it.state.RecordVersion = -2 // known to be wrong: the next begin reads again
+	}
+	if f.thrown && it.due != nil {
+		j.skipItem(it, *it.due, "the item failed, and the error handler THROW stops the catch-up")
+		it.due = nil
+	}
+	if !it.owned {
+		delete(j.items, n)
+	}
+}
+
+// handleError does what the job's error handler says.
+func (j *job) handleError(c coordination.JobConfiguration, what string, r abi.Result, fields ...zap.Field) {
+	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", r.Message))
+	if r.Err != nil {
+		fields = append(fields, zap.Error(r.Err))
+	}
+	switch c.JobErrorHandlerType {
+	case "IGNORE":
+		j.log.Debug(what, fields...)
+	default:
+		j.log.Error(what, fields...)
+	}
+}
+
+// saveOffsets makes the offsets that streaming loops have staged durable, all
+// in one commit, at most once per interval.
+func (j *job) saveOffsets(now time.Time) {
+	j.mail.mu.Lock()
+	staged := j.mail.offsets
+	j.mail.mu.Unlock()
+	if staged && j.offsetsAt.IsZero() {
+		j.offsetsAt = now.Add(offsetInterval)
+	}
+	if j.offsetsAt.IsZero() || now.Before(j.offsetsAt) || now.Before(j.retryAt) {
+		return
+	}
+	j.offsetsAt = time.Time{}
+	j.mail.mu.Lock()
+	j.mail.offsets = false
+	j.mail.mu.Unlock()
+
+	save := coordination.SaveOffsets{Layout: j.layout, Items: make(map[int]coordination.Ended)}
+	var locked []*execution
+	for n, it := range j.items {
+		if it.run == nil {
+			continue
+		}
+		// An execution that is just committing by itself is left for next time.
+		if !it.run.mu.TryLock() {
+			j.offsetsAt = now.Add(offsetInterval)
+			continue
+		}
+		if !it.run.isStaged || it.run.lost {
+			it.run.mu.Unlock()
+			continue
+		}
+		locked = append(locked, it.run)
+		save.Items[n] = coordination.Ended{State: it.run.state, Offset: it.run.staged, HasOffset: true}
+	}
+	if len(locked) == 0 {
+		return
+	}
+	var out coordination.Saved
+	err := j.perform(save.Move(&out))
+	for _, e := range locked {
+		if state, ok := out.Items[e.item]; ok && err == nil {
+			e.state, e.staged, e.isStaged = state, nil, false
+		} else if slices.Contains(out.Lost, e.item) {
+			e.lost = true
+			e.cancel(abi.CancelLost)
+		}
+		e.mu.Unlock()
+	}
+	if err != nil {
+		j.failed(now, "saving offsets", err)
+		j.offsetsAt = now.Add(offsetInterval)
+	}
+}

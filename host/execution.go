@@ -1,0 +1,377 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// execution is one item of one fire, and what its guest sees of the host
+// (abi.Host). The fields above the line are not changed after the begin.
+type execution struct {
+	fire         *fire
+	item         int
+	fence        int64
+	parameter    string
+	hasParameter bool
+
+	attempt  atomic.Int64
+	since    atomic.Int64 // Unix milliseconds at which the attempt began
+	done     atomic.Int64 // progress, as the guest told it
+	total    atomic.Int64
+	reason   atomic.Int32 // abi.Cancel
+	soft     atomic.Int64 // Unix milliseconds from which the guest is told to hurry, 0 = never
+	mu       sync.Mutex   // state and staged; held across the commit of an offset
+	state    coordination.ItemState
+	staged   []byte
+	isStaged bool
+	lost     bool
+}
+
+// endedRun is the news that an item's run is over.
+type endedRun struct {
+	run    *execution
+	result abi.Result
+	// unstarted: no guest ran; the instant is to be handed back.
+	unstarted bool
+	// unfinished: the guest was stopped by force because the host stops; the
+	// run stays open, as after a crash.
+	unfinished bool
+}
+
+// cancel tells the guest to stop. A stronger reason replaces a weaker one.
+func (e *execution) cancel(c abi.Cancel) {
+	for {
+		old := abi.Cancel(e.reason.Load())
+		if old == abi.CancelLost || old != abi.CancelNone && old != abi.CancelYield && c != abi.CancelLost {
+			return
+		}
+		if e.reason.CompareAndSwap(int32(old), int32(c)) {
+			return
+		}
+	}
+}
+
+// yield asks a streaming loop to stop after its batch. Other guests run on.
+func (e *execution) yield() {
+	if e.fire.guest.StreamingProcess {
+		e.reason.CompareAndSwap(int32(abi.CancelNone), int32(abi.CancelYield))
+	}
+}
+
+// Cancelled is asked by the guest, and before every import with an effect.
+func (e *execution) Cancelled() abi.Cancel {
+	if c := abi.Cancel(e.reason.Load()); c != abi.CancelNone && c != abi.CancelYield {
+		return c
+	}
+	if !e.fire.job.term.registry.Trusted() {
+		return abi.CancelLost
+	}
+	if soft := e.soft.Load(); soft != 0 && time.Now().UnixMilli() >= soft {
+		return abi.CancelDeadline
+	}
+	return abi.Cancel(e.reason.Load())
+}
+
+// Log passes a guest's line on.
+func (e *execution) Log(level int, msg string, kv []string) {
+	f := e.fire
+	if f.job.host.cfg.OnLog == nil {
+		return
+	}
+	f.job.host.cfg.OnLog(GuestLog{Job: f.job.name, TaskID: f.taskID, RunID: e.runID(), Item: e.item, Level: level, Message: msg, Attrs: kv})
+}
+
+// LogEnabled lets every line through; the sinks decide.
+func (e *execution) LogEnabled(int) bool { return e.fire.job.host.cfg.OnLog != nil }
+
+// Progress notes how far the guest is.
+func (e *execution) Progress(done, total int64) {
+	e.done.Store(done)
+	e.total.Store(total)
+}
+
+// Metric passes a guest's value on.
+func (e *execution) Metric(kind int, name string, value int64) abi.Code {
+	sink := e.fire.job.host.cfg.OnMetric
+	if sink == nil {
+		return abi.OK
+	}
+	return sink(GuestMetric{Job: e.fire.job.name, Item: e.item, Kind: kind, Name: name, Value: value})
+}
+
+// StageOffset notes the newest offset; the job's loop makes it durable.
+func (e *execution) StageOffset(_ context.Context, offset []byte) abi.Code {
+	if c := e.Cancelled(); c == abi.CancelLost {
+		return abi.ErrCancelled
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lost {
+		return abi.ErrConflict
+	}
+	first := !e.isStaged
+	e.staged, e.isStaged = slices.Clone(offset), true
+	if first {
+		e.fire.job.post(func(m *mailbox) { m.offsets = true })
+	}
+	return abi.OK
+}
+
+// CommitOffset makes the offset durable before it returns.
+func (e *execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
+	if c := e.Cancelled(); c == abi.CancelLost {
+		return abi.ErrCancelled
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lost {
+		return abi.ErrConflict
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	var out coordination.Saved
+	save := coordination.SaveOffsets{Layout: e.fire.job.layout, Items: map[int]coordination.Ended{
+		e.item: {State: e.state, Offset: slices.Clone(offset), HasOffset: true},
+	}}
+	if err := coordination.Perform(ctx, e.fire.job.term.registry, save.Move(&out)); err != nil {
+		switch {
+		case errors.Is(err, coordination.ErrTooLarge):
+			return abi.ErrTooLarge
+		case errors.Is(err, coordination.ErrSuspect), errors.Is(err, coordination.ErrSessionLost), errors.Is(err, context.Canceled):
+			return abi.ErrCancelled
+		}
+		e.fire.job.log.Warn("committing an offset", zap.Int("item", e.item), zap.Error(err))
+		return abi.ErrUnavailable
+	}
+	if state, ok := out.Items[e.item]; ok {
+		e.state, e.staged, e.isStaged = state, nil, false
+		return abi.OK
+	}
+	e.lost = true
+	e.cancel(abi.CancelLost)
+	return abi.ErrConflict
+}
+
+func (e *execution) runID() string {
+	return coordination.RunID(e.fire.job.name, e.fire.id, e.item)
+}
+
+// work is one worker of a fire: it takes items until none is left.
+func (f *fire) work(guests context.Context, next *atomic.Int64) {
+	var worker abi.Worker
+	defer func() {
+		if worker != nil {
+			if err := worker.Close(); err != nil {
+				f.job.log.Warn("closing a guest", zap.Error(err))
+			}
+		}
+	}()
+	for {
+		n := next.Add(1) - 1
+		if n >= int64(len(f.runs)) {
+			return
+		}
+		e := f.runs[n]
+		if f.handBack.Load() || !f.slot(guests) {
+			f.job.post(func(m *mailbox) { m.ended = append(m.ended, endedRun{run: e, unstarted: true}) })
+			continue
+		}
+		if worker == nil {
+			worker = f.exec.NewWorker()
+		}
+		ended := f.attempts(guests, worker, e)
+		f.job.post(func(m *mailbox) { m.ended = append(m.ended, ended) })
+	}
+}
+
+// slot takes one of the host's places for a running item.
+func (f *fire) slot(guests context.Context) bool {
+	select {
+	case f.job.host.slots <- struct{}{}:
+		return true
+	case <-guests.Done():
+		return false
+	}
+}
+
+func (f *fire) freeSlot() { <-f.job.host.slots }
+
+// attempts runs an item, again if the policy says so. It is called with a
+// slot, and gives it back.
+func (f *fire) attempts(guests context.Context, worker abi.Worker, e *execution) endedRun {
+	policy := f.guest.Retry
+	backoff := policy.Backoff
+	for attempt := 1; ; attempt++ {
+		result := f.attempt(guests, worker, e, attempt)
+		f.freeSlot()
+		if result.Batches > 0 {
+			attempt = 1 // a streaming loop got on; its patience starts anew
+		}
+		if guests.Err() != nil && result.Outcome != abi.OutcomeOK {
+			return endedRun{run: e, result: result, unfinished: true}
+		}
+		again := result.Outcome != abi.OutcomeOK && slices.Contains(policy.On, string(result.Outcome)) &&
+			attempt < policy.Attempts && e.Cancelled() == abi.CancelNone
+		if !again || !pause(guests, backoff) || !f.slot(guests) {
+			return endedRun{run: e, result: result, unfinished: guests.Err() != nil && result.Outcome != abi.OutcomeOK}
+		}
+		backoff = min(2*backoff, max(policy.MaxBackoff, policy.Backoff))
+	}
+}
+
+// attempt runs the item once.
+func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, attempt int) abi.Result {
+	j := f.job
+	began := time.Now()
+	e.attempt.Store(int64(attempt))
+	e.since.Store(began.UnixMilli())
+	ctx, cancel := guests, context.CancelFunc(func() {})
+	var deadline time.Time
+	e.soft.Store(0)
+	if limit := f.guest.Timeout; limit > 0 && !f.guest.StreamingProcess {
+		deadline = began.Add(limit)
+		e.soft.Store(deadline.Add(-softGrace(limit)).UnixMilli())
+		ctx, cancel = context.WithDeadline(guests, deadline)
+	}
+	defer cancel()
+	e.mu.Lock()
+	inv := &abi.Invocation{Host: e, Offset: e.state.Offset, HasOffset: e.state.HasOffset}
+	if e.isStaged { // a retry goes on from the last batch that succeeded
+		inv.Offset, inv.HasOffset = e.staged, true
+	}
+	e.mu.Unlock()
+	inv.Context = f.context(e)
+	inv.Context.Attempt, inv.Context.Deadline = attempt, deadline
+
+	event := Event{Item: &e.item, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: inv.Context.RunID,
+		Fence: e.fence, Digest: f.exec.Digest(), Attempt: attempt}
+	event.Kind = EventItemStarted
+	j.emit(event)
+	result := worker.Execute(ctx, inv)
+	event.Kind, event.Outcome, event.Duration, event.Reason = EventItemEnded, result.Outcome, time.Since(began), result.Message
+	event.Memory, event.Batches, event.Records = result.Memory, result.Batches, result.Records
+	j.emit(event)
+	return result
+}
+
+// context is what the guest sees.
+func (f *fire) context(e *execution) abi.ShardingContext {
+	return abi.ShardingContext{
+		JobName: f.job.name, TaskID: f.taskID, ShardingTotalCount: f.config.ShardingTotalCount, JobParameter: f.config.JobParameter,
+		ShardingItem: e.item, ShardingParameter: e.parameter, HasShardingParameter: e.hasParameter,
+		FireTime: f.id.Time(), PreviousFireTime: f.previous, NextFireTime: f.next, Attempt: 1,
+		Fence: e.fence, FetchDataCount: f.guest.FetchDataCount, RunID: e.runID(), Source: f.source, HostInfo: f.job.host.cfg.HostInfo,
+	}
+}
+
+// before calls the listeners that run before the items.
+func (f *fire) before(guests context.Context) {
+	f.once(guests, coordination.PhaseStarted, abi.ExportBeforeOnce)
+	f.listen(guests, abi.ExportBefore)
+}
+
+// after calls the listeners that run after the items.
+func (f *fire) after(guests context.Context) {
+	f.listen(guests, abi.ExportAfter)
+	f.once(guests, coordination.PhaseCompleted, abi.ExportAfterOnce)
+}
+
+// listen runs a listener export in an instance of its own.
+func (f *fire) listen(guests context.Context, export string) {
+	if !f.exec.HasListener(export) || !f.slot(guests) {
+		return
+	}
+	defer f.freeSlot()
+	worker := f.exec.NewWorker()
+	defer worker.Close()
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
+	defer cancel()
+	e := &execution{fire: f, item: -1}
+	inv := &abi.Invocation{Host: e, Context: f.context(e)}
+	inv.Context.Deadline = began.Add(listenerTimeout)
+	result := worker.Listen(ctx, export, inv)
+	f.job.emit(Event{Kind: EventListener, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, Digest: f.exec.Digest(),
+		Outcome: result.Outcome, Duration: time.Since(began), Reason: reasonOf(export, result.Message)})
+	if result.Outcome != abi.OutcomeOK {
+		f.job.handleError(f.config, "listener "+export+" failed", result)
+	}
+}
+
+func reasonOf(export, message string) string {
+	if message == "" {
+		return export
+	}
+	return export + ": " + message
+}
+
+// listenerTimeout bounds a listener, and how long hosts wait for each other
+// around one that runs once over all of them.
+const listenerTimeout = time.Minute
+
+// once runs a listener on one host only: the last of all hosts to come here.
+// The others wait until it has run.
+func (f *fire) once(guests context.Context, phase coordination.Phase, export string) {
+	if !f.exec.HasListener(export) || f.source == abi.SourceFailover {
+		return
+	}
+	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
+	defer cancel()
+	r, l := f.job.term.registry, f.job.layout
+	// Watch first, so that the end of the phase cannot be missed.
+	changes, err := r.Watch(ctx, coordination.GuaranteeWatch(l, phase))
+	last := false
+	if err == nil {
+		var items coordination.Items
+		for _, e := range f.runs {
+			items = append(items, e.item)
+		}
+		err = coordination.Perform(ctx, r, coordination.Arrive(l, phase, items, f.config.ShardingTotalCount, &last))
+	}
+	if err == nil && !last {
+		err = f.await(ctx, changes, phase)
+	}
+	if err != nil {
+		if guests.Err() == nil {
+			f.job.handleError(f.config, "listener "+export, abi.Result{Outcome: abi.OutcomeError, Err: err,
+				Message: fmt.Sprintf("waiting for the other hosts: %v", err)})
+			clean, stop := context.WithTimeout(guests, commitTimeout)
+			defer stop()
+			if err := coordination.Perform(clean, r, coordination.ClearGuarantee(l, phase)); err != nil {
+				f.job.log.Warn("clearing the marks of a listener", zap.Error(err))
+			}
+		}
+		return
+	}
+	if last {
+		f.listen(guests, export)
+	}
+}
+
+// await returns when the phase's marks are gone again.
+func (f *fire) await(ctx context.Context, changes <-chan coordination.Snapshot, phase coordination.Phase) error {
+	query := coordination.GuaranteeWatch(f.job.layout, phase)
+	for {
+		select {
+		case s, ok := <-changes:
+			if !ok {
+				return ctx.Err()
+			}
+			if !s[query].Exists {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,434 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// fire is one firing of the job on this host: items that were begun in one
+// commit, the workers that run them, and what is still open. The fields below
+// the line belong to the job's loop.
+type fire struct {
+	job      *job
+	id       coordination.Fire
+	source   abi.Source
+	config   coordination.JobConfiguration
+	guest    coordination.Guest
+	exec     abi.Executor // one use, ended by closeFire
+	runs     []*execution
+	taskID   string
+	previous time.Time
+	next     time.Time
+	// handBack tells the workers to return items that they have not started.
+	handBack atomic.Bool
+
+	open       int // runs whose completion has not taken effect
+	failed     int
+	begun      time.Time
+	guestsDone bool
+	thrown     bool // an item failed and the error handler is THROW
+}
+
+// tick handles the clock: the instants up to now are due. Several at once (the
+// process was suspended, the clock was set) are treated as the newest one.
+func (j *job) tick(now time.Time) {
+	if j.schedule == nil || j.next.IsZero() || now.Before(j.next) || now.Before(j.retryAt) {
+		return
+	}
+	at, skipped := j.next, 0
+	for n := j.schedule.Next(at); !n.IsZero() && !n.After(now); n = j.schedule.Next(n) {
+		at = n
+		if skipped++; skipped > 10_000 {
+			at = newest(j.schedule.Next, now) // a long sleep and a fast schedule
+			break
+		}
+	}
+	if skipped > 0 {
+		j.skipFire(coordination.Fire{Instant: j.next.UnixMilli(), Source: string(abi.SourceSchedule)},
+			fmt.Sprintf("%d instants from here on were missed while the process did not run; they are one fire at %s", skipped, at.Format(time.RFC3339)))
+	}
+	j.arm(at)
+	if !j.next.After(now) {
+		j.arm(now)
+	}
+	if !j.share.Current(j.view) {
+		j.parked = at // resumed when the share has been read
+		return
+	}
+	j.fire(now, at)
+}
+
+// newest finds the last instant up to now by looking back further and further.
+func newest(next func(time.Time) time.Time, now time.Time) time.Time {
+	var found time.Time
+	for back := time.Second; back < 10*366*24*time.Hour; back *= 2 {
+		for n := next(now.Add(-back)); !n.IsZero() && !n.After(now); n = next(n) {
+			found = n
+		}
+		if !found.IsZero() {
+			return found
+		}
+	}
+	return now
+}
+
+// fire begins the items of a scheduled instant that are idle and notes a
+// misfire for those that still run.
+func (j *job) fire(now, at time.Time) {
+	id := coordination.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceSchedule)}
+	switch {
+	case !j.view.Enabled:
+		j.skipFire(id, "this server is disabled for the job")
+		return
+	case !j.view.OurTerm && j.view.Leader != "" && (j.view.Necessary || j.view.Processing):
+		j.parked = at // a Java leader divides the items: all wait
+		return
+	case j.exec == nil:
+		j.skipFire(id, fmt.Sprintf("no module: %v", j.execErr))
+		return
+	}
+	var idle []*item
+	var busy coordination.Items
+	for _, it := range j.sorted(func(it *item) bool { return it.owned }) {
+		switch {
+		case it.run == nil:
+			it.due = nil // this instant stands for the one that was missed
+			idle = append(idle, it)
+		case it.state.Record.Accepts(id) == nil:
+			j.misfire(it, id)
+			if j.view.Config.Misfire && !it.state.Misfire {
+				it.state.Misfire = true
+				busy = append(busy, it.number)
+			}
+		}
+	}
+	if len(busy) > 0 {
+		if err := j.perform(coordination.MarkMisfire(j.layout, busy)); err != nil {
+			j.log.Warn("marking misfires", zap.Error(err))
+		}
+	}
+	j.begin(now, id, idle, false)
+}
+
+// misfire notes that an item could not begin because it still runs.
+func (j *job) misfire(it *item, id coordination.Fire) {
+	reason := "the item still runs; misfire is off"
+	if j.view.Config.Misfire {
+		reason = "the item still runs; it runs again right after"
+		id.Source = string(abi.SourceMisfire)
+		it.due = &id
+	}
+	j.skipItem(it, id, reason)
+}
+
+// makeUp finds what was due for items that this host has just been given,
+// while nobody held them.
+func (j *job) makeUp(now time.Time, gained []int) {
+	if j.schedule == nil || !j.view.Enabled {
+		return
+	}
+	slices.Sort(gained)
+	for _, n := range gained {
+		it := j.items[n]
+		if it == nil || it.run != nil || it.due != nil || it.state.Record.Instant == 0 {
+			continue
+		}
+		since := time.UnixMilli(it.state.Record.Instant)
+		missed := j.schedule.Next(since)
+		if missed.IsZero() || missed.After(now) || !missed.Before(j.next) && !j.next.IsZero() {
+			continue
+		}
+		floor := later(now.Add(-j.guest.CatchUpWindow), j.notBefore)
+		newest := time.Time{}
+		for t := j.schedule.Next(later(since, floor.Add(-time.Millisecond))); !t.IsZero() && !t.After(now); t = j.schedule.Next(t) {
+			newest = t
+		}
+		id := coordination.Fire{Instant: missed.UnixMilli(), Source: string(abi.SourceCatchUp)}
+		switch {
+		case newest.IsZero():
+			j.skipItem(it, id, fmt.Sprintf("nobody held the item when it was due, and that is longer ago than %s", j.guest.CatchUpWindow))
+		case !j.view.Config.Misfire:
+			j.skipItem(it, id, "nobody held the item when it was due; misfire is off")
+		default:
+			id.Instant = newest.UnixMilli()
+			it.due = &id
+		}
+	}
+}
+
+// followUp begins what is owed: items that missed an instant, and a trigger.
+func (j *job) followUp(now time.Time) {
+	if now.Before(j.retryAt) || !j.share.Current(j.view) || !j.view.Enabled || j.exec == nil {
+		return
+	}
+	byFire := make(map[coordination.Fire][]*item)
+	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil && it.due != nil && !it.held }) {
+		byFire[*it.due] = append(byFire[*it.due], it)
+	}
+	for id, items := range byFire {
+		j.begin(now, id, items, false)
+	}
+	if j.view.TriggerRound == 0 || j.running() > 0 || now.Before(j.retryAt) {
+		return // a trigger waits until the job is idle
+	}
+	id := coordination.Fire{Instant: now.UnixMilli(), Trigger: j.view.TriggerRound, Source: string(abi.SourceTrigger)}
+	if j.begin(now, id, j.sorted(func(it *item) bool { return it.owned }), true) {
+		j.view.TriggerRound = 0 // consumed; the next snapshot says so too
+	}
+}
+
+// begin commits the begin of items and starts the guests of those that could.
+// It reports whether a trigger was consumed.
+func (j *job) begin(now time.Time, id coordination.Fire, items []*item, trigger bool) bool {
+	items = j.dropDisabled(id, items)
+	if len(items) == 0 && !trigger {
+		return false
+	}
+	if reason := j.clockDrift(now); reason != "" {
+		for _, it := range items {
+			it.due = nil
+			j.skipItem(it, id, reason)
+		}
+		return false
+	}
+	states := make(map[int]coordination.ItemState, len(items))
+	for _, it := range items {
+		states[it.number] = it.state
+	}
+	var out coordination.Begun
+	err := j.perform(coordination.Begin(coordination.Beginning{
+		Layout: j.layout, Self: j.self, Fire: id, Config: j.view.Config, Items: states,
+		Guard: j.share.Guard, HasGuard: true, Runs: j.runs, RunsVersion: j.runsVersion,
+		ConsumeTrigger: trigger, Now: now,
+	}, &out))
+	if err != nil || out.Items == nil && out.Stale {
+		for _, it := range items { // nothing began; the instant stays due, and a trigger is kept
+			if owed := id; !trigger {
+				it.due = &owed
+			}
+		}
+		if err != nil {
+			j.failed(now, "beginning the items of "+id.ID(), err)
+			return false
+		}
+		j.rereadShare(now)
+		return false
+	}
+	if out.Items != nil {
+		j.runs, j.runsVersion = out.Runs, out.RunsVersion
+	}
+	for _, it := range items {
+		why, refused := out.Refused[it.number]
+		if !refused {
+			continue
+		}
+		it.due = nil
+		switch why {
+		case coordination.RefusedDisabled:
+			it.state.Disabled = true
+			j.skipItem(it, id, string(why))
+		case coordination.RefusedRunning, coordination.RefusedFailover:
+			j.misfire(it, id)
+			it.held = true
+			j.sweepAt = soonest(j.sweepAt, now.Add(lookAgain))
+		case coordination.RefusedStale:
+			owed := id
+			it.due = &owed
+		}
+	}
+	if len(out.Items) > 0 {
+		j.start(now, id, out.Items)
+	}
+	if out.Stale {
+		j.rereadShare(now)
+	}
+	return trigger
+}
+
+func soonest(a, b time.Time) time.Time {
+	if !a.IsZero() && a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// dropDisabled takes out items that were found disabled before and still are.
+func (j *job) dropDisabled(id coordination.Fire, items []*item) []*item {
+	var doubt coordination.Items
+	for _, it := range items {
+		if it.state.Disabled {
+			doubt = append(doubt, it.number)
+		}
+	}
+	if len(doubt) == 0 {
+		return items
+	}
+	var states map[int]coordination.ItemState
+	if err := j.perform(coordination.ReadItems(j.layout, doubt, &states)); err != nil {
+		return items // the begin finds out
+	}
+	var rest []*item
+	for _, it := range items {
+		if s, asked := states[it.number]; asked {
+			it.state.Disabled = s.Disabled
+			if s.Disabled {
+				it.due = nil
+				j.skipItem(it, id, string(coordination.RefusedDisabled))
+				continue
+			}
+		}
+		rest = append(rest, it)
+	}
+	return rest
+}
+
+// clockDrift compares this host's clock with the registry's, if the job wants
+// that. Empty means that it may run.
+func (j *job) clockDrift(now time.Time) string {
+	limit := j.view.Config.MaxTimeDiffSeconds
+	if limit < 0 {
+		return ""
+	}
+	var theirs time.Time
+	if err := j.perform(coordination.RegistryTime(j.layout, &theirs)); err != nil {
+		return fmt.Sprintf("the registry's clock cannot be read, and maxTimeDiffSeconds is %d: %v", limit, err)
+	}
+	if drift := now.Sub(theirs).Abs(); drift > time.Duration(limit)*time.Second {
+		return fmt.Sprintf("this host's clock is %s from the registry's; maxTimeDiffSeconds is %d", drift.Round(time.Millisecond), limit)
+	}
+	return ""
+}
+
+// takeOver starts items that a crashed host had begun.
+func (j *job) takeOver(now time.Time, dead string, claims []coordination.Claim) {
+	byFire := make(map[coordination.Fire]map[int]coordination.ItemState)
+	for _, c := range claims {
+		if byFire[c.Fire] == nil {
+			byFire[c.Fire] = make(map[int]coordination.ItemState)
+		}
+		byFire[c.Fire][c.Item] = c.State
+	}
+	for id, states := range byFire {
+		for n := range states {
+			if j.items[n] == nil {
+				j.items[n] = &item{number: n}
+			}
+		}
+		id.Source = string(abi.SourceFailover)
+		j.log.Warn("taking over from a host that died", zap.String("host", dead), zap.String("fire", id.ID()), zap.Int("items", len(states)))
+		j.start(now, id, states)
+	}
+}
+
+// concurrency is how many items of this job may run at once on this host.
+// ElasticJob's default is two per processor.
+func (j *job) concurrency() int {
+	n := j.guest.MaxConcurrency
+	if n <= 0 {
+		n = 2 * runtime.GOMAXPROCS(0)
+	}
+	return min(n, j.host.cfg.MaxConcurrency)
+}
+
+// start hands begun items to guests.
+func (j *job) start(now time.Time, id coordination.Fire, states map[int]coordination.ItemState) {
+	f := &fire{job: j, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now, open: len(states)}
+	f.exec = j.exec
+	f.exec.Retain()
+	numbers := make([]int, 0, len(states))
+	for n := range states {
+		numbers = append(numbers, n)
+	}
+	slices.Sort(numbers)
+	f.taskID = coordination.TaskID(j.name, numbers, j.self.ID)
+	if id.Trigger == 0 && j.schedule != nil {
+		f.next = j.schedule.Next(id.Time())
+	} else {
+		f.next = j.next
+	}
+	parameters, err := coordination.ParseItemParameters(f.config.ShardingItemParameters)
+	if err != nil {
+		j.log.Error("item parameters", zap.Error(err)) // refused by Validate before
+	}
+	if j.lastFire != nil {
+		f.previous = j.lastFire.Instant
+	}
+	for _, n := range numbers {
+		it := j.items[n]
+		it.due, it.state = nil, states[n]
+		parameter, has := parameters[n]
+		run := &execution{fire: f, item: n, state: states[n], fence: states[n].RecordZxid, parameter: parameter, hasParameter: has}
+		it.run = run
+		f.runs = append(f.runs, run)
+	}
+	j.fires[f] = true
+	j.emit(Event{Kind: EventFireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.source, Items: numbers,
+		Digest: f.exec.Digest(), Lag: lag(now, id)})
+	workers := min(len(f.runs), j.concurrency())
+	j.wg.Go(func() { f.run(j.guests, workers) })
+}
+
+// lag is how late a scheduled fire began.
+func lag(now time.Time, id coordination.Fire) time.Duration {
+	if id.Trigger != 0 || id.Source != string(abi.SourceSchedule) {
+		return 0
+	}
+	return max(now.Sub(id.Time()), 0)
+}
+
+// run is a fire's own goroutine: listeners, workers, and the news that all of
+// them are done.
+func (f *fire) run(guests context.Context, workers int) {
+	f.before(guests)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() { f.work(guests, &next) })
+	}
+	wg.Wait()
+	f.after(guests)
+	f.job.post(func(m *mailbox) { m.over = append(m.over, f) })
+}
+
+// closeFire ends a fire whose goroutines have ended and whose completions are
+// all settled, or will never be.
+func (j *job) closeFire(f *fire) {
+	delete(j.fires, f)
+	f.exec.Release()
+	outcome := abi.OutcomeOK
+	if f.failed > 0 {
+		outcome = abi.OutcomeFail
+	}
+	var items []int
+	for _, r := range f.runs {
+		items = append(items, r.item)
+	}
+	duration := time.Since(f.begun)
+	status := &FireStatus{Instant: f.id.Time(), Source: f.source, Items: items, Outcome: outcome, Duration: duration}
+	j.lastFire = status
+	j.emit(Event{Kind: EventFireEnded, Instant: status.Instant, Trigger: f.id.Trigger, Source: f.source, Items: items,
+		Digest: f.exec.Digest(), Outcome: outcome, Duration: duration})
+}
+
+func (j *job) skipFire(id coordination.Fire, reason string) {
+	j.emit(Event{Kind: EventFireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Reason: reason})
+}
+
+func (j *job) skipItem(it *item, id coordination.Fire, reason string) {
+	j.emit(Event{Kind: EventItemSkipped, Item: &it.number, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
+		RunID: coordination.RunID(j.name, id, it.number), Reason: reason})
+}
+
+func sortedInts(s []int) []int { slices.Sort(s); return s }
+
+func sortedStrings(s []string) []string { return slices.Sorted(slices.Values(s)) }

@@ -1,0 +1,482 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/schedule"
+)
+
+const (
+	// commitTimeout bounds every exchange with the registry.
+	commitTimeout = 10 * time.Second
+	// retryPause is how long a job waits after the registry refused.
+	retryPause = time.Second
+	// lookAgain is how long a step that changed the registry waits for the
+	// snapshot that shows it.
+	lookAgain = time.Second
+	// longestSleep bounds the timer, so that a wall clock that was set is noticed.
+	longestSleep = time.Minute
+	// completionWindow is how long a first completed item waits for others.
+	completionWindow = 50 * time.Millisecond
+	// recoverPause is how long a host waits before it takes what another host
+	// could have taken of a crashed one's items; it doubles.
+	recoverPause        = time.Second
+	longestRecoverPause = 16 * time.Second
+	// suspectPause is how often a job looks whether a session in doubt is
+	// trusted again.
+	suspectPause = 100 * time.Millisecond
+	// offsetInterval is how often staged offsets become durable.
+	offsetInterval = time.Second
+)
+
+// job is one job on this host for one term. All fields below the mailbox
+// belong to the goroutine in run; nothing else touches them.
+type job struct {
+	term *term
+	host *Host
+	log  *zap.Logger
+	name string
+	self coordination.JobInstance
+
+	layout  coordination.Layout
+	done    chan struct{} // closed when run has returned
+	settled atomic.Bool   // joined, or in error
+	mail    mailbox
+
+	work     context.Context // ends with the session; guests live under it
+	kill     context.CancelCauseFunc
+	guests   context.Context // ends with work, or when the drain is over
+	wg       sync.WaitGroup  // fires
+	wanted   Job             // as last applied
+	exec     abi.Executor    // what the next fire uses; nil while there is none
+	execFor  string          // digest and guest settings that exec was made for
+	execErr  error
+	guest    coordination.Guest
+	schedule cron.Schedule // nil for a one-off job
+	zone     *time.Location
+	cronFor  string // cron and zone that schedule was made for
+	cronErr  error
+
+	view      coordination.View
+	snapshots <-chan coordination.Snapshot
+	unwatch   context.CancelFunc
+	joined    bool
+	joinErr   error
+	left      string // why the job is not run here: stopped, removed
+	leftState JobState
+	seen      bool      // view was made from a snapshot of this membership
+	looked    bool      // no step was taken since the last snapshot
+	lookedAt  time.Time // when a step that waits for a snapshot was taken
+
+	share        coordination.Share
+	items        map[int]*item
+	runs         coordination.Runs
+	runsVersion  int32
+	fires        map[*fire]bool
+	ended        map[int]endedRun // wait for their completion to be committed
+	endedSince   time.Time
+	next         time.Time // the next scheduled instant
+	parked       time.Time // an instant that waits for the share
+	notBefore    time.Time // instants up to here are not made up for
+	wasEnabled   bool
+	recoverAt    time.Time
+	recoverPause time.Duration
+	sweepAt      time.Time
+	offsetsAt    time.Time
+	retryAt      time.Time
+	leaving      string
+	draining     bool
+	drainUntil   time.Time
+	drainSaid    bool
+	lastFire     *FireStatus
+}
+
+// item is one sharding item, as this host sees it.
+type item struct {
+	number int
+	owned  bool // in this host's share
+	state  coordination.ItemState
+	run    *execution // nil while it does not run here
+	// due is a fire that the item owes: missed while it ran, or while nobody
+	// held it.
+	due *coordination.Fire
+	// held is set when due was tried and the item was marked as running
+	// elsewhere: try again when the others have news.
+	held        bool
+	lastOutcome abi.Outcome
+	lastMessage string
+	lastEnd     time.Time
+}
+
+// mailbox is how other goroutines talk to the loop. Whole values, newest wins.
+type mailbox struct {
+	mu      sync.Mutex
+	wake    chan struct{}
+	update  *Job
+	leave   string
+	drain   bool
+	ended   []endedRun
+	over    []*fire
+	offsets bool
+	asks    []chan JobStatus
+	last    JobStatus
+}
+
+func newJob(t *term, wanted Job, self coordination.JobInstance) *job {
+	name := wanted.Definition.JobName
+	j := &job{
+		term: t, host: t.host, name: name, self: self, wanted: wanted,
+		log:    t.host.log.With(zap.String("job", name)),
+		layout: coordination.NewLayout(t.host.cfg.Namespace, name),
+		done:   make(chan struct{}),
+		items:  make(map[int]*item), fires: make(map[*fire]bool), ended: make(map[int]endedRun),
+		recoverPause: recoverPause,
+		zone:         time.Local,
+		wasEnabled:   true,
+	}
+	j.mail.wake = make(chan struct{}, 1)
+	j.mail.last = JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile}
+	return j
+}
+
+func (j *job) post(f func(*mailbox)) {
+	j.mail.mu.Lock()
+	f(&j.mail)
+	j.mail.mu.Unlock()
+	notify(j.mail.wake)
+}
+
+// update hands over a new definition or module.
+func (j *job) update(wanted Job) {
+	j.post(func(m *mailbox) { m.update, m.leave = &wanted, "" })
+}
+
+// leave makes the host leave the job once its running items have ended.
+func (j *job) leave(why string) { j.post(func(m *mailbox) { m.update, m.leave = nil, why }) }
+
+// drain is leave with a time limit.
+func (j *job) drain() { j.post(func(m *mailbox) { m.drain = true }) }
+
+// ask requests the job's status; the answer comes once.
+func (j *job) ask() <-chan JobStatus {
+	c := make(chan JobStatus, 1)
+	j.post(func(m *mailbox) { m.asks = append(m.asks, c) })
+	return c
+}
+
+func (j *job) lastStatus() JobStatus {
+	j.mail.mu.Lock()
+	defer j.mail.mu.Unlock()
+	return j.mail.last
+}
+
+// run is the job's loop. It returns when the host has left the job, or when
+// work is done. Everything it started is joined then.
+func (j *job) run(work context.Context) {
+	defer close(j.done)
+	j.work = work
+	j.guests, j.kill = context.WithCancelCause(work)
+	defer j.end()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-work.Done():
+			return
+		case s, ok := <-j.snapshots:
+			if !ok {
+				j.snapshots = nil // the session is over; work ends next
+				continue
+			}
+			j.see(s)
+		case <-j.mail.wake:
+		case <-timer.C:
+		}
+		j.read()
+		now := time.Now()
+		if j.advance(now) {
+			return
+		}
+		j.answer()
+		timer.Reset(time.Until(now.Add(j.sleep(now))))
+	}
+}
+
+// end stops guests and joins them.
+func (j *job) end() {
+	cause := context.Cause(j.work)
+	if cause == nil {
+		cause = errDrainOver
+	}
+	for _, it := range j.items {
+		if it.run != nil && errors.Is(cause, errSessionLost) {
+			it.run.cancel(abi.CancelLost)
+		}
+	}
+	j.kill(cause)
+	j.wg.Wait()
+	for f := range j.fires {
+		f.exec.Release()
+	}
+	if j.unwatch != nil {
+		j.unwatch()
+	}
+	if j.exec != nil {
+		j.exec.Release()
+	}
+	j.answer()
+}
+
+// read empties the mailbox into the loop's own fields.
+func (j *job) read() {
+	j.mail.mu.Lock()
+	update, ended, over := j.mail.update, j.mail.ended, j.mail.over
+	if j.mail.leave != "" || update != nil {
+		j.leaving = j.mail.leave
+	}
+	j.draining = j.draining || j.mail.drain
+	j.mail.update, j.mail.ended, j.mail.over = nil, nil, nil
+	j.mail.mu.Unlock()
+	if update != nil {
+		j.wanted = *update
+		j.definitionChanged()
+	}
+	for _, e := range ended {
+		if len(j.ended) == 0 {
+			j.endedSince = time.Now()
+		}
+		j.ended[e.run.item] = e
+	}
+	for _, f := range over {
+		f.guestsDone = true
+	}
+}
+
+// advance does everything that can be done now. It reports true when the host
+// has left the job.
+func (j *job) advance(now time.Time) (over bool) {
+	j.complete(now)
+	if j.leaving != "" || j.draining {
+		return j.withdraw(now)
+	}
+	if j.left != "" || now.Before(j.retryAt) {
+		return false
+	}
+	if !j.joined && !j.join(now) {
+		return false
+	}
+	if !j.seen {
+		return false // no snapshot yet
+	}
+	if !j.look(now) {
+		return false
+	}
+	j.configure(now)
+	if !j.term.registry.Trusted() {
+		return false
+	}
+	j.coordinate(now)
+	j.tick(now)
+	j.followUp(now)
+	j.saveOffsets(now)
+	return false
+}
+
+// sleep is how long the loop may sleep after it did all that could be done
+// now. Only what lies ahead counts: a thing whose time has come and that was
+// not done waits for something else, which will wake the loop.
+func (j *job) sleep(now time.Time) time.Duration {
+	wait := longestSleep
+	at := func(t time.Time) {
+		if t.After(now) {
+			wait = min(wait, t.Sub(now))
+		}
+	}
+	at(j.retryAt)
+	if len(j.ended) > 0 {
+		at(j.endedSince.Add(completionWindow))
+	}
+	switch {
+	case j.draining || j.leaving != "":
+		at(j.drainUntil)
+		at(j.drainUntil.Add(-softGrace(j.host.cfg.DrainTimeout)))
+		return wait
+	case j.left != "" || !j.joined || !j.seen:
+		return wait
+	case !j.term.registry.Trusted():
+		wait = min(wait, suspectPause)
+	}
+	at(j.next)
+	at(j.recoverAt)
+	at(j.sweepAt)
+	at(j.offsetsAt)
+	if !j.looked {
+		at(j.lookedAt.Add(lookAgain))
+	}
+	return wait
+}
+
+func later(a, b time.Time) time.Time {
+	if a.IsZero() || a.After(b) {
+		return a
+	}
+	return b
+}
+
+// perform carries out a move with a time limit. The work context bounds it as
+// well, so that a lost session ends it.
+func (j *job) perform(m coordination.Move) error {
+	ctx, cancel := context.WithTimeout(j.work, commitTimeout)
+	defer cancel()
+	return coordination.Perform(ctx, j.term.registry, m)
+}
+
+// failed notes that the registry refused, and when to try again.
+func (j *job) failed(now time.Time, what string, err error) {
+	if j.work.Err() != nil || errors.Is(err, coordination.ErrSessionLost) {
+		return
+	}
+	j.retryAt = now.Add(retryPause)
+	j.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
+}
+
+func (j *job) emit(e Event) {
+	e.Host, e.Job = j.self.ID, j.name
+	j.host.emit(e)
+}
+
+// definitionChanged takes over what Apply brought.
+func (j *job) definitionChanged() {
+	if j.left != "" {
+		// The definition file was touched: the user wants the job back.
+		j.left, j.leftState, j.joined = "", "", false
+		j.self = j.term.again(j.name)
+		return
+	}
+	if !j.joined {
+		j.joinErr, j.retryAt = nil, time.Time{}
+		return
+	}
+	var applied coordination.Applied
+	err := j.perform(coordination.ApplyDefinition(j.layout, j.wanted.Definition, &applied))
+	switch {
+	case errors.Is(err, coordination.ErrRemoved):
+	case err != nil:
+		j.joinErr = err
+		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
+	case len(applied.Changed) > 0:
+		j.joinErr = nil
+		j.emit(Event{Kind: EventJobChanged, Reason: "definition: " + joinWords(applied.Changed)})
+	default:
+		j.joinErr = nil
+	}
+}
+
+// configure makes schedule and executor fit the configuration in force.
+func (j *job) configure(now time.Time) {
+	c := j.view.Config
+	if key := c.Cron + "\x00" + c.TimeZone; key != j.cronFor {
+		changed := j.cronFor != ""
+		j.cronFor = key
+		zone, err := schedule.Zone(c.TimeZone)
+		var s cron.Schedule
+		if err == nil && c.Cron != "" {
+			s, err = schedule.Parse(c.Cron, zone)
+		}
+		j.cronErr = err
+		if err != nil {
+			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
+			j.emit(Event{Kind: EventJobError, Reason: err.Error()})
+		} else {
+			j.schedule, j.zone = s, zone
+			j.arm(now)
+			if changed {
+				j.emit(Event{Kind: EventJobChanged, Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
+			}
+		}
+	}
+	guest, err := c.Guest()
+	if err != nil {
+		j.execErr = err
+		return
+	}
+	j.guest = guest
+	key := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName)
+	if key == j.execFor {
+		return
+	}
+	exec, err := j.wanted.Module.Executor(c)
+	changed := j.execFor != ""
+	j.execFor, j.execErr = key, err
+	if err != nil {
+		j.log.Error("module refused for this job", zap.String("module", j.wanted.ModuleFile), zap.Error(err))
+		j.emit(Event{Kind: EventJobError, Reason: err.Error()})
+		return
+	}
+	before := ""
+	if j.exec != nil {
+		before = j.exec.Digest()
+		j.exec.Release()
+	}
+	j.exec = exec
+	if changed && before != exec.Digest() {
+		j.log.Info("module changed", zap.String("from", short(before)), zap.String("to", short(exec.Digest())))
+		j.emit(Event{Kind: EventJobChanged, Digest: exec.Digest(), Reason: "module"})
+		if err := j.perform(coordination.Announce(j.view, j.detail())); err != nil {
+			j.log.Warn("announcing the module", zap.Error(err))
+		}
+	}
+}
+
+func (j *job) detail() coordination.HostDetail {
+	return coordination.HostDetail{State: coordination.DetailReady, Digest: j.wanted.Module.Digest(), TimeZone: j.zone.String()}
+}
+
+// arm computes the next scheduled instant after now.
+func (j *job) arm(now time.Time) {
+	j.next = time.Time{}
+	if j.schedule != nil {
+		j.next = j.schedule.Next(now)
+	}
+}
+
+// running counts the items that run here, or whose completion is not written yet.
+func (j *job) running() int {
+	n := 0
+	for _, it := range j.items {
+		if it.run != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// sorted are the items for which keep is true, by number.
+func (j *job) sorted(keep func(*item) bool) []*item {
+	var list []*item
+	for _, it := range j.items {
+		if keep(it) {
+			list = append(list, it)
+		}
+	}
+	slices.SortFunc(list, func(a, b *item) int { return a.number - b.number })
+	return list
+}
+
+func short(digest string) string {
+	if len(digest) > 12 {
+		return digest[:12]
+	}
+	return digest
+}

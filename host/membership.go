@@ -1,0 +1,397 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// join registers this host for the job. It reports false if it has not.
+func (j *job) join(now time.Time) bool {
+	var applied coordination.Applied
+	if j.execErr = j.check(); j.execErr != nil {
+		j.settled.Store(true)
+		return false
+	}
+	err := j.perform(coordination.Join(coordination.Joining{
+		Layout: j.layout, Self: j.self, Definition: j.wanted.Definition, JobClass: j.wanted.JobClass,
+		Detail: j.detail(), Applied: &applied,
+	}))
+	j.joinErr = err
+	if err != nil {
+		j.settled.Store(true)
+		j.failed(now, "joining the job", err)
+		return false
+	}
+	ctx, cancel := context.WithCancel(j.work)
+	j.unwatch = cancel
+	j.snapshots, err = j.term.registry.Watch(ctx, coordination.Control(j.layout, j.self)...)
+	if err != nil {
+		cancel()
+		j.unwatch, j.joinErr = nil, err
+		j.failed(now, "watching the job", err)
+		return false
+	}
+	j.view, j.seen = coordination.View{}, false
+	j.share, j.runs, j.runsVersion = coordination.Share{}, coordination.Runs{}, 0
+	j.joined, j.looked = true, true
+	j.sweepAt = now
+	j.emit(Event{Kind: EventJobAdded, Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
+	if len(applied.Kept) > 0 {
+		j.log.Warn("the registry's configuration differs from the definition file and stays in force; overwrite: true would change it",
+			zap.String("fields", joinWords(applied.Kept)), zap.String("file", j.wanted.File))
+	}
+	return true
+}
+
+// check tries whether the module fits the definition: a host registers for a
+// job only while it has a loadable module for it.
+func (j *job) check() error {
+	exec, err := j.wanted.Module.Executor(j.wanted.Definition)
+	if err != nil {
+		return err
+	}
+	exec.Release()
+	return nil
+}
+
+// see takes a snapshot of the control nodes.
+func (j *job) see(s coordination.Snapshot) {
+	before := j.view
+	j.view = coordination.ParseView(s, j.layout, j.self, before)
+	j.looked, j.seen = true, true
+	for _, it := range j.items {
+		it.held = false
+	}
+	v := j.view
+	if v.ConfigErr != nil && (before.ConfigErr == nil || before.ConfigErr.Error() != v.ConfigErr.Error()) {
+		j.log.Error("configuration in the registry refused; the last good one stays in force", zap.Error(v.ConfigErr))
+		j.emit(Event{Kind: EventJobError, Reason: v.ConfigErr.Error()})
+	}
+	if v.Leader != before.Leader && v.Leading() {
+		j.emit(Event{Kind: EventElected})
+	}
+}
+
+// look draws the conclusions that end the job here. It reports false if the
+// loop has nothing more to do for now.
+func (j *job) look(now time.Time) bool {
+	switch {
+	case !j.view.Exists:
+		if j.view.Joined() { // only the configuration was deleted
+			if err := j.perform(coordination.Leave(j.view, nil)); err != nil {
+				j.failed(now, "leaving the job", err)
+				return false
+			}
+		}
+		j.quit(JobRemoved, "removed from the registry; restart the host or touch the definition file to bring it back")
+		return false
+	case !j.view.Joined():
+		j.stopped(now)
+		return false
+	}
+	j.settled.Store(true)
+	return true
+}
+
+// stopped: an operator deleted our instance node while the session lives.
+func (j *job) stopped(now time.Time) {
+	if j.running() > 0 {
+		return // they finish first; complete comes back here
+	}
+	if err := j.perform(coordination.Leave(j.view, nil)); err != nil {
+		j.failed(now, "leaving the job", err)
+		return
+	}
+	j.emit(Event{Kind: EventJobStopped, Reason: "its instance was removed by an operator"})
+	j.quit(JobStopped, "stopped by an operator; restart the host or touch the definition file to run it again")
+}
+
+// quit stops looking after the job until its definition changes.
+func (j *job) quit(state JobState, why string) {
+	j.left, j.leftState = why, state
+	j.settled.Store(true)
+	j.unwatch()
+	j.unwatch, j.snapshots = nil, nil
+	j.emit(Event{Kind: EventJobRemoved, Reason: why})
+	for n, it := range j.items {
+		if it.run == nil {
+			delete(j.items, n)
+		} else {
+			it.owned, it.due = false, nil
+			it.run.cancel(abi.CancelStop)
+		}
+	}
+}
+
+// softGrace is how long before a hard stop guests are told of it.
+func softGrace(limit time.Duration) time.Duration { return min(5*time.Second, limit/5) }
+
+// withdraw finishes what runs and leaves the job. It reports true when the
+// host has left.
+func (j *job) withdraw(now time.Time) bool {
+	limit := j.host.cfg.DrainTimeout
+	if !j.drainSaid {
+		j.drainSaid = true
+		j.drainUntil = now.Add(limit)
+		for _, it := range j.items {
+			it.due = nil
+			if it.run != nil {
+				it.run.yield()
+			}
+		}
+		for f := range j.fires {
+			f.handBack.Store(true)
+		}
+		if j.joined && j.left == "" && j.running() > 0 {
+			if err := j.perform(coordination.Drain(j.view, j.detail())); err != nil {
+				j.log.Warn("announcing the drain", zap.Error(err))
+			}
+		}
+	}
+	soft, hard := !now.Before(j.drainUntil.Add(-softGrace(limit))), !now.Before(j.drainUntil)
+	if soft {
+		for _, it := range j.items {
+			if it.run != nil {
+				it.run.cancel(abi.CancelStop)
+			}
+		}
+	}
+	if hard && j.guests.Err() == nil {
+		if n := j.running(); n > 0 {
+			j.log.Warn("the drain timeout is over: stopping guests", zap.Int("items", n))
+		}
+		j.kill(errDrainOver)
+	}
+	// A guest that was stopped by force counts as unfinished, like one whose
+	// host crashed; complete leaves those in place.
+	for _, it := range j.items {
+		if e, ended := j.ended[it.number]; it.run != nil && !(ended && e.unfinished) {
+			return false
+		}
+	}
+	if !j.fired() {
+		return false
+	}
+	var unfinished coordination.Items
+	for n := range j.ended {
+		unfinished = append(unfinished, n)
+	}
+	if j.joined && j.left == "" {
+		if now.Before(j.retryAt) {
+			return false
+		}
+		if err := j.perform(coordination.Leave(j.view, unfinished)); err != nil && !errors.Is(err, coordination.ErrSessionLost) {
+			if hard {
+				j.log.Error("leaving the job; the session's end will do it", zap.Error(err))
+			} else {
+				j.failed(now, "leaving the job", err)
+				return false
+			}
+		}
+	}
+	why := j.leaving
+	if j.draining {
+		why = "the host is stopping"
+	}
+	j.emit(Event{Kind: EventJobRemoved, Reason: why, Items: unfinished})
+	return true
+}
+
+// fired reports whether the goroutines of all fires have ended.
+func (j *job) fired() bool {
+	for f := range j.fires {
+		if !f.guestsDone {
+			return false
+		}
+		j.closeFire(f)
+	}
+	return true
+}
+
+func joinWords(words []string) string { return strings.Join(words, ", ") }
+
+// coordinate takes at most one step of the common business: election, the
+// flag, division, the own share, crashed hosts. After a step that wrote
+// something it waits for the snapshot that shows it.
+func (j *job) coordinate(now time.Time) {
+	if !j.looked && now.Before(j.lookedAt.Add(lookAgain)) {
+		j.readShare(now)
+		return
+	}
+	v := j.view
+	if v.Enabled && !j.wasEnabled {
+		j.notBefore = now // what was due while it was disabled is not made up for
+	}
+	j.wasEnabled = v.Enabled
+	var sharded coordination.Sharded
+	if m, ok := v.Reconcile(now, &sharded); ok {
+		j.looked, j.lookedAt = false, now
+		if err := j.perform(m); err != nil {
+			j.failed(now, "coordination", err)
+		}
+		if sharded.Commits > 0 {
+			j.emit(Event{Kind: EventSharded, Reason: why(v)})
+		}
+	}
+	if !now.Before(j.retryAt) {
+		j.readShare(now)
+		j.recoverCrashed(now)
+		j.sweep(now)
+	}
+}
+
+// readShare reads what this host owns if the division has changed.
+func (j *job) readShare(now time.Time) {
+	if j.share.Current(j.view) || now.Before(j.retryAt) {
+		return
+	}
+	known := make(map[int]coordination.ItemState)
+	for n, it := range j.items {
+		if it.owned || it.run != nil {
+			known[n] = it.state
+		}
+	}
+	j.takeShare(now, known)
+}
+
+// rereadShare reads every item that does not run here again.
+func (j *job) rereadShare(now time.Time) {
+	known := make(map[int]coordination.ItemState)
+	for n, it := range j.items {
+		if it.run != nil {
+			known[n] = it.state
+		}
+	}
+	j.takeShare(now, known)
+}
+
+func (j *job) takeShare(now time.Time, known map[int]coordination.ItemState) {
+	var share coordination.Share
+	if err := j.perform(coordination.ReadShare(j.view, known, &share)); err != nil {
+		j.failed(now, "reading the share", err)
+		return
+	}
+	if share.Items == nil {
+		return
+	}
+	j.share = share
+	var gained, all []int
+	for n, it := range j.items {
+		if _, mine := share.Items[n]; !mine {
+			it.owned, it.due = false, nil
+			if it.run == nil {
+				delete(j.items, n)
+			}
+		}
+	}
+	for n, state := range share.Items {
+		all = append(all, n)
+		it := j.items[n]
+		if it == nil {
+			it = &item{number: n}
+			j.items[n] = it
+		}
+		if it.run == nil {
+			it.state = state
+		}
+		if !it.owned {
+			it.owned = true
+			gained = append(gained, n)
+		}
+	}
+	for _, n := range share.Pending {
+		if it := j.items[n]; it != nil && it.run != nil {
+			it.run.yield()
+		}
+	}
+	j.emit(Event{Kind: EventAssigned, Items: sortedInts(all)})
+	if len(gained) > 0 && j.parked.IsZero() {
+		j.makeUp(now, gained)
+	} else if !j.parked.IsZero() {
+		at := j.parked
+		j.parked = time.Time{}
+		j.fire(now, at)
+		j.makeUp(now, gained)
+	}
+}
+
+// recoverCrashed takes over from hosts that died, or notes what is lost.
+func (j *job) recoverCrashed(now time.Time) {
+	crashed := j.view.Crashed()
+	if len(crashed) == 0 {
+		j.recoverAt, j.recoverPause = time.Time{}, recoverPause
+		return
+	}
+	again := !j.recoverAt.IsZero()
+	if again && now.Before(j.recoverAt) {
+		return
+	}
+	if j.exec == nil {
+		return
+	}
+	limit := j.concurrency() - j.running()
+	if limit <= 0 {
+		return
+	}
+	var busy coordination.Items
+	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
+		busy = append(busy, it.number)
+	}
+	for _, dead := range crashed {
+		var out coordination.Recovered
+		err := j.perform(coordination.Recover(coordination.Recovery{
+			View: j.view, Dead: dead, All: again, Limit: limit, Busy: busy, Runs: j.runs, RunsVersion: j.runsVersion, Now: now,
+		}, &out))
+		if err != nil {
+			j.failed(now, "recovering items of "+dead, err)
+			return
+		}
+		if out.Commits > 0 {
+			j.runs, j.runsVersion = out.Runs, out.RunsVersion
+		}
+		for _, lost := range out.Lost {
+			j.emit(Event{Kind: EventItemSkipped, Item: &lost.Item, Instant: lost.Fire.Time(), Trigger: lost.Fire.Trigger, Source: abi.Source(lost.Fire.Source),
+				RunID: coordination.RunID(j.name, lost.Fire, lost.Item), Outcome: coordination.OutcomeLost,
+				Reason: "its host " + dead + " died while it ran, and failover is off"})
+		}
+		j.takeOver(now, dead, out.Claimed)
+		limit -= len(out.Claimed)
+	}
+	// What is left is another host's share, or disabled: look again later.
+	j.recoverAt = now.Add(j.recoverPause)
+	j.recoverPause = min(2*j.recoverPause, longestRecoverPause)
+}
+
+// sweep removes marks that belong to nobody, after joining and at the slow
+// reconcile interval.
+func (j *job) sweep(now time.Time) {
+	if j.sweepAt.IsZero() || now.Before(j.sweepAt) {
+		return
+	}
+	j.sweepAt = time.Time{}
+	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 {
+		j.sweepAt = now.Add(time.Duration(minutes) * time.Minute)
+	}
+	var swept []string
+	if err := j.perform(coordination.Sweep(j.view, &swept)); err != nil {
+		j.failed(now, "sweeping stale marks", err)
+	}
+	for _, path := range swept {
+		j.log.Warn("removed a mark that belonged to nobody", zap.String("node", path))
+	}
+}
+
+// why tells what made the leader divide the items.
+func why(v coordination.View) string {
+	if reason := v.DivisionStale(); reason != "" {
+		return reason
+	}
+	return "asked for by the flag"
+}

@@ -1,0 +1,89 @@
+package host
+
+import (
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// answer publishes the job's status to those who asked.
+func (j *job) answer() {
+	j.mail.mu.Lock()
+	asks := j.mail.asks
+	j.mail.asks = nil
+	j.mail.mu.Unlock()
+	if len(asks) == 0 {
+		return
+	}
+	s := j.status()
+	j.mail.mu.Lock()
+	j.mail.last = s
+	j.mail.mu.Unlock()
+	for _, c := range asks {
+		c <- s // has room for one
+	}
+}
+
+func (j *job) status() JobStatus {
+	c := j.view.Config
+	if c.JobName == "" {
+		c = j.wanted.Definition
+	}
+	s := JobStatus{
+		Name: j.name, Cron: c.Cron, TimeZone: j.zone.String(), Next: j.next, ShardingTotalCount: c.ShardingTotalCount,
+		Description: c.Description, File: j.wanted.File, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
+		Digest: j.wanted.Module.Digest(), Leader: j.view.Leader, Instances: sortedStrings(j.view.Instances), LastFire: j.lastFire,
+		Warnings: j.view.ConfigWarnings,
+	}
+	if j.exec != nil {
+		s.Digest = j.exec.Digest()
+	}
+	s.State, s.Reason = j.state()
+	parameters, err := coordination.ParseItemParameters(c.ShardingItemParameters)
+	if err != nil {
+		s.Warnings = append(s.Warnings, err.Error())
+	}
+	for _, it := range j.sorted(func(*item) bool { return true }) {
+		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.due != nil,
+			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd}
+		if it.run != nil {
+			i.Running, i.Fence = true, it.run.fence
+			i.Attempt = int(it.run.attempt.Load())
+			i.Done, i.Total = it.run.done.Load(), it.run.total.Load()
+			if since := it.run.since.Load(); since != 0 {
+				i.Since = time.UnixMilli(since)
+			}
+		}
+		s.Items = append(s.Items, i)
+	}
+	return s
+}
+
+// state names what the job is doing, and why if it does not run.
+func (j *job) state() (JobState, string) {
+	switch {
+	case j.left != "":
+		return j.leftState, j.left
+	case j.draining || j.leaving != "":
+		return JobDraining, j.leaving
+	case j.joinErr != nil:
+		return JobError, j.joinErr.Error()
+	case j.exec == nil && j.execErr != nil:
+		return JobError, j.execErr.Error()
+	case !j.joined || !j.seen:
+		return JobJoining, ""
+	case j.view.ConfigErr != nil:
+		return JobError, "the configuration in the registry is refused, the last good one stays in force: " + j.view.ConfigErr.Error()
+	case j.cronErr != nil:
+		return JobError, j.cronErr.Error()
+	case j.execErr != nil:
+		return JobError, "the last good module stays in force: " + j.execErr.Error()
+	case j.running() > 0:
+		return JobRunning, ""
+	case !j.view.Enabled:
+		return JobDisabled, "this server is disabled for the job"
+	case !j.share.Current(j.view):
+		return JobSharding, "the items are being divided"
+	}
+	return JobReady, ""
+}

@@ -1,0 +1,223 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// Causes with which the context of guests is cancelled.
+var (
+	errSessionLost = errors.New("the registry session was lost: another host may own this item now")
+	errKilled      = errors.New("the host was told to stop at once")
+	errDrainOver   = errors.New("the host is stopping and the drain timeout is over")
+)
+
+// term is one life of a registry session: a set of job loops that end with it.
+type term struct {
+	host     *Host
+	registry coordination.RegistryCenter
+	self     coordination.JobInstance
+
+	mu   sync.Mutex
+	jobs map[string]*job // by job name
+	// joins counts how often this term has joined a job: an instance id is
+	// never used twice.
+	joins map[string]int
+	wg    sync.WaitGroup // the job loops
+	ended chan *job      // a loop ended by itself
+}
+
+func newTerm(h *Host, r coordination.RegistryCenter) *term {
+	token := make([]byte, 4)
+	rand.Read(token) // never fails, see crypto/rand
+	return &term{
+		host: h, registry: r,
+		self:  coordination.NewJobInstance(h.cfg.ServerIP, fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(token))),
+		jobs:  make(map[string]*job),
+		joins: make(map[string]int),
+		ended: make(chan *job),
+	}
+}
+
+// identity is the instance for a job: the term's id, with a number from the
+// second time on that the term joins the job.
+func (t *term) identity(name string) coordination.JobInstance {
+	t.joins[name]++
+	if n := t.joins[name]; n > 1 {
+		return coordination.JobInstance{ID: fmt.Sprintf("%s-%d", t.self.ID, n), ServerIP: t.self.ServerIP}
+	}
+	return t.self
+}
+
+// run starts and stops job loops until the session is lost (true), or the
+// host has drained or was killed (false). All loops are joined then.
+func (t *term) run(ctx, kill context.Context) (lost bool) {
+	// work is the life of everything that runs under the session.
+	work, stop := context.WithCancelCause(context.Background())
+	defer func() {
+		stop(nil)
+		t.wg.Wait()
+	}()
+	draining := ctx.Done()
+	var drained chan struct{}
+	t.reconcile(work)
+	for {
+		select {
+		case <-t.host.wake:
+			if draining != nil {
+				t.reconcile(work)
+			}
+		case j := <-t.ended:
+			t.forget(j)
+			if draining != nil {
+				t.reconcile(work) // it may have been left and wanted again since
+			}
+		case <-draining:
+			draining = nil
+			t.host.setState(HostDraining, t)
+			drained = t.drain()
+		case <-drained:
+			return false
+		case <-t.registry.Lost():
+			stop(errSessionLost)
+			return true
+		case <-kill.Done():
+			stop(errKilled)
+			return false
+		}
+	}
+}
+
+// reconcile brings the set of loops to what the host was last told.
+func (t *term) reconcile(work context.Context) {
+	t.host.mu.Lock()
+	desired := t.host.desired
+	t.host.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, j := range t.jobs {
+		if _, wanted := desired[name]; !wanted {
+			j.leave("its definition is gone")
+		}
+	}
+	names := make([]string, 0, len(desired))
+	for name := range desired {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if j, runs := t.jobs[name]; runs {
+			j.update(desired[name])
+			continue
+		}
+		j := newJob(t, desired[name], t.identity(name))
+		t.jobs[name] = j
+		t.wg.Go(func() {
+			j.run(work)
+			select {
+			case t.ended <- j:
+			case <-work.Done():
+			}
+		})
+	}
+}
+
+// forget drops a loop that has ended.
+func (t *term) forget(j *job) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.jobs[j.name] == j {
+		delete(t.jobs, j.name)
+	}
+}
+
+// drain tells all loops to finish. The channel is closed when they have.
+func (t *term) drain() chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.host.log.Info("draining: nothing new begins", zap.Duration("timeout", t.host.cfg.DrainTimeout), zap.Int("jobs", len(t.jobs)))
+	all := make([]*job, 0, len(t.jobs))
+	for _, j := range t.jobs {
+		j.drain()
+		all = append(all, j)
+	}
+	done := make(chan struct{})
+	t.wg.Go(func() {
+		for _, j := range all {
+			<-j.done
+		}
+		close(done)
+	})
+	return done
+}
+
+// settled reports whether the jobs have joined, or say why they cannot.
+func (t *term) settled(names []string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, name := range names {
+		j, ok := t.jobs[name]
+		if !ok || !j.settled.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// status asks every loop; one that does not answer in time shows what it last
+// said.
+func (t *term) status(wait time.Duration) []JobStatus {
+	t.mu.Lock()
+	jobs := make([]*job, 0, len(t.jobs))
+	for _, j := range t.jobs {
+		jobs = append(jobs, j)
+	}
+	t.mu.Unlock()
+	slices.SortFunc(jobs, func(a, b *job) int { return strings.Compare(a.name, b.name) })
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	answers := make([]<-chan JobStatus, len(jobs))
+	for i, j := range jobs {
+		answers[i] = j.ask()
+	}
+	out := make([]JobStatus, len(jobs))
+	late := false
+	for i, j := range jobs {
+		if late {
+			select {
+			case out[i] = <-answers[i]:
+			default:
+				out[i] = j.lastStatus()
+			}
+			continue
+		}
+		select {
+		case out[i] = <-answers[i]:
+		case <-j.done:
+			out[i] = j.lastStatus()
+		case <-timer.C:
+			late = true
+			out[i] = j.lastStatus()
+		}
+	}
+	return out
+}
+
+// again gives a job that was left and is wanted back a new instance id.
+func (t *term) again(name string) coordination.JobInstance {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.identity(name)
+}
