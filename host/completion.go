@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -72,11 +73,16 @@ func (j *job) commitEnded(now time.Time) {
 		}
 	}
 	var out coordination.Completed
-	if err := j.perform(coordination.Complete(c, &out)); err != nil {
+	err := j.perform(coordination.Complete(c, &out))
+	switch {
+	case err == nil:
+		j.runs, j.runsVersion = out.Runs, out.RunsVersion
+	case errors.Is(err, coordination.ErrConflict) && !j.view.Exists:
+		out = coordination.Completed{} // the job was removed, and its records with it
+	default:
 		j.failed(now, "completing items", err)
 		return
 	}
-	j.runs, j.runsVersion = out.Runs, out.RunsVersion
 	for _, n := range slices.Sorted(maps.Keys(c.Items)) {
 		e := j.ended[n]
 		delete(j.ended, n)
@@ -97,6 +103,8 @@ func (j *job) settle(now time.Time, n int, e endedRun, state coordination.ItemSt
 	event := Event{Item: &n, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: e.run.runID(),
 		Fence: e.run.fence, Digest: f.exec.Digest(), Attempt: int(e.run.attempt.Load()), Outcome: e.result.Outcome}
 	switch {
+	case !took && !j.view.Exists:
+		event.Kind, event.Reason = EventItemSkipped, "the job was removed while the item ran"
 	case !took:
 		event.Kind, event.Reason = EventItemSkipped, "the item was taken over by another host before its completion could be written"
 		j.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.run.fence))

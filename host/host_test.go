@@ -1,11 +1,19 @@
 package host_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -57,4 +65,386 @@ func TestThreeHostsShareAndTakeOver(t *testing.T) {
 			t.Errorf("%d items failed over, want 2\n%s", over, c.all())
 		}
 	})
+}
+
+func TestAnItemThatStillRunsIsMadeUpForRightAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.start(1, job(definition("slow", "0 * * * * ?", 2), &guest{digest: "slow", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			if inv.Context.ShardingItem == 0 {
+				time.Sleep(150 * time.Second) // over two instants
+			}
+			return ok
+		}}))
+		time.Sleep(5*time.Minute + 30*time.Second)
+		var sources []string
+		for _, e := range c.list(host.EventItemStarted) {
+			if *e.Item == 0 {
+				sources = append(sources, fmt.Sprintf("%s %s for %s", e.Time.UTC().Format("04:05"), e.Source, e.Instant.UTC().Format("04:05")))
+			}
+		}
+		// Begun at 1:00 it runs until 3:30; 2:00 and 3:00 are one catch-up.
+		want := []string{"01:00 schedule for 01:00", "03:30 misfire for 03:00"}
+		if !slices.Equal(sources, want) {
+			t.Errorf("item 0 started %q, want %q\n%s", sources, want, c.all())
+		}
+		if n := completed(c.list(host.EventItemCompleted))[1]; n != 5 {
+			t.Errorf("item 1 was completed %d times in five minutes: a slow item must not delay it", n)
+		}
+		if skipped := c.list(host.EventItemSkipped); len(skipped) != 4 {
+			t.Errorf("%d items skipped, want one each at 2:00, 3:00, 4:00 and 5:00\n%s", len(skipped), lines(skipped))
+		}
+	})
+}
+
+func TestATriggerWhileTheJobRunsIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		n := c.start(1, job(definition("one-off", "", 2), sleeper(10*time.Second)))
+		synctest.Wait()
+		for range 3 { // the second is kept, the third is the same as the second
+			if err := n.host.Trigger(t.Context(), "one-off"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		fires := c.list(host.EventFireEnded)
+		if len(fires) != 2 || fires[0].Trigger == fires[1].Trigger || fires[0].Source != abi.SourceTrigger {
+			t.Errorf("fires %s, want two of different rounds", lines(fires))
+		}
+		if err := n.host.Trigger(t.Context(), "none"); !errors.Is(err, host.ErrNoJob) {
+			t.Errorf("triggering an unknown job: %v", err)
+		}
+	})
+}
+
+func TestDisabledJobsAndItemsDoNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		n := c.start(1, job(definition("d", "0 * * * * ?", 2), sleeper(time.Second)))
+		do := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(90 * time.Second)
+		do(n.host.DisableItem(t.Context(), "d", 1))
+		time.Sleep(2 * time.Minute)
+		do(n.host.EnableItem(t.Context(), "d", 1))
+		do(n.host.Disable(t.Context(), "d"))
+		time.Sleep(time.Second)
+		if s := n.host.Status().Jobs[0]; s.State != host.JobDisabled {
+			t.Errorf("state %s, want disabled", s.State)
+		}
+		time.Sleep(3 * time.Minute)
+		do(n.host.Enable(t.Context(), "d"))
+		time.Sleep(10 * time.Second)
+		if done := completed(c.list(host.EventItemCompleted)); done[0] != 3 || done[1] != 1 {
+			t.Errorf("completions %v, want 3 of item 0 and 1 of item 1; enabling makes up for nothing\n%s", done, c.all())
+		}
+		time.Sleep(time.Minute)
+		if done := completed(c.list(host.EventItemCompleted)); done[0] != 4 || done[1] != 2 {
+			t.Errorf("completions %v after enabling, want 4 and 2\n%s", done, c.all())
+		}
+		if err := n.host.DisableItem(t.Context(), "d", 7); err == nil {
+			t.Error("an item that does not exist was disabled")
+		}
+	})
+}
+
+func TestAModuleIsReplacedBetweenFires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := definition("m", "0 * * * * ?", 1)
+		one, two := sleeper(30*time.Second), sleeper(2*time.Second)
+		n := c.start(1, job(d, one))
+		time.Sleep(70 * time.Second) // the first fire runs
+		n.host.Apply([]host.Job{job(d, two)}, nil)
+		time.Sleep(10 * time.Second)
+		if one.inUse() != 1 {
+			t.Errorf("the old module has %d uses while its item runs, want 1", one.inUse())
+		}
+		time.Sleep(time.Minute)
+		if one.inUse() != 0 {
+			t.Errorf("the old module has %d uses after its last item", one.inUse())
+		}
+		var digests []string
+		for _, e := range c.list(host.EventItemCompleted) {
+			digests = append(digests, e.Digest)
+		}
+		if want := []string{one.digest, two.digest}; !slices.Equal(digests, want) {
+			t.Errorf("items ran in %v, want %v", digests, want)
+		}
+		n.stop()
+		<-n.done
+		if two.inUse() != 0 {
+			t.Errorf("the module has %d uses after the host has stopped", two.inUse())
+		}
+	})
+}
+
+func TestABadModuleLeavesTheOneThatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := definition("m", "0 * * * * ?", 1)
+		n := c.start(1, job(d, sleeper(time.Second)))
+		time.Sleep(time.Minute + 10*time.Second)
+		n.host.Apply([]host.Job{job(d, &guest{digest: "bad", bad: errors.New("job_execute is missing")})}, nil)
+		time.Sleep(time.Minute)
+		s := n.host.Status().Jobs[0]
+		if s.State != host.JobError || !strings.Contains(s.Reason, "job_execute is missing") || s.Digest != "sleeper-1s" {
+			t.Errorf("status %+v, want the reason and the digest that runs", s)
+		}
+		if done := completed(c.list(host.EventItemCompleted))[0]; done != 2 {
+			t.Errorf("%d completions, want 2: the good module goes on", done)
+		}
+	})
+}
+
+func TestDraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := definition("drain", "0 * * * * ?", 4)
+		d.Props["wasm.maxConcurrency"] = "2"
+		first := c.start(1, job(d, sleeper(10*time.Second)))
+		time.Sleep(61 * time.Second) // two items run, two wait for a worker
+		first.stop()
+		if err := <-first.done; err != nil {
+			t.Fatal(err)
+		}
+		if done := len(c.list(host.EventItemCompleted)); done != 2 {
+			t.Errorf("%d items completed in the drain, want the 2 that ran\n%s", done, c.all())
+		}
+		// The next host makes up for the two that were handed back.
+		c.start(2, job(d, sleeper(10*time.Second)))
+		time.Sleep(30 * time.Second)
+		if done := completed(c.list(host.EventItemCompleted)); len(done) != 4 {
+			t.Errorf("completions %v, want every item once\n%s", done, c.all())
+		}
+	})
+}
+
+func TestADrainThatTakesTooLongOwesTheItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := definition("drain", "", 1)
+		d.Failover = true
+		first := c.start(1, job(d, sleeper(time.Hour)))
+		synctest.Wait()
+		if err := first.host.Trigger(t.Context(), "drain"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		asked := time.Now()
+		first.stop()
+		<-first.done
+		if took := time.Since(asked); took != 30*time.Second {
+			t.Errorf("the drain took %s, want its time-out of 30s", took)
+		}
+		c.start(2, job(d, sleeper(time.Second)))
+		time.Sleep(10 * time.Second)
+		done := c.list(host.EventItemCompleted)
+		if len(done) != 1 || done[0].Source != abi.SourceFailover {
+			t.Errorf("completed: %s, want the unfinished item, by failover\n%s", lines(done), c.all())
+		}
+	})
+}
+
+func TestAnOperatorRemovesAJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := definition("gone", "*/5 * * * * ?", 2)
+		a := c.start(1, job(d, sleeper(time.Second)))
+		b := c.start(2, job(d, sleeper(time.Second)))
+		time.Sleep(11 * time.Second)
+		if err := a.host.Remove(t.Context(), "gone", true); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		before := len(c.list(host.EventItemCompleted))
+		time.Sleep(time.Minute)
+		if after := len(c.list(host.EventItemCompleted)); after != before {
+			t.Errorf("%d items ran after the job was removed\n%s", after-before, c.all())
+		}
+		for _, n := range []*node{a, b} {
+			if s := n.host.Status().Jobs[0]; s.State != host.JobRemoved {
+				t.Errorf("state %s, want removed", s.State)
+			}
+		}
+		r, err := c.server.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		nodes, err := r.Read(t.Context(), coordination.Children("/test"), coordination.Children("/test.wasmjob"))
+		if err != nil || len(nodes[0].Names)+len(nodes[1].Names) > 0 {
+			t.Errorf("the registry holds %v %v after a purge, %v", nodes[0].Names, nodes[1].Names, err)
+		}
+		// Touching the definition brings it back.
+		a.host.Apply([]host.Job{job(d, sleeper(time.Second))}, nil)
+		time.Sleep(7 * time.Second)
+		if s := a.host.Status().Jobs[0]; s.State == host.JobRemoved || len(s.Items) != 2 {
+			t.Errorf("after its definition was touched: %+v\n%s", s, c.all())
+		}
+	})
+}
+
+func TestListenersRunOncePerFireOverAllHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var mu sync.Mutex
+		var calls []string
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, what)
+		}
+		listener := func(name string) func(*abi.Invocation) abi.Result {
+			return func(*abi.Invocation) abi.Result { note(name); return ok }
+		}
+		g := &guest{digest: "listens", run: func(context.Context, *abi.Invocation) abi.Result {
+			note("item")
+			time.Sleep(time.Second)
+			return ok
+		}, listeners: map[string]func(*abi.Invocation) abi.Result{
+			abi.ExportBeforeOnce: listener("first"), abi.ExportAfterOnce: listener("last"),
+			abi.ExportBefore: listener("before"), abi.ExportAfter: listener("after"),
+		}}
+		d := definition("listen", "0 * * * * ?", 4)
+		for i := range 2 {
+			c.start(1+i, job(d, g))
+		}
+		time.Sleep(90 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		got := strings.Join(calls, " ")
+		count := func(w string) int { return strings.Count(got, w) }
+		if len(calls) == 0 || calls[0] != "first" || calls[len(calls)-1] != "last" || count("first") != 1 || count("last") != 1 ||
+			count("before") != 2 || count("after") != 2 || count("item") != 4 {
+			t.Errorf("calls: %s\n%s", got, c.all())
+		}
+	})
+}
+
+func TestRetriesAndOffsets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := definition("retry", "0 * * * * ?", 1)
+		var seen []string
+		g := &guest{digest: "r", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			seen = append(seen, fmt.Sprintf("%s#%d", inv.Offset, inv.Context.Attempt))
+			if inv.Context.Attempt < 3 {
+				return abi.Result{Outcome: abi.OutcomeRetry, Message: "later"}
+			}
+			return abi.Result{Outcome: abi.OutcomeOK, Offset: fmt.Appendf(nil, "after-%d", len(seen)), Staged: true}
+		}}
+		c.start(1, job(d, g))
+		time.Sleep(2*time.Minute + 30*time.Second)
+		want := []string{"#1", "#2", "#3", "after-3#1", "after-3#2", "after-3#3"}
+		if !slices.Equal(seen, want) {
+			t.Errorf("attempts %q, want %q", seen, want)
+		}
+		var fences []int64
+		for _, e := range c.list(host.EventItemCompleted) {
+			fences = append(fences, e.Fence)
+		}
+		if len(fences) != 2 || fences[1] <= fences[0] {
+			t.Errorf("fence tokens %v must grow", fences)
+		}
+	})
+}
+
+func TestChangesToTheDefinitionTakeEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		g := sleeper(time.Second)
+		d := definition("change", "0 * * * * ?", 1)
+		n := c.start(1, job(d, g))
+		time.Sleep(65 * time.Second)
+		d.Cron, d.ShardingTotalCount = "*/10 * * * * ?", 3
+		n.host.Apply([]host.Job{job(d, g)}, nil)
+		time.Sleep(20 * time.Second)
+		if done := completed(c.list(host.EventItemCompleted)); done[0] != 3 || done[1] != 2 || done[2] != 2 {
+			t.Errorf("completions %v, want 3, 2, 2\n%s", done, c.all())
+		}
+		n.host.Apply(nil, nil)
+		time.Sleep(5 * time.Second)
+		if jobs := n.host.Status().Jobs; len(jobs) != 0 {
+			t.Errorf("jobs %+v after the definition is gone", jobs)
+		}
+		if g.inUse() != 0 {
+			t.Errorf("the module has %d uses after its job has gone", g.inUse())
+		}
+	})
+}
+
+func TestARestartedHostFailsOverToItself(t *testing.T) {
+	dir := t.TempDir()
+	d := definition("resume", "", 1)
+	d.Failover = true
+	begun := make(chan abi.Source, 2)
+	run := func(crash bool) {
+		server, err := embedded.Open(embedded.Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		over := make(chan struct{}, 1)
+		h, err := host.New(host.Config{Dial: server.Connect, Namespace: "n", ServerIP: "127.0.0.1", OnEvent: func(e host.Event) {
+			if e.Kind == host.EventItemCompleted {
+				over <- struct{}{}
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &guest{digest: "g", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+			begun <- inv.Context.Source
+			if crash {
+				<-ctx.Done()
+				return abi.Result{Outcome: abi.OutcomeCancelled}
+			}
+			return ok
+		}}
+		h.Apply([]host.Job{job(d, g)}, nil)
+		kill, killNow := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.Run(t.Context(), kill) }()
+		if crash {
+			for !h.Ready() {
+				time.Sleep(time.Millisecond)
+			}
+			if err := h.Trigger(t.Context(), "resume"); err != nil {
+				t.Fatal(err)
+			}
+			if source := <-begun; source != abi.SourceTrigger {
+				t.Errorf("source %s", source)
+			}
+		} else {
+			if source := <-begun; source != abi.SourceFailover {
+				t.Errorf("source %s, want failover", source)
+			}
+			<-over
+		}
+		killNow()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	run(true)
+	run(false)
+}
+
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	_, err := host.New(host.Config{Namespace: "/", ServerIP: "::1", MaxConcurrency: -1})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"Dial", "namespace", "server IP", "max concurrency"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: does not name %s", err, want)
+		}
+	}
 }
