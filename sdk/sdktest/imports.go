@@ -134,12 +134,14 @@ func (i imports) Metric(kind int32, name string, value int64) int32 {
 	}
 	i.h.mu.Lock()
 	defer i.h.mu.Unlock()
-	names := map[string]bool{name: true}
-	for _, m := range i.h.metrics {
-		names[m.Name] = true
-	}
-	if len(names) > abi.MaxMetricNames {
-		return int32(abi.ErrQuota)
+	if !i.h.names[name] {
+		if len(i.h.names) == abi.MaxMetricNames {
+			return int32(abi.ErrQuota)
+		}
+		if i.h.names == nil {
+			i.h.names = make(map[string]bool)
+		}
+		i.h.names[name] = true
 	}
 	i.h.metrics = append(i.h.metrics, Metric{Kind: int(kind), Name: name, Value: value})
 	return int32(abi.OK)

@@ -72,6 +72,7 @@ type Host struct {
 	reason    string
 	logs      []Log
 	metrics   []Metric
+	names     map[string]bool // of metrics
 	progress  []Progress
 	commits   int
 }
