@@ -124,10 +124,10 @@ func TestDataflowStreaming(t *testing.T) {
 func TestDataflowCallTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
-	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: TypeDataflow, Streaming: true, CallTimeout: 50 * time.Millisecond})
+	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: TypeDataflow, Streaming: true, CallTimeout: 300 * time.Millisecond})
 	h := newRecorder()
 	got := w.Execute(context.Background(), flow(h, "fetch-spin:20", "", "35"))
-	if got.Outcome != abi.OutcomeTimeout || got.Message != "job_fetch: timeout: ran longer than 50ms" || got.Batches != 2 ||
+	if got.Outcome != abi.OutcomeTimeout || got.Message != "job_fetch: timeout: ran longer than 300ms" || got.Batches != 2 ||
 		!errors.Is(got.Err, context.DeadlineExceeded) || !slices.Equal(h.stages, []string{"10", "20"}) {
 		t.Errorf("%+v %q", got, h.stages)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/wasmjob/wasmjob/abi"
 )
@@ -128,13 +129,14 @@ func (x *executor) instantiate(ctx context.Context, inv *abi.Invocation, config 
 		config = config.WithFSConfig(f)
 	}
 
-	begun, cancel := context.WithTimeout(ctx, abi.InitializeTimeout)
+	begun, cancel := context.WithTimeout(ctx, x.r.initialize)
 	defer cancel()
 	in.begin(begun, inv, phaseInit)
 	op := "instantiate"
 	err := guard(func() error {
 		var err error
-		in.mod, err = x.engine.rt.InstantiateModule(in.pass(begun), x.engine.compiled, config)
+		c := experimental.WithMemoryAllocator(in.pass(begun), experimental.MemoryAllocatorFunc(allocate))
+		in.mod, err = x.engine.rt.InstantiateModule(c, x.engine.compiled, config)
 		if err != nil {
 			in.mod = nil
 			return err
@@ -154,7 +156,7 @@ func (x *executor) instantiate(ctx context.Context, inv *abi.Invocation, config 
 	if err == nil && begun.Err() == nil {
 		return in, abi.OutcomeOK, nil
 	}
-	outcome, e := in.failed(ctx, begun, op, err, fmt.Sprintf("ran longer than %s", abi.InitializeTimeout))
+	outcome, e := in.failed(ctx, begun, op, err, fmt.Sprintf("ran longer than %s", x.r.initialize))
 	in.close()
 	return nil, outcome, e
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -132,12 +133,9 @@ func TestLoadTruncated(t *testing.T) {
 
 func TestInitializeTimeout(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes as long as a guest may take to initialise")
-	}
-	r := newRuntime(t, Options{})
+	r := newRuntime(t, Options{initialize: 20 * time.Millisecond})
 	_, err := r.Load(context.Background(), "init.wasm", guest(t, "wat/init_spin"))
-	if err == nil || !strings.Contains(err.Error(), "_initialize: timeout: ran longer than 5s") {
+	if err == nil || !strings.Contains(err.Error(), "_initialize: timeout: ran longer than 20ms") {
 		t.Error(err)
 	}
 }
@@ -182,6 +180,7 @@ func TestInspect(t *testing.T) {
 	if err != nil || string(info.Manifest) != `{"name":"x"}` {
 		t.Errorf("%s %v", info.Manifest, err)
 	}
+	load(t, newRuntime(t, Options{}), append(guest(t, "wat/noop"), "\x00\x02\x01x"...)) // an empty custom section
 	info, err = Inspect(goGuest(t, "gocommand"))
 	if err != nil || fmt.Sprint(info.Types) != "[SCRIPT]" {
 		t.Error(info.Types, err)

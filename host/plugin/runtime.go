@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
@@ -31,8 +33,10 @@ type Options struct {
 	// Logger takes what an operator should know; nil drops it.
 	Logger *slog.Logger
 
-	// interpreter leaves the compiler aside; tests run on both engines.
+	// For tests: interpreter leaves the compiler aside, and initialize is
+	// used instead of abi.InitializeTimeout unless it is 0.
 	interpreter bool
+	initialize  time.Duration
 }
 
 // Names of wazero's engines.
@@ -44,10 +48,11 @@ const (
 // Runtime holds the modules of one process. Its methods are safe for
 // concurrent use.
 type Runtime struct {
-	log     *slog.Logger
-	engine  string
-	workers int
-	config  wazero.RuntimeConfig // without limits and cache
+	log        *slog.Logger
+	engine     string
+	workers    int
+	initialize time.Duration        // bounds _initialize
+	config     wazero.RuntimeConfig // without limits and cache
 
 	// Caches must outlive all wazero runtimes that use them. memory takes
 	// over when the directory fails.
@@ -67,13 +72,14 @@ type Runtime struct {
 // that is the interpreter, which is 10 to 50 times slower: a warning is logged.
 func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 	r := &Runtime{
-		log:       o.Logger,
-		workers:   max(o.CompileWorkers, 1),
-		memory:    wazero.NewCompilationCache(),
-		compiling: make(chan struct{}, 1),
-		codes:     map[string]*code{},
-		modules:   map[*Module]struct{}{},
-		idle:      make(chan struct{}),
+		log:        o.Logger,
+		workers:    max(o.CompileWorkers, 1),
+		initialize: cmp.Or(o.initialize, abi.InitializeTimeout),
+		memory:     wazero.NewCompilationCache(),
+		compiling:  make(chan struct{}, 1),
+		codes:      map[string]*code{},
+		modules:    map[*Module]struct{}{},
+		idle:       make(chan struct{}),
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)

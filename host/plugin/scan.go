@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -103,9 +104,21 @@ type scan struct {
 	manifest []byte
 	problems []string // that do not keep the rest from being read
 
-	tableSection span // header included
-	dropped      []span
-	codeCount    int
+	dropped   []span
+	codeCount int
+
+	tableSection, dataSection span // header included
+	// data are the data segments. They may be joined unless dataFixed: if all
+	// are copied to places known in advance, and no instruction can refer to
+	// one by its number.
+	data      []segment
+	dataFixed bool
+}
+
+// segment is bytes of the file that are copied into memory.
+type segment struct {
+	offset uint32
+	bytes  span
 }
 
 // scanModule reads the whole module. The error tells where it stops making
@@ -153,8 +166,11 @@ func scanModule(wasm []byte) (*scan, error) {
 		}
 		previous = order
 		seen++
-		if id == 4 {
+		switch id {
+		case 4:
 			s.tableSection = span{start, end}
+		case 11:
+			s.dataSection = span{start, end}
 		}
 		s.section(id, sc)
 		if sc.err == nil && sc.off != end {
@@ -294,9 +310,10 @@ func (s *scan) section(id byte, c *cursor) {
 	case 10:
 		s.codeSection(c)
 	case 11:
-		dataSection(c)
+		s.readData(c)
 	case 12:
 		c.u32()
+		s.dataFixed = true // instructions may name segments
 	}
 }
 
@@ -523,10 +540,13 @@ func (s *scan) codeSection(c *cursor) {
 	}
 }
 
-func dataSection(c *cursor) {
+func (s *scan) readData(c *cursor) {
 	n := c.count("data segments", maxSegments)
+	s.data = make([]segment, 0, n)
 	for i := 0; i < n && c.err == nil; i++ {
-		switch flag := c.u32(); {
+		flag := c.u32()
+		start := c.off
+		switch {
 		case c.err != nil:
 		case flag == 0:
 			c.constant()
@@ -535,12 +555,40 @@ func dataSection(c *cursor) {
 			if m := c.u32(); c.err == nil && m != 0 {
 				c.fail("data segment %d is for memory %d", i, m)
 			}
+			start = c.off
 			c.constant()
 		default:
 			c.fail("data segment of form %d", flag)
 		}
-		c.bytes(c.u32())
+		expression := c.b[start:c.off]
+		size := c.u32()
+		begin := c.off
+		c.bytes(size)
+		offset, ok := i32Const(expression)
+		if !ok {
+			s.dataFixed = true
+		}
+		s.data = append(s.data, segment{offset, span{begin, c.off}})
 	}
+}
+
+// i32Const is the value of a constant expression that is one i32.const. The
+// expression has been read before, so it is well-formed.
+func i32Const(expression []byte) (uint32, bool) {
+	if len(expression) < 3 || expression[0] != 0x41 {
+		return 0, false
+	}
+	var v int64
+	for i, d := range expression[1:] {
+		v |= int64(d&0x7f) << (7 * i)
+		if d < 0x80 {
+			if d&0x40 != 0 {
+				v |= -1 << (7 * (i + 1))
+			}
+			return uint32(v), len(expression) == i+3
+		}
+	}
+	return 0, false
 }
 
 // custom looks at a custom section. Custom sections never make a module
@@ -550,6 +598,10 @@ func (s *scan) custom(c *cursor, all span, nameSections *int) error {
 	name := c.name("a custom section's name")
 	if c.err != nil {
 		return fmt.Errorf("section custom: %w", c.err)
+	}
+	if c.left() == 0 { // wazero v1.12.0 takes an empty one at the end for a cut file
+		s.dropped = append(s.dropped, all)
+		return nil
 	}
 	switch name {
 	case "name":
@@ -616,42 +668,115 @@ func nameMap(c *cursor, total *int) {
 	}
 }
 
-// rewrite returns the module with every table capped and name sections that
-// are not in order left out: the same bytes if there is nothing to do. It must
-// follow a scan without error.
+// rewrite returns the module as wazero gets it: the same bytes if there is
+// nothing to do. It must follow a scan without error. Tables are capped; custom
+// sections that wazero would stumble over are left out; data segments
+// are joined.
 func (s *scan) rewrite() []byte {
-	capped := slices.ContainsFunc(s.tables, func(t table) bool { return t.capped })
-	if !capped && len(s.dropped) == 0 {
-		return s.wasm
+	type edit struct {
+		at   span
+		with []byte
 	}
-	out := make([]byte, 0, len(s.wasm)+16*len(s.tables))
-	last := 0
-	replace := func(at span, with []byte) {
-		out = append(out, s.wasm[last:at.start]...)
-		out = append(out, with...)
-		last = at.end
+	var edits []edit
+	for _, d := range s.dropped {
+		edits = append(edits, edit{d, nil})
 	}
-	var section []byte
-	if capped {
-		var body []byte
-		body = appendU32(body, uint32(len(s.tables)))
+	if slices.ContainsFunc(s.tables, func(t table) bool { return t.capped }) {
+		body := appendU32(nil, uint32(len(s.tables)))
 		for _, t := range s.tables {
 			body = appendU32(appendU32(append(body, t.element, 1), t.min), t.max)
 		}
-		section = append(appendU32([]byte{4}, uint32(len(body))), body...)
+		edits = append(edits, edit{s.tableSection, appendSection(nil, 4, body)})
 	}
-	done := !capped
-	for _, d := range s.dropped {
-		if !done && s.tableSection.start < d.start {
-			replace(s.tableSection, section)
-			done = true
-		}
-		replace(d, nil)
+	if body := s.joinData(); body != nil {
+		edits = append(edits, edit{s.dataSection, appendSection(nil, 11, body)})
 	}
-	if !done {
-		replace(s.tableSection, section)
+	if len(edits) == 0 {
+		return s.wasm
+	}
+	slices.SortFunc(edits, func(a, b edit) int { return a.at.start - b.at.start })
+	size := len(s.wasm)
+	for _, e := range edits {
+		size += len(e.with) - (e.at.end - e.at.start)
+	}
+	out := make([]byte, 0, size)
+	last := 0
+	for _, e := range edits {
+		out = append(append(out, s.wasm[last:e.at.start]...), e.with...)
+		last = e.at.end
 	}
 	return append(out, s.wasm[last:]...)
+}
+
+// Limits of joining. Go's linker cuts data into thousands of segments to save
+// the zeros between them; wazero v1.12.0 spends more on each, every time that
+// it makes an instance, than on copying as many zeros as joinGap.
+const (
+	joinFrom = 64
+	joinGap  = 512
+	maxZeros = 8 << 20
+)
+
+// joinData returns a data section in which segments that are close together are
+// one, with the zeros between them, which is what a fresh memory has there. It
+// is nil if there is little to gain.
+func (s *scan) joinData() []byte {
+	if s.dataFixed || len(s.data) < joinFrom {
+		return nil
+	}
+	data := slices.Clone(s.data)
+	slices.SortStableFunc(data, func(a, b segment) int { return cmp.Compare(a.offset, b.offset) })
+	end := func(d segment) uint64 { return uint64(d.offset) + uint64(d.bytes.end-d.bytes.start) }
+	apart := func(i int) bool { return i == 0 || uint64(data[i].offset)-end(data[i-1]) > joinGap }
+	joined, zeros := 0, 0
+	for i := range data {
+		if i > 0 && end(data[i-1]) > uint64(data[i].offset) {
+			return nil // the later one in the file wins
+		}
+		if apart(i) {
+			joined++
+		} else {
+			zeros += int(uint64(data[i].offset) - end(data[i-1]))
+		}
+	}
+	if joined > len(data)/2 || zeros > maxZeros {
+		return nil
+	}
+	body := make([]byte, 0, s.dataSection.end-s.dataSection.start+zeros)
+	body = appendU32(body, uint32(joined))
+	for i := 0; i < len(data); {
+		j := i + 1
+		for j < len(data) && !apart(j) {
+			j++
+		}
+		body = append(body, 0, 0x41)
+		body = append(appendI32(body, int32(data[i].offset)), 0x0b)
+		body = appendU32(body, uint32(end(data[j-1])-uint64(data[i].offset)))
+		for k := i; k < j; k++ {
+			if k > i {
+				gap := uint64(data[k].offset) - end(data[k-1])
+				body = append(body, make([]byte, gap)...)
+			}
+			body = append(body, s.wasm[data[k].bytes.start:data[k].bytes.end]...)
+		}
+		i = j
+	}
+	return body
+}
+
+func appendSection(b []byte, id byte, body []byte) []byte {
+	return append(appendU32(append(b, id), uint32(len(body))), body...)
+}
+
+func appendI32(b []byte, v int32) []byte {
+	for {
+		d := byte(v & 0x7f)
+		v >>= 7
+		if v == 0 && d&0x40 == 0 || v == -1 && d&0x40 != 0 {
+			return append(b, d)
+		}
+		b = append(b, d|0x80)
+	}
 }
 
 func appendU32(b []byte, v uint32) []byte {

@@ -1,0 +1,161 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental/wazerotest"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// addGuests seeds a fuzz target with all committed guests.
+func addGuests(f *testing.F) {
+	for _, pattern := range []string{"testdata/wat/*.wasm", "testdata/c/*.wasm"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			f.Fatal(pattern, err)
+		}
+		for _, name := range files {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(b)
+		}
+	}
+}
+
+// FuzzScan: no input makes the scan panic, or allocate far more than it is
+// long; what it accepts is rewritten into something that it accepts as it is
+// and that says the same; and wazero decodes that without a panic.
+func FuzzScan(f *testing.F) {
+	addGuests(f)
+	ctx := context.Background()
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithMemoryLimitPages(16))
+	f.Cleanup(func() { rt.Close(ctx) })
+	f.Fuzz(func(t *testing.T, wasm []byte) {
+		info, s := inspect(wasm)
+		if len(info.Problems) > maxProblems+1 {
+			t.Fatalf("%d problems", len(info.Problems))
+		}
+		if _, err := scanModule(wasm); err != nil {
+			return
+		}
+		out := s.rewrite()
+		again, err := scanModule(out)
+		if err != nil {
+			t.Fatalf("the rewritten module does not scan: %v", err)
+		}
+		if len(again.dropped) != 0 || !bytes.Equal(again.rewrite(), out) {
+			t.Fatal("the rewritten module would be rewritten again")
+		}
+		for i, table := range again.tables {
+			if table.capped || table.max > maxTableEntries || table.min != s.tables[i].min || table.element != s.tables[i].element {
+				t.Fatalf("table %d was %+v and became %+v", i, s.tables[i], table)
+			}
+		}
+		if len(again.names) != len(s.names) || len(again.imports) != len(s.imports) || len(again.funcs) != len(s.funcs) || again.codeCount != s.codeCount {
+			t.Fatal("the rewritten module is another one")
+		}
+		err = guard(func() error {
+			c, err := rt.CompileModule(ctx, out)
+			if err == nil {
+				err = c.Close(ctx)
+			}
+			return err
+		})
+		if p, ok := errors.AsType[*enginePanic](err); ok {
+			t.Fatalf("wazero panics on what the scan accepts: %v", p)
+		}
+	})
+}
+
+// FuzzImports calls every import with any arguments and memory: it may answer
+// or stop the guest with a fault, and nothing else.
+func FuzzImports(f *testing.F) {
+	functions := abi.Imports()
+	for i := range functions {
+		f.Add(byte(i), byte(phaseItem), []byte("\x04\x00\x00\x00\x00\x00\x00\x00\x10\x00\x00\x00\xff\xff\xff\xff"), []byte("some memory\x00with text\x00"))
+		f.Add(byte(i), byte(phaseInit), bytes.Repeat([]byte{0xff}, 40), []byte{})
+		f.Add(byte(i), byte(phaseListener), make([]byte, 40), bytes.Repeat([]byte("m"), 300))
+	}
+	f.Fuzz(func(t *testing.T, which, ph byte, args, content []byte) {
+		fn := functions[int(which)%len(functions)]
+		mem := wazerotest.NewFixedMemory(wazerotest.PageSize)
+		copy(mem.Bytes, content)
+		x := &executor{}
+		in := &instance{x: x}
+		h := newRecorder()
+		inv := item(h, "parameter")
+		inv.Offset, inv.HasOffset = []byte("offset"), true
+		in.begin(context.Background(), inv, phase(ph%3))
+		stack := make([]uint64, max(len(fn.Type.Params), 1))
+		for i := range fn.Type.Params {
+			var word [8]byte
+			if len(args) > 0 {
+				n := copy(word[:], args)
+				args = args[n:]
+			}
+			stack[i] = binary.LittleEndian.Uint64(word[:])
+		}
+		err := guard(func() error {
+			implementations()[fn.Name](in, mem, stack)
+			return nil
+		})
+		if err != nil {
+			p, _ := errors.AsType[*enginePanic](err)
+			if _, ok := p.value.(*fault); !ok {
+				t.Fatalf("%s%v: %v", fn.Name, stack, err)
+			}
+			return
+		}
+		if len(mem.Bytes) != wazerotest.PageSize {
+			t.Fatal("memory changed its size")
+		}
+		if len(fn.Type.Results) == 1 && fn.Type.Results[0] == abi.I32 {
+			if v := int32(stack[0]); v < int32(abi.ErrInternal) || stack[0]>>32 != 0 {
+				t.Fatalf("%s returned %#x", fn.Name, stack[0])
+			}
+		}
+		for _, l := range h.lines {
+			n := len(l.msg)
+			for _, s := range l.kv {
+				n += len(s)
+			}
+			if !utf8.ValidString(l.msg) || n > 2*abi.MaxLogMessage || len(l.kv)%2 != 0 {
+				t.Fatalf("logged %+v", l)
+			}
+		}
+		if len(in.staged) > abi.MaxOffset || len(in.message) > abi.MaxError || !utf8.ValidString(in.message) {
+			t.Fatal("more was taken than is allowed")
+		}
+	})
+}
+
+// FuzzContextJSON: what a script is told is JSON for whatever it is about.
+func FuzzContextJSON(f *testing.F) {
+	f.Add("job", "p", "a=b'\"\\\x00\u2028", true)
+	f.Fuzz(func(t *testing.T, name, task, parameter string, has bool) {
+		c := &abi.ShardingContext{JobName: name, TaskID: task, ShardingParameter: parameter, HasShardingParameter: has}
+		var got struct {
+			JobName, TaskID   string
+			ShardingParameter *string
+		}
+		if err := json.Unmarshal(contextJSON(c), &got); err != nil {
+			t.Fatal(err)
+		}
+		valid := func(s string) string { return string([]rune(s)) }
+		if got.JobName != valid(name) || got.TaskID != valid(task) || (got.ShardingParameter != nil) != has || has && *got.ShardingParameter != valid(parameter) {
+			t.Fatalf("%+v", got)
+		}
+	})
+}

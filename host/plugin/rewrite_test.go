@@ -1,0 +1,141 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+)
+
+// withData is a module with one page of memory and the given segments.
+func withData(count int, segment func(i int) (offset int32, content []byte)) []byte {
+	body := appendU32(nil, uint32(count))
+	for i := range count {
+		offset, content := segment(i)
+		body = append(appendI32(append(body, 0, 0x41), offset), 0x0b)
+		body = append(appendU32(body, uint32(len(content))), content...)
+	}
+	wasm := []byte("\x00asm\x01\x00\x00\x00\x05\x03\x01\x00\x01\x07\x0a\x01\x06memory\x02\x00")
+	return appendSection(wasm, 11, body)
+}
+
+// memoryOf is the memory of a module as it is instantiated, nil if it is not.
+func memoryOf(t *testing.T, wasm []byte) []byte {
+	t.Helper()
+	ctx := context.Background()
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
+	defer rt.Close(ctx)
+	info, _ := inspect(wasm)
+	if err := register(ctx, rt, info.Imports); err != nil {
+		t.Fatal(err)
+	}
+	c, err := rt.CompileModule(ctx, wasm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := rt.InstantiateModule(ctx, c, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	if err != nil {
+		return nil
+	}
+	b, _ := mod.Memory().Read(0, mod.Memory().Size())
+	return bytes.Clone(b)
+}
+
+// Joined data segments leave the same memory as the ones in the file.
+func TestJoinData(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	content := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(random.UintN(256))
+		}
+		return b
+	}
+	next := int32(0)
+	for _, c := range []struct {
+		name string
+		join bool
+		wasm []byte
+	}{
+		{"close", true, withData(500, func(int) (int32, []byte) {
+			b := content(random.IntN(40))
+			next += int32(random.IntN(60))
+			defer func() { next += int32(len(b)) }()
+			return next, b
+		})},
+		{"backwards", true, withData(200, func(i int) (int32, []byte) { return int32(60000 - 100*i), content(i % 100) })},
+		{"far apart", false, withData(100, func(i int) (int32, []byte) { return int32(600 * i), content(10) })},
+		{"few", false, withData(joinFrom-1, func(i int) (int32, []byte) { return int32(20 * i), content(10) })},
+		{"overlapping", false, withData(100, func(i int) (int32, []byte) { return int32(10 * i), content(11) })},
+		{"past the end", true, withData(100, func(i int) (int32, []byte) { return int32(65000 + 10*i), content(10) })},
+		{"no address", true, withData(100, func(i int) (int32, []byte) { return int32(-2000 + 10*i), content(10) })},
+		{"go", true, goGuest(t, "goguest")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := scanModule(c.wasm)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if joined := s.joinData() != nil; joined != c.join {
+				t.Errorf("joined: %t, want %t", joined, c.join)
+			}
+			out := s.rewrite()
+			again, err := scanModule(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d segments became %d, %d bytes %d", len(s.data), len(again.data), len(c.wasm), len(out))
+			if !bytes.Equal(memoryOf(t, c.wasm), memoryOf(t, out)) {
+				t.Error("the memories differ")
+			}
+		})
+	}
+}
+
+func TestI32Const(t *testing.T) {
+	t.Parallel()
+	for _, v := range []int32{0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 30, -1 << 31, 1<<31 - 1} {
+		got, ok := i32Const(append(appendI32([]byte{0x41}, v), 0x0b))
+		if !ok || int32(got) != v {
+			t.Errorf("%d became %d, %t", v, int32(got), ok)
+		}
+	}
+	for _, e := range [][]byte{{0x23, 0, 0x0b}, {0x41, 1, 0x41, 2, 0x0b}, {0x0b}} {
+		if v, ok := i32Const(e); ok {
+			t.Errorf("% x is %d", e, v)
+		}
+	}
+}
+
+// A memory that grows keeps what it holds, is zero beyond, and never passes
+// its limit.
+func TestLinearMemory(t *testing.T) {
+	t.Parallel()
+	m := allocate(0, 64<<20)
+	b := m.Reallocate(pageSize)
+	moved, last := 0, &b[0]
+	for size := uint64(2 * pageSize); size <= 64<<20; size += pageSize {
+		b[len(b)-1] = 7
+		n := len(b)
+		b = m.Reallocate(size)
+		if uint64(len(b)) != size || b[n-1] != 7 || b[n] != 0 || b[len(b)-1] != 0 {
+			t.Fatalf("at %d bytes: length %d", size, len(b))
+		}
+		if &b[0] != last {
+			moved, last = moved+1, &b[0]
+		}
+		if cap(b) > 64<<20 {
+			t.Fatalf("capacity of %d bytes", cap(b))
+		}
+	}
+	if moved > 30 {
+		t.Errorf("moved %d times", moved)
+	}
+	if m.Reallocate(64<<20+1) != nil {
+		t.Error("grew over the limit")
+	}
+	m.Free()
+}
