@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/wasmjob/wasmjob/strategy"
 )
 
 // View is what one host knows of a job without asking: the control nodes that
@@ -122,7 +124,11 @@ func ParseView(s Snapshot, l Layout, self JobInstance, before View) View {
 	v.membersNode = s.Data(l.members())
 	v.Members = parseMembers(v.membersNode.Data)
 	v.divisionNode = s.Data(l.assignment())
-	v.Division = parseDivision(v.divisionNode.Data)
+	if v.divisionNode.Exists && v.divisionNode.Mzxid == before.divisionNode.Mzxid {
+		v.Division = before.Division
+	} else {
+		v.Division = parseDivision(v.divisionNode.Data)
+	}
 	return v
 }
 
@@ -199,13 +205,15 @@ func (v View) Crashed() []string {
 }
 
 // DivisionStale says why the items must be divided anew, or "" if the last
-// division is still right. Anybody may find out and set the flag.
+// division is still right. Anybody may find out and set the flag. A
+// configuration that cannot be read changes nothing.
 func (v View) DivisionStale() string {
 	d := v.Division
 	instances := slices.Clone(d.Instances)
 	switch {
 	case !v.divisionNode.Exists || len(v.divisionNode.Data) == 0:
 		return "items were never divided"
+	case v.ConfigErr != nil:
 	case d.Total != v.Config.ShardingTotalCount:
 		return fmt.Sprintf("sharding total count changed from %d to %d", d.Total, v.Config.ShardingTotalCount)
 	case d.Strategy != v.strategyName():
@@ -225,9 +233,16 @@ func (v View) DivisionStale() string {
 	return ""
 }
 
+// strategyName is the name that the division will have: the configuration may
+// hold an alias.
 func (v View) strategyName() string {
-	if v.Config.JobShardingStrategyType == "" {
-		return "AVG_ALLOCATION"
+	_, name, err := strategy.ByName(v.Config.JobShardingStrategyType)
+	if err != nil {
+		return v.Division.Strategy // cannot be divided by; Validate says so
 	}
-	return v.Config.JobShardingStrategyType
+	return name
 }
+
+// ConfigChange is the registry's number of the write that made the
+// configuration what it is; it tells two configurations apart.
+func (v View) ConfigChange() int64 { return v.configNode.Mzxid }

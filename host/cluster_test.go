@@ -97,10 +97,12 @@ type cluster struct {
 
 // node is one host of a cluster.
 type node struct {
-	host     *host.Host
-	stop     context.CancelFunc
-	kill     context.CancelFunc
-	done     chan error
+	host *host.Host
+	stop context.CancelFunc
+	kill context.CancelFunc
+	done chan error
+
+	mu       sync.Mutex
 	sessions []*lease
 }
 
@@ -138,6 +140,8 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 				return nil, err
 			}
 			s := &lease{RegistryCenter: r, lost: make(chan struct{})}
+			nd.mu.Lock()
+			defer nd.mu.Unlock()
 			nd.sessions = append(nd.sessions, s)
 			return s, nil
 		},
@@ -191,7 +195,11 @@ func (l *lease) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinat
 func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }
 
 // expire ends the host's session.
-func (c *cluster) expire(n *node) { n.sessions[len(n.sessions)-1].lose() }
+func (c *cluster) expire(n *node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sessions[len(n.sessions)-1].lose()
+}
 
 // list returns the events of the kind, as "instant item host: reason".
 func (c *cluster) list(kinds ...host.EventKind) []host.Event {

@@ -54,19 +54,20 @@ type job struct {
 	settled atomic.Bool   // joined, or in error
 	mail    mailbox
 
-	work     context.Context // ends with the session; guests live under it
-	kill     context.CancelCauseFunc
-	guests   context.Context // ends with work, or when the drain is over
-	wg       sync.WaitGroup  // fires
-	wanted   Job             // as last applied
-	exec     abi.Executor    // what the next fire uses; nil while there is none
-	execFor  string          // digest and guest settings that exec was made for
-	execErr  error
-	guest    coordination.Guest
-	schedule cron.Schedule // nil for a one-off job
-	zone     *time.Location
-	cronFor  string // cron and zone that schedule was made for
-	cronErr  error
+	work       context.Context // ends with the session; guests live under it
+	kill       context.CancelCauseFunc
+	guests     context.Context // ends with work, or when the drain is over
+	wg         sync.WaitGroup  // fires
+	wanted     Job             // as last applied
+	exec       abi.Executor    // what the next fire uses; nil while there is none
+	execFor    string          // digest and guest settings that exec was made for
+	execErr    error
+	guest      coordination.Guest
+	schedule   cron.Schedule // nil for a one-off job
+	zone       *time.Location
+	configured configured
+	cronFor    string // cron and zone that schedule was made for
+	cronErr    error
 
 	view      coordination.View
 	snapshots <-chan coordination.Snapshot
@@ -100,6 +101,12 @@ type job struct {
 	drainUntil   time.Time
 	drainSaid    bool
 	lastFire     *FireStatus
+}
+
+// configured is what schedule and executor were last made from.
+type configured struct {
+	config int64
+	digest string
 }
 
 // item is one sharding item, as this host sees it.
@@ -385,6 +392,11 @@ func (j *job) definitionChanged() {
 
 // configure makes schedule and executor fit the configuration in force.
 func (j *job) configure(now time.Time) {
+	from := configured{j.view.ConfigChange(), j.wanted.Module.Digest()}
+	if from == j.configured {
+		return
+	}
+	j.configured = from
 	c := j.view.Config
 	if key := c.Cron + "\x00" + c.TimeZone; key != j.cronFor {
 		changed := j.cronFor != ""

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	simSeeds = flag.Int("sim.seeds", 1000, "how many seeds the simulation runs")
+	simSeeds = flag.Int("sim.seeds", simDefault, "how many seeds the simulation runs")
 	simSeed  = flag.Int64("sim.seed", 0, "run only this seed, and print what happened")
 )
 

@@ -1,0 +1,118 @@
+// Package catalog keeps a host supplied with jobs from a plugins directory.
+//
+// The directory holds modules (NAME.wasm) and definitions (NAME.yaml) that
+// name them. A [Catalog] watches it and tells, after every change, the whole
+// desired state: the jobs that should run, and the files that were not taken,
+// with the reasons. What a bad file replaced stays in force; what is deleted
+// leaves.
+//
+// # How a change is noticed
+//
+// Events of the file system carry no news here; they only wake. What counts is
+// a look at the directory: names, sizes, times and identities of the files.
+// What looks different is read, and what has another digest has changed. So a
+// file that is written, renamed into place, touched or reached through
+// Kubernetes' symlink swap is all the same, and a missed event is made good by
+// the next look: at the latest the one that a timer begins, which reads
+// everything.
+//
+// # The parts
+//
+// What follows from a look is decided by pure functions (state.go), from the
+// state before, the files' contents and the modules that are compiled. [Catalog.Run]
+// (run.go) is the loop that acts: it looks, reads, has modules compiled one at a
+// time by a goroutine of its own, and applies. While a module is being
+// compiled, everything else takes effect.
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/plugin"
+)
+
+// Options are what New needs.
+type Options struct {
+	// Dir is the plugins directory. It must exist when New is called.
+	Dir string
+	// Runtime compiles the modules.
+	Runtime *plugin.Runtime
+	// Mounts are the directories that guests may read, by job name.
+	Mounts map[string][]plugin.Mount
+	// Logger is told of each change and each refusal, once. nil drops it.
+	Logger *zap.Logger
+	// Rescan is the time between two looks that read every file, whatever
+	// events came. 0 is 30 s.
+	Rescan time.Duration
+	// Debounce is how long the directory has to be quiet before it is looked
+	// at, and a file before it is read. 0 is 200 ms.
+	Debounce time.Duration
+}
+
+// Catalog watches one plugins directory. It is not changed after New.
+type Catalog struct {
+	dir              string // absolute
+	load             loader
+	parse            parser
+	log              *zap.Logger
+	rescan, debounce time.Duration
+}
+
+// New checks the options. It fails if the directory cannot be read: a host that
+// was pointed at the wrong place should not start with nothing to do.
+func New(o Options) (*Catalog, error) {
+	if o.Runtime == nil {
+		return nil, errors.New("catalog: no runtime")
+	}
+	return newCatalog(o, runtimeLoader{o.Runtime, o.Mounts}, parseDefinitions)
+}
+
+func newCatalog(o Options, load loader, parse parser) (*Catalog, error) {
+	for name, d := range map[string]time.Duration{"rescan": o.Rescan, "debounce": o.Debounce} {
+		if d < 0 {
+			return nil, fmt.Errorf("catalog: %s is %v, expected 0 or more", name, d)
+		}
+	}
+	c := &Catalog{load: load, parse: parse, log: o.Logger, rescan: o.Rescan, debounce: o.Debounce}
+	if c.rescan == 0 {
+		c.rescan = 30 * time.Second
+	}
+	if c.debounce == 0 {
+		c.debounce = 200 * time.Millisecond
+	}
+	if c.log == nil {
+		c.log = zap.NewNop()
+	}
+	var err error
+	if c.dir, err = filepath.Abs(o.Dir); err != nil {
+		return nil, fmt.Errorf("plugins directory %q: %w", o.Dir, err)
+	}
+	if _, err := os.ReadDir(c.dir); err != nil {
+		return nil, fmt.Errorf("plugins directory %q: %w", o.Dir, plain(err))
+	}
+	return c, nil
+}
+
+// Run looks at the directory at once, and again on every change, until ctx is
+// done. Each time something came of it, and the first time in any case, it
+// calls apply with the whole desired state: jobs by name, refusals by file.
+// apply is called from one goroutine; while it runs, nothing else is noticed,
+// so it should hand the state on and return. The slices are the callee's.
+//
+// A module that no job of the last applied state uses is closed some time
+// later; an executor made from it stays usable until it is released. Before Run
+// returns it has ended everything that it began and closed all modules: call it
+// for a time that encloses the host's own.
+//
+// The error is nil if ctx ended.
+func (c *Catalog) Run(ctx context.Context, apply func(jobs []host.Job, refused []host.Refusal)) error {
+	return newRun(c, apply).run(ctx)
+}

@@ -1,0 +1,150 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/plugin"
+)
+
+// Finding is one thing that is wrong with a file.
+type Finding struct {
+	// File is a path as it was given, or with its directory as it was given.
+	File string `json:"file"`
+	// Problem names the line, if it is about one.
+	Problem string `json:"problem"`
+}
+
+// String is "FILE: PROBLEM".
+func (f Finding) String() string { return f.File + ": " + f.Problem }
+
+// Check judges files as a host would that was started on them, and returns all
+// problems, by file; none if everything would be taken. A path is a plugins
+// directory, a definition (which is checked with the modules that it names) or
+// a module. Directories that a host would mount for its jobs are not looked
+// at. If ctx ends early, the last finding says so.
+func Check(ctx context.Context, rt *plugin.Runtime, paths []string) []Finding {
+	return check(ctx, runtimeLoader{runtime: rt}, parseDefinitions, paths)
+}
+
+func check(ctx context.Context, load loader, parse parser, paths []string) []Finding {
+	var findings []Finding
+	dirs := make(map[string]map[string]bool) // files by directory; nil is all
+	for _, p := range paths {
+		info, err := os.Stat(p)
+		dir, name := filepath.Dir(p), filepath.Base(p)
+		_, seen := dirs[dir]
+		switch {
+		case err != nil:
+			findings = append(findings, Finding{p, "cannot be read: " + plain(err).Error()})
+		case info.IsDir():
+			dirs[filepath.Clean(p)] = nil
+		case kindOf(name) == ignored:
+			findings = append(findings, Finding{p, "is not named as a module (NAME.wasm) or a definition (NAME.yaml) is"})
+		case !seen:
+			dirs[dir] = map[string]bool{name: true}
+		case dirs[dir] != nil:
+			dirs[dir][name] = true
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
+		c := &Catalog{dir: dir, load: load, parse: parse, log: zap.NewNop()}
+		findings = append(findings, c.check(ctx, dirs[dir])...)
+	}
+	if err := ctx.Err(); err != nil {
+		findings = append(findings, Finding{".", fmt.Sprintf("not everything was checked: %v", err)})
+	}
+	return findings
+}
+
+// check judges the named files of the directory; without names, all.
+func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
+	l := lookAt(c.dir)
+	if l.problem != "" {
+		return []Finding{{c.dir, l.problem}}
+	}
+	contents := make(map[string]content)
+	read := func(name string) {
+		if e := l.entries[name]; e.problem == "" {
+			contents[name] = readFile(filepath.Join(c.dir, name), kindOf(name), e.stamp, c.parse)
+			if contents[name].busy {
+				contents[name] = content{failed: true, problems: []string{"is still being written"}}
+			}
+		}
+	}
+	for name := range l.entries {
+		if names == nil || names[name] {
+			read(name)
+		}
+	}
+	if names != nil {
+		asked := maps.Clone(names)
+		for _, found := range maps.Clone(contents) {
+			for _, d := range found.docs {
+				if _, ok := l.entries[d.module]; ok && !names[d.module] {
+					names[d.module] = true
+					read(d.module)
+				}
+			}
+		}
+		maps.DeleteFunc(l.entries, func(name string, _ entry) bool { return !names[name] })
+		names = asked
+	}
+
+	now := time.Now()
+	s, _, _ := state{unnamed: names != nil}.look(l, now, 0, true)
+	s, _ = s.read(contents, now, 0)
+	outcomes := make(map[string]outcome)
+	defer func() {
+		for _, o := range outcomes {
+			if o.compiled != nil {
+				o.compiled.close()
+			}
+		}
+	}()
+	var findings []Finding
+	s, p := s.decide(outcomes, now)
+	for len(p.compile) > 0 && ctx.Err() == nil {
+		for _, w := range p.compile {
+			o := outcomes[w.digest]
+			res := c.do(ctx, w, o.compiled)
+			if res.gone {
+				res.outcome.problems = []string{"is still being written"}
+			}
+			if o.trials == nil {
+				o.trials = make(map[string]trial)
+			}
+			maps.Copy(o.trials, res.outcome.trials)
+			res.outcome.trials = o.trials
+			outcomes[w.digest] = res.outcome
+		}
+		s, p = s.decide(outcomes, now)
+	}
+	// Modules that no definition names are compiled for their own sake.
+	for _, name := range slices.Sorted(maps.Keys(s.files)) {
+		f := s.files[name]
+		if _, done := outcomes[f.digest]; kindOf(name) != aModule || f.digest == "" || done || ctx.Err() != nil {
+			continue
+		}
+		res := c.do(ctx, want{file: name, digest: f.digest}, nil)
+		outcomes[f.digest] = res.outcome
+		for _, problem := range res.outcome.problems {
+			findings = append(findings, Finding{filepath.Join(c.dir, name), problem})
+		}
+	}
+	for _, refusal := range p.refused {
+		for _, reason := range refusal.Reasons {
+			findings = append(findings, Finding{filepath.Join(c.dir, refusal.File), reason})
+		}
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int { return strings.Compare(a.File, b.File) })
+	return findings
+}

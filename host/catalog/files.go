@@ -1,0 +1,230 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// maxDefinition is the largest definition file in bytes. A thousand jobs with
+// long parameters fit.
+const maxDefinition = 1 << 20
+
+// kind is what the catalog takes a file for, by its name.
+type kind int
+
+const (
+	ignored kind = iota
+	aModule
+	aDefinition
+)
+
+// kindOf leaves out what editors, copiers and volumes write beside the files
+// that matter: names that begin with a dot or a hash, or do not end as a
+// module's or a definition's.
+func kindOf(name string) kind {
+	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") {
+		return ignored
+	}
+	switch filepath.Ext(name) {
+	case ".wasm":
+		return aModule
+	case ".yaml", ".yml":
+		return aDefinition
+	}
+	return ignored
+}
+
+// stem is the name without its extension.
+func stem(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
+
+// stamp tells versions of a file apart without reading it. The zero stamp is
+// no file's.
+type stamp struct {
+	size     int64
+	modified time.Time
+	// identity is nil in tests that have no real file.
+	identity fs.FileInfo
+}
+
+func stampOf(info fs.FileInfo) stamp { return stamp{info.Size(), info.ModTime(), info} }
+
+func (s stamp) none() bool { return s == stamp{} }
+
+func (s stamp) equal(o stamp) bool {
+	if s.size != o.size || !s.modified.Equal(o.modified) {
+		return false
+	}
+	if s.identity == nil || o.identity == nil {
+		return s.identity == o.identity
+	}
+	return os.SameFile(s.identity, o.identity)
+}
+
+// entry is what a look found under a name.
+type entry struct {
+	stamp stamp
+	// problem is why it cannot be read; empty if it can be tried.
+	problem string
+}
+
+// look is what one look at a directory found.
+type look struct {
+	// problem is why the directory could not be read; then entries is nil.
+	problem string
+	entries map[string]entry
+}
+
+// lookAt lists the modules and definitions that are directly in a directory.
+// Symbolic links are followed, and count as what they lead to.
+func lookAt(dir string) look {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return look{problem: "cannot be read: " + plain(err).Error()}
+	}
+	l := look{entries: make(map[string]entry)}
+	for _, d := range list {
+		if kindOf(d.Name()) == ignored {
+			continue
+		}
+		if e, ok := lookAtFile(filepath.Join(dir, d.Name())); ok {
+			l.entries[d.Name()] = e
+		}
+	}
+	return l
+}
+
+// lookAtFile reports false if there is nothing of that name (any more).
+func lookAtFile(file string) (entry, bool) {
+	info, err := os.Stat(file)
+	if err == nil {
+		if t := info.Mode().Type(); t != 0 {
+			return entry{problem: fmt.Sprintf("is %s, expected a regular file", typeName(t))}, true
+		}
+		return entry{stamp: stampOf(info)}, true
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		target, err := os.Readlink(file)
+		if err != nil {
+			return entry{}, false
+		}
+		return entry{problem: fmt.Sprintf("is a symbolic link to %s, which does not exist", target)}, true
+	}
+	return entry{problem: "cannot be read: " + plain(err).Error()}, true
+}
+
+func typeName(t fs.FileMode) string {
+	switch {
+	case t&fs.ModeDir != 0:
+		return "a directory"
+	case t&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case t&fs.ModeSocket != 0:
+		return "a socket"
+	case t&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "a special file"
+}
+
+// plain takes the operation and the path off an error: the refusal names the
+// file already.
+func plain(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// content is what reading a file brought.
+type content struct {
+	// busy says that the file was not the one of the look any more, or
+	// changed while it was read; stamp is the newest.
+	busy  bool
+	stamp stamp
+	// failed says that it could not be read, for a reason in problems that
+	// may go away.
+	failed   bool
+	problems []string
+	// digest is set unless busy or failed.
+	digest string
+	docs   []document // of a definition without problems
+}
+
+// readFile reads the file that a look found with the stamp. Of a module it
+// makes the digest and keeps nothing.
+func readFile(file string, k kind, seen stamp, parse parser) content {
+	var keep strings.Builder
+	limit, sink := int64(abi.MaxModuleSize), io.Discard
+	if k == aDefinition {
+		limit, sink = maxDefinition, &keep
+	}
+	c := digestFile(file, seen, limit, sink)
+	if k != aDefinition || c.busy || c.failed || len(c.problems) > 0 {
+		return c
+	}
+	docs, problems := parse(filepath.Base(file), []byte(keep.String()))
+	if len(docs) == 0 && len(problems) == 0 {
+		problems = []string{"defines no job (delete the file to remove its jobs)"}
+	}
+	if len(problems) > 0 {
+		c.problems = problems
+	} else {
+		c.docs = docs
+	}
+	return c
+}
+
+// digestFile copies the file to sink on the way.
+func digestFile(file string, seen stamp, limit int64, sink io.Writer) content {
+	fail := func(err error) content {
+		return content{failed: true, problems: []string{"cannot be read: " + plain(err).Error()}}
+	}
+	// Without O_NONBLOCK a pipe that took the file's place would hold us up.
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return content{busy: true}
+	}
+	if err != nil {
+		return fail(err)
+	}
+	defer f.Close() // read only: nothing is lost if that fails
+	info, err := f.Stat()
+	if err != nil {
+		return fail(err)
+	}
+	before := stampOf(info)
+	if !before.equal(seen) {
+		return content{busy: true, stamp: before}
+	}
+	if info.Size() > limit {
+		return content{stamp: before, problems: []string{fmt.Sprintf("is %d bytes long, the limit is %d", info.Size(), limit)}}
+	}
+	if info.Size() == 0 {
+		return content{stamp: before, problems: []string{"is empty"}}
+	}
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(sum, sink), io.LimitReader(f, limit+1))
+	if err != nil {
+		return fail(err)
+	}
+	if info, err = f.Stat(); err != nil {
+		return fail(err)
+	}
+	after := stampOf(info)
+	if !after.equal(before) || n != after.size {
+		return content{busy: true, stamp: after}
+	}
+	return content{stamp: after, digest: hex.EncodeToString(sum.Sum(nil))}
+}

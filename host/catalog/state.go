@@ -1,0 +1,461 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// document is one job of a definition file.
+type document struct {
+	configuration coordination.JobConfiguration
+	// module is the file name of its module.
+	module   string
+	jobClass string
+	line     int
+}
+
+// state is what is known about a directory. Its methods do not change it: they
+// return the next one.
+type state struct {
+	// unnamed lets modules be there that no definition names.
+	unnamed bool
+	// dir names the directory, problem is why it cannot be read; what was
+	// known before stays.
+	dir, problem string
+	files   map[string]file
+	// jobs are those in force, by name.
+	jobs map[string]*binding
+	// refused are the refusals, by file.
+	refused map[string]host.Refusal
+}
+
+// file is one file of the directory. The version that it has and the version
+// that is in use can differ.
+type file struct {
+	// stamp is the newest that was seen, since tells since when.
+	stamp stamp
+	since time.Time
+	// restless tells since when it has not been at rest; zero if it is.
+	restless time.Time
+	// read is the stamp of the version that was read; zero if the newest
+	// was not, or not with success.
+	read stamp
+	// problems tell why the newest version is not taken.
+	problems []string
+	// digest is the newest version's, empty if that is not known.
+	digest string
+
+	// good is the digest of the version of a module that was the last to
+	// compile.
+	good string
+	// docs are the jobs of the version of a definition that was the last
+	// without problems; none if there was no such version.
+	docs []document
+}
+
+// unread says that what the newest version holds is not known yet.
+func (f file) unread() bool { return f.read.none() && len(f.problems) == 0 }
+
+// binding is a job in force. It is never changed; a job whose binding is the
+// same pointer is the same job.
+type binding struct {
+	doc    document
+	digest string
+	job    host.Job
+}
+
+// outcome is what became of compiling a digest.
+type outcome struct {
+	compiled compiled // nil if it failed
+	problems []string
+	// trials tell, by job, how it went with a costly configuration; see costly.
+	trials map[string]trial
+	// again says that what failed is worth another try; until then this
+	// outcome holds.
+	again bool
+}
+
+// trial is whether a module goes together with a definition.
+type trial struct {
+	doc     document
+	problem string
+}
+
+// want is a module to compile, unless that is done, and to try with some jobs.
+type want struct {
+	file, digest string
+	try          []document
+}
+
+// plan is what a state asks for.
+type plan struct {
+	jobs    []*binding     // by name
+	refused []host.Refusal // by file
+	compile []want         // by file
+	// needed are the digests that must stay compiled.
+	needed map[string]bool
+}
+
+// patience is how many times the rest time a file may be restless before that
+// is reported.
+const patience = 5
+
+// look takes over what was found in the directory. It returns the files to be
+// read now: those at rest whose newest version was not read, or with all set
+// every one at rest. A file is at rest if it was last modified a rest time ago,
+// or else (clocks differ) if it has looked the same for that long. wake is when
+// the first of the others may be at rest; zero if none is waited for.
+func (s state) look(l look, now time.Time, rest time.Duration, all bool) (next state, read []string, wake time.Time) {
+	next = s
+	next.problem = l.problem
+	if l.problem != "" {
+		return next, nil, time.Time{}
+	}
+	next.files = make(map[string]file, len(l.entries))
+	for name, e := range l.entries {
+		f := s.files[name]
+		if e.problem != "" {
+			f.stamp, f.read, f.digest, f.restless = stamp{}, stamp{}, "", time.Time{}
+			f.problems = []string{e.problem}
+			next.files[name] = f
+			continue
+		}
+		if f.stamp.none() || !f.stamp.equal(e.stamp) {
+			if f.stamp.none() {
+				f.problems = nil
+			}
+			f.stamp, f.since, f.read = e.stamp, now, stamp{}
+			if f.restless.IsZero() {
+				f.restless = now
+			}
+		}
+		at := earlier(f.stamp.modified.Add(rest), f.since.Add(rest))
+		switch {
+		case !f.restless.IsZero() && now.Before(at):
+			if now.Sub(f.restless) >= patience*rest {
+				f.problems, f.digest = []string{"is still being written"}, ""
+			}
+			wake = earlier(wake, at)
+		default:
+			f.restless = time.Time{}
+			if all || f.read.none() {
+				read = append(read, name)
+			}
+		}
+		next.files[name] = f
+	}
+	slices.Sort(read)
+	return next, read, wake
+}
+
+// earlier is the earlier of two times; zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// read takes over the contents of files. wake is when to look again at those
+// that were not at rest after all; zero if all were.
+func (s state) read(contents map[string]content, now time.Time, rest time.Duration) (next state, wake time.Time) {
+	next = s
+	next.files = maps.Clone(s.files)
+	for name, c := range contents {
+		f := next.files[name]
+		switch {
+		case c.busy:
+			f.stamp, f.since, f.read = c.stamp, now, stamp{}
+			if f.restless.IsZero() {
+				f.restless = now
+			}
+			wake = now.Add(rest)
+		case c.failed:
+			f.read, f.digest, f.problems = stamp{}, "", c.problems
+		default:
+			f.read, f.digest, f.problems = c.stamp, c.digest, c.problems
+			if len(c.docs) > 0 && len(c.problems) == 0 {
+				f.docs = c.docs
+			}
+		}
+		next.files[name] = f
+	}
+	return next, wake
+}
+
+// forget makes the next look read the file again.
+func (s state) forget(name string) state {
+	f, ok := s.files[name]
+	if !ok {
+		return s
+	}
+	f.read, f.digest = stamp{}, ""
+	s.files = maps.Clone(s.files)
+	s.files[name] = f
+	return s
+}
+
+// claim is a job in a definition file.
+type claim struct {
+	file string
+	doc  document
+}
+
+// complaint is a reason for a refusal, with the line it is about.
+type complaint struct {
+	line int
+	text string
+}
+
+// report gathers why files are refused.
+type report struct {
+	complaints map[string][]complaint
+	kept       map[string]bool
+}
+
+func (r *report) add(file string, line int, text string) {
+	r.complaints[file] = append(r.complaints[file], complaint{line, text})
+}
+
+// decide works out which jobs are in force, which files are refused, and what
+// has to be compiled, from what the files hold and what became of the modules.
+//
+// A job is in force with the newest version of its definition that is in order
+// and the newest version of its module that compiled. While the module is
+// being compiled the job stays as it was, so that a definition and a module
+// that were replaced together take effect together. If the two do not go
+// together, or the module cannot be had, the job stays as it was too. It
+// leaves when its definition or its module is deleted.
+//
+// If several definitions have the same job, the one in force stays; if none
+// is, the first by file name is taken. The others are refused, their files'
+// other jobs are not.
+func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) {
+	next := s
+	next.files = maps.Clone(s.files)
+	next.jobs = make(map[string]*binding, len(s.jobs))
+	p := plan{needed: make(map[string]bool)}
+	r := &report{complaints: make(map[string][]complaint), kept: make(map[string]bool)}
+
+	names := slices.Sorted(maps.Keys(s.files))
+	claims := make(map[string][]claim) // by job
+	named := make(map[string]bool)     // modules that a definition names
+	guess := false                     // a definition may name who knows which
+	for _, name := range names {
+		f := s.files[name]
+		if kindOf(name) != aDefinition {
+			continue
+		}
+		for _, d := range f.docs {
+			job := d.configuration.JobName
+			claims[job] = append(claims[job], claim{name, d})
+			named[d.module] = true
+		}
+		guess = guess || len(f.docs) == 0
+		for _, problem := range f.problems {
+			r.add(name, 0, problem)
+		}
+		r.kept[name] = len(f.problems) > 0 && len(f.docs) > 0
+	}
+
+	compile := make(map[string]want) // by digest
+	for _, name := range names {
+		f := next.files[name]
+		if kindOf(name) != aModule {
+			continue
+		}
+		for _, problem := range f.problems {
+			r.add(name, 0, problem)
+		}
+		if !named[name] {
+			continue
+		}
+		if o, known := outcomes[f.digest]; f.digest != "" {
+			p.needed[f.digest] = true
+			if !known || o.again && o.compiled == nil {
+				compile[f.digest] = want{file: name, digest: f.digest}
+			}
+			if o.compiled != nil {
+				f.good = f.digest
+				next.files[name] = f
+			}
+			for _, problem := range o.problems {
+				r.add(name, 0, problem)
+			}
+		}
+		if f.good != "" {
+			p.needed[f.good] = true
+		}
+		r.kept[name] = outcomes[f.good].compiled != nil
+	}
+
+	for _, job := range slices.Sorted(maps.Keys(claims)) {
+		before := s.jobs[job]
+		owner := choose(claims[job], before)
+		a := next.bind(owner, before, outcomes)
+		b := next.stay(a, owner, before, outcomes)
+		if b == nil && before != nil {
+			// Nothing runs any more that could claim to have been first.
+			owner = choose(claims[job], nil)
+			a = next.bind(owner, nil, outcomes)
+			b = a.binding
+		}
+		for _, c := range claims[job] {
+			if c.file != owner.file || c.doc.line != owner.doc.line {
+				r.add(c.file, c.doc.line, fmt.Sprintf("job %q: is defined in %s (line %d), expected one definition", job, owner.file, owner.doc.line))
+			}
+		}
+		if a.try {
+			w := compile[a.digest]
+			w.file, w.digest, w.try = owner.doc.module, a.digest, append(w.try, owner.doc)
+			compile[a.digest] = w
+		}
+		if a.problem != "" {
+			r.add(owner.file, owner.doc.line, fmt.Sprintf("job %q: module %q: %s", job, owner.doc.module, a.problem))
+			r.kept[owner.file] = r.kept[owner.file] || b != nil
+		}
+		if b != nil {
+			next.jobs[job] = b
+			p.jobs = append(p.jobs, b)
+			p.needed[b.digest] = true
+			named[b.job.ModuleFile] = true
+		}
+	}
+
+	for _, name := range names {
+		if kindOf(name) == aModule && !named[name] && !guess && !s.unnamed && !s.files[name].read.none() {
+			r.add(name, 0, fmt.Sprintf("no definition names it, expected one such as %s.yaml beside it", stem(name)))
+		}
+	}
+	for _, digest := range slices.Sorted(maps.Keys(compile)) {
+		p.compile = append(p.compile, compile[digest])
+	}
+	slices.SortStableFunc(p.compile, func(a, b want) int { return cmp.Compare(a.file, b.file) })
+	if s.problem != "" {
+		r.add(s.dir, 0, s.problem)
+		r.kept[s.dir] = len(p.jobs) > 0
+	}
+	next.refused, p.refused = r.refusals(s.refused, now)
+	return next, p
+}
+
+// choose picks the claim that gets the job.
+func choose(claims []claim, before *binding) claim {
+	if before != nil {
+		if i := slices.IndexFunc(claims, func(c claim) bool { return c.file == before.job.File }); i >= 0 {
+			return claims[i]
+		}
+	}
+	return claims[0]
+}
+
+// stay is the new binding if there is one, else the one before if it may go on:
+// its definition still claims the job, and its module is still there.
+func (s state) stay(a attempt, owner claim, before *binding, outcomes map[string]outcome) *binding {
+	if a.binding != nil || before == nil || before.job.File != owner.file || outcomes[before.digest].compiled == nil {
+		return a.binding
+	}
+	if _, ok := s.files[before.job.ModuleFile]; !ok {
+		return nil
+	}
+	return before
+}
+
+// attempt is what came of putting a job together: a binding, or a problem, or
+// neither if that is not known yet.
+type attempt struct {
+	binding *binding
+	problem string
+	// try asks for a trial of the job with the digest.
+	try    bool
+	digest string
+}
+
+// bind makes the job from the newest versions that are to be had.
+func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attempt {
+	name, conf := c.doc.module, c.doc.configuration
+	if name != path.Base(name) || strings.Contains(name, `\`) || kindOf(name) != aModule {
+		return attempt{problem: "expected the name of a file NAME.wasm beside the definition"}
+	}
+	f, ok := s.files[name]
+	switch {
+	case !ok:
+		return attempt{problem: "there is no such file beside the definition"}
+	case f.unread():
+		return attempt{}
+	}
+	digest := f.digest
+	o, known := outcomes[digest]
+	if digest != "" && !known {
+		return attempt{}
+	}
+	if o.compiled == nil {
+		if digest, o = f.good, outcomes[f.good]; o.compiled == nil {
+			return attempt{problem: "the file is refused"}
+		}
+	}
+	if before != nil && before.job.File == c.file && before.digest == digest && sameDocument(before.doc, c.doc) {
+		return attempt{binding: before}
+	}
+	m := o.compiled.bind(conf.JobName)
+	if before != nil && before.digest == digest {
+		m = before.job.Module
+	}
+	if costly(conf) {
+		t, ok := o.trials[conf.JobName]
+		if ok = ok && sameDocument(t.doc, c.doc); !ok || o.again && t.problem != "" {
+			if !ok {
+				t.problem = ""
+			}
+			return attempt{problem: t.problem, try: true, digest: digest}
+		}
+		if t.problem != "" {
+			return attempt{problem: t.problem}
+		}
+	} else if err := fit(m, conf); err != nil {
+		return attempt{problem: err.Error()}
+	}
+	return attempt{binding: &binding{doc: c.doc, digest: digest, job: host.Job{
+		Definition: conf, JobClass: c.doc.jobClass, Module: m, File: c.file, ModuleFile: name,
+	}}}
+}
+
+// sameDocument ignores where in the file the job is.
+func sameDocument(a, b document) bool {
+	a.line = b.line
+	return reflect.DeepEqual(a, b)
+}
+
+// refusals puts the report in order. A refusal that was there before keeps its
+// time while its reasons are the same.
+func (r *report) refusals(before map[string]host.Refusal, now time.Time) (map[string]host.Refusal, []host.Refusal) {
+	by := make(map[string]host.Refusal, len(r.complaints))
+	var list []host.Refusal
+	for _, name := range slices.Sorted(maps.Keys(r.complaints)) {
+		complaints := r.complaints[name]
+		slices.SortStableFunc(complaints, func(a, b complaint) int { return cmp.Compare(a.line, b.line) })
+		refusal := host.Refusal{File: name, Since: now, Kept: r.kept[name]}
+		for _, c := range complaints {
+			text := c.text
+			if c.line > 0 {
+				text = fmt.Sprintf("line %d: %s", c.line, text)
+			}
+			refusal.Reasons = append(refusal.Reasons, text)
+		}
+		if b, ok := before[name]; ok && slices.Equal(b.Reasons, refusal.Reasons) {
+			refusal.Since = b.Since
+		}
+		by[name] = refusal
+		list = append(list, refusal)
+	}
+	return by, list
+}

@@ -1,0 +1,115 @@
+// Package definition reads job definitions: the NAME.yaml beside a NAME.wasm,
+// one document per job. It is all or nothing: a file with one problem defines
+// no job, and the error lists every problem with its place.
+//
+// docs/definitions.md describes the fields.
+package definition
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// Definition is one job as its file has it.
+type Definition struct {
+	// Configuration is valid, and so are its cron and time zone.
+	Configuration coordination.JobConfiguration
+	// Module is the name of the module's file, beside the definition.
+	Module string
+	// JobClass is what a Java host of the same job runs; empty as a rule.
+	JobClass string
+	// File is the definition's name, Line the first line of the job in it,
+	// from 1.
+	File string
+	Line int
+}
+
+// The defaults that differ from those of an ElasticJob configuration that was
+// read from a registry. The switches are those of ElasticJob's builder.
+const (
+	// DefaultTimeout is the time an item may take unless the file says
+	// another one, or 0 for no limit.
+	DefaultTimeout = 10 * time.Minute
+	// DefaultReconcileIntervalMinutes is how often the registry is read again.
+	DefaultReconcileIntervalMinutes = 10
+)
+
+// MaxSize is the largest file in bytes.
+const MaxSize = 1 << 20
+
+// Problem is something wrong in a file.
+type Problem struct {
+	// Line and Column begin with 1; they are 0 if the problem is the file.
+	Line, Column int
+	// Field is the field's name, such as "cron" or "retry.attempts"; empty
+	// if the problem is no field's.
+	Field string
+	// Message tells what was found and what was expected.
+	Message string
+}
+
+func (p Problem) String() string {
+	s := ""
+	if p.Line > 0 {
+		s = fmt.Sprintf("%d:%d: ", p.Line, p.Column)
+	}
+	if p.Field != "" {
+		s += p.Field + ": "
+	}
+	return s + p.Message
+}
+
+// Error is all that is wrong with a file.
+type Error struct {
+	File string
+	// Problems are in the order of their places; there is at least one.
+	Problems []Problem
+}
+
+// Error has one line for each problem: file:line:column: field: message.
+func (e *Error) Error() string {
+	var lines []string
+	for _, p := range e.Problems {
+		position := ":"
+		if p.Line == 0 {
+			position = ": "
+		}
+		lines = append(lines, e.File+position+p.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Parse reads the jobs of a definition file. file is its name, with or without
+// folders; it is used in messages, and its base name gives the module's and,
+// for a file of one job, the job's. The error is an [*Error].
+func Parse(file string, data []byte) ([]Definition, error) {
+	p := &parser{base: strings.TrimSuffix(path.Base(file), path.Ext(file))}
+	var definitions []Definition
+	documents := p.documents(data)
+	first := map[string]int{}
+	for _, root := range documents {
+		d := newJob(p, root, len(documents) == 1)
+		definition := d.read()
+		definition.File = file
+		name := definition.Configuration.JobName
+		if line, twice := first[name]; twice && name != "" {
+			d.problem(cmp.Or(d.nodes["jobName"], root), "jobName", "%q is defined in line %d already, expected a name of its own", name, line)
+		} else {
+			first[name] = definition.Line
+		}
+		definitions = append(definitions, definition)
+	}
+	if len(p.problems) > 0 {
+		slices.SortStableFunc(p.problems, func(a, b Problem) int {
+			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		})
+		return nil, &Error{file, p.problems}
+	}
+	return definitions, nil
+}

@@ -1,0 +1,90 @@
+package definition
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// fieldNames are the fields of a job, in the order of the documentation.
+func fieldNames() []string {
+	return []string{
+		"jobName", "cron", "timeZone", "shardingTotalCount", "shardingItemParameters", "jobParameter",
+		"jobShardingStrategyType", "failover", "misfire", "monitorExecution", "maxTimeDiffSeconds",
+		"reconcileIntervalMinutes", "jobErrorHandlerType", "description", "disabled", "overwrite", "label",
+		"staticSharding", "props",
+		"module", "type", "streamingProcess", "timeout", "maxConcurrency", "isolation", "args", "memoryLimit",
+		"retry", "fetchDataCount", "catchUpWindow", "jobClass",
+	}
+}
+
+func retryNames() []string { return []string{"attempts", "backoff", "maxBackoff", "on"} }
+
+// propFields are the fields whose values travel in properties.
+func propFields() map[string]string {
+	return map[string]string{
+		"wasm.type": "type", "wasm.timeout": "timeout", "wasm.maxConcurrency": "maxConcurrency", "wasm.isolation": "isolation",
+		"wasm.args": "args", "wasm.memoryLimit": "memoryLimit", "wasm.fetchDataCount": "fetchDataCount",
+		"wasm.retry.attempts": "retry.attempts", "wasm.retry.backoff": "retry.backoff", "wasm.retry.maxBackoff": "retry.maxBackoff",
+		"wasm.retry.on": "retry.on", "wasm.catchUpWindow": "catchUpWindow",
+	}
+}
+
+// knownElsewhere explains fields that a reader of other papers may expect. The
+// names are in lower case.
+func knownElsewhere() map[string]string {
+	const dropped = "is a field of ElasticJob 1.x that has no meaning any more; leave it out"
+	return map[string]string{
+		"mounts":                                "folders are granted to a job in the host's configuration, by the job's name, never in its own file",
+		"mount":                                 "folders are granted to a job in the host's configuration, by the job's name, never in its own file",
+		"joblistenertypes":                      "names Java classes; a module exports its listeners, and nothing has to be said here",
+		"jobextraconfigurations":                "is ElasticJob's tracing, which needs a Java host; what the registry has of it is kept",
+		"jobexecutorthreadpoolsizeprovidertype": "is a Java host's thread pool; use maxConcurrency; what the registry has of it is kept",
+		"jobexecutorservicehandlertype":         "is a Java host's thread pool; use maxConcurrency; what the registry has of it is kept",
+		"jobtype":                               "unknown field; did you mean type?",
+		"name":                                  "unknown field; did you mean jobName?",
+		"schedule":                              "unknown field; did you mean cron?",
+		"strategy":                              "unknown field; did you mean jobShardingStrategyType?",
+		"env":                                   "a guest has no environment; use jobParameter, or args for a SCRIPT",
+		"jobshardingstrategyclass":              "unknown field; did you mean jobShardingStrategyType? It takes the class name, too",
+		"scriptcommandline":                     "unknown field; did you mean args? The program is the module",
+		"concurrentdataprocessthreadcount":      "unknown field; did you mean maxConcurrency, or a larger shardingTotalCount?",
+		"jobproperties":                         "is a field of ElasticJob 2.x; use jobErrorHandlerType and maxConcurrency",
+		"jobeventconfigs":                       "is a field of ElasticJob 2.x; the host keeps events itself",
+		"monitorport":                           dropped,
+		"processcountintervalseconds":           dropped,
+	}
+}
+
+// unknown is the message for a field that is not one of the known, and the one
+// that may have been meant, or empty.
+func unknown(name string, known []string) (message, meant string) {
+	if reason, ok := knownElsewhere()[strings.ToLower(name)]; ok {
+		return reason, ""
+	}
+	if near := nearest(name, known); near != "" {
+		return "unknown field; did you mean " + near + "?", near
+	}
+	if len(known) > 10 {
+		return "unknown field; docs/definitions.md lists the fields", ""
+	}
+	return "unknown field, expected one of " + strings.Join(known, ", "), ""
+}
+
+// nearest is the known name that somebody may have meant, or empty.
+func nearest(name string, known []string) string {
+	best, least := "", max(2, len(name)/3)+1
+	for _, k := range known {
+		if strings.EqualFold(k, name) {
+			return k
+		}
+		if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(k)); d < least && d < len(k) {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// isField reports whether a name is one of the known, in exactly this form.
+func isField(name string, known []string) bool { return slices.Contains(known, name) }

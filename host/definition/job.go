@@ -1,0 +1,499 @@
+package definition
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/strategy"
+)
+
+// job reads one document.
+type job struct {
+	*parser
+	root *yaml.Node
+	only bool // the file has no other
+	// nodes are the fields' values, by name; those of retry have its name
+	// before theirs.
+	nodes map[string]*yaml.Node
+	// bad are the fields with a problem, or with a name that is misspelt:
+	// nothing else is said about them.
+	bad map[string]bool
+
+	c     coordination.JobConfiguration
+	guest coordination.Guest
+	out   Definition
+}
+
+func newJob(p *parser, root *yaml.Node, only bool) *job {
+	return &job{parser: p, root: root, only: only, nodes: map[string]*yaml.Node{}, bad: map[string]bool{}}
+}
+
+func (j *job) problem(n *yaml.Node, field, format string, args ...any) {
+	j.bad[field] = true
+	j.parser.problem(n, field, format, args...)
+}
+
+func (j *job) read() Definition {
+	j.fields(j.root, "", fieldNames())
+	if n := j.nodes["retry"]; n != nil {
+		if n.Kind == yaml.MappingNode {
+			j.fields(n, "retry.", retryNames())
+		} else {
+			j.problem(n, "retry", "found %s, expected a mapping of %s", describe(n), strings.Join(retryNames(), ", "))
+		}
+	}
+	j.elasticJob()
+	j.ours()
+	j.schedule()
+	j.itemParameters()
+	j.props()
+	j.validate()
+	j.out.Configuration = j.c
+	j.out.Line = j.root.Line
+	return j.out
+}
+
+// fields sorts the entries of a mapping by name.
+func (j *job) fields(n *yaml.Node, prefix string, known []string) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := j.target(n.Content[i]), j.target(n.Content[i+1])
+		name := prefix + key.Value
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			j.problem(key, "", "found %s as the name of a field, expected a name", describe(key))
+		case key.Value == "<<" && isPlain(key):
+			j.problem(key, "", "mappings cannot be merged with <<, expected the fields themselves")
+		case !isField(key.Value, known):
+			message, meant := unknown(key.Value, known)
+			j.problem(key, clipped(name), "%s", message)
+			j.bad[prefix+meant] = true
+		case j.nodes[name] != nil:
+			j.problem(key, name, "is given twice, first in line %d", j.nodes[name].Line)
+		case value.Style&yaml.TaggedStyle != 0:
+			j.nodes[name] = value
+			j.problem(value, name, "found the tag %s, expected a value without one", clipped(value.Tag))
+		case isNull(value):
+			j.nodes[name] = value
+			j.problem(value, name, "found nothing, expected a value; leave the field out to have its default")
+		default:
+			j.nodes[name] = value
+		}
+	}
+}
+
+// value returns a field's node, or nil if there is none that can be read.
+func (j *job) value(field string) *yaml.Node {
+	if j.bad[field] {
+		return nil
+	}
+	return j.nodes[field]
+}
+
+func (j *job) elasticJob() {
+	c := &j.c
+	// ElasticJob's builder defaults, not those of an absent key in the registry.
+	c.MonitorExecution, c.Misfire = true, true
+	c.MaxTimeDiffSeconds, c.ReconcileIntervalMinutes = -1, DefaultReconcileIntervalMinutes
+
+	if j.nodes["jobName"] == nil {
+		if j.only {
+			c.JobName = j.base
+		} else if !j.bad["jobName"] {
+			j.problem(j.root, "jobName", "is missing, expected a name for each job of a file with several")
+		}
+	}
+	if j.nodes["shardingTotalCount"] == nil && !j.bad["shardingTotalCount"] {
+		j.problem(j.root, "shardingTotalCount", "is missing, expected the number of items; 1 for a job that is not divided")
+	}
+	j.text("jobName", &c.JobName)
+	j.text("cron", &c.Cron)
+	j.text("timeZone", &c.TimeZone)
+	j.int("shardingTotalCount", &c.ShardingTotalCount)
+	j.text("jobParameter", &c.JobParameter)
+	j.parsed("jobShardingStrategyType", func(s string) (err error) {
+		_, c.JobShardingStrategyType, err = strategy.ByName(s)
+		return err
+	})
+	j.bool("failover", &c.Failover)
+	j.bool("misfire", &c.Misfire)
+	j.bool("monitorExecution", &c.MonitorExecution)
+	j.int("maxTimeDiffSeconds", &c.MaxTimeDiffSeconds)
+	j.int("reconcileIntervalMinutes", &c.ReconcileIntervalMinutes)
+	j.parsed("jobErrorHandlerType", func(s string) (err error) {
+		c.JobErrorHandlerType = s
+		c.JobErrorHandlerType, err = c.ErrorHandler()
+		return err
+	})
+	j.text("description", &c.Description)
+	j.bool("disabled", &c.Disabled)
+	j.bool("overwrite", &c.Overwrite)
+	if j.value("label") != nil {
+		label := ""
+		j.text("label", &label)
+		c.Label = &label
+	}
+	j.bool("staticSharding", &c.StaticSharding)
+}
+
+func (j *job) ours() {
+	g := &j.guest
+	*g = coordination.DefaultGuest()
+	g.Timeout = DefaultTimeout
+
+	j.out.Module = j.base + ".wasm"
+	j.parsed("module", func(s string) error {
+		j.out.Module = s
+		return checkModule(s)
+	})
+	j.parsed("jobClass", func(s string) error {
+		j.out.JobClass = s
+		if s == "" || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+			return fmt.Errorf("found %q, expected the name of a Java class", clipped(s))
+		}
+		return nil
+	})
+	j.parsed("type", func(s string) error {
+		types := []coordination.JobType{coordination.TypeSimple, coordination.TypeDataflow, coordination.TypeScript}
+		g.Type = coordination.JobType(strings.ToUpper(s))
+		if !slices.Contains(types, g.Type) {
+			return fmt.Errorf("found %q, expected SIMPLE, DATAFLOW or SCRIPT", clipped(s))
+		}
+		return nil
+	})
+	j.bool("streamingProcess", &g.StreamingProcess)
+	j.duration("timeout", coordination.MaxTimeout, &g.Timeout)
+	j.ranged("maxConcurrency", 0, coordination.MaxMaxConcurrency, &g.MaxConcurrency)
+	j.parsed("isolation", func(s string) error {
+		g.Isolation = coordination.Isolation(strings.ToLower(s))
+		if g.Isolation != coordination.IsolationFire && g.Isolation != coordination.IsolationItem {
+			return fmt.Errorf("found %q, expected fire or item", clipped(s))
+		}
+		return nil
+	})
+	g.Args = j.list("args")
+	j.parsed("memoryLimit", func(s string) (err error) {
+		g.MemoryLimit, err = coordination.ParseMemoryLimit(s)
+		return err
+	})
+	j.retry(&g.Retry)
+	j.ranged("fetchDataCount", 0, coordination.MaxFetchDataCount, &g.FetchDataCount)
+	j.duration("catchUpWindow", coordination.MaxCatchUpWindow, &g.CatchUpWindow)
+
+	j.onlyFor("streamingProcess", g.StreamingProcess, coordination.TypeDataflow)
+	j.onlyFor("fetchDataCount", g.FetchDataCount > 0, coordination.TypeDataflow)
+	j.onlyFor("args", len(g.Args) > 0, coordination.TypeScript)
+}
+
+// onlyFor refuses a setting that the stated type does not have.
+func (j *job) onlyFor(field string, set bool, t coordination.JobType) {
+	if n := j.value(field); n != nil && set && j.value("type") != nil && j.guest.Type != t {
+		j.problem(n, field, "is for jobs of type %s, but the type is %s", t, j.guest.Type)
+	}
+}
+
+func checkModule(s string) error {
+	switch {
+	case strings.ContainsAny(s, `/\`):
+		return fmt.Errorf("found %q, expected the name of a file in the same folder", clipped(s))
+	case path.Ext(s) != ".wasm" || s == ".wasm" || strings.ContainsFunc(s, unicode.IsControl):
+		return fmt.Errorf("found %q, expected a file name that ends with .wasm", clipped(s))
+	}
+	return nil
+}
+
+func (j *job) retry(r *coordination.RetryPolicy) {
+	j.ranged("retry.attempts", 1, coordination.MaxRetryAttempts, &r.Attempts)
+	j.duration("retry.backoff", coordination.MaxBackoffLimit, &r.Backoff)
+	r.MaxBackoff = max(r.MaxBackoff, r.Backoff)
+	j.duration("retry.maxBackoff", coordination.MaxBackoffLimit, &r.MaxBackoff)
+	if n := j.value("retry.maxBackoff"); n != nil && r.MaxBackoff < r.Backoff {
+		j.problem(n, "retry.maxBackoff", "found %s, expected at least the first backoff, %s", r.MaxBackoff, r.Backoff)
+	}
+	on := func(s string) (err error) {
+		r.On, err = coordination.ParseRetryOn(s)
+		return err
+	}
+	if n := j.value("retry.on"); n == nil || n.Kind != yaml.SequenceNode {
+		j.parsed("retry.on", on)
+		return
+	}
+	names := j.list("retry.on")
+	if n := j.value("retry.on"); n != nil {
+		if err := on(strings.Join(names, ",")); err != nil {
+			j.problem(n, "retry.on", "%v", err)
+		}
+	}
+}
+
+// schedule checks the cron expression in its zone.
+func (j *job) schedule() {
+	zone, err := schedule.Zone(j.c.TimeZone)
+	if n := j.value("timeZone"); err != nil && n != nil {
+		j.problem(n, "timeZone", "%s", strings.TrimPrefix(err.Error(), "time zone "))
+	}
+	if n := j.value("cron"); n != nil && j.c.Cron != "" {
+		if _, err := schedule.Parse(j.c.Cron, zone); err != nil {
+			j.problem(n, "cron", "%s", strings.TrimPrefix(err.Error(), "cron "))
+		}
+	}
+}
+
+// itemParameters takes "0=A,1=B" or a mapping of items to parameters.
+func (j *job) itemParameters() {
+	const field = "shardingItemParameters"
+	n := j.value(field)
+	if n == nil {
+		return
+	}
+	total := j.c.ShardingTotalCount
+	if total < 1 || j.bad["shardingTotalCount"] { // has a problem of its own
+		total = math.MaxInt
+	}
+	if n.Kind != yaml.MappingNode {
+		j.parsed(field, func(s string) error {
+			j.c.ShardingItemParameters = s
+			return errors.Join(coordination.CheckItemParameters(s, total)...)
+		})
+		return
+	}
+	parameters := map[int]string{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := j.target(n.Content[i]), j.target(n.Content[i+1])
+		item, err := strconv.ParseInt(key.Value, 10, 32)
+		switch {
+		case key.Kind != yaml.ScalarNode || err != nil:
+			j.problem(key, field, "found %s, expected the number of an item", describe(key))
+			continue
+		case value.Kind != yaml.ScalarNode || isNull(value) || value.Value == "" || strings.TrimSpace(value.Value) != value.Value || strings.ContainsAny(value.Value, ",="):
+			j.problem(value, field, "found %s for item %d, expected a text that is not empty, without commas, equals signs and blanks around it", describe(value), item)
+			continue
+		}
+		entry := fmt.Sprintf("%d=%s", item, value.Value)
+		if _, twice := parameters[int(item)]; twice {
+			j.problem(key, field, "item %d has two parameters", item)
+			continue
+		}
+		if err := errors.Join(coordination.CheckItemParameters(entry, total)...); err != nil {
+			j.problem(key, field, "%v", err)
+			continue
+		}
+		parameters[int(item)] = value.Value
+	}
+	var entries []string
+	for _, item := range slices.Sorted(maps.Keys(parameters)) {
+		entries = append(entries, fmt.Sprintf("%d=%s", item, parameters[item]))
+	}
+	j.c.ShardingItemParameters = strings.Join(entries, ",")
+}
+
+// props takes the properties of the file and adds the guest's settings.
+func (j *job) props() {
+	props := map[string]string{}
+	if n := j.value("props"); n != nil && n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			j.property(props, j.target(n.Content[i]), j.target(n.Content[i+1]))
+		}
+	} else if n != nil {
+		j.problem(n, "props", "found %s, expected a mapping of names to texts", describe(n))
+	}
+	if s, ok := props[coordination.PropStreamingProcess]; ok && j.nodes["streamingProcess"] == nil {
+		j.guest.StreamingProcess = s == "true"
+	}
+	j.guest.Props(props)
+	if len(props) > 0 {
+		j.c.Props = props
+	}
+}
+
+func (j *job) property(props map[string]string, key, value *yaml.Node) {
+	name := key.Value
+	field := "props." + clipped(name)
+	switch {
+	case key.Kind != yaml.ScalarNode || isNull(key):
+		j.problem(key, "props", "found %s, expected the name of a property", describe(key))
+		return
+	case name == "<<" && isPlain(key):
+		j.problem(key, "props", "mappings cannot be merged with <<, expected the properties themselves")
+		return
+	case strings.HasPrefix(name, coordination.PropPrefix):
+		j.problem(key, field, "%s", ownProperty(name))
+		return
+	case value.Kind != yaml.ScalarNode || isNull(value):
+		j.problem(value, field, "found %s, expected a text", describe(value))
+		return
+	}
+	if _, twice := props[name]; twice {
+		j.problem(key, field, "is given twice")
+		return
+	}
+	props[name] = value.Value
+	if name != coordination.PropStreamingProcess {
+		return
+	}
+	on, ok := boolean(value.Value)
+	switch {
+	case !ok:
+		j.problem(value, field, "found %s, expected true or false", describe(value))
+	case j.value("streamingProcess") != nil && on != j.guest.StreamingProcess:
+		j.problem(value, field, "found %s, but streamingProcess says %v", describe(value), j.guest.StreamingProcess)
+	}
+	props[name] = strconv.FormatBool(on)
+}
+
+// ownProperty tells which field to use in place of a property of ours.
+func ownProperty(name string) string {
+	fields := propFields()
+	if field, ok := fields[name]; ok {
+		return "is written by this host, expected the field " + field
+	}
+	if near := nearest(name, slices.Sorted(maps.Keys(fields))); near != "" {
+		return "unknown property; did you mean the field " + fields[near] + "?"
+	}
+	return "unknown property; names that begin with wasm. are this host's own"
+}
+
+// validate finds what the steps before did not look at.
+func (j *job) validate() {
+	fields := propFields()
+	for _, err := range flatten(j.c.Validate()) {
+		var e *coordination.FieldError
+		if !errors.As(err, &e) {
+			j.problem(j.root, "", "%v", err)
+			continue
+		}
+		field := e.Field
+		if own, ok := fields[strings.TrimPrefix(field, "props.")]; ok {
+			field = own
+		}
+		top, _, _ := strings.Cut(field, ".")
+		if !j.bad[field] && !j.bad[top] {
+			j.problem(cmp.Or(j.nodes[field], j.nodes[top], j.root), field, "%s", e.Problem)
+		}
+	}
+}
+
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	var all []error
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			all = append(all, flatten(e)...)
+		}
+		return all
+	}
+	return []error{err}
+}
+
+// parsed reads a text and hands it on; every line of the error is a problem.
+func (j *job) parsed(field string, parse func(string) error) {
+	n := j.value(field)
+	if n == nil {
+		return
+	}
+	if n.Kind != yaml.ScalarNode {
+		j.problem(n, field, "found %s, expected a text", describe(n))
+		return
+	}
+	for _, err := range flatten(parse(n.Value)) {
+		j.problem(n, field, "%v", err)
+	}
+}
+
+func (j *job) text(field string, into *string) {
+	j.parsed(field, func(s string) error {
+		*into = s
+		return nil
+	})
+}
+
+func (j *job) bool(field string, into *bool) {
+	n := j.value(field)
+	if n == nil {
+		return
+	}
+	b, ok := boolean(n.Value)
+	if n.Kind != yaml.ScalarNode || !ok {
+		j.problem(n, field, "found %s, expected true or false", describe(n))
+		return
+	}
+	*into = b
+}
+
+// boolean reads the words of YAML 1.1 for true and false, as ElasticJob does.
+func boolean(s string) (value, ok bool) {
+	switch strings.ToLower(s) {
+	case "true", "yes", "on":
+		return true, true
+	case "false", "no", "off":
+		return false, true
+	}
+	return false, false
+}
+
+func (j *job) int(field string, into *int) { j.ranged(field, math.MinInt32, math.MaxInt32, into) }
+
+// decimal leaves out what YAML 1.1 would take for an octal number.
+var decimal = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
+
+func (j *job) ranged(field string, lowest, highest int, into *int) {
+	n := j.value(field)
+	if n == nil {
+		return
+	}
+	v, err := strconv.Atoi(n.Value)
+	switch {
+	case n.Kind != yaml.ScalarNode || err != nil && !errors.Is(err, strconv.ErrRange) || !decimal.MatchString(n.Value):
+		j.problem(n, field, "found %s, expected a whole number", describe(n))
+	case err != nil || v < lowest || v > highest:
+		j.problem(n, field, "found %s, expected a whole number from %d to %d", clipped(n.Value), lowest, highest)
+	default:
+		*into = v
+	}
+}
+
+func (j *job) duration(field string, limit time.Duration, into *time.Duration) {
+	j.parsed(field, func(s string) (err error) {
+		d, err := coordination.ParseDuration(s, limit)
+		if err == nil {
+			*into = d
+		}
+		return err
+	})
+}
+
+func (j *job) list(field string) []string {
+	n := j.value(field)
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode {
+		j.problem(n, field, "found %s, expected a list of texts, such as [-v, \"x y\"]", describe(n))
+		return nil
+	}
+	var texts []string
+	for _, item := range n.Content {
+		item = j.target(item)
+		if item.Kind != yaml.ScalarNode || isNull(item) {
+			j.problem(item, field, "found %s, expected a text", describe(item))
+			continue
+		}
+		texts = append(texts, item.Value)
+	}
+	return texts
+}

@@ -1,0 +1,40 @@
+package schedule
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// JavaCompatible tells whether ElasticJob would fire at the same instants: nil,
+// or the reason why not. ElasticJob has Quartz for the expression, and for the
+// zone its own host's (empty) or an offset from GMT. An empty expression, that
+// of a one-off job, is the same everywhere.
+//
+// With an empty zone, in a place where clocks are changed, Quartz keeps its own
+// rules on the days on which they are; that is not looked at here.
+func JavaCompatible(expr, zone string) error {
+	if zone != "" && !strings.HasPrefix(zone, "GMT") {
+		return fmt.Errorf("time zone %q: ElasticJob knows only GMT, offsets such as GMT+08:00, and empty for the zone of its host", zone)
+	}
+	if _, err := Zone(zone); err != nil {
+		return err
+	}
+	if expr == "" {
+		return nil
+	}
+	s, err := Parse(expr, time.UTC)
+	if err != nil {
+		return err
+	}
+	const reason = "ElasticJob knows only Quartz's form with 6 or 7 fields, seconds first"
+	switch {
+	case s.dialect == descriptor:
+		return fmt.Errorf("cron %q: %s; write %q", expr, reason, quartzOf(strings.TrimSpace(expr)))
+	case s.dialect != quartz:
+		return fmt.Errorf("cron %q: %s", expr, reason)
+	case s.days.rule == oneDate && s.days.n > 28:
+		return fmt.Errorf("cron %q: in months without a day %d Quartz sometimes fires on the last day instead; write LW for the last weekday of the month", expr, s.days.n)
+	}
+	return nil
+}
