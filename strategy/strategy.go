@@ -112,6 +112,7 @@ func ByName(name string) (Strategy, string, error) {
 func unknown(name string, all []entry) error {
 	nearest, least := "", len(name)
 	simple := strings.ToUpper(name[strings.LastIndexByte(name, '.')+1:])
+	simple = simple[:min(len(simple), 100)] // nothing that long is near
 	for _, e := range all {
 		// Whoever misspells a class means its strategy.
 		for _, known := range append(e.classes, e.name) {
