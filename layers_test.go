@@ -38,6 +38,7 @@ const (
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	goleak     = "go.uber.org/goleak"
 	koanf      = "github.com/knadh/koanf"
+	edits      = "github.com/agnivade/levenshtein"
 	pflag      = "github.com/spf13/pflag"
 	prometheus = "github.com/prometheus"
 	quartz     = "github.com/reugn/go-quartz"
@@ -72,7 +73,7 @@ var rooms = []room{
 	{name: "host/plugin", may: []string{"abi"}, outside: []string{wazero},
 		testsMay: []string{"sdk"},
 		why:      "the only room that knows which WebAssembly runtime is in use"},
-	{name: "host/definition", may: []string{"coordination", "host/schedule"}, outside: []string{yaml},
+	{name: "host/definition", may: []string{"coordination", "host/schedule"}, outside: []string{yaml, edits},
 		why: "turns text into the words of coordination; runs nothing"},
 	{name: "host/catalog", may: []string{"host", "host/plugin", "host/definition", "coordination", "abi"},
 		outside: []string{fsnotify, zap},

@@ -38,6 +38,9 @@ func ParseConfiguration(data []byte) (JobConfiguration, []string, error) {
 	r := configReader{data: data, root: root}
 	r.c.MaxTimeDiffSeconds = -1
 	r.read()
+	if size := r.c.textSize(); size > MaxConfigurationSize {
+		r.problems = append(r.problems, &FieldError{"", fmt.Sprintf("not a configuration: its texts take %d bytes with all aliases resolved, expected at most %d", size, MaxConfigurationSize)})
+	}
 	if err := errors.Join(r.problems...); err != nil {
 		return JobConfiguration{}, r.warnings, err
 	}

@@ -65,6 +65,14 @@ func (c JobConfiguration) ErrorHandler() (string, error) {
 	return HandlerLog, fmt.Errorf("found %q, expected LOG, THROW or IGNORE", clipped(c.JobErrorHandlerType))
 }
 
+// StrategyName returns the name by which a sharding strategy is stored, for its
+// name in any case or for the Java class that ElasticJob has for it. The error
+// lists the names there are.
+func StrategyName(name string) (string, error) {
+	_, stored, err := strategy.ByName(name)
+	return stored, err
+}
+
 // Validate checks everything that can be told from the configuration alone.
 // Cron and time zone are the schedule's affair. The error joins a
 // [*FieldError] for every problem. Item parameters are checked by Java's rule;
@@ -83,7 +91,7 @@ func (c JobConfiguration) Validate() error {
 	if _, err := ParseItemParameters(c.ShardingItemParameters); err != nil {
 		bad("shardingItemParameters", "%v", err)
 	}
-	if _, _, err := strategy.ByName(c.JobShardingStrategyType); err != nil {
+	if _, err := StrategyName(c.JobShardingStrategyType); err != nil {
 		bad("jobShardingStrategyType", "%v", err)
 	}
 	if _, err := c.ErrorHandler(); err != nil {
@@ -101,7 +109,11 @@ func (c JobConfiguration) Validate() error {
 	if _, err := c.Guest(); err != nil {
 		problems = append(problems, err)
 	}
-	if size := len(c.YAML()); size > MaxConfigurationYAML {
+	size := c.textSize()
+	if size <= MaxConfigurationYAML { // else it may be too much to write at all
+		size = len(c.YAML())
+	}
+	if size > MaxConfigurationYAML {
 		bad("", "the configuration takes %d bytes in the registry, expected at most %d", size, MaxConfigurationYAML)
 	}
 	return errors.Join(problems...)
@@ -162,6 +174,24 @@ func (c JobConfiguration) checkTexts(bad func(field, format string, args ...any)
 		check("props", key)
 		check("props."+clipped(key), c.Props[key])
 	}
+}
+
+// textSize is what all texts take, in bytes. Aliases can make that far more
+// than the document that was read.
+func (c JobConfiguration) textSize() int {
+	size := len(c.JobName) + len(c.Cron) + len(c.TimeZone) + len(c.ShardingItemParameters) + len(c.JobParameter) +
+		len(c.JobShardingStrategyType) + len(c.JobExecutorThreadPoolValue) + len(c.JobErrorHandlerType) +
+		len(c.ExtraConfigurations) + len(c.Description)
+	if c.Label != nil {
+		size += len(*c.Label)
+	}
+	for _, listener := range c.JobListenerTypes {
+		size += len(listener)
+	}
+	for key, value := range c.Props {
+		size += len(key) + len(value)
+	}
+	return size
 }
 
 // checkExtra checks that the text can stand below its key.

@@ -60,7 +60,7 @@ func TestValidateRefuses(t *testing.T) {
 		{func(c *JobConfiguration) { c.JobListenerTypes = []string{"a", "\uFEFFb"} }, `jobListenerTypes[1]: found "\ufeffb", expected a text without control characters`},
 		{func(c *JobConfiguration) { c.Props = map[string]string{"k": "\u0085"} }, `props.k: found "\u0085", expected a text without control characters`},
 		{func(c *JobConfiguration) { c.Props = map[string]string{"wasm.timeout": "5"} }, `props.wasm.timeout: found "5", expected a duration with its unit, such as 5s`},
-		{func(c *JobConfiguration) { c.JobParameter = strings.Repeat("a ", 300_000) }, `the configuration takes 615291 bytes in the registry, expected at most 524288`},
+		{func(c *JobConfiguration) { c.JobParameter = strings.Repeat("a ", 300_000) }, `the configuration takes 600034 bytes in the registry, expected at most 524288`},
 	} {
 		config := minimalConfiguration()
 		c.change(&config)

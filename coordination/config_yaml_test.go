@@ -323,10 +323,11 @@ func TestParseConfigurationBombs(t *testing.T) {
 	}
 	laughs.WriteString("jobExtraConfigurations: *a30\nprops: {a: *a30}\njobListenerTypes: *a30\n")
 	for name, document := range map[string]string{
-		"laughs": laughs.String(),
-		"flow":   "cron: " + strings.Repeat("[", MaxConfigurationSize/2),
-		"maps":   "cron: " + strings.Repeat("{a: ", MaxConfigurationSize/8),
-		"block":  "cron:\n" + strings.Repeat("- ", MaxConfigurationSize/4),
+		"laughs":   laughs.String(),
+		"repeated": "cron: &x " + strings.Repeat("x", MaxConfigurationSize/2) + "\njobListenerTypes: [" + strings.Repeat("*x, ", 100_000) + "*x]\n",
+		"flow":     "cron: " + strings.Repeat("[", MaxConfigurationSize/2),
+		"maps":     "cron: " + strings.Repeat("{a: ", MaxConfigurationSize/8),
+		"block":    "cron:\n" + strings.Repeat("- ", MaxConfigurationSize/4),
 	} {
 		if _, _, err := ParseConfiguration([]byte(document)); err == nil {
 			t.Errorf("%s was read", name)

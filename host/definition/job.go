@@ -18,7 +18,6 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host/schedule"
-	"github.com/wasmjob/wasmjob/strategy"
 )
 
 // job reads one document.
@@ -125,7 +124,7 @@ func (j *job) elasticJob() {
 	j.int("shardingTotalCount", &c.ShardingTotalCount)
 	j.text("jobParameter", &c.JobParameter)
 	j.parsed("jobShardingStrategyType", func(s string) (err error) {
-		_, c.JobShardingStrategyType, err = strategy.ByName(s)
+		c.JobShardingStrategyType, err = coordination.StrategyName(s)
 		return err
 	})
 	j.bool("failover", &c.Failover)
