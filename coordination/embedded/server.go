@@ -212,7 +212,7 @@ func (s *Server) commitNow(c *session, ops []coordination.Op) ([]coordination.Re
 func (s *Server) publish(l *layer) {
 	for i := range l.changes {
 		c := &l.changes[i]
-		n := s.tree[c.path]
+		n := c.at
 		if n == nil && !c.exists {
 			continue // made and deleted again within the layer
 		}

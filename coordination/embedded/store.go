@@ -62,7 +62,7 @@ type put struct {
 }
 
 // plan lists what the layer changes on disk; nil if nothing.
-func (s *store) plan(l *layer, tree map[string]*node, zxid int64) *plan {
+func (s *store) plan(l *layer, zxid int64) *plan {
 	var puts []put
 	for i := range l.changes {
 		c := &l.changes[i]
@@ -71,7 +71,7 @@ func (s *store) plan(l *layer, tree map[string]*node, zxid int64) *plan {
 		}
 		if c.exists && c.owner == nil {
 			puts = append(puts, put{[]byte(c.path), encodeNode(&c.state)})
-		} else if n := tree[c.path]; n != nil && n.owner == nil {
+		} else if c.at != nil && c.at.owner == nil {
 			puts = append(puts, put{[]byte(c.path), nil})
 		}
 	}
@@ -158,7 +158,7 @@ func (s *store) close(zxid int64) error {
 // abandon lets the file and its lock go, whatever state it is in.
 func (s *store) abandon() {
 	if s.panicked {
-		_ = s.file.Close()
+		drop(s.file)
 		return
 	}
 	_ = s.db.Close()
@@ -198,7 +198,7 @@ func openStore(dir string, f faults) (_ *store, tree map[string]*node, zxid int6
 	defer debug.SetPanicOnFault(fault)
 	defer func() {
 		if r := recover(); r != nil {
-			_ = s.file.Close()
+			drop(s.file)
 			err = damaged(fmt.Errorf("%v", r))
 		}
 	}()

@@ -73,6 +73,7 @@ func (n *node) list() []string {
 type change struct {
 	state
 	path   string
+	at     *node // where the tree has the path, nil if it has not
 	exists bool
 	wrote  bool // created, set or deleted, rather than only counted
 	stored bool // something that must survive a restart differs
@@ -98,11 +99,8 @@ func (l *layer) reset() {
 	l.changes = l.changes[:0]
 }
 
-func (l *layer) put(c change) *change {
-	if i, ok := l.index[c.path]; ok {
-		l.changes[i] = c
-		return &l.changes[i]
-	}
+// add appends the first change of a path.
+func (l *layer) add(c change) *change {
 	l.index[c.path] = len(l.changes)
 	l.changes = append(l.changes, c)
 	return &l.changes[len(l.changes)-1]
@@ -111,11 +109,14 @@ func (l *layer) put(c change) *change {
 // fold lays another layer on this one.
 func (l *layer) fold(upper *layer) {
 	for _, c := range upper.changes {
-		if i, ok := l.index[c.path]; ok {
-			c.wrote = c.wrote || l.changes[i].wrote
-			c.stored = c.stored || l.changes[i].stored
+		i, ok := l.index[c.path]
+		if !ok {
+			l.add(c)
+			continue
 		}
-		l.put(c)
+		c.wrote = c.wrote || l.changes[i].wrote
+		c.stored = c.stored || l.changes[i].stored
+		l.changes[i] = c
 	}
 }
 
@@ -130,36 +131,57 @@ type txn struct {
 	now   int64
 }
 
-// look returns a node's state, nil if there is none. It is valid until the
-// next edit.
-func (t *txn) look(path string) *state {
-	for _, l := range [...]*layer{t.layer, t.batch} {
-		if l == nil {
-			continue
-		}
-		if i, ok := l.index[path]; ok {
-			if !l.changes[i].exists {
-				return nil
-			}
-			return &l.changes[i].state
-		}
-	}
-	if n := t.tree[path]; n != nil {
-		return &n.state
-	}
-	return nil
+// spot is what a transaction knows about one path.
+type spot struct {
+	path string
+	*state
+	own int // place in the layer, -1 if it is not there
+	at  *node
 }
 
-// edit returns the layer's own copy of a node. It is valid until the next edit.
-func (t *txn) edit(path string) *change {
+// exists reports whether there is a node. Its state is valid until the next
+// edit.
+func (s spot) exists() bool { return s.state != nil }
+
+// look finds a path.
+func (t *txn) look(path string) spot {
+	s := spot{path: path, own: -1}
 	if i, ok := t.index[path]; ok {
-		return &t.changes[i]
+		s.own = i
+		s.from(&t.changes[i])
+		return s
 	}
-	c := change{path: path}
-	if st := t.look(path); st != nil {
-		c.state, c.exists = *st, true
+	if t.batch != nil {
+		if i, ok := t.batch.index[path]; ok {
+			s.from(&t.batch.changes[i])
+			return s
+		}
 	}
-	return t.put(c)
+	if s.at = t.tree[path]; s.at != nil {
+		s.state = &s.at.state
+	}
+	return s
+}
+
+func (s *spot) from(c *change) {
+	s.at = c.at
+	if c.exists {
+		s.state = &c.state
+	}
+}
+
+// edit returns the layer's own copy of what was found. It is valid until the
+// next edit, and so are other spots: do not edit one that was found before an
+// edit of the same path.
+func (t *txn) edit(s spot) *change {
+	if s.own >= 0 {
+		return &t.changes[s.own]
+	}
+	c := change{path: s.path, at: s.at}
+	if s.exists() {
+		c.state, c.exists = *s.state, true
+	}
+	return t.add(c)
 }
 
 // apply computes all ops; the layer is of no use after an error.
@@ -185,23 +207,24 @@ func (t *txn) one(op *coordination.Op, r *coordination.Result) coordination.Reas
 	case coordination.OpEnsure:
 		return t.ensure(op.Path)
 	case coordination.OpAbsent:
-		return t.vacant(op.Path)
+		_, _, why := t.vacant(op.Path)
+		return why
 	}
-	st := t.look(op.Path)
+	s := t.look(op.Path)
 	switch {
-	case st == nil:
+	case !s.exists():
 		return coordination.ReasonAbsent
-	case op.Version != coordination.AnyVersion && op.Version != st.version:
+	case op.Version != coordination.AnyVersion && op.Version != s.version:
 		return coordination.ReasonVersion
 	}
 	switch op.Kind {
 	case coordination.OpDelete:
-		if st.children > 0 {
+		if s.children > 0 {
 			return coordination.ReasonChildren
 		}
 		t.remove(op.Path)
 	case coordination.OpSet:
-		c := t.edit(op.Path)
+		c := t.edit(s)
 		c.data = slices.Clone(op.Data)
 		c.mzxid, c.mtime = t.zxid, t.now
 		c.wrote, c.stored = true, true
@@ -214,43 +237,45 @@ func (t *txn) one(op *coordination.Op, r *coordination.Result) coordination.Reas
 	return ""
 }
 
-// vacant says why a node could not be made at the path; "" if it could.
-func (t *txn) vacant(path string) coordination.Reason {
+// vacant finds the parent of a path and the path, and says why a node could
+// not be made there; "" if it could.
+func (t *txn) vacant(path string) (parent, here spot, why coordination.Reason) {
 	if path == "/" {
-		return coordination.ReasonExists
+		return parent, here, coordination.ReasonExists
 	}
-	parent, _ := split(path)
-	if st := t.look(parent); st == nil || st.owner != nil {
-		return coordination.ReasonParent
+	above, _ := split(path)
+	if parent = t.look(above); !parent.exists() || parent.owner != nil {
+		return parent, here, coordination.ReasonParent
 	}
-	if t.look(path) != nil {
-		return coordination.ReasonExists
+	if here = t.look(path); here.exists() {
+		return parent, here, coordination.ReasonExists
 	}
-	return ""
+	return parent, here, ""
 }
 
 func (t *txn) create(path string, data []byte, owner *session) coordination.Reason {
-	if why := t.vacant(path); why != "" {
+	parent, here, why := t.vacant(path)
+	if why != "" {
 		return why
 	}
-	parent, _ := split(path)
 	t.edit(parent).children++
-	c := t.edit(path)
+	c := t.edit(here)
 	c.state = state{data: slices.Clone(data), czxid: t.zxid, mzxid: t.zxid, mtime: t.now, owner: owner}
 	c.exists, c.wrote, c.stored = true, true, true
 	return ""
 }
 
 func (t *txn) createSequential(op *coordination.Op, r *coordination.Result) coordination.Reason {
-	parent, _ := split(op.Path)
-	if st := t.look(parent); st == nil || st.owner != nil {
+	above, _ := split(op.Path)
+	parent := t.look(above)
+	if !parent.exists() || parent.owner != nil {
 		return coordination.ReasonParent
 	}
+	t.edit(parent).stored = true
 	for {
-		p := t.edit(parent)
+		p := t.edit(t.look(above))
 		r.Path = fmt.Sprintf("%s%010d", op.Path, p.sequence)
 		p.sequence++
-		p.stored = true
 		// Somebody may have made a node of that very name by hand.
 		if why := t.create(r.Path, op.Data, t.by); why != coordination.ReasonExists {
 			return why
@@ -259,7 +284,7 @@ func (t *txn) createSequential(op *coordination.Op, r *coordination.Result) coor
 }
 
 func (t *txn) ensure(path string) coordination.Reason {
-	if t.look(path) != nil {
+	if t.look(path).exists() {
 		return ""
 	}
 	parent, _ := split(path)
@@ -272,8 +297,8 @@ func (t *txn) ensure(path string) coordination.Reason {
 // remove deletes a node that exists and has no children.
 func (t *txn) remove(path string) {
 	parent, _ := split(path)
-	t.edit(parent).children--
-	c := t.edit(path)
+	t.edit(t.look(parent)).children--
+	c := t.edit(t.look(path))
 	c.state = state{}
 	c.exists, c.wrote, c.stored = false, true, true
 }

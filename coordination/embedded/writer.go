@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
@@ -64,6 +65,7 @@ func (s *Server) enqueue(ctx context.Context, r *request) ([]coordination.Result
 // write is the writer goroutine.
 func (s *Server) write() {
 	defer close(s.stopped)
+	debug.SetPanicOnFault(true) // a page of the file that cannot be read; see store.apply
 	batch := newLayer()
 	for {
 		select {
@@ -126,7 +128,7 @@ func (s *Server) commit(requests []*request, batch *layer) {
 		s.scratch.reset()
 	}
 	store := s.store
-	plan := store.plan(batch, s.tree, zxid)
+	plan := store.plan(batch, zxid)
 	s.mu.Unlock()
 
 	err := store.apply(plan)

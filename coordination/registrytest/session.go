@@ -119,6 +119,9 @@ func lostFirst(e *env) {
 		e.await(e.rc, path, func(s co.Snapshot) bool { return s.Data(path).Exists }, co.Data(path))
 		ctx, cancel := context.WithCancel(e.ctx)
 		ch := e.watch(ctx, e.rc, co.Data(path), co.Children(e.root))
+		for range 200 { // more to tell, so that the first one told has the time to look
+			e.watch(ctx, e.rc, co.Data(path))
+		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for s := range ch {
