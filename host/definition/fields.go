@@ -38,7 +38,7 @@ func knownElsewhere() map[string]string {
 	return map[string]string{
 		"mounts":                                "folders are granted to a job in the host's configuration, by the job's name, never in its own file",
 		"mount":                                 "folders are granted to a job in the host's configuration, by the job's name, never in its own file",
-		"joblistenertypes":                      "names Java classes; a module exports its listeners, and nothing has to be said here",
+		"joblistenertypes":                      "names Java classes; a module exports its listeners (job_before_executed and others), and nothing has to be said here",
 		"jobextraconfigurations":                "is ElasticJob's tracing, which needs a Java host; what the registry has of it is kept",
 		"jobexecutorthreadpoolsizeprovidertype": "is a Java host's thread pool; use maxConcurrency; what the registry has of it is kept",
 		"jobexecutorservicehandlertype":         "is a Java host's thread pool; use maxConcurrency; what the registry has of it is kept",
