@@ -35,6 +35,8 @@ func JavaCompatible(expr, zone string) error {
 		return fmt.Errorf("cron %q: %s", expr, reason)
 	case s.days.rule == oneDate && s.days.n > 28:
 		return fmt.Errorf("cron %q: in months without a day %d Quartz sometimes fires on the last day instead; write LW for the last weekday of the month", expr, s.days.n)
+	case s.days.rule == lastDate && s.days.nearest && s.days.n > 27:
+		return fmt.Errorf("cron %q: Quartz hangs in months without that day; at most L-27W works there", expr)
 	}
 	return nil
 }

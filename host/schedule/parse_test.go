@@ -177,7 +177,7 @@ func TestZone(t *testing.T) {
 		"Berlin":                 "did you mean Europe/Berlin?",
 		"New York":               "did you mean America/New_York?",
 		"America/NewYork":        "did you mean America/New_York?",
-		"Asia/Bejing":            "unknown",
+		"Asia/Beijing":           "did you mean Asia/Shanghai?",
 		"UTC+8":                  "did you mean GMT+8?",
 		"utc-3":                  "did you mean GMT-3?",
 		"gmt+8":                  "did you mean GMT+8?",
@@ -220,7 +220,7 @@ func TestZone(t *testing.T) {
 func TestJavaCompatible(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"", "GMT", "GMT+8", "GMT-03:30"} {
-		for _, expr := range []string{"", "0 0 12 * * ?", "0 15 10 ? * 6L 2026-2030", "0 0 0 28W * ?", "0 0 0 L-3W * ?"} {
+		for _, expr := range []string{"", "0 0 12 * * ?", "0 15 10 ? * 6L 2026-2030", "0 0 0 28W * ?", "0 0 0 L-27W * ?"} {
 			if err := JavaCompatible(expr, zone); err != nil {
 				t.Error(err)
 			}
@@ -233,6 +233,7 @@ func TestJavaCompatible(t *testing.T) {
 		{"@yearly", "", `write "0 0 0 1 1 ?"`},
 		{"@weekly", "", `write "0 0 0 ? * 1"`},
 		{"0 0 12 31W * ?", "", `in months without a day 31 Quartz sometimes fires on the last day instead`},
+		{"0 0 12 L-28W * ?", "", `Quartz hangs in months without that day`},
 		{"0 0 12 * * *", "", `one of the two must be ?`},
 		{"0 0 12 * * ?", "Europe/Berlin", `time zone "Europe/Berlin": ElasticJob knows only GMT, offsets such as GMT+08:00`},
 		{"0 0 12 * * ?", "UTC", `ElasticJob knows only GMT`},
