@@ -52,7 +52,7 @@ const (
 // twice fire the first time only, unless the schedule fires in every hour of
 // the day: then it goes on in both passes.
 //
-// Next takes a bounded time, below a microsecond as a rule, and does not
+// Next takes a bounded time, about a microsecond as a rule, and does not
 // allocate.
 func (s *Schedule) Next(t time.Time) time.Time {
 	if s.dialect == interval {
