@@ -277,8 +277,15 @@ func TestGroupCommit(t *testing.T) {
 		g.arm(true)
 		before := g.count()
 		var wg sync.WaitGroup
+		told, err := rc.Watch(t.Context(), co.Data("/n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-told
 		wg.Go(func() { commit(t, rc, co.Set("/a", nil, 0)) })
 		synctest.Wait() // its write has begun
+		wg.Go(func() { commit(t, rc, co.Set("/n", []byte("n"), 0)) })
+		synctest.Wait() // in the batch; the others only add children to that node
 		var zxids [waiting]int64
 		conflicts := make(chan error, 1)
 		for i := range waiting {
@@ -311,6 +318,21 @@ func TestGroupCommit(t *testing.T) {
 		n := read(t, rc, co.Data("/a"), co.Children("/n"))
 		if n[0].Version != 1+waiting || len(n[1].Names) != waiting {
 			t.Errorf("after the batch: version %d, %d nodes", n[0].Version, len(n[1].Names))
+		}
+		synctest.Wait()
+		select {
+		case s := <-told:
+			if string(s.Data("/n").Data) != "n" {
+				t.Errorf("the watch was told %+v", s)
+			}
+		default:
+			t.Error("the watch was not told of a set in the batch")
+		}
+		g.arm(false)
+		s = restart(t, s)
+		n = read(t, connect(t, s.Server), co.Data("/a"), co.Data("/n"), co.Children("/n"))
+		if n[0].Version != 1+waiting || string(n[1].Data) != "n" || len(n[2].Names) != waiting {
+			t.Errorf("after a restart: version %d, data %q, %d nodes", n[0].Version, n[1].Data, len(n[2].Names))
 		}
 	})
 }

@@ -154,6 +154,18 @@ func watchAbsent(e *env) {
 			return !s.Data(b).Exists && !s[co.Children(b)].Exists && s.Children(b) == nil && s.Data(b).Data == nil
 		})
 	}
+	// Each kind of query by itself.
+	data, children := e.watch(e.ctx, e.rc, co.Data(e.p("/x"))), e.watch(e.ctx, e.rc, co.Children(e.p("/x")))
+	e.next(data)
+	e.next(children)
+	for range 2 {
+		e.ok(co.Create(e.p("/x"), nil))
+		e.until(data, "the node, by its data", func(s co.Snapshot) bool { return s.Data(e.p("/x")).Exists })
+		e.until(children, "the node, by its children", func(s co.Snapshot) bool { return s[co.Children(e.p("/x"))].Exists })
+		e.ok(co.Delete(e.p("/x"), 0))
+		e.until(data, "the node gone, by its data", func(s co.Snapshot) bool { return !s.Data(e.p("/x")).Exists })
+		e.until(children, "the node gone, by its children", func(s co.Snapshot) bool { return !s[co.Children(e.p("/x"))].Exists })
+	}
 	// Without children there is a difference between no node and no children.
 	e.ok(co.Create(b, nil))
 	e.until(ch, "a node without children", func(s co.Snapshot) bool { return s[co.Children(b)].Exists })
