@@ -1,9 +1,18 @@
 package coordination
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
+
+// A host's list of runs (node runs/{id}) is written by nobody else while the
+// host lives, in the same commit as every begin and completion. So it is the
+// journal by which a host finds out what became of a commit whose answer was
+// lost: Begin, Complete and Recover that meet another version of it than they
+// know read it, take what they had begun after all for begun, and hand back
+// what nobody runs.
 
 // Beginning is a host's wish to begin items of one fire.
 type Beginning struct {
@@ -28,7 +37,7 @@ type Beginning struct {
 // Begun is what became of a Beginning.
 type Begun struct {
 	// Items were begun; their states hold the record that was written, and
-	// RecordZxid is the fence token.
+	// RecordZxid is the fence token. It is nil if nothing was written.
 	Items map[int]ItemState
 	// Refused were not begun.
 	Refused map[int]Refusal
@@ -56,126 +65,137 @@ const (
 )
 
 // Begin writes the running marks, records and the host's list of runs for the
-// items of a fire, all in one commit. What cannot begin is taken out and the
-// rest is tried again. Begun is valid when the exchange ends without error.
+// items of a fire: in one commit, or several if they do not fit one. What
+// cannot begin is taken out and the rest is tried again. Begun is valid when
+// the exchange ends without error. After an error the same wish, with the
+// same states, may be put again: what had begun nevertheless is found.
 func Begin(b Beginning, out *Begun) Move {
-	if out.Refused == nil {
-		*out = Begun{Refused: make(map[int]Refusal), Runs: b.Runs, RunsVersion: b.RunsVersion}
-		for i, state := range b.Items {
-			if state.Record.Accepts(b.Fire) != nil {
-				out.Refused[i] = RefusedPast
-			}
+	*out = Begun{Refused: make(map[int]Refusal), Runs: b.Runs, RunsVersion: b.RunsVersion}
+	b.Items = maps.Clone(b.Items) // brought up to date below
+	g := begin{Beginning: b, out: out, trigger: b.ConsumeTrigger}
+	for i, state := range b.Items {
+		// This very run, begun by a commit whose answer was lost, is found by
+		// look.
+		unheard := state.Record.Owner == b.Self.ID && state.Record.Open() && state.Record.isOf(b.Fire) && !b.Runs.Items().Contains(i)
+		if state.Record.Accepts(b.Fire) != nil && !unheard {
+			out.Refused[i] = RefusedPast
+			continue
 		}
+		g.todo = append(g.todo, i)
 	}
-	l := b.Layout
-	c := commit{}
-	items := b.remaining(out)
-	if b.ConsumeTrigger {
-		c.add(roleTrigger, -1, Delete(l.trigger(b.Self.ID), AnyVersion))
-	}
-	if len(items) == 0 && len(c.ops) == 0 {
+	slices.Sort(g.todo)
+	return g.next()
+}
+
+// begin is a Beginning on its way.
+type begin struct {
+	Beginning
+	out     *Begun
+	todo    Items // neither begun nor refused, ascending
+	trigger bool  // the trigger is to be consumed
+}
+
+// next begins as many items as fit one commit.
+func (g begin) next() Move {
+	if len(g.todo) == 0 && !g.trigger {
 		return Move{Name: "begin"}
 	}
+	l, out := g.Layout, g.out
+	var items Items
+	body := commit{}
+	records := make(map[int]Record)
+	room := commitBudget - out.Runs.size()
+	for _, i := range g.todo {
+		item, record := g.ops(i)
+		if room -= size(item.ops); room < 0 && len(items) > 0 {
+			break
+		}
+		items, records[i] = append(items, i), record
+		body.join(item)
+	}
+	rest := g.todo[len(items):]
+
+	c := commit{}
 	c.add(roleRoot, -1, Check(l.config(), AnyVersion))
-	if b.HasGuard {
-		c.add(roleShare, -1, Check(l.assignmentOf(b.Self.ID), b.Guard))
+	if g.HasGuard {
+		c.add(roleShare, -1, Check(l.assignmentOf(g.Self.ID), g.Guard))
 	}
-	now := b.Now.UnixMilli()
-	records := make(map[int]Record, len(items))
-	for _, i := range items {
-		state := b.Items[i]
-		record := state.Record.begin(b.Self.ID, b.Fire, now)
-		records[i] = record
-		version := state.RecordVersion
-		if version < 0 {
-			c.add(roleRecord, i, Create(l.record(i), nil))
-			version = 0
-		}
-		c.add(roleRecord, i, Set(l.record(i), record.data(), version))
-		c.add(roleDisabled, i, Absent(l.itemDisabled(i)))
-		if b.Config.Failover {
-			c.add(roleFailover, i, Absent(l.itemFailover(i)))
-		}
-		if b.Config.MonitorExecution {
-			c.add(roleRunning, i, b.runningMark(i))
-		}
-		if state.Misfire {
-			c.add(roleMisfire, i, Delete(l.itemMisfire(i), AnyVersion))
-		}
+	switch {
+	case g.trigger && len(rest) == 0:
+		c.add(roleTrigger, -1, Delete(l.trigger(g.Self.ID), AnyVersion))
+	case g.trigger:
+		c.add(roleTrigger, -1, Check(l.trigger(g.Self.ID), AnyVersion))
 	}
-	runs := b.Runs.with(b.Fire, items)
+	c.join(body)
+	runs := out.Runs.with(g.Fire, items)
 	if len(items) > 0 {
-		c.add(roleRuns, -1, Set(l.runsOf(b.Self.ID), runs.data(), b.RunsVersion))
+		c.addRuns(l, g.Self.ID, runs, out.RunsVersion)
 	}
 	return Move{
 		Name: "begin", Commit: c.ops,
 		Then: func(_ []Node, results []Result) (Move, error) {
 			out.Commits++
-			out.Items = make(map[int]ItemState, len(items))
+			if out.Items == nil {
+				out.Items = make(map[int]ItemState, len(items))
+			}
 			for k, r := range results {
 				switch i := c.items[k]; {
 				case c.ops[k].Kind != OpSet:
 				case c.roles[k] == roleRecord:
-					state := b.Items[i]
-					state.Record, state.RecordVersion, state.RecordZxid, state.Misfire = records[i], r.Version, r.Zxid, false
-					out.Items[i] = state
+					out.Items[i] = g.Items[i].begun(records[i], r.Version, r.Zxid)
 				case c.roles[k] == roleRuns:
 					out.Runs, out.RunsVersion = runs, r.Version
 				}
 			}
-			return Done()
+			if len(rest) == 0 {
+				return Done()
+			}
+			g.todo = rest
+			return g.next(), nil
 		},
 		Else: func(e *OpError) (Move, error) {
 			out.Commits++
-			item := c.items[e.Index]
 			switch c.roles[e.Index] {
-			case roleShare:
-				out.Stale = true
-				return Done()
-			case roleTrigger:
-				out.TriggerGone = true
-				return Done()
 			case roleRoot:
 				return Move{}, ErrRemoved
-			case roleRuns:
-				return Move{}, e
-			case roleRecord:
-				out.Refused[item], out.Stale = RefusedStale, true
-			case roleRunning:
-				if e.Reason == ReasonParent { // the item's node went: the share is old
-					out.Refused[item], out.Stale = RefusedStale, true
-				} else {
-					out.Refused[item] = RefusedRunning
+			case roleShare:
+				return g.stale()
+			case roleTrigger:
+				g.trigger = false
+				if out.Items == nil {
+					out.TriggerGone = true
+					return Done()
 				}
-			case roleFailover:
-				out.Refused[item] = RefusedFailover
-			case roleMisfire:
-				state := b.Items[item]
-				state.Misfire = false
-				b.Items[item] = state
-			case roleDisabled:
-				if e.Reason == ReasonParent {
-					out.Refused[item], out.Stale = RefusedStale, true
-					break
-				}
-				return b.findRefusals(items, out), nil
+				return g.next(), nil
 			}
-			return Begin(b, out), nil
+			return g.look(items), nil
 		},
-		Unknown: func() (Move, error) { return b.resolve(records, runs, out), nil },
+		Unknown: func() (Move, error) { return g.look(items), nil },
 	}
 }
 
-// remaining are the items not refused yet, ascending.
-func (b Beginning) remaining(out *Begun) Items {
-	items := make(Items, 0, len(b.Items))
-	for i := range b.Items {
-		if _, refused := out.Refused[i]; !refused {
-			items = append(items, i)
-		}
+// ops are what begins one item, and the record that they write.
+func (g begin) ops(i int) (commit, Record) {
+	l, state := g.Layout, g.Items[i]
+	record := state.Record.begin(g.Self.ID, g.Fire, g.Now.UnixMilli())
+	version := state.RecordVersion
+	c := commit{}
+	if version < 0 {
+		c.add(roleRecord, i, Create(l.record(i), nil))
+		version = 0
 	}
-	slices.Sort(items)
-	return items
+	c.add(roleRecord, i, Set(l.record(i), record.data(), version))
+	c.add(roleItem, i, Absent(l.itemDisabled(i)))
+	if g.Config.Failover {
+		c.add(roleItem, i, Absent(l.itemFailover(i)))
+	}
+	if g.Config.MonitorExecution {
+		c.add(roleItem, i, g.runningMark(i))
+	}
+	if state.Misfire {
+		c.add(roleItem, i, Delete(l.itemMisfire(i), AnyVersion))
+	}
+	return c, record
 }
 
 // runningMark is ephemeral without failover, persistent with it, as
@@ -187,52 +207,182 @@ func (b Beginning) runningMark(item int) Op {
 	return CreateEphemeral(b.Layout.itemRunning(item), []byte(b.Self.ID))
 }
 
-// findRefusals reads the marks of all items once, so that many disabled items
-// do not cost a commit each.
-func (b Beginning) findRefusals(items Items, out *Begun) Move {
-	read := make([]Query, 0, 2*len(items))
+// begun is the state after a begin.
+func (s ItemState) begun(r Record, version int32, zxid int64) ItemState {
+	s.Record, s.RecordVersion, s.RecordZxid, s.Misfire = r, version, zxid, false
+	return s
+}
+
+// stale ends a begin for a share that is not what it was.
+func (g begin) stale() (Move, error) {
+	g.out.Stale = true
+	if g.out.Items != nil {
+		for _, i := range g.todo {
+			g.out.Refused[i] = RefusedStale
+		}
+	}
+	return Done()
+}
+
+// look finds out why items could not begin, all of them in one read, or
+// whether they have begun though the answer was lost.
+func (g begin) look(items Items) Move {
+	l, out, self := g.Layout, g.out, g.Self.ID
+	const each = 6
+	read := make([]Query, 0, 1+each*len(items))
+	read = append(read, Data(l.runsOf(self)))
 	for _, i := range items {
-		read = append(read, Data(b.Layout.itemDisabled(i)), Data(b.Layout.itemRunning(i)))
+		read = append(read, Data(l.record(i)), Data(l.item(i)), Data(l.itemDisabled(i)), Data(l.itemFailover(i)), Data(l.itemRunning(i)), Data(l.itemMisfire(i)))
 	}
 	return Move{Name: "begin", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion)
+		handBacks := orphans
+		done := make(map[int]bool)
 		for k, i := range items {
+			record, node, disabled, failover, running, misfire := n[1+each*k], n[2+each*k], n[3+each*k], n[4+each*k], n[5+each*k], n[6+each*k]
+			state := g.Items[i]
+			r := parseRecord(record.Data)
+			done[i] = true
 			switch {
-			case n[2*k].Exists:
+			case orphans.Contains(i) && r.Owner == self && r.Open() && actual.fireOf(i).same(g.Fire):
+				if out.Items == nil {
+					out.Items = make(map[int]ItemState)
+				}
+				out.Items[i] = state.begun(r, record.Version, record.Mzxid)
+				handBacks = slices.DeleteFunc(slices.Clone(handBacks), func(o int) bool { return o == i })
+			case !node.Exists, record.Exists && record.Version != state.RecordVersion, !record.Exists && state.RecordVersion >= 0:
+				out.Refused[i], out.Stale = RefusedStale, true
+			case disabled.Exists:
 				out.Refused[i] = RefusedDisabled
-			case n[2*k+1].Exists && b.Config.MonitorExecution:
+			case failover.Exists && g.Config.Failover:
+				out.Refused[i] = RefusedFailover
+			case running.Exists && g.Config.MonitorExecution:
 				out.Refused[i] = RefusedRunning
+			default:
+				state.Misfire = misfire.Exists
+				g.Items[i] = state
+				done[i] = false
 			}
 		}
-		return Begin(b, out), nil
+		g.todo = slices.DeleteFunc(slices.Clone(g.todo), func(i int) bool { return done[i] })
+		out.Runs, out.RunsVersion = actual, versionOf(n[0])
+		if g.trigger && out.Items != nil && len(g.todo) == 0 {
+			// It may have been consumed with what was begun after all.
+			g.trigger = false
+			return g.consume(handBacks), nil
+		}
+		return g.handBack(handBacks), nil
 	}}
 }
 
-// resolve finds out whether a begin whose answer was lost took effect: the
-// host's list of runs, which nobody else writes while it lives, tells.
-func (b Beginning) resolve(records map[int]Record, runs Runs, out *Begun) Move {
-	l := b.Layout
-	items := b.remaining(out)
-	read := []Query{Data(l.runsOf(b.Self.ID))}
-	for _, i := range items {
-		read = append(read, Data(l.record(i)))
+// consume deletes the trigger, if it is still there, and goes on.
+func (g begin) consume(orphans Items) Move {
+	next := func() (Move, error) { return g.handBack(orphans), nil }
+	return Move{Name: "begin", Commit: []Op{Delete(g.Layout.trigger(g.Self.ID), AnyVersion)},
+		Then: func([]Node, []Result) (Move, error) { return next() },
+		Else: func(*OpError) (Move, error) { return next() }}
+}
+
+// handBack hands items back that nobody runs, and goes on.
+func (g begin) handBack(orphans Items) Move {
+	if len(orphans) == 0 {
+		return g.next()
 	}
-	return Move{Name: "begin", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-		if n[0].Version == b.RunsVersion {
-			return Begin(b, out), nil // it did not
+	return handBack(g.Layout, g.Self.ID, g.out.Runs, g.out.RunsVersion, orphans, func(runs Runs, version int32) (Move, error) {
+		g.out.Runs, g.out.RunsVersion = runs, version
+		return g.next(), nil
+	})
+}
+
+// noVersion is the version of a node that does not exist.
+const noVersion int32 = -1
+
+func versionOf(n Node) int32 {
+	if !n.Exists {
+		return noVersion
+	}
+	return n.Version
+}
+
+// ownRuns compares the host's own list of runs with what it knew of it.
+// orphans are items that were begun by a commit whose answer was lost: they
+// are in the list, and nobody runs them.
+func ownRuns(n Node, known Runs, version int32) (actual Runs, orphans Items) {
+	if versionOf(n) == version {
+		return known, nil
+	}
+	actual, err := parseRuns(n.Data)
+	if err != nil || !n.Exists {
+		return known, nil // spoilt by a hand: the next write mends it
+	}
+	have := known.Items()
+	for _, i := range actual.Items() {
+		if !have.Contains(i) {
+			orphans = append(orphans, i)
 		}
-		out.Runs, out.RunsVersion = runs, n[0].Version
-		out.Items = make(map[int]ItemState, len(items))
+	}
+	return actual, orphans
+}
+
+// OutcomeCancelled is the outcome of a run that was handed back before
+// anything of it ran: its instant is due again.
+const OutcomeCancelled = "CANCELLED"
+
+// handBack undoes begins of this host of which nothing ran.
+func handBack(l Layout, self string, runs Runs, version int32, items Items, then func(Runs, int32) (Move, error)) Move {
+	const each = 4
+	var read []Query
+	for _, i := range items {
+		read = append(read, Data(l.record(i)), Data(l.itemRunning(i)), Data(l.itemFailover(i)), Data(l.itemFailovering(i)))
+	}
+	return Move{Name: "hand back", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		c := commit{}
+		var part Items
 		for k, i := range items {
-			node := n[1+k]
-			if string(node.Data) != string(records[i].data()) {
-				out.Refused[i], out.Stale = RefusedStale, true
-				continue
+			record := n[each*k]
+			item := commit{}
+			if r := parseRecord(record.Data); r.Owner == self && r.Open() {
+				item.add(roleRecord, i, Set(record.Path, r.handedBack(runs.fireOf(i)).data(), record.Version))
 			}
-			state := b.Items[i]
-			state.Record, state.RecordVersion, state.RecordZxid, state.Misfire = records[i], node.Version, node.Mzxid, false
-			out.Items[i] = state
+			for _, mark := range n[each*k+1 : each*k+each] {
+				if mark.Exists && string(mark.Data) == self {
+					item.add(roleItem, i, Delete(mark.Path, AnyVersion))
+				}
+			}
+			if size(c.ops)+size(item.ops) > commitBudget && len(part) > 0 {
+				break
+			}
+			c.join(item)
+			part = append(part, i)
 		}
-		return Done()
+		left := runs.without(part)
+		c.addRuns(l, self, left, version)
+		return Move{Commit: c.ops,
+			Then: func(_ []Node, results []Result) (Move, error) {
+				version := results[len(results)-1].Version
+				if rest := items[len(part):]; len(rest) > 0 {
+					return handBack(l, self, left, version, rest, then), nil
+				}
+				return then(left, version)
+			},
+			Else: func(e *OpError) (Move, error) {
+				if c.roles[e.Index] == roleRuns {
+					return Move{}, fmt.Errorf("this host's own list of runs was changed by somebody else: %w", e)
+				}
+				return handBack(l, self, runs, version, items, then), nil
+			},
+			Unknown: func() (Move, error) {
+				return Move{Read: []Query{Data(l.runsOf(self))}, Then: func(n []Node, _ []Result) (Move, error) {
+					switch {
+					case versionOf(n[0]) == version: // it did not take effect
+						return handBack(l, self, runs, version, items, then), nil
+					case len(part) < len(items):
+						return handBack(l, self, left, n[0].Version, items[len(part):], then), nil
+					}
+					return then(left, n[0].Version)
+				}}, nil
+			},
+		}, nil
 	}}
 }
 
@@ -245,12 +395,11 @@ const (
 	roleShare
 	roleTrigger
 	roleRecord
-	roleRunning
-	roleDisabled
-	roleFailover
-	roleMisfire
+	roleItem // a mark of the item
 	roleRuns
 	roleOffset
+	roleWake
+	roleAsk
 )
 
 // commit is a list of ops with the item and role of each.
@@ -264,6 +413,21 @@ func (c *commit) add(r role, item int, op Op) {
 	c.ops = append(c.ops, op)
 	c.items = append(c.items, item)
 	c.roles = append(c.roles, r)
+}
+
+func (c *commit) join(o commit) {
+	c.ops = append(c.ops, o.ops...)
+	c.items = append(c.items, o.items...)
+	c.roles = append(c.roles, o.roles...)
+}
+
+// addRuns writes the host's list of runs.
+func (c *commit) addRuns(l Layout, self string, runs Runs, version int32) {
+	if version == noVersion { // taken away by a hand
+		c.add(roleRuns, -1, Create(l.runsOf(self), nil))
+		version = 0
+	}
+	c.add(roleRuns, -1, Set(l.runsOf(self), runs.data(), version))
 }
 
 // Ended is one run that ended.
@@ -308,65 +472,94 @@ type Completed struct {
 	Commits     int
 }
 
-// Complete writes the ends of runs in one commit.
+// Complete writes the ends of runs: in one commit, or several if they do not
+// fit one. After an error the same wish may be put again: what had taken
+// effect nevertheless is found.
 func Complete(c Completing, out *Completed) Move {
-	if out.Items == nil {
-		*out = Completed{Items: make(map[int]ItemState), Runs: c.Runs, RunsVersion: c.RunsVersion}
+	*out = Completed{Items: make(map[int]ItemState), Runs: c.Runs, RunsVersion: c.RunsVersion}
+	c.Items = maps.Clone(c.Items)
+	e := completion{Completing: c, out: out, todo: slices.Sorted(maps.Keys(c.Items)), marks: make(map[int]endMarks), ask: c.AskForSharding}
+	if c.Wake != nil {
+		e.wake = c.Wake.membersNode
 	}
-	return c.next(out, completing{monitor: make(map[int]bool), failover: make(map[int]bool)})
+	return e.next()
 }
 
-// completing are marks that turned out not to be there.
-type completing struct {
-	monitor, failover    map[int]bool // items whose marks are gone already
-	wakeOff, shardingOff bool
+// completion is a Completing on its way.
+type completion struct {
+	Completing
+	out   *Completed
+	todo  Items
+	marks map[int]endMarks // of items that were looked at
+	wake  Node             // the members node, to be set as it is
+	ask   bool
 }
 
-func (c Completing) next(out *Completed, gone completing) Move {
-	l := c.Layout
+// endMarks are the marks that go with an item's completion.
+type endMarks struct{ running, failover, failovering bool }
+
+func (c completion) ops(i int) (commit, Record) {
+	l, e := c.Layout, c.Items[i]
+	record := e.State.Record.end(e.Outcome, c.Now.UnixMilli())
+	if e.HandBack != nil {
+		record = *e.HandBack
+	}
+	marks, looked := c.marks[i]
+	if !looked {
+		marks = endMarks{running: c.Config.MonitorExecution, failover: e.Failover, failovering: e.Failover}
+	}
+	b := commit{}
+	b.add(roleRecord, i, Set(l.record(i), record.data(), e.State.RecordVersion))
+	if marks.running {
+		b.add(roleItem, i, Delete(l.itemRunning(i), AnyVersion))
+	}
+	if marks.failover {
+		b.add(roleItem, i, Delete(l.itemFailover(i), AnyVersion))
+	}
+	if marks.failovering {
+		b.add(roleItem, i, Delete(l.itemFailovering(i), AnyVersion))
+	}
+	switch {
+	case !e.HasOffset:
+	case e.State.HasOffset:
+		b.add(roleOffset, i, Set(l.offset(i), e.Offset, e.State.OffsetVersion))
+	default:
+		b.add(roleOffset, i, Create(l.offset(i), e.Offset))
+	}
+	return b, record
+}
+
+// next completes as many items as fit one commit.
+func (c completion) next() Move {
+	l, out := c.Layout, c.out
 	b := commit{}
 	var items Items
-	for i := range c.Items {
-		if !slices.Contains(out.Lost, i) {
-			items = append(items, i)
+	records := make(map[int]Record)
+	room := commitBudget - out.Runs.size()
+	for _, i := range c.todo {
+		item, record := c.ops(i)
+		if room -= size(item.ops); room < 0 && len(items) > 0 {
+			break
+		}
+		items, records[i] = append(items, i), record
+		b.join(item)
+	}
+	rest := c.todo[len(items):]
+	drop := slices.Sorted(slices.Values(slices.Concat(items, out.Lost)))
+	runs := out.Runs.without(drop)
+	if len(items) > 0 || out.RunsVersion != noVersion {
+		b.addRuns(l, c.Self.ID, runs, out.RunsVersion)
+	}
+	if len(rest) == 0 {
+		if c.wake.Exists {
+			b.add(roleWake, -1, Set(l.members(), c.wake.Data, c.wake.Version))
+		}
+		if c.ask {
+			b.add(roleAsk, -1, Create(l.necessary(), nil))
 		}
 	}
-	slices.Sort(items)
-	now := c.Now.UnixMilli()
-	records := make(map[int]Record, len(items))
-	for _, i := range items {
-		e := c.Items[i]
-		records[i] = e.State.Record.end(e.Outcome, now)
-		if e.HandBack != nil {
-			records[i] = *e.HandBack
-		}
-		b.add(roleRecord, i, Set(l.record(i), records[i].data(), e.State.RecordVersion))
-		if c.Config.MonitorExecution && !gone.monitor[i] {
-			b.add(roleRunning, i, Delete(l.itemRunning(i), AnyVersion))
-		}
-		if e.Failover && !gone.failover[i] {
-			b.add(roleFailover, i, Delete(l.itemFailover(i), AnyVersion))
-			b.add(roleFailover, i, Delete(l.itemFailovering(i), AnyVersion))
-		}
-		if e.HasOffset {
-			if e.State.HasOffset {
-				b.add(roleOffset, i, Set(l.offset(i), e.Offset, e.State.OffsetVersion))
-			} else {
-				b.add(roleOffset, i, Create(l.offset(i), e.Offset))
-			}
-		}
-	}
-	all := make(Items, 0, len(c.Items))
-	for i := range c.Items {
-		all = append(all, i)
-	}
-	runs := c.Runs.without(all)
-	b.add(roleRuns, -1, Set(l.runsOf(c.Self.ID), runs.data(), c.RunsVersion))
-	if c.Wake != nil && !gone.wakeOff {
-		b.add(roleShare, -1, Set(l.members(), c.Wake.Members.data(), c.Wake.membersNode.Version))
-	}
-	if c.AskForSharding && !gone.shardingOff {
-		b.add(roleTrigger, -1, Create(l.necessary(), nil))
+	if len(b.ops) == 0 {
+		return Move{Name: "complete"} // all is lost, even the list
 	}
 	return Move{
 		Name: "complete", Commit: b.ops,
@@ -375,107 +568,95 @@ func (c Completing) next(out *Completed, gone completing) Move {
 			for k, r := range results {
 				switch i := b.items[k]; {
 				case b.roles[k] == roleRecord:
-					state := c.Items[i].State
+					e := c.Items[i]
+					state := e.State
 					state.Record, state.RecordVersion, state.RecordZxid = records[i], r.Version, r.Zxid
-					if e := c.Items[i]; e.HasOffset {
-						state.OffsetVersion++
-						if !state.HasOffset {
-							state.OffsetVersion = 0
-						}
-						state.Offset, state.HasOffset = e.Offset, true
+					if e.HasOffset {
+						state = state.saved(e.Offset)
 					}
 					out.Items[i] = state
-				case b.roles[k] == roleRuns:
+				case b.roles[k] == roleRuns && b.ops[k].Kind == OpSet:
 					out.Runs, out.RunsVersion = runs, r.Version
 				}
 			}
-			return Done()
+			if len(rest) == 0 {
+				return Done()
+			}
+			c.todo = rest
+			return c.next(), nil
 		},
 		Else: func(e *OpError) (Move, error) {
 			out.Commits++
-			item := b.items[e.Index]
-			switch b.roles[e.Index] {
-			case roleRecord, roleOffset:
-				out.Lost = append(out.Lost, item)
-			case roleRunning:
-				gone.monitor[item] = true // somebody cleared the mark already
-			case roleFailover:
-				return c.findFailover(items, out, gone), nil
-			case roleShare:
-				gone.wakeOff = true // somebody else has just woken them
-			case roleTrigger:
-				gone.shardingOff = true // the flag stands already
-			default:
-				return Move{}, e
+			if b.roles[e.Index] == roleAsk {
+				c.ask = false // the flag stands already
+				return c.next(), nil
 			}
-			return c.next(out, gone), nil
+			return c.look(items), nil
 		},
-		Unknown: func() (Move, error) { return c.resolve(records, runs, out, gone), nil },
+		Unknown: func() (Move, error) { return c.look(items), nil },
 	}
 }
 
-// findFailover sees which of the failover marks are still there. One may be
-// gone: the session that made it has ended, or a console took it away.
-func (c Completing) findFailover(items Items, out *Completed, gone completing) Move {
-	var read []Query
-	for _, i := range items {
-		read = append(read, Data(c.Layout.itemFailover(i)), Data(c.Layout.itemFailovering(i)))
+// saved is the state after the offset was written.
+func (s ItemState) saved(offset []byte) ItemState {
+	if s.HasOffset {
+		s.OffsetVersion++
+	} else {
+		s.OffsetVersion = 0
 	}
-	return Move{Name: "complete", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-		var sweep []Op
-		for k, i := range items {
-			if c.Items[i].Failover && n[2*k].Exists != n[2*k+1].Exists {
-				gone.failover[i] = true
-				for _, mark := range n[2*k : 2*k+2] {
-					if mark.Exists {
-						sweep = append(sweep, Delete(mark.Path, AnyVersion))
-					}
-				}
-			} else if !n[2*k].Exists {
-				gone.failover[i] = true
-			}
-		}
-		if len(sweep) > 0 {
-			next := func() (Move, error) { return c.next(out, gone), nil }
-			return Move{Name: "complete", Commit: sweep,
-				Then: func([]Node, []Result) (Move, error) { return next() },
-				Else: func(*OpError) (Move, error) { return next() }}, nil
-		}
-		return c.next(out, gone), nil
-	}}
+	s.Offset, s.HasOffset = offset, true
+	return s
 }
 
-// resolve finds out whether a completion whose answer was lost took effect.
-func (c Completing) resolve(records map[int]Record, runs Runs, out *Completed, gone completing) Move {
-	l := c.Layout
-	read := []Query{Data(l.runsOf(c.Self.ID))}
-	var items Items
-	for i := range records {
-		items = append(items, i)
-	}
-	slices.Sort(items)
+// look finds out why items could not be completed, or whether they have been
+// though the answer was lost.
+func (c completion) look(items Items) Move {
+	l, out, self := c.Layout, c.out, c.Self.ID
+	const each = 5
+	read := make([]Query, 0, 2+each*len(items))
+	read = append(read, Data(l.runsOf(self)), Data(l.members()))
 	for _, i := range items {
-		read = append(read, Data(l.record(i)), Data(l.offset(i)))
+		read = append(read, Data(l.record(i)), Data(l.offset(i)), Data(l.itemRunning(i)), Data(l.itemFailover(i)), Data(l.itemFailovering(i)))
 	}
 	return Move{Name: "complete", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-		if n[0].Version == c.RunsVersion {
-			return c.next(out, gone), nil
-		}
-		out.Runs, out.RunsVersion = runs, n[0].Version
+		actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion)
+		done := make(map[int]bool)
 		for k, i := range items {
-			record, offset := n[1+2*k], n[2+2*k]
-			if string(record.Data) != string(records[i].data()) {
+			record, offset, running, failover, failovering := n[2+each*k], n[3+each*k], n[4+each*k], n[5+each*k], n[6+each*k]
+			e := c.Items[i]
+			r := parseRecord(record.Data)
+			// The version alone proves that the run is still this host's: an
+			// offset of another version is one that was saved unheard.
+			state := e.State
+			state.Offset, state.OffsetVersion, state.HasOffset = offset.Data, offset.Version, offset.Exists
+			switch {
+			case record.Exists && record.Version == e.State.RecordVersion:
+				e.State = state
+				c.Items[i] = e
+				mine := func(m Node) bool { return m.Exists && (len(m.Data) == 0 || string(m.Data) == self) }
+				c.marks[i] = endMarks{running: mine(running), failover: mine(failover), failovering: mine(failovering)}
+			case r.Owner == self && r.Begun == e.State.Record.Begun && !r.Open():
+				state.Record, state.RecordVersion, state.RecordZxid = r, record.Version, record.Mzxid
+				out.Items[i] = state
+				done[i] = true
+			default:
 				out.Lost = append(out.Lost, i)
-				continue
+				done[i] = true
 			}
-			state := c.Items[i].State
-			state.Record, state.RecordVersion, state.RecordZxid = records[i], record.Version, record.Mzxid
-			if c.Items[i].HasOffset {
-				state.Offset, state.OffsetVersion, state.HasOffset = offset.Data, offset.Version, true
-			}
-			out.Items[i] = state
 		}
-		return Done()
+		slices.Sort(out.Lost)
+		c.todo = slices.DeleteFunc(slices.Clone(c.todo), func(i int) bool { return done[i] })
+		out.Runs, out.RunsVersion = actual, versionOf(n[0])
+		if c.wake.Exists {
+			c.wake = n[1] // somebody woke the others before this was written: once more
+		}
+		if len(orphans) == 0 {
+			return c.next(), nil
+		}
+		return handBack(l, self, actual, out.RunsVersion, orphans, func(runs Runs, version int32) (Move, error) {
+			out.Runs, out.RunsVersion = runs, version
+			return c.next(), nil
+		}), nil
 	}}
 }
 
@@ -492,119 +673,133 @@ type Saved struct {
 	Lost  Items
 }
 
-// Move writes all offsets in one commit.
+// Move writes all offsets: in one commit, or several if they do not fit one.
 func (s SaveOffsets) Move(out *Saved) Move {
-	if out.Items == nil {
-		out.Items = make(map[int]ItemState)
-	}
+	*out = Saved{Items: make(map[int]ItemState)}
+	s.Items = maps.Clone(s.Items)
+	return s.next(slices.Sorted(maps.Keys(s.Items)), out)
+}
+
+func (s SaveOffsets) next(todo Items, out *Saved) Move {
 	l := s.Layout
 	b := commit{}
-	for i, e := range s.Items {
-		if slices.Contains(out.Lost, i) {
-			continue
-		}
-		b.add(roleRecord, i, Check(l.record(i), e.State.RecordVersion))
+	var items Items
+	for _, i := range todo {
+		e := s.Items[i]
+		item := commit{}
+		item.add(roleRecord, i, Check(l.record(i), e.State.RecordVersion))
 		if e.State.HasOffset {
-			b.add(roleOffset, i, Set(l.offset(i), e.Offset, e.State.OffsetVersion))
+			item.add(roleOffset, i, Set(l.offset(i), e.Offset, e.State.OffsetVersion))
 		} else {
-			b.add(roleOffset, i, Create(l.offset(i), e.Offset))
+			item.add(roleOffset, i, Create(l.offset(i), e.Offset))
 		}
+		if size(b.ops)+size(item.ops) > commitBudget && len(items) > 0 {
+			break
+		}
+		b.join(item)
+		items = append(items, i)
 	}
-	if len(b.ops) == 0 {
+	rest := todo[len(items):]
+	if len(items) == 0 {
 		return Move{Name: "save offsets"}
+	}
+	// look finds items that were lost, and offsets that were saved though the
+	// answer was not heard: writing the same bytes again does no harm.
+	look := func() (Move, error) {
+		var read []Query
+		for _, i := range items {
+			read = append(read, Data(l.record(i)), Data(l.offset(i)))
+		}
+		return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+			var again Items
+			for k, i := range items {
+				record, offset, e := n[2*k], n[2*k+1], s.Items[i]
+				if versionOf(record) != e.State.RecordVersion {
+					out.Lost = append(out.Lost, i)
+					continue
+				}
+				e.State.Offset, e.State.OffsetVersion, e.State.HasOffset = offset.Data, offset.Version, offset.Exists
+				s.Items[i] = e
+				again = append(again, i)
+			}
+			return s.next(slices.Concat(again, rest), out), nil
+		}}, nil
 	}
 	return Move{
 		Name: "save offsets", Commit: b.ops,
-		Then: func(_ []Node, results []Result) (Move, error) {
-			for k := range results {
-				if b.roles[k] != roleOffset {
-					continue
-				}
-				i := b.items[k]
-				state := s.Items[i].State
-				if state.HasOffset {
-					state.OffsetVersion++
-				} else {
-					state.OffsetVersion = 0
-				}
-				state.Offset, state.HasOffset = s.Items[i].Offset, true
-				out.Items[i] = state
+		Then: func([]Node, []Result) (Move, error) {
+			for _, i := range items {
+				e := s.Items[i]
+				out.Items[i] = e.State.saved(e.Offset)
 			}
-			return Done()
+			return s.next(rest, out), nil
 		},
-		Else: func(e *OpError) (Move, error) {
-			out.Lost = append(out.Lost, b.items[e.Index])
-			return s.Move(out), nil
-		},
-		Unknown: func() (Move, error) {
-			var read []Query
-			var items Items
-			for i := range s.Items {
-				items = append(items, i)
-				read = append(read, Data(l.offset(i)), Data(l.record(i)))
-			}
-			return Move{Name: "save offsets", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-				for k, i := range items {
-					offset, record, e := n[2*k], n[2*k+1], s.Items[i]
-					switch {
-					case record.Version != e.State.RecordVersion:
-						out.Lost = append(out.Lost, i)
-					case offset.Exists:
-						e.State.Offset, e.State.OffsetVersion, e.State.HasOffset = offset.Data, offset.Version, true
-						s.Items[i] = e
-					}
-				}
-				return s.Move(out), nil // writing the same bytes again does no harm
-			}}, nil
-		},
+		Else:    func(*OpError) (Move, error) { return look() },
+		Unknown: look,
 	}
 }
 
 // MarkMisfire makes ElasticJob's misfire marks, for consoles and for the owner
 // after a resharding. The host itself remembers what it missed.
 func MarkMisfire(l Layout, items Items) Move {
-	if len(items) == 0 {
-		return Move{Name: "mark misfire"}
-	}
-	var ops []Op
-	for _, i := range items {
-		ops = append(ops, Create(l.itemMisfire(i), nil))
-	}
-	return Move{
-		Name: "mark misfire", Commit: ops,
-		Else: func(e *OpError) (Move, error) {
-			return MarkMisfire(l, slices.Delete(slices.Clone(items), e.Index, e.Index+1)), nil
-		},
-	}
+	return changeMisfire(l, items, "mark misfire", true)
 }
 
 // ClearMisfire removes marks for which no catch-up will run.
 func ClearMisfire(l Layout, items Items) Move {
-	if len(items) == 0 {
-		return Move{Name: "clear misfire"}
-	}
+	return changeMisfire(l, items, "clear misfire", false)
+}
+
+// changeMisfire makes or removes the marks of those items that exist.
+func changeMisfire(l Layout, items Items, name string, marked bool) Move {
 	var ops []Op
 	for _, i := range items {
-		ops = append(ops, Delete(l.itemMisfire(i), AnyVersion))
+		if marked {
+			ops = append(ops, Create(l.itemMisfire(i), nil))
+		} else {
+			ops = append(ops, Delete(l.itemMisfire(i), AnyVersion))
+		}
 	}
-	return Move{
-		Name: "clear misfire", Commit: ops,
-		Else: func(e *OpError) (Move, error) {
-			return ClearMisfire(l, slices.Delete(slices.Clone(items), e.Index, e.Index+1)), nil
-		},
+	for part := range parts(ops, commitBudget) {
+		rest := items[len(part):]
+		return Move{Name: name, Commit: part,
+			Then: func([]Node, []Result) (Move, error) { return changeMisfire(l, rest, name, marked), nil },
+			Else: func(*OpError) (Move, error) {
+				var read []Query
+				for _, i := range items {
+					read = append(read, Data(l.item(i)), Data(l.itemMisfire(i)))
+				}
+				return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+					var left Items
+					for k, i := range items {
+						if n[2*k].Exists && n[2*k+1].Exists != marked {
+							left = append(left, i)
+						}
+					}
+					return changeMisfire(l, left, name, marked), nil
+				}}, nil
+			}}
 	}
+	return Move{Name: name}
 }
 
 // RegistryTime asks for the registry's clock.
 func RegistryTime(l Layout, out *time.Time) Move {
 	return Move{
-		Name:   "read registry time",
-		Commit: []Op{Ensure(l.systemTime()), Set(l.systemTime(), nil, AnyVersion)},
+		Name: "read registry time",
+		// The check keeps a job that was removed from coming back by this.
+		Commit: []Op{Check(l.config(), AnyVersion), Ensure(l.systemTime()), Set(l.systemTime(), nil, AnyVersion)},
 		Then: func([]Node, []Result) (Move, error) {
 			return Move{Read: []Query{Data(l.systemTime())}, Then: func(n []Node, _ []Result) (Move, error) {
 				*out = n[0].Mtime
 				return Done()
 			}}, nil
+		},
+		Else: func(e *OpError) (Move, error) {
+			if e.Index == 0 {
+				return Move{}, ErrRemoved
+			}
+			return Move{}, e
 		},
 	}
 }

@@ -41,13 +41,11 @@ func (l Layout) instances() string         { return l.root + "/instances" }
 func (l Layout) instance(id string) string { return l.root + "/instances/" + id }
 func (l Layout) election() string          { return l.root + "/leader/election" }
 func (l Layout) leader() string            { return l.root + "/leader/election/instance" }
-func (l Layout) leaderLatch() string       { return l.root + "/leader/election/latch" }
 func (l Layout) shardingFlags() string     { return l.root + "/leader/sharding" }
 func (l Layout) necessary() string         { return l.root + "/leader/sharding/necessary" }
 func (l Layout) processing() string        { return l.root + "/leader/sharding/processing" }
 func (l Layout) failoverItems() string     { return l.root + "/leader/failover/items" }
 func (l Layout) failoverItem(i int) string { return l.root + "/leader/failover/items/" + itoa(i) }
-func (l Layout) failoverLatch() string     { return l.root + "/leader/failover/latch" }
 func (l Layout) sharding() string          { return l.root + "/sharding" }
 func (l Layout) item(i int) string         { return l.root + "/sharding/" + itoa(i) }
 func (l Layout) itemInstance(i int) string { return l.root + "/sharding/" + itoa(i) + "/instance" }

@@ -69,21 +69,44 @@ type Applied struct {
 
 // Join registers the host for the job: configuration, server, instance. It
 // does not divide items; the next look at the view finds that the instances
-// have changed.
+// have changed. After an error the same wish may be put again: a host that has
+// joined nevertheless is found to have.
 func Join(j Joining) Move {
-	l := j.Layout
+	l, id := j.Layout, j.Self.ID
 	return Move{
 		Name: "join",
-		Read: []Query{Data(l.root), Data(l.config()), Data(l.definition()), Data(l.server(j.Self.ServerIP)), Data(l.members())},
+		Read: []Query{Data(l.root), Data(l.config()), Data(l.definition()), Data(l.server(j.Self.ServerIP)), Data(l.members()),
+			Data(l.instance(id)), Data(l.runsOf(id)), Data(l.assignmentOf(id)), Data(l.detail(id))},
 		Then: func(nodes []Node, _ []Result) (Move, error) {
 			root, config, definition, server, members := nodes[0], nodes[1], nodes[2], nodes[3], nodes[4]
-			ops := j.Layout.skeleton()
-			if j.JobClass != "" && len(root.Data) == 0 {
-				ops = append(ops, Set(l.root, []byte(j.JobClass), AnyVersion))
-			}
+			instance, runs := nodes[5], nodes[6]
 			change, applied, err := applyDefinition(l, j.Definition, config, definition)
 			if err != nil {
 				return Move{}, err
+			}
+			if j.Applied != nil {
+				*j.Applied = applied
+			}
+			again := func(*OpError) (Move, error) { return Join(j), nil }
+			if instance.Exists && config.Exists {
+				// It has joined: an id is used by one session only.
+				if len(change) == 0 {
+					return Done()
+				}
+				return Move{Commit: change, Else: again}, nil
+			}
+			if len(runs.Data) > 0 {
+				return Move{}, fmt.Errorf("instance id %s was used before: node %s holds unfinished runs; every start needs an id of its own", id, runs.Path)
+			}
+			var ops []Op
+			if config.Exists {
+				// It must not be removed meanwhile: a host does not bring back
+				// a job that it found.
+				ops = append(ops, Check(l.config(), config.Version))
+			}
+			ops = append(ops, l.skeleton()...)
+			if j.JobClass != "" && len(root.Data) == 0 {
+				ops = append(ops, Set(l.root, []byte(j.JobClass), AnyVersion))
 			}
 			ops = append(ops, change...)
 			state := []byte(serverEnabled)
@@ -104,17 +127,19 @@ func Join(j Joining) Move {
 			if !members.Exists {
 				version = 0
 			}
-			ops = append(ops,
-				Set(l.members(), parseMembers(members.Data).with(j.Self.ID).data(), version),
-				Create(l.runsOf(j.Self.ID), nil),
-				Create(l.assignmentOf(j.Self.ID), nil),
-				CreateEphemeral(l.detail(j.Self.ID), j.Detail.data()),
-				CreateEphemeral(l.instance(j.Self.ID), j.Self.yaml()),
-			)
-			if j.Applied != nil {
-				*j.Applied = applied
+			ops = append(ops, Set(l.members(), parseMembers(members.Data).with(id).data(), version))
+			for _, old := range nodes[6:] {
+				if old.Exists {
+					ops = append(ops, Delete(old.Path, old.Version))
+				}
 			}
-			return Move{Name: "join", Commit: ops, Else: func(*OpError) (Move, error) { return Join(j), nil }}, nil
+			ops = append(ops,
+				Create(l.runsOf(id), nil),
+				Create(l.assignmentOf(id), nil),
+				CreateEphemeral(l.detail(id), j.Detail.data()),
+				CreateEphemeral(l.instance(id), j.Self.yaml()),
+			)
+			return Move{Name: "join", Commit: ops, Else: again, Unknown: func() (Move, error) { return Join(j), nil }}, nil
 		},
 	}
 }
@@ -155,6 +180,9 @@ func applyDefinition(l Layout, mine JobConfiguration, config, definition Node) (
 	base, _, baseErr := ParseConfiguration(definition.Data)
 	hasBase := definition.Exists && baseErr == nil
 	result, changed, kept := Merge(base, hasBase, mine, theirs)
+	if invalid := result.Validate(); invalid != nil {
+		return nil, Applied{}, fmt.Errorf("the job's configuration in the registry (node %s), with what the definition changes in it, is refused: %w", l.config(), invalid)
+	}
 	applied := Applied{Configuration: result, Changed: changed, Kept: kept}
 	var ops []Op
 	if string(result.YAML()) != string(config.Data) && len(changed) > 0 || err != nil {
@@ -194,7 +222,7 @@ func ApplyDefinition(l Layout, mine JobConfiguration, applied *Applied) Move {
 	}
 }
 
-// ErrRemoved: the job is not in the registry any more. It is not brought back
+// ErrRemoved says that the job is not in the registry any more. It is not brought back
 // by a host that is running; see docs/operating.md.
 var ErrRemoved = errors.New("the job was removed from the registry")
 
@@ -206,20 +234,34 @@ func Announce(v View, d HostDetail) Move {
 // Drain announces that the host is stopping and asks for a division of the
 // items without it.
 func Drain(v View, d HostDetail) Move {
+	l := v.Layout
 	d.State = DetailDraining
-	ops := []Op{Set(v.detail(v.Self.ID), d.data(), AnyVersion)}
-	if len(v.Instances) > 1 && !v.Necessary {
-		ops = append(ops, Create(v.necessary(), nil))
-	}
-	return Move{
-		Name: "drain", Commit: ops,
-		Else: func(e *OpError) (Move, error) {
-			if e.Op.Path == v.necessary() && e.Reason == ReasonExists {
-				return Move{Commit: ops[:1]}, nil
+	return Move{Name: "drain", Read: []Query{Data(l.detail(v.Self.ID)), Data(l.members()), Data(l.necessary()), Data(l.shardingFlags())}, Then: func(n []Node, _ []Result) (Move, error) {
+		detail, members, necessary, flags := n[0], n[1], n[2], n[3]
+		var ops []Op
+		if detail.Exists {
+			ops = append(ops, Set(detail.Path, d.data(), AnyVersion))
+		}
+		if v.others() {
+			if members.Exists {
+				// A division that is being made has not seen this: the leader
+				// has to start over.
+				ops = append(ops, Set(members.Path, members.Data, members.Version))
 			}
-			return Move{}, e
-		},
-	}
+			if !necessary.Exists && flags.Exists {
+				ops = append(ops, Create(necessary.Path, nil))
+			}
+		}
+		if len(ops) == 0 {
+			return Done()
+		}
+		return Move{Commit: ops, Else: func(*OpError) (Move, error) { return Drain(v, d), nil }}, nil
+	}}
+}
+
+// others reports whether the job has an instance besides this one.
+func (v View) others() bool {
+	return slices.ContainsFunc(v.Instances, func(id string) bool { return id != v.Self.ID })
 }
 
 // Leave takes the host out of the job in good order. If unfinished is not
@@ -228,7 +270,7 @@ func Drain(v View, d HostDetail) Move {
 func Leave(v View, unfinished Items) Move {
 	l, id := v.Layout, v.Self.ID
 	read := []Query{Data(l.members()), Data(l.instance(id)), Data(l.leader()), Data(l.detail(id)),
-		Data(l.assignmentOf(id)), Data(l.runsOf(id)), Data(l.trigger(id)), Data(l.necessary()), Data(l.config())}
+		Data(l.assignmentOf(id)), Data(l.runsOf(id)), Data(l.trigger(id)), Data(l.necessary()), Data(l.config()), Data(l.term()), Data(l.shardingFlags())}
 	return Move{
 		Name: "leave", Read: read,
 		Then: func(nodes []Node, _ []Result) (Move, error) {
@@ -238,8 +280,11 @@ func Leave(v View, unfinished Items) Move {
 					ops = append(ops, Delete(n.Path, AnyVersion))
 				}
 			}
-			members, instance, leader := nodes[0], nodes[1], nodes[2]
-			if string(leader.Data) == id {
+			members, instance, leader, term := nodes[0], nodes[1], nodes[2], nodes[9]
+			if string(leader.Data) == id && leader.Exists {
+				if term.Exists { // nobody else was elected since
+					ops = append(ops, Check(term.Path, term.Version))
+				}
 				drop(leader)
 			}
 			drop(instance)
@@ -247,12 +292,12 @@ func Leave(v View, unfinished Items) Move {
 			if len(unfinished) == 0 {
 				drop(nodes[4])
 				drop(nodes[5])
-				if members.Exists {
-					ops = append(ops, Set(l.members(), parseMembers(members.Data).without(id).data(), members.Version))
+				if left := parseMembers(members.Data).without(id); members.Exists {
+					ops = append(ops, Set(l.members(), left.data(), members.Version))
 				}
 			}
 			drop(nodes[6])
-			if others := len(v.Instances) > 1; others && !nodes[7].Exists && nodes[8].Exists {
+			if v.others() && !nodes[7].Exists && nodes[8].Exists && nodes[10].Exists {
 				ops = append(ops, Create(l.necessary(), nil))
 			}
 			if len(ops) == 0 {
@@ -263,29 +308,61 @@ func Leave(v View, unfinished Items) Move {
 	}
 }
 
-// Elect makes this host the leader if there is none. Of several that try, one
-// succeeds; the others find out and that is no error.
+// Elect makes this host the leader if there is none, or if the one there is
+// was stopped by an operator and only finishes what it runs. Of several that
+// try, one succeeds; the others find out and that is no error.
 func Elect(v View) Move {
 	l := v.Layout
-	return Move{
-		Name: "elect",
-		Commit: []Op{
-			Check(l.config(), AnyVersion),
-			CreateEphemeral(l.leader(), []byte(v.Self.ID)),
-			Set(l.leader(), []byte(v.Self.ID), 0), // version 1: one of ours
-			Set(l.term(), []byte(v.Self.ID), AnyVersion),
-		},
-		Else: func(*OpError) (Move, error) { return Done() },
+	stand := func(before ...Op) Move {
+		return Move{
+			Name: "elect",
+			Commit: append(before,
+				Check(l.config(), AnyVersion),
+				CreateEphemeral(l.leader(), []byte(v.Self.ID)),
+				Set(l.leader(), []byte(v.Self.ID), 0), // version 1: one of ours
+				Set(l.term(), []byte(v.Self.ID), AnyVersion),
+			),
+			Else: func(e *OpError) (Move, error) {
+				switch e.Op.Path {
+				case l.term():
+					if e.Reason == ReasonAbsent {
+						return Move{}, e
+					}
+				case l.leader():
+					if e.Reason == ReasonParent {
+						return Move{}, e
+					}
+				}
+				return Done()
+			},
+		}
 	}
+	if v.Leader == "" {
+		return stand()
+	}
+	old := v.Leader
+	return Move{Name: "elect", Read: []Query{Data(l.leader()), Data(l.term())}, Then: func(n []Node, _ []Result) (Move, error) {
+		leader, term := n[0], n[1]
+		if string(leader.Data) != old || !term.Exists {
+			return Done()
+		}
+		return stand(Absent(l.instance(old)), Check(term.Path, term.Version), Delete(leader.Path, leader.Version)), nil
+	}}
 }
 
 // Resign gives up leadership, for a leader whose server is disabled.
 func Resign(v View) Move {
-	return Move{
-		Name:   "resign",
-		Commit: []Op{Delete(v.leader(), 1)},
-		Else:   func(*OpError) (Move, error) { return Done() },
-	}
+	l := v.Layout
+	return Move{Name: "resign", Read: []Query{Data(l.leader()), Data(l.term())}, Then: func(n []Node, _ []Result) (Move, error) {
+		leader, term := n[0], n[1]
+		if string(leader.Data) != v.Self.ID || !leader.Exists {
+			return Done()
+		}
+		// The leader node's version is the same for all of ours. The term's
+		// proves that it is still this host's.
+		return Move{Commit: []Op{Check(term.Path, term.Version), Delete(leader.Path, AnyVersion)},
+			Else: func(*OpError) (Move, error) { return Done() }}, nil
+	}}
 }
 
 // AskForSharding sets the flag that the items must be divided anew.
@@ -297,10 +374,9 @@ func AskForSharding(v View) Move {
 	}
 }
 
-func (v View) config_() string { return v.Layout.config() }
-
 // CanLead reports whether this host should stand for election: there is no
-// leader, it has joined and its server is enabled.
+// leader, or one that is not in the job any more, and this host has joined and
+// its server is enabled.
 func (v View) CanLead() bool {
-	return v.Exists && v.Leader == "" && v.Enabled && v.Joined() && slices.Contains(v.Members, v.Self.ID)
+	return v.Exists && !slices.Contains(v.Instances, v.Leader) && v.Enabled && v.Joined() && slices.Contains(v.Members, v.Self.ID)
 }

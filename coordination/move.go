@@ -31,51 +31,59 @@ var errStopMove = errors.New("no move")
 // Done ends an exchange.
 func Done() (Move, error) { return Move{}, errStopMove }
 
-// maxMoves bounds an exchange, so that two hosts that keep contradicting each
-// other give up and look again.
-const maxMoves = 200
+// maxConflicts bounds an exchange, so that two hosts that keep contradicting
+// each other give up and look again. How many moves it takes to get on is not
+// bounded: a division of very many items is very many commits.
+const maxConflicts = 200
 
 // Perform carries out a move and those that follow from it. It returns an
 // error that names the move.
 func Perform(ctx context.Context, r RegistryCenter, m Move) error {
 	name := m.Name
-	for range maxMoves {
-		next, err := step(ctx, r, m)
+	for conflicts := 0; conflicts < maxConflicts; {
+		next, failed, err := step(ctx, r, m)
 		if errors.Is(err, errStopMove) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		if failed {
+			conflicts++
+		}
 		m = next
 	}
-	return fmt.Errorf("%s: gave up after %d exchanges: %w", name, maxMoves, ErrConflict)
+	return fmt.Errorf("%s: gave up after %d conflicts: %w", name, maxConflicts, ErrConflict)
 }
 
-func step(ctx context.Context, r RegistryCenter, m Move) (Move, error) {
-	if m.Commit == nil && m.Read == nil {
-		return Done()
-	}
+// step carries out one move and returns the next. failed is true if it was a
+// commit that failed.
+func step(ctx context.Context, r RegistryCenter, m Move) (next Move, failed bool, err error) {
 	var nodes []Node
 	var results []Result
-	var err error
-	if m.Commit != nil {
+	switch {
+	case m.Commit != nil:
 		results, err = r.Commit(ctx, m.Commit...)
 		var conflict *OpError
 		switch {
 		case errors.As(err, &conflict) && m.Else != nil:
-			return m.Else(conflict)
+			next, err = m.Else(conflict)
+			return next, true, err
 		case errors.Is(err, ErrUnknown) && m.Unknown != nil:
-			return m.Unknown()
+			next, err = m.Unknown()
+			return next, true, err
 		}
-	} else {
+	case m.Read != nil:
 		nodes, err = r.Read(ctx, m.Read...)
+	default:
+		return Move{}, false, errStopMove
 	}
-	if err != nil {
-		return Move{}, err
+	switch {
+	case err != nil:
+		return Move{}, false, err
+	case m.Then == nil:
+		return Move{}, false, errStopMove
 	}
-	if m.Then == nil {
-		return Done()
-	}
-	return m.Then(nodes, results)
+	next, err = m.Then(nodes, results)
+	return next, false, err
 }

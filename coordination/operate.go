@@ -15,6 +15,9 @@ func TriggerJob(l Layout) Move {
 		if !n[0].Exists {
 			return Move{}, ErrRemoved
 		}
+		if len(n[1].Names) == 0 {
+			return Move{}, fmt.Errorf("job %s has no instance to trigger", l.Job)
+		}
 		ops := []Op{Check(l.config(), AnyVersion), Ensure(l.triggers())}
 		for _, id := range n[2].Names {
 			if !slices.Contains(n[1].Names, id) {
@@ -25,9 +28,6 @@ func TriggerJob(l Layout) Move {
 			if !slices.Contains(n[2].Names, id) {
 				ops = append(ops, Create(l.trigger(id), nil))
 			}
-		}
-		if len(ops) == 2 && len(n[1].Names) == 0 {
-			return Move{}, fmt.Errorf("job %s has no instance to trigger", l.Job)
 		}
 		return Move{Commit: ops, Else: func(*OpError) (Move, error) { return TriggerJob(l), nil }}, nil
 	}}
@@ -64,15 +64,16 @@ func SetServers(l Layout, enable bool, ips ...string) Move {
 // does not run.
 func SetItem(l Layout, item int, enable bool) Move {
 	return Move{Name: "set item", Read: []Query{Data(l.item(item)), Data(l.itemDisabled(item))}, Then: func(n []Node, _ []Result) (Move, error) {
+		again := func(*OpError) (Move, error) { return SetItem(l, item, enable), nil }
 		switch {
 		case !n[0].Exists:
 			return Move{}, fmt.Errorf("job %s has no item %d", l.Job, item)
 		case n[1].Exists == !enable:
 			return Done()
 		case enable:
-			return Move{Commit: []Op{Delete(l.itemDisabled(item), AnyVersion)}, Else: func(*OpError) (Move, error) { return Done() }}, nil
+			return Move{Commit: []Op{Delete(l.itemDisabled(item), AnyVersion)}, Else: again}, nil
 		}
-		return Move{Commit: []Op{Create(l.itemDisabled(item), nil)}, Else: func(*OpError) (Move, error) { return Done() }}, nil
+		return Move{Commit: []Op{Create(l.itemDisabled(item), nil)}, Else: again}, nil
 	}}
 }
 
@@ -83,17 +84,26 @@ func StopInstance(l Layout, id string) Move {
 }
 
 // Remove deletes the job from the registry. Hosts that run it stop and do not
-// bring it back. With purge the nodes of ours go as well: offsets, records.
+// bring it back. With purge the nodes of ours go as well: offsets, records. It
+// returns ErrRemoved if there was nothing to delete.
 func Remove(l Layout, purge bool) Move {
 	roots := []string{l.root}
 	if purge {
 		roots = append(roots, l.sibling)
 	}
-	return removeTree(roots, purge, l)
+	return removal{layout: l, roots: roots}.again()
 }
 
-// removeTree reads the tree level by level and deletes it leaves first.
-func removeTree(roots []string, purge bool, l Layout) Move {
+// removal is a Remove on its way. The configuration goes first: without it
+// hosts begin nothing and write nothing.
+type removal struct {
+	layout  Layout
+	roots   []string
+	deleted bool // something, by this removal
+}
+
+// again reads the tree level by level and deletes it leaves first.
+func (r removal) again() Move {
 	var all []string
 	var level func(paths []string) Move
 	level = func(paths []string) Move {
@@ -112,35 +122,52 @@ func removeTree(roots []string, purge bool, l Layout) Move {
 					next = append(next, node.Path+"/"+name)
 				}
 			}
-			if len(next) > 0 {
+			switch {
+			case len(next) > 0:
 				return level(next), nil
+			case len(all) > 0:
+				return r.delete(all), nil
+			case r.deleted:
+				return Done()
 			}
-			if len(all) == 0 {
-				return Move{}, ErrRemoved
-			}
-			slices.Reverse(all)
-			ops := make([]Op, len(all))
-			for i, p := range all {
-				ops[i] = Delete(p, AnyVersion)
-			}
-			return deleteParts(ops, func() Move { return removeTree(roots, purge, l) }), nil
+			return Move{}, ErrRemoved
 		}}
 	}
-	return level(roots)
+	return level(r.roots)
+}
+
+// delete removes nodes, which are listed parents first.
+func (r removal) delete(paths []string) Move {
+	config := r.layout.config()
+	ops := make([]Op, 0, len(paths))
+	if slices.Contains(paths, config) {
+		ops = append(ops, Delete(config, AnyVersion))
+	}
+	for _, p := range slices.Backward(paths) {
+		if p != config {
+			ops = append(ops, Delete(p, AnyVersion))
+		}
+	}
+	return r.deleteParts(ops)
 }
 
 // deleteParts deletes in commits that fit; if something moved, it starts over.
-func deleteParts(ops []Op, again func() Move) Move {
+func (r removal) deleteParts(ops []Op) Move {
 	for part := range parts(ops, commitBudget) {
 		rest := ops[len(part):]
 		return Move{Name: "remove", Commit: part,
 			Then: func([]Node, []Result) (Move, error) {
+				r.deleted = true
 				if len(rest) == 0 {
 					return Done()
 				}
-				return deleteParts(rest, again), nil
+				return r.deleteParts(rest), nil
 			},
-			Else: func(*OpError) (Move, error) { return again(), nil }}
+			Else: func(*OpError) (Move, error) { return r.again(), nil },
+			Unknown: func() (Move, error) {
+				r.deleted = true // perhaps
+				return r.again(), nil
+			}}
 	}
 	return Move{Name: "remove"}
 }

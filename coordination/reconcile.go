@@ -16,10 +16,18 @@ func (v View) Reconcile(now time.Time, sharded *Sharded) (Move, bool) {
 		return Resign(v), true
 	case v.CanLead():
 		return Elect(v), true
+	case v.unconfigured():
+		return Move{}, false
 	case v.Leading() && (v.Necessary || v.Processing || why != ""):
 		return Reshard(v, now, sharded), true
 	case why != "" && !v.Necessary && v.Leader != "":
 		return AskForSharding(v), true
 	}
 	return Move{}, false
+}
+
+// unconfigured reports that this host has never seen a configuration that it
+// could read, and that there is no division to go by either.
+func (v View) unconfigured() bool {
+	return v.ConfigErr != nil && v.Config.ShardingTotalCount <= 0 && v.Division.Total <= 0
 }

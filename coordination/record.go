@@ -34,6 +34,14 @@ func (f Fire) ID() string {
 	return f.Time().UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
+// same reports whether both are one firing, whatever made it run.
+func (f Fire) same(g Fire) bool {
+	if f.Trigger != 0 || g.Trigger != 0 {
+		return f.Trigger == g.Trigger
+	}
+	return f.Instant == g.Instant
+}
+
 // RunID is job/instant/item, unique for every item of every fire.
 func RunID(job string, f Fire, item int) string {
 	return job + "/" + f.ID() + "/" + strconv.Itoa(item)
@@ -94,6 +102,26 @@ func (r Record) begin(owner string, f Fire, now int64) Record {
 	return n
 }
 
+// isOf reports whether the fire is the newest that was begun of its kind.
+func (r Record) isOf(f Fire) bool {
+	if f.Trigger != 0 {
+		return f.Trigger == r.Trigger
+	}
+	return f.Instant == r.Instant
+}
+
+// handedBack closes a run of which nothing ran, so that the fire may begin
+// once more.
+func (r Record) handedBack(f Fire) Record {
+	r.Ended, r.Outcome = r.Begun, OutcomeCancelled
+	if f.Trigger != 0 {
+		r.Trigger = min(r.Trigger, f.Trigger-1)
+	} else if f.Instant != 0 {
+		r.Instant = min(r.Instant, f.Instant-1)
+	}
+	return r
+}
+
 func (r Record) end(outcome string, now int64) Record {
 	r.Ended, r.Outcome = now, outcome
 	return r
@@ -102,7 +130,7 @@ func (r Record) end(outcome string, now int64) Record {
 func (r Record) data() []byte {
 	b := make([]byte, 0, 160)
 	b = append(b, `{"owner":`...)
-	b = strconv.AppendQuote(b, r.Owner)
+	b = appendText(b, r.Owner)
 	num := func(key string, v int64) {
 		if v != 0 {
 			b = append(b, key...)
@@ -116,13 +144,29 @@ func (r Record) data() []byte {
 	num(`,"ended":`, r.Ended)
 	if r.Source != "" {
 		b = append(b, `,"source":`...)
-		b = strconv.AppendQuote(b, r.Source)
+		b = appendText(b, r.Source)
 	}
 	if r.Outcome != "" {
 		b = append(b, `,"outcome":`...)
-		b = strconv.AppendQuote(b, r.Outcome)
+		b = appendText(b, r.Outcome)
 	}
 	return append(b, '}')
+}
+
+// appendText appends a string of JSON.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			text, err := json.Marshal(s)
+			if err != nil { // strings always marshal
+				return append(b, `""`...)
+			}
+			return append(b, text...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
 }
 
 // parseRecord reads a record leniently: what cannot be read is as if the item
@@ -176,6 +220,25 @@ func (r Runs) Items() Items {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// fireOf is the fire for which an item was begun; zero if it was not.
+func (r Runs) fireOf(item int) Fire {
+	for _, run := range r.Runs {
+		if run.Items.Contains(item) {
+			return run.Fire
+		}
+	}
+	return Fire{}
+}
+
+// size is about the length of data, at most.
+func (r Runs) size() int {
+	n := 16
+	for _, run := range r.Runs {
+		n += 128 + 8*len(run.Items)
+	}
+	return n
 }
 
 func (r Runs) with(f Fire, items Items) Runs {
@@ -262,9 +325,9 @@ func ParseItems(text string) (Items, error) {
 		if !isRange {
 			to = from
 		}
-		a, errA := strconv.Atoi(from)
-		b, errB := strconv.Atoi(to)
-		if errA != nil || errB != nil || a < 0 || b < a || b >= MaxItems {
+		a, okA := itemNumber(from)
+		b, okB := itemNumber(to)
+		if !okA || !okB || b < a || b >= MaxItems {
 			return nil, fmt.Errorf("items %q: %q is not an item or a range such as 0-3 below %d", shorten(text), shorten(part), MaxItems)
 		}
 		if len(s)+b-a+1 > MaxItems {

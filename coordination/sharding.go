@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -33,16 +34,22 @@ type Sharded struct {
 func Reshard(v View, now time.Time, result *Sharded) Move {
 	l := v.Layout
 	read := []Query{Data(l.config()), Children(l.instances()), Data(l.members()), Data(l.term()), Data(l.assignment()),
-		Children(l.sharding()), Children(l.records()), Children(l.shardingFlags()), Children(l.runs()), Children(l.assignment()), Children(l.servers()), Data(l.leader())}
+		Children(l.sharding()), Children(l.records()), Children(l.shardingFlags()), Children(l.runs()), Children(l.assignment()), Children(l.servers()), Data(l.leader()),
+		Children(l.details())}
 	return Move{Name: "reshard", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		s := sharding{view: v, now: now, result: result,
 			config: n[0], members: n[2], term: n[3], division: n[4], leader: n[11],
-			instances: slices.Clone(n[1].Names), items: n[5].Names, records: n[6].Names, flags: n[7].Names, runsOf: n[8].Names, assigned: n[9].Names}
-		if !s.config.Exists {
+			instances: slices.Clone(n[1].Names), items: n[5].Names, records: n[6].Names, flags: n[7].Names, runsOf: n[8].Names, assigned: n[9].Names, details: n[12].Names}
+		switch {
+		case !s.config.Exists:
 			return Move{}, ErrRemoved
-		}
-		if string(s.leader.Data) != v.Self.ID || s.leader.Version != 1 {
+		case string(s.leader.Data) != v.Self.ID || s.leader.Version != 1:
 			return Done() // no longer the leader
+		}
+		for _, node := range []Node{s.members, s.term, s.division} {
+			if !node.Exists {
+				return Move{}, fmt.Errorf("node %s is gone; the job's hosts make it when they are started again", node.Path)
+			}
 		}
 		return s.readDetails(n[10].Names)
 	}}
@@ -54,8 +61,10 @@ type sharding struct {
 	now    time.Time
 	result *Sharded
 
-	config, members, term, division, leader            Node
-	instances, items, records, flags, runsOf, assigned []string
+	config, members, term, division, leader Node
+	// details are the hosts of ours whose session lives. One that is not among
+	// the instances was stopped by an operator and finishes what it runs.
+	instances, items, records, flags, runsOf, assigned, details []string
 
 	cfg       JobConfiguration
 	disabled  map[string]bool // server address → disabled
@@ -84,12 +93,19 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 	for _, id := range s.assigned {
 		read = append(read, Data(l.assignmentOf(id)))
 	}
+	before := parseDivision(s.division.Data)
 	cfg, _, err := readConfiguration(l.Job, s.config.Data, s.view.Config)
 	if err != nil {
-		cfg = s.view.Config // the last good one stays in force
+		// The last good one stays in force. What all hosts agree on is the
+		// last division; a host that came later has never seen a good one.
+		switch {
+		case before.Total > 0:
+			cfg.ShardingTotalCount, cfg.JobShardingStrategyType = before.Total, before.Strategy
+		case cfg.ShardingTotalCount <= 0:
+			return Move{}, fmt.Errorf("the items cannot be divided: %w", err)
+		}
 	}
 	s.cfg = cfg
-	before := parseDivision(s.division.Data)
 	s.hasRecord = make(map[int]bool, len(s.records))
 	for _, name := range s.records {
 		if i, ok := itemNumber(name); ok {
@@ -121,8 +137,8 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 		}
 		s.running, s.runs = make(map[int]string), make(map[string]Node)
 		for _, id := range s.runsOf {
-			if !slices.Contains(s.instances, id) {
-				continue // gone: what it ran is owed, not running
+			if !s.lives(id) {
+				continue // what it ran is owed, not running
 			}
 			runs, err := parseRuns(byQuery.Data(l.runsOf(id)).Data)
 			if err != nil {
@@ -159,13 +175,15 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 	}}, nil
 }
 
+// lives reports whether a host may still run something.
+func (s sharding) lives(id string) bool {
+	return slices.Contains(s.instances, id) || slices.Contains(s.details, id)
+}
+
 // divide decides who gets what and turns it into commits.
 func (s sharding) divide() (Move, error) {
 	total := s.cfg.ShardingTotalCount
 	d := Division{Instances: strategy.Sorted(s.instances), Total: total, Strategy: s.cfg.JobShardingStrategyType}
-	if d.Strategy == "" {
-		d.Strategy = "AVG_ALLOCATION"
-	}
 	for _, id := range d.Instances {
 		switch {
 		case s.disabled[serverOf(id)]:
@@ -241,7 +259,7 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 		baseline := Record{Instant: s.now.UnixMilli()}
 		if !s.hasRecord[i] {
 			items = append(items, Create(l.record(i), baseline.data()))
-		} else if old, isNew := s.recordOf[i]; isNew {
+		} else if old, isNew := s.recordOf[i]; isNew && s.running[i] == "" {
 			// The item comes back after the total count was lowered: what was
 			// due in between is not owed.
 			r := parseRecord(old.Data)
@@ -270,60 +288,70 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 			shares[s.running[i]] = append(shares[s.running[i]], i)
 		}
 	}
-	var revoke, idle, grant []Op
+	var revoke, grant []Op
 	for _, id := range s.assigned {
 		node := s.holds[id]
-		if !slices.Contains(s.instances, id) {
-			grant = append(grant, Delete(l.assignmentOf(id), AnyVersion))
-			continue
-		}
-		had, _ := ParseItems(string(node.Data)) // unreadable: it has nothing
+		had, err := ParseItems(string(node.Data)) // unreadable: it has nothing
 		var stays Items
 		for _, i := range had {
 			if shares[id].Contains(i) {
 				stays = append(stays, i)
 			}
 		}
-		if len(stays) < len(had) {
-			revoke = append(revoke, Set(node.Path, []byte(stays.String()), AnyVersion))
+		runs, hasRuns := s.runs[id]
+		if len(stays) < len(had) && hasRuns {
 			// What moves away must not have been begun since it was read.
-			if runs, ok := s.runs[id]; ok {
-				idle = append(idle, Check(runs.Path, runs.Version))
-			}
+			revoke = append(revoke, Check(runs.Path, runs.Version))
 		}
-		grant = append(grant, Set(node.Path, []byte(shares[id].String()), AnyVersion))
+		switch {
+		case !slices.Contains(s.instances, id) && len(shares[id]) == 0:
+			revoke = append(revoke, Delete(node.Path, AnyVersion))
+		case len(stays) < len(had):
+			revoke = append(revoke, Set(node.Path, []byte(stays.String()), AnyVersion))
+		}
+		if share := shares[id]; !slices.Equal(stays, share) || err != nil && node.Exists && slices.Contains(s.instances, id) {
+			grant = append(grant, Set(node.Path, []byte(share.String()), AnyVersion))
+		}
 	}
-	grant = append(grant, Set(l.assignment(), d.data(), s.division.Version))
+	members := parseMembers(s.members.Data)
+	for id, share := range shares {
+		if slices.Contains(members, id) && slices.Contains(s.instances, id) && !slices.Contains(s.assigned, id) {
+			// Taken away by a hand.
+			grant = append(grant, Create(l.assignmentOf(id), []byte(share.String())))
+		}
+	}
+	last := []Op{Set(l.assignment(), d.data(), s.division.Version)}
 	for _, flag := range []string{"necessary", "processing"} {
 		if slices.Contains(s.flags, flag) {
-			grant = append(grant, Delete(l.shardingFlags()+"/"+flag, AnyVersion))
+			last = append(last, Delete(l.shardingFlags()+"/"+flag, AnyVersion))
 		}
 	}
 
-	// Every commit proves that the term, the membership and the configuration
-	// are those that were read.
-	guards := []Op{Check(l.term(), s.term.Version), Check(l.members(), s.members.Version), Check(l.config(), s.config.Version)}
-	guarded := func(ops []Op) []Op { return append(slices.Clone(guards), ops...) }
-	var chunks [][]Op
-	if size(items)+size(grant) <= commitBudget {
-		chunks = [][]Op{guarded(slices.Concat(idle, items, grant))}
-	} else {
-		processing := []Op{}
-		if !slices.Contains(s.flags, "processing") {
-			processing = append(processing, CreateEphemeral(l.processing(), nil))
-			grant = append(grant, Delete(l.processing(), AnyVersion))
-		}
-		if !slices.Contains(s.flags, "necessary") {
-			processing = append(processing, Create(l.necessary(), nil))
-			grant = append(grant, Delete(l.necessary(), AnyVersion))
-		}
-		chunks = append(chunks, guarded(slices.Concat(processing, idle, revoke)))
-		for part := range parts(items, commitBudget) {
-			chunks = append(chunks, guarded(part))
-		}
-		chunks = append(chunks, guarded(grant))
+	// Every commit proves that the term, the leader, the membership and the
+	// configuration are those that were read. The leader node is made anew
+	// with every term, so that its version alone proves nothing but that it is
+	// one of ours; who else of ours takes over begins a new term.
+	guards := []Op{Check(l.term(), s.term.Version), Check(l.leader(), 1), Check(l.members(), s.members.Version), Check(l.config(), s.config.Version)}
+	guarded := func(ops ...Op) []Op { return append(slices.Clone(guards), ops...) }
+	if size(revoke)+size(items)+size(grant)+size(last) <= commitBudget {
+		return s.commitAll([][]Op{guarded(slices.Concat(revoke, items, grant, last)...)})
 	}
-	return s.commitAll(chunks)
+	first := []Op{Ensure(l.shardingFlags())}
+	if !slices.Contains(s.flags, "processing") {
+		first = append(first, CreateEphemeral(l.processing(), nil))
+		last = append(last, Delete(l.processing(), AnyVersion))
+	}
+	if !slices.Contains(s.flags, "necessary") {
+		first = append(first, Create(l.necessary(), nil))
+		last = append(last, Delete(l.necessary(), AnyVersion))
+	}
+	chunks := [][]Op{guarded(first...)}
+	for _, ops := range [][]Op{revoke, items, grant} {
+		for part := range parts(ops, commitBudget) {
+			chunks = append(chunks, guarded(part...))
+		}
+	}
+	return s.commitAll(append(chunks, guarded(last...)))
 }
 
 func (s sharding) commitAll(chunks [][]Op) (Move, error) {
@@ -354,15 +382,21 @@ func size(ops []Op) int {
 
 // opSize counts path, data and what a ZooKeeper multi adds around them: the
 // op's header, lengths, version, flags and one ACL entry.
-func opSize(op Op) int { return len(op.Path) + len(op.Data) + 64 }
+func opSize(op Op) int {
+	n := len(op.Path) + len(op.Data) + 64
+	if op.Kind == OpAbsent { // a create and a delete
+		n += len(op.Path) + 64
+	}
+	return n
+}
 
-// parts cuts ops into parts of at most limit bytes. A delete and the create
-// of the same path that follows it stay together.
+// parts cuts ops into parts of about limit bytes. A check stays with the op
+// that follows it, and a delete with the create of the same path.
 func parts(ops []Op, limit int) func(yield func([]Op) bool) {
 	return func(yield func([]Op) bool) {
 		start, bytes := 0, 0
 		for i, op := range ops {
-			together := i > 0 && ops[i-1].Kind == OpDelete && ops[i-1].Path == op.Path
+			together := i > 0 && (ops[i-1].Kind == OpCheck || ops[i-1].Kind == OpDelete && ops[i-1].Path == op.Path)
 			if bytes+opSize(op) > limit && i > start && !together {
 				if !yield(ops[start:i]) {
 					return
@@ -405,14 +439,34 @@ func (s Share) Current(v View) bool { return s.division == v.divisionNode.Mzxid 
 
 // ReadShare reads what this host owns. known are states that need not be read
 // again: items that the host has held without a break.
+//
+// An item of the share that stayed only because it ran, and does not run any
+// more, moves now: its host had not heard of the division yet when it
+// completed the item, and so it asks for another one here.
 func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 	l := v.Layout
-	return Move{Name: "read share", Read: []Query{Data(l.assignmentOf(v.Self.ID)), Data(l.assignment())}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "read share", Read: []Query{Data(l.assignmentOf(v.Self.ID)), Data(l.assignment()), Data(l.runsOf(v.Self.ID))}, Then: func(n []Node, _ []Result) (Move, error) {
 		mine, err := ParseItems(string(n[0].Data))
 		if err != nil {
 			return Move{}, fmt.Errorf("node %s: %w", n[0].Path, err)
 		}
-		s := Share{Guard: n[0].Version, Items: make(map[int]ItemState, len(mine)), Pending: parseDivision(n[1].Data).Pending, division: n[1].Mzxid}
+		// The nodes may be of different instants. What is certain is that the
+		// share is not older than the view's division.
+		s := Share{Guard: n[0].Version, Items: make(map[int]ItemState, len(mine)), Pending: parseDivision(n[1].Data).Pending, division: v.divisionNode.Mzxid}
+		done := func() (Move, error) {
+			*share = s
+			runs, err := parseRuns(n[2].Data)
+			if err != nil || v.Necessary {
+				return Done()
+			}
+			running := runs.Items()
+			for _, i := range s.Pending {
+				if mine.Contains(i) && !running.Contains(i) {
+					return AskForSharding(v), nil
+				}
+			}
+			return Done()
+		}
 		var fresh Items
 		for _, i := range mine {
 			if state, ok := known[i]; ok {
@@ -422,15 +476,11 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 			}
 		}
 		if len(fresh) == 0 {
-			*share = s
-			return Done()
+			return done()
 		}
 		return readItems(l, fresh, func(states map[int]ItemState) (Move, error) {
-			for i, state := range states {
-				s.Items[i] = state
-			}
-			*share = s
-			return Done()
+			maps.Copy(s.Items, states)
+			return done()
 		}), nil
 	}}
 }
