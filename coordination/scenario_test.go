@@ -1,0 +1,494 @@
+package coordination_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registrytest"
+)
+
+// TestScenario runs the scripts in testdata/scenarios. A script is a story:
+// text that explains, and blocks of commands with what they print below a
+// line of dashes. "go test ./coordination -run Scenario -update" rewrites what
+// is printed; read the difference before committing it.
+//
+// The hosts are simulated, the decisions and the registry are real. "settle"
+// lets one host after the other look and take one step, until nobody has
+// anything to do. After every step it is checked that no item is assigned to
+// two hosts, and that none runs on two.
+func TestScenario(t *testing.T) { runScenarios(t, inMemory) }
+
+var update = flag.Bool("update", false, "rewrite the expected output of the scenario scripts")
+
+// runScenarios runs all scripts against a registry.
+func runScenarios(t *testing.T, start func(testing.TB) registrytest.Server) {
+	scripts, err := filepath.Glob("testdata/scenarios/*.txt")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, path := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := script{cluster: newCluster(t, start(t)), rounds: make(map[int64]int)}
+			got := s.run(string(text))
+			if got == string(text) {
+				return
+			}
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			t.Errorf("%s went another way:\n%s", path, difference(string(text), got))
+		})
+	}
+}
+
+// difference lists the lines from the first that differs.
+func difference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	n := 0
+	for n < len(w) && n < len(g) && w[n] == g[n] {
+		n++
+	}
+	clip := func(lines []string) string { return strings.Join(lines[n:min(n+12, len(lines))], "\n  ") }
+	return fmt.Sprintf("line %d\nwant:\n  %s\ngot:\n  %s", n+1, clip(w), clip(g))
+}
+
+// script is one script on its way.
+type script struct {
+	*cluster
+	rounds map[int64]int // transaction of a trigger round → its number
+}
+
+const dashes = "----"
+
+// run returns the script with what its commands print.
+func (s *script) run(text string) string {
+	var out strings.Builder
+	var commands []string
+	lines := strings.Split(text, "\n")
+	for n := 0; n < len(lines); n++ {
+		line := lines[n]
+		switch {
+		case line == dashes:
+			out.WriteString(dashes + "\n")
+			var printed strings.Builder
+			s.say = func(format string, args ...any) { fmt.Fprintf(&printed, format+"\n", args...) }
+			for _, command := range commands {
+				if err := s.command(command); err != nil {
+					s.say("error: %v", err)
+				}
+				s.invariants()
+			}
+			out.WriteString(s.tidy(printed.String()))
+			commands = nil
+			for n+1 < len(lines) && lines[n+1] != "" {
+				n++ // what was expected
+			}
+			continue
+		case line == "", strings.HasPrefix(line, "#"):
+			if len(commands) > 0 {
+				s.t.Fatalf("line %d: commands without a line %q below them", n+1, dashes)
+			}
+		default:
+			commands = append(commands, line)
+		}
+		out.WriteString(line)
+		if n+1 < len(lines) {
+			out.WriteByte('\n')
+		}
+	}
+	return out.String()
+}
+
+var (
+	idPattern      = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+@-@([A-Z]\d*)`)
+	triggerPattern = regexp.MustCompile(`"trigger":(\d+)`)
+	roundPattern   = regexp.MustCompile(`\bt(\d+)\b`)
+)
+
+// tidy makes what a registry numbers the same on every run, and calls hosts
+// by their names.
+func (s *script) tidy(text string) string {
+	text = strings.ReplaceAll(text, s.layout.Sibling(), "~")
+	text = strings.ReplaceAll(text, s.layout.Root(), "")
+	text = idPattern.ReplaceAllString(text, "$1")
+	text = triggerPattern.ReplaceAllString(text, `"trigger":t$1`)
+	return roundPattern.ReplaceAllStringFunc(text, func(round string) string {
+		n, err := strconv.ParseInt(round[1:], 10, 64)
+		if err != nil {
+			return round
+		}
+		return s.round(n)
+	})
+}
+
+// round numbers trigger rounds from 1 in the order in which they are seen.
+func (s *script) round(zxid int64) string {
+	if s.rounds[zxid] == 0 {
+		s.rounds[zxid] = len(s.rounds) + 1
+	}
+	return fmt.Sprintf("round %d", s.rounds[zxid])
+}
+
+// command carries out one line.
+func (s *script) command(line string) error {
+	words := strings.Fields(line)
+	arg := func(n int) string {
+		if n < len(words) {
+			return words[n]
+		}
+		s.t.Fatalf("%q: word %d is missing", line, n)
+		return ""
+	}
+	settings := func(from int, c *co.JobConfiguration) {
+		for _, w := range words[min(from, len(words)):] {
+			s.set(c, w)
+		}
+	}
+	switch words[0] {
+	case "at":
+		if rest, ok := strings.CutPrefix(arg(1), "+"); ok {
+			d, err := time.ParseDuration(rest)
+			if err != nil {
+				s.t.Fatalf("%q: %v", line, err)
+			}
+			s.now = s.now.Add(d)
+			return nil
+		}
+		s.now = s.instant(arg(1))
+	case "job":
+		settings(1, &s.file)
+	case "host":
+		s.addHost(arg(1), arg(2))
+	case "join":
+		h, definition := s.host(arg(1)), s.file
+		settings(2, &definition)
+		applied, err := h.join(definition)
+		if err != nil {
+			return err
+		}
+		s.joined(h, applied)
+	case "define":
+		h, definition := s.host(arg(1)), s.file
+		settings(2, &definition)
+		var applied co.Applied
+		if err := h.perform(co.ApplyDefinition(s.layout, definition, &applied)); err != nil {
+			return err
+		}
+		s.joined(h, applied)
+	case "settle":
+		s.settle()
+	case "step":
+		_, err := s.host(arg(1)).step()
+		return err
+	case "fire":
+		return s.host(arg(1)).fire(s.instant(arg(2)))
+	case "complete":
+		items, err := co.ParseItems(arg(2))
+		if err != nil {
+			return err
+		}
+		offset := ""
+		if len(words) > 4 {
+			offset = strings.TrimPrefix(words[4], "offset=")
+		}
+		return s.host(arg(1)).complete(items, arg(3), offset)
+	case "offset":
+		return s.saveOffset(s.host(arg(1)), arg(2), arg(3))
+	case "crash":
+		s.host(arg(1)).crash()
+	case "die": // die A after 2 commits
+		h, left := s.host(arg(1)), s.number(arg(3))
+		h.plan = func(_ int, op string) registrytest.Fault {
+			if op != "commit" {
+				return registrytest.NoFault
+			}
+			if left--; left < 0 {
+				return registrytest.ExpireBefore
+			}
+			return registrytest.NoFault
+		}
+	case "expire": // the session ends and the process goes on with a new one
+		h := s.host(arg(1))
+		h.crash()
+		h.dial()
+	case "leave":
+		h := s.host(arg(1))
+		if err := h.look(); err != nil {
+			return err
+		}
+		return h.leave("left", h.running())
+	case "drain":
+		h := s.host(arg(1))
+		h.leaving = true
+		return h.perform(co.Drain(h.view, co.HostDetail{}))
+	case "recover":
+		h := s.host(arg(1))
+		if err := h.look(); err != nil {
+			return err
+		}
+		_, err := h.recoverAll(true)
+		return err
+	case "sweep":
+		h := s.host(arg(1))
+		if err := h.look(); err != nil {
+			return err
+		}
+		var swept []string
+		err := h.perform(co.Sweep(h.view, &swept))
+		for _, path := range swept {
+			s.say("%s: sweeps %s", h.name, path)
+		}
+		return err
+	case "set":
+		return s.edit(func(c *co.JobConfiguration) { settings(1, c) })
+	case "disable", "enable":
+		enable := words[0] == "enable"
+		switch arg(1) {
+		case "item":
+			return s.operate(co.SetItem(s.layout, s.number(arg(2)), enable))
+		case "server":
+			return s.operate(co.SetServers(s.layout, enable, arg(2)))
+		case "job":
+			return s.operate(co.SetServers(s.layout, enable))
+		}
+		s.t.Fatalf("%q: expected item, server or job", line)
+	case "trigger":
+		return s.operate(co.TriggerJob(s.layout))
+	case "stop":
+		return s.operate(co.StopInstance(s.layout, s.host(arg(1)).self.ID))
+	case "remove":
+		return s.operate(co.Remove(s.layout, len(words) > 1 && words[1] == "purge"))
+	case "write": // write sharding/0/running text: a hand
+		_, err := s.op.Commit(s.ctx, co.Create(s.layout.Root()+"/"+arg(1), []byte(strings.Join(words[2:], " "))))
+		return err
+	case "garble": // garble config: a hand that types nonsense
+		_, err := s.op.Commit(s.ctx, co.Set(s.layout.Root()+"/"+arg(1), []byte("no: [configuration"), co.AnyVersion))
+		return err
+	case "arrive":
+		return s.arrive(s.host(arg(1)), arg(2), arg(3))
+	case "shares":
+		s.shares()
+	case "tree":
+		s.tree(words[1:])
+	default:
+		s.t.Fatalf("%q: no such command", line)
+	}
+	return nil
+}
+
+func (s *script) joined(h *simHost, a co.Applied) {
+	switch {
+	case a.Created:
+		s.say("%s: made the job", h.name)
+	case len(a.Changed) > 0:
+		s.say("%s: changed %s", h.name, strings.Join(a.Changed, ", "))
+	}
+	if len(a.Kept) > 0 {
+		s.say("%s: the registry differs and stays: %s", h.name, strings.Join(a.Kept, ", "))
+	}
+}
+
+func (s *script) set(c *co.JobConfiguration, setting string) {
+	key, value, ok := strings.Cut(setting, "=")
+	if !ok {
+		s.t.Fatalf("%q is not a setting", setting)
+	}
+	on := value == "true"
+	switch key {
+	case "total":
+		c.ShardingTotalCount = s.number(value)
+	case "failover":
+		c.Failover = on
+	case "misfire":
+		c.Misfire = on
+	case "monitor":
+		c.MonitorExecution = on
+	case "disabled":
+		c.Disabled = on
+	case "overwrite":
+		c.Overwrite = on
+	case "static":
+		c.StaticSharding = on
+	case "strategy":
+		c.JobShardingStrategyType = value
+	case "parameter":
+		c.JobParameter = value
+	case "description":
+		c.Description = value
+	default:
+		s.t.Fatalf("no setting %q", key)
+	}
+}
+
+func (s *script) number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		s.t.Fatalf("%q is not a number", text)
+	}
+	return n
+}
+
+func (s *script) instant(text string) time.Time {
+	t, err := time.Parse("15:04:05", text)
+	if err != nil {
+		s.t.Fatalf("%q is not a time", text)
+	}
+	return time.Date(start.Year(), start.Month(), start.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+}
+
+func (s *script) saveOffset(h *simHost, item, text string) error {
+	i := s.number(item)
+	it := h.items[i]
+	if it == nil {
+		return fmt.Errorf("%s has no item %d", h.name, i)
+	}
+	var out co.Saved
+	err := h.perform(co.SaveOffsets{Layout: s.layout, Items: map[int]co.Ended{i: {State: it.state, Offset: []byte(text), HasOffset: true}}}.Move(&out))
+	if err != nil {
+		return err
+	}
+	if state, ok := out.Items[i]; ok {
+		it.state = state
+		s.say("%s: the offset of %d is durable", h.name, i)
+		return nil
+	}
+	s.say("%s: %d is no longer its own: the offset is refused", h.name, i)
+	return nil
+}
+
+func (s *script) arrive(h *simHost, phase, items string) error {
+	p := co.PhaseCompleted
+	if phase == "started" {
+		p = co.PhaseStarted
+	}
+	mine, err := co.ParseItems(items)
+	if err != nil {
+		return err
+	}
+	last := false
+	if err := h.perform(co.Arrive(s.layout, p, mine, h.view.Config.ShardingTotalCount, &last)); err != nil {
+		return err
+	}
+	if last {
+		s.say("%s: is the last, it runs the listener", h.name)
+	} else {
+		s.say("%s: waits", h.name)
+	}
+	return nil
+}
+
+// shares prints who owns what.
+func (s *script) shares() {
+	shares := s.assignments()
+	var ids []string
+	for id := range shares {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		s.say("%s owns %s", id, orNone(shares[id]))
+	}
+	var d co.Division
+	if json.Unmarshal(s.node(s.layout.Sibling()+"/assignment").Data, &d) == nil && len(d.Pending) > 0 {
+		s.say("%s will move when completed", d.Pending)
+	}
+}
+
+// tree prints both trees, or the parts of them that are named. The skeleton's
+// empty directories are left out, unless all is asked for.
+func (s *script) tree(parts []string) {
+	for _, root := range []string{s.layout.Root(), s.layout.Sibling()} {
+		s.printNode(root, parts)
+	}
+}
+
+func (s *script) printNode(path string, parts []string) {
+	data, names := s.node(path), s.children(path)
+	if !data.Exists {
+		return
+	}
+	short := strings.TrimPrefix(strings.Replace(path, s.layout.Sibling(), "/~", 1), s.layout.Root())
+	show := len(data.Data) > 0 || len(names) == 0 && (strings.Count(short, "/") > 2 || len(parts) > 0)
+	if len(parts) > 0 {
+		show = show && slices.ContainsFunc(parts, func(p string) bool { return strings.HasPrefix(short+"/", "/"+p+"/") })
+	}
+	if show {
+		mark := ""
+		if data.Ephemeral {
+			mark = " (ephemeral)"
+		}
+		s.say("%s", strings.TrimRight(fmt.Sprintf("%-34s%s%s", strings.TrimPrefix(idPattern.ReplaceAllString(short, "$1"), "/"), s.value(short, data.Data), mark), " "))
+	}
+	for _, name := range names {
+		s.printNode(path+"/"+name, parts)
+	}
+}
+
+// value prints a node's data so that people can read it.
+func (s *script) value(path string, data []byte) string {
+	switch {
+	case len(data) == 0:
+		return "-"
+	case path == "/config" || path == "/~/definition":
+		c, _, err := co.ParseConfiguration(data)
+		if err != nil {
+			return "(unreadable)"
+		}
+		return fmt.Sprintf("total=%d failover=%v misfire=%v monitor=%v", c.ShardingTotalCount, c.Failover, c.Misfire, c.MonitorExecution)
+	case strings.HasPrefix(path, "/instances/"):
+		return strings.ReplaceAll(strings.TrimSpace(string(data)), "\n", ", ")
+	case strings.HasPrefix(path, "/~/sharding/"):
+		return s.record(data)
+	}
+	text := string(bytes.ReplaceAll(data, []byte("\n"), []byte(" ")))
+	return instantPattern.ReplaceAllStringFunc(text, func(m string) string {
+		ms, err := strconv.ParseInt(m, 10, 64)
+		if err != nil {
+			return m
+		}
+		return clock(ms)
+	})
+}
+
+var instantPattern = regexp.MustCompile(`\b1[0-9]{12}\b`)
+
+func clock(ms int64) string { return time.UnixMilli(ms).UTC().Format("15:04:05") }
+
+// record prints an item's record.
+func (s *script) record(data []byte) string {
+	var r co.Record
+	if json.Unmarshal(data, &r) != nil {
+		return string(data)
+	}
+	text := "newest " + clock(r.Instant)
+	if r.Trigger != 0 {
+		text += fmt.Sprintf(" and t%d", r.Trigger)
+	}
+	if r.Begun == 0 {
+		return text + ", never run"
+	}
+	text += fmt.Sprintf(", %s by %s %s", r.Source, r.Owner, clock(r.Begun))
+	if r.Open() {
+		return text + " open"
+	}
+	return text + "-" + clock(r.Ended) + " " + r.Outcome
+}

@@ -1,0 +1,690 @@
+package coordination_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/registrytest"
+)
+
+// cluster is one job on some simulated hosts: the pure core against a
+// registry, with a clock that moves when it is told to. Everything happens in
+// the goroutine of the test, one step of one host after the other.
+type cluster struct {
+	t      testing.TB
+	ctx    context.Context
+	server registrytest.Server
+	layout co.Layout
+	op     co.RegistryCenter // the operator's session
+	now    time.Time
+	file   co.JobConfiguration // the definition file
+	hosts  []*simHost
+	say    func(format string, args ...any)
+}
+
+// simHost does what a host's loop does, without guests: an item runs from its
+// begin until the test completes it.
+type simHost struct {
+	*cluster
+	name, ip string
+	lives    int // sessions so far: every one gets an id of its own
+	self     co.JobInstance
+	rc       *registrytest.FaultyCenter
+	plan     func(call int, op string) registrytest.Fault
+
+	joined   bool
+	why      string // why it is not in the job
+	leaving  bool   // draining
+	view     co.View
+	snapshot co.Snapshot
+	share    co.Share
+	items    map[int]*simItem
+	runs     co.Runs
+	version  int32
+	recoverAt,
+	sweepAt time.Time
+}
+
+type simItem struct {
+	owned    bool
+	state    co.ItemState
+	running  bool
+	failover bool
+	held     bool
+	fire     co.Fire
+	due      *co.Fire
+}
+
+// start is the instant at which every cluster begins.
+var start = time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+
+// inMemory starts a registry in one process.
+func inMemory(t testing.TB) registrytest.Server {
+	t.Helper()
+	s, err := embedded.Open(embedded.Options{})
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return embeddedServer{s}
+}
+
+type embeddedServer struct{ *embedded.Server }
+
+func (s embeddedServer) Connect(t testing.TB) co.RegistryCenter {
+	t.Helper()
+	rc, err := s.Server.Connect(context.Background())
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	return rc
+}
+
+func (s embeddedServer) Expire(_ testing.TB, r co.RegistryCenter) { s.Server.Expire(r) }
+
+func newCluster(t testing.TB, server registrytest.Server) *cluster {
+	c := &cluster{
+		t: t, ctx: context.Background(), server: server, now: start,
+		// The namespace is a new one: a registry may serve several tests.
+		layout: co.NewLayout("scenario-"+rand.Text(), "demo"),
+		file: co.JobConfiguration{JobName: "demo", Cron: "0/10 * * * * ?", ShardingTotalCount: 3, MonitorExecution: true, Misfire: true,
+			MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10},
+		say: func(string, ...any) {},
+	}
+	c.op = server.Connect(t)
+	t.Cleanup(func() { _ = c.op.Close() })
+	return c
+}
+
+func (c *cluster) addHost(name, ip string) *simHost {
+	h := &simHost{cluster: c, name: name, ip: ip}
+	c.hosts = append(c.hosts, h)
+	slices.SortFunc(c.hosts, func(a, b *simHost) int { return strings.Compare(a.name, b.name) })
+	c.t.Cleanup(func() {
+		if h.rc != nil {
+			_ = h.rc.Close()
+		}
+	})
+	return h
+}
+
+func (c *cluster) host(name string) *simHost {
+	for _, h := range c.hosts {
+		if h.name == name {
+			return h
+		}
+	}
+	c.t.Fatalf("no host %s", name)
+	return nil
+}
+
+// operate carries out a move for the operator.
+func (c *cluster) operate(m co.Move) error { return co.Perform(c.ctx, c.op, m) }
+
+// connect begins a new life of the host: a session, an id, an empty memory.
+func (h *simHost) connect() {
+	h.dial()
+	h.lives++
+	token := h.name
+	if h.lives > 1 {
+		token = fmt.Sprintf("%s%d", h.name, h.lives)
+	}
+	h.self = co.NewJobInstance(h.ip, token)
+	h.items = make(map[int]*simItem)
+	h.view, h.snapshot, h.share = co.View{}, nil, co.Share{}
+	h.runs, h.version = co.Runs{}, 0
+	h.joined, h.why, h.leaving, h.recoverAt = false, "", false, time.Time{}
+}
+
+// dial opens a session.
+func (h *simHost) dial() {
+	h.rc = registrytest.Faulty(h.server.Connect(h.t), func(call int, op string) registrytest.Fault {
+		if h.plan == nil {
+			return registrytest.NoFault
+		}
+		return h.plan(call, op)
+	})
+}
+
+func (h *simHost) perform(m co.Move) error {
+	err := co.Perform(h.ctx, h.rc, m)
+	if err != nil && h.lost() {
+		h.gone()
+	}
+	return err
+}
+
+func (h *simHost) lost() bool {
+	select {
+	case <-h.rc.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+// alive reports whether the host takes part.
+func (h *simHost) alive() bool { return h.joined && !h.lost() }
+
+// gone is the host's end: its session is over, its guests with it.
+func (h *simHost) gone() {
+	if !h.joined {
+		return
+	}
+	h.say("%s: its session is lost", h.name)
+	h.joined, h.why = false, "lost"
+	h.awaitGone()
+}
+
+// awaitGone waits until the registry has removed the ephemeral nodes.
+func (h *simHost) awaitGone() {
+	ctx, cancel := context.WithTimeout(h.ctx, time.Minute)
+	defer cancel()
+	path := h.layout.Root() + "/instances/" + h.self.ID
+	detail := h.layout.Sibling() + "/instances/" + h.self.ID
+	ch, err := h.op.Watch(ctx, co.Data(path), co.Data(detail))
+	if err != nil {
+		h.t.Fatalf("watch: %v", err)
+	}
+	for s := range ch {
+		if !s.Data(path).Exists && !s.Data(detail).Exists {
+			return
+		}
+	}
+	h.t.Fatalf("the instance of %s does not go away", h.name)
+}
+
+// crash ends the host's session from outside.
+func (h *simHost) crash() {
+	h.server.Expire(h.t, h.rc.Unwrap())
+	h.rc.Expire() // the process notices
+	h.joined, h.why = false, "crashed"
+	h.awaitGone()
+}
+
+// join registers the host. Applied tells what became of its definition.
+func (h *simHost) join(definition co.JobConfiguration) (co.Applied, error) {
+	var applied co.Applied
+	if h.rc == nil || h.lost() || h.why != "" {
+		if h.rc != nil {
+			_ = h.rc.Close()
+		}
+		h.connect()
+	}
+	err := h.perform(co.Join(co.Joining{Layout: h.layout, Self: h.self, Definition: definition, Applied: &applied,
+		Detail: co.HostDetail{State: co.DetailReady, Digest: "sha256:d0"}}))
+	if err == nil {
+		h.joined, h.why = true, ""
+	}
+	return applied, err
+}
+
+// look takes a snapshot.
+func (h *simHost) look() error {
+	queries := co.Control(h.layout, h.self)
+	nodes, err := h.rc.Read(h.ctx, queries...)
+	if err != nil {
+		if h.lost() {
+			h.gone()
+		}
+		return err
+	}
+	s := make(co.Snapshot, len(nodes))
+	for _, n := range nodes {
+		s[n.Query] = n
+	}
+	if !reflect.DeepEqual(s, h.snapshot) {
+		for _, it := range h.items {
+			it.held = false
+		}
+	}
+	h.snapshot = s
+	h.view = co.ParseView(s, h.layout, h.self, h.view)
+	return nil
+}
+
+func (h *simHost) running() co.Items {
+	var items co.Items
+	for i, it := range h.items {
+		if it.running {
+			items = append(items, i)
+		}
+	}
+	slices.Sort(items)
+	return items
+}
+
+// step looks, and takes one step if there is one to take.
+func (h *simHost) step() (stepped bool, err error) {
+	if err := h.look(); err != nil {
+		return false, err
+	}
+	v := h.view
+	switch {
+	case !v.Exists:
+		h.say("%s: leaves, the job was removed", h.name)
+		return true, h.leave("removed", nil)
+	case !v.Joined():
+		if len(h.running()) > 0 {
+			return false, nil // they finish first
+		}
+		h.say("%s: leaves, stopped by an operator", h.name)
+		return true, h.leave("stopped", nil)
+	case h.leaving && len(h.running()) == 0:
+		h.say("%s: leaves, drained", h.name)
+		return true, h.leave("drained", nil)
+	}
+	var sharded co.Sharded
+	if m, ok := v.Reconcile(h.now, &sharded); ok {
+		why := v.DivisionStale()
+		err := h.perform(m)
+		if m.Name == "reshard" {
+			h.say("%s: divides the items%s", h.name, because(why))
+		} else {
+			h.say("%s: %s%s", h.name, m.Name, because(why))
+		}
+		return true, err
+	}
+	if !h.share.Current(v) {
+		return true, h.readShare()
+	}
+	if stepped, err := h.recoverAll(false); stepped || err != nil {
+		return stepped, err
+	}
+	if h.leaving {
+		return false, nil
+	}
+	return h.followUp()
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
+func (h *simHost) leave(why string, unfinished co.Items) error {
+	if err := h.perform(co.Leave(h.view, unfinished)); err != nil {
+		return err
+	}
+	h.joined, h.why = false, why
+	return nil
+}
+
+// readShare reads what the host owns.
+func (h *simHost) readShare() error {
+	known := make(map[int]co.ItemState)
+	for i, it := range h.items {
+		if it.running {
+			known[i] = it.state
+		}
+	}
+	var share co.Share
+	if err := h.perform(co.ReadShare(h.view, known, &share)); err != nil {
+		return err
+	}
+	before := h.owned()
+	h.share = share
+	for i, it := range h.items {
+		if _, mine := share.Items[i]; !mine {
+			it.owned, it.due = false, nil
+			if !it.running {
+				delete(h.items, i)
+			}
+		}
+	}
+	for i, state := range share.Items {
+		it := h.items[i]
+		if it == nil {
+			it = &simItem{}
+			h.items[i] = it
+		}
+		it.owned = true
+		if !it.running {
+			it.state = state
+		}
+	}
+	if now := h.owned(); !slices.Equal(before, now) {
+		h.say("%s: owns %s", h.name, orNone(now))
+	}
+	return nil
+}
+
+func orNone(items co.Items) string {
+	if len(items) == 0 {
+		return "nothing"
+	}
+	return items.String()
+}
+
+func (h *simHost) owned() co.Items {
+	var items co.Items
+	for i, it := range h.items {
+		if it.owned {
+			items = append(items, i)
+		}
+	}
+	slices.Sort(items)
+	return items
+}
+
+// recoverAll deals with crashed hosts. A second later the host takes what the
+// others could have taken.
+func (h *simHost) recoverAll(all bool) (bool, error) {
+	crashed := h.view.Crashed()
+	if len(crashed) == 0 {
+		h.recoverAt = time.Time{}
+		return false, nil
+	}
+	again := !h.recoverAt.IsZero()
+	if again && h.now.Before(h.recoverAt) && !all {
+		return false, nil
+	}
+	h.recoverAt = h.now.Add(time.Second)
+	for _, dead := range crashed {
+		out, err := h.recover(dead, all || again, 100)
+		if err != nil {
+			return true, err
+		}
+		if out.Commits > 0 {
+			h.recoverAt = time.Time{} // something has changed
+		}
+	}
+	return true, nil
+}
+
+func (h *simHost) recover(dead string, all bool, limit int) (co.Recovered, error) {
+	var out co.Recovered
+	err := h.perform(co.Recover(co.Recovery{View: h.view, Dead: dead, All: all, Limit: limit, Busy: h.running(), Runs: h.runs, RunsVersion: h.version, Now: h.now}, &out))
+	if err != nil {
+		return out, err
+	}
+	if out.Commits > 0 {
+		h.runs, h.version = out.Runs, out.RunsVersion
+	}
+	for _, c := range out.Claimed {
+		it := h.items[c.Item]
+		if it == nil {
+			it = &simItem{}
+			h.items[c.Item] = it
+		}
+		it.running, it.failover, it.state, it.fire = true, true, c.State, c.Fire
+		h.say("%s: takes over %d from %s (%s)", h.name, c.Item, dead, c.Fire.ID())
+	}
+	for _, c := range out.Lost {
+		h.say("%s: writes down that %d of %s is LOST (%s)", h.name, c.Item, dead, c.Fire.ID())
+	}
+	if len(out.Left) > 0 {
+		h.say("%s: leaves %s of %s to others", h.name, out.Left, dead)
+	}
+	if out.Settled {
+		h.say("%s: nothing is left of %s", h.name, dead)
+	}
+	return out, nil
+}
+
+// followUp begins what is owed, and a trigger.
+func (h *simHost) followUp() (bool, error) {
+	for i, it := range h.sorted() {
+		if it.owned && !it.running && it.due != nil && !it.held {
+			return true, h.begin(*it.due, co.Items{i}, false)
+		}
+	}
+	if h.view.TriggerRound == 0 || len(h.running()) > 0 || !h.view.Enabled {
+		return false, nil
+	}
+	fire := co.Fire{Instant: h.now.UnixMilli(), Trigger: h.view.TriggerRound, Source: "trigger"}
+	return true, h.begin(fire, h.owned(), true)
+}
+
+func (h *simHost) sorted() func(func(int, *simItem) bool) {
+	return func(yield func(int, *simItem) bool) {
+		for _, i := range slices.Sorted(maps.Keys(h.items)) {
+			if !yield(i, h.items[i]) {
+				return
+			}
+		}
+	}
+}
+
+// fire begins the idle items of a scheduled instant, and marks the others.
+func (h *simHost) fire(at time.Time) error {
+	id := co.Fire{Instant: at.UnixMilli(), Source: "schedule"}
+	if !h.view.Enabled {
+		h.say("%s: its server is disabled", h.name)
+		return nil
+	}
+	var idle, busy co.Items
+	for i, it := range h.sorted() {
+		switch {
+		case !it.owned:
+		case !it.running:
+			it.due = nil
+			idle = append(idle, i)
+		default:
+			due := id
+			due.Source = "misfire"
+			it.due, it.state.Misfire = &due, true
+			busy = append(busy, i)
+		}
+	}
+	if len(busy) > 0 {
+		h.say("%s: %s still runs: misfired", h.name, busy)
+		if err := h.perform(co.MarkMisfire(h.layout, busy)); err != nil {
+			return err
+		}
+	}
+	if len(idle) == 0 {
+		return nil
+	}
+	return h.begin(id, idle, false)
+}
+
+func (h *simHost) begin(id co.Fire, items co.Items, trigger bool) error {
+	states := make(map[int]co.ItemState)
+	for _, i := range items {
+		states[i] = h.items[i].state
+	}
+	var out co.Begun
+	err := h.perform(co.Begin(co.Beginning{Layout: h.layout, Self: h.self, Fire: id, Config: h.view.Config, Items: states,
+		Guard: h.share.Guard, HasGuard: true, Runs: h.runs, RunsVersion: h.version, ConsumeTrigger: trigger, Now: h.now}, &out))
+	if err != nil {
+		if !trigger {
+			for _, i := range items {
+				h.items[i].due = &id
+			}
+		}
+		return err
+	}
+	if out.Items != nil {
+		h.runs, h.version = out.Runs, out.RunsVersion
+	}
+	var begun co.Items
+	for i, state := range out.Items {
+		it := h.items[i]
+		it.running, it.failover, it.state, it.fire, it.due = true, false, state, id, nil
+		begun = append(begun, i)
+	}
+	slices.Sort(begun)
+	if len(begun) > 0 {
+		h.say("%s: begins %s (%s, %s)", h.name, begun, id.Source, id.ID())
+	}
+	for _, i := range slices.Sorted(maps.Keys(out.Refused)) {
+		h.say("%s: does not begin %d: %s", h.name, i, out.Refused[i])
+		it := h.items[i]
+		it.due = nil
+		switch out.Refused[i] {
+		case co.RefusedRunning, co.RefusedFailover:
+			due := id
+			due.Source = "misfire"
+			it.due, it.held = &due, true
+		case co.RefusedStale:
+			it.due = &id
+		}
+	}
+	if out.TriggerGone {
+		h.say("%s: the trigger is gone", h.name)
+	}
+	if out.Stale {
+		h.say("%s: its share is stale", h.name)
+		return h.readShare()
+	}
+	return nil
+}
+
+// complete ends items.
+func (h *simHost) complete(items co.Items, outcome, offset string) error {
+	c := co.Completing{Layout: h.layout, Self: h.self, Config: h.view.Config, Items: make(map[int]co.Ended), Runs: h.runs, RunsVersion: h.version, Now: h.now}
+	for _, i := range items {
+		it := h.items[i]
+		if it == nil || !it.running {
+			return fmt.Errorf("item %d does not run on %s", i, h.name)
+		}
+		c.Items[i] = co.Ended{State: it.state, Outcome: outcome, Failover: it.failover, Offset: []byte(offset), HasOffset: offset != ""}
+		if !it.owned {
+			c.Wake = &h.view
+		}
+		if h.share.Pending.Contains(i) {
+			c.AskForSharding = true
+		}
+	}
+	var out co.Completed
+	if err := h.perform(co.Complete(c, &out)); err != nil {
+		return err
+	}
+	h.runs, h.version = out.Runs, out.RunsVersion
+	for _, i := range items {
+		it := h.items[i]
+		it.running, it.failover = false, false
+		if state, ok := out.Items[i]; ok {
+			it.state = state
+		}
+		if !it.owned {
+			delete(h.items, i)
+		}
+	}
+	done := co.Items(slices.Sorted(maps.Keys(out.Items)))
+	if len(done) > 0 {
+		h.say("%s: completed %s (%s)", h.name, done, outcome)
+	}
+	for _, i := range out.Lost {
+		h.say("%s: %d is no longer its own: completion and offset are refused", h.name, i)
+	}
+	return nil
+}
+
+// settle lets all hosts look and step until nobody has anything to do.
+func (c *cluster) settle() {
+	for round := 0; ; round++ {
+		idle := true
+		for _, h := range c.hosts {
+			if !h.alive() {
+				continue
+			}
+			stepped, err := h.step()
+			if err != nil && h.alive() {
+				c.say("%s: %v", h.name, err)
+			}
+			idle = idle && !stepped
+			c.invariants()
+		}
+		if idle {
+			return
+		}
+		if round > 200 {
+			c.t.Fatalf("the hosts do not come to rest")
+		}
+	}
+}
+
+// invariants hold after every step: no item is in the assignment of two hosts
+// of the job, and no item runs on two of them.
+func (c *cluster) invariants() {
+	c.t.Helper()
+	owner := make(map[int]string)
+	for id, items := range c.assignments() {
+		for _, i := range items {
+			if other, taken := owner[i]; taken {
+				c.t.Fatalf("item %d is assigned to %s and to %s", i, other, id)
+			}
+			owner[i] = id
+		}
+	}
+	runs := make(map[int]string)
+	for _, h := range c.hosts {
+		if !h.alive() {
+			continue
+		}
+		for _, i := range h.running() {
+			if other, taken := runs[i]; taken {
+				c.t.Fatalf("item %d runs on %s and on %s", i, other, h.name)
+			}
+			runs[i] = h.name
+		}
+	}
+}
+
+// assignments reads the shares of all hosts.
+func (c *cluster) assignments() map[string]co.Items {
+	c.t.Helper()
+	shares := make(map[string]co.Items)
+	base := c.layout.Sibling() + "/assignment"
+	for _, id := range c.children(base) {
+		items, err := co.ParseItems(string(c.node(base + "/" + id).Data))
+		if err != nil {
+			c.t.Fatalf("assignment of %s: %v", id, err)
+		}
+		shares[id] = items
+	}
+	return shares
+}
+
+func (c *cluster) node(path string) co.Node {
+	c.t.Helper()
+	return c.read(co.Data(path))
+}
+
+func (c *cluster) children(path string) []string {
+	c.t.Helper()
+	return c.read(co.Children(path)).Names
+}
+
+func (c *cluster) read(q co.Query) co.Node {
+	c.t.Helper()
+	nodes, err := c.op.Read(c.ctx, q)
+	if err != nil {
+		c.t.Fatalf("read %v: %v", q, err)
+	}
+	return nodes[0]
+}
+
+// edit changes the configuration as a console does.
+func (c *cluster) edit(change func(*co.JobConfiguration)) error {
+	path := c.layout.Root() + "/config"
+	n := c.node(path)
+	if !n.Exists {
+		return errors.New("the job is not there")
+	}
+	cfg, _, err := co.ParseConfiguration(n.Data)
+	if err != nil {
+		return err
+	}
+	change(&cfg)
+	_, err = c.op.Commit(c.ctx, co.Set(path, cfg.YAML(), n.Version))
+	return err
+}
