@@ -12,61 +12,63 @@ import (
 // shardingContext asks the host for everything it knows about the invocation.
 // A field that this host does not know stays zero.
 func shardingContext() ShardingContext {
-	var room [1 << 10]byte // most fields fit: one call each
-	text := func(field uint32) string {
-		b, _ := read(room[:], func(buf []byte) int32 { return border.CtxStr(field, buf) })
-		return string(b)
-	}
-	number := func(field uint32) int64 { return max(0, border.CtxInt(field)) }
-	instant := func(field uint32) time.Time {
-		if ms := border.CtxInt(field); ms > 0 {
-			return time.UnixMilli(ms)
-		}
-		return time.Time{}
-	}
+	var room [1 << 10]byte // most texts fit: one call each
+	parameter, code := ctxStr(abi.CtxItemParameter, room[:])
 	sc := ShardingContext{
-		JobName:            text(abi.CtxJobName),
-		TaskID:             text(abi.CtxTaskID),
-		ShardingTotalCount: int(number(abi.CtxTotalCount)),
-		JobParameter:       text(abi.CtxJobParameter),
-		ShardingItem:       -1,
-		FireTime:           instant(abi.CtxFireTime),
-		PreviousFireTime:   instant(abi.CtxPreviousFire),
-		NextFireTime:       instant(abi.CtxNextFire),
-		Attempt:            int(number(abi.CtxAttempt)),
-		Deadline:           instant(abi.CtxDeadline),
-		Fence:              number(abi.CtxFence),
-		FetchDataCount:     int(number(abi.CtxFetchDataCount)),
-		RunID:              text(abi.CtxRunID),
-		Source:             abi.Source(text(abi.CtxSource)),
-		Traceparent:        text(abi.CtxTraceparent),
-		HostInfo:           text(abi.CtxHostInfo),
+		JobName:              ctxText(abi.CtxJobName, room[:]),
+		TaskID:               ctxText(abi.CtxTaskID, room[:]),
+		ShardingTotalCount:   int(ctxNumber(abi.CtxTotalCount)),
+		JobParameter:         ctxText(abi.CtxJobParameter, room[:]),
+		ShardingItem:         -1,
+		ShardingParameter:    parameter,
+		HasShardingParameter: code == abi.OK,
+		FireTime:             ctxTime(abi.CtxFireTime),
+		PreviousFireTime:     ctxTime(abi.CtxPreviousFire),
+		NextFireTime:         ctxTime(abi.CtxNextFire),
+		Attempt:              int(ctxNumber(abi.CtxAttempt)),
+		Deadline:             ctxTime(abi.CtxDeadline),
+		Fence:                ctxNumber(abi.CtxFence),
+		FetchDataCount:       int(ctxNumber(abi.CtxFetchDataCount)),
+		RunID:                ctxText(abi.CtxRunID, room[:]),
+		Source:               abi.Source(ctxText(abi.CtxSource, room[:])),
+		Traceparent:          ctxText(abi.CtxTraceparent, room[:]),
+		HostInfo:             ctxText(abi.CtxHostInfo, room[:]),
 	}
 	if item := border.CtxInt(abi.CtxItem); item >= 0 {
 		sc.ShardingItem = int(item)
 	}
-	parameter, code := read(room[:], func(buf []byte) int32 { return border.CtxStr(abi.CtxItemParameter, buf) })
-	sc.ShardingParameter, sc.HasShardingParameter = string(parameter), code == abi.OK
-	config, code := read(room[:], func(buf []byte) int32 { return border.CtxStr(abi.CtxPluginConfig, buf) })
-	if code == abi.OK && len(config) > 0 {
-		sc.PluginConfig = append([]byte(nil), config...)
+	if config := ctxText(abi.CtxPluginConfig, room[:]); config != "" {
+		sc.PluginConfig = []byte(config)
 	}
 	return sc
 }
 
-// read calls get with room, and again with a larger buffer while the value
-// does not fit. The result lies in room if it fits there.
-func read(room []byte, get func(buf []byte) int32) ([]byte, abi.Code) {
+func ctxText(field uint32, room []byte) string {
+	s, _ := ctxStr(field, room)
+	return s
+}
+
+// ctxStr reads a text by way of room, or of a larger buffer if it does not fit.
+func ctxStr(field uint32, room []byte) (string, abi.Code) {
 	for {
-		n := get(room)
+		n := border.CtxStr(field, room)
 		if n < 0 {
-			return nil, abi.Code(n)
+			return "", abi.Code(n)
 		}
 		if int(n) <= len(room) {
-			return room[:n], abi.OK
+			return string(room[:n]), abi.OK
 		}
 		room = make([]byte, n)
 	}
+}
+
+func ctxNumber(field uint32) int64 { return max(0, border.CtxInt(field)) }
+
+func ctxTime(field uint32) time.Time {
+	if ms := border.CtxInt(field); ms > 0 {
+		return time.UnixMilli(ms)
+	}
+	return time.Time{}
 }
 
 // Cancelled asks the host whether the invocation is being cancelled, and why.
@@ -91,7 +93,8 @@ type invocation struct {
 	deadline        time.Time
 
 	mu            sync.Mutex
-	stop, stopped chan struct{} // of the goroutine; nil before there is one
+	ended         bool
+	stop, stopped chan struct{} // of the goroutine; nil if there is none
 }
 
 func newInvocation(deadline time.Time) *invocation {
@@ -131,7 +134,7 @@ func (c *invocation) poll() {
 func (c *invocation) watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stop != nil || c.Context.Err() != nil {
+	if c.stop != nil || c.ended || c.Context.Err() != nil {
 		return
 	}
 	c.stop, c.stopped = make(chan struct{}), make(chan struct{})
@@ -153,12 +156,12 @@ func (c *invocation) watch() {
 // end ends the context when the handler has returned.
 func (c *invocation) end() {
 	c.mu.Lock()
-	if c.stop == nil {
-		c.stop, c.stopped = make(chan struct{}), make(chan struct{})
-		close(c.stopped)
-	}
+	c.ended = true
+	stop, stopped := c.stop, c.stopped
 	c.mu.Unlock()
-	close(c.stop)
-	<-c.stopped
+	if stop != nil {
+		close(stop)
+		<-stopped
+	}
 	c.cancel(errEnded)
 }

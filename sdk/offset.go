@@ -12,14 +12,20 @@ import (
 // The host answers from its memory; it has no reason to fail. If it does all
 // the same, Offset panics rather than let the job begin again from nothing.
 func Offset() ([]byte, bool) {
-	b, code := read(make([]byte, 256), border.OffsetGet)
-	switch code {
-	case abi.OK:
-		return b, true
-	case abi.ErrNotFound, abi.ErrState:
-		return nil, false
+	b := make([]byte, 256)
+	for {
+		n := border.OffsetGet(b)
+		switch {
+		case n >= 0 && int(n) <= len(b):
+			return b[:n], true
+		case n >= 0:
+			b = make([]byte, n)
+		case abi.Code(n) == abi.ErrNotFound, abi.Code(n) == abi.ErrState:
+			return nil, false
+		default:
+			panic(check("read offset", n))
+		}
 	}
-	panic(check("read offset", int32(code)))
 }
 
 // SetOffset notes where the item got to. It becomes durable only if the
