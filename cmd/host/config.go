@@ -1,0 +1,472 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap/zapcore"
+
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/plugin"
+)
+
+// Config is what `wasmjob run` needs. The zero value is not useful: loadConfig
+// fills it from defaults, file, environment and flags. It is not changed
+// afterwards. Relative paths are relative to the working directory.
+type Config struct {
+	// Plugins is the directory with modules and definitions. It must exist.
+	Plugins string
+	// Data is where the embedded registry keeps its file; it is made if it
+	// does not exist. Empty: in memory, everything is forgotten at the end.
+	Data string
+	// Registry is "embedded".
+	Registry string
+	// Namespace is the first segment (or segments) of every registry path.
+	Namespace string
+	// ServerIP names this server to operators and to the other hosts.
+	ServerIP string
+	// Admin is the address to look at and steer the host; nil is none.
+	Admin *admin.Address
+	// AdminTokenFile holds the token from start to start; it is made if it
+	// does not exist. Empty: a new token at every start.
+	AdminTokenFile string
+	// LogFormat is "console" or "json".
+	LogFormat string
+	// LogLevel is the lowest level of the host's own lines that is shown,
+	// GuestLogLevel that of the guests' lines.
+	LogLevel, GuestLogLevel zapcore.Level
+	// History is the file that keeps the events. Empty is none.
+	History string
+	// HistorySize bounds it and its older file together, in bytes.
+	HistorySize int64
+	// MaxConcurrency bounds the items that run at once; 0 is 8 per processor.
+	MaxConcurrency int
+	// DrainTimeout is how long running items may go on at the end; 0 is not
+	// at all.
+	DrainTimeout time.Duration
+	// Cache is where compiled modules are kept. Empty: in memory only.
+	Cache string
+	// Rescan is the time between two full looks at the plugins directory,
+	// besides those that a change causes.
+	Rescan time.Duration
+	// Mounts are the directories that guests may read, by job name.
+	Mounts map[string][]plugin.Mount
+}
+
+const (
+	registryEmbedded  = "embedded"
+	registryZooKeeper = "zookeeper"
+	logConsole        = "console"
+	logJSON           = "json"
+	off               = "off"
+
+	defaultAdmin = "127.0.0.1:9770"
+)
+
+// setting is one entry of the configuration. Its key is its name in the file;
+// the names of flag and variable follow from it.
+type setting struct {
+	key string
+	// arg and help are for the flag's help; arg stands for the value.
+	arg, help string
+	// standard is the default, as text.
+	standard string
+	// set reads the text into the Config.
+	set func(c *Config, text string) error
+	// show writes the Config's value as text that set reads.
+	show func(c *Config) string
+}
+
+func (s setting) flag() string     { return separated(s.key, '-') }
+func (s setting) variable() string { return envPrefix + strings.ToUpper(separated(s.key, '_')) }
+
+// separated turns logFormat into log-format.
+func separated(key string, by byte) string {
+	var b strings.Builder
+	for i := range len(key) {
+		c := key[i]
+		if c >= 'A' && c <= 'Z' {
+			b.WriteByte(by)
+			c += 'a' - 'A'
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// mountsKey is the one entry that is not a single value: in the file a map
+// from job to a list of {host, guest}.
+const mountsKey = "mounts"
+
+const (
+	mountFlag     = "mount"
+	mountVariable = envPrefix + "MOUNTS"
+)
+
+// settings lists the entries in the order in which they are shown.
+func settings(d defaults) []setting {
+	return []setting{
+		{
+			key: "plugins", arg: "DIR", standard: "plugins",
+			help: "directory with the jobs: NAME.wasm and NAME.yaml",
+			set: func(c *Config, s string) error {
+				if err := directory(s); err != nil {
+					return err
+				}
+				c.Plugins = s
+				return nil
+			},
+			show: func(c *Config) string { return c.Plugins },
+		},
+		{
+			key: "data", arg: "DIR", standard: "",
+			help: "keep the embedded registry in this directory: settings, offsets and unfinished runs outlive the host; without it they are in memory and gone when the host ends",
+			set:  func(c *Config, s string) error { c.Data = s; return nil },
+			show: func(c *Config) string { return c.Data },
+		},
+		{
+			key: "registry", arg: "KIND", standard: registryEmbedded,
+			help: "registry that coordinates the hosts: embedded (in this process)",
+			set: func(c *Config, s string) error {
+				switch s {
+				case registryEmbedded:
+				case registryZooKeeper:
+					return errors.New("zookeeper is not built into this version; use embedded")
+				default:
+					return fmt.Errorf("%q is not a registry; want embedded%s", clip(s), suggest(s, []string{registryEmbedded}))
+				}
+				c.Registry = s
+				return nil
+			},
+			show: func(c *Config) string { return c.Registry },
+		},
+		{
+			key: "namespace", arg: "NAME", standard: "wasmjob",
+			help: "first part of all paths in the registry; hosts of different namespaces do not see each other",
+			set: func(c *Config, s string) error {
+				for segment := range strings.SplitSeq(s, "/") {
+					if segment == "" || segment == "." || segment == ".." || strings.ContainsFunc(segment, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+						return fmt.Errorf("%q is not a namespace; want a name, or several joined by /", clip(s))
+					}
+				}
+				c.Namespace = s
+				return nil
+			},
+			show: func(c *Config) string { return c.Namespace },
+		},
+		{
+			key: "serverIp", arg: "IP", standard: d.serverIP,
+			help: "IPv4 address that names this server to operators (default: the first of this machine that is not loopback, else 127.0.0.1)",
+			set: func(c *Config, s string) error {
+				ip, err := netip.ParseAddr(s)
+				if err != nil || !ip.Is4() {
+					return fmt.Errorf("%q is not an IPv4 address", clip(s))
+				}
+				c.ServerIP = s
+				return nil
+			},
+			show: func(c *Config) string { return c.ServerIP },
+		},
+		{
+			key: "admin", arg: "ADDRESS", standard: defaultAdmin,
+			help: "where status, operations and metrics are served: IP:PORT, a socket's path, or off",
+			set: func(c *Config, s string) error {
+				if s == "" || s == off {
+					c.Admin = nil
+					return nil
+				}
+				a, err := admin.ParseAddress(s)
+				if err != nil {
+					return err
+				}
+				c.Admin = &a
+				return nil
+			},
+			show: func(c *Config) string {
+				if c.Admin == nil {
+					return off
+				}
+				return c.Admin.String()
+			},
+		},
+		{
+			key: "adminTokenFile", arg: "FILE", standard: "",
+			help: "file with the token for operations, mode 0600, made if it does not exist (default: a new token at every start)",
+			set:  func(c *Config, s string) error { c.AdminTokenFile = s; return nil },
+			show: func(c *Config) string { return c.AdminTokenFile },
+		},
+		{
+			key: "logFormat", arg: "FORMAT", standard: logConsole,
+			help: "console or json",
+			set: func(c *Config, s string) error {
+				if s != logConsole && s != logJSON {
+					return fmt.Errorf("%q is not a log format; want console or json%s", clip(s), suggest(s, []string{logConsole, logJSON}))
+				}
+				c.LogFormat = s
+				return nil
+			},
+			show: func(c *Config) string { return c.LogFormat },
+		},
+		{
+			key: "logLevel", arg: "LEVEL", standard: "info",
+			help: "lowest level of the host's log: debug, info, warn or error",
+			set:  func(c *Config, s string) error { return setLevel(&c.LogLevel, s) },
+			show: func(c *Config) string { return c.LogLevel.String() },
+		},
+		{
+			key: "guestLogLevel", arg: "LEVEL", standard: "info",
+			help: "lowest level of what jobs log: debug, info, warn or error",
+			set:  func(c *Config, s string) error { return setLevel(&c.GuestLogLevel, s) },
+			show: func(c *Config) string { return c.GuestLogLevel.String() },
+		},
+		{
+			key: "history", arg: "FILE", standard: "",
+			help: "append every event to this file, one JSON object per line",
+			set: func(c *Config, s string) error {
+				if s != "" {
+					if err := directory(filepath.Dir(s)); err != nil {
+						return err
+					}
+				}
+				c.History = s
+				return nil
+			},
+			show: func(c *Config) string { return c.History },
+		},
+		{
+			key: "historySize", arg: "SIZE", standard: "64MiB",
+			help: "most that the history may take, its older file FILE.1 included",
+			set: func(c *Config, s string) error {
+				n, err := parseSize(s)
+				if err != nil {
+					return err
+				}
+				if n < 64<<10 {
+					return fmt.Errorf("%s is too small; want at least 64KiB", s)
+				}
+				c.HistorySize = n
+				return nil
+			},
+			show: func(c *Config) string { return showSize(c.HistorySize) },
+		},
+		{
+			key: "maxConcurrency", arg: "N", standard: "0",
+			help: "most items that run at once on this host; 0 is 8 per processor",
+			set: func(c *Config, s string) error {
+				n, err := strconv.Atoi(s)
+				if err != nil || n < 0 || n > 1<<20 {
+					return fmt.Errorf("%q is not a number from 0 to %d", clip(s), 1<<20)
+				}
+				c.MaxConcurrency = n
+				return nil
+			},
+			show: func(c *Config) string { return strconv.Itoa(c.MaxConcurrency) },
+		},
+		{
+			key: "drainTimeout", arg: "DURATION", standard: "30s",
+			help: "how long running items may go on after Ctrl-C or SIGTERM; 0 is not at all",
+			set:  func(c *Config, s string) error { return setDuration(&c.DrainTimeout, s, 0) },
+			show: func(c *Config) string { return showDuration(c.DrainTimeout) },
+		},
+		{
+			key: "cache", arg: "DIR", standard: d.cache,
+			help: "keep compiled modules in this directory, which only its owner may write to; off keeps them in memory",
+			set: func(c *Config, s string) error {
+				if s == off {
+					s = ""
+				}
+				c.Cache = s
+				return nil
+			},
+			show: func(c *Config) string {
+				if c.Cache == "" {
+					return off
+				}
+				return c.Cache
+			},
+		},
+		{
+			key: "rescan", arg: "DURATION", standard: "30s",
+			help: "time between two full looks at the plugins directory; changes are seen at once as a rule",
+			set:  func(c *Config, s string) error { return setDuration(&c.Rescan, s, time.Second) },
+			show: func(c *Config) string { return showDuration(c.Rescan) },
+		},
+	}
+}
+
+// defaults are the default values that depend on the machine.
+type defaults struct{ serverIP, cache string }
+
+// machineDefaults asks this machine.
+func machineDefaults(getenv func(string) string) defaults {
+	d := defaults{serverIP: "127.0.0.1", cache: off}
+	if interfaces, err := net.Interfaces(); err == nil {
+		d.serverIP = firstIPv4(interfaces, (*net.Interface).Addrs)
+	}
+	cache := getenv("XDG_CACHE_HOME")
+	if home := getenv("HOME"); !filepath.IsAbs(cache) && filepath.IsAbs(home) {
+		cache = filepath.Join(home, ".cache")
+	}
+	if filepath.IsAbs(cache) {
+		d.cache = filepath.Join(cache, "wasmjob", "modules")
+	}
+	return d
+}
+
+// firstIPv4 is the first IPv4 address of an interface that is up, neither
+// loopback nor link-local; 127.0.0.1 if there is none.
+func firstIPv4(interfaces []net.Interface, addresses func(*net.Interface) ([]net.Addr, error)) string {
+	for i := range interfaces {
+		if interfaces[i].Flags&net.FlagUp == 0 {
+			continue
+		}
+		list, err := addresses(&interfaces[i])
+		if err != nil {
+			continue
+		}
+		for _, a := range list {
+			prefix, err := netip.ParsePrefix(a.String())
+			if err != nil {
+				continue
+			}
+			if ip := prefix.Addr(); ip.Is4() && ip.IsGlobalUnicast() {
+				return ip.String()
+			}
+		}
+	}
+	return "127.0.0.1"
+}
+
+func setLevel(into *zapcore.Level, s string) error {
+	names := []string{"debug", "info", "warn", "error"}
+	if !slices.Contains(names, s) {
+		return fmt.Errorf("%q is not a level; want debug, info, warn or error%s", clip(s), suggest(s, names))
+	}
+	return into.Set(s)
+}
+
+func setDuration(into *time.Duration, s string, least time.Duration) error {
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a duration; want a number with a unit, such as 30s or 2m", clip(s))
+	case d < least:
+		return fmt.Errorf("%s is too short; want at least %s", d, least)
+	}
+	*into = d
+	return nil
+}
+
+// showDuration writes 30s, not 30s0ms, and 2m, not 2m0s.
+func showDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+// sizeUnits, longest first.
+var sizeUnits = [...]struct {
+	name  string
+	bytes int64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
+	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1},
+}
+
+// parseSize reads a number of bytes: 67108864, 64MiB, 1.5GB.
+func parseSize(s string) (int64, error) {
+	for _, u := range sizeUnits {
+		number, ok := cutSuffixFold(s, u.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || math.IsNaN(n) || n < 0 || n*float64(u.bytes) >= 1<<60 {
+			break
+		}
+		return int64(n * float64(u.bytes)), nil
+	}
+	return 0, fmt.Errorf("%q is not a size; want a number of bytes, such as 64MiB", clip(s))
+}
+
+func cutSuffixFold(s, suffix string) (string, bool) {
+	i := len(s) - len(suffix)
+	if i < 0 || !strings.EqualFold(s[i:], suffix) {
+		return s, false
+	}
+	return s[:i], true
+}
+
+// showSize is exact, so that parseSize reads the same back.
+func showSize(n int64) string {
+	for _, u := range []struct {
+		name  string
+		bytes int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n > 0 && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func directory(name string) error {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("directory %q does not exist", name)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%q is not a directory", name)
+	}
+	return nil
+}
+
+// checkMount says what is wrong with a mount; nil if nothing is.
+func checkMount(m plugin.Mount) error {
+	switch {
+	case m.Host == "":
+		return errors.New("the host's directory is missing")
+	case m.Guest == "":
+		return errors.New("the guest's path is missing")
+	case !filepath.IsAbs(m.Host):
+		return fmt.Errorf("the host's directory %q is not an absolute path", m.Host)
+	case !strings.HasPrefix(m.Guest, "/") || filepath.ToSlash(filepath.Clean(m.Guest)) != m.Guest:
+		return fmt.Errorf("the guest's path %q is not absolute and clean, such as /src", m.Guest)
+	}
+	return directory(m.Host)
+}
+
+// parseMount reads HOST:GUEST. The guest's path begins after the last colon.
+func parseMount(s string) (plugin.Mount, error) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return plugin.Mount{}, fmt.Errorf("%q is not a mount; want HOST:GUEST", clip(s))
+	}
+	return plugin.Mount{Host: s[:i], Guest: s[i+1:]}, nil
+}
+
+// parseJobMount reads JOB=HOST:GUEST.
+func parseJobMount(s string) (job string, m plugin.Mount, err error) {
+	job, rest, ok := strings.Cut(s, "=")
+	if !ok || job == "" {
+		return "", plugin.Mount{}, fmt.Errorf("%q is not a job's mount; want JOB=HOST:GUEST", clip(s))
+	}
+	m, err = parseMount(rest)
+	return job, m, err
+}

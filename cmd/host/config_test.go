@@ -1,0 +1,355 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/plugin"
+)
+
+// load merges a file's text (none if empty), variables and flags; P in all of
+// them stands for a directory that exists, FILE in the error for the file.
+func load(t *testing.T, file string, environ, args []string) (*loaded, string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	put := func(list []string) []string {
+		var out []string
+		for _, s := range list {
+			out = append(out, strings.ReplaceAll(s, "P", dir))
+		}
+		return out
+	}
+	d := defaults{serverIP: "10.1.2.3", cache: "/cache"}
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	addConfigFlags(flags, d)
+	args = put(args)
+	if file != "" {
+		name := filepath.Join(dir, "w.yaml")
+		if err := os.WriteFile(name, []byte(strings.ReplaceAll(file, "P", dir)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", name)
+	}
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	var env []string
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		env = append(env, name+"="+put([]string{value})[0])
+	}
+	l, err := loadConfig(env, flags, d)
+	if err != nil {
+		err = errors.New(strings.ReplaceAll(strings.ReplaceAll(err.Error(), filepath.Join(dir, "w.yaml"), "FILE"), dir, "P"))
+	}
+	return l, dir, err
+}
+
+func TestLaterLayersWin(t *testing.T) {
+	t.Parallel()
+	l, dir, err := load(t, `
+# a comment
+namespace: from-file
+logLevel: warn
+drainTimeout: 5s
+historySize: 1MiB
+maxConcurrency: 7
+plugins: P
+mounts:
+  a: [{host: P, guest: /a}]
+  b:
+    - host: P
+      guest: /b
+  my.job: [{host: P, guest: /c}]
+`, []string{"WASMJOB_LOG_LEVEL=error", "WASMJOB_NAMESPACE=from-env", "WASMJOB_MOUNTS=b=P:/env,d=P:/d", "OTHER=x", "WASMJOB_LOG_FORMAT=json"},
+		[]string{"--namespace", "from-flag/x", "--admin=off", "--mount", "a=P:/one", "--mount", "a=P:/two", "--cache", "off"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Plugins: dir, Registry: "embedded", Namespace: "from-flag/x", ServerIP: "10.1.2.3",
+		LogFormat: "json", LogLevel: zapcore.ErrorLevel, GuestLogLevel: zapcore.InfoLevel,
+		HistorySize: 1 << 20, MaxConcurrency: 7, DrainTimeout: 5 * time.Second, Rescan: 30 * time.Second,
+		Mounts: map[string][]plugin.Mount{
+			"a":      {{Host: dir, Guest: "/one"}, {Host: dir, Guest: "/two"}},
+			"b":      {{Host: dir, Guest: "/env"}},
+			"d":      {{Host: dir, Guest: "/d"}},
+			"my.job": {{Host: dir, Guest: "/c"}},
+		},
+	}
+	if !reflect.DeepEqual(l.Config, want) {
+		t.Errorf("got  %+v\nwant %+v", l.Config, want)
+	}
+	file := filepath.Join(dir, "w.yaml")
+	for key, want := range map[string]string{
+		"namespace": "--namespace", "logLevel": "WASMJOB_LOG_LEVEL", "logFormat": "WASMJOB_LOG_FORMAT",
+		"drainTimeout": file + ":5", "plugins": file + ":8", "serverIp": "default", "admin": "--admin",
+		"mounts/a": "--mount", "mounts/b": "WASMJOB_MOUNTS", "mounts/my.job": file + ":14",
+	} {
+		if l.origins[key] != want {
+			t.Errorf("%s comes from %q, want %q", key, l.origins[key], want)
+		}
+	}
+	if len(l.warnings) != 0 {
+		t.Errorf("warnings %q", l.warnings)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	l, dir, err := load(t, "", []string{"WASMJOB_PLUGINS=P"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Plugins: dir, Registry: "embedded", Namespace: "wasmjob", ServerIP: "10.1.2.3",
+		Admin: &admin.Address{Network: "tcp", Name: "127.0.0.1:9770"}, LogFormat: "console",
+		HistorySize: 64 << 20, DrainTimeout: 30 * time.Second, Cache: "/cache", Rescan: 30 * time.Second,
+		Mounts: map[string][]plugin.Mount{},
+	}
+	if !reflect.DeepEqual(l.Config, want) {
+		t.Errorf("got  %+v\nwant %+v", l.Config, want)
+	}
+}
+
+func TestWhatIsPrintedReadsBackTheSame(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	d := defaults{serverIP: "10.1.2.3", cache: "/cache"}
+	read := func(args ...string) *loaded {
+		t.Helper()
+		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		addConfigFlags(flags, d)
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		l, err := loadConfig(nil, flags, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	odd := filepath.Join(dir, `# odd "name": ü`)
+	if err := os.Mkdir(odd, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	first := read("--plugins", dir, "--admin", "[::1]:80", "--data", odd, "--drain-timeout", "1h", "--history-size", "1.5MB",
+		"--namespace", "null", "--mount", "a b="+odd+":/x", "--mount", "c="+dir+":/y", "--admin-token-file", " ")
+	var text strings.Builder
+	if err := first.print(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"drainTimeout: 1h ", "# --drain-timeout\n", "# default\n", "historySize: 1500000 "} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in\n%s", want, &text)
+		}
+	}
+	file := filepath.Join(dir, "printed.yaml")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if second := read("--config", file); !reflect.DeepEqual(second.Config, first.Config) {
+		t.Errorf("got  %+v\nwant %+v\nfrom\n%s", second.Config, first.Config, &text)
+	}
+}
+
+func TestAllProblemsAreToldWithTheirPlaces(t *testing.T) {
+	t.Parallel()
+	_, _, err := load(t, `
+plugins: P/none
+logLevl: debug
+logFormat: xml
+drainTimeout: 30
+maxConcurrency: [1, 2]
+namespace: a//b
+namespace: again
+mounts:
+  rel: [{host: ./src, guest: /src}]
+  unclean: [{host: P, guest: /src/}]
+  gone: [{host: P/gone, guest: /src}]
+  key: [{host: P, geust: /src}]
+  twice: [{host: P, guest: /x}, {host: P, guest: /x}]
+  text: hello
+entirely-different: 1
+`, []string{"WASMJOB_REGISTRY=zookeeper", "WASMJOB_HISTORY_SIZE=huge", "WASMJOB_MOUNTS=nonsense"},
+		[]string{"--server-ip", "::1", "--admin", "example.org:80", "--mount", "x=/nothing", "--guest-log-level", "inof", "--rescan", "1ms", "--history", "P/none/h"})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for _, want := range []string{
+		`FILE:2: plugins: directory "P/none" does not exist`,
+		`FILE:3: unknown key "logLevl"; did you mean "logLevel"?`,
+		`FILE:4: logFormat: "xml" is not a log format; want console or json`,
+		`FILE:5: drainTimeout: "30" is not a duration; want a number with a unit, such as 30s or 2m`,
+		`FILE:6: maxConcurrency: want a single value`,
+		`FILE:7: namespace: "a//b" is not a namespace; want a name, or several joined by /`,
+		`FILE:8: "namespace" is there twice, before in line 7`,
+		`FILE:10: mount of job rel: the host's directory "./src" is not an absolute path`,
+		`FILE:11: mount of job unclean: the guest's path "/src/" is not absolute and clean, such as /src`,
+		`FILE:12: mount of job gone: directory "P/gone" does not exist`,
+		`FILE:13: unknown key "geust" in a mount; did you mean "guest"?`,
+		`FILE:13: mount of job key: the guest's path is missing`,
+		`FILE:14: mount of job twice: two directories for the guest's path /x`,
+		`FILE:15: mounts: job "text": want a list of {host: DIR, guest: PATH}`,
+		`FILE:16: unknown key "entirely-different"`,
+		`WASMJOB_REGISTRY: zookeeper is not built into this version; use embedded`,
+		`WASMJOB_HISTORY_SIZE: "huge" is not a size; want a number of bytes, such as 64MiB`,
+		`WASMJOB_MOUNTS: "nonsense" is not a job's mount; want JOB=HOST:GUEST`,
+		`--server-ip: "::1" is not an IPv4 address`,
+		`--admin: admin address "example.org:80": "example.org" is not an IP address and not localhost`,
+		`--mount: "/nothing" is not a mount; want HOST:GUEST`,
+		`--guest-log-level: "inof" is not a level; want debug, info, warn or error; did you mean "info"?`,
+		`--rescan: 1ms is too short; want at least 1s`,
+		`--history: directory "P/none" does not exist`,
+	} {
+		found := false
+		for i, line := range lines {
+			if line == want {
+				lines = append(lines[:i], lines[i+1:]...)
+				found = true
+				break
+			}
+		}
+		if !found {
+			t.Errorf("missing: %s", want)
+		}
+	}
+	if len(lines) > 0 {
+		t.Errorf("besides:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+func TestFilesThatAreNoConfiguration(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"a: [":                        "FILE: line 1: did not find expected node content",
+		"- plugins":                   "FILE:1: want keys with values",
+		"just text":                   "FILE:1: want keys with values",
+		"plugins: P\n---\na: b":       "FILE: want one YAML document",
+		"mounts: 7\nplugins: P":       "FILE:1: mounts: want keys with values",
+		"[a, b]: c\nplugins: P":       "FILE:1: a key is not a word",
+		"mounts:\n  a: [b]":           "FILE:2: mounts: want keys with values",
+		"plugins: &x P\nlogLevel: *x": `is not a level`,
+	} {
+		if _, _, err := load(t, text, nil, []string{"--plugins", "P"}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	for _, text := range []string{"# nothing", "---\n", "{}", "mounts:\n", "plugins: &x P\ndata: *x\n"} {
+		if _, _, err := load(t, text, nil, []string{"--plugins", "P"}); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, _, err := load(t, "", []string{"WASMJOB_CONFIG=P/none.yaml"}, []string{"--plugins", "P"}); err == nil || !strings.Contains(err.Error(), "WASMJOB_CONFIG: open P/none.yaml") {
+		t.Errorf("a file that does not exist: %v", err)
+	}
+	if _, _, err := load(t, "", nil, nil); err == nil || !strings.Contains(err.Error(), `--plugins, WASMJOB_PLUGINS`) {
+		t.Errorf("a default that does not fit: %v", err)
+	}
+}
+
+func TestUnknownVariablesAreWarnings(t *testing.T) {
+	t.Parallel()
+	l, _, err := load(t, "", []string{"WASMJOB_PLUGINS=P", "WASMJOB_LOGLEVEL=debug", "WASMJOB_PORT=tcp://10.0.0.1:80"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`the variable WASMJOB_LOGLEVEL is not a setting; did you mean WASMJOB_LOG_LEVEL?`, `the variable WASMJOB_PORT is not a setting`}
+	if !reflect.DeepEqual(l.warnings, want) {
+		t.Errorf("warnings %q, want %q", l.warnings, want)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int64{"0": 0, "65536": 65536, "64KiB": 65536, "1.5 mib": 3 << 19, "2GB": 2e9, "7B": 7} {
+		if got, err := parseSize(text); err != nil || got != want {
+			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
+		}
+		if again, err := parseSize(showSize(want)); err != nil || again != want {
+			t.Errorf("%d is shown as %q, which is %d, %v", want, showSize(want), again, err)
+		}
+	}
+	for _, text := range []string{"", "-1", "MiB", "1XB", "NaN", "Inf", "1e30", "0x10"} {
+		if got, err := parseSize(text); err == nil && text != "0x10" {
+			t.Errorf("%q is taken as %d", text, got)
+		}
+	}
+}
+
+func TestFirstIPv4(t *testing.T) {
+	t.Parallel()
+	addresses := map[string][]string{
+		"lo":   {"127.0.0.1/8", "::1/128"},
+		"down": {"10.9.9.9/8"},
+		"six":  {"fe80::1/64", "2001:db8::1/64"},
+		"auto": {"169.254.1.1/16"},
+		"eth0": {"fe80::2/64", "192.168.7.8/24", "10.0.0.1/8"},
+		"sick": nil,
+	}
+	find := func(names ...string) string {
+		var list []net.Interface
+		for _, n := range names {
+			i := net.Interface{Name: n, Flags: net.FlagUp}
+			if n == "down" {
+				i.Flags = 0
+			}
+			list = append(list, i)
+		}
+		return firstIPv4(list, func(i *net.Interface) ([]net.Addr, error) {
+			if i.Name == "sick" {
+				return nil, errors.New("sick")
+			}
+			var out []net.Addr
+			for _, a := range addresses[i.Name] {
+				ip, n, err := net.ParseCIDR(a)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, &net.IPNet{IP: ip, Mask: n.Mask})
+			}
+			return out, nil
+		})
+	}
+	if got := find("lo", "sick", "down", "six", "auto", "eth0"); got != "192.168.7.8" {
+		t.Errorf("got %s", got)
+	}
+	if got := find("lo", "six"); got != "127.0.0.1" {
+		t.Errorf("without any: %s", got)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	names := []string{"status", "jobs", "trigger", "enable", "disable", "logLevel"}
+	for found, want := range map[string]string{
+		"statsu": "status", "job": "jobs", "trigegr": "trigger", "log-level": "logLevel", "LOG_LEVL": "logLevel",
+		"enabel": "enable", "disabled": "disable", "xyz": "", "": "", strings.Repeat("status", 100): "",
+	} {
+		if got := nearest(found, names); got != want {
+			t.Errorf("%q is near %q, want %q", found, got, want)
+		}
+	}
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"ab", "ba", 1}, {"abcd", "acbd", 1}} {
+		if got := edits([]rune(c.a), []rune(c.b)); got != c.want {
+			t.Errorf("%s to %s: %d edits, want %d", c.a, c.b, got, c.want)
+		}
+	}
+	if got := clip(strings.Repeat("ü", 100)); got != strings.Repeat("ü", 40)+"…" {
+		t.Errorf("clipped to %q", got)
+	}
+}

@@ -1,0 +1,322 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.uber.org/zap/zapcore"
+)
+
+// style is how lines for one stream look.
+type style struct {
+	// columns: for eyes, in aligned columns with the time of day. Otherwise
+	// for files: the full time, then key=value.
+	columns bool
+	colour  bool
+}
+
+// Colours, as parameters of the escape sequence.
+const (
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	cyan   = "36"
+	grey   = "90"
+	bold   = "1"
+)
+
+func (s style) paint(colour, text string) string {
+	if !s.colour || colour == "" || text == "" {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+const (
+	whoLeast = 12
+	whoMost  = 28
+)
+
+// console prints entries of the log and rows of the terminal view, one line
+// each, to one stream. It is safe for concurrent use.
+type console struct {
+	style style
+	out   io.Writer
+
+	mu  sync.Mutex
+	who int // width of the column; it only grows
+}
+
+func newConsole(out io.Writer, s style) *console {
+	return &console{style: s, out: out, who: whoLeast}
+}
+
+// row prints a line in columns: time, tag, who, text. Further lines of the text
+// are indented below it.
+func (c *console) row(t time.Time, tag, tagColour, who, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	who = printable(who)
+	c.who = min(max(c.who, utf8.RuneCountInString(who)), whoMost)
+	indent := strings.Repeat(" ", 8+2+4+2+c.who+2)
+	line := c.style.paint(grey, t.Format(time.TimeOnly)) + "  " +
+		c.style.paint(tagColour, pad(tag, 4)) + "  " +
+		c.style.paint(cyan, pad(who, c.who)) + "  " +
+		strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+indent)
+	_, _ = io.WriteString(c.out, strings.TrimRight(line, " ")+"\n")
+}
+
+// pad appends spaces up to the width.
+func pad(s string, width int) string {
+	if n := width - utf8.RuneCountInString(s); n > 0 {
+		return s + strings.Repeat(" ", n)
+	}
+	return s
+}
+
+// printable makes text of guests and files harmless: a line break stays, every
+// other control character, which a terminal might obey, is shown escaped.
+func printable(s string) string {
+	harmless := func(r rune) bool {
+		return r == '\n' || r == '\t' || r != utf8.RuneError && unicode.IsPrint(r)
+	}
+	if !strings.ContainsFunc(s, func(r rune) bool { return !harmless(r) }) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if harmless(r) {
+			b.WriteRune(r)
+		} else {
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+	}
+	return b.String()
+}
+
+// attribute is a key and its value as text.
+type attribute struct{ key, value string }
+
+// attributes turns fields into text, in their order.
+func attributes(fields []zapcore.Field) []attribute {
+	var list []attribute
+	for _, f := range fields {
+		m := zapcore.NewMapObjectEncoder()
+		f.AddTo(m)
+		keys := make([]string, 0, len(m.Fields))
+		for k := range m.Fields {
+			if k != f.Key+"Verbose" { // an error's second form
+				keys = append(keys, k)
+			}
+		}
+		slices.Sort(keys)
+		for _, k := range keys {
+			list = append(list, attribute{k, valueText(m.Fields[k])})
+		}
+	}
+	return list
+}
+
+func valueText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case time.Duration:
+		return shortDuration(v)
+	case time.Time:
+		return v.Format(time.RFC3339)
+	case []any:
+		var parts []string
+		for _, e := range v {
+			parts = append(parts, valueText(e))
+		}
+		return strings.Join(parts, "; ")
+	case map[string]any:
+		keys := make([]string, 0, len(v))
+		for k := range v {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		var parts []string
+		for _, k := range keys {
+			parts = append(parts, k+":"+valueText(v[k]))
+		}
+		return "{" + strings.Join(parts, " ") + "}"
+	}
+	return fmt.Sprint(v)
+}
+
+// pairs writes key=value, values quoted where they would be misread.
+func (s style) pairs(list []attribute) string {
+	var b strings.Builder
+	for i, a := range list {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		value := a.value
+		if value == "" || strings.ContainsFunc(value, func(r rune) bool {
+			return r == ' ' || r == '"' || r == '=' || !unicode.IsPrint(r) || r == utf8.RuneError
+		}) {
+			value = strconv.Quote(value)
+		}
+		b.WriteString(s.paint(grey, printable(a.key)+"=") + value)
+	}
+	return b.String()
+}
+
+// consoleCore is a zap core that prints to a console.
+type consoleCore struct {
+	zapcore.LevelEnabler
+	console *console
+	fields  []zapcore.Field
+}
+
+// Names of the fields that say whom a line is about. In columns they are a
+// column of their own.
+const (
+	fieldJob  = "job"
+	fieldItem = "item"
+	fieldTask = "taskId"
+)
+
+// With implements [zapcore.Core].
+func (c *consoleCore) With(fields []zapcore.Field) zapcore.Core {
+	d := *c
+	d.fields = append(slices.Clip(d.fields), fields...)
+	return &d
+}
+
+// Check implements [zapcore.Core].
+func (c *consoleCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return checked.AddCore(e, c)
+	}
+	return checked
+}
+
+// Sync implements [zapcore.Core].
+func (c *consoleCore) Sync() error { return nil }
+
+// Write implements [zapcore.Core].
+func (c *consoleCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	list := attributes(append(slices.Clip(c.fields), fields...))
+	s := c.console.style
+	message := printable(e.Message)
+	tag, colour := levelTag(e.Level)
+	if !s.columns {
+		line := e.Time.Format("2006-01-02T15:04:05.000Z07:00") + " " + s.paint(colour, pad(e.Level.CapitalString(), 5)) + " " +
+			strings.ReplaceAll(strings.TrimRight(message, "\n"), "\n", "\n    ")
+		if len(list) > 0 {
+			line += " " + s.pairs(list)
+		}
+		_, err := io.WriteString(c.console.out, line+"\n")
+		return err
+	}
+	who, blocks := "", ""
+	var rest []attribute
+	for _, a := range list {
+		switch {
+		case a.key == fieldJob:
+			who = a.value
+		case a.key == fieldItem:
+			who += "[" + a.value + "]"
+		case a.key == fieldTask: // job and item say enough to a person; files and JSON have it
+		case strings.Contains(strings.TrimSpace(a.value), "\n"): // a stack, as a rule
+			blocks += "\n" + s.paint(grey, printable(a.key)+":") + "\n" + printable(strings.TrimSpace(a.value))
+		default:
+			rest = append(rest, a)
+		}
+	}
+	if who == "" {
+		who = "host"
+	}
+	if len(rest) > 0 {
+		message = strings.TrimRight(message, "\n") + "  " + s.pairs(rest)
+	}
+	if e.Level >= zapcore.ErrorLevel {
+		message = s.paint(red, message)
+	}
+	c.console.row(e.Time, tag, colour, who, message+blocks)
+	return nil
+}
+
+func levelTag(l zapcore.Level) (tag, colour string) {
+	switch {
+	case l <= zapcore.DebugLevel:
+		return "dbug", grey
+	case l == zapcore.InfoLevel:
+		return "info", ""
+	case l == zapcore.WarnLevel:
+		return "warn", yellow
+	}
+	return "fail", red
+}
+
+// shortDuration rounds to about three digits.
+func shortDuration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + shortDuration(-d)
+	case d < time.Microsecond:
+	case d < time.Millisecond:
+		d = d.Round(time.Microsecond)
+	case d < 10*time.Millisecond:
+		d = d.Round(10 * time.Microsecond)
+	case d < 100*time.Millisecond:
+		d = d.Round(100 * time.Microsecond)
+	case d < time.Second:
+		d = d.Round(time.Millisecond)
+	case d < 10*time.Second:
+		d = d.Round(10 * time.Millisecond)
+	case d < time.Minute:
+		d = d.Round(100 * time.Millisecond)
+	default:
+		d = d.Round(time.Second)
+	}
+	return showDuration(d)
+}
+
+// ranges writes ascending item numbers as 0-2,5.
+func ranges(items []int) string {
+	var b strings.Builder
+	for i := 0; i < len(items); {
+		j := i
+		for j+1 < len(items) && items[j+1] == items[j]+1 {
+			j++
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(items[i]))
+		switch {
+		case j == i+1:
+			b.WriteString("," + strconv.Itoa(items[j]))
+		case j > i:
+			b.WriteString("-" + strconv.Itoa(items[j]))
+		}
+		i = j + 1
+	}
+	return b.String()
+}
+
+// zapLevel is the level of zap for one of abi or log/slog.
+func zapLevel(l int) zapcore.Level {
+	switch level := slog.Level(l); {
+	case level < slog.LevelInfo:
+		return zapcore.DebugLevel
+	case level < slog.LevelWarn:
+		return zapcore.InfoLevel
+	case level < slog.LevelError:
+		return zapcore.WarnLevel
+	}
+	return zapcore.ErrorLevel
+}

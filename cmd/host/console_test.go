@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/wasmjob/wasmjob/host"
+)
+
+func TestColumns(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	log := newLogger(logConsole, zapcore.InfoLevel, newConsole(&out, style{columns: true}), nil)
+	log.Debug("hidden")
+	log.Info("plain")
+	log.With(zap.String(fieldJob, "a")).Warn("two\nlines", zap.Duration("after", 1234*time.Millisecond), zap.Error(errors.New("no way")), zap.Strings("list", []string{"x", "y"}))
+	log.Error("boom", zap.String("stack", "f()\n\tf.go:1\n"), zap.String("empty", ""))
+	guestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: 12, Message: "hi\x1b]0;evil\x07", Attrs: []string{"k", "v w", "job", "false", "item", "9"}})
+	guestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: -1, Level: 8, Message: "listener"})
+	guestLog(log, host.GuestLog{Job: "cities", Item: 1, Level: -4, Message: "hidden"})
+	guestLog(log, host.GuestLog{Job: strings.Repeat("long", 10), Item: 1, Message: "wide"})
+	log.Info("wide now")
+	var got []string
+	for l := range strings.Lines(out.String()) {
+		if l[0] != ' ' {
+			l = "TIME" + l[8:]
+		}
+		got = append(got, strings.TrimSuffix(l, "\n"))
+	}
+	want := []string{
+		`TIME  info  host          plain`,
+		`TIME  warn  a             two`,
+		`                            lines  after=1.23s error="no way" list="x; y"`,
+		`TIME  fail  host          boom  empty=""`,
+		`                            stack:`,
+		`                            f()`,
+		"                            \tf.go:1",
+		`TIME  info  cities[12]    hi\x1b]0;evil\a  k="v w" guest.job=false guest.item=9`,
+		`TIME  fail  cities        listener`,
+		`TIME  info  ` + strings.Repeat("long", 10) + `[1]  wide`,
+		`TIME  info  host                          wide now`,
+	}
+	for i, w := range want {
+		if strings.HasPrefix(w, "     ") { // the indent of the narrow column
+			w = strings.Repeat(" ", 8+2+4+2+whoLeast+2) + strings.TrimLeft(w, " ")
+		}
+		if i >= len(got) || got[i] != w {
+			t.Errorf("line %d\ngot  %q\nwant %q", i, got[min(i, len(got)-1)], w)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d lines, want %d:\n%s", len(got), len(want), &out)
+	}
+}
+
+func TestColourOnlyWhereItIsWanted(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		env    []string
+		tty    bool
+		colour bool
+	}{{nil, true, true}, {nil, false, false}, {[]string{"NO_COLOR=1"}, true, false}, {[]string{"NO_COLOR="}, true, true}, {[]string{"TERM=dumb"}, true, false}} {
+		p := &program{environ: c.env}
+		if got := p.colour(c.tty); got != c.colour {
+			t.Errorf("%q, terminal %t: colour %t", c.env, c.tty, got)
+		}
+		var out strings.Builder
+		newLogger(logConsole, zapcore.InfoLevel, newConsole(&out, style{columns: c.tty, colour: p.colour(c.tty)}), nil).Error("x", zap.Int("k", 1))
+		if got := strings.Contains(out.String(), "\x1b["); got != c.colour {
+			t.Errorf("%q, terminal %t: %q", c.env, c.tty, &out)
+		}
+	}
+}
+
+func TestLinesForFiles(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	log := newLogger(logConsole, zapcore.InfoLevel, newConsole(&out, style{}), nil)
+	guestLog(log, host.GuestLog{Job: "cities", TaskID: "cities@-@0@-@READY@-@x", Item: 0, Message: "forged\n2026-01-01T00:00:00.000Z INFO  line", Attrs: []string{"k", "a\nb"}})
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 2 || !strings.HasPrefix(lines[1], "    2026") {
+		t.Errorf("a guest's line break makes a line of its own: %q", lines)
+	}
+	if want := ` job=cities item=0 taskId=cities@-@0@-@READY@-@x k="a\nb"`; !strings.HasSuffix(lines[len(lines)-1], want) {
+		t.Errorf("got %q, want …%q", lines, want)
+	}
+	if _, err := time.Parse(time.RFC3339, strings.Fields(lines[0])[0]); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJSONLines(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := newLogger(logJSON, zapcore.InfoLevel, nil, &out)
+	guestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: 2, Level: 4, Message: "m", Attrs: []string{"job", "evil", "k", "v"}})
+	var got map[string]any
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	attrs, _ := got["attrs"].(map[string]any)
+	if got["job"] != "cities" || got["item"] != 2.0 || got["taskId"] != "t" || got["level"] != "warn" || got["message"] != "m" || attrs["job"] != "evil" || attrs["k"] != "v" {
+		t.Errorf("got %s", &out)
+	}
+}
+
+func TestSlogReachesZap(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	log := slog.New(slogHandler{log: newLogger(logConsole, zapcore.InfoLevel, newConsole(&out, style{}), nil)})
+	log.Debug("hidden")
+	log.With("a", 1).WithGroup("g").With("b", true).Warn("said", "c", "d", slog.Group("h", "i", time.Second))
+	if want := "WARN  said a=1 g.b=true g.c=d g.h.i=1s\n"; !strings.HasSuffix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("got %q, want …%q", &out, want)
+	}
+}
+
+// stuck blocks each write until it is let go.
+type stuck struct {
+	go_ chan struct{}
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (s *stuck) Write(p []byte) (int, error) {
+	<-s.go_
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(p)
+}
+
+func TestOutputNeverWaits(t *testing.T) {
+	t.Parallel()
+	o := newOutput()
+	s := &stuck{go_: make(chan struct{})}
+	w := o.to(s)
+	const extra = 50
+	for range outputQueue + extra {
+		if _, err := io.WriteString(w, "x\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(s.go_)
+	o.close()
+	text := s.out.String()
+	lines := strings.Count(text, "x\n")
+	// One line may be with the writer while the queue is full.
+	if lines < outputQueue || lines > outputQueue+1 {
+		t.Errorf("%d lines arrived, want %d", lines, outputQueue)
+	}
+	if lost := outputQueue + extra - lines; !strings.Contains(text, droppedLine(lost)) {
+		t.Errorf("the end %q does not tell of %d lines", text[len(text)-100:], lost)
+	}
+	if _, err := io.WriteString(w, "late\n"); err != nil || strings.Contains(s.out.String(), "late") {
+		t.Error("a line after the end")
+	}
+	o.close()
+}
+
+func TestOutputDoesNotWaitForEverAtTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(*testing.T) {
+		o := newOutput()
+		s := &stuck{go_: make(chan struct{})}
+		_, _ = io.WriteString(o.to(s), "x\n")
+		began := time.Now()
+		o.close()
+		if took := time.Since(began); took != outputGrace {
+			t.Errorf("close took %s", took)
+		}
+		close(s.go_) // let the goroutine go, for the bubble's sake
+		<-o.done
+	})
+}
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0s", 999: "999ns", 1234 * time.Nanosecond: "1µs", 1234567: "1.23ms", 12345678: "12.3ms", 123456789: "123ms",
+		1234567890: "1.23s", 12345678901: "12.3s", 59*time.Second + 999*time.Millisecond: "1m", 90 * time.Second: "1m30s", time.Hour: "1h", -2 * time.Second: "-2s",
+	} {
+		if got := shortDuration(d); got != want {
+			t.Errorf("%d is %q, want %q", d, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		0: "0s", 500 * time.Millisecond: "500ms", 3700 * time.Millisecond: "4s", 2*time.Minute + 10*time.Second: "2m10s",
+		26*time.Hour + 40*time.Minute: "1d3h", 48 * time.Hour: "2d", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m",
+	} {
+		if got := ago(d); got != want {
+			t.Errorf("%s is %q, want %q", d, got, want)
+		}
+	}
+	for want, items := range map[string][]int{"": nil, "7": {7}, "0,1": {0, 1}, "0-2": {0, 1, 2}, "0-2,5,7,8": {0, 1, 2, 5, 7, 8}} {
+		if got := ranges(items); got != want {
+			t.Errorf("%v is %q, want %q", items, got, want)
+		}
+	}
+}

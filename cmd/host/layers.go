@@ -1,0 +1,400 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/host/plugin"
+)
+
+const (
+	envPrefix  = "WASMJOB_"
+	configFlag = "config"
+	// configVariable names the file as --config does.
+	configVariable = envPrefix + "CONFIG"
+	// delimiter separates koanf's keys; a job's name cannot contain it.
+	delimiter = "/"
+)
+
+// loaded is the merged configuration and where its values come from.
+type loaded struct {
+	Config
+	settings []setting
+	// origins are by key, those of mounts by "mounts/JOB": "default",
+	// "FILE:LINE", a variable or a flag.
+	origins map[string]string
+	// warnings do not keep the host from starting.
+	warnings []string
+}
+
+// loader merges the four layers. Each later one wins, value by value; of the
+// mounts, job by job.
+type loader struct {
+	k        *koanf.Koanf
+	settings []setting
+	origins  map[string]string
+	mounts   map[string][]plugin.Mount
+	problems []error
+	warnings []string
+}
+
+// loadConfig merges defaults, the file (if the flag --config or WASMJOB_CONFIG
+// names one), the environment and the flags that were given. The error holds
+// all problems of all layers; a problem names where its value comes from.
+func loadConfig(environ []string, flags *pflag.FlagSet, d defaults) (*loaded, error) {
+	l := &loader{
+		k:        koanf.New(delimiter),
+		settings: settings(d),
+		origins:  make(map[string]string),
+		mounts:   make(map[string][]plugin.Mount),
+	}
+	l.defaults()
+	if name, from := configFile(environ, flags); name != "" {
+		l.file(name, from)
+	}
+	l.environment(environ)
+	l.flags(flags)
+	result := &loaded{settings: l.settings, origins: l.origins, warnings: l.warnings}
+	result.Mounts = l.mounts
+	for _, s := range l.settings {
+		if err := s.set(&result.Config, l.k.String(s.key)); err != nil {
+			l.problem(l.origins[s.key], s.key, err)
+		}
+	}
+	for _, job := range slices.Sorted(maps.Keys(l.mounts)) {
+		guests := make(map[string]bool)
+		for _, m := range l.mounts[job] {
+			err := checkMount(m)
+			if err == nil && guests[m.Guest] {
+				err = fmt.Errorf("two directories for the guest's path %s", m.Guest)
+			}
+			if err != nil {
+				l.problem(l.origins[mountOf(job)], "mount of job "+job, err)
+			}
+			guests[m.Guest] = true
+		}
+	}
+	if len(l.problems) > 0 {
+		return nil, errors.Join(l.problems...)
+	}
+	return result, nil
+}
+
+// mountOf is the key of a job's mounts among the origins.
+func mountOf(job string) string { return mountsKey + delimiter + job }
+
+// configFile finds the file's name, and what named it.
+func configFile(environ []string, flags *pflag.FlagSet) (name, from string) {
+	if f := flags.Lookup(configFlag); f != nil && f.Changed {
+		return f.Value.String(), "--" + configFlag
+	}
+	return lookup(environ, configVariable), configVariable
+}
+
+// lookup is the value of a variable; the last one counts, as for getenv.
+func lookup(environ []string, name string) string {
+	value := ""
+	for _, e := range environ {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+func (l *loader) problem(origin, key string, err error) {
+	if origin == "default" {
+		s := setting{key: key}
+		origin = fmt.Sprintf("%s (nothing said; say it with --%s, %s or in the file)", key, s.flag(), s.variable())
+	} else if !strings.HasPrefix(origin, "--") && !strings.HasPrefix(origin, envPrefix) {
+		origin += ": " + key
+	}
+	l.problems = append(l.problems, fmt.Errorf("%s: %w", origin, err))
+}
+
+func (l *loader) load(p koanf.Provider, origin string) {
+	if err := l.k.Load(p, nil); err != nil { // cannot fail: the maps are ours
+		l.problems = append(l.problems, fmt.Errorf("%s: %w", origin, err))
+	}
+}
+
+func (l *loader) defaults() {
+	values := make(map[string]any)
+	for _, s := range l.settings {
+		values[s.key] = s.standard
+		l.origins[s.key] = "default"
+	}
+	l.load(confmap.Provider(values, ""), "defaults")
+}
+
+func (l *loader) keys() []string {
+	var keys []string
+	for _, s := range l.settings {
+		keys = append(keys, s.key)
+	}
+	return append(keys, mountsKey)
+}
+
+// file reads a YAML file. Every value is taken as text, as it stands there, so
+// that it is read by the same rules wherever it comes from.
+func (l *loader) file(name, from string) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		l.problems = append(l.problems, fmt.Errorf("%s: %w", from, err))
+		return
+	}
+	d := yaml.NewDecoder(strings.NewReader(string(data)))
+	var doc yaml.Node
+	switch err := d.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return // nothing but comments
+	case err != nil:
+		l.problems = append(l.problems, fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "yaml: ")))
+		return
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		l.problems = append(l.problems, fmt.Errorf("%s: want one YAML document, found more", name))
+		return
+	}
+	root := doc.Content[0]
+	values := make(map[string]any)
+	l.mapping(name, "", root, func(key string, at string, v *yaml.Node) {
+		switch {
+		case key == mountsKey:
+			l.fileMounts(name, v)
+		case !slices.Contains(l.keys(), key):
+			l.problems = append(l.problems, fmt.Errorf("%s: unknown key %q%s", at, clip(key), suggest(key, l.keys())))
+		case v.Kind != yaml.ScalarNode:
+			l.problem(at, key, errors.New("want a single value"))
+		default:
+			text := v.Value
+			if v.ShortTag() == "!!null" {
+				text = ""
+			}
+			values[key] = text
+			l.origins[key] = at
+		}
+	})
+	l.load(confmap.Provider(values, ""), name)
+}
+
+// mapping calls each for the entries of a YAML map, with "FILE:LINE".
+func (l *loader) mapping(file, what string, n *yaml.Node, each func(key, at string, v *yaml.Node)) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.ShortTag() == "!!null" {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		if what != "" {
+			what += ": "
+		}
+		l.problems = append(l.problems, fmt.Errorf("%s:%d: %swant keys with values", file, n.Line, what))
+		return
+	}
+	seen := make(map[string]int)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		if v.Kind == yaml.AliasNode {
+			v = v.Alias
+		}
+		at := file + ":" + strconv.Itoa(k.Line)
+		if k.Kind != yaml.ScalarNode {
+			l.problems = append(l.problems, fmt.Errorf("%s: a key is not a word", at))
+			continue
+		}
+		if line, twice := seen[k.Value]; twice {
+			l.problems = append(l.problems, fmt.Errorf("%s: %q is there twice, before in line %d", at, clip(k.Value), line))
+			continue
+		}
+		seen[k.Value] = k.Line
+		each(k.Value, at, v)
+	}
+}
+
+func (l *loader) fileMounts(file string, n *yaml.Node) {
+	l.mapping(file, mountsKey, n, func(job, at string, v *yaml.Node) {
+		if v.Kind != yaml.SequenceNode {
+			l.problem(at, mountsKey, fmt.Errorf("job %q: want a list of {host: DIR, guest: PATH}", clip(job)))
+			return
+		}
+		var list []plugin.Mount
+		for _, e := range v.Content {
+			var m plugin.Mount
+			l.mapping(file, mountsKey, e, func(key, at string, v *yaml.Node) {
+				switch {
+				case key != "host" && key != "guest":
+					l.problems = append(l.problems, fmt.Errorf("%s: unknown key %q in a mount%s", at, clip(key), suggest(key, []string{"host", "guest"})))
+				case v.Kind != yaml.ScalarNode:
+					l.problem(at, key, errors.New("want a single value"))
+				case key == "host":
+					m.Host = v.Value
+				default:
+					m.Guest = v.Value
+				}
+			})
+			list = append(list, m)
+		}
+		l.mounts[job], l.origins[mountOf(job)] = list, at
+	})
+}
+
+func (l *loader) environment(environ []string) {
+	byVariable := make(map[string]setting)
+	names := []string{strings.TrimPrefix(mountVariable, envPrefix), strings.TrimPrefix(configVariable, envPrefix)}
+	for _, s := range l.settings {
+		byVariable[s.variable()] = s
+		names = append(names, strings.TrimPrefix(s.variable(), envPrefix))
+	}
+	l.load(env.Provider("", env.Opt{
+		Prefix:      envPrefix,
+		EnvironFunc: func() []string { return environ },
+		TransformFunc: func(name, value string) (string, any) {
+			s, ok := byVariable[name]
+			switch {
+			case ok:
+				l.origins[s.key] = name
+				return s.key, value
+			case name == mountVariable:
+				l.textMounts(name, strings.Split(value, ","))
+			case name != configVariable:
+				// Not an error: Kubernetes gives every container
+				// WASMJOB_PORT and the like if a service is called wasmjob.
+				hint := ""
+				if near := nearest(strings.TrimPrefix(name, envPrefix), names); near != "" {
+					hint = "; did you mean " + envPrefix + near + "?"
+				}
+				l.warnings = append(l.warnings, fmt.Sprintf("the variable %s is not a setting%s", name, hint))
+			}
+			return "", nil
+		},
+	}), "environment")
+	slices.Sort(l.warnings)
+}
+
+// textMounts reads mounts of the form JOB=HOST:GUEST.
+func (l *loader) textMounts(origin string, list []string) {
+	given := make(map[string][]plugin.Mount)
+	for _, text := range list {
+		if text == "" {
+			continue
+		}
+		job, m, err := parseJobMount(text)
+		if err != nil {
+			l.problems = append(l.problems, fmt.Errorf("%s: %w", origin, err))
+			continue
+		}
+		given[job] = append(given[job], m)
+	}
+	for job, mounts := range given {
+		l.mounts[job], l.origins[mountOf(job)] = mounts, origin
+	}
+}
+
+func (l *loader) flags(flags *pflag.FlagSet) {
+	byFlag := make(map[string]setting)
+	for _, s := range l.settings {
+		byFlag[s.flag()] = s
+	}
+	l.load(posflag.ProviderWithFlag(flags, delimiter, l.k, func(f *pflag.Flag) (string, any) {
+		s, ok := byFlag[f.Name]
+		if !ok || !f.Changed {
+			return "", nil
+		}
+		l.origins[s.key] = "--" + f.Name
+		return s.key, f.Value.String()
+	}), "flags")
+	if f := flags.Lookup(mountFlag); f != nil && f.Changed {
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			l.textMounts("--"+mountFlag, list.GetSlice())
+		}
+	}
+}
+
+// addConfigFlags makes a flag of each setting. The flags have no defaults of
+// their own; what is not given stays as the lower layers have it.
+func addConfigFlags(flags *pflag.FlagSet, d defaults) {
+	flags.Var(&textFlag{arg: "FILE"}, configFlag, "read settings from this YAML file (see --print-config for a sample)")
+	for _, s := range settings(d) {
+		usage := s.help
+		if s.standard != "" && !strings.Contains(s.help, "(default") {
+			usage += " (default " + s.standard + ")"
+		}
+		flags.Var(&textFlag{arg: s.arg}, s.flag(), usage)
+	}
+	flags.StringArray(mountFlag, nil, "let a job read a directory of this machine: `JOB=HOST:GUEST`; may be repeated")
+}
+
+// textFlag is a flag whose text is judged later, together with the other layers.
+type textFlag struct{ text, arg string }
+
+func (f *textFlag) String() string { return f.text }
+
+func (f *textFlag) Set(s string) error {
+	f.text = s
+	return nil
+}
+
+// Type stands for the value in help texts.
+func (f *textFlag) Type() string { return f.arg }
+
+// print writes the configuration as a file that --config reads, with the
+// origin of each value as a comment.
+func (l *loaded) print(w io.Writer) error {
+	type line struct{ text, origin string }
+	var lines []line
+	for _, s := range l.settings {
+		lines = append(lines, line{s.key + ": " + quote(s.show(&l.Config)), l.origins[s.key]})
+	}
+	if len(l.Mounts) > 0 {
+		lines = append(lines, line{mountsKey + ":", ""})
+		for _, job := range slices.Sorted(maps.Keys(l.Mounts)) {
+			lines = append(lines, line{"  " + quote(job) + ":", l.origins[mountOf(job)]})
+			for _, m := range l.Mounts[job] {
+				lines = append(lines, line{"    - {host: " + quote(m.Host) + ", guest: " + quote(m.Guest) + "}", ""})
+			}
+		}
+	}
+	width := 0
+	for _, l := range lines {
+		if l.origin != "" {
+			width = max(width, len(l.text))
+		}
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		if l.origin == "" {
+			b.WriteString(l.text + "\n")
+		} else {
+			fmt.Fprintf(&b, "%-*s  # %s\n", width, l.text, l.origin)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// quote writes a YAML scalar, with quotes only where they are needed.
+func quote(s string) string {
+	plain := s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-:", r))
+	}) && !strings.HasSuffix(s, ":") && !strings.HasPrefix(s, "-") && !strings.HasPrefix(s, ":")
+	if plain && !slices.Contains([]string{"null", "true", "false", "yes", "no", "~"}, strings.ToLower(s)) {
+		return s
+	}
+	return cmp.Or(strconv.Quote(s), `""`)
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// newLogger makes a logger of the format and level. In the console format it
+// prints through c, else JSON to w.
+func newLogger(format string, level zapcore.Level, c *console, w io.Writer) *zap.Logger {
+	if format != logJSON {
+		return zap.New(&consoleCore{LevelEnabler: level, console: c})
+	}
+	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{
+		TimeKey: "time", LevelKey: "level", NameKey: "logger", MessageKey: "message",
+		LineEnding:     zapcore.DefaultLineEnding,
+		EncodeLevel:    zapcore.LowercaseLevelEncoder,
+		EncodeTime:     zapcore.RFC3339NanoTimeEncoder,
+		EncodeDuration: zapcore.SecondsDurationEncoder,
+	}), zapcore.AddSync(w), level))
+}
+
+// guestLog prints one line of a guest. The guest's own keys come last, below
+// "attrs" in JSON, so that they cannot pass for the host's.
+func guestLog(log *zap.Logger, l host.GuestLog) {
+	entry := log.Check(zapLevel(l.Level), l.Message)
+	if entry == nil {
+		return
+	}
+	fields := []zap.Field{zap.String(fieldJob, l.Job)}
+	if l.Item >= 0 {
+		fields = append(fields, zap.Int(fieldItem, l.Item))
+	}
+	fields = append(fields, zap.String(fieldTask, l.TaskID))
+	if len(l.Attrs) > 0 {
+		if _, pretty := log.Core().(*consoleCore); pretty {
+			for i := 0; i+1 < len(l.Attrs); i += 2 {
+				key := l.Attrs[i]
+				if key == fieldJob || key == fieldItem || key == fieldTask {
+					key = "guest." + key
+				}
+				fields = append(fields, zap.String(key, l.Attrs[i+1]))
+			}
+		} else {
+			fields = append(fields, zap.Object("attrs", attrs(l.Attrs)))
+		}
+	}
+	entry.Write(fields...)
+}
+
+// attrs alternates keys and values.
+type attrs []string
+
+// MarshalLogObject implements [zapcore.ObjectMarshaler].
+func (a attrs) MarshalLogObject(e zapcore.ObjectEncoder) error {
+	for i := 0; i+1 < len(a); i += 2 {
+		e.AddString(a[i], a[i+1])
+	}
+	return nil
+}
+
+// slogHandler passes records to zap: the runtime of the guests speaks slog.
+type slogHandler struct {
+	log    *zap.Logger
+	prefix string
+}
+
+// Enabled implements [slog.Handler].
+func (h slogHandler) Enabled(_ context.Context, l slog.Level) bool {
+	return h.log.Core().Enabled(zapLevel(int(l)))
+}
+
+// Handle implements [slog.Handler].
+func (h slogHandler) Handle(_ context.Context, r slog.Record) error {
+	if entry := h.log.Check(zapLevel(int(r.Level)), r.Message); entry != nil {
+		var fields []zap.Field
+		r.Attrs(func(a slog.Attr) bool {
+			fields = h.field(fields, h.prefix, a)
+			return true
+		})
+		entry.Write(fields...)
+	}
+	return nil
+}
+
+func (h slogHandler) field(fields []zap.Field, prefix string, a slog.Attr) []zap.Field {
+	v := a.Value.Resolve()
+	if v.Kind() != slog.KindGroup {
+		return append(fields, zap.Any(prefix+a.Key, v.Any()))
+	}
+	if a.Key != "" {
+		prefix += a.Key + "."
+	}
+	for _, g := range v.Group() {
+		fields = h.field(fields, prefix, g)
+	}
+	return fields
+}
+
+// WithAttrs implements [slog.Handler].
+func (h slogHandler) WithAttrs(as []slog.Attr) slog.Handler {
+	var fields []zap.Field
+	for _, a := range as {
+		fields = h.field(fields, h.prefix, a)
+	}
+	h.log = h.log.With(slices.Clip(fields)...)
+	return h
+}
+
+// WithGroup implements [slog.Handler].
+func (h slogHandler) WithGroup(name string) slog.Handler {
+	if name != "" {
+		h.prefix += name + "."
+	}
+	return h
+}

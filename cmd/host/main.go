@@ -1,0 +1,207 @@
+// Command host is built as bin/wasmjob. It runs a host of sharded cron jobs
+// whose jobs are WebAssembly modules, and holds the tools around it: trying a
+// module, checking definitions, and operating a running host.
+//
+// This package is the only one that reads flags, environment and configuration
+// files. It wires the other rooms together (wire.go) and decides what people
+// see: the log, a line per fire in a terminal, and the exit code.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// version is set by the linker; see the Makefile.
+var version string
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() {
+	p := &program{
+		out:     os.Stdout,
+		err:     os.Stderr,
+		outTTY:  term.IsTerminal(int(os.Stdout.Fd())),
+		errTTY:  term.IsTerminal(int(os.Stderr.Fd())),
+		environ: os.Environ(),
+		notify: func() (<-chan os.Signal, func()) {
+			c := make(chan os.Signal, 2)
+			signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+			return c, func() { signal.Stop(c) }
+		},
+	}
+	os.Exit(p.main(context.Background(), os.Args[1:]))
+}
+
+// program is one run of the command: what it may touch of the process.
+type program struct {
+	out, err       io.Writer
+	outTTY, errTTY bool
+	environ        []string
+	// notify begins to deliver SIGINT and SIGTERM; the func ends it.
+	notify func() (<-chan os.Signal, func())
+}
+
+func (p *program) getenv(name string) string { return lookup(p.environ, name) }
+
+// colour reports whether a stream takes colours.
+func (p *program) colour(tty bool) bool {
+	return tty && p.getenv("NO_COLOR") == "" && p.getenv("TERM") != "dumb"
+}
+
+// main runs the command line and returns the exit code.
+func (p *program) main(ctx context.Context, args []string) int {
+	root := p.root()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var said said
+	var usage usageError
+	switch {
+	case errors.As(err, &said):
+	case errors.As(err, &usage):
+		fmt.Fprintf(p.err, "wasmjob: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
+		return exitUsage
+	default:
+		fmt.Fprintf(p.err, "wasmjob: %v\n", err)
+	}
+	return exitFailure
+}
+
+// usageError is a mistake on the command line or in the configuration.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// said is a failure that has been shown in full.
+type said struct{}
+
+func (said) Error() string { return "failed" }
+
+// exactly demands so many arguments; names are for the message.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return usagef("%s is missing", names[len(args)])
+		case len(args) > len(names):
+			return usagef("unexpected argument %q", clip(args[len(names)]))
+		}
+		return nil
+	}
+}
+
+// versionText is the version, from the linker or from what Go knows.
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "dev"
+}
+
+// Groups of commands in the help.
+const (
+	groupHost    = "host"
+	groupAuthor  = "author"
+	groupOperate = "operate"
+)
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "wasmjob",
+		Short: "Sharded cron jobs in WebAssembly sandboxes",
+		Long: `wasmjob runs cron jobs that are WebAssembly modules. A job is divided into
+items; hosts that share a registry share the items, and take over from one
+another. Drop NAME.wasm and NAME.yaml into the plugins directory and the job
+runs; replace or delete them and it follows, without a restart.`,
+		Example: `  wasmjob run --plugins plugins/examples
+  wasmjob status
+  wasmjob invoke plugins/examples/cities.wasm --total 3 --param "0=Beijing,1=Shanghai"`,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		Args:                       cobra.ArbitraryArgs,
+		// An unknown command with flags of its own is still an unknown command.
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			names := []string{"completion", "help"}
+			for _, c := range cmd.Commands() {
+				names = append(names, c.Name())
+			}
+			return usagef("unknown command %q%s", clip(args[0]), suggest(args[0], names))
+		},
+	}
+	root.SetOut(p.out)
+	root.SetErr(p.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetUsageTemplate(wrapFlags(root.UsageTemplate()))
+	root.AddGroup(
+		&cobra.Group{ID: groupHost, Title: "Run a host:"},
+		&cobra.Group{ID: groupAuthor, Title: "Write jobs:"},
+		&cobra.Group{ID: groupOperate, Title: "Operate the host that runs here:"},
+	)
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+			c.DisableFlagsInUseLine = true
+			root.AddCommand(c)
+		}
+	}
+	add(groupHost, p.runCommand(), p.versionCommand())
+	add(groupAuthor, p.invokeCommand(), p.inspectCommand(), p.validateCommand(), p.nextCommand())
+	add(groupOperate, p.statusCommand(), p.jobsCommand(), p.triggerCommand(), p.enableCommand(), p.disableCommand(), p.removeCommand())
+	return root
+}
+
+// wrapFlags has long descriptions of flags broken into lines.
+func wrapFlags(template string) string {
+	template = strings.ReplaceAll(template, ".LocalFlags.FlagUsages", "(.LocalFlags.FlagUsagesWrapped 100)")
+	return strings.ReplaceAll(template, ".InheritedFlags.FlagUsages", "(.InheritedFlags.FlagUsagesWrapped 100)")
+}
+
+func (p *program) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Show the version",
+		Example: "  wasmjob version",
+		Args:    exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			goVersion, revision := "", ""
+			if info, ok := debug.ReadBuildInfo(); ok {
+				goVersion = info.GoVersion
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" {
+						revision = " " + s.Value
+					}
+				}
+			}
+			_, err := fmt.Fprintf(p.out, "wasmjob %s%s %s %s\n", versionText(), revision, goVersion, platform())
+			return err
+		},
+	}
+}

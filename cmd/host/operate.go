@@ -1,0 +1,529 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
+)
+
+// watchInterval is how often status --watch asks.
+const watchInterval = time.Second
+
+// target are the flags that say which host is meant.
+type target struct{ address, tokenFile string }
+
+func (p *program) addTarget(cmd *cobra.Command) *target {
+	t := &target{}
+	cmd.Flags().StringVar(&t.address, "admin", p.getenv(envPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here)")
+	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.getenv(envPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with the host's token (default: from the note that the host left)")
+	return t
+}
+
+func (p *program) find(ctx context.Context, t *target) (*admin.Client, error) {
+	if t.address == off {
+		return nil, usagef("--admin off is a setting of the host, and nothing to ask")
+	}
+	c, err := admin.Find(ctx, admin.Where{Address: t.address, TokenFile: t.tokenFile, Dirs: admin.NoteDirs(p.getenv)})
+	if errors.Is(err, admin.ErrNoHost) {
+		err = fmt.Errorf("%w\nStart one with 'wasmjob run', or say where it is with --admin ADDRESS", err)
+	}
+	return c, err
+}
+
+// jobNames completes the names of jobs.
+func (p *program) jobNames(t *target) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		c, err := p.find(cmd.Context(), t)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		r, err := c.Status(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []string
+		for _, j := range r.Status.Jobs {
+			names = append(names, j.Name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (p *program) statusCommand() *cobra.Command {
+	var asJSON, watch, all bool
+	var t *target
+	cmd := &cobra.Command{
+		Use:   "status [flags]",
+		Short: "Show what the host is doing",
+		Long: `Show the jobs of the running host, their items, their modules, and the files
+that it refused with the reasons. Of the items those are shown that run, that
+did not end well, or that have an instant to make up for; --items shows all.`,
+		Example: `  wasmjob status
+  wasmjob status --watch
+  wasmjob status --json`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			c, err := p.find(ctx, t)
+			if err != nil {
+				return err
+			}
+			show := func() error {
+				r, err := c.Status(ctx)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return p.printJSON(r)
+				}
+				text := statusText(style{colour: p.colour(p.outTTY)}, r, all)
+				if watch && p.outTTY {
+					text = "\x1b[H\x1b[2J" + text
+				}
+				_, err = p.out.Write([]byte(text))
+				return err
+			}
+			if !watch {
+				return show()
+			}
+			return p.repeat(ctx, show)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "show it as JSON")
+	cmd.Flags().BoolVar(&watch, "watch", false, "show it again each second, until Ctrl-C")
+	cmd.Flags().BoolVar(&all, "items", false, "show all items")
+	t = p.addTarget(cmd)
+	return cmd
+}
+
+// repeat shows until a signal comes or showing fails.
+func (p *program) repeat(ctx context.Context, show func() error) error {
+	signals, end := p.notify()
+	defer end()
+	ticks := time.NewTicker(watchInterval)
+	defer ticks.Stop()
+	for {
+		if err := show(); err != nil {
+			return err
+		}
+		select {
+		case <-signals:
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+	}
+}
+
+func (p *program) jobsCommand() *cobra.Command {
+	asJSON := false
+	var t *target
+	cmd := &cobra.Command{
+		Use:     "jobs [flags]",
+		Short:   "List the jobs of the host",
+		Example: "  wasmjob jobs\n  wasmjob jobs --json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := p.find(cmd.Context(), t)
+			if err != nil {
+				return err
+			}
+			r, err := c.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return p.printJSON(r.Status.Jobs)
+			}
+			s := style{colour: p.colour(p.outTTY)}
+			text := jobsTable(s, r)
+			if len(r.Status.Jobs) == 0 {
+				text = "no jobs\n"
+			}
+			_, err = p.out.Write([]byte(text))
+			return err
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "show them as JSON")
+	t = p.addTarget(cmd)
+	return cmd
+}
+
+func (p *program) triggerCommand() *cobra.Command {
+	var t *target
+	cmd := &cobra.Command{
+		Use:   "trigger JOB [flags]",
+		Short: "Run a job now",
+		Long: `Run all items of a job now, on all its hosts, whatever its schedule says. While
+the job runs one trigger is kept, and served when it ends.`,
+		Example: "  wasmjob trigger cities",
+		Args:    exactly("the job's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := p.find(cmd.Context(), t)
+			if err == nil {
+				err = c.Trigger(cmd.Context(), args[0])
+			}
+			return p.done(err, "triggered "+args[0])
+		},
+	}
+	t = p.addTarget(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	return cmd
+}
+
+// done reports an operation.
+func (p *program) done(err error, what string) error {
+	if err == nil {
+		_, err = fmt.Fprintln(p.out, what)
+	}
+	return err
+}
+
+func (p *program) enableCommand() *cobra.Command {
+	return p.switchCommand("enable", "enabled", "Let a job, or one of its items, run again",
+		`Let a job that was disabled run again, or one of its items. Without --item all
+servers of the job are enabled.`,
+		(*admin.Client).Enable, (*admin.Client).EnableItem)
+}
+
+func (p *program) disableCommand() *cobra.Command {
+	return p.switchCommand("disable", "disabled", "Keep a job, or one of its items, from running",
+		`Keep a job from running, or one of its items. What runs goes on to its end.
+Without --item all servers of the job are disabled; with --item the others take
+no notice. It lasts until the job or item is enabled again, and with a durable
+registry it outlives the host.`,
+		(*admin.Client).Disable, (*admin.Client).DisableItem)
+}
+
+func (p *program) switchCommand(name, done, short, long string,
+	job func(*admin.Client, context.Context, string) error, one func(*admin.Client, context.Context, string, int) error,
+) *cobra.Command {
+	var t *target
+	item, all := -1, false
+	cmd := &cobra.Command{
+		Use:     name + " JOB [flags]",
+		Short:   short,
+		Long:    long,
+		Example: fmt.Sprintf("  wasmjob %s cities\n  wasmjob %s cities --item 2\n  wasmjob %s --all", name, name, name),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if all {
+				return exactly()(cmd, args)
+			}
+			return exactly("the job's name (or --all)")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			byItem := cmd.Flags().Changed("item")
+			switch {
+			case byItem && all:
+				return usagef("--item and --all do not go together")
+			case byItem && item < 0:
+				return usagef("--item: %d is not a number from 0", item)
+			}
+			ctx := cmd.Context()
+			c, err := p.find(ctx, t)
+			if err != nil {
+				return err
+			}
+			switch {
+			case all:
+				return p.done(job(c, ctx, ""), done+" all jobs")
+			case byItem:
+				return p.done(one(c, ctx, args[0], item), fmt.Sprintf("%s item %d of %s", done, item, args[0]))
+			}
+			return p.done(job(c, ctx, args[0]), done+" "+args[0])
+		},
+	}
+	cmd.Flags().IntVar(&item, "item", -1, "only this item, `N`")
+	cmd.Flags().Lookup("item").DefValue = ""
+	cmd.Flags().BoolVar(&all, "all", false, "all jobs of the host")
+	t = p.addTarget(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	return cmd
+}
+
+func (p *program) removeCommand() *cobra.Command {
+	var t *target
+	purge := false
+	cmd := &cobra.Command{
+		Use:   "remove JOB [flags]",
+		Short: "Take a job out of the registry",
+		Long: `Take a job out of the registry. Hosts that run it stop it, and do not bring it
+back until they are restarted or its definition file changes. Its offsets and
+records stay, for a job of that name that comes later, unless --purge is given.`,
+		Example: "  wasmjob remove cities\n  wasmjob remove cities --purge",
+		Args:    exactly("the job's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := p.find(cmd.Context(), t)
+			if err == nil {
+				err = c.Remove(cmd.Context(), args[0], purge)
+			}
+			what := "removed " + args[0]
+			if purge {
+				what += " and all that was known of it"
+			}
+			return p.done(err, what)
+		},
+	}
+	cmd.Flags().BoolVar(&purge, "purge", false, "forget its offsets and records too")
+	t = p.addTarget(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	return cmd
+}
+
+// table aligns columns. A cell is text and its colour.
+type table struct {
+	style style
+	rows  [][]cell
+}
+
+type cell struct{ text, colour string }
+
+func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
+
+func plain(texts ...string) []cell {
+	cells := make([]cell, len(texts))
+	for i, s := range texts {
+		cells[i].text = s
+	}
+	return cells
+}
+
+func (t *table) String() string {
+	var widths []int
+	for _, row := range t.rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(printable(c.text)))
+		}
+	}
+	var b strings.Builder
+	for n, row := range t.rows {
+		var line strings.Builder
+		for i, c := range row {
+			text := printable(c.text)
+			if i < len(row)-1 {
+				text = pad(text, widths[i]+2)
+			}
+			colour := c.colour
+			if n == 0 {
+				colour = grey
+			}
+			line.WriteString(t.style.paint(colour, text))
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	return b.String()
+}
+
+// statusText is what status shows.
+func statusText(s style, r *admin.Report, all bool) string {
+	var b strings.Builder
+	show := func(what, text string) {
+		fmt.Fprintf(&b, "%s  %s\n", s.paint(grey, pad(what, 9)), printable(text))
+	}
+	st := r.Status
+	state := string(st.State)
+	if r.Ready {
+		state += ", ready"
+	}
+	if !st.Started.IsZero() {
+		state += ", up " + ago(r.Now.Sub(st.Started))
+	}
+	show("host", state)
+	if st.Instance != "" {
+		show("instance", st.Instance)
+	}
+	show("version", fmt.Sprintf("%s, process %d", r.About.Version, r.About.PID))
+	show("registry", r.About.Registry+", namespace "+st.Namespace)
+	show("plugins", r.About.Plugins)
+	if r.About.History != "" {
+		show("history", r.About.History)
+	}
+	section := func(title, text string) {
+		b.WriteString("\n" + s.paint(bold, title) + "\n" + text)
+	}
+	if len(st.Jobs) == 0 {
+		b.WriteString("\nno jobs\n")
+	} else {
+		section("Jobs", jobsTable(s, r))
+		if text := itemsTable(s, r, all); text != "" {
+			section("Items", text)
+		}
+		section("Modules", modulesTable(s, st.Jobs))
+	}
+	var notes strings.Builder
+	for _, j := range st.Jobs {
+		if j.Reason != "" {
+			fmt.Fprintf(&notes, "%s: %s\n", printable(j.Name), indented(j.Reason))
+		}
+		for _, w := range j.Warnings {
+			fmt.Fprintf(&notes, "%s: %s %s\n", printable(j.Name), s.paint(yellow, "warning:"), indented(w))
+		}
+	}
+	if notes.Len() > 0 {
+		section("Notes", notes.String())
+	}
+	if len(st.Refused) > 0 {
+		var refused strings.Builder
+		for _, f := range st.Refused {
+			kept := ""
+			if f.Kept {
+				kept = ", an earlier version stays in force"
+			}
+			fmt.Fprintf(&refused, "%s  %s ago%s\n", s.paint(red, printable(f.File)), ago(r.Now.Sub(f.Since)), kept)
+			for _, reason := range f.Reasons {
+				fmt.Fprintf(&refused, "  %s\n", indented(reason))
+			}
+		}
+		section("Refused files", refused.String())
+	}
+	return b.String()
+}
+
+func indented(s string) string {
+	return strings.ReplaceAll(printable(strings.TrimSpace(s)), "\n", "\n    ")
+}
+
+func jobColour(s host.JobState) string {
+	switch s {
+	case host.JobReady, host.JobRunning:
+		return green
+	case host.JobError, host.JobStopped, host.JobRemoved:
+		return red
+	}
+	return yellow
+}
+
+func outcomeColour(o abi.Outcome) string {
+	if o == abi.OutcomeOK {
+		return green
+	}
+	return red
+}
+
+func jobsTable(s style, r *admin.Report) string {
+	t := table{style: s}
+	t.add(plain("NAME", "STATE", "CRON", "NEXT", "ITEMS HERE", "HOSTS", "LAST FIRE")...)
+	for _, j := range r.Status.Jobs {
+		cron := j.Cron
+		if cron == "" {
+			cron = "(by trigger)"
+		} else if j.TimeZone != "" && j.TimeZone != "Local" {
+			cron += " " + j.TimeZone
+		}
+		next := "-"
+		if !j.Next.IsZero() {
+			next = "in " + ago(max(0, j.Next.Sub(r.Now)))
+		}
+		var items []int
+		for _, i := range j.Items {
+			items = append(items, i.Item)
+		}
+		here := ranges(items)
+		if utf8.RuneCountInString(here) > 16 {
+			here = strconv.Itoa(len(items))
+		}
+		if here == "" {
+			here = "none"
+		}
+		here += " of " + strconv.Itoa(j.ShardingTotalCount)
+		last := cell{text: "-"}
+		if f := j.LastFire; f != nil {
+			last.text = fmt.Sprintf("%s in %s, %s ago", f.Outcome, shortDuration(f.Duration), ago(max(0, r.Now.Sub(f.Instant))))
+			if f.Source != abi.SourceSchedule {
+				last.text += ", " + string(f.Source)
+			}
+			last.colour = outcomeColour(f.Outcome)
+		}
+		t.add(cell{j.Name, bold}, cell{string(j.State), jobColour(j.State)}, cell{cron, ""}, cell{next, ""}, cell{here, ""},
+			cell{strconv.Itoa(len(j.Instances)), ""}, last)
+	}
+	return t.String()
+}
+
+func itemsTable(s style, r *admin.Report, all bool) string {
+	t := table{style: s}
+	t.add(plain("JOB", "ITEM", "PARAMETER", "NOW", "PROGRESS", "LAST RUN")...)
+	for _, j := range r.Status.Jobs {
+		for _, i := range j.Items {
+			failed := i.LastOutcome != "" && i.LastOutcome != abi.OutcomeOK
+			if !all && !i.Running && !i.Misfired && !failed {
+				continue
+			}
+			now := cell{"idle", grey}
+			if i.Running {
+				now = cell{"running " + ago(max(0, r.Now.Sub(i.Since))), green}
+				if i.Attempt > 1 {
+					now.text += ", attempt " + strconv.Itoa(i.Attempt)
+				}
+			}
+			if i.Misfired {
+				now.text += ", misfired"
+				now.colour = yellow
+			}
+			progress := "-"
+			switch {
+			case i.Total > 0:
+				progress = fmt.Sprintf("%d/%d %d%%", i.Done, i.Total, int(100*float64(i.Done)/float64(i.Total)))
+			case i.Done > 0:
+				progress = strconv.FormatInt(i.Done, 10)
+			}
+			last := cell{text: "-"}
+			if i.LastOutcome != "" {
+				last = cell{fmt.Sprintf("%s %s ago", i.LastOutcome, ago(max(0, r.Now.Sub(i.LastEnd)))), outcomeColour(i.LastOutcome)}
+				if i.LastMessage != "" {
+					last.text += ": " + clip(firstLine(i.LastMessage))
+				}
+			}
+			t.add(cell{j.Name, bold}, cell{strconv.Itoa(i.Item), ""}, cell{i.Parameter, ""}, now, cell{progress, ""}, last)
+		}
+	}
+	if len(t.rows) == 1 {
+		return ""
+	}
+	return t.String()
+}
+
+func modulesTable(s style, jobs []host.JobStatus) string {
+	t := table{style: s}
+	t.add(plain("MODULE", "DIGEST", "TYPE", "JOBS")...)
+	type key struct{ module, digest, typ string }
+	var keys []key
+	names := make(map[key][]string)
+	for _, j := range jobs {
+		digest := j.Digest
+		if len(digest) > 12 {
+			digest = digest[:12]
+		}
+		k := key{j.Module, digest, j.Type}
+		if names[k] == nil {
+			keys = append(keys, k)
+		}
+		names[k] = append(names[k], j.Name)
+	}
+	slices.SortFunc(keys, func(a, b key) int { return strings.Compare(a.module+a.digest, b.module+b.digest) })
+	for _, k := range keys {
+		t.add(cell{k.module, bold}, cell{k.digest, ""}, cell{k.typ, ""}, cell{strings.Join(names[k], ", "), ""})
+	}
+	return t.String()
+}

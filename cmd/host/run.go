@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/admin"
+)
+
+func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
+
+func (p *program) runCommand() *cobra.Command {
+	d := machineDefaults(p.getenv)
+	printConfig := false
+	cmd := &cobra.Command{
+		Use:   "run [flags]",
+		Short: "Run a host",
+		Long: `Run a host: watch the plugins directory, and run its jobs when they are due.
+
+Each setting can be given in the file that --config names, in the environment
+and as a flag; the later one wins. The flag --log-format is WASMJOB_LOG_FORMAT in
+the environment and logFormat in the file; mounts are WASMJOB_MOUNTS, separated
+by commas. --print-config shows what is in force and where it comes from, in
+the form of a file.
+
+Without --data the registry is in memory: good for trying out, but offsets,
+operators' settings and unfinished runs are gone when the host ends. With
+--data DIR they outlive it, also kill -9; one host at a time can use DIR.
+
+Ctrl-C (or SIGTERM) drains: nothing new begins, running items may go on for the
+drain timeout. A second one stops at once, with exit code 1.
+
+The admin address serves /healthz, /readyz and /metrics to anybody on this
+machine, and status and operations to whoever has the token. The host leaves a
+note with both where only its user can read it; 'wasmjob status' finds it.
+
+In a terminal the host shows one line per fire. Otherwise, and with
+--log-format json, all goes to the log on stderr.`,
+		Example: `  wasmjob run --plugins plugins/examples
+  wasmjob run --plugins jobs --data data --history events.jsonl
+  wasmjob run --config wasmjob.yaml --log-format json
+  wasmjob run --mount codestats=/usr/local/go/src:/src
+  WASMJOB_PLUGINS=jobs wasmjob run --print-config`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := loadConfig(p.environ, cmd.Flags(), d)
+			if err != nil {
+				return usageError{err}
+			}
+			if printConfig {
+				for _, w := range l.warnings {
+					fmt.Fprintln(p.err, "wasmjob: warning:", w)
+				}
+				return l.print(p.out)
+			}
+			return p.serve(cmd.Context(), l)
+		},
+	}
+	addConfigFlags(cmd.Flags(), d)
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "show the settings and where they come from, and end")
+	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+// errStopped is the end that a second signal makes.
+var errStopped = errors.New("stopped at once by a second signal")
+
+// serve runs a host until a signal ends it.
+func (p *program) serve(ctx context.Context, l *loaded) error {
+	signals, end := p.notify()
+	defer end()
+	s, err := p.wire(ctx, l)
+	if err != nil {
+		return err
+	}
+	stop, drain := context.WithCancel(ctx)
+	defer drain()
+	kill, stopNow := context.WithCancel(ctx)
+	defer stopNow()
+	ended := make(chan struct{})
+	watched := make(chan struct{})
+	twice := false
+	go func() { // joined by watched, below
+		defer close(watched)
+		for n := 1; ; n++ {
+			select {
+			case sig := <-signals:
+				if n == 1 {
+					s.view.ending.Store(true)
+					s.log.Info("ending; a second signal stops at once", zap.Stringer("signal", sig))
+					drain()
+					continue
+				}
+				twice = true
+				s.log.Warn("stopping at once", zap.Stringer("signal", sig))
+				stopNow()
+				return
+			case <-ended:
+				return
+			}
+		}
+	}()
+	s.banner()
+	err = s.run(stop, kill)
+	close(ended)
+	<-watched
+	if err == nil && twice {
+		err = errStopped
+	}
+	if err != nil {
+		s.log.Error("host ended", zap.Error(err))
+		err = said{}
+	} else {
+		s.log.Info("host ended")
+	}
+	if closing := s.close(); closing != nil {
+		return closing
+	}
+	return err
+}
+
+// banner tells the essentials in a few lines.
+func (s *system) banner() {
+	l := s.loaded
+	for _, w := range l.warnings {
+		s.log.Warn(w)
+	}
+	plugins, err := filepath.Abs(l.Plugins)
+	if err != nil {
+		plugins = l.Plugins
+	}
+	if s.console == nil {
+		fields := []zap.Field{zap.String("version", versionText()), zap.String("plugins", plugins),
+			zap.String("registry", s.registryText()), zap.String("namespace", l.Namespace), zap.Int("pid", os.Getpid())}
+		if s.admin != nil {
+			fields = append(fields, zap.Stringer("admin", s.admin.Address()))
+		}
+		s.log.Info("host starts", fields...)
+		return
+	}
+	paint := s.console.style.paint
+	show := func(what, text string) {
+		fmt.Fprintf(s.console.out, "  %s %s\n", paint(grey, pad(what, 9)), text)
+	}
+	fmt.Fprintf(s.console.out, "%s %s\n", paint(bold, "wasmjob"), versionText())
+	show("registry", s.registryText()+paint(grey, ", namespace "+l.Namespace+", server "+l.ServerIP))
+	show("plugins", plugins)
+	if s.admin != nil {
+		show("admin", s.admin.Address().String()+paint(grey, "  ask it with: wasmjob status"))
+	}
+	if l.History != "" {
+		show("history", l.History)
+	}
+	show("end", fmt.Sprintf("Ctrl-C drains (at most %s), twice stops at once", showDuration(l.DrainTimeout)))
+	fmt.Fprintln(s.console.out)
+}
+
+func (s *system) registryText() string {
+	if s.loaded.Data == "" {
+		return "embedded, in memory (--data DIR keeps it)"
+	}
+	return "embedded, in " + s.loaded.Data
+}
+
+// token is the token for operations.
+func (l *loaded) token() (string, error) {
+	if l.AdminTokenFile != "" {
+		return admin.TokenFile(l.AdminTokenFile)
+	}
+	return admin.NewToken(), nil
+}

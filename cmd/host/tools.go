@@ -1,0 +1,279 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/schedule"
+)
+
+func (p *program) inspectCommand() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "inspect MODULE.wasm [flags]",
+		Short: "Show what a module is and what it asks for",
+		Long: `Show the type, the ABI version, the imports by capability, the size, the digest
+and the manifest of a module, without running or compiling it. The exit code
+is 1 if a host would refuse the module; the reasons are listed.`,
+		Example: `  wasmjob inspect plugins/examples/cities.wasm
+  wasmjob inspect cities.wasm --json`,
+		Args: exactly("the module's file"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			wasm, err := readModule(args[0])
+			if err != nil {
+				return err
+			}
+			// Its problems are in info; the error would only repeat them.
+			info, _ := plugin.Inspect(wasm)
+			if asJSON {
+				err = p.printJSON(info)
+			} else {
+				err = p.printInfo(args[0], info)
+			}
+			if err == nil && len(info.Problems) > 0 {
+				err = said{}
+			}
+			return err
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"wasm"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "show it as JSON")
+	return cmd
+}
+
+// readModule reads a file that is not larger than a module may be.
+func readModule(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a file", name)
+	case info.Size() > abi.MaxModuleSize:
+		return nil, fmt.Errorf("%s has %d bytes, a module has at most %d", name, info.Size(), abi.MaxModuleSize)
+	}
+	return os.ReadFile(name)
+}
+
+func (p *program) printJSON(v any) error {
+	e := json.NewEncoder(p.out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+func (p *program) printInfo(name string, info *plugin.Info) error {
+	s := style{colour: p.colour(p.outTTY)}
+	var b strings.Builder
+	show := func(what, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "%s %s\n", s.paint(grey, pad(what, 10)), printable(text))
+		}
+	}
+	var versions []string
+	for _, v := range info.ABIVersions {
+		versions = append(versions, fmt.Sprintf("v%d", v))
+	}
+	show("module", name)
+	show("type", strings.Join(info.Types, ", "))
+	show("abi", strings.Join(versions, ", "))
+	show("digest", info.Digest)
+	show("size", fmt.Sprintf("%.1f KiB", float64(info.Size)/1024))
+	show("memory", "begins with "+memoryText(int64(info.MemoryMinPages)<<16))
+	show("listeners", strings.Join(info.Listeners, ", "))
+	if len(info.Imports) > 0 {
+		b.WriteString(s.paint(grey, "imports") + "\n")
+		for _, module := range slices.Sorted(maps.Keys(info.Imports)) {
+			fmt.Fprintf(&b, "  %s: %s\n    %s\n", s.paint(bold, printable(module)), capability(module), printable(strings.Join(unique(info.Imports[module]), " ")))
+		}
+	}
+	if len(info.Manifest) > 0 {
+		show("manifest", string(info.Manifest))
+	}
+	for _, problem := range info.Problems {
+		b.WriteString(s.paint(red, "refused") + "    " + printable(problem) + "\n")
+	}
+	_, err := p.out.Write([]byte(b.String()))
+	return err
+}
+
+// unique leaves each name once, in the order of the first.
+func unique(names []string) []string {
+	var list []string
+	for _, n := range names {
+		if !slices.Contains(list, n) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// capability says what importing from a module lets a guest do.
+func capability(module string) string {
+	switch module {
+	case abi.Module:
+		return "the job's own context, log, progress, metrics and offset"
+	case abi.ModuleWASI:
+		return "clocks, randomness, arguments, standard streams, mounted directories"
+	case abi.ModuleHTTP:
+		return "HTTP requests (not offered by this host yet)"
+	case abi.ModuleKV:
+		return "a key/value store (not offered by this host yet)"
+	case abi.ModuleEnv:
+		return "secrets and settings (not offered by this host yet)"
+	}
+	return "unknown to this host"
+}
+
+func (p *program) validateCommand() *cobra.Command {
+	asJSON := false
+	cache := machineDefaults(p.getenv).cache
+	cmd := &cobra.Command{
+		Use:   "validate PATH… [flags]",
+		Short: "Check definitions and modules as a host would",
+		Long: `Check plugins directories, definitions (with the modules that they name) and
+modules, without a registry: what passes here is what a host takes. All
+problems are listed, one a line; the exit code is 1 if there are any.`,
+		Example: `  wasmjob validate plugins/examples
+  wasmjob validate jobs/billing.yaml jobs/reports.wasm`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("name a directory, a definition or a module")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cache == off {
+				cache = ""
+			}
+			ctx := cmd.Context()
+			runtime, err := plugin.NewRuntime(ctx, plugin.Options{CacheDir: cache})
+			if err != nil {
+				return err
+			}
+			findings := catalog.Check(ctx, runtime, args)
+			if err := runtime.Close(ctx); err != nil {
+				return err
+			}
+			if asJSON {
+				if findings == nil {
+					findings = []catalog.Finding{}
+				}
+				err = p.printJSON(findings)
+			} else {
+				for _, f := range findings {
+					if _, err = fmt.Fprintln(p.out, printable(f.String())); err != nil {
+						break
+					}
+				}
+			}
+			switch {
+			case err != nil:
+				return err
+			case len(findings) > 0:
+				return said{}
+			case !asJSON:
+				_, err = fmt.Fprintln(p.out, "ok")
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "show the problems as JSON")
+	cmd.Flags().StringVar(&cache, "cache", cache, "`DIR` for compiled modules, or off")
+	return cmd
+}
+
+func (p *program) nextCommand() *cobra.Command {
+	var zone, from string
+	times := 5
+	cmd := &cobra.Command{
+		Use:   `next "CRON" [flags]`,
+		Short: "Show when a cron expression fires",
+		Long: `Show the coming fire times of a cron expression: 6 or 7 fields are Quartz's, with
+seconds; 5 fields are Unix cron; @every 10s, @hourly and the like are
+descriptors.`,
+		Example: `  wasmjob next "0 */5 * * * ?"
+  wasmjob next "0 0 9 ? * MON-FRI" --zone Asia/Shanghai --count 10
+  wasmjob next "30 2 * * *" --zone Europe/Berlin --from 2026-03-28
+  wasmjob next "@every 90s"`,
+		Args: exactly("the cron expression"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if times < 1 || times > 10_000 {
+				return usagef("--count: %d is not a number from 1 to 10000", times)
+			}
+			loc, err := schedule.Zone(zone)
+			if err != nil {
+				return usagef("--zone: %w", err)
+			}
+			start := time.Now()
+			if from != "" {
+				if start, err = parseTime(from, loc); err != nil {
+					return usagef("--from: %w", err)
+				}
+			}
+			s, err := schedule.Parse(args[0], loc)
+			if err != nil {
+				return err
+			}
+			list := schedule.Next(s, start, times)
+			var b strings.Builder
+			for _, t := range list {
+				in := "in " + ago(t.Sub(start))
+				if from != "" {
+					in = ago(t.Sub(start)) + " later"
+				}
+				fmt.Fprintf(&b, "%s  %s  %s\n", t.Format("Mon 2006-01-02 15:04:05 -07:00"), pad(t.Format("MST"), 5), in)
+			}
+			if len(list) < times {
+				b.WriteString("it never fires again\n")
+			}
+			_, err = p.out.Write([]byte(b.String()))
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&zone, "zone", "", "time `ZONE`, an IANA name such as Asia/Shanghai (default: this machine's)")
+	cmd.Flags().IntVar(&times, "count", times, "how many times, `N`")
+	cmd.Flags().StringVar(&from, "from", "", "begin after this `TIME`: 2026-03-28, 2026-03-28T09:00 or with a zone as in RFC 3339 (default: now)")
+	return cmd
+}
+
+// parseTime reads a time; without a zone of its own it is one of loc.
+func parseTime(s string, loc *time.Location) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, s, loc); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is not a time; want 2026-03-28, 2026-03-28T09:00 or RFC 3339", clip(s))
+}
+
+// ago writes a span in at most two units: 3d4h, 2m10s, 500ms.
+func ago(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + ago(-d)
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Hour:
+		return showDuration(d.Round(time.Second))
+	case d < 24*time.Hour:
+		return showDuration(d.Round(time.Minute))
+	}
+	d = d.Round(time.Hour)
+	days := d / (24 * time.Hour)
+	if hours := (d % (24 * time.Hour)) / time.Hour; hours > 0 {
+		return fmt.Sprintf("%dd%dh", days, hours)
+	}
+	return fmt.Sprintf("%dd", days)
+}

@@ -1,0 +1,486 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+const (
+	// viewQueue is how many events may wait for the view.
+	viewQueue = 4096
+	// Of fires, fireBurst lines may come at once and fireRate per second in
+	// the long run; the rest is summed up once a second. Bad news has a
+	// budget of its own.
+	fireBurst, fireRate = 60, 10
+	// repeatAfter is how soon the same reason of the same job is told again.
+	repeatAfter = time.Minute
+	// mostMemory bounds the maps of the view, should an end never come.
+	mostMemory = 10_000
+)
+
+// view turns the stream of events into few lines for people: one per fire, not
+// one per item, and only so many per second. It takes events without blocking;
+// one goroutine turns them into lines.
+type view struct {
+	show    func(line)
+	queue   chan host.Event
+	done    chan struct{}
+	dropped atomic.Int64
+	// ending says that the host is on its way out.
+	ending atomic.Bool
+
+	mu     sync.Mutex // guards closed and the sending side of queue
+	closed bool
+
+	// Owned by run.
+	failures map[fireKey]*failures
+	repeats  map[string]*repeat
+	owners   map[string]bool // jobs of which this host has items
+	good     bucket
+	bad      bucket
+	rest     summary
+}
+
+// line is what the view shows: a fire, or a sentence about a job or the host.
+type line struct {
+	time  time.Time
+	level zapcore.Level
+	job   string
+	text  string
+	// fire is set for a fire; text is empty then.
+	fire *fireLine
+}
+
+type fireLine struct {
+	instant  time.Time
+	items    []int
+	source   abi.Source
+	duration time.Duration
+	lag      time.Duration
+	outcome  abi.Outcome
+	// reason tells what went wrong, in one line.
+	reason string
+}
+
+type fireKey struct {
+	job     string
+	instant int64
+	trigger int64
+	source  abi.Source
+}
+
+// failures are the items of a fire that did not end well.
+type failures struct {
+	// reasons are by item, those of their last attempts; empty for items
+	// beyond the first mostReasons.
+	reasons map[int]string
+	lag     time.Duration
+	items   int
+}
+
+// mostReasons is how many reasons are remembered of one fire.
+const mostReasons = 100
+
+// repeat is a sentence that was said.
+type repeat struct {
+	at    time.Time
+	count int // how often since
+}
+
+// bucket allows burst lines at once and rate per second.
+type bucket struct {
+	tokens float64
+	at     time.Time
+}
+
+func (b *bucket) take(now time.Time) bool {
+	if b.at.IsZero() {
+		b.tokens = fireBurst
+	} else if gone := now.Sub(b.at); gone > 0 {
+		b.tokens = min(fireBurst, b.tokens+gone.Seconds()*fireRate)
+	}
+	b.at = now
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
+// summary counts what was not shown.
+type summary struct {
+	fires, bad, others int
+	jobs               map[string]struct{}
+}
+
+func newView(show func(line)) *view {
+	v := &view{
+		show:     show,
+		queue:    make(chan host.Event, viewQueue),
+		done:     make(chan struct{}),
+		failures: make(map[fireKey]*failures),
+		repeats:  make(map[string]*repeat),
+		owners:   make(map[string]bool),
+		rest:     summary{jobs: make(map[string]struct{})},
+	}
+	go v.run()
+	return v
+}
+
+// add takes an event. It never blocks; what does not fit is counted.
+func (v *view) add(e host.Event) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return
+	}
+	select {
+	case v.queue <- e:
+	default:
+		v.dropped.Add(1)
+	}
+}
+
+// close shows what is queued and joins the goroutine.
+func (v *view) close() {
+	v.mu.Lock()
+	if !v.closed {
+		v.closed = true
+		close(v.queue)
+	}
+	v.mu.Unlock()
+	<-v.done
+}
+
+func (v *view) run() {
+	defer close(v.done)
+	// The timer runs only while something is held back.
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	running := false
+	for {
+		select {
+		case e, ok := <-v.queue:
+			if !ok {
+				timer.Stop()
+				v.flush(time.Now())
+				return
+			}
+			v.event(e)
+			if held := v.rest.fires+v.rest.others > 0; held && !running {
+				timer.Reset(time.Second)
+				running = true
+			}
+		case now := <-timer.C:
+			running = false
+			v.flush(now)
+		}
+	}
+}
+
+// flush shows the summary of what was held back.
+func (v *view) flush(now time.Time) {
+	if n := v.dropped.Swap(0); n > 0 {
+		v.show(line{time: now, level: zapcore.WarnLevel, text: fmt.Sprintf("%d events came too fast to be shown here", n)})
+	}
+	r := v.rest
+	if r.fires+r.others == 0 {
+		return
+	}
+	v.rest = summary{jobs: make(map[string]struct{})}
+	level := zapcore.InfoLevel
+	text := fmt.Sprintf("… and %s of %s", count(r.fires, "fire"), count(len(r.jobs), "job"))
+	switch {
+	case r.fires == 0:
+		text = fmt.Sprintf("… and %s about %s", count(r.others, "more line"), count(len(r.jobs), "job"))
+	case r.bad > 0:
+		level = zapcore.WarnLevel
+		text += fmt.Sprintf(", %d not OK", r.bad)
+	default:
+		text += ", all OK"
+	}
+	v.show(line{time: now, level: level, text: text})
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+// limited shows a line if the budget allows it, and counts it otherwise.
+func (v *view) limited(l line) {
+	b := &v.good
+	if l.level > zapcore.InfoLevel {
+		b = &v.bad
+	}
+	if b.take(l.time) {
+		v.show(l)
+		return
+	}
+	v.rest.jobs[l.job] = struct{}{}
+	if l.fire == nil {
+		v.rest.others++
+		return
+	}
+	v.rest.fires++
+	if l.fire.outcome != abi.OutcomeOK {
+		v.rest.bad++
+	}
+}
+
+// seldom shows a sentence unless the same was said a short while ago.
+func (v *view) seldom(l line) {
+	key := l.job + "\x00" + l.text
+	r := v.repeats[key]
+	if r != nil && l.time.Sub(r.at) < repeatAfter {
+		r.count++
+		return
+	}
+	if r != nil && r.count > 0 {
+		l.text += fmt.Sprintf(" (%d times more since)", r.count)
+	}
+	if len(v.repeats) >= mostMemory {
+		clear(v.repeats)
+	}
+	v.repeats[key] = &repeat{at: l.time}
+	v.limited(l)
+}
+
+func (v *view) event(e host.Event) {
+	say := func(level zapcore.Level, text string) {
+		v.show(line{time: e.Time, level: level, job: e.Job, text: text})
+	}
+	because := func(text string) string {
+		if e.Reason == "" {
+			return text
+		}
+		return text + ": " + e.Reason
+	}
+	item := func(text string) string {
+		if e.Item == nil {
+			return text
+		}
+		return "item " + strconv.Itoa(*e.Item) + " " + text
+	}
+	key := fireKey{e.Job, e.Instant.UnixNano(), e.Trigger, e.Source}
+	switch e.Kind {
+	case host.EventFireStarted:
+		f := v.of(key)
+		f.lag, f.items = e.Lag, len(e.Items)
+	case host.EventItemEnded:
+		v.itemEnded(key, e)
+	case host.EventFireEnded:
+		v.fireEnded(key, e)
+	case host.EventFireSkipped:
+		v.seldom(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: because("nothing to run")})
+	case host.EventItemSkipped:
+		v.seldom(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: because(item("not run"))})
+	case host.EventListener:
+		if e.Outcome != abi.OutcomeOK && e.Outcome != "" {
+			v.limited(line{time: e.Time, level: zapcore.WarnLevel, job: e.Job, text: because("listener ended with " + string(e.Outcome))})
+		}
+	case host.EventJobAdded:
+		say(zapcore.InfoLevel, because("job added"))
+	case host.EventJobChanged:
+		if e.Digest == "" { // a new module is in the host's own log
+			say(zapcore.InfoLevel, because("job changed"))
+		}
+	case host.EventJobRemoved:
+		level := zapcore.InfoLevel
+		if v.ending.Load() { // all jobs leave then
+			level = zapcore.DebugLevel
+		}
+		say(level, because("job left"))
+		v.forget(e.Job)
+	case host.EventJobStopped:
+		say(zapcore.WarnLevel, because("job stopped by an operator"))
+	// EventJobError, EventRefused and a lost session are in the log already.
+	case host.EventAssigned:
+		text := "this host runs " + itemsText(e.Items)
+		if len(e.Items) == 0 {
+			if !v.owners[e.Job] { // it did not before, so that is no news
+				return
+			}
+			text = "this host runs no items any more"
+		}
+		v.owners[e.Job] = len(e.Items) > 0
+		v.limited(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: text})
+	case host.EventSharded:
+		v.limited(line{time: e.Time, level: zapcore.DebugLevel, job: e.Job, text: because("items divided")})
+	case host.EventElected:
+		v.limited(line{time: e.Time, level: zapcore.DebugLevel, job: e.Job, text: "this host leads the job"})
+	case host.EventSession:
+		switch e.Reason {
+		case "live":
+			say(zapcore.DebugLevel, "registry session live")
+		case "suspect":
+			say(zapcore.WarnLevel, "registry session in doubt: nothing begins until it is known to be alive")
+		}
+	}
+}
+
+// of is the memory of a fire.
+func (v *view) of(key fireKey) *failures {
+	f := v.failures[key]
+	if f == nil {
+		if len(v.failures) >= mostMemory {
+			clear(v.failures)
+		}
+		f = &failures{}
+		v.failures[key] = f
+	}
+	return f
+}
+
+func (v *view) itemEnded(key fireKey, e host.Event) {
+	if e.Item == nil {
+		return
+	}
+	f := v.of(key)
+	if e.Outcome == abi.OutcomeOK {
+		delete(f.reasons, *e.Item)
+		return
+	}
+	if f.reasons == nil {
+		f.reasons = make(map[int]string)
+	}
+	reason := ""
+	if len(f.reasons) < mostReasons {
+		reason = firstLine(e.Reason)
+	}
+	f.reasons[*e.Item] = reason
+	if e.Outcome == abi.OutcomeRetry {
+		text := fmt.Sprintf("item %d, attempt %d: RETRY", *e.Item, e.Attempt)
+		if e.Reason != "" {
+			text += ": " + firstLine(e.Reason)
+		}
+		v.limited(line{time: e.Time, level: zapcore.WarnLevel, job: e.Job, text: text})
+	}
+}
+
+func (v *view) fireEnded(key fireKey, e host.Event) {
+	f := v.of(key)
+	delete(v.failures, key)
+	l := line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, fire: &fireLine{
+		instant: e.Instant, items: e.Items, source: e.Source, duration: e.Duration,
+		lag: max(f.lag, e.Lag), outcome: e.Outcome,
+	}}
+	if e.Outcome != abi.OutcomeOK {
+		l.level = zapcore.WarnLevel
+		l.fire.reason = firstLine(e.Reason)
+		if len(f.reasons) > 0 {
+			bad := slices.Min(slices.Collect(maps.Keys(f.reasons)))
+			reason := "item " + strconv.Itoa(bad)
+			if total := max(f.items, len(e.Items)); total > 1 {
+				reason = fmt.Sprintf("%d of %s, item %d", len(f.reasons), count(total, "item"), bad)
+			}
+			if why := f.reasons[bad]; why != "" {
+				reason += ": " + why
+			}
+			l.fire.reason = reason
+		}
+	}
+	v.limited(l)
+}
+
+// forget drops what is remembered of a job.
+func (v *view) forget(job string) {
+	delete(v.owners, job)
+	for k := range v.failures {
+		if k.job == job {
+			delete(v.failures, k)
+		}
+	}
+	for k := range v.repeats {
+		if strings.HasPrefix(k, job+"\x00") {
+			delete(v.repeats, k)
+		}
+	}
+}
+
+// itemsText names items for people.
+func itemsText(items []int) string {
+	if len(items) == 1 {
+		return "item " + strconv.Itoa(items[0])
+	}
+	return "items " + ranges(items)
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	return s
+}
+
+// showRow shows lines in columns, on a terminal.
+func showRow(c *console, least zapcore.Level) func(line) {
+	return func(l line) {
+		if l.level < least {
+			return
+		}
+		if l.fire == nil {
+			tag, colour := levelTag(l.level)
+			who := l.job
+			if who == "" {
+				who = "host"
+			}
+			c.row(l.time, tag, colour, who, printable(l.text))
+			return
+		}
+		f := l.fire
+		colour := green
+		if f.outcome != abi.OutcomeOK {
+			colour = red
+		}
+		items := itemsText(f.items)
+		if len(items) > 24 {
+			items = items[:23] + "…"
+		}
+		text := pad(items, 14) + "  " + pad(string(f.source), 8) + "  " + fmt.Sprintf("%7s", shortDuration(f.duration)) + "  " +
+			c.style.paint(colour, string(f.outcome))
+		if f.lag >= time.Second {
+			text += c.style.paint(yellow, "  "+shortDuration(f.lag)+" late")
+		}
+		if f.reason != "" {
+			text += "  " + printable(f.reason)
+		}
+		c.row(l.time, "fire", bold, l.job, text)
+	}
+}
+
+// showLog writes lines to the log.
+func showLog(log *zap.Logger) func(line) {
+	return func(l line) {
+		text := l.text
+		var fields []zap.Field
+		if l.job != "" {
+			fields = append(fields, zap.String(fieldJob, l.job))
+		}
+		if f := l.fire; f != nil {
+			text = "fire ended"
+			fields = append(fields,
+				zap.Time("instant", f.instant), zap.String("items", ranges(f.items)), zap.String("source", string(f.source)),
+				zap.Duration("duration", f.duration), zap.Duration("lag", f.lag), zap.String("outcome", string(f.outcome)))
+			if f.reason != "" {
+				fields = append(fields, zap.String("reason", f.reason))
+			}
+		}
+		if entry := log.Check(l.level, text); entry != nil {
+			entry.Time = l.time
+			entry.Write(slices.Clip(fields)...)
+		}
+	}
+}

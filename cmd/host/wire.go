@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/plugin"
+)
+
+// system is a host with everything around it. wire builds it in the order in
+// which the parts need one another; run joins whatever it starts; close takes
+// it down in the opposite order.
+//
+//	output ─► log ─► runtime ─► catalog ─┐
+//	                 registry ───────────┴─► host ─► events ─► metrics, history, view
+//	                                           └────► admin address
+type system struct {
+	loaded  *loaded
+	log     *zap.Logger
+	console *console // of the terminal; nil if stdout is none
+	view    *view
+	host    *host.Host
+	catalog *catalog.Catalog
+	admin   *admin.Server // nil if it is off
+	closers []func() error
+}
+
+// runtimeGrace is how long the last guests have to end when all else has.
+const runtimeGrace = 10 * time.Second
+
+// onClose adds to what close does, first.
+func (s *system) onClose(what string, do func() error) {
+	s.closers = append(s.closers, func() error {
+		if err := do(); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
+	})
+}
+
+func (s *system) close() error {
+	var problems []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		problems = append(problems, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(problems...)
+}
+
+// wire builds the system. Nothing runs yet but the goroutines that carry lines
+// and events, which close joins.
+func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
+	s := &system{loaded: l}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+
+	// What people see.
+	out := newOutput()
+	s.onClose("output", func() error { out.close(); return nil })
+	logOut := out.to(p.err)
+	logConsole := newConsole(logOut, style{columns: p.errTTY, colour: p.colour(p.errTTY)})
+	if p.outTTY && l.LogFormat != logJSON {
+		s.console = newConsole(out.to(p.out), style{columns: true, colour: p.colour(p.outTTY)})
+		if p.errTTY {
+			logConsole = s.console // one terminal, one set of columns
+		}
+	}
+	s.log = newLogger(l.LogFormat, l.LogLevel, logConsole, logOut)
+	guests := newLogger(l.LogFormat, l.GuestLogLevel, logConsole, logOut)
+	show := showLog(s.log)
+	if s.console != nil {
+		show = showRow(s.console, l.LogLevel)
+	}
+	s.view = newView(show)
+	s.onClose("view", func() error { s.view.close(); return nil })
+
+	// Where events go.
+	var events *history.Writer
+	if l.History != "" {
+		if events, err = history.Open(history.Options{Path: l.History, MaxBytes: l.HistorySize, Logger: s.log}); err != nil {
+			return nil, err
+		}
+		s.onClose("history", events.Close)
+	}
+	// The host is asked for its status only after it was made, below.
+	metrics := admin.NewMetrics(versionText(), func() host.Status { return s.host.Status() })
+	if events != nil {
+		err = metrics.CounterFunc("history_events_dropped_total", "Events that are not in the history file.",
+			func() float64 { return float64(events.Dropped()) })
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	// What runs jobs.
+	runtime, err := plugin.NewRuntime(ctx, plugin.Options{CacheDir: l.Cache, Logger: slog.New(slogHandler{log: s.log})})
+	if err != nil {
+		return nil, err
+	}
+	s.onClose("runtime", func() error {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), runtimeGrace)
+		defer cancel()
+		return runtime.Close(grace)
+	})
+	// The view tells what jobs come, change and go; of the catalog's own
+	// lines that leaves what is wrong.
+	catalogLog := s.log
+	if !s.log.Core().Enabled(zap.DebugLevel) {
+		catalogLog = s.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+	}
+	s.catalog, err = catalog.New(catalog.Options{
+		Dir: l.Plugins, Runtime: runtime, Mounts: l.Mounts, Logger: catalogLog, Rescan: l.Rescan,
+	})
+	if err != nil {
+		return nil, err
+	}
+	registry, err := embedded.Open(embedded.Options{Dir: l.Data})
+	if err != nil {
+		return nil, err
+	}
+	s.onClose("registry", func() error { return registry.Close() })
+	drain := l.DrainTimeout
+	if drain == 0 {
+		drain = -1 // as host.Config has it
+	}
+	s.host, err = host.New(host.Config{
+		Dial:           func(ctx context.Context) (coordination.RegistryCenter, error) { return registry.Connect(ctx) },
+		Namespace:      l.Namespace,
+		ServerIP:       l.ServerIP,
+		MaxConcurrency: l.MaxConcurrency,
+		DrainTimeout:   drain,
+		OnEvent: func(e host.Event) { // none of them blocks
+			metrics.Observe(e)
+			if events != nil {
+				events.Add(e)
+			}
+			s.view.add(e)
+		},
+		OnLog:    func(g host.GuestLog) { guestLog(guests, g) },
+		OnMetric: metrics.Guest,
+		HostInfo: "wasmjob " + versionText() + " " + platform(),
+		Logger:   s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if l.Admin != nil {
+		if err := s.wireAdmin(p, metrics); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
+	l := s.loaded
+	token, err := l.token()
+	if err != nil {
+		return err
+	}
+	about := admin.About{Version: versionText(), PID: os.Getpid(), Plugins: l.Plugins, Registry: s.registryText(), History: l.History}
+	if abs, err := filepath.Abs(l.Plugins); err == nil {
+		about.Plugins = abs
+	}
+	s.admin, err = admin.Listen(admin.Options{
+		Address: *l.Admin, Token: token, Host: s.host, Metrics: metrics.Handler(s.log), About: about, Logger: s.log,
+	})
+	if err != nil {
+		return fmt.Errorf("%w (--admin ADDRESS or --admin off)", err)
+	}
+	s.onClose("admin address", s.admin.Close)
+	if !l.Admin.Local() {
+		s.log.Warn("the admin address can be reached from other machines, without TLS", zap.Stringer("address", s.admin.Address()))
+	}
+	note := admin.Note{Address: s.admin.Address().String(), Token: token, PID: os.Getpid(), Plugins: about.Plugins, Started: time.Now()}
+	if remove, err := note.Leave(admin.NoteDirs(p.getenv)); err != nil {
+		s.log.Warn("clients will not find this host by themselves: they need --admin and --token-file", zap.Error(err))
+	} else {
+		s.onClose("note for clients", remove)
+	}
+	return nil
+}
+
+// run runs all parts until stop is done and the host has drained, or kill is
+// done, or one of them fails, which ends the others. The admin address answers
+// until the host has ended, and the catalog, whose modules the host uses,
+// outlives it too.
+func (s *system) run(stop, kill context.Context) error {
+	stop, drain := context.WithCancel(stop)
+	defer drain()
+	around, end := context.WithCancel(context.WithoutCancel(stop))
+	defer end()
+	parts := 0
+	ended := make(chan error)
+	part := func(what string, run func() error) {
+		parts++
+		go func() {
+			err := run()
+			if err != nil {
+				err = fmt.Errorf("%s: %w", what, err)
+			}
+			ended <- err
+		}()
+	}
+	part("plugins directory", func() error { return s.catalog.Run(around, s.host.Apply) })
+	if s.admin != nil {
+		part("admin", func() error { return s.admin.Run(around) })
+	}
+	part("host", func() error {
+		defer end() // the others run for the host's sake
+		return s.host.Run(stop, kill)
+	})
+	var problems []error
+	for range parts {
+		if err := <-ended; err != nil {
+			problems = append(problems, err)
+			drain() // one that failed ends the host, and so the others
+		}
+	}
+	return errors.Join(problems...)
+}
