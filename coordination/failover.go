@@ -117,7 +117,10 @@ func (r Recovery) adopt(orphans Items, out *Recovered) Move {
 	})
 }
 
-// bury removes the last traces of a host that left nothing unfinished.
+// bury removes the last traces of a host that left nothing unfinished. If
+// items are still assigned to it they are divided anew: the instances may be
+// the same as at the last division, for a host that was stopped by an operator
+// is not counted any more and keeps what it runs.
 func (r Recovery) bury(runs, members, assigned Node, out *Recovered) Move {
 	l := r.View.Layout
 	var ops []Op
@@ -129,15 +132,26 @@ func (r Recovery) bury(runs, members, assigned Node, out *Recovered) Move {
 			ops = append(ops, Delete(n.Path, n.Version))
 		}
 	}
-	return Move{Name: "recover", Commit: ops,
-		Then: func([]Node, []Result) (Move, error) {
-			out.Commits++
-			out.Settled = true
-			return Done()
-		},
+	buried := func([]Node, []Result) (Move, error) {
+		out.Commits++
+		out.Settled = true
+		return Done()
+	}
+	m := Move{Name: "recover", Commit: ops, Then: buried,
 		Else:    func(*OpError) (Move, error) { return Done() }, // somebody else does it
 		Unknown: Done,                                           // the next call sees
 	}
+	if len(assigned.Data) > 0 {
+		plain := m
+		m.Commit = append(slices.Clone(ops), Create(l.necessary(), nil))
+		m.Else = func(e *OpError) (Move, error) {
+			if e.Index < len(ops) {
+				return Done()
+			}
+			return plain, nil // the flag stands already
+		}
+	}
+	return m
 }
 
 // owedItem is what the registry holds of one item of a crashed host.

@@ -3,6 +3,7 @@ package coordination_test
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,17 +43,16 @@ type simHost struct {
 	rc       *registrytest.FaultyCenter
 	plan     func(call int, op string) registrytest.Fault
 
-	joined   bool
-	why      string // why it is not in the job
-	leaving  bool   // draining
-	view     co.View
-	snapshot co.Snapshot
-	share    co.Share
-	items    map[int]*simItem
-	runs     co.Runs
-	version  int32
-	recoverAt,
-	sweepAt time.Time
+	joined    bool
+	why       string // why it is not in the job
+	leaving   bool   // draining
+	view      co.View
+	snapshot  co.Snapshot
+	share     co.Share
+	items     map[int]*simItem
+	runs      co.Runs
+	version   int32
+	recoverAt time.Time
 }
 
 type simItem struct {
@@ -687,4 +687,11 @@ func (c *cluster) edit(change func(*co.JobConfiguration)) error {
 	change(&cfg)
 	_, err = c.op.Commit(c.ctx, co.Set(path, cfg.YAML(), n.Version))
 	return err
+}
+
+func decode(t testing.TB, data []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(data, into); err != nil {
+		t.Fatalf("%q: %v", data, err)
+	}
 }

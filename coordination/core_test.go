@@ -1,0 +1,350 @@
+package coordination
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestItemsText(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Items{
+		"": nil, "0": {0}, "0-3,7": {0, 1, 2, 3, 7}, "5,1-2,2": {1, 2, 5}, "7,6": {6, 7}, "999999": {999999},
+	} {
+		got, err := ParseItems(text)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("ParseItems(%q) = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{",", "1,", "-1", "1-", "3-1", "a", "1 ", "+1", "01", "0x1", "1-2-3", "1000000", "0-1000000", "99999999999999999999",
+		"0-999999,0-999999"} {
+		if got, err := ParseItems(text); err == nil {
+			t.Errorf("ParseItems(%q) = %d items, want an error", text, len(got))
+		}
+	}
+}
+
+func TestItemsTextIsReadAgain(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		items := someItems(r, 60)
+		text := items.String()
+		got, err := ParseItems(text)
+		if err != nil || !slices.Equal(got, items) {
+			t.Fatalf("%v as %q is read as %v, %v", items, text, got, err)
+		}
+		for i := range 60 {
+			if items.Contains(i) != slices.Contains(items, i) {
+				t.Fatalf("%v.Contains(%d) = %v", items, i, items.Contains(i))
+			}
+		}
+	}
+}
+
+// someItems are random ones below n, ascending.
+func someItems(r *rand.Rand, n int) Items {
+	var items Items
+	for i := range n {
+		if r.IntN(3) > 0 {
+			items = append(items, i)
+		}
+	}
+	return items
+}
+
+func FuzzParseItems(f *testing.F) {
+	f.Add("0-3,7")
+	f.Add("1,1-1,")
+	f.Fuzz(func(t *testing.T, text string) {
+		items, err := ParseItems(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseItems(items.String())
+		if err != nil || !slices.Equal(items, again) {
+			t.Errorf("%q is %v, and then %v, %v", text, items, again, err)
+		}
+		if !slices.IsSorted(items) || len(slices.Compact(slices.Clone(items))) != len(items) {
+			t.Errorf("%q is %v", text, items)
+		}
+	})
+}
+
+// TestRunsAgainstModel compares Runs with a map of item to fire.
+func TestRunsAgainstModel(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	fires := []Fire{{Instant: 10, Source: "schedule"}, {Instant: 20, Source: "schedule"}, {Instant: 20, Source: "misfire"}, {Instant: 25, Trigger: 7, Source: "trigger"}}
+	for range 200 {
+		var runs Runs
+		model := make(map[int]Fire)
+		for range 20 {
+			items := someItems(r, 12)
+			before := string(runs.data())
+			var next Runs
+			if r.IntN(2) == 0 {
+				f := fires[r.IntN(len(fires))]
+				next = runs.with(f, items)
+				for _, i := range items {
+					model[i] = f
+				}
+			} else {
+				next = runs.without(items)
+				for _, i := range items {
+					delete(model, i)
+				}
+			}
+			if string(runs.data()) != before {
+				t.Fatalf("runs were changed in place: %s became %s", before, runs.data())
+			}
+			runs = next
+			read, err := parseRuns(runs.data())
+			if err != nil || string(read.data()) != string(runs.data()) {
+				t.Fatalf("%s is read as %s, %v", runs.data(), read.data(), err)
+			}
+			if len(runs.Items()) != len(model) {
+				t.Fatalf("runs have %v, want %v", runs.Items(), model)
+			}
+			for i, f := range model {
+				if runs.fireOf(i) != f {
+					t.Fatalf("item %d was begun for %v, want %v", i, runs.fireOf(i), f)
+				}
+			}
+			if len(runs.data()) > runs.size() {
+				t.Fatalf("size %d of %d bytes", runs.size(), len(runs.data()))
+			}
+		}
+	}
+}
+
+func TestRecordIsReadAgain(t *testing.T) {
+	t.Parallel()
+	for _, r := range []Record{
+		{},
+		{Owner: "10.0.0.1@-@a", Instant: 1, Trigger: 2, Begun: 3, Ended: 4, Source: "schedule", Outcome: "OK"},
+		{Owner: "a\"b\\c\x00\x7f\n", Instant: -1, Source: "ü\u2028", Outcome: "<&>"},
+	} {
+		var got Record
+		if err := json.Unmarshal(r.data(), &got); err != nil || got != r {
+			t.Errorf("%+v is written as %s and read as %+v, %v", r, r.data(), got, err)
+		}
+	}
+	for _, data := range []string{"", "nonsense", "[]", `{"instant":"x"}`, "null"} {
+		if got := parseRecord([]byte(data)); got != (Record{}) {
+			t.Errorf("%q is read as %+v", data, got)
+		}
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add("10.0.0.1@-@a", int64(1), int64(2), int64(3), int64(4), "schedule", "OK")
+	f.Fuzz(func(t *testing.T, owner string, instant, trigger, begun, ended int64, source, outcome string) {
+		r := Record{owner, instant, trigger, begun, ended, source, outcome}
+		if !json.Valid(r.data()) {
+			t.Errorf("%+v is written as %q", r, r.data())
+		}
+		// What JSON cannot hold becomes U+FFFD, once.
+		if got := parseRecord(r.data()); parseRecord(got.data()) != got || got.Instant != instant || got.Begun != begun {
+			t.Errorf("%+v is read as %+v", r, got)
+		}
+	})
+}
+
+func TestRecordAccepts(t *testing.T) {
+	t.Parallel()
+	r := Record{Instant: 100, Trigger: 7}
+	for _, c := range []struct {
+		fire Fire
+		ok   bool
+	}{
+		{Fire{Instant: 99}, false}, {Fire{Instant: 100}, false}, {Fire{Instant: 101}, true},
+		{Fire{Instant: 1, Trigger: 6}, false}, {Fire{Instant: 1000, Trigger: 7}, false}, {Fire{Instant: 1, Trigger: 8}, true},
+	} {
+		if err := r.Accepts(c.fire); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c.fire, err)
+		}
+	}
+	// What was begun is not accepted again, until it is handed back.
+	for _, f := range []Fire{{Instant: 200, Source: "schedule"}, {Instant: 5, Trigger: 9, Source: "trigger"}} {
+		begun := r.begin("x", f, 300)
+		if begun.Accepts(f) == nil || !begun.Open() || !begun.isOf(f) {
+			t.Errorf("%+v after the begin of %+v", begun, f)
+		}
+		back := begun.handedBack(f)
+		if back.Accepts(f) != nil || back.Open() {
+			t.Errorf("%+v after %+v was handed back", back, f)
+		}
+	}
+	// A failover repeats an old fire, and the newest stays the newest.
+	if got := r.begin("x", Fire{Instant: 50}, 1); got.Instant != 100 || got.Trigger != 7 {
+		t.Errorf("after an old fire: %+v", got)
+	}
+}
+
+// FuzzParseView feeds nodes of any content to the view and to what reads it.
+func FuzzParseView(f *testing.F) {
+	f.Add([]byte("jobName: demo\nshardingTotalCount: 3\n"), "10.0.0.1@-@A\n10.0.0.2@-@B", "10.0.0.1@-@A", []byte(`{"total":3,"members":["x"],"pending":"0-2"}`), "necessary,0,-1,x", int32(1))
+	f.Add([]byte("{"), "", "x", []byte(`{"pending":"0-999999,0-999999"}`), "0", int32(0))
+	f.Add([]byte(nil), "@-@\n@-@@-@", "", []byte("null"), "processing", int32(-1))
+	f.Fuzz(func(t *testing.T, config []byte, instances, leader string, division []byte, names string, version int32) {
+		l := NewLayout("ns", "demo")
+		self := NewJobInstance("10.0.0.1", "A")
+		node := func(data []byte) Node {
+			return Node{Exists: version != 0, Data: data, Version: version, Mzxid: int64(version)}
+		}
+		s := Snapshot{}
+		for _, q := range Control(l, self) {
+			n := node([]byte(leader))
+			if q.Children {
+				n.Data, n.Names = nil, strings.Split(names, ",")
+			}
+			n.Query = q
+			s[q] = n
+		}
+		set := func(q Query, n Node) { n.Query = q; s[q] = n }
+		set(Data(l.config()), node(config))
+		set(Data(l.assignment()), node(division))
+		set(Data(l.members()), node([]byte(instances)))
+		set(Children(l.instances()), Node{Exists: true, Names: strings.Split(instances, "\n")})
+		v := ParseView(s, l, self, View{})
+		v = ParseView(s, l, self, v)
+		v = ParseView(Snapshot{}, l, self, v)
+		v = ParseView(s, l, self, v)
+		v.Crashed()
+		v.Java()
+		var sharded Sharded
+		if m, ok := v.Reconcile(time.Unix(0, 0), &sharded); ok && m.Commit == nil && m.Read == nil {
+			t.Error("a step that does nothing")
+		}
+	})
+}
+
+// TestParts: every op once and in order, no part over the limit by more than
+// what must stay together.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 300 {
+		var ops []Op
+		for n := range r.IntN(50) {
+			path := fmt.Sprintf("/%d", n)
+			switch r.IntN(3) {
+			case 0:
+				ops = append(ops, Create(path, make([]byte, r.IntN(200))))
+			case 1:
+				ops = append(ops, Delete(path, AnyVersion), Create(path, nil))
+			default:
+				ops = append(ops, Check("/runs", 1), Set(path, nil, AnyVersion))
+			}
+		}
+		limit := 100 + r.IntN(1000)
+		var all []Op
+		for part := range parts(ops, limit) {
+			if len(part) == 0 {
+				t.Fatal("an empty part")
+			}
+			if extra := size(part) - opSize(part[len(part)-1]); len(part) > 2 && extra > limit {
+				t.Fatalf("a part of %d bytes, the limit is %d", size(part), limit)
+			}
+			if last := part[len(part)-1]; last.Kind == OpCheck {
+				t.Fatal("a check without what it guards")
+			}
+			if first := part[0]; first.Kind == OpCreate && len(all) > 0 && all[len(all)-1].Kind == OpDelete && all[len(all)-1].Path == first.Path {
+				t.Fatal("a delete and its create were parted")
+			}
+			all = append(all, part...)
+		}
+		if len(all) != len(ops) {
+			t.Fatalf("%d ops of %d", len(all), len(ops))
+		}
+		for i := range ops {
+			if all[i].Path != ops[i].Path || all[i].Kind != ops[i].Kind {
+				t.Fatalf("op %d is %v, want %v", i, all[i], ops[i])
+			}
+		}
+	}
+}
+
+// TestDivisionStale names the reasons, and that a configuration that cannot
+// be read is none.
+func TestDivisionStale(t *testing.T) {
+	t.Parallel()
+	self := NewJobInstance("10.0.0.1", "A")
+	base := View{Layout: NewLayout("ns", "demo"), Self: self, Exists: true, Enabled: true, Instances: []string{"10.0.0.2@-@B", self.ID},
+		Config:       JobConfiguration{ShardingTotalCount: 3},
+		Division:     Division{Members: []string{"10.0.0.2@-@B", self.ID}, Instances: []string{"10.0.0.2@-@B", self.ID}, Total: 3, Strategy: "AVG_ALLOCATION"},
+		divisionNode: Node{Exists: true, Data: []byte("x")}}
+	for _, c := range []struct {
+		change func(*View)
+		want   string
+	}{
+		{func(*View) {}, ""},
+		{func(v *View) { v.divisionNode = Node{} }, "items were never divided"},
+		{func(v *View) { v.Config.ShardingTotalCount = 4 }, "sharding total count changed from 3 to 4"},
+		{func(v *View) { v.Config.ShardingTotalCount, v.ConfigErr = 0, errors.New("bad") }, ""},
+		{func(v *View) { v.Config.JobShardingStrategyType = "ODEVITY" }, "strategy changed from AVG_ALLOCATION to ODEVITY"},
+		{func(v *View) { v.Config.JobShardingStrategyType = "AVG_ALLOCATION" }, ""},
+		{func(v *View) {
+			v.Config.JobShardingStrategyType = "com.dangdang.ddframe.job.lite.api.strategy.impl.AverageAllocationJobShardingStrategy"
+		}, ""},
+		{func(v *View) { v.Config.JobShardingStrategyType = "no such strategy" }, ""},
+		{func(v *View) { v.Instances = v.Instances[1:] }, "instances changed"},
+		{func(v *View) { v.Division.Instances = []string{self.ID, "10.0.0.2@-@B"} }, ""},
+		{func(v *View) { v.Enabled = false }, "this server was disabled"},
+		{func(v *View) { v.Enabled, v.Division.Excluded = false, []string{self.ID} }, ""},
+		{func(v *View) { v.Division.Excluded = []string{self.ID} }, "this server was enabled"},
+		{func(v *View) { v.Division.Pending = Items{1} }, ""},
+	} {
+		v := base
+		c.change(&v)
+		if got := v.DivisionStale(); got != c.want {
+			t.Errorf("stale %q, want %q", got, c.want)
+		}
+	}
+}
+
+// never fails every commit with a conflict.
+type never struct{ RegistryCenter }
+
+func (never) Commit(context.Context, ...Op) ([]Result, error) {
+	return nil, &OpError{Reason: ReasonVersion}
+}
+func (never) Read(_ context.Context, q ...Query) ([]Node, error) { return make([]Node, len(q)), nil }
+
+// TestPerformGivesUp: two hosts that contradict each other for ever stop, and
+// an exchange that gets on does not.
+func TestPerformGivesUp(t *testing.T) {
+	t.Parallel()
+	var again Move
+	tries := 0
+	again = Move{Name: "stubborn", Commit: []Op{{}}, Else: func(*OpError) (Move, error) { tries++; return again, nil }}
+	if err := Perform(context.Background(), never{}, again); !errors.Is(err, ErrConflict) || tries != maxConflicts || !strings.Contains(err.Error(), "stubborn") {
+		t.Errorf("after %d tries: %v", tries, err)
+	}
+	reads := 0
+	var on func() Move
+	on = func() Move {
+		return Move{Name: "long", Read: []Query{Data("/x")}, Then: func([]Node, []Result) (Move, error) {
+			if reads++; reads > 10*maxConflicts {
+				return Done()
+			}
+			return on(), nil
+		}}
+	}
+	if err := Perform(context.Background(), never{}, on()); err != nil {
+		t.Errorf("a long exchange: %v", err)
+	}
+	if err := Perform(context.Background(), never{}, Move{Name: "nothing"}); err != nil {
+		t.Errorf("nothing to do: %v", err)
+	}
+	if err := Perform(context.Background(), never{}, Move{Name: "plain", Commit: []Op{{}}}); !errors.Is(err, ErrConflict) {
+		t.Errorf("a conflict that nobody handles: %v", err)
+	}
+}
