@@ -332,8 +332,11 @@ func TestRetriesAndOffsets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		d := definition("retry", "0 * * * * ?", 1)
+		var mu sync.Mutex
 		var seen []string
 		g := &guest{digest: "r", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			mu.Lock()
+			defer mu.Unlock()
 			seen = append(seen, fmt.Sprintf("%s#%d", inv.Offset, inv.Context.Attempt))
 			if inv.Context.Attempt < 3 {
 				return abi.Result{Outcome: abi.OutcomeRetry, Message: "later"}
@@ -342,6 +345,8 @@ func TestRetriesAndOffsets(t *testing.T) {
 		}}
 		c.start(1, job(d, g))
 		time.Sleep(2*time.Minute + 30*time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		want := []string{"#1", "#2", "#3", "after-3#1", "after-3#2", "after-3#3"}
 		if !slices.Equal(seen, want) {
 			t.Errorf("attempts %q, want %q", seen, want)
