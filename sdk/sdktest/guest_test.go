@@ -1,3 +1,5 @@
+//go:build !wasip1
+
 package sdktest
 
 import (
@@ -79,7 +81,6 @@ func TestCompiled(t *testing.T) {
 	program := guest(t, "behave")
 	t.Run("as native", func(t *testing.T) { compiledAsNative(t, program) })
 	t.Run("beyond recover", func(t *testing.T) { beyondRecover(t, program) })
-	t.Run("instance serves many", func(t *testing.T) { instanceServesMany(t, program) })
 }
 
 // compiledAsNative runs each behaviour natively and compiled, on equal hosts,
@@ -118,34 +119,37 @@ func compiledAsNative(t *testing.T, program program) {
 		"poll": abi.OutcomeCancelled, "wait": abi.OutcomeCancelled, "yield": abi.OutcomeCancelled,
 		"timeout": abi.OutcomeFail, "panic": abi.OutcomeTrap, "nil": abi.OutcomeTrap, "unknown": abi.OutcomeFail,
 	}
+	// Behaviours that end well share an instance, as items of a fire do.
+	var current *Host
+	var stderr strings.Builder
+	rt := program.load(t, &current)
+	shared := rt.instance(t, &stderr)
 	for behaviour, outcome := range outcomes {
-		t.Run(behaviour, func(t *testing.T) {
-			t.Parallel()
-			native := host(behaviour)
-			want := native.Run(behave.Behave)
-			if want.Outcome != outcome {
-				t.Errorf("native: %s %s, want %s", want.Outcome, want.Message, outcome)
-			}
-
-			compiled := host(behaviour)
-			var stderr strings.Builder
-			g := program.load(t, compiled).instance(t, &stderr)
-			compiled.begin()
-			got := compiled.item(export(t, g, abi.ExportExecute))
-			if a, b := told(compiled, got), told(native, want); a != b {
-				t.Errorf("compiled:\n%s\nnative:\n%s", a, b)
-			}
-			if stderr.Len() > 0 {
-				t.Errorf("stderr: %s", stderr.String())
-			}
-			if outcome != abi.OutcomeTrap {
-				return
-			}
-			var exit *sys.ExitError
-			if errors.As(got.Err, &exit) || !strings.Contains(got.Err.Error(), "unreachable") {
-				t.Errorf("the host does not see a trap: %v", got.Err)
-			}
-		})
+		native := host(behaviour)
+		want := native.Run(behave.Behave)
+		if want.Outcome != outcome {
+			t.Errorf("%s natively: %s %s, want %s", behaviour, want.Outcome, want.Message, outcome)
+		}
+		g := shared
+		if outcome == abi.OutcomeTrap {
+			g = rt.instance(t, &stderr)
+		}
+		current = host(behaviour)
+		current.begin()
+		got := current.item(export(t, g, abi.ExportExecute))
+		if a, b := told(current, got), told(native, want); a != b {
+			t.Errorf("%s compiled:\n%s\nnatively:\n%s", behaviour, a, b)
+		}
+		if outcome != abi.OutcomeTrap {
+			continue
+		}
+		var exit *sys.ExitError
+		if errors.As(got.Err, &exit) || !strings.Contains(got.Err.Error(), "unreachable") {
+			t.Errorf("%s: the host does not see a trap: %v", behaviour, got.Err)
+		}
+	}
+	if stderr.Len() > 0 {
+		t.Errorf("stderr: %s", stderr.String())
 	}
 }
 
@@ -162,7 +166,7 @@ func beyondRecover(t *testing.T, program program) {
 			t.Parallel()
 			h := &Host{Context: sdk.ShardingContext{JobParameter: behaviour}}
 			var stderr strings.Builder
-			g := program.load(t, h).instance(t, &stderr)
+			g := program.load(t, &h).instance(t, &stderr)
 			h.begin()
 			r := h.item(export(t, g, abi.ExportExecute))
 			var exit *sys.ExitError
@@ -176,28 +180,11 @@ func beyondRecover(t *testing.T, program program) {
 	}
 }
 
-// instanceServesMany: an instance that ended well serves the next item,
-// and goroutines and contexts of the one before do not show.
-func instanceServesMany(t *testing.T, program program) {
-	t.Parallel()
-	h := &Host{LogLevel: slog.LevelError}
-	g := program.load(t, h).instance(t, io.Discard)
-	execute := export(t, g, abi.ExportExecute)
-	for i := range 12 {
-		h.Context.JobParameter = []string{"ok", "fail", "timeout", "retry"}[i%4]
-		h.begin()
-		want := []abi.Outcome{abi.OutcomeOK, abi.OutcomeFail, abi.OutcomeFail, abi.OutcomeRetry}[i%4]
-		if r := h.item(execute); r.Outcome != want {
-			t.Fatalf("item %d: %s %s, want %s", i, r.Outcome, r.Message, want)
-		}
-	}
-}
-
 func TestCompiledFlow(t *testing.T) {
 	t.Parallel()
 	native := &Host{Context: sdk.ShardingContext{JobParameter: "35", FetchDataCount: 10, FireTime: time.UnixMilli(1)}}
 	compiled := &Host{Context: native.Context}
-	g := guest(t, "flow").load(t, compiled).instance(t, io.Discard)
+	g := guest(t, "flow").load(t, &compiled).instance(t, io.Discard)
 	fetch, process := export(t, g, abi.ExportFetch), export(t, g, abi.ExportProcess)
 	for attempt, outcome := range []abi.Outcome{abi.OutcomeRetry, abi.OutcomeOK} {
 		native.Context.Attempt, compiled.Context.Attempt = attempt+1, attempt+1
@@ -220,7 +207,7 @@ func TestCompiledFlow(t *testing.T) {
 func TestCompiledListeners(t *testing.T) {
 	t.Parallel()
 	h := &Host{Listener: true}
-	g := guest(t, "listeners").load(t, h).instance(t, io.Discard)
+	g := guest(t, "listeners").load(t, &h).instance(t, io.Discard)
 	for _, name := range []string{abi.ExportBeforeOnce, abi.ExportBefore, abi.ExportAfter, abi.ExportAfterOnce} {
 		h.begin()
 		if r := h.item(export(t, g, name)); r.Outcome != abi.OutcomeOK {

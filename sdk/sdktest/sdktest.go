@@ -1,5 +1,3 @@
-//go:build !wasip1
-
 // Package sdktest runs jobs under plain "go test": a [Host] plays the host's
 // side of Job ABI v1 as far as one item sees it, scripted by the test, and
 // keeps what the job told it.

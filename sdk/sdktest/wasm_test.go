@@ -1,3 +1,5 @@
+//go:build !wasip1
+
 package sdktest
 
 import (
@@ -36,7 +38,7 @@ func guest(t *testing.T, name string) program {
 			t.Error(err)
 		}
 	})
-	p.load(t, &Host{}) // subtests that run at once would each compile it
+	p.load(t, new(*Host)) // subtests that run at once would each compile it
 	return p
 }
 
@@ -130,9 +132,9 @@ type runtime struct {
 	compiled wazero.CompiledModule
 }
 
-// load links the program to h. The interpreter is ready sooner
+// load links the program to whichever host *h is at the time of a call. The interpreter is ready sooner
 // than the compiler, and these guests do little.
-func (p program) load(t *testing.T, h *Host) *runtime {
+func (p program) load(t *testing.T, h **Host) *runtime {
 	t.Helper()
 	r := wazero.NewRuntimeWithConfig(t.Context(), wazero.NewRuntimeConfigInterpreter().WithCompilationCache(p.cache))
 	t.Cleanup(func() {
@@ -143,7 +145,7 @@ func (p program) load(t *testing.T, h *Host) *runtime {
 	wasi_snapshot_preview1.MustInstantiate(t.Context(), r)
 	b := r.NewHostModuleBuilder(abi.Module)
 	for _, f := range abi.Imports() {
-		b.NewFunctionBuilder().WithGoModuleFunction(implementation(t, imports{h}, f), types(f.Type.Params), types(f.Type.Results)).Export(f.Name)
+		b.NewFunctionBuilder().WithGoModuleFunction(implementation(t, h, f), types(f.Type.Params), types(f.Type.Results)).Export(f.Name)
 	}
 	if _, err := b.Instantiate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -165,47 +167,49 @@ func types(list []abi.ValueType) []api.ValueType {
 
 // implementation links one import to the method of the fake host, by way of
 // the signature in package abi.
-func implementation(t *testing.T, i imports, f abi.Function) api.GoModuleFunction {
+func implementation(t *testing.T, h **Host, f abi.Function) api.GoModuleFunction {
 	t.Helper()
-	var call func(m memory, s []uint64) (result int64)
+	var call func(i imports, m memory, s []uint64) (result int64)
 	switch f.Name {
 	case "ctx_str":
-		call = func(m memory, s []uint64) int64 { return int64(i.CtxStr(uint32(s[0]), m.region(s[1], s[2]))) }
+		call = func(i imports, m memory, s []uint64) int64 {
+			return int64(i.CtxStr(uint32(s[0]), m.region(s[1], s[2])))
+		}
 	case "ctx_int":
-		call = func(_ memory, s []uint64) int64 { return i.CtxInt(uint32(s[0])) }
+		call = func(i imports, _ memory, s []uint64) int64 { return i.CtxInt(uint32(s[0])) }
 	case "log":
-		call = func(m memory, s []uint64) int64 {
+		call = func(i imports, m memory, s []uint64) int64 {
 			i.Log(int32(s[0]), string(m.region(s[1], s[2])), slices.Clone(m.region(s[3], s[4])))
 			return 0
 		}
 	case "log_enabled":
-		call = func(_ memory, s []uint64) int64 {
+		call = func(i imports, _ memory, s []uint64) int64 {
 			if i.LogEnabled(int32(s[0])) {
 				return 1
 			}
 			return 0
 		}
 	case "set_error":
-		call = func(m memory, s []uint64) int64 { i.SetError(string(m.region(s[0], s[1]))); return 0 }
+		call = func(i imports, m memory, s []uint64) int64 { i.SetError(string(m.region(s[0], s[1]))); return 0 }
 	case "progress":
-		call = func(_ memory, s []uint64) int64 { i.Progress(int64(s[0]), int64(s[1])); return 0 }
+		call = func(i imports, _ memory, s []uint64) int64 { i.Progress(int64(s[0]), int64(s[1])); return 0 }
 	case "metric":
-		call = func(m memory, s []uint64) int64 {
+		call = func(i imports, m memory, s []uint64) int64 {
 			return int64(i.Metric(int32(s[0]), string(m.region(s[1], s[2])), int64(s[3])))
 		}
 	case "offset_get":
-		call = func(m memory, s []uint64) int64 { return int64(i.OffsetGet(m.region(s[0], s[1]))) }
+		call = func(i imports, m memory, s []uint64) int64 { return int64(i.OffsetGet(m.region(s[0], s[1]))) }
 	case "offset_set":
-		call = func(m memory, s []uint64) int64 { return int64(i.OffsetSet(m.region(s[0], s[1]))) }
+		call = func(i imports, m memory, s []uint64) int64 { return int64(i.OffsetSet(m.region(s[0], s[1]))) }
 	case "offset_commit":
-		call = func(memory, []uint64) int64 { return int64(i.OffsetCommit()) }
+		call = func(i imports, _ memory, _ []uint64) int64 { return int64(i.OffsetCommit()) }
 	case "cancelled":
-		call = func(memory, []uint64) int64 { return int64(i.Cancelled()) }
+		call = func(i imports, _ memory, _ []uint64) int64 { return int64(i.Cancelled()) }
 	default:
 		t.Fatalf("the contract has an import %s that the fake host has not", f.Name)
 	}
 	return api.GoModuleFunc(func(_ context.Context, m api.Module, stack []uint64) {
-		result := call(memory{m.Memory()}, stack)
+		result := call(imports{*h}, memory{m.Memory()}, stack)
 		switch {
 		case len(f.Type.Results) == 0:
 		case f.Type.Results[0] == abi.I32:

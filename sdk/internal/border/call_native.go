@@ -9,22 +9,6 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 )
 
-// Host plays the host in a native build. The methods are the imports. They
-// may be called from several goroutines of one handler.
-type Host interface {
-	CtxStr(field uint32, buf []byte) int32
-	CtxInt(field uint32) int64
-	Log(level int32, msg string, kv []byte)
-	LogEnabled(level int32) bool
-	SetError(msg string)
-	Progress(done, total int64)
-	Metric(kind int32, name string, value int64) int32
-	OffsetGet(buf []byte) int32
-	OffsetSet(b []byte) int32
-	OffsetCommit() int32
-	Cancelled() int32
-}
-
 // A guest serves one invocation at a time and finds its host without being
 // handed one. A native build keeps both: the host is the process's, and
 // running serialises those who want to be it.
