@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/tetratelabs/wazero"
@@ -22,15 +21,8 @@ import (
 // cpu reports the processor time of an operation, all threads and the garbage
 // collector included: on a busy machine the only time that means something.
 func cpu(b *testing.B) func() {
-	used := func() int64 {
-		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			b.Fatal(err)
-		}
-		return u.Utime.Nano() + u.Stime.Nano()
-	}
-	before := used()
-	return func() { b.ReportMetric(float64(used()-before)/float64(b.N), "cpu-ns/op") }
+	before := cpuTime()
+	return func() { b.ReportMetric(float64(cpuTime()-before)/float64(b.N), "cpu-ns/op") }
 }
 
 // silent is a host that has nothing to do.
@@ -265,6 +257,9 @@ func BenchmarkScan(b *testing.B) {
 // to every test; WASMJOB_RELOADS=10000 makes it a soak, to be read in the log.
 func TestReloads(t *testing.T) {
 	n := 200
+	if raceEnabled {
+		n = 20
+	}
 	if s := os.Getenv("WASMJOB_RELOADS"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil {

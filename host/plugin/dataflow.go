@@ -22,7 +22,7 @@ func (w *worker) dataflow(ctx context.Context, in *instance) (r abi.Result, keep
 		return res, keep
 	}
 	for {
-		n, fail, keep := in.step(ctx, abi.ExportFetch, in.fetch)
+		n, fail, keep := in.step(ctx, abi.ExportFetch, in.entry[0])
 		if fail != nil {
 			return done(*fail, keep)
 		}
@@ -30,7 +30,7 @@ func (w *worker) dataflow(ctx context.Context, in *instance) (r abi.Result, keep
 			return done(in.status(abi.ExportFetch, negate(n)))
 		}
 		if n > 0 {
-			status, fail, keep := in.step(ctx, abi.ExportProcess, in.process)
+			status, fail, keep := in.step(ctx, abi.ExportProcess, in.entry[1])
 			if fail != nil {
 				return done(*fail, keep)
 			}

@@ -151,7 +151,7 @@ type fault struct {
 
 func (f *fault) Error() string { return f.text }
 
-// outcome tells what a call that failed with err, or whose context ended,
+// classify tells what a call that failed with err, or whose context ended,
 // means. It decides by ctx first: an ended context and an exit both surface as
 // *sys.ExitError in wazero, and a guest may choose any exit code, also those
 // that wazero uses for ended contexts.
@@ -172,6 +172,10 @@ func classify(ctx context.Context, op string, err error) (abi.Outcome, *Error) {
 		}
 		return abi.OutcomeTrap, &Error{Kind: KindTrap, Op: op, Stack: stack, Err: f}
 	}
+	if _, ok := errors.AsType[*enginePanic](err); ok {
+		return abi.OutcomeError, &Error{Kind: KindHost, Op: op, Err: err}
+	}
+	// A Go runtime error inside an import: a mistake of ours or of wazero's.
 	if _, ok := errors.AsType[runtime.Error](err); ok {
 		return abi.OutcomeError, &Error{Kind: KindHost, Op: op, Stack: stack, Err: errors.New("host function failed: " + text)}
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,8 +16,7 @@ import (
 
 func TestGoGuest(t *testing.T) {
 	t.Parallel()
-	r := newRuntime(t, Options{})
-	m := load(t, r, goGuest(t, "goguest"))
+	m := loadGo(t, "goguest")
 	w := newWorker(t, m, Settings{MemoryLimit: 32 << 20, Args: []string{"x"}, Env: map[string]string{"K": "v"}})
 	run := func(parameter string) (abi.Result, []string) {
 		h := newRecorder()
@@ -77,7 +75,6 @@ func TestGoGuest(t *testing.T) {
 
 func TestMounts(t *testing.T) {
 	t.Parallel()
-	r := newRuntime(t, Options{})
 	base := t.TempDir()
 	dir := filepath.Join(base, "data")
 	must := func(err error) {
@@ -95,9 +92,9 @@ func TestMounts(t *testing.T) {
 	must(os.Symlink("..", filepath.Join(dir, "sub", "up")))
 	must(os.Symlink("a.txt", filepath.Join(dir, "inside")))
 	must(os.Symlink("../..", filepath.Join(dir, "sub", "up-and-out")))
-	must(syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
+	must(mkfifo(filepath.Join(dir, "pipe")))
 
-	w := newWorker(t, load(t, r, goGuest(t, "goguest")), Settings{Mounts: []Mount{{dir, "/data"}}})
+	w := newWorker(t, loadGo(t, "goguest"), Settings{Mounts: []Mount{{dir, "/data"}}})
 	run := func(parameter string) (abi.Result, []string) {
 		h := newRecorder()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

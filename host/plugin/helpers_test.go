@@ -15,7 +15,33 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		// Even if a test has failed to release something, this ends.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if r, err := goRuntime(); err == nil && code == 0 {
+			if err := r.Close(ctx); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				code = 1
+			}
+		}
+		os.Exit(code)
+	}))
+}
+
+// goRuntime runs the Go guests of all tests, for compiling them takes long.
+var goRuntime = sync.OnceValues(func() (*Runtime, error) { return NewRuntime(context.Background(), Options{interpreter: raceEnabled}) })
+
+// loadGo loads a Go guest; its compiled code stays for the next test.
+func loadGo(t testing.TB, name string) *Module {
+	t.Helper()
+	r, err := goRuntime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return load(t, r, goGuest(t, name))
+}
 
 // guest reads a committed guest by its path below testdata, without ".wasm".
 func guest(t testing.TB, name string) []byte {

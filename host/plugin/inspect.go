@@ -80,7 +80,7 @@ func inspect(wasm []byte) (*Info, *scan) {
 		info.Imports[im.module] = append(info.Imports[im.module], im.name)
 	}
 	info.MemoryMinPages = s.minPages
-	info.Manifest = s.manifest
+	info.Manifest = slices.Clone(s.manifest) // not the caller's bytes
 	if err != nil {
 		// The rest cannot be judged from half a module.
 		info.Problems = append(info.Problems, err.Error())

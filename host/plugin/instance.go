@@ -29,8 +29,9 @@ type instance struct {
 	x   *executor
 	mod api.Module
 	mem api.Memory
-	// Entry points, looked up once: each has a stack of its own.
-	execute, fetch, process, start api.Function
+	// entry holds the entry points, in the order in which they were asked
+	// for. They are looked up once, for each gets a stack of its own.
+	entry [2]api.Function
 
 	result [1]uint64    // reused for each call
 	passed *callContext // what wazero got last
@@ -108,9 +109,10 @@ func (in *instance) end() {
 	in.lines.report(in.host, in.left)
 }
 
-// instantiate makes an instance and runs its initialisation. On failure
-// nothing is left, and the outcome says whose fault it was.
-func (x *executor) instantiate(ctx context.Context, inv *abi.Invocation, config wazero.ModuleConfig) (*instance, abi.Outcome, *Error) {
+// instantiate makes an instance, runs its initialisation and looks up at most
+// two entry points. On failure nothing is left, and the outcome says whose
+// fault it was.
+func (x *executor) instantiate(ctx context.Context, inv *abi.Invocation, config wazero.ModuleConfig, entries ...string) (*instance, abi.Outcome, *Error) {
 	in := &instance{x: x}
 	in.out = output{in: in, level: abi.LevelInfo}
 	in.err = output{in: in, level: abi.LevelError, keep: true}
@@ -142,10 +144,9 @@ func (x *executor) instantiate(ctx context.Context, inv *abi.Invocation, config 
 			return err
 		}
 		in.mem = in.mod.Memory()
-		in.execute = in.mod.ExportedFunction(abi.ExportExecute)
-		in.fetch = in.mod.ExportedFunction(abi.ExportFetch)
-		in.process = in.mod.ExportedFunction(abi.ExportProcess)
-		in.start = in.mod.ExportedFunction(abi.ExportStart)
+		for i, name := range entries {
+			in.entry[i] = in.mod.ExportedFunction(name)
+		}
 		if init := in.mod.ExportedFunction(abi.ExportInitialize); init != nil {
 			op = abi.ExportInitialize
 			return init.CallWithStack(in.pass(begun), in.result[:])
@@ -181,6 +182,10 @@ func (in *instance) failed(ctx, inner context.Context, op string, err error, lat
 	}
 	outcome, e := classify(ctx, op, err)
 	e.Stderr = string(in.err.tail)
+	if e.Kind == KindHost {
+		in.x.r.log.Error("a host function or the engine failed while a guest ran",
+			"digest", in.x.Digest(), "job", in.inv.Context.JobName, "error", e, "stack", e.Stack)
+	}
 	return outcome, e
 }
 
@@ -197,16 +202,17 @@ func (in *instance) close() {
 	}
 }
 
-// stopIfEnded stops the guest if its time is up: at every import, and the
-// clock as well as the context, since after a suspend the guest may run on
-// before Go has looked at a timer.
+// stopIfEnded stops the guest if its time is up. Every import asks, because
+// code without loops is not interrupted otherwise.
 func (in *instance) stopIfEnded() {
 	if in.ctx.Err() != nil {
 		panic(&fault{text: "the time was up", ended: true})
 	}
 }
 
-// mayAct is asked by every import with an outside effect.
+// mayAct is asked by every import with an outside effect. It looks at the clock
+// too, and at what the host knows: when a process that was stopped wakes up,
+// the guest may run on before Go has looked at its timers.
 func (in *instance) mayAct() bool {
 	if d, ok := in.ctx.Deadline(); ok && !time.Now().Before(d) {
 		panic(&fault{text: "the time was up", ended: true})

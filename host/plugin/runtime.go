@@ -28,7 +28,8 @@ type Options struct {
 	// compiled code is kept in memory only.
 	CacheDir string
 	// CompileWorkers is how many goroutines compile a module. 0 is 1.
-	// Modules are compiled one after the other.
+	// Modules are compiled one after the other. With one, a module that
+	// makes the compiler panic is refused; with more, it ends the process.
 	CompileWorkers int
 	// Logger takes what an operator should know; nil drops it.
 	Logger *slog.Logger

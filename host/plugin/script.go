@@ -25,7 +25,7 @@ func (w *worker) script(ctx context.Context, inv *abi.Invocation) abi.Result {
 	if err != nil {
 		return failure(abi.OutcomeError, &Error{Kind: KindHost, Op: abi.ExportStart, Err: err}, "")
 	}
-	in, outcome, e := w.x.instantiate(ctx, inv, config)
+	in, outcome, e := w.x.instantiate(ctx, inv, config, abi.ExportStart)
 	if e != nil {
 		return failure(outcome, e, "")
 	}
@@ -38,7 +38,7 @@ func (w *worker) script(ctx context.Context, inv *abi.Invocation) abi.Result {
 }
 
 func (in *instance) command(ctx context.Context) abi.Result {
-	_, err := in.call(ctx, in.start)
+	_, err := in.call(ctx, in.entry[0])
 	if ctx.Err() == nil {
 		exit, exited := errors.AsType[*sys.ExitError](err)
 		switch {
@@ -61,12 +61,12 @@ func (in *instance) command(ctx context.Context) abi.Result {
 
 func (w *worker) scriptConfig(inv *abi.Invocation) (wazero.ModuleConfig, error) {
 	c := &inv.Context
-	for what, value := range map[string]string{
-		"the job's name": c.JobName, "the task id": c.TaskID,
-		"the item's parameter": c.ShardingParameter, "the job's parameter": c.JobParameter,
+	for _, v := range [...]struct{ what, value string }{
+		{"the job's name", c.JobName}, {"the task id", c.TaskID},
+		{"the item's parameter", c.ShardingParameter}, {"the job's parameter", c.JobParameter},
 	} {
-		if strings.ContainsRune(value, 0) {
-			return nil, fmt.Errorf("%s contains a NUL byte, which no environment variable can hold", what)
+		if strings.ContainsRune(v.value, 0) {
+			return nil, fmt.Errorf("%s contains a NUL byte, which no environment variable can hold", v.what)
 		}
 	}
 	text := string(contextJSON(c))

@@ -32,7 +32,7 @@ func TestContextJSON(t *testing.T) {
 func TestScript(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
-	m := load(t, r, goGuest(t, "gocommand"))
+	m := loadGo(t, "gocommand")
 	run := func(ctx context.Context, inv *abi.Invocation, args ...string) abi.Result {
 		w := newWorker(t, m, Settings{Args: args, Env: map[string]string{"GRANTED": "yes", "JOB_NAME": "lie"}})
 		return w.Execute(ctx, inv)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/tetratelabs/wazero/api"
-
 	"github.com/wasmjob/wasmjob/abi"
 )
 
@@ -38,21 +36,21 @@ func (w *worker) drop() {
 
 // Execute implements abi.Worker.
 func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
-	op := abi.ExportExecute
+	op, second := abi.ExportExecute, ""
 	switch w.x.typ {
 	case TypeDataflow:
-		op = abi.ExportFetch
+		op, second = abi.ExportFetch, abi.ExportProcess
 	case TypeScript:
 		op = abi.ExportStart
 	}
-	if r, ok := w.ready(ctx, op); !ok {
+	if r, ok := w.ready(ctx, op, inv); !ok {
 		return r
 	}
 	if w.x.typ == TypeScript {
 		return w.script(ctx, inv)
 	}
 	if w.in == nil {
-		in, outcome, err := w.x.instantiate(ctx, inv, w.x.config)
+		in, outcome, err := w.x.instantiate(ctx, inv, w.x.config, op, second)
 		if err != nil {
 			return failure(outcome, err, "")
 		}
@@ -65,7 +63,7 @@ func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 	if w.x.typ == TypeDataflow {
 		r, keep = w.dataflow(ctx, in)
 	} else {
-		r, keep = in.simple(ctx, op, in.execute)
+		r, keep = in.simple(ctx, op)
 	}
 	in.end()
 	r.Memory = int64(in.mem.Size())
@@ -79,19 +77,19 @@ func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 
 // Listen implements abi.Worker. A listener has an instance of its own.
 func (w *worker) Listen(ctx context.Context, export string, inv *abi.Invocation) abi.Result {
-	if r, ok := w.ready(ctx, export); !ok {
+	if r, ok := w.ready(ctx, export, inv); !ok {
 		return r
 	}
 	if !w.x.HasListener(export) {
 		return failure(abi.OutcomeError, &Error{Kind: KindHost, Op: export, Err: errors.New("the module has no such listener")}, "")
 	}
-	in, outcome, err := w.x.instantiate(ctx, inv, w.x.config)
+	in, outcome, err := w.x.instantiate(ctx, inv, w.x.config, export)
 	if err != nil {
 		return failure(outcome, err, "")
 	}
 	defer in.close()
 	in.begin(ctx, inv, phaseListener)
-	r, _ := in.simple(ctx, export, in.mod.ExportedFunction(export))
+	r, _ := in.simple(ctx, export)
 	in.end()
 	r.Memory = int64(in.mem.Size())
 	return r
@@ -99,9 +97,12 @@ func (w *worker) Listen(ctx context.Context, export string, inv *abi.Invocation)
 
 // ready reports whether an invocation may begin. An ended context must not
 // reach wazero, which would close the instance for it.
-func (w *worker) ready(ctx context.Context, op string) (abi.Result, bool) {
+func (w *worker) ready(ctx context.Context, op string, inv *abi.Invocation) (abi.Result, bool) {
 	if w.gone {
 		return failure(abi.OutcomeError, &Error{Kind: KindHost, Op: op, Err: errors.New("the worker is closed")}, ""), false
+	}
+	if inv == nil || inv.Host == nil {
+		return failure(abi.OutcomeError, &Error{Kind: KindHost, Op: op, Err: errors.New("the invocation has no host")}, ""), false
 	}
 	if ctx.Err() != nil {
 		outcome, err := classify(ctx, op, nil)
@@ -112,8 +113,8 @@ func (w *worker) ready(ctx context.Context, op string) (abi.Result, bool) {
 
 // simple calls an entry point that returns a status. keep is false if the
 // instance is in doubt.
-func (in *instance) simple(ctx context.Context, op string, f api.Function) (r abi.Result, keep bool) {
-	status, err := in.call(ctx, f)
+func (in *instance) simple(ctx context.Context, op string) (r abi.Result, keep bool) {
+	status, err := in.call(ctx, in.entry[0])
 	if err != nil || ctx.Err() != nil {
 		outcome, e := in.failed(ctx, ctx, op, err, "")
 		return failure(outcome, e, in.message), false

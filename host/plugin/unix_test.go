@@ -1,0 +1,19 @@
+//go:build unix
+
+package plugin
+
+import (
+	"syscall"
+	"time"
+)
+
+func mkfifo(name string) error { return syscall.Mkfifo(name, 0o644) }
+
+// cpuTime is the processor time that this process has used.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
