@@ -25,23 +25,23 @@
 //
 // # One fire
 //
-//	clock ──at──► tick ──► Begin: one commit ──► workers: guests ──► mailbox
-//	                ▲                                                  │
-//	   registry ──share──                     Complete: one commit ◄───┘
+//		clock ──at──► tick ──► Begin: one commit ──► workers: guests ──► mailbox
+//		                ▲                                                  │
+//		   registry ──share──                     Complete: one commit ◄───┘
 //
-//  1. tick: the scheduled instant is due. Several at once are one fire. If the
-//     host's share is being changed, the instant is parked until it is read.
-//  2. Items of the share that are idle begin; for one that still runs a
-//     misfire is noted: it runs once more right after it ends.
-//  3. Begin: records, running marks and the host's list of runs, guarded by
-//     the share and by every item's record. What cannot begin says why.
-//  4. A goroutine per fire calls the listeners and runs the workers; a worker
-//     takes items one by one, each within a slot of the host, retries by the
-//     job's policy, and posts the result to the loop.
-//  5. Complete: the ends of all runs that are there, at once when nothing runs
-//     any more, else 50 ms after the first. An offset goes with its item.
-//  6. When the last item is settled the fire is closed and its use of the
-//     module ends. What is owed to an item (misfire, catch-up) begins.
+//	 1. tick: the scheduled instant is due. Several at once are one fire. If the
+//	    host's share is being changed, the instant is parked until it is read.
+//	 2. Items of the share that are idle begin; for one that still runs a
+//	    misfire is noted: it runs once more right after it ends.
+//	 3. Begin: records, running marks and the host's list of runs, guarded by
+//	    the share and by every item's record. What cannot begin says why.
+//	 4. A goroutine per fire calls the listeners and runs the workers; a worker
+//	    takes items one by one, each within a slot of the host, retries by the
+//	    job's policy, and posts the result to the loop.
+//	 5. Complete: the ends of all runs that are there, at once when nothing runs
+//	    any more, else 50 ms after the first. An offset goes with its item.
+//	 6. When the last item is settled the fire is closed and its use of the
+//	    module ends. What is owed to an item (misfire, catch-up) begins.
 //
 // # Who waits for whom
 //

@@ -183,7 +183,14 @@ func (f *fire) work(guests context.Context, next *atomic.Int64) {
 		}
 		e := f.runs[n]
 		if f.handBack.Load() || !f.slot(guests) {
-			f.job.post(func(m *mailbox) { m.ended = append(m.ended, endedRun{run: e, unstarted: true}) })
+			// A scheduled instant that is handed back is due again for the
+			// next owner. A trigger and a takeover are not found that way:
+			// they stay open, as after a crash.
+			ended := endedRun{run: e, unstarted: true}
+			if f.source == abi.SourceTrigger || f.source == abi.SourceFailover {
+				ended = endedRun{run: e, unfinished: true}
+			}
+			f.job.post(func(m *mailbox) { m.ended = append(m.ended, ended) })
 			continue
 		}
 		if worker == nil {
@@ -215,7 +222,7 @@ func (f *fire) attempts(guests context.Context, worker abi.Worker, e *execution)
 		result := f.attempt(guests, worker, e, attempt)
 		f.freeSlot()
 		if result.Batches > 0 {
-			attempt = 1 // a streaming loop got on; its patience starts anew
+			attempt, backoff = 1, policy.Backoff // a streaming loop got on; its patience starts anew
 		}
 		if guests.Err() != nil && result.Outcome != abi.OutcomeOK {
 			return endedRun{run: e, result: result, unfinished: true}

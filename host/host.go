@@ -359,7 +359,7 @@ func (h *Host) DisableItem(ctx context.Context, job string, item int) error {
 }
 
 // Remove takes the job out of the registry. Hosts stop it and do not bring it
-// back until they are restarted or its definition file changes. With purge
+// back until they are restarted or its definition or module changes. With purge
 // its offsets and records go as well.
 func (h *Host) Remove(ctx context.Context, job string, purge bool) error {
 	return h.operate(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.Remove(l, purge) })

@@ -282,11 +282,17 @@ func TestAnOperatorRemovesAJob(t *testing.T) {
 		if err != nil || len(nodes[0].Names)+len(nodes[1].Names) > 0 {
 			t.Errorf("the registry holds %v %v after a purge, %v", nodes[0].Names, nodes[1].Names, err)
 		}
-		// Touching the definition brings it back.
+		// News of other jobs do not bring it back, a change of its own does.
+		a.host.Apply([]host.Job{job(d, sleeper(time.Second)), job(definition("other", "", 1), sleeper(time.Second))}, nil)
+		time.Sleep(time.Second)
+		if s := a.host.Status().Jobs[0]; s.State != host.JobRemoved {
+			t.Errorf("state %s after another job was added, want removed", s.State)
+		}
+		d.Description = "wanted back"
 		a.host.Apply([]host.Job{job(d, sleeper(time.Second))}, nil)
 		time.Sleep(7 * time.Second)
 		if s := a.host.Status().Jobs[0]; s.State == host.JobRemoved || len(s.Items) != 2 {
-			t.Errorf("after its definition was touched: %+v\n%s", s, c.all())
+			t.Errorf("after its definition was changed: %+v\n%s", s, c.all())
 		}
 	})
 }

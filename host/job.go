@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -96,6 +97,7 @@ type job struct {
 	sweepAt      time.Time
 	offsetsAt    time.Time
 	retryAt      time.Time
+	changed      bool // the definition or the module is not what was last applied
 	leaving      string
 	draining     bool
 	drainUntil   time.Time
@@ -256,7 +258,17 @@ func (j *job) read() {
 	j.mail.update, j.mail.ended, j.mail.over = nil, nil, nil
 	j.mail.mu.Unlock()
 	if update != nil {
+		before := j.wanted
 		j.wanted = *update
+		if !same(before, j.wanted) {
+			j.changed = true
+		}
+		if j.drainSaid && !j.draining {
+			j.stay()
+		}
+	}
+	if j.changed && (j.left == "" || j.running() == 0) {
+		j.changed = false
 		j.definitionChanged()
 	}
 	for _, e := range ended {
@@ -363,10 +375,34 @@ func (j *job) emit(e Event) {
 	j.host.emit(e)
 }
 
+// same reports whether two jobs are defined alike and run the same module.
+func same(a, b Job) bool {
+	return a.Module.Digest() == b.Module.Digest() && a.JobClass == b.JobClass && a.ModuleFile == b.ModuleFile &&
+		bytes.Equal(a.Definition.YAML(), b.Definition.YAML())
+}
+
+// stay takes a leaving back: the definition is there again.
+func (j *job) stay() {
+	j.drainSaid = false
+	for f := range j.fires {
+		f.handBack.Store(false)
+	}
+	if !j.joined || j.left != "" {
+		return
+	}
+	err := j.perform(coordination.Announce(j.view, j.detail()))
+	if err == nil {
+		err = j.perform(coordination.AskForSharding(j.view))
+	}
+	if err != nil {
+		j.log.Warn("announcing that this host stays", zap.Error(err))
+	}
+}
+
 // definitionChanged takes over what Apply brought.
 func (j *job) definitionChanged() {
 	if j.left != "" {
-		// The definition file was touched: the user wants the job back.
+		// The definition was changed: the user wants the job back.
 		j.left, j.leftState, j.joined = "", "", false
 		j.self = j.term.again(j.name)
 		return

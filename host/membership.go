@@ -90,7 +90,7 @@ func (j *job) look(now time.Time) bool {
 				return false
 			}
 		}
-		j.quit(JobRemoved, "removed from the registry; restart the host or touch the definition file to bring it back")
+		j.quit(JobRemoved, "removed from the registry; restart the host or change its definition to bring it back")
 		return false
 	case !j.view.Joined():
 		j.stopped(now)
@@ -110,7 +110,7 @@ func (j *job) stopped(now time.Time) {
 		return
 	}
 	j.emit(Event{Kind: EventJobStopped, Reason: "its instance was removed by an operator"})
-	j.quit(JobStopped, "stopped by an operator; restart the host or touch the definition file to run it again")
+	j.quit(JobStopped, "stopped by an operator; restart the host or change its definition to run it again")
 }
 
 // quit stops looking after the job until its definition changes.
