@@ -1,13 +1,13 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,12 +19,23 @@ import (
 type Finding struct {
 	// File is a path as it was given, or with its directory as it was given.
 	File string `json:"file"`
-	// Problem names the line, if it is about one.
+	// Line and Column begin with 1; they are 0 if they are not known, or if
+	// the problem is the file.
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
 	Problem string `json:"problem"`
 }
 
-// String is "FILE: PROBLEM".
-func (f Finding) String() string { return f.File + ": " + f.Problem }
+// String is FILE:LINE:COLUMN: PROBLEM, as far as they are known.
+func (f Finding) String() string {
+	place := f.File
+	for _, n := range []int{f.Line, f.Column} {
+		if n > 0 {
+			place += fmt.Sprintf(":%d", n)
+		}
+	}
+	return place + ": " + f.Problem
+}
 
 // Check judges files as a host would that was started on them, and returns all
 // problems, by file; none if everything would be taken. A path is a plugins
@@ -44,11 +55,11 @@ func check(ctx context.Context, load loader, parse parser, paths []string) []Fin
 		_, seen := dirs[dir]
 		switch {
 		case err != nil:
-			findings = append(findings, Finding{p, "cannot be read: " + plain(err).Error()})
+			findings = append(findings, Finding{File: p, Problem: "cannot be read: " + plain(err).Error()})
 		case info.IsDir():
 			dirs[filepath.Clean(p)] = nil
 		case kindOf(name) == ignored:
-			findings = append(findings, Finding{p, "is not named as a module (NAME.wasm) or a definition (NAME.yaml) is"})
+			findings = append(findings, Finding{File: p, Problem: "is not named as a module (NAME.wasm) or a definition (NAME.yaml) is"})
 		case !seen:
 			dirs[dir] = map[string]bool{name: true}
 		case dirs[dir] != nil:
@@ -60,7 +71,7 @@ func check(ctx context.Context, load loader, parse parser, paths []string) []Fin
 		findings = append(findings, c.check(ctx, dirs[dir])...)
 	}
 	if err := ctx.Err(); err != nil {
-		findings = append(findings, Finding{".", fmt.Sprintf("not everything was checked: %v", err)})
+		findings = append(findings, Finding{File: ".", Problem: fmt.Sprintf("not everything was checked: %v", err)})
 	}
 	return findings
 }
@@ -69,14 +80,14 @@ func check(ctx context.Context, load loader, parse parser, paths []string) []Fin
 func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	l := lookAt(c.dir)
 	if l.problem != "" {
-		return []Finding{{c.dir, l.problem}}
+		return []Finding{{File: c.dir, Problem: l.problem}}
 	}
 	contents := make(map[string]content)
 	read := func(name string) {
 		if e := l.entries[name]; e.problem == "" {
 			contents[name] = readFile(filepath.Join(c.dir, name), kindOf(name), e.stamp, c.parse)
 			if contents[name].busy {
-				contents[name] = content{failed: true, problems: []string{"is still being written"}}
+				contents[name] = content{failed: true, problems: about("is still being written")}
 			}
 		}
 	}
@@ -89,9 +100,9 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 		asked := maps.Clone(names)
 		for _, found := range maps.Clone(contents) {
 			for _, d := range found.docs {
-				if _, ok := l.entries[d.module]; ok && !names[d.module] {
-					names[d.module] = true
-					read(d.module)
+				if _, ok := l.entries[d.Module]; ok && !names[d.Module] {
+					names[d.Module] = true
+					read(d.Module)
 				}
 			}
 		}
@@ -137,14 +148,16 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 		res := c.do(ctx, want{file: name, digest: f.digest}, nil)
 		outcomes[f.digest] = res.outcome
 		for _, problem := range res.outcome.problems {
-			findings = append(findings, Finding{filepath.Join(c.dir, name), problem})
+			findings = append(findings, Finding{File: filepath.Join(c.dir, name), Problem: problem})
 		}
 	}
-	for _, refusal := range p.refused {
-		for _, reason := range refusal.Reasons {
-			findings = append(findings, Finding{filepath.Join(c.dir, refusal.File), reason})
+	for name, complaints := range p.complaints {
+		for _, x := range complaints {
+			findings = append(findings, Finding{filepath.Join(c.dir, name), x.line, x.column, x.text})
 		}
 	}
-	slices.SortStableFunc(findings, func(a, b Finding) int { return strings.Compare(a.File, b.File) })
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
 	return findings
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
@@ -157,27 +158,27 @@ func digestOf(text string) string {
 // fakeParse reads a definition with a line "job NAME MODULE PARAMETER" for
 // each job. A line that begins with "!" is a problem; MODULE and PARAMETER may
 // be left out, the module is then the file's namesake.
-func fakeParse(file string, data []byte) (docs []document, problems []string) {
+func fakeParse(file string, data []byte) (docs []definition.Definition, problems []complaint) {
 	for i, line := range strings.Split(string(data), "\n") {
 		line, memory := strings.CutSuffix(line, " memory")
 		words := strings.SplitN(line, " ", 4)
 		switch {
 		case line == "":
 		case words[0] == "job" && len(words) > 1:
-			d := document{line: i + 1, module: stem(file) + ".wasm"}
-			d.configuration.JobName = words[1]
+			d := definition.Definition{File: file, Line: i + 1, Module: stem(file) + ".wasm"}
+			d.Configuration.JobName = words[1]
 			if len(words) > 2 {
-				d.module = words[2]
+				d.Module = words[2]
 			}
 			if len(words) > 3 {
-				d.configuration.JobParameter = words[3]
+				d.Configuration.JobParameter = words[3]
 			}
 			if memory {
-				d.configuration.Props = map[string]string{"wasm.memoryLimit": "1048576"}
+				d.Configuration.Props = map[string]string{"wasm.memoryLimit": "1048576"}
 			}
 			docs = append(docs, d)
 		default:
-			problems = append(problems, fmt.Sprintf("line %d: %s", i+1, line))
+			problems = append(problems, complaint{line: i + 1, text: line})
 		}
 	}
 	return docs, problems

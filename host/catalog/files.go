@@ -14,11 +14,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/definition"
 )
-
-// maxDefinition is the largest definition file in bytes. A thousand jobs with
-// long parameters fit.
-const maxDefinition = 1 << 20
 
 // kind is what the catalog takes a file for, by its name.
 type kind int
@@ -156,10 +153,10 @@ type content struct {
 	// failed says that it could not be read, for a reason in problems that
 	// may go away.
 	failed   bool
-	problems []string
+	problems []complaint
 	// digest is set unless busy or failed.
 	digest string
-	docs   []document // of a definition without problems
+	docs   []definition.Definition // of a definition without problems
 }
 
 // readFile reads the file that a look found with the stamp. Of a module it
@@ -168,7 +165,7 @@ func readFile(file string, k kind, seen stamp, parse parser) content {
 	var keep strings.Builder
 	limit, sink := int64(abi.MaxModuleSize), io.Discard
 	if k == aDefinition {
-		limit, sink = maxDefinition, &keep
+		limit, sink = definition.MaxSize, &keep
 	}
 	c := digestFile(file, seen, limit, sink)
 	if k != aDefinition || c.busy || c.failed || len(c.problems) > 0 {
@@ -176,7 +173,7 @@ func readFile(file string, k kind, seen stamp, parse parser) content {
 	}
 	docs, problems := parse(filepath.Base(file), []byte(keep.String()))
 	if len(docs) == 0 && len(problems) == 0 {
-		problems = []string{"defines no job (delete the file to remove its jobs)"}
+		problems = about("defines no job (delete the file to remove its jobs)")
 	}
 	if len(problems) > 0 {
 		c.problems = problems
@@ -189,7 +186,7 @@ func readFile(file string, k kind, seen stamp, parse parser) content {
 // digestFile copies the file to sink on the way.
 func digestFile(file string, seen stamp, limit int64, sink io.Writer) content {
 	fail := func(err error) content {
-		return content{failed: true, problems: []string{"cannot be read: " + plain(err).Error()}}
+		return content{failed: true, problems: about("cannot be read: " + plain(err).Error())}
 	}
 	// Without O_NONBLOCK a pipe that took the file's place would hold us up.
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -209,10 +206,10 @@ func digestFile(file string, seen stamp, limit int64, sink io.Writer) content {
 		return content{busy: true, stamp: before}
 	}
 	if info.Size() > limit {
-		return content{stamp: before, problems: []string{fmt.Sprintf("is %d bytes long, the limit is %d", info.Size(), limit)}}
+		return content{stamp: before, problems: about(fmt.Sprintf("is %d bytes long, the limit is %d", info.Size(), limit))}
 	}
 	if info.Size() == 0 {
-		return content{stamp: before, problems: []string{"is empty"}}
+		return content{stamp: before, problems: about("is empty")}
 	}
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(sum, sink), io.LimitReader(f, limit+1))

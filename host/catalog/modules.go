@@ -8,6 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
@@ -27,7 +28,27 @@ type compiled interface {
 }
 
 // parser reads a definition file. There are jobs or problems, not both.
-type parser func(file string, data []byte) ([]document, []string)
+type parser func(file string, data []byte) ([]definition.Definition, []complaint)
+
+func parseDefinitions(file string, data []byte) ([]definition.Definition, []complaint) {
+	list, err := definition.Parse(file, data)
+	if err == nil {
+		return list, nil
+	}
+	e := (*definition.Error)(nil)
+	if !errors.As(err, &e) {
+		return nil, about(err.Error())
+	}
+	var problems []complaint
+	for _, p := range e.Problems {
+		text := p.Message
+		if p.Field != "" {
+			text = p.Field + ": " + text
+		}
+		problems = append(problems, complaint{p.Line, p.Column, text})
+	}
+	return nil, problems
+}
 
 // streamCallTimeout bounds one call of job_fetch or job_process of a streaming
 // job, which may have no timeout for the item as a whole. A batch that takes

@@ -250,10 +250,10 @@ func sameRefusal(a, b host.Refusal) bool {
 func (r *run) tell(before plan) {
 	old := make(map[string]*binding)
 	for _, b := range before.jobs {
-		old[b.doc.configuration.JobName] = b
+		old[b.doc.Configuration.JobName] = b
 	}
 	for _, b := range r.plan.jobs {
-		name := b.doc.configuration.JobName
+		name := b.doc.Configuration.JobName
 		fields := []zap.Field{zap.String("job", name), zap.String("file", b.job.File), zap.String("module", b.job.ModuleFile), zap.String("digest", b.digest)}
 		switch o := old[name]; {
 		case o == nil:
@@ -393,10 +393,10 @@ func (c *Catalog) do(ctx context.Context, w want, m compiled) (res result) {
 	res.outcome.trials = make(map[string]trial)
 	for _, d := range w.try {
 		t := trial{doc: d}
-		if err := fit(m.bind(d.configuration.JobName), d.configuration); err != nil {
+		if err := fit(m.bind(d.Configuration.JobName), d.Configuration); err != nil {
 			t.problem, res.passing = err.Error(), true
 		}
-		res.outcome.trials[d.configuration.JobName] = t
+		res.outcome.trials[d.Configuration.JobName] = t
 	}
 	return res
 }

@@ -10,17 +10,24 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/definition"
 )
 
-// document is one job of a definition file.
-type document struct {
-	configuration coordination.JobConfiguration
-	// module is the file name of its module.
-	module   string
-	jobClass string
-	line     int
+// complaint is a reason why a file is not taken, with the place it is about; 0
+// is none.
+type complaint struct {
+	line, column int
+	text         string
+}
+
+// about makes complaints about a file as a whole.
+func about(texts ...string) []complaint {
+	list := make([]complaint, len(texts))
+	for i, t := range texts {
+		list[i].text = t
+	}
+	return list
 }
 
 // state is what is known about a directory. Its methods do not change it: they
@@ -31,7 +38,7 @@ type state struct {
 	// dir names the directory, problem is why it cannot be read; what was
 	// known before stays.
 	dir, problem string
-	files   map[string]file
+	files        map[string]file
 	// jobs are those in force, by name.
 	jobs map[string]*binding
 	// refused are the refusals, by file.
@@ -50,7 +57,7 @@ type file struct {
 	// was not, or not with success.
 	read stamp
 	// problems tell why the newest version is not taken.
-	problems []string
+	problems []complaint
 	// digest is the newest version's, empty if that is not known.
 	digest string
 
@@ -59,7 +66,7 @@ type file struct {
 	good string
 	// docs are the jobs of the version of a definition that was the last
 	// without problems; none if there was no such version.
-	docs []document
+	docs []definition.Definition
 }
 
 // unread says that what the newest version holds is not known yet.
@@ -68,7 +75,7 @@ func (f file) unread() bool { return f.read.none() && len(f.problems) == 0 }
 // binding is a job in force. It is never changed; a job whose binding is the
 // same pointer is the same job.
 type binding struct {
-	doc    document
+	doc    definition.Definition
 	digest string
 	job    host.Job
 }
@@ -86,14 +93,14 @@ type outcome struct {
 
 // trial is whether a module goes together with a definition.
 type trial struct {
-	doc     document
+	doc     definition.Definition
 	problem string
 }
 
 // want is a module to compile, unless that is done, and to try with some jobs.
 type want struct {
 	file, digest string
-	try          []document
+	try          []definition.Definition
 }
 
 // plan is what a state asks for.
@@ -103,6 +110,8 @@ type plan struct {
 	compile []want         // by file
 	// needed are the digests that must stay compiled.
 	needed map[string]bool
+	// complaints are what refused says in words, by file.
+	complaints map[string][]complaint
 }
 
 // patience is how many times the rest time a file may be restless before that
@@ -125,7 +134,7 @@ func (s state) look(l look, now time.Time, rest time.Duration, all bool) (next s
 		f := s.files[name]
 		if e.problem != "" {
 			f.stamp, f.read, f.digest, f.restless = stamp{}, stamp{}, "", time.Time{}
-			f.problems = []string{e.problem}
+			f.problems = about(e.problem)
 			next.files[name] = f
 			continue
 		}
@@ -142,7 +151,7 @@ func (s state) look(l look, now time.Time, rest time.Duration, all bool) (next s
 		switch {
 		case !f.restless.IsZero() && now.Before(at):
 			if now.Sub(f.restless) >= patience*rest {
-				f.problems, f.digest = []string{"is still being written"}, ""
+				f.problems, f.digest = about("is still being written"), ""
 			}
 			wake = earlier(wake, at)
 		default:
@@ -207,13 +216,7 @@ func (s state) forget(name string) state {
 // claim is a job in a definition file.
 type claim struct {
 	file string
-	doc  document
-}
-
-// complaint is a reason for a refusal, with the line it is about.
-type complaint struct {
-	line int
-	text string
+	doc  definition.Definition
 }
 
 // report gathers why files are refused.
@@ -222,8 +225,14 @@ type report struct {
 	kept       map[string]bool
 }
 
-func (r *report) add(file string, line int, text string) {
-	r.complaints[file] = append(r.complaints[file], complaint{line, text})
+func (r *report) add(file string, c ...complaint) {
+	if len(c) > 0 {
+		r.complaints[file] = append(r.complaints[file], c...)
+	}
+}
+
+func (r *report) addLine(file string, line int, format string, args ...any) {
+	r.add(file, complaint{line: line, text: fmt.Sprintf(format, args...)})
 }
 
 // decide works out which jobs are in force, which files are refused, and what
@@ -256,14 +265,12 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			continue
 		}
 		for _, d := range f.docs {
-			job := d.configuration.JobName
+			job := d.Configuration.JobName
 			claims[job] = append(claims[job], claim{name, d})
-			named[d.module] = true
+			named[d.Module] = true
 		}
 		guess = guess || len(f.docs) == 0
-		for _, problem := range f.problems {
-			r.add(name, 0, problem)
-		}
+		r.add(name, f.problems...)
 		r.kept[name] = len(f.problems) > 0 && len(f.docs) > 0
 	}
 
@@ -273,9 +280,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		if kindOf(name) != aModule {
 			continue
 		}
-		for _, problem := range f.problems {
-			r.add(name, 0, problem)
-		}
+		r.add(name, f.problems...)
 		if !named[name] {
 			continue
 		}
@@ -288,9 +293,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 				f.good = f.digest
 				next.files[name] = f
 			}
-			for _, problem := range o.problems {
-				r.add(name, 0, problem)
-			}
+			r.add(name, about(o.problems...)...)
 		}
 		if f.good != "" {
 			p.needed[f.good] = true
@@ -310,17 +313,17 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			b = a.binding
 		}
 		for _, c := range claims[job] {
-			if c.file != owner.file || c.doc.line != owner.doc.line {
-				r.add(c.file, c.doc.line, fmt.Sprintf("job %q: is defined in %s (line %d), expected one definition", job, owner.file, owner.doc.line))
+			if c.file != owner.file || c.doc.Line != owner.doc.Line {
+				r.addLine(c.file, c.doc.Line, "job %q: is defined in %s (line %d), expected one definition", job, owner.file, owner.doc.Line)
 			}
 		}
 		if a.try {
 			w := compile[a.digest]
-			w.file, w.digest, w.try = owner.doc.module, a.digest, append(w.try, owner.doc)
+			w.file, w.digest, w.try = owner.doc.Module, a.digest, append(w.try, owner.doc)
 			compile[a.digest] = w
 		}
 		if a.problem != "" {
-			r.add(owner.file, owner.doc.line, fmt.Sprintf("job %q: module %q: %s", job, owner.doc.module, a.problem))
+			r.addLine(owner.file, owner.doc.Line, "job %q: module %q: %s", job, owner.doc.Module, a.problem)
 			r.kept[owner.file] = r.kept[owner.file] || b != nil
 		}
 		if b != nil {
@@ -333,7 +336,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 
 	for _, name := range names {
 		if kindOf(name) == aModule && !named[name] && !guess && !s.unnamed && !s.files[name].read.none() {
-			r.add(name, 0, fmt.Sprintf("no definition names it, expected one such as %s.yaml beside it", stem(name)))
+			r.addLine(name, 0, "no definition names it, expected one such as %s.yaml beside it", stem(name))
 		}
 	}
 	for _, digest := range slices.Sorted(maps.Keys(compile)) {
@@ -341,10 +344,11 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	}
 	slices.SortStableFunc(p.compile, func(a, b want) int { return cmp.Compare(a.file, b.file) })
 	if s.problem != "" {
-		r.add(s.dir, 0, s.problem)
+		r.add(s.dir, about(s.problem)...)
 		r.kept[s.dir] = len(p.jobs) > 0
 	}
 	next.refused, p.refused = r.refusals(s.refused, now)
+	p.complaints = r.complaints
 	return next, p
 }
 
@@ -382,7 +386,7 @@ type attempt struct {
 
 // bind makes the job from the newest versions that are to be had.
 func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attempt {
-	name, conf := c.doc.module, c.doc.configuration
+	name, conf := c.doc.Module, c.doc.Configuration
 	if name != path.Base(name) || strings.Contains(name, `\`) || kindOf(name) != aModule {
 		return attempt{problem: "expected the name of a file NAME.wasm beside the definition"}
 	}
@@ -425,13 +429,13 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 		return attempt{problem: err.Error()}
 	}
 	return attempt{binding: &binding{doc: c.doc, digest: digest, job: host.Job{
-		Definition: conf, JobClass: c.doc.jobClass, Module: m, File: c.file, ModuleFile: name,
+		Definition: conf, JobClass: c.doc.JobClass, Module: m, File: c.file, ModuleFile: name,
 	}}}
 }
 
 // sameDocument ignores where in the file the job is.
-func sameDocument(a, b document) bool {
-	a.line = b.line
+func sameDocument(a, b definition.Definition) bool {
+	a.Line = b.Line
 	return reflect.DeepEqual(a, b)
 }
 
@@ -442,7 +446,9 @@ func (r *report) refusals(before map[string]host.Refusal, now time.Time) (map[st
 	var list []host.Refusal
 	for _, name := range slices.Sorted(maps.Keys(r.complaints)) {
 		complaints := r.complaints[name]
-		slices.SortStableFunc(complaints, func(a, b complaint) int { return cmp.Compare(a.line, b.line) })
+		slices.SortStableFunc(complaints, func(a, b complaint) int {
+			return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.column, b.column))
+		})
 		refusal := host.Refusal{File: name, Since: now, Kept: r.kept[name]}
 		for _, c := range complaints {
 			text := c.text

@@ -111,10 +111,10 @@ func (w *world) compile() {
 			}
 			for _, d := range want.try {
 				x := trial{doc: d}
-				if err := fit(o.compiled.bind(d.configuration.JobName), d.configuration); err != nil {
+				if err := fit(o.compiled.bind(d.Configuration.JobName), d.Configuration); err != nil {
 					x.problem = err.Error()
 				}
-				o.trials[d.configuration.JobName] = x
+				o.trials[d.Configuration.JobName] = x
 			}
 			o.again = false
 			w.outcomes[want.digest] = o
@@ -434,7 +434,7 @@ func TestRest(t *testing.T) {
 	if read, _ := w.lookNow(true); len(read) != 1 {
 		t.Errorf("the look that reads everything read %v", read)
 	}
-	if _, ok := w.state.files["a.yaml"]; !ok || w.state.files["a.yaml"].docs[0].configuration.JobName != "xyz" {
+	if _, ok := w.state.files["a.yaml"]; !ok || w.state.files["a.yaml"].docs[0].Configuration.JobName != "xyz" {
 		t.Error("a change without a change of time was not taken over")
 	}
 	// One that never rests is reported in the end, once.
@@ -534,7 +534,7 @@ func (w *world) check(seed uint64) {
 	w.t.Helper()
 	last := ""
 	for _, b := range w.plan.jobs {
-		name := b.doc.configuration.JobName
+		name := b.doc.Configuration.JobName
 		if name <= last {
 			w.t.Fatalf("seed %d: job %q after %q", seed, name, last)
 		}
