@@ -27,6 +27,18 @@
 // guest that has trapped be called once more, and its answer would be wrong.
 // A SCRIPT is a new instance each time, for its entry point runs only once.
 //
+// # Scripts
+//
+// A SCRIPT is a WASI command. Its arguments are its name, those of the job's
+// settings, and the sharding context as one line of JSON, as ElasticJob gives
+// it to scripts; the same line is on its standard input. The environment has
+// the granted variables and JOB_NAME, JOB_TASK_ID, JOB_SHARDING_TOTAL_COUNT,
+// JOB_SHARDING_ITEM, JOB_SHARDING_PARAMETER (unless the item has none),
+// JOB_PARAMETER, JOB_FIRE_TIME_MS, JOB_DEADLINE_MS (0 = none), JOB_ATTEMPT,
+// and JOB_OFFSET if one is committed and is text. Returning, or exit code 0, is
+// OK; 75 is RETRY; any other code is EXIT. What any guest writes to stdout is
+// logged as INFO, stderr as ERROR, line by line.
+//
 // # Time
 //
 // The context given to Execute is the hard end. It is checked at every loop

@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -66,8 +65,8 @@ type Settings struct {
 	// MemoryLimit bounds linear memory, in bytes; it is rounded down to
 	// whole pages of 64 KiB. 0 is abi.DefaultMemory.
 	MemoryLimit int64
-	// Args and Env are what a WASI guest gets. A SCRIPT gets more, see
-	// [abi.Worker].
+	// Args, after its name, and Env are what a WASI guest gets. A SCRIPT
+	// gets more, see the package's comment.
 	Args []string
 	Env  map[string]string
 	// PluginConfig is what ctx_str gives for abi.CtxPluginConfig during
@@ -90,16 +89,18 @@ type Mount struct {
 }
 
 // Executor configures the module for a job. All that is wrong with the
-// settings is in one error. The caller owns one use of the result, to be ended
+// settings is in one [*LoadError]. The caller owns one use of the result, to be ended
 // with Release.
 func (m *Module) Executor(s Settings) (abi.Executor, error) {
 	info := m.code.info
-	var problems []error
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	refused := &LoadError{Name: m.name, Digest: info.Digest}
+	bad := func(format string, args ...any) {
+		refused.Problems = append(refused.Problems, fmt.Sprintf(format, args...))
+	}
 
 	typ, err := info.jobType(s.Type)
 	if err != nil {
-		problems = append(problems, err)
+		bad("%s", err)
 	}
 	limit := s.MemoryLimit
 	if limit == 0 {
@@ -138,7 +139,8 @@ func (m *Module) Executor(s Settings) (abi.Executor, error) {
 		guests[mount.Guest] = true
 		root, err := os.OpenRoot(mount.Host)
 		if err != nil {
-			bad("mount at %s: %w", mount.Guest, err)
+			bad("mount at %s: %s", mount.Guest, err)
+			refused.Err = err // which may pass
 			continue
 		}
 		root.Close()
@@ -146,11 +148,8 @@ func (m *Module) Executor(s Settings) (abi.Executor, error) {
 	if s.CallTimeout < 0 {
 		bad("call timeout of %s, expected 0 or more", s.CallTimeout)
 	}
-	fail := func(err error) (abi.Executor, error) {
-		return nil, &Error{Kind: KindLoad, Op: "configure " + m.name, Err: err}
-	}
-	if len(problems) > 0 {
-		return fail(errors.Join(problems...))
+	if len(refused.Problems) > 0 {
+		return nil, refused
 	}
 
 	s.Args = slices.Clone(s.Args)
@@ -159,7 +158,9 @@ func (m *Module) Executor(s Settings) (abi.Executor, error) {
 	s.Mounts = slices.Clone(s.Mounts)
 	e, err := m.r.acquire(context.Background(), m.code, uint32(pages), true)
 	if err != nil {
-		return fail(err)
+		bad("%s", err)
+		refused.Err = err
+		return nil, refused
 	}
 	x := &executor{r: m.r, engine: e, settings: s, typ: typ, name: guestName(m.name)}
 	x.config = x.baseConfig()

@@ -173,7 +173,7 @@ var errClosed = errors.New("the plugin runtime is closed")
 
 // Load reads, checks and compiles a module and makes an instance on trial, in
 // which its _initialize runs. Everything that is wrong with it is in one
-// [*LoadError]. A module whose bytes are loaded already is neither compiled
+// [*LoadError]; any other error is not the module's fault. A module whose bytes are loaded already is neither compiled
 // nor tried again, also if several callers load it at once. name is for
 // people; its base without ".wasm" is what a WASI guest sees as its own name.
 //
@@ -207,6 +207,9 @@ func (r *Runtime) Load(ctx context.Context, name string, wasm []byte) (*Module, 
 	e, err := r.acquire(ctx, c, pages, info.MemoryMinPages <= abi.DefaultMemory/pageSize)
 	if err != nil {
 		r.releaseCode(c)
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return nil, fmt.Errorf("load %s: %w", name, err) // not the module's fault
+		}
 		return nil, &LoadError{Name: name, Digest: info.Digest, Problems: []string{err.Error()}, Err: err}
 	}
 	m := &Module{r: r, name: name, code: c, engine: e}
