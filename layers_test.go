@@ -3,6 +3,7 @@ package wasmjob_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -35,6 +36,7 @@ const (
 	bbolt      = "go.etcd.io/bbolt"
 	cobra      = "github.com/spf13/cobra"
 	cron       = "github.com/robfig/cron/v3"
+	edit       = "github.com/agnivade/levenshtein"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	goleak     = "go.uber.org/goleak"
 	koanf      = "github.com/knadh/koanf"
@@ -55,25 +57,45 @@ const (
 var rooms = []room{
 	{name: "abi", why: "the contract is read by hosts and guests alike; whatever it needed, both would need"},
 	{name: "strategy", why: "pure functions: who gets which item must not depend on anything but the arguments"},
+
 	{name: "sdk/internal/*", may: []string{"abi"}, why: "the border itself; the sdk proper and its fake host both stand on it"},
-	{name: "sdk", may: []string{"abi", "sdk/internal/*"}, why: "it is compiled into every guest: each import is bytes in every module"},
-	{name: "sdk/*", may: []string{"abi", "sdk", "sdk/internal/*"}, why: "helpers for guests and their tests, under the same diet"},
-	{name: "sdk/listener/*", may: []string{"abi", "sdk", "sdk/internal/*"}, why: "a listener export is linked only into the guests that import its package"},
+	{name: "sdk", may: []string{"abi", "sdk/internal/*"},
+		testsMay: []string{"sdk/sdktest"},
+		why:      "it is compiled into every guest: each import is bytes in every module"},
+	{name: "sdk/simple", may: []string{"abi", "sdk", "sdk/internal/*"},
+		testsMay: []string{"sdk/sdktest"},
+		why:      "linked only into the guests that are simple jobs"},
+	{name: "sdk/dataflow", may: []string{"abi", "sdk", "sdk/internal/*"},
+		testsMay: []string{"sdk/sdktest"},
+		why:      "linked only into the guests that are dataflow jobs"},
+	{name: "sdk/listener/*", may: []string{"abi", "sdk", "sdk/internal/*"},
+		testsMay: []string{"sdk/sdktest"},
+		why:      "a listener export is linked only into the guests that import its package"},
+	{name: "sdk/sdktest", may: []string{"abi", "sdk", "sdk/simple", "sdk/dataflow", "sdk/listener/*", "sdk/internal/*"},
+		testsMay: []string{"sdk/testdata/guests/*/handler"}, testsOutside: []string{wazero},
+		why: "authors test with it natively; its own tests hold it to what a runtime does with the same guests"},
+	{name: "plugins/examples/*", may: []string{"abi", "sdk", "sdk/simple", "sdk/dataflow", "sdk/listener/*"},
+		testsMay: []string{"sdk/sdktest"},
+		why:      "guests see what any job author sees"},
+
 	{name: "coordination", may: []string{"strategy"}, outside: []string{yaml},
-		why: "decides and never acts; ElasticJob's configuration is YAML"},
+		testsMay: []string{"coordination/embedded", "coordination/registrytest"},
+		why:      "decides and never acts; ElasticJob's configuration is YAML; its scenarios are played on a registry"},
 	{name: "coordination/registrytest", may: []string{"coordination"},
-		why: "the suite for every registry cannot know any of them"},
+		testsMay: []string{"coordination/embedded"},
+		why:      "the suite for every registry cannot know any of them"},
 	{name: "coordination/embedded", may: []string{"coordination"}, outside: []string{bbolt},
 		testsMay: []string{"coordination/registrytest"},
 		why:      "a registry is an adapter: swapped without anybody noticing"},
+
 	{name: "host/schedule", outside: []string{cron, quartz}, why: "cron dialects, and nothing else, behind one interface"},
-	{name: "host", may: []string{"coordination", "abi", "host/schedule"}, outside: []string{zap},
+	{name: "host", may: []string{"coordination", "abi", "host/schedule"}, outside: []string{cron, zap},
 		testsMay: []string{"coordination/embedded", "strategy"},
 		why:      "receives registry and modules as values, so that tests hand it functions in a bubble"},
 	{name: "host/plugin", may: []string{"abi"}, outside: []string{wazero},
-		testsMay: []string{"sdk"},
+		testsMay: []string{"sdk", "sdk/simple", "sdk/dataflow", "sdk/listener/*"},
 		why:      "the only room that knows which WebAssembly runtime is in use"},
-	{name: "host/definition", may: []string{"coordination", "host/schedule"}, outside: []string{yaml, edits},
+	{name: "host/definition", may: []string{"coordination", "host/schedule"}, outside: []string{edit, yaml},
 		why: "turns text into the words of coordination; runs nothing"},
 	{name: "host/catalog", may: []string{"host", "host/plugin", "host/definition", "coordination", "abi"},
 		outside: []string{fsnotify, zap},
@@ -83,10 +105,9 @@ var rooms = []room{
 	{name: "host/admin", may: []string{"host", "abi"}, outside: []string{prometheus, zap},
 		why: "shows and steers a host from outside, through the methods that everybody has"},
 	{name: "cmd/host", may: []string{"abi", "strategy", "coordination", "coordination/embedded", "host", "host/*"},
-		outside:  []string{cobra, pflag, koanf, fsnotify, zap, xsys, term},
+		outside:  []string{cobra, pflag, koanf, fsnotify, yaml, zap, xsys, term},
 		testsMay: []string{"sdk"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
-	{name: "plugins/examples/*", may: []string{"sdk", "sdk/*", "sdk/listener/*"}, why: "guests see what any job author sees"},
 }
 
 // anyTest are modules that test files of every room may import.
@@ -95,8 +116,9 @@ var anyTest = []string{goleak}
 // shared are the modules that live in more than one room, and why. All others
 // have one home.
 var shared = map[string]string{
+	cron:     "its Schedule is the interface that a job keeps; only host/schedule makes one",
 	zap:      "the logger travels as a value",
-	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition",
+	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition; cmd/host writes its own configuration",
 	fsnotify: "directories are watched by the catalog, one file by invoke --watch",
 }
 
@@ -157,6 +179,14 @@ func TestLayers(t *testing.T) {
 	packages = append(packages, list(t, nil, "-tags=soak", "./...")...)
 	packages = append(packages, list(t, []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0"}, "./...")...)
 	used := make(map[string]bool)
+	said := make(map[string]bool) // a package is listed once for each platform
+	complain := func(format string, args ...any) {
+		t.Helper()
+		if text := fmt.Sprintf(format, args...); !said[text] {
+			said[text] = true
+			t.Error(text)
+		}
+	}
 	homes := make(map[string][]string)
 	for _, p := range packages {
 		name := folder(p.ImportPath)
@@ -165,7 +195,7 @@ func TestLayers(t *testing.T) {
 		}
 		i := slices.IndexFunc(rooms, func(r room) bool { return matches(r.name, name) })
 		if i < 0 {
-			t.Errorf("%s has no row in the table: say what it may import, and why", name)
+			complain("%s has no row in the table: say what it may import, and why", name)
 			continue
 		}
 		r := rooms[i]
@@ -176,12 +206,12 @@ func TestLayers(t *testing.T) {
 				case standard(imported) || imported == p.ImportPath:
 				case within(module, imported):
 					if !slices.ContainsFunc(may, func(m string) bool { return matches(m, folder(imported)) }) {
-						t.Errorf("%s%s imports %s, which is not below it (%s)", name, what, folder(imported), r.why)
+						complain("%s%s imports %s, which is not below it (%s)", name, what, folder(imported), r.why)
 					}
 				default:
 					j := slices.IndexFunc(outside, func(m string) bool { return within(m, imported) })
 					if j < 0 {
-						t.Errorf("%s%s imports %s, which has another home or none yet (%s)", name, what, imported, r.why)
+						complain("%s%s imports %s, which has another home or none yet (%s)", name, what, imported, r.why)
 						continue
 					}
 					if what == "" && !slices.Contains(homes[outside[j]], r.name) {
@@ -196,11 +226,11 @@ func TestLayers(t *testing.T) {
 	}
 	for mod, in := range homes {
 		if len(in) > 1 && shared[mod] == "" {
-			t.Errorf("%s is imported by %s: a module lives in one room, or is listed as shared with the reason", mod, strings.Join(in, " and "))
+			complain("%s is imported by %s: a module lives in one room, or is listed as shared with the reason", mod, strings.Join(in, " and "))
 		}
 	}
 	if len(used) < 5 {
-		t.Errorf("go list found packages for %d rows only: it looked at the wrong tree", len(used))
+		complain("go list found packages for %d rows only: it looked at the wrong tree", len(used))
 	}
 }
 
@@ -242,6 +272,7 @@ var (
 		{"plugins/examples", "a guest is a program; crash and script show what its end looks like"},
 	}
 	mayPanic = []exception{
+		{"host/plugin", "a host function stops its guest with a panic, which the runtime turns into an error"},
 		{"plugins/examples", "crash shows what a panic looks like"},
 		{"sdk/offset.go", "an item that began again from nothing would be worse than one that ends"},
 		{"sdk/internal/border", "a native test's stand-in for a trap, caught by the fake host"},
