@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -39,6 +40,7 @@ func addGuests(f *testing.F) {
 // and that says the same; and wazero decodes that without a panic.
 func FuzzScan(f *testing.F) {
 	addGuests(f)
+	f.Add(withData(100, func(i int) (int32, []byte) { return int32(20 * i), []byte("0123456789") }))
 	ctx := context.Background()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithMemoryLimitPages(16))
 	f.Cleanup(func() { rt.Close(ctx) })
@@ -63,6 +65,9 @@ func FuzzScan(f *testing.F) {
 				t.Fatalf("table %d was %+v and became %+v", i, s.tables[i], table)
 			}
 		}
+		if !maps.Equal(laid(s), laid(again)) {
+			t.Fatal("the data are not where they were")
+		}
 		if len(again.names) != len(s.names) || len(again.imports) != len(s.imports) || len(again.funcs) != len(s.funcs) || again.codeCount != s.codeCount {
 			t.Fatal("the rewritten module is another one")
 		}
@@ -77,6 +82,21 @@ func FuzzScan(f *testing.F) {
 			t.Fatalf("wazero panics on what the scan accepts: %v", p)
 		}
 	})
+}
+
+// laid is what the data segments put where, without the zeros.
+func laid(s *scan) map[uint32]byte {
+	m := map[uint32]byte{}
+	for _, d := range s.data {
+		for i, b := range s.wasm[d.bytes.start:d.bytes.end] {
+			if at := d.offset + uint32(i); b != 0 {
+				m[at] = b
+			} else {
+				delete(m, at)
+			}
+		}
+	}
+	return m
 }
 
 // FuzzImports calls every import with any arguments and memory: it may answer
