@@ -16,7 +16,8 @@ import (
 // who took over what.
 type chronicle struct {
 	*cluster
-	log strings.Builder
+	log       strings.Builder
+	intruding bool // another host acts within an exchange
 }
 
 func newChronicle(t *testing.T) *chronicle {
@@ -137,6 +138,10 @@ func (c *chronicle) finish() {
 	}
 	c.settle()
 	c.check()
+	// No session was lost without its host knowing.
+	if strings.Contains(c.log.String(), "no longer its own") {
+		c.t.Error("a host that lived was told that its items are not its own")
+	}
 }
 
 // check is what must be true when all is quiet.
@@ -303,6 +308,27 @@ func TestCrashAtEveryStep(t *testing.T) {
 	}
 }
 
+// intrude lets another host act between two calls of one exchange of h.
+func (c *chronicle) intrude(h *simHost, r *rand.Rand) {
+	other := c.hosts[r.IntN(len(c.hosts))]
+	if c.intruding || other == h || !other.alive() || r.IntN(4) > 0 {
+		return
+	}
+	c.intruding = true
+	defer func() { c.intruding = false }()
+	if other.snapshot != nil && r.IntN(3) == 0 {
+		if items := other.running(); len(items) > 0 {
+			items = items[:1+r.IntN(len(items))]
+			c.try(other, "complete", other.complete(items, "OK", ""))
+			return
+		}
+		c.try(other, "fire", other.fire(c.now))
+		return
+	}
+	_, err := other.step()
+	c.try(other, "step", err)
+}
+
 // TestRandomLives lets hosts come, go, crash and lose answers in random order.
 func TestRandomLives(t *testing.T) {
 	t.Parallel()
@@ -319,6 +345,7 @@ func TestRandomLives(t *testing.T) {
 			for n := range 4 {
 				h := c.addHost(string(rune('A'+n)), fmt.Sprintf("10.0.0.%d", 1+n/2*2)) // two on each server
 				h.plan = func(int, string) registrytest.Fault {
+					c.intrude(h, r)
 					if r.IntN(60) > 0 {
 						return registrytest.NoFault
 					}
