@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -24,8 +23,9 @@ import (
 type Options struct {
 	// CacheDir keeps compiled code from one process to the next. What lies
 	// there is executed as native code, so it must be readable and writable
-	// by the owner only (0700); it is created if it does not exist. Empty:
-	// compiled code is kept in memory only.
+	// by the owner only (0700); it is created if it does not exist. What is
+	// older than 30 days is removed. Empty: compiled code is kept in memory
+	// only.
 	CacheDir string
 	// CompileWorkers is how many goroutines compile a module. 0 is 1.
 	// Modules are compiled one after the other. With one, a module that
@@ -90,6 +90,9 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 		if err := privateDir(o.CacheDir); err != nil {
 			return nil, fmt.Errorf("compilation cache: %w", err)
 		}
+		if err := prune(o.CacheDir, time.Now().Add(-cacheAge)); err != nil {
+			r.log.Warn("old files in the cache directory could not be removed", "error", err)
+		}
 		cache, err := wazero.NewCompilationCacheWithDir(o.CacheDir)
 		if err != nil {
 			return nil, fmt.Errorf("compilation cache: %w", err)
@@ -113,20 +116,6 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 	// process, waiting.
 	r.config = r.config.WithCloseOnContextDone(true)
 	return r, nil
-}
-
-func privateDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o077 != 0 {
-		return fmt.Errorf("%s has mode %#o, expected 0700: what lies in it is executed", dir, mode)
-	}
-	return nil
 }
 
 // probe compiles and runs a function that returns 42.

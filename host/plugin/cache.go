@@ -1,0 +1,53 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"time"
+)
+
+// cacheAge is how long compiled code is kept on disk after it was written.
+// wazero never removes any, and a file that is still wanted is written anew.
+const cacheAge = 30 * 24 * time.Hour
+
+// privateDir makes a directory that nobody else may write or read, or checks
+// that it is one.
+func privateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o077 != 0 {
+		return fmt.Errorf("%s has mode %#o, expected 0700: what lies in it is executed", dir, mode)
+	}
+	return nil
+}
+
+// prune removes what was written before the given instant. It touches nothing
+// that wazero would not have named: a directory for each of its versions, in
+// it files named by a hash, and those that a process has left half written.
+func prune(dir string, before time.Time) error {
+	files, err := filepath.Glob(filepath.Join(dir, "wazero-*", "*"))
+	if err != nil {
+		return err
+	}
+	ours := regexp.MustCompile(`^[0-9a-f]{64}(\.[0-9]+\.tmp)?$`)
+	var errs []error
+	for _, name := range files {
+		info, err := os.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() || !ours.MatchString(info.Name()) || !info.ModTime().Before(before) {
+			continue
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
