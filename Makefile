@@ -23,7 +23,7 @@ MOUNT ?= codestats=$(shell $(GO) env GOROOT)/src:/src
 EXAMPLES := $(patsubst plugins/examples/%/main.go,%,$(wildcard plugins/examples/*/main.go))
 MODULES  := $(EXAMPLES:%=plugins/examples/%.wasm)
 # What every guest is built from besides its own folder.
-GUEST_SOURCES := $(filter-out %_test.go,$(wildcard sdk/*.go sdk/*/*.go abi/*.go)) go.mod go.sum
+GUEST_SOURCES := $(filter-out %_test.go,$(wildcard sdk/*.go sdk/*/*.go sdk/*/*/*.go sdk/*/*/*.s abi/*.go)) go.mod go.sum
 WASI := GOOS=wasip1 GOARCH=wasm
 GUESTS := ./sdk/... ./plugins/...
 
@@ -84,7 +84,7 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 	done
 
 .PHONY: soak
-soak: examples ## run the long tests (build tag soak); takes an hour or so
+soak: examples ## run the long tests (build tag soak); takes minutes to hours
 	$(GO) test -tags soak -run '^TestSoak' -count 1 -v -timeout 6h $$(grep -rl --include '*_test.go' '^func TestSoak' . | xargs -n 1 dirname | sort -u)
 
 .PHONY: check
