@@ -265,6 +265,31 @@ func TestLostOwnership(t *testing.T) {
 	}
 }
 
+// asleep is the context of a process that was stopped past its deadline and
+// has not looked at its timers yet.
+type asleep struct{ context.Context }
+
+func (asleep) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+func TestWokenTooLate(t *testing.T) {
+	t.Parallel()
+	r := newRuntime(t, Options{})
+	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: TypeSimple, FreshPerItem: true})
+	for _, p := range []string{"commit", "metric", "progress"} {
+		h := newRecorder()
+		// The instance is made while there is time.
+		in, _, e := w.(*worker).x.instantiate(context.Background(), item(h, p), w.(*worker).x.config, abi.ExportExecute)
+		if e != nil {
+			t.Fatal(e)
+		}
+		w.(*worker).in = in
+		got := w.Execute(asleep{context.Background()}, item(h, p))
+		if got.Outcome != abi.OutcomeTimeout || !errors.Is(got.Err, context.DeadlineExceeded) || len(h.commits)+len(h.metrics)+len(h.progress) != 0 {
+			t.Errorf("%s: %+v", p, got)
+		}
+	}
+}
+
 func TestMetricsAndProgress(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
