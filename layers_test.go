@@ -108,6 +108,9 @@ var rooms = []room{
 		outside:  []string{cobra, pflag, koanf, fsnotify, yaml, zap, xsys, term},
 		testsMay: []string{"sdk"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
+
+	{name: "test/e2e", testsMay: []string{"abi", "host", "host/admin", "host/history"}, testsOutside: []string{fsnotify},
+		why: "drives the built program from outside; of the rooms it knows the words that the program's output is made of"},
 }
 
 // anyTest are modules that test files of every room may import.
