@@ -228,6 +228,7 @@ func (g begin) stale() (Move, error) {
 // whether they have begun though the answer was lost.
 func (g begin) look(items Items) Move {
 	l, out, self := g.Layout, g.out, g.Self.ID
+	items = slices.Clone(items)
 	const each = 6
 	read := make([]Query, 0, 1+each*len(items))
 	read = append(read, Data(l.runsOf(self)))
@@ -236,6 +237,16 @@ func (g begin) look(items Items) Move {
 	}
 	return Move{Name: "begin", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion)
+		asked := len(items)
+		for _, i := range orphans {
+			if !items.Contains(i) && g.todo.Contains(i) {
+				items = append(items, i)
+			}
+		}
+		if len(items) > asked { // begun by a later commit of an earlier attempt
+			slices.Sort(items)
+			return g.look(items), nil
+		}
 		handBacks := orphans
 		done := make(map[int]bool)
 		for k, i := range items {

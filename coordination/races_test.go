@@ -62,6 +62,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
+func (c *chronicle) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 func (c *chronicle) hand(ops ...co.Op) {
 	c.t.Helper()
 	if _, err := c.op.Commit(c.ctx, ops...); err != nil {

@@ -1,0 +1,247 @@
+package coordination_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registrytest"
+)
+
+// TestLargeDivisionStopsAnywhere makes a division that takes several commits,
+// while items run, and stops the leader after each of them. No item is ever
+// in two hands, what runs stays where it runs, and the next leader finishes.
+func TestLargeDivisionStopsAnywhere(t *testing.T) {
+	t.Parallel()
+	const total = 3000
+	for k := 0; ; k++ {
+		c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount, cfg.Failover = total, true })
+		leader, other := h[0], h[1]
+		c.now = c.now.Add(10 * time.Second)
+		busy := slices.Clone(other.owned()[:40])
+		must(t, other.begin(co.Fire{Instant: c.now.UnixMilli(), Source: "schedule"}, busy, false))
+		d := c.addHost("C", "10.0.0.3")
+		must(t, second(d.join(c.file)))
+		must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = total + 500 }))
+		commits := 0
+		leader.plan = func(_ int, op string) registrytest.Fault {
+			if op != "commit" {
+				return registrytest.NoFault
+			}
+			c.invariants()
+			if commits == k {
+				return registrytest.ExpireBefore
+			}
+			commits++
+			return registrytest.NoFault
+		}
+		_, err := leader.step()
+		leader.plan = nil
+		c.invariants()
+		mine := c.assignments()[other.self.ID]
+		for _, i := range busy {
+			if !mine.Contains(i) {
+				t.Fatalf("after %d commits: item %d runs on B, which has lost it", k, i)
+			}
+		}
+		finished := err == nil
+		if !finished && k > 0 && !slices.Contains(c.children(c.layout.Root()+"/leader/sharding"), "necessary") {
+			t.Errorf("after %d commits the flag is gone", k)
+		}
+		c.settle()
+		must(t, other.complete(busy, "OK", ""))
+		c.settle()
+		sum := 0
+		for id, items := range c.assignments() {
+			sum += len(items)
+			want := (total + 500) / 2
+			if finished {
+				want = (total + 500) / 3
+			}
+			if len(items) < want || len(items) > want+1 {
+				t.Errorf("after %d commits: %s has %d items", k, id, len(items))
+			}
+		}
+		if flags := c.children(c.layout.Root() + "/leader/sharding"); sum != total+500 || len(flags) > 0 {
+			t.Errorf("after %d commits: %d items are assigned, flags %v", k, sum, flags)
+		}
+		if finished {
+			if k < 4 {
+				t.Errorf("the division took %d commits only", k)
+			}
+			return
+		}
+	}
+}
+
+// TestTotalRaisedAgain: an item beyond a lowered total count still runs when
+// the count is raised again. Its completion takes effect.
+func TestTotalRaisedAgain(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 2, nil)
+	c.pass(10 * time.Second)
+	set := func(total int) {
+		must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = total }))
+		c.settle()
+	}
+	set(1)
+	set(6)
+	for _, host := range h {
+		must(t, host.complete(host.running(), "OK", ""))
+	}
+	for i := range 6 {
+		if r := c.record(i); r.Open() || r.Outcome != "OK" {
+			t.Errorf("item %d: %+v", i, r)
+		}
+	}
+	c.finish()
+}
+
+// TestNoEndlessDividing: in every one of these situations the hosts come to
+// rest, and stay there.
+func TestNoEndlessDividing(t *testing.T) {
+	t.Parallel()
+	for name, situation := range map[string]func(*chronicle, []*simHost){
+		"alias of a strategy": func(c *chronicle, _ []*simHost) {
+			c.must(c.edit(func(cfg *co.JobConfiguration) {
+				cfg.JobShardingStrategyType = "com.dangdang.ddframe.job.lite.api.strategy.impl.OdevitySortByNameJobShardingStrategy"
+			}))
+		},
+		"balance": func(c *chronicle, _ []*simHost) {
+			c.must(c.edit(func(cfg *co.JobConfiguration) { cfg.JobShardingStrategyType = "SINGLE_SHARDING_BALANCE" }))
+		},
+		"static sharding": func(c *chronicle, _ []*simHost) {
+			c.must(c.edit(func(cfg *co.JobConfiguration) { cfg.StaticSharding = true }))
+		},
+		"one server down": func(c *chronicle, _ []*simHost) {
+			c.must(c.operate(co.SetServers(c.layout, false, "10.0.0.1")))
+		},
+		"all servers down": func(c *chronicle, _ []*simHost) { c.must(c.operate(co.SetServers(c.layout, false))) },
+		"unreadable configuration": func(c *chronicle, _ []*simHost) {
+			c.hand(co.Set(c.layout.Root()+"/config", []byte("{"), co.AnyVersion))
+		},
+		"invalid configuration": func(c *chronicle, _ []*simHost) {
+			c.must(c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = -1 }))
+		},
+		"everybody drains": func(c *chronicle, _ []*simHost) {
+			for _, host := range c.hosts {
+				c.must(host.perform(co.Drain(host.view, co.HostDetail{})))
+			}
+		},
+		"unreadable share": func(c *chronicle, h []*simHost) {
+			c.hand(co.Set(c.layout.Sibling()+"/assignment/"+h[1].self.ID, []byte("x"), co.AnyVersion), co.Create(c.layout.Root()+"/leader/sharding/necessary", nil))
+		},
+		"share gone": func(c *chronicle, h []*simHost) {
+			c.hand(co.Delete(c.layout.Sibling()+"/assignment/"+h[1].self.ID, co.AnyVersion), co.Create(c.layout.Root()+"/leader/sharding/necessary", nil))
+		},
+		"unreadable division": func(c *chronicle, _ []*simHost) {
+			c.hand(co.Set(c.layout.Sibling()+"/assignment", []byte("x"), co.AnyVersion))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, h := group(t, 3, nil)
+			e := c.addHost("E", "10.0.0.1") // a second one on A's server
+			must(t, second(e.join(c.file)))
+			c.settle()
+			c.pass(time.Second) // something runs
+			situation(c, h)
+			c.settle()
+			c.complete(all)
+			c.settle()
+			path := c.layout.Sibling() + "/assignment"
+			before := c.node(path).Version
+			for range 3 {
+				c.now = c.now.Add(time.Minute)
+				for _, host := range c.living() {
+					host.snapshot = nil
+				}
+				c.settle()
+			}
+			if after := c.node(path).Version; after != before {
+				t.Errorf("the items were divided %d times more", after-before)
+			}
+			seen := make(map[int]bool)
+			for _, items := range c.assignments() {
+				for _, i := range items {
+					seen[i] = true
+				}
+			}
+			want := 6
+			if name == "everybody drains" {
+				want = 0
+			}
+			if len(seen) != want {
+				t.Errorf("%d items are assigned: %v", len(seen), c.assignments())
+			}
+		})
+	}
+}
+
+// TestLargeShare: what a host begins, completes and saves goes in as many
+// commits as it needs, and a fault in the middle of it is mended by putting it
+// again.
+func TestLargeShare(t *testing.T) {
+	t.Parallel()
+	const total = 5000
+	for _, fault := range []registrytest.Fault{registrytest.NoFault, registrytest.Refused, registrytest.LostAnswer, registrytest.LostRequest} {
+		c, hosts := group(t, 1, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount, cfg.Failover = total, true })
+		h := hosts[0]
+		third := func() {
+			n := 0
+			h.plan = func(_ int, op string) registrytest.Fault {
+				if op == "commit" {
+					if n++; n == 3 {
+						return fault
+					}
+				}
+				return registrytest.NoFault
+			}
+		}
+		must(t, c.operate(co.TriggerJob(c.layout)))
+		must(t, h.look())
+		third()
+		_, err := h.step()
+		h.plan = nil
+		if err != nil {
+			if n := len(h.runs.Items()); n != 0 {
+				t.Errorf("after an error the host knows of %d runs", n)
+			}
+			must(t, second(h.step()))
+		}
+		if n := len(h.running()); n != total {
+			t.Fatalf("fault %d: %d items run", fault, n)
+		}
+		if c.node(c.layout.Root() + "/trigger/" + h.self.ID).Exists {
+			t.Error("the trigger was not consumed")
+		}
+		third()
+		save := co.SaveOffsets{Layout: c.layout, Items: make(map[int]co.Ended)}
+		for i, it := range h.items {
+			save.Items[i] = co.Ended{State: it.state, Offset: make([]byte, 300), HasOffset: true}
+		}
+		var saved co.Saved
+		if err := h.perform(save.Move(&saved)); err != nil {
+			h.plan = nil
+			must(t, h.perform(save.Move(&saved)))
+		}
+		if len(saved.Items) != total {
+			t.Errorf("fault %d: %d offsets are saved", fault, len(saved.Items))
+		}
+		third()
+		if err := h.complete(h.running(), "OK", fmt.Sprintf("%0300d", 1)); err != nil {
+			h.plan = nil
+			must(t, h.complete(h.running(), "OK", fmt.Sprintf("%0300d", 1)))
+		}
+		h.plan = nil
+		if n := len(h.runs.Items()); n != 0 {
+			t.Errorf("fault %d: %d runs are left", fault, n)
+		}
+		for _, i := range []int{0, total / 2, total - 1} {
+			if r := c.record(i); r.Open() || c.node(c.mark(i, "running")).Exists {
+				t.Errorf("fault %d: item %d: %+v", fault, i, r)
+			}
+		}
+	}
+}
