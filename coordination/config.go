@@ -18,7 +18,7 @@ type JobConfiguration struct {
 	ShardingItemParameters string
 	JobParameter           string
 	// MonitorExecution, Failover and Misfire are ElasticJob's switches; see
-	// docs/jobs.md.
+	// docs/definitions.md.
 	MonitorExecution bool
 	Failover         bool
 	Misfire          bool

@@ -121,7 +121,7 @@ const (
 func New(cfg Config) (*Host, error) {
 	var problems []error
 	if cfg.Dial == nil {
-		problems = append(problems, errors.New("Dial is missing"))
+		problems = append(problems, errors.New("no Dial function"))
 	}
 	if ns := strings.Trim(cfg.Namespace, "/"); ns == "" || strings.Contains(ns, "//") {
 		problems = append(problems, fmt.Errorf("namespace %q: expected one or more path segments, such as wasmjob", cfg.Namespace))

@@ -226,6 +226,55 @@ func TestDraining(t *testing.T) {
 	})
 }
 
+// TestQueuedItemsAreHandedBackAtOnce: not when the items that run have ended.
+func TestQueuedItemsAreHandedBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := definition("queue", "0 * * * * ?", 5)
+		d.Props["wasm.maxConcurrency"] = "2"
+		n := c.start(1, job(d, sleeper(20*time.Second)))
+		time.Sleep(61 * time.Second)
+		stopped := time.Now()
+		n.stop()
+		time.Sleep(time.Second)
+		back := c.list(host.EventItemSkipped)
+		if len(back) != 3 || len(c.list(host.EventItemEnded)) != 0 {
+			t.Fatalf("while two items run, %d were handed back, want 3\n%s", len(back), c.all())
+		}
+		for _, e := range back {
+			if late := e.Time.Sub(stopped); late > 100*time.Millisecond {
+				t.Errorf("item %d was handed back after %s", *e.Item, late)
+			}
+		}
+		if err := <-n.done; err != nil {
+			t.Fatal(err)
+		}
+		if done := completed(c.list(host.EventItemCompleted)); len(done) != 2 {
+			t.Errorf("completions %v, want those of the two that ran\n%s", done, c.all())
+		}
+	})
+}
+
+// TestALeavingThatIsTakenBack: the definition went and came back while an item
+// ran; what was handed back is made up for here.
+func TestALeavingThatIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := definition("queue", "0 * * * * ?", 3)
+		d.Props["wasm.maxConcurrency"] = "1"
+		wanted := job(d, sleeper(10*time.Second))
+		n := c.start(1, wanted)
+		time.Sleep(61 * time.Second)
+		n.host.Apply(nil, nil)
+		time.Sleep(2 * time.Second)
+		n.host.Apply([]host.Job{wanted}, nil)
+		time.Sleep(40 * time.Second)
+		if done := completed(c.list(host.EventItemCompleted)); len(done) != 3 || done[0] != 1 || done[1] != 1 || done[2] != 1 {
+			t.Errorf("completions %v, want every item once\n%s", done, c.all())
+		}
+	})
+}
+
 func TestADrainThatTakesTooLongOwesTheItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
