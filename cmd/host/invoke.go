@@ -283,7 +283,7 @@ func (p *program) invoke(ctx context.Context, q *plan) error {
 	}
 	runtime, err := plugin.NewRuntime(ctx, plugin.Options{
 		CacheDir: cache,
-		Logger:   slog.New(slogHandler{log: log.WithOptions(zap.IncreaseLevel(zapcore.WarnLevel))}),
+		Logger:   slog.New(slogHandler{log: atLeast(log, zapcore.WarnLevel)}),
 	})
 	if err != nil {
 		return err

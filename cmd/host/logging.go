@@ -27,6 +27,14 @@ func newLogger(format string, level zapcore.Level, c *console, w io.Writer) *zap
 	}), zapcore.AddSync(w), level))
 }
 
+// atLeast is the logger without what is below the level.
+func atLeast(log *zap.Logger, level zapcore.Level) *zap.Logger {
+	if !log.Core().Enabled(level) {
+		return log // it has a higher one already
+	}
+	return log.WithOptions(zap.IncreaseLevel(level))
+}
+
 // guestLog prints one line of a guest. The guest's own keys come last, below
 // "attrs" in JSON, so that they cannot pass for the host's.
 func guestLog(log *zap.Logger, l host.GuestLog) {

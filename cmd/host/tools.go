@@ -133,6 +133,9 @@ func capability(module string) string {
 	case abi.ModuleEnv:
 		return "secrets and settings (not offered by this host yet)"
 	}
+	if module == "env" {
+		return "AssemblyScript's abort"
+	}
 	return "unknown to this host"
 }
 

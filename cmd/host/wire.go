@@ -122,7 +122,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	// lines that leaves what is wrong.
 	catalogLog := s.log
 	if !s.log.Core().Enabled(zap.DebugLevel) {
-		catalogLog = s.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+		catalogLog = atLeast(s.log, zap.WarnLevel)
 	}
 	s.catalog, err = catalog.New(catalog.Options{
 		Dir: l.Plugins, Runtime: runtime, Mounts: l.Mounts, Logger: catalogLog, Rescan: l.Rescan,

@@ -141,12 +141,13 @@ func (c *Client) Trigger(ctx context.Context, job string) error {
 	return c.do(ctx, http.MethodPost, jobPath(job, "trigger"), nil)
 }
 
-// Enable lets this server run the job again; job "" is all jobs.
+// Enable lets all servers run the job again; job "" is all jobs of the host.
 func (c *Client) Enable(ctx context.Context, job string) error {
 	return c.do(ctx, http.MethodPost, jobPath(job, "enable"), nil)
 }
 
-// Disable keeps this server from running the job; job "" is all jobs.
+// Disable keeps all servers from running the job; job "" is all jobs of the
+// host.
 func (c *Client) Disable(ctx context.Context, job string) error {
 	return c.do(ctx, http.MethodPost, jobPath(job, "disable"), nil)
 }

@@ -9,8 +9,8 @@
 //	GET    /metrics                              Prometheus text
 //	GET    /v1/status                            Report, as JSON
 //	POST   /v1/jobs/{job}/trigger                a fire now
-//	POST   /v1/jobs/{job}/enable, …/disable      this server, for the job
-//	POST   /v1/enable, /v1/disable               this server, for all jobs
+//	POST   /v1/jobs/{job}/enable, …/disable      all servers of the job
+//	POST   /v1/enable, /v1/disable               the same for all jobs of this host
 //	POST   /v1/jobs/{job}/items/{n}/enable, …/disable
 //	DELETE /v1/jobs/{job}?purge=true             the job leaves the registry
 //

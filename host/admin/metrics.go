@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -120,10 +121,16 @@ func (m *Metrics) CounterFunc(name, help string, value func() float64) error {
 	return nil
 }
 
+// scrapeLog takes the errors of scrapes.
+type scrapeLog struct{ *zap.Logger }
+
+// Println implements [promhttp.Logger].
+func (l scrapeLog) Println(v ...any) { l.Warn("scrape: " + strings.TrimSpace(fmt.Sprintln(v...))) }
+
 // Handler answers scrapes. Errors of a scrape go to the logger.
 func (m *Metrics) Handler(log *zap.Logger) http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		ErrorLog:            zap.NewStdLog(log),
+		ErrorLog:            scrapeLog{log},
 		MaxRequestsInFlight: 4,
 		Timeout:             20 * time.Second,
 	})

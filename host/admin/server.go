@@ -95,6 +95,10 @@ func Listen(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
+	warnings, err := zap.NewStdLogAt(o.Logger, zap.WarnLevel)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
 	l, err := listen(o.Address)
 	if err != nil {
 		return nil, err
@@ -110,7 +114,7 @@ func Listen(o Options) (*Server, error) {
 		WriteTimeout:      operationTimeout + 15*time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          zap.NewStdLog(o.Logger.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+		ErrorLog:          warnings,
 	}
 	return s, nil
 }

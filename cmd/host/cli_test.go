@@ -1,0 +1,658 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// guest does what its job parameter says; see its source beside it.
+const guest = "../../host/plugin/testdata/c/guest.wasm"
+
+const wat = "../../host/plugin/testdata/wat/"
+
+// result is what a command line did.
+type result struct {
+	code     int
+	out, err string
+}
+
+// command runs a command line in process, in an environment of its own.
+func command(t *testing.T, environ []string, args ...string) result {
+	t.Helper()
+	var out, err bytes.Buffer
+	p := &program{
+		out: &out, err: &err, environ: append([]string{"HOME=" + t.TempDir()}, environ...),
+		notify: func() (<-chan os.Signal, func()) { return nil, func() {} },
+	}
+	code := p.main(t.Context(), args)
+	return result{code, out.String(), err.String()}
+}
+
+// expect checks the exit code, and that all words are in what was shown.
+func (r result) expect(t *testing.T, code int, words ...string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("exit code %d, want %d\n%s%s", r.code, code, r.out, r.err)
+	}
+	for _, w := range words {
+		if !strings.Contains(r.out+r.err, w) {
+			t.Errorf("%q is not in\n%s%s", w, r.out, r.err)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, exitOK, "Run a host:"},
+		{[]string{"--help"}, exitOK, "Write jobs:"},
+		{[]string{"help", "run"}, exitOK, "--print-config"},
+		{[]string{"version"}, exitOK, "wasmjob "},
+		{[]string{"completion", "bash"}, exitOK, "bash completion"},
+		{[]string{"statsu", "--json"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},
+		{[]string{"quite-wrong"}, exitUsage, `unknown command "quite-wrong"` + "\n"},
+		{[]string{"run", "--plugns", "x"}, exitUsage, "unknown flag: --plugns\nSee 'wasmjob run --help'."},
+		{[]string{"run", "extra"}, exitUsage, `unexpected argument "extra"`},
+		{[]string{"run", "--plugins", "/nonexistent", "--log-level", "x"}, exitUsage, "--log-level: "},
+		{[]string{"trigger"}, exitUsage, "the job's name is missing"},
+		{[]string{"trigger", "a", "b"}, exitUsage, `unexpected argument "b"`},
+		{[]string{"disable"}, exitUsage, "the job's name (or --all) is missing"},
+		{[]string{"disable", "a", "--all"}, exitUsage, `unexpected argument "a"`},
+		{[]string{"disable", "--all", "--item", "1"}, exitUsage, "--item and --all do not go together"},
+		{[]string{"enable", "a", "--item", "-3"}, exitUsage, "--item: -3 is not a number from 0"},
+		{[]string{"validate"}, exitUsage, "name a directory"},
+		{[]string{"inspect"}, exitUsage, "the module's file is missing"},
+		{[]string{"status", "--admin", "off"}, exitUsage, "nothing to ask"},
+		{[]string{"status", "--admin", "nonsense"}, exitFailure, "want IP:PORT"},
+	} {
+		r := command(t, nil, c.args...)
+		r.expect(t, c.code, c.want)
+		if c.code != exitOK && r.out != "" {
+			t.Errorf("%q: a failure on stdout: %s", c.args, r.out)
+		}
+	}
+}
+
+func TestEveryCommandHasAnExample(t *testing.T) {
+	t.Parallel()
+	p := &program{out: io.Discard, err: io.Discard}
+	for _, c := range p.root().Commands() {
+		if c.Example == "" || c.Short == "" {
+			t.Errorf("%s lacks an example or a description", c.Name())
+		}
+	}
+}
+
+func TestNext(t *testing.T) {
+	t.Parallel()
+	r := command(t, nil, "next", "0 30 2 * * ?", "--zone", "Europe/Berlin", "--from", "2026-03-28", "--count", "3")
+	r.expect(t, exitOK)
+	want := `Sat 2026-03-28 02:30:00 +01:00  CET    2h30m later
+Sun 2026-03-29 03:00:00 +02:00  CEST   1d2h later
+Mon 2026-03-30 02:30:00 +02:00  CEST   2d2h later
+`
+	if r.out != want {
+		t.Errorf("got\n%swant\n%s", r.out, want)
+	}
+	command(t, nil, "next", "0 0 0 1 1 ? 2027", "--from", "2026-01-01T00:00:00Z", "--count", "3").expect(t, exitOK, "2027-01-01", "it never fires again")
+	if r := command(t, nil, "next", "@every 90s", "--count", "2"); r.code != 0 || strings.Count(r.out, "\n") != 2 || !strings.Contains(r.out, "  in ") {
+		t.Errorf("%+v", r)
+	}
+	command(t, nil, "next", "61 * * * * ?").expect(t, exitFailure, "61")
+	command(t, nil, "next", "* * * * *", "--zone", "Asia/Shangai").expect(t, exitUsage, "--zone", "Asia/Shanghai")
+	command(t, nil, "next", "* * * * *", "--from", "soon").expect(t, exitUsage, `--from: "soon" is not a time`)
+	command(t, nil, "next", "* * * * *", "--count", "0").expect(t, exitUsage, "--count")
+	command(t, nil, "next").expect(t, exitUsage, "the cron expression is missing")
+}
+
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	command(t, nil, "inspect", guest).expect(t, exitOK, "DATAFLOW, SIMPLE", "v1", "job_v1: the job's own context")
+	r := command(t, nil, "inspect", guest, "--json")
+	r.expect(t, exitOK)
+	var info struct {
+		Types  []string
+		Size   int
+		Digest string
+	}
+	if err := json.Unmarshal([]byte(r.out), &info); err != nil {
+		t.Fatal(err)
+	}
+	if stat, err := os.Stat(guest); err != nil || int64(info.Size) != stat.Size() || len(info.Digest) != 64 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	command(t, nil, "inspect", wat+"unknown_import.wasm").expect(t, exitFailure, "refused")
+	command(t, nil, "inspect", wat+"abi_v2.wasm", "--json").expect(t, exitFailure, `"problems"`)
+	text := filepath.Join(t.TempDir(), "text.wasm")
+	if err := os.WriteFile(text, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, nil, "inspect", text).expect(t, exitFailure, "refused")
+	command(t, nil, "inspect", t.TempDir()).expect(t, exitFailure, "is not a file")
+	command(t, nil, "inspect", "none.wasm").expect(t, exitFailure, "none.wasm")
+}
+
+// jobDir is a plugins directory with one job.
+func jobDir(t *testing.T, definition string) string {
+	t.Helper()
+	dir := t.TempDir()
+	wasm, err := os.ReadFile(guest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"cities.wasm": wasm, "cities.yaml": []byte(definition)} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	good := jobDir(t, "type: SIMPLE\ncron: '0 * * * * ?'\nshardingTotalCount: 1\n")
+	command(t, nil, "validate", good, "--cache", "off").expect(t, exitOK, "ok\n")
+	if r := command(t, nil, "validate", good, "--json"); r.code != exitOK || strings.TrimSpace(r.out) != "[]" {
+		t.Errorf("%+v", r)
+	}
+	bad := jobDir(t, "type: SIMPLE\ncron: '0 61 * * * ?'\nshardingTotalCount: 0\nshardingItmParameters: 0=a\n")
+	command(t, nil, "validate", bad).expect(t, exitFailure, "61", "shardingTotalCount", "shardingItemParameters")
+	r := command(t, nil, "validate", bad, good, "--json")
+	r.expect(t, exitFailure)
+	var findings []catalog.Finding
+	if err := json.Unmarshal([]byte(r.out), &findings); err != nil || len(findings) != 3 || findings[0].File != filepath.Join(bad, "cities.yaml") || findings[0].Problem == "" {
+		t.Errorf("%v: %s", err, r.out)
+	}
+	command(t, nil, "validate", filepath.Join(good, "none.yaml")).expect(t, exitFailure, "none.yaml")
+}
+
+// invoked reads what invoke --json said, by item.
+func invoked(t *testing.T, r result) map[int]itemResult {
+	t.Helper()
+	results := make(map[int]itemResult)
+	for l := range strings.Lines(r.out) {
+		var res itemResult
+		if err := json.Unmarshal([]byte(l), &res); err != nil {
+			t.Fatalf("%v: %s", err, l)
+		}
+		results[res.Item] = res
+	}
+	return results
+}
+
+func TestInvoke(t *testing.T) {
+	t.Parallel()
+	simple := func(parameter string, more ...string) result {
+		t.Helper()
+		return command(t, nil, append([]string{"invoke", guest, "--type", "simple", "--cache", "off", "--json", "--job-parameter", parameter}, more...)...)
+	}
+	for parameter, want := range map[string]abi.Outcome{
+		"ok": abi.OutcomeOK, "error": abi.OutcomeFail, "status:2": abi.OutcomeRetry, "trap": abi.OutcomeTrap, "exit:3": abi.OutcomeExit, "status:3": abi.OutcomeCancelled,
+	} {
+		r := simple(parameter)
+		code := exitFailure
+		if want == abi.OutcomeOK {
+			code = exitOK
+		}
+		r.expect(t, code)
+		if got := invoked(t, r)[0]; got.Outcome != want || got.Duration <= 0 || want == abi.OutcomeOK && got.Memory == 0 {
+			t.Errorf("%s: %+v, want %s", parameter, got, want)
+		}
+	}
+	if got := invoked(t, simple("error"))[0].Message; got != "disk on fire" {
+		t.Errorf("message %q", got)
+	}
+	if got := invoked(t, simple("spin", "--timeout", "100ms"))[0]; got.Outcome != abi.OutcomeTimeout {
+		t.Errorf("ended: %+v", got)
+	}
+	if got := invoked(t, simple("stage:5", "--offset", "37"))[0]; got.Offset != "42" {
+		t.Errorf("offset: %+v", got)
+	}
+	if got := invoked(t, simple("stage-fail", "--offset", "37"))[0]; got.Offset != "" {
+		t.Errorf("a failed item kept its offset: %+v", got)
+	}
+	if got := invoked(t, simple("commit-trap"))[0]; got.Offset != "7" {
+		t.Errorf("a committed offset is gone: %+v", got)
+	}
+	if got := invoked(t, simple("metric"))[0]; !maps.Equal(got.Metrics, map[string]int64{"rows": 3, "rows_2": -5}) {
+		t.Errorf("metrics: %+v", got)
+	}
+	simple("metric-names").expect(t, exitOK)
+	if got := invoked(t, simple("progress"))[0]; got.Done != 4 || got.Total != 0 {
+		t.Errorf("progress: %+v", got)
+	}
+
+	r := command(t, nil, "invoke", guest, "--type", "SIMPLE", "--job-parameter", "dump", "--items", "0-1,3", "--total", "4", "--param", "0=Beijing,1=Shanghai")
+	r.expect(t, exitOK, "item 0 Beijing", "item 1 Shanghai", "item 3   ", "OK")
+	if strings.Contains(r.out, "item 2") || strings.Count(r.out, "\n") != 3 {
+		t.Errorf("stdout is\n%s", r.out)
+	}
+	r = command(t, nil, "invoke", guest, "--type", "SIMPLE", "--job-parameter", "attrs")
+	r.expect(t, exitOK)
+	if !strings.Contains(r.err, "warn  guest[0]      with  a=1 b=\"\"") {
+		t.Errorf("the guest's lines on stderr: %s", r.err)
+	}
+	if r := command(t, nil, "invoke", guest, "--type", "SIMPLE", "--job-parameter", "attrs", "--log-level", "error"); strings.Contains(r.err, "with") || !strings.Contains(r.err, "odd") {
+		t.Errorf("--log-level error: %s", r.err)
+	}
+
+	r = command(t, nil, "invoke", guest, "--type", "DATAFLOW", "--streaming", "--fetch-data-count", "30", "--param", "0=100", "--json")
+	r.expect(t, exitOK)
+	if got := invoked(t, r)[0]; got.Records != 100 || got.Batches != 4 || got.Offset != "100" {
+		t.Errorf("dataflow: %+v", got)
+	}
+	// This one's listeners and its item do not all end well.
+	command(t, nil, "invoke", wat+"listeners.wasm").expect(t, exitFailure, "hook  listeners     "+abi.ExportBefore+" ", abi.ExportAfterOnce)
+}
+
+func TestAGuestIsAskedToEndBeforeItIsEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var stopping atomic.Bool
+		r := &invokeRun{plan: &plan{invocation: &invocation{jobName: "j", timeout: 10 * time.Second}}, stopping: &stopping}
+		ctx, cancel, h, inv := r.begin(t.Context(), 3, time.Now())
+		defer cancel()
+		if d, ok := ctx.Deadline(); !ok || !d.Equal(time.Now().Add(10*time.Second)) || !inv.Context.Deadline.Equal(d) {
+			t.Errorf("deadline %s", d)
+		}
+		time.Sleep(8*time.Second - time.Millisecond)
+		if got := h.Cancelled(); got != abi.CancelNone {
+			t.Errorf("before: %d", got)
+		}
+		time.Sleep(time.Millisecond)
+		if got := h.Cancelled(); got != abi.CancelDeadline || ctx.Err() != nil {
+			t.Errorf("at four fifths: %d, %v", got, ctx.Err())
+		}
+		stopping.Store(true)
+		if got := h.Cancelled(); got != abi.CancelStop {
+			t.Errorf("after Ctrl-C: %d", got)
+		}
+	})
+}
+
+func TestInvokeRefuses(t *testing.T) {
+	t.Parallel()
+	r := command(t, nil, "invoke", guest, "--items", "0-x", "--param", "0=a,9=b", "--total", "3", "--type", "SIMPEL", "--timeout", "-1s",
+		"--mount", "/nonexistent:/src", "--mount", "bad", "--env", "X", "--memory-limit", "much", "--plugin-config", "@/nonexistent", "--log-level", "loud", "--offset", strings.Repeat("x", 5000))
+	r.expect(t, exitUsage,
+		`--items: "0-x" are not items`, "--param: there is no item 9", `--type: "SIMPEL" is not a type`, `did you mean "SIMPLE"?`, "--timeout: -1s is less than 0",
+		`--mount: directory "/nonexistent" does not exist`, `--mount: "bad" is not a mount`, `--env: "X" is not a variable`, `--memory-limit: "much"`,
+		"--plugin-config: open /nonexistent", `--log-level: "loud"`, "--offset: it has 5000 bytes")
+	command(t, nil, "invoke", guest, "--items", "5", "--total", "3").expect(t, exitUsage, "there is no item 5: the total count is 3")
+	command(t, nil, "invoke", guest, "--total", "1000000").expect(t, exitUsage, "too many to run here")
+	command(t, nil, "invoke", guest, "--items", "0-999999999").expect(t, exitUsage, "more than 100000 items")
+	command(t, nil, "invoke", guest).expect(t, exitFailure, "type") // it has two
+	command(t, nil, "invoke", wat+"no_marker.wasm").expect(t, exitFailure, "job_abi_v")
+	command(t, nil, "invoke", guest, "extra").expect(t, exitUsage, `unexpected argument "extra"`)
+}
+
+// lines is a writer that tells of each line.
+type lines struct{ c chan string }
+
+func (l lines) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		l.c <- line
+	}
+	return len(p), nil
+}
+
+// await reads lines until one contains the words.
+func (l lines) await(t *testing.T, words string) string {
+	t.Helper()
+	var seen []string
+	for {
+		select {
+		case line := <-l.c:
+			if strings.Contains(line, words) {
+				return line
+			}
+			seen = append(seen, line)
+		case <-t.Context().Done():
+		case <-time.After(time.Minute):
+			t.Fatalf("%q never came; there was\n%s", words, strings.Join(seen, ""))
+		}
+	}
+}
+
+func TestInvokeWatchesTheFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "job.wasm")
+	put := func(from string) {
+		t.Helper()
+		data, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file+".tmp", data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".tmp", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(wat + "noop.wasm")
+	signals := make(chan os.Signal, 2)
+	out := lines{make(chan string, 1000)}
+	p := &program{out: out, err: out, environ: []string{"HOME=" + t.TempDir()}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	ended := make(chan int)
+	go func() { ended <- p.main(context.Background(), []string{"invoke", file, "--watch", "--cache", "off"}) }()
+	out.await(t, "OK")
+	out.await(t, "waiting for")
+	put(wat + "no_marker.wasm")
+	out.await(t, "job_abi_v")
+	out.await(t, "waiting for")
+	put(wat + "command.wasm")
+	out.await(t, "item 0")
+	out.await(t, "waiting for")
+	signals <- os.Interrupt
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// operated notes what it was asked to do.
+type operated struct {
+	mu     sync.Mutex
+	done   []string
+	status host.Status
+}
+
+func (o *operated) note(s string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.done = append(o.done, s)
+	return nil
+}
+
+func (o *operated) Status() host.Status { return o.status }
+func (o *operated) Ready() bool         { return true }
+func (o *operated) Trigger(_ context.Context, job string) error {
+	if job == "none" {
+		return host.ErrNoJob
+	}
+	return o.note("trigger " + job)
+}
+func (o *operated) Enable(_ context.Context, job string) error  { return o.note("enable " + job) }
+func (o *operated) Disable(_ context.Context, job string) error { return o.note("disable " + job) }
+func (o *operated) EnableItem(_ context.Context, job string, item int) error {
+	return o.note("enable " + job + " " + ranges([]int{item}))
+}
+func (o *operated) DisableItem(_ context.Context, job string, item int) error {
+	return o.note("disable " + job + " " + ranges([]int{item}))
+}
+func (o *operated) Remove(_ context.Context, job string, purge bool) error {
+	if purge {
+		job += " purge"
+	}
+	return o.note("remove " + job)
+}
+
+// busy is the status of a host with a bit of everything.
+func busy(now time.Time) host.Status {
+	return host.Status{
+		Instance: "10.0.0.1@-@7-x", State: host.HostLive, Namespace: "ns", Started: now.Add(-time.Hour),
+		Jobs: []host.JobStatus{
+			{
+				Name: "cities", State: host.JobRunning, Cron: "*/5 * * * * ?", TimeZone: "Asia/Shanghai", Next: now.Add(90 * time.Second),
+				ShardingTotalCount: 5, Module: "cities.wasm", Digest: strings.Repeat("ab", 32), Type: "SIMPLE", Instances: []string{"a", "b"},
+				Warnings: []string{"hosts differ in their zone"},
+				Items: []host.ItemStatus{
+					{Item: 0, LastOutcome: abi.OutcomeOK, LastEnd: now},
+					{Item: 1, Parameter: "Shanghai", Running: true, Since: now.Add(-3 * time.Second), Attempt: 2, Done: 5, Total: 10, Misfired: true},
+					{Item: 2, LastOutcome: abi.OutcomeTrap, LastMessage: "boom\x1b[2J\nstack", LastEnd: now.Add(-time.Minute)},
+				},
+				LastFire: &host.FireStatus{Instant: now.Add(-5 * time.Second), Source: abi.SourceTrigger, Items: []int{0, 1, 2}, Outcome: abi.OutcomeFail, Duration: time.Second},
+			},
+			{Name: "once", State: host.JobError, Reason: "no such zone", ShardingTotalCount: 1, Module: "cities.wasm", Digest: strings.Repeat("ab", 32), Type: "SIMPLE"},
+		},
+		Refused: []host.Refusal{{File: "bad.wasm", Reasons: []string{"not a module", "too large"}, Since: now.Add(-time.Minute), Kept: true}},
+	}
+}
+
+func TestStatusText(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	report := &admin.Report{
+		About: admin.About{Version: "v9", PID: 7, Plugins: "/jobs", Registry: "embedded, in memory"},
+		Now:   now, Ready: true, Status: busy(now),
+	}
+	want := `host       live, ready, up 1h
+instance   10.0.0.1@-@7-x
+version    v9, process 7
+registry   embedded, in memory, namespace ns
+plugins    /jobs
+
+Jobs
+NAME    STATE    CRON                         NEXT      ITEMS HERE  HOSTS  LAST FIRE
+cities  running  */5 * * * * ? Asia/Shanghai  in 1m30s  0-2 of 5    2      FAIL in 1s, 5s ago, trigger
+once    error    (by trigger)                 -         none of 1   0      -
+
+Items
+JOB     ITEM  PARAMETER  NOW                              PROGRESS  LAST RUN
+cities  1     Shanghai   running 3s, attempt 2, misfired  5/10 50%  -
+cities  2                idle                             -         TRAP 1m ago: boom\x1b[2J
+
+Modules
+MODULE       DIGEST        TYPE    JOBS
+cities.wasm  abababababab  SIMPLE  cities, once
+
+Notes
+cities: warning: hosts differ in their zone
+once: no such zone
+
+Refused files
+bad.wasm  1m ago, an earlier version stays in force
+  not a module
+  too large
+`
+	if got := statusText(style{}, report, false); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := statusText(style{}, report, true); !strings.Contains(got, "cities  0 ") {
+		t.Errorf("not all items are in\n%s", got)
+	}
+	if got := statusText(style{}, &admin.Report{Now: now}, false); !strings.Contains(got, "no jobs") {
+		t.Errorf("of an idle host:\n%s", got)
+	}
+}
+
+func TestOperatingARunningHost(t *testing.T) {
+	t.Parallel()
+	command(t, []string{"XDG_RUNTIME_DIR=" + t.TempDir()}, "status", "--admin", "127.0.0.1:1").expect(t, exitFailure, "no host is running here", "127.0.0.1:1", "wasmjob run")
+
+	o := &operated{status: busy(time.Now())}
+	run := t.TempDir()
+	s, err := admin.Listen(admin.Options{Address: admin.Address{Network: "tcp", Name: "127.0.0.1:0"}, Token: admin.NewToken(), Host: o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil { // a note of a host that is gone
+		t.Fatal(err)
+	}
+	token := admin.NewToken()
+	s, err = admin.Listen(admin.Options{Address: admin.Address{Network: "tcp", Name: "127.0.0.1:0"}, Token: token, Host: o, About: admin.About{Version: "v9", Plugins: "/jobs", Registry: "embedded, in memory"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := (admin.Note{Address: s.Address().String(), Token: token}).Leave([]string{filepath.Join(run, "wasmjob")}); err != nil {
+		t.Fatal(err)
+	}
+	// The address keeps hosts that really run here out of the test.
+	env := []string{"XDG_RUNTIME_DIR=" + run, "WASMJOB_ADMIN=" + s.Address().String()}
+
+	command(t, env, "status").expect(t, exitOK, "live, ready, up 1h", "10.0.0.1@-@7-x", "v9", "cities", "Refused files")
+	command(t, env, "status", "--items").expect(t, exitOK, "cities  0 ")
+	var watched bytes.Buffer
+	signals := make(chan os.Signal, 1)
+	signals <- os.Interrupt
+	p := &program{out: &watched, err: io.Discard, outTTY: true, environ: env, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	if code := p.main(t.Context(), []string{"status", "--watch"}); code != exitOK || strings.Count(watched.String(), "\x1b[H\x1b[2J") != 1 {
+		t.Errorf("--watch: %d %q", code, &watched)
+	}
+	command(t, env, "jobs").expect(t, exitOK, "NAME", "cities", "once")
+	var report admin.Report
+	if err := json.Unmarshal([]byte(command(t, env, "status", "--json").out), &report); err != nil || report.Status.Instance != o.status.Instance {
+		t.Errorf("%v: %+v", err, report)
+	}
+	var jobs []host.JobStatus
+	if err := json.Unmarshal([]byte(command(t, env, "jobs", "--json").out), &jobs); err != nil || len(jobs) != 2 {
+		t.Errorf("%v: %+v", err, jobs)
+	}
+	for want, args := range map[string][]string{
+		"trigger cities":      {"trigger", "cities"},
+		"enable cities":       {"enable", "cities"},
+		"disable cities":      {"disable", "cities"},
+		"enable ":             {"enable", "--all"},
+		"disable ":            {"disable", "--all"},
+		"enable cities 0":     {"enable", "cities", "--item", "0"},
+		"disable cities 2":    {"disable", "cities", "--item", "2"},
+		"remove cities":       {"remove", "cities"},
+		"remove cities purge": {"remove", "cities", "--purge"},
+	} {
+		command(t, env, args...).expect(t, exitOK)
+		o.mu.Lock()
+		if !slices.Equal(o.done, []string{want}) {
+			t.Errorf("%v did %q", args, o.done)
+		}
+		o.done = nil
+		o.mu.Unlock()
+	}
+	command(t, env, "trigger", "none").expect(t, exitFailure, host.ErrNoJob.Error())
+	command(t, env, "__complete", "trigger", "").expect(t, exitOK, "cities\nonce\n")
+	wrong := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(wrong, []byte(admin.NewToken()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, env, "jobs", "--token-file", wrong).expect(t, exitFailure, "the token is not the one of this host")
+}
+
+// TestRun starts a host for real, in process, and steers it as people do.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	dir := jobDir(t, "type: SIMPLE\nshardingTotalCount: 3\njobParameter: ok\n") // one-off: only a trigger runs it
+	home := t.TempDir()
+	file := filepath.Join(home, "events.jsonl")
+	socket := filepath.Join(home, "s")
+	env := []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home}
+	signals := make(chan os.Signal, 2)
+	out, logs := lines{make(chan string, 10_000)}, lines{make(chan string, 10_000)}
+	p := &program{out: out, err: logs, outTTY: true, environ: append(env, "NO_COLOR=1", "WASMJOB_PLUGIN=x"), notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	ended := make(chan int)
+	go func() {
+		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--history", file, "--server-ip", "127.0.0.1", "--data", filepath.Join(home, "data")})
+	}()
+	logs.await(t, "WASMJOB_PLUGIN is not a setting; did you mean WASMJOB_PLUGINS?")
+	out.await(t, "plugins   "+dir)
+	out.await(t, "unix:"+socket)
+	out.await(t, "this host runs items 0-2")
+
+	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}
+	command(t, client, "status").expect(t, exitOK, "live", "cities", "0-2 of 3")
+	command(t, client, "trigger", "cities").expect(t, exitOK, "triggered cities")
+	fire := out.await(t, "fire  cities")
+	for _, w := range []string{"items 0-2", "trigger", "OK"} {
+		if !strings.Contains(fire, w) {
+			t.Errorf("%q is not in %q", w, fire)
+		}
+	}
+	second := command(t, env, "run", "--plugins", dir, "--admin", socket)
+	second.expect(t, exitFailure, "unix:"+socket+" is in use", "--admin ADDRESS or --admin off")
+	command(t, env, "run", "--plugins", dir, "--admin", "off", "--data", filepath.Join(home, "data")).expect(t, exitFailure, "data")
+
+	signals <- syscall.SIGTERM
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	logs.await(t, "a second signal stops at once")
+	kinds := make(map[host.EventKind]int)
+	for e, err := range history.Read(file) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds[e.Kind]++
+	}
+	for kind, want := range map[host.EventKind]int{host.EventItemCompleted: 3, host.EventFireEnded: 1, host.EventHostStopped: 1} {
+		if kinds[kind] != want {
+			t.Errorf("%d events %s, want %d", kinds[kind], kind, want)
+		}
+	}
+	command(t, client, "status").expect(t, exitFailure, "no host is running here")
+	if left, err := os.ReadDir(filepath.Join(home, "wasmjob")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestASecondSignalStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := jobDir(t, "type: SIMPLE\nshardingTotalCount: 1\njobParameter: spin\n")
+	home := t.TempDir()
+	socket := filepath.Join(home, "s")
+	signals := make(chan os.Signal, 2)
+	logs := lines{make(chan string, 10_000)}
+	p := &program{out: io.Discard, err: logs, environ: []string{"XDG_RUNTIME_DIR=" + home, "HOME=" + home}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	ended := make(chan int)
+	go func() {
+		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--drain-timeout", "1h", "--log-format", "json", "--log-level", "debug"})
+	}()
+	for {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(logs.await(t, `"message"`)), &entry); err != nil {
+			t.Fatal(err)
+		}
+		if entry["message"] == "this host runs item 0" && entry["job"] == "cities" {
+			break
+		}
+	}
+	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}
+	command(t, client, "trigger", "cities").expect(t, exitOK)
+	signals <- os.Interrupt
+	logs.await(t, "draining")
+	signals <- os.Interrupt
+	select {
+	case code := <-ended:
+		if code != exitFailure {
+			t.Errorf("exit code %d", code)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the host does not end")
+	}
+	logs.await(t, "stopping at once")
+	logs.await(t, "stopped at once by a second signal")
+}
