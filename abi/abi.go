@@ -74,8 +74,10 @@ const (
 	// ExportInitialize, () -> (), is optional: called exactly once per
 	// instance, before anything else, within [InitializeTimeout].
 	ExportInitialize = "_initialize"
-	// ExportStart, () -> (), makes the module a SCRIPT: a WASI command.
-	// A module must not export both it and ExportInitialize.
+	// ExportStart, () -> (), makes the module a SCRIPT: a WASI command. Its
+	// exit code 0 is OK, 75 is RETRY, any other is the outcome EXIT. A module
+	// must not export both it and ExportInitialize. It may import from Module
+	// and may, but need not, export Marker.
 	ExportStart = "_start"
 	// ExportExecute, () -> i32, runs one sharding item of a SIMPLE job and
 	// returns a [Status].

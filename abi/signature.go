@@ -92,7 +92,8 @@ func Imports() []Function {
 		// metric(kind, name, name_len, value) -> code. The host adds labels.
 		fn("metric", []ValueType{I32, I32, I32, I64}, []ValueType{I32}),
 		// offset_get(buf, buf_limit) -> length or code: what this invocation has
-		// staged, else the last committed offset, else ErrNotFound.
+		// staged (in job_process: what job_fetch has staged for the batch), else
+		// the last committed offset, else ErrNotFound.
 		fn("offset_get", []ValueType{I32, I32}, []ValueType{I32}),
 		// offset_set(ptr, len) -> code: stages the offset. It becomes durable
 		// only if the invocation ends with StatusOK, or by offset_commit.
