@@ -167,7 +167,7 @@ func (e *execution) runID() string {
 }
 
 // work is one worker of a fire: it takes items until none is left.
-func (f *fire) work(guests context.Context, next *atomic.Int64) {
+func (f *fire) work(guests context.Context) {
 	var worker abi.Worker
 	defer func() {
 		if worker != nil {
@@ -176,21 +176,9 @@ func (f *fire) work(guests context.Context, next *atomic.Int64) {
 			}
 		}
 	}()
-	for {
-		n := next.Add(1) - 1
-		if n >= int64(len(f.runs)) {
-			return
-		}
-		e := f.runs[n]
-		if f.handBack.Load() || !f.slot(guests) {
-			// A scheduled instant that is handed back is due again for the
-			// next owner. A trigger and a takeover are not found that way:
-			// they stay open, as after a crash.
-			ended := endedRun{run: e, unstarted: true}
-			if f.source == abi.SourceTrigger || f.source == abi.SourceFailover {
-				ended = endedRun{run: e, unfinished: true}
-			}
-			f.job.post(func(m *mailbox) { m.ended = append(m.ended, ended) })
+	for e := f.take(); e != nil; e = f.take() {
+		if !f.turn(guests) {
+			f.giveBack(e)
 			continue
 		}
 		if worker == nil {
@@ -198,6 +186,57 @@ func (f *fire) work(guests context.Context, next *atomic.Int64) {
 		}
 		ended := f.attempts(guests, worker, e)
 		f.job.post(func(m *mailbox) { m.ended = append(m.ended, ended) })
+	}
+}
+
+// take is the next item that nobody has taken; nil if there is none.
+func (f *fire) take() *execution {
+	if n := f.taken.Add(1) - 1; n < int64(len(f.runs)) {
+		return f.runs[n]
+	}
+	return nil
+}
+
+// giveBack ends an item that was not started. A scheduled instant that is
+// handed back is due again for the next owner. A trigger and a takeover are not
+// found that way: they stay open, as after a crash.
+func (f *fire) giveBack(e *execution) {
+	ended := endedRun{run: e, unstarted: true}
+	if f.source == abi.SourceTrigger || f.source == abi.SourceFailover {
+		ended = endedRun{run: e, unfinished: true}
+	}
+	f.job.post(func(m *mailbox) { m.ended = append(m.ended, ended) })
+}
+
+// returnQueued hands back all items that wait for a worker or a slot, at once,
+// however long those that run may take. The job's loop calls it.
+func (f *fire) returnQueued() {
+	select {
+	case <-f.handBack:
+		return
+	default:
+		close(f.handBack)
+	}
+	for e := f.take(); e != nil; e = f.take() {
+		f.giveBack(e)
+	}
+}
+
+// turn waits until the worker's item may start. It reports false if it may not
+// start any more.
+func (f *fire) turn(guests context.Context) bool {
+	select {
+	case <-f.handBack:
+		return false
+	default:
+	}
+	select {
+	case f.job.host.slots <- struct{}{}:
+		return true
+	case <-f.handBack:
+		return false
+	case <-guests.Done():
+		return false
 	}
 }
 

@@ -29,8 +29,10 @@ type fire struct {
 	taskID   string
 	previous time.Time
 	next     time.Time
-	// handBack tells the workers to return items that they have not started.
-	handBack atomic.Bool
+	// taken is how many of runs have been taken by workers, or handed back.
+	taken atomic.Int64
+	// handBack is closed when nothing more may start; see returnQueued.
+	handBack chan struct{}
 
 	open       int // runs whose completion has not taken effect
 	failed     int
@@ -342,7 +344,8 @@ func (j *job) concurrency() int {
 
 // start hands begun items to guests.
 func (j *job) start(now time.Time, id coordination.Fire, states map[int]coordination.ItemState) {
-	f := &fire{job: j, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now, open: len(states)}
+	f := &fire{job: j, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now, open: len(states),
+		handBack: make(chan struct{})}
 	f.exec = j.exec
 	f.exec.Retain()
 	numbers := make([]int, 0, len(states))
@@ -390,10 +393,9 @@ func lag(now time.Time, id coordination.Fire) time.Duration {
 // them are done.
 func (f *fire) run(guests context.Context, workers int) {
 	f.before(guests)
-	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range workers {
-		wg.Go(func() { f.work(guests, &next) })
+		wg.Go(func() { f.work(guests) })
 	}
 	wg.Wait()
 	f.after(guests)

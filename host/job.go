@@ -384,11 +384,14 @@ func same(a, b Job) bool {
 // stay takes a leaving back: the definition is there again.
 func (j *job) stay() {
 	j.drainSaid = false
-	for f := range j.fires {
-		f.handBack.Store(false)
-	}
 	if !j.joined || j.left != "" {
 		return
+	}
+	for n, e := range j.ended { // nobody else will find them unfinished
+		if e.unfinished && e.result.Outcome == "" {
+			e.unfinished, e.unstarted = false, true
+			j.ended[n] = e
+		}
 	}
 	err := j.perform(coordination.Announce(j.view, j.detail()))
 	if err == nil {
@@ -397,6 +400,12 @@ func (j *job) stay() {
 	if err != nil {
 		j.log.Warn("announcing that this host stays", zap.Error(err))
 	}
+	// What was handed back, or was due, is this host's to make up for.
+	var idle []int
+	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
+		idle = append(idle, it.number)
+	}
+	j.makeUp(time.Now(), idle)
 }
 
 // definitionChanged takes over what Apply brought.

@@ -147,7 +147,7 @@ func (j *job) withdraw(now time.Time) bool {
 			}
 		}
 		for f := range j.fires {
-			f.handBack.Store(true)
+			f.returnQueued()
 		}
 		if j.joined && j.left == "" && j.running() > 0 {
 			if err := j.perform(coordination.Drain(j.view, j.detail())); err != nil {
