@@ -119,7 +119,8 @@ func lookup(environ []string, name string) string {
 func (l *loader) problem(origin, key string, err error) {
 	if origin == "default" {
 		s := setting{key: key}
-		origin = fmt.Sprintf("%s (nothing said; say it with --%s, %s or in the file)", key, s.flag(), s.variable())
+		origin = key
+		err = fmt.Errorf("%w (the default; choose another with --%s, %s or in the file)", err, s.flag(), s.variable())
 	} else if !strings.HasPrefix(origin, "--") && !strings.HasPrefix(origin, envPrefix) {
 		origin += ": " + key
 	}
