@@ -51,6 +51,13 @@ func TestLargeDivisionStopsAnywhere(t *testing.T) {
 			t.Errorf("after %d commits the flag is gone", k)
 		}
 		c.settle()
+		assigned := 0
+		for _, items := range c.assignments() {
+			assigned += len(items)
+		}
+		if assigned != total+500 {
+			t.Errorf("after %d commits: %d items are assigned", k, assigned)
+		}
 		must(t, other.complete(busy, "OK", ""))
 		c.settle()
 		sum := 0

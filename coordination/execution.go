@@ -102,20 +102,21 @@ func (g begin) next() Move {
 	}
 	l, out := g.Layout, g.out
 	var items Items
-	body := commit{}
-	records := make(map[int]Record)
+	body := newCommit(4 * len(g.todo))
+	records := make(map[int]Record, len(g.todo))
 	room := commitBudget - out.Runs.size()
 	for _, i := range g.todo {
-		item, record := g.ops(i)
-		if room -= size(item.ops); room < 0 && len(items) > 0 {
+		before := len(body.ops)
+		record := g.ops(i, &body)
+		if room -= size(body.ops[before:]); room < 0 && len(items) > 0 {
+			body.cut(before)
 			break
 		}
 		items, records[i] = append(items, i), record
-		body.join(item)
 	}
 	rest := g.todo[len(items):]
 
-	c := commit{}
+	c := newCommit(len(body.ops) + 5)
 	c.add(roleRoot, -1, Check(l.config(), AnyVersion))
 	if g.HasGuard {
 		c.add(roleShare, -1, Check(l.assignmentOf(g.Self.ID), g.Guard))
@@ -174,12 +175,11 @@ func (g begin) next() Move {
 	}
 }
 
-// ops are what begins one item, and the record that they write.
-func (g begin) ops(i int) (commit, Record) {
+// ops adds what begins one item, and returns the record that it writes.
+func (g begin) ops(i int, c *commit) Record {
 	l, state := g.Layout, g.Items[i]
 	record := state.Record.begin(g.Self.ID, g.Fire, g.Now.UnixMilli())
 	version := state.RecordVersion
-	c := commit{}
 	if version < 0 {
 		c.add(roleRecord, i, Create(l.record(i), nil))
 		version = 0
@@ -195,7 +195,7 @@ func (g begin) ops(i int) (commit, Record) {
 	if state.Misfire {
 		c.add(roleItem, i, Delete(l.itemMisfire(i), AnyVersion))
 	}
-	return c, record
+	return record
 }
 
 // runningMark is ephemeral without failover, persistent with it, as
@@ -426,6 +426,17 @@ func (c *commit) add(r role, item int, op Op) {
 	c.roles = append(c.roles, r)
 }
 
+// newCommit has room for about n ops.
+func newCommit(n int) commit {
+	n = min(n, 8192)
+	return commit{make([]Op, 0, n), make([]int, 0, n), make([]role, 0, n)}
+}
+
+// cut drops all ops from the n-th on.
+func (c *commit) cut(n int) {
+	c.ops, c.items, c.roles = c.ops[:n], c.items[:n], c.roles[:n]
+}
+
 func (c *commit) join(o commit) {
 	c.ops = append(c.ops, o.ops...)
 	c.items = append(c.items, o.items...)
@@ -509,7 +520,8 @@ type completion struct {
 // endMarks are the marks that go with an item's completion.
 type endMarks struct{ running, failover, failovering bool }
 
-func (c completion) ops(i int) (commit, Record) {
+// ops adds what completes one item, and returns the record that it writes.
+func (c completion) ops(i int, b *commit) Record {
 	l, e := c.Layout, c.Items[i]
 	record := e.State.Record.end(e.Outcome, c.Now.UnixMilli())
 	if e.HandBack != nil {
@@ -519,7 +531,6 @@ func (c completion) ops(i int) (commit, Record) {
 	if !looked {
 		marks = endMarks{running: c.Config.MonitorExecution, failover: e.Failover, failovering: e.Failover}
 	}
-	b := commit{}
 	b.add(roleRecord, i, Set(l.record(i), record.data(), e.State.RecordVersion))
 	if marks.running {
 		b.add(roleItem, i, Delete(l.itemRunning(i), AnyVersion))
@@ -537,23 +548,24 @@ func (c completion) ops(i int) (commit, Record) {
 	default:
 		b.add(roleOffset, i, Create(l.offset(i), e.Offset))
 	}
-	return b, record
+	return record
 }
 
 // next completes as many items as fit one commit.
 func (c completion) next() Move {
 	l, out := c.Layout, c.out
-	b := commit{}
+	b := newCommit(2*len(c.todo) + 3)
 	var items Items
-	records := make(map[int]Record)
+	records := make(map[int]Record, len(c.todo))
 	room := commitBudget - out.Runs.size()
 	for _, i := range c.todo {
-		item, record := c.ops(i)
-		if room -= size(item.ops); room < 0 && len(items) > 0 {
+		before := len(b.ops)
+		record := c.ops(i, &b)
+		if room -= size(b.ops[before:]); room < 0 && len(items) > 0 {
+			b.cut(before)
 			break
 		}
 		items, records[i] = append(items, i), record
-		b.join(item)
 	}
 	rest := c.todo[len(items):]
 	drop := slices.Sorted(slices.Values(slices.Concat(items, out.Lost)))

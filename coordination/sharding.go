@@ -380,12 +380,16 @@ func size(ops []Op) int {
 	return n
 }
 
-// opSize counts path, data and what a ZooKeeper multi adds around them: the
-// op's header, lengths, version, flags and one ACL entry.
+// opSize is what an op takes in a ZooKeeper multi: its header, the lengths,
+// the version, and for what makes a node its flags and one short ACL entry.
 func opSize(op Op) int {
-	n := len(op.Path) + len(op.Data) + 64
-	if op.Kind == OpAbsent { // a create and a delete
-		n += len(op.Path) + 64
+	const header, makes = 21, 35
+	n := header + len(op.Path) + len(op.Data)
+	switch op.Kind {
+	case OpCreate, OpEphemeral, OpSequential, OpEnsure:
+		n += makes
+	case OpAbsent: // a create and a delete
+		n += header + len(op.Path) + makes
 	}
 	return n
 }

@@ -695,3 +695,11 @@ func decode(t testing.TB, data []byte, into any) {
 		t.Fatalf("%q: %v", data, err)
 	}
 }
+
+// countCalls counts every call to the registry.
+func countCalls(n *int) func(int, string) registrytest.Fault {
+	return func(int, string) registrytest.Fault {
+		*n++
+		return registrytest.NoFault
+	}
+}
