@@ -1,0 +1,166 @@
+// Package coordination decides what the hosts of a job do together: who leads,
+// who owns which sharding item, what begins, what is completed, and what
+// becomes of the work of a host that died. It decides and never acts: its
+// functions are given what was read from a registry and return what to ask of
+// it next (a [Move]); somebody else carries the moves out ([Perform]) and runs
+// the items. There is no clock in it, no goroutine and no state.
+//
+// The words and the nodes are those of ElasticJob 3.0.5, whose consoles and
+// hosts can share the tree. What ElasticJob does not know is kept in a second
+// tree beside it.
+//
+// # A picture
+//
+// A host that takes part in a job watches ten nodes ([Control]) and understands
+// them as a [View]. After every change it asks the view what to do
+// ([View.Reconcile]), does that one thing, and waits for the next snapshot:
+//
+//	registry ── snapshot ──▶ ParseView ──▶ View ──▶ Reconcile ──▶ Move
+//	    ▲                                                           │
+//	    └───────────── Perform: reads, guarded commits ◀────────────┘
+//
+// Hosts never talk to each other. A view may be old; every commit proves what
+// it relies on, so that an old view costs a conflict and another look, never a
+// wrong write.
+//
+// # The states of an item
+//
+//	               Reshard                    Begin
+//	unassigned ────────────▶ assigned to A ──────────▶ running on A ──┐
+//	                             ▲   ▲                  │    │        │ Begin of a
+//	                             │   └──── Complete ────┘    │        │ later instant:
+//	                             │                           │        │ misfired, begins
+//	                    Complete │           A's session is  │   ◀────┘ once more after
+//	                             │           over            ▼          Complete
+//	      running on B as failover ◀──────── owed by A ─────────▶ LOST
+//	              │               Recover         ▲     Recover, with failover off,
+//	              └── B's session is over ────────┘     or beyond the total count
+//
+// Assignment and running are two things. While a live host runs an item,
+// Reshard leaves the item with it (pending) and gives it to its new owner after
+// the completion; and while B repeats a run that A owed, the item may belong to
+// C, whose begin is refused until B has completed it.
+//
+// An instance of a job:
+//
+//	         Join                     Drain                       Leave
+//	outside ──────▶ ready / running ────────▶ draining: gets ────────▶ outside
+//	                    │        │            nothing new
+//	                    │        └─ its instance node is deleted while its session
+//	                    │           lives: stopped by an operator. It finishes what
+//	                    │           it runs and leaves; that is no crash.
+//	                    └─ its session is over: instance and detail node are gone,
+//	                       it is still among the members: crashed. Others Recover.
+//
+// The leader is no object. It is the instance that the leader node names, and
+// all that it may do more than others is Reshard, and write down what is LOST.
+// A term is one leadership of one of our hosts: the version of the node leader
+// in our tree, raised by every Elect. Anybody may find that the division is
+// out of date ([View.DivisionStale]) and raise the flag.
+//
+// # ElasticJob's tree, /{namespace}/{job}
+//
+//	(data of the root)           ElasticJob's job class, if there is one
+//	config                       the configuration, YAML; a job without it was removed
+//	servers/{ip}                 ENABLED or DISABLED: an operator's choice, kept over restarts
+//	instances/{id}               ephemeral: takes part. id is {ip}@-@{token}, new for every life
+//	leader/election/instance     ephemeral: the leader's id. Version 1: one of ours; 0: Java
+//	leader/sharding/necessary    flag: divide the items anew
+//	leader/sharding/processing   ephemeral flag: a division of several commits is being made
+//	leader/failover/items/{i}    a Java host's mark that item i waits for a taker
+//	sharding/{i}/instance        the id of the item's owner
+//	sharding/{i}/running         the id of who runs it; ephemeral without failover, else persistent
+//	sharding/{i}/misfire         an instant came while it ran
+//	sharding/{i}/disabled        an operator's mark: keeps its owner, does not begin
+//	sharding/{i}/failover        ephemeral: the id of who repeats a crashed run
+//	sharding/{i}/failovering     the same, persistent: it outlives the taker's crash
+//	trigger/{id}                 the instance is to run its items now; its czxid is the round
+//	guarantee/started|completed/{i}   the item has come to this point of the fire
+//	systemTime/current           written to learn the registry's clock
+//
+// # Our tree, /{namespace}.wasmjob/{job}
+//
+//	leader                       version = the term; data: the leader's id
+//	members                      ids of our hosts that joined and did not leave in good order
+//	assignment                   what the last division was made from ([Division])
+//	assignment/{id}              the host's share, as ranges: "0-3,7"
+//	instances/{id}               ephemeral: READY or DRAINING, module digest, zone ([HostDetail])
+//	runs/{id}                    what the host has begun and not completed ([Runs])
+//	sharding/{i}                 the item's [Record]: owner, newest instant, begin, end, outcome
+//	offset/{i}                   how far the item's guest has come
+//	definition                   the definition file as it was last applied
+//
+// The second tree stands beside the first, not in it, because Java parses its
+// own nodes strictly, takes every child of a namespace for a job, and is told
+// of every change below a job.
+//
+// # What guards what
+//
+// A guard is an op of the same commit. It compares a node's data version, or
+// demands that a node is or is not there; a node that is made anew begins at
+// version 0, so that only nodes which are never made anew are compared.
+//
+//	every division       the term, the leader node (one of ours), members, config, and the
+//	                     list of runs of every host that loses something
+//	begin                config exists; the host's assignment node has the version that was
+//	                     read; the item's record has; not disabled; no failover mark; no
+//	                     running mark (it is made); the host's list of runs has its version
+//	completion, offset   the record's version: since every begin sets it, by whomever, it
+//	                     is the fence. Its transaction is the token that guests see
+//	claim of a crash     instance and detail of the dead host are gone; its list of runs and
+//	                     the record have their versions; not disabled
+//	join, leave          the version of members
+//	marks of a job       config exists: no mark brings a removed job back
+//
+// Why no item is in two hands: all assignment nodes are written by divisions
+// alone, each under one term; a division of several commits takes away first
+// and gives last, and what it takes away was not running. Why no item runs
+// twice: a begin sets the record that the other would have to know, and makes
+// the mark that it would find. Why none is forgotten: what was begun stays in
+// the host's list of runs until the commit that completes it, or that enters
+// it in the list of who takes it over.
+//
+// # When an answer is lost
+//
+// A commit may take effect without its host hearing of it. Nobody else writes
+// a host's list of runs while it lives, and every begin, completion and claim
+// does; so its version tells what became of the commit. Whatever meets another
+// version than it knows reads the list: a begin of the same fire takes for
+// begun what it finds there, a completion takes for completed what is closed,
+// and items that nobody runs are handed back, their instant due again.
+// The functions that write ([Begin], [Complete], [Recover], [Join],
+// SaveOffsets) may simply be called again after an error.
+//
+// # One fire, in registry operations
+//
+// Three hosts, nine items, failover on; the cron instant is 10:00:10. On each
+// host, for its three items:
+//
+//  1. Nothing is read. The view and the share are known.
+//  2. [Begin], one commit: check config and the share's version; for each item
+//     set its record (owner, 10:00:10, open), demand that disabled and failover
+//     are absent, create running; set runs/{id} to "10:00:10: 0-2". The set of
+//     the record yields the fence token.
+//  3. The guests run. Offsets that they stage are saved now and then
+//     (SaveOffsets): check the record's version, set the offset.
+//  4. [Complete], one commit for all that ended about the same time: set the
+//     records (ended, outcome), delete running, write offsets, set runs/{id}.
+//
+// If an item still runs at 10:00:20 the other two begin, and [MarkMisfire]
+// marks it; right after its completion it begins for 10:00:20, in a commit that
+// also deletes the mark.
+//
+// If the host dies in step 3, its session ends after a while: instance, detail,
+// and leader node if it led, are gone at once. Every survivor sees that. One is
+// elected ([Elect]) and divides the items ([Reshard]); each calls [Recover],
+// which reads runs/{id} of the dead host and the marks of those items, and
+// takes its part of them in one commit: set the record (new owner, same
+// instant, failover), create failover, failovering and running, move the items
+// from one list of runs to the other. The last one deletes what is left of the
+// dead host.
+//
+// Commits that would be too large for a registry are cut; each part is right
+// by itself.
+//
+// The scripts in testdata/scenarios show all this, a page each.
+package coordination
