@@ -152,7 +152,7 @@ func TestDefinitions(t *testing.T) {
 	if f := h.fires("one", e.at); len(f.Items) != 1 {
 		t.Errorf("the rival's definition is in force: items %v", f.Items)
 	}
-	h.of("three", 0, kind(host.EventAssigned)) // the other job of the file is not to blame
+	h.of("three", 0, owned()) // the other job of the file is not to blame
 
 	// The definition in force goes: the rival's turn comes.
 	from := h.mark()

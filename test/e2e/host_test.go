@@ -406,6 +406,11 @@ func digestOf(wasm []byte) test {
 	return test{"digest " + digest[:12], func(e host.Event) bool { return e.Digest == digest }}
 }
 
+// owned: this host has the items of the job.
+func owned() test {
+	return test{"owned items", func(e host.Event) bool { return e.Kind == host.EventAssigned && len(e.Items) > 0 }}
+}
+
 func describe(job string, tests []test) string {
 	texts := []string{"an event of " + job}
 	for _, c := range tests {

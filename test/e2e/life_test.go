@@ -35,7 +35,7 @@ func TestFailoverOntoItself(t *testing.T) {
 	p.guestJob("edited", `cron: "0 0 0 1 1 ? 2099"`, "shardingTotalCount: 1", "jobParameter: say")
 	h := p.startDurable(jobs)
 	for _, j := range jobs {
-		h.of(j, 0, kind(host.EventAssigned))
+		h.of(j, 0, owned())
 	}
 	p.must("disable", "half", "--item", "1")
 	p.must("disable", "still")
@@ -148,7 +148,7 @@ func TestDrainTimeout(t *testing.T) {
 	p := newPlace(t)
 	p.guestJob("deaf", "shardingTotalCount: 1", "failover: true", `jobParameter: "stubborn:a"`)
 	h := p.startDurable([]string{"deaf"}, "--drain-timeout", "1s")
-	h.of("deaf", 0, kind(host.EventAssigned))
+	h.of("deaf", 0, owned())
 	p.must("trigger", "deaf")
 	running := h.of("deaf", 0, kind(host.EventItemStarted))
 	h.signal(os.Interrupt)
@@ -176,7 +176,7 @@ func TestSecondSignal(t *testing.T) {
 	p := newPlace(t)
 	p.guestJob("deaf", "shardingTotalCount: 2", `jobParameter: "stubborn:a"`, "failover: true")
 	h := p.startDurable([]string{"deaf"}, "--drain-timeout", "10m")
-	h.of("deaf", 0, kind(host.EventAssigned))
+	h.of("deaf", 0, owned())
 	p.must("trigger", "deaf")
 	h.of("deaf", 0, kind(host.EventItemStarted), item(0))
 	h.of("deaf", 0, kind(host.EventItemStarted), item(1))
