@@ -50,8 +50,12 @@ $(MODULES): plugins/examples/%.wasm: $$(wildcard plugins/examples/$$*/*) plugins
 run: build examples ## start the host on the embedded registry with the examples
 	bin/wasmjob run --plugins plugins/examples --mount '$(MOUNT)'
 
+.PHONY: sim
+sim: ## run the random simulation of hosts: 1,000 seeds, or SEEDS=n
+	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout 20m -run '^TestSimulation$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS))
+
 .PHONY: test
-test: examples ## run all tests, under the race detector
+test: examples sim ## run the simulation, then all tests under the race detector
 	@$(if $(RACE),,echo "no C compiler: the race detector is off";) \
 	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- $(RACE) -timeout 20m ./...
 
