@@ -1,0 +1,96 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// TestHarm: items that end badly, each in its way, side by side in one fire.
+// Each harms itself only, and another job does not notice.
+func TestHarm(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	ways := []struct {
+		what    string
+		outcome abi.Outcome
+		reason  string
+	}{
+		{"say", abi.OutcomeOK, ""},
+		{"trap", abi.OutcomeTrap, "unreachable"},
+		{"exit:3", abi.OutcomeExit, "code 3"},
+		{"status:77", abi.OutcomeFail, "77"},
+		{"status:5", abi.OutcomeFail, "5"},
+		{"status:-9", abi.OutcomeFail, "-9"},
+		{"status:123456", abi.OutcomeFail, "123456"},
+		{"fail:of its own accord", abi.OutcomeFail, "of its own accord"},
+		{"second", abi.OutcomeOK, ""},
+		{"hog", abi.OutcomeFail, "there is no more memory"},
+		{"spin", abi.OutcomeTimeout, ""},
+		{"spam", abi.OutcomeTimeout, ""},
+		{"hold:never", abi.OutcomeFail, "no directory is mounted"},
+		{"nonsense", abi.OutcomeFail, "no such word"},
+	}
+	var parameters []string
+	for i, w := range ways {
+		parameters = append(parameters, fmt.Sprintf("%d=%s", i, w.what))
+	}
+	p.guestJob("harm", fmt.Sprint("shardingTotalCount: ", len(ways)), `shardingItemParameters: "`+strings.Join(parameters, ",")+`"`,
+		"timeout: 3s", "memoryLimit: 8MiB", "maxConcurrency: 5", "retry: {backoff: 100ms}")
+	p.guestJob("clock", everySecond, "shardingTotalCount: 1")
+	h := p.start("--max-concurrency", "16")
+	h.of("harm", 0, owned())
+	h.fires("clock", 0)
+	p.must("trigger", "harm")
+	fire := h.of("harm", 0, kind(host.EventFireStarted))
+	end := h.of("harm", fire.at, kind(host.EventFireEnded), ofFire(fire), outcome(abi.OutcomeFail))
+	for i, w := range ways {
+		e := h.of("harm", fire.at, kind(host.EventItemCompleted), item(i), ofFire(fire))
+		last := h.all("harm", fire.at, kind(host.EventItemEnded), item(i), ofFire(fire))
+		if e.Outcome != w.outcome || len(last) == 0 || !strings.Contains(last[len(last)-1].Reason, w.reason) {
+			t.Errorf("%s: %s, attempts %+v, want %s because of %q", w.what, e.Outcome, last, w.outcome, w.reason)
+		}
+		switch want := map[string]int{"second": 2}[w.what]; {
+		case want == 0 && len(last) != 1, want > 0 && len(last) != want:
+			t.Errorf("%s: %d attempts", w.what, len(last))
+		case w.what == "hog" && (last[0].Memory > 8<<20 || last[0].Memory < 4<<20):
+			t.Errorf("hog: %d bytes, the limit is 8 MiB", last[0].Memory)
+		case w.what == "status:123456" && e.Outcome == abi.OutcomeOK:
+			t.Error("a status that there is not passes for OK")
+		}
+	}
+	// The clock went on, on time: a guest that spins does not hold others up.
+	ticks := h.all("clock", fire.at, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+	during := 0
+	for _, e := range ticks {
+		if e.at < end.at {
+			during++
+		}
+	}
+	if during < 2 {
+		t.Errorf("the clock fired %d times within %s", during, end.Duration)
+	}
+	spam := 0
+	for _, l := range h.guestLines("harm") {
+		if l.Message == "spam" {
+			spam++
+		}
+	}
+	if most := abi.LogBurst + 4*abi.LogLinesPerSecond; spam == 0 || spam > most {
+		t.Errorf("%d lines of a guest that logs without end, want at most %d", spam, most)
+	}
+	h.line(0, "over the limits", "dropped_lines")
+	if s := p.job("harm"); s.State != host.JobReady {
+		t.Errorf("the job is %s: %s", s.State, s.Reason)
+	}
+	h.fires("clock", end.at)
+	// Once more: nothing is left behind.
+	from := h.mark()
+	p.must("trigger", "harm")
+	h.of("harm", from, kind(host.EventItemCompleted), item(0), outcome(abi.OutcomeOK))
+	h.of("harm", from, kind(host.EventFireEnded))
+	h.stop()
+}
