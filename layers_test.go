@@ -43,7 +43,6 @@ const (
 	edits      = "github.com/agnivade/levenshtein"
 	pflag      = "github.com/spf13/pflag"
 	prometheus = "github.com/prometheus"
-	quartz     = "github.com/reugn/go-quartz"
 	term       = "golang.org/x/term"
 	wazero     = "github.com/tetratelabs/wazero"
 	xsync      = "golang.org/x/sync"
@@ -88,9 +87,9 @@ var rooms = []room{
 		testsMay: []string{"coordination/registrytest"},
 		why:      "a registry is an adapter: swapped without anybody noticing"},
 
-	{name: "host/schedule", outside: []string{cron, quartz}, why: "cron dialects, and nothing else, behind one interface"},
+	{name: "host/schedule", outside: []string{cron}, why: "cron dialects, and nothing else, behind one interface"},
 	{name: "host", may: []string{"coordination", "abi", "host/schedule"}, outside: []string{cron, zap},
-		testsMay: []string{"coordination/embedded", "strategy"},
+		testsMay: []string{"coordination/embedded", "coordination/registrytest", "strategy"},
 		why:      "receives registry and modules as values, so that tests hand it functions in a bubble"},
 	{name: "host/plugin", may: []string{"abi"}, outside: []string{wazero},
 		testsMay: []string{"sdk", "sdk/simple", "sdk/dataflow", "sdk/listener/*"},
