@@ -1,6 +1,7 @@
 package coordination_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -329,12 +330,14 @@ func (c *chronicle) intrude(h *simHost, r *rand.Rand) {
 	c.try(other, "step", err)
 }
 
+var lives = flag.Int("lives", 400, "how many seeds TestRandomLives runs")
+
 // TestRandomLives lets hosts come, go, crash and lose answers in random order.
 func TestRandomLives(t *testing.T) {
 	t.Parallel()
-	seeds := 400
+	seeds := *lives
 	if testing.Short() {
-		seeds = 40
+		seeds = min(seeds, 40)
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -265,12 +265,12 @@ func (v View) others() bool {
 }
 
 // Leave takes the host out of the job in good order. If unfinished is not
-// empty, those items stay recorded as begun by a host that is gone, and
-// failover is owed for them.
+// empty, or the registry knows of runs of this host, those items stay recorded
+// as begun by a host that is gone, and failover is owed for them.
 func Leave(v View, unfinished Items) Move {
 	l, id := v.Layout, v.Self.ID
 	read := []Query{Data(l.members()), Data(l.instance(id)), Data(l.leader()), Data(l.detail(id)),
-		Data(l.assignmentOf(id)), Data(l.runsOf(id)), Data(l.trigger(id)), Data(l.necessary()), Data(l.config()), Data(l.term()), Data(l.shardingFlags())}
+		Data(l.assignmentOf(id)), Data(l.runsOf(id)), Data(l.trigger(id)), Data(l.necessary()), Data(l.config()), Data(l.term()), Data(l.shardingFlags()), Children(l.instances())}
 	return Move{
 		Name: "leave", Read: read,
 		Then: func(nodes []Node, _ []Result) (Move, error) {
@@ -289,7 +289,9 @@ func Leave(v View, unfinished Items) Move {
 			}
 			drop(instance)
 			drop(nodes[3])
-			if len(unfinished) == 0 {
+			// The registry may know of runs that the host has not heard of:
+			// those of a begin whose answer was lost.
+			if len(unfinished) == 0 && len(nodes[5].Data) == 0 {
 				drop(nodes[4])
 				drop(nodes[5])
 				if left := parseMembers(members.Data).without(id); members.Exists {
@@ -297,13 +299,15 @@ func Leave(v View, unfinished Items) Move {
 				}
 			}
 			drop(nodes[6])
-			if v.others() && !nodes[7].Exists && nodes[8].Exists && nodes[10].Exists {
+			others := slices.ContainsFunc(nodes[11].Names, func(other string) bool { return other != id })
+			if others && !nodes[7].Exists && nodes[8].Exists && nodes[10].Exists {
 				ops = append(ops, Create(l.necessary(), nil))
 			}
 			if len(ops) == 0 {
 				return Done()
 			}
-			return Move{Commit: ops, Else: func(*OpError) (Move, error) { return Leave(v, unfinished), nil }}, nil
+			again := func() (Move, error) { return Leave(v, unfinished), nil }
+			return Move{Commit: ops, Else: func(*OpError) (Move, error) { return again() }, Unknown: again}, nil
 		},
 	}
 }

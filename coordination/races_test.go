@@ -886,3 +886,28 @@ func TestGuaranteeConcurrently(t *testing.T) {
 		t.Error("not cleared")
 	}
 }
+
+// TestLeaveUnheard: a host leaves and believes that nothing of it runs, but a
+// begin took effect whose answer was lost. The others take it over.
+func TestLeaveUnheard(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+	c.now = c.now.Add(10 * time.Second)
+	n := 0
+	h[0].plan = func(int, string) registrytest.Fault {
+		n++
+		return []registrytest.Fault{registrytest.LostAnswer, registrytest.Refused}[min(n, 2)-1]
+	}
+	if err := h[0].fire(c.now); err == nil {
+		t.Fatal("the begin was heard")
+	}
+	h[0].plan = nil
+	must(t, h[0].leave("left", nil))
+	c.settle()
+	c.now = c.now.Add(2 * time.Second)
+	c.settle()
+	if len(h[1].running()) != 3 {
+		t.Errorf("B runs %s", h[1].running())
+	}
+	c.finish()
+}

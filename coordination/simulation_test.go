@@ -46,6 +46,7 @@ type simHost struct {
 	joined    bool
 	why       string // why it is not in the job
 	leaving   bool   // draining
+	stopped   []int  // runs whose guests were stopped, to be left unfinished
 	view      co.View
 	snapshot  co.Snapshot
 	share     co.Share
@@ -147,7 +148,7 @@ func (h *simHost) connect() {
 	h.items = make(map[int]*simItem)
 	h.view, h.snapshot, h.share = co.View{}, nil, co.Share{}
 	h.runs, h.version = co.Runs{}, 0
-	h.joined, h.why, h.leaving, h.recoverAt = false, "", false, time.Time{}
+	h.joined, h.why, h.leaving, h.stopped, h.recoverAt = false, "", false, nil, time.Time{}
 }
 
 // dial opens a session.
@@ -278,6 +279,9 @@ func (h *simHost) step() (stepped bool, err error) {
 	case !v.Exists:
 		h.say("%s: leaves, the job was removed", h.name)
 		return true, h.leave("removed", nil)
+	case len(h.stopped) > 0:
+		h.say("%s: leaves", h.name) // once more, for it was refused
+		return true, h.leave("left", h.stopped)
 	case !v.Joined():
 		if len(h.running()) > 0 {
 			return false, nil // they finish first
@@ -319,6 +323,10 @@ func because(why string) string {
 }
 
 func (h *simHost) leave(why string, unfinished co.Items) error {
+	for _, i := range unfinished {
+		h.items[i].running = false // a host stops its guests before it leaves
+	}
+	h.stopped = unfinished
 	if err := h.perform(co.Leave(h.view, unfinished)); err != nil {
 		return err
 	}
@@ -465,6 +473,9 @@ func (h *simHost) sorted() func(func(int, *simItem) bool) {
 // fire begins the idle items of a scheduled instant, and marks the others.
 func (h *simHost) fire(at time.Time) error {
 	id := co.Fire{Instant: at.UnixMilli(), Source: "schedule"}
+	if len(h.stopped) > 0 {
+		return nil // it is about to leave
+	}
 	if !h.view.Enabled {
 		h.say("%s: its server is disabled", h.name)
 		return nil

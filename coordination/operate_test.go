@@ -1,0 +1,137 @@
+package coordination_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	co "github.com/wasmjob/wasmjob/coordination"
+)
+
+// TestOperator: servers, items and instances, and what an operator is told
+// about things that are not there.
+func TestOperator(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 2, nil)
+	state := func(ip string) string { return string(c.node(c.layout.Root() + "/servers/" + ip).Data) }
+	must(t, c.operate(co.SetServers(c.layout, false, "10.0.0.1", "10.0.0.9"))) // one of them unknown so far
+	if state("10.0.0.1") != "DISABLED" || state("10.0.0.2") != "ENABLED" || state("10.0.0.9") != "DISABLED" {
+		t.Error("wrong servers were disabled")
+	}
+	must(t, c.operate(co.SetServers(c.layout, true)))
+	if state("10.0.0.1") != "ENABLED" || state("10.0.0.9") != "ENABLED" {
+		t.Error("not all servers were enabled")
+	}
+	for range 2 { // twice is once
+		must(t, c.operate(co.SetItem(c.layout, 3, false)))
+	}
+	if !c.node(c.mark(3, "disabled")).Exists {
+		t.Error("item 3 is not disabled")
+	}
+	for range 2 {
+		must(t, c.operate(co.SetItem(c.layout, 3, true)))
+	}
+	if c.node(c.mark(3, "disabled")).Exists {
+		t.Error("item 3 is disabled")
+	}
+	if err := c.operate(co.SetItem(c.layout, 99, true)); err == nil || !strings.Contains(err.Error(), "no item 99") {
+		t.Errorf("item 99: %v", err)
+	}
+	must(t, c.operate(co.StopInstance(c.layout, h[1].self.ID)))
+	if err := c.operate(co.StopInstance(c.layout, h[1].self.ID)); !errors.Is(err, co.ErrConflict) {
+		t.Errorf("stopping it twice: %v", err)
+	}
+	nobody := co.NewLayout(c.layout.Namespace, "nobody")
+	for name, m := range map[string]co.Move{"trigger": co.TriggerJob(nobody), "set servers": co.SetServers(nobody, true), "remove": co.Remove(nobody, true),
+		"apply definition": co.ApplyDefinition(nobody, c.file, nil), "registry time": co.RegistryTime(nobody, new(time.Time))} {
+		if err := c.operate(m); !errors.Is(err, co.ErrRemoved) {
+			t.Errorf("%s of a job that is not there: %v", name, err)
+		}
+	}
+	if c.node(nobody.Root()).Exists || c.node(nobody.Sibling()).Exists {
+		t.Error("a job was made by operating it")
+	}
+	var now time.Time
+	must(t, c.operate(co.RegistryTime(c.layout, &now)))
+	if now.IsZero() {
+		t.Error("the registry has no clock")
+	}
+}
+
+// TestMisfireMarks: marks that are there, items that are not, and very many.
+func TestMisfireMarks(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 1, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 9000 })
+	must(t, h[0].perform(co.MarkMisfire(c.layout, co.Items{3, 5})))
+	var items co.Items
+	for i := range 9003 { // the last three do not exist
+		items = append(items, i)
+	}
+	must(t, h[0].perform(co.MarkMisfire(c.layout, items)))
+	for _, i := range []int{0, 3, 5, 8999} {
+		if !c.node(c.mark(i, "misfire")).Exists {
+			t.Errorf("item %d is not marked", i)
+		}
+	}
+	must(t, h[0].perform(co.ClearMisfire(c.layout, co.Items{3, 4})))
+	must(t, h[0].perform(co.ClearMisfire(c.layout, items)))
+	must(t, h[0].perform(co.ClearMisfire(c.layout, nil)))
+	for _, i := range []int{0, 3, 5, 8999} {
+		if c.node(c.mark(i, "misfire")).Exists {
+			t.Errorf("item %d is still marked", i)
+		}
+	}
+}
+
+// TestSweep: marks of nobody go, marks of the living stay, and what is owed is
+// left to Recover.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+	c.pass(time.Second)
+	a, b := h[0], h[1]
+	must(t, a.complete(a.running(), "OK", ""))
+	owed := b.running()
+	b.crash()
+	mine := a.owned()
+	c.hand(
+		co.Create(c.mark(mine[0], "running"), []byte("10.9.9.9@-@gone")),
+		co.Create(c.mark(mine[1], "failovering"), []byte("10.9.9.9@-@gone")),
+		co.Create(c.mark(mine[2], "running"), []byte(a.self.ID)), // A lives and knows nothing of it
+		co.Create(c.layout.Root()+"/trigger/10.9.9.9@-@gone", nil),
+		co.Create(c.layout.Root()+"/sharding/x", nil),
+	)
+	must(t, a.look())
+	var swept []string
+	must(t, a.perform(co.Sweep(a.view, &swept)))
+	slices.Sort(swept)
+	want := []string{c.mark(mine[0], "running"), c.mark(mine[1], "failovering"), c.mark(mine[2], "running"), c.layout.Root() + "/trigger/10.9.9.9@-@gone"}
+	slices.Sort(want)
+	if !slices.Equal(swept, want) {
+		t.Errorf("swept %v, want %v", swept, want)
+	}
+	for _, i := range owed {
+		if !c.node(c.mark(i, "running")).Exists {
+			t.Errorf("the mark of item %d, which is owed, was swept", i)
+		}
+	}
+	// A begins after the marks were read: the new mark stays.
+	c.hand(co.Create(c.mark(mine[0], "failovering"), []byte("10.9.9.9@-@gone")), co.Create(c.mark(mine[1], "failovering"), []byte(a.self.ID)))
+	c.now = c.now.Add(10 * time.Second)
+	sweeper := c.addHost("D", "10.0.0.4")
+	must(t, second(sweeper.join(c.file)))
+	must(t, sweeper.look())
+	sweeper.beforeCommit(func() { must(t, a.fire(c.now)) })
+	swept = nil
+	must(t, sweeper.perform(co.Sweep(sweeper.view, &swept)))
+	if !slices.Equal(swept, []string{c.mark(mine[0], "failovering")}) {
+		t.Errorf("swept %v", swept)
+	}
+	for _, i := range mine {
+		if !c.node(c.mark(i, "running")).Exists {
+			t.Errorf("the mark of item %d, which runs, was swept", i)
+		}
+	}
+}
