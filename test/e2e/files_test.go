@@ -214,3 +214,31 @@ func TestMountedVolume(t *testing.T) {
 	}
 	h.stop()
 }
+
+// TestSlowCopy: a module that comes in pieces, under its own name.
+func TestSlowCopy(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	h := p.start()
+	wasm := guest(t, 5)
+	p.define("copied", everySecond, "shardingTotalCount: 1")
+	h.of("", 0, kind(host.EventRefused), because("no such file"))
+	f, err := os.Create(p.path("plugins", "copied.wasm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, half := range [][]byte{wasm[:1000], wasm[1000:]} {
+		if _, err := f.Write(half); err != nil {
+			t.Fatal(err)
+		}
+		if len(half) == 1000 {
+			h.of("", 0, kind(host.EventRefused), because("truncated"))
+		}
+	}
+	h.fires("copied", 0, digestOf(wasm))
+	if r := p.status().Status.Refused; len(r) != 0 {
+		t.Errorf("still refused: %+v", r)
+	}
+	h.stop()
+}

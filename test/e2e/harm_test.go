@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -92,5 +93,33 @@ func TestHarm(t *testing.T) {
 	p.must("trigger", "harm")
 	h.of("harm", from, kind(host.EventItemCompleted), item(0), outcome(abi.OutcomeOK))
 	h.of("harm", from, kind(host.EventFireEnded))
+	h.stop()
+}
+
+// TestSpinning: more guests that spin than there are processors.
+func TestSpinning(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	items := 2 * runtime.NumCPU()
+	p.guestJob("spin", fmt.Sprint("shardingTotalCount: ", items), fmt.Sprint("maxConcurrency: ", items), "jobParameter: spin", "timeout: 3s")
+	p.guestJob("clock", everySecond, "shardingTotalCount: 1")
+	h := p.start("--max-concurrency", fmt.Sprint(items+4))
+	h.of("spin", 0, owned())
+	h.fires("clock", 0)
+	p.must("trigger", "spin")
+	fire := h.of("spin", 0, kind(host.EventFireStarted))
+	for n := range items {
+		h.of("spin", fire.at, kind(host.EventItemStarted), item(n))
+	}
+	tick := h.fires("clock", h.mark())
+	p.job("spin") // the host answers
+	end := h.of("spin", fire.at, kind(host.EventFireEnded))
+	if tick.at > end.at {
+		t.Errorf("while %d guests span, the clock did not fire", items)
+	}
+	if n := h.count("spin", kind(host.EventItemCompleted), outcome(abi.OutcomeTimeout)); n != items {
+		t.Errorf("the time of %d items was up, want all %d", n, items)
+	}
+	h.fires("clock", end.at)
 	h.stop()
 }

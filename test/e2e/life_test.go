@@ -135,8 +135,9 @@ func TestDrain(t *testing.T) {
 	h = p.startDurable([]string{"queue"})
 	for _, n := range queued {
 		made := h.of("queue", 0, kind(host.EventItemCompleted), item(n))
-		if made.Source != abi.SourceCatchUp {
-			t.Errorf("item %d was run because of %s, want %s", n, made.Source, abi.SourceCatchUp)
+		// An instant that came just then stands for the one that is owed.
+		if made.Source != abi.SourceCatchUp && made.Source != abi.SourceSchedule || made.Instant.Before(running.Instant) {
+			t.Errorf("item %d was run as %+v, want the instant %s made up for", n, made.Event, running.Instant)
 		}
 	}
 	h.stop()
