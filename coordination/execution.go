@@ -186,7 +186,8 @@ func (g begin) ops(i int, c *commit) Record {
 	}
 	c.add(roleRecord, i, Set(l.record(i), record.data(), version))
 	c.add(roleItem, i, Absent(l.itemDisabled(i)))
-	if g.Config.Failover {
+	if g.Config.Failover || state.Record.Open() && state.Record.Owner != g.Self.ID {
+		// One that was taken over runs on when failover is switched off.
 		c.add(roleItem, i, Absent(l.itemFailover(i)))
 	}
 	if g.Config.MonitorExecution {
@@ -265,7 +266,7 @@ func (g begin) look(items Items) Move {
 				out.Refused[i], out.Stale = RefusedStale, true
 			case disabled.Exists:
 				out.Refused[i] = RefusedDisabled
-			case failover.Exists && g.Config.Failover:
+			case failover.Exists && (g.Config.Failover || r.Open() && r.Owner != self):
 				out.Refused[i] = RefusedFailover
 			case running.Exists && g.Config.MonitorExecution:
 				out.Refused[i] = RefusedRunning
@@ -653,7 +654,9 @@ func (c completion) look(items Items) Move {
 			state := e.State
 			state.Offset, state.OffsetVersion, state.HasOffset = offset.Data, offset.Version, offset.Exists
 			switch {
-			case record.Exists && record.Version == e.State.RecordVersion:
+			case record.Exists && record.Version == e.State.RecordVersion && r.Owner == self:
+				// The owner is looked at for a job that was removed and made
+				// anew: versions begin at 0 again.
 				e.State = state
 				c.Items[i] = e
 				mine := func(m Node) bool { return m.Exists && (len(m.Data) == 0 || string(m.Data) == self) }

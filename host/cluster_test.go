@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,6 +91,11 @@ type cluster struct {
 	server *embedded.Server
 	log    *zap.Logger
 	hosts  map[string]*node
+	// wrap, if not nil, stands between a host's sessions and the host.
+	wrap func(n int, s *lease) coordination.RegistryCenter
+	// lostAnswers says that a session may end with a completion that took
+	// effect: its host can tell that the item ended, but not that.
+	lostAnswers bool
 
 	mu     sync.Mutex
 	events []host.Event
@@ -143,6 +149,9 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 			nd.mu.Lock()
 			defer nd.mu.Unlock()
 			nd.sessions = append(nd.sessions, s)
+			if c.wrap != nil {
+				return c.wrap(n, s), nil
+			}
 			return s, nil
 		},
 		Namespace: "test", ServerIP: name, Logger: c.log.With(zap.String("host", name)),
@@ -172,6 +181,9 @@ type lease struct {
 	coordination.RegistryCenter
 	once sync.Once
 	lost chan struct{}
+	// loseAfter makes the next commit the last: it is applied, and the session
+	// ends before its answer comes.
+	loseAfter atomic.Bool
 }
 
 func (l *lease) Lost() <-chan struct{} { return l.lost }
@@ -189,7 +201,19 @@ func (l *lease) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinat
 	if !l.Trusted() {
 		return nil, coordination.ErrSessionLost
 	}
-	return l.RegistryCenter.Commit(ctx, ops...)
+	results, err := l.RegistryCenter.Commit(ctx, ops...)
+	if l.loseAfter.Load() {
+		l.lose()
+		return nil, coordination.ErrUnknown
+	}
+	return results, err
+}
+
+func (l *lease) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+	if !l.Trusted() {
+		return nil, coordination.ErrSessionLost
+	}
+	return l.RegistryCenter.Read(ctx, queries...)
 }
 
 func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }

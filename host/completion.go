@@ -31,7 +31,7 @@ func (j *job) complete(now time.Time) {
 			j.closeFire(f)
 		}
 	}
-	if j.leftState == "" && j.seen && j.view.Exists && !j.view.Joined() && j.running() == 0 && j.leaving == "" && !j.draining && j.left == "" {
+	if j.leftState == "" && j.seen && j.view.Exists && !j.view.Joined() && j.running() == 0 && j.leaving == "" && !j.draining && j.left == "" && !j.departed(now) {
 		j.stopped(now)
 	}
 }
@@ -56,7 +56,11 @@ func (j *job) commitEnded(now time.Time) {
 			before := e.run.state.Record
 			before.Ended = before.Begun
 			before.Outcome = string(abi.OutcomeCancelled)
-			before.Instant = min(before.Instant, e.run.fire.id.Instant-1)
+			if id := e.run.fire.id; id.Trigger != 0 {
+				before.Trigger = min(before.Trigger, id.Trigger-1)
+			} else {
+				before.Instant = min(before.Instant, id.Instant-1)
+			}
 			ended.HandBack = &before
 		case e.result.Staged && e.result.Outcome == abi.OutcomeOK:
 			ended.Offset, ended.HasOffset = e.result.Offset, true
@@ -76,7 +80,7 @@ func (j *job) commitEnded(now time.Time) {
 	err := j.perform(coordination.Complete(c, &out))
 	switch {
 	case err == nil:
-		j.runs, j.runsVersion = out.Runs, out.RunsVersion
+		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
 	case errors.Is(err, coordination.ErrConflict) && !j.view.Exists:
 		out = coordination.Completed{} // the job was removed, and its records with it
 	default:
@@ -114,6 +118,9 @@ func (j *job) settle(now time.Time, n int, e endedRun, state coordination.ItemSt
 		event.Kind = EventItemCompleted
 	}
 	j.emit(event)
+	if !took || e.unstarted {
+		f.cut++
+	}
 	if !e.unstarted && e.result.Outcome != abi.OutcomeOK {
 		f.failed++
 		j.handleError(f.config, "item failed", e.result, zap.Int("item", n), zap.String("run", e.run.runID()))
@@ -125,6 +132,7 @@ func (j *job) settle(now time.Time, n int, e endedRun, state coordination.ItemSt
 	it.run = nil
 	it.lastOutcome, it.lastMessage, it.lastEnd = e.result.Outcome, e.result.Message, now
 	if took {
+		state.Misfire = state.Misfire || it.state.Misfire // marked while it ran
 		it.state = state
 	} else {
 		it.state.RecordVersion = -2 // known to be wrong: the next begin reads again
@@ -132,6 +140,9 @@ func (j *job) settle(now time.Time, n int, e endedRun, state coordination.ItemSt
 	if f.thrown && it.due != nil {
 		j.skipItem(it, *it.due, "the item failed, and the error handler THROW stops the catch-up")
 		it.due = nil
+	}
+	if e.unstarted && took && it.owned && it.due == nil && j.leaving == "" && !j.draining {
+		j.owe(it, f.id) // handed back, and the host stays after all
 	}
 	if !it.owned {
 		delete(j.items, n)

@@ -185,6 +185,7 @@ func (f *fire) work(guests context.Context) {
 			worker = f.exec.NewWorker()
 		}
 		ended := f.attempts(guests, worker, e)
+		f.job.places.free()
 		f.job.post(func(m *mailbox) { m.ended = append(m.ended, ended) })
 	}
 }
@@ -202,7 +203,7 @@ func (f *fire) take() *execution {
 // found that way: they stay open, as after a crash.
 func (f *fire) giveBack(e *execution) {
 	ended := endedRun{run: e, unstarted: true}
-	if f.source == abi.SourceTrigger || f.source == abi.SourceFailover {
+	if f.id.Trigger != 0 || f.source == abi.SourceFailover {
 		ended = endedRun{run: e, unfinished: true}
 	}
 	f.job.post(func(m *mailbox) { m.ended = append(m.ended, ended) })
@@ -230,14 +231,17 @@ func (f *fire) turn(guests context.Context) bool {
 		return false
 	default:
 	}
+	if !f.job.places.take(f.guest.MaxConcurrency, f.handBack, guests.Done()) {
+		return false
+	}
 	select {
 	case f.job.host.slots <- struct{}{}:
 		return true
 	case <-f.handBack:
-		return false
 	case <-guests.Done():
-		return false
 	}
+	f.job.places.free()
+	return false
 }
 
 // slot takes one of the host's places for a running item.
@@ -368,8 +372,8 @@ const listenerTimeout = time.Minute
 // once runs a listener on one host only: the last of all hosts to come here.
 // The others wait until it has run.
 func (f *fire) once(guests context.Context, phase coordination.Phase, export string) {
-	if !f.exec.HasListener(export) || f.source == abi.SourceFailover {
-		return
+	if !f.exec.HasListener(export) || f.source != abi.SourceSchedule && f.source != abi.SourceTrigger {
+		return // some items of a fire that the others had before
 	}
 	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
 	defer cancel()
@@ -377,15 +381,19 @@ func (f *fire) once(guests context.Context, phase coordination.Phase, export str
 	// Watch first, so that the end of the phase cannot be missed.
 	changes, err := r.Watch(ctx, coordination.GuaranteeWatch(l, phase))
 	last := false
+	var arrived coordination.Items
 	if err == nil {
 		var items coordination.Items
 		for _, e := range f.runs {
 			items = append(items, e.item)
 		}
+		items = append(items, f.absent...)
+		slices.Sort(items)
+		arrived = items
 		err = coordination.Perform(ctx, r, coordination.Arrive(l, phase, items, f.config.ShardingTotalCount, &last))
 	}
 	if err == nil && !last {
-		err = f.await(ctx, changes, phase)
+		err = f.await(ctx, changes, phase, arrived)
 	}
 	if err != nil {
 		if guests.Err() == nil {
@@ -404,17 +412,21 @@ func (f *fire) once(guests context.Context, phase coordination.Phase, export str
 	}
 }
 
-// await returns when the phase's marks are gone again.
-func (f *fire) await(ctx context.Context, changes <-chan coordination.Snapshot, phase coordination.Phase) error {
-	query := coordination.GuaranteeWatch(f.job.layout, phase)
+// await returns when the phase at which the items have arrived is over. A
+// snapshot may be older than the arrival: it only says when to look.
+func (f *fire) await(ctx context.Context, changes <-chan coordination.Snapshot, phase coordination.Phase, items coordination.Items) error {
 	for {
+		nodes, err := f.job.term.registry.Read(ctx, coordination.GuaranteeWatch(f.job.layout, phase))
+		if err != nil {
+			return err
+		}
+		if coordination.GuaranteePassed(nodes[0], items) {
+			return nil
+		}
 		select {
-		case s, ok := <-changes:
+		case _, ok := <-changes:
 			if !ok {
 				return ctx.Err()
-			}
-			if !s[query].Exists {
-				return nil
 			}
 		case <-ctx.Done():
 			return ctx.Err()

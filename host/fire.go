@@ -34,7 +34,11 @@ type fire struct {
 	// handBack is closed when nothing more may start; see returnQueued.
 	handBack chan struct{}
 
+	// absent are items of this host that are due and do not run in this fire.
+	absent coordination.Items
+
 	open       int // runs whose completion has not taken effect
+	cut        int // runs that did not come to their own end, or not in time
 	failed     int
 	begun      time.Time
 	guestsDone bool
@@ -57,17 +61,27 @@ func (j *job) tick(now time.Time) {
 	}
 	if skipped > 0 {
 		j.skipFire(coordination.Fire{Instant: j.next.UnixMilli(), Source: string(abi.SourceSchedule)},
-			fmt.Sprintf("%d instants from here on were missed while the process did not run; they are one fire at %s", skipped, at.Format(time.RFC3339)))
+			fmt.Sprintf("%d instants from here on came due while the process did not run or the registry could not be reached; they are one fire at %s", skipped, at.Format(time.RFC3339)))
 	}
 	j.arm(at)
 	if !j.next.After(now) {
 		j.arm(now)
 	}
 	if !j.share.Current(j.view) {
-		j.parked = at // resumed when the share has been read
+		j.park(at) // resumed when the share has been read
 		return
 	}
 	j.fire(now, at)
+}
+
+// park keeps an instant until the items have been divided. Of several, the
+// newest stands for all.
+func (j *job) park(at time.Time) {
+	if !j.parked.IsZero() && j.parked.Before(at) {
+		j.skipFire(coordination.Fire{Instant: j.parked.UnixMilli(), Source: string(abi.SourceSchedule)},
+			"the items were being divided, and a newer instant came due: it stands for this one")
+	}
+	j.parked = at
 }
 
 // newest finds the last instant up to now by looking back further and further.
@@ -93,21 +107,23 @@ func (j *job) fire(now, at time.Time) {
 		j.skipFire(id, "this server is disabled for the job")
 		return
 	case !j.view.OurTerm && j.view.Leader != "" && (j.view.Necessary || j.view.Processing):
-		j.parked = at // a Java leader divides the items: all wait
+		j.park(at) // a Java leader divides the items: all wait
 		return
 	case j.exec == nil:
 		j.skipFire(id, fmt.Sprintf("no module: %v", j.execErr))
 		return
 	}
 	var idle []*item
-	var busy coordination.Items
-	for _, it := range j.sorted(func(it *item) bool { return it.owned }) {
+	var busy, absent coordination.Items
+	for _, it := range j.sorted(func(it *item) bool { return it.owned && !j.beyond(it) }) {
 		switch {
 		case it.run == nil:
-			it.due = nil // this instant stands for the one that was missed
+			j.supersede(it, id)
+			it.due = nil
 			idle = append(idle, it)
 		case it.state.Record.Accepts(id) == nil:
 			j.misfire(it, id)
+			absent = append(absent, it.number)
 			if j.view.Config.Misfire && !it.state.Misfire {
 				it.state.Misfire = true
 				busy = append(busy, it.number)
@@ -119,7 +135,28 @@ func (j *job) fire(now, at time.Time) {
 			j.log.Warn("marking misfires", zap.Error(err))
 		}
 	}
-	j.begin(now, id, idle, false)
+	j.begin(now, id, idle, absent, false)
+}
+
+// beyond reports whether an item is left over from a larger total count.
+func (j *job) beyond(it *item) bool {
+	total := j.view.Config.ShardingTotalCount
+	return total > 0 && it.number >= total
+}
+
+// owe notes that an item has a fire to make up for. Of several, the newest
+// stands for all.
+func (j *job) owe(it *item, id coordination.Fire) {
+	j.supersede(it, id)
+	it.due = &id
+}
+
+// supersede tells of what an item owes and what a newer fire stands for. A
+// misfire has been told of already.
+func (j *job) supersede(it *item, id coordination.Fire) {
+	if it.due != nil && it.due.ID() != id.ID() && it.due.Source != string(abi.SourceMisfire) {
+		j.skipItem(it, *it.due, "a newer fire is due, "+id.ID()+": it stands for this one")
+	}
 }
 
 // misfire notes that an item could not begin because it still runs.
@@ -128,7 +165,7 @@ func (j *job) misfire(it *item, id coordination.Fire) {
 	if j.view.Config.Misfire {
 		reason = "the item still runs; it runs again right after"
 		id.Source = string(abi.SourceMisfire)
-		it.due = &id
+		j.owe(it, id)
 	}
 	j.skipItem(it, id, reason)
 }
@@ -140,32 +177,67 @@ func (j *job) makeUp(now time.Time, gained []int) {
 		return
 	}
 	slices.Sort(gained)
+	// Items mostly were begun last at the same instant.
+	found := make(map[int64]missed)
 	for _, n := range gained {
 		it := j.items[n]
-		if it == nil || it.run != nil || it.due != nil || it.state.Record.Instant == 0 {
+		if it == nil || it.due != nil || it.state.Record.Instant == 0 || j.beyond(it) {
 			continue
 		}
-		since := time.UnixMilli(it.state.Record.Instant)
-		missed := j.schedule.Next(since)
-		if missed.IsZero() || missed.After(now) || !missed.Before(j.next) && !j.next.IsZero() {
+		since := it.state.Record.Instant
+		m, known := found[since]
+		if !known {
+			m = j.missedSince(now, time.UnixMilli(since))
+			found[since] = m
+		}
+		if m.first.IsZero() {
 			continue
 		}
-		floor := later(now.Add(-j.guest.CatchUpWindow), j.notBefore)
-		newest := time.Time{}
-		for t := j.schedule.Next(later(since, floor.Add(-time.Millisecond))); !t.IsZero() && !t.After(now); t = j.schedule.Next(t) {
-			newest = t
-		}
-		id := coordination.Fire{Instant: missed.UnixMilli(), Source: string(abi.SourceCatchUp)}
+		id := coordination.Fire{Instant: m.first.UnixMilli(), Source: string(abi.SourceCatchUp)}
 		switch {
-		case newest.IsZero():
+		case m.newest.IsZero() && m.first.Before(j.notBefore):
+			j.skipItem(it, id, "it was due while this host was disabled for the job or away from it")
+		case m.newest.IsZero():
 			j.skipItem(it, id, fmt.Sprintf("nobody held the item when it was due, and that is longer ago than %s", j.guest.CatchUpWindow))
 		case !j.view.Config.Misfire:
-			j.skipItem(it, id, "nobody held the item when it was due; misfire is off")
+			j.skipItem(it, id, fmt.Sprintf("nobody held the item when it was due; misfire is off (%d instants from here on)", m.count))
 		default:
-			id.Instant = newest.UnixMilli()
+			if !m.newest.Equal(m.first) {
+				j.skipItem(it, id, fmt.Sprintf("%d instants from here on came due while nobody held the item; they are made up for once, for %s",
+					m.count-1, m.newest.UTC().Format(time.RFC3339)))
+			}
+			id.Instant = m.newest.UnixMilli()
 			it.due = &id
 		}
 	}
+}
+
+// missed are instants that came due for an item and were not begun.
+type missed struct {
+	first, newest time.Time // newest: the newest that is made up for
+	count         int       // from first to newest; with gaps at most more
+}
+
+// missedSince finds the instants after one that was begun, up to now. What is
+// ahead of the job's clock is left to that.
+func (j *job) missedSince(now, since time.Time) missed {
+	first := j.schedule.Next(since)
+	if first.IsZero() || first.After(now) || !first.Before(j.next) && !j.next.IsZero() {
+		return missed{}
+	}
+	m := missed{first: first}
+	floor := later(now.Add(-j.guest.CatchUpWindow), j.notBefore)
+	if !floor.After(first) {
+		floor = first
+	}
+	for t := j.schedule.Next(floor.Add(-time.Millisecond)); !t.IsZero() && !t.After(now); t = j.schedule.Next(t) {
+		m.newest = t
+		m.count++
+	}
+	if floor.After(first) {
+		m.count++ // the first, and what lies between it and the window
+	}
+	return m
 }
 
 // followUp begins what is owed: items that missed an instant, and a trigger.
@@ -175,24 +247,38 @@ func (j *job) followUp(now time.Time) {
 	}
 	byFire := make(map[coordination.Fire][]*item)
 	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil && it.due != nil && !it.held }) {
-		byFire[*it.due] = append(byFire[*it.due], it)
+		if !j.moves(now, it) {
+			byFire[*it.due] = append(byFire[*it.due], it)
+		}
 	}
 	for id, items := range byFire {
-		j.begin(now, id, items, false)
+		if now.Before(j.retryAt) {
+			return
+		}
+		j.begin(now, id, items, nil, false)
 	}
 	if j.view.TriggerRound == 0 || j.running() > 0 || now.Before(j.retryAt) {
 		return // a trigger waits until the job is idle
 	}
 	id := coordination.Fire{Instant: now.UnixMilli(), Trigger: j.view.TriggerRound, Source: string(abi.SourceTrigger)}
-	if j.begin(now, id, j.sorted(func(it *item) bool { return it.owned }), true) {
+	if j.begin(now, id, j.sorted(func(it *item) bool { return it.owned && it.run == nil && !j.beyond(it) }), nil, true) {
 		j.view.TriggerRound = 0 // consumed; the next snapshot says so too
 	}
 }
 
+// moves reports whether an item that stayed here only because it ran is on its
+// way to another host, which will find what is due. If that may be too late
+// for the catch-up window, or the item goes nowhere, it is begun here.
+func (j *job) moves(now time.Time, it *item) bool {
+	return j.share.Pending.Contains(it.number) && j.view.Config.Misfire && it.due.Trigger == 0 &&
+		now.Sub(it.due.Time()) < j.guest.CatchUpWindow/2
+}
+
 // begin commits the begin of items and starts the guests of those that could.
-// It reports whether a trigger was consumed.
-func (j *job) begin(now time.Time, id coordination.Fire, items []*item, trigger bool) bool {
-	items = j.dropDisabled(id, items)
+// It reports whether a trigger was consumed. absent are other items of this
+// host that are due and do not begin.
+func (j *job) begin(now time.Time, id coordination.Fire, items []*item, absent coordination.Items, trigger bool) bool {
+	items = j.dropDisabled(id, j.fit(id, items))
 	if len(items) == 0 && !trigger {
 		return false
 	}
@@ -215,14 +301,16 @@ func (j *job) begin(now time.Time, id coordination.Fire, items []*item, trigger 
 	}, &out))
 	if err != nil || out.Items == nil && out.Stale {
 		for _, it := range items { // nothing began; the instant stays due, and a trigger is kept
-			if owed := id; !trigger {
-				it.due = &owed
+			if !trigger {
+				j.owe(it, id)
 			}
 		}
 		if err != nil {
+			j.doubt = true
 			j.failed(now, "beginning the items of "+id.ID(), err)
 			return false
 		}
+		j.againAt = now.Add(againPause)
 		j.rereadShare(now)
 		return false
 	}
@@ -234,27 +322,52 @@ func (j *job) begin(now time.Time, id coordination.Fire, items []*item, trigger 
 		if !refused {
 			continue
 		}
-		it.due = nil
 		switch why {
 		case coordination.RefusedDisabled:
+			it.due = nil
 			it.state.Disabled = true
 			j.skipItem(it, id, string(why))
+		case coordination.RefusedPast:
+			it.due = nil
+			if !trigger {
+				j.skipItem(it, id, string(why))
+			}
 		case coordination.RefusedRunning, coordination.RefusedFailover:
+			if !j.view.Config.Misfire {
+				it.due = nil
+			}
 			j.misfire(it, id)
 			it.held = true
+			absent = append(absent, it.number)
 			j.sweepAt = soonest(j.sweepAt, now.Add(lookAgain))
 		case coordination.RefusedStale:
-			owed := id
-			it.due = &owed
+			j.owe(it, id)
 		}
 	}
 	if len(out.Items) > 0 {
-		j.start(now, id, out.Items)
+		j.start(now, id, out.Items, absent)
 	}
 	if out.Stale {
+		j.againAt = now.Add(againPause)
 		j.rereadShare(now)
 	}
 	return trigger
+}
+
+// fit takes out items that cannot begin any more: their share was read again
+// since they were chosen, or the total count was lowered.
+func (j *job) fit(id coordination.Fire, items []*item) []*item {
+	return slices.DeleteFunc(items, func(it *item) bool {
+		if j.items[it.number] != it || !it.owned || it.run != nil {
+			return true
+		}
+		if !j.beyond(it) {
+			return false
+		}
+		it.due = nil
+		j.skipItem(it, id, fmt.Sprintf("the sharding total count is %d now", j.view.Config.ShardingTotalCount))
+		return true
+	})
 }
 
 func soonest(a, b time.Time) time.Time {
@@ -328,7 +441,7 @@ func (j *job) takeOver(now time.Time, dead string, claims []coordination.Claim) 
 		}
 		id.Source = string(abi.SourceFailover)
 		j.log.Warn("taking over from a host that died", zap.String("host", dead), zap.String("fire", id.ID()), zap.Int("items", len(states)))
-		j.start(now, id, states)
+		j.start(now, id, states, nil)
 	}
 }
 
@@ -343,9 +456,9 @@ func (j *job) concurrency() int {
 }
 
 // start hands begun items to guests.
-func (j *job) start(now time.Time, id coordination.Fire, states map[int]coordination.ItemState) {
+func (j *job) start(now time.Time, id coordination.Fire, states map[int]coordination.ItemState, absent coordination.Items) {
 	f := &fire{job: j, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now, open: len(states),
-		handBack: make(chan struct{})}
+		handBack: make(chan struct{}), absent: absent}
 	f.exec = j.exec
 	f.exec.Retain()
 	numbers := make([]int, 0, len(states))
@@ -368,7 +481,10 @@ func (j *job) start(now time.Time, id coordination.Fire, states map[int]coordina
 	}
 	for _, n := range numbers {
 		it := j.items[n]
-		it.due, it.state = nil, states[n]
+		if it.due != nil && it.due.ID() == id.ID() {
+			it.due = nil // what else is due comes when this has ended
+		}
+		it.state = states[n]
 		parameter, has := parameters[n]
 		run := &execution{fire: f, item: n, state: states[n], fence: states[n].RecordZxid, parameter: parameter, hasParameter: has}
 		it.run = run
@@ -408,8 +524,11 @@ func (j *job) closeFire(f *fire) {
 	delete(j.fires, f)
 	f.exec.Release()
 	outcome := abi.OutcomeOK
-	if f.failed > 0 {
+	switch {
+	case f.failed > 0:
 		outcome = abi.OutcomeFail
+	case f.cut > 0 || f.open > 0:
+		outcome = abi.OutcomeCancelled
 	}
 	var items []int
 	for _, r := range f.runs {

@@ -206,15 +206,18 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		h.setState(HostStopped, nil)
 		h.emit(Event{Kind: EventHostStopped})
 	}()
-	for ctx.Err() == nil {
+	dialling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(kill, cancel)()
+	for dialling.Err() == nil {
 		h.setState(HostStarting, nil)
-		r, err := h.cfg.Dial(ctx)
+		r, err := h.cfg.Dial(dialling)
 		if err != nil {
-			if ctx.Err() != nil {
+			if dialling.Err() != nil {
 				return nil
 			}
 			h.log.Error("registry: cannot connect; trying again", zap.Error(err))
-			if !pause(ctx, dialPause) {
+			if !pause(dialling, dialPause) {
 				return nil
 			}
 			continue

@@ -37,6 +37,9 @@ const (
 	// suspectPause is how often a job looks whether a session in doubt is
 	// trusted again.
 	suspectPause = 100 * time.Millisecond
+	// againPause is how long a begin waits that met another state of the
+	// registry than it knew, after it has read that.
+	againPause = 100 * time.Millisecond
 	// offsetInterval is how often staged offsets become durable.
 	offsetInterval = time.Second
 )
@@ -59,6 +62,7 @@ type job struct {
 	kill       context.CancelCauseFunc
 	guests     context.Context // ends with work, or when the drain is over
 	wg         sync.WaitGroup  // fires
+	places     places          // of items that run
 	wanted     Job             // as last applied
 	exec       abi.Executor    // what the next fire uses; nil while there is none
 	execFor    string          // digest and guest settings that exec was made for
@@ -74,6 +78,11 @@ type job struct {
 	snapshots <-chan coordination.Snapshot
 	unwatch   context.CancelFunc
 	joined    bool
+	// registered: the registry may hold nodes of this host for the job.
+	registered bool
+	departedAt time.Time // when to leave was tried last
+	// announce: what the others know of this host (HostDetail) is out of date.
+	announce  bool
 	joinErr   error
 	left      string // why the job is not run here: stopped, removed
 	leftState JobState
@@ -85,6 +94,7 @@ type job struct {
 	items        map[int]*item
 	runs         coordination.Runs
 	runsVersion  int32
+	doubt        bool // the registry may hold begins that this host does not know of
 	fires        map[*fire]bool
 	ended        map[int]endedRun // wait for their completion to be committed
 	endedSince   time.Time
@@ -95,13 +105,15 @@ type job struct {
 	recoverAt    time.Time
 	recoverPause time.Duration
 	sweepAt      time.Time
+	againAt      time.Time // when to try again what the registry's state stood against
 	offsetsAt    time.Time
 	retryAt      time.Time
 	changed      bool // the definition or the module is not what was last applied
 	leaving      string
 	draining     bool
-	drainUntil   time.Time
-	drainSaid    bool
+	drainUntil   time.Time // set when draining, not when only leaving
+	drainSaid    bool      // what a leaving begins with was done
+	drainTold    bool      // the others know
 	lastFire     *FireStatus
 }
 
@@ -233,6 +245,9 @@ func (j *job) end() {
 			it.run.cancel(abi.CancelLost)
 		}
 	}
+	if j.work.Err() != nil {
+		j.dropTrigger("the session ended before the job was idle")
+	}
 	j.kill(cause)
 	j.wg.Wait()
 	for f := range j.fires {
@@ -267,10 +282,6 @@ func (j *job) read() {
 			j.stay()
 		}
 	}
-	if j.changed && (j.left == "" || j.running() == 0) {
-		j.changed = false
-		j.definitionChanged()
-	}
 	for _, e := range ended {
 		if len(j.ended) == 0 {
 			j.endedSince = time.Now()
@@ -288,6 +299,12 @@ func (j *job) advance(now time.Time) (over bool) {
 	j.complete(now)
 	if j.leaving != "" || j.draining {
 		return j.withdraw(now)
+	}
+	if j.left != "" && !j.clearAway(now) {
+		return false
+	}
+	if j.changed {
+		j.definitionChanged(now)
 	}
 	if j.left != "" || now.Before(j.retryAt) {
 		return false
@@ -323,6 +340,7 @@ func (j *job) sleep(now time.Time) time.Duration {
 		}
 	}
 	at(j.retryAt)
+	at(j.againAt)
 	if len(j.ended) > 0 {
 		at(j.endedSince.Add(completionWindow))
 	}
@@ -383,7 +401,7 @@ func same(a, b Job) bool {
 
 // stay takes a leaving back: the definition is there again.
 func (j *job) stay() {
-	j.drainSaid = false
+	j.drainSaid, j.drainTold = false, false
 	if !j.joined || j.left != "" {
 		return
 	}
@@ -393,13 +411,7 @@ func (j *job) stay() {
 			j.ended[n] = e
 		}
 	}
-	err := j.perform(coordination.Announce(j.view, j.detail()))
-	if err == nil {
-		err = j.perform(coordination.AskForSharding(j.view))
-	}
-	if err != nil {
-		j.log.Warn("announcing that this host stays", zap.Error(err))
-	}
+	j.announce = true // and coordinate has the items divided again
 	// What was handed back, or was due, is this host's to make up for.
 	var idle []int
 	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
@@ -409,13 +421,17 @@ func (j *job) stay() {
 }
 
 // definitionChanged takes over what Apply brought.
-func (j *job) definitionChanged() {
+func (j *job) definitionChanged(now time.Time) {
 	if j.left != "" {
 		// The definition was changed: the user wants the job back.
-		j.left, j.leftState, j.joined = "", "", false
-		j.self = j.term.again(j.name)
+		j.changed = false
+		j.rejoin(now)
 		return
 	}
+	if j.joined && now.Before(j.retryAt) {
+		return
+	}
+	j.changed = false
 	if !j.joined {
 		j.joinErr, j.retryAt = nil, time.Time{}
 		return
@@ -424,6 +440,9 @@ func (j *job) definitionChanged() {
 	err := j.perform(coordination.ApplyDefinition(j.layout, j.wanted.Definition, &applied))
 	switch {
 	case errors.Is(err, coordination.ErrRemoved):
+	case transient(err):
+		j.changed = true
+		j.failed(now, "applying the definition", err)
 	case err != nil:
 		j.joinErr = err
 		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
@@ -433,6 +452,28 @@ func (j *job) definitionChanged() {
 	default:
 		j.joinErr = nil
 	}
+}
+
+// transient reports whether the same may work later: the registry could not,
+// or did not answer in time.
+func transient(err error) bool {
+	for _, t := range []error{coordination.ErrUnavailable, coordination.ErrSuspect, coordination.ErrUnknown, coordination.ErrConflict,
+		coordination.ErrSessionLost, coordination.ErrClosed, context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}
+
+// rejoin makes the job one that this host is to join anew, under an instance
+// id that was not used before. What was due while it was away is not owed.
+func (j *job) rejoin(now time.Time) {
+	j.left, j.leftState, j.joined, j.registered, j.departedAt = "", "", false, false, time.Time{}
+	j.seen, j.view = false, coordination.View{Config: j.view.Config}
+	j.self = j.term.again(j.name)
+	j.next, j.parked, j.notBefore = time.Time{}, time.Time{}, now
+	j.cronFor, j.configured = "", configured{}
 }
 
 // configure makes schedule and executor fit the configuration in force.
@@ -490,9 +531,7 @@ func (j *job) configure(now time.Time) {
 	if changed && before != exec.Digest() {
 		j.log.Info("module changed", zap.String("from", short(before)), zap.String("to", short(exec.Digest())))
 		j.emit(Event{Kind: EventJobChanged, Digest: exec.Digest(), Reason: "module"})
-		if err := j.perform(coordination.Announce(j.view, j.detail())); err != nil {
-			j.log.Warn("announcing the module", zap.Error(err))
-		}
+		j.announce = true
 	}
 }
 

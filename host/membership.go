@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ func (j *job) join(now time.Time) bool {
 		j.settled.Store(true)
 		return false
 	}
+	j.registered = true // perhaps
 	err := j.perform(coordination.Join(coordination.Joining{
 		Layout: j.layout, Self: j.self, Definition: j.wanted.Definition, JobClass: j.wanted.JobClass,
 		Detail: j.detail(), Applied: &applied,
@@ -38,7 +40,8 @@ func (j *job) join(now time.Time) bool {
 		j.failed(now, "watching the job", err)
 		return false
 	}
-	j.view, j.seen = coordination.View{}, false
+	j.view, j.seen = coordination.View{Layout: j.layout, Self: j.self}, false
+	j.announce = false
 	j.share, j.runs, j.runsVersion = coordination.Share{}, coordination.Runs{}, 0
 	j.joined, j.looked = true, true
 	j.sweepAt = now
@@ -84,13 +87,13 @@ func (j *job) see(s coordination.Snapshot) {
 func (j *job) look(now time.Time) bool {
 	switch {
 	case !j.view.Exists:
-		if j.view.Joined() { // only the configuration was deleted
-			if err := j.perform(coordination.Leave(j.view, nil)); err != nil {
-				j.failed(now, "leaving the job", err)
-				return false
-			}
-		}
 		j.quit(JobRemoved, "removed from the registry; restart the host or change its definition to bring it back")
+		return false
+	case !j.view.Joined() && j.departed(now):
+		j.unwatch()
+		j.unwatch, j.snapshots = nil, nil
+		j.rejoin(now)
+		j.againAt = now.Add(againPause)
 		return false
 	case !j.view.Joined():
 		j.stopped(now)
@@ -100,15 +103,25 @@ func (j *job) look(now time.Time) bool {
 	return true
 }
 
+// departed reports whether this host has lately tried to leave, and stayed
+// after all: that it is not in the job's list is no operator's doing then.
+func (j *job) departed(now time.Time) bool {
+	return !j.departedAt.IsZero() && now.Sub(j.departedAt) < longestSleep
+}
+
 // stopped: an operator deleted our instance node while the session lives.
 func (j *job) stopped(now time.Time) {
 	if j.running() > 0 {
 		return // they finish first; complete comes back here
 	}
+	if now.Before(j.retryAt) {
+		return
+	}
 	if err := j.perform(coordination.Leave(j.view, nil)); err != nil {
 		j.failed(now, "leaving the job", err)
 		return
 	}
+	j.registered = false
 	j.emit(Event{Kind: EventJobStopped, Reason: "its instance was removed by an operator"})
 	j.quit(JobStopped, "stopped by an operator; restart the host or change its definition to run it again")
 }
@@ -119,6 +132,7 @@ func (j *job) quit(state JobState, why string) {
 	j.settled.Store(true)
 	j.unwatch()
 	j.unwatch, j.snapshots = nil, nil
+	j.dropTrigger(why)
 	j.emit(Event{Kind: EventJobRemoved, Reason: why})
 	for n, it := range j.items {
 		if it.run == nil {
@@ -130,6 +144,32 @@ func (j *job) quit(state JobState, why string) {
 	}
 }
 
+// clearAway removes what is left of this host in a job that was removed, once
+// nothing of it runs here any more. Until then it must not look dead: another
+// host may bring the job back. It reports true when nothing is left.
+func (j *job) clearAway(now time.Time) bool {
+	switch {
+	case j.running() > 0 || j.registered && now.Before(j.retryAt):
+		return false
+	case j.registered:
+		if err := j.perform(coordination.Leave(j.view, nil)); err != nil {
+			j.failed(now, "leaving the job", err)
+			return false
+		}
+		j.registered = false
+	}
+	return true
+}
+
+// dropTrigger tells of a trigger that waits and will not be served.
+func (j *job) dropTrigger(why string) {
+	if j.view.TriggerRound == 0 {
+		return
+	}
+	j.skipFire(coordination.Fire{Instant: time.Now().UnixMilli(), Trigger: j.view.TriggerRound, Source: string(abi.SourceTrigger)}, why)
+	j.view.TriggerRound = 0
+}
+
 // softGrace is how long before a hard stop guests are told of it.
 func softGrace(limit time.Duration) time.Duration { return min(5*time.Second, limit/5) }
 
@@ -139,9 +179,7 @@ func (j *job) withdraw(now time.Time) bool {
 	limit := j.host.cfg.DrainTimeout
 	if !j.drainSaid {
 		j.drainSaid = true
-		j.drainUntil = now.Add(limit)
 		for _, it := range j.items {
-			it.due = nil
 			if it.run != nil {
 				it.run.yield()
 			}
@@ -149,13 +187,23 @@ func (j *job) withdraw(now time.Time) bool {
 		for f := range j.fires {
 			f.returnQueued()
 		}
-		if j.joined && j.left == "" && j.running() > 0 {
-			if err := j.perform(coordination.Drain(j.view, j.detail())); err != nil {
-				j.log.Warn("announcing the drain", zap.Error(err))
-			}
-		}
 	}
-	soft, hard := !now.Before(j.drainUntil.Add(-softGrace(limit))), !now.Before(j.drainUntil)
+	if j.draining && j.drainUntil.IsZero() {
+		j.drainUntil = now.Add(limit)
+	}
+	if !j.drainTold && j.joined && j.left == "" && j.running() > 0 && !now.Before(j.retryAt) {
+		// What does not run goes to others at once, and somebody else divides.
+		err := j.perform(coordination.Drain(j.view, j.detail()))
+		if err == nil && j.view.Leading() {
+			err = j.perform(coordination.Resign(j.view))
+		}
+		if err != nil {
+			j.failed(now, "announcing that this host leaves", err)
+		}
+		j.drainTold = err == nil
+	}
+	soft := j.draining && !now.Before(j.drainUntil.Add(-softGrace(limit)))
+	hard := j.draining && !now.Before(j.drainUntil)
 	if soft {
 		for _, it := range j.items {
 			if it.run != nil {
@@ -183,11 +231,19 @@ func (j *job) withdraw(now time.Time) bool {
 	for n := range j.ended {
 		unfinished = append(unfinished, n)
 	}
-	if j.joined && j.left == "" {
+	slices.Sort(unfinished)
+	if j.registered {
 		if now.Before(j.retryAt) {
 			return false
 		}
-		if err := j.perform(coordination.Leave(j.view, unfinished)); err != nil && !errors.Is(err, coordination.ErrSessionLost) {
+		j.departedAt = now
+		view := j.view
+		view.Layout, view.Self = j.layout, j.self
+		err := j.settleDoubt(now)
+		if err == nil {
+			err = j.perform(coordination.Leave(view, unfinished))
+		}
+		if err != nil && !errors.Is(err, coordination.ErrSessionLost) {
 			if hard {
 				j.log.Error("leaving the job; the session's end will do it", zap.Error(err))
 			} else {
@@ -200,8 +256,27 @@ func (j *job) withdraw(now time.Time) bool {
 	if j.draining {
 		why = "the host is stopping"
 	}
+	j.dropTrigger(why + " before the job was idle")
+	for _, it := range j.sorted(func(it *item) bool { return it.due != nil && it.run == nil }) {
+		j.skipItem(it, *it.due, why+"; whoever has the item next makes up for it if misfire is on")
+	}
 	j.emit(Event{Kind: EventJobRemoved, Reason: why, Items: unfinished})
 	return true
+}
+
+// settleDoubt hands back what was begun by a commit whose answer was lost, and
+// was not asked for again since.
+func (j *job) settleDoubt(now time.Time) error {
+	if !j.doubt {
+		return nil
+	}
+	var out coordination.Completed
+	err := j.perform(coordination.Complete(coordination.Completing{Layout: j.layout, Self: j.self, Config: j.view.Config,
+		Runs: j.runs, RunsVersion: j.runsVersion, Now: now}, &out))
+	if err == nil {
+		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
+	}
+	return err
 }
 
 // fired reports whether the goroutines of all fires have ended.
@@ -230,6 +305,13 @@ func (j *job) coordinate(now time.Time) {
 		j.notBefore = now // what was due while it was disabled is not made up for
 	}
 	j.wasEnabled = v.Enabled
+	if j.announce {
+		if err := j.perform(coordination.Announce(v, j.detail())); err != nil {
+			j.failed(now, "announcing what this host runs", err)
+			return
+		}
+		j.announce = false
+	}
 	var sharded coordination.Sharded
 	if m, ok := v.Reconcile(now, &sharded); ok {
 		j.looked, j.lookedAt = false, now
@@ -239,6 +321,13 @@ func (j *job) coordinate(now time.Time) {
 		if sharded.Commits > 0 {
 			j.emit(Event{Kind: EventSharded, Reason: why(v)})
 		}
+	}
+	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.retryAt) {
+		// The items were divided while it wanted to leave, and it stays.
+		if err := j.perform(coordination.AskForSharding(v)); err != nil {
+			j.failed(now, "asking for a share", err)
+		}
+		j.looked, j.lookedAt = false, now
 	}
 	if !now.Before(j.retryAt) {
 		j.readShare(now)
@@ -285,7 +374,7 @@ func (j *job) takeShare(now time.Time, known map[int]coordination.ItemState) {
 	var gained, all []int
 	for n, it := range j.items {
 		if _, mine := share.Items[n]; !mine {
-			it.owned, it.due = false, nil
+			it.owned, it.due = false, nil // whoever has it now finds what is due
 			if it.run == nil {
 				delete(j.items, n)
 			}
@@ -350,6 +439,7 @@ func (j *job) recoverCrashed(now time.Time) {
 			View: j.view, Dead: dead, All: again, Limit: limit, Busy: busy, Runs: j.runs, RunsVersion: j.runsVersion, Now: now,
 		}, &out))
 		if err != nil {
+			j.doubt = true
 			j.failed(now, "recovering items of "+dead, err)
 			return
 		}
@@ -385,6 +475,11 @@ func (j *job) sweep(now time.Time) {
 	}
 	for _, path := range swept {
 		j.log.Warn("removed a mark that belonged to nobody", zap.String("node", path))
+	}
+	if len(swept) > 0 {
+		for _, it := range j.items {
+			it.held = false // it may have been held by one of them
+		}
 	}
 }
 
