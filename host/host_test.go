@@ -508,3 +508,29 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		}
 	}
 }
+
+func TestADefinitionDisablesItsJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		g := sleeper(time.Second)
+		d := definition("off", "0 * * * * ?", 1)
+		n := c.start(1, job(d, g))
+		time.Sleep(65 * time.Second)
+		d.Disabled = true
+		n.host.Apply([]host.Job{job(d, g)}, nil)
+		time.Sleep(2 * time.Minute)
+		if done := completed(c.list(host.EventItemCompleted))[0]; done != 1 {
+			t.Errorf("%d completions, want the one before it was disabled\n%s", done, c.all())
+		}
+		// The operator's word is newer than the file's.
+		if err := n.host.Enable(t.Context(), "off"); err != nil {
+			t.Fatal(err)
+		}
+		d.Description = "something else is changed"
+		n.host.Apply([]host.Job{job(d, g)}, nil)
+		time.Sleep(time.Minute)
+		if done := completed(c.list(host.EventItemCompleted))[0]; done != 2 {
+			t.Errorf("%d completions, want another after it was enabled\n%s", done, c.all())
+		}
+	})
+}

@@ -71,6 +71,7 @@ type job struct {
 	schedule   cron.Schedule // nil for a one-off job
 	zone       *time.Location
 	configured configured
+	disabled   bool   // the configuration's, as last carried over
 	cronFor    string // cron and zone that schedule was made for
 	cronErr    error
 
@@ -482,8 +483,16 @@ func (j *job) configure(now time.Time) {
 	if from == j.configured {
 		return
 	}
-	j.configured = from
 	c := j.view.Config
+	if j.configured != (configured{}) && c.Disabled != j.disabled {
+		// The servers hold what is in force; a change of the configuration is
+		// carried over once, by every host to its own.
+		if err := j.perform(coordination.SetServers(j.layout, !c.Disabled, j.self.ServerIP)); err != nil {
+			j.failed(now, "applying disabled", err)
+			return
+		}
+	}
+	j.configured, j.disabled = from, c.Disabled
 	if key := c.Cron + "\x00" + c.TimeZone; key != j.cronFor {
 		changed := j.cronFor != ""
 		j.cronFor = key

@@ -187,8 +187,11 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 		if len(alive) == 0 {
 			start()
 		}
-		for _, n := range alive { // nothing stays disabled by a lost race
-			_ = n.host.Enable(t.Context(), simJob)
+		// Nothing stays disabled because a session was just being replaced.
+		for _, n := range alive {
+			for n.host.Enable(t.Context(), simJob) != nil {
+				time.Sleep(time.Second)
+			}
 		}
 		time.Sleep(10 * time.Minute)
 		quiet := time.Now().Truncate(time.Minute).Add(time.Minute)
