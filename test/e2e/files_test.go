@@ -242,3 +242,33 @@ func TestSlowCopy(t *testing.T) {
 	}
 	h.stop()
 }
+
+// TestDirectoryThatVanishes: jobs go on while it is away.
+func TestDirectoryThatVanishes(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.guestJob("clock", everySecond, "shardingTotalCount: 1")
+	h := p.start()
+	h.fires("clock", 0)
+	if err := os.Rename(p.path("plugins"), p.path("elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	gone := h.of("", 0, kind(host.EventRefused), because("cannot be read"))
+	h.fires("clock", gone.at)
+	if r := p.refusal(p.path("plugins")); r == nil || !r.Kept {
+		t.Errorf("status does not tell that the directory is away: %+v", p.status().Status.Refused)
+	}
+	p.put(filepath.Join("elsewhere", "late.wasm"), guest(t, 1))
+	p.put(filepath.Join("elsewhere", "late.yaml"), []byte("shardingTotalCount: 1\n"))
+	if err := os.Rename(p.path("elsewhere"), p.path("plugins")); err != nil {
+		t.Fatal(err)
+	}
+	h.of("late", gone.at, owned())
+	if n := h.count("clock", kind(host.EventJobRemoved)); n != 0 {
+		t.Error("the job left when the directory did")
+	}
+	if r := p.status().Status.Refused; len(r) != 0 {
+		t.Errorf("still refused: %+v", r)
+	}
+	h.stop()
+}

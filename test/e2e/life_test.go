@@ -49,6 +49,7 @@ func TestFailoverOntoItself(t *testing.T) {
 	done := h.of("held", fire.at, kind(host.EventItemCompleted), item(0), ofFire(fire))
 	lost := h.of("lost", 0, kind(host.EventItemStarted))
 	h.kill()
+	p.refused(1, []string{"no host is running here"}, "status") // whatever note it left
 
 	p.define("edited", `cron: "0 0 0 1 1 ? 2098"`, "shardingTotalCount: 2", "jobParameter: say")
 	h = p.startDurable(jobs)
@@ -197,4 +198,34 @@ func TestSecondSignal(t *testing.T) {
 	h.of("deaf", 0, kind(host.EventItemCompleted), item(0), source(abi.SourceFailover))
 	h.of("deaf", 0, kind(host.EventItemCompleted), item(1), source(abi.SourceFailover))
 	h.stop()
+}
+
+// TestSuspended: a host that was stopped for a while, as by a closed lid, goes
+// on with the newest instant, and says which it missed.
+func TestSuspended(t *testing.T) {
+	t.Parallel()
+	p, other := newPlace(t), newPlace(t)
+	for _, q := range []*place{p, other} {
+		q.guestJob("clock", everySecond, "shardingTotalCount: 1")
+	}
+	h, clock := p.start(), other.start()
+	h.fires("clock", 0)
+	h.signal(syscall.SIGSTOP)
+	stopped := clock.fires("clock", clock.mark())
+	woken := stopped
+	for range 4 {
+		woken = clock.fires("clock", woken.at+1)
+	}
+	from := h.mark()
+	h.signal(syscall.SIGCONT)
+	missed := h.of("clock", from, kind(host.EventFireSkipped))
+	if missed.Reason == "" || missed.Instant.After(woken.Instant) {
+		t.Errorf("of what was missed it says %+v", missed.Event)
+	}
+	next := h.fires("clock", missed.at)
+	if next.Instant.Before(stopped.Instant) {
+		t.Errorf("after it woke it fired for %s", next.Instant)
+	}
+	h.stop()
+	clock.stop()
 }

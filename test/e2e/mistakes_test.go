@@ -26,6 +26,10 @@ func TestMistakesAtStart(t *testing.T) {
 	defer taken.Close()
 	p.put("file", []byte("no directory\n"))
 	p.put("config.yaml", []byte("plugin: jobs\nlogLevel: loud\nmounts:\n  clock: [{hots: /, guest: /x}]\n"))
+	if err := os.Mkdir(p.path("damaged"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p.put("damaged/registry.db", []byte(strings.Repeat("no registry\n", 1000)))
 	p.put("open.token", []byte("0123456789abcdef0123\n"))
 	ok := []string{"run", "--plugins", p.path("plugins"), "--admin", "127.0.0.1:0", "--cache", cache(t)}
 	for _, m := range []struct {
@@ -38,6 +42,7 @@ func TestMistakesAtStart(t *testing.T) {
 		{1, []string{p.path("data"), "in use by another host"}, []string{"--data", p.path("data")}, nil},
 		{1, []string{p.path("file"), "not a directory"}, []string{"--data", p.path("file")}, nil},
 		{1, []string{"not a directory"}, []string{"--data", p.path("file", "below")}, nil},
+		{1, []string{"registry.db is damaged or not a registry"}, []string{"--data", p.path("damaged")}, nil},
 		{2, []string{`unknown key "plugin"`, `did you mean "plugins"`, "config.yaml:1", `"loud" is not a level`, `unknown key "hots"`}, []string{"--config", p.path("config.yaml")}, nil},
 		{2, []string{"no such file"}, []string{"--config", p.path("none.yaml")}, nil},
 		{2, []string{"WASMJOB_LOG_LEVEL", `"loud"`}, nil, []string{"WASMJOB_LOG_LEVEL=loud"}},
@@ -66,6 +71,9 @@ func TestMistakesAtStart(t *testing.T) {
 	}
 	if data := read(t, p.path("file")); string(data) != "no directory\n" {
 		t.Errorf("a file that was taken for a directory now holds %q", data)
+	}
+	if data := read(t, p.path("damaged", "registry.db")); string(data) != strings.Repeat("no registry\n", 1000) {
+		t.Errorf("a file that was taken for a registry has now %d other bytes", len(data))
 	}
 
 	// Those who ask the host can be wrong, too.
