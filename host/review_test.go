@@ -623,15 +623,14 @@ func TestReviewEveryInstantHasAReason(t *testing.T) {
 			d := definition("j", "* * * * * ?", 2)
 			d.Misfire = misfire
 			g := sleeper(0)
-			a := c.start(1, job(d, g))
+			c.start(1, job(d, g))
 			time.Sleep(30 * time.Second)
 			from := time.Now().Truncate(time.Second)
 			b := c.start(2, job(d, g))
 			time.Sleep(30 * time.Second)
 			b.host.Apply(nil, nil)
-			time.Sleep(30 * time.Second)
-			_ = a
-			to := time.Now().Truncate(time.Second).Add(-30 * time.Second)
+			time.Sleep(90 * time.Second)
+			to := time.Now().Truncate(time.Second).Add(-60 * time.Second)
 			missing(c, from, to, time.Second, 2)
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -54,6 +55,21 @@ type world struct {
 	running map[int][]context.Context // item → the runs that are under way
 	faults  []string
 	rng     *rand.Rand // under mu
+	sick    int        // of a hundred calls so many go wrong
+}
+
+// unreliable is a session of which calls go wrong while the registry is unwell.
+func (w *world) unreliable(_ int, l *lease) coordination.RegistryCenter {
+	kinds := []registrytest.Fault{registrytest.Refused, registrytest.Refused, registrytest.InDoubt, registrytest.LostRequest,
+		registrytest.LostAnswer, registrytest.LostAnswer, registrytest.ExpireBefore, registrytest.ExpireAfter}
+	return planned(l, func(string) registrytest.Fault {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.sick == 0 || w.rng.IntN(100) >= w.sick {
+			return registrytest.NoFault
+		}
+		return kinds[w.rng.IntN(len(kinds))]
+	})
 }
 
 func (w *world) fault(format string, args ...any) {
@@ -122,8 +138,14 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 		d.Misfire = w.pick(4) > 0
 		d.MonitorExecution = w.pick(5) > 0
 		g := &guest{digest: "sim", run: w.run}
+		w.c.wrap = w.unreliable
 		alive := make(map[int]*node)
 		next := 1
+		apply := func(jobs ...host.Job) {
+			for _, n := range alive {
+				n.host.Apply(jobs, nil)
+			}
+		}
 		start := func() {
 			alive[next] = w.c.start(next, job(d, g))
 			next++
@@ -145,7 +167,7 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 			id := ids[w.pick(len(ids))]
 			n := alive[id]
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			switch action := w.pick(10); {
+			switch action := w.pick(14); {
 			case action < 3 && len(ids) < 5:
 				start()
 			case action == 3: // crash
@@ -162,13 +184,31 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 				_ = n.host.Trigger(ctx, simJob) // refused while the session is new
 			case action == 7:
 				d.ShardingTotalCount = 1 + w.pick(7)
-				for _, other := range alive {
-					other.host.Apply([]host.Job{job(d, g)}, nil)
-				}
+				apply(job(d, g))
 			case action == 8 && w.pick(2) == 0:
 				_ = n.host.Disable(ctx, simJob)
 				time.Sleep(w.between(time.Second, 3*time.Minute))
 				_ = n.host.Enable(ctx, simJob)
+			case action == 10: // an item is disabled for a while
+				item := w.pick(d.ShardingTotalCount)
+				_ = n.host.DisableItem(ctx, simJob, item) // it may not exist yet
+				time.Sleep(w.between(time.Second, 3*time.Minute))
+				_ = n.host.EnableItem(ctx, simJob, item)
+			case action == 11: // the definition goes from one host, and comes back
+				n.host.Apply(nil, nil)
+				time.Sleep(w.between(0, time.Minute))
+				n.host.Apply([]host.Job{job(d, g)}, nil)
+			case action == 12: // another policy
+				d.Failover, d.Misfire, d.MonitorExecution = w.pick(3) > 0, w.pick(4) > 0, w.pick(5) > 0
+				apply(job(d, g))
+			case action == 13: // the registry is unwell for a while
+				w.mu.Lock()
+				w.sick = 1 + w.rng.IntN(40)
+				w.mu.Unlock()
+				time.Sleep(w.between(time.Second, 2*time.Minute))
+				w.mu.Lock()
+				w.sick = 0
+				w.mu.Unlock()
 			case action == 9: // whole fleet
 				if w.pick(4) == 0 {
 					for id, n := range alive {

@@ -1,0 +1,137 @@
+//go:build unix
+
+package host_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// benched runs a host with the jobs on a registry in memory, in real time.
+func benched(b *testing.B, onEvent func(host.Event), jobs ...host.Job) *host.Host {
+	b.Helper()
+	server, err := embedded.Open(embedded.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	h, err := host.New(host.Config{Dial: server.Connect, Namespace: "bench", ServerIP: "127.0.0.1", OnEvent: onEvent})
+	if err != nil {
+		b.Fatal(err)
+	}
+	h.Apply(jobs, nil)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx, ctx) }()
+	b.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+		if err := server.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	for !h.Ready() {
+		time.Sleep(time.Millisecond)
+	}
+	return h
+}
+
+func idle() *guest {
+	return &guest{digest: "idle", run: func(context.Context, *abi.Invocation) abi.Result { return ok }}
+}
+
+// BenchmarkFire measures a fire of a job with many items, from the trigger to
+// the event of the last completion.
+func BenchmarkFire(b *testing.B) {
+	for _, total := range []int{1, 100, 1_000, 10_000} {
+		b.Run(fmt.Sprint(total), func(b *testing.B) {
+			over := make(chan struct{}, 1)
+			h := benched(b, func(e host.Event) {
+				if e.Kind == host.EventFireEnded {
+					over <- struct{}{}
+				}
+			}, job(definition("wide", "", total), idle()))
+			for owned := 0; owned < total; {
+				time.Sleep(10 * time.Millisecond)
+				owned = len(h.Status().Jobs[0].Items)
+			}
+			for b.Loop() {
+				if err := h.Trigger(b.Context(), "wide"); err != nil {
+					b.Fatal(err)
+				}
+				<-over
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*total), "µs/item")
+		})
+	}
+}
+
+// BenchmarkManyJobs measures a thousand jobs of four items that all fire every
+// second: how late items start, and what it takes of the processors.
+func BenchmarkManyJobs(b *testing.B) {
+	const count, items = 1000, 4
+	for _, cron := range []string{"* * * * * ?", "0 0 0 1 1 ?"} {
+		name := "every second"
+		if cron[0] == '0' {
+			name = "idle"
+		}
+		b.Run(name, func(b *testing.B) {
+			var mu sync.Mutex
+			var lags []time.Duration
+			var completed atomic.Int64
+			g := idle()
+			jobs := make([]host.Job, count)
+			for i := range jobs {
+				jobs[i] = job(definition(fmt.Sprintf("job-%04d", i), cron, items), g)
+			}
+			benched(b, func(e host.Event) {
+				switch e.Kind {
+				case host.EventItemStarted:
+					mu.Lock()
+					lags = append(lags, e.Time.Sub(e.Instant))
+					mu.Unlock()
+				case host.EventItemCompleted:
+					completed.Add(1)
+				}
+			}, jobs...)
+			time.Sleep(2 * time.Second)
+			mu.Lock()
+			lags = nil
+			mu.Unlock()
+			completed.Store(0)
+			before, wall := processorTime(b), time.Now()
+			for b.Loop() {
+				time.Sleep(time.Second)
+			}
+			spent, took := processorTime(b)-before, time.Since(wall)
+			mu.Lock()
+			defer mu.Unlock()
+			b.ReportMetric(spent.Seconds()/took.Seconds()*100, "%cpu")
+			b.ReportMetric(float64(completed.Load())/took.Seconds(), "items/s")
+			if slices.Sort(lags); len(lags) > 0 {
+				b.ReportMetric(float64(lags[len(lags)/2].Microseconds())/1000, "ms-lag-p50")
+				b.ReportMetric(float64(lags[len(lags)*99/100].Microseconds())/1000, "ms-lag-p99")
+			}
+		})
+	}
+}
+
+// processorTime is what this process has used of the processors.
+func processorTime(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
