@@ -1,0 +1,299 @@
+package coordination
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Beginning is a host's wish to begin items of one fire.
+type Beginning struct {
+	Layout Layout
+	Self   JobInstance
+	Fire   Fire
+	Config JobConfiguration
+	// Items with the states that are known of them.
+	Items map[int]ItemState
+	// Guard is the version of the host's assignment node (Share.Guard), and
+	// HasGuard false when the items are not its own share.
+	Guard    int32
+	HasGuard bool
+	// Runs is what the host has begun already, with the version of its node.
+	Runs        Runs
+	RunsVersion int32
+	// ConsumeTrigger deletes the trigger that waits for this host.
+	ConsumeTrigger bool
+	Now            time.Time
+}
+
+// Begun is what became of a Beginning.
+type Begun struct {
+	// Items were begun; their states hold the record that was written, and
+	// RecordZxid is the fence token. It is nil if nothing was written.
+	Items map[int]ItemState
+	// Refused were not begun.
+	Refused map[int]Refusal
+	// Stale is set when the host's share is not what it was: read it again.
+	Stale bool
+	// TriggerGone is set when the trigger that was to be consumed was not
+	// there any more; nothing was begun.
+	TriggerGone bool
+	Runs        Runs
+	RunsVersion int32
+	// Commits is how many commits it took.
+	Commits int
+}
+
+// Refusal is why an item was not begun.
+type Refusal string
+
+// The refusals.
+const (
+	RefusedDisabled Refusal = "the item is disabled"
+	RefusedRunning  Refusal = "the item is still marked as running"
+	RefusedFailover Refusal = "another host is running the item after a crash"
+	RefusedStale    Refusal = "the item has been begun by another host since"
+	RefusedPast     Refusal = "the instant has been begun already"
+)
+
+// Begin writes the running marks, records and the host's list of runs for the
+// items of a fire: in one commit, or several if they do not fit one. What
+// cannot begin is taken out and the rest is tried again. Begun is valid when
+// the exchange ends without error. After an error the same wish, with the
+// same states, may be put again: what had begun nevertheless is found.
+func Begin(b Beginning, out *Begun) Move {
+	*out = Begun{Refused: make(map[int]Refusal), Runs: b.Runs, RunsVersion: b.RunsVersion}
+	b.Items = maps.Clone(b.Items) // brought up to date below
+	g := begin{Beginning: b, out: out, trigger: b.ConsumeTrigger}
+	for i, state := range b.Items {
+		// This very run, begun by a commit whose answer was lost, is found by
+		// look.
+		unheard := state.Record.Owner == b.Self.ID && state.Record.Open() && state.Record.isOf(b.Fire) && !b.Runs.Items().Contains(i)
+		if state.Record.Accepts(b.Fire) != nil && !unheard {
+			out.Refused[i] = RefusedPast
+			continue
+		}
+		g.todo = append(g.todo, i)
+	}
+	slices.Sort(g.todo)
+	return g.next()
+}
+
+// begin is a Beginning on its way.
+type begin struct {
+	Beginning
+	out     *Begun
+	todo    Items // neither begun nor refused, ascending
+	trigger bool  // the trigger is to be consumed
+}
+
+// next begins as many items as fit one commit.
+func (g begin) next() Move {
+	if len(g.todo) == 0 && !g.trigger {
+		return Move{Name: "begin"}
+	}
+	l, out := g.Layout, g.out
+	var items Items
+	body := newCommit(4 * len(g.todo))
+	records := make(map[int]Record, len(g.todo))
+	room := commitBudget - out.Runs.size()
+	for _, i := range g.todo {
+		before := len(body.ops)
+		record := g.ops(i, &body)
+		if room -= size(body.ops[before:]); room < 0 && len(items) > 0 {
+			body.cut(before)
+			break
+		}
+		items, records[i] = append(items, i), record
+	}
+	rest := g.todo[len(items):]
+
+	c := newCommit(len(body.ops) + 5)
+	c.add(roleRoot, -1, Check(l.config(), AnyVersion))
+	if g.HasGuard {
+		c.add(roleShare, -1, Check(l.assignmentOf(g.Self.ID), g.Guard))
+	}
+	switch {
+	case g.trigger && len(rest) == 0:
+		c.add(roleTrigger, -1, Delete(l.trigger(g.Self.ID), AnyVersion))
+	case g.trigger:
+		c.add(roleTrigger, -1, Check(l.trigger(g.Self.ID), AnyVersion))
+	}
+	c.join(body)
+	runs := out.Runs.with(g.Fire, items)
+	if len(items) > 0 {
+		c.addRuns(l, g.Self.ID, runs, out.RunsVersion)
+	}
+	return Move{
+		Name: "begin", Commit: c.ops,
+		Then: func(_ []Node, results []Result) (Move, error) {
+			out.Commits++
+			if out.Items == nil {
+				out.Items = make(map[int]ItemState, len(items))
+			}
+			for k, r := range results {
+				switch i := c.items[k]; {
+				case c.ops[k].Kind != OpSet:
+				case c.roles[k] == roleRecord:
+					out.Items[i] = g.Items[i].begun(records[i], r.Version, r.Zxid)
+				case c.roles[k] == roleRuns:
+					out.Runs, out.RunsVersion = runs, r.Version
+				}
+			}
+			if len(rest) == 0 {
+				return Done()
+			}
+			g.todo = rest
+			return g.next(), nil
+		},
+		Else: func(e *OpError) (Move, error) {
+			out.Commits++
+			switch c.roles[e.Index] {
+			case roleRoot:
+				return Move{}, ErrRemoved
+			case roleShare:
+				return g.stale()
+			case roleTrigger:
+				g.trigger = false
+				if out.Items == nil {
+					out.TriggerGone = true
+					return Done()
+				}
+				return g.next(), nil
+			}
+			return g.look(items), nil
+		},
+		Unknown: func() (Move, error) { return g.look(items), nil },
+	}
+}
+
+// ops adds what begins one item, and returns the record that it writes.
+func (g begin) ops(i int, c *commit) Record {
+	l, state := g.Layout, g.Items[i]
+	record := state.Record.begin(g.Self.ID, g.Fire, g.Now.UnixMilli())
+	version := state.RecordVersion
+	if version < 0 {
+		c.add(roleRecord, i, Create(l.record(i), nil))
+		version = 0
+	}
+	c.add(roleRecord, i, Set(l.record(i), record.data(), version))
+	c.add(roleItem, i, Absent(l.itemDisabled(i)))
+	if g.Config.Failover || state.Record.Open() && state.Record.Owner != g.Self.ID {
+		// One that was taken over runs on when failover is switched off.
+		c.add(roleItem, i, Absent(l.itemFailover(i)))
+	}
+	if g.Config.MonitorExecution {
+		c.add(roleItem, i, g.runningMark(i))
+	}
+	if state.Misfire {
+		c.add(roleItem, i, Delete(l.itemMisfire(i), AnyVersion))
+	}
+	return record
+}
+
+// runningMark is ephemeral without failover, persistent with it, as
+// ElasticJob has it since 3.0.2.
+func (b Beginning) runningMark(item int) Op {
+	if b.Config.Failover {
+		return Create(b.Layout.itemRunning(item), []byte(b.Self.ID))
+	}
+	return CreateEphemeral(b.Layout.itemRunning(item), []byte(b.Self.ID))
+}
+
+// begun is the state after a begin.
+func (s ItemState) begun(r Record, version int32, zxid int64) ItemState {
+	s.Record, s.RecordVersion, s.RecordZxid, s.Misfire = r, version, zxid, false
+	return s
+}
+
+// stale ends a begin for a share that is not what it was.
+func (g begin) stale() (Move, error) {
+	g.out.Stale = true
+	if g.out.Items != nil {
+		for _, i := range g.todo {
+			g.out.Refused[i] = RefusedStale
+		}
+	}
+	return Done()
+}
+
+// look finds out why items could not begin, all of them in one read, or
+// whether they have begun though the answer was lost.
+func (g begin) look(items Items) Move {
+	l, out, self := g.Layout, g.out, g.Self.ID
+	items = slices.Clone(items)
+	const each = 6
+	read := make([]Query, 0, 1+each*len(items))
+	read = append(read, Data(l.runsOf(self)))
+	for _, i := range items {
+		read = append(read, Data(l.record(i)), Data(l.item(i)), Data(l.itemDisabled(i)), Data(l.itemFailover(i)), Data(l.itemRunning(i)), Data(l.itemMisfire(i)))
+	}
+	return Move{Name: "begin", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion)
+		asked := len(items)
+		for _, i := range orphans {
+			if !items.Contains(i) && g.todo.Contains(i) {
+				items = append(items, i)
+			}
+		}
+		if len(items) > asked { // begun by a later commit of an earlier attempt
+			slices.Sort(items)
+			return g.look(items), nil
+		}
+		handBacks := orphans
+		done := make(map[int]bool)
+		for k, i := range items {
+			record, node, disabled, failover, running, misfire := n[1+each*k], n[2+each*k], n[3+each*k], n[4+each*k], n[5+each*k], n[6+each*k]
+			state := g.Items[i]
+			r := parseRecord(record.Data)
+			done[i] = true
+			switch {
+			case orphans.Contains(i) && r.Owner == self && r.Open() && actual.fireOf(i).same(g.Fire):
+				if out.Items == nil {
+					out.Items = make(map[int]ItemState)
+				}
+				out.Items[i] = state.begun(r, record.Version, record.Mzxid)
+				handBacks = slices.DeleteFunc(slices.Clone(handBacks), func(o int) bool { return o == i })
+			case !node.Exists, record.Exists && record.Version != state.RecordVersion, !record.Exists && state.RecordVersion >= 0:
+				out.Refused[i], out.Stale = RefusedStale, true
+			case disabled.Exists:
+				out.Refused[i] = RefusedDisabled
+			case failover.Exists && (g.Config.Failover || r.Open() && r.Owner != self):
+				out.Refused[i] = RefusedFailover
+			case running.Exists && g.Config.MonitorExecution:
+				out.Refused[i] = RefusedRunning
+			default:
+				state.Misfire = misfire.Exists
+				g.Items[i] = state
+				done[i] = false
+			}
+		}
+		g.todo = slices.DeleteFunc(slices.Clone(g.todo), func(i int) bool { return done[i] })
+		out.Runs, out.RunsVersion = actual, versionOf(n[0])
+		if g.trigger && out.Items != nil && len(g.todo) == 0 {
+			// It may have been consumed with what was begun after all.
+			g.trigger = false
+			return g.consume(handBacks), nil
+		}
+		return g.handBack(handBacks), nil
+	}}
+}
+
+// consume deletes the trigger, if it is still there, and goes on.
+func (g begin) consume(orphans Items) Move {
+	next := func() (Move, error) { return g.handBack(orphans), nil }
+	return Move{Name: "begin", Commit: []Op{Delete(g.Layout.trigger(g.Self.ID), AnyVersion)},
+		Then: func([]Node, []Result) (Move, error) { return next() },
+		Else: func(*OpError) (Move, error) { return next() }}
+}
+
+// handBack hands items back that nobody runs, and goes on.
+func (g begin) handBack(orphans Items) Move {
+	if len(orphans) == 0 {
+		return g.next()
+	}
+	return handBack(g.Layout, g.Self.ID, g.out.Runs, g.out.RunsVersion, orphans, func(runs Runs, version int32) (Move, error) {
+		g.out.Runs, g.out.RunsVersion = runs, version
+		return g.next(), nil
+	})
+}

@@ -1,0 +1,56 @@
+package coordination
+
+// role says what an op of a commit is for, so that a conflict can be
+// understood.
+type role uint8
+
+const (
+	roleRoot role = iota + 1
+	roleShare
+	roleTrigger
+	roleRecord
+	roleItem // a mark of the item
+	roleRuns
+	roleOffset
+	roleWake
+	roleAsk
+)
+
+// commit is a list of ops with the item and role of each.
+type commit struct {
+	ops   []Op
+	items []int
+	roles []role
+}
+
+func (c *commit) add(r role, item int, op Op) {
+	c.ops = append(c.ops, op)
+	c.items = append(c.items, item)
+	c.roles = append(c.roles, r)
+}
+
+// newCommit has room for about n ops.
+func newCommit(n int) commit {
+	n = min(n, 8192)
+	return commit{make([]Op, 0, n), make([]int, 0, n), make([]role, 0, n)}
+}
+
+// cut drops all ops from the n-th on.
+func (c *commit) cut(n int) {
+	c.ops, c.items, c.roles = c.ops[:n], c.items[:n], c.roles[:n]
+}
+
+func (c *commit) join(o commit) {
+	c.ops = append(c.ops, o.ops...)
+	c.items = append(c.items, o.items...)
+	c.roles = append(c.roles, o.roles...)
+}
+
+// addRuns writes the host's list of runs.
+func (c *commit) addRuns(l Layout, self string, runs Runs, version int32) {
+	if version == noVersion { // taken away by a hand
+		c.add(roleRuns, -1, Create(l.runsOf(self), nil))
+		version = 0
+	}
+	c.add(roleRuns, -1, Set(l.runsOf(self), runs.data(), version))
+}

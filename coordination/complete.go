@@ -1,0 +1,240 @@
+package coordination
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Ended is one run that ended.
+type Ended struct {
+	State   ItemState
+	Outcome string
+	// Offset is to become durable with the completion, if HasOffset.
+	Offset    []byte
+	HasOffset bool
+	// Failover is true if the run was taken over from a host that died.
+	Failover bool
+	// HandBack undoes a begin of which nothing ran: the instant stays due.
+	HandBack *Record
+}
+
+// Completing is a host's wish to complete items.
+type Completing struct {
+	Layout      Layout
+	Self        JobInstance
+	Config      JobConfiguration
+	Items       map[int]Ended
+	Runs        Runs
+	RunsVersion int32
+	// Wake, if not nil, tells the other hosts to look again: an item that
+	// waited for this run can begin. Set it to the newest view when an item
+	// is not the host's own.
+	Wake *View
+	// AskForSharding also sets the flag: an item that stayed only because it
+	// ran can move now.
+	AskForSharding bool
+	Now            time.Time
+}
+
+// Completed is what became of a Completing.
+type Completed struct {
+	// Items took effect, with their new states. Lost are no longer this
+	// host's: their completion and offset did not take effect.
+	Items       map[int]ItemState
+	Lost        Items
+	Runs        Runs
+	RunsVersion int32
+	Commits     int
+}
+
+// Complete writes the ends of runs: in one commit, or several if they do not
+// fit one. After an error the same wish may be put again: what had taken
+// effect nevertheless is found.
+func Complete(c Completing, out *Completed) Move {
+	*out = Completed{Items: make(map[int]ItemState), Runs: c.Runs, RunsVersion: c.RunsVersion}
+	c.Items = maps.Clone(c.Items)
+	e := completion{Completing: c, out: out, todo: slices.Sorted(maps.Keys(c.Items)), marks: make(map[int]endMarks), ask: c.AskForSharding}
+	if c.Wake != nil {
+		e.wake = c.Wake.membersNode
+	}
+	return e.next()
+}
+
+// completion is a Completing on its way.
+type completion struct {
+	Completing
+	out   *Completed
+	todo  Items
+	marks map[int]endMarks // of items that were looked at
+	wake  Node             // the members node, to be set as it is
+	ask   bool
+}
+
+// endMarks are the marks that go with an item's completion.
+type endMarks struct{ running, failover, failovering bool }
+
+// ops adds what completes one item, and returns the record that it writes.
+func (c completion) ops(i int, b *commit) Record {
+	l, e := c.Layout, c.Items[i]
+	record := e.State.Record.end(e.Outcome, c.Now.UnixMilli())
+	if e.HandBack != nil {
+		record = *e.HandBack
+	}
+	marks, looked := c.marks[i]
+	if !looked {
+		marks = endMarks{running: c.Config.MonitorExecution, failover: e.Failover, failovering: e.Failover}
+	}
+	b.add(roleRecord, i, Set(l.record(i), record.data(), e.State.RecordVersion))
+	if marks.running {
+		b.add(roleItem, i, Delete(l.itemRunning(i), AnyVersion))
+	}
+	if marks.failover {
+		b.add(roleItem, i, Delete(l.itemFailover(i), AnyVersion))
+	}
+	if marks.failovering {
+		b.add(roleItem, i, Delete(l.itemFailovering(i), AnyVersion))
+	}
+	switch {
+	case !e.HasOffset:
+	case e.State.HasOffset:
+		b.add(roleOffset, i, Set(l.offset(i), e.Offset, e.State.OffsetVersion))
+	default:
+		b.add(roleOffset, i, Create(l.offset(i), e.Offset))
+	}
+	return record
+}
+
+// next completes as many items as fit one commit.
+func (c completion) next() Move {
+	l, out := c.Layout, c.out
+	b := newCommit(2*len(c.todo) + 3)
+	var items Items
+	records := make(map[int]Record, len(c.todo))
+	room := commitBudget - out.Runs.size()
+	for _, i := range c.todo {
+		before := len(b.ops)
+		record := c.ops(i, &b)
+		if room -= size(b.ops[before:]); room < 0 && len(items) > 0 {
+			b.cut(before)
+			break
+		}
+		items, records[i] = append(items, i), record
+	}
+	rest := c.todo[len(items):]
+	drop := slices.Sorted(slices.Values(slices.Concat(items, out.Lost)))
+	runs := out.Runs.without(drop)
+	if len(items) > 0 || out.RunsVersion != noVersion {
+		b.addRuns(l, c.Self.ID, runs, out.RunsVersion)
+	}
+	if len(rest) == 0 {
+		if c.wake.Exists {
+			b.add(roleWake, -1, Set(l.members(), c.wake.Data, c.wake.Version))
+		}
+		if c.ask {
+			b.add(roleAsk, -1, Create(l.necessary(), nil))
+		}
+	}
+	if len(b.ops) == 0 {
+		return Move{Name: "complete"} // all is lost, even the list
+	}
+	return Move{
+		Name: "complete", Commit: b.ops,
+		Then: func(_ []Node, results []Result) (Move, error) {
+			out.Commits++
+			for k, r := range results {
+				switch i := b.items[k]; {
+				case b.roles[k] == roleRecord:
+					e := c.Items[i]
+					state := e.State
+					state.Record, state.RecordVersion, state.RecordZxid = records[i], r.Version, r.Zxid
+					if e.HasOffset {
+						state = state.saved(e.Offset)
+					}
+					out.Items[i] = state
+				case b.roles[k] == roleRuns && b.ops[k].Kind == OpSet:
+					out.Runs, out.RunsVersion = runs, r.Version
+				}
+			}
+			if len(rest) == 0 {
+				return Done()
+			}
+			c.todo = rest
+			return c.next(), nil
+		},
+		Else: func(e *OpError) (Move, error) {
+			out.Commits++
+			if b.roles[e.Index] == roleAsk {
+				c.ask = false // the flag stands already
+				return c.next(), nil
+			}
+			return c.look(items), nil
+		},
+		Unknown: func() (Move, error) { return c.look(items), nil },
+	}
+}
+
+// saved is the state after the offset was written.
+func (s ItemState) saved(offset []byte) ItemState {
+	if s.HasOffset {
+		s.OffsetVersion++
+	} else {
+		s.OffsetVersion = 0
+	}
+	s.Offset, s.HasOffset = offset, true
+	return s
+}
+
+// look finds out why items could not be completed, or whether they have been
+// though the answer was lost.
+func (c completion) look(items Items) Move {
+	l, out, self := c.Layout, c.out, c.Self.ID
+	const each = 5
+	read := make([]Query, 0, 2+each*len(items))
+	read = append(read, Data(l.runsOf(self)), Data(l.members()))
+	for _, i := range items {
+		read = append(read, Data(l.record(i)), Data(l.offset(i)), Data(l.itemRunning(i)), Data(l.itemFailover(i)), Data(l.itemFailovering(i)))
+	}
+	return Move{Name: "complete", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion)
+		done := make(map[int]bool)
+		for k, i := range items {
+			record, offset, running, failover, failovering := n[2+each*k], n[3+each*k], n[4+each*k], n[5+each*k], n[6+each*k]
+			e := c.Items[i]
+			r := parseRecord(record.Data)
+			// The version alone proves that the run is still this host's: an
+			// offset of another version is one that was saved unheard.
+			state := e.State
+			state.Offset, state.OffsetVersion, state.HasOffset = offset.Data, offset.Version, offset.Exists
+			switch {
+			case record.Exists && record.Version == e.State.RecordVersion && r.Owner == self:
+				// The owner is looked at for a job that was removed and made
+				// anew: versions begin at 0 again.
+				e.State = state
+				c.Items[i] = e
+				mine := func(m Node) bool { return m.Exists && (len(m.Data) == 0 || string(m.Data) == self) }
+				c.marks[i] = endMarks{running: mine(running), failover: mine(failover), failovering: mine(failovering)}
+			case r.Owner == self && r.Begun == e.State.Record.Begun && !r.Open():
+				state.Record, state.RecordVersion, state.RecordZxid = r, record.Version, record.Mzxid
+				out.Items[i] = state
+				done[i] = true
+			default:
+				out.Lost = append(out.Lost, i)
+				done[i] = true
+			}
+		}
+		slices.Sort(out.Lost)
+		c.todo = slices.DeleteFunc(slices.Clone(c.todo), func(i int) bool { return done[i] })
+		out.Runs, out.RunsVersion = actual, versionOf(n[0])
+		if c.wake.Exists {
+			c.wake = n[1] // somebody woke the others before this was written: once more
+		}
+		if len(orphans) == 0 {
+			return c.next(), nil
+		}
+		return handBack(l, self, actual, out.RunsVersion, orphans, func(runs Runs, version int32) (Move, error) {
+			out.Runs, out.RunsVersion = runs, version
+			return c.next(), nil
+		}), nil
+	}}
+}

@@ -1,0 +1,68 @@
+package coordination
+
+import "time"
+
+// MarkMisfire makes ElasticJob's misfire marks, for consoles and for the owner
+// after a resharding. The host itself remembers what it missed.
+func MarkMisfire(l Layout, items Items) Move {
+	return changeMisfire(l, items, "mark misfire", true)
+}
+
+// ClearMisfire removes marks for which no catch-up will run.
+func ClearMisfire(l Layout, items Items) Move {
+	return changeMisfire(l, items, "clear misfire", false)
+}
+
+// changeMisfire makes or removes the marks of those items that exist.
+func changeMisfire(l Layout, items Items, name string, marked bool) Move {
+	var ops []Op
+	for _, i := range items {
+		if marked {
+			ops = append(ops, Create(l.itemMisfire(i), nil))
+		} else {
+			ops = append(ops, Delete(l.itemMisfire(i), AnyVersion))
+		}
+	}
+	for part := range parts(ops, commitBudget) {
+		rest := items[len(part):]
+		return Move{Name: name, Commit: part,
+			Then: func([]Node, []Result) (Move, error) { return changeMisfire(l, rest, name, marked), nil },
+			Else: func(*OpError) (Move, error) {
+				var read []Query
+				for _, i := range items {
+					read = append(read, Data(l.item(i)), Data(l.itemMisfire(i)))
+				}
+				return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+					var left Items
+					for k, i := range items {
+						if n[2*k].Exists && n[2*k+1].Exists != marked {
+							left = append(left, i)
+						}
+					}
+					return changeMisfire(l, left, name, marked), nil
+				}}, nil
+			}}
+	}
+	return Move{Name: name}
+}
+
+// RegistryTime asks for the registry's clock.
+func RegistryTime(l Layout, out *time.Time) Move {
+	return Move{
+		Name: "read registry time",
+		// The check keeps a job that was removed from coming back by this.
+		Commit: []Op{Check(l.config(), AnyVersion), Ensure(l.systemTime()), Set(l.systemTime(), nil, AnyVersion)},
+		Then: func([]Node, []Result) (Move, error) {
+			return Move{Read: []Query{Data(l.systemTime())}, Then: func(n []Node, _ []Result) (Move, error) {
+				*out = n[0].Mtime
+				return Done()
+			}}, nil
+		},
+		Else: func(e *OpError) (Move, error) {
+			if e.Index == 0 {
+				return Move{}, ErrRemoved
+			}
+			return Move{}, e
+		},
+	}
+}

@@ -1,0 +1,85 @@
+package coordination
+
+import (
+	"maps"
+	"slices"
+)
+
+// SaveOffsets makes offsets of running items durable. The record's version
+// proves that the item is still the host's own.
+type SaveOffsets struct {
+	Layout Layout
+	Items  map[int]Ended // Offset and State are used
+}
+
+// Saved is what became of SaveOffsets.
+type Saved struct {
+	Items map[int]ItemState
+	Lost  Items
+}
+
+// Move writes all offsets: in one commit, or several if they do not fit one.
+func (s SaveOffsets) Move(out *Saved) Move {
+	*out = Saved{Items: make(map[int]ItemState)}
+	s.Items = maps.Clone(s.Items)
+	return s.next(slices.Sorted(maps.Keys(s.Items)), out)
+}
+
+func (s SaveOffsets) next(todo Items, out *Saved) Move {
+	l := s.Layout
+	b := commit{}
+	var items Items
+	for _, i := range todo {
+		e := s.Items[i]
+		item := commit{}
+		item.add(roleRecord, i, Check(l.record(i), e.State.RecordVersion))
+		if e.State.HasOffset {
+			item.add(roleOffset, i, Set(l.offset(i), e.Offset, e.State.OffsetVersion))
+		} else {
+			item.add(roleOffset, i, Create(l.offset(i), e.Offset))
+		}
+		if size(b.ops)+size(item.ops) > commitBudget && len(items) > 0 {
+			break
+		}
+		b.join(item)
+		items = append(items, i)
+	}
+	rest := todo[len(items):]
+	if len(items) == 0 {
+		return Move{Name: "save offsets"}
+	}
+	// look finds items that were lost, and offsets that were saved though the
+	// answer was not heard: writing the same bytes again does no harm.
+	look := func() (Move, error) {
+		var read []Query
+		for _, i := range items {
+			read = append(read, Data(l.record(i)), Data(l.offset(i)))
+		}
+		return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+			var again Items
+			for k, i := range items {
+				record, offset, e := n[2*k], n[2*k+1], s.Items[i]
+				if versionOf(record) != e.State.RecordVersion {
+					out.Lost = append(out.Lost, i)
+					continue
+				}
+				e.State.Offset, e.State.OffsetVersion, e.State.HasOffset = offset.Data, offset.Version, offset.Exists
+				s.Items[i] = e
+				again = append(again, i)
+			}
+			return s.next(slices.Concat(again, rest), out), nil
+		}}, nil
+	}
+	return Move{
+		Name: "save offsets", Commit: b.ops,
+		Then: func([]Node, []Result) (Move, error) {
+			for _, i := range items {
+				e := s.Items[i]
+				out.Items[i] = e.State.saved(e.Offset)
+			}
+			return s.next(rest, out), nil
+		},
+		Else:    func(*OpError) (Move, error) { return look() },
+		Unknown: look,
+	}
+}

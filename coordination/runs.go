@@ -1,0 +1,102 @@
+package coordination
+
+import "fmt"
+
+// A host's list of runs (node runs/{id}) is written by nobody else while the
+// host lives, in the same commit as every begin and completion. So it is the
+// journal by which a host finds out what became of a commit whose answer was
+// lost: Begin, Complete and Recover that meet another version of it than they
+// know read it, take what they had begun after all for begun, and hand back
+// what nobody runs.
+
+// noVersion is the version of a node that does not exist.
+const noVersion int32 = -1
+
+func versionOf(n Node) int32 {
+	if !n.Exists {
+		return noVersion
+	}
+	return n.Version
+}
+
+// ownRuns compares the host's own list of runs with what it knew of it.
+// orphans are items that were begun by a commit whose answer was lost: they
+// are in the list, and nobody runs them.
+func ownRuns(n Node, known Runs, version int32) (actual Runs, orphans Items) {
+	if versionOf(n) == version {
+		return known, nil
+	}
+	actual, err := parseRuns(n.Data)
+	if err != nil || !n.Exists {
+		return known, nil // spoilt by a hand: the next write mends it
+	}
+	have := known.Items()
+	for _, i := range actual.Items() {
+		if !have.Contains(i) {
+			orphans = append(orphans, i)
+		}
+	}
+	return actual, orphans
+}
+
+// OutcomeCancelled is the outcome of a run that was handed back before
+// anything of it ran: its instant is due again.
+const OutcomeCancelled = "CANCELLED"
+
+// handBack undoes begins of this host of which nothing ran.
+func handBack(l Layout, self string, runs Runs, version int32, items Items, then func(Runs, int32) (Move, error)) Move {
+	const each = 4
+	var read []Query
+	for _, i := range items {
+		read = append(read, Data(l.record(i)), Data(l.itemRunning(i)), Data(l.itemFailover(i)), Data(l.itemFailovering(i)))
+	}
+	return Move{Name: "hand back", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		c := commit{}
+		var part Items
+		for k, i := range items {
+			record := n[each*k]
+			item := commit{}
+			if r := parseRecord(record.Data); r.Owner == self && r.Open() {
+				item.add(roleRecord, i, Set(record.Path, r.handedBack(runs.fireOf(i)).data(), record.Version))
+			}
+			for _, mark := range n[each*k+1 : each*k+each] {
+				if mark.Exists && string(mark.Data) == self {
+					item.add(roleItem, i, Delete(mark.Path, AnyVersion))
+				}
+			}
+			if size(c.ops)+size(item.ops) > commitBudget && len(part) > 0 {
+				break
+			}
+			c.join(item)
+			part = append(part, i)
+		}
+		left := runs.without(part)
+		c.addRuns(l, self, left, version)
+		return Move{Commit: c.ops,
+			Then: func(_ []Node, results []Result) (Move, error) {
+				version := results[len(results)-1].Version
+				if rest := items[len(part):]; len(rest) > 0 {
+					return handBack(l, self, left, version, rest, then), nil
+				}
+				return then(left, version)
+			},
+			Else: func(e *OpError) (Move, error) {
+				if c.roles[e.Index] == roleRuns {
+					return Move{}, fmt.Errorf("this host's own list of runs was changed by somebody else: %w", e)
+				}
+				return handBack(l, self, runs, version, items, then), nil
+			},
+			Unknown: func() (Move, error) {
+				return Move{Read: []Query{Data(l.runsOf(self))}, Then: func(n []Node, _ []Result) (Move, error) {
+					switch {
+					case versionOf(n[0]) == version: // it did not take effect
+						return handBack(l, self, runs, version, items, then), nil
+					case len(part) < len(items):
+						return handBack(l, self, left, n[0].Version, items[len(part):], then), nil
+					}
+					return then(left, n[0].Version)
+				}}, nil
+			},
+		}, nil
+	}}
+}
