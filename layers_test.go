@@ -108,6 +108,8 @@ var rooms = []room{
 		testsMay: []string{"sdk"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
 
+	{name: "bench", testsMay: []string{"abi", "coordination", "coordination/embedded", "host", "host/catalog", "host/plugin"},
+		why: "measures the rooms put together as cmd/host does it, without the program around them"},
 	{name: "test/e2e", testsMay: []string{"abi", "host", "host/admin", "host/history"}, testsOutside: []string{fsnotify},
 		why: "drives the built program from outside; of the rooms it knows the words that the program's output is made of"},
 }
