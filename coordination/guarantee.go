@@ -48,8 +48,10 @@ func GuaranteePassed(n Node, items Items) bool {
 
 // Arrive marks that this host's items have come to the phase. last is set to
 // true on exactly one host: the one whose items were the last of all that can
-// run. Disabled items are not waited for.
-func Arrive(l Layout, p Phase, items Items, total int, last *bool) Move {
+// run. That host runs the listener and then clears the marks with
+// ClearGuarantee; the others wait until it has. Disabled items are not waited
+// for.
+func Arrive(l Layout, self JobInstance, p Phase, items Items, total int, last *bool) Move {
 	var marks []Op
 	for _, i := range items {
 		marks = append(marks, Create(l.guaranteeItem(p, i), nil))
@@ -65,16 +67,16 @@ func Arrive(l Layout, p Phase, items Items, total int, last *bool) Move {
 		Name: "arrive", Commit: ops,
 		Then: func([]Node, []Result) (Move, error) {
 			if len(rest) > 0 {
-				return Arrive(l, p, rest, total, last), nil
+				return Arrive(l, self, p, rest, total, last), nil
 			}
-			return arrived(l, p, total, last), nil
+			return arrived(l, self, p, total, last), nil
 		},
 		Else: func(e *OpError) (Move, error) {
 			switch {
 			case e.Index == 0:
 				return Move{}, ErrRemoved
 			case e.Reason != ReasonExists: // the marks have just been cleared
-				return Arrive(l, p, items, total, last), nil
+				return Arrive(l, self, p, items, total, last), nil
 			}
 			// Left by an earlier fire that timed out.
 			return Move{Read: []Query{Children(l.guarantee(p))}, Then: func(n []Node, _ []Result) (Move, error) {
@@ -83,47 +85,57 @@ func Arrive(l Layout, p Phase, items Items, total int, last *bool) Move {
 					there[name] = true
 				}
 				left := slices.DeleteFunc(slices.Clone(items), func(i int) bool { return there[itoa(i)] })
-				return Arrive(l, p, left, total, last), nil
+				return Arrive(l, self, p, left, total, last), nil
 			}}, nil
 		},
 	}
 }
 
-func arrived(l Layout, p Phase, total int, last *bool) Move {
-	read := []Query{Children(l.guarantee(p))}
+// arrived looks whether all have arrived, and then claims the phase: the
+// node's data is the instance that runs the listener. A claim of an instance
+// that is gone counts for nothing.
+func arrived(l Layout, self JobInstance, p Phase, total int, last *bool) Move {
+	read := []Query{Children(l.guarantee(p)), Data(l.guarantee(p)), Children(l.instances())}
+	first := len(read)
 	for i := range total {
 		read = append(read, Data(l.itemDisabled(i)))
 	}
 	return Move{Name: "arrive", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-		there := make(map[string]bool, len(n[0].Names))
-		for _, name := range n[0].Names {
+		marks, claim, instances := n[0], n[1], n[2]
+		there := make(map[string]bool, len(marks.Names))
+		for _, name := range marks.Names {
 			there[name] = true
 		}
 		for i := range total {
-			if !n[1+i].Exists && !there[itoa(i)] {
+			if !n[first+i].Exists && !there[itoa(i)] {
 				return Done()
 			}
 		}
-		if !n[0].Exists {
+		by := string(claim.Data)
+		if !claim.Exists || by != "" && by != self.ID && slices.Contains(instances.Names, by) {
 			return Done()
 		}
-		return clearGuarantee(l, p, n[0].Names, func() { *last = true }), nil
+		return Move{
+			Commit: []Op{Set(l.guarantee(p), []byte(self.ID), claim.Version)},
+			Then:   func([]Node, []Result) (Move, error) { *last = true; return Done() },
+			Else:   func(*OpError) (Move, error) { return arrived(l, self, p, total, last), nil },
+		}, nil
 	}}
 }
 
-// ClearGuarantee gives up on a phase, after a time-out.
+// ClearGuarantee ends a phase: its listener has run, or the time is up.
 func ClearGuarantee(l Layout, p Phase) Move {
 	return Move{Name: "clear guarantee", Read: []Query{Children(l.guarantee(p))}, Then: func(n []Node, _ []Result) (Move, error) {
 		if !n[0].Exists {
 			return Done()
 		}
-		return clearGuarantee(l, p, n[0].Names, func() {}), nil
+		return clearGuarantee(l, p, n[0].Names), nil
 	}}
 }
 
 // clearGuarantee deletes the subtree; of several hosts that try, the one whose
-// first commit succeeds has done it. It calls success once the node is gone.
-func clearGuarantee(l Layout, p Phase, names []string, success func()) Move {
+// first commit succeeds does it.
+func clearGuarantee(l Layout, p Phase, names []string) Move {
 	ops := make([]Op, 0, len(names)+1)
 	for _, name := range names {
 		ops = append(ops, Delete(l.guarantee(p)+"/"+name, AnyVersion))
@@ -135,10 +147,9 @@ func clearGuarantee(l Layout, p Phase, names []string, success func()) Move {
 			Name: "clear guarantee", Commit: part,
 			Then: func([]Node, []Result) (Move, error) {
 				if len(part) == len(ops) {
-					success()
 					return Done()
 				}
-				return finishGuarantee(l, p, rest, success), nil
+				return finishGuarantee(l, p, rest), nil
 			},
 			Else: func(*OpError) (Move, error) { return Done() },
 		}
@@ -147,15 +158,14 @@ func clearGuarantee(l Layout, p Phase, names []string, success func()) Move {
 }
 
 // finishGuarantee goes on with a subtree that this host has begun to delete.
-func finishGuarantee(l Layout, p Phase, names []string, success func()) Move {
-	m := clearGuarantee(l, p, names, success)
+func finishGuarantee(l Layout, p Phase, names []string) Move {
+	m := clearGuarantee(l, p, names)
 	m.Else = func(*OpError) (Move, error) {
 		return Move{Read: []Query{Children(l.guarantee(p))}, Then: func(n []Node, _ []Result) (Move, error) {
 			if !n[0].Exists {
-				success()
 				return Done()
 			}
-			return finishGuarantee(l, p, n[0].Names, success), nil
+			return finishGuarantee(l, p, n[0].Names), nil
 		}}, nil
 	}
 	return m

@@ -385,11 +385,14 @@ func (s *script) arrive(h *simHost, phase, items string) error {
 		return err
 	}
 	last := false
-	if err := h.perform(co.Arrive(s.layout, p, mine, h.view.Config.ShardingTotalCount, &last)); err != nil {
+	if err := h.perform(co.Arrive(s.layout, h.view.Self, p, mine, h.view.Config.ShardingTotalCount, &last)); err != nil {
 		return err
 	}
 	if last {
 		s.say("%s: is the last, it runs the listener", h.name)
+		if err := h.perform(co.ClearGuarantee(s.layout, p)); err != nil {
+			return err
+		}
 	} else {
 		s.say("%s: waits", h.name)
 	}

@@ -103,6 +103,7 @@ func (j *job) commitEnded(now time.Time) {
 func (j *job) settle(now time.Time, n int, e endedRun, state coordination.ItemState, took bool) {
 	f := e.run.fire
 	f.open--
+	j.live--
 	it := j.items[n]
 	event := Event{Item: &n, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: e.run.runID(),
 		Fence: e.run.fence, Digest: f.exec.Digest(), Attempt: int(e.run.attempt.Load()), Outcome: e.result.Outcome}

@@ -390,25 +390,28 @@ func (f *fire) once(guests context.Context, phase coordination.Phase, export str
 		items = append(items, f.absent...)
 		slices.Sort(items)
 		arrived = items
-		err = coordination.Perform(ctx, r, coordination.Arrive(l, phase, items, f.config.ShardingTotalCount, &last))
+		err = coordination.Perform(ctx, r, coordination.Arrive(l, f.self, phase, items, f.config.ShardingTotalCount, &last))
 	}
 	if err == nil && !last {
 		err = f.await(ctx, changes, phase, arrived)
 	}
-	if err != nil {
-		if guests.Err() == nil {
-			f.job.handleError(f.config, "listener "+export, abi.Result{Outcome: abi.OutcomeError, Err: err,
-				Message: fmt.Sprintf("waiting for the other hosts: %v", err)})
-			clean, stop := context.WithTimeout(guests, commitTimeout)
-			defer stop()
-			if err := coordination.Perform(clean, r, coordination.ClearGuarantee(l, phase)); err != nil {
-				f.job.log.Warn("clearing the marks of a listener", zap.Error(err))
-			}
-		}
-		return
+	switch {
+	case err == nil && last:
+		f.listen(guests, export) // the others wait until the marks are gone
+		f.endPhase(guests, phase)
+	case err != nil && guests.Err() == nil:
+		f.job.handleError(f.config, "listener "+export, abi.Result{Outcome: abi.OutcomeError, Err: err,
+			Message: fmt.Sprintf("waiting for the other hosts: %v", err)})
+		f.endPhase(guests, phase)
 	}
-	if last {
-		f.listen(guests, export)
+}
+
+// endPhase lets everybody go on who waits for a listener of the phase.
+func (f *fire) endPhase(guests context.Context, phase coordination.Phase) {
+	ctx, cancel := context.WithTimeout(guests, commitTimeout)
+	defer cancel()
+	if err := coordination.Perform(ctx, f.job.term.registry, coordination.ClearGuarantee(f.job.layout, phase)); err != nil {
+		f.job.log.Warn("clearing the marks of a listener", zap.Error(err))
 	}
 }
 

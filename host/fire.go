@@ -20,6 +20,7 @@ import (
 // the line belong to the job's loop.
 type fire struct {
 	job      *job
+	self     coordination.JobInstance
 	id       coordination.Fire
 	source   abi.Source
 	config   coordination.JobConfiguration
@@ -457,7 +458,7 @@ func (j *job) concurrency() int {
 
 // start hands begun items to guests.
 func (j *job) start(now time.Time, id coordination.Fire, states map[int]coordination.ItemState, absent coordination.Items) {
-	f := &fire{job: j, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now, open: len(states),
+	f := &fire{job: j, self: j.self, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now, open: len(states),
 		handBack: make(chan struct{}), absent: absent}
 	f.exec = j.exec
 	f.exec.Retain()
@@ -488,6 +489,7 @@ func (j *job) start(now time.Time, id coordination.Fire, states map[int]coordina
 		parameter, has := parameters[n]
 		run := &execution{fire: f, item: n, state: states[n], fence: states[n].RecordZxid, parameter: parameter, hasParameter: has}
 		it.run = run
+		j.live++
 		f.runs = append(f.runs, run)
 	}
 	j.fires[f] = true

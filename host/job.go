@@ -95,7 +95,9 @@ type job struct {
 	items        map[int]*item
 	runs         coordination.Runs
 	runsVersion  int32
-	doubt        bool // the registry may hold begins that this host does not know of
+	doubt        bool      // the registry may hold begins that this host does not know of
+	live         int       // items with a run
+	wakeAt       time.Time // when there is something to do, whatever the mail says
 	fires        map[*fire]bool
 	ended        map[int]endedRun // wait for their completion to be committed
 	endedSince   time.Time
@@ -213,6 +215,7 @@ func (j *job) run(work context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		news := true // something besides ends of runs
 		select {
 		case <-work.Done():
 			return
@@ -223,15 +226,26 @@ func (j *job) run(work context.Context) {
 			}
 			j.see(s)
 		case <-j.mail.wake:
+			news = false
 		case <-timer.C:
 		}
-		j.read()
+		news = j.read() || news
 		now := time.Now()
+		// While many items run, each end of one is not looked at by itself.
+		if window := j.endedSince.Add(completionWindow); !news && len(j.ended) < j.live && now.Before(j.wakeAt) && now.Before(window) {
+			j.answer()
+			if window.Before(j.wakeAt) {
+				j.wakeAt = window
+			}
+			timer.Reset(time.Until(j.wakeAt))
+			continue
+		}
 		if j.advance(now) {
 			return
 		}
 		j.answer()
-		timer.Reset(time.Until(now.Add(j.sleep(now))))
+		j.wakeAt = now.Add(j.sleep(now))
+		timer.Reset(time.Until(j.wakeAt))
 	}
 }
 
@@ -263,13 +277,15 @@ func (j *job) end() {
 	j.answer()
 }
 
-// read empties the mailbox into the loop's own fields.
-func (j *job) read() {
+// read empties the mailbox into the loop's own fields. It reports whether
+// there was more in it than ends of runs, and questions for the status.
+func (j *job) read() (news bool) {
 	j.mail.mu.Lock()
 	update, ended, over := j.mail.update, j.mail.ended, j.mail.over
 	if j.mail.leave != "" || update != nil {
 		j.leaving = j.mail.leave
 	}
+	news = update != nil || len(over) > 0 || j.mail.offsets || j.mail.leave != "" || j.mail.drain
 	j.draining = j.draining || j.mail.drain
 	j.mail.update, j.mail.ended, j.mail.over = nil, nil, nil
 	j.mail.mu.Unlock()
@@ -292,6 +308,7 @@ func (j *job) read() {
 	for _, f := range over {
 		f.guestsDone = true
 	}
+	return news
 }
 
 // advance does everything that can be done now. It reports true when the host
@@ -557,15 +574,7 @@ func (j *job) arm(now time.Time) {
 }
 
 // running counts the items that run here, or whose completion is not written yet.
-func (j *job) running() int {
-	n := 0
-	for _, it := range j.items {
-		if it.run != nil {
-			n++
-		}
-	}
-	return n
-}
+func (j *job) running() int { return j.live }
 
 // sorted are the items for which keep is true, by number.
 func (j *job) sorted(keep func(*item) bool) []*item {
