@@ -91,6 +91,8 @@ type GuestMetric struct {
 var (
 	ErrNoJob   = errors.New("no such job on this host")
 	ErrNotLive = errors.New("the host has no live registry session")
+	// ErrJobRemoved: the job is defined here, and was removed from the registry.
+	ErrJobRemoved = errors.New("the job was removed from the registry; change its definition or restart the host to bring it back")
 )
 
 // Host keeps one loop per job between the clock, the registry and the guests.
@@ -316,10 +318,15 @@ func (h *Host) operate(ctx context.Context, job string, m func(coordination.Layo
 		return ErrNotLive
 	}
 	err := coordination.Perform(ctx, t.registry, m(coordination.NewLayout(h.cfg.Namespace, job)))
-	if errors.Is(err, coordination.ErrRemoved) && !known {
-		return fmt.Errorf("job %q: %w", job, ErrNoJob)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, coordination.ErrRemoved):
+		return fmt.Errorf("job %q: %w", job, err)
+	case known:
+		return fmt.Errorf("job %q: %w", job, ErrJobRemoved)
 	}
-	return err
+	return fmt.Errorf("job %q: %w", job, ErrNoJob)
 }
 
 // Trigger makes every instance of the job run its items once, now. A trigger

@@ -371,9 +371,12 @@ func (j *job) takeShare(now time.Time, known map[int]coordination.ItemState) {
 		return
 	}
 	j.share = share
-	var gained, all []int
+	var gained, gone, all []int
 	for n, it := range j.items {
 		if _, mine := share.Items[n]; !mine {
+			if it.owned {
+				gone = append(gone, n)
+			}
 			it.owned, it.due = false, nil // whoever has it now finds what is due
 			if it.run == nil {
 				delete(j.items, n)
@@ -400,7 +403,9 @@ func (j *job) takeShare(now time.Time, known map[int]coordination.ItemState) {
 			it.run.yield()
 		}
 	}
-	j.emit(Event{Kind: EventAssigned, Items: sortedInts(all)})
+	if len(all) > 0 || len(gone) > 0 {
+		j.emit(Event{Kind: EventAssigned, Items: sortedInts(all)})
+	}
 	if len(gained) > 0 && j.parked.IsZero() {
 		j.makeUp(now, gained)
 	} else if !j.parked.IsZero() {

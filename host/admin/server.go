@@ -307,6 +307,8 @@ func (s *Server) operation(do func(*http.Request) error) http.Handler {
 			fail(w, http.StatusBadRequest, err.Error())
 		case errors.Is(err, host.ErrNoJob):
 			fail(w, http.StatusNotFound, err.Error())
+		case errors.Is(err, host.ErrJobRemoved):
+			fail(w, http.StatusConflict, err.Error())
 		case errors.Is(err, host.ErrNotLive):
 			fail(w, http.StatusServiceUnavailable, err.Error())
 		case errors.Is(err, context.DeadlineExceeded):
