@@ -5,3 +5,6 @@ package host_test
 // simDefault is how many seeds a run under the race detector does: it is some
 // ten times slower.
 const simDefault = 48
+
+// callStep is how far apart the calls are that go wrong in tests of each call.
+const callStep = 5

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,10 +222,10 @@ func TestReviewLeavingAfterAHalfwayJoinLeaves(t *testing.T) {
 func TestReviewADefinitionThatWasRefusedByTheRegistryIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		bad := false
+		var bad atomic.Bool
 		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
 			return planned(l, func(string) registrytest.Fault {
-				if bad {
+				if bad.Load() {
 					return registrytest.Refused
 				}
 				return registrytest.NoFault
@@ -234,11 +235,11 @@ func TestReviewADefinitionThatWasRefusedByTheRegistryIsTriedAgain(t *testing.T) 
 		d := definition("j", "0 * * * * ?", 1)
 		n := c.start(1, job(d, g))
 		time.Sleep(70 * time.Second)
-		bad = true
+		bad.Store(true)
 		d.ShardingTotalCount = 3
 		n.host.Apply([]host.Job{job(d, g)}, nil)
 		time.Sleep(3 * time.Second)
-		bad = false
+		bad.Store(false)
 		time.Sleep(5 * time.Second)
 		if s := n.host.Status().Jobs[0]; s.ShardingTotalCount != 3 || s.State != host.JobReady || len(s.Items) != 3 {
 			t.Errorf("status %+v, want 3 items", s)
@@ -673,16 +674,16 @@ func missing(c *cluster, from, to time.Time, step time.Duration, total int) {
 func TestReviewABeginThatFailsForAWhileLeavesReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		bad := registrytest.NoFault
+		var bad atomic.Int32 // the registrytest.Fault of every call
 		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
-			return planned(l, func(string) registrytest.Fault { return bad })
+			return planned(l, func(string) registrytest.Fault { return registrytest.Fault(bad.Load()) })
 		}
 		c.start(1, job(definition("j", "*/10 * * * * ?", 2), sleeper(time.Second)))
 		for _, fault := range []registrytest.Fault{registrytest.Refused, registrytest.InDoubt, registrytest.LostRequest, registrytest.LostAnswer} {
 			time.Sleep(65 * time.Second)
-			bad = fault
+			bad.Store(int32(fault))
 			time.Sleep(35 * time.Second)
-			bad = registrytest.NoFault
+			bad.Store(int32(registrytest.NoFault))
 		}
 		time.Sleep(60 * time.Second)
 		missing(c, time.Date(2000, 1, 1, 0, 0, 10, 0, time.UTC), time.Now().Add(-20*time.Second), 10*time.Second, 2)
@@ -707,11 +708,11 @@ func TestReviewAStaleMarkHoldsAnItemNoLongerThanItStands(t *testing.T) {
 func TestReviewALeaveThatWasNotHeardOfCanBeTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		bad := registrytest.NoFault
+		var bad atomic.Int32 // the registrytest.Fault of every call
 		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
 			return planned(l, func(op string) registrytest.Fault {
 				if op == "commit" {
-					return bad
+					return registrytest.Fault(bad.Load())
 				}
 				return registrytest.NoFault
 			})
@@ -720,10 +721,10 @@ func TestReviewALeaveThatWasNotHeardOfCanBeTakenBack(t *testing.T) {
 		g := sleeper(time.Second)
 		n := c.start(1, job(d, g))
 		time.Sleep(65 * time.Second)
-		bad = registrytest.LostAnswer
+		bad.Store(int32(registrytest.LostAnswer))
 		n.host.Apply(nil, nil)
 		time.Sleep(500 * time.Millisecond)
-		bad = registrytest.NoFault
+		bad.Store(int32(registrytest.NoFault))
 		n.host.Apply([]host.Job{job(d, g)}, nil)
 		time.Sleep(10 * time.Second)
 		if s := n.host.Status().Jobs[0]; s.State != host.JobReady || len(s.Items) != 1 {
@@ -829,7 +830,7 @@ func TestReviewEveryCallGoesWrongOnce(t *testing.T) {
 	for fault, name := range errFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for k := 1; ; k++ {
+			for k := 1; ; k += callStep {
 				if !goesWrong(t, fault, k) || t.Failed() {
 					break
 				}
