@@ -71,6 +71,9 @@ type Result struct {
 	Staged bool
 	// Batches and Records count what a DATAFLOW invocation processed.
 	Batches, Records int64
+	// Yielded is set when a streaming loop ended between two batches because
+	// the host asked for it (CancelYield), not because nothing was left.
+	Yielded bool
 	// Memory is the size of the guest's linear memory at the end, in bytes.
 	Memory int64
 }

@@ -176,6 +176,11 @@ func (j *job) saveOffsets(now time.Time) {
 	if j.offsetsAt.IsZero() || now.Before(j.offsetsAt) || now.Before(j.retryAt) {
 		return
 	}
+	j.flushOffsets(now)
+}
+
+// flushOffsets makes what is staged durable now.
+func (j *job) flushOffsets(now time.Time) {
 	j.offsetsAt = time.Time{}
 	j.mail.mu.Lock()
 	j.mail.offsets = false

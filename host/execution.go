@@ -43,7 +43,7 @@ type endedRun struct {
 	result abi.Result
 	// unstarted: no guest ran; the instant is to be handed back.
 	unstarted bool
-	// unfinished: the guest was stopped by force because the host stops; the
+	// unfinished: the guest was stopped, or stopped, because the host stops; the
 	// run stays open, as after a crash.
 	unfinished bool
 }
@@ -267,7 +267,7 @@ func (f *fire) attempts(guests context.Context, worker abi.Worker, e *execution)
 		if result.Batches > 0 {
 			attempt, backoff = 1, policy.Backoff // a streaming loop got on; its patience starts anew
 		}
-		if guests.Err() != nil && result.Outcome != abi.OutcomeOK {
+		if guests.Err() != nil && result.Outcome != abi.OutcomeOK || f.cutShort(e, result) {
 			return endedRun{run: e, result: result, unfinished: true}
 		}
 		again := result.Outcome != abi.OutcomeOK && slices.Contains(policy.On, string(result.Outcome)) &&
@@ -277,6 +277,18 @@ func (f *fire) attempts(guests context.Context, worker abi.Worker, e *execution)
 		}
 		backoff = min(2*backoff, max(policy.MaxBackoff, policy.Backoff))
 	}
+}
+
+// cutShort reports whether the guest ended early because the host told it that
+// it leaves: such a run is not over, it goes on elsewhere or after a restart.
+func (f *fire) cutShort(e *execution, r abi.Result) bool {
+	select {
+	case <-f.handBack:
+	default:
+		return false
+	}
+	told := abi.Cancel(e.reason.Load())
+	return r.Yielded || r.Outcome == abi.OutcomeCancelled && (told == abi.CancelStop || told == abi.CancelYield)
 }
 
 // attempt runs the item once.

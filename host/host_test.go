@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -533,4 +534,61 @@ func TestADefinitionDisablesItsJob(t *testing.T) {
 			t.Errorf("%d completions, want another after it was enabled\n%s", done, c.all())
 		}
 	})
+}
+
+// A guest that does as it is told when the host drains must not lose by it
+// against one that was killed.
+func TestAGuestThatStopsInADrainGoesOnLater(t *testing.T) {
+	for _, kind := range []string{"yields between batches", "returns cancelled"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				d := definition("stream", "", 1)
+				d.Failover = true
+				d.Props["streaming.process"] = "true"
+				var mu sync.Mutex
+				var began []string
+				g := &guest{digest: "s", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+					mu.Lock()
+					began = append(began, fmt.Sprintf("%s at %q", inv.Context.Source, inv.Offset))
+					mu.Unlock()
+					at := len(inv.Offset)
+					for at < 5 {
+						time.Sleep(700 * time.Millisecond)
+						at++
+						if code := inv.Host.StageOffset(ctx, bytes.Repeat([]byte("x"), at)); code != abi.OK {
+							return abi.Result{Outcome: abi.OutcomeCancelled}
+						}
+						if why := inv.Host.Cancelled(); why == abi.CancelYield && kind == "yields between batches" {
+							return abi.Result{Outcome: abi.OutcomeOK, Yielded: true}
+						} else if why != abi.CancelNone {
+							return abi.Result{Outcome: abi.OutcomeCancelled, Status: abi.StatusCancelled}
+						}
+					}
+					return ok
+				}}
+				first := c.start(1, job(d, g))
+				synctest.Wait()
+				if err := first.host.Trigger(t.Context(), "stream"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(1500 * time.Millisecond)
+				first.stop()
+				<-first.done
+				if ends := c.list(host.EventFireEnded); len(ends) != 1 || ends[0].Outcome != abi.OutcomeCancelled {
+					t.Errorf("fires %s, want one that was cut short", lines(ends))
+				}
+				c.start(2, job(d, g))
+				time.Sleep(10 * time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				if want := []string{`trigger at ""`, `failover at "xxx"`}; !slices.Equal(began, want) {
+					t.Errorf("began %q, want %q\n%s", began, want, c.all())
+				}
+				if done := c.list(host.EventItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
+					t.Errorf("completed %s, want the one that went on", lines(done))
+				}
+			})
+		})
+	}
 }

@@ -424,8 +424,8 @@ func (j *job) stay() {
 		return
 	}
 	for n, e := range j.ended { // nobody else will find them unfinished
-		if e.unfinished && e.result.Outcome == "" {
-			e.unfinished, e.unstarted = false, true
+		if e.unfinished {
+			e.unfinished, e.unstarted = false, e.result.Outcome == ""
 			j.ended[n] = e
 		}
 	}

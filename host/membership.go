@@ -236,6 +236,9 @@ func (j *job) withdraw(now time.Time) bool {
 		if now.Before(j.retryAt) {
 			return false
 		}
+		if len(unfinished) > 0 {
+			j.flushOffsets(now) // whoever goes on begins there
+		}
 		j.departedAt = now
 		view := j.view
 		view.Layout, view.Self = j.layout, j.self
@@ -259,6 +262,12 @@ func (j *job) withdraw(now time.Time) bool {
 	j.dropTrigger(why + " before the job was idle")
 	for _, it := range j.sorted(func(it *item) bool { return it.due != nil && it.run == nil }) {
 		j.skipItem(it, *it.due, why+"; whoever has the item next makes up for it if misfire is on")
+	}
+	for _, n := range unfinished {
+		run := j.ended[n].run
+		j.emit(Event{Kind: EventItemSkipped, Item: &n, Instant: run.fire.id.Time(), Trigger: run.fire.id.Trigger, Source: run.fire.source,
+			RunID: run.runID(), Fence: run.fence, Digest: run.fire.exec.Digest(), Outcome: abi.OutcomeCancelled,
+			Reason: why + "; the run is unfinished: it goes on elsewhere or after a restart if failover is on"})
 	}
 	j.emit(Event{Kind: EventJobRemoved, Reason: why, Items: unfinished})
 	return true

@@ -15,12 +15,35 @@ func (j *job) answer() {
 	if len(asks) == 0 {
 		return
 	}
+	j.readDisabled()
 	s := j.status()
 	j.mail.mu.Lock()
 	j.mail.last = s
 	j.mail.mu.Unlock()
 	for _, c := range asks {
 		c <- s // has room for one
+	}
+}
+
+// readDisabled looks which items are disabled: nobody watches those marks, so
+// somebody who asks causes a read.
+func (j *job) readDisabled() {
+	if !j.seen || j.left != "" || j.work.Err() != nil {
+		return
+	}
+	var items coordination.Items
+	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
+		items = append(items, it.number)
+	}
+	if len(items) == 0 {
+		return
+	}
+	var states map[int]coordination.ItemState
+	if err := j.perform(coordination.ReadItems(j.layout, items, &states)); err != nil {
+		return // shown as it was last known
+	}
+	for n, state := range states {
+		j.items[n].state.Disabled = state.Disabled
 	}
 }
 
@@ -37,6 +60,9 @@ func (j *job) status() JobStatus {
 	}
 	if j.exec != nil {
 		s.Digest = j.exec.Digest()
+		if typed, ok := j.exec.(interface{ Type() string }); ok && s.Type == "" {
+			s.Type = typed.Type() // from the module's exports
+		}
 	}
 	s.State, s.Reason = j.state()
 	parameters, err := coordination.ParseItemParameters(c.ShardingItemParameters)
@@ -44,7 +70,7 @@ func (j *job) status() JobStatus {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
 	for _, it := range j.sorted(func(*item) bool { return true }) {
-		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.due != nil,
+		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.due != nil, Disabled: it.state.Disabled,
 			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd}
 		if it.run != nil {
 			i.Running, i.Fence = true, it.run.fence

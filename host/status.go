@@ -92,7 +92,9 @@ type ItemStatus struct {
 	Done     int64     `json:"done,omitempty"` // progress as the guest told it
 	Total    int64     `json:"total,omitempty"`
 	Misfired bool      `json:"misfired,omitempty"`
-	Fence    int64     `json:"fence,omitempty"`
+	// Disabled: an operator keeps the item from running, on whatever host.
+	Disabled bool  `json:"disabled,omitempty"`
+	Fence    int64 `json:"fence,omitempty"`
 	// LastOutcome, LastMessage and LastEnd tell of the last run here.
 	LastOutcome abi.Outcome `json:"lastOutcome,omitempty"`
 	LastMessage string      `json:"lastMessage,omitempty"`

@@ -55,7 +55,7 @@ func (w *worker) dataflow(ctx context.Context, in *instance) (r abi.Result, keep
 		switch why := in.host.Cancelled(); why {
 		case abi.CancelNone:
 		case abi.CancelYield:
-			return done(abi.Result{Outcome: abi.OutcomeOK}, true)
+			return done(abi.Result{Outcome: abi.OutcomeOK, Yielded: true}, true)
 		default:
 			text := fmt.Sprintf("stopped between batches: %s", cancelText(why))
 			return done(failure(abi.OutcomeCancelled, &Error{Kind: KindCancelled, Op: abi.ExportFetch, Err: errors.New(text)}, text), false)

@@ -168,11 +168,18 @@ func (s *scan) checkExports(info *Info, p *problems) {
 		p.add("the module speaks job ABI %s, this host supports v%d: upgrade the host, or rebuild with an SDK for v%[2]d",
 			strings.Join(list, ", "), abi.Version)
 	case len(info.ABIVersions) == 0 && !present(abi.ExportStart):
-		p.add("not a job module: no %sN export (a module with %s, a WASI command, needs none)", abi.MarkerPrefix, abi.ExportStart)
+		p.add("not a job module: no %sN export; in Go, import sdk/simple or sdk/dataflow and register a handler in init (a module with %s, a WASI command, needs none)", abi.MarkerPrefix, abi.ExportStart)
 	}
 
 	if present(abi.ExportStart) && present(abi.ExportInitialize) {
 		p.add("exports both %s and %s: a module is either a command or a reactor", abi.ExportStart, abi.ExportInitialize)
+	}
+	if present(abi.ExportStart) {
+		for _, entry := range []string{abi.ExportExecute, abi.ExportFetch, abi.ExportProcess} {
+			if present(entry) {
+				p.add("exports both %s and %s: the module was built as a program, and its %[2]s would find nothing initialised; a Go module needs -buildmode=c-shared", abi.ExportStart, entry)
+			}
+		}
 	}
 	if e, ok := s.exports[abi.ExportMemory]; !ok {
 		p.add("no export %s: the host exchanges bytes through it", abi.ExportMemory)

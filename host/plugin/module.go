@@ -226,6 +226,9 @@ type executor struct {
 
 func (x *executor) Digest() string { return x.engine.code.info.Digest }
 
+// Type is SIMPLE, DATAFLOW or SCRIPT: what the job runs the module as.
+func (x *executor) Type() string { return x.typ }
+
 func (x *executor) HasListener(export string) bool {
 	return x.typ != TypeScript && slices.Contains(x.engine.code.info.Listeners, export)
 }
