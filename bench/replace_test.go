@@ -53,7 +53,7 @@ func replace(b *testing.B, g noop, versions int, lead time.Duration, every int) 
 
 	var editions [][]byte
 	for range max(versions, 1) {
-		editions = append(editions, edition(g.wasm))
+		editions = append(editions, edition(b, g.wasm))
 	}
 	changed := make(chan time.Time, 1)
 	awaitChange := func() time.Time {
@@ -110,7 +110,7 @@ func replace(b *testing.B, g noop, versions int, lead time.Duration, every int) 
 			at := next.Add(-debounce - lead + time.Duration(rand.Int64N(int64(100*time.Millisecond))) - 50*time.Millisecond)
 			wasm := []byte(nil)
 			if versions == 0 {
-				wasm = edition(g.wasm)
+				wasm = edition(b, g.wasm)
 			} else {
 				wasm = editions[n/every%versions]
 			}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/wasmjob/wasmjob/sdk"
 	"github.com/wasmjob/wasmjob/sdk/simple"
@@ -13,4 +14,13 @@ func init() { simple.Register(noop) }
 
 func main() {}
 
-func noop(context.Context, sdk.ShardingContext) error { return nil }
+// edition is overwritten in the finished module, so that there can be any
+// number of them that are different to the compiler.
+var edition = "edition 0000000000000000"
+
+func noop(_ context.Context, sc sdk.ShardingContext) error {
+	if sc.JobParameter == "edition" {
+		return errors.New(edition)
+	}
+	return nil
+}
