@@ -171,10 +171,10 @@ func (s *scan) checkExports(info *Info, p *problems) {
 		p.add("not a job module: no %sN export; in Go, import sdk/simple or sdk/dataflow and register a handler in init (a module with %s, a WASI command, needs none)", abi.MarkerPrefix, abi.ExportStart)
 	}
 
-	if present(abi.ExportStart) && present(abi.ExportInitialize) {
+	switch {
+	case present(abi.ExportStart) && present(abi.ExportInitialize):
 		p.add("exports both %s and %s: a module is either a command or a reactor", abi.ExportStart, abi.ExportInitialize)
-	}
-	if present(abi.ExportStart) {
+	case present(abi.ExportStart):
 		for _, entry := range []string{abi.ExportExecute, abi.ExportFetch, abi.ExportProcess} {
 			if present(entry) {
 				p.add("exports both %s and %s: the module was built as a program, and its %[2]s would find nothing initialised; a Go module needs -buildmode=c-shared", abi.ExportStart, entry)
