@@ -31,6 +31,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -49,6 +50,12 @@ type Options struct {
 	Mounts map[string][]plugin.Mount
 	// Logger is told of each change and each refusal, once. nil drops it.
 	Logger *zap.Logger
+	// Notices is told, at the level info, that modules are being compiled and
+	// how long each took, if that is long. nil is Logger.
+	Notices *zap.Logger
+	// Cache is where the runtime keeps compiled code, for the notices; empty
+	// if it keeps none.
+	Cache string
 	// Rescan is the time between two looks that read every file, whatever
 	// events came. 0 is 30 s.
 	Rescan time.Duration
@@ -57,13 +64,18 @@ type Options struct {
 	Debounce time.Duration
 }
 
-// Catalog watches one plugins directory. It is not changed after New.
+// Catalog watches one plugins directory. But for its progress it is not changed
+// after New.
 type Catalog struct {
 	dir              string // absolute
 	load             loader
 	parse            parser
-	log              *zap.Logger
+	log, notices     *zap.Logger
+	cache            string
 	rescan, debounce time.Duration
+
+	mu       sync.Mutex
+	progress Progress
 }
 
 // New checks the options. It fails if the directory cannot be read: a host that
@@ -81,7 +93,7 @@ func newCatalog(o Options, load loader, parse parser) (*Catalog, error) {
 			return nil, fmt.Errorf("catalog: %s is %v, expected 0 or more", name, d)
 		}
 	}
-	c := &Catalog{load: load, parse: parse, log: o.Logger, rescan: o.Rescan, debounce: o.Debounce}
+	c := &Catalog{load: load, parse: parse, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce}
 	if c.rescan == 0 {
 		c.rescan = 30 * time.Second
 	}
@@ -90,6 +102,9 @@ func newCatalog(o Options, load loader, parse parser) (*Catalog, error) {
 	}
 	if c.log == nil {
 		c.log = zap.NewNop()
+	}
+	if c.notices == nil {
+		c.notices = c.log
 	}
 	var err error
 	if c.dir, err = filepath.Abs(o.Dir); err != nil {

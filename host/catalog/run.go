@@ -53,6 +53,12 @@ type run struct {
 	results chan result
 	giveUp  context.CancelFunc // of the work at hand; nil if there is none
 	at      string             // its digest
+	began   time.Time          // when it was begun
+
+	// slowAt is when the work at hand will have taken long; zero if that was
+	// announced, or if there is none.
+	slowAt    time.Time
+	announced bool // for the modules that wait to be compiled now
 
 	// due is when to look because of events, first when the first of them
 	// came, rest when a file may be at rest, rescanAt when to read everything.
@@ -128,7 +134,8 @@ func (r *run) run(ctx context.Context) error {
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for {
-		wake.Reset(time.Until(earlier(earlier(r.due, r.rest), r.rescanAt)))
+		due := earlier(earlier(r.due, r.rest), r.rescanAt)
+		wake.Reset(time.Until(earlier(due, r.slowAt)))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -148,7 +155,12 @@ func (r *run) run(ctx context.Context) error {
 		case res := <-r.results:
 			r.finished(ctx, res)
 		case now := <-wake.C:
-			r.look(ctx, !now.Before(r.rescanAt))
+			if !r.slowAt.IsZero() && !now.Before(r.slowAt) {
+				r.announce()
+			}
+			if !now.Before(due) {
+				r.look(ctx, !now.Before(r.rescanAt))
+			}
 		}
 	}
 }
@@ -240,6 +252,7 @@ func (r *run) act(ctx context.Context) {
 	}
 	r.sweep()
 	r.next(ctx)
+	r.publish()
 }
 
 func sameRefusal(a, b host.Refusal) bool {
@@ -327,20 +340,28 @@ func (r *run) next(ctx context.Context) {
 		}
 		return
 	}
-	if len(r.plan.compile) == 0 || ctx.Err() != nil {
+	if len(r.plan.compile) == 0 {
+		r.announced = false
+		return
+	}
+	if ctx.Err() != nil {
 		return
 	}
 	w := r.plan.compile[0]
 	c := r.outcomes[w.digest].compiled
 	sub, giveUp := context.WithCancel(ctx)
-	r.at, r.giveUp = w.digest, giveUp
+	r.at, r.giveUp, r.began = w.digest, giveUp, time.Now()
+	if !r.announced {
+		r.slowAt = r.began.Add(slow)
+	}
 	r.work <- func() result { return r.do(sub, w, c) }
 }
 
 // finished takes what the worker brings.
 func (r *run) finished(ctx context.Context, res result) {
 	r.giveUp()
-	r.giveUp = nil
+	r.giveUp, r.slowAt = nil, time.Time{}
+	r.compiledIn(res)
 	switch old := r.outcomes[res.digest]; {
 	case res.cancelled:
 	case res.gone:

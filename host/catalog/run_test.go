@@ -3,8 +3,10 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -24,6 +26,7 @@ type rig struct {
 	t      *testing.T
 	dir    string
 	loader *fakeLoader
+	c      *Catalog
 	logs   *observer.ObservedLogs
 	states chan plan // what was applied, in order
 	last   plan
@@ -51,7 +54,7 @@ func newRig(t *testing.T, options func(*Options), files ...string) *rig {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	r.stop = stop
+	r.c, r.stop = c, stop
 	go func() {
 		r.ended <- c.Run(ctx, func(jobs []host.Job, refused []host.Refusal) {
 			p := plan{refused: refused}
@@ -376,6 +379,57 @@ func TestStopWhileCompiling(t *testing.T) {
 	r := newRig(t, nil, "a.yaml: job a", "a.wasm: one.", "b.yaml: job b", "b.wasm: slow.")
 	r.await(`a "" a.yaml a.wasm @one.`)
 	r.stop()
+}
+
+// TestProgress: what is told while modules are compiled, and when the catalog
+// counts as settled.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	notices := make(chan string, 10)
+	r := newRig(t, func(o *Options) {
+		o.Cache = "/cache"
+		core := zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zapcore.InfoLevel)
+		o.Notices = zap.New(zapcore.RegisterHooks(core, func(e zapcore.Entry) error {
+			notices <- e.Message
+			return nil
+		}))
+	}, "a.yaml: job a\njob other", "a.wasm: slow a.", "b.yaml: job b", "b.wasm: b.", "c.yaml: job c b.wasm")
+	want := func(text string) {
+		t.Helper()
+		limit := time.NewTimer(time.Minute)
+		defer limit.Stop()
+		select {
+		case got := <-notices:
+			if !strings.HasPrefix(got, text) {
+				t.Fatalf("told %q, want %q", got, text)
+			}
+		case <-limit.C:
+			t.Fatalf("never told: %s", text)
+		}
+	}
+	want("compiling 2 modules, once: compiled code is kept in /cache")
+	p := r.c.Progress()
+	if p.Settled || len(p.Compiling) != 2 || p.Compiling[0].Module != "a.wasm" || p.Compiling[0].Since.IsZero() ||
+		!slices.Equal(p.Compiling[0].Jobs, []string{"a", "other"}) || p.Compiling[1].Module != "b.wasm" ||
+		!p.Compiling[1].Since.IsZero() || !slices.Equal(p.Compiling[1].Jobs, []string{"b", "c"}) {
+		t.Errorf("while a.wasm is compiled: %+v", p)
+	}
+	r.loader.slow <- struct{}{}
+	want("compiled a.wasm in ")
+	all := func(a string) []string {
+		return []string{`a "" a.yaml a.wasm @` + a, `b "" b.yaml b.wasm @b.`, `c "" c.yaml b.wasm @b.`, `other "" a.yaml a.wasm @` + a}
+	}
+	r.await(all("slow a.")...)
+	// Another version: the jobs run meanwhile, and the host is as ready as before.
+	r.write("a.wasm: slow again.")
+	want("compiling a.wasm, once: ")
+	p = r.c.Progress()
+	if !p.Settled || len(p.Compiling) != 1 || len(p.Compiling[0].Jobs) != 0 {
+		t.Errorf("while another a.wasm is compiled: %+v", p)
+	}
+	r.loader.slow <- struct{}{}
+	want("compiled a.wasm in ")
+	r.await(all("slow again.")...)
 }
 
 // TestPassingFailure: what may have been bad luck is tried again, though the

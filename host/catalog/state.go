@@ -108,6 +108,9 @@ type plan struct {
 	jobs    []*binding     // by name
 	refused []host.Refusal // by file
 	compile []want         // by file
+	// waiting are the jobs that are not in force and will be, if all goes
+	// well, when a digest is compiled; by name.
+	waiting map[string][]string
 	// needed are the digests that must stay compiled.
 	needed map[string]bool
 	// complaints are what refused says in words, by file.
@@ -252,7 +255,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	next := s
 	next.files = maps.Clone(s.files)
 	next.jobs = make(map[string]*binding, len(s.jobs))
-	p := plan{needed: make(map[string]bool)}
+	p := plan{needed: make(map[string]bool), waiting: make(map[string][]string)}
 	r := &report{complaints: make(map[string][]complaint), kept: make(map[string]bool)}
 
 	names := slices.Sorted(maps.Keys(s.files))
@@ -325,6 +328,9 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		if a.problem != "" {
 			r.addLine(owner.file, owner.doc.Line, "job %q: module %q: %s", job, owner.doc.Module, a.problem)
 			r.kept[owner.file] = r.kept[owner.file] || b != nil
+		}
+		if digest := cmp.Or(a.digest, s.files[owner.doc.Module].digest); b == nil && a.problem == "" && digest != "" {
+			p.waiting[digest] = append(p.waiting[digest], job)
 		}
 		if b != nil {
 			next.jobs[job] = b

@@ -1,0 +1,91 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// slow is how long a module may take before people are told that it is being
+// compiled. What comes out of the cache is there much sooner.
+const slow = 300 * time.Millisecond
+
+// Compiling is a module that is being compiled, or waits for its turn.
+type Compiling struct {
+	// Module is the file's name.
+	Module string
+	// Jobs are those that run nothing before the module is ready, by name. A
+	// job that runs an earlier version meanwhile is not among them.
+	Jobs []string
+	// Since is when it was begun; zero if it was not yet.
+	Since time.Time
+}
+
+// Progress is how far a catalog is.
+type Progress struct {
+	// Settled says that the first look at the directory has been acted on in
+	// full: every file was read, every module compiled or refused, and the
+	// outcome applied. It stays true.
+	Settled bool
+	// Compiling are the modules that are not compiled yet, by file.
+	Compiling []Compiling
+}
+
+// Progress tells how far the catalog is. It is safe for concurrent use; the
+// slices are not changed later.
+func (c *Catalog) Progress() Progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.progress
+}
+
+// publish makes Progress tell what holds now.
+func (r *run) publish() {
+	p := Progress{Settled: r.settled()}
+	for _, w := range r.plan.compile {
+		x := Compiling{Module: w.file, Jobs: slices.Clone(r.plan.waiting[w.digest])}
+		if r.giveUp != nil && r.at == w.digest {
+			x.Since = r.began
+		}
+		p.Compiling = append(p.Compiling, x)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.Settled = p.Settled || r.progress.Settled
+	r.progress = p
+}
+
+func (r *run) settled() bool {
+	if !r.applied || r.giveUp != nil || len(r.plan.compile) > 0 {
+		return false
+	}
+	for _, f := range r.state.files {
+		if f.unread() {
+			return false
+		}
+	}
+	return true
+}
+
+// announce says once that modules are being compiled, as that may take a while.
+func (r *run) announce() {
+	r.slowAt, r.announced = time.Time{}, true
+	n := len(r.plan.compile)
+	what := strconv.Itoa(n) + " modules"
+	if n == 1 {
+		what = r.plan.compile[0].file
+	}
+	if r.cache == "" {
+		r.notices.Info("compiling " + what + ": there is no cache for compiled code, so each start has to")
+		return
+	}
+	r.notices.Info("compiling " + what + ", once: compiled code is kept in " + r.cache)
+}
+
+// compiledIn says how long a module took, if that was long.
+func (r *run) compiledIn(res result) {
+	if res.took >= slow && res.outcome.compiled != nil {
+		r.notices.Info(fmt.Sprintf("compiled %s in %.1fs", res.file, res.took.Seconds()))
+	}
+}
