@@ -479,8 +479,20 @@ bad.wasm  1m ago, an earlier version stays in force
 	if got := statusText(style{}, report, true); !strings.Contains(got, "cities  0 ") {
 		t.Errorf("not all items are in\n%s", got)
 	}
-	if got := statusText(style{}, &admin.Report{Now: now}, false); !strings.Contains(got, "no jobs") {
+	if got := statusText(style{}, &admin.Report{Now: now}, false); !strings.Contains(got, "no jobs\n") {
 		t.Errorf("of an idle host:\n%s", got)
+	}
+	starting := &admin.Report{Now: now, Reason: "compiling: slow.wasm, spin.wasm", Compiling: []admin.Compiling{
+		{Module: "slow.wasm", Jobs: []string{"slow", "slower"}, Since: now.Add(-1500 * time.Millisecond)}, {Module: "spin.wasm"},
+	}}
+	got := statusText(style{}, starting, false)
+	for _, want := range []string{
+		"not ready (compiling: slow.wasm, spin.wasm)\n", "\nno jobs yet\n\nBeing compiled\n",
+		"\nslow.wasm  compiling for 2s  slow, slower\nspin.wasm  waiting           none\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
 	}
 }
 

@@ -155,7 +155,7 @@ func (p *program) jobsCommand() *cobra.Command {
 			s := style{colour: p.colour(p.outTTY)}
 			text := jobsTable(s, r)
 			if len(r.Status.Jobs) == 0 {
-				text = "no jobs\n"
+				text = "no jobs" + yet(r) + "\n"
 			}
 			_, err = p.out.Write([]byte(text))
 			return err
@@ -343,8 +343,11 @@ func statusText(s style, r *admin.Report, all bool) string {
 	}
 	st := r.Status
 	state := string(st.State)
-	if r.Ready {
+	switch {
+	case r.Ready:
 		state += ", ready"
+	case r.Reason != "":
+		state += ", not ready (" + r.Reason + ")"
 	}
 	if !st.Started.IsZero() {
 		state += ", up " + ago(r.Now.Sub(st.Started))
@@ -363,13 +366,16 @@ func statusText(s style, r *admin.Report, all bool) string {
 		b.WriteString("\n" + s.paint(bold, title) + "\n" + text)
 	}
 	if len(st.Jobs) == 0 {
-		b.WriteString("\nno jobs\n")
+		b.WriteString("\nno jobs" + yet(r) + "\n")
 	} else {
 		section("Jobs", jobsTable(s, r))
 		if text := itemsTable(s, r, all); text != "" {
 			section("Items", text)
 		}
 		section("Modules", modulesTable(s, st.Jobs))
+	}
+	if len(r.Compiling) > 0 {
+		section("Being compiled", compilingTable(s, r))
 	}
 	var notes strings.Builder
 	for _, j := range st.Jobs {
@@ -398,6 +404,31 @@ func statusText(s style, r *admin.Report, all bool) string {
 		section("Refused files", refused.String())
 	}
 	return b.String()
+}
+
+// yet qualifies what is said of a host that has no jobs.
+func yet(r *admin.Report) string {
+	if len(r.Compiling) > 0 {
+		return " yet"
+	}
+	return ""
+}
+
+func compilingTable(s style, r *admin.Report) string {
+	t := table{style: s}
+	t.add(plain("MODULE", "STATE", "JOBS THAT WAIT")...)
+	for _, c := range r.Compiling {
+		state := cell{"waiting", grey}
+		if !c.Since.IsZero() {
+			state = cell{"compiling for " + ago(max(0, r.Now.Sub(c.Since)).Round(100*time.Millisecond)), yellow}
+		}
+		jobs := "none"
+		if len(c.Jobs) > 0 {
+			jobs = strings.Join(c.Jobs, ", ")
+		}
+		t.add(cell{c.Module, bold}, state, cell{jobs, ""})
+	}
+	return t.String()
 }
 
 func indented(s string) string {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -36,6 +37,8 @@ type system struct {
 	catalog *catalog.Catalog
 	admin   *admin.Server // nil if it is off
 	closers []func() error
+	// left says that the catalog was not waited for; see run.
+	left bool
 }
 
 // runtimeGrace is how long the last guests have to end when all else has.
@@ -114,6 +117,9 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		return nil, err
 	}
 	s.onClose("runtime", func() error {
+		if s.left {
+			return nil // it is in use, up to the end of the process
+		}
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), runtimeGrace)
 		defer cancel()
 		return runtime.Close(grace)
@@ -125,7 +131,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		catalogLog = atLeast(s.log, zap.WarnLevel)
 	}
 	s.catalog, err = catalog.New(catalog.Options{
-		Dir: l.Plugins, Runtime: runtime, Mounts: l.Mounts, Logger: catalogLog, Rescan: l.Rescan,
+		Dir: l.Plugins, Runtime: runtime, Mounts: l.Mounts, Logger: catalogLog, Notices: s.log, Cache: l.Cache, Rescan: l.Rescan,
 	})
 	if err != nil {
 		return nil, err
@@ -179,7 +185,7 @@ func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
 		about.Plugins = abs
 	}
 	s.admin, err = admin.Listen(admin.Options{
-		Address: *l.Admin, Token: token, Host: s.host, Metrics: metrics.Handler(s.log), About: about, Logger: s.log,
+		Address: *l.Admin, Token: token, Host: s.host, Metrics: metrics.Handler(s.log), About: about, Pending: s.pending, Logger: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w (--admin ADDRESS or --admin off)", err)
@@ -197,19 +203,34 @@ func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
 	return nil
 }
 
+// pending is the catalog's progress, for the admin address.
+func (s *system) pending() admin.Pending {
+	progress := s.catalog.Progress()
+	p := admin.Pending{Starting: !progress.Settled}
+	for _, c := range progress.Compiling {
+		p.Compiling = append(p.Compiling, admin.Compiling{Module: c.Module, Jobs: append([]string{}, c.Jobs...), Since: c.Since})
+	}
+	return p
+}
+
+// compileGrace is how long a module that is being compiled may still take when
+// all else has ended.
+const compileGrace = 500 * time.Millisecond
+
 // run runs all parts until stop is done and the host has drained, or kill is
 // done, or one of them fails, which ends the others. The admin address answers
 // until the host has ended, and the catalog, whose modules the host uses,
 // outlives it too.
+//
+// Compiling a module cannot be interrupted. If that is all that is left, it is
+// left to the end of the process: nobody uses what comes of it, and files of
+// the cache take their names when they are whole.
 func (s *system) run(stop, kill context.Context) error {
 	stop, drain := context.WithCancel(stop)
 	defer drain()
 	around, end := context.WithCancel(context.WithoutCancel(stop))
 	defer end()
-	parts := 0
-	ended := make(chan error)
-	part := func(what string, run func() error) {
-		parts++
+	part := func(ended chan<- error, what string, run func() error) {
 		go func() {
 			err := run()
 			if err != nil {
@@ -218,20 +239,51 @@ func (s *system) run(stop, kill context.Context) error {
 			ended <- err
 		}()
 	}
-	part("plugins directory", func() error { return s.catalog.Run(around, s.host.Apply) })
+	files := make(chan error, 1) // has room: the catalog may be left
+	part(files, "plugins directory", func() error { return s.catalog.Run(around, s.host.Apply) })
+	others, ended := 1, make(chan error)
 	if s.admin != nil {
-		part("admin", func() error { return s.admin.Run(around) })
+		others++
+		part(ended, "admin", func() error { return s.admin.Run(around) })
 	}
-	part("host", func() error {
+	part(ended, "host", func() error {
 		defer end() // the others run for the host's sake
 		return s.host.Run(stop, kill)
 	})
 	var problems []error
-	for range parts {
-		if err := <-ended; err != nil {
+	note := func(err error) {
+		if err != nil {
 			problems = append(problems, err)
 			drain() // one that failed ends the host, and so the others
 		}
 	}
+	for others > 0 {
+		select {
+		case err := <-ended:
+			others--
+			note(err)
+		case err := <-files:
+			files <- nil // for below
+			note(err)
+			for ; others > 0; others-- {
+				note(<-ended)
+			}
+		}
+	}
+	grace := time.NewTimer(compileGrace)
+	defer grace.Stop()
+	select {
+	case err := <-files:
+		note(err)
+	case <-grace.C:
+		if s.left = s.compiling(); !s.left {
+			note(<-files)
+		}
+	}
 	return errors.Join(problems...)
+}
+
+// compiling reports whether a module is being compiled.
+func (s *system) compiling() bool {
+	return slices.ContainsFunc(s.catalog.Progress().Compiling, func(c catalog.Compiling) bool { return !c.Since.IsZero() })
 }

@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,6 +168,51 @@ func TestErrorsOfTheHostAreToldInItsWords(t *testing.T) {
 		}
 		d.taken()
 	}
+}
+
+// TestWhileModulesAreCompiled: the host is not ready before the directory was
+// taken in, and says so; later compilations change nothing about that.
+func TestWhileModulesAreCompiled(t *testing.T) {
+	t.Parallel()
+	d := &deeds{ready: true}
+	var p atomic.Pointer[Pending]
+	p.Store(&Pending{Starting: true})
+	s := start(t, Options{Host: d, Pending: func() Pending { return *p.Load() }})
+	c := NewClient(s.Address(), token)
+	expect := func(code int, say, reason string) {
+		t.Helper()
+		if got, body := ask(t, s, "GET", "/readyz", nil); got != code || strings.TrimSpace(body) != say {
+			t.Errorf("/readyz: %d %s, want %d %s", got, body, code, say)
+		}
+		r, err := c.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Ready != (code == 200) || r.Reason != reason || !reflect.DeepEqual(r.Compiling, p.Load().Compiling) {
+			t.Errorf("status: %+v", r)
+		}
+	}
+	expect(503, "not ready: the plugins directory is being read", "the plugins directory is being read")
+	list := []Compiling{{Module: "slow.wasm", Jobs: []string{"slow"}, Since: time.Unix(1, 0).UTC()}, {Module: "spin.wasm", Jobs: []string{}}}
+	p.Store(&Pending{Starting: true, Compiling: list})
+	expect(503, "not ready: compiling: slow.wasm, spin.wasm", "compiling: slow.wasm, spin.wasm")
+	var no *ServerError
+	if err := c.Trigger(t.Context(), "slow"); !errors.As(err, &no) || no.Code != 503 ||
+		no.Message != `job "slow": its module is still being compiled; try again in a moment` {
+		t.Errorf("trigger: %v", err)
+	}
+	if did := d.taken(); len(did) > 0 {
+		t.Errorf("the host was asked to %v", did)
+	}
+	d.err = fmt.Errorf("job: %w", host.ErrNoJob)
+	if err := c.Disable(t.Context(), "slow"); !errors.As(err, &no) || no.Code != 503 {
+		t.Errorf("disable: %v", err)
+	}
+	if err := c.Disable(t.Context(), "other"); !errors.As(err, &no) || no.Code != 404 {
+		t.Errorf("disable another: %v", err)
+	}
+	p.Store(&Pending{Compiling: list[:1]})
+	expect(200, "ready", "")
 }
 
 func TestStatusComesBackWhole(t *testing.T) {

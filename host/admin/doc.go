@@ -5,7 +5,7 @@
 // # Endpoints
 //
 //	GET    /healthz                              200 while the process serves
-//	GET    /readyz                               200 when the host is live and all its jobs joined, else 503
+//	GET    /readyz                               200 when the host is live, the plugins directory taken in and all its jobs joined, else 503
 //	GET    /metrics                              Prometheus text
 //	GET    /v1/status                            Report, as JSON
 //	POST   /v1/jobs/{job}/trigger                a fire now
@@ -17,7 +17,8 @@
 // An operation that took effect answers 204. Every error is JSON with one field,
 // error, a text for people: 400 for a malformed request, 401 without the token,
 // 403 for a name in the Host header that is not this machine's, 404 for an
-// unknown job, 503 while the host has no live registry session.
+// unknown job, 503 while the host has no live registry session or the job's module
+// is still being compiled.
 //
 // # Who may
 //

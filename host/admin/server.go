@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,8 +52,11 @@ type Options struct {
 	// Metrics answers /metrics.
 	Metrics http.Handler
 	// About is shown beside the host's status.
-	About  About
-	Logger *zap.Logger
+	About About
+	// Pending tells what the host still waits for; nil means nothing. It is
+	// called for each request, from many goroutines.
+	Pending func() Pending
+	Logger  *zap.Logger
 }
 
 // About is what a host's process tells about itself.
@@ -67,12 +71,51 @@ type About struct {
 	History string `json:"history,omitempty"`
 }
 
+// Pending is what keeps a host from having all its jobs.
+type Pending struct {
+	// Starting says that the plugins directory has not been taken in whole
+	// yet: the host is not ready then.
+	Starting bool
+	// Compiling are the modules that are not compiled yet.
+	Compiling []Compiling
+}
+
+// Compiling is a module that is being compiled, or waits for its turn.
+type Compiling struct {
+	Module string `json:"module"`
+	// Jobs are those that run nothing before the module is ready.
+	Jobs []string `json:"jobs"`
+	// Since is when it was begun; zero if it was not yet.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// reason says in words why the host is not ready.
+func (p Pending) reason() string {
+	if len(p.Compiling) == 0 {
+		return "the plugins directory is being read"
+	}
+	names := make([]string, len(p.Compiling))
+	for i, c := range p.Compiling {
+		names[i] = c.Module
+	}
+	return "compiling: " + strings.Join(names, ", ")
+}
+
+// waits reports whether the job runs nothing before its module is compiled.
+func (p Pending) waits(job string) bool {
+	return slices.ContainsFunc(p.Compiling, func(c Compiling) bool { return slices.Contains(c.Jobs, job) })
+}
+
 // Report is the answer of GET /v1/status.
 type Report struct {
-	About  About       `json:"about"`
-	Now    time.Time   `json:"now"`
-	Ready  bool        `json:"ready"`
+	About About     `json:"about"`
+	Now   time.Time `json:"now"`
+	Ready bool      `json:"ready"`
+	// Reason says why it is not ready, if that is known.
+	Reason string      `json:"reason,omitempty"`
 	Status host.Status `json:"status"`
+	// Compiling are the modules that are not compiled yet, by file.
+	Compiling []Compiling `json:"compiling,omitempty"`
 }
 
 // Server listens from Listen on and answers while Run runs.
@@ -184,9 +227,13 @@ func (s *Server) handler() http.Handler {
 		text(w, http.StatusOK, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if s.opts.Host.Ready() {
+		ready, reason := s.ready(s.pending())
+		switch {
+		case ready:
 			text(w, http.StatusOK, "ready")
-		} else {
+		case reason != "" && s.opts.Address.Local(): // others get yes or no
+			text(w, http.StatusServiceUnavailable, "not ready: "+reason)
+		default:
 			text(w, http.StatusServiceUnavailable, "not ready")
 		}
 	})
@@ -217,7 +264,7 @@ func (s *Server) handler() http.Handler {
 	for pattern, do := range map[string]func(*http.Request) error{
 		"POST /v1/enable":                          all(h.Enable),
 		"POST /v1/disable":                         all(h.Disable),
-		"POST /v1/jobs/{job}/trigger":              job(h.Trigger),
+		"POST /v1/jobs/{job}/trigger":              job(s.trigger),
 		"POST /v1/jobs/{job}/enable":               job(h.Enable),
 		"POST /v1/jobs/{job}/disable":              job(h.Disable),
 		"POST /v1/jobs/{job}/items/{item}/enable":  item(h.EnableItem),
@@ -283,7 +330,42 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 }
 
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
-	respond(w, http.StatusOK, Report{About: s.opts.About, Now: time.Now(), Ready: s.opts.Host.Ready(), Status: s.opts.Host.Status()})
+	p := s.pending() // first: what ends meanwhile is in the status
+	ready, reason := s.ready(p)
+	respond(w, http.StatusOK, Report{
+		About: s.opts.About, Now: time.Now(), Ready: ready, Reason: reason, Status: s.opts.Host.Status(), Compiling: p.Compiling,
+	})
+}
+
+func (s *Server) pending() Pending {
+	if s.opts.Pending == nil {
+		return Pending{}
+	}
+	return s.opts.Pending()
+}
+
+// ready reports whether the host is ready, and why not if that is known.
+func (s *Server) ready(p Pending) (ok bool, reason string) {
+	if p.Starting {
+		return false, p.reason()
+	}
+	return s.opts.Host.Ready(), ""
+}
+
+// trigger refuses a job that this host cannot run yet: nobody would serve the
+// request.
+func (s *Server) trigger(ctx context.Context, job string) error {
+	if s.pending().waits(job) {
+		return compilingError{job}
+	}
+	return s.opts.Host.Trigger(ctx, job)
+}
+
+// compilingError refuses an operation for a moment.
+type compilingError struct{ job string }
+
+func (e compilingError) Error() string {
+	return fmt.Sprintf("job %q: its module is still being compiled; try again in a moment", e.job)
 }
 
 // badRequest is an error of whoever sent the request.
@@ -297,7 +379,11 @@ func (s *Server) operation(do func(*http.Request) error) http.Handler {
 		defer cancel()
 		log := s.opts.Logger.With(zap.String("operation", r.Method+" "+r.URL.Path))
 		err := do(r.WithContext(ctx))
+		if name := r.PathValue("job"); errors.Is(err, host.ErrNoJob) && s.pending().waits(name) {
+			err = compilingError{name}
+		}
 		var bad badRequest
+		var compiling compilingError
 		switch {
 		case err == nil:
 			log.Info("operation done")
@@ -305,6 +391,8 @@ func (s *Server) operation(do func(*http.Request) error) http.Handler {
 			return
 		case errors.As(err, &bad):
 			fail(w, http.StatusBadRequest, err.Error())
+		case errors.As(err, &compiling):
+			fail(w, http.StatusServiceUnavailable, err.Error())
 		case errors.Is(err, host.ErrNoJob):
 			fail(w, http.StatusNotFound, err.Error())
 		case errors.Is(err, host.ErrJobRemoved):
