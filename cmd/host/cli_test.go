@@ -75,6 +75,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"--help"}, exitOK, "Write jobs:"},
 		{[]string{"help", "run"}, exitOK, "--print-config"},
 		{[]string{"version"}, exitOK, "wasmjob "},
+		{[]string{"--version"}, exitOK, "wasmjob "},
+		{[]string{"disable", "--help"}, exitOK, "  only this item, N from 0\n"},
 		{[]string{"completion", "bash"}, exitOK, "bash completion"},
 		{[]string{"statsu", "--json"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},
 		{[]string{"quite-wrong"}, exitUsage, `unknown command "quite-wrong"` + "\n"},
@@ -481,6 +483,16 @@ bad.wasm  1m ago, an earlier version stays in force
 	}
 	if got := statusText(style{}, &admin.Report{Now: now}, false); !strings.Contains(got, "no jobs\n") {
 		t.Errorf("of an idle host:\n%s", got)
+	}
+	off := &admin.Report{Now: now, Status: host.Status{Jobs: []host.JobStatus{{
+		Name: "cities", State: host.JobReady, ShardingTotalCount: 3,
+		Items: []host.ItemStatus{{Item: 0}, {Item: 1, Disabled: true}, {Item: 2, Disabled: true, Running: true, Since: now}},
+	}}}}
+	text := statusText(style{}, off, false)
+	for _, want := range []string{"  0-2 of 3, 2 items disabled  ", "\ncities  1                disabled ", "\ncities  2                running 0s, then disabled "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
 	}
 	starting := &admin.Report{Now: now, Reason: "compiling: slow.wasm, spin.wasm", Compiling: []admin.Compiling{
 		{Module: "slow.wasm", Jobs: []string{"slow", "slower"}, Since: now.Add(-1500 * time.Millisecond)}, {Module: "spin.wasm"},

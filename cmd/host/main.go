@@ -130,12 +130,13 @@ const (
 
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "wasmjob",
-		Short: "Sharded cron jobs in WebAssembly sandboxes",
+		Use:     "wasmjob",
+		Short:   "Sharded cron jobs in WebAssembly sandboxes",
+		Version: versionLine(),
 		Long: `wasmjob runs cron jobs that are WebAssembly modules. A job is divided into
-items; hosts that share a registry share the items, and take over from one
-another. Drop NAME.wasm and NAME.yaml into the plugins directory and the job
-runs; replace or delete them and it follows, without a restart.`,
+items, which run side by side. Drop NAME.wasm and NAME.yaml into the plugins
+directory and the job runs; replace or delete them and it follows, without a
+restart. This version has the registry that is built in: one host per registry.`,
 		Example: `  wasmjob run --plugins plugins/examples
   wasmjob status
   wasmjob invoke plugins/examples/cities.wasm --total 3 --param "0=Beijing,1=Shanghai"`,
@@ -156,6 +157,7 @@ runs; replace or delete them and it follows, without a restart.`,
 			return usagef("unknown command %q%s", clip(args[0]), suggest(args[0], names))
 		},
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(p.out)
 	root.SetErr(p.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -191,17 +193,22 @@ func (p *program) versionCommand() *cobra.Command {
 		Example: "  wasmjob version",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			goVersion, revision := "", ""
-			if info, ok := debug.ReadBuildInfo(); ok {
-				goVersion = info.GoVersion
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						revision = " " + s.Value
-					}
-				}
-			}
-			_, err := fmt.Fprintf(p.out, "wasmjob %s%s %s %s\n", versionText(), revision, goVersion, platform())
+			_, err := fmt.Fprintln(p.out, versionLine())
 			return err
 		},
 	}
+}
+
+// versionLine is all that is known of the build.
+func versionLine() string {
+	goVersion, revision := "", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		goVersion = info.GoVersion
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = " " + s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("wasmjob %s%s %s %s", versionText(), revision, goVersion, platform())
 }

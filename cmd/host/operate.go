@@ -72,7 +72,8 @@ func (p *program) statusCommand() *cobra.Command {
 		Short: "Show what the host is doing",
 		Long: `Show the jobs of the running host, their items, their modules, and the files
 that it refused with the reasons. Of the items those are shown that run, that
-did not end well, or that have an instant to make up for; --items shows all.`,
+did not end well, that are disabled, or that have an instant to make up for;
+--items shows all.`,
 		Example: `  wasmjob status
   wasmjob status --watch
   wasmjob status --json`,
@@ -251,8 +252,8 @@ func (p *program) switchCommand(name, done, short, long string,
 			return p.done(job(c, ctx, args[0]), done+" "+args[0])
 		},
 	}
-	cmd.Flags().IntVar(&item, "item", -1, "only this item, `N`")
-	cmd.Flags().Lookup("item").DefValue = ""
+	cmd.Flags().IntVar(&item, "item", -1, "only this item, `N` from 0")
+	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
 	cmd.Flags().BoolVar(&all, "all", false, "all jobs of the host")
 	t = p.addTarget(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
@@ -467,8 +468,12 @@ func jobsTable(s style, r *admin.Report) string {
 			next = "in " + ago(max(0, j.Next.Sub(r.Now)))
 		}
 		var items []int
+		disabled := 0
 		for _, i := range j.Items {
 			items = append(items, i.Item)
+			if i.Disabled {
+				disabled++
+			}
 		}
 		here := ranges(items)
 		if utf8.RuneCountInString(here) > 16 {
@@ -478,6 +483,9 @@ func jobsTable(s style, r *admin.Report) string {
 			here = "none"
 		}
 		here += " of " + strconv.Itoa(j.ShardingTotalCount)
+		if disabled > 0 {
+			here += ", " + count(disabled, "item") + " disabled"
+		}
 		last := cell{text: "-"}
 		if f := j.LastFire; f != nil {
 			last.text = fmt.Sprintf("%s in %s, %s ago", f.Outcome, shortDuration(f.Duration), ago(max(0, r.Now.Sub(f.Instant))))
@@ -498,14 +506,20 @@ func itemsTable(s style, r *admin.Report, all bool) string {
 	for _, j := range r.Status.Jobs {
 		for _, i := range j.Items {
 			failed := i.LastOutcome != "" && i.LastOutcome != abi.OutcomeOK
-			if !all && !i.Running && !i.Misfired && !failed {
+			if !all && !i.Running && !i.Misfired && !i.Disabled && !failed {
 				continue
 			}
 			now := cell{"idle", grey}
+			if i.Disabled {
+				now = cell{"disabled", yellow}
+			}
 			if i.Running {
 				now = cell{"running " + ago(max(0, r.Now.Sub(i.Since))), green}
 				if i.Attempt > 1 {
 					now.text += ", attempt " + strconv.Itoa(i.Attempt)
+				}
+				if i.Disabled { // it goes on to its end
+					now.text, now.colour = now.text+", then disabled", yellow
 				}
 			}
 			if i.Misfired {
