@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 
@@ -483,6 +484,19 @@ bad.wasm  1m ago, an earlier version stays in force
 	}
 	if got := statusText(style{}, &admin.Report{Now: now}, false); !strings.Contains(got, "no jobs\n") {
 		t.Errorf("of an idle host:\n%s", got)
+	}
+	narrow := &admin.Report{Now: now, Ready: true, Status: busy(now)}
+	narrow.Status.Jobs[1].Reason = strings.Repeat("many words ", 20)
+	for _, width := range []int{80, 60, 200} {
+		got := statusText(style{width: width}, narrow, true)
+		for l := range strings.Lines(got) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(l, "\n")); n > width {
+				t.Errorf("%d columns, want at most %d: %s", n, width, l)
+			}
+		}
+		if strings.Contains(got, "HOSTS") != (width == 200) || strings.Contains(got, "…") != (width < 200) {
+			t.Errorf("in %d columns:\n%s", width, got)
+		}
 	}
 	off := &admin.Report{Now: now, Status: host.Status{Jobs: []host.JobStatus{{
 		Name: "cities", State: host.JobReady, ShardingTotalCount: 3,

@@ -21,6 +21,8 @@ type style struct {
 	// for files: the full time, then key=value.
 	columns bool
 	colour  bool
+	// width is how wide tables may be; 0 is no limit.
+	width int
 }
 
 // Colours, as parameters of the escape sequence.

@@ -34,10 +34,17 @@ const (
 
 func main() {
 	p := &program{
-		out:     os.Stdout,
-		err:     os.Stderr,
-		outTTY:  term.IsTerminal(int(os.Stdout.Fd())),
-		errTTY:  term.IsTerminal(int(os.Stderr.Fd())),
+		out:    os.Stdout,
+		err:    os.Stderr,
+		outTTY: term.IsTerminal(int(os.Stdout.Fd())),
+		errTTY: term.IsTerminal(int(os.Stderr.Fd())),
+		width: func() int {
+			w, _, err := term.GetSize(int(os.Stdout.Fd()))
+			if err != nil {
+				return 0
+			}
+			return w
+		},
 		environ: os.Environ(),
 		notify: func() (<-chan os.Signal, func()) {
 			c := make(chan os.Signal, 2)
@@ -52,7 +59,9 @@ func main() {
 type program struct {
 	out, err       io.Writer
 	outTTY, errTTY bool
-	environ        []string
+	// width is the terminal's on stdout, 0 if it is not known; nil is the same.
+	width   func() int
+	environ []string
 	// notify begins to deliver SIGINT and SIGTERM; the func ends it.
 	notify func() (<-chan os.Signal, func())
 }

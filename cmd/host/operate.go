@@ -92,7 +92,7 @@ did not end well, that are disabled, or that have an instant to make up for;
 				if asJSON {
 					return p.printJSON(r)
 				}
-				text := statusText(style{colour: p.colour(p.outTTY)}, r, all)
+				text := statusText(p.tables(), r, all)
 				if watch && p.outTTY {
 					text = "\x1b[H\x1b[2J" + text
 				}
@@ -133,6 +133,15 @@ func (p *program) repeat(ctx context.Context, show func() error) error {
 	}
 }
 
+// tables is how tables look on stdout.
+func (p *program) tables() style {
+	s := style{colour: p.colour(p.outTTY)}
+	if p.outTTY && p.width != nil {
+		s.width = p.width()
+	}
+	return s
+}
+
 func (p *program) jobsCommand() *cobra.Command {
 	asJSON := false
 	var t *target
@@ -153,8 +162,7 @@ func (p *program) jobsCommand() *cobra.Command {
 			if asJSON {
 				return p.printJSON(r.Status.Jobs)
 			}
-			s := style{colour: p.colour(p.outTTY)}
-			text := jobsTable(s, r)
+			text := jobsTable(p.tables(), r)
 			if len(r.Status.Jobs) == 0 {
 				text = "no jobs" + yet(r) + "\n"
 			}
@@ -292,6 +300,8 @@ records stay, for a job of that name that comes later, unless --purge is given.`
 // table aligns columns. A cell is text and its colour.
 type table struct {
 	style style
+	// spare are the heads of columns that are left out where there is no room.
+	spare []string
 	rows  [][]cell
 }
 
@@ -307,6 +317,51 @@ func plain(texts ...string) []cell {
 	return cells
 }
 
+// leastLast is how wide the last column stays when it is cut, leastWidth any.
+const leastLast, leastWidth = 10, 8
+
+// fit says how wide each column may be, 0 for none, so that a row fits the
+// terminal: first columns are left out that can be spared, then the last one
+// gives way, which is prose, then the widest.
+func (t *table) fit(widths []int) {
+	over := func() int {
+		total := -2
+		for _, w := range widths {
+			if w > 0 {
+				total += w + 2
+			}
+		}
+		return total - t.style.width
+	}
+	if t.style.width <= 0 || len(t.rows) == 0 {
+		return
+	}
+	for i, head := range t.rows[0] {
+		if over() > 0 && slices.Contains(t.spare, head.text) {
+			widths[i] = 0
+		}
+	}
+	last := len(widths) - 1
+	if n := over(); n > 0 && widths[last] > leastLast {
+		widths[last] = max(leastLast, widths[last]-n)
+	}
+	for over() > 0 {
+		widest := slices.Index(widths, slices.Max(widths))
+		if widths[widest] <= leastWidth {
+			return // too narrow for any table
+		}
+		widths[widest]--
+	}
+}
+
+// shorten cuts what is longer than width.
+func shorten(s string, width int) string {
+	if width <= 0 || utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	return string([]rune(s)[:width-1]) + "…"
+}
+
 func (t *table) String() string {
 	var widths []int
 	for _, row := range t.rows {
@@ -317,11 +372,15 @@ func (t *table) String() string {
 			widths[i] = max(widths[i], utf8.RuneCountInString(printable(c.text)))
 		}
 	}
+	t.fit(widths)
 	var b strings.Builder
 	for n, row := range t.rows {
 		var line strings.Builder
 		for i, c := range row {
-			text := printable(c.text)
+			if widths[i] == 0 {
+				continue
+			}
+			text := shorten(printable(c.text), widths[i])
 			if i < len(row)-1 {
 				text = pad(text, widths[i]+2)
 			}
@@ -332,6 +391,35 @@ func (t *table) String() string {
 			line.WriteString(t.style.paint(colour, text))
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	return b.String()
+}
+
+// wrapped breaks lines between words where they are wider than the terminal;
+// what follows is indented by four.
+func (s style) wrapped(text string) string {
+	if s.width < 2*leastLast {
+		return text
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		column, space := 0, ""
+		for n, word := range strings.Split(strings.TrimSuffix(line, "\n"), " ") {
+			w := utf8.RuneCountInString(word)
+			switch {
+			case n > 0 && w > 0 && column > 4 && column+len(space)+1+w > s.width:
+				b.WriteString("\n    ")
+				column, space = 4, ""
+			case n > 0:
+				space += " "
+			}
+			if w > 0 {
+				b.WriteString(space + word)
+				column += len(space) + w
+				space = ""
+			}
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
 }
@@ -352,6 +440,9 @@ func statusText(s style, r *admin.Report, all bool) string {
 	}
 	if !st.Started.IsZero() {
 		state += ", up " + ago(r.Now.Sub(st.Started))
+	}
+	if s.width > leastLast+11 {
+		state = shorten(state, s.width-11)
 	}
 	show("host", state)
 	if st.Instance != "" {
@@ -388,7 +479,7 @@ func statusText(s style, r *admin.Report, all bool) string {
 		}
 	}
 	if notes.Len() > 0 {
-		section("Notes", notes.String())
+		section("Notes", s.wrapped(notes.String()))
 	}
 	if len(st.Refused) > 0 {
 		var refused strings.Builder
@@ -402,7 +493,7 @@ func statusText(s style, r *admin.Report, all bool) string {
 				fmt.Fprintf(&refused, "  %s\n", indented(reason))
 			}
 		}
-		section("Refused files", refused.String())
+		section("Refused files", s.wrapped(refused.String()))
 	}
 	return b.String()
 }
@@ -454,7 +545,7 @@ func outcomeColour(o abi.Outcome) string {
 }
 
 func jobsTable(s style, r *admin.Report) string {
-	t := table{style: s}
+	t := table{style: s, spare: []string{"HOSTS"}}
 	t.add(plain("NAME", "STATE", "CRON", "NEXT", "ITEMS HERE", "HOSTS", "LAST FIRE")...)
 	for _, j := range r.Status.Jobs {
 		cron := j.Cron
