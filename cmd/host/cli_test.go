@@ -128,6 +128,7 @@ Mon 2026-03-30 02:30:00 +02:00  CEST   2d2h later
 	if r := command(t, nil, "next", "@every 90s", "--count", "2"); r.code != 0 || strings.Count(r.out, "\n") != 2 || !strings.Contains(r.out, "  in ") {
 		t.Errorf("%+v", r)
 	}
+	command(t, nil, "next", "0 0 0 1 1 ? 2020", "--from", "2026-01-01").expect(t, exitFailure, `"0 0 0 1 1 ? 2020" never fires after 2026-01-01 00:00:00`)
 	command(t, nil, "next", "61 * * * * ?").expect(t, exitFailure, "61")
 	command(t, nil, "next", "* * * * *", "--zone", "Asia/Shangai").expect(t, exitUsage, "--zone", "Asia/Shanghai")
 	command(t, nil, "next", "* * * * *", "--from", "soon").expect(t, exitUsage, `--from: "soon" is not a time`)
@@ -158,6 +159,9 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, nil, "inspect", text).expect(t, exitFailure, "refused")
+	for _, name := range []string{"inspect", "invoke"} {
+		command(t, nil, name, "text.yaml").expect(t, exitFailure, "text.yaml is a definition; expected a module, such as text.wasm")
+	}
 	command(t, nil, "inspect", t.TempDir()).expect(t, exitFailure, "is not a file")
 	command(t, nil, "inspect", "none.wasm").expect(t, exitFailure, "none.wasm")
 }
@@ -181,6 +185,11 @@ func jobDir(t *testing.T, definition string) string {
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	good := jobDir(t, "type: SIMPLE\ncron: '0 * * * * ?'\nshardingTotalCount: 1\n")
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, nil, "validate", good, "--cache", filepath.Join(file, "cache")).expect(t, exitFailure, "not a directory", "(use --cache DIR or --cache off)")
 	command(t, nil, "validate", good, "--cache", "off").expect(t, exitOK, "ok\n")
 	if r := command(t, nil, "validate", good, "--json"); r.code != exitOK || strings.TrimSpace(r.out) != "[]" {
 		t.Errorf("%+v", r)
@@ -398,7 +407,7 @@ func (o *operated) note(s string) error {
 func (o *operated) Status() host.Status { return o.status }
 func (o *operated) Ready() bool         { return true }
 func (o *operated) Trigger(_ context.Context, job string) error {
-	if job == "none" {
+	if job == "none" || job == "citis" {
 		return host.ErrNoJob
 	}
 	return o.note("trigger " + job)
@@ -592,7 +601,8 @@ func TestOperatingARunningHost(t *testing.T) {
 		o.done = nil
 		o.mu.Unlock()
 	}
-	command(t, env, "trigger", "none").expect(t, exitFailure, host.ErrNoJob.Error())
+	command(t, env, "trigger", "none").expect(t, exitFailure, host.ErrNoJob.Error()+"\n")
+	command(t, env, "trigger", "citis").expect(t, exitFailure, host.ErrNoJob.Error()+`; did you mean "cities"?`)
 	command(t, env, "__complete", "trigger", "").expect(t, exitOK, "cities\nonce\n")
 	wrong := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(wrong, []byte(admin.NewToken()), 0o600); err != nil {

@@ -154,6 +154,21 @@ func TestWhatIsPrintedReadsBackTheSame(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, &text)
 		}
 	}
+	var bare strings.Builder
+	none := read("--plugins", dir)
+	if err := none.print(&bare); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(bare.String(), "\nmounts: {} ") || strings.Contains(text.String(), "mounts: {}") {
+		t.Errorf("mounts in\n%s\nand\n%s", &bare, &text)
+	}
+	bareFile := filepath.Join(dir, "bare.yaml")
+	if err := os.WriteFile(bareFile, []byte(bare.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again := read("--config", bareFile); !reflect.DeepEqual(again.Config, none.Config) {
+		t.Errorf("got  %+v\nwant %+v\nfrom\n%s", again.Config, none.Config, &bare)
+	}
 	file := filepath.Join(dir, "printed.yaml")
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)

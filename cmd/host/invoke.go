@@ -281,7 +281,7 @@ func (p *program) invoke(ctx context.Context, q *plan) error {
 	if cache == off {
 		cache = ""
 	}
-	runtime, err := plugin.NewRuntime(ctx, plugin.Options{
+	runtime, err := newRuntime(ctx, plugin.Options{
 		CacheDir: cache,
 		Logger:   slog.New(slogHandler{log: atLeast(log, zapcore.WarnLevel)}),
 	})
@@ -426,7 +426,7 @@ type itemResult struct {
 // once loads the module and runs all items. It returns said if an item did not
 // end well.
 func (r *invokeRun) once(ctx context.Context) error {
-	wasm, err := os.ReadFile(r.module)
+	wasm, err := readModule(r.module)
 	if err != nil {
 		return err
 	}

@@ -362,7 +362,10 @@ func (l *loaded) print(w io.Writer) error {
 	for _, s := range l.settings {
 		lines = append(lines, line{s.key + ": " + quote(s.show(&l.Config)), l.origins[s.key]})
 	}
-	if len(l.Mounts) > 0 {
+	if len(l.Mounts) == 0 {
+		lines = append(lines, line{mountsKey + ": {}", "default"},
+			line{"#  JOB: [{host: /srv/data, guest: /data}]   lets a job read a directory", ""})
+	} else {
 		lines = append(lines, line{mountsKey + ":", ""})
 		for _, job := range slices.Sorted(maps.Keys(l.Mounts)) {
 			lines = append(lines, line{"  " + quote(job) + ":", l.origins[mountOf(job)]})

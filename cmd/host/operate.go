@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,7 +188,7 @@ the job runs one trigger is kept, and served when it ends.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := p.find(cmd.Context(), t)
 			if err == nil {
-				err = c.Trigger(cmd.Context(), args[0])
+				err = similar(cmd.Context(), c, args[0], c.Trigger(cmd.Context(), args[0]))
 			}
 			return p.done(err, "triggered "+args[0])
 		},
@@ -196,6 +196,26 @@ the job runs one trigger is kept, and served when it ends.`,
 	t = p.addTarget(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd
+}
+
+// similar adds the nearest name to the error about a job that there is not.
+func similar(ctx context.Context, c *admin.Client, job string, err error) error {
+	var no *admin.ServerError
+	if !errors.As(err, &no) || no.Code != http.StatusNotFound {
+		return err
+	}
+	r, other := c.Status(ctx)
+	if other != nil {
+		return err // which says enough
+	}
+	var names []string
+	for _, j := range r.Status.Jobs {
+		names = append(names, j.Name)
+	}
+	for _, x := range r.Compiling {
+		names = append(names, x.Jobs...)
+	}
+	return fmt.Errorf("%w%s", err, suggest(job, names))
 }
 
 // done reports an operation.
@@ -255,9 +275,9 @@ func (p *program) switchCommand(name, done, short, long string,
 			case all:
 				return p.done(job(c, ctx, ""), done+" all jobs")
 			case byItem:
-				return p.done(one(c, ctx, args[0], item), fmt.Sprintf("%s item %d of %s", done, item, args[0]))
+				return p.done(similar(ctx, c, args[0], one(c, ctx, args[0], item)), fmt.Sprintf("%s item %d of %s", done, item, args[0]))
 			}
-			return p.done(job(c, ctx, args[0]), done+" "+args[0])
+			return p.done(similar(ctx, c, args[0], job(c, ctx, args[0])), done+" "+args[0])
 		},
 	}
 	cmd.Flags().IntVar(&item, "item", -1, "only this item, `N` from 0")
@@ -282,7 +302,7 @@ records stay, for a job of that name that comes later, unless --purge is given.`
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := p.find(cmd.Context(), t)
 			if err == nil {
-				err = c.Remove(cmd.Context(), args[0], purge)
+				err = similar(cmd.Context(), c, args[0], c.Remove(cmd.Context(), args[0], purge))
 			}
 			what := "removed " + args[0]
 			if purge {

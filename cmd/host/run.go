@@ -153,7 +153,11 @@ func (s *system) banner() {
 	show("registry", s.registryText()+paint(grey, ", namespace "+l.Namespace+", server "+l.ServerIP))
 	show("plugins", plugins)
 	if s.admin != nil {
-		show("admin", s.admin.Address().String()+paint(grey, "  ask it with: wasmjob status"))
+		address, ask := s.admin.Address().String(), "wasmjob status"
+		if address != defaultAdmin { // there may be another host here
+			ask += " --admin " + address
+		}
+		show("admin", address+paint(grey, "  ask it with: "+ask))
 	}
 	if l.History != "" {
 		show("history", l.History)

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -53,8 +56,31 @@ is 1 if a host would refuse the module; the reasons are listed.`,
 	return cmd
 }
 
+// notDefinition fails if the file is named as a definition is.
+func notDefinition(name string) error {
+	if ext := filepath.Ext(name); ext == ".yaml" || ext == ".yml" {
+		return fmt.Errorf("%s is a definition; expected a module, such as %s", name, strings.TrimSuffix(name, ext)+".wasm")
+	}
+	return nil
+}
+
+// newRuntime makes a runtime; its error says what to do about a cache that
+// cannot be used.
+func newRuntime(ctx context.Context, o plugin.Options) (*plugin.Runtime, error) {
+	r, err := plugin.NewRuntime(ctx, o)
+	if err != nil && o.CacheDir != "" {
+		if none, other := plugin.NewRuntime(ctx, plugin.Options{}); other == nil { // so it is the cache
+			err = errors.Join(fmt.Errorf("%w (use --cache DIR or --cache off)", err), none.Close(ctx))
+		}
+	}
+	return r, err
+}
+
 // readModule reads a file that is not larger than a module may be.
 func readModule(name string) ([]byte, error) {
+	if err := notDefinition(name); err != nil {
+		return nil, err
+	}
 	info, err := os.Stat(name)
 	switch {
 	case err != nil:
@@ -161,7 +187,7 @@ problems are listed, one a line; the exit code is 1 if there are any.`,
 				cache = ""
 			}
 			ctx := cmd.Context()
-			runtime, err := plugin.NewRuntime(ctx, plugin.Options{CacheDir: cache})
+			runtime, err := newRuntime(ctx, plugin.Options{CacheDir: cache})
 			if err != nil {
 				return err
 			}
@@ -230,6 +256,9 @@ descriptors.`,
 				return err
 			}
 			list := schedule.Next(s, start, times)
+			if len(list) == 0 {
+				return fmt.Errorf("%q never fires after %s", clip(args[0]), start.In(loc).Format(time.DateTime))
+			}
 			var b strings.Builder
 			for _, t := range list {
 				in := "in " + ago(t.Sub(start))
