@@ -275,10 +275,12 @@ func (s *system) run(stop, kill context.Context) error {
 	select {
 	case err := <-files:
 		note(err)
+		return errors.Join(problems...)
 	case <-grace.C:
-		if s.left = s.compiling(); !s.left {
-			note(<-files)
-		}
+	case <-kill.Done():
+	}
+	if s.left = s.compiling(); !s.left {
+		note(<-files)
 	}
 	return errors.Join(problems...)
 }
