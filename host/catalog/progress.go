@@ -70,7 +70,7 @@ func (r *run) settled() bool {
 
 // announce says once that modules are being compiled, as that may take a while.
 func (r *run) announce() {
-	r.slowAt, r.announced = time.Time{}, true
+	r.slowAt, r.announced, r.told = time.Time{}, true, r.at
 	n := len(r.plan.compile)
 	what := strconv.Itoa(n) + " modules"
 	if n == 1 {
@@ -83,9 +83,10 @@ func (r *run) announce() {
 	r.notices.Info("compiling " + what + ", once: compiled code is kept in " + r.cache)
 }
 
-// compiledIn says how long a module took, if that was long.
+// compiledIn says how long a module took, if that was long or if people were
+// told that it had begun.
 func (r *run) compiledIn(res result) {
-	if res.took >= slow && res.outcome.compiled != nil {
+	if (res.took >= slow || res.digest == r.told) && res.outcome.compiled != nil {
 		r.notices.Info(fmt.Sprintf("compiled %s in %.1fs", res.file, res.took.Seconds()))
 	}
 }

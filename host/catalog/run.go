@@ -58,7 +58,8 @@ type run struct {
 	// slowAt is when the work at hand will have taken long; zero if that was
 	// announced, or if there is none.
 	slowAt    time.Time
-	announced bool // for the modules that wait to be compiled now
+	announced bool   // for the modules that wait to be compiled now
+	told      string // the digest that was being compiled when it was announced
 
 	// due is when to look because of events, first when the first of them
 	// came, rest when a file may be at rest, rescanAt when to read everything.
