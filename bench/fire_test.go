@@ -14,6 +14,7 @@ import (
 // all completions written; ms/fire is the fire alone, from the moment that the
 // job's loop begins it. Every fire makes its guest instances anew.
 func BenchmarkFire(b *testing.B) {
+	asTheProgram(b)
 	for _, guest := range []func(*testing.B) noop{goGuest, cGuest} {
 		g := guest(b)
 		b.Run(g.name, func(b *testing.B) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -72,10 +73,19 @@ In a terminal the host shows one line per fire. Otherwise, and with
 // errStopped is the end that a second signal makes.
 var errStopped = errors.New("stopped at once by a second signal")
 
+// gcPercent lets the heap grow to five times what is live before it is
+// collected.
+const gcPercent = 400
+
 // serve runs a host until a signal ends it.
 func (p *program) serve(ctx context.Context, l *loaded) error {
 	signals, end := p.notify()
 	defer end()
+	if p.getenv("GOGC") == "" {
+		// Guests' memories come and go beside a small heap; at Go's default the
+		// collector would run all the time.
+		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	}
 	s, err := p.wire(ctx, l)
 	if err != nil {
 		return err
