@@ -40,7 +40,6 @@ const (
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	goleak     = "go.uber.org/goleak"
 	koanf      = "github.com/knadh/koanf"
-	edits      = "github.com/agnivade/levenshtein"
 	pflag      = "github.com/spf13/pflag"
 	prometheus = "github.com/prometheus"
 	term       = "golang.org/x/term"
@@ -87,7 +86,7 @@ var rooms = []room{
 		testsMay: []string{"coordination/registrytest"},
 		why:      "a registry is an adapter: swapped without anybody noticing"},
 
-	{name: "host/schedule", outside: []string{cron}, why: "cron dialects, and nothing else, behind one interface"},
+	{name: "host/schedule", outside: []string{cron, edit}, why: "cron dialects, and nothing else, behind one interface"},
 	{name: "host", may: []string{"coordination", "abi", "host/schedule"}, outside: []string{cron, zap},
 		testsMay: []string{"coordination/embedded", "coordination/registrytest", "strategy"},
 		why:      "receives registry and modules as values, so that tests hand it functions in a bubble"},
@@ -123,6 +122,7 @@ var shared = map[string]string{
 	cron:     "its Schedule is the interface that a job keeps; only host/schedule makes one",
 	zap:      "the logger travels as a value",
 	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition; cmd/host writes its own configuration",
+	edit:     "did you mean: names of fields in host/definition, of zones in host/schedule",
 	fsnotify: "directories are watched by the catalog, one file by invoke --watch",
 }
 

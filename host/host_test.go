@@ -452,10 +452,13 @@ func TestARestartedHostFailsOverToItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer server.Close()
-		over := make(chan struct{}, 1)
+		over, joined := make(chan struct{}, 1), make(chan struct{})
 		h, err := host.New(host.Config{Dial: server.Connect, Namespace: "n", ServerIP: "127.0.0.1", OnEvent: func(e host.Event) {
-			if e.Kind == host.EventItemCompleted {
+			switch e.Kind {
+			case host.EventItemCompleted:
 				over <- struct{}{}
+			case host.EventJobAdded:
+				close(joined)
 			}
 		}})
 		if err != nil {
@@ -474,9 +477,7 @@ func TestARestartedHostFailsOverToItself(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- h.Run(t.Context(), kill) }()
 		if crash {
-			for !h.Ready() {
-				time.Sleep(time.Millisecond)
-			}
+			<-joined
 			if err := h.Trigger(t.Context(), "resume"); err != nil {
 				t.Fatal(err)
 			}

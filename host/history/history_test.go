@@ -215,6 +215,9 @@ func TestAFullDiskIsReportedOnceAndOutlived(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
 		t.Skip("this system has no /dev/full")
 	}
 	path := filepath.Join(t.TempDir(), "events.jsonl")

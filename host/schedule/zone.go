@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	_ "time/tzdata" // so that every host knows every zone, whatever its system has
+
+	"github.com/agnivade/levenshtein"
 )
 
 // zoneNames are the names of the IANA zones, one on a line: what Go's own
@@ -118,10 +120,10 @@ func nearZones(name string) []string {
 		known = strings.TrimSpace(known)
 		lower := strings.ToLower(known)
 		area, city := cutCity(lower)
-		d := distance(wanted, lower)
+		d := levenshtein.ComputeDistance(wanted, lower)
 		if area != "etc" {
 			// A known city is enough, whatever is before it.
-			d = min(d, distance(wantedCity, city)+1)
+			d = min(d, levenshtein.ComputeDistance(wantedCity, city)+1)
 		}
 		if lower == wanted {
 			d = -1
@@ -187,26 +189,4 @@ func commonly(wanted string) []string {
 		return []string{"UTC"}
 	}
 	return nil
-}
-
-// distance is the number of single-byte insertions, deletions and changes that
-// turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
