@@ -116,7 +116,7 @@ func (j *job) settle(now time.Time, n int, e endedRun, state coordination.ItemSt
 	case e.unstarted:
 		event.Kind, event.Reason = EventItemSkipped, "handed back unstarted: the host is stopping"
 	default:
-		event.Kind = EventItemCompleted
+		event.Kind, event.OffsetWrites = EventItemCompleted, offsetWrites(state)
 	}
 	j.emit(event)
 	if !took || e.unstarted {

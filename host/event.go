@@ -18,7 +18,8 @@ const (
 	// Outcome is OK only if all items were; Duration is from the begin.
 	EventFireEnded EventKind = "fire.ended"
 	// EventFireSkipped: this host began nothing for a due instant. Reason
-	// says why (no items here, disabled, resharding, missed, …).
+	// says why (no items here, disabled, resharding, missed, …); Items are
+	// those that it owned.
 	EventFireSkipped EventKind = "fire.skipped"
 	// EventItemStarted, EventItemEnded: one attempt of one item.
 	EventItemStarted EventKind = "item.started"
@@ -62,13 +63,25 @@ type Event struct {
 	// RunID is job/instant/item.
 	RunID string `json:"runId,omitempty"`
 	// Item is set for item events; Items for fire and sharding events.
-	Item     *int          `json:"item,omitempty"`
-	Items    []int         `json:"items,omitempty"`
-	Fence    int64         `json:"fence,omitempty"`
-	Digest   string        `json:"digest,omitempty"`
-	Attempt  int           `json:"attempt,omitempty"`
-	Outcome  abi.Outcome   `json:"outcome,omitempty"`
-	Duration time.Duration `json:"durationNs,omitempty"`
+	Item  *int  `json:"item,omitempty"`
+	Items []int `json:"items,omitempty"`
+	// Total is the sharding total count by which the fire was begun or
+	// skipped, for EventFireStarted and EventFireSkipped.
+	Total int `json:"total,omitempty"`
+	// Next is the job's scheduled instant after Instant, for a scheduled
+	// EventFireStarted and EventFireSkipped.
+	Next time.Time `json:"next,omitzero"`
+	// Through is set when a skip stands for all instants from Instant on: the
+	// last of them, or a time between that and the next.
+	Through time.Time `json:"through,omitzero"`
+	// OffsetWrites is how often the item's offset had been written when the
+	// run started, and when its completion took effect.
+	OffsetWrites int64         `json:"offsetWrites,omitempty"`
+	Fence        int64         `json:"fence,omitempty"`
+	Digest       string        `json:"digest,omitempty"`
+	Attempt      int           `json:"attempt,omitempty"`
+	Outcome      abi.Outcome   `json:"outcome,omitempty"`
+	Duration     time.Duration `json:"durationNs,omitempty"`
 	// Lag is how much later than Instant the items were begun.
 	Lag     time.Duration `json:"lagNs,omitempty"`
 	Memory  int64         `json:"memoryBytes,omitempty"`

@@ -307,6 +307,7 @@ func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, 
 	}
 	defer cancel()
 	e.mu.Lock()
+	writes := offsetWrites(e.state)
 	inv := &abi.Invocation{Host: e, Offset: e.state.Offset, HasOffset: e.state.HasOffset}
 	if e.isStaged { // a retry goes on from the last batch that succeeded
 		inv.Offset, inv.HasOffset = e.staged, true
@@ -316,14 +317,23 @@ func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, 
 	inv.Context.Attempt, inv.Context.Deadline = attempt, deadline
 
 	event := Event{Item: &e.item, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: inv.Context.RunID,
-		Fence: e.fence, Digest: f.exec.Digest(), Attempt: attempt}
+		Fence: e.fence, Digest: f.exec.Digest(), Attempt: attempt, OffsetWrites: writes}
 	event.Kind = EventItemStarted
 	j.emit(event)
+	event.OffsetWrites = 0
 	result := worker.Execute(ctx, inv)
 	event.Kind, event.Outcome, event.Duration, event.Reason = EventItemEnded, result.Outcome, time.Since(began), result.Message
 	event.Memory, event.Batches, event.Records = result.Memory, result.Batches, result.Records
 	j.emit(event)
 	return result
+}
+
+// offsetWrites counts the writes of an item's offset.
+func offsetWrites(s coordination.ItemState) int64 {
+	if !s.HasOffset {
+		return 0
+	}
+	return int64(s.OffsetVersion) + 1
 }
 
 // context is what the guest sees.

@@ -61,7 +61,7 @@ func (j *job) tick(now time.Time) {
 		}
 	}
 	if skipped > 0 {
-		j.skipFire(coordination.Fire{Instant: j.next.UnixMilli(), Source: string(abi.SourceSchedule)},
+		j.skipFires(coordination.Fire{Instant: j.next.UnixMilli(), Source: string(abi.SourceSchedule)}, at.Add(-time.Millisecond),
 			fmt.Sprintf("%d instants from here on came due while the process did not run or the registry could not be reached; they are one fire at %s", skipped, at.Format(time.RFC3339)))
 	}
 	j.arm(at)
@@ -197,14 +197,14 @@ func (j *job) makeUp(now time.Time, gained []int) {
 		id := coordination.Fire{Instant: m.first.UnixMilli(), Source: string(abi.SourceCatchUp)}
 		switch {
 		case m.newest.IsZero() && m.first.Before(j.notBefore):
-			j.skipItem(it, id, "it was due while this host was disabled for the job or away from it")
+			j.skipItems(it, id, now, "it was due while this host was disabled for the job or away from it")
 		case m.newest.IsZero():
-			j.skipItem(it, id, fmt.Sprintf("nobody held the item when it was due, and that is longer ago than %s", j.guest.CatchUpWindow))
+			j.skipItems(it, id, now, fmt.Sprintf("nobody held the item when it was due, and that is longer ago than %s", j.guest.CatchUpWindow))
 		case !j.view.Config.Misfire:
-			j.skipItem(it, id, fmt.Sprintf("nobody held the item when it was due; misfire is off (%d instants from here on)", m.count))
+			j.skipItems(it, id, now, fmt.Sprintf("nobody held the item when it was due; misfire is off (%d instants from here on)", m.count))
 		default:
 			if !m.newest.Equal(m.first) {
-				j.skipItem(it, id, fmt.Sprintf("%d instants from here on came due while nobody held the item; they are made up for once, for %s",
+				j.skipItems(it, id, m.newest.Add(-time.Millisecond), fmt.Sprintf("%d instants from here on came due while nobody held the item; they are made up for once, for %s",
 					m.count-1, m.newest.UTC().Format(time.RFC3339)))
 			}
 			id.Instant = m.newest.UnixMilli()
@@ -494,7 +494,7 @@ func (j *job) start(now time.Time, id coordination.Fire, states map[int]coordina
 	}
 	j.fires[f] = true
 	j.emit(Event{Kind: EventFireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.source, Items: numbers,
-		Digest: f.exec.Digest(), Lag: lag(now, id)})
+		Total: f.config.ShardingTotalCount, Next: j.nextAfter(id), Digest: f.exec.Digest(), Lag: lag(now, id)})
 	workers := min(len(f.runs), j.concurrency())
 	j.wg.Go(func() { f.run(j.guests, workers) })
 }
@@ -543,13 +543,36 @@ func (j *job) closeFire(f *fire) {
 		Digest: f.exec.Digest(), Outcome: outcome, Duration: duration})
 }
 
-func (j *job) skipFire(id coordination.Fire, reason string) {
-	j.emit(Event{Kind: EventFireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Reason: reason})
+// nextAfter is the scheduled instant after a scheduled fire's.
+func (j *job) nextAfter(id coordination.Fire) time.Time {
+	if j.schedule == nil || id.Source != string(abi.SourceSchedule) {
+		return time.Time{}
+	}
+	return j.schedule.Next(id.Time())
+}
+
+func (j *job) skipFire(id coordination.Fire, reason string) { j.skipFires(id, time.Time{}, reason) }
+
+// skipFires tells of a fire of which nothing begins here, and if through is
+// set of all instants up to there.
+func (j *job) skipFires(id coordination.Fire, through time.Time, reason string) {
+	var owned []int
+	for _, it := range j.sorted(func(it *item) bool { return it.owned }) {
+		owned = append(owned, it.number)
+	}
+	j.emit(Event{Kind: EventFireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
+		Total: j.view.Config.ShardingTotalCount, Next: j.nextAfter(id), Through: through, Reason: reason})
 }
 
 func (j *job) skipItem(it *item, id coordination.Fire, reason string) {
+	j.skipItems(it, id, time.Time{}, reason)
+}
+
+// skipItems tells of an item that does not run for a fire, and if through is
+// set for none of the instants up to there.
+func (j *job) skipItems(it *item, id coordination.Fire, through time.Time, reason string) {
 	j.emit(Event{Kind: EventItemSkipped, Item: &it.number, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		RunID: coordination.RunID(j.name, id, it.number), Reason: reason})
+		RunID: coordination.RunID(j.name, id, it.number), Through: through, Reason: reason})
 }
 
 func sortedInts(s []int) []int { slices.Sort(s); return s }
