@@ -65,8 +65,8 @@ type Event struct {
 	// Item is set for item events; Items for fire and sharding events.
 	Item  *int  `json:"item,omitempty"`
 	Items []int `json:"items,omitempty"`
-	// Total is the sharding total count by which the fire was begun or
-	// skipped, for EventFireStarted and EventFireSkipped.
+	// Total is how many items the fire has over all hosts, as far as this one
+	// knows, for EventFireStarted and EventFireSkipped.
 	Total int `json:"total,omitempty"`
 	// Next is the job's scheduled instant after Instant, for a scheduled
 	// EventFireStarted and EventFireSkipped.

@@ -494,7 +494,7 @@ func (j *job) start(now time.Time, id coordination.Fire, states map[int]coordina
 	}
 	j.fires[f] = true
 	j.emit(Event{Kind: EventFireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.source, Items: numbers,
-		Total: f.config.ShardingTotalCount, Next: j.nextAfter(id), Digest: f.exec.Digest(), Lag: lag(now, id)})
+		Total: j.total(), Next: j.nextAfter(id), Digest: f.exec.Digest(), Lag: lag(now, id)})
 	workers := min(len(f.runs), j.concurrency())
 	j.wg.Go(func() { f.run(j.guests, workers) })
 }
@@ -543,6 +543,10 @@ func (j *job) closeFire(f *fire) {
 		Digest: f.exec.Digest(), Outcome: outcome, Duration: duration})
 }
 
+// total is how many items the job has for certain: those that the last division
+// made and the configuration still wants.
+func (j *job) total() int { return min(j.view.Config.ShardingTotalCount, j.view.Division.Total) }
+
 // nextAfter is the scheduled instant after a scheduled fire's.
 func (j *job) nextAfter(id coordination.Fire) time.Time {
 	if j.schedule == nil || id.Source != string(abi.SourceSchedule) {
@@ -561,7 +565,7 @@ func (j *job) skipFires(id coordination.Fire, through time.Time, reason string) 
 		owned = append(owned, it.number)
 	}
 	j.emit(Event{Kind: EventFireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
-		Total: j.view.Config.ShardingTotalCount, Next: j.nextAfter(id), Through: through, Reason: reason})
+		Total: j.total(), Next: j.nextAfter(id), Through: through, Reason: reason})
 }
 
 func (j *job) skipItem(it *item, id coordination.Fire, reason string) {
