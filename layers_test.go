@@ -110,6 +110,7 @@ var rooms = []room{
 		testsMay: []string{"sdk"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
 
+	{name: "test/zkserver", why: "starts somebody else's servers: it knows their files and ports, and nothing of ours"},
 	{name: "bench", testsMay: []string{"abi", "coordination", "coordination/embedded", "host", "host/catalog", "host/plugin"},
 		why: "measures the rooms put together as cmd/host does it, without the program around them"},
 	{name: "test/e2e", testsMay: []string{"abi", "host", "host/admin", "host/history"}, testsOutside: []string{fsnotify},
