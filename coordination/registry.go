@@ -33,16 +33,49 @@ type RegistryCenter interface {
 	// before it was sent. The channel is closed when ctx is done or the
 	// session is over.
 	Watch(ctx context.Context, queries ...Query) (<-chan Snapshot, error)
-	// Trusted reports whether the session is known to be alive. While it is
-	// false nothing may start and Commit refuses; it may become true again
-	// unless Lost is closed.
+	// Trust returns how far the session can be relied on at this moment, and
+	// a channel that is closed when that has changed. The level is reckoned in
+	// the call, from a clock that goes on while the process or the machine is
+	// stopped: who wakes up finds at once what was lost meanwhile. Time makes
+	// it worse; an answer of the registry makes it TrustLive again, except
+	// that TrustLost is for ever: its channel is nil.
+	Trust() (Trust, <-chan struct{})
+	// Trusted reports whether the level is TrustLive: the session is known to
+	// be alive. While it is false nothing may start and Commit refuses.
 	Trusted() bool
-	// Lost is closed when this session can no longer be trusted, before any
-	// other session sees its ephemeral nodes gone.
+	// Lost is closed when the level becomes TrustLost: before any other
+	// session sees this session's ephemeral nodes gone.
 	Lost() <-chan struct{}
 	// Close ends the session; its ephemeral nodes go away before it returns.
 	// Watches end. Further calls return nil.
 	Close() error
+}
+
+// Trust is how far a session can be relied on. A higher level is a worse one.
+// With T the time after which the registry ends a silent session, counted from
+// when the last question that was answered had been sent:
+type Trust uint8
+
+// The levels.
+const (
+	// TrustLive: the session is known to be alive.
+	TrustLive Trust = iota
+	// TrustSuspect, from T/3: nothing may start, Commit refuses.
+	TrustSuspect
+	// TrustYield, from T/2: besides, what runs is asked to stop.
+	TrustYield
+	// TrustLost, from 2T/3 or when it is known that the session is over: what
+	// runs is stopped. There is no way back.
+	TrustLost
+)
+
+// String returns the level for messages.
+func (t Trust) String() string {
+	names := [...]string{"live", "suspect", "yield", "lost"}
+	if int(t) < len(names) {
+		return names[t]
+	}
+	return "?"
 }
 
 // Errors of a RegistryCenter. Adapters translate to these at the border.

@@ -89,8 +89,16 @@ func (c *session) Read(ctx context.Context, queries ...coordination.Query) ([]co
 	return nodes, nil
 }
 
-// Trusted implements coordination.RegistryCenter. There is no doubt inside
-// one process: a session is alive until it is over.
+// Trust implements coordination.RegistryCenter. There is no doubt inside one
+// process: a session is alive until it is over.
+func (c *session) Trust() (coordination.Trust, <-chan struct{}) {
+	if c.stage.Load() == live {
+		return coordination.TrustLive, c.ended
+	}
+	return coordination.TrustLost, nil
+}
+
+// Trusted implements coordination.RegistryCenter.
 func (c *session) Trusted() bool { return c.stage.Load() == live }
 
 // Lost implements coordination.RegistryCenter. Close closes it too.

@@ -40,7 +40,11 @@ type FaultyCenter struct {
 	mu      sync.Mutex
 	calls   int
 	expired bool
-	suspect bool
+	doubt   co.Trust
+	moved   chan struct{} // closed when doubt changes
+	changed chan struct{} // closed when doubt or the session's trust changes; nil: nobody asked
+
+	merges sync.WaitGroup
 }
 
 var _ co.RegistryCenter = (*FaultyCenter)(nil)
@@ -52,7 +56,7 @@ func Faulty(rc co.RegistryCenter, plan func(call int, op string) Fault) *FaultyC
 	if plan == nil {
 		plan = func(int, string) Fault { return NoFault }
 	}
-	return &FaultyCenter{rc: rc, plan: plan}
+	return &FaultyCenter{rc: rc, plan: plan, moved: make(chan struct{})}
 }
 
 // Expire ends the session as a registry would: Lost is closed, the ephemeral
@@ -64,12 +68,32 @@ func (f *FaultyCenter) Expire() {
 	_ = f.rc.Close() // closes Lost first
 }
 
-// Suspect puts the session in doubt, or ends the doubt: while it lasts,
-// Trusted is false and Commit returns coordination.ErrSuspect.
+// Suspect puts the session in doubt, or ends the doubt.
 func (f *FaultyCenter) Suspect(doubt bool) {
+	if doubt {
+		f.Doubt(co.TrustSuspect)
+	} else {
+		f.Doubt(co.TrustLive)
+	}
+}
+
+// Doubt sets how far the session is trusted. Until it is TrustLive again,
+// Trusted is false and Commit returns coordination.ErrSuspect. TrustLost is
+// Expire.
+func (f *FaultyCenter) Doubt(level co.Trust) {
+	if level >= co.TrustLost {
+		f.Expire()
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.suspect = doubt
+	if f.doubt == level {
+		return
+	}
+	f.doubt = level
+	close(f.moved)
+	f.moved = make(chan struct{})
+	f.changed = nil
 }
 
 // Unwrap returns the session that is decorated.
@@ -79,7 +103,7 @@ func (f *FaultyCenter) Unwrap() co.RegistryCenter { return f.rc }
 func (f *FaultyCenter) begin(op string) (Fault, error) {
 	f.mu.Lock()
 	f.calls++
-	call, expired, suspect := f.calls, f.expired, f.suspect
+	call, expired, suspect := f.calls, f.expired, f.doubt != co.TrustLive
 	f.mu.Unlock()
 	if expired {
 		return NoFault, co.ErrSessionLost
@@ -144,11 +168,38 @@ func (f *FaultyCenter) translate(err error) error {
 	return err
 }
 
+// Trust implements coordination.RegistryCenter.
+func (f *FaultyCenter) Trust() (co.Trust, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	level, inner := f.rc.Trust()
+	if level == co.TrustLost {
+		return co.TrustLost, nil
+	}
+	if f.changed == nil {
+		changed, moved := make(chan struct{}), f.moved
+		f.changed = changed
+		f.merges.Go(func() {
+			select {
+			case <-inner:
+			case <-moved:
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.changed == changed {
+				f.changed = nil
+			}
+			close(changed)
+		})
+	}
+	return max(level, f.doubt), f.changed
+}
+
 // Trusted implements coordination.RegistryCenter.
 func (f *FaultyCenter) Trusted() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return !f.suspect && !f.expired && f.rc.Trusted()
+	return f.doubt == co.TrustLive && !f.expired && f.rc.Trusted()
 }
 
 // Lost implements coordination.RegistryCenter.
@@ -157,6 +208,7 @@ func (f *FaultyCenter) Lost() <-chan struct{} { return f.rc.Lost() }
 // Close implements coordination.RegistryCenter.
 func (f *FaultyCenter) Close() error {
 	err := f.rc.Close()
+	f.merges.Wait()
 	f.mu.Lock()
 	f.expired = false // from now on the methods say ErrClosed
 	f.mu.Unlock()

@@ -149,6 +149,45 @@ func TestSuspect(t *testing.T) {
 	}
 }
 
+func TestDoubt(t *testing.T) {
+	s := start(t, func(rc co.RegistryCenter) co.RegistryCenter { return rc })
+	rc := registrytest.Faulty(s.Connect(t), nil)
+	last := co.TrustLive
+	_, changed := rc.Trust()
+	for _, level := range []co.Trust{co.TrustSuspect, co.TrustYield, co.TrustLive, co.TrustYield, co.TrustYield, co.TrustLost} {
+		if level == last {
+			rc.Doubt(level)
+			select {
+			case <-changed:
+				t.Errorf("%s again was told as a change", level)
+			default:
+			}
+			continue
+		}
+		rc.Doubt(level)
+		<-changed
+		var now co.Trust
+		if now, changed = rc.Trust(); now != level || rc.Trusted() != (level == co.TrustLive) {
+			t.Errorf("trust %s, trusted %v, want %s", now, rc.Trusted(), level)
+		}
+		want := co.ErrSuspect
+		switch level {
+		case co.TrustLive:
+			want = nil
+		case co.TrustLost:
+			want = co.ErrSessionLost
+			<-rc.Lost()
+		}
+		if _, err := rc.Commit(t.Context(), co.Ensure("/a")); !errors.Is(err, want) {
+			t.Errorf("commit at %s: %v", level, err)
+		}
+		last = level
+	}
+	if err := rc.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // wrong is a session of a registry with a flaw.
 type wrong struct {
 	*registrytest.FaultyCenter

@@ -15,6 +15,7 @@ func sessionCases() []testCase {
 		{"session/close", sessionClose},
 		{"session/expiry", sessionExpiry},
 		{"session/Lost comes before the nodes go", lostFirst},
+		{"session/trust", trust},
 		{"session/sessions are apart", sessionsApart},
 		{"session/nothing is written after the end", sessionRace},
 	}
@@ -38,6 +39,9 @@ func (e *env) over(rc co.RegistryCenter, want error) {
 	}
 	if rc.Trusted() {
 		e.Error("a session that is over is trusted")
+	}
+	if level, changed := rc.Trust(); level != co.TrustLost || changed != nil {
+		e.Errorf("trust in a session that is over: %s, channel %v, want lost and nil", level, changed)
 	}
 	select {
 	case <-rc.Lost():
@@ -133,7 +137,7 @@ func lostFirst(e *env) {
 				default:
 					e.Error("an ephemeral node was seen gone while its session did not know")
 				}
-				if rc.Trusted() {
+				if level, _ := rc.Trust(); rc.Trusted() || level != co.TrustLost {
 					e.Error("an ephemeral node was seen gone while its session was trusted")
 				}
 				return
@@ -147,6 +151,46 @@ func lostFirst(e *env) {
 		}
 		wg.Wait()
 		cancel()
+	}
+}
+
+// trust: who follows the channels sees every session end, and nobody is told
+// of a change that was none.
+func trust(e *env) {
+	for i := range 4 {
+		rc := e.connect()
+		level, changed := rc.Trust()
+		if level != co.TrustLive || changed == nil || !rc.Trusted() {
+			e.Fatalf("trust in a new session: %s, channel %v", level, changed)
+		}
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				for {
+					level, changed := rc.Trust()
+					if level == co.TrustLost {
+						break
+					}
+					select {
+					case <-changed:
+					case <-e.ctx.Done():
+						e.Error("nobody was told that the session ended")
+						return
+					}
+				}
+				select {
+				case <-rc.Lost():
+				default:
+					e.Error("trust is lost, and Lost is open")
+				}
+			})
+		}
+		if i%2 == 0 {
+			e.server.Expire(e.TB, rc)
+		} else if err := rc.Close(); err != nil {
+			e.Errorf("close: %v", err)
+		}
+		wg.Wait()
 	}
 }
 
