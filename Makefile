@@ -30,7 +30,7 @@ GUESTS := ./sdk/... ./plugins/...
 .PHONY: help
 help: ## show this list
 	@echo "make TARGET; the targets are"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
 build: ## build the host: bin/wasmjob
@@ -90,6 +90,10 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 .PHONY: soak
 soak: examples ## run the long tests (build tag soak); takes minutes to hours
 	$(GO) test -tags soak -run '^TestSoak' -count 1 -v -timeout 6h $$(grep -rl --include '*_test.go' '^func TestSoak' . | xargs -n 1 dirname | sort -u)
+
+.PHONY: deploy-check
+deploy-check: build ## hold what is in deploy/ against what will read it
+	cd deploy/check && $(GO) vet ./... && WASMJOB=$(CURDIR)/bin/wasmjob $(GO) test -count 1 ./...
 
 .PHONY: check
 check: lint test ## lint, test, and see that neither changed the tree
