@@ -1,0 +1,156 @@
+package coordination_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	co "github.com/wasmjob/wasmjob/coordination"
+)
+
+// TestReadShards: what an operator sees while items run, are disabled, wait
+// for a taker, and belong to a Java host.
+func TestReadShards(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 2, func(cfg *co.JobConfiguration) {
+		cfg.Failover, cfg.ShardingItemParameters = true, "0=Beijing,5=Berlin"
+	})
+	a, b := h[0], h[1]
+	c.pass(10 * time.Second)
+	must(t, a.complete(a.running(), "OK", ""))
+	owed := b.running()
+	c.must(c.operate(co.SetItem(c.layout, owed[0], false)))
+	c.hand(co.Create(c.mark(a.owned()[1], "misfire"), nil))
+	var s co.Shards
+	must(t, c.operate(co.ReadShards(c.layout, &s)))
+	if s.Leader != a.self.ID || !s.OurLeader || s.Sharding || s.Configuration.ShardingTotalCount != 6 || len(s.Items) != 6 || len(s.Instances) != 2 {
+		t.Fatalf("shards %+v", s)
+	}
+	for _, it := range s.Items {
+		mine := a.owned().Contains(it.Item)
+		want := co.ShardRunning
+		switch {
+		case mine:
+			want = co.ShardPending
+		case it.Item == owed[0]:
+			want = co.ShardDisabled
+		}
+		if it.State != want || (it.Fence != 0) != !mine || (it.RunningOn == b.self.ID) != !mine || it.Misfired != (it.Item == a.owned()[1]) || it.Failover {
+			t.Errorf("item %d: %+v, want it to be %s", it.Item, it, want)
+		}
+		if !mine && it.Fence != b.items[it.Item].state.RecordZxid {
+			t.Errorf("item %d: fence %d, want %d", it.Item, it.Fence, b.items[it.Item].state.RecordZxid)
+		}
+	}
+	if s.Items[0].Parameter != "Beijing" || s.Items[5].Parameter != "Berlin" || s.Items[1].Parameter != "" {
+		t.Errorf("parameters %q %q %q", s.Items[0].Parameter, s.Items[1].Parameter, s.Items[5].Parameter)
+	}
+	for k, host := range []*simHost{a, b} {
+		i := s.Instances[k]
+		state := co.DetailReady
+		if host == b {
+			state = co.DetailRunning
+		}
+		if i.ID != host.self.ID || i.ServerIP != host.ip || i.Java || i.Gone || i.State != state || !slices.Equal(i.Items, host.owned()) ||
+			!slices.Equal(i.Runs, host.running()) || !i.Begun.Equal(c.now) || i.Completed.IsZero() != (host == b) || i.Detail.Digest != "sha256:d0" {
+			t.Errorf("instance %+v", i)
+		}
+	}
+
+	// B dies: its items wait for a taker. A Java host comes.
+	b.crash()
+	java := "10.0.0.9@-@77"
+	c.hand(co.CreateEphemeral(c.layout.Root()+"/instances/"+java, nil), co.Create(c.layout.Root()+"/servers/10.0.0.9", []byte("DISABLED")),
+		co.Create(c.mark(a.owned()[0], "running"), []byte(java)))
+	must(t, c.operate(co.ReadShards(c.layout, &s)))
+	for _, it := range s.Items {
+		switch {
+		case it.Item == owed[0] && (it.State != co.ShardDisabled || !it.Failover),
+			it.Item != owed[0] && owed.Contains(it.Item) && (it.State != co.ShardFailover || !it.Failover || it.RunningOn != ""),
+			it.Item == a.owned()[0] && (it.State != co.ShardRunning || it.RunningOn != java || it.Fence != 0):
+			t.Errorf("item %+v", it)
+		}
+	}
+	var gone, other co.ShardInstance
+	for _, i := range s.Instances {
+		switch i.ID {
+		case b.self.ID:
+			gone = i
+		case java:
+			other = i
+		}
+	}
+	if !gone.Gone || gone.State != "" || !slices.Equal(gone.Runs, owed) {
+		t.Errorf("the host that died is %+v", gone)
+	}
+	if !other.Java || other.Gone || !other.Disabled || !slices.Equal(other.Runs, a.owned()[:1]) {
+		t.Errorf("the Java host is %+v", other)
+	}
+	if err := c.operate(co.ReadShards(co.NewLayout(c.layout.Namespace, "nobody"), &s)); !errors.Is(err, co.ErrRemoved) {
+		t.Errorf("a job that is not there: %v", err)
+	}
+}
+
+// TestReadJobs: a namespace in lines, as ElasticJob's console has it.
+func TestReadJobs(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Description = "for a test" })
+	one := func() co.JobBrief {
+		t.Helper()
+		var all []co.JobBrief
+		must(t, c.operate(co.ReadJobs(c.layout.Namespace, &all)))
+		if len(all) != 1 {
+			t.Fatalf("jobs %+v", all)
+		}
+		return all[0]
+	}
+	want := co.JobBrief{Name: "demo", Description: "for a test", Cron: "0/10 * * * * ?", Total: 6, Status: co.JobOK, Instances: 2, Leader: h[0].self.ID}
+	if got := one(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	c.hand(co.Create(co.JobsPath(c.layout.Namespace)+"/no-job", nil))
+	must(t, c.operate(co.SetServers(c.layout, false)))
+	if got := one(); got.Status != co.JobDisabled {
+		t.Errorf("disabled it is %+v", got)
+	}
+	must(t, c.operate(co.SetServers(c.layout, true)))
+	h[1].crash()
+	if got := one(); got.Status != co.JobShardingFlag || got.Instances != 1 {
+		t.Errorf("while an owner is gone it is %+v", got)
+	}
+	h[0].crash()
+	if got := one(); got.Status != co.JobCrashed || got.Leader != "" {
+		t.Errorf("without an instance it is %+v", got)
+	}
+	c.hand(co.Set(c.layout.Root()+"/config", []byte("no: [configuration"), co.AnyVersion))
+	if got := one(); got.Error == "" || got.Total != 0 {
+		t.Errorf("with a configuration that cannot be read it is %+v", got)
+	}
+	var none []co.JobBrief
+	must(t, c.operate(co.ReadJobs("nowhere", &none)))
+	if len(none) != 0 {
+		t.Errorf("a namespace that is not there has %+v", none)
+	}
+}
+
+// TestReadManyJobs: more jobs than one read asks for.
+func TestReadManyJobs(t *testing.T) {
+	t.Parallel()
+	c, _ := group(t, 1, nil)
+	config := c.node(c.layout.Root() + "/config").Data
+	for i := range 230 {
+		root := co.JobsPath(c.layout.Namespace) + "/job" + string(rune('a'+i/26)) + string(rune('a'+i%26))
+		c.hand(co.Create(root, nil), co.Create(root+"/config", config))
+	}
+	var all []co.JobBrief
+	must(t, c.operate(co.ReadJobs(c.layout.Namespace, &all)))
+	if len(all) != 231 || !slices.IsSortedFunc(all, func(a, b co.JobBrief) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	}) {
+		t.Errorf("%d jobs", len(all))
+	}
+}
