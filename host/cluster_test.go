@@ -93,6 +93,8 @@ type cluster struct {
 	hosts  map[string]*node
 	// wrap, if not nil, stands between a host's sessions and the host.
 	wrap func(n int, s *lease) coordination.RegistryCenter
+	// config, if not nil, changes what hosts are started with.
+	config func(*host.Config)
 	// lostAnswers says that a session may end with a completion that took
 	// effect: its host can tell that the item ended, but not that.
 	lostAnswers bool
@@ -139,7 +141,7 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 	c.t.Helper()
 	name := fmt.Sprintf("10.0.0.%d", n)
 	nd := &node{done: make(chan error, 1)}
-	h, err := host.New(host.Config{
+	cfg := host.Config{
 		Dial: func(ctx context.Context) (coordination.RegistryCenter, error) {
 			r, err := c.server.Connect(ctx)
 			if err != nil {
@@ -160,7 +162,11 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 			defer c.mu.Unlock()
 			c.events = append(c.events, e)
 		},
-	})
+	}
+	if c.config != nil {
+		c.config(&cfg)
+	}
+	h, err := host.New(cfg)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -189,11 +195,16 @@ type lease struct {
 func (l *lease) Lost() <-chan struct{} { return l.lost }
 
 func (l *lease) Trusted() bool {
+	level, _ := l.Trust()
+	return level == coordination.TrustLive
+}
+
+func (l *lease) Trust() (coordination.Trust, <-chan struct{}) {
 	select {
 	case <-l.lost:
-		return false
+		return coordination.TrustLost, nil
 	default:
-		return l.RegistryCenter.Trusted()
+		return l.RegistryCenter.Trust()
 	}
 }
 

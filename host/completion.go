@@ -21,7 +21,7 @@ func (j *job) complete(now time.Time) {
 			pending++
 		}
 	}
-	due := pending > 0 && !now.Before(j.retryAt) &&
+	due := pending > 0 && !now.Before(j.retryAt) && j.term.registry.Trusted() &&
 		(len(j.ended) >= j.running() || !now.Before(j.endedSince.Add(completionWindow)))
 	if due {
 		j.commitEnded(now)

@@ -42,7 +42,7 @@ const (
 	EventSharded     EventKind = "job.sharded" // this host, as leader, divided the items
 	EventAssigned    EventKind = "job.assigned"
 	EventElected     EventKind = "job.elected" // this host became the job's leader
-	EventSession     EventKind = "session"     // Reason: live, suspect, lost
+	EventSession     EventKind = "session"     // Reason: live, suspect, yield, lost
 	EventHostStarted EventKind = "host.started"
 	EventHostStopped EventKind = "host.stopped"
 )

@@ -30,6 +30,7 @@ type execution struct {
 	total    atomic.Int64
 	reason   atomic.Int32 // abi.Cancel
 	soft     atomic.Int64 // Unix milliseconds from which the guest is told to hurry, 0 = never
+	doubted  atomic.Bool  // the attempt was told to stop because the session was in doubt
 	mu       sync.Mutex   // state and staged; held across the commit of an offset
 	state    coordination.ItemState
 	staged   []byte
@@ -68,12 +69,15 @@ func (e *execution) yield() {
 	}
 }
 
-// Cancelled is asked by the guest, and before every import with an effect.
+// Cancelled is asked by the guest, and before every import with an effect. A
+// session in doubt is no reason to stop until it is in such doubt that the
+// guest needs the time that is left to end by itself.
 func (e *execution) Cancelled() abi.Cancel {
 	if c := abi.Cancel(e.reason.Load()); c != abi.CancelNone && c != abi.CancelYield {
 		return c
 	}
-	if !e.fire.job.term.registry.Trusted() {
+	if trust, _ := e.fire.job.term.registry.Trust(); trust >= coordination.TrustYield {
+		e.doubted.Store(true)
 		return abi.CancelLost
 	}
 	if soft := e.soft.Load(); soft != 0 && time.Now().UnixMilli() >= soft {
@@ -127,9 +131,10 @@ func (e *execution) StageOffset(_ context.Context, offset []byte) abi.Code {
 	return abi.OK
 }
 
-// CommitOffset makes the offset durable before it returns.
+// CommitOffset makes the offset durable before it returns. While the session
+// is in doubt it waits for the end of the doubt, one way or the other.
 func (e *execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
-	if c := e.Cancelled(); c == abi.CancelLost {
+	if !e.certain(ctx) {
 		return abi.ErrCancelled
 	}
 	e.mu.Lock()
@@ -137,17 +142,22 @@ func (e *execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 	if e.lost {
 		return abi.ErrConflict
 	}
-	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
-	defer cancel()
 	var out coordination.Saved
 	save := coordination.SaveOffsets{Layout: e.fire.job.layout, Items: map[int]coordination.Ended{
 		e.item: {State: e.state, Offset: slices.Clone(offset), HasOffset: true},
 	}}
-	if err := coordination.Perform(ctx, e.fire.job.term.registry, save.Move(&out)); err != nil {
+	err := e.perform(ctx, save.Move(&out))
+	for errors.Is(err, coordination.ErrSuspect) { // nothing was written
+		if !e.certain(ctx) {
+			return abi.ErrCancelled
+		}
+		err = e.perform(ctx, save.Move(&out))
+	}
+	if err != nil {
 		switch {
 		case errors.Is(err, coordination.ErrTooLarge):
 			return abi.ErrTooLarge
-		case errors.Is(err, coordination.ErrSuspect), errors.Is(err, coordination.ErrSessionLost), errors.Is(err, context.Canceled):
+		case errors.Is(err, coordination.ErrSessionLost), errors.Is(err, context.Canceled):
 			return abi.ErrCancelled
 		}
 		e.fire.job.log.Warn("committing an offset", zap.Int("item", e.item), zap.Error(err))
@@ -160,6 +170,32 @@ func (e *execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 	e.lost = true
 	e.cancel(abi.CancelLost)
 	return abi.ErrConflict
+}
+
+// perform carries out a move for the guest, with a time limit.
+func (e *execution) perform(ctx context.Context, m coordination.Move) error {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	return coordination.Perform(ctx, e.fire.job.term.registry, m)
+}
+
+// certain waits until the session is live, and reports false if the item is
+// lost to this host, or ctx ended, before.
+func (e *execution) certain(ctx context.Context) bool {
+	for {
+		if e.Cancelled() == abi.CancelLost {
+			return false
+		}
+		trust, changed := e.fire.job.term.registry.Trust()
+		if trust == coordination.TrustLive {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 func (e *execution) runID() string {
@@ -270,12 +306,41 @@ func (f *fire) attempts(guests context.Context, worker abi.Worker, e *execution)
 		if guests.Err() != nil && result.Outcome != abi.OutcomeOK || f.cutShort(e, result) {
 			return endedRun{run: e, result: result, unfinished: true}
 		}
+		if e.doubted.Load() && result.Outcome == abi.OutcomeCancelled {
+			// It was told that the item was lost, and it was not. That is no
+			// failure of its own: once that is certain it runs again.
+			if !e.certainAgain(guests) || !f.slot(guests) {
+				return endedRun{run: e, result: result, unfinished: true}
+			}
+			attempt--
+			continue
+		}
 		again := result.Outcome != abi.OutcomeOK && slices.Contains(policy.On, string(result.Outcome)) &&
 			attempt < policy.Attempts && e.Cancelled() == abi.CancelNone
 		if !again || !pause(guests, backoff) || !f.slot(guests) {
 			return endedRun{run: e, result: result, unfinished: guests.Err() != nil && result.Outcome != abi.OutcomeOK}
 		}
 		backoff = min(2*backoff, max(policy.MaxBackoff, policy.Backoff))
+	}
+}
+
+// certainAgain waits for the end of a doubt. It reports false if the host stops.
+func (e *execution) certainAgain(guests context.Context) bool {
+	for {
+		trust, changed := e.fire.job.term.registry.Trust()
+		switch trust {
+		case coordination.TrustLive:
+			return abi.Cancel(e.reason.Load()) != abi.CancelLost
+		case coordination.TrustLost:
+			return false
+		}
+		select {
+		case <-changed:
+		case <-guests.Done():
+			return false
+		case <-e.fire.handBack:
+			return false
+		}
 	}
 }
 
@@ -300,6 +365,7 @@ func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, 
 	ctx, cancel := guests, context.CancelFunc(func() {})
 	var deadline time.Time
 	e.soft.Store(0)
+	e.doubted.Store(false)
 	if limit := f.guest.Timeout; limit > 0 && !f.guest.StreamingProcess {
 		deadline = began.Add(limit)
 		e.soft.Store(deadline.Add(-softGrace(limit)).UnixMilli())

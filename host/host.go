@@ -54,6 +54,16 @@ type Config struct {
 	// DrainTimeout is how long running items may go on after Run was told to
 	// stop. 0 is 30 s; negative is not at all.
 	DrainTimeout time.Duration
+	// OnStuck is called, from a goroutine of its own, if guests still run
+	// StopGrace after a lost session has told them to stop: code without a
+	// loop or a call cannot be interrupted. Their jobs are named. The process
+	// has to end then, before the registry gives their items to other hosts.
+	// nil waits for ever.
+	OnStuck func(jobs []string)
+	// StopGrace is how long OnStuck is not called. 0 is 7 s, which fits a
+	// session timeout of 30 s: the session is given up after two thirds of it,
+	// and the process ends at nine tenths.
+	StopGrace time.Duration
 	// OnEvent is called with every event, from one goroutine at a time and
 	// in order. It must not block. nil drops them.
 	OnEvent func(Event)
@@ -116,6 +126,7 @@ type Host struct {
 const (
 	concurrencyPerProcessor = 8
 	defaultDrain            = 30 * time.Second
+	defaultStopGrace        = 7 * time.Second
 	dialPause               = time.Second
 )
 
@@ -145,6 +156,9 @@ func New(cfg Config) (*Host, error) {
 		cfg.DrainTimeout = defaultDrain
 	case cfg.DrainTimeout < 0:
 		cfg.DrainTimeout = 0
+	}
+	if cfg.StopGrace <= 0 {
+		cfg.StopGrace = defaultStopGrace
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()

@@ -34,9 +34,6 @@ const (
 	// could have taken of a crashed one's items; it doubles.
 	recoverPause        = time.Second
 	longestRecoverPause = 16 * time.Second
-	// suspectPause is how often a job looks whether a session in doubt is
-	// trusted again.
-	suspectPause = 100 * time.Millisecond
 	// againPause is how long a begin waits that met another state of the
 	// registry than it knew, after it has read that.
 	againPause = 100 * time.Millisecond
@@ -185,6 +182,9 @@ func (j *job) post(f func(*mailbox)) {
 func (j *job) update(wanted Job) {
 	j.post(func(m *mailbox) { m.update, m.leave = &wanted, "" })
 }
+
+// nudge makes the loop look again: the session is trusted again, or is not any more.
+func (j *job) nudge() { notify(j.mail.wake) }
 
 // leave makes the host leave the job once its running items have ended.
 func (j *job) leave(why string) { j.post(func(m *mailbox) { m.update, m.leave = nil, why }) }
@@ -369,8 +369,6 @@ func (j *job) sleep(now time.Time) time.Duration {
 		return wait
 	case j.left != "" || !j.joined || !j.seen:
 		return wait
-	case !j.term.registry.Trusted():
-		wait = min(wait, suspectPause)
 	}
 	at(j.next)
 	at(j.recoverAt)

@@ -63,18 +63,34 @@ func (t *term) identity(name string) coordination.JobInstance {
 
 // run starts and stops job loops until the session is lost (true), or the
 // host has drained or was killed (false). All loops are joined then.
+//
+//	        no answer for T/3          for T/2               for 2T/3
+//	live ──────────────────▶ suspect ─────────▶ yielding ─────────────▶ fenced
+//	  ▲    nothing begins,      │   guests are      │     guests are stopped,
+//	  │    commits wait         │   told: lost      │     everything is joined
+//	  └──── an answer ──────────┴───────────────────┘            │
+//	                 a new session, a new instance id ◀──────────┘
 func (t *term) run(ctx, kill context.Context) (lost bool) {
 	// work is the life of everything that runs under the session.
 	work, stop := context.WithCancelCause(context.Background())
 	defer func() {
 		stop(nil)
+		if lost {
+			defer t.watchOverEnd()()
+		}
 		t.wg.Wait()
 	}()
 	draining := ctx.Done()
 	var drained chan struct{}
 	t.reconcile(work)
+	trust, changed := t.registry.Trust()
 	for {
 		select {
+		case <-changed:
+			before := trust
+			if trust, changed = t.registry.Trust(); trust != before && trust != coordination.TrustLost {
+				t.trusted(before, trust)
+			}
 		case <-t.host.wake:
 			if draining != nil {
 				t.reconcile(work)
@@ -98,6 +114,65 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 			return false
 		}
 	}
+}
+
+// trusted tells that the session has come into doubt, or out of it.
+func (t *term) trusted(before, now coordination.Trust) {
+	reason := now.String()
+	switch now {
+	case coordination.TrustLive:
+		t.host.log.Info("registry: the session answers again; nothing was lost")
+	case coordination.TrustSuspect:
+		t.host.log.Warn("registry: no answer; nothing begins until there is one")
+	case coordination.TrustYield:
+		t.host.log.Warn("registry: still no answer; what runs is told to stop")
+	}
+	t.host.emit(Event{Kind: EventSession, Host: t.self.ID, Reason: reason})
+	if before != coordination.TrustLive && now != coordination.TrustLive {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, j := range t.jobs {
+		j.nudge()
+	}
+}
+
+// watchOverEnd calls Config.OnStuck if guests have not ended shortly before
+// the registry may give their items away. The function that it returns calls
+// that off, and waits for a call that has begun.
+func (t *term) watchOverEnd() func() {
+	if t.host.cfg.OnStuck == nil {
+		return func() {}
+	}
+	var wg sync.WaitGroup
+	wg.Add(1)
+	timer := time.AfterFunc(t.host.cfg.StopGrace, func() {
+		defer wg.Done()
+		t.host.cfg.OnStuck(t.running())
+	})
+	return func() {
+		if timer.Stop() {
+			wg.Done()
+		}
+		wg.Wait()
+	}
+}
+
+// running names the jobs whose loops have not ended.
+func (t *term) running() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var names []string
+	for name, j := range t.jobs {
+		select {
+		case <-j.done:
+		default:
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // reconcile brings the set of loops to what the host was last told.
