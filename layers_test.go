@@ -48,6 +48,7 @@ const (
 	xsys       = "golang.org/x/sys"
 	yaml       = "go.yaml.in/yaml/v3"
 	zap        = "go.uber.org/zap"
+	zookeeper  = "github.com/go-zookeeper/zk"
 )
 
 // rooms is who may import whom. Imports go down only: a row may name rows
@@ -100,8 +101,11 @@ var rooms = []room{
 		why:     "where files become jobs: it must know both, and nobody below may know files"},
 	{name: "host/history", may: []string{"host", "abi"}, outside: []string{zap},
 		why: "writes events to a file and reads them back; a host does not wait for it"},
-	{name: "host/admin", may: []string{"host", "abi"}, outside: []string{prometheus, zap},
+	{name: "host/admin", may: []string{"host", "abi", "coordination"}, outside: []string{prometheus, zap},
 		why: "shows and steers a host from outside, through the methods that everybody has"},
+	{name: "host/migrate", may: []string{"coordination", "host/definition"}, outside: []string{yaml},
+		testsMay: []string{"coordination/embedded"},
+		why:      "knows the trees of old ElasticJobs, which nothing else here should; writes definitions, and has them read back"},
 	{name: "host/dump", may: []string{"coordination"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded"},
 		why:      "ElasticJob's own way to look at a job; it reads the registry and nothing of the host"},
@@ -111,6 +115,10 @@ var rooms = []room{
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
 
 	{name: "test/zkserver", why: "starts somebody else's servers: it knows their files and ports, and nothing of ours"},
+	{name: "test/interop/peer", may: []string{"host"}, outside: []string{fsnotify},
+		why: "runs hosts as processes, ElasticJob's too; of ours it knows the events that a history is made of"},
+	{name: "bench/peers/tap", testsMay: []string{"test/zkserver"}, testsOutside: []string{zookeeper},
+		why: "listens in on a registry's clients: it knows the protocol, and nothing of who speaks it"},
 	{name: "bench", testsMay: []string{"abi", "coordination", "coordination/embedded", "host", "host/catalog", "host/plugin"},
 		why: "measures the rooms put together as cmd/host does it, without the program around them"},
 	{name: "test/e2e", testsMay: []string{"abi", "host", "host/admin", "host/history"}, testsOutside: []string{fsnotify},
@@ -125,9 +133,9 @@ var anyTest = []string{goleak}
 var shared = map[string]string{
 	cron:     "its Schedule is the interface that a job keeps; only host/schedule makes one",
 	zap:      "the logger travels as a value",
-	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition; cmd/host writes its own configuration",
+	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for; cmd/host writes its own configuration",
 	edit:     "did you mean: names of fields in host/definition, of zones in host/schedule",
-	fsnotify: "directories are watched by the catalog, one file by invoke --watch",
+	fsnotify: "directories are watched by the catalog, one file by invoke --watch, a history by tests",
 }
 
 // listed is what go list says about a package.
