@@ -1,0 +1,256 @@
+package migrate
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/definition"
+)
+
+// File is the base name of the job's files, without an ending: the job's name,
+// with an underscore for everything that a file's name had better not have.
+func (j Job) File() string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+			return r
+		}
+		return '_'
+	}, j.Name)
+	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "-") {
+		name = "_" + name[1:]
+	}
+	return name
+}
+
+// field is a field of a definition.
+type field struct {
+	name  string
+	value *yaml.Node
+}
+
+// Definition is the job's definition file, with the notes as comments. The
+// text is checked as a host checks a file: a field that a definition may not
+// have in this form is left out, with a note. The second result is all notes.
+// The error is about a job that no definition can describe.
+func (j Job) Definition() ([]byte, []string, error) {
+	fields, notes := j.fields(), slices.Clone(j.Notes)
+	for {
+		text, err := j.render(fields, notes)
+		if err != nil {
+			return nil, notes, err
+		}
+		_, err = definition.Parse(j.File()+".yaml", text)
+		var wrong *definition.Error
+		switch {
+		case err == nil:
+			return text, notes, nil
+		case !errors.As(err, &wrong):
+			return nil, notes, err
+		}
+		before := len(fields)
+		for _, p := range wrong.Problems {
+			top, _, _ := strings.Cut(p.Field, ".")
+			i := slices.IndexFunc(fields, func(f field) bool { return f.name == top })
+			if i < 0 || top == "shardingTotalCount" || top == "jobName" {
+				continue
+			}
+			notes = append(notes, fmt.Sprintf("%s is left out: %s", top, p.Message))
+			if v := fields[i].value; v.Kind == yaml.ScalarNode {
+				notes[len(notes)-1] += fmt.Sprintf("; it was %q", v.Value)
+			}
+			fields = slices.Delete(fields, i, i+1)
+		}
+		if len(fields) == before {
+			return nil, notes, fmt.Errorf("job %q cannot be defined in a file: %w", j.Name, err)
+		}
+	}
+}
+
+// fields are those that differ from what a definition takes for granted.
+func (j Job) fields() []field {
+	c := j.Configuration
+	var list []field
+	add := func(name, tag, value string) {
+		list = append(list, field{name, &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}})
+	}
+	text := func(name, value string) {
+		if value != "" {
+			list = append(list, field{name, textNode(value)})
+		}
+	}
+	number := func(name string, value, standard int) {
+		if value != standard {
+			add(name, "!!int", strconv.Itoa(value))
+		}
+	}
+	boolean := func(name string, value, standard bool) {
+		if value != standard {
+			add(name, "!!bool", strconv.FormatBool(value))
+		}
+	}
+	list = append(list, field{"jobName", textNode(c.JobName)})
+	text("description", c.Description)
+	text("cron", c.Cron)
+	text("timeZone", c.TimeZone)
+	number("shardingTotalCount", c.ShardingTotalCount, -1)
+	text("shardingItemParameters", c.ShardingItemParameters)
+	text("jobParameter", c.JobParameter)
+	text("jobShardingStrategyType", c.JobShardingStrategyType)
+	boolean("failover", c.Failover, false)
+	boolean("misfire", c.Misfire, true)
+	boolean("monitorExecution", c.MonitorExecution, true)
+	number("maxTimeDiffSeconds", c.MaxTimeDiffSeconds, -1)
+	number("reconcileIntervalMinutes", c.ReconcileIntervalMinutes, definition.DefaultReconcileIntervalMinutes)
+	text("jobErrorHandlerType", c.JobErrorHandlerType)
+	boolean("disabled", c.Disabled, false)
+	boolean("overwrite", c.Overwrite, false)
+	if c.Label != nil {
+		list = append(list, field{"label", textNode(*c.Label)})
+	}
+	boolean("staticSharding", c.StaticSharding, false)
+	text("jobClass", j.Class)
+
+	g, _ := c.Guest() // what cannot be read has its default, and a note by Read
+	d := coordination.DefaultGuest()
+	kind := cmp.Or(string(g.Type), string(j.Kind))
+	if kind == string(KindDataflow) || kind == string(KindScript) || g.Type != "" {
+		add("type", "!!str", kind)
+	}
+	boolean("streamingProcess", g.StreamingProcess, false)
+	if g.Timeout == 0 {
+		add("timeout", "!!int", "0")
+	} else {
+		text("timeout", duration(g.Timeout))
+	}
+	number("maxConcurrency", g.MaxConcurrency, 0)
+	if g.Isolation != d.Isolation {
+		text("isolation", string(g.Isolation))
+	}
+	if len(g.Args) > 0 {
+		list = append(list, field{"args", listNode(g.Args)})
+	}
+	if g.MemoryLimit > 0 {
+		text("memoryLimit", size(g.MemoryLimit))
+	}
+	number("fetchDataCount", g.FetchDataCount, 0)
+	if g.CatchUpWindow != d.CatchUpWindow {
+		text("catchUpWindow", duration(g.CatchUpWindow))
+	}
+	if retry := retryNode(g.Retry, d.Retry); len(retry.Content) > 0 {
+		list = append(list, field{"retry", retry})
+	}
+	props := mapNode()
+	for _, key := range slices.Sorted(maps.Keys(c.Props)) {
+		if key != coordination.PropStreamingProcess && !strings.HasPrefix(key, coordination.PropPrefix) {
+			put(props, key, textNode(c.Props[key]))
+		}
+	}
+	if len(props.Content) > 0 {
+		list = append(list, field{"props", props})
+	}
+	return list
+}
+
+func retryNode(r, d coordination.RetryPolicy) *yaml.Node {
+	n := mapNode()
+	if r.Attempts != d.Attempts {
+		put(n, "attempts", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.Itoa(r.Attempts)})
+	}
+	if r.Backoff != d.Backoff {
+		put(n, "backoff", textNode(duration(r.Backoff)))
+	}
+	if r.MaxBackoff != max(d.MaxBackoff, r.Backoff) {
+		put(n, "maxBackoff", textNode(duration(r.MaxBackoff)))
+	}
+	if !slices.Equal(r.On, d.On) {
+		put(n, "on", listNode(r.On))
+	}
+	return n
+}
+
+func textNode(s string) *yaml.Node {
+	n := &yaml.Node{}
+	n.SetString(s)
+	if strings.ContainsAny(s, "\n") {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	return n
+}
+
+func listNode(list []string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+	for _, s := range list {
+		n.Content = append(n.Content, textNode(s))
+	}
+	return n
+}
+
+func mapNode() *yaml.Node { return &yaml.Node{Kind: yaml.MappingNode} }
+
+func put(n *yaml.Node, key string, value *yaml.Node) {
+	n.Content = append(n.Content, textNode(key), value)
+}
+
+// duration writes 90s as 1m30s and 5m as 5m, not 5m0s.
+func duration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func size(n int64) string {
+	for _, u := range []struct {
+		name  string
+		bytes int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func (j Job) render(fields []field, notes []string) ([]byte, error) {
+	var b bytes.Buffer
+	for _, n := range notes {
+		b.WriteString("# " + comment(n) + "\n")
+	}
+	root := mapNode()
+	for _, f := range fields {
+		put(root, f.name, f.value)
+	}
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(root); err != nil {
+		return nil, fmt.Errorf("job %q: %w", j.Name, err)
+	}
+	if err := e.Close(); err != nil {
+		return nil, fmt.Errorf("job %q: %w", j.Name, err)
+	}
+	return b.Bytes(), nil
+}
+
+// comment is a text that stays on its line.
+func comment(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffd || r >= 0xfffe && r <= 0xffff {
+			return ' '
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,148 @@
+// Package migrate reads the jobs that ElasticJob, of whatever version, keeps
+// in a namespace of a registry, and turns each into a definition file and the
+// beginnings of a module. It writes nothing to the registry.
+//
+// What a definition cannot say is not lost in silence: every job has notes.
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// Version says which ElasticJob, or a host like it, wrote a job's nodes.
+type Version string
+
+// The versions, by the shape of their trees.
+const (
+	// Version1 has one node for each setting.
+	Version1 Version = "1.x"
+	// Version20 has its configuration in JSON and servers with nodes below.
+	Version20 Version = "2.0"
+	// Version21 has its configuration in JSON and the tree of 3.x.
+	Version21 Version = "2.1"
+	// Version3 has its configuration in YAML: what this host reads and writes.
+	Version3 Version = "3.x"
+)
+
+// Reader reads nodes; [coordination.RegistryCenter] is one.
+type Reader interface {
+	Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error)
+}
+
+// Found is a job of a namespace.
+type Found struct {
+	Name    string
+	Version Version
+	// Node is the path by which the version is known, Sign what is there.
+	Node, Sign string
+}
+
+// Detect lists the jobs of a namespace, by name. A node without any
+// configuration is none: it is what a removed job leaves behind.
+func Detect(ctx context.Context, r Reader, namespace string) ([]Found, error) {
+	root := coordination.JobsPath(namespace)
+	jobs, err := r.Read(ctx, coordination.Children(root))
+	if err != nil {
+		return nil, fmt.Errorf("list the jobs of %s: %w", root, err)
+	}
+	const each = 4
+	var queries []coordination.Query
+	for _, name := range jobs[0].Names {
+		job := root + "/" + name
+		queries = append(queries, coordination.Data(job+"/config"), coordination.Children(job+"/config"),
+			coordination.Children(job+"/servers"), coordination.Children(job+"/execution"))
+	}
+	nodes, err := r.Read(ctx, queries...)
+	if err != nil {
+		return nil, fmt.Errorf("read the jobs of %s: %w", root, err)
+	}
+	var servers []coordination.Query
+	of := make(map[string]int) // the job of a server's node
+	for n, name := range jobs[0].Names {
+		for _, ip := range nodes[n*each+2].Names {
+			q := coordination.Children(root + "/" + name + "/servers/" + ip)
+			servers = append(servers, q)
+			of[q.Path] = n
+		}
+	}
+	below, err := r.Read(ctx, servers...)
+	if err != nil {
+		return nil, fmt.Errorf("read the servers of %s: %w", root, err)
+	}
+	oldServer := make(map[int]coordination.Node)
+	for _, s := range below {
+		if len(s.Names) > 0 {
+			oldServer[of[s.Path]] = s
+		}
+	}
+	var found []Found
+	for n, name := range jobs[0].Names {
+		f := Found{Name: name}
+		config, settings, execution := nodes[n*each], nodes[n*each+1], nodes[n*each+3]
+		server, old := oldServer[n]
+		switch keys := oldKeys(config.Data); {
+		case len(settings.Names) > 0:
+			f.Version, f.Node, f.Sign = Version1, settings.Path+"/"+settings.Names[0], "a node for each setting"
+		case len(keys) > 0:
+			f.Version, f.Node, f.Sign = Version21, config.Path, "JSON with "+strings.Join(keys, ", ")
+			if old || execution.Exists {
+				f.Version = Version20
+			}
+		case execution.Exists:
+			f.Version, f.Node, f.Sign = Version1, execution.Path, "items below execution"
+		case old:
+			f.Version, f.Node, f.Sign = Version1, server.Path, "nodes below a server's"
+		case len(config.Data) > 0:
+			f.Version, f.Node, f.Sign = Version3, config.Path, "YAML"
+		default:
+			continue
+		}
+		found = append(found, f)
+	}
+	return found, nil
+}
+
+// LayoutError says that a namespace holds a job of a version that cannot share
+// it with this host.
+type LayoutError struct {
+	Namespace string
+	// First is one such job, More how many there are besides.
+	First Found
+	More  int
+}
+
+func (e *LayoutError) Error() string {
+	more := ""
+	if e.More > 0 {
+		more = fmt.Sprintf(" and %d more", e.More)
+	}
+	return fmt.Sprintf("namespace %s holds jobs of ElasticJob %s: %s%s (%s: %s); choose another namespace for this host, and take the jobs over with 'wasmjob import elasticjob'",
+		e.Namespace, e.First.Version, e.First.Name, more, e.First.Node, e.First.Sign)
+}
+
+// Check returns a [*LayoutError] if the namespace holds a job of a version
+// before 3.
+func Check(ctx context.Context, r Reader, namespace string) error {
+	found, err := Detect(ctx, r, namespace)
+	if err != nil {
+		return err
+	}
+	var e *LayoutError
+	for _, f := range found {
+		switch {
+		case f.Version == Version3:
+		case e == nil:
+			e = &LayoutError{Namespace: namespace, First: f}
+		default:
+			e.More++
+		}
+	}
+	if e == nil {
+		return nil
+	}
+	return e
+}

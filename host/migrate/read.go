@@ -1,0 +1,416 @@
+package migrate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// Kind is what a job is to be built as.
+type Kind string
+
+// The kinds. KindHTTP has no counterpart among modules.
+const (
+	KindSimple   Kind = "SIMPLE"
+	KindDataflow Kind = "DATAFLOW"
+	KindScript   Kind = "SCRIPT"
+	KindHTTP     Kind = "HTTP"
+)
+
+// Job is a job as it was found.
+type Job struct {
+	Found
+	Configuration coordination.JobConfiguration
+	// Class is the Java class that runs it, empty if there is none.
+	Class string
+	Kind  Kind
+	// Command is the command line of a job of KindScript.
+	Command string
+	// Notes tell what a definition does not carry over, and what to do.
+	Notes []string
+}
+
+func (j *Job) note(format string, args ...any) {
+	j.Notes = append(j.Notes, fmt.Sprintf(format, args...))
+}
+
+// Read reads what Detect has found. The error joins those of all jobs that
+// cannot be read; the others are returned with it.
+func Read(ctx context.Context, r Reader, namespace string, found []Found) ([]Job, error) {
+	var jobs []Job
+	var problems []error
+	for _, f := range found {
+		j := Job{Found: f, Kind: KindSimple}
+		root := coordination.JobsPath(namespace) + "/" + f.Name
+		err := j.read(ctx, r, root)
+		if err == nil {
+			err = coordination.CheckJobName(f.Name)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("job %q (ElasticJob %s): %w", f.Name, f.Version, err))
+			continue
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, errors.Join(problems...)
+}
+
+func (j *Job) read(ctx context.Context, r Reader, root string) error {
+	nodes, err := r.Read(ctx, coordination.Data(root), coordination.Data(root+"/config"), coordination.Children(root+"/config"), coordination.Children(root+"/servers"))
+	if err != nil {
+		return err
+	}
+	disabled, err := disabledServers(ctx, r, nodes[3])
+	if err != nil {
+		return err
+	}
+	switch j.Version {
+	case Version3:
+		err = j.readYAML(nodes[1].Data, strings.TrimSpace(string(nodes[0].Data)))
+	case Version20, Version21:
+		err = j.readJSON(nodes[1].Data)
+	default:
+		err = j.readNodes(ctx, r, nodes[2])
+	}
+	if err != nil {
+		return err
+	}
+	if len(disabled) > 0 {
+		j.note("servers are disabled for the job: %s; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable'", strings.Join(disabled, ", "))
+	}
+	j.Configuration.JobName = j.Name
+	j.carry()
+	return nil
+}
+
+// disabledServers are those that an operator keeps from running the job.
+func disabledServers(ctx context.Context, r Reader, servers coordination.Node) ([]string, error) {
+	var queries []coordination.Query
+	for _, ip := range servers.Names {
+		queries = append(queries, coordination.Data(servers.Path+"/"+ip), coordination.Data(servers.Path+"/"+ip+"/disabled"))
+	}
+	nodes, err := r.Read(ctx, queries...)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for n, ip := range servers.Names {
+		if strings.EqualFold(string(nodes[2*n].Data), "DISABLED") || nodes[2*n+1].Exists {
+			list = append(list, ip)
+		}
+	}
+	return list, nil
+}
+
+// readYAML reads a configuration of 3.x.
+func (j *Job) readYAML(data []byte, class string) error {
+	c, warnings, err := coordination.ParseConfiguration(data)
+	if err != nil {
+		return err
+	}
+	j.Configuration = c
+	for _, w := range warnings {
+		j.note("the configuration: %s", w)
+	}
+	switch kind := Kind(strings.ToUpper(class)); {
+	case kind == KindSimple || kind == KindDataflow || kind == KindScript || kind == KindHTTP:
+		j.Kind = kind
+	case class != "":
+		j.Class = class
+		if _, stated := c.Props[coordination.PropStreamingProcess]; stated {
+			j.Kind = KindDataflow
+		}
+	case c.Props[propCommand] != "":
+		j.Kind = KindScript
+	}
+	if g, err := c.Guest(); err == nil && g.Type != "" {
+		j.Kind = Kind(g.Type)
+	}
+	return nil
+}
+
+// The properties of ElasticJob's own kinds of jobs.
+const (
+	propCommand    = "script.command.line"
+	propHTTPURI    = "http.uri"
+	propHTTPMethod = "http.method"
+)
+
+// old is a configuration of 1.x or 2.x, in the words of both.
+type old struct {
+	JobName                          string `json:"jobName"`
+	JobClass                         string `json:"jobClass"`
+	JobType                          string `json:"jobType"`
+	Cron                             string `json:"cron"`
+	ShardingTotalCount               int    `json:"shardingTotalCount"`
+	ShardingItemParameters           string `json:"shardingItemParameters"`
+	JobParameter                     string `json:"jobParameter"`
+	Failover                         bool   `json:"failover"`
+	Misfire                          bool   `json:"misfire"`
+	Description                      string `json:"description"`
+	Disabled                         bool   `json:"disabled"`
+	MonitorExecution                 bool   `json:"monitorExecution"`
+	MaxTimeDiffSeconds               int    `json:"maxTimeDiffSeconds"`
+	JobShardingStrategyClass         string `json:"jobShardingStrategyClass"`
+	ReconcileIntervalMinutes         int    `json:"reconcileIntervalMinutes"`
+	StreamingProcess                 bool   `json:"streamingProcess"`
+	ScriptCommandLine                string `json:"scriptCommandLine"`
+	FetchDataCount                   int    `json:"fetchDataCount"`
+	ConcurrentDataProcessThreadCount int    `json:"concurrentDataProcessThreadCount"`
+	MonitorPort                      int    `json:"monitorPort"`
+	JobProperties                    struct {
+		Exception string `json:"job_exception_handler"`
+		Executor  string `json:"executor_service_handler"`
+	} `json:"jobProperties"`
+	JobEventConfigs json.RawMessage `json:"jobEventConfigs"`
+}
+
+// oldKeys are the keys of a JSON document that no version after 2 has; none if
+// it is no such document.
+func oldKeys(data []byte) []string {
+	data = bytes.TrimSpace(data)
+	var keys map[string]json.RawMessage
+	if !bytes.HasPrefix(data, []byte("{")) || json.Unmarshal(data, &keys) != nil {
+		return nil
+	}
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		switch k {
+		case "jobClass", "jobType", "jobShardingStrategyClass", "jobProperties", "monitorPort", "streamingProcess", "scriptCommandLine", "jobEventConfigs":
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// readJSON reads a configuration of 2.x.
+func (j *Job) readJSON(data []byte) error {
+	// What 2.x takes for absent keys.
+	o := old{MonitorExecution: true, Misfire: true, MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10}
+	if err := json.Unmarshal(data, &o); err != nil {
+		return fmt.Errorf("config: not the JSON of a configuration: %w", err)
+	}
+	j.take(o)
+	return nil
+}
+
+// readNodes reads a configuration of 1.x.
+func (j *Job) readNodes(ctx context.Context, r Reader, config coordination.Node) error {
+	if len(config.Names) == 0 {
+		return fmt.Errorf("%s: no settings are there any more", config.Path)
+	}
+	queries := make([]coordination.Query, len(config.Names))
+	for n, name := range config.Names {
+		queries[n] = coordination.Data(config.Path + "/" + name)
+	}
+	nodes, err := r.Read(ctx, queries...)
+	if err != nil {
+		return err
+	}
+	o := old{MonitorExecution: true, Misfire: true, MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10}
+	var problems []error
+	number := func(n coordination.Node, into *int) {
+		v, err := strconv.Atoi(strings.TrimSpace(string(n.Data)))
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: found %q, expected a whole number", n.Path, n.Data))
+			return
+		}
+		*into = v
+	}
+	boolean := func(n coordination.Node, into *bool) {
+		*into = strings.EqualFold(strings.TrimSpace(string(n.Data)), "true")
+	} // as Java reads it
+	for _, n := range nodes {
+		text := string(n.Data)
+		if text == "" {
+			continue
+		}
+		switch path.Base(n.Path) {
+		case "jobClass":
+			o.JobClass = text
+		case "jobType":
+			o.JobType = text
+		case "cron":
+			o.Cron = text
+		case "shardingTotalCount":
+			number(n, &o.ShardingTotalCount)
+		case "shardingItemParameters":
+			o.ShardingItemParameters = text
+		case "jobParameter":
+			o.JobParameter = text
+		case "failover":
+			boolean(n, &o.Failover)
+		case "misfire":
+			boolean(n, &o.Misfire)
+		case "description":
+			o.Description = text
+		case "disabled":
+			boolean(n, &o.Disabled)
+		case "monitorExecution":
+			boolean(n, &o.MonitorExecution)
+		case "maxTimeDiffSeconds":
+			number(n, &o.MaxTimeDiffSeconds)
+		case "jobShardingStrategyClass":
+			o.JobShardingStrategyClass = text
+		case "streamingProcess":
+			boolean(n, &o.StreamingProcess)
+		case "scriptCommandLine":
+			o.ScriptCommandLine = text
+		case "fetchDataCount":
+			number(n, &o.FetchDataCount)
+		case "concurrentDataProcessThreadCount":
+			number(n, &o.ConcurrentDataProcessThreadCount)
+		case "monitorPort":
+			number(n, &o.MonitorPort)
+		case "processCountIntervalSeconds", "reconcileIntervalMinutes":
+		default:
+			j.note("%s = %q is a setting that is not known here", path.Base(n.Path), text)
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	j.take(o)
+	return nil
+}
+
+// take turns an old configuration into today's.
+func (j *Job) take(o old) {
+	c := &j.Configuration
+	*c = coordination.JobConfiguration{
+		Cron: o.Cron, ShardingTotalCount: o.ShardingTotalCount, ShardingItemParameters: o.ShardingItemParameters,
+		JobParameter: o.JobParameter, Failover: o.Failover, Misfire: o.Misfire, Description: o.Description, Disabled: o.Disabled,
+		MonitorExecution: o.MonitorExecution, MaxTimeDiffSeconds: o.MaxTimeDiffSeconds,
+		ReconcileIntervalMinutes: o.ReconcileIntervalMinutes, JobShardingStrategyType: o.JobShardingStrategyClass,
+	}
+	j.Class, j.Command = o.JobClass, o.ScriptCommandLine
+	switch t := strings.ToUpper(o.JobType); {
+	case strings.Contains(t, "SCRIPT") || o.ScriptCommandLine != "":
+		j.Kind, j.Class = KindScript, "" // it is a class of ElasticJob itself
+	case strings.Contains(t, "DATA") || o.StreamingProcess:
+		j.Kind = KindDataflow
+	}
+	props := map[string]string{}
+	if o.StreamingProcess {
+		props[coordination.PropStreamingProcess] = "true"
+	}
+	if j.Kind == KindDataflow && 0 < o.FetchDataCount && o.FetchDataCount <= coordination.MaxFetchDataCount {
+		props[coordination.PropFetchDataCount] = strconv.Itoa(o.FetchDataCount)
+	}
+	if len(props) > 0 {
+		c.Props = props
+	}
+	if n := o.ConcurrentDataProcessThreadCount; n > 1 {
+		j.note("concurrentDataProcessThreadCount %d: an item is worked on by one guest; divide the job into more items", n)
+	}
+	if o.MonitorPort > 0 {
+		j.note("monitorPort %d: a host has one port for all jobs, --dump-port", o.MonitorPort)
+	}
+	if e := o.JobProperties.Exception; e != "" && !strings.HasSuffix(e, ".DefaultJobExceptionHandler") {
+		j.note("the exception handler %s is a Java class; errors are in the log, the events and the metrics", e)
+	}
+	if e := o.JobProperties.Executor; e != "" && !strings.HasSuffix(e, ".DefaultExecutorServiceHandler") {
+		j.note("the thread pool %s is a Java class; see maxConcurrency", e)
+	}
+	if len(o.JobEventConfigs) > 0 && !slices.Contains([]string{"null", "{}", "[]"}, string(o.JobEventConfigs)) {
+		j.note("jobEventConfigs is a Java host's tracing; a host here keeps events with --history")
+	}
+}
+
+// carry moves what a definition says in other words, and notes what it cannot
+// say at all.
+func (j *Job) carry() {
+	c := &j.Configuration
+	if strategy, err := coordination.StrategyName(c.JobShardingStrategyType); err != nil {
+		j.note("the strategy %s is not known here, AVG_ALLOCATION is in its place: %v", c.JobShardingStrategyType, err)
+		c.JobShardingStrategyType = ""
+	} else if c.JobShardingStrategyType != "" {
+		c.JobShardingStrategyType = strategy
+	}
+	if handler, err := c.ErrorHandler(); err != nil {
+		j.note("the error handler %s is not offered here, LOG is in its place: errors are in the log, the events and the metrics", c.JobErrorHandlerType)
+		c.JobErrorHandlerType = ""
+	} else if c.JobErrorHandlerType != "" {
+		c.JobErrorHandlerType = handler
+	}
+	j.itemParameters()
+	if len(c.JobListenerTypes) > 0 {
+		j.note("the listeners %s are Java's; a module exports its own, see docs/writing-jobs.md", strings.Join(c.JobListenerTypes, ", "))
+	}
+	if c.ExtraConfigurations != "" {
+		j.note("jobExtraConfigurations is a Java host's tracing into a database; a host here keeps events with --history")
+	}
+	switch pool := c.JobExecutorThreadPoolValue; strings.ToUpper(pool) {
+	case "", "CPU":
+	case "SINGLE_THREAD":
+		if c.Props[coordination.PropMaxConcurrency] == "" {
+			c.Props = withProp(c.Props, coordination.PropMaxConcurrency, "1")
+		}
+	default:
+		j.note("the thread pool %s is a Java host's; see maxConcurrency", pool)
+	}
+	if c.Overwrite {
+		j.note("overwrite is left out: with it the file would win over every change that a console makes")
+		c.Overwrite = false
+	}
+	j.Command = cmp.Or(j.Command, c.Props[propCommand])
+	if j.Kind == KindScript && j.Command != "" {
+		j.note("the command line was: %s", j.Command)
+	}
+	if j.Kind == KindHTTP {
+		j.note("an HTTP job (%s %s): guests have no network yet", c.Props[propHTTPMethod], c.Props[propHTTPURI])
+	}
+	var dropped []string
+	for _, key := range slices.Sorted(maps.Keys(c.Props)) {
+		for _, prefix := range []string{"email.", "wechat.", "dingtalk.", "http.", "script."} {
+			if strings.HasPrefix(key, prefix) {
+				dropped = append(dropped, key)
+			}
+		}
+	}
+	if len(dropped) > 0 {
+		c.Props = maps.Clone(c.Props)
+		for _, key := range dropped {
+			delete(c.Props, key)
+		}
+		j.note("props of a Java host are left out: %s", strings.Join(dropped, ", "))
+	}
+}
+
+// itemParameters leaves out those that a definition may not have: the registry
+// takes them for nothing.
+func (j *Job) itemParameters() {
+	c := &j.Configuration
+	problems := coordination.CheckItemParameters(c.ShardingItemParameters, c.ShardingTotalCount)
+	used, err := coordination.ParseItemParameters(c.ShardingItemParameters)
+	if len(problems) == 0 || err != nil {
+		return // Definition says what is wrong
+	}
+	var list []string
+	for _, i := range slices.Sorted(maps.Keys(used)) {
+		if i >= 0 && i < c.ShardingTotalCount && used[i] != "" {
+			list = append(list, strconv.Itoa(i)+"="+used[i])
+		}
+	}
+	j.note("shardingItemParameters were %q, of which what has no meaning is left out: %v", c.ShardingItemParameters, errors.Join(problems...))
+	c.ShardingItemParameters = strings.Join(list, ",")
+}
+
+func withProp(props map[string]string, key, value string) map[string]string {
+	props = maps.Clone(props)
+	if props == nil {
+		props = map[string]string{}
+	}
+	props[key] = value
+	return props
+}
