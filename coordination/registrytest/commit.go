@@ -384,7 +384,7 @@ func wrongOps(e *env) {
 	before := dump(e.ctx, e.TB, e.rc, e.root)
 	for _, path := range []string{
 		"", "relative", e.root + "/", e.root + "//a", e.root + "/.", e.root + "/..", e.root + "/../a", e.root + "/a/./b",
-		e.root + "/nul\x00", e.root + "/bell\a", e.root + "/del\x7f", e.root + "/\u0085", e.root + "/\ue000", e.root + "/\uffff",
+		e.root + "/nul\x00", e.root + "/bell\a", e.root + "/del\x7f", e.root + "/\u0085", e.root + "/\ue000", e.root + "/\uffff", e.root + "/\U0001F600",
 		e.root + "/\xff", e.root + "/\xe4", e.root + "/a\x80", e.root + "/ä\x80",
 	} {
 		for _, op := range []co.Op{co.Create(path, nil), co.Set(path, nil, co.AnyVersion), co.Delete(path, co.AnyVersion), co.Check(path, co.AnyVersion), co.Absent(path), co.Ensure(path)} {
