@@ -29,6 +29,8 @@ type instance struct {
 	x   *executor
 	mod api.Module
 	mem api.Memory
+	// linear is what is behind mem; nil before, and if the module has none.
+	linear *linearMemory
 	// entry holds the entry points, in the order in which they were asked
 	// for. They are looked up once, for each gets a stack of its own.
 	entry [2]api.Function
@@ -137,7 +139,7 @@ func (x *executor) instantiate(ctx context.Context, inv *abi.Invocation, config 
 	op := "instantiate"
 	err := guard(func() error {
 		var err error
-		c := experimental.WithMemoryAllocator(in.pass(begun), experimental.MemoryAllocatorFunc(allocate))
+		c := experimental.WithMemoryAllocator(in.pass(begun), experimental.MemoryAllocatorFunc(in.allocate))
 		in.mod, err = x.engine.rt.InstantiateModule(c, x.engine.compiled, config)
 		if err != nil {
 			in.mod = nil
@@ -160,6 +162,12 @@ func (x *executor) instantiate(ctx context.Context, inv *abi.Invocation, config 
 	outcome, e := in.failed(ctx, begun, op, err, fmt.Sprintf("ran longer than %s", x.r.initialize))
 	in.close()
 	return nil, outcome, e
+}
+
+// allocate makes the memory of the instance, of which there is at most one.
+func (in *instance) allocate(_, limit uint64) experimental.LinearMemory {
+	in.linear = in.x.r.memories.take(limit)
+	return in.linear
 }
 
 // call runs an entry point.
@@ -199,6 +207,10 @@ func (in *instance) close() {
 	// ended context just after a call, and if a start section failed.
 	for _, m := range in.mounts {
 		m.close()
+	}
+	if in.linear != nil {
+		in.x.r.memories.put(in.linear)
+		in.linear = nil
 	}
 }
 

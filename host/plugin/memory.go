@@ -1,26 +1,49 @@
 package plugin
 
-import "github.com/tetratelabs/wazero/experimental"
+import (
+	"sync"
 
-// linearMemory is a guest's memory. Go's collector owns it, so nothing has to
-// be freed. It grows by half at least: a guest that asks for one page after the
-// other makes the host copy each byte a few times, not thousands of times.
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+// linearMemory is a guest's memory, of at most max bytes. It belongs to one
+// instance, which gives it back after its last call: wazero's Free comes
+// earlier in some cases and not at all in others.
+//
+// Where the system allows it, the addresses for all that the guest may ever
+// have are reserved at first and made usable as it grows. So nothing is
+// copied when it grows, what the guest never touches is never cleared, and the
+// garbage collector has nothing to do with it. Otherwise it is a slice of the
+// collector's, which grows by half at least: a guest that asks for one page
+// after the other makes the host copy each byte a few times, not thousands of
+// times.
 type linearMemory struct {
-	buf []byte
-	max uint64
+	buf      []byte
+	max      uint64
+	reserved []byte // all addresses; nil if buf is the collector's
+	usable   uint64 // bytes of reserved that have been made usable
+	resident int    // bytes that an idle memory keeps from the system
 }
 
-// roomy is the size from which a new memory gets room to grow: runtimes with a
-// heap of their own, such as Go's, grow it as they start.
+// roomy is the size from which a new memory of the collector's gets room to
+// grow: runtimes with a heap of their own, such as Go's, grow it as they start.
 const roomy = 1 << 20
 
-func allocate(_, limit uint64) experimental.LinearMemory { return &linearMemory{max: limit} }
-
-// Reallocate implements experimental.LinearMemory. Memory never shrinks, so
-// what lies between length and capacity is still zero.
+// Reallocate implements experimental.LinearMemory. Memory never shrinks while
+// it has an owner, so what lies between length and capacity is still zero.
 func (m *linearMemory) Reallocate(size uint64) []byte {
 	if size > m.max {
 		return nil
+	}
+	if m.reserved != nil {
+		if size > m.usable {
+			if !use(m.reserved[m.usable:size]) {
+				return nil
+			}
+			m.usable = size
+		}
+		m.buf = m.reserved[:size:size]
+		return m.buf
 	}
 	if size > uint64(cap(m.buf)) || m.buf == nil {
 		room := size
@@ -36,4 +59,65 @@ func (m *linearMemory) Reallocate(size uint64) []byte {
 }
 
 // Free implements experimental.LinearMemory.
-func (m *linearMemory) Free() { m.buf = nil }
+func (m *linearMemory) Free() {}
+
+// memories makes memories, and keeps some that are out of use: pages that the
+// process has already are much cheaper to clear than to get from the system.
+// It is safe for concurrent use.
+type memories struct {
+	mu       sync.Mutex
+	idle     []*linearMemory // all zero; the newest is the last
+	resident int             // bytes of all of them
+	closed   bool
+}
+
+// keptMemory bounds what idle memories keep from the system, in bytes.
+const keptMemory = 32 << 20
+
+// take makes a memory, or finds one, that is all zero and has no length.
+func (p *memories) take(limit uint64) *linearMemory {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.idle) - 1; i >= 0; i-- {
+		if m := p.idle[i]; m.max == limit {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			p.resident -= m.resident
+			return m
+		}
+	}
+	return &linearMemory{max: limit, reserved: reserve(limit)}
+}
+
+// put takes a memory back. Nothing may use it any more.
+func (p *memories) put(m *linearMemory) {
+	used := m.buf
+	m.buf = nil
+	if m.reserved == nil {
+		return
+	}
+	resident, ok := wipe(used, keptMemory/2)
+	p.mu.Lock()
+	ok = ok && !p.closed && p.resident+resident <= keptMemory
+	if ok {
+		m.resident = resident
+		p.resident += resident
+		p.idle = append(p.idle, m)
+	}
+	p.mu.Unlock()
+	if !ok {
+		unreserve(m.reserved)
+	}
+}
+
+// close drops the idle memories; what is put back later is dropped, too.
+func (p *memories) close() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle, p.resident, p.closed = nil, 0, true
+	p.mu.Unlock()
+	for _, m := range idle {
+		unreserve(m.reserved)
+	}
+}
+
+var _ experimental.LinearMemory = (*linearMemory)(nil)

@@ -136,33 +136,3 @@ func TestI32Const(t *testing.T) {
 		}
 	}
 }
-
-// A memory that grows keeps what it holds, is zero beyond, and never passes
-// its limit.
-func TestLinearMemory(t *testing.T) {
-	t.Parallel()
-	m := allocate(0, 64<<20)
-	b := m.Reallocate(pageSize)
-	moved, last := 0, &b[0]
-	for size := uint64(2 * pageSize); size <= 64<<20; size += pageSize {
-		b[len(b)-1] = 7
-		n := len(b)
-		b = m.Reallocate(size)
-		if uint64(len(b)) != size || b[n-1] != 7 || b[n] != 0 || b[len(b)-1] != 0 {
-			t.Fatalf("at %d bytes: length %d", size, len(b))
-		}
-		if &b[0] != last {
-			moved, last = moved+1, &b[0]
-		}
-		if cap(b) > 64<<20 {
-			t.Fatalf("capacity of %d bytes", cap(b))
-		}
-	}
-	if moved > 30 {
-		t.Errorf("moved %d times", moved)
-	}
-	if m.Reallocate(64<<20+1) != nil {
-		t.Error("grew over the limit")
-	}
-	m.Free()
-}

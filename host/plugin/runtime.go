@@ -60,6 +60,7 @@ type Runtime struct {
 	cache, memory wazero.CompilationCache
 
 	compiling chan struct{} // holds one token: the right to compile
+	memories  memories      // of guests
 
 	mu      sync.Mutex
 	codes   map[string]*code // by digest
@@ -245,6 +246,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 			return fmt.Errorf("close plugin runtime: %d modules are still in use: %w", n, ctx.Err())
 		}
 	}
+	r.memories.close()
 	ctx = context.WithoutCancel(ctx)
 	return errors.Join(r.cache.Close(ctx), r.memory.Close(ctx))
 }

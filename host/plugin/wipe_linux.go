@@ -1,0 +1,44 @@
+package plugin
+
+import (
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// wipe makes memory zero again, at the cost of the pages that were touched. It
+// returns how many bytes of it stay with the process, and false if it was not
+// done: they are more than most, or the system does not tell.
+func wipe(b []byte, most int) (resident int, ok bool) {
+	if len(b) == 0 {
+		return 0, true
+	}
+	page := os.Getpagesize()
+	in := make([]byte, (len(b)+page-1)/page)
+	if _, _, e := syscall.Syscall(syscall.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(unsafe.Pointer(&in[0]))); e != 0 {
+		return 0, false
+	}
+	for _, c := range in {
+		resident += int(c&1) * page
+	}
+	if resident > most {
+		return 0, false
+	}
+	for i := 0; i < len(in); {
+		j := i + 1
+		for j < len(in) && (in[j]^in[i])&1 == 0 {
+			j++
+		}
+		run := b[i*page : min(j*page, len(b))]
+		// What is not in memory was never touched, or is in swap space: the
+		// system forgets it either way. What goes to swap space from now on
+		// comes back to be cleared.
+		if in[i]&1 != 0 {
+			clear(run)
+		} else if syscall.Madvise(run, syscall.MADV_DONTNEED) != nil {
+			return 0, false
+		}
+		i = j
+	}
+	return resident, true
+}
