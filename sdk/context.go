@@ -4,21 +4,74 @@ import (
 	"context"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/sdk/internal/border"
 )
 
-// shardingContext asks the host for everything it knows about the invocation.
-// A field that this host does not know stays zero.
+// ShardingContext tells a handler what it is asked to do: which item of how
+// many, the item's own parameter and the job's, for which fire, and which key
+// makes its effects idempotent (RunID, Fence). What is long, or asked for
+// rarely, is a method.
+type ShardingContext struct {
+	JobName            string
+	ShardingTotalCount int
+	JobParameter       string
+	// ShardingItem counts from 0. It is -1 in a listener, which has no item.
+	ShardingItem int
+	// ShardingParameter is the item's parameter. HasShardingParameter is
+	// false when the configuration names none for this item.
+	ShardingParameter    string
+	HasShardingParameter bool
+	// FireTime is the scheduled instant, not the moment of the call.
+	FireTime time.Time
+	// PreviousFireTime and NextFireTime are zero when there is none.
+	PreviousFireTime, NextFireTime time.Time
+	// Attempt counts from 1 within a fire.
+	Attempt int
+	// Deadline is zero when the item may take as long as it likes.
+	Deadline time.Time
+	// Fence is the fence token of this begin of the item: it grows for ever.
+	Fence int64
+	// FetchDataCount is the wished-for batch size of a DATAFLOW job, 0 = none.
+	FetchDataCount int
+	// RunID is unique for each fire and item, and the same for all attempts.
+	RunID string
+	// Source says why the job fires.
+	Source abi.Source
+}
+
+// The methods ask the host, so they tell of the invocation that runs when they
+// are called: call them from the handler, or from what it waits for.
+
+// TaskID names the fire as ElasticJob does, with all items that this host has
+// of it.
+func (ShardingContext) TaskID() string { return ctxText(abi.CtxTaskID) }
+
+// PluginConfig is what the operator configured for the module, nil if that is
+// nothing.
+func (ShardingContext) PluginConfig() []byte {
+	if config := ctxText(abi.CtxPluginConfig); config != "" {
+		return []byte(config)
+	}
+	return nil
+}
+
+// Traceparent is the W3C trace context of the invocation, "" if there is none.
+func (ShardingContext) Traceparent() string { return ctxText(abi.CtxTraceparent) }
+
+// HostInfo is what the host says of itself, for people.
+func (ShardingContext) HostInfo() string { return ctxText(abi.CtxHostInfo) }
+
+// shardingContext asks the host for what nearly every handler wants to know. A
+// field that this host does not know stays zero.
 func shardingContext() ShardingContext {
-	var room [1 << 10]byte // most texts fit: one call each
-	parameter, code := ctxStr(abi.CtxItemParameter, room[:])
+	parameter, code := ctxStr(abi.CtxItemParameter)
 	sc := ShardingContext{
-		JobName:              ctxText(abi.CtxJobName, room[:]),
-		TaskID:               ctxText(abi.CtxTaskID, room[:]),
+		JobName:              ctxText(abi.CtxJobName),
 		ShardingTotalCount:   int(ctxNumber(abi.CtxTotalCount)),
-		JobParameter:         ctxText(abi.CtxJobParameter, room[:]),
+		JobParameter:         ctxText(abi.CtxJobParameter),
 		ShardingItem:         -1,
 		ShardingParameter:    parameter,
 		HasShardingParameter: code == abi.OK,
@@ -29,36 +82,43 @@ func shardingContext() ShardingContext {
 		Deadline:             ctxTime(abi.CtxDeadline),
 		Fence:                ctxNumber(abi.CtxFence),
 		FetchDataCount:       int(ctxNumber(abi.CtxFetchDataCount)),
-		RunID:                ctxText(abi.CtxRunID, room[:]),
-		Source:               abi.Source(ctxText(abi.CtxSource, room[:])),
-		Traceparent:          ctxText(abi.CtxTraceparent, room[:]),
-		HostInfo:             ctxText(abi.CtxHostInfo, room[:]),
+		RunID:                ctxText(abi.CtxRunID),
+		Source:               abi.Source(ctxText(abi.CtxSource)),
 	}
 	if item := border.CtxInt(abi.CtxItem); item >= 0 {
 		sc.ShardingItem = int(item)
 	}
-	if config := ctxText(abi.CtxPluginConfig, room[:]); config != "" {
-		sc.PluginConfig = []byte(config)
-	}
 	return sc
 }
 
-func ctxText(field uint32, room []byte) string {
-	s, _ := ctxStr(field, room)
+func ctxText(field uint32) string {
+	s, _ := ctxStr(field)
 	return s
 }
 
-// ctxStr reads a text by way of room, or of a larger buffer if it does not fit.
-func ctxStr(field uint32, room []byte) (string, abi.Code) {
+// ctxStr reads a text: most are short, and need one call.
+func ctxStr(field uint32) (string, abi.Code) {
+	var short [128]byte
+	n := border.CtxStr(field, short[:])
+	if n < 0 {
+		return "", abi.Code(n)
+	}
+	if int(n) <= len(short) {
+		return string(short[:n]), abi.OK
+	}
+	return longStr(field, n)
+}
+
+// longStr reads a text whose length the host has told.
+func longStr(field uint32, n int32) (string, abi.Code) {
 	for {
-		n := border.CtxStr(field, room)
-		if n < 0 {
+		room := make([]byte, n)
+		if n = border.CtxStr(field, room); n < 0 {
 			return "", abi.Code(n)
 		}
 		if int(n) <= len(room) {
-			return string(room[:n]), abi.OK
+			return unsafe.String(unsafe.SliceData(room), n), abi.OK // nobody changes it any more
 		}
-		room = make([]byte, n)
 	}
 }
 

@@ -19,7 +19,7 @@ func Example() {
 		return sdk.Counter("settled", 1)
 	}
 	// In a job: func init() { simple.Register(settle) }
-	host := &sdktest.Host{Context: sdk.ShardingContext{ShardingItem: 1, ShardingTotalCount: 3, ShardingParameter: "Shanghai"}}
+	host := &sdktest.Host{Context: sdktest.Context{ShardingItem: 1, ShardingTotalCount: 3, ShardingParameter: "Shanghai"}}
 	result := host.Run(settle)
 	fmt.Println(result.Outcome)
 	for _, line := range host.Logs() {

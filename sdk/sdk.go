@@ -76,12 +76,6 @@ import (
 	"github.com/wasmjob/wasmjob/sdk/internal/border"
 )
 
-// ShardingContext tells a handler what it is asked to do: which item of how
-// many (ShardingItem, ShardingTotalCount), the item's own parameter and the
-// job's (ShardingParameter, JobParameter), for which fire (FireTime, Attempt,
-// Source), and which key makes its effects idempotent (RunID, Fence).
-type ShardingContext = abi.ShardingContext
-
 // Handler is the body of a job or of a listener. The context is done when the
 // host cancels the invocation, and knows its deadline.
 type Handler func(ctx context.Context, sc ShardingContext) error

@@ -75,7 +75,7 @@ func TestShardingContext(t *testing.T) {
 		}
 		return v
 	}
-	want := sdk.ShardingContext{
+	want := sdktest.Context{
 		JobName: "billing", TaskID: "billing@-@2@-@READY@-@10.0.0.1@-@7", ShardingTotalCount: 3, ShardingItem: 2,
 		JobParameter:      strings.Repeat("long ", 2000), // over any first buffer
 		ShardingParameter: "Guangzhou", HasShardingParameter: true,
@@ -84,9 +84,15 @@ func TestShardingContext(t *testing.T) {
 		Source: abi.SourceFailover, PluginConfig: []byte{0, 1, 0xff}, Traceparent: "00-aa-bb-01", HostInfo: "wasmjob",
 	}
 	h := &sdktest.Host{Context: want}
-	var got sdk.ShardingContext
+	var got sdktest.Context
 	r := h.Run(func(ctx context.Context, sc sdk.ShardingContext) error {
-		got = sc
+		got = sdktest.Context{
+			JobName: sc.JobName, TaskID: sc.TaskID(), ShardingTotalCount: sc.ShardingTotalCount, ShardingItem: sc.ShardingItem,
+			JobParameter: sc.JobParameter, ShardingParameter: sc.ShardingParameter, HasShardingParameter: sc.HasShardingParameter,
+			FireTime: sc.FireTime, PreviousFireTime: sc.PreviousFireTime, NextFireTime: sc.NextFireTime,
+			Attempt: sc.Attempt, Deadline: sc.Deadline, Fence: sc.Fence, FetchDataCount: sc.FetchDataCount, RunID: sc.RunID,
+			Source: sc.Source, PluginConfig: sc.PluginConfig(), Traceparent: sc.Traceparent(), HostInfo: sc.HostInfo(),
+		}
 		if d, ok := ctx.Deadline(); !ok || !d.Equal(want.Deadline) {
 			return fmt.Errorf("deadline %v %v", d, ok)
 		}
@@ -104,7 +110,7 @@ func TestShardingContextOfNothing(t *testing.T) {
 	t.Parallel()
 	h := &sdktest.Host{Listener: true}
 	r := h.Run(func(ctx context.Context, sc sdk.ShardingContext) error {
-		if sc.ShardingItem != -1 || sc.HasShardingParameter || !sc.Deadline.IsZero() || !sc.NextFireTime.IsZero() || sc.PluginConfig != nil {
+		if sc.ShardingItem != -1 || sc.HasShardingParameter || !sc.Deadline.IsZero() || !sc.NextFireTime.IsZero() || sc.PluginConfig() != nil || sc.Traceparent() != "" {
 			return fmt.Errorf("%+v", sc)
 		}
 		if _, ok := ctx.Deadline(); ok {
@@ -374,7 +380,7 @@ func TestDoneWakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		h := &sdktest.Host{Context: sdk.ShardingContext{Deadline: begin.Add(10 * time.Second)}}
+		h := &sdktest.Host{Context: sdktest.Context{Deadline: begin.Add(10 * time.Second)}}
 		r := h.Run(func(ctx context.Context, _ sdk.ShardingContext) error {
 			child, cancel := context.WithTimeout(ctx, time.Hour)
 			defer cancel()

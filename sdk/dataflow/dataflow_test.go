@@ -60,7 +60,7 @@ func numbers(n int) []int {
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	s := &table{length: 35}
-	h := &sdktest.Host{Context: sdk.ShardingContext{FetchDataCount: 10}}
+	h := &sdktest.Host{Context: sdktest.Context{FetchDataCount: 10}}
 	r := sdktest.Dataflow(h, s.fetch, s.process)
 	if r.Outcome != abi.OutcomeOK || r.Batches != 4 || r.Records != 35 {
 		t.Errorf("got %+v", r)
@@ -73,7 +73,7 @@ func TestLoop(t *testing.T) {
 func TestOnce(t *testing.T) {
 	t.Parallel()
 	s := &table{length: 35}
-	h := &sdktest.Host{Context: sdk.ShardingContext{FetchDataCount: 10}, Once: true}
+	h := &sdktest.Host{Context: sdktest.Context{FetchDataCount: 10}, Once: true}
 	for range 2 {
 		if r := sdktest.Dataflow(h, s.fetch, s.process); r.Outcome != abi.OutcomeOK || r.Batches != 1 {
 			t.Errorf("got %+v", r)
@@ -102,7 +102,7 @@ func TestFailedBatchComesAgain(t *testing.T) {
 			}
 			return nil
 		}}
-		h := &sdktest.Host{Context: sdk.ShardingContext{FetchDataCount: 10}}
+		h := &sdktest.Host{Context: sdktest.Context{FetchDataCount: 10}}
 		r := sdktest.Dataflow(h, s.fetch, s.process)
 		if r.Outcome != test.outcome || r.Batches != 2 || string(h.Offset) != "20" {
 			t.Errorf("got %s after %d batches at offset %s, want %s after 2 at 20", r.Outcome, r.Batches, h.Offset, test.outcome)
@@ -153,7 +153,7 @@ func TestEmptyFetchMovesTheOffset(t *testing.T) {
 func TestCancelBetweenBatches(t *testing.T) {
 	t.Parallel()
 	s := &table{length: 35}
-	h := &sdktest.Host{Context: sdk.ShardingContext{FetchDataCount: 10}}
+	h := &sdktest.Host{Context: sdktest.Context{FetchDataCount: 10}}
 	s.fail = func(records []int) error {
 		if records[0] == 10 {
 			h.Cancel(abi.CancelYield)
@@ -168,7 +168,7 @@ func TestCancelBetweenBatches(t *testing.T) {
 func TestLostBetweenBatches(t *testing.T) {
 	t.Parallel()
 	s := &table{length: 35}
-	h := &sdktest.Host{Context: sdk.ShardingContext{FetchDataCount: 10}}
+	h := &sdktest.Host{Context: sdktest.Context{FetchDataCount: 10}}
 	h.OnCommit = func(offset []byte) abi.Code {
 		if string(offset) == "20" {
 			return abi.ErrConflict
@@ -184,7 +184,7 @@ func TestLostBetweenBatches(t *testing.T) {
 // TestRegistered runs the exports as a host does: first without anything
 // registered, then with.
 func TestRegistered(t *testing.T) {
-	h := &sdktest.Host{Context: sdk.ShardingContext{FetchDataCount: 10}}
+	h := &sdktest.Host{Context: sdktest.Context{FetchDataCount: 10}}
 	if r := h.DataflowExports(dataflow.FetchExport, dataflow.ProcessExport); r.Outcome != abi.OutcomeFail {
 		t.Errorf("nothing registered: %s %s", r.Outcome, r.Message)
 	}
@@ -212,7 +212,7 @@ func Example() {
 		return sdk.SetOffset([]byte(strconv.Itoa(position() + len(records))))
 	}
 	// In a job: func init() { dataflow.Register(fetch, process) }
-	host := &sdktest.Host{Context: sdk.ShardingContext{FetchDataCount: 2}}
+	host := &sdktest.Host{Context: sdktest.Context{FetchDataCount: 2}}
 	result := sdktest.Dataflow(host, fetch, process)
 	fmt.Println(result.Outcome, result.Records, string(host.Offset))
 	// Output:

@@ -15,7 +15,6 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/sdk"
 	behave "github.com/wasmjob/wasmjob/sdk/testdata/guests/behave/handler"
 	flow "github.com/wasmjob/wasmjob/sdk/testdata/guests/flow/handler"
 )
@@ -90,7 +89,7 @@ func compiledAsNative(t *testing.T, program program) {
 	fire := time.UnixMilli(1767225600123)
 	host := func(behaviour string) *Host {
 		h := &Host{
-			Context: sdk.ShardingContext{
+			Context: Context{
 				JobName: "behave", JobParameter: behaviour, ShardingItem: 1, ShardingTotalCount: 3, ShardingParameter: "Shanghai",
 				FireTime: fire, PreviousFireTime: fire.Add(-time.Minute), Attempt: 2, Fence: 1 << 40, FetchDataCount: 9,
 				PluginConfig: []byte(strings.Repeat("\x00config", 200)), HostInfo: "sdktest",
@@ -164,7 +163,7 @@ func beyondRecover(t *testing.T, program program) {
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
-			h := &Host{Context: sdk.ShardingContext{JobParameter: behaviour}}
+			h := &Host{Context: Context{JobParameter: behaviour}}
 			var stderr strings.Builder
 			g := program.load(t, &h).instance(t, &stderr)
 			h.begin()
@@ -182,7 +181,7 @@ func beyondRecover(t *testing.T, program program) {
 
 func TestCompiledFlow(t *testing.T) {
 	t.Parallel()
-	native := &Host{Context: sdk.ShardingContext{JobParameter: "35", FetchDataCount: 10, FireTime: time.UnixMilli(1)}}
+	native := &Host{Context: Context{JobParameter: "35", FetchDataCount: 10, FireTime: time.UnixMilli(1)}}
 	compiled := &Host{Context: native.Context}
 	g := guest(t, "flow").load(t, &compiled).instance(t, io.Discard)
 	fetch, process := export(t, g, abi.ExportFetch), export(t, g, abi.ExportProcess)

@@ -2,7 +2,7 @@
 // side of Job ABI v1 as far as one item sees it, scripted by the test, and
 // keeps what the job told it.
 //
-//	host := &sdktest.Host{Context: sdk.ShardingContext{ShardingItem: 1, ShardingParameter: "Shanghai"}}
+//	host := &sdktest.Host{Context: sdktest.Context{ShardingItem: 1, ShardingParameter: "Shanghai"}}
 //	result := host.Run(settle)
 //	if result.Outcome != abi.OutcomeOK { ... }
 //
@@ -35,12 +35,12 @@ import (
 // the job "test". The exported fields are the script; set them before a run.
 // The methods may be called from any goroutine, and from the handler.
 type Host struct {
-	// Context is what the handler gets. For a run these defaults hold:
+	// Context is what the handler is told. For a run these defaults hold:
 	// JobName "test", ShardingTotalCount 1, Attempt 1, Fence 1, Source
 	// invoke; a FireTime of zero is the time of the run, and TaskID and
 	// RunID are made from the rest. A ShardingParameter that is not empty
 	// counts as present.
-	Context sdk.ShardingContext
+	Context Context
 	// Listener makes the run one of a listener: no item and no offset.
 	Listener bool
 	// Once ends a dataflow run after its first batch, as for a job without
@@ -62,7 +62,7 @@ type Host struct {
 	OnCommit func(offset []byte) abi.Code
 
 	mu        sync.Mutex
-	context   sdk.ShardingContext // of the run
+	context   Context // of the run
 	cancel    abi.Cancel
 	questions int
 	staged    []byte
@@ -74,6 +74,10 @@ type Host struct {
 	progress  []Progress
 	commits   int
 }
+
+// Context is all that a host tells about an invocation: the fields of
+// [sdk.ShardingContext], and what its methods answer.
+type Context = abi.ShardingContext
 
 // Log is a line that the job logged.
 type Log struct {
@@ -243,7 +247,7 @@ func (h *Host) begin() {
 	h.staged, h.isStaged = nil, false
 }
 
-func (h *Host) defaults() sdk.ShardingContext {
+func (h *Host) defaults() Context {
 	c := h.Context
 	c.JobName = cmp.Or(c.JobName, "test")
 	c.ShardingTotalCount = cmp.Or(c.ShardingTotalCount, 1)

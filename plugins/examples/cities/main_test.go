@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/sdk"
 	"github.com/wasmjob/wasmjob/sdk/sdktest"
 )
 
 func Example_run() {
 	host := &sdktest.Host{}
 	for item, name := range []string{"Beijing", "Shanghai", "Guangzhou"} {
-		host.Context = sdk.ShardingContext{
+		host.Context = sdktest.Context{
 			ShardingItem: item, ShardingTotalCount: 3, ShardingParameter: name,
 			FireTime: time.Date(2026, 3, 1, 4, 0, 0, 0, time.UTC),
 		}
@@ -67,7 +66,7 @@ func TestSun(t *testing.T) {
 func TestUnknownCity(t *testing.T) {
 	t.Parallel()
 	for parameter, want := range map[string]string{"Paris": `unknown city "Paris": known are Beijing, `, "": "item 0 has no parameter"} {
-		host := &sdktest.Host{Context: sdk.ShardingContext{ShardingParameter: parameter}}
+		host := &sdktest.Host{Context: sdktest.Context{ShardingParameter: parameter}}
 		if r := host.Run(run); r.Outcome != abi.OutcomeFail || !strings.HasPrefix(r.Message, want) {
 			t.Errorf("%q: %s %q", parameter, r.Outcome, r.Message)
 		}

@@ -127,7 +127,7 @@ func reported(t *testing.T, host *sdktest.Host, into counted) {
 }
 
 func host(root string, item, items, batch int) *sdktest.Host {
-	return &sdktest.Host{Context: sdk.ShardingContext{
+	return &sdktest.Host{Context: sdktest.Context{
 		JobParameter: root, ShardingItem: item, ShardingTotalCount: items, FetchDataCount: batch,
 	}}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/sdk"
 	"github.com/wasmjob/wasmjob/sdk/sdktest"
 )
 
@@ -22,7 +21,7 @@ func TestWays(t *testing.T) {
 		{"", "ok", abi.OutcomeOK, ""},
 		{"softly", "", abi.OutcomeFail, `"softly" is no way to crash`},
 	} {
-		host := &sdktest.Host{Context: sdk.ShardingContext{JobParameter: test.job, ShardingParameter: test.item}}
+		host := &sdktest.Host{Context: sdktest.Context{JobParameter: test.job, ShardingParameter: test.item}}
 		if r := host.Run(run); r.Outcome != test.outcome || !strings.HasPrefix(r.Message, test.message) {
 			t.Errorf("%q %q: %s %q", test.job, test.item, r.Outcome, r.Message)
 		}

@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/sdk"
 	"github.com/wasmjob/wasmjob/sdk/sdktest"
 )
 
 func TestTakesItsTime(t *testing.T) {
 	for parameter, want := range map[string]time.Duration{"": 30 * time.Second, "2h": 2 * time.Hour, "0s": 0} {
 		synctest.Test(t, func(t *testing.T) {
-			host := &sdktest.Host{Context: sdk.ShardingContext{JobParameter: parameter}}
+			host := &sdktest.Host{Context: sdktest.Context{JobParameter: parameter}}
 			begin := time.Now()
 			if r := host.Run(run); r.Outcome != abi.OutcomeOK {
 				t.Errorf("%s %s", r.Outcome, r.Message)
@@ -31,7 +30,7 @@ func TestTakesItsTime(t *testing.T) {
 
 func TestStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := &sdktest.Host{Context: sdk.ShardingContext{JobParameter: "1h"}}
+		host := &sdktest.Host{Context: sdktest.Context{JobParameter: "1h"}}
 		begin := time.Now()
 		time.AfterFunc(10*time.Minute, func() { host.Cancel(abi.CancelStop) })
 		r := host.Run(run)
@@ -46,7 +45,7 @@ func TestStops(t *testing.T) {
 
 func TestParameter(t *testing.T) {
 	for _, parameter := range []string{"soon", "-1s"} {
-		host := &sdktest.Host{Context: sdk.ShardingContext{JobParameter: parameter}}
+		host := &sdktest.Host{Context: sdktest.Context{JobParameter: parameter}}
 		if r := host.Run(run); r.Outcome != abi.OutcomeFail || !strings.Contains(r.Message, parameter) {
 			t.Errorf("%s %s", r.Outcome, r.Message)
 		}

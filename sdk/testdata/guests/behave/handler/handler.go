@@ -22,7 +22,8 @@ func Behave(ctx context.Context, sc sdk.ShardingContext) error {
 	case "ok":
 		return nil
 	case "context":
-		slog.Info("context", "context", fmt.Sprintf("%+v", sc))
+		slog.Info("context", "context", fmt.Sprintf("%+v", sc), "task", sc.TaskID(), "config", sc.PluginConfig(),
+			"trace", sc.Traceparent(), "host", sc.HostInfo())
 		return nil
 	case "log":
 		slog.Debug("debug", "enabled", true)
