@@ -101,6 +101,8 @@ var rooms = []room{
 		why:     "where files become jobs: it must know both, and nobody below may know files"},
 	{name: "host/history", may: []string{"host", "abi"}, outside: []string{zap},
 		why: "writes events to a file and reads them back; a host does not wait for it"},
+	{name: "host/verify", may: []string{"host", "host/history", "abi", "coordination"},
+		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
 	{name: "host/admin", may: []string{"host", "abi", "coordination"}, outside: []string{prometheus, zap},
 		why: "shows and steers a host from outside, through the methods that everybody has"},
 	{name: "host/migrate", may: []string{"coordination", "host/definition"}, outside: []string{yaml},

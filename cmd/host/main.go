@@ -186,6 +186,7 @@ restart. This version has the registry that is built in: one host per registry.`
 	add(groupHost, p.runCommand(), p.versionCommand())
 	add(groupAuthor, p.invokeCommand(), p.inspectCommand(), p.validateCommand(), p.nextCommand())
 	add(groupOperate, p.statusCommand(), p.jobsCommand(), p.triggerCommand(), p.enableCommand(), p.disableCommand(), p.removeCommand())
+	add(groupOperate, p.verifyCommand())
 	return root
 }
 

@@ -1,0 +1,511 @@
+package verify
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// How long what is over is remembered, by the clock of the events: for runs to
+// be compared with others of their item, and for completions.
+const (
+	runMemory        = 10 * time.Minute
+	completionMemory = time.Hour
+	// mostFires bounds the fires of a job that wait to be judged.
+	mostFires = 10_000
+)
+
+// Checker takes events one by one. It is not safe for concurrent use. What it
+// keeps is bounded by the jobs, their items and what happens within an hour.
+type Checker struct {
+	o         Options
+	now       time.Time // the newest time that was seen
+	sources   map[string]*source
+	instances map[string]*instance
+	jobs      map[string]*job
+	kept      map[Invariant]map[Class]int
+	report    Report
+}
+
+// source is a file, or a file with its older one: one host after the other.
+type source struct{ process *process }
+
+// process is one life of a host's process.
+type process struct {
+	last   mark // the last event that it wrote
+	over   bool
+	killed bool // it is over and has not said so
+	lives  map[*instance]bool
+	jobs   map[*job]bool
+}
+
+// instance is one term of a session.
+type instance struct {
+	process *process
+	lost    bool // its session was, and it has said so
+	end     mark // when it said so
+}
+
+// run is one begin of an item: one fence on one instance.
+type run struct {
+	id       string
+	instance *instance
+	fence    int64
+	started  mark // the first attempt
+	ended    mark // of the newest attempt; none while one is under way
+	done     mark // the completion, if it took effect
+	skipped  mark // the host's word that it gave the run up
+	from, to int64
+	hasTo    bool
+}
+
+type item struct {
+	number int
+	runs   []*run // not yet retired, in the order of their start
+	// last is the retired run with the greatest fence.
+	last      *run
+	completed map[string]*run
+}
+
+type job struct {
+	name        string
+	items       map[int]*item
+	active      map[*process]bool
+	activeSince time.Time
+	fires       map[fireID]*fire
+	order       []*fire // as they came up, the oldest first
+	spans       []span
+	changed     time.Time // of the definition or the schedule
+	judgedAt    time.Time
+	lastFire    mark      // the newest fire that was begun or skipped
+	quietFrom   time.Time // from here on it has not fired
+	report      JobReport
+}
+
+// New returns a checker that has seen nothing.
+func New(o Options) *Checker {
+	switch {
+	case o.Skew == 0:
+		o.Skew = DefaultSkew
+	case o.Skew < 0:
+		o.Skew = 0
+	}
+	if o.Settle <= 0 {
+		o.Settle = DefaultSettle
+	}
+	if o.MaxFindings <= 0 {
+		o.MaxFindings = DefaultMaxFindings
+	}
+	return &Checker{o: o, sources: make(map[string]*source), instances: make(map[string]*instance), jobs: make(map[string]*job),
+		kept: make(map[Invariant]map[Class]int), report: Report{Checked: make(map[Invariant]int64)}}
+}
+
+// Add takes the next event. Events of one host must come in its order, those
+// of different hosts about in the order of their times. at names the line;
+// at.File tells hosts apart.
+func (c *Checker) Add(e host.Event, at Place) { c.add(e, at, at.File) }
+
+// add is Add for a host whose events stand in several files.
+func (c *Checker) add(e host.Event, at Place, source string) {
+	c.report.Events++
+	if e.Time.After(c.now) {
+		c.now = e.Time
+	}
+	if !e.Time.IsZero() && (c.report.From.IsZero() || e.Time.Before(c.report.From)) {
+		c.report.From = e.Time
+	}
+	m := markOf(&e, at)
+	p := c.process(source, e.Kind == host.EventHostStarted)
+	p.last = m
+	if e.Kind == host.EventHostStopped {
+		p.over = true
+		c.leave(p)
+		return
+	}
+	var in *instance
+	if e.Host != "" {
+		in = c.instance(e.Host, p)
+	}
+	if e.Kind == host.EventSession && e.Reason == "lost" && in != nil {
+		for other := range p.lives { // the names of a term begin alike
+			other.lost, other.end = true, m
+		}
+		clear(p.lives)
+		c.leave(p)
+		return
+	}
+	if e.Job == "" || in == nil {
+		return
+	}
+	j := c.job(e.Job, p, m)
+	switch e.Kind {
+	case host.EventJobAdded:
+		c.enter(j, p, m.time)
+	case host.EventJobRemoved, host.EventJobStopped:
+		if strings.HasPrefix(e.Reason, "removed from the registry") {
+			c.removed(j)
+		}
+		c.drop(j, p)
+	case host.EventJobChanged:
+		j.changed = e.Time
+	case host.EventFireStarted, host.EventFireSkipped:
+		c.fire(j, &e, m)
+	case host.EventItemStarted, host.EventItemEnded, host.EventItemCompleted, host.EventItemSkipped:
+		if e.Item != nil && *e.Item >= 0 {
+			c.item(j, in, &e, m)
+		}
+	}
+	c.judge(j, c.now, false)
+}
+
+// End says that the host that wrote the file writes no more.
+func (c *Checker) End(file string) {
+	if s := c.sources[file]; s != nil && s.process != nil {
+		c.end(s.process)
+	}
+}
+
+// Finish ends all files and returns the report. The checker must not be used
+// afterwards.
+func (c *Checker) Finish() *Report {
+	for _, name := range slices.Sorted(maps.Keys(c.sources)) {
+		c.end(c.sources[name].process)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.jobs)) {
+		j := c.jobs[name]
+		for _, n := range slices.Sorted(maps.Keys(j.items)) {
+			c.retire(j, j.items[n], true)
+		}
+		c.report.Jobs = append(c.report.Jobs, j.report)
+	}
+	c.report.Instances = len(c.instances)
+	c.report.To = c.now
+	return &c.report
+}
+
+func (c *Checker) process(file string, fresh bool) *process {
+	s := c.sources[file]
+	if s == nil {
+		s = &source{}
+		c.sources[file] = s
+	}
+	if s.process == nil || fresh || s.process.over {
+		if s.process != nil {
+			c.end(s.process)
+		}
+		s.process = &process{lives: make(map[*instance]bool), jobs: make(map[*job]bool)}
+		c.report.Hosts++
+	}
+	return s.process
+}
+
+// end notes that a process writes no more. If it has not said so it was killed.
+func (c *Checker) end(p *process) {
+	if p.over {
+		return
+	}
+	p.over, p.killed = true, true
+	c.leave(p)
+}
+
+// leave takes a process out of all jobs.
+func (c *Checker) leave(p *process) {
+	for j := range p.jobs {
+		c.drop(j, p)
+	}
+}
+
+func (c *Checker) drop(j *job, p *process) {
+	delete(p.jobs, j)
+	delete(j.active, p)
+	if len(j.active) == 0 && !j.activeSince.IsZero() {
+		c.quiet(j, p.last.time)
+		c.judge(j, p.last.time, true)
+		j.activeSince = time.Time{}
+	}
+}
+
+func (c *Checker) instance(id string, p *process) *instance {
+	in := c.instances[id]
+	if in == nil {
+		in = &instance{process: p}
+		c.instances[id] = in
+		p.lives[in] = true
+	}
+	return in
+}
+
+func (c *Checker) job(name string, p *process, m mark) *job {
+	j := c.jobs[name]
+	if j == nil {
+		j = &job{name: name, items: make(map[int]*item), active: make(map[*process]bool), fires: make(map[fireID]*fire),
+			report: JobReport{Job: name}}
+		c.jobs[name] = j
+	}
+	switch m.kind {
+	case host.EventAssigned, host.EventFireStarted, host.EventFireSkipped, host.EventItemStarted:
+		if len(j.active) == 0 { // the beginning of the file is gone: who speaks of a job has it
+			c.enter(j, p, m.time)
+		}
+	}
+	return j
+}
+
+// enter notes that a process has a job.
+func (c *Checker) enter(j *job, p *process, now time.Time) {
+	if len(j.active) == 0 {
+		j.activeSince, j.quietFrom = now, now
+	}
+	j.active[p], p.jobs[j] = true, true
+}
+
+func (c *Checker) find(f Finding) {
+	if c.o.Strict {
+		f.Class = Violated
+	}
+	switch f.Class {
+	case Violated:
+		c.report.Violations++
+		if j := c.jobs[f.Job]; j != nil {
+			j.report.Violations++
+		}
+	case Unproven:
+		c.report.Unproven++
+	case Fenced:
+		c.report.Fenced++
+	}
+	if c.kept[f.Invariant] == nil {
+		c.kept[f.Invariant] = make(map[Class]int)
+	}
+	if c.kept[f.Invariant][f.Class]++; c.kept[f.Invariant][f.Class] <= c.o.MaxFindings {
+		c.report.Findings = append(c.report.Findings, f)
+	}
+}
+
+// item takes an event of one item.
+func (c *Checker) item(j *job, in *instance, e *host.Event, m mark) {
+	n := *e.Item
+	it := j.items[n]
+	if it == nil {
+		it = &item{number: n, completed: make(map[string]*run)}
+		j.items[n] = it
+		j.report.Items = max(j.report.Items, n+1)
+	}
+	f := c.fireOf(j, e, m)
+	switch e.Kind {
+	case host.EventItemStarted:
+		r := it.run(in, e.Fence)
+		if r == nil {
+			r = &run{id: e.RunID, instance: in, fence: e.Fence, started: m, from: e.OffsetWrites}
+			c.begun(j, it, r)
+			if last := it.last; last != nil && last.fence >= r.fence && (last.instance != in || last.id != r.id || last.fence != r.fence) {
+				c.fences(j, it, last, r)
+			}
+			it.runs = append(it.runs, r)
+			j.report.Runs++
+		}
+		r.ended = mark{}
+		f.note(n, itemBegun, m)
+	case host.EventItemEnded:
+		if r := it.run(in, e.Fence); r != nil {
+			r.ended = m
+		}
+		if e.Outcome != abi.OutcomeCancelled {
+			f.note(n, itemFinished, m)
+		}
+	case host.EventItemCompleted:
+		j.report.Completed++
+		r := it.run(in, e.Fence)
+		if r == nil { // its beginning is in a file that is gone
+			r = &run{id: e.RunID, instance: in, fence: e.Fence, started: m, ended: m, from: e.OffsetWrites}
+			it.runs = append(it.runs, r)
+		}
+		r.to, r.hasTo = e.OffsetWrites, true
+		c.completed(j, it, r, m)
+		f.note(n, itemFinished, m)
+	case host.EventItemSkipped:
+		j.report.Skipped++
+		if e.Fence != 0 { // a run was given up: what becomes of the item is told by others
+			if r := it.run(in, e.Fence); r != nil {
+				r.skipped = m
+			}
+			f.note(n, itemBegun, m)
+			break
+		}
+		f.note(n, itemExcused, m)
+		if !e.Through.IsZero() {
+			c.span(j, []int{n}, e.Instant, e.Through, m)
+		}
+	}
+	c.retire(j, it, false)
+}
+
+// run is the run of the fence on the instance; nil if there is none.
+func (it *item) run(in *instance, fence int64) *run {
+	for _, r := range slices.Backward(it.runs) {
+		if r.instance == in && r.fence == fence {
+			return r
+		}
+	}
+	return nil
+}
+
+// begun compares a run that starts with completions.
+func (c *Checker) begun(j *job, it *item, r *run) {
+	c.report.Checked[OnceCompleted]++
+	if before := it.completed[r.id]; before != nil && r.id != "" && before != r {
+		c.find(Finding{Invariant: OnceCompleted, Class: Violated, Job: j.name, Item: it.number, RunID: r.id,
+			Text:  fmt.Sprintf("the item was completed for this fire under fence %d, and ran again under fence %d", before.fence, r.fence),
+			Lines: lines(before.done, r.started)})
+	}
+}
+
+func (c *Checker) completed(j *job, it *item, r *run, m mark) {
+	before := it.completed[r.id]
+	switch {
+	case before != nil:
+		c.find(Finding{Invariant: OnceCompleted, Class: Violated, Job: j.name, Item: it.number, RunID: r.id,
+			Text: "the item was completed twice for one fire", Lines: lines(before.done, m)})
+	default:
+		for _, other := range it.runs { // by a clock that is ahead, its line came first
+			if other != r && other.id == r.id && other.fence > r.fence {
+				c.find(Finding{Invariant: OnceCompleted, Class: Violated, Job: j.name, Item: it.number, RunID: r.id,
+					Text:  fmt.Sprintf("the item was completed for this fire under fence %d, and ran again under fence %d", r.fence, other.fence),
+					Lines: lines(m, other.started)})
+			}
+		}
+	}
+	r.done = m
+	if r.id != "" {
+		it.completed[r.id] = r
+	}
+	if len(it.completed) > 256 {
+		maps.DeleteFunc(it.completed, func(_ string, r *run) bool { return c.now.Sub(r.done.time) > completionMemory })
+	}
+}
+
+// until is the last time at which the guest is known to have been alive, and
+// the line that shows it.
+func (r *run) until() mark {
+	switch {
+	case r.ended.kind != "":
+		return r.ended
+	case r.done.kind != "":
+		return r.done
+	case r.skipped.kind != "":
+		return r.skipped
+	case r.instance.lost:
+		return r.instance.end
+	}
+	return r.instance.process.last
+}
+
+// over reports whether the guest is known to be gone.
+func (r *run) over() bool {
+	return r.ended.kind != "" || r.done.kind != "" || r.skipped.kind != "" || r.instance.lost || r.instance.process.over
+}
+
+// retire compares runs that are over with all others of the item, and forgets
+// them. all is set at the end.
+func (c *Checker) retire(j *job, it *item, all bool) {
+	var kept []*run
+	for k, r := range it.runs {
+		if !all && (!r.over() || c.now.Sub(r.until().time) <= runMemory+c.o.Skew) {
+			kept = append(kept, r)
+			continue
+		}
+		for _, other := range kept {
+			c.compare(j, it, other, r)
+		}
+		for _, other := range it.runs[k+1:] {
+			c.compare(j, it, r, other)
+		}
+		if it.last == nil || it.last.fence < r.fence {
+			it.last = r
+		}
+	}
+	it.runs = kept
+}
+
+// compare holds two runs of an item against each other. a started first.
+func (c *Checker) compare(j *job, it *item, a, b *run) {
+	skew := c.o.Skew
+	if serverOf(a.started.host) == serverOf(b.started.host) {
+		skew = 0 // one clock
+	}
+	former, latter := a, b // by fence
+	if b.fence < a.fence {
+		former, latter = b, a
+	}
+	class := Violated
+	if former.instance.lost && former.done.kind == "" {
+		class = Fenced
+	}
+	if a.instance != b.instance {
+		c.report.Checked[OneOwner]++
+		from := a.started.time
+		if b.started.time.After(from) {
+			from = b.started.time
+		}
+		last := a.until()
+		if u := b.until(); u.time.Before(last.time) {
+			last = u
+		}
+		if d := last.time.Sub(from); d > skew {
+			c.find(Finding{Invariant: OneOwner, Class: class, Job: j.name, Item: it.number, RunID: b.id,
+				Text:  fmt.Sprintf("guests of the item were alive on two hosts at once for at least %s", d-skew),
+				Lines: lines(a.started, a.until(), b.started, b.until())})
+		}
+	}
+	c.report.Checked[FencesGrow]++
+	switch {
+	case a.fence == b.fence:
+		c.fences(j, it, a, b)
+	case b.fence < a.fence && (a.instance == b.instance || b.started.time.Sub(a.started.time) > skew):
+		c.fences(j, it, a, b)
+	}
+	if former.hasTo {
+		c.report.Checked[OffsetsForward]++
+		if former.to > latter.from {
+			c.find(Finding{Invariant: OffsetsForward, Class: Violated, Job: j.name, Item: it.number, RunID: former.id,
+				Text: fmt.Sprintf("the run under fence %d left the offset written %d times, and the one under fence %d began where it was written %d times",
+					former.fence, former.to, latter.fence, latter.from),
+				Lines: lines(former.done, latter.started)})
+		}
+	} else if former.from > latter.from {
+		c.find(Finding{Invariant: OffsetsForward, Class: Violated, Job: j.name, Item: it.number, RunID: latter.id,
+			Text:  fmt.Sprintf("the offset was written %d times when fence %d began, and %d times when fence %d did", former.from, former.fence, latter.from, latter.fence),
+			Lines: lines(former.started, latter.started)})
+	}
+}
+
+// fences tells of a fence that is not greater than one before it.
+func (c *Checker) fences(j *job, it *item, a, b *run) {
+	class := Violated
+	if b.instance.lost && b.done.kind == "" && b.fence != a.fence {
+		class = Fenced // it was begun before, and started late by a host that was halted
+	}
+	c.find(Finding{Invariant: FencesGrow, Class: class, Job: j.name, Item: it.number, RunID: b.id,
+		Text: fmt.Sprintf("a run under fence %d started after one under fence %d", b.fence, a.fence), Lines: lines(a.started, b.started)})
+}
+
+// removed forgets what was due of a job that was removed from the registry,
+// and where its offsets were: they may be gone with it.
+func (c *Checker) removed(j *job) {
+	for _, it := range j.items {
+		c.retire(j, it, true)
+		it.last = nil
+	}
+	clear(j.fires)
+	j.order, j.spans = nil, nil
+}
+
+func serverOf(instance string) string {
+	server, _, _ := strings.Cut(instance, "@-@")
+	return server
+}

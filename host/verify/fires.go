@@ -1,0 +1,284 @@
+package verify
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// fireID is a scheduled instant in Unix milliseconds, or a trigger round.
+type fireID struct{ instant, trigger int64 }
+
+func idOf(instant time.Time, trigger int64) fireID {
+	if trigger != 0 {
+		return fireID{trigger: trigger}
+	}
+	return fireID{instant: instant.UnixMilli()}
+}
+
+func (id fireID) String() string {
+	if id.trigger != 0 {
+		return fmt.Sprintf("trigger round %d", id.trigger)
+	}
+	return time.UnixMilli(id.instant).UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// fate is what became of an item in a fire. Of two the greater counts.
+type fate uint8
+
+const (
+	itemBegun fate = iota + 1
+	itemExcused
+	itemFinished
+)
+
+// fire is a fire that is not yet judged.
+type fire struct {
+	id      fireID
+	instant time.Time
+	due     time.Time // when it came up, or was to
+	total   int       // items, as far as anybody said; 0: unknown
+	fates   map[int]itemFate
+	// expected is the line that said it would come; seen is one that is of it.
+	expected, seen mark
+	started        bool
+	// late is set when it came up, or came up again, long after its instant:
+	// others may have had it before.
+	late          bool
+	skippedByNone mark // skipped by a host that owned nothing
+}
+
+type itemFate struct {
+	fate fate
+	mark mark // the newest line
+}
+
+func (f *fire) note(item int, what fate, m mark) {
+	if f == nil {
+		return
+	}
+	if had := f.fates[item]; had.fate > what {
+		return
+	}
+	f.fates[item] = itemFate{what, m}
+}
+
+// span excuses items for a stretch of time.
+type span struct {
+	items         []int
+	from, through time.Time
+	mark          mark
+}
+
+func (c *Checker) span(j *job, items []int, from, through time.Time, m mark) {
+	s := span{slices.Clone(items), from, through, m}
+	j.spans = append(j.spans, s)
+	for _, f := range j.order {
+		s.excuse(f)
+	}
+	j.spans = slices.DeleteFunc(j.spans, func(s span) bool { return c.now.Sub(s.mark.time) > completionMemory })
+}
+
+func (s span) excuse(f *fire) {
+	if f.id.trigger != 0 || f.instant.Before(s.from) || f.instant.After(s.through) {
+		return
+	}
+	if len(s.items) == 0 && f.skippedByNone.kind == "" {
+		f.skippedByNone = s.mark
+	}
+	for _, i := range s.items {
+		f.note(i, itemExcused, s.mark)
+	}
+}
+
+// fireOf is the fire that an event belongs to; nil if it was judged long ago.
+func (c *Checker) fireOf(j *job, e *host.Event, m mark) *fire {
+	if e.Instant.IsZero() && e.Trigger == 0 {
+		return nil
+	}
+	f := c.up(j, idOf(e.Instant, e.Trigger), e.Instant)
+	if f == nil {
+		return nil
+	}
+	if f.seen.kind == "" {
+		f.seen = m
+		j.report.Fires++
+	}
+	return f
+}
+
+// up finds a fire, or makes one.
+func (c *Checker) up(j *job, id fireID, instant time.Time) *fire {
+	if f := j.fires[id]; f != nil {
+		return f
+	}
+	f := &fire{id: id, instant: instant, due: instant, fates: make(map[int]itemFate)}
+	if instant.Before(c.now.Add(-c.o.Settle)) {
+		f.due, f.late = c.now, true
+	}
+	j.fires[id] = f
+	j.order = append(j.order, f)
+	for _, s := range j.spans {
+		s.excuse(f)
+	}
+	if len(j.order) > mostFires {
+		delete(j.fires, j.order[0].id)
+		j.order = j.order[1:]
+	}
+	return f
+}
+
+// fire takes an event of a whole fire on one host.
+func (c *Checker) fire(j *job, e *host.Event, m mark) {
+	c.quiet(j, e.Time)
+	j.lastFire, j.quietFrom = m, e.Time
+	f := c.fireOf(j, e, m)
+	if f == nil {
+		return
+	}
+	if e.Total > 0 && e.Total <= coordination.MaxItems && e.Source == abi.SourceSchedule {
+		if !f.late && (f.total == 0 || e.Total < f.total) {
+			f.total = e.Total
+		}
+		for _, other := range j.order { // who has fewer now does not make up for more
+			other.total = min(other.total, e.Total)
+		}
+	}
+	switch {
+	case e.Kind == host.EventFireStarted:
+		f.started = true
+	case !e.Through.IsZero():
+		c.span(j, e.Items, e.Instant, e.Through, m)
+	case len(e.Items) == 0:
+		f.skippedByNone = m
+	default:
+		for _, i := range e.Items {
+			f.note(i, itemExcused, m)
+		}
+	}
+	if !e.Next.IsZero() && e.Source == abi.SourceSchedule && e.Next.After(e.Instant) {
+		if next := c.up(j, idOf(e.Next, 0), e.Next); next.expected.kind == "" {
+			next.expected = m
+			next.due = e.Next
+			if next.due.Before(e.Time) {
+				next.due = e.Time
+			}
+		}
+	}
+}
+
+// judge looks at the fires of which enough time has passed.
+func (c *Checker) judge(j *job, now time.Time, last bool) {
+	if len(j.order) == 0 || j.activeSince.IsZero() {
+		return // nobody has the job: nobody can be asked
+	}
+	ready := now.Add(-c.o.Settle)
+	if !last && (j.activeSince.After(ready) || j.order[0].due.After(ready) || now.Sub(j.judgedAt) < c.o.Settle/20) {
+		return
+	}
+	j.judgedAt = now
+	var waiting []*fire
+	for _, f := range j.order {
+		since := f.due
+		if j.activeSince.After(since) {
+			since = j.activeSince
+		}
+		if !since.Before(ready) || c.open(j, f, ready) {
+			waiting = append(waiting, f)
+			continue
+		}
+		delete(j.fires, f.id)
+		c.account(j, f)
+	}
+	j.order = waiting
+}
+
+// open reports whether an item of the fire runs on a host that lives, as far as
+// can be told: the file of one that has been killed a moment ago does not say so.
+func (c *Checker) open(j *job, f *fire, ready time.Time) bool {
+	for n, it := range f.fates {
+		if it.fate == itemBegun {
+			if r := c.runOf(j, n, it.mark); r != nil && (!r.over() || r.until() == r.instance.process.last && r.until().time.After(ready)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// runOf is the run that an event is about; nil if it is not remembered.
+func (c *Checker) runOf(j *job, n int, m mark) *run {
+	in, it := c.instances[m.host], j.items[n]
+	if in == nil || it == nil {
+		return nil
+	}
+	return it.run(in, m.fence)
+}
+
+// account says whether everything of a fire is accounted for.
+func (c *Checker) account(j *job, f *fire) {
+	if f.seen.kind == "" && len(f.fates) == 0 && f.skippedByNone.kind == "" {
+		if j.changed.After(f.expected.time) || f.expected.kind == "" {
+			return // the schedule is another one since
+		}
+		c.report.Checked[Accounted]++
+		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: -1,
+			Text: "nothing is told of the fire at " + f.id.String() + ", which was due", Lines: lines(f.expected)})
+		return
+	}
+	j.report.Judged++
+	for i := range f.total {
+		if _, ok := f.fates[i]; !ok {
+			f.fates[i] = itemFate{}
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(f.fates)) {
+		it := f.fates[i]
+		c.report.Checked[Accounted]++
+		switch {
+		case it.fate >= itemExcused:
+		case it.fate == 0 && !f.started && f.skippedByNone.kind != "":
+		case it.fate == 0:
+			c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: i,
+				Text: "the item neither ran for " + f.id.String() + " nor is there a reason why not", Lines: lines(f.seen, f.expected)})
+		default:
+			c.unfinished(j, f, i, it.mark)
+		}
+	}
+}
+
+// unfinished tells of an item that was begun and has no end.
+func (c *Checker) unfinished(j *job, f *fire, n int, m mark) {
+	class, text := Violated, "the item was begun for "+f.id.String()+", and neither ended nor was it given up"
+	marks := []mark{m}
+	runID := ""
+	if r := c.runOf(j, n, m); r != nil {
+		runID = r.id
+		if c.o.Completed != nil && c.o.Completed(r.id) {
+			return
+		}
+	}
+	if in := c.instances[m.host]; in != nil && in.process.killed {
+		class, text = Unproven, text+"; its host died without a word"
+		marks = append(marks, in.process.last)
+	}
+	c.find(Finding{Invariant: Accounted, Class: class, Job: j.name, Item: n, RunID: runID, Text: text, Lines: lines(marks...)})
+}
+
+// quiet looks how long a job has not fired.
+func (c *Checker) quiet(j *job, now time.Time) {
+	if c.o.Period <= 0 || j.activeSince.IsZero() || j.quietFrom.IsZero() {
+		return
+	}
+	c.report.Checked[Settled]++
+	if d := now.Sub(j.quietFrom); d > c.o.Period+c.o.Skew {
+		c.find(Finding{Invariant: Settled, Class: Violated, Job: j.name, Item: -1,
+			Text: fmt.Sprintf("the job did not fire for %s", d.Round(time.Millisecond)), Lines: lines(j.lastFire)})
+		j.quietFrom = now
+	}
+}

@@ -1,0 +1,197 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// Registry looks for what is left behind in a registry that has come to rest:
+// no host came, went or was cut off for some seconds, and nothing was to be
+// divided. It reads the nodes by their names, which are ElasticJob's and the
+// product's, and by nothing that wrote them. Marks of hosts that are alive, and
+// what belongs to ElasticJob's own hosts, are in order. It writes nothing.
+//
+// A registry that is not at rest shows findings that a second look a little
+// later does not.
+func Registry(ctx context.Context, rc coordination.RegistryCenter, namespace string) ([]Finding, error) {
+	jobs, err := rc.Read(ctx, coordination.Children(coordination.JobsPath(namespace)))
+	if err != nil {
+		return nil, fmt.Errorf("reading the jobs of namespace %s: %w", namespace, err)
+	}
+	var findings []Finding
+	for _, name := range jobs[0].Names {
+		l := coordination.NewLayout(namespace, name)
+		s := &survey{ctx: ctx, rc: rc, job: name, root: l.Root(), sibling: l.Sibling()}
+		s.look()
+		if s.err != nil {
+			return nil, fmt.Errorf("job %s: %w", name, s.err)
+		}
+		findings = append(findings, s.findings...)
+	}
+	return findings, nil
+}
+
+// survey is one look at one job.
+type survey struct {
+	ctx                context.Context
+	rc                 coordination.RegistryCenter
+	job, root, sibling string
+	alive              map[string]bool // an instance of the job, or of ours and on its way out
+	java               map[string]bool
+	findings           []Finding
+	err                error
+}
+
+func (s *survey) read(q ...coordination.Query) []coordination.Node {
+	if s.err == nil && len(q) > 0 {
+		var nodes []coordination.Node
+		if nodes, s.err = s.rc.Read(s.ctx, q...); s.err == nil {
+			return nodes
+		}
+	}
+	return make([]coordination.Node, len(q))
+}
+
+func (s *survey) children(path string) []string {
+	return s.read(coordination.Children(path))[0].Names
+}
+
+func (s *survey) find(item int, path, format string, args ...any) {
+	s.findings = append(s.findings, Finding{Invariant: Settled, Class: Violated, Job: s.job, Item: item,
+		Text: fmt.Sprintf(format, args...), Nodes: []string{path}})
+}
+
+func (s *survey) look() {
+	if !s.read(coordination.Data(s.root + "/config"))[0].Exists {
+		return // removed, or no job of anybody's
+	}
+	instances, details := s.children(s.root+"/instances"), s.children(s.sibling+"/instances")
+	s.alive, s.java = make(map[string]bool), make(map[string]bool)
+	for _, id := range details {
+		s.alive[id] = true
+		if !slices.Contains(instances, id) {
+			s.find(-1, s.sibling+"/instances/"+id, "%s is no instance of the job any more and has not left it", id)
+		}
+	}
+	for _, id := range instances {
+		s.alive[id] = true
+		s.java[id] = !slices.Contains(details, id)
+	}
+	if len(s.alive) == 0 {
+		return // nobody is there who could have cleared away
+	}
+	s.leader()
+	s.membership()
+	s.items()
+}
+
+func (s *survey) leader() {
+	n := s.read(coordination.Data(s.root + "/leader/election/instance"))[0]
+	if id := string(n.Data); n.Exists && !s.alive[id] {
+		s.find(-1, n.Path, "the leader %s is gone", id)
+	}
+	for _, flag := range s.children(s.root + "/leader/sharding") {
+		s.find(-1, s.root+"/leader/sharding/"+flag, "the items are still to be divided: flag %s stands", flag)
+	}
+	for _, item := range s.children(s.root + "/leader/failover/items") {
+		s.find(-1, s.root+"/leader/failover/items/"+item, "crashed item %s waits for somebody to take it", item)
+	}
+	for _, id := range s.children(s.root + "/trigger") {
+		if !s.alive[id] {
+			s.find(-1, s.root+"/trigger/"+id, "a trigger waits for %s, which is gone", id)
+		}
+	}
+}
+
+func (s *survey) membership() {
+	members := s.read(coordination.Data(s.sibling + "/members"))[0]
+	for _, id := range strings.Fields(string(members.Data)) {
+		if !s.alive[id] {
+			s.find(-1, members.Path, "%s is gone and still a member: what it left behind was not taken", id)
+		}
+	}
+	held := make(map[int]string)
+	for _, id := range s.children(s.sibling + "/assignment") {
+		n := s.read(coordination.Data(s.sibling + "/assignment/" + id))[0]
+		if n.Exists && !s.alive[id] {
+			s.find(-1, n.Path, "%s is gone and has items: %q", id, n.Data)
+		}
+		items, err := coordination.ParseItems(string(n.Data))
+		if err != nil {
+			s.find(-1, n.Path, "the items of %s cannot be read: %v", id, err)
+		}
+		for _, i := range items {
+			if other, taken := held[i]; taken {
+				s.find(i, n.Path, "the item belongs to %s and to %s", other, id)
+			}
+			held[i] = id
+		}
+	}
+	for _, id := range s.children(s.sibling + "/runs") {
+		if n := s.read(coordination.Data(s.sibling + "/runs/" + id))[0]; n.Exists && !s.alive[id] {
+			s.find(-1, n.Path, "%s is gone and its list of runs is there: %q", id, n.Data)
+		}
+	}
+}
+
+// runs is as much of a host's list of runs as is needed here.
+type runs struct {
+	Runs []struct {
+		Items coordination.Items `json:"items"`
+	} `json:"runs"`
+}
+
+func (s *survey) items() {
+	running := make(map[int]string) // by the lists of those that live
+	for id := range s.alive {
+		var list runs
+		n := s.read(coordination.Data(s.sibling + "/runs/" + id))[0]
+		if len(n.Data) > 0 && json.Unmarshal(n.Data, &list) != nil {
+			s.find(-1, n.Path, "the list of runs of %s cannot be read", id)
+		}
+		for _, run := range list.Runs {
+			for _, i := range run.Items {
+				if other, twice := running[i]; twice && other != id {
+					s.find(i, n.Path, "the item runs on %s and on %s", other, id)
+				}
+				running[i] = id
+			}
+		}
+	}
+	for _, name := range s.children(s.root + "/sharding") {
+		i, err := strconv.Atoi(name)
+		if err != nil || i < 0 {
+			continue
+		}
+		path := s.root + "/sharding/" + name
+		marks := s.read(coordination.Data(path+"/instance"), coordination.Data(path+"/running"), coordination.Data(path+"/failover"),
+			coordination.Data(path+"/failovering"), coordination.Data(s.sibling+"/sharding/"+name))
+		if owner := string(marks[0].Data); marks[0].Exists && !s.alive[owner] {
+			s.find(i, marks[0].Path, "the item belongs to %s, which is gone", owner)
+		}
+		for _, m := range marks[1:4] {
+			id := string(m.Data)
+			switch {
+			case !m.Exists:
+			case !s.alive[id] && id != "":
+				s.find(i, m.Path, "the mark is of %s, which is gone", id)
+			case id != "" && !s.java[id] && running[i] != id:
+				s.find(i, m.Path, "the mark is of %s, which does not run the item", id)
+			}
+		}
+		var record struct {
+			Owner string
+			Begun int64
+			Ended int64
+		}
+		if n := marks[4]; len(n.Data) > 0 && json.Unmarshal(n.Data, &record) == nil && record.Begun != 0 && record.Ended == 0 && running[i] != record.Owner {
+			s.find(i, n.Path, "the run that %s began is open, and nobody runs it", record.Owner)
+		}
+	}
+}

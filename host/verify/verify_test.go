@@ -1,0 +1,447 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+var t0 = time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+
+// book is what one host writes.
+type book struct {
+	name string
+	id   string
+	seen []entry
+}
+
+type entry struct {
+	book *book
+	at   Place
+	e    host.Event
+}
+
+func open(name, id string) *book {
+	b := &book{name: name, id: id}
+	b.add(0, host.Event{Kind: host.EventHostStarted})
+	b.add(0, host.Event{Kind: host.EventSession, Host: id, Reason: "live"})
+	b.add(0, host.Event{Kind: host.EventJobAdded, Host: id, Job: "j"})
+	return b
+}
+
+// add writes an event so many seconds after the beginning.
+func (b *book) add(at float64, e host.Event) *book {
+	e.Time = t0.Add(time.Duration(at * float64(time.Second)))
+	b.seen = append(b.seen, entry{b, Place{b.name, len(b.seen) + 1}, e})
+	return b
+}
+
+func (b *book) of(at float64, kind host.EventKind, e host.Event) *book {
+	e.Kind, e.Host, e.Job = kind, b.id, "j"
+	return b.add(at, e)
+}
+
+func instant(second float64) time.Time {
+	return t0.Add(time.Duration(second * float64(time.Second)))
+}
+
+// fire begins items for the instant.
+func (b *book) fire(at, due float64, total int, items ...int) *book {
+	return b.of(at, host.EventFireStarted, host.Event{Instant: instant(due), Source: abi.SourceSchedule, Items: items, Total: total, Next: instant(due + 10)})
+}
+
+func runID(due float64, item int) string { return fmt.Sprintf("j/%v/%d", due, item) }
+
+func (b *book) start(at, due float64, item int, fence int64) *book {
+	return b.of(at, host.EventItemStarted, host.Event{Instant: instant(due), Item: &item, Fence: fence, RunID: runID(due, item), Attempt: 1})
+}
+
+func (b *book) end(at, due float64, item int, fence int64, o abi.Outcome) *book {
+	return b.of(at, host.EventItemEnded, host.Event{Instant: instant(due), Item: &item, Fence: fence, RunID: runID(due, item), Outcome: o})
+}
+
+func (b *book) done(at, due float64, item int, fence int64) *book {
+	return b.of(at, host.EventItemCompleted, host.Event{Instant: instant(due), Item: &item, Fence: fence, RunID: runID(due, item), Outcome: "OK"})
+}
+
+// run is all of it.
+func (b *book) run(from, to, due float64, item int, fence int64) *book {
+	return b.start(from, due, item, fence).end(to, due, item, fence, "OK").done(to, due, item, fence)
+}
+
+func (b *book) skip(at, due float64, item int, why string) *book {
+	return b.of(at, host.EventItemSkipped, host.Event{Instant: instant(due), Item: &item, RunID: runID(due, item), Reason: why})
+}
+
+func (b *book) lost(at float64) *book {
+	return b.add(at, host.Event{Kind: host.EventSession, Host: b.id, Reason: "lost"})
+}
+
+// later keeps the host alive until so many seconds.
+func (b *book) later(at float64) *book {
+	return b.of(at, host.EventAssigned, host.Event{Items: []int{0}})
+}
+
+// check merges the books by time.
+func check(o Options, books ...*book) *Report {
+	c := New(o)
+	next := make([]int, len(books))
+	for {
+		first := -1
+		for i, b := range books {
+			if next[i] < len(b.seen) && (first < 0 || b.seen[next[i]].e.Time.Before(books[first].seen[next[first]].e.Time)) {
+				first = i
+			}
+		}
+		if first < 0 {
+			return c.Finish()
+		}
+		e := books[first].seen[next[first]]
+		c.Add(e.e, e.at)
+		if next[first]++; next[first] == len(books[first].seen) {
+			c.End(books[first].name)
+		}
+	}
+}
+
+const (
+	a1 = "10.0.0.1@-@1"
+	b1 = "10.0.0.2@-@1"
+)
+
+func TestEachInvariant(t *testing.T) {
+	t.Parallel()
+	two := func() (*book, *book) { return open("a", a1), open("b", b1) }
+	for name, tc := range map[string]struct {
+		build func() []*book
+		want  Invariant // 0: none
+		class Class
+		lines string // file:line of the proof
+	}{
+		"all is well": {func() []*book {
+			a, b := two()
+			a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).fire(10, 10, 2, 0).run(10, 11, 10, 0, 9).later(1000)
+			b.fire(0, 0, 2, 1).run(1, 2, 0, 1, 6).skip(10, 10, 1, "disabled").later(1000)
+			a.seen = a.seen[:len(a.seen)-1]
+			b.seen = b.seen[:len(b.seen)-1]
+			return []*book{a, b}
+		}, 0, "", ""},
+		"two owners": {func() []*book {
+			a, b := two()
+			return []*book{a.fire(0, 0, 1, 0).run(1, 20, 0, 0, 5), b.run(10, 15, 10, 0, 6)}
+		}, OneOwner, Violated, "a:5 a:6 b:4 b:5"},
+		"two owners for less than clocks differ": {func() []*book {
+			a, b := two()
+			return []*book{a.run(1, 10.5, 0, 0, 5), b.run(10, 15, 10, 0, 6)}
+		}, 0, "", ""},
+		"two owners on one server": {func() []*book {
+			a, b := open("a", a1), open("b", "10.0.0.1@-@2")
+			return []*book{a.run(1, 10.5, 0, 0, 5), b.run(10, 15, 10, 0, 6)}
+		}, OneOwner, Violated, "a:4 a:5 b:4 b:5"},
+		"killed while it ran, and the next owner waited": {func() []*book {
+			a, b := two()
+			return []*book{a.fire(0, 0, 1, 0).start(1, 0, 0, 5), b.skip(10, 10, 0, "it still runs").start(30, 0, 0, 8).end(31, 0, 0, 8, "OK").done(31, 0, 0, 8).later(1000)}
+		}, 0, "", ""},
+		"alive by its last line when another began": {func() []*book {
+			a, b := two()
+			return []*book{a.start(1, 0, 0, 5).later(40), b.run(30, 35, 0, 0, 8)}
+		}, OneOwner, Violated, "a:4 a:5 b:4 b:5"},
+		"halted, and no effect": {func() []*book {
+			a, b := two()
+			return []*book{a.start(1, 0, 0, 5).end(60, 0, 0, 5, abi.OutcomeCancelled).lost(60), b.run(40, 50, 0, 0, 8)}
+		}, OneOwner, Fenced, ""},
+		"halted, and its completion took effect": {func() []*book {
+			a, b := two()
+			return []*book{a.start(1, 10, 0, 5).end(60, 10, 0, 5, "OK").done(60, 10, 0, 5).lost(60), b.run(40, 50, 20, 0, 8)}
+		}, OneOwner, Violated, ""},
+		"forgotten item": {func() []*book {
+			a, b := two()
+			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).later(300).later(600), b}
+		}, Accounted, Violated, "a:4"},
+		"an instant that nobody speaks of": {func() []*book {
+			a := open("a", a1)
+			return []*book{a.fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).later(300).later(600)}
+		}, Accounted, Violated, "a:4"},
+		"the schedule changed": {func() []*book {
+			a := open("a", a1)
+			return []*book{a.fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).of(5, host.EventJobChanged, host.Event{}).later(300).later(600)}
+		}, 0, "", ""},
+		"too early to tell": {func() []*book {
+			a := open("a", a1)
+			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).later(200)}
+		}, 0, "", ""},
+		"all hosts were down": {func() []*book {
+			a := open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5)
+			a.add(5000, host.Event{Kind: host.EventHostStarted})
+			a.id = "10.0.0.1@-@2"
+			item := 0
+			a.of(5001, host.EventJobAdded, host.Event{})
+			a.of(5002, host.EventItemSkipped, host.Event{Item: &item, Instant: instant(10), Through: instant(4999), Reason: "nobody"})
+			return []*book{a.later(5600)}
+		}, 0, "", ""},
+		"begun by a host that died, and never again": {func() []*book {
+			a, b := two()
+			return []*book{a.fire(0, 0, 1, 0).start(1, 0, 0, 5), b.skip(10, 10, 0, "x").later(300).later(600)}
+		}, Accounted, Unproven, "a:5 a:5"},
+		"begun, cut short, and never again": {func() []*book {
+			a := open("a", a1)
+			return []*book{a.start(1, 0, 0, 5).end(2, 0, 0, 5, abi.OutcomeCancelled).later(300).later(700)}
+		}, Accounted, Violated, "a:4"},
+		"still running": {func() []*book {
+			a := open("a", a1)
+			return []*book{a.start(1, 0, 0, 5).later(300).later(700)}
+		}, 0, "", ""},
+		"completed and run again": {func() []*book {
+			a, b := two()
+			return []*book{a.run(1, 2, 0, 0, 5), b.run(30, 31, 0, 0, 8)}
+		}, OnceCompleted, Violated, ""},
+		"retried": {func() []*book {
+			a := open("a", a1)
+			return []*book{a.start(1, 0, 0, 5).end(2, 0, 0, 5, "RETRY").start(3, 0, 0, 5).end(4, 0, 0, 5, "OK").done(4, 0, 0, 5)}
+		}, 0, "", ""},
+		"offset by a former owner": {func() []*book {
+			a, b := two()
+			item := 0
+			a.start(1, 0, 0, 5).end(2, 0, 0, 5, "OK")
+			a.of(2, host.EventItemCompleted, host.Event{Item: &item, Instant: instant(0), RunID: runID(0, 0), Fence: 5, OffsetWrites: 7})
+			b.of(30, host.EventItemStarted, host.Event{Item: &item, Instant: instant(10), RunID: runID(10, 0), Fence: 8, OffsetWrites: 6})
+			b.end(31, 10, 0, 8, "OK").done(31, 10, 0, 8)
+			return []*book{a, b}
+		}, OffsetsForward, Violated, "a:6 b:4"},
+		"fence goes back": {func() []*book {
+			a, b := two()
+			return []*book{a.run(1, 2, 0, 0, 9), b.run(30, 31, 10, 0, 8)}
+		}, FencesGrow, Violated, "a:4 b:4"},
+		"fence goes back long after": {func() []*book {
+			a := open("a", a1)
+			return []*book{a.run(1, 2, 0, 0, 9).run(100, 101, 100, 1, 10).run(2000, 2001, 2000, 0, 11).run(4000, 4001, 4000, 0, 10)}
+		}, FencesGrow, Violated, ""},
+		"fence twice": {func() []*book {
+			a, b := two()
+			return []*book{a.run(1, 2, 0, 0, 9), b.run(30, 31, 10, 0, 9)}
+		}, FencesGrow, Violated, ""},
+		"silent": {func() []*book {
+			a := open("a", a1)
+			return []*book{a.fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).skip(10, 10, 0, "x").later(100).later(200)}
+		}, Settled, Violated, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := Options{}
+			if tc.want == Settled {
+				o.Period = time.Minute
+			}
+			r := check(o, tc.build()...)
+			if tc.want == 0 {
+				for _, f := range r.Findings {
+					t.Errorf("found %+v", f)
+				}
+				return
+			}
+			if len(r.Findings) == 0 {
+				t.Fatalf("nothing found: %+v", r)
+			}
+			for _, f := range r.Findings {
+				if f.Invariant != tc.want || f.Class != tc.class {
+					t.Errorf("found %+v, want %v, %s", f, tc.want, tc.class)
+				}
+			}
+			var proof []string
+			for _, l := range r.Findings[0].Lines {
+				proof = append(proof, l.Place.String())
+			}
+			if tc.lines != "" && strings.Join(proof, " ") != tc.lines {
+				t.Errorf("proven by %v, want %s", proof, tc.lines)
+			}
+			if strict := check(Options{Strict: true, Period: o.Period}, tc.build()...); strict.Violations == 0 {
+				t.Error("strict finds no violation")
+			}
+		})
+	}
+}
+
+func TestACompletionWithoutALineMayBeToldOtherwise(t *testing.T) {
+	t.Parallel()
+	build := func() []*book {
+		return []*book{open("a", a1).fire(0, 0, 1, 0).start(1, 0, 0, 5), open("b", b1).skip(10, 10, 0, "x").later(300).later(600)}
+	}
+	if r := check(Options{Completed: func(id string) bool { return id == runID(0, 0) }}, build()...); len(r.Findings) > 0 {
+		t.Errorf("found %+v", r.Findings)
+	}
+}
+
+func TestManyFindingsAreCounted(t *testing.T) {
+	t.Parallel()
+	a := open("a", a1)
+	for n := range 50 {
+		a.run(float64(n), float64(n)+0.5, float64(n), 0, int64(100-n))
+	}
+	r := check(Options{MaxFindings: 3}, a)
+	if len(r.Findings) != 3 || r.Violations < 49 || r.Jobs[0].Violations != r.Violations {
+		t.Errorf("%d findings of %d violations", len(r.Findings), r.Violations)
+	}
+}
+
+// write puts a book into a file, as a host does.
+func (b *book) write(t *testing.T, path string, from, to int) {
+	t.Helper()
+	var out bytes.Buffer
+	for _, e := range b.seen[from:to] {
+		line, err := json.Marshal(e.e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(line)
+		out.WriteByte('\n')
+	}
+	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFilesAreMergedAndRotatedOnesRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a, b := open("a", a1).run(1, 20, 0, 0, 5), open("b", b1).run(10, 15, 10, 0, 6)
+	first, second := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "b.jsonl")
+	a.write(t, first+history.OlderSuffix, 0, 4)
+	a.write(t, first, 4, len(a.seen))
+	b.write(t, second, 0, len(b.seen))
+	// What kill -9 and a full disk leave, and what a later version may write.
+	f, err := os.OpenFile(second, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("\x00\x00\n{\"time\":\"2026-03-01T10:00:30Z\",\"kind\":\"moon.rose\",\"host\":\"x\",\"tide\":{\"high\":1}}\n{\"time\":\"2026-0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Files(t.Context(), Options{}, second, first, first+history.OlderSuffix, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Violations != 1 || r.BadLines != 1 || r.Events != int64(len(a.seen)+len(b.seen)+1) || len(r.Files) != 2 || r.Hosts != 2 {
+		t.Fatalf("%+v", r)
+	}
+	if got := r.Findings[0].Lines[0].Place; got != (Place{first + history.OlderSuffix, 4}) {
+		t.Errorf("the first line of the proof is %s", got)
+	}
+	if got := r.Findings[0].Lines[1].Place; got != (Place{first, 1}) {
+		t.Errorf("the second line of the proof is %s", got)
+	}
+	if _, err := Files(t.Context(), Options{}, filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, []byte("nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Files(t.Context(), Options{}, first, empty); err == nil || !strings.Contains(err.Error(), empty) {
+		t.Errorf("a file without events: %v", err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Files(cancelled, Options{}, first); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// TestMemoryIsBounded checks that what is over is forgotten.
+func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	c := New(Options{})
+	b := open("a", a1)
+	at := 0
+	feed := func() {
+		for ; at < len(b.seen); at++ {
+			c.Add(b.seen[at].e, b.seen[at].at)
+		}
+		b.seen = b.seen[:0]
+		at = 0
+	}
+	feed()
+	for n := range 20_000 {
+		due := float64(10 * n)
+		b.fire(due, due, 2, 0, 1).run(due+1, due+2, due, 0, int64(2*n+1)).run(due+1, due+2, due, 1, int64(2*n+2))
+		feed()
+	}
+	j := c.jobs["j"]
+	if len(j.order) > 100 || len(j.fires) > 100 || len(j.items[0].runs) > 200 || len(j.items[0].completed) > 800 {
+		t.Errorf("kept are %d fires, %d runs, %d completions", len(j.order), len(j.items[0].runs), len(j.items[0].completed))
+	}
+	if r := c.Finish(); r.Violations+r.Unproven+r.Fenced > 0 || r.Jobs[0].Judged < 19_900 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func FuzzFiles(f *testing.F) {
+	good := open("a", a1).fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(1, 2, 0, 1, 6).skip(10, 10, 0, "x").lost(20)
+	var text bytes.Buffer
+	for _, e := range good.seen {
+		line, err := json.Marshal(e.e)
+		if err != nil {
+			f.Fatal(err)
+		}
+		text.Write(line)
+		text.WriteByte('\n')
+	}
+	f.Add(text.Bytes(), []byte("{}\n"))
+	f.Add([]byte("{\"kind\":\"item.started\",\"host\":\"x\",\"job\":\"j\",\"item\":-3}\n"), text.Bytes())
+	f.Add([]byte("{\"kind\":\"fire.started\",\"host\":\"x\",\"job\":\"j\",\"total\":2000000000,\"source\":\"schedule\",\"instant\":\"2026-03-01T10:00:00Z\",\"next\":\"2026-03-01T10:00:00.1Z\",\"items\":[9]}\n"), []byte{0})
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		dir := t.TempDir()
+		a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+		for name, data := range map[string][]byte{a: one, a + history.OlderSuffix: two, b: two} {
+			if err := os.WriteFile(name, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := Files(t.Context(), Options{Period: time.Second}, a, b)
+		if err != nil {
+			return
+		}
+		if n := r.Violations + r.Unproven + r.Fenced; n < len(r.Findings) {
+			t.Errorf("%d findings, %d counted", len(r.Findings), n)
+		}
+		if _, err := json.Marshal(r); err != nil {
+			t.Error(err)
+		}
+		for _, f := range r.Findings {
+			for _, l := range f.Lines {
+				if l.Line < 1 || l.File == "" {
+					t.Errorf("%+v names no line", f)
+				}
+			}
+		}
+	})
+}
+
+var _ coordination.RegistryCenter = (*nowhere)(nil)
+
+// nowhere is a registry that is not to be reached.
+type nowhere struct{ coordination.RegistryCenter }
+
+func (*nowhere) Read(context.Context, ...coordination.Query) ([]coordination.Node, error) {
+	return nil, coordination.ErrUnavailable
+}
+
+func TestRegistryTellsThatItCannotBeRead(t *testing.T) {
+	t.Parallel()
+	if _, err := Registry(t.Context(), &nowhere{}, "n"); !errors.Is(err, coordination.ErrUnavailable) {
+		t.Errorf("found %v", err)
+	}
+}
