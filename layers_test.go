@@ -39,6 +39,7 @@ const (
 	edit       = "github.com/agnivade/levenshtein"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	goleak     = "go.uber.org/goleak"
+	gozk       = "github.com/go-zookeeper/zk"
 	koanf      = "github.com/knadh/koanf"
 	pflag      = "github.com/spf13/pflag"
 	prometheus = "github.com/prometheus"
@@ -86,6 +87,9 @@ var rooms = []room{
 	{name: "coordination/embedded", may: []string{"coordination"}, outside: []string{bbolt},
 		testsMay: []string{"coordination/registrytest"},
 		why:      "a registry is an adapter: swapped without anybody noticing"},
+	{name: "coordination/zookeeper", may: []string{"coordination"}, outside: []string{gozk, zap, xsys},
+		testsMay: []string{"coordination/registrytest", "test/zkserver"},
+		why:      "the other registry: the only room that knows how ZooKeeper talks"},
 
 	{name: "host/schedule", outside: []string{cron, edit}, why: "cron dialects, and nothing else, behind one interface"},
 	{name: "host", may: []string{"coordination", "abi", "host/schedule"}, outside: []string{cron, zap},
@@ -104,14 +108,15 @@ var rooms = []room{
 	{name: "host/verify", may: []string{"host", "host/history", "abi", "coordination"},
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
 	{name: "host/admin", may: []string{"host", "abi", "coordination"}, outside: []string{prometheus, zap},
-		why: "shows and steers a host from outside, through the methods that everybody has"},
+		testsMay: []string{"coordination/embedded"},
+		why:      "shows and steers a host from outside, through the methods that everybody has; what it shows of all hosts it reads from the registry"},
 	{name: "host/migrate", may: []string{"coordination", "host/definition"}, outside: []string{yaml},
 		testsMay: []string{"coordination/embedded"},
 		why:      "knows the trees of old ElasticJobs, which nothing else here should; writes definitions, and has them read back"},
 	{name: "host/dump", may: []string{"coordination"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded"},
 		why:      "ElasticJob's own way to look at a job; it reads the registry and nothing of the host"},
-	{name: "cmd/host", may: []string{"abi", "strategy", "coordination", "coordination/embedded", "host", "host/*"},
+	{name: "cmd/host", may: []string{"abi", "strategy", "coordination", "coordination/*", "host", "host/*"},
 		outside:  []string{cobra, pflag, koanf, fsnotify, yaml, zap, xsys, term},
 		testsMay: []string{"sdk"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
@@ -137,6 +142,7 @@ var shared = map[string]string{
 	zap:      "the logger travels as a value",
 	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for; cmd/host writes its own configuration",
 	edit:     "did you mean: names of fields in host/definition, of zones in host/schedule",
+	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper",
 	fsnotify: "directories are watched by the catalog, one file by invoke --watch, a history by tests",
 }
 

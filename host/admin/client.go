@@ -168,6 +168,45 @@ func (c *Client) Remove(ctx context.Context, job string, purge bool) error {
 	return c.do(ctx, http.MethodDelete, jobPath(job, "")+"?purge="+strconv.FormatBool(purge), nil)
 }
 
+// Jobs lists the jobs of the host's namespace, as the registry has them.
+func (c *Client) Jobs(ctx context.Context) ([]Brief, error) {
+	var list []Brief
+	err := c.do(ctx, http.MethodGet, "/v1/registry/jobs", &list)
+	return list, err
+}
+
+// Shards returns a job, item by item and instance by instance, over all hosts.
+func (c *Client) Shards(ctx context.Context, job string) (*Shards, error) {
+	var s Shards
+	if err := c.do(ctx, http.MethodGet, jobPath(job, "shards"), &s); err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// EnableServer lets one server run the job again; job "" is all jobs.
+func (c *Client) EnableServer(ctx context.Context, job, server string) error {
+	return c.do(ctx, http.MethodPost, jobPath(job, "servers/"+url.PathEscape(server)+"/enable"), nil)
+}
+
+// DisableServer keeps one server from running the job; job "" is all jobs.
+func (c *Client) DisableServer(ctx context.Context, job, server string) error {
+	return c.do(ctx, http.MethodPost, jobPath(job, "servers/"+url.PathEscape(server)+"/disable"), nil)
+}
+
+// Shutdown stops instances of a job: the one that is named, those of a server,
+// or all. job "" is all jobs.
+func (c *Client) Shutdown(ctx context.Context, job, server, instance string) error {
+	query := url.Values{}
+	if server != "" {
+		query.Set("server", server)
+	}
+	if instance != "" {
+		query.Set("instance", instance)
+	}
+	return c.do(ctx, http.MethodPost, jobPath(job, "shutdown")+"?"+query.Encode(), nil)
+}
+
 func jobPath(job, what string) string {
 	if job == "" {
 		return "/v1/" + what

@@ -35,6 +35,7 @@ type Metrics struct {
 	lag, fireTime, itemTime   *prometheus.HistogramVec
 	elections, reshardings    *prometheus.CounterVec
 	sessions, refusals, loads prometheus.Counter
+	operations                *prometheus.CounterVec // kind
 
 	mu sync.Mutex
 	// waiting counts the items of each fire under way that have not begun.
@@ -93,6 +94,7 @@ func NewMetrics(version string, status func() host.Status) *Metrics {
 	m.sessions = plain("sessions_lost_total", "Registry sessions that were lost.")
 	m.refusals = plain("files_refused_total", "Files of the plugins directory that were refused.")
 	m.loads = plain("jobs_changed_total", "Times a job's configuration or module changed.")
+	m.operations = counter("registry_operations_total", "Requests to the registry, by kind.", "kind")
 	m.guests.init(m.registry)
 
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -119,6 +121,68 @@ func (m *Metrics) CounterFunc(name, help string, value func() float64) error {
 		return fmt.Errorf("metric wasmjob_%s: %w", name, err)
 	}
 	return nil
+}
+
+// Operation counts requests to the registry, by kind.
+func (m *Metrics) Operation(kind string, n int) { m.operations.WithLabelValues(kind).Add(float64(n)) }
+
+// Sessions adds what is known of the registry's session. It is asked at every
+// scrape, and nil while there is none.
+func (m *Metrics) Sessions(session func() *Session) error {
+	if err := m.registry.Register(sessionCollector{session}); err != nil {
+		return fmt.Errorf("metrics of the registry's session: %w", err)
+	}
+	return nil
+}
+
+// sessionCollector shows a session.
+type sessionCollector struct{ session func() *Session }
+
+// descriptions are the metrics of a session.
+func (sessionCollector) descriptions() (connected, trust, age, reconnects *prometheus.Desc) {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("wasmjob_registry_"+name, help, labels, nil)
+	}
+	return desc("connected", "1 while the host is connected to a server of the registry."),
+		desc("session_trust", "1 for how far the session is trusted: live, suspect, yield, lost or none.", "trust"),
+		desc("session_answer_age_seconds", "Time since the question was sent that the registry answered last."),
+		desc("reconnects", "Connections that the present session has had besides the first.")
+}
+
+// Describe implements [prometheus.Collector].
+func (c sessionCollector) Describe(ch chan<- *prometheus.Desc) {
+	connected, trust, age, reconnects := c.descriptions()
+	for _, d := range []*prometheus.Desc{connected, trust, age, reconnects} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c sessionCollector) Collect(ch chan<- prometheus.Metric) {
+	connected, trust, age, reconnects := c.descriptions()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	s := c.session()
+	level, up := "none", 0.0
+	if s != nil {
+		level = s.Trust
+		if s.Server != "" {
+			up = 1
+		}
+		if !s.Answered.IsZero() {
+			gauge(age, time.Since(s.Answered).Seconds())
+		}
+		gauge(reconnects, float64(s.Reconnects))
+	}
+	gauge(connected, up)
+	for _, l := range []string{"none", "live", "suspect", "yield", "lost"} {
+		v := 0.0
+		if l == level {
+			v = 1
+		}
+		gauge(trust, v, l)
+	}
 }
 
 // scrapeLog takes the errors of scrapes.

@@ -56,6 +56,16 @@ type Options struct {
 	// Pending tells what the host still waits for; nil means nothing. It is
 	// called for each request, from many goroutines.
 	Pending func() Pending
+	// Registry answers what is asked of the registry rather than of the host.
+	// nil: nothing of it is known.
+	Registry *Registry
+	// Session tells of the host's session; nil: there is nothing to tell. It
+	// is called for each request, from many goroutines, and returns nil while
+	// there is no session.
+	Session func() *Session
+	// Waiting says what the host waits for to get a session, empty for
+	// nothing. nil is the same.
+	Waiting func() string
 	Logger  *zap.Logger
 }
 
@@ -114,6 +124,9 @@ type Report struct {
 	// Reason says why it is not ready, if that is known.
 	Reason string      `json:"reason,omitempty"`
 	Status host.Status `json:"status"`
+	// Session is missing while there is none, and for a registry that has no
+	// sessions to speak of.
+	Session *Session `json:"session,omitempty"`
 	// Compiling are the modules that are not compiled yet, by file.
 	Compiling []Compiling `json:"compiling,omitempty"`
 }
@@ -245,6 +258,9 @@ func (s *Server) handler() http.Handler {
 		}
 	}
 	mux.Handle("GET /v1/status", s.authorized(http.HandlerFunc(s.status)))
+	if s.opts.Registry != nil {
+		s.registryEndpoints(mux, s.opts.Registry)
+	}
 	h := s.opts.Host
 	all := func(do func(context.Context, string) error) func(*http.Request) error {
 		return func(r *http.Request) error { return do(r.Context(), "") }
@@ -286,6 +302,42 @@ func (s *Server) handler() http.Handler {
 		fail(w, http.StatusNotFound, fmt.Sprintf("no such endpoint: %s %s", r.Method, r.URL.Path))
 	})
 	return s.guarded(mux)
+}
+
+// registryEndpoints answer from the registry, about all hosts of a job.
+func (s *Server) registryEndpoints(mux *http.ServeMux, r *Registry) {
+	show := func(read func(*http.Request) (any, error)) http.Handler {
+		return s.authorized(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			ctx, cancel := context.WithTimeout(req.Context(), operationTimeout)
+			defer cancel()
+			v, err := read(req.WithContext(ctx))
+			if err != nil {
+				s.failed(w, err)
+				return
+			}
+			respond(w, http.StatusOK, v)
+		}))
+	}
+	mux.Handle("GET /v1/registry/jobs", show(func(req *http.Request) (any, error) { return r.Jobs(req.Context()) }))
+	mux.Handle("GET /v1/jobs/{job}/shards", show(func(req *http.Request) (any, error) {
+		return r.Shards(req.Context(), req.PathValue("job"))
+	}))
+	server := func(do func(ctx context.Context, job, server string) error) http.Handler {
+		return s.authorized(s.operation(func(req *http.Request) error {
+			return do(req.Context(), req.PathValue("job"), req.PathValue("server"))
+		}))
+	}
+	for _, prefix := range []string{"POST /v1", "POST /v1/jobs/{job}"} {
+		mux.Handle(prefix+"/servers/{server}/enable", server(r.EnableServer))
+		mux.Handle(prefix+"/servers/{server}/disable", server(r.DisableServer))
+		mux.Handle(prefix+"/shutdown", s.authorized(s.operation(func(req *http.Request) error {
+			server, instance := req.URL.Query().Get("server"), req.URL.Query().Get("instance")
+			if req.PathValue("job")+server+instance == "" {
+				return badRequest{"shutdown of all instances of all jobs is not offered; name a job, a server or an instance"}
+			}
+			return r.Shutdown(req.Context(), req.PathValue("job"), server, instance)
+		})))
+	}
 }
 
 // guarded refuses a foreign Host header on a local TCP address, and large bodies.
@@ -332,9 +384,13 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	p := s.pending() // first: what ends meanwhile is in the status
 	ready, reason := s.ready(p)
-	respond(w, http.StatusOK, Report{
+	report := Report{
 		About: s.opts.About, Now: time.Now(), Ready: ready, Reason: reason, Status: s.opts.Host.Status(), Compiling: p.Compiling,
-	})
+	}
+	if s.opts.Session != nil {
+		report.Session = s.opts.Session()
+	}
+	respond(w, http.StatusOK, report)
 }
 
 func (s *Server) pending() Pending {
@@ -346,6 +402,11 @@ func (s *Server) pending() Pending {
 
 // ready reports whether the host is ready, and why not if that is known.
 func (s *Server) ready(p Pending) (ok bool, reason string) {
+	if s.opts.Waiting != nil {
+		if reason := s.opts.Waiting(); reason != "" {
+			return false, reason
+		}
+	}
 	if p.Starting {
 		return false, p.reason()
 	}
@@ -382,30 +443,37 @@ func (s *Server) operation(do func(*http.Request) error) http.Handler {
 		if name := r.PathValue("job"); errors.Is(err, host.ErrNoJob) && s.pending().waits(name) {
 			err = compilingError{name}
 		}
-		var bad badRequest
-		var compiling compilingError
-		switch {
-		case err == nil:
+		if err == nil {
 			log.Info("operation done")
 			w.WriteHeader(http.StatusNoContent)
 			return
-		case errors.As(err, &bad):
-			fail(w, http.StatusBadRequest, err.Error())
-		case errors.As(err, &compiling):
-			fail(w, http.StatusServiceUnavailable, err.Error())
-		case errors.Is(err, host.ErrNoJob):
-			fail(w, http.StatusNotFound, err.Error())
-		case errors.Is(err, host.ErrJobRemoved):
-			fail(w, http.StatusConflict, err.Error())
-		case errors.Is(err, host.ErrNotLive):
-			fail(w, http.StatusServiceUnavailable, err.Error())
-		case errors.Is(err, context.DeadlineExceeded):
-			fail(w, http.StatusGatewayTimeout, fmt.Sprintf("not done within %s, it may still take effect: %v", operationTimeout, err))
-		default:
-			fail(w, http.StatusInternalServerError, err.Error())
 		}
+		s.failed(w, err)
 		log.Warn("operation failed", zap.Error(err))
 	})
+}
+
+// failed answers with an error, and the code that it has in HTTP.
+func (s *Server) failed(w http.ResponseWriter, err error) {
+	var bad badRequest
+	var compiling compilingError
+	var target *noTargetError
+	switch {
+	case errors.As(err, &bad):
+		fail(w, http.StatusBadRequest, err.Error())
+	case errors.As(err, &compiling):
+		fail(w, http.StatusServiceUnavailable, err.Error())
+	case errors.Is(err, host.ErrNoJob), errors.As(err, &target):
+		fail(w, http.StatusNotFound, err.Error())
+	case errors.Is(err, host.ErrJobRemoved):
+		fail(w, http.StatusConflict, err.Error())
+	case errors.Is(err, host.ErrNotLive):
+		fail(w, http.StatusServiceUnavailable, err.Error())
+	case errors.Is(err, context.DeadlineExceeded):
+		fail(w, http.StatusGatewayTimeout, fmt.Sprintf("not done within %s, it may still take effect: %v", operationTimeout, err))
+	default:
+		fail(w, http.StatusInternalServerError, err.Error())
+	}
 }
 
 // problem is the JSON of every error.

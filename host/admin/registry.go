@@ -1,0 +1,401 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// Registry operates the jobs of a namespace in the registry itself, whether a
+// host runs or not: what it does, ElasticJob's console does by the same nodes.
+// It is safe for concurrent use.
+type Registry struct {
+	namespace string
+	center    func() coordination.RegistryCenter
+}
+
+// NewRegistry returns the operations on a namespace. center is the session
+// that they use; it is asked each time and is nil while there is none.
+func NewRegistry(namespace string, center func() coordination.RegistryCenter) *Registry {
+	return &Registry{namespace, center}
+}
+
+// perform carries out a move on a job.
+func (r *Registry) perform(ctx context.Context, job string, move func(coordination.Layout) coordination.Move) error {
+	c := r.center()
+	if c == nil {
+		return host.ErrNotLive
+	}
+	if err := coordination.CheckJobName(job); err != nil {
+		return fmt.Errorf("job %q: %w: %w", job, host.ErrNoJob, err)
+	}
+	err := coordination.Perform(ctx, c, move(coordination.NewLayout(r.namespace, job)))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, coordination.ErrRemoved):
+		return fmt.Errorf("namespace %s: %w", r.namespace, &noJobError{job})
+	}
+	return fmt.Errorf("job %q: %w", job, err)
+}
+
+// noJobError: the registry has no such job.
+type noJobError struct{ job string }
+
+func (e *noJobError) Error() string { return fmt.Sprintf("there is no job %q", e.job) }
+
+// Is makes it a host.ErrNoJob.
+func (e *noJobError) Is(target error) bool { return target == host.ErrNoJob }
+
+// Jobs lists the jobs of the namespace, by name.
+func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
+	c := r.center()
+	if c == nil {
+		return nil, host.ErrNotLive
+	}
+	var list []coordination.JobBrief
+	if err := coordination.Perform(ctx, c, coordination.ReadJobs(r.namespace, &list)); err != nil {
+		return nil, err
+	}
+	out := []Brief{}
+	for _, b := range list {
+		out = append(out, Brief{
+			Name: b.Name, Description: b.Description, Cron: b.Cron, TimeZone: b.TimeZone, ShardingTotalCount: b.Total,
+			Status: string(b.Status), Instances: b.Instances, Java: b.Java, Leader: b.Leader, Error: b.Error,
+		})
+	}
+	return out, nil
+}
+
+// names are those of one job, or of all if the name is empty.
+func (r *Registry) names(ctx context.Context, job string) ([]string, error) {
+	if job != "" {
+		return []string{job}, nil
+	}
+	list, err := r.Jobs(ctx)
+	var names []string
+	for _, b := range list {
+		names = append(names, b.Name)
+	}
+	return names, err
+}
+
+// each does something to one job, or to all if the name is empty.
+func (r *Registry) each(ctx context.Context, job string, do func(name string) error) error {
+	names, err := r.names(ctx, job)
+	problems := []error{err}
+	for _, name := range names {
+		err := do(name)
+		if job == "" && errors.Is(err, host.ErrNoJob) {
+			err = nil // removed since
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// Shards returns a job item by item and instance by instance.
+func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
+	var s coordination.Shards
+	err := r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.ReadShards(l, &s) })
+	if err != nil {
+		return nil, err
+	}
+	return newShards(&s), nil
+}
+
+// Trigger makes every instance of the job run its items once, now.
+func (r *Registry) Trigger(ctx context.Context, job string) error {
+	return r.perform(ctx, job, coordination.TriggerJob)
+}
+
+// Enable lets all servers run the job again; job "" is all jobs.
+func (r *Registry) Enable(ctx context.Context, job string) error { return r.setServers(ctx, job, true) }
+
+// Disable keeps all servers from running the job; job "" is all jobs.
+func (r *Registry) Disable(ctx context.Context, job string) error {
+	return r.setServers(ctx, job, false)
+}
+
+func (r *Registry) setServers(ctx context.Context, job string, enable bool) error {
+	return r.each(ctx, job, func(name string) error {
+		return r.perform(ctx, name, func(l coordination.Layout) coordination.Move { return coordination.SetServers(l, enable) })
+	})
+}
+
+// EnableServer lets one server run the job again; job "" is all jobs that know
+// the server.
+func (r *Registry) EnableServer(ctx context.Context, job, server string) error {
+	return r.setServer(ctx, job, server, true)
+}
+
+// DisableServer keeps one server from running the job; job "" is all jobs that
+// know the server.
+func (r *Registry) DisableServer(ctx context.Context, job, server string) error {
+	return r.setServer(ctx, job, server, false)
+}
+
+func (r *Registry) setServer(ctx context.Context, job, server string, enable bool) error {
+	known, all := 0, make(map[string]bool)
+	err := r.each(ctx, job, func(name string) error {
+		c := r.center()
+		if c == nil {
+			return host.ErrNotLive
+		}
+		l := coordination.NewLayout(r.namespace, name)
+		nodes, err := c.Read(ctx, coordination.Children(l.Root()+"/servers"))
+		if err != nil {
+			return fmt.Errorf("job %q: %w", name, err)
+		}
+		for _, ip := range nodes[0].Names {
+			all[ip] = true
+		}
+		if !slices.Contains(nodes[0].Names, server) {
+			return nil
+		}
+		known++
+		return r.perform(ctx, name, func(l coordination.Layout) coordination.Move { return coordination.SetServers(l, enable, server) })
+	})
+	switch {
+	case err != nil:
+		return err
+	case known > 0:
+		return nil
+	case job != "" && len(all) == 0:
+		// A job that exists has servers, unless nobody ever ran it.
+		if _, err := r.Shards(ctx, job); err != nil {
+			return err
+		}
+	}
+	return &noTargetError{fmt.Sprintf("no server %s", server), sortedKeys(all)}
+}
+
+// EnableItem lets the item run again.
+func (r *Registry) EnableItem(ctx context.Context, job string, item int) error {
+	return r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, true) })
+}
+
+// DisableItem keeps the item from running.
+func (r *Registry) DisableItem(ctx context.Context, job string, item int) error {
+	return r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, false) })
+}
+
+// Shutdown takes instances out of a job, which tells them to finish what they
+// run and to stop until they are started again: the one that is named, or
+// those of a server, or all of the job if neither is. job "" is all jobs.
+func (r *Registry) Shutdown(ctx context.Context, job, server, instance string) error {
+	stopped, all := 0, make(map[string]bool)
+	err := r.each(ctx, job, func(name string) error {
+		s, err := r.Shards(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, i := range s.Instances {
+			if i.Gone {
+				continue
+			}
+			all[i.ID] = true
+			if instance != "" && i.ID != instance || server != "" && i.Server != server {
+				continue
+			}
+			err := r.perform(ctx, name, func(l coordination.Layout) coordination.Move { return coordination.StopInstance(l, i.ID) })
+			var conflict *coordination.OpError
+			if errors.As(err, &conflict) {
+				continue // it has gone by itself
+			}
+			if err != nil {
+				return err
+			}
+			stopped++
+		}
+		return nil
+	})
+	if err == nil && stopped == 0 {
+		what := "no instance"
+		switch {
+		case instance != "":
+			what += " " + instance
+		case server != "":
+			what += " on server " + server
+		}
+		err = &noTargetError{what, sortedKeys(all)}
+	}
+	return err
+}
+
+// Remove takes the job out of the registry; purge forgets its offsets and
+// records too.
+func (r *Registry) Remove(ctx context.Context, job string, purge bool) error {
+	return r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.Remove(l, purge) })
+}
+
+// noTargetError: what was to be operated is not there, and this is what is.
+type noTargetError struct {
+	what string
+	have []string
+}
+
+func (e *noTargetError) Error() string {
+	const most = 20
+	have := e.have
+	switch {
+	case len(have) == 0:
+		return e.what + "; there is none"
+	case len(have) > most:
+		return fmt.Sprintf("%s; there are %d, such as %s", e.what, len(have), strings.Join(have[:most], ", "))
+	}
+	return e.what + "; there is " + strings.Join(have, ", ")
+}
+
+func sortedKeys(set map[string]bool) []string {
+	var list []string
+	for k := range set {
+		list = append(list, k)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Brief is a job in a line, as the registry has it.
+type Brief struct {
+	Name               string `json:"name"`
+	Description        string `json:"description,omitempty"`
+	Cron               string `json:"cron"`
+	TimeZone           string `json:"timeZone,omitempty"`
+	ShardingTotalCount int    `json:"shardingTotalCount"`
+	// Status is OK, DISABLED, CRASHED (no instance) or SHARDING_FLAG.
+	Status string `json:"status"`
+	// Instances counts all, Java those that are Java hosts.
+	Instances int    `json:"instances"`
+	Java      int    `json:"java,omitempty"`
+	Leader    string `json:"leader,omitempty"`
+	// Error says why the configuration cannot be read.
+	Error string `json:"error,omitempty"`
+}
+
+// Shards is a job, item by item and instance by instance, as the registry has
+// it.
+type Shards struct {
+	Job                string `json:"job"`
+	Cron               string `json:"cron"`
+	TimeZone           string `json:"timeZone,omitempty"`
+	ShardingTotalCount int    `json:"shardingTotalCount"`
+	Leader             string `json:"leader,omitempty"`
+	// Sharding is set while the items are to be divided anew.
+	Sharding bool `json:"sharding,omitempty"`
+	// Digests are the modules that instances run for the job, ascending: more
+	// than one while a new version is being rolled out.
+	Digests   []string   `json:"digests"`
+	Instances []Instance `json:"instances"` // by id
+	Items     []Shard    `json:"items"`     // by number
+}
+
+// Instance is one instance of a job.
+type Instance struct {
+	ID     string `json:"id"`
+	Server string `json:"server"`
+	// State is READY, RUNNING, DRAINING or, of one that died and whose items
+	// are not settled yet, GONE. Of a Java host it is JAVA.
+	State    string `json:"state"`
+	Gone     bool   `json:"gone,omitempty"`
+	Java     bool   `json:"java,omitempty"`
+	Disabled bool   `json:"disabled,omitempty"` // its server, for the job
+	Leader   bool   `json:"leader,omitempty"`
+	Digest   string `json:"digest,omitempty"`
+	TimeZone string `json:"timeZone,omitempty"`
+	Admin    string `json:"admin,omitempty"`
+	// Items are what it owns, Running what it has begun and not completed;
+	// both as ranges: "0-3,7".
+	Items     string    `json:"items"`
+	Running   string    `json:"running,omitempty"`
+	Begun     time.Time `json:"begun,omitzero"`
+	Completed time.Time `json:"completed,omitzero"`
+}
+
+// Shard is one sharding item.
+type Shard struct {
+	Item      int    `json:"item"`
+	Parameter string `json:"parameter,omitempty"`
+	Owner     string `json:"owner,omitempty"`
+	// State is PENDING, RUNNING, DISABLED, FAILOVER or SHARDING_FLAG.
+	State    string `json:"state"`
+	Disabled bool   `json:"disabled,omitempty"`
+	Misfired bool   `json:"misfired,omitempty"`
+	Failover bool   `json:"failover,omitempty"`
+	// Moves: it goes to its new owner when it is completed.
+	Moves     bool   `json:"moves,omitempty"`
+	RunningOn string `json:"runningOn,omitempty"`
+	Fence     int64  `json:"fence,omitempty"`
+	// The newest run, wherever it was.
+	Begun   time.Time `json:"begun,omitzero"`
+	Ended   time.Time `json:"ended,omitzero"`
+	Source  string    `json:"source,omitempty"`
+	Outcome string    `json:"outcome,omitempty"`
+}
+
+func newShards(s *coordination.Shards) *Shards {
+	c := s.Configuration
+	out := &Shards{
+		Job: s.Job, Cron: c.Cron, TimeZone: c.TimeZone, ShardingTotalCount: c.ShardingTotalCount, Leader: s.Leader,
+		Sharding: s.Sharding, Digests: []string{}, Instances: []Instance{}, Items: []Shard{},
+	}
+	digests := make(map[string]bool)
+	for _, i := range s.Instances {
+		state := i.State
+		switch {
+		case i.Gone:
+			state = "GONE"
+		case i.Java:
+			state = "JAVA"
+		case i.Detail.Digest != "":
+			digests[i.Detail.Digest] = true
+		}
+		out.Instances = append(out.Instances, Instance{
+			ID: i.ID, Server: i.ServerIP, State: state, Gone: i.Gone, Java: i.Java, Disabled: i.Disabled, Leader: i.ID == s.Leader,
+			Digest: i.Detail.Digest, TimeZone: i.Detail.TimeZone, Admin: i.Detail.Admin, Items: i.Items.String(), Running: i.Runs.String(),
+			Begun: i.Begun, Completed: i.Completed,
+		})
+	}
+	if len(digests) > 0 {
+		out.Digests = sortedKeys(digests)
+	}
+	at := func(ms int64) time.Time {
+		if ms == 0 {
+			return time.Time{}
+		}
+		return time.UnixMilli(ms)
+	}
+	for _, i := range s.Items {
+		out.Items = append(out.Items, Shard{
+			Item: i.Item, Parameter: i.Parameter, Owner: i.Owner, State: string(i.State), Disabled: i.Disabled, Misfired: i.Misfired,
+			Failover: i.Failover, Moves: i.Moves, RunningOn: i.RunningOn, Fence: i.Fence,
+			Begun: at(i.Record.Begun), Ended: at(i.Record.Ended), Source: i.Record.Source, Outcome: i.Record.Outcome,
+		})
+	}
+	return out
+}
+
+// Session is what a host's process knows of its session with a registry of
+// servers.
+type Session struct {
+	// Server is the one that the host is connected to, empty while it is not.
+	Server string `json:"server,omitempty"`
+	// ID is the session's number, as the servers write it: 0x100a….
+	ID string `json:"id"`
+	// Timeout is what the servers have granted.
+	Timeout time.Duration `json:"timeoutNs"`
+	// Answered is when the question was sent that was answered last: from
+	// then on the session is trusted for a while.
+	Answered time.Time `json:"answered,omitzero"`
+	// Trust is live, suspect, yield or lost.
+	Trust string `json:"trust"`
+	// Reconnects counts the connections that this session has had besides
+	// the first.
+	Reconnects int64 `json:"reconnects"`
+}

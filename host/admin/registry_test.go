@@ -1,0 +1,216 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// namespace is a registry with jobs of two instances each, and a way to look.
+func namespace(t *testing.T, jobs ...string) (*Registry, func(path string) (string, bool)) {
+	t.Helper()
+	s, err := embedded.Open(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(c.Close(), s.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	put := func(path, value string) {
+		t.Helper()
+		if _, err := c.Commit(t.Context(), coordination.Ensure(path), coordination.Set(path, []byte(value), coordination.AnyVersion)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, job := range jobs {
+		put("/ns/"+job+"/config", "cron: 0 0 * * * ?\njobName: "+job+"\nshardingTotalCount: 2\nshardingItemParameters: 0=A,1=B\n")
+		for n, ip := range []string{"10.0.0.1", "10.0.0.2"} {
+			id := ip + "@-@" + job
+			put("/ns/"+job+"/servers/"+ip, "ENABLED")
+			put("/ns/"+job+"/instances/"+id, "jobInstanceId: "+id+"\nserverIp: "+ip+"\n")
+			put("/ns.wasmjob/"+job+"/instances/"+id, `{"state":"READY","digest":"`+strings.Repeat(string(rune('a'+n)), 64)+`"}`)
+			put("/ns/"+job+"/sharding/"+string(rune('0'+n))+"/instance", id)
+		}
+	}
+	look := func(path string) (string, bool) {
+		t.Helper()
+		n, err := c.Read(t.Context(), coordination.Data(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(n[0].Data), n[0].Exists
+	}
+	return NewRegistry("ns", func() coordination.RegistryCenter { return c }), look
+}
+
+func TestRegistryOperates(t *testing.T) {
+	t.Parallel()
+	r, look := namespace(t, "a", "b")
+	ctx := t.Context()
+	is := func(path, want string) {
+		t.Helper()
+		if got, _ := look(path); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+	there := func(path string, want bool) {
+		t.Helper()
+		if _, got := look(path); got != want {
+			t.Errorf("%s exists: %t, want %t", path, got, want)
+		}
+	}
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	do(r.DisableServer(ctx, "a", "10.0.0.2"))
+	is("/ns/a/servers/10.0.0.2", "DISABLED")
+	is("/ns/a/servers/10.0.0.1", "ENABLED")
+	is("/ns/b/servers/10.0.0.2", "ENABLED")
+	do(r.DisableServer(ctx, "", "10.0.0.1"))
+	is("/ns/a/servers/10.0.0.1", "DISABLED")
+	is("/ns/b/servers/10.0.0.1", "DISABLED")
+	do(r.EnableServer(ctx, "", "10.0.0.1"))
+	is("/ns/b/servers/10.0.0.1", "ENABLED")
+	do(r.Disable(ctx, ""))
+	is("/ns/b/servers/10.0.0.2", "DISABLED")
+	do(r.Enable(ctx, "a"))
+	is("/ns/a/servers/10.0.0.2", "ENABLED")
+	is("/ns/b/servers/10.0.0.2", "DISABLED")
+	do(r.DisableItem(ctx, "a", 1))
+	there("/ns/a/sharding/1/disabled", true)
+	do(r.EnableItem(ctx, "a", 1))
+	there("/ns/a/sharding/1/disabled", false)
+	do(r.Trigger(ctx, "a"))
+	there("/ns/a/trigger/10.0.0.1@-@a", true)
+
+	s, err := r.Shards(ctx, "a")
+	if err != nil || len(s.Items) != 2 || s.Items[1].Owner != "10.0.0.2@-@a" || s.Items[1].Parameter != "B" || len(s.Instances) != 2 || len(s.Digests) != 2 {
+		t.Errorf("shards %+v, %v", s, err)
+	}
+	jobs, err := r.Jobs(ctx)
+	if err != nil || len(jobs) != 2 || jobs[0].Name != "a" || jobs[0].Instances != 2 || jobs[0].ShardingTotalCount != 2 {
+		t.Errorf("jobs %+v, %v", jobs, err)
+	}
+
+	do(r.Shutdown(ctx, "a", "", "10.0.0.1@-@a"))
+	there("/ns/a/instances/10.0.0.1@-@a", false)
+	there("/ns/a/instances/10.0.0.2@-@a", true)
+	do(r.Shutdown(ctx, "", "10.0.0.2", ""))
+	there("/ns/a/instances/10.0.0.2@-@a", false)
+	there("/ns/b/instances/10.0.0.2@-@b", false)
+	there("/ns/b/instances/10.0.0.1@-@b", true)
+	do(r.Remove(ctx, "b", true))
+	there("/ns/b", false)
+	there("/ns.wasmjob/b", false)
+}
+
+func TestRegistrySaysWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	r, _ := namespace(t, "a")
+	ctx := t.Context()
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"trigger":           {r.Trigger(ctx, "x"), `namespace ns: there is no job "x"`},
+		"shards":            {second(r.Shards(ctx, "x")), `namespace ns: there is no job "x"`},
+		"remove":            {r.Remove(ctx, "x", false), `there is no job "x"`},
+		"disable":           {r.Disable(ctx, "x"), `there is no job "x"`},
+		"server of none":    {r.DisableServer(ctx, "x", "10.0.0.1"), `there is no job "x"`},
+		"no such server":    {r.DisableServer(ctx, "a", "10.0.0.7"), "no server 10.0.0.7; there is 10.0.0.1, 10.0.0.2"},
+		"no server at all":  {r.EnableServer(ctx, "", "10.0.0.7"), "no server 10.0.0.7; there is 10.0.0.1, 10.0.0.2"},
+		"no such instance":  {r.Shutdown(ctx, "a", "", "y"), "no instance y; there is 10.0.0.1@-@a, 10.0.0.2@-@a"},
+		"no such item":      {r.DisableItem(ctx, "a", 9), "job a has no item 9"},
+		"a name with slash": {r.Trigger(ctx, "a/config"), "without a slash"},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, c.err, c.want)
+		}
+	}
+	if err := r.Trigger(ctx, "x"); !errors.Is(err, host.ErrNoJob) {
+		t.Errorf("not a host.ErrNoJob: %v", err)
+	}
+	gone := NewRegistry("ns", func() coordination.RegistryCenter { return nil })
+	for name, err := range map[string]error{
+		"jobs": second(gone.Jobs(ctx)), "shards": second(gone.Shards(ctx, "a")), "server": gone.EnableServer(ctx, "a", "10.0.0.1"), "shutdown": gone.Shutdown(ctx, "", "x", ""),
+	} {
+		if !errors.Is(err, host.ErrNotLive) {
+			t.Errorf("%s without a session: %v", name, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestRegistryEndpoints asks by way of the server, with the client.
+func TestRegistryEndpoints(t *testing.T) {
+	t.Parallel()
+	r, look := namespace(t, "a")
+	const token = "0123456789abcdef"
+	s, err := Listen(Options{Address: Address{"tcp", "127.0.0.1:0"}, Token: token, Host: &host.Host{}, Registry: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	c := NewClient(s.Address(), token)
+	if shards, err := c.Shards(t.Context(), "a"); err != nil || len(shards.Items) != 2 || shards.Items[0].Owner != "10.0.0.1@-@a" {
+		t.Errorf("shards %+v, %v", shards, err)
+	}
+	if jobs, err := c.Jobs(t.Context()); err != nil || len(jobs) != 1 || jobs[0].Name != "a" {
+		t.Errorf("jobs %+v, %v", jobs, err)
+	}
+	if err := errors.Join(c.DisableServer(t.Context(), "a", "10.0.0.1"), c.DisableServer(t.Context(), "", "10.0.0.2"), c.EnableServer(t.Context(), "a", "10.0.0.2"),
+		c.Shutdown(t.Context(), "a", "", "10.0.0.2@-@a")); err != nil {
+		t.Error(err)
+	}
+	if v, _ := look("/ns/a/servers/10.0.0.1"); v != "DISABLED" {
+		t.Errorf("the server is %s", v)
+	}
+	if v, _ := look("/ns/a/servers/10.0.0.2"); v != "ENABLED" {
+		t.Errorf("the other server is %s", v)
+	}
+	if _, there := look("/ns/a/instances/10.0.0.2@-@a"); there {
+		t.Error("the instance was not stopped")
+	}
+	var no *ServerError
+	if _, err := c.Shards(t.Context(), "x"); !errors.As(err, &no) || no.Code != http.StatusNotFound {
+		t.Errorf("shards of no job: %v", err)
+	}
+	if err := c.Shutdown(t.Context(), "a", "", "nobody"); !errors.As(err, &no) || no.Code != http.StatusNotFound || !strings.Contains(err.Error(), "no instance nobody") {
+		t.Errorf("shutdown of nobody: %v", err)
+	}
+	if err := c.Shutdown(t.Context(), "", "", ""); !errors.As(err, &no) || no.Code != http.StatusBadRequest {
+		t.Errorf("shutdown of all: %v", err)
+	}
+	answer := httptest.NewRecorder()
+	request := httptest.NewRequest(http.MethodGet, "/v1/jobs/a/shards", nil)
+	request.Host = "localhost"
+	s.http.Handler.ServeHTTP(answer, request)
+	if answer.Code != http.StatusUnauthorized {
+		t.Errorf("without the token: %d", answer.Code)
+	}
+}
