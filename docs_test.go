@@ -1,0 +1,362 @@
+package wasmjob_test
+
+import (
+	"go/ast"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// page is a document for people.
+type page struct {
+	name, text string
+	// code are its code spans and the lines of its code blocks.
+	code []string
+}
+
+var (
+	codeBlock = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+	codeSpan  = regexp.MustCompile("`([^`]+)`")
+	mdLink    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	mdHeading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+)
+
+// pages are all that users and operators read.
+func pages(t *testing.T) []page {
+	t.Helper()
+	names := []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "RATIONALE.md", "CHANGELOG.md"}
+	for _, pattern := range []string{"docs/*.md", "deploy/*.md"} {
+		more, err := filepath.Glob(pattern)
+		if err != nil || len(more) == 0 {
+			t.Fatalf("%s: %d pages, %v", pattern, len(more), err)
+		}
+		names = append(names, more...)
+	}
+	var all []page
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := page{name: filepath.ToSlash(name)}
+		p.text = codeBlock.ReplaceAllStringFunc(string(data), func(block string) string {
+			m := codeBlock.FindStringSubmatch(block)
+			if m[1] == "" { // those with a language hold no commands
+				p.code = append(p.code, strings.Split(m[2], "\n")...)
+			}
+			return ""
+		})
+		for _, m := range codeSpan.FindAllStringSubmatch(p.text, -1) {
+			p.code = append(p.code, strings.Join(strings.Fields(m[1]), " "))
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// built builds the program.
+func built(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "wasmjob")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", name, "./cmd/host").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return name
+}
+
+// help is what a command says of itself.
+type help struct {
+	text        string
+	subcommands []string
+}
+
+var helpCommand = regexp.MustCompile(`(?m)^  ([a-z]+) {2,}\S`)
+
+func helpOf(t *testing.T, program string, words []string) help {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, append(slices.Clone(words), "--help")...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	h := help{text: string(out)}
+	for _, m := range helpCommand.FindAllStringSubmatch(h.text, -1) {
+		h.subcommands = append(h.subcommands, m[1])
+	}
+	return h
+}
+
+var (
+	// commandLine is a line that calls the program: at its begin, after
+	// assignments, or by its path in a container.
+	commandLine = regexp.MustCompile(`(?:^(?:[A-Z_]+=\S* )*(?:bin/)?| /)wasmjob ([^|;&#]*)`)
+	commandWord = regexp.MustCompile(`^[a-z]+$`)
+	longFlag    = regexp.MustCompile(`^--[a-z][a-z-]*`)
+)
+
+// TestDocs holds the pages against the program.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	program := built(t)
+	t.Run("commands", func(t *testing.T) { commandsInDocs(t, program) })
+	t.Run("names", func(t *testing.T) { namesInDocs(t, program) })
+}
+
+// commandsInDocs: whoever follows a page finds the commands and flags that it
+// names.
+func commandsInDocs(t *testing.T, program string) {
+	known := make(map[string]help)
+	look := func(words []string) help {
+		key := strings.Join(words, " ")
+		if _, ok := known[key]; !ok {
+			known[key] = helpOf(t, program, words)
+		}
+		return known[key]
+	}
+	found := 0
+	for _, p := range pages(t) {
+		if p.name == "CHANGELOG.md" {
+			continue // it tells what was
+		}
+	lines:
+		for _, code := range p.code {
+			m := commandLine.FindStringSubmatch(code)
+			if m == nil {
+				continue
+			}
+			found++
+			var words []string
+			fields := strings.Fields(m[1])
+			for len(fields) > 0 && commandWord.MatchString(fields[0]) && len(look(words).subcommands) > 0 {
+				if !slices.Contains(look(words).subcommands, fields[0]) {
+					t.Errorf("%s: %q: there is no command %q", p.name, code, strings.Join(append(words, fields[0]), " "))
+					continue lines
+				}
+				words, fields = append(words, fields[0]), fields[1:]
+			}
+			for _, f := range fields {
+				if flag := longFlag.FindString(strings.TrimLeft(f, "[(")); flag != "" && !strings.Contains(look(words).text, flag) {
+					t.Errorf("%s: %q: %q has no flag %s", p.name, code, strings.Join(words, " "), flag)
+				}
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("found %d commands only: the pages are not read as they are written", found)
+	}
+}
+
+// texts are the texts in the code of the program, tests and guests apart.
+func texts(t *testing.T) (all []string, metrics map[string]bool) {
+	t.Helper()
+	_, folders := sources(t)
+	metrics = make(map[string]bool)
+	var names []string
+	prefixes := []string{"wasmjob_", "wasmjob_guest_"}
+	for dir, files := range folders {
+		first, _, _ := strings.Cut(dir, "/")
+		if !slices.Contains([]string{"host", "cmd", "coordination"}, first) {
+			continue
+		}
+		for _, f := range files {
+			if f.test {
+				continue
+			}
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.BasicLit:
+					if s, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
+						all = append(all, s)
+						if metricPrefix.MatchString(s) {
+							prefixes = append(prefixes, s)
+						}
+					}
+				case *ast.CallExpr: // name and help
+					if name, ok := text(n, 0); ok && metricName.MatchString(name) {
+						if help, ok := text(n, 1); ok && strings.HasSuffix(help, ".") {
+							names = append(names, name)
+						}
+					}
+				case *ast.CompositeLit: // prometheus.Opts
+					for _, e := range n.Elts {
+						if kv, ok := e.(*ast.KeyValueExpr); ok {
+							key, _ := kv.Key.(*ast.Ident)
+							if v, ok := kv.Value.(*ast.BasicLit); ok && key != nil && key.Name == "Name" {
+								if s, err := strconv.Unquote(v.Value); err == nil {
+									names = append(names, s)
+								}
+							}
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+	for _, prefix := range prefixes {
+		for _, name := range names {
+			metrics[prefix+name] = true
+		}
+	}
+	return all, metrics
+}
+
+var (
+	metricName   = regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+	metricPrefix = regexp.MustCompile(`^wasmjob_[a-z_]+_$`)
+)
+
+// text is an argument that is a text.
+func text(call *ast.CallExpr, i int) (string, bool) {
+	if i >= len(call.Args) {
+		return "", false
+	}
+	lit, ok := call.Args[i].(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return "", false
+	}
+	s, err := strconv.Unquote(lit.Value)
+	return s, err == nil
+}
+
+var (
+	metricInDocs   = regexp.MustCompile(`\bwasmjob_[a-z_]+`)
+	variableInDocs = regexp.MustCompile(`\bWASMJOB_[A-Z_]+[A-Z]\b`)
+	// metricSuffix is what Prometheus adds to a histogram's name.
+	metricSuffix = regexp.MustCompile(`_(bucket|sum|count)$`)
+)
+
+// namesInDocs: metrics and variables that a page names exist.
+func namesInDocs(t *testing.T, program string) {
+	all, metrics := texts(t)
+	flags := helpOf(t, program, []string{"run"}).text
+	found := 0
+	for _, p := range pages(t) {
+		for _, code := range p.code {
+			for _, name := range metricInDocs.FindAllString(code, -1) {
+				found++
+				if !metrics[name] && !metrics[metricSuffix.ReplaceAllString(name, "")] {
+					t.Errorf("%s: there is no metric %s", p.name, name)
+				}
+			}
+			for _, name := range variableInDocs.FindAllString(code, -1) {
+				flag := "--" + strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "WASMJOB_"), "_", "-"))
+				if !strings.Contains(flags, flag) && !strings.Contains(flags, name) && !slices.Contains(all, name) {
+					t.Errorf("%s: there is no variable %s", p.name, name)
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("found %d metrics only: the pages are not read as they are written", found)
+	}
+}
+
+// TestLinesInRunbook: what the runbook quotes of log and reasons is in the
+// code. A "…" stands for what differs from time to time, and "; " joins parts
+// that the code may join, too.
+func TestLinesInRunbook(t *testing.T) {
+	t.Parallel()
+	all, _ := texts(t)
+	data, err := os.ReadFile("docs/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	check := func(quote string) {
+		for piece := range strings.SplitSeq(quote, "…") {
+			for part := range strings.SplitSeq(piece, "; ") {
+				part = strings.Trim(part, " :;")
+				if part == "" {
+					continue
+				}
+				found++
+				if !slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, part) }) {
+					t.Errorf("docs/runbook.md: %q: nothing in the code says %q", quote, part)
+				}
+			}
+		}
+	}
+	quotes := regexp.MustCompile(`(?i)^- log|\blog(: |'s? \(| \()|\breasons? ` + "`" + `|^\| ` + "`[^`]*` \\| ")
+	reasons := false
+	for line := range strings.SplitSeq(string(data), "\n") {
+		if strings.HasPrefix(line, "| ") {
+			if strings.HasPrefix(line, "| Reason in the event ") {
+				reasons = true
+			}
+			if m := codeSpan.FindStringSubmatch(line); reasons && m != nil {
+				check(m[1])
+			}
+			continue
+		}
+		reasons = false
+		if quotes.MatchString(line) {
+			for _, m := range codeSpan.FindAllStringSubmatch(line, -1) {
+				if strings.Contains(m[1], " ") && !strings.HasPrefix(m[1], "wasmjob ") {
+					check(m[1])
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("found %d quotes only: the page is not read as it is written", found)
+	}
+}
+
+// TestLinksInDocs: links within the tree lead somewhere.
+func TestLinksInDocs(t *testing.T) {
+	t.Parallel()
+	headings := make(map[string][]string)
+	anchors := func(name string) []string {
+		if _, ok := headings[name]; !ok {
+			headings[name] = nil
+			data, err := os.ReadFile(filepath.FromSlash(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range mdHeading.FindAllStringSubmatch(codeBlock.ReplaceAllString(string(data), ""), -1) {
+				headings[name] = append(headings[name], anchor(m[1]))
+			}
+		}
+		return headings[name]
+	}
+	for _, p := range pages(t) {
+		for _, m := range mdLink.FindAllStringSubmatch(codeSpan.ReplaceAllString(p.text, ""), -1) {
+			target, fragment, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			file := p.name
+			if target != "" {
+				file = filepath.ToSlash(filepath.Join(filepath.Dir(p.name), target))
+			}
+			if _, err := os.Stat(filepath.FromSlash(file)); err != nil {
+				t.Errorf("%s: link %s: %v", p.name, m[1], err)
+				continue
+			}
+			if fragment != "" && !slices.Contains(anchors(file), fragment) {
+				t.Errorf("%s: link %s: %s has no such heading", p.name, m[1], file)
+			}
+		}
+	}
+}
+
+// anchor is the name that a heading gets in links.
+func anchor(heading string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(heading) {
+		switch {
+		case r == ' ' || r == '-':
+			b.WriteByte('-')
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' || r > 127:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
