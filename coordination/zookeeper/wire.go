@@ -1,0 +1,399 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// ZooKeeper's numbers for requests, as they are on the wire.
+const (
+	opCreate      = 1
+	opDelete      = 2
+	opExists      = 3
+	opGetData     = 4
+	opSetData     = 5
+	opGetACL      = 6
+	opSync        = 9
+	opPing        = 11
+	opGetChildren = 12 // with the parent's status
+	opMulti       = 14
+	opAuth        = 100
+	opClose       = -11
+)
+
+// opName names a request for who counts them.
+func opName(op int32) string {
+	switch op {
+	case opCreate:
+		return "create"
+	case opDelete:
+		return "delete"
+	case opExists:
+		return "exists"
+	case opGetData:
+		return "getData"
+	case opSetData:
+		return "setData"
+	case opGetACL:
+		return "getACL"
+	case opSync:
+		return "sync"
+	case opPing:
+		return "ping"
+	case opGetChildren:
+		return "getChildren"
+	case opMulti:
+		return "multi"
+	case opAuth:
+		return "auth"
+	case opClose:
+		return "close"
+	}
+	return fmt.Sprintf("op %d", op)
+}
+
+// errRefused ends a connection that would make a second session.
+var errRefused = errors.New("zookeeper: the session is over")
+
+// servers is the client's list of servers. It hands out names, not addresses:
+// they are looked up at every connection.
+type servers struct {
+	tell func(error)
+
+	mu     sync.Mutex
+	names  []string
+	next   int
+	tries  int // since the last session
+	closed bool
+	why    error // of the last failure
+	told   string
+}
+
+// Init, Len, Next and Connected implement zk.HostProvider.
+func (h *servers) Init(names []string) error {
+	h.names = slices.Clone(names) // the client has shuffled them
+	return nil
+}
+
+func (h *servers) Len() int { return len(h.names) }
+
+// Next also makes the client look whether it was closed, if it was.
+func (h *servers) Next() (server string, pause bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := h.names[h.next%len(h.names)]
+	h.next++
+	h.tries++
+	return name, h.closed
+}
+
+func (h *servers) Connected() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tries, h.told = 0, ""
+}
+
+func (h *servers) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+}
+
+// failed notes why a server could not be used; once all were tried it tells.
+func (h *servers) failed(err error) {
+	h.mu.Lock()
+	h.why = err
+	news := h.tries >= len(h.names) && !h.closed && h.told != err.Error()
+	if news {
+		h.told = err.Error()
+	}
+	h.mu.Unlock()
+	if news {
+		h.tell(err)
+	}
+}
+
+func (h *servers) reason() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.why
+}
+
+// pause is how long to wait before the next try: nothing while there are
+// servers that were not tried, then longer and longer.
+func (h *servers) pause() time.Duration {
+	const least, most = 20 * time.Millisecond, time.Second
+	h.mu.Lock()
+	rounds := (h.tries - 1) / len(h.names)
+	h.mu.Unlock()
+	if rounds <= 0 {
+		return 0
+	}
+	d := min(least<<min(rounds, 10), most)
+	return d/2 + rand.N(d/2)
+}
+
+// dial is the client's dialer.
+func (s *Session) dial(network, address string, _ time.Duration) (net.Conn, error) {
+	<-s.started
+	if pause := s.servers.pause(); pause > 0 {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-s.dialing.Done():
+		}
+	}
+	s.mu.Lock()
+	refuse := s.id != 0 && s.conn.SessionID() == 0
+	s.mu.Unlock()
+	if refuse { // the client forgot the session that ended, and wants another
+		<-s.dialing.Done()
+		return nil, errRefused
+	}
+	ctx, cancel := context.WithTimeout(s.dialing, s.patience())
+	defer cancel()
+	conn, err := s.reach(ctx, network, address)
+	if err != nil {
+		s.servers.failed(err)
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wires++
+	s.wire = &wire{Conn: conn, s: s, to: address, gone: make(chan struct{})}
+	return s.wire, nil
+}
+
+// patience is how long one server may take to let us in.
+func (s *Session) patience() time.Duration {
+	t := s.Timeout()
+	if t == 0 {
+		t = s.o.SessionTimeout
+	}
+	return max(min(t/syncEvery, 5*time.Second), 100*time.Millisecond)
+}
+
+// reach connects to any address of a server, in random order.
+func (s *Session) reach(ctx context.Context, network, server string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(server)
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+	for _, a := range addresses {
+		var conn net.Conn
+		if conn, err = new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(a, port)); err != nil {
+			continue
+		}
+		if s.o.TLS == nil {
+			return conn, nil
+		}
+		config := s.o.TLS.Clone()
+		if config.ServerName == "" {
+			config.ServerName = host
+		}
+		secure := tls.Client(conn, config)
+		if err = secure.HandshakeContext(ctx); err == nil {
+			return secure, nil
+		}
+		_ = conn.Close()
+		err = fmt.Errorf("TLS with %s: %w", server, err)
+	}
+	return nil, err
+}
+
+// wire is a connection as the client sees it. The client writes one whole
+// request at a time and has no other place where one could look: here they are
+// counted, reads set the watches that somebody waits for, and what must not be
+// sent any more is not.
+type wire struct {
+	net.Conn
+	s  *Session
+	to string
+
+	greeted bool          // the first request was written
+	sent    time.Duration // when
+	limit   *time.Timer   // ends the connection if its first answer does not come
+	once    sync.Once
+	gone    chan struct{} // closed when nothing more can be read
+
+	// The answer that is being read.
+	answered bool     // the first one came
+	head     [20]byte // its length and first 16 bytes
+	have     int      // how much of head
+	rest     int      // what is to come after head
+}
+
+// Write sends one request: length, number, kind, and then a path mostly.
+func (w *wire) Write(b []byte) (int, error) {
+	if !w.greeted {
+		return w.greet(b)
+	}
+	op := int32(binary.BigEndian.Uint32(b[8:]))
+	switch op {
+	case opMulti:
+		if !w.s.admit() {
+			return len(b), nil // as if it got lost
+		}
+	case opExists, opGetData, opGetChildren:
+		if n := len(b) - 1; n >= 16 && w.s.watched(op, string(b[16:n])) {
+			b = append(b[:n:n], 1)
+		}
+	}
+	w.s.count(op)
+	return w.Conn.Write(b)
+}
+
+// greet sends the first request, which asks for the session.
+func (w *wire) greet(b []byte) (int, error) {
+	if len(b) < 28 {
+		return 0, fmt.Errorf("zookeeper: a connect request of %d bytes", len(b))
+	}
+	id := int64(binary.BigEndian.Uint64(b[20:]))
+	w.s.mu.Lock()
+	refuse := id == 0 && w.s.id != 0
+	w.s.mu.Unlock()
+	if refuse {
+		return 0, errRefused
+	}
+	w.greeted, w.sent = true, w.s.o.clock()
+	w.limit = time.AfterFunc(w.s.patience(), func() { _ = w.Conn.Close() })
+	if w.s.o.OnOperation != nil {
+		w.s.o.OnOperation("connect", 1)
+	}
+	return w.Conn.Write(b)
+}
+
+func (w *wire) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	w.look(b[:n])
+	if err != nil {
+		w.once.Do(func() { close(w.gone) })
+		if !w.answered {
+			w.s.servers.failed(fmt.Errorf("%s: no session: %w (a server without a quorum?)", w.to, err))
+		}
+	}
+	return n, err
+}
+
+func (w *wire) Close() error {
+	w.once.Do(func() { close(w.gone) })
+	if w.limit != nil {
+		w.limit.Stop()
+	}
+	return w.Conn.Close()
+}
+
+// look follows the answers and takes the head of each.
+func (w *wire) look(b []byte) {
+	for len(b) > 0 {
+		var n int
+		switch {
+		case w.have < 4:
+			n = copy(w.head[w.have:4], b)
+			if w.have += n; w.have == 4 {
+				w.rest = int(binary.BigEndian.Uint32(w.head[:]))
+			}
+		case w.have < len(w.head):
+			n = copy(w.head[w.have:min(len(w.head), w.have+w.rest)], b)
+			w.rest -= n
+			if w.have += n; w.have == len(w.head) {
+				w.answer()
+			}
+		default:
+			n = min(w.rest, len(b))
+			w.rest -= n
+		}
+		b = b[n:]
+		if w.have >= 4 && w.rest == 0 {
+			w.have = 0
+		}
+	}
+}
+
+// answer looks at the head of an answer.
+func (w *wire) answer() {
+	if w.answered { // number, zxid, error
+		if zxid := int64(binary.BigEndian.Uint64(w.head[8:])); zxid > w.s.zxid.Load() {
+			w.s.zxid.Store(zxid) // nobody else writes it
+		}
+		return
+	}
+	w.answered = true
+	w.limit.Stop()
+	// Protocol, timeout in milliseconds, session.
+	timeout := time.Duration(binary.BigEndian.Uint32(w.head[8:])) * time.Millisecond
+	id := int64(binary.BigEndian.Uint64(w.head[12:]))
+	if id == 0 || timeout == 0 {
+		return // the session is over; the client sees it too
+	}
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	if w.s.id == 0 {
+		w.s.trust.confirm(w.sent)
+	}
+	w.s.id = id
+	w.s.trust.grant(timeout)
+}
+
+// count tells who counts.
+func (s *Session) count(op int32) {
+	if s.o.OnOperation != nil {
+		s.o.OnOperation(opName(op), 1)
+	}
+}
+
+// watched reports whether a read is one that somebody watches. The path is as
+// ZooKeeper has it.
+func (s *Session) watched(op int32, path string) bool {
+	path = s.mine(path)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data, children := s.entries[coordination.Data(path)], s.entries[coordination.Children(path)]
+	switch op {
+	case opGetData:
+		return data != nil
+	case opGetChildren:
+		return children != nil
+	}
+	return data != nil || children != nil
+}
+
+// real is a path as ZooKeeper has it.
+func (s *Session) real(path string) string {
+	if s.chroot == "" {
+		return path
+	}
+	if path == "/" {
+		return s.chroot
+	}
+	return s.chroot + path
+}
+
+// mine is a path of ZooKeeper's as the callers know it.
+func (s *Session) mine(path string) string {
+	if s.chroot == "" {
+		return path
+	}
+	if path == s.chroot {
+		return "/"
+	}
+	below, _ := strings.CutPrefix(path, s.chroot)
+	return below
+}
