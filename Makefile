@@ -93,7 +93,9 @@ soak: examples ## run the long tests (build tag soak); takes minutes to hours
 
 .PHONY: deploy-check
 deploy-check: build ## hold what is in deploy/ against what will read it
-	cd deploy/check && $(GO) vet ./... && WASMJOB=$(CURDIR)/bin/wasmjob $(GO) test -count 1 ./...
+	bash -n deploy/check/boot
+	staticcheck=$$($(GO) tool -n staticcheck) && cd deploy/check && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./...
+	cd deploy/check && WASMJOB=$(CURDIR)/bin/wasmjob $(GO) test -count 1 ./...
 
 .PHONY: check
 check: lint test ## lint, test, and see that neither changed the tree
