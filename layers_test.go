@@ -79,7 +79,7 @@ var rooms = []room{
 		why:      "guests see what any job author sees"},
 
 	{name: "coordination", may: []string{"strategy"}, outside: []string{yaml},
-		testsMay: []string{"coordination/embedded", "coordination/registrytest"},
+		testsMay: []string{"coordination/embedded", "coordination/registrytest", "coordination/zookeeper", "test/zkserver"},
 		why:      "decides and never acts; ElasticJob's configuration is YAML; its scenarios are played on a registry"},
 	{name: "coordination/registrytest", may: []string{"coordination"},
 		testsMay: []string{"coordination/embedded"},
@@ -128,6 +128,8 @@ var rooms = []room{
 		why: "listens in on a registry's clients: it knows the protocol, and nothing of who speaks it"},
 	{name: "bench", testsMay: []string{"abi", "coordination", "coordination/embedded", "host", "host/catalog", "host/plugin"},
 		why: "measures the rooms put together as cmd/host does it, without the program around them"},
+	{name: "test/cluster", may: []string{"test/zkserver"},
+		why: "shows the built program in a cluster; it types what a user would type"},
 	{name: "test/e2e", testsMay: []string{"abi", "host", "host/admin", "host/history"}, testsOutside: []string{fsnotify},
 		why: "drives the built program from outside; of the rooms it knows the words that the program's output is made of"},
 }
@@ -315,6 +317,7 @@ func excepted(file string, exceptions []exception) bool {
 var (
 	mayExit = []exception{
 		{"cmd/host", "the program alone decides when it ends"},
+		{"test/cluster", "a program of its own"},
 		{"plugins/examples", "a guest is a program; crash and script show what its end looks like"},
 	}
 	mayPanic = []exception{
