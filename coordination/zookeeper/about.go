@@ -1,0 +1,37 @@
+package zookeeper
+
+import (
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// About is what operators want to know of a session.
+type About struct {
+	// ID is ZooKeeper's number of the session.
+	ID int64
+	// Server is the address of the server that has the session, as it was
+	// dialled; empty while there is no connection.
+	Server string
+	// Timeout is what the servers have granted.
+	Timeout time.Duration
+	// Age is how long ago the question was sent that was answered last.
+	Age time.Duration
+	// Connections counts those that were made for the session, the present
+	// one included.
+	Connections uint64
+	Trust       coordination.Trust
+}
+
+// About tells what is known of the session at this moment.
+func (s *Session) About() About {
+	trust, _ := s.Trust()
+	a := About{Timeout: s.Timeout(), Age: s.o.clock() - time.Duration(s.trust.answered.Load()), Trust: trust}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.ID, a.Connections = s.id, s.wires
+	if s.up != 0 && s.wire != nil {
+		a.Server = s.wire.RemoteAddr().String()
+	}
+	return a
+}

@@ -1,0 +1,32 @@
+package zookeeper_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/zookeeper"
+	"github.com/wasmjob/wasmjob/test/zkserver"
+)
+
+func TestAbout(t *testing.T) {
+	t.Parallel()
+	e := zkserver.ForTest(t, zkserver.Options{TickTime: 200 * time.Millisecond, NoSync: true})
+	s, err := zookeeper.Dial(t.Context(), zookeeper.Options{Connect: e.Connect(), SessionTimeout: 4 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Read(t.Context(), coordination.Data("/")); err != nil {
+		t.Fatal(err)
+	}
+	a := s.About()
+	if a.ID == 0 || a.Server != e.Addr(0) || a.Timeout != 4*time.Second || a.Age < 0 || a.Age > a.Timeout || a.Connections != 1 || a.Trust != coordination.TrustLive {
+		t.Errorf("%+v, want a live session with %s", a, e.Addr(0))
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if a := s.About(); a.Trust != coordination.TrustLost || a.Server != "" {
+		t.Errorf("%+v after Close", a)
+	}
+}
