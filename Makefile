@@ -50,6 +50,11 @@ $(MODULES): plugins/examples/%.wasm: $$(wildcard plugins/examples/$$*/*) plugins
 run: build examples ## start the host on the embedded registry with the examples
 	bin/wasmjob run --plugins plugins/examples --mount '$(MOUNT)'
 
+.PHONY: cluster
+cluster: build examples ## show a cluster: a real ZooKeeper (Debian's zookeeper) and three hosts
+	@$(GO) build -o bin/cluster ./test/cluster
+	@exec bin/cluster --mount '$(MOUNT)'
+
 .PHONY: sim
 sim: ## run the random simulation of hosts: 1,000 seeds, or SEEDS=n
 	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout 20m -run '^TestSimulation$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS))

@@ -116,7 +116,7 @@ var rooms = []room{
 	{name: "host/dump", may: []string{"coordination"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded"},
 		why:      "ElasticJob's own way to look at a job; it reads the registry and nothing of the host"},
-	{name: "cmd/host", may: []string{"abi", "strategy", "coordination", "coordination/*", "host", "host/*"},
+	{name: "cmd/host", may: []string{"abi", "strategy", "coordination", "coordination/embedded", "coordination/zookeeper", "host", "host/*"},
 		outside:  []string{cobra, pflag, koanf, fsnotify, yaml, zap, xsys, term},
 		testsMay: []string{"sdk"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},

@@ -86,7 +86,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "--plugins", "/nonexistent", "--log-level", "x"}, exitUsage, "--log-level: "},
 		{[]string{"trigger"}, exitUsage, "the job's name is missing"},
 		{[]string{"trigger", "a", "b"}, exitUsage, `unexpected argument "b"`},
-		{[]string{"disable"}, exitUsage, "the job's name (or --all) is missing"},
+		{[]string{"disable"}, exitUsage, "the job's name (or --all, or --server IP) is missing"},
 		{[]string{"disable", "a", "--all"}, exitUsage, `unexpected argument "a"`},
 		{[]string{"disable", "--all", "--item", "1"}, exitUsage, "--item and --all do not go together"},
 		{[]string{"enable", "a", "--item", "-3"}, exitUsage, "--item: -3 is not a number from 0"},

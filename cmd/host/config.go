@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -28,12 +29,19 @@ type Config struct {
 	// Data is where the embedded registry keeps its file; it is made if it
 	// does not exist. Empty: in memory, everything is forgotten at the end.
 	Data string
-	// Registry is "embedded".
+	// Registry is "embedded" or "zookeeper".
 	Registry string
+	// ZooKeeper is how that is reached.
+	ZooKeeper zooKeeper
 	// Namespace is the first segment (or segments) of every registry path.
 	Namespace string
-	// ServerIP names this server to operators and to the other hosts.
-	ServerIP string
+	// ServerIP names this server to operators and to the other hosts: an IPv4
+	// address, or the network that it is to be taken from. ServerInterface is
+	// the interface that has it. If both are empty, network.serverIP chooses.
+	ServerIP, ServerInterface string
+	// DumpAddress is where ElasticJob's dump request is answered. Empty is
+	// nowhere.
+	DumpAddress string
 	// Admin is the address to look at and steer the host; nil is none.
 	Admin *admin.Address
 	// AdminTokenFile holds the token from start to start; it is made if it
@@ -114,6 +122,11 @@ const (
 
 // settings lists the entries in the order in which they are shown.
 func settings(d defaults) []setting {
+	return slices.Concat(jobSettings(), registrySettings(), zooKeeperSettings(), hostSettings(d))
+}
+
+// jobSettings say where jobs come from.
+func jobSettings() []setting {
 	return []setting{
 		{
 			key: "plugins", arg: "DIR", standard: "plugins",
@@ -127,22 +140,18 @@ func settings(d defaults) []setting {
 			},
 			show: func(c *Config) string { return c.Plugins },
 		},
-		{
-			key: "data", arg: "DIR", standard: "",
-			help: "keep the embedded registry in this directory: settings, offsets and unfinished runs outlive the host; without it they are in memory and gone when the host ends",
-			set:  func(c *Config, s string) error { c.Data = s; return nil },
-			show: func(c *Config) string { return c.Data },
-		},
+	}
+}
+
+// registrySettings say what the host has in common with others.
+func registrySettings() []setting {
+	return []setting{
 		{
 			key: "registry", arg: "KIND", standard: registryEmbedded,
-			help: "registry that coordinates the hosts: embedded (in this process)",
+			help: "registry that coordinates the hosts: embedded (in this process, for one host) or zookeeper; --zk alone means zookeeper",
 			set: func(c *Config, s string) error {
-				switch s {
-				case registryEmbedded:
-				case registryZooKeeper:
-					return errors.New("zookeeper is not built into this version; use embedded")
-				default:
-					return fmt.Errorf("%q is not a registry; want embedded%s", clip(s), suggest(s, []string{registryEmbedded}))
+				if kinds := []string{registryEmbedded, registryZooKeeper}; !slices.Contains(kinds, s) {
+					return fmt.Errorf("%q is not a registry; want embedded or zookeeper%s", clip(s), suggest(s, kinds))
 				}
 				c.Registry = s
 				return nil
@@ -164,17 +173,40 @@ func settings(d defaults) []setting {
 			show: func(c *Config) string { return c.Namespace },
 		},
 		{
-			key: "serverIp", arg: "IP", standard: d.serverIP,
-			help: "IPv4 address that names this server to operators (default: the first of this machine that is not loopback, else 127.0.0.1)",
+			key: "data", arg: "DIR", standard: "",
+			help: "keep the embedded registry in this directory: settings, offsets and unfinished runs outlive the host; without it they are in memory and gone when the host ends",
+			set:  func(c *Config, s string) error { c.Data = s; return nil },
+			show: func(c *Config) string { return c.Data },
+		},
+	}
+}
+
+// hostSettings are those of the host itself.
+func hostSettings(d defaults) []setting {
+	return []setting{
+		{
+			key: "serverIp", arg: "IP", standard: "",
+			help: "IPv4 address that names this server to operators and other hosts, or a network such as 10.0.0.0/8 that it is taken from (default: the address from which ZooKeeper is reached, else the first that is not loopback, else 127.0.0.1)",
 			set: func(c *Config, s string) error {
-				ip, err := netip.ParseAddr(s)
-				if err != nil || !ip.Is4() {
-					return fmt.Errorf("%q is not an IPv4 address", clip(s))
+				if s != "" {
+					ip, err := netip.ParseAddr(s)
+					if network, nerr := netip.ParsePrefix(s); err != nil && nerr == nil {
+						ip, err = network.Masked().Addr(), nil
+					}
+					if err != nil || !ip.Is4() {
+						return fmt.Errorf("%q is neither an IPv4 address nor a network such as 10.0.0.0/8", clip(s))
+					}
 				}
 				c.ServerIP = s
 				return nil
 			},
 			show: func(c *Config) string { return c.ServerIP },
+		},
+		{
+			key: "serverInterface", arg: "NAME", standard: "",
+			help: "network interface whose IPv4 address names this server; with --server-ip NETWORK, the address there that is in the network",
+			set:  func(c *Config, s string) error { c.ServerInterface = s; return nil },
+			show: func(c *Config) string { return c.ServerInterface },
 		},
 		{
 			key: "admin", arg: "ADDRESS", standard: defaultAdmin,
@@ -203,6 +235,27 @@ func settings(d defaults) []setting {
 			help: "file with the token for operations, mode 0600, made if it does not exist (default: a new token at every start)",
 			set:  func(c *Config, s string) error { c.AdminTokenFile = s; return nil },
 			show: func(c *Config) string { return c.AdminTokenFile },
+		},
+		{
+			key: "dumpPort", arg: "PORT", standard: off,
+			help: "answer ElasticJob's dump request, dump@JOB, on this TCP port of the loopback address, or on IP:PORT; there is no password: it shows the configuration of all jobs",
+			set: func(c *Config, s string) error {
+				if s == "" || s == off {
+					c.DumpAddress = ""
+					return nil
+				}
+				host, port, err := net.SplitHostPort(s)
+				if err != nil {
+					host, port = loopback, s
+				}
+				n, err := strconv.ParseUint(port, 10, 16)
+				if _, ierr := netip.ParseAddr(host); err != nil || host != "" && ierr != nil {
+					return fmt.Errorf("%q is not a port; want a number up to 65535, IP:PORT or :PORT (all addresses)", clip(s))
+				}
+				c.DumpAddress = net.JoinHostPort(host, strconv.FormatUint(n, 10))
+				return nil
+			},
+			show: func(c *Config) string { return cmp.Or(c.DumpAddress, off) },
 		},
 		{
 			key: "logFormat", arg: "FORMAT", standard: logConsole,
@@ -304,14 +357,11 @@ func settings(d defaults) []setting {
 }
 
 // defaults are the default values that depend on the machine.
-type defaults struct{ serverIP, cache string }
+type defaults struct{ cache string }
 
 // machineDefaults asks this machine.
 func machineDefaults(getenv func(string) string) defaults {
-	d := defaults{serverIP: "127.0.0.1", cache: off}
-	if interfaces, err := net.Interfaces(); err == nil {
-		d.serverIP = firstIPv4(interfaces, (*net.Interface).Addrs)
-	}
+	d := defaults{cache: off}
 	cache := getenv("XDG_CACHE_HOME")
 	if home := getenv("HOME"); !filepath.IsAbs(cache) && filepath.IsAbs(home) {
 		cache = filepath.Join(home, ".cache")
@@ -320,30 +370,6 @@ func machineDefaults(getenv func(string) string) defaults {
 		d.cache = filepath.Join(cache, "wasmjob", "modules")
 	}
 	return d
-}
-
-// firstIPv4 is the first IPv4 address of an interface that is up, neither
-// loopback nor link-local; 127.0.0.1 if there is none.
-func firstIPv4(interfaces []net.Interface, addresses func(*net.Interface) ([]net.Addr, error)) string {
-	for i := range interfaces {
-		if interfaces[i].Flags&net.FlagUp == 0 {
-			continue
-		}
-		list, err := addresses(&interfaces[i])
-		if err != nil {
-			continue
-		}
-		for _, a := range list {
-			prefix, err := netip.ParsePrefix(a.String())
-			if err != nil {
-				continue
-			}
-			if ip := prefix.Addr(); ip.Is4() && ip.IsGlobalUnicast() {
-				return ip.String()
-			}
-		}
-	}
-	return "127.0.0.1"
 }
 
 func setLevel(into *zapcore.Level, s string) error {

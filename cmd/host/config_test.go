@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -29,7 +28,7 @@ func load(t *testing.T, file string, environ, args []string) (*loaded, string, e
 		}
 		return out
 	}
-	d := defaults{serverIP: "10.1.2.3", cache: "/cache"}
+	d := defaults{cache: "/cache"}
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	addConfigFlags(flags, d)
 	args = put(args)
@@ -77,7 +76,7 @@ mounts:
 		t.Fatal(err)
 	}
 	want := Config{
-		Plugins: dir, Registry: "embedded", Namespace: "from-flag/x", ServerIP: "10.1.2.3",
+		Plugins: dir, Registry: "embedded", Namespace: "from-flag/x", ZooKeeper: zooKeeper{SessionTimeout: 30 * time.Second},
 		LogFormat: "json", LogLevel: zapcore.ErrorLevel, GuestLogLevel: zapcore.InfoLevel,
 		HistorySize: 1 << 20, MaxConcurrency: 7, DrainTimeout: 5 * time.Second, Rescan: 30 * time.Second,
 		Mounts: map[string][]plugin.Mount{
@@ -112,7 +111,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Plugins: dir, Registry: "embedded", Namespace: "wasmjob", ServerIP: "10.1.2.3",
+		Plugins: dir, Registry: "embedded", Namespace: "wasmjob", ZooKeeper: zooKeeper{SessionTimeout: 30 * time.Second},
 		Admin: &admin.Address{Network: "tcp", Name: "127.0.0.1:9770"}, LogFormat: "console",
 		HistorySize: 64 << 20, DrainTimeout: 30 * time.Second, Cache: "/cache", Rescan: 30 * time.Second,
 		Mounts: map[string][]plugin.Mount{},
@@ -125,7 +124,7 @@ func TestDefaults(t *testing.T) {
 func TestWhatIsPrintedReadsBackTheSame(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	d := defaults{serverIP: "10.1.2.3", cache: "/cache"}
+	d := defaults{cache: "/cache"}
 	read := func(args ...string) *loaded {
 		t.Helper()
 		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -196,7 +195,7 @@ mounts:
   twice: [{host: P, guest: /x}, {host: P, guest: /x}]
   text: hello
 entirely-different: 1
-`, []string{"WASMJOB_REGISTRY=zookeeper", "WASMJOB_HISTORY_SIZE=huge", "WASMJOB_MOUNTS=nonsense"},
+`, []string{"WASMJOB_REGISTRY=zokeeper", "WASMJOB_HISTORY_SIZE=huge", "WASMJOB_MOUNTS=nonsense"},
 		[]string{"--server-ip", "::1", "--admin", "example.org:80", "--mount", "x=/nothing", "--guest-log-level", "inof", "--rescan", "1ms", "--history", "P/none/h"})
 	if err == nil {
 		t.Fatal("no error")
@@ -218,10 +217,10 @@ entirely-different: 1
 		`FILE:14: mount of job twice: two directories for the guest's path /x`,
 		`FILE:15: mounts: job "text": want a list of {host: DIR, guest: PATH}`,
 		`FILE:16: unknown key "entirely-different"`,
-		`WASMJOB_REGISTRY: zookeeper is not built into this version; use embedded`,
+		`WASMJOB_REGISTRY: "zokeeper" is not a registry; want embedded or zookeeper; did you mean "zookeeper"?`,
 		`WASMJOB_HISTORY_SIZE: "huge" is not a size; want a number of bytes, such as 64MiB`,
 		`WASMJOB_MOUNTS: "nonsense" is not a job's mount; want JOB=HOST:GUEST`,
-		`--server-ip: "::1" is not an IPv4 address`,
+		`--server-ip: "::1" is neither an IPv4 address nor a network such as 10.0.0.0/8`,
 		`--admin: admin address "example.org:80": "example.org" is not an IP address and not localhost`,
 		`--mount: "/nothing" is not a mount; want HOST:GUEST`,
 		`--guest-log-level: "inof" is not a level; want debug, info, warn or error; did you mean "info"?`,
@@ -300,48 +299,6 @@ func TestSizes(t *testing.T) {
 		if got, err := parseSize(text); err == nil && text != "0x10" {
 			t.Errorf("%q is taken as %d", text, got)
 		}
-	}
-}
-
-func TestFirstIPv4(t *testing.T) {
-	t.Parallel()
-	addresses := map[string][]string{
-		"lo":   {"127.0.0.1/8", "::1/128"},
-		"down": {"10.9.9.9/8"},
-		"six":  {"fe80::1/64", "2001:db8::1/64"},
-		"auto": {"169.254.1.1/16"},
-		"eth0": {"fe80::2/64", "192.168.7.8/24", "10.0.0.1/8"},
-		"sick": nil,
-	}
-	find := func(names ...string) string {
-		var list []net.Interface
-		for _, n := range names {
-			i := net.Interface{Name: n, Flags: net.FlagUp}
-			if n == "down" {
-				i.Flags = 0
-			}
-			list = append(list, i)
-		}
-		return firstIPv4(list, func(i *net.Interface) ([]net.Addr, error) {
-			if i.Name == "sick" {
-				return nil, errors.New("sick")
-			}
-			var out []net.Addr
-			for _, a := range addresses[i.Name] {
-				ip, n, err := net.ParseCIDR(a)
-				if err != nil {
-					return nil, err
-				}
-				out = append(out, &net.IPNet{IP: ip, Mask: n.Mask})
-			}
-			return out, nil
-		})
-	}
-	if got := find("lo", "sick", "down", "six", "auto", "eth0"); got != "192.168.7.8" {
-		t.Errorf("got %s", got)
-	}
-	if got := find("lo", "six"); got != "127.0.0.1" {
-		t.Errorf("without any: %s", got)
 	}
 }
 

@@ -56,6 +56,27 @@ type loader struct {
 // names one), the environment and the flags that were given. The error holds
 // all problems of all layers; a problem names where its value comes from.
 func loadConfig(environ []string, flags *pflag.FlagSet, d defaults) (*loaded, error) {
+	return merge(environ, flags, d, func(string) bool { return true })
+}
+
+// loadRegistry merges the layers in the same way, for a command that talks to
+// ZooKeeper itself: of the settings only those of the registry are read.
+func loadRegistry(environ []string, flags *pflag.FlagSet) (*loaded, error) {
+	l, err := merge(environ, flags, defaults{}, func(key string) bool {
+		named := func(s setting) bool { return s.key == key }
+		return key != "data" && (slices.ContainsFunc(registrySettings(), named) || slices.ContainsFunc(zooKeeperSettings(), named))
+	})
+	switch {
+	case err != nil:
+		return nil, usageError{err}
+	case l.ZooKeeper.Connect == "":
+		return nil, usageError{errNoServers}
+	}
+	return l, nil
+}
+
+// merge merges the layers, and reads the settings that are wanted.
+func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key string) bool) (*loaded, error) {
 	l := &loader{
 		k:        koanf.New(delimiter),
 		settings: settings(d),
@@ -71,9 +92,19 @@ func loadConfig(environ []string, flags *pflag.FlagSet, d defaults) (*loaded, er
 	result := &loaded{settings: l.settings, origins: l.origins, warnings: l.warnings}
 	result.Mounts = l.mounts
 	for _, s := range l.settings {
+		if !want(s.key) {
+			continue
+		}
 		if err := s.set(&result.Config, l.k.String(s.key)); err != nil {
 			l.problem(l.origins[s.key], s.key, err)
 		}
+	}
+	if len(l.problems) == 0 {
+		l.registryChoice(&result.Config, lookup(environ, credentialsVariable))
+	}
+	result.warnings = l.warnings
+	if !want(mountsKey) {
+		return result, errors.Join(l.problems...)
 	}
 	for _, job := range slices.Sorted(maps.Keys(l.mounts)) {
 		guests := make(map[string]bool)
@@ -257,7 +288,7 @@ func (l *loader) fileMounts(file string, n *yaml.Node) {
 
 func (l *loader) environment(environ []string) {
 	byVariable := make(map[string]setting)
-	names := []string{strings.TrimPrefix(mountVariable, envPrefix), strings.TrimPrefix(configVariable, envPrefix)}
+	names := []string{strings.TrimPrefix(mountVariable, envPrefix), strings.TrimPrefix(configVariable, envPrefix), strings.TrimPrefix(credentialsVariable, envPrefix)}
 	for _, s := range l.settings {
 		byVariable[s.variable()] = s
 		names = append(names, strings.TrimPrefix(s.variable(), envPrefix))
@@ -273,7 +304,7 @@ func (l *loader) environment(environ []string) {
 				return s.key, value
 			case name == mountVariable:
 				l.textMounts(name, strings.Split(value, ","))
-			case name != configVariable:
+			case name != configVariable && name != credentialsVariable:
 				// Not an error: Kubernetes gives every container
 				// WASMJOB_PORT and the like if a service is called wasmjob.
 				hint := ""
@@ -330,15 +361,38 @@ func (l *loader) flags(flags *pflag.FlagSet) {
 // addConfigFlags makes a flag of each setting. The flags have no defaults of
 // their own; what is not given stays as the lower layers have it.
 func addConfigFlags(flags *pflag.FlagSet, d defaults) {
-	flags.Var(&textFlag{arg: "FILE"}, configFlag, "read settings from this YAML file (see --print-config for a sample)")
-	for _, s := range settings(d) {
+	addSettings(flags, settings(d))
+	flags.StringArray(mountFlag, nil, "let a job read a directory of this machine: `JOB=HOST:GUEST`; may be repeated")
+}
+
+// addRegistryFlags makes the flags of a command that talks to ZooKeeper itself.
+func addRegistryFlags(flags *pflag.FlagSet) {
+	var list []setting
+	for _, s := range slices.Concat(registrySettings(), zooKeeperSettings()) {
+		switch s.key {
+		case "namespace", "zk":
+			list = append(list, s)
+		default:
+			if strings.HasPrefix(s.key, "zk") {
+				list = append(list, s)
+			}
+		}
+	}
+	addSettings(flags, list)
+}
+
+func addSettings(flags *pflag.FlagSet, list []setting) {
+	flags.Var(&textFlag{arg: "FILE"}, configFlag, "read settings from this YAML file ('wasmjob run --print-config' shows a sample)")
+	for _, s := range list {
 		usage := s.help
 		if s.standard != "" && !strings.Contains(s.help, "(default") {
 			usage += " (default " + s.standard + ")"
 		}
-		flags.Var(&textFlag{arg: s.arg}, s.flag(), usage)
+		f := flags.VarPF(&textFlag{arg: s.arg}, s.flag(), "", usage)
+		if s.arg == "bool" {
+			f.NoOptDefVal = "true"
+		}
 	}
-	flags.StringArray(mountFlag, nil, "let a job read a directory of this machine: `JOB=HOST:GUEST`; may be repeated")
 }
 
 // textFlag is a flag whose text is judged later, together with the other layers.
@@ -361,6 +415,14 @@ func (l *loaded) print(w io.Writer) error {
 	var lines []line
 	for _, s := range l.settings {
 		lines = append(lines, line{s.key + ": " + quote(s.show(&l.Config)), l.origins[s.key]})
+		if s.key == "zkCredentialsFile" && l.ZooKeeper.credentials != "" {
+			origin := credentialsVariable
+			if l.ZooKeeper.CredentialsFile != "" {
+				origin = l.ZooKeeper.CredentialsFile
+			}
+			user, _, _ := strings.Cut(l.ZooKeeper.credentials, ":")
+			lines = append(lines, line{"#  they are " + printable(user) + ":********, from " + origin, ""})
+		}
 	}
 	if len(l.Mounts) == 0 {
 		lines = append(lines, line{mountsKey + ": {}", "default"},

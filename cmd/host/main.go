@@ -135,6 +135,7 @@ const (
 	groupHost    = "host"
 	groupAuthor  = "author"
 	groupOperate = "operate"
+	groupMove    = "move"
 )
 
 func (p *program) root() *cobra.Command {
@@ -145,9 +146,11 @@ func (p *program) root() *cobra.Command {
 		Long: `wasmjob runs cron jobs that are WebAssembly modules. A job is divided into
 items, which run side by side. Drop NAME.wasm and NAME.yaml into the plugins
 directory and the job runs; replace or delete them and it follows, without a
-restart. This version has the registry that is built in: one host per registry.`,
+restart. A host alone has its registry built in; hosts on several machines share
+one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 		Example: `  wasmjob run --plugins plugins/examples
   wasmjob status
+  wasmjob run --plugins jobs --zk zk1:2181,zk2:2181,zk3:2181 --namespace prod
   wasmjob invoke plugins/examples/cities.wasm --total 3 --param "0=Beijing,1=Shanghai"`,
 		SilenceErrors:              true,
 		SilenceUsage:               true,
@@ -174,7 +177,8 @@ restart. This version has the registry that is built in: one host per registry.`
 	root.AddGroup(
 		&cobra.Group{ID: groupHost, Title: "Run a host:"},
 		&cobra.Group{ID: groupAuthor, Title: "Write jobs:"},
-		&cobra.Group{ID: groupOperate, Title: "Operate the host that runs here:"},
+		&cobra.Group{ID: groupOperate, Title: "Operate jobs, by the host that runs here or in ZooKeeper itself (--zk):"},
+		&cobra.Group{ID: groupMove, Title: "Take jobs over from a registry:"},
 	)
 	add := func(group string, commands ...*cobra.Command) {
 		for _, c := range commands {
@@ -185,7 +189,9 @@ restart. This version has the registry that is built in: one host per registry.`
 	}
 	add(groupHost, p.runCommand(), p.versionCommand())
 	add(groupAuthor, p.invokeCommand(), p.inspectCommand(), p.validateCommand(), p.nextCommand())
-	add(groupOperate, p.statusCommand(), p.jobsCommand(), p.triggerCommand(), p.enableCommand(), p.disableCommand(), p.removeCommand())
+	add(groupOperate, p.statusCommand(), p.jobsCommand(), p.shardsCommand(), p.triggerCommand(), p.enableCommand(), p.disableCommand(),
+		p.shutdownCommand(), p.removeCommand())
+	add(groupMove, p.importCommand(), p.exportCommand())
 	add(groupOperate, p.verifyCommand())
 	return root
 }

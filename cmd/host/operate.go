@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
@@ -21,14 +23,75 @@ import (
 // watchInterval is how often status --watch asks.
 const watchInterval = time.Second
 
-// target are the flags that say which host is meant.
-type target struct{ address, tokenFile string }
+// operator is what commands do to jobs: a running host's admin address, or the
+// registry itself.
+type operator interface {
+	Jobs(ctx context.Context) ([]admin.Brief, error)
+	Shards(ctx context.Context, job string) (*admin.Shards, error)
+	Trigger(ctx context.Context, job string) error
+	Enable(ctx context.Context, job string) error
+	Disable(ctx context.Context, job string) error
+	EnableServer(ctx context.Context, job, server string) error
+	DisableServer(ctx context.Context, job, server string) error
+	EnableItem(ctx context.Context, job string, item int) error
+	DisableItem(ctx context.Context, job string, item int) error
+	Shutdown(ctx context.Context, job, server, instance string) error
+	Remove(ctx context.Context, job string, purge bool) error
+}
+
+// target are the flags that say who is meant.
+type target struct {
+	address, tokenFile string
+	flags              *pflag.FlagSet
+}
 
 func (p *program) addTarget(cmd *cobra.Command) *target {
-	t := &target{}
+	t := &target{flags: cmd.Flags()}
 	cmd.Flags().StringVar(&t.address, "admin", p.getenv(envPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here)")
 	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.getenv(envPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with the host's token (default: from the note that the host left)")
+	addRegistryFlags(cmd.Flags())
+	for _, name := range []string{configFlag, "zk"} {
+		cmd.Flags().Lookup(name).Usage += "; asks ZooKeeper itself, no host needs to run"
+	}
 	return t
+}
+
+// direct reports whether the registry itself is meant: --zk was given, or
+// another flag of the registry.
+func (t *target) direct() (bool, error) {
+	given := ""
+	for _, name := range []string{"zk", configFlag, "namespace"} {
+		if t.flags.Changed(name) {
+			given = name
+			break
+		}
+	}
+	if given == "" {
+		return false, nil
+	}
+	for _, name := range []string{"admin", "token-file"} {
+		if t.flags.Changed(name) {
+			return false, usagef("--%s asks a host, --%s the registry itself; leave one of them out", name, given)
+		}
+	}
+	return true, nil
+}
+
+// reached is whoever a command talks to.
+type reached struct {
+	operator
+	// client is the host; nil for the registry itself.
+	client *admin.Client
+	// registry is that; nil for a host.
+	registry *opened
+}
+
+// close ends what reach began; the command's own error counts first.
+func (r *reached) close(err error) error {
+	if r.registry == nil {
+		return err
+	}
+	return errors.Join(err, r.registry.close())
 }
 
 func (p *program) find(ctx context.Context, t *target) (*admin.Client, error) {
@@ -37,9 +100,38 @@ func (p *program) find(ctx context.Context, t *target) (*admin.Client, error) {
 	}
 	c, err := admin.Find(ctx, admin.Where{Address: t.address, TokenFile: t.tokenFile, Dirs: admin.NoteDirs(p.getenv)})
 	if errors.Is(err, admin.ErrNoHost) {
-		err = fmt.Errorf("%w\nStart one with 'wasmjob run', or say where it is with --admin ADDRESS", err)
+		err = fmt.Errorf("%w\nStart one with 'wasmjob run', say where it is with --admin ADDRESS, or ask ZooKeeper itself with --zk SERVERS", err)
 	}
 	return c, err
+}
+
+// reach finds the host, or connects to the registry.
+func (p *program) reach(ctx context.Context, t *target) (*reached, error) {
+	direct, err := t.direct()
+	if err != nil {
+		return nil, err
+	}
+	if direct {
+		o, err := p.openNamespace(ctx, t.flags)
+		if err != nil {
+			return nil, err
+		}
+		return &reached{operator: o.jobs, registry: o}, nil
+	}
+	c, err := p.find(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &reached{operator: c, client: c}, nil
+}
+
+// with does something by whoever the flags mean.
+func (p *program) with(cmd *cobra.Command, t *target, do func(ctx context.Context, r *reached) error) error {
+	r, err := p.reach(cmd.Context(), t)
+	if err != nil {
+		return err
+	}
+	return r.close(do(cmd.Context(), r))
 }
 
 // jobNames completes the names of jobs.
@@ -48,69 +140,120 @@ func (p *program) jobNames(t *target) cobra.CompletionFunc {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		c, err := p.find(cmd.Context(), t)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		r, err := c.Status(cmd.Context())
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
 		var names []string
-		for _, j := range r.Status.Jobs {
-			names = append(names, j.Name)
+		err := p.with(cmd, t, func(ctx context.Context, r *reached) (err error) {
+			names, err = r.names(ctx)
+			return err
+		})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// names are those of the jobs that there are, or will be when their modules
+// are compiled.
+func (r *reached) names(ctx context.Context) ([]string, error) {
+	var names []string
+	list, err := r.Jobs(ctx)
+	for _, b := range list {
+		names = append(names, b.Name)
+	}
+	if r.client == nil {
+		return names, err
+	}
+	report, err := r.client.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range report.Status.Jobs {
+		names = append(names, j.Name)
+	}
+	for _, c := range report.Compiling {
+		names = append(names, c.Jobs...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 func (p *program) statusCommand() *cobra.Command {
 	var asJSON, watch, all bool
 	var t *target
 	cmd := &cobra.Command{
-		Use:   "status [flags]",
-		Short: "Show what the host is doing",
+		Use:   "status [JOB] [flags]",
+		Short: "Show what the host is doing, or who runs a job",
 		Long: `Show the jobs of the running host, their items, their modules, and the files
 that it refused with the reasons. Of the items those are shown that run, that
 did not end well, that are disabled, or that have an instant to make up for;
---items shows all.`,
+--items shows all.
+
+With a job's name, show the instances of the job on all hosts: their state, what
+they own and run, and which module, as the registry has it. With --zk, ask the
+registry itself.`,
 		Example: `  wasmjob status
+  wasmjob status cities
   wasmjob status --watch
+  wasmjob status --zk zk1:2181 --namespace prod
   wasmjob status --json`,
-		Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			c, err := p.find(ctx, t)
-			if err != nil {
-				return err
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
 			}
-			show := func() error {
-				r, err := c.Status(ctx)
-				if err != nil {
+			return exactly("the job's name")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+				show := func() error {
+					v, text, err := p.statusOf(ctx, r, args, all)
+					switch {
+					case err != nil:
+						return err
+					case asJSON:
+						return p.printJSON(v)
+					}
+					if watch && p.outTTY {
+						text = "\x1b[H\x1b[2J" + text
+					}
+					_, err = p.out.Write([]byte(text))
 					return err
 				}
-				if asJSON {
-					return p.printJSON(r)
+				if !watch {
+					return show()
 				}
-				text := statusText(p.tables(), r, all)
-				if watch && p.outTTY {
-					text = "\x1b[H\x1b[2J" + text
-				}
-				_, err = p.out.Write([]byte(text))
-				return err
-			}
-			if !watch {
-				return show()
-			}
-			return p.repeat(ctx, show)
+				return p.repeat(ctx, show)
+			})
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "show it as JSON")
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again each second, until Ctrl-C")
 	cmd.Flags().BoolVar(&all, "items", false, "show all items")
 	t = p.addTarget(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd
+}
+
+// statusOf is what status shows, as a value for JSON and as text.
+func (p *program) statusOf(ctx context.Context, r *reached, args []string, all bool) (v any, text string, err error) {
+	switch {
+	case len(args) > 0:
+		s, err := r.Shards(ctx, args[0])
+		if err != nil {
+			return nil, "", r.similar(ctx, args[0], err)
+		}
+		return s, instancesText(p.tables(), s, time.Now()), nil
+	case r.client != nil:
+		report, err := r.client.Status(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		return report, statusText(p.tables(), report, all), nil
+	}
+	list, err := r.Jobs(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	return list, r.registry.heading(p.tables()) + "\n" + briefTable(p.tables(), list), nil
 }
 
 // repeat shows until a signal comes or showing fails.
@@ -147,27 +290,35 @@ func (p *program) jobsCommand() *cobra.Command {
 	var t *target
 	cmd := &cobra.Command{
 		Use:     "jobs [flags]",
-		Short:   "List the jobs of the host",
-		Example: "  wasmjob jobs\n  wasmjob jobs --json",
+		Short:   "List the jobs of the host, or of the registry",
+		Example: "  wasmjob jobs\n  wasmjob jobs --json\n  wasmjob jobs --zk zk1:2181 --namespace prod",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := p.find(cmd.Context(), t)
-			if err != nil {
+			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+				var v any
+				text := ""
+				if r.client == nil {
+					list, err := r.Jobs(ctx)
+					if err != nil {
+						return err
+					}
+					v, text = list, briefTable(p.tables(), list)
+				} else {
+					report, err := r.client.Status(ctx)
+					if err != nil {
+						return err
+					}
+					v, text = report.Status.Jobs, jobsTable(p.tables(), report)
+					if len(report.Status.Jobs) == 0 {
+						text = "no jobs" + yet(report) + "\n"
+					}
+				}
+				if asJSON {
+					return p.printJSON(v)
+				}
+				_, err := p.out.Write([]byte(text))
 				return err
-			}
-			r, err := c.Status(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return p.printJSON(r.Status.Jobs)
-			}
-			text := jobsTable(p.tables(), r)
-			if len(r.Status.Jobs) == 0 {
-				text = "no jobs" + yet(r) + "\n"
-			}
-			_, err = p.out.Write([]byte(text))
-			return err
+			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -186,11 +337,9 @@ the job runs one trigger is kept, and served when it ends.`,
 		Example: "  wasmjob trigger cities",
 		Args:    exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := p.find(cmd.Context(), t)
-			if err == nil {
-				err = similar(cmd.Context(), c, args[0], c.Trigger(cmd.Context(), args[0]))
-			}
-			return p.done(err, "triggered "+args[0])
+			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+				return p.done(r.similar(ctx, args[0], r.Trigger(ctx, args[0])), "triggered "+args[0])
+			})
 		},
 	}
 	t = p.addTarget(cmd)
@@ -199,21 +348,14 @@ the job runs one trigger is kept, and served when it ends.`,
 }
 
 // similar adds the nearest name to the error about a job that there is not.
-func similar(ctx context.Context, c *admin.Client, job string, err error) error {
+func (r *reached) similar(ctx context.Context, job string, err error) error {
 	var no *admin.ServerError
-	if !errors.As(err, &no) || no.Code != http.StatusNotFound {
+	if !errors.Is(err, host.ErrNoJob) && !(errors.As(err, &no) && no.Code == http.StatusNotFound) {
 		return err
 	}
-	r, other := c.Status(ctx)
-	if other != nil {
+	names, other := r.names(ctx)
+	if other != nil || slices.Contains(names, job) {
 		return err // which says enough
-	}
-	var names []string
-	for _, j := range r.Status.Jobs {
-		names = append(names, j.Name)
-	}
-	for _, x := range r.Compiling {
-		names = append(names, x.Jobs...)
 	}
 	return fmt.Errorf("%w%s", err, suggest(job, names))
 }
@@ -227,62 +369,113 @@ func (p *program) done(err error, what string) error {
 }
 
 func (p *program) enableCommand() *cobra.Command {
-	return p.switchCommand("enable", "enabled", "Let a job, or one of its items, run again",
-		`Let a job that was disabled run again, or one of its items. Without --item all
-servers of the job are enabled.`,
-		(*admin.Client).Enable, (*admin.Client).EnableItem)
+	return p.switchCommand("enable", "enabled", "Let a job, a server or an item run again",
+		`Let a job that was disabled run again, on all its servers; with --server on one
+of them, with --item one of its items. --server without a job, or with --all, is
+all jobs of that server.`, true)
 }
 
 func (p *program) disableCommand() *cobra.Command {
-	return p.switchCommand("disable", "disabled", "Keep a job, or one of its items, from running",
-		`Keep a job from running, or one of its items. What runs goes on to its end.
-Without --item all servers of the job are disabled; with --item the others take
-no notice. It lasts until the job or item is enabled again, and with a durable
-registry it outlives the host.`,
-		(*admin.Client).Disable, (*admin.Client).DisableItem)
+	return p.switchCommand("disable", "disabled", "Keep a job, a server or an item from running",
+		`Keep a job from running on any server; with --server on one of them, whose items
+go to the others; with --item one of its items. What runs goes on to its end.
+--server without a job, or with --all, is all jobs of that server. It lasts until
+the same is enabled again, and with a durable registry it outlives the hosts.`, false)
 }
 
-func (p *program) switchCommand(name, done, short, long string,
-	job func(*admin.Client, context.Context, string) error, one func(*admin.Client, context.Context, string, int) error,
-) *cobra.Command {
+func (p *program) switchCommand(name, done, short, long string, enable bool) *cobra.Command {
 	var t *target
-	item, all := -1, false
+	item, all, server := -1, false, ""
 	cmd := &cobra.Command{
-		Use:     name + " JOB [flags]",
-		Short:   short,
-		Long:    long,
-		Example: fmt.Sprintf("  wasmjob %s cities\n  wasmjob %s cities --item 2\n  wasmjob %s --all", name, name, name),
+		Use:   name + " JOB [flags]",
+		Short: short,
+		Long:  long,
+		Example: strings.ReplaceAll("  wasmjob NAME cities\n  wasmjob NAME cities --server 10.0.0.7\n  wasmjob NAME cities --item 2\n"+
+			"  wasmjob NAME --server 10.0.0.7\n  wasmjob NAME --all", "NAME", name),
 		Args: func(cmd *cobra.Command, args []string) error {
-			if all {
+			if all || len(args) == 0 && server != "" {
 				return exactly()(cmd, args)
 			}
-			return exactly("the job's name (or --all)")(cmd, args)
+			return exactly("the job's name (or --all, or --server IP)")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			byItem := cmd.Flags().Changed("item")
 			switch {
 			case byItem && all:
 				return usagef("--item and --all do not go together")
+			case byItem && server != "":
+				return usagef("--item and --server do not go together")
 			case byItem && item < 0:
 				return usagef("--item: %d is not a number from 0", item)
 			}
-			ctx := cmd.Context()
-			c, err := p.find(ctx, t)
-			if err != nil {
-				return err
-			}
-			switch {
-			case all:
-				return p.done(job(c, ctx, ""), done+" all jobs")
-			case byItem:
-				return p.done(similar(ctx, c, args[0], one(c, ctx, args[0], item)), fmt.Sprintf("%s item %d of %s", done, item, args[0]))
-			}
-			return p.done(similar(ctx, c, args[0], job(c, ctx, args[0])), done+" "+args[0])
+			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+				job, servers, items := r.Disable, r.DisableServer, r.DisableItem
+				if enable {
+					job, servers, items = r.Enable, r.EnableServer, r.EnableItem
+				}
+				subject := ""
+				if len(args) > 0 {
+					subject = args[0]
+				}
+				of := cmp.Or(subject, "all jobs")
+				switch {
+				case server != "":
+					return p.done(r.similar(ctx, subject, servers(ctx, subject, server)), done+" server "+server+" for "+of)
+				case byItem:
+					return p.done(r.similar(ctx, subject, items(ctx, subject, item)), fmt.Sprintf("%s item %d of %s", done, item, of))
+				}
+				return p.done(r.similar(ctx, subject, job(ctx, subject)), done+" "+of)
+			})
 		},
 	}
 	cmd.Flags().IntVar(&item, "item", -1, "only this item, `N` from 0")
 	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
-	cmd.Flags().BoolVar(&all, "all", false, "all jobs of the host")
+	cmd.Flags().StringVar(&server, "server", "", "only the server with this `IP`")
+	cmd.Flags().BoolVar(&all, "all", false, "all jobs of the host, or with --zk of the namespace")
+	t = p.addTarget(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	return cmd
+}
+
+func (p *program) shutdownCommand() *cobra.Command {
+	var t *target
+	server, instance := "", ""
+	cmd := &cobra.Command{
+		Use:   "shutdown [JOB] [flags]",
+		Short: "Stop instances of a job until they are started again",
+		Long: `Take instances out of a job, as ElasticJob's console does: all of the job, those
+of a server, or one. They finish what they run and leave the job; their items go
+to the others. The process of the host goes on. An instance comes back when its
+host is restarted, or the job's definition file there changes. Without a job,
+--server or --instance is meant in all jobs.`,
+		Example: `  wasmjob shutdown cities --instance 10.0.0.7@-@4711-1f2e3d4c
+  wasmjob shutdown cities --server 10.0.0.7
+  wasmjob shutdown --server 10.0.0.7 --zk zk1:2181 --namespace prod`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && server+instance != "" {
+				return nil
+			}
+			return exactly("the job's name (or --server IP, or --instance ID)")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			job := ""
+			if len(args) > 0 {
+				job = args[0]
+			}
+			what := "all instances"
+			switch {
+			case instance != "":
+				what = instance
+			case server != "":
+				what = "the instances on " + server
+			}
+			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+				return p.done(r.similar(ctx, job, r.Shutdown(ctx, job, server, instance)), "told "+what+" of "+cmp.Or(job, "all jobs")+" to stop")
+			})
+		},
+	}
+	cmd.Flags().StringVar(&server, "server", "", "the instances on the server with this `IP`")
+	cmd.Flags().StringVar(&instance, "instance", "", "the instance with this `ID`; 'wasmjob status JOB' shows them")
 	t = p.addTarget(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd
@@ -300,15 +493,13 @@ records stay, for a job of that name that comes later, unless --purge is given.`
 		Example: "  wasmjob remove cities\n  wasmjob remove cities --purge",
 		Args:    exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := p.find(cmd.Context(), t)
-			if err == nil {
-				err = similar(cmd.Context(), c, args[0], c.Remove(cmd.Context(), args[0], purge))
-			}
 			what := "removed " + args[0]
 			if purge {
 				what += " and all that was known of it"
 			}
-			return p.done(err, what)
+			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+				return p.done(r.similar(ctx, args[0], r.Remove(ctx, args[0], purge)), what)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&purge, "purge", false, "forget its offsets and records too")
@@ -470,6 +661,9 @@ func statusText(s style, r *admin.Report, all bool) string {
 	}
 	show("version", fmt.Sprintf("%s, process %d", r.About.Version, r.About.PID))
 	show("registry", r.About.Registry+", namespace "+st.Namespace)
+	if r.Session != nil {
+		show("session", sessionText(r.Session, r.Now))
+	}
 	show("plugins", r.About.Plugins)
 	if r.About.History != "" {
 		show("history", r.About.History)

@@ -35,6 +35,11 @@ Without --data the registry is in memory: good for trying out, but offsets,
 operators' settings and unfinished runs are gone when the host ends. With
 --data DIR they outlive it, also kill -9; one host at a time can use DIR.
 
+With --zk any number of hosts share the jobs of a namespace in ZooKeeper, and
+take over from each other. A host waits for ZooKeeper at the start, for ever or
+as long as --wait says. ZooKeeper's password comes from --zk-credentials-file or
+the variable WASMJOB_ZK_CREDENTIALS (user:password).
+
 Ctrl-C (or SIGTERM) drains: nothing new begins, running items may go on for the
 drain timeout. A second one stops at once, with exit code 1.
 
@@ -46,6 +51,7 @@ In a terminal the host shows one line per fire. Otherwise, and with
 --log-format json, all goes to the log on stderr.`,
 		Example: `  wasmjob run --plugins plugins/examples
   wasmjob run --plugins jobs --data data --history events.jsonl
+  wasmjob run --plugins jobs --zk zk1:2181,zk2:2181,zk3:2181 --namespace prod
   wasmjob run --config wasmjob.yaml --log-format json
   wasmjob run --mount codestats=/usr/local/go/src:/src
   WASMJOB_PLUGINS=jobs wasmjob run --print-config`,
@@ -148,9 +154,12 @@ func (s *system) banner() {
 	}
 	if s.console == nil {
 		fields := []zap.Field{zap.String("version", versionText()), zap.String("plugins", plugins),
-			zap.String("registry", s.registryText()), zap.String("namespace", l.Namespace), zap.Int("pid", os.Getpid())}
+			zap.String("registry", s.registryText()), zap.String("namespace", l.Namespace), zap.String("server", s.serverIP), zap.Int("pid", os.Getpid())}
 		if s.admin != nil {
 			fields = append(fields, zap.Stringer("admin", s.admin.Address()))
+		}
+		if s.dump != nil {
+			fields = append(fields, zap.String("dump", s.dump.Address()))
 		}
 		s.log.Info("host starts", fields...)
 		return
@@ -160,7 +169,7 @@ func (s *system) banner() {
 		fmt.Fprintf(s.console.out, "  %s %s\n", paint(grey, pad(what, 9)), text)
 	}
 	fmt.Fprintf(s.console.out, "%s %s\n", paint(bold, "wasmjob"), versionText())
-	show("registry", s.registryText()+paint(grey, ", namespace "+l.Namespace+", server "+l.ServerIP))
+	show("registry", s.registryText()+paint(grey, ", namespace "+l.Namespace+", server "+s.serverIP))
 	show("plugins", plugins)
 	if s.admin != nil {
 		address, ask := s.admin.Address().String(), "wasmjob status"
@@ -168,6 +177,9 @@ func (s *system) banner() {
 			ask += " --admin " + address
 		}
 		show("admin", address+paint(grey, "  ask it with: "+ask))
+	}
+	if s.dump != nil {
+		show("dump", s.dump.Address())
 	}
 	if l.History != "" {
 		show("history", l.History)
@@ -177,6 +189,9 @@ func (s *system) banner() {
 }
 
 func (s *system) registryText() string {
+	if s.loaded.Registry == registryZooKeeper {
+		return "ZooKeeper, " + s.loaded.ZooKeeper.Connect
+	}
 	if s.loaded.Data == "" {
 		return "embedded, in memory (--data DIR keeps it)"
 	}

@@ -13,10 +13,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/host/dump"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
@@ -36,7 +36,11 @@ type system struct {
 	host    *host.Host
 	catalog *catalog.Catalog
 	admin   *admin.Server // nil if it is off
-	closers []func() error
+	dump    *dump.Server  // nil if it is off
+	// registry gives the host its sessions; serverIP names the server there.
+	registry *registry
+	serverIP string
+	closers  []func() error
 	// left says that the catalog was not waited for; see run.
 	left bool
 }
@@ -136,19 +140,31 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	if err != nil {
 		return nil, err
 	}
-	registry, err := embedded.Open(embedded.Options{Dir: l.Data})
-	if err != nil {
+	if s.registry, err = openRegistry(l, s.log, metrics.Operation); err != nil {
 		return nil, err
 	}
-	s.onClose("registry", func() error { return registry.Close() })
+	s.onClose("registry", func() error { return s.registry.close() })
+	if l.Registry == registryZooKeeper {
+		if err := metrics.Sessions(s.registry.about); err != nil {
+			return nil, err
+		}
+	}
+	doubt := ""
+	if s.serverIP, doubt, err = machine().serverIP(ctx, &l.Config); err != nil {
+		return nil, usageError{err}
+	}
+	if doubt != "" {
+		s.log.Warn("this server's address is chosen by its interfaces; choose it with --server-ip if that is wrong",
+			zap.String("serverIp", s.serverIP), zap.String("because", doubt))
+	}
 	drain := l.DrainTimeout
 	if drain == 0 {
 		drain = -1 // as host.Config has it
 	}
 	s.host, err = host.New(host.Config{
-		Dial:           func(ctx context.Context) (coordination.RegistryCenter, error) { return registry.Connect(ctx) },
+		Dial:           s.registry.dial,
 		Namespace:      l.Namespace,
-		ServerIP:       l.ServerIP,
+		ServerIP:       s.serverIP,
 		MaxConcurrency: l.MaxConcurrency,
 		DrainTimeout:   drain,
 		OnEvent: func(e host.Event) { // none of them blocks
@@ -171,6 +187,13 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 			return nil, err
 		}
 	}
+	if l.DumpAddress != "" {
+		s.dump, err = dump.Listen(dump.Options{Address: l.DumpAddress, Namespace: l.Namespace, Read: s.read, Logger: s.log})
+		if err != nil {
+			return nil, err
+		}
+		s.onClose("dump port", s.dump.Close)
+	}
 	return s, nil
 }
 
@@ -186,6 +209,7 @@ func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
 	}
 	s.admin, err = admin.Listen(admin.Options{
 		Address: *l.Admin, Token: token, Host: s.host, Metrics: metrics.Handler(s.log), About: about, Pending: s.pending, Logger: s.log,
+		Registry: admin.NewRegistry(l.Namespace, s.registry.session), Session: s.registry.about, Waiting: s.registry.waitsFor,
 	})
 	if err != nil {
 		return fmt.Errorf("%w (--admin ADDRESS or --admin off)", err)
@@ -201,6 +225,15 @@ func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
 		s.onClose("note for clients", remove)
 	}
 	return nil
+}
+
+// read reads from the session that the host has.
+func (s *system) read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+	c := s.registry.session()
+	if c == nil {
+		return nil, host.ErrNotLive
+	}
+	return c.Read(ctx, queries...)
 }
 
 // pending is the catalog's progress, for the admin address.
@@ -246,6 +279,19 @@ func (s *system) run(stop, kill context.Context) error {
 		others++
 		part(ended, "admin", func() error { return s.admin.Run(around) })
 	}
+	if s.dump != nil {
+		others++
+		part(ended, "dump port", func() error { return s.dump.Run(around) })
+	}
+	others++
+	part(ended, "registry", func() error {
+		select {
+		case err := <-s.registry.fatal:
+			return err
+		case <-around.Done():
+			return nil
+		}
+	})
 	part(ended, "host", func() error {
 		defer end() // the others run for the host's sake
 		return s.host.Run(stop, kill)

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/zookeeper"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/migrate"
+)
+
+const (
+	// waitMessage lies between two messages about what is waited for.
+	waitMessage = 5 * time.Second
+	// commandWait is how long a command waits for ZooKeeper.
+	commandWait = 15 * time.Second
+)
+
+// registry is where the host's sessions come from, and knows the newest one.
+type registry struct {
+	loaded *loaded
+	log    *zap.Logger
+	// open gets a session; it waits for it until ctx is done.
+	open func(ctx context.Context) (coordination.RegistryCenter, error)
+	// close gives back what sessions are made of.
+	close func() error
+	// fatal takes the one error for which the host cannot go on. It has room.
+	fatal chan error
+
+	// Of the goroutine that dials: first says that there was no session yet,
+	// began is when the first was asked for.
+	first bool
+	began time.Time
+
+	mu      sync.Mutex
+	current coordination.RegistryCenter
+	waiting string // what for, in words; empty while there is a session
+}
+
+// openRegistry makes the registry that the configuration names. Nothing is
+// connected yet. operation counts requests, by kind.
+func openRegistry(l *loaded, log *zap.Logger, operation func(kind string, n int)) (*registry, error) {
+	r := &registry{loaded: l, log: log, first: true, fatal: make(chan error, 1), close: func() error { return nil }}
+	if l.Registry == registryEmbedded {
+		server, err := embedded.Open(embedded.Options{Dir: l.Data})
+		if err != nil {
+			return nil, err
+		}
+		r.open = func(ctx context.Context) (coordination.RegistryCenter, error) { return server.Connect(ctx) }
+		r.close = server.Close
+		return r, nil
+	}
+	options, err := l.ZooKeeper.options(log, operation)
+	if err != nil {
+		return nil, err
+	}
+	options.OnWait = r.waits
+	r.open = func(ctx context.Context) (coordination.RegistryCenter, error) {
+		s, err := zookeeper.Dial(ctx, options)
+		if err != nil {
+			return nil, err // not a nil pointer in an interface
+		}
+		return s, nil
+	}
+	return r, nil
+}
+
+// options are those of the adapter.
+func (z *zooKeeper) options(log *zap.Logger, operation func(kind string, n int)) (zookeeper.Options, error) {
+	config, err := z.tls()
+	if err != nil {
+		return zookeeper.Options{}, err
+	}
+	return zookeeper.Options{
+		Connect: z.Connect, SessionTimeout: z.SessionTimeout, Credentials: z.credentials, TLS: config, Logger: log, OnOperation: operation,
+	}, nil
+}
+
+// dial is what the host calls to begin a term: it waits until there is a
+// session or ctx is done. For the first one the patience of --wait holds, and
+// the namespace is looked at: if the host cannot work there, it ends.
+func (r *registry) dial(ctx context.Context) (coordination.RegistryCenter, error) {
+	limit := time.Duration(0)
+	if r.first && r.loaded.ZooKeeper.Wait > 0 {
+		if r.began.IsZero() {
+			r.began = time.Now()
+		}
+		// At least a moment, so that the error is the registry's own.
+		limit = max(time.Millisecond, r.loaded.ZooKeeper.Wait-time.Since(r.began))
+	}
+	c, err := r.await(ctx, limit)
+	final := err != nil && limit > 0
+	if err == nil && r.first && r.loaded.Registry == registryZooKeeper {
+		if err = checkNamespace(ctx, c, r.loaded.Namespace); err != nil {
+			var layout *migrate.LayoutError
+			final = errors.As(err, &layout) || errors.Is(err, zookeeper.ErrNoAuth)
+			err = errors.Join(err, c.Close())
+		}
+	}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case final:
+		r.fatal <- err
+		<-ctx.Done() // the error ends the host
+		return nil, ctx.Err()
+	default:
+		return nil, err
+	}
+	r.first = false
+	r.mu.Lock()
+	r.current, r.waiting = c, ""
+	r.mu.Unlock()
+	return c, nil
+}
+
+// await waits for a session until there is one, ctx is done or the limit, if it
+// is not 0, is over. It says every few seconds what it waits for.
+func (r *registry) await(ctx context.Context, limit time.Duration) (coordination.RegistryCenter, error) {
+	if r.loaded.Registry == registryEmbedded {
+		return r.open(ctx)
+	}
+	trying := ctx
+	if limit > 0 {
+		var cancel context.CancelFunc
+		trying, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	r.waits(errNoAnswer)
+	stop := r.announce(limit)
+	c, err := r.open(trying)
+	stop()
+	if err != nil && trying.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("gave up waiting: %w", err)
+	}
+	return c, err
+}
+
+// errNoAnswer is what is known before anything else is.
+var errNoAnswer = errors.New("no server has answered yet")
+
+// announce logs, every few seconds, what is waited for, until the func that it
+// returns is called.
+func (r *registry) announce(limit time.Duration) (stop func()) {
+	began, end, ended := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() { // joined by stop
+		defer close(ended)
+		ticks := time.NewTicker(waitMessage)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ticks.C:
+				atMost := "for ever"
+				if limit > 0 {
+					atMost = showDuration(limit)
+				}
+				r.log.Warn(r.waitsFor(), zap.Duration("since", time.Since(began).Round(time.Second)), zap.String("atMost", atMost))
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}
+
+// waits notes why there is no session yet.
+func (r *registry) waits(why error) {
+	text := why.Error()
+	if prefix := "waiting for ZooKeeper at "; !strings.HasPrefix(text, prefix) {
+		text = prefix + r.loaded.ZooKeeper.Connect + ": " + text
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = text
+}
+
+// waitsFor says what keeps the host from having a session; empty if it has one.
+func (r *registry) waitsFor() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waiting
+}
+
+// session is the newest session; nil while there is none that lives.
+func (r *registry) session() coordination.RegistryCenter {
+	r.mu.Lock()
+	c := r.current
+	r.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	select {
+	case <-c.Lost():
+		return nil
+	default:
+		return c
+	}
+}
+
+// about is what is known of the session.
+func (r *registry) about() *admin.Session { return sessionOf(r.session()) }
+
+// checkNamespace sees that a host can work in the namespace: that it may read
+// and write there, and that no older ElasticJob does.
+func checkNamespace(ctx context.Context, c coordination.RegistryCenter, namespace string) error {
+	if err := migrate.Check(ctx, c, namespace); err != nil {
+		return err
+	}
+	for _, root := range []string{coordination.JobsPath(namespace), coordination.JobsPath(namespace) + ".wasmjob"} {
+		// What no name of a job can be, made and deleted in one commit.
+		probe := root + "/" + "@-@" + coordination.NewJobInstance("probe", fmt.Sprint(time.Now().UnixNano())).ID
+		_, err := c.Commit(ctx, coordination.Ensure(root), coordination.Create(probe, nil), coordination.Delete(probe, coordination.AnyVersion))
+		if err != nil {
+			return fmt.Errorf("this host may not write below %s: %w", root, err)
+		}
+	}
+	return nil
+}
+
+// sessionOf tells of a session; nil if there is none, or none to tell of.
+func sessionOf(c coordination.RegistryCenter) *admin.Session {
+	z, ok := c.(*zookeeper.Session)
+	if !ok {
+		return nil
+	}
+	a := z.About()
+	return &admin.Session{
+		Server: a.Server, ID: fmt.Sprintf("0x%x", a.ID), Timeout: a.Timeout, Answered: time.Now().Add(-a.Age), Trust: a.Trust.String(),
+		Reconnects: int64(max(1, a.Connections)) - 1,
+	}
+}
+
+// opened is a namespace in the registry itself, for a command.
+type opened struct {
+	loaded *loaded
+	center coordination.RegistryCenter
+	jobs   *admin.Registry
+}
+
+// openNamespace connects to the ZooKeeper that flags, environment and file
+// name.
+func (p *program) openNamespace(ctx context.Context, flags *pflag.FlagSet) (*opened, error) {
+	l, err := loadRegistry(p.environ, flags)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range l.warnings {
+		if !strings.HasPrefix(w, "the variable ") { // which only a host minds
+			fmt.Fprintln(p.err, "wasmjob: warning:", w)
+		}
+	}
+	if l.ZooKeeper.Wait == 0 {
+		l.ZooKeeper.Wait = commandWait
+	}
+	r, err := openRegistry(l, zap.NewNop(), nil)
+	if err != nil {
+		return nil, err
+	}
+	c, err := r.await(ctx, l.ZooKeeper.Wait)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{l, c, admin.NewRegistry(l.Namespace, func() coordination.RegistryCenter { return c })}, nil
+}
+
+func (o *opened) close() error { return o.center.Close() }
+
+// heading says which registry is shown.
+func (o *opened) heading(s style) string {
+	return fmt.Sprintf("%s  %s\n", s.paint(grey, pad("registry", 9)), printable("ZooKeeper, "+o.loaded.ZooKeeper.Connect+", namespace "+o.loaded.Namespace))
+}

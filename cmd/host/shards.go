@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/admin"
+)
+
+func (p *program) shardsCommand() *cobra.Command {
+	var asJSON, watch bool
+	var t *target
+	cmd := &cobra.Command{
+		Use:   "shards JOB [flags]",
+		Short: "Show which instance has which item of a job",
+		Long: `Show the items of a job on all hosts, as the registry has them: the instance that
+owns each, what it is doing, and its newest run. The host that runs here is asked,
+or with --zk the registry itself.`,
+		Example: `  wasmjob shards cities
+  wasmjob shards cities --watch
+  wasmjob shards cities --zk zk1:2181,zk2:2181 --namespace prod --json`,
+		Args: exactly("the job's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+				show := func() error {
+					s, err := r.Shards(ctx, args[0])
+					switch {
+					case err != nil:
+						return r.similar(ctx, args[0], err)
+					case asJSON:
+						return p.printJSON(s)
+					}
+					text := shardsTable(p.tables(), s, time.Now())
+					if watch && p.outTTY {
+						text = "\x1b[H\x1b[2J" + text
+					}
+					_, err = p.out.Write([]byte(text))
+					return err
+				}
+				if !watch {
+					return show()
+				}
+				return p.repeat(ctx, show)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "show them as JSON")
+	cmd.Flags().BoolVar(&watch, "watch", false, "show them again each second, until Ctrl-C")
+	t = p.addTarget(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	return cmd
+}
+
+// since writes how long ago something was.
+func since(t, now time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return ago(max(0, now.Sub(t))) + " ago"
+}
+
+// dash stands for nothing in a table.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func stateColour(state string) string {
+	switch state {
+	case string(coordination.ShardRunning), coordination.DetailReady, string(coordination.JobOK):
+		return green
+	case string(coordination.ShardFailover), string(coordination.JobCrashed), "GONE":
+		return red
+	case string(coordination.ShardPending):
+		return grey
+	}
+	return yellow
+}
+
+func shardsTable(s style, shards *admin.Shards, now time.Time) string {
+	if len(shards.Items) == 0 {
+		return "no items yet: no instance has divided them\n"
+	}
+	t := table{style: s, spare: []string{"PARAMETER", "ENDED"}}
+	t.add(plain("ITEM", "PARAMETER", "OWNER", "STATE", "FAILOVER", "BEGUN", "ENDED", "OUTCOME")...)
+	for _, i := range shards.Items {
+		state := cell{i.State, stateColour(i.State)}
+		if i.RunningOn != "" && i.RunningOn != i.Owner {
+			state.text += " on " + i.RunningOn
+		}
+		if i.RunningOn != "" && i.Disabled {
+			state.text += ", RUNNING"
+		}
+		if i.Misfired {
+			state.text += ", misfired"
+		}
+		if i.Moves {
+			state.text += ", moves when it ends"
+		}
+		failover := cell{"-", grey}
+		if i.Failover {
+			failover = cell{"yes", red}
+		}
+		ended, outcome := since(i.Ended, now), cell{dash(i.Outcome), grey}
+		if i.Outcome != "" {
+			outcome.colour = outcomeColour(abi.Outcome(i.Outcome))
+		}
+		t.add(cell{strconv.Itoa(i.Item), bold}, cell{dash(i.Parameter), ""}, cell{dash(i.Owner), ""}, state, failover,
+			cell{since(i.Begun, now), ""}, cell{ended, ""}, outcome)
+	}
+	text := t.String()
+	if shards.Sharding {
+		text += s.paint(yellow, "the items are being divided anew") + "\n"
+	}
+	return text
+}
+
+// instancesText is what status shows of one job.
+func instancesText(s style, shards *admin.Shards, now time.Time) string {
+	var b strings.Builder
+	show := func(what, text string) {
+		fmt.Fprintf(&b, "%s  %s\n", s.paint(grey, pad(what, 9)), printable(text))
+	}
+	show("job", shards.Job)
+	cron := shards.Cron
+	switch {
+	case cron == "":
+		cron = "(by trigger)"
+	case shards.TimeZone != "":
+		cron += " " + shards.TimeZone
+	}
+	show("cron", cron)
+	show("items", strconv.Itoa(shards.ShardingTotalCount))
+	if shards.Sharding {
+		show("sharding", "the items are being divided anew")
+	}
+	show("leader", dash(shards.Leader))
+	b.WriteString("\n")
+	if len(shards.Instances) == 0 {
+		b.WriteString("no instances: nobody runs this job\n")
+		return b.String()
+	}
+	t := table{style: s, spare: []string{"COMPLETED", "BEGUN"}}
+	t.add(plain("INSTANCE", "STATE", "ITEMS", "RUNNING", "MODULE", "BEGUN", "COMPLETED")...)
+	for _, i := range shards.Instances {
+		state := cell{i.State, stateColour(i.State)}
+		if i.Disabled {
+			state.text, state.colour = state.text+", disabled", yellow
+		}
+		if i.Leader {
+			state.text += ", leads"
+		}
+		digest := cell{dash(short(i.Digest)), ""}
+		if len(shards.Digests) > 1 && i.Digest != "" {
+			digest.colour = yellow
+		}
+		t.add(cell{i.ID, bold}, state, cell{dash(i.Items), ""}, cell{dash(i.Running), ""}, digest,
+			cell{since(i.Begun, now), ""}, cell{since(i.Completed, now), ""})
+	}
+	b.WriteString(t.String())
+	if len(shards.Digests) > 1 {
+		fmt.Fprintf(&b, "\n%s %d different modules run for this job:\n", s.paint(yellow, "warning:"), len(shards.Digests))
+		for _, d := range shards.Digests {
+			var ids []string
+			for _, i := range shards.Instances {
+				if i.Digest == d {
+					ids = append(ids, i.ID)
+				}
+			}
+			fmt.Fprintf(&b, "  %s  on %s\n", short(d), strings.Join(ids, ", "))
+		}
+	}
+	return b.String()
+}
+
+// short is enough of a digest for people.
+func short(digest string) string { return digest[:min(len(digest), 12)] }
+
+// briefTable lists the jobs of a namespace.
+func briefTable(s style, list []admin.Brief) string {
+	if len(list) == 0 {
+		return "no jobs in this namespace\n"
+	}
+	t := table{style: s, spare: []string{"LEADER"}}
+	t.add(plain("NAME", "STATUS", "CRON", "ITEMS", "HOSTS", "LEADER", "DESCRIPTION")...)
+	for _, b := range list {
+		if b.Error != "" {
+			t.add(cell{b.Name, bold}, cell{b.Status, red}, cell{"-", ""}, cell{"-", ""}, cell{strconv.Itoa(b.Instances), ""}, cell{dash(b.Leader), ""},
+				cell{"cannot be read: " + firstLine(b.Error), red})
+			continue
+		}
+		cron := b.Cron
+		switch {
+		case cron == "":
+			cron = "(by trigger)"
+		case b.TimeZone != "":
+			cron += " " + b.TimeZone
+		}
+		hosts := strconv.Itoa(b.Instances)
+		if b.Java > 0 {
+			hosts += fmt.Sprintf(" (%d Java)", b.Java)
+		}
+		t.add(cell{b.Name, bold}, cell{b.Status, stateColour(b.Status)}, cell{cron, ""}, cell{strconv.Itoa(b.ShardingTotalCount), ""},
+			cell{hosts, ""}, cell{dash(b.Leader), ""}, cell{firstLine(b.Description), ""})
+	}
+	return t.String()
+}
+
+// sessionText tells of a host's session.
+func sessionText(v *admin.Session, now time.Time) string {
+	server := "connected to " + v.Server
+	if v.Server == "" {
+		server = "not connected"
+	}
+	text := fmt.Sprintf("%s, %s, id %s, ends %s after the last sign of life", v.Trust, server, v.ID, showDuration(v.Timeout))
+	if !v.Answered.IsZero() {
+		text += ", last answer " + since(v.Answered, now)
+	}
+	if v.Reconnects > 0 {
+		text += ", reconnected " + countTimes(v.Reconnects)
+	}
+	return text
+}
+
+func countTimes(n int64) string {
+	if n == 1 {
+		return "once"
+	}
+	return strconv.FormatInt(n, 10) + " times"
+}
