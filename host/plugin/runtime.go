@@ -112,10 +112,6 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 			r.engine, r.config = engineCompiler, wazero.NewRuntimeConfig()
 		}
 	}
-	// Without CloseOnContextDone a guest that computes would not only ignore
-	// deadlines, it would keep the garbage collector, and with it the whole
-	// process, waiting.
-	r.config = r.config.WithCloseOnContextDone(true)
 	return r, nil
 }
 
@@ -254,7 +250,12 @@ func (r *Runtime) Close(ctx context.Context) error {
 // code is the compiled form of one module, by digest.
 type code struct {
 	info *Info
-	wasm []byte // as wazero gets it
+
+	// These belong to who holds the right to compile.
+	wasm    []byte // as wazero gets it
+	tried   bool   // to meter it
+	metered bool   // see meter
+	plain   []byte // the same, not metered; until wasm has been compiled once
 
 	// Guarded by Runtime.mu.
 	uses    int                // loaders and engines
@@ -393,8 +394,17 @@ func (r *Runtime) build(ctx context.Context, e *engine, trial bool) error {
 }
 
 func (r *Runtime) compile(ctx context.Context, e *engine) error {
+	if c := e.code; !c.tried {
+		c.tried = true
+		if metered, ok := meter(c.wasm); ok {
+			c.wasm, c.plain, c.metered = metered, c.wasm, true
+		}
+	}
 	err := r.compileWith(ctx, e, r.cache)
-	if err == nil || r.cache == r.memory || ctx.Err() != nil {
+	if err == nil {
+		e.code.plain = nil
+	}
+	if err == nil || ctx.Err() != nil {
 		return err
 	}
 	// A cache that cannot be read or written must not keep jobs from running.
@@ -403,18 +413,25 @@ func (r *Runtime) compile(ctx context.Context, e *engine) error {
 	// a path or with a text of its own.
 	pathErr, isPath := errors.AsType[*fs.PathError](err)
 	_, isRename := errors.AsType[*os.LinkError](err)
+	cached := r.cache != r.memory
 	switch {
-	case isRename, isPath && strings.HasSuffix(pathErr.Path, ".tmp"):
+	case cached && (isRename || isPath && strings.HasSuffix(pathErr.Path, ".tmp")):
 		r.log.Warn("compiled module could not be written to the cache directory", "digest", e.code.info.Digest, "error", err)
 		e.owed = true
 		return guard(func() (err error) {
 			e.compiled, err = e.rt.CompileModule(bare{ctx}, e.code.wasm)
 			return err
 		})
-	case isPath, strings.HasPrefix(err.Error(), "compilationcache:"):
+	case cached && (isPath || strings.HasPrefix(err.Error(), "compilationcache:")):
 		r.log.Warn("cache directory could not be read, the module is compiled anew", "digest", e.code.info.Digest, "error", err)
 		e.close()
 		return r.compileWith(ctx, e, r.memory)
+	case e.code.plain != nil:
+		// Whatever it is, let wazero say it of the module as its author knows it.
+		e.close()
+		e.rt, e.compiled = nil, nil
+		e.code.wasm, e.code.plain, e.code.metered = e.code.plain, nil, false
+		return r.compile(ctx, e)
 	}
 	return err
 }
@@ -422,9 +439,18 @@ func (r *Runtime) compile(ctx context.Context, e *engine) error {
 func (r *Runtime) compileWith(ctx context.Context, e *engine, cache wazero.CompilationCache) error {
 	ctx = experimental.WithCompilationWorkers(bare{ctx}, r.workers)
 	return guard(func() (err error) {
-		e.rt = wazero.NewRuntimeWithConfig(ctx, r.config.WithCompilationCache(cache).WithMemoryLimitPages(e.pages))
+		// A guest that computes and is not interrupted would not only ignore
+		// deadlines, it would keep the garbage collector, and with it the
+		// whole process, waiting. A metered one interrupts itself.
+		config := r.config.WithCompilationCache(cache).WithMemoryLimitPages(e.pages).WithCloseOnContextDone(!e.code.metered)
+		e.rt = wazero.NewRuntimeWithConfig(ctx, config)
 		if err := register(ctx, e.rt, e.code.info.Imports); err != nil {
 			return err
+		}
+		if e.code.metered {
+			if err := registerMeter(ctx, e.rt); err != nil {
+				return err
+			}
 		}
 		e.compiled, err = e.rt.CompileModule(ctx, e.code.wasm)
 		return err
