@@ -14,10 +14,12 @@ type Beginning struct {
 	Config JobConfiguration
 	// Items with the states that are known of them.
 	Items map[int]ItemState
-	// Guard is the version of the host's assignment node (Share.Guard), and
-	// HasGuard false when the items are not its own share.
-	Guard    int32
+	// Guard proves that the items are the host's share (Share.Guard); HasGuard
+	// is false when they are not.
+	Guard    ShareGuard
 	HasGuard bool
+	// Java says that a Java host is in the job, JavaLed that one leads it.
+	Java, JavaLed bool
 	// Runs is what the host has begun already, with the version of its node.
 	Runs        Runs
 	RunsVersion int32
@@ -108,10 +110,18 @@ func (g begin) next() Move {
 	}
 	rest := g.todo[len(items):]
 
-	c := newCommit(len(body.ops) + 5)
+	c := newCommit(len(body.ops) + 9)
 	c.add(roleRoot, -1, Check(l.config(), AnyVersion))
 	if g.HasGuard {
-		c.add(roleShare, -1, Check(l.assignmentOf(g.Self.ID), g.Guard))
+		c.add(roleShare, -1, Check(l.assignmentOf(g.Self.ID), g.Guard.Assignment))
+		c.add(roleShare, -1, Check(l.epoch(), g.Guard.Epoch))
+		if g.Guard.AnchorVersion > 0 {
+			c.add(roleShare, -1, Check(l.itemInstance(g.Guard.Anchor), g.Guard.AnchorVersion))
+		}
+	}
+	if g.JavaLed {
+		c.add(roleShare, -1, Absent(l.necessary()))
+		c.add(roleShare, -1, Absent(l.processing()))
 	}
 	switch {
 	case g.trigger && len(rest) == 0:
@@ -120,7 +130,7 @@ func (g begin) next() Move {
 		c.add(roleTrigger, -1, Check(l.trigger(g.Self.ID), AnyVersion))
 	}
 	c.join(body)
-	runs := out.Runs.with(g.Fire, items)
+	runs := out.Runs.with(g.Fire, g.marked(), items)
 	if len(items) > 0 {
 		c.addRuns(l, g.Self.ID, runs, out.RunsVersion)
 	}
@@ -178,9 +188,20 @@ func (g begin) ops(i int, c *commit) Record {
 	}
 	c.add(roleRecord, i, Set(l.record(i), record.data(), version))
 	c.add(roleItem, i, Absent(l.itemDisabled(i)))
-	if g.Config.Failover || state.Record.Open() && state.Record.Owner != g.Self.ID {
-		// One that was taken over runs on when failover is switched off.
+	mine := state.Record.Owner == g.Self.ID && !state.Record.Open()
+	open := state.Record.Open() && state.Record.Owner != g.Self.ID
+	if g.Config.Failover && (!mine || g.Java) || open {
+		// It may be owed, and about to be taken, or taken. One that was taken over runs on when failover is switched off. What
+		// this host itself ran last, and has owned since, nobody can have
+		// taken: hosts of ours set the record, and a Java host, also one that
+		// came after the view, takes only what was marked for it. It marks what
+		// a host that died was running, and nobody has run this item since.
+		c.add(roleItem, i, Absent(l.failoverItem(i)))
 		c.add(roleItem, i, Absent(l.itemFailover(i)))
+	}
+	if open {
+		// Its host may live: under a Java leader items move while they run.
+		c.add(roleItem, i, Absent(l.detail(state.Record.Owner)))
 	}
 	if g.Config.MonitorExecution {
 		c.add(roleItem, i, g.runningMark(i))
@@ -190,6 +211,18 @@ func (g begin) ops(i int, c *commit) Record {
 	}
 	return record
 }
+
+// detailOfOwner is there while the host lives that last began the item, if that
+// is one of ours.
+func (g begin) detailOfOwner(i int) string {
+	if owner := g.Items[i].Record.Owner; owner != "" {
+		return g.Layout.detail(owner)
+	}
+	return g.Layout.record(i)
+}
+
+// marked reports whether the running marks outlive the host.
+func (b Beginning) marked() bool { return b.Config.MonitorExecution && b.Config.Failover }
 
 // runningMark is ephemeral without failover, persistent with it, as
 // ElasticJob has it since 3.0.2.
@@ -222,11 +255,12 @@ func (g begin) stale() (Move, error) {
 func (g begin) look(items Items) Move {
 	l, out, self := g.Layout, g.out, g.Self.ID
 	items = slices.Clone(items)
-	const each = 6
+	const each = 8
 	read := make([]Query, 0, 1+each*len(items))
 	read = append(read, Data(l.runsOf(self)))
 	for _, i := range items {
-		read = append(read, Data(l.record(i)), Data(l.item(i)), Data(l.itemDisabled(i)), Data(l.itemFailover(i)), Data(l.itemRunning(i)), Data(l.itemMisfire(i)))
+		read = append(read, Data(l.record(i)), Data(l.item(i)), Data(l.itemDisabled(i)), Data(l.itemFailover(i)), Data(l.itemRunning(i)), Data(l.itemMisfire(i)),
+			Data(l.failoverItem(i)), Data(g.detailOfOwner(i)))
 	}
 	return Move{Name: "begin", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion)
@@ -243,9 +277,11 @@ func (g begin) look(items Items) Move {
 		handBacks := orphans
 		done := make(map[int]bool)
 		for k, i := range items {
-			record, node, disabled, failover, running, misfire := n[1+each*k], n[2+each*k], n[3+each*k], n[4+each*k], n[5+each*k], n[6+each*k]
+			q := n[1+each*k : 1+each*k+each]
+			record, node, disabled, failover, running, misfire, mark, owner := q[0], q[1], q[2], q[3], q[4], q[5], q[6], q[7]
 			state := g.Items[i]
 			r := parseRecord(record.Data)
+			mine, open := r.Owner == self && !r.Open(), r.Open() && r.Owner != self
 			done[i] = true
 			switch {
 			case orphans.Contains(i) && r.Owner == self && r.Open() && actual.fireOf(i).same(g.Fire):
@@ -258,8 +294,10 @@ func (g begin) look(items Items) Move {
 				out.Refused[i], out.Stale = RefusedStale, true
 			case disabled.Exists:
 				out.Refused[i] = RefusedDisabled
-			case failover.Exists && (g.Config.Failover || r.Open() && r.Owner != self):
+			case failover.Exists && (g.Config.Failover || open), mark.Exists && (g.Config.Failover && (!mine || g.Java) || open):
 				out.Refused[i] = RefusedFailover
+			case open && owner.Exists:
+				out.Refused[i] = RefusedRunning
 			case running.Exists && g.Config.MonitorExecution:
 				out.Refused[i] = RefusedRunning
 			default:

@@ -91,7 +91,7 @@ func TestRunsAgainstModel(t *testing.T) {
 			var next Runs
 			if r.IntN(2) == 0 {
 				f := fires[r.IntN(len(fires))]
-				next = runs.with(f, items)
+				next = runs.with(f, f.Trigger != 0, items)
 				for _, i := range items {
 					model[i] = f
 				}
@@ -220,7 +220,7 @@ func FuzzParseView(f *testing.F) {
 		v.Crashed()
 		v.Java()
 		var sharded Sharded
-		if m, ok := v.Reconcile(time.Unix(0, 0), &sharded); ok && m.Commit == nil && m.Read == nil {
+		if m, ok := v.Reconcile(time.Unix(0, 0), &sharded, &Line{}); ok && m.Commit == nil && m.Read == nil {
 			t.Error("a step that does nothing")
 		}
 	})

@@ -127,7 +127,7 @@ func (c *chronicle) finish() {
 			c.t.Fatalf("%s: %v", h.name, err)
 		}
 		var swept []string
-		if err := h.perform(co.Sweep(h.view, &swept)); err != nil {
+		if err := h.perform(co.Sweep(h.view, c.now, &swept)); err != nil {
 			c.t.Errorf("%s: sweep: %v", h.name, err)
 		}
 		// Nothing that hosts of ours do leaves a mark that only Sweep finds.

@@ -15,7 +15,7 @@ import (
 // in two hands, what runs stays where it runs, and the next leader finishes.
 func TestLargeDivisionStopsAnywhere(t *testing.T) {
 	t.Parallel()
-	const total = 3000
+	const total = 6000
 	for k := 0; ; k++ {
 		c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount, cfg.Failover = total, true })
 		leader, other := h[0], h[1]

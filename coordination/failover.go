@@ -1,8 +1,12 @@
 package coordination
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Recovery is a host's wish to deal with what a crashed host left behind.
@@ -16,10 +20,17 @@ type Recovery struct {
 	Limit int
 	// Busy are items that this host is running itself.
 	Busy Items
+	// Line is this host's place in ElasticJob's failover latch, in which it
+	// stands while Java hosts may take the same items. If Line.Behind is set
+	// afterwards, call Recover again when that is gone.
+	Line *Line
 	// Runs is what this host has begun already.
 	Runs        Runs
 	RunsVersion int32
 	Now         time.Time
+
+	// leave is set while it is this host's turn: the ops that leave the latch.
+	leave []Op
 }
 
 // Recovered is what became of a Recovery.
@@ -29,6 +40,8 @@ type Recovered struct {
 	// Lost were begun by the dead host and will not be run again in their
 	// fire, because failover is off.
 	Lost []Claim
+	// Elsewhere were run again by Java hosts.
+	Elsewhere []Claim
 	// Left were not taken: disabled, somebody else's share, or over Limit.
 	Left        Items
 	Runs        Runs
@@ -47,6 +60,10 @@ type Claim struct {
 	Owner string
 }
 
+// OutcomeElsewhere is the outcome of a run whose host died and which a Java
+// host has repeated, with whatever outcome.
+const OutcomeElsewhere = "ELSEWHERE"
+
 // Recover takes over items that a crashed host had begun, or with failover off
 // writes down that they are lost. All hosts that call it compute the same
 // division of the items; each takes its share in one commit, which also begins
@@ -56,13 +73,27 @@ type Claim struct {
 // A host is dead when its instance node and its detail node are both gone.
 // Where only the instance node is, an operator has stopped the host and it is
 // finishing what it runs.
+//
+// Dead is empty for items that Java hosts have marked as crashed and that are
+// in nobody's list of runs.
+//
+// While Java hosts are in the job, or have marked items, the items are taken in
+// ElasticJob's failover latch, and what a Java host has taken is left to it. A
+// Java host marks and takes only what has a running mark that outlived its
+// host; once such a mark and all others are gone, it has run the item.
 func Recover(r Recovery, out *Recovered) Move {
+	if r.Line == nil {
+		r.Line = &Line{}
+	}
 	*out = Recovered{Runs: r.Runs, RunsVersion: r.RunsVersion}
 	return r.look(out)
 }
 
 func (r Recovery) look(out *Recovered) Move {
 	l := r.View.Layout
+	if r.Dead == "" {
+		return r.lookAtMarks(out)
+	}
 	read := []Query{Data(l.runsOf(r.Dead)), Data(l.instance(r.Dead)), Data(l.detail(r.Dead)), Data(l.members()), Data(l.assignmentOf(r.Dead)), Data(l.config()), Data(l.runsOf(r.View.Self.ID))}
 	return Move{Name: "recover", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		runs, instance, detail, members, assigned, own := n[0], n[1], n[2], n[3], n[4], n[6]
@@ -187,20 +218,66 @@ func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) Move {
 	}}
 }
 
+// fate is what becomes of an item that is owed.
+type fate uint8
+
+const (
+	fateSettled   fate = iota + 1 // nothing is owed any more
+	fateLost                      // it will not be run again
+	fateElsewhere                 // a Java host has run it
+	fateLeft                      // not for this host, or not now
+	fateClaim
+)
+
+// judge decides about one item. n is how many this host has claimed so far.
+func (r Recovery) judge(i int, it owedItem, owed Runs, n int) fate {
+	cfg := r.View.Config
+	record, dead, java := it.state.Record, r.Dead, owed.Java != "" || r.Dead == ""
+	if owed.Java != "" {
+		dead = owed.Java
+	}
+	left := func(mark Node) bool { return mark.Exists && string(mark.Data) == dead }
+	taken := func(mark Node) bool { return mark.Exists && slices.Contains(r.View.Instances, string(mark.Data)) }
+	switch {
+	case java && record.Open() && slices.Contains(r.View.Members, record.Owner) && !slices.Contains(r.View.Crashed(), record.Owner),
+		java && !it.mark.Exists && !left(it.running) && !left(it.failovering),
+		!java && (record.Owner != dead || !record.Open()):
+		// Completed, or begun by another host since.
+		return fateSettled
+	case java && slices.Contains(r.View.Instances, owed.Java):
+		return fateLeft // it is back, under the same id
+	case !(cfg.Failover && cfg.MonitorExecution), !it.node.Exists, cfg.ShardingTotalCount > 0 && i >= cfg.ShardingTotalCount:
+		// Failover is off, or the total count was lowered since. One of us
+		// tells, not all.
+		if !r.View.Foreman() {
+			return fateLeft
+		}
+		return fateLost
+	case !java && owed.markedOf(i) && !it.running.Exists && !it.failover.Exists && !it.failovering.Exists && !it.mark.Exists:
+		return fateElsewhere
+	case taken(it.failover), taken(it.failovering), taken(it.running), it.failover.Exists && !left(it.failover),
+		it.state.Disabled, n >= r.Limit, r.Busy.Contains(i), !r.View.Enabled, !r.takes(i):
+		return fateLeft
+	}
+	return fateClaim
+}
+
 // take decides item by item and writes it all in one commit, or as much of it
 // as fits one, and then the rest.
 func (r Recovery) take(owed Runs, runs Node, items map[int]owedItem, out *Recovered) (Move, error) {
 	l, self := r.View.Layout, r.View.Self.ID
-	cfg := r.View.Config
-	failover := cfg.Failover && cfg.MonitorExecution
 	var c commit
 	var dropped Items
-	var lost []Claim
+	var lost, elsewhere []Claim
 	claims := make(map[int]Claim)
 	now := r.Now.UnixMilli()
 	mine := out.Runs
 	room := commitBudget - len(runs.Data) - mine.size()
-	full := false
+	full, marked := false, false
+	dead := r.Dead
+	if owed.Java != "" {
+		dead = owed.Java
+	}
 	for _, i := range owed.Items() {
 		if room <= 0 {
 			full = true
@@ -209,65 +286,71 @@ func (r Recovery) take(owed Runs, runs Node, items map[int]owedItem, out *Recove
 		before := len(c.ops)
 		it := items[i]
 		claim := Claim{Item: i, Fire: it.fire, State: it.state, Owner: r.Dead}
-		switch {
-		case it.state.Record.Owner != r.Dead || !it.state.Record.Open():
-			// Completed, or begun by another host since: nothing is owed.
-			dropped = append(dropped, i)
-			it.clear(r.Dead, &c, i)
-		case !failover || !it.node.Exists || cfg.ShardingTotalCount > 0 && i >= cfg.ShardingTotalCount:
-			// Failover is off, or the total count was lowered since.
-			if !r.View.Leading() { // one of us tells, not all
-				out.Left = append(out.Left, i)
-				continue
+		end := func(outcome string) {
+			if dead == r.Dead && dead != "" { // what a Java host ran is in no record
+				c.add(roleRecord, -1, Set(l.record(i), it.state.Record.end(outcome, now).data(), it.state.RecordVersion))
 			}
-			dropped = append(dropped, i)
-			c.add(roleRecord, -1, Set(l.record(i), it.state.Record.end(OutcomeLost, now).data(), it.state.RecordVersion))
-			it.clear(r.Dead, &c, i)
+		}
+		switch r.judge(i, it, owed, len(out.Claimed)+len(claims)) {
+		case fateSettled:
+			it.clear(dead, &c, i)
+		case fateLost:
+			end(OutcomeLost)
+			it.clear(dead, &c, i)
 			if it.mark.Exists {
 				c.add(roleItem, i, Delete(it.mark.Path, AnyVersion))
 			}
 			lost = append(lost, claim)
-		case it.state.Disabled, it.failover.Exists && string(it.failover.Data) != r.Dead, len(out.Claimed)+len(claims) >= r.Limit,
-			r.Busy.Contains(i), !r.View.Enabled, !r.takes(i):
+		case fateElsewhere:
+			end(OutcomeElsewhere)
+			for _, mark := range []Node{it.running, it.failover, it.failovering, it.mark} {
+				c.add(roleItem, i, Absent(mark.Path)) // they were read one after the other
+			}
+			elsewhere = append(elsewhere, claim)
+		case fateLeft:
 			out.Left = append(out.Left, i)
 			continue
-		default:
-			record := it.state.Record.begin(self, it.fire, now)
-			record.Source = "failover"
-			c.add(roleRecord, i, Set(l.record(i), record.data(), it.state.RecordVersion))
-			c.add(roleItem, i, Absent(l.itemDisabled(i)))
-			if it.failover.Exists {
-				c.add(roleItem, i, Delete(it.failover.Path, AnyVersion))
-			}
-			c.add(roleItem, i, CreateEphemeral(l.itemFailover(i), []byte(self)))
-			c.put(i, it.failovering, []byte(self))
-			c.put(i, it.running, []byte(self))
-			if it.mark.Exists {
-				c.add(roleItem, i, Delete(it.mark.Path, AnyVersion))
-			}
-			claim.State.Record = record
+		case fateClaim:
+			marked = marked || it.mark.Exists
+			r.claim(i, &claim, it, &c)
 			claims[i] = claim
-			mine = mine.with(it.fire, Items{i})
-			dropped = append(dropped, i)
+			mine = mine.with(it.fire, true, Items{i})
 		}
+		dropped = append(dropped, i)
 		room -= size(c.ops[before:])
 	}
 	if len(dropped) == 0 {
-		return Done()
+		return r.giveWay()
+	}
+	if len(claims) > 0 && r.leave == nil && (marked || len(r.View.Java()) > 0) {
+		out.Left = nil
+		return inLine(l, self, l.failoverLatch(), r.Line, nil, func(leave []Op, _ []Node) (Move, error) {
+			r.leave = leave
+			return r.look(out), nil
+		}), nil
 	}
 	left := owed.without(dropped)
-	c.add(roleRoot, -1, Absent(l.instance(r.Dead)))
-	c.add(roleRoot, -1, Absent(l.detail(r.Dead)))
-	c.add(roleShare, -1, Set(runs.Path, left.data(), runs.Version))
+	if r.Dead != "" {
+		c.add(roleRoot, -1, Absent(l.instance(dead)))
+		c.add(roleRoot, -1, Absent(l.detail(dead)))
+		c.add(roleShare, -1, Set(runs.Path, left.data(), runs.Version))
+	}
 	if len(claims) > 0 {
 		c.addRuns(l, self, mine, out.RunsVersion)
 	}
-	again := func() (Move, error) { return r.look(out), nil }
+	for _, op := range r.leave {
+		c.add(roleRoot, -1, op)
+	}
+	again := func() (Move, error) {
+		r.leave = nil
+		return r.look(out), nil
+	}
 	return Move{
 		Name: "recover", Commit: c.ops,
 		Then: func(_ []Node, results []Result) (Move, error) {
 			out.Commits++
 			out.Lost = append(out.Lost, lost...)
+			out.Elsewhere = append(out.Elsewhere, elsewhere...)
 			for k, result := range results {
 				switch i := c.items[k]; {
 				case c.ops[k].Kind != OpSet:
@@ -279,19 +362,119 @@ func (r Recovery) take(owed Runs, runs Node, items map[int]owedItem, out *Recove
 					out.Runs, out.RunsVersion = mine, result.Version
 				}
 			}
+			if r.leave != nil {
+				*r.Line = Line{}
+			}
 			if full {
 				return again()
 			}
-			if len(left.Runs) > 0 {
+			if len(left.Runs) > 0 || r.Dead == "" {
 				return Done()
 			}
 			return Move{Read: []Query{Data(runs.Path), Data(l.members()), Data(l.assignmentOf(r.Dead))},
 				Then: func(n []Node, _ []Result) (Move, error) { return r.bury(n[0], n[1], n[2], out), nil }}, nil
 		},
 		// Another host took a share meanwhile, or an item changed: look again.
-		Else:    func(*OpError) (Move, error) { return again() },
+		Else: func(e *OpError) (Move, error) {
+			if e.Op.Path == l.instance(dead) {
+				return r.giveWay() // it is not dead
+			}
+			return again()
+		},
 		Unknown: again,
 	}, nil
+}
+
+// giveWay ends a recovery that has nothing to write, and leaves the latch.
+func (r Recovery) giveWay() (Move, error) {
+	if r.leave == nil && !r.Line.Standing {
+		return Done()
+	}
+	return leaveLine(r.View.Self.ID, r.View.failoverLatch(), r.Line), nil
+}
+
+// claim adds what begins an item that is owed.
+func (r Recovery) claim(i int, claim *Claim, it owedItem, c *commit) {
+	l, self := r.View.Layout, r.View.Self.ID
+	record := it.state.Record.begin(self, it.fire, r.Now.UnixMilli())
+	record.Source = "failover"
+	version := it.state.RecordVersion
+	if version < 0 {
+		c.add(roleItem, i, Create(l.record(i), nil))
+		version = 0
+	}
+	c.add(roleRecord, i, Set(l.record(i), record.data(), version))
+	c.add(roleItem, i, Absent(l.itemDisabled(i)))
+	if it.mark.Exists {
+		c.add(roleItem, i, Delete(it.mark.Path, AnyVersion))
+	} else { // by a Java host that has just come
+		c.add(roleItem, i, Absent(it.mark.Path))
+	}
+	if it.failover.Exists {
+		c.add(roleItem, i, Delete(it.failover.Path, it.failover.Version))
+	}
+	c.add(roleItem, i, CreateEphemeral(l.itemFailover(i), []byte(self)))
+	c.put(i, it.failovering, []byte(self))
+	c.put(i, it.running, []byte(self))
+	claim.State.Record = record
+}
+
+// lookAtMarks claims what Java hosts have marked as crashed and nobody has in
+// his list of runs. A mark on an item that a host of ours runs was made too
+// late: it is taken away.
+func (r Recovery) lookAtMarks(out *Recovered) Move {
+	l := r.View.Layout
+	return Move{Name: "recover", Read: []Query{Children(l.failoverItems()), Children(l.runs()), Children(l.details()), Data(l.config())}, Then: func(n []Node, _ []Result) (Move, error) {
+		if !n[3].Exists {
+			return Move{}, ErrRemoved
+		}
+		ids, alive := n[1].Names, n[2].Names
+		var marks Items
+		for _, name := range n[0].Names {
+			if i, ok := itemNumber(name); ok {
+				marks = append(marks, i)
+			}
+		}
+		slices.Sort(marks)
+		read := []Query{Data(l.runsOf(r.View.Self.ID))}
+		for _, id := range ids {
+			read = append(read, Data(l.runsOf(id)))
+		}
+		return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+			if actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion); versionOf(n[0]) != out.RunsVersion {
+				out.Runs, out.RunsVersion = actual, versionOf(n[0])
+				if len(orphans) > 0 {
+					return r.adopt(orphans, out), nil
+				}
+			}
+			out.Left = nil
+			var late []Op
+			listed := make(map[int]bool)
+			for k, id := range ids {
+				node := n[k+1]
+				runs, err := parseRuns(node.Data)
+				if err != nil {
+					continue
+				}
+				for _, i := range runs.Items() {
+					if marks.Contains(i) && !listed[i] && slices.Contains(alive, id) {
+						late = append(late, Check(node.Path, node.Version), Delete(l.failoverItem(i), AnyVersion))
+					}
+					listed[i] = true
+				}
+			}
+			if len(late) > 0 {
+				again := func() (Move, error) { return r.look(out), nil }
+				return Move{Commit: late, Then: func([]Node, []Result) (Move, error) { return again() }, Else: func(*OpError) (Move, error) { return again() }}, nil
+			}
+			free := slices.DeleteFunc(marks, func(i int) bool { return listed[i] })
+			if len(free) == 0 {
+				return r.giveWay()
+			}
+			fire := Fire{Instant: r.Now.UnixMilli(), Source: "failover"}
+			return r.readOwed(Runs{}.with(fire, true, free), Node{}, out), nil
+		}}, nil
+	}}
 }
 
 // clear removes the marks that the dead host left on an item.
@@ -323,85 +506,142 @@ func (r Recovery) takes(item int) bool {
 func (c *commit) put(item int, n Node, data []byte) {
 	switch {
 	case n.Exists && !n.Ephemeral:
-		c.add(roleItem, item, Set(n.Path, data, AnyVersion))
+		c.add(roleItem, item, Set(n.Path, data, n.Version))
 		return
 	case n.Exists: // it would go with the session that made it
-		c.add(roleItem, item, Delete(n.Path, AnyVersion))
+		c.add(roleItem, item, Delete(n.Path, n.Version))
 	}
 	c.add(roleItem, item, Create(n.Path, data))
 }
 
-// Sweep removes marks of items that belong to nobody who is alive: left by a
-// hand, by another program, or by a host whose own list of runs was lost. It
-// is called at the slow reconcile interval and after a host has joined, never
-// in a fire. swept lists the nodes that were removed.
-func Sweep(v View, swept *[]string) Move {
+// Sweep looks after marks of items that belong to nobody who is alive: left by
+// a hand, by another program, or by a host whose own list of runs was lost. It
+// is called at the slow reconcile interval, after a host has joined, and when a
+// Java host has gone, never in a fire. swept lists the nodes that were removed.
+//
+// What a Java host that is gone was running is owed, if failover is on. It is
+// written down as a list of runs in its name, and its name among the members:
+// from then on the Java host is one of the crashed, and Recover does the rest.
+func Sweep(v View, now time.Time, swept *[]string) Move {
 	l := v.Layout
-	return Move{Name: "sweep", Read: []Query{Children(l.sharding()), Children(l.runs()), Children(l.instances()), Children(l.triggers()), Children(l.details())}, Then: func(n []Node, _ []Result) (Move, error) {
-		instances, details := n[2].Names, n[4].Names
+	return Move{Name: "sweep", Read: []Query{Children(l.sharding()), Children(l.runs()), Children(l.instances()), Children(l.triggers()), Children(l.details()), Data(l.members())}, Then: func(n []Node, _ []Result) (Move, error) {
+		s := sweeping{view: v, now: now, swept: swept, instances: n[2].Names, details: n[4].Names, members: n[5]}
 		var read []Query
-		var items Items
 		for _, name := range n[0].Names {
 			if i, ok := itemNumber(name); ok {
-				items = append(items, i)
+				s.items = append(s.items, i)
 				read = append(read, Data(l.itemRunning(i)), Data(l.itemFailovering(i)), Data(l.itemFailover(i)))
 			}
 		}
-		lists := n[1].Names
-		for _, id := range lists {
+		s.lists = n[1].Names
+		for _, id := range s.lists {
 			read = append(read, Data(l.runsOf(id)))
 		}
 		for _, id := range n[3].Names {
-			if !slices.Contains(instances, id) {
+			if !slices.Contains(s.instances, id) {
 				read = append(read, Data(l.trigger(id)))
 			}
 		}
 		if len(read) == 0 {
 			return Done()
 		}
-		return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
-			runsOf := make(map[string]Node) // of hosts that live
-			owed := make(map[int]bool)
-			for k, id := range lists {
-				node := nodes[3*len(items)+k]
-				runs, err := parseRuns(node.Data)
-				if err != nil {
-					continue
-				}
-				for _, i := range runs.Items() {
-					owed[i] = true
-				}
-				if slices.Contains(instances, id) || slices.Contains(details, id) {
-					runsOf[id] = node
-				}
-			}
-			var groups [][]Op
-			for k, i := range items {
-				if owed[i] {
-					continue
-				}
-				for _, mark := range nodes[3*k : 3*k+3] {
-					id := string(mark.Data)
-					runs, ours := runsOf[id]
-					switch {
-					case !mark.Exists:
-					case ours:
-						// Its host lives and knows nothing of it, unless it
-						// has begun the item since.
-						groups = append(groups, []Op{Check(runs.Path, runs.Version), Delete(mark.Path, mark.Version)})
-					case !mark.Ephemeral && !slices.Contains(instances, id) && !slices.Contains(details, id):
-						groups = append(groups, []Op{Delete(mark.Path, mark.Version)})
-					}
-				}
-			}
-			for _, trigger := range nodes[3*len(items)+len(lists):] {
-				if trigger.Exists {
-					groups = append(groups, []Op{Delete(trigger.Path, trigger.Version)})
-				}
-			}
-			return sweepEach(groups, swept)
-		}}, nil
+		return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) { return s.judge(nodes) }}, nil
 	}}
+}
+
+// sweeping is one Sweep, step by step.
+type sweeping struct {
+	view                      View
+	now                       time.Time
+	swept                     *[]string
+	instances, details, lists []string
+	items                     Items
+	members                   Node
+}
+
+func (s sweeping) lives(id string) bool {
+	return slices.Contains(s.instances, id) || slices.Contains(s.details, id)
+}
+
+func (s sweeping) judge(nodes []Node) (Move, error) {
+	cfg := s.view.Config
+	failover := cfg.Failover && cfg.MonitorExecution && s.view.ConfigErr == nil
+	members := parseMembers(s.members.Data)
+	runsOf := make(map[string]Node) // of hosts that live
+	listed := make(map[int]bool)
+	for k, id := range s.lists {
+		node := nodes[3*len(s.items)+k]
+		runs, err := parseRuns(node.Data)
+		if err != nil {
+			continue
+		}
+		for _, i := range runs.Items() {
+			listed[i] = true
+		}
+		if s.lives(id) {
+			runsOf[id] = node
+		}
+	}
+	var groups [][]Op
+	owed := make(map[string]Items)
+	for k, i := range s.items {
+		if listed[i] {
+			continue
+		}
+		marks := nodes[3*k : 3*k+3]
+		taken := marks[2].Exists && s.lives(string(marks[2].Data)) // somebody repeats it
+		for n, mark := range marks {
+			id := string(mark.Data)
+			runs, ours := runsOf[id]
+			switch {
+			case !mark.Exists:
+			case ours:
+				// Its host lives and knows nothing of it, unless it has begun
+				// the item since.
+				groups = append(groups, []Op{Check(runs.Path, runs.Version), Delete(mark.Path, mark.Version)})
+			case mark.Ephemeral || s.lives(id):
+			case failover && n < 2 && s.members.Exists && !taken && !slices.Contains(members, id) && !slices.Contains(s.lists, id) && fitsANode(id):
+				owed[id] = append(owed[id], i)
+			case !taken:
+				groups = append(groups, []Op{Delete(mark.Path, mark.Version)})
+			}
+		}
+	}
+	for _, trigger := range nodes[3*len(s.items)+len(s.lists):] {
+		if trigger.Exists {
+			groups = append(groups, []Op{Delete(trigger.Path, trigger.Version)})
+		}
+	}
+	if len(owed) == 0 {
+		return sweepEach(groups, s.swept)
+	}
+	return s.owe(owed, members, groups)
+}
+
+// fitsANode reports whether an id that a hand may have typed can be part of the
+// name of a node, and of the list of members.
+func fitsANode(id string) bool {
+	return id != "" && len(id) < 256 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == utf8.RuneError })
+}
+
+// owe writes down what Java hosts that are gone were running.
+func (s sweeping) owe(owed map[string]Items, members Members, groups [][]Op) (Move, error) {
+	l := s.view.Layout
+	fire := Fire{Instant: s.now.UnixMilli(), Source: "failover"}
+	ops := []Op{Check(l.config(), AnyVersion)}
+	for _, id := range slices.Sorted(maps.Keys(owed)) {
+		items := owed[id]
+		slices.Sort(items)
+		runs := Runs{Java: id}.with(fire, true, slices.Compact(items))
+		name := fmt.Sprintf("%s-owed-%d", id, fire.Instant)
+		ops = append(ops, Absent(l.instance(id)), Create(l.runsOf(name), runs.data()))
+		members = members.with(name)
+	}
+	ops = append(ops, Set(l.members(), members.data(), s.members.Version))
+	return Move{Commit: ops,
+		Then: func([]Node, []Result) (Move, error) { return sweepEach(groups, s.swept) },
+		// Another host has done it, or the Java host is back.
+		Else: func(*OpError) (Move, error) { return sweepEach(groups, s.swept) }}, nil
 }
 
 // sweepEach removes in commits that fit. A mark that has changed since it was

@@ -41,6 +41,8 @@ func (l Layout) instances() string         { return l.root + "/instances" }
 func (l Layout) instance(id string) string { return l.root + "/instances/" + id }
 func (l Layout) election() string          { return l.root + "/leader/election" }
 func (l Layout) leader() string            { return l.root + "/leader/election/instance" }
+func (l Layout) electionLatch() string     { return l.root + "/leader/election/latch" }
+func (l Layout) failoverLatch() string     { return l.root + "/leader/failover/latch" }
 func (l Layout) shardingFlags() string     { return l.root + "/leader/sharding" }
 func (l Layout) necessary() string         { return l.root + "/leader/sharding/necessary" }
 func (l Layout) processing() string        { return l.root + "/leader/sharding/processing" }
@@ -72,6 +74,11 @@ func (l Layout) term() string { return l.sibling + "/leader" }
 // members: the ids of our hosts that have joined and not left in good order.
 // One that is listed here and not in instances has crashed.
 func (l Layout) members() string { return l.sibling + "/members" }
+
+// epoch: its version is raised whenever hosts of ours find, or undo, a division
+// by a Java leader. Its data names the division in force if that is Java's: the
+// transaction that made sharding/0/instance; else it is empty.
+func (l Layout) epoch() string { return l.sibling + "/epoch" }
 
 // assignment: what the last resharding was made from; see Division.
 func (l Layout) assignment() string { return l.sibling + "/assignment" }

@@ -10,7 +10,8 @@ import (
 // HostDetail is what a host of ours tells the others about itself for a job:
 // node instances/{id} of our tree, ephemeral.
 type HostDetail struct {
-	// State is READY, RUNNING or DRAINING.
+	// State is READY or DRAINING as it is written. RUNNING is what a reader
+	// makes of READY while the host's list of runs is not empty.
 	State string `json:"state"`
 	// Digest is the module that the host runs for the job.
 	Digest string `json:"digest,omitempty"`
@@ -18,6 +19,10 @@ type HostDetail struct {
 	TimeZone string `json:"timeZone,omitempty"`
 	// Admin is the address of the host's admin interface.
 	Admin string `json:"admin,omitempty"`
+	// Succeeded and Failed count the items that the host has completed for the
+	// job in this life. They are written now and then.
+	Succeeded int64 `json:"succeeded,omitempty"`
+	Failed    int64 `json:"failed,omitempty"`
 }
 
 // The states of a host.
@@ -150,7 +155,7 @@ func (l Layout) skeleton() []Op {
 	var ops []Op
 	for _, p := range []string{
 		l.servers(), l.instances(), l.election(), l.shardingFlags(), l.failoverItems(), l.sharding(), l.triggers(),
-		l.term(), l.members(), l.assignment(), l.details(), l.runs(), l.records(), l.offsets(),
+		l.term(), l.members(), l.epoch(), l.assignment(), l.details(), l.runs(), l.records(), l.offsets(),
 	} {
 		ops = append(ops, Ensure(p))
 	}
@@ -270,7 +275,8 @@ func (v View) others() bool {
 func Leave(v View, unfinished Items) Move {
 	l, id := v.Layout, v.Self.ID
 	read := []Query{Data(l.members()), Data(l.instance(id)), Data(l.leader()), Data(l.detail(id)),
-		Data(l.assignmentOf(id)), Data(l.runsOf(id)), Data(l.trigger(id)), Data(l.necessary()), Data(l.config()), Data(l.term()), Data(l.shardingFlags()), Children(l.instances())}
+		Data(l.assignmentOf(id)), Data(l.runsOf(id)), Data(l.trigger(id)), Data(l.necessary()), Data(l.config()), Data(l.term()), Data(l.shardingFlags()), Children(l.instances()),
+		Children(l.electionLatch()), Children(l.failoverLatch())}
 	return Move{
 		Name: "leave", Read: read,
 		Then: func(nodes []Node, _ []Result) (Move, error) {
@@ -281,11 +287,15 @@ func Leave(v View, unfinished Items) Move {
 				}
 			}
 			members, instance, leader, term := nodes[0], nodes[1], nodes[2], nodes[9]
-			if string(leader.Data) == id && leader.Exists {
+			if string(leader.Data) == id && leader.Exists && leader.Version == 1 {
 				if term.Exists { // nobody else was elected since
 					ops = append(ops, Check(term.Path, term.Version))
 				}
-				drop(leader)
+				ops = append(ops, Delete(leader.Path, 1)) // a Java host's has version 0
+			}
+			for _, latch := range nodes[12:] {
+				mine, _ := placeInLine(latch.Names, id)
+				ops = append(ops, leaving(latch.Path, mine)...)
 			}
 			drop(instance)
 			drop(nodes[3])
@@ -313,45 +323,52 @@ func Leave(v View, unfinished Items) Move {
 }
 
 // Elect makes this host the leader if there is none, or if the one there is
-// was stopped by an operator and only finishes what it runs. Of several that
-// try, one succeeds; the others find out and that is no error.
-func Elect(v View) Move {
+// is a host of ours that was stopped by an operator and only finishes what it
+// runs. Of several that try, one succeeds; the others find out and that is no
+// error. A host that has to wait for its turn in ElasticJob's latch has
+// line.Behind set afterwards, and calls Elect again when that is gone.
+//
+// If a Java leader has divided the items since one of ours did, the new leader
+// divides them anew: until then nobody of ours begins by the old division.
+func Elect(v View, line *Line) Move {
 	l := v.Layout
-	stand := func(before ...Op) Move {
-		return Move{
-			Name: "elect",
-			Commit: append(before,
-				Check(l.config(), AnyVersion),
-				CreateEphemeral(l.leader(), []byte(v.Self.ID)),
-				Set(l.leader(), []byte(v.Self.ID), 0), // version 1: one of ours
-				Set(l.term(), []byte(v.Self.ID), AnyVersion),
-			),
+	give := func() (Move, error) { return leaveLine(v.Self.ID, l.electionLatch(), line), nil }
+	read := []Query{Data(l.leader()), Data(l.term()), Data(l.epoch()), Data(l.assignment()), Data(l.itemInstance(0))}
+	m := inLine(l, v.Self.ID, l.electionLatch(), line, read, func(leave []Op, n []Node) (Move, error) {
+		leader, term, epoch, division, first := n[0], n[1], n[2], n[3], n[4]
+		ops := slices.Clone(leave)
+		if leader.Exists {
+			if string(leader.Data) != v.Leader || leader.Version != 1 || v.Leader == v.Self.ID || !term.Exists {
+				return give() // somebody has been elected
+			}
+			ops = append(ops, Absent(l.instance(v.Leader)), Check(term.Path, term.Version), Delete(leader.Path, leader.Version))
+		}
+		ops = append(ops, Check(l.config(), AnyVersion),
+			CreateEphemeral(l.leader(), []byte(v.Self.ID)),
+			Set(l.leader(), []byte(v.Self.ID), 0), // version 1: one of ours
+			Set(l.term(), []byte(v.Self.ID), AnyVersion))
+		switch d := parseDivision(division.Data); {
+		case d.Java || len(d.Members) == 0: // it is divided anew, or nothing is owned
+		case byJava(epoch, first) || !first.Exists:
+			d.Java = true // as far as the new leader can know
+			ops = append(ops, Set(division.Path, d.data(), division.Version))
+		default: // and Java has not divided until now
+			ops = append(ops, Check(first.Path, first.Version))
+		}
+		return Move{Commit: ops,
+			Then: func([]Node, []Result) (Move, error) { *line = Line{}; return Done() },
 			Else: func(e *OpError) (Move, error) {
-				switch e.Op.Path {
-				case l.term():
-					if e.Reason == ReasonAbsent {
-						return Move{}, e
-					}
-				case l.leader():
-					if e.Reason == ReasonParent {
-						return Move{}, e
-					}
+				switch {
+				case e.Op.Path == l.term() && e.Reason == ReasonAbsent, e.Op.Path == l.leader() && e.Reason == ReasonParent:
+					return Move{}, e
+				case e.Op.Path == l.config() || e.Op.Path == l.leader() || e.Op.Path == l.term() || e.Op.Path == l.instance(v.Leader):
+					return give()
 				}
-				return Done()
-			},
-		}
-	}
-	if v.Leader == "" {
-		return stand()
-	}
-	old := v.Leader
-	return Move{Name: "elect", Read: []Query{Data(l.leader()), Data(l.term())}, Then: func(n []Node, _ []Result) (Move, error) {
-		leader, term := n[0], n[1]
-		if string(leader.Data) != old || !term.Exists {
-			return Done()
-		}
-		return stand(Absent(l.instance(old)), Check(term.Path, term.Version), Delete(leader.Path, leader.Version)), nil
-	}}
+				return Elect(v, line), nil // the place in line, or a division, has changed
+			}}, nil
+	})
+	m.Name = "elect"
+	return m
 }
 
 // Resign gives up leadership, for a leader whose server is disabled.
@@ -359,12 +376,12 @@ func Resign(v View) Move {
 	l := v.Layout
 	return Move{Name: "resign", Read: []Query{Data(l.leader()), Data(l.term())}, Then: func(n []Node, _ []Result) (Move, error) {
 		leader, term := n[0], n[1]
-		if string(leader.Data) != v.Self.ID || !leader.Exists {
+		if string(leader.Data) != v.Self.ID || !leader.Exists || leader.Version != 1 {
 			return Done()
 		}
-		// The leader node's version is the same for all of ours. The term's
-		// proves that it is still this host's.
-		return Move{Commit: []Op{Check(term.Path, term.Version), Delete(leader.Path, AnyVersion)},
+		// The leader node's version is the same for all of ours, and another
+		// one for Java. The term's proves that it is still this host's.
+		return Move{Commit: []Op{Check(term.Path, term.Version), Delete(leader.Path, 1)},
 			Else: func(*OpError) (Move, error) { return Done() }}, nil
 	}}
 }
@@ -379,8 +396,10 @@ func AskForSharding(v View) Move {
 }
 
 // CanLead reports whether this host should stand for election: there is no
-// leader, or one that is not in the job any more, and this host has joined and
-// its server is enabled.
+// leader, or a host of ours is leader that is not in the job any more, and this
+// host has joined and its server is enabled. A Java host becomes leader before
+// it is in the list of instances, and gives up leadership by itself.
 func (v View) CanLead() bool {
-	return v.Exists && !slices.Contains(v.Instances, v.Leader) && v.Enabled && v.Joined() && slices.Contains(v.Members, v.Self.ID)
+	vacant := v.Leader == "" || v.OurTerm && !slices.Contains(v.Instances, v.Leader)
+	return v.Exists && vacant && v.Enabled && v.Joined() && slices.Contains(v.Members, v.Self.ID)
 }

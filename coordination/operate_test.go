@@ -96,6 +96,8 @@ func TestSweep(t *testing.T) {
 	owed := b.running()
 	b.crash()
 	mine := a.owned()
+	// With failover on, marks of somebody unknown would be owed.
+	must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.Failover = false }))
 	c.hand(
 		co.Create(c.mark(mine[0], "running"), []byte("10.9.9.9@-@gone")),
 		co.Create(c.mark(mine[1], "failovering"), []byte("10.9.9.9@-@gone")),
@@ -105,7 +107,7 @@ func TestSweep(t *testing.T) {
 	)
 	must(t, a.look())
 	var swept []string
-	must(t, a.perform(co.Sweep(a.view, &swept)))
+	must(t, a.perform(co.Sweep(a.view, c.now, &swept)))
 	slices.Sort(swept)
 	want := []string{c.mark(mine[0], "running"), c.mark(mine[1], "failovering"), c.mark(mine[2], "running"), c.layout.Root() + "/trigger/10.9.9.9@-@gone"}
 	slices.Sort(want)
@@ -125,7 +127,7 @@ func TestSweep(t *testing.T) {
 	must(t, sweeper.look())
 	sweeper.beforeCommit(func() { must(t, a.fire(c.now)) })
 	swept = nil
-	must(t, sweeper.perform(co.Sweep(sweeper.view, &swept)))
+	must(t, sweeper.perform(co.Sweep(sweeper.view, c.now, &swept)))
 	if !slices.Equal(swept, []string{c.mark(mine[0], "failovering")}) {
 		t.Errorf("swept %v", swept)
 	}

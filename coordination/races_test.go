@@ -283,7 +283,7 @@ func TestRecoverOdds(t *testing.T) {
 		}
 	}
 
-	// A list that cannot be read: nobody knows what is owed, the marks go.
+	// A list that cannot be read: the marks alone tell what is owed.
 	d := c.addHost("D", "10.0.0.4")
 	must(t, second(d.join(c.file)))
 	must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 6 }))
@@ -298,9 +298,19 @@ func TestRecoverOdds(t *testing.T) {
 		t.Errorf("recovered %+v", out)
 	}
 	var swept []string
-	must(t, h[0].perform(co.Sweep(h[0].view, &swept)))
-	if len(swept) != 3 {
+	must(t, h[0].perform(co.Sweep(h[0].view, c.now, &swept)))
+	if len(swept) != 0 {
 		t.Errorf("swept %v", swept)
+	}
+	must(t, h[0].look())
+	crashed := h[0].view.Crashed()
+	if len(crashed) != 1 {
+		t.Fatalf("crashed are %v", crashed)
+	}
+	out, err = h[0].recover(crashed[0], true, 100)
+	must(t, err)
+	if len(out.Claimed) != 3 || !out.Settled {
+		t.Errorf("recovered %+v", out)
 	}
 	c.settle()
 	c.finish()
@@ -711,7 +721,7 @@ func TestResign(t *testing.T) {
 		t.Fatalf("leader is %s", got)
 	}
 	must(t, h[0].perform(co.Resign(stale)))
-	must(t, h[0].perform(co.Elect(stale)))
+	must(t, h[0].perform(co.Elect(stale, &co.Line{})))
 	if got := string(c.node(leader).Data); got != h[1].self.ID {
 		t.Errorf("leader is %s", got)
 	}

@@ -6,19 +6,30 @@ import "time"
 // job, from what it sees: give up leadership, stand for election, divide the
 // items, or ask the leader to. It reports false if there is nothing to do.
 // The host performs the move and looks again when the next snapshot has come.
-// sharded is filled in when the move divides the items.
-func (v View) Reconcile(now time.Time, sharded *Sharded) (Move, bool) {
+// sharded is filled in when the move divides the items; line is this host's
+// place in the latch of the election.
+func (v View) Reconcile(now time.Time, sharded *Sharded, line *Line) (Move, bool) {
 	why := v.DivisionStale()
 	switch {
+	case line.Standing && v.Exists && !v.CanLead():
+		return leaveLine(v.Self.ID, v.electionLatch(), line), true
 	case !v.Exists || !v.Joined():
 		return Move{}, false
 	case v.Leading() && !v.Enabled:
 		return Resign(v), true
+	case v.CanLead() && line.Behind != "" && !line.Around:
+		return Move{}, false // it waits for its turn
 	case v.CanLead():
-		return Elect(v), true
+		return Elect(v, line), true
 	case v.unconfigured():
 		return Move{}, false
-	case v.Leading() && (v.Necessary || v.Processing || why != ""):
+	case v.Leading() && (v.flagged() || why != ""):
+		if len(v.Java()) > 0 && !v.Necessary {
+			return AskForSharding(v), true // Java hosts wait for it
+		}
+		if at := v.DivideAt(); now.Before(at) {
+			return Move{}, false
+		}
 		return Reshard(v, now, sharded), true
 	case why != "" && !v.Necessary && v.Leader != "":
 		return AskForSharding(v), true

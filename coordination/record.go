@@ -183,6 +183,9 @@ func parseRecord(data []byte) Record {
 type Run struct {
 	Fire
 	Items Items `json:"items"`
+	// Marked is set for runs whose running marks outlive their host: Java hosts
+	// know of them.
+	Marked bool `json:"marked,omitempty"`
 }
 
 // Runs is what one host has begun and not completed: node runs/{id}. While
@@ -190,6 +193,10 @@ type Run struct {
 // are what is owed.
 type Runs struct {
 	Runs []Run `json:"runs,omitempty"`
+	// Java is the id of a Java host that died, if a host of ours has written
+	// down here what that left running. The node has another name then: Java
+	// ids come back.
+	Java string `json:"java,omitempty"`
 }
 
 func parseRuns(data []byte) (Runs, error) {
@@ -222,6 +229,16 @@ func (r Runs) Items() Items {
 	return slices.Compact(all)
 }
 
+// markedOf reports whether the item's running mark outlives the host.
+func (r Runs) markedOf(item int) bool {
+	for _, run := range r.Runs {
+		if run.Items.Contains(item) {
+			return run.Marked
+		}
+	}
+	return false
+}
+
 // fireOf is the fire for which an item was begun; zero if it was not.
 func (r Runs) fireOf(item int) Fire {
 	for _, run := range r.Runs {
@@ -241,13 +258,13 @@ func (r Runs) size() int {
 	return n
 }
 
-func (r Runs) with(f Fire, items Items) Runs {
+func (r Runs) with(f Fire, marked bool, items Items) Runs {
 	if len(items) == 0 {
 		return r
 	}
 	n := r.without(items)
 	for i := range n.Runs {
-		if n.Runs[i].Fire == f {
+		if n.Runs[i].Fire == f && n.Runs[i].Marked == marked {
 			merged := append(slices.Clone(n.Runs[i].Items), items...)
 			slices.Sort(merged)
 			n.Runs[i].Items = merged
@@ -255,7 +272,7 @@ func (r Runs) with(f Fire, items Items) Runs {
 		}
 	}
 	sorted := slices.Sorted(slices.Values(items))
-	n.Runs = append(n.Runs, Run{Fire: f, Items: sorted})
+	n.Runs = append(n.Runs, Run{Fire: f, Items: sorted, Marked: marked})
 	return n
 }
 
@@ -264,7 +281,7 @@ func (r Runs) without(items Items) Runs {
 	for _, i := range items {
 		drop[i] = true
 	}
-	var n Runs
+	n := Runs{Java: r.Java}
 	for _, run := range r.Runs {
 		var kept Items
 		for _, i := range run.Items {
@@ -273,7 +290,7 @@ func (r Runs) without(items Items) Runs {
 			}
 		}
 		if len(kept) > 0 {
-			n.Runs = append(n.Runs, Run{Fire: run.Fire, Items: kept})
+			n.Runs = append(n.Runs, Run{Fire: run.Fire, Items: kept, Marked: run.Marked})
 		}
 	}
 	return n

@@ -253,7 +253,7 @@ func (s *script) command(line string) error {
 			return err
 		}
 		var swept []string
-		err := h.perform(co.Sweep(h.view, &swept))
+		err := h.perform(co.Sweep(h.view, s.now, &swept))
 		for _, path := range swept {
 			s.say("%s: sweeps %s", h.name, path)
 		}

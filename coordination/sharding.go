@@ -35,9 +35,9 @@ func Reshard(v View, now time.Time, result *Sharded) Move {
 	l := v.Layout
 	read := []Query{Data(l.config()), Children(l.instances()), Data(l.members()), Data(l.term()), Data(l.assignment()),
 		Children(l.sharding()), Children(l.records()), Children(l.shardingFlags()), Children(l.runs()), Children(l.assignment()), Children(l.servers()), Data(l.leader()),
-		Children(l.details())}
+		Children(l.details()), Data(l.epoch())}
 	return Move{Name: "reshard", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-		s := sharding{view: v, now: now, result: result,
+		s := sharding{view: v, now: now, result: result, epoch: n[13],
 			config: n[0], members: n[2], term: n[3], division: n[4], leader: n[11],
 			instances: slices.Clone(n[1].Names), items: n[5].Names, records: n[6].Names, flags: n[7].Names, runsOf: n[8].Names, assigned: n[9].Names, details: n[12].Names}
 		switch {
@@ -46,7 +46,7 @@ func Reshard(v View, now time.Time, result *Sharded) Move {
 		case string(s.leader.Data) != v.Self.ID || s.leader.Version != 1:
 			return Done() // no longer the leader
 		}
-		for _, node := range []Node{s.members, s.term, s.division} {
+		for _, node := range []Node{s.members, s.term, s.division, s.epoch} {
 			if !node.Exists {
 				return Move{}, fmt.Errorf("node %s is gone; the job's hosts make it when they are started again", node.Path)
 			}
@@ -61,20 +61,23 @@ type sharding struct {
 	now    time.Time
 	result *Sharded
 
-	config, members, term, division, leader Node
+	config, members, term, division, leader, epoch Node
 	// details are the hosts of ours whose session lives. One that is not among
 	// the instances was stopped by an operator and finishes what it runs.
 	instances, items, records, flags, runsOf, assigned, details []string
 
 	cfg       JobConfiguration
+	before    Division
 	disabled  map[string]bool // server address → disabled
 	draining  map[string]bool // instance id
+	java      []string        // instances that are not ours
 	running   map[int]string  // item → live host that runs it
+	onJava    map[int]bool    // of running, those that a Java host runs
 	runs      map[string]Node // live host → its runs node
 	holds     map[string]Node // instance id → its assignment node
 	instance  map[int]Node    // item → its instance node, where the item's node exists
 	surplus   []Node          // children of item nodes beyond the total
-	recordOf  map[int]Node    // records of items that are new since the last division
+	recordOf  map[int]Node    // records of items that are new since the last division, or may come from Java hosts
 	hasRecord map[int]bool
 }
 
@@ -94,6 +97,11 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 		read = append(read, Data(l.assignmentOf(id)))
 	}
 	before := parseDivision(s.division.Data)
+	members := parseMembers(s.members.Data)
+	s.before = before
+	s.java = slices.DeleteFunc(slices.Clone(s.instances), func(id string) bool { return slices.Contains(members, id) })
+	// Items may come from Java hosts.
+	mixed := len(s.java) > 0 || before.Java || len(before.Foreigners) > 0
 	cfg, _, err := readConfiguration(l.Job, s.config.Data, s.view.Config)
 	if err != nil {
 		// The last good one stays in force. What all hosts agree on is the
@@ -110,7 +118,7 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 	for _, name := range s.records {
 		if i, ok := itemNumber(name); ok {
 			s.hasRecord[i] = true
-			if i >= before.Total && i < cfg.ShardingTotalCount {
+			if mixed || i >= before.Total && i < cfg.ShardingTotalCount {
 				read = append(read, Data(l.record(i)))
 			}
 		}
@@ -118,6 +126,9 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 	for _, name := range s.items {
 		if i, ok := itemNumber(name); ok {
 			read = append(read, Data(l.itemInstance(i)))
+			if len(s.java) > 0 {
+				read = append(read, Data(l.itemRunning(i)))
+			}
 			if i >= cfg.ShardingTotalCount {
 				read = append(read, Children(l.item(i)))
 			}
@@ -135,7 +146,7 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 		for _, id := range s.instances {
 			s.draining[id] = parseDetail(byQuery.Data(l.detail(id)).Data).State == DetailDraining
 		}
-		s.running, s.runs = make(map[int]string), make(map[string]Node)
+		s.running, s.onJava, s.runs = make(map[int]string), make(map[int]bool), make(map[string]Node)
 		for _, id := range s.runsOf {
 			if !s.lives(id) {
 				continue // what it ran is owed, not running
@@ -160,6 +171,9 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 				continue
 			}
 			s.instance[i] = byQuery.Data(l.itemInstance(i))
+			if mark := byQuery.Data(l.itemRunning(i)); mark.Exists && s.running[i] == "" && slices.Contains(s.java, string(mark.Data)) {
+				s.running[i], s.onJava[i] = string(mark.Data), true
+			}
 			for _, child := range byQuery.Children(l.item(i)) {
 				if i >= cfg.ShardingTotalCount && s.running[i] == "" {
 					s.surplus = append(s.surplus, Node{Query: Data(l.item(i) + "/" + child)})
@@ -183,7 +197,7 @@ func (s sharding) lives(id string) bool {
 // divide decides who gets what and turns it into commits.
 func (s sharding) divide() (Move, error) {
 	total := s.cfg.ShardingTotalCount
-	d := Division{Instances: strategy.Sorted(s.instances), Total: total, Strategy: s.cfg.JobShardingStrategyType}
+	d := Division{Instances: strategy.Sorted(s.instances), Foreigners: s.java, Total: total, Strategy: s.cfg.JobShardingStrategyType}
 	for _, id := range d.Instances {
 		switch {
 		case s.disabled[serverOf(id)]:
@@ -217,9 +231,15 @@ func (s sharding) divide() (Move, error) {
 		case owners[i] != host:
 			owners[i] = host
 			d.Pending = append(d.Pending, i)
+		default:
+			continue
+		}
+		if s.onJava[i] {
+			d.Foreign = append(d.Foreign, i)
 		}
 	}
 	slices.Sort(d.Pending)
+	slices.Sort(d.Foreign)
 	if s.result != nil {
 		s.result.Division, s.result.Items = d, owners
 	}
@@ -239,32 +259,49 @@ func (s sharding) keep(owners strategy.Assignment, members []string) (strategy.A
 
 func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) {
 	l := s.view.Layout
-	// The items change hands.
+	members := parseMembers(s.members.Data)
+	ours := func(id string) bool { return slices.Contains(members, id) }
+	// The items change hands. A node that one of ours has written has a version
+	// above 0: Java makes it anew with every division.
 	var items []Op
+	undone := len(s.epoch.Data) > 0
 	for i, owner := range owners {
 		n, exists := s.instance[i]
 		if !exists {
 			items = append(items, Ensure(l.item(i)))
 		}
+		undone = undone || n.Exists && n.Version == 0
+		had := string(n.Data)
+		fromJava := n.Exists && ours(owner) && (slices.Contains(s.java, had) || slices.Contains(s.before.Foreigners, had) || s.before.Java && !ours(had))
+		if n.Exists && had != owner && slices.Contains(s.java, had) {
+			items = append(items, Absent(l.itemRunning(i))) // it has not begun since it was read
+		}
 		switch {
-		case n.Exists && string(n.Data) == owner:
+		case n.Exists && had == owner && n.Version > 0:
 		case n.Exists && owner == "":
 			items = append(items, Delete(l.itemInstance(i), AnyVersion))
 		case n.Exists:
-			// Java never sets the node, it makes it anew.
-			items = append(items, Delete(l.itemInstance(i), AnyVersion), Create(l.itemInstance(i), []byte(owner)))
+			items = append(items, Set(l.itemInstance(i), []byte(owner), n.Version))
 		case owner != "":
-			items = append(items, Create(l.itemInstance(i), []byte(owner)))
+			items = append(items, Create(l.itemInstance(i), []byte(owner)), Set(l.itemInstance(i), []byte(owner), 0))
 		}
 		baseline := Record{Instant: s.now.UnixMilli()}
+		if fromJava && !s.view.FlagSeen.IsZero() && s.view.FlagSeen.Before(s.now) {
+			baseline.Instant = s.view.FlagSeen.UnixMilli() // from then on Java hosts wait
+		}
 		if !s.hasRecord[i] {
 			items = append(items, Create(l.record(i), baseline.data()))
-		} else if old, isNew := s.recordOf[i]; isNew && s.running[i] == "" {
-			// The item comes back after the total count was lowered: what was
-			// due in between is not owed.
-			r := parseRecord(old.Data)
-			r.Instant = max(r.Instant, baseline.Instant)
-			items = append(items, Set(l.record(i), r.data(), old.Version))
+		} else if old, read := s.recordOf[i]; read && s.running[i] == "" && (fromJava || i >= s.before.Total) {
+			// The item comes back after the total count was lowered, or from a
+			// Java host, which keeps no record: what was due in between is not
+			// owed. An open run is, and stays as it is.
+			if r := parseRecord(old.Data); !r.Open() {
+				r.Instant = max(r.Instant, baseline.Instant)
+				if fromJava {
+					r.Owner = "" // somebody else ran it since
+				}
+				items = append(items, Set(l.record(i), r.data(), old.Version))
+			}
 		}
 	}
 	for _, n := range s.surplus {
@@ -313,7 +350,6 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 			grant = append(grant, Set(node.Path, []byte(share.String()), AnyVersion))
 		}
 	}
-	members := parseMembers(s.members.Data)
 	for id, share := range shares {
 		if slices.Contains(members, id) && slices.Contains(s.instances, id) && !slices.Contains(s.assigned, id) {
 			// Taken away by a hand.
@@ -321,6 +357,10 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 		}
 	}
 	last := []Op{Set(l.assignment(), d.data(), s.division.Version)}
+	if undone {
+		// A division of Java's is undone: who still begins by it must not.
+		revoke = append([]Op{Set(l.epoch(), nil, s.epoch.Version)}, revoke...)
+	}
 	for _, flag := range []string{"necessary", "processing"} {
 		if slices.Contains(s.flags, flag) {
 			last = append(last, Delete(l.shardingFlags()+"/"+flag, AnyVersion))
@@ -417,13 +457,31 @@ func parts(ops []Op, limit int) func(yield func([]Op) bool) {
 
 // Share is what a host owns, with what it must know of each item to begin it.
 type Share struct {
-	// Guard is the version of the host's assignment node: a begin proves that
-	// the share is still this one.
-	Guard int32
+	Guard ShareGuard
 	Items map[int]ItemState
 	// Pending are items that go elsewhere when they are completed.
-	Pending  Items
+	Pending Items
+	// Java is set when a Java leader divided the items. Foreign are then the
+	// items that this host did not own before: which of their instants were
+	// run is not known.
+	Java     bool
+	Foreign  Items
 	division int64
+	round    int
+}
+
+// ShareGuard is what a begin proves: that the share is still the one that was
+// read. Our leaders take an item away by setting the host's assignment node. A
+// Java leader makes the instance nodes of all items anew, the lowest first, so
+// that the node of the share's lowest item, the anchor, has another version. A
+// host of ours may bring it to that version again, for itself, and with that
+// raises the epoch.
+type ShareGuard struct {
+	Assignment, Epoch int32
+	// Anchor is the lowest item of the share; AnchorVersion is 0 if there is
+	// none.
+	Anchor        int
+	AnchorVersion int32
 }
 
 // ItemState is what the registry holds of one item.
@@ -438,29 +496,55 @@ type ItemState struct {
 	Misfire, Disabled bool
 }
 
-// Current reports whether the share was read after the view's division.
-func (s Share) Current(v View) bool { return s.division == v.divisionNode.Mzxid && s.Items != nil }
+// Current reports whether the share was read after the view's division, and
+// after the last one that a Java leader made, as far as the view knows.
+func (s Share) Current(v View) bool {
+	return s.Items != nil && s.division == v.divisionNode.Mzxid && s.round == v.round && !v.Halted()
+}
 
 // ReadShare reads what this host owns. known are states that need not be read
-// again: items that the host has held without a break.
+// again: items that the host has held without a break. share is left alone
+// while nobody can tell: a Java leader divides the items, or has divided them
+// and is gone, so that ours will.
 //
 // An item of the share that stayed only because it ran, and does not run any
 // more, moves now: its host had not heard of the division yet when it
 // completed the item, and so it asks for another one here.
 func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 	l := v.Layout
-	return Move{Name: "read share", Read: []Query{Data(l.assignmentOf(v.Self.ID)), Data(l.assignment()), Data(l.runsOf(v.Self.ID))}, Then: func(n []Node, _ []Result) (Move, error) {
+	if v.Halted() {
+		return Move{Name: "read share"}
+	}
+	read := []Query{Data(l.assignmentOf(v.Self.ID)), Data(l.assignment()), Data(l.runsOf(v.Self.ID)), Data(l.epoch()), Data(l.itemInstance(0))}
+	return Move{Name: "read share", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		mine, err := ParseItems(string(n[0].Data))
 		if err != nil {
 			return Move{}, fmt.Errorf("node %s: %w", n[0].Path, err)
 		}
+		epoch, first := n[3], n[4]
+		if byJava(epoch, first) {
+			switch {
+			case v.JavaLed():
+				return adoption{view: v, known: known, share: share, had: mine, assigned: n[0], division: n[1], epoch: epoch, first: first}.read(), nil
+			case v.Leading() && !v.Necessary && len(n[1].Data) > 0:
+				return AskForSharding(v), nil // an instance node was made anew by a hand
+			}
+			return Done()
+		}
 		// The nodes may be of different instants. What is certain is that the
 		// share is not older than the view's division.
-		s := Share{Guard: n[0].Version, Items: make(map[int]ItemState, len(mine)), Pending: parseDivision(n[1].Data).Pending, division: v.divisionNode.Mzxid}
-		done := func() (Move, error) {
+		s := Share{Items: make(map[int]ItemState, len(mine)), Pending: parseDivision(n[1].Data).Pending, division: v.divisionNode.Mzxid, round: v.round,
+			Guard: ShareGuard{Assignment: n[0].Version, Epoch: epoch.Version}}
+		return s.fill(v, mine, known, func(anchored bool) (Move, error) {
 			*share = s
 			runs, err := parseRuns(n[2].Data)
-			if err != nil || v.Necessary {
+			if v.Necessary || v.Leader == "" {
+				return Done()
+			}
+			if !anchored {
+				return AskForSharding(v), nil // an instance node was taken away by a hand
+			}
+			if err != nil {
 				return Done()
 			}
 			running := runs.Items()
@@ -470,38 +554,66 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 				}
 			}
 			return Done()
-		}
-		var fresh Items
-		for _, i := range mine {
-			if state, ok := known[i]; ok {
-				s.Items[i] = state
-			} else {
-				fresh = append(fresh, i)
-			}
-		}
-		if len(fresh) == 0 {
-			return done()
-		}
-		return readItems(l, fresh, func(states map[int]ItemState) (Move, error) {
-			maps.Copy(s.Items, states)
-			return done()
-		}), nil
+		})
 	}}
+}
+
+// fill reads the items' states, and the anchor of the guard. anchored is false
+// if that node is not there.
+func (s *Share) fill(v View, mine Items, known map[int]ItemState, then func(anchored bool) (Move, error)) (Move, error) {
+	l := v.Layout
+	var fresh Items
+	for _, i := range mine {
+		if state, ok := known[i]; ok {
+			s.Items[i] = state
+		} else {
+			fresh = append(fresh, i)
+		}
+	}
+	read := itemQueries(l, fresh)
+	if len(mine) > 0 {
+		s.Guard.Anchor = mine[0]
+		read = append(read, Data(l.itemInstance(mine[0])))
+	}
+	if len(read) == 0 {
+		return then(true)
+	}
+	return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		maps.Copy(s.Items, itemStates(fresh, n))
+		anchored := true
+		if len(mine) > 0 {
+			anchor := n[len(n)-1]
+			anchored = anchor.Exists && string(anchor.Data) == v.Self.ID
+			s.Guard.AnchorVersion = max(anchor.Version, 1) // where it is not there no begin succeeds
+		}
+		return then(anchored)
+	}}, nil
 }
 
 // readItems reads the states of items.
 func readItems(l Layout, items Items, then func(map[int]ItemState) (Move, error)) Move {
-	read := make([]Query, 0, 4*len(items))
+	return Move{Name: "read items", Read: itemQueries(l, items), Then: func(n []Node, _ []Result) (Move, error) {
+		return then(itemStates(items, n))
+	}}
+}
+
+const itemQueriesEach = 4
+
+func itemQueries(l Layout, items Items) []Query {
+	read := make([]Query, 0, itemQueriesEach*len(items)+1)
 	for _, i := range items {
 		read = append(read, Data(l.record(i)), Data(l.offset(i)), Data(l.itemMisfire(i)), Data(l.itemDisabled(i)))
 	}
-	return Move{Name: "read items", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-		states := make(map[int]ItemState, len(items))
-		for k, i := range items {
-			states[i] = itemState(n[4*k], n[4*k+1], n[4*k+2], n[4*k+3])
-		}
-		return then(states)
-	}}
+	return read
+}
+
+func itemStates(items Items, n []Node) map[int]ItemState {
+	states := make(map[int]ItemState, len(items))
+	for k, i := range items {
+		q := n[itemQueriesEach*k:]
+		states[i] = itemState(q[0], q[1], q[2], q[3])
+	}
+	return states
 }
 
 func itemState(record, offset, misfire, disabled Node) ItemState {

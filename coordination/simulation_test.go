@@ -54,6 +54,8 @@ type simHost struct {
 	runs      co.Runs
 	version   int32
 	recoverAt time.Time
+	// line and failoverLine are places in ElasticJob's latches.
+	line, failoverLine co.Line
 }
 
 type simItem struct {
@@ -149,6 +151,7 @@ func (h *simHost) connect() {
 	h.view, h.snapshot, h.share = co.View{}, nil, co.Share{}
 	h.runs, h.version = co.Runs{}, 0
 	h.joined, h.why, h.leaving, h.stopped, h.recoverAt = false, "", false, nil, time.Time{}
+	h.line, h.failoverLine = co.Line{}, co.Line{}
 }
 
 // dial opens a session.
@@ -292,8 +295,10 @@ func (h *simHost) step() (stepped bool, err error) {
 		h.say("%s: leaves, drained", h.name)
 		return true, h.leave("drained", nil)
 	}
+	h.lookAhead(&h.line)
+	h.lookAhead(&h.failoverLine)
 	var sharded co.Sharded
-	if m, ok := v.Reconcile(h.now, &sharded); ok {
+	if m, ok := v.Reconcile(h.now, &sharded, &h.line); ok {
 		why := v.DivisionStale()
 		err := h.perform(m)
 		if m.Name == "reshard" {
@@ -304,7 +309,10 @@ func (h *simHost) step() (stepped bool, err error) {
 		return true, err
 	}
 	if !h.share.Current(v) {
-		return true, h.readShare()
+		before := h.share
+		if err := h.readShare(); err != nil || !reflect.DeepEqual(before, h.share) {
+			return true, err
+		}
 	}
 	if stepped, err := h.recoverAll(false); stepped || err != nil {
 		return stepped, err
@@ -313,6 +321,13 @@ func (h *simHost) step() (stepped bool, err error) {
 		return false, nil
 	}
 	return h.followUp()
+}
+
+// lookAhead sees whether it is the host's turn in a latch.
+func (h *simHost) lookAhead(line *co.Line) {
+	if q, waiting := line.Waiting(); waiting && !h.read(q).Exists {
+		line.Behind = ""
+	}
 }
 
 func because(why string) string {
@@ -345,6 +360,9 @@ func (h *simHost) readShare() error {
 	var share co.Share
 	if err := h.perform(co.ReadShare(h.view, known, &share)); err != nil {
 		return err
+	}
+	if share.Items == nil {
+		return nil // nobody can tell now
 	}
 	before := h.owned()
 	h.share = share
@@ -418,7 +436,7 @@ func (h *simHost) recoverAll(all bool) (bool, error) {
 
 func (h *simHost) recover(dead string, all bool, limit int) (co.Recovered, error) {
 	var out co.Recovered
-	err := h.perform(co.Recover(co.Recovery{View: h.view, Dead: dead, All: all, Limit: limit, Busy: h.running(), Runs: h.runs, RunsVersion: h.version, Now: h.now}, &out))
+	err := h.perform(co.Recover(co.Recovery{View: h.view, Dead: dead, All: all, Limit: limit, Line: &h.failoverLine, Busy: h.running(), Runs: h.runs, RunsVersion: h.version, Now: h.now}, &out))
 	if err != nil {
 		return out, err
 	}
@@ -513,7 +531,7 @@ func (h *simHost) begin(id co.Fire, items co.Items, trigger bool) error {
 	}
 	var out co.Begun
 	err := h.perform(co.Begin(co.Beginning{Layout: h.layout, Self: h.self, Fire: id, Config: h.view.Config, Items: states,
-		Guard: h.share.Guard, HasGuard: true, Runs: h.runs, RunsVersion: h.version, ConsumeTrigger: trigger, Now: h.now}, &out))
+		Guard: h.share.Guard, HasGuard: true, Java: h.share.Java || len(h.view.Java()) > 0, JavaLed: h.view.JavaLed(), Runs: h.runs, RunsVersion: h.version, ConsumeTrigger: trigger, Now: h.now}, &out))
 	if err != nil {
 		if !trigger {
 			for _, i := range items {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/wasmjob/wasmjob/strategy"
 )
@@ -46,6 +47,15 @@ type View struct {
 	membersNode   Node
 	Division      Division
 	divisionNode  Node
+	// FlagSeen is when this host first saw the flag standing; the host notes
+	// it, and a snapshot without the flag clears it. The leader of a job with
+	// Java hosts does not divide before FlagSettle has passed since.
+	FlagSeen time.Time
+	// round counts how often the flags were raised under a leader that is not
+	// one of ours, as far as this host has seen.
+	round int
+	// extra is what Extra asked for.
+	extra Snapshot
 }
 
 // Division is what the last resharding was made from: node assignment.
@@ -64,6 +74,16 @@ type Division struct {
 	Pending Items `json:"pending,omitempty"`
 	// Static is set when the division was kept because of staticSharding.
 	Static bool `json:"static,omitempty"`
+	// Foreign are those of Pending that run on Java hosts, which do not say when
+	// they have ended: the leader watches for it.
+	Foreign Items `json:"foreign,omitempty"`
+	// Foreigners are those of Instances that are Java hosts.
+	Foreigners []string `json:"foreigners,omitempty"`
+	// Java is set when a Java leader made the division. Then Instances is what
+	// seems to have been divided over, and Doubts are instances that own
+	// something and are gone, or own nothing and are there.
+	Java   bool     `json:"java,omitempty"`
+	Doubts []string `json:"doubts,omitempty"`
 }
 
 // Control is the set of nodes that a host of the job watches. None of them is
@@ -111,6 +131,14 @@ func ParseView(s Snapshot, l Layout, self JobInstance, before View) View {
 		v.Necessary = v.Necessary || flag == "necessary"
 		v.Processing = v.Processing || flag == "processing"
 	}
+	v.round = before.round
+	if !v.OurTerm && v.flagged() && !before.flagged() {
+		v.round++
+	}
+	if v.Necessary {
+		v.FlagSeen = before.FlagSeen
+	}
+	v.extra = before.extra
 	if t := s.Data(l.trigger(self.ID)); t.Exists {
 		v.TriggerRound = t.Czxid
 	}
@@ -204,6 +232,97 @@ func (v View) Crashed() []string {
 	return gone
 }
 
+// JavaLed reports that the leader is a Java host. It divides the items by
+// ElasticJob's rules: while its flag stands, nobody begins anything.
+func (v View) JavaLed() bool { return v.Leader != "" && !v.OurTerm }
+
+// flagged reports that a division is asked for or being made.
+func (v View) flagged() bool { return v.Necessary || v.Processing }
+
+// Halted reports that a Java leader divides the items, or is about to.
+func (v View) Halted() bool { return v.JavaLed() && v.flagged() }
+
+// FlagSettle is how long the flag must stand before a leader of ours divides
+// items that Java hosts own. A Java host looks for the flag before a fire, and
+// makes its running marks some requests later; it must have made them, or seen
+// the flag, when the leader looks for marks.
+const FlagSettle = 500 * time.Millisecond
+
+// DivideAt is when this host, being the leader, may divide the items; zero if
+// now.
+func (v View) DivideAt() time.Time {
+	if len(v.Java()) == 0 || v.FlagSeen.IsZero() {
+		return time.Time{}
+	}
+	return v.FlagSeen.Add(FlagSettle)
+}
+
+// Foreman reports whether this host is the one of ours that looks after what
+// Java hosts leave behind: our leader, or the first of ours under a Java
+// leader. Others do the same without harm.
+func (v View) Foreman() bool {
+	if v.OurTerm {
+		return v.Leading()
+	}
+	for _, id := range v.Instances {
+		if slices.Contains(v.Members, id) {
+			return id == v.Self.ID
+		}
+	}
+	return false
+}
+
+// Extra is what this host, being the leader, watches besides Control because
+// Java hosts are in the job: the servers that have no host of ours, and one
+// running mark of a Java host that holds up a move. What it shows goes to
+// WithExtra.
+func (v View) Extra() []Query {
+	if !v.Leading() {
+		return nil
+	}
+	var servers []string
+	for _, id := range v.Java() {
+		servers = append(servers, serverOf(id))
+	}
+	slices.Sort(servers)
+	var q []Query
+	for _, ip := range slices.Compact(servers) {
+		if ip != v.Self.ServerIP {
+			q = append(q, Data(v.server(ip)))
+		}
+	}
+	if len(v.Division.Foreign) > 0 {
+		q = append(q, Data(v.itemRunning(v.Division.Foreign[0])))
+	}
+	return q
+}
+
+// WithExtra is the view with what Extra asked for.
+func (v View) WithExtra(s Snapshot) View {
+	v.extra = s
+	return v
+}
+
+// javaChanged says what the extra watch has shown that makes the division
+// stale, or "".
+func (v View) javaChanged() string {
+	if !v.Leading() {
+		return ""
+	}
+	for _, id := range v.Java() {
+		n, watched := v.extra[Data(v.server(serverOf(id)))]
+		if watched && n.Exists && slices.Contains(v.Division.Instances, id) && slices.Contains(v.Division.Excluded, id) == enabled(n.Data) {
+			return "the server of " + id + " was disabled or enabled"
+		}
+	}
+	if len(v.Division.Foreign) > 0 {
+		if n, watched := v.extra[Data(v.itemRunning(v.Division.Foreign[0]))]; watched && !n.Exists {
+			return fmt.Sprintf("item %d has ended on its Java host", v.Division.Foreign[0])
+		}
+	}
+	return ""
+}
+
 // DivisionStale says why the items must be divided anew, or "" if the last
 // division is still right. Anybody may find out and set the flag. A
 // configuration that cannot be read changes nothing.
@@ -216,13 +335,19 @@ func (v View) DivisionStale() string {
 	case v.ConfigErr != nil:
 	case d.Total != v.Config.ShardingTotalCount:
 		return fmt.Sprintf("sharding total count changed from %d to %d", d.Total, v.Config.ShardingTotalCount)
-	case d.Strategy != v.strategyName():
+	case !d.Java && d.Strategy != v.strategyName():
 		return fmt.Sprintf("strategy changed from %s to %s", d.Strategy, v.strategyName())
+	}
+	if d.Java && v.OurTerm {
+		return "a Java leader divided the items"
 	}
 	slices.Sort(instances)
 	slices.Reverse(instances)
 	if !slices.Equal(instances, v.Instances) {
 		return "instances changed"
+	}
+	if d.Java { // its leader sees to the servers
+		return ""
 	}
 	if slices.Contains(d.Excluded, v.Self.ID) == v.Enabled && slices.Contains(d.Instances, v.Self.ID) {
 		if v.Enabled {
@@ -230,7 +355,7 @@ func (v View) DivisionStale() string {
 		}
 		return "this server was disabled"
 	}
-	return ""
+	return v.javaChanged()
 }
 
 // strategyName is the name that the division will have: the configuration may

@@ -119,6 +119,16 @@ func (j *job) settle(now time.Time, n int, e endedRun, state coordination.ItemSt
 		event.Kind, event.OffsetWrites = EventItemCompleted, offsetWrites(state)
 	}
 	j.emit(event)
+	if took && !e.unstarted {
+		if e.result.Outcome == abi.OutcomeOK {
+			j.succeeded++
+		} else {
+			j.failures++
+		}
+		if j.tallyAt.IsZero() {
+			j.tallyAt = now.Add(tallyInterval)
+		}
+	}
 	if !took || e.unstarted {
 		f.cut++
 	}

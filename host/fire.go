@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -68,6 +69,14 @@ func (j *job) tick(now time.Time) {
 	if !j.next.After(now) {
 		j.arm(now)
 	}
+	if j.view.JavaLed() && !j.view.Halted() && !slices.ContainsFunc(slices.Collect(maps.Values(j.items)), func(it *item) bool { return it.owned }) {
+		// A Java leader may have divided between two snapshots, and a begin
+		// that would find out does not come.
+		j.share = coordination.Share{}
+		j.parked = at
+		j.readShare(now)
+		return
+	}
 	if !j.share.Current(j.view) {
 		j.park(at) // resumed when the share has been read
 		return
@@ -107,7 +116,10 @@ func (j *job) fire(now, at time.Time) {
 	case !j.view.Enabled:
 		j.skipFire(id, "this server is disabled for the job")
 		return
-	case !j.view.OurTerm && j.view.Leader != "" && (j.view.Necessary || j.view.Processing):
+	case j.javaRefuses() != "":
+		j.skipFire(id, j.javaRefuses())
+		return
+	case j.view.Halted():
 		j.park(at) // a Java leader divides the items: all wait
 		return
 	case j.exec == nil:
@@ -174,7 +186,7 @@ func (j *job) misfire(it *item, id coordination.Fire) {
 // makeUp finds what was due for items that this host has just been given,
 // while nobody held them.
 func (j *job) makeUp(now time.Time, gained []int) {
-	if j.schedule == nil || !j.view.Enabled {
+	if j.schedule == nil || !j.view.Enabled || j.javaRefuses() != "" {
 		return
 	}
 	slices.Sort(gained)
@@ -297,7 +309,7 @@ func (j *job) begin(now time.Time, id coordination.Fire, items []*item, absent c
 	var out coordination.Begun
 	err := j.perform(coordination.Begin(coordination.Beginning{
 		Layout: j.layout, Self: j.self, Fire: id, Config: j.view.Config, Items: states,
-		Guard: j.share.Guard, HasGuard: true, Runs: j.runs, RunsVersion: j.runsVersion,
+		Guard: j.share.Guard, HasGuard: true, Java: j.share.Java || j.mixed(), JavaLed: j.view.JavaLed(), Runs: j.runs, RunsVersion: j.runsVersion,
 		ConsumeTrigger: trigger, Now: now,
 	}, &out))
 	if err != nil || out.Items == nil && out.Stale {

@@ -37,6 +37,9 @@ const (
 	// againPause is how long a begin waits that met another state of the
 	// registry than it knew, after it has read that.
 	againPause = 100 * time.Millisecond
+	// tallyInterval is how often the others are told how many items succeeded
+	// and failed here.
+	tallyInterval = 5 * time.Minute
 	// offsetInterval is how often staged offsets become durable.
 	offsetInterval = time.Second
 )
@@ -71,11 +74,18 @@ type job struct {
 	disabled   bool   // the configuration's, as last carried over
 	cronFor    string // cron and zone that schedule was made for
 	cronErr    error
+	javaErr    error // why Java hosts would not follow the schedule
 
 	view      coordination.View
 	snapshots <-chan coordination.Snapshot
 	unwatch   context.CancelFunc
-	joined    bool
+	// extra is a second watch, of what stands in the way for a while.
+	extra    <-chan coordination.Snapshot
+	extraFor []coordination.Query
+	unextra  context.CancelFunc
+	election queue // in ElasticJob's latches
+	takers   queue
+	joined   bool
 	// registered: the registry may hold nodes of this host for the job.
 	registered bool
 	departedAt time.Time // when to leave was tried last
@@ -104,6 +114,7 @@ type job struct {
 	wasEnabled   bool
 	recoverAt    time.Time
 	recoverPause time.Duration
+	recovers     int // attempts since there was something to recover
 	sweepAt      time.Time
 	againAt      time.Time // when to try again what the registry's state stood against
 	offsetsAt    time.Time
@@ -115,6 +126,10 @@ type job struct {
 	drainSaid    bool      // what a leaving begins with was done
 	drainTold    bool      // the others know
 	lastFire     *FireStatus
+	// succeeded and failures count the items that this host has completed; the
+	// others are told at tallyAt, if that is set.
+	succeeded, failures int64
+	tallyAt             time.Time
 }
 
 // configured is what schedule and executor were last made from.
@@ -225,6 +240,12 @@ func (j *job) run(work context.Context) {
 				continue
 			}
 			j.see(s)
+		case s, ok := <-j.extra:
+			if !ok {
+				j.extra = nil
+				continue
+			}
+			j.seeExtra(time.Now(), s)
 		case <-j.mail.wake:
 			news = false
 		case <-timer.C:
@@ -268,13 +289,29 @@ func (j *job) end() {
 	for f := range j.fires {
 		f.exec.Release()
 	}
-	if j.unwatch != nil {
-		j.unwatch()
-	}
+	j.unwatchAll()
 	if j.exec != nil {
 		j.exec.Release()
 	}
 	j.answer()
+}
+
+// unwatchAll ends the watches of the job.
+func (j *job) unwatchAll() {
+	if j.unwatch != nil {
+		j.unwatch()
+	}
+	j.unwatch, j.snapshots = nil, nil
+	j.endExtra()
+}
+
+// tally tells the others how many items succeeded and failed here, if that has
+// changed and it is time.
+func (j *job) tally(now time.Time) {
+	if j.tallyAt.IsZero() || now.Before(j.tallyAt) || now.Before(j.retryAt) {
+		return
+	}
+	j.tallyAt, j.announce = time.Time{}, true
 }
 
 // read empties the mailbox into the loop's own fields. It reports whether
@@ -344,6 +381,8 @@ func (j *job) advance(now time.Time) (over bool) {
 	j.tick(now)
 	j.followUp(now)
 	j.saveOffsets(now)
+	j.tally(now)
+	j.watchExtra(now)
 	return false
 }
 
@@ -372,6 +411,10 @@ func (j *job) sleep(now time.Time) time.Duration {
 	}
 	at(j.next)
 	at(j.recoverAt)
+	at(j.view.DivideAt())
+	at(j.election.until())
+	at(j.takers.until())
+	at(j.tallyAt)
 	at(j.sweepAt)
 	at(j.offsetsAt)
 	if !j.looked {
@@ -490,6 +533,7 @@ func (j *job) rejoin(now time.Time) {
 	j.self = j.term.again(j.name)
 	j.next, j.parked, j.notBefore = time.Time{}, time.Time{}, now
 	j.cronFor, j.configured = "", configured{}
+	j.election, j.takers = queue{}, queue{}
 }
 
 // configure makes schedule and executor fit the configuration in force.
@@ -517,6 +561,7 @@ func (j *job) configure(now time.Time) {
 			s, err = schedule.Parse(c.Cron, zone)
 		}
 		j.cronErr = err
+		j.javaSchedule(c)
 		if err != nil {
 			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
 			j.emit(Event{Kind: EventJobError, Reason: err.Error()})
@@ -560,7 +605,8 @@ func (j *job) configure(now time.Time) {
 }
 
 func (j *job) detail() coordination.HostDetail {
-	return coordination.HostDetail{State: coordination.DetailReady, Digest: j.wanted.Module.Digest(), TimeZone: j.zone.String()}
+	return coordination.HostDetail{State: coordination.DetailReady, Digest: j.wanted.Module.Digest(), TimeZone: j.zone.String(),
+		Succeeded: j.succeeded, Failed: j.failures}
 }
 
 // arm computes the next scheduled instant after now.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
 // join registers this host for the job. It reports false if it has not.
@@ -21,6 +22,9 @@ func (j *job) join(now time.Time) bool {
 		return false
 	}
 	j.registered = true // perhaps
+	if zone, err := schedule.Zone(j.wanted.Definition.TimeZone); err == nil {
+		j.zone = zone // the others are told
+	}
 	err := j.perform(coordination.Join(coordination.Joining{
 		Layout: j.layout, Self: j.self, Definition: j.wanted.Definition, JobClass: j.wanted.JobClass,
 		Detail: j.detail(), Applied: &applied,
@@ -69,6 +73,7 @@ func (j *job) see(s coordination.Snapshot) {
 	before := j.view
 	j.view = coordination.ParseView(s, j.layout, j.self, before)
 	j.looked, j.seen = true, true
+	j.seeJava(time.Now(), before)
 	for _, it := range j.items {
 		it.held = false
 	}
@@ -90,8 +95,7 @@ func (j *job) look(now time.Time) bool {
 		j.quit(JobRemoved, "removed from the registry; restart the host or change its definition to bring it back")
 		return false
 	case !j.view.Joined() && j.departed(now):
-		j.unwatch()
-		j.unwatch, j.snapshots = nil, nil
+		j.unwatchAll()
 		j.rejoin(now)
 		j.againAt = now.Add(againPause)
 		return false
@@ -130,8 +134,7 @@ func (j *job) stopped(now time.Time) {
 func (j *job) quit(state JobState, why string) {
 	j.left, j.leftState = why, state
 	j.settled.Store(true)
-	j.unwatch()
-	j.unwatch, j.snapshots = nil, nil
+	j.unwatchAll()
 	j.dropTrigger(why)
 	j.emit(Event{Kind: EventJobRemoved, Reason: why})
 	for n, it := range j.items {
@@ -322,7 +325,7 @@ func (j *job) coordinate(now time.Time) {
 		j.announce = false
 	}
 	var sharded coordination.Sharded
-	if m, ok := v.Reconcile(now, &sharded); ok {
+	if m, ok := v.Reconcile(now, &sharded, &j.election.Line); ok {
 		j.looked, j.lookedAt = false, now
 		if err := j.perform(m); err != nil {
 			j.failed(now, "coordination", err)
@@ -415,6 +418,15 @@ func (j *job) takeShare(now time.Time, known map[int]coordination.ItemState) {
 	if len(all) > 0 || len(gone) > 0 {
 		j.emit(Event{Kind: EventAssigned, Items: sortedInts(all)})
 	}
+	for _, n := range gained {
+		if share.Foreign.Contains(n) {
+			before := now
+			if !j.parked.IsZero() { // Java hosts wait for the division, and then run the instant
+				before = later(j.parked.Add(-time.Millisecond), now)
+			}
+			j.notOwed(j.items[n], before)
+		}
+	}
 	if len(gained) > 0 && j.parked.IsZero() {
 		j.makeUp(now, gained)
 	} else if !j.parked.IsZero() {
@@ -428,13 +440,22 @@ func (j *job) takeShare(now time.Time, known map[int]coordination.ItemState) {
 // recoverCrashed takes over from hosts that died, or notes what is lost.
 func (j *job) recoverCrashed(now time.Time) {
 	crashed := j.view.Crashed()
-	if len(crashed) == 0 {
-		j.recoverAt, j.recoverPause = time.Time{}, recoverPause
+	if len(j.view.FailoverItems) > 0 {
+		crashed = append(crashed, "") // whatever Java hosts have marked
+	}
+	if len(crashed) == 0 && !j.takers.Standing {
+		j.recoverAt, j.recoverPause, j.recovers = time.Time{}, recoverPause, 0
 		return
 	}
-	again := !j.recoverAt.IsZero()
-	if again && now.Before(j.recoverAt) {
+	if j.recoverAt.IsZero() && j.mixed() {
+		j.recoverAt = now.Add(javaGrace)
+	}
+	if now.Before(j.recoverAt) {
 		return
+	}
+	again := j.recovers > 0
+	if len(crashed) == 0 {
+		crashed = append(crashed, "") // and leaves the latch
 	}
 	if j.exec == nil {
 		return
@@ -450,7 +471,7 @@ func (j *job) recoverCrashed(now time.Time) {
 	for _, dead := range crashed {
 		var out coordination.Recovered
 		err := j.perform(coordination.Recover(coordination.Recovery{
-			View: j.view, Dead: dead, All: again, Limit: limit, Busy: busy, Runs: j.runs, RunsVersion: j.runsVersion, Now: now,
+			View: j.view, Dead: dead, All: again, Limit: limit, Busy: busy, Line: &j.takers.Line, Runs: j.runs, RunsVersion: j.runsVersion, Now: now,
 		}, &out))
 		if err != nil {
 			j.doubt = true
@@ -465,10 +486,16 @@ func (j *job) recoverCrashed(now time.Time) {
 				RunID: coordination.RunID(j.name, lost.Fire, lost.Item), Outcome: coordination.OutcomeLost,
 				Reason: "its host " + dead + " died while it ran, and failover is off"})
 		}
+		for _, e := range out.Elsewhere {
+			j.emit(Event{Kind: EventItemSkipped, Item: &e.Item, Instant: e.Fire.Time(), Trigger: e.Fire.Trigger, Source: abi.Source(e.Fire.Source),
+				RunID: coordination.RunID(j.name, e.Fire, e.Item), Outcome: coordination.OutcomeElsewhere,
+				Reason: "its host " + dead + " died while it ran, and a Java host has run it again"})
+		}
 		j.takeOver(now, dead, out.Claimed)
 		limit -= len(out.Claimed)
 	}
 	// What is left is another host's share, or disabled: look again later.
+	j.recovers++
 	j.recoverAt = now.Add(j.recoverPause)
 	j.recoverPause = min(2*j.recoverPause, longestRecoverPause)
 }
@@ -484,7 +511,7 @@ func (j *job) sweep(now time.Time) {
 		j.sweepAt = now.Add(time.Duration(minutes) * time.Minute)
 	}
 	var swept []string
-	if err := j.perform(coordination.Sweep(j.view, &swept)); err != nil {
+	if err := j.perform(coordination.Sweep(j.view, now, &swept)); err != nil {
 		j.failed(now, "sweeping stale marks", err)
 	}
 	for _, path := range swept {

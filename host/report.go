@@ -17,6 +17,7 @@ func (j *job) answer() {
 	}
 	j.readDisabled()
 	s := j.status()
+	j.readHosts(&s)
 	j.mail.mu.Lock()
 	j.mail.last = s
 	j.mail.mu.Unlock()
@@ -45,6 +46,27 @@ func (j *job) readDisabled() {
 	for n, state := range states {
 		j.items[n].state.Disabled = state.Disabled
 	}
+}
+
+// readHosts reads what the job's instances tell of themselves, for whoever
+// asks.
+func (j *job) readHosts(s *JobStatus) {
+	if !j.seen || j.left != "" || j.work.Err() != nil || len(s.Instances) == 0 {
+		return
+	}
+	var details map[string]coordination.HostDetail
+	if err := j.perform(coordination.ReadHosts(j.layout, s.Instances, &details)); err != nil {
+		return // left out
+	}
+	digests, zones := make(map[string]bool), make(map[string]bool)
+	for _, id := range s.Instances {
+		d, ours := details[id]
+		s.Hosts = append(s.Hosts, InstanceStatus{Instance: id, Java: !ours, State: d.State, Digest: d.Digest, TimeZone: d.TimeZone, Succeeded: d.Succeeded, Failed: d.Failed})
+		if ours {
+			digests[d.Digest], zones[d.TimeZone] = true, true
+		}
+	}
+	s.DigestsDiffer, s.ZonesDiffer = len(digests) > 1, len(zones) > 1
 }
 
 func (j *job) status() JobStatus {
@@ -102,6 +124,8 @@ func (j *job) state() (JobState, string) {
 		return JobError, "the configuration in the registry is refused, the last good one stays in force: " + j.view.ConfigErr.Error()
 	case j.cronErr != nil:
 		return JobError, j.cronErr.Error()
+	case j.javaRefuses() != "":
+		return JobError, j.javaRefuses()
 	case j.execErr != nil:
 		return JobError, "the last good module stays in force: " + j.execErr.Error()
 	case j.running() > 0:
@@ -109,6 +133,9 @@ func (j *job) state() (JobState, string) {
 	case !j.view.Enabled:
 		return JobDisabled, "this server is disabled for the job"
 	case !j.share.Current(j.view):
+		if j.view.Halted() {
+			return JobSharding, "a Java leader divides the items; all wait"
+		}
 		return JobSharding, "the items are being divided"
 	}
 	return JobReady, ""

@@ -625,7 +625,7 @@ func TestReviewEveryInstantHasAReason(t *testing.T) {
 			d.Misfire = misfire
 			g := sleeper(0)
 			c.start(1, job(d, g))
-			time.Sleep(30 * time.Second)
+			time.Sleep(time.Minute) // it has been elected, and has divided
 			from := time.Now().Truncate(time.Second)
 			b := c.start(2, job(d, g))
 			time.Sleep(30 * time.Second)

@@ -75,10 +75,32 @@ type JobStatus struct {
 	Leader string `json:"leader"`
 	// Instances are the ids of all instances of the job, ascending.
 	Instances []string `json:"instances"`
+	// Hosts are what each of Instances tells of itself, in the same order. They
+	// may run different modules while a new one is being brought out:
+	// DigestsDiffer says so, ZonesDiffer that they read the schedule in
+	// different zones.
+	Hosts         []InstanceStatus `json:"hosts,omitempty"`
+	DigestsDiffer bool             `json:"digestsDiffer,omitempty"`
+	ZonesDiffer   bool             `json:"zonesDiffer,omitempty"`
 	// Items are those that this host owns or runs, ascending.
 	Items []ItemStatus `json:"items"`
 	// LastFire is the newest fire that ended here.
 	LastFire *FireStatus `json:"lastFire,omitempty"`
+}
+
+// InstanceStatus is one instance of a job, as it tells of itself.
+type InstanceStatus struct {
+	Instance string `json:"instance"`
+	// Java is a host of ElasticJob's, which tells nothing.
+	Java bool `json:"java,omitempty"`
+	// State is READY, RUNNING or DRAINING.
+	State    string `json:"state,omitempty"`
+	Digest   string `json:"digest,omitempty"`
+	TimeZone string `json:"timeZone,omitempty"`
+	// Succeeded and Failed count the items that it completed in this life; they
+	// are some minutes old.
+	Succeeded int64 `json:"succeeded,omitempty"`
+	Failed    int64 `json:"failed,omitempty"`
 }
 
 // ItemStatus is one sharding item on this host.

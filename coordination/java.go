@@ -1,0 +1,189 @@
+package coordination
+
+import (
+	"slices"
+	"strconv"
+)
+
+// byJava reports whether the division in force was made by a Java leader, from
+// the epoch node and the instance node of item 0. Java makes the instance nodes
+// of all items anew, so that they have version 0; a leader of ours leaves every
+// one of them with a version above 0, and empties the epoch.
+func byJava(epoch, first Node) bool {
+	return len(epoch.Data) > 0 || first.Exists && first.Version == 0
+}
+
+// adoption is a host of ours that takes its share of a division that a Java
+// leader made: it reads the owner of every item, writes its own items into its
+// assignment node, and sets the instance node of the lowest of them, the
+// anchor. The first of our hosts also raises the epoch and writes the division
+// down.
+type adoption struct {
+	view                             View
+	known                            map[int]ItemState
+	share                            *Share
+	had                              Items // what the host owned before
+	assigned, division, epoch, first Node
+}
+
+func (a adoption) read() Move {
+	v := a.view
+	total := v.Config.ShardingTotalCount
+	read := make([]Query, 0, total+len(v.Servers))
+	for i := range total {
+		read = append(read, Data(v.itemInstance(i)))
+	}
+	for _, ip := range v.Servers {
+		read = append(read, Data(v.server(ip)))
+	}
+	if len(read) == 0 {
+		return Move{}
+	}
+	return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		disabled := make(map[string]bool)
+		for k, ip := range v.Servers {
+			disabled[ip] = !enabled(n[total+k].Data)
+		}
+		return a.take(n[:total], disabled), nil
+	}}
+}
+
+// take writes the share, and proves that Java does not divide at that moment.
+func (a adoption) take(items []Node, disabled map[string]bool) Move {
+	v, l := a.view, a.view.Layout
+	var mine Items
+	for i, n := range items {
+		if n.Exists && string(n.Data) == v.Self.ID {
+			mine = append(mine, i)
+		}
+	}
+	s := Share{Items: make(map[int]ItemState, len(mine)), Java: true, division: v.divisionNode.Mzxid, round: v.round}
+	for _, i := range mine {
+		if _, held := a.known[i]; !held && !a.had.Contains(i) {
+			s.Foreign = append(s.Foreign, i)
+		}
+	}
+	made := strconv.FormatInt(a.first.Czxid, 10)
+	ops := []Op{Check(l.leader(), 0), Absent(l.necessary()), Absent(l.processing())}
+	if string(a.epoch.Data) == made {
+		ops = append(ops, Check(a.epoch.Path, a.epoch.Version))
+		s.Guard.Epoch = a.epoch.Version
+	} else {
+		ops = append(ops, Set(a.epoch.Path, []byte(made), a.epoch.Version),
+			Set(a.division.Path, a.divided(items, disabled).data(), a.division.Version))
+		s.Guard.Epoch = a.epoch.Version + 1
+	}
+	version := a.assigned.Version
+	if !a.assigned.Exists { // taken away by a hand
+		ops = append(ops, Create(a.assigned.Path, nil))
+		version = 0
+	}
+	ops = append(ops, Set(a.assigned.Path, []byte(mine.String()), version))
+	s.Guard.Assignment = version + 1
+	if len(mine) > 0 {
+		if anchor := items[mine[0]]; anchor.Version == 0 {
+			ops = append(ops, Set(anchor.Path, []byte(v.Self.ID), 0))
+		} else {
+			ops = append(ops, Check(anchor.Path, anchor.Version))
+		}
+	}
+	again := func() (Move, error) { return ReadShare(v, a.known, a.share), nil }
+	return Move{Name: "read share", Commit: ops,
+		Then: func(_ []Node, results []Result) (Move, error) {
+			for k, op := range ops {
+				if op.Path == a.division.Path {
+					s.division = results[k].Zxid
+				}
+			}
+			// What was read is of several instants, and Java may have divided
+			// between them and the commit. It has not if the node that it makes
+			// anew every time is still the one that was read first; from the
+			// commit on the anchor tells.
+			return Move{Read: []Query{Data(a.first.Path)}, Then: func(n []Node, _ []Result) (Move, error) {
+				if n[0].Czxid != a.first.Czxid {
+					return again()
+				}
+				return s.fill(v, mine, a.known, func(bool) (Move, error) {
+					*a.share = s
+					return Done()
+				})
+			}}, nil
+		},
+		Else: func(e *OpError) (Move, error) {
+			switch e.Op.Path {
+			case l.leader(), l.necessary(), l.processing():
+				return Done() // the next snapshot says more
+			}
+			return again()
+		},
+		Unknown: again,
+	}
+}
+
+// divided is the division as far as it can be told from the owners: what Java
+// divided over when it began, which may not be what is there now. Where that
+// leaves doubts the division is taken for one over other instances, so that it
+// is asked for once more; but not twice for the same doubts.
+func (a adoption) divided(items []Node, disabled map[string]bool) Division {
+	v := a.view
+	owns := make(map[string]bool)
+	for _, n := range items {
+		if n.Exists {
+			owns[string(n.Data)] = true
+		}
+	}
+	able := 0
+	for _, id := range v.Instances {
+		if !disabled[serverOf(id)] {
+			able++
+		}
+	}
+	d := Division{Total: len(items), Strategy: v.strategyName(), Java: true, Foreigners: v.Java()}
+	for _, id := range v.Instances {
+		if !owns[id] && !disabled[serverOf(id)] && able <= len(items) {
+			d.Doubts = append(d.Doubts, id)
+		} else {
+			d.Instances = append(d.Instances, id)
+		}
+	}
+	for id := range owns {
+		if !slices.Contains(v.Instances, id) {
+			d.Doubts, d.Instances = append(d.Doubts, id), append(d.Instances, id)
+		}
+	}
+	slices.Sort(d.Doubts)
+	if before := parseDivision(a.division.Data); before.Java && slices.Equal(before.Doubts, d.Doubts) {
+		d.Instances = slices.Clone(v.Instances)
+	}
+	return d
+}
+
+// ItemMarks are the nodes of which each keeps an item from beginning while it
+// is there: who waits for a Java host's run watches them.
+func ItemMarks(l Layout, item int) []Query {
+	return []Query{Data(l.itemRunning(item)), Data(l.itemFailover(item)), Data(l.failoverItem(item))}
+}
+
+// ReadHosts reads what hosts of ours tell of themselves for a job; an id that
+// has no such node, a Java host's, is left out.
+func ReadHosts(l Layout, ids []string, out *map[string]HostDetail) Move {
+	var read []Query
+	for _, id := range ids {
+		read = append(read, Data(l.detail(id)), Data(l.runsOf(id)))
+	}
+	return Move{Name: "read hosts", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		hosts := make(map[string]HostDetail, len(ids))
+		for k, id := range ids {
+			if !n[2*k].Exists {
+				continue
+			}
+			d := parseDetail(n[2*k].Data)
+			if d.State == DetailReady && len(n[2*k+1].Data) > 0 {
+				d.State = DetailRunning
+			}
+			hosts[id] = d
+		}
+		*out = hosts
+		return Done()
+	}}
+}

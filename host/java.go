@@ -1,0 +1,166 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/schedule"
+)
+
+// What a job does only because Java hosts of ElasticJob may be in it.
+
+const (
+	// longestQueue is how long a host waits in one of ElasticJob's latches
+	// behind the same host before it goes ahead.
+	longestQueue = 30 * time.Second
+	// javaGrace is how long what a host that died was running is left to Java
+	// hosts to mark, and for how long a Java host may be away: after a lost
+	// connection it makes its instance node anew.
+	javaGrace = 2 * time.Second
+)
+
+// mixed reports whether Java hosts are in the job.
+func (j *job) mixed() bool { return len(j.view.Java()) > 0 }
+
+// javaRefuses says why the schedule is not followed while Java hosts are in
+// the job: they would fire at other instants, or not at all.
+func (j *job) javaRefuses() string {
+	if j.javaErr == nil || !j.mixed() {
+		return ""
+	}
+	return fmt.Sprintf("a Java host (%s) is in the job, and it would not fire at the same instants: %v", j.view.Java()[0], j.javaErr)
+}
+
+// seeJava draws conclusions from a snapshot: what changed about Java hosts.
+func (j *job) seeJava(now time.Time, before coordination.View) {
+	v := &j.view
+	if v.Necessary && v.FlagSeen.IsZero() {
+		v.FlagSeen = now
+	}
+	if !before.Exists || !v.Foreman() {
+		return
+	}
+	looksAfter := !before.Foreman() && (v.Division.Java || len(v.Division.Foreigners) > 0)
+	for _, id := range before.Java() {
+		looksAfter = looksAfter || !slices.Contains(v.Instances, id) && !slices.Contains(v.Members, id)
+	}
+	if looksAfter {
+		j.sweepAt = soonest(j.sweepAt, now.Add(javaGrace)) // it may have left something running
+	}
+}
+
+// watchExtra watches what stands in the way for a while: servers and a running
+// mark of Java hosts, and who is before this host in a latch.
+func (j *job) watchExtra(now time.Time) {
+	want := j.view.Extra()
+	for _, line := range []*queue{&j.election, &j.takers} {
+		if q, waiting := line.Waiting(); waiting {
+			want = append(want, q)
+		}
+		line.overdue(j, now)
+	}
+	for _, it := range j.sorted(func(it *item) bool { return it.held && it.due != nil && j.mixed() }) {
+		want = append(want, coordination.ItemMarks(j.layout, it.number)...) // one at a time
+		break
+	}
+	if slices.Equal(want, j.extraFor) {
+		return
+	}
+	j.endExtra()
+	if len(want) == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(j.work)
+	snapshots, err := j.term.registry.Watch(ctx, want...)
+	if err != nil {
+		cancel()
+		j.failed(now, "watching what Java hosts do", err)
+		return
+	}
+	j.extra, j.extraFor, j.unextra = snapshots, want, cancel
+}
+
+func (j *job) endExtra() {
+	if j.unextra != nil {
+		j.unextra()
+	}
+	j.extra, j.extraFor, j.unextra = nil, nil, nil
+	j.view = j.view.WithExtra(nil)
+}
+
+// seeExtra takes a snapshot of the extra watch.
+func (j *job) seeExtra(now time.Time, s coordination.Snapshot) {
+	j.view = j.view.WithExtra(s)
+	for _, line := range []*queue{&j.election, &j.takers} {
+		if q, waiting := line.Waiting(); waiting {
+			if n, asked := s[q]; asked && !n.Exists {
+				line.Behind = ""
+				j.recoverAt = soonest(j.recoverAt, now)
+			}
+		}
+	}
+	for _, it := range j.items {
+		marks := coordination.ItemMarks(j.layout, it.number)
+		if _, watched := s[marks[0]]; it.held && watched && !slices.ContainsFunc(marks, func(q coordination.Query) bool { return s[q].Exists }) {
+			for _, other := range j.items {
+				other.held = false
+			}
+			break
+		}
+	}
+	j.looked = true
+}
+
+// queue is a place in a latch, and since when the host waits there for whom.
+type queue struct {
+	coordination.Line
+	behind string
+	since  time.Time
+}
+
+// overdue goes ahead of somebody who keeps this host waiting too long. Nothing
+// of ours relies on the latch alone.
+func (p *queue) overdue(j *job, now time.Time) {
+	q, waiting := p.Waiting()
+	switch {
+	case !waiting:
+		p.behind = ""
+	case q.Path != p.behind:
+		p.behind, p.since = q.Path, now
+	case !p.Around && !now.Before(p.since.Add(longestQueue)):
+		p.Around, p.Behind = true, ""
+		j.looked, j.recoverAt = true, soonest(j.recoverAt, now)
+		j.log.Warn("another host stands in ElasticJob's latch and does not get on; going ahead of it", zap.String("node", q.Path), zap.Duration("after", now.Sub(p.since)))
+		j.emit(Event{Kind: EventJobError, Reason: fmt.Sprintf("node %s has stood in the way for %s: going ahead of whoever made it", q.Path, now.Sub(p.since).Round(time.Second))})
+	}
+}
+
+// until is when the waiting has taken too long; zero if the host does not wait.
+func (p *queue) until() time.Time {
+	if _, waiting := p.Waiting(); !waiting || p.behind == "" {
+		return time.Time{}
+	}
+	return p.since.Add(longestQueue)
+}
+
+// notOwed notes that an item came from Java hosts: what was due before is
+// theirs, whether they ran it or not.
+func (j *job) notOwed(it *item, before time.Time) {
+	if since := it.state.Record.Instant; since != 0 && j.schedule != nil {
+		if first := j.schedule.Next(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
+			j.skipItem(it, coordination.Fire{Instant: first.UnixMilli(), Source: "schedule"},
+				"from here on the item may have belonged to a Java host; whether that ran it is not known")
+		}
+	}
+	it.state.Record.Instant = max(it.state.Record.Instant, before.UnixMilli())
+}
+
+// javaSchedule looks whether Java hosts would follow the schedule.
+func (j *job) javaSchedule(c coordination.JobConfiguration) {
+	j.javaErr = schedule.JavaCompatible(c.Cron, c.TimeZone)
+}
