@@ -1,0 +1,352 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/verify"
+)
+
+// plan deals out kinds: all of them in a random order, then again. What cannot
+// be made here is left out, and the report says why.
+type plan struct{ all, deck []Kind }
+
+func (s *stage) newPlan() *plan {
+	p := &plan{}
+	wanted := s.o.Kinds
+	if wanted == nil {
+		wanted = sorted(kinds())
+	}
+	for _, k := range wanted {
+		if why := s.possible(k); why != "" {
+			s.report.Skipped[k] = why
+			continue
+		}
+		p.all = append(p.all, k)
+	}
+	return p
+}
+
+// next is the next kind; round is true when the first of a new order is dealt.
+func (p *plan) next(s *stage) (k Kind, round bool) {
+	if len(p.deck) == 0 {
+		p.deck = slices.Clone(p.all)
+		s.random.Shuffle(len(p.deck), func(i, k int) { p.deck[i], p.deck[k] = p.deck[k], p.deck[i] })
+		round = true
+	}
+	k, p.deck = p.deck[0], p.deck[1:]
+	return k, round
+}
+
+// attack makes faults until the time is over, and brings all to rest.
+func (s *stage) attack(ctx context.Context) error {
+	deadline := time.Now().Add(s.o.Duration)
+	p := s.newPlan()
+	if len(p.all) == 0 {
+		return errors.New("there is no fault that can be made here")
+	}
+	for rounds := 0; ctx.Err() == nil; {
+		k, round := p.next(s)
+		if round {
+			rounds++
+		}
+		if s.o.Duration < 0 && rounds > 1 || s.o.Duration > 0 && time.Now().After(deadline) {
+			break
+		}
+		if err := s.operate(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+		if err := s.inflict(ctx, k); err != nil {
+			if ctx.Err() != nil {
+				break
+			}
+			return fmt.Errorf("%s: %w", k, err)
+		}
+		if len(s.report.Violations) > 20 {
+			s.say("too many violations to go on")
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		s.report.Interrupted = true
+	}
+	return s.rest(context.WithoutCancel(ctx))
+}
+
+// Event is a fault that was made, and what came of it.
+type Event struct {
+	Kind   Kind      `json:"kind"`
+	Target string    `json:"target"`
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"` // healed
+	// Recovery is from the fault until every item of the jobs that fire each
+	// second or two begins as often as it should.
+	Recovery time.Duration `json:"recoveryNs"`
+	// Retaken is from the fault until the last crashed item ran again; Crashed
+	// is how many there were.
+	Retaken time.Duration `json:"retakenNs,omitempty"`
+	Crashed int           `json:"crashed,omitempty"`
+	// Outage is how long ZooKeeper had no leader, if that was looked at.
+	Outage time.Duration `json:"outageNs,omitempty"`
+	// Cancelled is how many guests were told to stop meanwhile; Refused how
+	// many commits were.
+	Cancelled int `json:"cancelled"`
+	Refused   int `json:"refused"`
+}
+
+// inflict makes one fault, lets it last, ends it, and waits until all is well.
+func (s *stage) inflict(ctx context.Context, k Kind) error {
+	e := Event{Kind: k, From: time.Now()}
+	n, err := kinds()[k].make(ctx, s)
+	if err != nil {
+		return err
+	}
+	e.Target = n.text
+	s.say("%s: %s (%s)", k, kinds()[k].what, n.text)
+	pause(ctx, n.hold)
+	if err := n.heal(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("ending it: %w", err)
+	}
+	e.To = time.Now()
+	if err := s.settle(ctx, e.To, time.Minute+3*s.o.SessionTimeout); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		s.violate("%s of %s: the cluster did not recover: %v", k, n.text, err)
+	}
+	settled := time.Now()
+	e.Recovery = s.recovery(e.From, settled)
+	e.Crashed, e.Retaken = s.retaken(n.crashed, e.From)
+	e.Cancelled, e.Refused = s.evidence.said("cancelled", e.From, settled), s.evidence.said("refused", e.From, settled)
+	if n.outage != nil {
+		e.Outage = n.outage()
+	}
+	s.report.Events = append(s.report.Events, e)
+	text := fmt.Sprintf("%s: over after %s; recovered %s after its begin", k, round(e.To.Sub(e.From)), round(e.Recovery))
+	if e.Crashed > 0 {
+		text += fmt.Sprintf(", %d crashed items ran again after %s", e.Crashed, round(e.Retaken))
+	}
+	if e.Cancelled+e.Refused > 0 {
+		text += fmt.Sprintf(", %d guests told to stop, %d commits refused", e.Cancelled, e.Refused)
+	}
+	s.say("%s", text)
+	return nil
+}
+
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
+
+// settle waits until all hosts are at work and every item of the fast jobs has
+// begun twice since.
+func (s *stage) settle(ctx context.Context, since time.Time, patience time.Duration) error {
+	return until(ctx, 100*time.Millisecond, patience, func() error {
+		for _, h := range s.hosts {
+			if err := h.live(ctx); err != nil {
+				return err
+			}
+		}
+		for _, j := range jobs() {
+			if !j.fast {
+				continue
+			}
+			for i := range j.items {
+				if n := s.begunSince(itemID{j.name, i}, since); n < 2 {
+					return fmt.Errorf("item %d of %s began %d times since %s", i, j.name, n, clock(since))
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (s *stage) begunSince(id itemID, since time.Time) int {
+	n := 0
+	for _, t := range s.evidence.begins(id) {
+		if t.After(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// recovery is how long after the fault the last of the gaps ended in which an
+// item of a fast job did not begin although it should have. A gap is longer than
+// two periods and a half.
+func (s *stage) recovery(from, settled time.Time) (longest time.Duration) {
+	for _, j := range jobs() {
+		if !j.fast {
+			continue
+		}
+		for i := range j.items {
+			var last time.Time
+			for _, t := range s.evidence.begins(itemID{j.name, i}) {
+				if t.After(from) && !t.After(settled) && !last.IsZero() && t.Sub(last) > j.period*5/2 {
+					longest = max(longest, t.Sub(from))
+				}
+				last = t
+			}
+		}
+	}
+	return longest
+}
+
+// retaken is when the last of the crashed runs that have to run again did.
+// Whether all did is judged at the end: some had ended without a word.
+func (s *stage) retaken(crashed []*stint, from time.Time) (n int, last time.Duration) {
+	for _, c := range crashed {
+		if t, ok := s.evidence.again(c); ok && t.After(from) {
+			n++
+			last = max(last, t.Sub(from))
+		}
+	}
+	return n, last
+}
+
+// operate does what operators do, once.
+func (s *stage) operate(ctx context.Context) error {
+	what := s.random.IntN(4)
+	item := s.random.IntN(flexItems[0])
+	h := s.anyHost()
+	c, err := h.client(ctx)
+	if err != nil {
+		return err
+	}
+	name := ""
+	switch what {
+	case 0:
+		name, err = "trigger", c.Trigger(ctx, triggerJob)
+	case 1:
+		name = "disable-job"
+		if err = c.Disable(ctx, flexJob); err == nil {
+			pause(ctx, 2*time.Second)
+			err = c.Enable(ctx, flexJob)
+		}
+	case 2:
+		name = "disable-item"
+		if err = c.DisableItem(ctx, flexJob, item); err == nil {
+			pause(ctx, 2*time.Second)
+			err = c.EnableItem(ctx, flexJob, item)
+		}
+	case 3:
+		name = "total-count"
+		s.flex = !s.flex
+		for _, each := range s.hosts {
+			for _, j := range jobs() {
+				if j.name == flexJob {
+					if s.flex {
+						j.items = flexItems[1]
+					}
+					err = errors.Join(err, each.define(j))
+				}
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("operator's %s at %s: %w", name, h.name, err)
+	}
+	s.report.Operations[name]++
+	s.say("operator: %s", name)
+	return nil
+}
+
+// rest ends the attack: every job has to fire again, the registry has to be in
+// order while all hosts live, and bare when all have drained.
+func (s *stage) rest(ctx context.Context) error {
+	s.say("the faults are over; all jobs have to go on")
+	calm := time.Now()
+	if s.own != nil {
+		if err := s.awaitServers(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.allFire(ctx, calm); err != nil {
+		s.violate("a job did not go on after the last fault: %v", err)
+	}
+	var left []verify.Finding
+	err := until(ctx, 500*time.Millisecond, 30*time.Second, func() error {
+		r, err := s.looked(ctx)
+		if err != nil {
+			return err
+		}
+		if left, err = verify.Registry(ctx, r, s.o.Namespace); err == nil && len(left) > 0 {
+			err = fmt.Errorf("%d marks are left behind", len(left))
+		}
+		return err
+	})
+	if err != nil {
+		s.violate("the registry is not in order while all hosts live: %v", err)
+		for _, f := range left {
+			s.violate("registry: job %s, item %d, %v: %s", f.Job, f.Item, f.Nodes, f.Text)
+		}
+	}
+	s.measure(ctx)
+	return s.shutDown(ctx)
+}
+
+// allFire waits until every item of every scheduled job has begun again.
+func (s *stage) allFire(ctx context.Context, since time.Time) error {
+	var slowest time.Duration
+	for _, j := range jobs() {
+		slowest = max(slowest, j.period)
+	}
+	return until(ctx, 200*time.Millisecond, 3*slowest+30*time.Second, func() error {
+		for _, j := range jobs() {
+			for i := range j.items {
+				if j.cron != "" && s.begunSince(itemID{j.name, i}, since) == 0 {
+					return fmt.Errorf("item %d of %s", i, j.name)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// measure notes what the hosts use.
+func (s *stage) measure(ctx context.Context) {
+	for _, h := range s.hosts {
+		v, err := h.gauges(ctx, "go_goroutines", "process_resident_memory_bytes", "process_open_fds")
+		if err != nil {
+			s.violate("%s does not show its metrics: %v", h.name, err)
+			continue
+		}
+		s.report.Hosts = append(s.report.Hosts, Usage{Host: h.name, Lives: h.lives, Goroutines: int(v["go_goroutines"]),
+			Memory: int64(v["process_resident_memory_bytes"]), Files: int(v["process_open_fds"])})
+	}
+}
+
+// shutDown disables all jobs, waits until nothing runs, and drains all hosts.
+func (s *stage) shutDown(ctx context.Context) error {
+	c, err := s.hosts[0].client(ctx)
+	if err == nil {
+		err = c.Disable(ctx, "")
+	}
+	if err != nil {
+		return fmt.Errorf("disable all jobs: %w", err)
+	}
+	err = until(ctx, 100*time.Millisecond, time.Minute, func() error {
+		for _, h := range s.hosts {
+			r, err := h.status(ctx)
+			if err != nil {
+				return err
+			}
+			for _, j := range r.Status.Jobs {
+				if i := slices.IndexFunc(j.Items, func(i host.ItemStatus) bool { return i.Running }); i >= 0 {
+					return fmt.Errorf("item %d of %s runs on %s", j.Items[i].Item, j.Name, h.name)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.violate("all jobs are disabled, but: %v", err)
+	}
+	for _, h := range s.hosts {
+		if err := h.drain(drainTimeout + 20*time.Second); err != nil {
+			s.violate("%v", err)
+		}
+	}
+	return s.bare(ctx)
+}

@@ -1,0 +1,280 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// evidence is what the guests said. It is safe for concurrent use.
+type evidence struct {
+	mu      sync.Mutex
+	items   map[itemID]*testimony
+	pauses  []interval // of processes that were halted
+	oddment []string   // lines of stderr that are no lines of a log
+	lines   int
+}
+
+// itemID is an item of a job.
+type itemID struct {
+	job  string
+	item int
+}
+
+func (i itemID) String() string { return i.job + "/" + strconv.Itoa(i.item) }
+
+// testimony is all that was said of an item, by process and fence.
+type testimony struct{ stints []*stint }
+
+// stint is one guest's work under one fence.
+type stint struct {
+	id       itemID
+	host     string
+	pid      int
+	instance string
+	run      string
+	fence    int64
+	begun    time.Time
+	said     []word
+	over     bool // it said that it is
+	module   string
+}
+
+// word is one line of a guest. at is its own clock.
+type word struct {
+	at   time.Time
+	what string
+	n    int64 // the number that it gave, if any
+}
+
+// interval is a time in which a process could not do anything.
+type interval struct {
+	pid      int
+	from, to time.Time
+}
+
+func newEvidence() *evidence { return &evidence{items: make(map[itemID]*testimony)} }
+
+func (e *evidence) strange(host, line string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.oddment) < 200 {
+		e.oddment = append(e.oddment, host+": "+strings.TrimSpace(line))
+	}
+}
+
+// add takes a line of a guest that reached us at the time arrived.
+func (e *evidence) add(h *node, pid int, arrived time.Time, l logLine) {
+	id, ok := itemOf(l.Attrs["run"])
+	fence, ferr := strconv.ParseInt(l.Attrs["fence"], 10, 64)
+	micros, terr := strconv.ParseInt(l.Attrs["at"], 10, 64)
+	if !ok || ferr != nil || terr != nil {
+		e.strange(h.name, fmt.Sprintf("a guest says %q with %v", l.Message, l.Attrs))
+		return
+	}
+	w := word{at: time.UnixMicro(micros), what: l.Message}
+	if w.at.After(arrived) { // it cannot have been: it was heard before
+		w.at = arrived
+	}
+	for _, key := range []string{"n", "code", "why", "status", "attempt"} {
+		if text, has := l.Attrs[key]; has {
+			w.n, _ = strconv.ParseInt(text, 10, 64) // the guest writes numbers only
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lines++
+	t := e.items[id]
+	if t == nil {
+		t = &testimony{}
+		e.items[id] = t
+	}
+	var s *stint
+	for _, other := range slices.Backward(t.stints) {
+		if other.pid == pid && other.fence == fence {
+			s = other
+			break
+		}
+	}
+	if s == nil {
+		_, instance, _ := strings.Cut(l.Attrs["task"], "@-@READY@-@")
+		s = &stint{id: id, host: h.name, pid: pid, instance: instance, run: l.Attrs["run"], fence: fence, begun: w.at, module: l.Attrs["module"]}
+		t.stints = append(t.stints, s)
+	}
+	s.said = append(s.said, w)
+	s.over = w.what == "end" || w.what == "cancelled" || w.what == "refused"
+}
+
+// itemOf reads JOB/INSTANT/ITEM.
+func itemOf(run string) (itemID, bool) {
+	first, last := strings.IndexByte(run, '/'), strings.LastIndexByte(run, '/')
+	if first <= 0 || last <= first {
+		return itemID{}, false
+	}
+	n, err := strconv.Atoi(run[last+1:])
+	return itemID{run[:first], n}, err == nil
+}
+
+// halted notes that a process was stopped for a while.
+func (e *evidence) halted(pid int, from, to time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pauses = append(e.pauses, interval{pid, from, to})
+}
+
+// begins are the times at which the item began, in order.
+func (e *evidence) begins(id itemID) []time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var times []time.Time
+	if t := e.items[id]; t != nil {
+		for _, s := range t.stints {
+			times = append(times, s.begun)
+		}
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times
+}
+
+// open are the stints of a process that had begun and said nothing of an end.
+// There may be too many among them: a guest that traps says nothing either.
+func (e *evidence) open(pid int) []*stint {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var list []*stint
+	for _, id := range e.ids() {
+		for _, s := range e.items[id].stints {
+			if s.pid == pid && !s.over {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// again is when the run was begun by anybody under a greater fence, first.
+func (e *evidence) again(s *stint) (time.Time, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var first time.Time
+	for _, other := range e.items[s.id].stints {
+		if other.run == s.run && other.fence > s.fence && (first.IsZero() || other.begun.Before(first)) {
+			first = other.begun
+		}
+	}
+	return first, !first.IsZero()
+}
+
+func (e *evidence) ids() []itemID {
+	var ids []itemID
+	for id := range e.items {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b itemID) int {
+		if a.job != b.job {
+			return strings.Compare(a.job, b.job)
+		}
+		return a.item - b.item
+	})
+	return ids
+}
+
+// said counts the words of a kind within a time, by item.
+func (e *evidence) said(what string, from, to time.Time) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := 0
+	for _, t := range e.items {
+		for _, s := range t.stints {
+			for _, w := range s.said {
+				if w.what == what && !w.at.Before(from) && !w.at.After(to) {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// most is the greatest number that was said with a word of the item.
+func (e *evidence) most(id itemID, what string) (most int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t := e.items[id]; t != nil {
+		for _, s := range t.stints {
+			for _, w := range s.said {
+				if w.what == what {
+					most = max(most, w.n)
+				}
+			}
+		}
+	}
+	return most
+}
+
+// overlap is two guests of one item that were alive at once.
+type overlap struct {
+	former, latter *stint
+	// words of the former after the latter had begun.
+	words []word
+	// fenced: the former's process had been halted, and woke up.
+	fenced bool
+}
+
+func (o overlap) String() string {
+	text := fmt.Sprintf("item %s: %s (process %d, fence %d) spoke %d times, up to %s, after %s (process %d, fence %d) had begun at %s",
+		o.former.id, o.former.host, o.former.pid, o.former.fence, len(o.words), clock(o.words[len(o.words)-1].at),
+		o.latter.host, o.latter.pid, o.latter.fence, clock(o.latter.begun))
+	for _, w := range o.words {
+		text += fmt.Sprintf("; %s %q %d", clock(w.at), w.what, w.n)
+	}
+	return text
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
+
+// overlaps finds all pairs of guests of one item that were alive at once.
+func (e *evidence) overlaps() (stints int, list []overlap) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range e.ids() {
+		t := e.items[id]
+		stints += len(t.stints)
+		byBegin := slices.Clone(t.stints)
+		slices.SortStableFunc(byBegin, func(a, b *stint) int { return a.begun.Compare(b.begun) })
+		for n, former := range byBegin {
+			last := former.said[len(former.said)-1].at
+			for _, latter := range byBegin[n+1:] {
+				if !latter.begun.Before(last) {
+					break
+				}
+				o := overlap{former: former, latter: latter}
+				for _, w := range former.said {
+					if w.at.After(latter.begun) {
+						o.words = append(o.words, w)
+					}
+				}
+				if len(o.words) == 0 {
+					continue
+				}
+				o.fenced = former.fence < latter.fence && e.woke(former.pid, latter.begun, o.words)
+				list = append(list, o)
+			}
+		}
+	}
+	return stints, list
+}
+
+// woke reports whether the process was halted when the other began, and said
+// the words only when it went on. Words with an effect are never excused.
+func (e *evidence) woke(pid int, other time.Time, words []word) bool {
+	if slices.ContainsFunc(words, func(w word) bool { return w.what == "committed" || w.what == "begin" }) {
+		return false
+	}
+	return slices.ContainsFunc(e.pauses, func(p interval) bool {
+		return p.pid == pid && !other.Before(p.from) && !other.After(p.to) && !words[0].at.Before(p.to.Add(-50*time.Millisecond))
+	})
+}

@@ -1,0 +1,249 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/verify"
+)
+
+// bare sees that drained hosts have left nothing but what is meant to stay, and
+// that the offsets come out. Whatever the hosts did, the sums tell.
+func (s *stage) bare(ctx context.Context) error {
+	r, err := s.looked(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	children := func(path string) []string {
+		var nodes []coordination.Node
+		if err == nil {
+			nodes, err = r.Read(ctx, coordination.Children(path))
+		}
+		if err != nil {
+			return nil
+		}
+		return nodes[0].Names
+	}
+	for _, j := range jobs() {
+		l := coordination.NewLayout(s.o.Namespace, j.name)
+		for _, folder := range []string{
+			l.Root() + "/instances", l.Root() + "/leader/election/instance", l.Root() + "/leader/failover/items", l.Root() + "/trigger",
+			l.Sibling() + "/instances", l.Sibling() + "/runs",
+		} {
+			if left := children(folder); len(left) > 0 {
+				s.violate("all hosts have drained, and there is %s/%s", folder, strings.Join(left, ", "))
+			}
+		}
+		for _, item := range children(l.Root() + "/sharding") {
+			for _, mark := range children(l.Root() + "/sharding/" + item) {
+				switch mark {
+				case "running", "failover", "failovering":
+					s.violate("all hosts have drained, and item %s of %s has the mark %s", item, j.name, mark)
+				}
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if !j.adds {
+			continue
+		}
+		for i := range j.items {
+			if err := s.total(ctx, r, l, itemID{j.name, i}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// total checks the offset of an item against the truth.
+func (s *stage) total(ctx context.Context, r coordination.RegistryCenter, l coordination.Layout, id itemID) error {
+	nodes, err := r.Read(ctx, coordination.Data(fmt.Sprintf("%s/offset/%d", l.Sibling(), id.item)))
+	if err != nil {
+		return err
+	}
+	if !nodes[0].Exists {
+		s.violate("item %s has no offset", id)
+		return nil
+	}
+	s.report.Offsets++
+	e, err := parseEntry(nodes[0].Data)
+	if err == nil {
+		err = e.check(id.item)
+	}
+	if err != nil {
+		s.violate("offset of %s: %v", id, err)
+		return nil
+	}
+	s.report.Numbers += e.count
+	if said := s.evidence.most(id, "committed"); said > e.count {
+		s.violate("the guest of %s was told that number %d is committed, and the offset ends at %d", id, said, e.count)
+	}
+	return nil
+}
+
+// judge weighs the evidence when all processes have ended.
+func (s *stage) judge() error {
+	r := s.report
+	r.Ended = time.Now()
+
+	stints, overlaps := s.evidence.overlaps()
+	r.Stints, r.Lines = stints, s.evidence.lines
+	for _, o := range overlaps {
+		if o.fenced {
+			r.Fenced++
+			r.Notes = append(r.Notes, "fenced, as a process that was halted cannot know: "+o.String())
+			continue
+		}
+		r.Overlaps++
+		s.violateAt(o.latter.begun, "overlap, by the guests' own words: %s", o)
+	}
+	for _, line := range s.evidence.oddment {
+		if strings.Contains(line, "panic:") || strings.Contains(line, "fatal error:") || strings.Contains(line, "DATA RACE") {
+			s.violate("a host broke: %s", line)
+		}
+	}
+
+	completed := func(string) bool { return false }
+	if s.own != nil {
+		a, err := s.readOwnJournal()
+		if err != nil {
+			return err
+		}
+		completed = func(run string) bool { _, ok := a.completed[run]; return ok }
+	}
+
+	options := verify.Options{Skew: -1, Settle: 5 * s.o.SessionTimeout, Completed: completed, MaxFindings: 200}
+	var files []string
+	for _, h := range s.hosts {
+		files = append(files, h.history())
+	}
+	found, err := verify.Files(context.Background(), options, files...)
+	if err != nil {
+		return err
+	}
+	r.History = found
+	for _, j := range found.Jobs {
+		r.Runs += j.Runs
+		r.Completed += j.Completed
+	}
+	for _, f := range found.Findings {
+		text := fmt.Sprintf("%s: job %s, item %d, %s: %s", f.Class, f.Job, f.Item, f.RunID, f.Text)
+		for _, l := range f.Lines {
+			text += fmt.Sprintf("\n      %s:%d %s %s", filepath.Base(filepath.Dir(l.File)), l.Line, clock(l.Time), l.Text)
+		}
+		at := time.Time{}
+		if len(f.Lines) > 0 {
+			at = f.Lines[0].Time
+		}
+		switch {
+		case f.Class == verify.Fenced:
+			r.Fenced++
+			r.Notes = append(r.Notes, text)
+		case f.Class == verify.Unproven && s.own == nil:
+			r.Unproven++
+			r.Notes = append(r.Notes, text)
+		case f.Invariant == verify.Accounted:
+			r.Losses++
+			s.violateAt(at, "%s", text)
+		case f.Invariant == verify.OneOwner:
+			r.Overlaps++
+			s.violateAt(at, "%s", text)
+		default:
+			s.violateAt(at, "%s", text)
+		}
+	}
+	return s.keepReport()
+}
+
+func (s *stage) readOwnJournal() (*audit, error) {
+	if err := s.own.Close(); err != nil { // so that nothing is written any more
+		return nil, err
+	}
+	list, err := readJournals(filepath.Join(s.dir, "zookeeper"))
+	if err != nil {
+		return nil, err
+	}
+	a := newAudit(s.o.Namespace)
+	for i := range list {
+		a.take(&list[i])
+	}
+	s.report.Journal = &Journal{Transactions: a.transactions, Begins: a.begins, Completions: a.completions, Offsets: a.offsets, Findings: len(a.findings)}
+	if a.begins == 0 || a.offsets == 0 {
+		return nil, errors.New("ZooKeeper's transaction logs show nothing of the jobs")
+	}
+	for _, f := range a.findings {
+		s.violate("by ZooKeeper's transaction log: %s", f)
+	}
+	return a, nil
+}
+
+func (s *stage) violate(format string, args ...any) {
+	s.violateAt(time.Time{}, format, args...)
+}
+
+// violateAt notes a violation, with what happened around the time, if known.
+func (s *stage) violateAt(at time.Time, format string, args ...any) {
+	v := Violation{Text: fmt.Sprintf(format, args...), At: at}
+	s.say("VIOLATION: %s", v.Text)
+	s.report.Violations = append(s.report.Violations, v)
+}
+
+// keepReport writes the report, with a timeline around each violation, to where
+// the rest of the evidence is.
+func (s *stage) keepReport() error {
+	var text strings.Builder
+	s.report.Write(&text)
+	for _, v := range s.report.Violations {
+		if !v.At.IsZero() {
+			fmt.Fprintf(&text, "\nAround %s\n  %s\n%s", clock(v.At), v.Text, s.timeline(v.At))
+		}
+	}
+	return os.WriteFile(filepath.Join(s.dir, "report.txt"), []byte(text.String()), 0o644)
+}
+
+// timeline shows the faults and the hosts' events about a time.
+func (s *stage) timeline(at time.Time) string {
+	type entry struct {
+		at   time.Time
+		text string
+	}
+	from, to := at.Add(-s.o.SessionTimeout), at.Add(s.o.SessionTimeout)
+	var list []entry
+	for _, e := range s.report.Events {
+		list = append(list, entry{e.From, fmt.Sprintf("FAULT %s of %s", e.Kind, e.Target)}, entry{e.To, fmt.Sprintf("FAULT %s ends", e.Kind)})
+	}
+	for _, h := range s.hosts {
+		for e, err := range history.Read(h.history()) {
+			if err != nil || e.Time.Before(from) || e.Time.After(to) {
+				continue
+			}
+			text := fmt.Sprintf("%s %s %s", h.name, e.Kind, e.RunID)
+			if e.Item == nil && len(e.Items) > 0 {
+				text += fmt.Sprintf(" %s %v", e.Job, e.Items)
+			}
+			if e.Fence != 0 {
+				text += fmt.Sprintf(" fence %d", e.Fence)
+			}
+			list = append(list, entry{e.Time, strings.Join([]string{text, string(e.Source), string(e.Outcome), e.Reason}, " ")})
+		}
+	}
+	list = slices.DeleteFunc(list, func(e entry) bool { return e.at.Before(from) || e.at.After(to) })
+	slices.SortStableFunc(list, func(a, b entry) int { return a.at.Compare(b.at) })
+	var b strings.Builder
+	for _, e := range list {
+		fmt.Fprintf(&b, "  %s %s\n", clock(e.at), strings.TrimSpace(e.text))
+	}
+	return b.String()
+}
