@@ -83,12 +83,25 @@ func shardingContext() ShardingContext {
 		Fence:                ctxNumber(abi.CtxFence),
 		FetchDataCount:       int(ctxNumber(abi.CtxFetchDataCount)),
 		RunID:                ctxText(abi.CtxRunID),
-		Source:               abi.Source(ctxText(abi.CtxSource)),
+		Source:               source(),
 	}
 	if item := border.CtxInt(abi.CtxItem); item >= 0 {
 		sc.ShardingItem = int(item)
 	}
 	return sc
+}
+
+// source reads why the job fires, mostly without an allocation.
+func source() abi.Source {
+	var short [16]byte
+	if n := border.CtxStr(abi.CtxSource, short[:]); n >= 0 && int(n) <= len(short) {
+		for _, known := range [...]abi.Source{abi.SourceSchedule, abi.SourceTrigger, abi.SourceMisfire, abi.SourceFailover, abi.SourceCatchUp} {
+			if string(short[:n]) == string(known) {
+				return known
+			}
+		}
+	}
+	return abi.Source(ctxText(abi.CtxSource))
 }
 
 func ctxText(field uint32) string {
@@ -148,18 +161,27 @@ const pollInterval = 50 * time.Millisecond
 // without waiting sees a cancellation only when it calls Err; contexts derived
 // from this one learn it when this one does.
 type invocation struct {
-	context.Context // holds the values and the cause
-	cancel          context.CancelCauseFunc
-	deadline        time.Time
+	deadline time.Time
 
 	mu            sync.Mutex
+	inner         context.Context // made when somebody wants more than the deadline
+	cancel        context.CancelCauseFunc
 	ended         bool
 	stop, stopped chan struct{} // of the goroutine; nil if there is none
 }
 
-func newInvocation(deadline time.Time) *invocation {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	return &invocation{Context: ctx, cancel: cancel, deadline: deadline}
+// context is the context that holds the cancellation, made on demand: many
+// handlers do not look.
+func (c *invocation) context() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inner == nil {
+		c.inner, c.cancel = context.WithCancelCause(context.Background())
+		if c.ended {
+			c.cancel(errEnded)
+		}
+	}
+	return c.inner
 }
 
 // Deadline is when the host stops the guest by force. The context is done
@@ -172,17 +194,21 @@ func (c *invocation) Deadline() (time.Time, bool) {
 // context.Cause tells why.
 func (c *invocation) Err() error {
 	c.poll()
-	return c.Context.Err()
+	return c.context().Err()
 }
 
 func (c *invocation) Done() <-chan struct{} {
 	c.poll()
 	c.watch()
-	return c.Context.Done()
+	return c.context().Done()
 }
 
+// Value has no values, but the way to the cancellation and its cause.
+func (c *invocation) Value(key any) any { return c.context().Value(key) }
+
 func (c *invocation) poll() {
-	if c.Context.Err() != nil {
+	ctx := c.context()
+	if ctx.Err() != nil {
 		return
 	}
 	if reason := Cancelled(); reason != abi.CancelNone {
@@ -192,9 +218,10 @@ func (c *invocation) poll() {
 
 // watch starts the asking goroutine, once; end joins it.
 func (c *invocation) watch() {
+	ctx := c.context()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stop != nil || c.ended || c.Context.Err() != nil {
+	if c.stop != nil || c.ended || ctx.Err() != nil {
 		return
 	}
 	c.stop, c.stopped = make(chan struct{}), make(chan struct{})
@@ -202,7 +229,7 @@ func (c *invocation) watch() {
 		defer close(c.stopped)
 		t := time.NewTicker(pollInterval)
 		defer t.Stop()
-		for c.Context.Err() == nil {
+		for ctx.Err() == nil {
 			select {
 			case <-c.stop:
 				return
@@ -217,11 +244,13 @@ func (c *invocation) watch() {
 func (c *invocation) end() {
 	c.mu.Lock()
 	c.ended = true
-	stop, stopped := c.stop, c.stopped
+	stop, stopped, cancel := c.stop, c.stopped, c.cancel
 	c.mu.Unlock()
 	if stop != nil {
 		close(stop)
 		<-stopped
 	}
-	c.cancel(errEnded)
+	if cancel != nil {
+		cancel(errEnded)
+	}
 }

@@ -92,8 +92,7 @@ func Invoke(h Handler) int32 {
 		return int32(abi.StatusFail)
 	}
 	sc := shardingContext()
-	ctx := newInvocation(sc.Deadline)
-	return int32(finish(call(ctx, h, sc)))
+	return int32(finish(call(&invocation{deadline: sc.Deadline}, h, sc)))
 }
 
 // call runs the handler and does not return if it panics.
