@@ -130,8 +130,8 @@ var rooms = []room{
 		why: "measures the rooms put together as cmd/host does it, without the program around them"},
 	{name: "test/cluster", may: []string{"test/zkserver"},
 		why: "shows the built program in a cluster; it types what a user would type"},
-	{name: "test/e2e", testsMay: []string{"abi", "host", "host/admin", "host/history"}, testsOutside: []string{fsnotify},
-		why: "drives the built program from outside; of the rooms it knows the words that the program's output is made of"},
+	{name: "test/e2e", testsMay: []string{"abi", "coordination", "coordination/zookeeper", "host", "host/admin", "host/history", "host/verify", "test/zkserver"}, testsOutside: []string{fsnotify},
+		why: "drives the built program from outside; of the rooms it knows the words that the program's output is made of, and looks into the registry beside it"},
 }
 
 // anyTest are modules that test files of every room may import.

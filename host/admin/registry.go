@@ -178,12 +178,27 @@ func (r *Registry) setServer(ctx context.Context, job, server string, enable boo
 
 // EnableItem lets the item run again.
 func (r *Registry) EnableItem(ctx context.Context, job string, item int) error {
-	return r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, true) })
+	return r.setItem(ctx, job, item, true)
 }
 
 // DisableItem keeps the item from running.
 func (r *Registry) DisableItem(ctx context.Context, job string, item int) error {
-	return r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, false) })
+	return r.setItem(ctx, job, item, false)
+}
+
+func (r *Registry) setItem(ctx context.Context, job string, item int, enable bool) error {
+	s, err := r.Shards(ctx, job)
+	if err != nil {
+		return err
+	}
+	if numbers := s.numbers(); !numbers.Contains(item) {
+		var have []string
+		if len(numbers) > 0 {
+			have = []string{numbers.String()}
+		}
+		return &noTargetError{fmt.Sprintf("job %q has no item %d", job, item), have}
+	}
+	return r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, enable) })
 }
 
 // Shutdown takes instances out of a job, which tells them to finish what they
@@ -294,6 +309,15 @@ type Shards struct {
 	Digests   []string   `json:"digests"`
 	Instances []Instance `json:"instances"` // by id
 	Items     []Shard    `json:"items"`     // by number
+}
+
+// numbers are those of the items.
+func (s *Shards) numbers() coordination.Items {
+	list := make(coordination.Items, len(s.Items))
+	for n, i := range s.Items {
+		list[n] = i.Item
+	}
+	return list
 }
 
 // Instance is one instance of a job.

@@ -136,7 +136,7 @@ func TestRegistrySaysWhatIsNotThere(t *testing.T) {
 		"no such server":    {r.DisableServer(ctx, "a", "10.0.0.7"), "no server 10.0.0.7; there is 10.0.0.1, 10.0.0.2"},
 		"no server at all":  {r.EnableServer(ctx, "", "10.0.0.7"), "no server 10.0.0.7; there is 10.0.0.1, 10.0.0.2"},
 		"no such instance":  {r.Shutdown(ctx, "a", "", "y"), "no instance y; there is 10.0.0.1@-@a, 10.0.0.2@-@a"},
-		"no such item":      {r.DisableItem(ctx, "a", 9), "job a has no item 9"},
+		"no such item":      {r.DisableItem(ctx, "a", 9), `job "a" has no item 9; there is 0-1`},
 		"a name with slash": {r.Trigger(ctx, "a/config"), "without a slash"},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {

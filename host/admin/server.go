@@ -277,14 +277,18 @@ func (s *Server) handler() http.Handler {
 			return do(r.Context(), r.PathValue("job"), n)
 		}
 	}
+	enableItem, disableItem := h.EnableItem, h.DisableItem
+	if s.opts.Registry != nil { // which can tell a job from an item that there is not
+		enableItem, disableItem = s.opts.Registry.EnableItem, s.opts.Registry.DisableItem
+	}
 	for pattern, do := range map[string]func(*http.Request) error{
 		"POST /v1/enable":                          all(h.Enable),
 		"POST /v1/disable":                         all(h.Disable),
 		"POST /v1/jobs/{job}/trigger":              job(s.trigger),
 		"POST /v1/jobs/{job}/enable":               job(h.Enable),
 		"POST /v1/jobs/{job}/disable":              job(h.Disable),
-		"POST /v1/jobs/{job}/items/{item}/enable":  item(h.EnableItem),
-		"POST /v1/jobs/{job}/items/{item}/disable": item(h.DisableItem),
+		"POST /v1/jobs/{job}/items/{item}/enable":  item(enableItem),
+		"POST /v1/jobs/{job}/items/{item}/disable": item(disableItem),
 		"DELETE /v1/jobs/{job}": func(r *http.Request) error {
 			purge := false
 			if q := r.URL.Query().Get("purge"); q != "" {

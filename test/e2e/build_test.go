@@ -43,6 +43,12 @@ func TestMain(m *testing.M) {
 	}
 	artefacts.dir = dir
 	code := m.Run()
+	for _, end := range artefacts.closers {
+		if err := end(); err != nil {
+			log.Print(err)
+			code = max(code, 1)
+		}
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		log.Print(err)
 	}
@@ -55,6 +61,8 @@ var artefacts struct {
 	dir string
 	mu  sync.Mutex
 	all map[string]*artefact
+	// closers end what runs, when all tests have.
+	closers []func() error
 }
 
 type artefact struct {
