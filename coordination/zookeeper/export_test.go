@@ -1,6 +1,9 @@
 package zookeeper
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Expire ends a session as one that went silent for too long: it finds out by
 // its clock, and then ZooKeeper lets its nodes go.
@@ -17,3 +20,15 @@ func (o Options) WithClock(clock func() time.Duration) Options {
 
 // BootClock is the clock that is used otherwise.
 func BootClock() func() time.Duration { return bootClock() }
+
+// WithLookup gives a session another way to find addresses.
+func (o Options) WithLookup(lookup func(context.Context, string) ([]string, error)) Options {
+	o.lookup = lookup
+	return o
+}
+
+// LeastTimeout is leastTimeout.
+func LeastTimeout(conf string) time.Duration { return leastTimeout(conf) }
+
+// ID is ZooKeeper's number of the session.
+func (s *Session) ID() int64 { return s.conn.SessionID() }

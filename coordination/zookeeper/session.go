@@ -294,6 +294,7 @@ func (s *Session) Timeout() time.Duration { return s.trust.granted() }
 func (s *Session) Close() error {
 	s.closing.Lock()
 	defer s.closing.Unlock()
+	trusted := s.reckon() != coordination.TrustLost
 	s.leave(closed)
 	s.mu.Lock()
 	conn, up, w := s.conn, s.up != 0, s.wire
@@ -311,7 +312,7 @@ func (s *Session) Close() error {
 		}
 	}
 	conn.Close()
-	if up { // the client waits a second; a server may take longer
+	if up && trusted { // the client waits a second; a server may take longer
 		patience := time.NewTimer(closePatience)
 		defer patience.Stop()
 		select {

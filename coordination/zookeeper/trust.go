@@ -142,7 +142,8 @@ func (s *Session) pulse() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		if s.reckon() == coordination.TrustLost {
+		level, changed := s.Trust()
+		if level == coordination.TrustLost {
 			return
 		}
 		s.mu.Lock()
@@ -186,6 +187,7 @@ func (s *Session) pulse() {
 		select {
 		case <-timer.C:
 		case <-moved:
+		case <-changed: // by somebody who looked at the clock after a long sleep
 		case a := <-signs:
 			if a.answered && a.of == up {
 				asked = nil // those before it are answered too, or never will be

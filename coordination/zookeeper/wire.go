@@ -191,7 +191,7 @@ func (s *Session) reach(ctx context.Context, network, server string) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := net.DefaultResolver.LookupHost(ctx, host)
+	addresses, err := s.o.lookup(ctx, host)
 	if err != nil {
 		return nil, err
 	}

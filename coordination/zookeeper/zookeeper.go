@@ -25,6 +25,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,8 +79,10 @@ type Options struct {
 	// first and then when the reason changes.
 	OnWait func(err error)
 
-	// clock is the time since some start, also while asleep; tests set it.
-	clock func() time.Duration
+	// clock is the time since some start, also while asleep; lookup finds the
+	// addresses of a name. Tests set them.
+	clock  func() time.Duration
+	lookup func(ctx context.Context, host string) ([]string, error)
 }
 
 // Dial opens a session. It waits until a server answers, however long that
@@ -104,6 +109,9 @@ func Dial(ctx context.Context, o Options) (*Session, error) {
 	}
 	if o.clock == nil {
 		o.clock = bootClock()
+	}
+	if o.lookup == nil {
+		o.lookup = net.DefaultResolver.LookupHost
 	}
 	s := newSession(o, chroot)
 	s.acl = zk.WorldACL(zk.PermAll)
@@ -185,11 +193,60 @@ func (s *Session) begin(ctx context.Context) error {
 			return err
 		}
 	}
+	s.spawn(s.examine)
 	if granted := s.Timeout(); granted < s.o.SessionTimeout {
 		s.o.Logger.Warn("ZooKeeper grants a shorter session than asked for: its maxSessionTimeout is lower",
 			zap.Duration("asked", s.o.SessionTimeout), zap.Duration("granted", granted))
 	}
 	return nil
+}
+
+// examine asks the server for its limits, if it answers such questions, and
+// warns of a session that could end elsewhere before a server that is cut off
+// stops answering syncs.
+func (s *Session) examine() {
+	s.mu.Lock()
+	w := s.wire
+	s.mu.Unlock()
+	if s.o.TLS != nil || w == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", w.RemoteAddr().String())
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if _, err := io.WriteString(conn, "conf"); err != nil {
+		return
+	}
+	text, err := io.ReadAll(conn)
+	if err != nil {
+		return
+	}
+	if least := leastTimeout(string(text)); s.Timeout() < least {
+		s.o.Logger.Warn("the ZooKeeper session is short for this ensemble: a host could be cut off and not know in time",
+			zap.Duration("session", s.Timeout()), zap.Duration("expected at least", least))
+	}
+}
+
+// leastTimeout is 3 × syncLimit × tickTime, from a server's answer to "conf"; 0
+// if it does not say, as one that stands alone.
+func leastTimeout(conf string) time.Duration {
+	number := func(key string) time.Duration {
+		for line := range strings.SplitSeq(conf, "\n") {
+			if value, ok := strings.CutPrefix(line, key+"="); ok {
+				n, err := strconv.Atoi(strings.TrimSpace(value))
+				if err == nil {
+					return time.Duration(n)
+				}
+			}
+		}
+		return 0
+	}
+	return 3 * number("syncLimit") * number("tickTime") * time.Millisecond
 }
 
 // makeChroot makes the missing parts of the chroot.

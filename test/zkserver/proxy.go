@@ -35,10 +35,13 @@ type Proxy struct {
 }
 
 // NewProxy listens on a free port and passes on to target.
-func NewProxy(target string) (*Proxy, error) { return newProxy(target, 0) }
+func NewProxy(target string) (*Proxy, error) { return newProxy("127.0.0.1:0", target, 0) }
 
-func newProxy(target string, patience time.Duration) (*Proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// NewProxyAt listens on an address and passes on to target.
+func NewProxyAt(listen, target string) (*Proxy, error) { return newProxy(listen, target, 0) }
+
+func newProxy(listen, target string, patience time.Duration) (*Proxy, error) {
+	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return nil, fmt.Errorf("zkserver: proxy to %s: %w", target, err)
 	}

@@ -26,8 +26,11 @@ import (
 
 const (
 	classpathEnv = "WASMJOB_TEST_ZOOKEEPER_CLASSPATH"
-	// The server's jar pulls in what it needs, except for something that logs.
-	defaultClasspath = "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
+	serverJar    = "/usr/share/java/zookeeper.jar"
+	// The server's jar pulls in what it needs, except for something that logs
+	// and parts of what speaks TLS.
+	defaultClasspath = "/etc/zookeeper/conf:" + serverJar + ":/usr/share/java/slf4j-simple.jar" +
+		":/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar"
 	mainClass        = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 	install          = "install ZooKeeper (apt-get install zookeeper) or name its classpath in " + classpathEnv
 )
@@ -113,10 +116,8 @@ func Start(ctx context.Context, o Options) (*Ensemble, error) {
 	path := os.Getenv(classpathEnv)
 	if path == "" {
 		path = defaultClasspath
-		for part := range strings.SplitSeq(path, ":") {
-			if _, err := os.Stat(part); err != nil {
-				return nil, fmt.Errorf("zkserver: no ZooKeeper: %w; %s", err, install)
-			}
+		if _, err := os.Stat(serverJar); err != nil {
+			return nil, fmt.Errorf("zkserver: no ZooKeeper: %w; %s", err, install)
 		}
 	}
 	e := &Ensemble{options: o, java: java, path: path}
@@ -233,7 +234,7 @@ func (e *Ensemble) configure(i int, s *server) error {
 				// A server that follows a moment before the other listens is
 				// refused and tries again; one that is let in and then dropped
 				// starts another election.
-				p, err := newProxy(address(peer.quorum), 2*time.Second)
+				p, err := newProxy("127.0.0.1:0", address(peer.quorum), 2*time.Second)
 				if err != nil {
 					return err
 				}
@@ -348,7 +349,7 @@ func (e *Ensemble) mode(ctx context.Context, i int) (string, error) {
 		return "", err
 	}
 	if !strings.Contains(conf, e.servers[i].dir) {
-		if strings.Contains(conf, "not currently serving") {
+		if !strings.Contains(conf, "dataDir=") {
 			return "", nil
 		}
 		return "", fmt.Errorf("%w by another server at %s", errPort, e.Addr(i))
