@@ -96,6 +96,10 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 soak: examples ## run the long tests (build tag soak); takes minutes to hours
 	$(GO) test -tags soak -run '^TestSoak' -count 1 -v -timeout 6h $$(grep -rl --include '*_test.go' '^func TestSoak' . | xargs -n 1 dirname | sort -u)
 
+.PHONY: chaos
+chaos: build ## attack hosts and ZooKeeper servers for DURATION (10m); SEED=n repeats a plan
+	bin/wasmjob chaos --duration $(or $(DURATION),10m) $(if $(SEED),--seed $(SEED)) $(CHAOS)
+
 .PHONY: deploy-check
 deploy-check: build ## hold what is in deploy/ against what will read it
 	bash -n deploy/check/boot

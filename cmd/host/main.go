@@ -193,6 +193,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 		p.shutdownCommand(), p.removeCommand())
 	add(groupMove, p.importCommand(), p.exportCommand())
 	add(groupOperate, p.verifyCommand())
+	add(groupOperate, p.chaosCommand())
 	return root
 }
 

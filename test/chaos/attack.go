@@ -107,7 +107,12 @@ func (s *stage) inflict(ctx context.Context, k Kind) error {
 	}
 	e.Target = n.text
 	s.say("%s: %s (%s)", k, kinds()[k].what, n.text)
-	pause(ctx, n.hold)
+	meddle := s.random.IntN(2) == 0
+	pause(ctx, n.hold/2)
+	if meddle {
+		s.meddle(ctx, n)
+	}
+	pause(ctx, n.hold-n.hold/2)
 	if err := n.heal(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("ending it: %w", err)
 	}
@@ -250,6 +255,22 @@ func (s *stage) operate(ctx context.Context) error {
 	s.report.Operations[name]++
 	s.say("operator: %s", name)
 	return nil
+}
+
+// meddle triggers a job in the middle of a fault, on a host that does not
+// suffer it. It may well fail: then nothing was triggered.
+func (s *stage) meddle(ctx context.Context, n *injury) {
+	for _, h := range s.hosts {
+		if slices.Contains(n.hosts, h) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if c, err := h.client(ctx); err == nil && c.Trigger(ctx, triggerJob) == nil {
+			s.report.Operations["trigger-amid"]++
+		}
+		return
+	}
 }
 
 // rest ends the attack: every job has to fire again, the registry has to be in

@@ -203,7 +203,7 @@ func both(first, second func() (*injury, error)) (*injury, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.heal(context.Background()))
 	}
-	n := &injury{text: a.text + ", " + b.text, hosts: append(a.hosts, b.hosts...), crashed: append(a.crashed, b.crashed...),
+	n := &injury{text: a.text + ", " + b.text, hosts: slices.Concat(a.hosts, b.hosts), crashed: slices.Concat(a.crashed, b.crashed),
 		hold: max(a.hold, b.hold), outage: a.outage}
 	n.heal = func(ctx context.Context) error { return errors.Join(a.heal(ctx), b.heal(ctx)) }
 	return n, nil

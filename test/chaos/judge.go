@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -148,7 +149,7 @@ func (s *stage) judge() error {
 			at = f.Lines[0].Time
 		}
 		switch {
-		case f.Class == verify.Fenced:
+		case f.Class == verify.Fenced && s.evidence.excused(f):
 			r.Fenced++
 			r.Notes = append(r.Notes, text)
 		case f.Class == verify.Unproven && s.own == nil:
@@ -210,7 +211,19 @@ func (s *stage) keepReport() error {
 			fmt.Fprintf(&text, "\nAround %s\n  %s\n%s", clock(v.At), v.Text, s.timeline(v.At))
 		}
 	}
-	return os.WriteFile(filepath.Join(s.dir, "report.txt"), []byte(text.String()), 0o644)
+	for _, note := range s.report.Notes {
+		fmt.Fprintf(&text, "\nNote: %s\n", note)
+	}
+	var table strings.Builder
+	s.report.Markdown(&table)
+	data, err := json.MarshalIndent(s.report, "", "  ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(s.dir, "report.txt"), []byte(text.String()), 0o644),
+		os.WriteFile(filepath.Join(s.dir, "report.md"), []byte(table.String()), 0o644),
+		os.WriteFile(filepath.Join(s.dir, "report.json"), data, 0o644))
 }
 
 // timeline shows the faults and the hosts' events about a time.
