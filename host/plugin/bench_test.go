@@ -180,6 +180,36 @@ func BenchmarkInstance(b *testing.B) {
 	}
 }
 
+// BenchmarkLoop is a turn of a loop that does nothing else, in a guest that can
+// be interrupted: by wazero itself, and metered.
+func BenchmarkLoop(b *testing.B) {
+	const n = 1_000_000
+	wasm := guest(b, "wat/instructions")
+	out, ok := meter(wasm)
+	if !ok {
+		b.Fatal("the module is not metered")
+	}
+	for _, c := range []struct {
+		name   string
+		wasm   []byte
+		config wazero.RuntimeConfig
+	}{
+		{"bare", wasm, wazero.NewRuntimeConfig().WithCloseOnContextDone(true)},
+		{"metered", out, wazero.NewRuntimeConfig()},
+		{"endless", wasm, wazero.NewRuntimeConfig()}, // cannot be interrupted
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			p := start(b, c.config, c.wasm)
+			for b.Loop() {
+				if _, err := p.call("loops", n); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/turn")
+		})
+	}
+}
+
 // edition returns a module that differs from the given one in a custom section
 // only: another digest, the same code.
 func edition(wasm []byte) []byte {

@@ -41,9 +41,19 @@
 //
 // # Time
 //
-// The context given to Execute is the hard end. It is checked at every loop
-// header of the guest, which is also what lets Go's scheduler and collector in;
-// and in every import with an outside effect. Code without loops is not
-// interrupted by wazero v1.12.0: a call tree of great depth, or filling much
+// The context given to Execute is the hard end. It is checked once in a
+// thousand turns of the guest's loops, which is also what lets Go's scheduler
+// and collector in, and in every import. To that end the code is rewritten
+// before it is compiled: a global counts the turns down (see meter.go). What
+// cannot be rewritten, as a module with debugging information, is checked by
+// wazero v1.12.0 at each turn, which makes loops many times slower. Code
+// without loops is not interrupted: a call tree of great depth, or filling much
 // memory at once, ends when it ends, and its effects end with the context.
+//
+// # Memory
+//
+// A guest's memory is the system's, not the garbage collector's: all addresses
+// up to the limit are reserved when the instance is made, and become memory when
+// the guest touches them. On Linux what was touched is cleared and kept for the
+// next instance, up to 32 MiB for all.
 package plugin

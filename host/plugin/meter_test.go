@@ -21,12 +21,12 @@ type program struct {
 	asked int
 }
 
-func start(t *testing.T, config wazero.RuntimeConfig, wasm []byte) *program {
+func start(t testing.TB, config wazero.RuntimeConfig, wasm []byte) *program {
 	t.Helper()
-	ctx := t.Context()
+	ctx := context.Background()
 	p := &program{}
 	rt := wazero.NewRuntimeWithConfig(ctx, config)
-	t.Cleanup(func() { rt.Close(context.WithoutCancel(ctx)) })
+	t.Cleanup(func() { rt.Close(ctx) })
 	if _, err := rt.NewHostModuleBuilder(abi.Module).NewFunctionBuilder().
 		WithFunc(func(field uint32) uint64 { return uint64(field) }).Export("ctx_int").Instantiate(ctx); err != nil {
 		t.Fatal(err)
