@@ -356,6 +356,14 @@ func TestOperations(t *testing.T) {
 	cost("a commit that ensures what exists", "multi 1")
 	commit(t, rc, co.Ensure(root+"/c/d"))
 	cost("a commit that ensures what does not exist", "multi 2, exists 3")
+	var items []co.Op
+	for i := range 100 {
+		items = append(items, co.Ensure(fmt.Sprintf("%s/many/%d", root, i)))
+	}
+	commit(t, rc, items...)
+	cost("a commit that ensures a hundred that do not exist", "multi 2, exists 2, getChildren 1")
+	commit(t, rc, append(items, co.Ensure(root+"/many/more"))...)
+	cost("a commit that ensures one more", "multi 2, exists 2, getChildren 1")
 	if _, err := rc.Commit(t.Context(), co.Check(root, 9)); !errors.Is(err, co.ErrConflict) {
 		t.Error(err)
 	}
@@ -381,7 +389,7 @@ func TestOperations(t *testing.T) {
 	cost("a change of one node", "multi 1, getData 1")
 	commit(t, rc, co.Create(root+"/none", nil))
 	for s := range watch {
-		if len(s.Children(root)) == 3 && s.Data(root+"/none").Exists {
+		if len(s.Children(root)) == 4 && s.Data(root+"/none").Exists {
 			break
 		}
 	}

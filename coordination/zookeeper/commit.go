@@ -37,8 +37,10 @@ func (s *Session) Commit(ctx context.Context, ops ...coordination.Op) ([]coordin
 		return nil, nil
 	}
 	var known map[string]bool
+	var after uint64 // the connection that was not good enough
 	for range maxAttempts {
 		p := s.plan(ops, known)
+		p.of = after
 		if limit := s.o.MaxRequest - wrapping; p.size > limit {
 			return nil, fmt.Errorf("%w: %d ops of %d bytes together, the limit is %d", coordination.ErrTooLarge, len(ops), p.size, limit)
 		}
@@ -49,6 +51,7 @@ func (s *Session) Commit(ctx context.Context, ops ...coordination.Op) ([]coordin
 				continue
 			}
 		case errors.Is(err, errNotSent), errors.Is(err, errNotApplied):
+			after = p.of
 			continue
 		}
 		if err != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, coordination.ErrUnknown) {
@@ -70,8 +73,9 @@ var (
 type plan struct {
 	ops      []coordination.Op
 	requests []any
-	owner    []int // the op of each request
-	size     int   // of the whole request in bytes
+	owner    []int  // the op of each request
+	size     int    // of the whole request in bytes
+	of       uint64 // the connection that it was tried on
 }
 
 // The parts of a request in bytes.
@@ -180,26 +184,48 @@ func parent(path string) string {
 	return "/"
 }
 
-// survey finds out which of the ensured nodes and their ancestors exist.
+// survey finds out which of the ensured nodes and their ancestors exist. Of
+// many in one place it asks for the list.
 func (s *Session) survey(ctx context.Context, ops []coordination.Op) (map[string]bool, error) {
-	seen := make(map[string]bool)
+	const many = 5
+	known := make(map[string]bool)
+	below := make(map[string]int)
 	var paths []string
 	for _, op := range ops {
 		if op.Kind != coordination.OpEnsure {
 			continue
 		}
-		for p := op.Path; p != "/" && !seen[p]; p = parent(p) {
-			seen[p] = true
+		for p := op.Path; p != "/"; p = parent(p) {
+			if _, seen := known[p]; seen {
+				break
+			}
+			known[p] = false
+			below[parent(p)]++
 			paths = append(paths, p)
 		}
 	}
-	stats, err := many(ctx, s, paths, s.status)
+	single := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return below[parent(p)] >= many })
+	var lists []coordination.Query
+	for p, n := range below {
+		if n >= many {
+			lists = append(lists, coordination.Children(p))
+		}
+	}
+	stats, err := parallel(ctx, s, single, s.status)
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]bool, len(paths))
-	for i, p := range paths {
+	nodes, err := parallel(ctx, s, lists, s.fetch)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range single {
 		known[p] = stats[i] != nil
+	}
+	for _, n := range nodes {
+		for _, name := range n.Names {
+			known[strings.TrimSuffix(n.Path, "/")+"/"+name] = true
+		}
 	}
 	return known, nil
 }
@@ -240,7 +266,8 @@ func (s *Session) admit() bool {
 
 // send makes one attempt at a commit.
 func (s *Session) send(ctx context.Context, p *plan) ([]coordination.Result, error) {
-	if _, err := s.connected(ctx, 0, true); err != nil {
+	var err error
+	if p.of, err = s.connected(ctx, p.of, true); err != nil {
 		return nil, err
 	}
 	select {
@@ -401,6 +428,7 @@ func (s *Session) concluded(ctx context.Context, p *plan, t *ticket, a answer[[]
 		return s.results(p, a.value), nil
 	}
 	if lossy(a.err) {
+		p.of = t.of
 		if errors.Is(a.err, zk.ErrSessionMoved) {
 			return nil, errNotApplied
 		}
@@ -515,7 +543,7 @@ func (s *Session) resolve(ctx context.Context, p *plan, t *ticket) ([]coordinati
 			break
 		}
 	}
-	found, err := many(ctx, s, paths, s.status)
+	found, err := parallel(ctx, s, paths, s.status)
 	if err != nil {
 		return nil, unknown(err)
 	}
@@ -568,7 +596,7 @@ func (s *Session) reconstruct(ctx context.Context, p *plan, zxid int64) ([]coord
 			}
 		}
 	}
-	stats, err := many(ctx, s, paths, s.status)
+	stats, err := parallel(ctx, s, paths, s.status)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", coordination.ErrUnknown, err)
 	}

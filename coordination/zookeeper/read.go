@@ -29,16 +29,16 @@ func (s *Session) Read(ctx context.Context, queries ...coordination.Query) ([]co
 			return nil, err
 		}
 	}
-	nodes, err := many(ctx, s, queries, s.fetch)
+	nodes, err := parallel(ctx, s, queries, s.fetch)
 	if err != nil && ctx.Err() != nil && s.over() == nil {
 		err = fmt.Errorf("registry: read: %w", err)
 	}
 	return nodes, err
 }
 
-// many asks for one thing per question, in parallel and in order. What f
+// parallel asks for one thing per question, in parallel and in order. What f
 // returns must not touch anything of the caller's: it may run on after ctx.
-func many[Q, A any](ctx context.Context, s *Session, questions []Q, f func(context.Context, Q) (A, error)) ([]A, error) {
+func parallel[Q, A any](ctx context.Context, s *Session, questions []Q, f func(context.Context, Q) (A, error)) ([]A, error) {
 	answers := make([]A, len(questions))
 	if len(questions) == 0 {
 		return answers, nil

@@ -148,6 +148,13 @@ func (s *Session) setUp(up bool) {
 	if s.up == n {
 		return
 	}
+	if s.stage.Load() == live {
+		if up {
+			s.o.Logger.Info("connected to ZooKeeper", zap.String("server", s.wire.to), zap.Int64("session", s.id))
+		} else {
+			s.o.Logger.Info("the connection to ZooKeeper is lost", zap.String("server", s.wire.to))
+		}
+	}
 	s.up = n
 	close(s.moved)
 	s.moved = make(chan struct{})

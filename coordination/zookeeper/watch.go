@@ -106,7 +106,7 @@ func (s *Session) dispatch() {
 			node coordination.Node
 			err  error
 		}
-		found, err := many(s.life, s, jobs, func(ctx context.Context, j job) (finding, error) {
+		found, err := parallel(s.life, s, jobs, func(ctx context.Context, j job) (finding, error) {
 			node, err := s.observe(ctx, j.query)
 			if err != nil && s.over() != nil {
 				return finding{}, err
