@@ -56,8 +56,12 @@ cluster: build examples ## show a cluster: a real ZooKeeper (Debian's zookeeper)
 	@exec bin/cluster --mount '$(MOUNT)'
 
 .PHONY: sim
-sim: ## run the random simulation of hosts: 1,000 seeds, or SEEDS=n
-	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout 20m -run '^TestSimulation$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS))
+sim: ## run the random simulations of hosts: 1,000 and 500 seeds, or SEEDS=n of each
+	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout 5h -run '^(TestSimulation|TestRandomFaults)$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS))
+
+.PHONY: crash
+crash: ## let hosts die at every registry operation of every scenario, and in pairs
+	$(GO) test -count 1 -timeout 5h -v -run '^(TestCrashAtEveryOperation|TestTwoCrashes)$$' ./host -crash.stride 1 -crash.pairs $(or $(PAIRS),3) | grep -v -e '^=== '
 
 .PHONY: test
 test: examples sim ## run the simulation, then all tests under the race detector

@@ -7,3 +7,13 @@ const simDefault = 1000
 
 // callStep is how far apart the calls are that go wrong in tests of each call.
 const callStep = 1
+
+// crashDefault and pairsDefault are the strides through the operations at which
+// hosts die.
+const (
+	crashDefault = 3
+	pairsDefault = 23
+)
+
+// faultsDefault is how many seeds of random faults a plain run does.
+const faultsDefault = 500

@@ -8,3 +8,13 @@ const simDefault = 48
 
 // callStep is how far apart the calls are that go wrong in tests of each call.
 const callStep = 5
+
+// crashDefault and pairsDefault are the strides through the operations at which
+// hosts die.
+const (
+	crashDefault = 61
+	pairsDefault = 0
+)
+
+// faultsDefault is how many seeds of random faults a plain run does.
+const faultsDefault = 24

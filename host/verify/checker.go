@@ -151,6 +151,10 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 			c.removed(j)
 		}
 		c.drop(j, p)
+	case host.EventSharded:
+		if e.Reason == "items were never divided" { // removed while nobody was there to say so
+			c.removed(j)
+		}
 	case host.EventJobChanged:
 		j.changed = e.Time
 	case host.EventFireStarted, host.EventFireSkipped:

@@ -1,0 +1,142 @@
+package host_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+var (
+	faultSeeds = flag.Int("faults.seeds", faultsDefault, "how many seeds of random faults are run")
+	faultSeed  = flag.Int64("faults.seed", 0, "run only this seed, and print what happened")
+)
+
+// TestRandomFaults does to a cluster, at random times of half an hour each,
+// what happens to clusters: hosts are killed, started, stopped, halted, cut off
+// and connected again, sessions end, answers and requests are lost, the
+// definition changes, an operator triggers and disables. Then it comes to rest,
+// and everything must be in order.
+func TestRandomFaults(t *testing.T) {
+	if *faultSeed != 0 {
+		attack(t, uint64(*faultSeed), true)
+		return
+	}
+	t.Parallel()
+	seeds := *faultSeeds
+	if testing.Short() {
+		seeds = min(seeds, 50)
+	}
+	var faults atomic.Int64
+	t.Cleanup(func() { t.Logf("%d seeds, %d faults", seeds, faults.Load()) })
+	const groups = 4
+	for g := range groups {
+		t.Run(fmt.Sprintf("group%d", g), func(t *testing.T) {
+			t.Parallel()
+			for seed := g + 1; seed <= seeds && !t.Failed(); seed += groups {
+				faults.Add(int64(attack(t, uint64(seed), false)))
+			}
+		})
+	}
+}
+
+// attack runs one seed and returns the number of faults.
+func attack(t *testing.T, seed uint64, tell bool) (faults int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 2)) // what is done, and when
+		r := newRig(t, 1+rng.IntN(6))
+		sick := 0                                // of a thousand calls so many go wrong
+		calls := rand.New(rand.NewPCG(seed, 3))  // under r.mu
+		length := rand.New(rand.NewPCG(seed, 4)) // under r.mu
+		r.takes = func(int) time.Duration {
+			switch length.IntN(12) {
+			case 0:
+				return 45 * time.Second
+			case 1:
+				return 0
+			}
+			return time.Duration(length.IntN(12_000)) * time.Millisecond
+		}
+		r.meddle = func(_ *machine, _ string) meddling {
+			if calls.IntN(1000) >= sick {
+				return letBe
+			}
+			return []meddling{loseAnswer, loseAnswer, loseRequest, refuse, refuse, expireNow, expireThen, killBefore, killAfter}[calls.IntN(9)]
+		}
+		setSick := func(n int) {
+			r.note("of a thousand calls %d go wrong", n)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			sick = n
+		}
+		nap := func(low, high time.Duration) {
+			// Never at a full millisecond, where hosts and guests act.
+			time.Sleep((low + time.Duration(rng.Int64N(int64(high-low)+1))).Truncate(time.Millisecond) + 333*time.Microsecond)
+		}
+		for range 1 + rng.IntN(3) {
+			r.start()
+		}
+		for end := time.Now().Add(30 * time.Minute); time.Now().Before(end); {
+			nap(time.Second, 50*time.Second)
+			living := r.living()
+			if len(living) == 0 {
+				r.start()
+				continue
+			}
+			m := living[rng.IntN(len(living))]
+			faults++
+			switch rng.IntN(16) {
+			case 0, 1, 2:
+				if len(living) < 4 {
+					r.start()
+				}
+			case 3, 4:
+				m.murdered("at random")
+			case 5:
+				m.retire()
+			case 6, 7:
+				m.sever()
+				nap(time.Second, 2*sessionTimeout)
+				m.heal()
+			case 8, 9:
+				m.halt()
+				before := time.Now()
+				nap(time.Second, 2*sessionTimeout)
+				m.goOn(time.Since(before))
+			case 10:
+				m.expire()
+			case 11:
+				r.apply(func(d *coordination.JobConfiguration) { d.ShardingTotalCount = 1 + rng.IntN(6) })
+			case 12:
+				r.apply(func(d *coordination.JobConfiguration) { d.Misfire = rng.IntN(3) > 0 })
+			case 13:
+				r.operate("trigger", func(ctx context.Context, m *machine) error { return m.host.Trigger(ctx, rigJob) })
+			case 14:
+				item := rng.IntN(r.def.ShardingTotalCount)
+				r.operate(fmt.Sprint("disable item ", item), func(ctx context.Context, m *machine) error { return m.host.DisableItem(ctx, rigJob, item) })
+				nap(time.Second, 40*time.Second)
+				r.enableAll()
+			case 15:
+				setSick(1 + rng.IntN(200))
+				nap(time.Second, 30*time.Second)
+				setSick(0)
+			}
+		}
+		r.rest(4 * time.Minute)
+		if tell {
+			t.Log("\n" + r.timeline())
+		}
+		if len(r.faults) > 0 {
+			t.Errorf("seed %d (repeat with: go test ./host -run TestRandomFaults -faults.seed %d)\n%s\n\n%s", seed, seed, strings.Join(r.faults, "\n"), r.timeline())
+		}
+	})
+	return faults
+}
