@@ -414,7 +414,11 @@ func (l *loaded) print(w io.Writer) error {
 	type line struct{ text, origin string }
 	var lines []line
 	for _, s := range l.settings {
-		lines = append(lines, line{s.key + ": " + quote(s.show(&l.Config)), l.origins[s.key]})
+		value := s.show(&l.Config)
+		if s.arg != "bool" {
+			value = quote(value)
+		}
+		lines = append(lines, line{s.key + ": " + value, l.origins[s.key]})
 		if s.key == "zkCredentialsFile" && l.ZooKeeper.credentials != "" {
 			origin := credentialsVariable
 			if l.ZooKeeper.CredentialsFile != "" {
