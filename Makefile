@@ -17,6 +17,9 @@ RACE ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 BENCH    ?= .
 FUZZTIME ?= 10s
 
+# The ElasticJob that make interop puts beside ours: what Maven Central has.
+EJ ?= 3.0.4
+
 # What the running host reads: the Go toolchain's own sources.
 MOUNT ?= codestats=$(shell $(GO) env GOROOT)/src:/src
 
@@ -72,7 +75,7 @@ test: examples sim ## run the simulation, then all tests under the race detector
 lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	@out=$$($(GOFMT) -l -s .) && test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags soak ./...
+	$(GO) vet -tags soak,interop,peers ./...
 	$(WASI) $(GO) vet $(GUESTS)
 	$(GO) tool staticcheck ./...
 	$(WASI) $$($(GO) tool -n staticcheck) $(GUESTS)
@@ -88,6 +91,15 @@ fmt: ## format all Go files
 .PHONY: bench
 bench: ## run the benchmarks; BENCH=pattern picks some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $$(grep -rl --include '*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
+
+.PHONY: interop
+interop: ## share jobs with ElasticJob, and be operated by it; EJ=3.0.5 is built from source
+	$(GO) test -tags interop -count 1 -timeout 15m ./test/interop -elasticjob $(EJ)
+
+.PHONY: bench-peers
+bench-peers: ## measure ElasticJob and ours on one ZooKeeper: bin/peers.md; PEERS has flags
+	@mkdir -p bin
+	$(GO) test -tags peers -count 1 -timeout 60m -v ./bench/peers -output $(CURDIR)/bin/peers.md $(PEERS)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (10s)

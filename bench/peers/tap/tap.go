@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -40,6 +41,28 @@ const (
 	Connect Code = -10
 )
 
+// String is the operation's name, or else its number.
+func (c Code) String() string {
+	names := map[Code]string{
+		Create: "create", Delete: "delete", Exists: "exists", GetData: "get", SetData: "set", Sync: "sync", Ping: "ping",
+		Children2: "children", Check: "check", Multi: "multi", Create2: "create", Container: "create container",
+		MultiRead: "multi read", SetAuth: "auth", SetWatches: "set watches", Close: "close", Connect: "connect",
+	}
+	if name, ok := names[c]; ok {
+		return name
+	}
+	return "operation " + strconv.Itoa(int(c))
+}
+
+// Writes reports whether the operation may change something.
+func (c Code) Writes() bool {
+	switch c {
+	case Create, Delete, SetData, Multi, Create2, Container:
+		return true
+	}
+	return false
+}
+
 // Op is a request.
 type Op struct {
 	// Client is the name that Open was given, Conn the number of the
@@ -49,8 +72,10 @@ type Op struct {
 	Code   Code
 	// Path is the node; for a multi that of its first part.
 	Path string
-	// Parts is how many operations a multi has; 1 otherwise.
-	Parts int
+	// Parts is how many operations a multi has; 1 otherwise. Details says
+	// which, as "create /a", if the recorder wants details.
+	Parts   int
+	Details []string
 	// Size is that of the frame in bytes.
 	Size int
 	// Sent and Answered are when the frames passed. Answered is zero as long
@@ -63,6 +88,10 @@ type Op struct {
 // Recorder has all requests, in the order in which they passed. The zero value
 // is ready. It is safe for concurrent use.
 type Recorder struct {
+	// Detailed has it keep what multis consist of. It is set before the first
+	// Open.
+	Detailed bool
+
 	mu    sync.Mutex
 	ops   []Op
 	conns int
@@ -164,8 +193,8 @@ func (t *Tap) accept() {
 		t.recorder.conns++
 		c := &conn{tap: t, number: t.recorder.conns}
 		t.recorder.mu.Unlock()
-		t.group.Go(func() { t.pump(server, client, c.request) })
-		t.group.Go(func() { t.pump(client, server, c.answer) })
+		t.group.Go(func() { t.pump(c, server, client, c.request) })
+		t.group.Go(func() { t.pump(c, client, server, c.answer) })
 	}
 }
 
@@ -184,7 +213,7 @@ func (t *Tap) track(list ...net.Conn) bool {
 }
 
 // pump passes frames on until an end closes, and shows each to note first.
-func (t *Tap) pump(to, from net.Conn, note func(frame []byte) error) {
+func (t *Tap) pump(c *conn, to, from net.Conn, note func(frame []byte) error) {
 	defer func() {
 		to.Close()
 		from.Close()
@@ -199,6 +228,14 @@ func (t *Tap) pump(to, from net.Conn, note func(frame []byte) error) {
 	for {
 		var head [4]byte
 		if _, err := io.ReadFull(in, head[:]); err != nil {
+			return
+		}
+		if c.commands(head) {
+			// Four letters, such as "conf": an administrator's command, which
+			// is not cut into frames.
+			if _, err := to.Write(head[:]); err == nil {
+				_, _ = io.Copy(to, in) // how it ends is the end of the connection
+			}
 			return
 		}
 		n := binary.BigEndian.Uint32(head[:])
@@ -240,9 +277,21 @@ type conn struct {
 	number int
 
 	mu         sync.Mutex
+	command    bool // the connection is not a session
 	greeted    bool // the client's first frame has passed
 	welcomed   bool // the server's
 	unanswered map[int32][]int
+}
+
+// commands reports whether the connection carries a command, which its first
+// four bytes say.
+func (c *conn) commands(head [4]byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.greeted && !slices.ContainsFunc(head[:], func(b byte) bool { return b < 'a' || b > 'z' }) {
+		c.command = true
+	}
+	return c.command
 }
 
 var errShort = errors.New("a frame that is too short")
@@ -260,7 +309,7 @@ func (c *conn) request(frame []byte) error {
 		d := decoder{rest: frame}
 		xid = d.int32()
 		op.Code = Code(d.int32())
-		op.read(&d)
+		op.read(&d, c.tap.recorder.Detailed)
 		if d.short {
 			return errShort
 		}
@@ -274,7 +323,7 @@ func (c *conn) request(frame []byte) error {
 }
 
 // read takes the path, if the request begins with one.
-func (o *Op) read(d *decoder) {
+func (o *Op) read(d *decoder, detailed bool) {
 	switch o.Code {
 	case Create, Delete, Exists, GetData, SetData, Sync, Children2, Check, Create2, Container, 6, 7, 8, 16, 18, 20, 21, 104, 106:
 		o.Path = d.text()
@@ -289,6 +338,9 @@ func (o *Op) read(d *decoder) {
 			path := d.text()
 			if o.Parts == 0 {
 				o.Path = path
+			}
+			if detailed {
+				o.Details = append(o.Details, code.String()+" "+path)
 			}
 			o.Parts++
 			switch code {

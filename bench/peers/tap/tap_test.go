@@ -1,6 +1,8 @@
 package tap
 
 import (
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,7 +23,7 @@ func TestTap(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	var r Recorder
+	r := Recorder{Detailed: true}
 	p, err := r.Open("it", servers.Connect())
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +42,9 @@ func TestTap(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+	if ok := zk.FLWRuok([]string{p.Addr()}, 10*time.Second); !ok[0] {
+		t.Error("a command has no answer through the tap")
 	}
 	mark := r.Mark()
 	_, err = c.Create("/a", []byte("data"), 0, zk.WorldACL(zk.PermAll))
@@ -60,6 +65,11 @@ func TestTap(t *testing.T) {
 		if o.Client != "it" || o.Answered.Before(o.Sent) || o.Size == 0 {
 			t.Errorf("%+v is not whole", o)
 		}
+		if o.Code == Multi {
+			if want := []string{"check /a", "create /a/b", "set /a", "delete /a/b"}; !slices.Equal(o.Details, want) {
+				t.Errorf("the multi's parts: %v, want %v", o.Details, want)
+			}
+		}
 		got = append(got, Op{Code: o.Code, Path: o.Path, Parts: o.Parts, Err: o.Err})
 	}
 	want := []Op{{Code: Create, Path: "/a", Parts: 1}, {Code: GetData, Path: "/a", Parts: 1},
@@ -68,7 +78,7 @@ func TestTap(t *testing.T) {
 		t.Fatalf("heard %+v, want %+v", got, want)
 	}
 	for i, o := range got {
-		if o != want[i] {
+		if !reflect.DeepEqual(o, want[i]) {
 			t.Errorf("heard %+v, want %+v", o, want[i])
 		}
 	}

@@ -34,6 +34,9 @@ type WasmjobOptions struct {
 	Env []string
 	// Log hears of all runs. May be nil.
 	Log *Log
+	// NoHistory has the host keep none, as ElasticJob does: it is not to be
+	// measured. Then nothing is heard of events and runs.
+	NoHistory bool
 }
 
 // Wasmjob is a running host of ours. It is safe for concurrent use.
@@ -50,9 +53,16 @@ type Wasmjob struct {
 func StartWasmjob(o WasmjobOptions) (*Wasmjob, error) {
 	history := filepath.Join(o.Dir, "history.jsonl")
 	w := &Wasmjob{options: o, news: make(chan struct{})}
-	args := append([]string{"run", "--history", history, "--history-size", "1GiB", "--log-format", "json"}, o.Args...)
+	args := []string{"run", "--log-format", "json"}
+	if !o.NoHistory {
+		args = append(args, "--history", history, "--history-size", "1GiB")
+	}
+	args = append(args, o.Args...)
 	w.process = process{name: o.Name, log: o.Log, cmd: exec.Command(o.Program, args...)}
 	w.cmd.Dir, w.cmd.Env = o.Dir, w.env()
+	if o.NoHistory {
+		return w, w.start(nil, nil)
+	}
 	tail, err := newTail(history)
 	if err != nil {
 		return nil, err
