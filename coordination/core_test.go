@@ -220,7 +220,7 @@ func FuzzParseView(f *testing.F) {
 		v.Crashed()
 		v.Java()
 		var sharded Sharded
-		if m, ok := v.Reconcile(time.Unix(0, 0), &sharded, &Line{}); ok && m.Commit == nil && m.Read == nil {
+		if m, ok := v.Reconcile(time.Unix(0, 0), Share{}, &sharded, &Line{}); ok && m.Commit == nil && m.Read == nil {
 			t.Error("a step that does nothing")
 		}
 	})

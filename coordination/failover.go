@@ -518,6 +518,7 @@ func (c *commit) put(item int, n Node, data []byte) {
 // a hand, by another program, or by a host whose own list of runs was lost. It
 // is called at the slow reconcile interval, after a host has joined, and when a
 // Java host has gone, never in a fire. swept lists the nodes that were removed.
+// An item that has no owner who lives is divided anew.
 //
 // What a Java host that is gone was running is owed, if failover is on. It is
 // written down as a list of runs in its name, and its name among the members:
@@ -530,7 +531,7 @@ func Sweep(v View, now time.Time, swept *[]string) Move {
 		for _, name := range n[0].Names {
 			if i, ok := itemNumber(name); ok {
 				s.items = append(s.items, i)
-				read = append(read, Data(l.itemRunning(i)), Data(l.itemFailovering(i)), Data(l.itemFailover(i)))
+				read = append(read, Data(l.itemRunning(i)), Data(l.itemFailovering(i)), Data(l.itemFailover(i)), Data(l.itemInstance(i)))
 			}
 		}
 		s.lists = n[1].Names
@@ -548,6 +549,9 @@ func Sweep(v View, now time.Time, swept *[]string) Move {
 		return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) { return s.judge(nodes) }}, nil
 	}}
 }
+
+// sweepQueries is how many nodes of an item Sweep reads.
+const sweepQueries = 4
 
 // sweeping is one Sweep, step by step.
 type sweeping struct {
@@ -570,7 +574,7 @@ func (s sweeping) judge(nodes []Node) (Move, error) {
 	runsOf := make(map[string]Node) // of hosts that live
 	listed := make(map[int]bool)
 	for k, id := range s.lists {
-		node := nodes[3*len(s.items)+k]
+		node := nodes[sweepQueries*len(s.items)+k]
 		runs, err := parseRuns(node.Data)
 		if err != nil {
 			continue
@@ -588,7 +592,7 @@ func (s sweeping) judge(nodes []Node) (Move, error) {
 		if listed[i] {
 			continue
 		}
-		marks := nodes[3*k : 3*k+3]
+		marks := nodes[sweepQueries*k : sweepQueries*k+3]
 		taken := marks[2].Exists && s.lives(string(marks[2].Data)) // somebody repeats it
 		for n, mark := range marks {
 			id := string(mark.Data)
@@ -607,15 +611,40 @@ func (s sweeping) judge(nodes []Node) (Move, error) {
 			}
 		}
 	}
-	for _, trigger := range nodes[3*len(s.items)+len(s.lists):] {
+	for _, trigger := range nodes[sweepQueries*len(s.items)+len(s.lists):] {
 		if trigger.Exists {
 			groups = append(groups, []Op{Delete(trigger.Path, trigger.Version)})
 		}
 	}
-	if len(owed) == 0 {
-		return sweepEach(groups, s.swept)
+	rest := func() (Move, error) {
+		if len(owed) == 0 {
+			return sweepEach(groups, s.swept)
+		}
+		return s.owe(owed, members, groups)
 	}
-	return s.owe(owed, members, groups)
+	if !s.orphans(nodes) {
+		return rest()
+	}
+	ask := AskForSharding(s.view)
+	ask.Then = func([]Node, []Result) (Move, error) { return rest() }
+	ask.Else = func(*OpError) (Move, error) { return rest() }
+	return ask, nil
+}
+
+// orphans reports whether an item has no owner that lives, though there are
+// instances to own it: a former leader that went on dividing may have caused it.
+func (s sweeping) orphans(nodes []Node) bool {
+	d := s.view.Division
+	if s.view.flagged() || len(d.Members) == 0 && !d.Java {
+		return false
+	}
+	owned := 0
+	for k, i := range s.items {
+		if owner := nodes[sweepQueries*k+3]; i < d.Total && owner.Exists && s.lives(string(owner.Data)) {
+			owned++
+		}
+	}
+	return owned < d.Total
 }
 
 // fitsANode reports whether an id that a hand may have typed can be part of the

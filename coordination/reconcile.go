@@ -6,9 +6,9 @@ import "time"
 // job, from what it sees: give up leadership, stand for election, divide the
 // items, or ask the leader to. It reports false if there is nothing to do.
 // The host performs the move and looks again when the next snapshot has come.
-// sharded is filled in when the move divides the items; line is this host's
-// place in the latch of the election.
-func (v View) Reconcile(now time.Time, sharded *Sharded, line *Line) (Move, bool) {
+// share is what the host knows of its share; sharded is filled in when the move
+// divides the items; line is this host's place in the latch of the election.
+func (v View) Reconcile(now time.Time, share Share, sharded *Sharded, line *Line) (Move, bool) {
 	why := v.DivisionStale()
 	switch {
 	case line.Standing && v.Exists && !v.CanLead():
@@ -31,6 +31,9 @@ func (v View) Reconcile(now time.Time, sharded *Sharded, line *Line) (Move, bool
 			return Move{}, false
 		}
 		return Reshard(v, now, sharded), true
+	case v.JavaLed() && !share.Current(v):
+		// A Java leader writes nothing down: whether its division is out of
+		// date is known when the share has been read.
 	case why != "" && !v.Necessary && v.Leader != "":
 		return AskForSharding(v), true
 	}

@@ -178,6 +178,38 @@ func (s *script) command(line string) error {
 		settings(1, &s.file)
 	case "host":
 		s.addHost(arg(1), arg(2))
+	case "java": // a Java host, started at once
+		p := s.addJava(arg(1), arg(2))
+		p.start()
+		p.rest()
+	case "restart":
+		p := s.java(arg(1))
+		p.start()
+		p.rest()
+	case "instant": // the instant comes on a Java host
+		p := s.java(arg(1))
+		p.due()
+		p.rest()
+	case "ends": // what runs on a Java host ends
+		p := s.java(arg(1))
+		p.finish = true
+		p.rest()
+	case "dies":
+		s.java(arg(1)).crash()
+	case "shutdown":
+		s.java(arg(1)).shutdown()
+	case "requests": // requests J 3: and no more
+		p := s.java(arg(1))
+		p.due()
+		for range s.number(arg(2)) {
+			p.advance(func(int) int { return 0 })
+		}
+	case "start": // a Java host, which gets on by requests
+		p := s.addJava(arg(1), arg(2))
+		p.start()
+		for range s.number(arg(3)) {
+			p.advance(func(int) int { return 0 })
+		}
 	case "join":
 		h, definition := s.host(arg(1)), s.file
 		settings(2, &definition)
@@ -292,6 +324,16 @@ func (s *script) command(line string) error {
 	default:
 		s.t.Fatalf("%q: no such command", line)
 	}
+	return nil
+}
+
+func (s *script) java(name string) *javaPeer {
+	for _, p := range s.javas {
+		if p.name == name {
+			return p
+		}
+	}
+	s.t.Fatalf("no Java host %s", name)
 	return nil
 }
 
