@@ -102,8 +102,9 @@ type stage struct {
 	evidence *evidence
 	registry coordination.RegistryCenter
 	report   *Report
-	module   int  // the newest version of the module
-	flex     bool // the job flex has more items than its definition says
+	module   int       // the newest version of the module
+	rolled   time.Time // when all hosts had that
+	flex     bool      // the job flex has more items than its definition says
 }
 
 // Run attacks. The report is nil if there is none because it could not begin;
@@ -157,7 +158,7 @@ func newStage(o Options) (*stage, error) {
 		o.Say = func(string) {}
 	}
 	s := &stage{o: o, start: time.Now(), random: rand.New(rand.NewPCG(o.Seed, 0x77)), tick: tick, module: 1}
-	s.report = newReport(o)
+	s.report = newReport(s.o)
 	for _, k := range o.Kinds {
 		if _, known := kinds()[k]; !known {
 			return nil, fmt.Errorf("%q is no kind of fault; there are %s", k, strings.Join(names(), ", "))
@@ -204,6 +205,7 @@ func (s *stage) set(ctx context.Context) error {
 		s.servers = strings.Split(servers, ",")
 		s.tick = 2 * time.Second
 	}
+	s.report.Tick = s.tick
 	connect := strings.Join(s.servers, ",") + s.chroot
 	var err error
 	if s.registry, err = s.dial(ctx, connect); err != nil {
@@ -228,6 +230,7 @@ func (s *stage) set(ctx context.Context) error {
 	if err := s.settle(ctx, time.Now(), 2*time.Minute); err != nil {
 		return fmt.Errorf("the cluster did not come up: %w", err)
 	}
+	s.report.Before = s.measure(ctx)
 	s.say("all jobs run")
 	return nil
 }

@@ -217,6 +217,21 @@ func (e *evidence) most(id itemID, what string) (most int64) {
 	return most
 }
 
+// outdated counts what began later with another module.
+func (e *evidence) outdated(since time.Time, module string) (n int, example string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range e.ids() {
+		for _, s := range e.items[id].stints {
+			if s.begun.After(since) && s.module != "" && s.module != module {
+				n++
+				example = fmt.Sprintf("%s on %s at %s with %s, and not %s", s.run, s.host, clock(s.begun), s.module, module)
+			}
+		}
+	}
+	return n, example
+}
+
 // overlap is two guests of one item that were alive at once.
 type overlap struct {
 	former, latter *stint
@@ -270,6 +285,10 @@ func (e *evidence) overlaps() (stints int, list []overlap) {
 	return stints, list
 }
 
+// wakingTime is how long a halted process may take to find out, when it goes on,
+// that its guests have to end.
+const wakingTime = 2 * time.Second
+
 // woke reports whether the process was halted when the other began, and said
 // the words only when it went on. Words with an effect are never excused.
 func (e *evidence) woke(pid int, other time.Time, words []word) bool {
@@ -277,21 +296,23 @@ func (e *evidence) woke(pid int, other time.Time, words []word) bool {
 		return false
 	}
 	return slices.ContainsFunc(e.pauses, func(p interval) bool {
-		return p.pid == pid && !other.Before(p.from) && !other.After(p.to) && !words[0].at.Before(p.to.Add(-50*time.Millisecond))
+		return p.pid == pid && !other.Before(p.from) && !words[0].at.Before(p.to.Add(-50*time.Millisecond)) && !words[len(words)-1].at.After(p.to.Add(wakingTime))
 	})
 }
 
 // excused reports whether the histories' finding of a guest that outlived its
-// session is about a process that was halted when the other guest began. That
-// is the only excuse: who is merely cut off knows in time that it has to stop.
+// session is about a process that was halted when the other guest began, or had
+// just gone on. That is the only excuse: who is merely cut off knows in time that
+// it has to stop.
 func (e *evidence) excused(f verify.Finding) bool {
 	if f.Invariant != verify.OneOwner {
 		return true // a start that was told late, of a run that had no effect
 	}
-	if len(f.Lines) < 2 {
+	if len(f.Lines) < 4 {
 		return false
 	}
-	first, latter := f.Lines[0], f.Lines[len(f.Lines)-2]
+	// The lines are start and end of either guest.
+	first, last, latter := f.Lines[0], f.Lines[1], f.Lines[len(f.Lines)-2]
 	_, token, _ := strings.Cut(first.Text, "@-@")
 	digits, _, _ := strings.Cut(token, "-")
 	pid, err := strconv.Atoi(digits)
@@ -301,6 +322,6 @@ func (e *evidence) excused(f verify.Finding) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.ContainsFunc(e.pauses, func(p interval) bool {
-		return p.pid == pid && !latter.Time.Before(p.from) && !latter.Time.After(p.to)
+		return p.pid == pid && !latter.Time.Before(p.from) && !last.Time.After(p.to.Add(wakingTime))
 	})
 }

@@ -315,6 +315,7 @@ func (s *stage) roll(ctx context.Context) (*injury, error) {
 			s.violate("a host did not come back from a rolling restart: %v", err)
 		}
 	}
+	s.rolled = time.Now()
 	return &injury{text: fmt.Sprintf("module version %d", s.module), hosts: s.hosts, heal: func(context.Context) error { return nil }}, nil
 }
 

@@ -239,7 +239,7 @@ type audit struct {
 	completed map[string]int64
 	findings  []string
 
-	transactions, begins, completions, offsets int
+	transactions, begins, completions, offsets, stale int
 }
 
 // record is the state of an item.
@@ -417,6 +417,7 @@ func (a *audit) offset(t *txn, id itemID, w write) {
 		a.find(t, "offset of %s goes back from %d to %d", id, r.offset.count, e.count)
 	}
 	if e.fence != r.fence {
+		a.stale++
 		a.find(t, "offset of %s is written by the guest of fence %d, but fence %d was begun by %s", id, e.fence, r.fence, r.owner)
 	}
 	r.offset = e

@@ -61,7 +61,7 @@ type logFile struct {
 }
 
 func newLog() *logFile {
-	l := &logFile{zxid: 1<<32 | 0}
+	l := &logFile{zxid: 1 << 32}
 	l.int(logMagic).int(2).long(0)
 	return l
 }

@@ -110,6 +110,9 @@ func (s *stage) judge() error {
 		r.Overlaps++
 		s.violateAt(o.latter.begun, "overlap, by the guests' own words: %s", o)
 	}
+	if n, example := s.evidence.outdated(s.rolled, fmt.Sprintf("version %d", s.module%10)); n > 0 {
+		s.violate("%d items were begun with an old module after all hosts had the new one: %s", n, example)
+	}
 	for _, line := range s.evidence.oddment {
 		if strings.Contains(line, "panic:") || strings.Contains(line, "fatal error:") || strings.Contains(line, "DATA RACE") {
 			s.violate("a host broke: %s", line)
@@ -180,7 +183,8 @@ func (s *stage) readOwnJournal() (*audit, error) {
 	for i := range list {
 		a.take(&list[i])
 	}
-	s.report.Journal = &Journal{Transactions: a.transactions, Begins: a.begins, Completions: a.completions, Offsets: a.offsets, Findings: len(a.findings)}
+	s.report.Journal = &Journal{Transactions: a.transactions, Begins: a.begins, Completions: a.completions, Offsets: a.offsets,
+		Stale: a.stale, Findings: len(a.findings)}
 	if a.begins == 0 || a.offsets == 0 {
 		return nil, errors.New("ZooKeeper's transaction logs show nothing of the jobs")
 	}

@@ -10,6 +10,8 @@ const (
 	moduleFile = "guest.wasm"
 	// drainTimeout of the hosts: longer than the longest item.
 	drainTimeout = 10 * time.Second
+	// sweepInterval is how often hosts read a job's registry again.
+	sweepInterval = time.Minute
 )
 
 // job is what the cluster is kept busy with.
@@ -72,6 +74,8 @@ func (j job) definition() string {
 	if j.cron != "" {
 		lines = append(lines, fmt.Sprintf("cron: %q", j.cron))
 	}
+	// What nobody is told of is swept at this interval: soon enough to be seen.
+	lines = append(lines, fmt.Sprintf("reconcileIntervalMinutes: %d", int(sweepInterval.Minutes())))
 	return strings.Join(append(lines, j.more...), "\n") + "\n"
 }
 

@@ -32,10 +32,9 @@ type node struct {
 	proxies []*zkserver.Proxy // one for each server
 	token   string
 
-	mu      sync.Mutex
-	proc    *life // the newest; nil before the first
-	lives   int
-	expects int // what the exit code of the newest has to be; -1: any
+	mu    sync.Mutex
+	proc  *life // the newest; nil before the first
+	lives int
 }
 
 // life is one process.

@@ -13,17 +13,19 @@ import (
 
 // Report is what came of an attack.
 type Report struct {
-	Seed           uint64          `json:"seed"`
-	SessionTimeout time.Duration   `json:"sessionTimeoutNs"`
-	HostCount      int             `json:"hostCount"`
-	Own            bool            `json:"ownServers"`
-	Dir            string          `json:"dir,omitempty"` // empty if it was removed
-	Started        time.Time       `json:"started"`
-	Ended          time.Time       `json:"ended"`
-	Interrupted    bool            `json:"interrupted,omitempty"`
-	Events         []Event         `json:"events"`
-	Operations     map[string]int  `json:"operations"`
-	Skipped        map[Kind]string `json:"skipped"` // kinds that could not be made, and why
+	Seed           uint64        `json:"seed"`
+	SessionTimeout time.Duration `json:"sessionTimeoutNs"`
+	// Tick is ZooKeeper's, or what is taken for it: sessions end at its multiples.
+	Tick        time.Duration   `json:"tickNs"`
+	HostCount   int             `json:"hostCount"`
+	Own         bool            `json:"ownServers"`
+	Dir         string          `json:"dir,omitempty"` // empty if it was removed
+	Started     time.Time       `json:"started"`
+	Ended       time.Time       `json:"ended"`
+	Interrupted bool            `json:"interrupted,omitempty"`
+	Events      []Event         `json:"events"`
+	Operations  map[string]int  `json:"operations"`
+	Skipped     map[Kind]string `json:"skipped"` // kinds that could not be made, and why
 	// Runs are begun items, Completed those whose completion took effect, by
 	// the histories.
 	Runs      int `json:"runs"`
@@ -44,11 +46,14 @@ type Report struct {
 	Offsets int   `json:"offsets"`
 	Numbers int64 `json:"numbers"`
 	// Journal is what ZooKeeper's own log shows; nil for a test cluster.
-	Journal    *Journal       `json:"journal,omitempty"`
-	History    *verify.Report `json:"history"`
-	Hosts      []Usage        `json:"hosts"`
-	Violations []Violation    `json:"violations"`
-	Notes      []string       `json:"notes"`
+	Journal *Journal       `json:"journal,omitempty"`
+	History *verify.Report `json:"history"`
+	// Before and Hosts are what the hosts used when all jobs ran, and after the
+	// last fault.
+	Before     []Usage     `json:"before"`
+	Hosts      []Usage     `json:"hosts"`
+	Violations []Violation `json:"violations"`
+	Notes      []string    `json:"notes"`
 }
 
 // Journal counts what stands in the transaction log.
@@ -57,10 +62,12 @@ type Journal struct {
 	Begins       int `json:"begins"`
 	Completions  int `json:"completions"`
 	Offsets      int `json:"offsets"`
-	Findings     int `json:"findings"`
+	// Stale are offsets written under an older fence than the item's newest.
+	Stale    int `json:"stale"`
+	Findings int `json:"findings"`
 }
 
-// Usage is what a host uses at the end.
+// Usage is what a host uses.
 type Usage struct {
 	Host       string `json:"host"`
 	Lives      int    `json:"lives"` // how often it was started
@@ -126,6 +133,46 @@ func (r *Report) Rows() []Row {
 	return rows
 }
 
+// Figure is a time or a number that is to be reached.
+type Figure struct {
+	Text    string `json:"text"`
+	Reached bool   `json:"reached"`
+}
+
+// Figures compares what was measured with what is to be reached on a machine
+// that has nothing else to do. Missing one is no violation.
+func (r *Report) Figures() []Figure {
+	var list []Figure
+	limit := r.SessionTimeout + r.Tick + time.Second
+	var worst time.Duration
+	killed, short, cancelled := 0, 0, 0
+	for _, e := range r.Events {
+		switch e.Kind {
+		case KillLeader, KillFollower, KillAndReturn:
+			killed++
+			worst = max(worst, e.Retaken)
+		case LeaderKilled:
+			if e.Outage > 0 && e.Outage <= r.SessionTimeout/2 {
+				short++
+				cancelled += e.Cancelled
+			}
+		}
+	}
+	if killed > 0 {
+		list = append(list, Figure{fmt.Sprintf("crashed items of %d killed hosts ran again within %.2fs; session timeout, a tick and a second are %.2fs",
+			killed, worst.Seconds(), limit.Seconds()), worst <= limit})
+	}
+	if short > 0 {
+		list = append(list, Figure{fmt.Sprintf("%d items were told to stop when ZooKeeper had no leader for less than half of the session, %d times; to be 0",
+			cancelled, short), cancelled == 0})
+	}
+	if r.Journal != nil {
+		list = append(list, Figure{fmt.Sprintf("%d of %d offsets in ZooKeeper's log were written under a fence that was not the item's newest; to be 0",
+			r.Journal.Stale, r.Journal.Offsets), r.Journal.Stale == 0})
+	}
+	return list
+}
+
 // Write writes the report for people.
 func (r *Report) Write(w io.Writer) {
 	servers := "three ZooKeeper servers of its own"
@@ -161,13 +208,21 @@ func (r *Report) Write(w io.Writer) {
 		fmt.Fprintf(w, "journal      %d transactions: %d begins, %d completions, %d offsets; %d findings\n", j.Transactions, j.Begins, j.Completions, j.Offsets, j.Findings)
 	}
 	fmt.Fprintf(w, "offsets      %d compared with the truth, %d numbers added\n", r.Offsets, r.Numbers)
-	for _, h := range r.Hosts {
-		fmt.Fprintf(w, "%-12s %d lives, %d goroutines, %d MiB, %d files open\n", h.Host, h.Lives, h.Goroutines, h.Memory>>20, h.Files)
+	for i, h := range r.Hosts {
+		var b Usage
+		if i < len(r.Before) {
+			b = r.Before[i]
+		}
+		fmt.Fprintf(w, "%-12s %d lives; before and after: %d, %d goroutines, %d, %d MiB, %d, %d files open\n",
+			h.Host, h.Lives, b.Goroutines, h.Goroutines, b.Memory>>20, h.Memory>>20, b.Files, h.Files)
 	}
 	fmt.Fprintf(w, "overlaps     %d\nlosses       %d\n", r.Overlaps, r.Losses)
 	fmt.Fprintf(w, "fenced       %d guests of halted processes went on for a moment, without effect\n", r.Fenced)
 	if r.Unproven > 0 {
 		fmt.Fprintf(w, "unproven     %d runs whose hosts died without a word\n", r.Unproven)
+	}
+	for _, f := range r.Figures() {
+		fmt.Fprintf(w, "%-12s %s\n", map[bool]string{true: "reached", false: "NOT REACHED"}[f.Reached], f.Text)
 	}
 	fmt.Fprintf(w, "violations   %d\n", len(r.Violations))
 	for _, v := range r.Violations {
