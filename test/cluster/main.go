@@ -31,7 +31,7 @@ const (
 	sessionTimeout = 6 * time.Second
 	tickTime       = 500 * time.Millisecond
 	// patience bounds the start: the first one compiles the examples.
-	patience = 3 * time.Minute
+	patience = 10 * time.Minute
 	// grace is how long hosts have to drain before they are killed.
 	grace = 20 * time.Second
 	// glance lies between two looks at whether a host is ready.
@@ -78,9 +78,16 @@ func (c *cluster) run(ctx context.Context, hosts int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(c.dir)) }()
-	c.say("starting ZooKeeper")
 	starting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	c.say("compiling the jobs, which takes a while the first time")
+	if err := c.compile(starting); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	c.say("starting ZooKeeper")
 	zk, err := zkserver.Start(starting, zkserver.Options{Dir: filepath.Join(c.dir, "zookeeper"), TickTime: tickTime})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -97,7 +104,7 @@ func (c *cluster) run(ctx context.Context, hosts int) (err error) {
 			return err
 		}
 	}
-	c.say("waiting until they are ready; the first time the examples are compiled")
+	c.say("waiting until they are ready")
 	for _, h := range c.hosts {
 		if err := c.ready(starting, h); err != nil {
 			if ctx.Err() != nil {
@@ -120,6 +127,15 @@ func (c *cluster) run(ctx context.Context, hosts int) (err error) {
 
 func (c *cluster) say(format string, args ...any) {
 	fmt.Fprintf(c.out, "cluster: "+format+"\n", args...)
+}
+
+// compile fills the cache of compiled modules, so that not every host has to.
+func (c *cluster) compile(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, c.program, "validate", c.plugins).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s validate %s: %w\n%s", c.program, c.plugins, err, out)
+	}
+	return nil
 }
 
 // start starts host n.
