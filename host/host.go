@@ -60,10 +60,10 @@ type Config struct {
 	// has to end then, before the registry gives their items to other hosts.
 	// nil waits for ever.
 	OnStuck func(jobs []string)
-	// StopGrace is how long OnStuck is not called. 0 is 7 s, which fits a
-	// session timeout of 30 s: the session is given up after two thirds of it,
-	// and the process ends at nine tenths.
-	StopGrace time.Duration
+	// StopGrace says, when the session is lost, how long OnStuck is not
+	// called. nil is 7 s, which fits a session timeout of 30 s: the session is
+	// given up after two thirds of it, and the process ends at nine tenths.
+	StopGrace func() time.Duration
 	// OnEvent is called with every event, from one goroutine at a time and
 	// in order. It must not block. nil drops them.
 	OnEvent func(Event)
@@ -157,8 +157,8 @@ func New(cfg Config) (*Host, error) {
 	case cfg.DrainTimeout < 0:
 		cfg.DrainTimeout = 0
 	}
-	if cfg.StopGrace <= 0 {
-		cfg.StopGrace = defaultStopGrace
+	if cfg.StopGrace == nil {
+		cfg.StopGrace = func() time.Duration { return defaultStopGrace }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()

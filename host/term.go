@@ -147,7 +147,7 @@ func (t *term) watchOverEnd() func() {
 	}
 	var wg sync.WaitGroup
 	wg.Add(1)
-	timer := time.AfterFunc(t.host.cfg.StopGrace, func() {
+	timer := time.AfterFunc(t.host.cfg.StopGrace(), func() {
 		defer wg.Done()
 		t.host.cfg.OnStuck(t.running())
 	})

@@ -183,7 +183,7 @@ func TestAGuestThatDoesNotEndIsToldOf(t *testing.T) {
 		began := time.Now()
 		var told time.Duration
 		c.config = func(cfg *host.Config) {
-			cfg.StopGrace = 3 * time.Second
+			cfg.StopGrace = func() time.Duration { return 3 * time.Second }
 			cfg.OnStuck = func(jobs []string) {
 				told = time.Since(began)
 				stuck <- jobs

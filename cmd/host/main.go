@@ -30,6 +30,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	exitStuck   = 3 // a guest of a lost session could not be stopped
 )
 
 func main() {

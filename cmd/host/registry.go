@@ -146,6 +146,25 @@ func (r *registry) await(ctx context.Context, limit time.Duration) (coordination
 	return c, err
 }
 
+// leastStopGrace is how long guests have to end that were told to so late that
+// no time is left: the process, or the machine, was stopped meanwhile. What
+// they do has no effect any more.
+const leastStopGrace = time.Second
+
+// stopGrace is how long guests have to end when the session is lost: up to nine
+// tenths of its timeout, counted from when the servers are known to have heard
+// from it.
+func (r *registry) stopGrace() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.current.(*zookeeper.Session)
+	if !ok {
+		return 2 * leastStopGrace // the embedded registry loses no session before the process ends
+	}
+	about := s.About()
+	return max(leastStopGrace, about.Timeout*9/10-about.Age)
+}
+
 // errNoAnswer is what is known before anything else is.
 var errNoAnswer = errors.New("no server has answered yet")
 

@@ -31,6 +31,7 @@ import (
 type system struct {
 	loaded  *loaded
 	log     *zap.Logger
+	output  *output
 	console *console // of the terminal; nil if stdout is none
 	view    *view
 	host    *host.Host
@@ -79,6 +80,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 
 	// What people see.
 	out := newOutput()
+	s.output = out
 	s.onClose("output", func() error { out.close(); return nil })
 	logOut := out.to(p.err)
 	logConsole := newConsole(logOut, style{columns: p.errTTY, colour: p.colour(p.errTTY)})
@@ -167,6 +169,8 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		ServerIP:       s.serverIP,
 		MaxConcurrency: l.MaxConcurrency,
 		DrainTimeout:   drain,
+		OnStuck:        s.stuck,
+		StopGrace:      s.registry.stopGrace,
 		OnEvent: func(e host.Event) { // none of them blocks
 			metrics.Observe(e)
 			if events != nil {
@@ -195,6 +199,25 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		s.onClose("dump port", s.dump.Close)
 	}
 	return s, nil
+}
+
+// stuckGrace is how long a process that has to end waits until it has said why.
+const stuckGrace = 200 * time.Millisecond
+
+// stuck ends the process: a guest runs on that nothing can stop, and the
+// registry is about to give its items to other hosts.
+func (s *system) stuck(jobs []string) {
+	s.log.Error("a guest of a lost session cannot be stopped: the process ends before another host may run its items", zap.Strings("jobs", jobs))
+	said := make(chan struct{})
+	go func() { // not joined: nothing is, from here on
+		defer close(said)
+		s.output.close()
+	}()
+	select {
+	case <-said:
+	case <-time.After(stuckGrace):
+	}
+	os.Exit(exitStuck)
 }
 
 func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
