@@ -65,6 +65,8 @@
 //	servers/{ip}                 ENABLED or DISABLED: an operator's choice, kept over restarts
 //	instances/{id}               ephemeral: takes part. id is {ip}@-@{token}, new for every life
 //	leader/election/instance     ephemeral: the leader's id. Version 1: one of ours; 0: Java
+//	leader/election/latch/…      a queue: who stands first may elect (Curator's recipe)
+//	leader/failover/latch/…      the same for taking over, while Java hosts are in the job
 //	leader/sharding/necessary    flag: divide the items anew
 //	leader/sharding/processing   ephemeral flag: a division of several commits is being made
 //	leader/failover/items/{i}    a Java host's mark that item i waits for a taker
@@ -82,6 +84,7 @@
 //
 //	leader                       version = the term; data: the leader's id
 //	members                      ids of our hosts that joined and did not leave in good order
+//	epoch                        raised with every division by a Java leader, and when that is undone
 //	assignment                   what the last division was made from ([Division])
 //	assignment/{id}              the host's share, as ranges: "0-3,7"
 //	instances/{id}               ephemeral: READY or DRAINING, module digest, zone ([HostDetail])
@@ -102,13 +105,21 @@
 //
 //	every division       the term, the leader node (one of ours), members, config, and the
 //	                     list of runs of every host that loses something
-//	begin                config exists; the host's assignment node has the version that was
-//	                     read; the item's record has; not disabled; no failover mark; no
-//	                     running mark (it is made); the host's list of runs has its version
+//	begin                config exists; the share is the one that was read ([ShareGuard]: the
+//	                     host's assignment node, the epoch, the anchor); the item's record
+//	                     is; not disabled; no running mark (it is made); the host's list of
+//	                     runs has its version. With failover, unless this host was the last
+//	                     to run the item: no failover mark, and none of a crash. Under a
+//	                     Java leader: neither flag
+//	election             the latch; no leader; and Java has not divided since one of ours
+//	                     did, or the division is marked to be made anew
+//	share under Java     the leader is a Java host; neither flag; afterwards: item 0 was not
+//	                     made anew meanwhile
 //	completion, offset   the record's version: since every begin sets it, by whomever, it
 //	                     is the fence. Its transaction is the token that guests see
 //	claim of a crash     instance and detail of the dead host are gone; its list of runs and
-//	                     the record have their versions; not disabled
+//	                     the record have their versions; not disabled; a mark of a Java host
+//	                     is there as it was read, or not there
 //	join, leave          the version of members
 //	marks of a job       config exists: no mark brings a removed job back
 //
@@ -119,6 +130,38 @@
 // the mark that it would find. Why none is forgotten: what was begun stays in
 // the host's list of runs until the commit that completes it, or that enters
 // it in the list of who takes it over.
+//
+// # Java hosts
+//
+// An instance that is not among the members is a Java host of ElasticJob. It
+// keeps no record, guards nothing, and waits for flags where ours look at
+// versions.
+//
+//	      ours is elected                      a Java host is elected, and
+//	                                           divides at its next instant
+//	┌────────────────────────┐  leader ends  ┌─────────────────────────────┐
+//	│ led by ours            │ ────────────▶ │ led by Java                 │
+//	│ shares: assignment/{id}│               │ shares: sharding/{i}/instance
+//	│ a flag stops only Java │ ◀──────────── │ a flag stops everybody      │
+//	└────────────────────────┘  leader ends: └─────────────────────────────┘
+//	                            divides anew
+//
+// A leader of ours raises the flag first, gives Java hosts [FlagSettle] to have
+// made their marks, leaves with them what has a mark, and watches one such mark
+// until it goes. Under a Java leader each of ours reads the owners once per
+// division, writes its own items into its assignment node, and sets the instance
+// node of the lowest (version 0 becomes 1): Java makes all of them anew, so that
+// one node tells that the whole share is void. That another of ours brings the
+// node to the same version is what the epoch is for.
+//
+// The latches keep Java from undoing what ours do (its leader and failover marks
+// are made by looking, deleting and creating). Nothing of ours is unsafe without
+// them: who waits too long goes ahead.
+//
+// What a dead Java host left running is written down by [Sweep] as a list of
+// runs, and recovered like any other. What a dead host of ours left, Java hosts
+// may take too: an item whose persistent mark is gone, with no other in its
+// place, was run by one of them and is closed as ELSEWHERE.
 //
 // # When an answer is lost
 //
