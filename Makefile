@@ -64,7 +64,7 @@ sim: ## run the random simulations of hosts: 1,000 and 500 seeds, or SEEDS=n of 
 
 .PHONY: crash
 crash: ## let hosts die at every registry operation of every scenario, and in pairs
-	$(GO) test -count 1 -timeout 5h -v -run '^(TestCrashAtEveryOperation|TestTwoCrashes)$$' ./host -crash.stride 1 -crash.pairs $(or $(PAIRS),3) | grep -v -e '^=== '
+	$(GO) test -count 1 -timeout 5h -v -run '^(TestCrashAtEveryOperation|TestTwoCrashes)$$' ./host -crash.stride 1 -crash.pairs $(or $(PAIRS),3)
 
 .PHONY: test
 test: examples sim ## run the simulation, then all tests under the race detector

@@ -93,7 +93,7 @@ var rooms = []room{
 
 	{name: "host/schedule", outside: []string{cron, edit}, why: "cron dialects, and nothing else, behind one interface"},
 	{name: "host", may: []string{"coordination", "abi", "host/schedule"}, outside: []string{cron, zap},
-		testsMay: []string{"coordination/embedded", "coordination/registrytest", "strategy"},
+		testsMay: []string{"coordination/embedded", "coordination/registrytest", "strategy", "host/verify"},
 		why:      "receives registry and modules as values, so that tests hand it functions in a bubble"},
 	{name: "host/plugin", may: []string{"abi"}, outside: []string{wazero},
 		testsMay: []string{"sdk", "sdk/simple", "sdk/dataflow", "sdk/listener/*"},

@@ -707,6 +707,12 @@ func (r *rig) write(m *machine, ops []coordination.Op, results []coordination.Re
 		if op.Kind != coordination.OpSet || json.Unmarshal(op.Data, &now) != nil {
 			continue
 		}
+		state := "begins"
+		if !now.Open() {
+			state = "ends " + now.Outcome
+		}
+		r.notes = append(r.notes, note{time.Now(), fmt.Sprintf("host %d writes: item %d %s, of %s, instant %s, trigger %d, %s", m.n, item, state, now.Owner,
+			time.UnixMilli(now.Instant).UTC().Format("15:04:05.000"), now.Trigger, now.Source)})
 		before := r.records[item]
 		if before == nil {
 			before = &journal{}
