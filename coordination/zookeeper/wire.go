@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -172,7 +173,7 @@ func (s *Session) dial(network, address string, _ time.Duration) (net.Conn, erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wires++
-	s.wire = &wire{Conn: conn, s: s, to: address, gone: make(chan struct{})}
+	s.wire = &wire{Conn: conn, in: bufio.NewReaderSize(conn, 32<<10), s: s, to: address, gone: make(chan struct{})}
 	return s.wire, nil
 }
 
@@ -224,6 +225,7 @@ func (s *Session) reach(ctx context.Context, network, server string) (net.Conn, 
 // sent any more is not.
 type wire struct {
 	net.Conn
+	in *bufio.Reader // many answers come in one piece
 	s  *Session
 	to string
 
@@ -281,7 +283,7 @@ func (w *wire) greet(b []byte) (int, error) {
 }
 
 func (w *wire) Read(b []byte) (int, error) {
-	n, err := w.Conn.Read(b)
+	n, err := w.in.Read(b)
 	w.look(b[:n])
 	if err != nil {
 		w.once.Do(func() { close(w.gone) })
