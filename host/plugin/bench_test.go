@@ -258,6 +258,7 @@ func BenchmarkReload(b *testing.B) {
 		for b.Loop() {
 			reload(b, r, edition(wasm), "noop")
 		}
+		b.ReportMetric(float64(len(wasm))/1e6, "MB")
 	})
 	b.Run("go-cached", func(b *testing.B) {
 		r := newRuntime(b, Options{CacheDir: b.TempDir() + "/cache"})
