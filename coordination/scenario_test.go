@@ -484,7 +484,13 @@ func (s *script) printNode(path string, parts []string) {
 		s.say("%s", strings.TrimRight(fmt.Sprintf("%-34s%s%s", strings.TrimPrefix(idPattern.ReplaceAllString(short, "$1"), "/"), s.value(short, data.Data), mark), " "))
 	}
 	for _, name := range names {
-		s.printNode(path+"/"+name, parts)
+		// Below what was not asked for nothing is read: there may be much.
+		below := short + "/" + name + "/"
+		if len(parts) == 0 || slices.ContainsFunc(parts, func(p string) bool {
+			return strings.HasPrefix(below, "/"+p+"/") || strings.HasPrefix("/"+p+"/", below)
+		}) {
+			s.printNode(path+"/"+name, parts)
+		}
 	}
 }
 

@@ -99,12 +99,20 @@ func (p *Proxy) serve(client net.Conn) {
 }
 
 // dial connects to the target, and goes on trying for as long as the proxy has
-// patience.
+// patience: nothing tells when a server begins to listen.
 func (p *Proxy) dial(target string) (net.Conn, error) {
-	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+	over := time.After(p.patience)
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
 		c, err := net.DialTimeout("tcp", target, 5*time.Second)
-		if err == nil || time.Since(start) >= p.patience {
-			return c, err
+		if err == nil {
+			return c, nil
+		}
+		select {
+		case <-again.C:
+		case <-over:
+			return nil, err
 		}
 	}
 }

@@ -31,8 +31,8 @@ const (
 	// and parts of what speaks TLS.
 	defaultClasspath = "/etc/zookeeper/conf:" + serverJar + ":/usr/share/java/slf4j-simple.jar" +
 		":/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar"
-	mainClass        = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-	install          = "install ZooKeeper (apt-get install zookeeper) or name its classpath in " + classpathEnv
+	mainClass = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+	install   = "install ZooKeeper (apt-get install zookeeper) or name its classpath in " + classpathEnv
 )
 
 // Options say which servers to start. The zero value is one server with
