@@ -66,6 +66,10 @@ sim: ## run the random simulations of hosts: 1,000 and 500 seeds, or SEEDS=n of 
 crash: ## let hosts die at every registry operation of every scenario, and in pairs
 	$(GO) test -count 1 -timeout 5h -v -run '^(TestCrashAtEveryOperation|TestTwoCrashes)$$' ./host -crash.stride 1 -crash.pairs $(or $(PAIRS),3)
 
+.PHONY: setup
+setup: ## install what the tests need and is missing, from Debian's packages
+	@bash .ci/setup
+
 .PHONY: test
 test: examples sim ## run the simulation, then all tests under the race detector
 	@$(if $(RACE),,echo "no C compiler: the race detector is off";) \
@@ -81,7 +85,7 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	$(WASI) $$($(GO) tool -n staticcheck) $(GUESTS)
 	$(GO) test -count 1 .
 	$(GO) mod tidy -diff
-	bash -n .ci/run
+	bash -n .ci/run .ci/setup
 	@echo "lint: ok"
 
 .PHONY: fmt
