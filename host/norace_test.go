@@ -12,7 +12,7 @@ const callStep = 1
 // hosts die.
 const (
 	crashDefault = 3
-	pairsDefault = 23
+	pairsDefault = 7
 )
 
 // faultsDefault is how many seeds of random faults a plain run does.
