@@ -135,6 +135,8 @@ var rooms = []room{
 		why: "puts the built program beside ElasticJob; of the rooms it knows events, and the rule by which items are divided"},
 	{name: "bench", testsMay: []string{"abi", "coordination", "coordination/embedded", "host", "host/catalog", "host/plugin"},
 		why: "measures the rooms put together as cmd/host does it, without the program around them"},
+	{name: "bench/cluster", testsMay: []string{"abi", "coordination", "coordination/zookeeper", "host", "test/zkserver"},
+		why: "counts what hosts ask of a real ZooKeeper; it sees them as cmd/host does, and their modules are functions"},
 	{name: "test/cluster", may: []string{"test/zkserver"},
 		why: "shows the built program in a cluster; it types what a user would type"},
 	{name: "test/e2e", testsMay: []string{"abi", "coordination", "coordination/zookeeper", "host", "host/admin", "host/history", "host/verify", "test/zkserver"}, testsOutside: []string{fsnotify},

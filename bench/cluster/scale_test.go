@@ -1,0 +1,292 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/zookeeper"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/test/zkserver"
+)
+
+// The benchmarks need a server with more memory than the tests', and one that
+// writes to the disk before it answers.
+func server(b *testing.B) *zkserver.Ensemble {
+	b.Helper()
+	return zkserver.ForTest(b, zkserver.Options{JavaArgs: []string{"-Xmx1500m"}})
+}
+
+// longTimeout is that of sessions which a busy machine shall not end.
+const longTimeout = 60 * time.Second
+
+// BenchmarkItems is one job of 10,000 items: from the start of three hosts
+// until each knows its share, a fire, and a fourth host.
+func BenchmarkItems(b *testing.B) {
+	const name, items = "many", 10_000
+	for b.Loop() {
+		e := server(b)
+		c := newCluster(b, e.Connect(), "items", longTimeout)
+		ended := make(map[*node]int)
+		see := func(n *node, ev host.Event) {
+			if ev.Kind == host.EventFireEnded {
+				ended[n]++
+			}
+		}
+		j := job(name, "", items, true, noop)
+		j.Definition.Props["wasm.maxConcurrency"] = "16"
+		step := func(what string, do, until func()) {
+			from, begun := c.marks(), time.Now()
+			do()
+			until()
+			took := time.Since(begun)
+			b.ReportMetric(took.Seconds(), what+"-s")
+			commits, nodes := 0, 0
+			for _, n := range c.hosts {
+				f, to := from[n], n.meter.mark()
+				commits += to.wire["multi"] - f.wire["multi"]
+				nodes += reads(to.wire) - reads(f.wire)
+			}
+			b.ReportMetric(float64(commits), what+"-multis")
+			b.ReportMetric(float64(nodes), what+"-reads")
+		}
+		step("start", func() {
+			for range 3 {
+				c.start(see, j)
+			}
+		}, func() { c.divided(name, items, c.hosts...) })
+		c.quiet(2 * rest)
+		for i, fire := range []string{"first-fire", "fire"} {
+			step(fire, func() {
+				if err := c.hosts[0].host.Trigger(b.Context(), name); err != nil {
+					b.Fatal(err)
+				}
+			}, func() {
+				c.await("all hosts have fired", func() bool {
+					return ended[c.hosts[0]] > i && ended[c.hosts[1]] > i && ended[c.hosts[2]] > i
+				})
+			})
+			c.quiet(rest)
+		}
+		step("one-host-more", func() { c.start(see, j) }, func() { c.divided(name, items, c.hosts...) })
+		c.quiet(2 * rest)
+		c.end()
+		b.ReportMetric(0, "ns/op")
+	}
+}
+
+// BenchmarkJobs is the start of three hosts with 1,000 jobs of three items, and
+// what they hold when all is done.
+func BenchmarkJobs(b *testing.B) {
+	const jobs, hosts = 1000, 3
+	for b.Loop() {
+		e := server(b)
+		var all []host.Job
+		for i := range jobs {
+			all = append(all, job(fmt.Sprintf("job%04d", i), "0 0 0 1 1 ? *", hosts, true, noop))
+		}
+		c := newCluster(b, e.Connect(), "jobs", longTimeout)
+		goroutines, heap := resources()
+		begun := time.Now()
+		for range hosts {
+			c.start(nil, all...)
+		}
+		for _, j := range all {
+			c.divided(j.Definition.JobName, hosts, c.hosts...)
+		}
+		b.ReportMetric(time.Since(begun).Seconds(), "start-s")
+		c.quiet(2 * rest)
+		b.ReportMetric(time.Since(begun).Seconds()-(2*rest).Seconds(), "quiet-s")
+		var multis, nodes int
+		for _, n := range c.hosts {
+			m := n.meter.mark()
+			multis += m.wire["multi"]
+			nodes += reads(m.wire)
+		}
+		b.ReportMetric(float64(multis)/hosts/jobs, "multis/host/job")
+		b.ReportMetric(float64(nodes)/hosts/jobs, "reads/host/job")
+		b.ReportMetric(float64(watches(b, e))/hosts/jobs, "watches/host/job")
+		g, h := resources()
+		b.ReportMetric(float64(g-goroutines)/hosts, "goroutines/host")
+		b.ReportMetric(float64(h-heap)/hosts/(1<<20), "heap-MB/host")
+
+		from, idle := c.marks(), 20*time.Second
+		time.Sleep(idle)
+		other := 0
+		for _, n := range c.hosts {
+			for op, count := range requests(from[n], n.meter.mark()) {
+				if !signsOfLife[op] {
+					other += count
+				}
+			}
+		}
+		b.ReportMetric(float64(other), "idle-requests")
+		begun = time.Now()
+		for _, n := range c.hosts {
+			n.stop()
+		}
+		for _, n := range c.hosts {
+			n.wait()
+		}
+		b.ReportMetric(time.Since(begun).Seconds(), "stop-s")
+		c.hosts = nil
+		b.ReportMetric(0, "ns/op")
+	}
+}
+
+// resources are the goroutines and the live heap of the process.
+func resources() (goroutines int, heap uint64) {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return runtime.NumGoroutine(), m.HeapAlloc
+}
+
+// peer is a host without jobs to run: a session, and the moves of a host.
+type peer struct {
+	b       *testing.B
+	session *zookeeper.Session
+	meter   *meter
+	layout  coordination.Layout
+	self    coordination.JobInstance
+	view    coordination.View
+	share   coordination.Share
+}
+
+func (p *peer) perform(m coordination.Move) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
+	defer cancel()
+	if err := coordination.Perform(ctx, counted{p.session, p.meter}, m); err != nil {
+		p.b.Errorf("%s: %v", p.self.ID, err)
+	}
+}
+
+// look reads the control nodes. What a host watches is watched besides.
+func (p *peer) look() {
+	control := coordination.Control(p.layout, p.self)
+	nodes, err := p.session.Read(context.Background(), control...)
+	if err != nil {
+		p.b.Errorf("%s: %v", p.self.ID, err)
+		return
+	}
+	s := make(coordination.Snapshot)
+	for i, q := range control {
+		s[q] = nodes[i]
+	}
+	p.view = coordination.ParseView(s, p.layout, p.self, p.view)
+}
+
+func (p *peer) readShare() {
+	p.look()
+	known := p.share.Items
+	p.perform(coordination.ReadShare(p.view, known, &p.share))
+}
+
+// BenchmarkSessions is 100 hosts with a session each and one job of very many
+// items: its first division and the one after a 101st host has come. The other
+// hosts are only told, and read their shares all at once.
+func BenchmarkSessions(b *testing.B) {
+	const hosts = 100
+	for _, items := range []int{10_000, 100_000} {
+		b.Run(fmt.Sprintf("items=%d", items), func(b *testing.B) {
+			for b.Loop() {
+				sessions(b, hosts, items)
+			}
+		})
+	}
+}
+
+func sessions(b *testing.B, hosts, items int) {
+	e := server(b)
+	definition := job("huge", "", items, true, noop).Definition
+	var peers []*peer
+	defer func() {
+		each(peers, func(p *peer) {
+			if err := p.session.Close(); err != nil {
+				b.Error(err)
+			}
+		})
+	}()
+	watching, stop := context.WithCancel(context.Background())
+	defer stop()
+	var mu sync.Mutex
+	join := func(n int) {
+		m := newMeter()
+		s, err := zookeeper.Dial(b.Context(), zookeeper.Options{Connect: e.Connect(), SessionTimeout: longTimeout, OnOperation: m.sent})
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		p := &peer{b: b, session: s, meter: m, layout: coordination.NewLayout("sessions", "huge")}
+		p.self = coordination.NewJobInstance(fmt.Sprintf("10.0.0.%d", n), fmt.Sprint(1000+n))
+		mu.Lock()
+		peers = append(peers, p)
+		mu.Unlock()
+		p.perform(coordination.Join(coordination.Joining{Layout: p.layout, Self: p.self, Definition: definition,
+			Detail: coordination.HostDetail{State: coordination.DetailReady}}))
+		if _, err := s.Watch(watching, coordination.Control(p.layout, p.self)...); err != nil {
+			b.Error(err)
+		}
+	}
+	timed := func(what string, do func()) {
+		begun := time.Now()
+		do()
+		b.ReportMetric(time.Since(begun).Seconds(), what+"-s")
+	}
+	timed("join", func() {
+		for n := range hosts {
+			join(n + 1)
+		}
+	})
+	if b.Failed() {
+		return
+	}
+	leader := peers[0]
+	leader.look()
+	leader.perform(coordination.Elect(leader.view, &coordination.Line{}))
+	divide := func(what string) {
+		leader.look()
+		var out coordination.Sharded
+		from := leader.meter.mark()
+		timed(what, func() { leader.perform(coordination.Reshard(leader.view, time.Now(), &out)) })
+		sent := requests(from, leader.meter.mark())
+		b.ReportMetric(float64(out.Commits), what+"-commits")
+		b.ReportMetric(float64(sent["multi"]), what+"-multis")
+		b.ReportMetric(float64(reads(sent)), what+"-reads")
+		if len(out.Items) != items {
+			b.Errorf("%s: %d items of %d were divided", what, len(out.Items), items)
+		}
+		before := 0
+		for _, p := range peers {
+			before += reads(p.meter.mark().wire)
+		}
+		timed(what+"-shares", func() { each(peers, (*peer).readShare) })
+		owned := 0
+		for _, p := range peers {
+			owned += len(p.share.Items)
+			before -= reads(p.meter.mark().wire)
+		}
+		b.ReportMetric(float64(-before)/float64(len(peers)), what+"-shares-reads/host")
+		if owned != items {
+			b.Errorf("%s: the shares have %d items of %d", what, owned, items)
+		}
+	}
+	divide("first")
+	b.ReportMetric(float64(watches(b, e))/float64(hosts), "watches/host")
+	join(hosts + 1)
+	divide("one-more")
+	b.ReportMetric(0, "ns/op")
+}
+
+// each does something with all at once.
+func each[T any](list []T, do func(T)) {
+	var wg sync.WaitGroup
+	for _, v := range list {
+		wg.Go(func() { do(v) })
+	}
+	wg.Wait()
+}
