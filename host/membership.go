@@ -276,8 +276,17 @@ func (j *job) withdraw(now time.Time) bool {
 	return true
 }
 
-// settleDoubt hands back what was begun by a commit whose answer was lost, and
-// was not asked for again since.
+// adopt runs what a commit had begun whose answer was lost, and what cannot be
+// handed back. A host that leaves owes it instead.
+func (j *job) adopt(now time.Time, claims []coordination.Claim) {
+	if j.leaving == "" && !j.draining && j.exec != nil {
+		j.takeOver(now, "", claims)
+	}
+}
+
+// settleDoubt deals with what was begun by a commit whose answer was lost, and
+// was not asked for again since: a scheduled instant is handed back, and is due
+// again, other runs are adopted.
 func (j *job) settleDoubt(now time.Time) error {
 	if !j.doubt {
 		return nil
@@ -287,6 +296,7 @@ func (j *job) settleDoubt(now time.Time) error {
 		Runs: j.runs, RunsVersion: j.runsVersion, Now: now}, &out))
 	if err == nil {
 		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
+		j.adopt(now, out.Adopted)
 	}
 	return err
 }
@@ -325,7 +335,7 @@ func (j *job) coordinate(now time.Time) {
 		j.announce = false
 	}
 	var sharded coordination.Sharded
-	if m, ok := v.Reconcile(now, &sharded, &j.election.Line); ok {
+	if m, ok := v.Reconcile(now, j.share, &sharded, &j.election.Line); ok {
 		j.looked, j.lookedAt = false, now
 		if err := j.perform(m); err != nil {
 			j.failed(now, "coordination", err)
@@ -449,6 +459,11 @@ func (j *job) recoverCrashed(now time.Time) {
 	}
 	if j.recoverAt.IsZero() && j.mixed() {
 		j.recoverAt = now.Add(javaGrace)
+	}
+	if leads := j.view.Leading(); leads != j.led {
+		if j.led = leads; leads && j.recovers > 0 {
+			j.recoverAt = now // what only a leader writes down
+		}
 	}
 	if now.Before(j.recoverAt) {
 		return
