@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
 
@@ -215,25 +216,24 @@ func (s *stage) operate(ctx context.Context) error {
 	what := s.random.IntN(4)
 	item := s.random.IntN(flexItems[0])
 	h := s.anyHost()
-	c, err := h.client(ctx)
-	if err != nil {
-		return err
-	}
+	ask := func(do func(c *admin.Client) error) error { return h.insist(ctx, do) }
 	name := ""
+	var err error
 	switch what {
 	case 0:
-		name, err = "trigger", c.Trigger(ctx, triggerJob)
+		name = "trigger"
+		err = ask(func(c *admin.Client) error { return c.Trigger(ctx, triggerJob) })
 	case 1:
 		name = "disable-job"
-		if err = c.Disable(ctx, flexJob); err == nil {
+		if err = ask(func(c *admin.Client) error { return c.Disable(ctx, flexJob) }); err == nil {
 			pause(ctx, 2*time.Second)
-			err = c.Enable(ctx, flexJob)
+			err = ask(func(c *admin.Client) error { return c.Enable(ctx, flexJob) })
 		}
 	case 2:
 		name = "disable-item"
-		if err = c.DisableItem(ctx, flexJob, item); err == nil {
+		if err = ask(func(c *admin.Client) error { return c.DisableItem(ctx, flexJob, item) }); err == nil {
 			pause(ctx, 2*time.Second)
-			err = c.EnableItem(ctx, flexJob, item)
+			err = ask(func(c *admin.Client) error { return c.EnableItem(ctx, flexJob, item) })
 		}
 	case 3:
 		name = "total-count"
@@ -280,6 +280,14 @@ func (s *stage) rest(ctx context.Context) error {
 	calm := time.Now()
 	if s.own != nil {
 		if err := s.awaitServers(ctx); err != nil {
+			return err
+		}
+	}
+	if s.report.Interrupted { // perhaps before an operator had enabled again what he had disabled
+		for i := range flexItems[1] {
+			_ = s.hosts[0].insist(ctx, func(c *admin.Client) error { return c.EnableItem(ctx, flexJob, i) })
+		}
+		if err := s.hosts[0].insist(ctx, func(c *admin.Client) error { return c.Enable(ctx, flexJob) }); err != nil {
 			return err
 		}
 	}
@@ -366,10 +374,7 @@ func (s *stage) measure(ctx context.Context) []Usage {
 
 // shutDown disables all jobs, waits until nothing runs, and drains all hosts.
 func (s *stage) shutDown(ctx context.Context) error {
-	c, err := s.hosts[0].client(ctx)
-	if err == nil {
-		err = c.Disable(ctx, "")
-	}
+	err := s.hosts[0].insist(ctx, func(c *admin.Client) error { return c.Disable(ctx, "") })
 	if err != nil {
 		return fmt.Errorf("disable all jobs: %w", err)
 	}

@@ -249,7 +249,10 @@ func (s *stage) startServers(ctx context.Context) error {
 	var err error
 	s.own, err = zkserver.Start(starting, zkserver.Options{
 		Servers: 3, Dir: dir, TickTime: tick, SyncLimit: syncLimit, PeerProxies: true, NoSync: true,
-		Extra: map[string]string{"autopurge.purgeInterval": "0", "snapCount": "100000"},
+		// A follower that does not catch up in time on a busy machine begins an
+		// election in the middle of it, in which versions up to 3.8 may lose what
+		// they have confirmed.
+		Extra: map[string]string{"autopurge.purgeInterval": "0", "snapCount": "100000", "initLimit": "75"},
 	})
 	if err != nil {
 		return err

@@ -175,8 +175,12 @@ func (s *stage) readOwnJournal() (*audit, error) {
 	if err := s.own.Close(); err != nil { // so that nothing is written any more
 		return nil, err
 	}
-	list, err := readJournals(filepath.Join(s.dir, "zookeeper"))
+	dir := filepath.Join(s.dir, "zookeeper")
+	list, err := readJournals(dir)
 	if err != nil {
+		return nil, err
+	}
+	if s.report.Broken, err = disagreements(dir); err != nil {
 		return nil, err
 	}
 	a := newAudit(s.o.Namespace)
@@ -192,6 +196,28 @@ func (s *stage) readOwnJournal() (*audit, error) {
 		s.violate("by ZooKeeper's transaction log: %s", f)
 	}
 	return a, nil
+}
+
+// disagreements are what the servers themselves wrote of data that they do not
+// have in common: then ZooKeeper has lost what it had confirmed.
+func disagreements(dir string) ([]string, error) {
+	logs, err := filepath.Glob(filepath.Join(dir, "*", "server.log"))
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, name := range logs {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(data)) {
+			if strings.Contains(line, "digest mismatch") {
+				found = append(found, filepath.Base(filepath.Dir(name))+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	return found, nil
 }
 
 func (s *stage) violate(format string, args ...any) {

@@ -253,6 +253,18 @@ func (h *node) client(ctx context.Context) (*admin.Client, error) {
 	return admin.NewClient(a, h.token), nil
 }
 
+// insist asks the host to do something, again if it cannot do it just now: on a
+// busy machine its session may be in doubt for a moment.
+func (h *node) insist(ctx context.Context, do func(c *admin.Client) error) error {
+	return until(ctx, 300*time.Millisecond, 30*time.Second, func() error {
+		c, err := h.client(ctx)
+		if err != nil {
+			return err
+		}
+		return do(c)
+	})
+}
+
 // status is what the host says of itself.
 func (h *node) status(ctx context.Context) (*admin.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

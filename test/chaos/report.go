@@ -53,7 +53,11 @@ type Report struct {
 	Before     []Usage     `json:"before"`
 	Hosts      []Usage     `json:"hosts"`
 	Violations []Violation `json:"violations"`
-	Notes      []string    `json:"notes"`
+	// Broken is what the ZooKeeper servers wrote of data on which they disagree.
+	// If there is anything, they have lost what they had confirmed, and what is
+	// violated after that may be their doing.
+	Broken []string `json:"broken,omitempty"`
+	Notes  []string `json:"notes"`
 }
 
 // Journal counts what stands in the transaction log.
@@ -227,6 +231,9 @@ func (r *Report) Write(w io.Writer) {
 	fmt.Fprintf(w, "violations   %d\n", len(r.Violations))
 	for _, v := range r.Violations {
 		fmt.Fprintf(w, "  %s\n", v.Text)
+	}
+	for _, line := range r.Broken {
+		fmt.Fprintf(w, "ZOOKEEPER lost what it had confirmed, and nothing that comes after counts: %s\n", line)
 	}
 	if r.Interrupted {
 		fmt.Fprintln(w, "It was interrupted: not all that was planned was done.")
