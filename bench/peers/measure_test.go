@@ -367,7 +367,10 @@ func failover(t *testing.T, kind string, n int) (took time.Duration, runs int) {
 	t.Helper()
 	conn := registry(t)
 	w := newWorld(t, kind, fmt.Sprintf("failover-%s-%d", kind, n))
-	defer w.end()
+
+	var cancel context.CancelFunc
+	w.ctx, cancel = context.WithTimeout(w.ctx, 3*time.Minute)
+	defer cancel()
 	j := job{name: "j", items: 2 * n, cron: never, told: true}
 	survivor := w.start(j)
 	w.check(survivor.ready(w.ctx))
@@ -458,7 +461,7 @@ func division(t *testing.T, kind string, items, hosts int) string {
 	t.Helper()
 	conn := registry(t)
 	w := newWorld(t, kind, fmt.Sprintf("division-%s-%d", kind, items))
-	defer w.end()
+
 	j := job{name: "j", items: items, cron: never}
 	for range hosts - 1 {
 		w.start(j)

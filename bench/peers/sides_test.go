@@ -37,6 +37,7 @@ type world struct {
 	taps      *tap.Recorder
 	log       *peer.Log
 	hosts     []hosted
+	ended     bool
 }
 
 // hosted is a host of either kind.
@@ -60,16 +61,21 @@ const (
 	own    = "wasmjob"
 )
 
-// newWorld is without hosts. All end with it.
+// newWorld is without hosts. They end with the test, or with end.
 func newWorld(t *testing.T, kind, namespace string) *world {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	t.Cleanup(cancel)
 	w := &world{t: t, ctx: ctx, kind: kind, namespace: namespace, taps: &tap.Recorder{}, log: &peer.Log{}}
+	t.Cleanup(w.end)
 	return w
 }
 
-// end kills all hosts and waits until they have ended.
+// end kills all hosts and waits until they have ended. It may be called again.
 func (w *world) end() {
+	if w.ended {
+		return
+	}
+	w.ended = true
 	for _, h := range w.hosts {
 		h.Kill()
 	}
@@ -219,7 +225,7 @@ func (w *world) startOurs(name, ip, connect string, jobs []job) hosted {
 			if i > 0 {
 				text.WriteString("---\n")
 			}
-			fmt.Fprintf(&text, "jobName: %s\nmodule: %s.wasm\ncron: %q\nshardingTotalCount: %d\nfailover: true\nmonitorExecution: true\n"+
+			fmt.Fprintf(&text, "jobName: %s\nmodule: %s.wasm\ntype: SIMPLE\ncron: %q\nshardingTotalCount: %d\nfailover: true\nmonitorExecution: true\n"+
 				"misfire: false\njobParameter: %q\n", name, j.name, j.cron, j.items, parameter)
 		}
 		put(filepath.Join("plugins", j.name+".yaml"), []byte(text.String()))
