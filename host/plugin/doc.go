@@ -42,13 +42,15 @@
 // # Time
 //
 // The context given to Execute is the hard end. It is checked once in a
-// thousand turns of the guest's loops, which is also what lets Go's scheduler
-// and collector in, and in every import. To that end the code is rewritten
-// before it is compiled: a global counts the turns down (see meter.go). What
-// cannot be rewritten, as a module with debugging information, is checked by
-// wazero v1.12.0 at each turn, which makes loops many times slower. Code
-// without loops is not interrupted: a call tree of great depth, or filling much
-// memory at once, ends when it ends, and its effects end with the context.
+// thousand turns of the guest's loops and calls, before it copies or fills much
+// memory, and in every import; this is also what lets Go's scheduler and
+// collector in. To that end the code is rewritten before it is compiled: a
+// global counts the turns down (see meter.go). What cannot be rewritten, as a
+// module with debugging information, is checked by wazero v1.12.0 at each turn
+// of a loop, which makes loops many times slower, and not at calls: functions
+// that call themselves without a loop end when they end, and while they run the
+// whole process may have to wait for them. A single copy or fill is not
+// interrupted, either; its size is bounded by the memory limit.
 //
 // # Memory
 //

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tetratelabs/wazero"
@@ -20,14 +21,20 @@ import (
 //	              (then (call $turn)) (else (global.get $turns)))
 //	            (global.set $turns (i32.sub … (i32.const cost)))
 //
-// What costs much more than a turn uses up more: a loop costs its function's
-// size in KiB, and copying or filling 64 KiB or more costs all that is left.
+// Functions can go on without a loop: two calls of itself in each, or many calls
+// of the next one in each, and nobody lives to see the end. So what calls
+// functions of the module, and what is not small, counts a turn when it begins.
+//
+// What costs much more than a turn uses up more: a turn costs its function's
+// size in KiB, and the host is asked before 64 KiB or more are copied or filled,
+// and before each of the bulk instructions that are rare.
 const (
 	turns       = 1000
 	meterModule = "wasmjob" // no module may import from it: it is not offered
 	meterImport = "turn"
 	bulkShift   = 16
 	costShift   = 10
+	smallSize   = 256 // bytes of a body that is done before it could be counted
 )
 
 // registerMeter gives a wazero runtime the function that metered modules call.
@@ -88,6 +95,9 @@ type metering struct {
 
 	code   []byte // the new section
 	bulk   bool   // the helpers for bulk instructions are needed
+	calls  bool   // the body at hand calls functions of the module
+	opens  bool   // it does so far nothing but what is always done, once
+	turned bool   // it always comes to a loop before anything that takes long
 	failed bool
 
 	out  []byte // of the section or body at hand
@@ -155,8 +165,8 @@ func (m *metering) flush(c *cursor, upTo int) {
 	m.from = upTo
 }
 
-// function copies a function's number, moved.
-func (m *metering) function(c *cursor) {
+// function copies a function's number, moved, and returns the old one.
+func (m *metering) function(c *cursor) uint32 {
 	at := c.off
 	f := c.u32()
 	m.within(c, f, m.imports+m.funcs)
@@ -165,6 +175,7 @@ func (m *metering) function(c *cursor) {
 		m.out = appendU32(m.out, f+1)
 		m.from = c.off
 	}
+	return f
 }
 
 // unknown gives up.
@@ -357,6 +368,9 @@ func (m *metering) codeSection(all cursor) []byte {
 			body.u32()
 			body.skip(1)
 		}
+		m.flush(&body, body.off)
+		begin := len(m.out)
+		m.calls, m.opens, m.turned = false, true, false
 		check := m.check(size)
 		for body.left() > 0 {
 			m.instruction(&body, check)
@@ -366,14 +380,17 @@ func (m *metering) codeSection(all cursor) []byte {
 			return nil
 		}
 		m.flush(&body, body.off)
+		if (m.calls || size >= smallSize) && !m.turned {
+			m.out = slices.Insert(m.out, begin, check...)
+		}
 		scratch = m.out
 		code = append(appendU32(code, uint32(len(m.out))), m.out...)
 	}
 	if m.bulk {
 		n += 2
 		for _, do := range [][]byte{{0xfc, 10, 0, 0}, {0xfc, 11, 0}} { // memory.copy, memory.fill
-			body := []byte{0, 0x20, 2, 0x41, bulkShift, 0x76, 0x04, 0x40, 0x41, 0, 0x24} // n >> 16 != 0: $turns = 0
-			body = append(appendU32(body, m.globals), 0x0b, 0x20, 0, 0x20, 1, 0x20, 2)
+			body := []byte{0, 0x20, 2, 0x41, bulkShift, 0x76, 0x04, 0x40} // if n >> 16 != 0
+			body = append(m.ask(body), 0x0b, 0x20, 0, 0x20, 1, 0x20, 2)
 			body = append(append(body, do...), 0x0b)
 			code = append(appendU32(code, uint32(len(body))), body...)
 		}
@@ -384,7 +401,12 @@ func (m *metering) codeSection(all cursor) []byte {
 	return code[start:]
 }
 
-// check is what comes at the beginning of a loop in a function of that size.
+// ask appends a call of the host that needs nothing on the stack.
+func (m *metering) ask(b []byte) []byte {
+	return appendU32(append(appendU32(append(b, 0x10), m.imports), 0x24), m.globals)
+}
+
+// check is what counts a turn in a function of that size.
 func (m *metering) check(size uint32) []byte {
 	b := appendU32([]byte{0x23}, m.globals)
 	b = append(b, 0x41, 0, 0x4c, 0x04, 0x7f, 0x10)
@@ -398,7 +420,14 @@ func (m *metering) check(size uint32) []byte {
 // byte. check follows the beginning of a loop.
 func (m *metering) instruction(c *cursor, check []byte) byte {
 	start := c.off
-	switch op := c.byte(); {
+	op := c.byte()
+	switch op {
+	case 0x03:
+		m.turned = m.turned || m.opens
+	case 0x00, 0x04, 0x05, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x10, 0x11, 0xfc: // may go elsewhere, or take long
+		m.opens = false
+	}
+	switch {
 	case op == 0x02 || op == 0x04: // block, if
 		m.blockType(c)
 		return op
@@ -425,9 +454,11 @@ func (m *metering) instruction(c *cursor, check []byte) byte {
 		c.u32()
 		return op
 	case op == 0x10 || op == 0xd2: // call, ref.func
-		m.function(c)
+		f := m.function(c)
+		m.calls = m.calls || op == 0x10 && f >= m.imports
 		return op
 	case op == 0x11: // call_indirect
+		m.calls = true
 		m.within(c, c.u32(), m.types)
 		c.u32()
 		return op
@@ -480,15 +511,25 @@ func (m *metering) prefixed(c *cursor, start int) {
 			m.out = appendU32(append(m.out, 0x10), helper)
 			m.from = c.off
 		}
-	case op >= 12 && op <= 14, op == 8: // table.init, elem.drop, table.copy, memory.init
+	case op == 8 || op == 12 || op == 14: // memory.init, table.init, table.copy
+		m.askFirst(c, start)
 		c.u32()
-		if op != 13 {
-			c.u32()
-		}
-	case op == 9, op >= 15 && op <= 17: // data.drop; table.grow, size, fill
+		c.u32()
+	case op == 15 || op == 17: // table.grow, table.fill
+		m.askFirst(c, start)
+		c.u32()
+	case op == 9 || op == 13 || op == 16: // data.drop, elem.drop, table.size
 		c.u32()
 	default:
 		m.unknown(c)
+	}
+}
+
+// askFirst has the host asked before the instruction that begins at start.
+func (m *metering) askFirst(c *cursor, start int) {
+	if c.err == nil {
+		m.flush(c, start)
+		m.out = m.ask(m.out)
 	}
 }
 

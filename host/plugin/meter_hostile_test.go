@@ -1,0 +1,168 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// nasty is a SIMPLE job with 64 pages of memory, a table of 8 functions and a
+// passive segment of each kind. job_execute calls function 2 with 60, which
+// function 3, if there is one, may help. All bodies, which begin with their
+// locals, are of type (i32)->(), and are exported as "f", and "g".
+func nasty(bodies ...[]byte) []byte {
+	section := func(b []byte, id byte, body ...byte) []byte { return appendSection(b, id, body) }
+	wasm := []byte("\x00asm\x01\x00\x00\x00")
+	wasm = section(wasm, 1, 3, 0x60, 0, 0, 0x60, 0, 1, 0x7f, 0x60, 1, 0x7f, 0)
+	wasm = section(wasm, 3, append([]byte{byte(2 + len(bodies)), 0, 1}, bytes.Repeat([]byte{2}, len(bodies))...)...)
+	wasm = section(wasm, 4, 1, 0x70, 0, 8)
+	wasm = section(wasm, 5, 1, 1, 64, 64)
+	exports := append([]byte{byte(3 + len(bodies))}, "\x06memory\x02\x00\x0ajob_abi_v1\x00\x00\x0bjob_execute\x00\x01"...)
+	for i := range bodies {
+		exports = append(exports, 1, "fghijklm"[i], kindFunc, byte(2+i))
+	}
+	wasm = section(wasm, 7, exports...)
+	wasm = section(wasm, 9, 2, 0, 0x41, 0, 0x0b, 1, 2, 1, 0, 1, 2) // table[0] = f, and a passive one
+	wasm = section(wasm, 12, 1)
+	code := []byte{byte(2 + len(bodies)), 2, 0, 0x0b, 8, 0, 0x41, 60, 0x10, 2, 0x41, 0, 0x0b}
+	for _, b := range bodies {
+		code = append(appendU32(code, uint32(len(b))), b...)
+	}
+	wasm = section(wasm, 10, code...)
+	return section(wasm, 11, 1, 1, 4, 'd', 'a', 't', 'a')
+}
+
+// body is a function without locals.
+func body(parts ...[]byte) []byte { return append(append([]byte{0}, bytes.Join(parts, nil)...), 0x0b) }
+
+func times(n int, b ...byte) []byte { return bytes.Repeat(b, n) }
+
+var (
+	atZero = []byte{0x20, 0, 0x45, 0x04, 0x40, 0x0f, 0x0b} // returns if the parameter is 0
+	less   = []byte{0x20, 0, 0x41, 1, 0x6b}                // the parameter less one
+	twice  = body(atZero, less, []byte{0x10, 2}, less, []byte{0x10, 2})
+)
+
+// What takes long without a loop asks all the same.
+func TestMeterAsksWithoutLoops(t *testing.T) {
+	t.Parallel()
+	bulk := func(operands, instruction []byte) []byte {
+		return body(times(20, append(bytes.Clone(operands), instruction...)...))
+	}
+	page := []byte{0x41, 0, 0x41, 0, 0x41, 0x80, 0x80, 4} // 0, 0, 65536
+	none := []byte{0x41, 0, 0x41, 0, 0x41, 0}
+	for _, c := range []struct {
+		name   string
+		n      uint64
+		least  int
+		bodies [][]byte
+	}{
+		{"two calls of itself", 16, 1 << 17 / turns, [][]byte{twice}},
+		{"two calls by way of the table", 16, 1 << 17 / turns, [][]byte{body(atZero,
+			less, []byte{0x41, 0, 0x11, 2, 0}, less, []byte{0x41, 0, 0x11, 2, 0})}},
+		{"past a loop that is never reached", 16, 1 << 17 / turns, [][]byte{body(atZero,
+			[]byte{0x41, 0, 0x04, 0x40, 0x03, 0x40, 0x0b, 0x0b}, less, []byte{0x10, 2}, less, []byte{0x10, 2})}},
+		{"past a loop that is jumped over", 16, 1 << 17 / turns, [][]byte{body(atZero,
+			[]byte{0x02, 0x40, 0x0c, 0, 0x03, 0x40, 0x0b, 0x0b}, less, []byte{0x10, 2}, less, []byte{0x10, 2})}},
+		{"many calls of the next", 0, 10, [][]byte{
+			body(times(100, 0x41, 0, 0x10, 3)), body(times(100, 0x41, 0, 0x10, 4)), body(times(10, 0x41, 0, 0x10, 5)), body()}},
+		{"many calls of what is long", 0, 10, [][]byte{
+			body(times(5*turns, 0x41, 0, 0x10, 3)), body(times(2<<costShift, 0x01))}},
+		{"memory.copy", 0, 20, [][]byte{bulk(page, []byte{0xfc, 10, 0, 0})}},
+		{"memory.fill", 0, 20, [][]byte{bulk(page, []byte{0xfc, 11, 0})}},
+		{"memory.init", 0, 20, [][]byte{bulk(none, []byte{0xfc, 8, 0, 0})}},
+		{"table.init", 0, 20, [][]byte{bulk(none, []byte{0xfc, 12, 1, 0})}},
+		{"table.copy", 0, 20, [][]byte{bulk(none, []byte{0xfc, 14, 0, 0})}},
+		{"table.fill", 0, 20, [][]byte{bulk([]byte{0x41, 0, 0xd0, 0x70, 0x41, 0}, []byte{0xfc, 17, 0})}},
+		{"table.grow", 0, 20, [][]byte{bulk([]byte{0xd0, 0x70, 0x41, 0}, []byte{0xfc, 15, 0, 0x1a})}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, config := range []wazero.RuntimeConfig{wazero.NewRuntimeConfig(), wazero.NewRuntimeConfigInterpreter()} {
+				p := start(t, config, metered(t, nasty(c.bodies...)))
+				if _, err := p.call("f", c.n); err != nil {
+					t.Fatal(err)
+				}
+				if p.asked < c.least {
+					t.Errorf("asked %d times, expected at least %d", p.asked, c.least)
+				}
+			}
+		})
+	}
+}
+
+// What counts a turn in its loop does not count another one to begin with, nor
+// does what is done at once.
+func TestMeterCountsOnce(t *testing.T) {
+	t.Parallel()
+	global := []byte{0x23, 0}
+	for _, c := range []struct {
+		name string
+		body []byte
+		want int // reads of the count: one a check
+	}{
+		{"a loop at the beginning", body(less, []byte{0x1a, 0x02, 0x40, 0x03, 0x40, 0x41, 0, 0x10, 2, 0x0b, 0x0b}), 1},
+		{"nothing", body(), 0},
+		{"a call before the loop", body([]byte{0x41, 0, 0x10, 2, 0x03, 0x40, 0x0b}), 2},
+		{"calls", twice, 1},
+	} {
+		out := metered(t, nasty(c.body))
+		if n := bytes.Count(out, append(bytes.Clone(global), 0x41, 0, 0x4c)) - 1; n != c.want { // job_execute has one
+			t.Errorf("%s: %d checks, expected %d", c.name, n, c.want)
+		}
+	}
+}
+
+// A guest that calls itself and calls itself again ends with its time, wherever
+// it does so, and the worker is as good as before.
+func TestEndlessCalls(t *testing.T) {
+	t.Parallel()
+	bothEngines(t, func(t *testing.T, r *Runtime) {
+		w := newWorker(t, load(t, r, nasty(twice)), Settings{})
+		for range 2 {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+			got := w.Execute(ctx, item(newRecorder(), ""))
+			cancel()
+			if got.Outcome != abi.OutcomeTimeout || !errors.Is(got.Err, context.DeadlineExceeded) {
+				t.Fatalf("got %+v", got)
+			}
+		}
+	})
+}
+
+// A module that refers to what metering adds is not metered: to wazero, it is
+// one that refers to what it does not have.
+func TestMeterAddsNothingToUse(t *testing.T) {
+	t.Parallel()
+	rt := wazero.NewRuntime(context.Background())
+	defer rt.Close(context.Background())
+	for name, b := range map[string][]byte{
+		"the count":             body([]byte{0x41, 0, 0x24, 0}),
+		"reads the count":       body([]byte{0x23, 0, 0x1a}),
+		"the helper":            body([]byte{0x41, 0, 0x41, 0, 0x41, 0, 0x10, 3}),
+		"refers to the helper":  body([]byte{0xd2, 3, 0x1a}),
+		"the type":              body([]byte{0x41, 0, 0x11, 3, 0, 0x1a}),
+		"a block of the type":   body([]byte{0x02, 3, 0x41, 0, 0x0b, 0x1a}),
+		"a longer number":       body([]byte{0x41, 0, 0x24, 0x80, 0x80, 0x80, 0x80, 0}),
+		"a tail call":           body([]byte{0x41, 0, 0x12, 2}),
+		"a catch":               body([]byte{0x06, 0x40, 0x19, 0x0b}),
+		"an atomic instruction": body([]byte{0xfe, 0x03, 0}),
+	} {
+		wasm := nasty(b)
+		if _, err := scanModule(wasm); err != nil {
+			t.Fatal(name, err)
+		}
+		if _, ok := meter(wasm); ok {
+			t.Errorf("%s: it is metered", name)
+		}
+		if _, err := rt.CompileModule(context.Background(), wasm); err == nil {
+			t.Errorf("%s: wazero takes it", name)
+		}
+	}
+}
