@@ -40,6 +40,9 @@ type Begun struct {
 	// TriggerGone is set when the trigger that was to be consumed was not
 	// there any more; nothing was begun.
 	TriggerGone bool
+	// Adopted had been begun by an earlier commit whose answer was lost, and
+	// cannot be handed back: the host is to run them as failover.
+	Adopted     []Claim
 	Runs        Runs
 	RunsVersion int32
 	// Commits is how many commits it took.
@@ -325,13 +328,14 @@ func (g begin) consume(orphans Items) Move {
 		Else: func(*OpError) (Move, error) { return next() }}
 }
 
-// handBack hands items back that nobody runs, and goes on.
+// handBack deals with items that nobody runs, and goes on.
 func (g begin) handBack(orphans Items) Move {
 	if len(orphans) == 0 {
 		return g.next()
 	}
-	return handBack(g.Layout, g.Self.ID, g.out.Runs, g.out.RunsVersion, orphans, func(runs Runs, version int32) (Move, error) {
+	return settleOrphans(g.Layout, g.Self.ID, g.out.Runs, g.out.RunsVersion, orphans, func(runs Runs, version int32, adopted []Claim) (Move, error) {
 		g.out.Runs, g.out.RunsVersion = runs, version
+		g.out.Adopted = append(g.out.Adopted, adopted...)
 		return g.next(), nil
 	})
 }

@@ -41,8 +41,11 @@ type Completing struct {
 type Completed struct {
 	// Items took effect, with their new states. Lost are no longer this
 	// host's: their completion and offset did not take effect.
-	Items       map[int]ItemState
-	Lost        Items
+	Items map[int]ItemState
+	Lost  Items
+	// Adopted had been begun by a commit whose answer was lost, and cannot be
+	// handed back: the host is to run them as failover.
+	Adopted     []Claim
 	Runs        Runs
 	RunsVersion int32
 	Commits     int
@@ -232,8 +235,9 @@ func (c completion) look(items Items) Move {
 		if len(orphans) == 0 {
 			return c.next(), nil
 		}
-		return handBack(l, self, actual, out.RunsVersion, orphans, func(runs Runs, version int32) (Move, error) {
+		return settleOrphans(l, self, actual, out.RunsVersion, orphans, func(runs Runs, version int32, adopted []Claim) (Move, error) {
 			out.Runs, out.RunsVersion = runs, version
+			out.Adopted = append(out.Adopted, adopted...)
 			return c.next(), nil
 		}), nil
 	}}

@@ -397,7 +397,7 @@ func (r Recovery) giveWay() (Move, error) {
 func (r Recovery) claim(i int, claim *Claim, it owedItem, c *commit) {
 	l, self := r.View.Layout, r.View.Self.ID
 	record := it.state.Record.begin(self, it.fire, r.Now.UnixMilli())
-	record.Source = "failover"
+	record.Source = sourceFailover
 	version := it.state.RecordVersion
 	if version < 0 {
 		c.add(roleItem, i, Create(l.record(i), nil))
@@ -471,7 +471,7 @@ func (r Recovery) lookAtMarks(out *Recovered) Move {
 			if len(free) == 0 {
 				return r.giveWay()
 			}
-			fire := Fire{Instant: r.Now.UnixMilli(), Source: "failover"}
+			fire := Fire{Instant: r.Now.UnixMilli(), Source: sourceFailover}
 			return r.readOwed(Runs{}.with(fire, true, free), Node{}, out), nil
 		}}, nil
 	}}
@@ -656,7 +656,7 @@ func fitsANode(id string) bool {
 // owe writes down what Java hosts that are gone were running.
 func (s sweeping) owe(owed map[string]Items, members Members, groups [][]Op) (Move, error) {
 	l := s.view.Layout
-	fire := Fire{Instant: s.now.UnixMilli(), Source: "failover"}
+	fire := Fire{Instant: s.now.UnixMilli(), Source: sourceFailover}
 	ops := []Op{Check(l.config(), AnyVersion)}
 	for _, id := range slices.Sorted(maps.Keys(owed)) {
 		items := owed[id]

@@ -12,6 +12,9 @@ import "fmt"
 // noVersion is the version of a node that does not exist.
 const noVersion int32 = -1
 
+// sourceFailover is the source of a run that was taken over.
+const sourceFailover = "failover"
+
 func versionOf(n Node) int32 {
 	if !n.Exists {
 		return noVersion
@@ -42,6 +45,31 @@ func ownRuns(n Node, known Runs, version int32) (actual Runs, orphans Items) {
 // OutcomeCancelled is the outcome of a run that was handed back before
 // anything of it ran: its instant is due again.
 const OutcomeCancelled = "CANCELLED"
+
+// settleOrphans deals with begins of this host of which nothing ran. A scheduled
+// instant is handed back, and is due again. What was taken over from a host that
+// died, and what a trigger asked for, nobody would find again: it stays begun,
+// and the host is to run it.
+func settleOrphans(l Layout, self string, runs Runs, version int32, orphans Items, then func(Runs, int32, []Claim) (Move, error)) Move {
+	return readItems(l, orphans, func(states map[int]ItemState) (Move, error) {
+		var adopted []Claim
+		var back Items
+		for _, i := range orphans {
+			r, fire := states[i].Record, runs.fireOf(i)
+			if r.Owner == self && r.Open() && (r.Source == sourceFailover || fire.Trigger != 0) {
+				adopted = append(adopted, Claim{Item: i, Fire: fire, State: states[i]})
+			} else {
+				back = append(back, i)
+			}
+		}
+		if len(back) == 0 {
+			return then(runs, version, adopted)
+		}
+		return handBack(l, self, runs, version, back, func(runs Runs, version int32) (Move, error) {
+			return then(runs, version, adopted)
+		}), nil
+	})
+}
 
 // handBack undoes begins of this host of which nothing ran.
 func handBack(l Layout, self string, runs Runs, version int32, items Items, then func(Runs, int32) (Move, error)) Move {

@@ -81,6 +81,7 @@ func (j *job) commitEnded(now time.Time) {
 	switch {
 	case err == nil:
 		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
+		j.adopt(now, out.Adopted)
 	case errors.Is(err, coordination.ErrConflict) && !j.view.Exists:
 		out = coordination.Completed{} // the job was removed, and its records with it
 	default:

@@ -241,6 +241,15 @@ var scenarios = map[string]script{
 		r.hosts[hosts].murdered("scenario")
 		time.Sleep(30 * time.Second)
 	},
+	"without failover": func(r *rig, hosts int, act func()) {
+		r.def.Failover = false
+		r.slowly(8 * time.Second)
+		r.begin(hosts + 1)
+		time.Sleep(7 * time.Second)
+		act()
+		r.hosts[hosts].murdered("scenario")
+		time.Sleep(30 * time.Second)
+	},
 	"failover of a failover": func(r *rig, hosts int, act func()) {
 		r.slowly(8 * time.Second)
 		r.begin(hosts + 2)

@@ -312,6 +312,10 @@ func (j *job) begin(now time.Time, id coordination.Fire, items []*item, absent c
 		Guard: j.share.Guard, HasGuard: true, Java: j.share.Java || j.mixed(), JavaLed: j.view.JavaLed(), Runs: j.runs, RunsVersion: j.runsVersion,
 		ConsumeTrigger: trigger, Now: now,
 	}, &out))
+	if err == nil && len(out.Adopted) > 0 {
+		j.runs, j.runsVersion = out.Runs, out.RunsVersion
+		j.takeOver(now, "", out.Adopted)
+	}
 	if err != nil || out.Items == nil && out.Stale {
 		for _, it := range items { // nothing began; the instant stays due, and a trigger is kept
 			if !trigger {
@@ -357,6 +361,9 @@ func (j *job) begin(now time.Time, id coordination.Fire, items []*item, absent c
 			j.owe(it, id)
 		}
 	}
+	for n := range out.Items {
+		j.lost(n, states[n].Record)
+	}
 	if len(out.Items) > 0 {
 		j.start(now, id, out.Items, absent)
 	}
@@ -365,6 +372,21 @@ func (j *job) begin(now time.Time, id coordination.Fire, items []*item, absent c
 		j.rereadShare(now)
 	}
 	return trigger
+}
+
+// lost tells of a run that was open when this host began the item anew: its host
+// died, failover is off, and nobody has written that down before.
+func (j *job) lost(n int, r coordination.Record) {
+	if !r.Open() || r.Owner == j.self.ID {
+		return
+	}
+	id := coordination.Fire{Instant: r.Instant, Source: r.Source}
+	if r.Source == string(abi.SourceTrigger) {
+		id.Trigger = r.Trigger
+	}
+	j.emit(Event{Kind: EventItemSkipped, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(r.Source),
+		RunID: coordination.RunID(j.name, id, n), Outcome: coordination.OutcomeLost,
+		Reason: "its host " + r.Owner + " died while it ran, and failover is off"})
 }
 
 // fit takes out items that cannot begin any more: their share was read again
@@ -453,7 +475,11 @@ func (j *job) takeOver(now time.Time, dead string, claims []coordination.Claim) 
 			}
 		}
 		id.Source = string(abi.SourceFailover)
-		j.log.Warn("taking over from a host that died", zap.String("host", dead), zap.String("fire", id.ID()), zap.Int("items", len(states)))
+		if dead == "" {
+			j.log.Warn("taking over runs that nobody goes on with", zap.String("fire", id.ID()), zap.Int("items", len(states)))
+		} else {
+			j.log.Warn("taking over from a host that died", zap.String("host", dead), zap.String("fire", id.ID()), zap.Int("items", len(states)))
+		}
 		j.start(now, id, states, nil)
 	}
 }

@@ -102,6 +102,7 @@ type job struct {
 	items        map[int]*item
 	runs         coordination.Runs
 	runsVersion  int32
+	led          bool      // this host led the job when it last looked after crashed ones
 	doubt        bool      // the registry may hold begins that this host does not know of
 	live         int       // items with a run
 	wakeAt       time.Time // when there is something to do, whatever the mail says
