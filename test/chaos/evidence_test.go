@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
 
@@ -82,6 +83,23 @@ func TestExcused(t *testing.T) {
 	e.halted(77, time.UnixMilli(300), time.UnixMilli(890))
 	if !e.excused(f) {
 		t.Error("it was halted")
+	}
+}
+
+// TestUnseen reads which run a real finding misses.
+func TestUnseen(t *testing.T) {
+	t.Parallel()
+	c := verify.New(verify.Options{Settle: time.Second})
+	at := time.UnixMilli(1_700_000_000_000)
+	add := func(after time.Duration, kind host.EventKind, items []int) {
+		c.Add(host.Event{Time: at.Add(after), Kind: kind, Host: "1.1.1.1@-@1-a", Job: "j", Instant: at.Add(after).Truncate(time.Second), Source: "schedule", Items: items, Total: 2}, verify.Place{File: "f"})
+	}
+	add(0, host.EventJobAdded, nil)
+	add(0, host.EventFireSkipped, []int{0})
+	add(time.Minute, host.EventFireSkipped, []int{0, 1})
+	r := c.Finish()
+	if len(r.Findings) != 1 || unseen(r.Findings[0]) != "j/2023-11-14T22:13:20.000Z/1" {
+		t.Errorf("findings %+v", r.Findings)
 	}
 }
 
