@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -245,6 +246,14 @@ type ticket struct {
 	shared bool
 }
 
+// doubt is a multi of which the caller was told that nothing is known. It may
+// still take effect, or have done so unseen: what it makes stays claimed.
+type doubt struct {
+	plan   *plan
+	ticket *ticket
+	since  time.Duration // the time at which it had been sent for sure
+}
+
 // admit decides, in the moment before it is sent, whether the multi that is on
 // its way may be.
 func (s *Session) admit() bool {
@@ -265,8 +274,7 @@ func (s *Session) admit() bool {
 }
 
 // send makes one attempt at a commit.
-func (s *Session) send(ctx context.Context, p *plan) ([]coordination.Result, error) {
-	var err error
+func (s *Session) send(ctx context.Context, p *plan) (results []coordination.Result, err error) {
 	if p.of, err = s.connected(ctx, p.of, true); err != nil {
 		return nil, err
 	}
@@ -282,7 +290,13 @@ func (s *Session) send(ctx context.Context, p *plan) ([]coordination.Result, err
 	s.ticket = t
 	s.mu.Unlock()
 	s.claim(p, t)
-	defer s.disclaim(p, t)
+	defer func() {
+		if errors.Is(err, coordination.ErrUnknown) {
+			s.leaveOpen(p, t)
+			return
+		}
+		s.disclaim(p, t)
+	}()
 
 	done := make(chan answer[[]zk.MultiResponse], 1)
 	if !s.spawn(func() {
@@ -410,6 +424,33 @@ func (s *Session) claim(p *plan, t *ticket) {
 func (s *Session) disclaim(p *plan, t *ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.unclaim(p, t)
+}
+
+// leaveOpen keeps the claims of a commit that ended as unknown until settle.
+func (s *Session) leaveOpen(p *plan, t *ticket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doubts = append(s.doubts, doubt{p, t, s.o.clock()})
+}
+
+// settle ends the claims of what was sent before a sync that was answered. On
+// the same connection its own answer came first; on a later one it has long
+// taken effect, or never will. Either way this session has seen its zxid.
+func (s *Session) settle(sync time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doubts = slices.DeleteFunc(s.doubts, func(d doubt) bool {
+		past := d.since < sync
+		if past {
+			s.unclaim(d.plan, d.ticket)
+		}
+		return past
+	})
+}
+
+// unclaim is disclaim. s.mu is held.
+func (s *Session) unclaim(p *plan, t *ticket) {
 	for _, op := range p.ops {
 		if op.Kind != coordination.OpEphemeral {
 			continue

@@ -50,13 +50,14 @@ type Session struct {
 
 	mu      sync.Mutex
 	conn    *zk.Conn
-	wire    *wire         // the newest connection
-	wires   uint64        // how many there were
-	up      uint64        // which of them has the session, 0 if none
-	moved   chan struct{} // closed when up changes
-	id      int64         // ZooKeeper's number of the session, 0: none yet
-	ticket  *ticket       // of the multi on its way to the wire
-	makes   map[string][]*ticket
+	wire    *wire                // the newest connection
+	wires   uint64               // how many there were
+	up      uint64               // which of them has the session, 0 if none
+	moved   chan struct{}        // closed when up changes
+	id      int64                // ZooKeeper's number of the session, 0: none yet
+	ticket  *ticket              // of the multi on its way to the wire
+	makes   map[string][]*ticket // who makes an ephemeral node; see claim
+	doubts  []doubt
 	entries map[coordination.Query]*entry
 	stale   map[*entry]struct{} // entries whose node may have changed
 	watches map[*watch]struct{}

@@ -164,6 +164,7 @@ func (s *Session) pulse() {
 					_, err := s.conn.Sync(s.real("/"))
 					if s.expired(err) == nil {
 						s.trust.confirm(this.sent)
+						s.settle(this.sent)
 						this.answered = true
 					}
 					select {
