@@ -121,6 +121,7 @@ func TestZooKeeperComesLater(t *testing.T) {
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
+	c.ns = "credentials" // what is above it is made with the credentials, too
 	c.job("tick", everySecond, "shardingTotalCount: 2")
 	const right = "owner:pass:word"
 	secret := []string{"WASMJOB_ZK_CREDENTIALS=" + right}
