@@ -43,7 +43,8 @@
 //
 // The context given to Execute is the hard end. It is checked once in a
 // thousand turns of the guest's loops and calls, before it copies or fills much
-// memory, and in every import; this is also what lets Go's scheduler and
+// memory, and at every import (one of WASI that is called through a table
+// excepted); this is also what lets Go's scheduler and
 // collector in. To that end the code is rewritten before it is compiled: a
 // global counts the turns down (see meter.go). What cannot be rewritten, as a
 // module with debugging information, is checked by wazero v1.12.0 at each turn

@@ -7,6 +7,8 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/wasmjob/wasmjob/abi"
 )
 
 // A guest that computes must come back to Go now and then: to be stopped when
@@ -27,7 +29,8 @@ import (
 //
 // What costs much more than a turn uses up more: a turn costs its function's
 // size in KiB, and the host is asked before 64 KiB or more are copied or filled,
-// and before each of the bulk instructions that are rare.
+// before each of the bulk instructions that are rare, and before a function of
+// WASI is called, which may read or fill a whole memory.
 const (
 	turns       = 1000
 	meterModule = "wasmjob" // no module may import from it: it is not offered
@@ -93,6 +96,8 @@ type metering struct {
 
 	types, imports, funcs, globals uint32 // how many the module has
 
+	foreign []bool // by import: it does not ask by itself, as those of job_v1 do
+
 	code   []byte // the new section
 	bulk   bool   // the helpers for bulk instructions are needed
 	calls  bool   // the body at hand calls functions of the module
@@ -133,7 +138,8 @@ func (m *metering) survey() bool {
 			case 2:
 				m.imports = body.u32()
 				for range m.imports {
-					body.skip(int(body.u32()))
+					module := body.bytes(body.u32())
+					m.foreign = append(m.foreign, string(module) != abi.Module)
 					body.skip(int(body.u32()))
 					if body.byte() != kindFunc { // which the host would refuse
 						return false
@@ -454,6 +460,11 @@ func (m *metering) instruction(c *cursor, check []byte) byte {
 		c.u32()
 		return op
 	case op == 0x10 || op == 0xd2: // call, ref.func
+		if called := *c; op == 0x10 {
+			if f := called.u32(); f < m.imports && m.foreign[f] {
+				m.askFirst(c, start)
+			}
+		}
 		f := m.function(c)
 		m.calls = m.calls || op == 0x10 && f >= m.imports
 		return op

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/wasmjob/wasmjob/abi"
 )
@@ -164,5 +165,34 @@ func TestMeterAddsNothingToUse(t *testing.T) {
 		if _, err := rt.CompileModule(context.Background(), wasm); err == nil {
 			t.Errorf("%s: wazero takes it", name)
 		}
+	}
+}
+
+// A call of what is not of job_v1 asks, also where there is no loop.
+func TestMeterAsksBeforeWASI(t *testing.T) {
+	t.Parallel()
+	wasm := []byte("\x00asm\x01\x00\x00\x00")
+	wasm = appendSection(wasm, 1, []byte{2, 0x60, 2, 0x7f, 0x7f, 1, 0x7f, 0x60, 0, 0})
+	wasm = appendSection(wasm, 2, []byte("\x01\x16wasi_snapshot_preview1\x0arandom_get\x00\x00"))
+	wasm = appendSection(wasm, 3, []byte{1, 1})
+	wasm = appendSection(wasm, 5, []byte{1, 0, 1})
+	wasm = appendSection(wasm, 7, []byte("\x02\x06memory\x02\x00\x01f\x00\x01"))
+	code := body(times(20, 0x41, 0, 0x41, 8, 0x10, 0, 0x1a))
+	wasm = appendSection(wasm, 10, append(appendU32([]byte{1}, uint32(len(code))), code...))
+	ctx := context.Background()
+	rt := wazero.NewRuntime(ctx)
+	defer rt.Close(ctx)
+	wasi_snapshot_preview1.MustInstantiate(ctx, rt)
+	asked := 0
+	if _, err := rt.NewHostModuleBuilder(meterModule).NewFunctionBuilder().
+		WithFunc(func() uint32 { asked++; return turns }).Export(meterImport).Instantiate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mod, err := rt.Instantiate(ctx, metered(t, wasm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mod.ExportedFunction("f").Call(ctx); err != nil || asked < 20 {
+		t.Errorf("asked %d times, expected at least 20 (%v)", asked, err)
 	}
 }
