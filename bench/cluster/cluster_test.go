@@ -25,8 +25,12 @@ import (
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
-// patience bounds every wait for something that must happen.
-const patience = 2 * time.Minute
+// patience bounds every wait for something that must happen; a benchmark has
+// more of it.
+const (
+	patience     = 2 * time.Minute
+	longPatience = 15 * time.Minute
+)
 
 // call is one exchange with the registry. The nodes of a read are asked for
 // without waiting for answers in between; the ops of a commit are one request.
@@ -279,6 +283,7 @@ type cluster struct {
 	t                  testing.TB
 	connect, namespace string
 	timeout            time.Duration // of sessions
+	patience           time.Duration
 	hosts              []*node
 
 	mu      sync.Mutex
@@ -303,7 +308,7 @@ type node struct {
 }
 
 func newCluster(t testing.TB, connect, namespace string, timeout time.Duration) *cluster {
-	c := &cluster{t: t, connect: connect, namespace: namespace, timeout: timeout, changed: make(chan struct{})}
+	c := &cluster{t: t, connect: connect, namespace: namespace, timeout: timeout, patience: patience, changed: make(chan struct{})}
 	t.Cleanup(c.end)
 	return c
 }
@@ -406,7 +411,7 @@ func (n *node) event(e host.Event) {
 // events at rest.
 func (c *cluster) await(what string, ready func() bool) {
 	c.t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(c.patience)
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
@@ -418,7 +423,7 @@ func (c *cluster) await(what string, ready func() bool) {
 		select {
 		case <-changed:
 		case <-timer.C:
-			c.t.Fatalf("after %s: still waiting until %s", patience, what)
+			c.t.Fatalf("after %s: still waiting until %s", c.patience, what)
 		}
 	}
 }
@@ -453,7 +458,7 @@ func (c *cluster) quiet(d time.Duration) {
 		if rest <= 0 {
 			return
 		}
-		if time.Since(begun) > patience {
+		if time.Since(begun) > c.patience {
 			c.t.Fatalf("the hosts are never quiet for %s", d)
 		}
 		time.Sleep(rest)

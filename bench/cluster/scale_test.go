@@ -31,6 +31,7 @@ func BenchmarkItems(b *testing.B) {
 	for b.Loop() {
 		e := server(b)
 		c := newCluster(b, e.Connect(), "items", longTimeout)
+		c.patience = longPatience
 		ended := make(map[*node]int)
 		see := func(n *node, ev host.Event) {
 			if ev.Kind == host.EventFireEnded {
@@ -79,10 +80,16 @@ func BenchmarkItems(b *testing.B) {
 	}
 }
 
-// BenchmarkJobs is the start of three hosts with 1,000 jobs of three items, and
-// what they hold when all is done.
+// BenchmarkJobs is the start of three hosts with jobs of three items, and what
+// they hold when all is done.
 func BenchmarkJobs(b *testing.B) {
-	const jobs, hosts = 1000, 3
+	for _, n := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("jobs=%d", n), func(b *testing.B) { jobs(b, n) })
+	}
+}
+
+func jobs(b *testing.B, jobs int) {
+	const hosts = 3
 	for b.Loop() {
 		e := server(b)
 		var all []host.Job
@@ -90,6 +97,7 @@ func BenchmarkJobs(b *testing.B) {
 			all = append(all, job(fmt.Sprintf("job%04d", i), "0 0 0 1 1 ? *", hosts, true, noop))
 		}
 		c := newCluster(b, e.Connect(), "jobs", longTimeout)
+		c.patience = longPatience
 		goroutines, heap := resources()
 		begun := time.Now()
 		for range hosts {
@@ -107,9 +115,9 @@ func BenchmarkJobs(b *testing.B) {
 			multis += m.wire["multi"]
 			nodes += reads(m.wire)
 		}
-		b.ReportMetric(float64(multis)/hosts/jobs, "multis/host/job")
-		b.ReportMetric(float64(nodes)/hosts/jobs, "reads/host/job")
-		b.ReportMetric(float64(watches(b, e))/hosts/jobs, "watches/host/job")
+		b.ReportMetric(float64(multis)/float64(hosts*jobs), "multis/host/job")
+		b.ReportMetric(float64(nodes)/float64(hosts*jobs), "reads/host/job")
+		b.ReportMetric(float64(watches(b, e))/float64(hosts*jobs), "watches/host/job")
 		g, h := resources()
 		b.ReportMetric(float64(g-goroutines)/hosts, "goroutines/host")
 		b.ReportMetric(float64(h-heap)/hosts/(1<<20), "heap-MB/host")
@@ -158,7 +166,7 @@ type peer struct {
 }
 
 func (p *peer) perform(m coordination.Move) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), longPatience)
 	defer cancel()
 	if err := coordination.Perform(ctx, counted{p.session, p.meter}, m); err != nil {
 		p.b.Errorf("%s: %v", p.self.ID, err)
