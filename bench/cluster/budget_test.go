@@ -150,14 +150,16 @@ func idle(t *testing.T, e *zkserver.Ensemble) {
 	c.quiet(rest)
 	var l ledger
 	defer func() { l.close(t) }()
-	held := func(what string) {
+	held := func(what string, left int) {
 		n := watches(t, e)
-		l.book(what, (n+hosts*jobs-1)/(hosts*jobs), 10, nil, fmt.Sprintf("%d of %d hosts and %d jobs", n, hosts, jobs))
+		l.allow(what, (n+hosts*jobs-1)/(hosts*jobs), 10, 10+left, nil, fmt.Sprintf("%d of %d hosts and %d jobs", n, hosts, jobs))
 		if n == 0 {
 			t.Error("the server holds no watches at all")
 		}
 	}
-	held("standing watches")
+	// Who stood in line for the election leaves a watch behind, on a node that
+	// never comes again.
+	held("standing watches", 1)
 
 	from, begun := c.marks(), time.Now()
 	time.Sleep(sessionTimeout / 3)
@@ -198,7 +200,7 @@ func idle(t *testing.T, e *zkserver.Ensemble) {
 			t.Errorf("host %s: nothing was read again", n.name)
 		}
 	}
-	held("standing watches after the reconnect")
+	held("standing watches after the reconnect", 0)
 	l.brief()
 }
 
