@@ -330,7 +330,8 @@ func (e *execution) certainAgain(guests context.Context) bool {
 		trust, changed := e.fire.job.term.registry.Trust()
 		switch trust {
 		case coordination.TrustLive:
-			return abi.Cancel(e.reason.Load()) != abi.CancelLost
+			told := abi.Cancel(e.reason.Load())
+			return told == abi.CancelNone || told == abi.CancelYield
 		case coordination.TrustLost:
 			return false
 		}

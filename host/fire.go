@@ -255,7 +255,11 @@ func (j *job) missedSince(now, since time.Time) missed {
 
 // followUp begins what is owed: items that missed an instant, and a trigger.
 func (j *job) followUp(now time.Time) {
-	if now.Before(j.retryAt) || !j.share.Current(j.view) || !j.view.Enabled || j.exec == nil {
+	if now.Before(j.retryAt) || !j.share.Current(j.view) || j.exec == nil {
+		return
+	}
+	if !j.view.Enabled {
+		j.refuseTrigger(now)
 		return
 	}
 	byFire := make(map[coordination.Fire][]*item)
@@ -273,9 +277,25 @@ func (j *job) followUp(now time.Time) {
 	if j.view.TriggerRound == 0 || j.running() > 0 || now.Before(j.retryAt) {
 		return // a trigger waits until the job is idle
 	}
+	if j.view.Necessary || j.view.Processing {
+		return // and until it is certain whose items are whose
+	}
 	id := coordination.Fire{Instant: now.UnixMilli(), Trigger: j.view.TriggerRound, Source: string(abi.SourceTrigger)}
 	if j.begin(now, id, j.sorted(func(it *item) bool { return it.owned && it.run == nil && !j.beyond(it) }), nil, true) {
 		j.view.TriggerRound = 0 // consumed; the next snapshot says so too
+	}
+}
+
+// refuseTrigger consumes a trigger for a server that is disabled, as ElasticJob
+// does: none of its items runs, now or when it is enabled again.
+func (j *job) refuseTrigger(now time.Time) {
+	if j.view.TriggerRound == 0 {
+		return
+	}
+	id := coordination.Fire{Instant: now.UnixMilli(), Trigger: j.view.TriggerRound, Source: string(abi.SourceTrigger)}
+	if j.begin(now, id, nil, nil, true) {
+		j.view.TriggerRound = 0
+		j.skipFire(id, "this server is disabled for the job")
 	}
 }
 

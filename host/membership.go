@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -475,10 +476,12 @@ func (j *job) recoverCrashed(now time.Time) {
 	if j.exec == nil {
 		return
 	}
-	limit := j.concurrency() - j.running()
-	if limit <= 0 {
-		return
+	if j.running() >= j.concurrency() {
+		return // whoever is idle takes more
 	}
+	// A share is taken whole, as the items of a fire are: they queue for the
+	// workers.
+	limit := math.MaxInt
 	var busy coordination.Items
 	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
 		busy = append(busy, it.number)
@@ -507,7 +510,6 @@ func (j *job) recoverCrashed(now time.Time) {
 				Reason: "its host " + dead + " died while it ran, and a Java host has run it again"})
 		}
 		j.takeOver(now, dead, out.Claimed)
-		limit -= len(out.Claimed)
 	}
 	// What is left is another host's share, or disabled: look again later.
 	j.recovers++
