@@ -53,9 +53,9 @@ type Report struct {
 	Before     []Usage     `json:"before"`
 	Hosts      []Usage     `json:"hosts"`
 	Violations []Violation `json:"violations"`
-	// Broken is what the ZooKeeper servers wrote of data on which they disagree.
-	// If there is anything, they have lost what they had confirmed, and what is
-	// violated after that may be their doing.
+	// Broken is what ZooKeeper servers wrote of data that differ from those of
+	// the others. Then what they had confirmed may be lost, and what is violated
+	// after that may be their doing.
 	Broken []string `json:"broken,omitempty"`
 	Notes  []string `json:"notes"`
 }
@@ -121,7 +121,7 @@ func (r *Report) Rows() []Row {
 				list = append(list, of(e))
 			}
 			slices.Sort(list)
-			return [2]time.Duration{list[len(list)/2], list[len(list)-1]}
+			return [2]time.Duration{(list[(len(list)-1)/2] + list[len(list)/2]) / 2, list[len(list)-1]}
 		}
 		row.Lasted = spread(func(e Event) time.Duration { return e.To.Sub(e.From) })[0]
 		row.Recovery = spread(func(e Event) time.Duration { return e.Recovery })
@@ -233,7 +233,7 @@ func (r *Report) Write(w io.Writer) {
 		fmt.Fprintf(w, "  %s\n", v.Text)
 	}
 	for _, line := range r.Broken {
-		fmt.Fprintf(w, "ZOOKEEPER lost what it had confirmed, and nothing that comes after counts: %s\n", line)
+		fmt.Fprintf(w, "ZOOKEEPER    a server noted that its data are not those of the others; what is violated after that may be its doing: %s\n", line)
 	}
 	if r.Interrupted {
 		fmt.Fprintln(w, "It was interrupted: not all that was planned was done.")
