@@ -18,6 +18,14 @@ import (
 // nodes that it ensures, or when connections break before it gets through.
 const maxAttempts = 100
 
+// A commit of suspectSize or more that went down with its connection
+// maxBroken times is believed to be what breaks it: a server drops who sends
+// more than its jute.maxbuffer, which nobody but its administrator knows.
+const (
+	maxBroken   = 5
+	suspectSize = 4 << 10
+)
+
 // Commit implements coordination.RegistryCenter. It is one multi; [Ensure]
 // costs nothing if the node exists, and else one failed multi and a read. If
 // the connection breaks after the multi was sent, it waits for the next one
@@ -39,6 +47,7 @@ func (s *Session) Commit(ctx context.Context, ops ...coordination.Op) ([]coordin
 	}
 	var known map[string]bool
 	var after uint64 // the connection that was not good enough
+	broken := 0
 	for range maxAttempts {
 		p := s.plan(ops, known)
 		p.of = after
@@ -51,7 +60,14 @@ func (s *Session) Commit(ctx context.Context, ops ...coordination.Op) ([]coordin
 			if known, err = s.survey(ctx, ops); err == nil {
 				continue
 			}
-		case errors.Is(err, errNotSent), errors.Is(err, errNotApplied):
+		case errors.Is(err, errNotApplied):
+			if broken++; broken == maxBroken && p.size >= suspectSize {
+				return nil, fmt.Errorf("%w: the connection broke each of the %d times that this commit of %d ops and %d bytes was sent; servers do that if their jute.maxbuffer is smaller",
+					coordination.ErrUnavailable, broken, len(ops), p.size)
+			}
+			after = p.of
+			continue
+		case errors.Is(err, errNotSent):
 			after = p.of
 			continue
 		}
@@ -507,6 +523,10 @@ func (s *Session) results(p *plan, answers []zk.MultiResponse) []coordination.Re
 	return results
 }
 
+// quotaExceeded ends the error that the client makes of a code which is newer
+// than the client.
+const quotaExceeded = ": -125"
+
 // refused says which op a multi failed at, and why.
 func (s *Session) refused(p *plan, k int, err error) error {
 	i := p.owner[k]
@@ -515,6 +535,8 @@ func (s *Session) refused(p *plan, k int, err error) error {
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		return fmt.Errorf("op %d: %w", i, s.denied(s.real(op.Path), op.Kind.String()))
+	case strings.HasSuffix(err.Error(), quotaExceeded):
+		return fmt.Errorf("%w: op %d (%s %s): ZooKeeper's quota for nodes or bytes there is used up", coordination.ErrUnavailable, i, op.Kind, op.Path)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
 		return conflict(coordination.ReasonParent)
 	case op.Kind == coordination.OpEnsure:
