@@ -23,6 +23,8 @@ const (
 	commitTimeout = 10 * time.Second
 	// retryPause is how long a job waits after the registry refused.
 	retryPause = time.Second
+	// troubleShown is how long the status tells of a refusal after the last.
+	troubleShown = 15 * time.Second
 	// lookAgain is how long a step that changed the registry waits for the
 	// snapshot that shows it.
 	lookAgain = time.Second
@@ -90,13 +92,15 @@ type job struct {
 	registered bool
 	departedAt time.Time // when to leave was tried last
 	// announce: what the others know of this host (HostDetail) is out of date.
-	announce  bool
-	joinErr   error
-	left      string // why the job is not run here: stopped, removed
-	leftState JobState
-	seen      bool      // view was made from a snapshot of this membership
-	looked    bool      // no step was taken since the last snapshot
-	lookedAt  time.Time // when a step that waits for a snapshot was taken
+	announce     bool
+	joinErr      error
+	left         string // why the job is not run here: stopped, removed
+	leftState    JobState
+	seen         bool          // view was made from a snapshot of this membership
+	looked       bool          // no step was taken since the last snapshot
+	lookedAt     time.Time     // when a step that waits for a snapshot was taken
+	lookPause    time.Duration // how long it waits before it is taken again; it doubles
+	wrote, waits int64         // the newest transaction of this host; that of the step
 
 	share        coordination.Share
 	items        map[int]*item
@@ -120,6 +124,8 @@ type job struct {
 	againAt      time.Time // when to try again what the registry's state stood against
 	offsetsAt    time.Time
 	retryAt      time.Time
+	trouble      string // what the registry refused, at troubleAt
+	troubleAt    time.Time
 	changed      bool // the definition or the module is not what was last applied
 	leaving      string
 	draining     bool
@@ -419,7 +425,7 @@ func (j *job) sleep(now time.Time) time.Duration {
 	at(j.sweepAt)
 	at(j.offsetsAt)
 	if !j.looked {
-		at(j.lookedAt.Add(lookAgain))
+		at(j.lookedAt.Add(j.lookPause))
 	}
 	return wait
 }
@@ -431,12 +437,33 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// perform carries out a move with a time limit. The work context bounds it as
-// well, so that a lost session ends it.
+// perform carries out a move, with a time limit for each of its steps. The work
+// context bounds it as well, so that a lost session ends it.
 func (j *job) perform(m coordination.Move) error {
-	ctx, cancel := context.WithTimeout(j.work, commitTimeout)
+	return coordination.Perform(j.work, counted{j.term.registry, &j.wrote}, m)
+}
+
+// counted is a session whose calls have a time limit each, however many an
+// exchange takes, and that notes the newest transaction which one of them made.
+type counted struct {
+	coordination.RegistryCenter
+	zxid *int64
+}
+
+func (c counted) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
-	return coordination.Perform(ctx, j.term.registry, m)
+	results, err := c.RegistryCenter.Commit(ctx, ops...)
+	for _, r := range results {
+		*c.zxid = max(*c.zxid, r.Zxid)
+	}
+	return results, err
+}
+
+func (c counted) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	return c.RegistryCenter.Read(ctx, queries...)
 }
 
 // failed notes that the registry refused, and when to try again.
@@ -445,6 +472,7 @@ func (j *job) failed(now time.Time, what string, err error) {
 		return
 	}
 	j.retryAt = now.Add(retryPause)
+	j.trouble, j.troubleAt = what+": "+err.Error(), now
 	j.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
 }
 

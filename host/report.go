@@ -1,6 +1,8 @@
 package host
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
@@ -89,7 +91,10 @@ func (j *job) status() JobStatus {
 	s.State, s.Reason = j.state()
 	parameters, err := coordination.ParseItemParameters(c.ShardingItemParameters)
 	if err != nil {
-		s.Warnings = append(s.Warnings, err.Error())
+		s.Warnings = append(slices.Clone(s.Warnings), err.Error())
+	}
+	if ago := time.Since(j.troubleAt); j.trouble != "" && ago < troubleShown {
+		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("the registry refused, %s ago: %s", ago.Round(time.Second), j.trouble))
 	}
 	for _, it := range j.sorted(func(*item) bool { return true }) {
 		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.due != nil, Disabled: it.state.Disabled,
@@ -137,6 +142,8 @@ func (j *job) state() (JobState, string) {
 			return JobSharding, "a Java leader divides the items; all wait"
 		}
 		return JobSharding, "the items are being divided"
+	case j.view.Division.Total == 0 && !j.view.JavaLed():
+		return JobSharding, "the items were never divided"
 	}
 	return JobReady, ""
 }
