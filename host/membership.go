@@ -73,7 +73,12 @@ func (j *job) check() error {
 func (j *job) see(s coordination.Snapshot) {
 	before := j.view
 	j.view = coordination.ParseView(s, j.layout, j.self, before)
-	j.looked, j.seen = true, true
+	newest := int64(0)
+	for _, n := range s {
+		newest = max(newest, n.Mzxid)
+	}
+	// One that waited in the channel while the step was taken does not show it.
+	j.looked, j.seen = j.looked || newest >= j.waits, true
 	j.seeJava(time.Now(), before)
 	for _, it := range j.items {
 		it.held = false
@@ -319,9 +324,14 @@ func joinWords(words []string) string { return strings.Join(words, ", ") }
 // flag, division, the own share, crashed hosts. After a step that wrote
 // something it waits for the snapshot that shows it.
 func (j *job) coordinate(now time.Time) {
-	if !j.looked && now.Before(j.lookedAt.Add(lookAgain)) {
+	switch {
+	case j.looked:
+		j.lookPause = lookAgain
+	case now.Before(j.lookedAt.Add(j.lookPause)):
 		j.readShare(now)
 		return
+	default: // a registry that is so slow is not to be asked the same again and again
+		j.lookPause = min(2*j.lookPause, commitTimeout)
 	}
 	v := j.view
 	if v.Enabled && !j.wasEnabled {
@@ -337,10 +347,12 @@ func (j *job) coordinate(now time.Time) {
 	}
 	var sharded coordination.Sharded
 	if m, ok := v.Reconcile(now, j.share, &sharded, &j.election.Line); ok {
-		j.looked, j.lookedAt = false, now
+		j.looked, j.lookedAt, j.wrote = false, now, 0
 		if err := j.perform(m); err != nil {
 			j.failed(now, "coordination", err)
+			j.wrote = 0
 		}
+		j.waits, j.lookedAt = j.wrote, time.Now()
 		if sharded.Commits > 0 {
 			j.emit(Event{Kind: EventSharded, Reason: why(v)})
 		}
