@@ -492,15 +492,15 @@ func TestATriggerWhileTheJobRunsIsNotLost(t *testing.T) {
 	c.open("a")
 	ends := []seen{}
 	for at := f.at[first]; len(ends) < 2; {
-		e := first.of("held", at, kind(host.EventFireEnded), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
+		e := first.of("held", at, kind(host.EventItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 		ends, at = append(ends, e), e.at+1
 	}
 	c.registry("trigger", "held") // one is already kept on the slow one
-	last := first.of("held", ends[1].at+1, kind(host.EventFireEnded), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
+	last := first.of("held", ends[1].at+1, kind(host.EventItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 	c.open("b")
 	at := f.at[slow]
 	for _, want := range ends {
-		e := slow.of("held", at, kind(host.EventFireEnded), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
+		e := slow.of("held", at, kind(host.EventItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 		if e.Trigger != want.Trigger {
 			t.Errorf("the slow host ran trigger %d, want %d", e.Trigger, want.Trigger)
 		}
