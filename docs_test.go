@@ -360,3 +360,55 @@ func anchor(heading string) string {
 	}
 	return b.String()
 }
+
+var (
+	flawRow  = regexp.MustCompile(`(?m)^\| (\d+) \|.*\| ([^|]*) \|$`)
+	testName = regexp.MustCompile(`^Test[A-Za-z]+(/[a-z_]+)?$`)
+)
+
+// TestFlawsInDocs: each of ElasticJob's flaws has a test that shows what
+// happens here, and the tests that the page names exist.
+func TestFlawsInDocs(t *testing.T) {
+	t.Parallel()
+	const scenarios = "coordination/testdata/scenarios/"
+	_, folders := sources(t)
+	tests := make(map[string]bool)
+	for _, files := range folders {
+		for _, f := range files {
+			for _, d := range f.ast.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && f.test && fn.Recv == nil {
+					tests[fn.Name.Name] = true
+				}
+			}
+		}
+	}
+	data, err := os.ReadFile("docs/elasticjob.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := flawRow.FindAllStringSubmatch(string(data), -1)
+	for n, row := range rows {
+		if row[1] != strconv.Itoa(n+1) {
+			t.Errorf("docs/elasticjob.md: flaw %s is at place %d", row[1], n+1)
+		}
+		names := codeSpan.FindAllStringSubmatch(row[2], -1)
+		if len(names) == 0 {
+			t.Errorf("docs/elasticjob.md: flaw %s: no test shows it", row[1])
+		}
+		for _, m := range names {
+			name, script, _ := strings.Cut(m[1], "/")
+			if !testName.MatchString(m[1]) || !tests[name] {
+				t.Errorf("docs/elasticjob.md: flaw %s: there is no test %s", row[1], m[1])
+			}
+			if script == "" {
+				continue
+			}
+			if _, err := os.Stat(scenarios + script + ".txt"); err != nil {
+				t.Errorf("docs/elasticjob.md: flaw %s: test %s has no script: %v", row[1], m[1], err)
+			}
+		}
+	}
+	if len(rows) != 26 {
+		t.Errorf("found %d flaws, expected 26: the page is not read as it is written", len(rows))
+	}
+}
