@@ -465,15 +465,7 @@ func (h *simHost) recover(dead string, all bool, limit int) (co.Recovered, error
 	if out.Commits > 0 {
 		h.runs, h.version = out.Runs, out.RunsVersion
 	}
-	for _, c := range out.Claimed {
-		it := h.items[c.Item]
-		if it == nil {
-			it = &simItem{}
-			h.items[c.Item] = it
-		}
-		it.running, it.failover, it.state, it.fire = true, true, c.State, c.Fire
-		h.say("%s: takes over %d from %s (%s)", h.name, c.Item, dead, c.Fire.ID())
-	}
+	h.takeOver(dead, out.Claimed)
 	for _, c := range out.Lost {
 		h.say("%s: writes down that %d of %s is LOST (%s)", h.name, c.Item, dead, c.Fire.ID())
 	}
@@ -484,6 +476,24 @@ func (h *simHost) recover(dead string, all bool, limit int) (co.Recovered, error
 		h.say("%s: nothing is left of %s", h.name, dead)
 	}
 	return out, nil
+}
+
+// takeOver runs items that were begun for a host that died, or by a commit whose
+// answer was lost.
+func (h *simHost) takeOver(dead string, claims []co.Claim) {
+	for _, c := range claims {
+		it := h.items[c.Item]
+		if it == nil {
+			it = &simItem{}
+			h.items[c.Item] = it
+		}
+		it.running, it.failover, it.state, it.fire = true, true, c.State, c.Fire
+		if dead == "" {
+			h.say("%s: runs %d, which it had begun unheard (%s)", h.name, c.Item, c.Fire.ID())
+		} else {
+			h.say("%s: takes over %d from %s (%s)", h.name, c.Item, dead, c.Fire.ID())
+		}
+	}
 }
 
 // followUp begins what is owed, and a trigger.
@@ -564,9 +574,10 @@ func (h *simHost) begin(id co.Fire, items co.Items, trigger bool) error {
 		}
 		return err
 	}
-	if out.Items != nil {
+	if out.Items != nil || len(out.Adopted) > 0 {
 		h.runs, h.version = out.Runs, out.RunsVersion
 	}
+	h.takeOver("", out.Adopted)
 	var begun co.Items
 	for i, state := range out.Items {
 		it := h.items[i]
@@ -631,6 +642,7 @@ func (h *simHost) complete(items co.Items, outcome, offset string) error {
 			delete(h.items, i)
 		}
 	}
+	h.takeOver("", out.Adopted)
 	done := co.Items(slices.Sorted(maps.Keys(out.Items)))
 	if len(done) > 0 {
 		h.say("%s: completed %s (%s)", h.name, done, outcome)
