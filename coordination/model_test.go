@@ -302,6 +302,7 @@ func dirOf(path string) string { return path[:strings.LastIndexByte(path, '/')] 
 func (w *modelWorld) commit(a *actor, ops []co.Op) ([]co.Result, error) {
 	next := make(map[string]*modelNode, len(w.tree)+len(ops))
 	maps.Copy(next, w.tree)
+	a.entries = nil // of a commit that was refused half way
 	zxid := w.zxid + 1
 	results := make([]co.Result, len(ops))
 	children := func(path string) bool {
@@ -366,7 +367,6 @@ func (w *modelWorld) commit(a *actor, ops []co.Op) ([]co.Result, error) {
 	for _, e := range a.entries {
 		e()
 	}
-	a.entries = nil
 	return results, nil
 }
 
