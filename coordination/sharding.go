@@ -266,25 +266,14 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 	var items []Op
 	undone := len(s.epoch.Data) > 0
 	for i, owner := range owners {
-		n, exists := s.instance[i]
-		if !exists {
-			items = append(items, Ensure(l.item(i)))
-		}
+		n := s.instance[i]
 		undone = undone || n.Exists && n.Version == 0
 		had := string(n.Data)
 		fromJava := n.Exists && ours(owner) && (slices.Contains(s.java, had) || slices.Contains(s.before.Foreigners, had) || s.before.Java && !ours(had))
 		if n.Exists && had != owner && slices.Contains(s.java, had) {
 			items = append(items, Absent(l.itemRunning(i))) // it has not begun since it was read
 		}
-		switch {
-		case n.Exists && had == owner && n.Version > 0:
-		case n.Exists && owner == "":
-			items = append(items, Delete(l.itemInstance(i), AnyVersion))
-		case n.Exists:
-			items = append(items, Set(l.itemInstance(i), []byte(owner), n.Version))
-		case owner != "":
-			items = append(items, Create(l.itemInstance(i), []byte(owner)), Set(l.itemInstance(i), []byte(owner), 0))
-		}
+		items = append(items, s.handOver(i, owner)...)
 		baseline := Record{Instant: s.now.UnixMilli()}
 		if fromJava && !s.view.FlagSeen.IsZero() && s.view.FlagSeen.Before(s.now) {
 			baseline.Instant = s.view.FlagSeen.UnixMilli() // from then on Java hosts wait
@@ -302,6 +291,13 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 				}
 				items = append(items, Set(l.record(i), r.data(), old.Version))
 			}
+		}
+	}
+	for _, i := range d.Pending {
+		// Beyond the total an instance node may still name who was to have the
+		// item, and not who took it over. It is that host's anchor.
+		if i >= d.Total && ours(s.running[i]) {
+			items = append(items, s.handOver(i, s.running[i])...)
 		}
 	}
 	for _, n := range s.surplus {
@@ -392,6 +388,27 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 		}
 	}
 	return s.commitAll(append(chunks, guarded(last...)))
+}
+
+// handOver makes the item's instance node name the owner, with a version above
+// 0; "" is nobody.
+func (s sharding) handOver(item int, owner string) []Op {
+	var ops []Op
+	n, exists := s.instance[item]
+	if !exists {
+		ops = append(ops, Ensure(s.view.Layout.item(item)))
+	}
+	path, had := s.view.Layout.itemInstance(item), string(n.Data)
+	switch {
+	case n.Exists && had == owner && n.Version > 0:
+	case n.Exists && owner == "":
+		ops = append(ops, Delete(path, AnyVersion))
+	case n.Exists:
+		ops = append(ops, Set(path, []byte(owner), n.Version))
+	case owner != "":
+		ops = append(ops, Create(path, []byte(owner)), Set(path, []byte(owner), 0))
+	}
+	return ops
 }
 
 func (s sharding) commitAll(chunks [][]Op) (Move, error) {
