@@ -343,11 +343,12 @@ func (s *Session) Close() error {
 
 // waiting tells whoever dials why it takes so long.
 func (s *Session) waiting(err error) {
-	s.o.Logger.Info("waiting for ZooKeeper", zap.String("servers", s.o.Connect), zap.Error(err))
 	s.mu.Lock()
 	first := s.id == 0
 	s.mu.Unlock()
 	if s.o.OnWait != nil && first {
 		s.o.OnWait(fmt.Errorf("waiting for ZooKeeper at %s: %w", s.o.Connect, err))
+		return // it is told there
 	}
+	s.o.Logger.Info("waiting for ZooKeeper", zap.String("servers", s.o.Connect), zap.Error(err))
 }

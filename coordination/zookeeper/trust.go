@@ -95,7 +95,7 @@ func (s *Session) publish() coordination.Trust {
 	level := t.level(s.o.clock())
 	if level == coordination.TrustLost {
 		t.mu.Unlock()
-		s.o.Logger.Warn("the ZooKeeper session is given up: no answer for too long", zap.Duration("timeout", t.granted()))
+		s.o.Logger.Debug("the ZooKeeper session is given up: no answer for too long", zap.Duration("timeout", t.granted()))
 		s.lose()
 		<-s.lost
 		return level
@@ -106,7 +106,7 @@ func (s *Session) publish() coordination.Trust {
 		t.published.Store(uint32(level))
 		close(t.changed)
 		t.changed = make(chan struct{})
-		s.o.Logger.Info("trust in the ZooKeeper session", zap.Stringer("is", level), zap.Stringer("was", was))
+		s.o.Logger.Debug("trust in the ZooKeeper session", zap.Stringer("is", level), zap.Stringer("was", was))
 	}
 	return level
 }
