@@ -60,7 +60,7 @@ cluster: build examples ## show a cluster: a real ZooKeeper (Debian's zookeeper)
 
 .PHONY: sim
 sim: ## run the random simulations of hosts: 1,000 and 500 seeds, or SEEDS=n of each
-	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout 5h -run '^(TestSimulation|TestRandomFaults)$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS))
+	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),5h,15m) -run '^(TestSimulation|TestRandomFaults)$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS))
 
 .PHONY: crash
 crash: ## let hosts die at every registry operation of every scenario, and in pairs

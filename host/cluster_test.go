@@ -99,8 +99,39 @@ type cluster struct {
 	// effect: its host can tell that the item ended, but not that.
 	lostAnswers bool
 
+	pace pace
+
 	mu     sync.Mutex
 	events []host.Event
+}
+
+// pace notices hosts that go on changing the registry, each because of the
+// other, while no time passes: in a bubble that would never end.
+type pace struct {
+	mu    sync.Mutex
+	at    time.Time
+	calls int
+	last  []string
+}
+
+// mostAtOnce is the number of calls that hosts have a use for at one instant.
+const mostAtOnce = 20_000
+
+// note counts a call. It ends the test's process when there is no end to them:
+// hosts that do not rest cannot be stopped either.
+func (p *pace) note(host, what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); !now.Equal(p.at) {
+		p.at, p.calls, p.last = now, 0, nil
+	}
+	p.calls++
+	if p.calls > mostAtOnce-60 {
+		p.last = append(p.last, host+" "+what)
+	}
+	if p.calls > mostAtOnce {
+		panic(fmt.Sprintf("the hosts do not come to rest at %s; the last calls were:\n%s", p.at.UTC(), strings.Join(p.last, "\n")))
+	}
 }
 
 // node is one host of a cluster.
@@ -147,7 +178,7 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 			if err != nil {
 				return nil, err
 			}
-			s := &lease{RegistryCenter: r, lost: make(chan struct{})}
+			s := &lease{RegistryCenter: r, lost: make(chan struct{}), pace: &c.pace, host: name}
 			nd.mu.Lock()
 			defer nd.mu.Unlock()
 			nd.sessions = append(nd.sessions, s)
@@ -185,6 +216,8 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 // the session's nodes when the host has closed it or its time is up.
 type lease struct {
 	coordination.RegistryCenter
+	pace *pace
+	host string
 	once sync.Once
 	lost chan struct{}
 	// loseAfter makes the next commit the last: it is applied, and the session
@@ -213,6 +246,7 @@ func (l *lease) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinat
 		return nil, coordination.ErrSessionLost
 	}
 	results, err := l.RegistryCenter.Commit(ctx, ops...)
+	l.pace.note(l.host, fmt.Sprintf("commit %v: %v", ops, err))
 	if l.loseAfter.Load() {
 		l.lose()
 		return nil, coordination.ErrUnknown
@@ -224,6 +258,7 @@ func (l *lease) Read(ctx context.Context, queries ...coordination.Query) ([]coor
 	if !l.Trusted() {
 		return nil, coordination.ErrSessionLost
 	}
+	l.pace.note(l.host, fmt.Sprintf("read %v", queries))
 	return l.RegistryCenter.Read(ctx, queries...)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
@@ -28,6 +29,11 @@ const (
 	// lookAgain is how long a step that changed the registry waits for the
 	// snapshot that shows it.
 	lookAgain = time.Second
+	// stepInterval is how often a job may take a step of the common business,
+	// once stepsAtOnce were taken without a rest. Hosts that undo each other's
+	// work, whatever made them, must not take the registry with them.
+	stepInterval = 200 * time.Millisecond
+	stepsAtOnce  = 25
 	// longestSleep bounds the timer, so that a wall clock that was set is noticed.
 	longestSleep = time.Minute
 	// completionWindow is how long a first completed item waits for others.
@@ -100,6 +106,9 @@ type job struct {
 	looked       bool          // no step was taken since the last snapshot
 	lookedAt     time.Time     // when a step that waits for a snapshot was taken
 	lookPause    time.Duration // how long it waits before it is taken again; it doubles
+	steps        *rate.Limiter // of the common business
+	stepAt       time.Time     // when the next may be taken, after too many
+	steppedOften time.Time     // when the log last said that there were too many
 	wrote, waits int64         // the newest transaction of this host; that of the step
 
 	share        coordination.Share
@@ -184,6 +193,7 @@ func newJob(t *term, wanted Job, self coordination.JobInstance) *job {
 		layout: coordination.NewLayout(t.host.cfg.Namespace, name),
 		done:   make(chan struct{}),
 		items:  make(map[int]*item), fires: make(map[*fire]bool), ended: make(map[int]endedRun),
+		steps:        rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce),
 		recoverPause: recoverPause,
 		zone:         time.Local,
 		wasEnabled:   true,
@@ -405,6 +415,7 @@ func (j *job) sleep(now time.Time) time.Duration {
 	}
 	at(j.retryAt)
 	at(j.againAt)
+	at(j.stepAt)
 	if len(j.ended) > 0 {
 		at(j.endedSince.Add(completionWindow))
 	}

@@ -346,7 +346,7 @@ func (j *job) coordinate(now time.Time) {
 		j.announce = false
 	}
 	var sharded coordination.Sharded
-	if m, ok := v.Reconcile(now, j.share, &sharded, &j.election.Line); ok {
+	if m, ok := v.Reconcile(now, j.share, &sharded, &j.election.Line); ok && j.mayStep(now) {
 		j.looked, j.lookedAt, j.wrote = false, now, 0
 		if err := j.perform(m); err != nil {
 			j.failed(now, "coordination", err)
@@ -369,6 +369,24 @@ func (j *job) coordinate(now time.Time) {
 		j.recoverCrashed(now)
 		j.sweep(now)
 	}
+}
+
+// mayStep says whether the next step of the common business may be taken. One
+// that follows many others has to wait.
+func (j *job) mayStep(now time.Time) bool {
+	if now.Before(j.stepAt) {
+		return false
+	}
+	if j.steps.AllowN(now, 1) {
+		return true
+	}
+	j.stepAt = now.Add(stepInterval)
+	if !now.Before(j.steppedOften.Add(longestSleep)) {
+		j.steppedOften = now
+		j.log.Warn("the hosts of the job are not coming to rest: its items are divided, or its leader is elected, again and again; slowing down",
+			zap.String("because", why(j.view)), zap.Duration("step every", stepInterval))
+	}
+	return false
 }
 
 // readShare reads what this host owns if the division has changed.

@@ -13,7 +13,7 @@ const callStep = 5
 // hosts die.
 const (
 	crashDefault = 61
-	pairsDefault = 0
+	pairsDefault = 29
 )
 
 // faultsDefault is how many seeds of random faults a plain run does.

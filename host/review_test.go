@@ -12,6 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
@@ -911,4 +914,62 @@ func byRun(events []host.Event) map[string]int {
 		n[e.RunID]++
 	}
 	return n
+}
+
+// TestRestless has somebody ask for a division whenever one was made, as
+// another host would that takes each for wrong. The leader obeys, but not
+// faster than a registry that others need can take, and says so; items still run.
+func TestRestless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, logs := observer.New(zap.WarnLevel)
+		c := newCluster(t)
+		c.log = zap.New(log)
+		g := sleeper(0)
+		c.start(1, job(definition("restless", "0 * * * * ?", 2), g))
+		time.Sleep(30 * time.Second)
+		layout := coordination.NewLayout("test", "restless")
+		flag := layout.Root() + "/leader/sharding/necessary"
+		r, err := c.server.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		news, err := r.Watch(ctx, coordination.Data(flag))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for s := range news {
+				if !s.Data(flag).Exists {
+					asked++
+					if _, err := r.Commit(ctx, coordination.Create(flag, nil)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+		const minutes = 2
+		time.Sleep(minutes * time.Minute)
+		cancel()
+		wg.Wait()
+		if most := 30 + 5*60*minutes; asked > most {
+			t.Errorf("divided %d times in %d minutes; want %d at most", asked, minutes, most)
+		}
+		if least := 4 * 60 * minutes; asked < least {
+			t.Errorf("divided only %d times in %d minutes, though it was asked %d times to", asked, minutes, least)
+		}
+		if n := logs.FilterMessageSnippet("not coming to rest").Len(); n < 1 || n > minutes+1 {
+			t.Errorf("said %d times that it does not come to rest", n)
+		}
+		time.Sleep(90 * time.Second)
+		if starts := c.starts(0); len(starts) == 0 {
+			t.Error("no item ran any more")
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
