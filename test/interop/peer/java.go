@@ -36,6 +36,8 @@ type JavaOptions struct {
 	JavaArgs []string
 	// Log hears of all runs of jobs that are not quiet. May be nil.
 	Log *Log
+	// Event hears each event of a job, as it is read, one at a time. May be nil.
+	Event func(JavaEvent)
 }
 
 // Java is an ElasticJob process: a console that answers Call, and a host of
@@ -58,16 +60,25 @@ type answer struct {
 	Error  string          `json:"error"`
 }
 
+// JavaEvent is what a job's code says on an ElasticJob host.
+type JavaEvent struct {
+	// Event is "begin", "end", or "effect": a step of an item that has such.
+	Event string `json:"event"`
+	Job   string `json:"job"`
+	Item  int    `json:"item"`
+	Total int    `json:"total"`
+	// Run tells the runs of a process apart: they are numbered from 1.
+	Run int64 `json:"run"`
+	// Milliseconds is since 1970, by the host's clock.
+	Milliseconds int64 `json:"milliseconds"`
+	Interrupted  bool  `json:"interrupted"`
+}
+
 // line is a line that the process writes: an answer or an event.
 type line struct {
 	ID int `json:"id"`
 	answer
-	Event        string `json:"event"`
-	Job          string `json:"job"`
-	Item         int    `json:"item"`
-	Total        int    `json:"total"`
-	Milliseconds int64  `json:"milliseconds"`
-	Interrupted  bool   `json:"interrupted"`
+	JavaEvent
 }
 
 // StartJava starts an ElasticJob process and waits until it listens. It has no
@@ -136,6 +147,9 @@ func (j *Java) hear(text []byte) {
 		return
 	}
 	at := time.UnixMilli(l.Milliseconds)
+	if l.Job != "" && j.options.Event != nil {
+		j.options.Event(l.JavaEvent)
+	}
 	switch {
 	case l.ID != 0:
 		j.calls.Lock()

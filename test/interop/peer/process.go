@@ -17,7 +17,8 @@ type process struct {
 	name  string
 	log   *Log
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when it has ended and all was read
+	ended chan struct{}     // closed when it has ended and all was read
+	hears func(line string) // of each line of stderr; may be nil
 
 	mu     sync.Mutex
 	err    error // of Wait; valid once ended is closed
@@ -71,6 +72,9 @@ func (p *process) errors(r io.Reader) {
 	for {
 		line, err := lines.ReadString('\n')
 		if line != "" {
+			if p.hears != nil {
+				p.hears(strings.TrimSuffix(line, "\n"))
+			}
 			p.mu.Lock()
 			p.stderr = append(p.stderr, strings.TrimSuffix(line, "\n"))
 			if len(p.stderr) > 2*keep {

@@ -37,6 +37,9 @@ type WasmjobOptions struct {
 	// NoHistory has the host keep none, as ElasticJob does: it is not to be
 	// measured. Then nothing is heard of events and runs.
 	NoHistory bool
+	// Line hears each line of stderr, the host's log, as it is read, one at a
+	// time. May be nil.
+	Line func(line string)
 }
 
 // Wasmjob is a running host of ours. It is safe for concurrent use.
@@ -58,7 +61,7 @@ func StartWasmjob(o WasmjobOptions) (*Wasmjob, error) {
 		args = append(args, "--history", history, "--history-size", "1GiB")
 	}
 	args = append(args, o.Args...)
-	w.process = process{name: o.Name, log: o.Log, cmd: exec.Command(o.Program, args...)}
+	w.process = process{name: o.Name, log: o.Log, cmd: exec.Command(o.Program, args...), hears: o.Line}
 	w.cmd.Dir, w.cmd.Env = o.Dir, w.env()
 	if o.NoHistory {
 		return w, w.start(nil, nil)

@@ -30,6 +30,9 @@ final class Jobs {
 
     private final Map<String, AtomicLong> runs = new ConcurrentHashMap<>();
 
+    /** Numbers the runs of this process. */
+    private final AtomicLong begun = new AtomicLong();
+
     /** Jobs whose items do not end; its monitor is notified of each release. */
     private final Set<String> held = new HashSet<>();
 
@@ -129,7 +132,10 @@ final class Jobs {
         if (null != Peer.text(request, "strategy")) {
             config.jobShardingStrategyType(Peer.text(request, "strategy"));
         }
-        Item item = new Item(job, Peer.number(request, "milliseconds", 0), Peer.is(request, "quiet"));
+        if (null != Peer.text(request, "itemParameters")) {
+            config.shardingItemParameters(Peer.text(request, "itemParameters"));
+        }
+        Item item = new Item(job, Peer.number(request, "milliseconds", 0), Peer.number(request, "beat", 0), Peer.is(request, "quiet"));
         ScheduleJobBootstrap bootstrap = new ScheduleJobBootstrap(registry(), item, config.build());
         started.put(job, bootstrap);
         bootstrap.schedule();
@@ -142,24 +148,33 @@ final class Jobs {
 
         private final int milliseconds;
 
+        /** If not 0, an item has as many steps of so many milliseconds as its parameter says. */
+        private final int beat;
+
         private final boolean quiet;
 
         private final AtomicLong runs;
 
-        Item(final String job, final int milliseconds, final boolean quiet) {
+        Item(final String job, final int milliseconds, final int beat, final boolean quiet) {
             this.job = job;
             this.milliseconds = milliseconds;
+            this.beat = beat;
             this.quiet = quiet;
             runs = counter(job);
         }
 
         @Override
         public void execute(final ShardingContext context) {
-            tell("begin", context, false);
+            long run = begun.incrementAndGet();
+            tell("begin", run, context, false);
             boolean interrupted = false;
             try {
                 if (milliseconds > 0) {
                     Thread.sleep(milliseconds);
+                }
+                for (int left = 0 == beat ? 0 : Integer.parseInt(context.getShardingParameter()); left > 0; left--) {
+                    Thread.sleep(beat);
+                    tell("effect", run, context, false);
                 }
                 synchronized (held) {
                     while (held.contains(job)) {
@@ -170,13 +185,13 @@ final class Jobs {
                 interrupted = true;
             }
             runs.incrementAndGet();
-            tell("end", context, interrupted);
+            tell("end", run, context, interrupted);
             if (interrupted) {
                 Thread.currentThread().interrupt();
             }
         }
 
-        private void tell(final String event, final ShardingContext context, final boolean interrupted) {
+        private void tell(final String event, final long run, final ShardingContext context, final boolean interrupted) {
             if (quiet) {
                 return;
             }
@@ -184,6 +199,7 @@ final class Jobs {
             line.addProperty("event", event);
             line.addProperty("job", job);
             line.addProperty("item", context.getShardingItem());
+            line.addProperty("run", run);
             line.addProperty("total", context.getShardingTotalCount());
             line.addProperty("parameter", context.getJobParameter());
             line.addProperty("milliseconds", System.currentTimeMillis());
