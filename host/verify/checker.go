@@ -75,7 +75,7 @@ type item struct {
 type job struct {
 	name        string
 	items       map[int]*item
-	active      map[*process]bool
+	active      map[*process]time.Time // since when a process has the job
 	activeSince time.Time
 	fires       map[fireID]*fire
 	order       []*fire // as they came up, the oldest first
@@ -148,12 +148,15 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 		c.enter(j, p, m.time)
 	case host.EventJobRemoved, host.EventJobStopped:
 		if strings.HasPrefix(e.Reason, "removed from the registry") {
-			c.removed(j)
+			c.removed(j, c.now.Add(1))
 		}
 		c.drop(j, p)
 	case host.EventSharded:
-		if e.Reason == "items were never divided" { // removed while nobody was there to say so
-			c.removed(j)
+		// Perhaps the job was removed while nobody was there to say so. Who
+		// divides was there since it joined. What came after is the new job's,
+		// also if the host divides twice because an answer was lost.
+		if joined, ok := j.active[p]; ok && e.Reason == "items were never divided" {
+			c.removed(j, joined)
 		}
 	case host.EventJobChanged:
 		j.changed = e.Time
@@ -247,7 +250,7 @@ func (c *Checker) instance(id string, p *process) *instance {
 func (c *Checker) job(name string, p *process, m mark) *job {
 	j := c.jobs[name]
 	if j == nil {
-		j = &job{name: name, items: make(map[int]*item), active: make(map[*process]bool), fires: make(map[fireID]*fire),
+		j = &job{name: name, items: make(map[int]*item), active: make(map[*process]time.Time), fires: make(map[fireID]*fire),
 			report: JobReport{Job: name}}
 		c.jobs[name] = j
 	}
@@ -265,7 +268,7 @@ func (c *Checker) enter(j *job, p *process, now time.Time) {
 	if len(j.active) == 0 {
 		j.activeSince, j.quietFrom = now, now
 	}
-	j.active[p], p.jobs[j] = true, true
+	j.active[p], p.jobs[j] = now, true
 }
 
 func (c *Checker) find(f Finding) {
@@ -498,15 +501,39 @@ func (c *Checker) fences(j *job, it *item, a, b *run) {
 		Text: fmt.Sprintf("a run under fence %d started after one under fence %d", b.fence, a.fence), Lines: lines(a.started, b.started)})
 }
 
-// removed forgets what was due of a job that was removed from the registry,
-// and where its offsets were: they may be gone with it.
-func (c *Checker) removed(j *job) {
+// removed forgets what was due before an instant of a job that was removed from
+// the registry, and where its offsets were: they may be gone with it.
+func (c *Checker) removed(j *job, before time.Time) {
 	for _, it := range j.items {
+		var old, since []*run
+		for _, r := range it.runs {
+			if r.started.time.Before(before) {
+				old = append(old, r)
+			} else {
+				since = append(since, r)
+			}
+		}
+		it.runs = old
 		c.retire(j, it, true)
-		it.last = nil
+		it.runs = since
+		if it.last != nil && it.last.started.time.Before(before) {
+			it.last = nil
+		}
 	}
-	clear(j.fires)
-	j.order, j.spans = nil, nil
+	var kept []*fire
+	for _, f := range j.order {
+		first := f.seen
+		if first.kind == "" {
+			first = f.expected
+		}
+		if first.time.Before(before) {
+			delete(j.fires, f.id)
+		} else {
+			kept = append(kept, f)
+		}
+	}
+	j.order = kept
+	j.spans = slices.DeleteFunc(j.spans, func(s span) bool { return s.mark.time.Before(before) })
 }
 
 func serverOf(instance string) string {

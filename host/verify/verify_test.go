@@ -89,6 +89,11 @@ func (b *book) lost(at float64) *book {
 	return b.add(at, host.Event{Kind: host.EventSession, Host: b.id, Reason: "lost"})
 }
 
+// first divides the items where there was no division.
+func (b *book) first(at float64) *book {
+	return b.of(at, host.EventSharded, host.Event{Reason: "items were never divided"})
+}
+
 // later keeps the host alive until so many seconds.
 func (b *book) later(at float64) *book {
 	return b.of(at, host.EventAssigned, host.Event{Items: []int{0}})
@@ -190,6 +195,34 @@ func TestEachInvariant(t *testing.T) {
 			a.of(5001, host.EventJobAdded, host.Event{})
 			a.of(5002, host.EventItemSkipped, host.Event{Item: &item, Instant: instant(10), Through: instant(4999), Reason: "nobody"})
 			return []*book{a.later(5600)}
+		}, 0, "", ""},
+		// An answer was lost, and the leader divides again. The second host
+		// begins its item of the instant after that.
+		"divided twice for the first time": {func() []*book {
+			a, b := two()
+			a.first(0.5).fire(10, 10, 2, 0).run(10, 11, 10, 0, 5).first(12).skip(20, 20, 0, "x")
+			b.fire(12.5, 10, 2, 1).run(12.5, 13, 10, 1, 6).skip(20, 20, 1, "x")
+			return []*book{a.later(600), b.later(600)}
+		}, 0, "", ""},
+		"divided twice for the first time, and an item forgotten": {func() []*book {
+			a, b := two()
+			a.first(0.5).fire(10, 10, 3, 0).run(10, 11, 10, 0, 5).first(12).skip(20, 20, 0, "x")
+			b.fire(12.5, 10, 3, 1).run(12.5, 13, 10, 1, 6).skip(20, 20, 1, "x").skip(20, 20, 2, "x")
+			return []*book{a.later(600), b.later(600)}
+		}, Accounted, Violated, ""},
+		"divided twice for the first time, and a fence goes back": {func() []*book {
+			a, b := two()
+			return []*book{a.first(0.5).run(1, 2, 0, 0, 9).first(12), b.run(30, 31, 10, 0, 8)}
+		}, FencesGrow, Violated, ""},
+		"removed while all hosts were down": {func() []*book {
+			a, b := two()
+			a.first(0.5).fire(10, 10, 2, 0).run(10, 11, 10, 0, 5)
+			b.fire(10, 10, 2, 1).start(10, 10, 1, 6) // and is killed, which only its next life shows
+			a.add(60, host.Event{Kind: host.EventHostStarted})
+			a.id = "10.0.0.1@-@2"
+			a.of(61, host.EventJobAdded, host.Event{}).first(62)
+			b.add(400, host.Event{Kind: host.EventHostStarted})
+			return []*book{a.later(600), b}
 		}, 0, "", ""},
 		"begun by a host that died, and never again": {func() []*book {
 			a, b := two()
