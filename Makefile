@@ -116,6 +116,11 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 soak: examples ## run the long tests (build tag soak); takes minutes to hours
 	$(GO) test -tags soak -run '^TestSoak' -count 1 -v -timeout 6h $$(grep -rl --include '*_test.go' '^func TestSoak' . | xargs -n 1 dirname | sort -u)
 
+.PHONY: soak-cluster
+soak-cluster: build examples ## watch 200 jobs on three hosts for DURATION (2h): nothing may grow
+	$(GO) build -o bin/soak ./test/soak
+	bin/soak -program bin/wasmjob -modules plugins/examples/cities.wasm,plugins/examples/slow.wasm -duration $(or $(DURATION),2h) $(SOAK)
+
 .PHONY: chaos
 chaos: build ## attack hosts and ZooKeeper servers for DURATION (10m); SEED=n repeats a plan
 	bin/wasmjob chaos --duration $(or $(DURATION),10m) $(if $(SEED),--seed $(SEED)) $(CHAOS)

@@ -139,6 +139,8 @@ var rooms = []room{
 		why: "counts what hosts ask of a real ZooKeeper; it sees them as cmd/host does, and their modules are functions"},
 	{name: "test/cluster", may: []string{"test/zkserver"},
 		why: "shows the built program in a cluster; it types what a user would type"},
+	{name: "test/soak", may: []string{"coordination", "coordination/zookeeper", "test/chaos"},
+		why: "lets the built program live for hours and measures it; it has the chaos room's stage, and a session to look with"},
 	{name: "test/e2e", testsMay: []string{"abi", "coordination", "coordination/zookeeper", "host", "host/admin", "host/history", "host/verify", "test/zkserver"}, testsOutside: []string{fsnotify},
 		why: "drives the built program from outside; of the rooms it knows the words that the program's output is made of, and looks into the registry beside it"},
 }
@@ -327,6 +329,7 @@ var (
 	mayExit = []exception{
 		{"cmd/host", "the program alone decides when it ends"},
 		{"test/cluster", "a program of its own"},
+		{"test/soak", "a program of its own"},
 		{"plugins/examples", "a guest is a program; crash and script show what its end looks like"},
 	}
 	mayPanic = []exception{

@@ -298,7 +298,7 @@ func (s *stage) rest(ctx context.Context) error {
 		return err
 	}
 	s.report.Hosts = s.measure(ctx)
-	return s.shutDown(ctx)
+	return s.shutDown(ctx, jobs())
 }
 
 // inOrder waits until nothing is left behind in the registry. All jobs run
@@ -373,7 +373,7 @@ func (s *stage) measure(ctx context.Context) []Usage {
 }
 
 // shutDown disables all jobs, waits until nothing runs, and drains all hosts.
-func (s *stage) shutDown(ctx context.Context) error {
+func (s *stage) shutDown(ctx context.Context, list []job) error {
 	err := s.hosts[0].insist(ctx, func(c *admin.Client) error { return c.Disable(ctx, "") })
 	if err != nil {
 		return fmt.Errorf("disable all jobs: %w", err)
@@ -400,5 +400,5 @@ func (s *stage) shutDown(ctx context.Context) error {
 			s.violate("%v", err)
 		}
 	}
-	return s.bare(ctx)
+	return s.bare(ctx, list)
 }

@@ -105,6 +105,8 @@ type stage struct {
 	module   int       // the newest version of the module
 	rolled   time.Time // when all hosts had that
 	flex     bool      // the job flex has more items than its definition says
+	expected int       // jobs that every host has
+	deaf     bool      // what guests say is not kept
 }
 
 // Run attacks. The report is nil if there is none because it could not begin;
@@ -157,7 +159,7 @@ func newStage(o Options) (*stage, error) {
 	if o.Say == nil {
 		o.Say = func(string) {}
 	}
-	s := &stage{o: o, start: time.Now(), random: rand.New(rand.NewPCG(o.Seed, 0x77)), tick: tick, module: 1}
+	s := &stage{o: o, start: time.Now(), random: rand.New(rand.NewPCG(o.Seed, 0x77)), tick: tick, module: 1, expected: len(jobs())}
 	s.report = newReport(s.o)
 	for _, k := range o.Kinds {
 		if _, known := kinds()[k]; !known {
@@ -220,6 +222,9 @@ func (s *stage) set(ctx context.Context) error {
 			return err
 		}
 		s.hosts = append(s.hosts, h)
+		if err := h.equip(version(s.module), jobs()); err != nil {
+			return err
+		}
 	}
 	for _, h := range s.hosts {
 		if err := h.start(); err != nil {

@@ -17,9 +17,10 @@ import (
 	"github.com/wasmjob/wasmjob/host/verify"
 )
 
-// bare sees that drained hosts have left nothing but what is meant to stay, and
-// that the offsets come out. Whatever the hosts did, the sums tell.
-func (s *stage) bare(ctx context.Context) error {
+// bare sees that drained hosts have left nothing of these jobs but what is
+// meant to stay, and that the offsets come out. Whatever the hosts did, the sums
+// tell.
+func (s *stage) bare(ctx context.Context, list []job) error {
 	r, err := s.looked(ctx)
 	if err != nil {
 		return err
@@ -36,7 +37,7 @@ func (s *stage) bare(ctx context.Context) error {
 		}
 		return nodes[0].Names
 	}
-	for _, j := range jobs() {
+	for _, j := range list {
 		l := coordination.NewLayout(s.o.Namespace, j.name)
 		for _, folder := range []string{
 			l.Root() + "/instances", l.Root() + "/leader/election/instance", l.Root() + "/leader/failover/items", l.Root() + "/trigger",
@@ -237,10 +238,13 @@ func (s *stage) violate(format string, args ...any) {
 	s.violateAt(time.Time{}, format, args...)
 }
 
+// violationMark begins what is said of one.
+const violationMark = "VIOLATION: "
+
 // violateAt notes a violation, with what happened around the time, if known.
 func (s *stage) violateAt(at time.Time, format string, args ...any) {
 	v := Violation{Text: fmt.Sprintf(format, args...), At: at}
-	s.say("VIOLATION: %s", v.Text)
+	s.say("%s%s", violationMark, v.Text)
 	s.report.Violations = append(s.report.Violations, v)
 }
 

@@ -41,6 +41,7 @@ type node struct {
 type life struct {
 	cmd     *exec.Cmd
 	pid     int
+	began   time.Time
 	address chan struct{} // closed when admin is known
 	admin   string        // valid then
 	ended   chan struct{} // closed when it has ended and all it wrote was read
@@ -65,15 +66,16 @@ func newNode(s *stage, number int) (*node, error) {
 		}
 		h.proxies = append(h.proxies, p)
 	}
-	if err := h.install(version(s.module)); err != nil {
-		return nil, err
-	}
-	for _, j := range jobs() {
-		if err := h.define(j); err != nil {
-			return nil, err
-		}
-	}
 	return h, nil
+}
+
+// equip gives the host its module and its jobs.
+func (h *node) equip(module []byte, list []job) error {
+	err := h.install(module)
+	for _, j := range list {
+		err = errors.Join(err, h.define(j))
+	}
+	return err
 }
 
 // install replaces the module of all jobs.
@@ -116,7 +118,7 @@ func (h *node) start() error {
 	if err != nil {
 		return err
 	}
-	l := &life{cmd: cmd, address: make(chan struct{}), ended: make(chan struct{})}
+	l := &life{cmd: cmd, began: time.Now(), address: make(chan struct{}), ended: make(chan struct{})}
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, log.Close())
 	}
@@ -150,12 +152,16 @@ func (h *node) read(l *life, stderr io.Reader, log io.Writer) {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
 			arrived := time.Now()
-			_, _ = log.Write(line) // for people
 			var parsed logLine
-			switch jerr := json.Unmarshal(line, &parsed); {
+			jerr := json.Unmarshal(line, &parsed)
+			guest := jerr == nil && parsed.Attrs["run"] != "" && parsed.Attrs["fence"] != ""
+			if !guest || !h.s.deaf {
+				_, _ = log.Write(line) // for people
+			}
+			switch {
 			case jerr != nil:
 				h.s.evidence.strange(h.name, string(line))
-			case parsed.Attrs["run"] != "" && parsed.Attrs["fence"] != "":
+			case guest && !h.s.deaf:
 				h.s.evidence.add(h, l.pid, arrived, parsed)
 			case parsed.Admin != "" && !known:
 				l.admin, known = parsed.Admin, true
@@ -284,8 +290,8 @@ func (h *node) live(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", h.name, err)
 	case r.Status.State != host.HostLive:
 		return fmt.Errorf("%s is %s", h.name, r.Status.State)
-	case len(r.Status.Jobs) < len(jobs()):
-		return fmt.Errorf("%s has %d jobs of %d", h.name, len(r.Status.Jobs), len(jobs()))
+	case len(r.Status.Jobs) < h.s.expected:
+		return fmt.Errorf("%s has %d jobs of %d", h.name, len(r.Status.Jobs), h.s.expected)
 	}
 	return nil
 }
