@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -16,39 +19,47 @@ import (
 func (p *program) verifyCommand() *cobra.Command {
 	var o verify.Options
 	asJSON := false
+	var rest time.Duration
+	var where []string // flags that say which registry
 	cmd := &cobra.Command{
-		Use:   "verify HISTORY... [flags]",
+		Use:   "verify [HISTORY...] [flags]",
 		Short: "Check the history files of all hosts for lost or doubled work",
 		Long: `Read the history files of all hosts of a cluster (written with --history; the
-older file beside each is read with it) and check what is promised about
-delivery:
+older file beside each is read with it), or look at the registry itself (--zk),
+or both, and check what is promised about delivery:
 
   1  no item has two live owners
   2  every item of every due fire ran, or a reason why not is recorded
   3  no completed item runs again in its fire
   4  offsets only move forward under growing fences
-  5  with --period: every job goes on firing
+  5  with --period: every job goes on firing; with --zk: nothing that belonged to
+     a host that is gone is left behind in the registry
   6  the fences of an item strictly grow
 
 For each violation the lines that prove it are shown. Lines that are cut short
-are passed over. The exit code is 0 if all was kept, 1 if not, and 2 if a file
-cannot be read.`,
+are passed over. In the registry only that counts what is still there after --rest;
+jobs of which no host is there are not judged. Nothing is written to it. The exit
+code is 0 if all was kept, 1 if not, and 2 if a file or the registry cannot be
+read.`,
 		Example: `  wasmjob verify host1.jsonl host2.jsonl host3.jsonl
-  wasmjob verify --period 1m --json /var/log/wasmjob/*.jsonl`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef("the history files are missing")
-			}
-			return nil
-		},
+  wasmjob verify --period 1m --json /var/log/wasmjob/*.jsonl
+  wasmjob verify --zk zk1:2181,zk2:2181 --namespace prod
+  wasmjob verify --zk zk1:2181 --namespace prod --rest 11m host*.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Skew == 0 {
 				o.Skew = -1 // asked for: not at all
 			}
-			r, err := verify.Files(cmd.Context(), o, args...)
+			ctx := cmd.Context()
+			r, err := verify.Files(ctx, o, args...)
+			if err == nil && (len(args) == 0 || slices.ContainsFunc(where, cmd.Flags().Changed)) {
+				err = p.lookAtRegistry(ctx, cmd.Flags(), rest, r)
+				if len(args) == 0 && errors.Is(err, errNoServers) {
+					err = errors.New("the history files are missing, or --zk to look at the registry")
+				}
+			}
 			switch {
-			case cmd.Context().Err() != nil:
-				return cmd.Context().Err()
+			case ctx.Err() != nil:
+				return ctx.Err()
 			case err != nil:
 				return usageError{err}
 			case asJSON:
@@ -63,13 +74,34 @@ cannot be read.`,
 		},
 	}
 	f := cmd.Flags()
+	registryFlags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.BoolVar(&asJSON, "json", false, "show the report as JSON")
 	f.DurationVar(&o.Period, "period", 0, "how often every job fires at least, `DURATION`")
 	f.DurationVar(&o.Skew, "skew", verify.DefaultSkew, "by how much the clocks of servers may differ, `DURATION`")
 	f.DurationVar(&o.Settle, "settle", verify.DefaultSettle, "how long after its instant a fire must be accounted for, `DURATION`")
 	f.BoolVar(&o.Strict, "strict", false, "take what is unproven or without effect for violated")
 	f.IntVar(&o.MaxFindings, "max", verify.DefaultMaxFindings, "how many findings of a kind are shown, `N`")
+	f.DurationVar(&rest, "rest", 10*time.Second, "how long something must stay in the registry to be called left behind, `DURATION`")
+	addRegistryFlags(registryFlags)
+	registryFlags.VisitAll(func(flag *pflag.Flag) { where = append(where, flag.Name) })
+	f.AddFlagSet(registryFlags)
 	return cmd
+}
+
+// lookAtRegistry adds to the report what is left behind in the registry.
+func (p *program) lookAtRegistry(ctx context.Context, flags *pflag.FlagSet, rest time.Duration, r *verify.Report) error {
+	o, err := p.openNamespace(ctx, flags)
+	if err != nil {
+		return err
+	}
+	looked, findings, err := verify.LeftBehind(ctx, o.center, o.loaded.Namespace, rest)
+	switch {
+	case err == nil && looked.Jobs == 0 && len(r.Files) == 0:
+		err = fmt.Errorf("there is no job in namespace %s", o.loaded.Namespace)
+	case err == nil:
+		r.AddRegistry(looked, findings)
+	}
+	return errors.Join(err, o.close())
 }
 
 // verified is the report for people.
@@ -86,12 +118,22 @@ func (p *program) verified(r *verify.Report) string {
 		for _, l := range f.Lines {
 			fmt.Fprintf(&b, "    %s  %s %s\n", printable(l.Place.String()), l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), printable(l.Text))
 		}
+		for _, n := range f.Nodes {
+			fmt.Fprintf(&b, "    %s\n", printable(n))
+		}
 	}
 	if shown := len(r.Findings); shown > 0 {
 		if all := r.Violations + r.Unproven + r.Fenced; all > shown {
 			fmt.Fprintf(&b, "%d more are not shown (--max)\n", all-shown)
 		}
 		b.WriteByte('\n')
+	}
+	if l := r.Registry; l != nil {
+		fmt.Fprintf(&b, "registry, namespace %s: %s, looked at %s", printable(l.Namespace), count(l.Jobs, "job"), count(l.Looks, "time"))
+		if l.Idle > 0 {
+			fmt.Fprintf(&b, "; of %d no host is there, which are not judged", l.Idle)
+		}
+		b.WriteString("\n\n")
 	}
 	jobs := table{style: s}
 	jobs.add(plain("JOB", "ITEMS", "FIRES", "JUDGED", "RUNS", "COMPLETED", "SKIPPED", "VIOLATIONS")...)
@@ -103,16 +145,22 @@ func (p *program) verified(r *verify.Report) string {
 		}
 		jobs.add(cell{printable(j.Job), bold}, n(j.Items), n(j.Fires), n(j.Judged), n(j.Runs), n(j.Completed), n(j.Skipped), violations)
 	}
-	b.WriteString(jobs.String())
-	b.WriteByte('\n')
+	if len(r.Jobs) > 0 {
+		b.WriteString(jobs.String())
+		b.WriteByte('\n')
+	}
 	kept := table{style: s}
 	kept.add(plain("INVARIANT", "", "CHECKED")...)
 	for _, i := range slices.Sorted(maps.Keys(r.Checked)) {
 		kept.add(cell{strconv.Itoa(int(i)), ""}, cell{i.String(), ""}, cell{strconv.FormatInt(r.Checked[i], 10), ""})
 	}
 	b.WriteString(kept.String())
-	fmt.Fprintf(&b, "\n%s of %s, %s, over %s", count(int(r.Events), "event"), fmt.Sprintf("%d host processes", r.Hosts), count(r.Instances, "instance"),
-		r.To.Sub(r.From).Round(time.Second))
+	if r.Events == 0 {
+		fmt.Fprintf(&b, "\nno events")
+	} else {
+		fmt.Fprintf(&b, "\n%s of %s, %s, over %s", count(int(r.Events), "event"), fmt.Sprintf("%d host processes", r.Hosts), count(r.Instances, "instance"),
+			r.To.Sub(r.From).Round(time.Second))
+	}
 	if r.BadLines > 0 {
 		fmt.Fprintf(&b, "; %s passed over", count(int(r.BadLines), "line"))
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
 )
@@ -18,23 +19,98 @@ import (
 // what belongs to ElasticJob's own hosts, are in order. It writes nothing.
 //
 // A registry that is not at rest shows findings that a second look a little
-// later does not.
+// later does not; see [LeftBehind].
 func Registry(ctx context.Context, rc coordination.RegistryCenter, namespace string) ([]Finding, error) {
+	_, findings, err := lookAround(ctx, rc, namespace)
+	return findings, err
+}
+
+// RegistryReport says what was looked at in a registry.
+type RegistryReport struct {
+	Namespace string `json:"namespace"`
+	// Jobs have a configuration. Of the Idle ones among them no host is there
+	// that could have cleared away, so that nothing is said about them.
+	Jobs int `json:"jobs"`
+	Idle int `json:"idle"`
+	// Looks is how often all was looked at.
+	Looks int `json:"looks"`
+}
+
+// lookAgain lies between two looks.
+const lookAgain = time.Second
+
+// LeftBehind looks until nothing is left of what the first look found, at most
+// for so long, and returns what was there in every look: what is begun or given
+// up at the moment of a look is no finding. Negative patience is one look.
+func LeftBehind(ctx context.Context, rc coordination.RegistryCenter, namespace string, patience time.Duration) (*RegistryReport, []Finding, error) {
+	end := time.Now().Add(patience)
+	var left []Finding
+	for looks := 1; ; looks++ {
+		r, found, err := lookAround(ctx, rc, namespace)
+		if err != nil {
+			return nil, nil, err
+		}
+		if r.Looks = looks; looks == 1 {
+			left = found
+		} else {
+			left = slices.DeleteFunc(left, func(f Finding) bool { return !slices.ContainsFunc(found, f.same) })
+		}
+		rest := time.Until(end)
+		if len(left) == 0 || rest <= 0 {
+			return r, left, nil
+		}
+		again := time.NewTimer(min(rest, lookAgain))
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// same reports whether two looks at the registry found the same.
+func (f Finding) same(other Finding) bool {
+	return f.Job == other.Job && f.Item == other.Item && f.Text == other.Text && slices.Equal(f.Nodes, other.Nodes)
+}
+
+// AddRegistry adds what a look at the registry found.
+func (r *Report) AddRegistry(looked *RegistryReport, findings []Finding) {
+	r.Registry = looked
+	r.Checked[Settled] += int64(looked.Jobs - looked.Idle)
+	r.Violations += len(findings)
+	r.Findings = append(r.Findings, findings...)
+	for _, f := range findings {
+		if i := slices.IndexFunc(r.Jobs, func(j JobReport) bool { return j.Job == f.Job }); i >= 0 {
+			r.Jobs[i].Violations++
+		}
+	}
+}
+
+// lookAround is one look at all jobs.
+func lookAround(ctx context.Context, rc coordination.RegistryCenter, namespace string) (*RegistryReport, []Finding, error) {
 	jobs, err := rc.Read(ctx, coordination.Children(coordination.JobsPath(namespace)))
 	if err != nil {
-		return nil, fmt.Errorf("reading the jobs of namespace %s: %w", namespace, err)
+		return nil, nil, fmt.Errorf("reading the jobs of namespace %s: %w", namespace, err)
 	}
+	r := &RegistryReport{Namespace: namespace}
 	var findings []Finding
 	for _, name := range jobs[0].Names {
 		l := coordination.NewLayout(namespace, name)
 		s := &survey{ctx: ctx, rc: rc, job: name, root: l.Root(), sibling: l.Sibling()}
 		s.look()
 		if s.err != nil {
-			return nil, fmt.Errorf("job %s: %w", name, s.err)
+			return nil, nil, fmt.Errorf("job %s: %w", name, s.err)
 		}
 		findings = append(findings, s.findings...)
+		if s.configured {
+			r.Jobs++
+			if len(s.alive) == 0 {
+				r.Idle++
+			}
+		}
 	}
-	return findings, nil
+	return r, findings, nil
 }
 
 // survey is one look at one job.
@@ -44,6 +120,7 @@ type survey struct {
 	job, root, sibling string
 	alive              map[string]bool // an instance of the job, or of ours and on its way out
 	java               map[string]bool
+	configured         bool
 	findings           []Finding
 	err                error
 }
@@ -71,6 +148,7 @@ func (s *survey) look() {
 	if !s.read(coordination.Data(s.root + "/config"))[0].Exists {
 		return // removed, or no job of anybody's
 	}
+	s.configured = true
 	instances, details := s.children(s.root+"/instances"), s.children(s.sibling+"/instances")
 	s.alive, s.java = make(map[string]bool), make(map[string]bool)
 	for _, id := range details {

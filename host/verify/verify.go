@@ -13,7 +13,7 @@
 //  4. Offsets only move forward, and not by a run whose item had been begun
 //     anew under a greater fence.
 //  5. Every job fires again within a period ([Options.Period]), and the
-//     registry holds no marks of hosts that are gone ([Registry]).
+//     registry holds no marks of hosts that are gone ([LeftBehind]).
 //  6. The fences of an item strictly grow.
 //
 // # Clocks and crashes
@@ -185,6 +185,8 @@ type Report struct {
 	Findings   []Finding `json:"findings"`
 	// Checked says how often each invariant was put to the test.
 	Checked map[Invariant]int64 `json:"checked"`
+	// Registry is there if the registry was looked at ([Report.AddRegistry]).
+	Registry *RegistryReport `json:"registry,omitempty"`
 }
 
 // mark is what is remembered of an event.

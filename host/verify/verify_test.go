@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -476,5 +478,96 @@ func TestRegistryTellsThatItCannotBeRead(t *testing.T) {
 	t.Parallel()
 	if _, err := Registry(t.Context(), &nowhere{}, "n"); !errors.Is(err, coordination.ErrUnavailable) {
 		t.Errorf("found %v", err)
+	}
+}
+
+// shelf is a registry whose nodes change by themselves: now is what there is at
+// the time of a read.
+type shelf struct {
+	coordination.RegistryCenter
+	now func() []string // "path" or "path = data"
+}
+
+func (s *shelf) Read(_ context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+	var nodes []coordination.Node
+	for _, q := range queries {
+		n := coordination.Node{Query: q}
+		for _, line := range s.now() {
+			path, data, _ := strings.Cut(line, " = ")
+			if rest, below := strings.CutPrefix(path, q.Path+"/"); below {
+				n.Exists = true
+				if name, _, _ := strings.Cut(rest, "/"); !slices.Contains(n.Names, name) {
+					n.Names = append(n.Names, name)
+				}
+			}
+			if path == q.Path {
+				n.Exists, n.Data = true, []byte(data)
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// TestLeftBehind: what is gone at a later look is no finding, and what comes
+// later is none either.
+func TestLeftBehind(t *testing.T) {
+	t.Parallel()
+	alive := []string{"/n/j/config = {}", "/n/j/instances/" + a1, "/n.wasmjob/j/instances/" + a1, "/n/idle/config = {}", "/n/idle/trigger/" + b1, "/n/removed/x"}
+	orphan, passing := "/n/j/trigger/"+b1, "/n/j/leader/failover/items/3"
+	for name, tc := range map[string]struct {
+		at   func(since time.Duration) []string
+		took time.Duration
+		want []string
+	}{
+		"in order":    {func(time.Duration) []string { return nil }, 0, nil},
+		"left behind": {func(time.Duration) []string { return []string{orphan} }, 10 * time.Second, []string{orphan}},
+		"passing": {func(since time.Duration) []string {
+			if since > 2500*time.Millisecond {
+				return nil
+			}
+			return []string{passing}
+		}, 3 * time.Second, nil},
+		"both, and another later": {func(since time.Duration) []string {
+			if since > 0 {
+				return []string{orphan, "/n/j/leader/sharding/necessary"}
+			}
+			return []string{orphan, passing}
+		}, 10 * time.Second, []string{orphan}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				rc := &shelf{now: func() []string { return append(tc.at(time.Since(start)), alive...) }}
+				looked, found, err := LeftBehind(t.Context(), rc, "n", 10*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var nodes []string
+				for _, f := range found {
+					nodes = append(nodes, f.Nodes...)
+				}
+				if !slices.Equal(nodes, tc.want) || time.Since(start) != tc.took {
+					t.Errorf("found %q after %s, want %q after %s", nodes, time.Since(start), tc.want, tc.took)
+				}
+				if want := (RegistryReport{Namespace: "n", Jobs: 2, Idle: 1, Looks: 1 + int(tc.took/time.Second)}); *looked != want {
+					t.Errorf("looked at %+v, want %+v", *looked, want)
+				}
+				r := New(Options{}).Finish()
+				r.AddRegistry(looked, found)
+				if r.Violations != len(tc.want) || r.Checked[Settled] != 1 {
+					t.Errorf("the report has %+v", r)
+				}
+			})
+		})
+	}
+	if _, _, err := LeftBehind(t.Context(), &nowhere{}, "n", time.Minute); !errors.Is(err, coordination.ErrUnavailable) {
+		t.Errorf("found %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := LeftBehind(ctx, &shelf{now: func() []string { return append(alive, orphan) }}, "n", time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled, and found %v", err)
 	}
 }
