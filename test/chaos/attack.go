@@ -301,40 +301,23 @@ func (s *stage) rest(ctx context.Context) error {
 	return s.shutDown(ctx, jobs())
 }
 
-// inOrder waits until nothing is left behind in the registry. All jobs run
-// meanwhile, so that a single look may meet a begin half way: what counts is
-// what two looks find.
+// inOrder waits until nothing is left behind in the registry, while all jobs
+// run.
 func (s *stage) inOrder(ctx context.Context) error {
+	const patience = sweepInterval + 30*time.Second
 	var left []verify.Finding
-	seen := make(map[string]bool)
-	err := until(ctx, 500*time.Millisecond, sweepInterval+30*time.Second, func() error {
+	err := until(ctx, 500*time.Millisecond, 2*patience, func() error {
 		r, err := s.looked(ctx)
-		if err != nil {
-			return err
+		if err == nil {
+			_, left, err = verify.LeftBehind(ctx, r, s.o.Namespace, patience)
 		}
-		found, err := verify.Registry(ctx, r, s.o.Namespace)
-		if err != nil {
-			return err
-		}
-		before := seen
-		seen, left = make(map[string]bool), nil
-		for _, f := range found {
-			text := fmt.Sprintf("registry: job %s, item %d, %v: %s", f.Job, f.Item, f.Nodes, f.Text)
-			if seen[text] = true; before[text] {
-				left = append(left, f)
-			}
-		}
-		if len(left) > 0 || len(before) == 0 && len(found) > 0 {
-			return fmt.Errorf("%d marks are left behind", len(found))
-		}
-		return nil
+		return err
 	})
-	if err == nil {
-		return nil
+	if err != nil {
+		return fmt.Errorf("look at the registry: %w", err)
 	}
-	s.violate("the registry is not in order while all hosts live: %v", err)
 	for _, f := range left {
-		s.violate("registry: job %s, item %d, %v: %s", f.Job, f.Item, f.Nodes, f.Text)
+		s.violate("left behind in the registry while all hosts live: job %s, item %d, %v: %s", f.Job, f.Item, f.Nodes, f.Text)
 	}
 	return nil
 }

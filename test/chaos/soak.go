@@ -35,6 +35,9 @@ type SoakOptions struct {
 	// is replaced (0: 5 s), a fault made (2 min), a job triggered (15 s), and all
 	// measured (30 s).
 	Reload, Fault, Trigger, Sample time.Duration
+	// SessionTimeout of the hosts; 0 is 10 s, longer than in an attack, for a
+	// machine that others use.
+	SessionTimeout time.Duration
 	// Seed makes the choices.
 	Seed uint64
 	// Dir keeps everything, and must be empty or absent. It is required.
@@ -46,9 +49,8 @@ type SoakOptions struct {
 const (
 	soakNamespace = "soak"
 	soakHosts     = 3
-	// soakSession is longer than in an attack, for a machine that others use.
-	soakSession = 10 * time.Second
-	soakLog     = "soak.log"
+	soakSession   = 10 * time.Second
+	soakLog       = "soak.log"
 	// faultMark begins what is said of a fault.
 	faultMark = "FAULT: "
 	// perModule is how many jobs share a module.
@@ -115,6 +117,7 @@ func newSoak(o SoakOptions) (*soak, error) {
 	standard(&o.Fault, 2*time.Minute)
 	standard(&o.Trigger, 15*time.Second)
 	standard(&o.Sample, 30*time.Second)
+	standard(&o.SessionTimeout, soakSession)
 	if o.Jobs == 0 {
 		o.Jobs = 200
 	}
@@ -122,7 +125,7 @@ func newSoak(o SoakOptions) (*soak, error) {
 		return nil, errors.New("options: Dir and at least one job are required")
 	}
 	st, err := newStage(Options{
-		Program: o.Program, Dial: o.Dial, Dir: o.Dir, Namespace: soakNamespace, Hosts: soakHosts, SessionTimeout: soakSession,
+		Program: o.Program, Dial: o.Dial, Dir: o.Dir, Namespace: soakNamespace, Hosts: soakHosts, SessionTimeout: o.SessionTimeout,
 		Seed: o.Seed, Duration: o.Duration, Keep: true,
 	})
 	if err != nil {
@@ -372,16 +375,16 @@ func (s *soak) last(ctx context.Context) error {
 func (s *soak) hurt(ctx context.Context) (string, *injury, error) {
 	mortal := s.hosts[1+s.random.IntN(len(s.hosts)-1)]
 	any := s.anyHost()
-	long := s.stage.o.SessionTimeout*8/5 + s.stage.tick
+	long := s.o.SessionTimeout*8/5 + s.stage.tick
 	turn := s.cycle
 	s.cycle++
 	switch turn % 8 {
-	case 0, 4:
-		n, err := s.killHost(mortal, time.Duration(turn%3)*s.stage.o.SessionTimeout)
+	case 0, 5:
+		n, err := s.killHost(mortal, time.Duration(turn%3)*s.o.SessionTimeout)
 		return "kill -9", n, err
-	case 1, 5:
+	case 1, 6:
 		return "cut off", s.partition(any, long, func(p *zkserver.Proxy) { p.Hold(zkserver.ToServer | zkserver.ToClient) }), nil
-	case 2, 6:
+	case 2, 7:
 		n, err := s.haltHost(any, long)
 		return "SIGSTOP", n, err
 	case 3:
@@ -476,7 +479,7 @@ func (s *soak) finish(ctx context.Context) error {
 		s.violate("a host did not come back: %v", err)
 	}
 	// For the last fault and the last reloads.
-	pause(ctx, 2*s.stage.o.SessionTimeout)
+	pause(ctx, 2*s.o.SessionTimeout)
 	if err := s.sample(ctx, "", nil); err != nil {
 		return err
 	}
