@@ -105,6 +105,11 @@ bench-peers: ## measure ElasticJob and ours on one ZooKeeper: bin/peers.md; PEER
 	@mkdir -p bin
 	$(GO) test -tags peers -count 1 -timeout 60m -v ./bench/peers -output $(CURDIR)/bin/peers.md $(PEERS)
 
+.PHONY: attack-peers
+attack-peers: ## do the same harm to ElasticJob and to ours at once: bin/attacks.md; PEERS has flags
+	@mkdir -p bin
+	$(GO) test -tags peers -count 1 -timeout 30m -v ./bench/peers/attack -output $(CURDIR)/bin/attacks.md -evidence $(CURDIR)/bin/attacks.jsonl $(PEERS)
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@grep -r --include '*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' . | sort | while IFS=: read -r file func; do \

@@ -131,6 +131,8 @@ var rooms = []room{
 		why: "listens in on a registry's clients: it knows the protocol, and nothing of who speaks it"},
 	{name: "bench/peers", testsMay: []string{"bench/peers/tap", "test/interop/peer", "test/zkserver"}, testsOutside: []string{zookeeper},
 		why: "measures hosts of both kinds from outside, through the built program and the registry"},
+	{name: "bench/peers/attack", testsMay: []string{"test/interop/peer", "test/zkserver"}, testsOutside: []string{zookeeper},
+		why: "does harm to hosts of both kinds from outside, and counts what their items do"},
 	{name: "test/interop", testsMay: []string{"abi", "strategy", "host", "bench/peers/tap", "test/interop/peer", "test/zkserver"}, testsOutside: []string{zookeeper},
 		why: "puts the built program beside ElasticJob; of the rooms it knows events, and the rule by which items are divided"},
 	{name: "bench", testsMay: []string{"abi", "coordination", "coordination/embedded", "host", "host/catalog", "host/plugin"},
