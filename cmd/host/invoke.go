@@ -283,6 +283,7 @@ func (p *program) invoke(ctx context.Context, q *plan) error {
 	}
 	runtime, err := newRuntime(ctx, plugin.Options{
 		CacheDir: cache,
+		Compiler: p.compiler,
 		Logger:   slog.New(slogHandler{log: atLeast(log, zapcore.WarnLevel)}),
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime/debug"
 	"strings"
@@ -35,6 +36,7 @@ const (
 
 func main() {
 	p := &program{
+		in:     os.Stdin,
 		out:    os.Stdout,
 		err:    os.Stderr,
 		outTTY: term.IsTerminal(int(os.Stdout.Fd())),
@@ -52,12 +54,14 @@ func main() {
 			signal.Notify(c, os.Interrupt, syscall.SIGTERM)
 			return c, func() { signal.Stop(c) }
 		},
+		compiler: thisProgram(),
 	}
 	os.Exit(p.main(context.Background(), os.Args[1:]))
 }
 
 // program is one run of the command: what it may touch of the process.
 type program struct {
+	in             io.Reader // nil: none
 	out, err       io.Writer
 	outTTY, errTTY bool
 	// width is the terminal's on stdout, 0 if it is not known; nil is the same.
@@ -65,6 +69,8 @@ type program struct {
 	environ []string
 	// notify begins to deliver SIGINT and SIGTERM; the func ends it.
 	notify func() (<-chan os.Signal, func())
+	// compiler is plugin.Options' Compiler; nil: modules are compiled here.
+	compiler func() *exec.Cmd
 }
 
 func (p *program) getenv(name string) string { return lookup(p.environ, name) }
@@ -195,6 +201,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	add(groupMove, p.importCommand(), p.exportCommand())
 	add(groupOperate, p.verifyCommand())
 	add(groupOperate, p.chaosCommand())
+	root.AddCommand(p.compileCommand())
 	return root
 }
 

@@ -187,7 +187,7 @@ problems are listed, one a line; the exit code is 1 if there are any.`,
 				cache = ""
 			}
 			ctx := cmd.Context()
-			runtime, err := newRuntime(ctx, plugin.Options{CacheDir: cache})
+			runtime, err := newRuntime(ctx, plugin.Options{CacheDir: cache, Compiler: p.compiler})
 			if err != nil {
 				return err
 			}

@@ -118,7 +118,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	}
 
 	// What runs jobs.
-	runtime, err := newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Logger: slog.New(slogHandler{log: s.log})})
+	runtime, err := newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: p.compiler, Logger: slog.New(slogHandler{log: s.log})})
 	if err != nil {
 		return nil, err
 	}

@@ -5,12 +5,15 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -269,6 +272,76 @@ func BenchmarkReload(b *testing.B) {
 			reload(b, r, wasm, "noop")
 		}
 	})
+}
+
+// lateness sleeps a few milliseconds, again and again, until it is asked by how
+// much each sleep was too long.
+func lateness() func() []time.Duration {
+	stop := make(chan struct{})
+	late := make(chan []time.Duration)
+	go func() {
+		const nap = 2 * time.Millisecond
+		var list []time.Duration
+		for {
+			began := time.Now()
+			select {
+			case <-time.After(nap):
+				list = append(list, time.Since(began)-nap)
+			case <-stop:
+				late <- append(list, 0) // there is always one
+				return
+			}
+		}
+	}()
+	return func() []time.Duration { close(stop); return <-late }
+}
+
+// BenchmarkCold is what a module costs that nobody has seen before, compiled in
+// this process or by another one. The two take turns, for a machine with
+// neighbours is not the same a minute later; best-ms is what they disturb least.
+// late is how long a goroutine that sleeps meanwhile is woken too late, as a
+// fire would be.
+func BenchmarkCold(b *testing.B) {
+	for _, c := range []struct{ name, wasm string }{{"c", "c/guest"}, {"go-2MB", "gosmall"}, {"go-3MB", "goguest"}} {
+		b.Run(c.name, func(b *testing.B) {
+			wasm, parameter := []byte(nil), "noop"
+			if c.name == "c" {
+				wasm, parameter = guest(b, c.wasm), "ok"
+			} else {
+				wasm = goGuest(b, c.wasm)
+			}
+			ways := []struct {
+				name       string
+				r          *Runtime
+				best, used time.Duration
+				late       []time.Duration
+			}{
+				{name: "here", r: newRuntime(b, Options{CacheDir: filepath.Join(b.TempDir(), "cache")})},
+				{name: "child", r: newRuntime(b, Options{CacheDir: filepath.Join(b.TempDir(), "cache"), Compiler: compiler("good")})},
+			}
+			for b.Loop() {
+				for i := range ways {
+					w := &ways[i]
+					wasm := edition(wasm)
+					late := lateness()
+					began, used := time.Now(), cpuTime()
+					reload(b, w.r, wasm, parameter)
+					w.late = append(w.late, late()...)
+					if took := time.Since(began); w.best == 0 || took < w.best {
+						w.best = took
+					}
+					w.used += cpuTime() - used
+				}
+			}
+			for _, w := range ways {
+				b.ReportMetric(float64(w.best.Microseconds())/1e3, w.name+"-best-ms")
+				b.ReportMetric(float64(w.used.Microseconds())/1e3/float64(b.N), w.name+"-cpu-ms")
+				slices.Sort(w.late)
+				b.ReportMetric(float64(w.late[len(w.late)*99/100].Microseconds())/1e3, w.name+"-late-p99-ms")
+			}
+			b.ReportMetric(float64(len(wasm))/1e6, "MB")
+		})
+	}
 }
 
 // BenchmarkScan is the part of a load that precedes the compiler.

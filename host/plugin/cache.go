@@ -30,15 +30,19 @@ func privateDir(dir string) error {
 	return nil
 }
 
+// cacheFile matches what wazero names compiled code.
+const cacheFile = `^[0-9a-f]{64}`
+
 // prune removes what was written before the given instant. It touches nothing
 // that wazero would not have named: a directory for each of its versions, in
-// it files named by a hash, and those that a process has left half written.
+// it files named by a hash, and those that a process has left half written; and
+// it removes what a host has left that was ended while it had a module compiled.
 func prune(dir string, before time.Time) error {
 	files, err := filepath.Glob(filepath.Join(dir, "wazero-*", "*"))
 	if err != nil {
 		return err
 	}
-	ours := regexp.MustCompile(`^[0-9a-f]{64}(\.[0-9]+\.tmp)?$`)
+	ours := regexp.MustCompile(cacheFile + `(\.[0-9]+\.tmp)?$`)
 	var errs []error
 	for _, name := range files {
 		info, err := os.Lstat(name)
@@ -47,6 +51,15 @@ func prune(dir string, before time.Time) error {
 		}
 		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
+		}
+	}
+	staged, err := filepath.Glob(filepath.Join(dir, stagingPattern))
+	if err != nil {
+		return err
+	}
+	for _, name := range staged {
+		if info, err := os.Lstat(name); err == nil && info.IsDir() && time.Since(info.ModTime()) > stagingAge {
+			errs = append(errs, os.RemoveAll(name))
 		}
 	}
 	return errors.Join(errs...)

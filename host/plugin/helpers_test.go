@@ -16,6 +16,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == compileWord {
+		if err := compilers[os.Args[2]](); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		// Even if a test has failed to release something, this ends.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -213,7 +220,7 @@ func item(h abi.Host, parameter string) *abi.Invocation {
 // goGuest builds one of the Go programs below testdata, once.
 func goGuest(t testing.TB, name string) []byte {
 	t.Helper()
-	build := map[string]func() ([]byte, error){"goguest": buildReactor, "gocommand": buildCommand}[name]
+	build := map[string]func() ([]byte, error){"goguest": buildReactor, "gosmall": buildSmall, "gocommand": buildCommand}[name]
 	b, err := build()
 	if err != nil {
 		t.Fatal(err)
@@ -223,6 +230,7 @@ func goGuest(t testing.TB, name string) []byte {
 
 var (
 	buildReactor = sync.OnceValues(func() ([]byte, error) { return buildGo("goguest", "-buildmode=c-shared") })
+	buildSmall   = sync.OnceValues(func() ([]byte, error) { return buildGo("gosmall", "-buildmode=c-shared") })
 	buildCommand = sync.OnceValues(func() ([]byte, error) { return buildGo("gocommand") })
 )
 

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
+	"os/exec"
+	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,8 +27,18 @@ type Options struct {
 	// older than 30 days is removed. Empty: compiled code is kept in memory
 	// only.
 	CacheDir string
-	// CompileWorkers is how many goroutines compile a module. 0 is 1.
-	// Modules are compiled one after the other. With one, a module that
+	// Compiler makes the command, not started yet, of a program that calls
+	// [ServeCompile] and ends. What the cache does not have is compiled by it,
+	// so that neither a module that makes the compiler panic nor the memory
+	// that it needs are this process' matter. It has as many goroutines as
+	// there are processors, at most 4, a lower priority on Linux, and a limit
+	// of time and memory; a module that makes it fail is refused. Where no
+	// such process can be had, modules are compiled in this one. Without a
+	// CacheDir, its results go through a directory of their own in
+	// [os.TempDir], and do not stay. Nil: modules are compiled in this process.
+	Compiler func() *exec.Cmd
+	// CompileWorkers is how many goroutines compile a module in this process.
+	// 0 is 1. Modules are compiled one after the other. With one, a module that
 	// makes the compiler panic is refused; with more, it ends the process.
 	CompileWorkers int
 	// Logger takes what an operator should know; nil drops it.
@@ -38,6 +48,7 @@ type Options struct {
 	// used instead of abi.InitializeTimeout unless it is 0.
 	interpreter bool
 	initialize  time.Duration
+	compileTime func(n int) time.Duration // instead of the function of that name
 }
 
 // Names of wazero's engines.
@@ -58,6 +69,7 @@ type Runtime struct {
 	// Caches must outlive all wazero runtimes that use them. memory takes
 	// over when the directory fails.
 	cache, memory wazero.CompilationCache
+	child         *child // nil: modules are compiled in this process
 
 	compiling chan struct{} // holds one token: the right to compile
 	memories  memories      // of guests
@@ -112,7 +124,34 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 			r.engine, r.config = engineCompiler, wazero.NewRuntimeConfig()
 		}
 	}
+	if o.Compiler != nil && r.engine == engineCompiler {
+		r.child = &child{command: o.Compiler, dir: o.CacheDir, workers: min(runtime.GOMAXPROCS(0), maxChildWorkers), limit: compileTime}
+		if o.compileTime != nil {
+			r.child.limit = o.compileTime
+		}
+		if o.CacheDir == "" {
+			if err := r.passage(); err != nil {
+				r.log.Warn("modules are compiled in this process", "error", err)
+				r.child = nil
+			}
+		}
+	}
 	return r, nil
+}
+
+// passage makes a directory through which a process that compiles gives its
+// results to this one, in place of a cache.
+func (r *Runtime) passage() error {
+	dir, err := os.MkdirTemp("", "wasmjob-modules-")
+	if err != nil {
+		return err
+	}
+	cache, err := wazero.NewCompilationCacheWithDir(dir)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	r.cache, r.child.dir, r.child.private = cache, dir, true
+	return nil
 }
 
 // probe compiles and runs a function that returns 42.
@@ -244,7 +283,11 @@ func (r *Runtime) Close(ctx context.Context) error {
 	}
 	r.memories.close()
 	ctx = context.WithoutCancel(ctx)
-	return errors.Join(r.cache.Close(ctx), r.memory.Close(ctx))
+	errs := []error{r.cache.Close(ctx), r.memory.Close(ctx)}
+	if r.child != nil && r.child.private {
+		errs = append(errs, os.RemoveAll(r.child.dir))
+	}
+	return errors.Join(errs...)
 }
 
 // code is the compiled form of one module, by digest.
@@ -400,7 +443,7 @@ func (r *Runtime) compile(ctx context.Context, e *engine) error {
 			c.wasm, c.plain, c.metered = metered, c.wasm, true
 		}
 	}
-	err := r.compileWith(ctx, e, r.cache)
+	err := r.compileOnce(ctx, e)
 	if err == nil {
 		e.code.plain = nil
 	}
@@ -409,23 +452,23 @@ func (r *Runtime) compile(ctx context.Context, e *engine) error {
 	}
 	// A cache that cannot be read or written must not keep jobs from running.
 	// wazero v1.12.0 counts the module's use in memory first and then fails to
-	// write the file, through one named *.tmp and a rename; reading fails with
-	// a path or with a text of its own.
-	pathErr, isPath := errors.AsType[*fs.PathError](err)
-	_, isRename := errors.AsType[*os.LinkError](err)
+	// write the file.
 	cached := r.cache != r.memory
+	failed, isCompiler := errors.AsType[*errCompiler](err)
 	switch {
-	case cached && (isRename || isPath && strings.HasSuffix(pathErr.Path, ".tmp")):
+	case isCompiler && failed.final:
+		return err
+	case cached && notWritten(err):
 		r.log.Warn("compiled module could not be written to the cache directory", "digest", e.code.info.Digest, "error", err)
 		e.owed = true
 		return guard(func() (err error) {
 			e.compiled, err = e.rt.CompileModule(bare{ctx}, e.code.wasm)
 			return err
 		})
-	case cached && (isPath || strings.HasPrefix(err.Error(), "compilationcache:")):
+	case cached && notRead(err):
 		r.log.Warn("cache directory could not be read, the module is compiled anew", "digest", e.code.info.Digest, "error", err)
 		e.close()
-		return r.compileWith(ctx, e, r.memory)
+		return r.compileWith(ctx, e, r.memory, r.workers)
 	case e.code.plain != nil:
 		// Whatever it is, let wazero say it of the module as its author knows it.
 		e.close()
@@ -436,23 +479,65 @@ func (r *Runtime) compile(ctx context.Context, e *engine) error {
 	return err
 }
 
-func (r *Runtime) compileWith(ctx context.Context, e *engine, cache wazero.CompilationCache) error {
-	ctx = experimental.WithCompilationWorkers(bare{ctx}, r.workers)
+// compileOnce takes the module from the cache, or has it compiled by a process,
+// or compiles it here if there is none to be had.
+func (r *Runtime) compileOnce(ctx context.Context, e *engine) error {
+	if r.child == nil {
+		return r.compileWith(ctx, e, r.cache, r.workers)
+	}
+	err := r.lookUp(e)
+	if err == nil || !errors.Is(err, context.Canceled) && !notRead(err) {
+		return err
+	}
+	e.close()
+	e.rt = nil
+	err = r.child.compile(ctx, e)
+	if err == nil {
+		err = r.lookUp(e)
+		if r.child.private {
+			r.child.forget()
+		}
+		if err == nil {
+			return nil
+		}
+		e.close()
+		e.rt = nil
+		err = errNoChild{fmt.Errorf("what it compiled is not in the cache: %w", err)}
+	}
+	if _, ok := errors.AsType[errNoChild](err); !ok {
+		return err
+	}
+	r.log.Warn("no process compiles the module, so this one does", "digest", e.code.info.Digest, "error", err)
+	cache := r.cache
+	if r.child.private {
+		cache = r.memory // nothing is to stay in the directory
+	}
+	return r.compileWith(ctx, e, cache, r.workers)
+}
+
+// lookUp takes the module from the cache. The error is context.Canceled if it is
+// not there.
+func (r *Runtime) lookUp(e *engine) error {
+	// wazero looks into the cache first. With more than one goroutine to
+	// compile, each asks the context before it begins with a function.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return r.compileWith(ctx, e, r.cache, 2)
+}
+
+func (r *Runtime) compileWith(ctx context.Context, e *engine, cache wazero.CompilationCache, workers int) error {
+	ours := context.Background()
 	return guard(func() (err error) {
-		// A guest that computes and is not interrupted would not only ignore
-		// deadlines, it would keep the garbage collector, and with it the
-		// whole process, waiting. A metered one interrupts itself.
-		config := r.config.WithCompilationCache(cache).WithMemoryLimitPages(e.pages).WithCloseOnContextDone(!e.code.metered)
-		e.rt = wazero.NewRuntimeWithConfig(ctx, config)
-		if err := register(ctx, e.rt, e.code.info.Imports); err != nil {
+		e.rt = wazero.NewRuntimeWithConfig(ours, engineConfig(r.config, cache, e.pages, e.code.metered))
+		if err := register(ours, e.rt, e.code.info.Imports); err != nil {
 			return err
 		}
 		if e.code.metered {
-			if err := registerMeter(ctx, e.rt); err != nil {
+			if err := registerMeter(ours, e.rt); err != nil {
 				return err
 			}
 		}
-		e.compiled, err = e.rt.CompileModule(ctx, e.code.wasm)
+		e.compiled, err = e.rt.CompileModule(experimental.WithCompilationWorkers(bare{ctx}, workers), e.code.wasm)
 		return err
 	})
 }

@@ -1,0 +1,322 @@
+package plugin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// Limits of a process that compiles a module of n bytes.
+
+// compileTime is how long it may take; a Go module takes less than a second of
+// processor time for each MB, but may have to share the processor.
+func compileTime(n int) time.Duration {
+	return 2*time.Minute + time.Duration(n>>10)*10*time.Millisecond
+}
+
+// compileMemory is how much data it may have, in bytes, besides what it begins
+// with. Measured with Go modules: 110 MB and 14 bytes for each byte of the module.
+func compileMemory(n int) uint64 { return 256<<20 + 64*uint64(n) }
+
+const (
+	// maxChildWorkers bounds the goroutines that compile a module: what
+	// follows them is done by one.
+	maxChildWorkers = 4
+	// childPriority is how much nicer than its host the process is.
+	childPriority = 5
+	// childGCPercent lets the heap grow, up to the memory limit.
+	childGCPercent = 400
+	// maxAnswer bounds what is kept of what it says, on each stream.
+	maxAnswer = 64 << 10
+	// stagingAge is the age from which a directory for a result belongs to
+	// a host that is gone: it is far beyond any compileTime.
+	stagingAge = time.Hour
+
+	greeting       = "wasmjob compiler 1\n"
+	stagingPattern = "compile-*"
+)
+
+// compileRequest is the first line of what the process reads. The module
+// follows, and then nothing until the host is gone or has lost interest.
+type compileRequest struct {
+	// Dir is an empty directory, which is used as one for a cache.
+	Dir     string
+	Size    int
+	Pages   uint32 // the memory limit
+	Metered bool
+	Workers int
+}
+
+// compileAnswer is what it says after the greeting.
+type compileAnswer struct {
+	// Problem is wazero's, with the module; empty if it was compiled.
+	Problem string `json:",omitempty"`
+	// Failure is of another kind: the module is not to blame.
+	Failure string `json:",omitempty"`
+}
+
+// ServeCompile is all that a process made by [Options].Compiler does: it reads a
+// module, whose bytes the host has checked, and compiles it into a directory,
+// with less priority and memory than the host. in and out are its standard
+// input and output.
+//
+// It changes priority and limits of the whole process, which is to end when it
+// returns. If in ends first, nobody wants the result any more: that is an
+// error, and the compiler may still be at work.
+func ServeCompile(in io.Reader, out io.Writer) error {
+	return serve(in, out, (*compileRequest).compile)
+}
+
+func serve(in io.Reader, out io.Writer, compile func(*compileRequest, []byte) compileAnswer) error {
+	if _, err := io.WriteString(out, greeting); err != nil {
+		return err
+	}
+	r := bufio.NewReaderSize(in, maxAnswer)
+	line, err := r.ReadSlice('\n')
+	var q compileRequest
+	if err == nil {
+		err = json.Unmarshal(line, &q)
+	}
+	if err == nil && (q.Size < 0 || q.Size > 2*abi.MaxModuleSize || q.Workers < 1 || !filepath.IsAbs(q.Dir)) {
+		err = fmt.Errorf("a module of %d bytes for %d workers and directory %q", q.Size, q.Workers, q.Dir)
+	}
+	if err != nil {
+		return fmt.Errorf("standard input has no module to compile, as a host would write it: %w", err)
+	}
+	runtime.GOMAXPROCS(q.Workers)
+	memory := compileMemory(q.Size)
+	debug.SetMemoryLimit(int64(memory / 2)) // from there on the collector is in a hurry
+	debug.SetGCPercent(childGCPercent)
+	confine(memory)
+	wasm := make([]byte, q.Size)
+	if _, err := io.ReadFull(r, wasm); err != nil {
+		return fmt.Errorf("read the module: %w", err)
+	}
+
+	gone := make(chan struct{})
+	go func() { // until the end of the process
+		defer close(gone)
+		_, _ = io.Copy(io.Discard, r)
+	}()
+	answer := make(chan compileAnswer, 1)
+	go func() { answer <- compile(&q, wasm) }() // the same
+	select {
+	case a := <-answer:
+		return json.NewEncoder(out).Encode(a)
+	case <-gone:
+		return errors.New("the host is gone")
+	}
+}
+
+func (q *compileRequest) compile(wasm []byte) compileAnswer {
+	ctx := context.Background()
+	cache, err := wazero.NewCompilationCacheWithDir(q.Dir)
+	if err != nil {
+		return compileAnswer{Failure: err.Error()}
+	}
+	err = guard(func() error {
+		rt := wazero.NewRuntimeWithConfig(ctx, engineConfig(wazero.NewRuntimeConfig(), cache, q.Pages, q.Metered))
+		_, err := rt.CompileModule(experimental.WithCompilationWorkers(ctx, q.Workers), wasm)
+		return err
+	})
+	switch {
+	case err == nil:
+		return compileAnswer{}
+	case notWritten(err) || notRead(err):
+		return compileAnswer{Failure: err.Error()}
+	}
+	return compileAnswer{Problem: err.Error()}
+}
+
+// engineConfig is what the compiled code depends on, and the cache's name for
+// it. A guest that computes and is not interrupted would not only ignore
+// deadlines, it would keep the garbage collector, and with it the whole
+// process, waiting. A metered one interrupts itself.
+func engineConfig(base wazero.RuntimeConfig, cache wazero.CompilationCache, pages uint32, metered bool) wazero.RuntimeConfig {
+	return base.WithCompilationCache(cache).WithMemoryLimitPages(pages).WithCloseOnContextDone(!metered)
+}
+
+// child makes processes that compile, and puts what they bring into the cache.
+type child struct {
+	command func() *exec.Cmd
+	dir     string // of the cache
+	// private is set if dir was made for this purpose only: nothing stays
+	// there longer than it takes to read it.
+	private bool
+	workers int
+	limit   func(n int) time.Duration
+}
+
+// errNoChild says that there was no process to compile, or that what it did
+// could not be kept: nothing is known of the module.
+type errNoChild struct{ error }
+
+func (e errNoChild) Unwrap() error { return e.error }
+
+// errCompiler says why a module was not compiled.
+type errCompiler struct {
+	text string
+	// final is set if it makes no sense to try the module in another form.
+	final bool
+}
+
+func (e *errCompiler) Error() string { return e.text }
+
+// compile brings the code into the cache directory. The error is an errNoChild,
+// an *errCompiler, or that of ctx.
+func (c *child) compile(ctx context.Context, e *engine) error {
+	staging, err := os.MkdirTemp(c.dir, stagingPattern)
+	if err != nil {
+		return errNoChild{err}
+	}
+	defer os.RemoveAll(staging)
+	wasm := e.code.wasm
+	q := compileRequest{Dir: staging, Size: len(wasm), Pages: e.pages, Metered: e.code.metered, Workers: c.workers}
+	if q.Dir, err = filepath.Abs(staging); err != nil {
+		return errNoChild{err}
+	}
+	if err := c.run(ctx, &q, wasm); err != nil {
+		return err
+	}
+	if err := c.install(staging); err != nil {
+		return errNoChild{err}
+	}
+	return nil
+}
+
+// run has a process do what is asked, and waits for its end.
+func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte) error {
+	line, err := json.Marshal(q)
+	if err != nil {
+		return errNoChild{err}
+	}
+	limit := c.limit(q.Size)
+	timed, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := c.command()
+	var out, errOut head
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	detach(cmd)
+	cmd.WaitDelay = time.Second // nobody else should have its streams
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return errNoChild{err}
+	}
+	if err := cmd.Start(); err != nil {
+		return errNoChild{err}
+	}
+	// It may die at any moment, also while it is written to; why is seen
+	// below. Its input stays open until then: the end of it is the end of
+	// the host.
+	killed := make(chan struct{})
+	stop := context.AfterFunc(timed, func() {
+		defer close(killed)
+		_ = cmd.Process.Kill()
+	})
+	if _, err := in.Write(append(line, '\n')); err == nil {
+		_, _ = in.Write(wasm)
+	}
+	_ = cmd.Wait() // the state says more
+	if !stop() {
+		<-killed
+	}
+
+	said, greeted := strings.CutPrefix(out.String(), greeting)
+	var a compileAnswer
+	answered := greeted && json.Unmarshal([]byte(said), &a) == nil
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case answered && a.Failure != "":
+		return errNoChild{errors.New(a.Failure)}
+	case answered && a.Problem != "":
+		return &errCompiler{text: a.Problem}
+	case answered:
+		return nil
+	case timed.Err() != nil:
+		return &errCompiler{text: fmt.Sprintf("compiling it took longer than %s and was stopped", limit), final: true}
+	case !greeted:
+		return errNoChild{fmt.Errorf("%s: %s: %s", cmd.Path, cmd.ProcessState, lastWords(errOut.String()))}
+	}
+	return crashed(cmd.ProcessState, lastWords(errOut.String()), compileMemory(q.Size))
+}
+
+// crashed tells what the end of a process means that did not answer.
+func crashed(state *os.ProcessState, words string, memory uint64) *errCompiler {
+	switch {
+	case strings.Contains(words, "out of memory") || strings.Contains(words, "cannot allocate memory"):
+		return &errCompiler{text: fmt.Sprintf("compiling it takes more than %d MiB of memory", memory>>20), final: true}
+	case !state.Exited():
+		return &errCompiler{text: fmt.Sprintf("the process that compiled it was stopped from outside (%s), as the system does when memory is short", state), final: true}
+	}
+	return &errCompiler{text: fmt.Sprintf("the compiler failed (%s): %s", state, words)}
+}
+
+// install moves what the process has left to where the host's cache looks for
+// it; what is there already is replaced, for it could not be read.
+func (c *child) install(staging string) error {
+	files, err := filepath.Glob(filepath.Join(staging, "wazero-*", "*"))
+	if err != nil {
+		return err
+	}
+	if len(files) != 1 || !regexp.MustCompile(cacheFile+"$").MatchString(filepath.Base(files[0])) {
+		return fmt.Errorf("the process that compiles left %q, expected one file of the cache", files)
+	}
+	name, err := filepath.Rel(staging, files[0])
+	if err != nil {
+		return err
+	}
+	return os.Rename(files[0], filepath.Join(c.dir, name))
+}
+
+// forget removes compiled code that nobody is to find.
+func (c *child) forget() {
+	files, err := filepath.Glob(filepath.Join(c.dir, "wazero-*", "*"))
+	if err != nil {
+		return // it does not happen: the pattern is sound
+	}
+	for _, f := range files {
+		_ = os.Remove(f) // the directory goes at the end
+	}
+}
+
+// head keeps the first bytes that are written to it.
+type head struct{ bytes.Buffer }
+
+func (h *head) Write(p []byte) (int, error) {
+	h.Buffer.Write(p[:min(len(p), maxAnswer-h.Len())])
+	return len(p), nil
+}
+
+// notWritten reports whether the cache could not be written: wazero v1.12.0 does
+// it through a file named *.tmp and a rename.
+func notWritten(err error) bool {
+	pathErr, isPath := errors.AsType[*fs.PathError](err)
+	_, isRename := errors.AsType[*os.LinkError](err)
+	return isRename || isPath && strings.HasSuffix(pathErr.Path, ".tmp")
+}
+
+// notRead reports whether the cache could not be read, which fails with a path
+// or with a text of wazero's.
+func notRead(err error) bool {
+	_, isPath := errors.AsType[*fs.PathError](err)
+	return isPath || strings.HasPrefix(err.Error(), "compilationcache:")
+}

@@ -1,0 +1,36 @@
+package plugin
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// detach keeps what a terminal sends to its programs, such as Ctrl-C, from a
+// process that compiles: its host decides when it ends.
+func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+// confine puts this process behind its host where they compete, and bounds its
+// data to memory bytes more than it has now. What the system refuses is left:
+// the host has limits of its own.
+func confine(memory uint64) {
+	if syscall.Getpgrp() == os.Getpid() { // see detach
+		// All threads of the group; PRIO_PROCESS is one thread on Linux.
+		_ = syscall.Setpriority(syscall.PRIO_PGRP, 0, childPriority)
+	}
+	// If the machine is short of memory, this is the process to end.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
+	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return
+	}
+	if f := strings.Fields(string(statm)); len(f) > 5 {
+		if pages, err := strconv.ParseUint(f[5], 10, 64); err == nil {
+			most := memory + pages*uint64(os.Getpagesize())
+			_ = syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: most, Max: most})
+		}
+	}
+}
