@@ -40,10 +40,13 @@ func (i JobInstance) yaml() []byte {
 	return b
 }
 
-// serverOf returns the server address in an instance id.
+// serverOf returns the server address in an instance id. One that a hand made
+// up, without an address, is its own.
 func serverOf(id string) string {
-	ip, _, _ := strings.Cut(id, delimiter)
-	return ip
+	if ip, _, _ := strings.Cut(id, delimiter); ip != "" {
+		return ip
+	}
+	return id
 }
 
 // TaskID is ElasticJob's: {job}@-@{items}@-@READY@-@{instance id}.
@@ -67,7 +70,8 @@ func TaskID(job string, items []int, instance string) string {
 type Members []string
 
 func parseMembers(data []byte) Members {
-	m := Members(strings.Fields(string(data)))
+	// What a hand wrote there and no host can be called is not asked after.
+	m := Members(slices.DeleteFunc(strings.Fields(string(data)), func(id string) bool { return !fitsANode(id) }))
 	slices.Sort(m)
 	return slices.Compact(m)
 }

@@ -233,7 +233,7 @@ var ErrRemoved = errors.New("the job was removed from the registry")
 
 // Announce publishes the host's detail.
 func Announce(v View, d HostDetail) Move {
-	return Move{Name: "announce", Commit: []Op{Set(v.detail(v.Self.ID), d.data(), AnyVersion)}}
+	return Move{Name: "announce", Commit: []Op{Set(v.detail(v.Self.ID), d.data(), AnyVersion)}} // Mend makes it anew if it is gone
 }
 
 // Drain announces that the host is stopping and asks for a division of the
@@ -324,7 +324,7 @@ func Leave(v View, unfinished Items) Move {
 
 // Elect makes this host the leader if there is none, or if the one there is
 // is a host of ours that was stopped by an operator and only finishes what it
-// runs. Of several that try, one succeeds; the others find out and that is no
+// runs, or if a hand has made or set the leader node. Of several that try, one succeeds; the others find out and that is no
 // error. A host that has to wait for its turn in ElasticJob's latch has
 // line.Behind set afterwards, and calls Elect again when that is gone.
 //
@@ -337,7 +337,13 @@ func Elect(v View, line *Line) Move {
 	m := inLine(l, v.Self.ID, l.electionLatch(), line, read, func(leave []Op, n []Node) (Move, error) {
 		leader, term, epoch, division, first := n[0], n[1], n[2], n[3], n[4]
 		ops := slices.Clone(leave)
-		if leader.Exists {
+		switch {
+		case leader.Exists && v.nobodys(leader):
+			if v.Leader != "" || !term.Exists {
+				return give()
+			}
+			ops = append(ops, Check(term.Path, term.Version), Delete(leader.Path, leader.Version))
+		case leader.Exists:
 			if string(leader.Data) != v.Leader || leader.Version != 1 || v.Leader == v.Self.ID || !term.Exists {
 				return give() // somebody has been elected
 			}

@@ -36,29 +36,51 @@ func Done() (Move, error) { return Move{}, errStopMove }
 // bounded: a division of very many items is very many commits.
 const maxConflicts = 200
 
+// maxSame bounds how often the same node is found missing, or there, in one
+// exchange: looking again does not change what a hand has done to the tree.
+const maxSame = 20
+
 // Perform carries out a move and those that follow from it. It returns an
 // error that names the move.
 func Perform(ctx context.Context, r RegistryCenter, m Move) error {
 	name := m.Name
-	for conflicts := 0; conflicts < maxConflicts; {
-		next, failed, err := step(ctx, r, m)
+	var last OpError
+	same := 0
+	var failed error
+	conflicts := 0
+	for conflicts < maxConflicts {
+		var next Move
+		var err error
+		next, failed, err = step(ctx, r, m)
 		if errors.Is(err, errStopMove) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if failed {
-			conflicts++
-		}
 		m = next
+		if failed == nil {
+			continue
+		}
+		conflicts++
+		var conflict *OpError
+		if !errors.As(failed, &conflict) || conflict.Reason == ReasonVersion {
+			same = 0
+			continue
+		}
+		if same++; last.Op.Path != conflict.Op.Path || last.Reason != conflict.Reason {
+			same = 1
+		}
+		if last = *conflict; same == maxSame {
+			break
+		}
 	}
-	return fmt.Errorf("%s: gave up after %d conflicts: %w", name, maxConflicts, ErrConflict)
+	return fmt.Errorf("%s: gave up after %d conflicts: %w", name, conflicts, failed)
 }
 
-// step carries out one move and returns the next. failed is true if it was a
+// step carries out one move and returns the next. failed is why, if it was a
 // commit that failed.
-func step(ctx context.Context, r RegistryCenter, m Move) (next Move, failed bool, err error) {
+func step(ctx context.Context, r RegistryCenter, m Move) (next Move, failed, err error) {
 	var nodes []Node
 	var results []Result
 	switch {
@@ -68,22 +90,22 @@ func step(ctx context.Context, r RegistryCenter, m Move) (next Move, failed bool
 		switch {
 		case errors.As(err, &conflict) && m.Else != nil:
 			next, err = m.Else(conflict)
-			return next, true, err
+			return next, conflict, err
 		case errors.Is(err, ErrUnknown) && m.Unknown != nil:
 			next, err = m.Unknown()
-			return next, true, err
+			return next, ErrUnknown, err
 		}
 	case m.Read != nil:
 		nodes, err = r.Read(ctx, m.Read...)
 	default:
-		return Move{}, false, errStopMove
+		return Move{}, nil, errStopMove
 	}
 	switch {
 	case err != nil:
-		return Move{}, false, err
+		return Move{}, nil, err
 	case m.Then == nil:
-		return Move{}, false, errStopMove
+		return Move{}, nil, errStopMove
 	}
 	next, err = m.Then(nodes, results)
-	return next, false, err
+	return next, nil, err
 }

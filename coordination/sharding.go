@@ -519,6 +519,21 @@ func (s Share) Current(v View) bool {
 	return s.Items != nil && s.division == v.divisionNode.Mzxid && s.round == v.round && !v.Halted()
 }
 
+// Edited reports whether the share is another one than before, though the items
+// were not divided in between: somebody has set this host's assignment node. It
+// may also be that a division is just being made.
+func (s Share) Edited(before Share) bool {
+	if s.Items == nil || before.Items == nil || s.Java || before.Java || s.division != before.division || s.round != before.round {
+		return false
+	}
+	for i := range before.Items {
+		if _, mine := s.Items[i]; !mine {
+			return true
+		}
+	}
+	return len(s.Items) != len(before.Items)
+}
+
 // ReadShare reads what this host owns. known are states that need not be read
 // again: items that the host has held without a break. share is left alone
 // while nobody can tell: a Java leader divides the items, or has divided them
@@ -536,6 +551,9 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 	return Move{Name: "read share", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		mine, err := ParseItems(string(n[0].Data))
 		if err != nil {
+			if v.Leader != "" && !v.JavaLed() && !v.Necessary {
+				return AskForSharding(v), nil // the leader writes it anew
+			}
 			return Move{}, fmt.Errorf("node %s: %w", n[0].Path, err)
 		}
 		epoch, first := n[3], n[4]
@@ -543,10 +561,16 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 			switch {
 			case v.JavaLed():
 				return adoption{view: v, known: known, share: share, had: mine, assigned: n[0], division: n[1], epoch: epoch, first: first}.read(), nil
-			case v.Leading() && !v.Necessary && len(n[1].Data) > 0:
+			case v.OurTerm && !v.Necessary && len(n[1].Data) > 0:
 				return AskForSharding(v), nil // an instance node was made anew by a hand
 			}
 			return Done()
+		}
+		switch {
+		case !epoch.Exists:
+			return Move{}, gone(epoch)
+		case !n[0].Exists:
+			return Move{}, gone(n[0])
 		}
 		// The nodes may be of different instants. What is certain is that the
 		// share is not older than the view's division.
@@ -559,7 +583,7 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 				return Done()
 			}
 			if !anchored {
-				return AskForSharding(v), nil // an instance node was taken away by a hand
+				return AskForSharding(v), nil // an instance node was changed or taken away by a hand
 			}
 			if err != nil {
 				return Done()
@@ -600,7 +624,7 @@ func (s *Share) fill(v View, mine Items, known map[int]ItemState, then func(anch
 		anchored := true
 		if len(mine) > 0 {
 			anchor := n[len(n)-1]
-			anchored = anchor.Exists && string(anchor.Data) == v.Self.ID
+			anchored = anchor.Version > 0 && string(anchor.Data) == v.Self.ID
 			s.Guard.AnchorVersion = max(anchor.Version, 1) // where it is not there no begin succeeds
 		}
 		return then(anchored)

@@ -122,11 +122,15 @@ func ParseView(s Snapshot, l Layout, self JobInstance, before View) View {
 	v.serverNode = s.Data(l.server(self.ServerIP))
 	v.Enabled = !v.serverNode.Exists || enabled(v.serverNode.Data)
 
+	v.membersNode = s.Data(l.members())
+	v.Members = parseMembers(v.membersNode.Data)
 	leader := s.Data(l.leader())
-	v.Leader = string(leader.Data)
+	if !v.nobodys(leader) {
+		v.Leader = string(leader.Data)
+	}
 	// Java creates the leader node and never sets it; we create and set it in
 	// one commit, so that ours has version 1.
-	v.OurTerm = leader.Exists && leader.Version == 1
+	v.OurTerm = v.Leader != "" && leader.Version == 1
 	for _, flag := range s.Children(l.shardingFlags()) {
 		v.Necessary = v.Necessary || flag == "necessary"
 		v.Processing = v.Processing || flag == "processing"
@@ -149,8 +153,6 @@ func ParseView(s Snapshot, l Layout, self JobInstance, before View) View {
 	}
 	slices.Sort(v.FailoverItems)
 
-	v.membersNode = s.Data(l.members())
-	v.Members = parseMembers(v.membersNode.Data)
 	v.divisionNode = s.Data(l.assignment())
 	if v.divisionNode.Exists && v.divisionNode.Mzxid == before.divisionNode.Mzxid {
 		v.Division = before.Division
@@ -158,6 +160,15 @@ func ParseView(s Snapshot, l Layout, self JobInstance, before View) View {
 		v.Division = parseDivision(v.divisionNode.Data)
 	}
 	return v
+}
+
+// nobodys reports that a leader node was made or set by a hand: neither Java's,
+// which is ephemeral and never set, nor ours, which is ephemeral and set once,
+// to the id of one of us.
+func (v View) nobodys(leader Node) bool {
+	id := string(leader.Data)
+	ours := slices.Contains(v.Members, id)
+	return leader.Exists && (!leader.Ephemeral || leader.Version > 1 || !fitsANode(id) || leader.Version == 0 && ours)
 }
 
 // readConfiguration parses and checks; on error the last good one stays.

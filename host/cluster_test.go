@@ -119,7 +119,7 @@ const mostAtOnce = 20_000
 
 // note counts a call. It ends the test's process when there is no end to them:
 // hosts that do not rest cannot be stopped either.
-func (p *pace) note(host, what string) {
+func (p *pace) note(host, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now := time.Now(); !now.Equal(p.at) {
@@ -127,7 +127,7 @@ func (p *pace) note(host, what string) {
 	}
 	p.calls++
 	if p.calls > mostAtOnce-60 {
-		p.last = append(p.last, host+" "+what)
+		p.last = append(p.last, host+" "+fmt.Sprintf(format, args...))
 	}
 	if p.calls > mostAtOnce {
 		panic(fmt.Sprintf("the hosts do not come to rest at %s; the last calls were:\n%s", p.at.UTC(), strings.Join(p.last, "\n")))
@@ -246,7 +246,7 @@ func (l *lease) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinat
 		return nil, coordination.ErrSessionLost
 	}
 	results, err := l.RegistryCenter.Commit(ctx, ops...)
-	l.pace.note(l.host, fmt.Sprintf("commit %v: %v", ops, err))
+	l.pace.note(l.host, "commit %v: %v", ops, err)
 	if l.loseAfter.Load() {
 		l.lose()
 		return nil, coordination.ErrUnknown
@@ -258,7 +258,7 @@ func (l *lease) Read(ctx context.Context, queries ...coordination.Query) ([]coor
 	if !l.Trusted() {
 		return nil, coordination.ErrSessionLost
 	}
-	l.pace.note(l.host, fmt.Sprintf("read %v", queries))
+	l.pace.note(l.host, "read %v", queries)
 	return l.RegistryCenter.Read(ctx, queries...)
 }
 

@@ -34,6 +34,8 @@ const (
 	// work, whatever made them, must not take the registry with them.
 	stepInterval = 200 * time.Millisecond
 	stepsAtOnce  = 25
+	// mendPause is the least time between two looks for what a hand has spoilt.
+	mendPause = 5 * time.Second
 	// longestSleep bounds the timer, so that a wall clock that was set is noticed.
 	longestSleep = time.Minute
 	// completionWindow is how long a first completed item waits for others.
@@ -130,6 +132,11 @@ type job struct {
 	recoverPause time.Duration
 	recovers     int // attempts since there was something to recover
 	sweepAt      time.Time
+	mendAt       time.Time // when to look for what a hand has spoilt
+	mendedAt     time.Time
+	strangers    []string  // instances that were not ours when it last looked
+	refused      bool      // a write was, since then
+	mending      bool      // it has a reason to look
 	againAt      time.Time // when to try again what the registry's state stood against
 	offsetsAt    time.Time
 	retryAt      time.Time
@@ -368,6 +375,7 @@ func (j *job) read() (news bool) {
 // advance does everything that can be done now. It reports true when the host
 // has left the job.
 func (j *job) advance(now time.Time) (over bool) {
+	j.mend(now)
 	j.complete(now)
 	if j.leaving != "" || j.draining {
 		return j.withdraw(now)
@@ -434,6 +442,7 @@ func (j *job) sleep(now time.Time) time.Duration {
 	at(j.takers.until())
 	at(j.tallyAt)
 	at(j.sweepAt)
+	at(j.mendAt)
 	at(j.offsetsAt)
 	if !j.looked {
 		at(j.lookedAt.Add(j.lookPause))
@@ -483,6 +492,9 @@ func (j *job) failed(now time.Time, what string, err error) {
 		return
 	}
 	j.retryAt = now.Add(retryPause)
+	if errors.Is(err, coordination.ErrConflict) {
+		j.refused = true
+	}
 	j.trouble, j.troubleAt = what+": "+err.Error(), now
 	j.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
 }

@@ -227,9 +227,11 @@ func (j *job) withdraw(now time.Time) bool {
 		j.kill(errDrainOver)
 	}
 	// A guest that was stopped by force counts as unfinished, like one whose
-	// host crashed; complete leaves those in place.
+	// host crashed; complete leaves those in place. So does at last one whose
+	// completion the registry keeps refusing.
+	refused := hard && now.Before(j.retryAt)
 	for _, it := range j.items {
-		if e, ended := j.ended[it.number]; it.run != nil && !(ended && e.unfinished) {
+		if e, ended := j.ended[it.number]; it.run != nil && !(ended && (e.unfinished || refused)) {
 			return false
 		}
 	}
@@ -242,7 +244,7 @@ func (j *job) withdraw(now time.Time) bool {
 	}
 	slices.Sort(unfinished)
 	if j.registered {
-		if now.Before(j.retryAt) {
+		if now.Before(j.retryAt) && !refused {
 			return false
 		}
 		if len(unfinished) > 0 {
@@ -371,6 +373,43 @@ func (j *job) coordinate(now time.Time) {
 	}
 }
 
+// mend makes anew what a hand, or another program, has taken away of what this
+// host and the others rely on. A host looks when it was refused something, when
+// it is missing among the members, and when a stranger has come; the foreman
+// does now and then.
+func (j *job) mend(now time.Time) {
+	if !j.joined || !j.seen || j.left != "" || !j.view.Exists || !j.view.Joined() || now.Before(j.retryAt) || !j.term.registry.Trusted() {
+		return
+	}
+	strangers := j.view.Java()
+	came := len(strangers) > 0 && !slices.Equal(strangers, j.strangers)
+	j.strangers = strangers
+	j.mending = j.mending || j.refused || came || j.view.Amiss()
+	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 && j.mendAt.IsZero() {
+		j.mendAt = now.Add(time.Duration(minutes) * time.Minute)
+	}
+	if j.mending {
+		j.mendAt = soonest(later(j.mendedAt.Add(mendPause), now), j.mendAt)
+	}
+	if j.mendAt.IsZero() || now.Before(j.mendAt) {
+		return
+	}
+	items := j.refused
+	j.mendAt = time.Time{}
+	if !j.mending && !j.view.Foreman() {
+		return
+	}
+	j.mendedAt, j.refused, j.mending = now, false, false
+	var mended []string
+	if err := j.perform(coordination.Mend(coordination.Mending{View: j.view, Detail: j.detail(), Runs: j.runs, Items: items}, &mended)); err != nil {
+		j.failed(now, "mending what was taken away by a hand", err)
+		return
+	}
+	if len(mended) > 0 {
+		j.log.Warn("the registry was edited by a hand or another program; mended it", zap.Strings("nodes", mended))
+	}
+}
+
 // mayStep says whether the next step of the common business may be taken. One
 // that follows many others has to wait.
 func (j *job) mayStep(now time.Time) bool {
@@ -423,6 +462,7 @@ func (j *job) takeShare(now time.Time, known map[int]coordination.ItemState) {
 	if share.Items == nil {
 		return
 	}
+	edited := share.Edited(j.share)
 	j.share = share
 	var gained, gone, all []int
 	for n, it := range j.items {
@@ -454,6 +494,11 @@ func (j *job) takeShare(now time.Time, known map[int]coordination.ItemState) {
 	for _, n := range share.Pending {
 		if it := j.items[n]; it != nil && it.run != nil {
 			it.run.yield()
+		}
+	}
+	if edited && !j.view.Necessary && j.view.Leader != "" {
+		if err := j.perform(coordination.AskForSharding(j.view)); err != nil {
+			j.failed(now, "asking for a division", err)
 		}
 	}
 	if len(all) > 0 || len(gone) > 0 {

@@ -17,3 +17,6 @@ const (
 
 // faultsDefault is how many seeds of random faults a plain run does.
 const faultsDefault = 500
+
+// garbageDefault: of the cases of garbage in the registry every n-th is played.
+const garbageDefault = 4

@@ -96,6 +96,13 @@ func (j *job) status() JobStatus {
 	if ago := time.Since(j.troubleAt); j.trouble != "" && ago < troubleShown {
 		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("the registry refused, %s ago: %s", ago.Round(time.Second), j.trouble))
 	}
+	for _, it := range j.sorted(func(it *item) bool { return it.held && it.due != nil && it.run == nil }) {
+		var marks []string
+		for _, q := range coordination.ItemMarks(j.layout, it.number) {
+			marks = append(marks, q.Path)
+		}
+		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d waits: a mark says that somebody else runs it (one of the nodes %s)", it.number, joinWords(marks)))
+	}
 	for _, it := range j.sorted(func(*item) bool { return true }) {
 		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.due != nil, Disabled: it.state.Disabled,
 			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd}
@@ -139,7 +146,7 @@ func (j *job) state() (JobState, string) {
 		return JobDisabled, "this server is disabled for the job"
 	case !j.share.Current(j.view):
 		if j.view.Halted() {
-			return JobSharding, "a Java leader divides the items; all wait"
+			return JobSharding, fmt.Sprintf("a Java leader, %s, divides the items; all wait", j.view.Leader)
 		}
 		return JobSharding, "the items are being divided"
 	case j.view.Division.Total == 0 && !j.view.JavaLed():

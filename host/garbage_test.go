@@ -1,0 +1,461 @@
+package host_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+var (
+	garbageStride = flag.Int("garbage.stride", garbageDefault, "of the cases of garbage in the registry every n-th is played; 1 is all of them")
+	garbageCase   = flag.String("garbage.case", "", "play only this case, such as 'running razed /test/j/sharding/0', and print what happened")
+)
+
+// garbageJob has four items of eight seconds, every twenty seconds.
+const garbageJob = "j"
+
+func garbageDefinition() coordination.JobConfiguration {
+	d := definition(garbageJob, "0/20 * * * * ?", 4)
+	d.Failover, d.ReconcileIntervalMinutes = true, 2
+	return d
+}
+
+// spoiler is somebody who edits the registry while two or three hosts work, and
+// looks what becomes of the job.
+type spoiler struct {
+	*cluster
+	t      *testing.T
+	name   string
+	def    coordination.JobConfiguration
+	lone   lone
+	guest  *guest
+	logs   *observer.ObservedLogs
+	nodes  map[int]*node
+	hand   coordination.RegistryCenter
+	errs   []string
+	calls  atomic.Int64
+	before atomic.Pointer[func(ops []coordination.Op)] // every commit of a host
+}
+
+// watched is a session of which the spoiler sees every call.
+type watched struct {
+	*lease
+	s *spoiler
+}
+
+func (w *watched) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+	if f := w.s.before.Load(); f != nil {
+		(*f)(ops)
+	}
+	w.s.calls.Add(1)
+	return w.lease.Commit(ctx, ops...)
+}
+
+func (w *watched) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+	w.s.calls.Add(1)
+	return w.lease.Read(ctx, queries...)
+}
+
+func newSpoiler(t *testing.T, name string) *spoiler {
+	s := &spoiler{cluster: newCluster(t), t: t, name: name, def: garbageDefinition(), nodes: make(map[int]*node)}
+	core, logs := observer.New(zap.WarnLevel)
+	s.log, s.logs = zap.New(core), logs
+	s.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &watched{lease: l, s: s} }
+	s.guest = s.lone.guest(func(int) time.Duration { return 8 * time.Second })
+	hand, err := s.server.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hand.Close() })
+	s.hand = hand
+	return s
+}
+
+func (s *spoiler) begin(n int) { s.nodes[n] = s.start(n, job(s.def, s.guest)) }
+
+// roots are the nodes that hold all there is of a job.
+var roots = []string{"/test", "/test.wasmjob"}
+
+// tree lists the nodes below, parents first.
+func (s *spoiler) tree(paths ...string) []string {
+	var all []string
+	for len(paths) > 0 {
+		queries := make([]coordination.Query, len(paths))
+		for i, p := range paths {
+			queries[i] = coordination.Children(p)
+		}
+		nodes, err := s.hand.Read(context.Background(), queries...)
+		if err != nil {
+			s.errs = append(s.errs, err.Error())
+			return all
+		}
+		paths = nil
+		for _, n := range nodes {
+			if n.Exists {
+				all = append(all, n.Path)
+				for _, name := range n.Names {
+					paths = append(paths, n.Path+"/"+name)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// commit writes by the spoiler's hand; what was there may be gone meanwhile.
+func (s *spoiler) commit(ops ...coordination.Op) error {
+	_, err := s.hand.Commit(context.Background(), ops...)
+	return err
+}
+
+var (
+	instanceID = regexp.MustCompile(`10\.0\.0\.(\d+)@-@[0-9]+-[0-9a-f]+`)
+	latchNode  = regexp.MustCompile(`_c_[-0-9a-f]+-latch-[0-9]+`)
+)
+
+// named is the path with {1} for the instance of host 1, since ids are made at
+// random.
+func named(path string) string {
+	return latchNode.ReplaceAllString(instanceID.ReplaceAllString(path, "{$1}"), "{place}")
+}
+
+// path is what named has made of it.
+func (s *spoiler) path(name string) string {
+	for n, nd := range s.nodes {
+		name = strings.ReplaceAll(name, fmt.Sprintf("{%d}", n), nd.host.Status().Instance)
+	}
+	return name
+}
+
+// edits are what can be done to a node, or to where one could be.
+var edits = map[string]func(s *spoiler, path string) error{
+	"deleted": func(s *spoiler, path string) error {
+		return s.commit(coordination.Delete(path, coordination.AnyVersion))
+	},
+	"razed":   func(s *spoiler, path string) error { return s.raze(path) },
+	"emptied": func(s *spoiler, path string) error { return s.write(path, nil) },
+	"garbage": func(s *spoiler, path string) error {
+		return s.write(path, []byte("\x00\xff{[: no/such - thing\n\t@-@"))
+	},
+	"huge": func(s *spoiler, path string) error { return s.write(path, []byte(strings.Repeat("x", 1_000_000))) },
+	"foreign": func(s *spoiler, path string) error { // as if another session had made it
+		data := s.data(path)
+		if err := s.raze(path); err != nil {
+			return err
+		}
+		return s.commit(coordination.CreateEphemeral(path, data))
+	},
+	"anew": func(s *spoiler, path string) error { // as from a backup
+		nodes := s.tree(path)
+		ops := make([]coordination.Op, len(nodes))
+		for i, p := range nodes {
+			ops[i] = coordination.Create(p, s.data(p))
+		}
+		if err := s.raze(path); err != nil {
+			return err
+		}
+		return s.commit(ops...)
+	},
+	"named": func(s *spoiler, path string) error { return s.write(path, []byte(s.nodes[2].host.Status().Instance)) },
+}
+
+func (s *spoiler) data(path string) []byte {
+	nodes, err := s.hand.Read(context.Background(), coordination.Data(path))
+	if err != nil {
+		s.errs = append(s.errs, err.Error())
+		return nil
+	}
+	return nodes[0].Data
+}
+
+// write sets the node, or makes it and what is above it.
+func (s *spoiler) write(path string, data []byte) error {
+	return s.commit(coordination.Ensure(path), coordination.Set(path, data, coordination.AnyVersion))
+}
+
+// raze deletes the node and what is below it, however long hosts go on writing
+// there.
+func (s *spoiler) raze(path string) error {
+	for range 100 {
+		nodes := s.tree(path)
+		if len(nodes) == 0 {
+			return nil
+		}
+		ops := make([]coordination.Op, 0, len(nodes))
+		for _, p := range slices.Backward(nodes) {
+			ops = append(ops, coordination.Delete(p, coordination.AnyVersion))
+		}
+		if err := s.commit(ops...); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s cannot be deleted", path)
+}
+
+// moments are when the registry is edited: act is called then.
+var moments = map[string]func(s *spoiler, act func()){
+	"idle": func(s *spoiler, act func()) {
+		time.Sleep(51 * time.Second)
+		act()
+	},
+	"running": func(s *spoiler, act func()) {
+		time.Sleep(44 * time.Second)
+		act()
+	},
+	// The leader has read all that it divides by, and is about to write.
+	"dividing": func(s *spoiler, act func()) {
+		time.Sleep(51 * time.Second)
+		var once sync.Once
+		edit := func(ops []coordination.Op) {
+			if slices.ContainsFunc(ops, func(op coordination.Op) bool {
+				return op.Kind == coordination.OpSet && op.Path == "/test.wasmjob/j/assignment"
+			}) {
+				once.Do(act)
+			}
+		}
+		s.before.Store(&edit)
+		s.begin(3)
+		time.Sleep(3 * time.Second)
+		s.before.Store(nil)
+	},
+}
+
+// besides are nodes that a job may have or not have, and some that it never has.
+var besides = []string{
+	"/test/j/leader/election/latch/x", "/test/j/leader/failover/latch/x", "/test/j/leader/failover/items/0", "/test/j/leader/failover/items/x",
+	"/test/j/leader/sharding/necessary", "/test/j/leader/sharding/processing", "/test/j/leader/sharding/x",
+	"/test/j/sharding/0/running", "/test/j/sharding/0/misfire", "/test/j/sharding/0/disabled", "/test/j/sharding/0/failover", "/test/j/sharding/0/failovering",
+	"/test/j/sharding/0/x", "/test/j/sharding/9", "/test/j/sharding/9/running", "/test/j/sharding/-1", "/test/j/sharding/x/instance",
+	"/test/j/trigger/{1}", "/test/j/trigger/x", "/test/j/guarantee/started/0", "/test/j/systemTime/current", "/test/j/instances/x", "/test/j/servers/x", "/test/j/x", "/test/x",
+	"/test.wasmjob/j/assignment/x", "/test.wasmjob/j/runs/x", "/test.wasmjob/j/instances/x", "/test.wasmjob/j/sharding/9", "/test.wasmjob/j/sharding/x",
+	"/test.wasmjob/j/offset/0", "/test.wasmjob/j/offset/x", "/test.wasmjob/j/x", "/test.wasmjob/x",
+}
+
+// spoil is one case: an edit of a node at a moment.
+type spoil struct{ moment, edit, path string }
+
+func (c spoil) String() string { return c.moment + " " + c.edit + " " + c.path }
+
+// verdict is what became of the job.
+type verdict struct {
+	whole  bool     // every item of every fire runs
+	says   []string // what hosts tell of what is wrong
+	calls  int64    // of all hosts, in a time in which nothing happens but fires
+	faults []string
+	left   []string // nodes, once all hosts are gone
+}
+
+// quiet is how long a job has to heal, and how long it is then looked at.
+const (
+	healing = 6 * time.Minute
+	looking = 2 * time.Minute
+)
+
+// play does the edits and reports what became of the job.
+func (c spoil) play(t *testing.T, tell bool) (v verdict) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpoiler(t, c.String())
+		s.begin(1)
+		s.begin(2)
+		moments[c.moment](s, func() {
+			if err := edits[c.edit](s, s.path(c.path)); err != nil && tell {
+				t.Logf("the edit: %v", err)
+			}
+		})
+		v = s.judge()
+		if tell {
+			t.Log(s.story())
+		}
+	})
+	return v
+}
+
+// story is what hosts did and logged, for people.
+func (s *spoiler) story() string {
+	var b strings.Builder
+	b.WriteString("\n" + s.all())
+	for _, e := range s.logs.All() {
+		fmt.Fprintf(&b, "%s %s %v\n", e.Time.UTC().Format("15:04:05.000"), e.Message, e.ContextMap())
+	}
+	return named(b.String())
+}
+
+// judge gives the job time to heal and looks at it.
+func (s *spoiler) judge() (v verdict) {
+	time.Sleep(healing - time.Duration(time.Now().UnixNano()%int64(20*time.Second)))
+	from := time.Now()
+	s.calls.Store(0)
+	time.Sleep(looking)
+	v.calls = s.calls.Load()
+	done := make(map[string]bool)
+	for _, e := range s.list(host.EventItemCompleted) {
+		if e.Outcome == abi.OutcomeOK {
+			done[e.RunID] = true
+		}
+	}
+	v.whole = true
+	var missed []string
+	for at := from.Add(20 * time.Second); at.Before(from.Add(looking - 20*time.Second)); at = at.Add(20 * time.Second) {
+		for i := range s.def.ShardingTotalCount {
+			if id := coordination.RunID(garbageJob, coordination.Fire{Instant: at.UnixMilli()}, i); !done[id] {
+				v.whole = false
+				missed = append(missed, id)
+			}
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.nodes)) {
+		for _, j := range s.nodes[n].host.Status().Jobs {
+			if j.Reason != "" {
+				v.says = append(v.says, named(fmt.Sprintf("%d %s: %s", n, j.State, j.Reason)))
+			}
+			for _, it := range j.Items {
+				if it.Disabled {
+					v.says = append(v.says, fmt.Sprintf("/test/j/sharding/%d/disabled: the item is disabled", it.Item))
+				}
+			}
+			for _, h := range j.Hosts {
+				if h.Java {
+					v.says = append(v.says, fmt.Sprintf("/test/j/instances/%s: is a Java host", named(h.Instance)))
+				}
+			}
+			for _, w := range j.Warnings {
+				v.says = append(v.says, named(fmt.Sprintf("%d warns: %s", n, w)))
+			}
+		}
+	}
+	s.lone.mu.Lock()
+	v.faults = append(v.faults, s.lone.faults...)
+	s.lone.mu.Unlock()
+	if n := s.logs.FilterMessageSnippet("not coming to rest").Len(); n > 0 {
+		v.faults = append(v.faults, "the job was divided so often that it was slowed down")
+	}
+	for _, nd := range s.nodes {
+		nd.stop()
+	}
+	for _, nd := range s.nodes {
+		<-nd.done
+	}
+	for _, p := range s.tree(roots...) {
+		if p = named(p); mark.MatchString(p) {
+			v.left = append(v.left, p)
+		}
+	}
+	v.faults = append(v.faults, s.errs...)
+	return v
+}
+
+// mark is a node that stands for a host, or for what one does: it has to be
+// gone when all hosts are.
+var mark = regexp.MustCompile(`^/test/j/(instances/.|sharding/\d+/(running|failover|failovering)$|leader/(election/(instance|latch/.)|failover/(items/|latch/.)|sharding/processing)|trigger/.)|^/test.wasmjob/j/(assignment/.|instances/.|runs/.)`)
+
+// nodesAt lists the nodes that there are at a moment.
+func nodesAt(t *testing.T, moment string) (paths []string) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpoiler(t, moment)
+		s.begin(1)
+		s.begin(2)
+		moments[moment](s, func() {
+			for _, p := range s.tree(roots...) {
+				paths = append(paths, named(p))
+			}
+		})
+	})
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// most is the number of calls that three hosts have a use for in the time for
+// which a job is looked at.
+const most = 100
+
+// check says what is wrong with what became of the job; nothing, if it is whole
+// again, or if its hosts say why not and what to do.
+func (v verdict) check(edited ...string) (wrong []string) {
+	wrong = v.faults
+	said := slices.ContainsFunc(v.says, func(s string) bool {
+		return strings.Contains(s, "removed from the registry") || strings.Contains(s, "stopped by an operator") ||
+			slices.ContainsFunc(edited, func(path string) bool { return strings.Contains(s, path) })
+	})
+	if !v.whole && !said {
+		wrong = append(wrong, fmt.Sprintf("items do not run, and all that hosts say is %q", v.says))
+	}
+	if v.calls > most {
+		wrong = append(wrong, fmt.Sprintf("hosts that should be at rest called the registry %d times in %s, and say %q", v.calls, looking, v.says))
+	}
+	for _, left := range v.left {
+		if !slices.ContainsFunc(edited, func(path string) bool { return strings.HasPrefix(path, left) || strings.HasPrefix(left, path) }) {
+			wrong = append(wrong, "left over: "+left)
+		}
+	}
+	return wrong
+}
+
+// TestGarbage edits each node of a job, and nodes that it might have, in each
+// way, while nothing runs, while items run, and while they are divided. No item
+// may run twice at once; the job must heal, or its hosts say what is the matter
+// with which node.
+func TestGarbage(t *testing.T) {
+	if *garbageCase != "" {
+		words := strings.SplitN(*garbageCase, " ", 3)
+		if len(words) != 3 || moments[words[0]] == nil || edits[words[1]] == nil {
+			t.Fatalf("case %q: expected MOMENT EDIT PATH", *garbageCase)
+		}
+		v := spoil{words[0], words[1], words[2]}.play(t, true)
+		t.Logf("%+v", v)
+		for _, wrong := range v.check(words[2]) {
+			t.Error(wrong)
+		}
+		return
+	}
+	t.Parallel()
+	var played, healed atomic.Int64
+	t.Cleanup(func() {
+		t.Logf("%d cases; %d of the jobs healed, of the others the hosts said why not (stride %d)", played.Load(), healed.Load(), *garbageStride)
+	})
+	for moment := range moments {
+		t.Run(moment, func(t *testing.T) {
+			t.Parallel()
+			paths := nodesAt(t, moment)
+			for _, p := range besides {
+				if !slices.Contains(paths, p) {
+					paths = append(paths, p)
+				}
+			}
+			for e, edit := range slices.Sorted(maps.Keys(edits)) {
+				t.Run(edit, func(t *testing.T) {
+					t.Parallel()
+					for k, p := range paths {
+						if (k+e)%*garbageStride != 0 {
+							continue
+						}
+						c := spoil{moment, edit, p}
+						v := c.play(t, false)
+						played.Add(1)
+						if v.whole {
+							healed.Add(1)
+						}
+						for _, wrong := range v.check(p) {
+							t.Errorf("%s: %s\n(repeat with: go test ./host -run 'TestGarbage$' -v -garbage.case '%s')", c, wrong, c)
+						}
+					}
+				})
+			}
+		})
+	}
+}
