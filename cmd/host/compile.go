@@ -35,10 +35,14 @@ func thisProgram() func() *exec.Cmd {
 
 func (p *program) compileCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    compileWord,
-		Short:  "Compile a module for the host that has started this",
-		Hidden: true,
-		Args:   exactly(),
+		Use:   compileWord,
+		Short: "Compile a module for the host that has started this",
+		Long: `Compile the module that comes on standard input, with what the program that has
+started this says of it. A host starts itself with it, and so do invoke and
+validate; it is of no use to people.`,
+		Example: "  wasmjob compile-module",
+		Hidden:  true,
+		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			if p.in == nil {
 				return fmt.Errorf("%s has no standard input", compileWord)
