@@ -47,6 +47,7 @@ const (
 	wazero     = "github.com/tetratelabs/wazero"
 	xsync      = "golang.org/x/sync"
 	xsys       = "golang.org/x/sys"
+	xtime      = "golang.org/x/time"
 	yaml       = "go.yaml.in/yaml/v3"
 	zap        = "go.uber.org/zap"
 	zookeeper  = "github.com/go-zookeeper/zk"
@@ -92,7 +93,7 @@ var rooms = []room{
 		why:      "the other registry: the only room that knows how ZooKeeper talks"},
 
 	{name: "host/schedule", outside: []string{cron, edit}, why: "cron dialects, and nothing else, behind one interface"},
-	{name: "host", may: []string{"coordination", "abi", "host/schedule"}, outside: []string{cron, zap},
+	{name: "host", may: []string{"coordination", "abi", "host/schedule"}, outside: []string{cron, zap, xtime},
 		testsMay: []string{"coordination/embedded", "coordination/registrytest", "strategy", "host/verify"},
 		why:      "receives registry and modules as values, so that tests hand it functions in a bubble"},
 	{name: "host/plugin", may: []string{"abi"}, outside: []string{wazero},

@@ -3,6 +3,7 @@ package coordination
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -196,18 +197,33 @@ const owedQueries = 9
 
 func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) Move {
 	l := r.View.Layout
+	// What others are to take they look after. Where nobody takes anything, one
+	// of ours tells.
+	cfg := r.View.Config
+	tells := r.View.Foreman() && (!cfg.Failover || !cfg.MonitorExecution)
+	looks := func(i int) bool { return tells || r.takes(i) }
 	var read []Query
 	for _, run := range owed.Runs {
 		for _, i := range run.Items {
+			if !looks(i) {
+				continue
+			}
 			read = append(read, Data(l.record(i)), Data(l.offset(i)), Data(l.itemMisfire(i)), Data(l.itemDisabled(i)),
 				Data(l.itemRunning(i)), Data(l.itemFailover(i)), Data(l.itemFailovering(i)), Data(l.failoverItem(i)), Data(l.item(i)))
 		}
+	}
+	if len(read) == 0 {
+		out.Left = owed.Items()
+		return Move{Name: "recover"}
 	}
 	return Move{Name: "recover", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		items := make(map[int]owedItem)
 		k := 0
 		for _, run := range owed.Runs {
 			for _, i := range run.Items {
+				if !looks(i) {
+					continue
+				}
 				q := n[k : k+owedQueries]
 				k += owedQueries
 				items[i] = owedItem{fire: run.Fire, state: itemState(q[0], q[1], q[2], q[3]),
@@ -283,8 +299,12 @@ func (r Recovery) take(owed Runs, runs Node, items map[int]owedItem, out *Recove
 			full = true
 			break
 		}
+		it, read := items[i]
+		if !read {
+			out.Left = append(out.Left, i)
+			continue
+		}
 		before := len(c.ops)
-		it := items[i]
 		claim := Claim{Item: i, Fire: it.fire, State: it.state, Owner: r.Dead}
 		end := func(outcome string) {
 			if dead == r.Dead && dead != "" { // what a Java host ran is in no record
@@ -526,55 +546,77 @@ func (c *commit) put(item int, n Node, data []byte) {
 func Sweep(v View, now time.Time, swept *[]string) Move {
 	l := v.Layout
 	return Move{Name: "sweep", Read: []Query{Children(l.sharding()), Children(l.runs()), Children(l.instances()), Children(l.triggers()), Children(l.details()), Data(l.members())}, Then: func(n []Node, _ []Result) (Move, error) {
-		s := sweeping{view: v, now: now, swept: swept, instances: n[2].Names, details: n[4].Names, members: n[5]}
+		s := sweeping{view: v, now: now, swept: swept, instances: n[2].Names, lists: n[1].Names, triggers: n[3].Names, details: n[4].Names, members: n[5]}
 		var read []Query
 		for _, name := range n[0].Names {
 			if i, ok := itemNumber(name); ok {
 				s.items = append(s.items, i)
-				read = append(read, Data(l.itemRunning(i)), Data(l.itemFailovering(i)), Data(l.itemFailover(i)), Data(l.itemInstance(i)))
-			}
-		}
-		s.lists = n[1].Names
-		for _, id := range s.lists {
-			read = append(read, Data(l.runsOf(id)))
-		}
-		for _, id := range n[3].Names {
-			if !slices.Contains(s.instances, id) {
-				read = append(read, Data(l.trigger(id)))
+				read = append(read, Children(l.item(i)), Data(l.itemInstance(i)))
 			}
 		}
 		if len(read) == 0 {
-			return Done()
+			return s.look(nil)
 		}
-		return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) { return s.judge(nodes) }}, nil
+		return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) { return s.look(nodes) }}, nil
 	}}
 }
 
-// sweepQueries is how many nodes of an item Sweep reads.
-const sweepQueries = 4
-
 // sweeping is one Sweep, step by step.
 type sweeping struct {
-	view                      View
-	now                       time.Time
-	swept                     *[]string
-	instances, details, lists []string
-	items                     Items
-	members                   Node
+	view                                View
+	now                                 time.Time
+	swept                               *[]string
+	instances, details, lists, triggers []string
+	items                               Items
+	members                             Node
+	owners                              []string // of items; "" where there is none
+}
+
+// look reads the marks that are there. nodes are the children of each item, and
+// its instance node.
+func (s sweeping) look(nodes []Node) (Move, error) {
+	l := s.view.Layout
+	var read []Query
+	for k, i := range s.items {
+		s.owners = append(s.owners, string(nodes[2*k+1].Data))
+		for _, mark := range []string{l.itemRunning(i), l.itemFailovering(i), l.itemFailover(i)} {
+			if slices.Contains(nodes[2*k].Names, path.Base(mark)) {
+				read = append(read, Data(mark))
+			}
+		}
+	}
+	for _, id := range s.lists {
+		read = append(read, Data(l.runsOf(id)))
+	}
+	for _, id := range s.triggers {
+		if !slices.Contains(s.instances, id) {
+			read = append(read, Data(l.trigger(id)))
+		}
+	}
+	if len(read) == 0 {
+		return s.judge(Snapshot{})
+	}
+	return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
+		found := make(Snapshot, len(nodes))
+		for _, n := range nodes {
+			found[n.Query] = n
+		}
+		return s.judge(found)
+	}}, nil
 }
 
 func (s sweeping) lives(id string) bool {
 	return slices.Contains(s.instances, id) || slices.Contains(s.details, id)
 }
 
-func (s sweeping) judge(nodes []Node) (Move, error) {
-	cfg := s.view.Config
+func (s sweeping) judge(found Snapshot) (Move, error) {
+	l, cfg := s.view.Layout, s.view.Config
 	failover := cfg.Failover && cfg.MonitorExecution && s.view.ConfigErr == nil
 	members := parseMembers(s.members.Data)
 	runsOf := make(map[string]Node) // of hosts that live
 	listed := make(map[int]bool)
-	for k, id := range s.lists {
-		node := nodes[sweepQueries*len(s.items)+k]
+	for _, id := range s.lists {
+		node := found.Data(l.runsOf(id))
 		runs, err := parseRuns(node.Data)
 		if err != nil {
 			continue
@@ -588,11 +630,11 @@ func (s sweeping) judge(nodes []Node) (Move, error) {
 	}
 	var groups [][]Op
 	owed := make(map[string]Items)
-	for k, i := range s.items {
+	for _, i := range s.items {
 		if listed[i] {
 			continue
 		}
-		marks := nodes[sweepQueries*k : sweepQueries*k+3]
+		marks := []Node{found.Data(l.itemRunning(i)), found.Data(l.itemFailovering(i)), found.Data(l.itemFailover(i))}
 		taken := marks[2].Exists && s.lives(string(marks[2].Data)) // somebody repeats it
 		for n, mark := range marks {
 			id := string(mark.Data)
@@ -611,8 +653,8 @@ func (s sweeping) judge(nodes []Node) (Move, error) {
 			}
 		}
 	}
-	for _, trigger := range nodes[sweepQueries*len(s.items)+len(s.lists):] {
-		if trigger.Exists {
+	for _, id := range s.triggers {
+		if trigger := found.Data(l.trigger(id)); trigger.Exists {
 			groups = append(groups, []Op{Delete(trigger.Path, trigger.Version)})
 		}
 	}
@@ -622,7 +664,7 @@ func (s sweeping) judge(nodes []Node) (Move, error) {
 		}
 		return s.owe(owed, members, groups)
 	}
-	if !s.orphans(nodes) {
+	if !s.orphans() {
 		return rest()
 	}
 	ask := AskForSharding(s.view)
@@ -633,14 +675,14 @@ func (s sweeping) judge(nodes []Node) (Move, error) {
 
 // orphans reports whether an item has no owner that lives, though there are
 // instances to own it: a former leader that went on dividing may have caused it.
-func (s sweeping) orphans(nodes []Node) bool {
+func (s sweeping) orphans() bool {
 	d := s.view.Division
 	if s.view.flagged() || len(d.Members) == 0 && !d.Java {
 		return false
 	}
 	owned := 0
 	for k, i := range s.items {
-		if owner := nodes[sweepQueries*k+3]; i < d.Total && owner.Exists && s.lives(string(owner.Data)) {
+		if i < d.Total && s.lives(s.owners[k]) {
 			owned++
 		}
 	}

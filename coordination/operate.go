@@ -8,8 +8,9 @@ import (
 // What an operator does to a job. ElasticJob's console writes the same nodes.
 
 // TriggerJob asks every instance of the job to run its items once, now. An
-// instance that has not consumed an earlier trigger keeps that one: none is
-// lost and none is doubled.
+// instance that has not consumed an earlier trigger keeps that one, which
+// counts for both: none is lost and none is doubled. The parent node is set in
+// the same commit; its transaction is the number of the round.
 func TriggerJob(l Layout) Move {
 	return Move{Name: "trigger", Read: []Query{Data(l.config()), Children(l.instances()), Children(l.triggers())}, Then: func(n []Node, _ []Result) (Move, error) {
 		if !n[0].Exists {
@@ -18,18 +19,43 @@ func TriggerJob(l Layout) Move {
 		if len(n[1].Names) == 0 {
 			return Move{}, fmt.Errorf("job %s has no instance to trigger", l.Job)
 		}
-		ops := []Op{Check(l.config(), AnyVersion), Ensure(l.triggers())}
+		ops := []Op{Check(l.config(), AnyVersion), Ensure(l.triggers()), Set(l.triggers(), nil, AnyVersion)}
 		for _, id := range n[2].Names {
 			if !slices.Contains(n[1].Names, id) {
 				ops = append(ops, Delete(l.trigger(id), AnyVersion)) // its instance is gone
 			}
 		}
 		for _, id := range n[1].Names {
-			if !slices.Contains(n[2].Names, id) {
+			if slices.Contains(n[2].Names, id) {
+				ops = append(ops, Check(l.trigger(id), AnyVersion)) // still not consumed
+			} else {
 				ops = append(ops, Create(l.trigger(id), nil))
 			}
 		}
 		return Move{Commit: ops, Else: func(*OpError) (Move, error) { return TriggerJob(l), nil }}, nil
+	}}
+}
+
+// TriggerRound finds the number of the round to which the trigger that waits
+// for this host belongs: the transaction that last made or set the parent node.
+// ElasticJob makes that node anew for every round, before the nodes of the
+// instances, each of which is a transaction of its own. consumed is the newest
+// round that this host has consumed. A trigger that is of no round after that,
+// or of one before this host was there, was made by a hand and counts by itself.
+// round is 0 if there is no trigger.
+func TriggerRound(v View, consumed int64, round *int64) Move {
+	l := v.Layout
+	return Move{Name: "read trigger", Read: []Query{Data(l.triggers()), Data(l.trigger(v.Self.ID)), Data(l.instance(v.Self.ID))}, Then: func(n []Node, _ []Result) (Move, error) {
+		parent, own, instance := n[0], n[1], n[2]
+		switch {
+		case !own.Exists:
+			*round = 0
+		case parent.Mzxid > consumed && instance.Exists && parent.Mzxid > instance.Czxid:
+			*round = parent.Mzxid
+		default:
+			*round = own.Czxid
+		}
+		return Done()
 	}}
 }
 

@@ -305,12 +305,18 @@ func (s *script) command(line string) error {
 		s.t.Fatalf("%q: expected item, server or job", line)
 	case "trigger":
 		return s.operate(co.TriggerJob(s.layout))
+	case "console": // console A B: ElasticJob's console triggers, and comes no further than these
+		return s.console(words[1:])
 	case "stop":
 		return s.operate(co.StopInstance(s.layout, s.host(arg(1)).self.ID))
 	case "remove":
 		return s.operate(co.Remove(s.layout, len(words) > 1 && words[1] == "purge"))
 	case "write": // write sharding/0/running text: a hand
-		_, err := s.op.Commit(s.ctx, co.Create(s.layout.Root()+"/"+arg(1), []byte(strings.Join(words[2:], " "))))
+		path := arg(1)
+		if name, ok := strings.CutPrefix(path, "trigger/"); ok {
+			path = "trigger/" + s.host(name).self.ID
+		}
+		_, err := s.op.Commit(s.ctx, co.Create(s.layout.Root()+"/"+path, []byte(strings.Join(words[2:], " "))))
 		return err
 	case "garble": // garble config: a hand that types nonsense
 		_, err := s.op.Commit(s.ctx, co.Set(s.layout.Root()+"/"+arg(1), []byte("no: [configuration"), co.AnyVersion))
@@ -323,6 +329,32 @@ func (s *script) command(line string) error {
 		s.tree(words[1:])
 	default:
 		s.t.Fatalf("%q: no such command", line)
+	}
+	return nil
+}
+
+// console triggers as ElasticJob does: the whole subtree goes, and then every
+// instance gets its node, in a transaction of its own.
+func (s *script) console(names []string) error {
+	root := s.layout.Root() + "/trigger"
+	left, err := s.op.Read(s.ctx, co.Children(root))
+	if err != nil {
+		return err
+	}
+	var ops []co.Op
+	for _, id := range left[0].Names {
+		ops = append(ops, co.Delete(root+"/"+id, co.AnyVersion))
+	}
+	if left[0].Exists {
+		ops = append(ops, co.Delete(root, co.AnyVersion))
+		if _, err := s.op.Commit(s.ctx, ops...); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		if _, err := s.op.Commit(s.ctx, co.Ensure(root), co.Create(root+"/"+s.host(name).self.ID, nil)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

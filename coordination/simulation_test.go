@@ -55,6 +55,8 @@ type simHost struct {
 	runs      co.Runs
 	version   int32
 	recoverAt time.Time
+	// seen is a trigger that was found to be of round; consumed is the newest.
+	seen, round, consumed int64
 	// line and failoverLine are places in ElasticJob's latches.
 	line, failoverLine co.Line
 }
@@ -503,11 +505,25 @@ func (h *simHost) followUp() (bool, error) {
 			return true, h.begin(*it.due, co.Items{i}, false)
 		}
 	}
-	if h.view.TriggerRound == 0 || len(h.running()) > 0 || !h.view.Enabled {
+	if h.view.Trigger == 0 || len(h.running()) > 0 || !h.view.Enabled {
 		return false, nil
 	}
-	fire := co.Fire{Instant: h.now.UnixMilli(), Trigger: h.view.TriggerRound, Source: "trigger"}
-	return true, h.begin(fire, h.owned(), true)
+	if h.seen != h.view.Trigger {
+		if err := h.perform(co.TriggerRound(h.view, h.consumed, &h.round)); err != nil {
+			return true, err
+		}
+		h.seen = h.view.Trigger
+	}
+	if h.round == 0 {
+		h.seen = 0
+		return false, nil
+	}
+	fire := co.Fire{Instant: h.now.UnixMilli(), Trigger: h.round, Source: "trigger"}
+	err := h.begin(fire, h.owned(), true)
+	if err == nil {
+		h.consumed = max(h.consumed, h.round)
+	}
+	return true, err
 }
 
 func (h *simHost) sorted() func(func(int, *simItem) bool) {

@@ -38,9 +38,9 @@ type View struct {
 	OurTerm bool
 	// Necessary and Processing are ElasticJob's resharding flags.
 	Necessary, Processing bool
-	// TriggerRound is the number of a trigger that waits for this instance,
-	// 0 for none.
-	TriggerRound int64
+	// Trigger is the transaction that made the trigger which waits for this
+	// instance, 0 for none. TriggerRound tells which round it is of.
+	Trigger int64
 	// FailoverItems are marked as crashed and wait for somebody to take them.
 	FailoverItems Items
 	Members       Members
@@ -144,7 +144,7 @@ func ParseView(s Snapshot, l Layout, self JobInstance, before View) View {
 	}
 	v.extra = before.extra
 	if t := s.Data(l.trigger(self.ID)); t.Exists {
-		v.TriggerRound = t.Czxid
+		v.Trigger = t.Czxid
 	}
 	for _, name := range s.Children(l.failoverItems()) {
 		if i, ok := itemNumber(name); ok {

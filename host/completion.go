@@ -22,7 +22,7 @@ func (j *job) complete(now time.Time) {
 		}
 	}
 	due := pending > 0 && !now.Before(j.retryAt) && j.term.registry.Trusted() &&
-		(len(j.ended) >= j.running() || !now.Before(j.endedSince.Add(completionWindow)))
+		(len(j.ended) >= j.running() || !now.Before(j.windowEnd()))
 	if due {
 		j.commitEnded(now)
 	}
@@ -34,6 +34,16 @@ func (j *job) complete(now time.Time) {
 	if j.leftState == "" && j.seen && j.view.Exists && !j.view.Joined() && j.running() == 0 && j.leaving == "" && !j.draining && j.left == "" && !j.departed(now) {
 		j.stopped(now)
 	}
+}
+
+// windowEnd is when the items that have ended are completed, whether or not
+// others still run.
+func (j *job) windowEnd() time.Time {
+	first, again := j.endedSince.Add(completionWindow), j.completedAt.Add(completionInterval)
+	if again.After(first) {
+		return again
+	}
+	return first
 }
 
 func (j *job) commitEnded(now time.Time) {
@@ -81,6 +91,7 @@ func (j *job) commitEnded(now time.Time) {
 	switch {
 	case err == nil:
 		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
+		j.completedAt = now
 		j.adopt(now, out.Adopted)
 	case errors.Is(err, coordination.ErrConflict) && !j.view.Exists:
 		out = coordination.Completed{} // the job was removed, and its records with it

@@ -259,7 +259,11 @@ func (j *job) followUp(now time.Time) {
 		return
 	}
 	if !j.view.Enabled {
-		j.refuseTrigger(now)
+		// A trigger is consumed, as by ElasticJob: none of its items runs, now
+		// or when the server is enabled again.
+		if id, ok := j.triggered(now); ok && j.consume(now, id, nil) {
+			j.skipFire(id, "this server is disabled for the job")
+		}
 		return
 	}
 	byFire := make(map[coordination.Fire][]*item)
@@ -274,29 +278,51 @@ func (j *job) followUp(now time.Time) {
 		}
 		j.begin(now, id, items, nil, false)
 	}
-	if j.view.TriggerRound == 0 || j.running() > 0 || now.Before(j.retryAt) {
-		return // a trigger waits until the job is idle
+	// A trigger waits until the job is idle, and until it is certain whose
+	// items are whose.
+	if j.running() > 0 || j.view.Necessary || j.view.Processing {
+		return
 	}
-	if j.view.Necessary || j.view.Processing {
-		return // and until it is certain whose items are whose
-	}
-	id := coordination.Fire{Instant: now.UnixMilli(), Trigger: j.view.TriggerRound, Source: string(abi.SourceTrigger)}
-	if j.begin(now, id, j.sorted(func(it *item) bool { return it.owned && it.run == nil && !j.beyond(it) }), nil, true) {
-		j.view.TriggerRound = 0 // consumed; the next snapshot says so too
+	if id, ok := j.triggered(now); ok {
+		j.consume(now, id, j.sorted(func(it *item) bool { return it.owned && it.run == nil && !j.beyond(it) }))
 	}
 }
 
-// refuseTrigger consumes a trigger for a server that is disabled, as ElasticJob
-// does: none of its items runs, now or when it is enabled again.
-func (j *job) refuseTrigger(now time.Time) {
-	if j.view.TriggerRound == 0 {
-		return
+// waiting is the trigger that waits for this host.
+type waiting struct {
+	seen     int64 // the transaction that made the node
+	round    int64 // what that was found to belong to; 0: not read yet
+	consumed int64 // the newest round that this host has consumed
+}
+
+// triggered returns the fire of the trigger that waits, if there is one.
+func (j *job) triggered(now time.Time) (id coordination.Fire, ok bool) {
+	t := &j.trigger
+	if j.view.Trigger == 0 || now.Before(j.retryAt) {
+		return id, false
 	}
-	id := coordination.Fire{Instant: now.UnixMilli(), Trigger: j.view.TriggerRound, Source: string(abi.SourceTrigger)}
-	if j.begin(now, id, nil, nil, true) {
-		j.view.TriggerRound = 0
-		j.skipFire(id, "this server is disabled for the job")
+	if t.seen != j.view.Trigger || t.round == 0 {
+		t.seen, t.round = j.view.Trigger, 0
+		if err := j.perform(coordination.TriggerRound(j.view, t.consumed, &t.round)); err != nil {
+			j.failed(now, "reading the trigger", err)
+			return id, false
+		}
 	}
+	if t.round == 0 {
+		j.view.Trigger = 0 // gone, as the next snapshot says
+		return id, false
+	}
+	return coordination.Fire{Instant: now.UnixMilli(), Trigger: t.round, Source: string(abi.SourceTrigger)}, true
+}
+
+// consume begins the items of the trigger that waits, and takes that away.
+func (j *job) consume(now time.Time, id coordination.Fire, items []*item) bool {
+	if !j.begin(now, id, items, nil, true) {
+		return false
+	}
+	j.trigger.consumed = max(j.trigger.consumed, id.Trigger)
+	j.view.Trigger = 0 // the next snapshot says so too
+	return true
 }
 
 // moves reports whether an item that stayed here only because it ran is on its

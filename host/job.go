@@ -40,6 +40,9 @@ const (
 	longestSleep = time.Minute
 	// completionWindow is how long a first completed item waits for others.
 	completionWindow = 50 * time.Millisecond
+	// completionInterval is how soon after a completion the next is written,
+	// while other items go on.
+	completionInterval = 100 * time.Millisecond
 	// recoverPause is how long a host waits before it takes what another host
 	// could have taken of a crashed one's items; it doubles.
 	recoverPause        = time.Second
@@ -124,19 +127,22 @@ type job struct {
 	fires        map[*fire]bool
 	ended        map[int]endedRun // wait for their completion to be committed
 	endedSince   time.Time
+	completedAt  time.Time // when ends of runs were last written down
 	next         time.Time // the next scheduled instant
 	parked       time.Time // an instant that waits for the share
+	trigger      waiting
 	notBefore    time.Time // instants up to here are not made up for
-	wasEnabled   bool
-	recoverAt    time.Time
-	recoverPause time.Duration
-	recovers     int // attempts since there was something to recover
-	sweepAt      time.Time
 	mendAt       time.Time // when to look for what a hand has spoilt
 	mendedAt     time.Time
 	strangers    []string  // instances that were not ours when it last looked
 	refused      bool      // a write was, since then
 	mending      bool      // it has a reason to look
+	wasEnabled   bool
+	recoverAt    time.Time
+	recoverPause time.Duration
+	recovers     int // attempts since there was something to recover
+	sweepAt      time.Time
+	foreman      bool      // as of the last sweep
 	againAt      time.Time // when to try again what the registry's state stood against
 	offsetsAt    time.Time
 	retryAt      time.Time
@@ -277,7 +283,7 @@ func (j *job) run(work context.Context) {
 		news = j.read() || news
 		now := time.Now()
 		// While many items run, each end of one is not looked at by itself.
-		if window := j.endedSince.Add(completionWindow); !news && len(j.ended) < j.live && now.Before(j.wakeAt) && now.Before(window) {
+		if window := j.windowEnd(); !news && len(j.ended) < j.live && now.Before(j.wakeAt) && now.Before(window) {
 			j.answer()
 			if window.Before(j.wakeAt) {
 				j.wakeAt = window
@@ -425,7 +431,7 @@ func (j *job) sleep(now time.Time) time.Duration {
 	at(j.againAt)
 	at(j.stepAt)
 	if len(j.ended) > 0 {
-		at(j.endedSince.Add(completionWindow))
+		at(j.windowEnd())
 	}
 	switch {
 	case j.draining || j.leaving != "":

