@@ -278,9 +278,9 @@ const compileGrace = 500 * time.Millisecond
 // until the host has ended, and the catalog, whose modules the host uses,
 // outlives it too.
 //
-// Compiling a module cannot be interrupted. If that is all that is left, it is
-// left to the end of the process: nobody uses what comes of it, and files of
-// the cache take their names when they are whole.
+// Where a module is compiled in this process, that cannot be interrupted. If it
+// is all that is left, it is left to the end of the process: nobody uses what
+// comes of it, and files of the cache take their names when they are whole.
 func (s *system) run(stop, kill context.Context) error {
 	stop, drain := context.WithCancel(stop)
 	defer drain()

@@ -16,6 +16,23 @@
 // unmaps native code by one, so that a process shrinks a garbage collection
 // later.)
 //
+// # Compiling
+//
+// What the cache does not have is compiled by another process, if the program
+// offers itself for that ([Options].Compiler): its compiler may panic, or take all
+// of its memory, and is killed if it takes too long.
+//
+//	host                                      process that compiles
+//	scan, meter, look into the cache
+//	its bytes ──────── standard input ──────► ServeCompile: limits, priority
+//	                                          compile, on all processors
+//	move into the cache ◄── a directory ────  write
+//	look into the cache
+//
+// The host looks into the cache by having wazero compile with a context that has
+// ended, which is asked before the first function; so both sides name a module
+// as wazero does, and nothing here knows how.
+//
 // # An instance
 //
 //	new ── _initialize ──► idle ◄──── call ────► idle … ──► dead

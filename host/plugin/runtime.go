@@ -33,9 +33,10 @@ type Options struct {
 	// that it needs are this process' matter. It has as many goroutines as
 	// there are processors, at most 4, a lower priority on Linux, and a limit
 	// of time and memory; a module that makes it fail is refused. Where no
-	// such process can be had, modules are compiled in this one. Without a
-	// CacheDir, its results go through a directory of their own in
-	// [os.TempDir], and do not stay. Nil: modules are compiled in this process.
+	// such process can be had, modules are compiled in this one, with a
+	// warning. Without a CacheDir, its results go through a directory of their
+	// own in [os.TempDir], and do not stay. The command's streams are set by
+	// this package. Nil: modules are compiled in this process.
 	Compiler func() *exec.Cmd
 	// CompileWorkers is how many goroutines compile a module in this process.
 	// 0 is 1. Modules are compiled one after the other. With one, a module that
@@ -205,8 +206,8 @@ var errClosed = errors.New("the plugin runtime is closed")
 // The trial has the default memory limit. A module that begins with more is
 // not tried before a job grants it that much.
 //
-// Cancelling ctx gives up waiting; the compilation itself may go on until the
-// function at hand is done.
+// Cancelling ctx gives up waiting, and ends the process that compiles; in this
+// one the compilation may go on until the function at hand is done.
 func (r *Runtime) Load(ctx context.Context, name string, wasm []byte) (*Module, error) {
 	info, scan := inspect(wasm)
 	if len(info.Problems) > 0 {
