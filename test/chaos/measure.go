@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,8 +44,12 @@ func serverColumns() [][2]string {
 }
 
 // bound is by how much a series may be greater at the end than at the begin: a
-// part of it, and some more.
-type bound struct{ part, more float64 }
+// part of it, and some more. Of a series that comes in bursts the lower quartile
+// is compared and not the median: what leaks stays between them.
+type bound struct {
+	part, more float64
+	bursts     bool
+}
 
 func (b bound) of(first float64) float64 { return first*b.part + b.more }
 
@@ -52,8 +57,15 @@ func (b bound) of(first float64) float64 { return first*b.part + b.more }
 // They are what different moments of a steady cluster differ by.
 func bounds() map[string]bound {
 	return map[string]bound{
-		"rss": {0.15, 16 << 20}, "heap_goal": {0.15, 8 << 20}, "goroutines": {0.05, 20}, "threads": {0.25, 4}, "fds": {0, 5},
-		"znodes": {0.02, 20}, "watches": {0.05, 10}, "ephemerals": {0.05, 10}, "connections": {0, 1},
+		"rss":         {part: 0.15, more: 16 << 20},
+		"heap_goal":   {part: 0.15, more: 8 << 20},
+		"goroutines":  {part: 0.05, more: 20, bursts: true},
+		"threads":     {part: 0.25, more: 4},
+		"fds":         {more: 5},
+		"znodes":      {part: 0.02, more: 20},
+		"watches":     {part: 0.05, more: 10},
+		"ephemerals":  {part: 0.05, more: 10},
+		"connections": {more: 1},
 	}
 }
 
@@ -168,7 +180,7 @@ type series struct {
 type Trend struct {
 	Name string `json:"name"`
 	// Samples that count, and the medians of those in the first and in the last
-	// quarter of the time.
+	// quarter of the time; of what comes in bursts, the lower quartiles.
 	Samples int     `json:"samples"`
 	First   float64 `json:"first"`
 	Last    float64 `json:"last"`
@@ -358,26 +370,32 @@ func (s *series) trend(from, to float64, limit bound) Trend {
 		t.Grows = true // as far as anybody knows
 		return t
 	}
-	t.First, t.Last = median(first), median(last)
+	middle := 0.5
+	if limit.bursts {
+		middle = 0.25
+	}
+	t.First, t.Last = quantile(first, middle), quantile(last, middle)
 	var slopes []float64
 	for i := range s.at {
 		for k := range i {
 			slopes = append(slopes, (s.values[i]-s.values[k])/(s.at[i]-s.at[k]))
 		}
 	}
-	t.Slope = median(slopes) * (to - from)
+	t.Slope = quantile(slopes, 0.5) * (to - from)
 	t.Bound = limit.of(t.First)
 	t.Grows = t.Last-t.First > t.Bound || t.Slope > t.Bound
 	return t
 }
 
-func median(values []float64) float64 {
-	list := slices.Sorted(slices.Values(values))
-	n := len(list)
-	if n == 0 {
+// quantile is the value below which that part of the values is.
+func quantile(values []float64, part float64) float64 {
+	if len(values) == 0 {
 		return 0
 	}
-	return (list[(n-1)/2] + list[n/2]) / 2
+	list := slices.Sorted(slices.Values(values))
+	at := part * float64(len(list)-1)
+	low, high := list[int(at)], list[int(math.Ceil(at))]
+	return low + (high-low)*(at-math.Floor(at))
 }
 
 // Write shows the report to people, as a table that a document can take.

@@ -355,7 +355,8 @@ func (s *soak) last(ctx context.Context) error {
 			}
 			fault, wound, what = time.Now().Add(s.o.Fault), nil, ""
 		case !now.Before(sample):
-			sample = now.Add(s.o.Sample)
+			// Not always at the same place between the instants of the jobs.
+			sample = now.Add(s.o.Sample + time.Duration(s.random.Int64N(int64(time.Second))))
 			err = s.sample(ctx, what, wound)
 		case !now.Before(reload):
 			reload = now.Add(s.o.Reload)

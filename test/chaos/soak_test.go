@@ -53,7 +53,7 @@ func TestSoakInShort(t *testing.T) {
 func recorded(t *testing.T, value func(column string, at int) (float64, bool)) string {
 	t.Helper()
 	dir := t.TempDir()
-	columns := []string{"h1.life", "h1.age_s", "h1.cpu_s", "h1.rss", "h1.fds", "zk.watches", "zk.data"}
+	columns := []string{"h1.life", "h1.age_s", "h1.cpu_s", "h1.rss", "h1.goroutines", "h1.fds", "zk.watches", "zk.data"}
 	var csv strings.Builder
 	fmt.Fprintf(&csv, "time,elapsed_s,fault,%s\n", strings.Join(columns, ","))
 	for at := 0; at <= 7200; at += 30 {
@@ -89,7 +89,7 @@ func recorded(t *testing.T, value func(column string, at int) (float64, bool)) s
 
 func TestWhatGrowsIsFound(t *testing.T) {
 	t.Parallel()
-	steady := map[string]float64{"h1.life": 1, "h1.rss": 300 << 20, "h1.fds": 14, "zk.watches": 6000, "zk.data": 1 << 20}
+	steady := map[string]float64{"h1.life": 1, "h1.rss": 300 << 20, "h1.goroutines": 240, "h1.fds": 14, "zk.watches": 6000, "zk.data": 1 << 20}
 	for name, tc := range map[string]struct {
 		value func(column string, at int) (float64, bool)
 		grows string
@@ -118,6 +118,21 @@ func TestWhatGrowsIsFound(t *testing.T) {
 			}
 			return steady[c], true
 		}, "h1.fds"},
+		"bursts that meet the measurements at the end": {func(c string, at int) (float64, bool) {
+			if c == "h1.goroutines" && at > 5500 && at%90 != 0 {
+				return steady[c] * 5, true
+			}
+			return steady[c], true
+		}, ""},
+		"a leak below bursts": {func(c string, at int) (float64, bool) {
+			if c == "h1.goroutines" && at%60 == 0 {
+				return steady[c] * 5, true
+			}
+			if c == "h1.goroutines" {
+				return steady[c] + float64(at)/150, true
+			}
+			return steady[c], true
+		}, "h1.goroutines"},
 		"a young process": {func(c string, at int) (float64, bool) {
 			if c == "h1.rss" && at > 3600 && at%400 < 180 {
 				return steady[c] * 9, true // each of its lives
