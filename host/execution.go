@@ -228,10 +228,14 @@ func (f *fire) work(guests context.Context) {
 
 // take is the next item that nobody has taken; nil if there is none.
 func (f *fire) take() *execution {
-	if n := f.taken.Add(1) - 1; n < int64(len(f.runs)) {
-		return f.runs[n]
+	n := f.taken.Add(1) - 1
+	if n == int64(len(f.runs)) {
+		close(f.noneLeft) // nobody else comes to this number
 	}
-	return nil
+	if n >= int64(len(f.runs)) {
+		return nil
+	}
+	return f.runs[n]
 }
 
 // giveBack ends an item that was not started. A scheduled instant that is

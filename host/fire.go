@@ -35,6 +35,8 @@ type fire struct {
 	taken atomic.Int64
 	// handBack is closed when nothing more may start; see returnQueued.
 	handBack chan struct{}
+	// noneLeft is closed when a worker found no item to take.
+	noneLeft chan struct{}
 
 	// absent are items of this host that are due and do not run in this fire.
 	absent coordination.Items
@@ -543,7 +545,7 @@ func (j *job) concurrency() int {
 // start hands begun items to guests.
 func (j *job) start(now time.Time, id coordination.Fire, states map[int]coordination.ItemState, absent coordination.Items) {
 	f := &fire{job: j, self: j.self, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now, open: len(states),
-		handBack: make(chan struct{}), absent: absent}
+		handBack: make(chan struct{}), noneLeft: make(chan struct{}), absent: absent}
 	f.exec = j.exec
 	f.exec.Retain()
 	numbers := make([]int, 0, len(states))
@@ -595,13 +597,50 @@ func lag(now time.Time, id coordination.Fire) time.Duration {
 // them are done.
 func (f *fire) run(guests context.Context, workers int) {
 	f.before(guests)
+	// One worker for each processor is enough for items that come and go: a
+	// worker more is one more instance to make. The others come when items take
+	// their time.
 	var wg sync.WaitGroup
-	for range workers {
+	few := min(workers, runtime.GOMAXPROCS(0))
+	for range few {
 		wg.Go(func() { f.work(guests) })
+	}
+	if few < workers && f.slow(guests, few) {
+		for range workers - few {
+			wg.Go(func() { f.work(guests) })
+		}
 	}
 	wg.Wait()
 	f.after(guests)
 	f.job.post(func(m *mailbox) { m.over = append(m.over, f) })
+}
+
+// briskItem is how long an item takes at most, if a worker for each processor
+// is enough; brisk is how long it is waited to see that.
+const (
+	briskItem = time.Millisecond
+	brisk     = 10 * time.Millisecond
+)
+
+// slow waits until all items are taken, and reports true as soon as they take
+// more than briskItem each with so many workers.
+func (f *fire) slow(guests context.Context, workers int) bool {
+	ticker := time.NewTicker(brisk)
+	defer ticker.Stop()
+	for before := int64(0); ; {
+		select {
+		case <-f.noneLeft:
+			return false
+		case <-guests.Done():
+			return false
+		case <-ticker.C:
+		}
+		taken := f.taken.Load()
+		if taken-before < int64(workers)*int64(brisk/briskItem) {
+			return true
+		}
+		before = taken
+	}
 }
 
 // closeFire ends a fire whose goroutines have ended and whose completions are
