@@ -23,19 +23,28 @@ import (
 
 var (
 	version = flag.String("elasticjob", "3.0.5", "version of ElasticJob, 3.0.4 or 3.0.5")
-	sizes   = flag.String("items", "1,10,100,1000", "items of a job whose fires are measured")
-	hosts   = flag.String("hosts", "1,3,10", "numbers of hosts")
-	crashed = flag.String("crashed", "1,10,100", "running items of a host that is killed")
-	more    = flag.String("more", "1000", "the same, for ours only")
+	sizes   = flag.String("items", "1,10,100", "items of a job whose fires are measured")
+	hosts   = flag.String("hosts", "1,3", "numbers of hosts")
+	crashed = flag.String("crashed", "1,10", "running items of a host that is killed")
+	more    = flag.String("more", "100,1000", "the same, for ours only")
 	divided = flag.Int("divided", 10_000, "items that are divided anew")
-	jobs    = flag.Int("jobs", 1000, "jobs of a host that is started")
-	seconds = flag.Int("seconds", 6, "how long fires per second are counted")
+	jobs    = flag.Int("jobs", 200, "jobs of a host that is started")
+	seconds = flag.Int("seconds", 3, "how long fires per second are counted")
 	large   = flag.Bool("large", false, "also divide 100,000 items among 100 hosts of ours")
 	output  = flag.String("output", "", "file for the tables, besides stdout")
 )
 
 // sessionTimeout is that of all hosts of both kinds.
 const sessionTimeout = 6 * time.Second
+
+const (
+	// startLimit is how long hosts may take to have some more jobs.
+	startLimit = 10 * time.Second
+	// settle is how long they have until their fires are counted.
+	settle = 2 * time.Second
+	// divideLimit is how long a division may take.
+	divideLimit = 45 * time.Second
+)
 
 // never is a cron expression that nobody lives to see fire.
 const never = "0 0 0 1 1 ? 2090"

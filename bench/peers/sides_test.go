@@ -54,6 +54,8 @@ type hosted interface {
 	// completed is how many items have been run.
 	completed(ctx context.Context) (int, error)
 	hold(ctx context.Context) error
+	// more gives the host another job. It does not wait until it runs.
+	more(ctx context.Context, j job) error
 }
 
 const (
@@ -134,14 +136,23 @@ func (w *world) startJava(name, ip, connect string, jobs []job) hosted {
 	go func() { // ends with the requests' answers; ready has the result
 		var errs []error
 		for _, job := range jobs {
-			errs = append(errs, j.Call(w.ctx, peer.Request{
-				"do": "start", "job": job.name, "count": job.count, "cron": job.cron, "total": job.items,
-				"failover": true, "monitorExecution": true, "misfire": false, "quiet": !job.told,
-			}, nil))
+			errs = append(errs, h.begin(w.ctx, job))
 		}
 		h.started <- errors.Join(errs...)
 	}()
 	return h
+}
+
+func (h *javaHost) begin(ctx context.Context, j job) error {
+	return h.Call(ctx, peer.Request{
+		"do": "start", "job": j.name, "count": j.count, "cron": j.cron, "total": j.items,
+		"failover": true, "monitorExecution": true, "misfire": false, "quiet": !j.told,
+	}, nil)
+}
+
+func (h *javaHost) more(ctx context.Context, j job) error {
+	h.jobs = append(h.jobs, j)
+	return h.begin(ctx, j)
 }
 
 func (h *javaHost) address() string { return h.ip }
@@ -198,15 +209,10 @@ func (w *world) startOurs(name, ip, connect string, jobs []job) hosted {
 			t.Error(err)
 		}
 	})
-	put := func(name string, data []byte) { w.check(os.WriteFile(filepath.Join(dir, name), data, 0o644)) }
 	for _, d := range []string{"plugins", "gate"} {
 		w.check(os.Mkdir(filepath.Join(dir, d), 0o755))
 	}
-	noop, err := os.ReadFile("../../host/plugin/testdata/c/guest.wasm")
-	w.check(err)
-	holder, err := os.ReadFile("../../test/e2e/testdata/guest.wasm")
-	w.check(err)
-	put(filepath.Join("gate", "go"), nil)
+	w.check(os.WriteFile(filepath.Join(dir, "gate", "go"), nil, 0o644))
 	told := false
 	args := []string{
 		"--registry", "zookeeper", "--zk", connect, "--namespace", w.namespace, "--session-timeout", sessionTimeout.String(),
@@ -214,27 +220,46 @@ func (w *world) startOurs(name, ip, connect string, jobs []job) hosted {
 		"--cache", shared.cache,
 	}
 	for _, j := range jobs {
-		wasm, parameter := noop, "ok"
 		if j.told {
-			told, wasm, parameter = true, holder, "hold:go"
+			told = true
 			args = append(args, "--mount", j.name+"="+filepath.Join(dir, "gate")+":/gate")
 		}
-		put(filepath.Join("plugins", j.name+".wasm"), wasm)
-		var text strings.Builder
-		for i, name := range j.names() {
-			if i > 0 {
-				text.WriteString("---\n")
-			}
-			fmt.Fprintf(&text, "jobName: %s\nmodule: %s.wasm\ntype: SIMPLE\ncron: %q\nshardingTotalCount: %d\nfailover: true\nmonitorExecution: true\n"+
-				"misfire: false\njobParameter: %q\n", name, j.name, j.cron, j.items, parameter)
-		}
-		put(filepath.Join("plugins", j.name+".yaml"), []byte(text.String()))
+		w.check(put(filepath.Join(dir, "plugins"), j))
 	}
 	p, err := peer.StartWasmjob(peer.WasmjobOptions{
 		Name: name, Program: shared.program, Dir: dir, Args: args, Log: w.log, NoHistory: !told,
 	})
 	w.check(err)
 	return &ourHost{p, dir, ip, jobs}
+}
+
+// put puts a job's module and definition into a plugins directory.
+func put(plugins string, j job) error {
+	file, parameter := "../../host/plugin/testdata/c/guest.wasm", "ok"
+	if j.told {
+		file, parameter = "../../test/e2e/testdata/guest.wasm", "hold:go"
+	}
+	wasm, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for i, name := range j.names() {
+		if i > 0 {
+			text.WriteString("---\n")
+		}
+		fmt.Fprintf(&text, "jobName: %s\nmodule: %s.wasm\ntype: SIMPLE\ncron: %q\nshardingTotalCount: %d\nfailover: true\nmonitorExecution: true\n"+
+			"misfire: false\njobParameter: %q\n", name, j.name, j.cron, j.items, parameter)
+	}
+	// A definition is there at once and with its module, whoever watches.
+	half := filepath.Join(plugins, j.name+".half")
+	return errors.Join(
+		os.WriteFile(half, wasm, 0o644), os.Rename(half, filepath.Join(plugins, j.name+".wasm")),
+		os.WriteFile(half, []byte(text.String()), 0o644), os.Rename(half, filepath.Join(plugins, j.name+".yaml")))
+}
+
+func (h *ourHost) more(_ context.Context, j job) error {
+	return put(filepath.Join(h.dir, "plugins"), j)
 }
 
 func (h *ourHost) address() string { return h.ip }
