@@ -35,9 +35,9 @@ func Reshard(v View, now time.Time, result *Sharded) Move {
 	l := v.Layout
 	read := []Query{Data(l.config()), Children(l.instances()), Data(l.members()), Data(l.term()), Data(l.assignment()),
 		Children(l.sharding()), Children(l.records()), Children(l.shardingFlags()), Children(l.runs()), Children(l.assignment()), Children(l.servers()), Data(l.leader()),
-		Children(l.details()), Data(l.epoch())}
+		Children(l.details()), Data(l.epoch()), Data(l.triggers()), Children(l.triggers())}
 	return Move{Name: "reshard", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-		s := sharding{view: v, now: now, result: result, epoch: n[13],
+		s := sharding{view: v, now: now, result: result, epoch: n[13], round: n[14].Mzxid, triggered: n[15].Names,
 			config: n[0], members: n[2], term: n[3], division: n[4], leader: n[11],
 			instances: slices.Clone(n[1].Names), items: n[5].Names, records: n[6].Names, flags: n[7].Names, runsOf: n[8].Names, assigned: n[9].Names, details: n[12].Names}
 		switch {
@@ -65,6 +65,8 @@ type sharding struct {
 	// details are the hosts of ours whose session lives. One that is not among
 	// the instances was stopped by an operator and finishes what it runs.
 	instances, items, records, flags, runsOf, assigned, details []string
+	round                                                       int64    // of the newest trigger, 0 for none
+	triggered                                                   []string // instances that have not consumed theirs
 
 	cfg       JobConfiguration
 	before    Division
@@ -240,10 +242,39 @@ func (s sharding) divide() (Move, error) {
 	}
 	slices.Sort(d.Pending)
 	slices.Sort(d.Foreign)
+	s.owing(&d, owners)
 	if s.result != nil {
 		s.result.Division, s.result.Items = d, owners
 	}
 	return s.commits(d, owners)
+}
+
+// owingKept is how long an item owes a trigger that it missed by moving.
+const owingKept = 5 * time.Minute
+
+// owing notes which items miss the newest trigger because they move from an
+// instance that has not consumed it, and may be gone, to one that has, or that
+// was not there when it was given.
+func (s sharding) owing(d *Division, owners strategy.Assignment) {
+	if s.round == 0 {
+		return
+	}
+	at := s.now.UnixMilli()
+	still := s.before.Round == s.round && at-s.before.OwingSince < owingKept.Milliseconds()
+	d.OwingSince = s.before.OwingSince
+	for i, owner := range owners {
+		had := string(s.instance[i].Data)
+		switch {
+		case had != owner && slices.Contains(s.triggered, had) && !slices.Contains(s.triggered, owner):
+			d.OwingSince = at
+		case !still || !s.before.Owing.Contains(i):
+			continue
+		}
+		d.Owing = append(d.Owing, i)
+	}
+	if d.Round = s.round; len(d.Owing) == 0 {
+		d.Round, d.OwingSince = 0, 0
+	}
 }
 
 // keep leaves every item with its owner as long as that is there.
@@ -481,8 +512,11 @@ type Share struct {
 	// Java is set when a Java leader divided the items. Foreign are then the
 	// items that this host did not own before: which of their instants were
 	// run is not known.
-	Java     bool
-	Foreign  Items
+	Java    bool
+	Foreign Items
+	// Owing are items that missed trigger round Round by moving here.
+	Owing    Items
+	Round    int64
 	division int64
 	round    int
 }
@@ -574,9 +608,15 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 		}
 		// The nodes may be of different instants. What is certain is that the
 		// share is not older than the view's division.
-		s := Share{Items: make(map[int]ItemState, len(mine)), Pending: parseDivision(n[1].Data).Pending, division: v.divisionNode.Mzxid, round: v.round,
+		divided := parseDivision(n[1].Data)
+		s := Share{Items: make(map[int]ItemState, len(mine)), Pending: divided.Pending, division: v.divisionNode.Mzxid, round: v.round,
 			Guard: ShareGuard{Assignment: n[0].Version, Epoch: epoch.Version}}
 		return s.fill(v, mine, known, func(anchored bool) (Move, error) {
+			for _, i := range divided.Owing {
+				if state, has := s.Items[i]; has && state.Record.Trigger < divided.Round {
+					s.Owing, s.Round = append(s.Owing, i), divided.Round
+				}
+			}
 			*share = s
 			runs, err := parseRuns(n[2].Data)
 			if v.Necessary || v.Leader == "" {

@@ -412,6 +412,11 @@ func (h *simHost) readShare() error {
 	if now := h.owned(); !slices.Equal(before, now) {
 		h.say("%s: owns %s", h.name, orNone(now))
 	}
+	for _, i := range share.Owing {
+		if it := h.items[i]; it.owned && !it.running && it.due == nil {
+			it.due = &co.Fire{Instant: h.now.UnixMilli(), Trigger: share.Round, Source: "trigger"}
+		}
+	}
 	return nil
 }
 

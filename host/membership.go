@@ -525,6 +525,11 @@ func (j *job) takeShare(now time.Time, known map[int]coordination.ItemState) {
 		j.fire(now, at)
 		j.makeUp(now, gained)
 	}
+	for _, n := range share.Owing {
+		if it := j.items[n]; j.view.Enabled && it.owned && it.run == nil && it.due == nil && !j.beyond(it) {
+			it.due = &coordination.Fire{Instant: now.UnixMilli(), Trigger: share.Round, Source: string(abi.SourceTrigger)}
+		}
+	}
 }
 
 // recoverCrashed takes over from hosts that died, or notes what is lost.

@@ -1015,3 +1015,50 @@ func TestWorkers(t *testing.T) {
 		})
 	}
 }
+
+// TestATriggerSurvivesItsHost has a host die that was still busy when the job
+// was triggered. Its items run in the round all the same, once, on the host
+// that has run its own part already.
+func TestATriggerSurvivesItsHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		busy := make(chan struct{})
+		g := &guest{digest: "d1", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+			if inv.Context.HostInfo == "busy" && inv.Context.Source == abi.SourceSchedule {
+				select {
+				case <-busy:
+				case <-ctx.Done():
+					return abi.Result{Outcome: abi.OutcomeCancelled}
+				}
+			}
+			return ok
+		}}
+		d := definition("survives", "0 0 * * * ?", 4)
+		first := c.start(1, job(d, g))
+		time.Sleep(time.Second)
+		c.config = func(cfg *host.Config) { cfg.HostInfo = "busy" }
+		second := c.start(2, job(d, g))
+		time.Sleep(time.Hour) // a scheduled fire: the second host is busy with it
+		if err := first.host.Trigger(t.Context(), "survives"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		second.kill()
+		<-second.done
+		time.Sleep(2 * time.Minute)
+		ran := make(map[int]int)
+		for _, e := range c.list(host.EventItemCompleted) {
+			if e.Source == abi.SourceTrigger {
+				ran[*e.Item]++
+			}
+		}
+		for i := range 4 {
+			if ran[i] != 1 {
+				t.Errorf("item %d ran %d times in the round", i, ran[i])
+			}
+		}
+		if t.Failed() {
+			t.Log("\n" + c.all())
+		}
+	})
+}
