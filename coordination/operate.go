@@ -89,9 +89,11 @@ func SetServers(l Layout, enable bool, ips ...string) Move {
 // SetItem enables or disables one item. A disabled item keeps its owner and
 // does not run.
 func SetItem(l Layout, item int, enable bool) Move {
-	return Move{Name: "set item", Read: []Query{Data(l.item(item)), Data(l.itemDisabled(item))}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "set item", Read: []Query{Data(l.item(item)), Data(l.itemDisabled(item)), Data(l.config())}, Then: func(n []Node, _ []Result) (Move, error) {
 		again := func(*OpError) (Move, error) { return SetItem(l, item, enable), nil }
 		switch {
+		case !n[2].Exists:
+			return Move{}, ErrRemoved
 		case !n[0].Exists:
 			return Move{}, fmt.Errorf("job %s has no item %d", l.Job, item)
 		case n[1].Exists == !enable:
