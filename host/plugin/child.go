@@ -119,10 +119,17 @@ func serve(in io.Reader, out io.Writer, compile func(*compileRequest, []byte) co
 		defer close(gone)
 		_, _ = io.Copy(io.Discard, r)
 	}()
+	goroutines := runtime.NumGoroutine()
 	answer := make(chan compileAnswer, 1)
 	go func() { answer <- compile(&q, wasm) }() // the same
 	select {
 	case a := <-answer:
+		// A goroutine of wazero's that panics tells the others that it is
+		// done before the process ends by it, and they would go on with
+		// what is missing. It does not come to its end, as the others do.
+		for runtime.NumGoroutine() > goroutines {
+			time.Sleep(100 * time.Microsecond)
+		}
 		return json.NewEncoder(out).Encode(a)
 	case <-gone:
 		return errors.New("the host is gone")
@@ -244,7 +251,7 @@ func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte) error {
 
 	said, greeted := strings.CutPrefix(out.String(), greeting)
 	var a compileAnswer
-	answered := greeted && json.Unmarshal([]byte(said), &a) == nil
+	answered := greeted && cmd.ProcessState.Success() && json.Unmarshal([]byte(said), &a) == nil
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -259,13 +266,17 @@ func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte) error {
 	case !greeted:
 		return errNoChild{fmt.Errorf("%s: %s: %s", cmd.Path, cmd.ProcessState, lastWords(errOut.String()))}
 	}
-	return crashed(cmd.ProcessState, lastWords(errOut.String()), compileMemory(q.Size))
+	return crashed(cmd.ProcessState, errOut.String(), compileMemory(q.Size))
 }
 
 // crashed tells what the end of a process means that did not answer.
-func crashed(state *os.ProcessState, words string, memory uint64) *errCompiler {
+func crashed(state *os.ProcessState, stderr string, memory uint64) *errCompiler {
+	words := lastWords(stderr)
+	begin := stderr[:min(len(stderr), 2048)] // threads may fail together
+	short := func(text string) bool { return strings.Contains(begin, text) }
 	switch {
-	case strings.Contains(words, "out of memory") || strings.Contains(words, "cannot allocate memory"):
+	// The last two: there is no room for another thread's stack.
+	case short("out of memory"), short("cannot allocate memory"), short("pthread_create failed"), short("failed to create new OS thread"):
 		return &errCompiler{text: fmt.Sprintf("compiling it takes more than %d MiB of memory", memory>>20), final: true}
 	case !state.Exited():
 		return &errCompiler{text: fmt.Sprintf("the process that compiled it was stopped from outside (%s), as the system does when memory is short", state), final: true}

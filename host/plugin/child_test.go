@@ -52,7 +52,7 @@ var compilers = map[string]func() error{
 	"hungry": func() error {
 		return serve(os.Stdin, os.Stdout, func(q *compileRequest, _ []byte) compileAnswer {
 			var all [][]byte
-			for range compileMemory(q.Size) >> 20 {
+			for range 2 * compileMemory(q.Size) >> 20 {
 				all = append(all, make([]byte, 1<<20))
 			}
 			return compileAnswer{Problem: fmt.Sprintf("%d MiB were to be had", len(all))}
