@@ -53,6 +53,7 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2)) // what is done, and when
 		r := newRig(t, 1+rng.IntN(6))
+		r.def.Failover = seed%4 != 0
 		sick := 0                                // of a thousand calls so many go wrong
 		calls := rand.New(rand.NewPCG(seed, 3))  // under r.mu
 		length := rand.New(rand.NewPCG(seed, 4)) // under r.mu
