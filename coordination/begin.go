@@ -69,7 +69,7 @@ const (
 func Begin(b Beginning, out *Begun) Move {
 	*out = Begun{Refused: make(map[int]Refusal), Runs: b.Runs, RunsVersion: b.RunsVersion}
 	b.Items = maps.Clone(b.Items) // brought up to date below
-	g := begin{Beginning: b, out: out, trigger: b.ConsumeTrigger}
+	g := begin{Beginning: b, out: out, trigger: b.ConsumeTrigger, forgotten: make(map[int]Node)}
 	for i, state := range b.Items {
 		// This very run, begun by a commit whose answer was lost, is found by
 		// look.
@@ -90,6 +90,10 @@ type begin struct {
 	out     *Begun
 	todo    Items // neither begun nor refused, ascending
 	trigger bool  // the trigger is to be consumed
+	// forgotten are items whose record names a run of a host that lives and does
+	// not have it in its list of runs, which is given: a hand has edited one of
+	// the two.
+	forgotten map[int]Node
 }
 
 // next begins as many items as fit one commit.
@@ -202,7 +206,9 @@ func (g begin) ops(i int, c *commit) Record {
 		c.add(roleItem, i, Absent(l.failoverItem(i)))
 		c.add(roleItem, i, Absent(l.itemFailover(i)))
 	}
-	if open {
+	if runs, ok := g.forgotten[i]; open && ok {
+		c.add(roleItem, i, Check(runs.Path, runs.Version))
+	} else if open {
 		// Its host may live: under a Java leader items move while they run.
 		c.add(roleItem, i, Absent(l.detail(state.Record.Owner)))
 	}
@@ -215,13 +221,13 @@ func (g begin) ops(i int, c *commit) Record {
 	return record
 }
 
-// detailOfOwner is there while the host lives that last began the item, if that
-// is one of ours.
-func (g begin) detailOfOwner(i int) string {
+// ofOwner are the detail node of the host that last began the item, which is
+// there while that lives if it is one of ours, and its list of runs.
+func (g begin) ofOwner(i int) (detail, runs Query) {
 	if owner := g.Items[i].Record.Owner; owner != "" {
-		return g.Layout.detail(owner)
+		return Data(g.Layout.detail(owner)), Data(g.Layout.runsOf(owner))
 	}
-	return g.Layout.record(i)
+	return Data(g.Layout.record(i)), Data(g.Layout.record(i))
 }
 
 // marked reports whether the running marks outlive the host.
@@ -258,12 +264,13 @@ func (g begin) stale() (Move, error) {
 func (g begin) look(items Items) Move {
 	l, out, self := g.Layout, g.out, g.Self.ID
 	items = slices.Clone(items)
-	const each = 8
+	const each = 9
 	read := make([]Query, 0, 1+each*len(items))
 	read = append(read, Data(l.runsOf(self)))
 	for _, i := range items {
+		detail, runs := g.ofOwner(i)
 		read = append(read, Data(l.record(i)), Data(l.item(i)), Data(l.itemDisabled(i)), Data(l.itemFailover(i)), Data(l.itemRunning(i)), Data(l.itemMisfire(i)),
-			Data(l.failoverItem(i)), Data(g.detailOfOwner(i)))
+			Data(l.failoverItem(i)), detail, runs)
 	}
 	return Move{Name: "begin", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion)
@@ -281,7 +288,7 @@ func (g begin) look(items Items) Move {
 		done := make(map[int]bool)
 		for k, i := range items {
 			q := n[1+each*k : 1+each*k+each]
-			record, node, disabled, failover, running, misfire, mark, owner := q[0], q[1], q[2], q[3], q[4], q[5], q[6], q[7]
+			record, node, disabled, failover, running, misfire, mark, owner, ownersRuns := q[0], q[1], q[2], q[3], q[4], q[5], q[6], q[7], q[8]
 			state := g.Items[i]
 			r := parseRecord(record.Data)
 			mine, open := r.Owner == self && !r.Open(), r.Open() && r.Owner != self
@@ -299,11 +306,15 @@ func (g begin) look(items Items) Move {
 				out.Refused[i] = RefusedDisabled
 			case failover.Exists && (g.Config.Failover || open), mark.Exists && (g.Config.Failover && (!mine || g.Java) || open):
 				out.Refused[i] = RefusedFailover
-			case open && owner.Exists:
+			case open && owner.Exists && !forgets(ownersRuns, i):
 				out.Refused[i] = RefusedRunning
 			case running.Exists && g.Config.MonitorExecution:
 				out.Refused[i] = RefusedRunning
 			default:
+				delete(g.forgotten, i)
+				if open && owner.Exists {
+					g.forgotten[i] = ownersRuns
+				}
 				state.Misfire = misfire.Exists
 				g.Items[i] = state
 				done[i] = false
@@ -318,6 +329,12 @@ func (g begin) look(items Items) Move {
 		}
 		return g.handBack(handBacks), nil
 	}}
+}
+
+// forgets reports whether a list of runs is there, and without the item.
+func forgets(n Node, item int) bool {
+	runs, err := parseRuns(n.Data)
+	return n.Exists && err == nil && !runs.Items().Contains(item)
 }
 
 // consume deletes the trigger, if it is still there, and goes on.

@@ -139,6 +139,7 @@ func (c completion) next() Move {
 		}
 	}
 	if len(b.ops) == 0 {
+		out.Runs = runs
 		return Move{Name: "complete"} // all is lost, even the list
 	}
 	return Move{

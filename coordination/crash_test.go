@@ -19,6 +19,7 @@ type chronicle struct {
 	*cluster
 	log       strings.Builder
 	intruding bool // another host acts within an exchange
+	edited    bool // by a hand: what is assigned proves nothing
 }
 
 func newChronicle(t *testing.T) *chronicle {
@@ -39,7 +40,9 @@ func (c *chronicle) try(h *simHost, what string, err error) {
 	if err != nil {
 		c.say("%s: %s: %v", h.name, what, err)
 	}
-	c.invariants()
+	if !c.edited {
+		c.invariants()
+	}
 }
 
 func (c *chronicle) living() []*simHost {

@@ -692,7 +692,7 @@ func (s sweeping) orphans() bool {
 // fitsANode reports whether an id that a hand may have typed can be part of the
 // name of a node, and of the list of members.
 func fitsANode(id string) bool {
-	return id != "" && len(id) < 256 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == utf8.RuneError })
+	return id != "" && id != "." && id != ".." && len(id) < 256 && CheckPath("/"+id) == nil && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == utf8.RuneError })
 }
 
 // owe writes down what Java hosts that are gone were running.

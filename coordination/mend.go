@@ -24,8 +24,9 @@ func (v View) Amiss() bool {
 
 // Mend makes anew what a hand, or another program, has taken away or put in
 // another one's place: the nodes below which hosts write, this host's own ones,
-// its name among the members. It takes away instances that nobody holds: a
-// host's instance node is ephemeral, and one that is not stands for nobody. If
+// its name among the members. It takes away hosts that nobody is: the nodes by
+// which a host is known to live are ephemeral, and one that is not stands for
+// nobody. If
 // something was gone that a division relies on, it asks for one.
 //
 // A job that was removed, and a host that was stopped by an operator, are left
@@ -46,8 +47,13 @@ func Mend(m Mending, mended *[]string) Move {
 		g := mending{Mending: m, mended: mended, instance: n[1], detail: n[2], runs: n[3], assigned: n[4], flag: n[8], places: n[first:]}
 		var read []Query
 		for _, id := range n[5].Names {
-			if !slices.Contains(n[6].Names, id) && id != self {
+			if known := slices.Contains(n[6].Names, id) && slices.Contains(m.View.Members, id); !known && id != self {
 				read = append(read, Data(l.instance(id)))
+			}
+		}
+		for _, id := range n[6].Names {
+			if !slices.Contains(n[5].Names, id) {
+				read = append(read, Data(l.detail(id)))
 			}
 		}
 		strangers := len(read)
@@ -72,7 +78,7 @@ type mending struct {
 	mended                                 *[]string
 	instance, detail, runs, assigned, flag Node
 	// places are the nodes below which others are made, parents first; strangers
-	// are instances that say nothing of themselves.
+	// are nodes of hosts that may be nobody.
 	places, strangers, items []Node
 }
 

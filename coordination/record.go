@@ -170,11 +170,17 @@ func appendText(b []byte, s string) []byte {
 }
 
 // parseRecord reads a record leniently: what cannot be read is as if the item
-// had never run.
+// had never run, and so is a run of nobody.
 func parseRecord(data []byte) Record {
 	var r Record
 	if json.Unmarshal(data, &r) != nil {
 		return Record{}
+	}
+	if !fitsANode(r.Owner) {
+		r.Owner = ""
+		if r.Open() {
+			r.Begun = 0
+		}
 	}
 	return r
 }
@@ -205,6 +211,9 @@ func parseRuns(data []byte) (Runs, error) {
 		return r, nil
 	}
 	err := json.Unmarshal(data, &r)
+	if err == nil && r.Java != "" && !fitsANode(r.Java) {
+		err = fmt.Errorf("java: found %q, expected the id of an instance", shorten(r.Java))
+	}
 	return r, err
 }
 

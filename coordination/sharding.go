@@ -159,7 +159,10 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 			}
 			s.runs[id] = byQuery.Data(l.runsOf(id))
 			for _, i := range runs.Items() {
-				s.running[i] = id
+				// One that never was an item does not run, whoever wrote that.
+				if i < cfg.ShardingTotalCount || slices.Contains(s.items, itoa(i)) {
+					s.running[i] = id
+				}
 			}
 		}
 		s.holds = make(map[string]Node)
@@ -606,9 +609,15 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 		case !n[0].Exists:
 			return Move{}, gone(n[0])
 		}
+		// A hand may have written any number of items there that are none.
+		divided, beyond := parseDivision(n[1].Data), false
+		mine = slices.DeleteFunc(mine, func(i int) bool {
+			none := i >= max(divided.Total, v.Config.ShardingTotalCount) && !divided.Pending.Contains(i)
+			beyond = beyond || none
+			return none
+		})
 		// The nodes may be of different instants. What is certain is that the
 		// share is not older than the view's division.
-		divided := parseDivision(n[1].Data)
 		s := Share{Items: make(map[int]ItemState, len(mine)), Pending: divided.Pending, division: v.divisionNode.Mzxid, round: v.round,
 			Guard: ShareGuard{Assignment: n[0].Version, Epoch: epoch.Version}}
 		return s.fill(v, mine, known, func(anchored bool) (Move, error) {
@@ -622,8 +631,8 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 			if v.Necessary || v.Leader == "" {
 				return Done()
 			}
-			if !anchored {
-				return AskForSharding(v), nil // an instance node was changed or taken away by a hand
+			if !anchored || beyond {
+				return AskForSharding(v), nil // a node was changed or taken away by a hand
 			}
 			if err != nil {
 				return Done()

@@ -389,6 +389,7 @@ func (h *simHost) readShare() error {
 		return nil // nobody can tell now
 	}
 	before := h.owned()
+	edited := share.Edited(h.share)
 	h.share = share
 	for i, it := range h.items {
 		if _, mine := share.Items[i]; !mine {
@@ -416,6 +417,9 @@ func (h *simHost) readShare() error {
 		if it := h.items[i]; it.owned && !it.running && it.due == nil {
 			it.due = &co.Fire{Instant: h.now.UnixMilli(), Trigger: share.Round, Source: "trigger"}
 		}
+	}
+	if edited && !h.view.Necessary && h.view.Leader != "" {
+		return h.perform(co.AskForSharding(h.view))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,8 @@ import (
 
 var (
 	garbageStride = flag.Int("garbage.stride", garbageDefault, "of the cases of garbage in the registry every n-th is played; 1 is all of them")
+	garbageSeeds  = flag.Int("garbage.seeds", seedsDefault, "how many seeds of random edits are played")
+	garbageSeed   = flag.Int64("garbage.seed", 0, "play only this seed, and print what happened")
 	garbageCase   = flag.String("garbage.case", "", "play only this case, such as 'running razed /test/j/sharding/0', and print what happened")
 )
 
@@ -48,6 +51,9 @@ type spoiler struct {
 	logs   *observer.ObservedLogs
 	nodes  map[int]*node
 	hand   coordination.RegistryCenter
+	other  coordination.RegistryCenter // another program's session
+	edited []string                    // paths
+	wrote  []string                    // what was edited, for people
 	errs   []string
 	calls  atomic.Int64
 	before atomic.Pointer[func(ops []coordination.Op)] // every commit of a host
@@ -82,8 +88,12 @@ func newSpoiler(t *testing.T, name string) *spoiler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = hand.Close() })
-	s.hand = hand
+	other, err := s.server.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = hand.Close(), other.Close() })
+	s.hand, s.other = hand, other
 	return s
 }
 
@@ -159,7 +169,8 @@ var edits = map[string]func(s *spoiler, path string) error{
 		if err := s.raze(path); err != nil {
 			return err
 		}
-		return s.commit(coordination.CreateEphemeral(path, data))
+		_, err := s.other.Commit(context.Background(), coordination.CreateEphemeral(path, data))
+		return err
 	},
 	"anew": func(s *spoiler, path string) error { // as from a backup
 		nodes := s.tree(path)
@@ -455,6 +466,157 @@ func TestGarbage(t *testing.T) {
 						}
 					}
 				})
+			}
+		})
+	}
+}
+
+// nonsense is what somebody may write into any node; {1} is the id of a host.
+var nonsense = []string{
+	"", "null", "{}", "[]", "NaN", "-1", "x", "{1}", "{2}", "{1}\n{2}\nx/y\n@-@", "0-3", "0-999999", "1,0,-1", "DISABLED", "\x00\xff", "true",
+	`{"owner":"a/../b","instant":1,"begun":1}`, `{"owner":"..","instant":1,"begun":1}`, `{"begun":1}`, `{"owner":"{1}","instant":9223372036854775807,"begun":1}`,
+	`{"owner":"{2}","begun":1,"unknown":[{}]}`, `{"owner":"gone","instant":-5,"begun":-1,"ended":-1,"outcome":"?"}`, `{"instant":1e400}`,
+	`{"instant":4102444800000,"trigger":9223372036854775807}`,
+	`{"runs":[{"instant":1,"items":"0-3","marked":true}]}`, `{"runs":[{"instant":-5,"trigger":-1,"items":"0,2,900000"}],"java":"a/b"}`, `{"runs":[{"items":"x"}]}`,
+	`{"runs":[{"instant":1,"source":"failover","items":"0-3"}],"java":"10.0.0.77@-@1"}`, `{"runs":[{"instant":1,"items":"2-900"}]}`,
+	`{"total":-4,"members":["x"],"instances":["{1}"],"strategy":"none","pending":"0-3"}`, `{"java":true,"doubts":["x"],"total":4,"instances":["{1}","{2}"]}`,
+	`{"total":4,"members":["{1}","{2}"],"instances":["{1}","{2}"],"strategy":"AVG_ALLOCATION"}`, `{"foreign":"0-9","foreigners":["/"],"pending":"9"}`,
+	`{"state":"DRAINING"}`, `{"state":7}`, "jobName: j\ncron: ''\nshardingTotalCount: 2\n", "jobName: other\nshardingTotalCount: -2\n", "jobName: j\nshardingTotalCount: 7\ncron: 0/20 * * * * ?\nfailover: true\n",
+	"jobName: j\nshardingTotalCount: 3\ncron: 0/20 * * * * ?\nmonitorExecution: false\n", "shardingTotalCount: [",
+}
+
+// spoilAtRandom edits some nodes, each in some way.
+func (s *spoiler) spoilAtRandom(r *rand.Rand) {
+	var done []string
+	for range 1 + r.IntN(3) {
+		paths := s.tree("/test/j", "/test.wasmjob/j")
+		path := s.path(besides[r.IntN(len(besides))])
+		if k := r.IntN(5 * (1 + len(paths))); k < 4*len(paths) {
+			path = paths[k%len(paths)]
+		}
+		if path == "/test/j" && r.IntN(10) > 0 { // that removes the job
+			continue
+		}
+		edit, err := "", error(nil)
+		switch kinds := slices.Sorted(maps.Keys(edits)); r.IntN(2) {
+		case 0:
+			edit = kinds[r.IntN(len(kinds))]
+			err = edits[edit](s, path)
+		default:
+			text := nonsense[r.IntN(len(nonsense))]
+			edit = fmt.Sprintf("%q", text)
+			err = s.write(path, []byte(s.path(text)))
+		}
+		s.edited = append(s.edited, named(path))
+		line := edit + " " + path
+		if err != nil {
+			line += ": " + err.Error()
+		}
+		done = append(done, named(line))
+	}
+	s.note(strings.Join(done, "; "))
+}
+
+func (s *spoiler) note(what string) {
+	s.wrote = append(s.wrote, time.Now().UTC().Format("04:05.000 ")+what)
+}
+
+// repair is what an operator does afterwards: the configuration is good, and
+// nothing is disabled.
+func (s *spoiler) repair() {
+	config := coordination.Data("/test/j/config")
+	if nodes, err := s.hand.Read(context.Background(), config); err == nil && nodes[0].Exists {
+		s.note("operator: repairs the configuration")
+		if err := s.write(config.Path, s.def.YAML()); err != nil {
+			s.errs = append(s.errs, err.Error())
+		}
+	}
+	for _, p := range s.tree("/test/j/servers", "/test/j/sharding") {
+		switch {
+		case strings.HasPrefix(p, "/test/j/servers/") && strings.EqualFold(strings.TrimSpace(string(s.data(p))), "DISABLED"):
+			s.note("operator: enables " + p)
+			_ = s.write(p, []byte("ENABLED"))
+		case strings.HasSuffix(p, "/disabled"):
+			s.note("operator: enables " + p)
+			_ = s.raze(p)
+		}
+	}
+}
+
+// spoilSeed plays a seed: some minutes of edits, while hosts come, go and die.
+func spoilSeed(t *testing.T, seed uint64, tell bool) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		s := newSpoiler(t, fmt.Sprintf("seed %d", seed))
+		s.def.Failover = r.IntN(3) > 0
+		s.def.MonitorExecution = s.def.Failover || r.IntN(2) > 0
+		s.begin(1)
+		s.begin(2)
+		time.Sleep(time.Duration(20+r.IntN(25)) * time.Second)
+		next := 3
+		for range 1 + r.IntN(3) {
+			s.spoilAtRandom(r)
+			time.Sleep(time.Duration(r.IntN(40_000)) * time.Millisecond)
+			n := 1 + r.IntN(next-1)
+			switch nd := s.nodes[n]; r.IntN(6) {
+			case 0:
+				s.note(fmt.Sprintf("host %d is killed", n))
+				nd.kill()
+				<-nd.done
+			case 1:
+				s.note(fmt.Sprintf("host %d is stopped", n))
+				nd.stop()
+				<-nd.done
+			case 2, 3:
+				s.note(fmt.Sprintf("host %d is started", next))
+				s.begin(next)
+				next++
+			case 4:
+				_ = nd.host.Trigger(t.Context(), garbageJob) // the host may be gone
+			}
+			time.Sleep(time.Duration(r.IntN(5000)) * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		_ = s.other.Close()
+		s.repair()
+		s.note(fmt.Sprintf("host %d is started", next))
+		s.begin(next) // a job that was removed is brought back by a host that is started
+		v := s.judge()
+		wrong := v.faults
+		said := slices.ContainsFunc(s.edited, func(path string) bool { return strings.Contains(fmt.Sprint(v.says), path) })
+		if !v.whole && !said {
+			wrong = append(wrong, fmt.Sprintf("items do not run; hosts say %q", v.says))
+		}
+		if v.calls > int64(next)*most/2 {
+			wrong = append(wrong, fmt.Sprintf("%d hosts that should be at rest called the registry %d times in %s, and say %q", next, v.calls, looking, v.says))
+		}
+		if tell {
+			t.Log(s.story())
+		}
+		if len(wrong) > 0 || tell {
+			t.Logf("seed %d: %s\nleft over %q, says %q", seed, strings.Join(s.wrote, "\n"), v.left, v.says)
+		}
+		for _, w := range wrong {
+			t.Errorf("seed %d: %s\n(repeat with: go test ./host -run TestGarbageAtRandom -v -garbage.seed %d)", seed, w, seed)
+		}
+	})
+}
+
+// TestGarbageAtRandom edits several nodes at once, again and again, while hosts
+// come, go and die. When an operator has mended what is his, the configuration
+// and what is disabled, the job heals by itself, or its hosts name the node.
+func TestGarbageAtRandom(t *testing.T) {
+	if *garbageSeed != 0 {
+		spoilSeed(t, uint64(*garbageSeed), true)
+		return
+	}
+	t.Parallel()
+	const groups = 4
+	for g := range groups {
+		t.Run(fmt.Sprintf("group%d", g), func(t *testing.T) {
+			t.Parallel()
+			for seed := g + 1; seed <= *garbageSeeds; seed += groups {
+				spoilSeed(t, uint64(seed), false)
 			}
 		})
 	}

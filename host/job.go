@@ -134,9 +134,12 @@ type job struct {
 	notBefore    time.Time // instants up to here are not made up for
 	mendAt       time.Time // when to look for what a hand has spoilt
 	mendedAt     time.Time
-	strangers    []string // instances that were not ours when it last looked
-	refused      bool     // a write was, since then
-	mending      bool     // it has a reason to look
+	strangers    []string  // instances that were not ours when it last looked
+	refused      bool      // a write was, since then
+	flagged      time.Time // since when a division has been asked for
+	stale        int       // begins in a row that found the registry to be otherwise
+	staleAt      time.Time // the last of them
+	mending      bool      // it has a reason to look
 	wasEnabled   bool
 	recoverAt    time.Time
 	recoverPause time.Duration

@@ -364,8 +364,13 @@ func (j *job) coordinate(now time.Time) {
 		}
 	}
 	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.retryAt) {
-		// The items were divided while it wanted to leave, and it stays.
-		if err := j.perform(coordination.AskForSharding(v)); err != nil {
+		// The items were divided while it wanted to leave, and it stays; or a
+		// hand has written that it leaves.
+		err := j.perform(coordination.Announce(v, j.detail()))
+		if err == nil {
+			err = j.perform(coordination.AskForSharding(v))
+		}
+		if err != nil {
 			j.failed(now, "asking for a share", err)
 		}
 		j.looked, j.lookedAt = false, now
@@ -379,8 +384,8 @@ func (j *job) coordinate(now time.Time) {
 
 // mend makes anew what a hand, or another program, has taken away of what this
 // host and the others rely on. A host looks when it was refused something, when
-// it is missing among the members, and when a stranger has come; the foreman
-// does now and then.
+// it is missing among the members, when a division does not come about, and when
+// a stranger has come; the foreman does now and then.
 func (j *job) mend(now time.Time) {
 	if !j.joined || !j.seen || j.left != "" || !j.view.Exists || !j.view.Joined() || now.Before(j.retryAt) || !j.term.registry.Trusted() {
 		return
@@ -388,7 +393,13 @@ func (j *job) mend(now time.Time) {
 	strangers := j.view.Java()
 	came := len(strangers) > 0 && !slices.Equal(strangers, j.strangers)
 	j.strangers = strangers
-	j.mending = j.mending || j.refused || came || j.view.Amiss()
+	if !j.view.Necessary {
+		j.flagged = time.Time{}
+	} else if j.flagged.IsZero() {
+		j.flagged = now
+	}
+	stuck := j.view.Necessary && now.Sub(j.flagged) > 2*mendPause // a division cannot be made
+	j.mending = j.mending || j.refused || came || stuck || j.view.Amiss()
 	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 && j.mendAt.IsZero() {
 		j.mendAt = now.Add(time.Duration(minutes) * time.Minute)
 	}
@@ -446,8 +457,25 @@ func (j *job) readShare(now time.Time) {
 	j.takeShare(now, known)
 }
 
-// rereadShare reads every item that does not run here again.
+// rereadShare reads every item that does not run here again, after a begin that
+// found the registry to be otherwise. If that goes on and on, nobody is on the way
+// to change anything: the host looks for what a hand has spoilt, asks for a
+// division, and tries less often.
 func (j *job) rereadShare(now time.Time) {
+	if now.Sub(j.staleAt) > longestSleep {
+		j.stale = 0
+	}
+	j.staleAt = now
+	if j.stale++; j.stale > 3 {
+		j.againAt = now.Add(min(againPause<<min(j.stale, 10), commitTimeout))
+		j.refused = true
+		if j.stale%4 == 0 && !j.view.Necessary && j.view.Leader != "" {
+			if err := j.perform(coordination.AskForSharding(j.view)); err != nil {
+				j.failed(now, "asking for a division", err)
+				return
+			}
+		}
+	}
 	known := make(map[int]coordination.ItemState)
 	for n, it := range j.items {
 		if it.run != nil {

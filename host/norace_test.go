@@ -20,3 +20,6 @@ const faultsDefault = 500
 
 // garbageDefault: of the cases of garbage in the registry every n-th is played.
 const garbageDefault = 4
+
+// seedsDefault is how many seeds of random edits a plain run does.
+const seedsDefault = 200

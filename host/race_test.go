@@ -21,3 +21,6 @@ const faultsDefault = 24
 
 // garbageDefault: of the cases of garbage in the registry every n-th is played.
 const garbageDefault = 35
+
+// seedsDefault is how many seeds of random edits a plain run does.
+const seedsDefault = 20

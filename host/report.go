@@ -8,6 +8,10 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 )
 
+// futureInstant is how far ahead of the clock the newest instant of an item may
+// be: clocks differ a little.
+const futureInstant = 10 * time.Minute
+
 // answer publishes the job's status to those who asked.
 func (j *job) answer() {
 	j.mail.mu.Lock()
@@ -102,6 +106,12 @@ func (j *job) status() JobStatus {
 			marks = append(marks, q.Path)
 		}
 		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d waits: a mark says that somebody else runs it (one of the nodes %s)", it.number, joinWords(marks)))
+	}
+	for _, it := range j.sorted(func(it *item) bool {
+		return it.owned && time.Until(time.UnixMilli(it.state.Record.Instant)) > futureInstant
+	}) {
+		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; delete that node to let it run",
+			it.number, time.UnixMilli(it.state.Record.Instant).UTC().Format(time.RFC3339), j.layout.Sibling(), it.number))
 	}
 	for _, it := range j.sorted(func(*item) bool { return true }) {
 		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.due != nil, Disabled: it.state.Disabled,
