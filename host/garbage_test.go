@@ -321,12 +321,10 @@ func (s *spoiler) judge() (v verdict) {
 		}
 	}
 	v.whole = true
-	var missed []string
 	for at := from.Add(20 * time.Second); at.Before(from.Add(looking - 20*time.Second)); at = at.Add(20 * time.Second) {
 		for i := range s.def.ShardingTotalCount {
 			if id := coordination.RunID(garbageJob, coordination.Fire{Instant: at.UnixMilli()}, i); !done[id] {
 				v.whole = false
-				missed = append(missed, id)
 			}
 		}
 	}
