@@ -156,21 +156,37 @@ func TestConsoleTriggersRightAfterAJoin(t *testing.T) {
 	c.start(definition(total))
 	c.start(definition(total))
 	c.divided(total, 2)
+	c.status("OK") // the console is there
+	tried := false
 	for n := 3; n <= 5; n++ {
 		leader := c.leader()
+		var before, after string
+		c.now(func(v *view) { before = leader.idIn(v) })
 		mark := c.log.Mark()
 		c.check(leader.Signal(syscall.SIGSTOP))
 		c.start(definition(total))
 		c.until("a division to be asked for", func(v *view) bool {
 			id, _ := v.get("leader/election/instance")
-			return v.has("leader/sharding/necessary") || !strings.HasPrefix(id, leader.ip+"@-@") // its session is over
+			return v.has("leader/sharding/necessary") || id != before // its session is over
 		})
 		c.console("trigger", nil, nil)
 		c.check(leader.Signal(syscall.SIGCONT))
-		c.ranEach(mark, total, 1)
 		c.divided(total, n)
-		c.once(mark, total, items(total)...)
+		c.now(func(v *view) { after = leader.idIn(v) })
+		if after != before {
+			// It slept too long for its session, and came back as another
+			// instance, which nobody has triggered.
+			t.Logf("%d hosts: the leader lost its session on this slow machine", n)
+			c.until("quiet", func(v *view) bool { return v.idle(total) })
+		} else {
+			tried = true
+			c.ranEach(mark, total, 1)
+			c.once(mark, total, items(total)...)
+		}
 		c.round(total)
+	}
+	if !tried {
+		t.Error("the leader lost its session each time: nothing was shown")
 	}
 	c.apart()
 }
