@@ -60,6 +60,7 @@ type run struct {
 	ended    mark // of the newest attempt; none while one is under way
 	done     mark // the completion, if it took effect
 	skipped  mark // the host's word that it gave the run up
+	again    *run // completed the item for the same fire before this one started
 	from, to int64
 	hasTo    bool
 }
@@ -309,7 +310,7 @@ func (c *Checker) item(j *job, in *instance, e *host.Event, m mark) {
 		r := it.run(in, e.Fence)
 		if r == nil {
 			r = &run{id: e.RunID, instance: in, fence: e.Fence, started: m, from: e.OffsetWrites}
-			c.begun(j, it, r)
+			c.begun(it, r)
 			if last := it.last; last != nil && last.fence >= r.fence && (last.instance != in || last.id != r.id || last.fence != r.fence) {
 				c.fences(j, it, last, r)
 			}
@@ -362,14 +363,29 @@ func (it *item) run(in *instance, fence int64) *run {
 	return nil
 }
 
-// begun compares a run that starts with completions.
-func (c *Checker) begun(j *job, it *item, r *run) {
+// begun compares a run that starts with completions. What that means is told
+// when the run is over: a host that was halted starts what it had begun before
+// somebody else completed the item, and learns only then that its session is
+// over.
+func (c *Checker) begun(it *item, r *run) {
 	c.report.Checked[OnceCompleted]++
 	if before := it.completed[r.id]; before != nil && r.id != "" && before != r {
-		c.find(Finding{Invariant: OnceCompleted, Class: Violated, Job: j.name, Item: it.number, RunID: r.id,
-			Text:  fmt.Sprintf("the item was completed for this fire under fence %d, and ran again under fence %d", before.fence, r.fence),
-			Lines: lines(before.done, r.started)})
+		r.again = before
 	}
+}
+
+// repeated tells of a run whose item had been completed for the fire.
+func (c *Checker) repeated(j *job, it *item, r *run) {
+	if r.again == nil {
+		return
+	}
+	class := Violated
+	if r.fence < r.again.fence && r.instance.lost && r.done.kind == "" {
+		class = Fenced
+	}
+	c.find(Finding{Invariant: OnceCompleted, Class: class, Job: j.name, Item: it.number, RunID: r.id,
+		Text:  fmt.Sprintf("the item was completed for this fire under fence %d, and ran again under fence %d", r.again.fence, r.fence),
+		Lines: lines(r.again.done, r.started)})
 }
 
 func (c *Checker) completed(j *job, it *item, r *run, m mark) {
@@ -426,6 +442,7 @@ func (c *Checker) retire(j *job, it *item, all bool) {
 			kept = append(kept, r)
 			continue
 		}
+		c.repeated(j, it, r)
 		for _, other := range kept {
 			c.compare(j, it, other, r)
 		}

@@ -242,6 +242,14 @@ func TestEachInvariant(t *testing.T) {
 			a, b := two()
 			return []*book{a.run(1, 2, 0, 0, 5), b.run(30, 31, 0, 0, 8)}
 		}, OnceCompleted, Violated, ""},
+		"started late by a host that lives": {func() []*book {
+			a, b := two()
+			return []*book{a.start(50, 0, 0, 9).end(50.1, 0, 0, 9, abi.OutcomeCancelled).later(60), b.run(30, 31, 0, 0, 8)}
+		}, OnceCompleted, Violated, ""},
+		"ran again under a newer fence, and was lost": {func() []*book {
+			a, b := two()
+			return []*book{a.start(50, 0, 0, 9).end(50.1, 0, 0, 9, abi.OutcomeCancelled).lost(50.2), b.run(30, 31, 0, 0, 8)}
+		}, OnceCompleted, Violated, ""},
 		"retried": {func() []*book {
 			a := open("a", a1)
 			return []*book{a.start(1, 0, 0, 5).end(2, 0, 0, 5, "RETRY").start(3, 0, 0, 5).end(4, 0, 0, 5, "OK").done(4, 0, 0, 5)}
@@ -304,6 +312,23 @@ func TestEachInvariant(t *testing.T) {
 				t.Error("strict finds no violation")
 			}
 		})
+	}
+}
+
+// TestAHaltedHostMayStartLate: what it had begun before it was halted starts
+// when it goes on, a moment before it learns that its session is over. Another
+// has completed the item meanwhile.
+func TestAHaltedHostMayStartLate(t *testing.T) {
+	t.Parallel()
+	a := open("a", a1).start(50, 0, 0, 5).end(50.1, 0, 0, 5, abi.OutcomeCancelled).lost(50.2)
+	b := open("b", b1).run(30, 31, 0, 0, 8)
+	r := check(Options{}, a, b)
+	found := make(map[Invariant]bool)
+	for _, f := range r.Findings {
+		found[f.Invariant] = f.Class == Fenced
+	}
+	if r.Violations != 0 || r.Fenced != 2 || !found[OnceCompleted] || !found[FencesGrow] {
+		t.Errorf("found %+v", r.Findings)
 	}
 }
 
