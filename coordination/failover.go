@@ -173,7 +173,9 @@ func (r Recovery) bury(runs, members, assigned Node, out *Recovered) Move {
 		Else:    func(*OpError) (Move, error) { return Done() }, // somebody else does it
 		Unknown: Done,                                           // the next call sees
 	}
-	if len(assigned.Data) > 0 {
+	// A Java leader divides of its own accord when an instance goes, and may
+	// have done so already: its division says nothing to our assignment nodes.
+	if len(assigned.Data) > 0 && !r.View.JavaLed() {
 		plain := m
 		m.Commit = append(slices.Clone(ops), Create(l.necessary(), nil))
 		m.Else = func(e *OpError) (Move, error) {
@@ -658,8 +660,16 @@ func (s sweeping) judge(found Snapshot) (Move, error) {
 			groups = append(groups, []Op{Delete(trigger.Path, trigger.Version)})
 		}
 	}
+	// A dead host that a hand has taken from the members is still owed what its
+	// list says: it is one of the crashed again.
+	forgotten := false
+	for _, id := range s.lists {
+		if s.members.Exists && !s.lives(id) && !slices.Contains(members, id) && fitsANode(id) {
+			members, forgotten = members.with(id), true
+		}
+	}
 	rest := func() (Move, error) {
-		if len(owed) == 0 {
+		if len(owed) == 0 && !forgotten {
 			return sweepEach(groups, s.swept)
 		}
 		return s.owe(owed, members, groups)

@@ -49,7 +49,8 @@ type spoiler struct {
 	lone   lone
 	guest  *guest
 	logs   *observer.ObservedLogs
-	nodes  map[int]*node
+	mu     sync.Mutex
+	nodes  map[int]*node // under mu
 	hand   coordination.RegistryCenter
 	other  coordination.RegistryCenter // another program's session
 	edited []string                    // paths
@@ -97,7 +98,12 @@ func newSpoiler(t *testing.T, name string) *spoiler {
 	return s
 }
 
-func (s *spoiler) begin(n int) { s.nodes[n] = s.start(n, job(s.def, s.guest)) }
+func (s *spoiler) begin(n int) {
+	started := s.start(n, job(s.def, s.guest))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nodes[n] = started
+}
 
 // roots are the nodes that hold all there is of a job.
 var roots = []string{"/test", "/test.wasmjob"}
@@ -147,6 +153,8 @@ func named(path string) string {
 
 // path is what named has made of it.
 func (s *spoiler) path(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for n, nd := range s.nodes {
 		name = strings.ReplaceAll(name, fmt.Sprintf("{%d}", n), nd.host.Status().Instance)
 	}
@@ -183,7 +191,7 @@ var edits = map[string]func(s *spoiler, path string) error{
 		}
 		return s.commit(ops...)
 	},
-	"named": func(s *spoiler, path string) error { return s.write(path, []byte(s.nodes[2].host.Status().Instance)) },
+	"named": func(s *spoiler, path string) error { return s.write(path, []byte(s.path("{2}"))) },
 }
 
 func (s *spoiler) data(path string) []byte {

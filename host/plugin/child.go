@@ -128,7 +128,7 @@ func serve(in io.Reader, out io.Writer, compile func(*compileRequest, []byte) co
 		// done before the process ends by it, and they would go on with
 		// what is missing. It does not come to its end, as the others do.
 		for runtime.NumGoroutine() > goroutines {
-			time.Sleep(100 * time.Microsecond)
+			runtime.Gosched()
 		}
 		return json.NewEncoder(out).Encode(a)
 	case <-gone:

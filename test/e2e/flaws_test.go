@@ -495,14 +495,14 @@ func TestATriggerWhileTheJobRunsIsNotLost(t *testing.T) {
 		e := first.of("held", at, kind(host.EventItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 		ends, at = append(ends, e), e.at+1
 	}
-	c.registry("trigger", "held") // one is already kept on the slow one
+	c.registry("trigger", "held") // the one that is kept on the slow one counts for both
 	last := first.of("held", ends[1].at+1, kind(host.EventItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 	c.open("b")
 	at := f.at[slow]
-	for _, want := range ends {
+	for _, want := range []int64{ends[0].Trigger, last.Trigger} {
 		e := slow.of("held", at, kind(host.EventItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
-		if e.Trigger != want.Trigger {
-			t.Errorf("the slow host ran trigger %d, want %d", e.Trigger, want.Trigger)
+		if e.Trigger != want {
+			t.Errorf("the slow host ran trigger %d, want %d", e.Trigger, want)
 		}
 		at = e.at + 1
 	}
