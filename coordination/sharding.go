@@ -334,6 +334,11 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 			items = append(items, s.handOver(i, s.running[i])...)
 		}
 	}
+	for _, id := range s.triggered {
+		if !s.lives(id) { // what it would have run is noted as owed
+			items = append(items, Delete(l.trigger(id), AnyVersion))
+		}
+	}
 	for _, n := range s.surplus {
 		items = append(items, Delete(n.Path, AnyVersion))
 	}
