@@ -39,7 +39,8 @@ type Recovered struct {
 	// Claimed were begun by this host, as failover of the fires they belong to.
 	Claimed []Claim
 	// Lost were begun by the dead host and will not be run again in their
-	// fire, because failover is off.
+	// fire, because failover is off. They are told of, as Elsewhere are, even if
+	// the exchange ends with an error: its commit may have taken effect unheard.
 	Lost []Claim
 	// Elsewhere were run again by Java hosts.
 	Elsewhere []Claim
@@ -371,8 +372,7 @@ func (r Recovery) take(owed Runs, runs Node, items map[int]owedItem, out *Recove
 		Name: "recover", Commit: c.ops,
 		Then: func(_ []Node, results []Result) (Move, error) {
 			out.Commits++
-			out.Lost = append(out.Lost, lost...)
-			out.Elsewhere = append(out.Elsewhere, elsewhere...)
+			out.tell(lost, elsewhere)
 			for k, result := range results {
 				switch i := c.items[k]; {
 				case c.ops[k].Kind != OpSet:
@@ -403,8 +403,26 @@ func (r Recovery) take(owed Runs, runs Node, items map[int]owedItem, out *Recove
 			}
 			return again()
 		},
-		Unknown: again,
+		// If it took effect nobody finds these again.
+		Unknown: func() (Move, error) {
+			out.tell(lost, elsewhere)
+			return again()
+		},
 	}, nil
+}
+
+// tell notes what is written down as lost, or as run elsewhere, once.
+func (out *Recovered) tell(lost, elsewhere []Claim) {
+	add := func(to []Claim, claims []Claim) []Claim {
+		told := to
+		for _, c := range claims {
+			if !slices.ContainsFunc(told, func(d Claim) bool { return c.Item == d.Item && c.Fire == d.Fire }) {
+				to = append(to, c)
+			}
+		}
+		return to
+	}
+	out.Lost, out.Elsewhere = add(out.Lost, lost), add(out.Elsewhere, elsewhere)
 }
 
 // giveWay ends a recovery that has nothing to write, and leaves the latch.

@@ -603,14 +603,6 @@ func (j *job) recoverCrashed(now time.Time) {
 		err := j.perform(coordination.Recover(coordination.Recovery{
 			View: j.view, Dead: dead, All: again, Limit: limit, Busy: busy, Line: &j.takers.Line, Runs: j.runs, RunsVersion: j.runsVersion, Now: now,
 		}, &out))
-		if err != nil {
-			j.doubt = true
-			j.failed(now, "recovering items of "+dead, err)
-			return
-		}
-		if out.Commits > 0 {
-			j.runs, j.runsVersion = out.Runs, out.RunsVersion
-		}
 		for _, lost := range out.Lost {
 			j.emit(Event{Kind: EventItemSkipped, Item: &lost.Item, Instant: lost.Fire.Time(), Trigger: lost.Fire.Trigger, Source: abi.Source(lost.Fire.Source),
 				RunID: coordination.RunID(j.name, lost.Fire, lost.Item), Outcome: coordination.OutcomeLost,
@@ -620,6 +612,14 @@ func (j *job) recoverCrashed(now time.Time) {
 			j.emit(Event{Kind: EventItemSkipped, Item: &e.Item, Instant: e.Fire.Time(), Trigger: e.Fire.Trigger, Source: abi.Source(e.Fire.Source),
 				RunID: coordination.RunID(j.name, e.Fire, e.Item), Outcome: coordination.OutcomeElsewhere,
 				Reason: "its host " + dead + " died while it ran, and a Java host has run it again"})
+		}
+		if err != nil {
+			j.doubt = true
+			j.failed(now, "recovering items of "+dead, err)
+			return
+		}
+		if out.Commits > 0 {
+			j.runs, j.runsVersion = out.Runs, out.RunsVersion
 		}
 		j.takeOver(now, dead, out.Claimed)
 	}
