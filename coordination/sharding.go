@@ -255,9 +255,9 @@ func (s sharding) divide() (Move, error) {
 // owingKept is how long an item owes a trigger that it missed by moving.
 const owingKept = 5 * time.Minute
 
-// owing notes which items miss the newest trigger because they move from an
-// instance that has not consumed it, and may be gone, to one that has, or that
-// was not there when it was given.
+// owing notes which items may miss the newest trigger because they move away
+// from an instance that has not consumed it, and may be gone: to one that has,
+// or does before it hears of them, or that was not there when it was given.
 func (s sharding) owing(d *Division, owners strategy.Assignment) {
 	if s.round == 0 {
 		return
@@ -268,7 +268,7 @@ func (s sharding) owing(d *Division, owners strategy.Assignment) {
 	for i, owner := range owners {
 		had := string(s.instance[i].Data)
 		switch {
-		case had != owner && slices.Contains(s.triggered, had) && !slices.Contains(s.triggered, owner):
+		case had != owner && slices.Contains(s.triggered, had): // the record tells whether it has run in the round
 			d.OwingSince = at
 		case !still || !s.before.Owing.Contains(i):
 			continue

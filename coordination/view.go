@@ -84,9 +84,8 @@ type Division struct {
 	// something and are gone, or own nothing and are there.
 	Java   bool     `json:"java,omitempty"`
 	Doubts []string `json:"doubts,omitempty"`
-	// Owing are items that moved from an instance which had not consumed the
-	// trigger of round Round to one that does not get it. OwingSince is when,
-	// Unix milliseconds.
+	// Owing are items that moved away from an instance which had not consumed
+	// the trigger of round Round. OwingSince is when, Unix milliseconds.
 	Owing      Items `json:"owing,omitempty"`
 	Round      int64 `json:"round,omitempty"`
 	OwingSince int64 `json:"owingSince,omitempty"`

@@ -262,7 +262,18 @@ func (j *job) followUp(now time.Time) {
 	}
 	if !j.view.Enabled {
 		// A trigger is consumed, as by ElasticJob: none of its items runs, now
-		// or when the server is enabled again.
+		// or when the server is enabled again. As long as it has items they
+		// are about to move, and owe the round that is not consumed here.
+		// That takes a leader, and there is none if all servers are disabled.
+		if slices.Contains(j.view.Division.Members, j.self.ID) && !j.view.JavaLed() && j.view.Trigger != 0 {
+			if j.trigger.waits != j.view.Trigger {
+				j.trigger.waits, j.trigger.until = j.view.Trigger, now.Add(dividedSoon)
+			}
+			if now.Before(j.trigger.until) {
+				j.againAt = j.trigger.until
+				return
+			}
+		}
 		if id, ok := j.triggered(now); ok && j.consume(now, id, nil) {
 			j.skipFire(id, "this server is disabled for the job")
 		}
@@ -290,11 +301,19 @@ func (j *job) followUp(now time.Time) {
 	}
 }
 
+// dividedSoon is how long a host whose server was disabled waits for the
+// division that takes its items away.
+const dividedSoon = 5 * time.Second
+
 // waiting is the trigger that waits for this host.
 type waiting struct {
 	seen     int64 // the transaction that made the node
 	round    int64 // what that was found to belong to; 0: not read yet
 	consumed int64 // the newest round that this host has consumed
+	// waits is a node that is not consumed until then: the server is disabled,
+	// and the items are still to be divided without it.
+	waits int64
+	until time.Time
 }
 
 // triggered returns the fire of the trigger that waits, if there is one.

@@ -1062,3 +1062,34 @@ func TestATriggerSurvivesItsHost(t *testing.T) {
 		}
 	})
 }
+
+// TestATriggerAtTheMomentAServerIsDisabled has each item run once in the round,
+// whoever hears first of which.
+func TestATriggerAtTheMomentAServerIsDisabled(t *testing.T) {
+	for off := 1; off <= 3; off++ {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			const total = 7
+			for n := 1; n <= 3; n++ {
+				c.start(n, job(definition("switched", "", total), sleeper(0)))
+				time.Sleep(time.Second)
+			}
+			layout := coordination.NewLayout("test", "switched")
+			ops := []coordination.Op{coordination.Set(fmt.Sprintf("%s/servers/10.0.0.%d", layout.Root(), off), []byte("DISABLED"), coordination.AnyVersion)}
+			trigger := layout.Root() + "/trigger"
+			ops = append(ops, coordination.Ensure(trigger), coordination.Set(trigger, nil, coordination.AnyVersion))
+			for _, n := range c.hosts {
+				ops = append(ops, coordination.Create(trigger+"/"+n.host.Status().Instance, nil))
+			}
+			c.commit(ops...)
+			time.Sleep(time.Minute)
+			ran := make([]int, total)
+			for _, e := range c.list(host.EventItemCompleted) {
+				ran[*e.Item]++
+			}
+			if slices.Min(ran) != 1 || slices.Max(ran) != 1 {
+				t.Errorf("host %d disabled: the items ran %v times\n%s", off, ran, c.all())
+			}
+		})
+	}
+}
