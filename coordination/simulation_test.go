@@ -413,6 +413,9 @@ func (h *simHost) readShare() error {
 	if now := h.owned(); !slices.Equal(before, now) {
 		h.say("%s: owns %s", h.name, orNone(now))
 	}
+	if h.view.Trigger != 0 && h.consumed < share.Round {
+		return nil // its own trigger is for them as well
+	}
 	for _, i := range share.Owing {
 		if it := h.items[i]; it.owned && !it.running && it.due == nil {
 			it.due = &co.Fire{Instant: h.now.UnixMilli(), Trigger: share.Round, Source: "trigger"}

@@ -553,6 +553,9 @@ func (j *job) takeShare(now time.Time, known map[int]coordination.ItemState) {
 		j.fire(now, at)
 		j.makeUp(now, gained)
 	}
+	if j.view.Trigger != 0 && j.trigger.consumed < share.Round {
+		return // this host's own trigger is for them as well
+	}
 	for _, n := range share.Owing {
 		if it := j.items[n]; j.view.Enabled && it.owned && it.run == nil && it.due == nil && !j.beyond(it) {
 			it.due = &coordination.Fire{Instant: now.UnixMilli(), Trigger: share.Round, Source: string(abi.SourceTrigger)}
