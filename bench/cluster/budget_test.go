@@ -525,7 +525,7 @@ func failedOver(t *testing.T, e *zkserver.Ensemble, takers, try int, last bool) 
 		l.allow(what+": nodes read", nodes, 1, tries*(7+9*(each/takers+1))+3*bury+7*later, nil, "nine of each item of its share")
 		l.allow(what+": commits", len(pick(calls, "recover", commitCall)), 1, 1+bury, calls, "and one to forget the dead host")
 		l.allow(what+": refused commits", len(pick(calls, "recover", conflictCall)), 0, tries-1+bury, calls, "by another taker, or by the flag that stands already")
-		l.allow(what+": refused completions", len(pick(calls, "fire", conflictCall)), 0, 1, calls, "the others are woken by the list of members, which the burial has changed")
+		l.allow(what+": refused completions", len(pick(calls, "fire", conflictCall)), 0, tries, calls, "the others are woken by the list of members, which the burial has changed")
 		sum += len(pick(calls, "recover", commitCall))
 		if n.completed[name] == each {
 			t.Errorf("host %s has taken nothing", n.name)

@@ -82,6 +82,7 @@ type job struct {
 	order       []*fire // as they came up, the oldest first
 	spans       []span
 	changed     time.Time // of the definition or the schedule
+	divided     time.Time // when items last came to be: they owe nothing of before
 	judgedAt    time.Time
 	lastFire    mark      // the newest fire that was begun or skipped
 	quietFrom   time.Time // from here on it has not fired
@@ -158,6 +159,7 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 		// also if the host divides twice because an answer was lost.
 		if joined, ok := j.active[p]; ok && e.Reason == "items were never divided" {
 			c.removed(j, joined)
+			j.divided = e.Time
 		}
 	case host.EventJobChanged:
 		j.changed = e.Time
