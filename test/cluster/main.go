@@ -250,7 +250,7 @@ enable it again           %[1]s enable %[2]s --server %[10]s%[3]s
 run a job now             %[1]s trigger slow%[3]s
 all jobs                  %[1]s status%[3]s
 one of the hosts          %[1]s status --admin %[11]s
-was anything lost         %[1]s verify %[12]s
+was anything lost         %[1]s verify --settle 15s %[12]s
 
 Ctrl-C here stops all of it.
 `, c.program, c.job, zk, last.cmd.Process.Pid, last.ip, sessionTimeout, c.hosts[0].cmd.Process.Pid, c.hosts[0].ip,
