@@ -74,6 +74,8 @@ setup: ## install what the tests need and is missing, from Debian's packages
 test: examples sim ## run the simulation, then all tests under the race detector
 	@$(if $(RACE),,echo "no C compiler: the race detector is off";) \
 	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- $(RACE) -timeout 20m ./...
+	@# The race detector needs more memory than this test allows.
+	$(if $(RACE),$(GO) test -count 1 -run '^TestChildMemory$$' ./host/plugin)
 
 .PHONY: lint
 lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax

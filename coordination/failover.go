@@ -121,7 +121,7 @@ func (r Recovery) look(out *Recovered) Move {
 		if len(owed.Items()) == 0 {
 			return r.bury(runs, members, assigned, out), nil
 		}
-		return r.readOwed(owed, runs, out), nil
+		return r.readOwed(owed, runs, out)
 	}}
 }
 
@@ -198,7 +198,7 @@ type owedItem struct {
 
 const owedQueries = 9
 
-func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) Move {
+func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) (Move, error) {
 	l := r.View.Layout
 	// What others are to take they look after. Where nobody takes anything, one
 	// of ours tells.
@@ -217,7 +217,7 @@ func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) Move {
 	}
 	if len(read) == 0 {
 		out.Left = owed.Items()
-		return Move{Name: "recover"}
+		return r.giveWay()
 	}
 	return Move{Name: "recover", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		items := make(map[int]owedItem)
@@ -234,7 +234,7 @@ func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) Move {
 			}
 		}
 		return r.take(owed, runs, items, out)
-	}}
+	}}, nil
 }
 
 // fate is what becomes of an item that is owed.
@@ -512,7 +512,7 @@ func (r Recovery) lookAtMarks(out *Recovered) Move {
 				return r.giveWay()
 			}
 			fire := Fire{Instant: r.Now.UnixMilli(), Source: sourceFailover}
-			return r.readOwed(Runs{}.with(fire, true, free), Node{}, out), nil
+			return r.readOwed(Runs{}.with(fire, true, free), Node{}, out)
 		}}, nil
 	}}
 }

@@ -324,9 +324,10 @@ func Leave(v View, unfinished Items) Move {
 
 // Elect makes this host the leader if there is none, or if the one there is
 // is a host of ours that was stopped by an operator and only finishes what it
-// runs, or if a hand has made or set the leader node. Of several that try, one succeeds; the others find out and that is no
-// error. A host that has to wait for its turn in ElasticJob's latch has
-// line.Behind set afterwards, and calls Elect again when that is gone.
+// runs, or if a hand has made or set the leader node. Of several that try, one
+// succeeds; the others find out and that is no error. A host that has to wait
+// for its turn in ElasticJob's latch has line.Behind set afterwards, and calls
+// Elect again when that is gone.
 //
 // If a Java leader has divided the items since one of ours did, the new leader
 // divides them anew: until then nobody of ours begins by the old division.

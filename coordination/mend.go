@@ -26,8 +26,7 @@ func (v View) Amiss() bool {
 // another one's place: the nodes below which hosts write, this host's own ones,
 // its name among the members. It takes away hosts that nobody is: the nodes by
 // which a host is known to live are ephemeral, and one that is not stands for
-// nobody. If
-// something was gone that a division relies on, it asks for one.
+// nobody. If something was gone that a division relies on, it asks for one.
 //
 // A job that was removed, and a host that was stopped by an operator, are left
 // as they are. mended lists the nodes that were made, set or taken away.

@@ -2,6 +2,7 @@ package coordination_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -925,4 +926,45 @@ func TestLeaveUnheard(t *testing.T) {
 		t.Errorf("B runs %s", h[1].running())
 	}
 	c.finish()
+}
+
+// TestRecoverLeavesTheLatch has a host stand in the failover latch when nothing
+// is left for it to take: it makes way for those that wait behind it.
+func TestRecoverLeavesTheLatch(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 1, func(cfg *co.JobConfiguration) { cfg.Failover, cfg.ShardingTotalCount = true, 1 })
+	c.pass(10 * time.Second)
+	var others []*simHost
+	for k := range 2 {
+		o := c.addHost(string(rune('B'+k)), fmt.Sprintf("10.0.0.%d", 2+k))
+		must(t, second(o.join(c.file)))
+		others = append(others, o)
+	}
+	c.settle()
+	h[0].crash()
+	looked := 0
+	latch := c.layout.Root() + "/leader/failover/latch"
+	for _, o := range others {
+		must(t, o.look())
+		sum := sha256.Sum256([]byte(o.self.ID))
+		name := fmt.Sprintf("_c_%x-%x-%x-%x-%x-latch-", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+		if _, err := o.rc.Commit(c.ctx, co.Ensure(latch), co.CreateSequential(latch+"/"+name, nil)); err != nil {
+			t.Fatal(err)
+		}
+		o.failoverLine = co.Line{Standing: true}
+		out, err := o.recover(h[0].self.ID, false, 100)
+		must(t, err)
+		if len(out.Left) == 0 {
+			continue // it was this one's share
+		}
+		looked++
+		left, err := c.op.Read(c.ctx, co.Children(latch))
+		must(t, err)
+		if len(left[0].Names) > 0 || o.failoverLine.Standing {
+			t.Errorf("%s has nothing to take and stands in the latch: %v", o.name, left[0].Names)
+		}
+	}
+	if looked == 0 {
+		t.Error("both had something to take")
+	}
 }

@@ -945,7 +945,7 @@ func TestRestless(t *testing.T) {
 			for s := range news {
 				if !s.Data(flag).Exists {
 					asked++
-					if _, err := r.Commit(ctx, coordination.Create(flag, nil)); err != nil {
+					if _, err := r.Commit(t.Context(), coordination.Create(flag, nil)); err != nil {
 						t.Error(err)
 						return
 					}
