@@ -39,8 +39,9 @@ type Recovered struct {
 	// Claimed were begun by this host, as failover of the fires they belong to.
 	Claimed []Claim
 	// Lost were begun by the dead host and will not be run again in their
-	// fire, because failover is off. They are told of, as Elsewhere are, even if
-	// the exchange ends with an error: its commit may have taken effect unheard.
+	// fire, because failover is off or, as State tells, another host has begun
+	// them for a later one. They are told of, as Elsewhere are, even if the
+	// exchange ends with an error: its commit may have taken effect unheard.
 	Lost []Claim
 	// Elsewhere were run again by Java hosts.
 	Elsewhere []Claim
@@ -243,6 +244,7 @@ type fate uint8
 const (
 	fateSettled   fate = iota + 1 // nothing is owed any more
 	fateLost                      // it will not be run again
+	fateOvertaken                 // nor this one; its record tells of a newer run
 	fateElsewhere                 // a Java host has run it
 	fateLeft                      // not for this host, or not now
 	fateClaim
@@ -260,9 +262,13 @@ func (r Recovery) judge(i int, it owedItem, owed Runs, n int) fate {
 	switch {
 	case java && record.Open() && slices.Contains(r.View.Members, record.Owner) && !slices.Contains(r.View.Crashed(), record.Owner),
 		java && !it.mark.Exists && !left(it.running) && !left(it.failovering),
-		!java && (record.Owner != dead || !record.Open()):
-		// Completed, or begun by another host since.
+		!java && record.Owner == dead && !record.Open():
 		return fateSettled
+	case !java && record.Owner != dead:
+		// Whoever completes an item, or takes it over, takes it from the list
+		// in the same commit. This one was not: with failover off its new owner
+		// begins it for the next instant, and may be faster than we are.
+		return fateOvertaken
 	case java && slices.Contains(r.View.Instances, owed.Java):
 		return fateLeft // it is back, under the same id
 	case !(cfg.Failover && cfg.MonitorExecution), !it.node.Exists, cfg.ShardingTotalCount > 0 && i >= cfg.ShardingTotalCount:
@@ -323,6 +329,9 @@ func (r Recovery) take(owed Runs, runs Node, items map[int]owedItem, out *Recove
 			if it.mark.Exists {
 				c.add(roleItem, i, Delete(it.mark.Path, AnyVersion))
 			}
+			lost = append(lost, claim)
+		case fateOvertaken:
+			it.clear(dead, &c, i)
 			lost = append(lost, claim)
 		case fateElsewhere:
 			end(OutcomeElsewhere)

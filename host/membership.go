@@ -607,9 +607,13 @@ func (j *job) recoverCrashed(now time.Time) {
 			View: j.view, Dead: dead, All: again, Limit: limit, Busy: busy, Line: &j.takers.Line, Runs: j.runs, RunsVersion: j.runsVersion, Now: now,
 		}, &out))
 		for _, lost := range out.Lost {
+			why := "failover is off"
+			if lost.State.Record.Owner != dead {
+				why = "it has been begun anew since"
+			}
 			j.emit(Event{Kind: EventItemSkipped, Item: &lost.Item, Instant: lost.Fire.Time(), Trigger: lost.Fire.Trigger, Source: abi.Source(lost.Fire.Source),
 				RunID: coordination.RunID(j.name, lost.Fire, lost.Item), Outcome: coordination.OutcomeLost,
-				Reason: "its host " + dead + " died while it ran, and failover is off"})
+				Reason: "its host " + dead + " died while it ran, and " + why})
 		}
 		for _, e := range out.Elsewhere {
 			j.emit(Event{Kind: EventItemSkipped, Item: &e.Item, Instant: e.Fire.Time(), Trigger: e.Fire.Trigger, Source: abi.Source(e.Fire.Source),

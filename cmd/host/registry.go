@@ -19,8 +19,10 @@ import (
 )
 
 const (
-	// waitMessage lies between two messages about what is waited for.
+	// waitMessage lies between two messages of a host about what it waits for.
 	waitMessage = 5 * time.Second
+	// waitNotice is when a command says the first time what it waits for.
+	waitNotice = time.Second
 	// commandWait is how long a command waits for ZooKeeper.
 	commandWait = 15 * time.Second
 )
@@ -33,6 +35,9 @@ type registry struct {
 	open func(ctx context.Context) (coordination.RegistryCenter, error)
 	// close gives back what sessions are made of.
 	close func() error
+	// waitsLong is called every now and then while there is no session.
+	interval  time.Duration
+	waitsLong func(why string, since, limit time.Duration)
 	// fatal takes the one error for which the host cannot go on. It has room.
 	fatal chan error
 
@@ -49,7 +54,16 @@ type registry struct {
 // openRegistry makes the registry that the configuration names. Nothing is
 // connected yet. operation counts requests, by kind.
 func openRegistry(l *loaded, log *zap.Logger, operation func(kind string, n int)) (*registry, error) {
-	r := &registry{loaded: l, log: log, first: true, fatal: make(chan error, 1), close: func() error { return nil }}
+	r := &registry{
+		loaded: l, log: log, first: true, fatal: make(chan error, 1), close: func() error { return nil }, interval: waitMessage,
+		waitsLong: func(why string, since, limit time.Duration) {
+			atMost := "for ever; see --wait"
+			if limit > 0 {
+				atMost = showDuration(limit)
+			}
+			log.Warn(why, zap.Duration("since", since), zap.String("atMost", atMost))
+		},
+	}
 	if l.Registry == registryEmbedded {
 		server, err := embedded.Open(embedded.Options{Dir: l.Data})
 		if err != nil {
@@ -168,22 +182,18 @@ func (r *registry) stopGrace() time.Duration {
 // errNoAnswer is what is known before anything else is.
 var errNoAnswer = errors.New("no server has answered yet")
 
-// announce logs, every few seconds, what is waited for, until the func that it
-// returns is called.
+// announce says, every now and then, what is waited for, until the func that
+// it returns is called.
 func (r *registry) announce(limit time.Duration) (stop func()) {
 	began, end, ended := time.Now(), make(chan struct{}), make(chan struct{})
 	go func() { // joined by stop
 		defer close(ended)
-		ticks := time.NewTicker(waitMessage)
+		ticks := time.NewTicker(r.interval)
 		defer ticks.Stop()
 		for {
 			select {
 			case <-ticks.C:
-				atMost := "for ever"
-				if limit > 0 {
-					atMost = showDuration(limit)
-				}
-				r.log.Warn(r.waitsFor(), zap.Duration("since", time.Since(began).Round(time.Second)), zap.String("atMost", atMost))
+				r.waitsLong(r.waitsFor(), time.Since(began).Round(time.Second), limit)
 			case <-end:
 				return
 			}
@@ -287,6 +297,13 @@ func (p *program) openNamespace(ctx context.Context, flags *pflag.FlagSet) (*ope
 	r, err := openRegistry(l, zap.NewNop(), nil)
 	if err != nil {
 		return nil, err
+	}
+	said := ""
+	r.interval, r.waitsLong = waitNotice, func(why string, _, limit time.Duration) {
+		if why != said {
+			fmt.Fprintf(p.err, "wasmjob: %s; gives up after %s\n", printable(why), showDuration(limit))
+			said = why
+		}
 	}
 	c, err := r.await(ctx, l.ZooKeeper.Wait)
 	if err != nil {

@@ -65,7 +65,7 @@ read.`,
 			case asJSON:
 				err = p.printJSON(r)
 			default:
-				_, err = p.out.Write([]byte(p.verified(r)))
+				_, err = p.out.Write([]byte(p.verified(r, o.Settle)))
 			}
 			if err == nil && r.Violations > 0 {
 				err = said{}
@@ -104,8 +104,8 @@ func (p *program) lookAtRegistry(ctx context.Context, flags *pflag.FlagSet, rest
 	return errors.Join(err, o.close())
 }
 
-// verified is the report for people.
-func (p *program) verified(r *verify.Report) string {
+// verified is the report for people, of fires that had as long as settle.
+func (p *program) verified(r *verify.Report, settle time.Duration) string {
 	s := p.tables()
 	var b strings.Builder
 	colours := map[verify.Class]string{verify.Violated: red, verify.Unproven: yellow, verify.Fenced: yellow}
@@ -137,7 +137,9 @@ func (p *program) verified(r *verify.Report) string {
 	}
 	jobs := table{style: s}
 	jobs.add(plain("JOB", "ITEMS", "FIRES", "JUDGED", "RUNS", "COMPLETED", "SKIPPED", "VIOLATIONS")...)
+	young := 0
 	for _, j := range r.Jobs {
+		young += j.Fires - j.Judged
 		n := func(n int) cell { return cell{text: strconv.Itoa(n)} }
 		violations := cell{strconv.Itoa(j.Violations), green}
 		if j.Violations > 0 {
@@ -147,6 +149,9 @@ func (p *program) verified(r *verify.Report) string {
 	}
 	if len(r.Jobs) > 0 {
 		b.WriteString(jobs.String())
+		if young > 0 {
+			fmt.Fprintf(&b, "%s not judged: too young (--settle %s), or still running where the files end\n", count(young, "fire"), showDuration(settle))
+		}
 		b.WriteByte('\n')
 	}
 	kept := table{style: s}

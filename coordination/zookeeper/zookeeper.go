@@ -166,7 +166,7 @@ func (s *Session) connect(ctx context.Context, servers []string) error {
 	}()
 	if err := s.begin(ctx); err != nil {
 		if why := s.servers.reason(); why != nil && ctx.Err() != nil {
-			err = fmt.Errorf("%w; last: %w", err, why)
+			err = fmt.Errorf("%w (%w)", why, err) // what can be mended first
 		}
 		return fmt.Errorf("zookeeper: no session with %s: %w", s.o.Connect, err)
 	}

@@ -145,9 +145,7 @@ func (c *cluster) start(n int) error {
 	if h.log, err = os.Create(filepath.Join(c.dir, fmt.Sprintf("host%d.log", n+1))); err != nil {
 		return err
 	}
-	args := c.arguments(h.ip, h.admin)
-	args = append(args, "--history", filepath.Join(c.dir, fmt.Sprintf("host%d.jsonl", n+1)))
-	h.cmd = exec.Command(c.program, args...)
+	h.cmd = exec.Command(c.program, c.arguments(n, h.ip, h.admin)...)
 	h.cmd.Stdout, h.cmd.Stderr = h.log, h.log
 	ownGroup(h.cmd) // Ctrl-C is for this process, which stops the hosts
 	if err := h.cmd.Start(); err != nil {
@@ -161,10 +159,10 @@ func (c *cluster) start(n int) error {
 	return nil
 }
 
-// arguments are those of a host.
-func (c *cluster) arguments(ip, admin string) []string {
+// arguments are those of host n.
+func (c *cluster) arguments(n int, ip, admin string) []string {
 	args := []string{"run", "--plugins", c.plugins, "--zk", c.servers, "--session-timeout", sessionTimeout.String(),
-		"--server-ip", ip, "--admin", admin}
+		"--server-ip", ip, "--admin", admin, "--history", filepath.Join(c.dir, fmt.Sprintf("host%d.jsonl", n+1))}
 	if c.mount != "" {
 		args = append(args, "--mount", c.mount)
 	}
@@ -232,7 +230,7 @@ func (c *cluster) help() {
 	zk := " --zk " + c.servers
 	last := c.hosts[len(c.hosts)-1]
 	next := len(c.hosts) + 1
-	more := c.arguments(fmt.Sprintf("127.0.0.%d", next), fmt.Sprintf("127.0.0.1:%d", freePort(firstPort+len(c.hosts))))
+	more := c.arguments(next-1, fmt.Sprintf("127.0.0.%d", next), fmt.Sprintf("127.0.0.1:%d", freePort(firstPort+len(c.hosts))))
 	for i, a := range more {
 		if strings.ContainsAny(a, " $'\"") {
 			more[i] = "'" + a + "'"
@@ -252,7 +250,7 @@ all jobs                  %[1]s status%[3]s
 one of the hosts          %[1]s status --admin %[11]s
 was anything lost         %[1]s verify --settle 15s %[12]s
 
-Ctrl-C here stops all of it.
+Ctrl-C here stops all of it, and deletes its files, the histories too.
 `, c.program, c.job, zk, last.cmd.Process.Pid, last.ip, sessionTimeout, c.hosts[0].cmd.Process.Pid, c.hosts[0].ip,
 		strings.Join(more, " "), c.hosts[len(c.hosts)/2].ip, c.hosts[len(c.hosts)/2].admin, filepath.Join(c.dir, "*.jsonl"))
 }
