@@ -314,6 +314,14 @@ func (j *job) end() {
 			it.run.cancel(abi.CancelLost)
 		}
 	}
+	cut := j.sorted(func(it *item) bool { return it.run != nil })
+	if errors.Is(cause, errKilled) && len(cut) > 0 {
+		var items coordination.Items
+		for _, it := range cut {
+			items = append(items, it.number)
+		}
+		j.log.Warn("stopped at once: what was running counts as unfinished", zap.Stringer("items", items))
+	}
 	if j.work.Err() != nil {
 		j.dropTrigger("the session ended before the job was idle")
 	}

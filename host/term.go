@@ -222,7 +222,8 @@ func (t *term) forget(j *job) {
 func (t *term) drain() chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.host.log.Info("draining: nothing new begins", zap.Duration("timeout", t.host.cfg.DrainTimeout), zap.Int("jobs", len(t.jobs)))
+	limit := t.host.cfg.DrainTimeout
+	t.host.log.Info("draining: nothing new begins", zap.Duration("guestsAreToldAfter", limit-softGrace(limit)), zap.Duration("timeout", limit), zap.Int("jobs", len(t.jobs)))
 	all := make([]*job, 0, len(t.jobs))
 	for _, j := range t.jobs {
 		j.drain()

@@ -81,7 +81,9 @@ func TestUsage(t *testing.T) {
 		{[]string{"completion", "bash"}, exitOK, "bash completion"},
 		{[]string{"statsu", "--json"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},
 		{[]string{"quite-wrong"}, exitUsage, `unknown command "quite-wrong"` + "\n"},
-		{[]string{"run", "--plugns", "x"}, exitUsage, "unknown flag: --plugns\nSee 'wasmjob run --help'."},
+		{[]string{"run", "--plugns", "x"}, exitUsage, `unknown flag --plugns; did you mean "--plugins"?` + "\nSee 'wasmjob run --help'."},
+		{[]string{"invoke", "--timeout", "5", "x.wasm"}, exitUsage, `--timeout: "5" is not a duration such as `},
+		{[]string{"next", "0", "0", "3", "*", "*", "?"}, exitUsage, `quote the cron expression: wasmjob next "0 0 3 * * ?"`},
 		{[]string{"run", "extra"}, exitUsage, `unexpected argument "extra"`},
 		{[]string{"run", "--plugins", "/nonexistent", "--log-level", "x"}, exitUsage, "--log-level: "},
 		{[]string{"trigger"}, exitUsage, "the job's name is missing"},
@@ -464,7 +466,7 @@ plugins    /jobs
 
 Jobs
 NAME    STATE    CRON                         NEXT      ITEMS HERE  HOSTS  LAST FIRE
-cities  running  */5 * * * * ? Asia/Shanghai  in 1m30s  0-2 of 5    2      FAIL in 1s, 5s ago, trigger
+cities  running  */5 * * * * ? Asia/Shanghai  in 1m30s  0-2 of 5    2      FAIL in 1s, 4s ago, trigger
 once    error    (by trigger)                 -         none of 1   0      -
 
 Items
@@ -702,5 +704,8 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 		t.Fatal("the host does not end")
 	}
 	logs.await(t, "stopping at once")
+	if entry := logs.await(t, "what was running counts as unfinished"); !strings.Contains(entry, `"items":"0"`) {
+		t.Errorf("it does not say what was cut off: %s", entry)
+	}
 	logs.await(t, "stopped at once by a second signal")
 }

@@ -20,6 +20,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 )
 
@@ -179,7 +180,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(p.out)
 	root.SetErr(p.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
 	root.SetUsageTemplate(wrapFlags(root.UsageTemplate()))
 	root.AddGroup(
 		&cobra.Group{ID: groupHost, Title: "Run a host:"},
@@ -203,6 +204,29 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	add(groupOperate, p.chaosCommand())
 	root.AddCommand(p.compileCommand())
 	return root
+}
+
+// flagError says what is wrong with a flag in the words of this program.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, "--"+f.Name)
+			}
+		})
+		return fmt.Errorf("unknown flag --%s%s", clip(unknown.GetSpecifiedName()), suggest("--"+unknown.GetSpecifiedName(), names))
+	case errors.As(err, &invalid):
+		f := invalid.GetFlag()
+		want := map[string]string{"duration": "a duration such as 500ms, 10s or 1h30m", "int": "a whole number", "bool": "true or false"}[f.Value.Type()]
+		if want != "" {
+			return fmt.Errorf("--%s: %q is not %s", f.Name, clip(invalid.GetValue()), want)
+		}
+	}
+	return err
 }
 
 // wrapFlags has long descriptions of flags broken into lines.

@@ -769,7 +769,7 @@ func jobsTable(s style, r *admin.Report) string {
 			cron += " " + j.TimeZone
 		}
 		next := "-"
-		if !j.Next.IsZero() {
+		if !j.Next.IsZero() && j.State != host.JobDisabled {
 			next = "in " + ago(max(0, j.Next.Sub(r.Now)))
 		}
 		var items []int
@@ -793,7 +793,7 @@ func jobsTable(s style, r *admin.Report) string {
 		}
 		last := cell{text: "-"}
 		if f := j.LastFire; f != nil {
-			last.text = fmt.Sprintf("%s in %s, %s ago", f.Outcome, shortDuration(f.Duration), ago(max(0, r.Now.Sub(f.Instant))))
+			last.text = fmt.Sprintf("%s in %s, %s ago", f.Outcome, shortDuration(f.Duration), ago(max(0, r.Now.Sub(f.Instant.Add(f.Duration)))))
 			if f.Source != abi.SourceSchedule {
 				last.text += ", " + string(f.Source)
 			}

@@ -236,7 +236,12 @@ descriptors.`,
   wasmjob next "0 0 9 ? * MON-FRI" --zone Asia/Shanghai --count 10
   wasmjob next "30 2 * * *" --zone Europe/Berlin --from 2026-03-28
   wasmjob next "@every 90s"`,
-		Args: exactly("the cron expression"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) >= 5 && len(args) <= 7 {
+				return usagef("quote the cron expression: wasmjob next %q", clip(strings.Join(args, " ")))
+			}
+			return exactly("the cron expression")(cmd, args)
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if times < 1 || times > 10_000 {
 				return usagef("--count: %d is not a number from 1 to 10000", times)
