@@ -1,0 +1,234 @@
+package coordination
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Sweep looks after marks of items that belong to nobody who is alive: left by
+// a hand, by another program, or by a host whose own list of runs was lost. It
+// is called at the slow reconcile interval, after a host has joined, and when a
+// Java host has gone, never in a fire. swept lists the nodes that were removed.
+// An item that has no owner who lives is divided anew.
+//
+// What a Java host that is gone was running is owed, if failover is on. It is
+// written down as a list of runs in its name, and its name among the members:
+// from then on the Java host is one of the crashed, and Recover does the rest.
+func Sweep(v View, now time.Time, swept *[]string) Move {
+	l := v.Layout
+	return Move{Name: "sweep", Read: []Query{Children(l.sharding()), Children(l.runs()), Children(l.instances()), Children(l.triggers()), Children(l.details()), Data(l.members())}, Then: func(n []Node, _ []Result) (Move, error) {
+		s := sweeping{view: v, now: now, swept: swept, instances: n[2].Names, lists: n[1].Names, triggers: n[3].Names, details: n[4].Names, members: n[5]}
+		var read []Query
+		for _, name := range n[0].Names {
+			if i, ok := itemNumber(name); ok {
+				s.items = append(s.items, i)
+				read = append(read, Children(l.item(i)), Data(l.itemInstance(i)))
+			}
+		}
+		if len(read) == 0 {
+			return s.look(nil)
+		}
+		return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) { return s.look(nodes) }}, nil
+	}}
+}
+
+// sweeping is one Sweep, step by step.
+type sweeping struct {
+	view                                View
+	now                                 time.Time
+	swept                               *[]string
+	instances, details, lists, triggers []string
+	items                               Items
+	members                             Node
+	owners                              []string // of items; "" where there is none
+}
+
+// look reads the marks that are there. nodes are the children of each item, and
+// its instance node.
+func (s sweeping) look(nodes []Node) (Move, error) {
+	l := s.view.Layout
+	var read []Query
+	for k, i := range s.items {
+		s.owners = append(s.owners, string(nodes[2*k+1].Data))
+		for _, mark := range []string{l.itemRunning(i), l.itemFailovering(i), l.itemFailover(i)} {
+			if slices.Contains(nodes[2*k].Names, path.Base(mark)) {
+				read = append(read, Data(mark))
+			}
+		}
+	}
+	for _, id := range s.lists {
+		read = append(read, Data(l.runsOf(id)))
+	}
+	for _, id := range s.triggers {
+		if !slices.Contains(s.instances, id) {
+			read = append(read, Data(l.trigger(id)))
+		}
+	}
+	if len(read) == 0 {
+		return s.judge(Snapshot{})
+	}
+	return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
+		found := make(Snapshot, len(nodes))
+		for _, n := range nodes {
+			found[n.Query] = n
+		}
+		return s.judge(found)
+	}}, nil
+}
+
+func (s sweeping) lives(id string) bool {
+	return slices.Contains(s.instances, id) || slices.Contains(s.details, id)
+}
+
+func (s sweeping) judge(found Snapshot) (Move, error) {
+	l, cfg := s.view.Layout, s.view.Config
+	failover := cfg.Failover && cfg.MonitorExecution && s.view.ConfigErr == nil
+	members := parseMembers(s.members.Data)
+	runsOf := make(map[string]Node) // of hosts that live
+	listed := make(map[int]bool)
+	for _, id := range s.lists {
+		node := found.Data(l.runsOf(id))
+		runs, err := parseRuns(node.Data)
+		if err != nil {
+			continue
+		}
+		for _, i := range runs.Items() {
+			listed[i] = true
+		}
+		if s.lives(id) {
+			runsOf[id] = node
+		}
+	}
+	var groups [][]Op
+	owed := make(map[string]Items)
+	for _, i := range s.items {
+		if listed[i] {
+			continue
+		}
+		marks := []Node{found.Data(l.itemRunning(i)), found.Data(l.itemFailovering(i)), found.Data(l.itemFailover(i))}
+		taken := marks[2].Exists && s.lives(string(marks[2].Data)) // somebody repeats it
+		for n, mark := range marks {
+			id := string(mark.Data)
+			runs, ours := runsOf[id]
+			switch {
+			case !mark.Exists:
+			case ours:
+				// Its host lives and knows nothing of it, unless it has begun
+				// the item since.
+				groups = append(groups, []Op{Check(runs.Path, runs.Version), Delete(mark.Path, mark.Version)})
+			case mark.Ephemeral || s.lives(id):
+			case failover && n < 2 && s.members.Exists && !taken && !slices.Contains(members, id) && !slices.Contains(s.lists, id) && fitsANode(id):
+				owed[id] = append(owed[id], i)
+			case !taken:
+				groups = append(groups, []Op{Delete(mark.Path, mark.Version)})
+			}
+		}
+	}
+	for _, id := range s.triggers {
+		if trigger := found.Data(l.trigger(id)); trigger.Exists {
+			groups = append(groups, []Op{Delete(trigger.Path, trigger.Version)})
+		}
+	}
+	// A dead host that a hand has taken from the members is still owed what its
+	// list says: it is one of the crashed again.
+	forgotten := false
+	for _, id := range s.lists {
+		if s.members.Exists && !s.lives(id) && !slices.Contains(members, id) && fitsANode(id) {
+			members, forgotten = members.with(id), true
+		}
+	}
+	rest := func() (Move, error) {
+		if len(owed) == 0 && !forgotten {
+			return sweepEach(groups, s.swept)
+		}
+		return s.owe(owed, members, groups)
+	}
+	if !s.orphans() {
+		return rest()
+	}
+	ask := AskForSharding(s.view)
+	ask.Then = func([]Node, []Result) (Move, error) { return rest() }
+	ask.Else = func(*OpError) (Move, error) { return rest() }
+	return ask, nil
+}
+
+// orphans reports whether an item has no owner that lives, though there are
+// instances to own it: a former leader that went on dividing may have caused it.
+func (s sweeping) orphans() bool {
+	d := s.view.Division
+	if s.view.flagged() || len(d.Members) == 0 && !d.Java {
+		return false
+	}
+	owned := 0
+	for k, i := range s.items {
+		if i < d.Total && s.lives(s.owners[k]) {
+			owned++
+		}
+	}
+	return owned < d.Total
+}
+
+// fitsANode reports whether an id that a hand may have typed can be part of the
+// name of a node, and of the list of members.
+func fitsANode(id string) bool {
+	return id != "" && id != "." && id != ".." && len(id) < 256 && CheckPath("/"+id) == nil && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == utf8.RuneError })
+}
+
+// owe writes down what Java hosts that are gone were running.
+func (s sweeping) owe(owed map[string]Items, members Members, groups [][]Op) (Move, error) {
+	l := s.view.Layout
+	fire := Fire{Instant: s.now.UnixMilli(), Source: sourceFailover}
+	ops := []Op{Check(l.config(), AnyVersion)}
+	for _, id := range slices.Sorted(maps.Keys(owed)) {
+		items := owed[id]
+		slices.Sort(items)
+		runs := Runs{Java: id}.with(fire, true, slices.Compact(items))
+		name := fmt.Sprintf("%s-owed-%d", id, fire.Instant)
+		ops = append(ops, Absent(l.instance(id)), Create(l.runsOf(name), runs.data()))
+		members = members.with(name)
+	}
+	ops = append(ops, Set(l.members(), members.data(), s.members.Version))
+	return Move{Commit: ops,
+		Then: func([]Node, []Result) (Move, error) { return sweepEach(groups, s.swept) },
+		// Another host has done it, or the Java host is back.
+		Else: func(*OpError) (Move, error) { return sweepEach(groups, s.swept) }}, nil
+}
+
+// sweepEach removes in commits that fit. A mark that has changed since it was
+// read belongs to somebody: it is left out.
+func sweepEach(groups [][]Op, swept *[]string) (Move, error) {
+	var ops []Op
+	var of []int // op → group
+	n := 0
+	for k, group := range groups {
+		if size(ops)+size(group) > commitBudget && k > 0 {
+			break
+		}
+		for _, op := range group {
+			ops, of = append(ops, op), append(of, k)
+		}
+		n++
+	}
+	if len(ops) == 0 {
+		return Done()
+	}
+	return Move{Commit: ops,
+		Then: func([]Node, []Result) (Move, error) {
+			for _, op := range ops {
+				if op.Kind == OpDelete {
+					*swept = append(*swept, op.Path)
+				}
+			}
+			return sweepEach(groups[n:], swept)
+		},
+		Else: func(e *OpError) (Move, error) {
+			k := of[e.Index]
+			return sweepEach(slices.Delete(slices.Clone(groups), k, k+1), swept)
+		},
+	}, nil
+}
