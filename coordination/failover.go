@@ -27,6 +27,8 @@ type Recovery struct {
 
 	// leave is set while it is this host's turn: the ops that leave the latch.
 	leave []Op
+	// takers are the hosts that take part, in the order of the view.
+	takers []string
 }
 
 // Recovered is what became of a Recovery.
@@ -83,6 +85,7 @@ func Recover(r Recovery, out *Recovered) Move {
 	if r.Line == nil {
 		r.Line = &Line{}
 	}
+	r.takers = r.View.takers()
 	*out = Recovered{Runs: r.Runs, RunsVersion: r.RunsVersion}
 	return r.look(out)
 }
@@ -534,16 +537,19 @@ func (it owedItem) clear(dead string, c *commit, item int) {
 // else every n-th, n being the hosts that take part. Which ones does not
 // depend on what the others have taken already.
 func (r Recovery) takes(item int) bool {
-	if r.All {
-		return true
-	}
+	n := len(r.takers)
+	return r.All || n > 0 && r.takers[item%n] == r.View.Self.ID
+}
+
+// takers are the hosts of ours among which crashed items are divided.
+func (v View) takers() []string {
 	var takers []string
-	for _, id := range r.View.Instances {
-		if slices.Contains(r.View.Members, id) && !slices.Contains(r.View.Division.Excluded, id) && !slices.Contains(r.View.Division.Draining, id) {
+	for _, id := range v.Instances {
+		if slices.Contains(v.Members, id) && !slices.Contains(v.Division.Excluded, id) && !slices.Contains(v.Division.Draining, id) {
 			takers = append(takers, id)
 		}
 	}
-	return len(takers) > 0 && takers[item%len(takers)] == r.View.Self.ID
+	return takers
 }
 
 // put makes a persistent node, or sets the one that is there.
