@@ -441,10 +441,12 @@ func (j *job) begin(now time.Time, id coordination.Fire, items []*item, absent c
 	return trigger
 }
 
-// lost tells of a run that was open when this host began the item anew: its host
-// died, failover is off, and nobody has written that down before.
+// lost tells of a run that was open when this host began the item anew, and
+// that is in no list of runs any more: its host died, failover is off, and
+// nobody has written that down before. Of what is in a list, whoever takes it off
+// tells.
 func (j *job) lost(n int, r coordination.Record) {
-	if !r.Open() || r.Owner == j.self.ID {
+	if !r.Open() || r.Owner == j.self.ID || slices.Contains(j.view.Members, r.Owner) {
 		return
 	}
 	id := coordination.Fire{Instant: r.Instant, Source: r.Source}

@@ -51,7 +51,8 @@ type rig struct {
 	events  []rigEvent
 	faults  []string
 	records map[int]*journal
-	closed  map[string]bool // run ids whose completion took effect
+	lists   map[string]coordination.Runs // what each instance has begun
+	closed  map[string]bool              // run ids whose completion took effect, or that were written off
 	notes   []note
 }
 
@@ -94,7 +95,7 @@ func newRig(t testing.TB, items int) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, server: server, records: make(map[int]*journal), closed: make(map[string]bool)}
+	r := &rig{t: t, server: server, records: make(map[int]*journal), lists: make(map[string]coordination.Runs), closed: make(map[string]bool)}
 	r.def = definition(rigJob, "0/10 * * * * ?", items)
 	r.def.Failover = true
 	r.takes = func(int) time.Duration { return 3 * time.Second }
@@ -689,6 +690,7 @@ func describe(ops []coordination.Op) string {
 // write reads in a commit what became of items, and checks it against what was
 // written before. mu is held.
 func (r *rig) write(m *machine, ops []coordination.Op, results []coordination.Result) {
+	defer r.writeOff(ops)
 	records := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/sharding/"
 	for i, op := range ops {
 		name, isRecord := strings.CutPrefix(op.Path, records)
@@ -746,6 +748,31 @@ func (r *rig) write(m *machine, ops []coordination.Op, results []coordination.Re
 			r.wrong("host %d begins %s under fence %d, after fence %d", m.n, run, fence, before.fence)
 		}
 		*before = journal{open: true, fence: fence, owner: now.Owner, instant: now.Instant, trigger: now.Trigger, run: run}
+	}
+}
+
+// writeOff notes runs that went from a list of runs though their records tell of
+// newer ones: whoever took them off tells that they are lost, if it lives. mu is
+// held.
+func (r *rig) writeOff(ops []coordination.Op) {
+	for _, op := range ops {
+		id, isList := strings.CutPrefix(op.Path, coordination.NewLayout(rigNamespace, rigJob).Sibling()+"/runs/")
+		if !isList || op.Kind != coordination.OpSet && op.Kind != coordination.OpDelete {
+			continue
+		}
+		var now coordination.Runs
+		if len(op.Data) > 0 && json.Unmarshal(op.Data, &now) != nil {
+			continue
+		}
+		for _, run := range r.lists[id].Runs {
+			for _, i := range run.Items {
+				name := coordination.RunID(rigJob, run.Fire, i)
+				if j := r.records[i]; !now.Items().Contains(i) && j != nil && j.run != name {
+					r.closed[name] = true
+				}
+			}
+		}
+		r.lists[id] = now
 	}
 }
 
