@@ -28,9 +28,11 @@ type job struct {
 	// nodes are the fields' values, by name; those of retry have its name
 	// before theirs.
 	nodes map[string]*yaml.Node
-	// bad are the fields with a problem, or with a name that is misspelt:
-	// nothing else is said about them.
+	// bad are the fields with a problem: nothing else is said about them.
 	bad map[string]bool
+	// meant are the fields whose names are misspelt, or whose lines cannot be
+	// read: they are not missed.
+	meant map[string]bool
 
 	c     coordination.JobConfiguration
 	guest coordination.Guest
@@ -38,7 +40,11 @@ type job struct {
 }
 
 func newJob(p *parser, root *yaml.Node, only bool) *job {
-	return &job{parser: p, root: root, only: only, nodes: map[string]*yaml.Node{}, bad: map[string]bool{}}
+	j := &job{parser: p, root: root, only: only, nodes: map[string]*yaml.Node{}, bad: map[string]bool{}, meant: map[string]bool{}}
+	for _, name := range p.lost[root] {
+		j.meant[name] = true
+	}
+	return j
 }
 
 func (j *job) problem(n *yaml.Node, field, format string, args ...any) {
@@ -48,7 +54,7 @@ func (j *job) problem(n *yaml.Node, field, format string, args ...any) {
 
 func (j *job) read() Definition {
 	j.fields(j.root, "", fieldNames())
-	if n := j.nodes["retry"]; n != nil {
+	if n := j.value("retry"); n != nil {
 		if n.Kind == yaml.MappingNode {
 			j.fields(n, "retry.", retryNames())
 		} else {
@@ -79,7 +85,7 @@ func (j *job) fields(n *yaml.Node, prefix string, known []string) {
 		case !isField(key.Value, known):
 			message, meant := unknown(key.Value, known)
 			j.problem(key, clipped(name), "%s", message)
-			j.bad[prefix+meant] = true
+			j.meant[prefix+meant] = true
 		case j.nodes[name] != nil:
 			j.problem(key, name, "is given twice, first in line %d", j.nodes[name].Line)
 		case value.Style&yaml.TaggedStyle != 0:
@@ -111,11 +117,11 @@ func (j *job) elasticJob() {
 	if j.nodes["jobName"] == nil {
 		if j.only {
 			c.JobName = j.base
-		} else if !j.bad["jobName"] {
+		} else if !j.meant["jobName"] {
 			j.problem(j.root, "jobName", "is missing, expected a name for each job of a file with several")
 		}
 	}
-	if j.nodes["shardingTotalCount"] == nil && !j.bad["shardingTotalCount"] {
+	if j.nodes["shardingTotalCount"] == nil && !j.meant["shardingTotalCount"] {
 		j.problem(j.root, "shardingTotalCount", "is missing, expected the number of items; 1 for a job that is not divided")
 	}
 	j.text("jobName", &c.JobName)
@@ -379,7 +385,8 @@ func (j *job) validate() {
 			field = own
 		}
 		top, _, _ := strings.Cut(field, ".")
-		if !j.bad[field] && !j.bad[top] {
+		absent := j.meant[field] && j.nodes[field] == nil
+		if !j.bad[field] && !j.bad[top] && !absent {
 			j.problem(cmp.Or(j.nodes[field], j.nodes[top], j.root), field, "%s", e.Problem)
 		}
 	}

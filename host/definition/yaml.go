@@ -18,39 +18,27 @@ type parser struct {
 	problems []Problem
 	// aliased is how many bytes aliases stood for so far.
 	aliased int
+	// lost has, by the root of what was mended of a document, the fields whose
+	// lines were left out.
+	lost map[*yaml.Node][]string
 }
 
 func (p *parser) problem(n *yaml.Node, field, format string, args ...any) {
 	p.problems = append(p.problems, Problem{n.Line, n.Column, field, fmt.Sprintf(format, args...)})
 }
 
-// documents returns the mappings of a file; after a problem those before it.
+// documents returns the mappings of a file; if its syntax is broken, of what
+// is left of it, so that the rest is looked at, too.
 func (p *parser) documents(data []byte) (roots []*yaml.Node) {
 	if len(data) > MaxSize {
 		p.problems = append(p.problems, Problem{Message: fmt.Sprintf("found %d bytes, expected at most %d", len(data), MaxSize)})
 		return nil
 	}
-	// The parser is not ours; whatever it does with a file, the host goes on.
-	defer func() {
-		if r := recover(); r != nil {
-			p.problems = append(p.problems, Problem{Message: fmt.Sprintf("not YAML: %v", r)})
-		}
-	}()
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var document yaml.Node
-		err := decoder.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			p.problems = append(p.problems, syntaxProblem(data, err))
-			return roots
-		}
-		root := &document
-		if len(document.Content) > 0 {
-			root = document.Content[0]
-		}
+	documents, err := decode(data)
+	if err != nil {
+		documents = p.mended(data, documents, err)
+	}
+	for _, root := range documents {
 		switch {
 		case root.Kind == yaml.MappingNode:
 			roots = append(roots, root)
@@ -62,6 +50,33 @@ func (p *parser) documents(data []byte) (roots []*yaml.Node) {
 		p.problems = append(p.problems, Problem{Message: "the file defines no job, expected at least shardingTotalCount"})
 	}
 	return roots
+}
+
+// decode returns the roots of all documents; of those before it if one is
+// broken.
+func decode(data []byte) (roots []*yaml.Node, err error) {
+	// The parser is not ours; whatever it does with a file, the host goes on.
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var document yaml.Node
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return roots, nil
+		}
+		if err != nil {
+			return roots, err
+		}
+		root := &document
+		if len(document.Content) > 0 {
+			root = document.Content[0]
+		}
+		roots = append(roots, root)
+	}
 }
 
 var lineOfError = regexp.MustCompile(`^line (\d+): `)
@@ -82,19 +97,65 @@ func syntaxProblem(data []byte, err error) Problem {
 			return strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\t' && r != '\r' || 0x7F <= r && r < 0xA0 })
 		})
 	}
+	if within.MatchString(message) {
+		at = firstBroken(lines, at+1)
+	}
 	at = min(at, len(lines))
-	column := 1
 	// The parser's line can be one off where it looked for what follows.
 	for _, n := range []int{at, at - 1} {
 		if n < 1 {
 			continue
 		}
-		if c, hint := syntaxHint(lines[n-1]); hint != "" {
-			at, column, message = n, c, message+": "+hint
-			break
+		if column, hint := syntaxHint(lines[n-1]); hint != "" {
+			return Problem{n, column, "", "not YAML: " + message + ": " + hint}
 		}
 	}
-	return Problem{at, column, "", "not YAML: " + message}
+	if m := valueIsOpen.FindStringSubmatchIndex(lines[at-1]); m != nil && strings.HasPrefix(message, "did not find expected ',' or") {
+		return Problem{at, m[2] + 1, "", fmt.Sprintf("not YAML: %s: the %s that begins here does not end", message, lines[at-1][m[2]:m[3]])}
+	}
+	if line, column := openQuote(lines[:at]); line > 0 { // it swallows what follows
+		return Problem{line, column, "", "not YAML: " + message + ": the quote that begins here does not end"}
+	}
+	if before := previous(lines, at-1); before >= 0 && placed.MatchString(message) && indent(lines[at-1]) != indent(lines[before]) {
+		message += fmt.Sprintf(": the line is indented by %d, the one before by %d", indent(lines[at-1]), indent(lines[before]))
+	}
+	return Problem{at, 1, "", "not YAML: " + message}
+}
+
+// within is what the parser says with the line before the mapping or list that
+// has the mistake somewhere.
+var within = regexp.MustCompile(`^did not find expected (key|node content|'-' indicator|',' or|<)`)
+
+// placed is what the parser says of a line that is indented wrongly.
+var placed = regexp.MustCompile(`^(did not find expected (key|<document)|mapping values are not allowed)`)
+
+// previous is the index of the line before another one that has text, or -1.
+func previous(lines []string, at int) int {
+	for at--; at >= 0 && strings.TrimSpace(lines[at]) == ""; at-- {
+	}
+	return at
+}
+
+// firstBroken is the line, from 1, with which the text ceases to be YAML, and
+// remains so. A text that is long gets the line that is offered.
+func firstBroken(lines []string, otherwise int) int {
+	const most, bytes = 200, 16 << 10
+	size := 0
+	for _, l := range lines {
+		size += len(l)
+	}
+	if len(lines) > most || size > bytes {
+		return otherwise
+	}
+	for n := len(lines) - 1; n > 0; n-- {
+		if _, err := decode([]byte(strings.Join(lines[:n], "\n"))); err == nil {
+			for n < len(lines)-1 && strings.TrimSpace(lines[n]) == "" {
+				n++
+			}
+			return n + 1
+		}
+	}
+	return 1
 }
 
 var (
@@ -103,7 +164,9 @@ var (
 	// valueNeedsQuotes is a value, or an element, that begins with a
 	// character that is YAML's own.
 	valueNeedsQuotes = regexp.MustCompile("^\\s*(?:-\\s+|[A-Za-z.]+:\\s+)([*@`%&!|>].*)$")
-	valueHasColon    = regexp.MustCompile(`^\s*[A-Za-z.]+:\s+([^'"\s].*:(?:\s.*)?)$`)
+	valueHasColon    = regexp.MustCompile(`^\s*[A-Za-z.]+:\s+([^'"{[\s].*:(?:\s.*)?)$`)
+	// valueIsOpen is a mapping or list that its line does not end.
+	valueIsOpen = regexp.MustCompile(`^\s*(?:-\s+|[A-Za-z.]+:\s+)([{[])[^}\]]*$`)
 )
 
 // syntaxHint looks for the usual mistakes; the column begins with 1.
@@ -119,6 +182,47 @@ func syntaxHint(line string) (column int, hint string) {
 		return m[2] + 1, fmt.Sprintf("a value with a colon has to be quoted: %q", clipped(line[m[2]:]))
 	}
 	return 0, ""
+}
+
+// quoted is a value that begins with a quote, up to the end of its line.
+var quoted = regexp.MustCompile(`^\s*(?:-\s+)?(?:[A-Za-z.]+:\s+)?(["'].*)$`)
+
+// openQuote is the place of a quote that does not end, or ends in the middle of
+// another line, as a forgotten one does. Both are from 1; 0 if there is none.
+func openQuote(lines []string) (line, column int) {
+	for i := 0; i < len(lines); i++ {
+		m := quoted.FindStringSubmatchIndex(lines[i])
+		if m == nil {
+			continue
+		}
+		mark, rest := lines[i][m[2]], lines[i][m[2]+1:]
+		for n := i; ; rest = lines[n] {
+			if end := endOfQuote(rest, mark); end >= 0 {
+				if tail := strings.TrimSpace(rest[end+1:]); n > i && tail != "" && tail[0] != '#' {
+					return i + 1, m[2] + 1
+				}
+				i = n
+				break
+			}
+			if n++; n == len(lines) {
+				return i + 1, m[2] + 1
+			}
+		}
+	}
+	return 0, 0
+}
+
+// endOfQuote is the index of the mark that ends a quote, or -1.
+func endOfQuote(s string, mark byte) int {
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\' && mark == '"', s[i] == mark && mark == '\'' && i+1 < len(s) && s[i+1] == mark:
+			i++
+		case s[i] == mark:
+			return i
+		}
+	}
+	return -1
 }
 
 func lineWith(lines []string, found func(string) bool) int {
