@@ -259,12 +259,12 @@ func (c *Checker) account(j *job, f *fire) {
 func (c *Checker) unfinished(j *job, f *fire, n int, m mark) {
 	class, text := Violated, "the item was begun for "+f.id.String()+", and neither ended nor was it given up"
 	marks := []mark{m}
-	runID := ""
+	runID := coordination.RunID(j.name, coordination.Fire{Instant: f.id.instant, Trigger: f.id.trigger}, n)
 	if r := c.runOf(j, n, m); r != nil {
 		runID = r.id
-		if c.o.Completed != nil && c.o.Completed(r.id) {
-			return
-		}
+	} // else it is forgotten: the item has run often since
+	if c.o.Completed != nil && c.o.Completed(runID) {
+		return
 	}
 	if in := c.instances[m.host]; in != nil && in.process.killed {
 		class, text = Unproven, text+"; its host died without a word"
