@@ -94,7 +94,7 @@ func TestCodestatsGoesOn(t *testing.T) {
 	p.define("codestats", "shardingTotalCount: 3", "type: DATAFLOW", "streamingProcess: true",
 		fmt.Sprint("fetchDataCount: ", batch), "failover: true", "timeout: 10m")
 	p.guestJob("clock", everySecond, "shardingTotalCount: 1")
-	flags := []string{"--data", p.path("data"), "--mount", "codestats=" + root + ":/src"}
+	flags := []string{"--guest-log-level", "debug", "--data", p.path("data"), "--mount", "codestats=" + root + ":/src"}
 
 	h := p.start(flags...)
 	h.of("codestats", 0, owned())

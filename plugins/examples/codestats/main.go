@@ -14,8 +14,8 @@
 // therefore loses and repeats nothing that shows: the item goes on behind the
 // last batch whose offset is durable, with the sums of that batch.
 //
-// When an item has no more files it logs the lines of each of its packages and
-// their sum: the end of the pass. The next fire begins a new pass. So does a
+// When an item has no more files it logs the sum of its packages and the
+// largest of them, and at level debug the lines of each: the end of the pass. The next fire begins a new pass. So does a
 // fire that finds an offset which was made for another number of items or
 // another root, since its sums would be of other files.
 package main
@@ -143,7 +143,11 @@ func finish(p *pass) {
 	for _, t := range p.packages {
 		t.log()
 	}
-	slog.Info("pass ends", "packages", p.reported+int64(len(p.packages)), "files", p.done, "lines", p.lines)
+	attrs := []any{"packages", p.reported + int64(len(p.packages)), "files", p.done, "lines", p.lines}
+	if p.reported == 0 && len(p.packages) > 1 { // of those that were dropped nothing is known
+		attrs = append(attrs, "largest", p.largest())
+	}
+	slog.Info("pass ends", attrs...)
 	*p = pass{root: p.root, items: p.items, finished: true, done: p.done, files: p.done, lines: p.lines}
 	sdk.Progress(p.done, p.done)
 	_ = sdk.Gauge("codestats_lines", p.lines)

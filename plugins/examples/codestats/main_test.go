@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -113,6 +114,17 @@ func reported(t *testing.T, host *sdktest.Host, into counted) {
 		for _, p := range report {
 			files, lines = files+p.files, lines+p.lines
 		}
+		if l.Level != slog.LevelInfo {
+			t.Errorf("the end of the pass has level %s", l.Level)
+		}
+		room := 0
+		for _, p := range report {
+			room += len(p.name) + 20
+		}
+		// Without room for all packages in the offset it is not known.
+		if got, want := l.Attr("largest"), largestOf(report); len(report) > 1 && (got != "" || room < abi.MaxOffset/2) && got != want {
+			t.Errorf("the largest are %q, want %q", got, want)
+		}
 		if f != files || n != lines {
 			t.Errorf("sum is %d files, %d lines; of its packages %d, %d", f, n, files, lines)
 		}
@@ -126,8 +138,24 @@ func reported(t *testing.T, host *sdktest.Host, into counted) {
 	}
 }
 
+// largestOf is what the log has to say of the packages that it told of.
+func largestOf(list []total) string {
+	var texts []string
+	for left := slices.Clone(list); len(left) > 0 && len(texts) < 3; {
+		at := 0
+		for i, t := range left {
+			if t.lines > left[at].lines || t.lines == left[at].lines && t.name < left[at].name {
+				at = i
+			}
+		}
+		texts = append(texts, fmt.Sprintf("%s %d", left[at].name, left[at].lines))
+		left = slices.Delete(left, at, at+1)
+	}
+	return strings.Join(texts, ", ")
+}
+
 func host(root string, item, items, batch int) *sdktest.Host {
-	return &sdktest.Host{Context: sdktest.Context{
+	return &sdktest.Host{LogLevel: slog.LevelDebug, Context: sdktest.Context{
 		JobParameter: root, ShardingItem: item, ShardingTotalCount: items, FetchDataCount: batch,
 	}}
 }

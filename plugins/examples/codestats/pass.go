@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/sdk"
@@ -29,7 +32,20 @@ type total struct {
 	files, lines int64
 }
 
-func (t total) log() { slog.Info("package "+t.name, "files", t.files, "lines", t.lines) }
+func (t total) log() { slog.Debug("package "+t.name, "files", t.files, "lines", t.lines) }
+
+// largest are the packages with the most lines, as a text.
+func (p *pass) largest() string {
+	const most = 3
+	sorted := slices.SortedFunc(slices.Values(p.packages), func(a, b total) int {
+		return cmp.Or(cmp.Compare(b.lines, a.lines), cmp.Compare(a.name, b.name))
+	})
+	var texts []string
+	for _, t := range sorted[:min(most, len(sorted))] {
+		texts = append(texts, fmt.Sprintf("%s %d", t.name, t.lines))
+	}
+	return strings.Join(texts, ", ")
+}
 
 // add counts a file. Files come in the order of the walk, in which the files
 // of a package follow each other, but for ".", whose files lie between.
