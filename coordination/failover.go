@@ -29,6 +29,8 @@ type Recovery struct {
 	leave []Op
 	// takers are the hosts that take part, in the order of the view.
 	takers []string
+	// alive are the hosts whose detail node is there.
+	alive []string
 }
 
 // Recovered is what became of a Recovery.
@@ -95,8 +97,9 @@ func (r Recovery) look(out *Recovered) Move {
 	if r.Dead == "" {
 		return r.lookAtMarks(out)
 	}
-	read := []Query{Data(l.runsOf(r.Dead)), Data(l.instance(r.Dead)), Data(l.detail(r.Dead)), Data(l.members()), Data(l.assignmentOf(r.Dead)), Data(l.config()), Data(l.runsOf(r.View.Self.ID))}
+	read := []Query{Data(l.runsOf(r.Dead)), Data(l.instance(r.Dead)), Data(l.detail(r.Dead)), Data(l.members()), Data(l.assignmentOf(r.Dead)), Data(l.config()), Data(l.runsOf(r.View.Self.ID)), Children(l.details())}
 	return Move{Name: "recover", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		r.alive = n[7].Names
 		runs, instance, detail, members, assigned, own := n[0], n[1], n[2], n[3], n[4], n[6]
 		if !n[5].Exists {
 			return Move{}, ErrRemoved
@@ -258,7 +261,7 @@ func (r Recovery) judge(i int, it owedItem, owed Runs, n int) fate {
 	left := func(mark Node) bool { return mark.Exists && string(mark.Data) == dead }
 	taken := func(mark Node) bool { return mark.Exists && slices.Contains(r.View.Instances, string(mark.Data)) }
 	switch {
-	case java && record.Open() && slices.Contains(r.View.Members, record.Owner) && !slices.Contains(r.View.Crashed(), record.Owner),
+	case java && record.Open() && slices.Contains(r.View.Members, record.Owner) && r.lives(record.Owner),
 		java && !it.mark.Exists && !left(it.running) && !left(it.failovering),
 		!java && record.Owner == dead && !record.Open():
 		return fateSettled
@@ -278,7 +281,8 @@ func (r Recovery) judge(i int, it owedItem, owed Runs, n int) fate {
 		return fateLost
 	case !java && owed.markedOf(i) && !it.running.Exists && !it.failover.Exists && !it.failovering.Exists && !it.mark.Exists:
 		return fateElsewhere
-	case taken(it.failover), taken(it.failovering), taken(it.running), it.failover.Exists && !left(it.failover),
+	// A failover mark that is not ephemeral is nobody's: a hand has made it.
+	case taken(it.failovering), taken(it.running), it.failover.Ephemeral && (taken(it.failover) || !left(it.failover)),
 		it.state.Disabled, n >= r.Limit, r.Busy.Contains(i), !r.View.Enabled, !r.takes(i):
 		return fateLeft
 	}
@@ -321,6 +325,10 @@ func (r Recovery) take(owed Runs, runs Node, items map[int]owedItem, out *Recove
 		switch r.judge(i, it, owed, len(out.Claimed)+len(claims)) {
 		case fateSettled:
 			it.clear(dead, &c, i)
+			if it.mark.Exists && it.state.Record.Open() { // made too late, or a hand has changed the record
+				c.add(roleItem, i, Check(l.record(i), it.state.RecordVersion))
+				c.add(roleItem, i, Delete(it.mark.Path, AnyVersion))
+			}
 		case fateLost:
 			end(OutcomeLost)
 			it.clear(dead, &c, i)
@@ -475,7 +483,8 @@ func (r Recovery) lookAtMarks(out *Recovered) Move {
 		if !n[3].Exists {
 			return Move{}, ErrRemoved
 		}
-		ids, alive := n[1].Names, n[2].Names
+		ids := n[1].Names
+		r.alive = n[2].Names
 		var marks Items
 		for _, name := range n[0].Names {
 			if i, ok := itemNumber(name); ok {
@@ -504,7 +513,7 @@ func (r Recovery) lookAtMarks(out *Recovered) Move {
 					continue
 				}
 				for _, i := range runs.Items() {
-					if marks.Contains(i) && !listed[i] && slices.Contains(alive, id) {
+					if marks.Contains(i) && !listed[i] && slices.Contains(r.alive, id) {
 						late = append(late, Check(node.Path, node.Version), Delete(l.failoverItem(i), AnyVersion))
 					}
 					listed[i] = true
@@ -539,6 +548,12 @@ func (it owedItem) clear(dead string, c *commit, item int) {
 func (r Recovery) takes(item int) bool {
 	n := len(r.takers)
 	return r.All || n > 0 && r.takers[item%n] == r.View.Self.ID
+}
+
+// lives reports whether a host may still run something: one that an operator
+// has stopped is not in the job any more and finishes what it runs.
+func (r Recovery) lives(id string) bool {
+	return slices.Contains(r.View.Instances, id) || slices.Contains(r.alive, id)
 }
 
 // takers are the hosts of ours among which crashed items are divided.

@@ -153,6 +153,9 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 				continue // what it ran is owed, not running
 			}
 			runs, err := parseRuns(byQuery.Data(l.runsOf(id)).Data)
+			if err != nil && !slices.Contains(members, id) {
+				continue // no host of ours, which would make it anew: a hand has written it
+			}
 			if err != nil {
 				return Move{}, fmt.Errorf("node %s cannot be read: %w", l.runsOf(id), err)
 			}

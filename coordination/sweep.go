@@ -107,10 +107,18 @@ func (s sweeping) judge(found Snapshot) (Move, error) {
 	var groups [][]Op
 	owed := make(map[string]Items)
 	for _, i := range s.items {
+		marks := []Node{found.Data(l.itemRunning(i)), found.Data(l.itemFailovering(i)), found.Data(l.itemFailover(i))}
+		if n := marks[2]; n.Exists && !n.Ephemeral { // no host makes one that outlives it
+			groups, marks[2] = append(groups, []Op{Delete(n.Path, n.Version)}), Node{}
+		}
 		if listed[i] {
 			continue
 		}
-		marks := []Node{found.Data(l.itemRunning(i)), found.Data(l.itemFailovering(i)), found.Data(l.itemFailover(i))}
+		if n := marks[2]; n.Exists && !marks[0].Exists && !anID(string(n.Data)) {
+			// Its session may last, and what it says is not its maker's word.
+			// Who runs the item has the running mark, or a list of runs.
+			groups, marks[2] = append(groups, []Op{Absent(l.itemRunning(i)), Delete(n.Path, n.Version)}), Node{}
+		}
 		taken := marks[2].Exists && s.lives(string(marks[2].Data)) // somebody repeats it
 		for n, mark := range marks {
 			id := string(mark.Data)
@@ -177,6 +185,17 @@ func (s sweeping) orphans() bool {
 // name of a node, and of the list of members.
 func fitsANode(id string) bool {
 	return id != "" && id != "." && id != ".." && len(id) < 256 && CheckPath("/"+id) == nil && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == utf8.RuneError })
+}
+
+// anID reports whether a mark's data can be the id of an instance, ours or a
+// Java host's: address, "@-@", token.
+func anID(id string) bool {
+	address, token, ok := strings.Cut(id, delimiter)
+	plain := func(r rune) bool { return r > ' ' && r < utf8.RuneSelf && !strings.ContainsRune(`"'{}[],/\`, r) }
+	all := func(s string) bool {
+		return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) })
+	}
+	return ok && all(address) && all(token)
 }
 
 // owe writes down what Java hosts that are gone were running.
