@@ -668,6 +668,9 @@ func statusText(s style, r *admin.Report, all bool) string {
 	if r.About.History != "" {
 		show("history", r.About.History)
 	}
+	if text := historyText(r); text != "" {
+		b.WriteString(s.wrapped("           " + s.paint(red, printable(text)) + "\n"))
+	}
 	section := func(title, text string) {
 		b.WriteString("\n" + s.paint(bold, title) + "\n" + text)
 	}
@@ -710,6 +713,18 @@ func statusText(s style, r *admin.Report, all bool) string {
 		section("Refused files", s.wrapped(refused.String()))
 	}
 	return b.String()
+}
+
+// historyText says what is wrong with the history, or nothing.
+func historyText(r *admin.Report) string {
+	h := r.History
+	switch {
+	case h == nil || h.Dropped == 0 && h.Problem == "":
+		return ""
+	case h.Problem != "":
+		return fmt.Sprintf("cannot be written for %s, %s lost: %s", ago(r.Now.Sub(h.Since)), count(int(h.Dropped), "event"), h.Problem)
+	}
+	return count(int(h.Dropped), "event") + " lost since the start"
 }
 
 // yet qualifies what is said of a host that has no jobs.

@@ -42,6 +42,8 @@ type system struct {
 	registry *registry
 	serverIP string
 	closers  []func() error
+	// history tells of the history file; nil if there is none.
+	history func() *admin.History
 	// left says that the catalog was not waited for; see run.
 	left bool
 }
@@ -115,6 +117,16 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		if err != nil {
 			return nil, err
 		}
+		err = metrics.GaugeFunc("history_failing", "1 while the history file cannot be written.", func() float64 {
+			if events.Trouble() != nil {
+				return 1
+			}
+			return 0
+		})
+		if err != nil {
+			return nil, err
+		}
+		s.history = func() *admin.History { return historyState(events) }
 	}
 
 	// What runs jobs.
@@ -233,6 +245,7 @@ func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
 	s.admin, err = admin.Listen(admin.Options{
 		Address: *l.Admin, Token: token, Host: s.host, Metrics: metrics.Handler(s.log), About: about, Pending: s.pending, Logger: s.log,
 		Registry: admin.NewRegistry(l.Namespace, s.registry.session), Session: s.registry.about, Waiting: s.registry.waitsFor,
+		History: s.history,
 	})
 	if err != nil {
 		return fmt.Errorf("%w (--admin ADDRESS or --admin off)", err)
@@ -257,6 +270,15 @@ func (s *system) read(ctx context.Context, queries ...coordination.Query) ([]coo
 		return nil, host.ErrNotLive
 	}
 	return c.Read(ctx, queries...)
+}
+
+// historyState is what there is to tell of the history file.
+func historyState(w *history.Writer) *admin.History {
+	h := &admin.History{File: w.Path(), Dropped: w.Dropped()}
+	if trouble := w.Trouble(); trouble != nil {
+		h.Problem, h.Since = trouble.Err.Error(), trouble.Since
+	}
+	return h
 }
 
 // pending is the catalog's progress, for the admin address.

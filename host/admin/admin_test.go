@@ -170,6 +170,36 @@ func TestErrorsOfTheHostAreToldInItsWords(t *testing.T) {
 	}
 }
 
+func TestADrainingHostTakesNoTrigger(t *testing.T) {
+	t.Parallel()
+	d := &deeds{state: host.Status{State: host.HostDraining}}
+	c := NewClient(start(t, Options{Host: d}).Address(), token)
+	var no *ServerError
+	if err := c.Trigger(t.Context(), "x"); !errors.As(err, &no) || no.Code != 503 || !strings.Contains(no.Message, `job "x": this host is draining`) {
+		t.Errorf("got %v", err)
+	}
+	if got := d.taken(); len(got) != 0 {
+		t.Errorf("the host was asked to %v", got)
+	}
+	if err := c.Disable(t.Context(), "x"); err != nil { // which is for the others, and for later
+		t.Error(err)
+	}
+}
+
+func TestStatusTellsOfTheHistory(t *testing.T) {
+	t.Parallel()
+	want := History{File: "/h.jsonl", Dropped: 7, Problem: "no space left on device", Since: time.Unix(1e9, 0).UTC()}
+	c := NewClient(start(t, Options{Host: &deeds{}, History: func() *History { return &want }}).Address(), token)
+	report, err := c.Status(t.Context())
+	if err != nil || report.History == nil || *report.History != want {
+		t.Errorf("got %+v, %v", report, err)
+	}
+	c = NewClient(start(t, Options{Host: &deeds{}}).Address(), token)
+	if report, err := c.Status(t.Context()); err != nil || report.History != nil {
+		t.Errorf("without a history: %+v, %v", report, err)
+	}
+}
+
 // TestWhileModulesAreCompiled: the host is not ready before the directory was
 // taken in, and says so; later compilations change nothing about that.
 func TestWhileModulesAreCompiled(t *testing.T) {

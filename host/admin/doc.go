@@ -18,7 +18,7 @@
 // error, a text for people: 400 for a malformed request, 401 without the token,
 // 403 for a name in the Host header that is not this machine's, 404 for an
 // unknown job, 503 while the host has no live registry session or the job's module
-// is still being compiled.
+// is still being compiled, and for a trigger while the host drains.
 //
 // # Who may
 //

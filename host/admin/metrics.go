@@ -123,6 +123,15 @@ func (m *Metrics) CounterFunc(name, help string, value func() float64) error {
 	return nil
 }
 
+// GaugeFunc adds a gauge in the way of [Metrics.CounterFunc].
+func (m *Metrics) GaugeFunc(name, help string, value func() float64) error {
+	err := m.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "wasmjob", Name: name, Help: help}, value))
+	if err != nil {
+		return fmt.Errorf("metric wasmjob_%s: %w", name, err)
+	}
+	return nil
+}
+
 // Operation counts requests to the registry, by kind.
 func (m *Metrics) Operation(kind string, n int) { m.operations.WithLabelValues(kind).Add(float64(n)) }
 

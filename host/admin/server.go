@@ -66,6 +66,9 @@ type Options struct {
 	// Waiting says what the host waits for to get a session, empty for
 	// nothing. nil is the same.
 	Waiting func() string
+	// History tells of the history file; nil: there is none. It is called for
+	// each request, from many goroutines.
+	History func() *History
 	Logger  *zap.Logger
 }
 
@@ -79,6 +82,17 @@ type About struct {
 	Registry string `json:"registry"`
 	// History is the history file, empty if there is none.
 	History string `json:"history,omitempty"`
+}
+
+// History is how the history file fares.
+type History struct {
+	File string `json:"file"`
+	// Dropped is how many events are not in the file since the host began.
+	Dropped int64 `json:"dropped"`
+	// Problem says why the last events could not be written, empty if they
+	// could; Since is when the first of them was lost.
+	Problem string    `json:"problem,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
 }
 
 // Pending is what keeps a host from having all its jobs.
@@ -129,6 +143,8 @@ type Report struct {
 	Session *Session `json:"session,omitempty"`
 	// Compiling are the modules that are not compiled yet, by file.
 	Compiling []Compiling `json:"compiling,omitempty"`
+	// History is missing if there is no history file.
+	History *History `json:"history,omitempty"`
 }
 
 // Server listens from Listen on and answers while Run runs.
@@ -394,6 +410,9 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	if s.opts.Session != nil {
 		report.Session = s.opts.Session()
 	}
+	if s.opts.History != nil {
+		report.History = s.opts.History()
+	}
 	respond(w, http.StatusOK, report)
 }
 
@@ -417,11 +436,14 @@ func (s *Server) ready(p Pending) (ok bool, reason string) {
 	return s.opts.Host.Ready(), ""
 }
 
-// trigger refuses a job that this host cannot run yet: nobody would serve the
-// request.
+// trigger refuses a job that this host cannot run yet, or any more: nobody
+// would serve the request.
 func (s *Server) trigger(ctx context.Context, job string) error {
 	if s.pending().waits(job) {
 		return compilingError{job}
+	}
+	if s.opts.Host.Status().State == host.HostDraining {
+		return drainingError{job}
 	}
 	return s.opts.Host.Trigger(ctx, job)
 }
@@ -431,6 +453,13 @@ type compilingError struct{ job string }
 
 func (e compilingError) Error() string {
 	return fmt.Sprintf("job %q: its module is still being compiled; try again in a moment", e.job)
+}
+
+// drainingError refuses a trigger at a host that ends.
+type drainingError struct{ job string }
+
+func (e drainingError) Error() string {
+	return fmt.Sprintf("job %q: this host is draining and begins nothing new; trigger the job when a host runs again, or at another one", e.job)
 }
 
 // badRequest is an error of whoever sent the request.
@@ -461,11 +490,12 @@ func (s *Server) operation(do func(*http.Request) error) http.Handler {
 func (s *Server) failed(w http.ResponseWriter, err error) {
 	var bad badRequest
 	var compiling compilingError
+	var draining drainingError
 	var target *noTargetError
 	switch {
 	case errors.As(err, &bad):
 		fail(w, http.StatusBadRequest, err.Error())
-	case errors.As(err, &compiling):
+	case errors.As(err, &compiling), errors.As(err, &draining):
 		fail(w, http.StatusServiceUnavailable, err.Error())
 	case errors.Is(err, host.ErrNoJob), errors.As(err, &target):
 		fail(w, http.StatusNotFound, err.Error())

@@ -9,7 +9,8 @@
 // fixed length lies between the host and the file, and what does not fit is
 // dropped and counted. Nothing is flushed to the disk event by event, so a
 // crash of the machine (not of the host) may lose the last ones. When the file
-// cannot be written, events are dropped and counted, and that is said once.
+// cannot be written, events are dropped and counted, and that is said once. A
+// file that is moved away or removed is made anew with the next event.
 package history
 
 import (
@@ -22,6 +23,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -62,6 +64,7 @@ type Writer struct {
 	half    int64
 	log     *zap.Logger
 	dropped atomic.Int64
+	trouble atomic.Pointer[Trouble]
 	done    chan struct{} // closed when run has returned
 
 	mu     sync.Mutex // guards closed and the sending side of queue
@@ -69,10 +72,17 @@ type Writer struct {
 	queue  chan host.Event
 
 	// Owned by run.
-	file    *os.File
-	size    int64
-	failing bool
-	lost    int64 // since failing
+	file *os.File
+	info os.FileInfo // of file when it was opened
+	size int64
+	lost int64 // since there is trouble
+}
+
+// Trouble is why events do not reach the file.
+type Trouble struct {
+	Err error
+	// Since is when the first of them was lost.
+	Since time.Time
 }
 
 // Open opens the file for appending, or makes it, mode 0640. A line that a
@@ -105,7 +115,7 @@ func Open(o Options) (*Writer, error) {
 		done:  make(chan struct{}),
 		queue: make(chan host.Event, o.Queue),
 	}
-	if w.file, w.size, err = openEnd(path); err != nil {
+	if err := w.open(); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
 	go w.run()
@@ -131,6 +141,10 @@ func (w *Writer) Add(e host.Event) {
 // Dropped is how many events are not in the file: the queue was full, or the
 // file could not be written.
 func (w *Writer) Dropped() int64 { return w.dropped.Load() }
+
+// Trouble is why the last events could not be written, nil if they could. It
+// ends with the next event that is written.
+func (w *Writer) Trouble() *Trouble { return w.trouble.Load() }
 
 // Path is the absolute name of the file.
 func (w *Writer) Path() string { return w.path }
@@ -203,32 +217,43 @@ func (w *Writer) write(lines []byte, count int64) {
 		return
 	}
 	err := w.append(lines)
+	trouble := w.trouble.Load()
 	switch {
 	case err != nil:
 		w.dropped.Add(count)
 		w.lost += count
-		if !w.failing {
-			w.failing = true
+		now := Trouble{Err: err, Since: time.Now()}
+		if trouble != nil {
+			now.Since = trouble.Since
+		}
+		w.trouble.Store(&now)
+		if trouble == nil {
 			w.log.Warn("the history file cannot be written; events go on without it", zap.String("file", w.path), zap.Error(err))
 		}
-	case w.failing:
+	case trouble != nil:
 		w.log.Info("the history file is written again", zap.String("file", w.path), zap.Int64("eventsLost", w.lost))
-		w.failing, w.lost = false, 0
+		w.trouble.Store(nil)
+		w.lost = 0
 	}
 }
 
 func (w *Writer) append(lines []byte) error {
+	if w.moved() { // what is written there nobody finds
+		err := w.file.Close()
+		w.file = nil
+		if err != nil {
+			return err
+		}
+	}
 	if w.size > 0 && w.size+int64(len(lines)) > w.half {
 		if err := w.rotate(); err != nil {
 			return err
 		}
 	}
-	if w.file == nil { // the last rotation failed half way
-		f, size, err := openEnd(w.path)
-		if err != nil {
+	if w.file == nil {
+		if err := w.open(); err != nil {
 			return err
 		}
-		w.file, w.size = f, size
 	}
 	n, err := w.file.Write(lines)
 	if err == nil {
@@ -244,6 +269,29 @@ func (w *Writer) append(lines []byte) error {
 		}
 	}
 	return err
+}
+
+// moved reports whether the path is not that of the open file any more. Where
+// that cannot be told, it is taken to be.
+func (w *Writer) moved() bool {
+	if w.file == nil || w.info == nil {
+		return false
+	}
+	info, err := os.Stat(w.path)
+	return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(info, w.info)
+}
+
+func (w *Writer) open() error {
+	f, size, err := openEnd(w.path)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	w.file, w.info, w.size = f, info, size
+	return nil
 }
 
 func (w *Writer) rotate() error {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -233,6 +234,9 @@ func TestAFullDiskIsReportedOnceAndOutlived(t *testing.T) {
 	if d := w.Dropped(); d != 3 {
 		t.Fatalf("dropped %d, want 3", d)
 	}
+	if trouble := w.Trouble(); trouble == nil || !errors.Is(trouble.Err, syscall.ENOSPC) || trouble.Since.IsZero() {
+		t.Errorf("trouble is %+v, want no space", trouble)
+	}
 	if w.file != nil {
 		if err := w.file.Close(); err != nil {
 			t.Fatal(err)
@@ -246,8 +250,48 @@ func TestAFullDiskIsReportedOnceAndOutlived(t *testing.T) {
 	if err := w.file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := readEvents(t, path); len(got) != 1 {
-		t.Fatalf("read %d events, want 1", len(got))
+	if got := readEvents(t, path); len(got) != 1 || w.Trouble() != nil {
+		t.Fatalf("read %d events, want 1; trouble is %+v, want none", len(got), w.Trouble())
+	}
+}
+
+// A file that nobody finds any more is no history.
+func TestAFileThatIsTakenAwayIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "events")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "events.jsonl")
+	core, logs := observer.New(zapcore.InfoLevel)
+	w := &Writer{path: path, half: 1 << 20, log: zap.New(core)}
+	w.write([]byte("{ }\n"), 1)
+	if err := os.Rename(path, path+".taken"); err != nil {
+		t.Fatal(err)
+	}
+	w.write([]byte("{ }\n{ }\n"), 2)
+	if got := readEvents(t, path); len(got) != 2 || w.Dropped() != 0 {
+		t.Errorf("read %d events of the new file, dropped %d; want 2 and none", len(got), w.Dropped())
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		w.write([]byte("{ }\n"), 1)
+	}
+	first := w.Trouble()
+	if first == nil || !errors.Is(first.Err, os.ErrNotExist) || w.Dropped() != 2 || logs.Len() != 1 {
+		t.Fatalf("without its directory: trouble %+v, %d dropped, log %v", first, w.Dropped(), logs.All())
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.write([]byte("{ }\n"), 1)
+	if got := readEvents(t, path); len(got) != 1 || w.Trouble() != nil || w.Dropped() != 2 {
+		t.Errorf("with its directory back: read %d events, trouble %+v, %d dropped", len(got), w.Trouble(), w.Dropped())
+	}
+	if err := w.file.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
