@@ -164,7 +164,20 @@ func TestInspect(t *testing.T) {
 	for _, name := range []string{"inspect", "invoke"} {
 		command(t, nil, name, "text.yaml").expect(t, exitFailure, "text.yaml is a definition; expected a module, such as text.wasm")
 	}
-	command(t, nil, "inspect", t.TempDir()).expect(t, exitFailure, "is not a file")
+	command(t, nil, "inspect", t.TempDir()).expect(t, exitFailure, "is a directory, expected a module's file")
+	missing := filepath.Join(t.TempDir(), "report")
+	command(t, nil, "invoke", missing).expect(t, exitFailure, missing+": cannot be read: no such file or directory\n")
+	for _, name := range []string{"report.wasm", "reports.wasm"} {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(missing), name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"report", "reprot.wasm"} {
+		for _, tool := range []string{"inspect", "invoke"} {
+			command(t, nil, tool, filepath.Join(filepath.Dir(missing), name)).expect(t, exitFailure,
+				name+": cannot be read: no such file or directory; did you mean \""+missing+".wasm\"?\n")
+		}
+	}
 	command(t, nil, "inspect", "none.wasm").expect(t, exitFailure, "none.wasm")
 }
 
@@ -563,6 +576,15 @@ func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
 	lost := statusText(style{}, &admin.Report{About: admin.About{History: "h"}, History: &admin.History{File: "h", Dropped: 3}}, false)
 	if !strings.Contains(lost, "\n           3 events lost since the start\n") {
 		t.Errorf("got\n%s", lost)
+	}
+}
+
+func TestSizesForPeople(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 1536: "1.5 KiB", 1 << 20: "1.0 MiB", 3515904: "3.4 MiB"} {
+		if got := sizeText(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
 	}
 }
 

@@ -643,7 +643,7 @@ func memoryText(n int64) string {
 	if n <= 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	return sizeText(n)
 }
 
 // offsetText is the offset as it stands if it is text, else in hex.

@@ -84,13 +84,52 @@ func readModule(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, unreadable(name, err)
+	case info.IsDir():
+		return nil, fmt.Errorf("%s is a directory, expected a module's file, NAME.wasm", name)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a file", name)
 	case info.Size() > abi.MaxModuleSize:
-		return nil, fmt.Errorf("%s has %d bytes, a module has at most %d", name, info.Size(), abi.MaxModuleSize)
+		return nil, fmt.Errorf("%s has %d bytes, a module has at most %d (%s)", name, info.Size(), abi.MaxModuleSize, sizeText(abi.MaxModuleSize))
 	}
-	return os.ReadFile(name)
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	return data, nil
+}
+
+// unreadable says why a module's file cannot be read, in the words of validate,
+// and names the file beside it that may have been meant.
+func unreadable(name string, err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	near := ""
+	if errors.Is(err, os.ErrNotExist) {
+		// Without its directory there are no others.
+		others, _ := filepath.Glob(filepath.Join(filepath.Dir(name), "*.wasm"))
+		if slices.Contains(others, name+".wasm") { // before one that is only similar
+			others = []string{name + ".wasm"}
+		}
+		near = suggest(name, others)
+	}
+	if name == "" {
+		name = `the module ""`
+	}
+	return fmt.Errorf("%s: cannot be read: %w%s", name, err, near)
+}
+
+// sizeText is a number of bytes for people.
+func sizeText(n int64) string {
+	switch {
+	case n < 1<<10:
+		return count(int(n), "byte")
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
 func (p *program) printJSON(v any) error {
@@ -115,8 +154,10 @@ func (p *program) printInfo(name string, info *plugin.Info) error {
 	show("type", strings.Join(info.Types, ", "))
 	show("abi", strings.Join(versions, ", "))
 	show("digest", info.Digest)
-	show("size", fmt.Sprintf("%.1f KiB", float64(info.Size)/1024))
-	show("memory", "begins with "+memoryText(int64(info.MemoryMinPages)<<16))
+	show("size", sizeText(int64(info.Size)))
+	if info.MemoryMinPages > 0 {
+		show("memory", "begins with "+memoryText(int64(info.MemoryMinPages)<<16))
+	}
 	show("listeners", strings.Join(info.Listeners, ", "))
 	if len(info.Imports) > 0 {
 		b.WriteString(s.paint(grey, "imports") + "\n")
