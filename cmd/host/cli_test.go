@@ -690,6 +690,7 @@ func TestRun(t *testing.T) {
 
 	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}
 	command(t, client, "status").expect(t, exitOK, "live", "cities", "0-2 of 3")
+	command(t, client, "status", "--json").expect(t, exitOK, `"history": {`, `"file": "`+file+`"`, `"dropped": 0`)
 	command(t, client, "trigger", "cities").expect(t, exitOK, "triggered cities")
 	fire := out.await(t, "fire  cities")
 	for _, w := range []string{"items 0-2", "trigger", "OK"} {
@@ -721,6 +722,42 @@ func TestRun(t *testing.T) {
 	command(t, client, "status").expect(t, exitFailure, "no host is running here")
 	if left, err := os.ReadDir(filepath.Join(home, "wasmjob")); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestRunWithoutJobs is what people see who forget --plugins, or give it as an
+// argument.
+func TestRunWithoutJobs(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	dir := filepath.Join(home, "jobs")
+	if err := os.MkdirAll(filepath.Join(dir, "sub.d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	command(t, nil, "run", dir).expect(t, exitUsage, "did you mean --plugins "+dir+"?")
+	signals := make(chan os.Signal, 2)
+	logs := lines{make(chan string, 10_000)}
+	p := &program{out: lines{make(chan string, 10_000)}, err: logs, environ: []string{"HOME=" + home}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	ended := make(chan int)
+	go func() {
+		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", "off", "--server-ip", "127.0.0.1"})
+	}()
+	logs.await(t, "there is no job in the plugins directory yet")
+	signals <- syscall.SIGTERM
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	for _, name := range []string{"a.yaml", "a.yml", "a.wasm"} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if withoutJobs(dir) {
+			t.Errorf("%s is none", name)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

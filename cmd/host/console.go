@@ -45,6 +45,9 @@ func (s style) paint(colour, text string) string {
 const (
 	whoLeast = 12
 	whoMost  = 28
+	// longList is how wide a list may be before its elements get lines of
+	// their own.
+	longList = 60
 )
 
 // console prints entries of the log and rows of the terminal view, one line
@@ -105,8 +108,11 @@ func printable(s string) string {
 	return b.String()
 }
 
-// attribute is a key and its value as text.
-type attribute struct{ key, value string }
+// attribute is a key and its value as text; a list has its elements, too.
+type attribute struct {
+	key, value string
+	list       []string
+}
 
 // attributes turns fields into text, in their order.
 func attributes(fields []zapcore.Field) []attribute {
@@ -122,7 +128,13 @@ func attributes(fields []zapcore.Field) []attribute {
 		}
 		slices.Sort(keys)
 		for _, k := range keys {
-			list = append(list, attribute{k, valueText(m.Fields[k])})
+			a := attribute{key: k, value: valueText(m.Fields[k])}
+			if elements, ok := m.Fields[k].([]any); ok {
+				for _, e := range elements {
+					a.list = append(a.list, valueText(e))
+				}
+			}
+			list = append(list, a)
 		}
 	}
 	return list
@@ -233,6 +245,8 @@ func (c *consoleCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		case a.key == fieldItem:
 			who += "[" + a.value + "]"
 		case a.key == fieldTask: // job and item say enough to a person; files and JSON have it
+		case len(a.list) > 1 && utf8.RuneCountInString(a.value) > longList: // all that is wrong with a file, as a rule
+			blocks += "\n" + printable(strings.Join(a.list, "\n"))
 		case strings.Contains(strings.TrimSpace(a.value), "\n"): // a stack, as a rule
 			blocks += "\n" + s.paint(grey, printable(a.key)+":") + "\n" + printable(strings.TrimSpace(a.value))
 		default:

@@ -65,6 +65,24 @@ func TestColumns(t *testing.T) {
 }
 
 // TestErrorThatRepeatsTheReason: in columns it is left out, in files it stays.
+// TestLongLists: what is wrong with a file has a line for each, and JSON and
+// files have all on one.
+func TestLongLists(t *testing.T) {
+	t.Parallel()
+	reasons := zap.Strings("reasons", []string{"line 1: " + strings.Repeat("x", 40), "line 2: \x1b" + strings.Repeat("y", 20)})
+	for columns, want := range map[bool]string{
+		true: "refused  kept=true\n" + strings.Repeat(" ", 30) + "line 1: " + strings.Repeat("x", 40) + "\n" +
+			strings.Repeat(" ", 30) + `line 2: \x1b` + strings.Repeat("y", 20) + "\n",
+		false: `refused reasons="line 1: ` + strings.Repeat("x", 40) + `; line 2: \x1b` + strings.Repeat("y", 20) + "\" kept=true\n",
+	} {
+		var out strings.Builder
+		newLogger(logConsole, zapcore.InfoLevel, newConsole(&out, style{columns: columns}), nil).Warn("refused", reasons, zap.Bool("kept", true))
+		if !strings.HasSuffix(out.String(), want) {
+			t.Errorf("columns %v: got\n%s\nwant\n%s", columns, &out, want)
+		}
+	}
+}
+
 func TestErrorThatRepeatsTheReason(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

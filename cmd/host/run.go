@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -55,7 +56,14 @@ In a terminal the host shows one line per fire. Otherwise, and with
   wasmjob run --config wasmjob.yaml --log-format json
   wasmjob run --mount codestats=/usr/local/go/src:/src
   WASMJOB_PLUGINS=jobs wasmjob run --print-config`,
-		Args: exactly(),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && !cmd.Flags().Changed("plugins") {
+				if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
+					return usagef("unexpected argument %q; did you mean --plugins %s?", clip(args[0]), clip(args[0]))
+				}
+			}
+			return exactly()(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := loadConfig(p.environ, cmd.Flags(), d)
 			if err != nil {
@@ -124,6 +132,9 @@ func (p *program) serve(ctx context.Context, l *loaded) error {
 		}
 	}()
 	s.banner()
+	if withoutJobs(l.Plugins) {
+		s.log.Info("there is no job in the plugins directory yet; drop NAME.wasm and NAME.yaml into it", zap.String("plugins", l.Plugins))
+	}
 	err = s.run(stop, kill)
 	close(ended)
 	<-watched
@@ -140,6 +151,14 @@ func (p *program) serve(ctx context.Context, l *loaded) error {
 		return closing
 	}
 	return err
+}
+
+// withoutJobs reports whether a directory has neither a module nor a definition.
+func withoutJobs(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		return slices.Contains([]string{".wasm", ".yaml", ".yml"}, filepath.Ext(e.Name()))
+	})
 }
 
 // banner tells the essentials in a few lines.

@@ -95,7 +95,7 @@ func TestOperating(t *testing.T) {
 		}
 	}
 	_, metrics := h.get("/metrics")
-	for _, want := range []string{`version="e2e"} 1`, `wasmjob_host_state{state="live"} 1`, `="clock"`, "wasmjob_items_completed_total{", "wasmjob_history_events_dropped_total 0"} {
+	for _, want := range []string{`version="e2e"} 1`, `wasmjob_host_state{state="live"} 1`, `="clock"`, "wasmjob_items_completed_total{", "wasmjob_history_events_dropped_total 0", "wasmjob_history_failing 0"} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("%q is not in the metrics", want)
 		}
