@@ -31,6 +31,8 @@ type Recovery struct {
 	takers []string
 	// alive are the hosts whose detail node is there.
 	alive []string
+	// from is where to go on: the items below it have been decided about.
+	from int
 }
 
 // Recovered is what became of a Recovery.
@@ -110,7 +112,7 @@ func (r Recovery) look(out *Recovered) Move {
 				return r.adopt(orphans, out), nil
 			}
 		}
-		out.Left = nil
+		out.Left = r.before(out.Left)
 		if instance.Exists || detail.Exists {
 			return Done() // it is not dead
 		}
@@ -120,16 +122,56 @@ func (r Recovery) look(out *Recovered) Move {
 			// Sweep; what is due is found from the items' records.
 			owed = Runs{}
 		}
-		if len(owed.Items()) == 0 {
-			return r.bury(runs, members, assigned, out), nil
+		return r.beyond(owed.Items(), func(none Items) (Move, error) {
+			owed := owed.without(none)
+			if len(owed.Runs) == 0 {
+				return r.bury(runs, members, assigned, out), nil
+			}
+			return r.readOwed(owed, runs, out)
+		})
+	}}
+}
+
+// before is the part of items that is below from.
+func (r Recovery) before(items Items) Items {
+	n, _ := slices.BinarySearch(items, r.from)
+	return items[:n]
+}
+
+// beyond finds out which of the items the job has never had: those beyond the
+// total count that are in no tree. Nothing is owed of what a hand has made up.
+func (r Recovery) beyond(items Items, then func(none Items) (Move, error)) (Move, error) {
+	n, _ := slices.BinarySearch(items, max(r.View.Config.ShardingTotalCount, r.View.Division.Total))
+	if n == len(items) {
+		return then(nil)
+	}
+	return neverWere(r.View.Layout, items[n:], then), nil
+}
+
+// neverWere finds out which of the items have a node in neither tree. Nobody
+// begins an item that has no record.
+func neverWere(l Layout, items Items, then func(none Items) (Move, error)) Move {
+	return Move{Name: "look for items", Read: []Query{Children(l.records()), Children(l.sharding())}, Then: func(n []Node, _ []Result) (Move, error) {
+		were := make(map[int]bool)
+		for _, name := range slices.Concat(n[0].Names, n[1].Names) {
+			if i, ok := itemNumber(name); ok {
+				were[i] = true
+			}
 		}
-		return r.readOwed(owed, runs, out)
+		return then(slices.DeleteFunc(slices.Clone(items), func(i int) bool { return were[i] }))
 	}}
 }
 
 // adopt claims what this host has begun by a commit whose answer was lost, and
 // hands back what turns out not to be its own any more.
 func (r Recovery) adopt(orphans Items, out *Recovered) Move {
+	return neverWere(r.View.Layout, orphans, func(none Items) (Move, error) {
+		out.Runs = out.Runs.without(none)
+		return r.adoptItems(slices.DeleteFunc(slices.Clone(orphans), none.Contains), out), nil
+	})
+}
+
+func (r Recovery) adoptItems(orphans Items, out *Recovered) Move {
 	l, self := r.View.Layout, r.View.Self.ID
 	return readItems(l, orphans, func(states map[int]ItemState) (Move, error) {
 		var strange Items
@@ -198,7 +240,21 @@ type owedItem struct {
 	running, failover, failovering, mark, node Node
 }
 
-const owedQueries = 9
+const (
+	owedQueries = 9
+	// owedAtOnce is how many items are read for one commit: about as many as
+	// it has room for.
+	owedAtOnce = 500
+)
+
+// owing are some of the items that are owed, as they were read.
+type owing struct {
+	items map[int]owedItem
+	// end is the first item that was not looked at, all of them if more is
+	// false.
+	end  int
+	more bool
+}
 
 func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) (Move, error) {
 	l := r.View.Layout
@@ -206,36 +262,35 @@ func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) (Move, error) {
 	// of ours tells.
 	cfg := r.View.Config
 	tells := r.View.Foreman() && (!cfg.Failover || !cfg.MonitorExecution)
-	looks := func(i int) bool { return tells || r.takes(i) }
-	var read []Query
-	for _, run := range owed.Runs {
-		for _, i := range run.Items {
-			if !looks(i) {
-				continue
-			}
-			read = append(read, Data(l.record(i)), Data(l.offset(i)), Data(l.itemMisfire(i)), Data(l.itemDisabled(i)),
-				Data(l.itemRunning(i)), Data(l.itemFailover(i)), Data(l.itemFailovering(i)), Data(l.failoverItem(i)), Data(l.item(i)))
+	all := owed.Items()
+	var looked Items
+	o := owing{items: make(map[int]owedItem)}
+	for _, i := range all[len(r.before(all)):] {
+		if !tells && !r.takes(i) {
+			continue
 		}
+		if len(looked) == owedAtOnce {
+			o.end, o.more = i, true
+			break
+		}
+		looked = append(looked, i)
 	}
-	if len(read) == 0 {
-		out.Left = owed.Items()
+	if len(looked) == 0 {
+		out.Left = append(out.Left, all[len(r.before(all)):]...)
 		return r.giveWay()
 	}
+	read := make([]Query, 0, owedQueries*len(looked))
+	for _, i := range looked {
+		read = append(read, Data(l.record(i)), Data(l.offset(i)), Data(l.itemMisfire(i)), Data(l.itemDisabled(i)),
+			Data(l.itemRunning(i)), Data(l.itemFailover(i)), Data(l.itemFailovering(i)), Data(l.failoverItem(i)), Data(l.item(i)))
+	}
 	return Move{Name: "recover", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-		items := make(map[int]owedItem)
-		k := 0
-		for _, run := range owed.Runs {
-			for _, i := range run.Items {
-				if !looks(i) {
-					continue
-				}
-				q := n[k : k+owedQueries]
-				k += owedQueries
-				items[i] = owedItem{fire: run.Fire, state: itemState(q[0], q[1], q[2], q[3]),
-					running: q[4], failover: q[5], failovering: q[6], mark: q[7], node: q[8]}
-			}
+		for k, i := range looked {
+			q := n[owedQueries*k:]
+			o.items[i] = owedItem{fire: owed.fireOf(i), state: itemState(q[0], q[1], q[2], q[3]),
+				running: q[4], failover: q[5], failovering: q[6], mark: q[7], node: q[8]}
 		}
-		return r.take(owed, runs, items, out)
+		return r.take(owed, runs, o, out)
 	}}, nil
 }
 
@@ -290,8 +345,8 @@ func (r Recovery) judge(i int, it owedItem, owed Runs, n int) fate {
 }
 
 // take decides item by item and writes it all in one commit, or as much of it
-// as fits one, and then the rest.
-func (r Recovery) take(owed Runs, runs Node, items map[int]owedItem, out *Recovered) (Move, error) {
+// as fits one, and then goes on.
+func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, error) {
 	l, self := r.View.Layout, r.View.Self.ID
 	var c commit
 	var dropped Items
@@ -300,17 +355,21 @@ func (r Recovery) take(owed Runs, runs Node, items map[int]owedItem, out *Recove
 	now := r.Now.UnixMilli()
 	mine := out.Runs
 	room := commitBudget - len(runs.Data) - mine.size()
-	full, marked := false, false
+	marked := false
 	dead := r.Dead
 	if owed.Java != "" {
 		dead = owed.Java
 	}
-	for _, i := range owed.Items() {
-		if room <= 0 {
-			full = true
+	all := owed.Items()
+	for _, i := range all[len(r.before(all)):] {
+		if o.more && i >= o.end {
 			break
 		}
-		it, read := items[i]
+		if room <= 0 {
+			o.end, o.more = i, true
+			break
+		}
+		it, read := o.items[i]
 		if !read {
 			out.Left = append(out.Left, i)
 			continue
@@ -357,11 +416,14 @@ func (r Recovery) take(owed Runs, runs Node, items map[int]owedItem, out *Recove
 		dropped = append(dropped, i)
 		room -= size(c.ops[before:])
 	}
+	if len(dropped) == 0 && o.more {
+		r.from = o.end
+		return r.readOwed(owed, runs, out)
+	}
 	if len(dropped) == 0 {
 		return r.giveWay()
 	}
 	if len(claims) > 0 && r.leave == nil && (marked || len(r.View.Java()) > 0) {
-		out.Left = nil
 		return inLine(l, self, l.failoverLatch(), r.Line, nil, func(leave []Op, _ []Node) (Move, error) {
 			r.leave = leave
 			return r.look(out), nil
@@ -402,7 +464,8 @@ func (r Recovery) take(owed Runs, runs Node, items map[int]owedItem, out *Recove
 			if r.leave != nil {
 				*r.Line = Line{}
 			}
-			if full {
+			if o.more {
+				r.from = o.end
 				return again()
 			}
 			if len(left.Runs) > 0 || r.Dead == "" {
@@ -503,7 +566,7 @@ func (r Recovery) lookAtMarks(out *Recovered) Move {
 					return r.adopt(orphans, out), nil
 				}
 			}
-			out.Left = nil
+			out.Left = r.before(out.Left)
 			var late []Op
 			listed := make(map[int]bool)
 			for k, id := range ids {
@@ -512,25 +575,46 @@ func (r Recovery) lookAtMarks(out *Recovered) Move {
 				if err != nil {
 					continue
 				}
-				for _, i := range runs.Items() {
-					if marks.Contains(i) && !listed[i] && slices.Contains(r.alive, id) {
+				items := runs.Items()
+				for _, i := range marks {
+					if !items.Contains(i) {
+						continue
+					}
+					if !listed[i] && slices.Contains(r.alive, id) {
 						late = append(late, Check(node.Path, node.Version), Delete(l.failoverItem(i), AnyVersion))
 					}
 					listed[i] = true
 				}
 			}
 			if len(late) > 0 {
-				again := func() (Move, error) { return r.look(out), nil }
-				return Move{Commit: late, Then: func([]Node, []Result) (Move, error) { return again() }, Else: func(*OpError) (Move, error) { return again() }}, nil
+				return r.drop(late, out)
 			}
 			free := slices.DeleteFunc(marks, func(i int) bool { return listed[i] })
-			if len(free) == 0 {
-				return r.giveWay()
-			}
-			fire := Fire{Instant: r.Now.UnixMilli(), Source: sourceFailover}
-			return r.readOwed(Runs{}.with(fire, true, free), Node{}, out)
+			return r.beyond(free, func(none Items) (Move, error) {
+				for _, i := range none {
+					late = append(late, Absent(l.item(i)), Delete(l.failoverItem(i), AnyVersion))
+				}
+				if len(late) > 0 {
+					return r.drop(late, out)
+				}
+				if len(free) == 0 {
+					return r.giveWay()
+				}
+				fire := Fire{Instant: r.Now.UnixMilli(), Source: sourceFailover}
+				return r.readOwed(Runs{}.with(fire, true, free), Node{}, out)
+			})
 		}}, nil
 	}}
+}
+
+// drop takes marks away, as many as fit a commit, and looks again.
+func (r Recovery) drop(ops []Op, out *Recovered) (Move, error) {
+	for part := range parts(ops, commitBudget) {
+		ops = part
+		break
+	}
+	again := func() (Move, error) { return r.look(out), nil }
+	return Move{Commit: ops, Then: func([]Node, []Result) (Move, error) { return again() }, Else: func(*OpError) (Move, error) { return again() }}, nil
 }
 
 // clear removes the marks that the dead host left on an item.

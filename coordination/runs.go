@@ -1,6 +1,10 @@
 package coordination
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
 
 // A host's list of runs (node runs/{id}) is written by nobody else while the
 // host lives, in the same commit as every begin and completion. So it is the
@@ -42,6 +46,35 @@ func ownRuns(n Node, known Runs, version int32) (actual Runs, orphans Items) {
 	return actual, orphans
 }
 
+// UnmarshalJSON reads the list of a node. A list of more than MaxItems items in
+// all is refused: a few bytes of a range stand for a million.
+func (r *Runs) UnmarshalJSON(data []byte) error {
+	var text struct {
+		Runs []struct {
+			Run
+			Items string `json:"items"` // in place of the run's own
+		} `json:"runs"`
+		Java string `json:"java"`
+	}
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	*r = Runs{Java: text.Java}
+	n := 0
+	for _, t := range text.Runs {
+		items, err := ParseItems(t.Items)
+		if err != nil {
+			return err
+		}
+		if n += len(items); n > MaxItems {
+			return fmt.Errorf("runs: more than %d items", MaxItems)
+		}
+		t.Run.Items = items
+		r.Runs = append(r.Runs, t.Run)
+	}
+	return nil
+}
+
 // OutcomeCancelled is the outcome of a run that was handed back before
 // anything of it ran: its instant is due again.
 const OutcomeCancelled = "CANCELLED"
@@ -51,6 +84,12 @@ const OutcomeCancelled = "CANCELLED"
 // died, and what a trigger asked for, nobody would find again: it stays begun,
 // and the host is to run it.
 func settleOrphans(l Layout, self string, runs Runs, version int32, orphans Items, then func(Runs, int32, []Claim) (Move, error)) Move {
+	return neverWere(l, orphans, func(none Items) (Move, error) {
+		return settleItems(l, self, runs.without(none), version, slices.DeleteFunc(slices.Clone(orphans), none.Contains), then), nil
+	})
+}
+
+func settleItems(l Layout, self string, runs Runs, version int32, orphans Items, then func(Runs, int32, []Claim) (Move, error)) Move {
 	return readItems(l, orphans, func(states map[int]ItemState) (Move, error) {
 		var adopted []Claim
 		var back Items

@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -78,6 +79,7 @@ type sharding struct {
 	holds     map[string]Node // instance id → its assignment node
 	instance  map[int]Node    // item → its instance node, where the item's node exists
 	surplus   []Node          // children of item nodes beyond the total
+	stuck     map[string]bool // item nodes beyond the total with more below than marks
 	recordOf  map[int]Node    // records of items that are new since the last division, or may come from Java hosts
 	hasRecord map[int]bool
 }
@@ -192,6 +194,28 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 				s.recordOf[i] = n
 			}
 		}
+		return s.lookBelow()
+	}}, nil
+}
+
+// lookBelow finds the items beyond the total that cannot be removed: what is
+// below a mark a hand has made, and it may go on for ever.
+func (s sharding) lookBelow() (Move, error) {
+	if len(s.surplus) == 0 {
+		return s.divide()
+	}
+	read := make([]Query, 0, len(s.surplus))
+	for _, n := range s.surplus {
+		read = append(read, Children(n.Path))
+	}
+	return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
+		s.stuck = make(map[string]bool)
+		for _, n := range nodes {
+			if len(n.Names) > 0 {
+				s.stuck[path.Dir(n.Path)] = true
+			}
+		}
+		s.surplus = slices.DeleteFunc(s.surplus, func(n Node) bool { return s.stuck[path.Dir(n.Path)] })
 		return s.divide()
 	}}, nil
 }
@@ -345,7 +369,7 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 		items = append(items, Delete(n.Path, AnyVersion))
 	}
 	for _, name := range s.items {
-		if i, ok := itemNumber(name); ok && i >= d.Total && s.running[i] == "" {
+		if i, ok := itemNumber(name); ok && i >= d.Total && s.running[i] == "" && !s.stuck[l.item(i)] {
 			items = append(items, Delete(l.item(i), AnyVersion))
 		}
 	}

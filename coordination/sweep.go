@@ -14,7 +14,9 @@ import (
 // a hand, by another program, or by a host whose own list of runs was lost. It
 // is called at the slow reconcile interval, after a host has joined, and when a
 // Java host has gone, never in a fire. swept lists the nodes that were removed.
-// An item that has no owner who lives is divided anew.
+// An item that has no owner who lives is divided anew. Nodes of items beyond the
+// total count are not looked into, there may be any number of them: a division
+// removes them, and is asked for.
 //
 // What a Java host that is gone was running is owed, if failover is on. It is
 // written down as a list of runs in its name, and its name among the members:
@@ -24,8 +26,13 @@ func Sweep(v View, now time.Time, swept *[]string) Move {
 	return Move{Name: "sweep", Read: []Query{Children(l.sharding()), Children(l.runs()), Children(l.instances()), Children(l.triggers()), Children(l.details()), Data(l.members())}, Then: func(n []Node, _ []Result) (Move, error) {
 		s := sweeping{view: v, now: now, swept: swept, instances: n[2].Names, lists: n[1].Names, triggers: n[3].Names, details: n[4].Names, members: n[5]}
 		var read []Query
+		total := max(v.Config.ShardingTotalCount, v.Division.Total)
 		for _, name := range n[0].Names {
-			if i, ok := itemNumber(name); ok {
+			switch i, ok := itemNumber(name); {
+			case !ok:
+			case i >= total && !v.Division.Pending.Contains(i):
+				s.surplus = append(s.surplus, i)
+			default:
 				s.items = append(s.items, i)
 				read = append(read, Children(l.item(i)), Data(l.itemInstance(i)))
 			}
@@ -46,6 +53,9 @@ type sweeping struct {
 	items                               Items
 	members                             Node
 	owners                              []string // of items; "" where there is none
+	// surplus are nodes beyond the total count that no division has left for
+	// somebody who runs the item. The next one takes them away.
+	surplus Items
 }
 
 // look reads the marks that are there. nodes are the children of each item, and
@@ -97,8 +107,9 @@ func (s sweeping) judge(found Snapshot) (Move, error) {
 		if err != nil {
 			continue
 		}
-		for _, i := range runs.Items() {
-			listed[i] = true
+		items := runs.Items()
+		for _, i := range slices.Concat(s.items, s.surplus) {
+			listed[i] = listed[i] || items.Contains(i)
 		}
 		if s.lives(id) {
 			runsOf[id] = node
@@ -156,7 +167,7 @@ func (s sweeping) judge(found Snapshot) (Move, error) {
 		}
 		return s.owe(owed, members, groups)
 	}
-	if !s.orphans() {
+	if !s.orphans() && !s.leftover(listed) {
 		return rest()
 	}
 	ask := AskForSharding(s.view)
@@ -179,6 +190,15 @@ func (s sweeping) orphans() bool {
 		}
 	}
 	return owned < d.Total
+}
+
+// leftover reports whether there is a node of an item beyond the total count
+// that is in nobody's list.
+func (s sweeping) leftover(listed map[int]bool) bool {
+	if s.view.flagged() || s.view.ConfigErr != nil || s.view.Division.Total == 0 {
+		return false
+	}
+	return slices.ContainsFunc(s.surplus, func(i int) bool { return !listed[i] })
 }
 
 // fitsANode reports whether an id that a hand may have typed can be part of the
