@@ -509,6 +509,9 @@ func (s *spoiler) spoilAtRandom(r *rand.Rand) {
 		if path == "/test/j" && r.IntN(10) > 0 { // that removes the job
 			continue
 		}
+		if strings.HasSuffix(path, "/") { // the node of a host that has no instance
+			continue
+		}
 		edit, err := "", error(nil)
 		switch kinds := slices.Sorted(maps.Keys(edits)); r.IntN(2) {
 		case 0:
