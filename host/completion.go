@@ -14,7 +14,7 @@ import (
 
 // complete writes the ends of runs, in groups: at once when nothing runs any
 // more, else a short time after the first.
-func (j *job) complete(now time.Time) {
+func (j *job) complete(now moment) {
 	pending := 0
 	for _, e := range j.ended {
 		if !e.unfinished {
@@ -46,10 +46,10 @@ func (j *job) windowEnd() time.Time {
 	return first
 }
 
-func (j *job) commitEnded(now time.Time) {
+func (j *job) commitEnded(now moment) {
 	c := coordination.Completing{
 		Layout: j.layout, Self: j.self, Config: j.view.Config, Items: make(map[int]coordination.Ended),
-		Runs: j.runs, RunsVersion: j.runsVersion, Now: now,
+		Runs: j.runs, RunsVersion: j.runsVersion, Now: now.wall,
 	}
 	// Marks were made under the configuration of the begin.
 	for _, e := range j.ended {
@@ -91,7 +91,7 @@ func (j *job) commitEnded(now time.Time) {
 	switch {
 	case err == nil:
 		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
-		j.completedAt = now
+		j.completedAt = now.Time
 		j.adopt(now, out.Adopted)
 	case errors.Is(err, coordination.ErrConflict) && !j.view.Exists:
 		out = coordination.Completed{} // the job was removed, and its records with it
@@ -106,13 +106,13 @@ func (j *job) commitEnded(now time.Time) {
 		j.settle(now, n, e, state, took)
 	}
 	if len(j.ended) > 0 {
-		j.endedSince = now
+		j.endedSince = now.Time
 	}
 }
 
 // settle takes an item's completion to heart, once it took effect or was
 // refused.
-func (j *job) settle(now time.Time, n int, e endedRun, state coordination.ItemState, took bool) {
+func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState, took bool) {
 	f := e.run.fire
 	f.open--
 	j.live--
@@ -131,6 +131,9 @@ func (j *job) settle(now time.Time, n int, e endedRun, state coordination.ItemSt
 		event.Kind, event.OffsetWrites = EventItemCompleted, offsetWrites(state)
 	}
 	j.emit(event)
+	if took && e.unstarted && it != nil && j.beyond(it) { // nobody will be given it
+		j.skipItem(it, f.id, j.fewer())
+	}
 	if took && !e.unstarted {
 		if e.result.Outcome == abi.OutcomeOK {
 			j.succeeded++
@@ -153,7 +156,7 @@ func (j *job) settle(now time.Time, n int, e endedRun, state coordination.ItemSt
 		return
 	}
 	it.run = nil
-	it.lastOutcome, it.lastMessage, it.lastEnd = e.result.Outcome, e.result.Message, now
+	it.lastOutcome, it.lastMessage, it.lastEnd = e.result.Outcome, e.result.Message, now.wall
 	if took {
 		state.Misfire = state.Misfire || it.state.Misfire // marked while it ran
 		it.state = state
@@ -188,7 +191,7 @@ func (j *job) handleError(c coordination.JobConfiguration, what string, r abi.Re
 
 // saveOffsets makes the offsets that streaming loops have staged durable, all
 // in one commit, at most once per interval.
-func (j *job) saveOffsets(now time.Time) {
+func (j *job) saveOffsets(now moment) {
 	j.mail.mu.Lock()
 	staged := j.mail.offsets
 	j.mail.mu.Unlock()
@@ -202,7 +205,7 @@ func (j *job) saveOffsets(now time.Time) {
 }
 
 // flushOffsets makes what is staged durable now.
-func (j *job) flushOffsets(now time.Time) {
+func (j *job) flushOffsets(now moment) {
 	j.offsetsAt = time.Time{}
 	j.mail.mu.Lock()
 	j.mail.offsets = false

@@ -29,7 +29,7 @@ type execution struct {
 	done     atomic.Int64 // progress, as the guest told it
 	total    atomic.Int64
 	reason   atomic.Int32 // abi.Cancel
-	soft     atomic.Int64 // Unix milliseconds from which the guest is told to hurry, 0 = never
+	soft     atomic.Int64 // nanoseconds after the fire's begin from which the guest is told to hurry, 0 = never
 	doubted  atomic.Bool  // the attempt was told to stop because the session was in doubt
 	mu       sync.Mutex   // state and staged; held across the commit of an offset
 	state    coordination.ItemState
@@ -80,7 +80,7 @@ func (e *execution) Cancelled() abi.Cancel {
 		e.doubted.Store(true)
 		return abi.CancelLost
 	}
-	if soft := e.soft.Load(); soft != 0 && time.Now().UnixMilli() >= soft {
+	if soft := e.soft.Load(); soft != 0 && int64(time.Since(e.fire.begun)) >= soft {
 		return abi.CancelDeadline
 	}
 	return abi.Cancel(e.reason.Load())
@@ -364,17 +364,17 @@ func (f *fire) cutShort(e *execution, r abi.Result) bool {
 // attempt runs the item once.
 func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, attempt int) abi.Result {
 	j := f.job
-	began := time.Now()
+	began := j.host.now()
 	e.attempt.Store(int64(attempt))
-	e.since.Store(began.UnixMilli())
+	e.since.Store(began.wall.UnixMilli())
 	ctx, cancel := guests, context.CancelFunc(func() {})
-	var deadline time.Time
+	var deadline time.Time // by the wall clock, for the guest
 	e.soft.Store(0)
 	e.doubted.Store(false)
 	if limit := f.guest.Timeout; limit > 0 && !f.guest.StreamingProcess {
-		deadline = began.Add(limit)
-		e.soft.Store(deadline.Add(-softGrace(limit)).UnixMilli())
-		ctx, cancel = context.WithDeadline(guests, deadline)
+		deadline = began.wall.Add(limit)
+		e.soft.Store(max(int64(began.Add(limit-softGrace(limit)).Sub(f.begun)), 1))
+		ctx, cancel = context.WithDeadline(guests, began.Add(limit))
 	}
 	defer cancel()
 	e.mu.Lock()
@@ -393,7 +393,7 @@ func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, 
 	j.emit(event)
 	event.OffsetWrites = 0
 	result := worker.Execute(ctx, inv)
-	event.Kind, event.Outcome, event.Duration, event.Reason = EventItemEnded, result.Outcome, time.Since(began), result.Message
+	event.Kind, event.Outcome, event.Duration, event.Reason = EventItemEnded, result.Outcome, time.Since(began.Time), result.Message
 	event.Memory, event.Batches, event.Records = result.Memory, result.Batches, result.Records
 	j.emit(event)
 	return result
@@ -437,15 +437,15 @@ func (f *fire) listen(guests context.Context, export string) {
 	defer f.freeSlot()
 	worker := f.exec.NewWorker()
 	defer worker.Close()
-	began := time.Now()
+	began := f.job.host.now()
 	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
 	defer cancel()
 	e := &execution{fire: f, item: -1}
 	inv := &abi.Invocation{Host: e, Context: f.context(e)}
-	inv.Context.Deadline = began.Add(listenerTimeout)
+	inv.Context.Deadline = began.wall.Add(listenerTimeout)
 	result := worker.Listen(ctx, export, inv)
 	f.job.emit(Event{Kind: EventListener, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, Digest: f.exec.Digest(),
-		Outcome: result.Outcome, Duration: time.Since(began), Reason: reasonOf(export, result.Message)})
+		Outcome: result.Outcome, Duration: time.Since(began.Time), Reason: reasonOf(export, result.Message)})
 	if result.Outcome != abi.OutcomeOK {
 		f.job.handleError(f.config, "listener "+export+" failed", result)
 	}

@@ -22,7 +22,8 @@ var (
 // TestRandomFaults does to a cluster, at random times of half an hour each,
 // what happens to clusters: hosts are killed, started, stopped, halted, cut off
 // and connected again, sessions end, answers and requests are lost, the
-// definition changes, an operator triggers and disables. Then it comes to rest,
+// definition changes, an operator triggers and disables, clocks are wrong and are
+// set forwards and backwards. Then it comes to rest,
 // and everything must be in order.
 func TestRandomFaults(t *testing.T) {
 	if *faultSeed != 0 {
@@ -82,6 +83,18 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 			// Never at a full millisecond, where hosts and guests act.
 			time.Sleep((low + time.Duration(rng.Int64N(int64(high-low)+1))).Truncate(time.Millisecond) + 333*time.Microsecond)
 		}
+		clocks := rand.New(rand.NewPCG(seed, 5))
+		off := func(most time.Duration) time.Duration {
+			return time.Duration(clocks.Int64N(int64(2*most)+1) - int64(most)).Truncate(time.Millisecond)
+		}
+		jumps := seed%4 == 1
+		if jumps || seed%3 == 1 {
+			r.clocks = func() time.Duration { return off(2 * time.Second) }
+		}
+		kinds := 16
+		if jumps {
+			kinds += 3
+		}
 		for range 1 + rng.IntN(3) {
 			r.start()
 		}
@@ -94,7 +107,7 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 			}
 			m := living[rng.IntN(len(living))]
 			faults++
-			switch rng.IntN(16) {
+			switch rng.IntN(kinds) {
 			case 0, 1, 2:
 				if len(living) < 4 {
 					r.start()
@@ -106,11 +119,17 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 			case 6, 7:
 				m.sever()
 				nap(time.Second, 2*sessionTimeout)
+				if jumps && clocks.IntN(3) == 0 {
+					m.set(off(30 * time.Second))
+				}
 				m.heal()
 			case 8, 9:
 				m.halt()
 				before := time.Now()
 				nap(time.Second, 2*sessionTimeout)
+				if jumps && clocks.IntN(3) == 0 {
+					m.set(off(30 * time.Second))
+				}
 				m.goOn(time.Since(before))
 			case 10:
 				m.expire()
@@ -129,6 +148,8 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 				setSick(1 + rng.IntN(200))
 				nap(time.Second, 30*time.Second)
 				setSick(0)
+			case 16, 17, 18:
+				m.set(off(30 * time.Second))
 			}
 		}
 		r.rest(4 * time.Minute)

@@ -51,25 +51,25 @@ type fire struct {
 
 // tick handles the clock: the instants up to now are due. Several at once (the
 // process was suspended, the clock was set) are treated as the newest one.
-func (j *job) tick(now time.Time) {
-	if j.schedule == nil || j.next.IsZero() || now.Before(j.next) || now.Before(j.retryAt) {
+func (j *job) tick(now moment) {
+	if j.schedule == nil || j.next.IsZero() || now.wall.Before(j.next) || now.Before(j.retryAt) {
 		return
 	}
 	at, skipped := j.next, 0
-	for n := j.schedule.Next(at); !n.IsZero() && !n.After(now); n = j.schedule.Next(n) {
+	for n := j.schedule.Next(at); !n.IsZero() && !n.After(now.wall); n = j.schedule.Next(n) {
 		at = n
 		if skipped++; skipped > 10_000 {
-			at = newest(j.schedule.Next, now) // a long sleep and a fast schedule
+			at = newest(j.schedule.Next, now.wall) // a long sleep and a fast schedule
 			break
 		}
 	}
 	if skipped > 0 {
 		j.skipFires(coordination.Fire{Instant: j.next.UnixMilli(), Source: string(abi.SourceSchedule)}, at.Add(-time.Millisecond),
-			fmt.Sprintf("%d instants from here on came due while the process did not run or the registry could not be reached; they are one fire at %s", skipped, at.Format(time.RFC3339)))
+			fmt.Sprintf("%d instants from here on came due while the process did not run or the registry could not be reached, or when the clock was set; they are one fire at %s", skipped, at.Format(time.RFC3339)))
 	}
 	j.arm(at)
-	if !j.next.After(now) {
-		j.arm(now)
+	if !j.next.After(now.wall) {
+		j.arm(now.wall)
 	}
 	if j.view.JavaLed() && !j.view.Halted() && !slices.ContainsFunc(slices.Collect(maps.Values(j.items)), func(it *item) bool { return it.owned }) {
 		// A Java leader may have divided between two snapshots, and a begin
@@ -112,7 +112,7 @@ func newest(next func(time.Time) time.Time, now time.Time) time.Time {
 
 // fire begins the items of a scheduled instant that are idle and notes a
 // misfire for those that still run.
-func (j *job) fire(now, at time.Time) {
+func (j *job) fire(now moment, at time.Time) {
 	id := coordination.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceSchedule)}
 	switch {
 	case !j.view.Enabled:
@@ -157,6 +157,11 @@ func (j *job) fire(now, at time.Time) {
 func (j *job) beyond(it *item) bool {
 	total := j.view.Config.ShardingTotalCount
 	return total > 0 && it.number >= total
+}
+
+// fewer says why an item that is beyond the total count does not run.
+func (j *job) fewer() string {
+	return fmt.Sprintf("the sharding total count is %d now", j.view.Config.ShardingTotalCount)
 }
 
 // owe notes that an item has a fire to make up for. Of several, the newest
@@ -256,7 +261,7 @@ func (j *job) missedSince(now, since time.Time) missed {
 }
 
 // followUp begins what is owed: items that missed an instant, and a trigger.
-func (j *job) followUp(now time.Time) {
+func (j *job) followUp(now moment) {
 	if now.Before(j.retryAt) || !j.share.Current(j.view) || j.exec == nil {
 		return
 	}
@@ -317,7 +322,7 @@ type waiting struct {
 }
 
 // triggered returns the fire of the trigger that waits, if there is one.
-func (j *job) triggered(now time.Time) (id coordination.Fire, ok bool) {
+func (j *job) triggered(now moment) (id coordination.Fire, ok bool) {
 	t := &j.trigger
 	if j.view.Trigger == 0 || now.Before(j.retryAt) {
 		return id, false
@@ -333,11 +338,11 @@ func (j *job) triggered(now time.Time) (id coordination.Fire, ok bool) {
 		j.view.Trigger = 0 // gone, as the next snapshot says
 		return id, false
 	}
-	return coordination.Fire{Instant: now.UnixMilli(), Trigger: t.round, Source: string(abi.SourceTrigger)}, true
+	return coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: t.round, Source: string(abi.SourceTrigger)}, true
 }
 
 // consume begins the items of the trigger that waits, and takes that away.
-func (j *job) consume(now time.Time, id coordination.Fire, items []*item) bool {
+func (j *job) consume(now moment, id coordination.Fire, items []*item) bool {
 	if !j.begin(now, id, items, nil, true) {
 		return false
 	}
@@ -349,20 +354,20 @@ func (j *job) consume(now time.Time, id coordination.Fire, items []*item) bool {
 // moves reports whether an item that stayed here only because it ran is on its
 // way to another host, which will find what is due. If that may be too late
 // for the catch-up window, or the item goes nowhere, it is begun here.
-func (j *job) moves(now time.Time, it *item) bool {
+func (j *job) moves(now moment, it *item) bool {
 	return j.share.Pending.Contains(it.number) && j.view.Config.Misfire && it.due.Trigger == 0 &&
-		now.Sub(it.due.Time()) < j.guest.CatchUpWindow/2
+		now.wall.Sub(it.due.Time()) < j.guest.CatchUpWindow/2
 }
 
 // begin commits the begin of items and starts the guests of those that could.
 // It reports whether a trigger was consumed. absent are other items of this
 // host that are due and do not begin.
-func (j *job) begin(now time.Time, id coordination.Fire, items []*item, absent coordination.Items, trigger bool) bool {
+func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coordination.Items, trigger bool) bool {
 	items = j.dropDisabled(id, j.fit(id, items))
 	if len(items) == 0 && !trigger {
 		return false
 	}
-	if reason := j.clockDrift(now); reason != "" {
+	if reason := j.clockDrift(now.wall); reason != "" {
 		for _, it := range items {
 			it.due = nil
 			j.skipItem(it, id, reason)
@@ -377,7 +382,7 @@ func (j *job) begin(now time.Time, id coordination.Fire, items []*item, absent c
 	err := j.perform(coordination.Begin(coordination.Beginning{
 		Layout: j.layout, Self: j.self, Fire: id, Config: j.view.Config, Items: states,
 		Guard: j.share.Guard, HasGuard: true, Java: j.share.Java || j.mixed(), JavaLed: j.view.JavaLed(), Runs: j.runs, RunsVersion: j.runsVersion,
-		ConsumeTrigger: trigger, Now: now,
+		ConsumeTrigger: trigger, Now: now.wall,
 	}, &out))
 	if err == nil && len(out.Adopted) > 0 {
 		j.runs, j.runsVersion = out.Runs, out.RunsVersion
@@ -469,7 +474,7 @@ func (j *job) fit(id coordination.Fire, items []*item) []*item {
 			return false
 		}
 		it.due = nil
-		j.skipItem(it, id, fmt.Sprintf("the sharding total count is %d now", j.view.Config.ShardingTotalCount))
+		j.skipItem(it, id, j.fewer())
 		return true
 	})
 }
@@ -481,11 +486,13 @@ func soonest(a, b time.Time) time.Time {
 	return b
 }
 
-// dropDisabled takes out items that were found disabled before and still are.
+// dropDisabled takes out items that were found disabled before and still are. It
+// reads those too whose records were found ahead of the instant: by a clock that
+// was wrong, and an operator may have deleted them since.
 func (j *job) dropDisabled(id coordination.Fire, items []*item) []*item {
 	var doubt coordination.Items
 	for _, it := range items {
-		if it.state.Disabled {
+		if it.state.Disabled || aheadOf(it.state.Record, id) {
 			doubt = append(doubt, it.number)
 		}
 	}
@@ -499,7 +506,9 @@ func (j *job) dropDisabled(id coordination.Fire, items []*item) []*item {
 	var rest []*item
 	for _, it := range items {
 		if s, asked := states[it.number]; asked {
-			it.state.Disabled = s.Disabled
+			if it.state.Disabled = s.Disabled; aheadOf(it.state.Record, id) {
+				it.state = s
+			}
 			if s.Disabled {
 				it.due = nil
 				j.skipItem(it, id, string(coordination.RefusedDisabled))
@@ -509,6 +518,11 @@ func (j *job) dropDisabled(id coordination.Fire, items []*item) []*item {
 		rest = append(rest, it)
 	}
 	return rest
+}
+
+// aheadOf reports whether a record names an instant after that of a scheduled fire.
+func aheadOf(r coordination.Record, id coordination.Fire) bool {
+	return id.Trigger == 0 && r.Instant > id.Instant
 }
 
 // clockDrift compares this host's clock with the registry's, if the job wants
@@ -529,7 +543,7 @@ func (j *job) clockDrift(now time.Time) string {
 }
 
 // takeOver starts items that a crashed host had begun.
-func (j *job) takeOver(now time.Time, dead string, claims []coordination.Claim) {
+func (j *job) takeOver(now moment, dead string, claims []coordination.Claim) {
 	byFire := make(map[coordination.Fire]map[int]coordination.ItemState)
 	for _, c := range claims {
 		if byFire[c.Fire] == nil {
@@ -564,8 +578,8 @@ func (j *job) concurrency() int {
 }
 
 // start hands begun items to guests.
-func (j *job) start(now time.Time, id coordination.Fire, states map[int]coordination.ItemState, absent coordination.Items) {
-	f := &fire{job: j, self: j.self, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now, open: len(states),
+func (j *job) start(now moment, id coordination.Fire, states map[int]coordination.ItemState, absent coordination.Items) {
+	f := &fire{job: j, self: j.self, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now.Time, open: len(states),
 		handBack: make(chan struct{}), noneLeft: make(chan struct{}), absent: absent}
 	f.exec = j.exec
 	f.exec.Retain()
@@ -601,7 +615,7 @@ func (j *job) start(now time.Time, id coordination.Fire, states map[int]coordina
 	}
 	j.fires[f] = true
 	j.emit(Event{Kind: EventFireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.source, Items: numbers,
-		Total: j.total(), Next: j.nextAfter(id), Digest: f.exec.Digest(), Lag: lag(now, id)})
+		Total: j.total(), Next: j.nextAfter(id), Digest: f.exec.Digest(), Lag: lag(now.wall, id)})
 	workers := min(len(f.runs), j.concurrency())
 	j.wg.Go(func() { f.run(j.guests, workers) })
 }

@@ -75,7 +75,12 @@ type Config struct {
 	OnMetric func(GuestMetric) abi.Code
 	// HostInfo is the text of abi.CtxHostInfo.
 	HostInfo string
-	Logger   *zap.Logger
+	// Now is the wall clock: by it instants come due, and events and what is
+	// written into the registry are dated. It may jump in both directions.
+	// Whatever takes a while, such as a pause, a time-out or a drain, goes by
+	// Go's own clock. nil is time.Now. It is called by several goroutines.
+	Now    func() time.Time
+	Logger *zap.Logger
 }
 
 // GuestLog is one line of a guest.
@@ -163,15 +168,19 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
 	}
-	return &Host{
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	h := &Host{
 		cfg:     cfg,
 		log:     cfg.Logger,
 		slots:   make(chan struct{}, cfg.MaxConcurrency),
-		events:  emitter{sink: cfg.OnEvent},
 		wake:    make(chan struct{}, 1),
 		state:   HostStarting,
 		desired: make(map[string]Job),
-	}, nil
+	}
+	h.events = emitter{sink: cfg.OnEvent, clock: h.clock}
+	return h, nil
 }
 
 // Apply hands over the whole set of jobs that this host should run, and the
@@ -215,7 +224,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		h.mu.Unlock()
 		return errors.New("host: Run was called before")
 	}
-	h.started = time.Now()
+	h.started = h.clock()
 	h.mu.Unlock()
 	h.emit(Event{Kind: EventHostStarted})
 	defer func() {
@@ -276,8 +285,9 @@ func (h *Host) emit(e Event) { h.events.emit(e) }
 
 // emitter gives events their time and order.
 type emitter struct {
-	mu   sync.Mutex
-	sink func(Event)
+	mu    sync.Mutex
+	sink  func(Event)
+	clock func() time.Time
 }
 
 func (e *emitter) emit(ev Event) {
@@ -286,7 +296,7 @@ func (e *emitter) emit(ev Event) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	ev.Time = time.Now()
+	ev.Time = e.clock()
 	e.sink(ev)
 }
 

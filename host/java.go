@@ -37,10 +37,10 @@ func (j *job) javaRefuses() string {
 }
 
 // seeJava draws conclusions from a snapshot: what changed about Java hosts.
-func (j *job) seeJava(now time.Time, before coordination.View) {
+func (j *job) seeJava(now moment, before coordination.View) {
 	v := &j.view
 	if v.Necessary && v.FlagSeen.IsZero() {
-		v.FlagSeen = now
+		v.FlagSeen, j.flagSeen = now.wall, now.Time
 	}
 	if !before.Exists || !v.Foreman() {
 		return
@@ -56,7 +56,7 @@ func (j *job) seeJava(now time.Time, before coordination.View) {
 
 // watchExtra watches what stands in the way for a while: servers and a running
 // mark of Java hosts, and who is before this host in a latch.
-func (j *job) watchExtra(now time.Time) {
+func (j *job) watchExtra(now moment) {
 	want := j.view.Extra()
 	for _, line := range []*queue{&j.election, &j.takers} {
 		if q, waiting := line.Waiting(); waiting {
@@ -94,13 +94,13 @@ func (j *job) endExtra() {
 }
 
 // seeExtra takes a snapshot of the extra watch.
-func (j *job) seeExtra(now time.Time, s coordination.Snapshot) {
+func (j *job) seeExtra(now moment, s coordination.Snapshot) {
 	j.view = j.view.WithExtra(s)
 	for _, line := range []*queue{&j.election, &j.takers} {
 		if q, waiting := line.Waiting(); waiting {
 			if n, asked := s[q]; asked && !n.Exists {
 				line.Behind = ""
-				j.recoverAt = soonest(j.recoverAt, now)
+				j.recoverAt = soonest(j.recoverAt, now.Time)
 			}
 		}
 	}
@@ -125,16 +125,16 @@ type queue struct {
 
 // overdue goes ahead of somebody who keeps this host waiting too long. Nothing
 // of ours relies on the latch alone.
-func (p *queue) overdue(j *job, now time.Time) {
+func (p *queue) overdue(j *job, now moment) {
 	q, waiting := p.Waiting()
 	switch {
 	case !waiting:
 		p.behind = ""
 	case q.Path != p.behind:
-		p.behind, p.since = q.Path, now
+		p.behind, p.since = q.Path, now.Time
 	case !p.Around && !now.Before(p.since.Add(longestQueue)):
 		p.Around, p.Behind = true, ""
-		j.looked, j.recoverAt = true, soonest(j.recoverAt, now)
+		j.looked, j.recoverAt = true, soonest(j.recoverAt, now.Time)
 		j.log.Warn("another host stands in ElasticJob's latch and does not get on; going ahead of it", zap.String("node", q.Path), zap.Duration("after", now.Sub(p.since)))
 		j.emit(Event{Kind: EventJobError, Reason: fmt.Sprintf("node %s has stood in the way for %s: going ahead of whoever made it", q.Path, now.Sub(p.since).Round(time.Second))})
 	}

@@ -36,7 +36,7 @@ const (
 	stepsAtOnce  = 25
 	// mendPause is the least time between two looks for what a hand has spoilt.
 	mendPause = 5 * time.Second
-	// longestSleep bounds the timer, so that a wall clock that was set is noticed.
+	// longestSleep bounds the timer.
 	longestSleep = time.Minute
 	// completionWindow is how long a first completed item waits for others.
 	completionWindow = 50 * time.Millisecond
@@ -124,11 +124,12 @@ type job struct {
 	doubt        bool      // the registry may hold begins that this host does not know of
 	live         int       // items with a run
 	wakeAt       time.Time // when there is something to do, whatever the mail says
+	wall         time.Time // the wall clock, when the loop woke last
 	fires        map[*fire]bool
 	ended        map[int]endedRun // wait for their completion to be committed
 	endedSince   time.Time
 	completedAt  time.Time // when ends of runs were last written down
-	next         time.Time // the next scheduled instant
+	next         time.Time // the next scheduled instant, by the wall clock
 	parked       time.Time // an instant that waits for the share
 	trigger      waiting
 	notBefore    time.Time // instants up to here are not made up for
@@ -137,6 +138,7 @@ type job struct {
 	strangers    []string  // instances that were not ours when it last looked
 	refused      bool      // a write was, since then
 	flagged      time.Time // since when a division has been asked for
+	flagSeen     time.Time // view.FlagSeen, by Go's own clock
 	stale        int       // begins in a row that found the registry to be otherwise
 	staleAt      time.Time // the last of them
 	mending      bool      // it has a reason to look
@@ -231,7 +233,8 @@ func (j *job) update(wanted Job) {
 	j.post(func(m *mailbox) { m.update, m.leave = &wanted, "" })
 }
 
-// nudge makes the loop look again: the session is trusted again, or is not any more.
+// nudge makes the loop look again: the session is trusted again, or is not any
+// more, or the wall clock was set.
 func (j *job) nudge() { notify(j.mail.wake) }
 
 // leave makes the host leave the job once its running items have ended.
@@ -278,13 +281,17 @@ func (j *job) run(work context.Context) {
 				j.extra = nil
 				continue
 			}
-			j.seeExtra(time.Now(), s)
+			j.seeExtra(j.host.now(), s)
 		case <-j.mail.wake:
 			news = false
 		case <-timer.C:
 		}
 		news = j.read() || news
-		now := time.Now()
+		now := j.host.now()
+		if now.wall.Before(j.wall) {
+			j.setBack(now)
+		}
+		j.wall = now.wall
 		// While many items run, each end of one is not looked at by itself.
 		if window := j.windowEnd(); !news && len(j.ended) < j.live && now.Before(j.wakeAt) && now.Before(window) {
 			j.answer()
@@ -348,7 +355,7 @@ func (j *job) unwatchAll() {
 
 // tally tells the others how many items succeeded and failed here, if that has
 // changed and it is time.
-func (j *job) tally(now time.Time) {
+func (j *job) tally(now moment) {
 	if j.tallyAt.IsZero() || now.Before(j.tallyAt) || now.Before(j.retryAt) {
 		return
 	}
@@ -391,7 +398,7 @@ func (j *job) read() (news bool) {
 
 // advance does everything that can be done now. It reports true when the host
 // has left the job.
-func (j *job) advance(now time.Time) (over bool) {
+func (j *job) advance(now moment) (over bool) {
 	j.mend(now)
 	j.complete(now)
 	if j.leaving != "" || j.draining {
@@ -431,11 +438,16 @@ func (j *job) advance(now time.Time) (over bool) {
 // sleep is how long the loop may sleep after it did all that could be done
 // now. Only what lies ahead counts: a thing whose time has come and that was
 // not done waits for something else, which will wake the loop.
-func (j *job) sleep(now time.Time) time.Duration {
+func (j *job) sleep(now moment) time.Duration {
 	wait := longestSleep
 	at := func(t time.Time) {
-		if t.After(now) {
-			wait = min(wait, t.Sub(now))
+		if t.After(now.Time) {
+			wait = min(wait, t.Sub(now.Time))
+		}
+	}
+	instant := func(t time.Time) {
+		if t.After(now.wall) {
+			wait = min(wait, t.Sub(now.wall))
 		}
 	}
 	at(j.retryAt)
@@ -452,9 +464,9 @@ func (j *job) sleep(now time.Time) time.Duration {
 	case j.left != "" || !j.joined || !j.seen:
 		return wait
 	}
-	at(j.next)
+	instant(j.next)
 	at(j.recoverAt)
-	at(j.view.DivideAt())
+	instant(j.view.DivideAt())
 	at(j.election.until())
 	at(j.takers.until())
 	at(j.tallyAt)
@@ -504,7 +516,7 @@ func (c counted) Read(ctx context.Context, queries ...coordination.Query) ([]coo
 }
 
 // failed notes that the registry refused, and when to try again.
-func (j *job) failed(now time.Time, what string, err error) {
+func (j *job) failed(now moment, what string, err error) {
 	if j.work.Err() != nil || errors.Is(err, coordination.ErrSessionLost) {
 		return
 	}
@@ -512,7 +524,7 @@ func (j *job) failed(now time.Time, what string, err error) {
 	if errors.Is(err, coordination.ErrConflict) {
 		j.refused = true
 	}
-	j.trouble, j.troubleAt = what+": "+err.Error(), now
+	j.trouble, j.troubleAt = what+": "+err.Error(), now.Time
 	j.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
 }
 
@@ -545,11 +557,11 @@ func (j *job) stay() {
 	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
 		idle = append(idle, it.number)
 	}
-	j.makeUp(time.Now(), idle)
+	j.makeUp(j.host.clock(), idle)
 }
 
 // definitionChanged takes over what Apply brought.
-func (j *job) definitionChanged(now time.Time) {
+func (j *job) definitionChanged(now moment) {
 	if j.left != "" {
 		// The definition was changed: the user wants the job back.
 		j.changed = false
@@ -596,17 +608,17 @@ func transient(err error) bool {
 
 // rejoin makes the job one that this host is to join anew, under an instance
 // id that was not used before. What was due while it was away is not owed.
-func (j *job) rejoin(now time.Time) {
+func (j *job) rejoin(now moment) {
 	j.left, j.leftState, j.joined, j.registered, j.departedAt = "", "", false, false, time.Time{}
 	j.seen, j.view = false, coordination.View{Config: j.view.Config}
 	j.self = j.term.again(j.name)
-	j.next, j.parked, j.notBefore = time.Time{}, time.Time{}, now
+	j.next, j.parked, j.notBefore = time.Time{}, time.Time{}, now.wall
 	j.cronFor, j.configured = "", configured{}
 	j.election, j.takers = queue{}, queue{}
 }
 
 // configure makes schedule and executor fit the configuration in force.
-func (j *job) configure(now time.Time) {
+func (j *job) configure(now moment) {
 	from := configured{j.view.ConfigChange(), j.wanted.Module.Digest()}
 	if from == j.configured {
 		return
@@ -636,7 +648,7 @@ func (j *job) configure(now time.Time) {
 			j.emit(Event{Kind: EventJobError, Reason: err.Error()})
 		} else {
 			j.schedule, j.zone = s, zone
-			j.arm(now)
+			j.arm(now.wall)
 			if changed {
 				j.emit(Event{Kind: EventJobChanged, Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
 			}
@@ -678,11 +690,22 @@ func (j *job) detail() coordination.HostDetail {
 		Succeeded: j.succeeded, Failed: j.failures}
 }
 
-// arm computes the next scheduled instant after now.
-func (j *job) arm(now time.Time) {
+// arm computes the next scheduled instant after one.
+func (j *job) arm(after time.Time) {
 	j.next = time.Time{}
 	if j.schedule != nil {
-		j.next = j.schedule.Next(now)
+		j.next = j.schedule.Next(after)
+	}
+}
+
+// setBack takes note that the wall clock has been set back. What lies ahead by it
+// comes sooner than what was computed: an item that another host began by a clock
+// that is right, or whose record an operator has deleted, must not wait until
+// this clock is where it was. What was begun already is refused by its record.
+func (j *job) setBack(now moment) {
+	j.arm(now.wall)
+	if j.notBefore.After(now.wall) {
+		j.notBefore = now.wall
 	}
 }
 

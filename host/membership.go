@@ -16,7 +16,7 @@ import (
 )
 
 // join registers this host for the job. It reports false if it has not.
-func (j *job) join(now time.Time) bool {
+func (j *job) join(now moment) bool {
 	var applied coordination.Applied
 	if j.execErr = j.check(); j.execErr != nil {
 		j.settled.Store(true)
@@ -79,7 +79,7 @@ func (j *job) see(s coordination.Snapshot) {
 	}
 	// One that waited in the channel while the step was taken does not show it.
 	j.looked, j.seen = j.looked || newest >= j.waits, true
-	j.seeJava(time.Now(), before)
+	j.seeJava(j.host.now(), before)
 	for _, it := range j.items {
 		it.held = false
 	}
@@ -95,7 +95,7 @@ func (j *job) see(s coordination.Snapshot) {
 
 // look draws the conclusions that end the job here. It reports false if the
 // loop has nothing more to do for now.
-func (j *job) look(now time.Time) bool {
+func (j *job) look(now moment) bool {
 	switch {
 	case !j.view.Exists:
 		j.quit(JobRemoved, "removed from the registry; restart the host or change its definition to bring it back")
@@ -115,12 +115,12 @@ func (j *job) look(now time.Time) bool {
 
 // departed reports whether this host has lately tried to leave, and stayed
 // after all: that it is not in the job's list is no operator's doing then.
-func (j *job) departed(now time.Time) bool {
+func (j *job) departed(now moment) bool {
 	return !j.departedAt.IsZero() && now.Sub(j.departedAt) < longestSleep
 }
 
 // stopped: an operator deleted our instance node while the session lives.
-func (j *job) stopped(now time.Time) {
+func (j *job) stopped(now moment) {
 	if j.running() > 0 {
 		return // they finish first; complete comes back here
 	}
@@ -156,7 +156,7 @@ func (j *job) quit(state JobState, why string) {
 // clearAway removes what is left of this host in a job that was removed, once
 // nothing of it runs here any more. Until then it must not look dead: another
 // host may bring the job back. It reports true when nothing is left.
-func (j *job) clearAway(now time.Time) bool {
+func (j *job) clearAway(now moment) bool {
 	switch {
 	case j.running() > 0 || j.registered && now.Before(j.retryAt):
 		return false
@@ -179,7 +179,7 @@ func (j *job) dropTrigger(why string) {
 	if j.trigger.seen == round && j.trigger.round != 0 {
 		round = j.trigger.round
 	}
-	j.skipFire(coordination.Fire{Instant: time.Now().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, why)
+	j.skipFire(coordination.Fire{Instant: j.host.clock().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, why)
 	j.view.Trigger = 0
 }
 
@@ -188,7 +188,7 @@ func softGrace(limit time.Duration) time.Duration { return min(5*time.Second, li
 
 // withdraw finishes what runs and leaves the job. It reports true when the
 // host has left.
-func (j *job) withdraw(now time.Time) bool {
+func (j *job) withdraw(now moment) bool {
 	limit := j.host.cfg.DrainTimeout
 	if !j.drainSaid {
 		j.drainSaid = true
@@ -254,7 +254,7 @@ func (j *job) withdraw(now time.Time) bool {
 		if len(unfinished) > 0 {
 			j.flushOffsets(now) // whoever goes on begins there
 		}
-		j.departedAt = now
+		j.departedAt = now.Time
 		view := j.view
 		view.Layout, view.Self = j.layout, j.self
 		err := j.settleDoubt(now)
@@ -290,7 +290,7 @@ func (j *job) withdraw(now time.Time) bool {
 
 // adopt runs what a commit had begun whose answer was lost, and what cannot be
 // handed back. A host that leaves owes it instead.
-func (j *job) adopt(now time.Time, claims []coordination.Claim) {
+func (j *job) adopt(now moment, claims []coordination.Claim) {
 	if j.leaving == "" && !j.draining && j.exec != nil {
 		j.takeOver(now, "", claims)
 	}
@@ -299,13 +299,13 @@ func (j *job) adopt(now time.Time, claims []coordination.Claim) {
 // settleDoubt deals with what was begun by a commit whose answer was lost, and
 // was not asked for again since: a scheduled instant is handed back, and is due
 // again, other runs are adopted.
-func (j *job) settleDoubt(now time.Time) error {
+func (j *job) settleDoubt(now moment) error {
 	if !j.doubt {
 		return nil
 	}
 	var out coordination.Completed
 	err := j.perform(coordination.Complete(coordination.Completing{Layout: j.layout, Self: j.self, Config: j.view.Config,
-		Runs: j.runs, RunsVersion: j.runsVersion, Now: now}, &out))
+		Runs: j.runs, RunsVersion: j.runsVersion, Now: now.wall}, &out))
 	if err == nil {
 		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
 		j.adopt(now, out.Adopted)
@@ -329,7 +329,7 @@ func joinWords(words []string) string { return strings.Join(words, ", ") }
 // coordinate takes at most one step of the common business: election, the
 // flag, division, the own share, crashed hosts. After a step that wrote
 // something it waits for the snapshot that shows it.
-func (j *job) coordinate(now time.Time) {
+func (j *job) coordinate(now moment) {
 	switch {
 	case j.looked:
 		j.lookPause = lookAgain
@@ -339,9 +339,12 @@ func (j *job) coordinate(now time.Time) {
 	default: // a registry that is so slow is not to be asked the same again and again
 		j.lookPause = min(2*j.lookPause, commitTimeout)
 	}
+	if !j.view.FlagSeen.IsZero() {
+		j.view.FlagSeen = now.instant(j.flagSeen) // the clock may have been set since
+	}
 	v := j.view
 	if v.Enabled && !j.wasEnabled {
-		j.notBefore = now // what was due while it was disabled is not made up for
+		j.notBefore = now.wall // what was due while it was disabled is not made up for
 	}
 	j.wasEnabled = v.Enabled
 	if j.announce {
@@ -352,8 +355,8 @@ func (j *job) coordinate(now time.Time) {
 		j.announce = false
 	}
 	var sharded coordination.Sharded
-	if m, ok := v.Reconcile(now, j.share, &sharded, &j.election.Line); ok && j.mayStep(now) {
-		j.looked, j.lookedAt, j.wrote = false, now, 0
+	if m, ok := v.Reconcile(now.wall, j.share, &sharded, &j.election.Line); ok && j.mayStep(now) {
+		j.looked, j.lookedAt, j.wrote = false, now.Time, 0
 		if err := j.perform(m); err != nil {
 			j.failed(now, "coordination", err)
 			j.wrote = 0
@@ -373,7 +376,7 @@ func (j *job) coordinate(now time.Time) {
 		if err != nil {
 			j.failed(now, "asking for a share", err)
 		}
-		j.looked, j.lookedAt = false, now
+		j.looked, j.lookedAt = false, now.Time
 	}
 	if !now.Before(j.retryAt) {
 		j.readShare(now)
@@ -386,7 +389,7 @@ func (j *job) coordinate(now time.Time) {
 // host and the others rely on. A host looks when it was refused something, when
 // it is missing among the members, when a division does not come about, and when
 // a stranger has come; the foreman does now and then.
-func (j *job) mend(now time.Time) {
+func (j *job) mend(now moment) {
 	if !j.joined || !j.seen || j.left != "" || !j.view.Exists || !j.view.Joined() || now.Before(j.retryAt) || !j.term.registry.Trusted() {
 		return
 	}
@@ -396,7 +399,7 @@ func (j *job) mend(now time.Time) {
 	if !j.view.Necessary {
 		j.flagged = time.Time{}
 	} else if j.flagged.IsZero() {
-		j.flagged = now
+		j.flagged = now.Time
 	}
 	stuck := j.view.Necessary && now.Sub(j.flagged) > 2*mendPause // a division cannot be made
 	j.mending = j.mending || j.refused || came || stuck || j.view.Amiss()
@@ -404,7 +407,7 @@ func (j *job) mend(now time.Time) {
 		j.mendAt = now.Add(time.Duration(minutes) * time.Minute)
 	}
 	if j.mending {
-		j.mendAt = soonest(later(j.mendedAt.Add(mendPause), now), j.mendAt)
+		j.mendAt = soonest(later(j.mendedAt.Add(mendPause), now.Time), j.mendAt)
 	}
 	if j.mendAt.IsZero() || now.Before(j.mendAt) {
 		return
@@ -414,7 +417,7 @@ func (j *job) mend(now time.Time) {
 	if !j.mending && !j.view.Foreman() {
 		return
 	}
-	j.mendedAt, j.refused, j.mending = now, false, false
+	j.mendedAt, j.refused, j.mending = now.Time, false, false
 	var mended []string
 	if err := j.perform(coordination.Mend(coordination.Mending{View: j.view, Detail: j.detail(), Runs: j.runs, Items: items}, &mended)); err != nil {
 		j.failed(now, "mending what was taken away by a hand", err)
@@ -427,16 +430,16 @@ func (j *job) mend(now time.Time) {
 
 // mayStep says whether the next step of the common business may be taken. One
 // that follows many others has to wait.
-func (j *job) mayStep(now time.Time) bool {
+func (j *job) mayStep(now moment) bool {
 	if now.Before(j.stepAt) {
 		return false
 	}
-	if j.steps.AllowN(now, 1) {
+	if j.steps.AllowN(now.Time, 1) {
 		return true
 	}
 	j.stepAt = now.Add(stepInterval)
 	if !now.Before(j.steppedOften.Add(longestSleep)) {
-		j.steppedOften = now
+		j.steppedOften = now.Time
 		j.log.Warn("the hosts of the job are not coming to rest: its items are divided, or its leader is elected, again and again; slowing down",
 			zap.String("because", why(j.view)), zap.Duration("step every", stepInterval))
 	}
@@ -444,7 +447,7 @@ func (j *job) mayStep(now time.Time) bool {
 }
 
 // readShare reads what this host owns if the division has changed.
-func (j *job) readShare(now time.Time) {
+func (j *job) readShare(now moment) {
 	if j.share.Current(j.view) || now.Before(j.retryAt) {
 		return
 	}
@@ -461,11 +464,11 @@ func (j *job) readShare(now time.Time) {
 // found the registry to be otherwise. If that goes on and on, nobody is on the way
 // to change anything: the host looks for what a hand has spoilt, asks for a
 // division, and tries less often.
-func (j *job) rereadShare(now time.Time) {
+func (j *job) rereadShare(now moment) {
 	if now.Sub(j.staleAt) > longestSleep {
 		j.stale = 0
 	}
-	j.staleAt = now
+	j.staleAt = now.Time
 	if j.stale++; j.stale > 3 {
 		j.againAt = now.Add(min(againPause<<min(j.stale, 10), commitTimeout))
 		j.refused = true
@@ -485,7 +488,7 @@ func (j *job) rereadShare(now time.Time) {
 	j.takeShare(now, known)
 }
 
-func (j *job) takeShare(now time.Time, known map[int]coordination.ItemState) {
+func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 	var share coordination.Share
 	if err := j.perform(coordination.ReadShare(j.view, known, &share)); err != nil {
 		j.failed(now, "reading the share", err)
@@ -538,33 +541,33 @@ func (j *job) takeShare(now time.Time, known map[int]coordination.ItemState) {
 	}
 	for _, n := range gained {
 		if share.Foreign.Contains(n) {
-			before := now
+			before := now.wall
 			if !j.parked.IsZero() { // Java hosts wait for the division, and then run the instant
-				before = later(j.parked.Add(-time.Millisecond), now)
+				before = later(j.parked.Add(-time.Millisecond), now.wall)
 			}
 			j.notOwed(j.items[n], before)
 		}
 	}
 	if len(gained) > 0 && j.parked.IsZero() {
-		j.makeUp(now, gained)
+		j.makeUp(now.wall, gained)
 	} else if !j.parked.IsZero() {
 		at := j.parked
 		j.parked = time.Time{}
 		j.fire(now, at)
-		j.makeUp(now, gained)
+		j.makeUp(now.wall, gained)
 	}
 	if j.view.Trigger != 0 && j.trigger.consumed < share.Round {
 		return // this host's own trigger is for them as well
 	}
 	for _, n := range share.Owing {
 		if it := j.items[n]; j.view.Enabled && it.owned && it.run == nil && it.due == nil && !j.beyond(it) {
-			it.due = &coordination.Fire{Instant: now.UnixMilli(), Trigger: share.Round, Source: string(abi.SourceTrigger)}
+			it.due = &coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: share.Round, Source: string(abi.SourceTrigger)}
 		}
 	}
 }
 
 // recoverCrashed takes over from hosts that died, or notes what is lost.
-func (j *job) recoverCrashed(now time.Time) {
+func (j *job) recoverCrashed(now moment) {
 	crashed := j.view.Crashed()
 	if len(j.view.FailoverItems) > 0 {
 		crashed = append(crashed, "") // whatever Java hosts have marked
@@ -578,7 +581,7 @@ func (j *job) recoverCrashed(now time.Time) {
 	}
 	if leads := j.view.Leading(); leads != j.led {
 		if j.led = leads; leads && j.recovers > 0 {
-			j.recoverAt = now // what only a leader writes down
+			j.recoverAt = now.Time // what only a leader writes down
 		}
 	}
 	if now.Before(j.recoverAt) {
@@ -604,7 +607,7 @@ func (j *job) recoverCrashed(now time.Time) {
 	for _, dead := range crashed {
 		var out coordination.Recovered
 		err := j.perform(coordination.Recover(coordination.Recovery{
-			View: j.view, Dead: dead, All: again, Limit: limit, Busy: busy, Line: &j.takers.Line, Runs: j.runs, RunsVersion: j.runsVersion, Now: now,
+			View: j.view, Dead: dead, All: again, Limit: limit, Busy: busy, Line: &j.takers.Line, Runs: j.runs, RunsVersion: j.runsVersion, Now: now.wall,
 		}, &out))
 		for _, lost := range out.Lost {
 			why := "failover is off"
@@ -639,18 +642,18 @@ func (j *job) recoverCrashed(now time.Time) {
 // sweep removes marks that belong to nobody: the foreman does at the slow
 // reconcile interval, and when it has become that; any host does that a mark
 // stands in the way of.
-func (j *job) sweep(now time.Time) {
+func (j *job) sweep(now moment) {
 	if foreman := j.view.Foreman(); foreman != j.foreman {
 		j.foreman = foreman
 		if foreman && j.sweepAt.IsZero() {
-			j.sweepAt = now
+			j.sweepAt = now.Time
 		}
 	}
 	if j.sweepAt.IsZero() || now.Before(j.sweepAt) {
 		return
 	}
 	var swept []string
-	err := j.perform(coordination.Sweep(j.view, now, &swept))
+	err := j.perform(coordination.Sweep(j.view, now.wall, &swept))
 	j.sweepAt = time.Time{}
 	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 && j.foreman {
 		j.sweepAt = now.Add(time.Duration(minutes) * time.Minute)

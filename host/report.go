@@ -107,8 +107,9 @@ func (j *job) status() JobStatus {
 		}
 		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d waits: a mark says that somebody else runs it (one of the nodes %s)", it.number, joinWords(marks)))
 	}
+	now := j.host.clock()
 	for _, it := range j.sorted(func(it *item) bool {
-		return it.owned && time.Until(time.UnixMilli(it.state.Record.Instant)) > futureInstant
+		return it.owned && time.UnixMilli(it.state.Record.Instant).Sub(now) > futureInstant
 	}) {
 		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; delete that node to let it run",
 			it.number, time.UnixMilli(it.state.Record.Instant).UTC().Format(time.RFC3339), j.layout.Sibling(), it.number))

@@ -84,8 +84,16 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 	var drained chan struct{}
 	t.reconcile(work)
 	trust, changed := t.registry.Trust()
+	ticker := time.NewTicker(clockInterval)
+	defer ticker.Stop()
+	watch := clockWatch{t.host.now()}
 	for {
 		select {
+		case <-ticker.C:
+			if by := watch.jumped(t.host.now()); by != 0 {
+				t.host.log.Warn("the wall clock was set, or the machine slept", zap.Duration("by", by))
+				t.nudge()
+			}
 		case <-changed:
 			before := trust
 			if trust, changed = t.registry.Trust(); trust != before && trust != coordination.TrustLost {
@@ -131,6 +139,11 @@ func (t *term) trusted(before, now coordination.Trust) {
 	if before != coordination.TrustLive && now != coordination.TrustLive {
 		return
 	}
+	t.nudge()
+}
+
+// nudge makes all loops look again.
+func (t *term) nudge() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, j := range t.jobs {
