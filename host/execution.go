@@ -30,6 +30,7 @@ type execution struct {
 	total    atomic.Int64
 	reason   atomic.Int32 // abi.Cancel
 	soft     atomic.Int64 // nanoseconds after the fire's begin from which the guest is told to hurry, 0 = never
+	muted    atomic.Bool  // a line was dropped because the item is lost
 	doubted  atomic.Bool  // the attempt was told to stop because the session was in doubt
 	mu       sync.Mutex   // state and staged; held across the commit of an offset
 	state    coordination.ItemState
@@ -86,13 +87,31 @@ func (e *execution) Cancelled() abi.Cancel {
 	return abi.Cancel(e.reason.Load())
 }
 
-// Log passes a guest's line on.
+// Log passes a guest's line on. A halted process may go on in a guest whose item
+// is another host's by now: its lines would look like the owner's, and are
+// dropped, with one word to the operator.
 func (e *execution) Log(level int, msg string, kv []string) {
 	f := e.fire
 	if f.job.host.cfg.OnLog == nil {
 		return
 	}
+	if e.isLost() {
+		if !e.muted.Swap(true) {
+			f.job.log.Warn("a guest goes on after its item was lost to this host: its lines are dropped", zap.Int("item", e.item), zap.String("run", e.runID()))
+		}
+		return
+	}
 	f.job.host.cfg.OnLog(GuestLog{Job: f.job.name, TaskID: f.taskID, RunID: e.runID(), Item: e.item, Level: level, Message: msg, Attrs: kv})
+}
+
+// isLost reports whether the item is, or may be, another host's: the guest was
+// told so, or the session is over. A session in doubt still keeps it.
+func (e *execution) isLost() bool {
+	if abi.Cancel(e.reason.Load()) == abi.CancelLost {
+		return true
+	}
+	trust, _ := e.fire.job.term.registry.Trust()
+	return trust == coordination.TrustLost
 }
 
 // LogEnabled lets every line through; the sinks decide.

@@ -68,7 +68,7 @@ type Config struct {
 	// in order. It must not block. nil drops them.
 	OnEvent func(Event)
 	// OnLog is called with every line that a guest logs, from the guest's
-	// goroutine. nil drops them.
+	// goroutine, unless its item is lost to this host. nil drops them.
 	OnLog func(GuestLog)
 	// OnMetric is called with every value that a guest reports, from the
 	// guest's goroutine; it returns an abi code. nil accepts and drops.

@@ -200,3 +200,53 @@ func TestAGuestThatDoesNotEndIsToldOf(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A guest that goes on after its item was lost has no effect, and no line of it
+// is taken for one of the owner's. A session in doubt still keeps the item.
+func TestLinesOfAGuestThatLostItsItemAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var session *registrytest.FaultyCenter
+		var lease1 *lease
+		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
+			lease1, session = l, registrytest.Faulty(l, nil)
+			return session
+		}
+		var mu sync.Mutex
+		var said []string
+		c.config = func(cfg *host.Config) {
+			cfg.OnLog = func(l host.GuestLog) {
+				mu.Lock()
+				defer mu.Unlock()
+				said = append(said, l.Message)
+			}
+		}
+		say := make(chan string)
+		g := &guest{digest: "deaf", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			for line := range say {
+				inv.Host.Log(abi.LevelInfo, line, nil)
+			}
+			return ok
+		}}
+		c.start(1, job(definition("deaf", "0 0 * * * ?", 1), g))
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + time.Second)))
+		say <- "live"
+		session.Doubt(coordination.TrustSuspect)
+		say <- "suspect"
+		session.Doubt(coordination.TrustYield)
+		say <- "yield"
+		synctest.Wait()
+		lease1.lose()
+		say <- "at once"
+		synctest.Wait() // the loop has told its guests
+		say <- "later"
+		say <- "later still"
+		close(say)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []string{"live", "suspect", "yield"}; !slices.Equal(said, want) {
+			t.Errorf("lines %q, want %q", said, want)
+		}
+	})
+}
