@@ -28,6 +28,8 @@ const (
 	repeatAfter = time.Minute
 	// mostMemory bounds the maps of the view, should an end never come.
 	mostMemory = 10_000
+	// mostAdded is how many jobs that came are held back at once.
+	mostAdded = 64
 )
 
 // view turns the stream of events into few lines for people: one per fire, not
@@ -35,6 +37,7 @@ const (
 // one goroutine turns them into lines.
 type view struct {
 	show    func(line)
+	brief   bool
 	queue   chan host.Event
 	done    chan struct{}
 	dropped atomic.Int64
@@ -48,6 +51,7 @@ type view struct {
 	failures map[fireKey]*failures
 	repeats  map[string]*repeat
 	owners   map[string]bool // jobs of which this host has items
+	added    []line          // jobs that came, held back for the items that they bring
 	good     bucket
 	bad      bucket
 	rest     summary
@@ -125,9 +129,11 @@ type summary struct {
 	jobs               map[string]struct{}
 }
 
-func newView(show func(line)) *view {
+// newView begins to show lines; brief makes one of two where people read them.
+func newView(show func(line), brief bool) *view {
 	v := &view{
 		show:     show,
+		brief:    brief,
 		queue:    make(chan host.Event, viewQueue),
 		done:     make(chan struct{}),
 		failures: make(map[fireKey]*failures),
@@ -179,7 +185,7 @@ func (v *view) run() {
 				return
 			}
 			v.event(e)
-			if held := v.rest.fires+v.rest.others > 0; held && !running {
+			if held := v.rest.fires+v.rest.others+len(v.added) > 0; held && !running {
 				timer.Reset(time.Second)
 				running = true
 			}
@@ -190,8 +196,12 @@ func (v *view) run() {
 	}
 }
 
-// flush shows the summary of what was held back.
+// flush shows what was held back, or its summary.
 func (v *view) flush(now time.Time) {
+	for _, l := range v.added {
+		v.show(l)
+	}
+	v.added = nil
 	if n := v.dropped.Swap(0); n > 0 {
 		v.show(line{time: now, level: zapcore.WarnLevel, text: fmt.Sprintf("%d events came too fast to be shown here", n)})
 	}
@@ -278,6 +288,13 @@ func (v *view) event(e host.Event) {
 	}
 	key := fireKey{e.Job, e.Instant.UnixNano(), e.Trigger, e.Source}
 	switch e.Kind {
+	case host.EventElected, host.EventSharded, host.EventAssigned: // what a job that came may begin with
+	default:
+		if l, held := v.cameNow(e.Job); held {
+			v.show(l)
+		}
+	}
+	switch e.Kind {
 	case host.EventFireStarted:
 		f := v.of(key)
 		f.lag, f.items = e.Lag, len(e.Items)
@@ -294,7 +311,11 @@ func (v *view) event(e host.Event) {
 			v.limited(line{time: e.Time, level: zapcore.WarnLevel, job: e.Job, text: because("listener ended with " + string(e.Outcome))})
 		}
 	case host.EventJobAdded:
-		say(zapcore.InfoLevel, because("job added"))
+		if !v.brief || len(v.added) >= mostAdded {
+			say(zapcore.InfoLevel, because("job added"))
+			return
+		}
+		v.added = append(v.added, line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: because("job added")})
 	case host.EventJobChanged:
 		if e.Digest == "" { // a new module is in the host's own log
 			say(zapcore.InfoLevel, because("job changed"))
@@ -318,6 +339,10 @@ func (v *view) event(e host.Event) {
 			text = "this host runs no items any more"
 		}
 		v.owners[e.Job] = len(e.Items) > 0
+		if l, held := v.cameNow(e.Job); held {
+			say(l.level, l.text+"; "+text)
+			return
+		}
 		v.limited(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: text})
 	case host.EventSharded:
 		v.limited(line{time: e.Time, level: zapcore.DebugLevel, job: e.Job, text: because("items divided")})
@@ -331,6 +356,17 @@ func (v *view) event(e host.Event) {
 			say(zapcore.WarnLevel, "registry session in doubt: nothing begins until it is known to be alive")
 		}
 	}
+}
+
+// cameNow takes out the line of a job that is held back.
+func (v *view) cameNow(job string) (l line, held bool) {
+	i := slices.IndexFunc(v.added, func(l line) bool { return l.job == job })
+	if i < 0 {
+		return line{}, false
+	}
+	l = v.added[i]
+	v.added = slices.Delete(v.added, i, i+1)
+	return l, true
 }
 
 // of is the memory of a fire.

@@ -21,7 +21,7 @@ func watch(t *testing.T, feed func(add func(host.Event))) []string {
 	synctest.Test(t, func(*testing.T) {
 		var out strings.Builder
 		c := newConsole(&out, style{columns: true})
-		v := newView(showRow(c, zapcore.InfoLevel))
+		v := newView(showRow(c, zapcore.InfoLevel), true)
 		feed(func(e host.Event) {
 			e.Time = time.Now()
 			v.add(e)
@@ -168,13 +168,36 @@ func TestJobsComeAndGo(t *testing.T) {
 	})
 	want := []string{
 		"warn host registry session in doubt: nothing begins until it is known to be alive",
-		"info a job added",
-		"info a this host runs item 3",
+		"info a job added; this host runs item 3",
 		"info a this host runs no items any more",
 		"info a job changed: schedule",
 		"warn a listener ended with TRAP: job_after_executed: trap",
 		"warn a job stopped by an operator: removed",
 		"info a job left: definition gone",
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestAJobThatBringsNoItems is not held back for long, and what follows it is
+// shown after it.
+func TestAJobThatBringsNoItems(t *testing.T) {
+	t.Parallel()
+	got := watch(t, func(add func(host.Event)) {
+		add(host.Event{Kind: host.EventJobAdded, Job: "a"})
+		add(host.Event{Kind: host.EventJobAdded, Job: "b"})
+		add(host.Event{Kind: host.EventFireSkipped, Job: "b", Reason: "disabled"})
+		time.Sleep(1100 * time.Millisecond)
+		add(host.Event{Kind: host.EventAssigned, Job: "a", Items: []int{0}})
+		add(host.Event{Kind: host.EventJobAdded, Job: "c"}) // shown at the end
+	})
+	want := []string{
+		"info b job added",
+		"info b nothing to run: disabled",
+		"info a job added",
+		"info a this host runs item 0",
+		"info c job added",
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -188,7 +211,7 @@ func TestTheViewDropsRatherThanWaits(t *testing.T) {
 	v := newView(func(l line) {
 		<-block
 		last = l
-	})
+	}, false)
 	for range viewQueue + 100 { // the first few are taken, none is shown
 		v.add(host.Event{Kind: host.EventJobAdded, Job: "a"})
 	}

@@ -98,7 +98,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	if s.console != nil {
 		show = showRow(s.console, l.LogLevel)
 	}
-	s.view = newView(show)
+	s.view = newView(show, s.console != nil)
 	s.onClose("view", func() error { s.view.close(); return nil })
 
 	// Where events go.
