@@ -61,7 +61,9 @@ type Session struct {
 	entries map[coordination.Query]*entry
 	stale   map[*entry]struct{} // entries whose node may have changed
 	watches map[*watch]struct{}
-	wake    chan struct{} // tells the dispatcher that stale is not empty
+	wake    chan struct{} // tells the dispatcher that stale or forgotten is not empty
+	// forgotten are the paths that somebody has ceased to watch.
+	forgotten map[string]struct{}
 }
 
 var _ coordination.RegistryCenter = (*Session)(nil)
@@ -74,7 +76,7 @@ func newSession(o Options, chroot string) *Session {
 		makes:   make(map[string][]*ticket),
 		entries: make(map[coordination.Query]*entry),
 		stale:   make(map[*entry]struct{}),
-		watches: make(map[*watch]struct{}),
+		watches: make(map[*watch]struct{}), forgotten: make(map[string]struct{}),
 	}
 	s.servers.tell = s.waiting
 	s.life, s.end = context.WithCancel(context.Background())

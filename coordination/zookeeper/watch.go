@@ -101,7 +101,11 @@ func (s *Session) dispatch() {
 		for e := range s.stale {
 			jobs = append(jobs, job{e, e.query, e.changes})
 		}
+		unwatch := s.unneeded()
 		s.mu.Unlock()
+		// Before the reads: what is watched again meanwhile gets its watch by
+		// the next one of them.
+		unwatch()
 		type finding struct {
 			node coordination.Node
 			err  error
@@ -132,6 +136,33 @@ func (s *Session) dispatch() {
 			}
 		}
 		s.mu.Unlock()
+	}
+}
+
+// unneeded removes the watches that ZooKeeper holds for nobody any more: the
+// nodes may never change again, and their paths may be new ones each time. What
+// it returns is to be called without s.mu, which is held here.
+func (s *Session) unneeded() func() {
+	forgotten := s.forgotten
+	s.forgotten = make(map[string]struct{})
+	w, up := s.wire, s.up != 0 // watches end with their connection
+	remove := make(map[string]int32)
+	for path := range forgotten {
+		data, children := s.entries[coordination.Data(path)], s.entries[coordination.Children(path)]
+		switch {
+		case children != nil: // may wait for the node itself, too
+		case data != nil:
+			remove[path] = watchChildren
+		default:
+			remove[path] = watchAny
+		}
+	}
+	return func() {
+		for path, what := range remove {
+			if up {
+				w.unwatch(path, what)
+			}
+		}
 	}
 }
 
@@ -299,6 +330,11 @@ func (s *Session) unwatch(w *watch) {
 		if len(e.watches) == 0 && s.entries[e.query] == e {
 			delete(s.entries, e.query)
 			delete(s.stale, e)
+			s.forgotten[e.query.Path] = struct{}{}
+			select {
+			case s.wake <- struct{}{}:
+			default: // the dispatcher is about to look
+			}
 		}
 	}
 	close(w.ch)

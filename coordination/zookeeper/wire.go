@@ -29,9 +29,21 @@ const (
 	opPing        = 11
 	opGetChildren = 12 // with the parent's status
 	opMulti       = 14
+	opUnwatch     = 18 // since 3.5
 	opAuth        = 100
 	opClose       = -11
 )
+
+// What opUnwatch removes: a watch on a node's children, on the node, or both.
+const (
+	watchChildren int32 = 1
+	watchData     int32 = 2 // not sent alone
+	watchAny      int32 = 3
+)
+
+// unwatchNumber is the number of every opUnwatch. The client counts its own
+// upwards from 1 and passes over answers below 0.
+const unwatchNumber uint32 = 1<<32 - opUnwatch
 
 // opName names a request for who counts them.
 func opName(op int32) string {
@@ -56,6 +68,8 @@ func opName(op int32) string {
 		return "getChildren"
 	case opMulti:
 		return "multi"
+	case opUnwatch:
+		return "removeWatches"
 	case opAuth:
 		return "auth"
 	case opClose:
@@ -260,6 +274,24 @@ func (w *wire) Write(b []byte) (int, error) {
 	}
 	w.s.count(op)
 	return w.Conn.Write(b)
+}
+
+// unwatch sends a request that the client does not know: remove a watch of this
+// session, if there is one. Nobody waits for the answer. A connection takes
+// writes of several goroutines one after the other.
+func (w *wire) unwatch(path string, what int32) {
+	path = w.s.real(path)
+	b := make([]byte, 0, 20+len(path))
+	b = binary.BigEndian.AppendUint32(b, uint32(16+len(path)))
+	b = binary.BigEndian.AppendUint32(b, unwatchNumber)
+	b = binary.BigEndian.AppendUint32(b, opUnwatch)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(path)))
+	b = append(b, path...)
+	b = binary.BigEndian.AppendUint32(b, uint32(what))
+	w.s.count(opUnwatch)
+	if _, err := w.Conn.Write(b); err != nil {
+		_ = w.Conn.Close() // half a request may be on its way
+	}
 }
 
 // greet sends the first request, which asks for the session.

@@ -73,7 +73,7 @@ type Options struct {
 	Logger *zap.Logger
 	// OnOperation, if not nil, counts requests by kind, as they are sent:
 	// "multi", "getData", "getChildren", "exists", "sync", "ping", "connect",
-	// "auth", "close". It is called from several goroutines and must not block.
+	// "auth", "close", "removeWatches". It is called from several goroutines and must not block.
 	OnOperation func(op string, n int)
 	// OnWait, if not nil, is told by Dial why there is no session yet, at
 	// first and then when the reason changes.
