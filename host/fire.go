@@ -143,6 +143,8 @@ func (j *job) fire(now moment, at time.Time) {
 				it.state.Misfire = true
 				busy = append(busy, it.number)
 			}
+		case aheadOf(it.state.Record, id): // what runs was begun by a clock that is ahead
+			j.skipItem(it, id, string(coordination.RefusedPast))
 		}
 	}
 	if len(busy) > 0 {

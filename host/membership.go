@@ -505,6 +505,9 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 			if it.owned {
 				gone = append(gone, n)
 			}
+			if it.due != nil && aheadOf(it.state.Record, *it.due) { // it would not
+				j.skipItem(it, *it.due, string(coordination.RefusedPast))
+			}
 			it.owned, it.due = false, nil // whoever has it now finds what is due
 			if it.run == nil {
 				delete(j.items, n)
