@@ -170,19 +170,6 @@ func (j *job) clearAway(now moment) bool {
 	return true
 }
 
-// dropTrigger tells of a trigger that waits and will not be served.
-func (j *job) dropTrigger(why string) {
-	if j.view.Trigger == 0 {
-		return
-	}
-	round := j.view.Trigger
-	if j.trigger.seen == round && j.trigger.round != 0 {
-		round = j.trigger.round
-	}
-	j.skipFire(coordination.Fire{Instant: j.host.clock().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, why)
-	j.view.Trigger = 0
-}
-
 // softGrace is how long before a hard stop guests are told of it.
 func softGrace(limit time.Duration) time.Duration { return min(5*time.Second, limit/5) }
 
