@@ -133,15 +133,10 @@ type job struct {
 	parked       time.Time // an instant that waits for the share
 	trigger      waiting
 	notBefore    time.Time // instants up to here are not made up for
-	mendAt       time.Time // when to look for what a hand has spoilt
-	mendedAt     time.Time
-	strangers    []string  // instances that were not ours when it last looked
-	refused      bool      // a write was, since then
-	flagged      time.Time // since when a division has been asked for
 	flagSeen     time.Time // view.FlagSeen, by Go's own clock
 	stale        int       // begins in a row that found the registry to be otherwise
 	staleAt      time.Time // the last of them
-	mending      bool      // it has a reason to look
+	mending      mending   // what a hand has spoilt
 	wasEnabled   bool
 	recoverAt    time.Time
 	recoverPause time.Duration
@@ -471,7 +466,7 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.takers.until())
 	at(j.tallyAt)
 	at(j.sweepAt)
-	at(j.mendAt)
+	at(j.mending.at)
 	at(j.offsetsAt)
 	if !j.looked {
 		at(j.lookedAt.Add(j.lookPause))
@@ -522,7 +517,7 @@ func (j *job) failed(now moment, what string, err error) {
 	}
 	j.retryAt = now.Add(retryPause)
 	if errors.Is(err, coordination.ErrConflict) {
-		j.refused = true
+		j.mending.refused = true
 	}
 	j.trouble, j.troubleAt = what+": "+err.Error(), now.Time
 	j.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))

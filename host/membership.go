@@ -372,49 +372,6 @@ func (j *job) coordinate(now moment) {
 	}
 }
 
-// mend makes anew what a hand, or another program, has taken away of what this
-// host and the others rely on. A host looks when it was refused something, when
-// it is missing among the members, when a division does not come about, and when
-// a stranger has come; the foreman does now and then.
-func (j *job) mend(now moment) {
-	if !j.joined || !j.seen || j.left != "" || !j.view.Exists || !j.view.Joined() || now.Before(j.retryAt) || !j.term.registry.Trusted() {
-		return
-	}
-	strangers := j.view.Java()
-	came := len(strangers) > 0 && !slices.Equal(strangers, j.strangers)
-	j.strangers = strangers
-	if !j.view.Necessary {
-		j.flagged = time.Time{}
-	} else if j.flagged.IsZero() {
-		j.flagged = now.Time
-	}
-	stuck := j.view.Necessary && now.Sub(j.flagged) > 2*mendPause // a division cannot be made
-	j.mending = j.mending || j.refused || came || stuck || j.view.Amiss()
-	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 && j.mendAt.IsZero() {
-		j.mendAt = now.Add(time.Duration(minutes) * time.Minute)
-	}
-	if j.mending {
-		j.mendAt = soonest(later(j.mendedAt.Add(mendPause), now.Time), j.mendAt)
-	}
-	if j.mendAt.IsZero() || now.Before(j.mendAt) {
-		return
-	}
-	items := j.refused
-	j.mendAt = time.Time{}
-	if !j.mending && !j.view.Foreman() {
-		return
-	}
-	j.mendedAt, j.refused, j.mending = now.Time, false, false
-	var mended []string
-	if err := j.perform(coordination.Mend(coordination.Mending{View: j.view, Detail: j.detail(), Runs: j.runs, Items: items}, &mended)); err != nil {
-		j.failed(now, "mending what was taken away by a hand", err)
-		return
-	}
-	if len(mended) > 0 {
-		j.log.Warn("the registry was edited by a hand or another program; mended it", zap.Strings("nodes", mended))
-	}
-}
-
 // mayStep says whether the next step of the common business may be taken. One
 // that follows many others has to wait.
 func (j *job) mayStep(now moment) bool {
@@ -458,7 +415,7 @@ func (j *job) rereadShare(now moment) {
 	j.staleAt = now.Time
 	if j.stale++; j.stale > 3 {
 		j.againAt = now.Add(min(againPause<<min(j.stale, 10), commitTimeout))
-		j.refused = true
+		j.mending.refused = true
 		if j.stale%4 == 0 && !j.view.Necessary && j.view.Leader != "" {
 			if err := j.perform(coordination.AskForSharding(j.view)); err != nil {
 				j.failed(now, "asking for a division", err)
