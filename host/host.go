@@ -106,6 +106,8 @@ type GuestMetric struct {
 var (
 	ErrNoJob   = errors.New("no such job on this host")
 	ErrNotLive = errors.New("the host has no live registry session")
+	// ErrDraining: the host was told to stop.
+	ErrDraining = errors.New("the host is draining and begins nothing new; trigger the job at another host, or when one runs again")
 	// ErrJobRemoved: the job is defined here, and was removed from the registry.
 	ErrJobRemoved = errors.New("the job was removed from the registry; change its definition or restart the host to bring it back")
 )
@@ -354,8 +356,15 @@ func (h *Host) operate(ctx context.Context, job string, m func(coordination.Layo
 }
 
 // Trigger makes every instance of the job run its items once, now. A trigger
-// that comes while the job runs is kept until it can be served.
+// that comes while the job runs is kept until it can be served. A host that
+// drains refuses.
 func (h *Host) Trigger(ctx context.Context, job string) error {
+	h.mu.Lock()
+	draining := h.state == HostDraining
+	h.mu.Unlock()
+	if draining {
+		return fmt.Errorf("job %q: %w", job, ErrDraining)
+	}
 	return h.operate(ctx, job, coordination.TriggerJob)
 }
 

@@ -593,3 +593,23 @@ func TestAGuestThatStopsInADrainGoesOnLater(t *testing.T) {
 		})
 	}
 }
+
+func TestAHostThatDrainsRefusesTriggers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		n := c.start(1, job(definition("long", "0/10 * * * * ?", 1), sleeper(20*time.Second)))
+		time.Sleep(11 * time.Second)
+		if err := n.host.Trigger(t.Context(), "long"); err != nil {
+			t.Fatalf("before the drain: %v", err)
+		}
+		n.stop()
+		synctest.Wait()
+		if err := n.host.Trigger(t.Context(), "long"); !errors.Is(err, host.ErrDraining) {
+			t.Errorf("while it drains: %v, want %v", err, host.ErrDraining)
+		}
+		<-n.done
+		if err := n.host.Trigger(t.Context(), "long"); !errors.Is(err, host.ErrNotLive) {
+			t.Errorf("when it has stopped: %v, want %v", err, host.ErrNotLive)
+		}
+	})
+}
