@@ -14,6 +14,7 @@ const (
 	roleOffset
 	roleWake
 	roleAsk
+	roleStale // a mark of a run that is not this host's any more
 )
 
 // commit is a list of ops with the item and role of each.

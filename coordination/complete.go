@@ -71,6 +71,7 @@ type completion struct {
 	todo  Items
 	marks map[int]endMarks // of items that were looked at
 	wake  Node             // the members node, to be set as it is
+	stale []Op             // delete marks that name this host on items that are lost
 	ask   bool
 }
 
@@ -130,6 +131,9 @@ func (c completion) next() Move {
 	if len(items) > 0 || out.RunsVersion != noVersion {
 		b.addRuns(l, c.Self.ID, runs, out.RunsVersion)
 	}
+	for _, op := range c.stale {
+		b.add(roleStale, -1, op)
+	}
 	if len(rest) == 0 {
 		if c.wake.Exists {
 			b.add(roleWake, -1, Set(l.members(), c.wake.Data, c.wake.Version))
@@ -160,14 +164,21 @@ func (c completion) next() Move {
 					out.Runs, out.RunsVersion = runs, r.Version
 				}
 			}
+			if out.RunsVersion == noVersion {
+				out.Runs = runs // the list is gone, and is made anew of these
+			}
 			if len(rest) == 0 {
 				return Done()
 			}
-			c.todo = rest
+			c.todo, c.stale = rest, nil
 			return c.next(), nil
 		},
 		Else: func(e *OpError) (Move, error) {
 			out.Commits++
+			if b.roles[e.Index] == roleStale {
+				c.stale = nil // somebody else does it
+				return c.next(), nil
+			}
 			if b.roles[e.Index] == roleAsk {
 				c.ask = false // the flag stands already
 				return c.next(), nil
@@ -225,6 +236,11 @@ func (c completion) look(items Items) Move {
 			default:
 				out.Lost = append(out.Lost, i)
 				done[i] = true
+				for _, m := range []Node{running, failover, failovering} {
+					if m.Exists && string(m.Data) == self {
+						c.stale = append(c.stale, Delete(m.Path, m.Version))
+					}
+				}
 			}
 		}
 		slices.Sort(out.Lost)
