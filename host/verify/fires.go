@@ -246,6 +246,8 @@ func (c *Checker) account(j *job, f *fire) {
 		switch {
 		case it.fate >= itemExcused:
 		case it.fate == 0 && !f.started && f.skippedByNone.kind != "":
+		case it.fate == 0 && c.o.Completed != nil && c.o.Completed(f.runID(j, i)):
+			// Nobody lived to tell of its begin, nor of its end.
 		case it.fate == 0:
 			c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: i,
 				Text: "the item neither ran for " + f.id.String() + " nor is there a reason why not", Lines: lines(f.seen, f.expected)})
@@ -255,11 +257,16 @@ func (c *Checker) account(j *job, f *fire) {
 	}
 }
 
+// runID is the id of an item's run in the fire.
+func (f *fire) runID(j *job, n int) string {
+	return coordination.RunID(j.name, coordination.Fire{Instant: f.id.instant, Trigger: f.id.trigger}, n)
+}
+
 // unfinished tells of an item that was begun and has no end.
 func (c *Checker) unfinished(j *job, f *fire, n int, m mark) {
 	class, text := Violated, "the item was begun for "+f.id.String()+", and neither ended nor was it given up"
 	marks := []mark{m}
-	runID := coordination.RunID(j.name, coordination.Fire{Instant: f.id.instant, Trigger: f.id.trigger}, n)
+	runID := f.runID(j, n)
 	if r := c.runOf(j, n, m); r != nil {
 		runID = r.id
 	} // else it is forgotten: the item has run often since
