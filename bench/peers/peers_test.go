@@ -41,7 +41,11 @@ const (
 	// startLimit is how long hosts may take to have some more jobs.
 	startLimit = 10 * time.Second
 	// settle is how long they have until their fires are counted.
-	settle = 2 * time.Second
+	settle = 5 * time.Second
+	// windows is how often fires are counted at one rate at most: as long as it is
+	// not held and more of them run than before. What is new to so many, such as a
+	// Java program that is still being compiled, gets faster for a while.
+	windows = 4
 	// divideLimit is how long a division may take.
 	divideLimit = 45 * time.Second
 )

@@ -37,7 +37,10 @@ type world struct {
 	taps      *tap.Recorder
 	log       *peer.Log
 	hosts     []hosted
-	ended     bool
+	// untapped hosts are connected to the server itself, so that no proxy takes
+	// a part of the processors; their requests are not recorded.
+	untapped bool
+	ended    bool
 }
 
 // hosted is a host of either kind.
@@ -97,13 +100,17 @@ func (w *world) start(jobs ...job) hosted {
 	n := len(w.hosts) + 1
 	name := fmt.Sprintf("%s-%d", w.kind, n)
 	ip := fmt.Sprintf("10.2.%d.%d", n/200, 1+n%200)
-	proxy, err := w.taps.Open(name, shared.servers.Connect())
-	w.check(err)
+	connect := shared.servers.Connect()
+	if !w.untapped {
+		proxy, err := w.taps.Open(name, connect)
+		w.check(err)
+		connect = proxy.Addr()
+	}
 	var h hosted
 	if w.kind == theirs {
-		h = w.startJava(name, ip, proxy.Addr(), jobs)
+		h = w.startJava(name, ip, connect, jobs)
 	} else {
-		h = w.startOurs(name, ip, proxy.Addr(), jobs)
+		h = w.startOurs(name, ip, connect, jobs)
 	}
 	w.hosts = append(w.hosts, h)
 	return h
