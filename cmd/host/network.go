@@ -119,7 +119,10 @@ func (n network) serverIP(ctx context.Context, c *Config) (ip, doubt string, err
 			break
 		}
 		if len(problems) > 0 {
-			doubt = "no way to a ZooKeeper server is known: " + errors.Join(problems...).Error()
+			doubt = "no way to a ZooKeeper server is known: " + problems[0].Error()
+			if n := len(problems) - 1; n > 0 {
+				doubt += fmt.Sprintf(" (and %d more)", n)
+			}
 		}
 	}
 	for _, i := range all {
