@@ -40,7 +40,8 @@ func (f Finding) String() string {
 // Check judges files as a host would that was started on them, and returns all
 // problems, by file; none if everything would be taken. A path is a plugins
 // directory, a definition (which is checked with the modules that it names) or
-// a module. Directories that a host would mount for its jobs are not looked
+// a module. A directory with neither is a problem, though a host would wait for
+// files there: it is most likely not the one that was meant. Directories that a host would mount for its jobs are not looked
 // at. If ctx ends early, the last finding says so.
 func Check(ctx context.Context, rt *plugin.Runtime, paths []string) []Finding {
 	return check(ctx, runtimeLoader{runtime: rt}, parseDefinitions, paths)
@@ -81,6 +82,9 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	l := lookAt(c.dir)
 	if l.problem != "" {
 		return []Finding{{File: c.dir, Problem: l.problem}}
+	}
+	if names == nil && len(l.entries) == 0 {
+		return []Finding{{File: c.dir, Problem: "has neither definitions (NAME.yaml) nor modules (NAME.wasm)"}}
 	}
 	contents := make(map[string]content)
 	read := func(name string) {

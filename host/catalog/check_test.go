@@ -84,6 +84,17 @@ func TestCheck(t *testing.T) {
 			t.Errorf("findings: %v", got)
 		}
 	})
+	t.Run("empty directory", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got := check(t.Context(), newFakeLoader(t), fakeParse, []string{dir})
+		if len(got) != 1 || got[0].File != dir || got[0].Problem != "has neither definitions (NAME.yaml) nor modules (NAME.wasm)" {
+			t.Errorf("findings: %v", got)
+		}
+	})
 	t.Run("interrupted", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())

@@ -77,7 +77,7 @@ func (r *run) announce() {
 		what = r.plan.compile[0].file
 	}
 	if r.cache == "" {
-		r.notices.Info("compiling " + what + ": there is no cache for compiled code, so each start has to")
+		r.notices.Info("compiling " + what + ": there is no cache for compiled code (--cache DIR), so each start has to")
 		return
 	}
 	r.notices.Info("compiling " + what + ", once: compiled code is kept in " + r.cache)

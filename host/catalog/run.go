@@ -288,7 +288,11 @@ func (r *run) tell(before plan) {
 	}
 	for _, f := range r.plan.refused {
 		if o, ok := refused[f.File]; !ok || !sameRefusal(o, f) {
-			r.log.Warn("file is refused", zap.String("file", f.File), zap.Strings("reasons", f.Reasons), zap.Bool("kept", f.Kept))
+			text := "file is refused"
+			if f.Kept {
+				text = "file is refused, an earlier version stays in force"
+			}
+			r.log.Warn(text, zap.String("file", f.File), zap.Strings("reasons", f.Reasons))
 		}
 		delete(refused, f.File)
 	}
