@@ -218,6 +218,23 @@ func itemState(record, offset, misfire, disabled Node) ItemState {
 	return s
 }
 
+// ReadDisabled reads which of the items are disabled into out.
+func ReadDisabled(l Layout, items Items, out *map[int]bool) Move {
+	read := make([]Query, len(items))
+	for k, i := range items {
+		read[k] = Data(l.itemDisabled(i))
+	}
+	return Move{Name: "read disabled items", Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
+		*out = make(map[int]bool)
+		for k, n := range nodes {
+			if n.Exists {
+				(*out)[items[k]] = true
+			}
+		}
+		return Done()
+	}}
+}
+
 // ReadItems reads the states of items into out.
 func ReadItems(l Layout, items Items, out *map[int]ItemState) Move {
 	return readItems(l, items, func(m map[int]ItemState) (Move, error) {

@@ -340,7 +340,7 @@ func (s *spoiler) judge() (v verdict) {
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.nodes)) {
-		for _, j := range s.nodes[n].host.Status().Jobs {
+		for _, j := range s.nodes[n].host.FullStatus().Jobs {
 			if j.Reason != "" {
 				v.says = append(v.says, named(fmt.Sprintf("%d %s: %s", n, j.State, j.Reason)))
 			}

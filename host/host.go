@@ -107,7 +107,7 @@ var (
 	ErrNoJob   = errors.New("no such job on this host")
 	ErrNotLive = errors.New("the host has no live registry session")
 	// ErrDraining: the host was told to stop.
-	ErrDraining = errors.New("the host is draining and begins nothing new; trigger the job at another host, or when one runs again")
+	ErrDraining = errors.New("this host is draining and begins nothing new; trigger the job at another host, or when one runs again")
 	// ErrJobRemoved: the job is defined here, and was removed from the registry.
 	ErrJobRemoved = errors.New("the job was removed from the registry; change its definition or restart the host to bring it back")
 )
@@ -316,9 +316,18 @@ func (h *Host) Ready() bool {
 // to the registry.
 const statusWait = time.Second
 
-// Status tells what the host is doing. A job whose loop does not answer within
-// a second is shown as it last was.
-func (h *Host) Status() Status {
+// Status tells what the host is doing, and asks nothing of the registry for it:
+// which items are disabled is shown as the host last saw it, and what a job's
+// other hosts say of themselves is left out. A job whose loop does not answer
+// within a second is shown as it last was.
+func (h *Host) Status() Status { return h.status(false) }
+
+// FullStatus is Status with what nobody watches and that is read now: two reads
+// a job, of a node for each item of this host that does not run and of one for
+// each host of the job. It is for people who ask, not for what asks again and again.
+func (h *Host) FullStatus() Status { return h.status(true) }
+
+func (h *Host) status(full bool) Status {
 	h.mu.Lock()
 	s := Status{ServerIP: h.cfg.ServerIP, Namespace: h.cfg.Namespace, State: h.state, Started: h.started, Refused: slices.Clone(h.refused)}
 	t := h.term
@@ -329,7 +338,7 @@ func (h *Host) Status() Status {
 		if s.State == HostLive && !t.registry.Trusted() {
 			s.State = HostSuspect
 		}
-		s.Jobs = t.status(statusWait)
+		s.Jobs = t.status(statusWait, full)
 	}
 	return s
 }

@@ -132,6 +132,12 @@ func TestDisabledJobsAndItemsDoNotRun(t *testing.T) {
 		}
 		time.Sleep(90 * time.Second)
 		do(n.host.DisableItem(t.Context(), "d", 1))
+		if s := n.host.Status().Jobs[0]; s.Items[1].Disabled || len(s.Hosts) > 0 {
+			t.Errorf("what is only asked of the registry is in %+v", s)
+		}
+		if s := n.host.FullStatus().Jobs[0]; s.Items[0].Disabled || !s.Items[1].Disabled || len(s.Hosts) != 1 {
+			t.Errorf("items %+v, hosts %+v, want item 1 disabled and one host", s.Items, s.Hosts)
+		}
 		time.Sleep(2 * time.Minute)
 		do(n.host.EnableItem(t.Context(), "d", 1))
 		do(n.host.Disable(t.Context(), "d"))

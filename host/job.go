@@ -194,7 +194,7 @@ type mailbox struct {
 	ended   []endedRun
 	over    []*fire
 	offsets bool
-	asks    []chan JobStatus
+	asks    []ask
 	last    JobStatus
 }
 
@@ -238,10 +238,11 @@ func (j *job) leave(why string) { j.post(func(m *mailbox) { m.update, m.leave = 
 // drain is leave with a time limit.
 func (j *job) drain() { j.post(func(m *mailbox) { m.drain = true }) }
 
-// ask requests the job's status; the answer comes once.
-func (j *job) ask() <-chan JobStatus {
+// ask requests the job's status, with what only the registry knows if it is to be
+// full; the answer comes once.
+func (j *job) ask(full bool) <-chan JobStatus {
 	c := make(chan JobStatus, 1)
-	j.post(func(m *mailbox) { m.asks = append(m.asks, c) })
+	j.post(func(m *mailbox) { m.asks = append(m.asks, ask{c, full}) })
 	return c
 }
 

@@ -12,6 +12,12 @@ import (
 // be: clocks differ a little.
 const futureInstant = 10 * time.Minute
 
+// ask is somebody's wish to know the job's status.
+type ask struct {
+	answer chan<- JobStatus // has room for one
+	full   bool             // with what has to be read from the registry
+}
+
 // answer publishes the job's status to those who asked.
 func (j *job) answer() {
 	j.mail.mu.Lock()
@@ -21,14 +27,19 @@ func (j *job) answer() {
 	if len(asks) == 0 {
 		return
 	}
-	j.readDisabled()
+	full := slices.ContainsFunc(asks, func(a ask) bool { return a.full })
+	if full {
+		j.readDisabled()
+	}
 	s := j.status()
-	j.readHosts(&s)
+	if full {
+		j.readHosts(&s)
+	}
 	j.mail.mu.Lock()
 	j.mail.last = s
 	j.mail.mu.Unlock()
-	for _, c := range asks {
-		c <- s // has room for one
+	for _, a := range asks {
+		a.answer <- s
 	}
 }
 
@@ -45,12 +56,12 @@ func (j *job) readDisabled() {
 	if len(items) == 0 {
 		return
 	}
-	var states map[int]coordination.ItemState
-	if err := j.perform(coordination.ReadItems(j.layout, items, &states)); err != nil {
+	var disabled map[int]bool
+	if err := j.perform(coordination.ReadDisabled(j.layout, items, &disabled)); err != nil {
 		return // shown as it was last known
 	}
-	for n, state := range states {
-		j.items[n].state.Disabled = state.Disabled
+	for _, n := range items {
+		j.items[n].state.Disabled = disabled[n]
 	}
 }
 

@@ -266,8 +266,8 @@ func (t *term) settled(names []string) bool {
 }
 
 // status asks every loop; one that does not answer in time shows what it last
-// said.
-func (t *term) status(wait time.Duration) []JobStatus {
+// said. A full answer is read from the registry.
+func (t *term) status(wait time.Duration, full bool) []JobStatus {
 	t.mu.Lock()
 	jobs := make([]*job, 0, len(t.jobs))
 	for _, j := range t.jobs {
@@ -279,7 +279,7 @@ func (t *term) status(wait time.Duration) []JobStatus {
 	defer timer.Stop()
 	answers := make([]<-chan JobStatus, len(jobs))
 	for i, j := range jobs {
-		answers[i] = j.ask()
+		answers[i] = j.ask(full)
 	}
 	out := make([]JobStatus, len(jobs))
 	late := false

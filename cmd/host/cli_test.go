@@ -419,8 +419,8 @@ func (o *operated) note(s string) error {
 	return nil
 }
 
-func (o *operated) Status() host.Status { return o.status }
-func (o *operated) Ready() bool         { return true }
+func (o *operated) FullStatus() host.Status { return o.status }
+func (o *operated) Ready() bool             { return true }
 func (o *operated) Trigger(_ context.Context, job string) error {
 	if job == "none" || job == "citis" {
 		return host.ErrNoJob

@@ -51,7 +51,7 @@ func (d *deeds) taken() []string {
 	return t
 }
 
-func (d *deeds) Status() host.Status                         { return d.state }
+func (d *deeds) FullStatus() host.Status                     { return d.state }
 func (d *deeds) Ready() bool                                 { return d.ready }
 func (d *deeds) Trigger(_ context.Context, job string) error { return d.do("trigger %q", job) }
 func (d *deeds) Enable(_ context.Context, job string) error  { return d.do("enable %q", job) }
@@ -157,6 +157,7 @@ func TestErrorsOfTheHostAreToldInItsWords(t *testing.T) {
 	}{
 		{fmt.Errorf("trigger %q: %w", "x", host.ErrNoJob), 404},
 		{host.ErrNotLive, 503},
+		{fmt.Errorf("job %q: %w", "x", host.ErrDraining), 503},
 		{context.DeadlineExceeded, 504},
 		{errors.New("commit: conflict"), 500},
 	} {
@@ -167,22 +168,6 @@ func TestErrorsOfTheHostAreToldInItsWords(t *testing.T) {
 			t.Errorf("%v became %v, want code %d", e.err, err, e.code)
 		}
 		d.taken()
-	}
-}
-
-func TestADrainingHostTakesNoTrigger(t *testing.T) {
-	t.Parallel()
-	d := &deeds{state: host.Status{State: host.HostDraining}}
-	c := NewClient(start(t, Options{Host: d}).Address(), token)
-	var no *ServerError
-	if err := c.Trigger(t.Context(), "x"); !errors.As(err, &no) || no.Code != 503 || !strings.Contains(no.Message, `job "x": this host is draining`) {
-		t.Errorf("got %v", err)
-	}
-	if got := d.taken(); len(got) != 0 {
-		t.Errorf("the host was asked to %v", got)
-	}
-	if err := c.Disable(t.Context(), "x"); err != nil { // which is for the others, and for later
-		t.Error(err)
 	}
 }
 
@@ -271,7 +256,7 @@ func TestStatusComesBackWhole(t *testing.T) {
 func TestWhoMay(t *testing.T) {
 	t.Parallel()
 	d := &deeds{ready: true}
-	m := NewMetrics("v1", d.Status)
+	m := NewMetrics("v1", d.FullStatus)
 	s := start(t, Options{Host: d, Metrics: m.Handler(zap.NewNop())})
 	good := "Bearer " + token
 	for _, c := range []struct {
@@ -330,7 +315,7 @@ func TestWhoMay(t *testing.T) {
 func TestMetricsWantTheTokenBeyondLoopback(t *testing.T) {
 	t.Parallel()
 	d := &deeds{}
-	s := start(t, Options{Address: Address{"tcp", "0.0.0.0:0"}, Host: d, Metrics: NewMetrics("v1", d.Status).Handler(zap.NewNop())})
+	s := start(t, Options{Address: Address{"tcp", "0.0.0.0:0"}, Host: d, Metrics: NewMetrics("v1", d.FullStatus).Handler(zap.NewNop())})
 	for path, want := range map[string]int{"/metrics": 401, "/healthz": 200} {
 		if code, body := ask(t, s, "GET", path, map[string]string{"Host": "pod.example"}); code != want {
 			t.Errorf("%s: %d %s, want %d", path, code, body, want)

@@ -33,7 +33,7 @@ const (
 
 // Host is what the server shows and steers; [host.Host] is one.
 type Host interface {
-	Status() host.Status
+	FullStatus() host.Status
 	Ready() bool
 	Trigger(ctx context.Context, job string) error
 	Enable(ctx context.Context, job string) error
@@ -405,7 +405,7 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	p := s.pending() // first: what ends meanwhile is in the status
 	ready, reason := s.ready(p)
 	report := Report{
-		About: s.opts.About, Now: time.Now(), Ready: ready, Reason: reason, Status: s.opts.Host.Status(), Compiling: p.Compiling,
+		About: s.opts.About, Now: time.Now(), Ready: ready, Reason: reason, Status: s.opts.Host.FullStatus(), Compiling: p.Compiling,
 	}
 	if s.opts.Session != nil {
 		report.Session = s.opts.Session()
@@ -436,14 +436,11 @@ func (s *Server) ready(p Pending) (ok bool, reason string) {
 	return s.opts.Host.Ready(), ""
 }
 
-// trigger refuses a job that this host cannot run yet, or any more: nobody
-// would serve the request.
+// trigger refuses a job that this host cannot run yet: nobody would serve the
+// request.
 func (s *Server) trigger(ctx context.Context, job string) error {
 	if s.pending().waits(job) {
 		return compilingError{job}
-	}
-	if s.opts.Host.Status().State == host.HostDraining {
-		return drainingError{job}
 	}
 	return s.opts.Host.Trigger(ctx, job)
 }
@@ -453,13 +450,6 @@ type compilingError struct{ job string }
 
 func (e compilingError) Error() string {
 	return fmt.Sprintf("job %q: its module is still being compiled; try again in a moment", e.job)
-}
-
-// drainingError refuses a trigger at a host that ends.
-type drainingError struct{ job string }
-
-func (e drainingError) Error() string {
-	return fmt.Sprintf("job %q: this host is draining and begins nothing new; trigger the job when a host runs again, or at another one", e.job)
 }
 
 // badRequest is an error of whoever sent the request.
@@ -490,19 +480,16 @@ func (s *Server) operation(do func(*http.Request) error) http.Handler {
 func (s *Server) failed(w http.ResponseWriter, err error) {
 	var bad badRequest
 	var compiling compilingError
-	var draining drainingError
 	var target *noTargetError
 	switch {
 	case errors.As(err, &bad):
 		fail(w, http.StatusBadRequest, err.Error())
-	case errors.As(err, &compiling), errors.As(err, &draining):
+	case errors.As(err, &compiling), errors.Is(err, host.ErrNotLive), errors.Is(err, host.ErrDraining):
 		fail(w, http.StatusServiceUnavailable, err.Error())
 	case errors.Is(err, host.ErrNoJob), errors.As(err, &target):
 		fail(w, http.StatusNotFound, err.Error())
 	case errors.Is(err, host.ErrJobRemoved):
 		fail(w, http.StatusConflict, err.Error())
-	case errors.Is(err, host.ErrNotLive):
-		fail(w, http.StatusServiceUnavailable, err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
 		fail(w, http.StatusGatewayTimeout, fmt.Sprintf("not done within %s, it may still take effect: %v", operationTimeout, err))
 	default:
