@@ -38,6 +38,8 @@ var (
 const sessionTimeout = 6 * time.Second
 
 const (
+	// cycles is how many fires of each job are measured.
+	cycles = 5
 	// startLimit is how long hosts may take to have some more jobs.
 	startLimit = 10 * time.Second
 	// settle is how long they have until their fires are counted.
