@@ -18,7 +18,7 @@ import (
 // writes to the disk before it answers.
 func server(b *testing.B) *zkserver.Ensemble {
 	b.Helper()
-	return zkserver.ForTest(b, zkserver.Options{JavaArgs: []string{"-Xmx1500m"}})
+	return zkserver.ForTest(b, zkserver.Options{Measured: true, JavaArgs: []string{"-Xmx2g"}})
 }
 
 // longTimeout is that of sessions which a busy machine shall not end.

@@ -187,7 +187,7 @@ const steps = 4
 // make more of their fires run; how many are at best.
 func TestThroughput(t *testing.T) {
 	first := few()
-	say("\n### Fires per second\n\nJobs are due every second, three times as many after some seconds, and so on until that does not make more of them run;\nthe best of the rates, each counted for %d s, again while it rises, and what was due then. It can be less than what ran:\nsome had waited.\n\n", *seconds)
+	say("\n### Fires per second\n\nJobs are due every second, three times as many after some seconds, and so on until that does not make more of them run;\nthe best of the rates, each counted for %d s after %s, again while it rises, and what was due then. It can be less\nthan what ran: some had waited.\n\n", *seconds, *settle)
 	say("| Items | Hosts | %s: held | of | %s: held | of | ÷ |\n| --- | --- | --- | --- | --- | --- | --- |\n", theirs, own)
 	for _, hosts := range numbers(t, *hosts) {
 		for _, size := range numbers(t, *sizes) {
@@ -214,7 +214,7 @@ func throughput(t *testing.T, kind string, hosts, size, due int) (best float64, 
 	}
 	w.allReady()
 	for n := 1; ; n++ {
-		pause(t, settle)
+		pause(t, *settle)
 		held := 0.0
 		for range windows {
 			before, from := w.completed(), time.Now()

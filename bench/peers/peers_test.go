@@ -30,6 +30,7 @@ var (
 	divided = flag.Int("divided", 10_000, "items that are divided anew")
 	jobs    = flag.Int("jobs", 200, "jobs of a host that is started")
 	seconds = flag.Int("seconds", 3, "how long fires per second are counted")
+	settle  = flag.Duration("settle", 5*time.Second, "how long hosts and server have with more jobs until fires per second are counted")
 	large   = flag.Bool("large", false, "also divide 100,000 items among 100 hosts of ours")
 	output  = flag.String("output", "", "file for the tables, besides stdout")
 )
@@ -42,8 +43,6 @@ const (
 	cycles = 5
 	// startLimit is how long hosts may take to have some more jobs.
 	startLimit = 10 * time.Second
-	// settle is how long they have until their fires are counted.
-	settle = 5 * time.Second
 	// windows is how often fires are counted at one rate at most: as long as it is
 	// not held and more of them run than before. What is new to so many, such as a
 	// Java program that is still being compiled, gets faster for a while.
@@ -90,7 +89,7 @@ func run(m *testing.M) (code int, err error) {
 	defer cancel()
 	// What is measured is the hosts; the disk of this machine is not.
 	shared.servers, err = zkserver.Start(ctx, zkserver.Options{
-		Dir: filepath.Join(dir, "zookeeper"), TickTime: 500 * time.Millisecond, NoSync: true, JavaArgs: []string{"-Xmx2g"},
+		Dir: filepath.Join(dir, "zookeeper"), TickTime: 500 * time.Millisecond, NoSync: true, Measured: true, JavaArgs: []string{"-Xmx2g"},
 	})
 	if err != nil {
 		return 0, err
@@ -109,7 +108,7 @@ func say(format string, args ...any) { fmt.Fprintf(&shared.report, format, args.
 
 // describe says what the tables were made on.
 func describe() {
-	say("%s. %s/%s, %d processors%s; %s; load before: %s. ZooKeeper stands alone on the same machine and does not\nwait for the disk. ElasticJob %s, default JVM settings.\n",
+	say("%s. %s/%s, %d processors%s; %s; load before: %s. ZooKeeper stands alone on the same machine and does not\nwait for the disk; its heap may have 2 GB. ElasticJob %s. The JVM settings of all are the defaults.\n",
 		time.Now().UTC().Format("2006-01-02 15:04"), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), processor(), runtime.Version(), load(), *version)
 }
 
