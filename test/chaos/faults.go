@@ -450,9 +450,12 @@ func (s *stage) fillDisk() (*injury, error) {
 	}}, nil
 }
 
+// keptSuffix is added to the name of a server's directory where it stays.
+const keptSuffix = ".kept"
+
 // saveSmallDisk copies what is on the small disk to where it can stay.
 func (s *stage) saveSmallDisk() error {
-	kept := s.disk + ".kept"
+	kept := s.disk + keptSuffix
 	err := os.MkdirAll(kept, 0o755)
 	if err == nil {
 		err = os.CopyFS(kept, os.DirFS(s.disk))

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"slices"
@@ -189,11 +190,17 @@ func (t *txn) add(kind int32, a *archive) {
 	}
 }
 
-// readJournals reads the logs of all servers below dir, and makes one of them.
-// Each transaction that was in force is in the log of most servers; together
-// they must be without a gap.
+// logged is a transaction, and which servers have it in their logs.
+type logged struct {
+	txn
+	servers uint64 // a bit each
+}
+
+// readJournals reads the logs of all servers, each in a directory below dir, and
+// makes one of them: of what was in force. Together they must be without a gap.
 func readJournals(dir string) ([]txn, error) {
-	all := make(map[int64]txn)
+	all := make(map[int64]logged)
+	servers := make(map[string]int)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasPrefix(d.Name(), "log.") {
 			return err
@@ -206,25 +213,66 @@ func readJournals(dir string) ([]txn, error) {
 		if err != nil && !errors.Is(err, errTorn) {
 			return fmt.Errorf("%s: %w", path, err)
 		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		name, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
+		name = strings.TrimSuffix(name, keptSuffix)
+		if _, known := servers[name]; !known {
+			servers[name] = len(servers)
+		}
 		for _, t := range list {
-			all[t.zxid] = t
+			all[t.zxid] = logged{t, all[t.zxid].servers | 1<<servers[name]}
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	list := make([]txn, 0, len(all))
+	list := make([]logged, 0, len(all))
 	for _, zxid := range slices.Sorted(maps.Keys(all)) {
 		list = append(list, all[zxid])
 	}
+	list = inForce(list, len(servers)/2+1)
 	for i := 1; i < len(list); i++ {
 		a, b := list[i-1].zxid, list[i].zxid
 		if a>>32 == b>>32 && b != a+1 || a>>32 != b>>32 && int32(b) != 1 {
 			return nil, fmt.Errorf("the servers' logs have a gap between transactions %#x and %#x", a, b)
 		}
 	}
-	return list, nil
+	journal := make([]txn, len(list))
+	for i := range list {
+		journal[i] = list[i].txn
+	}
+	return journal, nil
+}
+
+// inForce takes out what a leader had written down when it lost the others: the
+// last transactions of its epoch, which no majority has, while a server that has
+// all before them went on into the next epoch without them. (Were they in force,
+// the next leader would have sent them to that server one by one, since it lacked
+// no more than these; a whole snapshot, which leaves no trace in a log, is sent
+// to who lacks very many, or has too many. Such a server's log keeps what
+// was taken out.)
+func inForce(list []logged, majority int) []logged {
+	var out []logged
+	for begin := 0; begin < len(list); {
+		end := begin + 1
+		for end < len(list) && list[end].zxid>>32 == list[begin].zxid>>32 {
+			end++
+		}
+		last := end
+		for last > begin && bits.OnesCount64(list[last-1].servers) < majority {
+			last--
+		}
+		out = append(out, list[begin:last]...)
+		if last < end && (last == 0 || end == len(list) || list[last-1].servers&list[end].servers&^list[last].servers == 0) {
+			out = append(out, list[last:end]...)
+		}
+		begin = end
+	}
+	return out
 }
 
 // audit is what the journal says of the jobs of a namespace.

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -219,6 +222,55 @@ func TestTornJournal(t *testing.T) {
 	}
 	if _, err := readJournal([]byte("this is some other file altogether")); err == nil {
 		t.Error("a text was read as a log")
+	}
+}
+
+// TestLostProposals: what a leader had written down when it lost the others is
+// not in force; what is in one log only and was in force is.
+func TestLostProposals(t *testing.T) {
+	t.Parallel()
+	log := func(zxids ...int64) []byte {
+		l := newLog()
+		for _, z := range zxids {
+			l.zxid = z - 1
+			l.entry(1, txnCloseSession, nil)
+		}
+		return l.data
+	}
+	const two, three = int64(2) << 32, int64(3) << 32
+	for name, test := range map[string]struct {
+		logs map[string][]byte
+		want []int64
+	}{
+		"a minority's, and the others went on": {map[string][]byte{
+			"server0": log(two+1, two+2, three+1), "server1": log(two+1, two+2, three+1, three+2), "server2.kept": log(two+1, two+2, two+3, two+4, three+2),
+		}, []int64{two + 1, two + 2, three + 1, three + 2}},
+		"a majority's": {map[string][]byte{
+			"server0": log(two+1, three+1), "server1": log(two+1, two+2, three+1), "server2": log(two+1, two+2),
+		}, []int64{two + 1, two + 2, three + 1}},
+		"a gap": {map[string][]byte{"server0": log(two+1, two+3)}, nil},
+		"the end": {map[string][]byte{
+			"server0": log(two+1, two+2), "server1": log(two + 1), "server2": log(two + 1),
+		}, []int64{two + 1, two + 2}},
+		"one server": {map[string][]byte{"server0": log(two+1, two+2, three+1)}, []int64{two + 1, two + 2, three + 1}},
+	} {
+		dir := t.TempDir()
+		for server, data := range test.logs {
+			if err := os.MkdirAll(filepath.Join(dir, server, "data"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, server, "data", "log.1"), data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, err := readJournals(dir)
+		var got []int64
+		for _, x := range list {
+			got = append(got, x.zxid)
+		}
+		if !slices.Equal(got, test.want) || (err != nil) != (test.want == nil) {
+			t.Errorf("%s: %#x, %v, want %#x", name, got, err, test.want)
+		}
 	}
 }
 
