@@ -226,7 +226,7 @@ func TestTornJournal(t *testing.T) {
 }
 
 // TestLostProposals: what a leader had written down when it lost the others is
-// not in force; what is in one log only and was in force is.
+// not in force; what nobody went on without is.
 func TestLostProposals(t *testing.T) {
 	t.Parallel()
 	log := func(zxids ...int64) []byte {
