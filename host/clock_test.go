@@ -96,6 +96,39 @@ func TestClockJumpsBackAndNothingRunsTwice(t *testing.T) {
 	})
 }
 
+// An instant that comes while the host is cut off is due when it is connected
+// again, though the clock was set back in the meantime, to before the instant or
+// to after it.
+func TestClockJumpsBackWhileAnInstantWaits(t *testing.T) {
+	for _, ahead := range []time.Duration{1600 * time.Millisecond, 7 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 1)
+			r.clocks = func() time.Duration { return ahead }
+			m := r.start()
+			time.Sleep(time.Minute)
+			instant := time.Now().Truncate(10 * time.Second).Add(20 * time.Second)
+			time.Sleep(time.Until(instant.Add(-ahead - time.Second)))
+			m.sever()
+			r.apply(func(d *coordination.JobConfiguration) { d.Description = "the job waits for the registry" })
+			time.Sleep(3 * time.Second) // by its clock the instant was two seconds ago
+			m.set(0)
+			m.heal()
+			time.Sleep(20 * time.Second)
+			var told bool
+			for _, e := range r.events {
+				told = told || e.e.Instant.Equal(instant) && (e.e.Kind == host.EventItemStarted || e.e.Kind == host.EventFireSkipped)
+			}
+			if !told {
+				t.Errorf("%s ahead: nothing is told of %s\n%s", ahead, instant.UTC().Format(time.TimeOnly), r.timeline())
+			}
+			r.rest(time.Minute)
+			if len(r.faults) > 0 {
+				t.Errorf("%s\n\n%s", strings.Join(r.faults, "\n"), r.timeline())
+			}
+		})
+	}
+}
+
 // A host whose clock was wrong and was set back runs what it is given by others,
 // whose instants are behind its own, and what an operator lets run again.
 func TestClockJumpsBackAndItemsOfOthersFireAtOnce(t *testing.T) {

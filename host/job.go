@@ -698,8 +698,12 @@ func (j *job) arm(after time.Time) {
 // comes sooner than what was computed: an item that another host began by a clock
 // that is right, or whose record an operator has deleted, must not wait until
 // this clock is where it was. What was begun already is refused by its record.
+// An instant that came due by the old clock and by the new one, and has not been
+// seen to, stays due: the registry could not be reached.
 func (j *job) setBack(now moment) {
-	j.arm(now.wall)
+	if j.next.IsZero() || j.next.After(now.wall) {
+		j.arm(now.wall)
+	}
 	if j.notBefore.After(now.wall) {
 		j.notBefore = now.wall
 	}
