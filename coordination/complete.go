@@ -78,13 +78,19 @@ type completion struct {
 // endMarks are the marks that go with an item's completion.
 type endMarks struct{ running, failover, failovering bool }
 
+// ended is the record of an item that is completed.
+func (c completion) ended(i int) Record {
+	e := c.Items[i]
+	if e.HandBack != nil {
+		return *e.HandBack
+	}
+	return e.State.Record.end(e.Outcome, c.Now.UnixMilli())
+}
+
 // ops adds what completes one item, and returns the record that it writes.
 func (c completion) ops(i int, b *commit) Record {
 	l, e := c.Layout, c.Items[i]
-	record := e.State.Record.end(e.Outcome, c.Now.UnixMilli())
-	if e.HandBack != nil {
-		record = *e.HandBack
-	}
+	record := c.ended(i)
 	marks, looked := c.marks[i]
 	if !looked {
 		marks = endMarks{running: c.Config.MonitorExecution, failover: e.Failover, failovering: e.Failover}
@@ -212,6 +218,7 @@ func (c completion) look(items Items) Move {
 	}
 	return Move{Name: "complete", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion)
+		unlisted := takenOff(n[0], out.Runs, out.RunsVersion)
 		done := make(map[int]bool)
 		for k, i := range items {
 			record, offset, running, failover, failovering := n[2+each*k], n[3+each*k], n[4+each*k], n[5+each*k], n[6+each*k]
@@ -231,6 +238,15 @@ func (c completion) look(items Items) Move {
 				c.marks[i] = endMarks{running: mine(running), failover: mine(failover), failovering: mine(failovering)}
 			case r.Owner == self && r.Begun == e.State.Record.Begun && !r.Open():
 				state.Record, state.RecordVersion, state.RecordZxid = r, record.Version, record.Mzxid
+				out.Items[i] = state
+				done[i] = true
+			case unlisted.Contains(i) && (!record.Exists || record.Version > e.State.RecordVersion+1):
+				// It was completed, moved to another host, and was begun there.
+				// Its list of runs was set by the same transaction.
+				if state = e.State; e.HasOffset {
+					state = state.saved(e.Offset)
+				}
+				state.Record, state.RecordVersion, state.RecordZxid = c.ended(i), e.State.RecordVersion+1, n[0].Mzxid
 				out.Items[i] = state
 				done[i] = true
 			default:

@@ -462,6 +462,63 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// TestACompletionOfWhichTheHostDidNotHearStands: items move as soon as they are
+// completed, and their new owner has begun the next fire before the host that
+// completed them asks what became of the commit.
+func TestACompletionOfWhichTheHostDidNotHearStands(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []registrytest.Fault{registrytest.LostAnswer, registrytest.LostRequest} {
+		c, hosts := group(t, 2, nil)
+		leader, h := hosts[0], hosts[1]
+		begin(t, h, c.now.Add(time.Second))
+		items := h.running()
+		c.hand(co.Set(c.layout.Root()+"/servers/"+h.ip, []byte("DISABLED"), co.AnyVersion))
+		if stepped, err := h.step(); !stepped || err != nil {
+			t.Fatalf("a disabled host does not ask for another division: %v", err)
+		}
+		wish := co.Completing{Layout: h.layout, Self: h.self, Config: h.view.Config, Items: make(map[int]co.Ended), Runs: h.runs, RunsVersion: h.version, Now: c.now}
+		for _, i := range items {
+			wish.Items[i] = co.Ended{State: h.items[i].state, Outcome: "OK", Offset: []byte("done"), HasOffset: true}
+		}
+		lost := false
+		h.plan = func(_ int, op string) registrytest.Fault {
+			switch {
+			case op == "commit" && !lost:
+				lost = true
+				return fault
+			case lost:
+				h.plan = nil
+				for stepped := true; stepped; {
+					var err error
+					stepped, err = leader.step()
+					must(t, err)
+				}
+				begin(t, leader, c.now.Add(11*time.Second))
+			}
+			return registrytest.NoFault
+		}
+		var out co.Completed
+		must(t, h.perform(co.Complete(wish, &out)))
+		if len(out.Lost) > 0 || len(out.Items) != len(items) {
+			t.Errorf("fault %d: of %v, completed %v, lost %v", fault, items, out.Items, out.Lost)
+		}
+		for i, state := range out.Items {
+			if state.Record.Open() || state.Record.Outcome != "OK" || string(state.Offset) != "done" {
+				t.Errorf("fault %d: item %d: %+v", fault, i, state)
+			}
+			if owner := c.record(i).Owner; (owner == leader.self.ID) != (fault == registrytest.LostAnswer) {
+				t.Errorf("fault %d: item %d was last begun by %s", fault, i, owner)
+			}
+		}
+		for i := range h.items {
+			h.items[i].running = false
+		}
+		h.runs, h.version = out.Runs, out.RunsVersion
+		must(t, leader.complete(leader.running(), "OK", ""))
+		c.finish()
+	}
+}
+
 // TestUnheardBegin: a begin took effect, and the host could not find out. It
 // is found by whatever the host does next.
 func TestUnheardBegin(t *testing.T) {
