@@ -59,8 +59,13 @@ cluster: build examples ## show a cluster: a real ZooKeeper (Debian's zookeeper)
 	@exec bin/cluster --mount '$(MOUNT)'
 
 .PHONY: sim
-sim: ## run the random simulations of hosts: 1,000 and 500 seeds, or SEEDS=n of each
+sim: ## explore the model, and run the random simulations of hosts: 1,000 and 500 seeds, or SEEDS=n of each
+	$(GO) test -count 1 -run '^TestModel$$' ./coordination -model.time 0
 	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),5h,15m) -run '^(TestSimulation|TestRandomFaults)$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS))
+
+.PHONY: model
+model: ## explore what two and three hosts can do to each other, in all orders: an hour, and 8 GB
+	$(GO) test -count 1 -timeout 10h -v -run '^TestModel$$' -parallel 1 ./coordination -model.whole -model.time $(or $(TIME),0)
 
 .PHONY: crash
 crash: ## let hosts die at every registry operation of every scenario, and in pairs

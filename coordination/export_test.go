@@ -1,0 +1,11 @@
+package coordination
+
+import "fmt"
+
+// Remembered is all that a host carries from one view to the next, and what it
+// knows of its share apart from the states of the items: two hosts of which it
+// is the same do the same with the same answers. The number of rounds counts
+// only in being that of the share or not.
+func Remembered(v View, s Share) string {
+	return fmt.Sprint(v.divisionNode.Version, v.Division, v.OurTerm, v.flagged(), v.FlagSeen, s.Items != nil, s.division, s.round == v.round, s.Guard, s.Pending, s.Owing, s.Round, s.Java)
+}

@@ -1,0 +1,539 @@
+package coordination_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	co "github.com/wasmjob/wasmjob/coordination"
+)
+
+// call is an operation that a host waits for, or a wait for news.
+type call struct {
+	ops     []co.Op
+	queries []co.Query
+	idle    []news
+}
+
+// print tells two calls apart.
+func (c call) print() uint64 {
+	h := fnv.New64a()
+	say := func(s string) { _, _ = h.Write([]byte(s)) }
+	for _, op := range c.ops {
+		say(op.Path)
+		_, _ = h.Write(op.Data)
+		_, _ = h.Write([]byte{byte(op.Kind), byte(op.Version), '\n'})
+	}
+	for _, q := range c.queries {
+		say(q.Path)
+		say("?")
+	}
+	for _, n := range c.idle {
+		say(n.query.Path)
+		say(n.was)
+	}
+	return h.Sum64()
+}
+
+// news is what a host waits for: that a node is gone, or is not as it was.
+type news struct {
+	query co.Query
+	gone  bool
+	was   string
+}
+
+// reply is what a host is told: what it read, what its commit did, or which of
+// the nodes are gone for which it waited.
+type reply struct {
+	nodes   []co.Node
+	results []co.Result
+	err     error
+	gone    []bool
+}
+
+func (r reply) key() string {
+	if r.err != nil {
+		return r.err.Error()
+	}
+	var b []byte
+	for _, n := range r.nodes {
+		b = fmt.Appendf(b, "%v %d %v %q %q,", n.Exists, n.Version, n.Ephemeral, n.Data, n.Names)
+	}
+	for _, n := range r.results {
+		b = fmt.Appendf(b, "%s %d,", n.Path, n.Version)
+	}
+	return string(fmt.Append(b, r.gone))
+}
+
+// hostState is a state of a host: where it is in its code, and all that it
+// knows. The code is the package's own and cannot be copied in its middle, so a
+// state remembers by which answers it came to be, and is brought about again
+// when an answer comes that it never had.
+type hostState struct {
+	id    int32
+	host  int
+	call  call
+	wrong string // what the host found that cannot be
+
+	from   *hostState
+	answer reply
+	key    string  // of answer
+	print  uint64  // of call
+	rested *memory // if the host has just rested
+	next   map[string]*hostState
+	live   *actor // is in this state now; nil if it has gone on
+}
+
+// modelHosts holds each state of the hosts once.
+type modelHosts struct {
+	layout   co.Layout
+	failover bool
+	states   []*hostState
+	byKey    map[string]*hostState
+}
+
+func newModelHosts(layout co.Layout, failover bool) *modelHosts {
+	return &modelHosts{layout: layout, failover: failover, byKey: make(map[string]*hostState)}
+}
+
+func (h *modelHosts) close() {
+	for _, s := range h.states {
+		if s.live != nil {
+			s.live.stop()
+		}
+	}
+}
+
+// start is the state of a host before its first operation.
+func (h *modelHosts) start(host int) *hostState {
+	return h.state(h.actor(host, nil), nil, "", reply{})
+}
+
+func modelSelf(host int) co.JobInstance {
+	return co.NewJobInstance(fmt.Sprintf("10.0.0.%d", host+1), fmt.Sprint(host+1))
+}
+
+// actor is a host that is about to join, or one at rest.
+func (h *modelHosts) actor(host int, knows *memory) *actor {
+	a := &actor{layout: h.layout, failover: h.failover, n: host, self: modelSelf(host)}
+	if knows != nil {
+		a.memory = knows.clone()
+	}
+	next, stop := iter.Pull(a.live)
+	a.next, a.stop = next, stop
+	a.pending, a.more = next()
+	return a
+}
+
+// state finds the state in which the actor is.
+func (h *modelHosts) state(a *actor, from *hostState, by string, answer reply) *hostState {
+	if !a.more {
+		a.pending = call{}
+	}
+	key := fmt.Sprintf("%d %v %s %s %+v", a.n, a.more, a.wrong, a.history, a.pending.idle)
+	if known := h.byKey[key]; known != nil {
+		if known.live == nil {
+			known.live = a
+		} else {
+			a.stop()
+		}
+		return known
+	}
+	s := &hostState{id: int32(len(h.states)), host: a.n, call: a.pending, wrong: a.wrong, print: a.pending.print(), rested: a.rested,
+		from: from, answer: answer, key: by, next: make(map[string]*hostState), live: a}
+	h.states = append(h.states, s)
+	h.byKey[key] = s
+	return s
+}
+
+// told is the state after s in which the host has been told r.
+func (h *modelHosts) told(s *hostState, r reply) *hostState {
+	key := r.key()
+	if next := s.next[key]; next != nil {
+		return next
+	}
+	a := s.live
+	if a == nil {
+		var way []*hostState
+		at := s
+		for ; at.from != nil && at.rested == nil; at = at.from {
+			way = append(way, at)
+		}
+		a = h.actor(s.host, at.rested)
+		for _, step := range slices.Backward(way) {
+			a.tell(step.key, step.answer)
+			if got := a.pending.print(); got != step.print {
+				panic(fmt.Sprintf("two states of host %d that were taken for one are not: one is at %+v, the other at %+v", s.host+1, a.pending, step.call))
+			}
+		}
+	}
+	s.live = nil
+	a.tell(key, r)
+	next := h.state(a, s, key, r)
+	s.next[key] = next
+	return next
+}
+
+// actor is a host: it looks, and does what the package says, for ever.
+type actor struct {
+	layout   co.Layout
+	failover bool
+	n        int
+	self     co.JobInstance
+	next     func() (call, bool)
+	stop     func()
+
+	more    bool
+	pending call
+	reply   reply
+	wrong   string
+	history string // what it knew when it last was in no exchange, and what it was told since
+	yield   func(call) bool
+
+	memory
+	rested *memory // at the operation that it waits for, if it has just rested
+	due    []int64 // instants that have come
+}
+
+// memory is all that a host knows when it is in no exchange.
+type memory struct {
+	view         co.View
+	share        co.Share
+	runs         co.Runs
+	version      int32
+	items        map[int]*simItem
+	line, behind co.Line
+	all          bool
+}
+
+func (m memory) clone() memory {
+	items := make(map[int]*simItem, len(m.items))
+	for i, it := range m.items {
+		same := *it
+		items[i] = &same
+	}
+	m.items = items
+	return m
+}
+
+// tell lets the host go on to its next operation.
+func (a *actor) tell(key string, r reply) {
+	h := fnv.New128a()
+	_, _ = h.Write([]byte(a.history))
+	_, _ = h.Write([]byte(key))
+	a.history = string(h.Sum(nil))
+	a.reply, a.rested = r, nil
+	a.pending, a.more = a.next()
+}
+
+func (a *actor) fault(format string, args ...any) {
+	if a.wrong == "" {
+		a.wrong = fmt.Sprintf(format, args...)
+	}
+}
+
+// Commit, Read and the rest make the actor a registry to itself.
+func (a *actor) Commit(_ context.Context, ops ...co.Op) ([]co.Result, error) {
+	if !a.yield(call{ops: ops}) {
+		return nil, co.ErrSessionLost
+	}
+	return a.reply.results, a.reply.err
+}
+
+func (a *actor) Read(_ context.Context, q ...co.Query) ([]co.Node, error) {
+	if !a.yield(call{queries: q}) {
+		return nil, co.ErrSessionLost
+	}
+	return a.reply.nodes, nil
+}
+
+func (a *actor) Watch(context.Context, ...co.Query) (<-chan co.Snapshot, error) {
+	return nil, co.ErrUnavailable
+}
+func (a *actor) Trust() (co.Trust, <-chan struct{}) { return co.TrustLive, nil }
+func (a *actor) Trusted() bool                      { return true }
+func (a *actor) Lost() <-chan struct{}              { return nil }
+func (a *actor) Close() error                       { return nil }
+
+// live is the host's loop.
+func (a *actor) live(yield func(call) bool) {
+	a.yield = yield
+	file := co.JobConfiguration{JobName: "demo", Cron: "0 * * * * ?", ShardingTotalCount: modelItems, MonitorExecution: true, Misfire: true,
+		Failover: a.failover, MaxTimeDiffSeconds: -1}
+	ctx := context.Background()
+	err := co.ErrUnknown
+	for a.items == nil && err != nil {
+		if err = co.Perform(ctx, a, co.Join(co.Joining{Layout: a.layout, Self: a.self, Definition: file,
+			Detail: co.HostDetail{State: co.DetailReady}})); !a.goOn(err) {
+			return
+		}
+	}
+	if a.items == nil {
+		a.items = make(map[int]*simItem)
+	}
+	for {
+		a.rest()
+		nodes, err := a.Read(ctx, append(co.Control(a.layout, a.self), co.Data(modelClock))...)
+		if err != nil {
+			return
+		}
+		a.due = nil
+		if clock := nodes[len(nodes)-1]; clock.Exists {
+			a.due = modelInstants[:clock.Version]
+		}
+		s := make(co.Snapshot, len(nodes))
+		for _, n := range nodes {
+			s[n.Query] = n
+		}
+		a.view = co.ParseView(s, a.layout, a.self, a.view)
+		idle, err := a.step(ctx)
+		if !a.goOn(err) {
+			return
+		}
+		if !idle {
+			continue
+		}
+		if !a.all && len(a.view.Crashed()) > 0 {
+			a.all = true // time has passed, and something is left
+			continue
+		}
+		if !a.wait(ctx, nodes) {
+			return
+		}
+	}
+}
+
+// wait waits until something is not as it was seen, or the node is gone behind
+// which the host stands in a line.
+func (a *actor) wait(ctx context.Context, seen []co.Node) bool {
+	var marks []co.Query
+	for _, i := range slices.Sorted(maps.Keys(a.items)) {
+		if a.items[i].held { // it was marked: look again when the marks are others
+			for _, mark := range []string{"running", "failover", "failovering"} {
+				marks = append(marks, co.Data(fmt.Sprintf("%s/sharding/%d/%s", a.layout.Root(), i, mark)))
+			}
+		}
+	}
+	if len(marks) > 0 {
+		nodes, err := a.Read(ctx, marks...)
+		if err != nil {
+			return false
+		}
+		if !slices.ContainsFunc(nodes, func(n co.Node) bool { return n.Exists }) {
+			a.release() // they went in the meantime
+			return true
+		}
+		seen = append(slices.Clone(seen), nodes...)
+	}
+	var idle []news
+	for _, n := range seen {
+		idle = append(idle, news{query: n.Query, was: nodeState(n)})
+	}
+	lines := []*co.Line{&a.line, &a.behind}
+	for _, line := range lines {
+		if q, waiting := line.Waiting(); waiting {
+			idle = append(idle, news{query: q, gone: true})
+		}
+	}
+	if !a.yield(call{idle: idle}) {
+		return false
+	}
+	a.all = false
+	a.release()
+	gone := a.reply.gone
+	for _, line := range lines {
+		if _, waiting := line.Waiting(); waiting {
+			if gone[0] {
+				line.Behind = ""
+			}
+			gone = gone[1:]
+		}
+	}
+	return true
+}
+
+func (a *actor) release() {
+	for _, it := range a.items {
+		it.held = false
+	}
+}
+
+// goOn reports whether the host lives and the error is one to try again after.
+func (a *actor) goOn(err error) bool {
+	switch {
+	case err == nil, errors.Is(err, co.ErrUnknown), errors.Is(err, co.ErrConflict):
+		return true
+	case !errors.Is(err, co.ErrSessionLost):
+		a.fault("host %d: %v", a.n+1, err)
+	}
+	return false
+}
+
+// rest puts what the host knows in place of how it came to know it.
+func (a *actor) rest() {
+	h := fnv.New128a()
+	fmt.Fprint(h, a.version, a.runs, co.Remembered(a.view, a.share), a.all, a.line, a.behind)
+	for _, i := range slices.Sorted(maps.Keys(a.items)) {
+		it := a.items[i]
+		fmt.Fprint(h, i, it.owned, it.running, it.failover, it.held, it.fire, it.state)
+	}
+	a.history = string(h.Sum(nil))
+	known := a.clone()
+	a.rested = &known
+}
+
+// step takes the next step; idle means that there is none.
+func (a *actor) step(ctx context.Context) (idle bool, err error) {
+	v := a.view
+	now := time.UnixMilli(1000)
+	var sharded co.Sharded
+	if m, ok := v.Reconcile(now, a.share, &sharded, &a.line); ok {
+		err := co.Perform(ctx, a, m)
+		return err == nil && a.line.Behind != "", err
+	}
+	if !a.share.Current(v) {
+		return false, a.readShare(ctx)
+	}
+	if busy := a.busy(); len(v.Crashed()) > 0 {
+		for _, dead := range v.Crashed() {
+			var out co.Recovered
+			err := co.Perform(ctx, a, co.Recover(co.Recovery{View: v, Dead: dead, All: a.all, Limit: 10, Busy: busy, Line: &a.behind,
+				Runs: a.runs, RunsVersion: a.version, Now: now}, &out))
+			if err != nil {
+				return false, err
+			}
+			if out.Commits > 0 {
+				a.runs, a.version = out.Runs, out.RunsVersion
+				for _, c := range out.Claimed {
+					if a.items[c.Item] == nil {
+						a.items[c.Item] = &simItem{}
+					}
+					it := a.items[c.Item]
+					it.running, it.failover, it.state, it.fire = true, true, c.State, c.Fire
+				}
+				return false, nil
+			}
+		}
+	}
+	if busy := a.busy(); len(busy) > 0 {
+		return false, a.complete(ctx, busy)
+	}
+	for _, at := range a.due {
+		f := co.Fire{Instant: at, Source: "schedule"}
+		states := make(map[int]co.ItemState)
+		for i, it := range a.items {
+			if it.owned && !it.running && !it.held && it.state.Record.Accepts(f) == nil {
+				states[i] = it.state
+			}
+		}
+		if len(states) > 0 {
+			return false, a.begin(ctx, f, states)
+		}
+	}
+	return true, nil
+}
+
+func (a *actor) busy() co.Items {
+	var items co.Items
+	for i, it := range a.items {
+		if it.running {
+			items = append(items, i)
+		}
+	}
+	slices.Sort(items)
+	return items
+}
+
+func (a *actor) readShare(ctx context.Context) error {
+	known := make(map[int]co.ItemState)
+	for i, it := range a.items {
+		if it.running {
+			known[i] = it.state
+		}
+	}
+	var share co.Share
+	if err := co.Perform(ctx, a, co.ReadShare(a.view, known, &share)); err != nil || share.Items == nil {
+		return err
+	}
+	a.share = share
+	for i, it := range a.items {
+		if _, mine := share.Items[i]; !mine {
+			if it.owned = false; !it.running {
+				delete(a.items, i)
+			}
+		}
+	}
+	for i, state := range share.Items {
+		if a.items[i] == nil {
+			a.items[i] = &simItem{}
+		}
+		it := a.items[i]
+		if it.owned = true; !it.running {
+			it.state = state
+		}
+	}
+	return nil
+}
+
+func (a *actor) begin(ctx context.Context, f co.Fire, states map[int]co.ItemState) error {
+	var out co.Begun
+	if err := co.Perform(ctx, a, co.Begin(co.Beginning{Layout: a.layout, Self: a.self, Fire: f, Config: a.view.Config, Items: states,
+		Guard: a.share.Guard, HasGuard: true, Runs: a.runs, RunsVersion: a.version, Now: f.Time()}, &out)); err != nil {
+		return err
+	}
+	if out.Items != nil {
+		a.runs, a.version = out.Runs, out.RunsVersion
+	}
+	for i, state := range out.Items {
+		it := a.items[i]
+		it.running, it.failover, it.state, it.fire = true, false, state, f
+	}
+	for i, why := range out.Refused {
+		if why == co.RefusedRunning || why == co.RefusedFailover {
+			a.items[i].held = true
+		}
+	}
+	if out.Stale {
+		return a.readShare(ctx)
+	}
+	return nil
+}
+
+func (a *actor) complete(ctx context.Context, items co.Items) error {
+	c := co.Completing{Layout: a.layout, Self: a.self, Config: a.view.Config, Items: make(map[int]co.Ended), Runs: a.runs, RunsVersion: a.version,
+		Now: time.UnixMilli(5000)}
+	for _, i := range items {
+		it := a.items[i]
+		c.Items[i] = co.Ended{State: it.state, Outcome: "OK", Failover: it.failover}
+		if !it.owned {
+			c.Wake = &a.view
+		}
+		if a.share.Pending.Contains(i) {
+			c.AskForSharding = true
+		}
+	}
+	var out co.Completed
+	if err := co.Perform(ctx, a, co.Complete(c, &out)); err != nil {
+		return err
+	}
+	a.runs, a.version = out.Runs, out.RunsVersion
+	for _, i := range out.Lost {
+		a.fault("host %d lives and is told that item %d is not its own", a.n+1, i)
+	}
+	for _, i := range items {
+		it := a.items[i]
+		it.running, it.failover = false, false
+		if state, ok := out.Items[i]; ok {
+			it.state = state
+		}
+		if !it.owned {
+			delete(a.items, i)
+		}
+	}
+	return nil
+}
