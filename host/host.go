@@ -81,6 +81,10 @@ type Config struct {
 	// Go's own clock. nil is time.Now. It is called by several goroutines.
 	Now    func() time.Time
 	Logger *zap.Logger
+
+	// token ends the ids of a term's instances; nil is newToken. A simulation
+	// sets it, so that ids follow from its seed.
+	token func() string
 }
 
 // GuestLog is one line of a guest.

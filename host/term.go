@@ -40,15 +40,24 @@ type term struct {
 }
 
 func newTerm(h *Host, r coordination.RegistryCenter) *term {
-	token := make([]byte, 4)
-	rand.Read(token) // never fails, see crypto/rand
+	token := newToken
+	if h.cfg.token != nil {
+		token = h.cfg.token
+	}
 	return &term{
 		host: h, registry: r,
-		self:  coordination.NewJobInstance(h.cfg.ServerIP, fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(token))),
+		self:  coordination.NewJobInstance(h.cfg.ServerIP, token()),
 		jobs:  make(map[string]*job),
 		joins: make(map[string]int),
 		ended: make(chan *job),
 	}
+}
+
+// newToken is what no other term on this server has.
+func newToken() string {
+	token := make([]byte, 4)
+	rand.Read(token) // never fails, see crypto/rand
+	return fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(token))
 }
 
 // identity is the instance for a job: the term's id, with a number from the
