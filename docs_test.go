@@ -366,11 +366,9 @@ var (
 	testName = regexp.MustCompile(`^Test[A-Za-z]+(/[a-z_]+)?$`)
 )
 
-// TestFlawsInDocs: each of ElasticJob's flaws has a test that shows what
-// happens here, and the tests that the page names exist.
-func TestFlawsInDocs(t *testing.T) {
-	t.Parallel()
-	const scenarios = "coordination/testdata/scenarios/"
+// testsByName are the tests of all packages.
+func testsByName(t *testing.T) map[string]bool {
+	t.Helper()
 	_, folders := sources(t)
 	tests := make(map[string]bool)
 	for _, files := range folders {
@@ -382,6 +380,44 @@ func TestFlawsInDocs(t *testing.T) {
 			}
 		}
 	}
+	return tests
+}
+
+var complaintRow = regexp.MustCompile(`(?m)^\| (T\d+) \|.*\| ([^|]*) \|$`)
+
+// TestComplaintsInDocs: each complaint has a test, and the tests that the page
+// names exist.
+func TestComplaintsInDocs(t *testing.T) {
+	t.Parallel()
+	tests := testsByName(t)
+	data, err := os.ReadFile("docs/reliability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, row := range complaintRow.FindAllStringSubmatch(string(data), -1) {
+		found = append(found, row[1])
+		names := codeSpan.FindAllStringSubmatch(row[2], -1)
+		if len(names) == 0 {
+			t.Errorf("docs/reliability.md: complaint %s: no test shows that it is not possible", row[1])
+		}
+		for _, m := range names {
+			if !testName.MatchString(m[1]) || !tests[m[1]] {
+				t.Errorf("docs/reliability.md: complaint %s: there is no test %s", row[1], m[1])
+			}
+		}
+	}
+	if want := []string{"T1", "T3", "T4", "T5", "T6"}; !slices.Equal(found, want) {
+		t.Errorf("found complaints %v, expected %v: the page is not read as it is written", found, want)
+	}
+}
+
+// TestFlawsInDocs: each of ElasticJob's flaws has a test that shows what
+// happens here, and the tests that the page names exist.
+func TestFlawsInDocs(t *testing.T) {
+	t.Parallel()
+	const scenarios = "coordination/testdata/scenarios/"
+	tests := testsByName(t)
 	data, err := os.ReadFile("docs/elasticjob.md")
 	if err != nil {
 		t.Fatal(err)
