@@ -196,11 +196,13 @@
 // If the host dies in step 3, its session ends after a while: instance, detail,
 // and leader node if it led, are gone at once. Every survivor sees that. One is
 // elected ([Elect]) and divides the items ([Reshard]); each calls [Recover],
-// which reads runs/{id} of the dead host and the marks of those items, and
-// takes its part of them in one commit: set the record (new owner, same
-// instant, failover), create failover, failovering and running, move the items
-// from one list of runs to the other. The last one deletes what is left of the
-// dead host.
+// which reads runs/{id} of the dead host and of the others, and the marks of
+// those items, and takes its part of them in one commit: set the record (new
+// owner, same instant, failover), create failover, failovering and running, move
+// the items from one list of runs to the other. Those take part that run nothing
+// of the job, or all if each runs something; the first to commit writes down who
+// they are, beside what is left. The last one deletes what is left of the dead
+// host.
 //
 // Commits that would be too large for a registry are cut; each part is right
 // by itself.

@@ -27,8 +27,9 @@ type Recovery struct {
 
 	// leave is set while it is this host's turn: the ops that leave the latch.
 	leave []Op
-	// takers are the hosts that take part, in the order of the view.
+	// takers are the hosts among which all of owed is divided, in turn.
 	takers []string
+	owed   Items
 	// alive are the hosts whose detail node is there.
 	alive []string
 	// from is where to go on: the items below it have been decided about.
@@ -69,9 +70,11 @@ type Claim struct {
 const OutcomeElsewhere = "ELSEWHERE"
 
 // Recover takes over items that a crashed host had begun, or with failover off
-// writes down that they are lost. All hosts that call it compute the same
-// division of the items; each takes its share in one commit, which also begins
-// them. Any host may call it, any number of times; after an error the next
+// writes down that they are lost. The items are divided in turn among the hosts
+// that run nothing of the job, or among all if each runs something; what the
+// first host that takes its share has found is written down with it, and the
+// others go by that. Each takes its share in one commit, which also begins the
+// items. Any host may call it, any number of times; after an error the next
 // call finds what had been claimed nevertheless.
 //
 // A host is dead when its instance node and its detail node are both gone.
@@ -89,7 +92,7 @@ func Recover(r Recovery, out *Recovered) Move {
 	if r.Line == nil {
 		r.Line = &Line{}
 	}
-	r.takers = r.View.takers()
+	r.takers = r.View.takers() // of what is in nobody's list
 	*out = Recovered{Runs: r.Runs, RunsVersion: r.RunsVersion}
 	return r.look(out)
 }
@@ -100,6 +103,10 @@ func (r Recovery) look(out *Recovered) Move {
 		return r.lookAtMarks(out)
 	}
 	read := []Query{Data(l.runsOf(r.Dead)), Data(l.instance(r.Dead)), Data(l.detail(r.Dead)), Data(l.members()), Data(l.assignmentOf(r.Dead)), Data(l.config()), Data(l.runsOf(r.View.Self.ID)), Children(l.details())}
+	fixed, takers := len(read), r.View.takers()
+	for _, id := range takers {
+		read = append(read, Data(l.runsOf(id)))
+	}
 	return Move{Name: "recover", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		r.alive = n[7].Names
 		runs, instance, detail, members, assigned, own := n[0], n[1], n[2], n[3], n[4], n[6]
@@ -127,6 +134,10 @@ func (r Recovery) look(out *Recovered) Move {
 			if len(owed.Runs) == 0 {
 				return r.bury(runs, members, assigned, out), nil
 			}
+			if len(owed.Takers) == 0 {
+				owed.Owed, owed.Takers = owed.Items(), idle(takers, n[fixed:])
+			}
+			r.owed, r.takers = owed.Owed, owed.Takers
 			return r.readOwed(owed, runs, out)
 		})
 	}}
@@ -626,12 +637,32 @@ func (it owedItem) clear(dead string, c *commit, item int) {
 	}
 }
 
+// idle are those of the takers that run nothing of the job; all, if each does.
+func idle(takers []string, runs []Node) []string {
+	var idle []string
+	for k, id := range takers {
+		if r, err := parseRuns(runs[k].Data); err == nil && len(r.Runs) == 0 {
+			idle = append(idle, id)
+		}
+	}
+	if len(idle) == 0 {
+		return takers
+	}
+	return idle
+}
+
 // takes reports whether this host takes an item: any of them if All is set,
-// else every n-th, n being the hosts that take part. Which ones does not
-// depend on what the others have taken already.
+// else its share of all. Which that is does not depend on what the others have
+// taken already.
 func (r Recovery) takes(item int) bool {
-	n := len(r.takers)
-	return r.All || n > 0 && r.takers[item%n] == r.View.Self.ID
+	if r.All || len(r.takers) == 0 {
+		return r.All
+	}
+	rank, known := slices.BinarySearch(r.owed, item)
+	if !known {
+		rank = item
+	}
+	return r.takers[rank%len(r.takers)] == r.View.Self.ID
 }
 
 // lives reports whether a host may still run something: one that an operator

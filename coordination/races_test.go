@@ -247,6 +247,53 @@ func TestRecoverDivides(t *testing.T) {
 	}
 }
 
+// TestRecoverDividesAmongTheIdle: hosts that run something of the job take
+// nothing while others run nothing, whichever looks first, and the items are
+// divided evenly whatever their numbers are.
+func TestRecoverDividesAmongTheIdle(t *testing.T) {
+	t.Parallel()
+	for _, busy := range []int{0, 1, 3} { // of the three survivors
+		for first := range 3 {
+			c, h := group(t, 4, func(cfg *co.JobConfiguration) { cfg.Failover, cfg.ShardingTotalCount = true, 24 })
+			dead, survivors := h[3], h[:3]
+			c.pass(10 * time.Second)
+			had := dead.running()
+			must(t, dead.complete(co.Items{had[1], had[3], had[5]}, "OK", ""))
+			crashed := dead.running() // every other one
+			for k, o := range survivors {
+				if k >= busy {
+					must(t, o.complete(o.running(), "OK", ""))
+				}
+			}
+			dead.crash()
+			for _, o := range survivors {
+				must(t, o.look())
+			}
+			var all co.Items
+			for k := range 3 {
+				n := (first + k) % 3
+				out, err := survivors[n].recover(dead.self.ID, false, 100)
+				must(t, err)
+				want := len(crashed) / (3 - busy%3)
+				if n < busy%3 {
+					want = 0
+				}
+				if got := len(out.Claimed); got < want || got > want+1 || want == 0 && got > 0 {
+					t.Errorf("%d busy, %d looks first: %d claims %d of %s, want %d or one more", busy, first, n, got, crashed, want)
+				}
+				for _, claim := range out.Claimed {
+					all = append(all, claim.Item)
+				}
+			}
+			if slices.Sort(all); !slices.Equal(all, crashed) {
+				t.Errorf("%d busy, %d looks first: %s were taken over in one round, want %s", busy, first, all, crashed)
+			}
+			c.settle()
+			c.finish()
+		}
+	}
+}
+
 // TestRecoverOdds: what is not owed any more.
 func TestRecoverOdds(t *testing.T) {
 	t.Parallel()

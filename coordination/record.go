@@ -203,6 +203,11 @@ type Runs struct {
 	// down here what that left running. The node has another name then: Java
 	// ids come back.
 	Java string `json:"java,omitempty"`
+	// Owed is all that was left when the first host took something over, and
+	// Takers are those among which it was divided then: the n-th of Owed is for
+	// the n-th of Takers, in turn. Of a host that lives both are empty.
+	Owed   Items    `json:"owed,omitempty"`
+	Takers []string `json:"takers,omitempty"`
 }
 
 func parseRuns(data []byte) (Runs, error) {
@@ -290,7 +295,7 @@ func (r Runs) without(items Items) Runs {
 	for _, i := range items {
 		drop[i] = true
 	}
-	n := Runs{Java: r.Java}
+	n := Runs{Java: r.Java, Owed: r.Owed, Takers: r.Takers}
 	for _, run := range r.Runs {
 		var kept Items
 		for _, i := range run.Items {

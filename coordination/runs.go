@@ -71,12 +71,14 @@ func (r *Runs) UnmarshalJSON(data []byte) error {
 			Run
 			Items string `json:"items"` // in place of the run's own
 		} `json:"runs"`
-		Java string `json:"java"`
+		Java   string   `json:"java"`
+		Owed   Items    `json:"owed"`
+		Takers []string `json:"takers"`
 	}
 	if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
-	*r = Runs{Java: text.Java}
+	*r = Runs{Java: text.Java, Owed: text.Owed, Takers: text.Takers}
 	n := 0
 	for _, t := range text.Runs {
 		items, err := ParseItems(t.Items)

@@ -449,6 +449,9 @@ func (h *simHost) owned() co.Items {
 // others could have taken.
 func (h *simHost) recoverAll(all bool) (bool, error) {
 	crashed := h.view.Crashed()
+	if len(crashed) == 0 && h.failoverLine.Standing {
+		crashed = []string{""} // and leaves the latch, in which Java hosts wait
+	}
 	if len(crashed) == 0 {
 		h.recoverAt = time.Time{}
 		return false, nil
