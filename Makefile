@@ -58,18 +58,31 @@ cluster: build examples ## show a cluster: a real ZooKeeper (Debian's zookeeper)
 	@$(GO) build -o bin/cluster ./test/cluster
 	@exec bin/cluster --mount '$(MOUNT)'
 
+# What sim lets hosts die at besides: every third operation, every seventh of pairs.
+CRASHES := TestCrashAtEveryOperation|TestTwoCrashes|TestGarbage|TestGarbageAtRandom
+
 .PHONY: sim
-sim: ## explore the model, and run the random simulations of hosts: 1,000 and 500 seeds, or SEEDS=n of each
-	$(GO) test -count 1 -run '^TestModel$$' ./coordination -model.time 0
-	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),5h,15m) -run '^(TestSimulation|TestRandomFaults)$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS))
+sim: ## explore the model, and run the random simulations of hosts (1,000 and 500 seeds, or SEEDS=n of each) and the crashes
+	$(GO) test -count 1 -timeout 20m -run '^TestModel$$' ./coordination -model.time 0
+	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run '^(TestSimulation|TestRandomFaults|$(CRASHES))$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS))
 
 .PHONY: model
 model: ## explore what two and three hosts can do to each other, in all orders: an hour, and 8 GB
 	$(GO) test -count 1 -timeout 10h -v -run '^TestModel$$' -parallel 1 ./coordination -model.whole -model.time $(or $(TIME),0)
 
 .PHONY: crash
-crash: ## let hosts die at every registry operation of every scenario, and in pairs
-	$(GO) test -count 1 -timeout 5h -v -run '^(TestCrashAtEveryOperation|TestTwoCrashes)$$' ./host -crash.stride 1 -crash.pairs $(or $(PAIRS),3)
+crash: ## let hosts die at every registry operation of every scenario, and in pairs (PAIRS=1: each pair of operations)
+	$(GO) test -count 1 -timeout 10h -v -run '^(TestCrashAtEveryOperation|TestTwoCrashes)$$' ./host -crash.stride 1 -crash.pairs $(or $(PAIRS),3)
+
+.PHONY: nightly
+nightly: ## hours: SEEDS (10000) of the simulations, all crashes, all garbage, the great model, each fuzz target for FUZZTIME (5m)
+	$(MAKE) crash
+	$(GO) test -count 1 -timeout 10h -run '^TestGarbage$$' ./host -garbage.stride 1
+	$(GO) test -count 1 -timeout 10h -run '^TestGarbageAtRandom$$' ./host -garbage.seeds 3000
+	$(GO) test -count 1 -timeout 10h -run '^TestRegistryAtRandom$$' ./coordination -registry.scripts 20000
+	$(MAKE) sim SEEDS=$(or $(SEEDS),10000)
+	$(MAKE) model
+	$(MAKE) fuzz FUZZTIME=$(if $(filter command% environment%,$(origin FUZZTIME)),$(FUZZTIME),5m)
 
 .PHONY: setup
 setup: ## install what the tests need and is missing, from Debian's packages

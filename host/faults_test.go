@@ -16,13 +16,14 @@ import (
 
 var (
 	faultSeeds = flag.Int("faults.seeds", faultsDefault, "how many seeds of random faults are run")
+	faultFirst = flag.Int("faults.first", 1, "the first of them")
 	faultSeed  = flag.Int64("faults.seed", 0, "run only this seed, and print what happened")
 )
 
 // TestRandomFaults does to a cluster, at random times of half an hour each,
 // what happens to clusters: hosts are killed, started, stopped, halted, cut off
-// and connected again, sessions end, answers and requests are lost, the
-// definition changes, an operator triggers and disables, clocks are wrong and are
+// and connected again, sessions end, answers and requests are lost or late, what
+// a host asked for arrives when it hears nothing any more, the definition changes, an operator triggers and disables, clocks are wrong and are
 // set forwards and backwards. Then it comes to rest,
 // and everything must be in order.
 func TestRandomFaults(t *testing.T) {
@@ -41,7 +42,7 @@ func TestRandomFaults(t *testing.T) {
 	for g := range groups {
 		t.Run(fmt.Sprintf("group%d", g), func(t *testing.T) {
 			t.Parallel()
-			for seed := g + 1; seed <= seeds && !t.Failed(); seed += groups {
+			for seed := *faultFirst + g; seed < *faultFirst+seeds && !t.Failed(); seed += groups {
 				faults.Add(int64(attack(t, uint64(seed), false)))
 			}
 		})
@@ -54,24 +55,25 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2)) // what is done, and when
 		r := newRig(t, 1+rng.IntN(6))
+		r.seed, r.stagger = seed, 17*time.Microsecond
 		r.def.Failover = seed%4 != 0
-		sick := 0                                // of a thousand calls so many go wrong
-		calls := rand.New(rand.NewPCG(seed, 3))  // under r.mu
-		length := rand.New(rand.NewPCG(seed, 4)) // under r.mu
-		r.takes = func(int) time.Duration {
-			switch length.IntN(12) {
+		sick := 0 // of a thousand calls so many go wrong
+		r.takes = func(item int) time.Duration {
+			length := mix(seed, 4, uint64(item), uint64(time.Now().UnixNano()))
+			switch length % 12 {
 			case 0:
 				return 45 * time.Second
 			case 1:
 				return 0
 			}
-			return time.Duration(length.IntN(12_000)) * time.Millisecond
+			return time.Duration(length/12%12_000) * time.Millisecond
 		}
-		r.meddle = func(_ *machine, _ string) meddling {
-			if calls.IntN(1000) >= sick {
+		r.meddle = func(m *machine, _ string) meddling {
+			if sick == 0 || m.dice(1000) >= sick {
 				return letBe
 			}
-			return []meddling{loseAnswer, loseAnswer, loseRequest, refuse, refuse, expireNow, expireThen, killBefore, killAfter}[calls.IntN(9)]
+			wrong := []meddling{loseAnswer, loseAnswer, loseRequest, refuse, refuse, expireNow, expireThen, killBefore, killAfter, slowRequest, slowRequest, slowAnswer, slowAnswer}
+			return wrong[m.dice(len(wrong))]
 		}
 		setSick := func(n int) {
 			r.note("of a thousand calls %d go wrong", n)
@@ -91,12 +93,13 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 		if jumps || seed%3 == 1 {
 			r.clocks = func() time.Duration { return off(2 * time.Second) }
 		}
-		kinds := 16
+		kinds := 20
 		if jumps {
 			kinds += 3
 		}
 		for range 1 + rng.IntN(3) {
 			r.start()
+			nap(time.Millisecond, 9*time.Millisecond)
 		}
 		for end := time.Now().Add(30 * time.Minute); time.Now().Before(end); {
 			nap(time.Second, 50*time.Second)
@@ -117,7 +120,7 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 			case 5:
 				m.retire()
 			case 6, 7:
-				m.sever()
+				m.part(rng.IntN(3) == 0)
 				nap(time.Second, 2*sessionTimeout)
 				if jumps && clocks.IntN(3) == 0 {
 					m.set(off(30 * time.Second))
@@ -148,7 +151,15 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 				setSick(1 + rng.IntN(200))
 				nap(time.Second, 30*time.Second)
 				setSick(0)
-			case 16, 17, 18:
+			case 16, 17, 18: // others may happen meanwhile
+				m.slowFor(time.Second + time.Duration(rng.Int64N(int64(time.Minute))))
+			case 19: // and it is cut off while things are on their way
+				m.slowFor(time.Minute)
+				nap(time.Second, 15*time.Second)
+				m.part(rng.IntN(2) == 0)
+				nap(time.Second, 2*sessionTimeout)
+				m.heal()
+			case 20, 21, 22:
 				m.set(off(30 * time.Second))
 			}
 		}

@@ -3,7 +3,9 @@ package host_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +51,12 @@ type rig struct {
 	// clocks, if not nil, says by how much the clock of the next host is ahead
 	// of time, or behind if it is negative.
 	clocks func() time.Duration
+	// seed is what chance goes by, see dice.
+	seed uint64
+	// stagger keeps hosts apart that would do the same at the same instant: the
+	// clock of host n is behind by n times as much, and by as much later it hears
+	// of changes. Items begin an eighth of it apart.
+	stagger time.Duration
 	// earliest and latest are how far clocks were behind and ahead of time.
 	earliest, latest time.Duration
 	// lowered are the times at which the total count became smaller.
@@ -62,6 +70,10 @@ type rig struct {
 	born    map[int]int64                // the instant up to which nothing is owed to an item, when it was made or came back
 	lists   map[string]coordination.Runs // what each instance has begun
 	closed  map[string]bool              // run ids whose completion took effect, or that were written off
+	offsets map[int]offset               // what is durable
+	heard   map[int]int64                // the newest step of each item of which a guest was told that it is durable
+	step    int64
+	spans   map[int][]span // when items ran
 	notes   []note
 }
 
@@ -93,6 +105,20 @@ type journal struct {
 	run              string
 }
 
+// offset is where an item has come: the steps of all guests are counted
+// together, so that a later one is greater.
+type offset struct{ fence, step int64 }
+
+func (o offset) bytes() []byte { return fmt.Appendf(nil, "%d %d", o.fence, o.step) }
+
+func offsetOf(data []byte) (o offset, err error) {
+	_, err = fmt.Sscan(string(data), &o.fence, &o.step)
+	return o, err
+}
+
+// span is from an item's begin to its end; the zero time while it runs.
+type span struct{ began, ended time.Time }
+
 // meddling is what becomes of a call.
 type meddling uint8
 
@@ -105,6 +131,8 @@ const (
 	refuse      // ErrUnavailable
 	expireNow   // the session ends with this call, and it is not applied
 	expireThen  // applied, and the session ends
+	slowRequest // applied a while later
+	slowAnswer  // answered a while later
 )
 
 func newRig(t testing.TB, items int) *rig {
@@ -112,7 +140,8 @@ func newRig(t testing.TB, items int) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, server: server, records: make(map[int]*journal), born: make(map[int]int64), lists: make(map[string]coordination.Runs), closed: make(map[string]bool)}
+	r := &rig{t: t, server: server, records: make(map[int]*journal), born: make(map[int]int64), lists: make(map[string]coordination.Runs), closed: make(map[string]bool),
+		offsets: make(map[int]offset), heard: make(map[int]int64), spans: make(map[int][]span)}
 	r.def = definition(rigJob, "0/10 * * * * ?", items)
 	r.def.Failover = true
 	r.takes = func(int) time.Duration { return 3 * time.Second }
@@ -130,6 +159,7 @@ type machine struct {
 	done chan error
 	// ahead is by how much the machine's wall clock is, in nanoseconds.
 	ahead atomic.Int64
+	terms atomic.Int64 // sessions that it had
 
 	// guarded by rig.mu
 	calls  int
@@ -139,7 +169,36 @@ type machine struct {
 	links  []*link
 	halted chan struct{} // closed when it goes on; nil while it runs
 	unsaid []host.Event
-	cut    bool // from the registry
+	cut    bool      // from the registry
+	slow   time.Time // until then its way to the registry and back takes a while
+	thrown time.Time // when dice were thrown last
+	throws int       // how many then
+}
+
+// mix is a number that follows from others.
+func mix(parts ...uint64) uint64 {
+	h := uint64(0x9e3779b97f4a7c15)
+	for _, p := range parts {
+		h = (h ^ p) * 0xff51afd7ed558ccd
+		h = (h ^ h>>32) * 0xc4ceb9fe1a85ec53
+		h ^= h >> 29
+	}
+	return h
+}
+
+// dice is a number below n. It follows from the seed, the host and the moment,
+// and not from the order in which hosts come to throw. mu is held.
+func (m *machine) dice(n int) int {
+	if now := time.Now(); !now.Equal(m.thrown) {
+		m.thrown, m.throws = now, 0
+	}
+	m.throws++
+	return int(mix(m.rig.seed, uint64(m.n), uint64(m.thrown.UnixNano()), uint64(m.throws)) % uint64(n))
+}
+
+// while is a time between low and high. mu is held.
+func (m *machine) while(low, high time.Duration) time.Duration {
+	return low + time.Duration(m.dice(int((high-low)/time.Microsecond)))*time.Microsecond
 }
 
 // start runs a host.
@@ -152,11 +211,13 @@ func (r *rig) start() *machine {
 	if r.clocks != nil {
 		m.set(r.clocks())
 	}
-	h, err := host.New(host.Config{
+	config := host.Config{
 		Dial:      m.dial,
 		Namespace: rigNamespace, ServerIP: fmt.Sprintf("10.0.0.%d", m.n), Logger: zap.NewNop(), MaxConcurrency: 16,
 		OnEvent: m.hear, Now: m.clock,
-	})
+	}
+	host.SetToken(&config, m.token)
+	h, err := host.New(config)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -188,8 +249,15 @@ func (r *rig) wrong(format string, args ...any) {
 	r.notes = append(r.notes, note{time.Now(), "WRONG: " + text})
 }
 
+// token ends the ids of the machine's next session.
+func (m *machine) token() string {
+	return fmt.Sprintf("%d-%08x", m.n, m.terms.Add(1))
+}
+
 // clock is the machine's wall clock.
-func (m *machine) clock() time.Time { return time.Now().Add(time.Duration(m.ahead.Load())) }
+func (m *machine) clock() time.Time {
+	return time.Now().Add(time.Duration(m.ahead.Load()) - time.Duration(m.n)*m.rig.stagger)
+}
 
 // set sets the machine's clock, so that it is so much ahead of time.
 func (m *machine) set(ahead time.Duration) {
@@ -308,26 +376,42 @@ func (r *rig) apply(change func(*coordination.JobConfiguration)) {
 	r.note("the definition changes: %d items, failover %v, misfire %v, monitorExecution %v", r.def.ShardingTotalCount, r.def.Failover, r.def.Misfire, r.def.MonitorExecution)
 	for _, m := range r.living() {
 		m.host.Apply([]host.Job{job(r.def, r.guest)}, nil)
+		time.Sleep(r.stagger)
 	}
 }
 
-// run is the guest. It has an effect outside every second, if it may.
+// commits reports whether an item's guest commits its offsets. The others stage
+// them.
+func commits(item int) bool { return item%2 == 0 }
+
+// run is the guest. It has an effect outside every second, if it may, or its
+// offset moves on.
 func (r *rig) run(ctx context.Context, inv *abi.Invocation) abi.Result {
 	item, fence := inv.Context.ShardingItem, inv.Context.Fence
 	_, instance, _ := strings.Cut(inv.Context.TaskID, "@-@READY@-@")
 	m := r.machineOf(instance)
+	if r.stagger > 0 {
+		time.Sleep(time.Duration(item) * r.stagger / 8)
+	}
 	r.mu.Lock()
 	deadline := time.Now().Add(r.takes(item))
+	r.handed(m, item, fence, inv)
 	r.mu.Unlock()
 	for n := 0; ; n++ {
 		m.gate(ctx)
 		if c := inv.Host.Cancelled(); c != abi.CancelNone && c != abi.CancelYield {
 			return abi.Result{Outcome: abi.OutcomeCancelled, Message: fmt.Sprint("told to stop: ", c)}
 		}
-		if n%3 == 1 {
-			inv.Host.StageOffset(ctx, strconv.AppendInt(nil, fence, 10))
-		} else {
+		switch {
+		case n%3 != 1:
 			r.effect(m, item, fence)
+		case commits(item):
+			o := r.next(fence)
+			if inv.Host.CommitOffset(ctx, o.bytes()) == abi.OK {
+				r.durable(m, item, o)
+			}
+		default:
+			inv.Host.StageOffset(ctx, r.next(fence).bytes())
 		}
 		wait := min(time.Second, time.Until(deadline))
 		if wait <= 0 {
@@ -366,9 +450,55 @@ func (r *rig) effect(m *machine, item int, fence int64) {
 	}
 }
 
+// next is the next offset.
+func (r *rig) next(fence int64) offset {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.step++
+	return offset{fence, r.step}
+}
+
+// durable notes that a guest was told that its offset is durable.
+func (r *rig) durable(m *machine, item int, o offset) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m.dead {
+		return
+	}
+	if is, there := r.offsets[item]; there && is.step < o.step {
+		r.wrong("host %d was told that offset %v of item %d is durable, and it is %v", m.n, o, item, is)
+	}
+	r.heard[item] = max(r.heard[item], o.step)
+}
+
+// handed looks at the offset that a guest begins with: it cannot be older than
+// one that was said to be durable. mu is held.
+func (r *rig) handed(m *machine, item int, fence int64, inv *abi.Invocation) {
+	if j := r.records[item]; m.dead || j == nil || j.fence != fence || r.heard[item] == 0 {
+		return // removed, or another's meanwhile
+	}
+	o, err := offsetOf(inv.Offset)
+	if !inv.HasOffset || err != nil || o.step < r.heard[item] {
+		r.wrong("host %d begins item %d under fence %d with offset %q, after a guest was told that step %d is durable", m.n, item, fence, inv.Offset, r.heard[item])
+	}
+}
+
 // dial opens a session.
 func (m *machine) dial(ctx context.Context) (coordination.RegistryCenter, error) {
 	m.gate(ctx)
+	m.rig.mu.Lock()
+	var wait time.Duration
+	if time.Now().Before(m.slow) {
+		wait = m.while(50*time.Millisecond, 3*time.Second)
+	}
+	m.rig.mu.Unlock()
+	if wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	m.rig.mu.Lock()
 	blocked := m.cut || m.dead
 	m.rig.mu.Unlock()
@@ -398,7 +528,18 @@ type link struct {
 	changed chan struct{} // closed when level changes
 	healed  chan struct{} // closed unless it is cut
 	timers  []*time.Timer
+	half    bool      // while it is cut requests arrive, and no answers
+	transit bool      // what was on its way when it was cut arrives
+	heals   int       // how often it was connected again
+	last    *place    // the newest request that did not go through at once
+	applyAt time.Time // when that is applied
+	tellAt  time.Time // when it is answered
+	told    time.Time // when a commit was answered last
 }
+
+// place is a request's among those of its session: they are applied and
+// answered in the order in which they were sent.
+type place struct{ applied, answered chan struct{} }
 
 // abandon has the registry end the session after a time. mu is held.
 func (l *link) abandon(after time.Duration) {
@@ -426,7 +567,13 @@ func (l *link) gone() bool { return l.level == coordination.TrustLost }
 
 // sever cuts the host from the registry: after a third of the session timeout
 // it is in doubt, after two thirds it gives up, then the registry does.
-func (m *machine) sever() {
+func (m *machine) sever() { m.part(false) }
+
+// deafen cuts it off by half: what it asks for arrives, and no answer does. The
+// registry gives it up when it has heard nothing since the host gave up.
+func (m *machine) deafen() { m.part(true) }
+
+func (m *machine) part(half bool) {
 	r := m.rig
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -434,12 +581,17 @@ func (m *machine) sever() {
 		return
 	}
 	m.cut = true
-	r.notes = append(r.notes, note{time.Now(), fmt.Sprintf("host %d is cut off", m.n)})
+	how, end := "cut off", sessionTimeout
+	if half {
+		how, end = "deaf to the registry, which hears it", sessionTimeout+2*sessionTimeout/3
+	}
+	r.notes = append(r.notes, note{time.Now(), fmt.Sprintf("host %d is %s", m.n, how)})
 	for _, l := range m.links {
 		if l.gone() {
 			continue
 		}
 		l.healed = make(chan struct{})
+		l.half, l.transit = half, m.dice(2) == 0
 		later := func(d time.Duration, what func()) {
 			l.timers = append(l.timers, time.AfterFunc(d, func() {
 				r.mu.Lock()
@@ -450,7 +602,7 @@ func (m *machine) sever() {
 		later(sessionTimeout/3, func() { l.trust(coordination.TrustSuspect) })
 		later(sessionTimeout/2, func() { l.trust(coordination.TrustYield) })
 		later(2*sessionTimeout/3, l.lose)
-		l.timers = append(l.timers, time.AfterFunc(sessionTimeout, func() { r.server.Expire(l.rc) }))
+		l.timers = append(l.timers, time.AfterFunc(end, func() { r.server.Expire(l.rc) }))
 	}
 }
 
@@ -478,6 +630,10 @@ func (m *machine) heal() {
 			t.Stop()
 		}
 		l.timers = nil
+		// Trust comes with the answer to a sync on a new connection: the old
+		// one's requests have arrived by then, or never will.
+		l.heals++
+		l.told = time.Now()
 		l.trust(coordination.TrustLive)
 		close(l.healed)
 	}
@@ -529,6 +685,14 @@ func (m *machine) goOn(after time.Duration) {
 	m.halted = nil
 }
 
+// slowFor makes the host's way to the registry slow for so long.
+func (m *machine) slowFor(d time.Duration) {
+	m.rig.note("requests, answers and news of host %d are up to 3 s late for %s", m.n, d.Round(time.Second))
+	m.rig.mu.Lock()
+	defer m.rig.mu.Unlock()
+	m.slow = time.Now().Add(d)
+}
+
 // expire ends the newest session in the way of an adapter: the host is told
 // first.
 func (m *machine) expire() {
@@ -553,22 +717,141 @@ func (l *link) call(ctx context.Context, op string) (meddling, error) {
 		r.mu.Unlock()
 		return letBe, coordination.ErrSuspect
 	}
-	select {
-	case <-l.healed:
+	what := letBe
+	if !l.severed() {
 		l.m.calls++
-		what := letBe
 		if r.meddle != nil {
 			what = r.meddle(l.m, op)
 		}
-		return what, nil // the caller unlocks mu
+	}
+	return what, nil // the caller unlocks mu
+}
+
+// severed reports whether the link is cut. mu is held.
+func (l *link) severed() bool {
+	select {
+	case <-l.healed:
+		return false
 	default:
-		r.mu.Unlock()
-		// The request is lost. To wait for its answer would be truer, and stop
-		// the clock of the bubble: a guest may wait in a mutex meanwhile.
-		if op == "commit" {
-			return letBe, coordination.ErrUnknown
+		return true
+	}
+}
+
+// delays says how long a call is on its way, and its answer. mu is held.
+func (l *link) delays(what meddling) (request, answer time.Duration) {
+	least, most := 50*time.Millisecond, 1500*time.Millisecond
+	slow := time.Now().Before(l.m.slow)
+	if what == slowRequest || slow && l.m.dice(3) > 0 {
+		request = l.m.while(least, most)
+	}
+	if what == slowAnswer || slow && l.m.dice(3) > 0 {
+		answer = l.m.while(least, most)
+	}
+	return request, answer
+}
+
+// idle reports whether all that was sent has been answered. mu is held.
+func (l *link) idle() bool {
+	if l.last == nil {
+		return true
+	}
+	select {
+	case <-l.last.answered:
+		l.last = nil
+		return true
+	default:
+		return false
+	}
+}
+
+// post sends a request on its way. do applies it, with mu held. mu is held.
+func (l *link) post(request, answer time.Duration, do func()) *place {
+	later := func(a, b time.Time) time.Time {
+		if a.After(b) {
+			return a
 		}
-		return letBe, coordination.ErrUnavailable
+		return b
+	}
+	before, p := l.last, &place{applied: make(chan struct{}), answered: make(chan struct{})}
+	l.last = p
+	l.applyAt = later(l.applyAt, time.Now().Add(request))
+	l.tellAt = later(l.tellAt, l.applyAt.Add(answer))
+	applyAt, tellAt, heals, whileCut := l.applyAt, l.tellAt, l.heals, l.severed()
+	go func() {
+		if before != nil {
+			<-before.applied
+		}
+		time.Sleep(time.Until(applyAt))
+		l.m.rig.mu.Lock()
+		lost := false
+		switch {
+		case l.heals != heals: // the session has moved to another connection
+			lost = true
+		case l.severed():
+			lost = !l.half && (whileCut || !l.transit)
+		case whileCut: // and given up meanwhile
+			lost = !l.half
+		}
+		if !lost {
+			do()
+		}
+		l.m.rig.mu.Unlock()
+		close(p.applied)
+		if before != nil {
+			<-before.answered
+		}
+		time.Sleep(time.Until(tellAt))
+		close(p.answered)
+	}()
+	return p
+}
+
+// Why no answer was heard.
+var (
+	errMoved = errors.New("the connection broke")
+	errGone  = errors.New("the session is over")
+)
+
+// await waits for the answer to a request that was sent when the link had been
+// connected again so often.
+func (l *link) await(ctx context.Context, p *place, heals int) error {
+	r := l.m.rig
+	for {
+		r.mu.Lock()
+		answered, healed := p.answered, l.healed
+		cut, moved := l.severed(), l.heals != heals
+		r.mu.Unlock()
+		if moved {
+			return errMoved
+		}
+		if cut {
+			answered = nil
+		} else {
+			healed = nil
+		}
+		select {
+		case <-answered:
+			r.mu.Lock()
+			cut, moved := l.severed(), l.heals != heals
+			r.mu.Unlock()
+			switch {
+			case moved:
+				return errMoved
+			case !cut:
+				l.m.gate(ctx)
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				if l.gone() || l.m.dead {
+					return errGone
+				}
+				return nil
+			}
+		case <-healed:
+		case <-l.lost:
+			return errGone
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
@@ -579,7 +862,12 @@ func (l *link) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinati
 		return nil, err
 	}
 	r := l.m.rig
-	defer r.mu.Unlock()
+	locked := true
+	defer func() {
+		if locked {
+			r.mu.Unlock()
+		}
+	}()
 	switch what {
 	case killBefore:
 		l.m.murder("before " + describe(ops))
@@ -592,79 +880,202 @@ func (l *link) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinati
 		l.lose()
 		return nil, coordination.ErrSessionLost
 	}
-	results, err := l.rc.Commit(ctx, ops...)
-	if err == nil {
-		r.write(l.m, ops, results)
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("registry: commit: %w", err)
 	}
-	switch what {
-	case killAfter:
-		l.m.murder("after " + describe(ops))
-		return nil, coordination.ErrSessionLost
-	case loseAnswer:
-		return nil, coordination.ErrUnknown
-	case expireThen:
-		l.lose()
-		return nil, coordination.ErrUnknown
+	var results []coordination.Result
+	apply := func() {
+		if l.severed() {
+			r.notes = append(r.notes, note{time.Now(), fmt.Sprintf("what host %d sent arrives: %s", l.m.n, describe(ops))})
+		}
+		if results, err = l.rc.Commit(context.Background(), ops...); err == nil {
+			r.write(l.m, ops, results)
+		}
+		switch what {
+		case killAfter:
+			l.m.murder("after " + describe(ops))
+			results, err = nil, coordination.ErrSessionLost
+		case loseAnswer:
+			results, err = nil, coordination.ErrUnknown
+		case expireThen:
+			l.lose()
+			results, err = nil, coordination.ErrUnknown
+		}
 	}
+	request, answer := l.delays(what)
+	switch cut := l.severed(); {
+	case !cut && l.idle() && (request+answer == 0 || held(ops)):
+		apply()
+		l.told = time.Now()
+		return results, err
+	case held(ops):
+		// To wait would be truer, and stop the clock of the bubble: a guest may
+		// wait in the mutex that the caller holds.
+		if l.m.dice(2) == 0 {
+			if cut {
+				return nil, coordination.ErrUnknown
+			}
+			return nil, coordination.ErrUnavailable
+		}
+		if request == 0 {
+			request = l.m.while(50*time.Millisecond, 3*time.Second)
+		}
+		l.post(request, answer, apply)
+		return nil, coordination.ErrUnknown
+	case cut && request == 0:
+		request = l.m.while(50*time.Millisecond, 3*time.Second)
+	}
+	p, heals := l.post(request, answer, apply), l.heals
+	locked = false
+	r.mu.Unlock()
+	if heardNot := l.await(ctx, p, heals); heardNot != nil {
+		return nil, fmt.Errorf("%w: %v", coordination.ErrUnknown, heardNot)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.told = time.Now()
 	return results, err
 }
 
-// interrupted does to a call that changes nothing what is to be done.
-func (l *link) interrupted(what meddling, op string) error {
+// held reports whether the commit is the one that makes staged offsets durable.
+func held(ops []coordination.Op) bool {
+	records := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/sharding/"
+	stages := false
+	for _, op := range ops {
+		item, isOffset := offsetItem(op.Path)
+		if !isOffset && !(op.Kind == coordination.OpCheck && strings.HasPrefix(op.Path, records)) {
+			return false
+		}
+		stages = stages || isOffset && !commits(item)
+	}
+	return stages
+}
+
+// looksForHeld reports whether the read is the one with which it is found out
+// what became of such a commit.
+func looksForHeld(queries []coordination.Query) bool {
+	records := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/sharding/"
+	stages := false
+	for _, q := range queries {
+		item, isOffset := offsetItem(q.Path)
+		if q.Children || !isOffset && !strings.HasPrefix(q.Path, records) {
+			return false
+		}
+		stages = stages || isOffset && !commits(item)
+	}
+	return stages
+}
+
+// look carries out a call that changes nothing.
+func (l *link) look(ctx context.Context, op string, held bool, do func() error) error {
+	what, err := l.call(ctx, op)
+	if err != nil {
+		return err
+	}
+	r := l.m.rig
 	switch what {
 	case killBefore, killAfter:
 		l.m.murder("at a " + op)
+		r.mu.Unlock()
 		return coordination.ErrSessionLost
 	case expireNow, expireThen:
 		l.lose()
+		r.mu.Unlock()
 		return coordination.ErrSessionLost
 	case loseAnswer, loseRequest, refuse:
+		r.mu.Unlock()
 		return coordination.ErrUnavailable
 	}
-	return nil
+	request, answer := l.delays(what)
+	switch {
+	case !l.severed() && l.idle() && (request+answer == 0 || held):
+		defer r.mu.Unlock()
+		return do()
+	case held:
+		r.mu.Unlock()
+		return coordination.ErrUnavailable
+	}
+	var done error
+	p, heals := l.post(request, answer, func() { done = do() }), l.heals
+	r.mu.Unlock()
+	switch err := l.await(ctx, p, heals); err {
+	case nil:
+		return done
+	case errMoved:
+		return coordination.ErrUnavailable
+	case errGone:
+		return coordination.ErrSessionLost
+	default:
+		return fmt.Errorf("registry: %s: %w", op, err)
+	}
 }
 
 // Read implements coordination.RegistryCenter.
 func (l *link) Read(ctx context.Context, q ...coordination.Query) ([]coordination.Node, error) {
-	what, err := l.call(ctx, "read")
+	var nodes []coordination.Node
+	err := l.look(ctx, "read", looksForHeld(q), func() (err error) {
+		nodes, err = l.rc.Read(ctx, q...)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer l.m.rig.mu.Unlock()
-	if err := l.interrupted(what, "read"); err != nil {
-		return nil, err
-	}
-	return l.rc.Read(ctx, q...)
+	return nodes, nil
 }
 
 // Watch implements coordination.RegistryCenter.
 func (l *link) Watch(ctx context.Context, q ...coordination.Query) (<-chan coordination.Snapshot, error) {
-	what, err := l.call(ctx, "watch")
+	watching, stop := context.WithCancel(ctx)
+	var in <-chan coordination.Snapshot
+	err := l.look(ctx, "watch", false, func() (err error) {
+		in, err = l.rc.Watch(watching, q...)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	defer l.m.rig.mu.Unlock()
-	if err := l.interrupted(what, "watch"); err != nil {
-		return nil, err
-	}
-	in, err := l.rc.Watch(ctx, q...)
-	if err != nil {
+		stop()
 		return nil, err
 	}
 	out := make(chan coordination.Snapshot)
-	go l.relay(ctx, in, out)
+	go func() {
+		defer stop()
+		l.relay(watching, in, out)
+	}()
 	return out, nil
 }
 
+// news is a snapshot that is on its way.
+type news struct {
+	snapshot coordination.Snapshot
+	sent     time.Time
+	comes    time.Time
+}
+
 // relay passes snapshots on while the way is free; newer ones replace older.
+// They come in order, and late if the way is slow, but none that is behind a
+// commit of the session is offered after that was answered.
 func (l *link) relay(ctx context.Context, in <-chan coordination.Snapshot, out chan<- coordination.Snapshot) {
 	defer close(out)
+	r := l.m.rig
 	var newest coordination.Snapshot
+	var waiting []news
+	var due *time.Timer
+	take := func(s coordination.Snapshot) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		n := news{s, time.Now(), time.Now().Add(time.Duration(l.m.n) * r.stagger)}
+		if n.sent.Before(l.m.slow) {
+			n.comes = n.comes.Add(l.m.while(50*time.Millisecond, 3*time.Second))
+		}
+		if k := len(waiting); k > 0 && waiting[k-1].comes.After(n.comes) {
+			n.comes = waiting[k-1].comes
+		}
+		waiting = append(waiting, n)
+	}
 	for {
 		l.m.gate(ctx)
-		l.m.rig.mu.Lock()
+		r.mu.Lock()
 		healed := l.healed
-		l.m.rig.mu.Unlock()
+		r.mu.Unlock()
 		select {
 		case <-healed:
 		case <-l.lost:
@@ -672,21 +1083,48 @@ func (l *link) relay(ctx context.Context, in <-chan coordination.Snapshot, out c
 		case <-ctx.Done():
 			return
 		}
-		to := out
-		if newest == nil {
-			to = nil
-		}
 		select {
 		case s, ok := <-in:
 			if !ok {
 				return
 			}
-			newest = s
+			take(s)
+		default:
+		}
+		r.mu.Lock()
+		told := l.told
+		r.mu.Unlock()
+		for len(waiting) > 0 && (!waiting[0].comes.After(time.Now()) || !waiting[0].sent.After(told)) {
+			newest, waiting = waiting[0].snapshot, waiting[1:]
+		}
+		var comes <-chan time.Time
+		if len(waiting) > 0 {
+			due = time.NewTimer(time.Until(waiting[0].comes))
+			comes = due.C
+		}
+		to := out
+		if newest == nil {
+			to = nil
+		}
+		over := false
+		select {
+		case s, ok := <-in:
+			if ok {
+				take(s)
+			}
+			over = !ok
 		case to <- newest:
 			newest = nil
+		case <-comes:
 		case <-l.lost:
-			return
+			over = true
 		case <-ctx.Done():
+			over = true
+		}
+		if comes != nil {
+			due.Stop()
+		}
+		if over {
 			return
 		}
 	}
@@ -722,9 +1160,13 @@ func (l *link) Close() error {
 	default:
 		silent = true
 	}
+	last := l.last
 	l.m.rig.mu.Unlock()
 	if silent {
 		return nil
+	}
+	if last != nil {
+		<-last.applied // what was sent before
 	}
 	return l.rc.Close()
 }
@@ -749,6 +1191,7 @@ func describe(ops []coordination.Op) string {
 // written before. mu is held.
 func (r *rig) write(m *machine, ops []coordination.Op, results []coordination.Result) {
 	defer r.writeOff(ops)
+	defer r.writeOffsets(m, ops)
 	records := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/sharding/"
 	for i, op := range ops {
 		name, isRecord := strings.CutPrefix(op.Path, records)
@@ -791,6 +1234,9 @@ func (r *rig) write(m *machine, ops []coordination.Op, results []coordination.Re
 			if before.open && now.Outcome == coordination.OutcomeCancelled && now.Instant == before.instant && now.Trigger == before.trigger {
 				r.closed[before.run] = true // the guest's own end
 			}
+			if all := r.spans[item]; before.open && len(all) > 0 {
+				all[len(all)-1].ended = time.Now()
+			}
 			before.open, before.instant, before.trigger = false, now.Instant, now.Trigger
 			continue
 		}
@@ -811,8 +1257,40 @@ func (r *rig) write(m *machine, ops []coordination.Op, results []coordination.Re
 		if fence <= before.fence {
 			r.wrong("host %d begins %s under fence %d, after fence %d", m.n, run, fence, before.fence)
 		}
+		r.spans[item] = append(r.spans[item], span{began: time.Now()})
 		*before = journal{open: true, fence: fence, owner: now.Owner, instant: now.Instant, trigger: now.Trigger, run: run}
 	}
+}
+
+// writeOffsets reads in a commit where items have come: never behind where they
+// were, and only by who began them last. mu is held.
+func (r *rig) writeOffsets(m *machine, ops []coordination.Op) {
+	for _, op := range ops {
+		item, isOffset := offsetItem(op.Path)
+		switch {
+		case !isOffset:
+			continue
+		case op.Kind == coordination.OpDelete:
+			delete(r.offsets, item)
+			delete(r.heard, item)
+			continue
+		case op.Kind != coordination.OpSet && op.Kind != coordination.OpCreate:
+			continue
+		}
+		now, err := offsetOf(op.Data)
+		before := r.offsets[item]
+		if j := r.records[item]; err != nil || j == nil || j.fence != now.fence || now.step < before.step {
+			r.wrong("host %d writes the offset %q of item %d after %v; its newest fence is %+v", m.n, op.Data, item, before, j)
+		}
+		r.offsets[item] = now
+	}
+}
+
+// offsetItem is the item whose offset the path is.
+func offsetItem(path string) (item int, is bool) {
+	name, is := strings.CutPrefix(path, coordination.NewLayout(rigNamespace, rigJob).Sibling()+"/offset/")
+	item, err := strconv.Atoi(name)
+	return item, is && err == nil
 }
 
 // writeOff notes runs that went from a list of runs though their records tell of
@@ -840,6 +1318,9 @@ func (r *rig) writeOff(ops []coordination.Op) {
 	}
 }
 
+// period is how often the job fires.
+const period = 10 * time.Second
+
 // rest lets the cluster come to rest, with clocks that are right, and checks
 // everything.
 func (r *rig) rest(quiet time.Duration) {
@@ -847,6 +1328,9 @@ func (r *rig) rest(quiet time.Duration) {
 	r.mu.Lock()
 	r.meddle = nil
 	all := slices.Clone(r.hosts)
+	for _, m := range all {
+		m.slow = time.Time{}
+	}
 	r.mu.Unlock()
 	for _, m := range all {
 		m.heal()
@@ -862,28 +1346,22 @@ func (r *rig) rest(quiet time.Duration) {
 		time.Sleep(time.Second)
 	}
 	r.enableAll()
-	time.Sleep(quiet)
-	// Nine seconds after an instant nothing runs.
-	last := time.Now().Truncate(10 * time.Second).Add(30 * time.Second)
-	time.Sleep(time.Until(last.Add(9 * time.Second)))
 	rc, err := r.server.Connect(context.Background())
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	left, err := verify.Registry(context.Background(), rc, rigNamespace)
-	if err != nil {
-		r.t.Error(err)
-	}
+	r.note("the trouble is over")
+	still := time.Now().Add(quiet)
+	expected := r.whole(rc, still)
+	time.Sleep(time.Until(still))
+	// Nine seconds after an instant nothing runs.
+	last := time.Now().Truncate(period).Add(3 * period)
+	time.Sleep(time.Until(last.Add(9 * time.Second)))
+	r.settled(rc)
 	if err := rc.Close(); err != nil {
 		r.t.Error(err)
 	}
 	r.mu.Lock()
-	for _, f := range left {
-		if strings.Contains(f.Nodes[0], "/trigger/") {
-			continue // swept at the slow interval, and in nobody's way
-		}
-		r.wrong("left in the registry: %s %v", f.Text, f.Nodes)
-	}
 	// The last fire reached every item.
 	done := make(map[int]bool)
 	for _, e := range r.events {
@@ -893,6 +1371,9 @@ func (r *rig) rest(quiet time.Duration) {
 	}
 	if len(done) != r.def.ShardingTotalCount {
 		r.wrong("of %d items %d ran at %s, when all was quiet", r.def.ShardingTotalCount, len(done), last.UTC().Format(time.TimeOnly))
+	}
+	for item := range r.def.ShardingTotalCount {
+		r.again(item, expected[item])
 	}
 	r.mu.Unlock()
 	time.Sleep(20 * time.Second) // so that what was due when it came to rest is judged
@@ -915,6 +1396,157 @@ func (r *rig) rest(quiet time.Duration) {
 	r.verify()
 	if uses := r.guest.inUse(); uses != 0 {
 		r.faults = append(r.faults, fmt.Sprintf("%d uses of the module are left", uses))
+	}
+}
+
+// expectation is when an item has to begin again.
+type expectation struct {
+	at   time.Time
+	busy bool // it runs then
+}
+
+// whole waits until the hosts that live, and no others, are members and have
+// divided the items, and returns when each has to begin: at the first instant
+// after that, or the first that it has not begun by a clock that was ahead.
+func (r *rig) whole(rc coordination.RegistryCenter, end time.Time) map[int]expectation {
+	r.t.Helper()
+	time.Sleep(333 * time.Microsecond) // not at a full millisecond, where hosts act
+	for why := r.lacks(rc); why != ""; why = r.lacks(rc) {
+		if time.Now().After(end) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.wrong("the cluster is not whole: %s", why)
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	r.note("the cluster is whole again")
+	first := time.Now().Truncate(period).Add(period)
+	time.Sleep(time.Until(first) - time.Millisecond)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[int]expectation)
+	for item := range r.def.ShardingTotalCount {
+		e := expectation{at: first}
+		if j := r.records[item]; j != nil {
+			e.busy = j.open
+			if at := time.UnixMilli(j.instant); !at.Before(first) {
+				e.at = at.Truncate(period).Add(period)
+			}
+		}
+		all[item] = e
+	}
+	return all
+}
+
+// lacks says what the cluster lacks to be whole.
+func (r *rig) lacks(rc coordination.RegistryCenter) string {
+	ctx, l := context.Background(), coordination.NewLayout(rigNamespace, rigJob)
+	left, err := verify.Registry(ctx, rc, rigNamespace)
+	if err != nil {
+		return err.Error()
+	}
+	for _, f := range left {
+		if !strings.Contains(f.Nodes[0], "/trigger/") {
+			return fmt.Sprint(f.Text, f.Nodes)
+		}
+	}
+	living := r.living()
+	queries := []coordination.Query{coordination.Children(l.Root() + "/instances")}
+	for item := range r.def.ShardingTotalCount {
+		queries = append(queries, coordination.Data(fmt.Sprintf("%s/sharding/%d/instance", l.Root(), item)))
+	}
+	nodes, err := rc.Read(ctx, queries...)
+	if err != nil {
+		return err.Error()
+	}
+	if ids := nodes[0].Names; len(ids) != len(living) {
+		return fmt.Sprintf("%d hosts live, and %v are registered", len(living), ids)
+	}
+	for _, m := range living {
+		s := m.host.Status()
+		// The job may have been left and joined again, as instance -2 of the term.
+		registered := slices.ContainsFunc(nodes[0].Names, func(id string) bool { return id == s.Instance || strings.HasPrefix(id, s.Instance+"-") })
+		if s.State != host.HostLive || !registered {
+			return fmt.Sprintf("%s is %s, and %v are registered", s.Instance, s.State, nodes[0].Names)
+		}
+	}
+	for item, n := range nodes[1:] {
+		if !slices.Contains(nodes[0].Names, string(n.Data)) {
+			return fmt.Sprintf("item %d belongs to %q", item, n.Data)
+		}
+	}
+	return ""
+}
+
+// again checks that an item began when it had to, or within a period after it
+// had ended what it did then. mu is held.
+func (r *rig) again(item int, expected expectation) {
+	if expected.at.IsZero() {
+		return // the cluster was never whole
+	}
+	limit := expected.at.Add(time.Second)
+	for _, s := range r.spans[item] {
+		if expected.busy && s.began.Before(expected.at) && s.ended.After(expected.at) {
+			limit = s.ended.Add(period + time.Second)
+		}
+		if !s.began.Before(expected.at) {
+			if s.began.After(limit) {
+				r.wrong("item %d began at %s, and should have by %s", item, s.began.UTC().Format("15:04:05.000"), limit.UTC().Format("15:04:05.000"))
+			}
+			return
+		}
+	}
+	r.wrong("item %d has not begun since %s", item, expected.at.UTC().Format(time.TimeOnly))
+}
+
+// settled checks that the registry is in order, and that offsets are as they
+// were written. A trigger of an instance that is gone is in nobody's way and
+// stays until the next sweep.
+func (r *rig) settled(rc coordination.RegistryCenter) {
+	r.t.Helper()
+	ctx := context.Background()
+	look := func() []verify.Finding {
+		left, err := verify.Registry(ctx, rc, rigNamespace)
+		if err != nil {
+			r.t.Error(err)
+		}
+		return left
+	}
+	isTrigger := func(f verify.Finding) bool { return strings.Contains(f.Nodes[0], "/trigger/") }
+	left := look()
+	if slices.ContainsFunc(left, isTrigger) {
+		time.Sleep(time.Duration(r.def.ReconcileIntervalMinutes+1) * time.Minute)
+		now := look()
+		left = slices.DeleteFunc(left, func(f verify.Finding) bool {
+			return isTrigger(f) && !slices.ContainsFunc(now, func(o verify.Finding) bool { return slices.Equal(f.Nodes, o.Nodes) })
+		})
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range left {
+		r.wrong("left in the registry: %s %v", f.Text, f.Nodes)
+	}
+	offsets := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/offset"
+	items, err := rc.Read(ctx, coordination.Children(offsets))
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	found := make(map[int]offset)
+	for _, name := range items[0].Names {
+		nodes, err := rc.Read(ctx, coordination.Data(offsets+"/"+name))
+		if err != nil {
+			r.t.Error(err)
+			return
+		}
+		item, _ := offsetItem(nodes[0].Path)
+		if found[item], err = offsetOf(nodes[0].Data); err != nil {
+			r.wrong("the offset of item %s is %q", name, nodes[0].Data)
+		}
+	}
+	if !maps.Equal(found, r.offsets) {
+		r.wrong("the offsets are %v, and %v was written", found, r.offsets)
 	}
 }
 
