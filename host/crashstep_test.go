@@ -63,6 +63,9 @@ func TestCrashAtEveryOperation(t *testing.T) {
 
 // TestTwoCrashes lets two hosts of three die, each at each of its operations,
 // while the items are divided and while what a third host left is taken over.
+// Of the four ways in which the two can die, before or after their operations,
+// each pair is played in one, which goes round with the two numbers: a whole run
+// has each operation of each host before and after, beside several of the other.
 func TestTwoCrashes(t *testing.T) {
 	if *crashPairs == 0 || *crashCase != "" {
 		t.Skip("asked for no pairs")
@@ -347,6 +350,16 @@ var scenarios = map[string]script{
 		act()
 		r.hosts[0].sever()
 		time.Sleep(20 * time.Second)
+		r.hosts[0].heal()
+		time.Sleep(20 * time.Second)
+	},
+	"half cut off": func(r *rig, hosts int, act func()) {
+		r.slowly(8 * time.Second)
+		r.begin(hosts)
+		time.Sleep(7 * time.Second)
+		act()
+		r.hosts[0].deafen() // what it asks for still arrives
+		time.Sleep(30 * time.Second)
 		r.hosts[0].heal()
 		time.Sleep(20 * time.Second)
 	},
