@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/verify"
@@ -91,12 +93,23 @@ type Event struct {
 	// is how many there were.
 	Retaken time.Duration `json:"retakenNs,omitempty"`
 	Crashed int           `json:"crashed,omitempty"`
-	// Outage is how long ZooKeeper had no leader, if that was looked at.
-	Outage time.Duration `json:"outageNs,omitempty"`
+	// Outage is how long ZooKeeper did not serve: no server led, or there was no
+	// majority. It was looked at if Watched is set.
+	Outage  time.Duration `json:"outageNs,omitempty"`
+	Watched bool          `json:"watched,omitempty"`
 	// Cancelled is how many guests were told to stop meanwhile; Refused how
-	// many commits were.
+	// many commits were. Lost are those of them that were told that their items
+	// are lost, and Hasty the ones among those for which there was no reason.
 	Cancelled int `json:"cancelled"`
 	Refused   int `json:"refused"`
+	Lost      int `json:"lost,omitempty"`
+	Hasty     int `json:"hasty,omitempty"`
+	// Whole is when all hosts were at work and nothing in the registry was a
+	// dead one's any more.
+	Whole time.Time `json:"whole,omitzero"`
+
+	crashed []*stint
+	settled time.Time
 }
 
 // inflict makes one fault, lets it last, ends it, and waits until all is well.
@@ -106,7 +119,15 @@ func (s *stage) inflict(ctx context.Context, k Kind) error {
 	if err != nil {
 		return err
 	}
-	e.Target = n.text
+	if !n.from.IsZero() {
+		e.From = n.from
+	}
+	var watched *service
+	if n.servers {
+		watched = s.watchService(e.From)
+		defer watched.end()
+	}
+	e.Target, e.crashed = n.text, n.crashed
 	s.say("%s: %s (%s)", k, kinds()[k].what, n.text)
 	meddle := s.random.IntN(2) == 0
 	pause(ctx, n.hold/2)
@@ -118,23 +139,36 @@ func (s *stage) inflict(ctx context.Context, k Kind) error {
 		return fmt.Errorf("ending it: %w", err)
 	}
 	e.To = time.Now()
-	if err := s.settle(ctx, e.To, time.Minute+3*s.o.SessionTimeout); err != nil {
+	patience := time.Minute + 3*s.o.SessionTimeout
+	err = until(ctx, 50*time.Millisecond, patience, func() error { return s.whole(ctx) })
+	if err == nil {
+		e.Whole = time.Now()
+		err = s.settle(ctx, e.To, patience)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
 		s.violate("%s of %s: the cluster did not recover: %v", k, n.text, err)
 	}
 	settled := time.Now()
+	e.settled = settled
 	e.Recovery = s.recovery(e.From, settled)
 	e.Crashed, e.Retaken = s.retaken(n.crashed, e.From)
 	e.Cancelled, e.Refused = s.evidence.said("cancelled", e.From, settled), s.evidence.said("refused", e.From, settled)
-	if n.outage != nil {
-		e.Outage = n.outage()
+	if watched != nil {
+		gaps := watched.end()
+		stopped := s.evidence.stopped(e.From, settled)
+		e.Watched, e.Outage, e.Lost = true, silent(gaps, e.From, settled), len(stopped)
+		e.Hasty = hasty(stopped, e.From, gaps, s.o.SessionTimeout)
 	}
 	s.report.Events = append(s.report.Events, e)
 	text := fmt.Sprintf("%s: over after %s; recovered %s after its begin", k, round(e.To.Sub(e.From)), round(e.Recovery))
 	if e.Crashed > 0 {
 		text += fmt.Sprintf(", %d crashed items ran again after %s", e.Crashed, round(e.Retaken))
+	}
+	if e.Watched {
+		text += fmt.Sprintf(", ZooKeeper did not serve for %s", round(e.Outage))
 	}
 	if e.Cancelled+e.Refused > 0 {
 		text += fmt.Sprintf(", %d guests told to stop, %d commits refused", e.Cancelled, e.Refused)
@@ -144,6 +178,39 @@ func (s *stage) inflict(ctx context.Context, k Kind) error {
 }
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
+
+// whole says why the cluster is not: a host is not at work, or another instance
+// than those that live is still one of a job.
+func (s *stage) whole(ctx context.Context) error {
+	for _, h := range s.hosts {
+		if err := h.live(ctx); err != nil {
+			return err
+		}
+	}
+	r, err := s.looked(ctx)
+	if err != nil {
+		return err
+	}
+	var queries []coordination.Query
+	for _, j := range jobs() {
+		queries = append(queries, coordination.Children(coordination.NewLayout(s.o.Namespace, j.name).Root()+"/instances"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	nodes, err := r.Read(ctx, queries...)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		ours := slices.DeleteFunc(slices.Clone(n.Names), func(id string) bool {
+			return !slices.ContainsFunc(s.hosts, func(h *node) bool { return strings.HasPrefix(id, h.instance()) })
+		})
+		if len(ours) != len(n.Names) || len(ours) != len(s.hosts) {
+			return fmt.Errorf("%s are %v", n.Path, n.Names)
+		}
+	}
+	return nil
+}
 
 // settle waits until all hosts are at work and every item of the fast jobs has
 // begun twice since.
@@ -357,6 +424,7 @@ func (s *stage) measure(ctx context.Context) []Usage {
 
 // shutDown disables all jobs, waits until nothing runs, and drains all hosts.
 func (s *stage) shutDown(ctx context.Context, list []job) error {
+	s.calm = time.Now()
 	err := s.hosts[0].insist(ctx, func(c *admin.Client) error { return c.Disable(ctx, "") })
 	if err != nil {
 		return fmt.Errorf("disable all jobs: %w", err)

@@ -107,6 +107,9 @@ type stage struct {
 	flex     bool      // the job flex has more items than its definition says
 	expected int       // jobs that every host has
 	deaf     bool      // what guests say is not kept
+	calm     time.Time // when all jobs were disabled, at the end
+	had      []string  // jobs that were in a test cluster's namespace before
+	was      bool      // that namespace was there
 }
 
 // Run attacks. The report is nil if there is none because it could not begin;
@@ -118,6 +121,9 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
 	defer func() {
+		if err != nil && s.own == nil && len(s.hosts) > 0 {
+			err = fmt.Errorf("%w; jobs of this attack may be left in namespace %s: have them taken away", err, s.o.Namespace)
+		}
 		if cerr := s.close(err != nil); cerr != nil {
 			err = errors.Join(err, fmt.Errorf("chaos: %w", cerr))
 		}
@@ -131,7 +137,10 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := s.judge(); err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
-	return s.report, nil
+	if err := s.clear(context.WithoutCancel(ctx)); err != nil {
+		return nil, fmt.Errorf("chaos: %w", err)
+	}
+	return s.report, s.keepReport()
 }
 
 func newStage(o Options) (*stage, error) {
@@ -284,9 +293,10 @@ func (s *stage) vacant(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if jobs := nodes[0].Names; len(jobs) > 0 && !s.o.Reuse {
-		return fmt.Errorf("namespace %s has jobs (%s); name another, or say that it may be used all the same",
-			s.o.Namespace, strings.Join(jobs[:min(len(jobs), 5)], ", "))
+	s.had, s.was = nodes[0].Names, nodes[0].Exists
+	if len(s.had) > 0 && !s.o.Reuse {
+		return fmt.Errorf("namespace %s has jobs (%s); name another, have what an attack left there taken away, or say that it may be used all the same",
+			s.o.Namespace, strings.Join(s.had[:min(len(s.had), 5)], ", "))
 	}
 	return nil
 }

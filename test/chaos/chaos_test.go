@@ -2,10 +2,20 @@ package chaos
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"math/big"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,10 +72,29 @@ func attacked(t *testing.T, o Options) *Report {
 // TestAttack is the attack in short: the main kinds once.
 func TestAttack(t *testing.T) {
 	t.Parallel()
-	main := []Kind{KillLeader, Halt, PartitionSilent, Rolling, LeaderKilled, QuorumLong}
+	main := []Kind{KillLeader, Halt, PartitionSilent, Rolling, LeaderKilled, LeaderHalted, QuorumLong}
 	r := attacked(t, Options{Seed: 1, Duration: -1, SessionTimeout: 4 * time.Second, Kinds: main})
 	if len(r.Events) != len(main) {
 		t.Errorf("%d faults were made, want %d", len(r.Events), len(main))
+	}
+	for _, f := range r.Figures() {
+		if f.Violated {
+			t.Errorf("a figure is missed: %s", f.Text)
+		}
+	}
+	for _, e := range r.Events {
+		switch {
+		case e.Whole.IsZero():
+			t.Errorf("%s: the cluster was never whole again", e.Kind)
+		case e.Kind == KillLeader && (e.Recovery == 0 || e.Crashed > 0 && e.Retaken == 0):
+			t.Errorf("%s: recovered after %s, %d items after %s", e.Kind, e.Recovery, e.Crashed, e.Retaken)
+		case e.Watched != (e.Kind == LeaderKilled || e.Kind == LeaderHalted || e.Kind == QuorumLong), e.Watched && e.Outage == 0,
+			e.Kind == QuorumLong && e.Outage < 4*time.Second:
+			t.Errorf("%s: looked at is %v, without a leader for %s", e.Kind, e.Watched, e.Outage)
+		}
+	}
+	if r.Halted == 0 || r.Late != 0 || r.Fires < 37 {
+		t.Errorf("%d guests were halted and wrote %d lines afterwards; %d fires looked at", r.Halted, r.Late, r.Fires)
 	}
 	if r.Runs < 500 || r.Stints < 500 || r.Journal == nil || r.Journal.Begins < 500 || r.Offsets == 0 || r.Numbers == 0 {
 		t.Errorf("the cluster had little to do: %d runs, %d by the guests, journal %+v, %d offsets", r.Runs, r.Stints, r.Journal, r.Offsets)
@@ -73,18 +102,120 @@ func TestAttack(t *testing.T) {
 }
 
 // TestForeignCluster: with a test cluster of somebody's only hosts are harmed,
-// and what is in use is refused.
+// what is in use is refused, and nothing is left.
 func TestForeignCluster(t *testing.T) {
 	t.Parallel()
 	e := zkserver.ForTest(t, zkserver.Options{TickTime: 400 * time.Millisecond, NoSync: true})
 	o := Options{Connect: e.Connect() + "/somewhere", Namespace: "attack", Seed: 1, Hosts: 2, Duration: -1,
-		SessionTimeout: 4 * time.Second, Kinds: []Kind{KillAndReturn, LeaderKilled}}
+		SessionTimeout: 4 * time.Second, Kinds: []Kind{KillAndReturn, PartitionSilent, LeaderKilled}}
 	r := attacked(t, o)
-	if len(r.Events) != 1 || r.Skipped[LeaderKilled] == "" || r.Journal != nil {
-		t.Errorf("%d faults, left out: %v", len(r.Events), r.Skipped)
+	if len(r.Events) != 2 || r.Skipped[LeaderKilled] == "" || r.Journal != nil || len(r.Left) > 0 {
+		t.Errorf("%d faults, left out: %v, left: %v", len(r.Events), r.Skipped, r.Left)
+	}
+	c, err := dial(t.Context(), o.Connect, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if nodes, err := c.Read(t.Context(), coordination.Children("/")); err != nil || slices.ContainsFunc(nodes[0].Names, func(name string) bool { return strings.HasPrefix(name, "attack") }) {
+		t.Errorf("after the attack there are %v, %v", nodes, err)
+	}
+
+	// One job of an attack, one with the name of such a one, and one of others.
+	configuration := func(description string) []byte {
+		return coordination.JobConfiguration{JobName: "x", Cron: "0 0 0 * * ?", ShardingTotalCount: 1, Description: description}.YAML()
+	}
+	for name, description := range map[string]string{"tick": ourMark, "sum": "mine", "other": ourMark} {
+		l := coordination.NewLayout(o.Namespace, name)
+		if _, err := c.Commit(t.Context(), coordination.Ensure(l.Root()), coordination.Create(l.Root()+"/config", configuration(description)), coordination.Ensure(l.Sibling()+"/offset/0")); err != nil {
+			t.Fatal(err)
+		}
 	}
 	o.Program, o.Dial = "never started", dial
 	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "has jobs") {
 		t.Errorf("attacked a namespace that has jobs: %v", err)
+	}
+	if removed, err := Remove(t.Context(), o); err != nil || !slices.Equal(removed, []string{"tick"}) {
+		t.Errorf("removed %v, %v", removed, err)
+	}
+	tick := coordination.NewLayout(o.Namespace, "tick")
+	nodes, err := c.Read(t.Context(), coordination.Children("/attack"), coordination.Data(tick.Root()), coordination.Data(tick.Sibling()))
+	if err != nil || !slices.Equal(nodes[0].Names, []string{"other", "sum"}) || nodes[1].Exists || nodes[2].Exists {
+		t.Errorf("left are %+v, %v", nodes, err)
+	}
+}
+
+// certificates makes an authority and a server's certificate for a name, and
+// writes them to files: the authority's certificate, and the server's with its
+// key.
+func certificates(t *testing.T, name string) (authority, server string) {
+	t.Helper()
+	dir := t.TempDir()
+	fail := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	template := func(serial int64) *x509.Certificate {
+		return &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: fmt.Sprint(serial)},
+			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	}
+	key := func() *ecdsa.PrivateKey {
+		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		fail(err)
+		return k
+	}
+	root, rootKey, leafKey := template(1), key(), key()
+	root.IsCA, root.BasicConstraintsValid, root.KeyUsage = true, true, x509.KeyUsageCertSign
+	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, rootKey.Public(), rootKey)
+	fail(err)
+	leaf := template(2)
+	leaf.DNSNames, leaf.KeyUsage, leaf.ExtKeyUsage = []string{name}, x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, root, leafKey.Public(), rootKey)
+	fail(err)
+	private, err := x509.MarshalPKCS8PrivateKey(leafKey)
+	fail(err)
+	part := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
+	authority, server = filepath.Join(dir, "authority.pem"), filepath.Join(dir, "server.pem")
+	fail(os.WriteFile(authority, part("CERTIFICATE", rootDER), 0o600))
+	fail(os.WriteFile(server, append(part("PRIVATE KEY", private), part("CERTIFICATE", leafDER)...), 0o600))
+	return authority, server
+}
+
+// TestForeignTLS: the command attacks a test cluster that speaks TLS, under a name
+// that the proxies of the hosts do not have, and may do so again.
+func TestForeignTLS(t *testing.T) {
+	t.Parallel()
+	authority, server := certificates(t, "localhost")
+	e := zkserver.ForTest(t, zkserver.Options{TickTime: 400 * time.Millisecond, NoSync: true, Secure: true, Extra: map[string]string{
+		"ssl.keyStore.location": server, "ssl.keyStore.type": "PEM", "ssl.trustStore.location": authority, "ssl.trustStore.type": "PEM", "ssl.clientAuth": "none",
+	}})
+	_, port, err := net.SplitHostPort(e.SecureAddr(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := program(t)
+	run := func(args ...string) string {
+		t.Helper()
+		args = append([]string{"chaos", "--zk", "localhost:" + port, "--namespace", "attack", "--zk-tls-ca", filepath.Base(authority)}, args...)
+		c := exec.CommandContext(t.Context(), command, args...)
+		c.Dir = filepath.Dir(authority)
+		c.Env = append(os.Environ(), "WASMJOB_ZK_CREDENTIALS=user:word")
+		out, err := c.CombinedOutput()
+		t.Logf("%q\n%s", args, out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	out := run("--hosts", "2", "--duration", "-1s", "--seed", "1", "--session-timeout", "4s", "--only", "partition,partition-silent")
+	for _, want := range []string{"overlaps     0\n", "losses       0\n", "violations   0\n", "a host is cut off", "faults       2 of 2 kinds", "11 jobs were taken out of namespace attack again"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+	if out := run("--remove"); !strings.Contains(out, "there are no jobs of an attack in namespace attack\n") {
+		t.Error("something was left")
 	}
 }

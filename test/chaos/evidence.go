@@ -107,7 +107,7 @@ func (e *evidence) add(h *node, pid int, arrived time.Time, l logLine) {
 		t.stints = append(t.stints, s)
 	}
 	s.said = append(s.said, w)
-	s.over = w.what == "end" || w.what == "cancelled" || w.what == "refused"
+	s.over = final(w.what)
 }
 
 // itemOf reads JOB/INSTANT/ITEM.
@@ -237,8 +237,6 @@ type overlap struct {
 	former, latter *stint
 	// words of the former after the latter had begun.
 	words []word
-	// fenced: the former's process had been halted, and woke up.
-	fenced bool
 }
 
 func (o overlap) String() string {
@@ -277,7 +275,6 @@ func (e *evidence) overlaps() (stints int, list []overlap) {
 				if len(o.words) == 0 {
 					continue
 				}
-				o.fenced = former.fence < latter.fence && e.woke(former.pid, latter.begun, o.words)
 				list = append(list, o)
 			}
 		}
@@ -285,19 +282,79 @@ func (e *evidence) overlaps() (stints int, list []overlap) {
 	return stints, list
 }
 
-// wakingTime is how long a halted process may take to find out, when it goes on,
-// that its guests have to end.
+// wakingTime is how long a halted process may take, when it goes on, until its
+// guests have ended. What they do in that time has no effect.
 const wakingTime = 2 * time.Second
 
-// woke reports whether the process was halted when the other began, and said
-// the words only when it went on. Words with an effect are never excused.
-func (e *evidence) woke(pid int, other time.Time, words []word) bool {
-	if slices.ContainsFunc(words, func(w word) bool { return w.what == "committed" || w.what == "begin" }) {
-		return false
+// late is what guests said that were at work when their process was halted for
+// so long that the session was over, after it had gone on. Nothing of it can be:
+// each of a guest's calls finds out first that time has passed, and a line whose
+// writing was under way has a time from before. guests is how many there were.
+func (e *evidence) late(beyond time.Duration) (guests int, lines []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range e.pauses {
+		if p.to.Sub(p.from) < beyond {
+			continue
+		}
+		for _, id := range e.ids() {
+			for _, s := range e.items[id].stints {
+				if s.pid != p.pid || !s.begun.Before(p.to) {
+					continue
+				}
+				if !s.ended(p.from) {
+					guests++
+				}
+				for _, w := range s.said {
+					if !w.at.Before(p.to) {
+						lines = append(lines, fmt.Sprintf("item %s on %s (process %d, fence %d), halted from %s to %s, said %q %d at %s",
+							id, s.host, s.pid, s.fence, clock(p.from), clock(p.to), w.what, w.n, clock(w.at)))
+					}
+				}
+			}
+		}
 	}
-	return slices.ContainsFunc(e.pauses, func(p interval) bool {
-		return p.pid == pid && !other.Before(p.from) && !words[0].at.Before(p.to.Add(-50*time.Millisecond)) && !words[len(words)-1].at.After(p.to.Add(wakingTime))
-	})
+	return guests, lines
+}
+
+// ended reports whether the last that the guest had said by then was that it is
+// over. One that traps says nothing.
+func (s *stint) ended(by time.Time) bool {
+	ended := false
+	for _, w := range s.said {
+		if !w.at.After(by) {
+			ended = final(w.what)
+		}
+	}
+	return ended
+}
+
+// final reports whether a guest says nothing more after such a word, unless it
+// is called once more.
+func final(what string) bool { return what == "end" || what == "cancelled" || what == "refused" }
+
+// What a guest was told, by the ABI's numbers: the item is lost, and of a commit
+// that it is another host's or that the guest has to end.
+const cancelLost, errConflict, errCancelled = 3, -7, -8
+
+// stopped are the times at which guests said that their item is lost to this
+// host, or that a commit was refused for that.
+func (e *evidence) stopped(from, to time.Time) []time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var list []time.Time
+	for _, t := range e.items {
+		for _, s := range t.stints {
+			for _, w := range s.said {
+				lost := w.what == "cancelled" && w.n == cancelLost || w.what == "refused" && (w.n == errConflict || w.n == errCancelled)
+				if lost && !w.at.Before(from) && !w.at.After(to) {
+					list = append(list, w.at)
+				}
+			}
+		}
+	}
+	slices.SortFunc(list, time.Time.Compare)
+	return list
 }
 
 // excused reports whether the histories' finding of a guest that outlived its

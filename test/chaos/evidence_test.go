@@ -20,8 +20,8 @@ func say(e *evidence, pid int, fence int64, ms int, what string) {
 	}})
 }
 
-// TestOverlaps: two guests that were alive at once are found, and only a
-// process that was halted is excused, unless it had an effect.
+// TestOverlaps: two guests that were alive at once are found, and that a process
+// was halted is no excuse: its lines are dropped when it goes on.
 func TestOverlaps(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -29,14 +29,12 @@ func TestOverlaps(t *testing.T) {
 		last     string // what the former says at 900
 		halted   bool
 		found    int
-		excused  bool
 		latterAt int
 	}{
-		{"one after the other", "beat", false, 0, false, 901},
-		{"both at once", "beat", false, 1, false, 500},
-		{"it woke up", "cancelled", true, 1, true, 500},
-		{"it woke up and committed", "committed", true, 1, false, 500},
-		{"it had been halted at another time", "beat", false, 1, false, 450},
+		{"one after the other", "beat", false, 0, 901},
+		{"both at once", "beat", false, 1, 500},
+		{"it woke up", "cancelled", true, 1, 500},
+		{"it woke up and committed", "committed", true, 1, 500},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -55,10 +53,175 @@ func TestOverlaps(t *testing.T) {
 			if stints != 2 || len(list) != c.found {
 				t.Fatalf("%d stints, overlaps %v, want 2 and %d", stints, list, c.found)
 			}
-			if len(list) == 1 && list[0].fenced != c.excused {
-				t.Errorf("fenced is %v, want %v: %s", list[0].fenced, c.excused, list[0])
+		})
+	}
+}
+
+// TestLate: of guests that were at work when their process was halted beyond its
+// session, nothing at all may be heard when it goes on: no line, no commit. A
+// line of before that arrives then is none of it, nor is what others say, what is
+// begun anew, or what is said after a halt within the session.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		say    func(e *evidence)
+		guests int
+		late   string // what it says
+	}{
+		{"silence", func(*evidence) {}, 1, ""},
+		{"the line that was being written", func(e *evidence) { say(e, 1, 10, 299, "beat") }, 1, ""},
+		{"a beat", func(e *evidence) { say(e, 1, 10, 900, "beat") }, 1, "beat"},
+		{"a commit", func(e *evidence) { say(e, 1, 10, 900, "committed") }, 1, "committed"},
+		{"an offset that is refused", func(e *evidence) { say(e, 1, 10, 901, "refused") }, 1, "refused"},
+		{"its end", func(e *evidence) { say(e, 1, 10, 5000, "end") }, 1, "end"},
+		{"another call of it", func(e *evidence) { say(e, 1, 10, 250, "end"); say(e, 1, 10, 950, "begin") }, 0, "begin"},
+		{"a new run", func(e *evidence) { say(e, 1, 30, 950, "begin"); say(e, 1, 30, 990, "end") }, 1, ""},
+		{"another process", func(e *evidence) { say(e, 2, 20, 500, "begin"); say(e, 2, 20, 950, "beat") }, 1, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e := newEvidence()
+			say(e, 1, 10, 100, "begin")
+			e.halted(1, time.UnixMilli(300), time.UnixMilli(890))
+			c.say(e)
+			guests, late := e.late(500 * time.Millisecond)
+			if guests != c.guests || (len(late) == 0) != (c.late == "") || len(late) > 0 && !strings.Contains(late[0], fmt.Sprintf("said %q", c.late)) {
+				t.Errorf("%d guests, late %q; want %d, %q", guests, late, c.guests, c.late)
+			}
+			if guests, late := e.late(time.Second); guests != 0 || late != nil {
+				t.Errorf("halted within the session: %d guests, late %q", guests, late)
 			}
 		})
+	}
+}
+
+// TestHasty: who loses an item while ZooKeeper does not serve needs a reason.
+func TestHasty(t *testing.T) {
+	t.Parallel()
+	at := func(ms ...int64) (list []time.Time) {
+		for _, m := range ms {
+			list = append(list, time.UnixMilli(m))
+		}
+		return list
+	}
+	gap := func(from, to int64) interval { return interval{from: time.UnixMilli(from), to: time.UnixMilli(to)} }
+	const session = 6 * time.Second
+	for _, c := range []struct {
+		name string
+		told []time.Time
+		gaps []interval
+		want int
+	}{
+		{"nobody", nil, []interval{gap(0, 800)}, 0},
+		{"within a short election", at(300), []interval{gap(0, 800)}, 1},
+		{"after one", at(2500), []interval{gap(0, 800)}, 1},
+		{"in a long one", at(2300, 2900), []interval{gap(0, 2800)}, 0},
+		{"in a long one, too soon", at(1900, 2900), []interval{gap(0, 2800)}, 1},
+		{"without one", at(2900), nil, 1},
+		{"long after one", at(9000), []interval{gap(0, 2800)}, 1},
+		{"in two that add up", at(3000), []interval{gap(0, 700), gap(1500, 2100)}, 0},
+	} {
+		if n := hasty(c.told, time.UnixMilli(0), c.gaps, session); n != c.want {
+			t.Errorf("%s: %d, want %d", c.name, n, c.want)
+		}
+	}
+	e := newEvidence()
+	for i, w := range []struct{ what, key, n string }{{"cancelled", "why", "3"}, {"refused", "code", "-8"}, {"end", "status", "0"}, {"cancelled", "why", "2"}} {
+		e.add(&node{name: "h1"}, 1, time.UnixMilli(1<<40), logLine{Message: w.what, Attrs: map[string]string{
+			"run": fmt.Sprintf("j/x/%d", i), "fence": "1", "at": fmt.Sprint(1000 * (i + 1)), "task": "x", w.key: w.n,
+		}})
+	}
+	if list := e.stopped(time.UnixMilli(0), time.UnixMilli(10)); len(list) != 2 {
+		t.Errorf("lost are %v, want the first two", list)
+	}
+}
+
+// TestLeads: a leader that nobody follows is none.
+func TestLeads(t *testing.T) {
+	t.Parallel()
+	leader, follower, idle := "Zookeeper version: 3\nMode: leader\nNode count: 5\n", "x\nMode: follower\n", "This ZooKeeper instance is not currently serving requests\n"
+	for _, c := range []struct {
+		answers []string
+		want    bool
+	}{
+		{[]string{leader, follower, follower}, true}, {[]string{follower, "", leader}, true}, {[]string{leader, "", ""}, false},
+		{[]string{follower, follower, ""}, false}, {[]string{leader, idle, idle}, false}, {[]string{"Mode: standalone\n"}, true}, {[]string{""}, false},
+	} {
+		if got := leads(c.answers); got != c.want {
+			t.Errorf("%q: %v", c.answers, got)
+		}
+	}
+}
+
+// TestFigures: what a busy machine does not explain is a violation.
+func TestFigures(t *testing.T) {
+	t.Parallel()
+	const session = 6 * time.Second
+	for _, c := range []struct {
+		name              string
+		event             Event
+		reached, violated bool
+	}{
+		{"in time", Event{Kind: KillLeader, Crashed: 1, Retaken: 6500 * time.Millisecond, Recovery: 6600 * time.Millisecond}, true, false},
+		{"on a busy machine", Event{Kind: KillLeader, Crashed: 1, Retaken: 9 * time.Second, Recovery: 9 * time.Second}, false, false},
+		{"items after a minute", Event{Kind: KillAndReturn, Crashed: 1, Retaken: time.Minute}, false, true},
+		{"jobs after a minute", Event{Kind: KillFollower, Recovery: time.Minute}, false, true},
+		{"two hosts", Event{Kind: TwoHosts, Crashed: 1, Retaken: 8 * time.Second}, true, false},
+		{"two hosts, a minute", Event{Kind: TwoHosts, Crashed: 1, Retaken: time.Minute}, false, true},
+		{"a host and the leader", Event{Kind: KillDuringVote, Crashed: 1, Watched: true, Outage: 2 * time.Second, Retaken: 9 * time.Second}, true, false},
+		{"a host and the leader, too late", Event{Kind: KillDuringVote, Crashed: 1, Watched: true, Outage: time.Second, Retaken: 16 * time.Second}, false, true},
+		{"an election", Event{Kind: LeaderKilled, Watched: true, Outage: 800 * time.Millisecond}, true, false},
+		{"an election that cost items", Event{Kind: LeaderKilled, Watched: true, Outage: 800 * time.Millisecond, Lost: 1, Hasty: 1}, false, true},
+		{"nearly half a session", Event{Kind: LeaderHalted, Watched: true, Outage: 2600 * time.Millisecond, Lost: 1}, false, false},
+		{"more than half of it", Event{Kind: LeaderHalted, Watched: true, Outage: 3600 * time.Millisecond, Lost: 1}, true, false},
+	} {
+		r := newReport(Options{SessionTimeout: session})
+		r.Tick, r.Events = tick, []Event{c.event}
+		list := r.Figures()
+		reached, violated := len(list) > 0, false
+		for _, f := range list {
+			reached, violated = reached && f.Reached, violated || f.Violated
+		}
+		if reached != c.reached || violated != c.violated {
+			t.Errorf("%s: reached %v, violated %v: %+v", c.name, reached, violated, list)
+		}
+	}
+}
+
+// TestNextFires: every item has to begin again when the cluster is whole.
+func TestNextFires(t *testing.T) {
+	t.Parallel()
+	play := func(late string, by time.Duration) *Report {
+		s, err := newStage(Options{Program: "x", Dial: noDial, Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := time.UnixMilli(1_000_000)
+		s.calm = whole.Add(time.Hour)
+		s.report.Events = []Event{{Kind: Halt, Target: "h1", Whole: whole}}
+		for _, j := range jobs() {
+			for i := range j.items {
+				at := whole.Add(j.period)
+				if j.name == late && i == 1 {
+					at = at.Add(by)
+				}
+				s.evidence.add(&node{name: "h"}, 1, time.UnixMilli(1<<40), logLine{Message: "begin", Attrs: map[string]string{
+					"run": fmt.Sprintf("%s/x/%d", j.name, i), "fence": "1", "at": fmt.Sprint(at.UnixMicro()), "task": "x",
+				}})
+			}
+		}
+		s.nextFires()
+		return s.report
+	}
+	if r := play("", 0); !r.OK() || r.Fires != 37 || r.Overdue != 0 {
+		t.Errorf("%d fires, overdue %s, %v; want 37", r.Fires, r.Overdue, r.Violations)
+	}
+	if r := play("long", 9*time.Second); !r.OK() || r.Fires != 37 || r.Overdue != 2*time.Second {
+		t.Errorf("%d fires, overdue %s, %v", r.Fires, r.Overdue, r.Violations)
+	}
+	if r := play("long", 11*time.Second); len(r.Violations) != 1 || !strings.Contains(r.Violations[0].Text, "item 1 of long, which fires every 10s, did not begin within 20s") {
+		t.Errorf("%v", r.Violations)
 	}
 }
 

@@ -52,11 +52,13 @@ type injury struct {
 	// hosts suffer it; crashed are the processes whose runs it cut off.
 	hosts   []*node
 	crashed []*stint
+	// from is when it was made; zero if that took no time.
+	from time.Time
 	// hold is how long it lasts, heal ends it.
 	hold time.Duration
 	heal func(ctx context.Context) error
-	// outage is how long no server led, if that was looked at.
-	outage func() time.Duration
+	// servers: it is servers that do not run, and so there may be no leader.
+	servers bool
 }
 
 // spec is how a kind is made.
@@ -99,7 +101,7 @@ func kinds() map[Kind]spec {
 		SlowLinks: {what: "every link of every host takes 100 ms more each way", make: func(_ context.Context, s *stage) (*injury, error) {
 			return s.slow(2*s.o.SessionTimeout, 100*time.Millisecond), nil
 		}},
-		Drain:   {what: "SIGTERM of a host, started again", make: func(_ context.Context, s *stage) (*injury, error) { return s.drainHost(s.anyHost()) }},
+		Drain:   {what: "SIGTERM of a host, started again", make: func(ctx context.Context, s *stage) (*injury, error) { return s.drainHost(ctx, s.anyHost()) }},
 		Rolling: {what: "rolling restart of all hosts with a new version of the module", make: func(ctx context.Context, s *stage) (*injury, error) { return s.roll(ctx) }},
 
 		ServerKilled: {what: "kill -9 of a ZooKeeper server that follows", servers: true, make: func(ctx context.Context, s *stage) (*injury, error) {
@@ -204,7 +206,7 @@ func both(first, second func() (*injury, error)) (*injury, error) {
 		return nil, errors.Join(err, a.heal(context.Background()))
 	}
 	n := &injury{text: a.text + ", " + b.text, hosts: slices.Concat(a.hosts, b.hosts), crashed: slices.Concat(a.crashed, b.crashed),
-		hold: max(a.hold, b.hold), outage: a.outage}
+		from: a.from, hold: max(a.hold, b.hold), servers: a.servers || b.servers}
 	n.heal = func(ctx context.Context) error { return errors.Join(a.heal(ctx), b.heal(ctx)) }
 	return n, nil
 }
@@ -237,11 +239,11 @@ func (s *stage) leadingHost(ctx context.Context, leads bool) *node {
 }
 
 func (s *stage) killHost(h *node, hold time.Duration) (*injury, error) {
-	pid := h.life().pid
+	pid, from := h.life().pid, time.Now()
 	if err := h.kill(); err != nil {
 		return nil, err
 	}
-	return &injury{text: h.name, hosts: []*node{h}, crashed: s.evidence.open(pid), hold: hold,
+	return &injury{text: h.name, hosts: []*node{h}, crashed: s.evidence.open(pid), from: from, hold: hold,
 		heal: func(context.Context) error { return h.start() }}, nil
 }
 
@@ -251,7 +253,7 @@ func (s *stage) haltHost(h *node, hold time.Duration) (*injury, error) {
 	if err := pauseProcess(l.cmd.Process); err != nil {
 		return nil, err
 	}
-	return &injury{text: h.name, hosts: []*node{h}, hold: hold, heal: func(context.Context) error {
+	return &injury{text: h.name, hosts: []*node{h}, from: from, hold: hold, heal: func(context.Context) error {
 		// Noted before it goes on: what it says then is late.
 		s.evidence.halted(l.pid, from, time.Now())
 		return resumeProcess(l.cmd.Process)
@@ -259,10 +261,11 @@ func (s *stage) haltHost(h *node, hold time.Duration) (*injury, error) {
 }
 
 func (s *stage) partition(h *node, hold time.Duration, do func(*zkserver.Proxy)) *injury {
+	from := time.Now()
 	for _, p := range h.proxies {
 		do(p)
 	}
-	return &injury{text: h.name, hosts: []*node{h}, hold: hold, heal: func(context.Context) error {
+	return &injury{text: h.name, hosts: []*node{h}, from: from, hold: hold, heal: func(context.Context) error {
 		for _, p := range h.proxies {
 			p.Heal()
 		}
@@ -285,14 +288,21 @@ func (s *stage) slow(hold, delay time.Duration) *injury {
 	}}
 }
 
-func (s *stage) drainHost(h *node) (*injury, error) {
-	if err := h.drain(drainTimeout + 20*time.Second); err != nil {
-		s.violate("%v", err)
-		if h.runs() {
-			if err := h.kill(); err != nil {
-				return nil, err
-			}
+func (s *stage) drainHost(ctx context.Context, h *node) (*injury, error) {
+	id := h.instance()
+	err := h.drain(drainTimeout + 20*time.Second)
+	switch {
+	case err == nil:
+		if err := s.gone(ctx, h, id); err != nil {
+			return nil, err
 		}
+	case h.runs():
+		s.violate("%v", err)
+		if err := h.kill(); err != nil {
+			return nil, err
+		}
+	default:
+		s.violate("%v", err)
 	}
 	return &injury{text: h.name, hosts: []*node{h}, hold: 3 * time.Second, heal: func(context.Context) error { return h.start() }}, nil
 }
@@ -301,7 +311,7 @@ func (s *stage) drainHost(h *node) (*injury, error) {
 func (s *stage) roll(ctx context.Context) (*injury, error) {
 	s.module++
 	for _, h := range s.hosts {
-		n, err := s.drainHost(h)
+		n, err := s.drainHost(ctx, h)
 		if err != nil {
 			return nil, err
 		}
@@ -340,46 +350,21 @@ func (s *stage) quorum(ctx context.Context) (leader int, followers []int, err er
 	return leader, followers, nil
 }
 
-// leaderless watches how long nobody leads but, perhaps, those that are gone.
-// The result is valid when a server leads again.
-func (s *stage) leaderless(gone []int) func() time.Duration {
-	start := time.Now()
-	result := make(chan time.Duration, 1)
-	go func() { // ends within its patience; the result has room
-		err := until(context.Background(), 20*time.Millisecond, 2*time.Minute, func() error {
-			i, err := s.own.Leader()
-			if err == nil && slices.Contains(gone, i) {
-				err = errors.New("it has not noticed yet")
-			}
-			return err
-		})
-		if err != nil {
-			result <- 0
-			return
-		}
-		result <- time.Since(start)
-	}()
-	return func() time.Duration { return <-result }
-}
-
 func (s *stage) killServers(hold time.Duration, servers ...int) (*injury, error) {
+	from := time.Now()
 	for _, i := range servers {
 		if err := s.own.Kill(i); err != nil {
 			return nil, err
 		}
 	}
-	n := &injury{text: fmt.Sprintf("servers %v", servers), hold: hold, heal: func(ctx context.Context) error {
+	return &injury{text: fmt.Sprintf("servers %v", servers), from: from, hold: hold, servers: true, heal: func(ctx context.Context) error {
 		for _, i := range servers {
 			if err := s.own.Restart(i); err != nil {
 				return err
 			}
 		}
 		return s.awaitServers(ctx)
-	}}
-	if len(servers) == 1 {
-		n.outage = s.leaderless(nil)
-	}
-	return n, nil
+	}}, nil
 }
 
 func (s *stage) awaitServers(ctx context.Context) error {
@@ -394,12 +379,13 @@ func (s *stage) awaitServers(ctx context.Context) error {
 }
 
 func (s *stage) haltServers(hold time.Duration, servers ...int) (*injury, error) {
+	from := time.Now()
 	for _, i := range servers {
 		if err := s.own.Pause(i); err != nil {
 			return nil, err
 		}
 	}
-	return &injury{text: fmt.Sprintf("servers %v", servers), hold: hold, heal: func(ctx context.Context) error {
+	return &injury{text: fmt.Sprintf("servers %v", servers), from: from, hold: hold, servers: true, heal: func(ctx context.Context) error {
 		for _, i := range servers {
 			if err := s.own.Resume(i); err != nil {
 				return err

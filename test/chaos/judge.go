@@ -37,11 +37,29 @@ func (s *stage) bare(ctx context.Context, list []job) error {
 		}
 		return nodes[0].Names
 	}
+	var every []string
+	for _, h := range s.hosts {
+		every = append(every, h.ip+"@-@")
+	}
+	left, err := s.traces(ctx, r, list, every)
+	if err != nil {
+		return err
+	}
+	for _, text := range left {
+		s.violate("all hosts have drained, and there is %s", text)
+	}
 	for _, j := range list {
 		l := coordination.NewLayout(s.o.Namespace, j.name)
+		if err == nil {
+			var members []coordination.Node
+			if members, err = r.Read(ctx, coordination.Data(l.Sibling()+"/members")); err == nil && len(members[0].Data) > 0 {
+				s.violate("all hosts have drained, and the members of %s are %q", j.name, members[0].Data)
+			}
+		}
 		for _, folder := range []string{
 			l.Root() + "/instances", l.Root() + "/leader/election/instance", l.Root() + "/leader/failover/items", l.Root() + "/trigger",
-			l.Sibling() + "/instances", l.Sibling() + "/runs",
+			l.Root() + "/leader/election/latch", l.Root() + "/leader/failover/latch",
+			l.Sibling() + "/instances", l.Sibling() + "/runs", l.Sibling() + "/assignment",
 		} {
 			if left := children(folder); len(left) > 0 {
 				s.violate("all hosts have drained, and there is %s/%s", folder, strings.Join(left, ", "))
@@ -104,11 +122,6 @@ func (s *stage) judge() error {
 	stints, overlaps := s.evidence.overlaps()
 	r.Stints, r.Lines = stints, s.evidence.lines
 	for _, o := range overlaps {
-		if o.fenced {
-			r.Fenced++
-			r.Notes = append(r.Notes, "fenced, as a process that was halted cannot know: "+o.String())
-			continue
-		}
 		r.Overlaps++
 		s.violateAt(o.latter.begun, "overlap, by the guests' own words: %s", o)
 	}
@@ -172,7 +185,60 @@ func (s *stage) judge() error {
 			s.violateAt(at, "%s", text)
 		}
 	}
+	for n := range r.Events {
+		e := &r.Events[n]
+		e.Crashed, e.Retaken = s.retaken(e.crashed, e.From) // all of them, by now
+	}
+	var late []string
+	r.Halted, late = s.evidence.late(s.o.SessionTimeout)
+	r.Late = len(late)
+	for _, text := range late {
+		s.violate("a guest of a halted host went on: %s", text)
+	}
+	s.nextFires()
+	for _, f := range r.Figures() {
+		if f.Violated {
+			s.violate("a figure is missed: %s", f.Text)
+		}
+	}
 	return s.keepReport()
+}
+
+// fireSlack is how much longer than a period, and than what may still run, it
+// may take on a busy machine until a job fires again.
+const fireSlack = 3 * time.Second
+
+// nextFires looks when each item of each job began for the first time after the
+// cluster was whole again, wherever there was the time to see it: the next fault
+// may come first.
+func (s *stage) nextFires() {
+	for n, e := range s.report.Events {
+		if e.Whole.IsZero() {
+			continue
+		}
+		end, latest := s.calm, n+1 == len(s.report.Events)
+		if !latest {
+			end = s.report.Events[n+1].From
+		}
+		for _, j := range jobs() {
+			if j.cron == "" || j.name == flexJob && (!latest || s.report.Interrupted) {
+				continue // nobody fires it, or operators disable it
+			}
+			bound := j.period + j.lasts + fireSlack
+			for i := range j.items {
+				begins := s.evidence.begins(itemID{j.name, i})
+				k := slices.IndexFunc(begins, e.Whole.Before)
+				switch {
+				case k >= 0 && begins[k].Sub(e.Whole) <= bound && !begins[k].After(end):
+					s.report.Fires++
+					s.report.Overdue = max(s.report.Overdue, begins[k].Sub(e.Whole)-j.period-j.lasts)
+				case end.Sub(e.Whole) > bound:
+					s.violateAt(e.Whole, "item %d of %s, which fires every %s, did not begin within %s after the cluster was whole again after %s of %s, at %s",
+						i, j.name, j.period, bound, e.Kind, e.Target, clock(e.Whole))
+				}
+			}
+		}
+	}
 }
 
 // unseen is the run that a finding misses every line of; empty if it is about

@@ -20,6 +20,8 @@ type job struct {
 	cron   string
 	period time.Duration // of cron; 0: when it is triggered
 	items  int
+	// lasts is how long its longest item takes.
+	lasts time.Duration
 	// more is the rest of the definition.
 	more []string
 	// fast jobs fire so often that they show when the cluster is back.
@@ -44,27 +46,27 @@ const (
 // and commits.
 func jobs() []job {
 	return []job{
-		{name: "tick", cron: "* * * * * ?", period: time.Second, items: 8, fast: true, failover: true,
+		{name: "tick", cron: "* * * * * ?", period: time.Second, items: 8, lasts: 30 * time.Millisecond, fast: true, failover: true,
 			more: []string{"type: SIMPLE", "failover: true", "jobParameter: work:30"}},
-		{name: "long", cron: "0/10 * * * * ?", period: 10 * time.Second, items: 4, failover: true,
+		{name: "long", cron: "0/10 * * * * ?", period: 10 * time.Second, items: 4, lasts: 7 * time.Second, failover: true,
 			more: []string{"type: SIMPLE", "failover: true", "shardingItemParameters: {0: work:4000, 1: stubborn:4000, 2: work:7000, 3: stubborn:7000}"}},
-		{name: "plain", cron: "0/5 * * * * ?", period: 5 * time.Second, items: 4,
+		{name: "plain", cron: "0/5 * * * * ?", period: 5 * time.Second, items: 4, lasts: 2500 * time.Millisecond,
 			more: []string{"type: SIMPLE", "failover: false", "jobParameter: work:2500"}},
-		{name: "late", cron: "0/2 * * * * ?", period: 2 * time.Second, items: 2, failover: true,
+		{name: "late", cron: "0/2 * * * * ?", period: 2 * time.Second, items: 2, lasts: 3 * time.Second, failover: true,
 			more: []string{"type: SIMPLE", "failover: true", "misfire: true", "jobParameter: work:3000"}},
-		{name: "spin", cron: "0/15 * * * * ?", period: 15 * time.Second, items: 2, failover: true,
+		{name: "spin", cron: "0/15 * * * * ?", period: 15 * time.Second, items: 2, lasts: 1500 * time.Millisecond, failover: true,
 			more: []string{"type: SIMPLE", "failover: true", "timeout: 1500ms", "shardingItemParameters: {0: spin, 1: work:500}"}},
-		{name: "fail", cron: "0/3 * * * * ?", period: 3 * time.Second, items: 4, failover: true,
+		{name: "fail", cron: "0/3 * * * * ?", period: 3 * time.Second, items: 4, lasts: time.Second, failover: true,
 			more: []string{"type: SIMPLE", "failover: true", "retry: {attempts: 3, backoff: 200ms}", "shardingItemParameters: {0: fail, 1: retry, 2: trap, 3: work:10}"}},
-		{name: "ledger", cron: "0/3 * * * * ?", period: 3 * time.Second, items: 4, failover: true, adds: true,
+		{name: "ledger", cron: "0/3 * * * * ?", period: 3 * time.Second, items: 4, lasts: 3 * time.Second, failover: true, adds: true,
 			more: []string{"type: SIMPLE", "failover: true", "jobParameter: ledger:15"}},
-		{name: "sum", cron: "0/2 * * * * ?", period: 2 * time.Second, items: 4, fast: true, failover: true, adds: true,
+		{name: "sum", cron: "0/2 * * * * ?", period: 2 * time.Second, items: 4, lasts: time.Second, fast: true, failover: true, adds: true,
 			more: []string{"type: DATAFLOW", "streamingProcess: true", "failover: true", "jobParameter: sum:100"}},
-		{name: "stream", cron: "0/20 * * * * ?", period: 20 * time.Second, items: 2, failover: true, adds: true,
+		{name: "stream", cron: "0/20 * * * * ?", period: 20 * time.Second, items: 2, lasts: 16 * time.Second, failover: true, adds: true,
 			more: []string{"type: DATAFLOW", "streamingProcess: true", "failover: true", "jobParameter: sum:1500"}},
-		{name: flexJob, cron: "0/2 * * * * ?", period: 2 * time.Second, items: flexItems[0], failover: true,
+		{name: flexJob, cron: "0/2 * * * * ?", period: 2 * time.Second, items: flexItems[0], lasts: 300 * time.Millisecond, failover: true,
 			more: []string{"type: SIMPLE", "failover: true", "jobParameter: work:300"}},
-		{name: triggerJob, items: 3, failover: true,
+		{name: triggerJob, items: 3, lasts: time.Second, failover: true,
 			more: []string{"type: SIMPLE", "failover: true", "jobParameter: work:1000"}},
 	}
 }

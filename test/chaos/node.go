@@ -81,7 +81,9 @@ func (h *node) equip(module []byte, list []job) error {
 // install replaces the module of all jobs.
 func (h *node) install(module []byte) error { return h.put(moduleFile, module) }
 
-func (h *node) define(j job) error { return h.put(j.name+".yaml", []byte(j.definition())) }
+func (h *node) define(j job) error {
+	return h.put(j.name+".yaml", []byte(j.definition()+"description: "+ourMark+"\n"))
+}
 
 // put puts a file into the plugins directory, whole.
 func (h *node) put(name string, data []byte) error {
@@ -179,6 +181,15 @@ func (h *node) life() *life {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.proc
+}
+
+// instance is how the id of the newest process in the registry begins.
+func (h *node) instance() string {
+	l := h.life()
+	if l == nil {
+		return ""
+	}
+	return h.ip + "@-@" + strconv.Itoa(l.pid) + "-"
 }
 
 // runs reports whether the process has not ended.

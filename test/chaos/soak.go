@@ -392,7 +392,7 @@ func (s *soak) hurt(ctx context.Context) (string, *injury, error) {
 		n, err := s.killServers(time.Second, 0)
 		return "ZooKeeper restarts", n, err
 	default:
-		n, err := s.drainHost(mortal)
+		n, err := s.drainHost(ctx, mortal)
 		return "SIGTERM", n, err
 	}
 }
