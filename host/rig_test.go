@@ -1427,12 +1427,12 @@ func (r *rig) whole(rc coordination.RegistryCenter, end time.Time) map[int]expec
 	defer r.mu.Unlock()
 	all := make(map[int]expectation)
 	for item := range r.def.ShardingTotalCount {
-		e := expectation{at: first}
+		begun, e := r.born[item], expectation{at: first}
 		if j := r.records[item]; j != nil {
-			e.busy = j.open
-			if at := time.UnixMilli(j.instant); !at.Before(first) {
-				e.at = at.Truncate(period).Add(period)
-			}
+			begun, e.busy = max(begun, j.instant), j.open
+		}
+		if at := time.UnixMilli(begun); !at.Before(first) {
+			e.at = at.Truncate(period).Add(period)
 		}
 		all[item] = e
 	}
