@@ -37,12 +37,12 @@ const (
 	EventJobChanged  EventKind = "job.changed" // configuration or module; Reason says which
 	EventJobRemoved  EventKind = "job.removed" // Reason: definition gone, removed by operator, …
 	EventJobStopped  EventKind = "job.stopped" // by an operator: instance node deleted
-	EventJobError    EventKind = "job.error"   // the job cannot run; Reason
+	EventJobError    EventKind = "job.error"   // the job cannot run, or Wait has taken too long; Reason
 	EventRefused     EventKind = "file.refused"
 	EventSharded     EventKind = "job.sharded" // this host, as leader, divided the items
 	EventAssigned    EventKind = "job.assigned"
 	EventElected     EventKind = "job.elected" // this host became the job's leader
-	EventSession     EventKind = "session"     // Reason: live, suspect, yield, lost
+	EventSession     EventKind = "session"     // Reason: live, suspect, yield, lost; or Wait is set
 	EventHostStarted EventKind = "host.started"
 	EventHostStopped EventKind = "host.stopped"
 )
@@ -89,6 +89,9 @@ type Event struct {
 	Records int64         `json:"records,omitempty"`
 	// Reason is text for people: a failure's message, why something was skipped.
 	Reason string `json:"reason,omitempty"`
+	// Wait is set when a wait has reached its deadline; Duration is how long it
+	// lasted, Items are those that it is about.
+	Wait Wait `json:"wait,omitempty"`
 	// File is set for EventRefused.
 	File string `json:"file,omitempty"`
 }

@@ -191,11 +191,9 @@ func (e *execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 	return abi.ErrConflict
 }
 
-// perform carries out a move for the guest, with a time limit.
+// perform carries out a move for the guest, with a time limit for each step.
 func (e *execution) perform(ctx context.Context, m coordination.Move) error {
-	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
-	defer cancel()
-	return coordination.Perform(ctx, e.fire.job.term.registry, m)
+	return coordination.Perform(ctx, e.fire.job.registry(), m)
 }
 
 // certain waits until the session is live, and reports false if the item is
@@ -489,7 +487,9 @@ func (f *fire) once(guests context.Context, phase coordination.Phase, export str
 	}
 	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
 	defer cancel()
-	r, l := f.job.term.registry, f.job.layout
+	wait := &listenerWait{export, time.Now()}
+	f.waits.Store(wait)
+	r, l := f.job.registry(), f.job.layout
 	// Watch first, so that the end of the phase cannot be missed.
 	changes, err := r.Watch(ctx, coordination.GuaranteeWatch(l, phase))
 	last := false
@@ -505,33 +505,37 @@ func (f *fire) once(guests context.Context, phase coordination.Phase, export str
 		err = coordination.Perform(ctx, r, coordination.Arrive(l, f.self, phase, items, f.config.ShardingTotalCount, &last))
 	}
 	if err == nil && !last {
-		err = f.await(ctx, changes, phase, arrived)
+		err = f.await(ctx, r, changes, phase, arrived)
 	}
+	f.waits.Store(nil)
 	switch {
 	case err == nil && last:
 		f.listen(guests, export) // the others wait until the marks are gone
 		f.endPhase(guests, phase)
+	case err != nil && guests.Err() == nil && ctx.Err() != nil:
+		f.job.expired(&WaitError{What: WaitListener, For: wait.forWhat(), Then: "going on without it", After: time.Since(wait.since), Err: err})
+		f.endPhase(guests, phase)
 	case err != nil && guests.Err() == nil:
-		f.job.handleError(f.config, "listener "+export, abi.Result{Outcome: abi.OutcomeError, Err: err,
-			Message: fmt.Sprintf("waiting for the other hosts: %v", err)})
+		message := fmt.Sprintf("waiting for the other hosts: %v", err)
+		f.job.emit(Event{Kind: EventListener, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, Digest: f.exec.Digest(),
+			Outcome: abi.OutcomeError, Duration: time.Since(wait.since), Reason: reasonOf(export, message)})
+		f.job.handleError(f.config, "listener "+export, abi.Result{Outcome: abi.OutcomeError, Err: err, Message: message})
 		f.endPhase(guests, phase)
 	}
 }
 
 // endPhase lets everybody go on who waits for a listener of the phase.
 func (f *fire) endPhase(guests context.Context, phase coordination.Phase) {
-	ctx, cancel := context.WithTimeout(guests, commitTimeout)
-	defer cancel()
-	if err := coordination.Perform(ctx, f.job.term.registry, coordination.ClearGuarantee(f.job.layout, phase)); err != nil {
+	if err := coordination.Perform(guests, f.job.registry(), coordination.ClearGuarantee(f.job.layout, phase)); err != nil {
 		f.job.log.Warn("clearing the marks of a listener", zap.Error(err))
 	}
 }
 
 // await returns when the phase at which the items have arrived is over. A
 // snapshot may be older than the arrival: it only says when to look.
-func (f *fire) await(ctx context.Context, changes <-chan coordination.Snapshot, phase coordination.Phase, items coordination.Items) error {
+func (f *fire) await(ctx context.Context, r coordination.RegistryCenter, changes <-chan coordination.Snapshot, phase coordination.Phase, items coordination.Items) error {
 	for {
-		nodes, err := f.job.term.registry.Read(ctx, coordination.GuaranteeWatch(f.job.layout, phase))
+		nodes, err := r.Read(ctx, coordination.GuaranteeWatch(f.job.layout, phase))
 		if err != nil {
 			return err
 		}

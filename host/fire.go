@@ -37,6 +37,8 @@ type fire struct {
 	handBack chan struct{}
 	// noneLeft is closed when a worker found no item to take.
 	noneLeft chan struct{}
+	// waits is what the fire's goroutine waits for of other hosts; nil for nothing.
+	waits atomic.Pointer[listenerWait]
 
 	// absent are items of this host that are due and do not run in this fire.
 	absent coordination.Items

@@ -132,6 +132,10 @@ type Host struct {
 	applied bool
 	state   HostState
 	term    *term // nil between terms
+	// dialling is since when the host has no session; zero while it has one.
+	dialling time.Time
+
+	failures failures
 }
 
 const (
@@ -240,8 +244,13 @@ func (h *Host) Run(ctx, kill context.Context) error {
 	dialling, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(kill, cancel)()
-	for dialling.Err() == nil {
+	end := func() {}
+	defer func() { end() }()
+	for waits := false; dialling.Err() == nil; {
 		h.setState(HostStarting, nil)
+		if !waits {
+			end, waits = h.waitForSession(), true
+		}
 		r, err := h.cfg.Dial(dialling)
 		if err != nil {
 			if dialling.Err() != nil {
@@ -253,6 +262,8 @@ func (h *Host) Run(ctx, kill context.Context) error {
 			}
 			continue
 		}
+		end()
+		end, waits = func() {}, false
 		t := newTerm(h, r)
 		h.setState(HostLive, t)
 		h.emit(Event{Kind: EventSession, Host: t.self.ID, Reason: "live"})
@@ -334,8 +345,12 @@ func (h *Host) FullStatus() Status { return h.status(true) }
 func (h *Host) status(full bool) Status {
 	h.mu.Lock()
 	s := Status{ServerIP: h.cfg.ServerIP, Namespace: h.cfg.Namespace, State: h.state, Started: h.started, Refused: slices.Clone(h.refused)}
-	t := h.term
+	t, dialling := h.term, h.dialling
 	h.mu.Unlock()
+	s.RegistryFailures = h.failures.snapshot()
+	if !dialling.IsZero() {
+		s.Waits = []WaitStatus{{What: WaitSession, Since: h.now().instant(dialling), Reason: "a session with the registry", Expired: time.Since(dialling) >= longestBusiness}}
+	}
 	slices.SortFunc(s.Refused, func(a, b Refusal) int { return strings.Compare(a.File, b.File) })
 	if t != nil {
 		s.Instance = t.self.ID
@@ -357,6 +372,7 @@ func (h *Host) operate(ctx context.Context, job string, m func(coordination.Layo
 		return ErrNotLive
 	}
 	err := coordination.Perform(ctx, t.registry, m(coordination.NewLayout(h.cfg.Namespace, job)))
+	h.failures.note(err)
 	switch {
 	case err == nil:
 		return nil

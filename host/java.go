@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -135,8 +133,13 @@ func (p *queue) overdue(j *job, now moment) {
 	case !p.Around && !now.Before(p.since.Add(longestQueue)):
 		p.Around, p.Behind = true, ""
 		j.looked, j.recoverAt = true, soonest(j.recoverAt, now.Time)
-		j.log.Warn("another host stands in ElasticJob's latch and does not get on; going ahead of it", zap.String("node", q.Path), zap.Duration("after", now.Sub(p.since)))
-		j.emit(Event{Kind: EventJobError, Reason: fmt.Sprintf("node %s has stood in the way for %s: going ahead of whoever made it", q.Path, now.Sub(p.since).Round(time.Second))})
+		what := WaitElection
+		if p == &j.takers {
+			what = WaitFailover
+		}
+		e := &WaitError{What: what, For: "its turn in ElasticJob's latch", After: now.Sub(p.since),
+			Then: fmt.Sprintf("node %s has stood in the way for %s: going ahead of whoever made it", q.Path, now.Sub(p.since).Round(time.Second))}
+		j.expired(e)
 	}
 }
 

@@ -163,7 +163,7 @@ func TestAHostGoesAheadOfWhoeverKeepsItWaitingInALatch(t *testing.T) {
 		t.Errorf("behind %q, looks again %v, recovers at %s", p.Behind, j.looked, j.recoverAt)
 	}
 	step(at(4*longestQueue), true)
-	if len(*events) != 1 || (*events)[0].Kind != EventJobError || !strings.Contains((*events)[0].Reason, "/b has stood in the way for 30s") {
+	if len(*events) != 1 || (*events)[0].Kind != EventJobError || (*events)[0].Wait != WaitFailover || !strings.Contains((*events)[0].Reason, "/b has stood in the way for 30s") {
 		t.Errorf("what is told: %v", *events)
 	}
 }

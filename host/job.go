@@ -98,6 +98,7 @@ type job struct {
 	unextra  context.CancelFunc
 	election queue // in ElasticJob's latches
 	takers   queue
+	ongoing  waits
 	joined   bool
 	// registered: the registry may hold nodes of this host for the job.
 	registered bool
@@ -300,6 +301,7 @@ func (j *job) run(work context.Context) {
 		if j.advance(now) {
 			return
 		}
+		j.watchWaits(now)
 		j.answer()
 		j.wakeAt = now.Add(j.sleep(now))
 		timer.Reset(time.Until(j.wakeAt))
@@ -449,6 +451,7 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.retryAt)
 	at(j.againAt)
 	at(j.stepAt)
+	at(j.ongoing.at)
 	if len(j.ended) > 0 {
 		at(j.windowEnd())
 	}
@@ -485,30 +488,7 @@ func later(a, b time.Time) time.Time {
 // perform carries out a move, with a time limit for each of its steps. The work
 // context bounds it as well, so that a lost session ends it.
 func (j *job) perform(m coordination.Move) error {
-	return coordination.Perform(j.work, counted{j.term.registry, &j.wrote}, m)
-}
-
-// counted is a session whose calls have a time limit each, however many an
-// exchange takes, and that notes the newest transaction which one of them made.
-type counted struct {
-	coordination.RegistryCenter
-	zxid *int64
-}
-
-func (c counted) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
-	defer cancel()
-	results, err := c.RegistryCenter.Commit(ctx, ops...)
-	for _, r := range results {
-		*c.zxid = max(*c.zxid, r.Zxid)
-	}
-	return results, err
-}
-
-func (c counted) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
-	defer cancel()
-	return c.RegistryCenter.Read(ctx, queries...)
+	return coordination.Perform(j.work, counted{j.term.registry, j, &j.wrote}, m)
 }
 
 // failed notes that the registry refused, and when to try again.

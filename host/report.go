@@ -27,6 +27,9 @@ func (j *job) answer() {
 	if len(asks) == 0 {
 		return
 	}
+	if j.work.Err() == nil {
+		j.watchWaits(j.host.now()) // a fire may have begun to wait since
+	}
 	full := slices.ContainsFunc(asks, func(a ask) bool { return a.full })
 	if full {
 		j.readDisabled()
@@ -104,6 +107,7 @@ func (j *job) status() JobStatus {
 		}
 	}
 	s.State, s.Reason = j.state()
+	s.Waits = j.waitStatus(j.host.now())
 	parameters, err := coordination.ParseItemParameters(c.ShardingItemParameters)
 	if err != nil {
 		s.Warnings = append(slices.Clone(s.Warnings), err.Error())

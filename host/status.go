@@ -16,6 +16,24 @@ type Status struct {
 	Started   time.Time   `json:"started"`
 	Jobs      []JobStatus `json:"jobs"`    // by name
 	Refused   []Refusal   `json:"refused"` // by file
+	// Waits are what the host waits for; what its jobs wait for is with them.
+	Waits []WaitStatus `json:"waits,omitempty"`
+	// RegistryFailures counts the requests to the registry that were not
+	// answered, or refused, since the host began, by reason: timeout, unknown,
+	// suspect, unavailable, too_large, other.
+	RegistryFailures map[string]int64 `json:"registryFailures,omitempty"`
+}
+
+// WaitStatus is a wait that goes on.
+type WaitStatus struct {
+	What Wait `json:"what"`
+	// Since is when it began: of several of a kind, the oldest.
+	Since time.Time `json:"since"`
+	Items []int     `json:"items,omitempty"`
+	// Reason says in words what is waited for.
+	Reason string `json:"reason"`
+	// Expired is set when it has reached its deadline, of which an event told.
+	Expired bool `json:"expired,omitempty"`
 }
 
 // HostState is the state of a host's term.
@@ -61,16 +79,18 @@ type JobStatus struct {
 	State  JobState `json:"state"`
 	Reason string   `json:"reason,omitempty"`
 	// Warnings do not keep the job from running.
-	Warnings           []string  `json:"warnings,omitempty"`
-	Cron               string    `json:"cron"`
-	TimeZone           string    `json:"timeZone"`
-	Next               time.Time `json:"next,omitzero"`
-	ShardingTotalCount int       `json:"shardingTotalCount"`
-	Description        string    `json:"description,omitempty"`
-	File               string    `json:"file"`
-	Module             string    `json:"module"`
-	Type               string    `json:"type"`
-	Digest             string    `json:"digest"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Waits are what the job waits for on this host, at most one of a kind.
+	Waits              []WaitStatus `json:"waits,omitempty"`
+	Cron               string       `json:"cron"`
+	TimeZone           string       `json:"timeZone"`
+	Next               time.Time    `json:"next,omitzero"`
+	ShardingTotalCount int          `json:"shardingTotalCount"`
+	Description        string       `json:"description,omitempty"`
+	File               string       `json:"file"`
+	Module             string       `json:"module"`
+	Type               string       `json:"type"`
+	Digest             string       `json:"digest"`
 	// Leader is the instance id of the job's leader, empty while there is none.
 	Leader string `json:"leader"`
 	// Instances are the ids of all instances of the job, ascending.

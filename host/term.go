@@ -167,18 +167,7 @@ func (t *term) watchOverEnd() func() {
 	if t.host.cfg.OnStuck == nil {
 		return func() {}
 	}
-	var wg sync.WaitGroup
-	wg.Add(1)
-	timer := time.AfterFunc(t.host.cfg.StopGrace(), func() {
-		defer wg.Done()
-		t.host.cfg.OnStuck(t.running())
-	})
-	return func() {
-		if timer.Stop() {
-			wg.Done()
-		}
-		wg.Wait()
-	}
+	return callAfter(t.host.cfg.StopGrace(), func() { t.host.cfg.OnStuck(t.running()) })
 }
 
 // running names the jobs whose loops have not ended.

@@ -1,0 +1,452 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// Wait is something that a host waits for and that others have to do: hosts,
+// servers of the registry, or guests that run.
+type Wait string
+
+// The waits. Each ends by itself, has a deadline, and when that is over an event
+// with a *[WaitError]'s text; docs/operating.md says what becomes of it then.
+const (
+	WaitSession    Wait = "session"        // a session with the registry
+	WaitRegistry   Wait = "registry"       // an answer of the registry, or that it takes what it refuses
+	WaitDivision   Wait = "division"       // the items to be divided
+	WaitJavaLeader Wait = "java_leader"    // a Java leader to divide them: all hosts wait
+	WaitElection   Wait = "election_latch" // who stands before this host in ElasticJob's latch
+	WaitFailover   Wait = "failover_latch" // the same, before items are taken over
+	WaitTakeover   Wait = "takeover"       // somebody to take what a crashed host had begun
+	WaitMark       Wait = "mark"           // whoever has marked an item as running, which is due here
+	WaitMove       Wait = "move"           // items to end where they run, because they move then
+	WaitTrigger    Wait = "trigger"        // the job to be idle, for a trigger
+	WaitListener   Wait = "listener"       // the other hosts, around a listener that runs once over all
+	WaitDrain      Wait = "drain"          // what runs to end, because this host leaves
+)
+
+// Waits are all kinds of Wait.
+func Waits() []Wait {
+	return []Wait{WaitSession, WaitRegistry, WaitDivision, WaitJavaLeader, WaitElection, WaitFailover, WaitTakeover, WaitMark, WaitMove,
+		WaitTrigger, WaitListener, WaitDrain}
+}
+
+const (
+	// longestBusiness is how long a host waits for what takes others a moment
+	// before it says that it takes too long.
+	longestBusiness = time.Minute
+	// longestRun is the same for what may have to wait for an item to end.
+	longestRun = 10 * time.Minute
+)
+
+// ErrWaited is every [WaitError].
+var ErrWaited = errors.New("waited too long")
+
+// WaitError says that a wait has reached its deadline.
+type WaitError struct {
+	What Wait
+	// For says in words what was waited for, Then what the host does now, or
+	// what can be done about it; Then may be empty.
+	For, Then string
+	// After is how long it was waited.
+	After time.Duration
+	// Err is what the wait ended with; nil if it goes on.
+	Err error
+}
+
+func (e *WaitError) Error() string {
+	text := fmt.Sprintf("waited %s for %s", e.After.Round(time.Millisecond), e.For)
+	if e.Then != "" {
+		text += "; " + e.Then
+	}
+	if e.Err != nil && e.Err != context.DeadlineExceeded { // which says no more
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Is makes it an ErrWaited.
+func (e *WaitError) Is(target error) bool { return target == ErrWaited }
+
+// Unwrap returns Err.
+func (e *WaitError) Unwrap() error { return e.Err }
+
+// expired tells of a wait that has reached its deadline, whatever the job's
+// error handler says: it is not the job's error.
+func (j *job) expired(e *WaitError, items ...int) {
+	j.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then), zap.NamedError("error", e.Err))
+	j.emit(Event{Kind: EventJobError, Wait: e.What, Items: items, Duration: e.After, Reason: e.Error()})
+}
+
+// waitKey tells apart what a job's loop waits for: by item where that matters,
+// else the item is -1.
+type waitKey struct {
+	what Wait
+	item int
+}
+
+// ongoing is a wait that has not ended.
+type ongoing struct {
+	since time.Time // by Go's own clock
+	told  bool      // that it has taken too long
+	round uint64    // see waits
+}
+
+// waits are those of a job's loop that go on.
+type waits struct {
+	list  map[waitKey]*ongoing
+	round uint64
+	at    time.Time // when the next has taken too long; zero if none will
+}
+
+// watchWaits notes what the loop waits for now, and tells once of each wait
+// that has taken too long.
+func (j *job) watchWaits(now moment) {
+	w := &j.ongoing
+	w.round++
+	w.at = time.Time{}
+	var overdue map[Wait][]waitKey
+	j.eachWait(now, func(what Wait, item int, since time.Time) {
+		key := waitKey{what, item}
+		o := w.list[key]
+		if o == nil {
+			if w.list == nil {
+				w.list = make(map[waitKey]*ongoing)
+			}
+			o = &ongoing{since: now.Time}
+			w.list[key] = o
+		}
+		if !since.IsZero() {
+			o.since = since
+		}
+		o.round = w.round
+		limit, told := j.patience(what)
+		switch end := o.since.Add(limit); {
+		case !told || o.told:
+		case now.Before(end):
+			w.at = soonest(w.at, end)
+		default:
+			o.told = true
+			if overdue == nil {
+				overdue = make(map[Wait][]waitKey)
+			}
+			overdue[what] = append(overdue[what], key)
+		}
+	})
+	maps.DeleteFunc(w.list, func(_ waitKey, o *ongoing) bool { return o.round != w.round })
+	for _, what := range Waits() {
+		keys := overdue[what]
+		if len(keys) == 0 {
+			continue
+		}
+		items, since := w.sum(keys)
+		e := &WaitError{What: what, After: now.Sub(since)}
+		e.For, e.Then = j.waitsFor(what, items)
+		j.expired(e, items...)
+	}
+}
+
+// sum are the items of some waits, ascending, and since when the oldest lasts.
+func (w *waits) sum(keys []waitKey) (items []int, since time.Time) {
+	for _, key := range keys {
+		since = soonest(since, w.list[key].since)
+		if key.item >= 0 {
+			items = append(items, key.item)
+		}
+	}
+	return sortedInts(items), since
+}
+
+// patience is how long a wait may last before the loop tells of it. told is
+// false for one of which somebody else does, who ends it.
+func (j *job) patience(what Wait) (limit time.Duration, told bool) {
+	switch what {
+	case WaitRegistry, WaitDivision, WaitJavaLeader:
+		return longestBusiness, true
+	case WaitTakeover, WaitMark, WaitMove, WaitTrigger:
+		return longestRun, true
+	case WaitDrain:
+		if j.draining {
+			return j.host.cfg.DrainTimeout, true
+		}
+		return longestRun, true
+	}
+	return 0, false
+}
+
+// eachWait calls yield for all that the loop waits for now. since is zero where
+// it is not known otherwise.
+func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Time)) {
+	v := &j.view
+	if now.Before(j.retryAt) || j.joined && !j.seen && j.left == "" {
+		yield(WaitRegistry, -1, time.Time{})
+	}
+	for f := range j.fires {
+		if p := f.waits.Load(); p != nil {
+			since := p.since
+			if o := j.ongoing.list[waitKey{WaitListener, -1}]; o != nil && o.round == j.ongoing.round {
+				since = soonest(o.since, since) // of several fires
+			}
+			yield(WaitListener, -1, since)
+		}
+	}
+	if j.draining || j.leaving != "" {
+		if j.running() > 0 {
+			yield(WaitDrain, -1, time.Time{})
+		}
+		return
+	}
+	if !j.joined || !j.seen || j.left != "" || !v.Exists || !v.Joined() {
+		return
+	}
+	if _, waits := j.election.Waiting(); waits {
+		yield(WaitElection, -1, j.election.since)
+	}
+	if _, waits := j.takers.Waiting(); waits {
+		yield(WaitFailover, -1, j.takers.since)
+	}
+	switch {
+	case v.Halted():
+		yield(WaitJavaLeader, -1, time.Time{})
+	case v.Enabled && (v.Necessary || v.Processing || !j.share.Current(*v) || v.Division.Total == 0 && !v.JavaLed()):
+		yield(WaitDivision, -1, time.Time{})
+	}
+	if len(v.FailoverItems) > 0 || len(v.Crashed()) > 0 {
+		yield(WaitTakeover, -1, time.Time{})
+	}
+	if v.Trigger != 0 {
+		yield(WaitTrigger, -1, time.Time{})
+	}
+	for _, it := range j.items {
+		key := waitKey{WaitMark, it.number}
+		// Every snapshot is a reason to try again; that does not end the wait.
+		if it.owned && it.due != nil && it.run == nil && (it.held || j.ongoing.list[key] != nil) {
+			yield(WaitMark, it.number, time.Time{})
+		}
+	}
+	for _, n := range v.Division.Pending {
+		if it := j.items[n]; v.Leading() || it != nil && it.run != nil {
+			yield(WaitMove, n, time.Time{})
+		}
+	}
+}
+
+// waitsFor says in words what the loop waits for, and what can be done about it.
+func (j *job) waitsFor(what Wait, items []int) (forWhat, then string) {
+	v := &j.view
+	numbers := coordination.Items(items).String()
+	switch what {
+	case WaitRegistry:
+		if !j.seen && j.joined {
+			return "the registry to show the job", "nothing begins until it does"
+		}
+		return "the registry, which refuses: " + j.trouble, "it is tried again each second"
+	case WaitDivision:
+		if v.Leader == "" {
+			return "the items to be divided, and nobody leads the job", "see that a host with the job is enabled and not in error"
+		}
+		return "the items to be divided by the leader, " + v.Leader, "see its log; restart its host if it makes no progress"
+	case WaitJavaLeader:
+		return "the items to be divided by a Java leader, " + v.Leader + ", which waits until no item of the job runs anywhere; nothing begins meanwhile",
+			"see which item runs: wasmjob shards " + j.name + "; or have one of ours elected: wasmjob shutdown " + j.name + " --instance " + v.Leader
+	case WaitElection:
+		return "its turn in ElasticJob's latch, behind node " + j.election.behind, ""
+	case WaitFailover:
+		return "its turn in ElasticJob's latch, behind node " + j.takers.behind, ""
+	case WaitTakeover:
+		if gone := v.Crashed(); len(gone) > 0 {
+			return "somebody to take what was begun by hosts that are gone: " + joinWords(gone),
+				"it takes a host with the module and an idle worker, and items that are not disabled"
+		}
+		return "somebody to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes a host with an idle worker"
+	case WaitMark:
+		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: wasmjob shards " + j.name + "; delete marks that are nobody's"
+	case WaitMove:
+		return "items " + numbers + " to end where they run: they go to other hosts then",
+			"see who runs them: wasmjob status " + j.name + "; the job's timeout ends them, or a restart of that host"
+	case WaitTrigger:
+		return "the job to be idle here, to serve a trigger", "items that run are shown by: wasmjob status --items"
+	case WaitListener:
+		for f := range j.fires {
+			if p := f.waits.Load(); p != nil {
+				return p.forWhat(), ""
+			}
+		}
+		return "the other hosts, around a listener", ""
+	case WaitDrain:
+		return fmt.Sprintf("%d items to end, because this host leaves the job", j.running()), ""
+	}
+	return string(what), ""
+}
+
+// waitStatus tells of the waits that go on.
+func (j *job) waitStatus(now moment) []WaitStatus {
+	var list []WaitStatus
+	for _, what := range Waits() {
+		var keys []waitKey
+		told := false
+		for key, o := range j.ongoing.list {
+			if key.what == what {
+				keys = append(keys, key)
+				told = told || o.told
+			}
+		}
+		if len(keys) == 0 {
+			continue
+		}
+		items, since := j.ongoing.sum(keys)
+		s := WaitStatus{What: what, Since: now.instant(since), Items: items, Expired: told}
+		s.Reason, _ = j.waitsFor(what, items)
+		list = append(list, s)
+	}
+	return list
+}
+
+// listenerWait is a fire's wait for other hosts around a listener.
+type listenerWait struct {
+	export string
+	since  time.Time
+}
+
+func (w *listenerWait) forWhat() string {
+	return "the items of the other hosts, around the listener " + w.export
+}
+
+// counted is a session as one job uses it: its calls have a time limit each,
+// however many an exchange takes, failures are counted, and it notes the newest
+// transaction that one of them made.
+type counted struct {
+	coordination.RegistryCenter
+	job  *job
+	zxid *int64
+}
+
+// registry is the session for one goroutine beside the loop.
+func (j *job) registry() coordination.RegistryCenter {
+	return counted{j.term.registry, j, new(int64)}
+}
+
+func (c counted) Commit(ctx context.Context, ops ...coordination.Op) (results []coordination.Result, err error) {
+	err = c.limited(ctx, func(ctx context.Context) error {
+		results, err = c.RegistryCenter.Commit(ctx, ops...)
+		return err
+	})
+	for _, r := range results {
+		*c.zxid = max(*c.zxid, r.Zxid)
+	}
+	return results, err
+}
+
+func (c counted) Read(ctx context.Context, queries ...coordination.Query) (nodes []coordination.Node, err error) {
+	err = c.limited(ctx, func(ctx context.Context) error {
+		nodes, err = c.RegistryCenter.Read(ctx, queries...)
+		return err
+	})
+	return nodes, err
+}
+
+// limited makes a call with a time limit. Its error is a *WaitError if the limit
+// was reached, and not one that the caller had set.
+func (c counted) limited(ctx context.Context, call func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	err := call(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		late := &WaitError{What: WaitRegistry, For: "an answer of the registry", After: commitTimeout, Err: err}
+		if c.job.work.Err() == nil {
+			c.job.expired(late)
+		}
+		err = late
+	}
+	c.job.host.failures.note(err)
+	return err
+}
+
+// failures counts requests that the registry did not answer, or refused.
+type failures struct {
+	counts [len(failureReasons)]atomic.Int64
+}
+
+// failureReasons are the reasons by which failures are counted.
+var failureReasons = [...]string{"timeout", "unknown", "suspect", "unavailable", "too_large", "other"}
+
+// note counts an error, unless it is nil or in the order of things: another was
+// faster, or the session or the caller has ended.
+func (f *failures) note(err error) {
+	reason := ""
+	switch {
+	case err == nil, errors.Is(err, coordination.ErrConflict), errors.Is(err, coordination.ErrSessionLost), errors.Is(err, coordination.ErrClosed):
+		return
+	case errors.Is(err, ErrWaited):
+		reason = "timeout"
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return
+	case errors.Is(err, coordination.ErrUnknown):
+		reason = "unknown"
+	case errors.Is(err, coordination.ErrSuspect):
+		reason = "suspect"
+	case errors.Is(err, coordination.ErrUnavailable):
+		reason = "unavailable"
+	case errors.Is(err, coordination.ErrTooLarge):
+		reason = "too_large"
+	default:
+		reason = "other"
+	}
+	f.counts[slices.Index(failureReasons[:], reason)].Add(1)
+}
+
+// snapshot is how many failures there were, by reason.
+func (f *failures) snapshot() map[string]int64 {
+	m := make(map[string]int64, len(failureReasons))
+	for i, reason := range failureReasons {
+		m[reason] = f.counts[i].Load()
+	}
+	return m
+}
+
+// callAfter calls f after some time. The function that it returns calls that
+// off, and waits for a call that has begun.
+func callAfter(d time.Duration, f func()) (stop func()) {
+	var wg sync.WaitGroup
+	wg.Add(1)
+	timer := time.AfterFunc(d, func() {
+		defer wg.Done()
+		f()
+	})
+	return func() {
+		if timer.Stop() {
+			wg.Done()
+		}
+		wg.Wait()
+	}
+}
+
+// waitForSession notes that the host has no session, and tells if that takes too
+// long. The function that it returns is to be called when it has one, or stops.
+func (h *Host) waitForSession() (end func()) {
+	h.mu.Lock()
+	h.dialling = time.Now()
+	h.mu.Unlock()
+	stop := callAfter(longestBusiness, func() {
+		e := &WaitError{What: WaitSession, For: "a session with the registry", Then: "it is tried until there is one", After: longestBusiness}
+		h.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then))
+		h.emit(Event{Kind: EventSession, Wait: e.What, Duration: e.After, Reason: e.Error()})
+	})
+	return func() {
+		stop()
+		h.mu.Lock()
+		h.dialling = time.Time{}
+		h.mu.Unlock()
+	}
+}

@@ -1,0 +1,178 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+func TestAWaitErrorSaysWhatAndHowLong(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("begin: %w", &WaitError{What: WaitRegistry, For: "an answer", Then: "trying again", After: 10 * time.Second, Err: coordination.ErrUnknown})
+	var w *WaitError
+	if !errors.Is(err, ErrWaited) || !errors.Is(err, coordination.ErrUnknown) || !errors.As(err, &w) || w.What != WaitRegistry || w.After != 10*time.Second {
+		t.Errorf("%#v does not tell what it is", err)
+	}
+	if want := "begin: waited 10s for an answer; trying again: registry: outcome unknown"; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+	late := &WaitError{What: WaitListener, For: "others", After: time.Minute, Err: context.DeadlineExceeded}
+	if want := "waited 1m0s for others"; late.Error() != want || !errors.Is(late, context.DeadlineExceeded) {
+		t.Errorf("%q, want %q", late, want)
+	}
+}
+
+// Each wait of a loop shows in the status from its begin on, is told of once
+// when it has taken too long, and is forgotten when it ends.
+func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
+	t.Parallel()
+	due := func(j *job, n int) {
+		j.items[n] = &item{number: n, owned: true, held: true, due: &coordination.Fire{Instant: 1}}
+	}
+	for what, c := range map[Wait]struct {
+		begin, end func(j *job)
+		limit      time.Duration
+		items      []int
+		words      []string
+	}{
+		WaitRegistry: {
+			begin: func(j *job) { j.seen = false }, end: func(j *job) { j.seen = true },
+			limit: longestBusiness, words: []string{"the registry to show the job"},
+		},
+		WaitDivision: {
+			begin: func(j *job) { j.view.Necessary = true }, end: func(j *job) { j.view.Necessary = false },
+			limit: longestBusiness, words: []string{"divided by the leader, " + ourselves},
+		},
+		WaitJavaLeader: {
+			begin: func(j *job) { j.view.Leader, j.view.OurTerm, j.view.Processing = aJavaHost, false, true },
+			end:   func(j *job) { j.view.Processing = false },
+			limit: longestBusiness, words: []string{aJavaHost, "wasmjob shutdown mixed --instance " + aJavaHost},
+		},
+		WaitTakeover: {
+			begin: func(j *job) { j.view.Members = append(j.view.Members, "10.0.0.9@-@9-cc") },
+			end:   func(j *job) { j.view.Members = j.view.Members[:2] },
+			limit: longestRun, words: []string{"10.0.0.9@-@9-cc", "idle worker"},
+		},
+		WaitMark: {
+			begin: func(j *job) { due(j, 4); due(j, 2) }, end: func(j *job) { j.items[2].due, j.items[4].due = nil, nil },
+			limit: longestRun, items: []int{2, 4}, words: []string{"items 2,4", "marked as running elsewhere"},
+		},
+		WaitMove: {
+			begin: func(j *job) { j.view.Division.Pending = coordination.Items{1, 3} }, end: func(j *job) { j.view.Division.Pending = nil },
+			limit: longestRun, items: []int{1, 3}, words: []string{"items 1,3", "wasmjob status mixed"},
+		},
+		WaitTrigger: {
+			begin: func(j *job) { j.view.Trigger = 7 }, end: func(j *job) { j.view.Trigger = 0 },
+			limit: longestRun, words: []string{"to serve a trigger"},
+		},
+		WaitDrain: {
+			begin: func(j *job) { j.draining, j.live = true, 3 }, end: func(j *job) { j.live = 0 },
+			limit: defaultDrain, words: []string{"3 items to end"},
+		},
+	} {
+		t.Run(string(what), func(t *testing.T) {
+			j, events := javaJob(t, nil)
+			j.joined, j.seen, j.view.Enabled = true, true, true
+			j.view.Division.Total, j.share = 5, coordination.Share{Items: make(map[int]coordination.ItemState)}
+			step := func(d time.Duration, told int) {
+				t.Helper()
+				j.watchWaits(at(d))
+				if len(*events) != told {
+					t.Fatalf("%s after the start %d events, want %d: %+v", d, len(*events), told, *events)
+				}
+			}
+			step(0, 0)
+			if s := j.waitStatus(at(0)); len(s) != 0 || !j.ongoing.at.IsZero() {
+				t.Fatalf("it waits for nothing, and tells of %+v", s)
+			}
+			c.begin(j)
+			step(time.Second, 0)
+			s := j.waitStatus(at(time.Minute))
+			if len(s) != 1 || s[0].What != what || !s[0].Since.Equal(at(time.Second).wall) || !slices.Equal(s[0].Items, c.items) || s[0].Expired || s[0].Reason == "" {
+				t.Fatalf("status: %+v", s)
+			}
+			end := time.Second + c.limit
+			if !j.ongoing.at.Equal(at(end).Time) {
+				t.Errorf("the loop wakes at %s for it, want %s", j.ongoing.at, at(end).Time)
+			}
+			for _, it := range j.items {
+				it.held = false // a snapshot came, and it is tried again
+			}
+			step(end-1, 0)
+			step(end, 1)
+			step(end+time.Hour, 1)
+			e := (*events)[0]
+			if e.Kind != EventJobError || e.Wait != what || e.Duration != c.limit || !slices.Equal(e.Items, c.items) {
+				t.Errorf("told: %+v", e)
+			}
+			for _, w := range c.words {
+				if !strings.Contains(e.Reason, w) {
+					t.Errorf("%q is not in %q", w, e.Reason)
+				}
+			}
+			if s := j.waitStatus(at(end)); len(s) != 1 || !s[0].Expired {
+				t.Errorf("status when it was told: %+v", s)
+			}
+			c.end(j)
+			step(end+2*time.Hour, 1)
+			if s := j.waitStatus(at(end)); len(s) != 0 || !j.ongoing.at.IsZero() {
+				t.Errorf("it waits no more, and tells of %+v", s)
+			}
+			c.begin(j)
+			step(end+3*time.Hour, 1)
+			step(end+3*time.Hour+c.limit, 2)
+		})
+	}
+}
+
+// Items are waited for one by one: one that comes later does not look as old as
+// the oldest, and is told of by itself.
+func TestWaitsForItemsAreToldApart(t *testing.T) {
+	t.Parallel()
+	j, events := javaJob(t, nil)
+	j.joined, j.seen, j.view.Enabled = true, true, true
+	j.view.Division.Total, j.share = 5, coordination.Share{Items: make(map[int]coordination.ItemState)}
+	j.view.Division.Pending = coordination.Items{1}
+	j.watchWaits(at(0))
+	j.view.Division.Pending = coordination.Items{1, 2}
+	j.watchWaits(at(time.Minute))
+	j.view.Division.Pending = coordination.Items{2}
+	j.watchWaits(at(2 * time.Minute))
+	if s := j.waitStatus(at(0)); len(s) != 1 || !s[0].Since.Equal(at(time.Minute).wall) {
+		t.Errorf("item 1 has ended, and the status says %+v", s)
+	}
+	j.view.Division.Pending = coordination.Items{2, 3}
+	j.watchWaits(at(time.Minute + longestRun))
+	j.watchWaits(at(time.Minute + 2*longestRun))
+	if len(*events) != 2 || !slices.Equal((*events)[0].Items, []int{2}) || !slices.Equal((*events)[1].Items, []int{3}) {
+		t.Errorf("told: %+v", *events)
+	}
+	// Who neither leads nor runs them has nothing to say.
+	j.view.Leader = ofOurs
+	j.watchWaits(at(0))
+	if s := j.waitStatus(at(0)); len(s) != 0 {
+		t.Errorf("another host leads, and the status says %+v", s)
+	}
+}
+
+func TestFailuresOfTheRegistryAreCounted(t *testing.T) {
+	t.Parallel()
+	var f failures
+	for _, err := range []error{
+		nil, &coordination.OpError{}, coordination.ErrSessionLost, coordination.ErrClosed, context.Canceled, context.DeadlineExceeded, // not counted
+		&WaitError{Err: coordination.ErrUnknown}, fmt.Errorf("%w: x", coordination.ErrUnknown), coordination.ErrSuspect, coordination.ErrUnavailable,
+		coordination.ErrUnavailable, coordination.ErrTooLarge, errors.New("what is this"),
+	} {
+		f.note(err)
+	}
+	want := map[string]int64{"timeout": 1, "unknown": 1, "suspect": 1, "unavailable": 2, "too_large": 1, "other": 1}
+	if got := f.snapshot(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
