@@ -691,6 +691,16 @@ func statusText(s style, r *admin.Report, all bool) string {
 		if j.Reason != "" {
 			fmt.Fprintf(&notes, "%s: %s\n", printable(j.Name), indented(j.Reason))
 		}
+		for _, w := range j.Waits {
+			if w.What == host.WaitMark {
+				continue // a warning names each mark
+			}
+			colour := grey
+			if w.Expired {
+				colour = yellow
+			}
+			fmt.Fprintf(&notes, "%s: %s %s for %s\n", printable(j.Name), s.paint(colour, "waits"), ago(max(0, r.Now.Sub(w.Since))), indented(w.Reason))
+		}
 		for _, w := range j.Warnings {
 			fmt.Fprintf(&notes, "%s: %s %s\n", printable(j.Name), s.paint(yellow, "warning:"), indented(w))
 		}

@@ -167,6 +167,7 @@ func instancesText(s style, shards *admin.Shards, now time.Time) string {
 			cell{since(i.Begun, now), ""}, cell{since(i.Completed, now), ""})
 	}
 	b.WriteString(t.String())
+	b.WriteString(movesText(s, shards, now))
 	if len(shards.Digests) > 1 {
 		fmt.Fprintf(&b, "\n%s %d different modules run for this job:\n", s.paint(yellow, "warning:"), len(shards.Digests))
 		for _, d := range shards.Digests {
@@ -180,6 +181,30 @@ func instancesText(s style, shards *admin.Shards, now time.Time) string {
 		}
 	}
 	return b.String()
+}
+
+// movesText tells of items that stay where they run and are to move: the
+// division waits for each of them, and nothing else does.
+func movesText(s style, shards *admin.Shards, now time.Time) string {
+	var b strings.Builder
+	for _, i := range shards.Items {
+		if !i.Moves {
+			continue
+		}
+		where, ran := "its host", ""
+		if i.RunningOn != "" {
+			where = i.RunningOn
+		}
+		if !i.Begun.IsZero() && i.Fence != 0 {
+			ran = ", which has run it for " + ago(max(0, now.Sub(i.Begun)))
+		}
+		fmt.Fprintf(&b, "%s item %d stays on %s%s; the items were divided %s, while it ran, and it moves when it ends\n",
+			s.paint(yellow, "waits:"), i.Item, printable(where), ran, since(i.MovesSince, now))
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n" + s.wrapped(b.String())
 }
 
 // short is enough of a digest for people.

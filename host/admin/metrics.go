@@ -36,6 +36,7 @@ type Metrics struct {
 	elections, reshardings    *prometheus.CounterVec
 	sessions, refusals, loads prometheus.Counter
 	operations                *prometheus.CounterVec // kind
+	expired                   *prometheus.CounterVec // what
 
 	mu sync.Mutex
 	// waiting counts the items of each fire under way that have not begun.
@@ -94,6 +95,10 @@ func NewMetrics(version string, status func() host.Status) *Metrics {
 	m.sessions = plain("sessions_lost_total", "Registry sessions that were lost.")
 	m.refusals = plain("files_refused_total", "Files of the plugins directory that were refused.")
 	m.loads = plain("jobs_changed_total", "Times a job's configuration or module changed.")
+	m.expired = counter("waits_expired_total", "Waits on others that have reached their deadline, by what was waited for.", "what")
+	for _, what := range host.Waits() {
+		m.expired.WithLabelValues(string(what)) // 0, so that the first is an increase
+	}
 	m.operations = counter("registry_operations_total", "Requests to the registry, by kind.", "kind")
 	m.guests.init(m.registry)
 
@@ -211,6 +216,9 @@ func (m *Metrics) Handler(log *zap.Logger) http.Handler {
 
 // Observe takes an event of the host. It does not block.
 func (m *Metrics) Observe(e host.Event) {
+	if e.Wait != "" {
+		m.expired.WithLabelValues(string(e.Wait)).Inc()
+	}
 	switch e.Kind {
 	case host.EventFireStarted:
 		m.lag.WithLabelValues(e.Job).Observe(e.Lag.Seconds())
@@ -421,6 +429,7 @@ type statusCollector struct {
 	status                                            func() host.Status
 	hostState, jobState, module, next, owned, running *prometheus.Desc
 	misfired, refused, instances, progress, expected  *prometheus.Desc
+	waiting, failures                                 *prometheus.Desc
 }
 
 func newStatusCollector(status func() host.Status) *statusCollector {
@@ -440,6 +449,8 @@ func newStatusCollector(status func() host.Status) *statusCollector {
 		progress:  desc("job_progress_done", "Sum of what the running items say they have done.", jobLabel),
 		expected:  desc("job_progress_expected", "Sum of what the running items say there is to do in all.", jobLabel),
 		refused:   desc("refused_files", "Files in the plugins directory that are refused now."),
+		waiting:   desc("waiting_seconds", "How long the oldest wait of its kind lasts; absent where nothing is waited for.", jobLabel, "what"),
+		failures:  desc("registry_failures_total", "Requests to the registry that were not answered, or refused, by reason.", "reason"),
 	}
 }
 
@@ -447,6 +458,7 @@ func newStatusCollector(status func() host.Status) *statusCollector {
 func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.hostState, c.jobState, c.module, c.next, c.owned, c.running, c.misfired, c.instances, c.progress, c.expected, c.refused,
+		c.waiting, c.failures,
 	} {
 		ch <- d
 	}
@@ -466,8 +478,18 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.hostState, v, string(state))
 	}
 	gauge(c.refused, float64(len(s.Refused)))
+	for reason, n := range s.RegistryFailures {
+		ch <- prometheus.MustNewConstMetric(c.failures, prometheus.CounterValue, float64(n), reason)
+	}
+	waiting := func(job string, list []host.WaitStatus) {
+		for _, w := range list {
+			gauge(c.waiting, max(0, time.Since(w.Since).Seconds()), job, string(w.What))
+		}
+	}
+	waiting("", s.Waits)
 	for _, j := range s.Jobs {
 		gauge(c.jobState, 1, j.Name, string(j.State))
+		waiting(j.Name, j.Waits)
 		if j.Digest != "" {
 			gauge(c.module, 1, j.Name, j.Digest)
 		}

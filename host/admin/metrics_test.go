@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -203,5 +204,57 @@ func TestGuestMetricsAreBounded(t *testing.T) {
 	m.Observe(host.Event{Kind: host.EventJobChanged, Job: "c", Digest: "d2"})
 	if got := add("c", abi.MetricCounter, "late", 1); got != abi.OK {
 		t.Errorf("after a change of the module: %d", got)
+	}
+}
+
+func TestWaitsAndFailuresOfTheRegistryBecomeMetrics(t *testing.T) {
+	t.Parallel()
+	status := host.Status{
+		Waits:            []host.WaitStatus{{What: host.WaitSession, Since: time.Now().Add(-30 * time.Second)}},
+		RegistryFailures: map[string]int64{"timeout": 2, "unavailable": 0},
+		Jobs: []host.JobStatus{{Name: "a", State: host.JobSharding, Waits: []host.WaitStatus{
+			{What: host.WaitMove, Since: time.Now().Add(-90 * time.Second), Items: []int{3}}, {What: host.WaitMark, Since: time.Now().Add(time.Hour)},
+		}}},
+	}
+	m := NewMetrics("v7", func() host.Status { return status })
+	for _, what := range host.Waits() {
+		expect(t, m, map[string]string{`wasmjob_waits_expired_total{what="` + string(what) + `"}`: "0"})
+	}
+	m.Observe(host.Event{Kind: host.EventJobError, Job: "a", Reason: "a schedule that cannot be read"})
+	m.Observe(host.Event{Kind: host.EventJobError, Job: "a", Wait: host.WaitListener})
+	m.Observe(host.Event{Kind: host.EventJobError, Job: "b", Wait: host.WaitListener})
+	m.Observe(host.Event{Kind: host.EventSession, Wait: host.WaitSession})
+	expect(t, m, map[string]string{
+		`wasmjob_waits_expired_total{what="listener"}`:          "2",
+		`wasmjob_waits_expired_total{what="session"}`:           "1",
+		`wasmjob_waits_expired_total{what="move"}`:              "0",
+		`wasmjob_registry_failures_total{reason="timeout"}`:     "2",
+		`wasmjob_registry_failures_total{reason="unavailable"}`: "0",
+		`wasmjob_waiting_seconds{job_name="a",what="mark"}`:     "0", // its clock was set back
+		`wasmjob_sessions_lost_total`:                           "0",
+	})
+	got := scrape(t, m)
+	for series, least := range map[string]float64{
+		`wasmjob_waiting_seconds{job_name="a",what="move"}`:   90,
+		`wasmjob_waiting_seconds{job_name="",what="session"}`: 30,
+	} {
+		if v, err := strconv.ParseFloat(got[series], 64); err != nil || v < least || v > least+60 {
+			t.Errorf("%s is %q, want %v and a little", series, got[series], least)
+		}
+	}
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	// What is not waited for any more is absent.
+	status.Waits, status.Jobs[0].Waits = nil, nil
+	for series := range scrape(t, m) {
+		if strings.HasPrefix(series, "wasmjob_waiting_seconds") {
+			t.Errorf("%s, and nothing is waited for", series)
+		}
 	}
 }

@@ -107,7 +107,24 @@ func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newShards(&s), nil
+	out := newShards(&s)
+	if !slices.ContainsFunc(out.Items, func(i Shard) bool { return i.Moves }) {
+		return out, nil
+	}
+	c := r.center()
+	if c == nil {
+		return nil, host.ErrNotLive
+	}
+	division, err := c.Read(ctx, coordination.Data(coordination.NewLayout(r.namespace, job).Sibling()+"/assignment"))
+	if err != nil {
+		return nil, fmt.Errorf("job %q: %w", job, err)
+	}
+	for n := range out.Items {
+		if i := &out.Items[n]; i.Moves && division[0].Exists {
+			i.MovesSince = division[0].Mtime
+		}
+	}
+	return out, nil
 }
 
 // Trigger makes every instance of the job run its items once, now.
@@ -353,9 +370,11 @@ type Shard struct {
 	Misfired bool   `json:"misfired,omitempty"`
 	Failover bool   `json:"failover,omitempty"`
 	// Moves: it goes to its new owner when it is completed.
-	Moves     bool   `json:"moves,omitempty"`
-	RunningOn string `json:"runningOn,omitempty"`
-	Fence     int64  `json:"fence,omitempty"`
+	Moves bool `json:"moves,omitempty"`
+	// MovesSince is when the items were last divided, if it moves.
+	MovesSince time.Time `json:"movesSince,omitzero"`
+	RunningOn  string    `json:"runningOn,omitempty"`
+	Fence      int64     `json:"fence,omitempty"`
 	// The newest run, wherever it was.
 	Begun   time.Time `json:"begun,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`

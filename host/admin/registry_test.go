@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
@@ -212,5 +213,27 @@ func TestRegistryEndpoints(t *testing.T) {
 	s.http.Handler.ServeHTTP(answer, request)
 	if answer.Code != http.StatusUnauthorized {
 		t.Errorf("without the token: %d", answer.Code)
+	}
+}
+
+// An item that is to move says since when, and the others say nothing of it.
+func TestAnItemThatMovesSaysSinceWhen(t *testing.T) {
+	t.Parallel()
+	r, _ := namespace(t, "a")
+	before := time.Now().Add(-time.Minute)
+	if s, err := r.Shards(t.Context(), "a"); err != nil || s.Items[1].Moves || !s.Items[1].MovesSince.IsZero() {
+		t.Errorf("nothing moves: %+v, %v", s, err)
+	}
+	division := "/ns.wasmjob/a/assignment"
+	if _, err := r.center().Commit(t.Context(), coordination.Ensure(division),
+		coordination.Set(division, []byte(`{"total":2,"pending":"1"}`), coordination.AnyVersion)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Shards(t.Context(), "a")
+	if err != nil || s.Items[0].Moves || !s.Items[0].MovesSince.IsZero() || !s.Items[1].Moves {
+		t.Fatalf("item 1 moves: %+v, %v", s, err)
+	}
+	if at := s.Items[1].MovesSince; at.Before(before) || at.After(time.Now().Add(time.Minute)) {
+		t.Errorf("it moves since %s", at)
 	}
 }

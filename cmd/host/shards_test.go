@@ -1,0 +1,52 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
+)
+
+// status JOB tells of an item for whose end a move waits: which, where it runs,
+// since when, and why.
+func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := &admin.Shards{Job: "j", ShardingTotalCount: 3, Instances: []admin.Instance{{ID: "10.0.0.1@-@1", State: "RUNNING"}, {ID: "10.0.0.2@-@2", State: "READY"}},
+		Items: []admin.Shard{
+			{Item: 0, Owner: "10.0.0.2@-@2", State: "PENDING"},
+			{Item: 1, Owner: "10.0.0.1@-@1", State: "RUNNING", RunningOn: "10.0.0.1@-@1", Fence: 9, Begun: now.Add(-20 * time.Minute), Moves: true, MovesSince: now.Add(-5 * time.Minute)},
+			{Item: 2, Owner: "10.0.0.1@-@1", State: "RUNNING", RunningOn: "10.0.0.3@-@3", Begun: now.Add(-time.Hour), Moves: true, MovesSince: now.Add(-5 * time.Minute)},
+		}}
+	text := instancesText(style{}, s, now)
+	for _, want := range []string{
+		"waits: item 1 stays on 10.0.0.1@-@1, which has run it for 20m; the items were divided 5m ago, while it ran, and it moves when it ends\n",
+		"waits: item 2 stays on 10.0.0.3@-@3; the items were divided 5m ago", // a Java host: what the record says is of another run
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "item 0") || strings.Count(text, "waits:") != 2 {
+		t.Errorf("more than the two items that are to move:\n%s", text)
+	}
+	s.Items = s.Items[:1]
+	if text := instancesText(style{}, s, now); strings.Contains(text, "waits") {
+		t.Errorf("nothing moves:\n%s", text)
+	}
+}
+
+func TestStatusTellsWhatJobsWaitFor(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	r := &admin.Report{Now: now, Status: host.Status{Jobs: []host.JobStatus{{Name: "j", State: host.JobSharding, Waits: []host.WaitStatus{
+		{What: host.WaitJavaLeader, Since: now.Add(-2 * time.Minute), Reason: "the items to be divided", Expired: true},
+		{What: host.WaitMark, Since: now, Reason: "what the warnings tell"},
+	}}}}}
+	text := statusText(style{}, r, false)
+	if !strings.Contains(text, "j: waits 2m for the items to be divided\n") || strings.Contains(text, "what the warnings tell") {
+		t.Errorf("the notes:\n%s", text)
+	}
+}
