@@ -145,6 +145,50 @@ func TestForeignCluster(t *testing.T) {
 	}
 }
 
+// TestTraces: a node that names an instance is found, wherever it is, but for
+// those that tell of the past.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	e := zkserver.ForTest(t, zkserver.Options{TickTime: 400 * time.Millisecond, NoSync: true})
+	c, err := dial(t.Context(), e.Connect(), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const id = "127.0.0.11@-@77-abc"
+	l := coordination.NewLayout("n", "x")
+	found := []string{
+		l.Root() + "/instances/" + id, l.Root() + "/leader/election/instance", l.Root() + "/leader/election/latch/" + id + "-0000000001", l.Root() + "/leader/failover/latch/a-" + id,
+		l.Root() + "/sharding/0/running", l.Root() + "/sharding/1/failover", l.Root() + "/trigger/" + id, l.Sibling() + "/instances/" + id,
+		l.Sibling() + "/members", l.Sibling() + "/assignment/" + id, l.Sibling() + "/runs/" + id, l.Sibling() + "/anything/else",
+	}
+	past := []string{l.Root() + "/sharding/0/instance", l.Sibling() + "/leader", l.Sibling() + "/assignment", l.Sibling() + "/sharding/0"}
+	for _, p := range slices.Concat([]string{l.Root() + "/config"}, past, found) {
+		if _, err := c.Commit(t.Context(), coordination.Ensure(p), coordination.Set(p, []byte("a "+id+" b"), coordination.AnyVersion)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Commit(t.Context(), coordination.Set(l.Root()+"/config", nil, coordination.AnyVersion)); err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{o: Options{Namespace: "n"}}
+	for begins, want := range map[string][]string{"127.0.0.11@-@77-": found, "127.0.0.11@-@": found, "127.0.0.11@-@7-": nil, "127.0.0.1@-@": nil} {
+		list, err := s.traces(t.Context(), c, []job{{name: "x"}}, []string{begins})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var paths []string
+		for _, text := range list {
+			p, _, _ := strings.Cut(text, " ")
+			paths = append(paths, p)
+		}
+		slices.Sort(paths)
+		if want = slices.Sorted(slices.Values(want)); !slices.Equal(paths, want) {
+			t.Errorf("%s: %q\nwant %q", begins, paths, want)
+		}
+	}
+}
+
 // certificates makes an authority and a server's certificate for a name, and
 // writes them to files: the authority's certificate, and the server's with its
 // key.
