@@ -51,6 +51,14 @@
 //	a fire            job.start         its workers are done   job.run
 //	a worker          fire.run          no item is left        fire.run
 //
+// # Waits
+//
+// Nothing is waited for that only another process can do without a name, a
+// [Wait], and a deadline. What a loop waits for it finds anew each time it has
+// done all that it can (watchWaits), so that no wait has to be ended by whoever
+// began it; since when is kept as long as it is found again. Status tells of it,
+// and at the deadline one event; a scrape asks nothing of the registry.
+//
 // # Events
 //
 // Every fire and every item leaves events; an item that was due and did not

@@ -19,8 +19,8 @@ import (
 // servers of the registry, or guests that run.
 type Wait string
 
-// The waits. Each ends by itself, has a deadline, and when that is over an event
-// with a *[WaitError]'s text; docs/operating.md says what becomes of it then.
+// The waits. Each has a deadline, and when that is reached an event with a
+// *[WaitError]'s text; docs/operating.md says what becomes of it then.
 const (
 	WaitSession    Wait = "session"        // a session with the registry
 	WaitRegistry   Wait = "registry"       // an answer of the registry, or that it takes what it refuses
