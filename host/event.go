@@ -74,6 +74,11 @@ type Event struct {
 	// Through is set when a skip stands for all instants from Instant on: the
 	// last of them, or a time between that and the next.
 	Through time.Time `json:"through,omitzero"`
+	// Previous is what the item's record told of its newest run when it was
+	// begun anew, for the first attempt of an EventItemStarted whose item another
+	// instance began before. It is nil if the record tells of none, if that run
+	// was handed back, and for a run that was taken over: it is the same.
+	Previous *PreviousRun `json:"previous,omitempty"`
 	// OffsetWrites is how often the item's offset had been written when the
 	// run started, and when its completion took effect.
 	OffsetWrites int64         `json:"offsetWrites,omitempty"`
@@ -94,4 +99,17 @@ type Event struct {
 	Wait Wait `json:"wait,omitempty"`
 	// File is set for EventRefused.
 	File string `json:"file,omitempty"`
+}
+
+// PreviousRun is a run of another instance, as the item's record tells of it.
+// With it the histories tell what became of a run whose host did not live to.
+type PreviousRun struct {
+	// Host began it.
+	Host string `json:"host"`
+	// Instant and Trigger say of which fire, as in Event.
+	Instant time.Time `json:"instant,omitzero"`
+	Trigger int64     `json:"trigger,omitempty"`
+	// Outcome is that of the completion that took effect, LOST if the run was
+	// given up after its host had died, and empty if it was open.
+	Outcome abi.Outcome `json:"outcome,omitempty"`
 }

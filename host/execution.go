@@ -23,6 +23,7 @@ type execution struct {
 	fence        int64
 	parameter    string
 	hasParameter bool
+	previous     *PreviousRun
 
 	attempt  atomic.Int64
 	since    atomic.Int64 // Unix milliseconds at which the attempt began
@@ -407,8 +408,11 @@ func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, 
 	event := Event{Item: &e.item, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: inv.Context.RunID,
 		Fence: e.fence, Digest: f.exec.Digest(), Attempt: attempt, OffsetWrites: writes}
 	event.Kind = EventItemStarted
+	if attempt == 1 {
+		event.Previous = e.previous
+	}
 	j.emit(event)
-	event.OffsetWrites = 0
+	event.OffsetWrites, event.Previous = 0, nil
 	result := worker.Execute(ctx, inv)
 	event.Kind, event.Outcome, event.Duration, event.Reason = EventItemEnded, result.Outcome, time.Since(began.Time), result.Message
 	event.Memory, event.Batches, event.Records = result.Memory, result.Batches, result.Records

@@ -396,7 +396,7 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 		j.lost(n, states[n].Record)
 	}
 	if len(out.Items) > 0 {
-		j.start(now, id, out.Items, absent)
+		j.start(now, id, out.Items, states, absent)
 	}
 	if out.Stale {
 		j.againAt = now.Add(againPause)
@@ -522,7 +522,7 @@ func (j *job) takeOver(now moment, dead string, claims []coordination.Claim) {
 		} else {
 			j.log.Warn("taking over from a host that died", zap.String("host", dead), zap.String("fire", id.ID()), zap.Int("items", len(states)))
 		}
-		j.start(now, id, states, nil)
+		j.start(now, id, states, nil, nil)
 	}
 }
 
@@ -536,8 +536,26 @@ func (j *job) concurrency() int {
 	return min(n, j.host.cfg.MaxConcurrency)
 }
 
-// start hands begun items to guests.
-func (j *job) start(now moment, id coordination.Fire, states map[int]coordination.ItemState, absent coordination.Items) {
+// previousRun is what a record tells of a run of another instance. Nil if it
+// tells of none, or not of which: a takeover leaves open whether it was of the
+// trigger or of the instant, and a run that was handed back is no run.
+func (j *job) previousRun(r coordination.Record) *PreviousRun {
+	if r.Begun == 0 || r.Owner == "" || r.Owner == j.self.ID || r.Ended == r.Begun && r.Outcome == coordination.OutcomeCancelled ||
+		r.Source == string(abi.SourceFailover) && r.Trigger != 0 {
+		return nil
+	}
+	was := &PreviousRun{Host: r.Owner, Outcome: abi.Outcome(r.Outcome)}
+	if r.Source == string(abi.SourceTrigger) {
+		was.Trigger = r.Trigger
+	} else {
+		was.Instant = time.UnixMilli(r.Instant).UTC()
+	}
+	return was
+}
+
+// start hands begun items to guests. before has what was known of them when
+// they were begun; nil if they were taken over.
+func (j *job) start(now moment, id coordination.Fire, states, before map[int]coordination.ItemState, absent coordination.Items) {
 	f := &fire{job: j, self: j.self, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now.Time, open: len(states),
 		handBack: make(chan struct{}), noneLeft: make(chan struct{}), absent: absent}
 	f.exec = j.exec
@@ -567,7 +585,8 @@ func (j *job) start(now moment, id coordination.Fire, states map[int]coordinatio
 		}
 		it.state = states[n]
 		parameter, has := parameters[n]
-		run := &execution{fire: f, item: n, state: states[n], fence: states[n].RecordZxid, parameter: parameter, hasParameter: has}
+		run := &execution{fire: f, item: n, state: states[n], fence: states[n].RecordZxid, parameter: parameter, hasParameter: has,
+			previous: j.previousRun(before[n].Record)}
 		it.run = run
 		j.live++
 		f.runs = append(f.runs, run)

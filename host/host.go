@@ -241,6 +241,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		h.setState(HostStopped, nil)
 		h.emit(Event{Kind: EventHostStopped})
 	}()
+	var owed map[string]bool
 	dialling, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(kill, cancel)()
@@ -265,6 +266,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		end()
 		end, waits = func() {}, false
 		t := newTerm(h, r)
+		t.owed = owed
 		h.setState(HostLive, t)
 		h.emit(Event{Kind: EventSession, Host: t.self.ID, Reason: "live"})
 		lost := t.run(ctx, kill)
@@ -274,6 +276,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		if !lost {
 			return nil
 		}
+		owed = t.unsettled()
 		h.emit(Event{Kind: EventSession, Host: t.self.ID, Reason: "lost"})
 		h.log.Error("registry: session lost; everything was stopped; starting a new one")
 	}

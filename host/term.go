@@ -35,6 +35,8 @@ type term struct {
 	// joins counts how often this term has joined a job: an instance id is
 	// never used twice.
 	joins map[string]int
+	// owed are the jobs that the host was in when the term before this one ended.
+	owed  map[string]bool
 	wg    sync.WaitGroup // the job loops
 	ended chan *job      // a loop ended by itself
 }
@@ -191,6 +193,7 @@ func (t *term) reconcile(work context.Context) {
 	t.host.mu.Lock()
 	desired := t.host.desired
 	t.host.mu.Unlock()
+	t.tellGone(desired)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name, j := range t.jobs {
@@ -218,6 +221,38 @@ func (t *term) reconcile(work context.Context) {
 			}
 		})
 	}
+}
+
+// tellGone tells of the jobs whose definitions went while there was no session:
+// no loop of this term is there to leave them.
+func (t *term) tellGone(desired map[string]Job) {
+	var gone []string
+	t.mu.Lock()
+	for name := range t.owed {
+		if _, wanted := desired[name]; !wanted && t.joins[name] == 0 {
+			gone = append(gone, name)
+			delete(t.owed, name)
+		}
+	}
+	t.mu.Unlock()
+	slices.Sort(gone)
+	for _, name := range gone {
+		t.host.emit(Event{Kind: EventJobRemoved, Host: t.self.ID, Job: name, Reason: "its definition is gone; it went while the host had no session"})
+	}
+}
+
+// unsettled are the jobs that the host was in when the session ended, or had
+// not come back to. All loops have ended.
+func (t *term) unsettled() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	owed := make(map[string]bool)
+	for name, j := range t.jobs {
+		if j.left == "" && (j.joined || j.registered || t.owed[name]) {
+			owed[name] = true
+		}
+	}
+	return owed
 }
 
 // forget drops a loop that has ended.
