@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -18,6 +19,11 @@ const (
 	completionMemory = time.Hour
 	// mostFires bounds the fires of a job that wait to be judged.
 	mostFires = 10_000
+	// mostPending bounds the runs of an item whose end nobody has told yet.
+	mostPending = 16
+	// waking is how long a process that was halted takes at most, when it goes
+	// on, to find out that its session is over and to say so.
+	waking = 2 * time.Second
 )
 
 // Checker takes events one by one. It is not safe for concurrent use. What it
@@ -42,6 +48,16 @@ type process struct {
 	killed bool // it is over and has not said so
 	lives  map[*instance]bool
 	jobs   map[*job]bool
+	// trusted: its session is live, as far as it said. yielded: it was so long
+	// in doubt that what ran was told to stop.
+	trusted, yielded bool
+	// owed are jobs that it had when its session was lost, and of which it has
+	// said nothing since, with the line that told of the loss. While it has a
+	// session they count among its jobs.
+	owed map[*job]mark
+	// awake are times of events, one of each eighth of waking: the newest that
+	// is older than waking, and what came since.
+	awake []time.Time
 }
 
 // instance is one term of a session.
@@ -49,6 +65,10 @@ type instance struct {
 	process *process
 	lost    bool // its session was, and it has said so
 	end     mark // when it said so
+	// quiet is since when its process had written nothing when it came to say
+	// so, but for what may be written while it wakes; yielded is of the process.
+	quiet   time.Time
+	yielded bool
 }
 
 // run is one begin of an item: one fence on one instance.
@@ -71,6 +91,15 @@ type item struct {
 	// last is the retired run with the greatest fence.
 	last      *run
 	completed map[string]*run
+	pending   []pending
+}
+
+// pending is a run whose host died without a word of its end: who begins the
+// item next may tell.
+type pending struct {
+	fire    fireID
+	finding Finding
+	over    mark // the line that found the run open, and began another
 }
 
 type job struct {
@@ -123,22 +152,21 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 	}
 	m := markOf(&e, at)
 	p := c.process(source, e.Kind == host.EventHostStarted)
+	before := p.last
 	p.last = m
+	p.wrote(e.Time)
 	if e.Kind == host.EventHostStopped {
 		p.over = true
 		c.leave(p)
+		clear(p.owed)
 		return
 	}
 	var in *instance
 	if e.Host != "" {
 		in = c.instance(e.Host, p)
 	}
-	if e.Kind == host.EventSession && e.Reason == "lost" && in != nil {
-		for other := range p.lives { // the names of a term begin alike
-			other.lost, other.end = true, m
-		}
-		clear(p.lives)
-		c.leave(p)
+	if e.Kind == host.EventSession && in != nil {
+		c.session(p, e.Reason, m, before)
 		return
 	}
 	if e.Job == "" || in == nil {
@@ -148,11 +176,13 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 	switch e.Kind {
 	case host.EventJobAdded:
 		c.enter(j, p, m.time)
+		delete(p.owed, j)
 	case host.EventJobRemoved, host.EventJobStopped:
 		if strings.HasPrefix(e.Reason, "removed from the registry") {
 			c.removed(j, c.now.Add(1))
 		}
 		c.drop(j, p)
+		delete(p.owed, j)
 	case host.EventSharded:
 		// Perhaps the job was removed while nobody was there to say so. Who
 		// divides was there since it joined. What came after is the new job's,
@@ -189,7 +219,11 @@ func (c *Checker) Finish() *Report {
 	for _, name := range slices.Sorted(maps.Keys(c.jobs)) {
 		j := c.jobs[name]
 		for _, n := range slices.Sorted(maps.Keys(j.items)) {
-			c.retire(j, j.items[n], true)
+			it := j.items[n]
+			c.retire(j, it, true)
+			for _, p := range it.pending {
+				c.unproven(p)
+			}
 		}
 		c.report.Jobs = append(c.report.Jobs, j.report)
 	}
@@ -208,7 +242,7 @@ func (c *Checker) process(file string, fresh bool) *process {
 		if s.process != nil {
 			c.end(s.process)
 		}
-		s.process = &process{lives: make(map[*instance]bool), jobs: make(map[*job]bool)}
+		s.process = &process{lives: make(map[*instance]bool), jobs: make(map[*job]bool), owed: make(map[*job]mark), trusted: true}
 		c.report.Hosts++
 	}
 	return s.process
@@ -221,20 +255,126 @@ func (c *Checker) end(p *process) {
 	}
 	p.over, p.killed = true, true
 	c.leave(p)
+	clear(p.owed)
+}
+
+// wrote notes that the process was awake.
+func (p *process) wrote(at time.Time) {
+	const step = waking / 8
+	n := len(p.awake)
+	switch {
+	case n > 0 && at.Before(p.awake[n-1]): // its clock was set back
+		return
+	case n > 0 && at.Truncate(step).Equal(p.awake[n-1].Truncate(step)):
+		p.awake[n-1] = at
+	default:
+		p.awake = append(p.awake, at)
+	}
+	old := 0
+	for old+1 < len(p.awake) && p.awake[old+1].Before(at.Add(-waking)) {
+		old++
+	}
+	p.awake = slices.Delete(p.awake, 0, old)
+}
+
+// quietSince is since when the process had written nothing when it began to
+// wake up for its last event. Zero is for ever.
+func (p *process) quietSince() time.Time {
+	if len(p.awake) > 0 && p.awake[0].Before(p.last.time.Add(-waking)) {
+		return p.awake[0]
+	}
+	return time.Time{}
+}
+
+// session takes what a process says of its session. before is the line before.
+func (c *Checker) session(p *process, state string, m, before mark) {
+	switch state {
+	case "live":
+		c.trust(p, m)
+	case "suspect":
+		c.doubt(p, m.time)
+	case "yield":
+		c.doubt(p, m.time)
+		p.yielded = true
+	case "lost":
+		// Without doubt before, it was not awake since the line before.
+		c.doubt(p, before.time)
+		for other := range p.lives { // the names of a term begin alike
+			other.lost, other.end, other.quiet, other.yielded = true, m, p.quietSince(), p.yielded
+		}
+		clear(p.lives)
+		for j := range p.jobs {
+			if _, already := p.owed[j]; !already {
+				p.owed[j] = m
+			}
+		}
+		c.leave(p)
+	}
+}
+
+// doubt notes that from now on nothing is asked of a process: it cannot know
+// whether its items are its own.
+func (c *Checker) doubt(p *process, now time.Time) {
+	if !p.trusted {
+		return
+	}
+	for _, j := range p.sorted() {
+		if !j.trustedBut(p) {
+			c.quiet(j, now)
+		}
+	}
+	p.trusted = false
+}
+
+// trust notes that a process has a live session. The jobs that it had when the
+// one before was lost are wanted of it, until it says otherwise.
+func (c *Checker) trust(p *process, m mark) {
+	p.yielded = false
+	if p.trusted {
+		return
+	}
+	for j := range p.owed {
+		if !p.jobs[j] {
+			c.enter(j, p, m.time)
+		}
+	}
+	for j := range p.jobs {
+		if !j.trustedBut(p) {
+			j.quietFrom = m.time
+		}
+	}
+	p.trusted = true
+}
+
+// sorted are the jobs of a process by name, so that findings come in one order.
+func (p *process) sorted() []*job {
+	return slices.SortedFunc(maps.Keys(p.jobs), func(a, b *job) int { return strings.Compare(a.name, b.name) })
+}
+
+// trustedBut reports whether another process that has the job has a live session.
+func (j *job) trustedBut(p *process) bool {
+	for other := range j.active {
+		if other != p && other.trusted {
+			return true
+		}
+	}
+	return false
 }
 
 // leave takes a process out of all jobs.
 func (c *Checker) leave(p *process) {
-	for j := range p.jobs {
+	for _, j := range p.sorted() {
 		c.drop(j, p)
 	}
 }
 
 func (c *Checker) drop(j *job, p *process) {
+	if _, has := j.active[p]; has && !j.trustedBut(p) {
+		c.quiet(j, p.last.time)
+	}
 	delete(p.jobs, j)
 	delete(j.active, p)
 	if len(j.active) == 0 && !j.activeSince.IsZero() {
-		c.quiet(j, p.last.time)
 		c.judge(j, p.last.time, true)
 		j.activeSince = time.Time{}
 	}
@@ -262,14 +402,20 @@ func (c *Checker) job(name string, p *process, m mark) *job {
 		if len(j.active) == 0 { // the beginning of the file is gone: who speaks of a job has it
 			c.enter(j, p, m.time)
 		}
+		if p.jobs[j] {
+			delete(p.owed, j)
+		}
 	}
 	return j
 }
 
 // enter notes that a process has a job.
 func (c *Checker) enter(j *job, p *process, now time.Time) {
-	if len(j.active) == 0 {
-		j.activeSince, j.quietFrom = now, now
+	if _, has := j.active[p]; !has && !j.trustedBut(p) {
+		j.quietFrom = now
+	}
+	if _, owed := p.owed[j]; len(j.active) == 0 || len(j.active) == 1 && owed && p.jobs[j] {
+		j.activeSince = now
 	}
 	j.active[p], p.jobs[j] = now, true
 }
@@ -307,6 +453,9 @@ func (c *Checker) item(j *job, in *instance, e *host.Event, m mark) {
 		j.report.Items = max(j.report.Items, n+1)
 	}
 	f := c.fireOf(j, e, m)
+	if f != nil && len(it.pending) > 0 { // there is word of it after all
+		it.pending = slices.DeleteFunc(it.pending, func(p pending) bool { return p.fire == f.id })
+	}
 	switch e.Kind {
 	case host.EventItemStarted:
 		r := it.run(in, e.Fence)
@@ -321,6 +470,9 @@ func (c *Checker) item(j *job, in *instance, e *host.Event, m mark) {
 		}
 		r.ended = mark{}
 		f.note(n, itemBegun, m)
+		if e.Previous != nil {
+			c.previous(j, it, e.Previous, m)
+		}
 	case host.EventItemEnded:
 		if r := it.run(in, e.Fence); r != nil {
 			r.ended = m
@@ -382,7 +534,7 @@ func (c *Checker) repeated(j *job, it *item, r *run) {
 		return
 	}
 	class := Violated
-	if r.fence < r.again.fence && r.instance.lost && r.done.kind == "" {
+	if r.fence < r.again.fence && c.halted(r, r.again) {
 		class = Fenced
 	}
 	c.find(Finding{Invariant: OnceCompleted, Class: class, Job: j.name, Item: it.number, RunID: r.id,
@@ -458,18 +610,81 @@ func (c *Checker) retire(j *job, it *item, all bool) {
 	it.runs = kept
 }
 
+// previous takes what the record told of the item's run before m, by another
+// instance.
+func (c *Checker) previous(j *job, it *item, was *host.PreviousRun, m mark) {
+	id := idOf(was.Instant, was.Trigger)
+	open := was.Outcome == ""
+	if f := j.fires[id]; f != nil {
+		switch had := f.fates[it.number]; {
+		case open && had.fate == itemBegun:
+			had.over = m
+			f.fates[it.number] = had
+		case was.Outcome == coordination.OutcomeLost:
+			f.note(it.number, itemExcused, m)
+		case !open && had.fate < itemFinished:
+			f.note(it.number, itemFinished, m)
+		}
+	}
+	if i := slices.IndexFunc(it.pending, func(p pending) bool { return p.fire == id }); i >= 0 {
+		if open {
+			it.pending[i].over = m
+		} else {
+			it.pending = slices.Delete(it.pending, i, i+1)
+		}
+	}
+}
+
+// unproven tells of a run of which nobody has told anything.
+func (c *Checker) unproven(p pending) {
+	if p.over.kind != "" && c.now.Sub(p.over.time) > c.o.Settle {
+		p.finding.Class = Violated
+		p.finding.Text += openText
+		p.finding.Lines = append(p.finding.Lines, p.over.line())
+	}
+	c.find(p.finding)
+}
+
+const openText = ", its run was open when the item was begun for another fire, and nobody says that it was given up"
+
+// skewOf is by how much the clocks of two runs may differ.
+func (c *Checker) skewOf(a, b *run) time.Duration {
+	if serverOf(a.started.host) == serverOf(b.started.host) {
+		return 0 // one clock
+	}
+	return c.o.Skew
+}
+
+// halted reports whether the host of a former owner slept from before the item
+// was begun by the next one until shortly before it found its session over, or
+// stopped, and completed nothing. Who has yielded knew before that its session
+// might end, and had to stop its guests in time.
+func (c *Checker) halted(former, next *run) bool {
+	in := former.instance
+	quiet := in.quiet
+	switch {
+	case former.done.kind != "" || in == next.instance:
+		return false
+	case in.lost && in.yielded:
+		return false
+	case in.lost:
+	case in.process.over && !in.process.killed:
+		quiet = in.process.quietSince()
+	default:
+		return false
+	}
+	return !quiet.After(next.started.time.Add(c.skewOf(former, next)))
+}
+
 // compare holds two runs of an item against each other. a started first.
 func (c *Checker) compare(j *job, it *item, a, b *run) {
-	skew := c.o.Skew
-	if serverOf(a.started.host) == serverOf(b.started.host) {
-		skew = 0 // one clock
-	}
+	skew := c.skewOf(a, b)
 	former, latter := a, b // by fence
 	if b.fence < a.fence {
 		former, latter = b, a
 	}
 	class := Violated
-	if former.instance.lost && former.done.kind == "" {
+	if c.halted(former, latter) {
 		class = Fenced
 	}
 	if a.instance != b.instance {
@@ -513,7 +728,7 @@ func (c *Checker) compare(j *job, it *item, a, b *run) {
 // fences tells of a fence that is not greater than one before it.
 func (c *Checker) fences(j *job, it *item, a, b *run) {
 	class := Violated
-	if b.instance.lost && b.done.kind == "" && b.fence != a.fence {
+	if b.fence < a.fence && c.halted(b, a) {
 		class = Fenced // it was begun before, and started late by a host that was halted
 	}
 	c.find(Finding{Invariant: FencesGrow, Class: class, Job: j.name, Item: it.number, RunID: b.id,
@@ -532,6 +747,7 @@ func (c *Checker) removed(j *job, before time.Time) {
 				since = append(since, r)
 			}
 		}
+		it.pending = slices.DeleteFunc(it.pending, func(p pending) bool { return p.finding.Lines[0].Time.Before(before) })
 		it.runs = old
 		c.retire(j, it, true)
 		it.runs = since

@@ -56,6 +56,7 @@ type fire struct {
 type itemFate struct {
 	fate fate
 	mark mark // the newest line
+	over mark // the line that found the run open, and began the item for another fire
 }
 
 func (f *fire) note(item int, what fate, m mark) {
@@ -65,7 +66,7 @@ func (f *fire) note(item int, what fate, m mark) {
 	if had := f.fates[item]; had.fate > what {
 		return
 	}
-	f.fates[item] = itemFate{what, m}
+	f.fates[item] = itemFate{fate: what, mark: m}
 }
 
 // span excuses items for a stretch of time.
@@ -252,7 +253,7 @@ func (c *Checker) account(j *job, f *fire) {
 			c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: i,
 				Text: "the item neither ran for " + f.id.String() + " nor is there a reason why not", Lines: lines(f.seen, f.expected)})
 		default:
-			c.unfinished(j, f, i, it.mark)
+			c.unfinished(j, f, i, it)
 		}
 	}
 }
@@ -263,8 +264,9 @@ func (f *fire) runID(j *job, n int) string {
 }
 
 // unfinished tells of an item that was begun and has no end.
-func (c *Checker) unfinished(j *job, f *fire, n int, m mark) {
-	class, text := Violated, "the item was begun for "+f.id.String()+", and neither ended nor was it given up"
+func (c *Checker) unfinished(j *job, f *fire, n int, what itemFate) {
+	text := "the item was begun for " + f.id.String() + ", and neither ended nor was it given up"
+	m := what.mark
 	marks := []mark{m}
 	runID := f.runID(j, n)
 	if r := c.runOf(j, n, m); r != nil {
@@ -273,22 +275,48 @@ func (c *Checker) unfinished(j *job, f *fire, n int, m mark) {
 	if c.o.Completed != nil && c.o.Completed(runID) {
 		return
 	}
-	if in := c.instances[m.host]; in != nil && in.process.killed {
-		class, text = Unproven, text+"; its host died without a word"
-		marks = append(marks, in.process.last)
+	in, it := c.instances[m.host], j.items[n]
+	if in == nil || !in.process.killed || it == nil {
+		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: n, RunID: runID, Text: text, Lines: lines(append(marks, what.over)...)})
+		return
 	}
-	c.find(Finding{Invariant: Accounted, Class: class, Job: j.name, Item: n, RunID: runID, Text: text, Lines: lines(marks...)})
+	p := pending{fire: f.id, over: what.over, finding: Finding{Invariant: Accounted, Class: Unproven, Job: j.name, Item: n, RunID: runID,
+		Text: text + "; its host died without a word", Lines: lines(append(marks, in.process.last)...)}}
+	if it.pending = append(it.pending, p); len(it.pending) > mostPending {
+		c.unproven(it.pending[0])
+		it.pending = slices.Delete(it.pending, 0, 1)
+	}
 }
 
 // quiet looks how long a job has not fired.
 func (c *Checker) quiet(j *job, now time.Time) {
-	if c.o.Period <= 0 || j.activeSince.IsZero() || j.quietFrom.IsZero() {
+	if c.o.Period <= 0 || j.activeSince.IsZero() || j.quietFrom.IsZero() || !j.trustedBut(nil) {
 		return
 	}
 	c.report.Checked[Settled]++
 	if d := now.Sub(j.quietFrom); d > c.o.Period+c.o.Skew {
-		c.find(Finding{Invariant: Settled, Class: Violated, Job: j.name, Item: -1,
-			Text: fmt.Sprintf("the job did not fire for %s", d.Round(time.Millisecond)), Lines: lines(j.lastFire)})
+		text, marks := fmt.Sprintf("the job did not fire for %s", d.Round(time.Millisecond)), []mark{j.lastFire}
+		if lost, ok := j.owedByAll(); ok {
+			text += ": no host took it up again after its session was lost"
+			marks = append(marks, lost)
+		}
+		c.find(Finding{Invariant: Settled, Class: Violated, Job: j.name, Item: -1, Text: text, Lines: lines(marks...)})
 		j.quietFrom = now
 	}
+}
+
+// owedByAll reports whether nobody has the job but hosts that have not spoken
+// of it since they lost their session, and the line that told of the last loss.
+func (j *job) owedByAll() (mark, bool) {
+	var last mark
+	for p := range j.active {
+		m, owed := p.owed[j]
+		if !owed {
+			return mark{}, false
+		}
+		if last.kind == "" || m.time.After(last.time) {
+			last = m
+		}
+	}
+	return last, last.kind != ""
 }

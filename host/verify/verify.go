@@ -1,6 +1,8 @@
 // Package verify reads what all hosts of a cluster wrote down of their events
-// and says whether the promises of delivery were kept. It believes nobody: it
-// shares no code with what made the events but their form, and it names the
+// and says whether the promises of delivery were kept. It believes nobody: of
+// the code under test it uses only names and forms, which are the form of an
+// event, the id of a run, and in the registry the paths of nodes and the form
+// of a list of items. No rule of the protocol is taken from there. It names the
 // lines that prove what it says.
 //
 // # What is checked
@@ -12,8 +14,9 @@
 //  3. An item whose completion took effect did not run again in its fire.
 //  4. Offsets only move forward, and not by a run whose item had been begun
 //     anew under a greater fence.
-//  5. Every job fires again within a period ([Options.Period]), and the
-//     registry holds no marks of hosts that are gone ([LeftBehind]).
+//  5. Every job fires again within a period ([Options.Period]), also after the
+//     sessions of its hosts were lost, and the registry holds no marks of
+//     hosts that are gone ([LeftBehind]).
 //  6. The fences of an item strictly grow.
 //
 // # Clocks and crashes
@@ -25,11 +28,26 @@
 // A host that is killed leaves runs without an end. Such a run is known to have
 // gone on until the last line that its host wrote. If nobody ran the item again
 // for the fire, either its completion took effect and the line about it was
-// lost with the process, or the item was forgotten; the files cannot tell, and
-// so it is listed as unproven. A host that was halted (SIGSTOP) finds out when
-// it goes on that its session is over: its guest was alive all the time, and
-// without any effect outside. Such an overlap is listed as fenced. Neither is a
-// violation unless [Options.Strict] is set.
+// lost with the process, or the item was forgotten. Which of them is told by the
+// host that begins the item next: its line says what the item's record held
+// ([host.PreviousRun]). A run that was open there, and of which nobody says
+// that it was given up, is a violation. If the item is not begun again, or
+// more hosts died before one could write that line, the files cannot tell, and
+// the run is listed as unproven.
+//
+// A host that was halted (SIGSTOP) finds out when it goes on that its session
+// is over: its guest was alive all the time, and without any effect outside.
+// Such an overlap is listed as fenced, if the host wrote nothing from before the
+// next owner began until two seconds at most before it said that its session
+// was lost. A host that is cut off knows, and has to stop its guests in time:
+// once it has said "yield", an overlap is a violation. Neither what is unproven
+// nor what is fenced is a violation unless [Options.Strict] is set.
+//
+// # Jobs of a host without a session
+//
+// A job that a host had when its session was lost is wanted of it as soon as it
+// has a session again, until it is removed or the host ends. Nothing is asked
+// while no host that has the job has a live session.
 //
 // Files that begin late, because older events were dropped, and files whose
 // host still writes, are normal: what was due before the first line of a job or
@@ -52,8 +70,8 @@ type Options struct {
 	// Settle is how long after its instant a fire must be accounted for, with
 	// the job on some host all the while. 0 is DefaultSettle.
 	Settle time.Duration
-	// Period is how often every job fires at least, while some host has it;
-	// a fire that is skipped with a reason counts. 0 is not checked.
+	// Period is how often every job fires at least, while some host with a live
+	// session has it; a fire that is skipped with a reason counts. 0 is not checked.
 	Period time.Duration
 	// Strict makes violations of what else is only noted.
 	Strict bool
@@ -114,7 +132,8 @@ const (
 	Violated Class = "violated"
 	// Unproven: the lines that would tell were lost with a process.
 	Unproven Class = "unproven"
-	// Fenced: a former owner's guest was still alive, and had no effect.
+	// Fenced: the guest of a former owner whose host was halted was still alive,
+	// and had no effect.
 	Fenced Class = "fenced"
 )
 

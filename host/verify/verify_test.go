@@ -91,6 +91,37 @@ func (b *book) lost(at float64) *book {
 	return b.add(at, host.Event{Kind: host.EventSession, Host: b.id, Reason: "lost"})
 }
 
+// live begins another term.
+func (b *book) live(at float64, id string) *book {
+	b.id = id
+	return b.session(at, "live")
+}
+
+// calm is a host that fired at the beginning and skipped what was due then.
+func calm(name, id string) *book {
+	return open(name, id).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).skip(10, 10, 0, "x")
+}
+
+func (b *book) session(at float64, state string) *book {
+	return b.add(at, host.Event{Kind: host.EventSession, Host: b.id, Reason: state})
+}
+
+// other completes an item of another job every ten seconds, so that it is plain
+// that the host is awake.
+func (b *book) other(from, to float64) *book {
+	item := 0
+	for at := from; at <= to; at += 10 {
+		fence := int64(at)*1000 + int64(b.name[0])
+		b.add(at, host.Event{Kind: host.EventItemCompleted, Host: b.id, Job: "k", Item: &item, Fence: fence, RunID: fmt.Sprintf("k/%d/0", fence), Outcome: "OK"})
+	}
+	return b
+}
+
+// after begins an item where the record names a run before.
+func (b *book) after(at, due float64, item int, fence int64, was host.PreviousRun) *book {
+	return b.of(at, host.EventItemStarted, host.Event{Instant: instant(due), Item: &item, Fence: fence, RunID: runID(due, item), Attempt: 1, Previous: &was})
+}
+
 // first divides the items where there was no division.
 func (b *book) first(at float64) *book {
 	return b.of(at, host.EventSharded, host.Event{Reason: "items were never divided"})
@@ -172,6 +203,45 @@ func TestEachInvariant(t *testing.T) {
 		"halted, and its completion took effect": {func() []*book {
 			a, b := two()
 			return []*book{a.start(1, 10, 0, 5).end(60, 10, 0, 5, "OK").done(60, 10, 0, 5).lost(60), b.run(40, 50, 20, 0, 8)}
+		}, OneOwner, Violated, ""},
+		"halted, and awake for long before it said so": {func() []*book {
+			a, b := two()
+			return []*book{a.start(1, 0, 0, 5).other(15, 595).end(600, 0, 0, 5, abi.OutcomeCancelled).lost(600), b.run(10, 590, 0, 0, 8)}
+		}, OneOwner, Violated, ""},
+		"halted, and awake a little while after the other began": {func() []*book {
+			a, b := two()
+			return []*book{a.start(1, 0, 0, 5).other(43, 43).end(60, 0, 0, 5, abi.OutcomeCancelled).lost(60), b.run(40, 50, 0, 0, 8)}
+		}, OneOwner, Violated, ""},
+		"halted, and the clocks differ": {func() []*book {
+			a, b := two()
+			return []*book{a.start(1, 0, 0, 5).other(40.5, 40.5).end(60, 0, 0, 5, abi.OutcomeCancelled).lost(60), b.run(40, 50, 0, 0, 8)}
+		}, OneOwner, Fenced, ""},
+		"halted, and says a few things when it wakes": {func() []*book {
+			a, b := two()
+			return []*book{a.start(1, 0, 0, 5).other(59, 59).end(60, 0, 0, 5, abi.OutcomeCancelled).lost(60), b.run(40, 50, 0, 0, 8)}
+		}, OneOwner, Fenced, ""},
+		"halted while in doubt": {func() []*book {
+			a, b := two()
+			return []*book{a.start(1, 0, 0, 5).session(20, "suspect").end(60, 0, 0, 5, abi.OutcomeCancelled).lost(60), b.run(40, 50, 0, 0, 8)}
+		}, OneOwner, Fenced, ""},
+		"cut off, and its guest not stopped": {func() []*book {
+			a, b := two()
+			return []*book{a.start(1, 0, 0, 5).session(20, "suspect").session(25, "yield").end(60, 0, 0, 5, abi.OutcomeCancelled).lost(60), b.run(40, 50, 0, 0, 8)}
+		}, OneOwner, Violated, ""},
+		"in doubt once, and halted later": {func() []*book {
+			a, b := two()
+			a.session(20, "suspect").session(25, "yield").session(26, "live").start(27, 0, 0, 5).end(90, 0, 0, 5, abi.OutcomeCancelled).lost(90)
+			return []*book{a, b.run(70, 80, 0, 0, 8)}
+		}, OneOwner, Fenced, ""},
+		"halted, and told to stop when it woke": {func() []*book {
+			a, b := two()
+			a.start(1, 0, 0, 5).end(60, 0, 0, 5, abi.OutcomeCancelled).add(60.1, host.Event{Kind: host.EventHostStopped})
+			return []*book{a, b.run(40, 50, 0, 0, 8)}
+		}, OneOwner, Fenced, ""},
+		"overlap of a host that stopped": {func() []*book {
+			a, b := two()
+			a.start(1, 0, 0, 5).other(45, 55).end(60, 0, 0, 5, abi.OutcomeCancelled).add(60.1, host.Event{Kind: host.EventHostStopped})
+			return []*book{a, b.run(40, 50, 0, 0, 8)}
 		}, OneOwner, Violated, ""},
 		"forgotten item": {func() []*book {
 			a, b := two()
@@ -275,6 +345,109 @@ func TestEachInvariant(t *testing.T) {
 			a, b := two()
 			return []*book{a.run(1, 2, 0, 0, 9), b.run(30, 31, 10, 0, 9)}
 		}, FencesGrow, Violated, ""},
+		"begun by a host that died, and completed by its record": {func() []*book {
+			a, b := two()
+			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
+			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0), Outcome: "OK"}).end(501, 500, 0, 8, "OK")
+			return []*book{a, b.later(900)}
+		}, 0, "", ""},
+		"begun by a host that died, and completed by its record at once": {func() []*book {
+			a, b := two()
+			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
+			b.after(10, 10, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0), Outcome: "FAILED"}).end(11, 10, 0, 8, "OK")
+			return []*book{a, b.later(900)}
+		}, 0, "", ""},
+		"begun by a host that died, and given up by its record": {func() []*book {
+			a, b := two()
+			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
+			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0), Outcome: coordination.OutcomeLost}).end(501, 500, 0, 8, "OK")
+			return []*book{a, b.later(900)}
+		}, 0, "", ""},
+		"begun by a host that died, and never taken over": {func() []*book {
+			a, b := two()
+			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
+			b.after(10, 10, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0)}).end(11, 10, 0, 8, "OK")
+			return []*book{a, b.later(900)}
+		}, Accounted, Violated, "a:5 a:5 b:4"},
+		"begun by a host that died, and not taken over until much later": {func() []*book {
+			a, b := two()
+			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
+			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0)}).end(501, 500, 0, 8, "OK")
+			return []*book{a, b.later(900)}
+		}, Accounted, Violated, "a:5 a:5 b:6"},
+		"begun by a host that died, open, and the word of it comes later": {func() []*book {
+			a, b := two()
+			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
+			b.after(10, 10, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0)}).end(11, 10, 0, 8, "OK").skip(12, 0, 0, "its host died")
+			return []*book{a, b.later(900)}
+		}, 0, "", ""},
+		"begun by a host that died, and taken over after hours": {func() []*book {
+			a, b := two()
+			return []*book{a.fire(0, 0, 1, 0).start(1, 0, 0, 5), b.skip(10, 10, 0, "x").later(300).run(7000, 7001, 0, 0, 8).later(7400)}
+		}, 0, "", ""},
+		"begun by a host that died, and the record tells of another run": {func() []*book {
+			a, b := two()
+			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
+			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, host.PreviousRun{Host: a1, Instant: instant(20), Outcome: "OK"}).end(501, 500, 0, 8, "OK")
+			return []*book{a, b.later(900)}
+		}, Accounted, Unproven, "a:5 a:5"},
+		"not taken up again after a lost session": {func() []*book {
+			a := calm("a", a1).lost(20).live(25, "10.0.0.1@-@2")
+			return []*book{a.other(30, 7200)}
+		}, Settled, Violated, "a:4 a:9"},
+		"not taken up again, though others live": {func() []*book {
+			a, b := calm("a", a1), open("b", b1)
+			a.lost(20).live(25, "10.0.0.1@-@2").other(30, 200)
+			b.lost(21).live(26, "10.0.0.2@-@2").other(30, 300)
+			return []*book{a, b}
+		}, Settled, Violated, "a:4 b:4"},
+		"not taken up again, and removed much later": {func() []*book {
+			a := calm("a", a1).lost(20).live(25, "10.0.0.1@-@2").other(30, 200)
+			return []*book{a.of(201, host.EventJobRemoved, host.Event{Reason: "its definition is gone"}).other(210, 7200)}
+		}, Settled, Violated, "a:4 a:9"},
+		"not taken up again, and an instant was due": {func() []*book {
+			a := open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).lost(20).live(25, "10.0.0.1@-@2")
+			return []*book{a.other(30, 7200)}
+		}, Accounted, Violated, "a:4"},
+		"taken up again, and silent": {func() []*book {
+			a := calm("a", a1).lost(20).live(25, "10.0.0.1@-@2").of(26, host.EventJobAdded, host.Event{})
+			return []*book{a.other(30, 7200)}
+		}, Settled, Violated, "a:4"},
+		"lost, and gone while there was no session": {func() []*book {
+			a := calm("a", a1).lost(20).live(25, "10.0.0.1@-@2").of(25, host.EventJobRemoved, host.Event{Reason: "its definition is gone"})
+			return []*book{a.other(30, 7200)}
+		}, 0, "", ""},
+		"lost, and fired by another host since": {func() []*book {
+			a, b := calm("a", a1), open("b", b1)
+			a.lost(20).live(25, "10.0.0.1@-@2").other(30, 300)
+			for n := 1; n < 30; n++ {
+				b.skip(float64(10*n), float64(10*n), 0, "x").fire(float64(10*n), float64(10*n), 0)
+			}
+			return []*book{a, b.later(300)}
+		}, 0, "", ""},
+		"lost, and no session for hours": {func() []*book {
+			a := calm("a", a1).lost(20)
+			a.live(7200, "10.0.0.1@-@2").of(7201, host.EventJobAdded, host.Event{}).skip(7210, 7210, 0, "x")
+			return []*book{a.later(7230)}
+		}, 0, "", ""},
+		"in doubt for long": {func() []*book {
+			a := calm("a", a1).session(15, "suspect").session(400, "live").skip(410, 410, 0, "x")
+			return []*book{a.later(430)}
+		}, 0, "", ""},
+		"halted for long": {func() []*book {
+			a := calm("a", a1).lost(600).live(600, "10.0.0.1@-@2").of(601, host.EventJobAdded, host.Event{}).skip(610, 610, 0, "x")
+			return []*book{a.later(630)}
+		}, 0, "", ""},
+		"lost, and killed before it came back": {func() []*book {
+			a := calm("a", a1).lost(20).other(21, 21)
+			a.add(7200, host.Event{Kind: host.EventHostStarted})
+			return []*book{a.live(7201, "10.0.0.1@-@2").other(7210, 7400)}
+		}, 0, "", ""},
+		"lost, and stopped": {func() []*book {
+			a := calm("a", a1).lost(20).live(25, "10.0.0.1@-@2").add(30, host.Event{Kind: host.EventHostStopped})
+			a.add(7200, host.Event{Kind: host.EventHostStarted})
+			return []*book{a.live(7201, "10.0.0.1@-@3").other(7210, 7400)}
+		}, 0, "", ""},
 		"silent": {func() []*book {
 			a := open("a", a1)
 			return []*book{a.fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).skip(10, 10, 0, "x").later(100).later(200)}
@@ -283,7 +456,7 @@ func TestEachInvariant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := Options{}
-			if tc.want == Settled {
+			if tc.want == Settled || strings.HasPrefix(name, "lost, ") || strings.HasSuffix(name, " for long") {
 				o.Period = time.Minute
 			}
 			r := check(o, tc.build()...)
