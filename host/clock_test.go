@@ -115,9 +115,11 @@ func TestClockJumpsBackWhileAnInstantWaits(t *testing.T) {
 			m.heal()
 			time.Sleep(20 * time.Second)
 			var told bool
+			r.mu.Lock()
 			for _, e := range r.events {
 				told = told || e.e.Instant.Equal(instant) && (e.e.Kind == host.EventItemStarted || e.e.Kind == host.EventFireSkipped)
 			}
+			r.mu.Unlock()
 			if !told {
 				t.Errorf("%s ahead: nothing is told of %s\n%s", ahead, instant.UTC().Format(time.TimeOnly), r.timeline())
 			}
