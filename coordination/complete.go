@@ -134,7 +134,7 @@ func (c completion) next() Move {
 	rest := c.todo[len(items):]
 	drop := slices.Sorted(slices.Values(slices.Concat(items, out.Lost)))
 	runs := out.Runs.without(drop)
-	if len(items) > 0 || out.RunsVersion != noVersion {
+	if len(items) > 0 || out.RunsVersion != noVersion && len(runs.Items()) < len(out.Runs.Items()) {
 		b.addRuns(l, c.Self.ID, runs, out.RunsVersion)
 	}
 	for _, op := range c.stale {
@@ -218,7 +218,6 @@ func (c completion) look(items Items) Move {
 	}
 	return Move{Name: "complete", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion)
-		unlisted := takenOff(n[0], out.Runs, out.RunsVersion)
 		done := make(map[int]bool)
 		for k, i := range items {
 			record, offset, running, failover, failovering := n[2+each*k], n[3+each*k], n[4+each*k], n[5+each*k], n[6+each*k]
@@ -240,13 +239,12 @@ func (c completion) look(items Items) Move {
 				state.Record, state.RecordVersion, state.RecordZxid = r, record.Version, record.Mzxid
 				out.Items[i] = state
 				done[i] = true
-			case unlisted.Contains(i) && (!record.Exists || record.Version > e.State.RecordVersion+1):
+			case r.Owner != self && r.Former.Owner == self && r.Former.Begun == e.State.Record.Begun && r.Former.Ended != 0:
 				// It was completed, moved to another host, and was begun there.
-				// Its list of runs was set by the same transaction.
 				if state = e.State; e.HasOffset {
 					state = state.saved(e.Offset)
 				}
-				state.Record, state.RecordVersion, state.RecordZxid = c.ended(i), e.State.RecordVersion+1, n[0].Mzxid
+				state.Record, state.RecordVersion, state.RecordZxid = c.ended(i), e.State.RecordVersion+1, 0
 				out.Items[i] = state
 				done[i] = true
 			default:

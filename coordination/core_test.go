@@ -146,7 +146,7 @@ func TestRecordIsReadAgain(t *testing.T) {
 func FuzzRecord(f *testing.F) {
 	f.Add("10.0.0.1@-@a", int64(1), int64(2), int64(3), int64(4), "schedule", "OK")
 	f.Fuzz(func(t *testing.T, owner string, instant, trigger, begun, ended int64, source, outcome string) {
-		r := Record{owner, instant, trigger, begun, ended, source, outcome}
+		r := Record{owner, instant, trigger, begun, ended, source, outcome, Former{owner, begun, ended, outcome}}
 		if !json.Valid(r.data()) {
 			t.Errorf("%+v is written as %q", r, r.data())
 		}

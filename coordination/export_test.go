@@ -2,10 +2,12 @@ package coordination
 
 import "fmt"
 
-// Remembered is all that a host carries from one view to the next, and what it
+// Remembered is what a host carries from one view to the next, and what it
 // knows of its share apart from the states of the items: two hosts of which it
 // is the same do the same with the same answers. The number of rounds counts
-// only in being that of the share or not.
+// only in being that of the share or not. Left out are the configuration, which
+// is read anew with each view unless it cannot be read, and what is watched
+// besides where Java hosts are.
 func Remembered(v View, s Share) string {
 	return fmt.Sprint(v.divisionNode.Version, v.Division, v.OurTerm, v.flagged(), v.FlagSeen, s.Items != nil, s.division, s.round == v.round, s.Guard, s.Pending, s.Owing, s.Round, s.Java)
 }

@@ -89,6 +89,9 @@ type hostState struct {
 	live   *actor // is in this state now; nil if it has gone on
 }
 
+// modelRounds is how often a host tries to recover what is left before it sleeps.
+const modelRounds = 3
+
 // modelHosts holds each state of the hosts once.
 type modelHosts struct {
 	layout   co.Layout
@@ -137,6 +140,7 @@ func (h *modelHosts) state(a *actor, from *hostState, by string, answer reply) *
 	}
 	key := fmt.Sprintf("%d %v %s %s %+v", a.n, a.more, a.wrong, a.history, a.pending.idle)
 	if known := h.byKey[key]; known != nil {
+		known.same(a)
 		if known.live == nil {
 			known.live = a
 		} else {
@@ -149,6 +153,14 @@ func (h *modelHosts) state(a *actor, from *hostState, by string, answer reply) *
 	h.states = append(h.states, s)
 	h.byKey[key] = s
 	return s
+}
+
+// same makes sure that an actor that is taken to be in the state is about to do
+// the same.
+func (s *hostState) same(a *actor) {
+	if a.pending.print() != s.print {
+		panic(fmt.Sprintf("two states of host %d that were taken for one are not: one is at %+v, the other at %+v", s.host+1, a.pending, s.call))
+	}
 }
 
 // told is the state after s in which the host has been told r.
@@ -167,9 +179,7 @@ func (h *modelHosts) told(s *hostState, r reply) *hostState {
 		a = h.actor(s.host, at.rested)
 		for _, step := range slices.Backward(way) {
 			a.tell(step.key, step.answer)
-			if got := a.pending.print(); got != step.print {
-				panic(fmt.Sprintf("two states of host %d that were taken for one are not: one is at %+v, the other at %+v", s.host+1, a.pending, step.call))
-			}
+			step.same(a)
 		}
 	}
 	s.live = nil
@@ -208,7 +218,7 @@ type memory struct {
 	version      int32
 	items        map[int]*simItem
 	line, behind co.Line
-	all          bool
+	rounds       int // of recovery since it last slept; in the second it takes whatever is left
 }
 
 func (m memory) clone() memory {
@@ -246,10 +256,14 @@ func (a *actor) Commit(_ context.Context, ops ...co.Op) ([]co.Result, error) {
 }
 
 func (a *actor) Read(_ context.Context, q ...co.Query) ([]co.Node, error) {
-	if !a.yield(call{queries: q}) {
-		return nil, co.ErrSessionLost
+	var nodes []co.Node
+	for len(nodes) < len(q) { // the nodes need not be of one instant
+		if !a.yield(call{queries: q[len(nodes):]}) {
+			return nil, co.ErrSessionLost
+		}
+		nodes = append(nodes, a.reply.nodes...)
 	}
-	return a.reply.nodes, nil
+	return nodes, nil
 }
 
 func (a *actor) Watch(context.Context, ...co.Query) (<-chan co.Snapshot, error) {
@@ -298,8 +312,8 @@ func (a *actor) live(yield func(call) bool) {
 		if !idle {
 			continue
 		}
-		if !a.all && len(a.view.Crashed()) > 0 {
-			a.all = true // time has passed, and something is left
+		if a.rounds < modelRounds && len(a.view.Crashed()) > 0 {
+			a.rounds++ // time has passed, and something is left
 			continue
 		}
 		if !a.wait(ctx, nodes) {
@@ -313,7 +327,7 @@ func (a *actor) live(yield func(call) bool) {
 func (a *actor) wait(ctx context.Context, seen []co.Node) bool {
 	var marks []co.Query
 	for _, i := range slices.Sorted(maps.Keys(a.items)) {
-		if a.items[i].held { // it was marked: look again when the marks are others
+		if a.items[i].held { // it was marked: look again when that has changed
 			for _, mark := range []string{"running", "failover", "failovering"} {
 				marks = append(marks, co.Data(fmt.Sprintf("%s/sharding/%d/%s", a.layout.Root(), i, mark)))
 			}
@@ -343,7 +357,7 @@ func (a *actor) wait(ctx context.Context, seen []co.Node) bool {
 	if !a.yield(call{idle: idle}) {
 		return false
 	}
-	a.all = false
+	a.rounds = 0
 	a.release()
 	gone := a.reply.gone
 	for _, line := range lines {
@@ -377,7 +391,7 @@ func (a *actor) goOn(err error) bool {
 // rest puts what the host knows in place of how it came to know it.
 func (a *actor) rest() {
 	h := fnv.New128a()
-	fmt.Fprint(h, a.version, a.runs, co.Remembered(a.view, a.share), a.all, a.line, a.behind)
+	fmt.Fprint(h, a.version, a.runs, co.Remembered(a.view, a.share), a.rounds, a.line, a.behind)
 	for _, i := range slices.Sorted(maps.Keys(a.items)) {
 		it := a.items[i]
 		fmt.Fprint(h, i, it.owned, it.running, it.failover, it.held, it.fire, it.state)
@@ -402,7 +416,7 @@ func (a *actor) step(ctx context.Context) (idle bool, err error) {
 	if busy := a.busy(); len(v.Crashed()) > 0 {
 		for _, dead := range v.Crashed() {
 			var out co.Recovered
-			err := co.Perform(ctx, a, co.Recover(co.Recovery{View: v, Dead: dead, All: a.all, Limit: 10, Busy: busy, Line: &a.behind,
+			err := co.Perform(ctx, a, co.Recover(co.Recovery{View: v, Dead: dead, All: a.rounds > 0, Limit: 10, Busy: busy, Line: &a.behind,
 				Runs: a.runs, RunsVersion: a.version, Now: now}, &out))
 			if err != nil {
 				return false, err
@@ -498,6 +512,9 @@ func (a *actor) begin(ctx context.Context, f co.Fire, states map[int]co.ItemStat
 			a.items[i].held = true
 		}
 	}
+	if len(out.Adopted) > 0 {
+		a.fault("host %d is told of runs that it did not know of, though no exchange of its own broke off: %v", a.n+1, out.Adopted)
+	}
 	if out.Stale {
 		return a.readShare(ctx)
 	}
@@ -522,6 +539,9 @@ func (a *actor) complete(ctx context.Context, items co.Items) error {
 		return err
 	}
 	a.runs, a.version = out.Runs, out.RunsVersion
+	if len(out.Adopted) > 0 {
+		a.fault("host %d is told of runs that it did not know of, though no exchange of its own broke off: %v", a.n+1, out.Adopted)
+	}
 	for _, i := range out.Lost {
 		a.fault("host %d lives and is told that item %d is not its own", a.n+1, i)
 	}

@@ -12,7 +12,7 @@ import (
 
 // modelNode is a node of the model's registry. Transaction numbers are not kept:
 // nothing that is modelled compares those of two nodes, and of one node they
-// grow with its version.
+// grow with its version. So nothing is said here about fences.
 type modelNode struct {
 	path, data string
 	version    int32
@@ -73,7 +73,7 @@ func (t *modelTree) read(queries []co.Query) []co.Node {
 	return nodes
 }
 
-// state tells two states of a node, or of its children, apart.
+// nodeState tells two states of a node, or of its children, apart.
 func nodeState(n co.Node) string {
 	return fmt.Sprint(n.Exists, n.Version, n.Names, string(n.Data))
 }
@@ -169,14 +169,13 @@ func (f *modelForest) edited(t *modelTree, host int) *modelTree {
 	return f.tree(nodes, t.serial)
 }
 
-// at is the tree when so many of the instants have come.
-func (f *modelForest) at(t *modelTree, instants int) *modelTree {
-	k, found := t.find(modelClock)
+// later is the tree when the next instant has come.
+func (f *modelForest) later(t *modelTree) *modelTree {
 	nodes := slices.Clone(t.nodes)
-	if !found {
-		nodes = slices.Insert(nodes, k, nil)
-	}
-	nodes[k] = f.node(modelNode{path: modelClock, version: int32(instants)})
+	k, _ := t.find(modelClock)
+	n := *nodes[k]
+	n.version++
+	nodes[k] = f.node(n)
 	return f.tree(nodes, t.serial)
 }
 
@@ -184,6 +183,7 @@ func (f *modelForest) at(t *modelTree, instants int) *modelTree {
 type saying struct {
 	item, instant int
 	what          byte
+	over          int  // the instant of the open run in whose place it is begun, of another host; -1: none
 	owned         bool // the item is in the host's assignment, or was claimed from one that is gone
 }
 
@@ -274,17 +274,20 @@ func (f *modelForest) says(t *modelTree, host int, before string, op co.Op) (say
 		return saying{}, false
 	}
 	var s saying
-	var r, was co.Record
+	r, was := co.Record{}, co.Record{}
 	if _, err := fmt.Sscan(name, &s.item); err != nil || json.Unmarshal(op.Data, &r) != nil || r.Begun == 0 {
 		return saying{}, false
 	}
 	if before != "" && json.Unmarshal([]byte(before), &was) != nil {
 		return saying{}, false
 	}
-	if !r.Open() && !was.Open() {
+	if !r.Open() && !was.Open() && r.Ended == was.Ended && r.Outcome == was.Outcome {
 		return saying{}, false // a division writes down an item that comes back
 	}
-	s.instant = slices.Index(modelInstants, r.Instant)
+	s.instant, s.over = slices.Index(modelInstants, max(r.Instant, was.Instant)), -1 // what is handed back is of an instant before
+	if was.Open() && was.Instant != r.Instant {
+		s.over = slices.Index(modelInstants, was.Instant)
+	}
 	switch {
 	case r.Open():
 		s.what = saysBegun

@@ -68,6 +68,17 @@ type Record struct {
 	// Outcome of the newest run: one of abi.Outcome's values, LOST when its
 	// host died and failover was off, empty while it is open.
 	Outcome string `json:"outcome,omitempty"`
+	// Former is the run before the newest, if another instance began that: so
+	// that it learns what became of it if it did not hear of its completion.
+	Former Former `json:"former,omitzero"`
+}
+
+// Former is what a [Record] keeps of the run before the newest.
+type Former struct {
+	Owner   string `json:"owner"`
+	Begun   int64  `json:"begun"`
+	Ended   int64  `json:"ended,omitempty"`
+	Outcome string `json:"outcome,omitempty"`
 }
 
 // OutcomeLost is the outcome of a run whose host died while failover was off.
@@ -99,6 +110,9 @@ func (r Record) begin(owner string, f Fire, now int64) Record {
 	} else {
 		n.Instant = max(f.Instant, r.Instant)
 	}
+	if r.Begun != 0 && r.Owner != "" && r.Owner != owner {
+		n.Former = Former{Owner: r.Owner, Begun: r.Begun, Ended: r.Ended, Outcome: r.Outcome}
+	}
 	return n
 }
 
@@ -129,26 +143,34 @@ func (r Record) end(outcome string, now int64) Record {
 
 func (r Record) data() []byte {
 	b := make([]byte, 0, 160)
-	b = append(b, `{"owner":`...)
-	b = appendText(b, r.Owner)
 	num := func(key string, v int64) {
 		if v != 0 {
 			b = append(b, key...)
 			b = strconv.AppendInt(b, v, 10)
 		}
 	}
+	text := func(key, v string) {
+		if v != "" {
+			b = append(b, key...)
+			b = appendText(b, v)
+		}
+	}
+	b = append(b, `{"owner":`...)
+	b = appendText(b, r.Owner)
 	b = append(b, `,"instant":`...)
 	b = strconv.AppendInt(b, r.Instant, 10)
 	num(`,"trigger":`, r.Trigger)
 	num(`,"begun":`, r.Begun)
 	num(`,"ended":`, r.Ended)
-	if r.Source != "" {
-		b = append(b, `,"source":`...)
-		b = appendText(b, r.Source)
-	}
-	if r.Outcome != "" {
-		b = append(b, `,"outcome":`...)
-		b = appendText(b, r.Outcome)
+	text(`,"source":`, r.Source)
+	text(`,"outcome":`, r.Outcome)
+	if r.Former != (Former{}) {
+		b = append(b, `,"former":{"owner":`...)
+		b = appendText(b, r.Former.Owner)
+		num(`,"begun":`, r.Former.Begun)
+		num(`,"ended":`, r.Former.Ended)
+		text(`,"outcome":`, r.Former.Outcome)
+		b = append(b, '}')
 	}
 	return append(b, '}')
 }

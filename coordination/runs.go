@@ -46,23 +46,6 @@ func ownRuns(n Node, known Runs, version int32) (actual Runs, orphans Items) {
 	return actual, orphans
 }
 
-// takenOff are the items that the host has taken off its own list of runs by a
-// commit whose answer was lost: the first that it made since it knew the list.
-// Nobody else sets the list while the host lives.
-func takenOff(n Node, known Runs, version int32) Items {
-	actual, err := parseRuns(n.Data)
-	if err != nil || !n.Exists || version == noVersion || n.Version != version+1 {
-		return nil
-	}
-	have, still := known.Items(), actual.Items()
-	for _, i := range still {
-		if !have.Contains(i) {
-			return nil // something was begun
-		}
-	}
-	return slices.DeleteFunc(have, still.Contains)
-}
-
 // UnmarshalJSON reads the list of a node. A list of more than MaxItems items in
 // all is refused: a few bytes of a range stand for a million.
 func (r *Runs) UnmarshalJSON(data []byte) error {
