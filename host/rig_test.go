@@ -36,6 +36,9 @@ const (
 	// As decided for real registries, the host itself is suspect after a third
 	// of it, and gives up after two thirds.
 	sessionTimeout = 12 * time.Second
+	// deafTimeout is how long it takes to give up one that is half cut off: it
+	// speaks until it gives up itself.
+	deafTimeout = 5 * sessionTimeout / 3
 )
 
 type rig struct {
@@ -583,7 +586,7 @@ func (m *machine) part(half bool) {
 	m.cut = true
 	how, end := "cut off", sessionTimeout
 	if half {
-		how, end = "deaf to the registry, which hears it", sessionTimeout+2*sessionTimeout/3
+		how, end = "deaf to the registry, which hears it", deafTimeout
 	}
 	r.notes = append(r.notes, note{time.Now(), fmt.Sprintf("host %d is %s", m.n, how)})
 	for _, l := range m.links {
@@ -1588,10 +1591,12 @@ func (r *rig) check(o verify.Options, seen func(rigEvent) host.Event) {
 	}
 	for i, e := range r.events {
 		// Items that went with a smaller total count may have gone before a
-		// clock that is behind came to the instant.
+		// clock that is behind came to the instant, or before anybody could make
+		// up for what a dead host owed: then the new count is all that is told.
 		e.e = seen(e)
 		for _, l := range r.lowered {
-			if e.e.Total > 0 && e.e.Trigger == 0 && r.spread() > 0 && l.at.Sub(e.e.Instant).Abs() <= r.spread() {
+			after := l.at.Sub(e.e.Instant)
+			if e.e.Total > 0 && e.e.Trigger == 0 && after >= -r.spread() && after <= deafTimeout+r.spread() {
 				e.e.Total = min(e.e.Total, l.total)
 			}
 		}
