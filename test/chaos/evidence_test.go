@@ -220,7 +220,7 @@ func TestNextFires(t *testing.T) {
 	if r := play("long", 9*time.Second); !r.OK() || r.Fires != 37 || r.Overdue != 2*time.Second {
 		t.Errorf("%d fires, overdue %s, %v", r.Fires, r.Overdue, r.Violations)
 	}
-	if r := play("long", 11*time.Second); len(r.Violations) != 1 || !strings.Contains(r.Violations[0].Text, "item 1 of long, which fires every 10s, did not begin within 20s") {
+	if r := play("long", 13*time.Second); len(r.Violations) != 1 || !strings.Contains(r.Violations[0].Text, "item 1 of long, which fires every 10s, did not begin within 22s") {
 		t.Errorf("%v", r.Violations)
 	}
 }

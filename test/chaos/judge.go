@@ -206,7 +206,7 @@ func (s *stage) judge() error {
 
 // fireSlack is how much longer than a period, and than what may still run, it
 // may take on a busy machine until a job fires again.
-const fireSlack = 3 * time.Second
+const fireSlack = 5 * time.Second
 
 // nextFires looks when each item of each job began for the first time after the
 // cluster was whole again, wherever there was the time to see it: the next fault
