@@ -102,7 +102,7 @@ func (e *execution) Log(level int, msg string, kv []string) {
 		}
 		return
 	}
-	f.job.host.cfg.OnLog(GuestLog{Job: f.job.name, TaskID: f.taskID, RunID: e.runID(), Item: e.item, Level: level, Message: msg, Attrs: kv})
+	f.job.host.cfg.OnLog(GuestLog{Job: f.job.name, TaskID: f.taskID, RunID: e.runID(), Item: e.item, Fence: e.fence, Level: level, Message: msg, Attrs: kv})
 }
 
 // isLost reports whether the item is, or may be, another host's: the guest was

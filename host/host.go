@@ -91,8 +91,10 @@ type Config struct {
 type GuestLog struct {
 	Job, TaskID, RunID string
 	Item               int // -1 in a listener
-	Level              int // see abi.LevelInfo
-	Message            string
+	// Fence is the run's fence token; 0 in a listener.
+	Fence   int64
+	Level   int // see abi.LevelInfo
+	Message string
 	// Attrs alternates keys and values.
 	Attrs []string
 }

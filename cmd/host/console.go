@@ -197,9 +197,10 @@ type consoleCore struct {
 // Names of the fields that say whom a line is about. In columns they are a
 // column of their own.
 const (
-	fieldJob  = "job"
-	fieldItem = "item"
-	fieldTask = "taskId"
+	fieldJob   = "job"
+	fieldItem  = "item"
+	fieldTask  = "taskId"
+	fieldFence = "fence"
 )
 
 // With implements [zapcore.Core].
@@ -244,7 +245,7 @@ func (c *consoleCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 			who = a.value
 		case a.key == fieldItem:
 			who += "[" + a.value + "]"
-		case a.key == fieldTask: // job and item say enough to a person; files and JSON have it
+		case a.key == fieldTask, a.key == fieldFence: // job and item say enough to a person; files and JSON have them
 		case len(a.list) > 1 && utf8.RuneCountInString(a.value) > longList: // all that is wrong with a file, as a rule
 			blocks += "\n" + printable(strings.Join(a.list, "\n"))
 		case strings.Contains(strings.TrimSpace(a.value), "\n"): // a stack, as a rule

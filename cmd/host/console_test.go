@@ -152,13 +152,13 @@ func TestJSONLines(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	log := newLogger(logJSON, zapcore.InfoLevel, nil, &out)
-	guestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: 2, Level: 4, Message: "m", Attrs: []string{"job", "evil", "k", "v"}})
+	guestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: 2, Fence: 77, Level: 4, Message: "m", Attrs: []string{"job", "evil", "k", "v"}})
 	var got map[string]any
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
 	attrs, _ := got["attrs"].(map[string]any)
-	if got["job"] != "cities" || got["item"] != 2.0 || got["taskId"] != "t" || got["level"] != "warn" || got["message"] != "m" || attrs["job"] != "evil" || attrs["k"] != "v" {
+	if got["job"] != "cities" || got["item"] != 2.0 || got["taskId"] != "t" || got["fence"] != 77.0 || got["level"] != "warn" || got["message"] != "m" || attrs["job"] != "evil" || attrs["k"] != "v" {
 		t.Errorf("got %s", &out)
 	}
 }

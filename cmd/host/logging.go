@@ -47,11 +47,14 @@ func guestLog(log *zap.Logger, l host.GuestLog) {
 		fields = append(fields, zap.Int(fieldItem, l.Item))
 	}
 	fields = append(fields, zap.String(fieldTask, l.TaskID))
+	if l.Fence != 0 {
+		fields = append(fields, zap.Int64(fieldFence, l.Fence))
+	}
 	if len(l.Attrs) > 0 {
 		if _, pretty := log.Core().(*consoleCore); pretty {
 			for i := 0; i+1 < len(l.Attrs); i += 2 {
 				key := l.Attrs[i]
-				if key == fieldJob || key == fieldItem || key == fieldTask {
+				if key == fieldJob || key == fieldItem || key == fieldTask || key == fieldFence {
 					key = "guest." + key
 				}
 				fields = append(fields, zap.String(key, l.Attrs[i+1]))
