@@ -254,7 +254,7 @@ func (j *job) missedSince(now, since time.Time) missed {
 	if !floor.After(first) {
 		floor = first
 	}
-	for t := j.schedule.Next(floor.Add(-time.Millisecond)); !t.IsZero() && !t.After(now); t = j.schedule.Next(t) {
+	for t := j.schedule.Next(floor.Add(-time.Millisecond)); !t.IsZero() && !t.After(now) && (j.next.IsZero() || t.Before(j.next)); t = j.schedule.Next(t) {
 		m.newest = t
 		m.count++
 	}
