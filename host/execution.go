@@ -181,6 +181,11 @@ func (e *execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 			return abi.ErrCancelled
 		}
 		e.fire.job.log.Warn("committing an offset", zap.Int("item", e.item), zap.Error(err))
+		if e.isStaged {
+			// It may have taken effect. What was staged before must not be put
+			// in its place.
+			e.staged = slices.Clone(offset)
+		}
 		return abi.ErrUnavailable
 	}
 	if state, ok := out.Items[e.item]; ok {
