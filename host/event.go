@@ -66,7 +66,8 @@ type Event struct {
 	Item  *int  `json:"item,omitempty"`
 	Items []int `json:"items,omitempty"`
 	// Total is how many items the fire has over all hosts, as far as this one
-	// knows, for EventFireStarted and EventFireSkipped.
+	// knows, for EventFireStarted and EventFireSkipped; for EventSharded it is how
+	// many were divided.
 	Total int `json:"total,omitempty"`
 	// Next is the job's scheduled instant after Instant, for a scheduled
 	// EventFireStarted and EventFireSkipped.

@@ -350,7 +350,7 @@ func (j *job) coordinate(now moment) {
 		}
 		j.waits, j.lookedAt = j.wrote, time.Now()
 		if sharded.Commits > 0 {
-			j.emit(Event{Kind: EventSharded, Reason: why(v)})
+			j.emit(Event{Kind: EventSharded, Total: sharded.Division.Total, Reason: why(v)})
 		}
 	}
 	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.retryAt) {

@@ -1591,12 +1591,10 @@ func (r *rig) check(o verify.Options, seen func(rigEvent) host.Event) {
 	}
 	for i, e := range r.events {
 		// Items that went with a smaller total count may have gone before a
-		// clock that is behind came to the instant, or before anybody could make
-		// up for what a dead host owed: then the new count is all that is told.
+		// clock that is behind came to the instant.
 		e.e = seen(e)
 		for _, l := range r.lowered {
-			after := l.at.Sub(e.e.Instant)
-			if e.e.Total > 0 && e.e.Trigger == 0 && after >= -r.spread() && after <= deafTimeout+r.spread() {
+			if e.e.Total > 0 && e.e.Trigger == 0 && r.spread() > 0 && l.at.Sub(e.e.Instant).Abs() <= r.spread() {
 				e.e.Total = min(e.e.Total, l.total)
 			}
 		}

@@ -191,6 +191,7 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 			c.removed(j, joined)
 			j.divided = e.Time
 		}
+		c.fewer(j, e.Total)
 	case host.EventJobChanged:
 		j.changed = e.Time
 	case host.EventFireStarted, host.EventFireSkipped:

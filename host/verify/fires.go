@@ -134,6 +134,17 @@ func (c *Checker) up(j *job, id fireID, instant time.Time) *fire {
 	return f
 }
 
+// fewer takes note of how many items a job has: who has fewer now does not make
+// up for more.
+func (c *Checker) fewer(j *job, total int) {
+	if total <= 0 || total > coordination.MaxItems {
+		return
+	}
+	for _, f := range j.order {
+		f.total = min(f.total, total)
+	}
+}
+
 // fire takes an event of a whole fire on one host.
 func (c *Checker) fire(j *job, e *host.Event, m mark) {
 	c.quiet(j, e.Time)
@@ -146,9 +157,7 @@ func (c *Checker) fire(j *job, e *host.Event, m mark) {
 		if !f.late && (f.total == 0 || e.Total < f.total) {
 			f.total = e.Total
 		}
-		for _, other := range j.order { // who has fewer now does not make up for more
-			other.total = min(other.total, e.Total)
-		}
+		c.fewer(j, e.Total)
 	}
 	switch {
 	case e.Kind == host.EventFireStarted:
