@@ -178,11 +178,11 @@ func TestEachInvariant(t *testing.T) {
 		}, 0, "", ""},
 		"the item went with a smaller total count": {func() []*book {
 			a, _ := two()
-			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).of(5, host.EventSharded, host.Event{Total: 1, Reason: "the count changed"}).later(1000)}
+			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).of(5, host.EventSharded, host.Event{Total: 1, Reason: "the count changed"}).skip(10, 10, 0, "x").later(1000)}
 		}, 0, "", ""},
 		"the items were divided, and it is forgotten all the same": {func() []*book {
 			a, _ := two()
-			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).of(5, host.EventSharded, host.Event{Total: 2, Reason: "instances changed"}).later(1000)}
+			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).of(5, host.EventSharded, host.Event{Total: 2, Reason: "instances changed"}).skip(10, 10, 0, "x").later(1000)}
 		}, Accounted, Violated, ""},
 		"two owners": {func() []*book {
 			a, b := two()
