@@ -132,8 +132,10 @@ func (j *job) fire(now moment, at time.Time) {
 	}
 	var idle []*item
 	var busy, absent coordination.Items
-	for _, it := range j.sorted(func(it *item) bool { return it.owned && !j.beyond(it) }) {
+	for _, it := range j.sorted(func(it *item) bool { return it.owned }) {
 		switch {
+		case j.beyond(it):
+			it.passed, j.passed = true, true
 		case it.run == nil:
 			j.supersede(it, id)
 			it.due = nil
@@ -205,7 +207,11 @@ func (j *job) makeUp(now time.Time, gained []int) {
 	found := make(map[int64]missed)
 	for _, n := range gained {
 		it := j.items[n]
-		if it == nil || it.due != nil || it.state.Record.Instant == 0 || j.beyond(it) {
+		if it == nil || it.due != nil || it.state.Record.Instant == 0 {
+			continue
+		}
+		if it.passed = j.beyond(it); it.passed {
+			j.passed = true
 			continue
 		}
 		since := it.state.Record.Instant
@@ -233,6 +239,29 @@ func (j *job) makeUp(now time.Time, gained []int) {
 			id.Instant = m.newest.UnixMilli()
 			it.due = &id
 		}
+	}
+}
+
+// makeUpPassed finds what was due for items that are not beyond the total count
+// any more: this host was given them before it heard that there are more.
+func (j *job) makeUpPassed(now time.Time) {
+	if !j.passed || !j.share.Current(j.view) {
+		return
+	}
+	j.passed = false
+	var passed []int
+	for n, it := range j.items {
+		switch {
+		case it.passed && j.beyond(it):
+			j.passed = true
+		case it.passed:
+			if it.passed = false; it.owned && it.run == nil {
+				passed = append(passed, n)
+			}
+		}
+	}
+	if len(passed) > 0 {
+		j.makeUp(now, passed)
 	}
 }
 

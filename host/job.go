@@ -132,6 +132,7 @@ type job struct {
 	completedAt  time.Time // when ends of runs were last written down
 	next         time.Time // the next scheduled instant, by the wall clock
 	parked       time.Time // an instant that waits for the share
+	passed       bool      // an item's passed is set
 	trigger      waiting
 	notBefore    time.Time // instants up to here are not made up for
 	flagSeen     time.Time // view.FlagSeen, by Go's own clock
@@ -179,7 +180,10 @@ type item struct {
 	due *coordination.Fire
 	// held is set when due was tried and the item was marked as running
 	// elsewhere: try again when the others have news.
-	held        bool
+	held bool
+	// passed is set when an instant passed over the item, or what it missed was
+	// not looked for, because it was beyond the total count.
+	passed      bool
 	lastOutcome abi.Outcome
 	lastMessage string
 	lastEnd     time.Time
@@ -425,6 +429,7 @@ func (j *job) advance(now moment) (over bool) {
 		return false
 	}
 	j.coordinate(now)
+	j.makeUpPassed(now.wall)
 	j.tick(now)
 	j.followUp(now)
 	j.saveOffsets(now)
