@@ -67,7 +67,7 @@ sim: ## explore the model, and run the random simulations of hosts (1,000 and 50
 	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run '^(TestSimulation|TestRandomFaults|$(CRASHES))$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS))
 
 .PHONY: model
-model: ## explore what two and three hosts can do to each other, in all orders: an hour, and 8 GB
+model: ## explore what two and three hosts can do to each other, in all orders: half an hour, and 6 GB
 	$(GO) test -count 1 -timeout 10h -v -run '^TestModel$$' -parallel 1 ./coordination -model.whole -model.time $(or $(TIME),0)
 
 .PHONY: crash
