@@ -249,6 +249,9 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 			for _, f := range w.faults {
 				t.Error(f)
 			}
+			if !tell {
+				t.Log("\n" + w.c.all())
+			}
 		}
 		if uses := g.inUse(); uses != 0 {
 			t.Errorf("seed %d: %d uses of the module are left", seed, uses)
