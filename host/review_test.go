@@ -699,33 +699,31 @@ func TestReviewABeginThatFailsForAWhileLeavesReasons(t *testing.T) {
 func TestReviewAnUnheardCommitIsNotUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		var bad atomic.Bool
-		lost := false
+		var bad, lost atomic.Bool
 		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
 			return planned(l, func(op string) registrytest.Fault {
 				switch {
 				case !bad.Load():
 					return registrytest.NoFault
-				case op == "commit" && !lost:
-					lost = true
+				case op == "commit" && lost.CompareAndSwap(false, true):
 					return registrytest.LostAnswer
 				}
 				return registrytest.Refused
 			})
 		}
-		var code abi.Code
+		var code atomic.Int64
 		g := &guest{digest: "o", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
 			inv.Host.StageOffset(ctx, []byte("1"))
 			bad.Store(true)
-			code = inv.Host.CommitOffset(ctx, []byte("2"))
+			code.Store(int64(inv.Host.CommitOffset(ctx, []byte("2"))))
 			bad.Store(false)
 			return abi.Result{Outcome: abi.OutcomeOK}
 		}}
 		d := definition("j", "0 0 * * * ?", 1)
 		c.start(1, job(d, g))
 		time.Sleep(time.Hour + 2*time.Minute)
-		if code != abi.ErrUnavailable {
-			t.Fatalf("the commit returned %v, want %v", code, abi.ErrUnavailable)
+		if got := abi.Code(code.Load()); got != abi.ErrUnavailable {
+			t.Fatalf("the commit returned %v, want %v", got, abi.ErrUnavailable)
 		}
 		if got := string(c.nodes(coordination.Data("/test.wasmjob/j/offset/0"))[0].Data); got != "2" {
 			t.Errorf("the offset is %q, want that of the commit, 2\n%s", got, c.all())
