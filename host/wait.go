@@ -86,6 +86,11 @@ func (e *WaitError) Unwrap() error { return e.Err }
 // error handler says: it is not the job's error.
 func (j *job) expired(e *WaitError, items ...int) {
 	j.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then), zap.NamedError("error", e.Err))
+	j.tell(e, items...)
+}
+
+// tell is expired for an error that is returned: whoever gets it logs it.
+func (j *job) tell(e *WaitError, items ...int) {
 	j.emit(Event{Kind: EventJobError, Wait: e.What, Items: items, Duration: e.After, Reason: e.Error()})
 }
 
@@ -365,7 +370,7 @@ func (c counted) limited(ctx context.Context, call func(context.Context) error) 
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		late := &WaitError{What: WaitRegistry, For: "an answer of the registry", After: commitTimeout, Err: err}
 		if c.job.work.Err() == nil {
-			c.job.expired(late)
+			c.job.tell(late)
 		}
 		err = late
 	}
