@@ -53,13 +53,17 @@ type Completed struct {
 
 // Complete writes the ends of runs: in one commit, or several if they do not
 // fit one. After an error the same wish may be put again: what had taken
-// effect nevertheless is found.
+// effect nevertheless is found. Without items it only looks for begins whose
+// answer was lost.
 func Complete(c Completing, out *Completed) Move {
 	*out = Completed{Items: make(map[int]ItemState), Runs: c.Runs, RunsVersion: c.RunsVersion}
 	c.Items = maps.Clone(c.Items)
 	e := completion{Completing: c, out: out, todo: slices.Sorted(maps.Keys(c.Items)), marks: make(map[int]endMarks), ask: c.AskForSharding}
 	if c.Wake != nil {
 		e.wake = c.Wake.membersNode
+	}
+	if len(c.Items) == 0 {
+		return e.look(nil)
 	}
 	return e.next()
 }

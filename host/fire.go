@@ -392,7 +392,7 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 		return false
 	}
 	if out.Items != nil {
-		j.runs, j.runsVersion = out.Runs, out.RunsVersion
+		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
 	}
 	for _, it := range items {
 		why, refused := out.Refused[it.number]

@@ -432,6 +432,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.makeUpPassed(now.wall)
 	j.tick(now)
 	j.followUp(now)
+	j.resolve(now)
 	j.saveOffsets(now)
 	j.tally(now)
 	j.watchExtra(now)

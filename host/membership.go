@@ -283,6 +283,18 @@ func (j *job) adopt(now moment, claims []coordination.Claim) {
 	}
 }
 
+// resolve settles a doubt that nothing else has settled: what was asked for is
+// not asked for again if the item was disabled since, say, or if a list of runs
+// that was to be taken over is gone because it was.
+func (j *job) resolve(now moment) {
+	if now.Before(j.retryAt) {
+		return // it has gone wrong just now
+	}
+	if err := j.settleDoubt(now); err != nil {
+		j.failed(now, "looking for begins that were not heard of", err)
+	}
+}
+
 // settleDoubt deals with what was begun by a commit whose answer was lost, and
 // was not asked for again since: a scheduled instant is handed back, and is due
 // again, other runs are adopted.
@@ -576,7 +588,7 @@ func (j *job) recoverCrashed(now moment) {
 			return
 		}
 		if out.Commits > 0 {
-			j.runs, j.runsVersion = out.Runs, out.RunsVersion
+			j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
 		}
 		j.takeOver(now, dead, out.Claimed)
 	}

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -727,6 +728,113 @@ func TestReviewAnUnheardCommitIsNotUndone(t *testing.T) {
 		}
 		if got := string(c.nodes(coordination.Data("/test.wasmjob/j/offset/0"))[0].Data); got != "2" {
 			t.Errorf("the offset is %q, want that of the commit, 2\n%s", got, c.all())
+		}
+	})
+}
+
+// unheard loses the answer of the first commit that is looked for, and refuses
+// what comes in the second after it.
+type unheard struct {
+	coordination.RegistryCenter
+	is    func(op coordination.Op) bool
+	mu    sync.Mutex
+	until time.Time
+}
+
+func (u *unheard) refuses() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return time.Now().Before(u.until)
+}
+
+func (u *unheard) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+	if u.refuses() {
+		return nil, coordination.ErrUnavailable
+	}
+	results, err := u.RegistryCenter.Commit(ctx, ops...)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err == nil && u.until.IsZero() && slices.ContainsFunc(ops, u.is) {
+		u.until = time.Now().Add(time.Second)
+		return nil, coordination.ErrUnknown
+	}
+	return results, err
+}
+
+func (u *unheard) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+	if u.refuses() {
+		return nil, coordination.ErrUnavailable
+	}
+	return u.RegistryCenter.Read(ctx, queries...)
+}
+
+// What a host has taken over without hearing of it does not wait for the next
+// fire: the list that it was on is gone, and nobody else looks for it.
+func TestReviewATakeoverThatWasNotHeardOfRunsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var lost [4]*unheard
+		c.wrap = func(n int, l *lease) coordination.RegistryCenter {
+			lost[n] = &unheard{RegistryCenter: l, is: func(op coordination.Op) bool {
+				return op.Kind == coordination.OpSet && strings.Contains(string(op.Data), `"source":"failover"`)
+			}}
+			return lost[n]
+		}
+		d := definition("j", "0 0 * * * ?", 1)
+		d.Failover = true
+		g := sleeper(time.Minute)
+		nodes := []*node{c.start(1, job(d, g)), c.start(2, job(d, g)), c.start(3, job(d, g))}
+		time.Sleep(time.Hour + 5*time.Second)
+		runs := c.list(host.EventItemStarted)[0].Host
+		for n, m := range nodes {
+			if strings.HasPrefix(runs, fmt.Sprintf("10.0.0.%d@", n+1)) {
+				m.kill()
+				<-m.done
+			}
+		}
+		time.Sleep(5 * time.Minute)
+		if lost[1].until.IsZero() && lost[2].until.IsZero() && lost[3].until.IsZero() {
+			t.Fatal("no answer was lost\n" + c.all())
+		}
+		over := 0
+		for _, e := range c.list(host.EventItemCompleted) {
+			if e.Source == abi.SourceFailover {
+				over++
+			}
+		}
+		if over != 1 {
+			t.Errorf("%d items failed over within five minutes, want 1\n%s", over, c.all())
+		}
+	})
+}
+
+// When the server is disabled before the host can ask for a begin again, the item
+// is not left begun.
+func TestReviewABeginThatWasNotHeardOfIsHandedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var lost *unheard
+		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
+			lost = &unheard{RegistryCenter: l, is: func(op coordination.Op) bool {
+				return op.Kind == coordination.OpSet && strings.HasSuffix(op.Path, ".wasmjob/j/sharding/0")
+			}}
+			return lost
+		}
+		d := definition("j", "0 0 * * * ?", 1)
+		c.start(1, job(d, sleeper(time.Second)))
+		time.Sleep(time.Hour + 500*time.Millisecond)
+		if !lost.refuses() {
+			t.Fatal("no answer was lost\n" + c.all())
+		}
+		c.commit(coordination.Set("/test/j/servers/10.0.0.1", []byte("DISABLED"), coordination.AnyVersion))
+		time.Sleep(time.Minute)
+		nodes := c.nodes(coordination.Data("/test.wasmjob/j/sharding/0"), coordination.Data("/test/j/sharding/0/running"))
+		var r coordination.Record
+		if err := json.Unmarshal(nodes[0].Data, &r); err != nil || r.Open() || nodes[1].Exists {
+			t.Errorf("record %s, running %v; want it handed back\n%s", nodes[0].Data, nodes[1].Exists, c.all())
+		}
+		if len(c.starts(0)) != 0 {
+			t.Errorf("it ran\n%s", c.all())
 		}
 	})
 }
