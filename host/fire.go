@@ -177,6 +177,14 @@ func (j *job) owe(it *item, id coordination.Fire) {
 	it.due = &id
 }
 
+// answered notes that a fire is no longer due: it has begun, or a reason why not
+// is told. Another that the item owes stays due: a trigger stands for no instant.
+func (it *item) answered(id coordination.Fire) {
+	if it.due != nil && it.due.ID() == id.ID() {
+		it.due = nil
+	}
+}
+
 // supersede tells of what an item owes and what a newer fire stands for. A
 // misfire has been told of already.
 func (j *job) supersede(it *item, id coordination.Fire) {
@@ -357,7 +365,7 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 	}
 	if reason := j.clockDrift(now.wall); reason != "" {
 		for _, it := range items {
-			it.due = nil
+			it.answered(id)
 			j.skipItem(it, id, reason)
 		}
 		return false
@@ -401,17 +409,17 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 		}
 		switch why {
 		case coordination.RefusedDisabled:
-			it.due = nil
+			it.answered(id)
 			it.state.Disabled = true
 			j.skipItem(it, id, string(why))
 		case coordination.RefusedPast:
-			it.due = nil
+			it.answered(id)
 			if !trigger {
 				j.skipItem(it, id, string(why))
 			}
 		case coordination.RefusedRunning, coordination.RefusedFailover:
 			if !j.view.Config.Misfire {
-				it.due = nil
+				it.answered(id)
 			}
 			j.misfire(it, id)
 			it.held = true
@@ -461,7 +469,7 @@ func (j *job) fit(id coordination.Fire, items []*item) []*item {
 		if !j.beyond(it) {
 			return false
 		}
-		it.due = nil
+		it.answered(id)
 		j.skipItem(it, id, j.fewer())
 		return true
 	})
@@ -498,7 +506,7 @@ func (j *job) dropDisabled(id coordination.Fire, items []*item) []*item {
 				it.state = s
 			}
 			if s.Disabled {
-				it.due = nil
+				it.answered(id)
 				j.skipItem(it, id, string(coordination.RefusedDisabled))
 				continue
 			}
@@ -609,9 +617,7 @@ func (j *job) start(now moment, id coordination.Fire, states, before map[int]coo
 	}
 	for _, n := range numbers {
 		it := j.items[n]
-		if it.due != nil && it.due.ID() == id.ID() {
-			it.due = nil // what else is due comes when this has ended
-		}
+		it.answered(id) // what else is due comes when this has ended
 		it.state = states[n]
 		parameter, has := parameters[n]
 		run := &execution{fire: f, item: n, state: states[n], fence: states[n].RecordZxid, parameter: parameter, hasParameter: has,

@@ -732,40 +732,65 @@ func TestReviewAnUnheardCommitIsNotUndone(t *testing.T) {
 	})
 }
 
-// unheard loses the answer of the first commit that is looked for, and refuses
-// what comes in the second after it.
+// unheard loses the answer of the first commit with such an operation, and
+// refuses what comes from the same host in the second after it.
 type unheard struct {
-	coordination.RegistryCenter
 	is    func(op coordination.Op) bool
 	mu    sync.Mutex
+	host  int
 	until time.Time
 }
 
-func (u *unheard) refuses() bool {
+func (u *unheard) refuses(host int) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return time.Now().Before(u.until)
+	return u.host == host && time.Now().Before(u.until)
 }
 
-func (u *unheard) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
-	if u.refuses() {
-		return nil, coordination.ErrUnavailable
-	}
-	results, err := u.RegistryCenter.Commit(ctx, ops...)
+func (u *unheard) happened() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if err == nil && u.until.IsZero() && slices.ContainsFunc(ops, u.is) {
-		u.until = time.Now().Add(time.Second)
+	return u.host != 0
+}
+
+// loses reports whether the answer to a commit of the host is the one.
+func (u *unheard) loses(host int, ops []coordination.Op) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.host != 0 || !slices.ContainsFunc(ops, u.is) {
+		return false
+	}
+	u.host, u.until = host, time.Now().Add(time.Second)
+	return true
+}
+
+func (u *unheard) wrap(n int, l *lease) coordination.RegistryCenter {
+	return &unheardCenter{l, u, n}
+}
+
+// unheardCenter is a host's session in which an answer is lost.
+type unheardCenter struct {
+	coordination.RegistryCenter
+	u    *unheard
+	host int
+}
+
+func (c *unheardCenter) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+	if c.u.refuses(c.host) {
+		return nil, coordination.ErrUnavailable
+	}
+	results, err := c.RegistryCenter.Commit(ctx, ops...)
+	if err == nil && c.u.loses(c.host, ops) {
 		return nil, coordination.ErrUnknown
 	}
 	return results, err
 }
 
-func (u *unheard) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
-	if u.refuses() {
+func (c *unheardCenter) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+	if c.u.refuses(c.host) {
 		return nil, coordination.ErrUnavailable
 	}
-	return u.RegistryCenter.Read(ctx, queries...)
+	return c.RegistryCenter.Read(ctx, queries...)
 }
 
 // What a host has taken over without hearing of it does not wait for the next
@@ -773,13 +798,10 @@ func (u *unheard) Read(ctx context.Context, queries ...coordination.Query) ([]co
 func TestReviewATakeoverThatWasNotHeardOfRunsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		var lost [4]*unheard
-		c.wrap = func(n int, l *lease) coordination.RegistryCenter {
-			lost[n] = &unheard{RegistryCenter: l, is: func(op coordination.Op) bool {
-				return op.Kind == coordination.OpSet && strings.Contains(string(op.Data), `"source":"failover"`)
-			}}
-			return lost[n]
-		}
+		lost := &unheard{is: func(op coordination.Op) bool {
+			return op.Kind == coordination.OpSet && strings.Contains(string(op.Data), `"source":"failover"`)
+		}}
+		c.wrap = lost.wrap
 		d := definition("j", "0 0 * * * ?", 1)
 		d.Failover = true
 		g := sleeper(time.Minute)
@@ -793,7 +815,7 @@ func TestReviewATakeoverThatWasNotHeardOfRunsAtOnce(t *testing.T) {
 			}
 		}
 		time.Sleep(5 * time.Minute)
-		if lost[1].until.IsZero() && lost[2].until.IsZero() && lost[3].until.IsZero() {
+		if !lost.happened() {
 			t.Fatal("no answer was lost\n" + c.all())
 		}
 		over := 0
@@ -813,17 +835,14 @@ func TestReviewATakeoverThatWasNotHeardOfRunsAtOnce(t *testing.T) {
 func TestReviewABeginThatWasNotHeardOfIsHandedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		var lost *unheard
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
-			lost = &unheard{RegistryCenter: l, is: func(op coordination.Op) bool {
-				return op.Kind == coordination.OpSet && strings.HasSuffix(op.Path, ".wasmjob/j/sharding/0")
-			}}
-			return lost
-		}
+		lost := &unheard{is: func(op coordination.Op) bool {
+			return op.Kind == coordination.OpSet && strings.HasSuffix(op.Path, ".wasmjob/j/sharding/0")
+		}}
+		c.wrap = lost.wrap
 		d := definition("j", "0 0 * * * ?", 1)
 		c.start(1, job(d, sleeper(time.Second)))
 		time.Sleep(time.Hour + 500*time.Millisecond)
-		if !lost.refuses() {
+		if !lost.refuses(1) {
 			t.Fatal("no answer was lost\n" + c.all())
 		}
 		c.commit(coordination.Set("/test/j/servers/10.0.0.1", []byte("DISABLED"), coordination.AnyVersion))
