@@ -110,6 +110,7 @@ type job struct {
 	fires       map[fireID]*fire
 	order       []*fire // as they came up, the oldest first
 	spans       []span
+	totals      []total   // of its divisions, the oldest first
 	changed     time.Time // of the definition or the schedule
 	divided     time.Time // when items last came to be: they owe nothing of before
 	judgedAt    time.Time
@@ -191,7 +192,7 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 			c.removed(j, joined)
 			j.divided = e.Time
 		}
-		c.fewer(j, e.Total)
+		c.shared(j, &e)
 	case host.EventJobChanged:
 		j.changed = e.Time
 	case host.EventFireStarted, host.EventFireSkipped:

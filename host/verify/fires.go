@@ -145,6 +145,36 @@ func (c *Checker) fewer(j *job, total int) {
 	}
 }
 
+// total is how many items a division was made for.
+type total struct {
+	at    time.Time
+	items int
+}
+
+// shared takes note of a division.
+func (c *Checker) shared(j *job, e *host.Event) {
+	if e.Total <= 0 || e.Total > coordination.MaxItems {
+		return
+	}
+	c.fewer(j, e.Total)
+	j.totals = append(j.totals, total{e.Time, e.Total})
+	for len(j.totals) > 1 && j.totals[1].at.Before(c.now.Add(-completionMemory)) {
+		j.totals = j.totals[1:]
+	}
+}
+
+// least is the smallest number of items that the job has had since the time, if
+// that is less than n: who is told late of a smaller number, and of a greater one
+// after it, names only that.
+func (j *job) least(since time.Time, n int) int {
+	for i, t := range j.totals {
+		if last := i == len(j.totals)-1; last || j.totals[i+1].at.After(since) {
+			n = min(n, t.items)
+		}
+	}
+	return n
+}
+
 // fire takes an event of a whole fire on one host.
 func (c *Checker) fire(j *job, e *host.Event, m mark) {
 	c.quiet(j, e.Time)
@@ -155,7 +185,7 @@ func (c *Checker) fire(j *job, e *host.Event, m mark) {
 	}
 	if e.Total > 0 && e.Total <= coordination.MaxItems && e.Source == abi.SourceSchedule {
 		if !f.late && (f.total == 0 || e.Total < f.total) {
-			f.total = e.Total
+			f.total = j.least(f.due, e.Total)
 		}
 		c.fewer(j, e.Total)
 	}

@@ -184,6 +184,16 @@ func TestEachInvariant(t *testing.T) {
 			a, _ := two()
 			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).of(5, host.EventSharded, host.Event{Total: 2, Reason: "instances changed"}).skip(10, 10, 0, "x").later(1000)}
 		}, Accounted, Violated, ""},
+		"the total count was smaller when the instant came, and is greater when it is told": {func() []*book {
+			a, _ := two()
+			return []*book{a.fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(3, 4, 0, 1, 6).of(5, host.EventSharded, host.Event{Total: 1}).
+				of(12, host.EventSharded, host.Event{Total: 2}).fire(13, 10, 2, 0).run(13, 14, 10, 0, 7).skip(20, 20, 0, "x").later(1000)}
+		}, 0, "", ""},
+		"the total count was smaller before the instant, not at it": {func() []*book {
+			a, _ := two()
+			return []*book{a.fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(3, 4, 0, 1, 6).of(5, host.EventSharded, host.Event{Total: 1}).
+				of(8, host.EventSharded, host.Event{Total: 2}).fire(13, 10, 2, 0).run(13, 14, 10, 0, 7).skip(20, 20, 0, "x").later(1000)}
+		}, Accounted, Violated, ""},
 		"two owners": {func() []*book {
 			a, b := two()
 			return []*book{a.fire(0, 0, 1, 0).run(1, 20, 0, 0, 5), b.run(10, 15, 10, 0, 6)}
@@ -520,6 +530,23 @@ func TestACompletionWithoutALineMayBeToldOtherwise(t *testing.T) {
 	}
 	if r := check(Options{Completed: func(id string) bool { return id == runID(0, 0) }}, build()...); len(r.Findings) > 0 {
 		t.Errorf("found %+v", r.Findings)
+	}
+}
+
+// A run that nobody lived to tell of, and that another host ended when the item
+// was enabled again, long after.
+func TestAFireOfWhichNobodyTells(t *testing.T) {
+	t.Parallel()
+	build := func() []*book {
+		return []*book{open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).later(300).later(600)}
+	}
+	if r := check(Options{Completed: func(id string) bool {
+		return id == coordination.RunID("j", coordination.Fire{Instant: instant(10).UnixMilli()}, 0)
+	}}, build()...); len(r.Findings) > 0 {
+		t.Errorf("found %+v", r.Findings)
+	}
+	if r := check(Options{Completed: func(string) bool { return false }}, build()...); r.Violations == 0 {
+		t.Error("found nothing without the completion")
 	}
 }
 
