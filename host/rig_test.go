@@ -33,12 +33,12 @@ const (
 	rigJob       = "rig"
 	rigNamespace = "test"
 	// sessionTimeout is how long the registry waits for a host that is silent.
-	// As decided for real registries, the host itself is suspect after a third
-	// of it, and gives up after two thirds.
+	// As with real registries, the host itself is suspect after a third of it,
+	// tells its guests to stop after two thirds, and gives up after three quarters.
 	sessionTimeout = 12 * time.Second
 	// deafTimeout is how long it takes to give up one that is half cut off: it
 	// speaks until it gives up itself.
-	deafTimeout = 5 * sessionTimeout / 3
+	deafTimeout = 7 * sessionTimeout / 4
 )
 
 type rig struct {
@@ -572,7 +572,7 @@ func (l *link) lose() { l.trust(coordination.TrustLost) }
 func (l *link) gone() bool { return l.level == coordination.TrustLost }
 
 // sever cuts the host from the registry: after a third of the session timeout
-// it is in doubt, after two thirds it gives up, then the registry does.
+// it is in doubt, after three quarters it gives up, then the registry does.
 func (m *machine) sever() { m.part(false) }
 
 // deafen cuts it off by half: what it asks for arrives, and no answer does. The
@@ -598,16 +598,21 @@ func (m *machine) part(half bool) {
 		}
 		l.healed = make(chan struct{})
 		l.half, l.transit = half, m.dice(2) == 0
+		healed := l.healed
 		later := func(d time.Duration, what func()) {
 			l.timers = append(l.timers, time.AfterFunc(d, func() {
 				r.mu.Lock()
 				defer r.mu.Unlock()
-				what()
+				select {
+				case <-healed: // at the same moment, and too late to be stopped
+				default:
+					what()
+				}
 			}))
 		}
 		later(sessionTimeout/3, func() { l.trust(coordination.TrustSuspect) })
-		later(sessionTimeout/2, func() { l.trust(coordination.TrustYield) })
-		later(2*sessionTimeout/3, l.lose)
+		later(2*sessionTimeout/3, func() { l.trust(coordination.TrustYield) })
+		later(3*sessionTimeout/4, l.lose)
 		l.timers = append(l.timers, time.AfterFunc(end, func() { r.server.Expire(l.rc) }))
 	}
 }
@@ -673,7 +678,7 @@ func (m *machine) goOn(after time.Duration) {
 		if l.gone() {
 			continue
 		}
-		if after >= 2*sessionTimeout/3 {
+		if after >= 3*sessionTimeout/4 {
 			l.lose()
 			continue // what remains of its time in the registry runs out
 		}

@@ -172,7 +172,7 @@ func idle(t *testing.T, e *zkserver.Ensemble) {
 		delete(sent, "sync")
 		delete(sent, "ping")
 		l.book("idle: requests", len(sent), 0, n.meter.between(from[n], to[n], ""), words(sent))
-		l.book("idle: syncs of the process, one every T/6", syncs, int(took/(sessionTimeout/6))+1, nil, took.Round(time.Millisecond).String())
+		l.book("idle: syncs of the process, one every T/12", syncs, int(took/(sessionTimeout/12))+1, nil, took.Round(time.Millisecond).String())
 		l.book("idle: pings of the client, one every T/3", pings, int(took/(sessionTimeout/3))+1, nil, "")
 		if syncs == 0 {
 			t.Errorf("host %s: no sync in %s", n.name, took)

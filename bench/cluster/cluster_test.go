@@ -123,7 +123,7 @@ func (m *meter) requests(op string) int {
 }
 
 // signsOfLife are requests that sessions make by themselves: one sync every
-// sixth of the session timeout, and the client's pings.
+// twelfth of the session timeout, and the client's pings.
 var signsOfLife = map[string]bool{"sync": true, "ping": true}
 
 func (m *meter) made(c call) {

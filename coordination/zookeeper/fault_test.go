@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,7 +187,7 @@ func TestDoubt(t *testing.T) {
 	commit(t, rc, co.CreateEphemeral(root+"/e", nil))
 	made := read(t, other, root+"/e").Czxid
 	p.Hold(zkserver.ToClient)
-	for want, ahead := range []time.Duration{0, 25 * time.Second, 33 * time.Second} {
+	for want, ahead := range []time.Duration{0, 25 * time.Second, 42 * time.Second} {
 		mu.Lock()
 		leap = ahead
 		mu.Unlock()
@@ -220,6 +221,43 @@ func TestDoubt(t *testing.T) {
 		t.Errorf("commit after an hour's sleep: %v", err)
 	}
 	wait(t, rc.Lost(), "the loss")
+}
+
+// Without an answer for half of the session, after an answer that was as old as it
+// gets, nobody is told to stop, and there is time left to find a server.
+func TestHalfASessionWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	e := shared.get(t, 1)
+	p := proxy(t, e.Addr(0))
+	const session = 60 * time.Second
+	var leap atomic.Int64
+	clock := zookeeper.BootClock()
+	rc := dial(t, zookeeper.Options{Connect: p.Addr(), SessionTimeout: session}.WithClock(func() time.Duration {
+		return clock() + time.Duration(leap.Load())
+	}))
+	leap.Add(int64(session/12 - time.Millisecond)) // a question is due in a moment
+	p.Hold(zkserver.ToClient)
+	for range 6 {
+		leap.Add(int64(session / 12))
+		if level, _ := rc.Trust(); level > co.TrustSuspect {
+			t.Fatalf("%s, %s after the last answer", level, time.Duration(leap.Load()))
+		}
+	}
+	if rc.Trusted() {
+		t.Error("trusted after half of the session")
+	}
+	leap.Add(int64(session/12 - time.Second)) // so long may it take to ask
+	if level, _ := rc.Trust(); level != co.TrustSuspect {
+		t.Errorf("%s, %s after the last answer", level, time.Duration(leap.Load()))
+	}
+	_, changed := rc.Trust()
+	p.Heal()
+	for level := co.TrustSuspect; level != co.TrustLive; level, changed = rc.Trust() {
+		if level > co.TrustSuspect {
+			t.Fatalf("%s when the servers answer again", level)
+		}
+		wait(t, changed, "an answer")
+	}
 }
 
 // A server is killed and comes back: the same session, the same nodes, and

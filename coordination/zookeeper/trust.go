@@ -12,14 +12,20 @@ import (
 
 // The thresholds, as parts of the session timeout T after the send time of the
 // last sync that was answered.
+//
+// Guests are told to stop so late that an outage of T/2 costs none: when it
+// begins the last answer is up to T/12 old, and when it ends as much again is left
+// to find a server and to ask it.
 const (
-	syncEvery    = 6 // a sync every T/6
-	suspectAfter = 3 // T/3
-	yieldAfter   = 2 // T/2
+	syncEvery    = 12 // a sync every T/12
+	suspectAfter = 3  // T/3
 )
 
-// lostAfter is 2T/3.
-func lostAfter(timeout time.Duration) time.Duration { return timeout / 3 * 2 }
+// yieldAfter is 2T/3.
+func yieldAfter(timeout time.Duration) time.Duration { return timeout / 3 * 2 }
+
+// lostAfter is 3T/4.
+func lostAfter(timeout time.Duration) time.Duration { return timeout / 4 * 3 }
 
 // stuckAfter is when an answer is so late that another server is asked: before
 // anything is suspect, and later than the next sync.
@@ -59,7 +65,7 @@ func (t *trust) level(now time.Duration) coordination.Trust {
 	switch {
 	case timeout == 0, age < timeout/suspectAfter:
 		return coordination.TrustLive
-	case age < timeout/yieldAfter:
+	case age < yieldAfter(timeout):
 		return coordination.TrustSuspect
 	case age < lostAfter(timeout):
 		return coordination.TrustYield
@@ -127,7 +133,7 @@ func (s *Session) Trust() (coordination.Trust, <-chan struct{}) {
 // Trusted implements coordination.RegistryCenter.
 func (s *Session) Trusted() bool { return s.reckon() == coordination.TrustLive }
 
-// pulse asks ZooKeeper for a sign of life every T/6 and at every reconnect,
+// pulse asks ZooKeeper for a sign of life every T/12 and at every reconnect,
 // tells the level when it changes by time, and leaves a server that does not
 // answer while another one may.
 func (s *Session) pulse() {
@@ -202,7 +208,7 @@ func (s *Session) pulse() {
 // untilNextLevel is when the level gets worse unless an answer comes.
 func (s *Session) untilNextLevel(now, timeout time.Duration) time.Duration {
 	age := now - time.Duration(s.trust.answered.Load())
-	for _, at := range []time.Duration{timeout / suspectAfter, timeout / yieldAfter, lostAfter(timeout)} {
+	for _, at := range []time.Duration{timeout / suspectAfter, yieldAfter(timeout), lostAfter(timeout)} {
 		if at > age {
 			return at - age
 		}

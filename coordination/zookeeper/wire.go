@@ -197,7 +197,7 @@ func (s *Session) patience() time.Duration {
 	if t == 0 {
 		t = s.o.SessionTimeout
 	}
-	return max(min(t/syncEvery, 5*time.Second), 100*time.Millisecond)
+	return max(min(t/6, 5*time.Second), 100*time.Millisecond)
 }
 
 // reach connects to any address of a server, in random order.

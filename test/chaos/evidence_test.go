@@ -116,11 +116,11 @@ func TestHasty(t *testing.T) {
 		{"nobody", nil, []interval{gap(0, 800)}, 0},
 		{"within a short election", at(300), []interval{gap(0, 800)}, 1},
 		{"after one", at(2500), []interval{gap(0, 800)}, 1},
-		{"in a long one", at(2300, 2900), []interval{gap(0, 2800)}, 0},
-		{"in a long one, too soon", at(1900, 2900), []interval{gap(0, 2800)}, 1},
-		{"without one", at(2900), nil, 1},
+		{"in a long one", at(3800, 4200), []interval{gap(0, 4100)}, 0},
+		{"in a long one, too soon", at(2800, 4200), []interval{gap(0, 4100)}, 1},
+		{"without one", at(4200), nil, 1},
 		{"long after one", at(9000), []interval{gap(0, 2800)}, 1},
-		{"in two that add up", at(3000), []interval{gap(0, 700), gap(1500, 2100)}, 0},
+		{"in two that add up", at(4000), []interval{gap(0, 700), gap(1500, 2100)}, 0},
 	} {
 		if n := hasty(c.told, time.UnixMilli(0), c.gaps, session); n != c.want {
 			t.Errorf("%s: %d, want %d", c.name, n, c.want)

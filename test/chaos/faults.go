@@ -133,12 +133,12 @@ func kinds() map[Kind]spec {
 				return nil
 			}}, nil
 		}},
-		QuorumShort: {what: "two of three ZooKeeper servers halt for a quarter of the session", servers: true, make: func(ctx context.Context, s *stage) (*injury, error) {
+		QuorumShort: {what: "two of three ZooKeeper servers halt for five twelfths of the session", servers: true, make: func(ctx context.Context, s *stage) (*injury, error) {
 			_, followers, err := s.quorum(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return s.haltServers(short(s), followers...)
+			return s.haltServers(s.o.SessionTimeout*5/12, followers...)
 		}},
 		QuorumLong: {what: "two of three ZooKeeper servers killed, beyond the session", servers: true, make: func(_ context.Context, s *stage) (*injury, error) {
 			i := s.random.IntN(s.own.Len())

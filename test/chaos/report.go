@@ -183,15 +183,15 @@ func (r *Report) retakeLimit(e Event) (limit time.Duration, alone, killed bool) 
 	return 0, false, false
 }
 
-// hasty counts who was told without a reason that an item is lost. It takes half
-// a session without an answer of ZooKeeper, and the last answer may be as old as
-// the interval between two questions, a sixth, when servers fail: so nobody is
-// told within a third of a session, nor if ZooKeeper served meanwhile for all but
-// a sixth of the time that counts.
+// hasty counts who was told without a reason that an item is lost. It takes two
+// thirds of a session without an answer of ZooKeeper, and the last answer may be
+// older than the interval between two questions, a twelfth, when servers fail and
+// the machine is busy: so nobody is told within half of a session, nor if
+// ZooKeeper served meanwhile for all but a sixth of the time that counts.
 func hasty(told []time.Time, from time.Time, gaps []interval, session time.Duration) (n int) {
 	const beat = 500 * time.Millisecond // until a guest asks, and says so
 	for _, t := range told {
-		if t.Sub(from) < session/3 || silent(gaps, t.Add(-session/2-beat), t) < session/6 {
+		if t.Sub(from) < session/2 || silent(gaps, t.Add(-session*2/3-beat), t) < session/6 {
 			n++
 		}
 	}
@@ -268,7 +268,7 @@ func (r *Report) Figures() []Figure {
 	if watched > 0 {
 		list = append(list, Figure{fmt.Sprintf("%d items were lost to hosts in %d outages of ZooKeeper that were shorter than half of the session; to be 0",
 			lost, short), lost == 0, false},
-			Figure{fmt.Sprintf("%d items were lost without a reason in %d outages of ZooKeeper: sooner than a third of the session after its begin, or after less than a sixth without service; more than 0 is a violation",
+			Figure{fmt.Sprintf("%d items were lost without a reason in %d outages of ZooKeeper: sooner than half of the session after its begin, or after less than a sixth without service; more than 0 is a violation",
 				hasty, watched), hasty == 0, hasty > 0})
 	}
 	if r.Halted > 0 {
