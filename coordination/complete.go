@@ -54,16 +54,16 @@ type Completed struct {
 // Complete writes the ends of runs: in one commit, or several if they do not
 // fit one. After an error the same wish may be put again: what had taken
 // effect nevertheless is found. Without items it only looks for begins whose
-// answer was lost.
+// answer was lost, and proves that there are none left.
 func Complete(c Completing, out *Completed) Move {
 	*out = Completed{Items: make(map[int]ItemState), Runs: c.Runs, RunsVersion: c.RunsVersion}
 	c.Items = maps.Clone(c.Items)
 	e := completion{Completing: c, out: out, todo: slices.Sorted(maps.Keys(c.Items)), marks: make(map[int]endMarks), ask: c.AskForSharding}
-	if c.Wake != nil {
-		e.wake = c.Wake.membersNode
-	}
 	if len(c.Items) == 0 {
 		return e.look(nil)
+	}
+	if c.Wake != nil {
+		e.wake = c.Wake.membersNode
 	}
 	return e.next()
 }
@@ -140,6 +140,9 @@ func (c completion) next() Move {
 	runs := out.Runs.without(drop)
 	if len(items) > 0 || out.RunsVersion != noVersion && len(runs.Items()) < len(out.Runs.Items()) {
 		b.addRuns(l, c.Self.ID, runs, out.RunsVersion)
+	} else if len(c.Items) == 0 && out.RunsVersion != noVersion {
+		// What was read may be old: the write may still be on its way there.
+		b.add(roleRuns, -1, Check(l.runsOf(c.Self.ID), out.RunsVersion))
 	}
 	for _, op := range c.stale {
 		b.add(roleStale, -1, op)
@@ -273,6 +276,9 @@ func (c completion) look(items Items) Move {
 		return settleOrphans(l, self, actual, out.RunsVersion, orphans, func(runs Runs, version int32, adopted []Claim) (Move, error) {
 			out.Runs, out.RunsVersion = runs, version
 			out.Adopted = append(out.Adopted, adopted...)
+			if c.Wake != nil && len(c.Items) == 0 {
+				c.wake = n[1]
+			}
 			return c.next(), nil
 		}), nil
 	}}

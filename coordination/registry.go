@@ -62,9 +62,9 @@ const (
 	TrustLive Trust = iota
 	// TrustSuspect, from T/3: nothing may start, Commit refuses.
 	TrustSuspect
-	// TrustYield, from 2T/3: besides, what runs is asked to stop.
+	// TrustYield, from 5T/8: besides, what runs is asked to stop.
 	TrustYield
-	// TrustLost, from 3T/4 or when it is known that the session is over: what
+	// TrustLost, from 2T/3 or when it is known that the session is over: what
 	// runs is stopped. There is no way back.
 	TrustLost
 )

@@ -31,7 +31,7 @@ var away = map[string]func(r *rig, m *machine){
 	},
 	"a while without answers": func(_ *rig, m *machine) {
 		m.sever()
-		time.Sleep(sessionTimeout/2 + time.Second)
+		time.Sleep(5*sessionTimeout/8 + 200*time.Millisecond)
 		m.heal()
 	},
 	"one host is cut off": func(_ *rig, m *machine) {

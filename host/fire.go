@@ -178,7 +178,8 @@ func (j *job) owe(it *item, id coordination.Fire) {
 }
 
 // answered notes that a fire is no longer due: it has begun, or a reason why not
-// is told. Another that the item owes stays due: a trigger stands for no instant.
+// is told. Another that the item owes stays due: a trigger that is refused stands
+// for no instant.
 func (it *item) answered(id coordination.Fire) {
 	if it.due != nil && it.due.ID() == id.ID() {
 		it.due = nil
@@ -400,7 +401,7 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 		return false
 	}
 	if out.Items != nil {
-		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
+		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, j.doubt && len(out.Items) == 0
 	}
 	for _, it := range items {
 		why, refused := out.Refused[it.number]

@@ -61,9 +61,8 @@ type Config struct {
 	// nil waits for ever.
 	OnStuck func(jobs []string)
 	// StopGrace says, when the session is lost, how long OnStuck is not
-	// called. nil is 4.5 s, which fits a session timeout of 30 s: the session
-	// is given up after three quarters of it, and the process ends at nine
-	// tenths.
+	// called. nil is 7 s, which fits a session timeout of 30 s: the session is
+	// given up after two thirds of it, and the process ends at nine tenths.
 	StopGrace func() time.Duration
 	// OnEvent is called with every event, from one goroutine at a time and
 	// in order. It must not block. nil drops them.
@@ -144,7 +143,7 @@ type Host struct {
 const (
 	concurrencyPerProcessor = 8
 	defaultDrain            = 30 * time.Second
-	defaultStopGrace        = 4500 * time.Millisecond
+	defaultStopGrace        = 7 * time.Second
 	dialPause               = time.Second
 )
 

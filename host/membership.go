@@ -304,12 +304,16 @@ func (j *job) settleDoubt(now moment) error {
 	}
 	var out coordination.Completed
 	err := j.perform(coordination.Complete(coordination.Completing{Layout: j.layout, Self: j.self, Config: j.view.Config,
-		Runs: j.runs, RunsVersion: j.runsVersion, Now: now.wall}, &out))
-	if err == nil {
-		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
-		j.adopt(now, out.Adopted)
+		Runs: j.runs, RunsVersion: j.runsVersion, Now: now.wall, Wake: &j.view}, &out))
+	if err != nil {
+		return err
 	}
-	return err
+	j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
+	j.adopt(now, out.Adopted)
+	if len(j.share.Pending) > 0 && j.leaving == "" && !j.draining && !j.view.Necessary && j.view.Leader != "" && !j.view.JavaLed() {
+		return j.perform(coordination.AskForSharding(j.view)) // one that stayed because it was begun here can move
+	}
+	return nil
 }
 
 // fired reports whether the goroutines of all fires have ended.
@@ -344,6 +348,10 @@ func (j *job) coordinate(now moment) {
 	v := j.view
 	if v.Enabled && !j.wasEnabled {
 		j.notBefore = now.wall // what was due while it was disabled is not made up for
+		for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.due != nil && it.due.Trigger == 0 }) {
+			j.skipItem(it, *it.due, "this server was disabled for the job")
+			it.due = nil
+		}
 	}
 	j.wasEnabled = v.Enabled
 	if j.announce {

@@ -858,6 +858,73 @@ func TestReviewABeginThatWasNotHeardOfIsHandedBack(t *testing.T) {
 	})
 }
 
+// The same with others there: the item that stayed because it was begun moves
+// once it is handed back, also if a trigger was consumed in between.
+func TestReviewAnItemOfADisabledServerMovesAfterAnUnheardBegin(t *testing.T) {
+	for name, trigger := range map[string]bool{"alone": false, "and a trigger": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				var path atomic.Value
+				path.Store("-")
+				lost := &unheard{is: func(op coordination.Op) bool {
+					return op.Kind == coordination.OpSet && strings.HasSuffix(op.Path, path.Load().(string))
+				}}
+				c.wrap = lost.wrap
+				d := definition("j", "0 0 * * * ?", 2)
+				d.Failover = true
+				c.start(1, job(d, sleeper(time.Second)))
+				c.start(2, job(d, sleeper(time.Second)))
+				time.Sleep(10 * time.Minute)
+				n := c.nodes(coordination.Data("/test/j/leader/election/instance"), coordination.Data("/test/j/sharding/0/instance"), coordination.Data("/test/j/sharding/1/instance"))
+				item := 0
+				if string(n[1].Data) == string(n[0].Data) {
+					item = 1 // of the host that does not lead
+				}
+				owner := string(n[1+item].Data)
+				ip, _, _ := strings.Cut(owner, "@")
+				path.Store(fmt.Sprintf(".wasmjob/j/sharding/%d", item))
+				time.Sleep(50*time.Minute + 300*time.Millisecond)
+				if !lost.happened() {
+					t.Fatal("no answer was lost\n" + c.all())
+				}
+				c.commit(coordination.Create("/test/j/leader/sharding/necessary", nil),
+					coordination.Set("/test/j/servers/"+ip, []byte("DISABLED"), coordination.AnyVersion))
+				time.Sleep(300 * time.Millisecond)
+				if trigger {
+					c.commit(coordination.Create("/test/j/trigger/"+owner, nil))
+				}
+				time.Sleep(3*time.Hour + time.Minute)
+				if starts := c.starts(item); len(starts) < 3 {
+					t.Errorf("item %d started %q in three hours\n%s", item, starts, c.all())
+				}
+			})
+		})
+	}
+}
+
+// What became due and could not begin while the only server was disabled is not
+// begun hours later: the only start is that of seven o'clock.
+func TestReviewWhatWasDueWhileDisabledIsNotBegunAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		lost := &unheard{is: func(op coordination.Op) bool {
+			return op.Kind == coordination.OpSet && strings.HasSuffix(op.Path, ".wasmjob/j/sharding/0")
+		}}
+		c.wrap = lost.wrap
+		c.start(1, job(definition("j", "0 0 * * * ?", 1), sleeper(time.Second)))
+		time.Sleep(time.Hour + 500*time.Millisecond)
+		c.commit(coordination.Set("/test/j/servers/10.0.0.1", []byte("DISABLED"), coordination.AnyVersion))
+		time.Sleep(5*time.Hour + 30*time.Minute)
+		c.commit(coordination.Set("/test/j/servers/10.0.0.1", []byte("ENABLED"), coordination.AnyVersion))
+		time.Sleep(time.Hour)
+		if got, want := c.starts(0), []string{"00:00 schedule for 00:00"}; !slices.Equal(got, want) {
+			t.Errorf("started %q, want %q\n%s", got, want, c.all())
+		}
+		missing(c, time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC), time.Now().Add(-time.Minute), time.Hour, 1)
+	})
+}
+
 func TestReviewAStaleMarkHoldsAnItemNoLongerThanItStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

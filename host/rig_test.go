@@ -34,11 +34,11 @@ const (
 	rigNamespace = "test"
 	// sessionTimeout is how long the registry waits for a host that is silent.
 	// As with real registries, the host itself is suspect after a third of it,
-	// tells its guests to stop after two thirds, and gives up after three quarters.
+	// tells its guests to stop after five eighths, and gives up after two thirds.
 	sessionTimeout = 12 * time.Second
 	// deafTimeout is how long it takes to give up one that is half cut off: it
 	// speaks until it gives up itself.
-	deafTimeout = 7 * sessionTimeout / 4
+	deafTimeout = 5 * sessionTimeout / 3
 )
 
 type rig struct {
@@ -572,7 +572,7 @@ func (l *link) lose() { l.trust(coordination.TrustLost) }
 func (l *link) gone() bool { return l.level == coordination.TrustLost }
 
 // sever cuts the host from the registry: after a third of the session timeout
-// it is in doubt, after three quarters it gives up, then the registry does.
+// it is in doubt, after two thirds it gives up, then the registry does.
 func (m *machine) sever() { m.part(false) }
 
 // deafen cuts it off by half: what it asks for arrives, and no answer does. The
@@ -611,8 +611,8 @@ func (m *machine) part(half bool) {
 			}))
 		}
 		later(sessionTimeout/3, func() { l.trust(coordination.TrustSuspect) })
-		later(2*sessionTimeout/3, func() { l.trust(coordination.TrustYield) })
-		later(3*sessionTimeout/4, l.lose)
+		later(5*sessionTimeout/8, func() { l.trust(coordination.TrustYield) })
+		later(2*sessionTimeout/3, l.lose)
 		l.timers = append(l.timers, time.AfterFunc(end, func() { r.server.Expire(l.rc) }))
 	}
 }
@@ -678,7 +678,7 @@ func (m *machine) goOn(after time.Duration) {
 		if l.gone() {
 			continue
 		}
-		if after >= 3*sessionTimeout/4 {
+		if after >= 2*sessionTimeout/3 {
 			l.lose()
 			continue // what remains of its time in the registry runs out
 		}

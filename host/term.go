@@ -75,7 +75,7 @@ func (t *term) identity(name string) coordination.JobInstance {
 // run starts and stops job loops until the session is lost (true), or the
 // host has drained or was killed (false). All loops are joined then.
 //
-//	        no answer for T/3          for 2T/3              for 3T/4
+//	        no answer for T/3          for 5T/8              for 2T/3
 //	live ──────────────────▶ suspect ─────────▶ yielding ─────────────▶ fenced
 //	  ▲    nothing begins,      │   guests are      │     guests are stopped,
 //	  │    commits wait         │   told: lost      │     everything is joined

@@ -162,7 +162,8 @@ func (r *registry) await(ctx context.Context, limit time.Duration) (coordination
 
 // leastStopGrace is how long guests have to end that were told to so late that
 // no time is left: the process, or the machine, was stopped meanwhile. What
-// they do has no effect any more.
+// they do has no effect any more. Of a short session it is less: the process ends
+// before the servers end that.
 const leastStopGrace = time.Second
 
 // stopGrace is how long guests have to end when the session is lost: up to nine
@@ -176,7 +177,7 @@ func (r *registry) stopGrace() time.Duration {
 		return 2 * leastStopGrace // the embedded registry loses no session before the process ends
 	}
 	about := s.About()
-	return max(leastStopGrace, about.Timeout*9/10-about.Age)
+	return max(min(leastStopGrace, about.Timeout*3/20), about.Timeout*9/10-about.Age)
 }
 
 // errNoAnswer is what is known before anything else is.

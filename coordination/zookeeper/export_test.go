@@ -32,3 +32,6 @@ func LeastTimeout(conf string) time.Duration { return leastTimeout(conf) }
 
 // ID is ZooKeeper's number of the session.
 func (s *Session) ID() int64 { return s.conn.SessionID() }
+
+// Failed is why a server could not be used, if one was found to be so.
+func (s *Session) Failed() error { return s.servers.reason() }

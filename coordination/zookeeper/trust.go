@@ -14,22 +14,23 @@ import (
 // last sync that was answered.
 //
 // Guests are told to stop so late that an outage of T/2 costs none: when it
-// begins the last answer is up to T/12 old, and when it ends as much again is left
-// to find a server and to ask it.
+// begins the last answer is about T/12 old, and when it ends T/24 is left to find a
+// server and to ask it.
 const (
 	syncEvery    = 12 // a sync every T/12
 	suspectAfter = 3  // T/3
 )
 
-// yieldAfter is 2T/3.
-func yieldAfter(timeout time.Duration) time.Duration { return timeout / 3 * 2 }
+// yieldAfter is 5T/8.
+func yieldAfter(timeout time.Duration) time.Duration { return timeout / 8 * 5 }
 
-// lostAfter is 3T/4.
-func lostAfter(timeout time.Duration) time.Duration { return timeout / 4 * 3 }
+// lostAfter is 2T/3: a leader that is cut off from its followers answers for up
+// to syncLimit × tickTime, of which T is to be three times at least.
+func lostAfter(timeout time.Duration) time.Duration { return timeout / 3 * 2 }
 
 // stuckAfter is when an answer is so late that another server is asked: before
 // anything is suspect, and later than the next sync.
-func stuckAfter(timeout time.Duration) time.Duration { return timeout / 4 }
+func stuckAfter(timeout time.Duration) time.Duration { return timeout / 6 }
 
 // trust is what is known about the session's being alive.
 type trust struct {

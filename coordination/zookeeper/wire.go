@@ -2,14 +2,10 @@ package zookeeper
 
 import (
 	"bufio"
-	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,158 +76,6 @@ func opName(op int32) string {
 
 // errRefused ends a connection that would make a second session.
 var errRefused = errors.New("zookeeper: the session is over")
-
-// servers is the client's list of servers. It hands out names, not addresses:
-// they are looked up at every connection.
-type servers struct {
-	tell func(error)
-
-	mu     sync.Mutex
-	names  []string
-	next   int
-	tries  int // since the last session
-	closed bool
-	why    error // of the last failure
-	told   string
-}
-
-// Init, Len, Next and Connected implement zk.HostProvider.
-func (h *servers) Init(names []string) error {
-	h.names = slices.Clone(names) // the client has shuffled them
-	return nil
-}
-
-func (h *servers) Len() int { return len(h.names) }
-
-// Next also makes the client look whether it was closed, if it was.
-func (h *servers) Next() (server string, pause bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	name := h.names[h.next%len(h.names)]
-	h.next++
-	h.tries++
-	return name, h.closed
-}
-
-func (h *servers) Connected() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.tries, h.told = 0, ""
-}
-
-func (h *servers) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-}
-
-// failed notes why a server could not be used; once all were tried it tells.
-func (h *servers) failed(err error) {
-	h.mu.Lock()
-	h.why = err
-	news := h.tries >= len(h.names) && !h.closed && h.told != err.Error()
-	if news {
-		h.told = err.Error()
-	}
-	h.mu.Unlock()
-	if news {
-		h.tell(err)
-	}
-}
-
-func (h *servers) reason() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.why
-}
-
-// pause is how long to wait before the next try: nothing while there are
-// servers that were not tried, then longer and longer.
-func (h *servers) pause() time.Duration {
-	const least, most = 20 * time.Millisecond, time.Second
-	h.mu.Lock()
-	rounds := (h.tries - 1) / len(h.names)
-	h.mu.Unlock()
-	if rounds <= 0 {
-		return 0
-	}
-	d := min(least<<min(rounds, 10), most)
-	return d/2 + rand.N(d/2)
-}
-
-// dial is the client's dialer.
-func (s *Session) dial(network, address string, _ time.Duration) (net.Conn, error) {
-	<-s.started
-	if pause := s.servers.pause(); pause > 0 {
-		timer := time.NewTimer(pause)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-s.dialing.Done():
-		}
-	}
-	s.mu.Lock()
-	refuse := s.id != 0 && s.conn.SessionID() == 0
-	s.mu.Unlock()
-	if refuse { // the client forgot the session that ended, and wants another
-		<-s.dialing.Done()
-		return nil, errRefused
-	}
-	ctx, cancel := context.WithTimeout(s.dialing, s.patience())
-	defer cancel()
-	conn, err := s.reach(ctx, network, address)
-	if err != nil {
-		s.servers.failed(err)
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wires++
-	s.wire = &wire{Conn: conn, in: bufio.NewReaderSize(conn, 32<<10), s: s, to: address, gone: make(chan struct{})}
-	return s.wire, nil
-}
-
-// patience is how long one server may take to let us in.
-func (s *Session) patience() time.Duration {
-	t := s.Timeout()
-	if t == 0 {
-		t = s.o.SessionTimeout
-	}
-	return max(min(t/6, 5*time.Second), 100*time.Millisecond)
-}
-
-// reach connects to any address of a server, in random order.
-func (s *Session) reach(ctx context.Context, network, server string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(server)
-	if err != nil {
-		return nil, err
-	}
-	addresses, err := s.o.lookup(ctx, host)
-	if err != nil {
-		return nil, err
-	}
-	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
-	for _, a := range addresses {
-		var conn net.Conn
-		if conn, err = new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(a, port)); err != nil {
-			continue
-		}
-		if s.o.TLS == nil {
-			return conn, nil
-		}
-		config := s.o.TLS.Clone()
-		if config.ServerName == "" {
-			config.ServerName = host
-		}
-		secure := tls.Client(conn, config)
-		if err = secure.HandshakeContext(ctx); err == nil {
-			return secure, nil
-		}
-		_ = conn.Close()
-		err = fmt.Errorf("TLS with %s: %w", server, err)
-	}
-	return nil, err
-}
 
 // wire is a connection as the client sees it. The client writes one whole
 // request at a time and has no other place where one could look: here they are

@@ -157,8 +157,17 @@ func (c *Checker) shared(j *job, e *host.Event) {
 		return
 	}
 	c.fewer(j, e.Total)
-	j.totals = append(j.totals, total{e.Time, e.Total})
-	for len(j.totals) > 1 && j.totals[1].at.Before(c.now.Add(-completionMemory)) {
+	j.counted(total{e.Time, e.Total}, c.now)
+}
+
+// counted keeps the totals in the order of their times.
+func (j *job) counted(t total, now time.Time) {
+	i := len(j.totals)
+	for i > 0 && j.totals[i-1].at.After(t.at) {
+		i--
+	}
+	j.totals = slices.Insert(j.totals, i, t)
+	for len(j.totals) > 1 && j.totals[1].at.Before(now.Add(-completionMemory)) {
 		j.totals = j.totals[1:]
 	}
 }
@@ -186,6 +195,11 @@ func (c *Checker) fire(j *job, e *host.Event, m mark) {
 	if e.Total > 0 && e.Total <= coordination.MaxItems && e.Source == abi.SourceSchedule {
 		if !f.late && (f.total == 0 || e.Total < f.total) {
 			f.total = j.least(f.due, e.Total)
+			// Of an instant after the last division that was told: of a newer
+			// one nobody lived to tell.
+			if n := len(j.totals); n > 0 && j.totals[n-1].items != e.Total && e.Instant.After(j.totals[n-1].at) {
+				j.counted(total{e.Time, e.Total}, c.now)
+			}
 		}
 		c.fewer(j, e.Total)
 	}
@@ -269,13 +283,15 @@ func (c *Checker) account(j *job, f *fire) {
 		if f.id.trigger == 0 && f.id.instant < j.divided.UnixMilli() {
 			return // its items came to be after it
 		}
-		if c.o.Completed != nil && slices.ContainsFunc(slices.Collect(maps.Keys(j.items)), func(i int) bool { return c.o.Completed(f.runID(j, i)) }) {
-			return // what a host asked for took effect when it had gone, and another ended it much later
+		// What a host asked for may have taken effect when it had gone, and
+		// have been ended by another much later.
+		if c.o.Completed == nil || !slices.ContainsFunc(slices.Collect(maps.Keys(j.items)), func(i int) bool { return c.o.Completed(f.runID(j, i)) }) {
+			c.report.Checked[Accounted]++
+			c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: -1,
+				Text: "nothing is told of the fire at " + f.id.String() + ", which was due", Lines: lines(f.expected)})
+			return
 		}
-		c.report.Checked[Accounted]++
-		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: -1,
-			Text: "nothing is told of the fire at " + f.id.String() + ", which was due", Lines: lines(f.expected)})
-		return
+		f.total = j.least(f.due, 1+slices.Max(slices.Collect(maps.Keys(j.items))))
 	}
 	j.report.Judged++
 	for i := range f.total {

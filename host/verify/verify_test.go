@@ -194,6 +194,12 @@ func TestEachInvariant(t *testing.T) {
 			return []*book{a.fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(3, 4, 0, 1, 6).of(5, host.EventSharded, host.Event{Total: 1}).
 				of(8, host.EventSharded, host.Event{Total: 2}).fire(13, 10, 2, 0).run(13, 14, 10, 0, 7).skip(20, 20, 0, "x").later(1000)}
 		}, Accounted, Violated, ""},
+		"of a division to more items nobody lived to tell": {func() []*book {
+			a, _ := two()
+			return []*book{a.fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(3, 4, 0, 1, 6).of(5, host.EventSharded, host.Event{Total: 1}).
+				fire(10, 10, 1, 0).run(11, 12, 10, 0, 7).fire(20, 20, 2, 0, 1).run(21, 22, 20, 0, 8).run(21, 22, 20, 1, 9).
+				fire(30, 30, 2, 0).run(31, 32, 30, 0, 10).skip(40, 40, 0, "x").later(1000)}
+		}, Accounted, Violated, ""},
 		"two owners": {func() []*book {
 			a, b := two()
 			return []*book{a.fire(0, 0, 1, 0).run(1, 20, 0, 0, 5), b.run(10, 15, 10, 0, 6)}
@@ -544,6 +550,12 @@ func TestAFireOfWhichNobodyTells(t *testing.T) {
 		return id == coordination.RunID("j", coordination.Fire{Instant: instant(10).UnixMilli()}, 0)
 	}}, build()...); len(r.Findings) > 0 {
 		t.Errorf("found %+v", r.Findings)
+	}
+	half := open("a", a1).fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(1, 2, 0, 1, 6).later(300).later(600)
+	if r := check(Options{Completed: func(id string) bool {
+		return id == coordination.RunID("j", coordination.Fire{Instant: instant(10).UnixMilli()}, 0)
+	}}, half); r.Violations != 1 {
+		t.Errorf("of two items one was completed, and found %+v", r.Findings)
 	}
 	if r := check(Options{Completed: func(string) bool { return false }}, build()...); r.Violations == 0 {
 		t.Error("found nothing without the completion")

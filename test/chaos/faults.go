@@ -133,7 +133,7 @@ func kinds() map[Kind]spec {
 				return nil
 			}}, nil
 		}},
-		QuorumShort: {what: "two of three ZooKeeper servers halt for five twelfths of the session", servers: true, make: func(ctx context.Context, s *stage) (*injury, error) {
+		QuorumShort: {what: "two of three ZooKeeper servers halt for less than half of the session", servers: true, make: func(ctx context.Context, s *stage) (*injury, error) {
 			_, followers, err := s.quorum(ctx)
 			if err != nil {
 				return nil, err

@@ -183,15 +183,15 @@ func (r *Report) retakeLimit(e Event) (limit time.Duration, alone, killed bool) 
 	return 0, false, false
 }
 
-// hasty counts who was told without a reason that an item is lost. It takes two
-// thirds of a session without an answer of ZooKeeper, and the last answer may be
+// hasty counts who was told without a reason that an item is lost. It takes five
+// eighths of a session without an answer of ZooKeeper, and the last answer may be
 // older than the interval between two questions, a twelfth, when servers fail and
 // the machine is busy: so nobody is told within half of a session, nor if
 // ZooKeeper served meanwhile for all but a sixth of the time that counts.
 func hasty(told []time.Time, from time.Time, gaps []interval, session time.Duration) (n int) {
 	const beat = 500 * time.Millisecond // until a guest asks, and says so
 	for _, t := range told {
-		if t.Sub(from) < session/2 || silent(gaps, t.Add(-session*2/3-beat), t) < session/6 {
+		if t.Sub(from) < session/2 || silent(gaps, t.Add(-session*5/8-beat), t) < session/6 {
 			n++
 		}
 	}
