@@ -60,6 +60,7 @@ func Complete(c Completing, out *Completed) Move {
 	c.Items = maps.Clone(c.Items)
 	e := completion{Completing: c, out: out, todo: slices.Sorted(maps.Keys(c.Items)), marks: make(map[int]endMarks), ask: c.AskForSharding}
 	if len(c.Items) == 0 {
+		e.ask = false // not before something can move
 		return e.look(nil)
 	}
 	if c.Wake != nil {
@@ -277,7 +278,7 @@ func (c completion) look(items Items) Move {
 			out.Runs, out.RunsVersion = runs, version
 			out.Adopted = append(out.Adopted, adopted...)
 			if c.Wake != nil && len(c.Items) == 0 {
-				c.wake = n[1]
+				c.wake, c.ask = n[1], c.AskForSharding && len(adopted) < len(orphans)
 			}
 			return c.next(), nil
 		}), nil

@@ -304,16 +304,14 @@ func (j *job) settleDoubt(now moment) error {
 	}
 	var out coordination.Completed
 	err := j.perform(coordination.Complete(coordination.Completing{Layout: j.layout, Self: j.self, Config: j.view.Config,
-		Runs: j.runs, RunsVersion: j.runsVersion, Now: now.wall, Wake: &j.view}, &out))
-	if err != nil {
-		return err
+		Runs: j.runs, RunsVersion: j.runsVersion, Now: now.wall, Wake: &j.view,
+		// An item that stayed because it was begun here can move.
+		AskForSharding: j.leaving == "" && !j.draining && !j.view.Necessary && j.view.Leader != "" && !j.view.JavaLed()}, &out))
+	if err == nil {
+		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
+		j.adopt(now, out.Adopted)
 	}
-	j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
-	j.adopt(now, out.Adopted)
-	if len(j.share.Pending) > 0 && j.leaving == "" && !j.draining && !j.view.Necessary && j.view.Leader != "" && !j.view.JavaLed() {
-		return j.perform(coordination.AskForSharding(j.view)) // one that stayed because it was begun here can move
-	}
-	return nil
+	return err
 }
 
 // fired reports whether the goroutines of all fires have ended.
@@ -333,6 +331,14 @@ func joinWords(words []string) string { return strings.Join(words, ", ") }
 // flag, division, the own share, crashed hosts. After a step that wrote
 // something it waits for the snapshot that shows it.
 func (j *job) coordinate(now moment) {
+	if j.view.Enabled && !j.wasEnabled {
+		j.notBefore = now.wall // what was due while it was disabled is not made up for
+		for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.due != nil && it.due.Trigger == 0 }) {
+			j.skipItem(it, *it.due, "this server was disabled for the job")
+			it.due = nil
+		}
+	}
+	j.wasEnabled = j.view.Enabled
 	switch {
 	case j.looked:
 		j.lookPause = lookAgain
@@ -346,14 +352,6 @@ func (j *job) coordinate(now moment) {
 		j.view.FlagSeen = now.instant(j.flagSeen) // the clock may have been set since
 	}
 	v := j.view
-	if v.Enabled && !j.wasEnabled {
-		j.notBefore = now.wall // what was due while it was disabled is not made up for
-		for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.due != nil && it.due.Trigger == 0 }) {
-			j.skipItem(it, *it.due, "this server was disabled for the job")
-			it.due = nil
-		}
-	}
-	j.wasEnabled = v.Enabled
 	if j.announce {
 		if err := j.perform(coordination.Announce(v, j.detail())); err != nil {
 			j.failed(now, "announcing what this host runs", err)

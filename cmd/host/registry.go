@@ -162,8 +162,7 @@ func (r *registry) await(ctx context.Context, limit time.Duration) (coordination
 
 // leastStopGrace is how long guests have to end that were told to so late that
 // no time is left: the process, or the machine, was stopped meanwhile. What
-// they do has no effect any more. Of a short session it is less: the process ends
-// before the servers end that.
+// they do has no effect any more. Of a short session it is less.
 const leastStopGrace = time.Second
 
 // stopGrace is how long guests have to end when the session is lost: up to nine

@@ -22,8 +22,15 @@ type servers struct {
 	next   int
 	tries  int // since the last session
 	closed bool
-	why    error // of the last failure
-	told   string
+	why    error           // of the last failure
+	hollow map[string]bool // accepted a connection, and gave no session, since the last one
+	told   map[string]told
+}
+
+// told is what was told of a server's failure, and when.
+type told struct {
+	why string
+	at  time.Time
 }
 
 // Init, Len, Next and Connected implement zk.HostProvider.
@@ -47,7 +54,7 @@ func (h *servers) Next() (server string, pause bool) {
 func (h *servers) Connected() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tries, h.told = 0, ""
+	h.tries, h.hollow, h.told = 0, nil, nil
 }
 
 func (h *servers) close() {
@@ -56,13 +63,19 @@ func (h *servers) close() {
 	h.closed = true
 }
 
-// failed notes why a server could not be used; once all were tried it tells.
-func (h *servers) failed(err error) {
+// failed notes why a server could not be used. Once all were tried it tells, of
+// each when it is news, and not too often.
+func (h *servers) failed(name string, err error) {
+	const often = 10 * time.Second
 	h.mu.Lock()
 	h.why = err
-	news := h.tries >= len(h.names) && !h.closed && h.told != err.Error()
+	before, now := h.told[name], time.Now()
+	news := h.tries >= len(h.names) && !h.closed && before.why != err.Error() && now.Sub(before.at) >= often
 	if news {
-		h.told = err.Error()
+		if h.told == nil {
+			h.told = make(map[string]told)
+		}
+		h.told[name] = told{err.Error(), now}
 	}
 	h.mu.Unlock()
 	if news {
@@ -76,12 +89,37 @@ func (h *servers) reason() error {
 	return h.why
 }
 
-// from are all servers, the one of this name first, then as they would be tried.
-func (h *servers) from(name string) []string {
+// empty notes that a server accepted a connection and gave no session.
+func (h *servers) empty(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.hollow == nil {
+		h.hollow = make(map[string]bool)
+	}
+	h.hollow[name] = true
+}
+
+// from are all servers in the order in which they are tried from this one on:
+// at last those that accepted a connection and gave no session.
+func (h *servers) from(name string) (list []candidate, rounds int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := max(slices.Index(h.names, name), 0)
-	return slices.Concat(h.names[i:], h.names[:i])
+	for _, hollow := range []bool{false, true} {
+		for _, n := range slices.Concat(h.names[i:], h.names[:i]) {
+			if h.hollow[n] == hollow {
+				list = append(list, candidate{server: n, hollow: hollow})
+			}
+		}
+	}
+	return list, (h.tries - 1) / len(h.names)
+}
+
+// used notes which server the client is connected to: the next is another one.
+func (h *servers) used(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next = slices.Index(h.names, name) + 1
 }
 
 // tried notes that one more is tried at the same time as others.
@@ -128,8 +166,13 @@ func (s *Session) dial(network, address string, _ time.Duration) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
+	s.servers.used(server)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.dialing.Err() != nil { // nobody would close it
+		_ = conn.Close()
+		return nil, errRefused
+	}
 	s.wires++
 	s.wire = &wire{Conn: conn, in: bufio.NewReaderSize(conn, 32<<10), s: s, to: server, gone: make(chan struct{})}
 	return s.wire, nil
@@ -148,16 +191,32 @@ func (s *Session) patience() time.Duration {
 	return max(min(s.expects()/6, 5*time.Second), 100*time.Millisecond)
 }
 
-// headStart is how long a server has before the next one is tried beside it.
-func (s *Session) headStart() time.Duration {
-	return max(min(s.expects()/48, 500*time.Millisecond), 50*time.Millisecond)
+// headStart is how long a server has before the next one is tried beside it. One
+// that has accepted a connection and gave no session would win for ever against a
+// better one that is slower: that has more time, and if no session is at stake the
+// more the longer it takes.
+func (s *Session) headStart(hollow bool, rounds int) time.Duration {
+	d := max(min(s.expects()/48, 500*time.Millisecond), 50*time.Millisecond)
+	switch {
+	case !hollow:
+		return d
+	case s.Timeout() != 0:
+		return 2 * d
+	}
+	return min(d<<min(rounds, 10), s.patience())
+}
+
+// silence is how long an address may not answer at all. A lost packet is sent
+// again after one second, three and seven.
+func (s *Session) silence() time.Duration {
+	return max(min(s.expects()/16, 3*time.Second), 300*time.Millisecond)
 }
 
 // longestPause is how long servers that refuse are left alone at most. A session
 // that may still be saved does not wait for long.
 func (s *Session) longestPause() time.Duration {
 	if t := s.Timeout(); t != 0 {
-		return min(t/48, time.Second)
+		return max(min(t/48, time.Second), 200*time.Millisecond)
 	}
 	return time.Second
 }
@@ -166,6 +225,7 @@ func (s *Session) longestPause() time.Duration {
 type candidate struct {
 	server  string // as in the list, host:port
 	address string // host:port, the host looked up; empty: not looked up yet
+	hollow  bool   // it accepted a connection before, and gave no session
 }
 
 // outcome is what became of a candidate: its addresses, a connection, or neither.
@@ -182,10 +242,7 @@ type outcome struct {
 func (s *Session) race(network, first string) (net.Conn, string, error) {
 	ctx, cancel := context.WithCancel(s.dialing)
 	defer cancel()
-	var waiting []candidate
-	for _, name := range s.servers.from(first) {
-		waiting = append(waiting, candidate{server: name})
-	}
+	waiting, rounds := s.servers.from(first)
 	results := make(chan outcome)
 	var won *outcome
 	var last error
@@ -206,7 +263,9 @@ func (s *Session) race(network, first string) (net.Conn, string, error) {
 				}
 			}
 			go func() { results <- s.try(ctx, network, c) }() // received below
-			next.Reset(s.headStart())
+			if len(waiting) > 0 {
+				next.Reset(s.headStart(waiting[0].hollow, rounds))
+			}
 		case r := <-results:
 			running--
 			switch {
@@ -218,11 +277,13 @@ func (s *Session) race(network, first string) (net.Conn, string, error) {
 			case won != nil:
 			case r.err != nil:
 				last = r.err
-				s.servers.failed(r.err)
-				next.Reset(0)
+				s.servers.failed(r.server, r.err)
+				if running == 0 || len(waiting) > 0 && !waiting[0].hollow {
+					next.Reset(0)
+				}
 			default: // it is this server's turn
 				for _, a := range r.addresses {
-					waiting = slices.Insert(waiting, 0, candidate{r.server, a})
+					waiting = slices.Insert(waiting, 0, candidate{r.server, a, r.hollow})
 				}
 				next.Reset(0)
 			}
@@ -255,7 +316,7 @@ func (s *Session) try(ctx context.Context, network string, c candidate) (r outco
 		r.err = err
 		return r
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, network, c.address)
+	conn, err := (&net.Dialer{Timeout: s.silence()}).DialContext(ctx, network, c.address)
 	if err != nil {
 		r.err = err
 		return r

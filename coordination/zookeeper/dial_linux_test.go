@@ -86,3 +86,47 @@ func TestSilentServers(t *testing.T) {
 		})
 	}
 }
+
+// Servers that accept connections and give no session, because they have no
+// quorum, do not keep a host for ever from a good one that takes longer.
+func TestHollowServers(t *testing.T) {
+	t.Parallel()
+	e := shared.get(t, 1)
+	_, good, err := net.SplitHostPort(e.Addr(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hollow [2]string
+	for i := range hollow {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, hollow[i], _ = net.SplitHostPort(l.Addr().String())
+		over := make(chan struct{})
+		t.Cleanup(func() { _ = l.Close(); <-over })
+		go func() {
+			defer close(over)
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_ = c.Close()
+			}
+		}()
+	}
+	dial(t, zookeeper.Options{
+		Connect:        "a.test:" + hollow[0] + ",b.test:" + hollow[1] + ",good.test:" + good,
+		SessionTimeout: 6 * time.Second,
+	}.WithLookup(func(ctx context.Context, host string) ([]string, error) {
+		if host == "good.test" {
+			select {
+			case <-time.After(400 * time.Millisecond):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		return []string{"127.0.0.1"}, nil
+	}))
+}

@@ -164,7 +164,8 @@ func (w *wire) Read(b []byte) (int, error) {
 	if err != nil {
 		w.once.Do(func() { close(w.gone) })
 		if !w.answered {
-			w.s.servers.failed(fmt.Errorf("%s: no session: %w (a server without a quorum?)", w.to, err))
+			w.s.servers.empty(w.to)
+			w.s.servers.failed(w.to, fmt.Errorf("%s: no session: %w (a server without a quorum?)", w.to, err))
 		}
 	}
 	return n, err
