@@ -1564,19 +1564,26 @@ func (r *rig) settled(rc coordination.RegistryCenter) {
 	}
 }
 
-// enableAll enables what an operator has disabled whose host died since.
+// enableAll enables what an operator has disabled whose host died since. Hosts
+// whose links are slow take long.
 func (r *rig) enableAll() {
+	enable := func(m *machine) bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if m.host.Enable(ctx, rigJob) != nil {
+			return false
+		}
+		for i := range r.def.ShardingTotalCount {
+			err := m.host.EnableItem(ctx, rigJob, i)
+			if err != nil && !strings.Contains(err.Error(), "has no item") { // it may not be there yet
+				return false
+			}
+		}
+		return true
+	}
 	for range 30 {
-		for _, m := range r.living() {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			err := m.host.Enable(ctx, rigJob)
-			for i := range r.def.ShardingTotalCount {
-				_ = m.host.EnableItem(ctx, rigJob, i) // it may not be there yet
-			}
-			cancel()
-			if err == nil {
-				return
-			}
+		if slices.ContainsFunc(r.living(), enable) {
+			return
 		}
 		time.Sleep(time.Second)
 	}
