@@ -45,6 +45,8 @@ func TestExamples(t *testing.T) {
 	// The others wait to be triggered.
 	spinning := h.mark()
 	p.must("trigger", "spin")
+	started := h.of("spin", spinning, kind(host.EventItemStarted))
+	p.must("trigger", "cities")
 	p.must("trigger", "slow")
 	p.must("trigger", "crash")
 	p.must("trigger", "listeners")
@@ -60,7 +62,6 @@ func TestExamples(t *testing.T) {
 	for _, export := range []string{abi.ExportBefore, abi.ExportBeforeOnce, abi.ExportAfter, abi.ExportAfterOnce} {
 		h.of("listeners", 0, kind(host.EventListener), test{export, func(e host.Event) bool { return e.Reason == export }}, outcome(abi.OutcomeOK))
 	}
-	started := h.of("spin", spinning, kind(host.EventItemStarted))
 	stopped := h.of("spin", started.at, kind(host.EventItemCompleted), outcome(abi.OutcomeTimeout))
 	if n := len(slices.DeleteFunc(h.all("cities", started.at, kind(host.EventItemCompleted), outcome(abi.OutcomeOK)), func(e seen) bool { return e.at > stopped.at })); n == 0 {
 		t.Error("while spin span, nothing of cities was completed")
