@@ -62,9 +62,9 @@ cluster: build examples ## show a cluster: a real ZooKeeper (Debian's zookeeper)
 CRASHES := TestCrashAtEveryOperation|TestTwoCrashes|TestGarbage|TestGarbageAtRandom
 
 .PHONY: sim
-sim: ## explore the model, and run the random simulations of hosts (1,000 and 500 seeds, or SEEDS=n of each) and the crashes
+sim: ## explore the model, and run the random simulations of hosts (800, 500 and 40 seeds, or SEEDS=n of the first two) and the crashes
 	$(GO) test -count 1 -timeout 20m -run '^TestModel$$' ./coordination -model.time 0
-	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run '^(TestSimulation|TestRandomFaults|$(CRASHES))$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS))
+	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run '^(TestSimulation|TestRandomFaults|TestCrowd.*|TestJoinStorm|$(CRASHES))$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS))
 
 .PHONY: model
 model: ## explore what two and three hosts can do to each other, in all orders: half an hour, and 6 GB
@@ -74,14 +74,23 @@ model: ## explore what two and three hosts can do to each other, in all orders: 
 crash: ## let hosts die at every registry operation of every scenario, and in pairs (PAIRS=1: each pair of operations)
 	$(GO) test -count 1 -timeout 10h -v -run '^(TestCrashAtEveryOperation|TestTwoCrashes)$$' ./host -crash.stride 1 -crash.pairs $(or $(PAIRS),3)
 
+.PHONY: mutants
+mutants: ## take guards out of a copy of the tree, one by one: the test that names each must notice; ONLY=text picks some
+	$(GO) run ./test/mutants $(if $(ONLY),-only '$(ONLY)')
+
 .PHONY: nightly
-nightly: ## hours: SEEDS (10000) of the simulations, all crashes, all garbage, the great model, each fuzz target for FUZZTIME (5m)
+nightly: ## hours: all mutants, SEEDS (10000) of the simulations, all crashes, all garbage, the great model, the sandbox attacked for hours, each fuzz target for FUZZTIME (5m)
+	$(MAKE) mutants
 	$(MAKE) crash
 	$(GO) test -count 1 -timeout 10h -run '^TestGarbage$$' ./host -garbage.stride 1
 	$(GO) test -count 1 -timeout 10h -run '^TestGarbageAtRandom$$' ./host -garbage.seeds 3000
 	$(GO) test -count 1 -timeout 10h -run '^TestRegistryAtRandom$$' ./coordination -registry.scripts 20000
 	$(MAKE) sim SEEDS=$(or $(SEEDS),10000)
+	$(GO) test -count 1 -timeout 10h -run '^TestCrowd' ./host -crowd.seeds $(or $(SEEDS),10000) -crowd.large 5
 	$(MAKE) model
+	$(MAKE) fuzz-sandbox FUZZTIME=1h
+	$(MAKE) hostile
+	$(MAKE) programs
 	$(MAKE) fuzz FUZZTIME=$(if $(filter command% environment%,$(origin FUZZTIME)),$(FUZZTIME),5m)
 
 .PHONY: setup
@@ -99,13 +108,13 @@ test: examples sim ## run the simulation, then all tests under the race detector
 lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	@out=$$($(GOFMT) -l -s .) && test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags soak,interop,peers ./...
+	$(GO) vet -tags soak,interop,peers,unmetered ./...
 	$(WASI) $(GO) vet $(GUESTS)
 	$(GO) tool staticcheck ./...
 	$(WASI) $$($(GO) tool -n staticcheck) $(GUESTS)
 	$(GO) test -count 1 .
 	$(GO) mod tidy -diff
-	bash -n .ci/run .ci/setup
+	bash -n .ci/run .ci/setup host/plugin/testdata/programs/build
 	@echo "lint: ok"
 
 .PHONY: fmt
@@ -136,6 +145,23 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 		echo "$${func#func } in $$(dirname $$file) for $(FUZZTIME)"; \
 		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname $$file)" || exit 1; \
 	done
+
+.PHONY: fuzz-sandbox
+fuzz-sandbox: ## compare the meter with wazero, instruction by instruction, and stop random programs: each for FUZZTIME (10s); SEED=n repeats
+	$(GO) test -count 1 -timeout 1h -run '^TestSpecification$$' ./host/plugin -differential.whole
+	$(GO) test -count 1 -timeout 10h -v -run '^TestBoundaries$$' ./host/plugin -mutants.time $(FUZZTIME) $(if $(SEED),-mutants.seed $(SEED))
+	$(GO) test -count 1 -timeout 10h -v -run '^TestRandomIsStopped$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED))
+
+.PHONY: hostile
+hostile: ## have a host run each hostile module for a second beside an honest job: bin/hostile.md; EVERY=n takes an nth part, another one each day
+	@mkdir -p bin
+	$(GO) test -count 1 -timeout 2h -v -run '^(TestCorpusIsStopped|TestBeside)$$' ./test/hostile -hostile.beside -hostile.every $(or $(EVERY),1) -hostile.output $(CURDIR)/bin/hostile.md
+
+.PHONY: programs
+programs: ## compare real programs in C, Rust and Go, metered and plain, and what metering costs them: bin/programs.md; downloads into bin/programs
+	@mkdir -p bin
+	host/plugin/testdata/programs/build bin/programs
+	$(GO) test -count 1 -timeout 2h -v -run '^(TestPrograms|TestProgramsCost)$$' ./host/plugin -programs.dir $(CURDIR)/bin/programs -programs.rounds $(or $(ROUNDS),5) -programs.output $(CURDIR)/bin/programs.md
 
 .PHONY: soak
 soak: examples ## run the long tests (build tag soak); takes minutes to hours

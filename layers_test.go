@@ -37,9 +37,11 @@ const (
 	cobra      = "github.com/spf13/cobra"
 	cron       = "github.com/robfig/cron/v3"
 	edit       = "github.com/agnivade/levenshtein"
+	memlimit   = "github.com/KimMachineGun/automemlimit"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	goleak     = "go.uber.org/goleak"
 	gozk       = "github.com/go-zookeeper/zk"
+	landlock   = "github.com/landlock-lsm/go-landlock"
 	koanf      = "github.com/knadh/koanf"
 	pflag      = "github.com/spf13/pflag"
 	prometheus = "github.com/prometheus"
@@ -93,36 +95,46 @@ var rooms = []room{
 		why:      "the other registry: the only room that knows how ZooKeeper talks"},
 
 	{name: "host/schedule", outside: []string{cron, edit}, why: "cron dialects, and nothing else, behind one interface"},
-	{name: "host", may: []string{"coordination", "abi", "host/schedule"}, outside: []string{cron, zap, xtime},
+	{name: "host/ceiling", may: []string{"coordination"},
+		why: "pure functions: what a job may have at most; whoever enforces a ceiling asks here"},
+	{name: "host", may: []string{"coordination", "abi", "host/ceiling", "host/schedule"}, outside: []string{cron, zap, xtime},
 		testsMay: []string{"coordination/embedded", "coordination/registrytest", "strategy", "host/verify"},
 		why:      "receives registry and modules as values, so that tests hand it functions in a bubble"},
 	{name: "host/plugin", may: []string{"abi"}, outside: []string{wazero},
-		testsMay: []string{"sdk", "sdk/simple", "sdk/dataflow", "sdk/listener/*"},
+		testsMay: []string{"sdk", "sdk/simple", "sdk/dataflow", "sdk/listener/*", "test/wasm", "test/hostile"},
 		why:      "the only room that knows which WebAssembly runtime is in use"},
-	{name: "host/definition", may: []string{"coordination", "host/schedule"}, outside: []string{edit, yaml},
+	{name: "host/plugin/process", may: []string{"abi", "host/plugin"}, outside: []string{landlock, xsys},
+		why: "runs what host/plugin runs in processes that can be killed; it knows the kernel's sandbox, and nothing of jobs"},
+	{name: "host/definition", may: []string{"coordination", "host/ceiling", "host/schedule"}, outside: []string{edit, yaml},
 		why: "turns text into the words of coordination; runs nothing"},
-	{name: "host/catalog", may: []string{"host", "host/plugin", "host/definition", "coordination", "abi"},
+	{name: "host/catalog", may: []string{"host", "host/ceiling", "host/plugin", "host/plugin/process", "host/definition", "coordination", "abi"},
 		outside: []string{fsnotify, zap},
 		why:     "where files become jobs: it must know both, and nobody below may know files"},
-	{name: "host/history", may: []string{"host", "abi"}, outside: []string{zap},
+	{name: "host/history", may: []string{"host", "host/ceiling", "abi"}, outside: []string{zap},
 		why: "writes events to a file and reads them back; a host does not wait for it"},
-	{name: "host/verify", may: []string{"host", "host/history", "abi", "coordination"},
+	{name: "host/verify", may: []string{"host", "host/ceiling", "host/history", "abi", "coordination"},
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
 	{name: "host/admin", may: []string{"host", "abi", "coordination"}, outside: []string{prometheus, zap},
-		testsMay: []string{"coordination/embedded"},
+		testsMay: []string{"coordination/embedded", "host/ceiling"},
 		why:      "shows and steers a host from outside, through the methods that everybody has; what it shows of all hosts it reads from the registry"},
 	{name: "host/migrate", may: []string{"coordination", "host/definition"}, outside: []string{yaml},
 		testsMay: []string{"coordination/embedded"},
 		why:      "knows the trees of old ElasticJobs, which nothing else here should; writes definitions, and has them read back"},
+	{name: "host/deadman", outside: []string{xsys},
+		why: "the kernel's timers and a file: it ends a process, whatever that runs"},
 	{name: "host/dump", may: []string{"coordination"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded"},
 		why:      "ElasticJob's own way to look at a job; it reads the registry and nothing of the host"},
+	{name: "test/wasm", why: "an assembler: it knows the binary format, and nothing of ours"},
+	{name: "test/hostile", may: []string{"abi", "test/wasm"},
+		testsMay: []string{"coordination", "coordination/embedded", "host", "host/catalog", "host/plugin"}, testsOutside: []string{wazero},
+		why: "makes the modules from the contract that guests know; its tests let a whole host run them"},
 	{name: "test/zkserver", why: "starts somebody else's servers: it knows their files and ports, and nothing of ours"},
 	{name: "test/chaos", may: []string{"coordination", "host", "host/admin", "host/history", "host/verify", "test/zkserver"},
 		testsMay: []string{"coordination/zookeeper"},
 		why:      "attacks built hosts from outside; it reads what they wrote and what the registry holds, and is shipped as a command"},
-	{name: "cmd/host", may: []string{"abi", "strategy", "coordination", "coordination/embedded", "coordination/zookeeper", "host", "host/*", "test/chaos"},
-		outside:  []string{cobra, pflag, koanf, fsnotify, yaml, zap, xsys, term},
+	{name: "cmd/host", may: []string{"abi", "strategy", "coordination", "coordination/embedded", "coordination/zookeeper", "host", "host/*", "host/plugin/process", "test/chaos"},
+		outside:  []string{cobra, pflag, koanf, fsnotify, memlimit, yaml, zap, xsys, term},
 		testsMay: []string{"sdk"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
 
@@ -140,6 +152,9 @@ var rooms = []room{
 		why: "measures the rooms put together as cmd/host does it, without the program around them"},
 	{name: "bench/cluster", testsMay: []string{"abi", "coordination", "coordination/zookeeper", "host", "test/zkserver"},
 		why: "counts what hosts ask of a real ZooKeeper; it sees them as cmd/host does, and their modules are functions"},
+	{name: "bench/overload", testsMay: []string{"abi", "coordination", "coordination/embedded", "coordination/zookeeper", "host", "test/zkserver"},
+		why: "gives a host more than it can do, on both registries; its modules are functions, so that the host is what is measured"},
+	{name: "test/mutants", why: "takes guards out of a copy of the tree and runs its tests; it reads sources as text, and knows no room"},
 	{name: "test/cluster", may: []string{"test/zkserver"},
 		why: "shows the built program in a cluster; it types what a user would type"},
 	{name: "test/soak", may: []string{"coordination", "coordination/zookeeper", "test/chaos"},
@@ -158,7 +173,7 @@ var shared = map[string]string{
 	zap:      "the logger travels as a value",
 	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for; cmd/host writes its own configuration",
 	edit:     "did you mean: names of fields in host/definition, of zones in host/schedule",
-	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper",
+	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process",
 	fsnotify: "directories are watched by the catalog, one file by invoke --watch, a history by tests",
 }
 
@@ -333,6 +348,7 @@ var (
 		{"cmd/host", "the program alone decides when it ends"},
 		{"test/cluster", "a program of its own"},
 		{"test/soak", "a program of its own"},
+		{"test/mutants", "a program of its own"},
 		{"plugins/examples", "a guest is a program; crash and script show what its end looks like"},
 	}
 	mayPanic = []exception{

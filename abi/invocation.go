@@ -92,11 +92,17 @@ type Host interface {
 	// CommitOffset makes the offset durable before it returns OK. It returns
 	// ErrConflict when the item is no longer owned, ErrUnavailable when the
 	// registry did not answer in time, ErrCancelled when ownership is in doubt.
+	// A job that commits more often than its quota on the host waits for its
+	// turn; there is no ErrQuota.
 	CommitOffset(ctx context.Context, offset []byte) Code
 	// StageOffset notes the offset of a DATAFLOW batch that succeeded. The
 	// host makes the newest one durable at most once per second and at the
 	// end of the loop. It returns OK, ErrConflict or ErrCancelled.
 	StageOffset(ctx context.Context, offset []byte) Code
+	// Pause is called between the batches of a DATAFLOW job that streams. It
+	// returns when the next may begin: the host may let other items go first. It
+	// also returns when the item is to end; ask Cancelled after it.
+	Pause(ctx context.Context)
 	// Cancelled is asked before every import with an outside effect and
 	// between batches.
 	Cancelled() Cancel
@@ -133,8 +139,10 @@ type Executor interface {
 	Digest() string
 	// HasListener reports whether the module has the listener export.
 	HasListener(export string) bool
-	// NewWorker makes a worker for one fire. It does no work in the guest.
-	NewWorker() Worker
+	// NewWorker makes a worker for one fire. It does no work in the guest. It
+	// waits until there is memory for one; the error is that of ctx, or says
+	// that the executor is closed.
+	NewWorker(ctx context.Context) (Worker, error)
 	// Retain adds a use, Release ends one. When the last use ends the
 	// executor is closed. Retain reports false if that has happened already.
 	Retain() bool

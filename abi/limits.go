@@ -2,7 +2,8 @@ package abi
 
 import "time"
 
-// Limits of one invocation. A host may grant more, never less.
+// Limits of one invocation. A host may grant more, never less; but what its
+// operator lets a job log on the host as a whole may be used up.
 const (
 	// MaxLogMessage is the longest log message in bytes; longer ones are cut.
 	MaxLogMessage = 8 << 10
@@ -27,6 +28,9 @@ const (
 	InitializeTimeout = 5 * time.Second
 	// DefaultMemory is the default limit of linear memory in bytes.
 	DefaultMemory = 128 << 20
+	// MaxStack bounds the native stack of a guest's calls, in bytes. It is not
+	// part of linear memory; a guest that needs more, by deep recursion, traps.
+	MaxStack = 16 << 20
 	// MaxModuleSize is the largest module file in bytes.
 	MaxModuleSize = 32 << 20
 	// MaxManifest is the largest job.manifest section in bytes.

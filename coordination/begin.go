@@ -26,6 +26,11 @@ type Beginning struct {
 	// ConsumeTrigger deletes the trigger that waits for this host.
 	ConsumeTrigger bool
 	Now            time.Time
+	// Latest is the latest instant that may begin, by the registry's clock, and
+	// Ahead the latest that a record can name unless a wrong clock wrote it, both
+	// in Unix milliseconds. A record beyond Ahead refuses no instant, and the
+	// begin repairs it. 0 is no limit. Triggers have none.
+	Latest, Ahead int64
 }
 
 // Begun is what became of a Beginning.
@@ -35,6 +40,10 @@ type Begun struct {
 	Items map[int]ItemState
 	// Refused were not begun.
 	Refused map[int]Refusal
+	// Held are those of Refused that were found to be held back, with what is
+	// recorded; Holds are those of Held that this commit holds back.
+	Held  map[int]Record
+	Holds Items
 	// Stale is set when the host's share is not what it was: read it again.
 	Stale bool
 	// TriggerGone is set when the trigger that was to be consumed was not
@@ -59,6 +68,8 @@ const (
 	RefusedFailover Refusal = "another host is running the item after a crash"
 	RefusedStale    Refusal = "the item has been begun by another host since"
 	RefusedPast     Refusal = "the instant has been begun already"
+	RefusedHeld     Refusal = "the item is held back" // Record.HeldBack says more
+	RefusedAhead    Refusal = "the instant is later than the registry's clock"
 )
 
 // Begin writes the running marks, records and the host's list of runs for the
@@ -67,21 +78,51 @@ const (
 // the exchange ends without error. After an error the same wish, with the
 // same states, may be put again: what had begun nevertheless is found.
 func Begin(b Beginning, out *Begun) Move {
-	*out = Begun{Refused: make(map[int]Refusal), Runs: b.Runs, RunsVersion: b.RunsVersion}
+	*out = Begun{Refused: make(map[int]Refusal), Held: make(map[int]Record), Runs: b.Runs, RunsVersion: b.RunsVersion}
 	b.Items = maps.Clone(b.Items) // brought up to date below
-	g := begin{Beginning: b, out: out, trigger: b.ConsumeTrigger, forgotten: make(map[int]Node)}
+	g := begin{Beginning: b, out: out, trigger: b.ConsumeTrigger, forgotten: make(map[int]Node), left: make(map[int]bool)}
+	var open Items
 	for i, state := range b.Items {
+		if b.tooEarly() {
+			out.Refused[i] = RefusedAhead
+			continue
+		}
+		if b.wrong(state.Record) {
+			state.Record.Instant = b.Fire.Instant - 1
+			b.Items[i] = state
+		}
 		// This very run, begun by a commit whose answer was lost, is found by
 		// look.
-		unheard := state.Record.Owner == b.Self.ID && state.Record.Open() && state.Record.isOf(b.Fire) && !b.Runs.Items().Contains(i)
+		unheard := state.Record.Owner == b.Self.ID && state.Record.Open() && state.Record.isOf(b.Fire) && !b.Runs.has(i)
 		if state.Record.Accepts(b.Fire) != nil && !unheard {
 			out.Refused[i] = RefusedPast
 			continue
 		}
+		if state.Record.Held != 0 {
+			out.Refused[i], out.Held[i] = RefusedHeld, state.Record
+			continue
+		}
+		if state.Record.Open() && state.Record.Owner != b.Self.ID {
+			open = append(open, i)
+		}
 		g.todo = append(g.todo, i)
 	}
 	slices.Sort(g.todo)
+	if len(open) > 0 {
+		slices.Sort(open)
+		return g.look(open) // how the hosts of those runs ended
+	}
 	return g.next()
+}
+
+// tooEarly reports whether the instant has not come by the registry's clock.
+func (b Beginning) tooEarly() bool {
+	return b.Fire.Trigger == 0 && b.Latest != 0 && b.Fire.Instant > b.Latest
+}
+
+// wrong reports whether a wrong clock wrote the instant of a record.
+func (b Beginning) wrong(r Record) bool {
+	return b.Fire.Trigger == 0 && b.Ahead != 0 && r.Instant > max(b.Ahead, b.Fire.Instant)
 }
 
 // begin is a Beginning on its way.
@@ -94,6 +135,10 @@ type begin struct {
 	// not have it in its list of runs, which is given: a hand has edited one of
 	// the two.
 	forgotten map[int]Node
+	// unheard is set when the answer to a commit was lost.
+	unheard bool
+	// left are items whose record names a run of a host that left in good order.
+	left map[int]bool
 }
 
 // next begins as many items as fit one commit.
@@ -102,18 +147,22 @@ func (g begin) next() Move {
 		return Move{Name: "begin"}
 	}
 	l, out := g.Layout, g.out
-	var items Items
+	var items, begins Items
 	body := newCommit(4 * len(g.todo))
-	records := make(map[int]Record, len(g.todo))
-	room := commitBudget - out.Runs.size()
+	records := make(map[int]Record)
+	room, last := out.Runs.room(), -1
 	for _, i := range g.todo {
 		before := len(body.ops)
 		record := g.ops(i, &body)
-		if room -= size(body.ops[before:]); room < 0 && len(items) > 0 {
+		room -= size(body.ops[before:]) + listed(i, last)
+		if last = i; room < 0 && len(items) > 0 {
 			body.cut(before)
 			break
 		}
 		items, records[i] = append(items, i), record
+		if record.Held == 0 {
+			begins = append(begins, i)
+		}
 	}
 	rest := g.todo[len(items):]
 
@@ -137,8 +186,8 @@ func (g begin) next() Move {
 		c.add(roleTrigger, -1, Check(l.trigger(g.Self.ID), AnyVersion))
 	}
 	c.join(body)
-	runs := out.Runs.with(g.Fire, g.marked(), items)
-	if len(items) > 0 {
+	runs := out.Runs.with(g.Fire, g.marked(), begins)
+	if len(begins) > 0 {
 		c.addRuns(l, g.Self.ID, runs, out.RunsVersion)
 	}
 	return Move{
@@ -151,6 +200,8 @@ func (g begin) next() Move {
 			for k, r := range results {
 				switch i := c.items[k]; {
 				case c.ops[k].Kind != OpSet:
+				case c.roles[k] == roleRecord && records[i].Held != 0:
+					out.Refused[i], out.Held[i], out.Holds = RefusedHeld, records[i], append(out.Holds, i)
 				case c.roles[k] == roleRecord:
 					out.Items[i] = g.Items[i].begun(records[i], r.Version, r.Zxid)
 				case c.roles[k] == roleRuns:
@@ -180,14 +231,30 @@ func (g begin) next() Move {
 			}
 			return g.look(items), nil
 		},
-		Unknown: func() (Move, error) { return g.look(items), nil },
+		Unknown: func() (Move, error) {
+			g.unheard = true
+			return g.look(items), nil
+		},
 	}
 }
 
-// ops adds what begins one item, and returns the record that it writes.
+// ops adds what begins one item, and returns the record that it writes. If the
+// host that began it last is one too many to have died with it, the item is held
+// back instead.
 func (g begin) ops(i int, c *commit) Record {
 	l, state := g.Layout, g.Items[i]
-	record := state.Record.begin(g.Self.ID, g.Fire, g.Now.UnixMilli())
+	mine := state.Record.Owner == g.Self.ID && !state.Record.Open()
+	open := state.Record.Open() && state.Record.Owner != g.Self.ID
+	before := state.Record.after(state.RecordZxid)
+	if _, forgets := g.forgotten[i]; open && !forgets && !g.left[i] {
+		before = before.died(before.Owner)
+	}
+	if open && tooMany(g.Config, state.Record, before) {
+		record := before.hold(g.Now.UnixMilli())
+		c.add(roleRecord, i, Set(l.record(i), record.data(), state.RecordVersion)) // look has seen that its host is gone
+		return record
+	}
+	record := before.begin(g.Self.ID, g.Fire, g.Now.UnixMilli())
 	version := state.RecordVersion
 	if version < 0 {
 		c.add(roleRecord, i, Create(l.record(i), nil))
@@ -195,8 +262,6 @@ func (g begin) ops(i int, c *commit) Record {
 	}
 	c.add(roleRecord, i, Set(l.record(i), record.data(), version))
 	c.add(roleItem, i, Absent(l.itemDisabled(i)))
-	mine := state.Record.Owner == g.Self.ID && !state.Record.Open()
-	open := state.Record.Open() && state.Record.Owner != g.Self.ID
 	if g.Config.Failover && (!mine || g.Java) || open {
 		// It may be owed, and about to be taken, or taken. One that was taken over runs on when failover is switched off. What
 		// this host itself ran last, and has owned since, nobody can have
@@ -300,6 +365,11 @@ func (g begin) look(items Items) Move {
 				}
 				out.Items[i] = state.begun(r, record.Version, record.Mzxid)
 				handBacks = slices.DeleteFunc(slices.Clone(handBacks), func(o int) bool { return o == i })
+			case r.Held != 0 && node.Exists:
+				out.Refused[i], out.Held[i] = RefusedHeld, r
+				if g.unheard && state.Record.Open() && r.Held == g.Now.UnixMilli() { // by that commit
+					out.Holds = append(out.Holds, i)
+				}
 			case !node.Exists, record.Exists && record.Version != state.RecordVersion, !record.Exists && state.RecordVersion >= 0:
 				out.Refused[i], out.Stale = RefusedStale, true
 			case disabled.Exists:
@@ -315,6 +385,8 @@ func (g begin) look(items Items) Move {
 				if open && owner.Exists {
 					g.forgotten[i] = ownersRuns
 				}
+				runs, err := parseRuns(ownersRuns.Data)
+				g.left[i] = open && err == nil && runs.Left
 				state.Misfire = misfire.Exists
 				g.Items[i] = state
 				done[i] = false
@@ -334,7 +406,7 @@ func (g begin) look(items Items) Move {
 // forgets reports whether a list of runs is there, and without the item.
 func forgets(n Node, item int) bool {
 	runs, err := parseRuns(n.Data)
-	return n.Exists && err == nil && !runs.Items().Contains(item)
+	return n.Exists && err == nil && !runs.has(item)
 }
 
 // consume deletes the trigger, if it is still there, and goes on.

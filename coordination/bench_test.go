@@ -76,7 +76,7 @@ func BenchmarkReshard(b *testing.B) {
 
 // BenchmarkFire begins and completes all items of one host.
 func BenchmarkFire(b *testing.B) {
-	for _, items := range []int{1, 100, 1000, 10_000} {
+	for _, items := range []int{1, 100, 1000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint(items), func(b *testing.B) {
 			c, hosts := benchHosts(b, 1, items)
 			h := hosts[0]

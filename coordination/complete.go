@@ -10,6 +10,8 @@ import (
 type Ended struct {
 	State   ItemState
 	Outcome string
+	// Reason is kept with the outcome; see Record.
+	Reason string
 	// Offset is to become durable with the completion, if HasOffset.
 	Offset    []byte
 	HasOffset bool
@@ -89,13 +91,13 @@ func (c completion) ended(i int) Record {
 	if e.HandBack != nil {
 		return *e.HandBack
 	}
-	return e.State.Record.end(e.Outcome, c.Now.UnixMilli())
+	return e.State.Record.end(e.Outcome, e.Reason, c.Now.UnixMilli())
 }
 
 // ops adds what completes one item, and returns the record that it writes.
 func (c completion) ops(i int, b *commit) Record {
 	l, e := c.Layout, c.Items[i]
-	record := c.ended(i)
+	record := c.ended(i).after(e.State.RecordZxid)
 	marks, looked := c.marks[i]
 	if !looked {
 		marks = endMarks{running: c.Config.MonitorExecution, failover: e.Failover, failovering: e.Failover}
@@ -125,12 +127,13 @@ func (c completion) next() Move {
 	l, out := c.Layout, c.out
 	b := newCommit(2*len(c.todo) + 3)
 	var items Items
-	records := make(map[int]Record, len(c.todo))
-	room := commitBudget - out.Runs.size()
+	records := make(map[int]Record)
+	room, last := out.Runs.room(), -1
 	for _, i := range c.todo {
 		before := len(b.ops)
 		record := c.ops(i, &b)
-		if room -= size(b.ops[before:]); room < 0 && len(items) > 0 {
+		room -= size(b.ops[before:]) + listed(i, last)
+		if last = i; room < 0 && len(items) > 0 {
 			b.cut(before)
 			break
 		}
@@ -139,7 +142,7 @@ func (c completion) next() Move {
 	rest := c.todo[len(items):]
 	drop := slices.Sorted(slices.Values(slices.Concat(items, out.Lost)))
 	runs := out.Runs.without(drop)
-	if len(items) > 0 || out.RunsVersion != noVersion && len(runs.Items()) < len(out.Runs.Items()) {
+	if len(items) > 0 || out.RunsVersion != noVersion && runs.ranges().Len() < out.Runs.ranges().Len() {
 		b.addRuns(l, c.Self.ID, runs, out.RunsVersion)
 	} else if len(c.Items) == 0 && out.RunsVersion != noVersion {
 		// What was read may be old: the write may still be on its way there.

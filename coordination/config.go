@@ -54,7 +54,7 @@ type Guest struct {
 	// MaxConcurrency of this job's items on one host, 0 = the default.
 	// "wasm.maxConcurrency"
 	MaxConcurrency int
-	// Isolation is how long a guest instance lives. "wasm.isolation"
+	// Isolation is how long a guest instance lives, and where. "wasm.isolation"
 	Isolation Isolation
 	// Args of a SCRIPT. "wasm.args", a JSON list of strings.
 	Args []string
@@ -68,6 +68,9 @@ type Guest struct {
 	// CatchUpWindow is how old a missed instant may be and still be made up
 	// for. "wasm.catchUpWindow"
 	CatchUpWindow time.Duration
+	// MaxHostDeaths is how many hosts in a row may die in runs of an item
+	// before the item is held back, 0 = any number. "wasm.maxHostDeaths"
+	MaxHostDeaths int
 }
 
 // JobType says which exports of the module run.
@@ -80,7 +83,7 @@ const (
 	TypeScript   JobType = "SCRIPT"
 )
 
-// Isolation says how long a guest instance lives.
+// Isolation says how long a guest instance lives, and where.
 type Isolation string
 
 // The isolations.
@@ -89,7 +92,14 @@ const (
 	IsolationFire Isolation = "fire"
 	// IsolationItem: a fresh instance for every item and attempt.
 	IsolationItem Isolation = "item"
+	// IsolationProcess: as IsolationFire, in a process of the job's own.
+	IsolationProcess Isolation = "process"
 )
+
+// Valid reports whether it is one of the above.
+func (i Isolation) Valid() bool {
+	return i == IsolationFire || i == IsolationItem || i == IsolationProcess
+}
 
 // RetryPolicy says what happens when an item does not end well. Retries run
 // within the fire, on the host that owns the item.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +25,7 @@ const (
 	PropRetryMaxBackoff = "wasm.retry.maxBackoff"
 	PropRetryOn         = "wasm.retry.on"
 	PropCatchUpWindow   = "wasm.catchUpWindow"
+	PropMaxHostDeaths   = "wasm.maxHostDeaths"
 	// PropStreamingProcess is ElasticJob's own.
 	PropStreamingProcess = "streaming.process"
 	// PropPrefix begins all keys that are not ElasticJob's.
@@ -42,6 +42,7 @@ const (
 	MaxRetryAttempts  = 100
 	MaxBackoffLimit   = 24 * time.Hour
 	MaxCatchUpWindow  = 30 * 24 * time.Hour
+	MaxMaxHostDeaths  = 1000
 )
 
 // RetryOutcomes are the outcomes that may be tried again, in the order in
@@ -55,6 +56,7 @@ func DefaultGuest() Guest {
 		Isolation:     IsolationFire,
 		Retry:         RetryPolicy{Attempts: 3, Backoff: time.Second, MaxBackoff: 30 * time.Second, On: []string{"RETRY"}},
 		CatchUpWindow: 5 * time.Minute,
+		MaxHostDeaths: 2,
 	}
 }
 
@@ -79,8 +81,8 @@ func (c JobConfiguration) Guest() (Guest, error) {
 	})
 	r.read(PropIsolation, func(s string) error {
 		i := Isolation(strings.ToLower(s))
-		if i != IsolationFire && i != IsolationItem {
-			return fmt.Errorf("found %q, expected fire or item", clipped(s))
+		if !i.Valid() {
+			return fmt.Errorf("found %q, expected fire, item or process", clipped(s))
 		}
 		g.Isolation = i
 		return nil
@@ -95,6 +97,7 @@ func (c JobConfiguration) Guest() (Guest, error) {
 	r.duration(PropTimeout, MaxTimeout, &g.Timeout)
 	r.duration(PropCatchUpWindow, MaxCatchUpWindow, &g.CatchUpWindow)
 	r.int(PropMaxConcurrency, 0, MaxMaxConcurrency, &g.MaxConcurrency)
+	r.int(PropMaxHostDeaths, 0, MaxMaxHostDeaths, &g.MaxHostDeaths)
 	r.int(PropFetchDataCount, 0, MaxFetchDataCount, &g.FetchDataCount)
 	r.read(PropMemoryLimit, func(s string) error {
 		n, err := ParseMemoryLimit(s)
@@ -200,6 +203,7 @@ func (g Guest) Props(into map[string]string) {
 	put(PropRetryMaxBackoff, retry.MaxBackoff.String(), retry.MaxBackoff == max(d.Retry.MaxBackoff, retry.Backoff))
 	put(PropRetryOn, on, on == strings.Join(d.Retry.On, ","))
 	put(PropCatchUpWindow, g.CatchUpWindow.String(), g.CatchUpWindow == d.CatchUpWindow)
+	put(PropMaxHostDeaths, strconv.Itoa(g.MaxHostDeaths), g.MaxHostDeaths == d.MaxHostDeaths)
 }
 
 func parseArgs(s string) ([]string, error) {
@@ -237,19 +241,14 @@ func ParseDuration(s string, limit time.Duration) (time.Duration, error) {
 // ParseMemoryLimit reads a number of bytes, 67108864 or 64MiB: the units are
 // B, KiB, MiB, GiB and the decimal KB, MB, GB. 0 is the default limit.
 func ParseMemoryLimit(s string) (int64, error) {
-	digits := strings.TrimRight(s, "BiKMGkmgb ")
-	units := map[string]int64{
-		"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 1e3, "mb": 1e6, "gb": 1e9,
-	}
-	unit, known := units[strings.ToLower(strings.TrimSpace(s[len(digits):]))]
-	n, err := strconv.ParseFloat(digits, 64)
-	if !known || err != nil || strings.Trim(digits, "0123456789.") != "" || n*float64(unit) != math.Trunc(n*float64(unit)) {
+	n, ok := ParseSize(s)
+	switch {
+	case !ok:
 		return 0, fmt.Errorf("found %q, expected a size such as 64MiB, or a number of bytes", clipped(s))
+	case n != 0 && (n < MinMemoryLimit || n > MaxMemoryLimit):
+		return 0, fmt.Errorf("found %q, expected a size from 64KiB to 4GiB", clipped(s))
 	}
-	if bytes := n * float64(unit); bytes == 0 || MinMemoryLimit <= bytes && bytes <= MaxMemoryLimit {
-		return int64(bytes), nil
-	}
-	return 0, fmt.Errorf("found %q, expected a size from 64KiB to 4GiB", clipped(s))
+	return n, nil
 }
 
 // ParseRetryOn reads a list of outcomes separated by commas. The result has

@@ -14,7 +14,7 @@ func TestGuestDefaults(t *testing.T) {
 	t.Parallel()
 	g, err := JobConfiguration{Props: map[string]string{"script.command.line": "x", "wasm.ofTheFuture": "?"}}.Guest()
 	expected := Guest{
-		Isolation: IsolationFire, CatchUpWindow: 5 * time.Minute,
+		Isolation: IsolationFire, CatchUpWindow: 5 * time.Minute, MaxHostDeaths: 2,
 		Retry: RetryPolicy{Attempts: 3, Backoff: time.Second, MaxBackoff: 30 * time.Second, On: []string{"RETRY"}},
 	}
 	if err != nil || !reflect.DeepEqual(g, expected) {
@@ -28,11 +28,11 @@ func TestGuestReadsEverything(t *testing.T) {
 		"wasm.type": "dataflow", "streaming.process": "TRUE", "wasm.timeout": "90s", "wasm.maxConcurrency": " 4 ",
 		"wasm.isolation": "item", "wasm.args": `["-v","a b",""]`, "wasm.memoryLimit": "64MiB", "wasm.fetchDataCount": "100",
 		"wasm.retry.attempts": "5", "wasm.retry.backoff": "250ms", "wasm.retry.maxBackoff": "1m", "wasm.retry.on": "fail, retry,FAIL",
-		"wasm.catchUpWindow": "0",
+		"wasm.catchUpWindow": "0", "wasm.maxHostDeaths": "5",
 	}}.Guest()
 	expected := Guest{
 		Type: TypeDataflow, StreamingProcess: true, Timeout: 90 * time.Second, MaxConcurrency: 4, Isolation: IsolationItem,
-		Args: []string{"-v", "a b", ""}, MemoryLimit: 64 << 20, FetchDataCount: 100,
+		Args: []string{"-v", "a b", ""}, MemoryLimit: 64 << 20, FetchDataCount: 100, MaxHostDeaths: 5,
 		Retry: RetryPolicy{Attempts: 5, Backoff: 250 * time.Millisecond, MaxBackoff: time.Minute, On: []string{"RETRY", "FAIL"}},
 	}
 	if err != nil || !reflect.DeepEqual(g, expected) {
@@ -50,8 +50,9 @@ func TestGuestRefuses(t *testing.T) {
 		{"wasm.timeout", "-1s", `found "-1s", expected a duration from 0 to 720h0m0s`},
 		{"wasm.catchUpWindow", "1000h", `found "1000h", expected a duration from 0 to 720h0m0s`},
 		{"wasm.maxConcurrency", "-1", `found "-1", expected a whole number from 0 to 100000`},
+		{"wasm.maxHostDeaths", "-1", `found "-1", expected a whole number from 0 to 1000`},
 		{"wasm.maxConcurrency", "many", `found "many", expected a whole number from 0 to 100000`},
-		{"wasm.isolation", "process", `found "process", expected fire or item`},
+		{"wasm.isolation", "thread", `found "thread", expected fire, item or process`},
 		{"wasm.args", "-v", `found "-v", expected a JSON list of strings, such as ["-v","x y"]`},
 		{"wasm.args", `["a",null]`, `found "[\"a\",null]", expected a JSON list of strings, such as ["-v","x y"]`},
 		{"wasm.args", `null`, `found "null", expected a JSON list of strings, such as ["-v","x y"]`},
@@ -121,10 +122,11 @@ func TestGuestPropsRoundTrip(t *testing.T) {
 			StreamingProcess: r.IntN(2) == 0,
 			Timeout:          pick(0, time.Millisecond, 10*time.Minute, MaxTimeout),
 			MaxConcurrency:   r.IntN(3),
-			Isolation:        []Isolation{IsolationFire, IsolationItem}[r.IntN(2)],
+			Isolation:        []Isolation{IsolationFire, IsolationItem, IsolationProcess}[r.IntN(3)],
 			MemoryLimit:      []int64{0, MinMemoryLimit, 100_000_001, MaxMemoryLimit}[r.IntN(4)],
 			FetchDataCount:   r.IntN(3) * 500,
 			CatchUpWindow:    pick(0, 5*time.Minute, time.Hour),
+			MaxHostDeaths:    r.IntN(4),
 		}
 		if r.IntN(2) == 0 {
 			g.Args = []string{"a", "", "ü \"'\n<"}[:1+r.IntN(3)]
@@ -149,7 +151,7 @@ func TestGuestPropsRoundTrip(t *testing.T) {
 	if !maps.Equal(props, map[string]string{"script.command.line": "x"}) {
 		t.Errorf("the defaults left %v", props)
 	}
-	Guest{CatchUpWindow: 5 * time.Minute}.Props(props)
+	Guest{CatchUpWindow: 5 * time.Minute, MaxHostDeaths: 2}.Props(props)
 	if !maps.Equal(props, map[string]string{"script.command.line": "x"}) {
 		t.Errorf("a zero policy left %v", props)
 	}

@@ -460,7 +460,7 @@ func describeNode(n *yaml.Node) string {
 
 // clipped cuts a text that goes into a message.
 func clipped(s string) string {
-	const limit = 60
+	const limit = 40
 	n := 0
 	for i := range s {
 		if n++; n > limit {

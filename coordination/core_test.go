@@ -59,6 +59,35 @@ func someItems(r *rand.Rand, n int) Items {
 	return items
 }
 
+// TestRangesAgainstModel compares Ranges with lists of items.
+func TestRangesAgainstModel(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 2000 {
+		a, b := someItems(r, 12), someItems(r, 12)
+		in, of := rangesOf(a), rangesOf(b)
+		first := r.IntN(13)
+		both := Items(slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b)))))
+		rest := slices.DeleteFunc(slices.Clone(a), b.Contains)
+		since := slices.DeleteFunc(slices.Clone(a), func(i int) bool { return i < first })
+		for what, got := range map[string]struct{ got, want Items }{
+			"with": {in.with(of).Items(), both}, "without": {in.without(of).Items(), rest}, "since": {slices.Collect(in.since(first)), since}, "items": {in.Items(), a},
+		} {
+			if !slices.Equal(got.got, got.want) {
+				t.Fatalf("%v, %v, %d: %s is %v, want %v", a, b, first, what, got.got, got.want)
+			}
+		}
+		if in.with(of).String() != both.String() || in.without(of).Len() != len(rest) {
+			t.Fatalf("%v and %v: %v, %v", a, b, in.with(of), in.without(of))
+		}
+		for i := range 13 {
+			if in.Contains(i) != a.Contains(i) {
+				t.Fatalf("%v.Contains(%d) = %v", in, i, in.Contains(i))
+			}
+		}
+	}
+}
+
 func FuzzParseItems(f *testing.F) {
 	f.Add("0-3,7")
 	f.Add("1,1-1,")
@@ -104,6 +133,14 @@ func TestRunsAgainstModel(t *testing.T) {
 			if string(runs.data()) != before {
 				t.Fatalf("runs were changed in place: %s became %s", before, runs.data())
 			}
+			grown, last := 0, -1
+			for _, i := range items {
+				grown += listed(i, last)
+				last = i
+			}
+			if header := 128; len(next.data()) > len(before)+grown+header {
+				t.Fatalf("%s with or without %s is %s: longer by more than %d bytes", before, items, next.data(), grown+header)
+			}
 			runs = next
 			read, err := parseRuns(runs.data())
 			if err != nil || string(read.data()) != string(runs.data()) {
@@ -116,9 +153,6 @@ func TestRunsAgainstModel(t *testing.T) {
 				if runs.fireOf(i) != f {
 					t.Fatalf("item %d was begun for %v, want %v", i, runs.fireOf(i), f)
 				}
-			}
-			if len(runs.data()) > runs.size() {
-				t.Fatalf("size %d of %d bytes", runs.size(), len(runs.data()))
 			}
 		}
 	}
@@ -146,7 +180,8 @@ func TestRecordIsReadAgain(t *testing.T) {
 func FuzzRecord(f *testing.F) {
 	f.Add("10.0.0.1@-@a", int64(1), int64(2), int64(3), int64(4), "schedule", "OK")
 	f.Fuzz(func(t *testing.T, owner string, instant, trigger, begun, ended int64, source, outcome string) {
-		r := Record{owner, instant, trigger, begun, ended, source, outcome, Former{owner, begun, ended, outcome}}
+		r := Record{Owner: owner, Instant: instant, Trigger: trigger, Begun: begun, Ended: ended, Source: source, Outcome: outcome,
+			Reason: source, Deaths: int(begun % 9), Died: outcome, Held: ended, Former: Former{owner, begun, ended, outcome}}
 		if !json.Valid(r.data()) {
 			t.Errorf("%+v is written as %q", r, r.data())
 		}
@@ -177,9 +212,19 @@ func TestRecordAccepts(t *testing.T) {
 		if begun.Accepts(f) == nil || !begun.Open() || !begun.isOf(f) {
 			t.Errorf("%+v after the begin of %+v", begun, f)
 		}
-		back := begun.handedBack(f)
+		back := begun.HandBack(f)
 		if back.Accepts(f) != nil || back.Open() {
 			t.Errorf("%+v after %+v was handed back", back, f)
+		}
+		due := f.Instant
+		if f.Trigger != 0 {
+			due = 0
+		}
+		if back = parseRecord(back.data()); back.HandedBack() != due {
+			t.Errorf("%+v says that %d is due, expected %d", back, back.HandedBack(), due)
+		}
+		if back.Instant = max(back.Instant, f.Instant); back.HandedBack() != 0 || back.begin("y", f, 400).HandedBack() != 0 {
+			t.Errorf("%+v: the instant has passed, and is due", back)
 		}
 	}
 	// A failover repeats an old fire, and the newest stays the newest.

@@ -89,9 +89,15 @@
 //	assignment/{id}              the host's share, as ranges: "0-3,7"
 //	instances/{id}               ephemeral: READY or DRAINING, module digest, zone ([HostDetail])
 //	runs/{id}                    what the host has begun and not completed ([Runs])
+//	kill/{id}                    which of that operators want to end ([Kill])
 //	sharding/{i}                 the item's [Record]: owner, newest instant, begin, end, outcome
 //	offset/{i}                   how far the item's guest has come
 //	definition                   the definition file as it was last applied
+//	superseded                   digests of those that were applied before it
+//	servers                      since when which servers have had no instance
+//
+// The node above them, /{namespace}.wasmjob, holds what is added to the registry's
+// transaction numbers: 0 but in a copy that was adopted ([Adopt]).
 //
 // The second tree stands beside the first, not in it, because Java parses its
 // own nodes strictly, takes every child of a namespace for a job, and is told
@@ -116,11 +122,16 @@
 //	share under Java     the leader is a Java host; neither flag; afterwards: item 0 was not
 //	                     made anew meanwhile
 //	completion, offset   the record's version: since every begin sets it, by whomever, it
-//	                     is the fence. Its transaction is the token that guests see
+//	                     is the fence. Its transaction is the token that guests see. And
+//	                     the host's list of runs is there: records of a job that was
+//	                     purged and made anew may come to the same versions
 //	claim of a crash     instance and detail of the dead host are gone; its list of runs and
 //	                     the record have their versions; not disabled; a mark of a Java host
 //	                     is there as it was read, or not there
-//	join, leave          the version of members
+//	join, leave          the version of members. Whoever joins in a crowd is announced
+//	                     by its detail node, may be enrolled by another, and makes its
+//	                     instance node when it is a member: an instance that is none
+//	                     is a Java host
 //	marks of a job       config exists: no mark brings a removed job back
 //
 // Why no item is in two hands: all assignment nodes are written by divisions
@@ -161,7 +172,22 @@
 // What a dead Java host left running is written down by [Sweep] as a list of
 // runs, and recovered like any other. What a dead host of ours left, Java hosts
 // may take too: an item whose persistent mark is gone, with no other in its
-// place, was run by one of them and is closed as ELSEWHERE.
+// place, was run by one of them and is closed as ELSEWHERE, if one was in the job since
+// the run began.
+//
+// # What operators end, and what ends hosts
+//
+// A kill names runs by their fences, in a node of its own for each host: a later
+// run is never meant. The host watches that node while something of it has run
+// for long ([KillQuery]), completes what it ends as CANCELLED, and deletes the
+// node. Who recovers a dead host reads it too: a run that was killed is closed,
+// and nobody takes it over.
+//
+// A record counts the hosts that died in a row with its item: at a takeover, when
+// a run is written down as LOST, and at the begin that finds it open. The one that
+// reaches the job's limit closes the run as HELD and holds the item back: no begin
+// gets past that before [Release]. A list of runs says whether its host left in
+// good order, and then it did not die of them.
 //
 // # When an answer is lost
 //
@@ -185,7 +211,7 @@
 //     are absent, create running; set runs/{id} to "10:00:10: 0-2". The set of
 //     the record yields the fence token.
 //  3. The guests run. Offsets that they stage are saved now and then
-//     (SaveOffsets): check the record's version, set the offset.
+//     (SaveOffsets): check the record's version and the list of runs, set the offset.
 //  4. [Complete], one commit for all that ended about the same time: set the
 //     records (ended, outcome), delete running, write offsets, set runs/{id}.
 //

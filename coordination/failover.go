@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -34,6 +35,11 @@ type Recovery struct {
 	alive []string
 	// from is where to go on: the items below it have been decided about.
 	from int
+	// kills are what operators had asked of the dead host.
+	kills Kills
+	// javaSeen is until when a Java host was in the job, Unix milliseconds; it is
+	// known if an item of the dead host has lost its marks.
+	javaSeen int64
 }
 
 // Recovered is what became of a Recovery.
@@ -47,6 +53,12 @@ type Recovered struct {
 	Lost []Claim
 	// Elsewhere were run again by Java hosts.
 	Elsewhere []Claim
+	// Held are held back: too many hosts in a row have died in runs of the
+	// item. State.Record tells which.
+	Held []Claim
+	// Killed were not taken over: an operator had killed the run. The reason is
+	// in State.Record.
+	Killed []Claim
 	// Left were not taken: disabled, somebody else's share, or over Limit.
 	Left        Items
 	Runs        Runs
@@ -87,7 +99,8 @@ const OutcomeElsewhere = "ELSEWHERE"
 // While Java hosts are in the job, or have marked items, the items are taken in
 // ElasticJob's failover latch, and what a Java host has taken is left to it. A
 // Java host marks and takes only what has a running mark that outlived its
-// host; once such a mark and all others are gone, it has run the item.
+// host; once such a mark and all others are gone, it has run the item. If no Java
+// host was in the job since the run began, a person has deleted the mark.
 func Recover(r Recovery, out *Recovered) Move {
 	if r.Line == nil {
 		r.Line = &Line{}
@@ -102,14 +115,15 @@ func (r Recovery) look(out *Recovered) Move {
 	if r.Dead == "" {
 		return r.lookAtMarks(out)
 	}
-	read := []Query{Data(l.runsOf(r.Dead)), Data(l.instance(r.Dead)), Data(l.detail(r.Dead)), Data(l.members()), Data(l.assignmentOf(r.Dead)), Data(l.config()), Data(l.runsOf(r.View.Self.ID)), Children(l.details())}
+	read := []Query{Data(l.runsOf(r.Dead)), Data(l.instance(r.Dead)), Data(l.detail(r.Dead)), Data(l.members()), Data(l.assignmentOf(r.Dead)), Data(l.config()), Data(l.runsOf(r.View.Self.ID)), Children(l.details()), Data(l.kill(r.Dead))}
 	fixed, takers := len(read), r.View.takers()
 	for _, id := range takers {
 		read = append(read, Data(l.runsOf(id)))
 	}
 	return Move{Name: "recover", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		r.alive = n[7].Names
-		runs, instance, detail, members, assigned, own := n[0], n[1], n[2], n[3], n[4], n[6]
+		runs, instance, detail, members, assigned, own, kill := n[0], n[1], n[2], n[3], n[4], n[6], n[8]
+		r.kills = parseKills(kill.Data)
 		if !n[5].Exists {
 			return Move{}, ErrRemoved
 		}
@@ -132,7 +146,10 @@ func (r Recovery) look(out *Recovered) Move {
 		return r.beyond(owed.Items(), func(none Items) (Move, error) {
 			owed := owed.without(none)
 			if len(owed.Runs) == 0 {
-				return r.bury(runs, members, assigned, out), nil
+				if !r.All && !r.View.Foreman() {
+					return Done() // one buries it, not all
+				}
+				return r.bury(runs, members, assigned, kill, out), nil
 			}
 			if len(owed.Takers) == 0 {
 				owed.Owed, owed.Takers = owed.Items(), idle(takers, n[fixed:])
@@ -209,16 +226,20 @@ func (r Recovery) adoptItems(orphans Items, out *Recovered) Move {
 // items are still assigned to it they are divided anew: the instances may be
 // the same as at the last division, for a host that was stopped by an operator
 // is not counted any more and keeps what it runs.
-func (r Recovery) bury(runs, members, assigned Node, out *Recovered) Move {
+func (r Recovery) bury(runs, members, assigned, kill Node, out *Recovered) Move {
 	l := r.View.Layout
 	var ops []Op
-	if members.Exists {
-		ops = append(ops, Set(l.members(), parseMembers(members.Data).without(r.Dead).data(), members.Version))
+	if list := parseMembers(members.Data); slices.Contains(list, r.Dead) {
+		ops = append(ops, Set(l.members(), list.without(r.Dead).data(), members.Version))
 	}
-	for _, n := range []Node{runs, assigned} {
+	for _, n := range []Node{runs, assigned, kill} {
 		if n.Exists {
 			ops = append(ops, Delete(n.Path, n.Version))
 		}
+	}
+	if len(ops) == 0 { // somebody else has done it
+		out.Settled = true
+		return Move{Name: "recover"}
 	}
 	buried := func([]Node, []Result) (Move, error) {
 		out.Commits++
@@ -242,6 +263,60 @@ func (r Recovery) bury(runs, members, assigned Node, out *Recovered) Move {
 		}
 	}
 	return m
+}
+
+// Bury removes the last traces of those of the dead hosts that left nothing
+// unfinished, all in one commit: after an outage that is every host there was. It
+// leaves alone who lives: one that an operator has stopped, or one that is on its
+// way into the job. Without bury it only looks. left are those with whom Recover
+// has to deal.
+func Bury(v View, dead []string, bury bool, left *[]string) Move {
+	const each = 5
+	l := v.Layout
+	var read []Query
+	for _, id := range dead {
+		read = append(read, Data(l.runsOf(id)), Data(l.instance(id)), Data(l.detail(id)), Data(l.assignmentOf(id)), Data(l.kill(id)))
+	}
+	read = append(read, Data(l.members()))
+	return Move{Name: "bury", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		*left = nil
+		members := n[len(n)-1]
+		list := parseMembers(members.Data)
+		var buried []string
+		var ops []Op
+		divide := false
+		for k, id := range dead {
+			runs, instance, detail, assigned, kill := n[each*k], n[each*k+1], n[each*k+2], n[each*k+3], n[each*k+4]
+			owed, err := parseRuns(runs.Data)
+			switch {
+			case instance.Exists || detail.Exists, !slices.Contains(list, id): // it lives, or is buried
+				continue
+			case err == nil && len(owed.Runs) > 0:
+				*left = append(*left, id)
+				continue
+			}
+			buried = append(buried, id)
+			divide = divide || len(assigned.Data) > 0
+			for _, node := range []Node{runs, assigned, kill} {
+				if node.Exists {
+					ops = append(ops, Delete(node.Path, node.Version))
+				}
+			}
+			if size(ops) > commitBudget {
+				break // the others next time
+			}
+		}
+		if !bury || len(buried) == 0 {
+			return Done()
+		}
+		ops = append(ops, Set(members.Path, list.without(buried...).data(), members.Version))
+		if divide && !v.JavaLed() && !v.Necessary { // as for one that is buried alone
+			ops = append(ops, Create(l.necessary(), nil))
+		}
+		return Move{Commit: ops,
+			Else:    func(*OpError) (Move, error) { return Done() }, // somebody else does it, or the next call
+			Unknown: Done}, nil
+	}}
 }
 
 // owedItem is what the registry holds of one item of a crashed host.
@@ -273,10 +348,10 @@ func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) (Move, error) {
 	// of ours tells.
 	cfg := r.View.Config
 	tells := r.View.Foreman() && (!cfg.Failover || !cfg.MonitorExecution)
-	all := owed.Items()
+	all := owed.ranges()
 	var looked Items
 	o := owing{items: make(map[int]owedItem)}
-	for _, i := range all[len(r.before(all)):] {
+	for i := range all.since(r.from) {
 		if !tells && !r.takes(i) {
 			continue
 		}
@@ -287,7 +362,7 @@ func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) (Move, error) {
 		looked = append(looked, i)
 	}
 	if len(looked) == 0 {
-		out.Left = append(out.Left, all[len(r.before(all)):]...)
+		out.Left = slices.AppendSeq(out.Left, all.since(r.from))
 		return r.giveWay()
 	}
 	read := make([]Query, 0, owedQueries*len(looked))
@@ -301,8 +376,34 @@ func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) (Move, error) {
 			o.items[i] = owedItem{fire: owed.fireOf(i), state: itemState(q[0], q[1], q[2], q[3]),
 				running: q[4], failover: q[5], failovering: q[6], mark: q[7], node: q[8]}
 		}
+		for i, it := range o.items {
+			if owed.Java == "" && owed.markedOf(i) && it.unmarked() {
+				return r.lookForJava(func(r Recovery) (Move, error) { return r.take(owed, runs, o, out) }), nil
+			}
+		}
 		return r.take(owed, runs, o, out)
 	}}, nil
+}
+
+// lookForJava finds out until when a Java host was in the job. The view may be
+// older than the marks that are gone.
+func (r Recovery) lookForJava(then func(Recovery) (Move, error)) Move {
+	l := r.View.Layout
+	read := []Query{Children(l.instances()), Data(l.members()), Data(l.assignment()), Data(l.epoch()), Data(l.itemInstance(0))}
+	return Move{Name: "look for Java hosts", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		members, division := parseMembers(n[1].Data), parseDivision(n[2].Data)
+		stranger := slices.ContainsFunc(n[0].Names, func(id string) bool { return !slices.Contains(members, id) })
+		r.javaSeen = division.JavaSeen
+		if stranger || division.Java || len(division.Foreigners) > 0 || byJava(n[3], n[4]) {
+			r.javaSeen = math.MaxInt64
+		}
+		return then(r)
+	}}
+}
+
+// unmarked reports that an item has no mark of who runs it, or is to.
+func (it owedItem) unmarked() bool {
+	return !it.running.Exists && !it.failover.Exists && !it.failovering.Exists && !it.mark.Exists
 }
 
 // fate is what becomes of an item that is owed.
@@ -313,6 +414,8 @@ const (
 	fateLost                      // it will not be run again
 	fateOvertaken                 // nor this one; its record tells of a newer run
 	fateElsewhere                 // a Java host has run it
+	fateKilled                    // nor this one: an operator had killed it
+	fateHeld                      // nor this one, and the item is held back
 	fateLeft                      // not for this host, or not now
 	fateClaim
 )
@@ -338,21 +441,64 @@ func (r Recovery) judge(i int, it owedItem, owed Runs, n int) fate {
 		return fateOvertaken
 	case java && slices.Contains(r.View.Instances, owed.Java):
 		return fateLeft // it is back, under the same id
+	case r.killed(i, it) != "":
+		return fateKilled
 	case !(cfg.Failover && cfg.MonitorExecution), !it.node.Exists, cfg.ShardingTotalCount > 0 && i >= cfg.ShardingTotalCount:
 		// Failover is off, or the total count was lowered since. One of us
 		// tells, not all.
-		if !r.View.Foreman() {
+		switch {
+		case !r.View.Foreman():
 			return fateLeft
+		case r.holds(it, owed):
+			return fateHeld
 		}
 		return fateLost
-	case !java && owed.markedOf(i) && !it.running.Exists && !it.failover.Exists && !it.failovering.Exists && !it.mark.Exists:
+	case !java && owed.markedOf(i) && it.unmarked() && record.Begun <= r.javaSeen:
 		return fateElsewhere
 	// A failover mark that is not ephemeral is nobody's: a hand has made it.
 	case taken(it.failovering), taken(it.running), it.failover.Ephemeral && (taken(it.failover) || !left(it.failover)),
 		it.state.Disabled, n >= r.Limit, r.Busy.Contains(i), !r.View.Enabled, !r.takes(i):
 		return fateLeft
+	case r.holds(it, owed):
+		return fateHeld
 	}
 	return fateClaim
+}
+
+// mourned is the item's record with the death of the dead host, if that died
+// with the run: not one that left in good order, and no Java host, which ran
+// another program.
+func (r Recovery) mourned(it owedItem, owed Runs) Record {
+	if r.Dead == "" || owed.Java != "" || owed.Left {
+		return it.state.Record
+	}
+	return it.state.Record.died(r.Dead)
+}
+
+// holds reports whether the dead host is one too many for the item.
+func (r Recovery) holds(it owedItem, owed Runs) bool {
+	return tooMany(r.View.Config, it.state.Record, r.mourned(it, owed))
+}
+
+// tooMany reports whether a death brings an item's record to the job's limit.
+func tooMany(c JobConfiguration, before, after Record) bool {
+	guest, _ := c.Guest() // what cannot be read has its default
+	return guest.MaxHostDeaths > 0 && after.Deaths > before.Deaths && after.Deaths >= guest.MaxHostDeaths
+}
+
+// killed is why an operator has killed the run of an item, or "".
+func (r Recovery) killed(i int, it owedItem) string {
+	k, asked := r.kills.Of(i, it.state.RecordZxid)
+	if !asked || r.Dead == "" {
+		return ""
+	}
+	return k.Reason() + "; its host died before that"
+}
+
+// begins are items that are begun for one fire.
+type begins struct {
+	Fire
+	items Items
 }
 
 // take decides item by item and writes it all in one commit, or as much of it
@@ -361,18 +507,18 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 	l, self := r.View.Layout, r.View.Self.ID
 	var c commit
 	var dropped Items
-	var lost, elsewhere []Claim
+	var told Recovered // of what is closed
 	claims := make(map[int]Claim)
+	var begun []begins // the claims, as they follow each other
 	now := r.Now.UnixMilli()
 	mine := out.Runs
-	room := commitBudget - len(runs.Data) - mine.size()
+	room, last := max(out.Runs.room()-len(runs.Data), leastRoom), -1
 	marked := false
 	dead := r.Dead
 	if owed.Java != "" {
 		dead = owed.Java
 	}
-	all := owed.Items()
-	for _, i := range all[len(r.before(all)):] {
+	for i := range owed.ranges().since(r.from) {
 		if o.more && i >= o.end {
 			break
 		}
@@ -387,9 +533,15 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 		}
 		before := len(c.ops)
 		claim := Claim{Item: i, Fire: it.fire, State: it.state, Owner: r.Dead}
-		end := func(outcome string) {
+		end := func(record Record) {
+			record = record.after(it.state.RecordZxid)
 			if dead == r.Dead && dead != "" { // what a Java host ran is in no record
-				c.add(roleRecord, -1, Set(l.record(i), it.state.Record.end(outcome, now).data(), it.state.RecordVersion))
+				c.add(roleRecord, -1, Set(l.record(i), record.data(), it.state.RecordVersion))
+				claim.State.Record = record
+			}
+			it.clear(dead, &c, i)
+			if it.mark.Exists {
+				c.add(roleItem, i, Delete(it.mark.Path, AnyVersion))
 			}
 		}
 		switch r.judge(i, it, owed, len(out.Claimed)+len(claims)) {
@@ -400,32 +552,38 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 				c.add(roleItem, i, Delete(it.mark.Path, AnyVersion))
 			}
 		case fateLost:
-			end(OutcomeLost)
-			it.clear(dead, &c, i)
-			if it.mark.Exists {
-				c.add(roleItem, i, Delete(it.mark.Path, AnyVersion))
-			}
-			lost = append(lost, claim)
+			end(r.mourned(it, owed).lost(now))
+			told.Lost = append(told.Lost, claim)
+		case fateKilled:
+			end(it.state.Record.end(OutcomeCancelled, r.killed(i, it), max(now, it.state.Record.Begun+1)))
+			told.Killed = append(told.Killed, claim)
+		case fateHeld:
+			end(r.mourned(it, owed).hold(now))
+			told.Held = append(told.Held, claim)
 		case fateOvertaken:
 			it.clear(dead, &c, i)
-			lost = append(lost, claim)
+			told.Lost = append(told.Lost, claim)
 		case fateElsewhere:
-			end(OutcomeElsewhere)
+			end(it.state.Record.end(OutcomeElsewhere, "", now))
 			for _, mark := range []Node{it.running, it.failover, it.failovering, it.mark} {
 				c.add(roleItem, i, Absent(mark.Path)) // they were read one after the other
 			}
-			elsewhere = append(elsewhere, claim)
+			told.Elsewhere = append(told.Elsewhere, claim)
 		case fateLeft:
 			out.Left = append(out.Left, i)
 			continue
 		case fateClaim:
 			marked = marked || it.mark.Exists
-			r.claim(i, &claim, it, &c)
+			r.claim(i, &claim, it, r.mourned(it, owed), &c)
 			claims[i] = claim
-			mine = mine.with(it.fire, true, Items{i})
+			if len(begun) == 0 || begun[len(begun)-1].Fire != it.fire {
+				begun = append(begun, begins{Fire: it.fire})
+			}
+			begun[len(begun)-1].items = append(begun[len(begun)-1].items, i)
 		}
 		dropped = append(dropped, i)
-		room -= size(c.ops[before:])
+		room -= size(c.ops[before:]) + 2*listed(i, last) // in two lists
+		last = i
 	}
 	if len(dropped) == 0 && o.more {
 		r.from = o.end
@@ -439,6 +597,9 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 			r.leave = leave
 			return r.look(out), nil
 		}), nil
+	}
+	for _, b := range begun {
+		mine = mine.with(b.Fire, true, b.items)
 	}
 	left := owed.without(dropped)
 	if r.Dead != "" {
@@ -460,7 +621,7 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 		Name: "recover", Commit: c.ops,
 		Then: func(_ []Node, results []Result) (Move, error) {
 			out.Commits++
-			out.tell(lost, elsewhere)
+			out.tell(told)
 			for k, result := range results {
 				switch i := c.items[k]; {
 				case c.ops[k].Kind != OpSet:
@@ -482,8 +643,8 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 			if len(left.Runs) > 0 || r.Dead == "" {
 				return Done()
 			}
-			return Move{Read: []Query{Data(runs.Path), Data(l.members()), Data(l.assignmentOf(r.Dead))},
-				Then: func(n []Node, _ []Result) (Move, error) { return r.bury(n[0], n[1], n[2], out), nil }}, nil
+			return Move{Read: []Query{Data(runs.Path), Data(l.members()), Data(l.assignmentOf(r.Dead)), Data(l.kill(r.Dead))},
+				Then: func(n []Node, _ []Result) (Move, error) { return r.bury(n[0], n[1], n[2], n[3], out), nil }}, nil
 		},
 		// Another host took a share meanwhile, or an item changed: look again.
 		Else: func(e *OpError) (Move, error) {
@@ -494,14 +655,14 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 		},
 		// If it took effect nobody finds these again.
 		Unknown: func() (Move, error) {
-			out.tell(lost, elsewhere)
+			out.tell(told)
 			return again()
 		},
 	}, nil
 }
 
-// tell notes what is written down as lost, or as run elsewhere, once.
-func (out *Recovered) tell(lost, elsewhere []Claim) {
+// tell notes what is closed, once.
+func (out *Recovered) tell(closed Recovered) {
 	add := func(to []Claim, claims []Claim) []Claim {
 		told := to
 		for _, c := range claims {
@@ -511,7 +672,8 @@ func (out *Recovered) tell(lost, elsewhere []Claim) {
 		}
 		return to
 	}
-	out.Lost, out.Elsewhere = add(out.Lost, lost), add(out.Elsewhere, elsewhere)
+	out.Lost, out.Elsewhere = add(out.Lost, closed.Lost), add(out.Elsewhere, closed.Elsewhere)
+	out.Held, out.Killed = add(out.Held, closed.Held), add(out.Killed, closed.Killed)
 }
 
 // giveWay ends a recovery that has nothing to write, and leaves the latch.
@@ -522,10 +684,10 @@ func (r Recovery) giveWay() (Move, error) {
 	return leaveLine(r.View.Self.ID, r.View.failoverLatch(), r.Line), nil
 }
 
-// claim adds what begins an item that is owed.
-func (r Recovery) claim(i int, claim *Claim, it owedItem, c *commit) {
+// claim adds what begins an item that is owed, after the given record.
+func (r Recovery) claim(i int, claim *Claim, it owedItem, before Record, c *commit) {
 	l, self := r.View.Layout, r.View.Self.ID
-	record := it.state.Record.begin(self, it.fire, r.Now.UnixMilli())
+	record := before.after(it.state.RecordZxid).begin(self, it.fire, r.Now.UnixMilli())
 	record.Source = sourceFailover
 	version := it.state.RecordVersion
 	if version < 0 {

@@ -100,17 +100,31 @@ func TestWhatCannotBeReadDecidesNothing(t *testing.T) {
 	}
 }
 
-// TestAFollowerThatSeesADifferenceRaisesTheFlag: the leader has not looked yet.
-func TestAFollowerThatSeesADifferenceRaisesTheFlag(t *testing.T) {
+// TestWhatAFollowerSeesIsNotLost: the leader has not looked yet. What it sees by
+// itself nobody asks it for; and if it dies before it has, its successor does.
+func TestWhatAFollowerSeesIsNotLost(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 3, nil)
-	leader, follower := h[0], h[1]
-	h[2].crash()
-	must(t, second(follower.step()))
-	if flags := c.children(c.layout.Root() + "/leader/sharding"); !slices.Equal(flags, []string{"necessary"}) {
-		t.Errorf("a follower saw a host go, and the flags are %v", flags)
+	flags := func(c *chronicle) []string { return c.children(c.layout.Root() + "/leader/sharding") }
+	for _, dies := range []bool{false, true} {
+		c, h := group(t, 3, nil)
+		leader, follower := h[0], h[1]
+		h[2].crash()
+		must(t, second(follower.step()))
+		if len(flags(c)) > 0 {
+			t.Errorf("a follower saw a host go, as the leader does, and the flags are %v", flags(c))
+		}
+		if dies {
+			leader.crash()
+		}
+		c.settle()
+		c.finish()
 	}
-	must(t, second(leader.step()))
+	c, h := group(t, 2, nil)
+	must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount++ }))
+	must(t, second(h[1].step()))
+	if got := flags(c); !slices.Equal(got, []string{"necessary"}) {
+		t.Errorf("a follower saw another total count, which the leader may refuse, and the flags are %v", got)
+	}
 	c.settle()
 	c.finish()
 }
@@ -150,7 +164,9 @@ func TestASlowItemHoldsUpNoOtherAtAResharding(t *testing.T) {
 // of its own and one that it had taken over.
 func TestACrashedTakersOwnItemsRunAgainToo(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 3, func(cfg *co.JobConfiguration) { cfg.Failover, cfg.ShardingTotalCount = true, 3 })
+	c, h := group(t, 3, func(cfg *co.JobConfiguration) {
+		cfg.Failover, cfg.ShardingTotalCount, cfg.Props = true, 3, map[string]string{co.PropMaxHostDeaths: "3"}
+	})
 	c.pass(10 * time.Second)
 	first, taker, last := h[0], h[1], h[2]
 	must(t, last.complete(last.running(), "OK", ""))

@@ -78,13 +78,10 @@ func parseMembers(data []byte) Members {
 
 func (m Members) data() []byte { return []byte(strings.Join(m, "\n")) }
 
-func (m Members) with(id string) Members {
-	if slices.Contains(m, id) {
-		return m
-	}
-	n := append(slices.Clone(m), id)
+func (m Members) with(ids ...string) Members {
+	n := append(slices.Clone(m), ids...)
 	slices.Sort(n)
-	return n
+	return slices.Compact(n)
 }
 
 func (m Members) without(ids ...string) Members {

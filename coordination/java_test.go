@@ -181,6 +181,7 @@ func (m mixed) live() {
 	quiet = true
 	m.must(m.operate(co.SetServers(m.layout, true)))
 	m.calm()
+	m.release()
 	m.wholeFire()
 	for _, p := range m.javas {
 		if p.up {

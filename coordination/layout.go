@@ -66,7 +66,10 @@ func (l Layout) completed() string          { return l.root + "/guarantee/comple
 func (l Layout) completedItem(i int) string { return l.root + "/guarantee/completed/" + itoa(i) }
 func (l Layout) systemTime() string         { return l.root + "/systemTime/current" }
 
-// The nodes of ours, all below sibling.
+// The nodes of ours, all below sibling but one.
+
+// adopted: the namespace's node; its data is what is added to transactions.
+func (l Layout) adopted() string { return l.sibling[:strings.LastIndexByte(l.sibling, '/')] }
 
 // term: its version is the term of leadership among our hosts.
 func (l Layout) term() string { return l.sibling + "/leader" }
@@ -98,6 +101,16 @@ func (l Layout) record(i int) string { return l.sibling + "/sharding/" + itoa(i)
 func (l Layout) offsets() string     { return l.sibling + "/offset" }
 func (l Layout) offset(i int) string { return l.sibling + "/offset/" + itoa(i) }
 func (l Layout) definition() string  { return l.sibling + "/definition" }
+
+// superseded: the definitions that were applied before that one; see superseded.
+func (l Layout) superseded() string { return l.sibling + "/superseded" }
+
+// unusedServers: since when which servers have had no instance; see unused.
+func (l Layout) unusedServers() string { return l.sibling + "/servers" }
+func (l Layout) kills() string         { return l.sibling + "/kill" }
+
+// kill: which runs of one host operators want to end; see Kill.
+func (l Layout) kill(id string) string { return l.sibling + "/kill/" + id }
 
 func itoa(i int) string { return strconv.Itoa(i) }
 

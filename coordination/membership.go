@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // HostDetail is what a host of ours tells the others about itself for a job:
@@ -54,12 +55,27 @@ type Joining struct {
 	Self   JobInstance
 	// Definition is the configuration as the definition file has it.
 	Definition JobConfiguration
+	// Former is the definition that this host brought before, as YAML; nil for
+	// none. A superseded definition is applied only if Former is the one that it
+	// replaces: then somebody has changed the file back.
+	Former []byte
 	// JobClass is written to the root node if that is blank.
 	JobClass string
 	Detail   HostDetail
+	// Accept refuses a configuration that asks for more than this host
+	// allows; nil refuses none. A host does not join a job whose configuration
+	// it refuses.
+	Accept func(JobConfiguration) error
 	// Applied is filled in: what the registry holds afterwards, and which
 	// fields of it the definition changed, empty if none.
 	Applied *Applied
+	// Wait, if not nil, is set when others who come at the same time are to
+	// write this host's name down first: it has not joined then. Call Join again
+	// after so long, with the same Applied and with Waited raised by it.
+	Wait   *time.Duration
+	Waited time.Duration
+
+	crowd bool // it was refused
 }
 
 // Applied tells what became of a definition.
@@ -70,83 +86,220 @@ type Applied struct {
 	// Changed are the fields that the definition file changed; Kept are those
 	// where the registry differs from the file and stays.
 	Changed, Kept []string
+	// Superseded is set when the definition was applied to the job before, has
+	// been replaced by a newer one since, and differs from what is in force:
+	// nothing of it was applied, and the host's file is out of date.
+	Superseded bool
+	// Base is what the host has to add to all transaction numbers of the job.
+	Base int64
+
+	stepped bool // a step of a joining that is not its last took effect
 }
 
 // Join registers the host for the job: configuration, server, instance. It
 // does not divide items; the next look at the view finds that the instances
 // have changed. After an error the same wish may be put again: a host that has
 // joined nevertheless is found to have.
+//
+// A host that comes alone to a job that is there joins in one commit, which
+// writes its name into the list of members. Of many that do so at once each
+// would be refused by each. So a host that finds others on the way or dead, or
+// no job, or that was refused, joins in two steps: it announces itself by its
+// detail node, which no other host writes, and makes its instance node when its
+// name is among the members. Whoever writes that list adds the names of all who
+// are announced; the one with the lowest name does so at once.
 func Join(j Joining) Move {
 	l, id := j.Layout, j.Self.ID
 	return Move{
 		Name: "join",
-		Read: []Query{Data(l.root), Data(l.config()), Data(l.definition()), Data(l.server(j.Self.ServerIP)), Data(l.members()),
-			Data(l.instance(id)), Data(l.runsOf(id)), Data(l.assignmentOf(id)), Data(l.detail(id))},
+		Read: []Query{Data(l.root), Data(l.config()), Data(l.definition()), Data(l.server(j.Self.ServerIP)), Data(l.members()), Children(l.details()), Data(l.superseded()),
+			Data(l.adopted()), Data(l.record(0)), Data(l.instance(id)), Data(l.detail(id)), Data(l.runsOf(id)), Data(l.assignmentOf(id))},
 		Then: func(nodes []Node, _ []Result) (Move, error) {
-			root, config, definition, server, members := nodes[0], nodes[1], nodes[2], nodes[3], nodes[4]
-			instance, runs := nodes[5], nodes[6]
-			change, applied, err := applyDefinition(l, j.Definition, config, definition)
+			a := arrival{Joining: j, root: nodes[0], config: nodes[1], server: nodes[3], membersNode: nodes[4], details: nodes[5].Names,
+				instance: nodes[9], detail: nodes[10], runs: nodes[11], assigned: nodes[12]}
+			base := parseAdopted(nodes[7].Data).Base
+			if err := copied(nodes[8], base); err != nil { // every fire begins item 0, unless that is disabled
+				return Move{}, err
+			}
+			d := definitions{layout: l, config: a.config, last: nodes[2], superseded: nodes[6]}
+			change, applied, err := d.apply(j.Definition, j.Former, j.Accept)
 			if err != nil {
 				return Move{}, err
 			}
-			if j.Applied != nil {
-				*j.Applied = applied
-			}
-			again := func(*OpError) (Move, error) { return Join(j), nil }
-			if instance.Exists && config.Exists {
+			applied.Base = base
+			a.change, a.applied = change, applied
+			a.tell()
+			if a.instance.Exists && a.config.Exists {
 				// It has joined: an id is used by one session only.
 				if len(change) == 0 {
 					return Done()
 				}
-				return Move{Commit: change, Else: again}, nil
+				return a.commit(change)
 			}
-			if len(runs.Data) > 0 {
-				return Move{}, fmt.Errorf("instance id %s was used before: node %s holds unfinished runs; every start needs an id of its own", id, runs.Path)
+			if len(a.runs.Data) > 0 {
+				return Move{}, fmt.Errorf("instance id %s was used before: node %s holds unfinished runs; every start needs an id of its own", id, a.runs.Path)
 			}
-			var ops []Op
-			if config.Exists {
-				// It must not be removed meanwhile: a host does not bring back
-				// a job that it found.
-				ops = append(ops, Check(l.config(), config.Version))
-			}
-			ops = append(ops, l.skeleton()...)
-			if j.JobClass != "" && len(root.Data) == 0 {
-				ops = append(ops, Set(l.root, []byte(j.JobClass), AnyVersion))
-			}
-			ops = append(ops, change...)
-			state := []byte(serverEnabled)
-			if applied.Configuration.Disabled {
-				state = []byte(serverDisabled)
-			}
-			switch {
-			case !server.Exists:
-				ops = append(ops, Create(l.server(j.Self.ServerIP), state))
-			case len(server.Data) == 0:
-				ops = append(ops, Set(l.server(j.Self.ServerIP), state, server.Version))
-			}
-			if applied.Created {
-				// What is left of an earlier life of the job divides nothing.
-				ops = append(ops, Set(l.assignment(), nil, AnyVersion))
-			}
-			version := members.Version
-			if !members.Exists {
-				version = 0
-			}
-			ops = append(ops, Set(l.members(), parseMembers(members.Data).with(id).data(), version))
-			for _, old := range nodes[6:] {
-				if old.Exists {
-					ops = append(ops, Delete(old.Path, old.Version))
-				}
-			}
-			ops = append(ops,
-				Create(l.runsOf(id), nil),
-				Create(l.assignmentOf(id), nil),
-				CreateEphemeral(l.detail(id), j.Detail.data()),
-				CreateEphemeral(l.instance(id), j.Self.yaml()),
-			)
-			return Move{Name: "join", Commit: ops, Else: again, Unknown: func() (Move, error) { return Join(j), nil }}, nil
+			return a.step()
 		},
 	}
+}
+
+// arrival is a Joining on its way: what was read.
+type arrival struct {
+	Joining
+	root, config, server, membersNode Node
+	// details are the hosts of ours whose session lives, and those that have
+	// announced themselves.
+	details                          []string
+	instance, detail, runs, assigned Node
+	change                           []Op // of the definition
+	applied                          Applied
+}
+
+// tell fills in what has become of the definition, by this step and those before.
+func (a arrival) tell() {
+	if a.Applied == nil {
+		return
+	}
+	before := *a.Applied
+	*a.Applied = a.applied
+	if before.stepped { // what an earlier step has changed is no change any more
+		a.Applied.stepped = true
+		a.Applied.Created = before.Created || a.applied.Created
+		a.Applied.Changed = before.Changed
+		for _, field := range a.applied.Changed {
+			if !slices.Contains(before.Changed, field) {
+				a.Applied.Changed = append(a.Applied.Changed, field)
+			}
+		}
+	}
+}
+
+// step is the next step of a host that has not joined.
+func (a arrival) step() (Move, error) {
+	id := a.Self.ID
+	members := parseMembers(a.membersNode.Data)
+	in := slices.Contains(members, id)
+	coming := slices.DeleteFunc(slices.Clone(a.details), func(other string) bool { return slices.Contains(members, other) })
+	dead := slices.ContainsFunc(members, func(other string) bool { return !slices.Contains(a.details, other) })
+	crowd := a.crowd || dead || !a.config.Exists || slices.ContainsFunc(coming, func(other string) bool { return other != id })
+	switch rank := slices.Index(coming, id); {
+	case !crowd && !a.detail.Exists:
+		return a.commit(slices.Concat(a.ground(), a.enroll(Members{id}), a.own(), a.appear()))
+	case !a.detail.Exists && !a.config.Exists:
+		a.change = nil // who writes the names makes the job
+		return a.commit(append([]Op{Ensure(a.Layout.details())}, a.announce()...))
+	case !a.detail.Exists:
+		return a.commit(slices.Concat(a.ground(), a.announce()))
+	case in:
+		return a.commit(slices.Concat(a.ground(), a.own(), a.appear()))
+	case rank > 0 && a.Wait != nil && a.Waited < joinPatience+time.Duration(rank)*joinStep:
+		// In a crowd an answer may take its time: it looks again, less and less often.
+		*a.Wait = min(max(time.Duration(rank)*joinStep, a.Waited, leastJoinWait), joinPatience/2)
+		return Done()
+	}
+	return a.commit(slices.Concat(a.ground(), a.enroll(append(coming, id)), a.own(), a.appear())) // its own announcement may be younger than the list
+}
+
+// A host waits for the one with the lowest name until joinPatience is over, and
+// for joinStep more for each of those before it; then it does not rely on them.
+const (
+	joinPatience  = 4 * time.Second
+	joinStep      = 5 * time.Millisecond
+	leastJoinWait = 20 * time.Millisecond
+)
+
+// ground is what the first commit makes that others make too: configuration,
+// server, and the nodes below which marks are made.
+func (a arrival) ground() []Op {
+	l := a.Layout
+	var ops []Op
+	if a.config.Exists {
+		// It must not be removed meanwhile: a host does not bring back
+		// a job that it found.
+		ops = append(ops, Check(l.config(), a.config.Version))
+	}
+	if !a.detail.Exists || !a.membersNode.Exists || !a.config.Exists {
+		ops = append(ops, l.skeleton()...)
+	}
+	if a.JobClass != "" && len(a.root.Data) == 0 {
+		ops = append(ops, Set(l.root, []byte(a.JobClass), AnyVersion))
+	}
+	ops = append(ops, a.change...)
+	state := []byte(serverEnabled)
+	if a.applied.Configuration.Disabled {
+		state = []byte(serverDisabled)
+	}
+	switch {
+	case !a.server.Exists:
+		// The answer to a set tells the registry's clock, and no other is sure to follow.
+		ops = append(ops, Create(l.server(a.Self.ServerIP), nil), Set(l.server(a.Self.ServerIP), state, 0))
+	case len(a.server.Data) == 0:
+		ops = append(ops, Set(l.server(a.Self.ServerIP), state, a.server.Version))
+	default: // as a Java host does: RetireServers then leaves it
+		ops = append(ops, Set(l.server(a.Self.ServerIP), a.server.Data, a.server.Version))
+	}
+	if !a.config.Exists {
+		// What is left of an earlier life of the job divides nothing.
+		ops = append(ops, Set(l.assignment(), nil, AnyVersion))
+	}
+	return ops
+}
+
+// announce says that this host is on its way.
+func (a arrival) announce() []Op {
+	return []Op{CreateEphemeral(a.Layout.detail(a.Self.ID), a.Detail.data())}
+}
+
+// enroll writes names into the list of members.
+func (a arrival) enroll(ids []string) []Op {
+	version := a.membersNode.Version
+	if !a.membersNode.Exists {
+		version = 0
+	}
+	return []Op{Set(a.Layout.members(), parseMembers(a.membersNode.Data).with(ids...).data(), version)}
+}
+
+// own makes the host's own nodes.
+func (a arrival) own() []Op {
+	l, id := a.Layout, a.Self.ID
+	var ops []Op
+	for _, old := range []Node{a.runs, a.assigned} {
+		if old.Exists {
+			ops = append(ops, Delete(old.Path, old.Version))
+		}
+	}
+	ops = append(ops, Create(l.runsOf(id), nil), Create(l.assignmentOf(id), nil))
+	if !a.detail.Exists {
+		ops = append(ops, a.announce()...)
+	}
+	return ops
+}
+
+// appear puts the host into the list of instances, for Java hosts too. Its name
+// is among the members then: an instance that is not is a Java host.
+func (a arrival) appear() []Op {
+	return []Op{CreateEphemeral(a.Layout.instance(a.Self.ID), a.Self.yaml())}
+}
+
+// commit carries a step out, and goes on until the instance node is there.
+func (a arrival) commit(ops []Op) (Move, error) {
+	again := func() (Move, error) { return Join(a.Joining), nil }
+	then := func([]Node, []Result) (Move, error) {
+		if a.Applied != nil {
+			a.Applied.stepped = a.Applied.stepped || len(a.change) > 0
+		}
+		return again()
+	}
+	if last := ops[len(ops)-1]; last.Kind == OpEphemeral && last.Path == a.Layout.instance(a.Self.ID) || a.instance.Exists {
+		then = nil
+	}
+	return Move{Name: "join", Commit: ops, Then: then, Unknown: again,
+		Else: func(*OpError) (Move, error) {
+			next := a.Joining
+			next.crowd = true
+			return Join(next), nil
+		}}, nil
 }
 
 // skeleton are the nodes below which marks are made. They are only ever made
@@ -162,57 +315,96 @@ func (l Layout) skeleton() []Op {
 	return ops
 }
 
-// applyDefinition decides what the registry's configuration becomes: a field
-// that was changed in the file since it was last applied is applied, one that
-// was changed in the registry only stays.
-func applyDefinition(l Layout, mine JobConfiguration, config, definition Node) ([]Op, Applied, error) {
-	if !config.Exists {
-		ops := []Op{Create(l.config(), mine.YAML())}
-		if definition.Exists {
-			ops = append(ops, Set(l.definition(), mine.YAML(), definition.Version))
-		} else {
-			ops = append(ops, Create(l.definition(), mine.YAML()))
+// definitions are the nodes that a definition file is applied to: the
+// configuration in force, the definition as it was last applied, and the list of
+// those before it.
+type definitions struct {
+	layout                   Layout
+	config, last, superseded Node
+}
+
+// apply decides what the registry's configuration becomes: a field that was
+// changed in the file since it was last applied is applied, one that was changed
+// in the registry only stays. former is as in Joining.
+func (d definitions) apply(mine JobConfiguration, former []byte, accept func(JobConfiguration) error) ([]Op, Applied, error) {
+	l, yaml := d.layout, mine.YAML()
+	if accept == nil {
+		accept = func(JobConfiguration) error { return nil }
+	}
+	if !d.config.Exists {
+		if beyond := accept(mine); beyond != nil {
+			return nil, Applied{}, fmt.Errorf("the job's definition is refused: %w", beyond)
+		}
+		ops := []Op{Create(l.config(), yaml), set(d.last, yaml)}
+		if d.superseded.Exists { // by what was applied to the job before it was removed
+			ops = append(ops, Set(d.superseded.Path, nil, d.superseded.Version))
 		}
 		return ops, Applied{Configuration: mine, Created: true}, nil
 	}
-	theirs, _, err := ParseConfiguration(config.Data)
+	list := parseSuperseded(d.superseded.Data)
+	outdated := d.last.Exists && string(d.last.Data) != string(yaml) && string(d.last.Data) != string(former) && list.contains(yaml)
+	stays := "overwrite is false"
+	if outdated && mine.Overwrite {
+		mine.Overwrite, stays = false, "the definition file was superseded by a newer one"
+	}
+	theirs, _, err := ParseConfiguration(d.config.Data)
 	if err != nil {
 		if !mine.Overwrite {
-			return nil, Applied{}, fmt.Errorf("the job's configuration in the registry (node %s) cannot be read, and overwrite is false: %w", l.config(), err)
+			return nil, Applied{}, fmt.Errorf("the job's configuration in the registry (node %s) cannot be read, and %s: %w", l.config(), stays, err)
 		}
 		theirs = JobConfiguration{JobName: mine.JobName}
 	}
-	base, _, baseErr := ParseConfiguration(definition.Data)
-	hasBase := definition.Exists && baseErr == nil
+	base, _, baseErr := ParseConfiguration(d.last.Data)
+	hasBase := d.last.Exists && baseErr == nil && !outdated
 	result, changed, kept := Merge(base, hasBase, mine, theirs)
-	if invalid := result.Validate(); invalid != nil {
+	if outdated {
+		result = theirs
+	}
+	invalid := result.Validate()
+	if invalid == nil {
+		invalid = accept(result)
+	}
+	if invalid != nil {
 		return nil, Applied{}, fmt.Errorf("the job's configuration in the registry (node %s), with what the definition changes in it, is refused: %w", l.config(), invalid)
+	}
+	if outdated {
+		differs := slices.Sorted(slices.Values(slices.Concat(kept, changed)))
+		return nil, Applied{Configuration: result, Kept: differs, Superseded: len(differs) > 0}, nil
 	}
 	applied := Applied{Configuration: result, Changed: changed, Kept: kept}
 	var ops []Op
-	if string(result.YAML()) != string(config.Data) && len(changed) > 0 || err != nil {
-		ops = append(ops, Set(l.config(), result.YAML(), config.Version))
+	if string(result.YAML()) != string(d.config.Data) && len(changed) > 0 || err != nil {
+		ops = append(ops, Set(l.config(), result.YAML(), d.config.Version))
 	}
 	switch {
-	case !definition.Exists:
-		ops = append(ops, Create(l.definition(), mine.YAML()))
-	case string(definition.Data) != string(mine.YAML()):
-		ops = append(ops, Set(l.definition(), mine.YAML(), definition.Version))
+	case !d.last.Exists:
+		ops = append(ops, set(d.last, yaml))
+	case string(d.last.Data) != string(yaml):
+		ops = append(ops, set(d.last, yaml), set(d.superseded, list.replace(d.last.Data, yaml).data()))
 	}
 	return ops, applied, nil
 }
 
+// set makes a persistent node, or sets the one that was read.
+func set(n Node, data []byte) Op {
+	if n.Exists {
+		return Set(n.Path, data, n.Version)
+	}
+	return Create(n.Path, data)
+}
+
 // ApplyDefinition brings a changed definition file to the registry. applied
-// may be nil.
-func ApplyDefinition(l Layout, mine JobConfiguration, applied *Applied) Move {
+// may be nil. former and accept are as in Joining.
+func ApplyDefinition(l Layout, mine JobConfiguration, former []byte, accept func(JobConfiguration) error, applied *Applied) Move {
 	return Move{
 		Name: "apply definition",
-		Read: []Query{Data(l.config()), Data(l.definition())},
+		Read: []Query{Data(l.config()), Data(l.definition()), Data(l.superseded())},
 		Then: func(nodes []Node, _ []Result) (Move, error) {
-			if !nodes[0].Exists {
+			d := definitions{layout: l, config: nodes[0], last: nodes[1], superseded: nodes[2]}
+			if !d.config.Exists {
 				return Move{}, ErrRemoved
 			}
-			ops, a, err := applyDefinition(l, mine, nodes[0], nodes[1])
+			ops, a, err := d.apply(mine, former, accept)
 			if err != nil {
 				return Move{}, err
 			}
@@ -222,7 +414,7 @@ func ApplyDefinition(l Layout, mine JobConfiguration, applied *Applied) Move {
 			if len(ops) == 0 {
 				return Done()
 			}
-			return Move{Commit: ops, Else: func(*OpError) (Move, error) { return ApplyDefinition(l, mine, applied), nil }}, nil
+			return Move{Commit: ops, Else: func(*OpError) (Move, error) { return ApplyDefinition(l, mine, former, accept, applied), nil }}, nil
 		},
 	}
 }
@@ -276,7 +468,7 @@ func Leave(v View, unfinished Items) Move {
 	l, id := v.Layout, v.Self.ID
 	read := []Query{Data(l.members()), Data(l.instance(id)), Data(l.leader()), Data(l.detail(id)),
 		Data(l.assignmentOf(id)), Data(l.runsOf(id)), Data(l.trigger(id)), Data(l.necessary()), Data(l.config()), Data(l.term()), Data(l.shardingFlags()), Children(l.instances()),
-		Children(l.electionLatch()), Children(l.failoverLatch())}
+		Children(l.electionLatch()), Children(l.failoverLatch()), Data(l.kill(id))}
 	return Move{
 		Name: "leave", Read: read,
 		Then: func(nodes []Node, _ []Result) (Move, error) {
@@ -293,7 +485,7 @@ func Leave(v View, unfinished Items) Move {
 				}
 				ops = append(ops, Delete(leader.Path, 1)) // a Java host's has version 0
 			}
-			for _, latch := range nodes[12:] {
+			for _, latch := range nodes[12:14] {
 				mine, _ := placeInLine(latch.Names, id)
 				ops = append(ops, leaving(latch.Path, mine)...)
 			}
@@ -301,12 +493,18 @@ func Leave(v View, unfinished Items) Move {
 			drop(nodes[3])
 			// The registry may know of runs that the host has not heard of:
 			// those of a begin whose answer was lost.
-			if len(unfinished) == 0 && len(nodes[5].Data) == 0 {
+			runs, err := parseRuns(nodes[5].Data)
+			switch {
+			case len(unfinished) == 0 && len(nodes[5].Data) == 0:
 				drop(nodes[4])
 				drop(nodes[5])
+				drop(nodes[14])
 				if left := parseMembers(members.Data).without(id); members.Exists {
 					ops = append(ops, Set(l.members(), left.data(), members.Version))
 				}
+			case err == nil && len(runs.Runs) > 0 && !runs.Left: // it does not die of them
+				runs.Left = true
+				ops = append(ops, Set(nodes[5].Path, runs.data(), nodes[5].Version))
 			}
 			drop(nodes[6])
 			others := slices.ContainsFunc(nodes[11].Names, func(other string) bool { return other != id })

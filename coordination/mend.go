@@ -3,7 +3,6 @@ package coordination
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Mending is a host's wish to have in order what the job's hosts rely on.
@@ -83,8 +82,7 @@ type mending struct {
 
 // places are the nodes of skeleton and those above them, parents first.
 func (l Layout) places() []string {
-	above := l.sibling[:strings.LastIndexByte(l.sibling, '/')]
-	paths := []string{l.root + "/leader", l.root + "/leader/failover", above, l.sibling}
+	paths := []string{l.root + "/leader", l.root + "/leader/failover", l.adopted(), l.sibling}
 	for _, op := range l.skeleton() {
 		paths = append(paths, op.Path)
 	}

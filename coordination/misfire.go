@@ -52,11 +52,9 @@ func RegistryTime(l Layout, out *time.Time) Move {
 		Name: "read registry time",
 		// The check keeps a job that was removed from coming back by this.
 		Commit: []Op{Check(l.config(), AnyVersion), Ensure(l.systemTime()), Set(l.systemTime(), nil, AnyVersion)},
-		Then: func([]Node, []Result) (Move, error) {
-			return Move{Read: []Query{Data(l.systemTime())}, Then: func(n []Node, _ []Result) (Move, error) {
-				*out = n[0].Mtime
-				return Done()
-			}}, nil
+		Then: func(_ []Node, results []Result) (Move, error) {
+			*out = results[2].Time
+			return Done()
 		},
 		Else: func(e *OpError) (Move, error) {
 			if e.Index == 0 {

@@ -305,6 +305,21 @@ func (a *actor) live(yield func(call) bool) {
 			s[n.Query] = n
 		}
 		a.view = co.ParseView(s, a.layout, a.self, a.view)
+		// A host that is not in the list of instances may be on its way there: the
+		// others look again, now and then, until it is there or gone.
+		dead := false
+		if crashed := a.view.Crashed(); len(crashed) > 0 {
+			var details []co.Query
+			for _, id := range crashed {
+				details = append(details, co.Data(a.layout.Sibling()+"/instances/"+id))
+			}
+			more, err := a.Read(ctx, details...)
+			if err != nil {
+				return
+			}
+			nodes = append(nodes, more...)
+			dead = slices.ContainsFunc(more, func(n co.Node) bool { return !n.Exists })
+		}
 		idle, err := a.step(ctx)
 		if !a.goOn(err) {
 			return
@@ -312,7 +327,7 @@ func (a *actor) live(yield func(call) bool) {
 		if !idle {
 			continue
 		}
-		if a.rounds < modelRounds && len(a.view.Crashed()) > 0 {
+		if a.rounds < modelRounds && dead {
 			a.rounds++ // time has passed, and something is left
 			continue
 		}

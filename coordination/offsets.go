@@ -6,10 +6,12 @@ import (
 )
 
 // SaveOffsets makes offsets of running items durable. The record's version
-// proves that the item is still the host's own.
+// proves that the item is still the host's own, as long as the host's list of
+// runs is there: a job that was purged and made anew has no such list, while its
+// records may have come to the same versions.
 type SaveOffsets struct {
 	Layout Layout
-	Items  map[int]Ended // Offset and State are used
+	Items  map[int]Ended // Offset and State are used; all are of one host
 }
 
 // Saved is what became of SaveOffsets.
@@ -29,6 +31,7 @@ func (s SaveOffsets) next(todo Items, out *Saved) Move {
 	l := s.Layout
 	b := commit{}
 	var items Items
+	owner := ""
 	for _, i := range todo {
 		e := s.Items[i]
 		item := commit{}
@@ -42,26 +45,31 @@ func (s SaveOffsets) next(todo Items, out *Saved) Move {
 			break
 		}
 		b.join(item)
-		items = append(items, i)
+		items, owner = append(items, i), e.State.Record.Owner
 	}
 	rest := todo[len(items):]
 	if len(items) == 0 {
 		return Move{Name: "save offsets"}
 	}
+	b.add(roleRuns, -1, Check(l.runsOf(owner), AnyVersion))
 	// look finds items that were lost, and offsets that were saved though the
 	// answer was not heard: writing the same bytes again does no harm.
 	look := func() (Move, error) {
-		var read []Query
+		read := []Query{Data(l.runsOf(owner))}
 		for _, i := range items {
 			read = append(read, Data(l.record(i)), Data(l.offset(i)))
 		}
 		return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 			var again Items
 			for k, i := range items {
-				record, offset, e := n[2*k], n[2*k+1], s.Items[i]
-				if versionOf(record) != e.State.RecordVersion {
+				record, offset, e := n[1+2*k], n[2+2*k], s.Items[i]
+				run := parseRecord(record.Data)
+				if versionOf(record) != e.State.RecordVersion || run.Owner != owner || run.Begun != e.State.Record.Begun {
 					out.Lost = append(out.Lost, i)
 					continue
+				}
+				if !n[0].Exists {
+					return Move{}, gone(n[0])
 				}
 				e.State.Offset, e.State.OffsetVersion, e.State.HasOffset = offset.Data, offset.Version, offset.Exists
 				s.Items[i] = e

@@ -45,7 +45,7 @@ func TestOperator(t *testing.T) {
 	}
 	nobody := co.NewLayout(c.layout.Namespace, "nobody")
 	for name, m := range map[string]co.Move{"trigger": co.TriggerJob(nobody), "set servers": co.SetServers(nobody, true), "remove": co.Remove(nobody, true),
-		"apply definition": co.ApplyDefinition(nobody, c.file, nil), "registry time": co.RegistryTime(nobody, new(time.Time))} {
+		"apply definition": co.ApplyDefinition(nobody, c.file, nil, nil, nil), "registry time": co.RegistryTime(nobody, new(time.Time))} {
 		if err := c.operate(m); !errors.Is(err, co.ErrRemoved) {
 			t.Errorf("%s of a job that is not there: %v", name, err)
 		}

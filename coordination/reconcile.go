@@ -4,7 +4,7 @@ import "time"
 
 // Reconcile says what this host should do next for the common good of the
 // job, from what it sees: give up leadership, stand for election, divide the
-// items, or ask the leader to. It reports false if there is nothing to do.
+// items, or ask the leader to if that may not know. It reports false if there is nothing to do.
 // The host performs the move and looks again when the next snapshot has come.
 // share is what the host knows of its share; sharded is filled in when the move
 // divides the items; line is this host's place in the latch of the election.
@@ -34,7 +34,7 @@ func (v View) Reconcile(now time.Time, share Share, sharded *Sharded, line *Line
 	case v.JavaLed() && !share.Current(v):
 		// A Java leader writes nothing down: whether its division is out of
 		// date is known when the share has been read.
-	case why != "" && !v.Necessary && v.Leader != "":
+	case why != "" && !v.Necessary && v.Leader != "" && !v.leaderSees():
 		return AskForSharding(v), true
 	}
 	return Move{}, false

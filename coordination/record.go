@@ -60,14 +60,32 @@ type Record struct {
 	Instant int64 `json:"instant"`
 	// Trigger is the newest trigger round that was begun.
 	Trigger int64 `json:"trigger,omitempty"`
+	// After is the transaction that wrote the record before this one did, if that
+	// is known; the fence of the run, once that has ended. See CopiedError.
+	After int64 `json:"after,omitempty"`
 	// Begun and Ended are the times of the newest run, Unix milliseconds.
 	// Ended is 0 while the run is open.
 	Begun  int64  `json:"begun,omitempty"`
 	Ended  int64  `json:"ended,omitempty"`
 	Source string `json:"source,omitempty"`
 	// Outcome of the newest run: one of abi.Outcome's values, LOST when its
-	// host died and failover was off, empty while it is open.
+	// host died and failover was off, HELD when the item is held back since,
+	// empty while it is open.
 	Outcome string `json:"outcome,omitempty"`
+	// Reason says why, where the outcome alone does not: who killed it.
+	Reason string `json:"reason,omitempty"`
+	// Deaths counts the hosts that have died one after the other in runs of the
+	// item; the next completion sets it to 0. Died are the ids of the newest of
+	// them, at most maxDied, oldest first, separated by blanks.
+	Deaths int    `json:"deaths,omitempty"`
+	Died   string `json:"died,omitempty"`
+	// Held is since when no instant and no trigger of the item is begun, Unix
+	// milliseconds, because Deaths reached the job's limit; 0: it is not held.
+	Held int64 `json:"held,omitempty"`
+	// Back is a scheduled instant that was begun and handed back before anything
+	// of it ran, Unix milliseconds: its next owner runs it, or a newer one. It
+	// counts while it is after Instant; the next begin sets it to 0.
+	Back int64 `json:"back,omitempty"`
 	// Former is the run before the newest, if another instance began that: so
 	// that it learns what became of it if it did not hear of its completion.
 	Former Former `json:"former,omitzero"`
@@ -81,8 +99,15 @@ type Former struct {
 	Outcome string `json:"outcome,omitempty"`
 }
 
-// OutcomeLost is the outcome of a run whose host died while failover was off.
-const OutcomeLost = "LOST"
+const (
+	// OutcomeLost is the outcome of a run whose host died while failover was off.
+	OutcomeLost = "LOST"
+	// OutcomeHeld is the outcome of the run whose host was one too many to die
+	// with it: the item is held back.
+	OutcomeHeld = "HELD"
+	// maxDied is how many hosts that died a record names.
+	maxDied = 3
+)
 
 // Open reports whether a run was begun and is not completed.
 func (r Record) Open() bool { return r.Begun != 0 && r.Ended == 0 }
@@ -104,7 +129,7 @@ func (r Record) Accepts(f Fire) error {
 }
 
 func (r Record) begin(owner string, f Fire, now int64) Record {
-	n := Record{Owner: owner, Instant: r.Instant, Trigger: r.Trigger, Begun: now, Source: f.Source}
+	n := Record{Owner: owner, Instant: r.Instant, Trigger: r.Trigger, After: r.After, Begun: now, Source: f.Source, Deaths: r.Deaths, Died: r.Died}
 	if f.Trigger != 0 {
 		n.Trigger = max(f.Trigger, r.Trigger)
 	} else {
@@ -116,6 +141,12 @@ func (r Record) begin(owner string, f Fire, now int64) Record {
 	return n
 }
 
+// after notes the transaction that wrote what the record was.
+func (r Record) after(zxid int64) Record {
+	r.After = max(r.After, zxid)
+	return r
+}
+
 // isOf reports whether the fire is the newest that was begun of its kind.
 func (r Record) isOf(f Fire) bool {
 	if f.Trigger != 0 {
@@ -124,21 +155,68 @@ func (r Record) isOf(f Fire) bool {
 	return f.Instant == r.Instant
 }
 
-// handedBack closes a run of which nothing ran, so that the fire may begin
+// HandBack closes a run of which nothing ran, so that the fire may begin
 // once more.
-func (r Record) handedBack(f Fire) Record {
+func (r Record) HandBack(f Fire) Record {
 	r.Ended, r.Outcome = r.Begun, OutcomeCancelled
 	if f.Trigger != 0 {
 		r.Trigger = min(r.Trigger, f.Trigger-1)
 	} else if f.Instant != 0 {
-		r.Instant = min(r.Instant, f.Instant-1)
+		r.Instant, r.Back = min(r.Instant, f.Instant-1), f.Instant
 	}
 	return r
 }
 
-func (r Record) end(outcome string, now int64) Record {
-	r.Ended, r.Outcome = now, outcome
+// HandedBack is a scheduled instant that was begun in time, of which nothing ran,
+// and that is due; 0 if there is none.
+func (r Record) HandedBack() int64 {
+	if r.Open() || r.Back <= r.Instant {
+		return 0
+	}
+	return r.Back
+}
+
+// end closes a run that its host, or a Java host, has completed.
+func (r Record) end(outcome, reason string, now int64) Record {
+	r.Ended, r.Outcome, r.Reason = now, outcome, reason
+	r.Deaths, r.Died = 0, ""
 	return r
+}
+
+// died notes that the host of the newest run has died with it.
+func (r Record) died(host string) Record {
+	names := append(strings.Fields(r.Died), host)
+	r.Deaths, r.Died = r.Deaths+1, strings.Join(names[max(0, len(names)-maxDied):], " ")
+	return r
+}
+
+// lost closes a run that no host repeats.
+func (r Record) lost(now int64) Record {
+	r.Ended, r.Outcome = now, OutcomeLost
+	return r
+}
+
+// hold closes a run that no host repeats, and holds the item back.
+func (r Record) hold(now int64) Record {
+	r.Ended, r.Outcome, r.Held = now, OutcomeHeld, now
+	return r
+}
+
+// release lets the item begin again, for instants after the given one.
+func (r Record) release(instant int64) Record {
+	r.Deaths, r.Died, r.Held = 0, "", 0
+	r.Instant = max(r.Instant, instant)
+	return r
+}
+
+// HeldBack says why the item is not begun.
+func (r Record) HeldBack(job string, item int) string {
+	hosts := "a host"
+	if r.Deaths > 1 {
+		hosts = strconv.Itoa(r.Deaths) + " hosts in a row"
+	}
+	return fmt.Sprintf("the item is held back since %s: %s died in its runs (%s); wasmjob release %s --item %d lets it run again",
+		time.UnixMilli(r.Held).UTC().Format(time.RFC3339), hosts, strings.ReplaceAll(r.Died, " ", ", "), job, item)
 }
 
 func (r Record) data() []byte {
@@ -160,10 +238,16 @@ func (r Record) data() []byte {
 	b = append(b, `,"instant":`...)
 	b = strconv.AppendInt(b, r.Instant, 10)
 	num(`,"trigger":`, r.Trigger)
+	num(`,"after":`, r.After)
 	num(`,"begun":`, r.Begun)
 	num(`,"ended":`, r.Ended)
 	text(`,"source":`, r.Source)
 	text(`,"outcome":`, r.Outcome)
+	text(`,"reason":`, r.Reason)
+	num(`,"deaths":`, int64(r.Deaths))
+	text(`,"died":`, r.Died)
+	num(`,"held":`, r.Held)
+	num(`,"back":`, r.Back)
 	if r.Former != (Former{}) {
 		b = append(b, `,"former":{"owner":`...)
 		b = appendText(b, r.Former.Owner)
@@ -210,7 +294,7 @@ func parseRecord(data []byte) Record {
 // Run is a set of items that one host has begun for one fire.
 type Run struct {
 	Fire
-	Items Items `json:"items"`
+	Items Ranges `json:"items"`
 	// Marked is set for runs whose running marks outlive their host: Java hosts
 	// know of them.
 	Marked bool `json:"marked,omitempty"`
@@ -230,6 +314,9 @@ type Runs struct {
 	// the n-th of Takers, in turn. Of a host that lives both are empty.
 	Owed   Items    `json:"owed,omitempty"`
 	Takers []string `json:"takers,omitempty"`
+	// Left is set when the host has stopped its guests and left the job: it did
+	// not die of what it ran.
+	Left bool `json:"left,omitempty"`
 }
 
 func parseRuns(data []byte) (Runs, error) {
@@ -256,13 +343,20 @@ func (r Runs) data() []byte {
 }
 
 // Items are all items of all runs, ascending.
-func (r Runs) Items() Items {
-	var all Items
+func (r Runs) Items() Items { return r.ranges().Items() }
+
+// ranges are all items of all runs.
+func (r Runs) ranges() Ranges {
+	var all Ranges
 	for _, run := range r.Runs {
-		all = append(all, run.Items...)
+		all = all.with(run.Items)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
+}
+
+// has reports whether the item is in one of the runs.
+func (r Runs) has(item int) bool {
+	return slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Items.Contains(item) })
 }
 
 // markedOf reports whether the item's running mark outlives the host.
@@ -285,127 +379,49 @@ func (r Runs) fireOf(item int) Fire {
 	return Fire{}
 }
 
-// size is about the length of data, at most.
-func (r Runs) size() int {
-	n := 16
-	for _, run := range r.Runs {
-		n += 128 + 8*len(run.Items)
+// room is how many bytes of items fit a commit that writes this list too. However
+// long the list is, a commit carries more than one item.
+func (r Runs) room() int { return max(commitBudget-len(r.data()), leastRoom) }
+
+// leastRoom is what a commit has for items when the list of runs is very long:
+// both together still fit a request.
+const leastRoom = commitBudget / 8
+
+// listed bounds by how many bytes a list of runs grows when the item is added to
+// it or removed from it, after the item before: a range is extended or cut, or
+// there is a new one.
+func listed(item, before int) int {
+	if item == before+1 {
+		return 0
 	}
-	return n
+	return 2 * len(",1000000")
 }
 
 func (r Runs) with(f Fire, marked bool, items Items) Runs {
 	if len(items) == 0 {
 		return r
 	}
-	n := r.without(items)
+	added := rangesOf(items)
+	n := r.less(added)
 	for i := range n.Runs {
 		if n.Runs[i].Fire == f && n.Runs[i].Marked == marked {
-			merged := append(slices.Clone(n.Runs[i].Items), items...)
-			slices.Sort(merged)
-			n.Runs[i].Items = merged
+			n.Runs[i].Items = n.Runs[i].Items.with(added)
 			return n
 		}
 	}
-	sorted := slices.Sorted(slices.Values(items))
-	n.Runs = append(n.Runs, Run{Fire: f, Items: sorted, Marked: marked})
+	n.Runs = append(n.Runs, Run{Fire: f, Items: added, Marked: marked})
 	return n
 }
 
-func (r Runs) without(items Items) Runs {
-	drop := make(map[int]bool, len(items))
-	for _, i := range items {
-		drop[i] = true
-	}
-	n := Runs{Java: r.Java, Owed: r.Owed, Takers: r.Takers}
+func (r Runs) without(items Items) Runs { return r.less(rangesOf(items)) }
+
+// less are the runs without some items.
+func (r Runs) less(drop Ranges) Runs {
+	n := Runs{Java: r.Java, Owed: r.Owed, Takers: r.Takers, Left: r.Left}
 	for _, run := range r.Runs {
-		var kept Items
-		for _, i := range run.Items {
-			if !drop[i] {
-				kept = append(kept, i)
-			}
-		}
-		if len(kept) > 0 {
+		if kept := run.Items.without(drop); len(kept) > 0 {
 			n.Runs = append(n.Runs, Run{Fire: run.Fire, Items: kept, Marked: run.Marked})
 		}
 	}
 	return n
-}
-
-// Items is a set of sharding items, ascending. Its text form is ranges:
-// "0-3,7".
-type Items []int
-
-// String returns the text form.
-func (s Items) String() string {
-	var b strings.Builder
-	for n := 0; n < len(s); {
-		last := n
-		for last+1 < len(s) && s[last+1] == s[last]+1 {
-			last++
-		}
-		if n > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(itoa(s[n]))
-		if last > n {
-			b.WriteByte('-')
-			b.WriteString(itoa(s[last]))
-		}
-		n = last + 1
-	}
-	return b.String()
-}
-
-// Contains reports whether the item is in the set.
-func (s Items) Contains(item int) bool {
-	_, ok := slices.BinarySearch(s, item)
-	return ok
-}
-
-// MaxItems bounds what a range may expand to: the largest sharding total count.
-const MaxItems = 1_000_000
-
-// ParseItems reads the text form. The result is ascending and has no
-// duplicates.
-func ParseItems(text string) (Items, error) {
-	var s Items
-	if text == "" {
-		return nil, nil
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		a, okA := itemNumber(from)
-		b, okB := itemNumber(to)
-		if !okA || !okB || b < a || b >= MaxItems {
-			return nil, fmt.Errorf("items %q: %q is not an item or a range such as 0-3 below %d", shorten(text), shorten(part), MaxItems)
-		}
-		if len(s)+b-a+1 > MaxItems {
-			return nil, fmt.Errorf("items %q: more than %d", shorten(text), MaxItems)
-		}
-		for i := a; i <= b; i++ {
-			s = append(s, i)
-		}
-	}
-	slices.Sort(s)
-	return slices.Compact(s), nil
-}
-
-func shorten(s string) string {
-	if len(s) > 40 {
-		return s[:40] + "…"
-	}
-	return s
-}
-
-// MarshalText and UnmarshalText make Items a string in JSON.
-func (s Items) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText reads the text form.
-func (s *Items) UnmarshalText(text []byte) (err error) {
-	*s, err = ParseItems(string(text))
-	return err
 }

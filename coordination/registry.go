@@ -166,6 +166,9 @@ type Result struct {
 	// Zxid is the transaction number after an OpSet; 0 for other kinds. It
 	// grows with every commit of the registry, for ever.
 	Zxid int64
+	// Time is the registry's clock at the transaction after an OpSet, in its own
+	// resolution: the node's Mtime since then. It is zero for other kinds.
+	Time time.Time
 }
 
 // Reason says which condition of an op failed.

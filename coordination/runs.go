@@ -37,13 +37,7 @@ func ownRuns(n Node, known Runs, version int32) (actual Runs, orphans Items) {
 	if err != nil || !n.Exists {
 		return known, nil // spoilt by a hand: the next write mends it
 	}
-	have := known.Items()
-	for _, i := range actual.Items() {
-		if !have.Contains(i) {
-			orphans = append(orphans, i)
-		}
-	}
-	return actual, orphans
+	return actual, actual.ranges().without(known.ranges()).Items()
 }
 
 // UnmarshalJSON reads the list of a node. A list of more than MaxItems items in
@@ -57,18 +51,19 @@ func (r *Runs) UnmarshalJSON(data []byte) error {
 		Java   string   `json:"java"`
 		Owed   Items    `json:"owed"`
 		Takers []string `json:"takers"`
+		Left   bool     `json:"left"`
 	}
 	if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
-	*r = Runs{Java: text.Java, Owed: text.Owed, Takers: text.Takers}
+	*r = Runs{Java: text.Java, Owed: text.Owed, Takers: text.Takers, Left: text.Left}
 	n := 0
 	for _, t := range text.Runs {
-		items, err := ParseItems(t.Items)
+		items, err := parseRanges(t.Items)
 		if err != nil {
 			return err
 		}
-		if n += len(items); n > MaxItems {
+		if n += items.Len(); n > MaxItems {
 			return fmt.Errorf("runs: more than %d items", MaxItems)
 		}
 		t.Run.Items = items
@@ -126,7 +121,7 @@ func handBack(l Layout, self string, runs Runs, version int32, items Items, then
 			record := n[each*k]
 			item := commit{}
 			if r := parseRecord(record.Data); r.Owner == self && r.Open() {
-				item.add(roleRecord, i, Set(record.Path, r.handedBack(runs.fireOf(i)).data(), record.Version))
+				item.add(roleRecord, i, Set(record.Path, r.HandBack(runs.fireOf(i)).data(), record.Version))
 			}
 			for _, mark := range n[each*k+1 : each*k+each] {
 				if mark.Exists && string(mark.Data) == self {

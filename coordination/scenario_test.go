@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -222,9 +223,10 @@ func (s *script) command(line string) error {
 		h, definition := s.host(arg(1)), s.file
 		settings(2, &definition)
 		var applied co.Applied
-		if err := h.perform(co.ApplyDefinition(s.layout, definition, &applied)); err != nil {
+		if err := h.perform(co.ApplyDefinition(s.layout, definition, h.former, nil, &applied)); err != nil {
 			return err
 		}
+		h.former = definition.YAML()
 		s.joined(h, applied)
 	case "settle":
 		s.settle()
@@ -303,6 +305,19 @@ func (s *script) command(line string) error {
 			return s.operate(co.SetServers(s.layout, enable))
 		}
 		s.t.Fatalf("%q: expected item, server or job", line)
+	case "release": // release all, release 2
+		item := -1
+		if arg(1) != "all" {
+			item = s.number(arg(1))
+		}
+		var out co.Released
+		err := s.operate(co.Release(s.layout, item, s.now, &out))
+		s.say("operator: releases %s", orNone(out.Items))
+		return err
+	case "kill": // kill all, kill 2, kill run ID
+		return s.kill(words[1:])
+	case "kills": // kills A: what A is asked to end
+		s.kills(s.host(arg(1)))
 	case "trigger":
 		return s.operate(co.TriggerJob(s.layout))
 	case "console": // console A B: ElasticJob's console triggers, and comes no further than these
@@ -376,6 +391,9 @@ func (s *script) joined(h *simHost, a co.Applied) {
 	case len(a.Changed) > 0:
 		s.say("%s: changed %s", h.name, strings.Join(a.Changed, ", "))
 	}
+	if a.Superseded {
+		s.say("%s: the definition is superseded", h.name)
+	}
 	if len(a.Kept) > 0 {
 		s.say("%s: the registry differs and stays: %s", h.name, strings.Join(a.Kept, ", "))
 	}
@@ -404,6 +422,11 @@ func (s *script) set(c *co.JobConfiguration, setting string) {
 		c.StaticSharding = on
 	case "strategy":
 		c.JobShardingStrategyType = value
+	case "deaths":
+		if c.Props = maps.Clone(c.Props); c.Props == nil {
+			c.Props = make(map[string]string)
+		}
+		c.Props[co.PropMaxHostDeaths] = value
 	case "parameter":
 		c.JobParameter = value
 	case "description":
@@ -571,7 +594,71 @@ func (s *script) record(data []byte) string {
 	}
 	text += fmt.Sprintf(", %s by %s %s", r.Source, r.Owner, clock(r.Begun))
 	if r.Open() {
-		return text + " open"
+		text += " open"
+	} else {
+		text += "-" + clock(r.Ended) + " " + r.Outcome
 	}
-	return text + "-" + clock(r.Ended) + " " + r.Outcome
+	if r.Deaths > 0 {
+		text += fmt.Sprintf(", %d died (%s)", r.Deaths, r.Died)
+	}
+	if r.Held != 0 {
+		text += ", held back since " + clock(r.Held)
+	}
+	if r.Reason != "" {
+		text += ": " + r.Reason
+	}
+	return text
+}
+
+// kill asks hosts to end runs.
+func (s *script) kill(words []string) error {
+	k := co.Killing{Layout: s.layout, Item: -1, By: "op", Grace: 5 * time.Second, Now: s.now}
+	switch {
+	case words[0] == "run":
+		k.Run = words[1]
+	case words[0] != "all":
+		k.Item = s.number(words[0])
+	}
+	var targets []co.KillTarget
+	if err := s.operate(co.AskKill(k, &targets)); err != nil {
+		return err
+	}
+	if len(targets) == 0 {
+		s.say("operator: nothing of that runs")
+	}
+	for _, t := range targets {
+		switch {
+		case t.Java:
+			s.say("operator: %d runs on the Java host %s, which cannot be asked", t.Item, t.Host)
+		case t.Gone:
+			s.say("operator: %s is gone, and %d is not to be taken over", t.Host, t.Item)
+		default:
+			s.say("operator: asks %s to end %d", t.Host, t.Item)
+		}
+	}
+	return nil
+}
+
+// kills ends what a host is asked to end.
+func (s *script) kills(h *simHost) {
+	query := co.KillQuery(s.layout, h.self)
+	n := h.read(query)
+	kills := co.ReadKills(n)
+	var end co.Items
+	for i, it := range h.sorted() {
+		if _, asked := kills.Of(i, it.state.RecordZxid); it.running && asked {
+			end = append(end, i)
+		}
+	}
+	s.say("%s: is to end %s", h.name, orNone(end))
+	if len(end) > 0 {
+		if err := h.complete(end, co.OutcomeCancelled, ""); err != nil {
+			s.say("%s: %v", h.name, err)
+		}
+	}
+	if n.Exists {
+		if err := h.perform(co.DropKills(s.layout, h.self, n.Version)); err != nil {
+			s.say("%s: %v", h.name, err)
+		}
+	}
 }

@@ -31,7 +31,15 @@ type Sharded struct {
 // safe to stop after any of them: first every host loses what will move, then
 // the items change hands, at last every host gains what is now its own and the
 // flag goes. Until then the flag stands, and the next leader starts over.
+//
+// now is the host's clock. If View.Clock is set, that is taken in its place.
 func Reshard(v View, now time.Time, result *Sharded) Move {
+	if !v.Clock.IsZero() {
+		if !v.FlagSeen.IsZero() {
+			v.FlagSeen = v.FlagSeen.Add(v.Clock.Sub(now))
+		}
+		now = v.Clock
+	}
 	l := v.Layout
 	read := []Query{Data(l.config()), Children(l.instances()), Data(l.members()), Data(l.term()), Data(l.assignment()),
 		Children(l.sharding()), Children(l.records()), Children(l.shardingFlags()), Children(l.runs()), Children(l.assignment()), Children(l.servers()), Data(l.leader()),
@@ -69,6 +77,7 @@ type sharding struct {
 	triggered                                                   []string // instances that have not consumed theirs
 
 	cfg       JobConfiguration
+	refused   bool // cfg is not what the registry has
 	before    Division
 	disabled  map[string]bool // server address → disabled
 	draining  map[string]bool // instance id
@@ -105,7 +114,7 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 	s.java = slices.DeleteFunc(slices.Clone(s.instances), func(id string) bool { return slices.Contains(members, id) })
 	// Items may come from Java hosts.
 	mixed := len(s.java) > 0 || before.Java || len(before.Foreigners) > 0
-	cfg, _, err := readConfiguration(l.Job, s.config.Data, s.view.Config)
+	cfg, _, err := readConfiguration(l.Job, s.config.Data, s.view.Config, s.view.Accept)
 	if err != nil {
 		// The last good one stays in force. What all hosts agree on is the
 		// last division; a host that came later has never seen a good one.
@@ -116,7 +125,7 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 			return Move{}, fmt.Errorf("the items cannot be divided: %w", err)
 		}
 	}
-	s.cfg = cfg
+	s.cfg, s.refused = cfg, err != nil
 	s.hasRecord = make(map[int]bool, len(s.records))
 	for _, name := range s.records {
 		if i, ok := itemNumber(name); ok {
@@ -229,6 +238,12 @@ func (s sharding) lives(id string) bool {
 func (s sharding) divide() (Move, error) {
 	total := s.cfg.ShardingTotalCount
 	d := Division{Instances: strategy.Sorted(s.instances), Foreigners: s.java, Total: total, Strategy: s.cfg.JobShardingStrategyType}
+	if d.JavaSeen = s.before.JavaSeen; s.before.Java || len(s.before.Foreigners) > 0 {
+		d.JavaSeen = s.now.UnixMilli()
+	}
+	if s.refused {
+		d.Refused = s.config.Mzxid
+	}
 	for _, id := range d.Instances {
 		switch {
 		case s.disabled[serverOf(id)]:

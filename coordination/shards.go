@@ -49,8 +49,8 @@ type ShardInstance struct {
 // ShardState is what an item is doing.
 type ShardState string
 
-// The states of an item. Apart from FAILOVER they are those of ElasticJob's
-// console.
+// The states of an item. Apart from FAILOVER and HELD they are those of
+// ElasticJob's console.
 const (
 	ShardDisabled ShardState = "DISABLED"
 	ShardRunning  ShardState = "RUNNING"
@@ -59,6 +59,8 @@ const (
 	// ShardSharding: its owner is gone, or it has none; it waits for a division.
 	ShardSharding ShardState = "SHARDING_FLAG"
 	ShardPending  ShardState = "PENDING"
+	// ShardHeld: hosts in a row died in its runs; an operator is to release it.
+	ShardHeld ShardState = "HELD"
 )
 
 // ShardItem is one sharding item.
@@ -230,6 +232,8 @@ func (s shardReading) item(i int, begun string) ShardItem {
 		it.Fence = record.Mzxid
 	}
 	switch {
+	case it.Record.Held != 0 && it.RunningOn == "":
+		it.State = ShardHeld
 	case it.Disabled:
 		it.State = ShardDisabled
 	case it.RunningOn != "":

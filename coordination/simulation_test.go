@@ -44,6 +44,7 @@ type simHost struct {
 	rc       *registrytest.FaultyCenter
 	plan     func(call int, op string) registrytest.Fault
 
+	former    []byte // the definition that it brought last
 	joined    bool
 	why       string // why it is not in the job
 	leaving   bool   // draining
@@ -246,10 +247,10 @@ func (h *simHost) join(definition co.JobConfiguration) (co.Applied, error) {
 		}
 		h.connect()
 	}
-	err := h.perform(co.Join(co.Joining{Layout: h.layout, Self: h.self, Definition: definition, Applied: &applied,
+	err := h.perform(co.Join(co.Joining{Layout: h.layout, Self: h.self, Definition: definition, Former: h.former, Applied: &applied,
 		Detail: co.HostDetail{State: co.DetailReady, Digest: "sha256:d0"}}))
 	if err == nil {
-		h.joined, h.why = true, ""
+		h.joined, h.why, h.former = true, "", definition.YAML()
 	}
 	return applied, err
 }
@@ -449,8 +450,8 @@ func (h *simHost) owned() co.Items {
 // others could have taken.
 func (h *simHost) recoverAll(all bool) (bool, error) {
 	crashed := h.view.Crashed()
-	if len(crashed) == 0 && h.failoverLine.Standing {
-		crashed = []string{""} // and leaves the latch, in which Java hosts wait
+	if len(h.view.FailoverItems) > 0 || len(crashed) == 0 && h.failoverLine.Standing {
+		crashed = append(crashed, "") // what Java hosts have marked; and it leaves the latch, in which they wait
 	}
 	if len(crashed) == 0 {
 		h.recoverAt = time.Time{}
@@ -485,6 +486,12 @@ func (h *simHost) recover(dead string, all bool, limit int) (co.Recovered, error
 	h.takeOver(dead, out.Claimed)
 	for _, c := range out.Lost {
 		h.say("%s: writes down that %d of %s is LOST (%s)", h.name, c.Item, dead, c.Fire.ID())
+	}
+	for _, c := range out.Held {
+		h.say("%s: holds %d back: %s died in its runs (%s)", h.name, c.Item, c.State.Record.Died, c.Fire.ID())
+	}
+	for _, c := range out.Killed {
+		h.say("%s: does not take over %d from %s: %s", h.name, c.Item, dead, c.State.Record.Reason)
 	}
 	if len(out.Left) > 0 {
 		h.say("%s: leaves %s of %s to others", h.name, out.Left, dead)
@@ -561,6 +568,9 @@ func (h *simHost) fire(at time.Time) error {
 		h.say("%s: its server is disabled", h.name)
 		return nil
 	}
+	if err := h.lookAtHeld(); err != nil {
+		return err
+	}
 	var idle, busy co.Items
 	for i, it := range h.sorted() {
 		switch {
@@ -587,6 +597,27 @@ func (h *simHost) fire(at time.Time) error {
 		return nil
 	}
 	return h.begin(id, idle, false)
+}
+
+// lookAtHeld reads the items that are held back, as far as the host knows.
+func (h *simHost) lookAtHeld() error {
+	var held co.Items
+	for i, it := range h.sorted() {
+		if it.owned && !it.running && it.state.Record.Held != 0 {
+			held = append(held, i)
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	var states map[int]co.ItemState
+	if err := h.perform(co.ReadItems(h.layout, held, &states)); err != nil {
+		return err
+	}
+	for i, state := range states {
+		h.items[i].state = state
+	}
+	return nil
 }
 
 func (h *simHost) begin(id co.Fire, items co.Items, trigger bool) error {
@@ -619,11 +650,16 @@ func (h *simHost) begin(id co.Fire, items co.Items, trigger bool) error {
 	if len(begun) > 0 {
 		h.say("%s: begins %s (%s, %s)", h.name, begun, id.Source, id.ID())
 	}
+	for _, i := range out.Holds {
+		h.say("%s: holds %d back: %s died in its runs", h.name, i, out.Held[i].Died)
+	}
 	for _, i := range slices.Sorted(maps.Keys(out.Refused)) {
 		h.say("%s: does not begin %d: %s", h.name, i, out.Refused[i])
 		it := h.items[i]
 		it.due = nil
 		switch out.Refused[i] {
+		case co.RefusedHeld:
+			it.state.Record = out.Held[i]
 		case co.RefusedRunning, co.RefusedFailover:
 			due := id
 			due.Source = "misfire"

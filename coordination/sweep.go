@@ -23,8 +23,8 @@ import (
 // from then on the Java host is one of the crashed, and Recover does the rest.
 func Sweep(v View, now time.Time, swept *[]string) Move {
 	l := v.Layout
-	return Move{Name: "sweep", Read: []Query{Children(l.sharding()), Children(l.runs()), Children(l.instances()), Children(l.triggers()), Children(l.details()), Data(l.members())}, Then: func(n []Node, _ []Result) (Move, error) {
-		s := sweeping{view: v, now: now, swept: swept, instances: n[2].Names, lists: n[1].Names, triggers: n[3].Names, details: n[4].Names, members: n[5]}
+	return Move{Name: "sweep", Read: []Query{Children(l.sharding()), Children(l.runs()), Children(l.instances()), Children(l.triggers()), Children(l.details()), Data(l.members()), Children(l.kills())}, Then: func(n []Node, _ []Result) (Move, error) {
+		s := sweeping{view: v, now: now, swept: swept, instances: n[2].Names, lists: n[1].Names, triggers: n[3].Names, details: n[4].Names, members: n[5], kills: n[6].Names}
 		var read []Query
 		total := max(v.Config.ShardingTotalCount, v.Division.Total)
 		for _, name := range n[0].Names {
@@ -50,6 +50,7 @@ type sweeping struct {
 	now                                 time.Time
 	swept                               *[]string
 	instances, details, lists, triggers []string
+	kills                               []string // hosts that are asked to end something
 	items                               Items
 	members                             Node
 	owners                              []string // of items; "" where there is none
@@ -73,6 +74,9 @@ func (s sweeping) look(nodes []Node) (Move, error) {
 	}
 	for _, id := range s.lists {
 		read = append(read, Data(l.runsOf(id)))
+	}
+	for _, id := range s.kills {
+		read = append(read, Data(l.kill(id)))
 	}
 	for _, id := range s.triggers {
 		if !slices.Contains(s.instances, id) {
@@ -146,6 +150,11 @@ func (s sweeping) judge(found Snapshot) (Move, error) {
 			case !taken:
 				groups = append(groups, []Op{Delete(mark.Path, mark.Version)})
 			}
+		}
+	}
+	for _, id := range s.kills {
+		if n := found.Data(l.kill(id)); staleKill(n, s.lives(id), slices.Contains(s.lists, id), s.now) {
+			groups = append(groups, []Op{Delete(n.Path, n.Version)})
 		}
 	}
 	for _, id := range s.triggers {

@@ -25,6 +25,10 @@ type View struct {
 	ConfigWarnings []string
 	ConfigErr      error
 	configNode     Node
+	// Accept refuses a configuration that is in order but asks for more than
+	// this host allows; nil refuses none. What it refuses is treated as one
+	// that cannot be read. It is carried from view to view.
+	Accept func(JobConfiguration) error
 	// Instances are all instance ids in ElasticJob's order: descending.
 	Instances []string
 	// Servers are the addresses that have a server node, ascending.
@@ -51,6 +55,10 @@ type View struct {
 	// it, and a snapshot without the flag clears it. The leader of a job with
 	// Java hosts does not divide before FlagSettle has passed since.
 	FlagSeen time.Time
+	// Clock is the registry's clock at this moment, as the host reckons it. The
+	// host notes it; zero means that it is not known. What a division dates is
+	// dated by it, so that the clock of no single host is remembered.
+	Clock time.Time
 	// round counts how often the flags were raised under a leader that is not
 	// one of ours, as far as this host has seen.
 	round int
@@ -79,11 +87,17 @@ type Division struct {
 	Foreign Items `json:"foreign,omitempty"`
 	// Foreigners are those of Instances that are Java hosts.
 	Foreigners []string `json:"foreigners,omitempty"`
+	// JavaSeen is until when a Java host was known to be in the job, Unix
+	// milliseconds; it is brought up to date when one has gone.
+	JavaSeen int64 `json:"javaSeen,omitempty"`
 	// Java is set when a Java leader made the division. Then Instances is what
 	// seems to have been divided over, and Doubts are instances that own
 	// something and are gone, or own nothing and are there.
 	Java   bool     `json:"java,omitempty"`
 	Doubts []string `json:"doubts,omitempty"`
+	// Refused is the transaction of the configuration that the leader refuses:
+	// Total and Strategy are then those of the division before.
+	Refused int64 `json:"refused,omitempty"`
 	// Owing are items that moved away from an instance which had not consumed
 	// the trigger of round Round. OwingSince is when, Unix milliseconds.
 	Owing      Items `json:"owing,omitempty"`
@@ -112,12 +126,12 @@ func Control(l Layout, self JobInstance) []Query {
 // of the snapshot before it; it supplies the configuration while the one in
 // the registry cannot be read, and saves parsing what has not changed.
 func ParseView(s Snapshot, l Layout, self JobInstance, before View) View {
-	v := View{Layout: l, Self: self}
+	v := View{Layout: l, Self: self, Accept: before.Accept}
 	v.configNode = s.Data(l.config())
 	v.Exists = v.configNode.Exists
 	v.Config, v.ConfigWarnings, v.ConfigErr = before.Config, before.ConfigWarnings, before.ConfigErr
 	if v.Exists && (v.configNode.Mzxid != before.configNode.Mzxid || !before.configNode.Exists) {
-		v.Config, v.ConfigWarnings, v.ConfigErr = readConfiguration(l.Job, v.configNode.Data, before.Config)
+		v.Config, v.ConfigWarnings, v.ConfigErr = readConfiguration(l.Job, v.configNode.Data, before.Config, v.Accept)
 	}
 
 	v.Instances = slices.Clone(s.Children(l.instances()))
@@ -177,13 +191,16 @@ func (v View) nobodys(leader Node) bool {
 }
 
 // readConfiguration parses and checks; on error the last good one stays.
-func readConfiguration(job string, data []byte, last JobConfiguration) (JobConfiguration, []string, error) {
+func readConfiguration(job string, data []byte, last JobConfiguration, accept func(JobConfiguration) error) (JobConfiguration, []string, error) {
 	c, warnings, err := ParseConfiguration(data)
 	if err == nil && c.JobName != job {
 		err = fmt.Errorf("jobName: found %q, expected %q, the name of the node", c.JobName, job)
 	}
 	if err == nil {
 		err = c.Validate()
+	}
+	if err == nil && accept != nil {
+		err = accept(c)
 	}
 	if err != nil {
 		return last, warnings, err
@@ -280,12 +297,13 @@ func (v View) Foreman() bool {
 	if v.OurTerm {
 		return v.Leading()
 	}
-	for _, id := range v.Instances {
-		if slices.Contains(v.Members, id) {
-			return id == v.Self.ID
-		}
-	}
-	return false
+	return v.First()
+}
+
+// First reports whether this host is the first of ours in the list of instances.
+func (v View) First() bool {
+	n := slices.IndexFunc(v.Instances, func(id string) bool { return slices.Contains(v.Members, id) })
+	return n >= 0 && v.Instances[n] == v.Self.ID
 }
 
 // Extra is what this host, being the leader, watches besides Control because
@@ -344,11 +362,10 @@ func (v View) javaChanged() string {
 // configuration that cannot be read changes nothing.
 func (v View) DivisionStale() string {
 	d := v.Division
-	instances := slices.Clone(d.Instances)
 	switch {
 	case !v.divisionNode.Exists || len(v.divisionNode.Data) == 0:
 		return "items were never divided"
-	case v.ConfigErr != nil:
+	case v.ConfigErr != nil, v.LeaderRefuses():
 	case d.Total != v.Config.ShardingTotalCount:
 		return fmt.Sprintf("sharding total count changed from %d to %d", d.Total, v.Config.ShardingTotalCount)
 	case !d.Java && d.Strategy != v.strategyName():
@@ -357,9 +374,7 @@ func (v View) DivisionStale() string {
 	if d.Java && v.OurTerm {
 		return "a Java leader divided the items"
 	}
-	slices.Sort(instances)
-	slices.Reverse(instances)
-	if !slices.Equal(instances, v.Instances) {
+	if v.instancesChanged() {
 		return "instances changed"
 	}
 	if d.Java { // its leader sees to the servers
@@ -372,6 +387,28 @@ func (v View) DivisionStale() string {
 		return "this server was disabled"
 	}
 	return v.javaChanged()
+}
+
+// instancesChanged reports that the items were divided over other instances than
+// there are.
+func (v View) instancesChanged() bool {
+	divided := slices.Clone(v.Division.Instances)
+	slices.Sort(divided)
+	slices.Reverse(divided)
+	return !slices.Equal(divided, v.Instances)
+}
+
+// leaderSees reports that a leader of ours finds by itself that the items must be
+// divided anew: the instances are others, which it watches too. If all the others
+// asked it for that, every join would cost as many commits as there are hosts.
+func (v View) leaderSees() bool {
+	return v.OurTerm && len(v.Java()) == 0 && slices.Contains(v.Instances, v.Leader) && v.instancesChanged()
+}
+
+// LeaderRefuses reports that the last division was made by a leader that refuses
+// the configuration now in the registry: asking for another one is of no use.
+func (v View) LeaderRefuses() bool {
+	return v.Division.Refused != 0 && v.Division.Refused == v.ConfigChange()
 }
 
 // strategyName is the name that the division will have: the configuration may

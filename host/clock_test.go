@@ -28,11 +28,13 @@ func (c *cluster) onWallClock(w *wallClock) {
 	c.config = func(cfg *host.Config) { cfg.Now = w.now }
 }
 
-// A loop that sleeps until an instant notices that the clock was set forwards.
+// A loop that sleeps until an instant notices that the clock was set forwards, and
+// the registry's too: both are of one machine, or the machine slept.
 func TestClockJumpsForwardWhileALoopSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, w := newCluster(t), &wallClock{}
 		c.onWallClock(w)
+		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &skewed{l, &w.ahead} }
 		c.start(1, job(definition("hourly", "0 0 * * * ?", 2), sleeper(time.Second)))
 		time.Sleep(10*time.Minute + 7*time.Second)
 		instant := time.Now().Truncate(time.Hour).Add(time.Hour)
@@ -59,6 +61,9 @@ func TestClockJumpsForwardWhileALoopSleeps(t *testing.T) {
 		skipped := c.list(host.EventFireSkipped)
 		if len(skipped) != 1 || !skipped[0].Instant.Equal(instant.Add(time.Hour)) || skipped[0].Through.Before(instant.Add(2*time.Hour)) {
 			t.Errorf("what is told of the instants that were left out:\n%s", lines(skipped))
+		}
+		if told := c.list(host.EventClock); len(told) != 0 {
+			t.Errorf("the clocks agreed all the time:\n%s", lines(told))
 		}
 	})
 }
@@ -131,11 +136,13 @@ func TestClockJumpsBackWhileAnInstantWaits(t *testing.T) {
 	}
 }
 
-// A host whose clock was wrong and was set back runs what it is given by others,
-// whose instants are behind its own, and what an operator lets run again.
+// A host whose clock was wrong, and that has no bound, was set back: it runs what
+// it is given by others, whose instants are behind its own, and what an operator
+// lets run again.
 func TestClockJumpsBackAndItemsOfOthersFireAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
+		r.bound = -1
 		right := r.start()
 		time.Sleep(time.Second) // it makes the items, by a clock that is right
 		r.clocks = func() time.Duration { return 30 * time.Minute }

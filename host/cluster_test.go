@@ -41,9 +41,9 @@ func (g *guest) Executor(coordination.JobConfiguration) (abi.Executor, error) {
 	return g, nil
 }
 
-func (g *guest) HasListener(export string) bool { return g.listeners[export] != nil }
-func (g *guest) NewWorker() abi.Worker          { return g }
-func (g *guest) Close() error                   { return nil }
+func (g *guest) HasListener(export string) bool                { return g.listeners[export] != nil }
+func (g *guest) NewWorker(context.Context) (abi.Worker, error) { return g, nil }
+func (g *guest) Close() error                                  { return nil }
 
 func (g *guest) Retain() bool {
 	g.mu.Lock()
@@ -101,8 +101,13 @@ type cluster struct {
 
 	pace pace
 
+	// wrote, if not nil, hears of every commit that took effect.
+	wrote func(ops []coordination.Op)
+
 	mu     sync.Mutex
 	events []host.Event
+	from   []int       // which host each is of
+	at     []time.Time // when each of them happened, by a clock that is right
 }
 
 // pace notices hosts that go on changing the registry, each because of the
@@ -178,7 +183,7 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 			if err != nil {
 				return nil, err
 			}
-			s := &lease{RegistryCenter: r, lost: make(chan struct{}), pace: &c.pace, host: name}
+			s := &lease{RegistryCenter: r, lost: make(chan struct{}), pace: &c.pace, host: name, wrote: c.wrote}
 			nd.mu.Lock()
 			defer nd.mu.Unlock()
 			nd.sessions = append(nd.sessions, s)
@@ -191,7 +196,7 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 		OnEvent: func(e host.Event) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.events = append(c.events, e)
+			c.events, c.from, c.at = append(c.events, e), append(c.from, n), append(c.at, time.Now())
 		},
 	}
 	if c.config != nil {
@@ -216,10 +221,11 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 // the session's nodes when the host has closed it or its time is up.
 type lease struct {
 	coordination.RegistryCenter
-	pace *pace
-	host string
-	once sync.Once
-	lost chan struct{}
+	pace  *pace
+	host  string
+	wrote func(ops []coordination.Op)
+	once  sync.Once
+	lost  chan struct{}
 	// loseAfter makes the next commit the last: it is applied, and the session
 	// ends before its answer comes.
 	loseAfter atomic.Bool
@@ -246,6 +252,9 @@ func (l *lease) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinat
 		return nil, coordination.ErrSessionLost
 	}
 	results, err := l.RegistryCenter.Commit(ctx, ops...)
+	if err == nil && l.wrote != nil {
+		l.wrote(ops)
+	}
 	l.pace.note(l.host, "commit %v: %v", ops, err)
 	if l.loseAfter.Load() {
 		l.lose()

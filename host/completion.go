@@ -15,6 +15,7 @@ import (
 // complete writes the ends of runs, in groups: at once when nothing runs any
 // more, else a short time after the first.
 func (j *job) complete(now moment) {
+	j.keepOwn()
 	pending := 0
 	for _, e := range j.ended {
 		if !e.unfinished {
@@ -39,7 +40,7 @@ func (j *job) complete(now moment) {
 // windowEnd is when the items that have ended are completed, whether or not
 // others still run.
 func (j *job) windowEnd() time.Time {
-	first, again := j.endedSince.Add(completionWindow), j.completedAt.Add(completionInterval)
+	first, again := j.endedSince.Add(j.overload.window(completionWindow)), j.completedAt.Add(completionInterval)
 	if again.After(first) {
 		return again
 	}
@@ -60,17 +61,10 @@ func (j *job) commitEnded(now moment) {
 			continue
 		}
 		e.run.mu.Lock()
-		ended := coordination.Ended{State: e.run.state, Outcome: string(e.result.Outcome), Failover: e.run.fire.source == abi.SourceFailover}
+		ended := coordination.Ended{State: e.run.state, Outcome: string(e.result.Outcome), Reason: e.reason, Failover: e.run.fire.source == abi.SourceFailover}
 		switch {
 		case e.unstarted:
-			before := e.run.state.Record
-			before.Ended = before.Begun
-			before.Outcome = string(abi.OutcomeCancelled)
-			if id := e.run.fire.id; id.Trigger != 0 {
-				before.Trigger = min(before.Trigger, id.Trigger-1)
-			} else {
-				before.Instant = min(before.Instant, id.Instant-1)
-			}
+			before := e.run.state.Record.HandBack(e.run.fire.id)
 			ended.HandBack = &before
 		case e.result.Staged && e.result.Outcome == abi.OutcomeOK:
 			ended.Offset, ended.HasOffset = e.result.Offset, true
@@ -127,8 +121,11 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		j.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.run.fence))
 	case e.unstarted:
 		event.Kind, event.Reason = EventItemSkipped, "handed back unstarted: the host is stopping"
+		if j.left != "" {
+			event.Reason = "handed back unstarted: the job was " + string(j.leftState)
+		}
 	default:
-		event.Kind, event.OffsetWrites = EventItemCompleted, offsetWrites(state)
+		event.Kind, event.OffsetWrites, event.Reason = EventItemCompleted, offsetWrites(state), e.reason
 	}
 	j.emit(event)
 	if took && e.unstarted && it != nil && j.beyond(it) { // nobody will be given it
@@ -156,7 +153,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		return
 	}
 	it.run = nil
-	it.lastOutcome, it.lastMessage, it.lastEnd = e.result.Outcome, e.result.Message, now.wall
+	it.lastOutcome, it.lastMessage, it.lastEnd = e.result.Outcome, reason(e.result.Message), now.wall
 	if took {
 		state.Misfire = state.Misfire || it.state.Misfire // marked while it ran
 		it.state = state
@@ -175,11 +172,17 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 	}
 }
 
-// handleError does what the job's error handler says.
+// handleError does what the job's error handler says, within the job's log
+// quota.
 func (j *job) handleError(c coordination.JobConfiguration, what string, r abi.Result, fields ...zap.Field) {
-	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", r.Message))
+	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", harmless(r.Message)))
+	size := len(r.Message)
 	if r.Err != nil {
 		fields = append(fields, zap.Error(r.Err))
+		size += len(r.Err.Error())
+	}
+	if !j.mayLog(lineOverhead + size) {
+		return
 	}
 	switch c.JobErrorHandlerType {
 	case "IGNORE":

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
 // EventKind says what an Event tells. The set may grow; readers skip kinds
@@ -30,20 +31,30 @@ const (
 	// EventItemSkipped: an item of this host did not run for the instant, and
 	// Reason says why (disabled, still running: misfire, failover off, …).
 	EventItemSkipped EventKind = "item.skipped"
+	// EventItemHeld: too many hosts in a row have died in runs of the item. This
+	// one is closed, Outcome is HELD, and the item is held back until an operator
+	// releases it; Reason names the hosts.
+	EventItemHeld EventKind = "item.held"
+	// EventItemRepaired: the item's record named an instant that was later than
+	// the registry's clock, and the item was begun all the same: Instant is that of
+	// the run, Drift by how much the record was ahead of it.
+	EventItemRepaired EventKind = "item.repaired"
 	// EventListener: a listener export ended; Reason is its name.
 	EventListener EventKind = "listener"
 
 	EventJobAdded    EventKind = "job.added"
-	EventJobChanged  EventKind = "job.changed" // configuration or module; Reason says which
-	EventJobRemoved  EventKind = "job.removed" // Reason: definition gone, removed by operator, …
-	EventJobStopped  EventKind = "job.stopped" // by an operator: instance node deleted
-	EventJobError    EventKind = "job.error"   // the job cannot run, or Wait has taken too long; Reason
+	EventJobChanged  EventKind = "job.changed"   // configuration or module; Reason says which
+	EventJobRemoved  EventKind = "job.removed"   // Reason: definition gone, removed by operator, …
+	EventJobStopped  EventKind = "job.stopped"   // by an operator: instance node deleted
+	EventJobError    EventKind = "job.error"     // the job cannot run, or Wait has taken too long; Reason
+	EventOverQuota   EventKind = "job.overQuota" // Count uses went beyond the Ceiling; Reason
 	EventRefused     EventKind = "file.refused"
 	EventSharded     EventKind = "job.sharded" // this host, as leader, divided the items
 	EventAssigned    EventKind = "job.assigned"
-	EventElected     EventKind = "job.elected" // this host became the job's leader
-	EventSession     EventKind = "session"     // Reason: live, suspect, yield, lost; or Wait is set
-	EventHostStarted EventKind = "host.started"
+	EventElected     EventKind = "job.elected"  // this host became the job's leader
+	EventSession     EventKind = "session"      // Reason: live, suspect, yield, lost; or Wait is set
+	EventClock       EventKind = "clock"        // this host's clock is too far from the registry's, by Drift, or is not any more
+	EventHostStarted EventKind = "host.started" // Reason: how the last host here ended, unless well
 	EventHostStopped EventKind = "host.stopped"
 )
 
@@ -75,6 +86,13 @@ type Event struct {
 	// Through is set when a skip stands for all instants from Instant on: the
 	// last of them, or a time between that and the next.
 	Through time.Time `json:"through,omitzero"`
+	// Owed is set for a skip that promises a run, of this instant or of a newer
+	// one that stands for it: it follows when what is in its way is over, or a
+	// later skip says why not.
+	Owed bool `json:"owed,omitempty"`
+	// Runs is set for a skip whose reason is that the item runs on this host: its
+	// guest was started, and its completion has not taken effect.
+	Runs bool `json:"runs,omitempty"`
 	// Previous is what the item's record told of its newest run when it was
 	// begun anew, for the first attempt of an EventItemStarted whose item another
 	// instance began before. It is nil if the record tells of none, if that run
@@ -93,11 +111,20 @@ type Event struct {
 	Memory  int64         `json:"memoryBytes,omitempty"`
 	Batches int64         `json:"batches,omitempty"`
 	Records int64         `json:"records,omitempty"`
+	// Ceiling is the quota that an EventOverQuota is about, and Count how many
+	// uses went beyond it since the last such event: they were dropped, or, for
+	// ceiling.OffsetCommits, had to wait.
+	Ceiling ceiling.Name `json:"ceiling,omitempty"`
+	Count   int64        `json:"count,omitempty"`
 	// Reason is text for people: a failure's message, why something was skipped.
+	// It has at most MaxReason bytes.
 	Reason string `json:"reason,omitempty"`
 	// Wait is set when a wait has reached its deadline; Duration is how long it
 	// lasted, Items are those that it is about.
 	Wait Wait `json:"wait,omitempty"`
+	// Drift is by how much a clock is ahead, behind if it is negative, for
+	// EventClock and EventItemRepaired.
+	Drift time.Duration `json:"driftNs,omitempty"`
 	// File is set for EventRefused.
 	File string `json:"file,omitempty"`
 }
@@ -110,7 +137,7 @@ type PreviousRun struct {
 	// Instant and Trigger say of which fire, as in Event.
 	Instant time.Time `json:"instant,omitzero"`
 	Trigger int64     `json:"trigger,omitempty"`
-	// Outcome is that of the completion that took effect, LOST if the run was
-	// given up after its host had died, and empty if it was open.
+	// Outcome is that of the completion that took effect, LOST or HELD if the run
+	// was given up after its host had died, and empty if it was open.
 	Outcome abi.Outcome `json:"outcome,omitempty"`
 }

@@ -25,19 +25,27 @@ type execution struct {
 	hasParameter bool
 	previous     *PreviousRun
 
-	attempt  atomic.Int64
-	since    atomic.Int64 // Unix milliseconds at which the attempt began
-	done     atomic.Int64 // progress, as the guest told it
-	total    atomic.Int64
-	reason   atomic.Int32 // abi.Cancel
-	soft     atomic.Int64 // nanoseconds after the fire's begin from which the guest is told to hurry, 0 = never
-	muted    atomic.Bool  // a line was dropped because the item is lost
-	doubted  atomic.Bool  // the attempt was told to stop because the session was in doubt
-	mu       sync.Mutex   // state and staged; held across the commit of an offset
-	state    coordination.ItemState
-	staged   []byte
-	isStaged bool
-	lost     bool
+	attempt   atomic.Int64
+	since     atomic.Int64 // Unix milliseconds at which the attempt began
+	startedAt atomic.Int64 // the same of the first
+	done      atomic.Int64 // progress, as the guest told it
+	total     atomic.Int64
+	reason    atomic.Int32  // abi.Cancel
+	soft      atomic.Int64  // nanoseconds after the fire's begin from which the guest is told to hurry, 0 = never
+	muted     atomic.Bool   // a line was dropped because the item is lost
+	doubted   atomic.Bool   // the attempt was told to stop because the session was in doubt
+	started   atomic.Bool   // the event of its first attempt is written
+	claimed   atomic.Bool   // a worker has taken it, or it ends without one
+	queued    atomic.Int64  // nanoseconds after the fire's begin from which it waits for a slot, 0 = it does not
+	told      chan struct{} // of a streaming item: closed when it is told to end
+	telling   sync.Once
+	slot      *hold // of the worker that has it; used by that one only
+	stopping  stopping
+	mu        sync.Mutex // state and staged; held across the commit of an offset
+	state     coordination.ItemState
+	staged    []byte
+	isStaged  bool
+	lost      bool
 }
 
 // endedRun is the news that an item's run is over.
@@ -49,6 +57,8 @@ type endedRun struct {
 	// unfinished: the guest was stopped, or stopped, because the host stops; the
 	// run stays open, as after a crash.
 	unfinished bool
+	// reason is kept with the outcome, if the outcome alone does not say why.
+	reason string
 }
 
 // cancel tells the guest to stop. A stronger reason replaces a weaker one.
@@ -59,6 +69,7 @@ func (e *execution) cancel(c abi.Cancel) {
 			return
 		}
 		if e.reason.CompareAndSwap(int32(old), int32(c)) {
+			e.tell()
 			return
 		}
 	}
@@ -66,9 +77,53 @@ func (e *execution) cancel(c abi.Cancel) {
 
 // yield asks a streaming loop to stop after its batch. Other guests run on.
 func (e *execution) yield() {
-	if e.fire.guest.StreamingProcess {
-		e.reason.CompareAndSwap(int32(abi.CancelNone), int32(abi.CancelYield))
+	if e.fire.guest.StreamingProcess && e.reason.CompareAndSwap(int32(abi.CancelNone), int32(abi.CancelYield)) {
+		e.tell()
 	}
+}
+
+// tell wakes a streaming item that waits for its slot.
+func (e *execution) tell() {
+	if e.told != nil {
+		e.telling.Do(func() { close(e.told) })
+	}
+}
+
+// Pause gives the slot of a streaming item to whoever waits for one, and returns
+// when the item has a slot again or is to end. If others of the job wait for its
+// place, the item ends, and begins again with what is due then.
+func (e *execution) Pause(ctx context.Context) {
+	if e.slot == nil || e.told == nil || abi.Cancel(e.reason.Load()) != abi.CancelNone {
+		return
+	}
+	f := e.fire
+	if time.Since(e.slot.placed) >= streamTurn && (f.taken.Load() < int64(len(f.runs)) || e.slot.crowded()) {
+		e.yield()
+		return
+	}
+	if !e.slot.wanted() {
+		return
+	}
+	e.queue()
+	// In line behind the items of its job that wait now, whose instants are
+	// newer than its own.
+	e.slot.again(e.fire.job.host.clock().UnixMilli(), e.told, ctx.Done())
+	e.queued.Store(0)
+}
+
+// queue notes that the run waits for a slot from now on.
+func (e *execution) queue() { e.queued.Store(max(int64(time.Since(e.fire.begun)), 1)) }
+
+// busy says why an item that was begun cannot begin once more. runs is set if its
+// guest was started.
+func (e *execution) busy(now time.Time) (reason string, runs bool) {
+	switch since := e.queued.Load(); {
+	case since != 0:
+		return fmt.Sprintf("the item has waited %s for a slot", (now.Sub(e.fire.begun) - time.Duration(since)).Round(time.Millisecond)), false
+	case !e.started.Load():
+		return "the item waits for memory", false
+	}
+	return "the item still runs", true
 }
 
 // Cancelled is asked by the guest, and before every import with an effect. A
@@ -100,6 +155,10 @@ func (e *execution) Log(level int, msg string, kv []string) {
 		if !e.muted.Swap(true) {
 			f.job.log.Warn("a guest goes on after its item was lost to this host: its lines are dropped", zap.Int("item", e.item), zap.String("run", e.runID()))
 		}
+		return
+	}
+	msg, kv = harmless(msg), harmlessAll(kv)
+	if !f.job.mayLog(written(append([]string{msg}, kv...)...)) {
 		return
 	}
 	f.job.host.cfg.OnLog(GuestLog{Job: f.job.name, TaskID: f.taskID, RunID: e.runID(), Item: e.item, Fence: e.fence, Level: level, Message: msg, Attrs: kv})
@@ -151,10 +210,11 @@ func (e *execution) StageOffset(_ context.Context, offset []byte) abi.Code {
 	return abi.OK
 }
 
-// CommitOffset makes the offset durable before it returns. While the session
-// is in doubt it waits for the end of the doubt, one way or the other.
+// CommitOffset makes the offset durable before it returns. It waits for its turn
+// if the job commits more often than it may, and while the session is in doubt
+// for the end of the doubt, one way or the other.
 func (e *execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
-	if !e.certain(ctx) {
+	if !e.fire.job.mayCommit(ctx) || !e.certain(ctx) {
 		return abi.ErrCancelled
 	}
 	e.mu.Lock()
@@ -179,6 +239,9 @@ func (e *execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 			return abi.ErrTooLarge
 		case errors.Is(err, coordination.ErrSessionLost), errors.Is(err, context.Canceled):
 			return abi.ErrCancelled
+		}
+		if errors.Is(err, coordination.ErrConflict) {
+			e.fire.job.post(func(m *mailbox) { m.refused = true })
 		}
 		e.fire.job.log.Warn("committing an offset", zap.Int("item", e.item), zap.Error(err))
 		if e.isStaged {
@@ -235,30 +298,84 @@ func (f *fire) work(guests context.Context) {
 			}
 		}
 	}()
+	slot := &hold{account: f.job.account}
+	defer slot.end()
 	for e := f.take(); e != nil; e = f.take() {
-		if !f.turn(guests) {
-			f.giveBack(e)
+		own, end := e.life(guests)
+		e.slot = slot
+		if !f.ready(own, e, &worker) {
+			end()
+			if ended, killed := e.killedBefore(); killed {
+				f.job.post(func(m *mailbox) { m.ended = append(m.ended, ended) })
+			} else {
+				f.giveBack(e)
+			}
 			continue
 		}
-		if worker == nil {
-			worker = f.exec.NewWorker()
-		}
-		ended := f.attempts(guests, worker, e)
-		f.job.places.free()
+		ended := f.attempts(guests, own, worker, e)
+		end()
 		f.job.post(func(m *mailbox) { m.ended = append(m.ended, ended) })
 	}
 }
 
+// ready waits for an item's turn, and for the memory of a worker if there is none
+// yet. It reports false if the item may not start any more.
+func (f *fire) ready(own context.Context, e *execution, worker *abi.Worker) bool {
+	select {
+	case <-f.handBack:
+		return false
+	default:
+	}
+	if !e.slot.take(f.job.most(f.guest), f.id.Instant, f.handBack, own.Done()) {
+		return false
+	}
+	e.queued.Store(0)
+	if *worker != nil {
+		return true
+	}
+	w, err := f.newWorker(own)
+	if err != nil {
+		e.slot.end()
+		return false
+	}
+	*worker = w
+	return true
+}
+
+// newWorker waits for the memory that a guest needs. The error says that the
+// items are handed back, or that the item is to end.
+func (f *fire) newWorker(own context.Context) (abi.Worker, error) {
+	ctx, cancel := context.WithCancel(own)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-f.handBack:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		cancel()
+		<-watched
+	}()
+	return f.exec.NewWorker(ctx)
+}
+
 // take is the next item that nobody has taken; nil if there is none.
 func (f *fire) take() *execution {
-	n := f.taken.Add(1) - 1
-	if n == int64(len(f.runs)) {
-		close(f.noneLeft) // nobody else comes to this number
+	for {
+		n := f.taken.Add(1) - 1
+		if n == int64(len(f.runs)) {
+			close(f.noneLeft) // nobody else comes to this number
+		}
+		if n >= int64(len(f.runs)) {
+			return nil
+		}
+		if f.runs[n].claimed.CompareAndSwap(false, true) {
+			return f.runs[n]
+		}
 	}
-	if n >= int64(len(f.runs)) {
-		return nil
-	}
-	return f.runs[n]
 }
 
 // giveBack ends an item that was not started. A scheduled instant that is
@@ -286,47 +403,30 @@ func (f *fire) returnQueued() {
 	}
 }
 
-// turn waits until the worker's item may start. It reports false if it may not
-// start any more.
-func (f *fire) turn(guests context.Context) bool {
-	select {
-	case <-f.handBack:
-		return false
-	default:
-	}
-	if !f.job.places.take(f.guest.MaxConcurrency, f.handBack, guests.Done()) {
-		return false
-	}
-	select {
-	case f.job.host.slots <- struct{}{}:
-		return true
-	case <-f.handBack:
-	case <-guests.Done():
-	}
-	f.job.places.free()
-	return false
+// again waits for a slot for another attempt. It reports false if there will be
+// none.
+func (e *execution) again(own context.Context) bool {
+	e.queue()
+	defer e.queued.Store(0)
+	return e.slot.again(e.fire.id.Instant, nil, own.Done())
 }
-
-// slot takes one of the host's places for a running item.
-func (f *fire) slot(guests context.Context) bool {
-	select {
-	case f.job.host.slots <- struct{}{}:
-		return true
-	case <-guests.Done():
-		return false
-	}
-}
-
-func (f *fire) freeSlot() { <-f.job.host.slots }
 
 // attempts runs an item, again if the policy says so. It is called with a
-// slot, and gives it back.
-func (f *fire) attempts(guests context.Context, worker abi.Worker, e *execution) endedRun {
+// slot, and has it or has given it back when it returns. own is the item's part
+// of guests.
+func (f *fire) attempts(guests, own context.Context, worker abi.Worker, e *execution) endedRun {
 	policy := f.guest.Retry
 	backoff := policy.Backoff
 	for attempt := 1; ; attempt++ {
-		result := f.attempt(guests, worker, e, attempt)
-		f.freeSlot()
+		if !e.enter() {
+			ended, _ := e.killedBefore()
+			return ended
+		}
+		result := f.attempt(own, worker, e, attempt)
+		e.leave()
+		if ended, killed := e.killed(result); killed {
+			return ended
+		}
 		if result.Batches > 0 {
 			attempt, backoff = 1, policy.Backoff // a streaming loop got on; its patience starts anew
 		}
@@ -336,7 +436,11 @@ func (f *fire) attempts(guests context.Context, worker abi.Worker, e *execution)
 		if e.doubted.Load() && result.Outcome == abi.OutcomeCancelled {
 			// It was told that the item was lost, and it was not. That is no
 			// failure of its own: once that is certain it runs again.
-			if !e.certainAgain(guests) || !f.slot(guests) {
+			e.slot.rest()
+			if !e.certainAgain(own) || !e.again(own) {
+				if ended, killed := e.killed(result); killed {
+					return ended
+				}
 				return endedRun{run: e, result: result, unfinished: true}
 			}
 			attempt--
@@ -344,7 +448,13 @@ func (f *fire) attempts(guests context.Context, worker abi.Worker, e *execution)
 		}
 		again := result.Outcome != abi.OutcomeOK && slices.Contains(policy.On, string(result.Outcome)) &&
 			attempt < policy.Attempts && e.Cancelled() == abi.CancelNone
-		if !again || !pause(guests, backoff) || !f.slot(guests) {
+		if again {
+			e.slot.rest()
+		}
+		if !again || !pause(own, backoff) || !e.again(own) {
+			if ended, killed := e.killed(result); killed {
+				return ended
+			}
 			return endedRun{run: e, result: result, unfinished: guests.Err() != nil && result.Outcome != abi.OutcomeOK}
 		}
 		backoff = min(2*backoff, max(policy.MaxBackoff, policy.Backoff))
@@ -390,6 +500,7 @@ func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, 
 	began := j.host.now()
 	e.attempt.Store(int64(attempt))
 	e.since.Store(began.wall.UnixMilli())
+	e.startedAt.CompareAndSwap(0, began.wall.UnixMilli())
 	ctx, cancel := guests, context.CancelFunc(func() {})
 	var deadline time.Time // by the wall clock, for the guest
 	e.soft.Store(0)
@@ -417,6 +528,7 @@ func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, 
 		event.Previous = e.previous
 	}
 	j.emit(event)
+	e.started.Store(true)
 	event.OffsetWrites, event.Previous = 0, nil
 	result := worker.Execute(ctx, inv)
 	event.Kind, event.Outcome, event.Duration, event.Reason = EventItemEnded, result.Outcome, time.Since(began.Time), result.Message
@@ -457,11 +569,20 @@ func (f *fire) after(guests context.Context) {
 
 // listen runs a listener export in an instance of its own.
 func (f *fire) listen(guests context.Context, export string) {
-	if !f.exec.HasListener(export) || !f.slot(guests) {
+	if !f.exec.HasListener(export) {
 		return
 	}
-	defer f.freeSlot()
-	worker := f.exec.NewWorker()
+	// Fires overlap, and so do their listeners: a place for each, or one job
+	// had all slots in the end.
+	slot := hold{account: f.job.account}
+	if !slot.take(f.job.slots, f.id.Instant, nil, guests.Done()) {
+		return
+	}
+	defer slot.end()
+	worker, err := f.exec.NewWorker(guests)
+	if err != nil {
+		return // guests are to end
+	}
 	defer worker.Close()
 	began := f.job.host.now()
 	ctx, cancel := context.WithTimeout(guests, listenerTimeout)

@@ -89,9 +89,22 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 		off := func(most time.Duration) time.Duration {
 			return time.Duration(clocks.Int64N(int64(2*most)+1) - int64(most)).Truncate(time.Millisecond)
 		}
+		// wrong is half a minute before or behind what is right, or up to sixty days
+		// before it. Days behind keep a host from its items, which is no fault.
+		wrong := func() time.Duration {
+			if clocks.IntN(3) == 0 {
+				return time.Duration(clocks.Int64N(int64(60 * 24 * time.Hour))).Truncate(time.Millisecond)
+			}
+			return off(30 * time.Second)
+		}
 		jumps := seed%8 == 1 || seed%8 == 4 // the one with failover, the other without
 		if jumps || seed%3 == 1 {
-			r.clocks = func() time.Duration { return off(2 * time.Second) }
+			r.clocks = func() time.Duration {
+				if jumps && clocks.IntN(4) == 0 {
+					return wrong()
+				}
+				return off(2 * time.Second)
+			}
 		}
 		kinds := 20
 		if jumps {
@@ -123,7 +136,7 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 				m.part(rng.IntN(3) == 0)
 				nap(time.Second, 2*sessionTimeout)
 				if jumps && clocks.IntN(3) == 0 {
-					m.set(off(30 * time.Second))
+					m.set(wrong())
 				}
 				m.heal()
 			case 8, 9:
@@ -131,7 +144,7 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 				before := time.Now()
 				nap(time.Second, 2*sessionTimeout)
 				if jumps && clocks.IntN(3) == 0 {
-					m.set(off(30 * time.Second))
+					m.set(wrong())
 				}
 				m.goOn(time.Since(before))
 			case 10:
@@ -160,7 +173,7 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 				nap(time.Second, 2*sessionTimeout)
 				m.heal()
 			case 20, 21, 22:
-				m.set(off(30 * time.Second))
+				m.set(wrong())
 			}
 		}
 		r.rest(4 * time.Minute)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
 // fire is one firing of the job on this host: items that were begun in one
@@ -47,14 +48,20 @@ type fire struct {
 	cut        int // runs that did not come to their own end, or not in time
 	failed     int
 	begun      time.Time
+	started    time.Time // when its begin was answered
 	guestsDone bool
 	thrown     bool // an item failed and the error handler is THROW
+}
+
+// due reports whether an instant of the schedule has come that was not seen to.
+func (j *job) due(now moment) bool {
+	return j.schedule != nil && !j.next.IsZero() && !now.wall.Before(j.next)
 }
 
 // tick handles the clock: the instants up to now are due. Several at once (the
 // process was suspended, the clock was set) are treated as the newest one.
 func (j *job) tick(now moment) {
-	if j.schedule == nil || j.next.IsZero() || now.wall.Before(j.next) || now.Before(j.retryAt) {
+	if !j.due(now) || now.Before(j.retryAt) {
 		return
 	}
 	at, skipped := j.next, 0
@@ -66,7 +73,7 @@ func (j *job) tick(now moment) {
 		}
 	}
 	if skipped > 0 {
-		j.skipFires(coordination.Fire{Instant: j.next.UnixMilli(), Source: string(abi.SourceSchedule)}, at.Add(-time.Millisecond),
+		j.skipFires(coordination.Fire{Instant: j.next.UnixMilli(), Source: string(abi.SourceSchedule)}, at.Add(-time.Millisecond), true,
 			fmt.Sprintf("%d instants from here on came due while the process did not run or the registry could not be reached, or when the clock was set; they are one fire at %s", skipped, at.Format(time.RFC3339)))
 	}
 	j.arm(at)
@@ -92,7 +99,7 @@ func (j *job) tick(now moment) {
 // newest stands for all.
 func (j *job) park(at time.Time) {
 	if !j.parked.IsZero() && j.parked.Before(at) {
-		j.skipFire(coordination.Fire{Instant: j.parked.UnixMilli(), Source: string(abi.SourceSchedule)},
+		j.skipFires(coordination.Fire{Instant: j.parked.UnixMilli(), Source: string(abi.SourceSchedule)}, time.Time{}, true,
 			"the items were being divided, and a newer instant came due: it stands for this one")
 	}
 	j.parked = at
@@ -123,6 +130,9 @@ func (j *job) fire(now moment, at time.Time) {
 	case j.javaRefuses() != "":
 		j.skipFire(id, j.javaRefuses())
 		return
+	case j.leaderRefuses() != "":
+		j.skipFire(id, j.leaderRefuses())
+		return
 	case j.view.Halted():
 		j.park(at) // a Java leader divides the items: all wait
 		return
@@ -143,7 +153,7 @@ func (j *job) fire(now moment, at time.Time) {
 		case it.state.Record.Accepts(id) == nil:
 			j.misfire(it, id)
 			absent = append(absent, it.number)
-			if j.view.Config.Misfire && !it.state.Misfire {
+			if j.view.Config.Misfire && !it.state.Misfire && !j.overload.savesMarks(j.mixed()) {
 				it.state.Misfire = true
 				busy = append(busy, it.number)
 			}
@@ -190,25 +200,33 @@ func (it *item) answered(id coordination.Fire) {
 // misfire has been told of already.
 func (j *job) supersede(it *item, id coordination.Fire) {
 	if it.due != nil && it.due.ID() != id.ID() && it.due.Source != string(abi.SourceMisfire) {
-		j.skipItem(it, *it.due, "a newer fire is due, "+id.ID()+": it stands for this one")
+		j.skipItems(it, *it.due, time.Time{}, id.Trigger == 0, "a newer fire is due, "+id.ID()+": it stands for this one")
 	}
 }
 
 // misfire notes that an item could not begin because it still runs.
 func (j *job) misfire(it *item, id coordination.Fire) {
-	reason := "the item still runs; misfire is off"
+	reason, runs := "the item is marked as running elsewhere", false
+	if it.run != nil {
+		reason, runs = it.run.busy(time.Now())
+	}
 	if j.view.Config.Misfire {
-		reason = "the item still runs; it runs again right after"
+		reason += "; it runs again right after"
 		id.Source = string(abi.SourceMisfire)
 		j.owe(it, id)
+	} else {
+		reason += "; misfire is off"
 	}
-	j.skipItem(it, id, reason)
+	j.emit(Event{Kind: EventItemSkipped, Item: &it.number, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
+		RunID: coordination.RunID(j.name, id, it.number), Owed: j.view.Config.Misfire, Runs: runs, Reason: reason})
 }
 
 // makeUp finds what was due for items that this host has just been given,
-// while nobody held them.
+// while nobody held them. An instant that was handed back was begun in time: it
+// runs whatever misfire and the catch-up window say, unless a newer one is made
+// up for.
 func (j *job) makeUp(now time.Time, gained []int) {
-	if j.schedule == nil || !j.view.Enabled || j.javaRefuses() != "" {
+	if j.schedule == nil || !j.view.Enabled || j.javaRefuses() != "" || j.leaderRefuses() != "" {
 		return
 	}
 	slices.Sort(gained)
@@ -229,20 +247,24 @@ func (j *job) makeUp(now time.Time, gained []int) {
 			m = j.missedSince(now, time.UnixMilli(since))
 			found[since] = m
 		}
+		if back := it.state.Record.HandedBack(); back != 0 && (m.newest.IsZero() || !j.view.Config.Misfire) {
+			it.due = &coordination.Fire{Instant: back, Source: string(abi.SourceCatchUp)}
+			m = j.missedSince(now, time.UnixMilli(back))
+		}
 		if m.first.IsZero() {
 			continue
 		}
 		id := coordination.Fire{Instant: m.first.UnixMilli(), Source: string(abi.SourceCatchUp)}
 		switch {
 		case m.newest.IsZero() && m.first.Before(j.notBefore):
-			j.skipItems(it, id, now, "it was due while this host was disabled for the job or away from it")
+			j.skipItems(it, id, now, false, "it was due while this host was disabled for the job or away from it")
 		case m.newest.IsZero():
-			j.skipItems(it, id, now, fmt.Sprintf("nobody held the item when it was due, and that is longer ago than %s", j.guest.CatchUpWindow))
+			j.skipItems(it, id, now, false, fmt.Sprintf("nobody held the item when it was due, and that is longer ago than %s", j.guest.CatchUpWindow))
 		case !j.view.Config.Misfire:
-			j.skipItems(it, id, now, fmt.Sprintf("nobody held the item when it was due; misfire is off (%d instants from here on)", m.count))
+			j.skipItems(it, id, now, false, fmt.Sprintf("nobody held the item when it was due; misfire is off (%d instants from here on)", m.count))
 		default:
 			if !m.newest.Equal(m.first) {
-				j.skipItems(it, id, m.newest.Add(-time.Millisecond), fmt.Sprintf("%d instants from here on came due while nobody held the item; they are made up for once, for %s",
+				j.skipItems(it, id, m.newest.Add(-time.Millisecond), true, fmt.Sprintf("%d instants from here on came due while nobody held the item; they are made up for once, for %s",
 					m.count-1, m.newest.UTC().Format(time.RFC3339)))
 			}
 			id.Instant = m.newest.UnixMilli()
@@ -364,7 +386,11 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 	if len(items) == 0 && !trigger {
 		return false
 	}
-	if reason := j.clockDrift(now.wall); reason != "" {
+	reason := j.leaderRefuses()
+	if reason == "" {
+		reason = j.clockDrift()
+	}
+	if reason != "" {
 		for _, it := range items {
 			it.answered(id)
 			j.skipItem(it, id, reason)
@@ -376,10 +402,11 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 		states[it.number] = it.state
 	}
 	var out coordination.Begun
+	latest, ahead := j.host.instants()
 	err := j.perform(coordination.Begin(coordination.Beginning{
 		Layout: j.layout, Self: j.self, Fire: id, Config: j.view.Config, Items: states,
 		Guard: j.share.Guard, HasGuard: true, Java: j.share.Java || j.mixed(), JavaLed: j.view.JavaLed(), Runs: j.runs, RunsVersion: j.runsVersion,
-		ConsumeTrigger: trigger, Now: now.wall,
+		ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead,
 	}, &out))
 	if err == nil && len(out.Adopted) > 0 {
 		j.runs, j.runsVersion = out.Runs, out.RunsVersion
@@ -413,6 +440,14 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 			it.answered(id)
 			it.state.Disabled = true
 			j.skipItem(it, id, string(why))
+		case coordination.RefusedHeld:
+			it.answered(id)
+			record := out.Held[it.number]
+			if slices.Contains(out.Holds, it.number) {
+				j.heldBack(it.number, j.fireOf(it.state.Record), record)
+			}
+			it.state.Record = record
+			j.skipItem(it, id, record.HeldBack(j.name, it.number))
 		case coordination.RefusedPast:
 			it.answered(id)
 			if !trigger {
@@ -428,10 +463,14 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 			j.sweepAt = soonest(j.sweepAt, now.Add(lookAgain))
 		case coordination.RefusedStale:
 			j.owe(it, id)
+		case coordination.RefusedAhead: // it is due when the registry's clock has come to it
+			j.owe(it, id)
+			j.againAt = now.Add(min(id.Time().Sub(time.UnixMilli(latest)), longestSleep))
 		}
 	}
-	for n := range out.Items {
+	for n, state := range out.Items {
 		j.lost(n, states[n].Record)
+		j.repaired(n, id, states[n].Record, state.Record)
 	}
 	if len(out.Items) > 0 {
 		j.start(now, id, out.Items, states, absent)
@@ -451,13 +490,46 @@ func (j *job) lost(n int, r coordination.Record) {
 	if !r.Open() || r.Owner == j.self.ID || slices.Contains(j.view.Members, r.Owner) {
 		return
 	}
+	id := j.fireOf(r)
+	j.emit(Event{Kind: EventItemSkipped, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(r.Source),
+		RunID: coordination.RunID(j.name, id, n), Outcome: coordination.OutcomeLost,
+		Reason: "its host " + r.Owner + " died while it ran, and failover is off"})
+}
+
+// repaired tells that an item was begun though its record named a later instant:
+// one that was ahead of all clocks.
+func (j *job) repaired(n int, id coordination.Fire, before, after coordination.Record) {
+	by := time.UnixMilli(before.Instant).Sub(time.UnixMilli(after.Instant))
+	if by <= 0 {
+		return
+	}
+	reason := fmt.Sprintf("the item's record named %s, which is ahead of the registry's clock and of this host's: a clock was wrong, or the record was edited; the item runs by the clocks again",
+		time.UnixMilli(before.Instant).UTC().Format(time.RFC3339))
+	j.log.Error("item repaired", zap.Int("item", n), zap.String("reason", reason))
+	j.emit(Event{Kind: EventItemRepaired, Item: &n, Instant: id.Time(), Source: abi.Source(id.Source), RunID: coordination.RunID(j.name, id, n),
+		Drift: by, Reason: reason})
+}
+
+// fireOf is the fire that a record's newest run was of. A takeover leaves open
+// whether it was of a trigger.
+func (j *job) fireOf(r coordination.Record) coordination.Fire {
 	id := coordination.Fire{Instant: r.Instant, Source: r.Source}
 	if r.Source == string(abi.SourceTrigger) {
 		id.Trigger = r.Trigger
 	}
-	j.emit(Event{Kind: EventItemSkipped, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(r.Source),
-		RunID: coordination.RunID(j.name, id, n), Outcome: coordination.OutcomeLost,
-		Reason: "its host " + r.Owner + " died while it ran, and failover is off"})
+	return id
+}
+
+// heldBack tells of a run whose host was one too many to die with it: nothing of
+// the item begins until an operator releases it.
+func (j *job) heldBack(n int, id coordination.Fire, r coordination.Record) {
+	reason := r.HeldBack(j.name, n)
+	j.log.Error("item held back", zap.Int("item", n), zap.String("reason", reason))
+	j.emit(Event{Kind: EventItemHeld, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
+		RunID: coordination.RunID(j.name, id, n), Outcome: coordination.OutcomeHeld, Reason: reason})
+	if it := j.items[n]; it != nil && it.run == nil {
+		it.state.Record, it.state.RecordVersion = r, -2 // the next begin reads it
+	}
 }
 
 // fit takes out items that cannot begin any more: their share was read again
@@ -484,12 +556,13 @@ func soonest(a, b time.Time) time.Time {
 }
 
 // dropDisabled takes out items that were found disabled before and still are. It
-// reads those too whose records were found ahead of the instant: by a clock that
-// was wrong, and an operator may have deleted them since.
+// reads those too whose records were found ahead of the instant, by a clock that
+// was wrong, and an operator may have deleted them since; and those that are held
+// back, which an operator may have released.
 func (j *job) dropDisabled(id coordination.Fire, items []*item) []*item {
 	var doubt coordination.Items
 	for _, it := range items {
-		if it.state.Disabled || aheadOf(it.state.Record, id) {
+		if it.state.Disabled || aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
 			doubt = append(doubt, it.number)
 		}
 	}
@@ -503,7 +576,7 @@ func (j *job) dropDisabled(id coordination.Fire, items []*item) []*item {
 	var rest []*item
 	for _, it := range items {
 		if s, asked := states[it.number]; asked {
-			if it.state.Disabled = s.Disabled; aheadOf(it.state.Record, id) {
+			if it.state.Disabled = s.Disabled; aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
 				it.state = s
 			}
 			if s.Disabled {
@@ -524,17 +597,17 @@ func aheadOf(r coordination.Record, id coordination.Fire) bool {
 
 // clockDrift compares this host's clock with the registry's, if the job wants
 // that. Empty means that it may run.
-func (j *job) clockDrift(now time.Time) string {
+func (j *job) clockDrift() string {
 	limit := j.view.Config.MaxTimeDiffSeconds
 	if limit < 0 {
 		return ""
 	}
-	var theirs time.Time
+	var theirs time.Time // the answer to every commit is noted
 	if err := j.perform(coordination.RegistryTime(j.layout, &theirs)); err != nil {
 		return fmt.Sprintf("the registry's clock cannot be read, and maxTimeDiffSeconds is %d: %v", limit, err)
 	}
-	if drift := now.Sub(theirs).Abs(); drift > time.Duration(limit)*time.Second {
-		return fmt.Sprintf("this host's clock is %s from the registry's; maxTimeDiffSeconds is %d", drift.Round(time.Millisecond), limit)
+	if d, known := j.host.registry.drift(j.host.machine()); known && d.certain().Abs() > time.Duration(limit)*time.Second {
+		return fmt.Sprintf("this host's clock is %s from the registry's; maxTimeDiffSeconds is %d", d.middle().Abs().Round(time.Millisecond), limit)
 	}
 	return ""
 }
@@ -571,7 +644,17 @@ func (j *job) concurrency() int {
 	if n <= 0 {
 		n = 2 * runtime.GOMAXPROCS(0)
 	}
-	return min(n, j.host.cfg.MaxConcurrency)
+	return min(n, j.most(j.guest))
+}
+
+// most is how many items of this job may run at once on this host, in all its
+// fires.
+func (j *job) most(g coordination.Guest) int {
+	n := int(j.host.cfg.Ceilings.Of(j.name, ceiling.MaxConcurrency).Cap(int64(g.MaxConcurrency)))
+	if n <= 0 {
+		return j.slots
+	}
+	return min(n, j.slots)
 }
 
 // previousRun is what a record tells of a run of another instance. Nil if it
@@ -594,7 +677,7 @@ func (j *job) previousRun(r coordination.Record) *PreviousRun {
 // start hands begun items to guests. before has what was known of them when
 // they were begun; nil if they were taken over.
 func (j *job) start(now moment, id coordination.Fire, states, before map[int]coordination.ItemState, absent coordination.Items) {
-	f := &fire{job: j, self: j.self, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now.Time, open: len(states),
+	f := &fire{job: j, self: j.self, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now.Time, started: time.Now(), open: len(states),
 		handBack: make(chan struct{}), noneLeft: make(chan struct{}), absent: absent}
 	f.exec = j.exec
 	f.exec.Retain()
@@ -623,6 +706,10 @@ func (j *job) start(now moment, id coordination.Fire, states, before map[int]coo
 		parameter, has := parameters[n]
 		run := &execution{fire: f, item: n, state: states[n], fence: states[n].RecordZxid, parameter: parameter, hasParameter: has,
 			previous: j.previousRun(before[n].Record)}
+		run.queued.Store(1)
+		if f.guest.StreamingProcess {
+			run.told = make(chan struct{})
+		}
 		it.run = run
 		j.live++
 		f.runs = append(f.runs, run)
@@ -631,7 +718,8 @@ func (j *job) start(now moment, id coordination.Fire, states, before map[int]coo
 	j.emit(Event{Kind: EventFireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.source, Items: numbers,
 		Total: j.total(), Next: j.nextAfter(id), Digest: f.exec.Digest(), Lag: lag(now.wall, id)})
 	workers := min(len(f.runs), j.concurrency())
-	j.wg.Go(func() { f.run(j.guests, workers) })
+	guests := j.guests
+	j.wg.Go(func() { f.run(guests, workers) })
 }
 
 // lag is how late a scheduled fire began.
@@ -697,6 +785,7 @@ func (f *fire) slow(guests context.Context, workers int) bool {
 func (j *job) closeFire(f *fire) {
 	delete(j.fires, f)
 	f.exec.Release()
+	j.measure(f)
 	outcome := abi.OutcomeOK
 	switch {
 	case f.failed > 0:
@@ -727,28 +816,30 @@ func (j *job) nextAfter(id coordination.Fire) time.Time {
 	return j.schedule.Next(id.Time())
 }
 
-func (j *job) skipFire(id coordination.Fire, reason string) { j.skipFires(id, time.Time{}, reason) }
+func (j *job) skipFire(id coordination.Fire, reason string) {
+	j.skipFires(id, time.Time{}, false, reason)
+}
 
 // skipFires tells of a fire of which nothing begins here, and if through is
-// set of all instants up to there.
-func (j *job) skipFires(id coordination.Fire, through time.Time, reason string) {
+// set of all instants up to there. owed is set if they are made up for.
+func (j *job) skipFires(id coordination.Fire, through time.Time, owed bool, reason string) {
 	var owned []int
 	for _, it := range j.sorted(func(it *item) bool { return it.owned }) {
 		owned = append(owned, it.number)
 	}
 	j.emit(Event{Kind: EventFireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
-		Total: j.total(), Next: j.nextAfter(id), Through: through, Reason: reason})
+		Total: j.total(), Next: j.nextAfter(id), Through: through, Owed: owed, Reason: reason})
 }
 
 func (j *job) skipItem(it *item, id coordination.Fire, reason string) {
-	j.skipItems(it, id, time.Time{}, reason)
+	j.skipItems(it, id, time.Time{}, false, reason)
 }
 
 // skipItems tells of an item that does not run for a fire, and if through is
-// set for none of the instants up to there.
-func (j *job) skipItems(it *item, id coordination.Fire, through time.Time, reason string) {
+// set for none of the instants up to there. owed is set if that is made up for.
+func (j *job) skipItems(it *item, id coordination.Fire, through time.Time, owed bool, reason string) {
 	j.emit(Event{Kind: EventItemSkipped, Item: &it.number, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		RunID: coordination.RunID(j.name, id, it.number), Through: through, Reason: reason})
+		RunID: coordination.RunID(j.name, id, it.number), Through: through, Owed: owed, Reason: reason})
 }
 
 func sortedInts(s []int) []int { slices.Sort(s); return s }

@@ -34,6 +34,16 @@ func (s *skewed) Read(ctx context.Context, queries ...coordination.Query) ([]coo
 	return nodes, err
 }
 
+func (s *skewed) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+	results, err := s.lease.Commit(ctx, ops...)
+	for i := range results {
+		if !results[i].Time.IsZero() {
+			results[i].Time = results[i].Time.Add(time.Duration(s.by.Load()))
+		}
+	}
+	return results, err
+}
+
 // TestAClockThatIsOffKeepsTheJobFromRunning: no fire of one item or of many runs
 // while the host's clock and the registry's differ by more than the job allows,
 // and each says why; within the limit all run.

@@ -36,6 +36,7 @@ const garbageJob = "j"
 func garbageDefinition() coordination.JobConfiguration {
 	d := definition(garbageJob, "0/20 * * * * ?", 4)
 	d.Failover, d.ReconcileIntervalMinutes = true, 2
+	d.Props[coordination.PropMaxHostDeaths] = "0" // its hosts do not die of what they run
 	return d
 }
 

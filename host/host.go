@@ -16,6 +16,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
 // Module is a loaded module that can be configured for a job. It is safe for
@@ -38,6 +39,9 @@ type Job struct {
 	Module   Module
 	// File and ModuleFile are names for people.
 	File, ModuleFile string
+	// Apart says that the job's guests run in a process of their own, whatever its
+	// configuration asks for.
+	Apart bool
 }
 
 // Config is what New needs. It is not changed after New.
@@ -51,9 +55,15 @@ type Config struct {
 	// MaxConcurrency bounds the items that run at once on this host.
 	// 0 is 8 per processor.
 	MaxConcurrency int
+	// Ceilings are what no job may go beyond on this host, whatever its
+	// configuration says; see host/ceiling. The empty list has none.
+	Ceilings ceiling.List
 	// DrainTimeout is how long running items may go on after Run was told to
 	// stop. 0 is 30 s; negative is not at all.
 	DrainTimeout time.Duration
+	// KeepServers is how long the node of an enabled server without an instance
+	// of a job stays in the registry; 0 is 24 h, a negative duration for ever.
+	KeepServers time.Duration
 	// OnStuck is called, from a goroutine of its own, if guests still run
 	// StopGrace after a lost session has told them to stop: code without a
 	// loop or a call cannot be interrupted. Their jobs are named. The process
@@ -64,6 +74,9 @@ type Config struct {
 	// called. nil is 7 s, which fits a session timeout of 30 s: the session is
 	// given up after two thirds of it, and the process ends at nine tenths.
 	StopGrace func() time.Duration
+	// LastEnd says how the last host here ended, if that is worth to be reported:
+	// it becomes the reason of EventHostStarted.
+	LastEnd string
 	// OnEvent is called with every event, from one goroutine at a time and
 	// in order. It must not block. nil drops them.
 	OnEvent func(Event)
@@ -79,8 +92,12 @@ type Config struct {
 	// written into the registry are dated. It may jump in both directions.
 	// Whatever takes a while, such as a pause, a time-out or a drain, goes by
 	// Go's own clock. nil is time.Now. It is called by several goroutines.
-	Now    func() time.Time
-	Logger *zap.Logger
+	Now func() time.Time
+	// ClockBound is how far the wall clock may be ahead of the registry's: no
+	// instant begins earlier than that by the registry's clock, and nothing is
+	// dated later, whatever Now says. 0 is 5 s; negative is no bound.
+	ClockBound time.Duration
+	Logger     *zap.Logger
 
 	// token ends the ids of a term's instances; nil is newToken. A simulation
 	// sets it, so that ids follow from its seed.
@@ -121,15 +138,19 @@ var (
 // Host keeps one loop per job between the clock, the registry and the guests.
 // All methods are safe for concurrent use.
 type Host struct {
-	cfg    Config
-	log    *zap.Logger
-	slots  chan struct{} // one token per item that may run
-	events emitter
-	wake   chan struct{} // Apply has news; size 1
+	cfg     Config
+	log     *zap.Logger
+	slots   *slots
+	commits *commits
+	events  emitter
+	wake    chan struct{} // Apply has news; size 1
 
 	mu      sync.Mutex
 	started time.Time
 	desired map[string]Job
+	// brought are the definitions, as YAML, that this host has last joined its
+	// jobs with, or applied.
+	brought map[string][]byte
 	refused []Refusal
 	applied bool
 	state   HostState
@@ -138,14 +159,23 @@ type Host struct {
 	dialling time.Time
 
 	failures failures
+	// registry is what is known of its clock; drifts, that the last event said
+	// that this host's is too far from it, belongs to the goroutine in Run.
+	registry registryClock
+	drifts   bool
 }
 
 const (
 	concurrencyPerProcessor = 8
 	defaultDrain            = 30 * time.Second
 	defaultStopGrace        = 7 * time.Second
+	defaultKeepServers      = 24 * time.Hour
 	dialPause               = time.Second
 )
+
+// DefaultMaxConcurrency is how many items run at once on a host that says nothing
+// about it.
+func DefaultMaxConcurrency() int { return concurrencyPerProcessor * runtime.GOMAXPROCS(0) }
 
 // New checks the configuration and returns a host that does nothing yet.
 func New(cfg Config) (*Host, error) {
@@ -166,13 +196,19 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("host configuration: %w", err)
 	}
 	if cfg.MaxConcurrency == 0 {
-		cfg.MaxConcurrency = concurrencyPerProcessor * runtime.GOMAXPROCS(0)
+		cfg.MaxConcurrency = DefaultMaxConcurrency()
 	}
 	switch {
 	case cfg.DrainTimeout == 0:
 		cfg.DrainTimeout = defaultDrain
 	case cfg.DrainTimeout < 0:
 		cfg.DrainTimeout = 0
+	}
+	if cfg.ClockBound == 0 {
+		cfg.ClockBound = defaultClockBound
+	}
+	if cfg.KeepServers == 0 {
+		cfg.KeepServers = defaultKeepServers
 	}
 	if cfg.StopGrace == nil {
 		cfg.StopGrace = func() time.Duration { return defaultStopGrace }
@@ -186,10 +222,12 @@ func New(cfg Config) (*Host, error) {
 	h := &Host{
 		cfg:     cfg,
 		log:     cfg.Logger,
-		slots:   make(chan struct{}, cfg.MaxConcurrency),
+		slots:   newSlots(cfg.MaxConcurrency),
+		commits: newCommits(),
 		wake:    make(chan struct{}, 1),
 		state:   HostStarting,
 		desired: make(map[string]Job),
+		brought: make(map[string][]byte),
 	}
 	h.events = emitter{sink: cfg.OnEvent, clock: h.clock}
 	return h, nil
@@ -218,6 +256,20 @@ func (h *Host) Apply(jobs []Job, refused []Refusal) {
 	notify(h.wake)
 }
 
+// former is the definition that this host last brought to the registry for a
+// job; nil for none.
+func (h *Host) former(job string) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.brought[job]
+}
+
+func (h *Host) setFormer(job string, definition []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.brought[job] = definition
+}
+
 // notify wakes a reader of a channel of size 1; wake-ups merge.
 func notify(c chan<- struct{}) {
 	select {
@@ -238,7 +290,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 	}
 	h.started = h.clock()
 	h.mu.Unlock()
-	h.emit(Event{Kind: EventHostStarted})
+	h.emit(Event{Kind: EventHostStarted, Reason: h.cfg.LastEnd})
 	defer func() {
 		h.setState(HostStopped, nil)
 		h.emit(Event{Kind: EventHostStopped})
@@ -323,13 +375,27 @@ func (e *emitter) emit(ev Event) {
 }
 
 // Ready reports whether the host has a live session, has been given its jobs,
-// and every one of them has joined or says why it cannot.
-func (h *Host) Ready() bool {
+// and every one of them has joined or says why it cannot; if not, it says what is
+// missing, as far as it knows.
+func (h *Host) Ready() (ready bool, missing string) {
 	h.mu.Lock()
 	t, ok := h.term, h.applied && h.state == HostLive
-	names := slices.Collect(maps.Keys(h.desired))
 	h.mu.Unlock()
-	return ok && t != nil && t.settled(names)
+	if !ok || t == nil {
+		return false, ""
+	}
+	names := h.wanted()
+	if joined := t.settled(names); joined < len(names) {
+		return false, fmt.Sprintf("%d of %d jobs have joined", joined, len(names))
+	}
+	return true, ""
+}
+
+// wanted names the jobs that this host is to run.
+func (h *Host) wanted() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.desired))
 }
 
 // statusWait is how long Status waits for a job's loop that is busy talking
@@ -353,6 +419,7 @@ func (h *Host) status(full bool) Status {
 	t, dialling := h.term, h.dialling
 	h.mu.Unlock()
 	s.RegistryFailures = h.failures.snapshot()
+	s.Clock = h.clockStatus()
 	if !dialling.IsZero() {
 		s.Waits = []WaitStatus{{What: WaitSession, Since: h.now().instant(dialling), Reason: "a session with the registry", Expired: time.Since(dialling) >= longestBusiness}}
 	}

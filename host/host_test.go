@@ -68,6 +68,7 @@ func TestThreeHostsShareAndTakeOver(t *testing.T) {
 	})
 }
 
+// It kills the mutant "misfire never made up".
 func TestAnItemThatStillRunsIsMadeUpForRightAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

@@ -52,8 +52,9 @@ func (j *job) seeJava(now moment, before coordination.View) {
 	}
 }
 
-// watchExtra watches what stands in the way for a while: servers and a running
-// mark of Java hosts, and who is before this host in a latch.
+// watchExtra watches what matters for a while: servers and a running mark of Java
+// hosts, who is before this host in a latch, and what operators kill of the runs
+// here.
 func (j *job) watchExtra(now moment) {
 	want := j.view.Extra()
 	for _, line := range []*queue{&j.election, &j.takers} {
@@ -66,6 +67,9 @@ func (j *job) watchExtra(now moment) {
 		want = append(want, coordination.ItemMarks(j.layout, it.number)...) // one at a time
 		break
 	}
+	if j.wantsKills(now) {
+		want = append(want, coordination.KillQuery(j.layout, j.self))
+	}
 	if slices.Equal(want, j.extraFor) {
 		return
 	}
@@ -77,7 +81,7 @@ func (j *job) watchExtra(now moment) {
 	snapshots, err := j.term.registry.Watch(ctx, want...)
 	if err != nil {
 		cancel()
-		j.failed(now, "watching what Java hosts do", err)
+		j.failed(now, "watching what Java hosts do, or operators", err)
 		return
 	}
 	j.extra, j.extraFor, j.unextra = snapshots, want, cancel
@@ -88,17 +92,24 @@ func (j *job) endExtra() {
 		j.unextra()
 	}
 	j.extra, j.extraFor, j.unextra = nil, nil, nil
+	j.killsStand = false
 	j.view = j.view.WithExtra(nil)
 }
 
 // seeExtra takes a snapshot of the extra watch.
 func (j *job) seeExtra(now moment, s coordination.Snapshot) {
 	j.view = j.view.WithExtra(s)
+	j.seeKills(s)
+	if _, kills := s[coordination.KillQuery(j.layout, j.self)]; kills && len(s) == 1 {
+		return
+	}
 	for _, line := range []*queue{&j.election, &j.takers} {
 		if q, waiting := line.Waiting(); waiting {
 			if n, asked := s[q]; asked && !n.Exists {
 				line.Behind = ""
-				j.recoverAt = soonest(j.recoverAt, now.Time)
+				if line == &j.takers {
+					j.recoverAt = soonest(j.recoverAt, now.Time)
+				}
 			}
 		}
 	}

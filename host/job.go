@@ -16,6 +16,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -47,6 +48,12 @@ const (
 	// could have taken of a crashed one's items; it doubles.
 	recoverPause        = time.Second
 	longestRecoverPause = 16 * time.Second
+	// electPause is how long hosts leave an election to the first of them.
+	electPause = 3 * time.Second
+	// fewCrashed is of how many hosts at most everybody looks at once for what they
+	// left. Of more, as after an outage, most have left nothing, and the foreman
+	// sees to that first.
+	fewCrashed = 3
 	// againPause is how long a begin waits that met another state of the
 	// registry than it knew, after it has read that.
 	againPause = 100 * time.Millisecond
@@ -75,10 +82,12 @@ type job struct {
 	kill       context.CancelCauseFunc
 	guests     context.Context // ends with work, or when the drain is over
 	wg         sync.WaitGroup  // fires
-	places     places          // of items that run
-	wanted     Job             // as last applied
-	exec       abi.Executor    // what the next fire uses; nil while there is none
-	execFor    string          // digest and guest settings that exec was made for
+	account    *account        // in the host's slots
+	slots      int             // of the host, that the job may have at once
+	quotas     quotas
+	wanted     Job          // as last applied
+	exec       abi.Executor // what the next fire uses; nil while there is none
+	execFor    string       // digest and guest settings that exec was made for
 	execErr    error
 	guest      coordination.Guest
 	schedule   cron.Schedule // nil for a one-off job
@@ -99,14 +108,20 @@ type job struct {
 	election queue // in ElasticJob's latches
 	takers   queue
 	ongoing  waits
+	overload overload
 	joined   bool
 	// registered: the registry may hold nodes of this host for the job.
 	registered bool
 	departedAt time.Time // when to leave was tried last
 	// announce: what the others know of this host (HostDetail) is out of date.
-	announce     bool
+	announce bool
+	// base is added to the registry's transaction numbers, as of the last join.
+	base         atomic.Int64
 	joinErr      error
-	left         string // why the job is not run here: stopped, removed
+	applied      coordination.Applied // by the steps of a joining that waits
+	waited       time.Duration        // for others to write this host's name down
+	outdated     string               // says that the definition file is, and how; else empty
+	left         string               // why the job is not run here: stopped, removed
 	leftState    JobState
 	seen         bool          // view was made from a snapshot of this membership
 	looked       bool          // no step was taken since the last snapshot
@@ -140,22 +155,36 @@ type job struct {
 	staleAt      time.Time // the last of them
 	mending      mending   // what a hand has spoilt
 	wasEnabled   bool
+	electAt      time.Time // when this host stands for election, if the first of ours has not
 	recoverAt    time.Time
 	recoverPause time.Duration
-	recovers     int // attempts since there was something to recover
+	recovers     int       // attempts since there was something to recover
+	yieldUntil   time.Time // items are left to hosts with a free worker; zero if not yet
 	sweepAt      time.Time
 	foreman      bool      // as of the last sweep
 	againAt      time.Time // when to try again what the registry's state stood against
 	offsetsAt    time.Time
+	quotaAt      time.Time // when to report what went beyond a quota
 	retryAt      time.Time
 	trouble      string // what the registry refused, at troubleAt
 	troubleAt    time.Time
 	changed      bool // the definition or the module is not what was last applied
 	leaving      string
 	draining     bool
-	drainUntil   time.Time // set when draining, not when only leaving
-	drainSaid    bool      // what a leaving begins with was done
-	drainTold    bool      // the others know
+	// drainUntil is when what runs is stopped by force, because the host drains,
+	// leaves the job, was stopped by an operator, or the job was removed.
+	drainUntil time.Time
+	drainSaid  bool // what a leaving begins with was done
+	stopSaid   bool // what a stop by an operator begins with was done
+	// kills are what operators ask of this host, if the node stands; killAt is
+	// when to look at them again. ranLong is when something last had run for long.
+	kills        coordination.Kills
+	killsVersion int32
+	killsStand   bool
+	killAt       time.Time
+	ranLong      time.Time
+	drainTold    bool // the others know
+	late         bool // it was said that the clock is behind by more than the catch-up window
 	lastFire     *FireStatus
 	// succeeded and failures count the items that this host has completed; the
 	// others are told at tallyAt, if that is set.
@@ -199,6 +228,8 @@ type mailbox struct {
 	ended   []endedRun
 	over    []*fire
 	offsets bool
+	refused bool // a guest's commit was: something may be to repair
+	beyond  bool // something went beyond a quota
 	asks    []ask
 	last    JobStatus
 }
@@ -211,6 +242,9 @@ func newJob(t *term, wanted Job, self coordination.JobInstance) *job {
 		layout: coordination.NewLayout(t.host.cfg.Namespace, name),
 		done:   make(chan struct{}),
 		items:  make(map[int]*item), fires: make(map[*fire]bool), ended: make(map[int]endedRun),
+		account:      t.host.slots.account(),
+		slots:        t.host.cfg.Ceilings.Of(name, ceiling.Share).Slots(t.host.cfg.MaxConcurrency),
+		quotas:       newQuotas(t.host.cfg.Ceilings, name),
 		steps:        rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce),
 		recoverPause: recoverPause,
 		zone:         time.Local,
@@ -264,6 +298,7 @@ func (j *job) run(work context.Context) {
 	j.work = work
 	j.guests, j.kill = context.WithCancelCause(work)
 	defer j.end()
+	defer j.term.arrivals.leave(j)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -289,7 +324,7 @@ func (j *job) run(work context.Context) {
 		}
 		news = j.read() || news
 		now := j.host.now()
-		if now.wall.Before(j.wall) {
+		if now.wall.Before(j.wall.Add(-clockStep)) { // what is reckoned of the registry's wavers
 			j.setBack(now)
 		}
 		j.wall = now.wall
@@ -336,6 +371,7 @@ func (j *job) end() {
 	}
 	j.kill(cause)
 	j.wg.Wait()
+	j.flushQuotas()
 	for f := range j.fires {
 		f.exec.Release()
 	}
@@ -372,8 +408,9 @@ func (j *job) read() (news bool) {
 	if j.mail.leave != "" || update != nil {
 		j.leaving = j.mail.leave
 	}
-	news = update != nil || len(over) > 0 || j.mail.offsets || j.mail.leave != "" || j.mail.drain
+	news = update != nil || len(over) > 0 || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
 	j.draining = j.draining || j.mail.drain
+	j.mending.refused, j.mail.refused = j.mending.refused || j.mail.refused, false
 	j.mail.update, j.mail.ended, j.mail.over = nil, nil, nil
 	j.mail.mu.Unlock()
 	if update != nil {
@@ -387,10 +424,7 @@ func (j *job) read() (news bool) {
 		}
 	}
 	for _, e := range ended {
-		if len(j.ended) == 0 {
-			j.endedSince = time.Now()
-		}
-		j.ended[e.run.item] = e
+		j.hear(e)
 	}
 	for _, f := range over {
 		f.guestsDone = true
@@ -398,15 +432,27 @@ func (j *job) read() (news bool) {
 	return news
 }
 
+// hear takes the news that a run is over.
+func (j *job) hear(e endedRun) {
+	if len(j.ended) == 0 {
+		j.endedSince = time.Now()
+	}
+	j.ended[e.run.item] = e
+}
+
 // advance does everything that can be done now. It reports true when the host
 // has left the job.
 func (j *job) advance(now moment) (over bool) {
 	j.mend(now)
 	j.complete(now)
+	j.endKilled(now)
+	j.reportQuotas(now)
 	if j.leaving != "" || j.draining {
+		j.term.arrivals.leave(j)
 		return j.withdraw(now)
 	}
 	if j.left != "" && !j.clearAway(now) {
+		j.term.arrivals.leave(j)
 		return false
 	}
 	if j.changed {
@@ -424,10 +470,14 @@ func (j *job) advance(now moment) (over bool) {
 	if !j.look(now) {
 		return false
 	}
+	if j.term.registry.Trusted() && j.readClock(now) {
+		now = j.host.now()
+	}
 	j.configure(now)
 	if !j.term.registry.Trusted() {
 		return false
 	}
+	j.watchDrift()
 	j.coordinate(now)
 	j.makeUpPassed(now.wall)
 	j.tick(now)
@@ -458,18 +508,21 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.againAt)
 	at(j.stepAt)
 	at(j.ongoing.at)
+	at(j.killAt)
+	at(j.drainUntil)
+	at(j.drainUntil.Add(-softGrace(j.host.cfg.DrainTimeout)))
+	at(j.quotaAt)
 	if len(j.ended) > 0 {
 		at(j.windowEnd())
 	}
 	switch {
 	case j.draining || j.leaving != "":
-		at(j.drainUntil)
-		at(j.drainUntil.Add(-softGrace(j.host.cfg.DrainTimeout)))
 		return wait
 	case j.left != "" || !j.joined || !j.seen:
 		return wait
 	}
 	instant(j.next)
+	at(j.electAt)
 	at(j.recoverAt)
 	instant(j.view.DivideAt())
 	at(j.election.until())
@@ -482,6 +535,14 @@ func (j *job) sleep(now moment) time.Duration {
 		at(j.lookedAt.Add(j.lookPause))
 	}
 	return wait
+}
+
+// earlier is the earlier of two times.
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func later(a, b time.Time) time.Time {
@@ -511,7 +572,7 @@ func (j *job) failed(now moment, what string, err error) {
 }
 
 func (j *job) emit(e Event) {
-	e.Host, e.Job = j.self.ID, j.name
+	e.Host, e.Job, e.Reason = j.self.ID, j.name, reason(e.Reason)
 	j.host.emit(e)
 }
 
@@ -521,18 +582,15 @@ func same(a, b Job) bool {
 		bytes.Equal(a.Definition.YAML(), b.Definition.YAML())
 }
 
-// stay takes a leaving back: the definition is there again.
+// stay takes a leaving back: the definition is there again, or the host's
+// instance.
 func (j *job) stay() {
-	j.drainSaid, j.drainTold = false, false
+	j.drainSaid, j.drainTold, j.stopSaid = false, false, false
 	if !j.joined || j.left != "" {
 		return
 	}
-	for n, e := range j.ended { // nobody else will find them unfinished
-		if e.unfinished {
-			e.unfinished, e.unstarted = false, e.result.Outcome == ""
-			j.ended[n] = e
-		}
-	}
+	j.drainUntil = time.Time{}
+	j.admitGuests()
 	j.announce = true // and coordinate has the items divided again
 	// What was handed back, or was due, is this host's to make up for.
 	var idle []int
@@ -550,8 +608,8 @@ func (j *job) definitionChanged(now moment) {
 		j.rejoin(now)
 		return
 	}
-	if j.joined && now.Before(j.retryAt) {
-		return
+	if j.stopSaid || j.joined && now.Before(j.retryAt) {
+		return // an operator stops the job here: it comes back with the change
 	}
 	j.changed = false
 	if !j.joined {
@@ -559,7 +617,10 @@ func (j *job) definitionChanged(now moment) {
 		return
 	}
 	var applied coordination.Applied
-	err := j.perform(coordination.ApplyDefinition(j.layout, j.wanted.Definition, &applied))
+	err := j.perform(coordination.ApplyDefinition(j.layout, j.wanted.Definition, j.host.former(j.name), j.accept, &applied))
+	if err == nil {
+		j.brought(applied)
+	}
 	switch {
 	case errors.Is(err, coordination.ErrRemoved):
 	case transient(err):
@@ -573,6 +634,39 @@ func (j *job) definitionChanged(now moment) {
 		j.emit(Event{Kind: EventJobChanged, Reason: "definition: " + joinWords(applied.Changed)})
 	default:
 		j.joinErr = nil
+	}
+}
+
+// keepOwn settles runs here that were cut short, if no other host will find them
+// unfinished: this one stays in the job after all, or the job was removed.
+func (j *job) keepOwn() {
+	removed := j.leftState == JobRemoved
+	stays := j.leaving == "" && !j.draining && j.left == "" && j.seen && j.view.Joined()
+	if !removed && !stays {
+		return
+	}
+	for n, e := range j.ended {
+		if !e.unfinished {
+			continue
+		}
+		e.unfinished = false
+		switch {
+		case removed:
+			e.reason = "the job was removed"
+			if e.result.Outcome == "" || e.result.Outcome == abi.OutcomeCancelled {
+				e.result = abi.Result{Outcome: abi.OutcomeCancelled, Message: e.reason}
+			}
+		case e.result.Outcome == "":
+			e.unstarted = true
+		}
+		j.ended[n] = e
+	}
+}
+
+// admitGuests lets guests run again after those before were stopped by force.
+func (j *job) admitGuests() {
+	if j.guests.Err() != nil && j.work.Err() == nil {
+		j.guests, j.kill = context.WithCancelCause(j.work)
 	}
 }
 
@@ -592,6 +686,9 @@ func transient(err error) bool {
 // id that was not used before. What was due while it was away is not owed.
 func (j *job) rejoin(now moment) {
 	j.left, j.leftState, j.joined, j.registered, j.departedAt = "", "", false, false, time.Time{}
+	j.stopSaid, j.drainUntil = false, time.Time{}
+	j.applied, j.waited = coordination.Applied{}, 0
+	j.admitGuests()
 	j.seen, j.view = false, coordination.View{Config: j.view.Config}
 	j.self = j.term.again(j.name)
 	j.next, j.parked, j.notBefore = time.Time{}, time.Time{}, now.wall
@@ -605,7 +702,19 @@ func (j *job) configure(now moment) {
 	if from == j.configured {
 		return
 	}
+	if j.outdated != "" { // it may have been gone back to
+		j.changed = true
+		j.definitionChanged(now)
+	}
 	c := j.view.Config
+	key := c.Cron + "\x00" + c.TimeZone
+	if key != j.cronFor && j.due(now) {
+		// The new schedule may not have the instant: it begins by the old one.
+		if !j.term.registry.Trusted() {
+			return
+		}
+		j.tick(now)
+	}
 	if j.configured != (configured{}) && c.Disabled != j.disabled {
 		// The servers hold what is in force; a change of the configuration is
 		// carried over once, by every host to its own.
@@ -615,7 +724,7 @@ func (j *job) configure(now moment) {
 		}
 	}
 	j.configured, j.disabled = from, c.Disabled
-	if key := c.Cron + "\x00" + c.TimeZone; key != j.cronFor {
+	if key != j.cronFor {
 		changed := j.cronFor != ""
 		j.cronFor = key
 		zone, err := schedule.Zone(c.TimeZone)
@@ -642,13 +751,13 @@ func (j *job) configure(now moment) {
 		return
 	}
 	j.guest = guest
-	key := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName)
-	if key == j.execFor {
+	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName)
+	if execFor == j.execFor {
 		return
 	}
 	exec, err := j.wanted.Module.Executor(c)
 	changed := j.execFor != ""
-	j.execFor, j.execErr = key, err
+	j.execFor, j.execErr = execFor, err
 	if err != nil {
 		j.log.Error("module refused for this job", zap.String("module", j.wanted.ModuleFile), zap.Error(err))
 		j.emit(Event{Kind: EventJobError, Reason: err.Error()})

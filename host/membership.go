@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -17,25 +18,44 @@ import (
 
 // join registers this host for the job. It reports false if it has not.
 func (j *job) join(now moment) bool {
-	var applied coordination.Applied
 	if j.execErr = j.check(); j.execErr != nil {
 		j.settled.Store(true)
 		return false
 	}
+	if !j.term.arrivals.enter(j, j.firstDue(now)) {
+		return false
+	}
+	defer j.term.arrivals.leave(j)
 	j.registered = true // perhaps
+	j.base.Store(0)     // Join reads it
 	if zone, err := schedule.Zone(j.wanted.Definition.TimeZone); err == nil {
 		j.zone = zone // the others are told
 	}
-	err := j.perform(coordination.Join(coordination.Joining{
-		Layout: j.layout, Self: j.self, Definition: j.wanted.Definition, JobClass: j.wanted.JobClass,
-		Detail: j.detail(), Applied: &applied,
-	}))
+	var wait time.Duration
+	joining := coordination.Joining{
+		Layout: j.layout, Self: j.self, Definition: j.wanted.Definition, Former: j.host.former(j.name), JobClass: j.wanted.JobClass,
+		Detail: j.detail(), Accept: j.accept, Applied: &j.applied, Wait: &wait, Waited: j.waited,
+	}
+	err := j.perform(coordination.Join(joining))
+	if err == nil && wait > 0 {
+		j.waited += wait
+		j.retryAt = time.Now().Add(wait) // another writes this host's name down
+		return false
+	}
+	applied := j.applied
+	j.applied, j.waited = coordination.Applied{}, 0
+	if refused(err) {
+		j.refuse(now, err)
+		return false
+	}
 	j.joinErr = err
 	if err != nil {
 		j.settled.Store(true)
 		j.failed(now, "joining the job", err)
 		return false
 	}
+	j.base.Store(applied.Base)
+	j.brought(applied)
 	ctx, cancel := context.WithCancel(j.work)
 	j.unwatch = cancel
 	j.snapshots, err = j.term.registry.Watch(ctx, coordination.Control(j.layout, j.self)...)
@@ -45,17 +65,43 @@ func (j *job) join(now moment) bool {
 		j.failed(now, "watching the job", err)
 		return false
 	}
-	j.view, j.seen = coordination.View{Layout: j.layout, Self: j.self}, false
+	j.view, j.seen = coordination.View{Layout: j.layout, Self: j.self, Accept: j.accept}, false
 	j.announce = false
 	j.share, j.runs, j.runsVersion = coordination.Share{}, coordination.Runs{}, 0
 	j.joined, j.looked = true, true
 	j.foreman, j.sweepAt = false, time.Time{}
 	j.emit(Event{Kind: EventJobAdded, Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
-	if len(applied.Kept) > 0 {
-		j.log.Warn("the registry's configuration differs from the definition file and stays in force; overwrite: true would change it",
-			zap.String("fields", joinWords(applied.Kept)), zap.String("file", j.wanted.File))
-	}
 	return true
+}
+
+// firstDue is when the job would fire next by its definition here; zero if that says
+// nothing of it.
+func (j *job) firstDue(now moment) time.Time {
+	d := j.wanted.Definition
+	zone, err := schedule.Zone(d.TimeZone)
+	if err != nil {
+		return time.Time{}
+	}
+	s, err := schedule.Parse(d.Cron, zone)
+	if err != nil {
+		return time.Time{}
+	}
+	return s.Next(now.wall)
+}
+
+// brought takes note of what became of the definition.
+func (j *job) brought(applied coordination.Applied) {
+	j.host.setFormer(j.name, j.wanted.Definition.YAML())
+	j.outdated = ""
+	fields, file := zap.String("fields", joinWords(applied.Kept)), zap.String("file", j.wanted.File)
+	switch {
+	case applied.Superseded:
+		j.outdated = "the definition file is out of date: it was applied before and replaced by a newer one since, and is not applied again; it differs in " +
+			joinWords(applied.Kept) + "; copy the newer file to this host, or see docs/definitions.md, File and registry"
+		j.log.Warn("the definition file is out of date: it was applied before and replaced by a newer one since; the registry's configuration stays in force", fields, file)
+	case len(applied.Kept) > 0:
+		j.log.Warn("the registry's configuration differs from the definition file and stays in force; overwrite: true would change it", fields, file)
+	}
 }
 
 // check tries whether the module fits the definition: a host registers for a
@@ -72,6 +118,7 @@ func (j *job) check() error {
 // see takes a snapshot of the control nodes.
 func (j *job) see(s coordination.Snapshot) {
 	before := j.view
+	s = s.Raise(j.base.Load())
 	j.view = coordination.ParseView(s, j.layout, j.self, before)
 	newest := int64(0)
 	for _, n := range s {
@@ -99,6 +146,7 @@ func (j *job) look(now moment) bool {
 	switch {
 	case !j.view.Exists:
 		j.quit(JobRemoved, "removed from the registry; restart the host or change its definition to bring it back")
+		j.press(now)
 		return false
 	case !j.view.Joined() && j.departed(now):
 		j.unwatchAll()
@@ -108,6 +156,12 @@ func (j *job) look(now moment) bool {
 	case !j.view.Joined():
 		j.stopped(now)
 		return false
+	case j.declines():
+		j.decline(now)
+		return false
+	}
+	if j.stopSaid { // it is in the list again
+		j.stay()
 	}
 	j.settled.Store(true)
 	return true
@@ -119,20 +173,30 @@ func (j *job) departed(now moment) bool {
 	return !j.departedAt.IsZero() && now.Sub(j.departedAt) < longestSleep
 }
 
-// stopped: an operator deleted our instance node while the session lives.
+// stopped: an operator deleted our instance node while the session lives. What
+// runs gets the drain timeout, and what does not end by itself is unfinished, as
+// when the host drains.
 func (j *job) stopped(now moment) {
-	if j.running() > 0 {
-		return // they finish first; complete comes back here
+	if !j.stopSaid {
+		j.stopSaid = true
+		j.windDown()
 	}
-	if now.Before(j.retryAt) {
+	j.watchExtra(now)
+	if _, over := j.press(now); !over || now.Before(j.retryAt) {
 		return
 	}
-	if err := j.perform(coordination.Leave(j.view, nil)); err != nil {
+	unfinished := j.unfinished()
+	if len(unfinished) > 0 {
+		j.flushOffsets(now) // whoever goes on begins there
+	}
+	if err := j.perform(coordination.Leave(j.view, unfinished)); err != nil {
 		j.failed(now, "leaving the job", err)
 		return
 	}
 	j.registered = false
-	j.emit(Event{Kind: EventJobStopped, Reason: "its instance was removed by an operator"})
+	const why = "its instance was removed by an operator"
+	j.giveUp(unfinished, why)
+	j.emit(Event{Kind: EventJobStopped, Reason: why, Items: unfinished})
 	j.quit(JobStopped, "stopped by an operator; restart the host or change its definition to run it again")
 }
 
@@ -151,14 +215,21 @@ func (j *job) quit(state JobState, why string) {
 			it.run.cancel(abi.CancelStop)
 		}
 	}
+	for f := range j.fires {
+		f.returnQueued()
+	}
 }
 
 // clearAway removes what is left of this host in a job that was removed, once
 // nothing of it runs here any more. Until then it must not look dead: another
 // host may bring the job back. It reports true when nothing is left.
 func (j *job) clearAway(now moment) bool {
+	if j.running() > 0 {
+		j.press(now)
+		return false
+	}
 	switch {
-	case j.running() > 0 || j.registered && now.Before(j.retryAt):
+	case j.registered && now.Before(j.retryAt):
 		return false
 	case j.registered:
 		if err := j.perform(coordination.Leave(j.view, nil)); err != nil {
@@ -173,38 +244,30 @@ func (j *job) clearAway(now moment) bool {
 // softGrace is how long before a hard stop guests are told of it.
 func softGrace(limit time.Duration) time.Duration { return min(5*time.Second, limit/5) }
 
-// withdraw finishes what runs and leaves the job. It reports true when the
-// host has left.
-func (j *job) withdraw(now moment) bool {
-	limit := j.host.cfg.DrainTimeout
-	if !j.drainSaid {
-		j.drainSaid = true
-		for _, it := range j.items {
-			if it.run != nil {
-				it.run.yield()
-			}
-		}
-		for f := range j.fires {
-			f.returnQueued()
+// windDown hands back what has not begun, and asks streaming loops to end.
+func (j *job) windDown() {
+	for _, it := range j.items {
+		if it.run != nil {
+			it.run.yield()
 		}
 	}
-	if j.draining && j.drainUntil.IsZero() {
+	for f := range j.fires {
+		f.returnQueued()
+	}
+}
+
+// press ends what runs here within the drain timeout: guests are asked shortly
+// before that is over, and then stopped by force. over is set when all of it has
+// ended, or counts as unfinished: a guest that was stopped by force, and at last
+// one whose completion the registry keeps refusing. hard is set from the end of
+// the timeout on.
+func (j *job) press(now moment) (hard, over bool) {
+	limit := j.host.cfg.DrainTimeout
+	if j.drainUntil.IsZero() {
 		j.drainUntil = now.Add(limit)
 	}
-	if !j.drainTold && j.joined && j.left == "" && j.running() > 0 && !now.Before(j.retryAt) {
-		// What does not run goes to others at once, and somebody else divides.
-		err := j.perform(coordination.Drain(j.view, j.detail()))
-		if err == nil && j.view.Leading() {
-			err = j.perform(coordination.Resign(j.view))
-		}
-		if err != nil {
-			j.failed(now, "announcing that this host leaves", err)
-		}
-		j.drainTold = err == nil
-	}
-	soft := j.draining && !now.Before(j.drainUntil.Add(-softGrace(limit)))
-	hard := j.draining && !now.Before(j.drainUntil)
-	if soft {
+	hard = !now.Before(j.drainUntil)
+	if !now.Before(j.drainUntil.Add(-softGrace(limit))) {
 		for _, it := range j.items {
 			if it.run != nil {
 				it.run.cancel(abi.CancelStop)
@@ -217,23 +280,62 @@ func (j *job) withdraw(now moment) bool {
 		}
 		j.kill(errDrainOver)
 	}
-	// A guest that was stopped by force counts as unfinished, like one whose
-	// host crashed; complete leaves those in place. So does at last one whose
-	// completion the registry keeps refusing.
 	refused := hard && now.Before(j.retryAt)
 	for _, it := range j.items {
 		if e, ended := j.ended[it.number]; it.run != nil && !(ended && (e.unfinished || refused)) {
-			return false
+			return hard, false
 		}
 	}
-	if !j.fired() {
+	return hard, j.fired()
+}
+
+// unfinished are the runs that have ended and are not completed.
+func (j *job) unfinished() coordination.Items {
+	return slices.Sorted(maps.Keys(j.ended))
+}
+
+// giveUp tells of runs that are left unfinished, and forgets them.
+func (j *job) giveUp(items coordination.Items, why string) {
+	for _, n := range items {
+		run := j.ended[n].run
+		j.emit(Event{Kind: EventItemSkipped, Item: &n, Instant: run.fire.id.Time(), Trigger: run.fire.id.Trigger, Source: run.fire.source,
+			RunID: run.runID(), Fence: run.fence, Digest: run.fire.exec.Digest(), Outcome: abi.OutcomeCancelled,
+			Reason: why + "; the run is unfinished: it goes on elsewhere or after a restart if failover is on"})
+		delete(j.ended, n)
+		j.live--
+		if it := j.items[n]; it != nil {
+			it.run = nil
+		}
+	}
+}
+
+// withdraw finishes what runs and leaves the job. It reports true when the
+// host has left.
+func (j *job) withdraw(now moment) bool {
+	if !j.drainSaid {
+		j.drainSaid = true
+		j.windDown()
+	}
+	if !j.drainTold && j.joined && j.left == "" && j.running() > 0 && !now.Before(j.retryAt) {
+		// What does not run goes to others at once, and somebody else divides.
+		err := j.perform(coordination.Drain(j.view, j.detail()))
+		if err == nil && j.view.Leading() {
+			err = j.perform(coordination.Resign(j.view))
+		}
+		if err != nil {
+			j.failed(now, "announcing that this host leaves", err)
+		}
+		j.drainTold = err == nil
+	}
+	if j.seen && j.view.Exists && j.left == "" {
+		j.watchExtra(now)
+	}
+	hard, over := j.press(now)
+	if !over {
 		return false
 	}
-	var unfinished coordination.Items
-	for n := range j.ended {
-		unfinished = append(unfinished, n)
-	}
-	slices.Sort(unfinished)
+	refused := hard && now.Before(j.retryAt)
+	unfinished := j.unfinished()
 	if j.registered {
 		if now.Before(j.retryAt) && !refused {
 			return false
@@ -263,14 +365,10 @@ func (j *job) withdraw(now moment) bool {
 	}
 	j.dropTrigger(why + " before the job was idle")
 	for _, it := range j.sorted(func(it *item) bool { return it.due != nil && it.run == nil }) {
-		j.skipItem(it, *it.due, why+"; whoever has the item next makes up for it if misfire is on")
+		j.skipItems(it, *it.due, time.Time{}, it.due.Trigger == 0, why+"; whoever has the item next makes up for it if misfire is on")
 	}
-	for _, n := range unfinished {
-		run := j.ended[n].run
-		j.emit(Event{Kind: EventItemSkipped, Item: &n, Instant: run.fire.id.Time(), Trigger: run.fire.id.Trigger, Source: run.fire.source,
-			RunID: run.runID(), Fence: run.fence, Digest: run.fire.exec.Digest(), Outcome: abi.OutcomeCancelled,
-			Reason: why + "; the run is unfinished: it goes on elsewhere or after a restart if failover is on"})
-	}
+	j.giveUp(unfinished, why)
+	j.flushQuotas()
 	j.emit(Event{Kind: EventJobRemoved, Reason: why, Items: unfinished})
 	return true
 }
@@ -351,6 +449,7 @@ func (j *job) coordinate(now moment) {
 	if !j.view.FlagSeen.IsZero() {
 		j.view.FlagSeen = now.instant(j.flagSeen) // the clock may have been set since
 	}
+	j.view.Clock = j.host.registry.time(now.Time)
 	v := j.view
 	if j.announce {
 		if err := j.perform(coordination.Announce(v, j.detail())); err != nil {
@@ -360,7 +459,7 @@ func (j *job) coordinate(now moment) {
 		j.announce = false
 	}
 	var sharded coordination.Sharded
-	if m, ok := v.Reconcile(now.wall, j.share, &sharded, &j.election.Line); ok && j.mayStep(now) {
+	if m, ok := v.Reconcile(now.wall, j.share, &sharded, &j.election.Line); ok && !j.givesWay(now) && j.mayStep(now) {
 		j.looked, j.lookedAt, j.wrote = false, now.Time, 0
 		if err := j.perform(m); err != nil {
 			j.failed(now, "coordination", err)
@@ -388,6 +487,20 @@ func (j *job) coordinate(now moment) {
 		j.recoverCrashed(now)
 		j.sweep(now)
 	}
+}
+
+// givesWay reports whether this host leaves the election to the first of ours for
+// a while: if all stood at once, it would cost as many commits as there are hosts.
+func (j *job) givesWay(now moment) bool {
+	v := j.view
+	if !v.CanLead() || v.First() || j.election.Standing || j.mixed() {
+		j.electAt = time.Time{}
+		return false
+	}
+	if j.electAt.IsZero() {
+		j.electAt = now.Add(electPause)
+	}
+	return now.Before(j.electAt)
 }
 
 // mayStep says whether the next step of the common business may be taken. One
@@ -538,33 +651,45 @@ func (j *job) recoverCrashed(now moment) {
 		crashed = append(crashed, "") // whatever Java hosts have marked
 	}
 	if len(crashed) == 0 && !j.takers.Standing {
-		j.recoverAt, j.recoverPause, j.recovers = time.Time{}, recoverPause, 0
+		j.recoverAt, j.recoverPause, j.recovers, j.yieldUntil = time.Time{}, recoverPause, 0, time.Time{}
 		return
 	}
 	if j.recoverAt.IsZero() && j.mixed() {
 		j.recoverAt = now.Add(javaGrace)
 	}
-	if leads := j.view.Leading(); leads != j.led {
-		if j.led = leads; leads && j.recovers > 0 {
-			j.recoverAt = now.Time // what only a leader writes down
-		}
+	dead := j.view.Crashed()
+	if j.recoverAt.IsZero() && len(dead) > fewCrashed && !j.view.Foreman() {
+		j.recoverAt = now.Add(recoverPause)
 	}
-	if now.Before(j.recoverAt) {
+	waits := now.Before(j.recoverAt)
+	leads := j.view.Leading()
+	looks := leads && !j.led && (j.recovers > 0 || !j.yieldUntil.IsZero()) // for what only a leader writes down
+	j.led = leads
+	if waits && !looks {
 		return
 	}
 	again := j.recovers > 0
+	if len(dead) > 1 {
+		if err := j.perform(coordination.Bury(j.view, dead, again || j.view.Foreman(), &dead)); err != nil {
+			j.failed(now, "looking for what crashed hosts have left", err)
+			return
+		}
+		crashed = append(dead, crashed[len(j.view.Crashed()):]...)
+	}
 	if len(crashed) == 0 {
 		crashed = append(crashed, "") // and leaves the latch
 	}
-	if j.exec == nil {
-		return
-	}
-	if j.running() >= j.concurrency() {
-		return // whoever is idle takes more
-	}
 	// A share is taken whole, as the items of a fire are: they queue for the
-	// workers.
+	// workers. A host without a free one lets the others go first, once. What is
+	// lost is written down at once, by any.
 	limit := math.MaxInt
+	if !waits && j.running() >= j.concurrency() && j.yieldUntil.IsZero() {
+		j.yieldUntil = now.Add(2 * j.recoverPause) // the others look again after one
+	}
+	yields := now.Before(j.yieldUntil)
+	if waits || yields || j.exec == nil {
+		limit = 0
+	}
 	var busy coordination.Items
 	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
 		busy = append(busy, it.number)
@@ -583,6 +708,13 @@ func (j *job) recoverCrashed(now moment) {
 				RunID: coordination.RunID(j.name, lost.Fire, lost.Item), Outcome: coordination.OutcomeLost,
 				Reason: "its host " + dead + " died while it ran, and " + why})
 		}
+		for _, h := range out.Held {
+			j.heldBack(h.Item, h.Fire, h.State.Record)
+		}
+		for _, k := range out.Killed {
+			j.emit(Event{Kind: EventItemSkipped, Item: &k.Item, Instant: k.Fire.Time(), Trigger: k.Fire.Trigger, Source: abi.Source(k.Fire.Source),
+				RunID: coordination.RunID(j.name, k.Fire, k.Item), Outcome: abi.OutcomeCancelled, Reason: k.State.Record.Reason})
+		}
 		for _, e := range out.Elsewhere {
 			j.emit(Event{Kind: EventItemSkipped, Item: &e.Item, Instant: e.Fire.Time(), Trigger: e.Fire.Trigger, Source: abi.Source(e.Fire.Source),
 				RunID: coordination.RunID(j.name, e.Fire, e.Item), Outcome: coordination.OutcomeElsewhere,
@@ -599,6 +731,13 @@ func (j *job) recoverCrashed(now moment) {
 		j.takeOver(now, dead, out.Claimed)
 	}
 	// What is left is another host's share, or disabled: look again later.
+	if waits {
+		return
+	}
+	if yields {
+		j.recoverAt = j.yieldUntil
+		return
+	}
 	j.recovers++
 	j.recoverAt = now.Add(j.recoverPause)
 	j.recoverPause = min(2*j.recoverPause, longestRecoverPause)
@@ -617,8 +756,15 @@ func (j *job) sweep(now moment) {
 	if j.sweepAt.IsZero() || now.Before(j.sweepAt) {
 		return
 	}
-	var swept []string
+	var swept, retired []string
 	err := j.perform(coordination.Sweep(j.view, now.wall, &swept))
+	if keep := j.host.cfg.KeepServers; err == nil && j.foreman && keep > 0 {
+		at := j.view.Clock // the registry's
+		if at.IsZero() {
+			at = now.wall
+		}
+		err = j.perform(coordination.RetireServers(j.view, at, keep, &retired))
+	}
 	j.sweepAt = time.Time{}
 	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 && j.foreman {
 		j.sweepAt = now.Add(time.Duration(minutes) * time.Minute)
@@ -626,6 +772,9 @@ func (j *job) sweep(now moment) {
 	if err != nil {
 		j.failed(now, "sweeping stale marks", err)
 		j.sweepAt = j.retryAt
+	}
+	if len(retired) > 0 {
+		j.log.Info("removed servers that had no instance of the job any more", zap.Int("servers", len(retired)), zap.Duration("for", j.host.cfg.KeepServers))
 	}
 	for _, path := range swept {
 		j.log.Warn("removed a mark that belonged to nobody", zap.String("node", path))

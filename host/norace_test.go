@@ -3,7 +3,10 @@
 package host_test
 
 // simDefault is how many seeds a plain run does.
-const simDefault = 1000
+const simDefault = 800
+
+// stormHosts is how many hosts join at once.
+const stormHosts = 100
 
 // callStep is how far apart the calls are that go wrong in tests of each call.
 const callStep = 1

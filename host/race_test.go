@@ -6,6 +6,9 @@ package host_test
 // ten times slower.
 const simDefault = 48
 
+// stormHosts is how many hosts join at once.
+const stormHosts = 20
+
 // callStep is how far apart the calls are that go wrong in tests of each call.
 const callStep = 5
 

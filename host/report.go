@@ -46,8 +46,8 @@ func (j *job) answer() {
 	}
 }
 
-// readDisabled looks which items are disabled: nobody watches those marks, so
-// somebody who asks causes a read.
+// readDisabled looks which items are disabled, and which of those that were held
+// back still are: nobody watches that, so somebody who asks causes a read.
 func (j *job) readDisabled() {
 	if !j.seen || j.left != "" || j.work.Err() != nil {
 		return
@@ -63,8 +63,19 @@ func (j *job) readDisabled() {
 	if err := j.perform(coordination.ReadDisabled(j.layout, items, &disabled)); err != nil {
 		return // shown as it was last known
 	}
+	var held coordination.Items
 	for _, n := range items {
 		j.items[n].state.Disabled = disabled[n]
+		if j.items[n].state.Record.Held != 0 {
+			held = append(held, n)
+		}
+	}
+	var states map[int]coordination.ItemState
+	if len(held) == 0 || j.perform(coordination.ReadItems(j.layout, held, &states)) != nil {
+		return
+	}
+	for n, state := range states {
+		j.items[n].state = state
 	}
 }
 
@@ -100,6 +111,11 @@ func (j *job) status() JobStatus {
 		Digest: j.wanted.Module.Digest(), Leader: j.view.Leader, Instances: sortedStrings(j.view.Instances), LastFire: j.lastFire,
 		Warnings: j.view.ConfigWarnings,
 	}
+	if g, err := c.Guest(); j.wanted.Apart {
+		s.Isolation = string(coordination.IsolationProcess)
+	} else if err == nil {
+		s.Isolation = string(g.Isolation)
+	}
 	if j.exec != nil {
 		s.Digest = j.exec.Digest()
 		if typed, ok := j.exec.(interface{ Type() string }); ok && s.Type == "" {
@@ -112,6 +128,9 @@ func (j *job) status() JobStatus {
 	if err != nil {
 		s.Warnings = append(slices.Clone(s.Warnings), err.Error())
 	}
+	if j.outdated != "" {
+		s.Warnings = append(slices.Clone(s.Warnings), j.outdated)
+	}
 	if ago := time.Since(j.troubleAt); j.trouble != "" && ago < troubleShown {
 		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("the registry refused, %s ago: %s", ago.Round(time.Second), j.trouble))
 	}
@@ -122,16 +141,29 @@ func (j *job) status() JobStatus {
 		}
 		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d waits: a mark says that somebody else runs it (one of the nodes %s)", it.number, joinWords(marks)))
 	}
+	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.state.Record.Held != 0 }) {
+		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d: %s", it.number, it.state.Record.HeldBack(j.name, it.number)))
+	}
 	now := j.host.clock()
+	then := "delete that node to let it run"
+	if _, ahead := j.host.instants(); ahead != 0 {
+		then = "the next instant that is due repairs it"
+	}
 	for _, it := range j.sorted(func(it *item) bool {
 		return it.owned && time.UnixMilli(it.state.Record.Instant).Sub(now) > futureInstant
 	}) {
-		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; delete that node to let it run",
-			it.number, time.UnixMilli(it.state.Record.Instant).UTC().Format(time.RFC3339), j.layout.Sibling(), it.number))
+		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; %s",
+			it.number, time.UnixMilli(it.state.Record.Instant).UTC().Format(time.RFC3339), j.layout.Sibling(), it.number, then))
+	}
+	if j.late {
+		s.Warnings = append(slices.Clone(s.Warnings), "this host's clock is behind the registry's by more than the catch-up window")
 	}
 	for _, it := range j.sorted(func(*item) bool { return true }) {
 		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.due != nil, Disabled: it.state.Disabled,
 			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd}
+		if held := it.state.Record.Held; held != 0 {
+			i.Held = time.UnixMilli(held)
+		}
 		if it.run != nil {
 			i.Running, i.Fence = true, it.run.fence
 			i.Attempt = int(it.run.attempt.Load())
@@ -164,6 +196,8 @@ func (j *job) state() (JobState, string) {
 		return JobError, j.cronErr.Error()
 	case j.javaRefuses() != "":
 		return JobError, j.javaRefuses()
+	case j.leaderRefuses() != "":
+		return JobError, j.leaderRefuses()
 	case j.execErr != nil:
 		return JobError, "the last good module stays in force: " + j.execErr.Error()
 	case j.running() > 0:

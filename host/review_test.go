@@ -175,7 +175,7 @@ func (l *lone) check(t *testing.T, c *cluster) {
 func TestReviewAJobThatIsLeftFinishesWhatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		g := sleeper(5 * time.Minute)
+		g := sleeper(20 * time.Second)
 		n := c.start(1, job(definition("long", "0 0 * * * ?", 1), g))
 		time.Sleep(time.Hour + time.Second)
 		n.host.Apply(nil, nil)
@@ -646,7 +646,7 @@ func TestReviewEveryInstantHasAReason(t *testing.T) {
 func missing(c *cluster, from, to time.Time, step time.Duration, total int) {
 	c.t.Helper()
 	seen := make(map[string]bool)
-	for _, e := range c.list(host.EventItemCompleted, host.EventItemSkipped, host.EventFireSkipped, host.EventItemEnded) {
+	for _, e := range c.list(host.EventItemCompleted, host.EventItemSkipped, host.EventFireSkipped, host.EventItemEnded, host.EventItemHeld) {
 		if e.Kind == host.EventItemEnded && !(c.lostAnswers && e.Outcome == abi.OutcomeOK) {
 			continue
 		}
@@ -1217,9 +1217,9 @@ func (s *staffed) Executor(d coordination.JobConfiguration) (abi.Executor, error
 	return s, err
 }
 
-func (s *staffed) NewWorker() abi.Worker {
+func (s *staffed) NewWorker(context.Context) (abi.Worker, error) {
 	s.workers.Add(1)
-	return s.guest
+	return s.guest, nil
 }
 
 // TestWorkers has a fire of items that come and go make do with a worker for

@@ -45,7 +45,9 @@ type rig struct {
 	t      testing.TB
 	server *embedded.Server
 	def    coordination.JobConfiguration
-	guest  *guest
+	// changes is how often def was changed.
+	changes int
+	guest   *guest
 	// takes says how long a run of the item takes. It is called with mu held.
 	takes func(item int) time.Duration
 	// meddle, if not nil, decides what becomes of a call. It is called with mu
@@ -54,6 +56,8 @@ type rig struct {
 	// clocks, if not nil, says by how much the clock of the next host is ahead
 	// of time, or behind if it is negative.
 	clocks func() time.Duration
+	// bound is the hosts' Config.ClockBound.
+	bound time.Duration
 	// seed is what chance goes by, see dice.
 	seed uint64
 	// stagger keeps hosts apart that would do the same at the same instant: the
@@ -150,6 +154,7 @@ func newRig(t testing.TB, items int) *rig {
 		offsets: make(map[int]offset), heard: make(map[int]int64), spans: make(map[int][]span)}
 	r.def = definition(rigJob, "0/10 * * * * ?", items)
 	r.def.Failover = true
+	r.def.Props[coordination.PropMaxHostDeaths] = "0" // its hosts do not die of what they run
 	r.takes = func(int) time.Duration { return 3 * time.Second }
 	r.guest = &guest{digest: "rig", run: r.run}
 	return r
@@ -220,7 +225,7 @@ func (r *rig) start() *machine {
 	config := host.Config{
 		Dial:      m.dial,
 		Namespace: rigNamespace, ServerIP: fmt.Sprintf("10.0.0.%d", m.n), Logger: zap.NewNop(), MaxConcurrency: 16,
-		OnEvent: m.hear, Now: m.clock,
+		OnEvent: m.hear, Now: m.clock, ClockBound: r.bound,
 	}
 	host.SetToken(&config, m.token)
 	h, err := host.New(config)
@@ -274,6 +279,9 @@ func (m *machine) set(ahead time.Duration) {
 	m.rig.note("the clock of host %d, which was %s ahead, is set to %s ahead", m.n, before, ahead)
 	m.rig.mu.Lock()
 	defer m.rig.mu.Unlock()
+	if m.rig.bound >= 0 { // whatever the clock shows, the host goes no further ahead of the registry's
+		ahead = min(ahead, 6*time.Second)
+	}
 	m.rig.earliest, m.rig.latest = min(m.rig.earliest, ahead), max(m.rig.latest, ahead)
 }
 
@@ -300,7 +308,7 @@ func (m *machine) say(e host.Event) {
 	e.Time = time.Now()
 	// A host whose clock is behind tells of fires that were before items came to
 	// be, by the clock of the leader that made them: they do not owe those.
-	for m.rig.spread() > 0 && e.Trigger == 0 && e.Total > 0 && m.rig.born[e.Total-1] >= e.Instant.UnixMilli() {
+	for m.rig.spread() > 0 && e.Trigger == 0 && !e.Instant.IsZero() && e.Total > 0 && m.rig.born[e.Total-1] >= e.Instant.UnixMilli() {
 		e.Total--
 	}
 	m.rig.events = append(m.rig.events, rigEvent{m.n, e, own})
@@ -374,6 +382,10 @@ func (r *rig) living() []*machine {
 func (r *rig) apply(change func(*coordination.JobConfiguration)) {
 	before := r.def.ShardingTotalCount
 	change(&r.def)
+	// One that was superseded would not be applied again, if the hosts that know
+	// that it was changed back die first.
+	r.changes++
+	r.def.Description = fmt.Sprintf("change %d", r.changes)
 	if total := r.def.ShardingTotalCount; total < before {
 		r.mu.Lock()
 		r.lowered = append(r.lowered, lowered{time.Now(), total})
@@ -950,11 +962,10 @@ func (l *link) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinati
 
 // held reports whether the commit is the one that makes staged offsets durable.
 func held(ops []coordination.Op) bool {
-	records := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/sharding/"
 	stages := false
 	for _, op := range ops {
 		item, isOffset := offsetItem(op.Path)
-		if !isOffset && !(op.Kind == coordination.OpCheck && strings.HasPrefix(op.Path, records)) {
+		if !isOffset && !(op.Kind == coordination.OpCheck && provesRun(op.Path)) {
 			return false
 		}
 		stages = stages || isOffset && !commits(item)
@@ -965,16 +976,22 @@ func held(ops []coordination.Op) bool {
 // looksForHeld reports whether the read is the one with which it is found out
 // what became of such a commit.
 func looksForHeld(queries []coordination.Query) bool {
-	records := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/sharding/"
 	stages := false
 	for _, q := range queries {
 		item, isOffset := offsetItem(q.Path)
-		if q.Children || !isOffset && !strings.HasPrefix(q.Path, records) {
+		if q.Children || !isOffset && !provesRun(q.Path) {
 			return false
 		}
 		stages = stages || isOffset && !commits(item)
 	}
 	return stages
+}
+
+// provesRun reports whether the node is one of those that prove that a run is its
+// host's: a record, or a list of runs.
+func provesRun(path string) bool {
+	sibling := coordination.NewLayout(rigNamespace, rigJob).Sibling()
+	return strings.HasPrefix(path, sibling+"/sharding/") || strings.HasPrefix(path, sibling+"/runs/")
 }
 
 // look carries out a call that changes nothing.
@@ -1318,7 +1335,7 @@ func (r *rig) writeOff(ops []coordination.Op) {
 			continue
 		}
 		for _, run := range r.lists[id].Runs {
-			for _, i := range run.Items {
+			for i := range run.Items.All() {
 				name := coordination.RunID(rigJob, run.Fire, i)
 				if j := r.records[i]; !now.Items().Contains(i) && j != nil && j.run != name {
 					r.closed[name] = true
@@ -1418,7 +1435,8 @@ type expectation struct {
 
 // whole waits until the hosts that live, and no others, are members and have
 // divided the items, and returns when each has to begin: at the first instant
-// after that, or the first that it has not begun by a clock that was ahead.
+// after that, or the first that no host has begun or skipped for good by a clock
+// that was ahead.
 func (r *rig) whole(rc coordination.RegistryCenter, end time.Time) map[int]expectation {
 	r.t.Helper()
 	time.Sleep(333 * time.Microsecond) // not at a full millisecond, where hosts act
@@ -1441,6 +1459,11 @@ func (r *rig) whole(rc coordination.RegistryCenter, end time.Time) map[int]expec
 		begun, e := r.born[item], expectation{at: first}
 		if j := r.records[item]; j != nil {
 			begun, e.busy = max(begun, j.instant), j.open
+		}
+		for _, said := range r.events {
+			if s := said.e; s.Kind == host.EventItemSkipped && *s.Item == item && s.Fence == 0 && s.Trigger == 0 && !s.Owed {
+				begun = max(begun, s.Instant.UnixMilli())
+			}
 		}
 		if at := time.UnixMilli(begun); !at.Before(first) {
 			e.at = at.Truncate(period).Add(period)

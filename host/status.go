@@ -22,6 +22,22 @@ type Status struct {
 	// answered, or refused, since the host began, by reason: timeout, unknown,
 	// suspect, unavailable, too_large, other.
 	RegistryFailures map[string]int64 `json:"registryFailures,omitempty"`
+	// Clock compares this host's clock with the registry's; nil while that is not
+	// known.
+	Clock *ClockStatus `json:"clock,omitempty"`
+}
+
+// ClockStatus is how a host's clock and the registry's are apart. It is measured
+// with every commit.
+type ClockStatus struct {
+	// Drift is by how much this host's is ahead, behind if it is negative, give or
+	// take Uncertainty.
+	Drift       time.Duration `json:"driftNs"`
+	Uncertainty time.Duration `json:"uncertaintyNs"`
+	// Bound is how much it may be; 0 if that is not bounded. Off is set if it is
+	// more for certain.
+	Bound time.Duration `json:"boundNs,omitempty"`
+	Off   bool          `json:"off,omitempty"`
 }
 
 // WaitStatus is a wait that goes on.
@@ -91,6 +107,9 @@ type JobStatus struct {
 	Module             string       `json:"module"`
 	Type               string       `json:"type"`
 	Digest             string       `json:"digest"`
+	// Isolation is how long a guest instance lives and where: fire, item, or process,
+	// which the definition or the host's operator asks for.
+	Isolation string `json:"isolation,omitempty"`
 	// Leader is the instance id of the job's leader, empty while there is none.
 	Leader string `json:"leader"`
 	// Instances are the ids of all instances of the job, ascending.
@@ -137,6 +156,9 @@ type ItemStatus struct {
 	// Disabled: an operator keeps the item from running, on whatever host.
 	Disabled bool  `json:"disabled,omitempty"`
 	Fence    int64 `json:"fence,omitempty"`
+	// Held is since when the item is held back, because hosts died in its runs,
+	// as far as this host has seen: it learns of a release when the item is due.
+	Held time.Time `json:"held,omitzero"`
 	// LastOutcome, LastMessage and LastEnd tell of the last run here.
 	LastOutcome abi.Outcome `json:"lastOutcome,omitempty"`
 	LastMessage string      `json:"lastMessage,omitempty"`

@@ -17,6 +17,10 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 )
 
+// progressInterval is how often the log says how many jobs have joined, while not
+// all have.
+const progressInterval = 5 * time.Second
+
 // Causes with which the context of guests is cancelled.
 var (
 	errSessionLost = errors.New("the registry session was lost: another host may own this item now")
@@ -34,11 +38,14 @@ type term struct {
 	jobs map[string]*job // by job name
 	// joins counts how often this term has joined a job: an instance id is
 	// never used twice.
-	joins map[string]int
+	joins    map[string]int
+	arrivals *arrivals
 	// owed are the jobs that the host was in when the term before this one ended.
 	owed  map[string]bool
 	wg    sync.WaitGroup // the job loops
 	ended chan *job      // a loop ended by itself
+	// toldProgress is when the log last said how many jobs have joined.
+	toldProgress time.Time
 }
 
 func newTerm(h *Host, r coordination.RegistryCenter) *term {
@@ -50,7 +57,7 @@ func newTerm(h *Host, r coordination.RegistryCenter) *term {
 		host: h, registry: r,
 		self:  coordination.NewJobInstance(h.cfg.ServerIP, token()),
 		jobs:  make(map[string]*job),
-		joins: make(map[string]int),
+		joins: make(map[string]int), arrivals: newArrivals(),
 		ended: make(chan *job),
 	}
 }
@@ -97,13 +104,13 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 	trust, changed := t.registry.Trust()
 	ticker := time.NewTicker(clockInterval)
 	defer ticker.Stop()
-	watch := clockWatch{t.host.now()}
+	watch := clocks{clockWatch{t.host.machine()}, clockWatch{t.host.now()}}
 	for {
 		select {
 		case <-ticker.C:
-			if by := watch.jumped(t.host.now()); by != 0 {
-				t.host.log.Warn("the wall clock was set, or the machine slept", zap.Duration("by", by))
-				t.nudge()
+			t.watchClocks(&watch)
+			if draining != nil {
+				t.tellProgress()
 			}
 		case <-changed:
 			before := trust
@@ -285,17 +292,30 @@ func (t *term) drain() chan struct{} {
 	return done
 }
 
-// settled reports whether the jobs have joined, or say why they cannot.
-func (t *term) settled(names []string) bool {
+// settled is how many of the jobs have joined, or say why they cannot.
+func (t *term) settled(names []string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	n := 0
 	for _, name := range names {
-		j, ok := t.jobs[name]
-		if !ok || !j.settled.Load() {
-			return false
+		if j, ok := t.jobs[name]; ok && j.settled.Load() {
+			n++
 		}
 	}
-	return true
+	return n
+}
+
+// tellProgress logs how many jobs have joined, while that takes long.
+func (t *term) tellProgress() {
+	names := t.host.wanted()
+	joined, now := t.settled(names), time.Now()
+	switch {
+	case joined == len(names) || t.toldProgress.IsZero():
+		t.toldProgress = now
+	case now.Sub(t.toldProgress) >= progressInterval:
+		t.toldProgress = now
+		t.host.log.Info("joining jobs", zap.Int("joined", joined), zap.Int("of", len(names)))
+	}
 }
 
 // status asks every loop; one that does not answer in time shows what it last

@@ -32,6 +32,7 @@ const (
 	WaitMark       Wait = "mark"           // whoever has marked an item as running, which is due here
 	WaitMove       Wait = "move"           // items to end where they run, because they move then
 	WaitTrigger    Wait = "trigger"        // the job to be idle, for a trigger
+	WaitSlot       Wait = "slot"           // a slot of the host, or of those that the job may have
 	WaitListener   Wait = "listener"       // the other hosts, around a listener that runs once over all
 	WaitDrain      Wait = "drain"          // what runs to end, because this host leaves
 )
@@ -39,7 +40,7 @@ const (
 // Waits are all kinds of Wait.
 func Waits() []Wait {
 	return []Wait{WaitSession, WaitRegistry, WaitDivision, WaitJavaLeader, WaitElection, WaitFailover, WaitTakeover, WaitMark, WaitMove,
-		WaitTrigger, WaitListener, WaitDrain}
+		WaitTrigger, WaitSlot, WaitListener, WaitDrain}
 }
 
 const (
@@ -179,13 +180,10 @@ func (j *job) patience(what Wait) (limit time.Duration, told bool) {
 	switch what {
 	case WaitRegistry, WaitDivision, WaitJavaLeader:
 		return longestBusiness, true
-	case WaitTakeover, WaitMark, WaitMove, WaitTrigger:
+	case WaitTakeover, WaitMark, WaitMove, WaitTrigger, WaitSlot:
 		return longestRun, true
 	case WaitDrain:
-		if j.draining {
-			return j.host.cfg.DrainTimeout, true
-		}
-		return longestRun, true
+		return j.host.cfg.DrainTimeout, true
 	}
 	return 0, false
 }
@@ -194,7 +192,8 @@ func (j *job) patience(what Wait) (limit time.Duration, told bool) {
 // it is not known otherwise.
 func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Time)) {
 	v := &j.view
-	if now.Before(j.retryAt) || j.joined && !j.seen && j.left == "" {
+	refuses := now.Before(j.retryAt) && !refused(j.joinErr) // else it is this host that refuses
+	if refuses || j.joined && !j.seen && j.left == "" {
 		yield(WaitRegistry, -1, time.Time{})
 	}
 	for f := range j.fires {
@@ -205,6 +204,9 @@ func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Ti
 			}
 			yield(WaitListener, -1, since)
 		}
+	}
+	if since := j.queuedSince(); !since.IsZero() {
+		yield(WaitSlot, -1, since)
 	}
 	if j.draining || j.leaving != "" {
 		if j.running() > 0 {
@@ -247,6 +249,20 @@ func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Ti
 	}
 }
 
+// queuedSince is since when the item waits for a slot that has waited longest;
+// zero if none waits.
+func (j *job) queuedSince() (since time.Time) {
+	for f := range j.fires {
+		for _, e := range f.runs {
+			if queued := e.queued.Load(); queued != 0 && j.goesOn(e) {
+				since = soonest(since, f.begun.Add(time.Duration(queued)))
+				break
+			}
+		}
+	}
+	return since
+}
+
 // waitsFor says in words what the loop waits for, and what can be done about it.
 func (j *job) waitsFor(what Wait, items []int) (forWhat, then string) {
 	v := &j.view
@@ -272,9 +288,9 @@ func (j *job) waitsFor(what Wait, items []int) (forWhat, then string) {
 	case WaitTakeover:
 		if gone := v.Crashed(); len(gone) > 0 {
 			return "somebody to take what was begun by hosts that are gone: " + joinWords(gone),
-				"it takes a host with the module and an idle worker, and items that are not disabled"
+				"it takes an enabled host with the module, and items that are not disabled"
 		}
-		return "somebody to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes a host with an idle worker"
+		return "somebody to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes an enabled host with the module"
 	case WaitMark:
 		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: wasmjob shards " + j.name + "; delete marks that are nobody's"
 	case WaitMove:
@@ -282,6 +298,9 @@ func (j *job) waitsFor(what Wait, items []int) (forWhat, then string) {
 			"see who runs them: wasmjob status " + j.name + "; the job's timeout ends them, or a restart of that host"
 	case WaitTrigger:
 		return "the job to be idle here, to serve a trigger", "items that run are shown by: wasmjob status --items"
+	case WaitSlot:
+		return fmt.Sprintf("a slot: the host has %d for all jobs, and this job may have %d", j.host.cfg.MaxConcurrency, j.concurrency()),
+			"see what runs: wasmjob status --items; a timeout ends items that go on for ever"
 	case WaitListener:
 		for f := range j.fires {
 			if p := f.waits.Load(); p != nil {
@@ -343,12 +362,21 @@ func (j *job) registry() coordination.RegistryCenter {
 }
 
 func (c counted) Commit(ctx context.Context, ops ...coordination.Op) (results []coordination.Result, err error) {
+	if err := c.job.host.commits.enter(ctx); err != nil {
+		return nil, err
+	}
+	sent := time.Now()
 	err = c.limited(ctx, func(ctx context.Context) error {
 		results, err = c.RegistryCenter.Commit(ctx, ops...)
 		return err
 	})
-	for _, r := range results {
-		*c.zxid = max(*c.zxid, r.Zxid)
+	c.job.host.commits.leave(sent, time.Now(), results != nil)
+	for k := range results {
+		results[k] = results[k].Raise(c.job.base.Load())
+		*c.zxid = max(*c.zxid, results[k].Zxid)
+	}
+	if i := slices.IndexFunc(results, func(r coordination.Result) bool { return !r.Time.IsZero() }); i >= 0 {
+		c.job.host.registry.note(sent, time.Now(), results[i].Time)
 	}
 	return results, err
 }
@@ -358,6 +386,9 @@ func (c counted) Read(ctx context.Context, queries ...coordination.Query) (nodes
 		nodes, err = c.RegistryCenter.Read(ctx, queries...)
 		return err
 	})
+	for k := range nodes {
+		nodes[k] = nodes[k].Raise(c.job.base.Load())
+	}
 	return nodes, err
 }
 

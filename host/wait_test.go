@@ -57,7 +57,7 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 		WaitTakeover: {
 			begin: func(j *job) { j.view.Members = append(j.view.Members, "10.0.0.9@-@9-cc") },
 			end:   func(j *job) { j.view.Members = j.view.Members[:2] },
-			limit: longestRun, words: []string{"10.0.0.9@-@9-cc", "idle worker"},
+			limit: longestRun, words: []string{"10.0.0.9@-@9-cc", "enabled host"},
 		},
 		WaitMark: {
 			begin: func(j *job) { due(j, 4); due(j, 2) }, end: func(j *job) { j.items[2].due, j.items[4].due = nil, nil },

@@ -38,7 +38,8 @@ func SetOffset(offset []byte) error {
 // CommitOffset makes the offset that was set durable now, for a long simple
 // job that wants to keep what it did so far. ErrConflict and ErrCancelled mean
 // that the item is, or may be, somebody else's by now: stop, and return the
-// error. ErrUnavailable is worth another try later.
+// error. ErrUnavailable is worth another try later. A job that commits more often
+// than the host lets it waits for its turn.
 func CommitOffset() error {
 	return check("commit offset", border.OffsetCommit())
 }

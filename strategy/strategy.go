@@ -125,6 +125,9 @@ func unknown(name string, all []entry) error {
 	if nearest != "" {
 		suggestion = fmt.Sprintf(" (did you mean %s?)", nearest)
 	}
+	if r := []rune(name); len(r) > 40 {
+		name = string(r[:40]) + "…"
+	}
 	return fmt.Errorf("unknown sharding strategy %q%s; known are %s", name, suggestion, strings.Join(Names(), ", "))
 }
 

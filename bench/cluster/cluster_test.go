@@ -288,6 +288,7 @@ type cluster struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed with every event
+	outage  bool          // sessions may be lost; guarded by mu
 }
 
 // node is one of the hosts.
@@ -300,6 +301,7 @@ type node struct {
 	done       chan error
 
 	// Guarded by cluster.mu.
+	lost      bool                    // its first session
 	owned     map[string][]int        // by job
 	completed map[string]int          // by job
 	elected   map[string]bool         // by job
@@ -397,7 +399,10 @@ func (n *node) event(e host.Event) {
 	case host.EventSharded:
 		n.divided[e.Job]++
 	case host.EventSession:
-		if e.Reason == "lost" {
+		switch {
+		case e.Reason == "lost" && n.c.outage:
+			n.owned, n.lost = make(map[string][]int), true
+		case e.Reason == "lost":
 			n.c.t.Errorf("host %s has lost its session: the machine is too slow for a timeout of %s", n.name, n.c.timeout)
 		}
 	}
@@ -515,7 +520,7 @@ func noop(context.Context, *abi.Invocation) abi.Result { return ok }
 func (m module) Digest() string                                               { return strings.Repeat("0", 64) }
 func (m module) Executor(coordination.JobConfiguration) (abi.Executor, error) { return m, nil }
 func (m module) HasListener(string) bool                                      { return false }
-func (m module) NewWorker() abi.Worker                                        { return m }
+func (m module) NewWorker(context.Context) (abi.Worker, error)                { return m, nil }
 func (m module) Retain() bool                                                 { return true }
 func (m module) Release()                                                     {}
 func (m module) Close() error                                                 { return nil }

@@ -3,7 +3,10 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -144,6 +147,86 @@ func jobs(b *testing.B, jobs int) {
 		c.hosts = nil
 		b.ReportMetric(0, "ns/op")
 	}
+}
+
+// BenchmarkStorm is the start of very many hosts at once, and what they do after
+// the server was gone for longer than their sessions last.
+func BenchmarkStorm(b *testing.B) {
+	for _, size := range []struct{ hosts, jobs int }{{50, 20}, {200, 5}} {
+		b.Run(fmt.Sprintf("hosts=%d/jobs=%d", size.hosts, size.jobs), func(b *testing.B) {
+			for b.Loop() {
+				storm(b, size.hosts, size.jobs)
+			}
+		})
+	}
+}
+
+func storm(b *testing.B, hosts, jobs int) {
+	const timeout = 30 * time.Second
+	e := server(b)
+	var all []host.Job
+	for i := range jobs {
+		all = append(all, job(fmt.Sprintf("job%04d", i), "0 0 0 1 1 ? *", 2*hosts, true, noop))
+	}
+	c := newCluster(b, e.Connect(), "storm", timeout)
+	c.patience = longPatience
+	report := func(phase string, from map[*node]mark, begun time.Time) {
+		for _, j := range all {
+			c.divided(j.Definition.JobName, 2*hosts, c.hosts...)
+		}
+		b.ReportMetric(time.Since(begun).Seconds(), phase+"-s")
+		c.quiet(2 * rest)
+		commits, refused, nodes := 0, 0, 0
+		purposes := make(map[string]int)
+		for _, n := range c.hosts {
+			to := n.meter.mark()
+			for _, call := range n.meter.between(from[n], to, "") {
+				switch call.kind {
+				case commitCall:
+					commits++
+				case conflictCall:
+					commits++
+					refused++
+				default:
+					continue
+				}
+				purposes[call.purpose()+" "+string(call.kind)]++
+				if call.purpose() == "other" {
+					purposes[fmt.Sprintf("other: %.100s", call.what)]++
+				}
+			}
+			nodes += reads(to.wire) - reads(from[n].wire)
+		}
+		for _, what := range slices.SortedFunc(maps.Keys(purposes), func(x, y string) int { return purposes[y] - purposes[x] })[:min(12, len(purposes))] {
+			fmt.Fprintf(os.Stderr, "%s: %6d %.200s\n", phase, purposes[what], what)
+		}
+		each := float64(hosts * jobs)
+		b.ReportMetric(float64(commits)/each, phase+"-commits/host/job")
+		b.ReportMetric(float64(refused)/each, phase+"-refused/host/job")
+		b.ReportMetric(float64(nodes)/each, phase+"-reads/host/job")
+	}
+	begun := time.Now()
+	for range hosts {
+		c.start(nil, all...)
+	}
+	report("start", make(map[*node]mark), begun)
+
+	c.mu.Lock()
+	c.outage = true
+	c.mu.Unlock()
+	from := c.marks()
+	if err := e.Stop(0); err != nil {
+		b.Fatal(err)
+	}
+	c.await("all sessions are lost", func() bool { return !slices.ContainsFunc(c.hosts, func(n *node) bool { return !n.lost }) })
+	begun = time.Now()
+	if err := e.Restart(0); err != nil {
+		b.Fatal(err)
+	}
+	report("outage", from, begun)
+	c.end()
+	c.hosts = nil
+	b.ReportMetric(0, "ns/op")
 }
 
 // resources are the goroutines and the live heap of the process.

@@ -24,6 +24,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -420,7 +421,7 @@ func (o *operated) note(s string) error {
 }
 
 func (o *operated) FullStatus() host.Status { return o.status }
-func (o *operated) Ready() bool             { return true }
+func (o *operated) Ready() (bool, string)   { return true, "" }
 func (o *operated) Trigger(_ context.Context, job string) error {
 	if job == "none" || job == "citis" {
 		return host.ErrNoJob
@@ -449,12 +450,13 @@ func busy(now time.Time) host.Status {
 		Jobs: []host.JobStatus{
 			{
 				Name: "cities", State: host.JobRunning, Cron: "*/5 * * * * ?", TimeZone: "Asia/Shanghai", Next: now.Add(90 * time.Second),
-				ShardingTotalCount: 5, Module: "cities.wasm", Digest: strings.Repeat("ab", 32), Type: "SIMPLE", Instances: []string{"a", "b"},
+				ShardingTotalCount: 5, Module: "cities.wasm", Digest: strings.Repeat("ab", 32), Type: "SIMPLE", Isolation: "process", Instances: []string{"a", "b"},
 				Warnings: []string{"hosts differ in their zone"},
 				Items: []host.ItemStatus{
 					{Item: 0, LastOutcome: abi.OutcomeOK, LastEnd: now},
 					{Item: 1, Parameter: "Shanghai", Running: true, Since: now.Add(-3 * time.Second), Attempt: 2, Done: 5, Total: 10, Misfired: true},
 					{Item: 2, LastOutcome: abi.OutcomeTrap, LastMessage: "boom\x1b[2J\nstack", LastEnd: now.Add(-time.Minute)},
+					{Item: 3, Running: true},
 				},
 				LastFire: &host.FireStatus{Instant: now.Add(-5 * time.Second), Source: abi.SourceTrigger, Items: []int{0, 1, 2}, Outcome: abi.OutcomeFail, Duration: time.Second},
 			},
@@ -479,17 +481,19 @@ plugins    /jobs
 
 Jobs
 NAME    STATE    CRON                         NEXT      ITEMS HERE  HOSTS  LAST FIRE
-cities  running  */5 * * * * ? Asia/Shanghai  in 1m30s  0-2 of 5    2      FAIL in 1s, 4s ago, trigger
+cities  running  */5 * * * * ? Asia/Shanghai  in 1m30s  0-3 of 5    2      FAIL in 1s, 4s ago, trigger
 once    error    (by trigger)                 -         none of 1   0      -
 
 Items
 JOB     ITEM  PARAMETER  NOW                              PROGRESS  LAST RUN
 cities  1     Shanghai   running 3s, attempt 2, misfired  5/10 50%  -
 cities  2                idle                             -         TRAP 1m ago: boom\x1b[2J
+cities  3                waits to start                   -         -
 
 Modules
-MODULE       DIGEST        TYPE    JOBS
-cities.wasm  abababababab  SIMPLE  cities, once
+MODULE       DIGEST        TYPE    ISOLATION  JOBS
+cities.wasm  abababababab  SIMPLE             once
+cities.wasm  abababababab  SIMPLE  process    cities
 
 Notes
 cities: warning: hosts differ in their zone
@@ -542,6 +546,27 @@ bad.wasm  1m ago, an earlier version stays in force
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+}
+
+// TestStatusOfAClock shows how far it is from the registry's, if that is not just
+// what cannot be measured.
+func TestStatusOfAClock(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		clock *host.ClockStatus
+		want  string
+	}{
+		{nil, ""},
+		{&host.ClockStatus{Drift: 90 * time.Millisecond, Bound: 5 * time.Second}, ""},
+		{&host.ClockStatus{Drift: time.Second, Uncertainty: 2 * time.Second, Bound: 5 * time.Second}, ""},
+		{&host.ClockStatus{Drift: time.Second, Bound: 5 * time.Second}, "clock      1s ahead of the registry's\n"},
+		{&host.ClockStatus{Drift: -90 * time.Minute, Bound: 5 * time.Second, Off: true}, "clock      1h30m0s behind the registry's; expected at most 5s (clockBound)\n"},
+	} {
+		got := statusText(style{}, &admin.Report{Status: host.Status{Clock: tc.clock}}, false)
+		if !strings.Contains(got, tc.want) || tc.want == "" && strings.Contains(got, "clock") {
+			t.Errorf("%+v: want %q in\n%s", tc.clock, tc.want, got)
 		}
 	}
 }
@@ -722,6 +747,57 @@ func TestRun(t *testing.T) {
 	command(t, client, "status").expect(t, exitFailure, "no host is running here")
 	if left, err := os.ReadDir(filepath.Join(home, "wasmjob")); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestCeilingsAreInForce: the host, its catalog and its history know the ceilings
+// of the configuration, and so does validate.
+func TestCeilingsAreInForce(t *testing.T) {
+	t.Parallel()
+	const job = "type: SIMPLE\nshardingTotalCount: 30\njobParameter: attrs\n"
+	dir := jobDir(t, job)
+	const beyond = `shardingTotalCount: found 30, the host's ceiling shardingTotalCount for jobs "cit*" is 29`
+	command(t, nil, "validate", dir).expect(t, exitOK, "ok\n")
+	command(t, nil, "validate", dir, "--ceiling", "cit*:shardingTotalCount=29").expect(t, exitFailure, beyond)
+	command(t, []string{"WASMJOB_CEILINGS=x:timeout=1h;cit*:shardingTotalCount=29"}, "validate", dir).expect(t, exitFailure, beyond)
+	command(t, nil, "validate", dir, "--ceiling", "nonsense").expect(t, exitUsage, "expected JOBS:NAME=VALUE")
+	large := jobDir(t, "shardingTotalCount: 10001\n")
+	command(t, nil, "validate", large).expect(t, exitFailure, `found 10001, the host's ceiling shardingTotalCount for jobs "*" is 10000`)
+
+	home := t.TempDir()
+	file := filepath.Join(home, "events.jsonl")
+	socket := filepath.Join(home, "s")
+	signals := make(chan os.Signal, 2)
+	out, logs := lines{make(chan string, 10_000)}, lines{make(chan string, 10_000)}
+	p := &program{out: out, err: logs, outTTY: true, environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	if err := os.WriteFile(filepath.Join(dir, "more.yaml"), []byte("module: cities.wasm\nshardingTotalCount: 31\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan int)
+	go func() {
+		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--history", file, "--server-ip", "127.0.0.1",
+			"--ceiling", "more:shardingTotalCount=30", "--ceiling", "cities:logLines=1,historyBytes=64KiB"})
+	}()
+	logs.await(t, `reasons="line 2: shardingTotalCount: found 31, the host's ceiling`)
+	out.await(t, "this host runs items 0-29")
+	command(t, []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}, "trigger", "cities").expect(t, exitOK)
+	out.await(t, "fire  cities")
+	signals <- syscall.SIGTERM
+	out.await(t, `log lines were dropped: the host's ceiling logLines for jobs "cities" is 1 a second`)
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	gaps := 0
+	for e, err := range history.Read(file) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == host.EventOverQuota && e.Ceiling == ceiling.HistoryBytes && e.Job == "cities" {
+			gaps++
+		}
+	}
+	if gaps != 2 {
+		t.Errorf("the history speaks of its gap %d times, expected of its begin and its end", gaps)
 	}
 }
 

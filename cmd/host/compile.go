@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
@@ -9,14 +10,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/process"
 )
 
-// compileWord is what this program is started with by itself.
-const compileWord = "compile-module"
+// What this program is started with by itself.
+const (
+	compileWord = "compile-module"
+	guestsWord  = "run-guests"
+)
 
-// thisProgram makes the command with which this program compiles modules beside
-// itself; nil if it cannot be found.
-func thisProgram() func() *exec.Cmd {
+// thisProgram makes commands that start this program once more; nil if it cannot
+// be found.
+func thisProgram() func(args ...string) *exec.Cmd {
 	path, err := os.Executable()
 	if err != nil {
 		return nil
@@ -26,10 +31,46 @@ func thisProgram() func() *exec.Cmd {
 		// version compiles, another might not find.
 		path = "/proc/self/exe"
 	}
-	return func() *exec.Cmd {
-		c := exec.Command(path, compileWord)
+	return func(args ...string) *exec.Cmd {
+		c := exec.Command(path, args...)
 		c.Args[0] = os.Args[0] // as people know it
 		return c
+	}
+}
+
+// compiler is plugin.Options' Compiler; nil: modules are compiled here.
+func (p *program) compiler() func() *exec.Cmd {
+	if p.self == nil {
+		return nil
+	}
+	return func() *exec.Cmd { return p.self(compileWord) }
+}
+
+// newWorkers makes the worker processes of a runtime; nil if this program cannot
+// be started once more.
+func (p *program) newWorkers(r *plugin.Runtime, log *slog.Logger) *process.Workers {
+	if p.self == nil {
+		return nil
+	}
+	return process.New(process.Options{Runtime: r, Logger: log, Command: func(job string) *exec.Cmd { return p.self(guestsWord, job) }})
+}
+
+func (p *program) guestsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   guestsWord + " JOB",
+		Short: "Run the guests of a job for the host that has started this",
+		Long: `Run the guests of a job that has isolation: process, in a sandbox that is closed
+before the first of them. A host starts itself with it, and so do invoke and
+validate; it is of no use to people.`,
+		Example: "  wasmjob run-guests billing",
+		Hidden:  true,
+		Args:    exactly("the job"),
+		RunE: func(*cobra.Command, []string) error {
+			if p.in == nil {
+				return fmt.Errorf("%s has no standard input", guestsWord)
+			}
+			return process.Serve(p.in, p.out)
+		},
 	}
 }
 

@@ -14,9 +14,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
@@ -44,6 +47,8 @@ type Config struct {
 	DumpAddress string
 	// Admin is the address to look at and steer the host; nil is none.
 	Admin *admin.Address
+	// InsecureAdmin lets the admin address be one that other machines can reach.
+	InsecureAdmin bool
 	// AdminTokenFile holds the token from start to start; it is made if it
 	// does not exist. Empty: a new token at every start.
 	AdminTokenFile string
@@ -58,16 +63,32 @@ type Config struct {
 	HistorySize int64
 	// MaxConcurrency bounds the items that run at once; 0 is 8 per processor.
 	MaxConcurrency int
+	// MemoryBudget bounds what guests and compiled code take together: a size,
+	// or a part of the machine's memory such as 50%. Empty is no limit.
+	MemoryBudget string
 	// DrainTimeout is how long running items may go on at the end; 0 is not
 	// at all.
 	DrainTimeout time.Duration
+	// ClockBound is how far this host's clock may be ahead of the registry's;
+	// negative is no bound.
+	ClockBound time.Duration
+	// KeepServers is how long the registry keeps servers that a job has left; 0 is
+	// for ever.
+	KeepServers time.Duration
 	// Cache is where compiled modules are kept. Empty: in memory only.
 	Cache string
+	// DeadMan is "auto", "on" or "off"; see program.deadMan.
+	DeadMan string
 	// Rescan is the time between two full looks at the plugins directory,
 	// besides those that a change causes.
 	Rescan time.Duration
+	// Isolation has patterns of jobs whose guests run in processes of their own,
+	// whatever their definitions say.
+	Isolation []string
 	// Mounts are the directories that guests may read, by job name.
 	Mounts map[string][]plugin.Mount
+	// Ceilings are what no job may go beyond; the defaults are the last entry.
+	Ceilings ceiling.List
 }
 
 const (
@@ -78,6 +99,9 @@ const (
 	off               = "off"
 
 	defaultAdmin = "127.0.0.1:9770"
+
+	// leastClockBound is more than clocks that are kept by NTP differ.
+	leastClockBound = 500 * time.Millisecond
 )
 
 // setting is one entry of the configuration. Its key is its name in the file;
@@ -111,9 +135,18 @@ func separated(key string, by byte) string {
 	return b.String()
 }
 
-// mountsKey is the one entry that is not a single value: in the file a map
+// mountsKey is one of the two entries that are no single value: in the file a map
 // from job to a list of {host, guest}.
 const mountsKey = "mounts"
+
+// ceilingsKey is the other: in the file a list of ceilings for jobs that match a
+// pattern. A later layer's entries come before those of the earlier ones.
+const (
+	ceilingsKey      = "ceilings"
+	ceilingFlag      = "ceiling"
+	ceilingsVariable = envPrefix + "CEILINGS"
+	ceilingJobs      = "jobs" // the pattern's key
+)
 
 const (
 	mountFlag     = "mount"
@@ -122,7 +155,7 @@ const (
 
 // settings lists the entries in the order in which they are shown.
 func settings(d defaults) []setting {
-	return slices.Concat(jobSettings(), registrySettings(), zooKeeperSettings(), hostSettings(d))
+	return slices.Concat(jobSettings(), registrySettings(), zooKeeperSettings(), hostSettings(d), []setting{deadManSetting()})
 }
 
 // jobSettings say where jobs come from.
@@ -231,6 +264,12 @@ func hostSettings(d defaults) []setting {
 			},
 		},
 		{
+			key: "insecureAdmin", arg: "bool", standard: "false",
+			help: "serve on an admin address that other machines can reach, though there is no TLS: who listens in on the way has the token",
+			set:  func(c *Config, s string) error { return setBool(&c.InsecureAdmin, s) },
+			show: func(c *Config) string { return strconv.FormatBool(c.InsecureAdmin) },
+		},
+		{
 			key: "adminTokenFile", arg: "FILE", standard: "",
 			help: "file with the token for operations, mode 0600, made if it does not exist (default: a new token at every start)",
 			set:  func(c *Config, s string) error { c.AdminTokenFile = s; return nil },
@@ -309,7 +348,7 @@ func hostSettings(d defaults) []setting {
 				c.HistorySize = n
 				return nil
 			},
-			show: func(c *Config) string { return showSize(c.HistorySize) },
+			show: func(c *Config) string { return coordination.ShowSize(c.HistorySize) },
 		},
 		{
 			key: "maxConcurrency", arg: "N", standard: "0",
@@ -325,10 +364,47 @@ func hostSettings(d defaults) []setting {
 			show: func(c *Config) string { return strconv.Itoa(c.MaxConcurrency) },
 		},
 		{
+			key: "memoryBudget", arg: "SIZE", standard: "50%",
+			help: "most memory that all guests and compiled modules take together: a size, a part of the machine's or container's memory, or off; one job may have three quarters of it",
+			set: func(c *Config, s string) error {
+				if s == off {
+					s = ""
+				}
+				c.MemoryBudget = s
+				_, err := memoryBudget(s, func() (uint64, error) { return 1 << 40, nil })
+				return err
+			},
+			show: func(c *Config) string { return cmp.Or(c.MemoryBudget, off) },
+		},
+		isolationSetting(),
+		{
 			key: "drainTimeout", arg: "DURATION", standard: "30s",
 			help: "how long running items may go on after Ctrl-C or SIGTERM; 0 is not at all",
 			set:  func(c *Config, s string) error { return setDuration(&c.DrainTimeout, s, 0) },
 			show: func(c *Config) string { return showDuration(c.DrainTimeout) },
+		},
+		{
+			key: "clockBound", arg: "DURATION", standard: "5s",
+			help: "how far this host's clock may be ahead of the registry's: nothing begins earlier than that before its instant by the registry's clock; off is no bound",
+			set: func(c *Config, s string) error {
+				if s == off {
+					c.ClockBound = -1
+					return nil
+				}
+				return setDuration(&c.ClockBound, s, leastClockBound)
+			},
+			show: func(c *Config) string {
+				if c.ClockBound < 0 {
+					return off
+				}
+				return showDuration(c.ClockBound)
+			},
+		},
+		{
+			key: "keepServers", arg: "DURATION", standard: "24h",
+			help: "how long the registry keeps the node of an enabled server without an instance of a job; 0 is for ever",
+			set:  func(c *Config, s string) error { return setDuration(&c.KeepServers, s, 0) },
+			show: func(c *Config) string { return showDuration(c.KeepServers) },
 		},
 		{
 			key: "cache", arg: "DIR", standard: d.cache,
@@ -356,6 +432,51 @@ func hostSettings(d defaults) []setting {
 	}
 }
 
+// isolationSetting says whose guests run in processes of their own.
+func isolationSetting() setting {
+	return setting{
+		key: "isolation", arg: "WHERE", standard: "",
+		help: "run guests in processes of their own that the host can kill: process (of all jobs), or process=PATTERN,PATTERN… (of jobs whose names match, such as team-a-*); the others run where their definitions say",
+		set: func(c *Config, s string) (err error) {
+			c.Isolation, err = parseIsolation(s)
+			return err
+		},
+		show: func(c *Config) string {
+			switch {
+			case len(c.Isolation) == 0:
+				return ""
+			case slices.Equal(c.Isolation, everyJob()):
+				return isolationProcess
+			}
+			return isolationProcess + "=" + strings.Join(c.Isolation, ",")
+		},
+	}
+}
+
+const isolationProcess = string(coordination.IsolationProcess)
+
+func everyJob() []string { return []string{"*"} }
+
+// parseIsolation reads patterns of jobs that run in processes; nothing is none.
+func parseIsolation(s string) ([]string, error) {
+	list, some := strings.CutPrefix(s, isolationProcess+"=")
+	switch {
+	case s == "":
+		return nil, nil
+	case s == isolationProcess:
+		return everyJob(), nil
+	case !some:
+		return nil, fmt.Errorf("%q is no isolation; want process or process=PATTERN,PATTERN…, such as process=team-a-*", clip(s))
+	}
+	patterns := strings.Split(list, ",")
+	for _, p := range patterns {
+		if err := ceiling.CheckPattern(p); err != nil {
+			return nil, err
+		}
+	}
+	return patterns, nil
+}
+
 // defaults are the default values that depend on the machine.
 type defaults struct{ cache string }
 
@@ -370,6 +491,15 @@ func machineDefaults(getenv func(string) string) defaults {
 		d.cache = filepath.Join(cache, "wasmjob", "modules")
 	}
 	return d
+}
+
+func setBool(into *bool, s string) error {
+	on, err := strconv.ParseBool(cmp.Or(s, "false"))
+	if err != nil {
+		return fmt.Errorf("%q is neither true nor false", clip(s))
+	}
+	*into = on
+	return nil
 }
 
 func setLevel(into *zapcore.Level, s string) error {
@@ -404,50 +534,50 @@ func showDuration(d time.Duration) string {
 	return s
 }
 
-// sizeUnits, longest first.
-var sizeUnits = [...]struct {
-	name  string
-	bytes int64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
-	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1},
-}
-
 // parseSize reads a number of bytes: 67108864, 64MiB, 1.5GB.
 func parseSize(s string) (int64, error) {
-	for _, u := range sizeUnits {
-		number, ok := cutSuffixFold(s, u.name)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || math.IsNaN(n) || n < 0 || n*float64(u.bytes) >= 1<<60 {
-			break
-		}
-		return int64(n * float64(u.bytes)), nil
+	n, ok := coordination.ParseSize(s)
+	if !ok {
+		return 0, fmt.Errorf("%q is not a size; want a number of bytes, such as 64MiB", clip(s))
 	}
-	return 0, fmt.Errorf("%q is not a size; want a number of bytes, such as 64MiB", clip(s))
+	return n, nil
 }
 
-func cutSuffixFold(s, suffix string) (string, bool) {
-	i := len(s) - len(suffix)
-	if i < 0 || !strings.EqualFold(s[i:], suffix) {
-		return s, false
-	}
-	return s[:i], true
-}
+// leastBudget is what a host cannot do without.
+const leastBudget = 16 << 20
 
-// showSize is exact, so that parseSize reads the same back.
-func showSize(n int64) string {
-	for _, u := range []struct {
-		name  string
-		bytes int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n > 0 && n%u.bytes == 0 {
-			return strconv.FormatInt(n/u.bytes, 10) + u.name
+// memoryBudget reads a size, or a part of what memory returns. Nothing is 0.
+func memoryBudget(s string, memory func() (uint64, error)) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	var bytes int64
+	if number, ok := strings.CutSuffix(s, "%"); ok {
+		part, err := strconv.ParseFloat(number, 64)
+		if err != nil || math.IsNaN(part) || part <= 0 || part > 100 {
+			return 0, fmt.Errorf("%q is not a part of the memory; want more than 0%% and at most 100%%", clip(s))
+		}
+		all, err := memory()
+		if err != nil {
+			return 0, fmt.Errorf("the machine's memory is not known (%w); want a size, such as 512MiB, or off", err)
+		}
+		bytes = int64(part / 100 * float64(min(all, 1<<50)))
+	} else {
+		var err error
+		if bytes, err = parseSize(s); err != nil {
+			return 0, fmt.Errorf("%q is not a size; want a number of bytes, such as 512MiB, a part of the memory, such as 50%%, or off", clip(s))
 		}
 	}
-	return strconv.FormatInt(n, 10)
+	if bytes < leastBudget {
+		return 0, fmt.Errorf("%s is too little; want at least %s", clip(s), coordination.ShowSize(leastBudget))
+	}
+	return bytes, nil
+}
+
+// machineMemory is what this process may have, in bytes: the limit of its
+// container, else what the machine has.
+func machineMemory() (uint64, error) {
+	return memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
 }
 
 func directory(name string) error {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,9 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
@@ -70,20 +73,34 @@ mounts:
     - host: P
       guest: /b
   my.job: [{host: P, guest: /c}]
-`, []string{"WASMJOB_LOG_LEVEL=error", "WASMJOB_NAMESPACE=from-env", "WASMJOB_MOUNTS=b=P:/env,d=P:/d", "OTHER=x", "WASMJOB_LOG_FORMAT=json"},
-		[]string{"--namespace", "from-flag/x", "--admin=off", "--mount", "a=P:/one", "--mount", "a=P:/two", "--cache", "off"})
+ceilings:
+  - {jobs: "team-a-*", timeout: 1h}
+  - jobs: "*"
+    memoryLimit: 256MiB
+`, []string{"WASMJOB_LOG_LEVEL=error", "WASMJOB_CEILINGS=team-a-*:timeout=2h; b:maxShare=10%", "WASMJOB_NAMESPACE=from-env", "WASMJOB_MOUNTS=b=P:/env,d=P:/d", "OTHER=x", "WASMJOB_LOG_FORMAT=json"},
+		[]string{"--namespace", "from-flag/x", "--admin=off", "--mount", "a=P:/one", "--mount", "a=P:/two", "--cache", "off", "--ceiling", "a-b:logLines=5,logBytes=1KiB", "--ceiling", "b:logLines=off"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Config{
-		Plugins: dir, Registry: "embedded", Namespace: "from-flag/x", ZooKeeper: zooKeeper{SessionTimeout: 30 * time.Second},
+		Plugins: dir, Registry: "embedded", Namespace: "from-flag/x", ZooKeeper: zooKeeper{SessionTimeout: 40 * time.Second},
 		LogFormat: "json", LogLevel: zapcore.ErrorLevel, GuestLogLevel: zapcore.InfoLevel,
-		HistorySize: 1 << 20, MaxConcurrency: 7, DrainTimeout: 5 * time.Second, Rescan: 30 * time.Second,
+		HistorySize: 1 << 20, MaxConcurrency: 7, MemoryBudget: "50%", DrainTimeout: 5 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, DeadMan: "auto", Rescan: 30 * time.Second,
 		Mounts: map[string][]plugin.Mount{
 			"a":      {{Host: dir, Guest: "/one"}, {Host: dir, Guest: "/two"}},
 			"b":      {{Host: dir, Guest: "/env"}},
 			"d":      {{Host: dir, Guest: "/d"}},
 			"my.job": {{Host: dir, Guest: "/c"}},
+		},
+		// Those of a later layer come first, and the defaults last.
+		Ceilings: ceiling.List{
+			{Jobs: "a-b", Values: map[ceiling.Name]int64{ceiling.LogLines: 5, ceiling.LogBytes: 1024}},
+			{Jobs: "b", Values: map[ceiling.Name]int64{ceiling.LogLines: ceiling.Off}},
+			{Jobs: "team-a-*", Values: map[ceiling.Name]int64{ceiling.Timeout: int64(2 * time.Hour)}},
+			{Jobs: "b", Values: map[ceiling.Name]int64{ceiling.Share: 10}},
+			{Jobs: "team-a-*", Values: map[ceiling.Name]int64{ceiling.Timeout: int64(time.Hour)}},
+			{Jobs: "*", Values: map[ceiling.Name]int64{ceiling.MemoryLimit: 256 << 20}},
+			ceiling.Default(1 << 20),
 		},
 	}
 	if !reflect.DeepEqual(l.Config, want) {
@@ -99,8 +116,99 @@ mounts:
 			t.Errorf("%s comes from %q, want %q", key, l.origins[key], want)
 		}
 	}
+	if want := []string{"--ceiling", "--ceiling", "WASMJOB_CEILINGS", "WASMJOB_CEILINGS", file + ":16", file + ":17", "default"}; !reflect.DeepEqual(l.ceilingsFrom, want) {
+		t.Errorf("ceilings come from %q, want %q", l.ceilingsFrom, want)
+	}
 	if len(l.warnings) != 0 {
 		t.Errorf("warnings %q", l.warnings)
+	}
+}
+
+func TestIsolationSetting(t *testing.T) {
+	t.Parallel()
+	s := isolationSetting()
+	for text, want := range map[string][]string{"": nil, "process": {"*"}, "process=team-a-*,b": {"team-a-*", "b"}} {
+		var c Config
+		if err := s.set(&c, text); err != nil || !slices.Equal(c.Isolation, want) || s.show(&c) != text {
+			t.Errorf("%q is %q and shown as %q, %v", text, c.Isolation, s.show(&c), err)
+		}
+	}
+	for _, text := range []string{"item", "process=", "process=a,,b", "process=[", "processes"} {
+		if err := s.set(new(Config), text); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+}
+
+func TestMistakesInCeilings(t *testing.T) {
+	t.Parallel()
+	_, _, err := load(t, `
+plugins: P
+ceilings:
+  - {jobs: "[", timeout: 1h}
+  - {timeout: 1h, timeuot: 2h}
+  - jobs: a
+    logBytes: many
+    maxJobs: [1]
+  - just text
+`, []string{"WASMJOB_CEILINGS=a:maxShare=200%;nothing"}, []string{"--ceiling", "b:timeout=1"})
+	if err == nil {
+		t.Fatal("was taken")
+	}
+	for _, want := range []string{
+		`FILE:4: ceilings: found "[", expected one job's name or one pattern, such as team-a-* or *, without commas, slashes and blanks around it`,
+		`FILE:5: ceilings: found the ceiling "timeuot", expected one of timeout, `,
+		`FILE:5: ceilings: jobs is missing: the pattern of the jobs that the entry is for`,
+		`FILE:7: ceilings: logBytes: found "many", expected a size such as 64MiB, or off`,
+		`FILE:8: ceilings: want a single value`,
+		`FILE:9: ceilings: want keys with values`,
+		`WASMJOB_CEILINGS: maxShare: found "200%", expected a share from 1% to 100%, or off`,
+		`WASMJOB_CEILINGS: found "nothing", expected JOBS:NAME=VALUE`,
+		`--ceiling: timeout: found "1", expected a duration such as 30s, 5m or 1h30m, or off`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not in\n%v", want, err)
+		}
+	}
+	if _, _, err := load(t, "plugins: P\nceilings: {jobs: a}\n", nil, nil); err == nil || !strings.Contains(err.Error(), "FILE:2: ceilings: want a list of {jobs: PATTERN, timeout: 1h, …}") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// An admin address that other machines can reach has no TLS: that has to be
+// wanted.
+func TestAdminBeyondThisMachine(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{":9770", "0.0.0.0:9770", "10.1.2.3:1", "[::]:80"} {
+		if _, _, err := load(t, "", nil, []string{"--plugins", "P", "--admin", address}); err == nil || !strings.Contains(err.Error(), "--admin: other machines can reach "+address+", and there is no TLS") {
+			t.Errorf("%s: got %v", address, err)
+		}
+		l, _, err := load(t, "", nil, []string{"--plugins", "P", "--admin", address, "--insecure-admin"})
+		if err != nil || l.Admin.String() != address {
+			t.Errorf("%s, insecure: got %v", address, err)
+		}
+	}
+	for _, address := range []string{"127.0.0.1:1", "localhost:1", "[::1]:1", "/run/x", "unix:x", "off"} {
+		if _, _, err := load(t, "", nil, []string{"--plugins", "P", "--admin", address}); err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+func TestZooKeeperWithoutCredentialsIsAWarning(t *testing.T) {
+	t.Parallel()
+	const want = "there are no credentials for ZooKeeper: whoever reaches it can change the jobs, and what they run with; give them with --zk-credentials-file"
+	for _, c := range []struct {
+		env  []string
+		warn bool
+	}{{nil, true}, {[]string{"WASMJOB_ZK_CREDENTIALS=u:p"}, false}} {
+		l, _, err := load(t, "", c.env, []string{"--plugins", "P", "--zk", "zk1:2181"})
+		if err != nil || slices.Contains(l.warnings, want) != c.warn {
+			t.Errorf("%v: %q, %v", c.env, l.warnings, err)
+		}
+	}
+	if l, _, err := load(t, "", nil, []string{"--plugins", "P"}); err != nil || len(l.warnings) > 0 {
+		t.Errorf("embedded: %q, %v", l.warnings, err)
 	}
 }
 
@@ -111,10 +219,10 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Plugins: dir, Registry: "embedded", Namespace: "wasmjob", ZooKeeper: zooKeeper{SessionTimeout: 30 * time.Second},
+		Plugins: dir, Registry: "embedded", Namespace: "wasmjob", ZooKeeper: zooKeeper{SessionTimeout: 40 * time.Second},
 		Admin: &admin.Address{Network: "tcp", Name: "127.0.0.1:9770"}, LogFormat: "console",
-		HistorySize: 64 << 20, DrainTimeout: 30 * time.Second, Cache: "/cache", Rescan: 30 * time.Second,
-		Mounts: map[string][]plugin.Mount{},
+		HistorySize: 64 << 20, MemoryBudget: "50%", DrainTimeout: 30 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, Cache: "/cache", DeadMan: "auto", Rescan: 30 * time.Second,
+		Mounts: map[string][]plugin.Mount{}, Ceilings: ceiling.List{ceiling.Default(64 << 20)},
 	}
 	if !reflect.DeepEqual(l.Config, want) {
 		t.Errorf("got  %+v\nwant %+v", l.Config, want)
@@ -143,7 +251,7 @@ func TestWhatIsPrintedReadsBackTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := read("--plugins", dir, "--admin", "[::1]:80", "--data", odd, "--drain-timeout", "1h", "--history-size", "1.5MB",
-		"--namespace", "null", "--mount", "a b="+odd+":/x", "--mount", "c="+dir+":/y", "--admin-token-file", " ")
+		"--namespace", "null", "--mount", "a b="+odd+":/x", "--mount", "c="+dir+":/y", "--admin-token-file", " ", "--ceiling", "team-*:timeout=1h,maxShare=50%,logLines=off", "--insecure-admin")
 	var text strings.Builder
 	if err := first.print(&text); err != nil {
 		t.Fatal(err)
@@ -196,7 +304,7 @@ mounts:
   text: hello
 entirely-different: 1
 `, []string{"WASMJOB_REGISTRY=zokeeper", "WASMJOB_HISTORY_SIZE=huge", "WASMJOB_MOUNTS=nonsense"},
-		[]string{"--server-ip", "::1", "--admin", "example.org:80", "--mount", "x=/nothing", "--guest-log-level", "inof", "--rescan", "1ms", "--history", "P/none/h"})
+		[]string{"--server-ip", "::1", "--admin", "example.org:80", "--mount", "x=/nothing", "--guest-log-level", "inof", "--rescan", "1ms", "--clock-bound", "0", "--history", "P/none/h"})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -225,6 +333,7 @@ entirely-different: 1
 		`--mount: "/nothing" is not a mount; want HOST:GUEST`,
 		`--guest-log-level: "inof" is not a level; want debug, info, warn or error; did you mean "info"?`,
 		`--rescan: 1ms is too short; want at least 1s`,
+		`--clock-bound: 0s is too short; want at least 500ms`,
 		`--history: directory "P/none" does not exist`,
 	} {
 		found := false
@@ -291,8 +400,8 @@ func TestSizes(t *testing.T) {
 		if got, err := parseSize(text); err != nil || got != want {
 			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
 		}
-		if again, err := parseSize(showSize(want)); err != nil || again != want {
-			t.Errorf("%d is shown as %q, which is %d, %v", want, showSize(want), again, err)
+		if again, err := parseSize(coordination.ShowSize(want)); err != nil || again != want {
+			t.Errorf("%d is shown as %q, which is %d, %v", want, coordination.ShowSize(want), again, err)
 		}
 	}
 	for _, text := range []string{"", "-1", "MiB", "1XB", "NaN", "Inf", "1e30", "0x10"} {
@@ -323,5 +432,28 @@ func TestNearest(t *testing.T) {
 	}
 	if got := clip(strings.Repeat("ü", 100)); got != strings.Repeat("ü", 40)+"…" {
 		t.Errorf("clipped to %q", got)
+	}
+}
+
+func TestMemoryBudget(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int64{"": 0, "50%": 4 << 30, "100%": 8 << 30, "12.5%": 1 << 30, "64MiB": 64 << 20} {
+		if got, err := memoryBudget(text, func() (uint64, error) { return 8 << 30, nil }); err != nil || got != want {
+			t.Errorf("%q is %d, expected %d (%v)", text, got, want, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"0%": "more than 0%", "101%": "at most 100%", "NaN%": "not a part", "x": "not a size", "1MiB": "want at least 16MiB", "-1": "not a size",
+	} {
+		if got, err := memoryBudget(text, func() (uint64, error) { return 8 << 30, nil }); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is %d (%v), expected %q", text, got, err, want)
+		}
+	}
+	unknown := errors.New("no such file")
+	if _, err := memoryBudget("50%", func() (uint64, error) { return 0, unknown }); !errors.Is(err, unknown) {
+		t.Errorf("with unknown memory: %v", err)
+	}
+	if bytes, err := machineMemory(); err != nil || bytes < leastBudget {
+		t.Errorf("the machine has %d bytes (%v)", bytes, err)
 	}
 }

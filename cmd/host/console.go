@@ -169,22 +169,27 @@ func valueText(v any) string {
 	return fmt.Sprint(v)
 }
 
-// pairs writes key=value, values quoted where they would be misread.
+// pairs writes key=value, both quoted where they would be misread: a guest
+// chooses its keys, too.
 func (s style) pairs(list []attribute) string {
 	var b strings.Builder
 	for i, a := range list {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		value := a.value
-		if value == "" || strings.ContainsFunc(value, func(r rune) bool {
-			return r == ' ' || r == '"' || r == '=' || !unicode.IsPrint(r) || r == utf8.RuneError
-		}) {
-			value = strconv.Quote(value)
-		}
-		b.WriteString(s.paint(grey, printable(a.key)+"=") + value)
+		b.WriteString(s.paint(grey, word(a.key)+"=") + word(a.value))
 	}
 	return b.String()
+}
+
+// word is text as one word of a line.
+func word(text string) string {
+	if text == "" || strings.ContainsFunc(text, func(r rune) bool {
+		return r == ' ' || r == '"' || r == '=' || !unicode.IsPrint(r) || r == utf8.RuneError
+	}) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // consoleCore is a zap core that prints to a console.
@@ -249,7 +254,7 @@ func (c *consoleCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		case len(a.list) > 1 && utf8.RuneCountInString(a.value) > longList: // all that is wrong with a file, as a rule
 			blocks += "\n" + printable(strings.Join(a.list, "\n"))
 		case strings.Contains(strings.TrimSpace(a.value), "\n"): // a stack, as a rule
-			blocks += "\n" + s.paint(grey, printable(a.key)+":") + "\n" + printable(strings.TrimSpace(a.value))
+			blocks += "\n" + s.paint(grey, word(a.key)+":") + "\n" + printable(strings.TrimSpace(a.value))
 		default:
 			rest = append(rest, a)
 		}

@@ -256,3 +256,45 @@ func TestTexts(t *testing.T) {
 		}
 	}
 }
+
+// Nothing that a guest says is a line of its own, a key of the host's, or an
+// order to the terminal; not in its message, its keys or its values.
+func TestGuestsForgeNothing(t *testing.T) {
+	t.Parallel()
+	const forged = "\n2026-01-01T00:00:00.000Z ERROR host job=other"
+	l := host.GuestLog{Job: "cities", TaskID: "t", Item: 3, Message: "m\x1b[2J" + forged, Attrs: []string{
+		"k" + forged, "v" + forged, "a=b", "c=d", `q"`, `"`, "\x1b[31m", "\x1b[0m", "", "", "blank key", "x", "job", "other", "\u202e", "\u009b31m",
+	}}
+	var columns, lines, file bytes.Buffer
+	for out, log := range map[*bytes.Buffer]*zap.Logger{
+		&columns: newLogger(logConsole, zapcore.InfoLevel, newConsole(&columns, style{columns: true}), nil),
+		&lines:   newLogger(logConsole, zapcore.InfoLevel, newConsole(&lines, style{}), nil),
+		&file:    newLogger(logJSON, zapcore.InfoLevel, nil, &file),
+	} {
+		guestLog(log, l)
+		if strings.Contains(out.String(), "\x1b") || out != &file && strings.Contains(out.String(), "\u009b") { // JSON is for programs, and the host takes these out before
+			t.Errorf("an escape reaches the terminal: %q", out)
+		}
+	}
+	for i, line := range strings.Split(strings.TrimSpace(columns.String()), "\n") {
+		if i > 0 && !strings.HasPrefix(line, "        ") {
+			t.Errorf("columns: line %d is %q", i, line)
+		}
+	}
+	want := `"k\n2026-01-01T00:00:00.000Z ERROR host job=other"="v\n2026-01-01T00:00:00.000Z ERROR host job=other" "a=b"="c=d" "q\""="\"" ` +
+		`"\x1b[31m"="\x1b[0m" ""="" "blank key"=x guest.job=other "\u202e"="\u009b31m"`
+	if got := strings.Split(strings.TrimSpace(lines.String()), "\n"); len(got) != 2 || !strings.HasPrefix(got[1], "    2026") || !strings.HasSuffix(got[1], " item=3 taskId=t "+want) {
+		t.Errorf("lines: got\n%s\nwant …%s", &lines, want)
+	}
+	var got struct {
+		Job   string            `json:"job"`
+		Item  int               `json:"item"`
+		Attrs map[string]string `json:"attrs"`
+	}
+	if err := json.Unmarshal(file.Bytes(), &got); err != nil || bytes.Count(file.Bytes(), []byte("\n")) != 1 {
+		t.Fatalf("JSON: %v\n%s", err, &file)
+	}
+	if got.Job != "cities" || got.Item != 3 || got.Attrs["k"+forged] != "v"+forged || got.Attrs["job"] != "other" || got.Attrs["a=b"] != "c=d" {
+		t.Errorf("JSON: got %+v", got)
+	}
+}

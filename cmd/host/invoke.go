@@ -27,6 +27,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/process"
 )
 
 // invokeDebounce is how long a watched module must be left alone before it is
@@ -55,6 +56,7 @@ type invocation struct {
 	watch        bool
 	json         bool
 	cache        string
+	isolation    string
 }
 
 // plan is an invocation whose texts have been read.
@@ -121,6 +123,7 @@ is run again whenever its file changes; Ctrl-C ends that.`,
 	f.StringVar(&o.memoryLimit, "memory-limit", "", "most memory of the guest, a `SIZE` such as 64MiB (default 128MiB)")
 	f.StringVar(&o.logLevel, "log-level", "debug", "lowest `LEVEL` of the guest's lines that is shown: debug, info, warn or error")
 	f.StringVar(&o.cache, "cache", o.cache, "`DIR` for compiled modules, or off")
+	f.StringVar(&o.isolation, "isolation", "", "`WHERE` the guest runs: process, in one of its own as on a host with --isolation process (default: in this one)")
 	f.BoolVar(&o.watch, "watch", false, "run again whenever the module's file changes")
 	f.BoolVar(&o.json, "json", false, "show results as JSON, one object per line")
 	return cmd
@@ -185,6 +188,9 @@ func (o *invocation) read() (*plan, error) {
 	}
 	if o.fetchCount < 0 {
 		wrong("fetch-data-count", fmt.Errorf("%d is less than 0", o.fetchCount))
+	}
+	if o.isolation != "" && o.isolation != isolationProcess {
+		wrong("isolation", fmt.Errorf("%q is no isolation; want process", clip(o.isolation)))
 	}
 	wrong("log-level", setLevel(&q.level, o.logLevel))
 	q.settings = plugin.Settings{
@@ -283,7 +289,7 @@ func (p *program) invoke(ctx context.Context, q *plan) error {
 	}
 	runtime, err := newRuntime(ctx, plugin.Options{
 		CacheDir: cache,
-		Compiler: p.compiler,
+		Compiler: p.compiler(),
 		Logger:   slog.New(slogHandler{log: atLeast(log, zapcore.WarnLevel)}),
 	})
 	if err != nil {
@@ -296,6 +302,14 @@ func (p *program) invoke(ctx context.Context, q *plan) error {
 			log.Warn("the runtime does not end", zap.Error(err))
 		}
 	}()
+
+	var workers *process.Workers
+	if q.isolation != "" {
+		if workers = p.newWorkers(runtime, slog.New(slogHandler{log: atLeast(log, zapcore.WarnLevel)})); workers == nil {
+			return errors.New("--isolation process: this program cannot be started once more")
+		}
+		defer workers.Close()
+	}
 
 	// The first signal asks the guest to end, the second ends it.
 	ctx, kill := context.WithCancel(ctx)
@@ -324,7 +338,7 @@ func (p *program) invoke(ctx context.Context, q *plan) error {
 		<-ended
 	}()
 
-	run := &invokeRun{plan: q, runtime: runtime, out: out, log: log, program: p, stopping: &stopping}
+	run := &invokeRun{plan: q, runtime: runtime, workers: workers, out: out, log: log, program: p, stopping: &stopping}
 	if !q.watch {
 		return run.once(ctx)
 	}
@@ -397,6 +411,7 @@ func fingerprint(file string) [sha256.Size]byte {
 type invokeRun struct {
 	*plan
 	runtime  *plugin.Runtime
+	workers  *process.Workers // nil: guests run in this process
 	out      *console
 	log      *zap.Logger
 	program  *program
@@ -431,17 +446,31 @@ func (r *invokeRun) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	module, err := r.runtime.Load(ctx, r.module, wasm)
+	load := r.runtime.Load
+	if r.workers != nil {
+		load = func(_ context.Context, name string, wasm []byte) (*plugin.Module, error) {
+			return r.runtime.Open(name, wasm)
+		}
+	}
+	module, err := load(ctx, r.module, wasm)
 	if err != nil {
 		return err
 	}
 	defer module.Close()
-	executor, err := module.Executor(r.settings)
+	var executor abi.Executor
+	if r.workers != nil {
+		executor, err = r.workers.Module(module).Executor(ctx, r.settings, 1)
+	} else {
+		executor, err = module.Executor(r.settings)
+	}
 	if err != nil {
 		return err
 	}
 	defer executor.Release()
-	worker := executor.NewWorker()
+	worker, err := executor.NewWorker(ctx)
+	if err != nil {
+		return err
+	}
 	defer func() {
 		if err := worker.Close(); err != nil {
 			r.log.Warn("closing the guest", zap.Error(err))
@@ -720,6 +749,9 @@ func (h *localHost) StageOffset(_ context.Context, offset []byte) abi.Code {
 	h.keep(offset)
 	return abi.OK
 }
+
+// Pause implements [abi.Host].
+func (h *localHost) Pause(context.Context) {}
 
 // Cancelled implements [abi.Host].
 func (h *localHost) Cancelled() abi.Cancel {

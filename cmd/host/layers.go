@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,8 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
@@ -39,6 +42,14 @@ type loaded struct {
 	origins map[string]string
 	// warnings do not keep the host from starting.
 	warnings []string
+	// ceilingsFrom are the origins of Ceilings, entry by entry.
+	ceilingsFrom []string
+}
+
+// givenCeilings is an entry of the ceilings, and where it comes from.
+type givenCeilings struct {
+	ceiling.Entry
+	origin string
 }
 
 // loader merges the four layers. Each later one wins, value by value; of the
@@ -48,6 +59,7 @@ type loader struct {
 	settings []setting
 	origins  map[string]string
 	mounts   map[string][]plugin.Mount
+	ceilings []givenCeilings // the newest layer first
 	problems []error
 	warnings []string
 }
@@ -103,6 +115,10 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 		l.registryChoice(&result.Config, lookup(environ, credentialsVariable))
 	}
 	result.warnings = l.warnings
+	if want("admin") && result.Admin != nil && !result.Admin.Local() && !result.InsecureAdmin {
+		l.problem(l.origins["admin"], "admin", fmt.Errorf("other machines can reach %s, and there is no TLS: who listens in on the way has the token; want an address such as 127.0.0.1:9770, a socket's path, off, or --insecure-admin as well", result.Admin))
+	}
+	result.setCeilings(l.ceilings)
 	if !want(mountsKey) {
 		return result, errors.Join(l.problems...)
 	}
@@ -123,6 +139,17 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 		return nil, errors.Join(l.problems...)
 	}
 	return result, nil
+}
+
+// setCeilings takes over the entries that were given; the defaults come last.
+func (l *loaded) setCeilings(given []givenCeilings) {
+	standard := ceiling.Default(max(l.HistorySize, history.MinMaxBytes))
+	for _, g := range given {
+		l.Ceilings, l.ceilingsFrom = append(l.Ceilings, g.Entry), append(l.ceilingsFrom, g.origin)
+	}
+	if n := len(given); n == 0 || !reflect.DeepEqual(given[n-1].Entry, standard) {
+		l.Ceilings, l.ceilingsFrom = append(l.Ceilings, standard), append(l.ceilingsFrom, "default")
+	}
 }
 
 // mountOf is the key of a job's mounts among the origins.
@@ -178,7 +205,7 @@ func (l *loader) keys() []string {
 	for _, s := range l.settings {
 		keys = append(keys, s.key)
 	}
-	return append(keys, mountsKey)
+	return append(keys, mountsKey, ceilingsKey)
 }
 
 // file reads a YAML file. Every value is taken as text, as it stands there, so
@@ -208,6 +235,8 @@ func (l *loader) file(name, from string) {
 		switch {
 		case key == mountsKey:
 			l.fileMounts(name, v)
+		case key == ceilingsKey:
+			l.fileCeilings(name, at, v)
 		case !slices.Contains(l.keys(), key):
 			l.problems = append(l.problems, fmt.Errorf("%s: unknown key %q%s", at, clip(key), suggest(key, l.keys())))
 		case v.Kind != yaml.ScalarNode:
@@ -286,9 +315,56 @@ func (l *loader) fileMounts(file string, n *yaml.Node) {
 	})
 }
 
+func (l *loader) fileCeilings(file, at string, n *yaml.Node) {
+	if n.ShortTag() == "!!null" {
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		l.problem(at, ceilingsKey, errors.New("want a list of {jobs: PATTERN, timeout: 1h, …}"))
+		return
+	}
+	for _, e := range n.Content {
+		given := givenCeilings{origin: file + ":" + strconv.Itoa(e.Line)}
+		l.mapping(file, ceilingsKey, e, func(key, at string, v *yaml.Node) {
+			err := errors.New("want a single value")
+			switch {
+			case v.Kind != yaml.ScalarNode:
+			case key == ceilingJobs:
+				given.Jobs, err = v.Value, ceiling.CheckPattern(v.Value)
+			default:
+				err = given.Set(key, v.Value)
+			}
+			if err != nil {
+				l.problem(at, ceilingsKey, err)
+			}
+		})
+		if given.Jobs == "" {
+			l.problem(given.origin, ceilingsKey, errors.New("jobs is missing: the pattern of the jobs that the entry is for"))
+		}
+		l.ceilings = append(l.ceilings, given)
+	}
+}
+
+// textCeilings reads entries of the form JOBS:NAME=VALUE,…, and puts them before
+// those of the layers before.
+func (l *loader) textCeilings(origin string, list []string) {
+	var given []givenCeilings
+	for _, text := range list {
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		e, err := ceiling.Parse(strings.TrimSpace(text))
+		if err != nil {
+			l.problems = append(l.problems, fmt.Errorf("%s: %w", origin, err))
+		}
+		given = append(given, givenCeilings{e, origin})
+	}
+	l.ceilings = append(given, l.ceilings...)
+}
+
 func (l *loader) environment(environ []string) {
 	byVariable := make(map[string]setting)
-	names := []string{strings.TrimPrefix(mountVariable, envPrefix), strings.TrimPrefix(configVariable, envPrefix), strings.TrimPrefix(credentialsVariable, envPrefix)}
+	names := []string{strings.TrimPrefix(mountVariable, envPrefix), strings.TrimPrefix(ceilingsVariable, envPrefix), strings.TrimPrefix(configVariable, envPrefix), strings.TrimPrefix(credentialsVariable, envPrefix)}
 	for _, s := range l.settings {
 		byVariable[s.variable()] = s
 		names = append(names, strings.TrimPrefix(s.variable(), envPrefix))
@@ -304,6 +380,8 @@ func (l *loader) environment(environ []string) {
 				return s.key, value
 			case name == mountVariable:
 				l.textMounts(name, strings.Split(value, ","))
+			case name == ceilingsVariable:
+				l.textCeilings(name, strings.Split(value, ";"))
 			case name != configVariable && name != credentialsVariable:
 				// Not an error: Kubernetes gives every container
 				// WASMJOB_PORT and the like if a service is called wasmjob.
@@ -356,6 +434,11 @@ func (l *loader) flags(flags *pflag.FlagSet) {
 			l.textMounts("--"+mountFlag, list.GetSlice())
 		}
 	}
+	if f := flags.Lookup(ceilingFlag); f != nil && f.Changed {
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			l.textCeilings("--"+ceilingFlag, list.GetSlice())
+		}
+	}
 }
 
 // addConfigFlags makes a flag of each setting. The flags have no defaults of
@@ -363,6 +446,24 @@ func (l *loader) flags(flags *pflag.FlagSet) {
 func addConfigFlags(flags *pflag.FlagSet, d defaults) {
 	addSettings(flags, settings(d))
 	flags.StringArray(mountFlag, nil, "let a job read a directory of this machine: `JOB=HOST:GUEST`; may be repeated")
+	addCeilingFlag(flags)
+}
+
+func addCeilingFlag(flags *pflag.FlagSet) {
+	flags.StringArray(ceilingFlag, nil, "what jobs may have at most: `JOBS:NAME=VALUE,…`, such as 'team-a-*:timeout=1h,memoryLimit=256MiB'; may be repeated, and of the entries that match a job the first that sets a ceiling counts (docs/operating.md lists them)")
+}
+
+// ceilingsOf are the ceilings that flags and the environment give a command that
+// is no host, and the defaults.
+func ceilingsOf(environ []string, flags *pflag.FlagSet) (ceiling.List, error) {
+	l := &loader{}
+	l.textCeilings(ceilingsVariable, strings.Split(lookup(environ, ceilingsVariable), ";"))
+	if f, ok := flags.Lookup(ceilingFlag).Value.(pflag.SliceValue); ok {
+		l.textCeilings("--"+ceilingFlag, f.GetSlice())
+	}
+	var result loaded
+	result.setCeilings(l.ceilings)
+	return result.Ceilings, errors.Join(l.problems...)
 }
 
 // addRegistryFlags makes the flags of a command that talks to ZooKeeper itself.
@@ -439,6 +540,14 @@ func (l *loaded) print(w io.Writer) error {
 				lines = append(lines, line{"    - {host: " + quote(m.Host) + ", guest: " + quote(m.Guest) + "}", ""})
 			}
 		}
+	}
+	lines = append(lines, line{ceilingsKey + ":", ""})
+	for i, e := range l.Ceilings {
+		text := ceilingJobs + ": " + quote(e.Jobs)
+		for _, s := range e.Settings() {
+			text += ", " + s[0] + ": " + quote(s[1])
+		}
+		lines = append(lines, line{"  - {" + text + "}", ""}, line{"    # " + l.ceilingsFrom[i], ""})
 	}
 	width := 0
 	for _, l := range lines {

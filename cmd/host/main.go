@@ -33,6 +33,7 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 	exitStuck   = 3 // a guest of a lost session could not be stopped
+	exitRunning = 4 // what was to be killed runs on
 )
 
 func main() {
@@ -55,7 +56,7 @@ func main() {
 			signal.Notify(c, os.Interrupt, syscall.SIGTERM)
 			return c, func() { signal.Stop(c) }
 		},
-		compiler: thisProgram(),
+		self: thisProgram(),
 	}
 	os.Exit(p.main(context.Background(), os.Args[1:]))
 }
@@ -70,8 +71,8 @@ type program struct {
 	environ []string
 	// notify begins to deliver SIGINT and SIGTERM; the func ends it.
 	notify func() (<-chan os.Signal, func())
-	// compiler is plugin.Options' Compiler; nil: modules are compiled here.
-	compiler func() *exec.Cmd
+	// self makes a command that starts this program once more; nil: it cannot.
+	self func(args ...string) *exec.Cmd
 }
 
 func (p *program) getenv(name string) string { return lookup(p.environ, name) }
@@ -93,6 +94,8 @@ func (p *program) main(ctx context.Context, args []string) int {
 	var usage usageError
 	switch {
 	case errors.As(err, &said):
+	case errors.Is(err, errRunning):
+		return exitRunning
 	case errors.As(err, &usage):
 		fmt.Fprintf(p.err, "wasmjob: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
 		return exitUsage
@@ -198,11 +201,11 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	add(groupHost, p.runCommand(), p.versionCommand())
 	add(groupAuthor, p.invokeCommand(), p.inspectCommand(), p.validateCommand(), p.nextCommand())
 	add(groupOperate, p.statusCommand(), p.jobsCommand(), p.shardsCommand(), p.triggerCommand(), p.enableCommand(), p.disableCommand(),
-		p.shutdownCommand(), p.removeCommand())
-	add(groupMove, p.importCommand(), p.exportCommand())
+		p.killCommand(), p.releaseCommand(), p.shutdownCommand(), p.removeCommand())
+	add(groupMove, p.importCommand(), p.exportCommand(), p.adoptCommand())
 	add(groupOperate, p.verifyCommand())
 	add(groupOperate, p.chaosCommand())
-	root.AddCommand(p.compileCommand())
+	root.AddCommand(p.compileCommand(), p.guestsCommand())
 	return root
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 )
@@ -37,6 +38,8 @@ type operator interface {
 	DisableItem(ctx context.Context, job string, item int) error
 	Shutdown(ctx context.Context, job, server, instance string) error
 	Remove(ctx context.Context, job string, purge bool) error
+	Kill(ctx context.Context, job string, o admin.KillOptions, progress func(*admin.Kills)) (*admin.Kills, error)
+	Release(ctx context.Context, job string, item int) (coordination.Items, error)
 }
 
 // target are the flags that say who is meant.
@@ -378,20 +381,25 @@ all jobs of that server.`, true)
 func (p *program) disableCommand() *cobra.Command {
 	return p.switchCommand("disable", "disabled", "Keep a job, a server or an item from running",
 		`Keep a job from running on any server; with --server on one of them, whose items
-go to the others; with --item one of its items. What runs goes on to its end.
+go to the others; with --item one of its items. What runs goes on to its end, or
+with --now is ended as by 'wasmjob kill', whose exit codes it has then.
 --server without a job, or with --all, is all jobs of that server. It lasts until
 the same is enabled again, and with a durable registry it outlives the hosts.`, false)
 }
 
 func (p *program) switchCommand(name, done, short, long string, enable bool) *cobra.Command {
 	var t *target
-	item, all, server := -1, false, ""
+	var ending killFlags
+	item, all, now, server := -1, false, false, ""
+	example := "  wasmjob NAME cities\n  wasmjob NAME cities --server 10.0.0.7\n  wasmjob NAME cities --item 2\n  wasmjob NAME --server 10.0.0.7\n  wasmjob NAME --all"
+	if !enable {
+		example += "\n  wasmjob NAME cities --now --grace 30s"
+	}
 	cmd := &cobra.Command{
-		Use:   name + " JOB [flags]",
-		Short: short,
-		Long:  long,
-		Example: strings.ReplaceAll("  wasmjob NAME cities\n  wasmjob NAME cities --server 10.0.0.7\n  wasmjob NAME cities --item 2\n"+
-			"  wasmjob NAME --server 10.0.0.7\n  wasmjob NAME --all", "NAME", name),
+		Use:     name + " JOB [flags]",
+		Short:   short,
+		Long:    long,
+		Example: strings.ReplaceAll(example, "NAME", name),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if all || len(args) == 0 && server != "" {
 				return exactly()(cmd, args)
@@ -407,7 +415,14 @@ func (p *program) switchCommand(name, done, short, long string, enable bool) *co
 				return usagef("--item and --server do not go together")
 			case byItem && item < 0:
 				return usagef("--item: %d is not a number from 0", item)
+			case !now && ending.given(cmd):
+				return usagef("--grace, --wait and --json go with --now")
 			}
+			o, err := ending.options()
+			if err != nil {
+				return err
+			}
+			o.Server, o.Item = server, item
 			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
 				job, servers, items := r.Disable, r.DisableServer, r.DisableItem
 				if enable {
@@ -418,15 +433,29 @@ func (p *program) switchCommand(name, done, short, long string, enable bool) *co
 					subject = args[0]
 				}
 				of := cmp.Or(subject, "all jobs")
+				var err error
+				what := done + " " + of
 				switch {
 				case server != "":
-					return p.done(r.similar(ctx, subject, servers(ctx, subject, server)), done+" server "+server+" for "+of)
+					err, what = servers(ctx, subject, server), done+" server "+server+" for "+of
 				case byItem:
-					return p.done(r.similar(ctx, subject, items(ctx, subject, item)), fmt.Sprintf("%s item %d of %s", done, item, of))
+					err, what = items(ctx, subject, item), fmt.Sprintf("%s item %d of %s", done, item, of)
+				default:
+					err = job(ctx, subject)
 				}
-				return p.done(r.similar(ctx, subject, job(ctx, subject)), done+" "+of)
+				if err = r.similar(ctx, subject, err); now && ending.asJSON && err == nil {
+					return p.endNow(ctx, r, subject, ending, o)
+				}
+				if err = p.done(err, what); err != nil || !now {
+					return err
+				}
+				return p.endNow(ctx, r, subject, ending, o)
 			})
 		},
+	}
+	if !enable {
+		cmd.Flags().BoolVar(&now, "now", false, "end what runs, too")
+		ending.add(cmd)
 	}
 	cmd.Flags().IntVar(&item, "item", -1, "only this item, `N` from 0")
 	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
@@ -444,8 +473,8 @@ func (p *program) shutdownCommand() *cobra.Command {
 		Use:   "shutdown [JOB] [flags]",
 		Short: "Stop instances of a job until they are started again",
 		Long: `Take instances out of a job, as ElasticJob's console does: all of the job, those
-of a server, or one. They finish what they run and leave the job; their items go
-to the others. The process of the host goes on. An instance comes back when its
+of a server, or one. They finish what they run within the host's drain timeout and
+leave the job; their items go to the others. The process of the host goes on. An instance comes back when its
 host is restarted, or the job's definition file there changes. Without a job,
 --server or --instance is meant in all jobs.`,
 		Example: `  wasmjob shutdown cities --instance 10.0.0.7@-@4711-1f2e3d4c
@@ -487,9 +516,10 @@ func (p *program) removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove JOB [flags]",
 		Short: "Take a job out of the registry",
-		Long: `Take a job out of the registry. Hosts that run it stop it, and do not bring it
-back until they are restarted or its definition file changes. Its offsets and
-records stay, for a job of that name that comes later, unless --purge is given.`,
+		Long: `Take a job out of the registry. Hosts that run it stop it, what runs ends within
+their drain timeout, and they do not bring it back until they are restarted or its
+definition file changes. Its offsets and records stay, for a job of that name that
+comes later, unless --purge is given.`,
 		Example: "  wasmjob remove cities\n  wasmjob remove cities --purge",
 		Args:    exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -635,6 +665,22 @@ func (s style) wrapped(text string) string {
 	return b.String()
 }
 
+// clockText compares the host's clock with the registry's, if that is worth to be
+// shown: they are apart by more than it takes to measure it.
+func clockText(c *host.ClockStatus) string {
+	if c == nil || c.Drift.Abs() <= max(c.Uncertainty, 100*time.Millisecond) {
+		return ""
+	}
+	text := fmt.Sprintf("%s ahead of the registry's", c.Drift.Round(time.Millisecond))
+	if c.Drift < 0 {
+		text = fmt.Sprintf("%s behind the registry's", -c.Drift.Round(time.Millisecond))
+	}
+	if c.Off {
+		text += fmt.Sprintf("; expected at most %s (clockBound)", showDuration(c.Bound))
+	}
+	return text
+}
+
 // statusText is what status shows.
 func statusText(s style, r *admin.Report, all bool) string {
 	var b strings.Builder
@@ -663,6 +709,9 @@ func statusText(s style, r *admin.Report, all bool) string {
 	show("registry", r.About.Registry+", namespace "+st.Namespace)
 	if r.Session != nil {
 		show("session", sessionText(r.Session, r.Now))
+	}
+	if text := clockText(st.Clock); text != "" {
+		show("clock", text)
 	}
 	show("plugins", r.About.Plugins)
 	if r.About.History != "" {
@@ -844,7 +893,10 @@ func itemsTable(s style, r *admin.Report, all bool) string {
 				now = cell{"disabled", yellow}
 			}
 			if i.Running {
-				now = cell{"running " + ago(max(0, r.Now.Sub(i.Since))), green}
+				now = cell{"waits to start", yellow}
+				if !i.Since.IsZero() {
+					now = cell{"running " + ago(max(0, r.Now.Sub(i.Since))), green}
+				}
 				if i.Attempt > 1 {
 					now.text += ", attempt " + strconv.Itoa(i.Attempt)
 				}
@@ -881,8 +933,8 @@ func itemsTable(s style, r *admin.Report, all bool) string {
 
 func modulesTable(s style, jobs []host.JobStatus) string {
 	t := table{style: s}
-	t.add(plain("MODULE", "DIGEST", "TYPE", "JOBS")...)
-	type key struct{ module, digest, typ string }
+	t.add(plain("MODULE", "DIGEST", "TYPE", "ISOLATION", "JOBS")...)
+	type key struct{ module, digest, typ, isolation string }
 	var keys []key
 	names := make(map[key][]string)
 	for _, j := range jobs {
@@ -890,15 +942,17 @@ func modulesTable(s style, jobs []host.JobStatus) string {
 		if len(digest) > 12 {
 			digest = digest[:12]
 		}
-		k := key{j.Module, digest, j.Type}
+		k := key{j.Module, digest, j.Type, j.Isolation}
 		if names[k] == nil {
 			keys = append(keys, k)
 		}
 		names[k] = append(names[k], j.Name)
 	}
-	slices.SortFunc(keys, func(a, b key) int { return strings.Compare(a.module+a.digest, b.module+b.digest) })
+	slices.SortFunc(keys, func(a, b key) int {
+		return strings.Compare(a.module+a.digest+a.isolation, b.module+b.digest+b.isolation)
+	})
 	for _, k := range keys {
-		t.add(cell{k.module, bold}, cell{k.digest, ""}, cell{k.typ, ""}, cell{strings.Join(names[k], ", "), ""})
+		t.add(cell{k.module, bold}, cell{k.digest, ""}, cell{k.typ, ""}, cell{k.isolation, ""}, cell{strings.Join(names[k], ", "), ""})
 	}
 	return t.String()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/migrate"
 )
 
@@ -38,6 +39,9 @@ type registry struct {
 	// waitsLong is called every now and then while there is no session.
 	interval  time.Duration
 	waitsLong func(why string, since, limit time.Duration)
+	// fence is the timer for a new session, and who renews it; nil: none. Both
+	// that it returns may be nil.
+	fence func() (*deadman.Fence, func(sent, timeout time.Duration))
 	// fatal takes the one error for which the host cannot go on. It has room.
 	fatal chan error
 
@@ -79,11 +83,18 @@ func openRegistry(l *loaded, log *zap.Logger, operation func(kind string, n int)
 	}
 	options.OnWait = r.waits
 	r.open = func(ctx context.Context) (coordination.RegistryCenter, error) {
-		s, err := zookeeper.Dial(ctx, options)
-		if err != nil {
+		f, o := new(fenced), options
+		if r.fence != nil {
+			f.fence, o.Renewed = r.fence()
+		}
+		var err error
+		if f.Session, err = zookeeper.Dial(ctx, o); err != nil {
 			return nil, err // not a nil pointer in an interface
 		}
-		return s, nil
+		if f.fence != nil {
+			f.fence.Arm()
+		}
+		return f, nil
 	}
 	return r, nil
 }
@@ -167,16 +178,18 @@ const leastStopGrace = time.Second
 
 // stopGrace is how long guests have to end when the session is lost: up to nine
 // tenths of its timeout, counted from when the servers are known to have heard
-// from it.
+// from it. It is over a little before the kernel's timer ends the process, so that
+// there is time to say why.
 func (r *registry) stopGrace() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s, ok := r.current.(*zookeeper.Session)
+	s, ok := r.current.(*fenced)
 	if !ok {
 		return 2 * leastStopGrace // the embedded registry loses no session before the process ends
 	}
 	about := s.About()
-	return max(min(leastStopGrace, about.Timeout*3/20), about.Timeout*9/10-about.Age)
+	limit := deadman.Limit(about.Timeout) - min(stuckGrace, about.Timeout/40)
+	return max(min(leastStopGrace, about.Timeout*3/20), limit-about.Age)
 }
 
 // errNoAnswer is what is known before anything else is.
@@ -261,7 +274,7 @@ func checkNamespace(ctx context.Context, c coordination.RegistryCenter, namespac
 
 // sessionOf tells of a session; nil if there is none, or none to tell of.
 func sessionOf(c coordination.RegistryCenter) *admin.Session {
-	z, ok := c.(*zookeeper.Session)
+	z, ok := c.(*fenced)
 	if !ok {
 		return nil
 	}

@@ -29,8 +29,8 @@ func (p *program) runCommand() *cobra.Command {
 Each setting can be given in the file that --config names, in the environment
 and as a flag; the later one wins. The flag --log-format is WASMJOB_LOG_FORMAT in
 the environment and logFormat in the file; mounts are WASMJOB_MOUNTS, separated
-by commas. --print-config shows what is in force and where it comes from, in
-the form of a file.
+by commas, ceilings WASMJOB_CEILINGS, separated by semicolons. --print-config
+shows what is in force and where it comes from, in the form of a file.
 
 Without --data the registry is in memory: good for trying out, but offsets,
 operators' settings and unfinished runs are gone when the host ends. With
@@ -118,6 +118,7 @@ func (p *program) serve(ctx context.Context, l *loaded) error {
 			case sig := <-signals:
 				if n == 1 {
 					s.view.ending.Store(true)
+					s.life.stopping()
 					s.log.Info("ending; a second signal stops at once", zap.Stringer("signal", sig))
 					drain()
 					continue
@@ -135,6 +136,7 @@ func (p *program) serve(ctx context.Context, l *loaded) error {
 	if withoutJobs(l.Plugins) {
 		s.log.Info("there is no job in the plugins directory yet; drop NAME.wasm and NAME.yaml into it", zap.String("plugins", l.Plugins))
 	}
+	s.life.start(func() bool { ready, _ := s.host.Ready(); return ready })
 	err = s.run(stop, kill)
 	close(ended)
 	<-watched
@@ -166,6 +168,10 @@ func (s *system) banner() {
 	l := s.loaded
 	for _, w := range l.warnings {
 		s.log.Warn(w)
+	}
+	if last := s.life.last; s.life.lastEnd() != "" {
+		s.log.Warn("the last host here did not end well", zap.String("ending", string(last.Ending)), zap.String("because", last.Why()),
+			zap.Int("pid", last.PID), zap.Time("started", last.Started), zap.String("record", last.File))
 	}
 	plugins, err := filepath.Abs(l.Plugins)
 	if err != nil {

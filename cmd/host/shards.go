@@ -78,7 +78,7 @@ func stateColour(state string) string {
 	switch state {
 	case string(coordination.ShardRunning), coordination.DetailReady, string(coordination.JobOK):
 		return green
-	case string(coordination.ShardFailover), string(coordination.JobCrashed), "GONE":
+	case string(coordination.ShardFailover), string(coordination.ShardHeld), string(coordination.JobCrashed), "GONE":
 		return red
 	case string(coordination.ShardPending):
 		return grey
@@ -117,7 +117,7 @@ func shardsTable(s style, shards *admin.Shards, now time.Time) string {
 		t.add(cell{strconv.Itoa(i.Item), bold}, cell{dash(i.Parameter), ""}, cell{dash(i.Owner), ""}, state, failover,
 			cell{since(i.Begun, now), ""}, cell{ended, ""}, outcome)
 	}
-	text := t.String()
+	text := t.String() + heldText(s, shards, now)
 	if shards.Sharding {
 		text += s.paint(yellow, "the items are being divided anew") + "\n"
 	}
@@ -168,6 +168,7 @@ func instancesText(s style, shards *admin.Shards, now time.Time) string {
 	}
 	b.WriteString(t.String())
 	b.WriteString(movesText(s, shards, now))
+	b.WriteString(heldText(s, shards, now))
 	if len(shards.Digests) > 1 {
 		fmt.Fprintf(&b, "\n%s %d different modules run for this job:\n", s.paint(yellow, "warning:"), len(shards.Digests))
 		for _, d := range shards.Digests {
@@ -200,6 +201,22 @@ func movesText(s style, shards *admin.Shards, now time.Time) string {
 		}
 		fmt.Fprintf(&b, "%s item %d stays on %s%s; the items were divided %s, while it ran, and it moves when it ends\n",
 			s.paint(yellow, "waits:"), i.Item, printable(where), ran, since(i.MovesSince, now))
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n" + s.wrapped(b.String())
+}
+
+// heldText tells of items that are held back.
+func heldText(s style, shards *admin.Shards, now time.Time) string {
+	var b strings.Builder
+	for _, i := range shards.Items {
+		if i.Held.IsZero() {
+			continue
+		}
+		fmt.Fprintf(&b, "%s item %d is held back since %s: %s died in its runs (%s); wasmjob release %s --item %d lets it run again\n",
+			s.paint(red, "held:"), i.Item, since(i.Held, now), count(i.Deaths, "host")+" in a row", printable(strings.Join(i.Died, ", ")), printable(shards.Job), i.Item)
 	}
 	if b.Len() == 0 {
 		return ""

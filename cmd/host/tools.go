@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -207,14 +208,15 @@ func capability(module string) string {
 }
 
 func (p *program) validateCommand() *cobra.Command {
-	asJSON := false
+	asJSON, isolation := false, ""
 	cache := machineDefaults(p.getenv).cache
 	cmd := &cobra.Command{
 		Use:   "validate PATH… [flags]",
 		Short: "Check definitions and modules as a host would",
 		Long: `Check plugins directories, definitions (with the modules that they name) and
-modules, without a registry: what passes here is what a host takes. All
-problems are listed, one a line; the exit code is 1 if there are any.`,
+modules, without a registry: what passes here is what a host takes that has
+the same ceilings: the defaults, with those of --ceiling and WASMJOB_CEILINGS.
+All problems are listed, one a line; the exit code is 1 if there are any.`,
 		Example: `  wasmjob validate plugins/examples
   wasmjob validate jobs/billing.yaml jobs/reports.wasm`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -227,12 +229,24 @@ problems are listed, one a line; the exit code is 1 if there are any.`,
 			if cache == off {
 				cache = ""
 			}
+			ceilings, err := ceilingsOf(p.environ, cmd.Flags())
+			if err != nil {
+				return usageError{err}
+			}
+			isolate, err := parseIsolation(cmp.Or(isolation, p.getenv(isolationSetting().variable())))
+			if err != nil {
+				return usageError{fmt.Errorf("isolation: %w", err)}
+			}
 			ctx := cmd.Context()
-			runtime, err := newRuntime(ctx, plugin.Options{CacheDir: cache, Compiler: p.compiler})
+			runtime, err := newRuntime(ctx, plugin.Options{CacheDir: cache, Compiler: p.compiler()})
 			if err != nil {
 				return err
 			}
-			findings := catalog.Check(ctx, runtime, args)
+			o := catalog.Options{Runtime: runtime, Ceilings: ceilings, Isolate: isolate, Workers: p.newWorkers(runtime, nil)}
+			findings := catalog.Check(ctx, o, args)
+			if o.Workers != nil {
+				o.Workers.Close()
+			}
 			if err := runtime.Close(ctx); err != nil {
 				return err
 			}
@@ -260,6 +274,8 @@ problems are listed, one a line; the exit code is 1 if there are any.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "show the problems as JSON")
+	addCeilingFlag(cmd.Flags())
+	cmd.Flags().StringVar(&isolation, "isolation", "", "`WHERE` guests run on the host, as run has it; modules are tried there")
 	cmd.Flags().StringVar(&cache, "cache", cache, "`DIR` for compiled modules, or off")
 	return cmd
 }

@@ -133,7 +133,18 @@ func (p *program) verified(r *verify.Report, settle time.Duration) string {
 		if l.Idle > 0 {
 			fmt.Fprintf(&b, "; of %d no host is there, which are not judged", l.Idle)
 		}
-		b.WriteString("\n\n")
+		b.WriteString("\n")
+		for _, u := range l.Unused {
+			fmt.Fprintf(&b, "  %s: server %s has no instance", printable(u.Job), printable(u.Server))
+			if !u.Since.IsZero() {
+				fmt.Fprintf(&b, " since %s", u.Since.UTC().Format(time.RFC3339))
+			}
+			if u.Disabled {
+				b.WriteString("; it is disabled, and stays until it is enabled or removed")
+			}
+			b.WriteByte('\n')
+		}
+		b.WriteByte('\n')
 	}
 	jobs := table{style: s}
 	jobs.add(plain("JOB", "ITEMS", "FIRES", "JUDGED", "RUNS", "COMPLETED", "SKIPPED", "VIOLATIONS")...)

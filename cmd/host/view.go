@@ -306,6 +306,7 @@ func (v *view) event(e host.Event) {
 		v.seldom(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: because("nothing to run")})
 	case host.EventItemSkipped:
 		v.seldom(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: because(item("not run"))})
+	case host.EventItemHeld, host.EventItemRepaired, host.EventClock: // the log has it already
 	case host.EventListener:
 		if e.Outcome != abi.OutcomeOK && e.Outcome != "" {
 			v.limited(line{time: e.Time, level: zapcore.WarnLevel, job: e.Job, text: because("listener ended with " + string(e.Outcome))})
@@ -327,6 +328,8 @@ func (v *view) event(e host.Event) {
 		}
 		say(level, because("job left"))
 		v.forget(e.Job)
+	case host.EventOverQuota:
+		say(zapcore.WarnLevel, because("over its quota"))
 	case host.EventJobStopped:
 		say(zapcore.WarnLevel, because("job stopped by an operator"))
 	// EventJobError, EventRefused and a lost session are in the log already.

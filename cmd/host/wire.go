@@ -16,9 +16,12 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/dump"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/process"
 )
 
 // system is a host with everything around it. wire builds it in the order in
@@ -41,6 +44,7 @@ type system struct {
 	// registry gives the host its sessions; serverIP names the server there.
 	registry *registry
 	serverIP string
+	life     *life
 	closers  []func() error
 	// history tells of the history file; nil if there is none.
 	history func() *admin.History
@@ -101,16 +105,20 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	s.view = newView(show, s.console != nil)
 	s.onClose("view", func() error { s.view.close(); return nil })
 
-	// Where events go.
+	// Where events go. The host is asked for its status only after it was made,
+	// below.
+	metrics := admin.NewMetrics(versionText(), func() host.Status { return s.host.Status() })
 	var events *history.Writer
 	if l.History != "" {
-		if events, err = history.Open(history.Options{Path: l.History, MaxBytes: l.HistorySize, Logger: s.log}); err != nil {
+		events, err = history.Open(history.Options{Path: l.History, MaxBytes: l.HistorySize, Ceilings: l.Ceilings, Logger: s.log,
+			OnOverQuota: func(job string) {
+				metrics.Observe(host.Event{Kind: host.EventOverQuota, Job: job, Ceiling: ceiling.HistoryBytes, Count: 1})
+			}})
+		if err != nil {
 			return nil, err
 		}
 		s.onClose("history", events.Close)
 	}
-	// The host is asked for its status only after it was made, below.
-	metrics := admin.NewMetrics(versionText(), func() host.Status { return s.host.Status() })
 	if events != nil {
 		err = metrics.CounterFunc("history_events_dropped_total", "Events that are not in the history file.",
 			func() float64 { return float64(events.Dropped()) })
@@ -130,7 +138,11 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	}
 
 	// What runs jobs.
-	runtime, err := newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: p.compiler, Logger: slog.New(slogHandler{log: s.log})})
+	memory, err := memoryBudget(l.MemoryBudget, machineMemory)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("memoryBudget: %w", err)}
+	}
+	runtime, err := newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: p.compiler(), MemoryBudget: memory, Logger: slog.New(slogHandler{log: s.log})})
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +154,16 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		defer cancel()
 		return runtime.Close(grace)
 	})
+	if err := memoryMetrics(metrics, runtime.Memory); err != nil {
+		return nil, err
+	}
+	workers := p.newWorkers(runtime, slog.New(slogHandler{log: s.log}))
+	if workers != nil {
+		s.onClose("worker processes", func() error { workers.Close(); return nil })
+		if err := workerMetrics(metrics, workers.Stats); err != nil {
+			return nil, err
+		}
+	}
 	// The view tells what jobs come, change and go; of the catalog's own
 	// lines that leaves what is wrong.
 	catalogLog := s.log
@@ -149,7 +171,8 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		catalogLog = atLeast(s.log, zap.WarnLevel)
 	}
 	s.catalog, err = catalog.New(catalog.Options{
-		Dir: l.Plugins, Runtime: runtime, Mounts: l.Mounts, Logger: catalogLog, Notices: s.log, Cache: l.Cache, Rescan: l.Rescan,
+		Dir: l.Plugins, Runtime: runtime, Mounts: l.Mounts, Ceilings: l.Ceilings,
+		Workers: workers, Isolate: l.Isolation, Concurrency: l.MaxConcurrency, Logger: catalogLog, Notices: s.log, Cache: l.Cache, Rescan: l.Rescan,
 	})
 	if err != nil {
 		return nil, err
@@ -158,6 +181,13 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		return nil, err
 	}
 	s.onClose("registry", func() error { return s.registry.close() })
+	// Of registry and cache, whose directories are there now.
+	s.life = p.newLife(l, s.log)
+	s.onClose("proof of life", s.life.close)
+	if err := s.life.metrics(metrics); err != nil {
+		return nil, err
+	}
+	s.registry.fence = s.life.fence
 	if l.Registry == registryZooKeeper {
 		if err := metrics.Sessions(s.registry.about); err != nil {
 			return nil, err
@@ -175,12 +205,19 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	if drain == 0 {
 		drain = -1 // as host.Config has it
 	}
+	keep := l.KeepServers
+	if keep == 0 {
+		keep = -1
+	}
 	s.host, err = host.New(host.Config{
 		Dial:           s.registry.dial,
 		Namespace:      l.Namespace,
 		ServerIP:       s.serverIP,
 		MaxConcurrency: l.MaxConcurrency,
+		Ceilings:       l.Ceilings,
 		DrainTimeout:   drain,
+		ClockBound:     l.ClockBound,
+		KeepServers:    keep,
 		OnStuck:        s.stuck,
 		StopGrace:      s.registry.stopGrace,
 		OnEvent: func(e host.Event) { // none of them blocks
@@ -192,6 +229,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		},
 		OnLog:    func(g host.GuestLog) { guestLog(guests, g) },
 		OnMetric: metrics.Guest,
+		LastEnd:  s.life.lastEnd(),
 		HostInfo: "wasmjob " + versionText() + " " + platform(),
 		Logger:   s.log,
 	})
@@ -213,6 +251,34 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	return s, nil
 }
 
+// memoryMetrics shows what guests and compiled code take of the memory budget.
+func memoryMetrics(m *admin.Metrics, memory func() plugin.Memory) error {
+	return errors.Join(
+		m.GaugeFunc("memory_budget_bytes", "What guests and compiled modules may take together; 0 is no limit.",
+			func() float64 { return float64(memory().Budget) }),
+		m.GaugeFunc("memory_guests_bytes", "What guests have of the memory budget: memories, tables and stacks.",
+			func() float64 { return float64(memory().Guests) }),
+		m.GaugeFunc("memory_code_bytes", "What compiled modules take of the memory budget, about.",
+			func() float64 { return float64(memory().Code) }),
+		m.GaugeFunc("memory_workers_waiting", "Workers that wait until there is memory for their guest.",
+			func() float64 { return float64(memory().Waiting) }),
+		m.CounterFunc("memory_refused_total", "Times that a guest got no more memory because the budget, or its job's share, was used up.",
+			func() float64 { return float64(memory().Refused) }),
+	)
+}
+
+// workerMetrics shows the processes in which guests run.
+func workerMetrics(m *admin.Metrics, stats func() process.Stats) error {
+	return errors.Join(
+		m.GaugeFunc("worker_processes", "Processes that run the guests of jobs with isolation: process.",
+			func() float64 { return float64(stats().Running) }),
+		m.CounterFunc("worker_processes_started_total", "Worker processes that were started, also to try a module.",
+			func() float64 { return float64(stats().Started) }),
+		m.CounterFunc("worker_processes_killed_total", "Worker processes that were killed because of what their guests did.",
+			func() float64 { return float64(stats().Killed) }),
+	)
+}
+
 // stuckGrace is how long a process that has to end waits until it has said why.
 const stuckGrace = 200 * time.Millisecond
 
@@ -223,6 +289,7 @@ func (s *system) stuck(jobs []string) {
 	said := make(chan struct{})
 	go func() { // not joined: nothing is, from here on
 		defer close(said)
+		_ = s.life.ends(deadman.Stuck)
 		s.output.close()
 	}()
 	select {

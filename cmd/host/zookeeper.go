@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -39,7 +38,7 @@ const (
 	zkPort            = "2181"
 	leastSession      = time.Second
 	mostSession       = time.Hour
-	defaultSession    = "30s"
+	defaultSession    = "40s"
 	credentialsSecret = "zkCredentials"
 )
 
@@ -124,14 +123,7 @@ func zooKeeperSettings() []setting {
 		{
 			key: "zkTls", arg: "bool", standard: "false",
 			help: "speak TLS to ZooKeeper; the other --zk-tls settings imply it",
-			set: func(c *Config, s string) error {
-				on, err := strconv.ParseBool(cmp.Or(s, "false"))
-				if err != nil {
-					return fmt.Errorf("%q is neither true nor false", clip(s))
-				}
-				c.ZooKeeper.TLS = on
-				return nil
-			},
+			set:  func(c *Config, s string) error { return setBool(&c.ZooKeeper.TLS, s) },
 			show: func(c *Config) string { return strconv.FormatBool(c.ZooKeeper.TLS) },
 		},
 		text("zkTlsCa", "FILE", "certificates, PEM, that ZooKeeper's are checked against (default: the system's)", func(z *zooKeeper) *string { return &z.CAFile }),
@@ -206,6 +198,9 @@ func (l *loader) registryChoice(c *Config, secret string) {
 			return
 		}
 		from = z.CredentialsFile
+	}
+	if z.credentials == "" {
+		l.warnings = append(l.warnings, "there are no credentials for ZooKeeper: whoever reaches it can change the jobs, and what they run with; give them with --zk-credentials-file")
 	}
 	if user, password, ok := strings.Cut(z.credentials, ":"); z.credentials != "" && (!ok || user == "" || password == "") {
 		l.problems = append(l.problems, fmt.Errorf("%s: these are not credentials; want user:password", from))

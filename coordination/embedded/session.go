@@ -90,12 +90,14 @@ func (c *session) Read(ctx context.Context, queries ...coordination.Query) ([]co
 }
 
 // Trust implements coordination.RegistryCenter. There is no doubt inside one
-// process: a session is alive until it is over.
+// process: a session is alive until Lost is closed.
 func (c *session) Trust() (coordination.Trust, <-chan struct{}) {
-	if c.stage.Load() == live {
+	select {
+	case <-c.ended:
+		return coordination.TrustLost, nil
+	default:
 		return coordination.TrustLive, c.ended
 	}
-	return coordination.TrustLost, nil
 }
 
 // Trusted implements coordination.RegistryCenter.

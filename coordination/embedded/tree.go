@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
 )
@@ -232,7 +233,7 @@ func (t *txn) one(op *coordination.Op, r *coordination.Result) coordination.Reas
 			c.version = -1 // AnyVersion and below are not versions
 		}
 		c.version++
-		r.Version, r.Zxid = c.version, t.zxid
+		r.Version, r.Zxid, r.Time = c.version, t.zxid, time.UnixMilli(t.now)
 	}
 	return ""
 }

@@ -176,7 +176,7 @@ func versions(e *env) {
 	for v := range int32(3) {
 		r := e.ok(co.Set(a, []byte("same"), v)) // a set counts even if it changes no data
 		n := e.node(a)
-		if n.Version != v+1 || r[0].Version != v+1 || n.Mzxid != r[0].Zxid || n.Czxid != created.Czxid || n.Mtime.Before(created.Mtime) {
+		if n.Version != v+1 || r[0].Version != v+1 || n.Mzxid != r[0].Zxid || !n.Mtime.Equal(r[0].Time) || n.Czxid != created.Czxid || n.Mtime.Before(created.Mtime) {
 			e.Fatalf("after set %d: node %+v, result %+v", v+1, n, r[0])
 		}
 	}

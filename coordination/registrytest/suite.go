@@ -128,6 +128,9 @@ func (e *env) commit(rc co.RegistryCenter, ops ...co.Op) []co.Result {
 		if set := ops[i].Kind == co.OpSet; set != (r.Zxid > 0) {
 			e.Fatalf("commit %s: result %d has zxid %d", describe(ops), i, r.Zxid)
 		}
+		if set := ops[i].Kind == co.OpSet; set == r.Time.IsZero() {
+			e.Fatalf("commit %s: result %d has the registry's time %v", describe(ops), i, r.Time)
+		}
 	}
 	return results
 }

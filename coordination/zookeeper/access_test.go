@@ -471,12 +471,15 @@ func TestNoSecondSession(t *testing.T) {
 
 func TestLeastTimeout(t *testing.T) {
 	t.Parallel()
-	for conf, want := range map[string]time.Duration{
-		"": 0, "tickTime=2000\n": 0, "clientPort=1\ntickTime=2000\nsyncLimit=5\n": 30 * time.Second,
-		"conf is not executed because it is not in the whitelist.": 0,
+	for conf, want := range map[string]struct {
+		least time.Duration
+		told  bool
+	}{
+		"": {0, false}, "tickTime=2000\n": {0, true}, "clientPort=1\ntickTime=2000\nsyncLimit=5\n": {36 * time.Second, true},
+		"conf is not executed because it is not in the whitelist.": {0, false},
 	} {
-		if got := zookeeper.LeastTimeout(conf); got != want {
-			t.Errorf("%q: %v, want %v", conf, got, want)
+		if least, told := zookeeper.LeastTimeout(conf); least != want.least || told != want.told {
+			t.Errorf("%q: %v, %v; want %v", conf, least, told, want)
 		}
 	}
 }

@@ -517,7 +517,7 @@ func (s *Session) results(p *plan, answers []zk.MultiResponse) []coordination.Re
 		case coordination.OpSequential:
 			results[i].Path = strings.TrimPrefix(a.String, s.chroot)
 		case coordination.OpSet:
-			results[i].Version, results[i].Zxid = a.Stat.Version, a.Stat.Mzxid
+			results[i].Version, results[i].Zxid, results[i].Time = a.Stat.Version, a.Stat.Mzxid, time.UnixMilli(a.Stat.Mtime)
 		}
 	}
 	return results
@@ -663,19 +663,19 @@ func (s *Session) reconstruct(ctx context.Context, p *plan, zxid int64) ([]coord
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", coordination.ErrUnknown, err)
 	}
-	last := make(map[string]int32)
+	last, at := make(map[string]int32), time.Time{}
 	for i, path := range paths {
 		if stats[i] == nil || stats[i].Mzxid != zxid {
 			return nil, fmt.Errorf("%w: it took effect, but %s has changed since", coordination.ErrUnknown, path)
 		}
-		last[path] = stats[i].Version
+		last[path], at = stats[i].Version, time.UnixMilli(stats[i].Mtime) // the same for all
 	}
 	for i := len(p.ops) - 1; i >= 0; i-- {
 		op := p.ops[i]
 		if op.Kind != coordination.OpSet {
 			continue
 		}
-		results[i].Version, results[i].Zxid = last[op.Path], zxid
+		results[i].Version, results[i].Zxid, results[i].Time = last[op.Path], zxid, at
 		if last[op.Path]--; last[op.Path] < 0 {
 			last[op.Path] = math.MaxInt32
 		}

@@ -122,6 +122,22 @@ func (h *servers) used(name string) {
 	h.next = slices.Index(h.names, name) + 1
 }
 
+// all are all servers.
+func (h *servers) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.names)
+}
+
+// prefer has the client try this server next.
+func (h *servers) prefer(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i := slices.Index(h.names, name); i >= 0 {
+		h.next = i
+	}
+}
+
 // tried notes that one more is tried at the same time as others.
 func (h *servers) tried() {
 	h.mu.Lock()

@@ -28,7 +28,7 @@ func (o Options) WithLookup(lookup func(context.Context, string) ([]string, erro
 }
 
 // LeastTimeout is leastTimeout.
-func LeastTimeout(conf string) time.Duration { return leastTimeout(conf) }
+func LeastTimeout(conf string) (time.Duration, bool) { return leastTimeout(conf) }
 
 // ID is ZooKeeper's number of the session.
 func (s *Session) ID() int64 { return s.conn.SessionID() }

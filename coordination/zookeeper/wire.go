@@ -229,6 +229,7 @@ func (w *wire) answer() {
 	}
 	w.s.id = id
 	w.s.trust.grant(timeout)
+	w.s.renewed()
 }
 
 // count tells who counts.

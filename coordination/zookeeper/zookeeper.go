@@ -38,7 +38,7 @@ import (
 )
 
 const (
-	defaultTimeout = 30 * time.Second
+	defaultTimeout = 40 * time.Second
 	// defaultMaxRequest is ZooKeeper's own jute.maxbuffer.
 	defaultMaxRequest = 0xfffff
 	// wrapping is what servers add to a request when they pass it on.
@@ -55,7 +55,7 @@ type Options struct {
 	// The port is 2181 unless given. All paths are below the chroot, which is
 	// made if it does not exist. Names are looked up at every reconnect.
 	Connect string
-	// SessionTimeout is how long a silent session is kept, 30 s by default.
+	// SessionTimeout is how long a silent session is kept, 40 s by default.
 	// Servers may grant less or more; see Session.Timeout.
 	SessionTimeout time.Duration
 	// Credentials, "user:password", are those of digest authentication. With
@@ -78,6 +78,13 @@ type Options struct {
 	// OnWait, if not nil, is told by Dial why there is no session yet, at
 	// first and then when the reason changes.
 	OnWait func(err error)
+	// Renewed, if not nil, is called when the ensemble has proved that the session
+	// lives: it keeps the session, and the ephemeral nodes, for timeout from sent
+	// on at least. sent is when the proof was asked for, on CLOCK_BOOTTIME on
+	// Linux, else on a clock of the session's own. It is called from several
+	// goroutines, first before Dial returns, last before Close does, and at times
+	// with an older proof after a newer one. It must not block.
+	Renewed func(sent, timeout time.Duration)
 
 	// clock is the time since some start, also while asleep; lookup finds the
 	// addresses of a name. Tests set them.
@@ -173,6 +180,10 @@ func (s *Session) connect(ctx context.Context, servers []string) error {
 	return nil
 }
 
+// wantsSASL ends the error that the client makes of ZooKeeper's code
+// SESSIONCLOSEDREQUIRESASLAUTH, which it does not know.
+const wantsSASL = ": -124"
+
 // begin waits for the first connection and prepares the session for use.
 func (s *Session) begin(ctx context.Context) error {
 	if _, err := s.connected(ctx, 0, false); err != nil {
@@ -186,6 +197,15 @@ func (s *Session) begin(ctx context.Context) error {
 		}); err != nil {
 			return fmt.Errorf("authenticate: %w", err)
 		}
+	}
+	// A server that wants another authentication grants a session, and ends each
+	// connection at its first request.
+	_, err := retry(ctx, s, func() (string, error) { return s.conn.Sync(s.real("/")) })
+	if err != nil && strings.HasSuffix(err.Error(), wantsSASL) {
+		return fmt.Errorf("%w: the servers ask for an authentication that this session has not: sessionRequireClientSASLAuth, or enforce.auth.schemes without digest; wasmjob speaks digest only (zkCredentialsFile)", ErrNoAuth)
+	}
+	if err != nil {
+		return err
 	}
 	s.spawn(s.dispatch)
 	if s.chroot != "" {
@@ -201,52 +221,71 @@ func (s *Session) begin(ctx context.Context) error {
 	return nil
 }
 
-// examine asks the server for its limits, if it answers such questions, and
-// warns of a session that could end elsewhere before a server that is cut off
-// stops answering syncs.
+// examine asks the server for its limits and warns of a session that could end
+// elsewhere before a server that is cut off stops answering syncs. Servers that do
+// not tell, as they do by default, leave that to whoever reads the log.
 func (s *Session) examine() {
 	s.mu.Lock()
 	w := s.wire
 	s.mu.Unlock()
-	if s.o.TLS != nil || w == nil {
+	if w == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
-	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", w.RemoteAddr().String())
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if _, err := io.WriteString(conn, "conf"); err != nil {
-		return
-	}
-	text, err := io.ReadAll(conn)
-	if err != nil {
-		return
-	}
-	if least := leastTimeout(string(text)); s.Timeout() < least {
+	text := s.limits(w)
+	least, told := leastTimeout(text)
+	switch {
+	case !told:
+		s.o.Logger.Info("the ZooKeeper server does not tell its limits; the session is to be at least 3 × (syncLimit + 1) × tickTime of the ensemble, 36s with the settings that ZooKeeper comes with",
+			zap.Duration("session", s.Timeout()))
+	case s.Timeout() < least:
 		s.o.Logger.Warn("the ZooKeeper session is short for this ensemble: a host could be cut off and not know in time",
 			zap.Duration("session", s.Timeout()), zap.Duration("expected at least", least))
 	}
 }
 
-// leastTimeout is 3 × syncLimit × tickTime, from a server's answer to "conf"; 0
-// if it does not say, as one that stands alone.
-func leastTimeout(conf string) time.Duration {
-	number := func(key string) time.Duration {
+// limits is the server's answer to "conf", on a connection of its own; "" if there
+// is none.
+func (s *Session) limits(w *wire) string {
+	ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
+	defer cancel()
+	r := s.try(ctx, "tcp", candidate{server: w.to, address: w.RemoteAddr().String()})
+	if r.conn == nil {
+		return ""
+	}
+	defer r.conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = r.conn.Close() })()
+	if _, err := io.WriteString(r.conn, "conf"); err != nil {
+		return ""
+	}
+	text, err := io.ReadAll(r.conn)
+	if err != nil && len(text) == 0 {
+		return ""
+	}
+	return string(text)
+}
+
+// leastTimeout is 3 × (syncLimit + 1) × tickTime, from a server's answer to "conf";
+// 0 if the server stands alone. A leader looks every tick whether its followers
+// were heard of within syncLimit ticks, so it may take one more. told is false if
+// the answer tells neither.
+func leastTimeout(conf string) (least time.Duration, told bool) {
+	number := func(key string) (time.Duration, bool) {
 		for line := range strings.SplitSeq(conf, "\n") {
 			if value, ok := strings.CutPrefix(line, key+"="); ok {
 				n, err := strconv.Atoi(strings.TrimSpace(value))
 				if err == nil {
-					return time.Duration(n)
+					return time.Duration(n), true
 				}
 			}
 		}
-		return 0
+		return 0, false
 	}
-	return 3 * number("syncLimit") * number("tickTime") * time.Millisecond
+	tick, told := number("tickTime")
+	limit, ensemble := number("syncLimit")
+	if !told || !ensemble {
+		return 0, told
+	}
+	return 3 * (limit + 1) * tick * time.Millisecond, true
 }
 
 // makeChroot makes the missing parts of the chroot.

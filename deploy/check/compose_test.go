@@ -40,6 +40,9 @@ func TestCompose(t *testing.T) {
 		t.Fatal("no stop_grace_period: the default is shorter than the drain timeout")
 	}
 	enough(t, config, time.Duration(*host.StopGracePeriod))
+	if host.Init == nil || !*host.Init {
+		t.Error("the host is process 1, which the kernel protects from the dead man's timer: no init")
+	}
 	if n := *host.Deploy.Replicas; n < 2 {
 		t.Errorf("%d hosts are no cluster", n)
 	}

@@ -249,6 +249,9 @@ func starts(t *testing.T, pod corev1.PodSpec, config *corev1.ConfigMap) {
 	shown := settings(t, host.Args, environ)
 	expect(t, shown, map[string]any{"registry": "zookeeper", "namespace": "prod", "serverIp": "10.1.2.3", "admin": ":9770"})
 	enough(t, shown, time.Duration(*pod.TerminationGracePeriodSeconds)*time.Second)
+	if share := pod.ShareProcessNamespace; share == nil || !*share {
+		t.Error("the host is process 1, which the kernel protects from the dead man's timer: no shareProcessNamespace")
+	}
 
 	ports := make(map[string]bool)
 	for _, p := range host.Ports {

@@ -4,10 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -123,6 +127,52 @@ func TestUnitStartsTheHost(t *testing.T) {
 		environ[k] = strings.ReplaceAll(v, "%d", "/run/credentials/wasmjob.service")
 	}
 	expect(t, settings(t, args, environ), map[string]any{"registry": "zookeeper", "namespace": "prod"})
+}
+
+// TestUnitBringsTheHostBack: a host that systemd's watchdog ends, or that crashes
+// in Go, does not end as one whose settings are wrong.
+func TestUnitBringsTheHostBack(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{"Type": "notify", "Restart": "always"} {
+		if got := values(t, unit, key); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s is %q, want %s", key, got, want)
+		}
+	}
+	watchdog, err := time.ParseDuration(strings.Join(values(t, unit, "WatchdogSec"), " "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "notify")
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer systemd.Close()
+	c := exec.CommandContext(t.Context(), program(t), "run", "--plugins", dir, "--cache", "off", "--admin", "127.0.0.1:0")
+	c.Env = append(values(t, unit, "Environment"), "NOTIFY_SOCKET="+socket, fmt.Sprint("WATCHDOG_USEC=", watchdog.Microseconds()), "PATH="+os.Getenv("PATH"))
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := systemd.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for b := make([]byte, 100); ; {
+		n, err := systemd.Read(b)
+		if err != nil {
+			t.Fatalf("the host does not say that it is ready: %v", err)
+		}
+		if string(b[:n]) == "READY=1" {
+			break
+		}
+	}
+	if err := c.Process.Signal(syscall.SIGABRT); err != nil { // as the watchdog does
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	if code := strconv.Itoa(c.ProcessState.ExitCode()); slices.Contains(values(t, unit, "RestartPreventExitStatus"), code) {
+		t.Errorf("the host ended with %s, after which systemd leaves it", c.ProcessState)
+	}
 }
 
 // TestDirectoriesAreTheUnits: whatever the sample writes to, the unit makes.

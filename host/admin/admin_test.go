@@ -52,7 +52,7 @@ func (d *deeds) taken() []string {
 }
 
 func (d *deeds) FullStatus() host.Status                     { return d.state }
-func (d *deeds) Ready() bool                                 { return d.ready }
+func (d *deeds) Ready() (bool, string)                       { return d.ready, "" }
 func (d *deeds) Trigger(_ context.Context, job string) error { return d.do("trigger %q", job) }
 func (d *deeds) Enable(_ context.Context, job string) error  { return d.do("enable %q", job) }
 func (d *deeds) Disable(_ context.Context, job string) error { return d.do("disable %q", job) }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
 )
 
 // ErrNoHost says that no host was found, or that it does not answer.
@@ -162,6 +164,52 @@ func (c *Client) DisableItem(ctx context.Context, job string, item int) error {
 	return c.do(ctx, http.MethodPost, jobPath(job, "items/"+strconv.Itoa(item)+"/disable"), nil)
 }
 
+// Kill asks the hosts of a job to end what they run, and waits for it; see
+// [Registry.Kill].
+func (c *Client) Kill(ctx context.Context, job string, o KillOptions, progress func(*Kills)) (*Kills, error) {
+	query := url.Values{"grace": {o.Grace.String()}, "wait": {o.Wait.String()}}
+	if o.Item >= 0 {
+		query.Set("item", strconv.Itoa(o.Item))
+	}
+	for name, value := range map[string]string{"run": o.Run, "server": o.Server, "by": o.By} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	var last *Kills
+	err := c.ask(ctx, http.MethodPost, jobPath(job, "kill")+"?"+query.Encode(), func(body io.Reader) error {
+		for d := json.NewDecoder(body); ; {
+			var state killLine
+			switch err := d.Decode(&state); {
+			case errors.Is(err, io.EOF) && last == nil:
+				return fmt.Errorf("the host at %s has broken off", c.address)
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil:
+				return fmt.Errorf("the answer of %s is not a host's: %w", c.address, err)
+			case state.Error != "":
+				return &ServerError{Address: c.address, Code: http.StatusInternalServerError, Message: state.Error}
+			}
+			if last = state.Kills; progress != nil && last != nil {
+				progress(last)
+			}
+		}
+	})
+	return last, err
+}
+
+// Release lets items run again that were held back: one, or with -1 all. It
+// returns those that were.
+func (c *Client) Release(ctx context.Context, job string, item int) (coordination.Items, error) {
+	path := jobPath(job, "release")
+	if item >= 0 {
+		path += "?item=" + strconv.Itoa(item)
+	}
+	var out releasedItems
+	err := c.do(ctx, http.MethodPost, path, &out)
+	return out.Items, err
+}
+
 // Remove takes the job out of the registry; purge forgets its offsets and
 // records too.
 func (c *Client) Remove(ctx context.Context, job string, purge bool) error {
@@ -215,6 +263,26 @@ func jobPath(job, what string) string {
 }
 
 func (c *Client) do(ctx context.Context, method, path string, into any) error {
+	return c.ask(ctx, method, path, func(r io.Reader) error {
+		body, err := io.ReadAll(io.LimitReader(r, mostAnswer))
+		if err != nil {
+			return fmt.Errorf("ask the host at %s: %w", c.address, err)
+		}
+		if into == nil {
+			return nil
+		}
+		if err := json.Unmarshal(body, into); err != nil {
+			return fmt.Errorf("the answer of %s is not a host's: %w", c.address, err)
+		}
+		return nil
+	})
+}
+
+// mostAnswer bounds what is read of an answer, in bytes.
+const mostAnswer = 64 << 20
+
+// ask sends a request and has the body of a good answer read.
+func (c *Client) ask(ctx context.Context, method, path string, read func(io.Reader) error) error {
 	name := "localhost"
 	if c.address.Network == "tcp" {
 		name = c.address.Name
@@ -238,24 +306,18 @@ func (c *Client) do(ctx context.Context, method, path string, into any) error {
 		return fmt.Errorf("ask the host at %s: %w", c.address, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // it has been read
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
-	if err != nil {
-		return fmt.Errorf("ask the host at %s: %w", c.address, err)
-	}
 	if resp.StatusCode/100 != 2 {
+		body, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
+		if err != nil {
+			return fmt.Errorf("ask the host at %s: %w", c.address, err)
+		}
 		var p problem
 		if json.Unmarshal(body, &p) != nil || p.Error == "" {
 			p.Error = fmt.Sprintf("it is not a host, or a proxy is before it: %s", resp.Status)
 		}
 		return &ServerError{Address: c.address, Code: resp.StatusCode, Message: p.Error}
 	}
-	if into == nil {
-		return nil
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("the answer of %s is not a host's: %w", c.address, err)
-	}
-	return nil
+	return read(resp.Body)
 }
 
 // ServerError is an answer that says no.

@@ -30,8 +30,9 @@ type Metrics struct {
 
 	fires, attempts           *prometheus.CounterVec // job, source | -, outcome
 	fireSkips, itemSkips      *prometheus.CounterVec // job
-	completions               *prometheus.CounterVec // job
+	completions, repairs      *prometheus.CounterVec // job
 	records, batches          *prometheus.CounterVec // job
+	overQuota                 *prometheus.CounterVec // job, ceiling
 	lag, fireTime, itemTime   *prometheus.HistogramVec
 	elections, reshardings    *prometheus.CounterVec
 	sessions, refusals, loads prometheus.Counter
@@ -85,8 +86,10 @@ func NewMetrics(version string, status func() host.Status) *Metrics {
 	m.attempts = counter("item_attempts_total", "Attempts of items that ended, by outcome.", jobLabel, "outcome")
 	m.completions = counter("items_completed_total", "Items whose completion took effect in the registry.", jobLabel)
 	m.itemSkips = counter("items_skipped_total", "Items of this host that did not run for an instant.", jobLabel)
+	m.repairs = counter("items_repaired_total", "Items of this host whose record was ahead of all clocks, and that were begun all the same.", jobLabel)
 	m.batches = counter("dataflow_batches_total", "Batches that DATAFLOW items processed.", jobLabel)
 	m.records = counter("dataflow_records_total", "Records that DATAFLOW items processed.", jobLabel)
+	m.overQuota = counter("over_quota_total", "Log lines and events of the history that were dropped, and offset commits that had to wait, because a job was beyond its quota, by ceiling.", jobLabel, "ceiling")
 	m.lag = histogram("fire_lag_seconds", "How much later than the scheduled instant the items of a fire were begun.")
 	m.fireTime = histogram("fire_duration_seconds", "From the begin of a fire's items on this host to the end of the last.")
 	m.itemTime = histogram("item_duration_seconds", "Duration of an attempt of an item.")
@@ -133,6 +136,18 @@ func (m *Metrics) GaugeFunc(name, help string, value func() float64) error {
 	err := m.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "wasmjob", Name: name, Help: help}, value))
 	if err != nil {
 		return fmt.Errorf("metric wasmjob_%s: %w", name, err)
+	}
+	return nil
+}
+
+// LastEnd adds how the process before this one ended; see package deadman.
+func (m *Metrics) LastEnd(reason string) error {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "wasmjob", Name: "last_end_info", Help: "1, with how the host before this one ended as a label.",
+	}, []string{"reason"})
+	g.WithLabelValues(reason).Set(1)
+	if err := m.registry.Register(g); err != nil {
+		return fmt.Errorf("metric wasmjob_last_end_info: %w", err)
 	}
 	return nil
 }
@@ -253,8 +268,12 @@ func (m *Metrics) Observe(e host.Event) {
 		}
 	case host.EventItemCompleted:
 		m.completions.WithLabelValues(e.Job).Inc()
-	case host.EventItemSkipped:
+	case host.EventItemSkipped, host.EventItemHeld:
 		m.itemSkips.WithLabelValues(e.Job).Inc()
+	case host.EventItemRepaired:
+		m.repairs.WithLabelValues(e.Job).Inc()
+	case host.EventOverQuota:
+		m.overQuota.WithLabelValues(e.Job, string(e.Ceiling)).Add(float64(e.Count))
 	case host.EventElected:
 		m.elections.WithLabelValues(e.Job).Inc()
 	case host.EventSharded:
@@ -312,7 +331,7 @@ func (m *Metrics) forget(job string) {
 	m.mu.Unlock()
 	label := prometheus.Labels{jobLabel: job}
 	for _, v := range []*prometheus.CounterVec{
-		m.fires, m.attempts, m.fireSkips, m.itemSkips, m.completions, m.records, m.batches, m.elections, m.reshardings,
+		m.fires, m.attempts, m.fireSkips, m.itemSkips, m.completions, m.repairs, m.records, m.batches, m.elections, m.reshardings, m.overQuota,
 	} {
 		v.DeletePartialMatch(label)
 	}
@@ -429,7 +448,7 @@ type statusCollector struct {
 	status                                            func() host.Status
 	hostState, jobState, module, next, owned, running *prometheus.Desc
 	misfired, refused, instances, progress, expected  *prometheus.Desc
-	waiting, failures                                 *prometheus.Desc
+	waiting, failures, held, drift                    *prometheus.Desc
 }
 
 func newStatusCollector(status func() host.Status) *statusCollector {
@@ -445,11 +464,13 @@ func newStatusCollector(status func() host.Status) *statusCollector {
 		owned:     desc("job_items", "Items that this host owns or runs.", jobLabel),
 		running:   desc("job_items_running", "Items that run on this host.", jobLabel),
 		misfired:  desc("job_items_misfired", "Items on this host that have an instant to make up for.", jobLabel),
+		held:      desc("items_held", "Items that this host owns and that are held back: hosts in a row died in their runs.", jobLabel),
 		instances: desc("job_instances", "Hosts of the job, this one included.", jobLabel),
 		progress:  desc("job_progress_done", "Sum of what the running items say they have done.", jobLabel),
 		expected:  desc("job_progress_expected", "Sum of what the running items say there is to do in all.", jobLabel),
 		refused:   desc("refused_files", "Files in the plugins directory that are refused now."),
 		waiting:   desc("waiting_seconds", "How long the oldest wait of its kind lasts; absent where nothing is waited for.", jobLabel, "what"),
+		drift:     desc("clock_drift_seconds", "By how much this host's clock is ahead of the registry's, behind if it is negative; absent while that is not known."),
 		failures:  desc("registry_failures_total", "Requests to the registry that were not answered, or refused, by reason.", "reason"),
 	}
 }
@@ -458,7 +479,7 @@ func newStatusCollector(status func() host.Status) *statusCollector {
 func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.hostState, c.jobState, c.module, c.next, c.owned, c.running, c.misfired, c.instances, c.progress, c.expected, c.refused,
-		c.waiting, c.failures,
+		c.waiting, c.failures, c.held, c.drift,
 	} {
 		ch <- d
 	}
@@ -478,6 +499,9 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.hostState, v, string(state))
 	}
 	gauge(c.refused, float64(len(s.Refused)))
+	if s.Clock != nil {
+		gauge(c.drift, s.Clock.Drift.Seconds())
+	}
 	for reason, n := range s.RegistryFailures {
 		ch <- prometheus.MustNewConstMetric(c.failures, prometheus.CounterValue, float64(n), reason)
 	}
@@ -496,10 +520,13 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 		if !j.Next.IsZero() {
 			gauge(c.next, float64(j.Next.UnixMilli())/1000, j.Name)
 		}
-		var running, misfired, done, total float64
+		var running, misfired, held, done, total float64
 		for _, i := range j.Items {
 			if i.Misfired {
 				misfired++
+			}
+			if !i.Held.IsZero() {
+				held++
 			}
 			if i.Running {
 				running++
@@ -510,6 +537,7 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.owned, float64(len(j.Items)), j.Name)
 		gauge(c.running, running, j.Name)
 		gauge(c.misfired, misfired, j.Name)
+		gauge(c.held, held, j.Name)
 		gauge(c.instances, float64(len(j.Instances)), j.Name)
 		gauge(c.progress, done, j.Name)
 		gauge(c.expected, total, j.Name)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
 // scrape returns the lines that are not comments.
@@ -68,6 +69,8 @@ func TestEventsBecomeMetrics(t *testing.T) {
 	e(host.EventElected, nil)
 	e(host.EventSharded, nil)
 	e(host.EventRefused, nil)
+	e(host.EventOverQuota, func(e *host.Event) { e.Ceiling, e.Count = ceiling.LogLines, 40 })
+	e(host.EventOverQuota, func(e *host.Event) { e.Ceiling, e.Count = ceiling.LogLines, 2 })
 	e(host.EventKind("of a later version"), nil)
 	if err := m.CounterFunc("history_dropped_total", "x", func() float64 { return 4 }); err != nil {
 		t.Fatal(err)
@@ -81,6 +84,7 @@ func TestEventsBecomeMetrics(t *testing.T) {
 		`wasmjob_elections_won_total{job_name="a"}`:                 "1",
 		`wasmjob_reshardings_total{job_name="a"}`:                   "1",
 		`wasmjob_files_refused_total`:                               "1",
+		`wasmjob_over_quota_total{ceiling="logLines",job_name="a"}`: "42",
 		`wasmjob_dataflow_batches_total{job_name="a"}`:              "2",
 		`wasmjob_dataflow_records_total{job_name="a"}`:              "30",
 		`wasmjob_fire_lag_seconds_count{job_name="a"}`:              "1",
@@ -256,5 +260,27 @@ func TestWaitsAndFailuresOfTheRegistryBecomeMetrics(t *testing.T) {
 		if strings.HasPrefix(series, "wasmjob_waiting_seconds") {
 			t.Errorf("%s, and nothing is waited for", series)
 		}
+	}
+}
+
+// The drift of the clock is shown while it is known, and records that were ahead
+// of all clocks are counted.
+func TestClocksBecomeMetrics(t *testing.T) {
+	t.Parallel()
+	var status host.Status
+	m := NewMetrics("v7", func() host.Status { return status })
+	if v, shown := scrape(t, m)["wasmjob_clock_drift_seconds"]; shown {
+		t.Errorf("the drift is %s, and it is not known", v)
+	}
+	status.Clock = &host.ClockStatus{Drift: -90 * time.Second}
+	item := 3
+	m.Observe(host.Event{Kind: host.EventItemRepaired, Job: "a", Item: &item})
+	expect(t, m, map[string]string{
+		`wasmjob_clock_drift_seconds`:                "-90",
+		`wasmjob_items_repaired_total{job_name="a"}`: "1",
+	})
+	m.Observe(host.Event{Kind: host.EventJobRemoved, Job: "a"})
+	if _, shown := scrape(t, m)[`wasmjob_items_repaired_total{job_name="a"}`]; shown {
+		t.Error("a series of a job that is gone")
 	}
 }

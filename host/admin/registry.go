@@ -35,7 +35,10 @@ func (r *Registry) perform(ctx context.Context, job string, move func(coordinati
 	if err := coordination.CheckJobName(job); err != nil {
 		return fmt.Errorf("job %q: %w: %w", job, host.ErrNoJob, err)
 	}
-	err := coordination.Perform(ctx, c, move(coordination.NewLayout(r.namespace, job)))
+	c, err := coordination.Raised(ctx, c, r.namespace)
+	if err == nil {
+		err = coordination.Perform(ctx, c, move(coordination.NewLayout(r.namespace, job)))
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -71,6 +74,17 @@ func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
 		})
 	}
 	return out, nil
+}
+
+// Adopt makes the namespace of a registry that was copied from another one
+// usable; see coordination.Adopt.
+func (r *Registry) Adopt(ctx context.Context) (coordination.Adoption, error) {
+	var out coordination.Adoption
+	c := r.center()
+	if c == nil {
+		return out, host.ErrNotLive
+	}
+	return out, coordination.Perform(ctx, c, coordination.Adopt(r.namespace, &out))
 }
 
 // names are those of one job, or of all if the name is empty.
@@ -204,6 +218,14 @@ func (r *Registry) DisableItem(ctx context.Context, job string, item int) error 
 }
 
 func (r *Registry) setItem(ctx context.Context, job string, item int, enable bool) error {
+	if err := r.hasItem(ctx, job, item); err != nil {
+		return err
+	}
+	return r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, enable) })
+}
+
+// hasItem returns an error if the job, or the item, is not there.
+func (r *Registry) hasItem(ctx context.Context, job string, item int) error {
 	s, err := r.Shards(ctx, job)
 	if err != nil {
 		return err
@@ -215,7 +237,7 @@ func (r *Registry) setItem(ctx context.Context, job string, item int, enable boo
 		}
 		return &noTargetError{fmt.Sprintf("job %q has no item %d", job, item), have}
 	}
-	return r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, enable) })
+	return nil
 }
 
 // Shutdown takes instances out of a job, which tells them to finish what they
@@ -259,6 +281,259 @@ func (r *Registry) Shutdown(ctx context.Context, job, server, instance string) e
 		err = &noTargetError{what, sortedKeys(all)}
 	}
 	return err
+}
+
+// KillOptions say what is to end, and how.
+type KillOptions struct {
+	// Item is one item, -1 all. Run is one run by its id, "" any; Server is the
+	// server of the instances that are meant, "" any.
+	Item        int
+	Run, Server string
+	// By says who asks, for the record: at most 200 bytes.
+	By string
+	// Grace is how long guests may go on after they have been asked to end, 0
+	// to MaxGrace. Wait is how long Kill waits for the ends, 0 to MaxGrace.
+	Grace, Wait time.Duration
+}
+
+// The bounds of a kill.
+const (
+	MaxGrace = 24 * time.Hour
+	maxBy    = 200
+)
+
+// check refuses what is out of bounds.
+func (o KillOptions) check() error {
+	switch {
+	case o.Item < -1:
+		return badRequest{fmt.Sprintf("item %d is not a number from 0", o.Item)}
+	case o.Grace < 0 || o.Grace > MaxGrace:
+		return badRequest{fmt.Sprintf("grace %s is not from 0 to %s", o.Grace, MaxGrace)}
+	case o.Wait < 0 || o.Wait > MaxGrace:
+		return badRequest{fmt.Sprintf("wait %s is not from 0 to %s", o.Wait, MaxGrace)}
+	case len(o.By) > maxBy:
+		return badRequest{fmt.Sprintf("by: %d bytes, expected at most %d", len(o.By), maxBy)}
+	}
+	return nil
+}
+
+// Kills are the runs of a job that were to end.
+type Kills struct {
+	Job  string `json:"job"`
+	Runs []Kill `json:"runs"` // by item
+}
+
+// Open counts the runs that may go on.
+func (k *Kills) Open() int {
+	n := 0
+	for _, r := range k.Runs {
+		if r.State == KillAsked || r.State == KillJava {
+			n++
+		}
+	}
+	return n
+}
+
+// Kill is one run that was to end.
+type Kill struct {
+	Item int `json:"item"`
+	// RunID is empty for a Java host.
+	RunID string    `json:"runId,omitempty"`
+	Host  string    `json:"host"`
+	State KillState `json:"state"`
+	// Outcome and Reason are how it ended; Outcome is empty if that is not known
+	// any more, since the item has been begun anew.
+	Outcome string `json:"outcome,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Fence   int64  `json:"fence,omitempty"`
+}
+
+// KillState is what has become of a run that was to end.
+type KillState string
+
+// The states.
+const (
+	KillAsked KillState = "asked" // its host has not written down its end
+	KillEnded KillState = "ended"
+	// KillGone: its host has died, and the run is not to be taken over.
+	KillGone KillState = "host gone"
+	// KillJava: it runs on a Java host, which cannot be asked.
+	KillJava KillState = "on a Java host"
+)
+
+// Kill asks the hosts of a job to end what they run, and waits for it. progress,
+// if not nil, is given the whole state when all are asked, and whenever it has
+// changed; what Kill returns is the last one. A run that is killed is completed
+// as CANCELLED: it is not tried again, not taken over and not made up for. One
+// that begins later is not meant.
+func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress func(*Kills)) (*Kills, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.Item >= 0 {
+		if err := r.hasItem(ctx, job, o.Item); err != nil {
+			return nil, err
+		}
+	}
+	layout := coordination.NewLayout(r.namespace, job)
+	k := coordination.Killing{Layout: layout, Item: o.Item, Run: o.Run, Server: o.Server, By: o.By, Grace: o.Grace, Now: time.Now()}
+	var targets []coordination.KillTarget
+	err := r.perform(ctx, job, func(coordination.Layout) coordination.Move { return coordination.AskKill(k, &targets) })
+	if err != nil {
+		return nil, err
+	}
+	if o.Run != "" && len(targets) == 0 {
+		return nil, r.notRunning(ctx, k)
+	}
+	w := &killWait{job: job, layout: layout, targets: targets, endings: make([]coordination.Ending, len(targets))}
+	for n := range w.endings {
+		w.endings[n].Open = true
+	}
+	if progress == nil {
+		progress = func(*Kills) {}
+	}
+	progress(w.kills())
+	if o.Wait > 0 && len(targets) > 0 {
+		err = w.wait(ctx, r, o.Wait, progress)
+	}
+	return w.kills(), err
+}
+
+// notRunning says that a run does not run, and which do.
+func (r *Registry) notRunning(ctx context.Context, k coordination.Killing) error {
+	run := k.Run
+	k.Run, k.Look = "", true
+	var targets []coordination.KillTarget
+	err := r.perform(ctx, k.Layout.Job, func(coordination.Layout) coordination.Move { return coordination.AskKill(k, &targets) })
+	if err != nil {
+		return err
+	}
+	var have []string
+	for _, t := range targets {
+		if !t.Java {
+			have = append(have, coordination.RunID(k.Layout.Job, t.Fire, t.Item))
+		}
+	}
+	return &noTargetError{fmt.Sprintf("run %s is not running", run), have}
+}
+
+// killWait is a kill on its way.
+type killWait struct {
+	job     string
+	layout  coordination.Layout
+	targets []coordination.KillTarget
+	endings []coordination.Ending // of targets
+}
+
+// wait looks whenever a host's list of runs has changed.
+func (w *killWait) wait(ctx context.Context, r *Registry, limit time.Duration, progress func(*Kills)) error {
+	c := r.center()
+	if c == nil {
+		return host.ErrNotLive
+	}
+	watch := coordination.KillWatch(w.layout, w.targets)
+	if len(watch) == 0 {
+		return nil // all on Java hosts
+	}
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	changes, err := c.Watch(waiting, watch...)
+	if err != nil {
+		return fmt.Errorf("job %q: %w", w.job, err)
+	}
+	for {
+		select {
+		case s, ok := <-changes:
+			switch {
+			case !ok && waiting.Err() != nil && ctx.Err() == nil:
+				return nil // the time is over
+			case !ok:
+				return errors.Join(ctx.Err(), host.ErrNotLive)
+			}
+			open, err := w.look(ctx, r, s)
+			if err != nil {
+				return err
+			}
+			progress(w.kills())
+			if open == 0 {
+				return nil
+			}
+		case <-waiting.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// look reads how those have ended that are in no list any more. It returns how
+// many have not, Java hosts' apart.
+func (w *killWait) look(ctx context.Context, r *Registry, s coordination.Snapshot) (open int, err error) {
+	var left []coordination.KillTarget
+	var at []int
+	for n, t := range w.targets {
+		if w.endings[n].Open && !t.Java {
+			left, at = append(left, t), append(at, n)
+		}
+	}
+	gone := make(map[int]bool)
+	ended := coordination.Unlisted(w.layout, s, left)
+	for _, t := range ended {
+		gone[t.Item] = true
+	}
+	var endings []coordination.Ending
+	if len(ended) > 0 {
+		err := r.perform(ctx, w.job, func(coordination.Layout) coordination.Move {
+			return coordination.ReadEndings(w.layout, ended, &endings)
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	for k, t := range left {
+		if gone[t.Item] {
+			w.endings[at[k]], endings = endings[0], endings[1:]
+		}
+		if w.endings[at[k]].Open {
+			open++
+		}
+	}
+	return open, nil
+}
+
+func (w *killWait) kills() *Kills {
+	out := &Kills{Job: w.job, Runs: []Kill{}}
+	for n, t := range w.targets {
+		e := w.endings[n]
+		k := Kill{Item: t.Item, Host: t.Host, Fence: t.Fence, State: KillAsked, Outcome: e.Outcome, Reason: e.Reason}
+		if !t.Java {
+			k.RunID = coordination.RunID(w.job, t.Fire, t.Item)
+		}
+		switch {
+		case t.Java:
+			k.State = KillJava
+		case !e.Open:
+			k.State = KillEnded
+		case t.Gone:
+			k.State = KillGone
+		}
+		out.Runs = append(out.Runs, k)
+	}
+	return out
+}
+
+// Release lets items run again that were held back because hosts died in their
+// runs: one, or with -1 all. It returns those that were.
+func (r *Registry) Release(ctx context.Context, job string, item int) (coordination.Items, error) {
+	var now time.Time
+	err := r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.RegistryTime(l, &now) })
+	if err != nil {
+		return nil, err
+	}
+	var out coordination.Released
+	err = r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.Release(l, item, now, &out) })
+	if err == nil && out.Missing {
+		err = r.hasItem(ctx, job, item)
+	}
+	return out.Items, err
 }
 
 // Remove takes the job out of the registry; purge forgets its offsets and
@@ -364,7 +639,7 @@ type Shard struct {
 	Item      int    `json:"item"`
 	Parameter string `json:"parameter,omitempty"`
 	Owner     string `json:"owner,omitempty"`
-	// State is PENDING, RUNNING, DISABLED, FAILOVER or SHARDING_FLAG.
+	// State is PENDING, RUNNING, DISABLED, FAILOVER, HELD or SHARDING_FLAG.
 	State    string `json:"state"`
 	Disabled bool   `json:"disabled,omitempty"`
 	Misfired bool   `json:"misfired,omitempty"`
@@ -380,6 +655,13 @@ type Shard struct {
 	Ended   time.Time `json:"ended,omitzero"`
 	Source  string    `json:"source,omitempty"`
 	Outcome string    `json:"outcome,omitempty"`
+	// Reason says why, where the outcome alone does not: who killed it.
+	Reason string `json:"reason,omitempty"`
+	// Deaths counts the hosts in a row that died in its runs, Died names the
+	// newest. Held is since when the item is held back for that.
+	Deaths int       `json:"deaths,omitempty"`
+	Died   []string  `json:"died,omitempty"`
+	Held   time.Time `json:"held,omitzero"`
 }
 
 func newShards(s *coordination.Shards) *Shards {
@@ -418,7 +700,8 @@ func newShards(s *coordination.Shards) *Shards {
 		out.Items = append(out.Items, Shard{
 			Item: i.Item, Parameter: i.Parameter, Owner: i.Owner, State: string(i.State), Disabled: i.Disabled, Misfired: i.Misfired,
 			Failover: i.Failover, Moves: i.Moves, RunningOn: i.RunningOn, Fence: i.Fence,
-			Begun: at(i.Record.Begun), Ended: at(i.Record.Ended), Source: i.Record.Source, Outcome: i.Record.Outcome,
+			Begun: at(i.Record.Begun), Ended: at(i.Record.Ended), Source: i.Record.Source, Outcome: i.Record.Outcome, Reason: i.Record.Reason,
+			Deaths: i.Record.Deaths, Died: strings.Fields(i.Record.Died), Held: at(i.Record.Held),
 		})
 	}
 	return out

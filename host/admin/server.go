@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -34,7 +35,7 @@ const (
 // Host is what the server shows and steers; [host.Host] is one.
 type Host interface {
 	FullStatus() host.Status
-	Ready() bool
+	Ready() (ready bool, missing string)
 	Trigger(ctx context.Context, job string) error
 	Enable(ctx context.Context, job string) error
 	Disable(ctx context.Context, job string) error
@@ -342,6 +343,18 @@ func (s *Server) registryEndpoints(mux *http.ServeMux, r *Registry) {
 	mux.Handle("GET /v1/jobs/{job}/shards", show(func(req *http.Request) (any, error) {
 		return r.Shards(req.Context(), req.PathValue("job"))
 	}))
+	mux.Handle("POST /v1/jobs/{job}/kill", s.authorized(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { s.kill(w, req, r) })))
+	mux.Handle("POST /v1/jobs/{job}/release", show(func(req *http.Request) (any, error) {
+		item, err := itemOf(req)
+		if err != nil {
+			return nil, err
+		}
+		items, err := r.Release(req.Context(), req.PathValue("job"), item)
+		if err == nil {
+			s.opts.Logger.Info("operation done", zap.String("operation", req.Method+" "+req.URL.Path), zap.Stringer("items", items))
+		}
+		return releasedItems{items}, err
+	}))
 	server := func(do func(ctx context.Context, job, server string) error) http.Handler {
 		return s.authorized(s.operation(func(req *http.Request) error {
 			return do(req.Context(), req.PathValue("job"), req.PathValue("server"))
@@ -357,6 +370,88 @@ func (s *Server) registryEndpoints(mux *http.ServeMux, r *Registry) {
 			}
 			return r.Shutdown(req.Context(), req.PathValue("job"), server, instance)
 		})))
+	}
+}
+
+// itemOf is the item that a query names, -1 for none.
+func itemOf(req *http.Request) (int, error) {
+	text := req.URL.Query().Get("item")
+	if text == "" {
+		return -1, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return -1, badRequest{fmt.Sprintf("item=%q is not a number from 0", text)}
+	}
+	return n, nil
+}
+
+// releasedItems is the answer of release.
+type releasedItems struct {
+	Items coordination.Items `json:"items"`
+}
+
+// killLine is one line of the answer of kill: the whole state, or an error that
+// came after the first.
+type killLine struct {
+	*Kills
+	Error string `json:"error,omitempty"`
+}
+
+// kill answers with a line when all hosts are asked, and one for each change
+// until nothing runs any more, or the time is over.
+func (s *Server) kill(w http.ResponseWriter, req *http.Request, r *Registry) {
+	log := s.opts.Logger.With(zap.String("operation", req.Method+" "+req.URL.Path))
+	q := req.URL.Query()
+	item, err := itemOf(req)
+	o := KillOptions{Item: item, Run: q.Get("run"), Server: q.Get("server"), By: q.Get("by")}
+	for name, into := range map[string]*time.Duration{"grace": &o.Grace, "wait": &o.Wait} {
+		if text := q.Get(name); text != "" && err == nil {
+			if *into, err = time.ParseDuration(text); err != nil {
+				err = badRequest{fmt.Sprintf("%s=%q is not a duration such as 5s", name, text)}
+			}
+		}
+	}
+	if err == nil {
+		err = o.check()
+	}
+	if err != nil {
+		s.failed(w, err)
+		return
+	}
+	limit := o.Wait + operationTimeout
+	ctx, cancel := context.WithTimeout(req.Context(), limit)
+	defer cancel()
+	conn := http.NewResponseController(w)
+	deadline := time.Now().Add(limit + operationTimeout)
+	if err := errors.Join(conn.SetReadDeadline(deadline), conn.SetWriteDeadline(deadline)); err != nil {
+		s.failed(w, err)
+		return
+	}
+	begun := false
+	lines := json.NewEncoder(w)
+	say := func(line killLine) {
+		if !begun {
+			begun = true
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			w.Header().Set("Cache-Control", "no-store")
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+		}
+		if lines.Encode(line) == nil { // else the client is gone, and ctx ends
+			_ = conn.Flush()
+		}
+	}
+	kills, err := r.Kill(ctx, req.PathValue("job"), o, func(k *Kills) { say(killLine{Kills: k}) })
+	switch {
+	case err != nil && !begun:
+		s.failed(w, err)
+		log.Warn("operation failed", zap.Error(err))
+	case err != nil:
+		say(killLine{Error: err.Error()})
+		log.Warn("operation failed", zap.Error(err))
+	default:
+		say(killLine{Kills: kills})
+		log.Info("operation done", zap.String("by", o.By), zap.Int("runs", len(kills.Runs)), zap.Int("still running", kills.Open()))
 	}
 }
 
@@ -433,7 +528,7 @@ func (s *Server) ready(p Pending) (ok bool, reason string) {
 	if p.Starting {
 		return false, p.reason()
 	}
-	return s.opts.Host.Ready(), ""
+	return s.opts.Host.Ready()
 }
 
 // trigger refuses a job that this host cannot run yet: nobody would serve the

@@ -37,7 +37,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/process"
 )
 
 // Options are what New needs.
@@ -48,6 +50,17 @@ type Options struct {
 	Runtime *plugin.Runtime
 	// Mounts are the directories that guests may read, by job name.
 	Mounts map[string][]plugin.Mount
+	// Ceilings are what no job may go beyond: a definition that asks for more
+	// is refused.
+	Ceilings ceiling.List
+	// Workers run the guests of the jobs that ask for it in processes of their
+	// own, and of those whose names match a pattern in Isolate, whatever they ask
+	// for. nil: jobs that are to run there are refused.
+	Workers *process.Workers
+	Isolate []string
+	// Concurrency is how many items run at once on the host; 0 is the host's
+	// default.
+	Concurrency int
 	// Logger is told of each change and each refusal, once. nil drops it.
 	Logger *zap.Logger
 	// Notices is told, at the level info, that modules are being compiled and
@@ -70,6 +83,8 @@ type Catalog struct {
 	dir              string // absolute
 	load             loader
 	parse            parser
+	ceilings         ceiling.List
+	isolate          []string
 	log, notices     *zap.Logger
 	cache            string
 	rescan, debounce time.Duration
@@ -84,7 +99,7 @@ func New(o Options) (*Catalog, error) {
 	if o.Runtime == nil {
 		return nil, errors.New("catalog: no runtime")
 	}
-	return newCatalog(o, runtimeLoader{o.Runtime, o.Mounts}, parseDefinitions)
+	return newCatalog(o, loaderOf(o), parseWithin(o.Ceilings))
 }
 
 func newCatalog(o Options, load loader, parse parser) (*Catalog, error) {
@@ -93,7 +108,7 @@ func newCatalog(o Options, load loader, parse parser) (*Catalog, error) {
 			return nil, fmt.Errorf("catalog: %s is %v, expected 0 or more", name, d)
 		}
 	}
-	c := &Catalog{load: load, parse: parse, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce}
+	c := &Catalog{load: load, parse: parse, ceilings: o.Ceilings, isolate: o.Isolate, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce}
 	if c.rescan == 0 {
 		c.rescan = 30 * time.Second
 	}

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
 // Finding is one thing that is wrong with a file.
@@ -42,12 +40,13 @@ func (f Finding) String() string {
 // directory, a definition (which is checked with the modules that it names) or
 // a module. A directory with neither is a problem, though a host would wait for
 // files there: it is most likely not the one that was meant. Directories that a host would mount for its jobs are not looked
-// at. If ctx ends early, the last finding says so.
-func Check(ctx context.Context, rt *plugin.Runtime, paths []string) []Finding {
-	return check(ctx, runtimeLoader{runtime: rt}, parseDefinitions, paths)
+// at. Of the options it uses Runtime, Ceilings, Workers, Isolate and Concurrency. If ctx ends early, the last finding says so.
+func Check(ctx context.Context, o Options, paths []string) []Finding {
+	o.Mounts = nil
+	return check(ctx, loaderOf(o), parseWithin(o.Ceilings), o.Isolate, paths)
 }
 
-func check(ctx context.Context, load loader, parse parser, paths []string) []Finding {
+func check(ctx context.Context, load loader, parse parser, isolate, paths []string) []Finding {
 	var findings []Finding
 	dirs := make(map[string]map[string]bool) // files by directory; nil is all
 	for _, p := range paths {
@@ -68,7 +67,7 @@ func check(ctx context.Context, load loader, parse parser, paths []string) []Fin
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
-		c := &Catalog{dir: dir, load: load, parse: parse, log: zap.NewNop()}
+		c := &Catalog{dir: dir, load: load, parse: parse, isolate: isolate, log: zap.NewNop()}
 		findings = append(findings, c.check(ctx, dirs[dir])...)
 	}
 	if err := ctx.Err(); err != nil {
@@ -89,7 +88,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	contents := make(map[string]content)
 	read := func(name string) {
 		if e := l.entries[name]; e.problem == "" {
-			contents[name] = readFile(filepath.Join(c.dir, name), kindOf(name), e.stamp, c.parse)
+			contents[name] = readFile(c.dir, name, kindOf(name), e.stamp, c.parse)
 			if contents[name].busy {
 				contents[name] = content{failed: true, problems: about("is still being written")}
 			}
@@ -115,7 +114,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	}
 
 	now := time.Now()
-	s, _, _ := state{unnamed: names != nil}.look(l, now, 0, true)
+	s, _, _ := state{unnamed: names != nil, isolate: c.isolate}.look(l, now, 0, true)
 	s, _ = s.read(contents, now, 0)
 	outcomes := make(map[string]outcome)
 	defer func() {
@@ -149,7 +148,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 		if _, done := outcomes[f.digest]; kindOf(name) != aModule || f.digest == "" || done || ctx.Err() != nil {
 			continue
 		}
-		res := c.do(ctx, want{file: name, digest: f.digest}, nil)
+		res := c.do(ctx, want{file: name, digest: f.digest, apart: slices.Contains(c.isolate, "*")}, nil)
 		outcomes[f.digest] = res.outcome
 		for _, problem := range res.outcome.problems {
 			findings = append(findings, Finding{File: filepath.Join(c.dir, name), Problem: problem})

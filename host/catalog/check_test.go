@@ -7,6 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/definition"
 )
 
 func TestCheck(t *testing.T) {
@@ -65,7 +70,7 @@ func TestCheck(t *testing.T) {
 			for _, p := range test.paths {
 				paths = append(paths, filepath.Join(dir, p))
 			}
-			for _, f := range check(t.Context(), newFakeLoader(t), fakeParse, paths) {
+			for _, f := range check(t.Context(), newFakeLoader(t), fakeParse, nil, paths) {
 				got = append(got, strings.TrimPrefix(f.String(), dir+string(filepath.Separator)))
 			}
 			if !slices.Equal(got, test.want) {
@@ -79,7 +84,7 @@ func TestCheck(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "a.wasm"), []byte("a."), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got := check(t.Context(), newFakeLoader(t), fakeParse, []string{dir})
+		got := check(t.Context(), newFakeLoader(t), fakeParse, nil, []string{dir})
 		if len(got) != 1 || got[0].Problem != "no definition names it, expected one such as a.yaml beside it" {
 			t.Errorf("findings: %v", got)
 		}
@@ -90,7 +95,7 @@ func TestCheck(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got := check(t.Context(), newFakeLoader(t), fakeParse, []string{dir})
+		got := check(t.Context(), newFakeLoader(t), fakeParse, nil, []string{dir})
 		if len(got) != 1 || got[0].File != dir || got[0].Problem != "has neither definitions (NAME.yaml) nor modules (NAME.wasm)" {
 			t.Errorf("findings: %v", got)
 		}
@@ -99,9 +104,109 @@ func TestCheck(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		got := check(ctx, newFakeLoader(t), fakeParse, []string{filepath.Join(dir, "good.yaml")})
+		got := check(ctx, newFakeLoader(t), fakeParse, nil, []string{filepath.Join(dir, "good.yaml")})
 		if len(got) != 1 || !strings.Contains(got[0].Problem, "not everything was checked") {
 			t.Errorf("findings: %v", got)
 		}
 	})
+}
+
+// A job that states no memory limit has at most the ceiling.
+func TestMemoryLimitIsCapped(t *testing.T) {
+	t.Parallel()
+	low := ceiling.List{{Jobs: "a", Values: map[ceiling.Name]int64{ceiling.MemoryLimit: 1 << 20}}}
+	high := ceiling.List{{Jobs: "a", Values: map[ceiling.Name]int64{ceiling.MemoryLimit: 1 << 30}}}
+	for _, c := range []struct {
+		ceilings     ceiling.List
+		job          string
+		stated, want int64
+	}{
+		{nil, "a", 0, 0}, {low, "a", 0, 1 << 20}, {low, "b", 0, 0}, {high, "a", 0, 0}, {low, "a", 64 << 10, 64 << 10}, {high, "a", 1 << 25, 1 << 25},
+	} {
+		if got := memoryLimit(c.ceilings, c.job, c.stated); got != c.want {
+			t.Errorf("%+v: got %d", c, got)
+		}
+	}
+	d := coordination.JobConfiguration{JobName: "a"}
+	if s, err := (&boundModule{grants: grants{ceilings: low}}).settings(d); err != nil || s.MemoryLimit != 1<<20 {
+		t.Errorf("the module is given %+v, %v", s, err)
+	}
+	if !(state{ceilings: low}).costly(d, &fakeModule{}) || (state{ceilings: high}).costly(d, &fakeModule{}) {
+		t.Error("a limit other than the default's is a module of its own")
+	}
+}
+
+// A streaming job has no timeout for its items; its calls have one.
+func TestCallsAreCapped(t *testing.T) {
+	t.Parallel()
+	d := coordination.JobConfiguration{JobName: "a", Props: map[string]string{coordination.PropStreamingProcess: "true"}}
+	for limit, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Hour: streamCallTimeout, 0: streamCallTimeout} {
+		l := ceiling.List{{Jobs: "a", Values: map[ceiling.Name]int64{ceiling.Timeout: int64(limit)}}}
+		if s, err := (&boundModule{grants: grants{ceilings: l}}).settings(d); err != nil || s.CallTimeout != want {
+			t.Errorf("under a ceiling of %s: %s, %v", limit, s.CallTimeout, err)
+		}
+	}
+}
+
+// What a job asks beyond a ceiling is found at its place in the file.
+func TestDefinitionsBeyondACeiling(t *testing.T) {
+	t.Parallel()
+	e, err := ceiling.Parse("team-a-*:timeout=5m,shardingTotalCount=10,memoryLimit=1MiB,maxConcurrency=4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parse := parseWithin(ceiling.List{e})
+	_, problems := parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 11\ntimeout: 6m\nmemoryLimit: 2MiB\nmaxConcurrency: 5\n"))
+	want := []complaint{
+		{2, 21, `shardingTotalCount: found 11, the host's ceiling shardingTotalCount for jobs "team-a-*" is 10`},
+		{3, 10, `timeout: found 6m, the host's ceiling timeout for jobs "team-a-*" is 5m`},
+		{4, 14, `memoryLimit: found 2MiB, the host's ceiling memoryLimit for jobs "team-a-*" is 1MiB`},
+		{5, 17, `maxConcurrency: found 5, the host's ceiling maxConcurrency for jobs "team-a-*" is 4`},
+	}
+	if !slices.Equal(problems, want) {
+		t.Errorf("got\n%+v\nexpected\n%+v", problems, want)
+	}
+	if _, problems = parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 1\ntimeout: 0\n")); len(problems) != 1 || problems[0].line != 3 {
+		t.Errorf("no limit: got %+v", problems)
+	}
+	docs, problems := parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 1\n---\njobName: b\nshardingTotalCount: 1000\n"))
+	if len(problems) > 0 || docs[0].Configuration.Props[coordination.PropTimeout] != "5m0s" || docs[1].Configuration.Props[coordination.PropTimeout] != "10m0s" {
+		t.Errorf("defaults: got %+v, %+v", docs, problems)
+	}
+}
+
+// TestIsolated says whose guests run in processes: the definition can ask for it, and
+// the operator's word wins.
+func TestIsolated(t *testing.T) {
+	t.Parallel()
+	asks := map[string]string{coordination.PropIsolation: string(coordination.IsolationProcess)}
+	refuses := map[string]string{coordination.PropIsolation: string(coordination.IsolationItem)}
+	for _, c := range []struct {
+		patterns []string
+		props    map[string]string
+		want     bool
+	}{
+		{nil, nil, false}, {nil, asks, true}, {nil, refuses, false},
+		{[]string{"*"}, nil, true}, {[]string{"*"}, refuses, true},
+		{[]string{"b", "a-*"}, refuses, true}, {[]string{"b", "c-*"}, refuses, false}, {[]string{"c-*"}, asks, true},
+	} {
+		conf := coordination.JobConfiguration{JobName: "a-1", Props: c.props}
+		if got := isolated(c.patterns, conf); got != c.want {
+			t.Errorf("%q, %v: %t", c.patterns, c.props, got)
+		}
+		// One that was loaded for the other kind is tried once more.
+		s := state{isolate: c.patterns}
+		if !s.costly(conf, &fakeModule{alone: !c.want}) || s.costly(conf, &fakeModule{alone: c.want}) {
+			t.Errorf("%q, %v: it is tried where it does not run", c.patterns, c.props)
+		}
+		// A module is not run in the host unless a job is.
+		claims := map[string][]claim{"a-1": {{doc: definition.Definition{Module: "m.wasm", Configuration: conf}}}}
+		if got := s.apart("m.wasm", claims); got != c.want {
+			t.Errorf("%q, %v: the module is tried in a process: %t", c.patterns, c.props, got)
+		}
+	}
+	b := &boundModule{grants: grants{isolate: []string{"*"}}}
+	if _, err := b.Executor(coordination.JobConfiguration{JobName: "a"}); err == nil || !strings.Contains(err.Error(), "no worker processes") {
+		t.Errorf("found %v, expected a refusal without worker processes", err)
+	}
 }

@@ -50,7 +50,7 @@ func newFakeLoader(t *testing.T) *fakeLoader {
 	return l
 }
 
-func (l *fakeLoader) load(ctx context.Context, name string, wasm []byte) (compiled, error) {
+func (l *fakeLoader) load(ctx context.Context, name string, wasm []byte, apart bool) (compiled, error) {
 	text := string(wasm)
 	l.mu.Lock()
 	l.loads = append(l.loads, text)
@@ -69,7 +69,7 @@ func (l *fakeLoader) load(ctx context.Context, name string, wasm []byte) (compil
 			return nil, ctx.Err()
 		}
 	}
-	m := &fakeModule{l, text}
+	m := &fakeModule{l, text, apart}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[m] = true
@@ -95,9 +95,12 @@ func (l *fakeLoader) opened() int {
 }
 
 type fakeModule struct {
-	l    *fakeLoader
-	text string
+	l     *fakeLoader
+	text  string
+	alone bool
 }
+
+func (m *fakeModule) apart() bool { return m.alone }
 
 func (m *fakeModule) bind(job string) host.Module { return &fakeBound{m, job} }
 
@@ -140,10 +143,10 @@ func (b *fakeBound) Executor(c coordination.JobConfiguration) (abi.Executor, err
 
 type fakeExecutor struct{ m *fakeModule }
 
-func (e *fakeExecutor) Digest() string          { return digestOf(e.m.text) }
-func (e *fakeExecutor) HasListener(string) bool { return false }
-func (e *fakeExecutor) NewWorker() abi.Worker   { return nil }
-func (e *fakeExecutor) Retain() bool            { return false }
+func (e *fakeExecutor) Digest() string                                { return digestOf(e.m.text) }
+func (e *fakeExecutor) HasListener(string) bool                       { return false }
+func (e *fakeExecutor) NewWorker(context.Context) (abi.Worker, error) { return nil, nil }
+func (e *fakeExecutor) Retain() bool                                  { return false }
 func (e *fakeExecutor) Release() {
 	e.m.l.mu.Lock()
 	defer e.m.l.mu.Unlock()

@@ -83,18 +83,25 @@ type look struct {
 }
 
 // lookAt lists the modules and definitions that are directly in a directory.
-// Symbolic links are followed, and count as what they lead to.
+// Symbolic links are followed inside the directory, and count as what they lead
+// to. None is followed out of it: who may write there must not have the host
+// read what only the host may.
 func lookAt(dir string) look {
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return look{problem: "cannot be read: " + plain(err).Error()}
 	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return look{problem: "cannot be read: " + plain(err).Error()}
+	}
+	defer root.Close() // read only: nothing is lost if that fails
 	l := look{entries: make(map[string]entry)}
 	for _, d := range list {
 		if kindOf(d.Name()) == ignored {
 			continue
 		}
-		if e, ok := lookAtFile(filepath.Join(dir, d.Name())); ok {
+		if e, ok := lookAtFile(root, d.Name()); ok {
 			l.entries[d.Name()] = e
 		}
 	}
@@ -102,8 +109,8 @@ func lookAt(dir string) look {
 }
 
 // lookAtFile reports false if there is nothing of that name (any more).
-func lookAtFile(file string) (entry, bool) {
-	info, err := os.Stat(file)
+func lookAtFile(root *os.Root, name string) (entry, bool) {
+	info, err := root.Stat(name)
 	if err == nil {
 		if t := info.Mode().Type(); t != 0 {
 			return entry{problem: fmt.Sprintf("is %s, expected a regular file", typeName(t))}, true
@@ -111,13 +118,27 @@ func lookAtFile(file string) (entry, bool) {
 		return entry{stamp: stampOf(info)}, true
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		target, err := os.Readlink(file)
+		target, err := root.Readlink(name)
 		if err != nil {
 			return entry{}, false
 		}
 		return entry{problem: fmt.Sprintf("is a symbolic link to %s, which does not exist", target)}, true
 	}
-	return entry{problem: "cannot be read: " + plain(err).Error()}, true
+	return entry{problem: unreadable(root, name, err)}, true
+}
+
+// leadsOut is the problem of a link that is not followed.
+const leadsOut = "is a symbolic link that leads out of the plugins directory; expected a file in it, or a relative link to one"
+
+// unreadable says why a name cannot be opened. A link that leads to a file, but
+// not inside the directory, leads out of it: package os has no name for that.
+func unreadable(root *os.Root, name string, err error) string {
+	if _, inside := root.Readlink(name); inside == nil {
+		if _, outside := os.Stat(filepath.Join(root.Name(), name)); outside == nil {
+			return leadsOut
+		}
+	}
+	return "cannot be read: " + plain(err).Error()
 }
 
 func typeName(t fs.FileMode) string {
@@ -161,17 +182,17 @@ type content struct {
 
 // readFile reads the file that a look found with the stamp. Of a module it
 // makes the digest and keeps nothing.
-func readFile(file string, k kind, seen stamp, parse parser) content {
+func readFile(dir, name string, k kind, seen stamp, parse parser) content {
 	var keep strings.Builder
 	limit, sink := int64(abi.MaxModuleSize), io.Discard
 	if k == aDefinition {
 		limit, sink = definition.MaxSize, &keep
 	}
-	c := digestFile(file, seen, limit, sink)
+	c := digestFile(dir, name, seen, limit, sink)
 	if k != aDefinition || c.busy || c.failed || len(c.problems) > 0 {
 		return c
 	}
-	docs, problems := parse(filepath.Base(file), []byte(keep.String()))
+	docs, problems := parse(name, []byte(keep.String()))
 	if len(docs) == 0 && len(problems) == 0 {
 		problems = about("defines no job (delete the file to remove its jobs)")
 	}
@@ -184,17 +205,22 @@ func readFile(file string, k kind, seen stamp, parse parser) content {
 }
 
 // digestFile copies the file to sink on the way.
-func digestFile(file string, seen stamp, limit int64, sink io.Writer) content {
+func digestFile(dir, name string, seen stamp, limit int64, sink io.Writer) content {
 	fail := func(err error) content {
 		return content{failed: true, problems: about("cannot be read: " + plain(err).Error())}
 	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fail(err)
+	}
+	defer root.Close() // read only: nothing is lost if that fails
 	// Without O_NONBLOCK a pipe that took the file's place would hold us up.
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return content{busy: true}
 	}
 	if err != nil {
-		return fail(err)
+		return content{failed: true, problems: about(unreadable(root, name, err))}
 	}
 	defer f.Close() // read only: nothing is lost if that fails
 	info, err := f.Stat()

@@ -1,28 +1,35 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/process"
 )
 
 // loader compiles modules. The catalog's own tests have one without guests.
 type loader interface {
 	// load takes the module's file name and bytes. Its error is a
-	// *plugin.LoadError if the module is to blame.
-	load(ctx context.Context, name string, wasm []byte) (compiled, error)
+	// *plugin.LoadError if the module is to blame. apart says that all jobs that
+	// name the module run in processes of their own: it is tried in one, too.
+	load(ctx context.Context, name string, wasm []byte, apart bool) (compiled, error)
 }
 
 // compiled is a module that is ready. It is safe for concurrent use.
 type compiled interface {
 	// bind returns the module as the job sees it.
 	bind(job string) host.Module
+	// apart says that it was loaded for processes only.
+	apart() bool
 	// close ends our use. Executors go on.
 	close()
 }
@@ -30,14 +37,22 @@ type compiled interface {
 // parser reads a definition file. There are jobs or problems, not both.
 type parser func(file string, data []byte) ([]definition.Definition, []complaint)
 
-func parseDefinitions(file string, data []byte) ([]definition.Definition, []complaint) {
-	list, err := definition.Parse(file, data)
+// parseWithin is the parser of a host with ceilings.
+func parseWithin(ceilings ceiling.List) parser {
+	return func(file string, data []byte) ([]definition.Definition, []complaint) {
+		list, err := definition.ParseWithin(file, data, ceilings)
+		return list, complaints(err)
+	}
+}
+
+// complaints are the problems of a definition; none without an error.
+func complaints(err error) []complaint {
 	if err == nil {
-		return list, nil
+		return nil
 	}
 	e := (*definition.Error)(nil)
 	if !errors.As(err, &e) {
-		return nil, about(err.Error())
+		return about(err.Error())
 	}
 	var problems []complaint
 	for _, p := range e.Problems {
@@ -47,7 +62,7 @@ func parseDefinitions(file string, data []byte) ([]definition.Definition, []comp
 		}
 		problems = append(problems, complaint{p.Line, p.Column, text})
 	}
-	return nil, problems
+	return problems
 }
 
 // streamCallTimeout bounds one call of job_fetch or job_process of a streaming
@@ -55,53 +70,130 @@ func parseDefinitions(file string, data []byte) ([]definition.Definition, []comp
 // longer is too large to be resumed with profit.
 const streamCallTimeout = 5 * time.Minute
 
-type runtimeLoader struct {
-	runtime *plugin.Runtime
-	mounts  map[string][]plugin.Mount
+// grants are what the operator lets jobs have.
+type grants struct {
+	mounts      map[string][]plugin.Mount
+	ceilings    ceiling.List
+	isolate     []string
+	concurrency int
 }
 
-func (l runtimeLoader) load(ctx context.Context, name string, wasm []byte) (compiled, error) {
-	m, err := l.runtime.Load(ctx, name, wasm)
+type runtimeLoader struct {
+	runtime *plugin.Runtime
+	workers *process.Workers // nil: there are none
+	grants
+}
+
+func loaderOf(o Options) runtimeLoader {
+	return runtimeLoader{o.Runtime, o.Workers, grants{o.Mounts, o.Ceilings, o.Isolate, cmp.Or(o.Concurrency, host.DefaultMaxConcurrency())}}
+}
+
+func (l runtimeLoader) load(ctx context.Context, name string, wasm []byte, apart bool) (compiled, error) {
+	if !apart {
+		m, err := l.runtime.Load(ctx, name, wasm)
+		if err != nil {
+			return nil, err
+		}
+		return l.compiled(m, false), nil
+	}
+	m, err := l.runtime.Open(name, wasm)
 	if err != nil {
 		return nil, err
 	}
-	return compiledModule{m, l.mounts}, nil
+	c := l.compiled(m, true)
+	if c.process != nil {
+		err = c.process.Try(ctx)
+	}
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (l runtimeLoader) compiled(m *plugin.Module, apart bool) compiledModule {
+	c := compiledModule{m, nil, apart, l.grants}
+	if l.workers != nil {
+		c.process = l.workers.Module(m)
+	}
+	return c
 }
 
 type compiledModule struct {
 	*plugin.Module
-	mounts map[string][]plugin.Mount
+	process *process.Module // nil: there are no worker processes
+	alone   bool            // in processes
+	grants
 }
 
-func (m compiledModule) bind(job string) host.Module { return &boundModule{m.Module, m.mounts[job]} }
-func (m compiledModule) close()                      { m.Close() }
+func (m compiledModule) bind(job string) host.Module {
+	return &boundModule{m.Module, m.process, m.mounts[job], m.grants}
+}
+func (m compiledModule) apart() bool { return m.alone }
+func (m compiledModule) close()      { m.Close() }
 
 // boundModule is a module with what the operator granted to one job.
 type boundModule struct {
-	module *plugin.Module
-	mounts []plugin.Mount
+	module  *plugin.Module
+	process *process.Module
+	mounts  []plugin.Mount
+	grants
 }
 
 func (m *boundModule) Digest() string { return m.module.Digest() }
 
 func (m *boundModule) Executor(c coordination.JobConfiguration) (abi.Executor, error) {
-	g, err := c.Guest()
+	s, err := m.settings(c)
 	if err != nil {
 		return nil, err
+	}
+	if !isolated(m.isolate, c) {
+		return m.module.Executor(s)
+	}
+	if m.process == nil {
+		return nil, errors.New("isolation: this host has no worker processes")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), processTime)
+	defer cancel()
+	g, _ := c.Guest() // settings has read it
+	most := m.ceilings.Of(c.JobName, ceiling.MaxConcurrency).Cap(int64(g.MaxConcurrency))
+	if most == 0 || most > int64(m.concurrency) {
+		most = int64(m.concurrency)
+	}
+	return m.process.Executor(ctx, s, int(most))
+}
+
+// processTime bounds how long a job waits until its module was tried in a process,
+// which may have to be compiled for it.
+const processTime = 5 * time.Minute
+
+// isolated reports whether a job's guests run in a process of their own: the
+// definition says so, or the operator.
+func isolated(patterns []string, c coordination.JobConfiguration) bool {
+	g, err := c.Guest()
+	return err == nil && g.Isolation == coordination.IsolationProcess ||
+		slices.ContainsFunc(patterns, func(p string) bool { return ceiling.Matches(p, c.JobName) })
+}
+
+// settings are the configuration's, within the ceilings of the host.
+func (m *boundModule) settings(c coordination.JobConfiguration) (plugin.Settings, error) {
+	g, err := c.Guest()
+	if err != nil {
+		return plugin.Settings{}, err
 	}
 	s := plugin.Settings{
 		JobName:      c.JobName,
 		Type:         string(g.Type),
 		Streaming:    g.StreamingProcess,
 		FreshPerItem: g.Isolation == coordination.IsolationItem,
-		MemoryLimit:  g.MemoryLimit,
+		MemoryLimit:  memoryLimit(m.ceilings, c.JobName, g.MemoryLimit),
 		Args:         g.Args,
 		Mounts:       m.mounts,
 	}
 	if g.StreamingProcess {
-		s.CallTimeout = streamCallTimeout
+		s.CallTimeout = time.Duration(m.ceilings.Of(c.JobName, ceiling.Timeout).Cap(int64(streamCallTimeout)))
 	}
-	return m.module.Executor(s)
+	return s, nil
 }
 
 // fit tries whether the module can be run with the configuration.
@@ -115,10 +207,21 @@ func fit(m host.Module, c coordination.JobConfiguration) error {
 }
 
 // costly reports whether fitting the configuration to a module that is compiled
-// may mean to compile it once more, which is what another memory limit does.
-func costly(c coordination.JobConfiguration) bool {
+// may mean to compile it once more, which is what another memory limit does, or to
+// try it in another process than before.
+func (s state) costly(c coordination.JobConfiguration, m compiled) bool {
 	g, err := c.Guest()
-	return err == nil && g.MemoryLimit != 0
+	return err == nil && (memoryLimit(s.ceilings, c.JobName, g.MemoryLimit) != 0 || isolated(s.isolate, c) != m.apart())
+}
+
+// memoryLimit is the limit of a job that states one, or 0 for the default: the
+// ceiling if the default is beyond it.
+func memoryLimit(l ceiling.List, job string, stated int64) int64 {
+	most := l.Of(job, ceiling.MemoryLimit)
+	if stated == 0 && most.Beyond(abi.DefaultMemory) {
+		return most.Value
+	}
+	return stated
 }
 
 // reasons turns an error that may hold several into one line each.

@@ -47,11 +47,15 @@ func (noHost) Progress(int64, int64)                         {}
 func (noHost) Metric(int, string, int64) abi.Code            { return abi.OK }
 func (noHost) CommitOffset(context.Context, []byte) abi.Code { return abi.OK }
 func (noHost) StageOffset(context.Context, []byte) abi.Code  { return abi.OK }
+func (noHost) Pause(context.Context)                         {}
 func (noHost) Cancelled() abi.Cancel                         { return abi.CancelNone }
 
 func execute(t *testing.T, e abi.Executor, job string) abi.Result {
 	t.Helper()
-	w := e.NewWorker()
+	w, err := e.NewWorker(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer w.Close()
 	return w.Execute(t.Context(), &abi.Invocation{Host: noHost{}, Context: abi.ShardingContext{JobName: job, ShardingTotalCount: 1}})
 }
@@ -178,7 +182,7 @@ func TestSettings(t *testing.T) {
 	}
 	defer m.Close()
 	mounts := map[string][]plugin.Mount{"a": {{Host: filepath.Join(t.TempDir(), "gone"), Guest: "/data"}}}
-	l := compiledModule{m, mounts}
+	l := compiledModule{Module: m, grants: grants{mounts: mounts}}
 	for name, test := range map[string]struct {
 		job   string
 		props map[string]string
@@ -205,11 +209,11 @@ func TestCheckRealFiles(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "a.yaml", fmt.Sprintf(tinyDefinition, "a", ""))
 	put(t, dir, "a.wasm", string(tinyModule(0, "a")))
-	if f := Check(t.Context(), newRuntime(t), []string{dir}); len(f) != 0 {
+	if f := Check(t.Context(), Options{Runtime: newRuntime(t)}, []string{dir}); len(f) != 0 {
 		t.Errorf("findings: %v", f)
 	}
 	put(t, dir, "a.yaml", "jobName: a\ncron: never\nshardingTotalCount: -1\nfailovr: true\n")
-	f := Check(t.Context(), newRuntime(t), []string{filepath.Join(dir, "a.yaml")})
+	f := Check(t.Context(), Options{Runtime: newRuntime(t)}, []string{filepath.Join(dir, "a.yaml")})
 	text := fmt.Sprint(f)
 	for _, want := range []string{"never", "-1", "failovr"} {
 		if !strings.Contains(text, want) {

@@ -45,9 +45,7 @@ func (r *run) publish() {
 	p := Progress{Settled: r.settled()}
 	for _, w := range r.plan.compile {
 		x := Compiling{Module: w.file, Jobs: slices.Clone(r.plan.waiting[w.digest])}
-		if r.giveUp != nil && r.at == w.digest {
-			x.Since = r.began
-		}
+		x.Since = r.tasks[w.digest].began
 		p.Compiling = append(p.Compiling, x)
 	}
 	r.mu.Lock()
@@ -57,7 +55,7 @@ func (r *run) publish() {
 }
 
 func (r *run) settled() bool {
-	if !r.applied || r.giveUp != nil || len(r.plan.compile) > 0 {
+	if !r.applied || len(r.tasks) > 0 || len(r.plan.compile) > 0 {
 		return false
 	}
 	for _, f := range r.state.files {
@@ -70,7 +68,10 @@ func (r *run) settled() bool {
 
 // announce says once that modules are being compiled, as that may take a while.
 func (r *run) announce() {
-	r.slowAt, r.announced, r.told = time.Time{}, true, r.at
+	r.slowAt, r.announced, r.shown = time.Time{}, true, make(map[string]bool)
+	for digest := range r.tasks {
+		r.shown[digest] = true
+	}
 	n := len(r.plan.compile)
 	what := strconv.Itoa(n) + " modules"
 	if n == 1 {
@@ -83,10 +84,10 @@ func (r *run) announce() {
 	r.notices.Info("compiling " + what + ", once: compiled code is kept in " + r.cache)
 }
 
-// compiledIn says how long a module took, if that was long or if people were
-// told that it had begun.
+// compiledIn says how long a module took, if that was long or if its beginning
+// was announced.
 func (r *run) compiledIn(res result) {
-	if (res.took >= slow || res.digest == r.told) && res.outcome.compiled != nil {
+	if (res.took >= slow || r.shown[res.digest]) && res.outcome.compiled != nil {
 		r.notices.Info(fmt.Sprintf("compiled %s in %.1fs", res.file, res.took.Seconds()))
 	}
 }

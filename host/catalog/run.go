@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -49,21 +50,29 @@ type run struct {
 	faults  chan error
 	watched fs.FileInfo // what the watch of the directory is on
 
-	work    chan func() result
+	tasks   map[string]task // by digest
 	results chan result
-	giveUp  context.CancelFunc // of the work at hand; nil if there is none
-	at      string             // its digest
-	began   time.Time          // when it was begun
+	working sync.WaitGroup // joins the tasks
 
-	// slowAt is when the work at hand will have taken long; zero if that was
-	// announced, or if there is none.
+	// slowAt is when a task will have taken long; zero if that was announced, or
+	// if there is none.
 	slowAt    time.Time
-	announced bool   // for the modules that wait to be compiled now
-	told      string // the digest that was being compiled when it was announced
+	announced bool            // for the modules that wait to be compiled now
+	shown     map[string]bool // digests of the tasks at that time
 
 	// due is when to look because of events, first when the first of them
 	// came, rest when a file may be at rest, rescanAt when to read everything.
 	due, first, rest, rescanAt time.Time
+}
+
+// maxTasks bounds the modules that are compiled or tried at once. The runtime
+// has lanes of its own; more may wait in them.
+const maxTasks = 8
+
+// task is work on a module, in a goroutine of its own.
+type task struct {
+	giveUp context.CancelFunc
+	began  time.Time
 }
 
 // failure remembers how often compiling failed for a reason that may pass.
@@ -72,7 +81,7 @@ type failure struct {
 	retry time.Time
 }
 
-// result is what the worker gives back.
+// result is what a task gives back.
 type result struct {
 	want
 	outcome outcome
@@ -85,29 +94,20 @@ type result struct {
 func newRun(c *Catalog, apply func([]host.Job, []host.Refusal)) *run {
 	return &run{
 		Catalog: c, apply: apply,
-		state:    state{dir: c.dir},
+		state:    state{dir: c.dir, ceilings: c.ceilings, isolate: c.isolate},
 		outcomes: make(map[string]outcome), failures: make(map[string]failure),
-		idle: make(map[string]time.Time),
-		work: make(chan func() result), results: make(chan result, 1),
+		idle:  make(map[string]time.Time),
+		tasks: make(map[string]task), results: make(chan result, maxTasks),
 	}
 }
 
 func (r *run) run(ctx context.Context) error {
-	// The worker ends when work is closed; there is never more than one
-	// result outstanding, so it does not block on them.
-	worker := make(chan struct{})
-	go func() {
-		defer close(worker)
-		for w := range r.work {
-			r.results <- w()
-		}
-	}()
+	// There is room for the results of all tasks, so none blocks.
 	defer func() {
-		if r.giveUp != nil {
-			r.giveUp()
+		for _, t := range r.tasks {
+			t.giveUp()
 		}
-		close(r.work)
-		<-worker
+		r.working.Wait()
 		close(r.results)
 		for res := range r.results {
 			if c := res.outcome.compiled; c != nil && r.outcomes[res.digest].compiled == nil {
@@ -201,7 +201,7 @@ func (r *run) look(ctx context.Context, all bool) {
 		if ctx.Err() != nil {
 			return
 		}
-		contents[name] = readFile(filepath.Join(r.dir, name), kindOf(name), next.files[name].stamp, r.parse)
+		contents[name] = readFile(r.dir, name, kindOf(name), next.files[name].stamp, r.parse)
 	}
 	next, again := next.read(contents, time.Now(), r.debounce)
 	r.state, r.rest = next, earlier(rest, again)
@@ -306,8 +306,9 @@ func (r *run) tell(before plan) {
 func (r *run) sweep() {
 	now := time.Now()
 	for digest, o := range r.outcomes {
+		_, busy := r.tasks[digest]
 		switch _, known := r.idle[digest]; {
-		case r.plan.needed[digest] || r.giveUp != nil && r.at == digest:
+		case r.plan.needed[digest] || busy:
 			delete(r.idle, digest)
 		case o.compiled == nil:
 			r.drop(digest)
@@ -336,36 +337,47 @@ func (r *run) drop(digest string) {
 	delete(r.idle, digest)
 }
 
-// next gives the worker something to do, and takes away what is not wanted any
-// more.
+// next begins tasks, and gives up what is not wanted any more.
 func (r *run) next(ctx context.Context) {
-	if r.giveUp != nil {
-		if !slices.ContainsFunc(r.plan.compile, func(w want) bool { return w.digest == r.at }) {
-			r.giveUp()
+	for digest, t := range r.tasks {
+		if !slices.ContainsFunc(r.plan.compile, func(w want) bool { return w.digest == digest }) {
+			t.giveUp()
 		}
-		return
 	}
 	if len(r.plan.compile) == 0 {
 		r.announced = false
 		return
 	}
-	if ctx.Err() != nil {
-		return
+	for _, w := range r.plan.compile {
+		if _, busy := r.tasks[w.digest]; busy {
+			continue
+		}
+		if ctx.Err() != nil || len(r.tasks) == maxTasks {
+			return
+		}
+		r.begin(ctx, w)
 	}
-	w := r.plan.compile[0]
-	c := r.outcomes[w.digest].compiled
-	sub, giveUp := context.WithCancel(ctx)
-	r.at, r.giveUp, r.began = w.digest, giveUp, time.Now()
-	if !r.announced {
-		r.slowAt = r.began.Add(slow)
-	}
-	r.work <- func() result { return r.do(sub, w, c) }
 }
 
-// finished takes what the worker brings.
+// begin starts a task.
+func (r *run) begin(ctx context.Context, w want) {
+	c := r.outcomes[w.digest].compiled
+	sub, giveUp := context.WithCancel(ctx)
+	t := task{giveUp, time.Now()}
+	r.tasks[w.digest] = t
+	if !r.announced && r.slowAt.IsZero() {
+		r.slowAt = t.began.Add(slow)
+	}
+	r.working.Go(func() { r.results <- r.do(sub, w, c) })
+}
+
+// finished takes what a task brings.
 func (r *run) finished(ctx context.Context, res result) {
-	r.giveUp()
-	r.giveUp, r.slowAt = nil, time.Time{}
+	r.tasks[res.digest].giveUp()
+	delete(r.tasks, res.digest)
+	if len(r.tasks) == 0 {
+		r.slowAt = time.Time{}
+	}
 	r.compiledIn(res)
 	switch old := r.outcomes[res.digest]; {
 	case res.cancelled:
@@ -396,8 +408,7 @@ func (r *run) finished(ctx context.Context, res result) {
 	r.act(ctx)
 }
 
-// do compiles a module, unless c is it, and tries jobs on it. It runs in the
-// worker.
+// do compiles a module, unless c is it, and tries jobs on it. It runs in a task.
 func (c *Catalog) do(ctx context.Context, w want, m compiled) (res result) {
 	began := time.Now()
 	res.want = w
@@ -409,7 +420,7 @@ func (c *Catalog) do(ctx context.Context, w want, m compiled) (res result) {
 			return res
 		}
 		var err error
-		if m, err = c.load.load(ctx, w.file, wasm); err != nil {
+		if m, err = c.load.load(ctx, w.file, wasm, w.apart); err != nil {
 			res.cancelled = ctx.Err() != nil
 			res.outcome.problems, res.passing = reasons(err), passing(err)
 			return res
@@ -429,13 +440,17 @@ func (c *Catalog) do(ctx context.Context, w want, m compiled) (res result) {
 
 // fetch reads the wanted version of a module.
 func (c *Catalog) fetch(w want) ([]byte, bool) {
-	file := filepath.Join(c.dir, w.file)
-	e, ok := lookAtFile(file)
+	root, err := os.OpenRoot(c.dir)
+	if err != nil {
+		return nil, false
+	}
+	defer root.Close() // read only: nothing is lost if that fails
+	e, ok := lookAtFile(root, w.file)
 	if !ok || e.problem != "" {
 		return nil, false
 	}
 	var wasm bytes.Buffer
 	wasm.Grow(int(min(e.stamp.size, abi.MaxModuleSize)))
-	read := digestFile(file, e.stamp, abi.MaxModuleSize, &wasm)
+	read := digestFile(c.dir, w.file, e.stamp, abi.MaxModuleSize, &wasm)
 	return wasm.Bytes(), read.digest == w.digest
 }

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
 // rig runs a catalog on a real directory with real events, on modules that are
@@ -335,19 +336,58 @@ func TestDirectoryIsALink(t *testing.T) {
 func TestTimer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *Options) { o.Rescan = 20 * time.Millisecond }, "a.yaml: job a")
-	outside := filepath.Join(t.TempDir(), "elsewhere")
+	r.must(os.Mkdir(r.path(".below"), 0o755))
+	below := r.path(".below/elsewhere") // no watch is on it
 	old := time.Now().Add(-time.Hour)
-	r.must(os.WriteFile(outside, []byte("one."), 0o644))
-	r.must(os.Chtimes(outside, old, old))
-	r.must(os.Symlink(outside, r.path("a.wasm")))
+	r.must(os.WriteFile(below, []byte("one."), 0o644))
+	r.must(os.Chtimes(below, old, old))
+	r.must(os.Symlink(".below/elsewhere", r.path("a.wasm")))
 	r.await(`a "" a.yaml a.wasm @one.`)
-	f, err := os.OpenFile(outside, os.O_WRONLY, 0)
+	f, err := os.OpenFile(below, os.O_WRONLY, 0)
 	r.must(err)
 	_, err = f.WriteString("two.")
 	r.must(err)
 	r.must(f.Close())
-	r.must(os.Chtimes(outside, old, old))
+	r.must(os.Chtimes(below, old, old))
 	r.await(`a "" a.yaml a.wasm @two.`)
+}
+
+// TestLinksOut: no link is followed out of the directory, however it gets
+// there, and nothing of what it leads to is shown.
+func TestLinksOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil, "a.yaml: job a", "a.wasm: one.")
+	r.await(`a "" a.yaml a.wasm @one.`)
+	outside := filepath.Join(t.TempDir(), "secret")
+	r.must(os.WriteFile(outside, []byte("job secret a.wasm hunter2"), 0o644))
+	r.must(os.Symlink(filepath.Dir(outside), r.path("..elsewhere")))
+	r.must(os.Symlink(outside, r.path("b.yaml")))
+	r.must(os.Symlink("..elsewhere/secret", r.path("c.yaml")))
+	relative, err := filepath.Rel(r.dir, outside)
+	r.must(err)
+	r.must(os.Symlink(relative, r.path("d.wasm")))
+	r.await(`a "" a.yaml a.wasm @one.`, `refused b.yaml: `+leadsOut, `refused c.yaml: `+leadsOut, `refused d.wasm: `+leadsOut)
+	// A file that such a link takes the place of stays in force.
+	r.must(os.Symlink(outside, r.path("..next")))
+	r.must(os.Rename(r.path("..next"), r.path("a.wasm")))
+	r.await(`a "" a.yaml a.wasm @one.`, `refused (kept) a.wasm: `+leadsOut, `refused b.yaml: `+leadsOut, `refused c.yaml: `+leadsOut, `refused d.wasm: `+leadsOut)
+}
+
+// TestTooManyJobs: the jobs in force stay, of the others those are taken whose
+// names come first.
+func TestTooManyJobs(t *testing.T) {
+	t.Parallel()
+	most, err := ceiling.Parse("team-*:maxJobs=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, func(o *Options) { o.Ceilings = ceiling.List{most} }, "b.yaml: job team-b a.wasm", "a.wasm: one.", "x.yaml: job x a.wasm")
+	r.await(`team-b "" b.yaml a.wasm @one.`, `x "" x.yaml a.wasm @one.`)
+	r.write("a.yaml: job team-a a.wasm\njob team-c a.wasm\njob other a.wasm")
+	const beyond = `refused a.yaml: line 2: job "team-c": is one too many, the host's ceiling maxJobs for jobs "team-*" is 2`
+	r.await(`other "" a.yaml a.wasm @one.`, `team-a "" a.yaml a.wasm @one.`, `team-b "" b.yaml a.wasm @one.`, `x "" x.yaml a.wasm @one.`, beyond)
+	r.must(os.Remove(r.path("b.yaml")))
+	r.await(`other "" a.yaml a.wasm @one.`, `team-a "" a.yaml a.wasm @one.`, `team-c "" a.yaml a.wasm @one.`, `x "" x.yaml a.wasm @one.`)
 }
 
 // TestOthersDoNotWait: while a module is being compiled, everything else takes
@@ -393,7 +433,7 @@ func TestProgress(t *testing.T) {
 			notices <- e.Message
 			return nil
 		}))
-	}, "a.yaml: job a\njob other", "a.wasm: slow a.", "b.yaml: job b", "b.wasm: b.", "c.yaml: job c b.wasm")
+	}, "a.yaml: job a\njob other", "a.wasm: slow a.", "b.yaml: job b", "b.wasm: slow b.", "c.yaml: job c b.wasm")
 	want := func(text string) {
 		t.Helper()
 		limit := time.NewTimer(time.Minute)
@@ -411,13 +451,15 @@ func TestProgress(t *testing.T) {
 	p := r.c.Progress()
 	if p.Settled || len(p.Compiling) != 2 || p.Compiling[0].Module != "a.wasm" || p.Compiling[0].Since.IsZero() ||
 		!slices.Equal(p.Compiling[0].Jobs, []string{"a", "other"}) || p.Compiling[1].Module != "b.wasm" ||
-		!p.Compiling[1].Since.IsZero() || !slices.Equal(p.Compiling[1].Jobs, []string{"b", "c"}) {
-		t.Errorf("while a.wasm is compiled: %+v", p)
+		p.Compiling[1].Since.IsZero() || !slices.Equal(p.Compiling[1].Jobs, []string{"b", "c"}) {
+		t.Errorf("while both are compiled: %+v", p)
 	}
 	r.loader.slow <- struct{}{}
-	want("compiled a.wasm in ")
+	want("compiled ") // one of them, and then the other
+	r.loader.slow <- struct{}{}
+	want("compiled ")
 	all := func(a string) []string {
-		return []string{`a "" a.yaml a.wasm @` + a, `b "" b.yaml b.wasm @b.`, `c "" c.yaml b.wasm @b.`, `other "" a.yaml a.wasm @` + a}
+		return []string{`a "" a.yaml a.wasm @` + a, `b "" b.yaml b.wasm @slow b.`, `c "" c.yaml b.wasm @slow b.`, `other "" a.yaml a.wasm @` + a}
 	}
 	r.await(all("slow a.")...)
 	// Another version: the jobs run meanwhile, and the host is as ready as before.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/definition"
 )
 
@@ -35,6 +36,11 @@ func about(texts ...string) []complaint {
 type state struct {
 	// unnamed lets modules be there that no definition names.
 	unnamed bool
+	// ceilings say how many jobs are taken.
+	ceilings ceiling.List
+	// isolate are patterns of the jobs that run in processes of their own,
+	// whatever their definitions say.
+	isolate []string
 	// dir names the directory, problem is why it cannot be read; what was
 	// known before stays.
 	dir, problem string
@@ -100,6 +106,7 @@ type trial struct {
 // want is a module to compile, unless that is done, and to try with some jobs.
 type want struct {
 	file, digest string
+	apart        bool // all jobs that name it run in processes of their own
 	try          []definition.Definition
 }
 
@@ -290,7 +297,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		if o, known := outcomes[f.digest]; f.digest != "" {
 			p.needed[f.digest] = true
 			if !known || o.again && o.compiled == nil {
-				compile[f.digest] = want{file: name, digest: f.digest}
+				compile[f.digest] = want{file: name, digest: f.digest, apart: s.apart(name, claims)}
 			}
 			if o.compiled != nil {
 				f.good = f.digest
@@ -304,9 +311,14 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		r.kept[name] = outcomes[f.good].compiled != nil
 	}
 
+	tooMany := s.tooMany(claims)
 	for _, job := range slices.Sorted(maps.Keys(claims)) {
 		before := s.jobs[job]
 		owner := choose(claims[job], before)
+		if most, beyond := tooMany[job]; beyond {
+			r.addLine(owner.file, owner.doc.Line, "job %q: is one too many, %s", job, most)
+			continue
+		}
 		a := next.bind(owner, before, outcomes)
 		b := next.stay(a, owner, before, outcomes)
 		if b == nil && before != nil {
@@ -356,6 +368,41 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	next.refused, p.refused = r.refusals(s.refused, now)
 	p.complaints = r.complaints
 	return next, p
+}
+
+// apart reports whether all jobs that name a module run in processes of their own.
+func (s state) apart(module string, claims map[string][]claim) bool {
+	for _, list := range claims {
+		for _, c := range list {
+			if c.doc.Module == module && !isolated(s.isolate, c.doc.Configuration) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// tooMany are the jobs beyond the ceiling of their number. Those in force come
+// first, then the others by name.
+func (s state) tooMany(claims map[string][]claim) map[string]ceiling.Ceiling {
+	names := slices.SortedFunc(maps.Keys(claims), func(a, b string) int {
+		if inForce := s.jobs[a] != nil; inForce != (s.jobs[b] != nil) {
+			if inForce {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	taken := make(map[string]int64) // by the pattern that decides
+	beyond := make(map[string]ceiling.Ceiling)
+	for _, job := range names {
+		most := s.ceilings.Of(job, ceiling.Jobs)
+		if taken[most.Jobs]++; most.Beyond(taken[most.Jobs]) {
+			beyond[job] = most
+		}
+	}
+	return beyond
 }
 
 // choose picks the claim that gets the job.
@@ -420,7 +467,7 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 	if before != nil && before.digest == digest {
 		m = before.job.Module
 	}
-	if costly(conf) {
+	if s.costly(conf, o.compiled) {
 		t, ok := o.trials[conf.JobName]
 		if ok = ok && sameDocument(t.doc, c.doc); !ok || o.again && t.problem != "" {
 			if !ok {
@@ -435,7 +482,7 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 		return attempt{problem: err.Error()}
 	}
 	return attempt{binding: &binding{doc: c.doc, digest: digest, job: host.Job{
-		Definition: conf, JobClass: c.doc.JobClass, Module: m, File: c.file, ModuleFile: name,
+		Definition: conf, JobClass: c.doc.JobClass, Module: m, File: c.file, ModuleFile: name, Apart: isolated(s.isolate, conf),
 	}}}
 }
 

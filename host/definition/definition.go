@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
 // Definition is one job as its file has it.
@@ -88,8 +89,13 @@ func (e *Error) Error() string {
 // Parse reads the jobs of a definition file. file is its name, with or without
 // folders; it is used in messages, and its base name gives the module's and,
 // for a file of one job, the job's. The error is an [*Error].
-func Parse(file string, data []byte) ([]Definition, error) {
-	p := &parser{base: strings.TrimSuffix(path.Base(file), path.Ext(file))}
+func Parse(file string, data []byte) ([]Definition, error) { return ParseWithin(file, data, nil) }
+
+// ParseWithin is Parse for a host with ceilings: what a job asks beyond them is
+// a problem, and the default of a field that it leaves out is at most the
+// ceiling.
+func ParseWithin(file string, data []byte, ceilings ceiling.List) ([]Definition, error) {
+	p := &parser{ceilings: ceilings, base: strings.TrimSuffix(path.Base(file), path.Ext(file))}
 	var definitions []Definition
 	documents := p.documents(data)
 	first := map[string]int{}

@@ -313,3 +313,43 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 }
+
+// A file that is no definition, reached by whatever mistake, is not read out in
+// messages.
+func TestMessagesKeepSecrets(t *testing.T) {
+	t.Parallel()
+	for name, data := range map[string]string{
+		"a word":          "hunter2\n",
+		"a line":          "password hunter2",
+		"key and value":   "password: hunter2\n",
+		"shell":           "export PASSWORD='hunter2'\nexport USER=x\n",
+		"shadow":          "root:$6$hunter2:19000:0:99999:7:::\ndaemon:*:hunter2:0:99999:7:::\n",
+		"colon in value":  "url: https://x:hunter2 : y\n",
+		"own character":   "token: @hunter2\n",
+		"alias":           "token: *hunter2\n",
+		"percent":         "- %hunter2\n",
+		"open quote":      "token: \"hunter2\nuser: x\n",
+		"open list":       "token: [hunter2\nuser: x\n",
+		"list":            "- hunter2\n- hunter2b\n",
+		"key file":        "-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n-----END OPENSSH PRIVATE KEY-----\n",
+		"json":            "{\"private_key\": \"hunter2\", \"user\": 1}",
+		"ini":             "[default]\naws_secret_access_key = hunter2\n",
+		"tag":             "!hunter2\n",
+		"tag of a value":  "token: !hunter2 x\n",
+		"documents":       "--- hunter2\n--- hunter2\n",
+		"control":         "hunter2\x01",
+		"not UTF-8":       "hunter2\xff",
+		"tab":             "\ttoken: hunter2\n",
+		"nested":          "token:\n  deep: hunter2\n   deeper: hunter2\n",
+		"beyond the mend": "a: hunter2: x\nb: @hunter2\n\tc: hunter2\n",
+	} {
+		_, err := Parse("x.yaml", []byte(data))
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	_, err := Parse("x.yaml", []byte("shardingTotalCount: 1\ntimeout: "+strings.Repeat("x", 200)+"\njobShardingStrategyType: "+strings.Repeat("y", 200)+"\n"))
+	if err == nil || strings.Contains(err.Error(), strings.Repeat("x", 41)) || strings.Contains(err.Error(), strings.Repeat("y", 41)) {
+		t.Errorf("a long value: got %v", err)
+	}
+}

@@ -15,7 +15,7 @@ func fieldNames() []string {
 		"reconcileIntervalMinutes", "jobErrorHandlerType", "description", "disabled", "overwrite", "label",
 		"staticSharding", "props",
 		"module", "type", "streamingProcess", "timeout", "maxConcurrency", "isolation", "args", "memoryLimit",
-		"retry", "fetchDataCount", "catchUpWindow", "jobClass",
+		"retry", "fetchDataCount", "catchUpWindow", "maxHostDeaths", "jobClass",
 	}
 }
 
@@ -28,6 +28,7 @@ func propFields() map[string]string {
 		"wasm.args": "args", "wasm.memoryLimit": "memoryLimit", "wasm.fetchDataCount": "fetchDataCount",
 		"wasm.retry.attempts": "retry.attempts", "wasm.retry.backoff": "retry.backoff", "wasm.retry.maxBackoff": "retry.maxBackoff",
 		"wasm.retry.on": "retry.on", "wasm.catchUpWindow": "catchUpWindow",
+		"wasm.maxHostDeaths": "maxHostDeaths",
 	}
 }
 

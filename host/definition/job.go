@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -84,7 +85,10 @@ func (j *job) fields(n *yaml.Node, prefix string, known []string) {
 			j.problem(key, "", "mappings cannot be merged with <<, expected the fields themselves")
 		case !isField(key.Value, known):
 			message, meant := unknown(key.Value, known)
-			j.problem(key, clipped(name), "%s", message)
+			if !looksLikeField.MatchString(key.Value) {
+				name = prefix + "…" // it may be a line of another kind of file
+			}
+			j.problem(key, name, "%s", message)
 			j.meant[prefix+meant] = true
 		case j.nodes[name] != nil:
 			j.problem(key, name, "is given twice, first in line %d", j.nodes[name].Line)
@@ -99,6 +103,9 @@ func (j *job) fields(n *yaml.Node, prefix string, known []string) {
 		}
 	}
 }
+
+// looksLikeField is a name that may be shown though it is not known.
+var looksLikeField = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,39}$`)
 
 // value returns a field's node, or nil if there is none that can be read.
 func (j *job) value(field string) *yaml.Node {
@@ -157,7 +164,7 @@ func (j *job) elasticJob() {
 func (j *job) ours() {
 	g := &j.guest
 	*g = coordination.DefaultGuest()
-	g.Timeout = DefaultTimeout
+	g.Timeout = time.Duration(j.ceilings.Of(j.c.JobName, ceiling.Timeout).Cap(int64(DefaultTimeout)))
 
 	j.out.Module = j.base + ".wasm"
 	j.parsed("module", func(s string) error {
@@ -184,8 +191,8 @@ func (j *job) ours() {
 	j.ranged("maxConcurrency", 0, coordination.MaxMaxConcurrency, &g.MaxConcurrency)
 	j.parsed("isolation", func(s string) error {
 		g.Isolation = coordination.Isolation(strings.ToLower(s))
-		if g.Isolation != coordination.IsolationFire && g.Isolation != coordination.IsolationItem {
-			return fmt.Errorf("found %q, expected fire or item", clipped(s))
+		if !g.Isolation.Valid() {
+			return fmt.Errorf("found %q, expected fire, item or process", clipped(s))
 		}
 		return nil
 	})
@@ -197,6 +204,7 @@ func (j *job) ours() {
 	j.retry(&g.Retry)
 	j.ranged("fetchDataCount", 0, coordination.MaxFetchDataCount, &g.FetchDataCount)
 	j.duration("catchUpWindow", coordination.MaxCatchUpWindow, &g.CatchUpWindow)
+	j.ranged("maxHostDeaths", 0, coordination.MaxMaxHostDeaths, &g.MaxHostDeaths)
 
 	j.onlyFor("streamingProcess", g.StreamingProcess, coordination.TypeDataflow)
 	j.onlyFor("fetchDataCount", g.FetchDataCount > 0, coordination.TypeDataflow)
@@ -374,7 +382,7 @@ func ownProperty(name string) string {
 // validate finds what the steps before did not look at.
 func (j *job) validate() {
 	fields := propFields()
-	for _, err := range flatten(j.c.Validate()) {
+	for _, err := range flatten(errors.Join(j.c.Validate(), j.ceilings.Check(j.c))) {
 		var e *coordination.FieldError
 		if !errors.As(err, &e) {
 			j.problem(j.root, "", "%v", err)

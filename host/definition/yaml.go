@@ -10,11 +10,14 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
 // parser collects what is wrong with one file.
 type parser struct {
 	base     string // of the file's name
+	ceilings ceiling.List
 	problems []Problem
 	// aliased is how many bytes aliases stood for so far.
 	aliased int
@@ -43,7 +46,7 @@ func (p *parser) documents(data []byte) (roots []*yaml.Node) {
 		case root.Kind == yaml.MappingNode:
 			roots = append(roots, root)
 		case !isNull(root):
-			p.problem(root, "", "found %s, expected the fields of a job, such as cron: \"0 0/10 * * * ?\"", describe(root))
+			p.problem(root, "", "found %s, expected the fields of a job, such as cron: \"0 0/10 * * * ?\"", form(root))
 		}
 	}
 	if len(roots) == 0 && len(p.problems) == 0 {
@@ -92,6 +95,7 @@ func syntaxProblem(data []byte, err error) Problem {
 		message = message[len(m[0]):]
 	} else if m := unknownAnchor.FindStringSubmatch(message); m != nil {
 		at = lineWith(lines, func(line string) bool { return strings.Contains(line, "*"+m[1]) })
+		message = "unknown anchor referenced"
 	} else if strings.HasPrefix(message, "control characters") {
 		at = lineWith(lines, func(line string) bool {
 			return strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\t' && r != '\r' || 0x7F <= r && r < 0xA0 })
@@ -176,12 +180,23 @@ func syntaxHint(line string) (column int, hint string) {
 		return len(m), "a tab cannot indent, expected blanks"
 	}
 	if m := valueNeedsQuotes.FindStringSubmatchIndex(line); m != nil {
-		return m[2] + 1, fmt.Sprintf("a value that begins with %s has to be quoted: %q", line[m[2]:m[2]+1], clipped(line[m[2]:]))
+		return m[2] + 1, fmt.Sprintf("a value that begins with %s has to be quoted", line[m[2]:m[2]+1]) + example(line, m[2])
 	}
 	if m := valueHasColon.FindStringSubmatchIndex(line); m != nil {
-		return m[2] + 1, fmt.Sprintf("a value with a colon has to be quoted: %q", clipped(line[m[2]:]))
+		return m[2] + 1, "a value with a colon has to be quoted" + example(line, m[2])
 	}
 	return 0, ""
+}
+
+// example shows the value that begins at an index with its quotes, if it is a
+// known field's. A file that is no definition, reached by whatever mistake, must
+// not be read out in messages.
+func example(line string, at int) string {
+	m := nameOfField.FindStringSubmatch(line)
+	if m == nil || !isField(m[1], fieldNames()) && !isField(m[1], retryNames()) {
+		return ""
+	}
+	return fmt.Sprintf(": %q", clipped(line[at:]))
 }
 
 // quoted is a value that begins with a quote, up to the end of its line.
@@ -270,8 +285,18 @@ func isNull(n *yaml.Node) bool {
 	return false
 }
 
-// describe says what was found.
+// describe says what was found as the value of a known field.
 func describe(n *yaml.Node) string {
+	if f := form(n); f != aText {
+		return f
+	}
+	return strconv.Quote(clipped(n.Value))
+}
+
+const aText = "a text"
+
+// form says of what kind something is, without its content.
+func form(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
 		return "a list"
@@ -280,12 +305,12 @@ func describe(n *yaml.Node) string {
 	case isNull(n):
 		return "nothing"
 	}
-	return strconv.Quote(clipped(n.Value))
+	return aText
 }
 
 // clipped cuts a text that goes into a message.
 func clipped(s string) string {
-	const limit = 60
+	const limit = 40
 	n := 0
 	for i := range s {
 		if n++; n > limit {

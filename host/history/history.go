@@ -7,7 +7,8 @@
 //
 // The history never harms the host. Adding an event does not block: a queue of
 // fixed length lies between the host and the file, and what does not fit is
-// dropped and counted. Nothing is flushed to the disk event by event, so a
+// dropped and counted. A job may take its quota and no more, so that one job's
+// events do not drive out the others'. Nothing is flushed to the disk event by event, so a
 // crash of the machine (not of the host) may lose the last ones. When the file
 // cannot be written, events are dropped and counted, and that is said once. A
 // file that is moved away or removed is made anew with the next event.
@@ -19,8 +20,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +31,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
 const (
@@ -54,6 +58,13 @@ type Options struct {
 	MaxBytes int64
 	// Queue is how many events may wait for the disk; 0 is DefaultQueue.
 	Queue int
+	// Ceilings have ceiling.HistoryBytes of each job: what its events take
+	// beyond that is dropped, and said so by an event. A quarter of a day's may
+	// be taken at once. The empty list is no limit.
+	Ceilings ceiling.List
+	// OnOverQuota is called for every event that is dropped for its job's
+	// quota, from one goroutine. It must not block. nil is nobody.
+	OnOverQuota func(job string)
 	// Logger hears when the file cannot be written, and when it can be again.
 	Logger *zap.Logger
 }
@@ -71,11 +82,15 @@ type Writer struct {
 	closed bool
 	queue  chan host.Event
 
+	ceilings    ceiling.List
+	onOverQuota func(job string)
+
 	// Owned by run.
-	file *os.File
-	info os.FileInfo // of file when it was opened
-	size int64
-	lost int64 // since there is trouble
+	quotas map[string]*quota // by job
+	file   *os.File
+	info   os.FileInfo // of file when it was opened
+	size   int64
+	lost   int64 // since there is trouble
 }
 
 // Trouble is why events do not reach the file.
@@ -114,6 +129,8 @@ func Open(o Options) (*Writer, error) {
 		log:   o.Logger,
 		done:  make(chan struct{}),
 		queue: make(chan host.Event, o.Queue),
+
+		ceilings: o.Ceilings, onOverQuota: o.OnOverQuota, quotas: make(map[string]*quota),
 	}
 	if err := w.open(); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
@@ -193,6 +210,25 @@ func (w *Writer) run() {
 		}
 		w.write(batch.Bytes(), count)
 	}
+	batch.Reset()
+	count := int64(0)
+	for _, job := range slices.Sorted(maps.Keys(w.quotas)) {
+		if q := w.quotas[job]; q.beyond {
+			count += appendLine(&batch, q.end(job, "", time.Now()))
+		}
+	}
+	w.write(batch.Bytes(), count)
+}
+
+// appendLine appends an event that is small. It returns the number of lines.
+func appendLine(b *bytes.Buffer, e host.Event) int64 {
+	line, err := json.Marshal(e)
+	if err != nil { // texts and numbers always marshal
+		return 0
+	}
+	b.Write(line)
+	b.WriteByte('\n')
+	return 1
 }
 
 // encode appends the event's line and returns the number of lines appended.
@@ -206,9 +242,13 @@ func (w *Writer) encode(b *bytes.Buffer, e host.Event) int64 {
 		w.log.Warn("event does not fit the history file", zap.String("kind", string(e.Kind)), zap.Error(err))
 		return 0
 	}
-	b.Write(line)
-	b.WriteByte('\n')
-	return 1
+	count := int64(0)
+	if w.admit(e, len(line)+1, func(e host.Event) { count += appendLine(b, e) }) {
+		b.Write(line)
+		b.WriteByte('\n')
+		count++
+	}
+	return count
 }
 
 // write appends whole lines, or nothing.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -370,5 +371,104 @@ func TestAddAndCloseFromManyGoroutines(t *testing.T) {
 	wg.Wait()
 	if got := int64(len(readEvents(t, path))) + w.Dropped(); got != 4*each {
 		t.Fatalf("%d events written or dropped, want %d", got, 4*each)
+	}
+}
+
+// flood adds errors of one job, each of them a long one.
+func flood(w *Writer, n int) {
+	for i := range n {
+		e := event(i)
+		e.Job, e.Reason = "noisy", strings.Repeat("x", host.MaxReason)
+		w.Add(e)
+	}
+}
+
+// A job that fills the history is cut to its quota; the events of another job,
+// from before and after, are all there, and what was dropped is counted.
+func TestOneJobDoesNotDriveOutTheOthers(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	const size = 1 << 20
+	dropped := 0
+	w := open(t, Options{Path: path, MaxBytes: size, Queue: 100_000, Ceilings: ceiling.List{ceiling.Default(size)}, OnOverQuota: func(job string) {
+		if job != "noisy" {
+			t.Errorf("an event of %s was dropped", job)
+		}
+		dropped++
+	}})
+	w.Add(event(1))
+	const floods = 20_000 // 26 MB
+	flood(w, floods)
+	w.Add(event(2))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	quiet, noisy, bytes := 0, 0, 0
+	var said []host.Event
+	for _, e := range readEvents(t, path) {
+		switch {
+		case e.Kind == host.EventOverQuota:
+			said = append(said, e)
+		case e.Job == "noisy":
+			noisy++
+			line, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes += len(line) + 1
+		default:
+			quiet++
+		}
+	}
+	if quiet != 2 {
+		t.Errorf("%d of 2 events of the other job are there", quiet)
+	}
+	if bytes < size/4-2048 || bytes > size/4+2048 {
+		t.Errorf("%d events of the noisy job, %d bytes, expected a quarter of %d", noisy, bytes, size)
+	}
+	if noisy+dropped != floods || w.Dropped() != 0 {
+		t.Errorf("%d are there, %d were dropped, of %d; %d more were lost", noisy, dropped, floods, w.Dropped())
+	}
+	if len(said) != 2 || said[0].Job != "noisy" || said[0].Ceiling != ceiling.HistoryBytes || said[0].Host == "" || int(said[1].Count) != dropped ||
+		!strings.Contains(said[0].Reason, `the host's ceiling historyBytes for jobs "*" is 1MiB a day`) {
+		t.Errorf("said %+v", said)
+	}
+}
+
+// What a job may take comes back in the course of a day, in whole stretches.
+func TestQuotaComesBack(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	q := newQuota(ceiling.Ceiling{Name: ceiling.HistoryBytes, Value: 96_000}, now) // 4,000 an hour, 24,000 at once
+	use := func(n int) (kept int) {
+		for range n {
+			if q.take(100, now) {
+				q.beyond = false
+				kept++
+			} else {
+				q.beyond = true
+			}
+		}
+		return kept
+	}
+	if got := use(1000); got != 240 {
+		t.Errorf("%d events at once, expected 240", got)
+	}
+	now = now.Add(time.Hour)
+	if got := use(1000); got != 0 {
+		t.Errorf("%d events after an hour, expected none before a quarter is free", got)
+	}
+	now = now.Add(time.Hour)
+	if got := use(1000); got != 80 {
+		t.Errorf("%d events after two hours, expected two hours' worth", got)
+	}
+	now = now.Add(100 * time.Hour)
+	if got := use(1000); got != 240 {
+		t.Errorf("%d events after days, expected no more than at the begin", got)
+	}
+	// An event that is larger than all that has room when nothing was used.
+	now = now.Add(100 * time.Hour)
+	if !q.take(1<<20, now) || q.take(1, now) {
+		t.Error("a very large event takes all there is")
 	}
 }

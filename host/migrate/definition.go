@@ -146,6 +146,7 @@ func (j Job) fields() []field {
 	if g.CatchUpWindow != d.CatchUpWindow {
 		text("catchUpWindow", duration(g.CatchUpWindow))
 	}
+	number("maxHostDeaths", g.MaxHostDeaths, d.MaxHostDeaths)
 	if retry := retryNode(g.Retry, d.Retry); len(retry.Content) > 0 {
 		list = append(list, field{"retry", retry})
 	}

@@ -37,6 +37,7 @@ func (silent) Progress(int64, int64)                         {}
 func (silent) Metric(int, string, int64) abi.Code            { return abi.OK }
 func (silent) CommitOffset(context.Context, []byte) abi.Code { return abi.OK }
 func (silent) StageOffset(context.Context, []byte) abi.Code  { return abi.OK }
+func (silent) Pause(context.Context)                         {}
 func (silent) Cancelled() abi.Cancel                         { return abi.CancelNone }
 
 // bareNoop is what the cheapest host could do with wat/noop: a call, in which
@@ -138,7 +139,7 @@ func BenchmarkFire1000(b *testing.B) {
 				var wg sync.WaitGroup
 				for range 2 {
 					wg.Go(func() {
-						w := x.NewWorker()
+						w := worked(b, x)
 						defer w.Close()
 						ctx, cancel := context.WithCancel(context.Background())
 						defer cancel()
@@ -188,10 +189,7 @@ func BenchmarkInstance(b *testing.B) {
 func BenchmarkLoop(b *testing.B) {
 	const n = 1_000_000
 	wasm := guest(b, "wat/instructions")
-	out, ok := meter(wasm)
-	if !ok {
-		b.Fatal("the module is not metered")
-	}
+	out := metered(b, wasm)
 	for _, c := range []struct {
 		name   string
 		wasm   []byte
@@ -203,6 +201,7 @@ func BenchmarkLoop(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			p := start(b, c.config, c.wasm)
+			p.fill = quantum
 			for b.Loop() {
 				if _, err := p.call("loops", n); err != nil {
 					b.Fatal(err)
@@ -234,7 +233,7 @@ func reload(tb testing.TB, r *Runtime, wasm []byte, parameter string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w := x.NewWorker()
+	w := worked(tb, x)
 	if got := w.Execute(context.Background(), item(silent{}, parameter)); got.Outcome != abi.OutcomeOK {
 		tb.Fatal(got)
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -64,7 +65,6 @@ type compileRequest struct {
 	Dir     string
 	Size    int
 	Pages   uint32 // the memory limit
-	Metered bool
 	Workers int
 }
 
@@ -143,7 +143,7 @@ func (q *compileRequest) compile(wasm []byte) compileAnswer {
 		return compileAnswer{Failure: err.Error()}
 	}
 	err = guard(func() error {
-		rt := wazero.NewRuntimeWithConfig(ctx, engineConfig(wazero.NewRuntimeConfig(), cache, q.Pages, q.Metered))
+		rt := wazero.NewRuntimeWithConfig(ctx, engineConfig(wazero.NewRuntimeConfig(), cache, q.Pages))
 		_, err := rt.CompileModule(experimental.WithCompilationWorkers(ctx, q.Workers), wasm)
 		return err
 	})
@@ -157,11 +157,10 @@ func (q *compileRequest) compile(wasm []byte) compileAnswer {
 }
 
 // engineConfig is what the compiled code depends on, and the cache's name for
-// it. A guest that computes and is not interrupted would not only ignore
-// deadlines, it would keep the garbage collector, and with it the whole
-// process, waiting. A metered one interrupts itself.
-func engineConfig(base wazero.RuntimeConfig, cache wazero.CompilationCache, pages uint32, metered bool) wazero.RuntimeConfig {
-	return base.WithCompilationCache(cache).WithMemoryLimitPages(pages).WithCloseOnContextDone(!metered)
+// it. The code interrupts itself, see quantum; what cannot be metered is never
+// compiled.
+func engineConfig(base wazero.RuntimeConfig, cache wazero.CompilationCache, pages uint32) wazero.RuntimeConfig {
+	return base.WithCoreFeatures(api.CoreFeaturesV2).WithCompilationCache(cache).WithMemoryLimitPages(pages)
 }
 
 // child makes processes that compile, and puts what they bring into the cache.
@@ -175,6 +174,17 @@ type child struct {
 	limit   func(n int) time.Duration
 }
 
+// quickTime is how long a module may take in the quick lane, and quickSize from
+// which size, in bytes of the metered module, it does not try: it would take longer.
+const (
+	quickTime = 4 * time.Second
+	quickSize = 8 << 20
+)
+
+// errTakesLong says that a module did not compile within a time that was shorter
+// than what it may take.
+var errTakesLong = errors.New("compiling it takes long")
+
 // errNoChild says that there was no process to compile, or that what it did
 // could not be kept: nothing is known of the module.
 type errNoChild struct{ error }
@@ -182,28 +192,24 @@ type errNoChild struct{ error }
 func (e errNoChild) Unwrap() error { return e.error }
 
 // errCompiler says why a module was not compiled.
-type errCompiler struct {
-	text string
-	// final is set if it makes no sense to try the module in another form.
-	final bool
-}
+type errCompiler struct{ text string }
 
 func (e *errCompiler) Error() string { return e.text }
 
-// compile brings the code into the cache directory. The error is an errNoChild,
-// an *errCompiler, or that of ctx.
-func (c *child) compile(ctx context.Context, e *engine) error {
+// compile brings the code into the cache directory, within the limit unless that
+// is 0. The error is an errNoChild, an *errCompiler, errTakesLong, or that of ctx.
+func (c *child) compile(ctx context.Context, e *engine, limit time.Duration) error {
 	staging, err := os.MkdirTemp(c.dir, stagingPattern)
 	if err != nil {
 		return errNoChild{err}
 	}
 	defer os.RemoveAll(staging)
 	wasm := e.code.wasm
-	q := compileRequest{Dir: staging, Size: len(wasm), Pages: e.pages, Metered: e.code.metered, Workers: c.workers}
+	q := compileRequest{Dir: staging, Size: len(wasm), Pages: e.pages, Workers: c.workers}
 	if q.Dir, err = filepath.Abs(staging); err != nil {
 		return errNoChild{err}
 	}
-	if err := c.run(ctx, &q, wasm); err != nil {
+	if err := c.run(ctx, &q, wasm, limit); err != nil {
 		return err
 	}
 	if err := c.install(staging); err != nil {
@@ -213,12 +219,16 @@ func (c *child) compile(ctx context.Context, e *engine) error {
 }
 
 // run has a process do what is asked, and waits for its end.
-func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte) error {
+func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short time.Duration) error {
 	line, err := json.Marshal(q)
 	if err != nil {
 		return errNoChild{err}
 	}
 	limit := c.limit(q.Size)
+	quick := short > 0 && short < limit
+	if quick {
+		limit = short
+	}
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := c.command()
@@ -261,8 +271,10 @@ func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte) error {
 		return &errCompiler{text: a.Problem}
 	case answered:
 		return nil
+	case timed.Err() != nil && quick:
+		return errTakesLong
 	case timed.Err() != nil:
-		return &errCompiler{text: fmt.Sprintf("compiling it took longer than %s and was stopped", limit), final: true}
+		return &errCompiler{text: fmt.Sprintf("compiling it took longer than %s and was stopped", limit)}
 	case !greeted:
 		return errNoChild{fmt.Errorf("%s: %s: %s", cmd.Path, cmd.ProcessState, lastWords(errOut.String()))}
 	}
@@ -277,9 +289,9 @@ func crashed(state *os.ProcessState, stderr string, memory uint64) *errCompiler 
 	switch {
 	// The last two: there is no room for another thread's stack.
 	case short("out of memory"), short("cannot allocate memory"), short("pthread_create failed"), short("failed to create new OS thread"):
-		return &errCompiler{text: fmt.Sprintf("compiling it takes more than %d MiB of memory", memory>>20), final: true}
+		return &errCompiler{text: fmt.Sprintf("compiling it takes more than %d MiB of memory", memory>>20)}
 	case !state.Exited():
-		return &errCompiler{text: fmt.Sprintf("the process that compiled it was stopped from outside (%s), as the system does when memory is short", state), final: true}
+		return &errCompiler{text: fmt.Sprintf("the process that compiled it was stopped from outside (%s), as the system does when memory is short", state)}
 	}
 	return &errCompiler{text: fmt.Sprintf("the compiler failed (%s): %s", state, words)}
 }

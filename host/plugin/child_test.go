@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,15 @@ const compileWord = "compile-for-tests"
 var compilers = map[string]func() error{
 	"good": func() error { return ServeCompile(os.Stdin, os.Stdout) },
 	"mute": func() error { return errors.New("went home") },
+	// Never comes to an end with what has "bomb" in it.
+	"bombed": func() error {
+		return serve(os.Stdin, os.Stdout, func(q *compileRequest, wasm []byte) compileAnswer {
+			if bytes.Contains(wasm, []byte("bomb")) {
+				<-make(chan struct{})
+			}
+			return q.compile(wasm)
+		})
+	},
 	// As wazero does when it fails in one of its goroutines.
 	"panics": func() error {
 		return serve(os.Stdin, os.Stdout, func(*compileRequest, []byte) compileAnswer {
@@ -212,41 +222,36 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// With and without metering, a process compiles what this one would.
+// A process compiles what this one would.
 func TestChildCompilesTheSame(t *testing.T) {
 	t.Parallel()
 	needsCompiler(t)
 	for _, name := range []string{"wat/noop", "wat/instructions", "c/guest"} {
-		for _, metered := range []bool{true, false} {
-			wasm, cacheDir := guest(t, name), t.TempDir()
-			if m, ok := meter(wasm); metered && ok {
-				wasm = m
-			}
-			e := &engine{code: &code{info: &Info{}, wasm: wasm, metered: metered}, pages: 512}
-			c := child{command: compiler("good"), dir: cacheDir, workers: 2, limit: compileTime}
-			here := compileRequest{Dir: t.TempDir(), Size: len(wasm), Pages: e.pages, Metered: metered, Workers: 1}
-			if a := here.compile(wasm); a != (compileAnswer{}) {
-				t.Fatalf("%s: %+v", name, a)
-			}
-			files := stored(t, here.Dir)
-			if len(files) != 1 {
-				t.Fatalf("%s: %q", name, files)
-			}
-			sub, err := filepath.Rel(here.Dir, files[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Mkdir(filepath.Join(cacheDir, filepath.Dir(sub)), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.compile(context.Background(), e); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			want, err1 := os.ReadFile(files[0])
-			got, err2 := os.ReadFile(filepath.Join(cacheDir, sub))
-			if err := errors.Join(err1, err2); err != nil || string(got) != string(want) {
-				t.Errorf("%s: %d bytes of code, expected the %d that one goroutine here makes: %v", name, len(got), len(want), err)
-			}
+		wasm, cacheDir := metered(t, guest(t, name)), t.TempDir()
+		e := &engine{code: &code{info: &Info{}, wasm: wasm}, pages: 512}
+		c := child{command: compiler("good"), dir: cacheDir, workers: 2, limit: compileTime}
+		here := compileRequest{Dir: t.TempDir(), Size: len(wasm), Pages: e.pages, Workers: 1}
+		if a := here.compile(wasm); a != (compileAnswer{}) {
+			t.Fatalf("%s: %+v", name, a)
+		}
+		files := stored(t, here.Dir)
+		if len(files) != 1 {
+			t.Fatalf("%s: %q", name, files)
+		}
+		sub, err := filepath.Rel(here.Dir, files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(filepath.Join(cacheDir, filepath.Dir(sub)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.compile(context.Background(), e, 0); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want, err1 := os.ReadFile(files[0])
+		got, err2 := os.ReadFile(filepath.Join(cacheDir, sub))
+		if err := errors.Join(err1, err2); err != nil || string(got) != string(want) {
+			t.Errorf("%s: %d bytes of code, expected the %d that one goroutine here makes: %v", name, len(got), len(want), err)
 		}
 	}
 }
@@ -258,12 +263,11 @@ func TestChildFails(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		limit   time.Duration
-		starts  int64 // a metered module has another form
 		problem string
 	}{
-		{"panics", time.Hour, 2, "the compiler failed (exit status 2): panic: BUG: no register is left"},
-		{"killed", time.Hour, 1, "the process that compiled it was stopped from outside (signal: killed)"},
-		{"slow", 50 * time.Millisecond, 1, "compiling it took longer than 50ms and was stopped"},
+		{"panics", time.Hour, "the compiler failed (exit status 2): panic: BUG: no register is left"},
+		{"killed", time.Hour, "the process that compiled it was stopped from outside (signal: killed)"},
+		{"slow", 50 * time.Millisecond, "compiling it took longer than 50ms and was stopped"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -276,8 +280,8 @@ func TestChildFails(t *testing.T) {
 			if !ok || len(refused.Problems) != 1 || !strings.Contains(refused.Problems[0], c.problem) || refused.Err == nil {
 				t.Fatalf("%#v", err)
 			}
-			if n := started.Load(); n != c.starts {
-				t.Errorf("%d processes, expected %d", n, c.starts)
+			if n := started.Load(); n != 1 {
+				t.Errorf("%d processes, expected 1", n)
 			}
 			if files := stored(t, dir); len(files) != 0 {
 				t.Errorf("%q", files)
@@ -286,6 +290,37 @@ func TestChildFails(t *testing.T) {
 				t.Error("compiled in this process:", log.String())
 			}
 		})
+	}
+}
+
+// A module that takes minutes to compile delays the next one by the time of the
+// quick lane at most.
+func TestBombDelaysNobodyForLong(t *testing.T) {
+	t.Parallel()
+	needsCompiler(t)
+	r := newRuntime(t, Options{CacheDir: filepath.Join(t.TempDir(), "cache"), Compiler: compiler("bombed")})
+	ctx, giveUp := context.WithCancel(t.Context())
+	bombs := make(chan error, 2)
+	for i := range 2 {
+		go func() {
+			wasm := nasty(body(times(10+i, 0x01)))
+			wasm = appendSection(wasm, 0, appendSection(appendName(nil, "name"), 1, append([]byte{1, 2}, appendName(nil, "bomb")...)))
+			_, err := r.Load(ctx, "bomb.wasm", wasm)
+			bombs <- err
+		}()
+	}
+	m := load(t, r, guest(t, "wat/noop"))
+	m.Close()
+	select {
+	case err := <-bombs:
+		t.Error("the bomb is over:", err)
+	default:
+	}
+	giveUp()
+	for range 2 {
+		if err := <-bombs; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	}
 }
 

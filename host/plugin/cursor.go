@@ -57,30 +57,34 @@ func (c *cursor) u32() uint32 {
 	return 0
 }
 
-// signed skips a signed LEB128 number of at most the given bits (32 or 64).
-func (c *cursor) signed(bits int) {
+// signed reads a signed LEB128 number of at most the given bits (32 or 64).
+func (c *cursor) signed(bits int) int64 {
 	n := (bits + 6) / 7
+	var v int64
 	for i := 0; i < n; i++ {
 		d := c.byte()
 		if c.err != nil {
-			return
+			return 0
 		}
+		v |= int64(d&0x7f) << (7 * i)
 		if i == n-1 {
 			// The last byte holds the remaining bits; those above them
 			// must repeat the sign.
 			used := uint(bits - 7*(n-1))
 			sign := d >> (used - 1) & 1
 			high := d >> used
-			if d >= 0x80 || sign == 0 && high != 0 || sign == 1 && high != 0x7f>>used {
+			if d >= 0x80 || (sign == 0 && high != 0) || (sign == 1 && high != 0x7f>>used) {
 				break
 			}
-			return
+			return v << (64 - bits) >> (64 - bits)
 		}
 		if d < 0x80 {
-			return
+			shift := 64 - 7*(i+1)
+			return v << shift >> shift
 		}
 	}
 	c.fail("number is longer than %d bits", bits)
+	return 0
 }
 
 func (c *cursor) skip(n int) {
@@ -154,9 +158,7 @@ func (c *cursor) constant() {
 		case 0x23, 0xd2: // global.get, ref.func
 			c.u32()
 		case 0xd0: // ref.null
-			if t := c.byte(); c.err == nil && t != 0x70 && t != 0x6f {
-				c.fail("reference type 0x%02x is not of WebAssembly 2.0", t)
-			}
+			refType(c)
 		case 0xfd: // v128.const
 			if s := c.byte(); c.err == nil && s != 0x0c {
 				c.fail("vector instruction 0x%02x in a constant expression", s)

@@ -52,6 +52,7 @@ func (w *worker) dataflow(ctx context.Context, in *instance) (r abi.Result, keep
 		if n == 0 {
 			return done(abi.Result{Outcome: abi.OutcomeOK}, true)
 		}
+		in.host.Pause(ctx)
 		switch why := in.host.Cancelled(); why {
 		case abi.CancelNone:
 		case abi.CancelYield:

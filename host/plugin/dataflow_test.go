@@ -114,6 +114,11 @@ func TestDataflowStreaming(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
+	paused := newRecorder()
+	if w.Execute(context.Background(), flow(paused, "", "", "35")); paused.pauses != 4 {
+		t.Errorf("%d pauses of four batches", paused.pauses)
+	}
+
 	stop := false
 	switched := newWorker(t, m, Settings{Type: TypeDataflow, Streaming: true, StopStreaming: func() bool { defer func() { stop = true }(); return stop }})
 	h := newRecorder()

@@ -58,22 +58,19 @@
 //
 // # Time
 //
-// The context given to Execute is the hard end. It is checked once in a
-// thousand turns of the guest's loops and calls, before it copies or fills much
-// memory, and at every import (one of WASI that is called through a table
-// excepted); this is also what lets Go's scheduler and
-// collector in. To that end the code is rewritten before it is compiled: a
-// global counts the turns down (see meter.go). What cannot be rewritten, as a
-// module with debugging information, is checked by wazero v1.12.0 at each turn
-// of a loop, which makes loops many times slower, and not at calls: functions
-// that call themselves without a loop end when they end, and while they run the
-// whole process may have to wait for them. A single copy or fill is not
-// interrupted, either; its size is bounded by the memory limit.
+// The context given to Execute is the hard end. It is checked whenever a guest has
+// executed so many instructions (see quantum), before it copies or fills
+// much memory, and at every import; this is also what lets Go's scheduler and
+// collector in. To that end the code is rewritten before it is compiled: it pays
+// for all that it does from a counter (see meter.go). A module that cannot be
+// rewritten is refused.
 //
 // # Memory
 //
 // A guest's memory is the system's, not the garbage collector's: all addresses
 // up to the limit are reserved when the instance is made, and become memory when
 // the guest touches them. On Linux what was touched is cleared and kept for the
-// next instance, up to 32 MiB for all.
+// next instance, up to 32 MiB for all. Memories, tables, native stacks and
+// compiled code are counted in one budget (see budget.go); a native stack has a
+// limit of its own, abi.MaxStack.
 package plugin

@@ -108,6 +108,17 @@ func load(t testing.TB, r *Runtime, wasm []byte) *Module {
 	return m
 }
 
+// worked makes a worker, of which there is room for one.
+func worked(t testing.TB, x abi.Executor) abi.Worker {
+	t.Helper()
+	w, err := x.NewWorker(context.Background())
+	if err != nil {
+		t.Error(err)
+		return &worker{gone: true}
+	}
+	return w
+}
+
 // newWorker configures a module and makes a worker, both dropped at the end.
 func newWorker(t testing.TB, m *Module, s Settings) abi.Worker {
 	t.Helper()
@@ -115,7 +126,7 @@ func newWorker(t testing.TB, m *Module, s Settings) abi.Worker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := x.NewWorker()
+	w := worked(t, x)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Error(err)
@@ -152,6 +163,7 @@ type recorder struct {
 	quiet      bool // counts lines only
 	count      int
 	minLevel   int
+	pauses     int
 }
 
 func newRecorder() *recorder { return &recorder{minLevel: abi.LevelDebug} }
@@ -183,6 +195,7 @@ func (r *recorder) StageOffset(_ context.Context, o []byte) abi.Code {
 	}
 	return r.stageCode
 }
+func (r *recorder) Pause(context.Context) { r.pauses++ }
 func (r *recorder) Cancelled() abi.Cancel {
 	if r.cancel == nil {
 		return abi.CancelNone

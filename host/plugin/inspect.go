@@ -93,6 +93,11 @@ func inspect(wasm []byte) (*Info, *scan) {
 		p.list = append(p.list, fmt.Sprintf("and %d more problems", p.more))
 	}
 	info.Problems = append(info.Problems, p.list...)
+	if len(info.Problems) == 0 {
+		if s.rewritten, err = s.rewrite(); err != nil {
+			info.Problems = append(info.Problems, err.Error())
+		}
+	}
 	return info, s
 }
 

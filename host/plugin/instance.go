@@ -2,8 +2,10 @@ package plugin
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -26,17 +28,20 @@ const (
 // runs in it. One goroutine at a time uses it; imports find it through the
 // context and run on that goroutine.
 type instance struct {
-	x   *executor
-	mod api.Module
-	mem api.Memory
+	x *executor
+	// account pays for memory and stack.
+	account *account
+	mod     api.Module
+	mem     api.Memory
 	// linear is what is behind mem; nil before, and if the module has none.
 	linear *linearMemory
 	// entry holds the entry points, in the order in which they were asked
 	// for. They are looked up once, for each gets a stack of its own.
 	entry [2]api.Function
 
-	result [1]uint64    // reused for each call
-	passed *callContext // what wazero got last
+	result [1]uint64     // reused for each call
+	stack  reflect.Value // of the call at hand; see nativeStack
+	passed *callContext  // what wazero got last
 
 	out, err output
 	mounts   []*mount
@@ -114,14 +119,17 @@ func (in *instance) end() {
 // instantiate makes an instance, runs its initialisation and looks up at most
 // two entry points. On failure nothing is left, and the outcome says whose
 // fault it was.
-func (x *executor) instantiate(ctx context.Context, inv *abi.Invocation, config wazero.ModuleConfig, entries ...string) (*instance, abi.Outcome, *Error) {
-	in := &instance{x: x}
+func (x *executor) instantiate(ctx context.Context, a *account, inv *abi.Invocation, config wazero.ModuleConfig, entries ...string) (*instance, abi.Outcome, *Error) {
+	in := &instance{x: x, account: a}
+	a.reset()
+	a.host, _ = inv.Host.(MemoryHost)
 	in.out = output{in: in, level: abi.LevelInfo}
 	in.err = output{in: in, level: abi.LevelError, keep: true}
 	config = config.
 		WithStdout(&in.out).
 		WithStderr(&in.err).
-		WithNanosleep(in.sleep)
+		WithNanosleep(in.sleep).
+		WithRandSource(randomness{in}) // wazero's own is the same in each instance
 	if err := in.openMounts(); err != nil {
 		return nil, abi.OutcomeError, &Error{Kind: KindHost, Op: "mount", Err: err}
 	}
@@ -149,9 +157,15 @@ func (x *executor) instantiate(ctx context.Context, inv *abi.Invocation, config 
 		for i, name := range entries {
 			in.entry[i] = in.mod.ExportedFunction(name)
 		}
+		if start := in.mod.ExportedFunction(exportStartSection); start != nil {
+			if _, err := in.call(begun, start); err != nil {
+				return err
+			}
+		}
 		if init := in.mod.ExportedFunction(abi.ExportInitialize); init != nil {
 			op = abi.ExportInitialize
-			return init.CallWithStack(in.pass(begun), in.result[:])
+			_, err := in.call(begun, init)
+			return err
 		}
 		return nil
 	})
@@ -166,13 +180,13 @@ func (x *executor) instantiate(ctx context.Context, inv *abi.Invocation, config 
 
 // allocate makes the memory of the instance, of which there is at most one.
 func (in *instance) allocate(_, limit uint64) experimental.LinearMemory {
-	in.linear = in.x.r.memories.take(limit)
+	in.linear = in.x.r.memories.take(limit, in.account)
 	return in.linear
 }
 
 // call runs an entry point.
 func (in *instance) call(ctx context.Context, f api.Function) (result int32, err error) {
-	in.ctx = ctx
+	in.ctx, in.stack = ctx, nativeStack(f)
 	defer func() {
 		if p := recover(); p != nil {
 			err = &enginePanic{p}
@@ -190,6 +204,9 @@ func (in *instance) failed(ctx, inner context.Context, op string, err error, lat
 	}
 	outcome, e := classify(ctx, op, err)
 	e.Stderr = string(in.err.tail)
+	if in.account.denied && e.Err != nil {
+		e.Err = fmt.Errorf("%w (the host's memory budget, or the job's share of it, was used up)", e.Err)
+	}
 	if e.Kind == KindHost {
 		in.x.r.log.Error("a host function or the engine failed while a guest ran",
 			"digest", in.x.Digest(), "job", in.inv.Context.JobName, "error", e, "stack", e.Stack)
@@ -230,6 +247,18 @@ func (in *instance) mayAct() bool {
 		panic(&fault{text: "the time was up", ended: true})
 	}
 	return in.host.Cancelled() != abi.CancelLost
+}
+
+// pieceSize is the most that is read for a guest at once, in bytes: between two
+// pieces it is checked whether the guest's time is up.
+const pieceSize = 1 << 20
+
+// randomness is where WASI's random bytes come from.
+type randomness struct{ in *instance }
+
+func (r randomness) Read(p []byte) (int, error) {
+	r.in.stopIfEnded()
+	return rand.Read(p[:min(len(p), pieceSize)])
 }
 
 // sleep is WASI's sleep. It ends with the call's context.

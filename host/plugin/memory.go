@@ -19,6 +19,7 @@ import (
 // times.
 type linearMemory struct {
 	buf      []byte
+	account  *account // of the worker that has it now
 	max      uint64
 	reserved []byte // all addresses; nil if buf is the collector's
 	usable   uint64 // bytes of reserved that have been made usable
@@ -32,7 +33,7 @@ const roomy = 1 << 20
 // Reallocate implements experimental.LinearMemory. Memory never shrinks while
 // it has an owner, so what lies between length and capacity is still zero.
 func (m *linearMemory) Reallocate(size uint64) []byte {
-	if size > m.max {
+	if size > m.max || !m.account.covers(int64(size), m.account.stack) {
 		return nil
 	}
 	if m.reserved != nil {
@@ -74,24 +75,26 @@ type memories struct {
 // keptMemory bounds what idle memories keep from the system, in bytes.
 const keptMemory = 32 << 20
 
-// take makes a memory, or finds one, that is all zero and has no length.
-func (p *memories) take(limit uint64) *linearMemory {
+// take makes a memory, or finds one, that is all zero and has no length. The
+// account pays for it.
+func (p *memories) take(limit uint64, a *account) *linearMemory {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := len(p.idle) - 1; i >= 0; i-- {
 		if m := p.idle[i]; m.max == limit {
 			p.idle = append(p.idle[:i], p.idle[i+1:]...)
 			p.resident -= m.resident
+			m.account = a
 			return m
 		}
 	}
-	return &linearMemory{max: limit, reserved: reserve(limit)}
+	return &linearMemory{max: limit, account: a, reserved: reserve(limit)}
 }
 
 // put takes a memory back. Nothing may use it any more.
 func (p *memories) put(m *linearMemory) {
 	used := m.buf
-	m.buf = nil
+	m.buf, m.account = nil, nil
 	if m.reserved == nil {
 		return
 	}

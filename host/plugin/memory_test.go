@@ -6,6 +6,9 @@ import (
 	"testing"
 )
 
+// unlimited is the account of a guest that may have all.
+func unlimited() *account { return &account{budget: newBudget(0)} }
+
 // A memory that grows keeps what it holds, is zero beyond, and never passes
 // its limit, whoever it comes from, and whoever had it before.
 func TestLinearMemory(t *testing.T) {
@@ -13,16 +16,16 @@ func TestLinearMemory(t *testing.T) {
 	const limit = 64 << 20
 	t.Run("collected", func(t *testing.T) {
 		t.Parallel()
-		growMemory(t, &linearMemory{max: limit})
+		growMemory(t, &linearMemory{max: limit, account: unlimited()})
 	})
 	t.Run("reserved", func(t *testing.T) {
 		t.Parallel()
 		var p memories
 		defer p.close()
-		m := p.take(limit)
+		m := p.take(limit, unlimited())
 		growMemory(t, m)
 		p.put(m)
-		m = p.take(limit)
+		m = p.take(limit, unlimited())
 		growMemory(t, m)
 		p.put(m)
 	})
@@ -63,7 +66,7 @@ func TestMemoryIsWiped(t *testing.T) {
 	defer p.close()
 	zero := make([]byte, limit)
 	for _, size := range []uint64{pageSize, 3 * pageSize, limit, 2 * pageSize, 0, limit} {
-		m := p.take(limit)
+		m := p.take(limit, unlimited())
 		if len(m.buf) != 0 {
 			t.Fatalf("a new memory has %d bytes", len(m.buf))
 		}
@@ -88,7 +91,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 	var all []*linearMemory
 	const size = 5 << 20
 	for range 12 {
-		m := p.take(8 << 20)
+		m := p.take(8<<20, unlimited())
 		b := m.Reallocate(size)
 		for i := range b {
 			b[i] = 1
@@ -107,7 +110,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 	if kept != p.resident || kept > keptMemory {
 		t.Errorf("%d bytes are kept, %d were counted, expected at most %d", kept, p.resident, keptMemory)
 	}
-	big := p.take(64 << 20)
+	big := p.take(64<<20, unlimited())
 	b := big.Reallocate(keptMemory)
 	for i := range b {
 		b[i] = 1
@@ -118,7 +121,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 		t.Error("one memory takes the place of all")
 	}
 	p.close()
-	m := p.take(8 << 20)
+	m := p.take(8<<20, unlimited())
 	m.Reallocate(pageSize)
 	p.put(m)
 	if len(p.idle) != 0 || p.resident != 0 {

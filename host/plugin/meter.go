@@ -2,8 +2,7 @@ package plugin
 
 import (
 	"context"
-	"slices"
-	"strings"
+	"reflect"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -13,31 +12,47 @@ import (
 
 // A guest that computes must come back to Go now and then: to be stopped when
 // its time is up, and to let Go's scheduler and collector in. wazero v1.12.0
-// can do that by itself, but then every turn of every loop leaves the guest,
-// which costs some 100 ns; and Go compiles nearly every function to a loop. So
-// modules are metered instead: a global counts the turns down, and only when it
-// is used up a host function is called, which looks at the context and says how
-// many turns there are until the next time.
+// can interrupt loops, and nothing else, at 100 ns a turn. So code is metered
+// instead: each function and each turn of a loop takes its cost from a counter,
+// a global, and when that is used up a host function is called, which checks the
+// context and fills the counter.
 //
-//	loop        (if (result i32) (i32.le_s (global.get $turns) (i32.const 0))
-//	              (then (call $turn)) (else (global.get $turns)))
-//	            (global.set $turns (i32.sub … (i32.const cost)))
+//	(if (result i32) (i32.le_s (global.get $left) (i32.const 0))
+//	  (then (call $turn)) (else (global.get $left)))
+//	(global.set $left (i32.sub … (i32.const cost)))
 //
-// Functions can go on without a loop: two calls of itself in each, or many calls
-// of the next one in each, and nobody lives to see the end. So what calls
-// functions of the module, and what is not small, counts a turn when it begins.
+// The cost of a piece of code is an upper bound, in units of one plain
+// instruction. A function pays at its entry for all that is in no loop, and in
+// each turn of a loop for all of its body that is in no inner loop. So what is
+// executed between two payments has been paid for, whatever way it takes.
 //
-// What costs much more than a turn uses up more: a turn costs its function's
-// size in KiB, and the host is asked before 64 KiB or more are copied or filled,
-// before each of the bulk instructions that are rare, and before a function of
-// WASI is called, which may read or fill a whole memory.
+//   - A small function without loops and calls pays nothing itself: whoever calls
+//     it pays for it.
+//   - memory.copy and memory.fill pay by length, and are done in pieces.
+//   - The host is asked before each of the rare instructions that can take long,
+//     and before each call of a function of WASI, also through a table: those are
+//     called by way of a function that asks, and refuses paths that are too long.
 const (
-	turns       = 1000
+	// quantum is what the counter is filled with. Its worst case, loads that
+	// all miss the caches, takes some 40 ms.
+	quantum     = 400_000
 	meterModule = "wasmjob" // no module may import from it: it is not offered
 	meterImport = "turn"
-	bulkShift   = 16
-	costShift   = 10
-	smallSize   = 256 // bytes of a body that is done before it could be counted
+	// maxCost bounds a single payment, so that the counter cannot wrap.
+	maxCost = 1 << 28
+
+	// leafSize and leafCost bound a function that its callers pay for: the
+	// bytes of its body, and its cost.
+	leafSize = 256
+	leafCost = 160
+
+	callCost     = 4
+	indirectCost = 10
+	importCost   = 20
+	// copyShift: 32 bytes that are copied or filled cost one unit.
+	copyShift = 5
+	// copyPiece is the most that is copied or filled without asking the host.
+	copyPiece = 1 << 20
 )
 
 // registerMeter gives a wazero runtime the function that metered modules call.
@@ -49,516 +64,649 @@ func registerMeter(ctx context.Context, rt wazero.Runtime) error {
 				panic(&fault{text: "the guest runs outside an invocation"})
 			}
 			in.stopIfEnded()
-			stack[0] = turns
+			in.checkStack()
+			stack[0] = quantum
 		}), nil, []api.ValueType{api.ValueTypeI32}).Export(meterImport).Instantiate(ctx)
 	return err
 }
 
-// meter returns a module that does the same and comes back to the host. It must
-// follow a scan without error. It returns false for what is better left to
-// wazero: a module without code; one with an instruction that is not known
-// here, or with the number of something that it does not have, which would mean
-// something that is added here; or one with debugging information, whose places
-// in the code would all be wrong.
-func meter(wasm []byte) ([]byte, bool) {
-	m := &metering{in: cursor{b: wasm, off: 8}}
-	if !m.survey() {
-		return nil, false
-	}
-	m.code = m.codeSection(m.sections[m.at[10]].body)
-	out := make([]byte, 0, len(wasm)+len(m.code))
-	out = append(out, wasm[:8]...)
-	previous := 0
-	for _, s := range m.sections {
-		if s.id != 0 {
-			order := sectionOrder(s.id)
-			for _, missing := range []byte{2, 6} {
-				if m.at[missing] < 0 && previous < sectionOrder(missing) && order > sectionOrder(missing) {
-					out = appendSection(out, missing, m.section(missing, cursor{b: []byte{0}}))
-				}
-			}
-			previous = order
+// nativeStack finds the native stack of a function's calls. wazero v1.12.0 doubles
+// it up to 400 MB and offers no other limit. The result has length 0 if
+// the engine has no such stack.
+func nativeStack(f api.Function) reflect.Value {
+	v := reflect.ValueOf(f)
+	if v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		if stack := v.Elem().FieldByName("stack"); stack.IsValid() && stack.Kind() == reflect.Slice {
+			return stack
 		}
-		body := m.section(s.id, s.body)
-		if m.failed {
-			return nil, false
-		}
-		out = appendSection(out, s.id, body)
 	}
-	return out, !m.failed
+	return reflect.ValueOf([]byte(nil))
 }
 
-// metering rewrites one module.
-type metering struct {
-	in       cursor
-	sections []section
-	at       [14]int // by id: where in sections, -1 if it is not there
-
-	types, imports, funcs, globals uint32 // how many the module has
-
-	foreign []bool // by import: it does not ask by itself, as those of job_v1 do
-
-	code   []byte // the new section
-	bulk   bool   // the helpers for bulk instructions are needed
-	calls  bool   // the body at hand calls functions of the module
-	opens  bool   // it does so far nothing but what is always done, once
-	turned bool   // it always comes to a loop before anything that takes long
-	failed bool
-
-	out  []byte // of the section or body at hand
-	from int    // what is read from here on has not been copied to out
-}
-
-type section struct {
-	id   byte
-	body cursor
-}
-
-// survey finds the sections and counts what is numbered.
-func (m *metering) survey() bool {
-	for i := range m.at {
-		m.at[i] = -1
+// checkStack stops a guest whose native stack is beyond abi.MaxStack. Between
+// two calls of it a stack grows by at most a few bytes for each unit of the
+// quantum, since locals are paid for, too.
+func (in *instance) checkStack() {
+	size := int64(in.stack.Len()) * int64(in.stack.Type().Elem().Size())
+	if size > abi.MaxStack {
+		panic(&fault{text: "stack overflow"}) // as the engine says it
 	}
-	c := &m.in
-	for c.left() > 0 {
-		id := c.byte()
-		size := c.u32()
-		start := c.off
-		c.skip(int(size))
-		if c.err != nil || int(id) >= len(m.at) {
-			return false
-		}
-		s := section{id, cursor{b: c.b[:c.off], off: start}}
-		if id != 0 {
-			m.at[id] = len(m.sections)
-			body := s.body
-			switch id {
-			case 1:
-				m.types = body.u32()
-			case 2:
-				m.imports = body.u32()
-				for range m.imports {
-					module := body.bytes(body.u32())
-					m.foreign = append(m.foreign, string(module) != abi.Module)
-					body.skip(int(body.u32()))
-					if body.byte() != kindFunc { // which the host would refuse
-						return false
-					}
-					body.u32()
-				}
-			case 3:
-				m.funcs = body.u32()
-			case 6:
-				m.globals = body.u32()
-			}
-		} else if body := s.body; strings.HasPrefix(body.name("name"), ".debug_") {
-			return false
-		}
-		m.sections = append(m.sections, s)
-	}
-	return c.err == nil && m.at[1] >= 0 && m.at[3] >= 0 && m.at[10] >= 0 && m.funcs > 0
-}
-
-func (m *metering) copyHelper() uint32 { return m.imports + 1 + m.funcs }
-func (m *metering) fillHelper() uint32 { return m.imports + 1 + m.funcs + 1 }
-
-// begin starts a copy of what c will read.
-func (m *metering) begin(c *cursor) { m.out, m.from = nil, c.off }
-
-// flush copies what was read up to here.
-func (m *metering) flush(c *cursor, upTo int) {
-	m.out = append(m.out, c.b[m.from:upTo]...)
-	m.from = upTo
-}
-
-// function copies a function's number, moved, and returns the old one.
-func (m *metering) function(c *cursor) uint32 {
-	at := c.off
-	f := c.u32()
-	m.within(c, f, m.imports+m.funcs)
-	if f >= m.imports { // one import has come before the module's own functions
-		m.flush(c, at)
-		m.out = appendU32(m.out, f+1)
-		m.from = c.off
-	}
-	return f
-}
-
-// unknown gives up.
-func (m *metering) unknown(c *cursor) {
-	m.failed = true
-	c.fail("not known here")
-}
-
-// within gives up if a number is not one of the module's own.
-func (m *metering) within(c *cursor, number, count uint32) {
-	if number >= count {
-		m.unknown(c)
+	if size > in.account.stack && !in.account.covers(in.account.linear, size) {
+		panic(&fault{text: "stack overflow: there is no more memory for the guest's calls"})
 	}
 }
 
-// blockType skips the type of a block.
-func (m *metering) blockType(c *cursor) {
-	if c.left() > 0 && c.b[c.off]&0xc0 == 0x40 { // none, or a value type
-		c.skip(1)
-		return
-	}
-	m.within(c, c.u32(), m.types)
+// immediate says what follows an instruction's code.
+type immediate uint8
+
+const (
+	immRefused immediate = iota // not of WebAssembly 2.0
+	immNone
+	immBlock
+	immLabel
+	immLabels
+	immCall
+	immIndirect
+	immSelect
+	immLocal
+	immGlobal
+	immTable
+	immMemory   // alignment and offset
+	immReserved // a zero byte
+	immI32
+	immI64
+	immBytes4
+	immBytes8
+	immRefType
+	immRefFunc
+	immMisc     // after 0xfc
+	immVector   // after 0xfd
+	immBytes16  // a vector or its lanes
+	immLane     // a byte
+	immMemLane  // alignment, offset, lane
+	immData     // number of a data segment
+	immElem     // number of an element segment
+	immInitMem  // data segment, zero byte
+	immInitTab  // element segment, table
+	immCopyTab  // two tables
+	immCopyMem  // two zero bytes
+	immFillMem  // a zero byte
+	immAskTable // a table, after asking
+)
+
+// opcode is an instruction of the table: what follows it, and what it costs.
+type opcode struct {
+	imm  immediate
+	cost uint16
 }
 
-// count copies the length of a vector that gets more elements.
-func (m *metering) count(c *cursor, more uint32) uint32 {
-	n := c.u32()
-	m.out = appendU32(m.out, n+more)
-	m.from = c.off
-	return n
+// instructionSet is the closed table of WebAssembly 2.0: what is not in it is
+// refused.
+type instructionSet struct {
+	plain  [256]opcode
+	misc   [18]opcode  // after 0xfc
+	vector [256]opcode // after 0xfd
 }
 
-// section returns the new body of a section.
-func (m *metering) section(id byte, body cursor) []byte {
-	c := &body
-	m.begin(c)
-	switch id {
-	case 0:
-		if name := c.name("name"); name == "name" {
-			m.flush(c, c.off)
-			m.names(c)
+func newInstructionSet() *instructionSet {
+	s := &instructionSet{}
+	set := func(table []opcode, imm immediate, cost uint16, from, to int) {
+		for i := from; i <= to; i++ {
+			table[i] = opcode{imm, cost}
 		}
-	case 1:
-		m.count(c, 2)
-		m.flush(c, len(c.b))
-		m.out = append(m.out, 0x60, 0, 1, 0x7f)             // ()->(i32)
-		m.out = append(m.out, 0x60, 3, 0x7f, 0x7f, 0x7f, 0) // (i32,i32,i32)->()
-		return m.out
-	case 2:
-		m.count(c, 1)
-		m.flush(c, len(c.b))
-		m.out = append(appendU32(m.out, uint32(len(meterModule))), meterModule...)
-		m.out = append(appendU32(m.out, uint32(len(meterImport))), meterImport...)
-		return appendU32(append(m.out, kindFunc), m.types)
-	case 3:
-		helpers := uint32(0)
-		if m.bulk {
-			helpers = 2
-		}
-		m.count(c, helpers)
-		m.flush(c, len(c.b))
-		for range helpers {
-			m.out = appendU32(m.out, m.types+1)
-		}
-		return m.out
-	case 6:
-		for n := m.count(c, 1); n > 0 && c.err == nil; n-- {
-			c.skip(2)
-			m.constant(c)
-		}
-		m.flush(c, c.off)
-		m.out = append(m.out, 0x7f, 1, 0x41, 0, 0x0b) // (mut i32) 0
-	case 7:
-		for n := c.u32(); n > 0 && c.err == nil; n-- {
-			c.skip(int(c.u32()))
-			switch c.byte() {
-			case kindFunc:
-				m.function(c)
-			case kindGlobal:
-				m.within(c, c.u32(), m.globals)
-			default:
-				c.u32()
-			}
-		}
-	case 8:
-		m.function(c)
-	case 9:
-		m.elements(c)
-	case 10:
-		return m.code
-	case 11:
-		for n := c.u32(); n > 0 && c.err == nil; n-- {
-			flag := c.u32()
-			if flag == 2 {
-				c.u32()
-			}
-			if flag != 1 {
-				m.constant(c)
-			}
-			c.skip(int(c.u32()))
-		}
-	default:
-		c.off = len(c.b)
 	}
-	if id == 0 {
-		c.off = len(c.b)
+
+	p := s.plain[:]
+	set(p, immNone, 1, 0x00, 0x01) // unreachable, nop
+	set(p, immBlock, 1, 0x02, 0x04)
+	set(p, immNone, 1, 0x05, 0x05) // else
+	set(p, immNone, 0, 0x0b, 0x0b) // end
+	set(p, immLabel, 1, 0x0c, 0x0d)
+	set(p, immLabels, 3, 0x0e, 0x0e)
+	set(p, immNone, 1, 0x0f, 0x0f) // return
+	set(p, immCall, callCost, 0x10, 0x10)
+	set(p, immIndirect, indirectCost, 0x11, 0x11)
+	set(p, immNone, 1, 0x1a, 0x1b) // drop, select
+	set(p, immSelect, 1, 0x1c, 0x1c)
+	set(p, immLocal, 1, 0x20, 0x22)
+	set(p, immGlobal, 1, 0x23, 0x24)
+	set(p, immTable, 3, 0x25, 0x26)
+	set(p, immMemory, 1, 0x28, 0x3e)
+	set(p, immReserved, 1, 0x3f, 0x40) // memory.size, memory.grow
+	set(p, immI32, 1, 0x41, 0x41)
+	set(p, immI64, 1, 0x42, 0x42)
+	set(p, immBytes4, 1, 0x43, 0x43)
+	set(p, immBytes8, 1, 0x44, 0x44)
+	set(p, immNone, 1, 0x45, 0xc4)
+	set(p, immNone, 8, 0x6d, 0x70) // i32.div, i32.rem
+	set(p, immNone, 8, 0x7f, 0x82) // i64.div, i64.rem
+	set(p, immNone, 4, 0x8d, 0x91) // f32.ceil to f32.sqrt
+	set(p, immNone, 4, 0x95, 0x95) // f32.div
+	set(p, immNone, 4, 0x9b, 0x9f) // f64.ceil to f64.sqrt
+	set(p, immNone, 4, 0xa3, 0xa3) // f64.div
+	set(p, immNone, 3, 0xa8, 0xbf) // conversions
+	set(p, immRefType, 1, 0xd0, 0xd0)
+	set(p, immNone, 1, 0xd1, 0xd1)
+	set(p, immRefFunc, 200, 0xd2, 0xd2) // wazero leaves the guest for it
+	set(p, immMisc, 0, 0xfc, 0xfc)
+	set(p, immVector, 0, 0xfd, 0xfd)
+
+	m := s.misc[:]
+	set(m, immNone, 3, 0, 7) // saturating truncation
+	set(m, immInitMem, 1, 8, 8)
+	set(m, immData, 1, 9, 9)
+	set(m, immCopyMem, callCost, 10, 10)
+	set(m, immFillMem, callCost, 11, 11)
+	set(m, immInitTab, 1, 12, 12)
+	set(m, immElem, 1, 13, 13)
+	set(m, immCopyTab, 1, 14, 14)
+	set(m, immAskTable, 1, 15, 15) // table.grow
+	set(m, immTable, 1, 16, 16)    // table.size
+	set(m, immAskTable, 1, 17, 17) // table.fill
+
+	v := s.vector[:]
+	set(v, immMemory, 1, 0x00, 0x0b)
+	set(v, immBytes16, 2, 0x0c, 0x0d) // v128.const, i8x16.shuffle
+	set(v, immNone, 2, 0x0e, 0x14)
+	set(v, immLane, 2, 0x15, 0x22)
+	set(v, immNone, 2, 0x23, 0x53)
+	set(v, immMemLane, 2, 0x54, 0x5b)
+	set(v, immMemory, 1, 0x5c, 0x5d)
+	set(v, immNone, 3, 0x5e, 0xff)
+	for _, hole := range []int{0x9a, 0xa2, 0xa5, 0xa6, 0xaf, 0xb0, 0xb2, 0xb3, 0xb4, 0xbb, 0xc2, 0xc5, 0xc6, 0xcf, 0xd0, 0xd2, 0xd3, 0xd4, 0xe2, 0xee} {
+		v[hole] = opcode{}
 	}
-	if c.err != nil || c.off != len(c.b) {
-		m.failed = true
-		return nil
-	}
-	m.flush(c, c.off)
-	return m.out
+	return s
 }
 
-// elements copies the element section.
-func (m *metering) elements(c *cursor) {
-	for n := c.u32(); n > 0 && c.err == nil; n-- {
-		flag := c.u32()
-		if flag&1 == 0 {
-			if flag&2 != 0 {
-				c.u32()
-			}
-			m.constant(c)
-		}
-		if flag&3 != 0 {
-			c.skip(1)
-		}
-		for k := c.u32(); k > 0 && c.err == nil; k-- {
-			if flag&4 != 0 {
-				m.constant(c)
-			} else {
-				m.function(c)
-			}
-		}
+// refusedName is what people call an instruction that the table lacks.
+func refusedName(op byte) string {
+	switch {
+	case op >= 0x06 && op <= 0x0a, op == 0x18, op == 0x19, op == 0x1f:
+		return "of exception handling"
+	case op == 0x12, op == 0x13:
+		return "a tail call"
+	case op == 0x14, op == 0x15, op >= 0xd3 && op <= 0xd6:
+		return "of typed references"
+	case op == 0xfb:
+		return "of garbage collection"
+	case op == 0xfe:
+		return "of threads"
 	}
+	return "unknown"
 }
 
-// constant copies a constant expression.
-func (m *metering) constant(c *cursor) {
-	for c.err == nil && m.instruction(c, nil) != 0x0b {
-	}
+// charge is what is paid for code that is paid for in one place: a function outside of its
+// loops, or a loop outside of its inner ones.
+type charge struct {
+	at   int // where in the body its payment is made
+	cost int
 }
 
-// names copies the names of the module and of functions; those of locals and
-// labels have no use here.
-func (m *metering) names(c *cursor) {
-	for c.left() > 0 {
-		id := c.byte()
-		body := cursor{b: c.b, off: c.off}
-		size := body.u32()
-		c.off = body.off
-		c.skip(int(size))
-		if c.err != nil || id > 1 {
-			break
-		}
-		sub := cursor{b: c.b[:c.off], off: body.off}
-		inner := metering{imports: m.imports, funcs: m.funcs, from: sub.off}
-		if id == 1 {
-			for n := sub.u32(); n > 0 && sub.err == nil; n-- {
-				inner.function(&sub)
-				sub.skip(int(sub.u32()))
-			}
-		}
-		if sub.err != nil {
-			break
-		}
-		inner.flush(&sub, len(sub.b))
-		m.out = appendSection(m.out, id, inner.out)
-	}
-	m.from = len(c.b)
+// bodyCost is what is known of a body after its decoding.
+type bodyCost struct {
+	charges []charge // the function's own is the first
+	opening int      // a loop that is always reached before anything else; 0 if none is
+	calls   bool     // it calls, so what it costs is not known
 }
 
-// codeSection returns the new code section.
-func (m *metering) codeSection(all cursor) []byte {
-	c := &all
-	n := c.u32()
-	code := make([]byte, 5, 64+c.left()/4*5) // the count comes later
-	var scratch []byte
-	for range n {
-		size := c.u32()
-		if c.err != nil || int64(size) > int64(c.left()) {
-			m.failed = true
-			return nil
-		}
-		body := cursor{b: c.b[:c.off+int(size)], off: c.off}
-		c.skip(int(size))
-		m.out, m.from = scratch[:0], body.off
-		for groups := body.u32(); groups > 0 && body.err == nil; groups-- {
-			body.u32()
-			body.skip(1)
-		}
-		m.flush(&body, body.off)
-		begin := len(m.out)
-		m.calls, m.opens, m.turned = false, true, false
-		check := m.check(size)
-		for body.left() > 0 {
-			m.instruction(&body, check)
-		}
-		if body.err != nil || m.failed {
-			m.failed = true
-			return nil
-		}
-		m.flush(&body, body.off)
-		if (m.calls || size >= smallSize) && !m.turned {
-			m.out = slices.Insert(m.out, begin, check...)
-		}
-		scratch = m.out
-		code = append(appendU32(code, uint32(len(m.out))), m.out...)
-	}
-	if m.bulk {
-		n += 2
-		for _, do := range [][]byte{{0xfc, 10, 0, 0}, {0xfc, 11, 0}} { // memory.copy, memory.fill
-			body := []byte{0, 0x20, 2, 0x41, bulkShift, 0x76, 0x04, 0x40} // if n >> 16 != 0
-			body = append(m.ask(body), 0x0b, 0x20, 0, 0x20, 1, 0x20, 2)
-			body = append(append(body, do...), 0x0b)
-			code = append(appendU32(code, uint32(len(body))), body...)
-		}
-	}
-	count := appendU32(nil, n)
-	start := 5 - len(count)
-	copy(code[start:], count)
-	return code[start:]
+// leaf reports whether the callers may pay, and how much.
+func (m *bodyCost) leaf() (cost int, ok bool) {
+	cost = m.charges[0].cost
+	return cost, !m.calls && len(m.charges) == 1 && cost <= leafCost
+}
+
+// bodies rewrites the functions of a module. It decodes every instruction and
+// encodes it anew, in its shortest form: wazero is given nothing that was not
+// read.
+type bodies struct {
+	*numbers
+	set *instructionSet
+
+	leaves  []int // by the module's own functions: what callers pay, -1 if nothing
+	maxLeaf int
+	copies  bool // a body needs the helper for memory.copy
+	fills   bool
+	// growsTables is set if a body has table.grow.
+	growsTables bool
+
+	out     []byte
+	body    bodyCost
+	control []int // the charges of the blocks that are open
+	opens   bool
+}
+
+// payment is the code of a charge.
+func (b *bodies) payment(cost int) []byte {
+	cost = min(cost, maxCost)
+	code := appendU32([]byte{0x23}, b.counter)
+	code = append(code, 0x41, 0, 0x4c, 0x04, 0x7f, 0x10)
+	code = append(appendU32(code, b.turn), 0x05, 0x23)
+	code = append(appendU32(code, b.counter), 0x0b, 0x41)
+	code = append(appendI32(code, int32(cost)), 0x6b, 0x24)
+	return appendU32(code, b.counter)
 }
 
 // ask appends a call of the host that needs nothing on the stack.
-func (m *metering) ask(b []byte) []byte {
-	return appendU32(append(appendU32(append(b, 0x10), m.imports), 0x24), m.globals)
+func (b *bodies) ask(code []byte) []byte {
+	return appendU32(append(appendU32(append(code, 0x10), b.turn), 0x24), b.counter)
 }
 
-// check is what counts a turn in a function of that size.
-func (m *metering) check(size uint32) []byte {
-	b := appendU32([]byte{0x23}, m.globals)
-	b = append(b, 0x41, 0, 0x4c, 0x04, 0x7f, 0x10)
-	b = append(appendU32(b, m.imports), 0x05, 0x23)
-	b = append(appendU32(b, m.globals), 0x0b, 0x41)
-	b = append(appendI32(b, int32(1+size>>costShift)), 0x6b, 0x24)
-	return appendU32(b, m.globals)
+// measure finds the functions that their callers pay for.
+func (b *bodies) measure(code []span, wasm []byte) error {
+	b.leaves = make([]int, len(code))
+	for i, at := range code {
+		b.leaves[i] = -1
+		if at.end-at.start > leafSize {
+			continue
+		}
+		if err := b.decode(&cursor{b: wasm[:at.end], off: at.start}); err != nil {
+			return &bodyError{i + len(b.mapped), err}
+		}
+		if cost, ok := b.body.leaf(); ok {
+			b.leaves[i] = cost
+			b.maxLeaf = max(b.maxLeaf, cost)
+		}
+	}
+	return nil
 }
 
-// instruction copies one instruction of WebAssembly 2.0 and returns its first
-// byte. check follows the beginning of a loop.
-func (m *metering) instruction(c *cursor, check []byte) byte {
+// rewrite appends the new form of a body, with its length, to code.
+func (b *bodies) rewrite(code []byte, index int, at span, wasm []byte) ([]byte, error) {
+	if err := b.decode(&cursor{b: wasm[:at.end], off: at.start}); err != nil {
+		return nil, &bodyError{index + len(b.mapped), err}
+	}
+	charges := b.body.charges
+	if b.leaves[index] >= 0 || !pays {
+		charges = nil
+	} else if first := b.body.opening; first > 0 && charges[0].cost <= leafCost+charges[first].cost/4 {
+		// The loop is entered in any case, and pays for what is around it.
+		charges[first].cost += charges[0].cost
+		charges = charges[1:]
+	}
+
+	var payments [][]byte
+	size := len(b.out)
+	for _, r := range charges {
+		p := b.payment(r.cost)
+		payments = append(payments, p)
+		size += len(p)
+	}
+	code = appendU32(code, uint32(size))
+	from := 0
+	for i, r := range charges { // in the order of the code
+		code = append(append(code, b.out[from:r.at]...), payments[i]...)
+		from = r.at
+	}
+	return append(code, b.out[from:]...), nil
+}
+
+// decode reads a body, writes it to out and measures it.
+func (b *bodies) decode(c *cursor) error {
+	b.out = b.out[:0]
+	cost := callCost
+	groups := c.u32()
+	b.out = appendU32(b.out, groups)
+	for ; groups > 0 && c.err == nil; groups-- {
+		n, t := c.u32(), valueType(c)
+		b.out = append(appendU32(b.out, n), byte(t))
+		cost = min(cost+int(n), maxCost) // they are cleared, and take room on the stack
+		if t == typeV128 {
+			cost = min(cost+int(n), maxCost)
+		}
+	}
+	b.body = bodyCost{charges: append(b.body.charges[:0], charge{at: len(b.out), cost: cost})}
+	b.control = append(b.control[:0], 0)
+	b.opens = true
+	for len(b.control) > 0 && c.err == nil {
+		b.instruction(c)
+	}
+	if c.err == nil && c.off != len(c.b) {
+		c.fail("%d bytes follow the end of the function", len(c.b)-c.off)
+	}
+	return c.err
+}
+
+// pay adds to the cost of the code at hand.
+func (b *bodies) pay(cost int) {
+	r := &b.body.charges[b.control[len(b.control)-1]]
+	r.cost = min(r.cost+cost, maxCost)
+}
+
+// instruction reads one instruction and writes it.
+func (b *bodies) instruction(c *cursor) {
 	start := c.off
 	op := c.byte()
+	known := b.set.plain[op]
+	if c.err != nil {
+		return
+	}
+	if known.imm == immRefused {
+		c.off = start
+		c.fail("instruction 0x%02x (%s) is not of WebAssembly 2.0", op, refusedName(op))
+		return
+	}
+	b.pay(int(known.cost))
+	switch known.imm {
+	case immMisc:
+		b.misc(c, start)
+		return
+	case immVector:
+		b.vector(c, start)
+		return
+	case immBlock:
+		b.block(c, op)
+		return
+	case immCall:
+		b.call(c)
+		return
+	case immReserved:
+		if op == 0x40 { // memory.grow: work of the host
+			b.out = b.ask(b.out)
+		}
+	}
+	if op != 0x01 && op < 0x20 && op != 0x1a && op != 0x1b && op != 0x1c { // may go elsewhere
+		b.opens = false
+	}
+	b.out = append(b.out, op)
+	b.operands(c, known.imm)
+	switch op {
+	case 0x0b: // end
+		b.control = b.control[:len(b.control)-1]
+	case 0x11: // call_indirect
+		b.body.calls = true
+		b.pay(b.maxLeaf)
+	}
+}
+
+// block reads the beginning of a block, a loop or an if.
+func (b *bodies) block(c *cursor, op byte) {
+	b.out = append(b.out, op)
+	b.blockType(c)
+	at := b.control[len(b.control)-1]
 	switch op {
 	case 0x03:
-		m.turned = m.turned || m.opens
-	case 0x00, 0x04, 0x05, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x10, 0x11, 0xfc: // may go elsewhere, or take long
-		m.opens = false
+		b.body.charges = append(b.body.charges, charge{at: len(b.out), cost: callCost})
+		at = len(b.body.charges) - 1
+		if b.opens && b.body.opening == 0 {
+			b.body.opening = at
+		}
+	case 0x04:
+		b.opens = false
 	}
-	switch {
-	case op == 0x02 || op == 0x04: // block, if
-		m.blockType(c)
-		return op
-	case op == 0x03: // loop
-		m.blockType(c)
-		if c.err == nil {
-			m.flush(c, c.off)
-			m.out = append(m.out, check...)
-		}
-		return op
-	case op <= 0x01, op == 0x05, op == 0x0b, op == 0x0f, op == 0x1a, op == 0x1b, // no immediates
-		op >= 0x45 && op <= 0xc4, op == 0xd1:
-		return op
-	case op == 0x23 || op == 0x24: // globals
-		m.within(c, c.u32(), m.globals)
-		return op
-	case op == 0x0c || op == 0x0d || op >= 0x20 && op <= 0x26: // br, br_if, locals, tables
-		c.u32()
-		return op
-	case op == 0x0e: // br_table
-		for n := c.u32(); n > 0 && c.err == nil; n-- {
-			c.u32()
-		}
-		c.u32()
-		return op
-	case op == 0x10 || op == 0xd2: // call, ref.func
-		if called := *c; op == 0x10 {
-			if f := called.u32(); f < m.imports && m.foreign[f] {
-				m.askFirst(c, start)
-			}
-		}
-		f := m.function(c)
-		m.calls = m.calls || op == 0x10 && f >= m.imports
-		return op
-	case op == 0x11: // call_indirect
-		m.calls = true
-		m.within(c, c.u32(), m.types)
-		c.u32()
-		return op
-	case op == 0x1c: // select with types
-		c.skip(int(c.u32()))
-		return op
-	case op >= 0x28 && op <= 0x3e: // loads and stores
-		c.u32()
-		c.u32()
-		return op
-	case op == 0x3f || op == 0x40 || op == 0xd0: // memory.size, memory.grow, ref.null
-		c.skip(1)
-		return op
-	case op == 0x41:
-		c.signed(32)
-		return op
-	case op == 0x42:
-		c.signed(64)
-		return op
-	case op == 0x43:
-		c.skip(4)
-		return op
-	case op == 0x44:
-		c.skip(8)
-		return op
-	case op == 0xfc:
-		m.prefixed(c, start)
-		return op
-	case op == 0xfd:
-		m.vector(c)
-		return op
-	}
-	m.unknown(c)
-	return 0
+	b.control = append(b.control, at)
 }
 
-// prefixed copies the rest of an instruction that begins with 0xfc.
-func (m *metering) prefixed(c *cursor, start int) {
-	switch op := c.u32(); {
-	case op <= 7: // saturating truncation
-	case op == 10 || op == 11: // memory.copy, memory.fill
-		c.skip(int(12 - op))
-		if c.err == nil {
-			m.bulk = true
-			helper := m.copyHelper()
-			if op == 11 {
-				helper = m.fillHelper()
-			}
-			m.flush(c, start)
-			m.out = appendU32(append(m.out, 0x10), helper)
-			m.from = c.off
+func (b *bodies) blockType(c *cursor) {
+	if c.left() > 0 && c.b[c.off]&0xc0 == 0x40 {
+		t := c.byte()
+		if !isValueType(t) && t != 0x40 {
+			c.off--
+			c.fail("block type 0x%02x is not of WebAssembly 2.0", t)
 		}
-	case op == 8 || op == 12 || op == 14: // memory.init, table.init, table.copy
-		m.askFirst(c, start)
-		c.u32()
-		c.u32()
-	case op == 15 || op == 17: // table.grow, table.fill
-		m.askFirst(c, start)
-		c.u32()
-	case op == 9 || op == 13 || op == 16: // data.drop, elem.drop, table.size
-		c.u32()
-	default:
-		m.unknown(c)
+		b.out = append(b.out, t)
+		return
+	}
+	b.out = appendI32(b.out, int32(b.within(c, "type", c.u32(), b.types)))
+}
+
+func (b *bodies) call(c *cursor) {
+	f := b.within(c, "function", c.u32(), b.functions())
+	b.out = appendU32(append(b.out, 0x10), b.function(f))
+	b.opens = false
+	if own := int(f) - len(b.mapped); c.err != nil || own < 0 || len(b.leaves) <= own || b.leaves[own] < 0 {
+		b.body.calls = true
+		if own < 0 {
+			b.pay(importCost)
+		}
+	} else {
+		b.body.calls = true // a leaf calls nothing
+		b.pay(b.leaves[own])
 	}
 }
 
-// askFirst has the host asked before the instruction that begins at start.
-func (m *metering) askFirst(c *cursor, start int) {
-	if c.err == nil {
-		m.flush(c, start)
-		m.out = m.ask(m.out)
+// within refuses a number that is not one of the module's own: it might be one
+// of those that are added here.
+func (n *numbers) within(c *cursor, what string, number, count uint32) uint32 {
+	if c.err == nil && number >= count {
+		c.fail("%s %d of %d", what, number, count)
+	}
+	return number
+}
+
+// operands reads what follows an instruction's code, and writes it.
+func (b *bodies) operands(c *cursor, imm immediate) {
+	u32 := func() { b.out = appendU32(b.out, c.u32()) }
+	raw := func(n int) { b.out = append(b.out, c.bytes(uint32(n))...) }
+	zero := func() {
+		if v := c.byte(); c.err == nil && v != 0 {
+			c.off--
+			c.fail("reserved byte 0x%02x, expected 00: memories are not numbered in WebAssembly 2.0", v)
+		}
+		b.out = append(b.out, 0)
+	}
+	switch imm {
+	case immLabel, immLocal, immTable, immAskTable, immData, immElem:
+		u32()
+	case immLabels:
+		n := c.u32()
+		b.out = appendU32(b.out, n)
+		for ; n > 0 && c.err == nil; n-- {
+			u32()
+		}
+		u32()
+	case immIndirect:
+		b.out = appendU32(b.out, b.within(c, "type", c.u32(), b.types))
+		u32()
+	case immSelect:
+		if n := c.byte(); c.err == nil && n != 1 { // wazero reads one byte, too
+			c.off--
+			c.fail("select with 0x%02x types, expected 01", n)
+		}
+		b.out = append(b.out, 1, byte(valueType(c)))
+	case immGlobal:
+		b.out = appendU32(b.out, b.within(c, "global", c.u32(), b.globals))
+	case immMemory:
+		u32()
+		u32()
+	case immMemLane:
+		u32()
+		u32()
+		raw(1)
+	case immReserved, immFillMem:
+		zero()
+	case immCopyMem:
+		zero()
+		zero()
+	case immI32:
+		b.out = appendI32(b.out, int32(c.signed(32)))
+	case immI64:
+		b.out = appendI64(b.out, c.signed(64))
+	case immLane:
+		raw(1)
+	case immBytes4:
+		raw(4)
+	case immBytes8:
+		raw(8)
+	case immBytes16:
+		raw(16)
+	case immRefType:
+		b.out = append(b.out, refType(c))
+	case immRefFunc:
+		b.out = appendU32(b.out, b.function(b.within(c, "function", c.u32(), b.functions())))
+	case immInitMem:
+		u32()
+		zero()
+	case immInitTab, immCopyTab:
+		u32()
+		u32()
 	}
 }
 
-// vector copies the rest of an instruction that begins with 0xfd.
-func (m *metering) vector(c *cursor) {
-	switch op := c.u32(); {
-	case op <= 11, op == 92, op == 93: // loads and stores
-		c.u32()
-		c.u32()
-	case op == 12 || op == 13: // v128.const, i8x16.shuffle
-		c.skip(16)
-	case op >= 21 && op <= 34: // lanes
-		c.skip(1)
-	case op >= 84 && op <= 91: // loads and stores of a lane
-		c.u32()
-		c.u32()
-		c.skip(1)
-	case op > 255:
-		m.unknown(c)
+// misc reads the rest of an instruction that begins with 0xfc.
+func (b *bodies) misc(c *cursor, start int) {
+	op := c.u32()
+	if c.err != nil {
+		return
 	}
+	if op >= uint32(len(b.set.misc)) || c.off-start != 2 {
+		c.off = start
+		c.fail("instruction 0xfc %d is not of WebAssembly 2.0, or not in its shortest form", op)
+		return
+	}
+	known := b.set.misc[op]
+	b.pay(int(known.cost))
+	b.opens = false
+	b.growsTables = b.growsTables || op == 15
+	switch known.imm {
+	case immCopyMem, immFillMem: // the helper is called in its place
+		b.operands(c, known.imm)
+		b.out = b.out[:len(b.out)-int(12-op)]
+		helper := b.copyHelper
+		if known.imm == immCopyMem {
+			b.copies = true
+		} else {
+			b.fills, helper = true, b.fillHelper
+		}
+		b.out = appendU32(append(b.out, 0x10), helper)
+		return
+	case immInitMem, immInitTab, immCopyTab, immAskTable:
+		b.out = b.ask(b.out)
+	}
+	b.out = append(b.out, 0xfc, byte(op))
+	b.operands(c, known.imm)
 }
+
+// vector reads the rest of an instruction that begins with 0xfd. wazero v1.12.0
+// reads one byte of its number, and takes the second one of those from 128 on,
+// which is 01 in the shortest form, for a nop. Hence no other form passes.
+func (b *bodies) vector(c *cursor, start int) {
+	op := c.u32()
+	if c.err != nil {
+		return
+	}
+	shortest := 2
+	if op >= 0x80 {
+		shortest = 3
+	}
+	if op > 0xff || b.set.vector[op].imm == immRefused || c.off-start != shortest {
+		c.off = start
+		c.fail("instruction 0xfd %d is not of WebAssembly 2.0, or not in its shortest form", op)
+		return
+	}
+	known := b.set.vector[op]
+	b.pay(int(known.cost))
+	b.out = appendU32(append(b.out, 0xfd), op)
+	b.operands(c, known.imm)
+}
+
+// copyBody is the helper for memory.copy, (to, from, length): it pays by length,
+// and copies what is long in pieces, from the end if that is where it overlaps.
+func (b *bodies) copyBody() []byte {
+	a := &assembler{}
+	a.op(0) // no locals
+	a.get(2).i32(copyPiece).op(0x4b, 0x04, 0x40)
+	a.op(0x02, 0x40)
+	b.leaveIfOutside(a, 0)
+	b.leaveIfOutside(a, 1)
+	a.get(0).get(1).op(0x4d, 0x04, 0x40) // to <= from
+
+	a.op(0x03, 0x40)
+	a.raw(b.ask(nil))
+	a.get(0).get(1).i32(copyPiece).op(0xfc, 10, 0, 0)
+	a.get(0).i32(copyPiece).op(0x6a).set(0)
+	a.get(1).i32(copyPiece).op(0x6a).set(1)
+	a.get(2).i32(copyPiece).op(0x6b).set(2)
+	a.get(2).i32(copyPiece).op(0x4b, 0x0d, 0, 0x0b)
+
+	a.op(0x05)
+	a.op(0x03, 0x40)
+	a.raw(b.ask(nil))
+	a.get(2).i32(copyPiece).op(0x6b).set(2)
+	a.get(0).get(2).op(0x6a).get(1).get(2).op(0x6a).i32(copyPiece).op(0xfc, 10, 0, 0)
+	a.get(2).i32(copyPiece).op(0x4b, 0x0d, 0, 0x0b)
+	a.op(0x0b, 0x0b, 0x0b)
+
+	b.payLength(a)
+	return a.get(0).get(1).get(2).op(0xfc, 10, 0, 0, 0x0b).code
+}
+
+// fillBody is the helper for memory.fill, (to, value, length).
+func (b *bodies) fillBody() []byte {
+	a := &assembler{}
+	a.op(0)
+	a.get(2).i32(copyPiece).op(0x4b, 0x04, 0x40)
+	a.op(0x02, 0x40)
+	b.leaveIfOutside(a, 0)
+	a.op(0x03, 0x40)
+	a.raw(b.ask(nil))
+	a.get(0).get(1).i32(copyPiece).op(0xfc, 11, 0)
+	a.get(0).i32(copyPiece).op(0x6a).set(0)
+	a.get(2).i32(copyPiece).op(0x6b).set(2)
+	a.get(2).i32(copyPiece).op(0x4b, 0x0d, 0, 0x0b)
+	a.op(0x0b, 0x0b)
+	b.payLength(a)
+	return a.get(0).get(1).get(2).op(0xfc, 11, 0, 0x0b).code
+}
+
+// leaveIfOutside ends the block if the region that begins at the parameter is
+// not within memory: the whole instruction traps before it writes anything.
+func (b *bodies) leaveIfOutside(a *assembler, param byte) {
+	a.get(param).op(0xad).get(2).op(0xad, 0x7c)        // as 64 bits, their sum
+	a.op(0x3f, 0, 0xad, 0x42, 16, 0x86, 0x56, 0x0d, 0) // more than memory.size << 16: br_if
+}
+
+// payLength pays for what the third parameter says, and asks if that was all.
+func (b *bodies) payLength(a *assembler) {
+	count := func(op byte) *assembler { return a.raw(appendU32([]byte{op}, b.counter)) }
+	count(0x23).get(2).i32(copyShift).op(0x76, 0x6b)
+	count(0x24)
+	count(0x23).i32(0).op(0x4c, 0x04, 0x40)
+	a.raw(b.ask(nil)).op(0x0b)
+}
+
+// pathLengths are the parameters that are lengths of paths, by function of WASI.
+// wazero copies and cleans a path before it looks at its length, without asking.
+var pathLengths = map[string][]byte{
+	"path_create_directory":   {2},
+	"path_filestat_get":       {3},
+	"path_filestat_set_times": {3},
+	"path_link":               {3, 6},
+	"path_open":               {3},
+	"path_readlink":           {2},
+	"path_remove_directory":   {2},
+	"path_rename":             {2, 5},
+	"path_symlink":            {1, 4},
+	"path_unlink_file":        {2},
+}
+
+const (
+	// maxPath is Linux' limit of a path, in bytes.
+	maxPath = 4096
+	// errnoNameTooLong is WASI's nametoolong.
+	errnoNameTooLong = 37
+)
+
+// wrapperBody calls an imported function of n parameters after it has asked. Of
+// the parameters in paths, one beyond maxPath is answered with an error.
+func (b *bodies) wrapperBody(f uint32, n int, paths []byte) []byte {
+	a := &assembler{}
+	a.op(0).raw(b.ask(nil))
+	for _, length := range paths {
+		a.get(length).i32(maxPath).op(0x4b, 0x04, 0x40) // i32.gt_u, if
+		a.i32(errnoNameTooLong).op(0x0f, 0x0b)          // return, end
+	}
+	for i := range n {
+		a.get(byte(i))
+	}
+	return a.raw(appendU32([]byte{0x10}, f)).op(0x0b).code
+}
+
+// assembler writes code.
+type assembler struct{ code []byte }
+
+func (a *assembler) raw(code []byte) *assembler { a.code = append(a.code, code...); return a }
+func (a *assembler) op(code ...byte) *assembler { return a.raw(code) }
+func (a *assembler) get(local byte) *assembler  { return a.op(0x20, local) }
+func (a *assembler) set(local byte) *assembler  { return a.op(0x21, local) }
+func (a *assembler) i32(v int32) *assembler     { return a.raw(appendI32([]byte{0x41}, v)) }

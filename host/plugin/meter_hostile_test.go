@@ -64,17 +64,17 @@ func TestMeterAsksWithoutLoops(t *testing.T) {
 		least  int
 		bodies [][]byte
 	}{
-		{"two calls of itself", 16, 1 << 17 / turns, [][]byte{twice}},
-		{"two calls by way of the table", 16, 1 << 17 / turns, [][]byte{body(atZero,
+		{"two calls of itself", 16, 1 << 17 / fill, [][]byte{twice}},
+		{"two calls by way of the table", 16, 1 << 17 / fill, [][]byte{body(atZero,
 			less, []byte{0x41, 0, 0x11, 2, 0}, less, []byte{0x41, 0, 0x11, 2, 0})}},
-		{"past a loop that is never reached", 16, 1 << 17 / turns, [][]byte{body(atZero,
+		{"past a loop that is never reached", 16, 1 << 17 / fill, [][]byte{body(atZero,
 			[]byte{0x41, 0, 0x04, 0x40, 0x03, 0x40, 0x0b, 0x0b}, less, []byte{0x10, 2}, less, []byte{0x10, 2})}},
-		{"past a loop that is jumped over", 16, 1 << 17 / turns, [][]byte{body(atZero,
+		{"past a loop that is jumped over", 16, 1 << 17 / fill, [][]byte{body(atZero,
 			[]byte{0x02, 0x40, 0x0c, 0, 0x03, 0x40, 0x0b, 0x0b}, less, []byte{0x10, 2}, less, []byte{0x10, 2})}},
 		{"many calls of the next", 0, 10, [][]byte{
 			body(times(100, 0x41, 0, 0x10, 3)), body(times(100, 0x41, 0, 0x10, 4)), body(times(10, 0x41, 0, 0x10, 5)), body()}},
 		{"many calls of what is long", 0, 10, [][]byte{
-			body(times(5*turns, 0x41, 0, 0x10, 3)), body(times(2<<costShift, 0x01))}},
+			body(times(5*fill, 0x41, 0, 0x10, 3)), body(times(2<<10, 0x01))}},
 		{"memory.copy", 0, 20, [][]byte{bulk(page, []byte{0xfc, 10, 0, 0})}},
 		{"memory.fill", 0, 20, [][]byte{bulk(page, []byte{0xfc, 11, 0})}},
 		{"memory.init", 0, 20, [][]byte{bulk(none, []byte{0xfc, 8, 0, 0})}},
@@ -159,7 +159,7 @@ func TestMeterAddsNothingToUse(t *testing.T) {
 		if _, err := scanModule(wasm); err != nil {
 			t.Fatal(name, err)
 		}
-		if _, ok := meter(wasm); ok {
+		if _, err := meter(wasm); err == nil {
 			t.Errorf("%s: it is metered", name)
 		}
 		if _, err := rt.CompileModule(context.Background(), wasm); err == nil {
@@ -185,7 +185,7 @@ func TestMeterAsksBeforeWASI(t *testing.T) {
 	wasi_snapshot_preview1.MustInstantiate(ctx, rt)
 	asked := 0
 	if _, err := rt.NewHostModuleBuilder(meterModule).NewFunctionBuilder().
-		WithFunc(func() uint32 { asked++; return turns }).Export(meterImport).Instantiate(ctx); err != nil {
+		WithFunc(func() uint32 { asked++; return fill }).Export(meterImport).Instantiate(ctx); err != nil {
 		t.Fatal(err)
 	}
 	mod, err := rt.Instantiate(ctx, metered(t, wasm))

@@ -1,8 +1,9 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -24,7 +25,7 @@ type Module struct {
 	r      *Runtime
 	name   string
 	code   *code
-	engine *engine
+	engine *engine // nil: nothing was compiled for it yet
 	once   sync.Once
 }
 
@@ -46,7 +47,9 @@ func (m *Module) Close() {
 }
 
 func (m *Module) release() {
-	m.r.release(m.engine)
+	if m.engine != nil {
+		m.r.release(m.engine)
+	}
 	m.r.releaseCode(m.code)
 }
 
@@ -78,7 +81,7 @@ type Settings struct {
 	CallTimeout time.Duration
 	// StopStreaming is asked between batches; true ends the loop with OK.
 	// It may be nil, and must be safe for concurrent use.
-	StopStreaming func() bool
+	StopStreaming func() bool `json:"-"`
 }
 
 // Mount shows a directory of the host to the guest, read-only. Symbolic links
@@ -92,28 +95,57 @@ type Mount struct {
 // settings is in one [*LoadError]. The caller owns one use of the result, to be ended
 // with Release.
 func (m *Module) Executor(s Settings) (abi.Executor, error) {
+	typ, pages, err := m.check(s)
+	if err != nil {
+		return nil, err
+	}
+	s.Args = slices.Clone(s.Args)
+	s.Env = maps.Clone(s.Env)
+	s.PluginConfig = slices.Clone(s.PluginConfig)
+	s.Mounts = slices.Clone(s.Mounts)
+	e, err := m.r.acquire(context.Background(), m.code, pages, true)
+	if err != nil {
+		return nil, m.refused(context.Background(), err)
+	}
+	x := &executor{r: m.r, engine: e, settings: s, typ: typ, name: guestName(m.name)}
+	x.config = x.baseConfig()
+	x.uses.Store(1)
+	return x, nil
+}
+
+// refused says that the module could not be compiled or tried. What ctx has
+// ended is not the module's fault.
+func (m *Module) refused(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return fmt.Errorf("load %s: %w", m.name, err)
+	}
+	return &LoadError{Name: m.name, Digest: m.Digest(), Problems: []string{err.Error()}, Err: err}
+}
+
+// check finds all that is wrong with the settings, the type that the job is run
+// as, and its memory limit in pages. The error is a [*LoadError].
+func (m *Module) check(s Settings) (typ string, pages uint32, err error) {
 	info := m.code.info
 	refused := &LoadError{Name: m.name, Digest: info.Digest}
 	bad := func(format string, args ...any) {
 		refused.Problems = append(refused.Problems, fmt.Sprintf(format, args...))
 	}
 
-	typ, err := info.jobType(s.Type)
-	if err != nil {
+	if typ, err = info.jobType(s.Type); err != nil {
 		bad("%s", err)
 	}
-	limit := s.MemoryLimit
-	if limit == 0 {
-		limit = abi.DefaultMemory
-	}
-	pages := limit / pageSize
+	limit := cmp.Or(s.MemoryLimit, abi.DefaultMemory)
+	n := limit / pageSize
 	switch {
-	case pages < 1:
+	case n < 1:
 		bad("memory limit of %d bytes, expected at least one page of %d", limit, pageSize)
-	case pages > maxPages:
+	case n > maxPages:
 		bad("memory limit of %d bytes, expected at most 4 GiB", limit)
-	case int64(info.MemoryMinPages) > pages:
+	case int64(info.MemoryMinPages) > n:
 		bad("the module begins with %d bytes of memory, the limit is %d", int64(info.MemoryMinPages)*pageSize, limit)
+	}
+	if err := m.r.budget.possible(m.code.leastMemory()); err != nil {
+		bad("%s", err)
 	}
 	for i, a := range s.Args {
 		if strings.ContainsRune(a, 0) {
@@ -149,23 +181,9 @@ func (m *Module) Executor(s Settings) (abi.Executor, error) {
 		bad("call timeout of %s, expected 0 or more", s.CallTimeout)
 	}
 	if len(refused.Problems) > 0 {
-		return nil, refused
+		return "", 0, refused
 	}
-
-	s.Args = slices.Clone(s.Args)
-	s.Env = maps.Clone(s.Env)
-	s.PluginConfig = slices.Clone(s.PluginConfig)
-	s.Mounts = slices.Clone(s.Mounts)
-	e, err := m.r.acquire(context.Background(), m.code, uint32(pages), true)
-	if err != nil {
-		bad("%s", err)
-		refused.Err = err
-		return nil, refused
-	}
-	x := &executor{r: m.r, engine: e, settings: s, typ: typ, name: guestName(m.name)}
-	x.config = x.baseConfig()
-	x.uses.Store(1)
-	return x, nil
+	return typ, uint32(n), nil
 }
 
 // guestName is what a guest sees as its own name.
@@ -219,6 +237,8 @@ type executor struct {
 	config   wazero.ModuleConfig // without what belongs to one instance
 
 	uses atomic.Int64
+	// expected is the most that an instance has needed, in bytes.
+	expected atomic.Int64
 
 	mu      sync.Mutex
 	metrics map[string]string // names in use, each under itself
@@ -230,7 +250,11 @@ func (x *executor) Digest() string { return x.engine.code.info.Digest }
 func (x *executor) Type() string { return x.typ }
 
 func (x *executor) HasListener(export string) bool {
-	return x.typ != TypeScript && slices.Contains(x.engine.code.info.Listeners, export)
+	return x.engine.code.info.hasListener(x.typ, export)
+}
+
+func (i *Info) hasListener(typ, export string) bool {
+	return typ != TypeScript && slices.Contains(i.Listeners, export)
 }
 
 func (x *executor) Retain() bool {
@@ -260,10 +284,48 @@ func (x *executor) Release() {
 	}
 }
 
-// NewWorker's result holds a use of the executor until it is closed, so that
-// the code outlives every instance.
-func (x *executor) NewWorker() abi.Worker {
-	return &worker{x: x, gone: !x.Retain()}
+// NewWorker waits until the memory that a guest of this job has needed so far is
+// free. Its result holds a use of the executor until it is closed, so that the
+// code outlives every instance.
+func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
+	if !x.Retain() {
+		return nil, errReleased
+	}
+	a, err := x.admit(ctx)
+	if err != nil {
+		x.Release()
+		return nil, err
+	}
+	return &worker{x: x, account: a}, nil
+}
+
+var errReleased = errors.New("the executor was released")
+
+// leastMemory is what an instance begins with, in bytes.
+func (c *code) leastMemory() int64 {
+	return guestBase + c.tableBytes + int64(c.info.MemoryMinPages)*pageSize
+}
+
+// admit opens an account with what an instance is expected to need.
+func (x *executor) admit(ctx context.Context) (*account, error) {
+	c := x.engine.code
+	a := &account{budget: x.r.budget, job: x.settings.JobName, fixed: guestBase + c.tableBytes}
+	need := max(c.leastMemory(), x.expected.Load())
+	if err := a.budget.admit(ctx, a.job, need); err != nil {
+		return nil, err
+	}
+	a.has = need
+	return a, nil
+}
+
+// expect takes note of what an instance has needed.
+func (x *executor) expect(bytes int64) {
+	for {
+		n := x.expected.Load()
+		if bytes <= n || x.expected.CompareAndSwap(n, bytes) {
+			return
+		}
+	}
 }
 
 func (x *executor) baseConfig() wazero.ModuleConfig {
@@ -272,8 +334,7 @@ func (x *executor) baseConfig() wazero.ModuleConfig {
 		WithStartFunctions(). // we call them ourselves
 		WithSysWalltime().
 		WithSysNanotime().
-		WithOsyield(runtime.Gosched).
-		WithRandSource(rand.Reader) // wazero's own is the same in each instance
+		WithOsyield(runtime.Gosched)
 	for _, k := range slices.Sorted(maps.Keys(x.settings.Env)) {
 		c = c.WithEnv(k, x.settings.Env[k])
 	}

@@ -91,11 +91,16 @@ type file struct {
 func (f *file) Stat() (fs.FileInfo, error) { return f.f.Stat() }
 func (f *file) Read(p []byte) (int, error) {
 	f.m.in.stopIfEnded()
-	return f.f.Read(p)
+	return f.f.Read(p[:min(len(p), pieceSize)])
 }
-func (f *file) ReadAt(p []byte, off int64) (int, error) {
-	f.m.in.stopIfEnded()
-	return f.f.ReadAt(p, off)
+func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
+	for n < len(p) && err == nil { // it may return less only with an error
+		f.m.in.stopIfEnded()
+		var k int
+		k, err = f.f.ReadAt(p[n:min(len(p), n+pieceSize)], off+int64(n))
+		n += k
+	}
+	return n, err
 }
 func (f *file) Seek(off int64, whence int) (int64, error) { return f.f.Seek(off, whence) }
 func (f *file) ReadDir(n int) ([]fs.DirEntry, error)      { return f.f.ReadDir(n) }

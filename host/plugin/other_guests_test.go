@@ -49,7 +49,7 @@ func TestConcurrent(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				w := x.NewWorker()
+				w := worked(t, x)
 				x.Release()
 				for _, p := range []string{"ok", "trap", "spin", "ok"} {
 					ctx, cancel := context.WithTimeout(context.Background(), 2*time.Millisecond)

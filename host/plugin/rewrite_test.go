@@ -31,6 +31,9 @@ func memoryOf(t *testing.T, wasm []byte) []byte {
 	if err := register(ctx, rt, info.Imports); err != nil {
 		t.Fatal(err)
 	}
+	if err := registerMeter(ctx, rt); err != nil {
+		t.Fatal(err)
+	}
 	c, err := rt.CompileModule(ctx, wasm)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +84,7 @@ func TestJoinData(t *testing.T) {
 			if joined := s.joinData() != nil; joined != c.join {
 				t.Errorf("joined: %t, want %t", joined, c.join)
 			}
-			out := s.rewrite()
+			out := metered(t, c.wasm)
 			again, err := scanModule(out)
 			if err != nil {
 				t.Fatal(err)
@@ -109,7 +112,7 @@ func TestJoinGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	after, err := scanModule(before.rewrite())
+	after, err := scanModule(metered(t, wasm))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -39,9 +40,18 @@ type Options struct {
 	// this package. Nil: modules are compiled in this process.
 	Compiler func() *exec.Cmd
 	// CompileWorkers is how many goroutines compile a module in this process.
-	// 0 is 1. Modules are compiled one after the other. With one, a module that
+	// 0 is 1. Here modules are compiled one after the other. With one, a module that
 	// makes the compiler panic is refused; with more, it ends the process.
 	CompileWorkers int
+	// MemoryBudget bounds what all guests (their memories, tables and native
+	// stacks) and all compiled code take together, in bytes. A worker waits
+	// until what it is expected to need is free; a guest that wants more than is
+	// left is refused it. The guests of one job may have three quarters of it,
+	// and code too. 0 is no limit.
+	MemoryBudget int64
+	// Stored says that CacheDir is another process' (see [Runtime.Store]): it is
+	// only read, and a module that is not there is [ErrNotStored].
+	Stored bool
 	// Logger takes what an operator should know; nil drops it.
 	Logger *slog.Logger
 
@@ -71,9 +81,12 @@ type Runtime struct {
 	// over when the directory fails.
 	cache, memory wazero.CompilationCache
 	child         *child // nil: modules are compiled in this process
+	stored        bool   // modules are not compiled at all
+	worker        *child // compiles for worker processes; nil: they do so themselves
 
-	compiling chan struct{} // holds one token: the right to compile
-	memories  memories      // of guests
+	quick, long chan struct{} // each holds one token: the right to compile
+	memories    memories      // of guests
+	budget      *budget
 
 	mu      sync.Mutex
 	codes   map[string]*code // by digest
@@ -89,9 +102,12 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 	r := &Runtime{
 		log:        o.Logger,
 		workers:    max(o.CompileWorkers, 1),
+		stored:     o.Stored,
 		initialize: cmp.Or(o.initialize, abi.InitializeTimeout),
 		memory:     wazero.NewCompilationCache(),
-		compiling:  make(chan struct{}, 1),
+		budget:     newBudget(o.MemoryBudget),
+		quick:      make(chan struct{}, 1),
+		long:       make(chan struct{}, 1),
 		codes:      map[string]*code{},
 		modules:    map[*Module]struct{}{},
 		idle:       make(chan struct{}),
@@ -100,7 +116,21 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 		r.log = slog.New(slog.DiscardHandler)
 	}
 	r.cache = r.memory
-	if o.CacheDir != "" {
+	if o.CacheDir != "" { // other processes look for it from other directories
+		dir, err := filepath.Abs(o.CacheDir)
+		if err != nil {
+			return nil, fmt.Errorf("compilation cache: %w", err)
+		}
+		o.CacheDir = dir
+	}
+	switch {
+	case o.Stored:
+		cache, err := wazero.NewCompilationCacheWithDir(o.CacheDir)
+		if err != nil {
+			return nil, fmt.Errorf("compiled code: %w", err)
+		}
+		r.cache = cache
+	case o.CacheDir != "":
 		if err := privateDir(o.CacheDir); err != nil {
 			return nil, fmt.Errorf("compilation cache: %w", err)
 		}
@@ -136,6 +166,9 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 				r.child = nil
 			}
 		}
+	}
+	if r.child != nil {
+		r.worker = &child{command: r.child.command, dir: o.CacheDir, workers: r.child.workers, limit: r.child.limit}
 	}
 	return r, nil
 }
@@ -191,6 +224,9 @@ type enginePanic struct{ value any }
 
 func (e *enginePanic) Error() string { return fmt.Sprintf("the engine failed: %v", e.value) }
 
+// Memory says what guests and modules take at the moment.
+func (r *Runtime) Memory() Memory { return r.budget.memory() }
+
 // Engine tells which of wazero's engines runs guests: "compiler" or
 // "interpreter".
 func (r *Runtime) Engine() string { return r.engine }
@@ -209,46 +245,46 @@ var errClosed = errors.New("the plugin runtime is closed")
 // Cancelling ctx gives up waiting, and ends the process that compiles; in this
 // one the compilation may go on until the function at hand is done.
 func (r *Runtime) Load(ctx context.Context, name string, wasm []byte) (*Module, error) {
+	m, err := r.Open(name, wasm)
+	if err != nil {
+		return nil, err
+	}
+	c := m.code
+	e, err := r.acquire(ctx, c, c.trialPages(), c.triable())
+	if err != nil {
+		m.Close()
+		return nil, m.refused(ctx, err)
+	}
+	m.engine = e
+	return m, nil
+}
+
+// Open reads and checks a module, and neither compiles nor runs any of it. An
+// executor compiles it and makes an instance on trial.
+func (r *Runtime) Open(name string, wasm []byte) (*Module, error) {
 	info, scan := inspect(wasm)
 	if len(info.Problems) > 0 {
 		return nil, &LoadError{Name: name, Digest: info.Digest, Problems: info.Problems}
 	}
+	return r.open(name, &code{info: info, wasm: scan.rewritten, tableBytes: scan.tableBytes})
+}
+
+// open makes a module of what was read, or of the same code if that is here.
+func (r *Runtime) open(name string, read *code) (*Module, error) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.closed {
-		r.mu.Unlock()
 		return nil, errClosed
 	}
-	c := r.codes[info.Digest]
+	c := r.codes[read.info.Digest]
 	if c == nil {
-		c = &code{info: info, wasm: scan.rewrite(), engines: map[uint32]*engine{}}
-		if len(c.wasm) > 0 && &c.wasm[0] == &wasm[0] {
-			c.wasm = append([]byte(nil), wasm...) // the caller's to change
-		}
-		r.codes[info.Digest] = c
+		read.engines = map[uint32]*engine{}
+		c = read
+		r.codes[read.info.Digest] = c
 	}
 	c.uses++
-	r.mu.Unlock()
-
-	pages := max(uint32(abi.DefaultMemory/pageSize), info.MemoryMinPages)
-	e, err := r.acquire(ctx, c, pages, info.MemoryMinPages <= abi.DefaultMemory/pageSize)
-	if err != nil {
-		r.releaseCode(c)
-		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			return nil, fmt.Errorf("load %s: %w", name, err) // not the module's fault
-		}
-		return nil, &LoadError{Name: name, Digest: info.Digest, Problems: []string{err.Error()}, Err: err}
-	}
-	m := &Module{r: r, name: name, code: c, engine: e}
-	r.mu.Lock()
-	closed := r.closed
-	if !closed {
-		r.modules[m] = struct{}{}
-	}
-	r.mu.Unlock()
-	if closed {
-		m.release()
-		return nil, errClosed
-	}
+	m := &Module{r: r, name: name, code: c}
+	r.modules[m] = struct{}{}
 	return m, nil
 }
 
@@ -288,18 +324,18 @@ func (r *Runtime) Close(ctx context.Context) error {
 	if r.child != nil && r.child.private {
 		errs = append(errs, os.RemoveAll(r.child.dir))
 	}
+	if r.worker != nil && r.worker.private {
+		errs = append(errs, os.RemoveAll(r.worker.dir))
+	}
 	return errors.Join(errs...)
 }
 
 // code is the compiled form of one module, by digest.
 type code struct {
-	info *Info
-
-	// These belong to who holds the right to compile.
-	wasm    []byte // as wazero gets it
-	tried   bool   // to meter it
-	metered bool   // see meter
-	plain   []byte // the same, not metered; until wasm has been compiled once
+	info       *Info
+	wasm       []byte // as wazero gets it
+	tableBytes int64  // of an instance
+	tried      bool   // by another process: no instance is made on trial
 
 	// Guarded by Runtime.mu.
 	uses    int                // loaders and engines
@@ -322,6 +358,7 @@ type engine struct {
 	// for a use that wazero counted without handing out a handle.
 	compiled wazero.CompiledModule
 	owed     bool
+	loaded   int64 // bytes of the budget
 
 	uses int // guarded by Runtime.mu
 }
@@ -383,6 +420,7 @@ func (r *Runtime) release(e *engine) {
 		return
 	}
 	e.close()
+	r.budget.unload(e.loaded)
 	r.releaseCode(e.code)
 }
 
@@ -417,17 +455,16 @@ func (r *Runtime) releaseCode(c *code) {
 // build compiles the module, which is cheap if the cache has it, and tries an
 // instance. On failure nothing is left.
 func (r *Runtime) build(ctx context.Context, e *engine, trial bool) error {
-	select {
-	case r.compiling <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	size := codeFactor * int64(len(e.code.wasm))
+	if err := r.budget.load(size); err != nil {
+		return err
 	}
+	e.loaded = size
 	err := r.compile(ctx, e)
-	<-r.compiling
 	if err == nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	if err == nil && trial {
+	if err == nil && trial && !e.code.tried {
 		err = r.try(ctx, e)
 	}
 	if err != nil {
@@ -437,28 +474,39 @@ func (r *Runtime) build(ctx context.Context, e *engine, trial bool) error {
 	return err
 }
 
+// compile compiles the module in the quick lane, where each has a short time, and
+// what takes longer in the other one: a module that takes minutes delays only its
+// like. Without a process that can be ended there is no short time, and only
+// the second lane.
 func (r *Runtime) compile(ctx context.Context, e *engine) error {
-	if c := e.code; !c.tried {
-		c.tried = true
-		if metered, ok := meter(c.wasm); ok {
-			c.wasm, c.plain, c.metered = metered, c.wasm, true
+	if r.child != nil {
+		if err := r.compileIn(ctx, r.quick, e, quickTime); !errors.Is(err, errTakesLong) {
+			return err
 		}
+		e.close()
+		e.rt, e.compiled = nil, nil
 	}
-	err := r.compileOnce(ctx, e)
-	if err == nil {
-		e.code.plain = nil
+	return r.compileIn(ctx, r.long, e, 0)
+}
+
+// compileIn compiles the module when the lane is free. A limit of 0 is that of
+// the module's size; beyond another one the error is errTakesLong.
+func (r *Runtime) compileIn(ctx context.Context, lane chan struct{}, e *engine, limit time.Duration) error {
+	select {
+	case lane <- struct{}{}:
+		defer func() { <-lane }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if err == nil || ctx.Err() != nil {
+	err := r.compileOnce(ctx, e, limit)
+	if err == nil || ctx.Err() != nil || errors.Is(err, errTakesLong) {
 		return err
 	}
 	// A cache that cannot be read or written must not keep jobs from running.
 	// wazero v1.12.0 counts the module's use in memory first and then fails to
 	// write the file.
 	cached := r.cache != r.memory
-	failed, isCompiler := errors.AsType[*errCompiler](err)
 	switch {
-	case isCompiler && failed.final:
-		return err
 	case cached && notWritten(err):
 		r.log.Warn("compiled module could not be written to the cache directory", "digest", e.code.info.Digest, "error", err)
 		e.owed = true
@@ -470,19 +518,19 @@ func (r *Runtime) compile(ctx context.Context, e *engine) error {
 		r.log.Warn("cache directory could not be read, the module is compiled anew", "digest", e.code.info.Digest, "error", err)
 		e.close()
 		return r.compileWith(ctx, e, r.memory, r.workers)
-	case e.code.plain != nil:
-		// Whatever it is, let wazero say it of the module as its author knows it.
-		e.close()
-		e.rt, e.compiled = nil, nil
-		e.code.wasm, e.code.plain, e.code.metered = e.code.plain, nil, false
-		return r.compile(ctx, e)
 	}
 	return err
 }
 
 // compileOnce takes the module from the cache, or has it compiled by a process,
 // or compiles it here if there is none to be had.
-func (r *Runtime) compileOnce(ctx context.Context, e *engine) error {
+func (r *Runtime) compileOnce(ctx context.Context, e *engine, limit time.Duration) error {
+	if r.stored {
+		if err := r.lookUp(e); !errors.Is(err, context.Canceled) && (err == nil || !notRead(err)) {
+			return err
+		}
+		return ErrNotStored
+	}
 	if r.child == nil {
 		return r.compileWith(ctx, e, r.cache, r.workers)
 	}
@@ -490,9 +538,12 @@ func (r *Runtime) compileOnce(ctx context.Context, e *engine) error {
 	if err == nil || !errors.Is(err, context.Canceled) && !notRead(err) {
 		return err
 	}
+	if limit > 0 && len(e.code.wasm) > quickSize {
+		return errTakesLong
+	}
 	e.close()
 	e.rt = nil
-	err = r.child.compile(ctx, e)
+	err = r.child.compile(ctx, e, limit)
 	if err == nil {
 		err = r.lookUp(e)
 		if r.child.private {
@@ -507,6 +558,9 @@ func (r *Runtime) compileOnce(ctx context.Context, e *engine) error {
 	}
 	if _, ok := errors.AsType[errNoChild](err); !ok {
 		return err
+	}
+	if limit > 0 {
+		return errTakesLong // this process cannot end it
 	}
 	r.log.Warn("no process compiles the module, so this one does", "digest", e.code.info.Digest, "error", err)
 	cache := r.cache
@@ -529,14 +583,12 @@ func (r *Runtime) lookUp(e *engine) error {
 func (r *Runtime) compileWith(ctx context.Context, e *engine, cache wazero.CompilationCache, workers int) error {
 	ours := context.Background()
 	return guard(func() (err error) {
-		e.rt = wazero.NewRuntimeWithConfig(ours, engineConfig(r.config, cache, e.pages, e.code.metered))
+		e.rt = wazero.NewRuntimeWithConfig(ours, engineConfig(r.config, cache, e.pages))
 		if err := register(ours, e.rt, e.code.info.Imports); err != nil {
 			return err
 		}
-		if e.code.metered {
-			if err := registerMeter(ours, e.rt); err != nil {
-				return err
-			}
+		if err := registerMeter(ours, e.rt); err != nil {
+			return err
 		}
 		e.compiled, err = e.rt.CompileModule(experimental.WithCompilationWorkers(bare{ctx}, workers), e.code.wasm)
 		return err
@@ -550,7 +602,12 @@ func (r *Runtime) try(ctx context.Context, e *engine) error {
 		x.typ = TypeScript
 	}
 	host := &trialHost{log: r.log, digest: e.code.info.Digest}
-	in, _, err := x.instantiate(ctx, &abi.Invocation{Host: host}, x.baseConfig())
+	a, failed := x.admit(ctx)
+	if failed != nil {
+		return failed
+	}
+	defer a.close()
+	in, _, err := x.instantiate(ctx, a, &abi.Invocation{Host: host}, x.baseConfig())
 	if err != nil {
 		return err
 	}
@@ -580,4 +637,5 @@ func (h *trialHost) CommitOffset(context.Context, []byte) abi.Code {
 	return abi.ErrState
 }
 func (h *trialHost) StageOffset(context.Context, []byte) abi.Code { return abi.ErrState }
+func (h *trialHost) Pause(context.Context)                        {}
 func (h *trialHost) Cancelled() abi.Cancel                        { return abi.CancelNone }

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -31,7 +30,7 @@ const (
 	maxExports       = 10_000
 	maxSegments      = 100_000
 	maxElements      = 500_000
-	maxBody          = 8 << 20
+	maxBody          = 2 << 20 // without loops it runs to its end; see quantum
 	maxLocals        = 50_000
 	maxAllLocals     = 4_000_000
 	maxCustomSection = 1_000
@@ -104,15 +103,25 @@ type scan struct {
 	manifest []byte
 	problems []string // that do not keep the rest from being read
 
-	dropped   []span
-	codeCount int
-
-	tableSection, dataSection span // header included
+	// sections are the bodies of the sections that there are, by id.
+	sections map[byte]span
+	// code are the bodies of the module's own functions.
+	code []span
+	// maxPages is the memory's own maximum, if it is bounded.
+	maxPages uint32
+	bounded  bool
+	// names are the bodies of the first name section's parts, if it is in order.
+	moduleName, functionNames span
 	// data are the data segments. They may be joined unless dataFixed: if all
 	// are copied to places known in advance, and no instruction can refer to
 	// one by its number.
 	data      []segment
 	dataFixed bool
+
+	// rewritten is the module as wazero gets it; nil if there are problems.
+	rewritten []byte
+	// tableBytes is what the tables of an instance may take, as of rewrite.
+	tableBytes int64
 }
 
 // segment is bytes of the file that are copied into memory.
@@ -124,7 +133,7 @@ type segment struct {
 // scanModule reads the whole module. The error tells where it stops making
 // sense; it is nil if every section can be decoded within the limits.
 func scanModule(wasm []byte) (*scan, error) {
-	s := &scan{wasm: wasm, exports: map[string]exported{}, codeCount: -1}
+	s := &scan{wasm: wasm, exports: map[string]exported{}, sections: map[byte]span{}}
 	if err := checkHeader(wasm); err != nil {
 		return s, err
 	}
@@ -150,7 +159,7 @@ func scanModule(wasm []byte) (*scan, error) {
 			if customs++; customs > maxCustomSection {
 				return s, fmt.Errorf("more than %d custom sections", maxCustomSection)
 			}
-			if err := s.custom(sc, span{start, end}, &nameSections); err != nil {
+			if err := s.custom(sc, &nameSections); err != nil {
 				return s, err
 			}
 			continue
@@ -166,12 +175,7 @@ func scanModule(wasm []byte) (*scan, error) {
 		}
 		previous = order
 		seen++
-		switch id {
-		case 4:
-			s.tableSection = span{start, end}
-		case 11:
-			s.dataSection = span{start, end}
-		}
+		s.sections[id] = span{sc.off, end}
 		s.section(id, sc)
 		if sc.err == nil && sc.off != end {
 			sc.fail("%d bytes too many", end-sc.off)
@@ -183,8 +187,8 @@ func scanModule(wasm []byte) (*scan, error) {
 	if seen == 0 {
 		return s, fmt.Errorf("truncated module: it has no section at all")
 	}
-	if declared := len(s.funcs) - s.importedFuncs(); declared != max(s.codeCount, 0) {
-		return s, fmt.Errorf("truncated or malformed module: %d functions are declared, %d have code", declared, max(s.codeCount, 0))
+	if declared := len(s.funcs) - s.importedFuncs(); declared != len(s.code) {
+		return s, fmt.Errorf("truncated or malformed module: %d functions are declared, %d have code", declared, len(s.code))
 	}
 	for name, e := range s.exports {
 		if e.kind == kindFunc && int64(e.index) >= int64(len(s.funcs)) {
@@ -203,15 +207,14 @@ func checkHeader(b []byte) error {
 	case len(b) < 8 && strings.HasPrefix(magic+core, string(b)):
 		return fmt.Errorf("truncated module: the file ends after %d bytes, inside the header", len(b))
 	case !bytes.HasPrefix(b, []byte(magic)):
-		head := b[:min(len(b), 24)]
 		text := bytes.TrimLeft(b[:min(len(b), 4096)], " \t\r\n\ufeff")
 		switch {
 		case bytes.HasPrefix(text, []byte("(module")) || bytes.HasPrefix(text, []byte(";;")) || bytes.HasPrefix(text, []byte("(component")):
 			return fmt.Errorf("not a WebAssembly module: the file is WebAssembly text; assemble it first (wat2wasm)")
 		case isText(b):
-			return fmt.Errorf("not a WebAssembly module: the file is text beginning with %q", head)
+			return fmt.Errorf("not a WebAssembly module: the file is text") // whose, is not known: it is not quoted
 		}
-		return fmt.Errorf("not a WebAssembly module: the file begins with % x, expected 00 61 73 6d", head[:min(4, len(head))])
+		return fmt.Errorf("not a WebAssembly module: the file begins with % x, expected 00 61 73 6d", b[:min(4, len(b))])
 	case len(b) < 8:
 		return fmt.Errorf("truncated module: the file ends after %d bytes, inside the header", len(b))
 	}
@@ -290,7 +293,7 @@ func (s *scan) section(id byte, c *cursor) {
 	case 5:
 		n := c.count("memories", 1)
 		for i := 0; i < n && c.err == nil; i++ {
-			s.minPages = memoryType(c)
+			s.minPages, s.maxPages, s.bounded = memoryType(c)
 			s.memory = true
 		}
 	case 6:
@@ -317,16 +320,29 @@ func (s *scan) section(id byte, c *cursor) {
 	}
 }
 
+// typeV128 is the type of vectors.
+const typeV128 abi.ValueType = 0x7b
+
+func isValueType(t byte) bool {
+	return t >= 0x7b && t <= 0x7f || isRefType(t)
+}
+
+func isRefType(t byte) bool { return t == 0x70 || t == 0x6f }
+
 func valueType(c *cursor) abi.ValueType {
-	switch t := c.byte(); t {
-	case 0x7f, 0x7e, 0x7d, 0x7c, 0x7b, 0x70, 0x6f:
-		return abi.ValueType(t)
-	default:
-		if c.err == nil {
-			c.fail("value type 0x%02x is not of WebAssembly 2.0", t)
-		}
-		return 0
+	t := c.byte()
+	if c.err == nil && !isValueType(t) {
+		c.fail("value type 0x%02x is not of WebAssembly 2.0", t)
 	}
+	return abi.ValueType(t)
+}
+
+func refType(c *cursor) byte {
+	t := c.byte()
+	if c.err == nil && !isRefType(t) {
+		c.fail("reference type 0x%02x is not of WebAssembly 2.0", t)
+	}
+	return t
 }
 
 func (s *scan) typeSection(c *cursor) {
@@ -414,10 +430,7 @@ func limits(c *cursor, what string, most uint32) (low, high uint32, bounded bool
 }
 
 func tableType(c *cursor) table {
-	t := table{element: c.byte()}
-	if c.err == nil && t.element != 0x70 && t.element != 0x6f {
-		c.fail("table of 0x%02x is not of WebAssembly 2.0", t.element)
-	}
+	t := table{element: refType(c)}
 	var bounded bool
 	t.min, t.max, bounded = limits(c, "table", maxTableEntries)
 	if !bounded || t.max > maxTableEntries {
@@ -426,12 +439,12 @@ func tableType(c *cursor) table {
 	return t
 }
 
-func memoryType(c *cursor) uint32 {
-	low, high, bounded := limits(c, "memory", maxPages)
+func memoryType(c *cursor) (low, high uint32, bounded bool) {
+	low, high, bounded = limits(c, "memory", maxPages)
 	if c.err == nil && bounded && high > maxPages {
 		c.fail("memory has a maximum of %d pages, the limit is %d", high, maxPages)
 	}
-	return low
+	return low, high, bounded
 }
 
 func globalType(c *cursor) {
@@ -503,7 +516,7 @@ func elementSection(c *cursor) {
 func (s *scan) codeSection(c *cursor) {
 	all := 0
 	n := c.count("function bodies", maxFunctions)
-	s.codeCount = n
+	s.code = make([]span, 0, n)
 	for i := 0; i < n && c.err == nil; i++ {
 		size := c.u32()
 		if c.err == nil && (size > maxBody || int64(size) > int64(c.left())) {
@@ -514,6 +527,7 @@ func (s *scan) codeSection(c *cursor) {
 			return
 		}
 		body := &cursor{b: c.b[:c.off+int(size)], off: c.off}
+		s.code = append(s.code, span{c.off, c.off + int(size)})
 		c.skip(int(size))
 		groups := body.u32()
 		locals := 0
@@ -527,12 +541,6 @@ func (s *scan) codeSection(c *cursor) {
 		}
 		if all += locals; body.err == nil && all > maxAllLocals {
 			body.fail("more than %d locals in all", maxAllLocals)
-		}
-		if body.err == nil && body.left() < 1 {
-			body.fail("function body %d is empty", i)
-		}
-		if body.err == nil && body.b[len(body.b)-1] != 0x0b {
-			body.fail("function body %d does not end with the end instruction", i)
 		}
 		if body.err != nil {
 			c.err = body.err
@@ -592,21 +600,18 @@ func i32Const(expression []byte) (uint32, bool) {
 }
 
 // custom looks at a custom section. Custom sections never make a module
-// invalid, but wazero decodes "name" without limits and refuses a second one,
-// so a name section that is not in order is dropped before it sees it.
-func (s *scan) custom(c *cursor, all span, nameSections *int) error {
+// invalid. wazero sees the names of the module and its functions, if the section
+// is in order, and nothing of the others: what debugging information says of
+// places in the code is wrong once it is metered.
+func (s *scan) custom(c *cursor, nameSections *int) error {
 	name := c.name("a custom section's name")
 	if c.err != nil {
 		return fmt.Errorf("section custom: %w", c.err)
 	}
-	if c.left() == 0 { // wazero v1.12.0 takes an empty one at the end for a cut file
-		s.dropped = append(s.dropped, all)
-		return nil
-	}
 	switch name {
 	case "name":
-		if *nameSections++; *nameSections > 1 || !namesInOrder(c) {
-			s.dropped = append(s.dropped, all)
+		if *nameSections++; *nameSections == 1 && !s.readNames(c) {
+			s.moduleName, s.functionNames = span{}, span{}
 		}
 	case abi.ManifestSection:
 		switch body := c.b[c.off:]; {
@@ -623,9 +628,9 @@ func (s *scan) custom(c *cursor, all span, nameSections *int) error {
 	return nil
 }
 
-// namesInOrder reports whether the body of a name section decodes with no
-// more names than it has bytes.
-func namesInOrder(c *cursor) bool {
+// readNames reports whether the body of a name section decodes with no more
+// names than it has bytes.
+func (s *scan) readNames(c *cursor) bool {
 	total := 0
 	for c.left() > 0 {
 		id := c.byte()
@@ -634,19 +639,16 @@ func namesInOrder(c *cursor) bool {
 			return false
 		}
 		sub := &cursor{b: c.b[:c.off+int(size)], off: c.off}
+		at := span{sub.off, len(sub.b)}
 		c.skip(int(size))
 		switch id {
 		case 0:
 			sub.name("module name")
+			s.moduleName = at
 		case 1:
 			nameMap(sub, &total)
-		case 2:
-			n := sub.count("functions", maxFunctions)
-			for i := 0; i < n && sub.err == nil; i++ {
-				sub.u32()
-				nameMap(sub, &total)
-			}
-		default:
+			s.functionNames = at
+		default: // of locals and labels, which have no use here
 			continue
 		}
 		if sub.err != nil || sub.left() != 0 {
@@ -666,123 +668,4 @@ func nameMap(c *cursor, total *int) {
 			c.fail("name is not UTF-8")
 		}
 	}
-}
-
-// rewrite returns the module as wazero gets it: the same bytes if there is
-// nothing to do. It must follow a scan without error. Tables are capped; custom
-// sections that wazero would stumble over are left out; data segments
-// are joined.
-func (s *scan) rewrite() []byte {
-	type edit struct {
-		at   span
-		with []byte
-	}
-	var edits []edit
-	for _, d := range s.dropped {
-		edits = append(edits, edit{d, nil})
-	}
-	if slices.ContainsFunc(s.tables, func(t table) bool { return t.capped }) {
-		body := appendU32(nil, uint32(len(s.tables)))
-		for _, t := range s.tables {
-			body = appendU32(appendU32(append(body, t.element, 1), t.min), t.max)
-		}
-		edits = append(edits, edit{s.tableSection, appendSection(nil, 4, body)})
-	}
-	if body := s.joinData(); body != nil {
-		edits = append(edits, edit{s.dataSection, appendSection(nil, 11, body)})
-	}
-	if len(edits) == 0 {
-		return s.wasm
-	}
-	slices.SortFunc(edits, func(a, b edit) int { return a.at.start - b.at.start })
-	size := len(s.wasm)
-	for _, e := range edits {
-		size += len(e.with) - (e.at.end - e.at.start)
-	}
-	out := make([]byte, 0, size)
-	last := 0
-	for _, e := range edits {
-		out = append(append(out, s.wasm[last:e.at.start]...), e.with...)
-		last = e.at.end
-	}
-	return append(out, s.wasm[last:]...)
-}
-
-// Limits of joining. Go's linker cuts data into thousands of segments to save
-// the zeros between them; wazero v1.12.0 spends more on each, every time that
-// it makes an instance, than on copying as many zeros as joinGap.
-const (
-	joinFrom = 64
-	joinGap  = 512
-	maxZeros = 8 << 20
-)
-
-// joinData returns a data section in which segments that are close together are
-// one, with the zeros between them, which is what a fresh memory has there. It
-// is nil if there is little to gain.
-func (s *scan) joinData() []byte {
-	if s.dataFixed || len(s.data) < joinFrom {
-		return nil
-	}
-	data := slices.Clone(s.data)
-	slices.SortStableFunc(data, func(a, b segment) int { return cmp.Compare(a.offset, b.offset) })
-	end := func(d segment) uint64 { return uint64(d.offset) + uint64(d.bytes.end-d.bytes.start) }
-	apart := func(i int) bool { return i == 0 || uint64(data[i].offset)-end(data[i-1]) > joinGap }
-	joined, zeros := 0, 0
-	for i := range data {
-		if i > 0 && end(data[i-1]) > uint64(data[i].offset) {
-			return nil // the later one in the file wins
-		}
-		if apart(i) {
-			joined++
-		} else {
-			zeros += int(uint64(data[i].offset) - end(data[i-1]))
-		}
-	}
-	if joined > len(data)/2 || zeros > maxZeros {
-		return nil
-	}
-	body := make([]byte, 0, s.dataSection.end-s.dataSection.start+zeros)
-	body = appendU32(body, uint32(joined))
-	for i := 0; i < len(data); {
-		j := i + 1
-		for j < len(data) && !apart(j) {
-			j++
-		}
-		body = append(body, 0, 0x41)
-		body = append(appendI32(body, int32(data[i].offset)), 0x0b)
-		body = appendU32(body, uint32(end(data[j-1])-uint64(data[i].offset)))
-		for k := i; k < j; k++ {
-			if k > i {
-				gap := uint64(data[k].offset) - end(data[k-1])
-				body = append(body, make([]byte, gap)...)
-			}
-			body = append(body, s.wasm[data[k].bytes.start:data[k].bytes.end]...)
-		}
-		i = j
-	}
-	return body
-}
-
-func appendSection(b []byte, id byte, body []byte) []byte {
-	return append(appendU32(append(b, id), uint32(len(body))), body...)
-}
-
-func appendI32(b []byte, v int32) []byte {
-	for {
-		d := byte(v & 0x7f)
-		v >>= 7
-		if v == 0 && d&0x40 == 0 || v == -1 && d&0x40 != 0 {
-			return append(b, d)
-		}
-		b = append(b, d|0x80)
-	}
-}
-
-func appendU32(b []byte, v uint32) []byte {
-	for v >= 0x80 {
-		b = append(b, byte(v)|0x80)
-		v >>= 7
-	}
-	return append(b, byte(v))
 }

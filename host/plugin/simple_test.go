@@ -184,7 +184,7 @@ func TestIsolation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.Release()
-	a, b := x.NewWorker(), x.NewWorker()
+	a, b := worked(t, x), worked(t, x)
 	defer a.Close()
 	defer b.Close()
 	got := []string{calls(a), calls(a), calls(b), calls(a)}
@@ -278,7 +278,7 @@ func TestWokenTooLate(t *testing.T) {
 	for _, p := range []string{"commit", "metric", "progress"} {
 		h := newRecorder()
 		// The instance is made while there is time.
-		in, _, e := w.(*worker).x.instantiate(context.Background(), item(h, p), w.(*worker).x.config, abi.ExportExecute)
+		in, _, e := w.(*worker).x.instantiate(context.Background(), unlimited(), item(h, p), w.(*worker).x.config, abi.ExportExecute)
 		if e != nil {
 			t.Fatal(e)
 		}
@@ -437,7 +437,7 @@ func TestListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.Release()
-	w := x.NewWorker()
+	w := worked(t, x)
 	defer w.Close()
 	inv := item(newRecorder(), "")
 	if got := w.Execute(context.Background(), inv); got.Status != 64 {

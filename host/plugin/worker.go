@@ -11,9 +11,10 @@ import (
 
 // worker implements abi.Worker. It is used by one goroutine at a time.
 type worker struct {
-	x    *executor
-	in   *instance // kept between items; nil if there is none
-	gone bool
+	x       *executor
+	account *account
+	in      *instance // kept between items; nil if there is none
+	gone    bool
 }
 
 // Close drops the instance and ends the worker's use of the executor.
@@ -23,6 +24,8 @@ func (w *worker) Close() error {
 	}
 	w.gone = true
 	w.drop()
+	w.x.expect(w.account.most)
+	w.account.close()
 	w.x.Release()
 	return nil
 }
@@ -50,7 +53,7 @@ func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 		return w.script(ctx, inv)
 	}
 	if w.in == nil {
-		in, outcome, err := w.x.instantiate(ctx, inv, w.x.config, op, second)
+		in, outcome, err := w.x.instantiate(ctx, w.account, inv, w.x.config, op, second)
 		if err != nil {
 			return failure(outcome, err, "")
 		}
@@ -83,7 +86,7 @@ func (w *worker) Listen(ctx context.Context, export string, inv *abi.Invocation)
 	if !w.x.HasListener(export) {
 		return failure(abi.OutcomeError, &Error{Kind: KindHost, Op: export, Err: errors.New("the module has no such listener")}, "")
 	}
-	in, outcome, err := w.x.instantiate(ctx, inv, w.x.config, export)
+	in, outcome, err := w.x.instantiate(ctx, w.account, inv, w.x.config, export)
 	if err != nil {
 		return failure(outcome, err, "")
 	}

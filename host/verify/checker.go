@@ -10,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
 // How long what is over is remembered, by the clock of the events: for runs to
@@ -46,6 +47,7 @@ type process struct {
 	last   mark // the last event that it wrote
 	over   bool
 	killed bool // it is over and has not said so
+	whole  bool // its first line is known
 	lives  map[*instance]bool
 	jobs   map[*job]bool
 	// trusted: its session is live, as far as it said. yielded: it was so long
@@ -100,6 +102,7 @@ type pending struct {
 	fire    fireID
 	finding Finding
 	over    mark // the line that found the run open, and began another
+	since   time.Time
 }
 
 type job struct {
@@ -116,7 +119,15 @@ type job struct {
 	judgedAt    time.Time
 	lastFire    mark      // the newest fire that was begun or skipped
 	quietFrom   time.Time // from here on it has not fired
-	report      JobReport
+	// trustedFrom is since when some host with a live session has had the job.
+	trustedFrom time.Time
+	gap         mark // from here on a host did not keep all events of the job
+	promises    map[int]*promise
+	demandedAt  time.Time // when it was looked at last what is owed
+	// begunAt is the newest instant that a host began, skippedAt the newest that a
+	// host with no items skipped for good.
+	begunAt, skippedAt time.Time
+	report             JobReport
 }
 
 // New returns a checker that has seen nothing.
@@ -195,14 +206,19 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 		c.shared(j, &e)
 	case host.EventJobChanged:
 		j.changed = e.Time
+	case host.EventOverQuota:
+		if e.Ceiling == ceiling.HistoryBytes && j.gap.kind == "" {
+			j.gap = m
+		}
 	case host.EventFireStarted, host.EventFireSkipped:
-		c.fire(j, &e, m)
-	case host.EventItemStarted, host.EventItemEnded, host.EventItemCompleted, host.EventItemSkipped:
+		c.fire(j, in.process, &e, m)
+	case host.EventItemStarted, host.EventItemEnded, host.EventItemCompleted, host.EventItemSkipped, host.EventItemHeld:
 		if e.Item != nil && *e.Item >= 0 {
 			c.item(j, in, &e, m)
 		}
 	}
 	c.judge(j, c.now, false)
+	c.demand(j, c.now)
 }
 
 // End says that the host that wrote the file writes no more.
@@ -244,7 +260,7 @@ func (c *Checker) process(file string, fresh bool) *process {
 		if s.process != nil {
 			c.end(s.process)
 		}
-		s.process = &process{lives: make(map[*instance]bool), jobs: make(map[*job]bool), owed: make(map[*job]mark), trusted: true}
+		s.process = &process{lives: make(map[*instance]bool), jobs: make(map[*job]bool), owed: make(map[*job]mark), trusted: true, whole: fresh}
 		c.report.Hosts++
 	}
 	return s.process
@@ -342,7 +358,7 @@ func (c *Checker) trust(p *process, m mark) {
 	}
 	for j := range p.jobs {
 		if !j.trustedBut(p) {
-			j.quietFrom = m.time
+			j.quietFrom, j.trustedFrom = m.time, m.time
 		}
 	}
 	p.trusted = true
@@ -396,7 +412,7 @@ func (c *Checker) job(name string, p *process, m mark) *job {
 	j := c.jobs[name]
 	if j == nil {
 		j = &job{name: name, items: make(map[int]*item), active: make(map[*process]time.Time), fires: make(map[fireID]*fire),
-			report: JobReport{Job: name}}
+			promises: make(map[int]*promise), report: JobReport{Job: name}}
 		c.jobs[name] = j
 	}
 	switch m.kind {
@@ -414,7 +430,7 @@ func (c *Checker) job(name string, p *process, m mark) *job {
 // enter notes that a process has a job.
 func (c *Checker) enter(j *job, p *process, now time.Time) {
 	if _, has := j.active[p]; !has && !j.trustedBut(p) {
-		j.quietFrom = now
+		j.quietFrom, j.trustedFrom = now, now
 	}
 	if _, owed := p.owed[j]; len(j.active) == 0 || len(j.active) == 1 && owed && p.jobs[j] {
 		j.activeSince = now
@@ -423,6 +439,11 @@ func (c *Checker) enter(j *job, p *process, now time.Time) {
 }
 
 func (c *Checker) find(f Finding) {
+	if j := c.jobs[f.Job]; j != nil && j.gap.kind != "" && f.Class == Violated {
+		f.Class = Unproven
+		f.Text += "; but the history has not all events of the job"
+		f.Lines = append(f.Lines, j.gap.line())
+	}
 	if c.o.Strict {
 		f.Class = Violated
 	}
@@ -472,6 +493,7 @@ func (c *Checker) item(j *job, in *instance, e *host.Event, m mark) {
 		}
 		r.ended = mark{}
 		f.note(n, itemBegun, m)
+		j.settled(n, e.Trigger, e.Instant)
 		if e.Previous != nil {
 			c.previous(j, it, e.Previous, m)
 		}
@@ -492,6 +514,10 @@ func (c *Checker) item(j *job, in *instance, e *host.Event, m mark) {
 		r.to, r.hasTo = e.OffsetWrites, true
 		c.completed(j, it, r, m)
 		f.note(n, itemFinished, m)
+	case host.EventItemHeld: // the run is closed, and no other host repeats it
+		j.report.Skipped++
+		delete(j.promises, n) // until an operator releases the item
+		f.note(n, itemExcused, m)
 	case host.EventItemSkipped:
 		j.report.Skipped++
 		if e.Fence != 0 { // a run was given up: what becomes of the item is told by others
@@ -502,6 +528,14 @@ func (c *Checker) item(j *job, in *instance, e *host.Event, m mark) {
 			break
 		}
 		f.note(n, itemExcused, m)
+		if e.Runs {
+			c.stillRuns(j, it, in, m)
+		}
+		if e.Owed {
+			j.owe(n, e, m)
+		} else {
+			j.settled(n, e.Trigger, later(e.Instant, e.Through))
+		}
 		if !e.Through.IsZero() {
 			c.span(j, []int{n}, e.Instant, e.Through, m)
 		}
@@ -622,7 +656,7 @@ func (c *Checker) previous(j *job, it *item, was *host.PreviousRun, m mark) {
 		case open && had.fate == itemBegun:
 			had.over = m
 			f.fates[it.number] = had
-		case was.Outcome == coordination.OutcomeLost:
+		case was.Outcome == coordination.OutcomeLost, was.Outcome == coordination.OutcomeHeld:
 			f.note(it.number, itemExcused, m)
 		case !open && had.fate < itemFinished:
 			f.note(it.number, itemFinished, m)
@@ -770,6 +804,7 @@ func (c *Checker) removed(j *job, before time.Time) {
 		}
 	}
 	j.order = kept
+	maps.DeleteFunc(j.promises, func(_ int, p *promise) bool { return p.mark.time.Before(before) })
 	j.spans = slices.DeleteFunc(j.spans, func(s span) bool { return s.mark.time.Before(before) })
 }
 

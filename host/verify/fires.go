@@ -51,6 +51,7 @@ type fire struct {
 	// others may have had it before.
 	late          bool
 	skippedByNone mark // skipped by a host that owned nothing
+	skippedBy     map[*process]bool
 }
 
 type itemFate struct {
@@ -143,6 +144,7 @@ func (c *Checker) fewer(j *job, total int) {
 	for _, f := range j.order {
 		f.total = min(f.total, total)
 	}
+	maps.DeleteFunc(j.promises, func(n int, _ *promise) bool { return n >= total })
 }
 
 // total is how many items a division was made for.
@@ -185,7 +187,7 @@ func (j *job) least(since time.Time, n int) int {
 }
 
 // fire takes an event of a whole fire on one host.
-func (c *Checker) fire(j *job, e *host.Event, m mark) {
+func (c *Checker) fire(j *job, p *process, e *host.Event, m mark) {
 	c.quiet(j, e.Time)
 	j.lastFire, j.quietFrom = m, e.Time
 	f := c.fireOf(j, e, m)
@@ -203,9 +205,32 @@ func (c *Checker) fire(j *job, e *host.Event, m mark) {
 		}
 		c.fewer(j, e.Total)
 	}
+	switch through := later(e.Instant, e.Through); {
+	case e.Trigger != 0:
+	case e.Kind == host.EventFireStarted:
+		j.begunAt = later(j.begunAt, e.Instant)
+	case len(e.Items) == 0 && !e.Owed:
+		j.skippedAt = later(j.skippedAt, through)
+	default:
+		for _, i := range e.Items {
+			if e.Owed {
+				j.owe(i, e, m)
+			} else {
+				j.settled(i, 0, through)
+			}
+		}
+	}
 	switch {
 	case e.Kind == host.EventFireStarted:
 		f.started = true
+	case !e.Owed && e.Through.IsZero() && !f.skippedBy[p]:
+		if f.skippedBy == nil {
+			f.skippedBy = make(map[*process]bool)
+		}
+		f.skippedBy[p] = true
+	}
+	switch {
+	case e.Kind == host.EventFireStarted:
 	case !e.Through.IsZero():
 		c.span(j, e.Items, e.Instant, e.Through, m)
 	case len(e.Items) == 0:
@@ -305,6 +330,7 @@ func (c *Checker) account(j *job, f *fire) {
 		switch {
 		case it.fate >= itemExcused:
 		case it.fate == 0 && !f.started && f.skippedByNone.kind != "":
+		case it.fate == 0 && !f.started && j.skippedByAll(f): // its owner went, and no other host may have it
 		case it.fate == 0 && c.o.Completed != nil && c.o.Completed(f.runID(j, i)):
 			// Nobody lived to tell of its begin, nor of its end.
 		case it.fate == 0:
@@ -314,6 +340,17 @@ func (c *Checker) account(j *job, f *fire) {
 			c.unfinished(j, f, i, it)
 		}
 	}
+}
+
+// skippedByAll reports whether each host that had the job when the fire was due,
+// and has it, has skipped it for good.
+func (j *job) skippedByAll(f *fire) bool {
+	for p, since := range j.active {
+		if p.trusted && !since.After(f.due) && !f.skippedBy[p] {
+			return false
+		}
+	}
+	return len(f.skippedBy) > 0
 }
 
 // runID is the id of an item's run in the fire.
@@ -338,7 +375,7 @@ func (c *Checker) unfinished(j *job, f *fire, n int, what itemFate) {
 		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: n, RunID: runID, Text: text, Lines: lines(append(marks, what.over)...)})
 		return
 	}
-	p := pending{fire: f.id, over: what.over, finding: Finding{Invariant: Accounted, Class: Unproven, Job: j.name, Item: n, RunID: runID,
+	p := pending{fire: f.id, over: what.over, since: c.now, finding: Finding{Invariant: Accounted, Class: Unproven, Job: j.name, Item: n, RunID: runID,
 		Text: text + "; its host died without a word", Lines: lines(append(marks, in.process.last)...)}}
 	if it.pending = append(it.pending, p); len(it.pending) > mostPending {
 		c.unproven(it.pending[0])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,8 +33,21 @@ type RegistryReport struct {
 	// that could have cleared away, so that nothing is said about them.
 	Jobs int `json:"jobs"`
 	Idle int `json:"idle"`
+	// Unused are servers without an instance, by job and address, of jobs that
+	// have hosts. They are no findings: the janitor removes enabled ones in time.
+	Unused []UnusedServer `json:"unused,omitempty"`
 	// Looks is how often all was looked at.
 	Looks int `json:"looks"`
+}
+
+// UnusedServer is a server of a job that has no instance there.
+type UnusedServer struct {
+	Job    string `json:"job"`
+	Server string `json:"server"`
+	// Disabled ones are never removed.
+	Disabled bool `json:"disabled,omitempty"`
+	// Since is when the janitor first saw it without one; zero if it has not yet.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // lookAgain lies between two looks.
@@ -103,6 +117,7 @@ func lookAround(ctx context.Context, rc coordination.RegistryCenter, namespace s
 			return nil, nil, fmt.Errorf("job %s: %w", name, s.err)
 		}
 		findings = append(findings, s.findings...)
+		r.Unused = append(r.Unused, s.unused...)
 		if s.configured {
 			r.Jobs++
 			if len(s.alive) == 0 {
@@ -122,6 +137,7 @@ type survey struct {
 	java               map[string]bool
 	configured         bool
 	findings           []Finding
+	unused             []UnusedServer
 	err                error
 }
 
@@ -164,9 +180,20 @@ func (s *survey) look() {
 	if len(s.alive) == 0 {
 		return // nobody is there who could have cleared away
 	}
+	s.servers(instances, details)
 	s.leader()
 	s.membership()
 	s.items()
+}
+
+// servers lists those without an instance.
+func (s *survey) servers(instances, details []string) {
+	noted := s.read(coordination.Data(s.sibling + "/servers"))[0]
+	list := coordination.UnusedServers(s.children(s.root+"/servers"), instances, details, noted.Data)
+	for _, ip := range slices.Sorted(maps.Keys(list)) {
+		state := strings.TrimSpace(string(s.read(coordination.Data(s.root + "/servers/" + ip))[0].Data))
+		s.unused = append(s.unused, UnusedServer{Job: s.job, Server: ip, Disabled: strings.EqualFold(state, "DISABLED"), Since: list[ip]})
+	}
 }
 
 func (s *survey) leader() {

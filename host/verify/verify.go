@@ -10,7 +10,10 @@
 //  1. No item had two live owners: guests of one item never ran on two hosts
 //     at once.
 //  2. Every item of every due fire ran to its own end, or a reason why not was
-//     written down.
+//     written down. A reason that announces a run ([host.Event], Owed) is kept by
+//     a run for that instant or a newer one, or by a later reason that announces
+//     none, within [Options.Settle] of the time at which no run of the item is
+//     under way and some host with a live session has the job.
 //  3. An item whose completion took effect did not run again in its fire.
 //  4. Offsets only move forward, and not by a run whose item had been begun
 //     anew under a greater fence.
@@ -42,6 +45,9 @@
 // was lost. A host that is cut off knows, and has to stop its guests in time:
 // once it has said "yield", an overlap is a violation. Neither what is unproven
 // nor what is fenced is a violation unless [Options.Strict] is set.
+//
+// A host keeps no more of a job's events than its quota allows, and says so. From
+// that line on what would be a violation of the job is unproven.
 //
 // # Jobs of a host without a session
 //
@@ -76,7 +82,10 @@ type Options struct {
 	// Strict makes violations of what else is only noted.
 	Strict bool
 	// Completed, if not nil, tells of completions that took effect although
-	// their host did not live to write the line. The argument is the run id.
+	// their host did not live to write the line. The argument is the run id. With
+	// it nothing about the runs of dead hosts is unproven: of each that was not
+	// completed a host must say, within twice Settle, that it took it over or that
+	// it is lost.
 	Completed func(runID string) bool
 	// MaxFindings bounds the findings that are kept for each invariant; all
 	// are counted. 0 is DefaultMaxFindings.

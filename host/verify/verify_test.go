@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -385,6 +387,19 @@ func TestEachInvariant(t *testing.T) {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
 			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0), Outcome: coordination.OutcomeLost}).end(501, 500, 0, 8, "OK")
+			return []*book{a, b.later(900)}
+		}, 0, "", ""},
+		"begun by a host that died, and held back": {func() []*book {
+			a, b := two()
+			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
+			item := 0
+			b.of(8, host.EventItemHeld, host.Event{Instant: instant(0), Item: &item, RunID: runID(0, 0), Outcome: coordination.OutcomeHeld})
+			return []*book{a, b.skip(10, 10, 0, "x").later(900)}
+		}, 0, "", ""},
+		"begun by a host that died, and held back by its record": {func() []*book {
+			a, b := two()
+			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
+			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0), Outcome: coordination.OutcomeHeld}).end(501, 500, 0, 8, "OK")
 			return []*book{a, b.later(900)}
 		}, 0, "", ""},
 		"begun by a host that died, and never taken over": {func() []*book {
@@ -758,7 +773,8 @@ func (s *shelf) Read(_ context.Context, queries ...coordination.Query) ([]coordi
 // later is none either.
 func TestLeftBehind(t *testing.T) {
 	t.Parallel()
-	alive := []string{"/n/j/config = {}", "/n/j/instances/" + a1, "/n.wasmjob/j/instances/" + a1, "/n/idle/config = {}", "/n/idle/trigger/" + b1, "/n/removed/x"}
+	alive := []string{"/n/j/servers/10.0.0.7 = ENABLED", "/n/j/servers/10.0.0.8 = disabled", "/n.wasmjob/j/servers = {\"10.0.0.8\":1000}", "/n/idle/servers/10.0.0.7 = ENABLED",
+		"/n/j/config = {}", "/n/j/instances/" + a1, "/n.wasmjob/j/instances/" + a1, "/n/idle/config = {}", "/n/idle/trigger/" + b1, "/n/removed/x"}
 	orphan, passing := "/n/j/trigger/"+b1, "/n/j/leader/failover/items/3"
 	for name, tc := range map[string]struct {
 		at   func(since time.Duration) []string
@@ -796,7 +812,9 @@ func TestLeftBehind(t *testing.T) {
 				if !slices.Equal(nodes, tc.want) || time.Since(start) != tc.took {
 					t.Errorf("found %q after %s, want %q after %s", nodes, time.Since(start), tc.want, tc.took)
 				}
-				if want := (RegistryReport{Namespace: "n", Jobs: 2, Idle: 1, Looks: 1 + int(tc.took/time.Second)}); *looked != want {
+				want := RegistryReport{Namespace: "n", Jobs: 2, Idle: 1, Looks: 1 + int(tc.took/time.Second), Unused: []UnusedServer{
+					{Job: "j", Server: "10.0.0.7"}, {Job: "j", Server: "10.0.0.8", Disabled: true, Since: time.UnixMilli(1000)}}}
+				if !reflect.DeepEqual(*looked, want) {
 					t.Errorf("looked at %+v, want %+v", *looked, want)
 				}
 				r := New(Options{}).Finish()
@@ -814,5 +832,33 @@ func TestLeftBehind(t *testing.T) {
 	cancel()
 	if _, _, err := LeftBehind(ctx, &shelf{now: func() []string { return append(alive, orphan) }}, "n", time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled, and found %v", err)
+	}
+}
+
+// What a host did not keep for the job's quota cannot be held against it; what
+// was found before can.
+func TestAHistoryWithAGapProvesNothing(t *testing.T) {
+	t.Parallel()
+	lost := func(gap bool) *book {
+		b := open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5)
+		if gap {
+			b.of(3, host.EventOverQuota, host.Event{Ceiling: ceiling.HistoryBytes})
+		}
+		return b.later(300).later(600)
+	}
+	if r := check(Options{}, lost(false)); r.Violations == 0 {
+		t.Fatal("nothing is found without the gap")
+	}
+	r := check(Options{}, lost(true))
+	if r.Violations != 0 || r.Unproven == 0 || !strings.Contains(r.Findings[0].Text, "the history has not all events of the job") {
+		t.Errorf("found %+v", r.Findings)
+	}
+	if r := check(Options{}, lost(false).of(601, host.EventOverQuota, host.Event{Ceiling: ceiling.HistoryBytes})); r.Violations == 0 {
+		t.Error("a gap after the loss excuses it")
+	}
+	// Another quota leaves the history whole.
+	b := open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).of(3, host.EventOverQuota, host.Event{Ceiling: ceiling.LogLines}).later(300).later(600)
+	if r := check(Options{}, b); r.Violations == 0 {
+		t.Error("dropped log lines excuse a loss")
 	}
 }

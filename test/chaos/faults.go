@@ -24,7 +24,7 @@ const (
 	KillLeader      Kind = "kill-leader"        // kill -9 of the host that leads a job
 	KillFollower    Kind = "kill-follower"      // kill -9 of another one
 	KillAndReturn   Kind = "kill-and-return"    // kill -9, and started again at once
-	Halt            Kind = "halt"               // SIGSTOP beyond the session, SIGCONT
+	Halt            Kind = "halt"               // SIGSTOP beyond the session, SIGCONT; the kernel may end it
 	HaltShort       Kind = "halt-short"         // SIGSTOP for a quarter of it
 	Partition       Kind = "partition"          // a host loses all its connections
 	PartitionSilent Kind = "partition-silent"   // its connections stay open, nothing comes through
@@ -88,11 +88,11 @@ func kinds() map[Kind]spec {
 		KillAndReturn: {what: "kill -9 of a host, started again at once", make: func(_ context.Context, s *stage) (*injury, error) {
 			return s.killHost(s.anyHost(), 0)
 		}},
-		Halt: {what: "SIGSTOP of a host beyond its session, then SIGCONT", make: func(_ context.Context, s *stage) (*injury, error) {
-			return s.haltHost(s.anyHost(), long(s))
+		Halt: {what: "SIGSTOP of a host beyond its session, then SIGCONT, or a new process if the kernel has ended it", make: func(ctx context.Context, s *stage) (*injury, error) {
+			return s.haltHost(ctx, s.anyHost(), long(s))
 		}},
-		HaltShort: {what: "SIGSTOP of a host for a quarter of its session", make: func(_ context.Context, s *stage) (*injury, error) {
-			return s.haltHost(s.anyHost(), short(s))
+		HaltShort: {what: "SIGSTOP of a host for a quarter of its session", make: func(ctx context.Context, s *stage) (*injury, error) {
+			return s.haltHost(ctx, s.anyHost(), short(s))
 		}},
 		Partition:       links("a host is cut off: connections closed", long, (*zkserver.Proxy).Cut),
 		PartitionSilent: links("a host is cut off: connections open, nothing comes through", long, func(p *zkserver.Proxy) { p.Hold(zkserver.ToServer | zkserver.ToClient) }),
@@ -161,9 +161,9 @@ func kinds() map[Kind]spec {
 			return both(func() (*injury, error) { return s.killServers(s.o.SessionTimeout, leader) },
 				func() (*injury, error) { return s.killHost(s.anyHost(), s.o.SessionTimeout+s.tick+2*time.Second) })
 		}},
-		HaltAndPart: {what: "a host halts beyond its session while links are slow", make: func(_ context.Context, s *stage) (*injury, error) {
+		HaltAndPart: {what: "a host halts beyond its session while links are slow", make: func(ctx context.Context, s *stage) (*injury, error) {
 			return both(func() (*injury, error) { return s.slow(long(s), 100*time.Millisecond), nil },
-				func() (*injury, error) { return s.haltHost(s.anyHost(), long(s)) })
+				func() (*injury, error) { return s.haltHost(ctx, s.anyHost(), long(s)) })
 		}},
 		TwoHosts: {what: "a host is killed while another is cut off", make: func(_ context.Context, s *stage) (*injury, error) {
 			order := s.random.Perm(len(s.hosts))
@@ -247,7 +247,11 @@ func (s *stage) killHost(h *node, hold time.Duration) (*injury, error) {
 		heal: func(context.Context) error { return h.start() }}, nil
 }
 
-func (s *stage) haltHost(h *node, hold time.Duration) (*injury, error) {
+// haltHost stops a process in its tracks. If it has a dead man's timer, it must not
+// outlive its session; it is started again, as a supervisor does.
+func (s *stage) haltHost(ctx context.Context, h *node, hold time.Duration) (*injury, error) {
+	const armed = "wasmjob_dead_man_armed"
+	values, _ := h.gauges(ctx, armed) // one that does not answer is not asked more of
 	l := h.life()
 	from := time.Now()
 	if err := pauseProcess(l.cmd.Process); err != nil {
@@ -256,6 +260,12 @@ func (s *stage) haltHost(h *node, hold time.Duration) (*injury, error) {
 	return &injury{text: h.name, hosts: []*node{h}, from: from, hold: hold, heal: func(context.Context) error {
 		// Noted before it goes on: what it says then is late.
 		s.evidence.halted(l.pid, from, time.Now())
+		if !h.runs() {
+			return h.start()
+		}
+		if values[armed] == 1 && hold > s.o.SessionTimeout {
+			s.violate("%s was halted for %s, beyond its session of %s, and its dead man's timer did not end it", h.name, hold, s.o.SessionTimeout)
+		}
 		return resumeProcess(l.cmd.Process)
 	}}, nil
 }

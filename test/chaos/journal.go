@@ -386,7 +386,7 @@ func (a *audit) list(t *txn, job string, w write) map[itemID]string {
 		return runs
 	}
 	for _, run := range parsed.Runs {
-		for _, i := range run.Items {
+		for i := range run.Items.All() {
 			runs[itemID{job, i}] = coordination.RunID(job, run.Fire, i)
 		}
 	}

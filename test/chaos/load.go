@@ -76,6 +76,8 @@ func (j job) definition() string {
 	if j.cron != "" {
 		lines = append(lines, fmt.Sprintf("cron: %q", j.cron))
 	}
+	// Hosts are killed at will: that two die in a row says nothing of an item.
+	lines = append(lines, "maxHostDeaths: 0")
 	// What nobody is told of is swept at this interval: soon enough to be seen.
 	lines = append(lines, fmt.Sprintf("reconcileIntervalMinutes: %d", int(sweepInterval.Minutes())))
 	return strings.Join(append(lines, j.more...), "\n") + "\n"

@@ -386,7 +386,7 @@ func (s *soak) hurt(ctx context.Context) (string, *injury, error) {
 	case 1, 6:
 		return "cut off", s.partition(any, long, func(p *zkserver.Proxy) { p.Hold(zkserver.ToServer | zkserver.ToClient) }), nil
 	case 2, 7:
-		n, err := s.haltHost(any, long)
+		n, err := s.haltHost(ctx, mortal, long) // the kernel may end it
 		return "SIGSTOP", n, err
 	case 3:
 		n, err := s.killServers(time.Second, 0)

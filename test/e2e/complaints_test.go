@@ -41,7 +41,7 @@ func TestNoJobFallsSilentWhenZooKeeperGoesAndComes(t *testing.T) {
 	}
 	brief := []string{"--session-timeout", clusterSession.String()}
 	a, toA := c.behind(brief...)
-	b, toB := c.behind(brief...)
+	b, toB := c.behind(append(brief, "--dead-man", "off")...) // it halts beyond its session
 	both := []*member{a, b}
 	c.allFire(jobs, both, both)
 

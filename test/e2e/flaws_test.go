@@ -427,7 +427,8 @@ func TestALeaderThatSleptThroughItsSessionHasNoSay(t *testing.T) {
 	c := newCluster(t)
 	c.job("over", "shardingTotalCount: 3", "failover: true", `jobParameter: "stubborn:a"`)
 	c.job("lost", "shardingTotalCount: 3", "failover: false", `jobParameter: "stubborn:a"`)
-	all := []*member{c.add(mortal...), c.add(mortal...), c.add(mortal...)}
+	sleepers := append(slices.Clone(mortal), "--dead-man", "off") // the kernel would end the one that is halted
+	all := []*member{c.add(sleepers...), c.add(sleepers...), c.add(sleepers...)}
 	for _, m := range all {
 		m.of("over", 0, assigned(1))
 		m.of("lost", 0, assigned(1))

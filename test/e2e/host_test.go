@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,11 +36,13 @@ import (
 type place struct {
 	t   *testing.T
 	dir string
+	// program is what its hosts run; empty is wasmjob.
+	program string
 }
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	p := &place{t, t.TempDir()}
+	p := &place{t: t, dir: t.TempDir()}
 	for _, d := range []string{"plugins", "gate", "home", "tmp", "events"} {
 		if err := os.Mkdir(p.path(d), 0o755); err != nil {
 			t.Fatal(err)
@@ -238,7 +241,7 @@ func (p *place) startEnv(env []string, flags ...string) *process {
 		"run", "--plugins", p.path("plugins"), "--history", h.history, "--admin", "127.0.0.1:0",
 		"--cache", cache(t), "--server-ip", "127.0.0.1", "--log-format", "json",
 	}, flags...)
-	h.cmd = exec.Command(wasmjob(t), args...)
+	h.cmd = exec.Command(cmp.Or(p.program, wasmjob(t)), args...)
 	h.cmd.Env, h.cmd.Dir = p.env(env...), p.dir
 	stderr, err := h.cmd.StderrPipe()
 	if err != nil {

@@ -177,6 +177,7 @@ func (c *cluster) start(definition string, args ...string) *ours {
 	o.release()
 	o.args = append([]string{
 		"--registry", "zookeeper", "--zk", c.tap(name), "--namespace", c.namespace, "--session-timeout", sessionTimeout.String(),
+		"--dead-man", "off", // they are halted, and go on
 		"--server-ip", o.ip, "--plugins", filepath.Join(o.dir, "plugins"), "--mount", c.job + "=" + filepath.Join(o.dir, "gate") + ":/gate",
 		"--admin", filepath.Join(o.dir, "admin"), "--max-concurrency", "64",
 	}, args...)

@@ -242,6 +242,7 @@ func (s *side) ours(h *member, ip string) process {
 		Name: h.name, Program: shared.program, Dir: dir, NoHistory: true,
 		Args: []string{
 			"--registry", "zookeeper", "--zk", h.proxy.Addr(), "--namespace", s.space, "--session-timeout", sessionTimeout.String(),
+			"--dead-man", "off", // they are halted, and go on
 			"--server-ip", ip, "--plugins", plugins, "--admin", filepath.Join(dir, "admin"), "--cache", filepath.Join(shared.dir, "cache"),
 			"--max-concurrency", "64",
 		},

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (p *program) adoptCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "adopt --zk SERVERS --namespace NS",
+		Short: "Use a ZooKeeper whose nodes were copied from another one",
+		Long: `Let hosts use a namespace whose nodes were copied to another ZooKeeper, or
+restored to a new one from a backup of nodes. Transaction numbers begin anew there,
+and fences and trigger rounds with them; hosts see that in the items' records and do
+not join. From now on a number is added to all transactions of the namespace, so
+that fences go on above those that were given out before.
+
+Run it once, after copying. Hosts that wait join within a minute. No host may be
+in any job of the namespace. A registry that is no copy is left as it is.`,
+		Example: "  wasmjob adopt --zk zk1:2181,zk2:2181 --namespace prod",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.adopt(cmd.Context(), cmd)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	addRegistryFlags(cmd.Flags())
+	return cmd
+}
+
+func (p *program) adopt(ctx context.Context, cmd *cobra.Command) error {
+	o, err := p.openNamespace(ctx, cmd.Flags())
+	if err != nil {
+		return err
+	}
+	a, err := o.jobs.Adopt(ctx)
+	if err = errors.Join(err, o.close()); err != nil {
+		return err
+	}
+	return p.done(nil, fmt.Sprintf("adopted namespace %s: the highest number in %s and %s is %d; fences and trigger rounds go on above %d",
+		o.loaded.Namespace, count(a.Jobs, "job"), count(a.Items, "item"), a.Highest, a.Base))
+}

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/admin"
+)
+
+const (
+	// defaultGrace is how long guests may go on that are killed.
+	defaultGrace = 5 * time.Second
+	// afterGrace is how long kill waits for the end when the grace is over.
+	afterGrace = 15 * time.Second
+	// mostRounds bounds how often disable --now looks whether a host has begun
+	// something before it heard that the job is disabled.
+	mostRounds = 5
+)
+
+// errRunning says that what was to be killed runs on, and that this was shown.
+var errRunning = errors.New("it runs on")
+
+// killFlags are those of kill and of disable --now.
+type killFlags struct {
+	grace, wait time.Duration
+	asJSON      bool
+}
+
+func (f *killFlags) add(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&f.grace, "grace", defaultGrace, "how long guests may go on after they were asked to end; 0s is by force at once")
+	cmd.Flags().DurationVar(&f.wait, "wait", -1, "how long to wait for the end; 0s is not at all (default: 15s after the grace)")
+	cmd.Flags().Lookup("wait").DefValue = "0s" // which the help leaves out
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "show what became of it as JSON")
+}
+
+// given reports whether one of the flags was given.
+func (f *killFlags) given(cmd *cobra.Command) bool {
+	for _, name := range []string{"grace", "wait", "json"} {
+		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
+			return true
+		}
+	}
+	return false
+}
+
+// options are what the flags ask for, of all items.
+func (f *killFlags) options() (admin.KillOptions, error) {
+	o := admin.KillOptions{Item: -1, Grace: f.grace, Wait: f.wait, By: whoAsks()}
+	if f.wait < 0 {
+		o.Wait = min(f.grace+afterGrace, admin.MaxGrace)
+	}
+	switch {
+	case f.grace < 0 || f.grace > admin.MaxGrace:
+		return o, usagef("--grace: %s is not from 0s to %s", f.grace, admin.MaxGrace)
+	case f.wait > admin.MaxGrace:
+		return o, usagef("--wait: %s is not from 0s to %s", f.wait, admin.MaxGrace)
+	}
+	return o, nil
+}
+
+// whoAsks names the user and the machine, for the record; empty if neither is
+// known.
+func whoAsks() string {
+	name := ""
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if machine, err := os.Hostname(); err == nil {
+		name = strings.TrimSuffix(name+"@"+machine, "@")
+	}
+	return clip(printable(name))
+}
+
+func (p *program) killCommand() *cobra.Command {
+	var t *target
+	var f killFlags
+	item, run := -1, ""
+	cmd := &cobra.Command{
+		Use:   "kill JOB [flags]",
+		Short: "End what runs of a job",
+		Long: `End what runs of a job on all hosts: guests are asked to end, and stopped by
+force when the grace is over. Items that have begun and wait for a worker do not
+start. With --item only that item, with --run only that run, if it is what runs.
+
+What is killed is completed as CANCELLED, with who killed it: it is not tried
+again, not taken over by another host and not made up for. The next instant runs
+as usual; 'wasmjob disable JOB --now' prevents that. A run that begins after the
+command has looked is not meant. What runs on a Java host cannot be ended here.
+
+Exit codes: 0 all of it has ended, or nothing ran; 1 an error, or there is no such
+item or run; 2 the command line; 4 something runs on, or was not waited for.`,
+		Example: `  wasmjob kill cities
+  wasmjob kill cities --item 2 --grace 30s
+  wasmjob kill cities --run cities/2026-03-01T10:00:00.000Z/2 --grace 0s
+  wasmjob kill cities --zk zk1:2181 --namespace prod`,
+		Args: exactly("the job's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := f.options()
+			switch {
+			case err != nil:
+				return err
+			case cmd.Flags().Changed("item") && item < 0:
+				return usagef("--item: %d is not a number from 0", item)
+			}
+			if o.Item, o.Run = item, run; run != "" {
+				n, ok := itemOfRun(args[0], run)
+				switch {
+				case !ok:
+					return usagef("--run: %q is not a run of %s; a run is JOB/INSTANT/ITEM, as in the log and the history", clip(run), args[0])
+				case item >= 0 && item != n:
+					return usagef("--run: %q is not of item %d", clip(run), item)
+				}
+				o.Item = n
+			}
+			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+				k, err := p.end(ctx, r, args[0], f, o)
+				if err != nil {
+					return r.similar(ctx, args[0], err)
+				}
+				return p.ended([]*admin.Kills{k}, f)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&item, "item", -1, "only this item, `N` from 0")
+	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
+	cmd.Flags().StringVar(&run, "run", "", "only the run with this `ID`, if it is what runs")
+	f.add(cmd)
+	t = p.addTarget(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	return cmd
+}
+
+// itemOfRun is the item that a run id names.
+func itemOfRun(job, run string) (item int, ok bool) {
+	rest, ok := strings.CutPrefix(run, job+"/")
+	fire, number, found := strings.Cut(rest, "/")
+	n, err := strconv.Atoi(number)
+	return n, ok && found && fire != "" && err == nil && n >= 0
+}
+
+// end kills what runs of one job, and says meanwhile what it waits for.
+func (p *program) end(ctx context.Context, r *reached, job string, f killFlags, o admin.KillOptions) (*admin.Kills, error) {
+	said := false
+	return r.Kill(ctx, job, o, func(k *admin.Kills) {
+		if open := k.Open(); !said && open > 0 && o.Wait > 0 && !f.asJSON {
+			said = true
+			fmt.Fprintf(p.err, "wasmjob: asked for the end of %s of %s; waits at most %s\n", count(open, "run"), printable(job), showDuration(o.Wait))
+		}
+	})
+}
+
+// endNow ends what runs of a job that was disabled, or of all that were meant.
+// A host may have begun something before it heard of that: it looks again until
+// nothing runs.
+func (p *program) endNow(ctx context.Context, r *reached, job string, f killFlags, o admin.KillOptions) error {
+	names := []string{job}
+	if job == "" {
+		var err error
+		if names, err = r.meant(ctx, o.Server); err != nil {
+			return err
+		}
+	}
+	var all []*admin.Kills
+	for _, name := range names {
+		sum := &admin.Kills{Job: name, Runs: []admin.Kill{}}
+		for range mostRounds {
+			k, err := p.end(ctx, r, name, f, o)
+			if err != nil {
+				return err
+			}
+			sum.Runs = append(sum.Runs, k.Runs...)
+			if len(k.Runs) == 0 || k.Open() > 0 {
+				break
+			}
+		}
+		all = append(all, sum)
+	}
+	return p.ended(all, f)
+}
+
+// meant are the jobs that a command without a job's name is about: those of the
+// host, as with disable, or all that the registry has.
+func (r *reached) meant(ctx context.Context, server string) ([]string, error) {
+	var names []string
+	if r.client != nil && server == "" {
+		report, err := r.client.Status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range report.Status.Jobs {
+			names = append(names, j.Name)
+		}
+		return names, nil
+	}
+	list, err := r.Jobs(ctx)
+	for _, b := range list {
+		names = append(names, b.Name)
+	}
+	return names, err
+}
+
+// ended shows what became of what was to end.
+func (p *program) ended(all []*admin.Kills, f killFlags) error {
+	open, runs := 0, 0
+	for _, k := range all {
+		open += k.Open()
+		runs += len(k.Runs)
+	}
+	var err error
+	switch {
+	case f.asJSON && len(all) == 1:
+		err = p.printJSON(all[0])
+	case f.asJSON:
+		err = p.printJSON(all)
+	case runs == 0:
+		_, err = fmt.Fprintln(p.out, "nothing of it runs")
+	default:
+		_, err = p.out.Write([]byte(killTable(p.tables(), all)))
+	}
+	if err == nil && open > 0 {
+		return errRunning
+	}
+	return err
+}
+
+func killTable(s style, all []*admin.Kills) string {
+	t := table{style: s, spare: []string{"HOST"}}
+	t.add(plain("RUN", "HOST", "STATE", "OUTCOME", "REASON")...)
+	for _, k := range all {
+		for _, r := range k.Runs {
+			state, outcome := cell{string(r.State), yellow}, cell{dash(r.Outcome), grey}
+			reason := r.Reason
+			switch r.State {
+			case admin.KillEnded:
+				state.colour = green
+				if r.Outcome != "" {
+					outcome.colour = outcomeColour(abi.Outcome(r.Outcome))
+				} else {
+					reason = "the item has been begun anew since"
+				}
+			case admin.KillAsked:
+				reason = "its host has not said that it ended; see its log"
+			case admin.KillGone:
+				reason = "its host has died; no other takes the run over"
+			case admin.KillJava:
+				state.colour, reason = red, "it is no host of wasmjob: stop its process"
+			}
+			t.add(cell{cmp.Or(r.RunID, k.Job+", item "+strconv.Itoa(r.Item)), bold}, cell{r.Host, ""}, state, outcome, cell{dash(reason), ""})
+		}
+	}
+	return t.String()
+}
+
+func (p *program) releaseCommand() *cobra.Command {
+	var t *target
+	item := -1
+	cmd := &cobra.Command{
+		Use:   "release JOB [flags]",
+		Short: "Let items run again that are held back",
+		Long: `Let items run again in whose runs hosts died, as many in a row as the job's
+maxHostDeaths allows: all that are held back, or with --item one. They run at
+their next instant; what was due until now is not made up for. 'wasmjob shards JOB'
+shows which are held back, and which hosts died.`,
+		Example: "  wasmjob release cities\n  wasmjob release cities --item 2\n  wasmjob release cities --zk zk1:2181 --namespace prod",
+		Args:    exactly("the job's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("item") && item < 0 {
+				return usagef("--item: %d is not a number from 0", item)
+			}
+			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+				items, err := r.Release(ctx, args[0], item)
+				what := "released items " + items.String() + " of " + args[0]
+				switch {
+				case len(items) == 0 && item >= 0:
+					what = fmt.Sprintf("item %d of %s is not held back", item, args[0])
+				case len(items) == 0:
+					what = "nothing of " + args[0] + " is held back"
+				}
+				return p.done(r.similar(ctx, args[0], err), what)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&item, "item", -1, "only this item, `N` from 0")
+	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
+	t = p.addTarget(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	return cmd
+}

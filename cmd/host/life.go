@@ -1,0 +1,291 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination/zookeeper"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/deadman"
+)
+
+const (
+	// frozenAfter is how long after its last heartbeat a process counts as frozen:
+	// the kernel ends it.
+	frozenAfter = time.Minute
+	// beatEvery lies between two heartbeats. A supervisor may ask for more.
+	beatEvery = 10 * time.Second
+	// readyEvery lies between two looks whether the host is ready. That is the
+	// state of many loops, of which no single event tells.
+	readyEvery = time.Second
+	// notifyLimit is how long a message to the supervisor may take.
+	notifyLimit = time.Second
+)
+
+const auto = "auto"
+
+// deadManSetting is whether the kernel ends a host that no longer proves that it
+// lives.
+func deadManSetting() setting {
+	return setting{
+		key: "deadMan", arg: "WHEN", standard: auto,
+		help: "have the kernel end a host that is frozen or whose guests outlive its session, before others get its items (Linux): on, off, or auto: with ZooKeeper, and under systemd or Kubernetes",
+		set: func(c *Config, s string) error {
+			if want := []string{auto, "on", off}; !slices.Contains(want, s) {
+				return fmt.Errorf("%q is none of auto, on and off%s", clip(s), suggest(s, want))
+			}
+			c.DeadMan = s
+			return nil
+		},
+		show: func(c *Config) string { return c.DeadMan },
+	}
+}
+
+// deadMan reports whether the kernel's timers are wanted. Somebody who tries a
+// host out in a terminal may stop it with Ctrl-Z, and a shell may have inherited
+// the variables of a supervisor.
+func (p *program) deadMan(l *loaded) bool {
+	if l.DeadMan != auto {
+		return l.DeadMan != off
+	}
+	supervised := slices.ContainsFunc([]string{"NOTIFY_SOCKET", "INVOCATION_ID", "KUBERNETES_SERVICE_HOST"}, func(name string) bool {
+		return p.getenv(name) != ""
+	})
+	return l.Registry == registryZooKeeper || (supervised && !p.outTTY && !p.errTTY)
+}
+
+// life proves that this process lives: to the kernel and to systemd, which end it
+// otherwise, and to the next start. Every part of it may be missing.
+type life struct {
+	log    *zap.Logger
+	guard  *deadman.Guard  // nil: off, or the kernel has no timers for us
+	record *deadman.Record // nil: there is no place for it
+	last   *deadman.Last   // nil: nothing is known
+	notify *notifier       // nil: no systemd waits
+	every  time.Duration
+
+	news  chan struct{} // there is something to write down; size 1
+	stop  chan struct{}
+	parts sync.WaitGroup
+}
+
+// newLife sets up what the configuration and the environment ask for. What cannot
+// be had is logged, and the host goes without.
+func (p *program) newLife(l *loaded, log *zap.Logger) *life {
+	v := &life{log: log, every: beatEvery, news: make(chan struct{}, 1), stop: make(chan struct{})}
+	if p.deadMan(l) {
+		var err error
+		switch v.guard, err = deadman.New(frozenAfter); {
+		case errors.Is(err, errors.ErrUnsupported) && l.DeadMan == auto:
+			v.guard = nil
+		case err != nil:
+			v.guard = nil
+			log.Warn("no dead man's timer: the host ends by its own check if a guest outlives the session, but not if it is frozen itself", zap.Error(err))
+		case v.guard.First():
+			log.Warn("this process is the first of its container, which the kernel protects from SIGKILL: its dead man's timer sends SIGHUP, which cannot end a process that was stopped from outside; give the container an init (docker run --init, shareProcessNamespace)")
+		}
+	}
+	dir := l.Cache
+	if l.Registry == registryEmbedded && l.Data != "" {
+		dir = l.Data
+	}
+	if dir != "" {
+		var err error
+		if v.record, v.last, err = deadman.OpenRecord(dir); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			log.Warn("the next start will not know how this host has ended", zap.Error(err))
+		}
+	}
+	var err error
+	if v.notify, err = newNotifier(p.getenv); err != nil {
+		log.Warn("systemd is not notified", zap.Error(err))
+	}
+	if v.notify != nil && v.notify.watchdog > 0 {
+		v.every = min(v.every, v.notify.watchdog/3)
+	}
+	return v
+}
+
+// start begins to prove that the process lives, until close. ready reports
+// whether the host is at work.
+func (v *life) start(ready func() bool) {
+	v.parts.Go(func() { v.beat(ready) })
+	v.parts.Go(v.keep)
+}
+
+func (v *life) beat(ready func() bool) {
+	beats, looks := time.NewTicker(v.every), time.NewTicker(readyEvery)
+	defer beats.Stop()
+	defer looks.Stop()
+	for waits := v.notify != nil; ; {
+		if v.guard != nil {
+			v.guard.Beat()
+		}
+		v.notify.send("WATCHDOG=1")
+		v.noted()
+		for beaten := false; !beaten; {
+			select {
+			case <-beats.C:
+				beaten = true
+			case <-looks.C:
+				if waits && ready() {
+					v.notify.send("READY=1")
+					waits = false
+				}
+			case <-v.stop:
+				return
+			}
+		}
+	}
+}
+
+// keep writes down what the timers are set to. A disk that hangs delays nothing
+// else.
+func (v *life) keep() {
+	failed := false
+	for {
+		select {
+		case <-v.news:
+		case <-v.stop:
+			return
+		}
+		if v.record == nil || v.guard == nil {
+			continue
+		}
+		if err := v.record.Note(v.guard); err != nil && !failed {
+			failed = true
+			v.log.Warn("the next start may not know how this host has ended", zap.Error(err))
+		}
+	}
+}
+
+// noted says that there is something to write down.
+func (v *life) noted() {
+	select {
+	case v.news <- struct{}{}:
+	default:
+	}
+}
+
+// fence is the timer of a new session; nil if there is none.
+func (v *life) fence() (f *deadman.Fence, renewed func(sent, timeout time.Duration)) {
+	if v.guard == nil {
+		return nil, nil
+	}
+	f = v.guard.Fence()
+	return f, func(sent, timeout time.Duration) {
+		f.Renew(sent, timeout)
+		v.noted()
+	}
+}
+
+// stopping says that the host drains.
+func (v *life) stopping() { v.notify.send("STOPPING=1") }
+
+// ends writes down how the process ends.
+func (v *life) ends(how deadman.Ending) error {
+	if v.record == nil {
+		return nil
+	}
+	return v.record.Close(how)
+}
+
+// close ends all of it, in good order.
+func (v *life) close() error {
+	close(v.stop)
+	v.parts.Wait()
+	if v.guard != nil {
+		v.guard.Close()
+	}
+	return errors.Join(v.notify.close(), v.ends(deadman.Ended))
+}
+
+// lastEnd is how the last host here ended; empty if it said so itself or nothing
+// is known.
+func (v *life) lastEnd() string {
+	if v.last == nil || v.last.Ending == deadman.Ended {
+		return ""
+	}
+	return fmt.Sprintf("the last host here (pid %d, started %s) did not end well: %s", v.last.PID, v.last.Started.Format(time.RFC3339), v.last.Why())
+}
+
+// metrics adds what there is to count.
+func (v *life) metrics(m *admin.Metrics) error {
+	if v.last != nil {
+		if err := m.LastEnd(string(v.last.Ending)); err != nil {
+			return err
+		}
+	}
+	armed := 0.0
+	if v.guard != nil {
+		armed = 1
+	}
+	return m.GaugeFunc("dead_man_armed", "1 if the kernel ends this process when it no longer proves that it lives.", func() float64 { return armed })
+}
+
+// fenced is a session with the timer that ends the process before the session
+// ends. The host closes a session when all that ran under it has ended.
+type fenced struct {
+	*zookeeper.Session
+	fence *deadman.Fence // nil: none
+}
+
+// Close implements coordination.RegistryCenter.
+func (f *fenced) Close() error {
+	if f.fence != nil {
+		f.fence.Lift()
+	}
+	return f.Session.Close()
+}
+
+// notifier speaks sd_notify(3) with systemd, or whatever has started this
+// process. A nil one says nothing.
+type notifier struct {
+	conn *net.UnixConn
+	// watchdog is how long systemd waits for a sign of life; 0 is for ever.
+	watchdog time.Duration
+}
+
+// newNotifier is nil where no messages are waited for.
+func newNotifier(getenv func(string) string) (*notifier, error) {
+	socket := getenv("NOTIFY_SOCKET")
+	if socket == "" {
+		return nil, nil
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		return nil, err
+	}
+	n := &notifier{conn: conn}
+	// Microseconds, and for whom they are meant.
+	usec, err := strconv.ParseInt(cmp.Or(getenv("WATCHDOG_USEC"), "0"), 10, 64)
+	if pid := getenv("WATCHDOG_PID"); err == nil && usec > 0 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
+		n.watchdog = time.Duration(usec) * time.Microsecond
+	}
+	return n, nil
+}
+
+// send passes a message on. It reports no error: systemd acts on what does not
+// come.
+func (n *notifier) send(message string) {
+	if n == nil {
+		return
+	}
+	_ = n.conn.SetWriteDeadline(time.Now().Add(notifyLimit))
+	_, _ = n.conn.Write([]byte(message))
+}
+
+func (n *notifier) close() error {
+	if n == nil {
+		return nil
+	}
+	return n.conn.Close()
+}

@@ -1,0 +1,122 @@
+package coordination
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// unused are the servers of a job that have no instance, with since when that
+// is known, Unix milliseconds: node servers of our tree.
+type unused map[string]int64
+
+// maxUnused bounds that node. Of more, the others are noted when these are gone.
+const maxUnused = 10_000
+
+// parseUnused reads the node leniently: what cannot be read is noted anew.
+func parseUnused(data []byte) unused {
+	var u unused
+	if json.Unmarshal(data, &u) != nil {
+		return nil
+	}
+	return u
+}
+
+func (u unused) data() []byte {
+	if len(u) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(u)
+	if err != nil { // strings and numbers always marshal
+		return nil
+	}
+	return b
+}
+
+// UnusedServers are the servers of a job without an instance, and since when that
+// is known: the zero time if it is not yet. servers, instances and details are
+// the names below ElasticJob's nodes of these names and below ours; noted is the
+// data of node servers of our tree.
+func UnusedServers(servers, instances, details []string, noted []byte) map[string]time.Time {
+	used := make(map[string]bool)
+	for _, id := range slices.Concat(instances, details) {
+		used[serverOf(id)] = true
+	}
+	since := parseUnused(noted)
+	list := make(map[string]time.Time)
+	for _, ip := range servers {
+		switch at, known := since[ip]; {
+		case used[ip]:
+		case known:
+			list[ip] = time.UnixMilli(at)
+		default:
+			list[ip] = time.Time{}
+		}
+	}
+	return list
+}
+
+// RetireServers removes the nodes of servers that are enabled and have had no
+// instance of the job for the time keep. It notes in our tree since when servers
+// have had none, so that the next leader goes on where this one ends. A server
+// that is disabled stays: that is an operator's choice, which holds when it comes
+// back. So does one whose node was set within that time. A host that comes back
+// sets the node when it joins, as Java hosts do: then the removal is refused.
+// retired are the nodes that were removed.
+//
+// The janitor calls it at the slow reconcile interval.
+func RetireServers(v View, now time.Time, keep time.Duration, retired *[]string) Move {
+	l := v.Layout
+	return Move{Name: "retire servers", Read: []Query{Data(l.config()), Children(l.servers()), Children(l.instances()), Children(l.details()), Data(l.unusedServers())}, Then: func(n []Node, _ []Result) (Move, error) {
+		if !n[0].Exists {
+			return Done()
+		}
+		noted := n[4]
+		list := UnusedServers(n[1].Names, n[2].Names, n[3].Names, noted.Data)
+		next := make(unused)
+		var due []string
+		for _, ip := range slices.Sorted(maps.Keys(list)) {
+			since := list[ip]
+			if since.IsZero() || since.After(now) { // new, or noted by a clock that was ahead
+				since = now
+			}
+			if len(next) < maxUnused {
+				next[ip] = since.UnixMilli()
+			}
+			if now.Sub(since) >= keep {
+				due = append(due, ip)
+			}
+		}
+		retire := func() (Move, error) { return retireServers(l, due, now.Add(-keep), retired) }
+		if maps.Equal(next, parseUnused(noted.Data)) {
+			return retire()
+		}
+		return Move{Commit: []Op{Check(l.config(), AnyVersion), set(noted, next.data())},
+			Then: func([]Node, []Result) (Move, error) { return retire() },
+			Else: func(*OpError) (Move, error) { return Done() }, // another host does it, or the job is gone
+		}, nil
+	}}
+}
+
+// retireServers removes those of the servers that are enabled, if their nodes
+// were set before a time.
+func retireServers(l Layout, ips []string, before time.Time, retired *[]string) (Move, error) {
+	if len(ips) == 0 {
+		return Done()
+	}
+	read := make([]Query, len(ips))
+	for i, ip := range ips {
+		read[i] = Data(l.server(ip))
+	}
+	return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
+		var groups [][]Op
+		for _, n := range nodes {
+			if n.Exists && strings.EqualFold(strings.TrimSpace(string(n.Data)), serverEnabled) && !n.Mtime.After(before) {
+				groups = append(groups, []Op{Delete(n.Path, n.Version)})
+			}
+		}
+		return sweepEach(groups, retired)
+	}}, nil
+}

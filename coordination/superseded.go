@@ -1,0 +1,53 @@
+package coordination
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+)
+
+// superseded are digests of definitions that were applied to the job and then
+// replaced by newer ones, oldest first, at most maxSuperseded: node superseded.
+// A host that comes back with one of them has missed the newer one.
+type superseded []string
+
+const (
+	maxSuperseded = 100
+	// digestLength is how many bytes of a definition's SHA-256 are kept.
+	digestLength = 16
+)
+
+// parseSuperseded reads the list. What cannot be read names no definition.
+func parseSuperseded(data []byte) superseded {
+	var s superseded
+	if json.Unmarshal(data, &s) != nil {
+		return nil
+	}
+	return s
+}
+
+func (s superseded) data() []byte {
+	b, err := json.Marshal(s)
+	if err != nil { // strings always marshal
+		return nil
+	}
+	return b
+}
+
+func digestOf(definition []byte) string {
+	sum := sha256.Sum256(definition)
+	return hex.EncodeToString(sum[:digestLength])
+}
+
+func (s superseded) contains(definition []byte) bool {
+	return slices.Contains(s, digestOf(definition))
+}
+
+// replace is the list after the definition newer has replaced older.
+func (s superseded) replace(older, newer []byte) superseded {
+	drop := []string{digestOf(older), digestOf(newer)}
+	list := slices.DeleteFunc(slices.Clone(s), func(d string) bool { return slices.Contains(drop, d) })
+	list = append(list, drop[0])
+	return list[max(0, len(list)-maxSuperseded):]
+}

@@ -1,0 +1,58 @@
+package coordination_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	co "github.com/wasmjob/wasmjob/coordination"
+)
+
+// TestSupersededList: the list of superseded definitions is bounded, names each
+// once and never the one in force, and ends with the job.
+func TestSupersededList(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 1, nil)
+	node := c.layout.Sibling() + "/superseded"
+	list := func() (digests []string) {
+		t.Helper()
+		if n := c.node(node); len(n.Data) > 0 {
+			must(t, json.Unmarshal(n.Data, &digests))
+		}
+		return digests
+	}
+	apply := func(description string) (applied co.Applied) {
+		t.Helper()
+		mine := c.file
+		mine.Description = description
+		must(t, h[0].perform(co.ApplyDefinition(c.layout, mine, nil, nil, &applied)))
+		return applied
+	}
+	for n := range 3 {
+		apply(fmt.Sprint(n))
+		if got := len(list()); got != n+1 {
+			t.Errorf("after %d changes: %d superseded definitions, expected %d", n+1, got, n+1)
+		}
+	}
+	if a := apply("1"); !a.Superseded || len(a.Changed) > 0 {
+		t.Errorf("a superseded definition: %+v", a)
+	}
+	if a := apply("2"); a.Superseded || len(list()) != 3 {
+		t.Errorf("the definition in force: %+v, and %d are superseded", a, len(list()))
+	}
+	for n := range 120 {
+		apply(fmt.Sprint(3 + n))
+	}
+	if got := len(list()); got != 100 {
+		t.Errorf("%d superseded definitions are kept, expected 100", got)
+	}
+	if a := apply("1"); a.Superseded {
+		t.Error("a definition that the list has forgotten is still superseded")
+	}
+	must(t, c.operate(co.Remove(c.layout, false)))
+	b := c.addHost("Z", "10.9.9.9")
+	must(t, second(b.join(c.file)))
+	if got := list(); len(got) != 0 {
+		t.Errorf("a job that was removed and made anew still has %d superseded definitions", len(got))
+	}
+}

@@ -1,0 +1,137 @@
+package zookeeper_test
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/zookeeper"
+)
+
+// lag passes connections on to a server, each byte by so much later.
+type lag struct {
+	net.Listener
+	each atomic.Int64 // one way
+	over chan struct{}
+	done sync.WaitGroup
+}
+
+func lagging(t *testing.T, target string) *lag {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &lag{Listener: l, over: make(chan struct{})}
+	var mu sync.Mutex
+	var open []net.Conn
+	p.done.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			mu.Lock()
+			open = append(open, client, server)
+			mu.Unlock()
+			p.done.Go(func() { p.pass(server, client) })
+			p.done.Go(func() { p.pass(client, server) })
+		}
+	})
+	t.Cleanup(func() {
+		close(p.over)
+		_ = l.Close()
+		mu.Lock()
+		for _, c := range open {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		p.done.Wait()
+	})
+	return p
+}
+
+func (p *lag) pass(to, from net.Conn) {
+	type chunk struct {
+		due  time.Time
+		data []byte
+	}
+	late := make(chan chunk, 4096)
+	p.done.Go(func() {
+		for c := range late {
+			select {
+			case <-time.After(time.Until(c.due)):
+			case <-p.over:
+			}
+			if _, err := to.Write(c.data); err != nil {
+				_ = from.Close()
+			}
+		}
+		_ = to.Close()
+	})
+	defer close(late)
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		late <- chunk{time.Now().Add(time.Duration(p.each.Load())), slices.Clone(buf[:n])}
+	}
+}
+
+// TestSlowServer: a session stays with a server that is slow, if no other gives a
+// sign of life before it answers: each answer proves that the session lives.
+func TestSlowServer(t *testing.T) {
+	t.Parallel()
+	e := shared.get(t, 1)
+	const timeout = 12 * time.Second
+	here, there := lagging(t, e.Addr(0)), lagging(t, e.Addr(0))
+	rc := dial(t, zookeeper.Options{Connect: here.Addr().String() + "," + there.Addr().String(), SessionTimeout: timeout})
+	commit(t, rc, co.CreateEphemeral(fresh(t, rc)+"/e", nil))
+	seen := levels(rc)
+	here.each.Store(int64(timeout / 10)) // T/5 for an answer: more than T/6
+	there.each.Store(int64(timeout / 10))
+	select {
+	case was := <-seen:
+		t.Errorf("the session was given up: %v", was)
+	case <-time.After(2 * timeout):
+	}
+	if n := rc.About().Connections; n != 1 {
+		t.Errorf("%d connections, want the one that was slow", n)
+	}
+	commit(t, rc, co.Ensure(fresh(t, rc)))
+}
+
+// TestFasterServer: a session leaves a server that is silent for one that is not.
+func TestFasterServer(t *testing.T) {
+	t.Parallel()
+	e := shared.get(t, 1)
+	const timeout = 12 * time.Second
+	here, there := lagging(t, e.Addr(0)), lagging(t, e.Addr(0))
+	rc := dial(t, zookeeper.Options{Connect: here.Addr().String() + "," + there.Addr().String(), SessionTimeout: timeout})
+	commit(t, rc, co.CreateEphemeral(fresh(t, rc)+"/e", nil))
+	seen := levels(rc)
+	has := here
+	if rc.About().Server == there.Addr().String() {
+		has = there
+	}
+	has.each.Store(int64(time.Hour))
+	select {
+	case was := <-seen:
+		t.Errorf("the session was given up: %v", was)
+	case <-time.After(2 * timeout):
+	}
+	if n := rc.About().Connections; n != 2 {
+		t.Errorf("%d connections, want one to each server", n)
+	}
+}

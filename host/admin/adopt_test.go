@@ -1,0 +1,30 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/wasmjob/wasmjob/coordination"
+)
+
+// TestRegistryOfAnAdoptedNamespace: operators see the fences that guests see, and
+// adopt nothing while a host is there.
+func TestRegistryOfAnAdoptedNamespace(t *testing.T) {
+	t.Parallel()
+	r, _ := namespace(t, "a")
+	if _, err := r.Adopt(t.Context()); err == nil || !strings.Contains(err.Error(), "host 10.0.0.1@-@a is in job a: stop all hosts") {
+		t.Errorf("adopting while hosts are there: %v", err)
+	}
+	const base = int64(5) << 40
+	if _, err := r.center().Commit(t.Context(), coordination.Set("/ns.wasmjob", []byte(`{"base":5497558138880}`), coordination.AnyVersion),
+		coordination.Create("/ns/a/sharding/0/running", []byte("10.0.0.1@-@a")),
+		coordination.Ensure("/ns.wasmjob/a/runs"), coordination.Create("/ns.wasmjob/a/runs/10.0.0.1@-@a", []byte(`{"runs":[{"instant":1,"source":"schedule","items":"0"}]}`)),
+		coordination.Create("/ns.wasmjob/a/sharding", nil),
+		coordination.Create("/ns.wasmjob/a/sharding/0", nil), coordination.Set("/ns.wasmjob/a/sharding/0", []byte(`{"owner":"10.0.0.1@-@a","instant":1,"begun":1}`), 0)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Shards(t.Context(), "a")
+	if err != nil || len(s.Items) != 2 || s.Items[0].Fence <= base {
+		t.Errorf("shards %+v, %v; expected a fence above %d", s, err, base)
+	}
+}

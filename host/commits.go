@@ -1,0 +1,118 @@
+package host
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// firstCommits is how many commits may be under way before any was answered.
+	firstCommits = 64
+	leastCommits = 4
+	mostCommits  = 1024
+	// quickCommit is a time that no registry has to explain.
+	quickCommit = 50 * time.Millisecond
+	// slowCommits is how many times its shortest answer of late a registry may
+	// take before it counts as slow.
+	slowCommits = 4
+	// latencyWindow is how long the shortest answer counts.
+	latencyWindow = time.Minute
+)
+
+// commits bounds how many commits of the host are under way at once, so that a slow
+// registry is given fewer and larger ones: who waits here has more to write when its
+// turn comes, and answers that prove the session alive do not queue behind hundreds.
+// The bound grows while it is used up: by one for each answer in time until one was
+// slow, and by one for each round of them from then on. It is halved for a round of
+// slow ones. It is safe for concurrent use.
+type commits struct {
+	mu      sync.Mutex
+	limit   float64
+	under   int
+	waiting []chan struct{} // the first came first; closed when it may go
+	lowered time.Time       // what was sent before says nothing of the bound since
+	// least are the shortest answers of this window and of the one before, which
+	// began at since.
+	least [2]time.Duration
+	since time.Time
+}
+
+func newCommits() *commits { return &commits{limit: firstCommits} }
+
+// enter waits until a commit may be sent. After an error there is nothing to leave.
+func (c *commits) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	if c.under < int(c.limit) && len(c.waiting) == 0 {
+		c.under++
+		c.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	c.waiting = append(c.waiting, turn)
+	c.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.waiting, turn); i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+	} else { // its turn has come just now
+		c.under--
+		c.admit()
+	}
+	return ctx.Err()
+}
+
+// leave notes when a commit was sent, and that its answer came now. answered is false
+// if none did.
+func (c *commits) leave(sent, now time.Time, answered bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	full := c.under >= int(c.limit)
+	c.under--
+	took := now.Sub(sent)
+	if answered {
+		c.note(took, now)
+	}
+	switch slow := max(quickCommit, slowCommits*c.shortest()); {
+	case took > slow && sent.After(c.lowered):
+		c.limit, c.lowered = max(c.limit/2, leastCommits), now
+	case took > slow || !full || !answered:
+	case c.lowered.IsZero():
+		c.limit = min(c.limit+1, mostCommits)
+	default:
+		c.limit = min(c.limit+1/c.limit, mostCommits)
+	}
+	c.admit()
+}
+
+func (c *commits) admit() {
+	for c.under < int(c.limit) && len(c.waiting) > 0 {
+		close(c.waiting[0])
+		c.waiting = c.waiting[1:]
+		c.under++
+	}
+}
+
+func (c *commits) note(took time.Duration, now time.Time) {
+	if now.Sub(c.since) > latencyWindow {
+		c.least, c.since = [2]time.Duration{took, c.least[0]}, now
+	}
+	c.least[0] = min(c.least[0], took)
+}
+
+// shortest is the shortest answer of late; 0 if there was none.
+func (c *commits) shortest() time.Duration {
+	if c.least[1] == 0 {
+		return c.least[0]
+	}
+	return min(c.least[0], c.least[1])
+}

@@ -1,0 +1,198 @@
+package host
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// line lets items wait for slots, and notes in which order they are given one.
+type line struct {
+	given []string
+	holds map[string]*hold
+}
+
+// wait has the item wait, and returns when it does.
+func (l *line) wait(name string, a *account, instant int64) {
+	h := &hold{account: a}
+	l.holds[name] = h
+	go func() {
+		if h.take(0, instant, nil, nil) {
+			l.given = append(l.given, name)
+		}
+	}()
+	synctest.Wait()
+}
+
+// end gives the item's slot back, and returns when another has it.
+func (l *line) end(name string) {
+	l.holds[name].end()
+	synctest.Wait()
+}
+
+func (l *line) check(t *testing.T, want string) {
+	t.Helper()
+	if got := strings.Join(l.given, " "); got != want {
+		t.Errorf("slots were given to %s, expected %s", got, want)
+	}
+}
+
+// A job that has a slot comes after one that has none, whoever waits longer.
+func TestSlots_fewestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(3)
+		a, b := s.account(), s.account()
+		l := line{holds: make(map[string]*hold)}
+		for _, name := range []string{"b1", "b2", "b3"} {
+			l.wait(name, b, 1)
+		}
+		l.wait("a1", a, 2)
+		l.wait("b4", b, 1)
+		l.wait("a2", a, 3)
+		l.end("b1") // a had none
+		l.end("a1") // and has none again, though it had the last
+		l.check(t, "b1 b2 b3 a1 a2")
+		for _, name := range []string{"b2", "b3", "a2", "b4"} {
+			l.end(name)
+		}
+		if s.free != 3 || a.held != 0 || a.places != 0 || b.held != 0 || b.places != 0 || len(s.queue) != 0 {
+			t.Errorf("%d slots are free, a has %d and %d places, b %d and %d", s.free, a.held, a.places, b.held, b.places)
+		}
+	})
+}
+
+// Jobs that have the same number of slots take turns, however many items each
+// has and however old they are.
+func TestSlots_turns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(1)
+		a, b := s.account(), s.account()
+		l := line{holds: make(map[string]*hold)}
+		for _, name := range []string{"a1", "a2", "a3", "a4"} {
+			l.wait(name, a, 1)
+		}
+		l.wait("b1", b, 2)
+		l.wait("b2", b, 2)
+		for _, name := range []string{"a1", "b1", "a2", "b2", "a3"} {
+			l.end(name)
+		}
+		l.check(t, "a1 b1 a2 b2 a3 a4")
+		l.end("a4")
+		l.wait("b3", b, 3)
+		l.wait("b4", b, 3)
+		l.wait("a5", a, 4)
+		l.wait("c1", s.account(), 4) // it was never given one
+		l.end("b3")
+		l.end("c1")
+		l.end("a5")
+		l.check(t, "a1 b1 a2 b2 a3 a4 b3 c1 a5 b4")
+	})
+}
+
+// An item that gives way between two batches keeps its slot for a while, and
+// then waits behind the others of its job.
+func TestSlots_givesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(1)
+		a := s.account()
+		l := line{holds: make(map[string]*hold)}
+		l.wait("a1", a, 1)
+		if l.holds["a1"].wanted() {
+			t.Error("nobody waits, and the slot is wanted")
+		}
+		l.wait("a2", a, 2)
+		h := l.holds["a1"]
+		if h.wanted() {
+			t.Error("it was given the slot just now")
+		}
+		time.Sleep(slotQuantum)
+		if !h.wanted() {
+			t.Error("nobody wants the slot")
+		}
+		go func() {
+			if h.again(3, nil, nil) {
+				l.given = append(l.given, "a1")
+			}
+		}()
+		synctest.Wait()
+		if h.slot || !h.place || a.places != 2 {
+			t.Errorf("slot %v, place %v, %d places taken; expected the place only, of two", h.slot, h.place, a.places)
+		}
+		l.end("a2")
+		l.check(t, "a1 a2 a1")
+		l.end("a1")
+	})
+}
+
+// Who does not wait any more has nothing, also if it was given a slot at the same
+// moment.
+func TestSlots_stopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(1)
+		a := s.account()
+		first, second := &hold{account: a}, &hold{account: a}
+		if !first.take(1, 1, nil, nil) {
+			t.Fatal("no slot")
+		}
+		stop := make(chan struct{})
+		answers := make(chan bool)
+		go func() { answers <- second.take(1, 1, stop, nil) }()
+		synctest.Wait()
+		close(stop)
+		if <-answers || second.slot || second.place || len(a.waiting) != 0 {
+			t.Errorf("it has a slot: %v, a place: %v; %d wait", second.slot, second.place, len(a.waiting))
+		}
+		for range 100 { // both at once, mostly
+			stop := make(chan struct{})
+			go func() { answers <- second.take(1, 1, stop, nil) }()
+			synctest.Wait()
+			close(stop)
+			first.end()
+			if got := <-answers; got != second.slot || got != second.place {
+				t.Fatalf("it was told %v, and has a slot: %v, a place: %v", got, second.slot, second.place)
+			}
+			second.end()
+			if !first.take(1, 1, nil, nil) {
+				t.Fatal("no slot")
+			}
+		}
+		first.end()
+		if s.free != 1 || a.held != 0 || a.places != 0 {
+			t.Errorf("%d slots are free, %d held, %d places taken", s.free, a.held, a.places)
+		}
+	})
+}
+
+// An item that waits for a place is in need of one also while another, which has
+// a place, waits for its slot: two that have places would take turns for ever.
+func TestSlots_crowded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(1)
+		a := s.account()
+		one, two, third := &hold{account: a}, &hold{account: a}, &hold{account: a}
+		const limit = 2
+		if !one.take(limit, 1, nil, nil) {
+			t.Fatal("the first item has no slot")
+		}
+		one.rest()
+		if !two.take(limit, 1, nil, nil) {
+			t.Fatal("the second item has no slot")
+		}
+		go one.again(1, nil, nil)
+		synctest.Wait()
+		if two.crowded() {
+			t.Error("crowded, and nobody waits for a place")
+		}
+		stop := make(chan struct{})
+		go third.take(limit, 1, stop, nil)
+		synctest.Wait()
+		if !two.crowded() {
+			t.Error("not crowded while an item waits for a place")
+		}
+		close(stop)
+		two.end()
+		synctest.Wait()
+		one.end()
+	})
+}

@@ -1,0 +1,510 @@
+package host_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// polite is a guest that runs until it is asked to end.
+func polite(asked *atomic.Int32) *guest {
+	return &guest{digest: "polite", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+		for {
+			select {
+			case <-ctx.Done():
+				return abi.Result{Outcome: abi.OutcomeCancelled, Message: "forced"}
+			case <-time.After(100 * time.Millisecond):
+			}
+			if c := inv.Host.Cancelled(); c != abi.CancelNone {
+				asked.Store(int32(c))
+				return abi.Result{Outcome: abi.OutcomeCancelled, Message: "as asked"}
+			}
+		}
+	}}
+}
+
+// operate carries out a move for an operator, in a session of its own.
+func (c *cluster) operate(m coordination.Move) error {
+	c.t.Helper()
+	rc, err := c.server.Connect(context.Background())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer rc.Close()
+	return coordination.Perform(context.Background(), rc, m)
+}
+
+// kill asks for the end of what runs; item -1 is all.
+func (c *cluster) kill(name string, item int, run string, grace time.Duration) []coordination.KillTarget {
+	c.t.Helper()
+	var out []coordination.KillTarget
+	k := coordination.Killing{Layout: coordination.NewLayout("test", name), Item: item, Run: run, By: "tester", Grace: grace, Now: time.Now()}
+	if err := c.operate(coordination.AskKill(k, &out)); err != nil {
+		c.t.Fatal(err)
+	}
+	return out
+}
+
+// asked are the hosts that are asked to end something.
+func (c *cluster) asked(name string) []string {
+	return c.nodes(coordination.Children(coordination.NewLayout("test", name).Sibling() + "/kill"))[0].Names
+}
+
+func TestKill(t *testing.T) {
+	t.Parallel()
+	t.Run("guests end when they are asked to", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			d := definition("j", "0 0 * * * ?", 4)
+			d.Failover = true
+			var asked atomic.Int32
+			c.start(1, job(d, polite(&asked)))
+			c.start(2, job(d, polite(&asked)))
+			time.Sleep(time.Hour + 10*time.Second)
+			at := time.Now()
+			if targets := c.kill("j", -1, "", 5*time.Second); len(targets) != 4 {
+				t.Fatalf("%v are meant, want four runs", targets)
+			}
+			time.Sleep(2 * time.Second)
+			done := c.list(host.EventItemCompleted)
+			for _, e := range done {
+				if e.Outcome != abi.OutcomeCancelled || !strings.Contains(e.Reason, "an operator killed it (tester) at ") ||
+					!strings.HasSuffix(e.Reason, "its guest ended by itself") || e.Time.Sub(at) > time.Second {
+					t.Errorf("%s", lines([]host.Event{e}))
+				}
+			}
+			if len(done) != 4 || abi.Cancel(asked.Load()) != abi.CancelAbort {
+				t.Errorf("%d runs were ended, and guests were told %d\n%s", len(done), asked.Load(), c.all())
+			}
+			if left := c.asked("j"); len(left) > 0 {
+				t.Errorf("the kill stays with %v", left)
+			}
+			// Nothing of it runs again before the next instant.
+			time.Sleep(50 * time.Minute)
+			if n := len(c.list(host.EventItemStarted)); n != 4 {
+				t.Errorf("%d runs were started, want none after the kill\n%s", n, c.all())
+			}
+			time.Sleep(10 * time.Minute)
+			if n := len(c.list(host.EventItemStarted)); n != 8 {
+				t.Errorf("%d runs were started, want the next fire as usual\n%s", n, c.all())
+			}
+		})
+	})
+	t.Run("by force, and what waits at once", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			c.config = func(cfg *host.Config) { cfg.MaxConcurrency = 2 }
+			d := definition("j", "0 0 * * * ?", 6)
+			hog := definition("hog", "0 59 0 * * ?", 1)
+			n := c.start(1, job(d, sleeper(3*time.Hour)), job(hog, sleeper(3*time.Hour)))
+			completed := func() []host.Event {
+				return slices.DeleteFunc(c.list(host.EventItemCompleted), func(e host.Event) bool { return e.Job != "j" })
+			}
+			time.Sleep(time.Hour + 10*time.Second) // one runs, one waits for a slot, four for a worker
+			at := time.Now()
+			c.kill("j", 5, "", time.Minute)
+			time.Sleep(time.Second)
+			done := completed()
+			if len(done) != 1 || *done[0].Item != 5 || !strings.HasSuffix(done[0].Reason, "it had not started") {
+				t.Fatalf("an item that waits: %s", lines(done))
+			}
+			c.kill("j", -1, "", 5*time.Second)
+			time.Sleep(time.Second)
+			if done = completed(); len(done) != 5 {
+				t.Errorf("of those that wait %d have ended, want five in all\n%s", len(done), c.all())
+			}
+			time.Sleep(5 * time.Second)
+			forced := 0
+			for _, e := range completed() {
+				if strings.HasSuffix(e.Reason, "its guest was stopped by force") {
+					if forced++; e.Time.Sub(at) < 6*time.Second {
+						t.Errorf("before its grace was over: %s", lines([]host.Event{e}))
+					}
+				}
+			}
+			if started := len(c.list(host.EventItemStarted)); forced != 1 || started != 2 {
+				t.Errorf("%d were stopped by force, %d started\n%s", forced, started, c.all())
+			}
+			if jobs := n.host.Status().Jobs; jobs[1].State != host.JobReady {
+				t.Errorf("the job is %s", jobs[1].State)
+			}
+			time.Sleep(time.Hour) // its slot is free again
+			if got := len(c.list(host.EventItemStarted)); got != 3 {
+				t.Errorf("%d were started, want one of the next fire\n%s", got, c.all())
+			}
+		})
+	})
+	t.Run("between two attempts", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			d := definition("j", "0 0 * * * ?", 1)
+			d.Props["wasm.retry.backoff"] = "10m"
+			g := &guest{digest: "again", run: func(context.Context, *abi.Invocation) abi.Result { return abi.Result{Outcome: abi.OutcomeRetry} }}
+			c.start(1, job(d, g))
+			time.Sleep(time.Hour + time.Minute)
+			c.kill("j", 0, "", 5*time.Second)
+			time.Sleep(30 * time.Minute)
+			done := c.list(host.EventItemCompleted)
+			if len(done) != 1 || done[0].Outcome != abi.OutcomeCancelled || len(c.list(host.EventItemStarted)) != 1 {
+				t.Errorf("%s", c.all())
+			}
+		})
+	})
+	t.Run("the work was done", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			c.start(1, job(definition("j", "0 0 * * * ?", 1), sleeper(12*time.Second)))
+			time.Sleep(time.Hour + 10*time.Second)
+			c.kill("j", 0, "", 5*time.Second)
+			time.Sleep(time.Minute)
+			if done := c.list(host.EventItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
+				t.Errorf("%s", c.all())
+			}
+		})
+	})
+	// The run that the operator saw has ended when its host hears of the kill, and
+	// another has begun.
+	t.Run("a later run is not meant", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			c.start(1, job(definition("j", "0 * * * * ?", 1), sleeper(10*time.Second)))
+			time.Sleep(time.Minute + 500*time.Millisecond) // it is not watched yet
+			l := coordination.NewLayout("test", "j")
+			targets := c.kill("j", -1, "", 0)
+			if len(targets) != 1 {
+				t.Fatalf("targets %v", targets)
+			}
+			kill := c.nodes(coordination.Children(l.Sibling() + "/kill"))[0].Names
+			path := l.Sibling() + "/kill/" + kill[0]
+			data := c.nodes(coordination.Data(path))[0].Data
+			if err := c.operate(coordination.Move{Commit: []coordination.Op{coordination.Delete(path, coordination.AnyVersion)}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute) // the next one runs; what was asked comes late
+			if err := c.operate(coordination.Move{Commit: []coordination.Op{coordination.Create(path, data)}}); err != nil {
+				t.Fatal(err)
+			}
+			run := coordination.RunID("j", targets[0].Fire, 0)
+			if none := c.kill("j", -1, run, 0); len(none) != 0 {
+				t.Errorf("run %s is over, and %v are meant", run, none)
+			}
+			time.Sleep(20 * time.Second)
+			done := c.list(host.EventItemCompleted)
+			if len(done) != 2 || slices.ContainsFunc(done, func(e host.Event) bool { return e.Outcome != abi.OutcomeOK }) {
+				t.Errorf("want both to end well\n%s", c.all())
+			}
+			if left := c.asked("j"); len(left) > 0 {
+				t.Errorf("the kill stays with %v", left)
+			}
+		})
+	})
+	// Nothing has run for long when the host stops: it has not looked.
+	t.Run("the host leaves", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			n := c.start(1, job(definition("j", "0 * * * * ?", 1), sleeper(900*time.Millisecond)))
+			time.Sleep(time.Minute + 500*time.Millisecond)
+			c.kill("j", -1, "", 0)
+			time.Sleep(time.Second)
+			if len(c.asked("j")) != 1 {
+				t.Fatal("a short run was looked after")
+			}
+			n.stop()
+			<-n.done
+			if left := c.asked("j"); len(left) > 0 {
+				t.Errorf("the kill stays with %v", left)
+			}
+		})
+	})
+	t.Run("the session ends", func(t *testing.T) {
+		t.Parallel()
+		for heard, late := range map[string]time.Duration{"before it has heard": 0, "while its guests have their grace": time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				d := definition("j", "0 0 * * * ?", 2)
+				d.Failover = true
+				c.start(1, job(d, sleeper(3*time.Hour)))
+				time.Sleep(time.Hour + 10*time.Second)
+				c.kill("j", -1, "", 5*time.Second)
+				time.Sleep(late)
+				c.expire(c.hosts["10.0.0.1"])
+				time.Sleep(time.Minute)
+				if n := len(c.list(host.EventItemStarted)); n != 2 {
+					t.Errorf("%s: %d were started: a killed run was taken over\n%s", heard, n, c.all())
+				}
+				if left := c.asked("j"); len(left) > 0 {
+					t.Errorf("the kill stays with %v", left)
+				}
+			})
+		}
+	})
+}
+
+// TestAShutdownThatIsTakenBack: the definition changes while what an operator has
+// stopped still has its grace; the job comes back when that is over.
+func TestAShutdownThatIsTakenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		layout := coordination.NewLayout("test", "j")
+		d := definition("j", "0 * * * * ?", 1)
+		g := sleeper(50 * time.Second)
+		n := c.start(1, job(d, g))
+		time.Sleep(time.Minute + 2*time.Second)
+		if err := c.operate(coordination.StopInstance(layout, c.nodes(coordination.Children(layout.Root() + "/instances"))[0].Names[0])); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		d.Description = "again"
+		n.host.Apply([]host.Job{job(d, g)}, nil)
+		time.Sleep(5 * time.Minute) // it may come back a minute after it was stopped
+		if done := len(c.list(host.EventItemCompleted)); done < 2 {
+			t.Errorf("%d runs were completed, expected two after the shutdown\n%s", done, c.all())
+		}
+	})
+}
+
+// TestEndsInItsGrace: whatever takes a job from a host, its runs have the drain
+// timeout to end, however long they would take.
+func TestEndsInItsGrace(t *testing.T) {
+	t.Parallel()
+	layout := coordination.NewLayout("test", "j")
+	for name, leave := range map[string]func(c *cluster, n *node) error{
+		"definition deleted": func(_ *cluster, n *node) error { n.host.Apply(nil, nil); return nil },
+		"shut down": func(c *cluster, _ *node) error {
+			return c.operate(coordination.StopInstance(layout, c.nodes(coordination.Children(layout.Root() + "/instances"))[0].Names[0]))
+		},
+		"removed":            func(_ *cluster, n *node) error { return n.host.Remove(context.Background(), "j", false) },
+		"removed and purged": func(_ *cluster, n *node) error { return n.host.Remove(context.Background(), "j", true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				d := definition("j", "", 3)
+				d.Failover = true
+				d.Props["wasm.maxConcurrency"] = "2"
+				if name == "removed and purged" {
+					d.ShardingTotalCount = 2 // nothing waits
+				}
+				g := sleeper(24 * time.Hour)
+				n := c.start(1, job(d, g))
+				synctest.Wait()
+				if err := n.host.Trigger(t.Context(), "j"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Second)
+				at := time.Now()
+				if err := leave(c, n); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(29 * time.Second)
+				if ended := c.list(host.EventItemEnded); len(ended) != 0 {
+					t.Fatalf("before the drain timeout: %s", lines(ended))
+				}
+				time.Sleep(2 * time.Second)
+				for _, e := range c.list(host.EventItemEnded) {
+					if took := e.Time.Sub(at); took > 31*time.Second {
+						t.Errorf("an item ended after %s", took)
+					}
+				}
+				if ended := len(c.list(host.EventItemEnded)); ended != 2 {
+					t.Errorf("%d items have ended, want the two that ran\n%s", ended, c.all())
+				}
+				time.Sleep(2 * time.Minute)
+				for _, j := range n.host.Status().Jobs {
+					if slices.ContainsFunc(j.Items, func(i host.ItemStatus) bool { return i.Running }) {
+						t.Errorf("items run still: %+v", j)
+					}
+				}
+				// The job comes back: what was removed is over, the rest goes on.
+				again := d
+				again.Description = "again"
+				n.host.Apply([]host.Job{job(again, g)}, nil)
+				time.Sleep(time.Minute)
+				started, want := len(c.list(host.EventItemStarted)), 4
+				if strings.HasPrefix(name, "removed") {
+					want = 2
+				}
+				if started != want {
+					t.Errorf("%d items were started in all, want %d\n%s", started, want, c.all())
+				}
+				for _, e := range c.list(host.EventItemHeld) {
+					t.Errorf("its host did not die: %s", lines([]host.Event{e}))
+				}
+				n.kill()
+				<-n.done
+				if g.inUse() != 0 {
+					t.Errorf("%d uses of the module are left", g.inUse())
+				}
+			})
+		})
+	}
+}
+
+// TestHeldBack: two hosts in a row die with an item.
+func TestHeldBack(t *testing.T) {
+	t.Parallel()
+	for _, failover := range []bool{true, false} {
+		t.Run(fmt.Sprintf("failover %v", failover), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				d := definition("j", "0 * * * * ?", 2)
+				d.Failover = failover
+				var poison atomic.Bool
+				poison.Store(true)
+				g := &guest{digest: "poison", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+					if inv.Context.ShardingItem == 1 || !poison.Load() {
+						return ok
+					}
+					<-ctx.Done()
+					return abi.Result{Outcome: abi.OutcomeCancelled}
+				}}
+				// A host that has run item 0 for ten seconds is killed.
+				deaths := 0
+				die := func() {
+					for name, n := range c.hosts {
+						for _, i := range n.host.Status().Jobs[0].Items {
+							if i.Item == 0 && i.Running {
+								n.kill()
+								<-n.done
+								delete(c.hosts, name)
+								deaths++
+								return
+							}
+						}
+					}
+				}
+				for n := range 5 {
+					c.start(n+1, job(d, g))
+				}
+				for range 10 {
+					time.Sleep(50 * time.Second)
+					die()
+				}
+				held := c.list(host.EventItemHeld)
+				if deaths != 2 || len(held) != 1 || *held[0].Item != 0 || held[0].Outcome != coordination.OutcomeHeld ||
+					!strings.Contains(held[0].Reason, "2 hosts in a row died in its runs (10.0.0.") || !strings.Contains(held[0].Reason, "wasmjob release j --item 0") {
+					t.Fatalf("%d hosts died; held: %s\n%s", deaths, lines(held), c.all())
+				}
+				refused := 0
+				for _, e := range c.list(host.EventItemSkipped) {
+					if *e.Item == 0 && strings.HasPrefix(e.Reason, "the item is held back since ") {
+						refused++
+					}
+				}
+				if refused < 4 {
+					t.Errorf("%d instants tell that the item is held back\n%s", refused, c.all())
+				}
+				shows := 0
+				for _, n := range c.hosts {
+					for _, i := range n.host.Status().Jobs[0].Items {
+						if !i.Held.IsZero() {
+							shows++
+						}
+						if i.Item == 0 != !i.Held.IsZero() {
+							t.Errorf("item %d is shown as held since %s", i.Item, i.Held)
+						}
+					}
+				}
+				if shows != 1 {
+					t.Errorf("%d hosts show it", shows)
+				}
+				poison.Store(false)
+				var out coordination.Released
+				if err := c.operate(coordination.Release(coordination.NewLayout("test", "j"), 0, time.Now(), &out)); err != nil || !slices.Equal(out.Items, []int{0}) {
+					t.Fatalf("release: %+v, %v", out, err)
+				}
+				since := time.Now()
+				time.Sleep(2 * time.Minute)
+				runs := 0
+				for _, e := range c.list(host.EventItemCompleted) {
+					if *e.Item == 0 && e.Time.After(since) {
+						if runs++; e.Outcome != abi.OutcomeOK || e.Source != abi.SourceSchedule {
+							t.Errorf("%s", lines([]host.Event{e}))
+						}
+					}
+				}
+				if runs != 2 {
+					t.Errorf("%d runs after the release, want one for each instant\n%s", runs, c.all())
+				}
+				for _, n := range c.hosts {
+					for _, i := range n.host.Status().Jobs[0].Items {
+						if !i.Held.IsZero() {
+							t.Errorf("item %d is still shown as held", i.Item)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestTheDefinitionComesBackLate: guests were stopped by force because the
+// definition had gone, and it is there again before they have ended.
+func TestTheDefinitionComesBackLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var slow atomic.Bool
+		slow.Store(true)
+		g := &guest{digest: "late", run: func(ctx context.Context, _ *abi.Invocation) abi.Result {
+			if !slow.Load() {
+				if ctx.Err() != nil {
+					t.Error("a guest is begun under a context that is over")
+				}
+				return ok
+			}
+			<-ctx.Done()
+			time.Sleep(10 * time.Second)
+			return abi.Result{Outcome: abi.OutcomeCancelled}
+		}}
+		wanted := job(definition("j", "", 1), g)
+		n := c.start(1, wanted)
+		synctest.Wait()
+		if err := n.host.Trigger(t.Context(), "j"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		n.host.Apply(nil, nil)
+		time.Sleep(35 * time.Second)
+		n.host.Apply([]host.Job{wanted}, nil)
+		time.Sleep(time.Minute)
+		slow.Store(false)
+		if err := n.host.Trigger(t.Context(), "j"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		done := c.list(host.EventItemCompleted)
+		if len(done) != 2 || done[0].Outcome != abi.OutcomeCancelled || done[1].Outcome != abi.OutcomeOK {
+			t.Errorf("%s", c.all())
+		}
+		// The next leaving has its own time.
+		slow.Store(true)
+		if err := n.host.Trigger(t.Context(), "j"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		n.host.Apply(nil, nil)
+		time.Sleep(29 * time.Second)
+		if got := len(c.list(host.EventItemEnded)); got != 2 {
+			t.Errorf("the guest was stopped before its time\n%s", c.all())
+		}
+	})
+}

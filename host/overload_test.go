@@ -1,0 +1,241 @@
+package host_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// busyRegistry is a registry that takes a while for every commit, one after the
+// other.
+type busyRegistry struct {
+	mu    sync.Mutex
+	takes time.Duration
+	free  time.Time // when what is queued is done
+}
+
+// queue is when a commit that comes now is done.
+func (b *busyRegistry) queue() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now := time.Now(); b.free.Before(now) {
+		b.free = now
+	}
+	b.free = b.free.Add(b.takes)
+	return b.free
+}
+
+// pace sets how long a commit takes.
+func (b *busyRegistry) pace(d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.takes = d
+}
+
+// stall has the registry do nothing for a while.
+func (b *busyRegistry) stall(d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free = time.Now().Add(d)
+}
+
+type busySession struct {
+	coordination.RegistryCenter
+	busy *busyRegistry
+}
+
+func (s busySession) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+	time.Sleep(time.Until(s.busy.queue()))
+	return s.RegistryCenter.Commit(ctx, ops...)
+}
+
+// overloaded is a host with 100 jobs of four items, each second, that have to
+// share 50 slots, on a busy registry.
+type overloaded struct {
+	*cluster
+	busy *busyRegistry
+}
+
+func newOverloaded(t *testing.T) *overloaded {
+	o := &overloaded{newCluster(t), &busyRegistry{}}
+	o.wrap = func(_ int, l *lease) coordination.RegistryCenter { return busySession{l, o.busy} }
+	o.config = func(cfg *host.Config) { cfg.MaxConcurrency = 50 }
+	var all []host.Job
+	for i := range 100 {
+		d := definition(fmt.Sprintf("job%03d", i), "* * * * * ?", 4)
+		d.Props[coordination.PropMaxConcurrency] = "4"
+		all = append(all, job(d, sleeper(100*time.Millisecond)))
+	}
+	o.start(1, all...)
+	time.Sleep(5 * time.Second)
+	return o
+}
+
+// lags is how late the latest item started in each of some seconds.
+func (o *overloaded) lags(seconds int) (lags []time.Duration) {
+	for range seconds {
+		o.mu.Lock()
+		from := len(o.events)
+		o.mu.Unlock()
+		time.Sleep(time.Second)
+		worst := time.Duration(0)
+		o.mu.Lock()
+		for _, e := range o.events[from:] {
+			if e.Kind == host.EventItemStarted {
+				worst = max(worst, e.Time.Sub(e.Instant))
+			}
+		}
+		o.mu.Unlock()
+		lags = append(lags, worst)
+	}
+	return lags
+}
+
+// account checks that each item has for each instant of the time until three
+// seconds ago a run, or a reason why not.
+func (o *overloaded) account(t *testing.T, from time.Time) {
+	t.Helper()
+	type due struct {
+		job  string
+		item int
+		at   time.Time
+	}
+	told := make(map[due]bool)
+	tell := func(e host.Event, item int) {
+		told[due{e.Job, item, e.Instant.UTC()}] = true
+		for at := e.Instant; !at.After(e.Through); at = at.Add(time.Second) {
+			told[due{e.Job, item, at.UTC()}] = true
+		}
+	}
+	for _, e := range o.list(host.EventItemStarted, host.EventItemSkipped, host.EventFireSkipped) {
+		if e.Item != nil {
+			tell(e, *e.Item)
+		}
+		for _, item := range e.Items {
+			tell(e, item)
+		}
+	}
+	missing := 0
+	for at := from.UTC().Truncate(time.Second).Add(time.Second); at.Before(time.Now().Add(-3 * time.Second)); at = at.Add(time.Second) {
+		for i := range 100 {
+			for item := range 4 {
+				if !told[due{fmt.Sprintf("job%03d", i), item, at}] {
+					missing++
+				}
+			}
+		}
+	}
+	if missing > 0 {
+		t.Errorf("%d instants of items have neither a run nor a reason", missing)
+	}
+}
+
+// A host that does not keep up does its work in fewer commits, and so comes back:
+// after a registry that stood still and is not much faster than it has to be, and
+// after a minute of twice the load that it holds.
+func TestOverload(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(o *overloaded)
+	}{
+		{"registry stands still", func(o *overloaded) {
+			o.busy.pace(4 * time.Millisecond)
+			time.Sleep(10 * time.Second)
+			o.busy.stall(5 * time.Second)
+			time.Sleep(5 * time.Second)
+		}},
+		{"twice the load", func(o *overloaded) {
+			o.busy.pace(8 * time.Millisecond)
+			time.Sleep(time.Minute)
+			o.busy.pace(2 * time.Millisecond)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				o := newOverloaded(t)
+				from := time.Now()
+				tc.do(o)
+				time.Sleep(10 * time.Second)
+				lags := o.lags(20)
+				slices.Sort(lags)
+				if median := lags[len(lags)/2]; median > 1500*time.Millisecond {
+					t.Errorf("ten seconds later the latest item of a second starts %s after its instant, expected less than 1.5 s", median)
+				}
+				o.account(t, from)
+			})
+		})
+	}
+}
+
+// gauge counts the commits that are under way at a busy registry.
+type gauge struct {
+	busySession
+	at *atomic.Int32
+	mu *sync.Mutex
+	of *int32 // the most
+}
+
+func (g gauge) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+	n := g.at.Add(1)
+	defer g.at.Add(-1)
+	g.mu.Lock()
+	*g.of = max(*g.of, n)
+	g.mu.Unlock()
+	return g.busySession.Commit(ctx, ops...)
+}
+
+// TestStartOfManyJobs: a host that starts with hundreds of jobs asks a slow registry
+// for a bounded number of commits at once, joins the jobs first that are due first,
+// and says how far it is.
+func TestStartOfManyJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs = 300
+		busy := &busyRegistry{takes: 20 * time.Millisecond}
+		var at atomic.Int32
+		var mu sync.Mutex
+		var most int32
+		c := newCluster(t)
+		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
+			return gauge{busySession{l, busy}, &at, &mu, &most}
+		}
+		var all []host.Job
+		for i := range jobs { // the last are due first
+			all = append(all, job(definition(fmt.Sprintf("job%03d", i), fmt.Sprintf("0 %d * * * ?", 59-i*50/jobs), 1), sleeper(0)))
+		}
+		n := c.start(1, all...)
+		time.Sleep(2 * time.Second)
+		if ready, missing := n.host.Ready(); ready || !strings.HasSuffix(missing, "of 300 jobs have joined") {
+			t.Errorf("ready %v: %q", ready, missing)
+		}
+		time.Sleep(time.Minute)
+		if ready, missing := n.host.Ready(); !ready || missing != "" {
+			t.Errorf("ready %v: %q", ready, missing)
+		}
+		if most > 64 {
+			t.Errorf("%d commits at once", most)
+		}
+		late := 0
+		for k, e := range c.list(host.EventJobAdded) {
+			var i int
+			if _, err := fmt.Sscanf(e.Job, "job%d", &i); err != nil {
+				t.Fatal(err)
+			}
+			if place := jobs - 1 - i; k > place+64+6 { // those that go at once, and those of one minute
+				late++
+			}
+		}
+		if late > 0 {
+			t.Errorf("%d jobs joined after others that are due later", late)
+		}
+	})
+}

@@ -1,0 +1,212 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// What follows lets another process run a module's guests: this one reads,
+// checks and meters the module, has it compiled, and keeps account of memory.
+
+// ErrNotStored says that a module's compiled code is not in the directory where
+// another process leaves it.
+var ErrNotStored = errors.New("its compiled code is not there")
+
+// MemoryHost is implemented by an abi.Host that accounts for memory itself.
+type MemoryHost interface {
+	// CoverMemory reports whether the invocation's worker may have so many
+	// bytes in all: memory, tables and stack.
+	CoverMemory(bytes int64) bool
+}
+
+// Packed is a module as one process gives it to another.
+type Packed struct {
+	Name       string
+	Info       *Info
+	TableBytes int64 // of an instance
+	// Tried says that an instance was made on trial already.
+	Tried bool
+	// Wasm is the metered module.
+	Wasm []byte `json:"-"`
+}
+
+// Pack makes a module ready for another process. Its result must not be changed.
+func (m *Module) Pack() Packed {
+	return Packed{Name: m.name, Info: m.code.info, TableBytes: m.code.tableBytes, Wasm: m.code.wasm}
+}
+
+// Unpack takes a module from another process, which has read and checked it.
+func (r *Runtime) Unpack(p Packed) (*Module, error) {
+	if p.Info == nil {
+		return nil, errors.New("the module comes without what is known of it")
+	}
+	return r.open(p.Name, &code{info: p.Info, wasm: p.Wasm, tableBytes: p.TableBytes, tried: p.Tried})
+}
+
+// Needs are what a job's guests need.
+type Needs struct {
+	// Type is SIMPLE, DATAFLOW or SCRIPT.
+	Type string
+	// Pages is the limit of a guest's linear memory, in pages of 64 KiB.
+	Pages uint32
+	// Least is what a guest begins with, in bytes.
+	Least int64
+	// Code is what the compiled module takes in the process that runs it, about, in
+	// bytes.
+	Code int64
+}
+
+// Needs checks settings as Executor does, and neither compiles nor runs anything.
+// The error is a [*LoadError].
+func (m *Module) Needs(s Settings) (Needs, error) {
+	typ, pages, err := m.check(s)
+	if err != nil {
+		return Needs{}, err
+	}
+	return Needs{Type: typ, Pages: pages, Least: m.code.leastMemory(), Code: codeFactor * int64(len(m.code.wasm))}, nil
+}
+
+// HasListener reports whether the module has the listener export, if it is run
+// as the type.
+func (m *Module) HasListener(typ, export string) bool { return m.code.info.hasListener(typ, export) }
+
+// TrialPages is the memory limit with which the module is tried before a job is
+// known, in pages; false if it begins with more than the default, and is not tried.
+func (m *Module) TrialPages() (uint32, bool) { return m.code.trialPages(), m.code.triable() }
+
+func (c *code) triable() bool { return c.info.MemoryMinPages <= abi.DefaultMemory/pageSize }
+
+func (c *code) trialPages() uint32 {
+	return max(uint32(abi.DefaultMemory/pageSize), c.info.MemoryMinPages)
+}
+
+// Try makes an instance with the memory limit, runs its initialisation, and
+// drops it. The error is a [*LoadError], or wraps that of ctx.
+func (m *Module) Try(ctx context.Context, pages uint32) error {
+	e, err := m.r.acquire(ctx, m.code, pages, true)
+	if err != nil {
+		return m.refused(ctx, err)
+	}
+	m.r.release(e)
+	return nil
+}
+
+// Refused is the error of a module that another process could not compile or
+// try, for the reason that err gives.
+func (m *Module) Refused(err error) error { return m.refused(context.Background(), err) }
+
+// Retain adds a use of the module, which keeps the runtime from closing; it is
+// ended with Release. It reports false if the runtime is closed.
+func (m *Module) Retain() bool {
+	m.r.mu.Lock()
+	defer m.r.mu.Unlock()
+	if m.r.closed {
+		return false
+	}
+	m.code.uses++
+	return true
+}
+
+// Release ends a use that Retain has added.
+func (m *Module) Release() { m.r.releaseCode(m.code) }
+
+// Store has the module compiled for worker processes, with a memory limit in
+// pages. It is compiled in the same lanes and by the same kind of process as any
+// other. The error is a [*LoadError], or wraps that of ctx.
+func (m *Module) Store(ctx context.Context, pages uint32) error {
+	if err := m.r.store(ctx, &engine{code: m.code, pages: pages}); err != nil {
+		return m.refused(ctx, err)
+	}
+	return nil
+}
+
+func (r *Runtime) store(ctx context.Context, e *engine) error {
+	in := func(lane chan struct{}, limit time.Duration) error {
+		select {
+		case lane <- struct{}{}:
+			defer func() { <-lane }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return r.worker.compile(ctx, e, limit)
+	}
+	err := errTakesLong
+	if len(e.code.wasm) <= quickSize {
+		err = in(r.quick, quickTime)
+	}
+	if errors.Is(err, errTakesLong) {
+		err = in(r.long, 0)
+	}
+	return err
+}
+
+// StoreDir is where Store leaves compiled code: the cache, or without one a
+// directory in [os.TempDir] that Close removes. Empty: there is no process that
+// compiles, and who runs the module compiles it.
+func (r *Runtime) StoreDir() (string, error) {
+	if r.worker == nil {
+		return "", nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.worker.dir == "" {
+		dir, err := os.MkdirTemp("", "wasmjob-modules-")
+		if err != nil {
+			return "", err
+		}
+		r.worker.dir, r.worker.private = dir, true
+	}
+	return r.worker.dir, nil
+}
+
+// Possible says what is wrong with a job that needs so many bytes at once to begin
+// with: more than the memory budget ever gives it.
+func (r *Runtime) Possible(bytes int64) error { return r.budget.possible(bytes) }
+
+// Account is memory of the budget that is in use outside of this process. One
+// goroutine at a time uses it.
+type Account struct{ a account }
+
+// Admit waits until a job may have so many bytes, and takes them.
+func (r *Runtime) Admit(ctx context.Context, job string, bytes int64) (*Account, error) {
+	if err := r.budget.admit(ctx, job, bytes); err != nil {
+		return nil, err
+	}
+	return &Account{account{budget: r.budget, job: job, has: bytes}}, nil
+}
+
+// Cover reports whether the account may have so many bytes in all, and takes what
+// is missing.
+func (a *Account) Cover(bytes int64) bool {
+	if bytes > a.a.has {
+		if !a.a.budget.grow(a.a.job, bytes-a.a.has) {
+			return false
+		}
+		a.a.has = bytes
+	}
+	return true
+}
+
+// Split moves so many bytes, of those that the account has, to a new one.
+func (a *Account) Split(bytes int64) *Account {
+	a.a.has -= bytes
+	return &Account{account{budget: a.a.budget, job: a.a.job, has: bytes}}
+}
+
+// OnShortage has f called when somebody begins to wait for memory: who has some
+// for later is to give it back. It is called once, before the first Admit.
+func (r *Runtime) OnShortage(f func()) {
+	r.budget.mu.Lock()
+	defer r.budget.mu.Unlock()
+	r.budget.short = f
+}
+
+// Bytes is what the account has.
+func (a *Account) Bytes() int64 { return a.a.has }
+
+// Close gives everything back.
+func (a *Account) Close() { a.a.close() }

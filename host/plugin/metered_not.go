@@ -1,0 +1,5 @@
+//go:build unmetered
+
+package plugin
+
+const pays = false

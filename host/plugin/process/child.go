@@ -1,0 +1,288 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// child is a worker process as the host sees it. It is safe for concurrent use.
+type child struct {
+	w   *Workers
+	job string
+	cmd *exec.Cmd
+	out *writer // to it
+	pid int
+
+	readies chan ready    // has room for one
+	dead    chan struct{} // closed when the process has ended and was waited for
+	state   *os.ProcessState
+	stderr  head
+
+	mu      sync.Mutex
+	workers map[int64]*worker // that run an invocation
+	why     string            // it was killed; empty: it was not
+	asked   bool              // its end was asked for
+}
+
+// start starts a process and hands it the module. Somebody ends it.
+func (w *Workers) start(ctx context.Context, job string, q *start) (*child, error) {
+	c := &child{w: w, job: job, readies: make(chan ready, 1), dead: make(chan struct{}), workers: map[int64]*worker{}}
+	c.cmd = w.o.Command(job)
+	c.cmd.Env = []string{}
+	c.cmd.Dir = "/"
+	c.cmd.Stderr = &c.stderr
+	c.cmd.WaitDelay = time.Second // nobody else should have its streams
+	bind(c.cmd)
+
+	// It is among the children before Close looks at them, or not started.
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return nil, errClosed
+	}
+	w.joined.Add(1)
+	w.mu.Unlock()
+	var out io.Reader
+	var err error
+	begun := make(chan struct{})
+	select {
+	case w.starts <- func() { out, err = c.begin(); close(begun) }:
+		<-begun
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-w.ended:
+		err = errClosed
+	}
+	if err != nil {
+		w.joined.Done()
+		return nil, err
+	}
+	go c.serve(out)
+
+	// A process that does not read is ended with ctx.
+	stop := context.AfterFunc(ctx, c.end)
+	defer stop()
+	if err := c.out.send(kindStart, q); err == nil {
+		_ = c.out.sendBytes(kindModule, q.Module.Wasm) // why it ended is said elsewhere
+	}
+	return c, nil
+}
+
+// begin starts the process; only the starter calls it.
+func (c *child) begin() (io.Reader, error) {
+	in, err := c.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("worker process: %w", err)
+	}
+	c.out = &writer{w: in}
+	c.pid = c.cmd.Process.Pid
+	w := c.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.children[c] = struct{}{}
+	w.stats.Running++
+	w.stats.Started++
+	if w.closed {
+		c.end() // Close has not seen it, and waits for who waits for it
+	}
+	return out, nil
+}
+
+// serve reads what the process says until it ends, and waits for it. Close waits
+// for serve.
+func (c *child) serve(out io.Reader) {
+	w := c.w
+	defer w.joined.Done()
+	if err := c.read(newReader(out, maxFromProcess)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		c.kill("it did not keep to the protocol: " + err.Error())
+	}
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait() // the state says more
+	c.mu.Lock()
+	c.state = c.cmd.ProcessState
+	c.mu.Unlock()
+	w.mu.Lock()
+	delete(w.children, c)
+	w.stats.Running--
+	w.mu.Unlock()
+	close(c.dead)
+}
+
+// read takes frames. An error ends the process.
+func (c *child) read(in *reader) error {
+	var r ready
+	if err := in.expect(kindReady, &r); err != nil {
+		return err
+	}
+	for _, part := range r.Lacks {
+		if !slices.Contains([]string{lacksLandlock, lacksFilter, lacksSandbox}, part) {
+			return errors.New("a sandbox that lacks something unknown")
+		}
+	}
+	r.Problem, r.Failure = clip(r.Problem), clip(r.Failure)
+	c.w.lacks(r.Lacks)
+	c.readies <- r
+	for {
+		k, body, err := in.next()
+		if err != nil {
+			return err
+		}
+		if err := c.take(k, body); err != nil {
+			return err
+		}
+	}
+}
+
+// message is a call or a result, on its way to the worker.
+type message struct {
+	call   *call
+	result *result
+}
+
+// take hands a frame to the worker that it is for. There is never more than one on
+// the way for each.
+func (c *child) take(k kind, body []byte) error {
+	var id int64
+	var m message
+	switch k {
+	case kindCall:
+		m.call = &call{}
+		if err := decode(body, m.call); err != nil {
+			return err
+		}
+		id = m.call.Worker
+	case kindResult:
+		m.result = &result{}
+		if err := decode(body, m.result); err != nil {
+			return err
+		}
+		id = m.result.Worker
+	default:
+		return fmt.Errorf("a frame of kind %d", k)
+	}
+	c.mu.Lock()
+	w := c.workers[id]
+	if m.result != nil {
+		delete(c.workers, id)
+	}
+	c.mu.Unlock()
+	if w == nil {
+		return fmt.Errorf("a message of worker %d, which does not run", id)
+	}
+	select {
+	case w.inbox <- m:
+		return nil
+	default:
+		return fmt.Errorf("a second message of worker %d before the first was answered", id)
+	}
+}
+
+// ready waits until the process is ready. The error says how it ended, or is that
+// of ctx, which ends it.
+func (c *child) ready(ctx context.Context) (ready, error) {
+	select {
+	case r := <-c.readies:
+		return r, nil
+	case <-c.dead:
+		select {
+		case r := <-c.readies:
+			return r, nil
+		default:
+			return ready{}, errors.New(c.epitaph())
+		}
+	case <-ctx.Done():
+		return ready{}, ctx.Err()
+	}
+}
+
+// alive reports whether the process may take an invocation.
+func (c *child) alive() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.dead:
+		return false
+	default:
+		return c.why == "" && !c.asked
+	}
+}
+
+// end ends a process that is not needed any more, at once.
+func (c *child) end() {
+	c.mu.Lock()
+	c.asked = true
+	c.mu.Unlock()
+	_ = c.cmd.Process.Kill()
+}
+
+// kill kills the process because of what its guests did; why is for people.
+func (c *child) kill(why string) {
+	c.mu.Lock()
+	first := c.why == "" && !c.asked
+	if first {
+		c.why = why
+	}
+	c.mu.Unlock()
+	_ = c.cmd.Process.Kill()
+	if !first {
+		return
+	}
+	c.w.mu.Lock()
+	c.w.stats.Killed++
+	c.w.mu.Unlock()
+	c.w.log.Warn("a worker process was killed", "job", c.job, "pid", c.pid, "because", why)
+}
+
+// epitaph says how the process ended. It is called when it has.
+func (c *child) epitaph() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.why != "":
+		return "the worker process was killed because " + c.why
+	case c.asked:
+		return "the worker process was ended"
+	}
+	text := fmt.Sprintf("the worker process ended (%s)", c.state)
+	if words, _, _ := strings.Cut(strings.TrimSpace(c.stderr.String()), "\n"); words != "" {
+		text += ": " + words
+	}
+	return text
+}
+
+// head keeps the first bytes that are written to it.
+type head struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+const headLimit = 8 << 10
+
+func (h *head) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.b.Write(p[:min(len(p), headLimit-h.b.Len())])
+	return len(p), nil
+}
+
+func (h *head) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.b.String()
+}

@@ -1,0 +1,604 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin"
+)
+
+// executor implements abi.Executor. It has at most one process.
+type executor struct {
+	m           *Module
+	w           *Workers
+	settings    plugin.Settings
+	needs       plugin.Needs
+	concurrency int
+
+	uses     atomic.Int64
+	expected atomic.Int64 // the most that a worker has needed, in bytes
+	ids      atomic.Int64 // of workers
+
+	lock chan struct{} // holds one token: the right to the fields below
+	// users are the workers that are open. base pays for the process while there
+	// are any, or a process.
+	users   int
+	base    *plugin.Account
+	process *child
+	idle    *time.Timer // ends the process; nil unless it is idle
+
+	mu      sync.Mutex
+	metrics map[string]bool // names in use
+}
+
+func (x *executor) Digest() string { return x.m.m.Digest() }
+
+// Type is SIMPLE, DATAFLOW or SCRIPT: what the job runs the module as.
+func (x *executor) Type() string { return x.needs.Type }
+
+func (x *executor) HasListener(export string) bool {
+	return x.m.m.HasListener(x.needs.Type, export)
+}
+
+func (x *executor) Retain() bool {
+	for {
+		n := x.uses.Load()
+		if n <= 0 {
+			return false
+		}
+		if x.uses.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// Release ends the process with the last use, and waits for its end.
+func (x *executor) Release() {
+	for {
+		n := x.uses.Load()
+		if n <= 0 {
+			return
+		}
+		if !x.uses.CompareAndSwap(n, n-1) {
+			continue
+		}
+		if n == 1 {
+			x.lock <- struct{}{}
+			x.keep()
+			x.drop()
+			<-x.lock
+			x.m.m.Release()
+		}
+		return
+	}
+}
+
+// keep stops the timer of an idle process. The lock is held.
+func (x *executor) keep() {
+	if x.idle == nil {
+		return
+	}
+	if x.idle.Stop() {
+		x.w.joined.Done()
+	}
+	x.w.wakes(x)
+	x.idle = nil
+}
+
+// drop ends the process and gives back what it costs. The lock is held.
+func (x *executor) drop() {
+	if x.process != nil {
+		x.process.end()
+		<-x.process.dead
+		x.process = nil
+	}
+	if x.base != nil {
+		x.base.Close()
+		x.base = nil
+	}
+}
+
+var errReleased = errors.New("the executor was released")
+
+// NewWorker waits until there is memory for a guest, and for the process if there
+// is none, and starts the process: that takes nothing of an item's time. If it
+// cannot be started, the first invocation says why.
+func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
+	if !x.Retain() {
+		return nil, errReleased
+	}
+	account, err := x.enter(ctx)
+	if err != nil {
+		x.Release()
+		return nil, err
+	}
+	w := &worker{x: x, id: x.ids.Add(1), account: account, inbox: make(chan message, 1)}
+	w.process, w.failed = x.current(ctx)
+	return w, nil
+}
+
+// enter begins a worker's part in the process; leave ends it. Who waits for memory
+// holds neither memory nor the lock: what a guest and a process need is admitted
+// together.
+func (x *executor) enter(ctx context.Context) (*plugin.Account, error) {
+	guest, base := max(x.needs.Least, x.expected.Load()), baseMemory+x.needs.Code
+	for {
+		if err := x.acquire(ctx); err != nil {
+			return nil, err
+		}
+		need := guest
+		if x.base == nil {
+			need += base
+		}
+		<-x.lock
+		account, err := x.w.o.Runtime.Admit(ctx, x.settings.JobName, need)
+		if err != nil {
+			return nil, err
+		}
+		if x.admitted(account, base, need > guest) {
+			return account, nil
+		}
+		account.Close() // the process has ended meanwhile
+	}
+}
+
+// admitted counts a worker in, if there is memory for the process: it has some, or
+// the account has.
+func (x *executor) admitted(account *plugin.Account, base int64, both bool) bool {
+	x.lock <- struct{}{}
+	defer func() { <-x.lock }()
+	if both {
+		part := account.Split(base)
+		if x.base == nil {
+			x.base = part
+		} else {
+			part.Close()
+		}
+	}
+	if x.base == nil {
+		return false
+	}
+	x.keep()
+	x.users++
+	return true
+}
+
+// acquire takes the lock; the error is that of ctx.
+func (x *executor) acquire(ctx context.Context) error {
+	select {
+	case x.lock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// leave lets an idle process stay for a while, unless somebody needs its memory.
+func (x *executor) leave() {
+	x.rest()
+	x.w.relieve()
+}
+
+func (x *executor) rest() {
+	x.lock <- struct{}{}
+	defer func() { <-x.lock }()
+	if x.users--; x.users > 0 {
+		return
+	}
+	if x.process == nil || !x.process.alive() {
+		x.drop()
+		return
+	}
+	x.w.joined.Add(1)
+	var mine *time.Timer
+	armed := make(chan struct{})
+	mine = time.AfterFunc(x.w.o.idle, func() {
+		defer x.w.joined.Done()
+		<-armed
+		x.lock <- struct{}{}
+		defer func() { <-x.lock }()
+		if x.idle == mine { // nobody came
+			x.w.wakes(x)
+			x.idle = nil
+			x.drop()
+		}
+	})
+	x.idle = mine
+	x.w.rests(x)
+	close(armed)
+}
+
+// current is the process, started if there is none.
+func (x *executor) current(ctx context.Context) (*child, error) {
+	if err := x.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-x.lock }()
+	if x.process != nil {
+		if x.process.alive() {
+			return x.process, nil
+		}
+		<-x.process.dead
+		x.process = nil
+	}
+	c, err := x.m.launch(ctx, x.settings.JobName, start{Settings: x.settings, Pages: x.needs.Pages}, x.concurrency)
+	if err != nil {
+		return nil, err
+	}
+	x.process = c
+	return c, nil
+}
+
+// worker implements abi.Worker. It is used by one goroutine at a time.
+type worker struct {
+	x       *executor
+	id      int64
+	account *plugin.Account
+	inbox   chan message // has room for one
+	gone    bool
+	process *child // that knows of it
+	failed  error  // why there is none, until an invocation has said so
+}
+
+// Close ends the worker in its process, and its use of the executor.
+func (w *worker) Close() error {
+	if w.gone {
+		return nil
+	}
+	w.gone = true
+	x := w.x
+	for n := x.expected.Load(); w.account.Bytes() > n && !x.expected.CompareAndSwap(n, w.account.Bytes()); n = x.expected.Load() {
+	}
+	if w.process != nil && w.process.alive() {
+		// If it has ended, so has the worker; if it does not read, it is to end.
+		t := time.AfterFunc(x.w.o.grace, func() { w.process.kill("it does not read what the host writes") })
+		_ = w.process.out.send(kindClose, closed{w.id})
+		t.Stop()
+	}
+	w.account.Close()
+	x.leave()
+	x.Release()
+	return nil
+}
+
+// Execute implements abi.Worker.
+func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
+	op := abi.ExportExecute
+	switch w.x.needs.Type {
+	case plugin.TypeDataflow:
+		op = abi.ExportFetch
+	case plugin.TypeScript:
+		op = abi.ExportStart
+	}
+	return w.invoke(ctx, op, "", inv)
+}
+
+// Listen implements abi.Worker.
+func (w *worker) Listen(ctx context.Context, export string, inv *abi.Invocation) abi.Result {
+	if !w.x.HasListener(export) {
+		return failed(abi.OutcomeError, plugin.KindHost, export, "the module has no such listener")
+	}
+	return w.invoke(ctx, export, export, inv)
+}
+
+func failed(outcome abi.Outcome, kind plugin.Kind, op, text string) abi.Result {
+	err := &plugin.Error{Kind: kind, Op: op, Err: errors.New(text)}
+	return abi.Result{Outcome: outcome, Message: err.Error(), Err: err}
+}
+
+// ended is the result of an invocation whose context has ended.
+func ended(ctx context.Context, op, timeout, stopped string) abi.Result {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return failed(abi.OutcomeTimeout, plugin.KindTimeout, op, timeout)
+	}
+	return failed(abi.OutcomeCancelled, plugin.KindCancelled, op, stopped)
+}
+
+func (w *worker) invoke(ctx context.Context, op, export string, inv *abi.Invocation) abi.Result {
+	switch {
+	case w.gone:
+		return failed(abi.OutcomeError, plugin.KindHost, op, "the worker is closed")
+	case inv == nil || inv.Host == nil:
+		return failed(abi.OutcomeError, plugin.KindHost, op, "the invocation has no host")
+	case ctx.Err() != nil:
+		return ended(ctx, op, "the time was up", "stopped")
+	}
+	c, err := w.process, w.failed
+	w.failed = nil
+	if err == nil && (c == nil || !c.alive()) {
+		c, err = w.x.current(ctx)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return ended(ctx, op, "the time was up before its worker process was ready", "stopped")
+		}
+		return failed(abi.OutcomeError, plugin.KindHost, op, err.Error())
+	}
+	w.process = c
+	v := &invocation{w: w, c: c, op: op, listener: export != "", inv: inv, lines: newLineLimit()}
+	return v.run(ctx, export)
+}
+
+// invocation is a run of a worker. One goroutine uses it.
+type invocation struct {
+	w        *worker
+	c        *child
+	op       string
+	listener bool
+	inv      *abi.Invocation
+	lines    lineLimit
+}
+
+func (v *invocation) run(ctx context.Context, export string) abi.Result {
+	w, c := v.w, v.c
+	select { // of an invocation that a killed process left unanswered
+	case <-w.inbox:
+	default:
+	}
+	c.mu.Lock()
+	c.workers[w.id] = w
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.workers, w.id)
+		c.mu.Unlock()
+	}()
+
+	over := make(chan struct{}) // no later than the end of this function
+	told := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(told)
+		v.stop(ctx, over)
+	})
+	defer func() {
+		close(over)
+		if !stop() {
+			<-told
+		}
+	}()
+
+	q := run{Worker: w.id, Export: export, LogLevel: lowestLevel(v.inv.Host), Invocation: v.inv.Context, Offset: v.inv.Offset, HasOffset: v.inv.HasOffset}
+	q.Deadline, _ = ctx.Deadline()
+	if err := c.out.send(kindRun, q); err != nil {
+		<-c.dead // it cannot be written to, so it ends
+	}
+	for {
+		select {
+		case m := <-w.inbox:
+			if r, done := v.take(ctx, m); done {
+				return r
+			}
+			continue
+		case <-c.dead:
+		}
+		select { // it may have been the last that it said
+		case m := <-w.inbox:
+			if r, done := v.take(ctx, m); done {
+				return r
+			}
+		default:
+		}
+		return v.died(ctx)
+	}
+}
+
+// take acts on a message; done if it was the last.
+func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bool) {
+	if m.result == nil {
+		value, err := v.answer(ctx, m.call)
+		if err != nil {
+			v.c.kill("it did not keep to the protocol: " + err.Error())
+			return r, false // its end is next
+		}
+		_ = v.c.out.send(kindAnswer, answer{v.w.id, value}) // if it has ended, that is next
+		return r, false
+	}
+	r, err := m.result.unpack()
+	if err != nil {
+		v.c.kill("it did not keep to the protocol: " + err.Error())
+		<-v.c.dead
+		return v.died(ctx), true
+	}
+	if v.listener {
+		r.Offset, r.Staged = nil, false
+	}
+	return r, true
+}
+
+// stop tells the process that the context has ended, and kills it if that does not
+// help.
+func (v *invocation) stop(ctx context.Context, over <-chan struct{}) {
+	timeout, why := errors.Is(ctx.Err(), context.DeadlineExceeded), " did not stop when it was told to"
+	if timeout {
+		why = " overran its limit"
+	}
+	t := time.AfterFunc(v.w.x.w.o.grace, func() { v.c.kill(v.label() + why) })
+	defer t.Stop()
+	_ = v.c.out.send(kindEnd, end{v.w.id, timeout}) // lasts until it reads, or is killed
+	select {
+	case <-over:
+	case <-v.c.dead:
+	}
+}
+
+func (v *invocation) label() string {
+	if v.listener {
+		return "listener " + v.op
+	}
+	return fmt.Sprintf("item %d", v.inv.Context.ShardingItem)
+}
+
+// died is the result if the process has ended.
+func (v *invocation) died(ctx context.Context) abi.Result {
+	if ctx.Err() != nil {
+		text := fmt.Sprintf("it did not stop within %s, and %s", v.w.x.w.o.grace, v.c.epitaph())
+		return ended(ctx, v.op, text, text)
+	}
+	return failed(abi.OutcomeError, plugin.KindHost, v.op, v.c.epitaph())
+}
+
+// answer carries out what the process asks for. The error says what it may not ask.
+func (v *invocation) answer(ctx context.Context, q *call) (int32, error) {
+	host := v.inv.Host
+	switch q.Name {
+	case callLog:
+		return 0, v.log(q)
+	case callCancelled:
+		return int32(host.Cancelled()), nil
+	case callPause:
+		if v.listener || !v.w.x.settings.Streaming {
+			return 0, errors.New("a pause outside of a streaming job")
+		}
+		host.Pause(ctx)
+		return 0, nil
+	case callMemory:
+		if q.A < 0 || q.A > v.w.x.needs.Least+int64(v.w.x.needs.Pages)<<16+2*abi.MaxStack {
+			return 0, fmt.Errorf("%d bytes of memory for a guest", q.A)
+		}
+		if v.w.account.Cover(q.A) {
+			return 1, nil
+		}
+		return 0, nil
+	}
+	mayAct := v.mayAct(ctx)
+	switch q.Name {
+	case callProgress:
+		if q.A < 0 || q.B < 0 {
+			return 0, fmt.Errorf("progress of %d of %d", q.A, q.B)
+		}
+		if mayAct {
+			host.Progress(q.A, q.B)
+		}
+		return 0, nil
+	case callMetric:
+		if !metricName(q.Text) || q.Kind != abi.MetricCounter && q.Kind != abi.MetricGauge && q.Kind != abi.MetricHistogram {
+			return 0, fmt.Errorf("a metric of kind %d named %q", q.Kind, q.Text[:min(len(q.Text), abi.MaxMetricName)])
+		}
+		code := v.w.x.useMetric(q.Text)
+		if code == abi.OK && !mayAct {
+			code = abi.ErrCancelled
+		}
+		if code == abi.OK {
+			code = host.Metric(q.Kind, q.Text, q.A)
+		}
+		return int32(code), nil
+	case callCommit, callStage:
+		if v.listener || len(q.Bytes) > abi.MaxOffset || q.Name == callStage && v.w.x.needs.Type != plugin.TypeDataflow {
+			return 0, fmt.Errorf("an offset of %d bytes (%s)", len(q.Bytes), q.Name)
+		}
+		if !mayAct {
+			return int32(abi.ErrCancelled), nil
+		}
+		offset := q.Bytes
+		if offset == nil {
+			offset = []byte{}
+		}
+		if q.Name == callStage {
+			return int32(host.StageOffset(ctx, offset)), nil
+		}
+		return int32(host.CommitOffset(ctx, offset)), nil
+	}
+	return 0, fmt.Errorf("the call %q", clip(q.Name))
+}
+
+// mayAct is asked before every outside effect: the item may have been lost, or its
+// time be up, without the process knowing it yet.
+func (v *invocation) mayAct(ctx context.Context) bool {
+	if d, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(d) {
+		return false
+	}
+	return v.inv.Host.Cancelled() != abi.CancelLost
+}
+
+// log passes a line on. The process keeps to the limits of lines itself; if it does
+// not, what is beyond them is dropped.
+func (v *invocation) log(q *call) error {
+	size := len(q.Text)
+	for _, a := range q.Attrs {
+		size += len(a)
+	}
+	// Text that is not UTF-8 grows on its way.
+	if len(q.Text) > 3*abi.MaxLogMessage || size > 6*abi.MaxLogMessage || len(q.Attrs)%2 != 0 || len(q.Attrs) > abi.MaxLogMessage {
+		return fmt.Errorf("a line of %d bytes with %d attributes", size, len(q.Attrs))
+	}
+	if host := v.inv.Host; host.LogEnabled(q.Level) && v.lines.take(size) {
+		host.Log(q.Level, q.Text, q.Attrs)
+	}
+	return nil
+}
+
+// lineLimit bounds the lines of an invocation a little above the contract's limits,
+// which hold for its initialisation and its run each.
+type lineLimit struct {
+	left, bytes int
+	since       time.Time
+}
+
+func newLineLimit() lineLimit {
+	return lineLimit{left: 2 * abi.LogBurst, bytes: 2 * (abi.MaxLogBytes + abi.MaxOutput), since: time.Now()}
+}
+
+func (l *lineLimit) take(size int) bool {
+	if refill := int(time.Since(l.since).Seconds() * abi.LogLinesPerSecond); refill > 0 && l.left < abi.LogBurst {
+		l.left, l.since = min(l.left+refill, abi.LogBurst), time.Now()
+	}
+	if l.left == 0 || size > l.bytes {
+		return false
+	}
+	l.left--
+	l.bytes -= size
+	return true
+}
+
+// lowestLevel is the lowest of the named levels that the host lets through.
+func lowestLevel(host abi.Host) int {
+	switch {
+	case host.LogEnabled(abi.LevelDebug):
+		return math.MinInt32
+	case host.LogEnabled(abi.LevelInfo):
+		return abi.LevelInfo
+	case host.LogEnabled(abi.LevelWarn):
+		return abi.LevelWarn
+	case host.LogEnabled(abi.LevelError):
+		return abi.LevelError
+	}
+	return math.MaxInt32
+}
+
+// metricName reports whether a name is one of the contract's.
+func metricName(name string) bool {
+	if name == "" || len(name) > abi.MaxMetricName || !utf8.ValidString(name) {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		if !(c >= 'a' && c <= 'z' || i > 0 && (c == '_' || c >= '0' && c <= '9')) {
+			return false
+		}
+	}
+	return true
+}
+
+// useMetric checks that the job does not use too many names.
+func (x *executor) useMetric(name string) abi.Code {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.metrics[name] {
+		return abi.OK
+	}
+	if len(x.metrics) >= abi.MaxMetricNames {
+		return abi.ErrQuota
+	}
+	if x.metrics == nil {
+		x.metrics = map[string]bool{}
+	}
+	x.metrics[name] = true
+	return abi.OK
+}

@@ -1,0 +1,594 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin"
+)
+
+// running waits until the worker's guest runs, and returns its process.
+func running(t *testing.T, w abi.Worker, parameter string, limit time.Duration) (*child, <-chan abi.Result) {
+	t.Helper()
+	ctx := t.Context()
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		t.Cleanup(cancel)
+	}
+	started := make(chan struct{}, 1)
+	h := newRecorder()
+	h.heard = func(string) {
+		select {
+		case started <- struct{}{}:
+		default:
+		}
+	}
+	ended := make(chan abi.Result, 1)
+	go func() { ended <- w.Execute(ctx, item(h, parameter)) }()
+	select {
+	case <-started:
+	case r := <-ended:
+		t.Fatalf("it ended with %+v", r)
+	}
+	return w.(*worker).process, ended
+}
+
+func TestDied(t *testing.T) {
+	t.Parallel()
+	w := workers(t, "good", plugin.Options{}, Options{})
+	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple})
+	one := worked(t, x)
+	c, ended := running(t, one, "spin-log", 0)
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-ended; r.Outcome != abi.OutcomeError || !strings.Contains(r.Message, "the worker process ended (signal: killed)") {
+		t.Errorf("%+v", r)
+	}
+	// The same worker goes on, in another process.
+	if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
+		t.Errorf("%+v", r)
+	}
+	if s := w.Stats(); s.Killed != 0 || s.Running != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	w := workers(t, "good", plugin.Options{MemoryBudget: 1 << 30}, Options{idle: 20 * time.Millisecond})
+	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple})
+	for range 2 {
+		one, err := x.NewWorker(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
+			t.Fatalf("%+v", r)
+		}
+		if m := w.o.Runtime.Memory(); m.Guests < baseMemory {
+			t.Errorf("the process is not accounted for: %+v", m)
+		}
+		c := one.(*worker).process
+		if err := one.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-c.dead
+	}
+	if s := w.Stats(); s.Running != 0 || s.Killed != 0 || s.Started != 4 { // one found that the module is not compiled, one has tried it
+		t.Errorf("%+v", s)
+	}
+	x.(*executor).lock <- struct{}{} // what ends the process has finished
+	<-x.(*executor).lock
+	if m := w.o.Runtime.Memory(); m.Guests != 0 {
+		t.Errorf("an idle process was not given back: %+v", m)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	w := workers(t, "good", plugin.Options{MemoryBudget: 60 << 20}, Options{})
+	m := open(t, w, "c/guest")
+	x := executorOf(t, m, plugin.Settings{Type: plugin.TypeSimple, JobName: "a"})
+	one := worked(t, x)
+	r := one.Execute(t.Context(), item(newRecorder(), "grow:10")) // pages
+	if r.Outcome != abi.OutcomeOK {
+		t.Errorf("%+v", r)
+	}
+	before := w.o.Runtime.Memory()
+	if before.Guests < baseMemory+10<<16 {
+		t.Errorf("%+v after a guest has grown by 10 pages", before)
+	}
+	// Of 60 MiB a job has 45, of which its process takes 24.
+	one.Execute(t.Context(), item(newRecorder(), "grow:1000"))
+	if after := w.o.Runtime.Memory(); after.Guests > 45<<20 || after.Refused == 0 {
+		t.Errorf("%+v after a guest wanted 1000 pages", after)
+	}
+	// Whoever has to wait gets the error of its context.
+	other := executorOf(t, m, plugin.Settings{Type: plugin.TypeSimple, JobName: "c"})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := other.NewWorker(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("found %v, expected that it waits for memory", err)
+	}
+	tiny := workers(t, "good", plugin.Options{MemoryBudget: 16 << 20}, Options{})
+	if _, err := open(t, tiny, "c/guest").Executor(t.Context(), plugin.Settings{Type: plugin.TypeSimple}, 1); err == nil || !strings.Contains(err.Error(), "its worker process included") {
+		t.Errorf("found %v, expected that the budget is too small", err)
+	}
+}
+
+// Who waits for memory holds none, or workers of one job would wait for each other.
+func TestWaitingHoldsNothing(t *testing.T) {
+	t.Parallel()
+	w := workers(t, "good", plugin.Options{MemoryBudget: 100 << 20}, Options{})
+	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple, JobName: "a"})
+	x.(*executor).expected.Store(30 << 20) // two of them and a process are more than a job's 75 MiB
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	other, err := w.o.Runtime.Admit(ctx, "b", 60<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	for range 3 {
+		go func() {
+			one, err := x.NewWorker(ctx)
+			if err == nil {
+				err = one.Close()
+			}
+			ended <- err
+		}()
+	}
+	for w.o.Runtime.Memory().Waiting == 0 { // somebody does, soon
+		runtime.Gosched()
+	}
+	other.Close()
+	for range 3 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An idle process ends when somebody waits for its memory.
+func TestIdleGivesWay(t *testing.T) {
+	t.Parallel()
+	w := workers(t, "good", plugin.Options{MemoryBudget: 40 << 20}, Options{idle: time.Hour})
+	m := open(t, w, "c/guest")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, job := range []string{"a", "b", "a"} {
+		one, err := executorOf(t, m, plugin.Settings{Type: plugin.TypeSimple, JobName: job}).NewWorker(ctx)
+		if err != nil {
+			t.Fatalf("job %s: %v", job, err)
+		}
+		if r := one.Execute(ctx, item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
+			t.Errorf("%+v", r)
+		}
+		if err := one.Close(); err != nil {
+			t.Error(err)
+		}
+		if s := w.Stats(); s.Running != 1 {
+			t.Errorf("job %s: %+v, expected that its process alone is there", job, s)
+		}
+	}
+}
+
+// A process starts with its first worker: an item's time is its own.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	w := workers(t, "good", plugin.Options{}, Options{})
+	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple})
+	one := worked(t, x)
+	if s := w.Stats(); s.Running != 1 {
+		t.Errorf("%+v before the first item, expected a process", s)
+	}
+	if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A program that cannot be started is not the module's fault.
+func TestNoProgram(t *testing.T) {
+	t.Parallel()
+	w := workers(t, "good", plugin.Options{}, Options{Command: func(string) *exec.Cmd { return exec.Command("/nonexistent") }})
+	_, err := open(t, w, "c/guest").Executor(t.Context(), plugin.Settings{Type: plugin.TypeSimple}, 1)
+	if load := (*plugin.LoadError)(nil); err == nil || errors.As(err, &load) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("found %v, expected an error of the host's", err)
+	}
+}
+
+func TestReleased(t *testing.T) {
+	t.Parallel()
+	w := workers(t, "good", plugin.Options{}, Options{})
+	x, err := open(t, w, "c/guest").Executor(t.Context(), plugin.Settings{Type: plugin.TypeSimple}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := worked(t, x)
+	one.Execute(t.Context(), item(newRecorder(), "ok"))
+	c := one.(*worker).process
+	x.Release()
+	if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
+		t.Errorf("a worker outlives the executor's own use: %+v", r)
+	}
+	if err := one.Close(); err != nil {
+		t.Error(err)
+	}
+	<-c.dead
+	if x.Retain() {
+		t.Error("a released executor was retained")
+	}
+	if _, err := x.NewWorker(t.Context()); !errors.Is(err, errReleased) {
+		t.Errorf("found %v, expected %v", err, errReleased)
+	}
+	if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeError {
+		t.Errorf("a closed worker: %+v", r)
+	}
+}
+
+// TestTrial has what a module does on trial happen in a process, and told in the
+// words of one that is tried here.
+func TestTrial(t *testing.T) {
+	t.Parallel()
+	w := workers(t, "good", plugin.Options{}, Options{})
+	for _, name := range []string{"wat/init_trap", "wat/init_exit", "wat/start_trap", "wat/noop"} {
+		m := open(t, w, name)
+		_, here := w.o.Runtime.Load(t.Context(), "some/guest.wasm", wasmOf(t, name))
+		there := m.Try(t.Context())
+		if fmt.Sprint(here) != fmt.Sprint(there) {
+			t.Errorf("%s: in this process\n%v\nin another\n%v", name, here, there)
+		}
+	}
+	before := w.Stats().Started
+	m := open(t, w, "c/guest")
+	for range 3 { // tried once, not run
+		executorOf(t, m, plugin.Settings{Type: plugin.TypeSimple})
+	}
+	if n := w.Stats().Started - before; n > 2 { // it may have to be compiled
+		t.Errorf("%d processes for one trial", n)
+	}
+}
+
+// TestWithoutCompiler has the worker process compile the module itself.
+func TestWithoutCompiler(t *testing.T) {
+	t.Parallel()
+	rt, err := plugin.NewRuntime(t.Context(), plugin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := New(Options{Runtime: rt, Command: command("good")})
+	defer func() {
+		w.Close()
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	m, err := rt.Open("guest.wasm", wasmOf(t, "c/guest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	x, err := w.Module(m).Executor(t.Context(), plugin.Settings{Type: plugin.TypeSimple}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Release()
+	one, err := x.NewWorker(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
+		t.Errorf("%+v", r)
+	}
+}
+
+// host is a host that says which process its guest runs in, and runs it for ever.
+func host() error {
+	wasm, err := os.ReadFile(filepath.Join("..", "testdata", "c", "guest.wasm"))
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	rt, err := plugin.NewRuntime(ctx, plugin.Options{})
+	if err != nil {
+		return err
+	}
+	m, err := rt.Open("guest.wasm", wasm)
+	if err != nil {
+		return err
+	}
+	x, err := New(Options{Runtime: rt, Command: command("good")}).Module(m).Executor(ctx, plugin.Settings{Type: plugin.TypeSimple}, 1)
+	if err != nil {
+		return err
+	}
+	w, err := x.NewWorker(ctx)
+	if err != nil {
+		return err
+	}
+	h := newRecorder()
+	told := false
+	h.heard = func(string) {
+		if pid := w.(*worker).process.pid; !told {
+			told = true
+			fmt.Println(pid)
+		}
+	}
+	return fmt.Errorf("it ended with %+v", w.Execute(ctx, item(h, "spin-log")))
+}
+
+// strangers are processes that do not keep to the protocol, each as soon as it has an
+// invocation to run.
+func strangers() map[string]func() error {
+	// first reads the module and the first invocation.
+	first := func() (*reader, *writer, *run, error) {
+		in, out := newReader(os.Stdin, maxFromHost), &writer{w: os.Stdout}
+		var s start
+		if err := in.expect(kindStart, &s); err != nil {
+			return nil, nil, nil, err
+		}
+		if _, _, err := in.next(); err != nil {
+			return nil, nil, nil, err
+		}
+		if err := out.send(kindReady, ready{}); err != nil || s.Trial {
+			return nil, nil, nil, err
+		}
+		q := &run{}
+		return in, out, q, in.expect(kindRun, q)
+	}
+	// tells sends what is on the list, and waits for the end.
+	tells := func(list ...any) func() error {
+		return func() error {
+			in, out, q, err := first()
+			if err != nil || in == nil {
+				return err
+			}
+			for _, m := range list {
+				switch m := m.(type) {
+				case string:
+					err = out.sendBytes(kindCall, []byte(m))
+				case kind:
+					err = out.sendBytes(m, []byte("{}"))
+				case call:
+					m.Worker += q.Worker
+					err = out.send(kindCall, m)
+				case result:
+					m.Worker += q.Worker
+					err = out.send(kindResult, m)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			for {
+				if _, _, err := in.next(); err != nil {
+					return nil
+				}
+			}
+		}
+	}
+	return map[string]func() error{
+		"deaf":                   tells(),
+		"a strange kind":         tells(kind(99)),
+		"a kind of the host's":   tells(kindRun),
+		"no JSON":                tells("nonsense"),
+		"more than JSON":         tells(`{"Worker":1,"Name":"cancelled"} {}`),
+		"an unknown field":       tells(`{"Worker":1,"Sudo":true}`),
+		"another worker":         tells(call{Worker: 7, Name: callProgress}),
+		"an unknown call":        tells(call{Name: "sudo"}),
+		"negative progress":      tells(call{Name: callProgress, A: -1}),
+		"a metric's name":        tells(call{Name: callMetric, Text: "Rows\n"}),
+		"a metric's kind":        tells(call{Name: callMetric, Text: "rows", Kind: 9}),
+		"a long offset":          tells(call{Name: callCommit, Bytes: make([]byte, abi.MaxOffset+1)}),
+		"a stage":                tells(call{Name: callStage}),
+		"a pause":                tells(call{Name: callPause}),
+		"a long line":            tells(call{Name: callLog, Text: strings.Repeat("x", 4*abi.MaxLogMessage)}),
+		"odd attributes":         tells(call{Name: callLog, Attrs: []string{"a"}}),
+		"much memory":            tells(call{Name: callMemory, A: 1 << 40}),
+		"an outcome":             tells(result{Outcome: "FINE"}),
+		"a long result":          tells(result{Outcome: abi.OutcomeFail, Message: strings.Repeat("x", maxText+1)}),
+		"a long end":             tells(result{Outcome: abi.OutcomeOK, Staged: true, Offset: make([]byte, abi.MaxOffset+1)}),
+		"an offset of a failure": tells(result{Outcome: abi.OutcomeFail, Staged: true}),
+		"a kind of error":        tells(result{Outcome: abi.OutcomeTrap, Error: &failure{Kind: "odd"}}),
+		"a huge frame": func() error {
+			in, out, _, err := first()
+			if err != nil || in == nil {
+				return err
+			}
+			return out.sendBytes(kindCall, make([]byte, maxFromProcess+1))
+		},
+	}
+}
+
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	for name := range strangers() {
+		if name == "deaf" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := workers(t, name, plugin.Options{}, Options{})
+			x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple})
+			h := newRecorder()
+			r := worked(t, x).Execute(t.Context(), item(h, "ok"))
+			if r.Outcome != abi.OutcomeError || !strings.Contains(r.Message, "was killed because it did not keep to the protocol: ") {
+				t.Errorf("%+v", r)
+			}
+			if len(h.Lines)+len(h.Metrics)+len(h.Commits)+len(h.Stages) != 0 || len(h.Done) > 1 {
+				t.Errorf("%+v", h)
+			}
+			if s := w.Stats(); s.Killed != 1 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// TestOneMessageAtATime keeps what waits for an invocation from growing.
+func TestOneMessageAtATime(t *testing.T) {
+	t.Parallel()
+	c := &child{workers: map[int64]*worker{1: {inbox: make(chan message, 1)}}}
+	body := []byte(`{"Worker":1,"Name":"progress"}`)
+	if err := c.take(kindCall, body); err != nil {
+		t.Error(err)
+	}
+	if err := c.take(kindCall, body); err == nil {
+		t.Error("a second message was taken before the first was answered")
+	}
+}
+
+// TestFrameLimit refuses a frame by its length, before its body comes.
+func TestFrameLimit(t *testing.T) {
+	t.Parallel()
+	in := newReader(strings.NewReader("\x01\x00\x10\x00\x09"), maxFromProcess) // 1 MiB and a byte
+	if _, _, err := in.next(); err == nil || !strings.Contains(err.Error(), "a frame of 1048577 bytes, expected at most 1048576") {
+		t.Errorf("found %v, expected that the frame is too long", err)
+	}
+}
+
+func TestMetricNames(t *testing.T) {
+	t.Parallel()
+	x := &executor{}
+	for n := range 2 * abi.MaxMetricNames {
+		want := abi.OK
+		if n >= abi.MaxMetricNames {
+			want = abi.ErrQuota
+		}
+		if code := x.useMetric(fmt.Sprint("m", n)); code != want {
+			t.Errorf("name %d: %d, expected %d", n, code, want)
+		}
+	}
+	if code := x.useMetric("m0"); code != abi.OK {
+		t.Errorf("a name that is in use: %d", code)
+	}
+}
+
+// TestNoEffectAfterEnd asks the host for effects when the item is lost, or its time
+// is up, which a process may not know or not care about.
+func TestNoEffectAfterEnd(t *testing.T) {
+	t.Parallel()
+	w := workers(t, "good", plugin.Options{}, Options{})
+	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple})
+	over, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		cancel abi.Cancel
+	}{"lost": {t.Context(), abi.CancelLost}, "late": {over, abi.CancelNone}} {
+		h := newRecorder()
+		h.cancel = func(int) abi.Cancel { return c.cancel }
+		v := &invocation{w: &worker{x: x.(*executor)}, inv: item(h, "")}
+		for _, q := range []call{{Name: callProgress, A: 1}, {Name: callMetric, Text: "rows"}, {Name: callCommit, Bytes: []byte("1")}} {
+			if code, err := v.answer(c.ctx, &q); err != nil || q.Name != callProgress && code != int32(abi.ErrCancelled) {
+				t.Errorf("%s: %s: %d, %v", name, q.Name, code, err)
+			}
+		}
+		if len(h.Done)+len(h.Metrics)+len(h.Commits) != 0 {
+			t.Errorf("%s: %+v", name, h)
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	t.Parallel()
+	h := newRecorder()
+	v := &invocation{inv: item(h, ""), lines: newLineLimit()}
+	for range 100_000 {
+		if err := v.log(&call{Name: callLog, Text: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(h.Lines); n < abi.LogBurst || n > 4*abi.LogBurst {
+		t.Errorf("%d lines passed", n)
+	}
+}
+
+// FuzzFromProcess reads what a process may send.
+func FuzzFromProcess(f *testing.F) {
+	f.Add(byte(kindCall), []byte(`{"Worker":1,"Name":"log","Text":"x","Attrs":["a","b"]}`))
+	f.Add(byte(kindCall), []byte(`{"Worker":1,"Name":"metric","Text":"rows","A":3}`))
+	f.Add(byte(kindCall), []byte(`{"Worker":1,"Name":"commit","Bytes":"MQ=="}`))
+	f.Add(byte(kindCall), []byte(`{"Worker":1,"Name":"memory","A":65536}`))
+	f.Add(byte(kindResult), []byte(`{"Worker":1,"Outcome":"TRAP","Error":{"Kind":"trap","Op":"x"}}`))
+	f.Fuzz(func(t *testing.T, k byte, body []byte) {
+		h := newRecorder()
+		x := &executor{needs: plugin.Needs{Type: plugin.TypeDataflow}}
+		one := &worker{x: x, id: 1, inbox: make(chan message, 1), account: &plugin.Account{}}
+		c := &child{workers: map[int64]*worker{1: one}}
+		if err := c.take(kind(k), body); err != nil {
+			return
+		}
+		m := <-one.inbox
+		v := &invocation{w: one, c: c, inv: item(h, ""), lines: newLineLimit()}
+		if m.result != nil {
+			if r, err := m.result.unpack(); err == nil && (len(r.Message) > maxText || len(r.Offset) > abi.MaxOffset) {
+				t.Errorf("%+v", r)
+			}
+			return
+		}
+		if m.call.Name == callMemory {
+			return // there is no budget
+		}
+		_, err := v.answer(t.Context(), m.call)
+		if err != nil && len(h.Lines)+len(h.Done)+len(h.Metrics)+len(h.Commits)+len(h.Stages) != 0 {
+			t.Errorf("it was refused (%v) and had an effect: %+v", err, h)
+		}
+		for _, m := range h.Metrics {
+			if !metricName(m.Name) {
+				t.Errorf("metric %q", m.Name)
+			}
+		}
+	})
+}
+
+// nobody is an executor whose workers do nothing.
+type nobody struct{ abi.Executor }
+
+func (nobody) NewWorker(context.Context) (abi.Worker, error) { return nobodyWorker{}, nil }
+
+type nobodyWorker struct{}
+
+func (nobodyWorker) Execute(context.Context, *abi.Invocation) abi.Result {
+	return abi.Result{Outcome: abi.OutcomeOK}
+}
+func (nobodyWorker) Listen(context.Context, string, *abi.Invocation) abi.Result {
+	return abi.Result{Outcome: abi.OutcomeOK}
+}
+func (nobodyWorker) Close() error { return nil }
+
+// sink takes what a session says.
+type sink struct{ frames chan []byte }
+
+func (s sink) Write(p []byte) (int, error) { s.frames <- p; return len(p), nil }
+
+// FuzzFromHost reads what a host may send.
+func FuzzFromHost(f *testing.F) {
+	f.Add(byte(kindRun), []byte(`{"Worker":1,"Invocation":{"JobName":"a"}}`))
+	f.Add(byte(kindEnd), []byte(`{"Worker":1,"Timeout":true}`))
+	f.Add(byte(kindAnswer), []byte(`{"Worker":1,"Value":-8}`))
+	f.Add(byte(kindClose), []byte(`{"Worker":1}`))
+	f.Fuzz(func(t *testing.T, k byte, body []byte) {
+		out := sink{make(chan []byte, 1)}
+		s := &session{out: &writer{w: out}, executor: nobody{}, workers: map[int64]*guest{}}
+		if err := s.take(kind(k), body); err == nil && kind(k) == kindRun {
+			frame := <-out.frames
+			var r result
+			if err := json.Unmarshal(frame[headSize:], &r); err != nil || r.Outcome != abi.OutcomeOK {
+				t.Errorf("%q: %v", frame, err)
+			}
+		}
+	})
+}

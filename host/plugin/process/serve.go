@@ -1,0 +1,393 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin"
+)
+
+// Serve is all that a worker process does. in and out are its standard input and
+// output. It restricts the whole process, which is to end when Serve returns, with
+// all guests that still run. The error is nil if the host has ended it.
+func Serve(in io.Reader, out io.Writer) error { return serve(in, out, nil) }
+
+// serve calls restricted, unless it is nil, when the sandbox is closed: what it
+// returns is given to the host as the module's problem.
+func serve(in io.Reader, out io.Writer, restricted func() string) error {
+	s := &session{in: newReader(in, maxFromHost), out: &writer{w: out}, workers: map[int64]*guest{}}
+	var q start
+	if err := s.in.expect(kindStart, &q); err != nil {
+		return fmt.Errorf("standard input has nothing to run, as a host would write it: %w", err)
+	}
+	r, err := s.start(&q, restricted)
+	if err != nil {
+		return err
+	}
+	if err := s.out.send(kindReady, r); err != nil || s.executor == nil {
+		return err
+	}
+	for {
+		k, body, err := s.in.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = s.take(k, body)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// session is the state of a worker process.
+type session struct {
+	in       *reader
+	out      *writer
+	executor abi.Executor // nil: there was a trial only, or it has failed
+
+	mu      sync.Mutex
+	workers map[int64]*guest
+}
+
+// guest is a worker, and the invocation that it runs.
+type guest struct {
+	s       *session
+	id      int64
+	worker  abi.Worker
+	answers chan int32 // has room for one
+
+	// Guarded by session.mu.
+	life    *life // of the invocation at hand; nil: there is none
+	waiting bool  // for an answer
+}
+
+// start closes the sandbox and makes the executor. The error says that the host
+// cannot be understood.
+func (s *session) start(q *start, restricted func() string) (ready, error) {
+	ctx := context.Background()
+	o := plugin.Options{}
+	if !q.Compile {
+		o = plugin.Options{CacheDir: q.Dir, Stored: true}
+	}
+	rt, err := plugin.NewRuntime(ctx, o)
+	if err != nil {
+		return ready{Failure: err.Error()}, nil
+	}
+	lacks, err := restrict(q)
+	if err != nil {
+		return ready{Failure: err.Error()}, nil
+	}
+	k, wasm, err := s.in.next()
+	if err == nil && k != kindModule {
+		err = fmt.Errorf("a frame of kind %d, expected the module", k)
+	}
+	if err != nil {
+		return ready{}, err
+	}
+	if restricted != nil {
+		return ready{Problem: restricted(), Lacks: lacks}, nil
+	}
+	q.Module.Wasm = wasm
+	m, err := rt.Unpack(q.Module)
+	if err != nil {
+		return ready{Failure: err.Error()}, nil
+	}
+	if q.Trial {
+		err = m.Try(ctx, q.Pages)
+	} else {
+		s.executor, err = m.Executor(q.Settings)
+	}
+	load, isLoad := errors.AsType[*plugin.LoadError](err)
+	switch {
+	case isLoad && errors.Is(load.Err, plugin.ErrNotStored):
+		return ready{NotStored: true, Lacks: lacks}, nil
+	case isLoad && load.Err != nil:
+		return ready{Problem: clip(load.Err.Error()), Lacks: lacks}, nil
+	case err != nil:
+		return ready{Problem: clip(err.Error()), Lacks: lacks}, nil
+	}
+	return ready{Lacks: lacks}, nil
+}
+
+// take acts on a frame of the host's. An error ends the process.
+func (s *session) take(k kind, body []byte) error {
+	switch k {
+	case kindRun:
+		var q run
+		if err := decode(body, &q); err != nil {
+			return err
+		}
+		return s.run(&q)
+	case kindEnd:
+		var q end
+		if err := decode(body, &q); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		// It may have ended at the same time.
+		if g := s.workers[q.Worker]; g != nil && g.life != nil {
+			g.life.end(q.Timeout)
+		}
+		return nil
+	case kindAnswer:
+		var q answer
+		if err := decode(body, &q); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		g := s.workers[q.Worker]
+		if g == nil || !g.waiting {
+			return fmt.Errorf("an answer for worker %d, which has not asked", q.Worker)
+		}
+		g.waiting = false
+		g.answers <- q.Value
+		return nil
+	case kindClose:
+		var q closed
+		if err := decode(body, &q); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		g := s.workers[q.Worker]
+		idle := g == nil || g.life == nil
+		delete(s.workers, q.Worker)
+		s.mu.Unlock()
+		if !idle {
+			return fmt.Errorf("the end of worker %d, which is running", q.Worker)
+		}
+		if g != nil {
+			return g.worker.Close()
+		}
+		return nil
+	}
+	return fmt.Errorf("a frame of kind %d", k)
+}
+
+// run begins an invocation in a goroutine of its own, which ends with the
+// invocation, or with the process.
+func (s *session) run(q *run) error {
+	s.mu.Lock()
+	g := s.workers[q.Worker]
+	busy := g != nil && g.life != nil
+	s.mu.Unlock()
+	if busy {
+		return fmt.Errorf("an invocation for worker %d, which is running", q.Worker)
+	}
+	if g == nil {
+		w, err := s.executor.NewWorker(context.Background())
+		if err != nil {
+			return err
+		}
+		g = &guest{s: s, id: q.Worker, worker: w, answers: make(chan int32, 1)}
+	}
+	ctx := newLife(q.Deadline)
+	s.mu.Lock()
+	s.workers[q.Worker], g.life = g, ctx
+	s.mu.Unlock()
+	go g.run(ctx, q)
+	return nil
+}
+
+func (g *guest) run(ctx *life, q *run) {
+	inv := &abi.Invocation{Context: q.Invocation, Host: &proxy{guest: g, level: q.LogLevel}, Offset: q.Offset, HasOffset: q.HasOffset}
+	var r abi.Result
+	if q.Export == "" {
+		r = g.worker.Execute(ctx, inv)
+	} else {
+		r = g.worker.Listen(ctx, q.Export, inv)
+	}
+	ctx.release()
+	g.s.mu.Lock()
+	g.life = nil
+	g.s.mu.Unlock()
+	// If the host is gone, so is this process, soon.
+	_ = g.s.out.send(kindResult, packResult(g.id, r))
+}
+
+// ask sends a call and waits for the answer.
+func (g *guest) ask(c call) int32 {
+	c.Worker = g.id
+	g.s.mu.Lock()
+	g.waiting = true
+	g.s.mu.Unlock()
+	if err := g.s.out.send(kindCall, c); err != nil {
+		return int32(abi.ErrUnavailable)
+	}
+	return <-g.answers
+}
+
+// proxy is an abi.Host that asks the host's own.
+type proxy struct {
+	guest *guest
+	level int
+
+	mu        sync.Mutex
+	cancelled abi.Cancel
+	asked     time.Time
+}
+
+// cancelAge is how long an answer about cancellation is believed. The host asks
+// itself before every effect, so this bounds only how soon a guest sees it.
+const cancelAge = time.Millisecond
+
+func (p *proxy) Log(level int, msg string, kv []string) {
+	p.guest.ask(call{Name: callLog, Level: level, Text: msg, Attrs: kv})
+}
+func (p *proxy) LogEnabled(level int) bool { return level >= p.level }
+func (p *proxy) Progress(done, total int64) {
+	p.guest.ask(call{Name: callProgress, A: done, B: total})
+}
+func (p *proxy) Metric(kind int, name string, value int64) abi.Code {
+	return abi.Code(p.guest.ask(call{Name: callMetric, Kind: kind, Text: name, A: value}))
+}
+func (p *proxy) CommitOffset(_ context.Context, offset []byte) abi.Code {
+	return abi.Code(p.guest.ask(call{Name: callCommit, Bytes: offset}))
+}
+func (p *proxy) StageOffset(_ context.Context, offset []byte) abi.Code {
+	return abi.Code(p.guest.ask(call{Name: callStage, Bytes: offset}))
+}
+
+// Pause ends when the host says so; what it knows of cancellation is old then.
+func (p *proxy) Pause(context.Context) {
+	p.guest.ask(call{Name: callPause})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = time.Time{}
+}
+
+// Cancelled is called by the guest's goroutine only; the contract allows more.
+func (p *proxy) Cancelled() abi.Cancel {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); p.asked.IsZero() || now.Sub(p.asked) > cancelAge {
+		p.cancelled, p.asked = abi.Cancel(p.guest.ask(call{Name: callCancelled})), now
+	}
+	return p.cancelled
+}
+
+// CoverMemory implements plugin.MemoryHost.
+func (p *proxy) CoverMemory(bytes int64) bool {
+	return p.guest.ask(call{Name: callMemory, A: bytes}) == 1
+}
+
+var _ plugin.MemoryHost = (*proxy)(nil)
+
+// life is the context of an invocation. It ends at its deadline, or when the host
+// says so, for the reason that the host gives.
+type life struct {
+	context.Context
+	stop context.CancelFunc
+
+	mu    sync.Mutex
+	cause error
+}
+
+func newLife(deadline time.Time) *life {
+	l := &life{}
+	if deadline.IsZero() {
+		l.Context, l.stop = context.WithCancel(context.Background())
+	} else {
+		l.Context, l.stop = context.WithDeadline(context.Background(), deadline)
+	}
+	return l
+}
+
+func (l *life) end(timeout bool) {
+	l.mu.Lock()
+	if l.cause == nil {
+		l.cause = context.Canceled
+		if timeout {
+			l.cause = context.DeadlineExceeded
+		}
+	}
+	l.mu.Unlock()
+	l.stop()
+}
+
+// release ends what hangs on the context; nobody looks at it any more.
+func (l *life) release() { l.stop() }
+
+func (l *life) Err() error {
+	if l.Context.Err() == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause != nil {
+		return l.cause
+	}
+	return l.Context.Err()
+}
+
+// packResult takes a result apart. Texts that a guest can make long are cut.
+func packResult(worker int64, r abi.Result) result {
+	p := result{Worker: worker, Outcome: r.Outcome, Status: r.Status, Message: clip(r.Message), Offset: r.Offset, Staged: r.Staged,
+		Batches: r.Batches, Records: r.Records, Yielded: r.Yielded, Memory: r.Memory}
+	if r.Err == nil {
+		return p
+	}
+	p.Error = &failure{Kind: plugin.KindHost, Cause: clip(r.Err.Error())}
+	if e, ok := errors.AsType[*plugin.Error](r.Err); ok {
+		p.Error = &failure{Kind: e.Kind, Op: e.Op, ExitCode: e.ExitCode, Stack: clip(e.Stack), Stderr: clip(e.Stderr)}
+		if e.Err != nil {
+			p.Error.Cause = clip(e.Err.Error())
+		}
+	}
+	return p
+}
+
+// unpack checks a result and puts it together. The error says what is wrong with it.
+func (p *result) unpack() (abi.Result, error) {
+	r := abi.Result{Outcome: p.Outcome, Status: p.Status, Message: p.Message, Offset: p.Offset, Staged: p.Staged,
+		Batches: p.Batches, Records: p.Records, Yielded: p.Yielded, Memory: p.Memory}
+	switch p.Outcome {
+	case abi.OutcomeOK, abi.OutcomeFail, abi.OutcomeRetry, abi.OutcomeCancelled, abi.OutcomeTimeout, abi.OutcomeTrap, abi.OutcomeExit, abi.OutcomeError:
+	default:
+		return r, fmt.Errorf("the outcome %q", clip(string(p.Outcome)))
+	}
+	switch {
+	case len(p.Offset) > abi.MaxOffset:
+		return r, fmt.Errorf("an offset of %d bytes", len(p.Offset))
+	case p.Staged && p.Outcome != abi.OutcomeOK:
+		return r, fmt.Errorf("an offset with the outcome %s", p.Outcome)
+	case len(p.Message) > maxText:
+		return r, fmt.Errorf("a message of %d bytes", len(p.Message))
+	case p.Batches < 0 || p.Records < 0 || p.Memory < 0 || p.Memory > math.MaxUint32+1:
+		return r, fmt.Errorf("%d batches, %d records and %d bytes of memory", p.Batches, p.Records, p.Memory)
+	}
+	if !p.Staged {
+		r.Offset = nil
+	} else if r.Offset == nil {
+		r.Offset = []byte{}
+	}
+	if p.Error == nil {
+		return r, nil
+	}
+	e := &plugin.Error{Kind: p.Error.Kind, Op: p.Error.Op, ExitCode: p.Error.ExitCode, Stack: p.Error.Stack, Stderr: p.Error.Stderr}
+	if p.Error.Cause != "" {
+		e.Err = errors.New(p.Error.Cause)
+	}
+	switch e.Kind {
+	case plugin.KindLoad, plugin.KindTrap, plugin.KindExit, plugin.KindTimeout, plugin.KindCancelled, plugin.KindHost:
+	default:
+		return r, fmt.Errorf("an error of the kind %q", clip(string(e.Kind)))
+	}
+	if len(e.Op)+len(e.Stack)+len(e.Stderr)+len(p.Error.Cause) > 4*maxText {
+		return r, errors.New("an error that is too long")
+	}
+	r.Err = e
+	return r, nil
+}
+
+// clip cuts a text that may be long.
+func clip(s string) string { return s[:min(len(s), maxText)] }

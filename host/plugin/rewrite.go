@@ -1,0 +1,496 @@
+package plugin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// exportStartSection is the name under which a rewritten module exports its start
+// function. The host calls it as it calls other exports, so that the same limits
+// hold for it.
+const exportStartSection = "wasmjob:start"
+
+// bodyError says what is wrong with a function.
+type bodyError struct {
+	function int // imported functions have the first numbers
+	err      error
+}
+
+func (e *bodyError) Error() string { return fmt.Sprintf("function %d: %v", e.function, e.err) }
+func (e *bodyError) Unwrap() error { return e.err }
+
+// numbers are how functions, types and globals are counted in the rewritten
+// module: what is added comes after what the module has. Only functions
+// move, by one, for one more is imported.
+//
+//	functions   imports of the module, turn, its own functions, wrappers, the start
+//	            section's function, the helpers
+//	types       its own, ()->(i32), (i32,i32,i32)->()
+//	globals     its own, the counter
+type numbers struct {
+	mapped                 []uint32 // by imported function: what stands for it
+	own                    uint32   // functions that the module defines
+	types, globals         uint32   // that the module defines
+	turn, counter          uint32
+	begin                  uint32 // calls what the start section names, if there is one
+	copyHelper, fillHelper uint32
+}
+
+func (n *numbers) functions() uint32 { return uint32(len(n.mapped)) + n.own }
+
+// function is the new number of a function.
+func (n *numbers) function(f uint32) uint32 {
+	if int64(f) < int64(len(n.mapped)) {
+		return n.mapped[f]
+	}
+	return f + 1
+}
+
+// rewrite makes the module as wazero gets it: the same, metered, with every
+// section decoded and encoded anew. Tables are capped, data segments joined, and
+// custom sections left out but for names. It must follow a scan that found no
+// problem in sections and imports; the error says what cannot be metered.
+func (s *scan) rewrite() ([]byte, error) {
+	for _, im := range s.imports {
+		if im.kind != kindFunc {
+			return nil, fmt.Errorf("imports %s %s.%s: only functions may be imported", kindName(im.kind), im.module, im.name)
+		}
+	}
+	n, wrapped := s.number()
+	b := &bodies{numbers: n, set: newInstructionSet()}
+	if err := b.measure(s.code, s.wasm); err != nil {
+		return nil, err
+	}
+	var code []byte
+	if size := s.sections[10].end - s.sections[10].start; size > 0 {
+		code = make([]byte, 0, size+size/4)
+	}
+	var err error
+	for i, at := range s.code {
+		if code, err = b.rewrite(code, i, at, s.wasm); err != nil {
+			return nil, err
+		}
+	}
+	types := make([]uint32, 0, len(s.code)+len(wrapped)+2) // of the functions behind turn
+	types = append(types, s.funcs[len(s.imports):]...)
+	for _, f := range wrapped {
+		im := s.imports[f]
+		types = append(types, im.typ)
+		var paths []byte
+		if im.module == abi.ModuleWASI {
+			paths = pathLengths[im.name]
+		}
+		body := b.wrapperBody(f, len(s.types[im.typ].Params), paths)
+		code = append(appendU32(code, uint32(len(body))), body...)
+	}
+	if at, ok := s.sections[8]; ok {
+		f := s.cursor(at).u32()
+		if t := s.types[s.funcs[f]]; len(t.Params)+len(t.Results) > 0 {
+			return nil, fmt.Errorf("malformed module: the start function is %s, expected () -> ()", t)
+		}
+		if _, taken := s.exports[exportStartSection]; taken {
+			return nil, fmt.Errorf("export %q: the name is the host's", exportStartSection)
+		}
+		types = append(types, s.funcs[f])
+		body := b.wrapperBody(n.function(f), 0, nil)
+		code = append(appendU32(code, uint32(len(body))), body...)
+	}
+	if b.copies || b.fills {
+		types = append(types, n.types+1, n.types+1)
+		for _, body := range [][]byte{b.copyBody(), b.fillBody()} {
+			code = append(appendU32(code, uint32(len(body))), body...)
+		}
+	}
+
+	for _, t := range s.tables {
+		entries := t.min
+		if b.growsTables {
+			entries = t.max
+		}
+		s.tableBytes += 8 * int64(entries)
+	}
+
+	e := &encoder{scan: s, numbers: n, out: append(make([]byte, 0, len(code)+len(s.wasm)-len(code)/2), "\x00asm\x01\x00\x00\x00"...)}
+	e.head(types)
+	e.tables()
+	e.globalSection()
+	e.exportSection()
+	e.elementSection()
+	if at, ok := s.sections[12]; ok {
+		e.section(12, appendU32(nil, s.cursor(at).u32()))
+	}
+	e.section(10, append(appendU32(nil, uint32(len(types))), code...))
+	e.data()
+	e.names(wrapped, b.copies || b.fills)
+	if e.err != nil {
+		return nil, e.err
+	}
+	return e.out, nil
+}
+
+// number counts what the rewritten module has. wrapped are the imports that do
+// not ask by themselves, as those of abi.Module do.
+func (s *scan) number() (n *numbers, wrapped []uint32) {
+	n = &numbers{own: uint32(len(s.code)), types: uint32(len(s.types)), turn: uint32(len(s.imports))}
+	for i, im := range s.imports {
+		n.mapped = append(n.mapped, uint32(i))
+		if im.module != abi.Module {
+			n.mapped[i] = n.turn + 1 + n.own + uint32(len(wrapped))
+			wrapped = append(wrapped, uint32(i))
+		}
+	}
+	n.begin = n.turn + 1 + n.own + uint32(len(wrapped))
+	n.copyHelper = n.begin
+	if _, ok := s.sections[8]; ok {
+		n.copyHelper++
+	}
+	n.fillHelper = n.copyHelper + 1
+	if at, ok := s.sections[6]; ok {
+		n.globals = s.cursor(at).u32()
+	}
+	n.counter = n.globals
+	return n, wrapped
+}
+
+// cursor reads a part of the file.
+func (s *scan) cursor(at span) *cursor { return &cursor{b: s.wasm[:at.end], off: at.start} }
+
+// encoder writes the sections of a rewritten module.
+type encoder struct {
+	*scan
+	*numbers
+	out []byte
+	err error
+}
+
+func (e *encoder) section(id byte, body []byte) { e.out = appendSection(e.out, id, body) }
+
+// done takes note of what a section that is decoded once more has wrong.
+func (e *encoder) done(c *cursor, id byte) {
+	if c.err != nil {
+		e.err = errors.Join(e.err, fmt.Errorf("section %s: %w", sectionName(id), c.err))
+	}
+}
+
+// head writes types, imports and functions.
+func (e *encoder) head(types []uint32) {
+	body := appendU32(nil, uint32(len(e.scan.types)+2))
+	values := func(list []abi.ValueType) {
+		body = appendU32(body, uint32(len(list)))
+		for _, t := range list {
+			body = append(body, byte(t))
+		}
+	}
+	for _, t := range e.scan.types {
+		body = append(body, 0x60)
+		values(t.Params)
+		values(t.Results)
+	}
+	body = append(body, 0x60, 0, 1, 0x7f)             // ()->(i32)
+	body = append(body, 0x60, 3, 0x7f, 0x7f, 0x7f, 0) // (i32,i32,i32)->()
+	e.section(1, body)
+
+	body = appendU32(nil, uint32(len(e.imports)+1))
+	add := func(module, name string, typ uint32) {
+		body = appendName(appendName(body, module), name)
+		body = appendU32(append(body, kindFunc), typ)
+	}
+	for _, im := range e.imports {
+		add(im.module, im.name, im.typ)
+	}
+	add(meterModule, meterImport, e.numbers.types)
+	e.section(2, body)
+
+	body = appendU32(nil, uint32(len(types)))
+	for _, t := range types {
+		body = appendU32(body, t)
+	}
+	e.section(3, body)
+}
+
+// tables writes tables and memory.
+func (e *encoder) tables() {
+	if len(e.scan.tables) > 0 {
+		body := appendU32(nil, uint32(len(e.scan.tables)))
+		for _, t := range e.scan.tables {
+			body = appendU32(appendU32(append(body, t.element, 1), t.min), t.max)
+		}
+		e.section(4, body)
+	}
+	if e.memory {
+		body := []byte{1, 0}
+		if e.bounded {
+			body[1] = 1
+		}
+		body = appendU32(body, e.minPages)
+		if e.bounded {
+			body = appendU32(body, e.scan.maxPages)
+		}
+		e.section(5, body)
+	}
+}
+
+func (e *encoder) globalSection() {
+	body := appendU32(nil, e.globals+1)
+	if at, ok := e.sections[6]; ok {
+		c := e.cursor(at)
+		c.u32()
+		for range e.globals {
+			body = append(body, byte(valueType(c)), c.byte())
+			body = e.constant(body, c)
+		}
+		e.done(c, 6)
+	}
+	e.section(6, append(body, 0x7f, 1, 0x41, 0, 0x0b)) // (mut i32) 0
+}
+
+func (e *encoder) exportSection() {
+	names := e.scan.names
+	count := uint32(len(names))
+	_, starts := e.sections[8]
+	if starts {
+		count++
+	}
+	body := appendU32(nil, count)
+	for _, name := range names {
+		x := e.exports[name]
+		switch {
+		case x.kind == kindFunc:
+			x.index = e.function(x.index)
+		case x.kind == kindGlobal && x.index >= e.globals:
+			e.err = errors.Join(e.err, fmt.Errorf("malformed module: export %q is global %d of %d", name, x.index, e.globals))
+		}
+		body = appendU32(append(appendName(body, name), x.kind), x.index)
+	}
+	if starts {
+		body = appendU32(append(appendName(body, exportStartSection), kindFunc), e.begin)
+	}
+	if count > 0 {
+		e.section(7, body)
+	}
+}
+
+// elementSection writes the element segments. Bit 0 of a segment's form: passive
+// or declarative; bit 1: an explicit table, or declarative; bit 2: elements are
+// expressions, not numbers.
+func (e *encoder) elementSection() {
+	at, ok := e.sections[9]
+	if !ok {
+		return
+	}
+	c := e.cursor(at)
+	n := c.u32()
+	body := appendU32(nil, n)
+	for ; n > 0 && c.err == nil; n-- {
+		form := c.u32()
+		body = appendU32(body, form)
+		if form&1 == 0 {
+			if form&2 != 0 {
+				body = appendU32(body, c.u32())
+			}
+			body = e.constant(body, c)
+		}
+		if form&3 != 0 {
+			body = append(body, c.byte()) // the scan has checked it
+		}
+		k := c.u32()
+		body = appendU32(body, k)
+		for ; k > 0 && c.err == nil; k-- {
+			if form&4 != 0 {
+				body = e.constant(body, c)
+			} else {
+				body = appendU32(body, e.function(e.within(c, "function", c.u32(), e.functions())))
+			}
+		}
+	}
+	e.done(c, 9)
+	e.section(9, body)
+}
+
+// constant copies a constant expression, which the scan has checked.
+func (e *encoder) constant(body []byte, c *cursor) []byte {
+	for c.err == nil {
+		op := c.byte()
+		body = append(body, op)
+		switch op {
+		case 0x0b: // end
+			return body
+		case 0x41: // i32.const
+			body = appendI32(body, int32(c.signed(32)))
+		case 0x42: // i64.const
+			body = appendI64(body, c.signed(64))
+		case 0x43: // f32.const
+			body = append(body, c.bytes(4)...)
+		case 0x44: // f64.const
+			body = append(body, c.bytes(8)...)
+		case 0x23: // global.get
+			body = appendU32(body, e.within(c, "global", c.u32(), e.globals))
+		case 0xd2: // ref.func
+			body = appendU32(body, e.function(e.within(c, "function", c.u32(), e.functions())))
+		case 0xd0: // ref.null
+			body = append(body, refType(c))
+		case 0xfd: // v128.const
+			body = append(append(body, c.byte()), c.bytes(16)...)
+		default:
+			c.fail("instruction 0x%02x in a constant expression is not of WebAssembly 2.0", op)
+		}
+	}
+	return body
+}
+
+// data writes the data segments.
+func (e *encoder) data() {
+	at, ok := e.sections[11]
+	if !ok {
+		return
+	}
+	if body := e.joinData(); body != nil {
+		e.section(11, body)
+		return
+	}
+	c := e.cursor(at)
+	n := c.u32()
+	body := appendU32(make([]byte, 0, at.end-at.start), n)
+	for ; n > 0 && c.err == nil; n-- {
+		form := c.u32()
+		body = appendU32(body, form)
+		if form == 2 {
+			body = appendU32(body, c.u32())
+		}
+		if form != 1 {
+			body = e.constant(body, c)
+		}
+		size := c.u32()
+		body = append(appendU32(body, size), c.bytes(size)...)
+	}
+	e.done(c, 11)
+	e.section(11, body)
+}
+
+// names writes the names of the module and of its functions, for stack traces.
+// What the scan has read before cannot fail.
+func (e *encoder) names(wrapped []uint32, helpers bool) {
+	if e.functionNames == (span{}) {
+		return
+	}
+	body := appendName(nil, "name")
+	if at := e.moduleName; at != (span{}) {
+		name := e.cursor(at).name("module name")
+		body = appendSection(body, 0, appendName(nil, name))
+	}
+	c := e.cursor(e.functionNames)
+	n := c.u32()
+	list := make([]byte, 0, c.left()+64)
+	count := uint32(0)
+	for ; n > 0; n-- {
+		f, name := c.u32(), c.bytes(c.u32())
+		if f >= e.functions() {
+			continue
+		}
+		if f >= uint32(len(e.mapped)) {
+			f++
+		}
+		list = append(appendU32(appendU32(list, f), uint32(len(name))), name...)
+		count++
+	}
+	for i, f := range wrapped {
+		list = appendName(appendU32(list, e.turn+1+e.own+uint32(i)), e.imports[f].name)
+		count++
+	}
+	if helpers {
+		list = appendName(appendU32(list, e.copyHelper), "memory.copy")
+		list = appendName(appendU32(list, e.fillHelper), "memory.fill")
+		count += 2
+	}
+	body = appendSection(body, 1, append(appendU32(nil, count), list...))
+	e.section(0, body)
+}
+
+// Limits of joining. Go's linker cuts data into thousands of segments to save
+// the zeros between them; wazero v1.12.0 spends more on each, every time that
+// it makes an instance, than on copying as many zeros as joinGap.
+const (
+	joinFrom = 64
+	joinGap  = 512
+	maxZeros = 8 << 20
+)
+
+// joinData returns a data section in which segments that are close together are
+// one, with the zeros between them, which is what a fresh memory has there. It
+// is nil if there is little to gain.
+func (s *scan) joinData() []byte {
+	if s.dataFixed || len(s.data) < joinFrom {
+		return nil
+	}
+	data := slices.Clone(s.data)
+	slices.SortStableFunc(data, func(a, b segment) int { return cmp.Compare(a.offset, b.offset) })
+	end := func(d segment) uint64 { return uint64(d.offset) + uint64(d.bytes.end-d.bytes.start) }
+	apart := func(i int) bool { return i == 0 || uint64(data[i].offset)-end(data[i-1]) > joinGap }
+	joined, zeros := 0, 0
+	for i := range data {
+		if i > 0 && end(data[i-1]) > uint64(data[i].offset) {
+			return nil // the later one in the file wins
+		}
+		if apart(i) {
+			joined++
+		} else {
+			zeros += int(uint64(data[i].offset) - end(data[i-1]))
+		}
+	}
+	if joined > len(data)/2 || zeros > maxZeros {
+		return nil
+	}
+	body := make([]byte, 0, s.sections[11].end-s.sections[11].start+zeros)
+	body = appendU32(body, uint32(joined))
+	for i := 0; i < len(data); {
+		j := i + 1
+		for j < len(data) && !apart(j) {
+			j++
+		}
+		body = append(body, 0, 0x41)
+		body = append(appendI32(body, int32(data[i].offset)), 0x0b)
+		body = appendU32(body, uint32(end(data[j-1])-uint64(data[i].offset)))
+		for k := i; k < j; k++ {
+			if k > i {
+				gap := uint64(data[k].offset) - end(data[k-1])
+				body = append(body, make([]byte, gap)...)
+			}
+			body = append(body, s.wasm[data[k].bytes.start:data[k].bytes.end]...)
+		}
+		i = j
+	}
+	return body
+}
+
+func appendSection(b []byte, id byte, body []byte) []byte {
+	return append(appendU32(append(b, id), uint32(len(body))), body...)
+}
+
+func appendName(b []byte, name string) []byte {
+	return append(appendU32(b, uint32(len(name))), name...)
+}
+
+func appendI32(b []byte, v int32) []byte { return appendI64(b, int64(v)) }
+
+func appendI64(b []byte, v int64) []byte {
+	for {
+		d := byte(v & 0x7f)
+		v >>= 7
+		if (v == 0 && d&0x40 == 0) || (v == -1 && d&0x40 != 0) {
+			return append(b, d)
+		}
+		b = append(b, d|0x80)
+	}
+}
+
+func appendU32(b []byte, v uint32) []byte {
+	for v >= 0x80 {
+		b = append(b, byte(v)|0x80)
+		v >>= 7
+	}
+	return append(b, byte(v))
+}

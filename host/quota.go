@@ -1,0 +1,273 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/ceiling"
+)
+
+const (
+	// burstSeconds is how long a quota has to be unused until it is full: a job
+	// that was quiet may use that much at once.
+	burstSeconds = 10
+	// quotaInterval is how often the use beyond a quota is reported, at most.
+	quotaInterval = 5 * time.Second
+	// MaxReason is the longest Event.Reason in bytes; longer ones are cut.
+	MaxReason = 1 << 10
+	// lineOverhead is what a line of the log takes besides the guest's texts,
+	// and attributeOverhead what a key and its value do, in bytes.
+	lineOverhead, attributeOverhead = 200, 6
+)
+
+// quotas are what one job may use on this host in a second. Guests use them
+// from their goroutines; the job's loop reports what went beyond.
+type quotas struct {
+	lines, bytes, commits *quota
+}
+
+func newQuotas(l ceiling.List, job string) quotas {
+	return quotas{newQuota(l.Of(job, ceiling.LogLines)), newQuota(l.Of(job, ceiling.LogBytes)), newQuota(l.Of(job, ceiling.OffsetCommits))}
+}
+
+// quota is one of them.
+type quota struct {
+	ceiling ceiling.Ceiling
+	limiter *rate.Limiter // nil is no limit
+	beyond  atomic.Int64  // not yet reported
+}
+
+func newQuota(c ceiling.Ceiling) *quota {
+	q := &quota{ceiling: c}
+	if c.Value != ceiling.Off {
+		q.limiter = rate.NewLimiter(rate.Limit(c.Value), int(burstSeconds*c.Value))
+	}
+	return q
+}
+
+// take uses n of the quota. It reports false, and uses nothing, if there is less.
+func (q *quota) take(n int) bool {
+	return q.limiter == nil || q.limiter.AllowN(time.Now(), n)
+}
+
+// note counts what went beyond the quota.
+func (j *job) note(q *quota) {
+	if q.beyond.Add(1) == 1 {
+		j.post(func(m *mailbox) { m.beyond = true })
+	}
+}
+
+// mayLog uses the job's log quotas for one line of so many bytes as written. It
+// reports false if the line is to be dropped.
+func (j *job) mayLog(bytes int) bool {
+	switch q := j.quotas; {
+	case !q.lines.take(1):
+		j.note(q.lines)
+	case !q.bytes.take(bytes):
+		j.note(q.bytes)
+	default:
+		return true
+	}
+	return false
+}
+
+// mayCommit waits until the job's quota of offset commits has one for the
+// guest. Waiting slows a loop that commits without end down; an error would
+// only make it try again. It reports false if ctx ended first.
+func (j *job) mayCommit(ctx context.Context) bool {
+	q := j.quotas.commits
+	if q.limiter == nil {
+		return true
+	}
+	now := time.Now()
+	r := q.limiter.ReserveN(now, 1)
+	wait := r.DelayFrom(now)
+	if wait == 0 {
+		return true
+	}
+	j.note(q)
+	if !pause(ctx, wait) {
+		r.Cancel()
+		return false
+	}
+	return true
+}
+
+// reportQuotas reports what the job has used beyond its quotas, at most once
+// per quotaInterval.
+func (j *job) reportQuotas(now moment) {
+	j.mail.mu.Lock()
+	beyond := j.mail.beyond
+	j.mail.beyond = false
+	j.mail.mu.Unlock()
+	if beyond && j.quotaAt.IsZero() {
+		j.quotaAt = now.Add(quotaInterval)
+	}
+	if j.quotaAt.IsZero() || now.Before(j.quotaAt) {
+		return
+	}
+	j.flushQuotas()
+}
+
+// flushQuotas reports it now.
+func (j *job) flushQuotas() {
+	j.quotaAt = time.Time{}
+	for _, q := range []*quota{j.quotas.lines, j.quotas.bytes, j.quotas.commits} {
+		n := q.beyond.Swap(0)
+		if n == 0 {
+			continue
+		}
+		what := "log lines were dropped"
+		if q == j.quotas.commits {
+			what = "offset commits had to wait"
+		}
+		j.emit(Event{Kind: EventOverQuota, Ceiling: q.ceiling.Name, Count: n, Reason: fmt.Sprintf("%d %s: %s", n, what, q.ceiling)})
+	}
+}
+
+// accept refuses a configuration that is beyond the host's ceilings.
+func (j *job) accept(c coordination.JobConfiguration) error { return j.host.cfg.Ceilings.Check(c) }
+
+// beyondCeilings reports whether an error is a configuration's that is beyond
+// the host's ceilings.
+func beyondCeilings(err error) bool {
+	beyond := (*ceiling.Error)(nil)
+	return errors.As(err, &beyond)
+}
+
+// refused reports whether it is this host that does not want to join: for its
+// ceilings, or because the registry is a copy.
+func refused(err error) bool {
+	copied := (*coordination.CopiedError)(nil)
+	return beyondCeilings(err) || errors.As(err, &copied)
+}
+
+// refusedAgain is how long a host waits before it looks again at a
+// configuration that is beyond its ceilings, or at a registry that is a copy,
+// while it is not in the job.
+const refusedAgain = time.Minute
+
+// refuse notes that the job is not joined: what the registry has, with what the
+// definition changes in it, is beyond the host's ceilings, or the registry is a
+// copy that nobody has adopted.
+func (j *job) refuse(now moment, err error) {
+	known := j.joinErr != nil && j.joinErr.Error() == err.Error()
+	j.joinErr, j.retryAt = err, now.Add(refusedAgain)
+	j.settled.Store(true)
+	if !known {
+		j.log.Error("the job does not run on this host", zap.Error(err))
+		j.emit(Event{Kind: EventJobError, Reason: err.Error()})
+	}
+}
+
+// declines reports that this host has to leave the job to others: the
+// configuration is beyond its ceilings, and it has none that was in force
+// before, or the leader goes by it.
+func (j *job) declines() bool {
+	total := j.host.cfg.Ceilings.Of(j.name, ceiling.ShardingTotalCount)
+	return beyondCeilings(j.view.ConfigErr) && (j.view.Config.JobName == "" || total.Beyond(int64(j.view.Division.Total)))
+}
+
+// decline leaves the job once what runs has ended, and tries to join again
+// later.
+func (j *job) decline(now moment) {
+	if j.running() > 0 || now.Before(j.retryAt) {
+		return
+	}
+	why := j.view.ConfigErr
+	if err := j.perform(coordination.Leave(j.view, nil)); err != nil {
+		j.failed(now, "leaving the job", err)
+		return
+	}
+	j.dropTrigger("the configuration is beyond this host's ceilings")
+	j.unwatchAll()
+	clear(j.items)
+	j.emit(Event{Kind: EventJobRemoved, Reason: "the configuration is beyond this host's ceilings"})
+	j.rejoin(now)
+	j.refuse(now, why)
+}
+
+// leaderRefuses says why nothing begins here under a leader that refuses the
+// number of items which this host knows: the guests of both would count
+// differently.
+func (j *job) leaderRefuses() string {
+	v := j.view
+	if v.ConfigErr != nil || !v.LeaderRefuses() || v.Division.Total == v.Config.ShardingTotalCount {
+		return ""
+	}
+	return fmt.Sprintf("the leader, %s, refuses the configuration: it divides %d items, and the configuration has %d; see its status", v.Leader, v.Division.Total, v.Config.ShardingTotalCount)
+}
+
+// harmless is text of a guest as every sink may show it: control characters but
+// line breaks and tabs, and what is no UTF-8, become U+FFFD. They could pass for
+// the host's own lines in a terminal, and grow sixfold in JSON.
+func harmless(s string) string {
+	const replacement = '\uFFFD'
+	if !strings.ContainsFunc(s, isControl) && utf8.ValidString(s) {
+		return s
+	}
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	return strings.Map(func(r rune) rune {
+		if isControl(r) {
+			return replacement
+		}
+		return r
+	}, s) // Map turns what is no UTF-8 into U+FFFD
+}
+
+func isControl(r rune) bool {
+	return r < ' ' && r != '\n' && r != '\t' || 0x7F <= r && r < 0xA0
+}
+
+// cut cuts text to at most n bytes, not inside a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	const mark = "…"
+	n -= len(mark)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + mark
+}
+
+// reason is text of a guest as an event has it.
+func reason(s string) string { return cut(harmless(s), MaxReason) }
+
+// written is about what a line takes in a sink, in bytes: what JSON escapes
+// takes two.
+func written(texts ...string) int {
+	n := lineOverhead
+	for _, s := range texts {
+		n += len(s) + attributeOverhead
+		for i := range len(s) {
+			if c := s[i]; c == '"' || c == '\\' || c == '\n' || c == '\t' {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// harmlessAll is harmless for each of the texts.
+func harmlessAll(texts []string) []string {
+	if !slices.ContainsFunc(texts, func(s string) bool { return harmless(s) != s }) {
+		return texts
+	}
+	out := make([]string, len(texts))
+	for i, s := range texts {
+		out[i] = harmless(s)
+	}
+	return out
+}

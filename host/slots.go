@@ -1,0 +1,240 @@
+package host
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// slotQuantum is how long a streaming item keeps its slot while others wait
+	// for one.
+	slotQuantum = 100 * time.Millisecond
+	// streamTurn is how long a streaming item runs while others of its job wait
+	// for its place: its run has to end for that, which takes commits.
+	streamTurn = 10 * time.Second
+)
+
+// slots are the host's, for items that run, shared fairly by job: a free slot
+// goes to the job that has the fewest, of several to the one that was given a
+// slot longest ago, and within the job to the oldest instant. All methods of
+// slots, account and hold are safe for concurrent use, but for those of one hold.
+type slots struct {
+	mu     sync.Mutex
+	free   int
+	served uint64   // slots given so far
+	queue  slotHeap // accounts with a waiter that only lacks a slot
+}
+
+func newSlots(n int) *slots { return &slots{free: n} }
+
+// account is one job's part in the slots. It also bounds how many items of the
+// job run at once on this host: an item has a place from its first attempt to its
+// last, and a slot while its guest runs. Fires of one job overlap when an item
+// takes longer than the schedule; the bound is the job's.
+type account struct {
+	slots   *slots
+	held    int       // slots
+	places  int       // taken
+	served  uint64    // slots.served when it was given one last
+	waiting []*waiter // the oldest instant first, then in the order in which they came
+	at      int       // in slots.queue, -1 if it is not there
+}
+
+func (s *slots) account() *account { return &account{slots: s, at: -1} }
+
+// waiter waits for a slot, and for a place unless it has one.
+type waiter struct {
+	limit   int // of places, 0 is none
+	placed  bool
+	instant int64         // Unix milliseconds
+	granted chan struct{} // closed when it has what it waits for
+}
+
+// hold is what one worker has. The zero hold of an account has nothing. Its
+// methods are called by one goroutine at a time.
+type hold struct {
+	account     *account
+	slot, place bool
+	since       time.Time // when it was given the slot
+	placed      time.Time // when it was given the place
+}
+
+// take gives back what the worker has, and waits for a place and a slot for an
+// item of the instant, while fewer than limit places are taken; 0 is no limit. It
+// reports false, and has nothing, if stop or done was closed first.
+func (h *hold) take(limit int, instant int64, stop, done <-chan struct{}) bool {
+	return h.wait(&waiter{limit: limit, instant: instant}, stop, done)
+}
+
+// again waits for a slot for the item that has its place. It reports false, and
+// has the place only, if stop or done was closed first.
+func (h *hold) again(instant int64, stop, done <-chan struct{}) bool {
+	return h.wait(&waiter{placed: true, instant: instant}, stop, done)
+}
+
+// rest gives the slot back and keeps the place.
+func (h *hold) rest() {
+	s := h.account.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.drop(false)
+	s.give()
+}
+
+// end gives back all.
+func (h *hold) end() {
+	s := h.account.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.drop(true)
+	s.give()
+}
+
+// wanted reports whether somebody waits for the slot, and it was held for a
+// while.
+func (h *hold) wanted() bool {
+	if !h.slot || time.Since(h.since) < slotQuantum {
+		return false
+	}
+	s := h.account.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue) > 0
+}
+
+// crowded reports whether an item of the job waits because the job has all of its
+// places.
+func (h *hold) crowded() bool {
+	s := h.account.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(h.account.waiting, func(w *waiter) bool { return !w.placed && w.limit > 0 && h.account.places >= w.limit })
+}
+
+func (h *hold) wait(w *waiter, stop, done <-chan struct{}) bool {
+	a, s := h.account, h.account.slots
+	w.granted = make(chan struct{})
+	s.mu.Lock()
+	// In line before it gives back: its own items may be next.
+	at, _ := slices.BinarySearchFunc(a.waiting, w.instant+1, func(w *waiter, instant int64) int { return cmp.Compare(w.instant, instant) })
+	a.waiting = slices.Insert(a.waiting, at, w)
+	h.drop(!w.placed)
+	s.give()
+	s.mu.Unlock()
+	granted := true
+	select {
+	case <-w.granted:
+	default:
+		select {
+		case <-w.granted:
+		case <-stop:
+			granted = false
+		case <-done:
+			granted = false
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(a.waiting, w); i >= 0 {
+		a.waiting = slices.Delete(a.waiting, i, i+1)
+		a.settle()
+		s.give()
+		return false
+	}
+	h.slot, h.place, h.since = true, true, time.Now()
+	if !w.placed {
+		h.placed = h.since
+	}
+	if !granted { // it came at the same time
+		h.drop(!w.placed)
+		s.give()
+	}
+	return granted
+}
+
+// drop gives back the slot, and the place if it is to. slots.mu is held.
+func (h *hold) drop(place bool) {
+	a := h.account
+	if h.slot {
+		h.slot = false
+		a.held--
+		a.slots.free++
+	}
+	if place && h.place {
+		h.place = false
+		a.places--
+	}
+	a.settle()
+}
+
+// next is the index of the first waiter that only lacks a slot, -1 if there is
+// none.
+func (a *account) next() int {
+	return slices.IndexFunc(a.waiting, func(w *waiter) bool { return w.placed || w.limit <= 0 || a.places < w.limit })
+}
+
+// settle puts the account where it belongs in the queue. slots.mu is held.
+func (a *account) settle() {
+	q := &a.slots.queue
+	switch waits := a.next() >= 0; {
+	case waits && a.at < 0:
+		heap.Push(q, a)
+	case waits:
+		heap.Fix(q, a.at)
+	case a.at >= 0:
+		heap.Remove(q, a.at)
+	}
+}
+
+// give hands free slots to those who wait. mu is held.
+func (s *slots) give() {
+	for s.free > 0 && len(s.queue) > 0 {
+		a := s.queue[0]
+		i := a.next()
+		w := a.waiting[i]
+		a.waiting = slices.Delete(a.waiting, i, i+1)
+		if !w.placed {
+			a.places++
+		}
+		s.free--
+		s.served++
+		a.held, a.served = a.held+1, s.served
+		a.settle()
+		close(w.granted)
+	}
+}
+
+// slotHeap has the account at its top that is given the next slot.
+type slotHeap []*account
+
+func (q slotHeap) Len() int { return len(q) }
+
+func (q slotHeap) Less(i, j int) bool {
+	if q[i].held != q[j].held {
+		return q[i].held < q[j].held
+	}
+	return q[i].served < q[j].served
+}
+
+func (q slotHeap) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].at, q[j].at = i, j
+}
+
+// Push and Pop are called by container/heap only.
+func (q *slotHeap) Push(x any) {
+	a := x.(*account)
+	a.at = len(*q)
+	*q = append(*q, a)
+}
+
+func (q *slotHeap) Pop() any {
+	n := len(*q) - 1
+	a := (*q)[n]
+	(*q)[n], *q = nil, (*q)[:n]
+	a.at = -1
+	return a
+}

@@ -1,0 +1,140 @@
+package verify
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// promise is a run that a reason announced: a skip that says that the item runs
+// again is kept by that run, and not by being said.
+type promise struct {
+	instant time.Time // the run is for this one, or a newer one
+	mark    mark      // who said so, first
+	// since is from when on nothing was in the way of the run, as far as was looked
+	// at: no run of the item was under way, and some host with a live session had
+	// the job.
+	since time.Time
+}
+
+// owe takes a promise. Of several, the oldest counts.
+func (j *job) owe(n int, e *host.Event, m mark) {
+	if e.Trigger != 0 {
+		return
+	}
+	if _, already := j.promises[n]; !already {
+		j.promises[n] = &promise{instant: later(e.Instant, e.Through), mark: m, since: m.time}
+	}
+}
+
+// settled takes note of a run, or of a reason that promises none, for an instant
+// or all up to there.
+func (j *job) settled(n int, trigger int64, instant time.Time) {
+	if p := j.promises[n]; p != nil && trigger == 0 && !instant.Before(p.instant) {
+		delete(j.promises, n)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// demand tells of what should have come by now: runs that were promised, and word
+// of the runs of hosts that died.
+func (c *Checker) demand(j *job, now time.Time) {
+	if now.Sub(j.demandedAt) < c.o.Settle/20 {
+		return
+	}
+	j.demandedAt = now
+	c.demandRuns(j, now)
+	var unheard []int
+	for n, it := range j.items {
+		if len(it.pending) > 0 {
+			unheard = append(unheard, n)
+		}
+	}
+	slices.Sort(unheard)
+	for _, n := range unheard {
+		c.demandWord(j, j.items[n], now)
+	}
+}
+
+// demandRuns tells of runs that were promised, that nothing was in the way of for
+// long enough, and that did not come.
+func (c *Checker) demandRuns(j *job, now time.Time) {
+	for _, n := range slices.Sorted(maps.Keys(j.promises)) {
+		p := j.promises[n]
+		if !j.trustedBut(nil) || c.underWay(j, n) {
+			p.since = now
+			continue
+		}
+		free := later(p.since, j.trustedFrom)
+		if now.Sub(free) <= c.o.Settle {
+			continue
+		}
+		delete(j.promises, n)
+		id := fireID{instant: p.instant.UnixMilli()}
+		if !j.skippedAt.Before(p.instant) && j.skippedAt.After(j.begunAt) {
+			continue // by hosts that own nothing, and by nobody else: the job is disabled
+		}
+		f := fire{id: id}
+		if c.o.Completed != nil && c.o.Completed(f.runID(j, n)) {
+			continue // nobody lived to tell of it
+		}
+		c.report.Checked[Accounted]++
+		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: n, RunID: f.runID(j, n),
+			Text: fmt.Sprintf("a run was promised for %s or later, nothing was in its way for %s, and neither it nor a reason came",
+				id, now.Sub(free).Round(time.Millisecond)),
+			Lines: lines(p.mark)})
+	}
+}
+
+// underWay reports whether a run of the item goes on, as far as can be told.
+func (c *Checker) underWay(j *job, n int) bool {
+	it := j.items[n]
+	return it != nil && slices.ContainsFunc(it.runs, func(r *run) bool {
+		return r.done.kind == "" && r.skipped.kind == "" && !r.instance.lost && !r.instance.process.over
+	})
+}
+
+// demandWord tells of runs whose host died and of which nobody says what became
+// of them, though there was time: the item was begun anew and its record said
+// that the run was open, or it is known that no completion took effect.
+func (c *Checker) demandWord(j *job, it *item, now time.Time) {
+	if j.skippedAt.After(j.begunAt) { // hosts with the job own nothing: all servers are disabled, and none may take over
+		for k := range it.pending {
+			it.pending[k].since = now
+		}
+	}
+	it.pending = slices.DeleteFunc(it.pending, func(p pending) bool {
+		known := c.o.Completed != nil && !c.o.Completed(p.finding.RunID)
+		switch {
+		case p.over.kind != "" && now.Sub(p.over.time) > c.o.Settle:
+		case known && now.Sub(later(p.since, j.activeSince)) > c.o.Settle && j.trustedBut(nil):
+			p.finding.Class = Violated
+			p.finding.Text += "; no host took the run over, nor wrote that it is lost"
+		default:
+			return false
+		}
+		c.unproven(p)
+		return true
+	})
+}
+
+// stillRuns holds a host to its word that an item runs on it.
+func (c *Checker) stillRuns(j *job, it *item, in *instance, m mark) {
+	if !in.process.whole {
+		return // the begin may stand in lines that are gone
+	}
+	c.report.Checked[Accounted]++
+	if !slices.ContainsFunc(it.runs, func(r *run) bool { return r.instance == in && r.done.kind == "" && r.skipped.kind == "" }) {
+		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: it.number,
+			Text: "the host says that the item still runs on it, and no run of the item is open there", Lines: lines(m)})
+	}
+}

@@ -1,0 +1,227 @@
+package verify
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// promise skips an item for an instant and announces a run in its place.
+func (b *book) promise(at, due float64, item int) *book {
+	return b.of(at, host.EventItemSkipped, host.Event{Instant: instant(due), Item: &item, RunID: runID(due, item), Owed: true, Reason: "the item still runs; it runs again right after"})
+}
+
+// awake keeps the host talking of the job, every 30 seconds.
+func (b *book) awake(from, to float64) *book {
+	for at := from; at <= to; at += 30 {
+		b.later(at)
+	}
+	return b
+}
+
+// TestPromises: a reason that announces a run is no excuse if the run does not
+// come.
+func TestPromises(t *testing.T) {
+	t.Parallel()
+	// begun runs an item at second 0, and makes all that is due later no matter.
+	begun := func() *book { return open("a", a1).fire(0, 0, 1, 0).run(1, 12, 0, 0, 5) }
+	final := func(b *book, at float64) *book {
+		return b.of(at, host.EventItemSkipped, host.Event{Instant: instant(at), Item: new(int), Reason: "the item is disabled"})
+	}
+	for name, tc := range map[string]struct {
+		build func() []*book
+		kept  bool
+	}{
+		"never made up": {func() []*book { return []*book{begun().promise(10, 10, 0).awake(30, 700)} }, false},
+		"promised again and again": {func() []*book {
+			b := begun()
+			for at := 10.0; at < 700; at += 10 {
+				b.promise(at, at, 0)
+			}
+			return []*book{b}
+		}, false},
+		"made up": {func() []*book {
+			return []*book{begun().promise(10, 10, 0).run(13, 14, 10, 0, 6).awake(30, 700)}
+		}, true},
+		"a newer instant stands for it": {func() []*book {
+			return []*book{begun().promise(10, 10, 0).run(21, 22, 20, 0, 6).awake(30, 700)}
+		}, true},
+		"an older instant stands for nothing": {func() []*book {
+			return []*book{begun().promise(10, 10, 0).run(21, 22, 5, 0, 6).awake(30, 700)}
+		}, false},
+		"a later reason":     {func() []*book { return []*book{final(begun().promise(10, 10, 0), 20).awake(30, 700)} }, true},
+		"a reason of before": {func() []*book { return []*book{final(begun(), 9).promise(10, 10, 0).awake(30, 700)} }, false},
+		"it runs all the while": {func() []*book {
+			return []*book{open("a", a1).fire(0, 0, 1, 0).start(1, 0, 0, 5).promise(10, 10, 0).awake(30, 700)}
+		}, true},
+		"it ran for long, and not again": {func() []*book {
+			b := open("a", a1).fire(0, 0, 1, 0).start(1, 0, 0, 5).promise(10, 10, 0).awake(30, 600)
+			return []*book{b.end(605, 0, 0, 5, "OK").done(605, 0, 0, 5).awake(630, 1000)}
+		}, false},
+		"it was begun once more by the host that takes over": {func() []*book {
+			a, b := open("a", a1).fire(0, 0, 1, 0).start(1, 0, 0, 5).promise(10, 10, 0), open("b", b1)
+			return []*book{a, b.run(30, 40, 0, 0, 6).run(41, 42, 10, 0, 7).awake(50, 700)}
+		}, true},
+		"its host died, and nobody makes it up": {func() []*book {
+			a, b := open("a", a1).fire(0, 0, 1, 0).start(1, 0, 0, 5).promise(10, 10, 0), open("b", b1)
+			return []*book{a, b.run(30, 40, 0, 0, 6).awake(50, 700)}
+		}, false},
+		"no host has a session": {func() []*book { return []*book{begun().promise(10, 10, 0).session(15, "suspect").awake(30, 700)} }, true},
+		"no host had a session for long": {func() []*book {
+			b := begun().promise(10, 10, 0).session(15, "suspect").session(650, "live")
+			return []*book{b.later(652).run(660, 661, 650, 0, 6)}
+		}, true},
+		"no host for long, and then it does not run": {func() []*book {
+			return []*book{begun().promise(10, 10, 0).session(15, "suspect").session(650, "live").awake(652, 1300)}
+		}, false},
+		"all hosts were dead for long": {func() []*book {
+			a, b := begun().promise(10, 10, 0), open("b", b1)
+			for i := range b.seen {
+				b.seen[i].e.Time = b.seen[i].e.Time.Add(650 * time.Second)
+			}
+			return []*book{a, b.later(652).run(660, 661, 650, 0, 6)}
+		}, true},
+		"fewer items": {func() []*book {
+			b := open("a", a1).fire(0, 0, 2, 0).run(1, 12, 0, 0, 5).promise(10, 10, 0).promise(10, 10, 1).run(13, 14, 10, 0, 6)
+			return []*book{b.of(15, host.EventSharded, host.Event{Total: 1}).awake(30, 700)}
+		}, true},
+		"held back": {func() []*book {
+			return []*book{begun().promise(10, 10, 0).of(15, host.EventItemHeld, host.Event{Instant: instant(10), Item: new(int)}).awake(30, 700)}
+		}, true},
+		"removed": {func() []*book {
+			return []*book{begun().promise(10, 10, 0).of(15, host.EventJobRemoved, host.Event{Reason: "removed from the registry"}).awake(30, 700)}
+		}, true},
+		"all servers are disabled": {func() []*book {
+			return []*book{begun().promise(10, 10, 0).of(20, host.EventFireSkipped, host.Event{Instant: instant(20), Source: abi.SourceSchedule, Reason: "disabled"}).awake(30, 700)}
+		}, true},
+		"one server is disabled": {func() []*book {
+			a, b := begun().promise(10, 10, 0), open("b", b1).fire(21, 20, 1)
+			return []*book{a.of(20, host.EventFireSkipped, host.Event{Instant: instant(20), Source: abi.SourceSchedule, Reason: "disabled"}).awake(30, 700), b}
+		}, false},
+		"of a whole fire": {func() []*book {
+			return []*book{begun().of(10, host.EventFireSkipped, host.Event{Instant: instant(10), Through: instant(30), Items: []int{0}, Source: abi.SourceSchedule, Owed: true}).awake(30, 700)}
+		}, false},
+		"of a whole fire, and made up": {func() []*book {
+			b := begun().of(10, host.EventFireSkipped, host.Event{Instant: instant(10), Through: instant(30), Items: []int{0}, Source: abi.SourceSchedule, Owed: true})
+			return []*book{b.run(41, 42, 40, 0, 6).awake(50, 700)}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kept := true
+			for _, f := range check(Options{}, tc.build()...).Findings {
+				if strings.Contains(f.Text, "was promised") {
+					kept = false
+					if f.Class != Violated || f.Invariant != Accounted || len(f.Lines) == 0 {
+						t.Errorf("finding %+v", f)
+					}
+				}
+			}
+			if kept != tc.kept {
+				t.Errorf("kept: %v, want %v", kept, tc.kept)
+			}
+		})
+	}
+}
+
+// TestWordOfTheDead: whoever knows that the run of a dead host was not completed
+// demands that a host takes it over or writes that it is lost, in time.
+func TestWordOfTheDead(t *testing.T) {
+	t.Parallel()
+	item := 0
+	lost := host.Event{Instant: instant(0), Item: &item, RunID: runID(0, item), Outcome: "LOST", Reason: "its host died while it ran"}
+	for name, tc := range map[string]struct {
+		survivor  func(*book) *book
+		completed bool
+		violated  bool
+	}{
+		"nobody says anything":       {func(b *book) *book { return b.skip(10, 10, 0, "x").awake(30, 1500) }, false, true},
+		"its completion took effect": {func(b *book) *book { return b.skip(10, 10, 0, "x").awake(30, 1500) }, true, false},
+		"lost": {func(b *book) *book {
+			return b.skip(10, 10, 0, "x").awake(30, 400).of(410, host.EventItemSkipped, lost).awake(430, 1500)
+		}, false, false},
+		"taken over": {func(b *book) *book {
+			return b.skip(10, 10, 0, "x").awake(30, 400).run(410, 411, 0, 0, 6).awake(430, 1500)
+		}, false, false},
+		"lost, and written down much too late": {func(b *book) *book {
+			return b.skip(10, 10, 0, "x").awake(30, 1500).of(1510, host.EventItemSkipped, lost)
+		}, false, true},
+		"nobody could, there is no session": {func(b *book) *book {
+			return b.skip(10, 10, 0, "x").awake(30, 590).session(600, "suspect").awake(630, 1500)
+		}, false, false},
+		"nobody may, the server is disabled": {func(b *book) *book {
+			for at := 10.0; at < 1500; at += 30 {
+				b.of(at, host.EventFireSkipped, host.Event{Instant: instant(at), Source: abi.SourceSchedule, Reason: "disabled"})
+			}
+			return b
+		}, false, false},
+		"begun anew, and its record named none": {func(b *book) *book { return b.awake(30, 200).run(210, 211, 10, 0, 6).awake(230, 1500) }, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dead := open("a", a1).fire(0, 0, 1, 0).start(1, 0, 0, 5)
+			r := check(Options{Completed: func(id string) bool { return tc.completed && strings.Contains(id, "/0") }}, dead, tc.survivor(open("b", b1)))
+			if violated := r.Violations > 0; violated != tc.violated {
+				t.Errorf("violated: %v, want %v: %+v", violated, tc.violated, r.Findings)
+			}
+		})
+	}
+}
+
+// TestStillRuns: who says that an item runs on it has a run of the item open.
+func TestStillRuns(t *testing.T) {
+	t.Parallel()
+	says := func(b *book, at float64) *book {
+		return b.of(at, host.EventItemSkipped, host.Event{Instant: instant(at), Item: new(int), Runs: true, Reason: "the item still runs; misfire is off"})
+	}
+	for name, tc := range map[string]struct {
+		books []*book
+		true  bool
+	}{
+		"it does":                            {[]*book{says(open("a", a1).start(1, 0, 0, 5), 10)}, true},
+		"it has ended and is not completed":  {[]*book{says(open("a", a1).start(1, 0, 0, 5).end(2, 0, 0, 5, "OK"), 10)}, true},
+		"it was completed":                   {[]*book{says(open("a", a1).run(1, 2, 0, 0, 5), 10)}, false},
+		"it was never started":               {[]*book{says(open("a", a1), 10)}, false},
+		"it runs on another host":            {[]*book{says(open("a", a1), 10), open("b", b1).start(1, 0, 0, 5)}, false},
+		"the beginning of the file was lost": {[]*book{says(&book{name: "a", id: a1}, 10)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := true
+			for _, f := range check(Options{}, tc.books...).Findings {
+				told = told && !strings.Contains(f.Text, "still runs on it")
+			}
+			if told != tc.true {
+				t.Errorf("believed: %v, want %v", told, tc.true)
+			}
+		})
+	}
+}
+
+// TestSkippedByAll: an item whose owner has gone is excused if each host that had
+// the job skipped the fire for good: no host may have the item.
+func TestSkippedByAll(t *testing.T) {
+	t.Parallel()
+	skips := func(b *book, at float64) *book {
+		return b.of(at, host.EventFireSkipped, host.Event{Instant: instant(at), Items: []int{0}, Total: 2, Source: abi.SourceSchedule, Reason: "this server is disabled for the job"})
+	}
+	for name, tc := range map[string]struct {
+		books   []*book
+		excused bool
+	}{
+		"all skipped it":    {[]*book{skips(open("a", a1), 10).awake(30, 700)}, true},
+		"one did not":       {[]*book{skips(open("a", a1), 10).awake(30, 700), open("b", b1).awake(30, 700)}, false},
+		"one began an item": {[]*book{skips(open("a", a1), 10).awake(30, 700), open("b", b1).fire(10, 10, 2, 2).awake(30, 700)}, false},
+		"one came after it": {[]*book{skips(open("a", a1), 10).awake(30, 700), open("b", b1).of(20, host.EventJobRemoved, host.Event{}).of(30, host.EventJobAdded, host.Event{}).awake(60, 700)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			excused := true
+			for _, f := range check(Options{}, tc.books...).Findings {
+				excused = excused && f.Item != 1
+			}
+			if excused != tc.excused {
+				t.Errorf("item 1 is excused: %v, want %v", excused, tc.excused)
+			}
+		})
+	}
+}

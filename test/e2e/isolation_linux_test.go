@@ -1,0 +1,118 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// workers are the worker processes of the host, by id, that run guests of the job.
+func (h *process) workers(job string) (list []int) {
+	h.t.Helper()
+	for _, pid := range children(h.t, h.cmd.Process.Pid) {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && strings.HasSuffix(string(line), "\x00run-guests\x00"+job+"\x00") {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// TestIsolatedFreeze runs guests that nothing interrupts in processes. One that does
+// not end is killed with its process two seconds after its limit; the host and another
+// job go on.
+func TestIsolatedFreeze(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.program = unmetered(t)
+	p.drop("freeze.wasm", endlessLoop)
+	p.define("freeze", "cron: 0 0 0 1 1 ?", "shardingTotalCount: 1", "timeout: 1s", "isolation: process")
+	p.guestJob("tick", everySecond, "shardingTotalCount: 2")
+	h := p.start("--isolation", "process=tick", "--cache", p.path("home", "cache"))
+	h.of("freeze", 0, owned())
+	for _, j := range p.status().Status.Jobs { // by the definition, and by the operator
+		if j.Isolation != "process" {
+			t.Errorf("job %s: isolation %q", j.Name, j.Isolation)
+		}
+	}
+	from, line := h.mark(), h.logMark()
+	p.must("trigger", "freeze")
+	h.of("freeze", from, kind(host.EventItemEnded), outcome(abi.OutcomeTimeout),
+		because("the worker process was killed because item 0 overran its limit"))
+	h.line(line, "a worker process was killed", `"job":"freeze"`, "item 0 overran its limit")
+	h.metric("wasmjob_worker_processes_killed_total 1")
+	// The next run has a process of its own.
+	from = h.mark()
+	p.must("trigger", "freeze")
+	h.of("freeze", from, kind(host.EventItemEnded), outcome(abi.OutcomeTimeout))
+	h.metric("wasmjob_worker_processes_killed_total 2")
+	from = h.mark()
+	h.of("tick", from, kind(host.EventItemEnded), outcome(abi.OutcomeOK))
+	if n := h.count("tick", kind(host.EventItemEnded)) - h.count("tick", kind(host.EventItemEnded), outcome(abi.OutcomeOK)); n != 0 {
+		t.Errorf("%d items of the other job did not end well", n)
+	}
+	pids := h.workers("tick")
+	if len(pids) != 1 {
+		t.Fatalf("the other job, which the operator has named, has the processes %v, expected one", pids)
+	}
+	ended := watchEnd(t, pids[0])
+	h.stop()
+	ended()
+}
+
+// TestIsolatedHostKilled kills a host whose worker process is frozen.
+func TestIsolatedHostKilled(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.program = unmetered(t)
+	p.drop("freeze.wasm", endlessLoop)
+	p.define("freeze", "cron: 0 0 0 1 1 ?", "shardingTotalCount: 1", "isolation: process")
+	h := p.start("--cache", p.path("home", "cache"))
+	h.of("freeze", 0, owned())
+	p.must("trigger", "freeze")
+	h.of("freeze", 0, kind(host.EventItemStarted))
+	var pids []int
+	for len(pids) == 0 { // it is started at the same time
+		pids = h.workers("freeze")
+	}
+	ended := watchEnd(t, pids[0])
+	if err := syscall.Kill(pids[0], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	h.kill()
+	ended()
+}
+
+// watchEnd returns a function that waits for the end of a process that is no child of
+// this one.
+func watchEnd(t *testing.T, pid int) func() {
+	t.Helper()
+	const pidfdOpen = 434 // on all architectures
+	fd, _, errno := syscall.Syscall(pidfdOpen, uintptr(pid), syscall.O_NONBLOCK, 0)
+	if errno != 0 {
+		t.Fatalf("process %d: %v", pid, errno)
+	}
+	f := os.NewFile(fd, "process")
+	t.Cleanup(func() { _ = f.Close() })
+	return func() {
+		t.Helper()
+		err := f.SetReadDeadline(time.Now().Add(patience))
+		var c syscall.RawConn
+		if err == nil {
+			c, err = f.SyscallConn()
+		}
+		if err == nil {
+			err = c.Read(func(uintptr) bool { return !lives(pid) })
+		}
+		if err != nil {
+			t.Errorf("the worker process %d has outlived its host: %v", pid, err)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}

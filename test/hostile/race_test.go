@@ -1,0 +1,6 @@
+//go:build race
+
+package hostile
+
+// slower is by how much the race detector makes slower what is not the guest's code.
+const slower = 5

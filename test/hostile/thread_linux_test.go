@@ -1,0 +1,16 @@
+package hostile
+
+import (
+	"syscall"
+	"time"
+)
+
+// threadTime is the processor time that this thread has had.
+func threadTime() time.Duration {
+	const thread = 1 // RUSAGE_THREAD
+	var u syscall.Rusage
+	if err := syscall.Getrusage(thread, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
