@@ -153,13 +153,16 @@
 //	┌────────────────────────┐  leader ends  ┌─────────────────────────────┐
 //	│ led by ours            │ ────────────▶ │ led by Java                 │
 //	│ shares: assignment/{id}│               │ shares: sharding/{i}/instance
-//	│ a flag stops only Java │ ◀──────────── │ a flag stops everybody      │
+//	│ a flag stops everybody │ ◀──────────── │ a flag stops everybody      │
 //	└────────────────────────┘  leader ends: └─────────────────────────────┘
 //	                            divides anew
 //
 // A leader of ours raises the flag first, gives Java hosts [FlagSettle] to have
 // made their marks, leaves with them what has a mark, and watches one such mark
-// until it goes. Under a Java leader each of ours reads the owners once per
+// until it goes. What our hosts began later than [JavaLag] before the flag does
+// not go to Java hosts in that division: one that waits begins the instant at
+// which it found the flag. The leader asks for the next division JavaLag after
+// this one, so that who waits has noticed this one. Under a Java leader each of ours reads the owners once per
 // division, writes its own items into its assignment node, and sets the instance
 // node of the lowest (version 0 becomes 1): Java makes all of them anew, so that
 // one node tells that the whole share is void. That another of ours brings the

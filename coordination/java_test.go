@@ -284,6 +284,77 @@ func TestFireOfAThousandItems(t *testing.T) {
 	}
 }
 
+// TestItemsMoveToJavaHostsBetweenInstants: a Java host that found the flag at an
+// instant begins that instant after the division, with the items that it has then.
+// So what ours began about then stays with ours, and moves at a later division.
+// It kills the mutant "fresh item moved to a Java host" and
+// the mutant "division that Java hosts cannot have noticed".
+func TestItemsMoveToJavaHostsBetweenInstants(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name        string
+		began       time.Duration // of the instant, before the flag
+		after, then time.Duration // the second and the third flag, each after the division before it
+		want        [3]bool       // whether the items of the second host stay with ours, by division
+	}{
+		{"long before the flag", co.JavaLag + time.Millisecond, co.JavaLag, co.JavaLag, [3]bool{false, false, false}},
+		{"just before the flag", co.JavaLag, co.JavaLag, co.JavaLag, [3]bool{true, false, false}},
+		{"after the flag", -time.Millisecond, co.JavaLag, co.JavaLag, [3]bool{true, false, false}},
+		{"the flag is back before Java hosts look", 10 * time.Millisecond, co.JavaLag - time.Millisecond, co.JavaLag, [3]bool{true, true, false}},
+		{"twice", 10 * time.Millisecond, co.JavaLag - time.Millisecond, co.JavaLag - time.Millisecond, [3]bool{true, true, true}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 12 })
+			leader, other := h[0], h[1]
+			j := c.addJava("J", "10.0.0.9")
+			j.start()
+			j.rest()
+			c.settle()
+			c.pass(10 * time.Second)
+			instant := c.now
+			for _, p := range h {
+				must(t, p.look())
+				must(t, p.fire(instant))
+			}
+			c.complete(all)
+			must(t, leader.look())
+			gone := other.owned()
+			if len(gone) == 0 {
+				t.Fatal("the second host has no items")
+			}
+			toJava := func(owners []string) bool {
+				return slices.ContainsFunc(gone, func(i int) bool { return owners[i] == j.id })
+			}
+
+			// Its server is disabled: its items go to the leader and to the Java host.
+			c.hand(co.Set(c.layout.Root()+"/servers/"+other.ip, []byte("DISABLED"), co.AnyVersion))
+			flag := instant.Add(tt.began)
+			for k, want := range tt.want {
+				must(t, leader.look())
+				must(t, leader.perform(co.AskForSharding(leader.view)))
+				must(t, leader.look())
+				v := leader.view
+				v.FlagSeen, v.Clock = flag, flag.Add(co.FlagSettle)
+				var sharded co.Sharded
+				must(t, leader.perform(co.Reshard(v, v.Clock, &sharded)))
+				if stay := !toJava(sharded.Items); stay != want {
+					t.Errorf("division %d: the items stay with ours: %v, want %v; %v", k+1, stay, want, sharded.Division)
+				}
+				if (len(sharded.Division.Deferred) > 0) != want {
+					t.Errorf("division %d: deferred are %s, want some: %v", k+1, sharded.Division.Deferred, want)
+				}
+				for _, i := range sharded.Division.Deferred {
+					if owner := sharded.Items[i]; owner != leader.self.ID {
+						t.Errorf("division %d: item %d goes to %s, whose server is disabled", k+1, i, owner)
+					}
+				}
+				flag = v.Clock.Add([]time.Duration{tt.after, tt.then, 0}[k])
+			}
+		})
+	}
+}
+
 // TestAJavaHostThatTheViewDoesNotShow: a host of ours begins by a view in which
 // no Java host is, while one has come, has been elected after the leader's end,
 // has divided, and begun. The begin finds out, whatever came before it.

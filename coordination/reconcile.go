@@ -24,13 +24,18 @@ func (v View) Reconcile(now time.Time, share Share, sharded *Sharded, line *Line
 	case v.unconfigured():
 		return Move{}, false
 	case v.Leading() && (v.flagged() || why != ""):
-		if len(v.Java()) > 0 && !v.Necessary {
+		switch {
+		case len(v.Java()) > 0 && !v.Necessary:
 			return AskForSharding(v), true // Java hosts wait for it
-		}
-		if at := v.DivideAt(); now.Before(at) {
+		case now.Before(v.DivideAt()):
 			return Move{}, false
 		}
 		return Reshard(v, now, sharded), true
+	case v.Leading() && len(v.Java()) > 0 && len(v.Division.Deferred) > 0:
+		if now.Before(v.DivideAt()) {
+			return Move{}, false
+		}
+		return AskForSharding(v), true
 	case v.JavaLed() && !share.Current(v):
 		// A Java leader writes nothing down: whether its division is out of
 		// date is known when the share has been read.

@@ -286,11 +286,42 @@ func (s sharding) divide() (Move, error) {
 	}
 	slices.Sort(d.Pending)
 	slices.Sort(d.Foreign)
+	s.deferMoves(&d, owners)
 	s.owing(&d, owners)
 	if s.result != nil {
 		s.result.Division, s.result.Items = d, owners
 	}
 	return s.commits(d, owners)
+}
+
+// deferMoves keeps what our hosts began shortly before the flag, or later, away
+// from Java hosts. A Java host that found the flag at an instant waits, and begins
+// that instant with the items that it has after this division.
+func (s sharding) deferMoves(d *Division, owners strategy.Assignment) {
+	if len(s.java) == 0 || s.view.FlagSeen.IsZero() {
+		return
+	}
+	fresh := s.view.FlagSeen.Add(-JavaLag).UnixMilli()
+	if s.before.At != 0 && s.view.FlagSeen.UnixMilli()-s.before.At < JavaLag.Milliseconds() {
+		fresh = min(fresh, s.before.Fresh) // it may not have noticed the division before
+	}
+	d.Fresh, d.At = fresh, s.now.UnixMilli()
+	members := parseMembers(s.members.Data)
+	for i, owner := range owners {
+		record, read := s.recordOf[i]
+		had := string(s.instance[i].Data)
+		if !read || !slices.Contains(s.java, owner) || !slices.Contains(members, had) {
+			continue
+		}
+		if r := parseRecord(record.Data); (r.Begun == 0) || (max(r.Begun, r.Instant) < fresh) {
+			continue
+		}
+		owners[i] = s.view.Self.ID
+		if slices.Contains(d.Members, had) {
+			owners[i] = had
+		}
+		d.Deferred = append(d.Deferred, i)
+	}
 }
 
 // owingKept is how long an item owes a trigger that it missed by moving.

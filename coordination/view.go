@@ -55,6 +55,9 @@ type View struct {
 	// it, and a snapshot without the flag clears it. The leader of a job with
 	// Java hosts does not divide before FlagSettle has passed since.
 	FlagSeen time.Time
+	// DeferredSeen is when this host first saw a division that defers items; the
+	// host notes it. The leader asks for the next division JavaLag later.
+	DeferredSeen time.Time
 	// Clock is the registry's clock at this moment, as the host reckons it. The
 	// host notes it; zero means that it is not known. What a division dates is
 	// dated by it, so that the clock of no single host is remembered.
@@ -87,6 +90,13 @@ type Division struct {
 	Foreign Items `json:"foreign,omitempty"`
 	// Foreigners are those of Instances that are Java hosts.
 	Foreigners []string `json:"foreigners,omitempty"`
+	// Deferred are items that stay with our hosts because a Java host may still
+	// wait with an instant that ours have begun: the next division moves them.
+	// Fresh is the oldest such instant, and At is when the division was made,
+	// both in Unix milliseconds; they are set while Java hosts are in the job.
+	Deferred Items `json:"deferred,omitempty"`
+	Fresh    int64 `json:"fresh,omitempty"`
+	At       int64 `json:"at,omitempty"`
 	// JavaSeen is until when a Java host was known to be in the job, Unix
 	// milliseconds; it is brought up to date when one has gone.
 	JavaSeen int64 `json:"javaSeen,omitempty"`
@@ -174,7 +184,7 @@ func ParseView(s Snapshot, l Layout, self JobInstance, before View) View {
 
 	v.divisionNode = s.Data(l.assignment())
 	if v.divisionNode.Exists && v.divisionNode.Mzxid == before.divisionNode.Mzxid {
-		v.Division = before.Division
+		v.Division, v.DeferredSeen = before.Division, before.DeferredSeen
 	} else {
 		v.Division = parseDivision(v.divisionNode.Data)
 	}
@@ -266,14 +276,17 @@ func (v View) Crashed() []string {
 }
 
 // JavaLed reports that the leader is a Java host. It divides the items by
-// ElasticJob's rules: while its flag stands, nobody begins anything.
+// ElasticJob's rules.
 func (v View) JavaLed() bool { return v.Leader != "" && !v.OurTerm }
 
 // flagged reports that a division is asked for or being made.
 func (v View) flagged() bool { return v.Necessary || v.Processing }
 
-// Halted reports that a Java leader divides the items, or is about to.
-func (v View) Halted() bool { return v.JavaLed() && v.flagged() }
+// Halted reports that Java hosts begin nothing, because a division is asked for
+// or being made; then our hosts begin nothing either. A Java host that waits
+// begins its instant after the division, with the items that it gets: one that
+// a host of ours had begun meanwhile would run twice.
+func (v View) Halted() bool { return v.flagged() && (v.JavaLed() || len(v.Java()) > 0) }
 
 // FlagSettle is how long the flag must stand before a leader of ours divides
 // items that Java hosts own. A Java host looks for the flag before a fire, and
@@ -281,13 +294,23 @@ func (v View) Halted() bool { return v.JavaLed() && v.flagged() }
 // the flag, when the leader looks for marks.
 const FlagSettle = 500 * time.Millisecond
 
-// DivideAt is when this host, being the leader, may divide the items; zero if
-// now.
+// JavaLag is for how long an instant, or a division, may go unnoticed by a Java
+// host. It looks for the flag some milliseconds after an instant is due, and
+// while it waits for a division it looks every 100 ms.
+const JavaLag = 300 * time.Millisecond
+
+// DivideAt is when this host, being the leader, may take the next step of a
+// division: divide the items if the flag stands, else ask for the division that
+// moves deferred items. It is zero for now.
 func (v View) DivideAt() time.Time {
-	if len(v.Java()) == 0 || v.FlagSeen.IsZero() {
-		return time.Time{}
+	switch {
+	case len(v.Java()) == 0:
+	case !v.FlagSeen.IsZero():
+		return v.FlagSeen.Add(FlagSettle)
+	case len(v.Division.Deferred) > 0 && !v.DeferredSeen.IsZero():
+		return v.DeferredSeen.Add(JavaLag)
 	}
-	return v.FlagSeen.Add(FlagSettle)
+	return time.Time{}
 }
 
 // Foreman reports whether this host is the one of ours that looks after what

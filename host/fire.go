@@ -134,7 +134,7 @@ func (j *job) fire(now moment, at time.Time) {
 		j.skipFire(id, j.leaderRefuses())
 		return
 	case j.view.Halted():
-		j.park(at) // a Java leader divides the items: all wait
+		j.park(at)
 		return
 	case j.exec == nil:
 		j.skipFire(id, fmt.Sprintf("no module: %v", j.execErr))

@@ -40,6 +40,9 @@ func (j *job) seeJava(now moment, before coordination.View) {
 	if v.Necessary && v.FlagSeen.IsZero() {
 		v.FlagSeen, j.flagSeen = now.wall, now.Time
 	}
+	if len(v.Division.Deferred) > 0 && v.DeferredSeen.IsZero() {
+		v.DeferredSeen, j.deferredSeen = now.wall, now.Time
+	}
 	if !before.Exists || !v.Foreman() {
 		return
 	}

@@ -151,6 +151,7 @@ type job struct {
 	trigger      waiting
 	notBefore    time.Time // instants up to here are not made up for
 	flagSeen     time.Time // view.FlagSeen, by Go's own clock
+	deferredSeen time.Time // view.DeferredSeen, by Go's own clock
 	stale        int       // begins in a row that found the registry to be otherwise
 	staleAt      time.Time // the last of them
 	mending      mending   // what a hand has spoilt

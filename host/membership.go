@@ -449,6 +449,9 @@ func (j *job) coordinate(now moment) {
 	if !j.view.FlagSeen.IsZero() {
 		j.view.FlagSeen = now.instant(j.flagSeen) // the clock may have been set since
 	}
+	if !j.view.DeferredSeen.IsZero() {
+		j.view.DeferredSeen = now.instant(j.deferredSeen)
+	}
 	j.view.Clock = j.host.registry.time(now.Time)
 	v := j.view
 	if j.announce {

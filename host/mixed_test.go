@@ -44,3 +44,38 @@ func TestADivisionWaitsForJavaHostsWhateverTheClock(t *testing.T) {
 		})
 	}
 }
+
+// TestMixedFlag: while a division is asked for, our hosts begin no more than Java
+// hosts do, whichever kind leads; the instant that is due meanwhile runs after it.
+// Else a schedule of each second never has a moment at which items can move.
+// It kills the mutant "begin beside a flag for Java hosts".
+func TestMixedFlag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.start(1, job(definition("mixed", "* * * * * ?", 4), sleeper(time.Millisecond)))
+		time.Sleep(time.Minute)
+		due := time.Now().Truncate(time.Second).Add(time.Second)
+		const before = coordination.FlagSettle / 5
+		time.Sleep(time.Until(due.Add(-before)))
+		started := func() int { return len(c.list(host.EventItemStarted)) }
+		had := started()
+		java, err := c.server.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer java.Close()
+		if _, err := java.Commit(t.Context(),
+			coordination.Create("/test/mixed/servers/10.0.0.9", nil),
+			coordination.CreateEphemeral("/test/mixed/instances/10.0.0.9@-@99", nil)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(due.Add(coordination.FlagSettle - before - time.Millisecond)))
+		if n := started() - had; n != 0 {
+			t.Errorf("%d items began while the flag stood:\n%s", n, c.all())
+		}
+		time.Sleep(10 * time.Millisecond)
+		if n := started() - had; n == 0 {
+			t.Errorf("the instant did not run after the division:\n%s", c.all())
+		}
+	})
+}

@@ -205,7 +205,7 @@ func (j *job) state() (JobState, string) {
 	case !j.view.Enabled:
 		return JobDisabled, "this server is disabled for the job"
 	case !j.share.Current(j.view):
-		if j.view.Halted() {
+		if j.view.JavaLed() && j.view.Halted() {
 			return JobSharding, fmt.Sprintf("a Java leader, %s, divides the items; all wait", j.view.Leader)
 		}
 		return JobSharding, "the items are being divided"

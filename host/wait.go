@@ -224,7 +224,7 @@ func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Ti
 		yield(WaitFailover, -1, j.takers.since)
 	}
 	switch {
-	case v.Halted():
+	case v.JavaLed() && v.Halted():
 		yield(WaitJavaLeader, -1, time.Time{})
 	case v.Enabled && (v.Necessary || v.Processing || !j.share.Current(*v) || v.Division.Total == 0 && !v.JavaLed()):
 		yield(WaitDivision, -1, time.Time{})

@@ -291,6 +291,54 @@ func TestMixedConfiguration(t *testing.T) {
 	})
 }
 
+// TestMixedMoves: a server of ours is disabled and enabled about when items are
+// due, so that they move between ours and the Java host that waits for the
+// division. No item runs twice for one instant.
+func TestMixedMoves(t *testing.T) {
+	t.Parallel()
+	const total, period = 40, 2 * time.Second
+	c := newCluster(t, "moves")
+	j, _, b := c.members("ours", total)
+	mark := c.log.Mark()
+	c.console("update configuration", peer.Request{"change": peer.Request{"cron": "0/2 * * * * ?"}}, nil)
+	state := "DISABLED"
+	for n := range 16 {
+		due := time.Now().Truncate(period).Add(2 * period)
+		select {
+		case <-time.After(time.Until(due.Add(time.Duration(n%8*19/7-14) * time.Millisecond))):
+		case <-c.ctx.Done():
+			t.Fatal(c.ctx.Err())
+		}
+		_, err := c.zk.Set("/"+c.namespace+"/"+c.job+"/servers/"+b.ip, []byte(state), -1)
+		c.check(err)
+		if state == "DISABLED" {
+			state = "ENABLED"
+		} else {
+			state = "DISABLED"
+		}
+	}
+	c.console("update configuration", peer.Request{"change": peer.Request{"cron": never}}, nil)
+	c.until("quiet", func(v *view) bool { return v.idle(total) })
+
+	moves, before := 0, make(map[int]string)
+	ran := make(map[string]string)
+	for _, r := range c.log.Runs(c.job, mark) {
+		run := fmt.Sprintf("item %d at %s", r.Item, r.Begin.Truncate(period).Format(time.TimeOnly))
+		if ran[run] != "" {
+			t.Errorf("%s ran on %s and on %s", run, ran[run], r.Host)
+		}
+		ran[run] = r.Host
+		if was := before[r.Item]; was != "" && was != r.Host && (was == j.Name() || r.Host == j.Name()) {
+			moves++
+		}
+		before[r.Item] = r.Host
+	}
+	t.Logf("%d runs, %d moves between ours and the Java host", len(ran), moves)
+	if moves < 20 {
+		t.Errorf("%d moves between ours and the Java host, want 20 at least", moves)
+	}
+}
+
 // TestJavaAmongThemselves is the control: what these tests demand of a cluster
 // holds for ElasticJob alone.
 func TestJavaAmongThemselves(t *testing.T) {
