@@ -41,8 +41,9 @@ type commits struct {
 
 func newCommits() *commits { return &commits{limit: firstCommits} }
 
-// enter waits until a commit may be sent. After an error there is nothing to leave.
-func (c *commits) enter(ctx context.Context) error {
+// enter waits until a commit may be sent, and calls late once if that takes longer
+// than commitTimeout. After an error there is nothing to leave.
+func (c *commits) enter(ctx context.Context, late func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -55,10 +56,17 @@ func (c *commits) enter(ctx context.Context) error {
 	turn := make(chan struct{})
 	c.waiting = append(c.waiting, turn)
 	c.mu.Unlock()
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
+	timer := time.NewTimer(commitTimeout)
+	defer timer.Stop()
+	for waits := true; waits; {
+		select {
+		case <-turn:
+			return nil
+		case <-timer.C:
+			late()
+		case <-ctx.Done():
+			waits = false
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,7 +28,7 @@ func (k *clerk) flood(c *commits, jobs int, d time.Duration) (answered, most int
 	under := 0
 	for range jobs {
 		wg.Go(func() {
-			for c.enter(ctx) == nil {
+			for c.enter(ctx, func() {}) == nil {
 				sent := time.Now()
 				mu.Lock()
 				under++
@@ -97,30 +97,33 @@ func TestCommitsAfterAStall(t *testing.T) {
 	})
 }
 
-// Who stops waiting takes nobody's turn.
+// Who stops waiting takes no turn, and who waits for long says so once.
 func TestCommitsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCommits()
 		for range firstCommits {
-			if err := c.enter(t.Context()); err != nil {
+			if err := c.enter(t.Context(), func() {}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		var gaveUp atomic.Int32
+		var gaveUp, late atomic.Int32
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if c.enter(ctx) != nil {
+				if c.enter(ctx, func() { late.Add(1) }) != nil {
 					gaveUp.Add(1)
 				}
 			})
 		}
-		synctest.Wait()
+		time.Sleep(3 * commitTimeout)
+		if late.Load() != 3 {
+			t.Errorf("%d reports of 3 that wait", late.Load())
+		}
 		cancel()
 		wg.Wait()
 		entered := false
-		wg.Go(func() { entered = c.enter(t.Context()) == nil })
+		wg.Go(func() { entered = c.enter(t.Context(), func() {}) == nil })
 		synctest.Wait()
 		c.leave(time.Now(), time.Now(), true)
 		wg.Wait()

@@ -44,8 +44,8 @@ type term struct {
 	owed  map[string]bool
 	wg    sync.WaitGroup // the job loops
 	ended chan *job      // a loop ended by itself
-	// toldProgress is when the log last said how many jobs have joined.
-	toldProgress time.Time
+	// progressAt is when to log how many jobs have joined; zero once all have.
+	progressAt time.Time
 }
 
 func newTerm(h *Host, r coordination.RegistryCenter) *term {
@@ -110,7 +110,7 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 		case <-ticker.C:
 			t.watchClocks(&watch)
 			if draining != nil {
-				t.tellProgress()
+				t.logProgress()
 			}
 		case <-changed:
 			before := trust
@@ -201,6 +201,9 @@ func (t *term) reconcile(work context.Context) {
 	desired := t.host.desired
 	t.host.mu.Unlock()
 	t.tellGone(desired)
+	if t.progressAt.IsZero() {
+		t.progressAt = time.Now().Add(progressInterval)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name, j := range t.jobs {
@@ -305,17 +308,19 @@ func (t *term) settled(names []string) int {
 	return n
 }
 
-// tellProgress logs how many jobs have joined, while that takes long.
-func (t *term) tellProgress() {
-	names := t.host.wanted()
-	joined, now := t.settled(names), time.Now()
-	switch {
-	case joined == len(names) || t.toldProgress.IsZero():
-		t.toldProgress = now
-	case now.Sub(t.toldProgress) >= progressInterval:
-		t.toldProgress = now
-		t.host.log.Info("joining jobs", zap.Int("joined", joined), zap.Int("of", len(names)))
+// logProgress logs how many jobs have joined, while that takes long.
+func (t *term) logProgress() {
+	if t.progressAt.IsZero() || time.Now().Before(t.progressAt) {
+		return
 	}
+	names := t.host.wanted()
+	joined := t.settled(names)
+	if joined == len(names) {
+		t.progressAt = time.Time{}
+		return
+	}
+	t.progressAt = time.Now().Add(progressInterval)
+	t.host.log.Info("joining jobs", zap.Int("joined", joined), zap.Int("of", len(names)))
 }
 
 // status asks every loop; one that does not answer in time shows what it last

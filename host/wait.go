@@ -362,7 +362,10 @@ func (j *job) registry() coordination.RegistryCenter {
 }
 
 func (c counted) Commit(ctx context.Context, ops ...coordination.Op) (results []coordination.Result, err error) {
-	if err := c.job.host.commits.enter(ctx); err != nil {
+	late := func() {
+		c.job.tell(&WaitError{What: WaitRegistry, For: "its turn among this host's commits", Then: "it goes on waiting: the registry is slow", After: commitTimeout})
+	}
+	if err := c.job.host.commits.enter(ctx, late); err != nil {
 		return nil, err
 	}
 	sent := time.Now()

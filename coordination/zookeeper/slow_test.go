@@ -89,49 +89,52 @@ func (p *lag) pass(to, from net.Conn) {
 	}
 }
 
+// lagTimeout is the session timeout of the tests with servers that lag.
+const lagTimeout = 12 * time.Second
+
+// twoWays is a session with a server that it reaches in two ways.
+func twoWays(t *testing.T) (rc *zookeeper.Session, here, there *lag) {
+	t.Helper()
+	e := shared.get(t, 1)
+	here, there = lagging(t, e.Addr(0)), lagging(t, e.Addr(0))
+	rc = dial(t, zookeeper.Options{Connect: here.Addr().String() + "," + there.Addr().String(), SessionTimeout: lagTimeout})
+	commit(t, rc, co.CreateEphemeral(fresh(t, rc)+"/e", nil))
+	return rc, here, there
+}
+
+// keeps checks that the session is not in doubt for two timeouts, and how many
+// connections it takes.
+func keeps(t *testing.T, rc *zookeeper.Session, connections uint64) {
+	t.Helper()
+	select {
+	case was := <-levels(rc):
+		t.Errorf("the session was given up: %v", was)
+	case <-time.After(2 * lagTimeout):
+	}
+	if n := rc.About().Connections; n != connections {
+		t.Errorf("%d connections, want %d", n, connections)
+	}
+}
+
 // TestSlowServer: a session stays with a server that is slow, if no other gives a
 // sign of life before it answers: each answer proves that the session lives.
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
-	e := shared.get(t, 1)
-	const timeout = 12 * time.Second
-	here, there := lagging(t, e.Addr(0)), lagging(t, e.Addr(0))
-	rc := dial(t, zookeeper.Options{Connect: here.Addr().String() + "," + there.Addr().String(), SessionTimeout: timeout})
-	commit(t, rc, co.CreateEphemeral(fresh(t, rc)+"/e", nil))
-	seen := levels(rc)
-	here.each.Store(int64(timeout / 10)) // T/5 for an answer: more than T/6
-	there.each.Store(int64(timeout / 10))
-	select {
-	case was := <-seen:
-		t.Errorf("the session was given up: %v", was)
-	case <-time.After(2 * timeout):
-	}
-	if n := rc.About().Connections; n != 1 {
-		t.Errorf("%d connections, want the one that was slow", n)
-	}
+	rc, here, there := twoWays(t)
+	here.each.Store(int64(lagTimeout / 10)) // T/5 for an answer: more than T/6
+	there.each.Store(int64(lagTimeout / 10))
+	keeps(t, rc, 1)
 	commit(t, rc, co.Ensure(fresh(t, rc)))
 }
 
 // TestFasterServer: a session leaves a server that is silent for one that is not.
 func TestFasterServer(t *testing.T) {
 	t.Parallel()
-	e := shared.get(t, 1)
-	const timeout = 12 * time.Second
-	here, there := lagging(t, e.Addr(0)), lagging(t, e.Addr(0))
-	rc := dial(t, zookeeper.Options{Connect: here.Addr().String() + "," + there.Addr().String(), SessionTimeout: timeout})
-	commit(t, rc, co.CreateEphemeral(fresh(t, rc)+"/e", nil))
-	seen := levels(rc)
+	rc, here, there := twoWays(t)
 	has := here
 	if rc.About().Server == there.Addr().String() {
 		has = there
 	}
 	has.each.Store(int64(time.Hour))
-	select {
-	case was := <-seen:
-		t.Errorf("the session was given up: %v", was)
-	case <-time.After(2 * timeout):
-	}
-	if n := rc.About().Connections; n != 2 {
-		t.Errorf("%d connections, want one to each server", n)
-	}
+	keeps(t, rc, 2)
 }
