@@ -73,7 +73,14 @@ func (c *cluster) job(name string, lines ...string) {
 // add starts a host. Its server is 127.0.1.N, N from 1.
 func (c *cluster) add(flags ...string) *member {
 	c.t.Helper()
+	return c.addOf("", flags...)
+}
+
+// addOf starts a host of another program; empty is wasmjob.
+func (c *cluster) addOf(program string, flags ...string) *member {
+	c.t.Helper()
 	m := &member{place: newPlace(c.t), ip: fmt.Sprintf("127.0.1.%d", len(c.members)+1)}
+	m.place.program = program
 	for name, lines := range c.jobs {
 		m.place.guestJob(name, lines...)
 	}
