@@ -53,6 +53,11 @@ const (
 	OutcomeError     Outcome = "ERROR" // the host's own fault: instance not made, registry gone
 )
 
+// Outcomes are all outcomes.
+func Outcomes() []Outcome {
+	return []Outcome{OutcomeOK, OutcomeFail, OutcomeRetry, OutcomeCancelled, OutcomeTimeout, OutcomeTrap, OutcomeExit, OutcomeError}
+}
+
 // Result is how one invocation ended.
 type Result struct {
 	Outcome Outcome

@@ -194,6 +194,7 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 		},
 		Namespace: "test", ServerIP: name, Logger: c.log.With(zap.String("host", name)),
 		OnEvent: func(e host.Event) {
+			checkCause(c.t, e)
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.events, c.from, c.at = append(c.events, e), append(c.from, n), append(c.at, time.Now())

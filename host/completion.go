@@ -115,12 +115,12 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		Fence: e.run.fence, Digest: f.exec.Digest(), Attempt: int(e.run.attempt.Load()), Outcome: e.result.Outcome}
 	switch {
 	case !took && !j.view.Exists:
-		event.Kind, event.Reason = EventItemSkipped, "the job was removed while the item ran"
+		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipDisabled, "the job was removed while the item ran"
 	case !took:
-		event.Kind, event.Reason = EventItemSkipped, "the item was taken over by another host before its completion could be written"
+		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "the item was taken over by another host before its completion could be written"
 		j.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.run.fence))
 	case e.unstarted:
-		event.Kind, event.Reason = EventItemSkipped, "handed back unstarted: the host is stopping"
+		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "handed back unstarted: the host is stopping"
 		if j.left != "" {
 			event.Reason = "handed back unstarted: the job was " + string(j.leftState)
 		}
@@ -129,7 +129,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 	}
 	j.emit(event)
 	if took && e.unstarted && it != nil && j.beyond(it) { // nobody will be given it
-		j.skipItem(it, f.id, j.fewer())
+		j.skipItem(it, f.id, SkipDisabled, j.fewer())
 	}
 	if took && !e.unstarted {
 		if e.result.Outcome == abi.OutcomeOK {
@@ -161,7 +161,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		it.state.RecordVersion = -2 // known to be wrong: the next begin reads again
 	}
 	if f.thrown && it.due != nil {
-		j.skipItem(it, *it.due, "the item failed, and the error handler THROW stops the catch-up")
+		j.skipItem(it, *it.due, SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
 		it.due = nil
 	}
 	if e.unstarted && took && it.owned && it.due == nil && j.leaving == "" && !j.draining {

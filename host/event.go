@@ -90,6 +90,9 @@ type Event struct {
 	// one that stands for it: it follows when what is in its way is over, or a
 	// later skip says why not.
 	Owed bool `json:"owed,omitempty"`
+	// Cause is the kind of Reason, for EventFireSkipped, EventItemSkipped and
+	// EventItemHeld.
+	Cause SkipCause `json:"cause,omitempty"`
 	// Runs is set for a skip whose reason is that the item runs on this host: its
 	// guest was started, and its completion has not taken effect.
 	Runs bool `json:"runs,omitempty"`

@@ -73,7 +73,7 @@ func (j *job) tick(now moment) {
 		}
 	}
 	if skipped > 0 {
-		j.skipFires(coordination.Fire{Instant: j.next.UnixMilli(), Source: string(abi.SourceSchedule)}, at.Add(-time.Millisecond), true,
+		j.skipFires(coordination.Fire{Instant: j.next.UnixMilli(), Source: string(abi.SourceSchedule)}, at.Add(-time.Millisecond), SkipLater,
 			fmt.Sprintf("%d instants from here on came due while the process did not run or the registry could not be reached, or when the clock was set; they are one fire at %s", skipped, at.Format(time.RFC3339)))
 	}
 	j.arm(at)
@@ -99,7 +99,7 @@ func (j *job) tick(now moment) {
 // newest stands for all.
 func (j *job) park(at time.Time) {
 	if !j.parked.IsZero() && j.parked.Before(at) {
-		j.skipFires(coordination.Fire{Instant: j.parked.UnixMilli(), Source: string(abi.SourceSchedule)}, time.Time{}, true,
+		j.skipFires(coordination.Fire{Instant: j.parked.UnixMilli(), Source: string(abi.SourceSchedule)}, time.Time{}, SkipLater,
 			"the items were being divided, and a newer instant came due: it stands for this one")
 	}
 	j.parked = at
@@ -125,19 +125,19 @@ func (j *job) fire(now moment, at time.Time) {
 	id := coordination.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceSchedule)}
 	switch {
 	case !j.view.Enabled:
-		j.skipFire(id, "this server is disabled for the job")
+		j.skipFire(id, SkipDisabled, "this server is disabled for the job")
 		return
 	case j.javaRefuses() != "":
-		j.skipFire(id, j.javaRefuses())
+		j.skipFire(id, SkipRefused, j.javaRefuses())
 		return
 	case j.leaderRefuses() != "":
-		j.skipFire(id, j.leaderRefuses())
+		j.skipFire(id, SkipRefused, j.leaderRefuses())
 		return
 	case j.view.Halted():
 		j.park(at)
 		return
 	case j.exec == nil:
-		j.skipFire(id, fmt.Sprintf("no module: %v", j.execErr))
+		j.skipFire(id, SkipRefused, fmt.Sprintf("no module: %v", j.execErr))
 		return
 	}
 	var idle []*item
@@ -158,7 +158,7 @@ func (j *job) fire(now moment, at time.Time) {
 				busy = append(busy, it.number)
 			}
 		case aheadOf(it.state.Record, id): // what runs was begun by a clock that is ahead
-			j.skipItem(it, id, string(coordination.RefusedPast))
+			j.skipItem(it, id, SkipElsewhere, string(coordination.RefusedPast))
 		}
 	}
 	if len(busy) > 0 {
@@ -200,25 +200,28 @@ func (it *item) answered(id coordination.Fire) {
 // misfire has been told of already.
 func (j *job) supersede(it *item, id coordination.Fire) {
 	if it.due != nil && it.due.ID() != id.ID() && it.due.Source != string(abi.SourceMisfire) {
-		j.skipItems(it, *it.due, time.Time{}, id.Trigger == 0, "a newer fire is due, "+id.ID()+": it stands for this one")
+		e := j.skipped(it.number, *it.due, SkipLater, "a newer fire is due, "+id.ID()+": it stands for this one")
+		e.Owed = id.Trigger == 0
+		j.emit(e)
 	}
 }
 
 // misfire notes that an item could not begin because it still runs.
 func (j *job) misfire(it *item, id coordination.Fire) {
-	reason, runs := "the item is marked as running elsewhere", false
+	cause, reason, runs := SkipBusy, "the item is marked as running elsewhere", false
 	if it.run != nil {
 		reason, runs = it.run.busy(time.Now())
 	}
 	if j.view.Config.Misfire {
-		reason += "; it runs again right after"
+		cause, reason = SkipLater, reason+"; it runs again right after"
 		id.Source = string(abi.SourceMisfire)
 		j.owe(it, id)
 	} else {
 		reason += "; misfire is off"
 	}
-	j.emit(Event{Kind: EventItemSkipped, Item: &it.number, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		RunID: coordination.RunID(j.name, id, it.number), Owed: j.view.Config.Misfire, Runs: runs, Reason: reason})
+	e := j.skipped(it.number, id, cause, reason)
+	e.Runs = runs
+	j.emit(e)
 }
 
 // makeUp finds what was due for items that this host has just been given,
@@ -257,14 +260,14 @@ func (j *job) makeUp(now time.Time, gained []int) {
 		id := coordination.Fire{Instant: m.first.UnixMilli(), Source: string(abi.SourceCatchUp)}
 		switch {
 		case m.newest.IsZero() && m.first.Before(j.notBefore):
-			j.skipItems(it, id, now, false, "it was due while this host was disabled for the job or away from it")
+			j.skipItems(it, id, now, SkipDisabled, "it was due while this host was disabled for the job or away from it")
 		case m.newest.IsZero():
-			j.skipItems(it, id, now, false, fmt.Sprintf("nobody held the item when it was due, and that is longer ago than %s", j.guest.CatchUpWindow))
+			j.skipItems(it, id, now, SkipMissed, fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", j.guest.CatchUpWindow))
 		case !j.view.Config.Misfire:
-			j.skipItems(it, id, now, false, fmt.Sprintf("nobody held the item when it was due; misfire is off (%d instants from here on)", m.count))
+			j.skipItems(it, id, now, SkipMissed, fmt.Sprintf("no host had the item when it was due; misfire is off (%d instants from here on)", m.count))
 		default:
 			if !m.newest.Equal(m.first) {
-				j.skipItems(it, id, m.newest.Add(-time.Millisecond), true, fmt.Sprintf("%d instants from here on came due while nobody held the item; they are made up for once, for %s",
+				j.skipItems(it, id, m.newest.Add(-time.Millisecond), SkipLater, fmt.Sprintf("%d instants from here on came due while no host had the item; they are made up for once, for %s",
 					m.count-1, m.newest.UTC().Format(time.RFC3339)))
 			}
 			id.Instant = m.newest.UnixMilli()
@@ -344,7 +347,7 @@ func (j *job) followUp(now moment) {
 			}
 		}
 		if id, ok := j.triggered(now); ok && j.consume(now, id, nil) {
-			j.skipFire(id, "this server is disabled for the job")
+			j.skipFire(id, SkipDisabled, "this server is disabled for the job")
 		}
 		return
 	}
@@ -393,7 +396,7 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 	if reason != "" {
 		for _, it := range items {
 			it.answered(id)
-			j.skipItem(it, id, reason)
+			j.skipItem(it, id, SkipRefused, reason)
 		}
 		return false
 	}
@@ -439,7 +442,7 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 		case coordination.RefusedDisabled:
 			it.answered(id)
 			it.state.Disabled = true
-			j.skipItem(it, id, string(why))
+			j.skipItem(it, id, SkipDisabled, string(why))
 		case coordination.RefusedHeld:
 			it.answered(id)
 			record := out.Held[it.number]
@@ -447,11 +450,11 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 				j.heldBack(it.number, j.fireOf(it.state.Record), record)
 			}
 			it.state.Record = record
-			j.skipItem(it, id, record.HeldBack(j.name, it.number))
+			j.skipItem(it, id, SkipHeld, record.HeldBack(j.name, it.number))
 		case coordination.RefusedPast:
 			it.answered(id)
 			if !trigger {
-				j.skipItem(it, id, string(why))
+				j.skipItem(it, id, SkipElsewhere, string(why))
 			}
 		case coordination.RefusedRunning, coordination.RefusedFailover:
 			if !j.view.Config.Misfire {
@@ -491,9 +494,7 @@ func (j *job) lost(n int, r coordination.Record) {
 		return
 	}
 	id := j.fireOf(r)
-	j.emit(Event{Kind: EventItemSkipped, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(r.Source),
-		RunID: coordination.RunID(j.name, id, n), Outcome: coordination.OutcomeLost,
-		Reason: "its host " + r.Owner + " died while it ran, and failover is off"})
+	j.skipRun(n, id, coordination.OutcomeLost, SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
 }
 
 // repaired tells that an item was begun though its record named a later instant:
@@ -526,7 +527,7 @@ func (j *job) heldBack(n int, id coordination.Fire, r coordination.Record) {
 	reason := r.HeldBack(j.name, n)
 	j.log.Error("item held back", zap.Int("item", n), zap.String("reason", reason))
 	j.emit(Event{Kind: EventItemHeld, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		RunID: coordination.RunID(j.name, id, n), Outcome: coordination.OutcomeHeld, Reason: reason})
+		RunID: coordination.RunID(j.name, id, n), Outcome: coordination.OutcomeHeld, Cause: SkipHeld, Reason: reason})
 	if it := j.items[n]; it != nil && it.run == nil {
 		it.state.Record, it.state.RecordVersion = r, -2 // the next begin reads it
 	}
@@ -543,7 +544,7 @@ func (j *job) fit(id coordination.Fire, items []*item) []*item {
 			return false
 		}
 		it.answered(id)
-		j.skipItem(it, id, j.fewer())
+		j.skipItem(it, id, SkipDisabled, j.fewer())
 		return true
 	})
 }
@@ -581,7 +582,7 @@ func (j *job) dropDisabled(id coordination.Fire, items []*item) []*item {
 			}
 			if s.Disabled {
 				it.answered(id)
-				j.skipItem(it, id, string(coordination.RefusedDisabled))
+				j.skipItem(it, id, SkipDisabled, string(coordination.RefusedDisabled))
 				continue
 			}
 		}
@@ -814,32 +815,6 @@ func (j *job) nextAfter(id coordination.Fire) time.Time {
 		return time.Time{}
 	}
 	return j.schedule.Next(id.Time())
-}
-
-func (j *job) skipFire(id coordination.Fire, reason string) {
-	j.skipFires(id, time.Time{}, false, reason)
-}
-
-// skipFires tells of a fire of which nothing begins here, and if through is
-// set of all instants up to there. owed is set if they are made up for.
-func (j *job) skipFires(id coordination.Fire, through time.Time, owed bool, reason string) {
-	var owned []int
-	for _, it := range j.sorted(func(it *item) bool { return it.owned }) {
-		owned = append(owned, it.number)
-	}
-	j.emit(Event{Kind: EventFireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
-		Total: j.total(), Next: j.nextAfter(id), Through: through, Owed: owed, Reason: reason})
-}
-
-func (j *job) skipItem(it *item, id coordination.Fire, reason string) {
-	j.skipItems(it, id, time.Time{}, false, reason)
-}
-
-// skipItems tells of an item that does not run for a fire, and if through is
-// set for none of the instants up to there. owed is set if that is made up for.
-func (j *job) skipItems(it *item, id coordination.Fire, through time.Time, owed bool, reason string) {
-	j.emit(Event{Kind: EventItemSkipped, Item: &it.number, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		RunID: coordination.RunID(j.name, id, it.number), Through: through, Owed: owed, Reason: reason})
 }
 
 func sortedInts(s []int) []int { slices.Sort(s); return s }

@@ -148,6 +148,8 @@ type Host struct {
 	mu      sync.Mutex
 	started time.Time
 	desired map[string]Job
+	// parted is what was known of each job when the last session ended.
+	parted map[string]JobStatus
 	// brought are the definitions, as YAML, that this host has last joined its
 	// jobs with, or applied.
 	brought map[string][]byte
@@ -331,10 +333,24 @@ func (h *Host) Run(ctx, kill context.Context) error {
 			return nil
 		}
 		owed = t.unsettled()
+		h.part(t)
 		h.emit(Event{Kind: EventSession, Host: t.self.ID, Reason: "lost"})
 		h.log.Error("registry: session lost; everything was stopped; starting a new one")
 	}
 	return nil
+}
+
+// part keeps what the loops of a term that has ended know of their jobs.
+func (h *Host) part(t *term) {
+	parted := make(map[string]JobStatus)
+	t.mu.Lock()
+	for name, j := range t.jobs {
+		parted[name] = j.lastStatus()
+	}
+	t.mu.Unlock()
+	h.mu.Lock()
+	h.parted = parted
+	h.mu.Unlock()
 }
 
 // pause waits, and reports false if ctx ended first.
@@ -417,6 +433,9 @@ func (h *Host) status(full bool) Status {
 	h.mu.Lock()
 	s := Status{ServerIP: h.cfg.ServerIP, Namespace: h.cfg.Namespace, State: h.state, Started: h.started, Refused: slices.Clone(h.refused)}
 	t, dialling := h.term, h.dialling
+	if h.state == HostStarting {
+		s.Jobs = h.offline()
+	}
 	h.mu.Unlock()
 	s.RegistryFailures = h.failures.snapshot()
 	s.Clock = h.clockStatus()

@@ -171,7 +171,7 @@ func (j *job) notOwed(it *item, before time.Time) {
 	if since := it.state.Record.Instant; since != 0 && j.schedule != nil {
 		if first := j.schedule.Next(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
 			j.skipItem(it, coordination.Fire{Instant: first.UnixMilli(), Source: "schedule"},
-				"from here on the item may have belonged to a Java host; whether that ran it is not known")
+				SkipElsewhere, "from here on the item may have belonged to a Java host; whether that ran it is not known")
 		}
 	}
 	it.state.Record.Instant = max(it.state.Record.Instant, before.UnixMilli())

@@ -368,10 +368,15 @@ func (j *job) end() {
 		j.log.Warn("stopped at once: what was running counts as unfinished", zap.Stringer("items", items))
 	}
 	if j.work.Err() != nil {
-		j.dropTrigger("the session ended before the job was idle")
+		j.dropTrigger(SkipMissed, "the session ended before the job was idle")
 	}
 	j.kill(cause)
 	j.wg.Wait()
+	if errors.Is(cause, errSessionLost) {
+		j.mail.mu.Lock()
+		j.mail.last = j.withoutSession()
+		j.mail.mu.Unlock()
+	}
 	j.flushQuotas()
 	for f := range j.fires {
 		f.exec.Release()

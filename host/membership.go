@@ -205,7 +205,7 @@ func (j *job) quit(state JobState, why string) {
 	j.left, j.leftState = why, state
 	j.settled.Store(true)
 	j.unwatchAll()
-	j.dropTrigger(why)
+	j.dropTrigger(SkipDisabled, why)
 	j.emit(Event{Kind: EventJobRemoved, Reason: why})
 	for n, it := range j.items {
 		if it.run == nil {
@@ -300,7 +300,7 @@ func (j *job) giveUp(items coordination.Items, why string) {
 		run := j.ended[n].run
 		j.emit(Event{Kind: EventItemSkipped, Item: &n, Instant: run.fire.id.Time(), Trigger: run.fire.id.Trigger, Source: run.fire.source,
 			RunID: run.runID(), Fence: run.fence, Digest: run.fire.exec.Digest(), Outcome: abi.OutcomeCancelled,
-			Reason: why + "; the run is unfinished: it goes on elsewhere or after a restart if failover is on"})
+			Cause: SkipUnfinished, Reason: why + "; the run is unfinished: it goes on elsewhere or after a restart if failover is on"})
 		delete(j.ended, n)
 		j.live--
 		if it := j.items[n]; it != nil {
@@ -363,9 +363,13 @@ func (j *job) withdraw(now moment) bool {
 	if j.draining {
 		why = "the host is stopping"
 	}
-	j.dropTrigger(why + " before the job was idle")
+	j.dropTrigger(SkipElsewhere, why+" before the job was idle")
 	for _, it := range j.sorted(func(it *item) bool { return it.due != nil && it.run == nil }) {
-		j.skipItems(it, *it.due, time.Time{}, it.due.Trigger == 0, why+"; whoever has the item next makes up for it if misfire is on")
+		cause := SkipLater
+		if it.due.Trigger != 0 {
+			cause = SkipElsewhere
+		}
+		j.skipItem(it, *it.due, cause, why+"; the next owner of the item makes up for it if misfire is on")
 	}
 	j.giveUp(unfinished, why)
 	j.flushQuotas()
@@ -432,7 +436,7 @@ func (j *job) coordinate(now moment) {
 	if j.view.Enabled && !j.wasEnabled {
 		j.notBefore = now.wall // what was due while it was disabled is not made up for
 		for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.due != nil && it.due.Trigger == 0 }) {
-			j.skipItem(it, *it.due, "this server was disabled for the job")
+			j.skipItem(it, *it.due, SkipDisabled, "this server was disabled for the job")
 			it.due = nil
 		}
 	}
@@ -584,7 +588,7 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 				gone = append(gone, n)
 			}
 			if it.due != nil && aheadOf(it.state.Record, *it.due) { // it would not
-				j.skipItem(it, *it.due, string(coordination.RefusedPast))
+				j.skipItem(it, *it.due, SkipElsewhere, string(coordination.RefusedPast))
 			}
 			it.owned, it.due = false, nil // whoever has it now finds what is due
 			if it.run == nil {
@@ -707,21 +711,16 @@ func (j *job) recoverCrashed(now moment) {
 			if lost.State.Record.Owner != dead {
 				why = "it has been begun anew since"
 			}
-			j.emit(Event{Kind: EventItemSkipped, Item: &lost.Item, Instant: lost.Fire.Time(), Trigger: lost.Fire.Trigger, Source: abi.Source(lost.Fire.Source),
-				RunID: coordination.RunID(j.name, lost.Fire, lost.Item), Outcome: coordination.OutcomeLost,
-				Reason: "its host " + dead + " died while it ran, and " + why})
+			j.skipRun(lost.Item, lost.Fire, coordination.OutcomeLost, SkipLost, "its host "+dead+" died while it ran, and "+why)
 		}
 		for _, h := range out.Held {
 			j.heldBack(h.Item, h.Fire, h.State.Record)
 		}
 		for _, k := range out.Killed {
-			j.emit(Event{Kind: EventItemSkipped, Item: &k.Item, Instant: k.Fire.Time(), Trigger: k.Fire.Trigger, Source: abi.Source(k.Fire.Source),
-				RunID: coordination.RunID(j.name, k.Fire, k.Item), Outcome: abi.OutcomeCancelled, Reason: k.State.Record.Reason})
+			j.skipRun(k.Item, k.Fire, abi.OutcomeCancelled, SkipDisabled, k.State.Record.Reason)
 		}
 		for _, e := range out.Elsewhere {
-			j.emit(Event{Kind: EventItemSkipped, Item: &e.Item, Instant: e.Fire.Time(), Trigger: e.Fire.Trigger, Source: abi.Source(e.Fire.Source),
-				RunID: coordination.RunID(j.name, e.Fire, e.Item), Outcome: coordination.OutcomeElsewhere,
-				Reason: "its host " + dead + " died while it ran, and a Java host has run it again"})
+			j.skipRun(e.Item, e.Fire, coordination.OutcomeElsewhere, SkipElsewhere, "its host "+dead+" died while it ran, and a Java host has run it again")
 		}
 		if err != nil {
 			j.doubt = true

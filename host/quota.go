@@ -189,7 +189,7 @@ func (j *job) decline(now moment) {
 		j.failed(now, "leaving the job", err)
 		return
 	}
-	j.dropTrigger("the configuration is beyond this host's ceilings")
+	j.dropTrigger(SkipRefused, "the configuration is beyond this host's ceilings")
 	j.unwatchAll()
 	clear(j.items)
 	j.emit(Event{Kind: EventJobRemoved, Reason: "the configuration is beyond this host's ceilings"})

@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
@@ -100,6 +101,36 @@ func (j *job) readHosts(s *JobStatus) {
 	s.DigestsDiffer, s.ZonesDiffer = len(digests) > 1, len(zones) > 1
 }
 
+// withoutSession is what remains true of the job when the session has ended. Its
+// next fire stays, so that one that is late shows.
+func (j *job) withoutSession() JobStatus {
+	s := j.status()
+	s.Leader, s.Instances, s.Items, s.Waits = "", nil, nil, nil
+	if j.left == "" {
+		s.State, s.Reason = JobNoSession, noSession
+	}
+	return s
+}
+
+// noSession is the reason of JobNoSession.
+const noSession = "the host has no session with the registry: no item runs here"
+
+// offline are the host's jobs while it has no session. The caller holds h.mu.
+func (h *Host) offline() []JobStatus {
+	var all []JobStatus
+	for name, wanted := range h.desired {
+		s, known := h.parted[name]
+		if !known {
+			c := wanted.Definition
+			s = JobStatus{Name: name, State: JobNoSession, Reason: noSession, Cron: c.Cron, TimeZone: c.TimeZone, ShardingTotalCount: c.ShardingTotalCount,
+				Description: c.Description, File: wanted.File, Module: wanted.ModuleFile, Digest: wanted.Module.Digest()}
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b JobStatus) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
 func (j *job) status() JobStatus {
 	c := j.view.Config
 	if c.JobName == "" {
@@ -123,6 +154,9 @@ func (j *job) status() JobStatus {
 		}
 	}
 	s.State, s.Reason = j.state()
+	if j.left != "" {
+		s.Next = time.Time{} // it does not fire
+	}
 	s.Waits = j.waitStatus(j.host.now())
 	parameters, err := coordination.ParseItemParameters(c.ShardingItemParameters)
 	if err != nil {

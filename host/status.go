@@ -78,15 +78,16 @@ type JobState string
 
 // The states of a job.
 const (
-	JobJoining  JobState = "joining" // registering
-	JobReady    JobState = "ready"
-	JobRunning  JobState = "running"
-	JobDisabled JobState = "disabled" // this server is disabled for the job
-	JobSharding JobState = "sharding" // waits for a division of the items
-	JobDraining JobState = "draining"
-	JobStopped  JobState = "stopped" // by an operator
-	JobRemoved  JobState = "removed" // from the registry, while defined here
-	JobError    JobState = "error"   // see Reason
+	JobNoSession JobState = "no session" // with the registry
+	JobJoining   JobState = "joining"    // registering
+	JobReady     JobState = "ready"
+	JobRunning   JobState = "running"
+	JobDisabled  JobState = "disabled" // this server is disabled for the job
+	JobSharding  JobState = "sharding" // waits for a division of the items
+	JobDraining  JobState = "draining"
+	JobStopped   JobState = "stopped" // by an operator
+	JobRemoved   JobState = "removed" // from the registry, while defined here
+	JobError     JobState = "error"   // see Reason
 )
 
 // JobStatus is one job on this host.

@@ -52,8 +52,8 @@ func (j *job) consume(now moment, id coordination.Fire, items []*item) bool {
 	return true
 }
 
-// dropTrigger tells of a trigger that waits and will not be served.
-func (j *job) dropTrigger(why string) {
+// dropTrigger reports a trigger that waits and that this host will not serve.
+func (j *job) dropTrigger(cause SkipCause, why string) {
 	if j.view.Trigger == 0 {
 		return
 	}
@@ -61,6 +61,6 @@ func (j *job) dropTrigger(why string) {
 	if j.trigger.seen == round && j.trigger.round != 0 {
 		round = j.trigger.round
 	}
-	j.skipFire(coordination.Fire{Instant: j.host.clock().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, why)
+	j.skipFire(coordination.Fire{Instant: j.host.clock().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, cause, why)
 	j.view.Trigger = 0
 }

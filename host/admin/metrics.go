@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
 // The label is not "job": Prometheus puts its own of that name on everything
@@ -28,8 +29,8 @@ type Metrics struct {
 	registry *prometheus.Registry
 	guests   guestMetrics
 
-	fires, attempts           *prometheus.CounterVec // job, source | -, outcome
-	fireSkips, itemSkips      *prometheus.CounterVec // job
+	fires, attempts           *prometheus.CounterVec // job, outcome
+	fireSkips, itemSkips      *prometheus.CounterVec // job, reason
 	completions, repairs      *prometheus.CounterVec // job
 	records, batches          *prometheus.CounterVec // job
 	overQuota                 *prometheus.CounterVec // job, ceiling
@@ -81,11 +82,11 @@ func NewMetrics(version string, status func() host.Status) *Metrics {
 		m.registry.MustRegister(v)
 		return v
 	}
-	m.fires = counter("fires_total", "Fires that ended on this host, by source and outcome.", jobLabel, "source", "outcome")
-	m.fireSkips = counter("fires_skipped_total", "Due instants at which this host began nothing.", jobLabel)
+	m.fires = counter("fires_total", "Fires that ended on this host, by outcome.", jobLabel, "outcome")
+	m.fireSkips = counter("fires_skipped_total", "Due instants at which this host began nothing, by reason.", jobLabel, "reason")
 	m.attempts = counter("item_attempts_total", "Attempts of items that ended, by outcome.", jobLabel, "outcome")
 	m.completions = counter("items_completed_total", "Items whose completion took effect in the registry.", jobLabel)
-	m.itemSkips = counter("items_skipped_total", "Items of this host that did not run for an instant.", jobLabel)
+	m.itemSkips = counter("items_skipped_total", "Items that did not run for an instant, or whose run does not count, by reason.", jobLabel, "reason")
 	m.repairs = counter("items_repaired_total", "Items of this host whose record was ahead of all clocks, and that were begun all the same.", jobLabel)
 	m.batches = counter("dataflow_batches_total", "Batches that DATAFLOW items processed.", jobLabel)
 	m.records = counter("dataflow_records_total", "Records that DATAFLOW items processed.", jobLabel)
@@ -241,13 +242,13 @@ func (m *Metrics) Observe(e host.Event) {
 		m.waiting[fireOf(e)] += len(e.Items)
 		m.mu.Unlock()
 	case host.EventFireEnded:
-		m.fires.WithLabelValues(e.Job, string(e.Source), string(e.Outcome)).Inc()
+		m.fires.WithLabelValues(e.Job, string(e.Outcome)).Inc()
 		m.fireTime.WithLabelValues(e.Job).Observe(e.Duration.Seconds())
 		m.mu.Lock()
 		delete(m.waiting, fireOf(e))
 		m.mu.Unlock()
 	case host.EventFireSkipped:
-		m.fireSkips.WithLabelValues(e.Job).Inc()
+		m.fireSkips.WithLabelValues(e.Job, string(e.Cause)).Inc()
 	case host.EventItemStarted:
 		if e.Attempt > 1 {
 			return
@@ -269,7 +270,7 @@ func (m *Metrics) Observe(e host.Event) {
 	case host.EventItemCompleted:
 		m.completions.WithLabelValues(e.Job).Inc()
 	case host.EventItemSkipped, host.EventItemHeld:
-		m.itemSkips.WithLabelValues(e.Job).Inc()
+		m.itemSkips.WithLabelValues(e.Job, string(e.Cause)).Inc()
 	case host.EventItemRepaired:
 		m.repairs.WithLabelValues(e.Job).Inc()
 	case host.EventOverQuota:
@@ -281,6 +282,7 @@ func (m *Metrics) Observe(e host.Event) {
 	case host.EventRefused:
 		m.refusals.Inc()
 	case host.EventJobAdded, host.EventJobChanged:
+		m.appear(e.Job)
 		if e.Kind == host.EventJobChanged {
 			m.loads.Inc()
 		}
@@ -318,6 +320,28 @@ func (m *Metrics) queue() float64 {
 		n += w
 	}
 	return float64(n)
+}
+
+// appear makes all series of a job, with 0 where they are new: of a series that
+// begins with 1 Prometheus sees no increase, and the first failure would be none.
+func (m *Metrics) appear(job string) {
+	for _, outcome := range abi.Outcomes() {
+		m.fires.WithLabelValues(job, string(outcome))
+		m.attempts.WithLabelValues(job, string(outcome))
+	}
+	for _, cause := range host.SkipCauses() {
+		m.fireSkips.WithLabelValues(job, string(cause))
+		m.itemSkips.WithLabelValues(job, string(cause))
+	}
+	for _, quota := range ceiling.Quotas() {
+		m.overQuota.WithLabelValues(job, string(quota))
+	}
+	for _, v := range []*prometheus.CounterVec{m.completions, m.repairs, m.records, m.batches, m.elections, m.reshardings} {
+		v.WithLabelValues(job)
+	}
+	for _, v := range []*prometheus.HistogramVec{m.lag, m.fireTime, m.itemTime} {
+		v.WithLabelValues(job)
+	}
 }
 
 func (m *Metrics) forget(job string) {

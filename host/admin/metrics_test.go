@@ -44,6 +44,39 @@ func expect(t *testing.T, m *Metrics, want map[string]string) {
 	}
 }
 
+// TestSeriesBeginWithZero: all counters of a job are there before anything happened,
+// so that Prometheus sees the first failure as an increase.
+func TestSeriesBeginWithZero(t *testing.T) {
+	t.Parallel()
+	m := NewMetrics("v7", func() host.Status { return host.Status{} })
+	m.Observe(host.Event{Kind: host.EventJobAdded, Job: "a", Digest: "d"})
+	want := make(map[string]string)
+	for _, outcome := range abi.Outcomes() {
+		want[fmt.Sprintf("wasmjob_item_attempts_total{job_name=%q,outcome=%q}", "a", outcome)] = "0"
+		want[fmt.Sprintf("wasmjob_fires_total{job_name=%q,outcome=%q}", "a", outcome)] = "0"
+	}
+	for _, cause := range host.SkipCauses() {
+		want[fmt.Sprintf("wasmjob_items_skipped_total{job_name=%q,reason=%q}", "a", cause)] = "0"
+		want[fmt.Sprintf("wasmjob_fires_skipped_total{job_name=%q,reason=%q}", "a", cause)] = "0"
+	}
+	for _, quota := range ceiling.Quotas() {
+		want[fmt.Sprintf("wasmjob_over_quota_total{ceiling=%q,job_name=%q}", quota, "a")] = "0"
+	}
+	for _, name := range []string{"items_completed_total", "items_repaired_total", "elections_won_total", "reshardings_total", "fire_lag_seconds_count"} {
+		want[fmt.Sprintf("wasmjob_%s{job_name=%q}", name, "a")] = "0"
+	}
+	expect(t, m, want)
+	all := scrape(t, m)
+	m.Observe(host.Event{Kind: host.EventFireSkipped, Job: "a", Cause: host.SkipMissed})
+	m.Observe(host.Event{Kind: host.EventItemHeld, Job: "a", Cause: host.SkipHeld})
+	m.Observe(host.Event{Kind: host.EventItemEnded, Job: "a", Outcome: abi.OutcomeTrap})
+	for series := range scrape(t, m) {
+		if _, before := all[series]; !before && strings.Contains(series, "job_name") {
+			t.Errorf("%s was not there from the beginning", series)
+		}
+	}
+}
+
 func TestEventsBecomeMetrics(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
@@ -64,8 +97,8 @@ func TestEventsBecomeMetrics(t *testing.T) {
 	e(host.EventItemStarted, func(e *host.Event) { e.Attempt = 2 })
 	e(host.EventItemEnded, func(e *host.Event) { e.Outcome = abi.OutcomeRetry; e.Batches = 2; e.Records = 30 })
 	e(host.EventItemCompleted, nil)
-	e(host.EventItemSkipped, nil)
-	e(host.EventFireSkipped, nil)
+	e(host.EventItemSkipped, func(e *host.Event) { e.Cause = host.SkipLost })
+	e(host.EventFireSkipped, func(e *host.Event) { e.Cause = host.SkipDisabled })
 	e(host.EventElected, nil)
 	e(host.EventSharded, nil)
 	e(host.EventRefused, nil)
@@ -77,38 +110,38 @@ func TestEventsBecomeMetrics(t *testing.T) {
 	}
 	expect(t, m, map[string]string{
 		`wasmjob_items_waiting`: "2",
-		`wasmjob_item_attempts_total{job_name="a",outcome="RETRY"}`: "1",
-		`wasmjob_items_completed_total{job_name="a"}`:               "1",
-		`wasmjob_items_skipped_total{job_name="a"}`:                 "1",
-		`wasmjob_fires_skipped_total{job_name="a"}`:                 "1",
-		`wasmjob_elections_won_total{job_name="a"}`:                 "1",
-		`wasmjob_reshardings_total{job_name="a"}`:                   "1",
-		`wasmjob_files_refused_total`:                               "1",
-		`wasmjob_over_quota_total{ceiling="logLines",job_name="a"}`: "42",
-		`wasmjob_dataflow_batches_total{job_name="a"}`:              "2",
-		`wasmjob_dataflow_records_total{job_name="a"}`:              "30",
-		`wasmjob_fire_lag_seconds_count{job_name="a"}`:              "1",
-		`wasmjob_fire_lag_seconds_bucket{job_name="a",le="0.001"}`:  "0",
-		`wasmjob_fire_lag_seconds_bucket{job_name="a",le="0.004"}`:  "1",
-		`wasmjob_history_dropped_total`:                             "4",
-		`wasmjob_host_state{state="live"}`:                          "1",
-		`wasmjob_host_state{state="draining"}`:                      "0",
-		`wasmjob_refused_files`:                                     "1",
-		`wasmjob_job_state{job_name="a",state="running"}`:           "1",
-		`wasmjob_job_module_info{digest="d1",job_name="a"}`:         "1",
-		`wasmjob_job_next_fire_timestamp_seconds{job_name="a"}`:     "1.8e+09",
-		`wasmjob_job_items{job_name="a"}`:                           "3",
-		`wasmjob_job_items_running{job_name="a"}`:                   "2",
-		`wasmjob_job_items_misfired{job_name="a"}`:                  "1",
-		`wasmjob_job_instances{job_name="a"}`:                       "2",
-		`wasmjob_job_progress_done{job_name="a"}`:                   "4",
-		`wasmjob_job_progress_expected{job_name="a"}`:               "10",
+		`wasmjob_item_attempts_total{job_name="a",outcome="RETRY"}`:   "1",
+		`wasmjob_items_completed_total{job_name="a"}`:                 "1",
+		`wasmjob_items_skipped_total{job_name="a",reason="lost"}`:     "1",
+		`wasmjob_fires_skipped_total{job_name="a",reason="disabled"}`: "1",
+		`wasmjob_elections_won_total{job_name="a"}`:                   "1",
+		`wasmjob_reshardings_total{job_name="a"}`:                     "1",
+		`wasmjob_files_refused_total`:                                 "1",
+		`wasmjob_over_quota_total{ceiling="logLines",job_name="a"}`:   "42",
+		`wasmjob_dataflow_batches_total{job_name="a"}`:                "2",
+		`wasmjob_dataflow_records_total{job_name="a"}`:                "30",
+		`wasmjob_fire_lag_seconds_count{job_name="a"}`:                "1",
+		`wasmjob_fire_lag_seconds_bucket{job_name="a",le="0.001"}`:    "0",
+		`wasmjob_fire_lag_seconds_bucket{job_name="a",le="0.004"}`:    "1",
+		`wasmjob_history_dropped_total`:                               "4",
+		`wasmjob_host_state{state="live"}`:                            "1",
+		`wasmjob_host_state{state="draining"}`:                        "0",
+		`wasmjob_refused_files`:                                       "1",
+		`wasmjob_job_state{job_name="a",state="running"}`:             "1",
+		`wasmjob_job_module_info{digest="d1",job_name="a"}`:           "1",
+		`wasmjob_job_next_fire_timestamp_seconds{job_name="a"}`:       "1.8e+09",
+		`wasmjob_job_items{job_name="a"}`:                             "3",
+		`wasmjob_job_items_running{job_name="a"}`:                     "2",
+		`wasmjob_job_items_misfired{job_name="a"}`:                    "1",
+		`wasmjob_job_instances{job_name="a"}`:                         "2",
+		`wasmjob_job_progress_done{job_name="a"}`:                     "4",
+		`wasmjob_job_progress_expected{job_name="a"}`:                 "10",
 	})
 	e(host.EventFireEnded, func(e *host.Event) { e.Outcome = abi.OutcomeFail; e.Duration = time.Second })
 	expect(t, m, map[string]string{
-		`wasmjob_items_waiting`: "0",
-		`wasmjob_fires_total{job_name="a",outcome="FAIL",source="schedule"}`: "1",
-		`wasmjob_fire_duration_seconds_sum{job_name="a"}`:                    "1",
+		`wasmjob_items_waiting`:                            "0",
+		`wasmjob_fires_total{job_name="a",outcome="FAIL"}`: "1",
+		`wasmjob_fire_duration_seconds_sum{job_name="a"}`:  "1",
 	})
 	families, err := m.registry.Gather()
 	if err != nil {

@@ -53,6 +53,10 @@ const (
 	OffsetCommits Name = "offsetCommits"
 )
 
+// Quotas are the ceilings of what a job uses while it runs, not of what its
+// definition asks for.
+func Quotas() []Name { return []Name{LogLines, LogBytes, HistoryBytes, OffsetCommits} }
+
 // Names are all ceilings, in the order in which they are shown.
 func Names() []Name {
 	return []Name{Timeout, MaxConcurrency, MemoryLimit, ShardingTotalCount, Jobs, Share, LogLines, LogBytes, HistoryBytes, OffsetCommits}

@@ -1,0 +1,72 @@
+package host_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// checkCause: whatever was skipped has a cause by which it is counted, and what
+// is owed is no loss.
+func checkCause(t testing.TB, e host.Event) {
+	t.Helper()
+	skip := e.Kind == host.EventItemSkipped || e.Kind == host.EventFireSkipped || e.Kind == host.EventItemHeld
+	switch {
+	case skip != slices.Contains(host.SkipCauses(), e.Cause), e.Owed && e.Cause != host.SkipLater:
+		t.Errorf("%s has the cause %q, owed %v: %s", e.Kind, e.Cause, e.Owed, e.Reason)
+	}
+}
+
+// TestStatusWithoutSession: while a host has no session its jobs are still shown,
+// with the next fire that they had, so that an alert on late fires goes off.
+func TestStatusWithoutSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var down atomic.Bool
+		down.Store(true)
+		c.config = func(cfg *host.Config) {
+			dial := cfg.Dial
+			cfg.Dial = func(ctx context.Context) (coordination.RegistryCenter, error) {
+				if down.Load() {
+					return nil, coordination.ErrUnavailable
+				}
+				return dial(ctx)
+			}
+		}
+		n := c.start(1, job(definition("hourly", "0 0 * * * ?", 2), sleeper(0)))
+		time.Sleep(time.Minute)
+		job := func(state host.JobState) host.JobStatus {
+			t.Helper()
+			s := n.host.Status()
+			if len(s.Jobs) != 1 || s.Jobs[0].Name != "hourly" || s.Jobs[0].State != state {
+				t.Fatalf("%s: %+v, want the job, %s", s.State, s.Jobs, state)
+			}
+			return s.Jobs[0]
+		}
+		if s := job(host.JobNoSession); s.Reason == "" || s.Cron == "" || s.Digest == "" {
+			t.Errorf("a host that has never had a session: %+v", s)
+		}
+
+		down.Store(false)
+		time.Sleep(time.Minute)
+		next := job(host.JobReady).Next
+		down.Store(true)
+		c.expire(n)
+		time.Sleep(2 * time.Hour)
+		if s := job(host.JobNoSession); !s.Next.Equal(next) || len(s.Items) > 0 || len(s.Instances) > 0 {
+			t.Errorf("%+v, want the next fire %s, which is late, and no items", s, next)
+		}
+
+		down.Store(false)
+		time.Sleep(time.Minute)
+		if s := job(host.JobReady); !s.Next.After(time.Now()) || len(s.Items) != 2 {
+			t.Errorf("with a session again: %+v", s)
+		}
+	})
+}
