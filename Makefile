@@ -108,7 +108,7 @@ test: examples sim ## run the simulation, then all tests under the race detector
 lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	@out=$$($(GOFMT) -l -s .) && test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags soak,interop,peers,unmetered ./...
+	$(GO) vet -tags soak,interop,peers,unmetered,alerts ./...
 	$(WASI) $(GO) vet $(GUESTS)
 	$(GO) tool staticcheck ./...
 	$(WASI) $$($(GO) tool -n staticcheck) $(GUESTS)
@@ -181,6 +181,12 @@ deploy-check: build ## hold what is in deploy/ against what will read it
 	bash -n deploy/check/boot
 	staticcheck=$$($(GO) tool -n staticcheck) && cd deploy/check && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./...
 	cd deploy/check && WASMJOB=$(CURDIR)/bin/wasmjob $(GO) test -count 1 ./...
+
+.PHONY: alerts
+alerts: ## test the alert rules: each by promtool, and with a real Prometheus beside real hosts
+	promtool check rules deploy/prometheus/wasmjob.rules.yaml
+	promtool test rules deploy/prometheus/wasmjob.rules.test.yaml
+	$(GO) test -tags alerts -count 1 -timeout 10m -run '^TestAlerts$$' ./test/e2e
 
 .PHONY: check
 check: lint test ## lint, test, and see that neither changed the tree
