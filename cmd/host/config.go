@@ -59,7 +59,7 @@ type Config struct {
 	LogLevel, GuestLogLevel zapcore.Level
 	// History is the file that keeps the events. Empty is none.
 	History string
-	// HistorySize bounds it and its older file together, in bytes.
+	// HistorySize bounds it and its older files together, in bytes; 0 is auto.
 	HistorySize int64
 	// MaxConcurrency bounds the items that run at once; 0 is 8 per processor.
 	MaxConcurrency int
@@ -335,9 +335,13 @@ func hostSettings(d defaults) []setting {
 			show: func(c *Config) string { return c.History },
 		},
 		{
-			key: "historySize", arg: "SIZE", standard: "64MiB",
-			help: "most that the history may take, its older file FILE.1 included",
+			key: "historySize", arg: "SIZE", standard: "auto",
+			help: "most that the history may take, with its older files; auto is 2 % of the disk, 64MiB to 4GiB",
 			set: func(c *Config, s string) error {
+				if s == "auto" {
+					c.HistorySize = 0
+					return nil
+				}
 				n, err := parseSize(s)
 				if err != nil {
 					return err

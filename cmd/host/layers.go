@@ -143,7 +143,10 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 
 // setCeilings takes over the entries that were given; the defaults come last.
 func (l *loaded) setCeilings(given []givenCeilings) {
-	standard := ceiling.Default(max(l.HistorySize, history.MinMaxBytes))
+	if l.HistorySize == 0 {
+		l.HistorySize = history.SizeFor(l.History)
+	}
+	standard := ceiling.Default(l.HistorySize)
 	for _, g := range given {
 		l.Ceilings, l.ceilingsFrom = append(l.Ceilings, g.Entry), append(l.ceilingsFrom, g.origin)
 	}

@@ -25,7 +25,7 @@ func (p *program) verifyCommand() *cobra.Command {
 		Use:   "verify [HISTORY...] [flags]",
 		Short: "Check the history files of all hosts for lost or doubled work",
 		Long: `Read the history files of all hosts of a cluster (written with --history; the
-older file beside each is read with it), or look at the registry itself (--zk),
+older files beside each are read with it), or look at the registry itself (--zk),
 or both, and check what is promised about delivery:
 
   1  no item has two live owners

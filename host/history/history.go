@@ -1,9 +1,9 @@
 // Package history keeps a host's events in a file: one JSON object per line,
 // in the order in which the host saw them.
 //
-// The file is capped. When it has grown to half of the cap it is renamed to
-// NAME.1, in place of the one before, and a new one is begun; so both together
-// stay within the cap, and at least half of it is always there to read.
+// The history is capped. When the file has grown to its part of the cap it is
+// compressed to NAME.1.gz, the next to NAME.2.gz, and so on; the oldest of them go,
+// so that all files together stay within the cap.
 //
 // The history never harms the host. Adding an event does not block: a queue of
 // fixed length lies between the host and the file, and what does not fit is
@@ -24,6 +24,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,8 +36,10 @@ import (
 )
 
 const (
-	// DefaultMaxBytes is the cap of both files together if none is given.
+	// DefaultMaxBytes is the cap of all files together if none is given, and the
+	// least that SizeFor says; mostBytes is the most.
 	DefaultMaxBytes = 64 << 20
+	mostBytes       = 4 << 30
 	// MinMaxBytes is the smallest cap.
 	MinMaxBytes = 64 << 10
 	// DefaultQueue is the length of the queue if none is given.
@@ -44,16 +47,25 @@ const (
 
 	// batchBytes ends the gathering of one write.
 	batchBytes = 64 << 10
+	// mostPart is the most that the file itself grows to: compressing it keeps
+	// the writer busy for a part of a second.
+	mostPart = 16 << 20
 )
 
-// OlderSuffix is appended to the file's name when it is full.
-const OlderSuffix = ".1"
+// SizeFor is the cap for a history with that path: a fiftieth of the file system
+// that it is on, 64 MiB at least and 4 GiB at most.
+func SizeFor(path string) int64 {
+	if path == "" {
+		return DefaultMaxBytes
+	}
+	return min(max(diskSize(filepath.Dir(path))/50, DefaultMaxBytes), mostBytes)
+}
 
 // Options say where and how much. Only Path is required.
 type Options struct {
 	// Path of the file. Its directory must exist.
 	Path string
-	// MaxBytes bounds the file and its older one together; 0 is
+	// MaxBytes bounds the file and its older ones together; 0 is
 	// DefaultMaxBytes, less than MinMaxBytes is an error.
 	MaxBytes int64
 	// Queue is how many events may wait for the disk; 0 is DefaultQueue.
@@ -72,7 +84,8 @@ type Options struct {
 // Writer appends events to the file. It is safe for concurrent use.
 type Writer struct {
 	path    string
-	half    int64
+	part    int64 // the most that the file grows to
+	cap     int64
 	log     *zap.Logger
 	dropped atomic.Int64
 	trouble atomic.Pointer[Trouble]
@@ -125,7 +138,8 @@ func Open(o Options) (*Writer, error) {
 	}
 	w := &Writer{
 		path:  path,
-		half:  o.MaxBytes / 2,
+		part:  min(o.MaxBytes/4, mostPart),
+		cap:   o.MaxBytes,
 		log:   o.Logger,
 		done:  make(chan struct{}),
 		queue: make(chan host.Event, o.Queue),
@@ -190,8 +204,8 @@ func (w *Writer) Close() error {
 
 func (w *Writer) run() {
 	defer close(w.done)
-	// With lines under half of half, no write is longer than half.
-	limit := min(batchBytes, w.half/2)
+	// With lines under half of a part, no write is longer than a part.
+	limit := min(batchBytes, w.part/2)
 	var batch bytes.Buffer
 	for e := range w.queue {
 		batch.Reset()
@@ -234,8 +248,8 @@ func appendLine(b *bytes.Buffer, e host.Event) int64 {
 // encode appends the event's line and returns the number of lines appended.
 func (w *Writer) encode(b *bytes.Buffer, e host.Event) int64 {
 	line, err := json.Marshal(e)
-	if err == nil && int64(len(line)) >= w.half/2 { // a fire of very many items
-		err = fmt.Errorf("it has %d bytes, want fewer than a quarter of the cap", len(line))
+	if err == nil && int64(len(line)) >= w.part/2 { // a fire of very many items
+		err = fmt.Errorf("it has %d bytes, want fewer than %d", len(line), w.part/2)
 	}
 	if err != nil {
 		w.dropped.Add(1)
@@ -285,7 +299,7 @@ func (w *Writer) append(lines []byte) error {
 			return err
 		}
 	}
-	if w.size > 0 && w.size+int64(len(lines)) > w.half {
+	if w.size > 0 && w.size+int64(len(lines)) > w.part {
 		if err := w.rotate(); err != nil {
 			return err
 		}
@@ -342,11 +356,20 @@ func (w *Writer) rotate() error {
 			return err
 		}
 	}
-	if err := os.Rename(w.path, w.path+OlderSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+	list, err := segments(w.path)
+	if err != nil {
+		return err
+	}
+	next := 1
+	if n := len(list); n > 0 {
+		next = list[n-1].number + 1
+	}
+	if err := os.Rename(w.path, w.path+"."+strconv.Itoa(next)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	w.size = 0
-	return nil
+	// The new file takes a part, and so does what is compressed.
+	return shrink(w.path, w.cap-2*w.part)
 }
 
 // openEnd opens the file for appending after its last complete line.

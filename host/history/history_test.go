@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -92,7 +93,7 @@ func TestTheFilesStayWithinTheCap(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	w := open(t, Options{Path: path, MaxBytes: MinMaxBytes, Queue: 4})
-	const total = 2000
+	const total = 20_000
 	for n := range total {
 		for taken := false; !taken; {
 			before := w.Dropped()
@@ -101,8 +102,12 @@ func TestTheFilesStayWithinTheCap(t *testing.T) {
 			runtime.Gosched()
 		}
 		if n%100 == 0 {
+			names, err := filepath.Glob(path + "*")
+			if err != nil {
+				t.Fatal(err)
+			}
 			var size int64
-			for _, name := range []string{path + OlderSuffix, path} { // in this order: a rotation between hides, not doubles
+			for _, name := range names {
 				if info, err := os.Stat(name); err == nil {
 					size += info.Size()
 				}
@@ -116,14 +121,76 @@ func TestTheFilesStayWithinTheCap(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := readEvents(t, path)
-	// What is left is the newest, without a gap, and at least a third of the cap.
+	// What is left is the newest, without a gap, and compressed more than the cap.
 	line, _ := json.Marshal(event(total))
-	if least := MinMaxBytes / 3 / len(line); len(events) < least || len(events) == total {
+	if least := 2 * MinMaxBytes / len(line); len(events) < least || len(events) == total {
 		t.Fatalf("%d events are left, want at least %d and fewer than %d", len(events), least, total)
 	}
 	for i, e := range events {
 		if want := int64(total - len(events) + i); e.Fence != want {
 			t.Fatalf("event %d is number %d, want %d", i, e.Fence, want)
+		}
+	}
+}
+
+// TestSegments: what a crash left between the steps of a rotation, and the older
+// file of a version that did not compress, is read once and compressed by the next
+// rotation.
+func TestSegments(t *testing.T) {
+	t.Parallel()
+	line := func(n int) string {
+		b, err := json.Marshal(event(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b) + "\n"
+	}
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	files := map[string]string{".1": line(1), ".2": line(2), ".2.gz.tmp": "half", ".x": "not of it", "": line(4)}
+	for suffix, text := range files {
+		if err := os.WriteFile(path+suffix, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := compress(path + ".2"); err != nil { // and its plain file is still there
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".3", []byte(line(3)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reads := func(want ...int64) {
+		t.Helper()
+		var got []int64
+		for _, e := range readEvents(t, path) {
+			got = append(got, e.Fence)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("read %v, want %v", got, want)
+		}
+	}
+	reads(1, 2, 3, 4)
+	w := &Writer{path: path, part: 10, cap: 1 << 20, log: zap.NewNop()}
+	w.write([]byte(line(5)), 1)
+	w.size = 10
+	w.write([]byte(line(6)), 1)
+	reads(1, 2, 3, 4, 5, 6)
+	if err := w.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := Segments(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for n := range 4 {
+		want = append(want, fmt.Sprintf("%s.%d.gz", path, n+1))
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("segments %v, want %v", names, want)
+	}
+	for name, base := range map[string]string{want[3]: path, path + ".12": path, path: path, path + ".x": path + ".x", path + ".0.gz": path + ".0.gz", path + ".x.gz": path + ".x.gz"} {
+		if got := Base(name); got != base {
+			t.Errorf("%s is of %s, want %s", name, got, base)
 		}
 	}
 }
@@ -224,7 +291,7 @@ func TestAFullDiskIsReportedOnceAndOutlived(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	core, logs := observer.New(zapcore.InfoLevel)
-	w := &Writer{path: path, half: 1 << 20, log: zap.New(core), file: full}
+	w := &Writer{path: path, part: 1 << 20, cap: 4 << 20, log: zap.New(core), file: full}
 	line := []byte("{}\n")
 	for range 3 {
 		w.write(line, 1)
@@ -265,7 +332,7 @@ func TestAFileThatIsTakenAwayIsMadeAnew(t *testing.T) {
 	}
 	path := filepath.Join(dir, "events.jsonl")
 	core, logs := observer.New(zapcore.InfoLevel)
-	w := &Writer{path: path, half: 1 << 20, log: zap.New(core)}
+	w := &Writer{path: path, part: 1 << 20, cap: 4 << 20, log: zap.New(core)}
 	w.write([]byte("{ }\n"), 1)
 	if err := os.Rename(path, path+".taken"); err != nil {
 		t.Fatal(err)
@@ -300,16 +367,16 @@ func TestARotationThatFailsIsOutlived(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	// A directory that is not empty stands where the older file should go.
-	if err := os.MkdirAll(filepath.Join(path+OlderSuffix, "x"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(path+".1", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w := &Writer{path: path, half: 10, log: zap.NewNop()}
+	w := &Writer{path: path, part: 10, cap: 1 << 20, log: zap.NewNop()}
 	w.write([]byte("{ }\n{ }\n"), 2)
 	w.write([]byte("{  }\n"), 1)
 	if d := w.Dropped(); d != 1 {
 		t.Fatalf("dropped %d, want 1", d)
 	}
-	if err := os.RemoveAll(path + OlderSuffix); err != nil {
+	if err := os.RemoveAll(path + ".1"); err != nil {
 		t.Fatal(err)
 	}
 	w.write([]byte("{   }\n"), 1)

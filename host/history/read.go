@@ -16,17 +16,21 @@ import (
 // go on after them.
 var ErrLine = errors.New("not an event")
 
-// Read yields the events of the history file at path, the older file's first.
+// Read yields the events of the history file at path, those of its segments first.
 // A line that is not an event yields an error that wraps [ErrLine] and names
 // file and line; the caller may go on. Any other error is the last element. A
 // last line without its newline is what a writer is busy with, or what a crash
-// left: it is passed over. A missing older file is no error, a missing file is
-// one unless there is an older one.
+// left: it is passed over. A missing file is an error unless there are segments.
 func Read(path string) iter.Seq2[host.Event, error] {
 	return func(yield func(host.Event, error) bool) {
+		names, err := Segments(path)
+		if err != nil {
+			yield(host.Event{}, fmt.Errorf("history: %w", err))
+			return
+		}
 		found := false
-		for _, name := range []string{path + OlderSuffix, path} {
-			f, err := os.Open(name)
+		for _, name := range append(names, path) {
+			f, err := OpenFile(name)
 			if errors.Is(err, os.ErrNotExist) && (name != path || found) {
 				continue
 			}

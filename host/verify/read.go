@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host"
@@ -23,7 +22,7 @@ import (
 const longestLine = 64 << 20
 
 // Files checks the history files of all hosts. Each path is one host's file; its
-// older file is read with it, and may also be named. It fails if a file cannot
+// segments are read with it, and may also be named. It fails if a file cannot
 // be read or holds no event at all. Lines that are no events, and last lines
 // without their newline, are passed over and counted.
 func Files(ctx context.Context, o Options, paths ...string) (*Report, error) {
@@ -37,18 +36,18 @@ func Files(ctx context.Context, o Options, paths ...string) (*Report, error) {
 	seen := make(map[string]bool)
 	for _, path := range paths {
 		path = filepath.Clean(path)
-		if base, older := strings.CutSuffix(path, history.OlderSuffix); older && !seen[base] {
+		if base := history.Base(path); base != path {
 			if _, err := os.Stat(base); err == nil {
 				path = base
 			}
 		}
-		if seen[path] || seen[strings.TrimSuffix(path, history.OlderSuffix)] {
+		if seen[history.Base(path)] {
 			continue
 		}
-		seen[path] = true
+		seen[history.Base(path)] = true
 		c.report.Files = append(c.report.Files, path)
 		s := &stream{name: path, report: &c.report}
-		ok, err := s.next()
+		ok, err := s.begin()
 		if err != nil {
 			s.close()
 			return nil, err
@@ -99,19 +98,29 @@ func (m *merge) Pop() any {
 	return s
 }
 
-// stream reads a history, the older file first.
+// stream reads a history, its segments first.
 type stream struct {
 	name   string
 	report *Report
 
-	stage int // 0 none opened, 1 the older file, 2 the file, 3 done
-	file  *os.File
+	rest  []string // files that are still to be read
+	file  io.ReadCloser
 	lines *bufio.Reader
 	place Place
 
 	event host.Event
 	at    Place
 	when  time.Time // of the event, and never before the one before it
+}
+
+// begin finds the files and reads the first event.
+func (s *stream) begin() (bool, error) {
+	older, err := history.Segments(s.name)
+	if err != nil {
+		return false, err
+	}
+	s.rest = append(older, s.name)
+	return s.next()
 }
 
 // next reads the next event. It reports false at the end.
@@ -145,14 +154,11 @@ func (s *stream) next() (bool, error) {
 
 // open opens the next file of the stream. It reports false if there is none.
 func (s *stream) open() (bool, error) {
-	for s.stage < 2 {
-		s.stage++
-		name := s.name
-		if s.stage == 1 {
-			name += history.OlderSuffix
-		}
-		f, err := os.Open(name)
-		if errors.Is(err, os.ErrNotExist) && (s.stage == 1 || s.lines != nil) {
+	for len(s.rest) > 0 {
+		name := s.rest[0]
+		s.rest = s.rest[1:]
+		f, err := history.OpenFile(name)
+		if errors.Is(err, os.ErrNotExist) && (len(s.rest) > 0 || s.lines != nil) {
 			continue
 		}
 		if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
-	"github.com/wasmjob/wasmjob/host/history"
 )
 
 var t0 = time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
@@ -611,7 +610,7 @@ func TestFilesAreMergedAndRotatedOnesRead(t *testing.T) {
 	dir := t.TempDir()
 	a, b := open("a", a1).run(1, 20, 0, 0, 5), open("b", b1).run(10, 15, 10, 0, 6)
 	first, second := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "b.jsonl")
-	a.write(t, first+history.OlderSuffix, 0, 4)
+	a.write(t, first+".1", 0, 4)
 	a.write(t, first, 4, len(a.seen))
 	b.write(t, second, 0, len(b.seen))
 	// What kill -9 and a full disk leave, and what a later version may write.
@@ -625,14 +624,14 @@ func TestFilesAreMergedAndRotatedOnesRead(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Files(t.Context(), Options{}, second, first, first+history.OlderSuffix, first)
+	r, err := Files(t.Context(), Options{}, second, first, first+".1", first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Violations != 1 || r.BadLines != 1 || r.Events != int64(len(a.seen)+len(b.seen)+1) || len(r.Files) != 2 || r.Hosts != 2 {
 		t.Fatalf("%+v", r)
 	}
-	if got := r.Findings[0].Lines[0].Place; got != (Place{first + history.OlderSuffix, 4}) {
+	if got := r.Findings[0].Lines[0].Place; got != (Place{first + ".1", 4}) {
 		t.Errorf("the first line of the proof is %s", got)
 	}
 	if got := r.Findings[0].Lines[1].Place; got != (Place{first, 1}) {
@@ -700,7 +699,7 @@ func FuzzFiles(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		dir := t.TempDir()
 		a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-		for name, data := range map[string][]byte{a: one, a + history.OlderSuffix: two, b: two} {
+		for name, data := range map[string][]byte{a: one, a + ".1": two, b: two} {
 			if err := os.WriteFile(name, data, 0o600); err != nil {
 				t.Fatal(err)
 			}
