@@ -114,7 +114,7 @@ var rooms = []room{
 		why: "writes events to a file and reads them back; a host does not wait for it"},
 	{name: "host/verify", may: []string{"host", "host/ceiling", "host/history", "abi", "coordination"},
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
-	{name: "host/admin", may: []string{"host", "abi", "coordination"}, outside: []string{prometheus, zap},
+	{name: "host/admin", may: []string{"host/ceiling", "host", "abi", "coordination"}, outside: []string{prometheus, zap},
 		testsMay: []string{"coordination/embedded", "host/ceiling"},
 		why:      "shows and steers a host from outside, through the methods that everybody has; what it shows of all hosts it reads from the registry"},
 	{name: "host/migrate", may: []string{"coordination", "host/definition"}, outside: []string{yaml},
