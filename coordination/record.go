@@ -72,7 +72,8 @@ type Record struct {
 	// host died and failover was off, HELD when the item is held back since,
 	// empty while it is open.
 	Outcome string `json:"outcome,omitempty"`
-	// Reason says why, where the outcome alone does not: who killed it.
+	// Reason says why, where the outcome alone does not: who killed it, or the
+	// first line of what a run that failed said.
 	Reason string `json:"reason,omitempty"`
 	// Deaths counts the hosts that have died one after the other in runs of the
 	// item; the next completion sets it to 0. Died are the ids of the newest of

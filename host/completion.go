@@ -1,9 +1,11 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -47,6 +49,20 @@ func (j *job) windowEnd() time.Time {
 	return first
 }
 
+// longestRecorded bounds the reason in an item's record, in bytes: it is written with
+// every failure, and read with every list of items.
+const longestRecorded = 200
+
+// recordedReason is what a record keeps of a failure, for who looks at the cluster
+// and not at one host's history.
+func recordedReason(r abi.Result) string {
+	if r.Outcome == abi.OutcomeOK {
+		return ""
+	}
+	first, _, _ := strings.Cut(r.Message, "\n")
+	return cut(harmless(first), longestRecorded)
+}
+
 func (j *job) commitEnded(now moment) {
 	c := coordination.Completing{
 		Layout: j.layout, Self: j.self, Config: j.view.Config, Items: make(map[int]coordination.Ended),
@@ -61,7 +77,7 @@ func (j *job) commitEnded(now moment) {
 			continue
 		}
 		e.run.mu.Lock()
-		ended := coordination.Ended{State: e.run.state, Outcome: string(e.result.Outcome), Reason: e.reason, Failover: e.run.fire.source == abi.SourceFailover}
+		ended := coordination.Ended{State: e.run.state, Outcome: string(e.result.Outcome), Reason: cmp.Or(e.reason, recordedReason(e.result)), Failover: e.run.fire.source == abi.SourceFailover}
 		switch {
 		case e.unstarted:
 			before := e.run.state.Record.HandBack(e.run.fire.id)

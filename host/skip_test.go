@@ -3,11 +3,13 @@ package host_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
 )
@@ -67,6 +69,43 @@ func TestStatusWithoutSession(t *testing.T) {
 		time.Sleep(time.Minute)
 		if s := job(host.JobReady); !s.Next.After(time.Now()) || len(s.Items) != 2 {
 			t.Errorf("with a session again: %+v", s)
+		}
+	})
+}
+
+// TestFailureIsRecorded: what a run that failed said stands in the registry, short,
+// for who looks at the cluster; a run that went well leaves nothing of it.
+func TestFailureIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		fails := true
+		c.start(1, job(definition("fails", "0 * * * * ?", 1), &guest{digest: "fails", run: func(context.Context, *abi.Invocation) abi.Result {
+			if fails {
+				return abi.Result{Outcome: abi.OutcomeTrap, Message: "out of bounds: \x1b" + strings.Repeat("x", 300) + "\nand its stack"}
+			}
+			return ok
+		}}))
+		time.Sleep(30 * time.Second)
+		recorded := func() coordination.Record {
+			t.Helper()
+			time.Sleep(time.Minute)
+			r, err := c.server.Connect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			var s coordination.Shards
+			if err := coordination.Perform(t.Context(), r, coordination.ReadShards(coordination.NewLayout("test", "fails"), &s)); err != nil {
+				t.Fatal(err)
+			}
+			return s.Items[0].Record
+		}
+		if r := recorded(); r.Outcome != "TRAP" || !strings.HasPrefix(r.Reason, "out of bounds: \uFFFDxxx") || !strings.HasSuffix(r.Reason, "x…") || len(r.Reason) > 200 {
+			t.Errorf("%+v (%d bytes)", r, len(r.Reason))
+		}
+		fails = false
+		if r := recorded(); r.Outcome != "OK" || r.Reason != "" {
+			t.Errorf("%+v", r)
 		}
 	})
 }

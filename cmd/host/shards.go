@@ -117,7 +117,7 @@ func shardsTable(s style, shards *admin.Shards, now time.Time) string {
 		t.add(cell{strconv.Itoa(i.Item), bold}, cell{dash(i.Parameter), ""}, cell{dash(i.Owner), ""}, state, failover,
 			cell{since(i.Begun, now), ""}, cell{ended, ""}, outcome)
 	}
-	text := t.String() + heldText(s, shards, now)
+	text := t.String() + reasonsText(s, shards) + heldText(s, shards, now)
 	if shards.Sharding {
 		text += s.paint(yellow, "the items are being divided anew") + "\n"
 	}
@@ -168,6 +168,7 @@ func instancesText(s style, shards *admin.Shards, now time.Time) string {
 	}
 	b.WriteString(t.String())
 	b.WriteString(movesText(s, shards, now))
+	b.WriteString(reasonsText(s, shards))
 	b.WriteString(heldText(s, shards, now))
 	if len(shards.Digests) > 1 {
 		fmt.Fprintf(&b, "\n%s %d different modules run for this job:\n", s.paint(yellow, "warning:"), len(shards.Digests))
@@ -201,6 +202,21 @@ func movesText(s style, shards *admin.Shards, now time.Time) string {
 		}
 		fmt.Fprintf(&b, "%s item %d stays on %s%s; the items were divided %s, while it ran, and it moves when it ends\n",
 			s.paint(yellow, "waits:"), i.Item, printable(where), ran, since(i.MovesSince, now))
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n" + s.wrapped(b.String())
+}
+
+// reasonsText is why the last runs of items ended as they did, where the registry
+// knows.
+func reasonsText(s style, shards *admin.Shards) string {
+	var b strings.Builder
+	for _, i := range shards.Items {
+		if i.Reason != "" {
+			fmt.Fprintf(&b, "item %d: %s: %s\n", i.Item, s.paint(outcomeColour(abi.Outcome(i.Outcome)), i.Outcome), printable(i.Reason))
+		}
 	}
 	if b.Len() == 0 {
 		return ""

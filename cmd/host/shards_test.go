@@ -50,3 +50,16 @@ func TestStatusTellsWhatJobsWaitFor(t *testing.T) {
 		t.Errorf("the notes:\n%s", text)
 	}
 }
+
+// TestReasonsOfFailures: shards and status JOB say why an item failed last, from the
+// registry's record, on every host.
+func TestReasonsOfFailures(t *testing.T) {
+	t.Parallel()
+	s := &admin.Shards{Job: "j", ShardingTotalCount: 2, Instances: []admin.Instance{{ID: "10.0.0.1@-@1", State: "READY"}},
+		Items: []admin.Shard{{Item: 0, State: "PENDING", Outcome: "OK"}, {Item: 1, State: "PENDING", Outcome: "TRAP", Reason: "out of \x1bbounds"}}}
+	for name, text := range map[string]string{"status JOB": instancesText(style{}, s, time.Now()), "shards": shardsTable(style{}, s, time.Now())} {
+		if !strings.Contains(text, "\nitem 1: TRAP: out of ") || strings.Contains(text, "\x1b") || strings.Contains(text, "item 0:") {
+			t.Errorf("%s:\n%s", name, text)
+		}
+	}
+}

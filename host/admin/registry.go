@@ -655,7 +655,8 @@ type Shard struct {
 	Ended   time.Time `json:"ended,omitzero"`
 	Source  string    `json:"source,omitempty"`
 	Outcome string    `json:"outcome,omitempty"`
-	// Reason says why, where the outcome alone does not: who killed it.
+	// Reason says why, where the outcome alone does not: who killed it, or the
+	// first line of what a run that failed said.
 	Reason string `json:"reason,omitempty"`
 	// Deaths counts the hosts in a row that died in its runs, Died names the
 	// newest. Held is since when the item is held back for that.
