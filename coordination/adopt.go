@@ -20,7 +20,7 @@ type adopted struct {
 	Base int64 `json:"base,omitempty"`
 }
 
-// parseAdopted reads the node leniently: a hand may have written to it.
+// parseAdopted reads the node leniently: it may have been edited.
 func parseAdopted(data []byte) adopted {
 	var a adopted
 	if json.Unmarshal(data, &a) != nil || a.Base < 0 {
@@ -37,7 +37,7 @@ func (a adopted) data() []byte {
 	return b
 }
 
-// CopiedError says that the registry is a copy that nobody has adopted.
+// CopiedError says that the registry is a copy that was not adopted.
 type CopiedError struct {
 	// Record is the path of a record that names the transaction Names, and was
 	// itself written by Written, which is lower.

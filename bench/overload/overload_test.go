@@ -91,12 +91,12 @@ func search(b *testing.B, registry string) int {
 
 // house is a host on a registry of its own.
 type house struct {
-	b    *testing.B
-	host *host.Host
-	end  []func()
-	mu   sync.Mutex
-	runs []run
-	told map[due]bool
+	b         *testing.B
+	host      *host.Host
+	end       []func()
+	mu        sync.Mutex
+	runs      []run
+	accounted map[due]bool
 	// waits counts what the host said that it waited for too long.
 	waits map[host.Wait]int
 	// defined is when each job came, and gone when it went; relieved is when
@@ -120,7 +120,7 @@ type due struct {
 
 func open(b *testing.B, registry, namespace string) *house {
 	b.Helper()
-	h := &house{b: b, told: make(map[due]bool), waits: make(map[host.Wait]int), defined: make(map[string]time.Time), gone: make(map[string]time.Time)}
+	h := &house{b: b, accounted: make(map[due]bool), waits: make(map[host.Wait]int), defined: make(map[string]time.Time), gone: make(map[string]time.Time)}
 	var dial func(ctx context.Context) (coordination.RegistryCenter, error)
 	if registry == "memory" {
 		server, err := embedded.Open(embedded.Options{})
@@ -206,22 +206,22 @@ func (h *house) event(e host.Event) {
 		h.waits[e.Wait]++
 	case host.EventItemStarted:
 		h.runs = append(h.runs, run{e.Time, e.Time.Sub(e.Instant)})
-		h.tell(e, *e.Item)
+		h.account(e, *e.Item)
 	case host.EventItemSkipped:
-		h.tell(e, *e.Item)
+		h.account(e, *e.Item)
 	case host.EventFireSkipped:
 		for _, item := range e.Items {
-			h.tell(e, item)
+			h.account(e, item)
 		}
 	}
 }
 
-// tell notes that an instant has a run or a reason. mu is held.
-func (h *house) tell(e host.Event, item int) {
+// account notes that an instant has a run or a reason. mu is held.
+func (h *house) account(e host.Event, item int) {
 	at := e.Instant.Unix()
-	h.told[due{e.Job, item, at}] = true
+	h.accounted[due{e.Job, item, at}] = true
 	for at++; !e.Through.IsZero() && at <= e.Through.Unix(); at++ {
-		h.told[due{e.Job, item, at}] = true
+		h.accounted[due{e.Job, item, at}] = true
 	}
 }
 
@@ -267,7 +267,7 @@ func (h *house) missing() (missing, all int) {
 		}
 		for at := from.Unix() + 2; at < to.Unix(); at++ {
 			for item := range itemsPerJob {
-				if all++; !h.told[due{job, item, at}] {
+				if all++; !h.accounted[due{job, item, at}] {
 					missing++
 				}
 			}
