@@ -132,7 +132,7 @@ var (
 	// ErrDraining: the host was told to stop.
 	ErrDraining = errors.New("this host is draining and begins nothing new; trigger the job at another host, or when one runs again")
 	// ErrJobRemoved: the job is defined here, and was removed from the registry.
-	ErrJobRemoved = errors.New("the job was removed from the registry; change its definition or restart the host to bring it back")
+	ErrJobRemoved = errors.New("the job was removed from the registry; 'wasmjob start JOB' on its hosts brings it back")
 )
 
 // Host keeps one loop per job between the clock, the registry and the guests.
@@ -521,9 +521,28 @@ func (h *Host) DisableItem(ctx context.Context, job string, item int) error {
 	return h.operate(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, false) })
 }
 
+// Start makes this host join a job again that an operator stopped here or removed
+// from the registry. A job that was not is left alone.
+func (h *Host) Start(_ context.Context, job string) error {
+	h.mu.Lock()
+	t, state := h.term, h.state
+	_, known := h.desired[job]
+	h.mu.Unlock()
+	switch {
+	case state == HostDraining:
+		return fmt.Errorf("job %q: %w", job, ErrDraining)
+	case !known:
+		return fmt.Errorf("job %q: %w", job, ErrNoJob)
+	case t == nil:
+		return ErrNotLive
+	}
+	t.start(job)
+	return nil
+}
+
 // Remove takes the job out of the registry. Hosts stop it and do not bring it
-// back until they are restarted or its definition or module changes. With purge
-// its offsets and records go as well.
+// back until Start is called, they are restarted, or its definition or module
+// changes. With purge its offsets and records go as well.
 func (h *Host) Remove(ctx context.Context, job string, purge bool) error {
 	return h.operate(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.Remove(l, purge) })
 }

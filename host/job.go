@@ -226,6 +226,7 @@ type mailbox struct {
 	update  *Job
 	leave   string
 	drain   bool
+	start   bool // an operator wants the job back
 	ended   []endedRun
 	over    []*fire
 	offsets bool
@@ -274,6 +275,9 @@ func (j *job) nudge() { notify(j.mail.wake) }
 
 // leave makes the host leave the job once its running items have ended.
 func (j *job) leave(why string) { j.post(func(m *mailbox) { m.update, m.leave = nil, why }) }
+
+// startAgain makes the host join the job again if an operator stopped or removed it.
+func (j *job) startAgain() { j.post(func(m *mailbox) { m.start = true }) }
 
 // drain is leave with a time limit.
 func (j *job) drain() { j.post(func(m *mailbox) { m.drain = true }) }
@@ -414,11 +418,15 @@ func (j *job) read() (news bool) {
 	if j.mail.leave != "" || update != nil {
 		j.leaving = j.mail.leave
 	}
-	news = update != nil || len(over) > 0 || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
+	start := j.mail.start
+	news = update != nil || len(over) > 0 || start || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
 	j.draining = j.draining || j.mail.drain
 	j.mending.refused, j.mail.refused = j.mending.refused || j.mail.refused, false
-	j.mail.update, j.mail.ended, j.mail.over = nil, nil, nil
+	j.mail.update, j.mail.ended, j.mail.over, j.mail.start = nil, nil, nil, false
 	j.mail.mu.Unlock()
+	if start && (j.left != "" || j.stopSaid) {
+		j.changed = true
+	}
 	if update != nil {
 		before := j.wanted
 		j.wanted = *update

@@ -145,7 +145,7 @@ func (j *job) see(s coordination.Snapshot) {
 func (j *job) look(now moment) bool {
 	switch {
 	case !j.view.Exists:
-		j.quit(JobRemoved, "removed from the registry; restart the host or change its definition to bring it back")
+		j.quit(JobRemoved, "removed from the registry; 'wasmjob start "+j.name+"' brings it back")
 		j.press(now)
 		return false
 	case !j.view.Joined() && j.departed(now):
@@ -197,12 +197,14 @@ func (j *job) stopped(now moment) {
 	const why = "its instance was removed by an operator"
 	j.giveUp(unfinished, why)
 	j.emit(Event{Kind: EventJobStopped, Reason: why, Items: unfinished})
-	j.quit(JobStopped, "stopped by an operator; restart the host or change its definition to run it again")
+	j.quit(JobStopped, "stopped by an operator; 'wasmjob start "+j.name+"' runs it again")
 }
 
-// quit stops looking after the job until its definition changes.
+// quit stops looking after the job until its definition changes, or an operator
+// starts it again.
 func (j *job) quit(state JobState, why string) {
 	j.left, j.leftState = why, state
+	j.next = time.Time{}
 	j.settled.Store(true)
 	j.unwatchAll()
 	j.dropTrigger(SkipDisabled, why)

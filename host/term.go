@@ -265,6 +265,15 @@ func (t *term) unsettled() map[string]bool {
 	return owed
 }
 
+// start makes the host join a job again that an operator stopped or removed.
+func (t *term) start(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if j := t.jobs[name]; j != nil {
+		j.startAgain()
+	}
+}
+
 // forget drops a loop that has ended.
 func (t *term) forget(j *job) {
 	t.mu.Lock()

@@ -428,6 +428,7 @@ func (o *operated) Trigger(_ context.Context, job string) error {
 	}
 	return o.note("trigger " + job)
 }
+func (o *operated) Start(_ context.Context, job string) error   { return o.note("start " + job) }
 func (o *operated) Enable(_ context.Context, job string) error  { return o.note("enable " + job) }
 func (o *operated) Disable(_ context.Context, job string) error { return o.note("disable " + job) }
 func (o *operated) EnableItem(_ context.Context, job string, item int) error {
@@ -672,6 +673,7 @@ func TestOperatingARunningHost(t *testing.T) {
 		"disable ":            {"disable", "--all"},
 		"enable cities 0":     {"enable", "cities", "--item", "0"},
 		"disable cities 2":    {"disable", "cities", "--item", "2"},
+		"start cities":        {"start", "cities"},
 		"remove cities":       {"remove", "cities"},
 		"remove cities purge": {"remove", "cities", "--purge"},
 	} {
@@ -684,6 +686,7 @@ func TestOperatingARunningHost(t *testing.T) {
 		o.mu.Unlock()
 	}
 	command(t, env, "trigger", "none").expect(t, exitFailure, host.ErrNoJob.Error()+"\n")
+	command(t, env, "start", "cities", "--zk", "127.0.0.1:1").expect(t, exitUsage, "only a host can start a job again")
 	command(t, env, "trigger", "citis").expect(t, exitFailure, host.ErrNoJob.Error()+`; did you mean "cities"?`)
 	command(t, env, "__complete", "trigger", "").expect(t, exitOK, "cities\nonce\n")
 	wrong := filepath.Join(t.TempDir(), "token")

@@ -474,9 +474,10 @@ func (p *program) shutdownCommand() *cobra.Command {
 		Short: "Stop instances of a job until they are started again",
 		Long: `Take instances out of a job, as ElasticJob's console does: all of the job, those
 of a server, or one. They finish what they run within the host's drain timeout and
-leave the job; their items go to the others. The process of the host goes on. An instance comes back when its
-host is restarted, or the job's definition file there changes. Without a job,
---server or --instance is meant in all jobs.`,
+leave the job; their items go to the others. The process of the host goes on. An instance comes back when
+'wasmjob start' is given on its host, the host is restarted, or the job's
+definition file there changes. Without a job, --server or --instance is meant in
+all jobs.`,
 		Example: `  wasmjob shutdown cities --instance 10.0.0.7@-@4711-1f2e3d4c
   wasmjob shutdown cities --server 10.0.0.7
   wasmjob shutdown --server 10.0.0.7 --zk zk1:2181 --namespace prod`,
@@ -510,6 +511,34 @@ host is restarted, or the job's definition file there changes. Without a job,
 	return cmd
 }
 
+func (p *program) startCommand() *cobra.Command {
+	var t *target
+	cmd := &cobra.Command{
+		Use:   "start JOB [flags]",
+		Short: "Bring a job back that was shut down or removed",
+		Long: `Have the host join a job again that 'wasmjob shutdown' stopped there, or that was
+removed from the registry while its definition file is still there. It is for one
+host: give it on each host that is to run the job. A job that runs is left alone.`,
+		Example: "  wasmjob start cities\n  wasmjob start cities --admin 10.0.0.7:9770 --token-file token",
+		Args:    exactly("the job's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			direct, err := t.direct()
+			if err != nil {
+				return err
+			}
+			if direct {
+				return usagef("only a host can start a job again, not the registry: leave --zk, --config and --namespace out")
+			}
+			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+				return p.done(r.similar(ctx, args[0], r.client.Start(ctx, args[0])), "started "+args[0])
+			})
+		},
+	}
+	t = p.addTarget(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	return cmd
+}
+
 func (p *program) removeCommand() *cobra.Command {
 	var t *target
 	purge := false
@@ -517,8 +546,8 @@ func (p *program) removeCommand() *cobra.Command {
 		Use:   "remove JOB [flags]",
 		Short: "Take a job out of the registry",
 		Long: `Take a job out of the registry. Hosts that run it stop it, what runs ends within
-their drain timeout, and they do not bring it back until they are restarted or its
-definition file changes. Its offsets and records stay, for a job of that name that
+their drain timeout, and they do not bring it back until 'wasmjob start' is given
+on them, they are restarted, or its definition file changes. Its offsets and records stay, for a job of that name that
 comes later, unless --purge is given.`,
 		Example: "  wasmjob remove cities\n  wasmjob remove cities --purge",
 		Args:    exactly("the job's name"),

@@ -54,6 +54,7 @@ func (d *deeds) taken() []string {
 func (d *deeds) FullStatus() host.Status                     { return d.state }
 func (d *deeds) Ready() (bool, string)                       { return d.ready, "" }
 func (d *deeds) Trigger(_ context.Context, job string) error { return d.do("trigger %q", job) }
+func (d *deeds) Start(_ context.Context, job string) error   { return d.do("start %q", job) }
 func (d *deeds) Enable(_ context.Context, job string) error  { return d.do("enable %q", job) }
 func (d *deeds) Disable(_ context.Context, job string) error { return d.do("disable %q", job) }
 func (d *deeds) EnableItem(_ context.Context, j string, i int) error {

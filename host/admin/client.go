@@ -143,6 +143,11 @@ func (c *Client) Trigger(ctx context.Context, job string) error {
 	return c.do(ctx, http.MethodPost, jobPath(job, "trigger"), nil)
 }
 
+// Start makes the host join the job again that was shut down or removed.
+func (c *Client) Start(ctx context.Context, job string) error {
+	return c.do(ctx, http.MethodPost, jobPath(job, "start"), nil)
+}
+
 // Enable lets all servers run the job again; job "" is all jobs of the host.
 func (c *Client) Enable(ctx context.Context, job string) error {
 	return c.do(ctx, http.MethodPost, jobPath(job, "enable"), nil)

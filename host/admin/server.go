@@ -37,6 +37,7 @@ type Host interface {
 	FullStatus() host.Status
 	Ready() (ready bool, missing string)
 	Trigger(ctx context.Context, job string) error
+	Start(ctx context.Context, job string) error
 	Enable(ctx context.Context, job string) error
 	Disable(ctx context.Context, job string) error
 	EnableItem(ctx context.Context, job string, item int) error
@@ -302,6 +303,7 @@ func (s *Server) handler() http.Handler {
 		"POST /v1/enable":                          all(h.Enable),
 		"POST /v1/disable":                         all(h.Disable),
 		"POST /v1/jobs/{job}/trigger":              job(s.trigger),
+		"POST /v1/jobs/{job}/start":                job(h.Start),
 		"POST /v1/jobs/{job}/enable":               job(h.Enable),
 		"POST /v1/jobs/{job}/disable":              job(h.Disable),
 		"POST /v1/jobs/{job}/items/{item}/enable":  item(enableItem),

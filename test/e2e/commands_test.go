@@ -88,6 +88,13 @@ func TestOperating(t *testing.T) {
 		t.Errorf("fence %d: it has to grow for ever", e.Fence)
 	}
 
+	// Removed once more: start brings it back as it is defined.
+	p.must("remove", "work")
+	gone = h.of("work", again.at, kind(host.EventJobRemoved), because("removed from the registry"))
+	p.must("start", "work")
+	h.of("work", gone.at, owned())
+	p.refused(1, []string{"no such job"}, "start", "wrok")
+
 	// What machines ask.
 	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ready"} {
 		if code, body := h.get(path); code != 200 || !strings.Contains(body, want) {
