@@ -447,7 +447,7 @@ func (f *fire) attempts(guests, own context.Context, worker abi.Worker, e *execu
 			continue
 		}
 		again := result.Outcome != abi.OutcomeOK && slices.Contains(policy.On, string(result.Outcome)) &&
-			attempt < policy.Attempts && e.Cancelled() == abi.CancelNone
+			attempt < policy.Attempts && (e.Cancelled() == abi.CancelNone || e.Cancelled() == abi.CancelDeadline)
 		if again {
 			e.slot.rest()
 		}
@@ -531,10 +531,24 @@ func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, 
 	e.started.Store(true)
 	event.OffsetWrites, event.Previous = 0, nil
 	result := worker.Execute(ctx, inv)
+	if !e.doubted.Load() {
+		result = OutOfTime(result, e.Cancelled(), f.guest.Timeout)
+	}
 	event.Kind, event.Outcome, event.Duration, event.Reason = EventItemEnded, result.Outcome, time.Since(began.Time), result.Message
 	event.Memory, event.Batches, event.Records = result.Memory, result.Batches, result.Records
 	j.emit(event)
 	return result
+}
+
+// OutOfTime is the result of an attempt that may have obeyed its time-out: a guest
+// that returns because its time is nearly up has not done its work in time. c is
+// why the guest was asked to end, limit its time-out.
+func OutOfTime(r abi.Result, c abi.Cancel, limit time.Duration) abi.Result {
+	if r.Outcome == abi.OutcomeCancelled && c == abi.CancelDeadline {
+		r.Outcome = abi.OutcomeTimeout
+		r.Message = fmt.Sprintf("it ended early because its time was nearly up (timeout %s): %s", limit, r.Message)
+	}
+	return r
 }
 
 // offsetWrites counts the writes of an item's offset.

@@ -578,7 +578,7 @@ func (r *invokeRun) item(ctx context.Context, w abi.Worker, item int, fire time.
 	ctx, cancel, h, inv := r.begin(ctx, item, fire)
 	defer cancel()
 	began := time.Now()
-	result := w.Execute(ctx, inv)
+	result := host.OutOfTime(w.Execute(ctx, inv), h.Cancelled(), r.timeout)
 	took := time.Since(began)
 	if result.Outcome == abi.OutcomeOK && result.Staged {
 		h.keep(result.Offset)

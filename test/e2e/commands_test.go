@@ -196,7 +196,7 @@ func TestInvoke(t *testing.T) {
 	invoke(1, script, "--job-parameter", "many").mustSay(t, 1, []string{"is not a number", "EXIT"})
 
 	invoke(1, example(t, "spin"), "--timeout", "300ms").mustSay(t, 1, []string{"TIMEOUT"})
-	invoke(1, example(t, "slow"), "--job-parameter", "10m", "--timeout", "1s").mustSay(t, 1, []string{"stopped"})
+	invoke(1, example(t, "slow"), "--job-parameter", "10m", "--timeout", "1s").mustSay(t, 1, []string{"stopped", "TIMEOUT", "its time was nearly up"})
 	invoke(1, example(t, "crash"), "--total", "4", "--param", "0=panic,1=fail,2=retry,3=ok").
 		mustSay(t, 1, []string{"TRAP", "FAIL", "RETRY", "OK", "item 0 crashes, as it should"})
 	crash := example(t, "crash")
