@@ -259,6 +259,10 @@ type JobBrief struct {
 	// Instances counts those that take part, Java of them are not ours.
 	Instances, Java int
 	Leader          string
+	// LastOutcome is the worst outcome of the newest fire, LastEnded when it
+	// ended; empty if none has.
+	LastOutcome string
+	LastEnded   time.Time
 	// Error says why the configuration cannot be read; then Cron, TimeZone,
 	// Total and Description are empty.
 	Error string
@@ -307,7 +311,7 @@ func readJob(namespace string, names []string, out *[]JobBrief) (Move, error) {
 			}
 			for _, item := range n[each*k+4].Names {
 				if i, ok := itemNumber(item); ok {
-					read = append(read, Data(l.itemInstance(i)))
+					read = append(read, Data(l.itemInstance(i)), Data(l.record(i)))
 				}
 			}
 		}
@@ -355,12 +359,17 @@ func jobBrief(l Layout, n []Node, more Snapshot) (JobBrief, bool) {
 		}
 	}
 	owned, orphaned := false, false
+	records := make(map[int]Record)
 	for _, name := range items.Names {
 		if i, ok := itemNumber(name); ok {
 			owner := more.Data(l.itemInstance(i))
 			owned = owned || owner.Exists
 			orphaned = orphaned || owner.Exists && !slices.Contains(instances.Names, string(owner.Data))
+			records[i] = parseRecord(more.Data(l.record(i)).Data)
 		}
+	}
+	if fire, ok := NewestFire(records); ok {
+		b.LastOutcome, b.LastEnded = fire.Outcome, fire.Ended
 	}
 	switch {
 	case len(instances.Names) == 0:

@@ -109,6 +109,15 @@ func TestReadJobs(t *testing.T) {
 	if got := one(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+	// The worst outcome of the newest fire is shown.
+	c.pass(10 * time.Second)
+	must(t, h[0].complete(h[0].running(), "OK", ""))
+	failed := h[1].running()
+	must(t, h[1].complete(failed[:1], "TRAP", ""))
+	must(t, h[1].complete(failed[1:], "FAIL", ""))
+	if got := one(); got.Status != co.JobOK || got.LastOutcome != "TRAP" || !got.LastEnded.Equal(c.now) {
+		t.Errorf("after a fire with a trap it is %+v", got)
+	}
 	c.hand(co.Create(co.JobsPath(c.layout.Namespace)+"/no-job", nil))
 	must(t, c.operate(co.SetServers(c.layout, false)))
 	if got := one(); got.Status != co.JobDisabled {

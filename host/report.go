@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 )
 
@@ -139,7 +140,7 @@ func (j *job) status() JobStatus {
 	s := JobStatus{
 		Name: j.name, Cron: c.Cron, TimeZone: j.zone.String(), Next: j.next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, File: j.wanted.File, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
-		Digest: j.wanted.Module.Digest(), Leader: j.view.Leader, Instances: sortedStrings(j.view.Instances), LastFire: j.lastFire,
+		Digest: j.wanted.Module.Digest(), Leader: j.view.Leader, Instances: sortedStrings(j.view.Instances), LastFire: j.newestFire(),
 		Warnings: j.view.ConfigWarnings,
 	}
 	if g, err := c.Guest(); j.wanted.Apart {
@@ -195,6 +196,9 @@ func (j *job) status() JobStatus {
 	for _, it := range j.sorted(func(*item) bool { return true }) {
 		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.due != nil, Disabled: it.state.Disabled,
 			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd}
+		if r := it.state.Record; i.LastOutcome == "" && !r.Open() && r.Outcome != "" { // it ran before this host had it
+			i.LastOutcome, i.LastMessage, i.LastEnd = abi.Outcome(r.Outcome), r.Reason, time.UnixMilli(r.Ended)
+		}
 		if held := it.state.Record.Held; held != 0 {
 			i.Held = time.UnixMilli(held)
 		}
@@ -209,6 +213,23 @@ func (j *job) status() JobStatus {
 		s.Items = append(s.Items, i)
 	}
 	return s
+}
+
+// newestFire is the job's last fire here, or before this host began what the
+// records of its items know of it.
+func (j *job) newestFire() *FireStatus {
+	if j.lastFire != nil {
+		return j.lastFire
+	}
+	records := make(map[int]coordination.Record)
+	for n, it := range j.items {
+		records[n] = it.state.Record
+	}
+	f, ok := coordination.NewestFire(records)
+	if !ok || f.Ended.IsZero() {
+		return nil
+	}
+	return &FireStatus{Instant: f.Instant, Source: abi.Source(f.Source), Items: f.Items, Outcome: abi.Outcome(f.Outcome), Duration: f.Ended.Sub(f.Begun)}
 }
 
 // state names what the job is doing, and why if it does not run.

@@ -1,11 +1,13 @@
 package host_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
 )
@@ -72,4 +74,37 @@ func TestStart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLastFireAfterRestart: a host that has just begun shows what the registry's
+// records know of its items and of the job's last fire.
+func TestLastFireAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := definition("hourly", "0 0 * * * ?", 2)
+		g := &guest{digest: "ends", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			time.Sleep(2 * time.Second)
+			if inv.Context.ShardingItem == 1 {
+				return abi.Result{Outcome: abi.OutcomeTrap, Message: "boom"}
+			}
+			return ok
+		}}
+		first := c.start(1, job(d, g))
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 5*time.Second)))
+		began := time.Now().Truncate(time.Hour)
+		first.stop()
+		<-first.done
+		second := c.start(1, job(d, g))
+		time.Sleep(5 * time.Second)
+		s := second.host.Status().Jobs[0]
+		f := s.LastFire
+		if f == nil || !f.Instant.Equal(began) || f.Source != abi.SourceSchedule || len(f.Items) != 2 || f.Outcome != abi.OutcomeTrap || f.Duration < time.Second || f.Duration > 4*time.Second {
+			t.Errorf("last fire %+v, want the one of %s with TRAP", f, began)
+		}
+		for n, want := range []abi.Outcome{abi.OutcomeOK, abi.OutcomeTrap} {
+			if i := s.Items[n]; i.LastOutcome != want || i.LastEnd.Sub(began) < time.Second {
+				t.Errorf("item %+v, want %s", i, want)
+			}
+		}
+	})
 }

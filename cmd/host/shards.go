@@ -249,10 +249,10 @@ func briefTable(s style, list []admin.Brief) string {
 		return "no jobs in this namespace\n"
 	}
 	t := table{style: s, spare: []string{"LEADER"}}
-	t.add(plain("NAME", "STATUS", "CRON", "ITEMS", "HOSTS", "LEADER", "DESCRIPTION")...)
+	t.add(plain("NAME", "STATUS", "CRON", "ITEMS", "HOSTS", "LAST FIRE", "LEADER", "DESCRIPTION")...)
 	for _, b := range list {
 		if b.Error != "" {
-			t.add(cell{b.Name, bold}, cell{b.Status, red}, cell{"-", ""}, cell{"-", ""}, cell{strconv.Itoa(b.Instances), ""}, cell{dash(b.Leader), ""},
+			t.add(cell{b.Name, bold}, cell{b.Status, red}, cell{"-", ""}, cell{"-", ""}, cell{strconv.Itoa(b.Instances), ""}, cell{"-", ""}, cell{dash(b.Leader), ""},
 				cell{"cannot be read: " + firstLine(b.Error), red})
 			continue
 		}
@@ -267,8 +267,12 @@ func briefTable(s style, list []admin.Brief) string {
 		if b.Java > 0 {
 			hosts += fmt.Sprintf(" (%d Java)", b.Java)
 		}
+		last := cell{text: "-"}
+		if b.LastOutcome != "" {
+			last = cell{b.LastOutcome + ", " + ago(max(0, time.Since(b.LastEnded))) + " ago", outcomeColour(abi.Outcome(b.LastOutcome))}
+		}
 		t.add(cell{b.Name, bold}, cell{b.Status, stateColour(b.Status)}, cell{cron, ""}, cell{strconv.Itoa(b.ShardingTotalCount), ""},
-			cell{hosts, ""}, cell{dash(b.Leader), ""}, cell{firstLine(b.Description), ""})
+			cell{hosts, ""}, last, cell{dash(b.Leader), ""}, cell{firstLine(b.Description), ""})
 	}
 	return t.String()
 }

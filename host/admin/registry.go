@@ -70,7 +70,7 @@ func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
 	for _, b := range list {
 		out = append(out, Brief{
 			Name: b.Name, Description: b.Description, Cron: b.Cron, TimeZone: b.TimeZone, ShardingTotalCount: b.Total,
-			Status: string(b.Status), Instances: b.Instances, Java: b.Java, Leader: b.Leader, Error: b.Error,
+			Status: string(b.Status), Instances: b.Instances, Java: b.Java, Leader: b.Leader, LastOutcome: b.LastOutcome, LastEnded: b.LastEnded, Error: b.Error,
 		})
 	}
 	return out, nil
@@ -582,6 +582,10 @@ type Brief struct {
 	Instances int    `json:"instances"`
 	Java      int    `json:"java,omitempty"`
 	Leader    string `json:"leader,omitempty"`
+	// LastOutcome is the worst outcome of the newest fire's items, LastEnded when
+	// the last of them ended.
+	LastOutcome string    `json:"lastOutcome,omitempty"`
+	LastEnded   time.Time `json:"lastEnded,omitzero"`
 	// Error says why the configuration cannot be read.
 	Error string `json:"error,omitempty"`
 }

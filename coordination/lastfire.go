@@ -1,0 +1,60 @@
+package coordination
+
+import (
+	"slices"
+	"time"
+)
+
+// LastFire is the newest fire of a job, as far as the records of its items know it.
+type LastFire struct {
+	Items   Items
+	Instant time.Time // of a trigger: when its first item began
+	Source  string
+	// Begun is when the first item began, Ended when the last one ended; zero if
+	// none has.
+	Begun, Ended time.Time
+	// Outcome is the worst of the items that have ended, empty if none has.
+	Outcome string
+}
+
+// outcomesByHarm are the outcomes from the best to the worst.
+var outcomesByHarm = []string{"OK", "CANCELLED", "RETRY", "FAIL", "TIMEOUT", "EXIT", "TRAP", "ERROR", "HELD", "LOST"}
+
+// NewestFire finds the newest fire in records, by item; ok is false if no item was
+// ever begun.
+func NewestFire(records map[int]Record) (fire LastFire, ok bool) {
+	var newest Record
+	for _, r := range records {
+		if r.Begun > newest.Begun {
+			newest = r
+		}
+	}
+	if newest.Begun == 0 {
+		return LastFire{}, false
+	}
+	begun, worst := newest.Begun, -1
+	for n, r := range records {
+		if r.Begun == 0 || r.Instant != newest.Instant || r.Trigger != newest.Trigger {
+			continue
+		}
+		fire.Items = append(fire.Items, n)
+		begun = min(begun, r.Begun)
+		if r.Ended == 0 {
+			continue
+		}
+		fire.Ended = newer(fire.Ended, r.Ended)
+		harm := slices.Index(outcomesByHarm, r.Outcome)
+		if harm < 0 {
+			harm = len(outcomesByHarm) // of a newer host
+		}
+		if harm > worst {
+			worst, fire.Outcome = harm, r.Outcome
+		}
+	}
+	slices.Sort(fire.Items)
+	fire.Source, fire.Begun, fire.Instant = newest.Source, time.UnixMilli(begun), time.UnixMilli(newest.Instant)
+	if newest.Trigger != 0 && newest.Source != "schedule" {
+		fire.Instant = fire.Begun
+	}
+	return fire, true
+}
