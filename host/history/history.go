@@ -52,6 +52,9 @@ const (
 	mostPart = 16 << 20
 )
 
+// errLocked: one file has one writer, or lines are mixed and rotation loses them.
+var errLocked = errors.New("another host writes this file; give each host a file of its own (--history)")
+
 // SizeFor is the cap for a history with that path: a fiftieth of the file system
 // that it is on, 64 MiB at least and 4 GiB at most.
 func SizeFor(path string) int64 {
@@ -113,7 +116,8 @@ type Trouble struct {
 	Since time.Time
 }
 
-// Open opens the file for appending, or makes it, mode 0640. A line that a
+// Open opens the file for appending, or makes it, mode 0640. One that another
+// host writes is refused. A line that a
 // crash cut short is taken off its end. It starts one goroutine, which Close
 // joins.
 func Open(o Options) (*Writer, error) {
@@ -377,6 +381,9 @@ func openEnd(path string) (*os.File, int64, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640)
 	if err != nil {
 		return nil, 0, err
+	}
+	if err := lock(f); err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}
 	end, err := lastLineEnd(f)
 	if err == nil {

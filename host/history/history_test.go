@@ -539,3 +539,36 @@ func TestQuotaComesBack(t *testing.T) {
 		t.Error("a very large event takes all there is")
 	}
 }
+
+// TestOneWriter: a file that another host writes is refused and left as it is, also
+// after it was rotated; it is free when that host has closed it.
+func TestOneWriter(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	first := open(t, Options{Path: path, MaxBytes: MinMaxBytes})
+	refused := func() {
+		t.Helper()
+		w, err := Open(Options{Path: path})
+		if err == nil {
+			t.Fatal(errors.Join(errors.New("two hosts write one file"), w.Close()))
+		}
+		if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "another host writes") {
+			t.Errorf("error %q", err)
+		}
+	}
+	refused()
+	for n := range 200 { // more than its part of the cap
+		first.Add(event(n))
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path + ".1.gz"); err != nil {
+		t.Fatal(err)
+	}
+	second := open(t, Options{Path: path, MaxBytes: MinMaxBytes})
+	refused()
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
