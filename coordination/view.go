@@ -215,6 +215,9 @@ func readConfiguration(job string, data []byte, last JobConfiguration, accept fu
 	if err != nil {
 		return last, warnings, err
 	}
+	if c.Failover && !c.MonitorExecution {
+		warnings = append(warnings, "failover is true, but monitorExecution is false: items of a host that dies are not taken over")
+	}
 	return c, warnings, nil
 }
 

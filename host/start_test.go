@@ -108,3 +108,18 @@ func TestLastFireAfterRestart(t *testing.T) {
 		}
 	})
 }
+
+// TestFailoverWithoutMarks: a configuration in the registry whose failover never
+// happens is warned of.
+func TestFailoverWithoutMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := definition("marks", "", 1)
+		d.Failover, d.MonitorExecution = true, false
+		n := c.start(1, job(d, sleeper(time.Second)))
+		time.Sleep(time.Second)
+		if w := n.host.Status().Jobs[0].Warnings; len(w) != 1 || w[0] != "failover is true, but monitorExecution is false: items of a host that dies are not taken over" {
+			t.Errorf("warnings %q", w)
+		}
+	})
+}

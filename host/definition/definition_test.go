@@ -89,7 +89,7 @@ jobParameter: 42
 jobShardingStrategyType: OdevitySortByNameJobShardingStrategy
 failover: yes
 misfire: off
-monitorExecution: false
+monitorExecution: true
 maxTimeDiffSeconds: 60
 reconcileIntervalMinutes: 0
 jobErrorHandlerType: throw
@@ -131,7 +131,7 @@ retry: {on: [FAIL, RETRY]}
 			Configuration: coordination.JobConfiguration{
 				JobName: "cities", Cron: "*/5 * * * *", TimeZone: "Asia/Shanghai", ShardingTotalCount: 3,
 				ShardingItemParameters: "0=Beijing,1=010,2=Guangzhou", JobParameter: "42", JobShardingStrategyType: "ODEVITY",
-				Failover: true, MaxTimeDiffSeconds: 60, JobErrorHandlerType: "THROW", Description: "Two\nlines.\n",
+				Failover: true, MonitorExecution: true, MaxTimeDiffSeconds: 60, JobErrorHandlerType: "THROW", Description: "Two\nlines.\n",
 				Disabled: true, Overwrite: true, Label: &label, StaticSharding: true,
 				Props: map[string]string{
 					"a": "1.50", "b": "yes", "script.command.line": "x y", "streaming.process": "true", "wasm.type": "DATAFLOW",

@@ -143,6 +143,9 @@ func (j *job) elasticJob() {
 	j.bool("failover", &c.Failover)
 	j.bool("misfire", &c.Misfire)
 	j.bool("monitorExecution", &c.MonitorExecution)
+	if n := j.value("failover"); c.Failover && !c.MonitorExecution && n != nil {
+		j.problem(n, "failover", "found true, but monitorExecution is false, and failover needs it")
+	}
 	j.int("maxTimeDiffSeconds", &c.MaxTimeDiffSeconds)
 	j.int("reconcileIntervalMinutes", &c.ReconcileIntervalMinutes)
 	j.parsed("jobErrorHandlerType", func(s string) (err error) {
