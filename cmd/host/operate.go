@@ -765,6 +765,9 @@ func statusText(s style, r *admin.Report, all bool) string {
 		section("Being compiled", compilingTable(s, r))
 	}
 	var notes strings.Builder
+	for _, w := range r.Warnings {
+		fmt.Fprintf(&notes, "%s %s\n", s.paint(yellow, "warning:"), indented(w))
+	}
 	for _, j := range st.Jobs {
 		if j.Reason != "" {
 			fmt.Fprintf(&notes, "%s: %s\n", printable(j.Name), indented(j.Reason))

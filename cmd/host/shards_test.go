@@ -78,3 +78,12 @@ func TestBriefTable(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusWarnings: what is wrong with the host as a whole is among the notes.
+func TestStatusWarnings(t *testing.T) {
+	t.Parallel()
+	text := statusText(style{}, &admin.Report{Warnings: []string{"a directory is mounted for job \"improt\", and there is no such job"}}, false)
+	if !strings.Contains(text, "Notes\nwarning: a directory is mounted for job \"improt\"") {
+		t.Errorf("the notes:\n%s", text)
+	}
+}

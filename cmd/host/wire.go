@@ -312,7 +312,7 @@ func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
 	s.admin, err = admin.Listen(admin.Options{
 		Address: *l.Admin, Token: token, Host: s.host, Metrics: metrics.Handler(s.log), About: about, Pending: s.pending, Logger: s.log,
 		Registry: admin.NewRegistry(l.Namespace, s.registry.session), Session: s.registry.about, Waiting: s.registry.waitsFor,
-		History: s.history,
+		History: s.history, Warnings: s.warnings,
 	})
 	if err != nil {
 		return fmt.Errorf("%w (--admin ADDRESS or --admin off)", err)
@@ -356,6 +356,15 @@ func (s *system) pending() admin.Pending {
 		p.Compiling = append(p.Compiling, admin.Compiling{Module: c.Module, Jobs: append([]string{}, c.Jobs...), Since: c.Since})
 	}
 	return p
+}
+
+// warnings are about the settings, for the admin address.
+func (s *system) warnings() []string {
+	var list []string
+	for _, job := range s.catalog.Progress().UnusedMounts {
+		list = append(list, fmt.Sprintf("a directory is mounted for job %q, and there is no such job", job))
+	}
+	return list
 }
 
 // compileGrace is how long a module that is being compiled may still take when

@@ -71,7 +71,10 @@ type Options struct {
 	// History tells of the history file; nil: there is none. It is called for
 	// each request, from many goroutines.
 	History func() *History
-	Logger  *zap.Logger
+	// Warnings say what is wrong with the host's settings; nil: nothing. It is
+	// called for each request, from many goroutines.
+	Warnings func() []string
+	Logger   *zap.Logger
 }
 
 // About is what a host's process tells about itself.
@@ -147,6 +150,8 @@ type Report struct {
 	Compiling []Compiling `json:"compiling,omitempty"`
 	// History is missing if there is no history file.
 	History *History `json:"history,omitempty"`
+	// Warnings are about the host's settings, in words.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Server listens from Listen on and answers while Run runs.
@@ -509,6 +514,9 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	}
 	if s.opts.History != nil {
 		report.History = s.opts.History()
+	}
+	if s.opts.Warnings != nil {
+		report.Warnings = s.opts.Warnings()
 	}
 	respond(w, http.StatusOK, report)
 }

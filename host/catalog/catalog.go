@@ -83,6 +83,7 @@ type Catalog struct {
 	dir              string // absolute
 	load             loader
 	parse            parser
+	mounts           map[string][]plugin.Mount
 	ceilings         ceiling.List
 	isolate          []string
 	log, notices     *zap.Logger
@@ -108,7 +109,7 @@ func newCatalog(o Options, load loader, parse parser) (*Catalog, error) {
 			return nil, fmt.Errorf("catalog: %s is %v, expected 0 or more", name, d)
 		}
 	}
-	c := &Catalog{load: load, parse: parse, ceilings: o.Ceilings, isolate: o.Isolate, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce}
+	c := &Catalog{load: load, parse: parse, mounts: o.Mounts, ceilings: o.Ceilings, isolate: o.Isolate, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce}
 	if c.rescan == 0 {
 		c.rescan = 30 * time.Second
 	}

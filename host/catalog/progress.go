@@ -2,9 +2,14 @@ package catalog
 
 import (
 	"fmt"
+	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // slow is how long a module may take before people are told that it is being
@@ -30,6 +35,9 @@ type Progress struct {
 	Settled bool
 	// Compiling are the modules that are not compiled yet, by file.
 	Compiling []Compiling
+	// UnusedMounts are the jobs that directories are mounted for and that are not
+	// there, by name; none before Settled.
+	UnusedMounts []string
 }
 
 // Progress tells how far the catalog is. It is safe for concurrent use; the
@@ -48,10 +56,40 @@ func (r *run) publish() {
 		x.Since = r.tasks[w.digest].began
 		p.Compiling = append(p.Compiling, x)
 	}
+	if p.Settled {
+		p.UnusedMounts = r.unusedMounts()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if p.Settled && !r.progress.Settled {
+		for _, job := range p.UnusedMounts {
+			r.log.Warn("a directory is mounted for a job that is not there", zap.String("job", job))
+		}
+	}
+	if !p.Settled {
+		p.UnusedMounts = r.progress.UnusedMounts
+	}
 	p.Settled = p.Settled || r.progress.Settled
 	r.progress = p
+}
+
+// unusedMounts are the jobs with mounts that are neither defined nor refused.
+func (r *run) unusedMounts() []string {
+	known := make(map[string]bool)
+	for _, b := range r.plan.jobs {
+		known[b.job.Definition.JobName] = true
+	}
+	for _, f := range r.plan.refused {
+		base := filepath.Base(f.File)
+		known[strings.TrimSuffix(base, filepath.Ext(base))] = true
+	}
+	var unused []string
+	for _, job := range slices.Sorted(maps.Keys(r.mounts)) {
+		if !known[job] {
+			unused = append(unused, job)
+		}
+	}
+	return unused
 }
 
 func (r *run) settled() bool {

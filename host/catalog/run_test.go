@@ -19,6 +19,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
 // rig runs a catalog on a real directory with real events, on modules that are
@@ -564,5 +565,21 @@ func TestNewRefuses(t *testing.T) {
 	}
 	if _, err := New(Options{Dir: dir}); err == nil {
 		t.Error("New without a runtime: no error")
+	}
+}
+
+// TestMountOfNoJob: a mount whose job is not there is named once, a refused job's is not.
+func TestMountOfNoJob(t *testing.T) {
+	t.Parallel()
+	mounts := map[string][]plugin.Mount{"import": nil, "improt": nil, "b": nil}
+	r := newRig(t, func(o *Options) { o.Mounts = mounts }, "import.yaml: job import", "import.wasm: one.", "b.yaml: job b")
+	r.await(`import "" import.yaml import.wasm @one.`, `refused b.yaml: line 1: job "b": module "b.wasm": there is no such file beside the definition`)
+	r.stop()
+	r.ended <- <-r.ended
+	if got := r.c.Progress().UnusedMounts; !slices.Equal(got, []string{"improt"}) {
+		t.Errorf("unused mounts %q, want improt", got)
+	}
+	if n := r.logs.FilterMessage("a directory is mounted for a job that is not there").FilterField(zap.String("job", "improt")).Len(); n != 1 || r.logs.FilterMessageSnippet("mounted").Len() != 1 {
+		t.Errorf("log: %v", r.logs.All())
 	}
 }

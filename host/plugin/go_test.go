@@ -123,6 +123,20 @@ func TestMounts(t *testing.T) {
 			t.Errorf("%s: %+v %q", parameter, got, lines)
 		}
 	}
+	// The guest learns what is wrong, as on any system.
+	for parameter, want := range map[string]string{
+		"read:/elsewhere/file": "No such file or directory", "read:/data/none": "No such file or directory", "write:/elsewhere": "Read-only file system",
+		"write:/data/new": "Read-only file system", "write:/data/a.txt": "Read-only file system", "write:/data/sub": "Is a directory",
+	} {
+		if got, lines := run(parameter); got.Outcome != abi.OutcomeFail || !strings.HasSuffix(strings.Join(lines, ""), want) {
+			t.Errorf("%s: %s %q, want %q", parameter, got.Outcome, lines, want)
+		}
+	}
+	h := newRecorder()
+	newWorker(t, loadGo(t, "goguest"), Settings{}).Execute(t.Context(), item(h, "read:/etc/hosts"))
+	if lines := h.texts(); !strings.HasSuffix(strings.Join(lines, ""), "No such file or directory") {
+		t.Errorf("without a mount: %q", lines)
+	}
 	if b, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(b) != "hello" {
 		t.Error("the guest wrote", string(b), err)
 	}

@@ -133,13 +133,7 @@ func (x *executor) instantiate(ctx context.Context, a *account, inv *abi.Invocat
 	if err := in.openMounts(); err != nil {
 		return nil, abi.OutcomeError, &Error{Kind: KindHost, Op: "mount", Err: err}
 	}
-	if len(in.mounts) > 0 {
-		f := wazero.NewFSConfig()
-		for _, m := range in.mounts {
-			f = f.WithFSMount(m, m.guest)
-		}
-		config = config.WithFSConfig(f)
-	}
+	config = config.WithFSConfig(in.files())
 
 	begun, cancel := context.WithTimeout(ctx, x.r.initialize)
 	defer cancel()

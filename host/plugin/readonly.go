@@ -1,0 +1,50 @@
+package plugin
+
+import (
+	"embed"
+	"io/fs"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental/sys"
+	"github.com/tetratelabs/wazero/experimental/sysfs"
+)
+
+// files are what the guest sees of the host's files: the mounts, and beside them an
+// empty root directory, without which a Go guest takes a path outside of all mounts
+// for a bad file number.
+func (in *instance) files() wazero.FSConfig {
+	config := wazero.NewFSConfig().(sysfs.FSConfig)
+	root := true
+	for _, m := range in.mounts {
+		config = config.WithSysFSMount(newReadOnly(m), m.guest).(sysfs.FSConfig)
+		root = root && m.guest != "/"
+	}
+	if root { // the last: a Go guest's working directory is the first
+		config = config.WithSysFSMount(newReadOnly(embed.FS{}), "/").(sysfs.FSConfig)
+	}
+	return config.(wazero.FSConfig)
+}
+
+// readOnly refuses to write with the error that says so; wazero's own says that the
+// call is not implemented, or that there is no such file.
+type readOnly struct{ sysfs.ReadFS }
+
+func newReadOnly(f fs.FS) *readOnly {
+	return &readOnly{sysfs.ReadFS{FS: &sysfs.AdaptFS{FS: f}}}
+}
+
+// OpenFile implements [sys.FS].
+func (r *readOnly) OpenFile(path string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.Errno) {
+	writes := flag&(sys.O_WRONLY|sys.O_RDWR|sys.O_TRUNC) != 0
+	if writes {
+		if st, errno := r.FS.Stat(path); errno == 0 && st.Mode.IsDir() {
+			return nil, sys.EISDIR
+		}
+		return nil, sys.EROFS
+	}
+	f, errno := r.ReadFS.OpenFile(path, flag, perm)
+	if errno == sys.ENOENT && flag&sys.O_CREAT != 0 {
+		errno = sys.EROFS
+	}
+	return f, errno
+}
