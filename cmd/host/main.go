@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -86,7 +87,11 @@ func (p *program) colour(tty bool) bool {
 func (p *program) main(ctx context.Context, args []string) int {
 	root := p.root()
 	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(ctx)
+	p.completion(root)
+	cmd, err := root, unknownCommand(root, args)
+	if err == nil {
+		cmd, err = root.ExecuteContextC(ctx)
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -169,16 +174,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 		Args:                       cobra.ArbitraryArgs,
 		// An unknown command with flags of its own is still an unknown command.
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			names := []string{"completion", "help"}
-			for _, c := range cmd.Commands() {
-				names = append(names, c.Name())
-			}
-			return usagef("unknown command %q%s", clip(args[0]), suggest(args[0], names))
-		},
+		RunE:               func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(p.out)
@@ -207,6 +203,49 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	add(groupOperate, p.chaosCommand())
 	root.AddCommand(p.compileCommand(), p.guestsCommand())
 	return root
+}
+
+// unknownCommand is the error about a command that there is not; neither --help nor
+// the command help hides it.
+func unknownCommand(root *cobra.Command, args []string) error {
+	if len(args) > 0 && args[0] == "help" {
+		args = args[1:]
+	}
+	cmd, rest, err := root.Find(args)
+	n := slices.IndexFunc(rest, func(s string) bool { return !strings.HasPrefix(s, "-") })
+	if err != nil || cmd != root || n < 0 {
+		return nil // cobra's own error says it, if there is one
+	}
+	name := rest[n]
+	switch name {
+	case "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
+		return nil // cobra adds them later
+	case "print-config":
+		return usagef("unknown command %q; 'wasmjob run --print-config' shows the settings", name)
+	case "migrate":
+		return usagef("unknown command %q; 'wasmjob import elasticjob' takes jobs over from ElasticJob", name)
+	}
+	names := []string{"help"}
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	return usagef("unknown command %q%s", clip(name), suggest(name, names))
+}
+
+// completion has the command of that name refuse a shell that it does not know.
+func (p *program) completion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	cmd, _, err := root.Find([]string{"completion"})
+	if err != nil || cmd == root {
+		return // there is none
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return usagef("there is no completion for %q; expected bash, zsh, fish or powershell", clip(args[0]))
+	}
 }
 
 // flagError says what is wrong with a flag in the words of this program.
