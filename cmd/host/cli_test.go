@@ -888,3 +888,17 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	}
 	logs.await(t, "stopped at once by a second signal")
 }
+
+// TestValidateWarns: what a host takes and what will not do what is expected is
+// named, and is no failure.
+func TestValidateWarns(t *testing.T) {
+	t.Parallel()
+	dir := jobDir(t, "type: SIMPLE\nshardingTotalCount: 1\ncron: 0 0 0 1 1 ? 2020\n")
+	r := command(t, nil, "validate", "--cache", "off", dir)
+	r.expect(t, exitOK, `warning: cron "0 0 0 1 1 ? 2020" never fires again`, "\nok\n")
+	var findings []catalog.Finding
+	r = command(t, nil, "validate", "--json", "--cache", "off", dir)
+	if err := json.Unmarshal([]byte(r.out), &findings); err != nil || r.code != exitOK || len(findings) != 1 || !findings[0].Warning {
+		t.Errorf("--json: %d %v %+v", r.code, err, findings)
+	}
+}

@@ -172,6 +172,9 @@ func (p *program) printInfo(name string, info *plugin.Info) error {
 	for _, problem := range info.Problems {
 		b.WriteString(s.paint(red, "refused") + "    " + printable(problem) + "\n")
 	}
+	for _, warning := range info.Warnings {
+		b.WriteString(s.paint(yellow, "warning") + "    " + printable(warning) + "\n")
+	}
 	_, err := p.out.Write([]byte(b.String()))
 	return err
 }
@@ -216,7 +219,8 @@ func (p *program) validateCommand() *cobra.Command {
 		Long: `Check plugins directories, definitions (with the modules that they name) and
 modules, without a registry: what passes here is what a host takes that has
 the same ceilings: the defaults, with those of --ceiling and WASMJOB_CEILINGS.
-All problems are listed, one a line; the exit code is 1 if there are any.`,
+All problems are listed, one a line; the exit code is 1 if there are any. Warnings
+are marked so, and change nothing about the exit code.`,
 		Example: `  wasmjob validate plugins/examples
   wasmjob validate jobs/billing.yaml jobs/reports.wasm`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -265,7 +269,7 @@ All problems are listed, one a line; the exit code is 1 if there are any.`,
 			switch {
 			case err != nil:
 				return err
-			case len(findings) > 0:
+			case slices.ContainsFunc(findings, func(f catalog.Finding) bool { return !f.Warning }):
 				return said{}
 			case !asJSON:
 				_, err = fmt.Fprintln(p.out, "ok")

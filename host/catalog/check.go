@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
 // Finding is one thing that is wrong with a file.
@@ -22,6 +24,8 @@ type Finding struct {
 	Line    int    `json:"line,omitempty"`
 	Column  int    `json:"column,omitempty"`
 	Problem string `json:"problem"`
+	// Warning: a host takes the file, but it will not do what is expected.
+	Warning bool `json:"warning,omitempty"`
 }
 
 // String is FILE:LINE:COLUMN: PROBLEM, as far as they are known.
@@ -31,6 +35,9 @@ func (f Finding) String() string {
 		if n > 0 {
 			place += fmt.Sprintf(":%d", n)
 		}
+	}
+	if f.Warning {
+		place += ": warning"
 	}
 	return place + ": " + f.Problem
 }
@@ -156,11 +163,35 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	}
 	for name, complaints := range p.complaints {
 		for _, x := range complaints {
-			findings = append(findings, Finding{filepath.Join(c.dir, name), x.line, x.column, x.text})
+			findings = append(findings, Finding{File: filepath.Join(c.dir, name), Line: x.line, Column: x.column, Problem: x.text})
 		}
 	}
+	findings = append(findings, c.warnings(s, p, now)...)
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
+	return findings
+}
+
+// warnings are about the definitions that are taken, and all modules.
+func (c *Catalog) warnings(s state, p plan, now time.Time) []Finding {
+	var findings []Finding
+	for _, b := range p.jobs {
+		for _, w := range b.doc.Warnings(now) {
+			findings = append(findings, Finding{File: filepath.Join(c.dir, b.job.File), Line: b.doc.Line, Problem: w, Warning: true})
+		}
+	}
+	for name := range s.files {
+		if kindOf(name) != aModule {
+			continue
+		}
+		wasm, err := os.ReadFile(filepath.Join(c.dir, name))
+		if err != nil {
+			continue // a problem, not a warning
+		}
+		for _, w := range plugin.Warnings(wasm) {
+			findings = append(findings, Finding{File: filepath.Join(c.dir, name), Problem: w, Warning: true})
+		}
+	}
 	return findings
 }

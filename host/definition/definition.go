@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
 // Definition is one job as its file has it.
@@ -118,4 +119,21 @@ func ParseWithin(file string, data []byte, ceilings ceiling.List) ([]Definition,
 		return nil, &Error{file, p.problems}
 	}
 	return definitions, nil
+}
+
+// Warnings say what a host takes and what will not do what is expected, as of now.
+func (d Definition) Warnings(now time.Time) []string {
+	c := d.Configuration
+	if c.Cron == "" {
+		return nil
+	}
+	zone, err := schedule.Zone(c.TimeZone)
+	if err != nil {
+		return nil // a problem, not a warning
+	}
+	s, err := schedule.Parse(c.Cron, zone)
+	if err != nil || !s.Next(now).IsZero() {
+		return nil
+	}
+	return []string{fmt.Sprintf("cron %q never fires again", c.Cron)}
 }

@@ -485,6 +485,10 @@ func (j *job) ranged(field string, lowest, highest int, into *int) {
 }
 
 func (j *job) duration(field string, limit time.Duration, into *time.Duration) {
+	if n := j.value(field); n != nil && n.Kind != yaml.ScalarNode {
+		j.problem(n, field, "found %s, expected a duration such as 30s, 5m or 1h30m, or 0", describe(n))
+		return
+	}
 	j.parsed(field, func(s string) (err error) {
 		d, err := coordination.ParseDuration(s, limit)
 		if err == nil {

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -43,6 +44,16 @@ type Info struct {
 	MemoryMinPages uint32 `json:"memoryMinPages"`
 	// Problems tells why this host would refuse the module; none if it would not.
 	Problems []string `json:"problems"`
+	// Warnings tell what the module will not be able to do here.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Warnings tell what a module will not be able to do here, as far as its bytes say.
+func Warnings(wasm []byte) []string {
+	if bytes.Contains(wasm, []byte("net/http.(*Transport).")) {
+		return []string{"it uses Go's HTTP client: guests have no sockets yet, and every request fails"}
+	}
+	return nil
 }
 
 // Inspect reads a module without compiling it. Info is never nil; what keeps
@@ -50,6 +61,7 @@ type Info struct {
 // one, is a [*LoadError] with the same list.
 func Inspect(wasm []byte) (*Info, error) {
 	info, _ := inspect(wasm)
+	info.Warnings = Warnings(wasm)
 	if len(info.Problems) > 0 {
 		return info, &LoadError{Digest: info.Digest, Problems: info.Problems}
 	}
