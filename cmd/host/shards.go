@@ -37,7 +37,7 @@ or with --zk the registry itself.`,
 					case asJSON:
 						return p.printJSON(s)
 					}
-					text := shardsTable(p.tables(), s, time.Now())
+					text := shardsText(p.tables(), s, time.Now())
 					if watch && p.outTTY {
 						text = "\x1b[H\x1b[2J" + text
 					}
@@ -84,6 +84,30 @@ func stateColour(state string) string {
 		return grey
 	}
 	return yellow
+}
+
+// shardsText is what shards shows: the items, and who there is to run them.
+func shardsText(s style, shards *admin.Shards, now time.Time) string {
+	var b strings.Builder
+	b.WriteString(shardsTable(s, shards, now) + "\n")
+	if shards.Leader == "" {
+		b.WriteString("no leader\n")
+	}
+	if len(shards.Instances) == 0 {
+		b.WriteString("no instances\n")
+		return b.String()
+	}
+	t := table{style: s}
+	t.add(plain("INSTANCE", "STATE", "MODULE")...)
+	for _, i := range shards.Instances {
+		state := cell{i.State, stateColour(i.State)}
+		if i.Leader {
+			state.text += ", leads"
+		}
+		t.add(cell{i.ID, bold}, state, cell{dash(short(i.Digest)), ""})
+	}
+	b.WriteString(t.String())
+	return b.String()
 }
 
 func shardsTable(s style, shards *admin.Shards, now time.Time) string {

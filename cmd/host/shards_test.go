@@ -87,3 +87,21 @@ func TestStatusWarnings(t *testing.T) {
 		t.Errorf("the notes:\n%s", text)
 	}
 }
+
+// TestShardsText: shards names the leader, and the instances with their modules.
+func TestShardsText(t *testing.T) {
+	t.Parallel()
+	s := &admin.Shards{Job: "j", ShardingTotalCount: 1, Leader: "10.0.0.1@-@1", Instances: []admin.Instance{
+		{ID: "10.0.0.1@-@1", State: "READY", Leader: true, Digest: "0123456789abcdef"}, {ID: "10.0.0.9@-@9", State: "JAVA", Java: true},
+	}, Items: []admin.Shard{{Item: 0, Owner: "10.0.0.1@-@1", State: "PENDING"}}}
+	text := shardsText(style{}, s, time.Now())
+	for _, want := range []string{"ITEM", "INSTANCE", "READY, leads", "0123456789ab\n", "10.0.0.9@-@9", "JAVA"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	s.Leader, s.Instances = "", nil
+	if text := shardsText(style{}, s, time.Now()); !strings.Contains(text, "no leader") || !strings.Contains(text, "no instances") {
+		t.Errorf("without instances:\n%s", text)
+	}
+}
