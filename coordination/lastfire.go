@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -13,8 +14,9 @@ type LastFire struct {
 	// Begun is when the first item began, Ended when the last one ended; zero if
 	// none has.
 	Begun, Ended time.Time
-	// Outcome is the worst of the items that have ended, empty if none has.
-	Outcome string
+	// Outcome is the worst of the items that have ended, empty if none has, and
+	// Reason what the record of such an item says of it.
+	Outcome, Reason string
 }
 
 // outcomesByHarm are the outcomes from the best to the worst.
@@ -33,7 +35,8 @@ func NewestFire(records map[int]Record) (fire LastFire, ok bool) {
 		return LastFire{}, false
 	}
 	begun, worst := newest.Begun, -1
-	for n, r := range records {
+	for _, n := range slices.Sorted(maps.Keys(records)) {
+		r := records[n]
 		if r.Begun == 0 || r.Instant != newest.Instant || r.Trigger != newest.Trigger {
 			continue
 		}
@@ -48,10 +51,9 @@ func NewestFire(records map[int]Record) (fire LastFire, ok bool) {
 			harm = len(outcomesByHarm) // of a newer host
 		}
 		if harm > worst {
-			worst, fire.Outcome = harm, r.Outcome
+			worst, fire.Outcome, fire.Reason = harm, r.Outcome, r.Reason
 		}
 	}
-	slices.Sort(fire.Items)
 	fire.Source, fire.Begun, fire.Instant = newest.Source, time.UnixMilli(begun), time.UnixMilli(newest.Instant)
 	if newest.Trigger != 0 && newest.Source != "schedule" {
 		fire.Instant = fire.Begun

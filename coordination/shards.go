@@ -262,7 +262,9 @@ type JobBrief struct {
 	// LastOutcome is the worst outcome of the newest fire, LastEnded when it
 	// ended; empty if none has.
 	LastOutcome string
-	LastEnded   time.Time
+	// LastReason is what an item of that outcome has said, if it failed.
+	LastReason string
+	LastEnded  time.Time
 	// Error says why the configuration cannot be read; then Cron, TimeZone,
 	// Total and Description are empty.
 	Error string
@@ -369,7 +371,7 @@ func jobBrief(l Layout, n []Node, more Snapshot) (JobBrief, bool) {
 		}
 	}
 	if fire, ok := NewestFire(records); ok {
-		b.LastOutcome, b.LastEnded = fire.Outcome, fire.Ended
+		b.LastOutcome, b.LastReason, b.LastEnded = fire.Outcome, fire.Reason, fire.Ended
 	}
 	switch {
 	case len(instances.Names) == 0:

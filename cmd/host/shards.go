@@ -298,7 +298,13 @@ func briefTable(s style, list []admin.Brief) string {
 		t.add(cell{b.Name, bold}, cell{b.Status, stateColour(b.Status)}, cell{cron, ""}, cell{strconv.Itoa(b.ShardingTotalCount), ""},
 			cell{hosts, ""}, last, cell{dash(b.Leader), ""}, cell{firstLine(b.Description), ""})
 	}
-	return t.String()
+	text := t.String()
+	for _, b := range list {
+		if b.LastReason != "" {
+			text += fmt.Sprintf("%s: %s: %s\n", printable(b.Name), s.paint(outcomeColour(abi.Outcome(b.LastOutcome)), printable(b.LastOutcome)), printable(b.LastReason))
+		}
+	}
+	return text
 }
 
 // sessionText tells of a host's session.

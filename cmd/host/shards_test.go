@@ -69,10 +69,10 @@ func TestBriefTable(t *testing.T) {
 	t.Parallel()
 	text := briefTable(style{}, []admin.Brief{
 		{Name: "good", Status: "OK", LastOutcome: "OK", LastEnded: time.Now().Add(-time.Minute)},
-		{Name: "bad", Status: "OK", LastOutcome: "TRAP", LastEnded: time.Now().Add(-time.Minute)},
+		{Name: "bad", Status: "OK", LastOutcome: "TRAP", LastReason: "out of bounds", LastEnded: time.Now().Add(-time.Minute)},
 		{Name: "new", Status: "OK"},
 	})
-	for _, want := range []string{"LAST FIRE", "OK, 1m ago", "TRAP, 1m ago"} {
+	for _, want := range []string{"LAST FIRE", "OK, 1m ago", "TRAP, 1m ago", "\nbad: TRAP: out of bounds\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

@@ -70,7 +70,7 @@ func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
 	for _, b := range list {
 		out = append(out, Brief{
 			Name: b.Name, Description: b.Description, Cron: b.Cron, TimeZone: b.TimeZone, ShardingTotalCount: b.Total,
-			Status: string(b.Status), Instances: b.Instances, Java: b.Java, Leader: b.Leader, LastOutcome: b.LastOutcome, LastEnded: b.LastEnded, Error: b.Error,
+			Status: string(b.Status), Instances: b.Instances, Java: b.Java, Leader: b.Leader, LastOutcome: b.LastOutcome, LastReason: b.LastReason, LastEnded: b.LastEnded, Error: b.Error,
 		})
 	}
 	return out, nil
@@ -586,6 +586,8 @@ type Brief struct {
 	// the last of them ended.
 	LastOutcome string    `json:"lastOutcome,omitempty"`
 	LastEnded   time.Time `json:"lastEnded,omitzero"`
+	// LastReason is what an item of that outcome has said, if it failed.
+	LastReason string `json:"lastReason,omitempty"`
 	// Error says why the configuration cannot be read.
 	Error string `json:"error,omitempty"`
 }
