@@ -130,12 +130,12 @@ func (c *chronicle) finish() {
 		if err := h.look(); err != nil {
 			c.t.Fatalf("%s: %v", h.name, err)
 		}
-		var swept []string
+		var swept co.Swept
 		if err := h.perform(co.Sweep(h.view, c.now, &swept)); err != nil {
 			c.t.Errorf("%s: sweep: %v", h.name, err)
 		}
 		// Nothing that hosts of ours do leaves a mark that only Sweep finds.
-		for _, path := range swept {
+		for _, path := range swept.Nodes {
 			if !strings.Contains(path, "/trigger/") {
 				c.t.Errorf("%s had to sweep %s", h.name, path)
 			}

@@ -24,14 +24,14 @@ func edited(t *testing.T, n int) (*chronicle, []*simHost) {
 
 func (h *simHost) sweep() []string {
 	h.t.Helper()
-	var swept []string
+	var swept co.Swept
 	if err := h.look(); err != nil {
 		h.t.Fatal(err)
 	}
 	if err := h.perform(co.Sweep(h.view, h.now, &swept)); err != nil {
 		h.t.Fatal(err)
 	}
-	return swept
+	return swept.Nodes
 }
 
 // TestAFailoverMarkThatOutlivesItsMakerIsNobodys: hosts make an ephemeral one.

@@ -309,9 +309,9 @@ func (v *vandal) recover() {
 		for _, h := range v.living() {
 			if h.look() == nil && h.view.Joined() {
 				v.mend(h)
-				var swept []string
+				var swept co.Swept
 				v.try(h, "sweep", h.perform(co.Sweep(h.view, v.now, &swept)))
-				v.say("%s: sweeps %d", h.name, len(swept))
+				v.say("%s: sweeps %d", h.name, len(swept.Nodes))
 			}
 		}
 	}

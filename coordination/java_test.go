@@ -71,7 +71,7 @@ func (m mixed) calm() {
 		m.settle()
 		m.complete(all)
 		for _, h := range m.living() {
-			var swept []string
+			var swept co.Swept
 			m.try(h, "sweep", h.perform(co.Sweep(h.view, m.now, &swept)))
 		}
 		m.now = m.now.Add(2 * time.Second)

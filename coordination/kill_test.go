@@ -116,7 +116,7 @@ func TestSweepOfKills(t *testing.T) {
 	must(t, c.operate(co.AskKill(c.killing(-1, 0), &out)))
 	c.hand(co.Create(c.layout.Sibling()+"/kill/10.0.0.9@-@gone", []byte("[]")))
 	sweep := func(at time.Time) []string {
-		var swept []string
+		var swept co.Swept
 		must(t, h[1].look())
 		must(t, h[1].perform(co.Sweep(h[1].view, at, &swept)))
 		return c.children(c.layout.Sibling() + "/kill")

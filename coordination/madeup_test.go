@@ -129,7 +129,7 @@ func TestATreeOfMadeUpItemsIsRemoved(t *testing.T) {
 	if left := c.children(c.layout.Root() + "/leader/failover/items"); len(left) > 0 {
 		t.Errorf("%d marks are left", len(left))
 	}
-	var swept []string
+	var swept co.Swept
 	n = h[0].counted(co.Sweep(h[0].view, c.now, &swept))
 	if n.queries > 100 {
 		t.Errorf("%d nodes were read by the sweep", n.queries)

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -105,10 +106,63 @@ func SetItem(l Layout, item int, enable bool) Move {
 	}}
 }
 
+// ErrJavaRuns refuses the shutdown of a Java host that runs items.
+var ErrJavaRuns = errors.New("a Java host that is shut down goes on running its items, and others would run them too")
+
 // StopInstance removes an instance from the job's list, which tells it to
-// finish what it runs and to stop: an operator's shutdown.
+// finish what it runs and to stop: an operator's shutdown. A Java host whose
+// running marks are persistent, as they are with failover, cannot be told from
+// one that crashed then: ErrJavaRuns.
 func StopInstance(l Layout, id string) Move {
-	return Move{Name: "stop instance", Commit: []Op{Delete(l.instance(id), AnyVersion)}}
+	remove := Delete(l.instance(id), AnyVersion)
+	return Move{Name: "stop instance", Read: []Query{Data(l.members()), Data(l.detail(id)), Children(l.sharding())}, Then: func(n []Node, _ []Result) (Move, error) {
+		if slices.Contains(parseMembers(n[0].Data), id) || n[1].Exists {
+			return Move{Commit: []Op{remove}}, nil
+		}
+		var items Items
+		for _, name := range n[2].Names {
+			if i, ok := itemNumber(name); ok {
+				items = append(items, i)
+			}
+		}
+		slices.Sort(items)
+		return stopJava(l, id, items, remove), nil
+	}}
+}
+
+func stopJava(l Layout, id string, items Items, remove Op) Move {
+	const each = 3
+	var read []Query
+	for _, i := range items {
+		read = append(read, Data(l.itemRunning(i)), Data(l.itemFailovering(i)), Data(l.itemInstance(i)))
+	}
+	if len(read) == 0 {
+		return Move{Commit: []Op{remove}}
+	}
+	return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		var runs Items
+		ops := []Op{remove}
+		for k, i := range items {
+			for _, mark := range n[each*k : each*k+2] {
+				if mark.Exists && !mark.Ephemeral && string(mark.Data) == id && !runs.Contains(i) {
+					runs = append(runs, i)
+				}
+			}
+			if string(n[each*k+2].Data) == id && !n[each*k].Exists && size(ops) < commitBudget {
+				ops = append(ops, Absent(l.itemRunning(i))) // it does not begin one meanwhile
+			}
+		}
+		if len(runs) > 0 {
+			return Move{}, fmt.Errorf("%s runs %s: %w; disable its server (wasmjob disable %s --server %s), which also ends its leadership, wait until it runs nothing, and shut it down then",
+				id, runs, ErrJavaRuns, l.Job, serverOf(id))
+		}
+		return Move{Commit: ops, Else: func(e *OpError) (Move, error) {
+			if e.Index == 0 {
+				return Move{}, e // it has gone by itself
+			}
+			return stopJava(l, id, items, remove), nil
+		}}, nil
+	}}
 }
 
 // Remove deletes the job from the registry. Hosts that run it stop and do not

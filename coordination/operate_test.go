@@ -106,12 +106,12 @@ func TestSweep(t *testing.T) {
 		co.Create(c.layout.Root()+"/sharding/x", nil),
 	)
 	must(t, a.look())
-	var swept []string
+	var swept co.Swept
 	must(t, a.perform(co.Sweep(a.view, c.now, &swept)))
-	slices.Sort(swept)
+	slices.Sort(swept.Nodes)
 	want := []string{c.mark(mine[0], "running"), c.mark(mine[1], "failovering"), c.mark(mine[2], "running"), c.layout.Root() + "/trigger/10.9.9.9@-@gone"}
 	slices.Sort(want)
-	if !slices.Equal(swept, want) {
+	if !slices.Equal(swept.Nodes, want) {
 		t.Errorf("swept %v, want %v", swept, want)
 	}
 	for _, i := range owed {
@@ -126,9 +126,9 @@ func TestSweep(t *testing.T) {
 	must(t, second(sweeper.join(c.file)))
 	must(t, sweeper.look())
 	sweeper.beforeCommit(func() { must(t, a.fire(c.now)) })
-	swept = nil
+	swept = co.Swept{}
 	must(t, sweeper.perform(co.Sweep(sweeper.view, c.now, &swept)))
-	if !slices.Equal(swept, []string{c.mark(mine[0], "failovering")}) {
+	if !slices.Equal(swept.Nodes, []string{c.mark(mine[0], "failovering")}) {
 		t.Errorf("swept %v", swept)
 	}
 	for _, i := range mine {

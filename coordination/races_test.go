@@ -345,9 +345,9 @@ func TestRecoverOdds(t *testing.T) {
 	if !out.Settled {
 		t.Errorf("recovered %+v", out)
 	}
-	var swept []string
+	var swept co.Swept
 	must(t, h[0].perform(co.Sweep(h[0].view, c.now, &swept)))
-	if len(swept) != 0 {
+	if len(swept.Nodes) != 0 {
 		t.Errorf("swept %v", swept)
 	}
 	must(t, h[0].look())

@@ -286,9 +286,9 @@ func (s *script) command(line string) error {
 		if err := h.look(); err != nil {
 			return err
 		}
-		var swept []string
+		var swept co.Swept
 		err := h.perform(co.Sweep(h.view, s.now, &swept))
-		for _, path := range swept {
+		for _, path := range swept.Nodes {
 			s.say("%s: sweeps %s", h.name, path)
 		}
 		return err

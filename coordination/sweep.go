@@ -13,7 +13,7 @@ import (
 // Sweep looks after marks of items that belong to nobody who is alive: left by
 // a hand, by another program, or by a host whose own list of runs was lost. It
 // is called at the slow reconcile interval, after a host has joined, and when a
-// Java host has gone, never in a fire. swept lists the nodes that were removed.
+// Java host has gone, never in a fire.
 // An item that has no owner who lives is divided anew. Nodes of items beyond the
 // total count are not looked into, there may be any number of them: a division
 // removes them, and is asked for.
@@ -21,7 +21,14 @@ import (
 // What a Java host that is gone was running is owed, if failover is on. It is
 // written down as a list of runs in its name, and its name among the members:
 // from then on the Java host is one of the crashed, and Recover does the rest.
-func Sweep(v View, now time.Time, swept *[]string) Move {
+//
+// An instance node that is gone does not prove that its host is: a console may
+// have removed it, and ElasticJob does not interrupt what runs then. Its process
+// lives if it has an ephemeral mark of failover, or takes part in another job of
+// the namespace, under the same id: a Java process has one id for all its jobs.
+// Its marks stay until it removes them. Of a process with one job nothing else
+// remains.
+func Sweep(v View, now time.Time, swept *Swept) Move {
 	l := v.Layout
 	return Move{Name: "sweep", Read: []Query{Children(l.sharding()), Children(l.runs()), Children(l.instances()), Children(l.triggers()), Children(l.details()), Data(l.members()), Children(l.kills())}, Then: func(n []Node, _ []Result) (Move, error) {
 		s := sweeping{view: v, now: now, swept: swept, instances: n[2].Names, lists: n[1].Names, triggers: n[3].Names, details: n[4].Names, members: n[5], kills: n[6].Names}
@@ -44,11 +51,20 @@ func Sweep(v View, now time.Time, swept *[]string) Move {
 	}}
 }
 
+// Swept is what a Sweep has found.
+type Swept struct {
+	// Nodes are those that were removed.
+	Nodes []string
+	// JavaLives is set if a Java host that is not in the job any more may still run
+	// items: sweep again when it may have ended.
+	JavaLives bool
+}
+
 // sweeping is one Sweep, step by step.
 type sweeping struct {
 	view                                View
 	now                                 time.Time
-	swept                               *[]string
+	swept                               *Swept
 	instances, details, lists, triggers []string
 	kills                               []string // hosts that are asked to end something
 	items                               Items
@@ -57,6 +73,8 @@ type sweeping struct {
 	// surplus are nodes beyond the total count that no division has left for
 	// somebody who runs the item. The next one takes them away.
 	surplus Items
+	// elsewhere are Java hosts that are not in the job, and whose processes live.
+	elsewhere map[string]bool
 }
 
 // look reads the marks that are there. nodes are the children of each item, and
@@ -91,7 +109,51 @@ func (s sweeping) look(nodes []Node) (Move, error) {
 		for _, n := range nodes {
 			found[n.Query] = n
 		}
+		return s.lookElsewhere(found)
+	}}, nil
+}
+
+// lookElsewhere finds out which of the hosts whose marks outlived their instance
+// node live nevertheless.
+func (s sweeping) lookElsewhere(found Snapshot) (Move, error) {
+	l, members := s.view.Layout, parseMembers(s.members.Data)
+	s.elsewhere = make(map[string]bool)
+	gone := make(map[string]bool)
+	for _, i := range s.items {
+		for _, path := range []string{l.itemRunning(i), l.itemFailovering(i)} {
+			n := found.Data(path)
+			if id := string(n.Data); n.Exists && !n.Ephemeral && !s.lives(id) && fitsANode(id) && !slices.Contains(members, id) && !slices.Contains(s.lists, id) {
+				gone[id] = true
+			}
+		}
+	}
+	for _, i := range s.items {
+		if n := found.Data(l.itemFailover(i)); n.Exists && n.Ephemeral && gone[string(n.Data)] {
+			s.elsewhere[string(n.Data)] = true
+		}
+	}
+	if len(gone) == 0 {
 		return s.judge(found)
+	}
+	return Move{Read: []Query{Children(JobsPath(l.Namespace))}, Then: func(n []Node, _ []Result) (Move, error) {
+		var read []Query
+		var ids []string
+		for _, job := range n[0].Names {
+			for id := range gone {
+				if job != l.Job {
+					read, ids = append(read, Data(NewLayout(l.Namespace, job).instance(id))), append(ids, id)
+				}
+			}
+		}
+		if len(read) == 0 {
+			return s.judge(found)
+		}
+		return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
+			for k, n := range nodes {
+				s.elsewhere[ids[k]] = s.elsewhere[ids[k]] || n.Exists
+			}
+			return s.judge(found)
+		}}, nil
 	}}, nil
 }
 
@@ -145,6 +207,8 @@ func (s sweeping) judge(found Snapshot) (Move, error) {
 				// the item since.
 				groups = append(groups, []Op{Check(runs.Path, runs.Version), Delete(mark.Path, mark.Version)})
 			case mark.Ephemeral || s.lives(id):
+			case s.elsewhere[id]:
+				s.swept.JavaLives = true
 			case failover && n < 2 && s.members.Exists && !taken && !slices.Contains(members, id) && !slices.Contains(s.lists, id) && fitsANode(id):
 				owed[id] = append(owed[id], i)
 			case !taken:
@@ -172,7 +236,7 @@ func (s sweeping) judge(found Snapshot) (Move, error) {
 	}
 	rest := func() (Move, error) {
 		if len(owed) == 0 && !forgotten {
-			return sweepEach(groups, s.swept)
+			return sweepEach(groups, &s.swept.Nodes)
 		}
 		return s.owe(owed, members, groups)
 	}
@@ -242,9 +306,9 @@ func (s sweeping) owe(owed map[string]Items, members Members, groups [][]Op) (Mo
 	}
 	ops = append(ops, Set(l.members(), members.data(), s.members.Version))
 	return Move{Commit: ops,
-		Then: func([]Node, []Result) (Move, error) { return sweepEach(groups, s.swept) },
+		Then: func([]Node, []Result) (Move, error) { return sweepEach(groups, &s.swept.Nodes) },
 		// Another host has done it, or the Java host is back.
-		Else: func(*OpError) (Move, error) { return sweepEach(groups, s.swept) }}, nil
+		Else: func(*OpError) (Move, error) { return sweepEach(groups, &s.swept.Nodes) }}, nil
 }
 
 // sweepEach removes in commits that fit. A mark that has changed since it was

@@ -760,7 +760,8 @@ func (j *job) sweep(now moment) {
 	if j.sweepAt.IsZero() || now.Before(j.sweepAt) {
 		return
 	}
-	var swept, retired []string
+	var swept coordination.Swept
+	var retired []string
 	err := j.perform(coordination.Sweep(j.view, now.wall, &swept))
 	if keep := j.host.cfg.KeepServers; err == nil && j.foreman && keep > 0 {
 		at := j.view.Clock // the registry's
@@ -773,6 +774,9 @@ func (j *job) sweep(now moment) {
 	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 && j.foreman {
 		j.sweepAt = now.Add(time.Duration(minutes) * time.Minute)
 	}
+	if swept.JavaLives {
+		j.sweepAt = soonest(j.sweepAt, now.Add(longestRecoverPause))
+	}
 	if err != nil {
 		j.failed(now, "sweeping stale marks", err)
 		j.sweepAt = j.retryAt
@@ -780,10 +784,10 @@ func (j *job) sweep(now moment) {
 	if len(retired) > 0 {
 		j.log.Info("removed servers that had no instance of the job any more", zap.Int("servers", len(retired)), zap.Duration("for", j.host.cfg.KeepServers))
 	}
-	for _, path := range swept {
+	for _, path := range swept.Nodes {
 		j.log.Warn("removed a mark that belonged to nobody", zap.String("node", path))
 	}
-	if len(swept) > 0 {
+	if len(swept.Nodes) > 0 {
 		for _, it := range j.items {
 			it.held = false // it may have been held by one of them
 		}

@@ -477,7 +477,11 @@ of a server, or one. They finish what they run within the host's drain timeout a
 leave the job; their items go to the others. The process of the host goes on. An instance comes back when
 'wasmjob start' is given on its host, the host is restarted, or the job's
 definition file there changes. Without a job, --server or --instance is meant in
-all jobs.`,
+all jobs.
+
+A Java instance that runs items of a job with failover is refused: without its node
+in the registry it cannot be told from a crashed one, and its items would run again
+elsewhere. Disable its server and wait until it runs nothing.`,
 		Example: `  wasmjob shutdown cities --instance 10.0.0.7@-@4711-1f2e3d4c
   wasmjob shutdown cities --server 10.0.0.7
   wasmjob shutdown --server 10.0.0.7 --zk zk1:2181 --namespace prod`,

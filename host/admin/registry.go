@@ -242,9 +242,11 @@ func (r *Registry) hasItem(ctx context.Context, job string, item int) error {
 
 // Shutdown takes instances out of a job, which tells them to finish what they
 // run and to stop until they are started again: the one that is named, or
-// those of a server, or all of the job if neither is. job "" is all jobs.
+// those of a server, or all of the job if neither is. job "" is all jobs. Java
+// hosts that run items with failover are refused: coordination.ErrJavaRuns.
 func (r *Registry) Shutdown(ctx context.Context, job, server, instance string) error {
 	stopped, all := 0, make(map[string]bool)
+	var refused []error
 	err := r.each(ctx, job, func(name string) error {
 		s, err := r.Shards(ctx, name)
 		if err != nil {
@@ -260,16 +262,21 @@ func (r *Registry) Shutdown(ctx context.Context, job, server, instance string) e
 			}
 			err := r.perform(ctx, name, func(l coordination.Layout) coordination.Move { return coordination.StopInstance(l, i.ID) })
 			var conflict *coordination.OpError
-			if errors.As(err, &conflict) {
-				continue // it has gone by itself
-			}
-			if err != nil {
+			switch {
+			case errors.As(err, &conflict): // it has gone by itself
+			case errors.Is(err, coordination.ErrJavaRuns):
+				refused = append(refused, err)
+			case err != nil:
 				return err
+			default:
+				stopped++
 			}
-			stopped++
 		}
 		return nil
 	})
+	if err == nil && len(refused) > 0 {
+		return errors.Join(refused...)
+	}
 	if err == nil && stopped == 0 {
 		what := "no instance"
 		switch {

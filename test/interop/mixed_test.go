@@ -357,3 +357,42 @@ func TestJavaAmongThemselves(t *testing.T) {
 	c.divided(5, 1)
 	c.apart()
 }
+
+// TestShutdownOfAJavaLeader: a Java leader runs, and is to give way. Its shutdown is
+// refused while it runs, as it would go on; a disabled server makes it give up its
+// leadership, and each item runs once.
+func TestShutdownOfAJavaLeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "shutjava")
+	j, _, b := c.members("java", 6)
+	c.round(6)
+	c.divided(6, 3)
+	j.hold()
+	mark := c.log.Mark()
+	c.console("trigger", nil, nil)
+	c.begun(mark, items(6)...)
+	shut := func() (string, error) {
+		ctx, cancel := c.within()
+		defer cancel()
+		return b.Run(ctx, "shutdown", c.job, "--instance", j.ID())
+	}
+	if out, err := shut(); err == nil || !strings.Contains(out+err.Error(), "a Java host that is shut down goes on running its items") {
+		t.Errorf("shutdown of a Java host that runs: %s, %v", out, err)
+	}
+	c.console("disable", peer.Request{"ip": j.ip}, nil)
+	c.until("one of ours to lead", func(v *view) bool {
+		leader, ok := v.get("leader/election/instance")
+		return ok && leader != "" && leader != j.ID()
+	})
+	j.release()
+	c.ended(mark, items(6)...)
+	c.until("quiet", func(v *view) bool { return v.idle(6) })
+	if out, err := shut(); err != nil {
+		t.Errorf("shutdown of a Java host that runs nothing: %s, %v", out, err)
+	}
+	if list := c.log.Runs(c.job, mark); len(list) != 6 {
+		t.Errorf("%d runs, want each item once:\n%s", len(list), peer.Text(list))
+	}
+	c.round(6)
+	c.apart()
+}
