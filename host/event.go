@@ -68,9 +68,11 @@ type Event struct {
 	Job  string `json:"job,omitempty"`
 	// Instant is the scheduled time of the fire (for a trigger: when it was
 	// seen), Trigger the number of the trigger round, 0 for other sources.
-	Instant time.Time  `json:"instant,omitzero"`
-	Trigger int64      `json:"trigger,omitempty"`
-	Source  abi.Source `json:"source,omitempty"`
+	Instant time.Time `json:"instant,omitzero"`
+	Trigger int64     `json:"trigger,omitempty"`
+	// Source is what made the fire; of EventJobAdded and EventJobChanged it is
+	// abi.SourceTrigger if the job has no cron, and fires by triggers alone.
+	Source abi.Source `json:"source,omitempty"`
 	// RunID is job/instant/item.
 	RunID string `json:"runId,omitempty"`
 	// Item is set for item events; Items for fire and sharding events.

@@ -645,7 +645,7 @@ func (j *job) definitionChanged(now moment) {
 		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
 	case len(applied.Changed) > 0:
 		j.joinErr = nil
-		j.emit(Event{Kind: EventJobChanged, Reason: "definition: " + joinWords(applied.Changed)})
+		j.emit(Event{Kind: EventJobChanged, Source: sourceOf(j.view.Config.Cron), Reason: "definition: " + joinWords(applied.Changed)})
 	default:
 		j.joinErr = nil
 	}
@@ -755,7 +755,7 @@ func (j *job) configure(now moment) {
 			j.schedule, j.zone = s, zone
 			j.arm(now.wall)
 			if changed {
-				j.emit(Event{Kind: EventJobChanged, Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
+				j.emit(Event{Kind: EventJobChanged, Source: sourceOf(c.Cron), Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
 			}
 		}
 	}
@@ -785,7 +785,7 @@ func (j *job) configure(now moment) {
 	j.exec = exec
 	if changed && before != exec.Digest() {
 		j.log.Info("module changed", zap.String("from", short(before)), zap.String("to", short(exec.Digest())))
-		j.emit(Event{Kind: EventJobChanged, Digest: exec.Digest(), Reason: "module"})
+		j.emit(Event{Kind: EventJobChanged, Source: sourceOf(c.Cron), Digest: exec.Digest(), Reason: "module"})
 		j.announce = true
 	}
 }

@@ -70,8 +70,16 @@ func (j *job) join(now moment) bool {
 	j.share, j.runs, j.runsVersion = coordination.Share{}, coordination.Runs{}, 0
 	j.joined, j.looked = true, true
 	j.foreman, j.sweepAt = false, time.Time{}
-	j.emit(Event{Kind: EventJobAdded, Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
+	j.emit(Event{Kind: EventJobAdded, Source: sourceOf(j.wanted.Definition.Cron), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
 	return true
+}
+
+// sourceOf is the Source of an event about a job with a cron, or none.
+func sourceOf(cron string) abi.Source {
+	if cron == "" {
+		return abi.SourceTrigger
+	}
+	return ""
 }
 
 // firstDue is when the job would fire next by its definition here; zero if that says

@@ -32,9 +32,13 @@ or both, and check what is promised about delivery:
   2  every item of every due fire ran, or a reason why not is recorded
   3  no completed item runs again in its fire
   4  offsets only move forward under growing fences
-  5  with --period: every job goes on firing; with --zk: nothing that belonged to
+  5  with --period: every job with a cron goes on firing; with --zk: nothing that belonged to
      a host that is gone is left behind in the registry
   6  the fences of an item strictly grow
+
+Java hosts write no history: of a job in which they took part (--java, --zk) the
+items are theirs that no host of ours had all the while. An item that none of the
+given histories had may stand in one that is missing, and is unproven.
 
 For each violation the lines that prove it are shown. Lines that are cut short
 are passed over. In the registry only that counts what is still there after --rest;
@@ -50,12 +54,15 @@ read.`,
 				o.Skew = -1 // asked for: not at all
 			}
 			ctx := cmd.Context()
-			r, err := verify.Files(ctx, o, args...)
-			if err == nil && (len(args) == 0 || slices.ContainsFunc(where, cmd.Flags().Changed)) {
-				err = p.lookAtRegistry(ctx, cmd.Flags(), rest, r)
+			var r *verify.Report
+			var err error
+			if len(args) == 0 || slices.ContainsFunc(where, cmd.Flags().Changed) {
+				r, err = p.verifyWithRegistry(ctx, cmd.Flags(), rest, o, args)
 				if len(args) == 0 && errors.Is(err, errNoServers) {
 					err = errors.New("the history files are missing, or --zk to look at the registry")
 				}
+			} else {
+				r, err = verify.Files(ctx, o, args...)
 			}
 			switch {
 			case ctx.Err() != nil:
@@ -76,7 +83,8 @@ read.`,
 	f := cmd.Flags()
 	registryFlags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.BoolVar(&asJSON, "json", false, "show the report as JSON")
-	f.DurationVar(&o.Period, "period", 0, "how often every job fires at least, `DURATION`")
+	f.DurationVar(&o.Period, "period", 0, "how often every job with a cron fires at least, `DURATION`")
+	f.StringSliceVar(&o.Java, "java", nil, "the `JOBS` in which Java hosts took part, with commas between; --zk adds those in which one is now")
 	f.DurationVar(&o.Skew, "skew", verify.DefaultSkew, "by how much the clocks of servers may differ, `DURATION`")
 	f.DurationVar(&o.Settle, "settle", verify.DefaultSettle, "how long after its instant a fire must be accounted for, `DURATION`")
 	f.BoolVar(&o.Strict, "strict", false, "take what is unproven or without effect for violated")
@@ -88,20 +96,31 @@ read.`,
 	return cmd
 }
 
-// lookAtRegistry adds to the report what is left behind in the registry.
-func (p *program) lookAtRegistry(ctx context.Context, flags *pflag.FlagSet, rest time.Duration, r *verify.Report) error {
+// verifyWithRegistry checks the files, with what the registry says of Java hosts,
+// and adds what is left behind in the registry.
+func (p *program) verifyWithRegistry(ctx context.Context, flags *pflag.FlagSet, rest time.Duration, how verify.Options, files []string) (r *verify.Report, err error) {
 	o, err := p.openNamespace(ctx, flags)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	java, err := verify.JavaJobs(ctx, o.center, o.loaded.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	how.Java = append(slices.Clone(how.Java), java...)
+	if r, err = verify.Files(ctx, how, files...); err != nil {
+		return nil, err
 	}
 	looked, findings, err := verify.LeftBehind(ctx, o.center, o.loaded.Namespace, rest)
 	switch {
-	case err == nil && looked.Jobs == 0 && len(r.Files) == 0:
-		err = fmt.Errorf("there is no job in namespace %s", o.loaded.Namespace)
-	case err == nil:
-		r.AddRegistry(looked, findings)
+	case err != nil:
+		return nil, err
+	case looked.Jobs == 0 && len(files) == 0:
+		return nil, fmt.Errorf("there is no job in namespace %s", o.loaded.Namespace)
 	}
-	return errors.Join(err, o.close())
+	r.AddRegistry(looked, findings)
+	return r, nil
 }
 
 // verified is the report for people, of fires that had as long as settle.

@@ -31,6 +31,10 @@ func TestVerify(t *testing.T) {
 	}
 	a := file("a.jsonl", strings.ReplaceAll(head, "ID", "10.0.0.1@-@a")+run("10.0.0.1@-@a", "10:00:10", "10:00:10", "10:00:40", "5"))
 	b := file("b.jsonl", strings.ReplaceAll(head, "ID", "10.0.0.2@-@b")+run("10.0.0.2@-@b", "10:00:20", "10:00:20", "10:00:30", "6")+`{"cut`)
+	shared := file("shared.jsonl", strings.ReplaceAll(head+`{"time":"2026-03-01T10:00:01Z","kind":"job.assigned","host":"ID","job":"j","items":[0]}
+{"time":"2026-03-01T10:00:10Z","kind":"fire.started","host":"ID","job":"j","instant":"2026-03-01T10:00:10Z","source":"schedule","items":[0],"total":2}
+`, "ID", "10.0.0.1@-@a")+run("10.0.0.1@-@a", "10:00:10", "10:00:10", "10:00:40", "5")+
+		`{"time":"2026-03-01T11:00:00Z","kind":"job.assigned","host":"10.0.0.1@-@a","job":"j","items":[0]}`+"\n")
 	for name, tc := range map[string]struct {
 		args []string
 		code int
@@ -39,6 +43,8 @@ func TestVerify(t *testing.T) {
 		"kept":       {[]string{"verify", a}, exitOK, []string{"0 violations"}},
 		"violated":   {[]string{"verify", a, b}, exitFailure, []string{"violated 1  job j item 0", a + ":3", b + ":4", "1 violation,", "no item has two live owners"}},
 		"forgiven":   {[]string{"verify", "--skew", "20s", a, b}, exitOK, []string{"0 violations"}},
+		"missing":    {[]string{"verify", shared}, exitOK, []string{"unproven 2  job j item 1", "a history is missing", "0 violations, 1 unproven"}},
+		"java":       {[]string{"verify", "--java", "i,j", shared}, exitOK, []string{"0 violations, 0 unproven"}},
 		"unreadable": {[]string{"verify", a, filepath.Join(dir, "none")}, exitUsage, nil},
 		"no files":   {[]string{"verify"}, exitUsage, nil},
 	} {

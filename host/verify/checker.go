@@ -122,6 +122,9 @@ type job struct {
 	// trustedFrom is since when some host with a live session has had the job.
 	trustedFrom time.Time
 	gap         mark // from here on a host did not keep all events of the job
+	shares      map[*process][]share
+	java        bool // Java hosts take part
+	unscheduled bool // it has no cron: it fires when it is triggered
 	promises    map[int]*promise
 	demandedAt  time.Time // when it was looked at last what is owed
 	// begunAt is the newest instant that a host began, skippedAt the newest that a
@@ -189,6 +192,9 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 	case host.EventJobAdded:
 		c.enter(j, p, m.time)
 		delete(p.owed, j)
+		j.unscheduled = e.Source == abi.SourceTrigger
+	case host.EventAssigned:
+		j.assign(p, e.Time, e.Items)
 	case host.EventJobRemoved, host.EventJobStopped:
 		if strings.HasPrefix(e.Reason, "removed from the registry") {
 			c.removed(j, c.now.Add(1))
@@ -206,6 +212,12 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 		c.shared(j, &e)
 	case host.EventJobChanged:
 		j.changed = e.Time
+		if scheduled := e.Source != abi.SourceTrigger; scheduled && j.unscheduled {
+			c.quiet(j, e.Time) // counts from here on
+			j.quietFrom, j.unscheduled = e.Time, false
+		} else {
+			j.unscheduled = !scheduled
+		}
 	case host.EventOverQuota:
 		if e.Ceiling == ceiling.HistoryBytes && j.gap.kind == "" {
 			j.gap = m
@@ -392,6 +404,9 @@ func (c *Checker) drop(j *job, p *process) {
 	}
 	delete(p.jobs, j)
 	delete(j.active, p)
+	if !p.killed && len(j.shares[p]) > 0 {
+		j.assign(p, p.last.time, nil)
+	}
 	if len(j.active) == 0 && !j.activeSince.IsZero() {
 		c.judge(j, p.last.time, true)
 		j.activeSince = time.Time{}
@@ -412,7 +427,7 @@ func (c *Checker) job(name string, p *process, m mark) *job {
 	j := c.jobs[name]
 	if j == nil {
 		j = &job{name: name, items: make(map[int]*item), active: make(map[*process]time.Time), fires: make(map[fireID]*fire),
-			promises: make(map[int]*promise), report: JobReport{Job: name}}
+			promises: make(map[int]*promise), shares: make(map[*process][]share), java: slices.Contains(c.o.Java, name), report: JobReport{Job: name}}
 		c.jobs[name] = j
 	}
 	switch m.kind {

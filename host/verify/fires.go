@@ -333,9 +333,15 @@ func (c *Checker) account(j *job, f *fire) {
 		case it.fate == 0 && !f.started && j.skippedByAll(f): // its owner went, and no other host may have it
 		case it.fate == 0 && c.o.Completed != nil && c.o.Completed(f.runID(j, i)):
 			// Nobody lived to tell of its begin, nor of its end.
+		case it.fate == 0 && j.java && !j.had(i, f.due.Add(-c.o.Skew), f.due.Add(c.o.Settle)): // a Java host's
 		case it.fate == 0:
-			c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: i,
-				Text: "the item neither ran for " + f.id.String() + " nor is there a reason why not", Lines: lines(f.seen, f.expected)})
+			finding := Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: i,
+				Text: "the item neither ran for " + f.id.String() + " nor is there a reason why not", Lines: lines(f.seen, f.expected)}
+			if c.o.Completed == nil && j.missing(i, f.due.Add(-c.o.Skew), f.due.Add(c.o.Settle)) {
+				finding.Class = Unproven
+				finding.Text += "; no host whose history is given had the item then, so that a history is missing, or a Java host ran it"
+			}
+			c.find(finding)
 		default:
 			c.unfinished(j, f, i, it)
 		}
@@ -385,7 +391,7 @@ func (c *Checker) unfinished(j *job, f *fire, n int, what itemFate) {
 
 // quiet looks how long a job has not fired.
 func (c *Checker) quiet(j *job, now time.Time) {
-	if c.o.Period <= 0 || j.activeSince.IsZero() || j.quietFrom.IsZero() || !j.trustedBut(nil) {
+	if c.o.Period <= 0 || j.unscheduled || j.activeSince.IsZero() || j.quietFrom.IsZero() || !j.trustedBut(nil) {
 		return
 	}
 	c.report.Checked[Settled]++

@@ -79,6 +79,9 @@ func (c *Checker) demandRuns(j *job, now time.Time) {
 			continue
 		}
 		delete(j.promises, n)
+		if j.java && !j.had(n, p.mark.time, now) {
+			continue // a Java host has had it since
+		}
 		id := fireID{instant: p.instant.UnixMilli()}
 		if !j.skippedAt.Before(p.instant) && j.skippedAt.After(j.begunAt) {
 			continue // by hosts that own nothing, and by nobody else: the job is disabled

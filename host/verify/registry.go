@@ -50,6 +50,26 @@ type UnusedServer struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
+// JavaJobs are the jobs of a namespace in which a Java host takes part now.
+func JavaJobs(ctx context.Context, rc coordination.RegistryCenter, namespace string) ([]string, error) {
+	jobs, err := rc.Read(ctx, coordination.Children(coordination.JobsPath(namespace)))
+	if err != nil {
+		return nil, fmt.Errorf("reading the jobs of namespace %s: %w", namespace, err)
+	}
+	var java []string
+	for _, name := range jobs[0].Names {
+		l := coordination.NewLayout(namespace, name)
+		n, err := rc.Read(ctx, coordination.Children(l.Root()+"/instances"), coordination.Children(l.Sibling()+"/instances"))
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", name, err)
+		}
+		if slices.ContainsFunc(n[0].Names, func(id string) bool { return !slices.Contains(n[1].Names, id) }) {
+			java = append(java, name)
+		}
+	}
+	return java, nil
+}
+
 // lookAgain lies between two looks.
 const lookAgain = time.Second
 

@@ -55,6 +55,12 @@
 // has a session again, until it is removed or the host ends. Nothing is asked
 // while no host that has the job has a live session.
 //
+// # Hosts that write no history
+//
+// What Java hosts run is in no file ([Options.Java]). And an item that no host with a
+// given history had, while each of them says which ones it has, may be in a file that
+// is missing: it is unproven, unless [Options.Completed] tells of all.
+//
 // Files that begin late, because older events were dropped, and files whose
 // host still writes, are normal: what was due before the first line of a job or
 // less than [Options.Settle] before the last one is not judged.
@@ -76,9 +82,12 @@ type Options struct {
 	// Settle is how long after its instant a fire must be accounted for, with
 	// the job on some host all the while. 0 is DefaultSettle.
 	Settle time.Duration
-	// Period is how often every job fires at least, while some host with a live
+	// Period is how often every job with a cron fires at least, while some host with a live
 	// session has it; a fire that is skipped with a reason counts. 0 is not checked.
 	Period time.Duration
+	// Java are jobs in which Java hosts take part, who write no history: an item
+	// that is not with a host of ours all the while is theirs.
+	Java []string
 	// Strict makes violations of what else is only noted.
 	Strict bool
 	// Completed, if not nil, tells of completions that took effect although

@@ -1,0 +1,103 @@
+package verify
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// assigned says which items the host has from then on.
+func (b *book) assigned(at float64, items ...int) *book {
+	return b.of(at, host.EventAssigned, host.Event{Items: items})
+}
+
+// TestItemsOfNoGivenHistory: items that Java hosts run are in no history, and those of a
+// host whose history is not given are not there either.
+func TestItemsOfNoGivenHistory(t *testing.T) {
+	t.Parallel()
+	one := func(items ...int) *book { return open("a", a1).assigned(0, items...) }
+	fired := func(b *book) *book { return b.fire(5, 5, 2, 0).run(6, 7, 5, 0, 5).skip(15, 15, 0, "x").other(15, 1000) }
+	for name, tc := range map[string]struct {
+		book                 *book
+		java                 bool
+		violations, unproven int
+	}{
+		"a Java host has it":                        {fired(one(0)), true, 0, 0},
+		"ours has it, beside a Java host":           {fired(one(0, 1)), true, 1, 0},
+		"nobody says who has it":                    {fired(open("a", a1)), false, 1, 0},
+		"nobody says who has it beside a Java host": {fired(open("a", a1)), true, 0, 0},
+		"another host has it":                       {fired(one(0)), false, 0, 1},
+		"ours has it":                               {fired(one(0, 1)), false, 1, 0},
+		"it went to another host before":            {fired(one(0, 1).assigned(1, 0)), false, 0, 1},
+		"it goes to a Java host at the instant":     {one(0, 1).assigned(5, 0).fire(5, 5, 2, 0).run(6, 7, 5, 0, 5).skip(15, 15, 0, "x").later(1000), true, 0, 0},
+		"a promise beside a Java host that took the item over": {one(0, 1).fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(1, 2, 0, 1, 6).
+			of(10, host.EventFireSkipped, host.Event{Instant: instant(10), Source: abi.SourceSchedule, Items: []int{0, 1}, Owed: true, Total: 2}).
+			assigned(11, 0).run(12, 13, 10, 0, 7).skip(20, 20, 0, "x").later(1000), true, 0, 0},
+	} {
+		o := Options{}
+		if tc.java {
+			o.Java = []string{"j"}
+		}
+		r := check(o, tc.book)
+		if r.Violations != tc.violations || r.Unproven != tc.unproven {
+			t.Errorf("%s: %d violations, %d unproven, want %d and %d: %+v", name, r.Violations, r.Unproven, tc.violations, tc.unproven, r.Findings)
+		}
+		if tc.unproven > 0 && len(r.Findings) > 0 && !strings.Contains(r.Findings[0].Text, "history") {
+			t.Errorf("%s: %q does not say that a history is missing", name, r.Findings[0].Text)
+		}
+	}
+}
+
+// TestPeriodIsForScheduledJobs: a job without cron fires when it is triggered.
+func TestPeriodIsForScheduledJobs(t *testing.T) {
+	t.Parallel()
+	o := Options{Period: instant(60).Sub(t0)}
+	added := func(source abi.Source) *book {
+		b := &book{name: "a", id: a1}
+		b.add(0, host.Event{Kind: host.EventHostStarted})
+		return b.of(0, host.EventJobAdded, host.Event{Source: source})
+	}
+	triggered := func(b *book) *book {
+		return b.of(1, host.EventFireStarted, host.Event{Instant: instant(1), Trigger: 7, Source: abi.SourceTrigger, Items: []int{0}, Total: 1}).
+			of(900, host.EventFireStarted, host.Event{Instant: instant(900), Trigger: 8, Source: abi.SourceTrigger, Items: []int{0}, Total: 1})
+	}
+	late := func(r *Report) (n int) {
+		for _, f := range r.Findings {
+			if f.Invariant == Settled {
+				n++
+			}
+		}
+		return n
+	}
+	for name, tc := range map[string]struct {
+		book *book
+		want bool
+	}{
+		"with cron":                           {triggered(added("")), true},
+		"without":                             {triggered(added(abi.SourceTrigger)), false},
+		"without, never triggered":            {added(abi.SourceTrigger).later(900), false},
+		"with cron since":                     {added(abi.SourceTrigger).of(1, host.EventJobChanged, host.Event{Reason: "schedule"}).later(900), true},
+		"a changed module says nothing of it": {triggered(added(abi.SourceTrigger).of(1, host.EventJobChanged, host.Event{Source: abi.SourceTrigger, Reason: "module"})), false},
+	} {
+		if r := check(o, tc.book); late(r) > 0 != tc.want {
+			t.Errorf("%s: %+v, want a finding: %v", name, r.Findings, tc.want)
+		}
+	}
+}
+
+// TestJavaJobs: an instance without a node in our tree is a Java host.
+func TestJavaJobs(t *testing.T) {
+	t.Parallel()
+	s := &shelf{now: func() []string {
+		return []string{"/ns/ours/instances/" + a1, "/ns.wasmjob/ours/instances/" + a1,
+			"/ns/mixed/instances/" + a1, "/ns.wasmjob/mixed/instances/" + a1, "/ns/mixed/instances/10.0.0.9@-@7"}
+	}}
+	if jobs, err := JavaJobs(t.Context(), s, "ns"); err != nil || len(jobs) != 1 || jobs[0] != "mixed" {
+		t.Errorf("%v, %v, want mixed", jobs, err)
+	}
+	if _, err := JavaJobs(t.Context(), &nowhere{}, "ns"); err == nil {
+		t.Error("no error of a registry that cannot be read")
+	}
+}
