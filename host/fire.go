@@ -363,13 +363,9 @@ func (j *job) followUp(now moment) {
 		}
 		j.begin(now, id, items, nil, false)
 	}
-	// A trigger waits until the job is idle, and until it is certain whose
-	// items are whose.
-	if j.running() > 0 || j.view.Necessary || j.view.Processing {
-		return
-	}
-	if id, ok := j.triggered(now); ok {
-		j.consume(now, id, j.sorted(func(it *item) bool { return it.owned && it.run == nil && !j.beyond(it) }))
+	// A trigger waits until it is certain whose items are whose.
+	if !j.view.Necessary && !j.view.Processing {
+		j.beginRound(now)
 	}
 }
 

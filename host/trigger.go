@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -16,6 +17,7 @@ type waiting struct {
 	seen     int64 // the transaction that made the node
 	round    int64 // what that was found to belong to; 0: not read yet
 	consumed int64 // the newest round that this host has consumed
+	began    int64 // the round whose idle items were begun before it is consumed
 	// waits is a node that is not consumed until then: the server is disabled,
 	// and the items are still to be divided without it.
 	waits int64
@@ -40,6 +42,50 @@ func (j *job) triggered(now moment) (id coordination.Fire, ok bool) {
 		return id, false
 	}
 	return coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: t.round, Source: string(abi.SourceTrigger)}, true
+}
+
+// beginRound begins the idle items of the trigger that waits. Those that still run
+// begin when they end, unless a newer fire is due by then; until that is settled the
+// trigger is kept, so that they run in the round elsewhere if this host dies.
+func (j *job) beginRound(now moment) {
+	id, ok := j.triggered(now)
+	if !ok {
+		return
+	}
+	idle := j.sorted(func(it *item) bool { return it.owned && it.run == nil && !j.beyond(it) })
+	t := &j.trigger
+	if t.began == id.Trigger {
+		waits := func(it *item) bool { return it.owned && !it.held && it.due != nil && it.due.Trigger == id.Trigger }
+		if len(j.sorted(waits)) > 0 {
+			return
+		}
+		t.round = 0 // the job may have been triggered again meanwhile
+		if id, ok = j.triggered(now); !ok {
+			return
+		}
+		idle = slices.DeleteFunc(idle, func(it *item) bool { return it.state.Record.Trigger >= id.Trigger })
+	}
+	busy := j.sorted(func(it *item) bool {
+		return it.owned && it.run != nil && !j.beyond(it) && it.state.Record.Trigger < id.Trigger
+	})
+	switch {
+	case len(busy) == 0, t.began == id.Trigger:
+		j.consume(now, id, idle)
+		return
+	case len(idle) == 0:
+		return // all are busy: the round waits for the first
+	}
+	t.began = id.Trigger
+	var absent coordination.Items
+	for _, it := range busy {
+		absent = append(absent, it.number)
+		if it.due == nil {
+			it.due = &id
+		} else {
+			j.skipItem(it, id, "the item still runs, and begins for a newer fire right after")
+		}
+	}
+	j.begin(now, id, idle, absent, false)
 }
 
 // consume begins the items of the trigger that waits, and takes that away.
