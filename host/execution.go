@@ -639,14 +639,8 @@ func (f *fire) once(guests context.Context, phase coordination.Phase, export str
 	last := false
 	var arrived coordination.Items
 	if err == nil {
-		var items coordination.Items
-		for _, e := range f.runs {
-			items = append(items, e.item)
-		}
-		items = append(items, f.absent...)
-		slices.Sort(items)
-		arrived = items
-		err = coordination.Perform(ctx, r, coordination.Arrive(l, f.self, phase, items, f.config.ShardingTotalCount, &last))
+		arrived = f.here()
+		err = coordination.Perform(ctx, r, coordination.Arrive(l, f.self, phase, arrived, f.config.ShardingTotalCount, &last))
 	}
 	if err == nil && !last {
 		err = f.await(ctx, r, changes, phase, arrived)
@@ -665,6 +659,46 @@ func (f *fire) once(guests context.Context, phase coordination.Phase, export str
 			Outcome: abi.OutcomeError, Duration: time.Since(wait.since), Reason: reasonOf(export, message)})
 		f.job.handleError(f.config, "listener "+export, abi.Result{Outcome: abi.OutcomeError, Err: err, Message: message})
 		f.endPhase(guests, phase)
+	}
+}
+
+// here are the items of this host that are due in the fire.
+func (f *fire) here() coordination.Items {
+	items := slices.Clone(f.absent)
+	for _, e := range f.runs {
+		items = append(items, e.item)
+	}
+	slices.Sort(items)
+	return items
+}
+
+// announce marks that the items have come to a phase for which the module has no
+// listener: listeners of Java hosts wait for all items. The Java host that comes
+// last runs its own. If this host is the last, none does; then the marks are cleared,
+// or the Java hosts would wait until they time out.
+func (f *fire) announce(guests context.Context, phase coordination.Phase, export string) {
+	if !f.announces || f.exec.HasListener(export) || f.source != abi.SourceSchedule && f.source != abi.SourceTrigger {
+		return
+	}
+	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
+	defer cancel()
+	r, l, last := f.job.registry(), f.job.layout, false
+	items := f.here()
+	err := coordination.Perform(ctx, r, coordination.Arrive(l, f.self, phase, items, f.config.ShardingTotalCount, &last))
+	if err == nil && last {
+		// A Java host may have come last, and be at its listener.
+		grace, done := context.WithTimeout(ctx, javaGrace)
+		defer done()
+		changes, err := r.Watch(grace, coordination.GuaranteeWatch(l, phase))
+		if err == nil && f.await(grace, r, changes, phase, items) != nil && guests.Err() == nil {
+			f.job.log.Info("the listeners of Java hosts that run once over all do not run in this fire: its last item was here, and the module does not export that listener",
+				zap.String("export", export), zap.Time("instant", f.id.Time()))
+			f.endPhase(guests, phase)
+		}
+		return
+	}
+	if err != nil && guests.Err() == nil {
+		f.job.log.Warn("marking items for the listeners of Java hosts", zap.String("export", export), zap.Error(err))
 	}
 }
 

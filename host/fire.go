@@ -38,6 +38,9 @@ type fire struct {
 	handBack chan struct{}
 	// noneLeft is closed when a worker found no item to take.
 	noneLeft chan struct{}
+	// announces is set if Java hosts may wait for this host's items in the phases of
+	// listeners that run once over all.
+	announces bool
 	// waits is what the fire's goroutine waits for of other hosts; nil for nothing.
 	waits atomic.Pointer[listenerWait]
 
@@ -684,6 +687,7 @@ func (j *job) start(now moment, id coordination.Fire, states, before map[int]coo
 	}
 	slices.Sort(numbers)
 	f.taskID = coordination.TaskID(j.name, numbers, j.self.ID)
+	f.announces = len(f.config.JobListenerTypes) > 0 && j.mixed()
 	if id.Trigger == 0 && j.schedule != nil {
 		f.next = j.schedule.Next(id.Time())
 	} else {
@@ -730,11 +734,12 @@ func lag(now time.Time, id coordination.Fire) time.Duration {
 // run is a fire's own goroutine: listeners, workers, and the news that all of
 // them are done.
 func (f *fire) run(guests context.Context, workers int) {
+	var wg sync.WaitGroup
+	wg.Go(func() { f.announce(guests, coordination.PhaseStarted, abi.ExportBeforeOnce) })
 	f.before(guests)
 	// One worker for each processor is enough for items that come and go: a
 	// worker more is one more instance to make. The others come when items take
 	// their time.
-	var wg sync.WaitGroup
 	few := min(workers, runtime.GOMAXPROCS(0))
 	for range few {
 		wg.Go(func() { f.work(guests) })
@@ -746,6 +751,7 @@ func (f *fire) run(guests context.Context, workers int) {
 	}
 	wg.Wait()
 	f.after(guests)
+	f.announce(guests, coordination.PhaseCompleted, abi.ExportAfterOnce)
 	f.job.post(func(m *mailbox) { m.over = append(m.over, f) })
 }
 
