@@ -82,7 +82,9 @@ func (j *job) beginRound(now moment) {
 		if it.due == nil {
 			it.due = &id
 		} else {
-			j.skipItem(it, id, "the item still runs, and begins for a newer fire right after")
+			e := j.skipped(it.number, id, SkipLater, "the item still runs, and begins for a newer fire right after")
+			e.Owed = it.due.Trigger == 0
+			j.emit(e)
 		}
 	}
 	j.begin(now, id, idle, absent, false)
