@@ -96,7 +96,8 @@ type job struct {
 	disabled   bool   // the configuration's, as last carried over
 	cronFor    string // cron and zone that schedule was made for
 	cronErr    error
-	javaErr    error // why Java hosts would not follow the schedule
+	cron       string // that schedule was made from
+	javaErr    error  // why Java hosts would not follow the schedule
 
 	view      coordination.View
 	snapshots <-chan coordination.Snapshot
@@ -752,7 +753,7 @@ func (j *job) configure(now moment) {
 			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
 			j.emit(Event{Kind: EventJobError, Reason: err.Error()})
 		} else {
-			j.schedule, j.zone = s, zone
+			j.schedule, j.zone, j.cron = s, zone, c.Cron
 			j.arm(now.wall)
 			if changed {
 				j.emit(Event{Kind: EventJobChanged, Source: sourceOf(c.Cron), Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})

@@ -143,6 +143,9 @@ func (j *job) status() JobStatus {
 		Digest: j.wanted.Module.Digest(), Leader: j.view.Leader, Instances: sortedStrings(j.view.Instances), LastFire: j.newestFire(),
 		Warnings: j.view.ConfigWarnings,
 	}
+	if j.cronErr != nil {
+		s.Cron, s.RefusedCron = j.cron, c.Cron
+	}
 	if g, err := c.Guest(); j.wanted.Apart {
 		s.Isolation = string(coordination.IsolationProcess)
 	} else if err == nil {

@@ -98,16 +98,19 @@ type JobStatus struct {
 	// Warnings do not keep the job from running.
 	Warnings []string `json:"warnings,omitempty"`
 	// Waits are what the job waits for on this host, at most one of a kind.
-	Waits              []WaitStatus `json:"waits,omitempty"`
-	Cron               string       `json:"cron"`
-	TimeZone           string       `json:"timeZone"`
-	Next               time.Time    `json:"next,omitzero"`
-	ShardingTotalCount int          `json:"shardingTotalCount"`
-	Description        string       `json:"description,omitempty"`
-	File               string       `json:"file"`
-	Module             string       `json:"module"`
-	Type               string       `json:"type"`
-	Digest             string       `json:"digest"`
+	Waits []WaitStatus `json:"waits,omitempty"`
+	// Cron is the schedule in force, empty if there is none. RefusedCron is that of the
+	// configuration if it is refused; Reason says why.
+	Cron               string    `json:"cron"`
+	RefusedCron        string    `json:"refusedCron,omitempty"`
+	TimeZone           string    `json:"timeZone"`
+	Next               time.Time `json:"next,omitzero"`
+	ShardingTotalCount int       `json:"shardingTotalCount"`
+	Description        string    `json:"description,omitempty"`
+	File               string    `json:"file"`
+	Module             string    `json:"module"`
+	Type               string    `json:"type"`
+	Digest             string    `json:"digest"`
 	// Isolation is how long a guest instance lives and where: fire, item, or process,
 	// which the definition or the host's operator asks for.
 	Isolation string `json:"isolation,omitempty"`

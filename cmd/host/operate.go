@@ -873,7 +873,9 @@ func jobsTable(s style, r *admin.Report) string {
 	t.add(plain("NAME", "STATE", "CRON", "NEXT", "ITEMS HERE", "HOSTS", "LAST FIRE")...)
 	for _, j := range r.Status.Jobs {
 		cron := j.Cron
-		if cron == "" {
+		if cron == "" && j.RefusedCron != "" {
+			cron = "(refused)"
+		} else if cron == "" {
 			cron = "(by trigger)"
 		} else if j.TimeZone != "" && j.TimeZone != "Local" {
 			cron += " " + j.TimeZone
