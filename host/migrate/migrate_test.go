@@ -65,6 +65,9 @@ func versions(t *testing.T) coordination.RegistryCenter {
 		"/ns/one/servers/10.0.0.1/status = READY",
 		"/ns/one/servers/10.0.0.2/disabled",
 		"/ns/one/execution/0/completed",
+		"/ns/one/offset/0 = 4711",
+		"/ns/one/offset/1",
+		"/ns/one/offset/2 = 12",
 		// 2.0: JSON, servers with nodes below.
 		`/ns/twenty/config = {"jobName":"twenty","jobClass":"com.dangdang.ddframe.job.api.script.ScriptJob","jobType":"SCRIPT","cron":"0 0 3 * * ?","shardingTotalCount":1,"failover":false,"misfire":true,"monitorExecution":true,"maxTimeDiffSeconds":10,"scriptCommandLine":"/opt/close.sh --all","jobProperties":{"job_exception_handler":"com.example.Mail","executor_service_handler":"com.dangdang.ddframe.job.executor.handler.impl.DefaultExecutorServiceHandler"},"monitorPort":9888}`,
 		"/ns/twenty/servers/10.0.0.1/sharding = 0",
@@ -72,8 +75,11 @@ func versions(t *testing.T) coordination.RegistryCenter {
 		`/ns/twentyone/config = {"jobName":"twentyone","jobClass":"com.example.TwentyOne","jobType":"SIMPLE","cron":"0 0 4 * * ?","shardingTotalCount":2,"jobShardingStrategyClass":"com.example.Mine","reconcileIntervalMinutes":5}`,
 		"/ns/twentyone/servers/10.0.0.1 = DISABLED",
 		"/ns/twentyone/sharding/0/instance = 10.0.0.1@-@7",
+		"/ns/twentyone/sharding/1/disabled",
 		// 3.x.
 		"/ns/three = com.example.Three",
+		"/ns/three/sharding/0/disabled",
+		"/ns/three/sharding/1/disabled",
 		"/ns/three/config = cron: '0/30 * * * * ?'\nfailover: true\njobErrorHandlerType: EMAIL\njobListenerTypes:\n- audit\njobName: three\nmisfire: true\nmonitorExecution: true\nprops:\n  email.password: secret\n  own.key: 'yes'\n  streaming.process: 'false'\nreconcileIntervalMinutes: 10\nshardingItemParameters: 0=a,1=b,7=x\nshardingTotalCount: 2\ntimeZone: GMT+08:00\njobExecutorThreadPoolSizeProviderType: SINGLE_THREAD\noverwrite: true\njobExtraConfigurations:\n- !!org.apache.shardingsphere.elasticjob.kernel.tracing.yaml.YamlTracingConfiguration\n  type: RDB\n",
 		"/ns/http = HTTP",
 		"/ns/http/config = cron: 0 0 * * * ?\njobName: http\nprops:\n  http.uri: http://example.org/\n  http.method: POST\nshardingTotalCount: 1\n",
@@ -129,6 +135,7 @@ func TestDefinitions(t *testing.T) {
 	want := map[string]string{
 		"one": `# concurrentDataProcessThreadCount 4: an item is worked on by one guest; divide the job into more items
 # servers are disabled for the job: 10.0.0.2; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable'
+# offsets of 2 items are in /ns/one/offset and not taken over: the module starts without one; have it read them from there first, or begin where they say
 jobName: one
 cron: 0/10 * * * * ?
 shardingTotalCount: 3
@@ -160,6 +167,7 @@ timeout: 0
 # jobExtraConfigurations is a Java host's tracing into a database; a host here keeps events with --history
 # overwrite is left out: with it the file would win over every change that a console makes
 # props of a Java host are left out: email.password
+# items are disabled: 0-1; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable --item'
 jobName: three
 cron: 0/30 * * * * ?
 timeZone: GMT+08:00

@@ -90,6 +90,46 @@ func (j *Job) read(ctx context.Context, r Reader, root string) error {
 	}
 	j.Configuration.JobName = j.Name
 	j.carry()
+	return j.readItems(ctx, r, root)
+}
+
+// readItems notes what is kept per item and is in no definition.
+func (j *Job) readItems(ctx context.Context, r Reader, root string) error {
+	lists, err := r.Read(ctx, coordination.Children(root+"/offset"), coordination.Children(root+"/sharding"))
+	if err != nil {
+		return err
+	}
+	var queries []coordination.Query
+	for _, item := range lists[0].Names {
+		queries = append(queries, coordination.Data(lists[0].Path+"/"+item))
+	}
+	for _, item := range lists[1].Names {
+		queries = append(queries, coordination.Data(lists[1].Path+"/"+item+"/disabled"))
+	}
+	nodes, err := r.Read(ctx, queries...)
+	if err != nil {
+		return err
+	}
+	offsets, disabled := 0, coordination.Items{}
+	for k, n := range nodes {
+		switch {
+		case k < len(lists[0].Names):
+			if len(n.Data) > 0 {
+				offsets++
+			}
+		case n.Exists:
+			if i, err := strconv.Atoi(lists[1].Names[k-len(lists[0].Names)]); err == nil {
+				disabled = append(disabled, i)
+			}
+		}
+	}
+	slices.Sort(disabled)
+	if offsets > 0 {
+		j.note("offsets of %d items are in %s and not taken over: the module starts without one; have it read them from there first, or begin where they say", offsets, lists[0].Path)
+	}
+	if len(disabled) > 0 {
+		j.note("items are disabled: %s; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable --item'", disabled)
+	}
 	return nil
 }
 
