@@ -279,6 +279,9 @@ const (
 	JobDisabled     JobBriefStatus = "DISABLED"
 	JobShardingFlag JobBriefStatus = "SHARDING_FLAG" // some item has no owner that lives
 	JobOK           JobBriefStatus = "OK"
+	// Job1x is a job of ElasticJob 1.x: it has a node for each setting, and other
+	// nodes for hosts and items.
+	Job1x JobBriefStatus = "1.x"
 )
 
 // ReadJobs lists the jobs of a namespace, by name. A namespace that is not
@@ -298,11 +301,11 @@ func readJob(namespace string, names []string, out *[]JobBrief) (Move, error) {
 		return Done()
 	}
 	part, rest := names[:min(len(names), jobsAtOnce)], names[min(len(names), jobsAtOnce):]
-	const each = 6
+	const each = 7
 	var read []Query
 	for _, name := range part {
 		l := NewLayout(namespace, name)
-		read = append(read, Data(l.config()), Children(l.instances()), Children(l.servers()), Data(l.leader()), Children(l.sharding()), Children(l.details()))
+		read = append(read, Data(l.config()), Children(l.instances()), Children(l.servers()), Data(l.leader()), Children(l.sharding()), Children(l.details()), Children(l.config()))
 	}
 	return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 		var read []Query
@@ -341,6 +344,9 @@ func jobBrief(l Layout, n []Node, more Snapshot) (JobBrief, bool) {
 	config, instances, servers, leader, items, details := n[0], n[1], n[2], n[3], n[4], n[5]
 	if !config.Exists {
 		return JobBrief{}, false
+	}
+	if settings := n[6]; len(settings.Names) > 0 {
+		return JobBrief{Name: l.Job, Status: Job1x, Error: "a job of ElasticJob 1.x; take it over with 'wasmjob import elasticjob'"}, true
 	}
 	b := JobBrief{Name: l.Job, Instances: len(instances.Names), Leader: string(leader.Data), Status: JobOK}
 	c, _, err := ParseConfiguration(config.Data)

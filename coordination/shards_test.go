@@ -3,6 +3,7 @@ package coordination_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,6 +136,10 @@ func TestReadJobs(t *testing.T) {
 	c.hand(co.Set(c.layout.Root()+"/config", []byte("no: [configuration"), co.AnyVersion))
 	if got := one(); got.Error == "" || got.Total != 0 {
 		t.Errorf("with a configuration that cannot be read it is %+v", got)
+	}
+	c.hand(co.Create(c.layout.Root()+"/config/cron", []byte("0 0 0 * * ?")))
+	if got := one(); got.Status != co.Job1x || !strings.Contains(got.Error, "1.x") {
+		t.Errorf("a job of 1.x is %+v", got)
 	}
 	var none []co.JobBrief
 	must(t, c.operate(co.ReadJobs("nowhere", &none)))

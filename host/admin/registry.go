@@ -583,7 +583,8 @@ type Brief struct {
 	Cron               string `json:"cron"`
 	TimeZone           string `json:"timeZone,omitempty"`
 	ShardingTotalCount int    `json:"shardingTotalCount"`
-	// Status is OK, DISABLED, CRASHED (no instance) or SHARDING_FLAG.
+	// Status is OK, DISABLED, CRASHED (no instance), SHARDING_FLAG, or 1.x for a job of
+	// that version.
 	Status string `json:"status"`
 	// Instances counts all, Java those that are Java hosts.
 	Instances int    `json:"instances"`
@@ -684,6 +685,7 @@ func newShards(s *coordination.Shards) *Shards {
 		Job: s.Job, Cron: c.Cron, TimeZone: c.TimeZone, ShardingTotalCount: c.ShardingTotalCount, Leader: s.Leader,
 		Sharding: s.Sharding, Digests: []string{}, Instances: []Instance{}, Items: []Shard{},
 	}
+	java := make(map[string]bool)
 	digests := make(map[string]bool)
 	for _, i := range s.Instances {
 		state := i.State
@@ -691,7 +693,7 @@ func newShards(s *coordination.Shards) *Shards {
 		case i.Gone:
 			state = "GONE"
 		case i.Java:
-			state = "JAVA"
+			state, java[i.ID] = "JAVA", true
 		case i.Detail.Digest != "":
 			digests[i.Detail.Digest] = true
 		}
@@ -711,6 +713,10 @@ func newShards(s *coordination.Shards) *Shards {
 		return time.UnixMilli(ms)
 	}
 	for _, i := range s.Items {
+		if java[i.RunningOn] || i.RunningOn == "" && java[i.Owner] {
+			// What is recorded is of a run before: Java hosts keep no record.
+			i.Record.Begun, i.Record.Ended, i.Record.Source, i.Record.Outcome, i.Record.Reason = 0, 0, "", "", ""
+		}
 		out.Items = append(out.Items, Shard{
 			Item: i.Item, Parameter: i.Parameter, Owner: i.Owner, State: string(i.State), Disabled: i.Disabled, Misfired: i.Misfired,
 			Failover: i.Failover, Moves: i.Moves, RunningOn: i.RunningOn, Fence: i.Fence,

@@ -216,6 +216,37 @@ func TestRegistryEndpoints(t *testing.T) {
 	}
 }
 
+// TestItemsOfJavaHostsHaveNoTimes: what is recorded of an item that a Java host has is
+// of a run before.
+func TestItemsOfJavaHostsHaveNoTimes(t *testing.T) {
+	t.Parallel()
+	r, _ := namespace(t, "a")
+	const java = "10.0.0.9@-@7"
+	put := func(path, value string) coordination.Op {
+		return coordination.Set(path, []byte(value), coordination.AnyVersion)
+	}
+	for i, owner := range []string{java, "10.0.0.2@-@a"} {
+		record := "/ns.wasmjob/a/sharding/" + string(rune('0'+i))
+		if _, err := r.center().Commit(t.Context(), coordination.Ensure(record), put(record, `{"owner":"10.0.0.1@-@a","instant":1000,"begun":1000,"ended":2000,"outcome":"OK"}`),
+			put("/ns/a/sharding/"+string(rune('0'+i))+"/instance", owner)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.center().Commit(t.Context(), coordination.Create("/ns/a/instances/"+java, nil)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Shards(t.Context(), "a")
+	if err != nil || len(s.Items) != 2 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if i := s.Items[0]; !i.Begun.IsZero() || !i.Ended.IsZero() || i.Outcome != "" {
+		t.Errorf("an item of a Java host: %+v", i)
+	}
+	if i := s.Items[1]; i.Begun.IsZero() || i.Outcome != "OK" {
+		t.Errorf("an item of ours: %+v", i)
+	}
+}
+
 // An item that is to move says since when, and the others say nothing of it.
 func TestAnItemThatMovesSaysSinceWhen(t *testing.T) {
 	t.Parallel()
