@@ -574,6 +574,14 @@ func (r *invokeRun) listener(ctx context.Context, w abi.Worker, export string, f
 	return result.Outcome == abi.OutcomeOK
 }
 
+// fetches counts them; count would not know their plural.
+func fetches(n int64) string {
+	if n == 1 {
+		return "1 fetch"
+	}
+	return fmt.Sprintf("%d fetches", n)
+}
+
 func (r *invokeRun) item(ctx context.Context, w abi.Worker, item int, fire time.Time) bool {
 	ctx, cancel, h, inv := r.begin(ctx, item, fire)
 	defer cancel()
@@ -611,7 +619,7 @@ func (r *invokeRun) item(ctx context.Context, w abi.Worker, item int, fire time.
 	}
 	var more []string
 	if res.Batches > 0 {
-		more = append(more, fmt.Sprintf("%d records in %d fetches", res.Records, res.Batches))
+		more = append(more, count(int(res.Records), "record")+" in "+fetches(res.Batches))
 	}
 	if res.Total > 0 {
 		more = append(more, fmt.Sprintf("%d of %d done", res.Done, res.Total))

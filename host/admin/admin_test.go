@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wasmjob/wasmjob/host"
 )
@@ -415,6 +416,28 @@ func TestParseAddress(t *testing.T) {
 		a, err := ParseAddress(text)
 		if err != nil || a.reachable().Name != want {
 			t.Errorf("%q is reached at %v, want %s (%v)", text, a.reachable(), want, err)
+		}
+	}
+}
+
+// TestOperationText: the log names operations in the words of the commands.
+func TestOperationText(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	s := start(t, Options{Host: &deeds{}, Logger: zap.New(core)})
+	c := NewClient(s.Address(), token)
+	for want, do := range map[string]func() error{
+		"trigger cities":                 func() error { return c.Trigger(t.Context(), "cities") },
+		"disable item 3 of cities":       func() error { return c.DisableItem(t.Context(), "cities", 3) },
+		"disable all jobs":               func() error { return c.Disable(t.Context(), "") },
+		"remove cities":                  func() error { return c.Remove(t.Context(), "cities", false) },
+		"remove cities with its records": func() error { return c.Remove(t.Context(), "cities", true) },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		if n := logs.FilterField(zap.String("operation", want)).Len(); n != 1 {
+			t.Errorf("%q is not in the log: %v", want, logs.All())
 		}
 	}
 }

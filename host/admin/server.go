@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -358,7 +360,7 @@ func (s *Server) registryEndpoints(mux *http.ServeMux, r *Registry) {
 		}
 		items, err := r.Release(req.Context(), req.PathValue("job"), item)
 		if err == nil {
-			s.opts.Logger.Info("operation done", zap.String("operation", req.Method+" "+req.URL.Path), zap.Stringer("items", items))
+			s.opts.Logger.Info("operation done", zap.String("operation", operationText(req)), zap.Stringer("items", items))
 		}
 		return releasedItems{items}, err
 	}))
@@ -408,7 +410,7 @@ type killLine struct {
 // kill answers with a line when all hosts are asked, and one for each change
 // until nothing runs any more, or the time is over.
 func (s *Server) kill(w http.ResponseWriter, req *http.Request, r *Registry) {
-	log := s.opts.Logger.With(zap.String("operation", req.Method+" "+req.URL.Path))
+	log := s.opts.Logger.With(zap.String("operation", operationText(req)))
 	q := req.URL.Query()
 	item, err := itemOf(req)
 	o := KillOptions{Item: item, Run: q.Get("run"), Server: q.Get("server"), By: q.Get("by")}
@@ -562,11 +564,30 @@ type badRequest struct{ text string }
 
 func (b badRequest) Error() string { return b.text }
 
+// operationText says what a request does, as the command that sends it says it.
+func operationText(r *http.Request) string {
+	words := []string{path.Base(r.URL.Path)}
+	if r.Method == http.MethodDelete {
+		words[0] = "remove"
+	}
+	q := r.URL.Query()
+	for _, name := range []string{"item", "server", "instance", "run"} {
+		if value := cmp.Or(r.PathValue(name), q.Get(name)); value != "" {
+			words = append(words, name, value, "of")
+		}
+	}
+	words = append(words, cmp.Or(r.PathValue("job"), "all jobs"))
+	if purge, err := strconv.ParseBool(q.Get("purge")); err == nil && purge {
+		words = append(words, "with its records")
+	}
+	return strings.Join(words, " ")
+}
+
 func (s *Server) operation(do func(*http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), operationTimeout)
 		defer cancel()
-		log := s.opts.Logger.With(zap.String("operation", r.Method+" "+r.URL.Path))
+		log := s.opts.Logger.With(zap.String("operation", operationText(r)))
 		err := do(r.WithContext(ctx))
 		if name := r.PathValue("job"); errors.Is(err, host.ErrNoJob) && s.pending().waits(name) {
 			err = compilingError{name}
