@@ -266,6 +266,17 @@ func (j *job) windDown() {
 	}
 }
 
+// logDrain says which items the host waits for before it ends.
+func (j *job) logDrain() {
+	var items coordination.Items
+	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
+		items = append(items, it.number)
+	}
+	if len(items) > 0 {
+		j.log.Info("draining: waiting for items to end", zap.Stringer("items", items))
+	}
+}
+
 // press ends what runs here within the drain timeout: guests are asked shortly
 // before that is over, and then stopped by force. over is set when all of it has
 // ended, or counts as unfinished: a guest that was stopped by force, and at last
@@ -325,6 +336,9 @@ func (j *job) withdraw(now moment) bool {
 	if !j.drainSaid {
 		j.drainSaid = true
 		j.windDown()
+		if j.draining {
+			j.logDrain()
+		}
 	}
 	if !j.drainTold && j.joined && j.left == "" && j.running() > 0 && !now.Before(j.retryAt) {
 		// What does not run goes to others at once, and somebody else divides.

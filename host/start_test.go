@@ -7,6 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
@@ -120,6 +123,27 @@ func TestFailoverWithoutMarks(t *testing.T) {
 		time.Sleep(time.Second)
 		if w := n.host.Status().Jobs[0].Warnings; len(w) != 1 || w[0] != "failover is true, but monitorExecution is false: items of a host that dies are not taken over" {
 			t.Errorf("warnings %q", w)
+		}
+	})
+}
+
+// TestDrainNamesItems: the log says which items a host that drains waits for.
+func TestDrainNamesItems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		core, logs := observer.New(zap.InfoLevel)
+		c.log = zap.New(core)
+		n := c.start(1, job(definition("long", "", 3), sleeper(5*time.Second)), job(definition("idle", "", 1), sleeper(time.Second)))
+		synctest.Wait()
+		if err := n.host.Trigger(t.Context(), "long"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		n.stop()
+		<-n.done
+		waits := logs.FilterMessage("draining: waiting for items to end").All()
+		if len(waits) != 1 || waits[0].ContextMap()["job"] != "long" || waits[0].ContextMap()["items"] != "0-2" {
+			t.Errorf("log %v, want one line with items 0-2 of long", waits)
 		}
 	})
 }

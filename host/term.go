@@ -288,7 +288,7 @@ func (t *term) drain() chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	limit := t.host.cfg.DrainTimeout
-	t.host.log.Info("draining: nothing new begins", zap.Duration("guestsAreToldAfter", limit-softGrace(limit)), zap.Duration("timeout", limit), zap.Int("jobs", len(t.jobs)))
+	t.host.log.Info("draining: nothing new begins", zap.Duration("guestsAskedToEndAfter", limit-softGrace(limit)), zap.Duration("timeout", limit), zap.Int("jobs", len(t.jobs)))
 	all := make([]*job, 0, len(t.jobs))
 	for _, j := range t.jobs {
 		j.drain()
