@@ -49,10 +49,13 @@ $(MODULES): plugins/examples/%.wasm: $$(wildcard plugins/examples/$$*/*) plugins
 		-o plugins/examples/.$*.wasm.tmp ./plugins/examples/$*
 	@mv plugins/examples/.$*.wasm.tmp $@
 
+# Under a name of its own, or make -n would start the host.
+SELF := $(MAKE)
+
 .PHONY: run
 run: build plugins/examples/cities.wasm ## start the host on the embedded registry with the examples
-	@$(MAKE) -q examples || echo "The other examples are compiled while the host runs, and drop in one by one; until then it misses their modules."
-	@{ nice $(MAKE) -s examples || echo "an example could not be compiled: make examples" >&2; } & \
+	@$(SELF) -q examples || echo "The other examples are compiled while the host runs, and drop in one by one; until then it misses their modules."
+	@{ nice $(SELF) -s examples || echo "an example could not be compiled: make examples" >&2; } & \
 	exec bin/wasmjob run --plugins plugins/examples --mount '$(MOUNT)'
 
 .PHONY: cluster
