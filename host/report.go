@@ -158,9 +158,6 @@ func (j *job) status() JobStatus {
 		}
 	}
 	s.State, s.Reason = j.state()
-	if j.left != "" {
-		s.Next = time.Time{} // it does not fire
-	}
 	s.Waits = j.waitStatus(j.host.now())
 	parameters, err := coordination.ParseItemParameters(c.ShardingItemParameters)
 	if err != nil {
