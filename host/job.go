@@ -178,6 +178,7 @@ type job struct {
 	drainUntil time.Time
 	drainSaid  bool // what a leaving begins with was done
 	stopSaid   bool // what a stop by an operator begins with was done
+	stopAt     time.Time
 	// kills are what operators ask of this host, if the node stands; killAt is
 	// when to look at them again. ranLong is when something last had run for long.
 	kills        coordination.Kills

@@ -181,16 +181,24 @@ func (j *job) departed(now moment) bool {
 	return !j.departedAt.IsZero() && now.Sub(j.departedAt) < longestSleep
 }
 
+// stopSettle is how long a host whose instance is gone waits for the job to go, too:
+// ElasticJob's console removes a job node by node.
+const stopSettle = time.Second
+
 // stopped: an operator deleted our instance node while the session lives. What
 // runs gets the drain timeout, and what does not end by itself is unfinished, as
 // when the host drains.
 func (j *job) stopped(now moment) {
 	if !j.stopSaid {
-		j.stopSaid = true
+		j.stopSaid, j.stopAt = true, now.Add(stopSettle)
 		j.windDown()
 	}
 	j.watchExtra(now)
 	if _, over := j.press(now); !over || now.Before(j.retryAt) {
+		return
+	}
+	if now.Before(j.stopAt) {
+		j.againAt = j.stopAt
 		return
 	}
 	unfinished := j.unfinished()

@@ -147,3 +147,36 @@ func TestDrainNamesItems(t *testing.T) {
 		}
 	})
 }
+
+// TestRemovedByConsole: ElasticJob's console removes a job node by node. A host whose
+// instance went first is not stopped: the job is removed, on all hosts.
+func TestRemovedByConsole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		for n := range 2 {
+			c.start(n+1, job(definition("gone", "0 0 * * * ?", 4), sleeper(time.Second)))
+		}
+		time.Sleep(time.Minute)
+		rc, err := c.server.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rc.Close()
+		nodes, err := rc.Read(t.Context(), coordination.Children("/test/gone/instances"))
+		if err != nil || len(nodes[0].Names) != 2 {
+			t.Fatal(nodes, err)
+		}
+		for _, path := range []string{"/test/gone/instances/" + nodes[0].Names[0], "/test/gone/config", "/test/gone/instances/" + nodes[0].Names[1]} {
+			if _, err := rc.Commit(t.Context(), coordination.Delete(path, coordination.AnyVersion)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		for name, n := range c.hosts {
+			if s := n.host.Status().Jobs[0]; s.State != host.JobRemoved {
+				t.Errorf("%s: %s (%s), want removed", name, s.State, s.Reason)
+			}
+		}
+	})
+}
