@@ -48,12 +48,15 @@ func (j *job) triggered(now moment) (id coordination.Fire, ok bool) {
 // begin when they end, unless a newer fire is due by then; until that is settled the
 // trigger is kept, so that they run in the round elsewhere if this host dies.
 func (j *job) beginRound(now moment) {
+	idle := j.sorted(func(it *item) bool { return it.owned && it.run == nil && !j.beyond(it) })
+	t := &j.trigger
+	if len(idle) == 0 && len(j.items) > 0 && t.seen != j.view.Trigger {
+		return // a trigger that comes before an item ends counts as one with it
+	}
 	id, ok := j.triggered(now)
 	if !ok {
 		return
 	}
-	idle := j.sorted(func(it *item) bool { return it.owned && it.run == nil && !j.beyond(it) })
-	t := &j.trigger
 	if t.began == id.Trigger {
 		waits := func(it *item) bool { return it.owned && !it.held && it.due != nil && it.due.Trigger == id.Trigger }
 		if len(j.sorted(waits)) > 0 {
@@ -73,7 +76,8 @@ func (j *job) beginRound(now moment) {
 		j.consume(now, id, idle)
 		return
 	case len(idle) == 0:
-		return // all are busy: the round waits for the first
+		t.round = 0 // all are busy: the round waits for the first
+		return
 	}
 	t.began = id.Trigger
 	var absent coordination.Items
