@@ -210,7 +210,7 @@ func idle(t *testing.T, e *zkserver.Ensemble) {
 func fires(t *testing.T, e *zkserver.Ensemble, hosts int) {
 	const (
 		most   = 20 // fires of a job are looked at
-		budget = 2 // commits: one that begins, one that completes
+		budget = 2  // commits: one that begins, one that completes
 		// window is how near to each other the ends of a fire's items are: a
 		// machine that is busy with other things may spread them, and then
 		// they outlive the first commit. A little less than the host's.
