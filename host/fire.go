@@ -261,13 +261,14 @@ func (j *job) makeUp(now time.Time, gained []int) {
 			continue
 		}
 		id := coordination.Fire{Instant: m.first.UnixMilli(), Source: string(abi.SourceCatchUp)}
+		through := later(now, m.newest)
 		switch {
 		case m.newest.IsZero() && m.first.Before(j.notBefore):
-			j.skipItems(it, id, now, SkipDisabled, "it was due while this host was disabled for the job or away from it")
+			j.skipItems(it, id, through, SkipDisabled, "it was due while this host was disabled for the job or away from it")
 		case m.newest.IsZero():
-			j.skipItems(it, id, now, SkipMissed, fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", j.guest.CatchUpWindow))
+			j.skipItems(it, id, through, SkipMissed, fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", j.guest.CatchUpWindow))
 		case !j.view.Config.Misfire:
-			j.skipItems(it, id, now, SkipMissed, fmt.Sprintf("no host had the item when it was due; misfire is off (%d instants from here on)", m.count))
+			j.skipItems(it, id, through, SkipMissed, fmt.Sprintf("no host had the item when it was due; misfire is off (%d instants from here on)", m.count))
 		default:
 			if !m.newest.Equal(m.first) {
 				j.skipItems(it, id, m.newest.Add(-time.Millisecond), SkipLater, fmt.Sprintf("%d instants from here on came due while no host had the item; they are made up for once, for %s",
@@ -311,8 +312,14 @@ type missed struct {
 // missedSince finds the instants after one that was begun, up to now. What is
 // ahead of the job's clock is left to that.
 func (j *job) missedSince(now, since time.Time) missed {
+	// What is before the next instant was due: the wall clock may have gone back by
+	// some milliseconds since, when the registry's became better known.
+	end := now
+	if !j.next.IsZero() {
+		end = j.next.Add(-time.Millisecond)
+	}
 	first := j.schedule.Next(since)
-	if first.IsZero() || first.After(now) || !first.Before(j.next) && !j.next.IsZero() {
+	if first.IsZero() || first.After(end) {
 		return missed{}
 	}
 	m := missed{first: first}
@@ -320,7 +327,7 @@ func (j *job) missedSince(now, since time.Time) missed {
 	if !floor.After(first) {
 		floor = first
 	}
-	for t := j.schedule.Next(floor.Add(-time.Millisecond)); !t.IsZero() && !t.After(now) && (j.next.IsZero() || t.Before(j.next)); t = j.schedule.Next(t) {
+	for t := j.schedule.Next(floor.Add(-time.Millisecond)); !t.IsZero() && !t.After(end); t = j.schedule.Next(t) {
 		m.newest = t
 		m.count++
 	}
