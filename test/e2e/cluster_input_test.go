@@ -246,7 +246,9 @@ func TestExport(t *testing.T) {
 		}
 	}
 	for i := range min(len(now), len(then)) {
-		now[i].Leader, then[i].Leader = "", ""
+		for _, b := range []*admin.Brief{&now[i], &then[i]} { // it fires meanwhile
+			b.Leader, b.LastOutcome, b.LastReason, b.LastEnded = "", "", "", time.Time{}
+		}
 	}
 	if !slices.Equal(now, then) || len(now) != 2 {
 		t.Errorf("jobs were\n%+v\nand are with the exported files\n%+v", then, now)
