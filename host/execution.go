@@ -689,13 +689,13 @@ func (f *fire) announce(guests context.Context, phase coordination.Phase, export
 		// A Java host may have come last, and be at its listener.
 		grace, done := context.WithTimeout(ctx, javaGrace)
 		defer done()
-		changes, err := r.Watch(grace, coordination.GuaranteeWatch(l, phase))
+		var changes <-chan coordination.Snapshot
+		changes, err = r.Watch(grace, coordination.GuaranteeWatch(l, phase))
 		if err == nil && f.await(grace, r, changes, phase, items) != nil && guests.Err() == nil {
 			f.job.log.Info("the listeners of Java hosts that run once over all do not run in this fire: its last item was here, and the module does not export that listener",
 				zap.String("export", export), zap.Time("instant", f.id.Time()))
 			f.endPhase(guests, phase)
 		}
-		return
 	}
 	if err != nil && guests.Err() == nil {
 		f.job.log.Warn("marking items for the listeners of Java hosts", zap.String("export", export), zap.Error(err))
