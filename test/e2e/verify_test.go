@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
 
@@ -15,11 +17,14 @@ import (
 func TestVerifyLooksAtTheRegistry(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.job("tick", everySecond, "shardingTotalCount: 2", "failover: true")
+	// It fires only when triggered: a fire clears away the mark that verify is to find.
+	c.job("tick", `cron: "0 0 0 1 1 ? 2099"`, "shardingTotalCount: 2", "failover: true")
 	c.refused(2, []string{"the history files are missing, or --zk to look at the registry"}, "verify")
 	c.refused(2, []string{"there is no job in namespace " + c.ns}, "verify", "--zk", c.zk, "--namespace", c.ns)
 	a := c.add()
 	a.of("tick", 0, assigned(2))
+	c.registry("trigger", "tick") // after it the host has looked at the marks once
+	a.of("tick", 0, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
 	if out := c.registry("verify"); !strings.Contains(out, "namespace "+c.ns+": 1 job, looked at ") || !strings.Contains(out, "0 violations") {
 		t.Errorf("all is well, and verify says\n%s", out)
 	}
