@@ -68,6 +68,11 @@ func (j *job) tick(now moment) {
 		return
 	}
 	at, skipped := j.next, 0
+	begun, held := j.begunUntil()
+	if next := j.schedule.Next(begun); at.Before(next) && !next.After(now.wall) {
+		at = next
+	}
+	first := at
 	for n := j.schedule.Next(at); !n.IsZero() && !n.After(now.wall); n = j.schedule.Next(n) {
 		at = n
 		if skipped++; skipped > 10_000 {
@@ -75,8 +80,8 @@ func (j *job) tick(now moment) {
 			break
 		}
 	}
-	if skipped > 0 {
-		j.skipFires(coordination.Fire{Instant: j.next.UnixMilli(), Source: string(abi.SourceSchedule)}, at.Add(-time.Millisecond), SkipLater,
+	if skipped > 0 && held && first.After(begun) {
+		j.skipFires(coordination.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, at.Add(-time.Millisecond), SkipLater,
 			fmt.Sprintf("%d instants from here on came due while the process did not run or the registry could not be reached, or when the clock was set; they are one fire at %s", skipped, at.Format(time.RFC3339)))
 	}
 	j.arm(at)
@@ -98,10 +103,26 @@ func (j *job) tick(now moment) {
 	j.fire(now, at)
 }
 
+// begunUntil is the earliest instant that an item of this host was begun for last,
+// or after which it was first divided: of what came due up to it, this host owes
+// nothing. What came due before it was given an item, it makes up for when it is;
+// held is whether it has one.
+func (j *job) begunUntil() (earliest time.Time, held bool) {
+	for _, it := range j.items {
+		if !it.owned {
+			continue
+		}
+		if begun := time.UnixMilli(it.state.Record.Instant); !held || begun.Before(earliest) {
+			earliest, held = begun, true
+		}
+	}
+	return earliest, held
+}
+
 // park keeps an instant until the items have been divided. Of several, the
 // newest stands for all.
 func (j *job) park(at time.Time) {
-	if !j.parked.IsZero() && j.parked.Before(at) {
+	if begun, held := j.begunUntil(); held && j.parked.After(begun) && j.parked.Before(at) {
 		j.skipFires(coordination.Fire{Instant: j.parked.UnixMilli(), Source: string(abi.SourceSchedule)}, time.Time{}, SkipLater,
 			"the items were being divided, and a newer instant came due: it stands for this one")
 	}

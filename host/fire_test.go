@@ -1,10 +1,13 @@
 package host
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
 // An item that owes an instant and is refused for a trigger, because it has run
@@ -26,6 +29,54 @@ func TestATriggerAnswersNoInstant(t *testing.T) {
 		it := &item{due: &tc.due}
 		if it.answered(tc.answer); (it.due != nil) != tc.owes {
 			t.Errorf("%s: still owed: %t, want %t", name, it.due != nil, tc.owes)
+		}
+	}
+}
+
+// A host whose clock brings several instants at once reports those that its items
+// owe, and none from before an item was first divided.
+func TestInstantsBeforeTheItemsAreNotReported(t *testing.T) {
+	t.Parallel()
+	everySecond, err := schedule.Parse("* * * * * ?", time.UTC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := func(n int) time.Time { return time.Date(2026, 5, 4, 11, 0, n, 0, time.UTC) }
+	for name, tc := range map[string]struct {
+		records []int // the second each owned item was begun for last
+		parked  int
+		want    []int // the first second of each report
+	}{
+		"nothing is owned":             {nil, 0, nil},
+		"all owed":                     {[]int{0, 3}, 0, []int{1}},
+		"divided for the first time":   {[]int{3, 4}, 0, []int{4}},
+		"the newest is owed alone":     {[]int{5}, 0, nil},
+		"begun by another already":     {[]int{7}, 0, nil},
+		"one was parked":               {[]int{0}, 1, []int{2, 1}},
+		"parked and not owed":          {[]int{3}, 1, []int{4}},
+		"parked, and nothing is owned": {nil, 1, nil},
+	} {
+		j, events := javaJob(t, nil)
+		j.items = make(map[int]*item)
+		for n, begun := range tc.records {
+			it := &item{number: n, owned: true}
+			it.state.Record.Instant = second(begun).UnixMilli()
+			j.items[n] = it
+		}
+		j.schedule = everySecond
+		j.next = second(1)
+		if tc.parked != 0 {
+			j.parked, j.next = second(tc.parked), second(tc.parked+1)
+		}
+		j.tick(moment{second(6), second(6)})
+		var got []int
+		for _, e := range *events {
+			if e.Kind == EventFireSkipped {
+				got = append(got, e.Instant.Second())
+			}
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: reports from the seconds %v on, want %v", name, got, tc.want)
 		}
 	}
 }
