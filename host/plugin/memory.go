@@ -93,12 +93,13 @@ func (p *memories) take(limit uint64, a *account) *linearMemory {
 
 // put takes a memory back. Nothing may use it any more.
 func (p *memories) put(m *linearMemory) {
-	used := m.buf
+	used := len(m.buf)
 	m.buf, m.account = nil, nil
 	if m.reserved == nil {
 		return
 	}
-	resident, ok := wipe(used, keptMemory/2)
+	// Of what an earlier owner has used, this one may have had less.
+	resident, ok := wipe(m.reserved[:m.usable], used, keptMemory/2)
 	p.mu.Lock()
 	ok = ok && !p.closed && p.resident+resident <= keptMemory
 	if ok {

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"runtime"
 	"sync"
 	"testing"
 )
@@ -126,5 +127,34 @@ func TestMemoriesAreBounded(t *testing.T) {
 	p.put(m)
 	if len(p.idle) != 0 || p.resident != 0 {
 		t.Errorf("%d memories are held after the end", len(p.idle))
+	}
+}
+
+// An idle memory counts for all that it keeps from the system, also if its last
+// owner had little of it: many small guests after a few large ones kept
+// several times the bound.
+func TestIdleMemoryCountsInFull(t *testing.T) {
+	t.Parallel()
+	var p memories
+	defer p.close()
+	const large = 8 << 20
+	m := p.take(64<<20, unlimited())
+	for b := m.Reallocate(large); len(b) > 0; b = b[min(4096, len(b)):] {
+		b[0] = 1
+	}
+	p.put(m)
+	if runtime.GOOS != "linux" {
+		t.Skip("no memory is kept where the system does not say what is in use")
+	}
+	if p.resident != large {
+		t.Fatalf("%d bytes are kept, want %d", p.resident, large)
+	}
+	if again := p.take(64<<20, unlimited()); again != m || p.resident != 0 {
+		t.Fatalf("another memory was taken, and %d bytes are kept", p.resident)
+	}
+	m.Reallocate(pageSize)
+	p.put(m)
+	if p.resident != large {
+		t.Errorf("after a small guest %d bytes are kept, want %d", p.resident, large)
 	}
 }

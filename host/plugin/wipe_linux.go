@@ -6,10 +6,11 @@ import (
 	"unsafe"
 )
 
-// wipe makes memory zero again, at the cost of the pages that were touched. It
-// returns how many bytes of it stay with the process, and false if it was not
-// done: they are more than most, or the system does not tell.
-func wipe(b []byte, most int) (resident int, ok bool) {
+// wipe makes memory zero again of which the first used bytes may not be, at the
+// cost of the pages that were touched. It returns how many bytes of all of it stay
+// with the process, and false if it was not done: they are more than most, or the
+// system does not tell.
+func wipe(b []byte, used, most int) (resident int, ok bool) {
 	if len(b) == 0 {
 		return 0, true
 	}
@@ -24,12 +25,12 @@ func wipe(b []byte, most int) (resident int, ok bool) {
 	if resident > most {
 		return 0, false
 	}
-	for i := 0; i < len(in); {
+	for i := 0; i*page < used; {
 		j := i + 1
-		for j < len(in) && (in[j]^in[i])&1 == 0 {
+		for j*page < used && (in[j]^in[i])&1 == 0 {
 			j++
 		}
-		run := b[i*page : min(j*page, len(b))]
+		run := b[i*page : min(j*page, used)]
 		// What is not in memory was never touched, or is in swap space: the
 		// system forgets it either way. What goes to swap space from now on
 		// comes back to be cleared.

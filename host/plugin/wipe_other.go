@@ -4,4 +4,4 @@ package plugin
 
 // wipe makes memory zero again, which is worth it only where the system tells
 // which of it was touched.
-func wipe([]byte, int) (resident int, ok bool) { return 0, false }
+func wipe([]byte, int, int) (resident int, ok bool) { return 0, false }
