@@ -148,6 +148,9 @@ type Executor interface {
 	// waits until there is memory for one; the error is that of ctx, or says
 	// that the executor is closed.
 	NewWorker(ctx context.Context) (Worker, error)
+	// Expect says when the next worker will be wanted, by the wall clock: until
+	// shortly before, what it needs may leave memory. Zero is not known.
+	Expect(next time.Time)
 	// Retain adds a use, Release ends one. When the last use ends the
 	// executor is closed. Retain reports false if that has happened already.
 	Retain() bool

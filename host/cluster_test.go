@@ -52,6 +52,8 @@ func (g *guest) Retain() bool {
 	return true
 }
 
+func (g *guest) Expect(time.Time) {}
+
 func (g *guest) Release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

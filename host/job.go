@@ -89,6 +89,8 @@ type job struct {
 	exec       abi.Executor // what the next fire uses; nil while there is none
 	execFor    string       // digest and guest settings that exec was made for
 	execErr    error
+	expects    abi.Executor // what was last said of the next fire, and to whom
+	expected   time.Time
 	guest      coordination.Guest
 	schedule   cron.Schedule // nil for a one-off job
 	zone       *time.Location
@@ -349,6 +351,7 @@ func (j *job) run(work context.Context) {
 		}
 		j.watchWaits(now)
 		j.answer()
+		j.expect(now)
 		j.wakeAt = now.Add(j.sleep(now))
 		timer.Reset(time.Until(j.wakeAt))
 	}
@@ -503,6 +506,20 @@ func (j *job) advance(now moment) (over bool) {
 	j.tally(now)
 	j.watchExtra(now)
 	return false
+}
+
+// expect lets the module leave memory until shortly before its next fire here.
+func (j *job) expect(now moment) {
+	next := time.Time{}
+	if !j.next.IsZero() && j.view.Enabled && len(j.items) > 0 {
+		next = now.Add(j.next.Sub(now.wall))
+	}
+	// The wall clock is set right by some milliseconds all the time.
+	if j.exec == nil || j.exec == j.expects && next.Sub(j.expected).Abs() < clockStep {
+		return
+	}
+	j.exec.Expect(next)
+	j.expects, j.expected = j.exec, next
 }
 
 // sleep is how long the loop may sleep after it did all that could be done

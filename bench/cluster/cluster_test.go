@@ -522,6 +522,7 @@ func (m module) Executor(coordination.JobConfiguration) (abi.Executor, error) { 
 func (m module) HasListener(string) bool                                      { return false }
 func (m module) NewWorker(context.Context) (abi.Worker, error)                { return m, nil }
 func (m module) Retain() bool                                                 { return true }
+func (m module) Expect(time.Time)                                             {}
 func (m module) Release()                                                     {}
 func (m module) Close() error                                                 { return nil }
 func (m module) Listen(context.Context, string, *abi.Invocation) abi.Result   { return ok }

@@ -314,6 +314,7 @@ func (noop) Executor(coordination.JobConfiguration) (abi.Executor, error) { retu
 func (noop) HasListener(string) bool                                      { return false }
 func (noop) NewWorker(context.Context) (abi.Worker, error)                { return noop{}, nil }
 func (noop) Retain() bool                                                 { return true }
+func (noop) Expect(time.Time)                                             {}
 func (noop) Release()                                                     {}
 func (noop) Close() error                                                 { return nil }
 func (noop) Listen(context.Context, string, *abi.Invocation) abi.Result {

@@ -66,6 +66,9 @@ type Config struct {
 	// MemoryBudget bounds what guests and compiled code take together: a size,
 	// or a part of the machine's memory such as 50%. Empty is no limit.
 	MemoryBudget string
+	// ModuleMemory is how much of it compiled modules may take that no guest runs
+	// in, written alike. Empty is no limit.
+	ModuleMemory string
 	// DrainTimeout is how long running items may go on at the end; 0 is not
 	// at all.
 	DrainTimeout time.Duration
@@ -375,10 +378,23 @@ func hostSettings(d defaults) []setting {
 					s = ""
 				}
 				c.MemoryBudget = s
-				_, err := memoryBudget(s, func() (uint64, error) { return 1 << 40, nil })
+				_, err := sizeOrPart(s, func() (uint64, error) { return 1 << 40, nil })
 				return err
 			},
 			show: func(c *Config) string { return cmp.Or(c.MemoryBudget, off) },
+		},
+		{
+			key: "moduleMemory", arg: "SIZE", standard: "25%",
+			help: "most memory that compiled modules take: a size, a part of the machine's or container's memory, or off; beyond it those leave that are needed last, and come back from the cache ahead of their jobs' fires",
+			set: func(c *Config, s string) error {
+				if s == off {
+					s = ""
+				}
+				c.ModuleMemory = s
+				_, err := sizeOrPart(s, func() (uint64, error) { return 1 << 40, nil })
+				return err
+			},
+			show: func(c *Config) string { return cmp.Or(c.ModuleMemory, off) },
 		},
 		isolationSetting(),
 		{
@@ -547,11 +563,11 @@ func parseSize(s string) (int64, error) {
 	return n, nil
 }
 
-// leastBudget is what a host cannot do without.
-const leastBudget = 16 << 20
+// leastMemory is what a host cannot do without.
+const leastMemory = 16 << 20
 
-// memoryBudget reads a size, or a part of what memory returns. Nothing is 0.
-func memoryBudget(s string, memory func() (uint64, error)) (int64, error) {
+// sizeOrPart reads a size, or a part of what memory returns. Nothing is 0.
+func sizeOrPart(s string, memory func() (uint64, error)) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}
@@ -572,8 +588,8 @@ func memoryBudget(s string, memory func() (uint64, error)) (int64, error) {
 			return 0, fmt.Errorf("%q is not a size; want a number of bytes, such as 512MiB, a part of the memory, such as 50%%, or off", clip(s))
 		}
 	}
-	if bytes < leastBudget {
-		return 0, fmt.Errorf("%s is too little; want at least %s", clip(s), coordination.ShowSize(leastBudget))
+	if bytes < leastMemory {
+		return 0, fmt.Errorf("%s is too little; want at least %s", clip(s), coordination.ShowSize(leastMemory))
 	}
 	return bytes, nil
 }

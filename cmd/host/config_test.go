@@ -85,7 +85,7 @@ ceilings:
 	want := Config{
 		Plugins: dir, Registry: "embedded", Namespace: "from-flag/x", ZooKeeper: zooKeeper{SessionTimeout: 40 * time.Second},
 		LogFormat: "json", LogLevel: zapcore.ErrorLevel, GuestLogLevel: zapcore.InfoLevel,
-		HistorySize: 1 << 20, MaxConcurrency: 7, MemoryBudget: "50%", DrainTimeout: 5 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, DeadMan: "auto", Rescan: 30 * time.Second,
+		HistorySize: 1 << 20, MaxConcurrency: 7, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 5 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, DeadMan: "auto", Rescan: 30 * time.Second,
 		Mounts: map[string][]plugin.Mount{
 			"a":      {{Host: dir, Guest: "/one"}, {Host: dir, Guest: "/two"}},
 			"b":      {{Host: dir, Guest: "/env"}},
@@ -221,7 +221,7 @@ func TestDefaults(t *testing.T) {
 	want := Config{
 		Plugins: dir, Registry: "embedded", Namespace: "wasmjob", ZooKeeper: zooKeeper{SessionTimeout: 40 * time.Second},
 		Admin: &admin.Address{Network: "tcp", Name: "127.0.0.1:9770"}, LogFormat: "console",
-		HistorySize: 64 << 20, MemoryBudget: "50%", DrainTimeout: 30 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, Cache: "/cache", DeadMan: "auto", Rescan: 30 * time.Second,
+		HistorySize: 64 << 20, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 30 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, Cache: "/cache", DeadMan: "auto", Rescan: 30 * time.Second,
 		Mounts: map[string][]plugin.Mount{}, Ceilings: ceiling.List{ceiling.Default(64 << 20)},
 	}
 	if !reflect.DeepEqual(l.Config, want) {
@@ -435,25 +435,25 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-func TestMemoryBudget(t *testing.T) {
+func TestSizeOrPart(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{"": 0, "50%": 4 << 30, "100%": 8 << 30, "12.5%": 1 << 30, "64MiB": 64 << 20} {
-		if got, err := memoryBudget(text, func() (uint64, error) { return 8 << 30, nil }); err != nil || got != want {
+		if got, err := sizeOrPart(text, func() (uint64, error) { return 8 << 30, nil }); err != nil || got != want {
 			t.Errorf("%q is %d, expected %d (%v)", text, got, want, err)
 		}
 	}
 	for text, want := range map[string]string{
 		"0%": "more than 0%", "101%": "at most 100%", "NaN%": "not a part", "x": "not a size", "1MiB": "want at least 16MiB", "-1": "not a size",
 	} {
-		if got, err := memoryBudget(text, func() (uint64, error) { return 8 << 30, nil }); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := sizeOrPart(text, func() (uint64, error) { return 8 << 30, nil }); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is %d (%v), expected %q", text, got, err, want)
 		}
 	}
 	unknown := errors.New("no such file")
-	if _, err := memoryBudget("50%", func() (uint64, error) { return 0, unknown }); !errors.Is(err, unknown) {
+	if _, err := sizeOrPart("50%", func() (uint64, error) { return 0, unknown }); !errors.Is(err, unknown) {
 		t.Errorf("with unknown memory: %v", err)
 	}
-	if bytes, err := machineMemory(); err != nil || bytes < leastBudget {
+	if bytes, err := machineMemory(); err != nil || bytes < leastMemory {
 		t.Errorf("the machine has %d bytes (%v)", bytes, err)
 	}
 }

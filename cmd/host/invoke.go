@@ -448,11 +448,11 @@ func (r *invokeRun) once(ctx context.Context) error {
 	}
 	load := r.runtime.Load
 	if r.workers != nil {
-		load = func(_ context.Context, name string, wasm []byte) (*plugin.Module, error) {
+		load = func(_ context.Context, name string, wasm []byte, _ time.Time) (*plugin.Module, error) {
 			return r.runtime.Open(name, wasm)
 		}
 	}
-	module, err := load(ctx, r.module, wasm)
+	module, err := load(ctx, r.module, wasm, time.Time{})
 	if err != nil {
 		return err
 	}

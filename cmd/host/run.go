@@ -87,18 +87,30 @@ In a terminal the host shows one line per fire. Otherwise, and with
 // errStopped is the end that a second signal makes.
 var errStopped = errors.New("stopped at once by a second signal")
 
-// gcPercent lets the heap grow to five times what is live before it is
-// collected.
-const gcPercent = 400
+// gcPercent is GOGC beside modules that take so many bytes of the heap. Without
+// them the heap may grow to five times what is live before it is collected: guests
+// come and go beside a small heap. Modules stay, and nothing is gained by
+// four times their size in garbage.
+func gcPercent(modules int64) int {
+	const small = 64 << 20
+	return 100 + int(300*small/(small+modules))
+}
+
+// paceCollector sets gcPercent as modules come and go; nil if the environment says
+// how often the collector runs.
+func (p *program) paceCollector() func(modules int64) {
+	if p.getenv("GOGC") != "" {
+		return nil
+	}
+	return func(modules int64) { debug.SetGCPercent(gcPercent(modules)) }
+}
 
 // serve runs a host until a signal ends it.
 func (p *program) serve(ctx context.Context, l *loaded) error {
 	signals, end := p.notify()
 	defer end()
-	if p.getenv("GOGC") == "" {
-		// Guests' memories come and go beside a small heap; at Go's default the
-		// collector would run all the time.
-		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	if p.paceCollector() != nil {
+		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent(0)))
 	}
 	s, err := p.wire(ctx, l)
 	if err != nil {

@@ -138,11 +138,15 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	}
 
 	// What runs jobs.
-	memory, err := memoryBudget(l.MemoryBudget, machineMemory)
+	memory, err := sizeOrPart(l.MemoryBudget, machineMemory)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("memoryBudget: %w", err)}
 	}
-	runtime, err := newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: p.compiler(), MemoryBudget: memory, Logger: slog.New(slogHandler{log: s.log})})
+	modules, err := sizeOrPart(l.ModuleMemory, machineMemory)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("moduleMemory: %w", err)}
+	}
+	runtime, err := newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: p.compiler(), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: p.paceCollector(), Logger: slog.New(slogHandler{log: s.log})})
 	if err != nil {
 		return nil, err
 	}
@@ -258,8 +262,10 @@ func memoryMetrics(m *admin.Metrics, memory func() plugin.Memory) error {
 			func() float64 { return float64(memory().Budget) }),
 		m.GaugeFunc("memory_guests_bytes", "What guests have of the memory budget: memories, tables and stacks.",
 			func() float64 { return float64(memory().Guests) }),
-		m.GaugeFunc("memory_code_bytes", "What compiled modules take of the memory budget, about.",
+		m.GaugeFunc("memory_code_bytes", "What the compiled modules in memory take of the memory budget, about.",
 			func() float64 { return float64(memory().Code) }),
+		m.CounterFunc("module_waits_total", "Times that a fire waited for a module that had left memory.",
+			func() float64 { return float64(memory().Late) }),
 		m.GaugeFunc("memory_workers_waiting", "Workers that wait until there is memory for their guest.",
 			func() float64 { return float64(memory().Waiting) }),
 		m.CounterFunc("memory_refused_total", "Times that a guest got no more memory because the budget, or its job's share, was used up.",

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -50,7 +51,7 @@ func newFakeLoader(t *testing.T) *fakeLoader {
 	return l
 }
 
-func (l *fakeLoader) load(ctx context.Context, name string, wasm []byte, apart bool) (compiled, error) {
+func (l *fakeLoader) load(ctx context.Context, name string, wasm []byte, apart bool, _ time.Time) (compiled, error) {
 	text := string(wasm)
 	l.mu.Lock()
 	l.loads = append(l.loads, text)
@@ -147,6 +148,8 @@ func (e *fakeExecutor) Digest() string                                { return d
 func (e *fakeExecutor) HasListener(string) bool                       { return false }
 func (e *fakeExecutor) NewWorker(context.Context) (abi.Worker, error) { return nil, nil }
 func (e *fakeExecutor) Retain() bool                                  { return false }
+func (e *fakeExecutor) Expect(time.Time)                              {}
+
 func (e *fakeExecutor) Release() {
 	e.m.l.mu.Lock()
 	defer e.m.l.mu.Unlock()

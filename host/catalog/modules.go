@@ -20,8 +20,9 @@ import (
 type loader interface {
 	// load takes the module's file name and bytes. Its error is a
 	// *plugin.LoadError if the module is to blame. apart says that all jobs that
-	// name the module run in processes of their own: it is tried in one, too.
-	load(ctx context.Context, name string, wasm []byte, apart bool) (compiled, error)
+	// name the module run in processes of their own: it is tried in one, too. due is
+	// when the first of them fires; zero is not known.
+	load(ctx context.Context, name string, wasm []byte, apart bool, due time.Time) (compiled, error)
 }
 
 // compiled is a module that is ready. It is safe for concurrent use.
@@ -88,9 +89,9 @@ func loaderOf(o Options) runtimeLoader {
 	return runtimeLoader{o.Runtime, o.Workers, grants{o.Mounts, o.Ceilings, o.Isolate, cmp.Or(o.Concurrency, host.DefaultMaxConcurrency())}}
 }
 
-func (l runtimeLoader) load(ctx context.Context, name string, wasm []byte, apart bool) (compiled, error) {
+func (l runtimeLoader) load(ctx context.Context, name string, wasm []byte, apart bool, due time.Time) (compiled, error) {
 	if !apart {
-		m, err := l.runtime.Load(ctx, name, wasm)
+		m, err := l.runtime.Load(ctx, name, wasm, due)
 		if err != nil {
 			return nil, err
 		}

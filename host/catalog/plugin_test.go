@@ -176,7 +176,7 @@ func TestRealModules(t *testing.T) {
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	rt := newRuntime(t)
-	m, err := rt.Load(t.Context(), "a.wasm", tinyModule(0, "a"))
+	m, err := rt.Load(t.Context(), "a.wasm", tinyModule(0, "a"), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

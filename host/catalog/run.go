@@ -420,7 +420,7 @@ func (c *Catalog) do(ctx context.Context, w want, m compiled) (res result) {
 			return res
 		}
 		var err error
-		if m, err = c.load.load(ctx, w.file, wasm, w.apart); err != nil {
+		if m, err = c.load.load(ctx, w.file, wasm, w.apart, w.due); err != nil {
 			res.cancelled = ctx.Err() != nil
 			res.outcome.problems, res.passing = reasons(err), passing(err)
 			return res

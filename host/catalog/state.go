@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/definition"
+	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
 // complaint is a reason why a file is not taken, with the place it is about; 0
@@ -106,7 +107,8 @@ type trial struct {
 // want is a module to compile, unless that is done, and to try with some jobs.
 type want struct {
 	file, digest string
-	apart        bool // all jobs that name it run in processes of their own
+	apart        bool      // all jobs that name it run in processes of their own
+	due          time.Time // when the first of its jobs fires; zero is not known
 	try          []definition.Definition
 }
 
@@ -114,7 +116,7 @@ type want struct {
 type plan struct {
 	jobs    []*binding     // by name
 	refused []host.Refusal // by file
-	compile []want         // by file
+	compile []want         // what is due first comes first
 	// waiting are the jobs that are not in force and will be, if all goes
 	// well, when a digest is compiled; by name.
 	waiting map[string][]string
@@ -297,7 +299,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		if o, known := outcomes[f.digest]; f.digest != "" {
 			p.needed[f.digest] = true
 			if !known || o.again && o.compiled == nil {
-				compile[f.digest] = want{file: name, digest: f.digest, apart: s.apart(name, claims)}
+				compile[f.digest] = want{file: name, digest: f.digest, apart: s.apart(name, claims), due: firstFire(name, claims, now)}
 			}
 			if o.compiled != nil {
 				f.good = f.digest
@@ -357,10 +359,15 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			r.addLine(name, 0, "no definition names it, expected one such as %s.yaml beside it", stem(name))
 		}
 	}
-	for _, digest := range slices.Sorted(maps.Keys(compile)) {
-		p.compile = append(p.compile, compile[digest])
-	}
-	slices.SortStableFunc(p.compile, func(a, b want) int { return cmp.Compare(a.file, b.file) })
+	p.compile = slices.SortedFunc(maps.Values(compile), func(a, b want) int {
+		switch {
+		case a.due.Equal(b.due):
+			return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.digest, b.digest))
+		case a.due.IsZero() || !b.due.IsZero() && b.due.Before(a.due):
+			return 1
+		}
+		return -1
+	})
 	if s.problem != "" {
 		r.add(s.dir, about(s.problem)...)
 		r.kept[s.dir] = len(p.jobs) > 0
@@ -380,6 +387,28 @@ func (s state) apart(module string, claims map[string][]claim) bool {
 		}
 	}
 	return true
+}
+
+// firstFire is when the first of the jobs that name a module fires; zero if none
+// has a schedule.
+func firstFire(module string, claims map[string][]claim, now time.Time) time.Time {
+	first := time.Time{}
+	for _, list := range claims {
+		for _, c := range list {
+			conf := c.doc.Configuration
+			if c.doc.Module != module || conf.Cron == "" || conf.Disabled {
+				continue
+			}
+			zone, err := schedule.Zone(conf.TimeZone)
+			if err != nil {
+				continue
+			}
+			if s, err := schedule.Parse(conf.Cron, zone); err == nil {
+				first = earlier(first, s.Next(now))
+			}
+		}
+	}
+	return first
 }
 
 // tooMany are the jobs beyond the ceiling of their number. Those in force come

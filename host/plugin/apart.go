@@ -35,8 +35,10 @@ type Packed struct {
 }
 
 // Pack makes a module ready for another process. Its result must not be changed.
-func (m *Module) Pack() Packed {
-	return Packed{Name: m.name, Info: m.code.info, TableBytes: m.code.tableBytes, Wasm: m.code.wasm}
+// It fails if the module's bytes, which lie in a file, cannot be read.
+func (m *Module) Pack() (Packed, error) {
+	wasm, err := m.code.wasm.read()
+	return Packed{Name: m.name, Info: m.code.info, TableBytes: m.code.tableBytes, Wasm: wasm}, err
 }
 
 // Unpack takes a module from another process, which has read and checked it.
@@ -44,7 +46,7 @@ func (r *Runtime) Unpack(p Packed) (*Module, error) {
 	if p.Info == nil {
 		return nil, errors.New("the module comes without what is known of it")
 	}
-	return r.open(p.Name, &code{info: p.Info, wasm: p.Wasm, tableBytes: p.TableBytes, tried: p.Tried})
+	return r.open(p.Name, &code{info: p.Info, tableBytes: p.TableBytes, passed: p.Tried}, p.Wasm)
 }
 
 // Needs are what a job's guests need.
@@ -67,7 +69,7 @@ func (m *Module) Needs(s Settings) (Needs, error) {
 	if err != nil {
 		return Needs{}, err
 	}
-	return Needs{Type: typ, Pages: pages, Least: m.code.leastMemory(), Code: codeFactor * int64(len(m.code.wasm))}, nil
+	return Needs{Type: typ, Pages: pages, Least: m.code.leastMemory(), Code: m.code.bytes()}, nil
 }
 
 // HasListener reports whether the module has the listener export, if it is run
@@ -87,7 +89,7 @@ func (c *code) trialPages() uint32 {
 // Try makes an instance with the memory limit, runs its initialisation, and
 // drops it. The error is a [*LoadError], or wraps that of ctx.
 func (m *Module) Try(ctx context.Context, pages uint32) error {
-	e, err := m.r.acquire(ctx, m.code, pages, true)
+	e, err := m.r.acquire(ctx, m.code, pages, true, time.Time{})
 	if err != nil {
 		return m.refused(ctx, err)
 	}
@@ -118,24 +120,26 @@ func (m *Module) Release() { m.r.releaseCode(m.code) }
 // pages. It is compiled in the same lanes and by the same kind of process as any
 // other. The error is a [*LoadError], or wraps that of ctx.
 func (m *Module) Store(ctx context.Context, pages uint32) error {
-	if err := m.r.store(ctx, &engine{code: m.code, pages: pages}); err != nil {
+	if err := m.r.store(ctx, m.code, pages); err != nil {
 		return m.refused(ctx, err)
 	}
 	return nil
 }
 
-func (r *Runtime) store(ctx context.Context, e *engine) error {
-	in := func(lane chan struct{}, limit time.Duration) error {
-		select {
-		case lane <- struct{}{}:
-			defer func() { <-lane }()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		return r.worker.compile(ctx, e, limit)
+func (r *Runtime) store(ctx context.Context, c *code, pages uint32) error {
+	wasm, err := c.wasm.read()
+	if err != nil {
+		return err
 	}
-	err := errTakesLong
-	if len(e.code.wasm) <= quickSize {
+	in := func(l *lane, limit time.Duration) error {
+		if err := l.enter(ctx, time.Time{}); err != nil {
+			return err
+		}
+		defer l.leave()
+		return r.worker.compile(ctx, wasm, pages, limit)
+	}
+	err = errTakesLong
+	if len(wasm) <= quickSize {
 		err = in(r.quick, quickTime)
 	}
 	if errors.Is(err, errTakesLong) {

@@ -225,7 +225,7 @@ func edition(wasm []byte) []byte {
 
 // reload does what a replaced file costs: load, configure, run an item, drop.
 func reload(tb testing.TB, r *Runtime, wasm []byte, parameter string) {
-	m, err := r.Load(context.Background(), "reload.wasm", wasm)
+	m, err := r.Load(context.Background(), "reload.wasm", wasm, time.Time{})
 	if err != nil {
 		tb.Fatal(err)
 	}

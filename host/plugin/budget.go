@@ -16,20 +16,25 @@ const (
 	// the engine keeps of it.
 	guestBase = 64 << 10
 	// codeFactor times the size of a metered module is what its compiled
-	// form takes, its data and what the engine knows of it included.
-	codeFactor = 5
+	// form takes, its data and what the engine knows of it included. Of a Go module
+	// of 3.5 MB, whose metered form has 4.5, that is 13.7 MB of native code and 4.2
+	// MB of the module's own sections.
+	codeFactor = 4
 )
 
 // Memory says what a runtime's guests and modules take of its budget, in bytes.
 type Memory struct {
 	Budget int64 `json:"budget"` // 0: there is no limit
 	Guests int64 `json:"guests"` // memories, tables and stacks
-	Code   int64 `json:"code"`   // compiled modules
+	Code   int64 `json:"code"`   // compiled modules that are in memory
+	Idle   int64 `json:"idle"`   // those of them that no guest runs in
 	// Waiting counts the workers that wait for memory.
 	Waiting int `json:"waiting"`
 	// Refused counts the times that a guest got no more memory because the
 	// budget, or its job's share of it, was used up.
 	Refused int64 `json:"refused"`
+	// Late counts the times that a fire waited for a module that had left memory.
+	Late int64 `json:"late"`
 }
 
 // budget bounds what all guests and modules of a runtime take together. A worker
@@ -40,16 +45,21 @@ type budget struct {
 	total   int64 // 0 is no limit
 	guests  int64
 	code    int64
+	idle    int64            // part of code: it leaves if somebody needs the memory
 	jobs    map[string]int64 // of guests
 	waiting []*admission
 	refused int64
+	late    int64
 	// short is called, without mu, when somebody begins to wait; nil: nothing is.
 	short func()
+	// crowded is called with mu held when idle code has to leave.
+	crowded func()
 }
 
 // admission is a worker that waits.
 type admission struct {
 	job   string
+	code  bool // it waits for a module instead
 	bytes int64
 	given chan struct{} // closed when the bytes are its
 }
@@ -59,9 +69,38 @@ func newBudget(total int64) *budget { return &budget{total: total, jobs: map[str
 // share is what the guests of one job may have.
 func (b *budget) share() int64 { return b.total / 4 * jobShareOf4 }
 
-// fits reports whether a job may have so many bytes more. mu is held.
-func (b *budget) fits(job string, bytes int64) bool {
-	return b.total == 0 || (b.guests+b.code+bytes <= b.total && b.jobs[job]+bytes <= b.share())
+// fits reports whether there are so many bytes more, without the idle code. mu is
+// held.
+func (b *budget) fits(w *admission) bool {
+	switch {
+	case b.total == 0:
+		return true
+	case b.guests+b.code-b.idle+w.bytes > b.total:
+		return false
+	case w.code:
+		return b.code-b.idle+w.bytes <= b.share()
+	}
+	return b.jobs[w.job]+w.bytes <= b.share()
+}
+
+// take takes what fits. mu is held.
+func (b *budget) take(w *admission) {
+	if w.code {
+		b.code += w.bytes
+	} else {
+		b.add(w.job, w.bytes)
+	}
+	if b.excess() > 0 {
+		b.crowded()
+	}
+}
+
+// excess is how much idle code is to leave. mu is held.
+func (b *budget) excess() int64 {
+	if b.total == 0 || b.idle == 0 {
+		return 0
+	}
+	return max(b.guests+b.code-b.total, 0)
 }
 
 // add takes bytes for a job, or gives them back. mu is held.
@@ -87,13 +126,42 @@ func (b *budget) admit(ctx context.Context, job string, bytes int64) error {
 	if err := b.possible(bytes); err != nil {
 		return err
 	}
+	return b.wait(ctx, &admission{job: job, bytes: bytes})
+}
+
+// load does so for compiled code. A quarter of the budget stays for guests. Where
+// no code can leave memory, the error says so at once when there is no room.
+func (b *budget) load(ctx context.Context, bytes int64, leaves bool) error {
+	w := &admission{code: true, bytes: bytes}
+	if !leaves {
+		return b.loadNow(w)
+	}
+	if b.total > 0 && bytes > b.share() {
+		return fmt.Errorf("it needs about %d MiB for its compiled code; of the host's memory budget of %d MiB, %d MiB are for code",
+			bytes>>20, b.total>>20, b.share()>>20)
+	}
+	return b.wait(ctx, w)
+}
+
+func (b *budget) loadNow(w *admission) error {
 	b.mu.Lock()
-	if b.fits(job, bytes) {
-		b.add(job, bytes)
+	defer b.mu.Unlock()
+	if b.total > 0 && b.code+w.bytes > b.share() {
+		return fmt.Errorf("it needs about %d MiB for its compiled code; %d MiB of the host's memory budget of %d MiB are for code, and %d MiB are in use",
+			w.bytes>>20, b.share()>>20, b.total>>20, b.code>>20)
+	}
+	b.code += w.bytes
+	return nil
+}
+
+func (b *budget) wait(ctx context.Context, w *admission) error {
+	b.mu.Lock()
+	if b.fits(w) {
+		b.take(w)
 		b.mu.Unlock()
 		return nil
 	}
-	w := &admission{job, bytes, make(chan struct{})}
+	w.given = make(chan struct{})
 	b.waiting = append(b.waiting, w)
 	short := b.short
 	b.mu.Unlock()
@@ -112,7 +180,11 @@ func (b *budget) admit(ctx context.Context, job string, bytes int64) error {
 		b.waiting = slices.Delete(b.waiting, i, i+1)
 		return ctx.Err()
 	}
-	b.add(job, -bytes) // they came at the same time
+	if w.code { // they came at the same time
+		b.code -= w.bytes
+	} else {
+		b.add(w.job, -w.bytes)
+	}
 	b.next()
 	return ctx.Err()
 }
@@ -121,11 +193,12 @@ func (b *budget) admit(ctx context.Context, job string, bytes int64) error {
 func (b *budget) grow(job string, bytes int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.fits(job, bytes) {
+	w := &admission{job: job, bytes: bytes}
+	if !b.fits(w) {
 		b.refused++
 		return false
 	}
-	b.add(job, bytes)
+	b.take(w)
 	return true
 }
 
@@ -137,16 +210,28 @@ func (b *budget) free(job string, bytes int64) {
 	b.next()
 }
 
-// load takes memory for compiled code. A quarter of the budget stays for guests.
-func (b *budget) load(bytes int64) error {
+// rest takes note that code is idle, or that it is not any more if bytes are
+// negative. It reports whether idle code has to leave, beyond a limit of all code.
+func (b *budget) rest(bytes, limit int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.total > 0 && b.code+bytes > b.share() {
-		return fmt.Errorf("it needs about %d MiB for its compiled code; %d MiB of the host's memory budget of %d MiB are for code, and %d MiB are in use",
-			bytes>>20, b.share()>>20, b.total>>20, b.code>>20)
-	}
-	b.code += bytes
-	return nil
+	b.idle += bytes
+	b.next()
+	return b.code > limit || b.excess() > 0
+}
+
+// isLate takes note that a fire waits for a module that had left memory.
+func (b *budget) isLate() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.late++
+}
+
+// surplus is how many bytes of idle code have to leave for those who need them.
+func (b *budget) surplus() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.excess()
 }
 
 func (b *budget) unload(bytes int64) {
@@ -159,10 +244,10 @@ func (b *budget) unload(bytes int64) {
 // next admits those who wait and fit now. mu is held.
 func (b *budget) next() {
 	b.waiting = slices.DeleteFunc(b.waiting, func(w *admission) bool {
-		if !b.fits(w.job, w.bytes) {
+		if !b.fits(w) {
 			return false
 		}
-		b.add(w.job, w.bytes)
+		b.take(w)
 		close(w.given)
 		return true
 	})
@@ -171,7 +256,7 @@ func (b *budget) next() {
 func (b *budget) memory() Memory {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Memory{Budget: b.total, Guests: b.guests, Code: b.code, Waiting: len(b.waiting), Refused: b.refused}
+	return Memory{Budget: b.total, Guests: b.guests, Code: b.code, Idle: b.idle, Waiting: len(b.waiting), Refused: b.refused, Late: b.late}
 }
 
 // account is a worker's part of the budget: what it was admitted with, and what

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 )
@@ -55,10 +56,10 @@ func TestBudget(t *testing.T) {
 		b.free("b", 400)
 		b.free("c", 250)
 
-		if err := b.load(700); err != nil {
+		if err := b.load(t.Context(), 700, false); err != nil {
 			t.Error(err)
 		}
-		if err := b.load(100); err == nil || !strings.Contains(err.Error(), "memory budget") {
+		if err := b.load(t.Context(), 100, false); err == nil || !strings.Contains(err.Error(), "memory budget") {
 			t.Errorf("code takes what is left for guests: %v", err)
 		}
 		if err := b.admit(t.Context(), "d", 300); err != nil {
@@ -145,7 +146,7 @@ func TestBudgetOfGuests(t *testing.T) {
 	big = appendSection(big, 5, append([]byte{1, 0}, appendU32(nil, 60<<20/pageSize)...))
 	big = appendSection(big, 7, []byte("\x02\x06memory\x02\x00\x06_start\x00\x00"))
 	big = appendSection(big, 10, []byte{1, 2, 0, 0x0b})
-	m, err = r.Load(t.Context(), "big", big)
+	m, err = r.Load(t.Context(), "big", big, time.Time{})
 	if err == nil {
 		_, err = m.Executor(Settings{JobName: "big"})
 		m.Close()

@@ -198,14 +198,13 @@ func (e *errCompiler) Error() string { return e.text }
 
 // compile brings the code into the cache directory, within the limit unless that
 // is 0. The error is an errNoChild, an *errCompiler, errTakesLong, or that of ctx.
-func (c *child) compile(ctx context.Context, e *engine, limit time.Duration) error {
+func (c *child) compile(ctx context.Context, wasm []byte, pages uint32, limit time.Duration) error {
 	staging, err := os.MkdirTemp(c.dir, stagingPattern)
 	if err != nil {
 		return errNoChild{err}
 	}
 	defer os.RemoveAll(staging)
-	wasm := e.code.wasm
-	q := compileRequest{Dir: staging, Size: len(wasm), Pages: e.pages, Workers: c.workers}
+	q := compileRequest{Dir: staging, Size: len(wasm), Pages: pages, Workers: c.workers}
 	if q.Dir, err = filepath.Abs(staging); err != nil {
 		return errNoChild{err}
 	}

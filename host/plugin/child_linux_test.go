@@ -44,7 +44,7 @@ func TestChildStepsBack(t *testing.T) {
 	t.Parallel()
 	needsCompiler(t)
 	r := newRuntime(t, Options{CacheDir: filepath.Join(t.TempDir(), "cache"), Compiler: compiler("state")})
-	_, err := r.Load(context.Background(), "x.wasm", guest(t, "wat/noop"))
+	_, err := r.Load(context.Background(), "x.wasm", guest(t, "wat/noop"), time.Time{})
 	if want := fmt.Sprintf("nice %d, score 1000", childPriority); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, expected %q", err, want)
 	}
@@ -60,7 +60,7 @@ func TestChildMemory(t *testing.T) {
 	compile, started := counted("hungry")
 	r := newRuntime(t, Options{CacheDir: filepath.Join(t.TempDir(), "cache"), Compiler: compile,
 		compileTime: func(int) time.Duration { return time.Hour }})
-	_, err := r.Load(context.Background(), "x.wasm", wasm)
+	_, err := r.Load(context.Background(), "x.wasm", wasm, time.Time{})
 	if want := "compiling it takes more than 256 MiB of memory"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, expected %q", err, want)
 	}

@@ -105,7 +105,7 @@ var compilers = map[string]func() error{
 		if err != nil {
 			return err
 		}
-		_, err = r.Load(context.Background(), "noop.wasm", wasm)
+		_, err = r.Load(context.Background(), "noop.wasm", wasm, time.Time{})
 		return fmt.Errorf("loaded: %w", err)
 	},
 }
@@ -215,8 +215,8 @@ func TestChild(t *testing.T) {
 	// What wazero says of a module is the same from both processes.
 	bad := []byte("\x00asm\x01\x00\x00\x00" + "\x01\x08\x02\x60\x00\x00\x60\x00\x01\x7f" + "\x03\x03\x02\x00\x01" + "\x05\x03\x01\x00\x01" +
 		"\x07\x25\x03\x06memory\x02\x00\x0ajob_abi_v1\x00\x00\x0bjob_execute\x00\x01" + "\x0a\x07\x02\x02\x00\x0b\x02\x00\x0b")
-	_, here := newRuntime(t, Options{}).Load(context.Background(), "bad", bad)
-	_, there := r.Load(context.Background(), "bad", bad)
+	_, here := newRuntime(t, Options{}).Load(context.Background(), "bad", bad, time.Time{})
+	_, there := r.Load(context.Background(), "bad", bad, time.Time{})
 	if here == nil || there == nil || here.Error() != there.Error() {
 		t.Errorf("%v\n%v", here, there)
 	}
@@ -228,9 +228,8 @@ func TestChildCompilesTheSame(t *testing.T) {
 	needsCompiler(t)
 	for _, name := range []string{"wat/noop", "wat/instructions", "c/guest"} {
 		wasm, cacheDir := metered(t, guest(t, name)), t.TempDir()
-		e := &engine{code: &code{info: &Info{}, wasm: wasm}, pages: 512}
 		c := child{command: compiler("good"), dir: cacheDir, workers: 2, limit: compileTime}
-		here := compileRequest{Dir: t.TempDir(), Size: len(wasm), Pages: e.pages, Workers: 1}
+		here := compileRequest{Dir: t.TempDir(), Size: len(wasm), Pages: 512, Workers: 1}
 		if a := here.compile(wasm); a != (compileAnswer{}) {
 			t.Fatalf("%s: %+v", name, a)
 		}
@@ -245,7 +244,7 @@ func TestChildCompilesTheSame(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(cacheDir, filepath.Dir(sub)), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.compile(context.Background(), e, 0); err != nil {
+		if err := c.compile(context.Background(), wasm, 512, 0); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		want, err1 := os.ReadFile(files[0])
@@ -275,7 +274,7 @@ func TestChildFails(t *testing.T) {
 			compile, started := counted(c.name)
 			var log lines
 			r := newRuntime(t, Options{CacheDir: dir, Compiler: compile, Logger: log.logger(), compileTime: func(int) time.Duration { return c.limit }})
-			_, err := r.Load(context.Background(), "x.wasm", guest(t, "wat/noop"))
+			_, err := r.Load(context.Background(), "x.wasm", guest(t, "wat/noop"), time.Time{})
 			refused, ok := errors.AsType[*LoadError](err)
 			if !ok || len(refused.Problems) != 1 || !strings.Contains(refused.Problems[0], c.problem) || refused.Err == nil {
 				t.Fatalf("%#v", err)
@@ -305,7 +304,7 @@ func TestBombDelaysNobodyForLong(t *testing.T) {
 		go func() {
 			wasm := nasty(body(times(10+i, 0x01)))
 			wasm = appendSection(wasm, 0, appendSection(appendName(nil, "name"), 1, append([]byte{1, 2}, appendName(nil, "bomb")...)))
-			_, err := r.Load(ctx, "bomb.wasm", wasm)
+			_, err := r.Load(ctx, "bomb.wasm", wasm, time.Time{})
 			bombs <- err
 		}()
 	}
@@ -387,7 +386,7 @@ func TestChildShared(t *testing.T) {
 		r := newRuntime(t, Options{CacheDir: dir, Compiler: compiler("good"), Logger: log.logger()})
 		for range 2 {
 			wg.Go(func() {
-				m, err := r.Load(context.Background(), "guest.wasm", wasm)
+				m, err := r.Load(context.Background(), "guest.wasm", wasm, time.Time{})
 				if err != nil {
 					t.Error(err)
 					return
@@ -489,7 +488,7 @@ func TestChildCancelled(t *testing.T) {
 	}})
 	loaded := make(chan error)
 	go func() {
-		_, err := r.Load(ctx, "noop.wasm", guest(t, "wat/noop"))
+		_, err := r.Load(ctx, "noop.wasm", guest(t, "wat/noop"), time.Time{})
 		told.Close()
 		loaded <- err
 	}()

@@ -10,11 +10,13 @@
 //
 // Below them, by the digest of the file, lies the compiled code, and in it one
 // wazero runtime per memory limit, since wazero limits memory by runtime only.
-// Modules and executors count as uses; when the last use of a wazero runtime
-// ends, it is closed by the goroutine that ended the use, and its code
-// with it. Nothing here depends on finalizers. (wazero itself
-// unmaps native code by one, so that a process shrinks a garbage collection
-// later.)
+// Modules and executors are uses of the code, workers of a wazero runtime. A wazero
+// runtime that is not in use stays as long as there is room ([Options].ModuleMemory):
+// one goroutine of the Runtime's (keep, engines.go), which Close joins, closes those
+// that are needed last, and loads them again ahead of the next fire. When the last
+// use of the code ends, all of it is closed by the goroutine that ended the use.
+// (wazero unmaps native code in a finalizer, so that a process shrinks a garbage
+// collection later.)
 //
 // # Compiling
 //

@@ -101,7 +101,7 @@ func bothEngines(t *testing.T, f func(t *testing.T, r *Runtime)) {
 
 func load(t testing.TB, r *Runtime, wasm []byte) *Module {
 	t.Helper()
-	m, err := r.Load(context.Background(), "some/guest.wasm", wasm)
+	m, err := r.Load(context.Background(), "some/guest.wasm", wasm, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func (in *instance) end() {
 // instantiate makes an instance, runs its initialisation and looks up at most
 // two entry points. On failure nothing is left, and the outcome says whose
 // fault it was.
-func (x *executor) instantiate(ctx context.Context, a *account, inv *abi.Invocation, config wazero.ModuleConfig, entries ...string) (*instance, abi.Outcome, *Error) {
+func (x *executor) instantiate(ctx context.Context, e *engine, a *account, inv *abi.Invocation, config wazero.ModuleConfig, entries ...string) (*instance, abi.Outcome, *Error) {
 	in := &instance{x: x, account: a}
 	a.reset()
 	a.host, _ = inv.Host.(MemoryHost)
@@ -142,7 +142,7 @@ func (x *executor) instantiate(ctx context.Context, a *account, inv *abi.Invocat
 	err := guard(func() error {
 		var err error
 		c := experimental.WithMemoryAllocator(in.pass(begun), experimental.MemoryAllocatorFunc(in.allocate))
-		in.mod, err = x.engine.rt.InstantiateModule(c, x.engine.compiled, config)
+		in.mod, err = e.rt.InstantiateModule(c, e.compiled, config)
 		if err != nil {
 			in.mod = nil
 			return err
@@ -167,9 +167,9 @@ func (x *executor) instantiate(ctx context.Context, a *account, inv *abi.Invocat
 	if err == nil && begun.Err() == nil {
 		return in, abi.OutcomeOK, nil
 	}
-	outcome, e := in.failed(ctx, begun, op, err, fmt.Sprintf("ran longer than %s", x.r.initialize))
+	outcome, failed := in.failed(ctx, begun, op, err, fmt.Sprintf("ran longer than %s", x.r.initialize))
 	in.close()
-	return nil, outcome, e
+	return nil, outcome, failed
 }
 
 // allocate makes the memory of the instance, of which there is at most one.

@@ -86,7 +86,7 @@ func TestLoadRefuses(t *testing.T) {
 			[]string{"invalid function[1]"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := r.Load(context.Background(), "bad.wasm", c.wasm)
+			m, err := r.Load(context.Background(), "bad.wasm", c.wasm, time.Time{})
 			if err == nil {
 				m.Close()
 				t.Fatal("loaded")
@@ -134,7 +134,7 @@ func TestLoadTruncated(t *testing.T) {
 func TestInitializeTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{initialize: 20 * time.Millisecond})
-	_, err := r.Load(context.Background(), "init.wasm", guest(t, "wat/init_spin"))
+	_, err := r.Load(context.Background(), "init.wasm", guest(t, "wat/init_spin"), time.Time{})
 	if err == nil || !strings.Contains(err.Error(), "_initialize: timeout: ran longer than 20ms") {
 		t.Error(err)
 	}
@@ -145,7 +145,7 @@ func TestLoadCancelled(t *testing.T) {
 	r := newRuntime(t, Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := r.Load(ctx, "x.wasm", guest(t, "wat/noop"))
+	_, err := r.Load(ctx, "x.wasm", guest(t, "wat/noop"), time.Time{})
 	if _, blamed := errors.AsType[*LoadError](err); blamed || !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -300,7 +300,7 @@ func TestSharedCode(t *testing.T) {
 	}
 	wg.Wait()
 	for _, m := range modules[1:] {
-		if m.engine != modules[0].engine {
+		if m.code != modules[0].code || len(m.code.engines) != 1 {
 			t.Fatal("compiled twice")
 		}
 	}
@@ -308,7 +308,7 @@ func TestSharedCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if small.(*executor).engine == modules[0].engine {
+	if len(modules[0].code.engines) != 2 {
 		t.Error("another memory limit shares a wazero runtime")
 	}
 	x, err := modules[1].Executor(Settings{Type: TypeSimple})
@@ -367,7 +367,7 @@ func TestCloseWaits(t *testing.T) {
 	if err := r.Close(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 modules are still in use") {
 		t.Error(err)
 	}
-	if _, err := r.Load(context.Background(), "late.wasm", guest(t, "wat/noop")); !errors.Is(err, errClosed) {
+	if _, err := r.Load(context.Background(), "late.wasm", guest(t, "wat/noop"), time.Time{}); !errors.Is(err, errClosed) {
 		t.Error(err)
 	}
 	done := make(chan error)
@@ -440,7 +440,7 @@ func TestCacheDir(t *testing.T) {
 	}
 	for range 3 {
 		m := load(t, r, guest(t, "wat/noop"))
-		if !m.engine.owed {
+		if !m.code.engines[m.code.trialPages()].owed {
 			t.Error("the write that failed was not noticed")
 		}
 		m.Close()

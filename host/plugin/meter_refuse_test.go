@@ -63,7 +63,7 @@ func TestHiddenLoopIsRefused(t *testing.T) {
 	if _, err := Inspect(wasm); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("inspected: %v, expected %q", err, want)
 	}
-	if _, err := newRuntime(t, Options{}).Load(context.Background(), "x", wasm); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := newRuntime(t, Options{}).Load(context.Background(), "x", wasm, time.Time{}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("loaded: %v, expected %q", err, want)
 	}
 }
@@ -99,11 +99,12 @@ func TestCheapThingsArePaidFor(t *testing.T) {
 			body(times(300, call(6)...)), body(times(300, call(7)...)), body(leaf),
 		}
 	}
+	clears := func(code []byte) []byte { return append(append([]byte{1, 0x80, 0x80, 3, 0x7e}, code...), 0x0b) } // 49,152 locals
 	for name, bodies := range map[string][][]byte{
 		"leaf functions":             nest(times(80, 0x01)),
 		"leaf functions that fill":   nest(bytesJoin(fill, fill, fill)),
 		"leaf functions that divide": nest(times(25, 0x41, 1, 0x41, 1, 0x6d, 0x1a)),
-		"locals that are cleared":    {append(append([]byte{1, 0x80, 0x80, 3, 0x7e}, times(3000, call(3)...)...), 0x0b), append(append([]byte{1, 0x80, 0x80, 3, 0x7e}, times(3000, call(4)...)...), 0x0b), {1, 0x80, 0x80, 3, 0x7e, 0x0b}},
+		"locals that are cleared":    {clears(times(3000, call(3)...)), clears(times(3000, call(4)...)), clears(times(3000, call(5)...)), clears(nil)},
 		"large fills":                {body([]byte{0x03, 0x40}, times(300, 0x41, 0, 0x41, 0, 0x41, 0x80, 0x80, 0x80, 2, 0xfc, 11, 0), []byte{0x0c, 0, 0x0b})},
 		"memory.grow":                {body([]byte{0x03, 0x40}, times(300, 0x41, 0, 0x40, 0, 0x1a), []byte{0x0c, 0, 0x0b})},
 	} {

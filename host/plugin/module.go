@@ -22,11 +22,10 @@ import (
 
 // Module is one loaded file. It is safe for concurrent use.
 type Module struct {
-	r      *Runtime
-	name   string
-	code   *code
-	engine *engine // nil: nothing was compiled for it yet
-	once   sync.Once
+	r    *Runtime
+	name string
+	code *code
+	once sync.Once
 }
 
 // Digest is the lower-case hex SHA-256 of the file.
@@ -42,15 +41,8 @@ func (m *Module) Close() {
 		m.r.mu.Lock()
 		delete(m.r.modules, m)
 		m.r.mu.Unlock()
-		m.release()
+		m.r.releaseCode(m.code)
 	})
-}
-
-func (m *Module) release() {
-	if m.engine != nil {
-		m.r.release(m.engine)
-	}
-	m.r.releaseCode(m.code)
 }
 
 // Settings configure a module for one job.
@@ -103,13 +95,22 @@ func (m *Module) Executor(s Settings) (abi.Executor, error) {
 	s.Env = maps.Clone(s.Env)
 	s.PluginConfig = slices.Clone(s.PluginConfig)
 	s.Mounts = slices.Clone(s.Mounts)
-	e, err := m.r.acquire(context.Background(), m.code, pages, true)
-	if err != nil {
-		return nil, m.refused(context.Background(), err)
-	}
-	x := &executor{r: m.r, engine: e, settings: s, typ: typ, name: guestName(m.name)}
+	x := &executor{r: m.r, code: m.code, pages: pages, settings: s, typ: typ, name: guestName(m.name)}
 	x.config = x.baseConfig()
 	x.uses.Store(1)
+	m.r.mu.Lock()
+	m.code.uses++
+	m.r.executors[x] = struct{}{}
+	tried := m.code.tried[pages]
+	m.r.mu.Unlock()
+	if !tried {
+		e, err := m.r.acquire(context.Background(), m.code, pages, true, time.Time{})
+		if err != nil {
+			x.Release()
+			return nil, m.refused(context.Background(), err)
+		}
+		m.r.release(e)
+	}
 	return x, nil
 }
 
@@ -230,7 +231,8 @@ func (i *Info) jobType(want string) (string, error) {
 // executor implements abi.Executor.
 type executor struct {
 	r        *Runtime
-	engine   *engine
+	code     *code
+	pages    uint32 // the memory limit
 	settings Settings
 	typ      string
 	name     string              // as the guest sees it
@@ -240,17 +242,19 @@ type executor struct {
 	// expected is the most that an instance has needed, in bytes.
 	expected atomic.Int64
 
+	next time.Time // see Expect; guarded by Runtime.mu
+
 	mu      sync.Mutex
 	metrics map[string]string // names in use, each under itself
 }
 
-func (x *executor) Digest() string { return x.engine.code.info.Digest }
+func (x *executor) Digest() string { return x.code.info.Digest }
 
 // Type is SIMPLE, DATAFLOW or SCRIPT: what the job runs the module as.
 func (x *executor) Type() string { return x.typ }
 
 func (x *executor) HasListener(export string) bool {
-	return x.engine.code.info.hasListener(x.typ, export)
+	return x.code.info.hasListener(x.typ, export)
 }
 
 func (i *Info) hasListener(typ, export string) bool {
@@ -277,26 +281,62 @@ func (x *executor) Release() {
 		}
 		if x.uses.CompareAndSwap(n, n-1) {
 			if n == 1 {
-				x.r.release(x.engine)
+				x.r.mu.Lock()
+				delete(x.r.executors, x)
+				x.r.mu.Unlock()
+				x.r.releaseCode(x.code)
 			}
 			return
 		}
 	}
 }
 
-// NewWorker waits until the memory that a guest of this job has needed so far is
-// free. Its result holds a use of the executor until it is closed, so that the
-// code outlives every instance.
+// Expect implements abi.Executor.
+func (x *executor) Expect(next time.Time) {
+	if !x.r.evicts() {
+		return
+	}
+	x.r.mu.Lock()
+	x.next = next
+	x.r.mu.Unlock()
+	if x.out() {
+		x.r.nudge()
+	}
+}
+
+// out reports whether the module is not in memory.
+func (x *executor) out() bool {
+	x.r.mu.Lock()
+	defer x.r.mu.Unlock()
+	return x.code.engines[x.pages] == nil
+}
+
+// NewWorker waits until the module is in memory, and the memory that a guest of
+// this job has needed so far is free. Its result holds a use of the executor until
+// it is closed, so that the code outlives every instance. If the module cannot be
+// loaded again, the first invocation says why.
 func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
 	if !x.Retain() {
 		return nil, errReleased
 	}
-	a, err := x.admit(ctx)
+	if x.out() {
+		x.r.budget.isLate()
+	}
+	e, err := x.r.acquire(ctx, x.code, x.pages, true, time.Now())
+	if err != nil && ctx.Err() == nil {
+		return &worker{x: x, failed: err}, nil
+	}
 	if err != nil {
 		x.Release()
 		return nil, err
 	}
-	return &worker{x: x, account: a}, nil
+	a, err := x.admit(ctx)
+	if err != nil {
+		x.r.release(e)
+		x.Release()
+		return nil, err
+	}
+	return &worker{x: x, engine: e, account: a}, nil
 }
 
 var errReleased = errors.New("the executor was released")
@@ -308,7 +348,7 @@ func (c *code) leastMemory() int64 {
 
 // admit opens an account with what an instance is expected to need.
 func (x *executor) admit(ctx context.Context) (*account, error) {
-	c := x.engine.code
+	c := x.code
 	a := &account{budget: x.r.budget, job: x.settings.JobName, fixed: guestBase + c.tableBytes}
 	need := max(c.leastMemory(), x.expected.Load())
 	if err := a.budget.admit(ctx, a.job, need); err != nil {

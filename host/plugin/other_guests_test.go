@@ -38,7 +38,7 @@ func TestConcurrent(t *testing.T) {
 	for g := range 6 {
 		wg.Go(func() {
 			for i := range 20 {
-				m, err := r.Load(context.Background(), fmt.Sprint("guest", g), guests[(g+i)%len(guests)])
+				m, err := r.Load(context.Background(), fmt.Sprint("guest", g), guests[(g+i)%len(guests)], time.Time{})
 				if err != nil {
 					t.Error(err)
 					return

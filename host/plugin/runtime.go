@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +50,15 @@ type Options struct {
 	// left is refused it. The guests of one job may have three quarters of it,
 	// and code too. 0 is no limit.
 	MemoryBudget int64
+	// ModuleMemory is how much of it compiled code may take while no guest needs
+	// more, in bytes. Beyond it, modules leave memory, the one that is needed
+	// last first, and come back from CacheDir ahead of their jobs' next fires. 0, or
+	// no CacheDir: no module leaves.
+	ModuleMemory int64
+	// CodeChanged is called with the bytes that the modules in memory take of the
+	// process' own heap, about, each time that changes. Calls do not overlap. It may
+	// be nil.
+	CodeChanged func(heap int64)
 	// Stored says that CacheDir is another process' (see [Runtime.Store]): it is
 	// only read, and a module that is not there is [ErrNotStored].
 	Stored bool
@@ -84,15 +94,24 @@ type Runtime struct {
 	stored        bool   // modules are not compiled at all
 	worker        *child // compiles for worker processes; nil: they do so themselves
 
-	quick, long chan struct{} // each holds one token: the right to compile
-	memories    memories      // of guests
+	quick, long *lane    // modules that are compiled
+	memories    memories // of guests
 	budget      *budget
 
-	mu      sync.Mutex
-	codes   map[string]*code // by digest
-	modules map[*Module]struct{}
-	closed  bool
-	idle    chan struct{} // closed when closed and codes is empty
+	spills  string        // where modules' bytes lie; empty: in memory
+	limit   int64         // of compiled code in memory; 0: there is none
+	changed chan struct{} // for keep: decide anew
+	kept    chan struct{} // closed when keep has ended
+	endKeep context.CancelFunc
+
+	codeChanged func(heap int64) // called with mu held
+
+	mu        sync.Mutex
+	codes     map[string]*code // by digest
+	modules   map[*Module]struct{}
+	executors map[*executor]struct{}
+	closed    bool
+	idle      chan struct{} // closed when closed and codes is empty
 }
 
 // NewRuntime finds out which engine works here and makes a runtime. On systems
@@ -106,11 +125,16 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 		initialize: cmp.Or(o.initialize, abi.InitializeTimeout),
 		memory:     wazero.NewCompilationCache(),
 		budget:     newBudget(o.MemoryBudget),
-		quick:      make(chan struct{}, 1),
-		long:       make(chan struct{}, 1),
-		codes:      map[string]*code{},
-		modules:    map[*Module]struct{}{},
-		idle:       make(chan struct{}),
+		quick:      newLane(max(runtime.GOMAXPROCS(0)/maxChildWorkers, 1)),
+		long:       newLane(1),
+		changed:    make(chan struct{}, 1),
+
+		codeChanged: o.CodeChanged,
+		kept:        make(chan struct{}),
+		codes:       map[string]*code{},
+		modules:     map[*Module]struct{}{},
+		executors:   map[*executor]struct{}{},
+		idle:        make(chan struct{}),
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -141,7 +165,7 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 		if err != nil {
 			return nil, fmt.Errorf("compilation cache: %w", err)
 		}
-		r.cache = cache
+		r.cache, r.spills, r.limit = cache, o.CacheDir, o.ModuleMemory
 	}
 
 	// NewRuntimeConfig falls back to the interpreter without a word, and
@@ -170,6 +194,17 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 	if r.child != nil {
 		r.worker = &child{command: r.child.command, dir: o.CacheDir, workers: r.child.workers, limit: r.child.limit}
 	}
+	if r.engine == engineInterpreter {
+		r.limit = 0 // there is no compiled code that the directory could have
+	}
+	if !r.evicts() {
+		close(r.kept)
+		r.endKeep = func() {}
+		return r, nil
+	}
+	r.budget.crowded = r.nudge
+	ctx, r.endKeep = context.WithCancel(context.WithoutCancel(ctx))
+	go r.keep(ctx) // Close waits for it
 	return r, nil
 }
 
@@ -240,22 +275,24 @@ var errClosed = errors.New("the plugin runtime is closed")
 // people; its base without ".wasm" is what a WASI guest sees as its own name.
 //
 // The trial has the default memory limit. A module that begins with more is
-// not tried before a job grants it that much.
+// not tried before a job grants it that much. due is when a job of the module fires
+// first: of several that are to be compiled, the one goes first that is due first;
+// the zero time goes last.
 //
 // Cancelling ctx gives up waiting, and ends the process that compiles; in this
 // one the compilation may go on until the function at hand is done.
-func (r *Runtime) Load(ctx context.Context, name string, wasm []byte) (*Module, error) {
+func (r *Runtime) Load(ctx context.Context, name string, wasm []byte, due time.Time) (*Module, error) {
 	m, err := r.Open(name, wasm)
 	if err != nil {
 		return nil, err
 	}
 	c := m.code
-	e, err := r.acquire(ctx, c, c.trialPages(), c.triable())
+	e, err := r.acquire(ctx, c, c.trialPages(), c.triable(), due)
 	if err != nil {
 		m.Close()
 		return nil, m.refused(ctx, err)
 	}
-	m.engine = e
+	r.release(e)
 	return m, nil
 }
 
@@ -266,19 +303,23 @@ func (r *Runtime) Open(name string, wasm []byte) (*Module, error) {
 	if len(info.Problems) > 0 {
 		return nil, &LoadError{Name: name, Digest: info.Digest, Problems: info.Problems}
 	}
-	return r.open(name, &code{info: info, wasm: scan.rewritten, tableBytes: scan.tableBytes})
+	return r.open(name, &code{info: info, tableBytes: scan.tableBytes}, scan.rewritten)
 }
 
 // open makes a module of what was read, or of the same code if that is here.
-func (r *Runtime) open(name string, read *code) (*Module, error) {
+func (r *Runtime) open(name string, read *code, wasm []byte) (*Module, error) {
+	read.wasm = spill(r.spills, wasm)
+	read.engines, read.tried = map[uint32]*engine{}, map[uint32]bool{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	c := r.codes[read.info.Digest]
+	if c != nil || r.closed {
+		read.wasm.close()
+	}
 	if r.closed {
 		return nil, errClosed
 	}
-	c := r.codes[read.info.Digest]
 	if c == nil {
-		read.engines = map[uint32]*engine{}
 		c = read
 		r.codes[read.info.Digest] = c
 	}
@@ -306,6 +347,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	for _, m := range modules {
 		m.Close()
 	}
+	r.endKeep()
 	select {
 	case <-r.idle:
 	default:
@@ -318,6 +360,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 			return fmt.Errorf("close plugin runtime: %d modules are still in use: %w", n, ctx.Err())
 		}
 	}
+	<-r.kept
 	r.memories.close()
 	ctx = context.WithoutCancel(ctx)
 	errs := []error{r.cache.Close(ctx), r.memory.Close(ctx)}
@@ -330,113 +373,22 @@ func (r *Runtime) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// code is the compiled form of one module, by digest.
+// code is one module, by digest, and its compiled forms that are in memory.
 type code struct {
 	info       *Info
-	wasm       []byte // as wazero gets it
-	tableBytes int64  // of an instance
-	tried      bool   // by another process: no instance is made on trial
+	wasm       *spilled // as wazero gets it
+	tableBytes int64    // of an instance
+	passed     bool     // it was tried by another process: no instance is made on trial
 
 	// Guarded by Runtime.mu.
-	uses    int                // loaders and engines
+	uses    int                // loaders, executors, and whoever acquires an engine
 	engines map[uint32]*engine // by memory limit in pages
+	tried   map[uint32]bool    // an instance was made on trial with that limit
+	spoilt  time.Time          // until when it is not loaded ahead: that has failed
 }
 
-// engine is a wazero runtime with one compiled module in it. wazero v1.12.0
-// must instantiate a compiled module only in the runtime that compiled it, even
-// if runtimes share a cache (fixed after that version); with one runtime
-// for each that cannot go wrong.
-type engine struct {
-	code  *code
-	pages uint32
-
-	ready chan struct{} // closed when the fields below are set
-	err   error
-	rt    wazero.Runtime
-	// compiled is closed exactly once: wazero counts uses per digest, and
-	// one Close too many takes the code from under another handle. owed is
-	// for a use that wazero counted without handing out a handle.
-	compiled wazero.CompiledModule
-	owed     bool
-	loaded   int64 // bytes of the budget
-
-	uses int // guarded by Runtime.mu
-}
-
-// acquire returns the code's engine for the memory limit, making it if nobody
-// did. The caller ends the use with release.
-func (r *Runtime) acquire(ctx context.Context, c *code, pages uint32, trial bool) (*engine, error) {
-	for {
-		r.mu.Lock()
-		e := c.engines[pages]
-		mine := e == nil
-		if mine {
-			e = &engine{code: c, pages: pages, ready: make(chan struct{})}
-			c.engines[pages] = e
-			c.uses++
-		}
-		e.uses++
-		r.mu.Unlock()
-
-		if mine {
-			e.err = r.build(ctx, e, trial)
-			if e.err != nil {
-				r.mu.Lock()
-				delete(c.engines, pages)
-				r.mu.Unlock()
-			}
-			close(e.ready)
-		} else {
-			select {
-			case <-e.ready:
-			case <-ctx.Done():
-				r.release(e)
-				return nil, ctx.Err()
-			}
-		}
-		if e.err == nil {
-			return e, nil
-		}
-		err := e.err
-		r.release(e)
-		if !mine && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-			continue // whoever built it gave up; we have not
-		}
-		return nil, err
-	}
-}
-
-// release ends a use of an engine and closes it if that was the last. It may
-// only be called when no instance of the engine is left that counts on the use.
-func (r *Runtime) release(e *engine) {
-	r.mu.Lock()
-	e.uses--
-	last := e.uses == 0
-	if last && e.code.engines[e.pages] == e {
-		delete(e.code.engines, e.pages)
-	}
-	r.mu.Unlock()
-	if !last {
-		return
-	}
-	e.close()
-	r.budget.unload(e.loaded)
-	r.releaseCode(e.code)
-}
-
-func (e *engine) close() {
-	ctx := context.Background()
-	if e.compiled != nil {
-		_ = e.compiled.Close(ctx)
-		if e.owed {
-			_ = e.compiled.Close(ctx)
-		}
-	}
-	// With a shared cache this does not free the code, hence the above.
-	if e.rt != nil {
-		_ = e.rt.Close(ctx)
-	}
-}
+// bytes is what the compiled form takes, about.
+func (c *code) bytes() int64 { return codeFactor * int64(c.wasm.size) }
 
 func (r *Runtime) releaseCode(c *code) {
 	r.mu.Lock()
@@ -444,6 +396,9 @@ func (r *Runtime) releaseCode(c *code) {
 	if c.uses--; c.uses > 0 {
 		return
 	}
+	r.drop(slices.Collect(maps.Values(c.engines))...)
+	r.sayCode()
+	c.wasm.close()
 	if r.codes[c.info.Digest] == c {
 		delete(r.codes, c.info.Digest)
 	}
@@ -455,21 +410,24 @@ func (r *Runtime) releaseCode(c *code) {
 // build compiles the module, which is cheap if the cache has it, and tries an
 // instance. On failure nothing is left.
 func (r *Runtime) build(ctx context.Context, e *engine, trial bool) error {
-	size := codeFactor * int64(len(e.code.wasm))
-	if err := r.budget.load(size); err != nil {
+	size := e.code.bytes()
+	if err := r.budget.load(ctx, size, r.evicts()); err != nil {
 		return err
 	}
 	e.loaded = size
-	err := r.compile(ctx, e)
+	wasm, err := e.code.wasm.read()
+	if err == nil {
+		err = r.compile(ctx, e, wasm)
+	}
 	if err == nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	if err == nil && trial && !e.code.tried {
+	if err == nil && trial && !e.code.passed {
 		err = r.try(ctx, e)
 	}
 	if err != nil {
 		e.close()
-		e.rt, e.compiled = nil, nil
+		r.budget.unload(e.loaded)
 	}
 	return err
 }
@@ -478,27 +436,24 @@ func (r *Runtime) build(ctx context.Context, e *engine, trial bool) error {
 // what takes longer in the other one: a module that takes minutes delays only its
 // like. Without a process that can be ended there is no short time, and only
 // the second lane.
-func (r *Runtime) compile(ctx context.Context, e *engine) error {
+func (r *Runtime) compile(ctx context.Context, e *engine, wasm []byte) error {
 	if r.child != nil {
-		if err := r.compileIn(ctx, r.quick, e, quickTime); !errors.Is(err, errTakesLong) {
+		if err := r.compileIn(ctx, r.quick, e, wasm, quickTime); !errors.Is(err, errTakesLong) {
 			return err
 		}
 		e.close()
-		e.rt, e.compiled = nil, nil
 	}
-	return r.compileIn(ctx, r.long, e, 0)
+	return r.compileIn(ctx, r.long, e, wasm, 0)
 }
 
 // compileIn compiles the module when the lane is free. A limit of 0 is that of
 // the module's size; beyond another one the error is errTakesLong.
-func (r *Runtime) compileIn(ctx context.Context, lane chan struct{}, e *engine, limit time.Duration) error {
-	select {
-	case lane <- struct{}{}:
-		defer func() { <-lane }()
-	case <-ctx.Done():
-		return ctx.Err()
+func (r *Runtime) compileIn(ctx context.Context, l *lane, e *engine, wasm []byte, limit time.Duration) error {
+	if err := l.enter(ctx, e.due); err != nil {
+		return err
 	}
-	err := r.compileOnce(ctx, e, limit)
+	defer l.leave()
+	err := r.compileOnce(ctx, e, wasm, limit)
 	if err == nil || ctx.Err() != nil || errors.Is(err, errTakesLong) {
 		return err
 	}
@@ -511,41 +466,40 @@ func (r *Runtime) compileIn(ctx context.Context, lane chan struct{}, e *engine, 
 		r.log.Warn("compiled module could not be written to the cache directory", "digest", e.code.info.Digest, "error", err)
 		e.owed = true
 		return guard(func() (err error) {
-			e.compiled, err = e.rt.CompileModule(bare{ctx}, e.code.wasm)
+			e.compiled, err = e.rt.CompileModule(bare{ctx}, wasm)
 			return err
 		})
 	case cached && notRead(err):
 		r.log.Warn("cache directory could not be read, the module is compiled anew", "digest", e.code.info.Digest, "error", err)
 		e.close()
-		return r.compileWith(ctx, e, r.memory, r.workers)
+		return r.compileWith(ctx, e, wasm, r.memory, r.workers)
 	}
 	return err
 }
 
 // compileOnce takes the module from the cache, or has it compiled by a process,
 // or compiles it here if there is none to be had.
-func (r *Runtime) compileOnce(ctx context.Context, e *engine, limit time.Duration) error {
+func (r *Runtime) compileOnce(ctx context.Context, e *engine, wasm []byte, limit time.Duration) error {
 	if r.stored {
-		if err := r.lookUp(e); !errors.Is(err, context.Canceled) && (err == nil || !notRead(err)) {
+		if err := r.lookUp(e, wasm); !errors.Is(err, context.Canceled) && (err == nil || !notRead(err)) {
 			return err
 		}
 		return ErrNotStored
 	}
 	if r.child == nil {
-		return r.compileWith(ctx, e, r.cache, r.workers)
+		return r.compileWith(ctx, e, wasm, r.cache, r.workers)
 	}
-	err := r.lookUp(e)
+	err := r.lookUp(e, wasm)
 	if err == nil || !errors.Is(err, context.Canceled) && !notRead(err) {
 		return err
 	}
-	if limit > 0 && len(e.code.wasm) > quickSize {
+	if limit > 0 && len(wasm) > quickSize {
 		return errTakesLong
 	}
 	e.close()
-	e.rt = nil
-	err = r.child.compile(ctx, e, limit)
+	err = r.child.compile(ctx, wasm, e.pages, limit)
 	if err == nil {
-		err = r.lookUp(e)
+		err = r.lookUp(e, wasm)
 		if r.child.private {
 			r.child.forget()
 		}
@@ -553,7 +507,6 @@ func (r *Runtime) compileOnce(ctx context.Context, e *engine, limit time.Duratio
 			return nil
 		}
 		e.close()
-		e.rt = nil
 		err = errNoChild{fmt.Errorf("what it compiled is not in the cache: %w", err)}
 	}
 	if _, ok := errors.AsType[errNoChild](err); !ok {
@@ -567,20 +520,20 @@ func (r *Runtime) compileOnce(ctx context.Context, e *engine, limit time.Duratio
 	if r.child.private {
 		cache = r.memory // nothing is to stay in the directory
 	}
-	return r.compileWith(ctx, e, cache, r.workers)
+	return r.compileWith(ctx, e, wasm, cache, r.workers)
 }
 
 // lookUp takes the module from the cache. The error is context.Canceled if it is
 // not there.
-func (r *Runtime) lookUp(e *engine) error {
+func (r *Runtime) lookUp(e *engine, wasm []byte) error {
 	// wazero looks into the cache first. With more than one goroutine to
 	// compile, each asks the context before it begins with a function.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return r.compileWith(ctx, e, r.cache, 2)
+	return r.compileWith(ctx, e, wasm, r.cache, 2)
 }
 
-func (r *Runtime) compileWith(ctx context.Context, e *engine, cache wazero.CompilationCache, workers int) error {
+func (r *Runtime) compileWith(ctx context.Context, e *engine, wasm []byte, cache wazero.CompilationCache, workers int) error {
 	ours := context.Background()
 	return guard(func() (err error) {
 		e.rt = wazero.NewRuntimeWithConfig(ours, engineConfig(r.config, cache, e.pages))
@@ -590,14 +543,14 @@ func (r *Runtime) compileWith(ctx context.Context, e *engine, cache wazero.Compi
 		if err := registerMeter(ours, e.rt); err != nil {
 			return err
 		}
-		e.compiled, err = e.rt.CompileModule(experimental.WithCompilationWorkers(bare{ctx}, workers), e.code.wasm)
+		e.compiled, err = e.rt.CompileModule(experimental.WithCompilationWorkers(bare{ctx}, workers), wasm)
 		return err
 	})
 }
 
 // try makes an instance, runs its initialisation, and drops it.
 func (r *Runtime) try(ctx context.Context, e *engine) error {
-	x := &executor{r: r, engine: e, name: "trial", typ: TypeSimple}
+	x := &executor{r: r, code: e.code, pages: e.pages, name: "trial", typ: TypeSimple}
 	if slices.Contains(e.code.info.Exports, abi.ExportStart) {
 		x.typ = TypeScript
 	}
@@ -607,7 +560,7 @@ func (r *Runtime) try(ctx context.Context, e *engine) error {
 		return failed
 	}
 	defer a.close()
-	in, _, err := x.instantiate(ctx, a, &abi.Invocation{Host: host}, x.baseConfig())
+	in, _, err := x.instantiate(ctx, e, a, &abi.Invocation{Host: host}, x.baseConfig())
 	if err != nil {
 		return err
 	}

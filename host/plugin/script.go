@@ -25,7 +25,7 @@ func (w *worker) script(ctx context.Context, inv *abi.Invocation) abi.Result {
 	if err != nil {
 		return failure(abi.OutcomeError, &Error{Kind: KindHost, Op: abi.ExportStart, Err: err}, "")
 	}
-	in, outcome, e := w.x.instantiate(ctx, w.account, inv, config, abi.ExportStart)
+	in, outcome, e := w.x.instantiate(ctx, w.engine, w.account, inv, config, abi.ExportStart)
 	if e != nil {
 		return failure(outcome, e, "")
 	}

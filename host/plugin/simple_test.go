@@ -278,7 +278,7 @@ func TestWokenTooLate(t *testing.T) {
 	for _, p := range []string{"commit", "metric", "progress"} {
 		h := newRecorder()
 		// The instance is made while there is time.
-		in, _, e := w.(*worker).x.instantiate(context.Background(), unlimited(), item(h, p), w.(*worker).x.config, abi.ExportExecute)
+		in, _, e := w.(*worker).x.instantiate(context.Background(), w.(*worker).engine, unlimited(), item(h, p), w.(*worker).x.config, abi.ExportExecute)
 		if e != nil {
 			t.Fatal(e)
 		}

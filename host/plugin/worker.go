@@ -12,6 +12,8 @@ import (
 // worker implements abi.Worker. It is used by one goroutine at a time.
 type worker struct {
 	x       *executor
+	failed  error   // why the module is not in memory
+	engine  *engine // nil if it is not
 	account *account
 	in      *instance // kept between items; nil if there is none
 	gone    bool
@@ -23,9 +25,12 @@ func (w *worker) Close() error {
 		return nil
 	}
 	w.gone = true
-	w.drop()
-	w.x.expect(w.account.most)
-	w.account.close()
+	if w.failed == nil {
+		w.drop()
+		w.x.expect(w.account.most)
+		w.account.close()
+		w.x.r.release(w.engine)
+	}
 	w.x.Release()
 	return nil
 }
@@ -53,7 +58,7 @@ func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 		return w.script(ctx, inv)
 	}
 	if w.in == nil {
-		in, outcome, err := w.x.instantiate(ctx, w.account, inv, w.x.config, op, second)
+		in, outcome, err := w.x.instantiate(ctx, w.engine, w.account, inv, w.x.config, op, second)
 		if err != nil {
 			return failure(outcome, err, "")
 		}
@@ -86,7 +91,7 @@ func (w *worker) Listen(ctx context.Context, export string, inv *abi.Invocation)
 	if !w.x.HasListener(export) {
 		return failure(abi.OutcomeError, &Error{Kind: KindHost, Op: export, Err: errors.New("the module has no such listener")}, "")
 	}
-	in, outcome, err := w.x.instantiate(ctx, w.account, inv, w.x.config, export)
+	in, outcome, err := w.x.instantiate(ctx, w.engine, w.account, inv, w.x.config, export)
 	if err != nil {
 		return failure(outcome, err, "")
 	}
@@ -106,6 +111,9 @@ func (w *worker) ready(ctx context.Context, op string, inv *abi.Invocation) (abi
 	}
 	if inv == nil || inv.Host == nil {
 		return failure(abi.OutcomeError, &Error{Kind: KindHost, Op: op, Err: errors.New("the invocation has no host")}, ""), false
+	}
+	if w.failed != nil {
+		return failure(abi.OutcomeError, &Error{Kind: KindLoad, Op: op, Err: w.failed}, ""), false
 	}
 	if ctx.Err() != nil {
 		outcome, err := classify(ctx, op, nil)

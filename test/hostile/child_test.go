@@ -326,7 +326,7 @@ func (s *stopper) close() error { return s.r.Close(context.Background()) }
 
 func (s *stopper) run(m Module) (r report) {
 	began := time.Now()
-	loaded, err := s.r.Load(context.Background(), "hostile.wasm", m.Wasm)
+	loaded, err := s.r.Load(context.Background(), "hostile.wasm", m.Wasm, time.Time{})
 	r.Loading = time.Since(began)
 	if err != nil {
 		r.Refused = err.Error()

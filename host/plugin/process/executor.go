@@ -124,6 +124,10 @@ func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
 	return w, nil
 }
 
+// Expect implements abi.Executor: a process that is idle ends by itself, and takes
+// its compiled code along.
+func (x *executor) Expect(time.Time) {}
+
 // enter begins a worker's part in the process; leave ends it. Who waits for memory
 // holds neither memory nor the lock: what a guest and a process need is admitted
 // together.

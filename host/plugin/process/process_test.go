@@ -245,7 +245,7 @@ func TestTrial(t *testing.T) {
 	w := workers(t, "good", plugin.Options{}, Options{})
 	for _, name := range []string{"wat/init_trap", "wat/init_exit", "wat/start_trap", "wat/noop"} {
 		m := open(t, w, name)
-		_, here := w.o.Runtime.Load(t.Context(), "some/guest.wasm", wasmOf(t, name))
+		_, here := w.o.Runtime.Load(t.Context(), "some/guest.wasm", wasmOf(t, name), time.Time{})
 		there := m.Try(t.Context())
 		if fmt.Sprint(here) != fmt.Sprint(there) {
 			t.Errorf("%s: in this process\n%v\nin another\n%v", name, here, there)

@@ -276,7 +276,10 @@ func (m *Module) Executor(ctx context.Context, s plugin.Settings, concurrency in
 // launch starts a process and waits until it is ready. What it needs compiled is
 // compiled first. The error is a [*plugin.LoadError] if the module is to blame.
 func (m *Module) launch(ctx context.Context, job string, q start, concurrency int) (*child, error) {
-	q.Module = m.m.Pack()
+	var err error
+	if q.Module, err = m.m.Pack(); err != nil {
+		return nil, err
+	}
 	q.Module.Tried = !q.Trial
 	dir, err := m.w.o.Runtime.StoreDir()
 	if err != nil {

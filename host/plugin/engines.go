@@ -1,0 +1,328 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+)
+
+// Compiled code is a cache: what no guest runs in may leave memory, for the cache
+// directory has it. What leaves first is what is needed again last, and it comes
+// back ahead of the next fire of its job.
+
+const (
+	// soon is how long before its next fire a module comes back. What is due within
+	// that time leaves only for a guest that waits for memory.
+	soon = 30 * time.Second
+	// freedCode is how much code may have left, in bytes, before the garbage
+	// collector is run: wazero gives code back to the system in a finalizer.
+	freedCode = 64 << 20
+)
+
+// engine is a wazero runtime with one compiled module in it. wazero v1.12.0
+// must instantiate a compiled module only in the runtime that compiled it, even
+// if runtimes share a cache (fixed after that version); with one runtime
+// for each that cannot go wrong.
+type engine struct {
+	code  *code
+	pages uint32
+	due   time.Time // when it is needed; zero is not known
+
+	ready chan struct{} // closed when the fields below are set
+	err   error
+	rt    wazero.Runtime
+	// compiled is closed exactly once: wazero counts uses per digest, and
+	// one Close too many takes the code from under another handle. owed is
+	// for a use that wazero counted without handing out a handle.
+	compiled wazero.CompiledModule
+	owed     bool
+	loaded   int64 // bytes of the budget
+
+	// Guarded by Runtime.mu.
+	uses int
+	used time.Time // when the last use ended
+}
+
+// acquire returns the code's engine for the memory limit, making it if it is not
+// there. The caller has a use of the code, and ends that of the engine with
+// release. trial is whether an instance has to be tried, if none was yet; due when
+// the engine is needed.
+func (r *Runtime) acquire(ctx context.Context, c *code, pages uint32, trial bool, due time.Time) (*engine, error) {
+	for {
+		r.mu.Lock()
+		e := c.engines[pages]
+		mine := e == nil
+		if mine {
+			e = &engine{code: c, pages: pages, due: due, ready: make(chan struct{})}
+			c.engines[pages] = e
+		}
+		if e.uses++; e.uses == 1 && !mine {
+			r.rest(e, -e.loaded)
+		}
+		trial := trial && !c.tried[pages]
+		r.mu.Unlock()
+
+		if mine {
+			e.err = r.build(ctx, e, trial)
+			r.mu.Lock()
+			if e.err != nil {
+				delete(c.engines, pages)
+			} else if trial {
+				c.tried[pages] = true
+			}
+			r.sayCode()
+			r.mu.Unlock()
+			close(e.ready)
+		} else {
+			select {
+			case <-e.ready:
+			case <-ctx.Done():
+				r.release(e)
+				return nil, ctx.Err()
+			}
+		}
+		if e.err == nil {
+			return e, nil
+		}
+		err := e.err
+		r.release(e)
+		if !mine && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+			continue // whoever built it gave up; we have not
+		}
+		return nil, err
+	}
+}
+
+// release ends a use of an engine. It may only be called when no instance of the
+// engine is left that counts on the use.
+func (r *Runtime) release(e *engine) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.uses--; e.uses == 0 && e.err == nil {
+		e.used = time.Now()
+		r.rest(e, e.loaded)
+	}
+}
+
+// rest takes note that no guest runs in an engine, or that one does again.
+func (r *Runtime) rest(e *engine, bytes int64) {
+	if r.evicts() && r.budget.rest(bytes, r.limit) {
+		r.nudge()
+	}
+}
+
+// drop closes engines that are out of reach and not in use.
+func (r *Runtime) drop(list ...*engine) {
+	for _, e := range list {
+		e.close()
+		if r.evicts() {
+			r.budget.rest(-e.loaded, math.MaxInt64)
+		}
+		r.budget.unload(e.loaded)
+	}
+}
+
+// sayCode says how much of the heap compiled modules take. mu is held.
+func (r *Runtime) sayCode() {
+	if r.codeChanged != nil {
+		r.codeChanged(r.budget.memory().Code / codeFactor)
+	}
+}
+
+func (e *engine) close() {
+	ctx := context.Background()
+	if e.compiled != nil {
+		_ = e.compiled.Close(ctx)
+		if e.owed {
+			_ = e.compiled.Close(ctx)
+		}
+	}
+	// With a shared cache this does not free the code, hence the above.
+	if e.rt != nil {
+		_ = e.rt.Close(ctx)
+	}
+	e.rt, e.compiled = nil, nil
+}
+
+// held is what is known of compiled code when it is decided what is in memory.
+type held struct {
+	code  *code
+	pages uint32
+	bytes int64
+	in    bool      // it is in memory, or on its way
+	busy  bool      // a guest runs in it, or it is being made
+	used  time.Time // when it was needed last; zero: never
+	next  time.Time // when it is needed next; zero is not known
+}
+
+// until is how long it is not needed, as far as is known. If it is not known when
+// a job runs next, that is as long as it has not run.
+func (h held) until(now time.Time) time.Duration {
+	if h.next.IsZero() || h.next.Before(now.Add(-soon)) {
+		return now.Sub(h.used)
+	}
+	return max(h.next.Sub(now), 0)
+}
+
+// soon reports whether it is known to be needed within the time that it has to
+// be there ahead.
+func (h held) soon(now time.Time) bool {
+	return !h.next.IsZero() && !h.next.Before(now.Add(-soon)) && h.next.Sub(now) <= soon
+}
+
+// settle decides what leaves so that at most limit bytes are in memory, and which
+// one comes back ahead of its fire; nil is none. wanted bytes more are to become
+// free because a guest waits for them. wake is when to decide again; zero
+// is when something changes.
+func settle(all []held, limit, wanted int64, now time.Time) (out []held, back *held, wake time.Time) {
+	in := int64(0)
+	var idle []held // that are in memory, from the one that is needed last on
+	for i, h := range all {
+		switch {
+		case h.in:
+			if in += h.bytes; !h.busy {
+				idle = append(idle, h)
+			}
+		case h.soon(now):
+			if back == nil || h.next.Before(back.next) {
+				back = &all[i]
+			}
+		case h.next.After(now):
+			wake = earliest(wake, h.next.Add(-soon))
+		}
+	}
+	slices.SortStableFunc(idle, func(a, b held) int { return int(min(max(b.until(now)-a.until(now), -1), 1)) })
+	leave := func(limit int64, even bool) {
+		for len(idle) > 0 && in > limit && (even || !idle[0].soon(now)) {
+			in -= idle[0].bytes
+			out, idle = append(out, idle[0]), idle[1:]
+		}
+	}
+	leave(limit, false)
+	if wanted > 0 {
+		leave(max(in-wanted, 0), true)
+		return out, nil, wake
+	}
+	if back != nil {
+		if leave(limit-back.bytes, false); in+back.bytes > limit {
+			back = nil // when something ends, or at its fire
+		}
+	}
+	return out, back, wake
+}
+
+func earliest(a, b time.Time) time.Time {
+	if before(b, a) {
+		return b
+	}
+	return a
+}
+
+// evicts reports whether compiled code may leave memory.
+func (r *Runtime) evicts() bool { return r.limit > 0 }
+
+// nudge has keep decide anew.
+func (r *Runtime) nudge() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// keep is the goroutine that lets compiled code leave memory and come back.
+// Close ends it and waits for it.
+func (r *Runtime) keep(ctx context.Context) {
+	defer close(r.kept)
+	timer := time.NewTimer(math.MaxInt64)
+	defer timer.Stop()
+	freed := int64(0)
+	for ctx.Err() == nil {
+		out, back, wake := r.settle()
+		for _, e := range out {
+			freed += e.loaded
+		}
+		r.drop(out...)
+		r.mu.Lock()
+		r.sayCode()
+		r.mu.Unlock()
+		if freed >= freedCode {
+			freed = 0
+			runtime.GC()
+		}
+		if back != nil {
+			r.comeBack(ctx, back)
+			continue
+		}
+		timer.Stop()
+		if !wake.IsZero() {
+			timer.Reset(time.Until(wake))
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// settle gathers what is known, and takes what is to leave out of reach.
+func (r *Runtime) settle() (out []*engine, back *held, wake time.Time) {
+	now := time.Now()
+	wanted := r.budget.surplus()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	type key struct {
+		code  *code
+		pages uint32
+	}
+	known := make(map[key]held)
+	for _, c := range r.codes {
+		for pages, e := range c.engines {
+			known[key{c, pages}] = held{code: c, pages: pages, bytes: c.bytes(), in: true, busy: e.uses > 0, used: e.used}
+		}
+	}
+	for x := range r.executors {
+		k := key{x.code, x.pages}
+		h, ok := known[k]
+		if !ok {
+			h = held{code: x.code, pages: x.pages, bytes: x.code.bytes()}
+		}
+		h.next = earliest(h.next, x.next)
+		known[k] = h
+	}
+	var all []held
+	for _, h := range known {
+		if h.in || !h.code.spoilt.After(now) {
+			all = append(all, h)
+		}
+	}
+	leaving, back, wake := settle(all, r.limit, wanted, now)
+	for _, h := range leaving {
+		out = append(out, h.code.engines[h.pages])
+		delete(h.code.engines, h.pages)
+	}
+	if back != nil {
+		back.code.uses++
+	}
+	return out, back, wake
+}
+
+// comeBack takes compiled code from the cache ahead of its job's fire. What goes
+// wrong is said when the fire has need of it.
+func (r *Runtime) comeBack(ctx context.Context, h *held) {
+	defer r.releaseCode(h.code)
+	e, err := r.acquire(ctx, h.code, h.pages, true, h.next)
+	if err != nil {
+		r.log.Warn("compiled code could not be loaded ahead of the job's fire", "digest", h.code.info.Digest, "error", err)
+		r.mu.Lock()
+		h.code.spoilt = time.Now().Add(soon)
+		r.mu.Unlock()
+		return
+	}
+	r.release(e)
+}
