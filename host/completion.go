@@ -193,7 +193,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 func (j *job) handleError(c coordination.JobConfiguration, what string, r abi.Result, fields ...zap.Field) {
 	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", harmless(r.Message)))
 	size := len(r.Message)
-	if r.Err != nil {
+	if r.Err != nil && !repeats(r.Message, r.Err.Error()) {
 		fields = append(fields, zap.Error(r.Err))
 		size += len(r.Err.Error())
 	}
@@ -206,6 +206,13 @@ func (j *job) handleError(c coordination.JobConfiguration, what string, r abi.Re
 	default:
 		j.log.Error(what, fields...)
 	}
+}
+
+// repeats reports whether the error of a run says no more than its reason.
+func repeats(reason, text string) bool {
+	cause := strings.TrimSpace(text[strings.LastIndex(text, ": ")+1:]) // what comes before says where
+	// A panic ends in the instruction unreachable; the reason has its message.
+	return cause == "unreachable" || strings.Contains(text, reason) || strings.Contains(reason, cause)
 }
 
 // saveOffsets makes the offsets that streaming loops have staged durable, all

@@ -148,6 +148,40 @@ func TestDrainNamesItems(t *testing.T) {
 	})
 }
 
+// TestItemFailedLine: the log has the error of an item beside its reason only if it says more.
+func TestItemFailedLine(t *testing.T) {
+	for _, c := range []struct{ reason, text, shown string }{
+		{"panic: boom, at main.go:4", "job_execute: trap: unreachable", ""},
+		{"boom", "job_execute: boom", ""},
+		{"job_execute: trap: unreachable: boom", "job_execute: trap: unreachable: boom", ""},
+		{"mount: host: open /data: no such file or directory", "mount: host: open /data: no such file or directory", ""},
+		{"timeout after 2s: context deadline exceeded", "job_execute: timeout: context deadline exceeded", ""},
+		{"panic: boom", "job_execute: trap: out of bounds memory access", "job_execute: trap: out of bounds memory access"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cl := newCluster(t)
+			core, logs := observer.New(zap.InfoLevel)
+			cl.log = zap.New(core)
+			g := &guest{digest: "fails", run: func(context.Context, *abi.Invocation) abi.Result {
+				return abi.Result{Outcome: abi.OutcomeTrap, Message: c.reason, Err: errors.New(c.text)}
+			}}
+			n := cl.start(1, job(definition("fails", "", 1), g))
+			synctest.Wait()
+			if err := n.host.Trigger(t.Context(), "fails"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			failed := logs.FilterMessage("item failed").All()
+			if len(failed) != 1 || failed[0].ContextMap()["reason"] != c.reason {
+				t.Fatalf("log %v, want one line with reason %q", failed, c.reason)
+			}
+			if shown, _ := failed[0].ContextMap()["error"].(string); shown != c.shown {
+				t.Errorf("reason %q: error %q, want %q", c.reason, shown, c.shown)
+			}
+		})
+	}
+}
+
 // TestRemovedByConsole: ElasticJob's console removes a job node by node. A host whose
 // instance went first is not stopped: the job is removed, on all hosts.
 func TestRemovedByConsole(t *testing.T) {

@@ -242,7 +242,6 @@ func (c *consoleCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		return err
 	}
 	who, blocks := "", ""
-	list = withoutRepetition(list)
 	var rest []attribute
 	for _, a := range list {
 		switch {
@@ -270,27 +269,6 @@ func (c *consoleCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	}
 	c.console.row(e.Time, tag, colour, who, message+blocks)
 	return nil
-}
-
-// withoutRepetition leaves out the error of a run if the reason says the same:
-// people read it once, files and JSON have both.
-func withoutRepetition(list []attribute) []attribute {
-	value := func(key string) string {
-		if i := slices.IndexFunc(list, func(a attribute) bool { return a.key == key }); i >= 0 {
-			return strings.TrimSpace(list[i].value)
-		}
-		return ""
-	}
-	reason, text := value("reason"), value("error")
-	if reason == "" || text == "" {
-		return list
-	}
-	cause := strings.TrimSpace(text[strings.LastIndex(text, ": ")+1:]) // what comes before tells the place
-	// A panic ends in an instruction that is called so; the reason has its words.
-	if cause == "unreachable" || strings.Contains(text, reason) || strings.Contains(reason, cause) {
-		return slices.DeleteFunc(list, func(a attribute) bool { return a.key == "error" })
-	}
-	return list
 }
 
 func levelTag(l zapcore.Level) (tag, colour string) {

@@ -64,7 +64,6 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestErrorThatRepeatsTheReason: in columns it is left out, in files it stays.
 // TestLongLists: what is wrong with a file has a line for each, and JSON and
 // files have all on one.
 func TestLongLists(t *testing.T) {
@@ -79,35 +78,6 @@ func TestLongLists(t *testing.T) {
 		newLogger(logConsole, zapcore.InfoLevel, newConsole(&out, style{columns: columns}), nil).Warn("refused", reasons, zap.Bool("kept", true))
 		if !strings.HasSuffix(out.String(), want) {
 			t.Errorf("columns %v: got\n%s\nwant\n%s", columns, &out, want)
-		}
-	}
-}
-
-func TestErrorThatRepeatsTheReason(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		reason, text string
-		shown        bool
-	}{
-		{"panic: boom, at main.go:4", "job_execute: trap: unreachable", false},
-		{"boom", "job_execute: boom", false},
-		{"timeout after 2s: context deadline exceeded", "job_execute: timeout: context deadline exceeded", false},
-		{"panic: boom", "job_execute: trap: out of bounds memory access", true},
-		{"", "job_execute: trap: unreachable", true},
-	} {
-		var columns, file, lines strings.Builder
-		for _, log := range []*zap.Logger{
-			newLogger(logConsole, zapcore.InfoLevel, newConsole(&columns, style{columns: true}), nil),
-			newLogger(logConsole, zapcore.InfoLevel, newConsole(&lines, style{}), nil),
-			newLogger(logJSON, zapcore.InfoLevel, nil, &file),
-		} {
-			log.Error("item failed", zap.String("reason", c.reason), zap.Error(errors.New(c.text)))
-		}
-		if got := strings.Contains(columns.String(), "error="); got != c.shown {
-			t.Errorf("reason %q, error %q: %s", c.reason, c.text, &columns)
-		}
-		if !strings.Contains(lines.String(), c.text) || !strings.Contains(file.String(), c.text) {
-			t.Errorf("the error is lost: %s%s", &lines, &file)
 		}
 	}
 }

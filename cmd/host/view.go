@@ -74,7 +74,8 @@ type fireLine struct {
 	duration time.Duration
 	lag      time.Duration
 	outcome  abi.Outcome
-	// reason tells what went wrong, in one line.
+	// reason says which items are not OK, if the fire has several. Why is in
+	// their own lines.
 	reason string
 }
 
@@ -85,17 +86,12 @@ type fireKey struct {
 	source  abi.Source
 }
 
-// failures are the items of a fire that did not end well.
+// failures are the items of a fire that are not OK.
 type failures struct {
-	// reasons are by item, those of their last attempts; empty for items
-	// beyond the first mostReasons.
-	reasons map[int]string
-	lag     time.Duration
-	items   int
+	bad   map[int]struct{}
+	lag   time.Duration
+	items int
 }
-
-// mostReasons is how many reasons are remembered of one fire.
-const mostReasons = 100
 
 // repeat is a sentence that was said.
 type repeat struct {
@@ -306,11 +302,7 @@ func (v *view) event(e host.Event) {
 		v.seldom(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: because("nothing to run")})
 	case host.EventItemSkipped:
 		v.seldom(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: because(item("not run"))})
-	case host.EventItemHeld, host.EventItemRepaired, host.EventClock: // the log has it already
-	case host.EventListener:
-		if e.Outcome != abi.OutcomeOK && e.Outcome != "" {
-			v.limited(line{time: e.Time, level: zapcore.WarnLevel, job: e.Job, text: because("listener ended with " + string(e.Outcome))})
-		}
+	case host.EventItemHeld, host.EventItemRepaired, host.EventClock, host.EventListener: // the log has it already
 	case host.EventJobAdded:
 		if !v.brief || len(v.added) >= mostAdded {
 			say(zapcore.InfoLevel, because("job added"))
@@ -391,17 +383,13 @@ func (v *view) itemEnded(key fireKey, e host.Event) {
 	}
 	f := v.of(key)
 	if e.Outcome == abi.OutcomeOK {
-		delete(f.reasons, *e.Item)
+		delete(f.bad, *e.Item)
 		return
 	}
-	if f.reasons == nil {
-		f.reasons = make(map[int]string)
+	if f.bad == nil {
+		f.bad = make(map[int]struct{})
 	}
-	reason := ""
-	if len(f.reasons) < mostReasons {
-		reason = firstLine(e.Reason)
-	}
-	f.reasons[*e.Item] = reason
+	f.bad[*e.Item] = struct{}{}
 	if e.Outcome == abi.OutcomeRetry {
 		text := fmt.Sprintf("item %d, attempt %d: RETRY", *e.Item, e.Attempt)
 		if e.Reason != "" {
@@ -420,17 +408,12 @@ func (v *view) fireEnded(key fireKey, e host.Event) {
 	}}
 	if e.Outcome != abi.OutcomeOK {
 		l.level = zapcore.WarnLevel
-		l.fire.reason = firstLine(e.Reason)
-		if len(f.reasons) > 0 {
-			bad := slices.Min(slices.Collect(maps.Keys(f.reasons)))
-			reason := "item " + strconv.Itoa(bad)
-			if total := max(f.items, len(e.Items)); total > 1 {
-				reason = fmt.Sprintf("%d of %s, item %d", len(f.reasons), count(total, "item"), bad)
+		if total := max(f.items, len(e.Items)); total > 1 && len(f.bad) > 0 {
+			bad := ranges(slices.Sorted(maps.Keys(f.bad)))
+			if len(bad) > longList {
+				bad = bad[:longList] + "…"
 			}
-			if why := f.reasons[bad]; why != "" {
-				reason += ": " + why
-			}
-			l.fire.reason = reason
+			l.fire.reason = fmt.Sprintf("%d of %s not OK: %s", len(f.bad), count(total, "item"), bad)
 		}
 	}
 	v.limited(l)
