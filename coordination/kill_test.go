@@ -147,6 +147,10 @@ func TestReleaseLostAnswer(t *testing.T) {
 			c.now = c.now.Add(2 * time.Second)
 			c.settle()
 		}
+		var jobs []co.JobBrief
+		if must(t, c.operate(co.ReadJobs(c.layout.Namespace, &jobs))); jobs[0].Held != 1 {
+			t.Errorf("the job in a line: %+v, want one item held", jobs[0])
+		}
 		if r := c.record(0); r.Held == 0 {
 			t.Fatalf("not held: %+v", r)
 		}

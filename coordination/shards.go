@@ -255,6 +255,7 @@ type JobBrief struct {
 	Cron        string
 	TimeZone    string
 	Total       int // sharding total count
+	Held        int // items that are held back
 	Status      JobBriefStatus
 	// Instances counts those that take part, Java of them are not ours.
 	Instances, Java int
@@ -374,6 +375,9 @@ func jobBrief(l Layout, n []Node, more Snapshot) (JobBrief, bool) {
 			owned = owned || owner.Exists
 			orphaned = orphaned || owner.Exists && !slices.Contains(instances.Names, string(owner.Data))
 			records[i] = parseRecord(more.Data(l.record(i)).Data)
+			if records[i].Held != 0 {
+				b.Held++
+			}
 		}
 	}
 	if fire, ok := NewestFire(records); ok {

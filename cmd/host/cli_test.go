@@ -536,11 +536,11 @@ bad.wasm  1m ago, an earlier version stays in force
 		}
 	}
 	off := &admin.Report{Now: now, Status: host.Status{Jobs: []host.JobStatus{{
-		Name: "cities", State: host.JobReady, ShardingTotalCount: 3,
-		Items: []host.ItemStatus{{Item: 0}, {Item: 1, Disabled: true}, {Item: 2, Disabled: true, Running: true, Since: now}},
+		Name: "cities", State: host.JobReady, ShardingTotalCount: 4,
+		Items: []host.ItemStatus{{Item: 0}, {Item: 1, Disabled: true}, {Item: 2, Disabled: true, Running: true, Since: now}, {Item: 3, Held: now}},
 	}}}}
 	text := statusText(style{}, off, false)
-	for _, want := range []string{"  0-2 of 3, 2 items disabled  ", "\ncities  1                disabled ", "\ncities  2                running 0s, then disabled "} {
+	for _, want := range []string{"  0-3 of 4, 2 items disabled, 1 item held  ", "\ncities  1                disabled ", "\ncities  3                held ", "\ncities  2                running 0s, then disabled "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

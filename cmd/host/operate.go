@@ -188,7 +188,7 @@ func (p *program) statusCommand() *cobra.Command {
 		Short: "Show what the host is doing, or who runs a job",
 		Long: `Show the jobs of the running host, their items, their modules, and the files
 that it refused with the reasons. Of the items those are shown that run, that
-did not end well, that are disabled, or that have an instant to make up for;
+did not end well, that are disabled or held back, or that have an instant to make up for;
 --items shows all.
 
 With a job's name, show the instances of the job on all hosts: their state, what
@@ -885,11 +885,14 @@ func jobsTable(s style, r *admin.Report) string {
 			next = "in " + ago(max(0, j.Next.Sub(r.Now)))
 		}
 		var items []int
-		disabled := 0
+		disabled, held := 0, 0
 		for _, i := range j.Items {
 			items = append(items, i.Item)
 			if i.Disabled {
 				disabled++
+			}
+			if !i.Held.IsZero() {
+				held++
 			}
 		}
 		here := ranges(items)
@@ -902,6 +905,9 @@ func jobsTable(s style, r *admin.Report) string {
 		here += " of " + strconv.Itoa(j.ShardingTotalCount)
 		if disabled > 0 {
 			here += ", " + count(disabled, "item") + " disabled"
+		}
+		if held > 0 {
+			here += ", " + count(held, "item") + " held"
 		}
 		last := cell{text: "-"}
 		if f := j.LastFire; f != nil {
@@ -923,12 +929,15 @@ func itemsTable(s style, r *admin.Report, all bool) string {
 	for _, j := range r.Status.Jobs {
 		for _, i := range j.Items {
 			failed := i.LastOutcome != "" && i.LastOutcome != abi.OutcomeOK
-			if !all && !i.Running && !i.Misfired && !i.Disabled && !failed {
+			if !all && !i.Running && !i.Misfired && !i.Disabled && i.Held.IsZero() && !failed {
 				continue
 			}
 			now := cell{"idle", grey}
 			if i.Disabled {
 				now = cell{"disabled", yellow}
+			}
+			if !i.Held.IsZero() {
+				now = cell{"held", red}
 			}
 			if i.Running {
 				now = cell{"waits to start", yellow}

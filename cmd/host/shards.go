@@ -291,11 +291,15 @@ func briefTable(s style, list []admin.Brief) string {
 		if b.Java > 0 {
 			hosts += fmt.Sprintf(" (%d Java)", b.Java)
 		}
+		items := strconv.Itoa(b.ShardingTotalCount)
+		if b.Held > 0 {
+			items += fmt.Sprintf(" (%d held)", b.Held)
+		}
 		last := cell{text: "-"}
 		if b.LastOutcome != "" {
 			last = cell{b.LastOutcome + ", " + ago(max(0, time.Since(b.LastEnded))) + " ago", outcomeColour(abi.Outcome(b.LastOutcome))}
 		}
-		t.add(cell{b.Name, bold}, cell{b.Status, stateColour(b.Status)}, cell{cron, ""}, cell{strconv.Itoa(b.ShardingTotalCount), ""},
+		t.add(cell{b.Name, bold}, cell{b.Status, stateColour(b.Status)}, cell{cron, ""}, cell{items, ""},
 			cell{hosts, ""}, last, cell{dash(b.Leader), ""}, cell{firstLine(b.Description), ""})
 	}
 	text := t.String()

@@ -70,9 +70,9 @@ func TestBriefTable(t *testing.T) {
 	text := briefTable(style{}, []admin.Brief{
 		{Name: "good", Status: "OK", LastOutcome: "OK", LastEnded: time.Now().Add(-time.Minute)},
 		{Name: "bad", Status: "OK", LastOutcome: "TRAP", LastReason: "out of bounds", LastEnded: time.Now().Add(-time.Minute)},
-		{Name: "new", Status: "OK"},
+		{Name: "new", Status: "OK", ShardingTotalCount: 4, Held: 2},
 	})
-	for _, want := range []string{"LAST FIRE", "OK, 1m ago", "TRAP, 1m ago", "\nbad: TRAP: out of bounds\n"} {
+	for _, want := range []string{"LAST FIRE", "4 (2 held)", "OK, 1m ago", "TRAP, 1m ago", "\nbad: TRAP: out of bounds\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

@@ -69,7 +69,7 @@ func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
 	out := []Brief{}
 	for _, b := range list {
 		out = append(out, Brief{
-			Name: b.Name, Description: b.Description, Cron: b.Cron, TimeZone: b.TimeZone, ShardingTotalCount: b.Total,
+			Name: b.Name, Description: b.Description, Cron: b.Cron, TimeZone: b.TimeZone, ShardingTotalCount: b.Total, Held: b.Held,
 			Status: string(b.Status), Instances: b.Instances, Java: b.Java, Leader: b.Leader, LastOutcome: b.LastOutcome, LastReason: b.LastReason, LastEnded: b.LastEnded, Error: b.Error,
 		})
 	}
@@ -583,6 +583,8 @@ type Brief struct {
 	Cron               string `json:"cron"`
 	TimeZone           string `json:"timeZone,omitempty"`
 	ShardingTotalCount int    `json:"shardingTotalCount"`
+	// Held counts the items that are held back.
+	Held int `json:"held,omitempty"`
 	// Status is OK, DISABLED, CRASHED (no instance), SHARDING_FLAG, or 1.x for a job of
 	// that version.
 	Status string `json:"status"`
