@@ -35,6 +35,9 @@ const (
 	// one is closed, Outcome is HELD, and the item is held back until an operator
 	// releases it; Reason names the hosts.
 	EventItemHeld EventKind = "item.held"
+	// EventItemReleased: an operator released the item. Its owner reports that when
+	// it sees it: with status, and when the item is due.
+	EventItemReleased EventKind = "item.released"
 	// EventItemRepaired: the item's record named an instant that was later than
 	// the registry's clock, and the item was begun all the same: Instant is that of
 	// the run, Drift by how much the record was ahead of it.

@@ -560,6 +560,15 @@ func (j *job) heldBack(n int, id coordination.Fire, r coordination.Record) {
 	}
 }
 
+// reread takes over an item's state as the registry has it, and reports a release.
+func (j *job) reread(it *item, state coordination.ItemState) {
+	if it.state.Record.Held != 0 && state.Record.Held == 0 && state.Record.Outcome == coordination.OutcomeHeld {
+		j.log.Info("item released", zap.Int("item", it.number))
+		j.emit(Event{Kind: EventItemReleased, Item: &it.number, Reason: "an operator released it"})
+	}
+	it.state = state
+}
+
 // fit takes out items that cannot begin any more: their share was read again
 // since they were chosen, or the total count was lowered.
 func (j *job) fit(id coordination.Fire, items []*item) []*item {
@@ -605,7 +614,7 @@ func (j *job) dropDisabled(id coordination.Fire, items []*item) []*item {
 	for _, it := range items {
 		if s, asked := states[it.number]; asked {
 			if it.state.Disabled = s.Disabled; aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
-				it.state = s
+				j.reread(it, s)
 			}
 			if s.Disabled {
 				it.answered(id)

@@ -441,6 +441,9 @@ func TestHeldBack(t *testing.T) {
 						}
 					}
 				}
+				if released := c.list(host.EventItemReleased); len(released) != 1 || *released[0].Item != 0 || !strings.Contains(released[0].Reason, "operator") {
+					t.Errorf("released: %s", lines(released))
+				}
 				if runs != 2 {
 					t.Errorf("%d runs after the release, want one for each instant\n%s", runs, c.all())
 				}

@@ -636,7 +636,7 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 			j.items[n] = it
 		}
 		if it.run == nil {
-			it.state = state
+			j.reread(it, state)
 		}
 		if !it.owned {
 			it.owned = true

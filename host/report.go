@@ -77,7 +77,7 @@ func (j *job) readDisabled() {
 		return
 	}
 	for n, state := range states {
-		j.items[n].state = state
+		j.reread(j.items[n], state)
 	}
 }
 

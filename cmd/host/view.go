@@ -302,7 +302,7 @@ func (v *view) event(e host.Event) {
 		v.seldom(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: because("nothing to run")})
 	case host.EventItemSkipped:
 		v.seldom(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: because(item("not run"))})
-	case host.EventItemHeld, host.EventItemRepaired, host.EventClock, host.EventListener: // the log has it already
+	case host.EventItemHeld, host.EventItemReleased, host.EventItemRepaired, host.EventClock, host.EventListener: // the log has it already
 	case host.EventJobAdded:
 		if !v.brief || len(v.added) >= mostAdded {
 			say(zapcore.InfoLevel, because("job added"))

@@ -361,6 +361,7 @@ func (s *Server) registryEndpoints(mux *http.ServeMux, r *Registry) {
 		items, err := r.Release(req.Context(), req.PathValue("job"), item)
 		if err == nil {
 			s.opts.Logger.Info("operation done", zap.String("operation", operationText(req)), zap.Stringer("items", items))
+			s.opts.Host.FullStatus() // reads held items again: an owner here reports the release
 		}
 		return releasedItems{items}, err
 	}))

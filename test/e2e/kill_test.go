@@ -177,6 +177,7 @@ func TestClusterHoldsBack(t *testing.T) {
 	if out := last.must("release", "poison", "--item", "0"); out != "item 0 of poison is not held back\n" {
 		t.Errorf("and then %q", out)
 	}
+	last.of("poison", held.at, kind(host.EventItemReleased), item(0), because("an operator released it"))
 	c.open("a")
 	c.registry("trigger", "poison")
 	last.of("poison", held.at, kind(host.EventItemCompleted), item(0), outcome(abi.OutcomeOK))
