@@ -534,6 +534,9 @@ func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, 
 	if !e.doubted.Load() {
 		result = OutOfTime(result, e.Cancelled(), f.guest.Timeout)
 	}
+	if result.Outcome == abi.OutcomeCancelled && context.Cause(guests) == errOperator {
+		result.Message = errOperator.Error()
+	}
 	event.Kind, event.Outcome, event.Duration, event.Reason = EventItemEnded, result.Outcome, time.Since(began.Time), result.Message
 	event.Memory, event.Batches, event.Records = result.Memory, result.Batches, result.Records
 	j.emit(event)

@@ -107,7 +107,11 @@ func TestKill(t *testing.T) {
 			c.config = func(cfg *host.Config) { cfg.MaxConcurrency = 2 }
 			d := definition("j", "0 0 * * * ?", 6)
 			hog := definition("hog", "0 59 0 * * ?", 1)
-			n := c.start(1, job(d, sleeper(3*time.Hour)), job(hog, sleeper(3*time.Hour)))
+			stubborn := &guest{digest: "stubborn", run: func(ctx context.Context, _ *abi.Invocation) abi.Result {
+				<-ctx.Done()
+				return abi.Result{Outcome: abi.OutcomeCancelled, Message: "job_execute: cancelled: stopped"}
+			}}
+			n := c.start(1, job(d, stubborn), job(hog, sleeper(3*time.Hour)))
 			completed := func() []host.Event {
 				return slices.DeleteFunc(c.list(host.EventItemCompleted), func(e host.Event) bool { return e.Job != "j" })
 			}
@@ -135,6 +139,11 @@ func TestKill(t *testing.T) {
 			}
 			if started := len(c.list(host.EventItemStarted)); forced != 1 || started != 2 {
 				t.Errorf("%d were stopped by force, %d started\n%s", forced, started, c.all())
+			}
+			for _, e := range c.list(host.EventItemEnded) {
+				if e.Job == "j" && e.Reason != "an operator killed the run, and its grace is over" {
+					t.Errorf("the end of the guest: %s", lines([]host.Event{e}))
+				}
 			}
 			if jobs := n.host.Status().Jobs; jobs[1].State != host.JobReady {
 				t.Errorf("the job is %s", jobs[1].State)
