@@ -81,6 +81,9 @@ type Result struct {
 	Yielded bool
 	// Memory is the size of the guest's linear memory at the end, in bytes.
 	Memory int64
+	// DroppedLines counts the log lines that were beyond the limits of one
+	// invocation.
+	DroppedLines int64
 }
 
 // Host is what the embedding program offers to a running invocation: the part

@@ -119,6 +119,9 @@ type Event struct {
 	Memory  int64         `json:"memoryBytes,omitempty"`
 	Batches int64         `json:"batches,omitempty"`
 	Records int64         `json:"records,omitempty"`
+	// DroppedLines counts the guest's log lines that were beyond the limits of
+	// one invocation, for EventItemEnded and EventListener.
+	DroppedLines int64 `json:"droppedLines,omitempty"`
 	// Ceiling is the quota that an EventOverQuota is about, and Count how many
 	// uses went beyond it since the last such event: they were dropped, or, for
 	// ceiling.OffsetCommits, had to wait.

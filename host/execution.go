@@ -538,7 +538,7 @@ func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, 
 		result.Message = errOperator.Error()
 	}
 	event.Kind, event.Outcome, event.Duration, event.Reason = EventItemEnded, result.Outcome, time.Since(began.Time), result.Message
-	event.Memory, event.Batches, event.Records = result.Memory, result.Batches, result.Records
+	event.Memory, event.Batches, event.Records, event.DroppedLines = result.Memory, result.Batches, result.Records, result.DroppedLines
 	j.emit(event)
 	return result
 }
@@ -609,7 +609,7 @@ func (f *fire) listen(guests context.Context, export string) {
 	inv.Context.Deadline = began.wall.Add(listenerTimeout)
 	result := worker.Listen(ctx, export, inv)
 	f.job.emit(Event{Kind: EventListener, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, Digest: f.exec.Digest(),
-		Outcome: result.Outcome, Duration: time.Since(began.Time), Reason: reasonOf(export, result.Message)})
+		Outcome: result.Outcome, Duration: time.Since(began.Time), Reason: reasonOf(export, result.Message), DroppedLines: result.DroppedLines})
 	if result.Outcome != abi.OutcomeOK {
 		f.job.handleError(f.config, "listener "+export+" failed", result)
 	}

@@ -33,6 +33,7 @@ type Metrics struct {
 	fireSkips, itemSkips      *prometheus.CounterVec // job, reason
 	completions, repairs      *prometheus.CounterVec // job
 	records, batches          *prometheus.CounterVec // job
+	droppedLines              *prometheus.CounterVec // job
 	overQuota                 *prometheus.CounterVec // job, ceiling
 	lag, fireTime, itemTime   *prometheus.HistogramVec
 	elections, reshardings    *prometheus.CounterVec
@@ -91,6 +92,7 @@ func NewMetrics(version string, status func() host.Status) *Metrics {
 	m.batches = counter("dataflow_batches_total", "Batches that DATAFLOW items processed.", jobLabel)
 	m.records = counter("dataflow_records_total", "Records that DATAFLOW items processed.", jobLabel)
 	m.overQuota = counter("over_quota_total", "Log lines and events of the history that were dropped, and offset commits that had to wait, because a job was beyond its quota, by ceiling.", jobLabel, "ceiling")
+	m.droppedLines = counter("log_lines_dropped_total", "Log lines of guests that were dropped because one invocation logged more than it may.", jobLabel)
 	m.lag = histogram("fire_lag_seconds", "How much later than the scheduled instant the items of a fire were begun.")
 	m.fireTime = histogram("fire_duration_seconds", "From the begin of a fire's items on this host to the end of the last.")
 	m.itemTime = histogram("item_duration_seconds", "Duration of an attempt of an item.")
@@ -267,6 +269,9 @@ func (m *Metrics) Observe(e host.Event) {
 		if e.Records > 0 {
 			m.records.WithLabelValues(e.Job).Add(float64(e.Records))
 		}
+		m.droppedLines.WithLabelValues(e.Job).Add(float64(e.DroppedLines))
+	case host.EventListener:
+		m.droppedLines.WithLabelValues(e.Job).Add(float64(e.DroppedLines))
 	case host.EventItemCompleted:
 		m.completions.WithLabelValues(e.Job).Inc()
 	case host.EventItemSkipped, host.EventItemHeld:
@@ -336,7 +341,7 @@ func (m *Metrics) appear(job string) {
 	for _, quota := range ceiling.Quotas() {
 		m.overQuota.WithLabelValues(job, string(quota))
 	}
-	for _, v := range []*prometheus.CounterVec{m.completions, m.repairs, m.records, m.batches, m.elections, m.reshardings} {
+	for _, v := range []*prometheus.CounterVec{m.completions, m.repairs, m.records, m.batches, m.droppedLines, m.elections, m.reshardings} {
 		v.WithLabelValues(job)
 	}
 	for _, v := range []*prometheus.HistogramVec{m.lag, m.fireTime, m.itemTime} {
@@ -355,7 +360,7 @@ func (m *Metrics) forget(job string) {
 	m.mu.Unlock()
 	label := prometheus.Labels{jobLabel: job}
 	for _, v := range []*prometheus.CounterVec{
-		m.fires, m.attempts, m.fireSkips, m.itemSkips, m.completions, m.repairs, m.records, m.batches, m.elections, m.reshardings, m.overQuota,
+		m.fires, m.attempts, m.fireSkips, m.itemSkips, m.completions, m.repairs, m.records, m.batches, m.droppedLines, m.elections, m.reshardings, m.overQuota,
 	} {
 		v.DeletePartialMatch(label)
 	}

@@ -62,7 +62,7 @@ func TestSeriesBeginWithZero(t *testing.T) {
 	for _, quota := range ceiling.Quotas() {
 		want[fmt.Sprintf("wasmjob_over_quota_total{ceiling=%q,job_name=%q}", quota, "a")] = "0"
 	}
-	for _, name := range []string{"items_completed_total", "items_repaired_total", "elections_won_total", "reshardings_total", "fire_lag_seconds_count"} {
+	for _, name := range []string{"items_completed_total", "items_repaired_total", "log_lines_dropped_total", "elections_won_total", "reshardings_total", "fire_lag_seconds_count"} {
 		want[fmt.Sprintf("wasmjob_%s{job_name=%q}", name, "a")] = "0"
 	}
 	expect(t, m, want)
@@ -95,7 +95,8 @@ func TestEventsBecomeMetrics(t *testing.T) {
 	e(host.EventFireStarted, func(e *host.Event) { e.Items = []int{0, 1, 2}; e.Lag = 2 * time.Millisecond })
 	e(host.EventItemStarted, func(e *host.Event) { e.Attempt = 1 })
 	e(host.EventItemStarted, func(e *host.Event) { e.Attempt = 2 })
-	e(host.EventItemEnded, func(e *host.Event) { e.Outcome = abi.OutcomeRetry; e.Batches = 2; e.Records = 30 })
+	e(host.EventItemEnded, func(e *host.Event) { e.Outcome = abi.OutcomeRetry; e.Batches = 2; e.Records = 30; e.DroppedLines = 5 })
+	e(host.EventListener, func(e *host.Event) { e.DroppedLines = 2 })
 	e(host.EventItemCompleted, nil)
 	e(host.EventItemSkipped, func(e *host.Event) { e.Cause = host.SkipLost })
 	e(host.EventFireSkipped, func(e *host.Event) { e.Cause = host.SkipDisabled })
@@ -118,6 +119,7 @@ func TestEventsBecomeMetrics(t *testing.T) {
 		`wasmjob_reshardings_total{job_name="a"}`:                     "1",
 		`wasmjob_files_refused_total`:                                 "1",
 		`wasmjob_over_quota_total{ceiling="logLines",job_name="a"}`:   "42",
+		`wasmjob_log_lines_dropped_total{job_name="a"}`:               "7",
 		`wasmjob_dataflow_batches_total{job_name="a"}`:                "2",
 		`wasmjob_dataflow_records_total{job_name="a"}`:                "30",
 		`wasmjob_fire_lag_seconds_count{job_name="a"}`:                "1",

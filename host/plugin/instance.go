@@ -109,11 +109,17 @@ func (in *instance) begin(ctx context.Context, inv *abi.Invocation, p phase) {
 	in.err.tail = in.err.tail[:0]
 }
 
-// end tells what was left unsaid.
+// end logs what is left of the output, and what was dropped.
 func (in *instance) end() {
 	in.out.flush()
 	in.err.flush()
 	in.lines.report(in.host, in.left)
+}
+
+// finish ends an invocation, and completes its result.
+func (in *instance) finish(r *abi.Result) {
+	in.end()
+	r.Memory, r.DroppedLines = int64(in.mem.Size()), int64(in.lines.dropped)
 }
 
 // instantiate makes an instance, runs its initialisation and looks up at most

@@ -32,8 +32,7 @@ func (w *worker) script(ctx context.Context, inv *abi.Invocation) abi.Result {
 	defer in.close()
 	in.begin(ctx, inv, phaseItem)
 	r := in.command(ctx)
-	in.end()
-	r.Memory = int64(in.mem.Size())
+	in.finish(&r)
 	return r
 }
 

@@ -322,10 +322,11 @@ func TestLog(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
 	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: TypeSimple})
+	var result abi.Result
 	run := func(h *recorder, parameter string) *recorder {
 		t.Helper()
-		if got := w.Execute(context.Background(), item(h, parameter)); got.Outcome != abi.OutcomeOK {
-			t.Errorf("%s: %+v", parameter, got)
+		if result = w.Execute(context.Background(), item(h, parameter)); result.Outcome != abi.OutcomeOK {
+			t.Errorf("%s: %+v", parameter, result)
 		}
 		return h
 	}
@@ -364,6 +365,9 @@ func TestLog(t *testing.T) {
 	}
 	if passed := len(flood) - 1; passed < abi.LogBurst || passed+dropped != 200000 || dropped < 100000 {
 		t.Errorf("%d lines passed, %d dropped", passed, dropped)
+	}
+	if result.DroppedLines != int64(dropped) {
+		t.Errorf("the result says %d dropped lines, want %d", result.DroppedLines, dropped)
 	}
 
 	h := run(newRecorder(), "print-flood")

@@ -73,8 +73,7 @@ func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 	} else {
 		r, keep = in.simple(ctx, op)
 	}
-	in.end()
-	r.Memory = int64(in.mem.Size())
+	in.finish(&r)
 	// The watcher of an ended context may close the instance just after a
 	// call has returned.
 	if !keep || w.x.settings.FreshPerItem || in.mod.IsClosed() {
@@ -98,8 +97,7 @@ func (w *worker) Listen(ctx context.Context, export string, inv *abi.Invocation)
 	defer in.close()
 	in.begin(ctx, inv, phaseListener)
 	r, _ := in.simple(ctx, export)
-	in.end()
-	r.Memory = int64(in.mem.Size())
+	in.finish(&r)
 	return r
 }
 

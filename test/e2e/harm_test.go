@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -84,6 +85,9 @@ func TestHarm(t *testing.T) {
 		t.Errorf("%d lines of a guest that logs without end, want at most %d", spam, most)
 	}
 	h.line(0, "over the limits", "dropped_lines")
+	if code, metrics := h.get("/metrics"); !regexp.MustCompile(`wasmjob_log_lines_dropped_total\{job_name="harm"\} [1-9]`).MatchString(metrics) {
+		t.Errorf("the metrics do not count the dropped lines: %d %s", code, metrics)
+	}
 	if s := p.job("harm"); s.State != host.JobReady {
 		t.Errorf("the job is %s: %s", s.State, s.Reason)
 	}

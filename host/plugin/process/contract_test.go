@@ -31,12 +31,13 @@ type story struct {
 	Staged, Yielded  bool
 	Batches, Records int64
 	Memory           int64
+	Dropped          bool // how many lines depends on time
 	Host             recorder
 }
 
 func tell(r abi.Result, h *recorder) *story {
 	s := &story{Outcome: r.Outcome, Status: r.Status, Message: r.Message, Offset: string(r.Offset), Staged: r.Staged, Yielded: r.Yielded,
-		Batches: r.Batches, Records: r.Records, Memory: r.Memory}
+		Batches: r.Batches, Records: r.Records, Memory: r.Memory, Dropped: r.DroppedLines > 0}
 	if r.Err != nil {
 		s.Error = r.Err.Error()
 	}

@@ -141,6 +141,7 @@ type result struct {
 	Records int64      `json:",omitempty"`
 	Yielded bool       `json:",omitempty"`
 	Memory  int64      `json:",omitempty"`
+	Dropped int64      `json:",omitempty"` // log lines
 }
 
 // failure is a plugin.Error.

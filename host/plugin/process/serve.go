@@ -332,7 +332,7 @@ func (l *life) Err() error {
 // packResult takes a result apart. Texts that a guest can make long are cut.
 func packResult(worker int64, r abi.Result) result {
 	p := result{Worker: worker, Outcome: r.Outcome, Status: r.Status, Message: clip(r.Message), Offset: r.Offset, Staged: r.Staged,
-		Batches: r.Batches, Records: r.Records, Yielded: r.Yielded, Memory: r.Memory}
+		Batches: r.Batches, Records: r.Records, Yielded: r.Yielded, Memory: r.Memory, Dropped: r.DroppedLines}
 	if r.Err == nil {
 		return p
 	}
@@ -349,7 +349,7 @@ func packResult(worker int64, r abi.Result) result {
 // unpack checks a result and puts it together. The error says what is wrong with it.
 func (p *result) unpack() (abi.Result, error) {
 	r := abi.Result{Outcome: p.Outcome, Status: p.Status, Message: p.Message, Offset: p.Offset, Staged: p.Staged,
-		Batches: p.Batches, Records: p.Records, Yielded: p.Yielded, Memory: p.Memory}
+		Batches: p.Batches, Records: p.Records, Yielded: p.Yielded, Memory: p.Memory, DroppedLines: p.Dropped}
 	switch p.Outcome {
 	case abi.OutcomeOK, abi.OutcomeFail, abi.OutcomeRetry, abi.OutcomeCancelled, abi.OutcomeTimeout, abi.OutcomeTrap, abi.OutcomeExit, abi.OutcomeError:
 	default:
@@ -362,8 +362,8 @@ func (p *result) unpack() (abi.Result, error) {
 		return r, fmt.Errorf("an offset with the outcome %s", p.Outcome)
 	case len(p.Message) > maxText:
 		return r, fmt.Errorf("a message of %d bytes", len(p.Message))
-	case p.Batches < 0 || p.Records < 0 || p.Memory < 0 || p.Memory > math.MaxUint32+1:
-		return r, fmt.Errorf("%d batches, %d records and %d bytes of memory", p.Batches, p.Records, p.Memory)
+	case p.Batches < 0 || p.Records < 0 || p.Dropped < 0 || p.Memory < 0 || p.Memory > math.MaxUint32+1:
+		return r, fmt.Errorf("%d batches, %d records, %d dropped lines and %d bytes of memory", p.Batches, p.Records, p.Dropped, p.Memory)
 	}
 	if !p.Staged {
 		r.Offset = nil
