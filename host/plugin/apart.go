@@ -18,9 +18,9 @@ var ErrNotStored = errors.New("its compiled code is not there")
 
 // MemoryHost is implemented by an abi.Host that accounts for memory itself.
 type MemoryHost interface {
-	// CoverMemory reports whether the invocation's worker may have so many
-	// bytes in all: memory, tables and stack.
-	CoverMemory(bytes int64) bool
+	// CoverMemory takes so many bytes in all for the invocation's worker: memory,
+	// tables and stack. The error names the limit that refuses them.
+	CoverMemory(bytes int64) error
 }
 
 // Packed is a module as one process gives it to another.
@@ -183,16 +183,16 @@ func (r *Runtime) Admit(ctx context.Context, job string, bytes int64) (*Account,
 	return &Account{account{budget: r.budget, job: job, has: bytes}}, nil
 }
 
-// Cover reports whether the account may have so many bytes in all, and takes what
-// is missing.
-func (a *Account) Cover(bytes int64) bool {
+// Cover takes what is missing of so many bytes in all. The error names the limit
+// that refuses them.
+func (a *Account) Cover(bytes int64) error {
 	if bytes > a.a.has {
-		if !a.a.budget.grow(a.a.job, bytes-a.a.has) {
-			return false
+		if err := a.a.budget.grow(a.a.job, bytes-a.a.has); err != nil {
+			return err
 		}
 		a.a.has = bytes
 	}
-	return true
+	return nil
 }
 
 // Split moves so many bytes, of those that the account has, to a new one.

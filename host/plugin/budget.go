@@ -189,18 +189,23 @@ func (b *budget) wait(ctx context.Context, w *admission) error {
 	return ctx.Err()
 }
 
-// grow takes more for a guest that runs, if it is there.
-func (b *budget) grow(job string, bytes int64) bool {
+// grow takes more for a guest that runs, if it is there. The error names the limit.
+func (b *budget) grow(job string, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w := &admission{job: job, bytes: bytes}
-	if !b.fits(w) {
-		b.refused++
-		return false
+	if b.fits(w) {
+		b.take(w)
+		return nil
 	}
-	b.take(w)
-	return true
+	b.refused++
+	if b.jobs[job]+bytes > b.share() {
+		return fmt.Errorf("the guests of a job may have %s of the host's memoryBudget of %s", mebibytes(b.share()), mebibytes(b.total))
+	}
+	return fmt.Errorf("the host's memoryBudget of %s is used up", mebibytes(b.total))
 }
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 // free gives back what admit and grow have taken.
 func (b *budget) free(job string, bytes int64) {
@@ -269,7 +274,7 @@ type account struct {
 	stack  int64
 	fixed  int64 // tables, and what each instance costs
 	most   int64 // that an instance has needed
-	denied bool  // an instance was refused memory
+	denied error // why the instance was refused memory
 	// host is asked instead of the budget if it accounts for memory itself.
 	host MemoryHost
 }
@@ -278,8 +283,8 @@ type account struct {
 func (a *account) covers(linear, stack int64) bool {
 	need := a.fixed + linear + stack
 	if need > a.has {
-		if !a.grow(need) {
-			a.denied = true
+		if err := a.grow(need); err != nil {
+			a.denied = err
 			return false
 		}
 		a.has = need
@@ -289,15 +294,17 @@ func (a *account) covers(linear, stack int64) bool {
 }
 
 // grow takes memory until there are so many bytes.
-func (a *account) grow(need int64) bool {
-	if a.host != nil && !a.host.CoverMemory(need) {
-		return false
+func (a *account) grow(need int64) error {
+	if a.host != nil {
+		if err := a.host.CoverMemory(need); err != nil {
+			return err
+		}
 	}
 	return a.budget.grow(a.job, need-a.has)
 }
 
 // reset is called when an instance begins: it has nothing yet.
-func (a *account) reset() { a.linear, a.stack, a.denied = 0, 0, false }
+func (a *account) reset() { a.linear, a.stack, a.denied = 0, 0, nil }
 
 func (a *account) close() {
 	a.budget.free(a.job, a.has)

@@ -20,10 +20,10 @@ func TestBudget(t *testing.T) {
 		if err := b.admit(ctx, "a", 600); err != nil {
 			t.Fatal(err)
 		}
-		if b.grow("a", 200) {
+		if b.grow("a", 200) == nil {
 			t.Error("a job has more than its share")
 		}
-		if !b.grow("a", 150) {
+		if b.grow("a", 150) != nil {
 			t.Error("a job cannot have its share")
 		}
 		admitted := make(chan string, 3)
@@ -103,9 +103,21 @@ func TestBudgetOfGuests(t *testing.T) {
 	}
 	first := worked(t, x)
 	got := first.Execute(t.Context(), item(newRecorder(), ""))
-	if got.Outcome != abi.OutcomeTrap || !strings.Contains(got.Message, "memory budget") {
+	if got.Outcome != abi.OutcomeTrap || !strings.Contains(got.Message, "the guests of a job may have 48.0 MiB of the host's memoryBudget of 64.0 MiB") {
 		t.Errorf("got %+v", got)
 	}
+	limited, err := hog.Executor(Settings{JobName: "limited", MemoryLimit: 2 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := worked(t, limited)
+	if got := w.Execute(t.Context(), item(newRecorder(), "")); got.Outcome != abi.OutcomeTrap || got.Memory != 2<<20 || !strings.Contains(got.Message, "the job's memoryLimit is 2.0 MiB") {
+		t.Errorf("beyond its own limit: %+v", got)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	limited.Release()
 	if taken := r.Memory().Guests; taken > total/4*jobShareOf4 || taken < total/2 {
 		t.Errorf("it took %d bytes", taken)
 	}

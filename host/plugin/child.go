@@ -64,7 +64,6 @@ type compileRequest struct {
 	// Dir is an empty directory, which is used as one for a cache.
 	Dir     string
 	Size    int
-	Pages   uint32 // the memory limit
 	Workers int
 }
 
@@ -143,7 +142,7 @@ func (q *compileRequest) compile(wasm []byte) compileAnswer {
 		return compileAnswer{Failure: err.Error()}
 	}
 	err = guard(func() error {
-		rt := wazero.NewRuntimeWithConfig(ctx, engineConfig(wazero.NewRuntimeConfig(), cache, q.Pages))
+		rt := wazero.NewRuntimeWithConfig(ctx, engineConfig(wazero.NewRuntimeConfig(), cache))
 		_, err := rt.CompileModule(experimental.WithCompilationWorkers(ctx, q.Workers), wasm)
 		return err
 	})
@@ -158,9 +157,9 @@ func (q *compileRequest) compile(wasm []byte) compileAnswer {
 
 // engineConfig is what the compiled code depends on, and the cache's name for
 // it. The code interrupts itself, see quantum; what cannot be metered is never
-// compiled.
-func engineConfig(base wazero.RuntimeConfig, cache wazero.CompilationCache, pages uint32) wazero.RuntimeConfig {
-	return base.WithCoreFeatures(api.CoreFeaturesV2).WithCompilationCache(cache).WithMemoryLimitPages(pages)
+// compiled. Memory is limited where it is allocated.
+func engineConfig(base wazero.RuntimeConfig, cache wazero.CompilationCache) wazero.RuntimeConfig {
+	return base.WithCoreFeatures(api.CoreFeaturesV2).WithCompilationCache(cache)
 }
 
 // child makes processes that compile, and puts what they bring into the cache.
@@ -204,7 +203,7 @@ func (c *child) compile(ctx context.Context, wasm []byte, pages uint32, limit ti
 		return errNoChild{err}
 	}
 	defer os.RemoveAll(staging)
-	q := compileRequest{Dir: staging, Size: len(wasm), Pages: pages, Workers: c.workers}
+	q := compileRequest{Dir: staging, Size: len(wasm), Workers: c.workers}
 	if q.Dir, err = filepath.Abs(staging); err != nil {
 		return errNoChild{err}
 	}

@@ -229,7 +229,7 @@ func TestChildCompilesTheSame(t *testing.T) {
 	for _, name := range []string{"wat/noop", "wat/instructions", "c/guest"} {
 		wasm, cacheDir := metered(t, guest(t, name)), t.TempDir()
 		c := child{command: compiler("good"), dir: cacheDir, workers: 2, limit: compileTime}
-		here := compileRequest{Dir: t.TempDir(), Size: len(wasm), Pages: 512, Workers: 1}
+		here := compileRequest{Dir: t.TempDir(), Size: len(wasm), Workers: 1}
 		if a := here.compile(wasm); a != (compileAnswer{}) {
 			t.Fatalf("%s: %+v", name, a)
 		}

@@ -230,11 +230,11 @@ func TestIdleCodeMakesRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "three modules leave for a guest", func() bool { return r.Memory().Code == 3*bytes })
-	if !b.Cover(total/2 - 2*bytes) {
+	if b.Cover(total/2-2*bytes) != nil {
 		t.Error("a guest is refused memory that idle code has")
 	}
 	until(t, "one more leaves for it", func() bool { return r.Memory().Code == 2*bytes })
-	if b.Cover(total/2 + 1) {
+	if b.Cover(total/2+1) == nil {
 		t.Error("a guest is given memory that is in use")
 	}
 

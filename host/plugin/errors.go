@@ -39,7 +39,7 @@ type Error struct {
 	Stack string
 	// Stderr is the end of what the guest wrote there during the invocation.
 	Stderr string
-	// Err is the cause; nil for KindExit.
+	// Err is the cause; for KindExit nil, or that the guest was refused memory.
 	Err error
 }
 
@@ -54,11 +54,11 @@ func (e *Error) Error() string {
 	case KindLoad:
 	default:
 		b.WriteString(string(e.Kind))
-		if e.Err != nil {
-			b.WriteString(": ")
-		}
 	}
 	if e.Err != nil {
+		if e.Kind != KindLoad {
+			b.WriteString(": ")
+		}
 		b.WriteString(e.Err.Error())
 	}
 	if e.Kind == KindExit || e.Kind == KindTrap {

@@ -178,9 +178,10 @@ func (x *executor) instantiate(ctx context.Context, e *engine, a *account, inv *
 	return nil, outcome, failed
 }
 
-// allocate makes the memory of the instance, of which there is at most one.
+// allocate makes the memory of the instance, of which there is at most one. It
+// keeps to the job's limit itself, so that a refusal is known.
 func (in *instance) allocate(_, limit uint64) experimental.LinearMemory {
-	in.linear = in.x.r.memories.take(limit, in.account)
+	in.linear = in.x.r.memories.take(min(limit, uint64(in.x.pages)*pageSize), in.account)
 	return in.linear
 }
 
@@ -204,8 +205,12 @@ func (in *instance) failed(ctx, inner context.Context, op string, err error, lat
 	}
 	outcome, e := classify(ctx, op, err)
 	e.Stderr = string(in.err.tail)
-	if in.account.denied && e.Err != nil {
-		e.Err = fmt.Errorf("%w (the host's memory budget, or the job's share of it, was used up)", e.Err)
+	switch denied := in.account.denied; {
+	case denied == nil:
+	case e.Err == nil: // an exit
+		e.Err = fmt.Errorf("it was refused memory: %w", denied)
+	default:
+		e.Err = fmt.Errorf("%w (it was refused memory: %w)", e.Err, denied)
 	}
 	if e.Kind == KindHost {
 		in.x.r.log.Error("a host function or the engine failed while a guest ran",

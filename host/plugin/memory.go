@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/tetratelabs/wazero/experimental"
@@ -33,7 +34,11 @@ const roomy = 1 << 20
 // Reallocate implements experimental.LinearMemory. Memory never shrinks while
 // it has an owner, so what lies between length and capacity is still zero.
 func (m *linearMemory) Reallocate(size uint64) []byte {
-	if size > m.max || !m.account.covers(int64(size), m.account.stack) {
+	if size > m.max {
+		m.account.denied = fmt.Errorf("the job's memoryLimit is %s", mebibytes(int64(m.max)))
+		return nil
+	}
+	if !m.account.covers(int64(size), m.account.stack) {
 		return nil
 	}
 	if m.reserved != nil {

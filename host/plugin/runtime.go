@@ -536,7 +536,7 @@ func (r *Runtime) lookUp(e *engine, wasm []byte) error {
 func (r *Runtime) compileWith(ctx context.Context, e *engine, wasm []byte, cache wazero.CompilationCache, workers int) error {
 	ours := context.Background()
 	return guard(func() (err error) {
-		e.rt = wazero.NewRuntimeWithConfig(ours, engineConfig(r.config, cache, e.pages))
+		e.rt = wazero.NewRuntimeWithConfig(ours, engineConfig(r.config, cache))
 		if err := register(ours, e.rt, e.code.info.Imports); err != nil {
 			return err
 		}

@@ -338,6 +338,7 @@ type invocation struct {
 	listener bool
 	inv      *abi.Invocation
 	lines    lineLimit
+	refusal  string // why the newest call got no memory
 }
 
 func (v *invocation) run(ctx context.Context, export string) abi.Result {
@@ -396,12 +397,13 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 // take acts on a message; done if it was the last.
 func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bool) {
 	if m.result == nil {
+		v.refusal = ""
 		value, err := v.answer(ctx, m.call)
 		if err != nil {
 			v.c.kill("it did not keep to the protocol: " + err.Error())
 			return r, false // its end is next
 		}
-		_ = v.c.out.send(kindAnswer, answer{v.w.id, value}) // if it has ended, that is next
+		_ = v.c.out.send(kindAnswer, answer{v.w.id, value, v.refusal}) // if it has ended, that is next
 		return r, false
 	}
 	r, err := m.result.unpack()
@@ -466,10 +468,11 @@ func (v *invocation) answer(ctx context.Context, q *call) (int32, error) {
 		if q.A < 0 || q.A > v.w.x.needs.Least+int64(v.w.x.needs.Pages)<<16+2*abi.MaxStack {
 			return 0, fmt.Errorf("%d bytes of memory for a guest", q.A)
 		}
-		if v.w.account.Cover(q.A) {
-			return 1, nil
+		if err := v.w.account.Cover(q.A); err != nil {
+			v.refusal = err.Error()
+			return 0, nil
 		}
-		return 0, nil
+		return 1, nil
 	}
 	mayAct := v.mayAct(ctx)
 	switch q.Name {

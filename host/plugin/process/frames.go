@@ -126,6 +126,7 @@ type call struct {
 type answer struct {
 	Worker int64
 	Value  int32
+	Text   string `json:",omitempty"` // why memory is refused
 }
 
 // result is an abi.Result.

@@ -62,7 +62,7 @@ type guest struct {
 	s       *session
 	id      int64
 	worker  abi.Worker
-	answers chan int32 // has room for one
+	answers chan answer // has room for one
 
 	// Guarded by session.mu.
 	life    *life // of the invocation at hand; nil: there is none
@@ -150,7 +150,7 @@ func (s *session) take(k kind, body []byte) error {
 			return fmt.Errorf("an answer for worker %d, which has not asked", q.Worker)
 		}
 		g.waiting = false
-		g.answers <- q.Value
+		g.answers <- q
 		return nil
 	case kindClose:
 		var q closed
@@ -188,7 +188,7 @@ func (s *session) run(q *run) error {
 		if err != nil {
 			return err
 		}
-		g = &guest{s: s, id: q.Worker, worker: w, answers: make(chan int32, 1)}
+		g = &guest{s: s, id: q.Worker, worker: w, answers: make(chan answer, 1)}
 	}
 	ctx := newLife(q.Deadline)
 	s.mu.Lock()
@@ -214,14 +214,16 @@ func (g *guest) run(ctx *life, q *run) {
 	_ = g.s.out.send(kindResult, packResult(g.id, r))
 }
 
-// ask sends a call and waits for the answer.
-func (g *guest) ask(c call) int32 {
+// ask sends a call and waits for the value of the answer.
+func (g *guest) ask(c call) int32 { return g.asks(c).Value }
+
+func (g *guest) asks(c call) answer {
 	c.Worker = g.id
 	g.s.mu.Lock()
 	g.waiting = true
 	g.s.mu.Unlock()
 	if err := g.s.out.send(kindCall, c); err != nil {
-		return int32(abi.ErrUnavailable)
+		return answer{Value: int32(abi.ErrUnavailable)}
 	}
 	return <-g.answers
 }
@@ -276,8 +278,11 @@ func (p *proxy) Cancelled() abi.Cancel {
 }
 
 // CoverMemory implements plugin.MemoryHost.
-func (p *proxy) CoverMemory(bytes int64) bool {
-	return p.guest.ask(call{Name: callMemory, A: bytes}) == 1
+func (p *proxy) CoverMemory(bytes int64) error {
+	if a := p.guest.asks(call{Name: callMemory, A: bytes}); a.Value != 1 {
+		return errors.New(a.Text)
+	}
+	return nil
 }
 
 var _ plugin.MemoryHost = (*proxy)(nil)
