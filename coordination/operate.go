@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // What an operator does to a job. ElasticJob's console writes the same nodes.
+
+// ErrNothingRuns refuses a trigger that no instance would serve.
+var ErrNothingRuns = errors.New("nothing would run")
 
 // TriggerJob asks every instance of the job to run its items once, now. An
 // instance that has not consumed an earlier trigger keeps that one, which
@@ -18,7 +22,7 @@ func TriggerJob(l Layout) Move {
 			return Move{}, ErrRemoved
 		}
 		if len(n[1].Names) == 0 {
-			return Move{}, fmt.Errorf("job %s has no instance to trigger", l.Job)
+			return Move{}, fmt.Errorf("%w: the job has no instance; 'wasmjob status' on its hosts says why", ErrNothingRuns)
 		}
 		ops := []Op{Check(l.config(), AnyVersion), Ensure(l.triggers()), Set(l.triggers(), nil, AnyVersion)}
 		for _, id := range n[2].Names {
@@ -33,7 +37,22 @@ func TriggerJob(l Layout) Move {
 				ops = append(ops, Create(l.trigger(id), nil))
 			}
 		}
-		return Move{Commit: ops, Else: func(*OpError) (Move, error) { return TriggerJob(l), nil }}, nil
+		ips := make([]string, len(n[1].Names))
+		for k, id := range n[1].Names {
+			ips[k] = serverOf(id)
+		}
+		slices.Sort(ips)
+		ips = slices.Compact(ips)
+		servers := make([]Query, len(ips))
+		for k, ip := range ips {
+			servers[k] = Data(l.server(ip))
+		}
+		return Move{Read: servers, Then: func(n []Node, _ []Result) (Move, error) {
+			if !slices.ContainsFunc(n, func(server Node) bool { return enabled(server.Data) }) {
+				return Move{}, fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); 'wasmjob enable %s' lets it run", ErrNothingRuns, strings.Join(ips, ", "), l.Job)
+			}
+			return Move{Commit: ops, Else: func(*OpError) (Move, error) { return TriggerJob(l), nil }}, nil
+		}}, nil
 	}}
 }
 

@@ -43,6 +43,13 @@ func TestOperator(t *testing.T) {
 	if err := c.operate(co.StopInstance(c.layout, h[1].self.ID)); !errors.Is(err, co.ErrConflict) {
 		t.Errorf("stopping it twice: %v", err)
 	}
+	must(t, c.operate(co.SetServers(c.layout, false)))
+	want := "trigger: nothing would run: the job is disabled on all servers that have an instance (10.0.0.1); 'wasmjob enable demo' lets it run"
+	if err := c.operate(co.TriggerJob(c.layout)); !errors.Is(err, co.ErrNothingRuns) || err.Error() != want {
+		t.Errorf("trigger of a disabled job: %v, want %s", err, want)
+	}
+	must(t, c.operate(co.SetServers(c.layout, true, "10.0.0.1")))
+	must(t, c.operate(co.TriggerJob(c.layout)))
 	nobody := co.NewLayout(c.layout.Namespace, "nobody")
 	for name, m := range map[string]co.Move{"trigger": co.TriggerJob(nobody), "set servers": co.SetServers(nobody, true), "remove": co.Remove(nobody, true),
 		"apply definition": co.ApplyDefinition(nobody, c.file, nil, nil, nil), "registry time": co.RegistryTime(nobody, new(time.Time))} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -472,7 +473,24 @@ func (h *Host) operate(ctx context.Context, job string, m func(coordination.Layo
 	case known:
 		return fmt.Errorf("job %q: %w", job, ErrJobRemoved)
 	}
-	return fmt.Errorf("job %q: %w", job, ErrNoJob)
+	return fmt.Errorf("job %q: %w%s", job, ErrNoJob, h.refusal(job))
+}
+
+// refusal is why the job's file is refused, with a colon before it; empty if none is
+// known.
+func (h *Host) refusal(job string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.refused {
+		reasons := r.Reasons
+		if strings.TrimSuffix(r.File, path.Ext(r.File)) != job {
+			reasons = slices.DeleteFunc(slices.Clone(reasons), func(reason string) bool { return !strings.Contains(reason, fmt.Sprintf("job %q: ", job)) })
+		}
+		if len(reasons) > 0 {
+			return ": " + r.File + " is refused: " + strings.Join(reasons, "; ")
+		}
+	}
+	return ""
 }
 
 // Trigger makes every instance of the job run its items once, now. A trigger

@@ -159,6 +159,16 @@ func TestDisabledJobsAndItemsDoNotRun(t *testing.T) {
 		if err := n.host.DisableItem(t.Context(), "d", 7); err == nil {
 			t.Error("an item that does not exist was disabled")
 		}
+		n.host.Apply(nil, []host.Refusal{{File: "bad.yaml", Reasons: []string{"line 1: too bad"}}, {File: "more.yaml", Reasons: []string{`line 7: job "worse": no module`, "line 9: other"}}})
+		for name, want := range map[string]string{
+			"bad":   `job "bad": no such job on this host: bad.yaml is refused: line 1: too bad`,
+			"worse": `job "worse": no such job on this host: more.yaml is refused: line 7: job "worse": no module`,
+			"none":  `job "none": no such job on this host`,
+		} {
+			if err := n.host.Trigger(t.Context(), name); !errors.Is(err, host.ErrNoJob) || err.Error() != want {
+				t.Errorf("trigger of a job that is refused: %v, want %s", err, want)
+			}
+		}
 	})
 }
 
