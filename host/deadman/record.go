@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/wasmjob/wasmjob/host/filelock"
 )
 
 // Ending is how a process ended.
@@ -137,7 +139,7 @@ func OpenRecord(dir string) (*Record, *Last, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if free, err := lock(f); !free || err != nil {
+		if free, err := filelock.Take(f); !free || err != nil {
 			_ = f.Close()
 			if err != nil {
 				return nil, nil, fmt.Errorf("lock %s: %w", name, err)

@@ -33,6 +33,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/filelock"
 )
 
 const (
@@ -382,8 +383,9 @@ func openEnd(path string) (*os.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := lock(f); err != nil {
-		return nil, 0, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+	// A file system without locks is no reason to refuse.
+	if free, err := filelock.Take(f); !free && err == nil {
+		return nil, 0, errors.Join(fmt.Errorf("%s: %w", path, errLocked), f.Close())
 	}
 	end, err := lastLineEnd(f)
 	if err == nil {

@@ -1,0 +1,2 @@
+// Package filelock takes files for one process.
+package filelock
