@@ -852,13 +852,13 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := jobDir(t, "type: SIMPLE\nshardingTotalCount: 1\njobParameter: spin\n")
 	home := t.TempDir()
-	socket := filepath.Join(home, "s")
+	socket, history := filepath.Join(home, "s"), filepath.Join(home, "history")
 	signals := make(chan os.Signal, 2)
 	logs := lines{make(chan string, 10_000)}
 	p := &program{out: io.Discard, err: logs, environ: []string{"XDG_RUNTIME_DIR=" + home, "HOME=" + home}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
 	ended := make(chan int)
 	go func() {
-		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--drain-timeout", "1h", "--log-format", "json", "--log-level", "debug"})
+		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--drain-timeout", "1h", "--log-format", "json", "--log-level", "debug", "--history", history})
 	}()
 	for {
 		var entry map[string]any
@@ -871,6 +871,14 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	}
 	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}
 	command(t, client, "trigger", "cities").expect(t, exitOK)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if events, err := os.ReadFile(history); err == nil && strings.Contains(string(events), string(host.EventItemStarted)) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the item does not begin")
+		}
+	}
 	signals <- os.Interrupt
 	logs.await(t, "draining")
 	signals <- os.Interrupt

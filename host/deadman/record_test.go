@@ -49,9 +49,9 @@ func TestEnding(t *testing.T) {
 }
 
 // TestRecord: a start reads what the last one has left; hosts that live do not
-// see each other's.
+// see each other's. It runs alone: a process that another test has just forked
+// holds a copy of the file, and its lock, until it runs its program.
 func TestRecord(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	open := func(want Ending) *Record {
 		t.Helper()
