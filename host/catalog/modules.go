@@ -208,8 +208,8 @@ func fit(m host.Module, c coordination.JobConfiguration) error {
 }
 
 // costly reports whether fitting the configuration to a module that is compiled
-// may mean to compile it once more, which is what another memory limit does, or to
-// try it in another process than before.
+// may mean to try an instance once more, which is what another memory limit does, or
+// to try it in another process than before.
 func (s state) costly(c coordination.JobConfiguration, m compiled) bool {
 	g, err := c.Guest()
 	return err == nil && (memoryLimit(s.ceilings, c.JobName, g.MemoryLimit) != 0 || isolated(s.isolate, c) != m.apart())

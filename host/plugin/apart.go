@@ -89,11 +89,9 @@ func (c *code) trialPages() uint32 {
 // Try makes an instance with the memory limit, runs its initialisation, and
 // drops it. The error is a [*LoadError], or wraps that of ctx.
 func (m *Module) Try(ctx context.Context, pages uint32) error {
-	e, err := m.r.acquire(ctx, m.code, pages, true, time.Time{})
-	if err != nil {
+	if err := m.r.prove(ctx, m.code, pages, time.Time{}); err != nil {
 		return m.refused(ctx, err)
 	}
-	m.r.release(e)
 	return nil
 }
 
@@ -116,17 +114,16 @@ func (m *Module) Retain() bool {
 // Release ends a use that Retain has added.
 func (m *Module) Release() { m.r.releaseCode(m.code) }
 
-// Store has the module compiled for worker processes, with a memory limit in
-// pages. It is compiled in the same lanes and by the same kind of process as any
-// other. The error is a [*LoadError], or wraps that of ctx.
-func (m *Module) Store(ctx context.Context, pages uint32) error {
-	if err := m.r.store(ctx, m.code, pages); err != nil {
+// Store has the module compiled for worker processes. It is compiled in the same
+// lanes and by the same kind of process as any other. The error is a [*LoadError], or wraps that of ctx.
+func (m *Module) Store(ctx context.Context) error {
+	if err := m.r.store(ctx, m.code); err != nil {
 		return m.refused(ctx, err)
 	}
 	return nil
 }
 
-func (r *Runtime) store(ctx context.Context, c *code, pages uint32) error {
+func (r *Runtime) store(ctx context.Context, c *code) error {
 	wasm, err := c.wasm.read()
 	if err != nil {
 		return err
@@ -136,7 +133,7 @@ func (r *Runtime) store(ctx context.Context, c *code, pages uint32) error {
 			return err
 		}
 		defer l.leave()
-		return r.worker.compile(ctx, wasm, pages, limit)
+		return r.worker.compile(ctx, wasm, limit)
 	}
 	err = errTakesLong
 	if len(wasm) <= quickSize {

@@ -197,7 +197,7 @@ func (e *errCompiler) Error() string { return e.text }
 
 // compile brings the code into the cache directory, within the limit unless that
 // is 0. The error is an errNoChild, an *errCompiler, errTakesLong, or that of ctx.
-func (c *child) compile(ctx context.Context, wasm []byte, pages uint32, limit time.Duration) error {
+func (c *child) compile(ctx context.Context, wasm []byte, limit time.Duration) error {
 	staging, err := os.MkdirTemp(c.dir, stagingPattern)
 	if err != nil {
 		return errNoChild{err}

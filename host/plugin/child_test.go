@@ -244,7 +244,7 @@ func TestChildCompilesTheSame(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(cacheDir, filepath.Dir(sub)), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.compile(context.Background(), wasm, 512, 0); err != nil {
+		if err := c.compile(context.Background(), wasm, 0); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		want, err1 := os.ReadFile(files[0])

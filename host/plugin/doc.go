@@ -8,10 +8,9 @@
 //	one per           one per file         one per job and             one per fire
 //	process           seen                 version of its settings     and goroutine
 //
-// Below them, by the digest of the file, lies the compiled code, and in it one
-// wazero runtime per memory limit, since wazero limits memory by runtime only.
-// Modules and executors are uses of the code, workers of a wazero runtime. A wazero
-// runtime that is not in use stays as long as there is room ([Options].ModuleMemory):
+// Below them, by the digest of the file, lies the compiled code in a wazero runtime
+// of its own. Modules and executors are uses of the code, workers of the wazero
+// runtime. One that is not in use stays as long as there is room ([Options].ModuleMemory):
 // one goroutine of the Runtime's (keep, engines.go), which Close joins, closes those
 // that are needed last, and loads them again ahead of the next fire. When the last
 // use of the code ends, all of it is closed by the goroutine that ended the use.

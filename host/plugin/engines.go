@@ -29,9 +29,8 @@ const (
 // if runtimes share a cache (fixed after that version); with one runtime
 // for each that cannot go wrong.
 type engine struct {
-	code  *code
-	pages uint32
-	due   time.Time // when it is needed; zero is not known
+	code *code
+	due  time.Time // when it is needed; zero is not known
 
 	ready chan struct{} // closed when the fields below are set
 	err   error
@@ -48,32 +47,28 @@ type engine struct {
 	used time.Time // when the last use ended
 }
 
-// acquire returns the code's engine for the memory limit, making it if it is not
-// there. The caller has a use of the code, and ends that of the engine with
-// release. trial is whether an instance has to be tried, if none was yet; due when
-// the engine is needed.
-func (r *Runtime) acquire(ctx context.Context, c *code, pages uint32, trial bool, due time.Time) (*engine, error) {
+// acquire returns the code's engine, making it if it is not there. The caller has a
+// use of the code, and ends that of the engine with release. due is when the engine
+// is needed.
+func (r *Runtime) acquire(ctx context.Context, c *code, due time.Time) (*engine, error) {
 	for {
 		r.mu.Lock()
-		e := c.engines[pages]
+		e := c.engine
 		mine := e == nil
 		if mine {
-			e = &engine{code: c, pages: pages, due: due, ready: make(chan struct{})}
-			c.engines[pages] = e
+			e = &engine{code: c, due: due, ready: make(chan struct{})}
+			c.engine = e
 		}
 		if e.uses++; e.uses == 1 && !mine {
 			r.rest(e, -e.loaded)
 		}
-		trial := trial && !c.tried[pages]
 		r.mu.Unlock()
 
 		if mine {
-			e.err = r.build(ctx, e, trial)
+			e.err = r.build(ctx, e)
 			r.mu.Lock()
 			if e.err != nil {
-				delete(c.engines, pages)
-			} else if trial {
-				c.tried[pages] = true
+				c.engine = nil
 			}
 			r.sayCode()
 			r.mu.Unlock()
@@ -107,6 +102,40 @@ func (r *Runtime) release(e *engine) {
 		e.used = time.Now()
 		r.rest(e, e.loaded)
 	}
+}
+
+// prove compiles the module, and tries an instance with a memory limit in pages, if
+// none was tried with that yet; 0 tries none.
+func (r *Runtime) prove(ctx context.Context, c *code, pages uint32, due time.Time) error {
+	e, err := r.acquire(ctx, c, due)
+	if err != nil {
+		return err
+	}
+	defer r.release(e)
+	if pages == 0 {
+		return nil
+	}
+	c.trying.Lock()
+	defer c.trying.Unlock()
+	if c.proved(r, pages) {
+		return nil
+	}
+	if !c.passed {
+		if err := r.try(ctx, e, pages); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.tried[pages] = true
+	return nil
+}
+
+// proved reports whether an instance was tried with the memory limit.
+func (c *code) proved(r *Runtime, pages uint32) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.tried[pages]
 }
 
 // rest takes note that no guest runs in an engine, or that one does again.
@@ -152,7 +181,6 @@ func (e *engine) close() {
 // held is what is known of compiled code when it is decided what is in memory.
 type held struct {
 	code  *code
-	pages uint32
 	bytes int64
 	in    bool      // it is in memory, or on its way
 	busy  bool      // a guest runs in it, or it is being made
@@ -276,35 +304,22 @@ func (r *Runtime) settle() (out []*engine, back *held, wake time.Time) {
 	wanted := r.budget.surplus()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	type key struct {
-		code  *code
-		pages uint32
-	}
-	known := make(map[key]held)
-	for _, c := range r.codes {
-		for pages, e := range c.engines {
-			known[key{c, pages}] = held{code: c, pages: pages, bytes: c.bytes(), in: true, busy: e.uses > 0, used: e.used}
-		}
-	}
+	next := make(map[*code]time.Time)
 	for x := range r.executors {
-		k := key{x.code, x.pages}
-		h, ok := known[k]
-		if !ok {
-			h = held{code: x.code, pages: x.pages, bytes: x.code.bytes()}
-		}
-		h.next = earliest(h.next, x.next)
-		known[k] = h
+		next[x.code] = earliest(next[x.code], x.next)
 	}
 	var all []held
-	for _, h := range known {
-		if h.in || !h.code.spoilt.After(now) {
-			all = append(all, h)
+	for _, c := range r.codes {
+		if e := c.engine; e != nil {
+			all = append(all, held{code: c, bytes: c.bytes(), in: true, busy: e.uses > 0, used: e.used, next: next[c]})
+		} else if !c.spoilt.After(now) {
+			all = append(all, held{code: c, bytes: c.bytes(), next: next[c]})
 		}
 	}
 	leaving, back, wake := settle(all, r.limit, wanted, now)
 	for _, h := range leaving {
-		out = append(out, h.code.engines[h.pages])
-		delete(h.code.engines, h.pages)
+		out = append(out, h.code.engine)
+		h.code.engine = nil
 	}
 	if back != nil {
 		back.code.uses++
@@ -316,7 +331,7 @@ func (r *Runtime) settle() (out []*engine, back *held, wake time.Time) {
 // wrong is said when the fire has need of it.
 func (r *Runtime) comeBack(ctx context.Context, h *held) {
 	defer r.releaseCode(h.code)
-	e, err := r.acquire(ctx, h.code, h.pages, true, h.next)
+	e, err := r.acquire(ctx, h.code, h.next)
 	if err != nil {
 		r.log.Warn("compiled code could not be loaded ahead of the job's fire", "digest", h.code.info.Digest, "error", err)
 		r.mu.Lock()

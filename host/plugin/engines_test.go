@@ -106,7 +106,7 @@ func until(t *testing.T, what string, f func() bool) {
 func (x *executor) inMemory() *engine {
 	x.r.mu.Lock()
 	defer x.r.mu.Unlock()
-	return x.code.engines[x.pages]
+	return x.code.engine
 }
 
 // Modules beyond the limit leave memory when no guest runs in them, come back
@@ -198,7 +198,7 @@ func TestModulesStayWithoutCache(t *testing.T) {
 	for _, wasm := range wasms {
 		m := load(t, r, wasm)
 		defer m.Close()
-		if len(m.code.engines) != 1 {
+		if m.code.engine == nil {
 			t.Error("the module has left memory")
 		}
 	}
@@ -240,7 +240,7 @@ func TestIdleCodeMakesRoom(t *testing.T) {
 
 	var engines []*engine
 	get := func(m *Module) (*engine, error) {
-		return r.acquire(t.Context(), m.code, m.code.trialPages(), false, time.Time{})
+		return r.acquire(t.Context(), m.code, time.Time{})
 	}
 	for _, m := range modules[:2] { // in the places of those that are left
 		e, err := get(m)

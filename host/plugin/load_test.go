@@ -300,16 +300,17 @@ func TestSharedCode(t *testing.T) {
 	}
 	wg.Wait()
 	for _, m := range modules[1:] {
-		if m.code != modules[0].code || len(m.code.engines) != 1 {
+		if m.code != modules[0].code {
 			t.Fatal("compiled twice")
 		}
 	}
+	compiled := modules[0].code.engine
 	small, err := modules[0].Executor(Settings{Type: TypeSimple, MemoryLimit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(modules[0].code.engines) != 2 {
-		t.Error("another memory limit shares a wazero runtime")
+	if modules[0].code.engine != compiled {
+		t.Error("compiled once more for another memory limit")
 	}
 	x, err := modules[1].Executor(Settings{Type: TypeSimple})
 	if err != nil {
@@ -440,7 +441,7 @@ func TestCacheDir(t *testing.T) {
 	}
 	for range 3 {
 		m := load(t, r, guest(t, "wat/noop"))
-		if !m.code.engines[m.code.trialPages()].owed {
+		if !m.code.engine.owed {
 			t.Error("the write that failed was not noticed")
 		}
 		m.Close()

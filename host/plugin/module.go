@@ -101,15 +101,13 @@ func (m *Module) Executor(s Settings) (abi.Executor, error) {
 	m.r.mu.Lock()
 	m.code.uses++
 	m.r.executors[x] = struct{}{}
-	tried := m.code.tried[pages]
 	m.r.mu.Unlock()
-	if !tried {
-		e, err := m.r.acquire(context.Background(), m.code, pages, true, time.Time{})
-		if err != nil {
-			x.Release()
-			return nil, m.refused(context.Background(), err)
-		}
-		m.r.release(e)
+	if m.code.proved(m.r, pages) {
+		return x, nil
+	}
+	if err := m.r.prove(context.Background(), m.code, pages, time.Time{}); err != nil {
+		x.Release()
+		return nil, m.refused(context.Background(), err)
 	}
 	return x, nil
 }
@@ -308,7 +306,7 @@ func (x *executor) Expect(next time.Time) {
 func (x *executor) out() bool {
 	x.r.mu.Lock()
 	defer x.r.mu.Unlock()
-	return x.code.engines[x.pages] == nil
+	return x.code.engine == nil
 }
 
 // NewWorker waits until the module is in memory, and the memory that a guest of
@@ -322,7 +320,7 @@ func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
 	if x.out() {
 		x.r.budget.isLate()
 	}
-	e, err := x.r.acquire(ctx, x.code, x.pages, true, time.Now())
+	e, err := x.r.acquire(ctx, x.code, time.Now())
 	if err != nil && ctx.Err() == nil {
 		return &worker{x: x, failed: err}, nil
 	}

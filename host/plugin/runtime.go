@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -287,12 +286,14 @@ func (r *Runtime) Load(ctx context.Context, name string, wasm []byte, due time.T
 		return nil, err
 	}
 	c := m.code
-	e, err := r.acquire(ctx, c, c.trialPages(), c.triable(), due)
-	if err != nil {
+	pages := uint32(0)
+	if c.triable() {
+		pages = c.trialPages()
+	}
+	if err := r.prove(ctx, c, pages, due); err != nil {
 		m.Close()
 		return nil, m.refused(ctx, err)
 	}
-	r.release(e)
 	return m, nil
 }
 
@@ -309,7 +310,7 @@ func (r *Runtime) Open(name string, wasm []byte) (*Module, error) {
 // open makes a module of what was read, or of the same code if that is here.
 func (r *Runtime) open(name string, read *code, wasm []byte) (*Module, error) {
 	read.wasm = spill(r.spills, wasm)
-	read.engines, read.tried = map[uint32]*engine{}, map[uint32]bool{}
+	read.tried = map[uint32]bool{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.codes[read.info.Digest]
@@ -373,18 +374,19 @@ func (r *Runtime) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// code is one module, by digest, and its compiled forms that are in memory.
+// code is one module, by digest, and its compiled form if that is in memory.
 type code struct {
 	info       *Info
 	wasm       *spilled // as wazero gets it
 	tableBytes int64    // of an instance
 	passed     bool     // it was tried by another process: no instance is made on trial
+	trying     sync.Mutex
 
 	// Guarded by Runtime.mu.
-	uses    int                // loaders, executors, and whoever acquires an engine
-	engines map[uint32]*engine // by memory limit in pages
-	tried   map[uint32]bool    // an instance was made on trial with that limit
-	spoilt  time.Time          // until when it is not loaded ahead: that has failed
+	uses   int             // loaders, executors, and whoever acquires the engine
+	engine *engine         // nil: it is not in memory
+	tried  map[uint32]bool // an instance was made on trial with that memory limit in pages
+	spoilt time.Time       // until when it is not loaded ahead: that has failed
 }
 
 // bytes is what the compiled form takes, about.
@@ -396,8 +398,10 @@ func (r *Runtime) releaseCode(c *code) {
 	if c.uses--; c.uses > 0 {
 		return
 	}
-	r.drop(slices.Collect(maps.Values(c.engines))...)
-	r.sayCode()
+	if c.engine != nil {
+		r.drop(c.engine)
+		r.sayCode()
+	}
 	c.wasm.close()
 	if r.codes[c.info.Digest] == c {
 		delete(r.codes, c.info.Digest)
@@ -407,9 +411,9 @@ func (r *Runtime) releaseCode(c *code) {
 	}
 }
 
-// build compiles the module, which is cheap if the cache has it, and tries an
-// instance. On failure nothing is left.
-func (r *Runtime) build(ctx context.Context, e *engine, trial bool) error {
+// build compiles the module, which is cheap if the cache has it. On failure nothing
+// is left.
+func (r *Runtime) build(ctx context.Context, e *engine) error {
 	size := e.code.bytes()
 	if err := r.budget.load(ctx, size, r.evicts()); err != nil {
 		return err
@@ -421,9 +425,6 @@ func (r *Runtime) build(ctx context.Context, e *engine, trial bool) error {
 	}
 	if err == nil && ctx.Err() != nil {
 		err = ctx.Err()
-	}
-	if err == nil && trial && !e.code.passed {
-		err = r.try(ctx, e)
 	}
 	if err != nil {
 		e.close()
@@ -497,7 +498,7 @@ func (r *Runtime) compileOnce(ctx context.Context, e *engine, wasm []byte, limit
 		return errTakesLong
 	}
 	e.close()
-	err = r.child.compile(ctx, wasm, e.pages, limit)
+	err = r.child.compile(ctx, wasm, limit)
 	if err == nil {
 		err = r.lookUp(e, wasm)
 		if r.child.private {
@@ -548,9 +549,10 @@ func (r *Runtime) compileWith(ctx context.Context, e *engine, wasm []byte, cache
 	})
 }
 
-// try makes an instance, runs its initialisation, and drops it.
-func (r *Runtime) try(ctx context.Context, e *engine) error {
-	x := &executor{r: r, code: e.code, pages: e.pages, name: "trial", typ: TypeSimple}
+// try makes an instance with a memory limit in pages, runs its initialisation, and
+// drops it.
+func (r *Runtime) try(ctx context.Context, e *engine, pages uint32) error {
+	x := &executor{r: r, code: e.code, pages: pages, name: "trial", typ: TypeSimple}
 	if slices.Contains(e.code.info.Exports, abi.ExportStart) {
 		x.typ = TypeScript
 	}

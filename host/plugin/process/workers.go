@@ -306,7 +306,7 @@ func (m *Module) launch(ctx context.Context, job string, q start, concurrency in
 		case r.NotStored && stored:
 			err = fmt.Errorf("worker process: it finds no compiled code in %s, where the host left it", q.Dir)
 		case r.NotStored:
-			err = m.m.Store(ctx, q.Pages)
+			err = m.m.Store(ctx)
 		default:
 			return c, nil
 		}
