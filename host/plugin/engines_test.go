@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -187,6 +188,32 @@ func TestModulesLeaveAndComeBack(t *testing.T) {
 	got := w.Execute(t.Context(), item(newRecorder(), "ok"))
 	if e, ok := errors.AsType[*Error](got.Err); got.Outcome != abi.OutcomeError || !ok || e.Kind != KindLoad || !strings.Contains(got.Message, "read the module again") {
 		t.Errorf("it cannot be loaded again: %+v", got)
+	}
+}
+
+// What the cache has waits for nothing that is compiled.
+func TestCacheIsAheadOfTheLanes(t *testing.T) {
+	t.Parallel()
+	needsCompiler(t)
+	for name, compiler := range map[string]func() *exec.Cmd{"here": nil, "by a process": compiler("good")} {
+		o := Options{CacheDir: filepath.Join(t.TempDir(), "cache"), Compiler: compiler}
+		load(t, newRuntime(t, o), guest(t, "wat/noop")).Close()
+		r := newRuntime(t, o)
+		for _, l := range []*lane{r.quick, r.long} {
+			for l.free > 0 {
+				if err := l.enter(t.Context(), time.Time{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		m, err := r.Load(ctx, "noop.wasm", guest(t, "wat/noop"), time.Time{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		m.Close()
 	}
 }
 

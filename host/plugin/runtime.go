@@ -433,11 +433,22 @@ func (r *Runtime) build(ctx context.Context, e *engine) error {
 	return err
 }
 
-// compile compiles the module in the quick lane, where each has a short time, and
+// compile takes the module from the cache, which waits for nothing: a fire may.
+// Otherwise it compiles it in the quick lane, where each has a short time, and
 // what takes longer in the other one: a module that takes minutes delays only its
 // like. Without a process that can be ended there is no short time, and only
 // the second lane.
 func (r *Runtime) compile(ctx context.Context, e *engine, wasm []byte) error {
+	if r.cache != r.memory {
+		err := r.lookUp(e, wasm)
+		if err == nil || !errors.Is(err, context.Canceled) && !notRead(err) {
+			return err
+		}
+		e.close()
+	}
+	if r.stored {
+		return ErrNotStored
+	}
 	if r.child != nil {
 		if err := r.compileIn(ctx, r.quick, e, wasm, quickTime); !errors.Is(err, errTakesLong) {
 			return err
@@ -478,27 +489,16 @@ func (r *Runtime) compileIn(ctx context.Context, l *lane, e *engine, wasm []byte
 	return err
 }
 
-// compileOnce takes the module from the cache, or has it compiled by a process,
-// or compiles it here if there is none to be had.
+// compileOnce has the module compiled by a process, or compiles it here if there is
+// none to be had.
 func (r *Runtime) compileOnce(ctx context.Context, e *engine, wasm []byte, limit time.Duration) error {
-	if r.stored {
-		if err := r.lookUp(e, wasm); !errors.Is(err, context.Canceled) && (err == nil || !notRead(err)) {
-			return err
-		}
-		return ErrNotStored
-	}
 	if r.child == nil {
 		return r.compileWith(ctx, e, wasm, r.cache, r.workers)
-	}
-	err := r.lookUp(e, wasm)
-	if err == nil || !errors.Is(err, context.Canceled) && !notRead(err) {
-		return err
 	}
 	if limit > 0 && len(wasm) > quickSize {
 		return errTakesLong
 	}
-	e.close()
-	err = r.child.compile(ctx, wasm, limit)
+	err := r.child.compile(ctx, wasm, limit)
 	if err == nil {
 		err = r.lookUp(e, wasm)
 		if r.child.private {
