@@ -134,7 +134,7 @@ func TestJoinBeyondACeiling(t *testing.T) {
 		mine := definition("long", "*/10 * * * * ?", 4)
 		mine.Props = map[string]string{coordination.PropTimeout: "2h"} // as the registry's: nothing is changed in the file
 		two := c.start(2, job(mine, s.guest()))
-		time.Sleep(3*time.Minute + 5*time.Second)
+		time.Sleep(3*time.Minute + 8*time.Second) // between two fires
 		const want = `timeout: found 2h, the host's ceiling timeout for jobs "long" is 1h`
 		if got := status(two, "long"); got.State != host.JobError || !strings.Contains(got.Reason, want) {
 			t.Errorf("state %s (%s)", got.State, got.Reason)

@@ -89,8 +89,8 @@ type job struct {
 	exec       abi.Executor // what the next fire uses; nil while there is none
 	execFor    string       // digest and guest settings that exec was made for
 	execErr    error
-	expects    abi.Executor // what was last said of the next fire, and to whom
-	expected   time.Time
+	expected   time.Time // the next fire, as exec knows it, if informed is set
+	informed   bool
 	guest      coordination.Guest
 	schedule   cron.Schedule // nil for a one-off job
 	zone       *time.Location
@@ -515,11 +515,11 @@ func (j *job) expect(now moment) {
 		next = now.Add(j.next.Sub(now.wall))
 	}
 	// The wall clock is set right by some milliseconds all the time.
-	if j.exec == nil || j.exec == j.expects && next.Sub(j.expected).Abs() < clockStep {
+	if j.exec == nil || j.informed && next.Sub(j.expected).Abs() < clockStep {
 		return
 	}
 	j.exec.Expect(next)
-	j.expects, j.expected = j.exec, next
+	j.informed, j.expected = true, next
 }
 
 // sleep is how long the loop may sleep after it did all that could be done
@@ -801,7 +801,7 @@ func (j *job) configure(now moment) {
 		before = j.exec.Digest()
 		j.exec.Release()
 	}
-	j.exec = exec
+	j.exec, j.informed = exec, false
 	if changed && before != exec.Digest() {
 		j.log.Info("module changed", zap.String("from", short(before)), zap.String("to", short(exec.Digest())))
 		j.emit(Event{Kind: EventJobChanged, Source: sourceOf(c.Cron), Digest: exec.Digest(), Reason: "module"})
