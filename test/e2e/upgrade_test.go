@@ -61,7 +61,11 @@ func TestRollingUpgrade(t *testing.T) {
 		ticks(other)
 	}
 
-	a, b := c.addOf(old, flags...), c.addOf(old, flags...)
+	a := c.addOf(old, flags...)
+	for _, job := range []string{"tick", "up", "down"} {
+		a.of(job, 0, kind(host.EventElected)) // it leads all while it lives
+	}
+	b := c.addOf(old, flags...)
 	ticks(a, b)
 	d := c.add(flags...)
 	ticks(a, b, d)
