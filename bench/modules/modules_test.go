@@ -82,9 +82,9 @@ func measure(b *testing.B, program string, wasm []byte, n int, memory, cache str
 		}
 	}
 	wasm = bytes.Clone(wasm)
-	at := bytes.Index(wasm, []byte("fatal error: ")) // a text of the guest's, which it does not need
+	at := bytes.Index(wasm, []byte("fatal error: ")) // a text that the guest does not need
 	if at < 0 {
-		b.Fatal("the guest has no text to be told apart by")
+		b.Fatal("the guest has no text to change")
 	}
 	start := time.Now()
 	for i := range n {

@@ -87,7 +87,7 @@ func (r *Runtime) acquire(ctx context.Context, c *code, due time.Time) (*engine,
 		err := e.err
 		r.release(e)
 		if !mine && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-			continue // whoever built it gave up; we have not
+			continue // the caller that built it gave up, this one has not
 		}
 		return nil, err
 	}
@@ -312,7 +312,7 @@ func (r *Runtime) settle() (out []*engine, back *held, wake time.Time) {
 	for _, c := range r.codes {
 		if e := c.engine; e != nil {
 			all = append(all, held{code: c, bytes: c.bytes(), in: true, busy: e.uses > 0, used: e.used, next: next[c]})
-		} else if !c.spoilt.After(now) {
+		} else if !c.retryAt.After(now) {
 			all = append(all, held{code: c, bytes: c.bytes(), next: next[c]})
 		}
 	}
@@ -335,7 +335,7 @@ func (r *Runtime) comeBack(ctx context.Context, h *held) {
 	if err != nil {
 		r.log.Warn("compiled code could not be loaded ahead of the job's fire", "digest", h.code.info.Digest, "error", err)
 		r.mu.Lock()
-		h.code.spoilt = time.Now().Add(soon)
+		h.code.retryAt = time.Now().Add(soon)
 		r.mu.Unlock()
 		return
 	}

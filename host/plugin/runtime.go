@@ -383,10 +383,10 @@ type code struct {
 	trying     sync.Mutex
 
 	// Guarded by Runtime.mu.
-	uses   int             // loaders, executors, and whoever acquires the engine
-	engine *engine         // nil: it is not in memory
-	tried  map[uint32]bool // an instance was made on trial with that memory limit in pages
-	spoilt time.Time       // until when it is not loaded ahead: that has failed
+	uses    int             // modules, executors, and those that acquire the engine
+	engine  *engine         // nil: it is not in memory
+	tried   map[uint32]bool // an instance was made on trial with that memory limit in pages
+	retryAt time.Time       // after a failure: when it may be loaded ahead again
 }
 
 // bytes is what the compiled form takes, about.
