@@ -103,9 +103,10 @@ setup: ## install what the tests need and is missing, from Debian's packages
 	@bash .ci/setup
 
 .PHONY: test
-test: examples sim ## run the simulation, then all tests under the race detector
+test: examples sim ## run the simulation, then all tests under the race detector; AGAIN=file: up to three that fail once more, listed there
 	@$(if $(RACE),,echo "no C compiler: the race detector is off";) \
-	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- $(RACE) -timeout 20m ./...
+	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg \
+		$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)') --packages ./... -- $(RACE) -timeout 20m
 	@# The race detector needs more memory than this test allows.
 	$(if $(RACE),$(GO) test -count 1 -run '^TestChildMemory$$' ./host/plugin)
 
