@@ -19,7 +19,8 @@
 // drops a SIGKILL that such a process sends itself, and of its timers too. Go's
 // handler for SIGHUP ends the process without the scheduler, also while the world
 // is stopped. Only a process that was stopped from outside the container runs some
-// instructions between SIGCONT and the handler. See [Guard.First].
+// instructions between SIGCONT and the handler. See [Guard.First]. Go leaves SIGHUP
+// ignored where it was so at the start (nohup); there are no timers then.
 //
 // A [Record] says at the next start how the process before it ended.
 package deadman
@@ -47,8 +48,8 @@ type Guard struct {
 
 // New creates both timers; neither is set. patience is how long after a
 // [Guard.Beat] the heartbeat ends the process; it must be positive. The error is
-// errors.ErrUnsupported on systems other than Linux, and the kernel's where a
-// sandbox refuses timers.
+// errors.ErrUnsupported on systems other than Linux, the kernel's where a sandbox
+// refuses timers, and one of its own for a process 1 that ignores SIGHUP.
 func New(patience time.Duration) (*Guard, error) {
 	g := &Guard{patience: patience}
 	var err error

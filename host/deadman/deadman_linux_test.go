@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strconv"
 	"strings"
@@ -33,6 +34,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	// What is handled here is not ignored in children, also under nohup.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	os.Exit(m.Run())
 }
 
@@ -135,11 +138,7 @@ func TestTimers(t *testing.T) {
 			// garbage collection, as a guest does that is not interrupted.
 			cmd.Env = append(os.Environ(), asked+"="+c.what, "GODEBUG=asyncpreemptoff=1")
 			if c.first {
-				cmd.SysProcAttr = &syscall.SysProcAttr{
-					Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID,
-					UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-					GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-				}
+				cmd.SysProcAttr = firstProcess()
 			}
 			out, err := cmd.StdoutPipe()
 			if err != nil {
@@ -177,6 +176,27 @@ func TestTimers(t *testing.T) {
 				t.Errorf("the child ended %s after its deadline, expected 0 to %s", late, slack)
 			}
 		})
+	}
+}
+
+// firstProcess has a child be process 1 of a PID namespace.
+func firstProcess() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+}
+
+// TestFirstProcessIgnoresHangups: no timer that could not end its process.
+func TestFirstProcessIgnoresHangups(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", `trap "" HUP; exec "$0" -test.run '^$'`, os.Args[0])
+	cmd.Env = append(os.Environ(), asked+"=waits")
+	cmd.SysProcAttr = firstProcess()
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "start it without nohup") {
+		t.Errorf("the child ended with %v and says %q, expected that it refuses", err, out)
 	}
 }
 

@@ -1,8 +1,10 @@
 package deadman
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"time"
 	"unsafe"
@@ -33,8 +35,11 @@ type sigevent struct {
 
 func newTimer(c clock) (timer, error) {
 	event := sigevent{signo: int32(unix.SIGKILL)}
-	if os.Getpid() == 1 {
-		event.signo = int32(unix.SIGHUP) // see the package's description
+	if os.Getpid() == 1 { // see the package's description
+		if signal.Ignored(unix.SIGHUP) {
+			return timer{}, errors.New("this is process 1, whose timer sends SIGHUP, and it was started with SIGHUP ignored: start it without nohup")
+		}
+		event.signo = int32(unix.SIGHUP)
 	}
 	var t timer
 	if _, _, e := unix.Syscall(unix.SYS_TIMER_CREATE, uintptr(c), uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&t.id))); e != 0 {
