@@ -106,6 +106,21 @@ func SetServers(l Layout, enable bool, ips ...string) Move {
 	}}
 }
 
+// CarryDisabled enables or disables a server because a definition of ours says so
+// that was applied after the transaction since; the job's configuration says it by
+// now. What others write into that field, as a Java host with overwrite does, is for
+// servers that come new: an operator's choice stands. carried tells which it was.
+func CarryDisabled(l Layout, disabled bool, since int64, ip string, carried *bool) Move {
+	return Move{Name: "carry disabled over", Read: []Query{Data(l.definition())}, Then: func(n []Node, _ []Result) (Move, error) {
+		c, _, err := ParseConfiguration(n[0].Data)
+		*carried = n[0].Exists && err == nil && n[0].Mzxid > since && c.Disabled == disabled
+		if !*carried {
+			return Done()
+		}
+		return SetServers(l, !disabled, ip), nil
+	}}
+}
+
 // SetItem enables or disables one item. A disabled item keeps its owner and
 // does not run.
 func SetItem(l Layout, item int, enable bool) Move {

@@ -551,6 +551,37 @@ func TestADefinitionDisablesItsJob(t *testing.T) {
 		if done := completed(c.list(host.EventItemCompleted))[0]; done != 2 {
 			t.Errorf("%d completions, want another after it was enabled\n%s", done, c.all())
 		}
+		// The file's next word is newer still.
+		if err := n.host.Disable(t.Context(), "off"); err != nil {
+			t.Fatal(err)
+		}
+		d.Disabled = false
+		n.host.Apply([]host.Job{job(d, g)}, nil)
+		time.Sleep(time.Minute)
+		if done := completed(c.list(host.EventItemCompleted))[0]; done != 3 {
+			t.Errorf("%d completions, want another after the definition enabled it\n%s", done, c.all())
+		}
+		// What others write into the field, as a Java host with overwrite does at
+		// its start, is nobody's word on servers that are there.
+		if err := n.host.Disable(t.Context(), "off"); err != nil {
+			t.Fatal(err)
+		}
+		for _, d.Disabled = range []bool{true, false} {
+			c.edit(d)
+			time.Sleep(time.Minute)
+		}
+		d.Disabled = true
+		n.host.Apply([]host.Job{job(d, g)}, nil)
+		time.Sleep(time.Minute)
+		d.Description = "changed while another writes"
+		by := d
+		by.Disabled = false
+		c.commit(coordination.Set("/test/off/config", by.YAML(), coordination.AnyVersion),
+			coordination.Set("/test.wasmjob/off/definition", d.YAML(), coordination.AnyVersion))
+		time.Sleep(2 * time.Minute)
+		if done := completed(c.list(host.EventItemCompleted))[0]; done != 3 {
+			t.Errorf("%d completions: another's write into the configuration enabled the job\n%s", done, c.all())
+		}
 	})
 }
 

@@ -749,11 +749,15 @@ func (j *job) configure(now moment) {
 		j.tick(now)
 	}
 	if j.configured != (configured{}) && c.Disabled != j.disabled {
-		// The servers hold what is in force; a change of the configuration is
+		// The servers hold what is in force; a change of the definition is
 		// carried over once, by every host to its own.
-		if err := j.perform(coordination.SetServers(j.layout, !c.Disabled, j.self.ServerIP)); err != nil {
+		carried := false
+		if err := j.perform(coordination.CarryDisabled(j.layout, c.Disabled, j.configured.config, j.self.ServerIP, &carried)); err != nil {
 			j.failed(now, "applying disabled", err)
 			return
+		}
+		if !carried {
+			j.log.Info("the field disabled was changed in the registry, and by no definition of ours: this server stays as it is", zap.Bool("disabled", c.Disabled), zap.Bool("server disabled", !j.view.Enabled))
 		}
 	}
 	j.configured, j.disabled = from, c.Disabled
