@@ -449,7 +449,8 @@ func (e *Ensemble) Stop(i int) error { return e.end(i, terminate) }
 // Kill ends server i with SIGKILL and waits for its end.
 func (e *Ensemble) Kill(i int) error { return e.end(i, kill) }
 
-// Pause stops server i in its tracks, with SIGSTOP.
+// Pause stops server i in its tracks, with SIGSTOP; on a busy machine it may do
+// a little more before it stands.
 func (e *Ensemble) Pause(i int) error { return e.signal(i, pause) }
 
 // Resume lets a paused server go on.
