@@ -123,6 +123,10 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	bash -n .ci/run .ci/setup host/plugin/testdata/programs/build
 	@echo "lint: ok"
 
+.PHONY: shape
+shape: ## print how easy the product's code is to enter: sizes, complexity, words; lint holds them where they are
+	@$(GO) test -count 1 -run '^TestShape$$' . -shape
+
 .PHONY: fmt
 fmt: ## format all Go files
 	$(GOFMT) -s -w .

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // TestRecordNamesItsPast: every begin and completion notes the transaction that
@@ -37,7 +38,7 @@ func TestRecordNamesItsPast(t *testing.T) {
 // many records the highest number counts.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
-	c, hosts := group(t, 1, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 2500 })
+	c, hosts := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 2500 })
 	adopt := func() (out co.Adoption, err error) {
 		err = c.operate(co.Adopt(c.layout.Namespace, &out))
 		return out, err

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"maps"
 	"slices"
 	"time"
@@ -11,7 +12,7 @@ type Beginning struct {
 	Layout Layout
 	Self   JobInstance
 	Fire   Fire
-	Config JobConfiguration
+	Config jobconfig.Configuration
 	// Items with the states that are known of them.
 	Items map[int]ItemState
 	// Guard proves that the items are the host's share (Share.Guard); HasGuard

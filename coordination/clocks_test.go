@@ -7,6 +7,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestBeginGoesByTheRegistrysClock(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []registrytest.Fault{registrytest.NoFault, registrytest.LostAnswer, registrytest.LostRequest} {
-		c, hosts := group(t, 1, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 3 })
+		c, hosts := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 3 })
 		h := hosts[0]
 		limit := c.now.Add(time.Second)
 		try := func(fire co.Fire, ahead time.Time) co.Begun {

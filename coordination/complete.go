@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"maps"
 	"slices"
 	"time"
@@ -25,7 +26,7 @@ type Ended struct {
 type Completing struct {
 	Layout      Layout
 	Self        JobInstance
-	Config      JobConfiguration
+	Config      jobconfig.Configuration
 	Items       map[int]Ended
 	Runs        Runs
 	RunsVersion int32

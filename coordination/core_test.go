@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -323,7 +324,7 @@ func TestDivisionStale(t *testing.T) {
 	t.Parallel()
 	self := NewJobInstance("10.0.0.1", "A")
 	base := View{Layout: NewLayout("ns", "demo"), Self: self, Exists: true, Enabled: true, Instances: []string{"10.0.0.2@-@B", self.ID},
-		Config:       JobConfiguration{ShardingTotalCount: 3},
+		Config:       jobconfig.Configuration{ShardingTotalCount: 3},
 		Division:     Division{Members: []string{"10.0.0.2@-@B", self.ID}, Instances: []string{"10.0.0.2@-@B", self.ID}, Total: 3, Strategy: "AVG_ALLOCATION"},
 		divisionNode: Node{Exists: true, Data: []byte("x")}}
 	for _, c := range []struct {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -177,7 +178,7 @@ func (c *chronicle) check() {
 	t := c.t
 	t.Helper()
 	root, sibling := c.layout.Root(), c.layout.Sibling()
-	cfg, _, err := co.ParseConfiguration(c.node(root + "/config").Data)
+	cfg, _, err := jobconfig.Parse(c.node(root + "/config").Data)
 	if err != nil {
 		t.Fatalf("configuration: %v", err)
 	}
@@ -278,7 +279,7 @@ func (c *chronicle) story(victim string, call int, fault registrytest.Fault) (re
 	c.now = c.now.Add(2 * time.Second)
 	c.settle()
 	c.complete(even)
-	if err := c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 3 }); err != nil {
+	if err := c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 3 }); err != nil {
 		c.say("operator: %v", err)
 	}
 	c.settle()
@@ -412,7 +413,7 @@ func TestRandomLives(t *testing.T) {
 						c.try(h, "leave", h.leave("left", h.running()))
 					}
 				case 5:
-					_ = c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 1 + r.IntN(9) })
+					_ = c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 1 + r.IntN(9) })
 				case 6:
 					_ = c.operate(co.SetServers(c.layout, r.IntN(3) > 0, h.ip))
 				case 7:

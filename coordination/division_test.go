@@ -7,6 +7,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -17,14 +18,14 @@ func TestLargeDivisionStopsAnywhere(t *testing.T) {
 	t.Parallel()
 	const total = 6000
 	for k := 0; ; k++ {
-		c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount, cfg.Failover = total, true })
+		c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount, cfg.Failover = total, true })
 		leader, other := h[0], h[1]
 		c.now = c.now.Add(10 * time.Second)
 		busy := slices.Clone(other.owned()[:40])
 		must(t, other.begin(co.Fire{Instant: c.now.UnixMilli(), Source: "schedule"}, busy, false))
 		d := c.addHost("C", "10.0.0.3")
 		must(t, second(d.join(c.file)))
-		must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = total + 500 }))
+		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = total + 500 }))
 		commits := 0
 		leader.plan = func(_ int, op string) registrytest.Fault {
 			if op != "commit" {
@@ -90,7 +91,7 @@ func TestTotalRaisedAgain(t *testing.T) {
 	c, h := group(t, 2, nil)
 	c.pass(10 * time.Second)
 	set := func(total int) {
-		must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = total }))
+		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = total }))
 		c.settle()
 	}
 	set(1)
@@ -112,15 +113,15 @@ func TestNoEndlessDividing(t *testing.T) {
 	t.Parallel()
 	for name, situation := range map[string]func(*chronicle, []*simHost){
 		"alias of a strategy": func(c *chronicle, _ []*simHost) {
-			c.must(c.edit(func(cfg *co.JobConfiguration) {
+			c.must(c.edit(func(cfg *jobconfig.Configuration) {
 				cfg.JobShardingStrategyType = "com.dangdang.ddframe.job.lite.api.strategy.impl.OdevitySortByNameJobShardingStrategy"
 			}))
 		},
 		"balance": func(c *chronicle, _ []*simHost) {
-			c.must(c.edit(func(cfg *co.JobConfiguration) { cfg.JobShardingStrategyType = "SINGLE_SHARDING_BALANCE" }))
+			c.must(c.edit(func(cfg *jobconfig.Configuration) { cfg.JobShardingStrategyType = "SINGLE_SHARDING_BALANCE" }))
 		},
 		"static sharding": func(c *chronicle, _ []*simHost) {
-			c.must(c.edit(func(cfg *co.JobConfiguration) { cfg.StaticSharding = true }))
+			c.must(c.edit(func(cfg *jobconfig.Configuration) { cfg.StaticSharding = true }))
 		},
 		"one server down": func(c *chronicle, _ []*simHost) {
 			c.must(c.operate(co.SetServers(c.layout, false, "10.0.0.1")))
@@ -130,7 +131,7 @@ func TestNoEndlessDividing(t *testing.T) {
 			c.hand(co.Set(c.layout.Root()+"/config", []byte("{"), co.AnyVersion))
 		},
 		"invalid configuration": func(c *chronicle, _ []*simHost) {
-			c.must(c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = -1 }))
+			c.must(c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = -1 }))
 		},
 		"everybody drains": func(c *chronicle, _ []*simHost) {
 			for _, host := range c.hosts {
@@ -193,7 +194,7 @@ func TestLargeShare(t *testing.T) {
 	t.Parallel()
 	const total = 5000
 	for _, fault := range []registrytest.Fault{registrytest.NoFault, registrytest.Refused, registrytest.LostAnswer, registrytest.LostRequest} {
-		c, hosts := group(t, 1, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount, cfg.Failover = total, true })
+		c, hosts := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount, cfg.Failover = total, true })
 		h := hosts[0]
 		third := func() {
 			n := 0

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // The tests of this file show, one by one, what scripts of random edits have
 // found (FuzzRegistry): nodes that a hand has written and that stood in the
 // way of a job for ever.
 
-func failoverOn(cfg *co.JobConfiguration) { cfg.Failover = true }
+func failoverOn(cfg *jobconfig.Configuration) { cfg.Failover = true }
 
 // edited is a group whose nodes a hand will edit, in the middle of a fire.
 func edited(t *testing.T, n int) (*chronicle, []*simHost) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // TestElsewhere: a crashed run whose running mark is gone counts as repeated by
@@ -18,7 +19,7 @@ func TestElsewhere(t *testing.T) {
 	for name, java := range map[string]string{"no Java host": "never", "one that left before": "before", "one that left since": "since", "one that is there": "there"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+			c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 			a, b := h[0], h[1]
 			settle := func() {
 				t.Helper()

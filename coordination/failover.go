@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"math"
 	"slices"
 	"time"
@@ -481,7 +482,7 @@ func (r Recovery) holds(it owedItem, owed Runs) bool {
 }
 
 // tooMany reports whether a death brings an item's record to the job's limit.
-func tooMany(c JobConfiguration, before, after Record) bool {
+func tooMany(c jobconfig.Configuration, before, after Record) bool {
 	guest, _ := c.Guest() // what cannot be read has its default
 	return guest.MaxHostDeaths > 0 && after.Deaths > before.Deaths && after.Deaths >= guest.MaxHostDeaths
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -21,7 +22,7 @@ func TestAHostThatComesOrGoesWhileItemsAreDividedIsCounted(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		c, h := group(t, 3, nil)
 		leader, late := h[0], c.addHost("D", "10.0.0.4")
-		must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 9 }))
+		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 9 }))
 		leader.beforeCommit(func() {
 			if comes {
 				must(t, second(late.join(c.file)))
@@ -51,7 +52,7 @@ func TestAHostThatComesOrGoesWhileItemsAreDividedIsCounted(t *testing.T) {
 func TestWhatCannotBeReadDecidesNothing(t *testing.T) {
 	t.Parallel()
 	for n := 1; ; n++ {
-		c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+		c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 		c.pass(10 * time.Second)
 		survivor, owed := h[1], h[0].running()
 		h[0].crash()
@@ -120,7 +121,7 @@ func TestWhatAFollowerSeesIsNotLost(t *testing.T) {
 		c.finish()
 	}
 	c, h := group(t, 2, nil)
-	must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount++ }))
+	must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount++ }))
 	must(t, second(h[1].step()))
 	if got := flags(c); !slices.Equal(got, []string{"necessary"}) {
 		t.Errorf("a follower saw another total count, which the leader may refuse, and the flags are %v", got)
@@ -164,8 +165,8 @@ func TestASlowItemHoldsUpNoOtherAtAResharding(t *testing.T) {
 // of its own and one that it had taken over.
 func TestACrashedTakersOwnItemsRunAgainToo(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 3, func(cfg *co.JobConfiguration) {
-		cfg.Failover, cfg.ShardingTotalCount, cfg.Props = true, 3, map[string]string{co.PropMaxHostDeaths: "3"}
+	c, h := group(t, 3, func(cfg *jobconfig.Configuration) {
+		cfg.Failover, cfg.ShardingTotalCount, cfg.Props = true, 3, map[string]string{jobconfig.PropMaxHostDeaths: "3"}
 	})
 	c.pass(10 * time.Second)
 	first, taker, last := h[0], h[1], h[2]
@@ -246,7 +247,7 @@ func TestAddressesAreComparedWhole(t *testing.T) {
 func TestWhatAnOperatorSwitchedStaysSoAfterARestart(t *testing.T) {
 	t.Parallel()
 	for _, disabled := range []bool{false, true} { // what the definition says
-		c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Disabled = disabled })
+		c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Disabled = disabled })
 		a, node := h[0], c.layout.Root()+"/servers/"+h[0].ip
 		before := string(c.node(node).Data)
 		must(t, c.operate(co.SetServers(c.layout, disabled, a.ip)))
@@ -304,7 +305,7 @@ func TestDistributedListenersWaitForNoDisabledItem(t *testing.T) {
 // they are.
 func TestStaticShardingGivesAwayTheItemsOfADeadHost(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 3, func(cfg *co.JobConfiguration) { cfg.StaticSharding = true })
+	c, h := group(t, 3, func(cfg *jobconfig.Configuration) { cfg.StaticSharding = true })
 	before := c.assignments()
 	late := c.addHost("D", "10.0.0.4")
 	must(t, second(late.join(c.file)))
@@ -401,7 +402,7 @@ func TestAnItemOfOneThatIsGoneCanBeShown(t *testing.T) {
 // failed over or made up for says so.
 func TestEveryRunHasAnIDAndItsSource(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+	c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 	ids := make(map[string]bool)
 	note := func(source string, items co.Items) {
 		t.Helper()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // Each test here takes away what else would stop a former leader or owner, so
@@ -21,7 +22,7 @@ func TestFormerLeader(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, nil)
 	former, next := h[0], h[1]
-	must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 7 }))
+	must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 7 }))
 	must(t, former.look())
 	var sharded co.Sharded
 	former.beforeCommit(func() {
@@ -59,7 +60,7 @@ func TestFormerOwner(t *testing.T) {
 	// may still run on A.
 	// It kills the mutant "begin without the old owner's detail guard".
 	t.Run("lives", func(t *testing.T) {
-		c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.MonitorExecution = false })
+		c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.MonitorExecution = false })
 		a, b := h[0], h[1]
 		begin(t, a, c.now.Add(time.Second))
 		item := a.running()[0]
@@ -78,7 +79,7 @@ func TestFormerOwner(t *testing.T) {
 	// Somebody deleted the node that tells that A lives, and B began the item.
 	// A's session lives, and its list of runs is as it was.
 	taken := func(t *testing.T) (c *chronicle, a *simHost, item int, state co.ItemState) {
-		c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.MonitorExecution = false })
+		c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.MonitorExecution = false })
 		a, b := h[0], h[1]
 		begin(t, a, c.now.Add(time.Second))
 		item = a.running()[0]
@@ -123,12 +124,12 @@ func TestFormerOwner(t *testing.T) {
 	// older configuration, without running marks, so that B meets none.
 	// It kills the mutant "claim without the record's version".
 	t.Run("claims", func(t *testing.T) {
-		c, h := group(t, 3, func(cfg *co.JobConfiguration) { cfg.Failover, cfg.MonitorExecution = true, false })
+		c, h := group(t, 3, func(cfg *jobconfig.Configuration) { cfg.Failover, cfg.MonitorExecution = true, false })
 		a, b, next := h[0], h[1], h[2]
 		begin(t, a, c.now.Add(time.Second))
 		item := a.running()[0]
 		state, old := a.items[item].state, next.view.Config
-		must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.MonitorExecution = true }))
+		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.MonitorExecution = true }))
 		a.crash()
 		must(t, b.look())
 		var newer co.Record
@@ -153,7 +154,7 @@ func TestFormerOwner(t *testing.T) {
 
 // beginAt begins one item on a host that knows its state and a configuration.
 // No share proves that it is the host's: another guard must do.
-func beginAt(t *testing.T, h *simHost, item int, state co.ItemState, config co.JobConfiguration, at time.Time) co.Begun {
+func beginAt(t *testing.T, h *simHost, item int, state co.ItemState, config jobconfig.Configuration, at time.Time) co.Begun {
 	t.Helper()
 	config.Failover = false // or the marks of a takeover would be looked at as well
 	var out co.Begun

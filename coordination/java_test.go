@@ -8,6 +8,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -256,7 +257,7 @@ func (m mixed) wholeFire() {
 // commits, the first after a division aside; and each is under the limit.
 func TestFireOfAThousandItems(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 1, func(cfg *co.JobConfiguration) { cfg.Failover, cfg.ShardingTotalCount = true, 1000 })
+	c, h := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.Failover, cfg.ShardingTotalCount = true, 1000 })
 	a := h[0]
 	for fire := range 3 {
 		c.now = c.now.Add(10 * time.Second)
@@ -305,7 +306,7 @@ func TestItemsMoveToJavaHostsBetweenInstants(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 12 })
+			c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 12 })
 			leader, other := h[0], h[1]
 			j := c.addJava("J", "10.0.0.9")
 			j.start()
@@ -362,7 +363,7 @@ func TestAJavaHostThatTheViewDoesNotShow(t *testing.T) {
 	t.Parallel()
 	for _, failover := range []bool{false, true} {
 		for _, adopted := range []bool{false, true} { // another of ours takes its share of Java's division
-			c, h := group(t, 3, func(cfg *co.JobConfiguration) { cfg.Failover = failover })
+			c, h := group(t, 3, func(cfg *jobconfig.Configuration) { cfg.Failover = failover })
 			leader, stale, other := h[0], h[1], h[2]
 			c.pass(10 * time.Second)
 			c.complete(all)
@@ -405,7 +406,7 @@ func TestAJavaHostThatTheViewDoesNotShow(t *testing.T) {
 func TestAJavaHostTakesAnItemThatTheViewDoesNotShow(t *testing.T) {
 	t.Parallel()
 	for requests := range 80 {
-		c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Failover, cfg.ShardingTotalCount = true, 2 })
+		c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover, cfg.ShardingTotalCount = true, 2 })
 		a, b := h[0], h[1]
 		c.pass(10 * time.Second)
 		must(t, a.complete(a.running(), "OK", ""))

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // javaPeer is a host of ElasticJob 3.0.5, as far as the registry sees it: the
@@ -254,8 +255,8 @@ func (p *javaPeer) leads() bool { return p.get("leader/election/instance") == p.
 
 // config is read from the cache in ElasticJob; only total count and switches
 // matter.
-func (p *javaPeer) config() co.JobConfiguration {
-	c, _, err := co.ParseConfiguration(p.node(p.j("config")).Data)
+func (p *javaPeer) config() jobconfig.Configuration {
+	c, _, err := jobconfig.Parse(p.node(p.j("config")).Data)
 	if err != nil {
 		panic(errJavaStopped)
 	}
@@ -610,7 +611,7 @@ func (p *javaPeer) fire(bool) {
 }
 
 // execute runs items until the test ends them.
-func (p *javaPeer) execute(cfg co.JobConfiguration, items co.Items) {
+func (p *javaPeer) execute(cfg jobconfig.Configuration, items co.Items) {
 	if len(items) == 0 {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -18,7 +19,7 @@ func (c *cluster) members() []string {
 
 // arrive calls Join once for a host that has waited for others for a while; it
 // reports how long the host is to wait on.
-func (h *simHost) arrive(definition co.JobConfiguration, applied *co.Applied, waited time.Duration) (wait time.Duration, err error) {
+func (h *simHost) arrive(definition jobconfig.Configuration, applied *co.Applied, waited time.Duration) (wait time.Duration, err error) {
 	err = h.perform(co.Join(co.Joining{Layout: h.layout, Self: h.self, Definition: definition, Applied: applied, Detail: co.HostDetail{State: co.DetailReady},
 		Wait: &wait, Waited: waited}))
 	return wait, err
@@ -112,7 +113,7 @@ func TestJoinInACrowd(t *testing.T) {
 // told of, who is on its way or finishes what it runs lives.
 func TestBury(t *testing.T) {
 	t.Parallel()
-	c, hosts := group(t, 5, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+	c, hosts := group(t, 5, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 	leader, runs, idle, idleToo, stopped := hosts[0], hosts[1], hosts[2], hosts[3], hosts[4]
 	begin(t, runs, c.now.Add(time.Second))
 	var dead []string

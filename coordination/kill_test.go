@@ -9,6 +9,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -134,7 +135,7 @@ func TestSweepOfKills(t *testing.T) {
 func TestReleaseLostAnswer(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []registrytest.Fault{registrytest.LostAnswer, registrytest.LostRequest} {
-		c, h := group(t, 3, func(cfg *co.JobConfiguration) { cfg.Failover, cfg.ShardingTotalCount = true, 1 })
+		c, h := group(t, 3, func(cfg *jobconfig.Configuration) { cfg.Failover, cfg.ShardingTotalCount = true, 1 })
 		c.pass(time.Second)
 		for range 2 {
 			for _, x := range h {
@@ -175,8 +176,8 @@ func TestReleaseLostAnswer(t *testing.T) {
 // many, and does not hear that it has held the item back.
 func TestHoldLostAnswer(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 2, func(cfg *co.JobConfiguration) {
-		cfg.ShardingTotalCount, cfg.Props = 1, map[string]string{co.PropMaxHostDeaths: "1"}
+	c, h := group(t, 2, func(cfg *jobconfig.Configuration) {
+		cfg.ShardingTotalCount, cfg.Props = 1, map[string]string{jobconfig.PropMaxHostDeaths: "1"}
 	})
 	c.pass(time.Second)
 	dead, left := h[0], h[1]
@@ -206,8 +207,8 @@ func TestHoldLostAnswer(t *testing.T) {
 // lives and does not have it in its list: neither has died of it.
 func TestHoldOnlyTheDead(t *testing.T) {
 	t.Parallel()
-	limit := func(cfg *co.JobConfiguration) {
-		cfg.ShardingTotalCount, cfg.Props = 1, map[string]string{co.PropMaxHostDeaths: "1"}
+	limit := func(cfg *jobconfig.Configuration) {
+		cfg.ShardingTotalCount, cfg.Props = 1, map[string]string{jobconfig.PropMaxHostDeaths: "1"}
 	}
 	check := func(what string, c *chronicle, h *simHost, out co.Begun) {
 		t.Helper()

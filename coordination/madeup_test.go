@@ -8,6 +8,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -151,7 +152,7 @@ func TestATreeOfMadeUpItemsIsRemoved(t *testing.T) {
 func TestALargeRecoveryReadsEveryItemOnce(t *testing.T) {
 	t.Parallel()
 	const items = 5000
-	c, h := group(t, 1, func(cfg *co.JobConfiguration) { cfg.Failover, cfg.ShardingTotalCount = true, items })
+	c, h := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.Failover, cfg.ShardingTotalCount = true, items })
 	c.pass(10 * time.Second)
 	taker := c.addHost("B", "10.0.0.2")
 	must(t, second(taker.join(c.file)))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"slices"
 	"time"
 )
@@ -54,7 +55,7 @@ type Joining struct {
 	Layout Layout
 	Self   JobInstance
 	// Definition is the configuration as the definition file has it.
-	Definition JobConfiguration
+	Definition jobconfig.Configuration
 	// Former is the definition that this host brought before, as YAML; nil for
 	// none. A superseded definition is applied only if Former is the one that it
 	// replaces: then somebody has changed the file back.
@@ -65,7 +66,7 @@ type Joining struct {
 	// Accept refuses a configuration that asks for more than this host
 	// allows; nil refuses none. A host does not join a job whose configuration
 	// it refuses.
-	Accept func(JobConfiguration) error
+	Accept func(jobconfig.Configuration) error
 	// Applied is filled in: what the registry holds afterwards, and which
 	// fields of it the definition changed, empty if none.
 	Applied *Applied
@@ -80,7 +81,7 @@ type Joining struct {
 
 // Applied tells what became of a definition.
 type Applied struct {
-	Configuration JobConfiguration
+	Configuration jobconfig.Configuration
 	// Created is true if the job was not in the registry before.
 	Created bool
 	// Changed are the fields that the definition file changed; Kept are those
@@ -326,10 +327,10 @@ type definitions struct {
 // apply decides what the registry's configuration becomes: a field that was
 // changed in the file since it was last applied is applied, one that was changed
 // in the registry only stays. former is as in Joining.
-func (d definitions) apply(mine JobConfiguration, former []byte, accept func(JobConfiguration) error) ([]Op, Applied, error) {
+func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) ([]Op, Applied, error) {
 	l, yaml := d.layout, mine.YAML()
 	if accept == nil {
-		accept = func(JobConfiguration) error { return nil }
+		accept = func(jobconfig.Configuration) error { return nil }
 	}
 	if !d.config.Exists {
 		if beyond := accept(mine); beyond != nil {
@@ -347,16 +348,16 @@ func (d definitions) apply(mine JobConfiguration, former []byte, accept func(Job
 	if outdated && mine.Overwrite {
 		mine.Overwrite, stays = false, "the definition file was superseded by a newer one"
 	}
-	theirs, _, err := ParseConfiguration(d.config.Data)
+	theirs, _, err := jobconfig.Parse(d.config.Data)
 	if err != nil {
 		if !mine.Overwrite {
 			return nil, Applied{}, fmt.Errorf("the job's configuration in the registry (node %s) cannot be read, and %s: %w", l.config(), stays, err)
 		}
-		theirs = JobConfiguration{JobName: mine.JobName}
+		theirs = jobconfig.Configuration{JobName: mine.JobName}
 	}
-	base, _, baseErr := ParseConfiguration(d.last.Data)
+	base, _, baseErr := jobconfig.Parse(d.last.Data)
 	hasBase := d.last.Exists && baseErr == nil && !outdated
-	result, changed, kept := Merge(base, hasBase, mine, theirs)
+	result, changed, kept := jobconfig.Merge(base, hasBase, mine, theirs)
 	if outdated {
 		result = theirs
 	}
@@ -395,7 +396,7 @@ func set(n Node, data []byte) Op {
 
 // ApplyDefinition brings a changed definition file to the registry. applied
 // may be nil. former and accept are as in Joining.
-func ApplyDefinition(l Layout, mine JobConfiguration, former []byte, accept func(JobConfiguration) error, applied *Applied) Move {
+func ApplyDefinition(l Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error, applied *Applied) Move {
 	return Move{
 		Name: "apply definition",
 		Read: []Query{Data(l.config()), Data(l.definition()), Data(l.superseded())},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // call is an operation that a host waits for, or a wait for news.
@@ -277,7 +278,7 @@ func (a *actor) Close() error                       { return nil }
 // live is the host's loop.
 func (a *actor) live(yield func(call) bool) {
 	a.yield = yield
-	file := co.JobConfiguration{JobName: "demo", Cron: "0 * * * * ?", ShardingTotalCount: modelItems, MonitorExecution: true, Misfire: true,
+	file := jobconfig.Configuration{JobName: "demo", Cron: "0 * * * * ?", ShardingTotalCount: modelItems, MonitorExecution: true, Misfire: true,
 		Failover: a.failover, MaxTimeDiffSeconds: -1}
 	ctx := context.Background()
 	err := co.ErrUnknown

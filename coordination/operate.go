@@ -3,6 +3,7 @@ package coordination
 import (
 	"errors"
 	"fmt"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"slices"
 	"strings"
 )
@@ -112,7 +113,7 @@ func SetServers(l Layout, enable bool, ips ...string) Move {
 // servers that come new: an operator's choice stands. carried tells which it was.
 func CarryDisabled(l Layout, disabled bool, since int64, ip string, carried *bool) Move {
 	return Move{Name: "carry disabled over", Read: []Query{Data(l.definition())}, Then: func(n []Node, _ []Result) (Move, error) {
-		c, _, err := ParseConfiguration(n[0].Data)
+		c, _, err := jobconfig.Parse(n[0].Data)
 		*carried = n[0].Exists && err == nil && n[0].Mzxid > since && c.Disabled == disabled
 		if !*carried {
 			return Done()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // TestOperator: servers, items and instances, and what an operator is told
@@ -70,7 +71,7 @@ func TestOperator(t *testing.T) {
 // TestMisfireMarks: marks that are there, items that are not, and very many.
 func TestMisfireMarks(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 1, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 9000 })
+	c, h := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 9000 })
 	must(t, h[0].perform(co.MarkMisfire(c.layout, co.Items{3, 5})))
 	var items co.Items
 	for i := range 9003 { // the last three do not exist
@@ -96,7 +97,7 @@ func TestMisfireMarks(t *testing.T) {
 // left to Recover.
 func TestSweep(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+	c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 	c.pass(time.Second)
 	a, b := h[0], h[1]
 	must(t, a.complete(a.running(), "OK", ""))
@@ -104,7 +105,7 @@ func TestSweep(t *testing.T) {
 	b.crash()
 	mine := a.owned()
 	// With failover on, marks of somebody unknown would be owed.
-	must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.Failover = false }))
+	must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.Failover = false }))
 	c.hand(
 		co.Create(c.mark(mine[0], "running"), []byte("10.9.9.9@-@gone")),
 		co.Create(c.mark(mine[1], "failovering"), []byte("10.9.9.9@-@gone")),

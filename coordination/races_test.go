@@ -12,12 +12,13 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
 // group starts hosts A, B, … each on a server of its own, with the job's items
 // divided among them.
-func group(t *testing.T, n int, set func(*co.JobConfiguration)) (*chronicle, []*simHost) {
+func group(t *testing.T, n int, set func(*jobconfig.Configuration)) (*chronicle, []*simHost) {
 	t.Helper()
 	c := newChronicle(t)
 	c.file.ShardingTotalCount = 6
@@ -100,7 +101,7 @@ func (c *chronicle) mark(i int, name string) string {
 func TestBeginWhileDividing(t *testing.T) {
 	t.Parallel()
 	for _, monitor := range []bool{true, false} {
-		c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.MonitorExecution = monitor })
+		c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.MonitorExecution = monitor })
 		d := c.addHost("C", "10.0.0.3")
 		must(t, second(d.join(c.file)))
 		b, leader := h[1], h[0]
@@ -129,7 +130,7 @@ func second[T any](_ T, err error) error { return err }
 func TestDrainWhileDividing(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, nil)
-	must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 7 }))
+	must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 7 }))
 	h[0].beforeCommit(func() { must(t, h[1].perform(co.Drain(h[1].view, co.HostDetail{}))) })
 	must(t, second(h[0].step()))
 	if d := c.division(); !slices.Equal(d.Draining, []string{h[1].self.ID}) {
@@ -153,7 +154,7 @@ func TestCompleteBeforeHearing(t *testing.T) {
 		c.pass(10 * time.Second)
 		d := c.addHost("B", "10.0.0.2")
 		must(t, second(d.join(c.file)))
-		must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = total }))
+		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = total }))
 		must(t, second(h[0].step()))
 		if len(c.division().Pending) == 0 {
 			t.Fatal("nothing is pending")
@@ -171,7 +172,7 @@ func TestCompleteBeforeHearing(t *testing.T) {
 // item is claimed once.
 func TestTwoTakersAtOnce(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 3, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+	c, h := group(t, 3, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 	c.pass(10 * time.Second)
 	for _, other := range h[:2] {
 		must(t, other.complete(other.running(), "OK", ""))
@@ -201,7 +202,7 @@ func TestTwoTakersAtOnce(t *testing.T) {
 func TestRecoverDivides(t *testing.T) {
 	t.Parallel()
 	for survivors := 1; survivors <= 5; survivors++ {
-		c, h := group(t, 1, func(cfg *co.JobConfiguration) { cfg.Failover, cfg.ShardingTotalCount = true, 23 })
+		c, h := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.Failover, cfg.ShardingTotalCount = true, 23 })
 		c.pass(10 * time.Second)
 		var others []*simHost
 		for k := range survivors {
@@ -254,7 +255,7 @@ func TestRecoverDividesAmongTheIdle(t *testing.T) {
 	t.Parallel()
 	for _, busy := range []int{0, 1, 3} { // of the three survivors
 		for first := range 3 {
-			c, h := group(t, 4, func(cfg *co.JobConfiguration) { cfg.Failover, cfg.ShardingTotalCount = true, 24 })
+			c, h := group(t, 4, func(cfg *jobconfig.Configuration) { cfg.Failover, cfg.ShardingTotalCount = true, 24 })
 			dead, survivors := h[3], h[:3]
 			c.pass(10 * time.Second)
 			had := dead.running()
@@ -297,7 +298,7 @@ func TestRecoverDividesAmongTheIdle(t *testing.T) {
 // TestRecoverOdds: what is not owed any more.
 func TestRecoverOdds(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+	c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 	c.pass(10 * time.Second)
 	must(t, h[0].complete(h[0].running(), "OK", ""))
 	dead := h[1].self.ID
@@ -308,7 +309,7 @@ func TestRecoverOdds(t *testing.T) {
 	other, err := json.Marshal(co.Record{Owner: "somebody", Instant: 1, Begun: 2})
 	must(t, err)
 	c.hand(co.Set(fmt.Sprintf("%s/sharding/%d", c.layout.Sibling(), owed[0]), other, co.AnyVersion))
-	must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = owed[1] }))
+	must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = owed[1] }))
 	must(t, h[0].look())
 	out, err := h[0].recover(dead, true, 100)
 	must(t, err)
@@ -334,7 +335,7 @@ func TestRecoverOdds(t *testing.T) {
 	// A list that cannot be read: the marks alone tell what is owed.
 	d := c.addHost("D", "10.0.0.4")
 	must(t, second(d.join(c.file)))
-	must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 6 }))
+	must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 6 }))
 	c.settle()
 	c.pass(10 * time.Second)
 	d.crash()
@@ -415,7 +416,7 @@ func TestBeginConflicts(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c, hosts := group(t, 1, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+			c, hosts := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 			h := hosts[0]
 			test.spoil(c, h)
 			out := begin(t, h, c.now.Add(10*time.Second))
@@ -468,7 +469,7 @@ func begin(t *testing.T, h *simHost, at time.Time) co.Begun {
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []registrytest.Fault{registrytest.LostAnswer, registrytest.LostRequest} {
-		c, hosts := group(t, 1, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+		c, hosts := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 		h := hosts[0]
 		h.nextCommit(fault)
 		out := begin(t, h, c.now)
@@ -571,7 +572,7 @@ func TestACompletionOfWhichTheHostDidNotHearStands(t *testing.T) {
 func TestUnheardBegin(t *testing.T) {
 	t.Parallel()
 	unheard := func(t *testing.T) (*chronicle, *simHost, co.Fire) {
-		c, hosts := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+		c, hosts := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 		h := hosts[0]
 		states := make(map[int]co.ItemState)
 		for i, it := range h.items {
@@ -781,7 +782,7 @@ func TestJoinOdds(t *testing.T) {
 	})
 	t.Run("bad configuration", func(t *testing.T) {
 		c, _ := group(t, 1, nil)
-		must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 0 }))
+		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 0 }))
 		b := c.addHost("B", "10.0.0.2")
 		if err := second(b.join(c.file)); err == nil || !strings.Contains(err.Error(), "shardingTotalCount") {
 			t.Errorf("join: %v", err)
@@ -802,7 +803,7 @@ func TestJoinOdds(t *testing.T) {
 		c.hand(co.Delete(root+"/leader/sharding", co.AnyVersion), co.Delete(root+"/trigger", co.AnyVersion),
 			co.Delete(root+"/leader/failover/items", co.AnyVersion), co.Delete(root+"/leader/failover", co.AnyVersion),
 			co.Delete(root+"/sharding/0/instance", co.AnyVersion), co.Delete(root+"/sharding/0", co.AnyVersion))
-		must(t, c.edit(func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 5 }))
+		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 5 }))
 		c.settle()
 		must(t, c.operate(co.TriggerJob(c.layout)))
 		c.settle()
@@ -842,7 +843,7 @@ func TestResign(t *testing.T) {
 // session that made its marks lives on for other jobs.
 func TestLeaveUnfinished(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+	c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 	c.pass(time.Second)
 	h[1].crash()
 	c.settle()
@@ -868,7 +869,7 @@ func TestLeaveUnfinished(t *testing.T) {
 // watch; a removal that had to start over does not say that there was nothing.
 func TestRemoveLarge(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 1, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 15_000 })
+	c, h := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 15_000 })
 	r := registrytest.Faulty(c.op, func(call int, op string) registrytest.Fault {
 		if call == 8 && op == "commit" {
 			return registrytest.LostAnswer
@@ -947,7 +948,7 @@ func TestTriggerKeepsPending(t *testing.T) {
 // in the middle of each other's arrival, one is the last.
 func TestGuaranteeConcurrently(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 3, func(cfg *co.JobConfiguration) { cfg.ShardingTotalCount = 9 })
+	c, h := group(t, 3, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 9 })
 	for round := range 20 {
 		last := make([]bool, 3)
 		arrive := func(k int) {
@@ -1011,7 +1012,7 @@ func TestGuaranteeConcurrently(t *testing.T) {
 // begin took effect whose answer was lost. The others take it over.
 func TestLeaveUnheard(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+	c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 	c.now = c.now.Add(10 * time.Second)
 	n := 0
 	h[0].plan = func(int, string) registrytest.Fault {
@@ -1036,7 +1037,7 @@ func TestLeaveUnheard(t *testing.T) {
 // is left for it to take: it makes way for those that wait behind it.
 func TestRecoverLeavesTheLatch(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 1, func(cfg *co.JobConfiguration) { cfg.Failover, cfg.ShardingTotalCount = true, 1 })
+	c, h := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.Failover, cfg.ShardingTotalCount = true, 1 })
 	c.pass(10 * time.Second)
 	var others []*simHost
 	for k := range 2 {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -159,7 +160,7 @@ func (s *script) command(line string) error {
 		s.t.Fatalf("%q: word %d is missing", line, n)
 		return ""
 	}
-	settings := func(from int, c *co.JobConfiguration) {
+	settings := func(from int, c *jobconfig.Configuration) {
 		for _, w := range words[min(from, len(words)):] {
 			s.set(c, w)
 		}
@@ -293,7 +294,7 @@ func (s *script) command(line string) error {
 		}
 		return err
 	case "set":
-		return s.edit(func(c *co.JobConfiguration) { settings(1, c) })
+		return s.edit(func(c *jobconfig.Configuration) { settings(1, c) })
 	case "disable", "enable":
 		enable := words[0] == "enable"
 		switch arg(1) {
@@ -399,7 +400,7 @@ func (s *script) joined(h *simHost, a co.Applied) {
 	}
 }
 
-func (s *script) set(c *co.JobConfiguration, setting string) {
+func (s *script) set(c *jobconfig.Configuration, setting string) {
 	key, value, ok := strings.Cut(setting, "=")
 	if !ok {
 		s.t.Fatalf("%q is not a setting", setting)
@@ -426,7 +427,7 @@ func (s *script) set(c *co.JobConfiguration, setting string) {
 		if c.Props = maps.Clone(c.Props); c.Props == nil {
 			c.Props = make(map[string]string)
 		}
-		c.Props[co.PropMaxHostDeaths] = value
+		c.Props[jobconfig.PropMaxHostDeaths] = value
 	case "parameter":
 		c.JobParameter = value
 	case "description":
@@ -555,7 +556,7 @@ func (s *script) value(path string, data []byte) string {
 	case len(data) == 0:
 		return "-"
 	case path == "/config" || path == "/~/definition":
-		c, _, err := co.ParseConfiguration(data)
+		c, _, err := jobconfig.Parse(data)
 		if err != nil {
 			return "(unreadable)"
 		}

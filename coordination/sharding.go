@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/strategy"
 )
 
@@ -76,7 +77,7 @@ type sharding struct {
 	round                                                       int64    // of the newest trigger, 0 for none
 	triggered                                                   []string // instances that have not consumed theirs
 
-	cfg       JobConfiguration
+	cfg       jobconfig.Configuration
 	refused   bool // cfg is not what the registry has
 	before    Division
 	disabled  map[string]bool // server address → disabled

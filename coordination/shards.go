@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,7 @@ import (
 // has it. The nodes are not all of one instant.
 type Shards struct {
 	Job           string
-	Configuration JobConfiguration
+	Configuration jobconfig.Configuration
 	// Leader is the leader's instance id, empty while there is none; OurLeader
 	// is false for one that is a Java host.
 	Leader    string
@@ -91,9 +92,9 @@ func ReadShards(l Layout, out *Shards) Move {
 		if !n[0].Exists {
 			return Move{}, ErrRemoved
 		}
-		config, _, err := ParseConfiguration(n[0].Data)
+		config, _, err := jobconfig.Parse(n[0].Data)
 		if err != nil {
-			config = JobConfiguration{JobName: l.Job} // the items can be shown all the same
+			config = jobconfig.Configuration{JobName: l.Job} // the items can be shown all the same
 		}
 		*out = Shards{Job: l.Job, Configuration: config, Leader: string(n[3].Data), OurLeader: n[3].Exists && n[3].Version == 1,
 			Sharding: len(n[4].Names) > 0}
@@ -182,7 +183,7 @@ func (s shardReading) read(ids []string, items Items) {
 		out.Instances[k] = i
 		at[id] = &out.Instances[k]
 	}
-	parameters, err := ParseItemParameters(out.Configuration.ShardingItemParameters)
+	parameters, err := jobconfig.ParseItemParameters(out.Configuration.ShardingItemParameters)
 	if err != nil {
 		parameters = nil
 	}
@@ -350,7 +351,7 @@ func jobBrief(l Layout, n []Node, more Snapshot) (JobBrief, bool) {
 		return JobBrief{Name: l.Job, Status: Job1x, Error: "a job of ElasticJob 1.x; take it over with 'wasmjob import elasticjob'"}, true
 	}
 	b := JobBrief{Name: l.Job, Instances: len(instances.Names), Leader: string(leader.Data), Status: JobOK}
-	c, _, err := ParseConfiguration(config.Data)
+	c, _, err := jobconfig.Parse(config.Data)
 	if err != nil {
 		b.Error = strings.Join(strings.Fields(err.Error()), " ")
 	} else {

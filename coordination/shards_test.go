@@ -8,13 +8,14 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // TestReadShards: what an operator sees while items run, are disabled, wait
 // for a taker, and belong to a Java host.
 func TestReadShards(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 2, func(cfg *co.JobConfiguration) {
+	c, h := group(t, 2, func(cfg *jobconfig.Configuration) {
 		cfg.Failover, cfg.ShardingItemParameters = true, "0=Beijing,5=Berlin"
 	})
 	a, b := h[0], h[1]
@@ -96,7 +97,7 @@ func TestReadShards(t *testing.T) {
 // TestReadJobs: a namespace in lines, as ElasticJob's console has it.
 func TestReadJobs(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Description = "for a test" })
+	c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Description = "for a test" })
 	one := func() co.JobBrief {
 		t.Helper()
 		var all []co.JobBrief

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // runningJava is two hosts of ours and a Java host that runs its share of a job with
 // failover.
 func runningJava(t *testing.T) (*chronicle, []*simHost, *javaPeer) {
 	t.Helper()
-	c, h := group(t, 2, func(cfg *co.JobConfiguration) { cfg.Failover = true })
+	c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 	j := c.addJava("J", "10.0.0.9")
 	j.start()
 	j.rest()

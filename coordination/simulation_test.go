@@ -15,6 +15,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -28,7 +29,7 @@ type cluster struct {
 	layout co.Layout
 	op     co.RegistryCenter // the operator's session
 	now    time.Time
-	file   co.JobConfiguration // the definition file
+	file   jobconfig.Configuration // the definition file
 	hosts  []*simHost
 	javas  []*javaPeer
 	say    func(format string, args ...any)
@@ -108,7 +109,7 @@ func newCluster(t testing.TB, server registrytest.Server) *cluster {
 		t: t, ctx: context.Background(), server: server, now: start,
 		// The namespace is a new one: a registry may serve several tests.
 		layout: co.NewLayout("scenario-"+rand.Text(), "demo"),
-		file: co.JobConfiguration{JobName: "demo", Cron: "0/10 * * * * ?", ShardingTotalCount: 3, MonitorExecution: true, Misfire: true,
+		file: jobconfig.Configuration{JobName: "demo", Cron: "0/10 * * * * ?", ShardingTotalCount: 3, MonitorExecution: true, Misfire: true,
 			MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10},
 		say: func(string, ...any) {},
 	}
@@ -239,7 +240,7 @@ func (h *simHost) crash() {
 }
 
 // join registers the host. Applied tells what became of its definition.
-func (h *simHost) join(definition co.JobConfiguration) (co.Applied, error) {
+func (h *simHost) join(definition jobconfig.Configuration) (co.Applied, error) {
 	var applied co.Applied
 	if h.rc == nil || h.lost() || h.why != "" {
 		if h.rc != nil {
@@ -822,13 +823,13 @@ func (c *cluster) read(q co.Query) co.Node {
 }
 
 // edit changes the configuration as a console does.
-func (c *cluster) edit(change func(*co.JobConfiguration)) error {
+func (c *cluster) edit(change func(*jobconfig.Configuration)) error {
 	path := c.layout.Root() + "/config"
 	n := c.node(path)
 	if !n.Exists {
 		return errors.New("the job is not there")
 	}
-	cfg, _, err := co.ParseConfiguration(n.Data)
+	cfg, _, err := jobconfig.Parse(n.Data)
 	if err != nil {
 		return err
 	}

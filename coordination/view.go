@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/strategy"
 )
 
@@ -21,14 +22,14 @@ type View struct {
 	Exists bool
 	// Config is the newest configuration that could be read; ConfigErr says
 	// why the one in the registry could not.
-	Config         JobConfiguration
+	Config         jobconfig.Configuration
 	ConfigWarnings []string
 	ConfigErr      error
 	configNode     Node
 	// Accept refuses a configuration that is in order but asks for more than
 	// this host allows; nil refuses none. What it refuses is treated as one
 	// that cannot be read. It is carried from view to view.
-	Accept func(JobConfiguration) error
+	Accept func(jobconfig.Configuration) error
 	// Instances are all instance ids in ElasticJob's order: descending.
 	Instances []string
 	// Servers are the addresses that have a server node, ascending.
@@ -201,8 +202,8 @@ func (v View) nobodys(leader Node) bool {
 }
 
 // readConfiguration parses and checks; on error the last good one stays.
-func readConfiguration(job string, data []byte, last JobConfiguration, accept func(JobConfiguration) error) (JobConfiguration, []string, error) {
-	c, warnings, err := ParseConfiguration(data)
+func readConfiguration(job string, data []byte, last jobconfig.Configuration, accept func(jobconfig.Configuration) error) (jobconfig.Configuration, []string, error) {
+	c, warnings, err := jobconfig.Parse(data)
 	if err == nil && c.JobName != job {
 		err = fmt.Errorf("jobName: found %q, expected %q, the name of the node", c.JobName, job)
 	}

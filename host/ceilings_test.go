@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 )
@@ -31,7 +32,7 @@ func ceilings(t *testing.T, texts ...string) ceiling.List {
 }
 
 // edit writes a job's configuration into the registry, as a console does.
-func (c *cluster) edit(d coordination.JobConfiguration) {
+func (c *cluster) edit(d jobconfig.Configuration) {
 	c.t.Helper()
 	r, err := c.server.Connect(context.Background())
 	if err != nil {
@@ -90,7 +91,7 @@ func TestConfigurationBeyondACeiling(t *testing.T) {
 		c.config = func(cfg *host.Config) { cfg.Ceilings = ceilings(t, "*:shardingTotalCount=10,timeout=1h") }
 		var s totals
 		d := definition("big", "*/10 * * * * ?", 4)
-		d.Props[coordination.PropTimeout] = "1m"
+		d.Props[jobconfig.PropTimeout] = "1m"
 		one := c.start(1, job(d, s.guest()))
 		c.start(2, job(d, s.guest()))
 		time.Sleep(25 * time.Second)
@@ -127,12 +128,12 @@ func TestJoinBeyondACeiling(t *testing.T) {
 		c := newCluster(t)
 		var s totals
 		d := definition("long", "*/10 * * * * ?", 4)
-		d.Props[coordination.PropTimeout] = "2h"
+		d.Props[jobconfig.PropTimeout] = "2h"
 		c.start(1, job(d, s.guest()))
 		time.Sleep(15 * time.Second)
 		c.config = func(cfg *host.Config) { cfg.Ceilings = ceilings(t, "long:timeout=1h") }
 		mine := definition("long", "*/10 * * * * ?", 4)
-		mine.Props = map[string]string{coordination.PropTimeout: "2h"} // as the registry's: nothing is changed in the file
+		mine.Props = map[string]string{jobconfig.PropTimeout: "2h"} // as the registry's: nothing is changed in the file
 		two := c.start(2, job(mine, s.guest()))
 		time.Sleep(3*time.Minute + 8*time.Second) // between two fires
 		const want = `timeout: found 2h, the host's ceiling timeout for jobs "long" is 1h`
@@ -148,7 +149,7 @@ func TestJoinBeyondACeiling(t *testing.T) {
 		if got := s.last(); len(got) != 4 {
 			t.Errorf("the other host ran %d of 4 items\n%s", len(got), c.all())
 		}
-		d.Props[coordination.PropTimeout] = "30m"
+		d.Props[jobconfig.PropTimeout] = "30m"
 		c.edit(d)
 		time.Sleep(90 * time.Second)
 		if got := status(two, "long"); got.State == host.JobError || len(got.Items) != 2 {
@@ -177,7 +178,7 @@ func TestBeyondACeilingFromTheFirstLook(t *testing.T) {
 		c := newCluster(t)
 		var s totals
 		d := definition("long", "*/10 * * * * ?", 4)
-		d.Props[coordination.PropTimeout] = "1m"
+		d.Props[jobconfig.PropTimeout] = "1m"
 		var once sync.Once
 		c.wrap = func(n int, l *lease) coordination.RegistryCenter {
 			if n == 1 {
@@ -185,7 +186,7 @@ func TestBeyondACeilingFromTheFirstLook(t *testing.T) {
 			}
 			return &early{l, &once, func() {
 				changed := d
-				changed.Props = map[string]string{coordination.PropTimeout: "2h"}
+				changed.Props = map[string]string{jobconfig.PropTimeout: "2h"}
 				c.edit(changed)
 			}}
 		}
@@ -287,7 +288,7 @@ func TestOneJobDoesNotHaveAllSlots(t *testing.T) {
 		c := newCluster(t)
 		c.config = func(cfg *host.Config) { cfg.MaxConcurrency, cfg.Ceilings = 4, ceilings(t, "*:maxShare=75%") }
 		hog := definition("hog", "0 * * * * ?", 20)
-		hog.Props[coordination.PropMaxConcurrency] = "20"
+		hog.Props[jobconfig.PropMaxConcurrency] = "20"
 		var mu sync.Mutex
 		running, most := 0, 0
 		g := &guest{digest: "hog", run: func(context.Context, *abi.Invocation) abi.Result {
@@ -534,8 +535,8 @@ func TestAWaitForTheQuotaEndsWithTheItem(t *testing.T) {
 		c := newCluster(t)
 		c.config = func(cfg *host.Config) { cfg.Ceilings = ceilings(t, "*:offsetCommits=1") }
 		d := definition("loop", "0 * * * * ?", 100)
-		d.Props[coordination.PropTimeout] = "3s"
-		d.Props[coordination.PropMaxConcurrency] = "100"
+		d.Props[jobconfig.PropTimeout] = "3s"
+		d.Props[jobconfig.PropMaxConcurrency] = "100"
 		g := &guest{digest: "loop", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
 			for ctx.Err() == nil {
 				if code := inv.Host.CommitOffset(ctx, []byte("x")); code != abi.OK {

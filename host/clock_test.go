@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -114,7 +115,7 @@ func TestClockJumpsBackWhileAnInstantWaits(t *testing.T) {
 			instant := time.Now().Truncate(10 * time.Second).Add(20 * time.Second)
 			time.Sleep(time.Until(instant.Add(-ahead - time.Second)))
 			m.sever()
-			r.apply(func(d *coordination.JobConfiguration) { d.Description = "the job waits for the registry" })
+			r.apply(func(d *jobconfig.Configuration) { d.Description = "the job waits for the registry" })
 			time.Sleep(3 * time.Second) // by its clock the instant was two seconds ago
 			m.set(0)
 			m.heal()

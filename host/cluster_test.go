@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -33,7 +34,7 @@ type guest struct {
 
 func (g *guest) Digest() string { return g.digest }
 
-func (g *guest) Executor(coordination.JobConfiguration) (abi.Executor, error) {
+func (g *guest) Executor(jobconfig.Configuration) (abi.Executor, error) {
 	if g.bad != nil {
 		return nil, g.bad
 	}
@@ -332,13 +333,13 @@ func (c *cluster) all() string {
 }
 
 // definition is a job with defaults of the definition file.
-func definition(name, cron string, total int) coordination.JobConfiguration {
-	return coordination.JobConfiguration{
+func definition(name, cron string, total int) jobconfig.Configuration {
+	return jobconfig.Configuration{
 		JobName: name, Cron: cron, TimeZone: "GMT", ShardingTotalCount: total, MonitorExecution: true, Misfire: true,
 		MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10, Props: map[string]string{},
 	}
 }
 
-func job(d coordination.JobConfiguration, g *guest) host.Job {
+func job(d jobconfig.Configuration, g *guest) host.Job {
 	return host.Job{Definition: d, Module: g, File: d.JobName + ".yaml", ModuleFile: d.JobName + ".wasm"}
 }

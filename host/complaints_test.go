@@ -13,6 +13,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -211,7 +212,7 @@ func TestADeadHostsFinishedItemsAreNotRunAgain(t *testing.T) {
 			}
 			dead, crashed = dead+1, crashed+len(open)
 			r.def.Cron = "0/10 * * * * ?" // which is what rest counts by
-			r.apply(func(*coordination.JobConfiguration) {})
+			r.apply(func(*jobconfig.Configuration) {})
 			r.start()
 			r.rest(30 * time.Second)
 			for _, e := range r.events {
@@ -289,7 +290,7 @@ func TestHostsThatAreRestartedInTurnOweOnlyWhatWasUnfinished(t *testing.T) {
 			t.Errorf("marks are left: %v", marks)
 		}
 		r.def.Cron = "0/10 * * * * ?" // which is what rest counts by
-		r.apply(func(*coordination.JobConfiguration) {})
+		r.apply(func(*jobconfig.Configuration) {})
 		r.rest(time.Minute)
 		if len(r.faults) > 0 {
 			t.Errorf("%s", strings.Join(r.faults, "\n"))

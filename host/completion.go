@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // complete writes the ends of runs, in groups: at once when nothing runs any
@@ -190,7 +191,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 
 // handleError does what the job's error handler says, within the job's log
 // quota.
-func (j *job) handleError(c coordination.JobConfiguration, what string, r abi.Result, fields ...zap.Field) {
+func (j *job) handleError(c jobconfig.Configuration, what string, r abi.Result, fields ...zap.Field) {
 	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", harmless(r.Message)))
 	size := len(r.Message)
 	if r.Err != nil && !repeats(r.Message, r.Err.Error()) {

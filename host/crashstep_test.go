@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 var (
@@ -284,7 +284,7 @@ var scenarios = map[string]script{
 		r.begin(hosts)
 		time.Sleep(7 * time.Second)
 		act()
-		r.apply(func(d *coordination.JobConfiguration) { d.ShardingTotalCount = 7 })
+		r.apply(func(d *jobconfig.Configuration) { d.ShardingTotalCount = 7 })
 		time.Sleep(25 * time.Second)
 	},
 	"scale down": func(r *rig, hosts int, act func()) {
@@ -292,7 +292,7 @@ var scenarios = map[string]script{
 		r.begin(hosts)
 		time.Sleep(7 * time.Second)
 		act()
-		r.apply(func(d *coordination.JobConfiguration) { d.ShardingTotalCount = 2 })
+		r.apply(func(d *jobconfig.Configuration) { d.ShardingTotalCount = 2 })
 		time.Sleep(25 * time.Second)
 	},
 	"trigger": func(r *rig, hosts int, act func()) {
@@ -324,7 +324,7 @@ var scenarios = map[string]script{
 		act()
 		r.operate("remove", func(ctx context.Context, m *machine) error { return m.host.Remove(ctx, rigJob, false) })
 		time.Sleep(15 * time.Second)
-		r.apply(func(d *coordination.JobConfiguration) { d.Description = "back again" })
+		r.apply(func(d *jobconfig.Configuration) { d.Description = "back again" })
 		time.Sleep(15 * time.Second)
 	},
 	"leader dies": func(r *rig, hosts int, act func()) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -294,7 +295,7 @@ func inCrowd(t *testing.T, seed uint64, tell bool) {
 		for n := range 3 + w.rng.IntN(3) {
 			d := definition(fmt.Sprint("job", n), []string{"0/10 * * * * ?", "0/20 * * * * ?", "5/30 * * * * ?", "0 * * * * ?"}[w.rng.IntN(4)], 1+w.rng.IntN(6))
 			d.Failover, d.Misfire = w.rng.IntN(3) > 0, w.rng.IntN(3) > 0
-			d.Props[coordination.PropMaxHostDeaths] = "0" // its hosts do not die of what they run
+			d.Props[jobconfig.PropMaxHostDeaths] = "0" // its hosts do not die of what they run
 			if n == 0 && w.rng.IntN(2) == 0 {
 				d.Props["streaming.process"] = "true"
 				w.jobs = append(w.jobs, job(d, streamer(2*time.Second)))
@@ -401,7 +402,7 @@ func TestCrowd_items(t *testing.T) {
 			w.slots = 300
 			d := definition("large", "0 * * * * ?", (1500+w.rng.IntN(1500))/callStep)
 			d.Failover, d.Misfire = seed == 0, true
-			d.Props[coordination.PropMaxHostDeaths] = "0"
+			d.Props[jobconfig.PropMaxHostDeaths] = "0"
 			d.Props["wasm.maxConcurrency"] = "300"
 			w.jobs = []host.Job{job(d, sleeper(3*time.Second))}
 			for range 4 {

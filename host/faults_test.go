@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 var (
@@ -150,9 +150,9 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 			case 10:
 				m.expire()
 			case 11:
-				r.apply(func(d *coordination.JobConfiguration) { d.ShardingTotalCount = 1 + rng.IntN(6) })
+				r.apply(func(d *jobconfig.Configuration) { d.ShardingTotalCount = 1 + rng.IntN(6) })
 			case 12:
-				r.apply(func(d *coordination.JobConfiguration) { d.Misfire = rng.IntN(3) > 0 })
+				r.apply(func(d *jobconfig.Configuration) { d.Misfire = rng.IntN(3) > 0 })
 			case 13:
 				r.operate("trigger", func(ctx context.Context, m *machine) error { return m.host.Trigger(ctx, rigJob) })
 			case 14:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
@@ -25,8 +26,8 @@ type fire struct {
 	self     coordination.JobInstance
 	id       coordination.Fire
 	source   abi.Source
-	config   coordination.JobConfiguration
-	guest    coordination.Guest
+	config   jobconfig.Configuration
+	guest    jobconfig.Guest
 	exec     abi.Executor // one use, ended by closeFire
 	runs     []*execution
 	taskID   string
@@ -686,7 +687,7 @@ func (j *job) concurrency() int {
 
 // most is how many items of this job may run at once on this host, in all its
 // fires.
-func (j *job) most(g coordination.Guest) int {
+func (j *job) most(g jobconfig.Guest) int {
 	n := int(j.host.cfg.Ceilings.Of(j.name, ceiling.MaxConcurrency).Cap(int64(g.MaxConcurrency)))
 	if n <= 0 {
 		return j.slots
@@ -730,7 +731,7 @@ func (j *job) start(now moment, id coordination.Fire, states, before map[int]coo
 	} else {
 		f.next = j.next
 	}
-	parameters, err := coordination.ParseItemParameters(f.config.ShardingItemParameters)
+	parameters, err := jobconfig.ParseItemParameters(f.config.ShardingItemParameters)
 	if err != nil {
 		j.log.Error("item parameters", zap.Error(err)) // refused by Validate before
 	}

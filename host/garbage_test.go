@@ -20,6 +20,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -33,10 +34,10 @@ var (
 // garbageJob has four items of eight seconds, every twenty seconds.
 const garbageJob = "j"
 
-func garbageDefinition() coordination.JobConfiguration {
+func garbageDefinition() jobconfig.Configuration {
 	d := definition(garbageJob, "0/20 * * * * ?", 4)
 	d.Failover, d.ReconcileIntervalMinutes = true, 2
-	d.Props[coordination.PropMaxHostDeaths] = "0" // its hosts do not die of what they run
+	d.Props[jobconfig.PropMaxHostDeaths] = "0" // its hosts do not die of what they run
 	return d
 }
 
@@ -46,7 +47,7 @@ type spoiler struct {
 	*cluster
 	t      *testing.T
 	name   string
-	def    coordination.JobConfiguration
+	def    jobconfig.Configuration
 	lone   lone
 	guest  *guest
 	logs   *observer.ObservedLogs

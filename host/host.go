@@ -17,6 +17,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
@@ -27,14 +28,14 @@ type Module interface {
 	Digest() string
 	// Executor configures the module for the job. The caller owns one use
 	// of the result and ends it with Release.
-	Executor(c coordination.JobConfiguration) (abi.Executor, error)
+	Executor(c jobconfig.Configuration) (abi.Executor, error)
 }
 
 // Job is a job that this host should run: its definition and its module.
 type Job struct {
 	// Definition is the configuration as the definition file has it. What
-	// is in force is what the registry says; see coordination.Merge.
-	Definition coordination.JobConfiguration
+	// is in force is what the registry says; see jobconfig.Merge.
+	Definition jobconfig.Configuration
 	// JobClass is written as the data of the job's root node if that is blank.
 	JobClass string
 	Module   Module

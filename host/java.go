@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -178,6 +179,6 @@ func (j *job) notOwed(it *item, before time.Time) {
 }
 
 // javaSchedule looks whether Java hosts would follow the schedule.
-func (j *job) javaSchedule(c coordination.JobConfiguration) {
+func (j *job) javaSchedule(c jobconfig.Configuration) {
 	j.javaErr = schedule.JavaCompatible(c.Cron, c.TimeZone)
 }

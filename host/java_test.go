@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -31,7 +32,7 @@ func javaJob(t *testing.T, r coordination.RegistryCenter) (*job, *[]Event) {
 		t.Fatal(err)
 	}
 	self := coordination.JobInstance{ID: ourselves, ServerIP: "10.0.0.1"}
-	j := newJob(newTerm(h, r), Job{Definition: coordination.JobConfiguration{JobName: "mixed"}}, self)
+	j := newJob(newTerm(h, r), Job{Definition: jobconfig.Configuration{JobName: "mixed"}}, self)
 	j.work = t.Context()
 	j.view = coordination.View{Layout: j.layout, Self: self, Exists: true, Leader: ourselves, OurTerm: true,
 		Instances: []string{aJavaHost, ofOurs, ourselves}, Members: []string{ourselves, ofOurs}}
@@ -63,7 +64,7 @@ func TestAScheduleThatJavaHostsReadOtherwiseIsRefusedWhileOneIsThere(t *testing.
 		if !c.java {
 			j.view.Instances = []string{ofOurs, ourselves}
 		}
-		j.javaSchedule(coordination.JobConfiguration{Cron: c.cron, TimeZone: c.zone})
+		j.javaSchedule(jobconfig.Configuration{Cron: c.cron, TimeZone: c.zone})
 		got := j.javaRefuses()
 		if (got == "") != (c.refused == "") || !strings.Contains(got, c.refused) || got != "" && !strings.Contains(got, aJavaHost) {
 			t.Errorf("cron %q in zone %q, a Java host there %v: %q, want something with %q and the host", c.cron, c.zone, c.java, got, c.refused)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -91,7 +92,7 @@ type job struct {
 	execErr    error
 	expected   time.Time // the next fire, as exec knows it, if informed is set
 	informed   bool
-	guest      coordination.Guest
+	guest      jobconfig.Guest
 	schedule   cron.Schedule // nil for a one-off job
 	zone       *time.Location
 	configured configured

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -18,7 +18,7 @@ type crowded struct {
 	room chan struct{}
 }
 
-func (c *crowded) Executor(d coordination.JobConfiguration) (abi.Executor, error) {
+func (c *crowded) Executor(d jobconfig.Configuration) (abi.Executor, error) {
 	_, err := c.guest.Executor(d)
 	return c, err
 }

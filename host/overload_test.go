@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -83,7 +84,7 @@ func newOverloaded(t *testing.T) *overloaded {
 	var all []host.Job
 	for i := range 100 {
 		d := definition(fmt.Sprintf("job%03d", i), "* * * * * ?", 4)
-		d.Props[coordination.PropMaxConcurrency] = "4"
+		d.Props[jobconfig.PropMaxConcurrency] = "4"
 		all = append(all, job(d, sleeper(100*time.Millisecond)))
 	}
 	o.start(1, all...)

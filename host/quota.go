@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
@@ -136,7 +137,7 @@ func (j *job) flushQuotas() {
 }
 
 // accept refuses a configuration that is beyond the host's ceilings.
-func (j *job) accept(c coordination.JobConfiguration) error { return j.host.cfg.Ceilings.Check(c) }
+func (j *job) accept(c jobconfig.Configuration) error { return j.host.cfg.Ceilings.Check(c) }
 
 // beyondCeilings reports whether an error is a configuration's that is beyond
 // the host's ceilings.

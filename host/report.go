@@ -8,6 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // futureInstant is how far ahead of the clock the newest instant of an item may
@@ -147,7 +148,7 @@ func (j *job) status() JobStatus {
 		s.Cron, s.RefusedCron = j.cron, c.Cron
 	}
 	if g, err := c.Guest(); j.wanted.Apart {
-		s.Isolation = string(coordination.IsolationProcess)
+		s.Isolation = string(jobconfig.IsolationProcess)
 	} else if err == nil {
 		s.Isolation = string(g.Isolation)
 	}
@@ -159,7 +160,7 @@ func (j *job) status() JobStatus {
 	}
 	s.State, s.Reason = j.state()
 	s.Waits = j.waitStatus(j.host.now())
-	parameters, err := coordination.ParseItemParameters(c.ShardingItemParameters)
+	parameters, err := jobconfig.ParseItemParameters(c.ShardingItemParameters)
 	if err != nil {
 		s.Warnings = append(slices.Clone(s.Warnings), err.Error())
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
 )
@@ -1212,7 +1213,7 @@ type staffed struct {
 	workers atomic.Int64
 }
 
-func (s *staffed) Executor(d coordination.JobConfiguration) (abi.Executor, error) {
+func (s *staffed) Executor(d jobconfig.Configuration) (abi.Executor, error) {
 	_, err := s.guest.Executor(d)
 	return s, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -44,7 +45,7 @@ const (
 type rig struct {
 	t      testing.TB
 	server *embedded.Server
-	def    coordination.JobConfiguration
+	def    jobconfig.Configuration
 	// changes is how often def was changed.
 	changes int
 	guest   *guest
@@ -154,7 +155,7 @@ func newRig(t testing.TB, items int) *rig {
 		offsets: make(map[int]offset), heard: make(map[int]int64), spans: make(map[int][]span)}
 	r.def = definition(rigJob, "0/10 * * * * ?", items)
 	r.def.Failover = true
-	r.def.Props[coordination.PropMaxHostDeaths] = "0" // its hosts do not die of what they run
+	r.def.Props[jobconfig.PropMaxHostDeaths] = "0" // its hosts do not die of what they run
 	r.takes = func(int) time.Duration { return 3 * time.Second }
 	r.guest = &guest{digest: "rig", run: r.run}
 	return r
@@ -379,7 +380,7 @@ func (r *rig) living() []*machine {
 }
 
 // apply changes the definition on all hosts.
-func (r *rig) apply(change func(*coordination.JobConfiguration)) {
+func (r *rig) apply(change func(*jobconfig.Configuration)) {
 	before := r.def.ShardingTotalCount
 	change(&r.def)
 	// One that was superseded would not be applied again, if the hosts that know

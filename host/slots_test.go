@@ -11,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -22,7 +23,7 @@ func dies(t *testing.T, failover bool) (*cluster, time.Time) {
 	c.config = func(cfg *host.Config) { cfg.MaxConcurrency = 100 }
 	d := definition("busy", "0/10 * * * * ?", 8)
 	d.Failover = failover
-	d.Props[coordination.PropMaxConcurrency] = "2"
+	d.Props[jobconfig.PropMaxConcurrency] = "2"
 	g := sleeper(9 * time.Second)
 	c.start(1, job(d, g))
 	second := c.start(2, job(d, g))
@@ -74,7 +75,7 @@ func TestFailover_oldestInstantFirst(t *testing.T) {
 		c := newCluster(t)
 		d := definition("old", "0 * * * * ?", 20)
 		d.Failover = true
-		d.Props[coordination.PropMaxConcurrency] = "1"
+		d.Props[jobconfig.PropMaxConcurrency] = "1"
 		g := &guest{digest: "old", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
 			if strings.Contains(inv.Context.TaskID, "10.0.0.2@") {
 				return sleeper(time.Hour).run(ctx, inv)
@@ -128,7 +129,7 @@ func TestFailover_freeWorkerFirst(t *testing.T) {
 		c := newCluster(t)
 		d := definition("uneven", "0 0 * * * ?", 5) // two items for the first two hosts, one for the third
 		d.Failover = true
-		d.Props[coordination.PropMaxConcurrency] = "2"
+		d.Props[jobconfig.PropMaxConcurrency] = "2"
 		g := &guest{digest: "uneven", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
 			if inv.Context.Source == abi.SourceFailover {
 				return ok
@@ -187,7 +188,7 @@ func handedBack(t *testing.T, away time.Duration, misfire bool) {
 	c := newCluster(t)
 	d := definition("deploy", "0 0 * * * ?", 8)
 	d.Misfire, d.Failover = misfire, true
-	d.Props[coordination.PropMaxConcurrency] = "1"
+	d.Props[jobconfig.PropMaxConcurrency] = "1"
 	g := sleeper(10 * time.Second)
 	n := c.start(1, job(d, g))
 	if away == 0 {
@@ -221,7 +222,7 @@ func TestHandedBack_newerInstants(t *testing.T) {
 			c := newCluster(t)
 			d := definition("often", "0 * * * * ?", 2)
 			d.Misfire = misfire
-			d.Props[coordination.PropMaxConcurrency] = "1"
+			d.Props[jobconfig.PropMaxConcurrency] = "1"
 			n := c.start(1, job(d, sleeper(10*time.Second)))
 			time.Sleep(65 * time.Second)
 			n.stop() // item 1 waits
@@ -278,10 +279,10 @@ func streamer(batch time.Duration) *guest {
 }
 
 // stream is a definition that streams.
-func stream(name string, total int) coordination.JobConfiguration {
+func stream(name string, total int) jobconfig.Configuration {
 	d := definition(name, "0 * * * * ?", total)
 	d.Props["streaming.process"] = "true"
-	d.Props[coordination.PropMaxConcurrency] = "100"
+	d.Props[jobconfig.PropMaxConcurrency] = "100"
 	return d
 }
 
@@ -345,7 +346,7 @@ func TestSlots_streamingItemsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		d := stream("stream", 6)
-		d.Props[coordination.PropMaxConcurrency] = "4"
+		d.Props[jobconfig.PropMaxConcurrency] = "4"
 		c.start(1, job(d, streamer(time.Second)))
 		time.Sleep(11 * time.Minute)
 		n := c.startsOf("stream")
@@ -385,7 +386,7 @@ func TestSlots_sharedByJob(t *testing.T) {
 		c := newCluster(t)
 		c.config = func(cfg *host.Config) { cfg.MaxConcurrency = 4 }
 		many := definition("many", "0 * * * * ?", 200)
-		many.Props[coordination.PropMaxConcurrency] = "200"
+		many.Props[jobconfig.PropMaxConcurrency] = "200"
 		jobs := []host.Job{job(many, sleeper(3*time.Second))} // 150 s of work a minute
 		for _, name := range []string{"a", "b", "c"} {
 			jobs = append(jobs, job(definition(name, "5 * * * * ?", 2), sleeper(2*time.Second)))

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -26,13 +26,13 @@ func TestSupersededDefinition(t *testing.T) {
 				older.Overwrite = overwrite
 				newer := older
 				newer.Cron, newer.ShardingTotalCount = "0 0/5 * * * ?", 6
-				with := func(d coordination.JobConfiguration) host.Job { return job(d, sleeper(time.Second)) }
-				apply := func(n *node, d coordination.JobConfiguration) {
+				with := func(d jobconfig.Configuration) host.Job { return job(d, sleeper(time.Second)) }
+				apply := func(n *node, d jobconfig.Configuration) {
 					n.host.Apply([]host.Job{with(d)}, nil)
 					time.Sleep(10 * time.Second)
 				}
 				n1, n2, n3 := c.start(1, with(older)), c.start(2, with(older)), c.start(3, with(older))
-				inForce := func(want coordination.JobConfiguration, when string) {
+				inForce := func(want jobconfig.Configuration, when string) {
 					t.Helper()
 					s := n1.host.Status().Jobs[0]
 					if s.Cron != want.Cron || s.ShardingTotalCount != want.ShardingTotalCount {

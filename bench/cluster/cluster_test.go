@@ -20,6 +20,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/test/zkserver"
@@ -517,16 +518,16 @@ var ok = abi.Result{Outcome: abi.OutcomeOK}
 
 func noop(context.Context, *abi.Invocation) abi.Result { return ok }
 
-func (m module) Digest() string                                               { return strings.Repeat("0", 64) }
-func (m module) Executor(coordination.JobConfiguration) (abi.Executor, error) { return m, nil }
-func (m module) HasListener(string) bool                                      { return false }
-func (m module) NewWorker(context.Context) (abi.Worker, error)                { return m, nil }
-func (m module) Retain() bool                                                 { return true }
-func (m module) Expect(time.Time)                                             {}
-func (m module) Release()                                                     {}
-func (m module) Close() error                                                 { return nil }
-func (m module) Listen(context.Context, string, *abi.Invocation) abi.Result   { return ok }
-func (m module) Execute(ctx context.Context, inv *abi.Invocation) abi.Result  { return m(ctx, inv) }
+func (m module) Digest() string                                              { return strings.Repeat("0", 64) }
+func (m module) Executor(jobconfig.Configuration) (abi.Executor, error)      { return m, nil }
+func (m module) HasListener(string) bool                                     { return false }
+func (m module) NewWorker(context.Context) (abi.Worker, error)               { return m, nil }
+func (m module) Retain() bool                                                { return true }
+func (m module) Expect(time.Time)                                            {}
+func (m module) Release()                                                    {}
+func (m module) Close() error                                                { return nil }
+func (m module) Listen(context.Context, string, *abi.Invocation) abi.Result  { return ok }
+func (m module) Execute(ctx context.Context, inv *abi.Invocation) abi.Result { return m(ctx, inv) }
 
 // together is a module whose items of one fire on one host all end when the
 // last of them has begun.
@@ -562,7 +563,7 @@ func together() module {
 
 // job is a job of which all items of a host may run at once.
 func job(name, cron string, total int, failover bool, m module) host.Job {
-	return host.Job{Module: m, File: name + ".yaml", ModuleFile: name + ".wasm", Definition: coordination.JobConfiguration{
+	return host.Job{Module: m, File: name + ".yaml", ModuleFile: name + ".wasm", Definition: jobconfig.Configuration{
 		JobName: name, Cron: cron, TimeZone: "GMT", ShardingTotalCount: total, MonitorExecution: true, Failover: failover, Misfire: true,
 		MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10, Props: map[string]string{"wasm.maxConcurrency": "10000"},
 	}}

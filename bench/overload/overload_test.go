@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/test/zkserver"
@@ -168,7 +169,7 @@ func (h *house) load(first, last int) {
 	var jobs []host.Job
 	for i := first; i < last; i++ {
 		name := fmt.Sprintf("job%05d", i)
-		jobs = append(jobs, host.Job{Module: noop{}, File: name + ".yaml", ModuleFile: "noop.wasm", Definition: coordination.JobConfiguration{
+		jobs = append(jobs, host.Job{Module: noop{}, File: name + ".yaml", ModuleFile: "noop.wasm", Definition: jobconfig.Configuration{
 			JobName: name, Cron: "* * * * * ?", TimeZone: "GMT", ShardingTotalCount: itemsPerJob, MonitorExecution: true, Misfire: true,
 			MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10,
 		}})
@@ -309,14 +310,14 @@ func (h *house) report(b *testing.B, from, to time.Time, ceiling int) {
 // noop is a module in plain Go that does nothing.
 type noop struct{}
 
-func (noop) Digest() string                                               { return strings.Repeat("0", 64) }
-func (noop) Executor(coordination.JobConfiguration) (abi.Executor, error) { return noop{}, nil }
-func (noop) HasListener(string) bool                                      { return false }
-func (noop) NewWorker(context.Context) (abi.Worker, error)                { return noop{}, nil }
-func (noop) Retain() bool                                                 { return true }
-func (noop) Expect(time.Time)                                             {}
-func (noop) Release()                                                     {}
-func (noop) Close() error                                                 { return nil }
+func (noop) Digest() string                                         { return strings.Repeat("0", 64) }
+func (noop) Executor(jobconfig.Configuration) (abi.Executor, error) { return noop{}, nil }
+func (noop) HasListener(string) bool                                { return false }
+func (noop) NewWorker(context.Context) (abi.Worker, error)          { return noop{}, nil }
+func (noop) Retain() bool                                           { return true }
+func (noop) Expect(time.Time)                                       {}
+func (noop) Release()                                               {}
+func (noop) Close() error                                           { return nil }
 func (noop) Listen(context.Context, string, *abi.Invocation) abi.Result {
 	return abi.Result{Outcome: abi.OutcomeOK}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -355,7 +355,7 @@ func hostSettings(d defaults) []setting {
 				c.HistorySize = n
 				return nil
 			},
-			show: func(c *Config) string { return coordination.ShowSize(c.HistorySize) },
+			show: func(c *Config) string { return jobconfig.ShowSize(c.HistorySize) },
 		},
 		{
 			key: "maxConcurrency", arg: "N", standard: "0",
@@ -473,7 +473,7 @@ func isolationSetting() setting {
 	}
 }
 
-const isolationProcess = string(coordination.IsolationProcess)
+const isolationProcess = string(jobconfig.IsolationProcess)
 
 func everyJob() []string { return []string{"*"} }
 
@@ -556,7 +556,7 @@ func showDuration(d time.Duration) string {
 
 // parseSize reads a number of bytes: 67108864, 64MiB, 1.5GB.
 func parseSize(s string) (int64, error) {
-	n, ok := coordination.ParseSize(s)
+	n, ok := jobconfig.ParseSize(s)
 	if !ok {
 		return 0, fmt.Errorf("%q is not a size; want a number of bytes, such as 64MiB", clip(s))
 	}
@@ -589,7 +589,7 @@ func sizeOrPart(s string, memory func() (uint64, error)) (int64, error) {
 		}
 	}
 	if bytes < leastMemory {
-		return 0, fmt.Errorf("%s is too little; want at least %s", clip(s), coordination.ShowSize(leastMemory))
+		return 0, fmt.Errorf("%s is too little; want at least %s", clip(s), jobconfig.ShowSize(leastMemory))
 	}
 	return bytes, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -400,8 +400,8 @@ func TestSizes(t *testing.T) {
 		if got, err := parseSize(text); err != nil || got != want {
 			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
 		}
-		if again, err := parseSize(coordination.ShowSize(want)); err != nil || again != want {
-			t.Errorf("%d is shown as %q, which is %d, %v", want, coordination.ShowSize(want), again, err)
+		if again, err := parseSize(jobconfig.ShowSize(want)); err != nil || again != want {
+			t.Errorf("%d is shown as %q, which is %d, %v", want, jobconfig.ShowSize(want), again, err)
 		}
 	}
 	for _, text := range []string{"", "-1", "MiB", "1XB", "NaN", "Inf", "1e30", "0x10"} {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
@@ -142,7 +143,7 @@ func (o *invocation) read() (*plan, error) {
 	if q.numbers, err = parseItems(o.items); err != nil {
 		wrong("items", err)
 	}
-	if q.parameters, err = coordination.ParseItemParameters(o.params); err != nil {
+	if q.parameters, err = jobconfig.ParseItemParameters(o.params); err != nil {
 		wrong("param", err)
 	}
 	if o.total < 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -32,7 +33,7 @@ func (r *Registry) perform(ctx context.Context, job string, move func(coordinati
 	if c == nil {
 		return host.ErrNotLive
 	}
-	if err := coordination.CheckJobName(job); err != nil {
+	if err := jobconfig.CheckJobName(job); err != nil {
 		return fmt.Errorf("job %q: %w: %w", job, host.ErrNoJob, err)
 	}
 	c, err := coordination.Raised(ctx, c, r.namespace)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/definition"
 )
@@ -127,7 +127,7 @@ func TestMemoryLimitIsCapped(t *testing.T) {
 			t.Errorf("%+v: got %d", c, got)
 		}
 	}
-	d := coordination.JobConfiguration{JobName: "a"}
+	d := jobconfig.Configuration{JobName: "a"}
 	if s, err := (&boundModule{grants: grants{ceilings: low}}).settings(d); err != nil || s.MemoryLimit != 1<<20 {
 		t.Errorf("the module is given %+v, %v", s, err)
 	}
@@ -139,7 +139,7 @@ func TestMemoryLimitIsCapped(t *testing.T) {
 // A streaming job has no timeout for its items; its calls have one.
 func TestCallsAreCapped(t *testing.T) {
 	t.Parallel()
-	d := coordination.JobConfiguration{JobName: "a", Props: map[string]string{coordination.PropStreamingProcess: "true"}}
+	d := jobconfig.Configuration{JobName: "a", Props: map[string]string{jobconfig.PropStreamingProcess: "true"}}
 	for limit, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Hour: streamCallTimeout, 0: streamCallTimeout} {
 		l := ceiling.List{{Jobs: "a", Values: map[ceiling.Name]int64{ceiling.Timeout: int64(limit)}}}
 		if s, err := (&boundModule{grants: grants{ceilings: l}}).settings(d); err != nil || s.CallTimeout != want {
@@ -170,7 +170,7 @@ func TestDefinitionsBeyondACeiling(t *testing.T) {
 		t.Errorf("no limit: got %+v", problems)
 	}
 	docs, problems := parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 1\n---\njobName: b\nshardingTotalCount: 1000\n"))
-	if len(problems) > 0 || docs[0].Configuration.Props[coordination.PropTimeout] != "5m0s" || docs[1].Configuration.Props[coordination.PropTimeout] != "10m0s" {
+	if len(problems) > 0 || docs[0].Configuration.Props[jobconfig.PropTimeout] != "5m0s" || docs[1].Configuration.Props[jobconfig.PropTimeout] != "10m0s" {
 		t.Errorf("defaults: got %+v, %+v", docs, problems)
 	}
 }
@@ -179,8 +179,8 @@ func TestDefinitionsBeyondACeiling(t *testing.T) {
 // the operator's word wins.
 func TestIsolated(t *testing.T) {
 	t.Parallel()
-	asks := map[string]string{coordination.PropIsolation: string(coordination.IsolationProcess)}
-	refuses := map[string]string{coordination.PropIsolation: string(coordination.IsolationItem)}
+	asks := map[string]string{jobconfig.PropIsolation: string(jobconfig.IsolationProcess)}
+	refuses := map[string]string{jobconfig.PropIsolation: string(jobconfig.IsolationItem)}
 	for _, c := range []struct {
 		patterns []string
 		props    map[string]string
@@ -190,7 +190,7 @@ func TestIsolated(t *testing.T) {
 		{[]string{"*"}, nil, true}, {[]string{"*"}, refuses, true},
 		{[]string{"b", "a-*"}, refuses, true}, {[]string{"b", "c-*"}, refuses, false}, {[]string{"c-*"}, asks, true},
 	} {
-		conf := coordination.JobConfiguration{JobName: "a-1", Props: c.props}
+		conf := jobconfig.Configuration{JobName: "a-1", Props: c.props}
 		if got := isolated(c.patterns, conf); got != c.want {
 			t.Errorf("%q, %v: %t", c.patterns, c.props, got)
 		}
@@ -206,7 +206,7 @@ func TestIsolated(t *testing.T) {
 		}
 	}
 	b := &boundModule{grants: grants{isolate: []string{"*"}}}
-	if _, err := b.Executor(coordination.JobConfiguration{JobName: "a"}); err == nil || !strings.Contains(err.Error(), "no worker processes") {
+	if _, err := b.Executor(jobconfig.Configuration{JobName: "a"}); err == nil || !strings.Contains(err.Error(), "no worker processes") {
 		t.Errorf("found %v, expected a refusal without worker processes", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -123,7 +123,7 @@ func (b *fakeBound) Digest() string { return digestOf(b.m.text) }
 
 // Executor refuses a configuration whose parameter is "misfit", or that asks
 // for a version that the module's text does not contain.
-func (b *fakeBound) Executor(c coordination.JobConfiguration) (abi.Executor, error) {
+func (b *fakeBound) Executor(c jobconfig.Configuration) (abi.Executor, error) {
 	if c.JobName != b.job {
 		return nil, fmt.Errorf("module of job %q asked to run job %q", b.job, c.JobName)
 	}

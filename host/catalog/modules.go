@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/definition"
@@ -143,7 +143,7 @@ type boundModule struct {
 
 func (m *boundModule) Digest() string { return m.module.Digest() }
 
-func (m *boundModule) Executor(c coordination.JobConfiguration) (abi.Executor, error) {
+func (m *boundModule) Executor(c jobconfig.Configuration) (abi.Executor, error) {
 	s, err := m.settings(c)
 	if err != nil {
 		return nil, err
@@ -170,14 +170,14 @@ const processTime = 5 * time.Minute
 
 // isolated reports whether a job's guests run in a process of their own: the
 // definition says so, or the operator.
-func isolated(patterns []string, c coordination.JobConfiguration) bool {
+func isolated(patterns []string, c jobconfig.Configuration) bool {
 	g, err := c.Guest()
-	return err == nil && g.Isolation == coordination.IsolationProcess ||
+	return err == nil && g.Isolation == jobconfig.IsolationProcess ||
 		slices.ContainsFunc(patterns, func(p string) bool { return ceiling.Matches(p, c.JobName) })
 }
 
 // settings are the configuration's, within the ceilings of the host.
-func (m *boundModule) settings(c coordination.JobConfiguration) (plugin.Settings, error) {
+func (m *boundModule) settings(c jobconfig.Configuration) (plugin.Settings, error) {
 	g, err := c.Guest()
 	if err != nil {
 		return plugin.Settings{}, err
@@ -186,7 +186,7 @@ func (m *boundModule) settings(c coordination.JobConfiguration) (plugin.Settings
 		JobName:      c.JobName,
 		Type:         string(g.Type),
 		Streaming:    g.StreamingProcess,
-		FreshPerItem: g.Isolation == coordination.IsolationItem,
+		FreshPerItem: g.Isolation == jobconfig.IsolationItem,
 		MemoryLimit:  memoryLimit(m.ceilings, c.JobName, g.MemoryLimit),
 		Args:         g.Args,
 		Mounts:       m.mounts,
@@ -198,7 +198,7 @@ func (m *boundModule) settings(c coordination.JobConfiguration) (plugin.Settings
 }
 
 // fit tries whether the module can be run with the configuration.
-func fit(m host.Module, c coordination.JobConfiguration) error {
+func fit(m host.Module, c jobconfig.Configuration) error {
 	e, err := m.Executor(c)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func fit(m host.Module, c coordination.JobConfiguration) error {
 // costly reports whether fitting the configuration to a module that is compiled
 // may mean to try an instance once more, which is what another memory limit does, or
 // to try it in another process than before.
-func (s state) costly(c coordination.JobConfiguration, m compiled) bool {
+func (s state) costly(c jobconfig.Configuration, m compiled) bool {
 	g, err := c.Guest()
 	return err == nil && (memoryLimit(s.ceilings, c.JobName, g.MemoryLimit) != 0 || isolated(s.isolate, c) != m.apart())
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
@@ -194,7 +194,7 @@ func TestSettings(t *testing.T) {
 		"bad type":    {"b", map[string]string{"wasm.type": "SCRIPT"}, "SCRIPT"},
 		"memory":      {"b", map[string]string{"wasm.memoryLimit": "1"}, "memory"},
 	} {
-		err := fit(l.bind(test.job), coordination.JobConfiguration{JobName: test.job, Props: test.props})
+		err := fit(l.bind(test.job), jobconfig.Configuration{JobName: test.job, Props: test.props})
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: %v, want an error with %q", name, err, test.want)
 		}

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // Name names a ceiling, in the configuration, in messages and in metrics.
@@ -157,7 +157,7 @@ func (c Ceiling) Slots(slots int) int {
 // Error is what a configuration asks beyond the ceilings.
 type Error struct {
 	// Problems name the fields; there is at least one.
-	Problems []*coordination.FieldError
+	Problems []*jobconfig.FieldError
 }
 
 func (e *Error) Error() string { return errors.Join(e.Unwrap()...).Error() }
@@ -173,16 +173,16 @@ func (e *Error) Unwrap() []error {
 
 // Check finds what a configuration asks beyond the ceilings of its job. The
 // error is an [*Error], or nil. Settings that cannot be read are left alone.
-func (l List) Check(c coordination.JobConfiguration) error {
-	var problems []*coordination.FieldError
+func (l List) Check(c jobconfig.Configuration) error {
+	var problems []*jobconfig.FieldError
 	check := func(name Name, n int64) {
 		ceiling := l.Of(c.JobName, name)
 		switch {
 		case ceiling.Beyond(n):
-			problems = append(problems, &coordination.FieldError{Field: string(name),
+			problems = append(problems, &jobconfig.FieldError{Field: string(name),
 				Problem: fmt.Sprintf("found %s, %s", kindOf(name).show(n), ceiling)})
 		case name == Timeout && n == 0 && ceiling.Value != Off:
-			problems = append(problems, &coordination.FieldError{Field: string(name),
+			problems = append(problems, &jobconfig.FieldError{Field: string(name),
 				Problem: fmt.Sprintf("found 0, which is no limit, %s", ceiling)})
 		}
 	}
@@ -284,7 +284,7 @@ func (k kind) measure(v int64) string { return k.show(v) + k.unit }
 
 func kindOf(n Name) kind {
 	number := kind{parse: parseNumber, text: showNumber, most: math.MaxInt32, expected: "a whole number from 1"}
-	size := kind{parse: coordination.ParseSize, text: coordination.ShowSize, most: math.MaxInt64, expected: "a size such as 64MiB"}
+	size := kind{parse: jobconfig.ParseSize, text: jobconfig.ShowSize, most: math.MaxInt64, expected: "a size such as 64MiB"}
 	switch n {
 	case Timeout:
 		return kind{parse: parseDuration, text: showDuration, most: math.MaxInt64, expected: "a duration such as 30s, 5m or 1h30m"}
@@ -321,12 +321,12 @@ func parsePercent(s string) (int64, bool) {
 }
 
 func parseMemory(s string) (int64, bool) {
-	n, err := coordination.ParseMemoryLimit(s)
+	n, err := jobconfig.ParseMemoryLimit(s)
 	return n, err == nil
 }
 
 func parseDuration(s string) (int64, bool) {
-	d, err := coordination.ParseDuration(s, coordination.MaxTimeout)
+	d, err := jobconfig.ParseDuration(s, jobconfig.MaxTimeout)
 	return int64(d), err == nil
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 func entry(t *testing.T, text string) Entry {
@@ -52,25 +52,25 @@ func TestFirstEntryThatSetsACeilingDecides(t *testing.T) {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	l := List{entry(t, "team-a-*:timeout=1h,maxConcurrency=16,memoryLimit=256MiB,shardingTotalCount=100")}
-	job := func(name string, total int, g coordination.Guest) coordination.JobConfiguration {
-		c := coordination.JobConfiguration{JobName: name, ShardingTotalCount: total, Props: map[string]string{}}
+	job := func(name string, total int, g jobconfig.Guest) jobconfig.Configuration {
+		c := jobconfig.Configuration{JobName: name, ShardingTotalCount: total, Props: map[string]string{}}
 		g.Props(c.Props)
 		return c
 	}
-	within := coordination.Guest{Timeout: time.Hour, MaxConcurrency: 16, MemoryLimit: 256 << 20}
-	beyond := coordination.Guest{Timeout: 2 * time.Hour, MaxConcurrency: 17, MemoryLimit: 1 << 30}
+	within := jobconfig.Guest{Timeout: time.Hour, MaxConcurrency: 16, MemoryLimit: 256 << 20}
+	beyond := jobconfig.Guest{Timeout: 2 * time.Hour, MaxConcurrency: 17, MemoryLimit: 1 << 30}
 	for _, c := range []struct {
-		conf coordination.JobConfiguration
+		conf jobconfig.Configuration
 		want string
 	}{
 		{job("team-a-x", 100, within), ""},
-		{job("team-a-x", 100, coordination.Guest{Timeout: time.Minute}), ""}, // what is not stated is capped
+		{job("team-a-x", 100, jobconfig.Guest{Timeout: time.Minute}), ""}, // what is not stated is capped
 		{job("team-b-x", 1_000_000, beyond), ""},
 		{job("team-a-x", 101, beyond), `shardingTotalCount: found 101, the host's ceiling shardingTotalCount for jobs "team-a-*" is 100
 timeout: found 2h, the host's ceiling timeout for jobs "team-a-*" is 1h
 maxConcurrency: found 17, the host's ceiling maxConcurrency for jobs "team-a-*" is 16
 memoryLimit: found 1GiB, the host's ceiling memoryLimit for jobs "team-a-*" is 256MiB`},
-		{job("team-a-x", 1, coordination.Guest{}), `timeout: found 0, which is no limit, the host's ceiling timeout for jobs "team-a-*" is 1h`},
+		{job("team-a-x", 1, jobconfig.Guest{}), `timeout: found 0, which is no limit, the host's ceiling timeout for jobs "team-a-*" is 1h`},
 	} {
 		err := l.Check(c.conf)
 		if got := errors.Join(err); (got != nil) != (c.want != "") || got != nil && got.Error() != c.want {

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -21,7 +21,7 @@ import (
 // Definition is one job as its file has it.
 type Definition struct {
 	// Configuration is valid, and so are its cron and time zone.
-	Configuration coordination.JobConfiguration
+	Configuration jobconfig.Configuration
 	// Module is the name of the module's file, beside the definition.
 	Module string
 	// JobClass is what a Java host of the same job runs; empty as a rule.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 var update = flag.Bool("update", false, "write what the parser says into testdata/mistakes.txt")
@@ -66,7 +66,7 @@ func TestDefaults(t *testing.T) {
 	t.Parallel()
 	got, err := Parse("jobs/report.yaml", []byte("shardingTotalCount: 3\n"))
 	expected := []Definition{{
-		Configuration: coordination.JobConfiguration{
+		Configuration: jobconfig.Configuration{
 			JobName: "report", ShardingTotalCount: 3, MonitorExecution: true, Misfire: true, MaxTimeDiffSeconds: -1,
 			ReconcileIntervalMinutes: 10, Props: map[string]string{"wasm.timeout": "10m0s"},
 		},
@@ -128,7 +128,7 @@ retry: {on: [FAIL, RETRY]}
 	label := ""
 	expected := []Definition{
 		{
-			Configuration: coordination.JobConfiguration{
+			Configuration: jobconfig.Configuration{
 				JobName: "cities", Cron: "*/5 * * * *", TimeZone: "Asia/Shanghai", ShardingTotalCount: 3,
 				ShardingItemParameters: "0=Beijing,1=010,2=Guangzhou", JobParameter: "42", JobShardingStrategyType: "ODEVITY",
 				Failover: true, MonitorExecution: true, MaxTimeDiffSeconds: 60, JobErrorHandlerType: "THROW", Description: "Two\nlines.\n",
@@ -142,7 +142,7 @@ retry: {on: [FAIL, RETRY]}
 			Module: "other.wasm", JobClass: "com.example.Cities", File: "all.yml", Line: 2,
 		},
 		{
-			Configuration: coordination.JobConfiguration{
+			Configuration: jobconfig.Configuration{
 				JobName: "tool", ShardingTotalCount: 1, MonitorExecution: true, Misfire: true, MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10,
 				Props: map[string]string{"wasm.timeout": "10m0s", "wasm.type": "SCRIPT", "wasm.args": `["-v","a b","1"]`, "wasm.retry.on": "RETRY,FAIL"},
 			},
@@ -249,7 +249,7 @@ func FuzzParse(f *testing.F) {
 			if err := d.Configuration.Validate(); err != nil {
 				t.Errorf("%q: %v", data, err)
 			}
-			back, warnings, err := coordination.ParseConfiguration(d.Configuration.YAML())
+			back, warnings, err := jobconfig.Parse(d.Configuration.YAML())
 			if err != nil || len(warnings) > 0 || !reflect.DeepEqual(back, d.Configuration) {
 				t.Errorf("%q: %+v\nwritten %q\nread %+v, %v, %v", data, d.Configuration, d.Configuration.YAML(), back, warnings, err)
 			}

@@ -16,7 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -35,8 +35,8 @@ type job struct {
 	// read: they are not missed.
 	meant map[string]bool
 
-	c     coordination.JobConfiguration
-	guest coordination.Guest
+	c     jobconfig.Configuration
+	guest jobconfig.Guest
 	out   Definition
 }
 
@@ -137,7 +137,7 @@ func (j *job) elasticJob() {
 	j.int("shardingTotalCount", &c.ShardingTotalCount)
 	j.text("jobParameter", &c.JobParameter)
 	j.parsed("jobShardingStrategyType", func(s string) (err error) {
-		c.JobShardingStrategyType, err = coordination.StrategyName(s)
+		c.JobShardingStrategyType, err = jobconfig.StrategyName(s)
 		return err
 	})
 	j.bool("failover", &c.Failover)
@@ -166,7 +166,7 @@ func (j *job) elasticJob() {
 
 func (j *job) ours() {
 	g := &j.guest
-	*g = coordination.DefaultGuest()
+	*g = jobconfig.DefaultGuest()
 	g.Timeout = time.Duration(j.ceilings.Of(j.c.JobName, ceiling.Timeout).Cap(int64(DefaultTimeout)))
 
 	j.out.Module = j.base + ".wasm"
@@ -182,18 +182,18 @@ func (j *job) ours() {
 		return nil
 	})
 	j.parsed("type", func(s string) error {
-		types := []coordination.JobType{coordination.TypeSimple, coordination.TypeDataflow, coordination.TypeScript}
-		g.Type = coordination.JobType(strings.ToUpper(s))
+		types := []jobconfig.JobType{jobconfig.TypeSimple, jobconfig.TypeDataflow, jobconfig.TypeScript}
+		g.Type = jobconfig.JobType(strings.ToUpper(s))
 		if !slices.Contains(types, g.Type) {
 			return fmt.Errorf("found %q, expected SIMPLE, DATAFLOW or SCRIPT", clipped(s))
 		}
 		return nil
 	})
 	j.bool("streamingProcess", &g.StreamingProcess)
-	j.duration("timeout", coordination.MaxTimeout, &g.Timeout)
-	j.ranged("maxConcurrency", 0, coordination.MaxMaxConcurrency, &g.MaxConcurrency)
+	j.duration("timeout", jobconfig.MaxTimeout, &g.Timeout)
+	j.ranged("maxConcurrency", 0, jobconfig.MaxMaxConcurrency, &g.MaxConcurrency)
 	j.parsed("isolation", func(s string) error {
-		g.Isolation = coordination.Isolation(strings.ToLower(s))
+		g.Isolation = jobconfig.Isolation(strings.ToLower(s))
 		if !g.Isolation.Valid() {
 			return fmt.Errorf("found %q, expected fire, item or process", clipped(s))
 		}
@@ -201,21 +201,21 @@ func (j *job) ours() {
 	})
 	g.Args = j.list("args")
 	j.parsed("memoryLimit", func(s string) (err error) {
-		g.MemoryLimit, err = coordination.ParseMemoryLimit(s)
+		g.MemoryLimit, err = jobconfig.ParseMemoryLimit(s)
 		return err
 	})
 	j.retry(&g.Retry)
-	j.ranged("fetchDataCount", 0, coordination.MaxFetchDataCount, &g.FetchDataCount)
-	j.duration("catchUpWindow", coordination.MaxCatchUpWindow, &g.CatchUpWindow)
-	j.ranged("maxHostDeaths", 0, coordination.MaxMaxHostDeaths, &g.MaxHostDeaths)
+	j.ranged("fetchDataCount", 0, jobconfig.MaxFetchDataCount, &g.FetchDataCount)
+	j.duration("catchUpWindow", jobconfig.MaxCatchUpWindow, &g.CatchUpWindow)
+	j.ranged("maxHostDeaths", 0, jobconfig.MaxMaxHostDeaths, &g.MaxHostDeaths)
 
-	j.onlyFor("streamingProcess", g.StreamingProcess, coordination.TypeDataflow)
-	j.onlyFor("fetchDataCount", g.FetchDataCount > 0, coordination.TypeDataflow)
-	j.onlyFor("args", len(g.Args) > 0, coordination.TypeScript)
+	j.onlyFor("streamingProcess", g.StreamingProcess, jobconfig.TypeDataflow)
+	j.onlyFor("fetchDataCount", g.FetchDataCount > 0, jobconfig.TypeDataflow)
+	j.onlyFor("args", len(g.Args) > 0, jobconfig.TypeScript)
 }
 
 // onlyFor refuses a setting that the stated type does not have.
-func (j *job) onlyFor(field string, set bool, t coordination.JobType) {
+func (j *job) onlyFor(field string, set bool, t jobconfig.JobType) {
 	if n := j.value(field); n != nil && set && j.value("type") != nil && j.guest.Type != t {
 		j.problem(n, field, "is for jobs of type %s, but the type is %s", t, j.guest.Type)
 	}
@@ -231,16 +231,16 @@ func checkModule(s string) error {
 	return nil
 }
 
-func (j *job) retry(r *coordination.RetryPolicy) {
-	j.ranged("retry.attempts", 1, coordination.MaxRetryAttempts, &r.Attempts)
-	j.duration("retry.backoff", coordination.MaxBackoffLimit, &r.Backoff)
+func (j *job) retry(r *jobconfig.RetryPolicy) {
+	j.ranged("retry.attempts", 1, jobconfig.MaxRetryAttempts, &r.Attempts)
+	j.duration("retry.backoff", jobconfig.MaxBackoffLimit, &r.Backoff)
 	r.MaxBackoff = max(r.MaxBackoff, r.Backoff)
-	j.duration("retry.maxBackoff", coordination.MaxBackoffLimit, &r.MaxBackoff)
+	j.duration("retry.maxBackoff", jobconfig.MaxBackoffLimit, &r.MaxBackoff)
 	if n := j.value("retry.maxBackoff"); n != nil && r.MaxBackoff < r.Backoff {
 		j.problem(n, "retry.maxBackoff", "found %s, expected at least the first backoff, %s", r.MaxBackoff, r.Backoff)
 	}
 	on := func(s string) (err error) {
-		r.On, err = coordination.ParseRetryOn(s)
+		r.On, err = jobconfig.ParseRetryOn(s)
 		return err
 	}
 	if n := j.value("retry.on"); n == nil || n.Kind != yaml.SequenceNode {
@@ -282,7 +282,7 @@ func (j *job) itemParameters() {
 	if n.Kind != yaml.MappingNode {
 		j.parsed(field, func(s string) error {
 			j.c.ShardingItemParameters = s
-			return errors.Join(coordination.CheckItemParameters(s, total)...)
+			return errors.Join(jobconfig.CheckItemParameters(s, total)...)
 		})
 		return
 	}
@@ -303,7 +303,7 @@ func (j *job) itemParameters() {
 			j.problem(key, field, "item %d has two parameters", item)
 			continue
 		}
-		if err := errors.Join(coordination.CheckItemParameters(entry, total)...); err != nil {
+		if err := errors.Join(jobconfig.CheckItemParameters(entry, total)...); err != nil {
 			j.problem(key, field, "%v", err)
 			continue
 		}
@@ -326,7 +326,7 @@ func (j *job) props() {
 	} else if n != nil {
 		j.problem(n, "props", "found %s, expected a mapping of names to texts", describe(n))
 	}
-	if s, ok := props[coordination.PropStreamingProcess]; ok && j.nodes["streamingProcess"] == nil {
+	if s, ok := props[jobconfig.PropStreamingProcess]; ok && j.nodes["streamingProcess"] == nil {
 		j.guest.StreamingProcess = s == "true"
 	}
 	j.guest.Props(props)
@@ -345,7 +345,7 @@ func (j *job) property(props map[string]string, key, value *yaml.Node) {
 	case name == "<<" && isPlain(key):
 		j.problem(key, "props", "mappings cannot be merged with <<, expected the properties themselves")
 		return
-	case strings.HasPrefix(name, coordination.PropPrefix):
+	case strings.HasPrefix(name, jobconfig.PropPrefix):
 		j.problem(key, field, "%s", ownProperty(name))
 		return
 	case value.Kind != yaml.ScalarNode || isNull(value):
@@ -357,7 +357,7 @@ func (j *job) property(props map[string]string, key, value *yaml.Node) {
 		return
 	}
 	props[name] = value.Value
-	if name != coordination.PropStreamingProcess {
+	if name != jobconfig.PropStreamingProcess {
 		return
 	}
 	on, ok := boolean(value.Value)
@@ -386,7 +386,7 @@ func ownProperty(name string) string {
 func (j *job) validate() {
 	fields := propFields()
 	for _, err := range flatten(errors.Join(j.c.Validate(), j.ceilings.Check(j.c))) {
-		var e *coordination.FieldError
+		var e *jobconfig.FieldError
 		if !errors.As(err, &e) {
 			j.problem(j.root, "", "%v", err)
 			continue
@@ -490,7 +490,7 @@ func (j *job) duration(field string, limit time.Duration, into *time.Duration) {
 		return
 	}
 	j.parsed(field, func(s string) (err error) {
-		d, err := coordination.ParseDuration(s, limit)
+		d, err := jobconfig.ParseDuration(s, limit)
 		if err == nil {
 			*into = d
 		}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // command is what a request begins with; the job's name follows.
@@ -35,7 +36,7 @@ func parseRequest(line string) (job string, err error) {
 // name on) and its value, with IPv4 addresses masked. A job that does not
 // exist has an empty line.
 func Text(ctx context.Context, read func(context.Context, ...coordination.Query) ([]coordination.Node, error), namespace, job string) (string, error) {
-	if coordination.CheckJobName(job) != nil {
+	if jobconfig.CheckJobName(job) != nil {
 		return "\n", nil // there can be no such job
 	}
 	root := coordination.NewLayout(namespace, job).Root()

@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/definition"
 )
 
@@ -121,7 +121,7 @@ func (j Job) fields() []field {
 	text("jobClass", j.Class)
 
 	g, _ := c.Guest() // what cannot be read has its default, and a note by Read
-	d := coordination.DefaultGuest()
+	d := jobconfig.DefaultGuest()
 	kind := cmp.Or(string(g.Type), string(j.Kind))
 	if kind == string(KindDataflow) || kind == string(KindScript) || g.Type != "" {
 		add("type", "!!str", kind)
@@ -152,7 +152,7 @@ func (j Job) fields() []field {
 	}
 	props := mapNode()
 	for _, key := range slices.Sorted(maps.Keys(c.Props)) {
-		if key != coordination.PropStreamingProcess && !strings.HasPrefix(key, coordination.PropPrefix) {
+		if key != jobconfig.PropStreamingProcess && !strings.HasPrefix(key, jobconfig.PropPrefix) {
 			put(props, key, textNode(c.Props[key]))
 		}
 	}
@@ -162,7 +162,7 @@ func (j Job) fields() []field {
 	return list
 }
 
-func retryNode(r, d coordination.RetryPolicy) *yaml.Node {
+func retryNode(r, d jobconfig.RetryPolicy) *yaml.Node {
 	n := mapNode()
 	if r.Attempts != d.Attempts {
 		put(n, "attempts", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.Itoa(r.Attempts)})

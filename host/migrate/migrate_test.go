@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/definition"
 )
 
@@ -214,7 +215,7 @@ func TestRoundTrip(t *testing.T) {
 	odd := []string{"", "yes", "0123", "*/5", "a: b # c", " blanks ", "two\nlines", "ünïcode 漢", "'", `"\`, "{x}", "- a", "~", "!!str x"}
 	for n, s := range odd {
 		name := fmt.Sprintf("job %d:ü", n)
-		c := coordination.JobConfiguration{
+		c := jobconfig.Configuration{
 			JobName: name, Cron: "*/5 * * * *", TimeZone: "Asia/Shanghai", ShardingTotalCount: 4, ShardingItemParameters: "0=a,3=b c",
 			JobParameter: s, Description: s, Failover: n%2 == 0, Misfire: n%3 == 0, MonitorExecution: true, MaxTimeDiffSeconds: n, ReconcileIntervalMinutes: n,
 			JobShardingStrategyType: "ROUND_ROBIN", JobErrorHandlerType: "THROW", StaticSharding: n%2 == 1, Label: &label, Disabled: n%4 == 0,
@@ -224,10 +225,10 @@ func TestRoundTrip(t *testing.T) {
 		} else {
 			c.Props = map[string]string{}
 		}
-		coordination.Guest{
-			Type: coordination.TypeDataflow, StreamingProcess: n%2 == 0, Timeout: time.Duration(n) * time.Minute, MaxConcurrency: n,
-			Isolation: coordination.IsolationItem, MemoryLimit: 96<<20 + int64(n%2)<<10, FetchDataCount: n, CatchUpWindow: time.Duration(n) * time.Hour,
-			Retry: coordination.RetryPolicy{Attempts: 1 + n, Backoff: time.Duration(n) * time.Second, MaxBackoff: time.Minute, On: []string{"RETRY", "TRAP"}},
+		jobconfig.Guest{
+			Type: jobconfig.TypeDataflow, StreamingProcess: n%2 == 0, Timeout: time.Duration(n) * time.Minute, MaxConcurrency: n,
+			Isolation: jobconfig.IsolationItem, MemoryLimit: 96<<20 + int64(n%2)<<10, FetchDataCount: n, CatchUpWindow: time.Duration(n) * time.Hour,
+			Retry: jobconfig.RetryPolicy{Attempts: 1 + n, Backoff: time.Duration(n) * time.Second, MaxBackoff: time.Minute, On: []string{"RETRY", "TRAP"}},
 		}.Props(c.Props)
 		r := tree(t, "/ns/"+name+"/config = "+string(c.YAML()))
 		found, err := Detect(t.Context(), r, "ns")

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // Kind is what a job is to be built as.
@@ -30,7 +31,7 @@ const (
 // Job is a job as it was found.
 type Job struct {
 	Found
-	Configuration coordination.JobConfiguration
+	Configuration jobconfig.Configuration
 	// Class is the Java class that runs it, empty if there is none.
 	Class string
 	Kind  Kind
@@ -54,7 +55,7 @@ func Read(ctx context.Context, r Reader, namespace string, found []Found) ([]Job
 		root := coordination.JobsPath(namespace) + "/" + f.Name
 		err := j.read(ctx, r, root)
 		if err == nil {
-			err = coordination.CheckJobName(f.Name)
+			err = jobconfig.CheckJobName(f.Name)
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("job %q (ElasticJob %s): %w", f.Name, f.Version, err))
@@ -154,7 +155,7 @@ func disabledServers(ctx context.Context, r Reader, servers coordination.Node) (
 
 // readYAML reads a configuration of 3.x.
 func (j *Job) readYAML(data []byte, class string) error {
-	c, warnings, err := coordination.ParseConfiguration(data)
+	c, warnings, err := jobconfig.Parse(data)
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (j *Job) readYAML(data []byte, class string) error {
 		j.Kind = kind
 	case class != "":
 		j.Class = class
-		if _, stated := c.Props[coordination.PropStreamingProcess]; stated {
+		if _, stated := c.Props[jobconfig.PropStreamingProcess]; stated {
 			j.Kind = KindDataflow
 		}
 	case c.Props[propCommand] != "":
@@ -327,7 +328,7 @@ func (j *Job) readNodes(ctx context.Context, r Reader, config coordination.Node)
 // take turns an old configuration into today's.
 func (j *Job) take(o old) {
 	c := &j.Configuration
-	*c = coordination.JobConfiguration{
+	*c = jobconfig.Configuration{
 		Cron: o.Cron, ShardingTotalCount: o.ShardingTotalCount, ShardingItemParameters: o.ShardingItemParameters,
 		JobParameter: o.JobParameter, Failover: o.Failover, Misfire: o.Misfire, Description: o.Description, Disabled: o.Disabled,
 		MonitorExecution: o.MonitorExecution, MaxTimeDiffSeconds: o.MaxTimeDiffSeconds,
@@ -342,10 +343,10 @@ func (j *Job) take(o old) {
 	}
 	props := map[string]string{}
 	if o.StreamingProcess {
-		props[coordination.PropStreamingProcess] = "true"
+		props[jobconfig.PropStreamingProcess] = "true"
 	}
-	if j.Kind == KindDataflow && 0 < o.FetchDataCount && o.FetchDataCount <= coordination.MaxFetchDataCount {
-		props[coordination.PropFetchDataCount] = strconv.Itoa(o.FetchDataCount)
+	if j.Kind == KindDataflow && 0 < o.FetchDataCount && o.FetchDataCount <= jobconfig.MaxFetchDataCount {
+		props[jobconfig.PropFetchDataCount] = strconv.Itoa(o.FetchDataCount)
 	}
 	if len(props) > 0 {
 		c.Props = props
@@ -371,7 +372,7 @@ func (j *Job) take(o old) {
 // say at all.
 func (j *Job) carry() {
 	c := &j.Configuration
-	if strategy, err := coordination.StrategyName(c.JobShardingStrategyType); err != nil {
+	if strategy, err := jobconfig.StrategyName(c.JobShardingStrategyType); err != nil {
 		j.note("the strategy %s is not known here, AVG_ALLOCATION is in its place: %v", c.JobShardingStrategyType, err)
 		c.JobShardingStrategyType = ""
 	} else if c.JobShardingStrategyType != "" {
@@ -393,8 +394,8 @@ func (j *Job) carry() {
 	switch pool := c.JobExecutorThreadPoolValue; strings.ToUpper(pool) {
 	case "", "CPU":
 	case "SINGLE_THREAD":
-		if c.Props[coordination.PropMaxConcurrency] == "" {
-			c.Props = withProp(c.Props, coordination.PropMaxConcurrency, "1")
+		if c.Props[jobconfig.PropMaxConcurrency] == "" {
+			c.Props = withProp(c.Props, jobconfig.PropMaxConcurrency, "1")
 		}
 	default:
 		j.note("the thread pool %s is a Java host's; see maxConcurrency", pool)
@@ -431,8 +432,8 @@ func (j *Job) carry() {
 // takes them for nothing.
 func (j *Job) itemParameters() {
 	c := &j.Configuration
-	problems := coordination.CheckItemParameters(c.ShardingItemParameters, c.ShardingTotalCount)
-	used, err := coordination.ParseItemParameters(c.ShardingItemParameters)
+	problems := jobconfig.CheckItemParameters(c.ShardingItemParameters, c.ShardingTotalCount)
+	used, err := jobconfig.ParseItemParameters(c.ShardingItemParameters)
 	if len(problems) == 0 || err != nil {
 		return // Definition says what is wrong
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -123,7 +124,7 @@ func TestForeignCluster(t *testing.T) {
 
 	// One job of an attack, one with the name of such a one, and one of others.
 	configuration := func(description string) []byte {
-		return coordination.JobConfiguration{JobName: "x", Cron: "0 0 0 * * ?", ShardingTotalCount: 1, Description: description}.YAML()
+		return jobconfig.Configuration{JobName: "x", Cron: "0 0 0 * * ?", ShardingTotalCount: 1, Description: description}.YAML()
 	}
 	for name, description := range map[string]string{"tick": ourMark, "sum": "mine", "other": ourMark} {
 		l := coordination.NewLayout(o.Namespace, name)

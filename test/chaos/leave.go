@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // ourMark is in the description of every job that an attack makes: nothing else
@@ -152,7 +153,7 @@ func ourJobs(ctx context.Context, r coordination.RegistryCenter, namespace strin
 	}
 	var ours []string
 	for i, n := range nodes {
-		if c, _, err := coordination.ParseConfiguration(n.Data); n.Exists && err == nil && c.Description == ourMark {
+		if c, _, err := jobconfig.Parse(n.Data); n.Exists && err == nil && c.Description == ourMark {
 			ours = append(ours, names[i])
 		}
 	}

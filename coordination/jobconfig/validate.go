@@ -1,4 +1,4 @@
-package coordination
+package jobconfig
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ const (
 	// MaxShardingTotalCount is the largest number of items.
 	MaxShardingTotalCount = 1_000_000
 	// MaxConfigurationYAML is the largest document that is written, in bytes.
-	MaxConfigurationYAML = 512 << 10
+	MaxYAML = 512 << 10
 )
 
 // FieldError is a problem with one field of a configuration. It names the
@@ -52,7 +52,7 @@ const (
 
 // ErrorHandler returns the configuration's error handler, LOG if it names
 // none. The error says which names there are.
-func (c JobConfiguration) ErrorHandler() (string, error) {
+func (c Configuration) ErrorHandler() (string, error) {
 	name := strings.ToUpper(c.JobErrorHandlerType)
 	switch name {
 	case "":
@@ -77,7 +77,7 @@ func StrategyName(name string) (string, error) {
 // Cron and time zone are the schedule's affair. The error joins a
 // [*FieldError] for every problem. Item parameters are checked by Java's rule;
 // see CheckItemParameters for the strict one.
-func (c JobConfiguration) Validate() error {
+func (c Configuration) Validate() error {
 	var problems []error
 	bad := func(field, format string, args ...any) {
 		problems = append(problems, &FieldError{field, fmt.Sprintf(format, args...)})
@@ -110,11 +110,11 @@ func (c JobConfiguration) Validate() error {
 		problems = append(problems, err)
 	}
 	size := c.textSize()
-	if size <= MaxConfigurationYAML { // else it may be too much to write at all
+	if size <= MaxYAML { // else it may be too much to write at all
 		size = len(c.YAML())
 	}
-	if size > MaxConfigurationYAML {
-		bad("", "the configuration takes %d bytes in the registry, expected at most %d", size, MaxConfigurationYAML)
+	if size > MaxYAML {
+		bad("", "the configuration takes %d bytes in the registry, expected at most %d", size, MaxYAML)
 	}
 	return errors.Join(problems...)
 }
@@ -149,7 +149,7 @@ func CheckJobName(name string) error {
 }
 
 // checkTexts refuses what a YAML document cannot hold as text.
-func (c JobConfiguration) checkTexts(bad func(field, format string, args ...any)) {
+func (c Configuration) checkTexts(bad func(field, format string, args ...any)) {
 	check := func(field, s string) {
 		switch {
 		case !utf8.ValidString(s):
@@ -178,7 +178,7 @@ func (c JobConfiguration) checkTexts(bad func(field, format string, args ...any)
 
 // textSize is what all texts take, in bytes. Aliases can make that far more
 // than the document that was read.
-func (c JobConfiguration) textSize() int {
+func (c Configuration) textSize() int {
 	size := len(c.JobName) + len(c.Cron) + len(c.TimeZone) + len(c.ShardingItemParameters) + len(c.JobParameter) +
 		len(c.JobShardingStrategyType) + len(c.JobExecutorThreadPoolValue) + len(c.JobErrorHandlerType) +
 		len(c.ExtraConfigurations) + len(c.Description)

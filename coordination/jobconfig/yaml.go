@@ -1,4 +1,4 @@
-package coordination
+package jobconfig
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ import (
 //
 // The document is readable again for any configuration that passes Validate.
 // Bytes that are not UTF-8, which no Java text can hold, become U+FFFD.
-func (c JobConfiguration) YAML() []byte {
+func (c Configuration) YAML() []byte {
 	w := &snakeWriter{}
 	w.optional("cron", c.Cron)
 	w.text("description", c.Description)

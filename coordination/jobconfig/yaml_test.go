@@ -1,4 +1,4 @@
-package coordination
+package jobconfig
 
 import (
 	"encoding/json"
@@ -28,8 +28,8 @@ shardingTotalCount: 2
 staticSharding: false
 `
 
-func minimalConfiguration() JobConfiguration {
-	return JobConfiguration{
+func minimalConfiguration() Configuration {
+	return Configuration{
 		JobName: "ledgerClose", Cron: "0 0/10 * * * ?", ShardingTotalCount: 2, ShardingItemParameters: "0=EU,1=US",
 		Misfire: true, MonitorExecution: true, MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10,
 	}
@@ -50,7 +50,7 @@ func TestConfigurationKeepsATracedDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, warnings, err := ParseConfiguration(document)
+	c, warnings, err := Parse(document)
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(warnings, err)
 	}
@@ -91,7 +91,7 @@ func TestConfigurationKeepsOtherTracingBlocks(t *testing.T) {
 		"deeper":    " jobName: j\n shardingTotalCount: 1\n jobExtraConfigurations:\n - !!a.B\n   c: 007\n   d: '1'\n",
 		"commented": head + "jobExtraConfigurations:  # for Java\n- !!a.B  # yes\n  c: 007\n  d: '1'\n\n# the schedule\ncron: x\n",
 	} {
-		c, _, err := ParseConfiguration([]byte(document))
+		c, _, err := Parse([]byte(document))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -99,7 +99,7 @@ func TestConfigurationKeepsOtherTracingBlocks(t *testing.T) {
 		if err := c.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		again, _, err := ParseConfiguration(c.YAML())
+		again, _, err := Parse(c.YAML())
 		if err != nil || !reflect.DeepEqual(again, c) {
 			t.Errorf("%s: got %+v (%v), expected %+v", name, again, err, c)
 		}
@@ -109,7 +109,7 @@ func TestConfigurationKeepsOtherTracingBlocks(t *testing.T) {
 			}
 		}
 	}
-	_, _, err := ParseConfiguration([]byte("jobName: &n j\njobExtraConfigurations:\n- *n\n"))
+	_, _, err := Parse([]byte("jobName: &n j\njobExtraConfigurations:\n- *n\n"))
 	if err == nil || !strings.Contains(err.Error(), "jobExtraConfigurations: line 3") {
 		t.Errorf("an alias to the outside: %v", err)
 	}
@@ -132,7 +132,7 @@ func TestConfigurationWritesTextsAsJavaDoes(t *testing.T) {
 		t.Fatalf("only %d vectors", len(vectors))
 	}
 	for _, v := range vectors {
-		c := JobConfiguration{
+		c := Configuration{
 			JobName: "j", ShardingTotalCount: 2, MaxTimeDiffSeconds: -1, Description: v.Text, JobParameter: v.Text,
 			Props: map[string]string{v.Text: v.Text}, JobListenerTypes: []string{v.Text},
 		}
@@ -142,7 +142,7 @@ func TestConfigurationWritesTextsAsJavaDoes(t *testing.T) {
 		if strings.ContainsRune(v.Text, 0x85) {
 			continue // Java reads a line feed in its place, too
 		}
-		back, warnings, err := ParseConfiguration([]byte(v.YAML))
+		back, warnings, err := Parse([]byte(v.YAML))
 		if err != nil || len(warnings) > 0 || !reflect.DeepEqual(back, c) {
 			t.Errorf("%q read back: got %+v, %v, %v", v.Text, back, warnings, err)
 		}
@@ -153,27 +153,27 @@ func TestConfigurationReplacesWhatIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	c := minimalConfiguration()
 	c.Description = "a\xff\xfeb"
-	back, _, err := ParseConfiguration(c.YAML())
+	back, _, err := Parse(c.YAML())
 	if err != nil || back.Description != "a\uFFFDb" {
 		t.Errorf("got %q, %v", back.Description, err)
 	}
 }
 
-func TestParseConfigurationDefaults(t *testing.T) {
+func TestParseDefaults(t *testing.T) {
 	t.Parallel()
-	c, warnings, err := ParseConfiguration([]byte("jobName: j\nshardingTotalCount: 3\n"))
-	expected := JobConfiguration{JobName: "j", ShardingTotalCount: 3, MaxTimeDiffSeconds: -1}
+	c, warnings, err := Parse([]byte("jobName: j\nshardingTotalCount: 3\n"))
+	expected := Configuration{JobName: "j", ShardingTotalCount: 3, MaxTimeDiffSeconds: -1}
 	if err != nil || warnings != nil || !reflect.DeepEqual(c, expected) {
 		t.Errorf("got %+v, %v, %v", c, warnings, err)
 	}
 }
 
 // The results are those of ElasticJob 3.0.4 reading the same documents.
-func TestParseConfigurationReadsAsJavaDoes(t *testing.T) {
+func TestParseReadsAsJavaDoes(t *testing.T) {
 	t.Parallel()
-	read := func(t *testing.T, document string) (JobConfiguration, []string) {
+	read := func(t *testing.T, document string) (Configuration, []string) {
 		t.Helper()
-		c, warnings, err := ParseConfiguration([]byte(document))
+		c, warnings, err := Parse([]byte(document))
 		if err != nil {
 			t.Errorf("%q: %v", document, err)
 		}
@@ -219,12 +219,12 @@ func TestParseConfigurationReadsAsJavaDoes(t *testing.T) {
 	}
 }
 
-func TestParseConfigurationJSON(t *testing.T) {
+func TestParseJSON(t *testing.T) {
 	t.Parallel()
-	c, warnings, err := ParseConfiguration([]byte(`{
+	c, warnings, err := Parse([]byte(`{
 	"jobName": "j", "shardingTotalCount": 2, "misfire": true, "cron": null,
 	"description": "\ud83d\ude00 \\ud83d \\\ud83d\ude00 a\/b", "props": {"a": 1, "b": "x"}, "jobListenerTypes": ["l"]}`))
-	expected := JobConfiguration{
+	expected := Configuration{
 		JobName: "j", ShardingTotalCount: 2, Misfire: true, MaxTimeDiffSeconds: -1, Description: `😀 \ud83d \😀 a/b`,
 		Props: map[string]string{"a": "1", "b": "x"}, JobListenerTypes: []string{"l"},
 	}
@@ -233,7 +233,7 @@ func TestParseConfigurationJSON(t *testing.T) {
 	}
 }
 
-func TestParseConfigurationWarns(t *testing.T) {
+func TestParseWarns(t *testing.T) {
 	t.Parallel()
 	for document, expected := range map[string]string{
 		"jobName: j\nnope: 1":       `nope: line 2: unknown key, ignored; a Java host stops working with this document`,
@@ -246,7 +246,7 @@ func TestParseConfigurationWarns(t *testing.T) {
 		"jobExtraConfigurations: ~": `jobExtraConfigurations: line 1: found null, read as empty; a Java host stops working with this document`,
 		"jobExecutorServiceHandlerType: A\njobExecutorThreadPoolSizeProviderType: B": `jobExecutorThreadPoolSizeProviderType and jobExecutorServiceHandlerType: found both; no Java host can read this document; jobExecutorThreadPoolSizeProviderType is kept`,
 	} {
-		_, warnings, err := ParseConfiguration([]byte(document))
+		_, warnings, err := Parse([]byte(document))
 		if err != nil || !slices.Equal(warnings, []string{expected}) {
 			t.Errorf("%q: got %q, %v", document, warnings, err)
 		}
@@ -255,14 +255,14 @@ func TestParseConfigurationWarns(t *testing.T) {
 		"jobExecutorServiceHandlerType: A\njobExecutorThreadPoolSizeProviderType: B",
 		"jobExecutorThreadPoolSizeProviderType: B\njobExecutorServiceHandlerType: A",
 	} {
-		c, _, _ := ParseConfiguration([]byte(document))
+		c, _, _ := Parse([]byte(document))
 		if c.JobExecutorThreadPoolKey != "jobExecutorThreadPoolSizeProviderType" || c.JobExecutorThreadPoolValue != "B" {
 			t.Errorf("%q: got %s %s", document, c.JobExecutorThreadPoolKey, c.JobExecutorThreadPoolValue)
 		}
 	}
 }
 
-func TestParseConfigurationRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for document, expected := range map[string]string{
 		"":                                   `not a configuration: found nothing, expected a mapping of keys to values`,
@@ -301,20 +301,20 @@ func TestParseConfigurationRefuses(t *testing.T) {
 		"? [a]\n: b":                         `line 1: found a list, expected a key that is a text`,
 		"misfire: x\nprops: []\nfailover: 1": "misfire: line 1: found \"x\", expected true or false\nprops: line 2: found a list, expected a mapping of texts to texts\nfailover: line 3: found \"1\", expected true or false",
 		"cron: &a [*a]":                      `cron: line 1: found a list, expected a text`,
-		strings.Repeat("a", MaxConfigurationSize+1): `not a configuration: found 1048577 bytes, expected at most 1048576`,
+		strings.Repeat("a", MaxSize+1):       `not a configuration: found 1048577 bytes, expected at most 1048576`,
 	} {
-		c, _, err := ParseConfiguration([]byte(document))
+		c, _, err := Parse([]byte(document))
 		if err == nil || err.Error() != expected {
 			t.Errorf("%.60q:\ngot      %v\nexpected %s", document, err, expected)
 		}
-		if !reflect.DeepEqual(c, JobConfiguration{}) {
+		if !reflect.DeepEqual(c, Configuration{}) {
 			t.Errorf("%.60q: got %+v with an error", document, c)
 		}
 	}
 }
 
 // A billion laughs, and depth without end.
-func TestParseConfigurationBombs(t *testing.T) {
+func TestParseBombs(t *testing.T) {
 	t.Parallel()
 	var laughs strings.Builder
 	laughs.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x]\n")
@@ -324,18 +324,18 @@ func TestParseConfigurationBombs(t *testing.T) {
 	laughs.WriteString("jobExtraConfigurations: *a30\nprops: {a: *a30}\njobListenerTypes: *a30\n")
 	for name, document := range map[string]string{
 		"laughs":   laughs.String(),
-		"repeated": "cron: &x " + strings.Repeat("x", MaxConfigurationSize/2) + "\njobListenerTypes: [" + strings.Repeat("*x, ", 100_000) + "*x]\n",
-		"flow":     "cron: " + strings.Repeat("[", MaxConfigurationSize/2),
-		"maps":     "cron: " + strings.Repeat("{a: ", MaxConfigurationSize/8),
-		"block":    "cron:\n" + strings.Repeat("- ", MaxConfigurationSize/4),
+		"repeated": "cron: &x " + strings.Repeat("x", MaxSize/2) + "\njobListenerTypes: [" + strings.Repeat("*x, ", 100_000) + "*x]\n",
+		"flow":     "cron: " + strings.Repeat("[", MaxSize/2),
+		"maps":     "cron: " + strings.Repeat("{a: ", MaxSize/8),
+		"block":    "cron:\n" + strings.Repeat("- ", MaxSize/4),
 	} {
-		if _, _, err := ParseConfiguration([]byte(document)); err == nil {
+		if _, _, err := Parse([]byte(document)); err == nil {
 			t.Errorf("%s was read", name)
 		}
 	}
 }
 
-func FuzzParseConfiguration(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	f.Add([]byte(minimalYAML))
 	if traced, err := os.ReadFile("testdata/elasticjob-traced.yaml"); err == nil {
 		f.Add(traced)
@@ -344,11 +344,11 @@ func FuzzParseConfiguration(f *testing.F) {
 	f.Add([]byte("a: &a [*a]\njobExtraConfigurations: *a\nprops: {? a : *a}\n"))
 	f.Add([]byte("description: |2-\n    a\n   b\nlabel: >+\n  x\n\njobParameter: \"a\\\n  b\\L\"\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, _, err := ParseConfiguration(data)
+		c, _, err := Parse(data)
 		if err != nil || c.Validate() != nil {
 			return
 		}
-		again, warnings, err := ParseConfiguration(c.YAML())
+		again, warnings, err := Parse(c.YAML())
 		if c.Props == nil && again.Props == nil {
 			c.Props, again.Props = map[string]string{}, map[string]string{}
 		}

@@ -1,4 +1,4 @@
-package coordination
+package jobconfig
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 func TestGuestDefaults(t *testing.T) {
 	t.Parallel()
-	g, err := JobConfiguration{Props: map[string]string{"script.command.line": "x", "wasm.ofTheFuture": "?"}}.Guest()
+	g, err := Configuration{Props: map[string]string{"script.command.line": "x", "wasm.ofTheFuture": "?"}}.Guest()
 	expected := Guest{
 		Isolation: IsolationFire, CatchUpWindow: 5 * time.Minute, MaxHostDeaths: 2,
 		Retry: RetryPolicy{Attempts: 3, Backoff: time.Second, MaxBackoff: 30 * time.Second, On: []string{"RETRY"}},
@@ -24,7 +24,7 @@ func TestGuestDefaults(t *testing.T) {
 
 func TestGuestReadsEverything(t *testing.T) {
 	t.Parallel()
-	g, err := JobConfiguration{Props: map[string]string{
+	g, err := Configuration{Props: map[string]string{
 		"wasm.type": "dataflow", "streaming.process": "TRUE", "wasm.timeout": "90s", "wasm.maxConcurrency": " 4 ",
 		"wasm.isolation": "item", "wasm.args": `["-v","a b",""]`, "wasm.memoryLimit": "64MiB", "wasm.fetchDataCount": "100",
 		"wasm.retry.attempts": "5", "wasm.retry.backoff": "250ms", "wasm.retry.maxBackoff": "1m", "wasm.retry.on": "fail, retry,FAIL",
@@ -69,7 +69,7 @@ func TestGuestRefuses(t *testing.T) {
 		{"wasm.retry.on", "NEVER", `found "NEVER", expected some of RETRY, FAIL, TRAP, EXIT, TIMEOUT, separated by commas`},
 		{"wasm.retry.on", "", `found "", expected some of RETRY, FAIL, TRAP, EXIT, TIMEOUT, separated by commas`},
 	} {
-		g, err := JobConfiguration{Props: map[string]string{c.key: c.value}}.Guest()
+		g, err := Configuration{Props: map[string]string{c.key: c.value}}.Guest()
 		if err == nil || err.Error() != "props."+c.key+": "+c.expected {
 			t.Errorf("%s=%q: got %v, expected %s", c.key, c.value, err, c.expected)
 		}
@@ -81,7 +81,7 @@ func TestGuestRefuses(t *testing.T) {
 			t.Errorf("%s=%q: got %+v, expected the defaults", c.key, c.value, g)
 		}
 	}
-	_, err := JobConfiguration{Props: map[string]string{"wasm.timeout": "x", "wasm.isolation": "y", "streaming.process": "z"}}.Guest()
+	_, err := Configuration{Props: map[string]string{"wasm.timeout": "x", "wasm.isolation": "y", "streaming.process": "z"}}.Guest()
 	if err == nil || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("got %v, expected two problems", err)
 	}
@@ -91,7 +91,7 @@ func TestGuestRefuses(t *testing.T) {
 // stated.
 func TestGuestLongBackoff(t *testing.T) {
 	t.Parallel()
-	g, err := JobConfiguration{Props: map[string]string{"wasm.retry.backoff": "1m"}}.Guest()
+	g, err := Configuration{Props: map[string]string{"wasm.retry.backoff": "1m"}}.Guest()
 	if err != nil || g.Retry.MaxBackoff != time.Minute {
 		t.Errorf("got %+v, %v", g, err)
 	}
@@ -142,7 +142,7 @@ func TestGuestPropsRoundTrip(t *testing.T) {
 			g.Retry.On = []string{"RETRY"}
 		}
 		g.Props(props)
-		back, err := JobConfiguration{Props: props}.Guest()
+		back, err := Configuration{Props: props}.Guest()
 		if err != nil || !reflect.DeepEqual(back, g) {
 			t.Fatalf("%+v\nwritten %v\nread %+v, %v", g, props, back, err)
 		}

@@ -1,4 +1,4 @@
-package coordination
+package jobconfig
 
 import (
 	"maps"
@@ -26,7 +26,7 @@ import (
 // those in which it differs from mine. Both are in ascending order, with
 // properties as "props.KEY". The arguments are not modified, and the result
 // shares no memory with them.
-func Merge(base JobConfiguration, hasBase bool, mine, theirs JobConfiguration) (result JobConfiguration, changed, kept []string) {
+func Merge(base Configuration, hasBase bool, mine, theirs Configuration) (result Configuration, changed, kept []string) {
 	m := merger{overwrite: mine.Overwrite, hasBase: hasBase}
 	result = theirs
 
@@ -144,7 +144,7 @@ type mergeLabel struct {
 	text   string
 }
 
-func labelOf(c JobConfiguration) mergeLabel {
+func labelOf(c Configuration) mergeLabel {
 	if c.Label == nil {
 		return mergeLabel{}
 	}
@@ -160,6 +160,6 @@ func (l mergeLabel) pointer() *string {
 
 type mergePool struct{ key, value string }
 
-func poolOf(c JobConfiguration) mergePool {
+func poolOf(c Configuration) mergePool {
 	return mergePool{c.JobExecutorThreadPoolKey, c.JobExecutorThreadPoolValue}
 }

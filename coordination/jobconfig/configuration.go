@@ -1,12 +1,15 @@
-package coordination
+// Package jobconfig is a job's configuration: ElasticJob's document (node "config"),
+// what may stand in it, and how a definition file is merged into it. It reads and
+// writes no registry.
+package jobconfig
 
 import "time"
 
-// JobConfiguration is what the cluster knows about a job: ElasticJob's
+// Configuration is what the cluster knows about a job: ElasticJob's
 // configuration document (node "config"), field by field, in ElasticJob's
 // words. Settings that ElasticJob does not have travel in Props, as strings
 // whose keys begin with "wasm."; Guest reads them.
-type JobConfiguration struct {
+type Configuration struct {
 	JobName string
 	// Cron is the schedule; empty for a one-off job that only a trigger runs.
 	Cron string

@@ -1,4 +1,4 @@
-package coordination
+package jobconfig
 
 import (
 	"cmp"
@@ -64,7 +64,7 @@ func DefaultGuest() Guest {
 // [*FieldError] for each value that cannot be read or is out of its range;
 // keys that are not known are left alone, since a newer host may have written
 // them. With an error, the settings at fault have their defaults.
-func (c JobConfiguration) Guest() (Guest, error) {
+func (c Configuration) Guest() (Guest, error) {
 	g := DefaultGuest()
 	r := propReader{props: c.Props}
 

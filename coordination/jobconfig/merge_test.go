@@ -1,4 +1,4 @@
-package coordination
+package jobconfig
 
 import (
 	"fmt"
@@ -50,7 +50,7 @@ func TestMergeWithoutBase(t *testing.T) {
 	t.Parallel()
 	mine, theirs := minimalConfiguration(), minimalConfiguration()
 	mine.Cron, mine.Props = "file", map[string]string{"wasm.timeout": "10m0s", "streaming.process": "true"}
-	result, changed, kept := Merge(JobConfiguration{}, false, mine, theirs)
+	result, changed, kept := Merge(Configuration{}, false, mine, theirs)
 	expected := theirs
 	expected.Props = map[string]string{"wasm.timeout": "10m0s"} // no Java host knows it
 	if !reflect.DeepEqual(result, expected) || !slices.Equal(changed, []string{"props.wasm.timeout"}) || !slices.Equal(kept, []string{"cron", "props.streaming.process"}) {
@@ -81,14 +81,14 @@ func TestMergeOverwrite(t *testing.T) {
 	}
 }
 
-// Every field of JobConfiguration takes part: one that is added to the struct
+// Every field of Configuration takes part: one that is added to the struct
 // and forgotten here is found.
 func TestMergeKnowsEveryField(t *testing.T) {
 	t.Parallel()
-	fields := reflect.TypeFor[JobConfiguration]()
+	fields := reflect.TypeFor[Configuration]()
 	for i := range fields.NumField() {
 		name := fields.Field(i).Name
-		var base, mine, theirs JobConfiguration
+		var base, mine, theirs Configuration
 		set := func(v reflect.Value, text string) {
 			switch v.Kind() {
 			case reflect.String:
@@ -130,8 +130,8 @@ func TestMergeKnowsEveryField(t *testing.T) {
 func TestMergeProperties(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
-	random := func() JobConfiguration {
-		c := JobConfiguration{
+	random := func() Configuration {
+		c := Configuration{
 			Cron: fmt.Sprint(r.IntN(3)), ShardingTotalCount: r.IntN(3), Misfire: r.IntN(2) == 0, Description: fmt.Sprint(r.IntN(3)),
 		}
 		for _, key := range []string{"a", "b", "wasm.x"} {

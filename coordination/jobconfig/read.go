@@ -1,4 +1,4 @@
-package coordination
+package jobconfig
 
 import (
 	"bytes"
@@ -17,11 +17,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxConfigurationSize is the largest document that ParseConfiguration reads,
+// MaxSize is the largest document that Parse reads,
 // in bytes. It is what a registry node can hold.
-const MaxConfigurationSize = 1 << 20
+const MaxSize = 1 << 20
 
-// ParseConfiguration reads a configuration document as ElasticJob does: an
+// Parse reads a configuration document as ElasticJob does: an
 // absent switch is false and an absent number 0 (maxTimeDiffSeconds -1), the
 // booleans and numbers are those of YAML 1.1, quoted or not, JSON is YAML,
 // and what is not a text in props becomes the text that Java makes of it.
@@ -30,27 +30,27 @@ const MaxConfigurationSize = 1 << 20
 // key, say) is read, and the warnings tell what Java would do. An error
 // names each key, its line, what was found and what was expected; it wraps a
 // [*FieldError] for each. The result is not validated.
-func ParseConfiguration(data []byte) (JobConfiguration, []string, error) {
+func Parse(data []byte) (Configuration, []string, error) {
 	root, err := parseYAML(data)
 	if err != nil {
-		return JobConfiguration{}, nil, err
+		return Configuration{}, nil, err
 	}
 	r := configReader{data: data, root: root}
 	r.c.MaxTimeDiffSeconds = -1
 	r.read()
-	if size := r.c.textSize(); size > MaxConfigurationSize {
-		r.problems = append(r.problems, &FieldError{"", fmt.Sprintf("not a configuration: its texts take %d bytes with all aliases resolved, expected at most %d", size, MaxConfigurationSize)})
+	if size := r.c.textSize(); size > MaxSize {
+		r.problems = append(r.problems, &FieldError{"", fmt.Sprintf("not a configuration: its texts take %d bytes with all aliases resolved, expected at most %d", size, MaxSize)})
 	}
 	if err := errors.Join(r.problems...); err != nil {
-		return JobConfiguration{}, r.warnings, err
+		return Configuration{}, r.warnings, err
 	}
 	return r.c, r.warnings, nil
 }
 
 // parseYAML returns the mapping of a document of one mapping.
 func parseYAML(data []byte) (root *yaml.Node, err error) {
-	if len(data) > MaxConfigurationSize {
-		return nil, fmt.Errorf("not a configuration: found %d bytes, expected at most %d", len(data), MaxConfigurationSize)
+	if len(data) > MaxSize {
+		return nil, fmt.Errorf("not a configuration: found %d bytes, expected at most %d", len(data), MaxSize)
 	}
 	// The parser is not ours, and the document comes from a shared registry.
 	defer func() {
@@ -123,7 +123,7 @@ func readableJSON(data []byte) []byte {
 type configReader struct {
 	data     []byte
 	root     *yaml.Node
-	c        JobConfiguration
+	c        Configuration
 	problems []error
 	warnings []string
 }
