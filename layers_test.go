@@ -41,6 +41,7 @@ const (
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	goleak     = "go.uber.org/goleak"
 	gozk       = "github.com/go-zookeeper/zk"
+	jsonschema = "github.com/santhosh-tekuri/jsonschema/v6"
 	landlock   = "github.com/landlock-lsm/go-landlock"
 	koanf      = "github.com/knadh/koanf"
 	pflag      = "github.com/spf13/pflag"
@@ -108,7 +109,8 @@ var rooms = []room{
 	{name: "host/plugin/process", may: []string{"abi", "host/plugin"}, outside: []string{landlock, xsys},
 		why: "runs what host/plugin runs in processes that can be killed; it knows the kernel's sandbox, and nothing of jobs"},
 	{name: "host/definition", may: []string{"coordination", "coordination/jobconfig", "host/ceiling", "host/schedule"}, outside: []string{edit, yaml},
-		why: "turns text into the words of coordination; runs nothing"},
+		testsOutside: []string{jsonschema},
+		why:          "turns text into the words of coordination; runs nothing"},
 	{name: "host/catalog", may: []string{"host", "host/ceiling", "host/plugin", "host/plugin/process", "host/definition", "host/schedule", "coordination", "coordination/jobconfig", "abi"},
 		outside: []string{fsnotify, zap},
 		why:     "where files become jobs: it must know both, and which fires first; nobody below may know files"},

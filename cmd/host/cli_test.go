@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/catalog"
@@ -144,6 +145,8 @@ Mon 2026-03-30 02:30:00 +02:00  CEST   2d2h later
 	command(t, nil, "next", "* * * * *", "--zone", "Asia/Shangai").expect(t, exitUsage, "--zone", "Asia/Shanghai")
 	command(t, nil, "next", "* * * * *", "--from", "soon").expect(t, exitUsage, `--from: "soon" is not a time`)
 	command(t, nil, "next", "* * * * *", "--count", "0").expect(t, exitUsage, "--count")
+	command(t, nil, "schema").expect(t, exitOK, `"$id": "`+jobconfig.SchemaURL+`"`, `"shardingTotalCount"`)
+	command(t, nil, "schema", "x").expect(t, exitUsage, "x")
 	command(t, nil, "next").expect(t, exitUsage, "the cron expression is missing")
 }
 

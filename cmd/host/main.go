@@ -195,7 +195,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 		}
 	}
 	add(groupHost, p.runCommand(), p.versionCommand())
-	add(groupAuthor, p.invokeCommand(), p.inspectCommand(), p.validateCommand(), p.nextCommand())
+	add(groupAuthor, p.invokeCommand(), p.inspectCommand(), p.validateCommand(), p.nextCommand(), p.schemaCommand())
 	add(groupOperate, p.statusCommand(), p.jobsCommand(), p.shardsCommand(), p.triggerCommand(), p.enableCommand(), p.disableCommand(),
 		p.killCommand(), p.releaseCommand(), p.shutdownCommand(), p.startCommand(), p.removeCommand())
 	add(groupMove, p.importCommand(), p.exportCommand(), p.adoptCommand())

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/schedule"
@@ -282,6 +283,25 @@ are marked so, and change nothing about the exit code.`,
 	cmd.Flags().StringVar(&isolation, "isolation", "", "`WHERE` guests run on the host, as run has it; modules are tried there")
 	cmd.Flags().StringVar(&cache, "cache", cache, "`DIR` for compiled modules, or off")
 	return cmd
+}
+
+func (p *program) schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of job definitions, for editors",
+		Long: `Print the JSON Schema of a job definition. An editor with a YAML language server
+completes and checks the fields of a file that begins with
+
+  # yaml-language-server: $schema=` + jobconfig.SchemaURL + `
+
+A path to a file with this command's output works in the URL's place.`,
+		Example: `  wasmjob schema > job.schema.json`,
+		Args:    exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := p.out.Write(jobconfig.Schema())
+			return err
+		},
+	}
 }
 
 func (p *program) nextCommand() *cobra.Command {

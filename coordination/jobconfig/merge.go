@@ -30,24 +30,19 @@ func Merge(base Configuration, hasBase bool, mine, theirs Configuration) (result
 	m := merger{overwrite: mine.Overwrite, hasBase: hasBase}
 	result = theirs
 
-	mergeField(&m, "cron", &result.Cron, base.Cron, mine.Cron)
-	mergeField(&m, "description", &result.Description, base.Description, mine.Description)
-	mergeField(&m, "disabled", &result.Disabled, base.Disabled, mine.Disabled)
-	mergeField(&m, "failover", &result.Failover, base.Failover, mine.Failover)
-	mergeField(&m, "jobErrorHandlerType", &result.JobErrorHandlerType, base.JobErrorHandlerType, mine.JobErrorHandlerType)
-	mergeField(&m, "jobName", &result.JobName, base.JobName, mine.JobName)
-	mergeField(&m, "jobParameter", &result.JobParameter, base.JobParameter, mine.JobParameter)
-	mergeField(&m, "jobShardingStrategyType", &result.JobShardingStrategyType, base.JobShardingStrategyType, mine.JobShardingStrategyType)
-	mergeField(&m, "maxTimeDiffSeconds", &result.MaxTimeDiffSeconds, base.MaxTimeDiffSeconds, mine.MaxTimeDiffSeconds)
-	mergeField(&m, "misfire", &result.Misfire, base.Misfire, mine.Misfire)
-	mergeField(&m, "monitorExecution", &result.MonitorExecution, base.MonitorExecution, mine.MonitorExecution)
-	mergeField(&m, "overwrite", &result.Overwrite, base.Overwrite, mine.Overwrite)
-	mergeField(&m, "reconcileIntervalMinutes", &result.ReconcileIntervalMinutes, base.ReconcileIntervalMinutes, mine.ReconcileIntervalMinutes)
-	mergeField(&m, "shardingItemParameters", &result.ShardingItemParameters, base.ShardingItemParameters, mine.ShardingItemParameters)
-	mergeField(&m, "shardingTotalCount", &result.ShardingTotalCount, base.ShardingTotalCount, mine.ShardingTotalCount)
-	mergeField(&m, "staticSharding", &result.StaticSharding, base.StaticSharding, mine.StaticSharding)
-	mergeField(&m, "timeZone", &result.TimeZone, base.TimeZone, mine.TimeZone)
-
+	for _, s := range settings {
+		if s.Key == "" || s.in == nil {
+			continue
+		}
+		switch into := s.in(&result, nil).(type) {
+		case *string:
+			mergeField(&m, s.Key, into, *s.in(&base, nil).(*string), *s.in(&mine, nil).(*string))
+		case *bool:
+			mergeField(&m, s.Key, into, *s.in(&base, nil).(*bool), *s.in(&mine, nil).(*bool))
+		case *int:
+			mergeField(&m, s.Key, into, *s.in(&base, nil).(*int), *s.in(&mine, nil).(*int))
+		}
+	}
 	label := labelOf(theirs)
 	mergeField(&m, "label", &label, labelOf(base), labelOf(mine))
 	result.Label = label.pointer()
@@ -64,7 +59,7 @@ func Merge(base Configuration, hasBase bool, mine, theirs Configuration) (result
 	result.JobListenerTypes = slices.Clone(theirs.JobListenerTypes)
 	if len(mine.JobListenerTypes) > 0 {
 		types := strings.Join(theirs.JobListenerTypes, "\n")
-		mergeField(&m, "jobListenerTypes", &types, strings.Join(base.JobListenerTypes, "\n"), strings.Join(mine.JobListenerTypes, "\n"))
+		mergeField(&m, keyListeners, &types, strings.Join(base.JobListenerTypes, "\n"), strings.Join(mine.JobListenerTypes, "\n"))
 		if types != strings.Join(theirs.JobListenerTypes, "\n") {
 			result.JobListenerTypes = slices.Clone(mine.JobListenerTypes)
 		}
@@ -125,7 +120,7 @@ func (m *merger) property(key string, into, base, mine, theirs map[string]string
 	if f == r && file == registry {
 		return
 	}
-	name := "props." + key
+	name := keyProps + "." + key
 	dropped := f && !r && strings.HasPrefix(key, PropPrefix)
 	if !dropped && !m.fileWins(f != b || file != before) {
 		m.kept = append(m.kept, name)

@@ -143,59 +143,39 @@ func (r *configReader) read() {
 		}
 		seen[name] = true
 		switch name {
-		case "cron":
-			r.text(name, value, &c.Cron)
-		case "description":
-			r.text(name, value, &c.Description)
-		case "disabled":
-			r.bool(name, value, &c.Disabled)
-		case "failover":
-			r.bool(name, value, &c.Failover)
-		case "jobErrorHandlerType":
-			r.text(name, value, &c.JobErrorHandlerType)
 		case keyThreadPool, keyThreadPoolBefore305:
 			r.threadPool(name, value, seen)
 		case keyExtraConfigurations:
 			r.extra(i, value)
-		case "jobListenerTypes":
+		case keyListeners:
 			r.list(name, value, &c.JobListenerTypes)
-		case "jobName":
-			r.text(name, value, &c.JobName)
-		case "jobParameter":
-			r.text(name, value, &c.JobParameter)
-		case "jobShardingStrategyType":
-			r.text(name, value, &c.JobShardingStrategyType)
-		case "label":
-			c.Label = nil
-			if !isNull(value) {
-				var label string
-				r.text(name, value, &label)
-				c.Label = &label
-			}
-		case "maxTimeDiffSeconds":
-			r.int(name, value, &c.MaxTimeDiffSeconds)
-		case "misfire":
-			r.bool(name, value, &c.Misfire)
-		case "monitorExecution":
-			r.bool(name, value, &c.MonitorExecution)
-		case "overwrite":
-			r.bool(name, value, &c.Overwrite)
-		case "props":
+		case keyProps:
 			r.props(name, value)
-		case "reconcileIntervalMinutes":
-			r.int(name, value, &c.ReconcileIntervalMinutes)
-		case "shardingItemParameters":
-			r.text(name, value, &c.ShardingItemParameters)
-		case "shardingTotalCount":
-			r.int(name, value, &c.ShardingTotalCount)
-		case "staticSharding":
-			r.bool(name, value, &c.StaticSharding)
-		case "timeZone":
-			r.text(name, value, &c.TimeZone)
 		case "<<":
 			r.problem(name, key, "the keys themselves, not a merge of mappings")
 		default:
+			if setting, known := keyed(name); known {
+				r.setting(name, value, setting.in(c, nil))
+				continue
+			}
 			r.warn("%s: line %d: unknown key, ignored; a Java host stops working with this document", clipped(name), key.Line)
+		}
+	}
+}
+
+func (r *configReader) setting(name string, value *yaml.Node, into any) {
+	switch p := into.(type) {
+	case *string:
+		r.text(name, value, p)
+	case *bool:
+		r.bool(name, value, p)
+	case *int:
+		r.int(name, value, p)
+	case **string:
+		*p = nil
+		if !isNull(value) {
+			*p = new(string)
+			r.text(name, value, *p)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package jobconfig
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -158,14 +159,11 @@ func (c Configuration) checkTexts(bad func(field, format string, args ...any)) {
 			bad(field, "found %q, expected a text without control characters", clipped(s))
 		}
 	}
-	check("cron", c.Cron)
-	check("timeZone", c.TimeZone)
-	check("shardingItemParameters", c.ShardingItemParameters)
-	check("jobParameter", c.JobParameter)
-	check(c.JobExecutorThreadPoolKey, c.JobExecutorThreadPoolValue)
-	check("description", c.Description)
-	if c.Label != nil {
-		check("label", *c.Label)
+	for key, text := range c.texts() {
+		if s, known := keyed(key); known && (key == "jobName" || s.canonical != nil) {
+			continue // Validate has looked at these already
+		}
+		check(key, text)
 	}
 	for i, listener := range c.JobListenerTypes {
 		check(fmt.Sprintf("jobListenerTypes[%d]", i), listener)
@@ -176,14 +174,35 @@ func (c Configuration) checkTexts(bad func(field, format string, args ...any)) {
 	}
 }
 
+// texts are the texts of the settings and of the thread pool, by key.
+func (c Configuration) texts() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, s := range settings {
+			text := ""
+			switch p := s.In(&c, &Guest{}).(type) {
+			case *string:
+				text = *p
+			case **string:
+				if *p != nil {
+					text = **p
+				}
+			}
+			if text != "" && !yield(s.Key, text) {
+				return
+			}
+		}
+		if c.JobExecutorThreadPoolValue != "" {
+			yield(c.JobExecutorThreadPoolKey, c.JobExecutorThreadPoolValue)
+		}
+	}
+}
+
 // textSize is what all texts take, in bytes. Aliases can make that far more
 // than the document that was read.
 func (c Configuration) textSize() int {
-	size := len(c.JobName) + len(c.Cron) + len(c.TimeZone) + len(c.ShardingItemParameters) + len(c.JobParameter) +
-		len(c.JobShardingStrategyType) + len(c.JobExecutorThreadPoolValue) + len(c.JobErrorHandlerType) +
-		len(c.ExtraConfigurations) + len(c.Description)
-	if c.Label != nil {
-		size += len(*c.Label)
+	size := len(c.ExtraConfigurations)
+	for _, text := range c.texts() {
+		size += len(text)
 	}
 	for _, listener := range c.JobListenerTypes {
 		size += len(listener)

@@ -21,65 +21,43 @@ import (
 // Bytes that are not UTF-8, which no Java text can hold, become U+FFFD.
 func (c Configuration) YAML() []byte {
 	w := &snakeWriter{}
-	w.optional("cron", c.Cron)
-	w.text("description", c.Description)
-	w.bool("disabled", c.Disabled)
-	w.bool("failover", c.Failover)
-	w.optional("jobErrorHandlerType", c.JobErrorHandlerType)
-	poolKey := cmp.Or(c.JobExecutorThreadPoolKey, keyThreadPool)
-	if poolKey == keyThreadPoolBefore305 {
-		w.optional(poolKey, c.JobExecutorThreadPoolValue)
-	}
-	if poolKey == keyThreadPool {
-		w.optional(poolKey, c.JobExecutorThreadPoolValue)
-	}
-	if extra := c.ExtraConfigurations; strings.TrimSpace(extra) != "" {
-		w.key(0, keyExtraConfigurations)
-		w.newline()
-		w.b.WriteString(strings.ToValidUTF8(extra, "\uFFFD"))
-		if !strings.HasSuffix(extra, "\n") {
-			w.newline()
+	for _, key := range documentKeys() {
+		switch key {
+		case keyThreadPool, keyThreadPoolBefore305:
+			if key == cmp.Or(c.JobExecutorThreadPoolKey, keyThreadPool) && c.JobExecutorThreadPoolValue != "" {
+				w.text(key, c.JobExecutorThreadPoolValue)
+			}
+		case keyExtraConfigurations:
+			w.extra(c.ExtraConfigurations)
+		case keyListeners:
+			w.list(key, c.JobListenerTypes)
+		case keyProps:
+			w.props(c.Props)
+		default:
+			s, _ := keyed(key)
+			w.setting(s, s.in(&c, nil))
 		}
 	}
-	if len(c.JobListenerTypes) > 0 {
-		w.key(0, "jobListenerTypes")
-		w.newline()
-		for _, listener := range c.JobListenerTypes {
-			w.raw("-")
-			w.scalar(2, listener, false)
-			w.endLine()
-		}
-	}
-	w.text("jobName", c.JobName)
-	w.text("jobParameter", c.JobParameter)
-	w.optional("jobShardingStrategyType", c.JobShardingStrategyType)
-	if c.Label != nil {
-		w.text("label", *c.Label)
-	}
-	w.int("maxTimeDiffSeconds", c.MaxTimeDiffSeconds)
-	w.bool("misfire", c.Misfire)
-	w.bool("monitorExecution", c.MonitorExecution)
-	w.bool("overwrite", c.Overwrite)
-	if len(c.Props) > 0 {
-		w.key(0, "props")
-		w.newline()
-		for _, key := range slices.Sorted(maps.Keys(c.Props)) {
-			w.key(2, key)
-			w.scalar(4, c.Props[key], false)
-			w.endLine()
-		}
-	}
-	w.int("reconcileIntervalMinutes", c.ReconcileIntervalMinutes)
-	w.text("shardingItemParameters", c.ShardingItemParameters)
-	w.int("shardingTotalCount", c.ShardingTotalCount)
-	w.bool("staticSharding", c.StaticSharding)
-	w.optional("timeZone", c.TimeZone)
 	return []byte(w.b.String())
 }
 
-// The names that ElasticJob gives to its thread pool, before 3.0.5 and since,
-// and to its tracing block.
+// documentKeys are all keys of ElasticJob's document, in its order.
+func documentKeys() []string {
+	keys := []string{keyThreadPool, keyThreadPoolBefore305, keyExtraConfigurations, keyListeners}
+	for _, s := range settings {
+		if s.Key != "" {
+			keys = append(keys, s.Key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// The keys that are no settings: ElasticJob's thread pool, before 3.0.5 and since, its
+// tracing block and its listeners, which are kept for Java hosts; and the properties.
 const (
+	keyListeners           = "jobListenerTypes"
+	keyProps               = "props"
 	keyThreadPoolBefore305 = "jobExecutorServiceHandlerType"
 	keyThreadPool          = "jobExecutorThreadPoolSizeProviderType"
 	keyExtraConfigurations = "jobExtraConfigurations"
@@ -102,9 +80,58 @@ func (w *snakeWriter) text(key, value string) {
 	w.endLine()
 }
 
-func (w *snakeWriter) optional(key, value string) {
-	if value != "" {
-		w.text(key, value)
+func (w *snakeWriter) setting(s Setting, value any) {
+	switch v := value.(type) {
+	case *string:
+		if *v != "" || !s.omitEmpty {
+			w.text(s.Key, *v)
+		}
+	case *bool:
+		w.bool(s.Key, *v)
+	case *int:
+		w.int(s.Key, *v)
+	case **string:
+		if *v != nil {
+			w.text(s.Key, **v)
+		}
+	}
+}
+
+func (w *snakeWriter) extra(text string) {
+	if strings.TrimSpace(text) == "" {
+		return
+	}
+	w.key(0, keyExtraConfigurations)
+	w.newline()
+	w.b.WriteString(strings.ToValidUTF8(text, "\uFFFD"))
+	if !strings.HasSuffix(text, "\n") {
+		w.newline()
+	}
+}
+
+func (w *snakeWriter) list(key string, texts []string) {
+	if len(texts) == 0 {
+		return
+	}
+	w.key(0, key)
+	w.newline()
+	for _, text := range texts {
+		w.raw("-")
+		w.scalar(2, text, false)
+		w.endLine()
+	}
+}
+
+func (w *snakeWriter) props(props map[string]string) {
+	if len(props) == 0 {
+		return
+	}
+	w.key(0, keyProps)
+	w.newline()
+	for _, key := range slices.Sorted(maps.Keys(props)) {
+		w.key(2, key)
+		w.scalar(4, props[key], false)
+		w.endLine()
 	}
 }
 

@@ -5,31 +5,38 @@ import (
 	"strings"
 
 	"github.com/agnivade/levenshtein"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // fieldNames are the fields of a job, in the order of the documentation.
 func fieldNames() []string {
-	return []string{
-		"jobName", "cron", "timeZone", "shardingTotalCount", "shardingItemParameters", "jobParameter",
-		"jobShardingStrategyType", "failover", "misfire", "monitorExecution", "maxTimeDiffSeconds",
-		"reconcileIntervalMinutes", "jobErrorHandlerType", "description", "disabled", "overwrite", "label",
-		"staticSharding", "props",
-		"module", "type", "streamingProcess", "timeout", "maxConcurrency", "isolation", "args", "memoryLimit",
-		"retry", "fetchDataCount", "catchUpWindow", "maxHostDeaths", "jobClass",
-	}
+	return namesOf(func(name string) (string, bool) { return name, !strings.Contains(name, ".") })
 }
 
-func retryNames() []string { return []string{"attempts", "backoff", "maxBackoff", "on"} }
+// retryNames are the fields of the mapping retry.
+func retryNames() []string {
+	return namesOf(func(name string) (string, bool) { return strings.CutPrefix(name, "retry.") })
+}
 
-// propFields are the fields whose values travel in properties.
-func propFields() map[string]string {
-	return map[string]string{
-		"wasm.type": "type", "wasm.timeout": "timeout", "wasm.maxConcurrency": "maxConcurrency", "wasm.isolation": "isolation",
-		"wasm.args": "args", "wasm.memoryLimit": "memoryLimit", "wasm.fetchDataCount": "fetchDataCount",
-		"wasm.retry.attempts": "retry.attempts", "wasm.retry.backoff": "retry.backoff", "wasm.retry.maxBackoff": "retry.maxBackoff",
-		"wasm.retry.on": "retry.on", "wasm.catchUpWindow": "catchUpWindow",
-		"wasm.maxHostDeaths": "maxHostDeaths",
+func namesOf(pick func(string) (string, bool)) (names []string) {
+	for _, s := range jobconfig.Settings() {
+		if name, ok := pick(s.Name); ok {
+			names = append(names, name)
+		}
 	}
+	return names
+}
+
+// propFields are the fields whose values travel in properties of this host's.
+func propFields() map[string]string {
+	fields := make(map[string]string)
+	for _, s := range jobconfig.Settings() {
+		if strings.HasPrefix(s.Prop, jobconfig.PropPrefix) {
+			fields[s.Prop] = s.Name
+		}
+	}
+	return fields
 }
 
 // knownElsewhere explains fields that a reader of other papers may expect. The

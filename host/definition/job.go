@@ -62,8 +62,12 @@ func (j *job) read() Definition {
 			j.problem(n, "retry", "found %s, expected a mapping of %s", describe(n), strings.Join(retryNames(), ", "))
 		}
 	}
-	j.elasticJob()
-	j.ours()
+	j.defaults()
+	for _, s := range jobconfig.Settings() {
+		j.setting(s)
+	}
+	j.module()
+	j.limits()
 	j.schedule()
 	j.itemParameters()
 	j.props()
@@ -115,12 +119,12 @@ func (j *job) value(field string) *yaml.Node {
 	return j.nodes[field]
 }
 
-func (j *job) elasticJob() {
+// defaults are those of ElasticJob's builder, not those of an absent key in the
+// registry, and of this host.
+func (j *job) defaults() {
 	c := &j.c
-	// ElasticJob's builder defaults, not those of an absent key in the registry.
 	c.MonitorExecution, c.Misfire = true, true
 	c.MaxTimeDiffSeconds, c.ReconcileIntervalMinutes = -1, DefaultReconcileIntervalMinutes
-
 	if j.nodes["jobName"] == nil {
 		if j.only {
 			c.JobName = j.base
@@ -131,45 +135,44 @@ func (j *job) elasticJob() {
 	if j.nodes["shardingTotalCount"] == nil && !j.meant["shardingTotalCount"] {
 		j.problem(j.root, "shardingTotalCount", "is missing, expected the number of items; 1 for a job that is not divided")
 	}
-	j.text("jobName", &c.JobName)
-	j.text("cron", &c.Cron)
-	j.text("timeZone", &c.TimeZone)
-	j.int("shardingTotalCount", &c.ShardingTotalCount)
-	j.text("jobParameter", &c.JobParameter)
-	j.parsed("jobShardingStrategyType", func(s string) (err error) {
-		c.JobShardingStrategyType, err = jobconfig.StrategyName(s)
-		return err
-	})
-	j.bool("failover", &c.Failover)
-	j.bool("misfire", &c.Misfire)
-	j.bool("monitorExecution", &c.MonitorExecution)
-	if n := j.value("failover"); c.Failover && !c.MonitorExecution && n != nil {
-		j.problem(n, "failover", "found true, but monitorExecution is false, and failover needs it")
-	}
-	j.int("maxTimeDiffSeconds", &c.MaxTimeDiffSeconds)
-	j.int("reconcileIntervalMinutes", &c.ReconcileIntervalMinutes)
-	j.parsed("jobErrorHandlerType", func(s string) (err error) {
-		c.JobErrorHandlerType = s
-		c.JobErrorHandlerType, err = c.ErrorHandler()
-		return err
-	})
-	j.text("description", &c.Description)
-	j.bool("disabled", &c.Disabled)
-	j.bool("overwrite", &c.Overwrite)
-	if j.value("label") != nil {
-		label := ""
-		j.text("label", &label)
-		c.Label = &label
-	}
-	j.bool("staticSharding", &c.StaticSharding)
+	j.guest = jobconfig.DefaultGuest()
+	j.out.Module = j.base + ".wasm"
 }
 
-func (j *job) ours() {
-	g := &j.guest
-	*g = jobconfig.DefaultGuest()
-	g.Timeout = time.Duration(j.ceilings.Of(j.c.JobName, ceiling.Timeout).Cap(int64(DefaultTimeout)))
+// setting reads one row of the table, unless it has a place of its own.
+func (j *job) setting(s jobconfig.Setting) {
+	parse := func(text string) error { return s.Parse(&j.c, &j.guest, text) }
+	switch into := s.In(&j.c, &j.guest).(type) {
+	case nil:
+	case *bool:
+		j.bool(s.Name, into)
+	case *int:
+		if s.Prop == "" { // Validate knows the bounds of ElasticJob's
+			s.Min, s.Max = math.MinInt32, math.MaxInt32
+		}
+		j.ranged(s.Name, int(s.Min), int(s.Max), into)
+	case *time.Duration:
+		j.scalar(s.Name, "a duration such as 30s, 5m or 1h30m, or 0", parse)
+	case *[]string:
+		if s.Type == jobconfig.Outcomes {
+			j.outcomes(s.Name, into)
+		} else {
+			*into = j.list(s.Name)
+		}
+	case **string:
+		if j.value(s.Name) != nil {
+			*into = new(string)
+			j.text(s.Name, *into)
+		}
+	default:
+		if s.Type != jobconfig.ItemList {
+			j.parsed(s.Name, parse)
+		}
+	}
+}
 
-	j.out.Module = j.base + ".wasm"
+// module reads what is not part of the job's configuration.
+func (j *job) module() {
 	j.parsed("module", func(s string) error {
 		j.out.Module = s
 		return checkModule(s)
@@ -181,43 +184,31 @@ func (j *job) ours() {
 		}
 		return nil
 	})
-	j.parsed("type", func(s string) error {
-		types := []jobconfig.JobType{jobconfig.TypeSimple, jobconfig.TypeDataflow, jobconfig.TypeScript}
-		g.Type = jobconfig.JobType(strings.ToUpper(s))
-		if !slices.Contains(types, g.Type) {
-			return fmt.Errorf("found %q, expected SIMPLE, DATAFLOW or SCRIPT", clipped(s))
-		}
-		return nil
-	})
-	j.bool("streamingProcess", &g.StreamingProcess)
-	j.duration("timeout", jobconfig.MaxTimeout, &g.Timeout)
-	j.ranged("maxConcurrency", 0, jobconfig.MaxMaxConcurrency, &g.MaxConcurrency)
-	j.parsed("isolation", func(s string) error {
-		g.Isolation = jobconfig.Isolation(strings.ToLower(s))
-		if !g.Isolation.Valid() {
-			return fmt.Errorf("found %q, expected fire, item or process", clipped(s))
-		}
-		return nil
-	})
-	g.Args = j.list("args")
-	j.parsed("memoryLimit", func(s string) (err error) {
-		g.MemoryLimit, err = jobconfig.ParseMemoryLimit(s)
-		return err
-	})
-	j.retry(&g.Retry)
-	j.ranged("fetchDataCount", 0, jobconfig.MaxFetchDataCount, &g.FetchDataCount)
-	j.duration("catchUpWindow", jobconfig.MaxCatchUpWindow, &g.CatchUpWindow)
-	j.ranged("maxHostDeaths", 0, jobconfig.MaxMaxHostDeaths, &g.MaxHostDeaths)
-
-	j.onlyFor("streamingProcess", g.StreamingProcess, jobconfig.TypeDataflow)
-	j.onlyFor("fetchDataCount", g.FetchDataCount > 0, jobconfig.TypeDataflow)
-	j.onlyFor("args", len(g.Args) > 0, jobconfig.TypeScript)
 }
 
-// onlyFor refuses a setting that the stated type does not have.
-func (j *job) onlyFor(field string, set bool, t jobconfig.JobType) {
-	if n := j.value(field); n != nil && set && j.value("type") != nil && j.guest.Type != t {
-		j.problem(n, field, "is for jobs of type %s, but the type is %s", t, j.guest.Type)
+// limits finds what each field by itself does not show.
+func (j *job) limits() {
+	c, g := &j.c, &j.guest
+	if n := j.value("failover"); c.Failover && !c.MonitorExecution && n != nil {
+		j.problem(n, "failover", "found true, but monitorExecution is false, and failover needs it")
+	}
+	if j.nodes["timeout"] == nil {
+		g.Timeout = time.Duration(j.ceilings.Of(c.JobName, ceiling.Timeout).Cap(int64(DefaultTimeout)))
+	}
+	r := &g.Retry
+	if n := j.value("retry.maxBackoff"); n == nil {
+		r.MaxBackoff = max(r.MaxBackoff, r.Backoff)
+	} else if r.MaxBackoff < r.Backoff {
+		j.problem(n, "retry.maxBackoff", "found %s, expected at least the first backoff, %s", r.MaxBackoff, r.Backoff)
+	}
+	if j.value("type") == nil {
+		return
+	}
+	for _, s := range jobconfig.Settings() {
+		n := j.value(s.Name)
+		if n != nil && s.Only != "" && s.Only != g.Type && s.Differs(*g) {
+			j.problem(n, s.Name, "is for jobs of type %s, but the type is %s", s.Only, g.Type)
+		}
 	}
 }
 
@@ -231,26 +222,20 @@ func checkModule(s string) error {
 	return nil
 }
 
-func (j *job) retry(r *jobconfig.RetryPolicy) {
-	j.ranged("retry.attempts", 1, jobconfig.MaxRetryAttempts, &r.Attempts)
-	j.duration("retry.backoff", jobconfig.MaxBackoffLimit, &r.Backoff)
-	r.MaxBackoff = max(r.MaxBackoff, r.Backoff)
-	j.duration("retry.maxBackoff", jobconfig.MaxBackoffLimit, &r.MaxBackoff)
-	if n := j.value("retry.maxBackoff"); n != nil && r.MaxBackoff < r.Backoff {
-		j.problem(n, "retry.maxBackoff", "found %s, expected at least the first backoff, %s", r.MaxBackoff, r.Backoff)
-	}
-	on := func(s string) (err error) {
-		r.On, err = jobconfig.ParseRetryOn(s)
+// outcomes takes a list, or a text with commas.
+func (j *job) outcomes(field string, into *[]string) {
+	parse := func(s string) (err error) {
+		*into, err = jobconfig.ParseRetryOn(s)
 		return err
 	}
-	if n := j.value("retry.on"); n == nil || n.Kind != yaml.SequenceNode {
-		j.parsed("retry.on", on)
+	if n := j.value(field); n == nil || n.Kind != yaml.SequenceNode {
+		j.parsed(field, parse)
 		return
 	}
-	names := j.list("retry.on")
-	if n := j.value("retry.on"); n != nil {
-		if err := on(strings.Join(names, ",")); err != nil {
-			j.problem(n, "retry.on", "%v", err)
+	names := j.list(field)
+	if n := j.value(field); n != nil {
+		if err := parse(strings.Join(names, ",")); err != nil {
+			j.problem(n, field, "%v", err)
 		}
 	}
 }
@@ -418,13 +403,15 @@ func flatten(err error) []error {
 }
 
 // parsed reads a text and hands it on; every line of the error is a problem.
-func (j *job) parsed(field string, parse func(string) error) {
+func (j *job) parsed(field string, parse func(string) error) { j.scalar(field, "a text", parse) }
+
+func (j *job) scalar(field, expected string, parse func(string) error) {
 	n := j.value(field)
 	if n == nil {
 		return
 	}
 	if n.Kind != yaml.ScalarNode {
-		j.problem(n, field, "found %s, expected a text", describe(n))
+		j.problem(n, field, "found %s, expected %s", describe(n), expected)
 		return
 	}
 	for _, err := range flatten(parse(n.Value)) {
@@ -463,8 +450,6 @@ func boolean(s string) (value, ok bool) {
 	return false, false
 }
 
-func (j *job) int(field string, into *int) { j.ranged(field, math.MinInt32, math.MaxInt32, into) }
-
 // decimal leaves out what YAML 1.1 would take for an octal number.
 var decimal = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 
@@ -482,20 +467,6 @@ func (j *job) ranged(field string, lowest, highest int, into *int) {
 	default:
 		*into = v
 	}
-}
-
-func (j *job) duration(field string, limit time.Duration, into *time.Duration) {
-	if n := j.value(field); n != nil && n.Kind != yaml.ScalarNode {
-		j.problem(n, field, "found %s, expected a duration such as 30s, 5m or 1h30m, or 0", describe(n))
-		return
-	}
-	j.parsed(field, func(s string) (err error) {
-		d, err := jobconfig.ParseDuration(s, limit)
-		if err == nil {
-			*into = d
-		}
-		return err
-	})
 }
 
 func (j *job) list(field string) []string {

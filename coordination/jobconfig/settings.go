@@ -1,0 +1,355 @@
+package jobconfig
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Setting is one field of a job definition: a row of the table from which the
+// registry's document, the properties, the definition reader, the merge, the tables
+// of docs/definitions.md and the JSON Schema are made.
+//
+// A new setting is a row of the table and a field of [Configuration] or [Guest].
+type Setting struct {
+	// Name is the field's name in a definition file. One with a dot, such as
+	// retry.attempts, is a field of a mapping.
+	Name string
+	// Key is where ElasticJob's document has it; empty if it is not there.
+	Key string
+	// Prop is the property that carries it; empty if none does.
+	Prop string
+	Type Type
+	// Min and Max bound a number, a duration in nanoseconds and a size in bytes.
+	Min, Max int64
+	// Words are the values of a Word, in the case in which they are stored.
+	Words []string
+	// Only is the type of job that has the setting; empty: all have it.
+	Only JobType
+	// Required is true if a definition must have it.
+	Required bool
+	// Default and Help are for docs/definitions.md, in Markdown.
+	Default, Help string
+
+	// omitEmpty: Java knows the empty text as null, and the document leaves it out.
+	omitEmpty bool
+	// canonical checks a text of a definition file, and returns how it is stored;
+	// nil: any text, as it is.
+	canonical func(string) (string, error)
+	// in points to the value; nil if the definition reader has a place of its own.
+	in func(*Configuration, *Guest) any
+}
+
+// Type says how a setting is written in a definition file.
+type Type string
+
+// The types, in the words of docs/definitions.md.
+const (
+	Text     Type = "text"
+	File     Type = "file name"
+	Word     Type = "word"     // one of Words, in any case
+	Boolean  Type = "boolean"  // as YAML 1.1 has it
+	Number   Type = "number"   // a whole one
+	Duration Type = "duration" // see ParseDuration
+	Size     Type = "size"     // see ParseSize
+	Texts    Type = "list of texts"
+	Outcomes Type = "list" // see ParseRetryOn
+	Mapping  Type = "mapping"
+	ItemList Type = "text or mapping" // item parameters
+)
+
+// Settings are all settings, in the order of docs/definitions.md.
+func Settings() []Setting { return slices.Clone(settings[:]) }
+
+// keyed finds the setting with a key of ElasticJob's document.
+func keyed(key string) (Setting, bool) {
+	i := slices.IndexFunc(settings[:], func(s Setting) bool { return s.Key == key && s.in != nil })
+	if i < 0 {
+		return Setting{}, false
+	}
+	return settings[i], true
+}
+
+// In returns a pointer to the setting's value, or nil for those that only the
+// definition reader knows: *string, *bool, *int, *int64, *time.Duration, *[]string,
+// *JobType, *Isolation, or **string where absent and empty differ.
+func (s Setting) In(c *Configuration, g *Guest) any {
+	if s.in == nil {
+		return nil
+	}
+	return s.in(c, g)
+}
+
+// Parse reads the setting from a text. The error names what was found and what was
+// expected, and nothing is changed then. A *[]string takes the form of its property.
+func (s Setting) Parse(c *Configuration, g *Guest, text string) error {
+	into := s.In(c, g)
+	if p, isBool := into.(*bool); isBool { // Java takes anything but "true" for false
+		*p = strings.EqualFold(text, "true")
+		return nil
+	}
+	if p, isText := into.(*string); isText {
+		return assign(p, text, s.canonical)
+	}
+	text = strings.TrimSpace(text)
+
+	switch p := into.(type) {
+	case *int:
+		return assign(p, text, s.number)
+	case *int64:
+		return assign(p, text, s.size)
+	case *time.Duration:
+		return assign(p, text, func(t string) (time.Duration, error) { return ParseDuration(t, time.Duration(s.Max)) })
+	case *JobType:
+		return assign(p, text, func(t string) (JobType, error) { w, err := s.word(t); return JobType(w), err })
+	case *Isolation:
+		return assign(p, text, func(t string) (Isolation, error) { w, err := s.word(t); return Isolation(w), err })
+	case *[]string:
+		if s.Type == Outcomes {
+			return assign(p, text, ParseRetryOn)
+		}
+		return assign(p, text, parseArgs)
+	}
+	return fmt.Errorf("%s cannot be read from a text", s.Name)
+}
+
+// assign sets the value if the text can be read.
+func assign[T any](into *T, text string, parse func(string) (T, error)) error {
+	if parse == nil {
+		*any(into).(*string) = text
+		return nil
+	}
+	v, err := parse(text)
+	if err == nil {
+		*into = v
+	}
+	return err
+}
+
+func (s Setting) number(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || int64(n) < s.Min || int64(n) > s.Max {
+		return 0, fmt.Errorf("found %q, expected a whole number from %d to %d", clipped(text), s.Min, s.Max)
+	}
+	return n, nil
+}
+
+// ParseMemoryLimit reads the limit of a guest's memory in bytes, such as 67108864 or
+// 64MiB. 0 is the default limit.
+func ParseMemoryLimit(s string) (int64, error) {
+	return Setting{Min: MinMemoryLimit, Max: MaxMemoryLimit}.size(strings.TrimSpace(s))
+}
+
+// size reads a number of bytes; 0 is the default.
+func (s Setting) size(text string) (int64, error) {
+	n, ok := ParseSize(text)
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("found %q, expected a size such as 64MiB, or a number of bytes", clipped(text))
+	case n != 0 && (n < s.Min || n > s.Max):
+		return 0, fmt.Errorf("found %q, expected a size from %s to %s", clipped(text), ShowSize(s.Min), ShowSize(s.Max))
+	}
+	return n, nil
+}
+
+func (s Setting) word(text string) (string, error) {
+	for _, w := range s.Words {
+		if strings.EqualFold(w, text) {
+			return w, nil
+		}
+	}
+	last := len(s.Words) - 1
+	return "", fmt.Errorf("found %q, expected %s or %s", clipped(text), strings.Join(s.Words[:last], ", "), s.Words[last])
+}
+
+// Text is the value of a guest's setting as its property has it.
+func (s Setting) Text(g Guest) string {
+	switch p := s.In(nil, &g).(type) {
+	case *bool:
+		return strconv.FormatBool(*p)
+	case *int:
+		return strconv.Itoa(*p)
+	case *int64:
+		return strconv.FormatInt(*p, 10)
+	case *time.Duration:
+		return p.String()
+	case *JobType:
+		return string(*p)
+	case *Isolation:
+		return string(*p)
+	case *[]string:
+		switch {
+		case len(*p) == 0:
+			return ""
+		case s.Type == Outcomes:
+			return strings.Join(*p, ",")
+		}
+		list, _ := json.Marshal(*p) // a list of texts always has a JSON form
+		return string(list)
+	}
+	return ""
+}
+
+// settings is the table. It is never written to.
+var settings = [...]Setting{
+	{Name: "jobName", Key: "jobName", Type: Text, Default: "the file's base name",
+		Help: "The job's name in the registry, in logs and in task ids. At most 200 bytes; no `/`, no `@-@`, no control characters. Required in a file of several jobs",
+		in:   func(c *Configuration, _ *Guest) any { return &c.JobName }},
+	{Name: "cron", Key: "cron", Type: Text, omitEmpty: true, Default: "none",
+		Help: "When the job fires; see [cron.md](cron.md). Without it the job runs when it is triggered. An expression that begins with `*` or `@` has to be quoted, as YAML wants it",
+		in:   func(c *Configuration, _ *Guest) any { return &c.Cron }},
+	{Name: "timeZone", Key: "timeZone", Type: Text, omitEmpty: true, Default: "the host's zone",
+		Help: "An IANA name (`Asia/Shanghai`), or `GMT+08:00` as ElasticJob has it",
+		in:   func(c *Configuration, _ *Guest) any { return &c.TimeZone }},
+	{Name: "shardingTotalCount", Key: "shardingTotalCount", Type: Number, Min: 1, Max: MaxShardingTotalCount, Required: true, Default: "**required**",
+		Help: "How many items the job is divided into, 1 to 1,000,000; 1 for a job that is not divided",
+		in:   func(c *Configuration, _ *Guest) any { return &c.ShardingTotalCount }},
+	{Name: "shardingItemParameters", Key: "shardingItemParameters", Type: ItemList, Default: "none",
+		Help: "A parameter for each item: `0=Beijing,1=Shanghai`, or a mapping `{0: Beijing, 1: Shanghai}`. Items may be left out. A parameter is not empty and has no comma and no equals sign",
+		in:   func(c *Configuration, _ *Guest) any { return &c.ShardingItemParameters }},
+	{Name: "jobParameter", Key: "jobParameter", Type: Text, Default: "none",
+		Help: "A parameter for the whole job",
+		in:   func(c *Configuration, _ *Guest) any { return &c.JobParameter }},
+	{Name: "jobShardingStrategyType", Key: "jobShardingStrategyType", Type: Text, omitEmpty: true, canonical: StrategyName, Default: "`AVG_ALLOCATION`",
+		Help: "Which instance gets which items: `AVG_ALLOCATION`, `ODEVITY`, `ROUND_ROBIN`, `SINGLE_SHARDING_BALANCE`. The class names of ElasticJob 1.x to 3.x are accepted, and stored as these",
+		in:   func(c *Configuration, _ *Guest) any { return &c.JobShardingStrategyType }},
+	{Name: "failover", Key: "failover", Type: Boolean, Default: "`false`",
+		Help: "Items of a host that dies while they run are run by another host at once. Without it they run again when the job fires next",
+		in:   func(c *Configuration, _ *Guest) any { return &c.Failover }},
+	{Name: "misfire", Key: "misfire", Type: Boolean, Default: "`true`",
+		Help: "An item that still ran when the job fired, or whose fire was missed, is made up for once",
+		in:   func(c *Configuration, _ *Guest) any { return &c.Misfire }},
+	{Name: "monitorExecution", Key: "monitorExecution", Type: Boolean, Default: "`true`",
+		Help: "Running items are marked in the registry as ElasticJob marks them, for its console and for Java hosts. `failover` needs it, here as in Java: a file with `failover: true` and without it is refused; records of what runs are kept in any case, so that no item runs twice",
+		in:   func(c *Configuration, _ *Guest) any { return &c.MonitorExecution }},
+	{Name: "maxTimeDiffSeconds", Key: "maxTimeDiffSeconds", Type: Number, Min: math.MinInt32, Max: math.MaxInt32, Default: "`-1`",
+		Help: "How far this host's clock may be from the registry's; negative: not checked",
+		in:   func(c *Configuration, _ *Guest) any { return &c.MaxTimeDiffSeconds }},
+	{Name: "reconcileIntervalMinutes", Key: "reconcileIntervalMinutes", Type: Number, Min: math.MinInt32, Max: math.MaxInt32, Default: "`10`",
+		Help: "How often the registry is read again, in case something was missed; 0 or less: never",
+		in:   func(c *Configuration, _ *Guest) any { return &c.ReconcileIntervalMinutes }},
+	{Name: "jobErrorHandlerType", Key: "jobErrorHandlerType", Type: Text, omitEmpty: true, canonical: errorHandler, Default: "`LOG`",
+		Help: "What becomes of a failed item's error: `LOG` logs it, `THROW` makes it that of the whole fire, `IGNORE` drops it. ElasticJob's `EMAIL`, `WECHAT` and `DINGTALK` are not offered",
+		in:   func(c *Configuration, _ *Guest) any { return &c.JobErrorHandlerType }},
+	{Name: "description", Key: "description", Type: Text, Default: "none",
+		Help: "For people",
+		in:   func(c *Configuration, _ *Guest) any { return &c.Description }},
+	{Name: "disabled", Key: "disabled", Type: Boolean, Default: "`false`",
+		Help: "Servers register as disabled when they see the job for the first time. When a definition changes the field later, the change is applied once. Between such changes, `wasmjob enable` and `wasmjob disable` decide",
+		in:   func(c *Configuration, _ *Guest) any { return &c.Disabled }},
+	{Name: "overwrite", Key: "overwrite", Type: Boolean, Default: "`false`",
+		Help: "The file wins over the registry, always; see [below](#file-and-registry)",
+		in:   func(c *Configuration, _ *Guest) any { return &c.Overwrite }},
+	{Name: "label", Key: "label", Type: Text, Default: "none",
+		Help: "Kept for ElasticJob; no meaning here",
+		in:   func(c *Configuration, _ *Guest) any { return &c.Label }},
+	{Name: "staticSharding", Key: "staticSharding", Type: Boolean, Default: "`false`",
+		Help: "An item stays with its host as long as that is there, instead of being dealt anew whenever a host comes or goes",
+		in:   func(c *Configuration, _ *Guest) any { return &c.StaticSharding }},
+	{Name: "props", Key: "props", Type: Mapping, Default: "none",
+		Help: "Properties of the job: names and texts. Those that begin with `wasm.` are written by the host, from the fields of the next table"},
+
+	{Name: "module", Type: File, Default: "the file's base name and `.wasm`",
+		Help: "The module, in the same folder"},
+	{Name: "jobClass", Type: Text, Default: "none",
+		Help: "The Java class of a job that Java hosts run, too. It is written only if the registry has none"},
+	{Name: "type", Prop: "wasm.type", Type: Word, Words: []string{string(TypeSimple), string(TypeDataflow), string(TypeScript)}, Default: "from the module's exports",
+		Help: "`SIMPLE`, `DATAFLOW` or `SCRIPT`",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Type }},
+	{Name: "streamingProcess", Prop: PropStreamingProcess, Type: Boolean, Only: TypeDataflow, Default: "`false`",
+		Help: "`DATAFLOW`: fetch and process until there is no more data; else once",
+		in:   func(_ *Configuration, g *Guest) any { return &g.StreamingProcess }},
+	{Name: "timeout", Prop: PropTimeout, Type: Duration, Max: int64(MaxTimeout), Default: "`10m`",
+		Help: "How long an attempt of an item may take; `0` for no limit, at most 720h",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Timeout }},
+	{Name: "maxConcurrency", Prop: PropMaxConcurrency, Type: Number, Max: 100_000, Default: "2 per processor",
+		Help: "How many items of the job run at once on one host, over all its fires; the host's own limit holds as well ([slots](operating.md#slots))",
+		in:   func(_ *Configuration, g *Guest) any { return &g.MaxConcurrency }},
+	{Name: "isolation", Prop: PropIsolation, Type: Word, Words: []string{string(IsolationFire), string(IsolationItem), string(IsolationProcess)}, Default: "`fire`",
+		Help: "How long a guest instance lives: `fire` (it is used for item after item of one fire) or `item` (each item and attempt has a fresh one). `process`: as `fire`, in [a process of the job's own](operating.md#processes-for-guests) that the host can kill",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Isolation }},
+	{Name: "args", Prop: "wasm.args", Type: Texts, Only: TypeScript, Default: "none",
+		Help: "`SCRIPT`: the program's arguments",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Args }},
+	{Name: "memoryLimit", Prop: "wasm.memoryLimit", Type: Size, Min: MinMemoryLimit, Max: MaxMemoryLimit, Default: "128MiB",
+		Help: "The most linear memory of a guest, `64MiB` or a number of bytes, 64KiB to 4GiB",
+		in:   func(_ *Configuration, g *Guest) any { return &g.MemoryLimit }},
+	{Name: "fetchDataCount", Prop: PropFetchDataCount, Type: Number, Max: MaxFetchDataCount, Only: TypeDataflow, Default: "none",
+		Help: "`DATAFLOW`: how many records a fetch should bring. A wish; the module decides",
+		in:   func(_ *Configuration, g *Guest) any { return &g.FetchDataCount }},
+	{Name: "catchUpWindow", Prop: "wasm.catchUpWindow", Type: Duration, Max: int64(30 * 24 * time.Hour), Default: "`5m`",
+		Help: "How old a missed fire may be and still be made up for; `0` for never",
+		in:   func(_ *Configuration, g *Guest) any { return &g.CatchUpWindow }},
+	{Name: "maxHostDeaths", Prop: PropMaxHostDeaths, Type: Number, Max: 1000, Default: "`2`",
+		Help: "How many hosts in a row may die in runs of an item before it is [held back](operating.md#items-that-are-held-back); `0` for any number",
+		in:   func(_ *Configuration, g *Guest) any { return &g.MaxHostDeaths }},
+	{Name: "retry", Type: Mapping, Default: "see below",
+		Help: "When an item is tried again, within the fire"},
+	{Name: "retry.attempts", Prop: "wasm.retry.attempts", Type: Number, Min: 1, Max: 100, Default: "`3`",
+		Help: "How many times in all, 1 to 100",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Retry.Attempts }},
+	{Name: "retry.backoff", Prop: "wasm.retry.backoff", Type: Duration, Max: int64(24 * time.Hour), Default: "`1s`",
+		Help: "The pause before the second attempt; it doubles each time",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Retry.Backoff }},
+	{Name: "retry.maxBackoff", Prop: propRetryMaxBackoff, Type: Duration, Max: int64(24 * time.Hour), Default: "`30s`, or `backoff` if that is longer",
+		Help: "The longest pause",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Retry.MaxBackoff }},
+	{Name: "retry.on", Prop: "wasm.retry.on", Type: Outcomes, Default: "`RETRY`",
+		Help: "After which outcomes: `RETRY` (the guest asks for it), `FAIL`, `TRAP`, `EXIT`, `TIMEOUT`",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Retry.On }},
+}
+
+func errorHandler(name string) (string, error) {
+	return Configuration{JobErrorHandlerType: name}.ErrorHandler()
+}
+
+func parseArgs(s string) ([]string, error) {
+	var args []*string
+	err := json.Unmarshal([]byte(s), &args)
+	if err != nil || args == nil || slices.Contains(args, nil) {
+		return nil, fmt.Errorf(`found %q, expected a JSON list of strings, such as ["-v","x y"]`, clipped(s))
+	}
+	var out []string
+	for _, a := range args {
+		if strings.ContainsRune(*a, 0) {
+			return nil, fmt.Errorf("found %q, expected arguments without a NUL character", clipped(s))
+		}
+		out = append(out, *a)
+	}
+	return out, nil
+}
+
+// ParseDuration reads a duration such as 30s, 5m or 1h30m, or 0; it is at
+// least 0 and at most limit.
+func ParseDuration(s string, limit time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		if _, e := strconv.ParseFloat(s, 64); e == nil {
+			return 0, fmt.Errorf("found %q, expected a duration with its unit, such as %ss", clipped(s), clipped(s))
+		}
+		return 0, fmt.Errorf("found %q, expected a duration such as 30s, 5m or 1h30m, or 0", clipped(s))
+	case d < 0 || d > limit:
+		return 0, fmt.Errorf("found %q, expected a duration from 0 to %s", clipped(s), limit)
+	}
+	return d, nil
+}
+
+// ParseRetryOn reads a list of outcomes separated by commas. The result has
+// each of them once, in the order of RetryOutcomes.
+func ParseRetryOn(s string) ([]string, error) {
+	outcomes := RetryOutcomes()
+	var on []string
+	for name := range strings.SplitSeq(s, ",") {
+		name = strings.ToUpper(strings.TrimSpace(name))
+		if !slices.Contains(outcomes, name) {
+			return nil, fmt.Errorf("found %q, expected some of %s, separated by commas", clipped(name), strings.Join(outcomes, ", "))
+		}
+		on = append(on, name)
+	}
+	return slices.DeleteFunc(outcomes, func(o string) bool { return !slices.Contains(on, o) }), nil
+}
