@@ -47,9 +47,6 @@ type Begun struct {
 	Holds Items
 	// Stale is set when the host's share is not what it was: read it again.
 	Stale bool
-	// TriggerGone is set when the trigger that was to be consumed was not
-	// there any more; nothing was begun.
-	TriggerGone bool
 	// Adopted had been begun by an earlier commit whose answer was lost, and
 	// cannot be handed back: the host is to run them as failover.
 	Adopted     []Claim
@@ -224,8 +221,7 @@ func (g begin) next() Move {
 				return g.stale()
 			case roleTrigger:
 				g.trigger = false
-				if out.Items == nil {
-					out.TriggerGone = true
+				if out.Items == nil { // somebody else has consumed it: nothing begins
 					return Done()
 				}
 				return g.next(), nil

@@ -5,28 +5,15 @@ import "time"
 // MarkMisfire makes ElasticJob's misfire marks, for consoles and for the owner
 // after a resharding. The host itself remembers what it missed.
 func MarkMisfire(l Layout, items Items) Move {
-	return changeMisfire(l, items, "mark misfire", true)
-}
-
-// ClearMisfire removes marks for which no catch-up will run.
-func ClearMisfire(l Layout, items Items) Move {
-	return changeMisfire(l, items, "clear misfire", false)
-}
-
-// changeMisfire makes or removes the marks of those items that exist.
-func changeMisfire(l Layout, items Items, name string, marked bool) Move {
+	const name = "mark misfire"
 	var ops []Op
 	for _, i := range items {
-		if marked {
-			ops = append(ops, Create(l.itemMisfire(i), nil))
-		} else {
-			ops = append(ops, Delete(l.itemMisfire(i), AnyVersion))
-		}
+		ops = append(ops, Create(l.itemMisfire(i), nil))
 	}
 	for part := range parts(ops, commitBudget) {
 		rest := items[len(part):]
 		return Move{Name: name, Commit: part,
-			Then: func([]Node, []Result) (Move, error) { return changeMisfire(l, rest, name, marked), nil },
+			Then: func([]Node, []Result) (Move, error) { return MarkMisfire(l, rest), nil },
 			Else: func(*OpError) (Move, error) {
 				var read []Query
 				for _, i := range items {
@@ -35,11 +22,11 @@ func changeMisfire(l Layout, items Items, name string, marked bool) Move {
 				return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
 					var left Items
 					for k, i := range items {
-						if n[2*k].Exists && n[2*k+1].Exists != marked {
+						if n[2*k].Exists && !n[2*k+1].Exists {
 							left = append(left, i)
 						}
 					}
-					return changeMisfire(l, left, name, marked), nil
+					return MarkMisfire(l, left), nil
 				}}, nil
 			}}
 	}

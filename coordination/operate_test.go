@@ -83,14 +83,6 @@ func TestMisfireMarks(t *testing.T) {
 			t.Errorf("item %d is not marked", i)
 		}
 	}
-	must(t, h[0].perform(co.ClearMisfire(c.layout, co.Items{3, 4})))
-	must(t, h[0].perform(co.ClearMisfire(c.layout, items)))
-	must(t, h[0].perform(co.ClearMisfire(c.layout, nil)))
-	for _, i := range []int{0, 3, 5, 8999} {
-		if c.node(c.mark(i, "misfire")).Exists {
-			t.Errorf("item %d is still marked", i)
-		}
-	}
 }
 
 // TestSweep: marks of nobody go, marks of the living stay, and what is owed is

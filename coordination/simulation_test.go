@@ -669,9 +669,6 @@ func (h *simHost) begin(id co.Fire, items co.Items, trigger bool) error {
 			it.due = &id
 		}
 	}
-	if out.TriggerGone {
-		h.say("%s: the trigger is gone", h.name)
-	}
 	if out.Stale {
 		h.say("%s: its share is stale", h.name)
 		return h.readShare()

@@ -61,9 +61,6 @@ func (w *worker) dataflow(ctx context.Context, in *instance) (r abi.Result, keep
 			text := fmt.Sprintf("stopped between batches: %s", cancelText(why))
 			return done(failure(abi.OutcomeCancelled, &Error{Kind: KindCancelled, Op: abi.ExportFetch, Err: errors.New(text)}, text), false)
 		}
-		if stop := w.x.settings.StopStreaming; stop != nil && stop() {
-			return done(abi.Result{Outcome: abi.OutcomeOK}, true)
-		}
 		in.message = ""
 	}
 }

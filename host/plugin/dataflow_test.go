@@ -118,12 +118,6 @@ func TestDataflowStreaming(t *testing.T) {
 	if w.Execute(context.Background(), flow(paused, "", "", "35")); paused.pauses != 4 {
 		t.Errorf("%d pauses of four batches", paused.pauses)
 	}
-
-	stop := false
-	switched := newWorker(t, m, Settings{Type: TypeDataflow, Streaming: true, StopStreaming: func() bool { defer func() { stop = true }(); return stop }})
-	h := newRecorder()
-	got = switched.Execute(context.Background(), flow(h, "", "", "35"))
-	check(got, strings.Join(h.stages, " "), abi.OutcomeOK, 2, 20, "10 20")
 }
 
 func TestDataflowCallTimeout(t *testing.T) {

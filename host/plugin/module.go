@@ -71,9 +71,6 @@ type Settings struct {
 	// CallTimeout bounds each call of job_fetch and job_process of a
 	// streaming job. 0 is no bound.
 	CallTimeout time.Duration
-	// StopStreaming is asked between batches; true ends the loop with OK.
-	// It may be nil, and must be safe for concurrent use.
-	StopStreaming func() bool `json:"-"`
 }
 
 // Mount shows a directory of the host to the guest, read-only. Symbolic links

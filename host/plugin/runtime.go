@@ -39,10 +39,6 @@ type Options struct {
 	// own in [os.TempDir], and do not stay. The command's streams are set by
 	// this package. Nil: modules are compiled in this process.
 	Compiler func() *exec.Cmd
-	// CompileWorkers is how many goroutines compile a module in this process.
-	// 0 is 1. Here modules are compiled one after the other. With one, a module that
-	// makes the compiler panic is refused; with more, it ends the process.
-	CompileWorkers int
 	// MemoryBudget bounds what all guests (their memories, tables and native
 	// stacks) and all compiled code take together, in bytes. A worker waits
 	// until what it is expected to need is free; a guest that wants more than is
@@ -82,7 +78,6 @@ const (
 type Runtime struct {
 	log        *slog.Logger
 	engine     string
-	workers    int
 	initialize time.Duration        // bounds _initialize
 	config     wazero.RuntimeConfig // without limits and cache
 
@@ -119,7 +114,6 @@ type Runtime struct {
 func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 	r := &Runtime{
 		log:        o.Logger,
-		workers:    max(o.CompileWorkers, 1),
 		stored:     o.Stored,
 		initialize: cmp.Or(o.initialize, abi.InitializeTimeout),
 		memory:     wazero.NewCompilationCache(),
@@ -484,7 +478,7 @@ func (r *Runtime) compileIn(ctx context.Context, l *lane, e *engine, wasm []byte
 	case cached && notRead(err):
 		r.log.Warn("cache directory could not be read, the module is compiled anew", "digest", e.code.info.Digest, "error", err)
 		e.close()
-		return r.compileWith(ctx, e, wasm, r.memory, r.workers)
+		return r.compileWith(ctx, e, wasm, r.memory, 1)
 	}
 	return err
 }
@@ -493,7 +487,7 @@ func (r *Runtime) compileIn(ctx context.Context, l *lane, e *engine, wasm []byte
 // none to be had.
 func (r *Runtime) compileOnce(ctx context.Context, e *engine, wasm []byte, limit time.Duration) error {
 	if r.child == nil {
-		return r.compileWith(ctx, e, wasm, r.cache, r.workers)
+		return r.compileWith(ctx, e, wasm, r.cache, 1)
 	}
 	if limit > 0 && len(wasm) > quickSize {
 		return errTakesLong
@@ -521,7 +515,7 @@ func (r *Runtime) compileOnce(ctx context.Context, e *engine, wasm []byte, limit
 	if r.child.private {
 		cache = r.memory // nothing is to stay in the directory
 	}
-	return r.compileWith(ctx, e, wasm, cache, r.workers)
+	return r.compileWith(ctx, e, wasm, cache, 1)
 }
 
 // lookUp takes the module from the cache. The error is context.Canceled if it is
@@ -534,6 +528,8 @@ func (r *Runtime) lookUp(e *engine, wasm []byte) error {
 	return r.compileWith(ctx, e, wasm, r.cache, 2)
 }
 
+// compileWith has so many goroutines compile. With one, a module that makes the
+// compiler panic is refused; with more, it ends the process.
 func (r *Runtime) compileWith(ctx context.Context, e *engine, wasm []byte, cache wazero.CompilationCache, workers int) error {
 	ours := context.Background()
 	return guard(func() (err error) {

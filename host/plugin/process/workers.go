@@ -251,8 +251,7 @@ const trialJob = "trial"
 // Executor configures the module for a job that runs at most so many guests at
 // once, and tries it in a process if that was not done yet. All that is wrong with
 // the settings is in one [*plugin.LoadError]. The caller owns one use of the
-// result, to be ended with Release. A StopStreaming function cannot be asked from
-// another process: streaming jobs are stopped by cancellation.
+// result, to be ended with Release.
 func (m *Module) Executor(ctx context.Context, s plugin.Settings, concurrency int) (abi.Executor, error) {
 	needs, err := m.m.Needs(s)
 	if err != nil {
