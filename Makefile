@@ -36,8 +36,9 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
-build: ## build the host: bin/wasmjob
+build: ## build the host, bin/wasmjob, and what attacks it, bin/wasmjob-chaos
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/wasmjob ./cmd/host
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/wasmjob-chaos ./cmd/chaos
 
 .PHONY: examples
 examples: $(MODULES) ## compile plugins/examples/NAME to plugins/examples/NAME.wasm
@@ -184,7 +185,7 @@ soak-cluster: build examples ## watch 200 jobs on three hosts for DURATION (2h):
 
 .PHONY: chaos
 chaos: build ## attack hosts and ZooKeeper servers for DURATION (10m); SEED=n repeats a plan
-	bin/wasmjob chaos --duration $(or $(DURATION),10m) $(if $(SEED),--seed $(SEED)) $(CHAOS)
+	bin/wasmjob-chaos --duration $(or $(DURATION),10m) $(if $(SEED),--seed $(SEED)) $(CHAOS)
 
 .PHONY: deploy-check
 deploy-check: build ## hold what is in deploy/ against what will read it

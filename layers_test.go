@@ -130,6 +130,8 @@ var rooms = []room{
 	{name: "host/dump", may: []string{"coordination", "coordination/jobconfig"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded"},
 		why:      "ElasticJob's own way to look at a job; it reads the registry and nothing of the host"},
+	{name: "host/ensemble", may: []string{"coordination/zookeeper"},
+		why: "the words in which people say how ZooKeeper is reached, for two programs; it knows neither's flags"},
 	{name: "test/wasm", why: "an assembler: it knows the binary format, and nothing of ours"},
 	{name: "test/hostile", may: []string{"abi", "test/wasm"},
 		testsMay: []string{"coordination", "coordination/embedded", "host", "host/catalog", "host/plugin"}, testsOutside: []string{wazero},
@@ -137,8 +139,10 @@ var rooms = []room{
 	{name: "test/zkserver", why: "starts somebody else's servers: it knows their files and ports, and nothing of ours"},
 	{name: "test/chaos", may: []string{"coordination", "coordination/jobconfig", "host", "host/admin", "host/history", "host/verify", "test/zkserver"},
 		testsMay: []string{"coordination/zookeeper"},
-		why:      "attacks built hosts from outside; it reads what they wrote and what the registry holds, and is shipped as a command"},
-	{name: "cmd/host", may: []string{"abi", "strategy", "coordination", "coordination/jobconfig", "coordination/embedded", "coordination/zookeeper", "host", "host/*", "host/plugin/process", "test/chaos"},
+		why:      "attacks built hosts from outside; it reads what they wrote and what the registry holds"},
+	{name: "cmd/chaos", may: []string{"coordination", "coordination/zookeeper", "host/ensemble", "test/chaos"}, outside: []string{cobra, pflag, yaml},
+		why: "the program around the chaos room: the laboratory has flags of its own, so that wasmjob does not carry it"},
+	{name: "cmd/host", may: []string{"abi", "strategy", "coordination", "coordination/jobconfig", "coordination/embedded", "coordination/zookeeper", "host", "host/*", "host/plugin/process"},
 		outside:  []string{cobra, pflag, koanf, fsnotify, memlimit, yaml, zap, xsys, term},
 		testsMay: []string{"sdk"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
@@ -176,9 +180,11 @@ var anyTest = []string{goleak}
 // shared are the modules that live in more than one room, and why. All others
 // have one home.
 var shared = map[string]string{
+	cobra:    "reads the command line of each program, cmd/host and cmd/chaos",
+	pflag:    "the flags of the same two",
 	cron:     "its Schedule is the interface that a job keeps; only host/schedule makes one",
 	zap:      "the logger travels as a value",
-	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for; cmd/host writes its own configuration",
+	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for; cmd/host and cmd/chaos read the settings file",
 	edit:     "did you mean: names of fields in host/definition, of zones in host/schedule",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history",
 	fsnotify: "directories are watched by the catalog, one file by invoke --watch, a history by tests",
@@ -353,6 +359,7 @@ func excepted(file string, exceptions []exception) bool {
 var (
 	mayExit = []exception{
 		{"cmd/host", "the program alone decides when it ends"},
+		{"cmd/chaos", "a program of its own"},
 		{"test/cluster", "a program of its own"},
 		{"test/soak", "a program of its own"},
 		{"test/mutants", "a program of its own"},

@@ -88,6 +88,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"help", "statsu"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},
 		{[]string{"help", "status"}, exitOK, "Show the jobs of the running host"},
 		{[]string{"print-config"}, exitUsage, `unknown command "print-config"; 'wasmjob run --print-config' shows the settings`},
+		{[]string{"chaos", "--seed", "7"}, exitUsage, `unknown command "chaos"; it is a program of its own: wasmjob-chaos`},
 		{[]string{"migrate"}, exitUsage, `unknown command "migrate"; 'wasmjob import elasticjob' takes jobs over from ElasticJob`},
 		{[]string{"completion", "tcsh"}, exitUsage, `there is no completion for "tcsh"; expected bash, zsh, fish or powershell`},
 		{[]string{"completion"}, exitOK, "powershell"},

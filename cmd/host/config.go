@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
@@ -35,7 +36,9 @@ type Config struct {
 	// Registry is "embedded" or "zookeeper".
 	Registry string
 	// ZooKeeper is how that is reached.
-	ZooKeeper zooKeeper
+	ZooKeeper ensemble.Ensemble
+	// Wait is how long a host waits for the first session; 0 is for ever.
+	Wait time.Duration
 	// Namespace is the first segment (or segments) of every registry path.
 	Namespace string
 	// ServerIP names this server to operators and to the other hosts: an IPv4

@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
@@ -112,7 +113,7 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 		}
 	}
 	if len(l.problems) == 0 {
-		l.registryChoice(&result.Config, lookup(environ, credentialsVariable))
+		l.registryChoice(&result.Config, lookup(environ, ensemble.CredentialsVariable))
 	}
 	result.warnings = l.warnings
 	if want("admin") && result.Admin != nil && !result.Admin.Local() && !result.InsecureAdmin {
@@ -367,7 +368,7 @@ func (l *loader) textCeilings(origin string, list []string) {
 
 func (l *loader) environment(environ []string) {
 	byVariable := make(map[string]setting)
-	names := []string{strings.TrimPrefix(mountVariable, envPrefix), strings.TrimPrefix(ceilingsVariable, envPrefix), strings.TrimPrefix(configVariable, envPrefix), strings.TrimPrefix(credentialsVariable, envPrefix)}
+	names := []string{strings.TrimPrefix(mountVariable, envPrefix), strings.TrimPrefix(ceilingsVariable, envPrefix), strings.TrimPrefix(configVariable, envPrefix), strings.TrimPrefix(ensemble.CredentialsVariable, envPrefix)}
 	for _, s := range l.settings {
 		byVariable[s.variable()] = s
 		names = append(names, strings.TrimPrefix(s.variable(), envPrefix))
@@ -385,7 +386,7 @@ func (l *loader) environment(environ []string) {
 				l.textMounts(name, strings.Split(value, ","))
 			case name == ceilingsVariable:
 				l.textCeilings(name, strings.Split(value, ";"))
-			case name != configVariable && name != credentialsVariable:
+			case name != configVariable && name != ensemble.CredentialsVariable:
 				// Not an error: Kubernetes gives every container
 				// WASMJOB_PORT and the like if a service is called wasmjob.
 				hint := ""
@@ -523,12 +524,12 @@ func (l *loaded) print(w io.Writer) error {
 			value = quote(value)
 		}
 		lines = append(lines, line{s.key + ": " + value, l.origins[s.key]})
-		if s.key == "zkCredentialsFile" && l.ZooKeeper.credentials != "" {
-			origin := credentialsVariable
+		if s.key == "zkCredentialsFile" && l.ZooKeeper.Credentials != "" {
+			origin := ensemble.CredentialsVariable
 			if l.ZooKeeper.CredentialsFile != "" {
 				origin = l.ZooKeeper.CredentialsFile
 			}
-			user, _, _ := strings.Cut(l.ZooKeeper.credentials, ":")
+			user, _, _ := strings.Cut(l.ZooKeeper.Credentials, ":")
 			lines = append(lines, line{"#  they are " + printable(user) + ":********, from " + origin, ""})
 		}
 	}

@@ -200,7 +200,6 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 		p.killCommand(), p.releaseCommand(), p.shutdownCommand(), p.startCommand(), p.removeCommand())
 	add(groupMove, p.importCommand(), p.exportCommand(), p.adoptCommand())
 	add(groupOperate, p.verifyCommand())
-	add(groupOperate, p.chaosCommand())
 	root.AddCommand(p.compileCommand(), p.guestsCommand())
 	return root
 }
@@ -222,6 +221,8 @@ func unknownCommand(root *cobra.Command, args []string) error {
 		return nil // cobra adds them later
 	case "print-config":
 		return usagef("unknown command %q; 'wasmjob run --print-config' shows the settings", name)
+	case "chaos":
+		return usagef("unknown command %q; it is a program of its own: wasmjob-chaos", name)
 	case "migrate":
 		return usagef("unknown command %q; 'wasmjob import elasticjob' takes jobs over from ElasticJob", name)
 	}

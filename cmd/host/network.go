@@ -106,7 +106,7 @@ func (n network) serverIP(ctx context.Context, c *Config) (ip, doubt string, err
 	}
 	if c.Registry == registryZooKeeper {
 		var problems []error
-		for server := range strings.SplitSeq(c.ZooKeeper.servers(), ",") {
+		for _, server := range c.ZooKeeper.Servers() {
 			a, err := n.route(ctx, server)
 			if err != nil {
 				problems = append(problems, err)

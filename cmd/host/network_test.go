@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/wasmjob/wasmjob/host/ensemble"
 )
 
 func TestServerIP(t *testing.T) {
@@ -47,11 +49,11 @@ func TestServerIP(t *testing.T) {
 		{"another interface's address", Config{ServerInterface: "eth1", ServerIP: "10.0.0.1"}, usual, "", "", []string{"eth1 has no address in 10.0.0.1; this machine has"}},
 		{"no such interface", Config{ServerInterface: "eht0"}, usual, "", "", []string{`there is no interface "eht0"; did you mean "eth0"?; this machine has lo`}},
 		{"an interface that is down", Config{ServerInterface: "off0"}, usual, "", "", []string{"off0 is down or has no IPv4 address"}},
-		{"the way to ZooKeeper", Config{Registry: registryZooKeeper, ZooKeeper: zooKeeper{Connect: "near:2181,second:2182/chroot"}}, usual, "10.0.0.2", "", nil},
-		{"the first that is known", Config{Registry: registryZooKeeper, ZooKeeper: zooKeeper{Connect: "gone:2181,second:2182/chroot"}}, usual, "172.17.0.1", "", nil},
-		{"ZooKeeper here", Config{Registry: registryZooKeeper, ZooKeeper: zooKeeper{Connect: "self:2181"}}, usual, "192.168.7.8", "", nil},
-		{"ZooKeeper and nobody else here", Config{Registry: registryZooKeeper, ZooKeeper: zooKeeper{Connect: "self:2181"}}, alone, "127.0.0.1", "", nil},
-		{"ZooKeeper unknown", Config{Registry: registryZooKeeper, ZooKeeper: zooKeeper{Connect: "gone:2181,away:2181"}}, usual, "192.168.7.8", "no way to gone:2181", nil},
+		{"the way to ZooKeeper", Config{Registry: registryZooKeeper, ZooKeeper: ensemble.Ensemble{Connect: "near:2181,second:2182/chroot"}}, usual, "10.0.0.2", "", nil},
+		{"the first that is known", Config{Registry: registryZooKeeper, ZooKeeper: ensemble.Ensemble{Connect: "gone:2181,second:2182/chroot"}}, usual, "172.17.0.1", "", nil},
+		{"ZooKeeper here", Config{Registry: registryZooKeeper, ZooKeeper: ensemble.Ensemble{Connect: "self:2181"}}, usual, "192.168.7.8", "", nil},
+		{"ZooKeeper and nobody else here", Config{Registry: registryZooKeeper, ZooKeeper: ensemble.Ensemble{Connect: "self:2181"}}, alone, "127.0.0.1", "", nil},
+		{"ZooKeeper unknown", Config{Registry: registryZooKeeper, ZooKeeper: ensemble.Ensemble{Connect: "gone:2181,away:2181"}}, usual, "192.168.7.8", "no way to gone:2181", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +81,7 @@ func TestServerIP(t *testing.T) {
 
 func TestThisMachine(t *testing.T) {
 	t.Parallel()
-	ip, _, err := machine().serverIP(t.Context(), &Config{Registry: registryZooKeeper, ZooKeeper: zooKeeper{Connect: "127.0.0.1:2181"}})
+	ip, _, err := machine().serverIP(t.Context(), &Config{Registry: registryZooKeeper, ZooKeeper: ensemble.Ensemble{Connect: "127.0.0.1:2181"}})
 	if a, perr := netip.ParseAddr(ip); err != nil || perr != nil || !a.Is4() {
 		t.Errorf("%q, %v, %v", ip, err, perr)
 	}

@@ -77,11 +77,11 @@ func openRegistry(l *loaded, log *zap.Logger, operation func(kind string, n int)
 		r.close = server.Close
 		return r, nil
 	}
-	options, err := l.ZooKeeper.options(log, operation)
+	options, err := l.ZooKeeper.Options()
 	if err != nil {
 		return nil, err
 	}
-	options.OnWait = r.waits
+	options.Logger, options.OnOperation, options.OnWait = log, operation, r.waits
 	r.open = func(ctx context.Context) (coordination.RegistryCenter, error) {
 		f, o := new(fenced), options
 		if r.fence != nil {
@@ -99,28 +99,17 @@ func openRegistry(l *loaded, log *zap.Logger, operation func(kind string, n int)
 	return r, nil
 }
 
-// options are those of the adapter.
-func (z *zooKeeper) options(log *zap.Logger, operation func(kind string, n int)) (zookeeper.Options, error) {
-	config, err := z.tls()
-	if err != nil {
-		return zookeeper.Options{}, err
-	}
-	return zookeeper.Options{
-		Connect: z.Connect, SessionTimeout: z.SessionTimeout, Credentials: z.credentials, TLS: config, Logger: log, OnOperation: operation,
-	}, nil
-}
-
 // dial is what the host calls to begin a term: it waits until there is a
 // session or ctx is done. For the first one the patience of --wait holds, and
 // the namespace is looked at: if the host cannot work there, it ends.
 func (r *registry) dial(ctx context.Context) (coordination.RegistryCenter, error) {
 	limit := time.Duration(0)
-	if r.first && r.loaded.ZooKeeper.Wait > 0 {
+	if r.first && r.loaded.Wait > 0 {
 		if r.began.IsZero() {
 			r.began = time.Now()
 		}
 		// At least a moment, so that the error is the registry's own.
-		limit = max(time.Millisecond, r.loaded.ZooKeeper.Wait-time.Since(r.began))
+		limit = max(time.Millisecond, r.loaded.Wait-time.Since(r.began))
 	}
 	c, err := r.await(ctx, limit)
 	final := err != nil && limit > 0
@@ -304,8 +293,8 @@ func (p *program) openNamespace(ctx context.Context, flags *pflag.FlagSet) (*ope
 			fmt.Fprintln(p.err, "wasmjob: warning:", w)
 		}
 	}
-	if l.ZooKeeper.Wait == 0 {
-		l.ZooKeeper.Wait = commandWait
+	if l.Wait == 0 {
+		l.Wait = commandWait
 	}
 	r, err := openRegistry(l, zap.NewNop(), nil)
 	if err != nil {
@@ -318,7 +307,7 @@ func (p *program) openNamespace(ctx context.Context, flags *pflag.FlagSet) (*ope
 			said = why
 		}
 	}
-	c, err := r.await(ctx, l.ZooKeeper.Wait)
+	c, err := r.await(ctx, l.Wait)
 	if err != nil {
 		return nil, err
 	}

@@ -16,24 +16,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-)
 
-func TestConnectStrings(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"zk1": "zk1:2181", "zk1:2181": "zk1:2181", "zk1:2182, zk2 ,10.0.0.3:1": "zk1:2182,zk2:2181,10.0.0.3:1",
-		"zk1,zk2/jobs": "zk1:2181,zk2:2181/jobs", "zk1/a/b": "zk1:2181/a/b", "zk1/": "zk1:2181", "[::1]:2181": "[::1]:2181",
-	} {
-		if got, err := parseConnect(text); err != nil || got != want {
-			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
-		}
-	}
-	for _, text := range []string{",", "zk1,", "zk1:", "zk1:0", "zk1:port", "zk1:99999", ":2181", "zk1:2181/a,zk2:2181/a", "zk1/a//b", "zk1/..", "zk 1", "::1"} {
-		if got, err := parseConnect(text); err == nil {
-			t.Errorf("%q is taken as %q", text, got)
-		}
-	}
-}
+	"github.com/wasmjob/wasmjob/host/ensemble"
+)
 
 func TestZooKeeperSettings(t *testing.T) {
 	t.Parallel()
@@ -42,8 +27,8 @@ func TestZooKeeperSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := zooKeeper{Connect: "zk1:2181,zk2:2181/jobs", SessionTimeout: 6 * time.Second, Wait: time.Minute, TLS: true, ServerName: "zk", credentials: "user:pa:ss word"}
-	if l.Registry != registryZooKeeper || l.ZooKeeper != want || l.DumpAddress != "127.0.0.1:9888" {
+	want := ensemble.Ensemble{Connect: "zk1:2181,zk2:2181/jobs", SessionTimeout: 6 * time.Second, TLS: true, ServerName: "zk", Credentials: "user:pa:ss word"}
+	if l.Registry != registryZooKeeper || l.ZooKeeper != want || l.Wait != time.Minute || l.DumpAddress != "127.0.0.1:9888" {
 		t.Errorf("registry %q, %+v, dump %q", l.Registry, l.ZooKeeper, l.DumpAddress)
 	}
 	if !strings.HasSuffix(l.origins["registry"], "w.yaml:1, which implies it") || l.origins["zkTls"] != "--zk-tls-server-name, which implies it" {
@@ -108,10 +93,10 @@ func TestCredentialsFile(t *testing.T) {
 		l, _, err := load(t, "", nil, []string{"--plugins", "/", "--zk", "a", "--zk-credentials-file", name})
 		return l, err
 	}
-	if l, err := read("user:word\n", 0o600); err != nil || l.ZooKeeper.credentials != "user:word" || len(l.warnings) > 0 {
+	if l, err := read("user:word\n", 0o600); err != nil || l.ZooKeeper.Credentials != "user:word" || len(l.warnings) > 0 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if l, err := read("  user:word  \nrest\n", 0o644); err != nil || l.ZooKeeper.credentials != "user:word" ||
+	if l, err := read("  user:word  \nrest\n", 0o644); err != nil || l.ZooKeeper.Credentials != "user:word" ||
 		len(l.warnings) != 1 || !strings.Contains(l.warnings[0], "can be read by others (mode 0644): chmod 600") {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -153,7 +138,7 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := l.ZooKeeper.tls()
+	c, err := l.ZooKeeper.TLSConfig()
 	if err != nil || c == nil || c.RootCAs == nil {
 		t.Fatalf("%+v, %v", c, err)
 	}

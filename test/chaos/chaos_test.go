@@ -38,12 +38,17 @@ func noDial(context.Context, string, time.Duration) (coordination.RegistryCenter
 	return nil, errors.New("there is none")
 }
 
-// program builds the host, without the race detector: compiling modules would
-// take ten times as long.
+// program builds the host.
 func program(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "wasmjob")
-	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, "./cmd/host")
+	return build(t, filepath.Join(t.TempDir(), "wasmjob"), "./cmd/host")
+}
+
+// build builds a program, without the race detector: compiling modules would
+// take ten times as long.
+func build(t *testing.T, path, source string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, source)
 	c.Dir = filepath.Join("..", "..")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
@@ -65,7 +70,7 @@ func attacked(t *testing.T, o Options) *Report {
 	r.Write(&text)
 	t.Logf("\n%s", &text)
 	if !r.OK() || r.Overlaps != 0 || r.Losses != 0 {
-		t.Errorf("%d violations; see report.txt in %s, and again: wasmjob chaos --seed %d --duration -1s", len(r.Violations), r.Dir, o.Seed)
+		t.Errorf("%d violations; see report.txt in %s, and again: wasmjob-chaos --seed %d --duration -1s", len(r.Violations), r.Dir, o.Seed)
 	}
 	return r
 }
@@ -240,10 +245,10 @@ func TestForeignTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := program(t)
+	command := build(t, filepath.Join(filepath.Dir(program(t)), "wasmjob-chaos"), "./cmd/chaos")
 	run := func(args ...string) string {
 		t.Helper()
-		args = append([]string{"chaos", "--zk", "localhost:" + port, "--namespace", "attack", "--zk-tls-ca", filepath.Base(authority)}, args...)
+		args = append([]string{"--zk", "localhost:" + port, "--namespace", "attack", "--zk-tls-ca", filepath.Base(authority)}, args...)
 		c := exec.CommandContext(t.Context(), command, args...)
 		c.Dir = filepath.Dir(authority)
 		c.Env = append(os.Environ(), "WASMJOB_ZK_CREDENTIALS=user:word")

@@ -15,7 +15,7 @@ import (
 
 // ourMark is in the description of every job that an attack makes: nothing else
 // is ever removed.
-const ourMark = "made by wasmjob chaos"
+const ourMark = "made by wasmjob-chaos"
 
 // gone sees that nothing of a host's instance is left when it has drained.
 func (s *stage) gone(ctx context.Context, h *node, id string) error {
