@@ -98,11 +98,9 @@ type Config struct {
 }
 
 const (
-	registryEmbedded  = "embedded"
-	registryZooKeeper = "zookeeper"
-	logConsole        = "console"
-	logJSON           = "json"
-	off               = "off"
+	logConsole = "console"
+	logJSON    = "json"
+	off        = "off"
 
 	defaultAdmin = "127.0.0.1:9770"
 
@@ -186,14 +184,11 @@ func jobSettings() []setting {
 func registrySettings() []setting {
 	return []setting{
 		{
-			key: "registry", arg: "KIND", standard: registryEmbedded,
-			help: "registry that coordinates the hosts: embedded (in this process, for one host) or zookeeper; --zk alone means zookeeper",
-			set: func(c *Config, s string) error {
-				if kinds := []string{registryEmbedded, registryZooKeeper}; !slices.Contains(kinds, s) {
-					return fmt.Errorf("%q is not a registry; want embedded or zookeeper%s", clip(s), suggest(s, kinds))
-				}
-				c.Registry = s
-				return nil
+			key: "registry", arg: "REGISTRY", standard: registryEmbedded,
+			help: "registry that coordinates the hosts: embedded (in this process, for one host), zookeeper://HOST:PORT,HOST:PORT/PATH, or zookeeper with its servers in --zk; --zk alone means zookeeper",
+			set: func(c *Config, s string) (err error) {
+				c.Registry, err = parseRegistry(s)
+				return err
 			},
 			show: func(c *Config) string { return c.Registry },
 		},

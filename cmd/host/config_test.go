@@ -326,7 +326,7 @@ entirely-different: 1
 		`FILE:14: mount of job twice: two directories for the guest's path /x`,
 		`FILE:15: mounts: job "text": want a list of {host: DIR, guest: PATH}`,
 		`FILE:16: unknown key "entirely-different"`,
-		`WASMJOB_REGISTRY: "zokeeper" is not a registry; want embedded or zookeeper; did you mean "zookeeper"?`,
+		`WASMJOB_REGISTRY: "zokeeper" is not a registry; want embedded, zookeeper or zookeeper://HOST:PORT,HOST:PORT/PATH; did you mean "zookeeper"?`,
 		`WASMJOB_HISTORY_SIZE: "huge" is not a size; want a number of bytes, such as 64MiB`,
 		`WASMJOB_MOUNTS: "nonsense" is not a job's mount; want JOB=HOST:GUEST`,
 		`--server-ip: "::1" is neither an IPv4 address nor a network such as 10.0.0.0/8`,

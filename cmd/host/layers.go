@@ -82,7 +82,7 @@ func loadRegistry(environ []string, flags *pflag.FlagSet) (*loaded, error) {
 	switch {
 	case err != nil:
 		return nil, usageError{err}
-	case l.ZooKeeper.Connect == "":
+	case !l.backend().shared():
 		return nil, usageError{errNoServers}
 	}
 	return l, nil
@@ -475,7 +475,7 @@ func addRegistryFlags(flags *pflag.FlagSet) {
 	var list []setting
 	for _, s := range slices.Concat(registrySettings(), zooKeeperSettings()) {
 		switch s.key {
-		case "namespace", "zk":
+		case "registry", "namespace":
 			list = append(list, s)
 		default:
 			if strings.HasPrefix(s.key, "zk") {

@@ -13,7 +13,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/deadman"
 )
@@ -60,7 +59,7 @@ func (p *program) deadMan(l *loaded) bool {
 	supervised := slices.ContainsFunc([]string{"NOTIFY_SOCKET", "INVOCATION_ID", "KUBERNETES_SERVICE_HOST"}, func(name string) bool {
 		return p.getenv(name) != ""
 	})
-	return l.Registry == registryZooKeeper || (supervised && !p.outTTY && !p.errTTY)
+	return l.backend().shared() || (supervised && !p.outTTY && !p.errTTY)
 }
 
 // life proves that this process lives: to the kernel and to systemd, which end it
@@ -95,7 +94,7 @@ func (p *program) newLife(l *loaded, log *zap.Logger) *life {
 		}
 	}
 	dir := l.Cache
-	if l.Registry == registryEmbedded && l.Data != "" {
+	if !l.backend().shared() && l.Data != "" {
 		dir = l.Data
 	}
 	if dir != "" {
@@ -234,16 +233,14 @@ func (v *life) metrics(m *admin.Metrics) error {
 // fenced is a session with the timer that ends the process before the session
 // ends. The host closes a session when all that ran under it has ended.
 type fenced struct {
-	*zookeeper.Session
-	fence *deadman.Fence // nil: none
+	session
+	fence *deadman.Fence
 }
 
 // Close implements coordination.RegistryCenter.
 func (f *fenced) Close() error {
-	if f.fence != nil {
-		f.fence.Lift()
-	}
-	return f.Session.Close()
+	f.fence.Lift()
+	return f.session.Close()
 }
 
 // notifier speaks sd_notify(3) with systemd, or whatever has started this

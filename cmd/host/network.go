@@ -104,9 +104,9 @@ func (n network) serverIP(ctx context.Context, c *Config) (ip, doubt string, err
 		}
 		return "", "", noAddress(c, all)
 	}
-	if c.Registry == registryZooKeeper {
+	if servers := c.backend().servers(); len(servers) > 0 {
 		var problems []error
-		for _, server := range c.ZooKeeper.Servers() {
+		for _, server := range servers {
 			a, err := n.route(ctx, server)
 			if err != nil {
 				problems = append(problems, err)

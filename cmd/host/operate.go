@@ -53,17 +53,17 @@ func (p *program) addTarget(cmd *cobra.Command) *target {
 	cmd.Flags().StringVar(&t.address, "admin", p.getenv(envPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here)")
 	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.getenv(envPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with the host's token (default: from the note that the host left)")
 	addRegistryFlags(cmd.Flags())
-	for _, name := range []string{configFlag, "zk"} {
+	for _, name := range []string{configFlag, "registry", "zk"} {
 		cmd.Flags().Lookup(name).Usage += "; asks ZooKeeper itself, no host needs to run"
 	}
 	return t
 }
 
-// direct reports whether the registry itself is meant: --zk was given, or
+// direct reports whether the registry itself is meant: --registry was given, or
 // another flag of the registry.
 func (t *target) direct() (bool, error) {
 	given := ""
-	for _, name := range []string{"zk", configFlag, "namespace"} {
+	for _, name := range []string{"zk", "registry", configFlag, "namespace"} {
 		if t.flags.Changed(name) {
 			given = name
 			break

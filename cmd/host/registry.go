@@ -12,8 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/embedded"
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/migrate"
@@ -24,18 +22,15 @@ const (
 	waitMessage = 5 * time.Second
 	// waitNotice is when a command says the first time what it waits for.
 	waitNotice = time.Second
-	// commandWait is how long a command waits for ZooKeeper.
+	// commandWait is how long a command waits for the registry.
 	commandWait = 15 * time.Second
 )
 
 // registry is where the host's sessions come from, and knows the newest one.
 type registry struct {
-	loaded *loaded
-	log    *zap.Logger
-	// open gets a session; it waits for it until ctx is done.
-	open func(ctx context.Context) (coordination.RegistryCenter, error)
-	// close gives back what sessions are made of.
-	close func() error
+	loaded  *loaded
+	backend backend
+	*dialer
 	// waitsLong is called every now and then while there is no session.
 	interval  time.Duration
 	waitsLong func(why string, since, limit time.Duration)
@@ -51,7 +46,7 @@ type registry struct {
 	began time.Time
 
 	mu      sync.Mutex
-	current coordination.RegistryCenter
+	current session
 	waiting string // what for, in words; empty while there is a session
 }
 
@@ -59,7 +54,7 @@ type registry struct {
 // connected yet. operation counts requests, by kind.
 func openRegistry(l *loaded, log *zap.Logger, operation func(kind string, n int)) (*registry, error) {
 	r := &registry{
-		loaded: l, log: log, first: true, fatal: make(chan error, 1), close: func() error { return nil }, interval: waitMessage,
+		loaded: l, backend: l.backend(), first: true, fatal: make(chan error, 1), interval: waitMessage,
 		waitsLong: func(why string, since, limit time.Duration) {
 			atMost := "for ever; see --wait"
 			if limit > 0 {
@@ -68,41 +63,18 @@ func openRegistry(l *loaded, log *zap.Logger, operation func(kind string, n int)
 			log.Warn(why, zap.Duration("since", since), zap.String("atMost", atMost))
 		},
 	}
-	if l.Registry == registryEmbedded {
-		server, err := embedded.Open(embedded.Options{Dir: l.Data})
-		if err != nil {
-			return nil, err
-		}
-		r.open = func(ctx context.Context) (coordination.RegistryCenter, error) { return server.Connect(ctx) }
-		r.close = server.Close
-		return r, nil
-	}
-	options, err := l.ZooKeeper.Options()
+	var err error
+	r.dialer, err = r.backend.open(opening{log: log, operation: operation, waits: r.waits})
 	if err != nil {
 		return nil, err
-	}
-	options.Logger, options.OnOperation, options.OnWait = log, operation, r.waits
-	r.open = func(ctx context.Context) (coordination.RegistryCenter, error) {
-		f, o := new(fenced), options
-		if r.fence != nil {
-			f.fence, o.Renewed = r.fence()
-		}
-		var err error
-		if f.Session, err = zookeeper.Dial(ctx, o); err != nil {
-			return nil, err // not a nil pointer in an interface
-		}
-		if f.fence != nil {
-			f.fence.Arm()
-		}
-		return f, nil
 	}
 	return r, nil
 }
 
-// dial is what the host calls to begin a term: it waits until there is a
+// begin is what the host calls to begin a term: it waits until there is a
 // session or ctx is done. For the first one the patience of --wait holds, and
 // the namespace is looked at: if the host cannot work there, it ends.
-func (r *registry) dial(ctx context.Context) (coordination.RegistryCenter, error) {
+func (r *registry) begin(ctx context.Context) (coordination.RegistryCenter, error) {
 	limit := time.Duration(0)
 	if r.first && r.loaded.Wait > 0 {
 		if r.began.IsZero() {
@@ -113,10 +85,10 @@ func (r *registry) dial(ctx context.Context) (coordination.RegistryCenter, error
 	}
 	c, err := r.await(ctx, limit)
 	final := err != nil && limit > 0
-	if err == nil && r.first && r.loaded.Registry == registryZooKeeper {
+	if err == nil && r.first && r.backend.shared() {
 		if err = checkNamespace(ctx, c, r.loaded.Namespace); err != nil {
 			var layout *migrate.LayoutError
-			final = errors.As(err, &layout) || errors.Is(err, zookeeper.ErrNoAuth)
+			final = errors.As(err, &layout) || r.backend.denied(err)
 			err = errors.Join(err, c.Close())
 		}
 	}
@@ -140,9 +112,9 @@ func (r *registry) dial(ctx context.Context) (coordination.RegistryCenter, error
 
 // await waits for a session until there is one, ctx is done or the limit, if it
 // is not 0, is over. It says every few seconds what it waits for.
-func (r *registry) await(ctx context.Context, limit time.Duration) (coordination.RegistryCenter, error) {
-	if r.loaded.Registry == registryEmbedded {
-		return r.open(ctx)
+func (r *registry) await(ctx context.Context, limit time.Duration) (session, error) {
+	if !r.backend.shared() {
+		return r.dial(ctx, nil)
 	}
 	trying := ctx
 	if limit > 0 {
@@ -150,14 +122,27 @@ func (r *registry) await(ctx context.Context, limit time.Duration) (coordination
 		trying, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	r.waits(errNoAnswer)
 	stop := r.announce(limit)
-	c, err := r.open(trying)
+	c, err := r.connect(trying)
 	stop()
 	if err != nil && trying.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("gave up waiting: %w", err)
 	}
 	return c, err
+}
+
+// connect opens a session, with the timer if there is to be one.
+func (r *registry) connect(ctx context.Context) (session, error) {
+	if r.fence == nil {
+		return r.dial(ctx, nil)
+	}
+	fence, renewed := r.fence()
+	s, err := r.dial(ctx, renewed)
+	if err != nil || fence == nil {
+		return s, err
+	}
+	fence.Arm()
+	return &fenced{s, fence}, nil
 }
 
 // leastStopGrace is how long guests have to end that were told to so late that
@@ -172,17 +157,16 @@ const leastStopGrace = time.Second
 func (r *registry) stopGrace() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s, ok := r.current.(*fenced)
-	if !ok {
-		return 2 * leastStopGrace // the embedded registry loses no session before the process ends
+	var about *admin.Session
+	if r.current != nil {
+		about = r.current.about()
 	}
-	about := s.About()
+	if about == nil {
+		return 2 * leastStopGrace // such a session is not lost before the process ends
+	}
 	limit := deadman.Limit(about.Timeout) - min(stuckGrace, about.Timeout/40)
-	return max(min(leastStopGrace, about.Timeout*3/20), limit-about.Age)
+	return max(min(leastStopGrace, about.Timeout*3/20), limit-time.Since(about.Answered))
 }
-
-// errNoAnswer is what is known before anything else is.
-var errNoAnswer = errors.New("no server has answered yet")
 
 // announce says, every now and then, what is waited for, until the func that
 // it returns is called.
@@ -209,13 +193,9 @@ func (r *registry) announce(limit time.Duration) (stop func()) {
 
 // waits notes why there is no session yet.
 func (r *registry) waits(why error) {
-	text := why.Error()
-	if prefix := "waiting for ZooKeeper at "; !strings.HasPrefix(text, prefix) {
-		text = prefix + r.loaded.ZooKeeper.Connect + ": " + text
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.waiting = text
+	r.waiting = why.Error()
 }
 
 // waitsFor says what keeps the host from having a session; empty if it has one.
@@ -225,8 +205,8 @@ func (r *registry) waitsFor() string {
 	return r.waiting
 }
 
-// session is the newest session; nil while there is none that lives.
-func (r *registry) session() coordination.RegistryCenter {
+// live is the newest session; nil while there is none that lives.
+func (r *registry) live() session {
 	r.mu.Lock()
 	c := r.current
 	r.mu.Unlock()
@@ -241,8 +221,22 @@ func (r *registry) session() coordination.RegistryCenter {
 	}
 }
 
-// about is what is known of the session.
-func (r *registry) about() *admin.Session { return sessionOf(r.session()) }
+// session is live, as other rooms want it.
+func (r *registry) session() coordination.RegistryCenter {
+	if s := r.live(); s != nil {
+		return s
+	}
+	return nil // not a nil interface in another one
+}
+
+// about is what is known of the session; nil if there is none, or nothing to know.
+func (r *registry) about() *admin.Session {
+	s := r.live()
+	if s == nil {
+		return nil
+	}
+	return s.about()
+}
 
 // checkNamespace sees that a host can work in the namespace: that it may read
 // and write there, and that no older ElasticJob does.
@@ -261,19 +255,6 @@ func checkNamespace(ctx context.Context, c coordination.RegistryCenter, namespac
 	return nil
 }
 
-// sessionOf tells of a session; nil if there is none, or none to tell of.
-func sessionOf(c coordination.RegistryCenter) *admin.Session {
-	z, ok := c.(*fenced)
-	if !ok {
-		return nil
-	}
-	a := z.About()
-	return &admin.Session{
-		Server: a.Server, ID: fmt.Sprintf("0x%x", a.ID), Timeout: a.Timeout, Answered: time.Now().Add(-a.Age), Trust: a.Trust.String(),
-		Reconnects: int64(max(1, a.Connections)) - 1,
-	}
-}
-
 // opened is a namespace in the registry itself, for a command.
 type opened struct {
 	loaded *loaded
@@ -281,7 +262,7 @@ type opened struct {
 	jobs   *admin.Registry
 }
 
-// openNamespace connects to the ZooKeeper that flags, environment and file
+// openNamespace connects to the shared registry that flags, environment and file
 // name.
 func (p *program) openNamespace(ctx context.Context, flags *pflag.FlagSet) (*opened, error) {
 	l, err := loadRegistry(p.environ, flags)
@@ -318,5 +299,5 @@ func (o *opened) close() error { return o.center.Close() }
 
 // heading says which registry is shown.
 func (o *opened) heading(s style) string {
-	return fmt.Sprintf("%s  %s\n", s.paint(grey, pad("registry", 9)), printable("ZooKeeper, "+o.loaded.ZooKeeper.Connect+", namespace "+o.loaded.Namespace))
+	return fmt.Sprintf("%s  %s\n", s.paint(grey, pad("registry", 9)), printable(o.loaded.backend().String()+", namespace "+o.loaded.Namespace))
 }

@@ -191,7 +191,7 @@ func (s *system) banner() {
 	}
 	if s.console == nil {
 		fields := []zap.Field{zap.String("version", versionText()), zap.String("plugins", plugins),
-			zap.String("registry", s.registryText()), zap.String("namespace", l.Namespace), zap.String("server", s.serverIP), zap.Int("pid", os.Getpid())}
+			zap.String("registry", s.registry.backend.String()), zap.String("namespace", l.Namespace), zap.String("server", s.serverIP), zap.Int("pid", os.Getpid())}
 		if s.admin != nil {
 			fields = append(fields, zap.Stringer("admin", s.admin.Address()))
 		}
@@ -206,7 +206,7 @@ func (s *system) banner() {
 		fmt.Fprintf(s.console.out, "  %s %s\n", paint(grey, pad(what, 9)), text)
 	}
 	fmt.Fprintf(s.console.out, "%s %s\n", paint(bold, "wasmjob"), versionText())
-	show("registry", s.registryText()+paint(grey, ", namespace "+l.Namespace+", server "+s.serverIP))
+	show("registry", s.registry.backend.String()+paint(grey, ", namespace "+l.Namespace+", server "+s.serverIP))
 	show("plugins", plugins)
 	if s.admin != nil {
 		address, ask := s.admin.Address().String(), "wasmjob status"
@@ -223,16 +223,6 @@ func (s *system) banner() {
 	}
 	show("end", fmt.Sprintf("Ctrl-C drains (at most %s), twice stops at once", showDuration(l.DrainTimeout)))
 	fmt.Fprintln(s.console.out)
-}
-
-func (s *system) registryText() string {
-	if s.loaded.Registry == registryZooKeeper {
-		return "ZooKeeper, " + s.loaded.ZooKeeper.Connect
-	}
-	if s.loaded.Data == "" {
-		return "embedded, in memory (--data DIR keeps it)"
-	}
-	return "embedded, in " + s.loaded.Data
 }
 
 // token is the token for operations.

@@ -192,7 +192,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		return nil, err
 	}
 	s.registry.fence = s.life.fence
-	if l.Registry == registryZooKeeper {
+	if s.registry.backend.shared() {
 		if err := metrics.Sessions(s.registry.about); err != nil {
 			return nil, err
 		}
@@ -214,7 +214,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		keep = -1
 	}
 	s.host, err = host.New(host.Config{
-		Dial:           s.registry.dial,
+		Dial:           s.registry.begin,
 		Namespace:      l.Namespace,
 		ServerIP:       s.serverIP,
 		MaxConcurrency: l.MaxConcurrency,
@@ -311,7 +311,7 @@ func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
 	if err != nil {
 		return err
 	}
-	about := admin.About{Version: versionText(), PID: os.Getpid(), Plugins: l.Plugins, Registry: s.registryText(), History: l.History}
+	about := admin.About{Version: versionText(), PID: os.Getpid(), Plugins: l.Plugins, Registry: s.registry.backend.String(), History: l.History}
 	if abs, err := filepath.Abs(l.Plugins); err == nil {
 		about.Plugins = abs
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/ensemble"
@@ -74,6 +75,14 @@ func (l *loader) registryChoice(c *Config, secret string) {
 	z := &c.ZooKeeper
 	given := func(key string) bool { return l.origins[key] != "default" }
 	bad := func(key, format string, args ...any) { l.problem(l.origins[key], key, fmt.Errorf(format, args...)) }
+	if connect, ok := strings.CutPrefix(c.Registry, zooKeeperScheme); ok {
+		c.Registry = registryZooKeeper
+		if z.Connect != "" && z.Connect != connect {
+			bad("registry", "the servers are %s here and %s in zk (%s); leave one of the two out", connect, z.Connect, l.origins["zk"])
+		} else if z.Connect == "" {
+			z.Connect, l.origins["zk"] = connect, l.origins["registry"]+", which names them"
+		}
+	}
 	if z.Connect != "" && !given("registry") {
 		c.Registry, l.origins["registry"] = registryZooKeeper, l.origins["zk"]+", which implies it"
 	}
@@ -93,7 +102,7 @@ func (l *loader) registryChoice(c *Config, secret string) {
 		return
 	}
 	if z.Connect == "" {
-		bad("registry", "zookeeper needs its servers: --zk HOST:PORT,HOST:PORT")
+		bad("registry", "zookeeper needs its servers: --registry zookeeper://HOST:PORT,HOST:PORT or --zk HOST:PORT,HOST:PORT")
 	}
 	if c.Data != "" {
 		l.warnings = append(l.warnings, "data ("+l.origins["data"]+") has no meaning with ZooKeeper, which keeps everything itself")
@@ -145,5 +154,5 @@ func (l *loader) registryChoice(c *Config, secret string) {
 	}
 }
 
-// errNoServers: a command that talks to ZooKeeper was not told where it is.
-var errNoServers = errors.New("ZooKeeper's servers are not named; want --zk HOST:PORT,HOST:PORT (or WASMJOB_ZK)")
+// errNoServers: a command that talks to the registry itself was not given one that is shared.
+var errNoServers = errors.New("the registry's servers are not named; want --registry zookeeper://HOST:PORT,HOST:PORT or --zk HOST:PORT,HOST:PORT (or WASMJOB_REGISTRY, WASMJOB_ZK)")

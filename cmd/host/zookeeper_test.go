@@ -54,7 +54,7 @@ func TestZooKeeperMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"", nil, []string{"--registry", "zookeeper"}, "--registry: zookeeper needs its servers: --zk HOST:PORT,HOST:PORT"},
+		{"", nil, []string{"--registry", "zookeeper"}, "--registry: zookeeper needs its servers: --registry zookeeper://HOST:PORT,HOST:PORT or --zk HOST:PORT,HOST:PORT"},
 		{"", []string{"WASMJOB_REGISTRY=embedded"}, []string{"--zk", "a"}, "--zk: ZooKeeper's servers are named, but the registry is embedded (WASMJOB_REGISTRY); leave one of the two out"},
 		{"sessionTimeout: 5s\n", nil, nil, "FILE:1: sessionTimeout: has a meaning for ZooKeeper only; name its servers with --zk"},
 		{"", nil, []string{"--zk-tls"}, "--zk-tls: has a meaning for ZooKeeper only; name its servers with --zk"},

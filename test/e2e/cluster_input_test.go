@@ -236,7 +236,7 @@ func TestExport(t *testing.T) {
 	for name := range c.jobs {
 		m.place.drop(name+".yaml", read(t, filepath.Join(dir, name+".yaml")))
 	}
-	next := m.place.start("--zk", c.zk, "--namespace", c.ns, "--server-ip", m.ip)
+	next := m.place.start("--registry", "zookeeper://"+c.zk, "--namespace", c.ns, "--server-ip", m.ip)
 	next.of("tick", 0, owned())
 	next.of("manual", 0, owned())
 	var now, then []admin.Brief

@@ -96,7 +96,7 @@ func (c *cluster) addOf(program string, flags ...string) *member {
 // registry runs a command against the registry itself.
 func (c *cluster) registry(args ...string) string {
 	c.t.Helper()
-	return c.must(append(args, "--zk", c.zk, "--namespace", c.ns)...)
+	return c.must(append(args, "--registry", "zookeeper://"+c.zk, "--namespace", c.ns)...)
 }
 
 // shards is what `wasmjob shards` says of a job.

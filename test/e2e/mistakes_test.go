@@ -52,7 +52,7 @@ func TestMistakesAtStart(t *testing.T) {
 		{2, []string{"--mount", p.path("nowhere"), "does not exist"}, []string{"--mount", "clock=" + p.path("nowhere") + ":/x"}, nil},
 		{2, []string{"JOB=HOST:GUEST"}, []string{"--mount", "/x:/y"}, nil},
 		{2, []string{"zookeeper needs its servers", "--zk"}, []string{"--registry", "zookeeper"}, nil},
-		{2, []string{`"zokeeper"`, "embedded or zookeeper", "did you mean"}, []string{"--registry", "zokeeper"}, nil},
+		{2, []string{`"zokeeper"`, "embedded, zookeeper or zookeeper://HOST:PORT", "did you mean"}, []string{"--registry", "zokeeper"}, nil},
 		{2, []string{"neither an IPv4 address nor a network"}, []string{"--server-ip", "localhost"}, nil},
 		{2, []string{"too short"}, []string{"--drain-timeout", "-1s"}, nil},
 		{1, []string{"0644", "0600"}, []string{"--admin-token-file", p.path("open.token")}, nil},
