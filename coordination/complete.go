@@ -18,7 +18,7 @@ type Ended struct {
 	HasOffset bool
 	// Failover is true if the run was taken over from a host that died.
 	Failover bool
-	// HandBack undoes a begin of which nothing ran: the instant stays due.
+	// HandBack, if not nil, is written in place of the outcome: the fire stays due.
 	HandBack *Record
 }
 

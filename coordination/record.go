@@ -83,10 +83,12 @@ type Record struct {
 	// Held is since when no instant and no trigger of the item is begun, Unix
 	// milliseconds, because Deaths reached the job's limit; 0: it is not held.
 	Held int64 `json:"held,omitempty"`
-	// Back is a scheduled instant that was begun and handed back before anything
-	// of it ran, Unix milliseconds: its next owner runs it, or a newer one. It
-	// counts while it is after Instant; the next begin sets it to 0.
-	Back int64 `json:"back,omitempty"`
+	// Back is a scheduled instant that was begun and handed back, before anything
+	// of it ran or because the item moves, Unix milliseconds: its next owner runs
+	// it, or a newer one. It counts while it is after Instant; the next begin sets
+	// it to 0. BackTrigger is the same for a trigger round.
+	Back        int64 `json:"back,omitempty"`
+	BackTrigger int64 `json:"backTrigger,omitempty"`
 	// Former is the run before the newest, if another instance began that: so
 	// that it learns what became of it if it did not hear of its completion.
 	Former Former `json:"former,omitzero"`
@@ -156,20 +158,29 @@ func (r Record) isOf(f Fire) bool {
 	return f.Instant == r.Instant
 }
 
-// HandBack closes a run of which nothing ran, so that the fire may begin
-// once more.
+// HandBack closes a run so that the fire may begin once more: nothing of it ran, or
+// it goes on with the item's next owner.
 func (r Record) HandBack(f Fire) Record {
 	r.Ended, r.Outcome = r.Begun, OutcomeCancelled
 	if f.Trigger != 0 {
-		r.Trigger = min(r.Trigger, f.Trigger-1)
+		r.Trigger, r.BackTrigger = min(r.Trigger, f.Trigger-1), f.Trigger
 	} else if f.Instant != 0 {
 		r.Instant, r.Back = min(r.Instant, f.Instant-1), f.Instant
 	}
 	return r
 }
 
-// HandedBack is a scheduled instant that was begun in time, of which nothing ran,
-// and that is due; 0 if there is none.
+// HandedBackTrigger is a trigger round that was begun and handed back; 0 if there is
+// none.
+func (r Record) HandedBackTrigger() int64 {
+	if r.Open() || r.BackTrigger <= r.Trigger {
+		return 0
+	}
+	return r.BackTrigger
+}
+
+// HandedBack is a scheduled instant that was begun in time and handed back, and that
+// is due; 0 if there is none.
 func (r Record) HandedBack() int64 {
 	if r.Open() || r.Back <= r.Instant {
 		return 0
@@ -249,6 +260,7 @@ func (r Record) data() []byte {
 	text(`,"died":`, r.Died)
 	num(`,"held":`, r.Held)
 	num(`,"back":`, r.Back)
+	num(`,"backTrigger":`, r.BackTrigger)
 	if r.Former != (Former{}) {
 		b = append(b, `,"former":{"owner":`...)
 		b = appendText(b, r.Former.Owner)

@@ -79,10 +79,12 @@ func (j *job) commitEnded(now moment) {
 		}
 		e.run.mu.Lock()
 		ended := coordination.Ended{State: e.run.state, Outcome: string(e.result.Outcome), Reason: cmp.Or(e.reason, recordedReason(e.result)), Failover: e.run.fire.source == abi.SourceFailover}
-		switch {
-		case e.unstarted:
+		if e.handedBack() {
 			before := e.run.state.Record.HandBack(e.run.fire.id)
 			ended.HandBack = &before
+		}
+		switch {
+		case e.unstarted:
 		case e.result.Staged && e.result.Outcome == abi.OutcomeOK:
 			ended.Offset, ended.HasOffset = e.result.Offset, true
 		case e.run.isStaged:
@@ -141,14 +143,16 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		if j.left != "" {
 			event.Reason = "handed back unstarted: the job was " + string(j.leftState)
 		}
+	case e.moved:
+		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "the item moves to another host, and the run goes on there"
 	default:
 		event.Kind, event.OffsetWrites, event.Reason = EventItemCompleted, offsetWrites(state), e.reason
 	}
 	j.emit(event)
-	if took && e.unstarted && it != nil && j.beyond(it) { // nobody will be given it
+	if took && e.handedBack() && it != nil && j.beyond(it) { // nobody will be given it
 		j.skipItem(it, f.id, SkipDisabled, j.fewer())
 	}
-	if took && !e.unstarted {
+	if took && !e.handedBack() {
 		if e.result.Outcome == abi.OutcomeOK {
 			j.succeeded++
 		} else {
@@ -158,10 +162,10 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 			j.tallyAt = now.Add(tallyInterval)
 		}
 	}
-	if !took || e.unstarted {
+	if !took || e.handedBack() {
 		f.cut++
 	}
-	if !e.unstarted && e.result.Outcome != abi.OutcomeOK {
+	if !e.handedBack() && e.result.Outcome != abi.OutcomeOK {
 		f.failed++
 		j.handleError(f.config, "item failed", e.result, zap.Int("item", n), zap.String("run", e.run.runID()))
 		f.thrown = f.thrown || f.config.JobErrorHandlerType == "THROW"
@@ -181,7 +185,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		j.skipItem(it, *it.due, SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
 		it.due = nil
 	}
-	if e.unstarted && took && it.owned && it.due == nil && j.leaving == "" && !j.draining {
+	if e.handedBack() && took && it.owned && it.due == nil && j.leaving == "" && !j.draining {
 		j.owe(it, f.id) // handed back, and the host stays after all
 	}
 	if !it.owned {

@@ -33,6 +33,7 @@ type execution struct {
 	reason    atomic.Int32  // abi.Cancel
 	soft      atomic.Int64  // nanoseconds after the fire's begin from which the guest is told to hurry, 0 = never
 	muted     atomic.Bool   // a line was dropped because the item is lost
+	moving    atomic.Bool   // it yields because the item moves
 	doubted   atomic.Bool   // the attempt was told to stop because the session was in doubt
 	started   atomic.Bool   // the event of its first attempt is written
 	claimed   atomic.Bool   // a worker has taken it, or it ends without one
@@ -57,9 +58,15 @@ type endedRun struct {
 	// unfinished: the guest was stopped, or stopped, because the host stops; the
 	// run stays open, as after a crash.
 	unfinished bool
+	// moved: a streaming loop stopped because the item moves; the fire is handed
+	// back, and goes on with the next owner.
+	moved bool
 	// reason is kept with the outcome, if the outcome alone does not say why.
 	reason string
 }
+
+// handedBack reports whether the fire stays due for the item.
+func (e endedRun) handedBack() bool { return e.unstarted || e.moved }
 
 // cancel tells the guest to stop. A stronger reason replaces a weaker one.
 func (e *execution) cancel(c abi.Cancel) {
@@ -80,6 +87,24 @@ func (e *execution) yield() {
 	if e.fire.guest.StreamingProcess && e.reason.CompareAndSwap(int32(abi.CancelNone), int32(abi.CancelYield)) {
 		e.tell()
 	}
+}
+
+// move asks a streaming loop to stop after its batch, for the item is to go on at
+// another host. Other guests run on: their item moves when they end.
+func (e *execution) move() {
+	e.moving.Store(true)
+	e.yield()
+}
+
+// moved reports whether the guest ended early because of that.
+func (e *execution) moved(r abi.Result) bool {
+	return e.moving.Load() && e.stoppedEarly(r, abi.CancelYield)
+}
+
+// stoppedEarly reports whether the guest ended before its work was done because it
+// was told one of the reasons.
+func (e *execution) stoppedEarly(r abi.Result, told ...abi.Cancel) bool {
+	return r.Yielded || (r.Outcome == abi.OutcomeCancelled && slices.Contains(told, abi.Cancel(e.reason.Load())))
 }
 
 // tell wakes a streaming item that waits for its slot.
@@ -433,6 +458,9 @@ func (f *fire) attempts(guests, own context.Context, worker abi.Worker, e *execu
 		if guests.Err() != nil && result.Outcome != abi.OutcomeOK || f.cutShort(e, result) {
 			return endedRun{run: e, result: result, unfinished: true}
 		}
+		if e.moved(result) {
+			return endedRun{run: e, result: result, moved: true}
+		}
 		if e.doubted.Load() && result.Outcome == abi.OutcomeCancelled {
 			// It was told that the item was lost, and it was not. That is no
 			// failure of its own: once that is certain it runs again.
@@ -490,8 +518,7 @@ func (f *fire) cutShort(e *execution, r abi.Result) bool {
 	default:
 		return false
 	}
-	told := abi.Cancel(e.reason.Load())
-	return r.Yielded || r.Outcome == abi.OutcomeCancelled && (told == abi.CancelStop || told == abi.CancelYield)
+	return e.stoppedEarly(r, abi.CancelStop, abi.CancelYield)
 }
 
 // attempt runs the item once.

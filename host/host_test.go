@@ -642,6 +642,74 @@ func TestAGuestThatStopsInADrainGoesOnLater(t *testing.T) {
 	}
 }
 
+// A streaming run whose item moves goes on at the next owner, wherever it was, and is
+// neither over nor a failure before that.
+func TestAStreamWhoseItemMovesGoesOnThere(t *testing.T) {
+	for _, kind := range []string{"yields between batches", "returns cancelled"} {
+		for _, by := range []string{"trigger", "schedule"} {
+			t.Run(kind+", "+by, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t)
+					d := definition("stream", "", 1)
+					if by == "schedule" {
+						d.Cron = "0 0 * * * ?"
+					}
+					d.Props["streaming.process"] = "true"
+					var mu sync.Mutex
+					var began []string
+					g := &guest{digest: "s", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+						mu.Lock()
+						began = append(began, fmt.Sprintf("%s at %q", inv.Context.Source, inv.Offset))
+						mu.Unlock()
+						at := len(inv.Offset)
+						for at < 5 {
+							time.Sleep(700 * time.Millisecond)
+							at++
+							if code := inv.Host.StageOffset(ctx, bytes.Repeat([]byte("x"), at)); code != abi.OK {
+								return abi.Result{Outcome: abi.OutcomeCancelled}
+							}
+							if why := inv.Host.Cancelled(); why == abi.CancelYield && kind == "yields between batches" {
+								return abi.Result{Outcome: abi.OutcomeOK, Yielded: true}
+							} else if why != abi.CancelNone {
+								return abi.Result{Outcome: abi.OutcomeCancelled, Status: abi.StatusCancelled}
+							}
+						}
+						return ok
+					}}
+					first := c.start(1, job(d, g))
+					c.start(2, job(d, g))
+					time.Sleep(10 * time.Second)
+					if by == "trigger" {
+						if err := first.host.Trigger(t.Context(), "stream"); err != nil {
+							t.Fatal(err)
+						}
+					} else {
+						time.Sleep(time.Hour - 10*time.Second)
+					}
+					time.Sleep(1500 * time.Millisecond)
+					owner, _, _ := strings.Cut(string(c.nodes(coordination.Data("/test/stream/sharding/0/instance"))[0].Data), "@")
+					if err := c.operate(coordination.SetServers(coordination.NewLayout("test", "stream"), false, owner)); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(10 * time.Second)
+					mu.Lock()
+					defer mu.Unlock()
+					source := map[string]string{"trigger": "trigger", "schedule": "catch-up"}[by]
+					if want := []string{by + ` at ""`, source + ` at "xxx"`}; !slices.Equal(began, want) {
+						t.Errorf("began %q, want %q\n%s", began, want, c.all())
+					}
+					if done := c.list(host.EventItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
+						t.Errorf("completed %s, want the one that went on", lines(done))
+					}
+					if ends := c.list(host.EventFireEnded); len(ends) != 2 || ends[0].Outcome != abi.OutcomeCancelled || ends[1].Outcome != abi.OutcomeOK {
+						t.Errorf("fires %s, want one that was cut short and one that is OK", lines(ends))
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestAHostThatDrainsRefusesTriggers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

@@ -154,7 +154,7 @@ func (j *job) look(now moment) bool {
 	switch {
 	case !j.view.Exists:
 		j.quit(JobRemoved, "removed from the registry; 'wasmjob start "+j.name+"' brings it back")
-		j.press(now)
+		j.clearAway(now)
 		return false
 	case !j.view.Joined() && j.departed(now):
 		j.unwatchAll()
@@ -645,7 +645,7 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 	}
 	for _, n := range share.Pending {
 		if it := j.items[n]; it != nil && it.run != nil {
-			it.run.yield()
+			it.run.move()
 		}
 	}
 	if edited && !j.view.Necessary && j.view.Leader != "" {
@@ -672,6 +672,12 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 		j.parked = time.Time{}
 		j.fire(now, at)
 		j.makeUp(now.wall, gained)
+	}
+	for _, n := range gained {
+		it := j.items[n]
+		if round := it.state.Record.HandedBackTrigger(); round != 0 && j.view.Enabled && it.run == nil && it.due == nil && !j.beyond(it) {
+			it.due = &coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}
+		}
 	}
 	if j.view.Trigger != 0 && j.trigger.consumed < share.Round {
 		return // this host's own trigger is for them as well

@@ -201,8 +201,8 @@ func TestRemovedByConsole(t *testing.T) {
 			t.Fatal(nodes, err)
 		}
 		for _, path := range []string{"/test/gone/instances/" + nodes[0].Names[0], "/test/gone/config", "/test/gone/instances/" + nodes[0].Names[1]} {
-			if _, err := rc.Commit(t.Context(), coordination.Delete(path, coordination.AnyVersion)); err != nil {
-				t.Fatal(err)
+			if _, err := rc.Commit(t.Context(), coordination.Delete(path, coordination.AnyVersion)); err != nil && !errors.Is(err, coordination.ErrConflict) {
+				t.Fatal(err) // a conflict: the host has deleted it itself
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -210,6 +210,32 @@ func TestRemovedByConsole(t *testing.T) {
 		for name, n := range c.hosts {
 			if s := n.host.Status().Jobs[0]; s.State != host.JobRemoved {
 				t.Errorf("%s: %s (%s), want removed", name, s.State, s.Reason)
+			}
+		}
+	})
+}
+
+// TestRemovedHostsAreGone: hosts that a removal has ended leave nothing in the
+// registry that looks alive, also if another host brings the job back at once.
+func TestRemovedHostsAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		j := job(definition("back", "0/5 * * * * ?", 4), sleeper(100*time.Millisecond))
+		n := c.start(1, j)
+		c.start(2, j)
+		c.start(3, j)
+		time.Sleep(11 * time.Second)
+		if err := n.host.Remove(t.Context(), "back", false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err := n.host.Start(t.Context(), "back"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		for _, node := range c.nodes(coordination.Children("/test/back/instances"), coordination.Children("/test.wasmjob/back/instances")) {
+			if len(node.Names) != 1 {
+				t.Errorf("%s has %q, want the one host that was started", node.Path, node.Names)
 			}
 		}
 	})

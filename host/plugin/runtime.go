@@ -108,10 +108,18 @@ type Runtime struct {
 	idle      chan struct{} // closed when closed and codes is empty
 }
 
+// wazeroKnowsItsVersion has wazero 1.12.0 write the package variable in which it keeps
+// its version (internal/version), which it does without a lock when the first runtime
+// is made. Runtimes are made by several goroutines.
+var wazeroKnowsItsVersion = sync.OnceFunc(func() {
+	_ = wazero.NewRuntime(context.Background()).Close(context.Background())
+})
+
 // NewRuntime finds out which engine works here and makes a runtime. On systems
 // that forbid making memory executable (a hardened service unit, for example)
 // that is the interpreter, which is 10 to 50 times slower: a warning is logged.
 func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
+	wazeroKnowsItsVersion()
 	r := &Runtime{
 		log:        o.Logger,
 		stored:     o.Stored,
