@@ -91,10 +91,10 @@ type house struct {
 
 // open starts the system with what is in the plugins directory and waits until
 // all n jobs of it are ready. It ends with the benchmark.
-func open(b *testing.B, registry, dir string, n int) *house {
+func open(b *testing.B, name, dir string, n int) *house {
 	b.Helper()
 	o := embedded.Options{}
-	if registry == durable {
+	if name == durable {
 		o.Dir = b.TempDir()
 	}
 	server, err := embedded.Open(o)

@@ -176,16 +176,16 @@ func TestARecordThatIsAheadIsRepaired(t *testing.T) {
 func TestNothingRunsTwiceWhenTheRegistrysClockIsSetBack(t *testing.T) {
 	for _, by := range []time.Duration{-time.Hour, -48 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			var registry atomic.Int64
+			var offset atomic.Int64
 			c := newCluster(t)
-			c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &skewed{l, &registry} }
+			c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &skewed{l, &offset} }
 			d := definition("often", "0 * * * * ?", 4)
 			c.start(1, job(d, sleeper(time.Second)))
 			c.start(2, job(d, sleeper(time.Second)))
 			time.Sleep(2*time.Hour + 10*time.Second)
-			registry.Store(int64(by))
+			offset.Store(int64(by))
 			time.Sleep(30 * time.Minute)
-			registry.Store(0)
+			offset.Store(0)
 			time.Sleep(10 * time.Minute)
 			runs := make(map[string]int)
 			for _, e := range c.list(host.EventItemStarted) {
@@ -272,16 +272,16 @@ func TestSlowAnswersDoNotMakeAClockWrong(t *testing.T) {
 // It kills the mutant "clock that is off not asked for again".
 func TestADueInstantWaitsForTheRegistrysClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var registry atomic.Int64
+		var offset atomic.Int64
 		c := newCluster(t)
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &skewed{l, &registry} }
+		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &skewed{l, &offset} }
 		// Items take 90 s: each second instant is due when they end.
 		c.start(1, job(definition("often", "0 * * * * ?", 2), sleeper(90*time.Second)))
 		time.Sleep(10*time.Minute + 10*time.Second)
-		registry.Store(int64(-20 * time.Minute))
+		offset.Store(int64(-20 * time.Minute))
 		set := time.Now()
 		time.Sleep(10 * time.Minute)
-		registry.Store(0)
+		offset.Store(0)
 		right := time.Now()
 		time.Sleep(10 * time.Minute)
 		c.mu.Lock()
@@ -335,10 +335,10 @@ func TestALeaderThatIsBehindMakesNoItemOweWhatWasBefore(t *testing.T) {
 // clocks are right.
 func TestItemsThatAWrongRegistryDatedAreRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var registry atomic.Int64
-		registry.Store(int64(24 * time.Hour))
+		var offset atomic.Int64
+		offset.Store(int64(24 * time.Hour))
 		c := newCluster(t)
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &skewed{l, &registry} }
+		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &skewed{l, &offset} }
 		d := definition("often", "0 * * * * ?", 4)
 		c.start(1, job(d, sleeper(time.Second)))
 		c.start(2, job(d, sleeper(time.Second)))
@@ -346,7 +346,7 @@ func TestItemsThatAWrongRegistryDatedAreRepaired(t *testing.T) {
 		if began := c.list(host.EventItemStarted); len(began) != 0 {
 			t.Errorf("dated a day ahead, and begun:\n%s", lines(began))
 		}
-		registry.Store(0)
+		offset.Store(0)
 		time.Sleep(50 * time.Second)
 		from := time.Now()
 		time.Sleep(5 * time.Minute)

@@ -119,11 +119,11 @@ type due struct {
 	instant int64 // Unix seconds
 }
 
-func open(b *testing.B, registry, namespace string) *house {
+func open(b *testing.B, name, namespace string) *house {
 	b.Helper()
 	h := &house{b: b, accounted: make(map[due]bool), waits: make(map[host.Wait]int), defined: make(map[string]time.Time), gone: make(map[string]time.Time)}
 	var dial func(ctx context.Context) (coordination.RegistryCenter, error)
-	if registry == "memory" {
+	if name == "memory" {
 		server, err := embedded.Open(embedded.Options{})
 		if err != nil {
 			b.Fatal(err)

@@ -26,8 +26,8 @@ const (
 	commandWait = 15 * time.Second
 )
 
-// registry is where the host's sessions come from, and knows the newest one.
-type registry struct {
+// sessions is where the host's sessions come from, and knows the newest one.
+type sessions struct {
 	loaded  *loaded
 	backend backend
 	*dialer
@@ -52,8 +52,8 @@ type registry struct {
 
 // openRegistry makes the registry that the configuration names. Nothing is
 // connected yet. operation counts requests, by kind.
-func openRegistry(l *loaded, log *zap.Logger, operation func(kind string, n int)) (*registry, error) {
-	r := &registry{
+func openRegistry(l *loaded, log *zap.Logger, operation func(kind string, n int)) (*sessions, error) {
+	r := &sessions{
 		loaded: l, backend: l.backend(), first: true, fatal: make(chan error, 1), interval: waitMessage,
 		waitsLong: func(why string, since, limit time.Duration) {
 			atMost := "for ever; see --wait"
@@ -74,7 +74,7 @@ func openRegistry(l *loaded, log *zap.Logger, operation func(kind string, n int)
 // begin is what the host calls to begin a term: it waits until there is a
 // session or ctx is done. For the first one the patience of --wait holds, and
 // the namespace is looked at: if the host cannot work there, it ends.
-func (r *registry) begin(ctx context.Context) (coordination.RegistryCenter, error) {
+func (r *sessions) begin(ctx context.Context) (coordination.RegistryCenter, error) {
 	limit := time.Duration(0)
 	if r.first && r.loaded.Wait > 0 {
 		if r.began.IsZero() {
@@ -112,7 +112,7 @@ func (r *registry) begin(ctx context.Context) (coordination.RegistryCenter, erro
 
 // await waits for a session until there is one, ctx is done or the limit, if it
 // is not 0, is over. It says every few seconds what it waits for.
-func (r *registry) await(ctx context.Context, limit time.Duration) (session, error) {
+func (r *sessions) await(ctx context.Context, limit time.Duration) (session, error) {
 	if !r.backend.shared() {
 		return r.dial(ctx, nil)
 	}
@@ -132,7 +132,7 @@ func (r *registry) await(ctx context.Context, limit time.Duration) (session, err
 }
 
 // connect opens a session, with the timer if there is to be one.
-func (r *registry) connect(ctx context.Context) (session, error) {
+func (r *sessions) connect(ctx context.Context) (session, error) {
 	if r.fence == nil {
 		return r.dial(ctx, nil)
 	}
@@ -154,7 +154,7 @@ const leastStopGrace = time.Second
 // tenths of its timeout, counted from when the servers are known to have heard
 // from it. It is over a little before the kernel's timer ends the process, so that
 // there is time to say why.
-func (r *registry) stopGrace() time.Duration {
+func (r *sessions) stopGrace() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var about *admin.Session
@@ -170,7 +170,7 @@ func (r *registry) stopGrace() time.Duration {
 
 // announce says, every now and then, what is waited for, until the func that
 // it returns is called.
-func (r *registry) announce(limit time.Duration) (stop func()) {
+func (r *sessions) announce(limit time.Duration) (stop func()) {
 	began, end, ended := time.Now(), make(chan struct{}), make(chan struct{})
 	go func() { // joined by stop
 		defer close(ended)
@@ -192,21 +192,21 @@ func (r *registry) announce(limit time.Duration) (stop func()) {
 }
 
 // waits notes why there is no session yet.
-func (r *registry) waits(why error) {
+func (r *sessions) waits(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = why.Error()
 }
 
 // waitsFor says what keeps the host from having a session; empty if it has one.
-func (r *registry) waitsFor() string {
+func (r *sessions) waitsFor() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.waiting
 }
 
 // live is the newest session; nil while there is none that lives.
-func (r *registry) live() session {
+func (r *sessions) live() session {
 	r.mu.Lock()
 	c := r.current
 	r.mu.Unlock()
@@ -222,7 +222,7 @@ func (r *registry) live() session {
 }
 
 // session is live, as other rooms want it.
-func (r *registry) session() coordination.RegistryCenter {
+func (r *sessions) session() coordination.RegistryCenter {
 	if s := r.live(); s != nil {
 		return s
 	}
@@ -230,7 +230,7 @@ func (r *registry) session() coordination.RegistryCenter {
 }
 
 // about is what is known of the session; nil if there is none, or nothing to know.
-func (r *registry) about() *admin.Session {
+func (r *sessions) about() *admin.Session {
 	s := r.live()
 	if s == nil {
 		return nil

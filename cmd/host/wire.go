@@ -42,7 +42,7 @@ type system struct {
 	admin   *admin.Server // nil if it is off
 	dump    *dump.Server  // nil if it is off
 	// registry gives the host its sessions; serverIP names the server there.
-	registry *registry
+	registry *sessions
 	serverIP string
 	life     *life
 	closers  []func() error
