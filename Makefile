@@ -126,7 +126,7 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 
 .PHONY: shape
 shape: ## print how easy the product's code is to enter: sizes, complexity, words; lint holds them where they are
-	@$(GO) test -count 1 -run '^TestShape$$' . -shape
+	@$(GO) test -count 1 -v -run '^TestShape$$' . -shape
 
 .PHONY: fmt
 fmt: ## format all Go files

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -111,7 +111,7 @@ func open(b *testing.B, name, dir string, n int) *house {
 	}
 	h := &house{b: b, dir: dir}
 	h.host, err = host.New(host.Config{
-		Dial:      func(ctx context.Context) (coordination.RegistryCenter, error) { return server.Connect(ctx) },
+		Dial:      func(ctx context.Context) (registry.Center, error) { return server.Connect(ctx) },
 		Namespace: "bench", ServerIP: "10.0.0.1",
 		OnEvent: func(e host.Event) {
 			h.mu.Lock()

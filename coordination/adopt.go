@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // A registry's transaction numbers are fence tokens and name trigger rounds: both
@@ -52,7 +54,7 @@ func (e *CopiedError) Error() string {
 
 // copied returns a *CopiedError if the record was written by another registry's
 // transactions, and nil otherwise. base is the namespace's.
-func copied(n Node, base int64) error {
+func copied(n registry.Node, base int64) error {
 	if names, written := parseRecord(n.Data).names(), n.Mzxid+base; n.Exists && names > written {
 		return &CopiedError{Record: n.Path, Names: names, Written: written}
 	}
@@ -63,45 +65,17 @@ func copied(n Node, base int64) error {
 // before the one that wrote it.
 func (r Record) names() int64 { return max(r.Trigger, r.After) }
 
-// Raise adds a base to the transaction numbers of a node.
-func (n Node) Raise(base int64) Node {
-	if n.Exists {
-		n.Czxid, n.Mzxid = n.Czxid+base, n.Mzxid+base
-	}
-	return n
-}
-
-// Raise adds a base to the transaction number of a result.
-func (r Result) Raise(base int64) Result {
-	if r.Zxid != 0 {
-		r.Zxid += base
-	}
-	return r
-}
-
-// Raise is the snapshot with a base added to all transaction numbers.
-func (s Snapshot) Raise(base int64) Snapshot {
-	if base == 0 {
-		return s
-	}
-	raised := make(Snapshot, len(s))
-	for q, n := range s {
-		raised[q] = n.Raise(base)
-	}
-	return raised
-}
-
 // raised adds a base to all transaction numbers.
 type raised struct {
-	RegistryCenter
+	registry.Center
 	base int64
 }
 
 // Raised reads the base of a namespace, and returns the session with that added to
 // the transaction numbers of what is read and committed. Snapshots of watches
-// keep theirs; see [Snapshot.Raise].
-func Raised(ctx context.Context, r RegistryCenter, namespace string) (RegistryCenter, error) {
-	nodes, err := r.Read(ctx, Data(NewLayout(namespace, "").adopted()))
+// keep theirs; see [registry.Snapshot.Raise].
+func Raised(ctx context.Context, r registry.Center, namespace string) (registry.Center, error) {
+	nodes, err := r.Read(ctx, registry.Data(NewLayout(namespace, "").adopted()))
 	if err != nil {
 		return nil, err
 	}
@@ -111,16 +85,16 @@ func Raised(ctx context.Context, r RegistryCenter, namespace string) (RegistryCe
 	return r, nil
 }
 
-func (r raised) Commit(ctx context.Context, ops ...Op) ([]Result, error) {
-	results, err := r.RegistryCenter.Commit(ctx, ops...)
+func (r raised) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	results, err := r.Center.Commit(ctx, ops...)
 	for i := range results {
 		results[i] = results[i].Raise(r.base)
 	}
 	return results, err
 }
 
-func (r raised) Read(ctx context.Context, queries ...Query) ([]Node, error) {
-	nodes, err := r.RegistryCenter.Read(ctx, queries...)
+func (r raised) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
+	nodes, err := r.Center.Read(ctx, queries...)
 	for i := range nodes {
 		nodes[i] = nodes[i].Raise(r.base)
 	}
@@ -149,26 +123,26 @@ type Adoption struct {
 // copy, or was adopted already. Adopt reads all records.
 func Adopt(namespace string, out *Adoption) Move {
 	root := NewLayout(namespace, "").adopted()
-	return Move{Name: "adopt", Read: []Query{Data(root), Children(root)}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "adopt", Read: []registry.Query{registry.Data(root), registry.Children(root)}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		*out = Adoption{Jobs: len(n[1].Names)}
 		a := adopting{root: n[0], base: parseAdopted(n[0].Data).Base, out: out}
-		var read []Query
+		var read []registry.Query
 		for _, job := range n[1].Names {
 			l := NewLayout(namespace, job)
 			a.layouts = append(a.layouts, l)
-			read = append(read, Children(l.details()), Children(l.records()))
+			read = append(read, registry.Children(l.details()), registry.Children(l.records()))
 		}
 		if len(read) == 0 {
 			return a.write()
 		}
-		return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-			var records []Query
+		return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
+			var records []registry.Query
 			for k, l := range a.layouts {
 				if hosts := n[2*k].Names; len(hosts) > 0 {
 					return Move{}, fmt.Errorf("host %s is in job %s: stop all hosts of the namespace first", hosts[0], l.Job)
 				}
 				for _, name := range n[2*k+1].Names {
-					records = append(records, Data(l.records()+"/"+name))
+					records = append(records, registry.Data(l.records()+"/"+name))
 				}
 			}
 			out.Items = len(records)
@@ -179,7 +153,7 @@ func Adopt(namespace string, out *Adoption) Move {
 
 // adopting is an Adopt on its way.
 type adopting struct {
-	root    Node
+	root    registry.Node
 	base    int64
 	layouts []Layout
 	copied  bool
@@ -190,12 +164,12 @@ type adopting struct {
 const recordsAtOnce = 1000
 
 // look reads the records, some at a time.
-func (a adopting) look(records []Query) (Move, error) {
+func (a adopting) look(records []registry.Query) (Move, error) {
 	if len(records) == 0 {
 		return a.write()
 	}
 	part := records[:min(len(records), recordsAtOnce)]
-	return Move{Read: part, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Read: part, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		for _, record := range n {
 			a.out.Highest = max(a.out.Highest, parseRecord(record.Data).names())
 			a.copied = a.copied || copied(record, a.base) != nil
@@ -209,9 +183,9 @@ func (a adopting) write() (Move, error) {
 		return Move{}, errors.New("no record names a transaction that this registry has not had: it is no copy, or was adopted already; nothing was changed")
 	}
 	a.out.Base = (a.out.Highest>>32 + adoptMargin) << 32
-	return Move{Commit: []Op{Set(a.root.Path, adopted{a.out.Base}.data(), a.root.Version)},
+	return Move{Commit: []registry.Op{registry.Set(a.root.Path, adopted{a.out.Base}.data(), a.root.Version)},
 		Unknown: func() (Move, error) {
-			return Move{Read: []Query{Data(a.root.Path)}, Then: func(n []Node, _ []Result) (Move, error) {
+			return Move{Read: []registry.Query{registry.Data(a.root.Path)}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 				if parseAdopted(n[0].Data).Base == a.out.Base {
 					return Done()
 				}

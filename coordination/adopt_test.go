@@ -9,6 +9,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // TestRecordNamesItsPast: every begin and completion notes the transaction that
@@ -20,7 +21,7 @@ func TestRecordNamesItsPast(t *testing.T) {
 	t.Parallel()
 	c, hosts := group(t, 1, nil)
 	h := hosts[0]
-	node := func() co.Node { return c.node(c.layout.Sibling() + "/sharding/0") }
+	node := func() registry.Node { return c.node(c.layout.Sibling() + "/sharding/0") }
 	for n := range 3 {
 		before := node().Mzxid
 		fence := begin(t, h, c.now.Add(time.Duration(n+1)*time.Second)).Items[0].RecordZxid
@@ -55,8 +56,8 @@ func TestAdopt(t *testing.T) {
 	refuses("it is no copy")
 
 	const last = int64(7)<<32 + 5
-	must(t, second(c.op.Commit(c.ctx, co.Set(c.layout.Sibling()+"/sharding/2100", fmt.Appendf(nil, `{"instant":1,"after":%d}`, last), co.AnyVersion),
-		co.Set(c.layout.Sibling()+"/sharding/0", fmt.Appendf(nil, `{"instant":1,"trigger":%d}`, last-1), co.AnyVersion))))
+	must(t, second(c.op.Commit(c.ctx, registry.Set(c.layout.Sibling()+"/sharding/2100", fmt.Appendf(nil, `{"instant":1,"after":%d}`, last), registry.AnyVersion),
+		registry.Set(c.layout.Sibling()+"/sharding/0", fmt.Appendf(nil, `{"instant":1,"trigger":%d}`, last-1), registry.AnyVersion))))
 	z := c.addHost("Z", "10.9.9.9")
 	_, err := z.join(c.file)
 	var copied *co.CopiedError

@@ -1,10 +1,12 @@
 package coordination
 
 import (
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Beginning is a host's wish to begin items of one fire.
@@ -78,7 +80,7 @@ const (
 func Begin(b Beginning, out *Begun) Move {
 	*out = Begun{Refused: make(map[int]Refusal), Held: make(map[int]Record), Runs: b.Runs, RunsVersion: b.RunsVersion}
 	b.Items = maps.Clone(b.Items) // brought up to date below
-	g := begin{Beginning: b, out: out, trigger: b.ConsumeTrigger, forgotten: make(map[int]Node), left: make(map[int]bool)}
+	g := begin{Beginning: b, out: out, trigger: b.ConsumeTrigger, forgotten: make(map[int]registry.Node), left: make(map[int]bool)}
 	var open Items
 	for i, state := range b.Items {
 		if b.tooEarly() {
@@ -132,7 +134,7 @@ type begin struct {
 	// forgotten are items whose record names a run of a host that lives and does
 	// not have it in its list of runs, which is given: a hand has edited one of
 	// the two.
-	forgotten map[int]Node
+	forgotten map[int]registry.Node
 	// unheard is set when the answer to a commit was lost.
 	unheard bool
 	// left are items whose record names a run of a host that left in good order.
@@ -165,23 +167,23 @@ func (g begin) next() Move {
 	rest := g.todo[len(items):]
 
 	c := newCommit(len(body.ops) + 9)
-	c.add(roleRoot, -1, Check(l.config(), AnyVersion))
+	c.add(roleRoot, -1, registry.Check(l.config(), registry.AnyVersion))
 	if g.HasGuard {
-		c.add(roleShare, -1, Check(l.assignmentOf(g.Self.ID), g.Guard.Assignment))
-		c.add(roleShare, -1, Check(l.epoch(), g.Guard.Epoch))
+		c.add(roleShare, -1, registry.Check(l.assignmentOf(g.Self.ID), g.Guard.Assignment))
+		c.add(roleShare, -1, registry.Check(l.epoch(), g.Guard.Epoch))
 		if g.Guard.AnchorVersion > 0 {
-			c.add(roleShare, -1, Check(l.itemInstance(g.Guard.Anchor), g.Guard.AnchorVersion))
+			c.add(roleShare, -1, registry.Check(l.itemInstance(g.Guard.Anchor), g.Guard.AnchorVersion))
 		}
 	}
 	if g.JavaLed {
-		c.add(roleShare, -1, Absent(l.necessary()))
-		c.add(roleShare, -1, Absent(l.processing()))
+		c.add(roleShare, -1, registry.Absent(l.necessary()))
+		c.add(roleShare, -1, registry.Absent(l.processing()))
 	}
 	switch {
 	case g.trigger && len(rest) == 0:
-		c.add(roleTrigger, -1, Delete(l.trigger(g.Self.ID), AnyVersion))
+		c.add(roleTrigger, -1, registry.Delete(l.trigger(g.Self.ID), registry.AnyVersion))
 	case g.trigger:
-		c.add(roleTrigger, -1, Check(l.trigger(g.Self.ID), AnyVersion))
+		c.add(roleTrigger, -1, registry.Check(l.trigger(g.Self.ID), registry.AnyVersion))
 	}
 	c.join(body)
 	runs := out.Runs.with(g.Fire, g.marked(), begins)
@@ -190,14 +192,14 @@ func (g begin) next() Move {
 	}
 	return Move{
 		Name: "begin", Commit: c.ops,
-		Then: func(_ []Node, results []Result) (Move, error) {
+		Then: func(_ []registry.Node, results []registry.Result) (Move, error) {
 			out.Commits++
 			if out.Items == nil {
 				out.Items = make(map[int]ItemState, len(items))
 			}
 			for k, r := range results {
 				switch i := c.items[k]; {
-				case c.ops[k].Kind != OpSet:
+				case c.ops[k].Kind != registry.OpSet:
 				case c.roles[k] == roleRecord && records[i].Held != 0:
 					out.Refused[i], out.Held[i], out.Holds = RefusedHeld, records[i], append(out.Holds, i)
 				case c.roles[k] == roleRecord:
@@ -212,7 +214,7 @@ func (g begin) next() Move {
 			g.todo = rest
 			return g.next(), nil
 		},
-		Else: func(e *OpError) (Move, error) {
+		Else: func(e *registry.OpError) (Move, error) {
 			out.Commits++
 			switch c.roles[e.Index] {
 			case roleRoot:
@@ -248,48 +250,48 @@ func (g begin) ops(i int, c *commit) Record {
 	}
 	if open && tooMany(g.Config, state.Record, before) {
 		record := before.hold(g.Now.UnixMilli())
-		c.add(roleRecord, i, Set(l.record(i), record.data(), state.RecordVersion)) // look has seen that its host is gone
+		c.add(roleRecord, i, registry.Set(l.record(i), record.data(), state.RecordVersion)) // look has seen that its host is gone
 		return record
 	}
 	record := before.begin(g.Self.ID, g.Fire, g.Now.UnixMilli())
 	version := state.RecordVersion
 	if version < 0 {
-		c.add(roleRecord, i, Create(l.record(i), nil))
+		c.add(roleRecord, i, registry.Create(l.record(i), nil))
 		version = 0
 	}
-	c.add(roleRecord, i, Set(l.record(i), record.data(), version))
-	c.add(roleItem, i, Absent(l.itemDisabled(i)))
+	c.add(roleRecord, i, registry.Set(l.record(i), record.data(), version))
+	c.add(roleItem, i, registry.Absent(l.itemDisabled(i)))
 	if g.Config.Failover && (!mine || g.Java) || open {
 		// It may be owed, and about to be taken, or taken. One that was taken over runs on when failover is switched off. What
 		// this host itself ran last, and has owned since, nobody can have
 		// taken: hosts of ours set the record, and a Java host, also one that
 		// came after the view, takes only what was marked for it. It marks what
 		// a host that died was running, and nobody has run this item since.
-		c.add(roleItem, i, Absent(l.failoverItem(i)))
-		c.add(roleItem, i, Absent(l.itemFailover(i)))
+		c.add(roleItem, i, registry.Absent(l.failoverItem(i)))
+		c.add(roleItem, i, registry.Absent(l.itemFailover(i)))
 	}
 	if runs, ok := g.forgotten[i]; open && ok {
-		c.add(roleItem, i, Check(runs.Path, runs.Version))
+		c.add(roleItem, i, registry.Check(runs.Path, runs.Version))
 	} else if open {
 		// Its host may live: under a Java leader items move while they run.
-		c.add(roleItem, i, Absent(l.detail(state.Record.Owner)))
+		c.add(roleItem, i, registry.Absent(l.detail(state.Record.Owner)))
 	}
 	if g.Config.MonitorExecution {
 		c.add(roleItem, i, g.runningMark(i))
 	}
 	if state.Misfire {
-		c.add(roleItem, i, Delete(l.itemMisfire(i), AnyVersion))
+		c.add(roleItem, i, registry.Delete(l.itemMisfire(i), registry.AnyVersion))
 	}
 	return record
 }
 
 // ofOwner are the detail node of the host that last began the item, which is
 // there while that lives if it is one of ours, and its list of runs.
-func (g begin) ofOwner(i int) (detail, runs Query) {
+func (g begin) ofOwner(i int) (detail, runs registry.Query) {
 	if owner := g.Items[i].Record.Owner; owner != "" {
-		return Data(g.Layout.detail(owner)), Data(g.Layout.runsOf(owner))
+		return registry.Data(g.Layout.detail(owner)), registry.Data(g.Layout.runsOf(owner))
 	}
-	return Data(g.Layout.record(i)), Data(g.Layout.record(i))
+	return registry.Data(g.Layout.record(i)), registry.Data(g.Layout.record(i))
 }
 
 // marked reports whether the running marks outlive the host.
@@ -297,11 +299,11 @@ func (b Beginning) marked() bool { return b.Config.MonitorExecution && b.Config.
 
 // runningMark is ephemeral without failover, persistent with it, as
 // ElasticJob has it since 3.0.2.
-func (b Beginning) runningMark(item int) Op {
+func (b Beginning) runningMark(item int) registry.Op {
 	if b.Config.Failover {
-		return Create(b.Layout.itemRunning(item), []byte(b.Self.ID))
+		return registry.Create(b.Layout.itemRunning(item), []byte(b.Self.ID))
 	}
-	return CreateEphemeral(b.Layout.itemRunning(item), []byte(b.Self.ID))
+	return registry.CreateEphemeral(b.Layout.itemRunning(item), []byte(b.Self.ID))
 }
 
 // begun is the state after a begin.
@@ -327,14 +329,14 @@ func (g begin) look(items Items) Move {
 	l, out, self := g.Layout, g.out, g.Self.ID
 	items = slices.Clone(items)
 	const each = 9
-	read := make([]Query, 0, 1+each*len(items))
-	read = append(read, Data(l.runsOf(self)))
+	read := make([]registry.Query, 0, 1+each*len(items))
+	read = append(read, registry.Data(l.runsOf(self)))
 	for _, i := range items {
 		detail, runs := g.ofOwner(i)
-		read = append(read, Data(l.record(i)), Data(l.item(i)), Data(l.itemDisabled(i)), Data(l.itemFailover(i)), Data(l.itemRunning(i)), Data(l.itemMisfire(i)),
-			Data(l.failoverItem(i)), detail, runs)
+		read = append(read, registry.Data(l.record(i)), registry.Data(l.item(i)), registry.Data(l.itemDisabled(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemMisfire(i)),
+			registry.Data(l.failoverItem(i)), detail, runs)
 	}
-	return Move{Name: "begin", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "begin", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion)
 		asked := len(items)
 		for _, i := range orphans {
@@ -401,7 +403,7 @@ func (g begin) look(items Items) Move {
 }
 
 // forgets reports whether a list of runs is there, and without the item.
-func forgets(n Node, item int) bool {
+func forgets(n registry.Node, item int) bool {
 	runs, err := parseRuns(n.Data)
 	return n.Exists && err == nil && !runs.has(item)
 }
@@ -409,9 +411,9 @@ func forgets(n Node, item int) bool {
 // consume deletes the trigger, if it is still there, and goes on.
 func (g begin) consume(orphans Items) Move {
 	next := func() (Move, error) { return g.handBack(orphans), nil }
-	return Move{Name: "begin", Commit: []Op{Delete(g.Layout.trigger(g.Self.ID), AnyVersion)},
-		Then: func([]Node, []Result) (Move, error) { return next() },
-		Else: func(*OpError) (Move, error) { return next() }}
+	return Move{Name: "begin", Commit: []registry.Op{registry.Delete(g.Layout.trigger(g.Self.ID), registry.AnyVersion)},
+		Then: func([]registry.Node, []registry.Result) (Move, error) { return next() },
+		Else: func(*registry.OpError) (Move, error) { return next() }}
 }
 
 // handBack deals with items that nobody runs, and goes on.

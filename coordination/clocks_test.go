@@ -8,6 +8,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -50,7 +51,7 @@ func TestBeginGoesByTheRegistrysClock(t *testing.T) {
 			state.Record.Instant = c.now.Add(by).UnixMilli()
 			data, err := json.Marshal(state.Record)
 			must(t, err)
-			r, err := h.rc.Commit(c.ctx, co.Set(h.layout.Sibling()+"/sharding/"+strconv.Itoa(i), data, co.AnyVersion))
+			r, err := h.rc.Commit(c.ctx, registry.Set(h.layout.Sibling()+"/sharding/"+strconv.Itoa(i), data, registry.AnyVersion))
 			must(t, err)
 			state.RecordVersion = r[0].Version
 		}

@@ -1,5 +1,7 @@
 package coordination
 
+import "github.com/wasmjob/wasmjob/coordination/registry"
+
 // role says what an op of a commit is for, so that a conflict can be
 // understood.
 type role uint8
@@ -19,12 +21,12 @@ const (
 
 // commit is a list of ops with the item and role of each.
 type commit struct {
-	ops   []Op
+	ops   []registry.Op
 	items []int
 	roles []role
 }
 
-func (c *commit) add(r role, item int, op Op) {
+func (c *commit) add(r role, item int, op registry.Op) {
 	c.ops = append(c.ops, op)
 	c.items = append(c.items, item)
 	c.roles = append(c.roles, r)
@@ -33,7 +35,7 @@ func (c *commit) add(r role, item int, op Op) {
 // newCommit has room for about n ops.
 func newCommit(n int) commit {
 	n = min(n, 8192)
-	return commit{make([]Op, 0, n), make([]int, 0, n), make([]role, 0, n)}
+	return commit{make([]registry.Op, 0, n), make([]int, 0, n), make([]role, 0, n)}
 }
 
 // cut drops all ops from the n-th on.
@@ -50,8 +52,8 @@ func (c *commit) join(o commit) {
 // addRuns writes the host's list of runs.
 func (c *commit) addRuns(l Layout, self string, runs Runs, version int32) {
 	if version == noVersion { // taken away by a hand
-		c.add(roleRuns, -1, Create(l.runsOf(self), nil))
+		c.add(roleRuns, -1, registry.Create(l.runsOf(self), nil))
 		version = 0
 	}
-	c.add(roleRuns, -1, Set(l.runsOf(self), runs.data(), version))
+	c.add(roleRuns, -1, registry.Set(l.runsOf(self), runs.data(), version))
 }

@@ -1,10 +1,12 @@
 package coordination
 
 import (
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Ended is one run that ended.
@@ -78,8 +80,8 @@ type completion struct {
 	out   *Completed
 	todo  Items
 	marks map[int]endMarks // of items that were looked at
-	wake  Node             // the members node, to be set as it is
-	stale []Op             // delete marks that name this host on items that are lost
+	wake  registry.Node    // the members node, to be set as it is
+	stale []registry.Op    // delete marks that name this host on items that are lost
 	ask   bool
 }
 
@@ -103,22 +105,22 @@ func (c completion) ops(i int, b *commit) Record {
 	if !looked {
 		marks = endMarks{running: c.Config.MonitorExecution, failover: e.Failover, failovering: e.Failover}
 	}
-	b.add(roleRecord, i, Set(l.record(i), record.data(), e.State.RecordVersion))
+	b.add(roleRecord, i, registry.Set(l.record(i), record.data(), e.State.RecordVersion))
 	if marks.running {
-		b.add(roleItem, i, Delete(l.itemRunning(i), AnyVersion))
+		b.add(roleItem, i, registry.Delete(l.itemRunning(i), registry.AnyVersion))
 	}
 	if marks.failover {
-		b.add(roleItem, i, Delete(l.itemFailover(i), AnyVersion))
+		b.add(roleItem, i, registry.Delete(l.itemFailover(i), registry.AnyVersion))
 	}
 	if marks.failovering {
-		b.add(roleItem, i, Delete(l.itemFailovering(i), AnyVersion))
+		b.add(roleItem, i, registry.Delete(l.itemFailovering(i), registry.AnyVersion))
 	}
 	switch {
 	case !e.HasOffset:
 	case e.State.HasOffset:
-		b.add(roleOffset, i, Set(l.offset(i), e.Offset, e.State.OffsetVersion))
+		b.add(roleOffset, i, registry.Set(l.offset(i), e.Offset, e.State.OffsetVersion))
 	default:
-		b.add(roleOffset, i, Create(l.offset(i), e.Offset))
+		b.add(roleOffset, i, registry.Create(l.offset(i), e.Offset))
 	}
 	return record
 }
@@ -147,17 +149,17 @@ func (c completion) next() Move {
 		b.addRuns(l, c.Self.ID, runs, out.RunsVersion)
 	} else if len(c.Items) == 0 && out.RunsVersion != noVersion {
 		// What was read may be old: the write may still be on its way there.
-		b.add(roleRuns, -1, Check(l.runsOf(c.Self.ID), out.RunsVersion))
+		b.add(roleRuns, -1, registry.Check(l.runsOf(c.Self.ID), out.RunsVersion))
 	}
 	for _, op := range c.stale {
 		b.add(roleStale, -1, op)
 	}
 	if len(rest) == 0 {
 		if c.wake.Exists {
-			b.add(roleWake, -1, Set(l.members(), c.wake.Data, c.wake.Version))
+			b.add(roleWake, -1, registry.Set(l.members(), c.wake.Data, c.wake.Version))
 		}
 		if c.ask {
-			b.add(roleAsk, -1, Create(l.necessary(), nil))
+			b.add(roleAsk, -1, registry.Create(l.necessary(), nil))
 		}
 	}
 	if len(b.ops) == 0 {
@@ -166,7 +168,7 @@ func (c completion) next() Move {
 	}
 	return Move{
 		Name: "complete", Commit: b.ops,
-		Then: func(_ []Node, results []Result) (Move, error) {
+		Then: func(_ []registry.Node, results []registry.Result) (Move, error) {
 			out.Commits++
 			for k, r := range results {
 				switch i := b.items[k]; {
@@ -178,7 +180,7 @@ func (c completion) next() Move {
 						state = state.saved(e.Offset)
 					}
 					out.Items[i] = state
-				case b.roles[k] == roleRuns && b.ops[k].Kind == OpSet:
+				case b.roles[k] == roleRuns && b.ops[k].Kind == registry.OpSet:
 					out.Runs, out.RunsVersion = runs, r.Version
 				}
 			}
@@ -191,7 +193,7 @@ func (c completion) next() Move {
 			c.todo, c.stale = rest, nil
 			return c.next(), nil
 		},
-		Else: func(e *OpError) (Move, error) {
+		Else: func(e *registry.OpError) (Move, error) {
 			out.Commits++
 			if b.roles[e.Index] == roleStale {
 				c.stale = nil // somebody else does it
@@ -223,12 +225,12 @@ func (s ItemState) saved(offset []byte) ItemState {
 func (c completion) look(items Items) Move {
 	l, out, self := c.Layout, c.out, c.Self.ID
 	const each = 5
-	read := make([]Query, 0, 2+each*len(items))
-	read = append(read, Data(l.runsOf(self)), Data(l.members()))
+	read := make([]registry.Query, 0, 2+each*len(items))
+	read = append(read, registry.Data(l.runsOf(self)), registry.Data(l.members()))
 	for _, i := range items {
-		read = append(read, Data(l.record(i)), Data(l.offset(i)), Data(l.itemRunning(i)), Data(l.itemFailover(i)), Data(l.itemFailovering(i)))
+		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)))
 	}
-	return Move{Name: "complete", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "complete", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion)
 		done := make(map[int]bool)
 		for k, i := range items {
@@ -245,7 +247,7 @@ func (c completion) look(items Items) Move {
 				// anew: versions begin at 0 again.
 				e.State = state
 				c.Items[i] = e
-				mine := func(m Node) bool { return m.Exists && (len(m.Data) == 0 || string(m.Data) == self) }
+				mine := func(m registry.Node) bool { return m.Exists && (len(m.Data) == 0 || string(m.Data) == self) }
 				c.marks[i] = endMarks{running: mine(running), failover: mine(failover), failovering: mine(failovering)}
 			case r.Owner == self && r.Begun == e.State.Record.Begun && !r.Open():
 				state.Record, state.RecordVersion, state.RecordZxid = r, record.Version, record.Mzxid
@@ -262,9 +264,9 @@ func (c completion) look(items Items) Move {
 			default:
 				out.Lost = append(out.Lost, i)
 				done[i] = true
-				for _, m := range []Node{running, failover, failovering} {
+				for _, m := range []registry.Node{running, failover, failovering} {
 					if m.Exists && string(m.Data) == self {
-						c.stale = append(c.stale, Delete(m.Path, m.Version))
+						c.stale = append(c.stale, registry.Delete(m.Path, m.Version))
 					}
 				}
 			}

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 func TestItemsText(t *testing.T) {
@@ -242,10 +244,10 @@ func FuzzParseView(f *testing.F) {
 	f.Fuzz(func(t *testing.T, config []byte, instances, leader string, division []byte, names string, version int32) {
 		l := NewLayout("ns", "demo")
 		self := NewJobInstance("10.0.0.1", "A")
-		node := func(data []byte) Node {
-			return Node{Exists: version != 0, Data: data, Version: version, Mzxid: int64(version)}
+		node := func(data []byte) registry.Node {
+			return registry.Node{Exists: version != 0, Data: data, Version: version, Mzxid: int64(version)}
 		}
-		s := Snapshot{}
+		s := registry.Snapshot{}
 		for _, q := range Control(l, self) {
 			n := node([]byte(leader))
 			if q.Children {
@@ -254,14 +256,14 @@ func FuzzParseView(f *testing.F) {
 			n.Query = q
 			s[q] = n
 		}
-		set := func(q Query, n Node) { n.Query = q; s[q] = n }
-		set(Data(l.config()), node(config))
-		set(Data(l.assignment()), node(division))
-		set(Data(l.members()), node([]byte(instances)))
-		set(Children(l.instances()), Node{Exists: true, Names: strings.Split(instances, "\n")})
+		set := func(q registry.Query, n registry.Node) { n.Query = q; s[q] = n }
+		set(registry.Data(l.config()), node(config))
+		set(registry.Data(l.assignment()), node(division))
+		set(registry.Data(l.members()), node([]byte(instances)))
+		set(registry.Children(l.instances()), registry.Node{Exists: true, Names: strings.Split(instances, "\n")})
 		v := ParseView(s, l, self, View{})
 		v = ParseView(s, l, self, v)
-		v = ParseView(Snapshot{}, l, self, v)
+		v = ParseView(registry.Snapshot{}, l, self, v)
 		v = ParseView(s, l, self, v)
 		v.Crashed()
 		v.Java()
@@ -278,20 +280,20 @@ func TestParts(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 300 {
-		var ops []Op
+		var ops []registry.Op
 		for n := range r.IntN(50) {
 			path := fmt.Sprintf("/%d", n)
 			switch r.IntN(3) {
 			case 0:
-				ops = append(ops, Create(path, make([]byte, r.IntN(200))))
+				ops = append(ops, registry.Create(path, make([]byte, r.IntN(200))))
 			case 1:
-				ops = append(ops, Delete(path, AnyVersion), Create(path, nil))
+				ops = append(ops, registry.Delete(path, registry.AnyVersion), registry.Create(path, nil))
 			default:
-				ops = append(ops, Check("/runs", 1), Set(path, nil, AnyVersion))
+				ops = append(ops, registry.Check("/runs", 1), registry.Set(path, nil, registry.AnyVersion))
 			}
 		}
 		limit := 100 + r.IntN(1000)
-		var all []Op
+		var all []registry.Op
 		for part := range parts(ops, limit) {
 			if len(part) == 0 {
 				t.Fatal("an empty part")
@@ -299,10 +301,10 @@ func TestParts(t *testing.T) {
 			if extra := size(part) - opSize(part[len(part)-1]); len(part) > 2 && extra > limit {
 				t.Fatalf("a part of %d bytes, the limit is %d", size(part), limit)
 			}
-			if last := part[len(part)-1]; last.Kind == OpCheck {
+			if last := part[len(part)-1]; last.Kind == registry.OpCheck {
 				t.Fatal("a check without what it guards")
 			}
-			if first := part[0]; first.Kind == OpCreate && len(all) > 0 && all[len(all)-1].Kind == OpDelete && all[len(all)-1].Path == first.Path {
+			if first := part[0]; first.Kind == registry.OpCreate && len(all) > 0 && all[len(all)-1].Kind == registry.OpDelete && all[len(all)-1].Path == first.Path {
 				t.Fatal("a delete and its create were parted")
 			}
 			all = append(all, part...)
@@ -326,13 +328,13 @@ func TestDivisionStale(t *testing.T) {
 	base := View{Layout: NewLayout("ns", "demo"), Self: self, Exists: true, Enabled: true, Instances: []string{"10.0.0.2@-@B", self.ID},
 		Config:       jobconfig.Configuration{ShardingTotalCount: 3},
 		Division:     Division{Members: []string{"10.0.0.2@-@B", self.ID}, Instances: []string{"10.0.0.2@-@B", self.ID}, Total: 3, Strategy: "AVG_ALLOCATION"},
-		divisionNode: Node{Exists: true, Data: []byte("x")}}
+		divisionNode: registry.Node{Exists: true, Data: []byte("x")}}
 	for _, c := range []struct {
 		change func(*View)
 		want   string
 	}{
 		{func(*View) {}, ""},
-		{func(v *View) { v.divisionNode = Node{} }, "items were never divided"},
+		{func(v *View) { v.divisionNode = registry.Node{} }, "items were never divided"},
 		{func(v *View) { v.Config.ShardingTotalCount = 4 }, "sharding total count changed from 3 to 4"},
 		{func(v *View) { v.Config.ShardingTotalCount, v.ConfigErr = 0, errors.New("bad") }, ""},
 		{func(v *View) { v.Config.JobShardingStrategyType = "ODEVITY" }, "strategy changed from AVG_ALLOCATION to ODEVITY"},
@@ -357,12 +359,14 @@ func TestDivisionStale(t *testing.T) {
 }
 
 // never fails every commit with a conflict.
-type never struct{ RegistryCenter }
+type never struct{ registry.Center }
 
-func (never) Commit(context.Context, ...Op) ([]Result, error) {
-	return nil, &OpError{Reason: ReasonVersion}
+func (never) Commit(context.Context, ...registry.Op) ([]registry.Result, error) {
+	return nil, &registry.OpError{Reason: registry.ReasonVersion}
 }
-func (never) Read(_ context.Context, q ...Query) ([]Node, error) { return make([]Node, len(q)), nil }
+func (never) Read(_ context.Context, q ...registry.Query) ([]registry.Node, error) {
+	return make([]registry.Node, len(q)), nil
+}
 
 // TestPerformGivesUp: two hosts that contradict each other for ever stop, and
 // an exchange that gets on does not.
@@ -370,14 +374,14 @@ func TestPerformGivesUp(t *testing.T) {
 	t.Parallel()
 	var again Move
 	tries := 0
-	again = Move{Name: "stubborn", Commit: []Op{{}}, Else: func(*OpError) (Move, error) { tries++; return again, nil }}
-	if err := Perform(context.Background(), never{}, again); !errors.Is(err, ErrConflict) || tries != maxConflicts || !strings.Contains(err.Error(), "stubborn") {
+	again = Move{Name: "stubborn", Commit: []registry.Op{{}}, Else: func(*registry.OpError) (Move, error) { tries++; return again, nil }}
+	if err := Perform(context.Background(), never{}, again); !errors.Is(err, registry.ErrConflict) || tries != maxConflicts || !strings.Contains(err.Error(), "stubborn") {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
 	reads := 0
 	var on func() Move
 	on = func() Move {
-		return Move{Name: "long", Read: []Query{Data("/x")}, Then: func([]Node, []Result) (Move, error) {
+		return Move{Name: "long", Read: []registry.Query{registry.Data("/x")}, Then: func([]registry.Node, []registry.Result) (Move, error) {
 			if reads++; reads > 10*maxConflicts {
 				return Done()
 			}
@@ -390,7 +394,7 @@ func TestPerformGivesUp(t *testing.T) {
 	if err := Perform(context.Background(), never{}, Move{Name: "nothing"}); err != nil {
 		t.Errorf("nothing to do: %v", err)
 	}
-	if err := Perform(context.Background(), never{}, Move{Name: "plain", Commit: []Op{{}}}); !errors.Is(err, ErrConflict) {
+	if err := Perform(context.Background(), never{}, Move{Name: "plain", Commit: []registry.Op{{}}}); !errors.Is(err, registry.ErrConflict) {
 		t.Errorf("a conflict that nobody handles: %v", err)
 	}
 }

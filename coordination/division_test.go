@@ -8,6 +8,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -128,7 +129,7 @@ func TestNoEndlessDividing(t *testing.T) {
 		},
 		"all servers down": func(c *chronicle, _ []*simHost) { c.must(c.operate(co.SetServers(c.layout, false))) },
 		"unreadable configuration": func(c *chronicle, _ []*simHost) {
-			c.hand(co.Set(c.layout.Root()+"/config", []byte("{"), co.AnyVersion))
+			c.hand(registry.Set(c.layout.Root()+"/config", []byte("{"), registry.AnyVersion))
 		},
 		"invalid configuration": func(c *chronicle, _ []*simHost) {
 			c.must(c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = -1 }))
@@ -139,13 +140,13 @@ func TestNoEndlessDividing(t *testing.T) {
 			}
 		},
 		"unreadable share": func(c *chronicle, h []*simHost) {
-			c.hand(co.Set(c.layout.Sibling()+"/assignment/"+h[1].self.ID, []byte("x"), co.AnyVersion), co.Create(c.layout.Root()+"/leader/sharding/necessary", nil))
+			c.hand(registry.Set(c.layout.Sibling()+"/assignment/"+h[1].self.ID, []byte("x"), registry.AnyVersion), registry.Create(c.layout.Root()+"/leader/sharding/necessary", nil))
 		},
 		"share gone": func(c *chronicle, h []*simHost) {
-			c.hand(co.Delete(c.layout.Sibling()+"/assignment/"+h[1].self.ID, co.AnyVersion), co.Create(c.layout.Root()+"/leader/sharding/necessary", nil))
+			c.hand(registry.Delete(c.layout.Sibling()+"/assignment/"+h[1].self.ID, registry.AnyVersion), registry.Create(c.layout.Root()+"/leader/sharding/necessary", nil))
 		},
 		"unreadable division": func(c *chronicle, _ []*simHost) {
-			c.hand(co.Set(c.layout.Sibling()+"/assignment", []byte("x"), co.AnyVersion))
+			c.hand(registry.Set(c.layout.Sibling()+"/assignment", []byte("x"), registry.AnyVersion))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // The tests of this file show, one by one, what scripts of random edits have
@@ -42,7 +43,7 @@ func TestAFailoverMarkThatOutlivesItsMakerIsNobodys(t *testing.T) {
 		c, h := edited(t, 2)
 		owed := h[1].running()
 		h[1].crash()
-		c.hand(co.Create(c.mark(owed[0], "failover"), []byte(data)))
+		c.hand(registry.Create(c.mark(owed[0], "failover"), []byte(data)))
 		must(t, h[0].look())
 		out, err := h[0].recover(h[1].self.ID, true, 100)
 		must(t, err)
@@ -65,7 +66,7 @@ func TestSweepOfFailoverMarks(t *testing.T) {
 	stranger := c.server.Connect(t)
 	defer func() { _ = stranger.Close() }()
 	running := h[0].running()
-	c.hand(co.Create(c.mark(running[0], "failover"), []byte("x")))
+	c.hand(registry.Create(c.mark(running[0], "failover"), []byte("x")))
 	if swept := h[1].sweep(); !slices.Equal(swept, []string{c.mark(running[0], "failover")}) {
 		t.Errorf("swept %v", swept)
 	}
@@ -78,9 +79,9 @@ func TestSweepOfFailoverMarks(t *testing.T) {
 		data, running string
 		gone          bool
 	}{{"", "", true}, {"0-2", "", true}, {`{"owner":"10.0.0.1@-@A"}`, "", true}, {"x@-@", "", true}, {"10.0.0.9@-@4711", "", false}, {"0-2", "10.0.0.9@-@4711", false}} {
-		ops := []co.Op{co.CreateEphemeral(c.mark(1, "failover"), []byte(k.data))}
+		ops := []registry.Op{registry.CreateEphemeral(c.mark(1, "failover"), []byte(k.data))}
 		if k.running != "" {
-			ops = append(ops, co.CreateEphemeral(c.mark(1, "running"), []byte(k.running)))
+			ops = append(ops, registry.CreateEphemeral(c.mark(1, "running"), []byte(k.running)))
 		}
 		must(t, second(stranger.Commit(c.ctx, ops...)))
 		h[0].sweep()
@@ -89,7 +90,7 @@ func TestSweepOfFailoverMarks(t *testing.T) {
 		}
 		for _, mark := range []string{"failover", "running"} {
 			if path := c.mark(1, mark); c.node(path).Exists {
-				c.hand(co.Delete(path, co.AnyVersion))
+				c.hand(registry.Delete(path, registry.AnyVersion))
 			}
 		}
 	}
@@ -106,7 +107,7 @@ func TestAMarkOnAnItemThatNobodyRuns(t *testing.T) {
 		must(t, x.complete(x.running(), "OK", ""))
 	}
 	mark := c.layout.Root() + "/leader/failover/items/0"
-	c.hand(co.Set(c.layout.Sibling()+"/sharding/0", []byte(`{"owner":"`+h[1].self.ID+`","instant":1,"begun":1}`), co.AnyVersion), co.Create(mark, nil))
+	c.hand(registry.Set(c.layout.Sibling()+"/sharding/0", []byte(`{"owner":"`+h[1].self.ID+`","instant":1,"begun":1}`), registry.AnyVersion), registry.Create(mark, nil))
 	must(t, h[0].look())
 	must(t, second(h[0].recover("", true, 100)))
 	if c.node(mark).Exists {
@@ -128,8 +129,8 @@ func TestAStoppedHostKeepsWhatItRunsThoughItsListIsEmptied(t *testing.T) {
 	c, h := edited(t, 2)
 	running := h[1].running()
 	mark := c.layout.Root() + "/leader/failover/items/" + co.Items{running[0]}.String()
-	c.hand(co.Set(c.layout.Sibling()+"/runs/"+h[1].self.ID, nil, co.AnyVersion),
-		co.Delete(c.layout.Root()+"/instances/"+h[1].self.ID, co.AnyVersion), co.Create(mark, nil))
+	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].self.ID, nil, registry.AnyVersion),
+		registry.Delete(c.layout.Root()+"/instances/"+h[1].self.ID, registry.AnyVersion), registry.Create(mark, nil))
 	must(t, h[0].look())
 	out, err := h[0].recover("", true, 100)
 	must(t, err)
@@ -148,8 +149,8 @@ func TestAListOfRunsOfNobodyStopsNoDivision(t *testing.T) {
 	c, h := edited(t, 2)
 	stranger := c.server.Connect(t)
 	defer func() { _ = stranger.Close() }()
-	must(t, second(stranger.Commit(c.ctx, co.CreateEphemeral(c.layout.Root()+"/instances/x", nil))))
-	c.hand(co.Create(c.layout.Sibling()+"/runs/x", []byte("NaN")))
+	must(t, second(stranger.Commit(c.ctx, registry.CreateEphemeral(c.layout.Root()+"/instances/x", nil))))
+	c.hand(registry.Create(c.layout.Sibling()+"/runs/x", []byte("NaN")))
 	before := c.node(c.layout.Sibling() + "/assignment").Version
 	c.settle()
 	c.now = c.now.Add(time.Minute) // x is taken for a Java host, which has its time to hear of the flag
@@ -158,7 +159,7 @@ func TestAListOfRunsOfNobodyStopsNoDivision(t *testing.T) {
 		t.Errorf("the items were not divided for %s", h[0].view.Instances)
 	}
 	// One of ours makes its list anew, and is waited for.
-	c.hand(co.Set(c.layout.Sibling()+"/runs/"+h[1].self.ID, []byte("NaN"), co.AnyVersion))
+	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].self.ID, []byte("NaN"), registry.AnyVersion))
 	must(t, h[0].look())
 	if err := h[0].perform(co.Reshard(h[0].view, c.now, nil)); err == nil {
 		t.Error("items were divided though nobody can tell what a host runs")

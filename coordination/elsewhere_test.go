@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // TestElsewhere: a crashed run whose running mark is gone counts as repeated by
@@ -34,12 +34,12 @@ func TestElsewhere(t *testing.T) {
 			const id = "10.0.9.9@-@77"
 			come := func() {
 				t.Helper()
-				must(t, second(c.op.Commit(c.ctx, co.Ensure(c.layout.Root()+"/servers/10.0.9.9"), co.Create(c.layout.Root()+"/instances/"+id, []byte("jobInstanceId: "+id+"\n")))))
+				must(t, second(c.op.Commit(c.ctx, registry.Ensure(c.layout.Root()+"/servers/10.0.9.9"), registry.Create(c.layout.Root()+"/instances/"+id, []byte("jobInstanceId: "+id+"\n")))))
 				settle()
 			}
 			leave := func() {
 				t.Helper()
-				must(t, second(c.op.Commit(c.ctx, co.Delete(c.layout.Root()+"/instances/"+id, co.AnyVersion))))
+				must(t, second(c.op.Commit(c.ctx, registry.Delete(c.layout.Root()+"/instances/"+id, registry.AnyVersion))))
 				settle()
 			}
 			if java == "before" {
@@ -55,7 +55,7 @@ func TestElsewhere(t *testing.T) {
 			}
 			a.crash()
 			item := a.runs.Items()[0]
-			must(t, second(c.op.Commit(c.ctx, co.Delete(fmt.Sprintf("%s/sharding/%d/running", c.layout.Root(), item), co.AnyVersion))))
+			must(t, second(c.op.Commit(c.ctx, registry.Delete(fmt.Sprintf("%s/sharding/%d/running", c.layout.Root(), item), registry.AnyVersion))))
 			must(t, b.look())
 			out, err := b.recover(a.self.ID, true, 1000)
 			must(t, err)

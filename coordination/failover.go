@@ -1,10 +1,12 @@
 package coordination
 
 import (
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Recovery is a host's wish to deal with what a crashed host left behind.
@@ -28,7 +30,7 @@ type Recovery struct {
 	Now         time.Time
 
 	// leave is set while it is this host's turn: the ops that leave the latch.
-	leave []Op
+	leave []registry.Op
 	// takers are the hosts among which all of owed is divided, in turn.
 	takers []string
 	owed   Items
@@ -116,12 +118,12 @@ func (r Recovery) look(out *Recovered) Move {
 	if r.Dead == "" {
 		return r.lookAtMarks(out)
 	}
-	read := []Query{Data(l.runsOf(r.Dead)), Data(l.instance(r.Dead)), Data(l.detail(r.Dead)), Data(l.members()), Data(l.assignmentOf(r.Dead)), Data(l.config()), Data(l.runsOf(r.View.Self.ID)), Children(l.details()), Data(l.kill(r.Dead))}
+	read := []registry.Query{registry.Data(l.runsOf(r.Dead)), registry.Data(l.instance(r.Dead)), registry.Data(l.detail(r.Dead)), registry.Data(l.members()), registry.Data(l.assignmentOf(r.Dead)), registry.Data(l.config()), registry.Data(l.runsOf(r.View.Self.ID)), registry.Children(l.details()), registry.Data(l.kill(r.Dead))}
 	fixed, takers := len(read), r.View.takers()
 	for _, id := range takers {
-		read = append(read, Data(l.runsOf(id)))
+		read = append(read, registry.Data(l.runsOf(id)))
 	}
-	return Move{Name: "recover", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "recover", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		r.alive = n[7].Names
 		runs, instance, detail, members, assigned, own, kill := n[0], n[1], n[2], n[3], n[4], n[6], n[8]
 		r.kills = parseKills(kill.Data)
@@ -180,7 +182,7 @@ func (r Recovery) beyond(items Items, then func(none Items) (Move, error)) (Move
 // neverWere finds out which of the items have a node in neither tree. Nobody
 // begins an item that has no record.
 func neverWere(l Layout, items Items, then func(none Items) (Move, error)) Move {
-	return Move{Name: "look for items", Read: []Query{Children(l.records()), Children(l.sharding())}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "look for items", Read: []registry.Query{registry.Children(l.records()), registry.Children(l.sharding())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		were := make(map[int]bool)
 		for _, name := range slices.Concat(n[0].Names, n[1].Names) {
 			if i, ok := itemNumber(name); ok {
@@ -227,36 +229,36 @@ func (r Recovery) adoptItems(orphans Items, out *Recovered) Move {
 // items are still assigned to it they are divided anew: the instances may be
 // the same as at the last division, for a host that was stopped by an operator
 // is not counted any more and keeps what it runs.
-func (r Recovery) bury(runs, members, assigned, kill Node, out *Recovered) Move {
+func (r Recovery) bury(runs, members, assigned, kill registry.Node, out *Recovered) Move {
 	l := r.View.Layout
-	var ops []Op
+	var ops []registry.Op
 	if list := parseMembers(members.Data); slices.Contains(list, r.Dead) {
-		ops = append(ops, Set(l.members(), list.without(r.Dead).data(), members.Version))
+		ops = append(ops, registry.Set(l.members(), list.without(r.Dead).data(), members.Version))
 	}
-	for _, n := range []Node{runs, assigned, kill} {
+	for _, n := range []registry.Node{runs, assigned, kill} {
 		if n.Exists {
-			ops = append(ops, Delete(n.Path, n.Version))
+			ops = append(ops, registry.Delete(n.Path, n.Version))
 		}
 	}
 	if len(ops) == 0 { // somebody else has done it
 		out.Settled = true
 		return Move{Name: "recover"}
 	}
-	buried := func([]Node, []Result) (Move, error) {
+	buried := func([]registry.Node, []registry.Result) (Move, error) {
 		out.Commits++
 		out.Settled = true
 		return Done()
 	}
 	m := Move{Name: "recover", Commit: ops, Then: buried,
-		Else:    func(*OpError) (Move, error) { return Done() }, // somebody else does it
-		Unknown: Done,                                           // the next call sees
+		Else:    func(*registry.OpError) (Move, error) { return Done() }, // somebody else does it
+		Unknown: Done,                                                    // the next call sees
 	}
 	// A Java leader divides of its own accord when an instance goes, and may
 	// have done so already: its division says nothing to our assignment nodes.
 	if len(assigned.Data) > 0 && !r.View.JavaLed() {
 		plain := m
-		m.Commit = append(slices.Clone(ops), Create(l.necessary(), nil))
-		m.Else = func(e *OpError) (Move, error) {
+		m.Commit = append(slices.Clone(ops), registry.Create(l.necessary(), nil))
+		m.Else = func(e *registry.OpError) (Move, error) {
 			if e.Index < len(ops) {
 				return Done()
 			}
@@ -274,17 +276,17 @@ func (r Recovery) bury(runs, members, assigned, kill Node, out *Recovered) Move 
 func Bury(v View, dead []string, bury bool, left *[]string) Move {
 	const each = 5
 	l := v.Layout
-	var read []Query
+	var read []registry.Query
 	for _, id := range dead {
-		read = append(read, Data(l.runsOf(id)), Data(l.instance(id)), Data(l.detail(id)), Data(l.assignmentOf(id)), Data(l.kill(id)))
+		read = append(read, registry.Data(l.runsOf(id)), registry.Data(l.instance(id)), registry.Data(l.detail(id)), registry.Data(l.assignmentOf(id)), registry.Data(l.kill(id)))
 	}
-	read = append(read, Data(l.members()))
-	return Move{Name: "bury", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	read = append(read, registry.Data(l.members()))
+	return Move{Name: "bury", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		*left = nil
 		members := n[len(n)-1]
 		list := parseMembers(members.Data)
 		var buried []string
-		var ops []Op
+		var ops []registry.Op
 		divide := false
 		for k, id := range dead {
 			runs, instance, detail, assigned, kill := n[each*k], n[each*k+1], n[each*k+2], n[each*k+3], n[each*k+4]
@@ -298,9 +300,9 @@ func Bury(v View, dead []string, bury bool, left *[]string) Move {
 			}
 			buried = append(buried, id)
 			divide = divide || len(assigned.Data) > 0
-			for _, node := range []Node{runs, assigned, kill} {
+			for _, node := range []registry.Node{runs, assigned, kill} {
 				if node.Exists {
-					ops = append(ops, Delete(node.Path, node.Version))
+					ops = append(ops, registry.Delete(node.Path, node.Version))
 				}
 			}
 			if size(ops) > commitBudget {
@@ -310,12 +312,12 @@ func Bury(v View, dead []string, bury bool, left *[]string) Move {
 		if !bury || len(buried) == 0 {
 			return Done()
 		}
-		ops = append(ops, Set(members.Path, list.without(buried...).data(), members.Version))
+		ops = append(ops, registry.Set(members.Path, list.without(buried...).data(), members.Version))
 		if divide && !v.JavaLed() && !v.Necessary { // as for one that is buried alone
-			ops = append(ops, Create(l.necessary(), nil))
+			ops = append(ops, registry.Create(l.necessary(), nil))
 		}
 		return Move{Commit: ops,
-			Else:    func(*OpError) (Move, error) { return Done() }, // somebody else does it, or the next call
+			Else:    func(*registry.OpError) (Move, error) { return Done() }, // somebody else does it, or the next call
 			Unknown: Done}, nil
 	}}
 }
@@ -324,7 +326,7 @@ func Bury(v View, dead []string, bury bool, left *[]string) Move {
 type owedItem struct {
 	fire                                       Fire
 	state                                      ItemState
-	running, failover, failovering, mark, node Node
+	running, failover, failovering, mark, node registry.Node
 }
 
 const (
@@ -343,7 +345,7 @@ type owing struct {
 	more bool
 }
 
-func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) (Move, error) {
+func (r Recovery) readOwed(owed Runs, runs registry.Node, out *Recovered) (Move, error) {
 	l := r.View.Layout
 	// What others are to take they look after. Where nobody takes anything, one
 	// of ours tells.
@@ -366,12 +368,12 @@ func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) (Move, error) {
 		out.Left = slices.AppendSeq(out.Left, all.since(r.from))
 		return r.giveWay()
 	}
-	read := make([]Query, 0, owedQueries*len(looked))
+	read := make([]registry.Query, 0, owedQueries*len(looked))
 	for _, i := range looked {
-		read = append(read, Data(l.record(i)), Data(l.offset(i)), Data(l.itemMisfire(i)), Data(l.itemDisabled(i)),
-			Data(l.itemRunning(i)), Data(l.itemFailover(i)), Data(l.itemFailovering(i)), Data(l.failoverItem(i)), Data(l.item(i)))
+		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)), registry.Data(l.itemMisfire(i)), registry.Data(l.itemDisabled(i)),
+			registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)), registry.Data(l.failoverItem(i)), registry.Data(l.item(i)))
 	}
-	return Move{Name: "recover", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "recover", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		for k, i := range looked {
 			q := n[owedQueries*k:]
 			o.items[i] = owedItem{fire: owed.fireOf(i), state: itemState(q[0], q[1], q[2], q[3]),
@@ -390,8 +392,8 @@ func (r Recovery) readOwed(owed Runs, runs Node, out *Recovered) (Move, error) {
 // older than the marks that are gone.
 func (r Recovery) lookForJava(then func(Recovery) (Move, error)) Move {
 	l := r.View.Layout
-	read := []Query{Children(l.instances()), Data(l.members()), Data(l.assignment()), Data(l.epoch()), Data(l.itemInstance(0))}
-	return Move{Name: "look for Java hosts", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	read := []registry.Query{registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.assignment()), registry.Data(l.epoch()), registry.Data(l.itemInstance(0))}
+	return Move{Name: "look for Java hosts", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		members, division := parseMembers(n[1].Data), parseDivision(n[2].Data)
 		stranger := slices.ContainsFunc(n[0].Names, func(id string) bool { return !slices.Contains(members, id) })
 		r.javaSeen = division.JavaSeen
@@ -428,8 +430,10 @@ func (r Recovery) judge(i int, it owedItem, owed Runs, n int) fate {
 	if owed.Java != "" {
 		dead = owed.Java
 	}
-	left := func(mark Node) bool { return mark.Exists && string(mark.Data) == dead }
-	taken := func(mark Node) bool { return mark.Exists && slices.Contains(r.View.Instances, string(mark.Data)) }
+	left := func(mark registry.Node) bool { return mark.Exists && string(mark.Data) == dead }
+	taken := func(mark registry.Node) bool {
+		return mark.Exists && slices.Contains(r.View.Instances, string(mark.Data))
+	}
 	switch {
 	case java && record.Open() && slices.Contains(r.View.Members, record.Owner) && r.lives(record.Owner),
 		java && !it.mark.Exists && !left(it.running) && !left(it.failovering),
@@ -504,7 +508,7 @@ type begins struct {
 
 // take decides item by item and writes it all in one commit, or as much of it
 // as fits one, and then goes on.
-func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, error) {
+func (r Recovery) take(owed Runs, runs registry.Node, o owing, out *Recovered) (Move, error) {
 	l, self := r.View.Layout, r.View.Self.ID
 	var c commit
 	var dropped Items
@@ -537,20 +541,20 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 		end := func(record Record) {
 			record = record.after(it.state.RecordZxid)
 			if dead == r.Dead && dead != "" { // what a Java host ran is in no record
-				c.add(roleRecord, -1, Set(l.record(i), record.data(), it.state.RecordVersion))
+				c.add(roleRecord, -1, registry.Set(l.record(i), record.data(), it.state.RecordVersion))
 				claim.State.Record = record
 			}
 			it.clear(dead, &c, i)
 			if it.mark.Exists {
-				c.add(roleItem, i, Delete(it.mark.Path, AnyVersion))
+				c.add(roleItem, i, registry.Delete(it.mark.Path, registry.AnyVersion))
 			}
 		}
 		switch r.judge(i, it, owed, len(out.Claimed)+len(claims)) {
 		case fateSettled:
 			it.clear(dead, &c, i)
 			if it.mark.Exists && it.state.Record.Open() { // made too late, or a hand has changed the record
-				c.add(roleItem, i, Check(l.record(i), it.state.RecordVersion))
-				c.add(roleItem, i, Delete(it.mark.Path, AnyVersion))
+				c.add(roleItem, i, registry.Check(l.record(i), it.state.RecordVersion))
+				c.add(roleItem, i, registry.Delete(it.mark.Path, registry.AnyVersion))
 			}
 		case fateLost:
 			end(r.mourned(it, owed).lost(now))
@@ -566,8 +570,8 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 			told.Lost = append(told.Lost, claim)
 		case fateElsewhere:
 			end(it.state.Record.end(OutcomeElsewhere, "", now))
-			for _, mark := range []Node{it.running, it.failover, it.failovering, it.mark} {
-				c.add(roleItem, i, Absent(mark.Path)) // they were read one after the other
+			for _, mark := range []registry.Node{it.running, it.failover, it.failovering, it.mark} {
+				c.add(roleItem, i, registry.Absent(mark.Path)) // they were read one after the other
 			}
 			told.Elsewhere = append(told.Elsewhere, claim)
 		case fateLeft:
@@ -594,7 +598,7 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 		return r.giveWay()
 	}
 	if len(claims) > 0 && r.leave == nil && (marked || len(r.View.Java()) > 0) {
-		return inLine(l, self, l.failoverLatch(), r.Line, nil, func(leave []Op, _ []Node) (Move, error) {
+		return inLine(l, self, l.failoverLatch(), r.Line, nil, func(leave []registry.Op, _ []registry.Node) (Move, error) {
 			r.leave = leave
 			return r.look(out), nil
 		}), nil
@@ -604,9 +608,9 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 	}
 	left := owed.without(dropped)
 	if r.Dead != "" {
-		c.add(roleRoot, -1, Absent(l.instance(dead)))
-		c.add(roleRoot, -1, Absent(l.detail(dead)))
-		c.add(roleShare, -1, Set(runs.Path, left.data(), runs.Version))
+		c.add(roleRoot, -1, registry.Absent(l.instance(dead)))
+		c.add(roleRoot, -1, registry.Absent(l.detail(dead)))
+		c.add(roleShare, -1, registry.Set(runs.Path, left.data(), runs.Version))
 	}
 	if len(claims) > 0 {
 		c.addRuns(l, self, mine, out.RunsVersion)
@@ -620,12 +624,12 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 	}
 	return Move{
 		Name: "recover", Commit: c.ops,
-		Then: func(_ []Node, results []Result) (Move, error) {
+		Then: func(_ []registry.Node, results []registry.Result) (Move, error) {
 			out.Commits++
 			out.tell(told)
 			for k, result := range results {
 				switch i := c.items[k]; {
-				case c.ops[k].Kind != OpSet:
+				case c.ops[k].Kind != registry.OpSet:
 				case c.roles[k] == roleRecord && i >= 0:
 					claim := claims[i]
 					claim.State.RecordVersion, claim.State.RecordZxid = result.Version, result.Zxid
@@ -644,11 +648,13 @@ func (r Recovery) take(owed Runs, runs Node, o owing, out *Recovered) (Move, err
 			if len(left.Runs) > 0 || r.Dead == "" {
 				return Done()
 			}
-			return Move{Read: []Query{Data(runs.Path), Data(l.members()), Data(l.assignmentOf(r.Dead)), Data(l.kill(r.Dead))},
-				Then: func(n []Node, _ []Result) (Move, error) { return r.bury(n[0], n[1], n[2], n[3], out), nil }}, nil
+			return Move{Read: []registry.Query{registry.Data(runs.Path), registry.Data(l.members()), registry.Data(l.assignmentOf(r.Dead)), registry.Data(l.kill(r.Dead))},
+				Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
+					return r.bury(n[0], n[1], n[2], n[3], out), nil
+				}}, nil
 		},
 		// Another host took a share meanwhile, or an item changed: look again.
-		Else: func(e *OpError) (Move, error) {
+		Else: func(e *registry.OpError) (Move, error) {
 			if e.Op.Path == l.instance(dead) {
 				return r.giveWay() // it is not dead
 			}
@@ -692,20 +698,20 @@ func (r Recovery) claim(i int, claim *Claim, it owedItem, before Record, c *comm
 	record.Source = sourceFailover
 	version := it.state.RecordVersion
 	if version < 0 {
-		c.add(roleItem, i, Create(l.record(i), nil))
+		c.add(roleItem, i, registry.Create(l.record(i), nil))
 		version = 0
 	}
-	c.add(roleRecord, i, Set(l.record(i), record.data(), version))
-	c.add(roleItem, i, Absent(l.itemDisabled(i)))
+	c.add(roleRecord, i, registry.Set(l.record(i), record.data(), version))
+	c.add(roleItem, i, registry.Absent(l.itemDisabled(i)))
 	if it.mark.Exists {
-		c.add(roleItem, i, Delete(it.mark.Path, AnyVersion))
+		c.add(roleItem, i, registry.Delete(it.mark.Path, registry.AnyVersion))
 	} else { // by a Java host that has just come
-		c.add(roleItem, i, Absent(it.mark.Path))
+		c.add(roleItem, i, registry.Absent(it.mark.Path))
 	}
 	if it.failover.Exists {
-		c.add(roleItem, i, Delete(it.failover.Path, it.failover.Version))
+		c.add(roleItem, i, registry.Delete(it.failover.Path, it.failover.Version))
 	}
-	c.add(roleItem, i, CreateEphemeral(l.itemFailover(i), []byte(self)))
+	c.add(roleItem, i, registry.CreateEphemeral(l.itemFailover(i), []byte(self)))
 	c.put(i, it.failovering, []byte(self))
 	c.put(i, it.running, []byte(self))
 	claim.State.Record = record
@@ -716,7 +722,7 @@ func (r Recovery) claim(i int, claim *Claim, it owedItem, before Record, c *comm
 // late: it is taken away.
 func (r Recovery) lookAtMarks(out *Recovered) Move {
 	l := r.View.Layout
-	return Move{Name: "recover", Read: []Query{Children(l.failoverItems()), Children(l.runs()), Children(l.details()), Data(l.config())}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "recover", Read: []registry.Query{registry.Children(l.failoverItems()), registry.Children(l.runs()), registry.Children(l.details()), registry.Data(l.config())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		if !n[3].Exists {
 			return Move{}, ErrRemoved
 		}
@@ -729,11 +735,11 @@ func (r Recovery) lookAtMarks(out *Recovered) Move {
 			}
 		}
 		slices.Sort(marks)
-		read := []Query{Data(l.runsOf(r.View.Self.ID))}
+		read := []registry.Query{registry.Data(l.runsOf(r.View.Self.ID))}
 		for _, id := range ids {
-			read = append(read, Data(l.runsOf(id)))
+			read = append(read, registry.Data(l.runsOf(id)))
 		}
-		return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 			if actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion); versionOf(n[0]) != out.RunsVersion {
 				out.Runs, out.RunsVersion = actual, versionOf(n[0])
 				if len(orphans) > 0 {
@@ -741,7 +747,7 @@ func (r Recovery) lookAtMarks(out *Recovered) Move {
 				}
 			}
 			out.Left = r.before(out.Left)
-			var late []Op
+			var late []registry.Op
 			listed := make(map[int]bool)
 			for k, id := range ids {
 				node := n[k+1]
@@ -755,7 +761,7 @@ func (r Recovery) lookAtMarks(out *Recovered) Move {
 						continue
 					}
 					if !listed[i] && slices.Contains(r.alive, id) {
-						late = append(late, Check(node.Path, node.Version), Delete(l.failoverItem(i), AnyVersion))
+						late = append(late, registry.Check(node.Path, node.Version), registry.Delete(l.failoverItem(i), registry.AnyVersion))
 					}
 					listed[i] = true
 				}
@@ -766,7 +772,7 @@ func (r Recovery) lookAtMarks(out *Recovered) Move {
 			free := slices.DeleteFunc(marks, func(i int) bool { return listed[i] })
 			return r.beyond(free, func(none Items) (Move, error) {
 				for _, i := range none {
-					late = append(late, Absent(l.item(i)), Delete(l.failoverItem(i), AnyVersion))
+					late = append(late, registry.Absent(l.item(i)), registry.Delete(l.failoverItem(i), registry.AnyVersion))
 				}
 				if len(late) > 0 {
 					return r.drop(late, out)
@@ -775,33 +781,33 @@ func (r Recovery) lookAtMarks(out *Recovered) Move {
 					return r.giveWay()
 				}
 				fire := Fire{Instant: r.Now.UnixMilli(), Source: sourceFailover}
-				return r.readOwed(Runs{}.with(fire, true, free), Node{}, out)
+				return r.readOwed(Runs{}.with(fire, true, free), registry.Node{}, out)
 			})
 		}}, nil
 	}}
 }
 
 // drop takes marks away, as many as fit a commit, and looks again.
-func (r Recovery) drop(ops []Op, out *Recovered) (Move, error) {
+func (r Recovery) drop(ops []registry.Op, out *Recovered) (Move, error) {
 	for part := range parts(ops, commitBudget) {
 		ops = part
 		break
 	}
 	again := func() (Move, error) { return r.look(out), nil }
-	return Move{Commit: ops, Then: func([]Node, []Result) (Move, error) { return again() }, Else: func(*OpError) (Move, error) { return again() }}, nil
+	return Move{Commit: ops, Then: func([]registry.Node, []registry.Result) (Move, error) { return again() }, Else: func(*registry.OpError) (Move, error) { return again() }}, nil
 }
 
 // clear removes the marks that the dead host left on an item.
 func (it owedItem) clear(dead string, c *commit, item int) {
-	for _, n := range []Node{it.running, it.failover, it.failovering} {
+	for _, n := range []registry.Node{it.running, it.failover, it.failovering} {
 		if n.Exists && string(n.Data) == dead {
-			c.add(roleItem, item, Delete(n.Path, AnyVersion))
+			c.add(roleItem, item, registry.Delete(n.Path, registry.AnyVersion))
 		}
 	}
 }
 
 // idle are those of the takers that run nothing of the job; all, if each does.
-func idle(takers []string, runs []Node) []string {
+func idle(takers []string, runs []registry.Node) []string {
 	var idle []string
 	for k, id := range takers {
 		if r, err := parseRuns(runs[k].Data); err == nil && len(r.Runs) == 0 {
@@ -846,13 +852,13 @@ func (v View) takers() []string {
 }
 
 // put makes a persistent node, or sets the one that is there.
-func (c *commit) put(item int, n Node, data []byte) {
+func (c *commit) put(item int, n registry.Node, data []byte) {
 	switch {
 	case n.Exists && !n.Ephemeral:
-		c.add(roleItem, item, Set(n.Path, data, n.Version))
+		c.add(roleItem, item, registry.Set(n.Path, data, n.Version))
 		return
 	case n.Exists: // it would go with the session that made it
-		c.add(roleItem, item, Delete(n.Path, n.Version))
+		c.add(roleItem, item, registry.Delete(n.Path, n.Version))
 	}
-	c.add(roleItem, item, Create(n.Path, data))
+	c.add(roleItem, item, registry.Create(n.Path, data))
 }

@@ -9,6 +9,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -356,7 +357,7 @@ func TestAStrategyThatFailsBlocksNobody(t *testing.T) {
 	if strings.Contains(text, "jobShardingStrategyType") {
 		t.Fatalf("the configuration names a strategy:\n%s", text)
 	}
-	c.hand(co.Set(path, []byte(broken), co.AnyVersion))
+	c.hand(registry.Set(path, []byte(broken), registry.AnyVersion))
 	c.settle()
 	if err := h[0].view.ConfigErr; err == nil || !strings.Contains(err.Error(), "NO_SUCH_STRATEGY") {
 		t.Errorf("the strategy does not exist, and the reason is %v", err)
@@ -371,7 +372,7 @@ func TestAStrategyThatFailsBlocksNobody(t *testing.T) {
 		}
 	}
 	c.complete(all)
-	c.hand(co.Set(path, []byte(text), co.AnyVersion))
+	c.hand(registry.Set(path, []byte(text), registry.AnyVersion))
 	c.finish()
 }
 

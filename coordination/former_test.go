@@ -8,6 +8,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Each test here takes away what else would stop a former leader or owner, so
@@ -65,9 +66,9 @@ func TestFormerOwner(t *testing.T) {
 		begin(t, a, c.now.Add(time.Second))
 		item := a.running()[0]
 		before, detail := c.record(item), c.layout.Sibling()+"/instances/"+a.self.ID
-		c.hand(co.Delete(detail, co.AnyVersion))
+		c.hand(registry.Delete(detail, registry.AnyVersion))
 		b.beforeCommit(func() {
-			_, err := a.rc.Commit(c.ctx, co.CreateEphemeral(detail, nil))
+			_, err := a.rc.Commit(c.ctx, registry.CreateEphemeral(detail, nil))
 			must(t, err)
 		})
 		out := beginAt(t, b, item, a.items[item].state, b.view.Config, c.now.Add(2*time.Second))
@@ -87,7 +88,7 @@ func TestFormerOwner(t *testing.T) {
 		var saved co.Saved
 		must(t, a.perform(co.SaveOffsets{Layout: c.layout, Items: map[int]co.Ended{item: {State: state, Offset: []byte("first"), HasOffset: true}}}.Move(&saved)))
 		state = saved.Items[item]
-		c.hand(co.Delete(c.layout.Sibling()+"/instances/"+a.self.ID, co.AnyVersion))
+		c.hand(registry.Delete(c.layout.Sibling()+"/instances/"+a.self.ID, registry.AnyVersion))
 		if out := beginAt(t, b, item, state, b.view.Config, c.now.Add(2*time.Second)); len(out.Items) != 1 {
 			t.Fatalf("B did not begin item %d: %v", item, out.Refused)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // FuzzRegistry edits the nodes of a job as another program or a hand might,
@@ -88,8 +89,8 @@ var contents = []string{
 type vandal struct {
 	*chronicle
 	content  string
-	next     int               // hosts so far
-	stranger co.RegistryCenter // another program's session
+	next     int             // hosts so far
+	stranger registry.Center // another program's session
 }
 
 func newVandal(t *testing.T, content []byte) *vandal {
@@ -160,24 +161,24 @@ func (v *vandal) edit(how, where, with int) {
 	if how == 0 || how == 5 || how == 6 {
 		data = v.node(path).Data
 	}
-	var ops []co.Op
+	var ops []registry.Op
 	if how >= 4 || how == 0 {
 		for _, p := range slices.Backward(v.below(path)) {
-			ops = append(ops, co.Delete(p, co.AnyVersion))
+			ops = append(ops, registry.Delete(p, registry.AnyVersion))
 		}
 	}
 	switch how {
 	case 0: // the subtree is gone
 	case 1: // the node, if it has no children
-		ops = append(ops, co.Delete(path, co.AnyVersion))
+		ops = append(ops, registry.Delete(path, registry.AnyVersion))
 	case 2:
-		ops = append(ops, co.Ensure(path), co.Set(path, nil, co.AnyVersion))
+		ops = append(ops, registry.Ensure(path), registry.Set(path, nil, registry.AnyVersion))
 	case 3, 7:
-		ops = append(ops, co.Ensure(path), co.Set(path, data, co.AnyVersion))
+		ops = append(ops, registry.Ensure(path), registry.Set(path, data, registry.AnyVersion))
 	case 4, 5: // made anew
-		ops = append(ops, co.Create(path, data))
+		ops = append(ops, registry.Create(path, data))
 	case 6: // somebody else's, for as long as that session lives
-		ops = append(ops, co.CreateEphemeral(path, data))
+		ops = append(ops, registry.CreateEphemeral(path, data))
 	}
 	if len(ops) == 0 {
 		return
@@ -188,7 +189,7 @@ func (v *vandal) edit(how, where, with int) {
 
 // below lists the nodes of a subtree, parents first.
 func (v *vandal) below(path string) []string {
-	n := v.read(co.Children(path))
+	n := v.read(registry.Children(path))
 	if !n.Exists {
 		return nil
 	}
@@ -210,7 +211,7 @@ func (v *vandal) rest() {
 				v.mend(h)
 				v.try(h, "ask", h.perform(co.AskForSharding(h.view)))
 			}
-			if errors.Is(err, co.ErrConflict) || h.alive() && h.view.Amiss() {
+			if errors.Is(err, registry.ErrConflict) || h.alive() && h.view.Amiss() {
 				v.mend(h)
 			}
 			if err == nil && !stepped && h.alive() && len(h.view.FailoverItems) > 0 && round < 5 {
@@ -267,25 +268,25 @@ func (v *vandal) recover() {
 	if err := v.stranger.Close(); err != nil {
 		t.Error(err)
 	}
-	var ops []co.Op
+	var ops []registry.Op
 	if v.node(root + "/config").Exists {
-		ops = append(ops, co.Set(root+"/config", v.file.YAML(), co.AnyVersion))
+		ops = append(ops, registry.Set(root+"/config", v.file.YAML(), registry.AnyVersion))
 	}
 	for _, p := range v.below(root + "/servers") {
 		if p != root+"/servers" {
-			ops = append(ops, co.Set(p, []byte("ENABLED"), co.AnyVersion))
+			ops = append(ops, registry.Set(p, []byte("ENABLED"), registry.AnyVersion))
 		}
 	}
 	for _, p := range v.below(root + "/sharding") {
 		if strings.HasSuffix(p, "/disabled") {
-			ops = append(ops, co.Delete(p, co.AnyVersion))
+			ops = append(ops, registry.Delete(p, registry.AnyVersion))
 		}
 	}
 	for i := range v.file.ShardingTotalCount {
 		path := fmt.Sprintf("%s/sharding/%d", sibling, i)
 		var r co.Record
 		if n := v.node(path); json.Unmarshal(n.Data, &r) == nil && time.UnixMilli(r.Instant).After(v.now) {
-			ops = append(ops, co.Delete(path, co.AnyVersion)) // the status says so
+			ops = append(ops, registry.Delete(path, registry.AnyVersion)) // the status says so
 		}
 	}
 	for _, op := range ops {

@@ -1,6 +1,10 @@
 package coordination
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+)
 
 // Phase is one of the two points of a fire at which a listener runs once over
 // all hosts.
@@ -28,13 +32,13 @@ func (l Layout) guaranteeItem(p Phase, i int) string {
 
 // GuaranteeWatch is what to watch while waiting for a phase: the node is gone
 // when some host has run the listener.
-func GuaranteeWatch(l Layout, p Phase) Query { return Children(l.guarantee(p)) }
+func GuaranteeWatch(l Layout, p Phase) registry.Query { return registry.Children(l.guarantee(p)) }
 
 // GuaranteePassed reports, from what GuaranteeWatch shows, whether the phase
 // at which a host has arrived with these items is over: the marks are gone, or
 // those that are there are of the next fire. The answer is certain only for a
 // node that was read after the arrival; a snapshot may have been sent before.
-func GuaranteePassed(n Node, items Items) bool {
+func GuaranteePassed(n registry.Node, items Items) bool {
 	if !n.Exists {
 		return true
 	}
@@ -52,11 +56,11 @@ func GuaranteePassed(n Node, items Items) bool {
 // ClearGuarantee; the others wait until it has. Disabled items are not waited
 // for.
 func Arrive(l Layout, self JobInstance, p Phase, items Items, total int, last *bool) Move {
-	var marks []Op
+	var marks []registry.Op
 	for _, i := range items {
-		marks = append(marks, Create(l.guaranteeItem(p, i), nil))
+		marks = append(marks, registry.Create(l.guaranteeItem(p, i), nil))
 	}
-	ops := []Op{Check(l.config(), AnyVersion), Ensure(l.guarantee(p))}
+	ops := []registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.guarantee(p))}
 	var rest Items
 	for part := range parts(marks, commitBudget) {
 		ops = append(ops, part...)
@@ -65,21 +69,21 @@ func Arrive(l Layout, self JobInstance, p Phase, items Items, total int, last *b
 	}
 	return Move{
 		Name: "arrive", Commit: ops,
-		Then: func([]Node, []Result) (Move, error) {
+		Then: func([]registry.Node, []registry.Result) (Move, error) {
 			if len(rest) > 0 {
 				return Arrive(l, self, p, rest, total, last), nil
 			}
 			return arrived(l, self, p, total, last), nil
 		},
-		Else: func(e *OpError) (Move, error) {
+		Else: func(e *registry.OpError) (Move, error) {
 			switch {
 			case e.Index == 0:
 				return Move{}, ErrRemoved
-			case e.Reason != ReasonExists: // the marks have just been cleared
+			case e.Reason != registry.ReasonExists: // the marks have just been cleared
 				return Arrive(l, self, p, items, total, last), nil
 			}
 			// Left by an earlier fire that timed out.
-			return Move{Read: []Query{Children(l.guarantee(p))}, Then: func(n []Node, _ []Result) (Move, error) {
+			return Move{Read: []registry.Query{registry.Children(l.guarantee(p))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 				there := make(map[string]bool, len(n[0].Names))
 				for _, name := range n[0].Names {
 					there[name] = true
@@ -95,12 +99,12 @@ func Arrive(l Layout, self JobInstance, p Phase, items Items, total int, last *b
 // node's data is the instance that runs the listener. A claim of an instance
 // that is gone counts for nothing.
 func arrived(l Layout, self JobInstance, p Phase, total int, last *bool) Move {
-	read := []Query{Children(l.guarantee(p)), Data(l.guarantee(p)), Children(l.instances())}
+	read := []registry.Query{registry.Children(l.guarantee(p)), registry.Data(l.guarantee(p)), registry.Children(l.instances())}
 	first := len(read)
 	for i := range total {
-		read = append(read, Data(l.itemDisabled(i)))
+		read = append(read, registry.Data(l.itemDisabled(i)))
 	}
-	return Move{Name: "arrive", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "arrive", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		marks, claim, instances := n[0], n[1], n[2]
 		there := make(map[string]bool, len(marks.Names))
 		for _, name := range marks.Names {
@@ -116,16 +120,16 @@ func arrived(l Layout, self JobInstance, p Phase, total int, last *bool) Move {
 			return Done()
 		}
 		return Move{
-			Commit: []Op{Set(l.guarantee(p), []byte(self.ID), claim.Version)},
-			Then:   func([]Node, []Result) (Move, error) { *last = true; return Done() },
-			Else:   func(*OpError) (Move, error) { return arrived(l, self, p, total, last), nil },
+			Commit: []registry.Op{registry.Set(l.guarantee(p), []byte(self.ID), claim.Version)},
+			Then:   func([]registry.Node, []registry.Result) (Move, error) { *last = true; return Done() },
+			Else:   func(*registry.OpError) (Move, error) { return arrived(l, self, p, total, last), nil },
 		}, nil
 	}}
 }
 
 // ClearGuarantee ends a phase: its listener has run, or the time is up.
 func ClearGuarantee(l Layout, p Phase) Move {
-	return Move{Name: "clear guarantee", Read: []Query{Children(l.guarantee(p))}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "clear guarantee", Read: []registry.Query{registry.Children(l.guarantee(p))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		if !n[0].Exists {
 			return Done()
 		}
@@ -136,22 +140,22 @@ func ClearGuarantee(l Layout, p Phase) Move {
 // clearGuarantee deletes the subtree; of several hosts that try, the one whose
 // first commit succeeds does it.
 func clearGuarantee(l Layout, p Phase, names []string) Move {
-	ops := make([]Op, 0, len(names)+1)
+	ops := make([]registry.Op, 0, len(names)+1)
 	for _, name := range names {
-		ops = append(ops, Delete(l.guarantee(p)+"/"+name, AnyVersion))
+		ops = append(ops, registry.Delete(l.guarantee(p)+"/"+name, registry.AnyVersion))
 	}
-	ops = append(ops, Delete(l.guarantee(p), AnyVersion))
+	ops = append(ops, registry.Delete(l.guarantee(p), registry.AnyVersion))
 	for part := range parts(ops, commitBudget) {
 		rest := names[min(len(part), len(names)):]
 		return Move{
 			Name: "clear guarantee", Commit: part,
-			Then: func([]Node, []Result) (Move, error) {
+			Then: func([]registry.Node, []registry.Result) (Move, error) {
 				if len(part) == len(ops) {
 					return Done()
 				}
 				return finishGuarantee(l, p, rest), nil
 			},
-			Else: func(*OpError) (Move, error) { return Done() },
+			Else: func(*registry.OpError) (Move, error) { return Done() },
 		}
 	}
 	return Move{Name: "clear guarantee"}
@@ -160,8 +164,8 @@ func clearGuarantee(l Layout, p Phase, names []string) Move {
 // finishGuarantee goes on with a subtree that this host has begun to delete.
 func finishGuarantee(l Layout, p Phase, names []string) Move {
 	m := clearGuarantee(l, p, names)
-	m.Else = func(*OpError) (Move, error) {
-		return Move{Read: []Query{Children(l.guarantee(p))}, Then: func(n []Node, _ []Result) (Move, error) {
+	m.Else = func(*registry.OpError) (Move, error) {
+		return Move{Read: []registry.Query{registry.Children(l.guarantee(p))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 			if !n[0].Exists {
 				return Done()
 			}

@@ -3,13 +3,15 @@ package coordination
 import (
 	"slices"
 	"strconv"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // byJava reports whether the division in force was made by a Java leader, from
 // the epoch node and the instance node of item 0. Java makes the instance nodes
 // of all items anew, so that they have version 0; a leader of ours leaves every
 // one of them with a version above 0, and empties the epoch.
-func byJava(epoch, first Node) bool {
+func byJava(epoch, first registry.Node) bool {
 	return len(epoch.Data) > 0 || first.Exists && first.Version == 0
 }
 
@@ -23,23 +25,23 @@ type adoption struct {
 	known                            map[int]ItemState
 	share                            *Share
 	had                              Items // what the host owned before
-	assigned, division, epoch, first Node
+	assigned, division, epoch, first registry.Node
 }
 
 func (a adoption) read() Move {
 	v := a.view
 	total := v.Config.ShardingTotalCount
-	read := make([]Query, 0, total+len(v.Servers))
+	read := make([]registry.Query, 0, total+len(v.Servers))
 	for i := range total {
-		read = append(read, Data(v.itemInstance(i)))
+		read = append(read, registry.Data(v.itemInstance(i)))
 	}
 	for _, ip := range v.Servers {
-		read = append(read, Data(v.server(ip)))
+		read = append(read, registry.Data(v.server(ip)))
 	}
 	if len(read) == 0 {
 		return Move{}
 	}
-	return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		disabled := make(map[string]bool)
 		for k, ip := range v.Servers {
 			disabled[ip] = !enabled(n[total+k].Data)
@@ -49,7 +51,7 @@ func (a adoption) read() Move {
 }
 
 // take writes the share, and proves that Java does not divide at that moment.
-func (a adoption) take(items []Node, disabled map[string]bool) Move {
+func (a adoption) take(items []registry.Node, disabled map[string]bool) Move {
 	v, l := a.view, a.view.Layout
 	var mine Items
 	for i, n := range items {
@@ -64,32 +66,32 @@ func (a adoption) take(items []Node, disabled map[string]bool) Move {
 		}
 	}
 	made := strconv.FormatInt(a.first.Czxid, 10)
-	ops := []Op{Check(l.leader(), 0), Absent(l.necessary()), Absent(l.processing())}
+	ops := []registry.Op{registry.Check(l.leader(), 0), registry.Absent(l.necessary()), registry.Absent(l.processing())}
 	if string(a.epoch.Data) == made {
-		ops = append(ops, Check(a.epoch.Path, a.epoch.Version))
+		ops = append(ops, registry.Check(a.epoch.Path, a.epoch.Version))
 		s.Guard.Epoch = a.epoch.Version
 	} else {
-		ops = append(ops, Set(a.epoch.Path, []byte(made), a.epoch.Version),
-			Set(a.division.Path, a.divided(items, disabled).data(), a.division.Version))
+		ops = append(ops, registry.Set(a.epoch.Path, []byte(made), a.epoch.Version),
+			registry.Set(a.division.Path, a.divided(items, disabled).data(), a.division.Version))
 		s.Guard.Epoch = a.epoch.Version + 1
 	}
 	version := a.assigned.Version
 	if !a.assigned.Exists { // taken away by a hand
-		ops = append(ops, Create(a.assigned.Path, nil))
+		ops = append(ops, registry.Create(a.assigned.Path, nil))
 		version = 0
 	}
-	ops = append(ops, Set(a.assigned.Path, []byte(mine.String()), version))
+	ops = append(ops, registry.Set(a.assigned.Path, []byte(mine.String()), version))
 	s.Guard.Assignment = version + 1
 	if len(mine) > 0 {
 		if anchor := items[mine[0]]; anchor.Version == 0 {
-			ops = append(ops, Set(anchor.Path, []byte(v.Self.ID), 0))
+			ops = append(ops, registry.Set(anchor.Path, []byte(v.Self.ID), 0))
 		} else {
-			ops = append(ops, Check(anchor.Path, anchor.Version))
+			ops = append(ops, registry.Check(anchor.Path, anchor.Version))
 		}
 	}
 	again := func() (Move, error) { return ReadShare(v, a.known, a.share), nil }
 	return Move{Name: "read share", Commit: ops,
-		Then: func(_ []Node, results []Result) (Move, error) {
+		Then: func(_ []registry.Node, results []registry.Result) (Move, error) {
 			for k, op := range ops {
 				if op.Path == a.division.Path {
 					s.division = results[k].Zxid
@@ -99,7 +101,7 @@ func (a adoption) take(items []Node, disabled map[string]bool) Move {
 			// between them and the commit. It has not if the node that it makes
 			// anew every time is still the one that was read first; from the
 			// commit on the anchor tells.
-			return Move{Read: []Query{Data(a.first.Path)}, Then: func(n []Node, _ []Result) (Move, error) {
+			return Move{Read: []registry.Query{registry.Data(a.first.Path)}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 				if n[0].Czxid != a.first.Czxid {
 					return again()
 				}
@@ -109,7 +111,7 @@ func (a adoption) take(items []Node, disabled map[string]bool) Move {
 				})
 			}}, nil
 		},
-		Else: func(e *OpError) (Move, error) {
+		Else: func(e *registry.OpError) (Move, error) {
 			switch e.Op.Path {
 			case l.leader(), l.necessary(), l.processing():
 				return Done() // the next snapshot says more
@@ -124,7 +126,7 @@ func (a adoption) take(items []Node, disabled map[string]bool) Move {
 // divided over when it began, which may not be what is there now. Where that
 // leaves doubts the division is taken for one over other instances, so that it
 // is asked for once more; but not twice for the same doubts.
-func (a adoption) divided(items []Node, disabled map[string]bool) Division {
+func (a adoption) divided(items []registry.Node, disabled map[string]bool) Division {
 	v := a.view
 	owns := make(map[string]bool)
 	for _, n := range items {
@@ -160,18 +162,18 @@ func (a adoption) divided(items []Node, disabled map[string]bool) Division {
 
 // ItemMarks are the nodes of which each keeps an item from beginning while it
 // is there: who waits for a Java host's run watches them.
-func ItemMarks(l Layout, item int) []Query {
-	return []Query{Data(l.itemRunning(item)), Data(l.itemFailover(item)), Data(l.failoverItem(item))}
+func ItemMarks(l Layout, item int) []registry.Query {
+	return []registry.Query{registry.Data(l.itemRunning(item)), registry.Data(l.itemFailover(item)), registry.Data(l.failoverItem(item))}
 }
 
 // ReadHosts reads what hosts of ours tell of themselves for a job; an id that
 // has no such node, a Java host's, is left out.
 func ReadHosts(l Layout, ids []string, out *map[string]HostDetail) Move {
-	var read []Query
+	var read []registry.Query
 	for _, id := range ids {
-		read = append(read, Data(l.detail(id)), Data(l.runsOf(id)))
+		read = append(read, registry.Data(l.detail(id)), registry.Data(l.runsOf(id)))
 	}
-	return Move{Name: "read hosts", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "read hosts", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		hosts := make(map[string]HostDetail, len(ids))
 		for k, id := range ids {
 			if !n[2*k].Exists {

@@ -9,6 +9,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -329,7 +330,7 @@ func TestItemsMoveToJavaHostsBetweenInstants(t *testing.T) {
 			}
 
 			// Its server is disabled: its items go to the leader and to the Java host.
-			c.hand(co.Set(c.layout.Root()+"/servers/"+other.ip, []byte("DISABLED"), co.AnyVersion))
+			c.hand(registry.Set(c.layout.Root()+"/servers/"+other.ip, []byte("DISABLED"), registry.AnyVersion))
 			flag := instant.Add(tt.began)
 			for k, want := range tt.want {
 				must(t, leader.look())

@@ -11,6 +11,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // javaPeer is a host of ElasticJob 3.0.5, as far as the registry sees it: the
@@ -21,7 +22,7 @@ import (
 type javaPeer struct {
 	*cluster
 	name, ip, id string
-	rc           co.RegistryCenter
+	rc           registry.Center
 	up           bool // started, and its session lives
 
 	cache   map[string]string // the job's tree, as of the last pump
@@ -147,16 +148,16 @@ func (p *javaPeer) rest() (moved bool) {
 
 func (p *javaPeer) j(path string) string { return p.layout.Root() + "/" + path }
 
-func (p *javaPeer) commit(ops ...co.Op) error {
+func (p *javaPeer) commit(ops ...registry.Op) error {
 	p.pause(false)
 	_, err := p.rc.Commit(p.ctx, ops...)
-	if err != nil && !errors.Is(err, co.ErrConflict) {
+	if err != nil && !errors.Is(err, registry.ErrConflict) {
 		panic(errJavaStopped)
 	}
 	return err
 }
 
-func (p *javaPeer) query(q co.Query) co.Node {
+func (p *javaPeer) query(q registry.Query) registry.Node {
 	p.pause(false)
 	n, err := p.rc.Read(p.ctx, q)
 	if err != nil {
@@ -165,51 +166,51 @@ func (p *javaPeer) query(q co.Query) co.Node {
 	return n[0]
 }
 
-func (p *javaPeer) exists(path string) bool { return p.query(co.Data(p.j(path))).Exists }
-func (p *javaPeer) get(path string) string  { return string(p.query(co.Data(p.j(path))).Data) }
+func (p *javaPeer) exists(path string) bool { return p.query(registry.Data(p.j(path))).Exists }
+func (p *javaPeer) get(path string) string  { return string(p.query(registry.Data(p.j(path))).Data) }
 func (p *javaPeer) list(path string) []string {
-	names := slices.Clone(p.query(co.Children(p.j(path))).Names)
+	names := slices.Clone(p.query(registry.Children(p.j(path))).Names)
 	slices.Sort(names)
 	slices.Reverse(names)
 	return names
 }
 
 func (p *javaPeer) parents(path string) {
-	p.commit(co.Ensure(p.j(path[:strings.LastIndex(path, "/")])))
+	p.commit(registry.Ensure(p.j(path[:strings.LastIndex(path, "/")])))
 }
 
 func (p *javaPeer) persist(path, data string) {
 	if p.exists(path) {
-		p.commit(co.Check(p.j(path), co.AnyVersion), co.Set(p.j(path), []byte(data), co.AnyVersion))
+		p.commit(registry.Check(p.j(path), registry.AnyVersion), registry.Set(p.j(path), []byte(data), registry.AnyVersion))
 		return
 	}
-	if p.commit(co.Create(p.j(path), []byte(data))) != nil {
+	if p.commit(registry.Create(p.j(path), []byte(data))) != nil {
 		p.parents(path)
-		p.commit(co.Create(p.j(path), []byte(data)))
+		p.commit(registry.Create(p.j(path), []byte(data)))
 	}
 }
 
 func (p *javaPeer) ephemeral(path, data string) {
 	if p.exists(path) {
-		p.commit(co.Delete(p.j(path), co.AnyVersion))
+		p.commit(registry.Delete(p.j(path), registry.AnyVersion))
 	}
-	if p.commit(co.CreateEphemeral(p.j(path), []byte(data))) != nil {
+	if p.commit(registry.CreateEphemeral(p.j(path), []byte(data))) != nil {
 		p.parents(path)
-		p.commit(co.CreateEphemeral(p.j(path), []byte(data)))
+		p.commit(registry.CreateEphemeral(p.j(path), []byte(data)))
 	}
 }
 
 func (p *javaPeer) removeIf(path string) {
 	if p.exists(path) {
-		p.commit(co.Delete(p.j(path), co.AnyVersion))
+		p.commit(registry.Delete(p.j(path), registry.AnyVersion))
 	}
 }
 
 func (p *javaPeer) createIf(path string) {
-	if p.query(co.Data(p.layout.Root())).Exists && !p.exists(path) {
-		if p.commit(co.Create(p.j(path), nil)) != nil {
+	if p.query(registry.Data(p.layout.Root())).Exists && !p.exists(path) {
+		if p.commit(registry.Create(p.j(path), nil)) != nil {
 			p.parents(path)
-			p.commit(co.Create(p.j(path), nil))
+			p.commit(registry.Create(p.j(path), nil))
 		}
 	}
 }
@@ -219,13 +220,13 @@ func (p *javaPeer) latch(path string, locked func()) {
 	prefix := p.j(path) + "/_c_01234567-89ab-cdef-0123-456789abcdef-latch-"
 	var own string
 	for own == "" {
-		p.commit(co.Ensure(p.j(path)))
+		p.commit(registry.Ensure(p.j(path)))
 		p.pause(false)
-		r, err := p.rc.Commit(p.ctx, co.CreateSequential(prefix, nil))
+		r, err := p.rc.Commit(p.ctx, registry.CreateSequential(prefix, nil))
 		switch {
 		case err == nil:
 			own = r[0].Path[strings.LastIndex(r[0].Path, "/")+1:]
-		case !errors.Is(err, co.ErrConflict):
+		case !errors.Is(err, registry.ErrConflict):
 			panic(errJavaStopped)
 		}
 	}
@@ -240,7 +241,7 @@ func (p *javaPeer) latch(path string, locked func()) {
 		p.await(func() bool { return !p.node(p.j(path + "/" + names[k-1])).Exists })
 	}
 	locked()
-	p.commit(co.Delete(p.j(path+"/"+own), co.AnyVersion))
+	p.commit(registry.Delete(p.j(path+"/"+own), registry.AnyVersion))
 }
 
 func (p *javaPeer) elect() {
@@ -307,9 +308,9 @@ func (p *javaPeer) shutdown() {
 	p.end(&p.fires)
 	p.events = p.run(func() {
 		if p.leads() {
-			p.commit(co.Delete(p.j("leader/election/instance"), co.AnyVersion))
+			p.commit(registry.Delete(p.j("leader/election/instance"), registry.AnyVersion))
 		}
-		p.commit(co.Delete(p.j("instances/"+p.id), co.AnyVersion))
+		p.commit(registry.Delete(p.j("instances/"+p.id), registry.AnyVersion))
 	})
 	p.rest()
 	p.up = false
@@ -363,7 +364,7 @@ func (p *javaPeer) handle(e javaEvent) {
 		p.elect()
 	}
 	if e.path == server && e.data == "DISABLED" && p.leads() {
-		p.commit(co.Delete(p.j("leader/election/instance"), co.AnyVersion))
+		p.commit(registry.Delete(p.j("leader/election/instance"), registry.AnyVersion))
 	}
 	if e.path == "/config" && e.kind != "DELETED" {
 		if total := p.config().ShardingTotalCount; total != p.total {
@@ -387,7 +388,7 @@ func (p *javaPeer) handle(e javaEvent) {
 	}
 	if e.path == own && e.kind == "DELETED" && !p.exists("instances/"+p.id) {
 		if p.leads() {
-			p.commit(co.Delete(p.j("leader/election/instance"), co.AnyVersion))
+			p.commit(registry.Delete(p.j("leader/election/instance"), registry.AnyVersion))
 		}
 		p.up = false // its job is gone until the process is started again
 	}
@@ -535,21 +536,21 @@ func (p *javaPeer) shard() {
 	names := p.list("sharding")
 	for i := total; i < len(names); i++ {
 		for _, mark := range p.children(p.j(fmt.Sprintf("sharding/%d", i))) {
-			p.commit(co.Delete(p.j(item(i, mark)), co.AnyVersion))
+			p.commit(registry.Delete(p.j(item(i, mark)), registry.AnyVersion))
 		}
 		p.removeIf(fmt.Sprintf("sharding/%d", i))
 	}
-	var ops []co.Op
+	var ops []registry.Op
 	q := total / len(ids)
 	for k, id := range ids {
 		for i := range q {
-			ops = append(ops, co.Create(p.j(item(q*k+i, "instance")), []byte(id)))
+			ops = append(ops, registry.Create(p.j(item(q*k+i, "instance")), []byte(id)))
 		}
 		if k < total%len(ids) {
-			ops = append(ops, co.Create(p.j(item(q*len(ids)+k, "instance")), []byte(id)))
+			ops = append(ops, registry.Create(p.j(item(q*len(ids)+k, "instance")), []byte(id)))
 		}
 	}
-	ops = append(ops, co.Delete(p.j("leader/sharding/necessary"), co.AnyVersion), co.Delete(p.j("leader/sharding/processing"), co.AnyVersion))
+	ops = append(ops, registry.Delete(p.j("leader/sharding/necessary"), registry.AnyVersion), registry.Delete(p.j("leader/sharding/processing"), registry.AnyVersion))
 	if p.commit(ops...) == nil {
 		p.say("%s: divides the items over %d", p.name, len(ids))
 	}

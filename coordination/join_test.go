@@ -9,6 +9,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -46,10 +47,10 @@ func TestJoinInACrowd(t *testing.T) {
 		first := hosts[0]
 		first.beforeCommit(func() {
 			for _, h := range hosts[1:] {
-				c.hand(co.Create(c.layout.Sibling()+"/instances/"+h.self.ID, nil))
+				c.hand(registry.Create(c.layout.Sibling()+"/instances/"+h.self.ID, nil))
 			}
 			members := c.node(c.layout.Sibling() + "/members")
-			c.hand(co.Set(members.Path, members.Data, members.Version))
+			c.hand(registry.Set(members.Path, members.Data, members.Version))
 		})
 		wait, err := first.arrive(c.file, new(co.Applied), 0)
 		must(t, err)
@@ -76,7 +77,7 @@ func TestJoinInACrowd(t *testing.T) {
 		c, _ := group(t, 1, nil)
 		hosts := newHosts(c, 2)
 		lower := c.layout.Sibling() + "/instances/" + hosts[0].self.ID
-		c.hand(co.Create(lower, nil)) // one that comes no further
+		c.hand(registry.Create(lower, nil)) // one that comes no further
 		var applied co.Applied
 		wait, err := hosts[1].arrive(c.file, &applied, 0)
 		must(t, err)
@@ -95,7 +96,7 @@ func TestJoinInACrowd(t *testing.T) {
 	t.Run("tells what all steps changed", func(t *testing.T) {
 		c, _ := group(t, 1, nil)
 		hosts := newHosts(c, 2)
-		c.hand(co.Create(c.layout.Sibling()+"/instances/"+hosts[0].self.ID, nil))
+		c.hand(registry.Create(c.layout.Sibling()+"/instances/"+hosts[0].self.ID, nil))
 		file := c.file
 		file.Description = "another"
 		var applied co.Applied
@@ -121,7 +122,7 @@ func TestBury(t *testing.T) {
 		dead = append(dead, h.self.ID)
 		h.crash()
 	}
-	c.hand(co.Delete(c.layout.Root()+"/instances/"+stopped.self.ID, co.AnyVersion))
+	c.hand(registry.Delete(c.layout.Root()+"/instances/"+stopped.self.ID, registry.AnyVersion))
 	dead = append(dead, stopped.self.ID)
 	must(t, leader.look())
 	var left []string

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // What operators kill, and what is held back. A kill is written below the
@@ -93,15 +95,15 @@ func (k Kills) with(kill Kill) Kills {
 }
 
 // KillQuery is the node that a host watches for kills of its runs.
-func KillQuery(l Layout, self JobInstance) Query { return Data(l.kill(self.ID)) }
+func KillQuery(l Layout, self JobInstance) registry.Query { return registry.Data(l.kill(self.ID)) }
 
 // ReadKills understands the node.
-func ReadKills(n Node) Kills { return parseKills(n.Data) }
+func ReadKills(n registry.Node) Kills { return parseKills(n.Data) }
 
 // DropKills deletes the node once nothing that it names runs any more. One that
 // was set since it was read stays, and so does one that is gone.
 func DropKills(l Layout, self JobInstance, version int32) Move {
-	return Move{Name: "end kill", Commit: []Op{Delete(l.kill(self.ID), version)}, Else: func(*OpError) (Move, error) { return Done() }}
+	return Move{Name: "end kill", Commit: []registry.Op{registry.Delete(l.kill(self.ID), version)}, Else: func(*registry.OpError) (Move, error) { return Done() }}
 }
 
 // Killing is an operator's wish to end what runs of a job.
@@ -141,21 +143,21 @@ type KillTarget struct {
 // is not in the registry.
 func AskKill(k Killing, out *[]KillTarget) Move {
 	l := k.Layout
-	read := []Query{Data(l.config()), Children(l.runs()), Children(l.instances()), Children(l.details()), Children(l.sharding())}
-	return Move{Name: "kill", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	read := []registry.Query{registry.Data(l.config()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.details()), registry.Children(l.sharding())}
+	return Move{Name: "kill", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		if !n[0].Exists {
 			return Move{}, ErrRemoved
 		}
 		g := killing{Killing: k, out: out, lists: n[1].Names, instances: n[2].Names, details: n[3].Names}
-		var read []Query
+		var read []registry.Query
 		for _, id := range g.lists {
-			read = append(read, Data(l.runsOf(id)))
+			read = append(read, registry.Data(l.runsOf(id)))
 		}
 		if g.java() {
 			for _, name := range n[4].Names {
 				if i, ok := itemNumber(name); ok && g.means(i, "") {
 					g.marks = append(g.marks, i)
-					read = append(read, Data(l.itemRunning(i)))
+					read = append(read, registry.Data(l.itemRunning(i)))
 				}
 			}
 		}
@@ -186,7 +188,7 @@ func (g killing) means(item int, host string) bool {
 }
 
 // find lists what runs, and reads the records of it.
-func (g killing) find(n []Node, _ []Result) (Move, error) {
+func (g killing) find(n []registry.Node, _ []registry.Result) (Move, error) {
 	l := g.Layout
 	var list []KillTarget
 	for k, id := range g.lists {
@@ -202,9 +204,9 @@ func (g killing) find(n []Node, _ []Result) (Move, error) {
 			}
 		}
 	}
-	read := make([]Query, len(list))
+	read := make([]registry.Query, len(list))
 	for k, t := range list {
-		read[k] = Data(l.record(t.Item))
+		read[k] = registry.Data(l.record(t.Item))
 	}
 	for k, i := range g.marks {
 		mark := n[len(g.lists)+k]
@@ -215,7 +217,7 @@ func (g killing) find(n []Node, _ []Result) (Move, error) {
 	if len(read) == 0 {
 		return g.ask(list)
 	}
-	return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		open := slices.Clone(list[len(n):]) // on Java hosts
 		for k, t := range list[:len(n)] {
 			t.Record, t.Fence = parseRecord(n[k].Data), n[k].Mzxid
@@ -248,12 +250,12 @@ func (g killing) ask(list []KillTarget) (Move, error) {
 		return Done()
 	}
 	hosts := slices.Sorted(maps.Keys(byHost))
-	read := make([]Query, len(hosts))
+	read := make([]registry.Query, len(hosts))
 	for k, id := range hosts {
-		read[k] = Data(l.kill(id))
+		read[k] = registry.Data(l.kill(id))
 	}
-	return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-		var ops []Op
+	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
+		var ops []registry.Op
 		for k, id := range hosts {
 			kill := Kill{By: g.By, At: g.Now.UnixMilli(), Grace: g.Grace.Milliseconds()}
 			for _, fence := range slices.Sorted(maps.Keys(byHost[id])) {
@@ -261,9 +263,9 @@ func (g killing) ask(list []KillTarget) (Move, error) {
 			}
 			data := parseKills(n[k].Data).with(kill).data()
 			if n[k].Exists {
-				ops = append(ops, Set(n[k].Path, data, n[k].Version))
+				ops = append(ops, registry.Set(n[k].Path, data, n[k].Version))
 			} else {
-				ops = append(ops, Create(n[k].Path, data))
+				ops = append(ops, registry.Create(n[k].Path, data))
 			}
 		}
 		return g.write(list, ops)
@@ -271,12 +273,12 @@ func (g killing) ask(list []KillTarget) (Move, error) {
 }
 
 // write writes as much as fits a commit, and then the rest.
-func (g killing) write(list []KillTarget, ops []Op) (Move, error) {
+func (g killing) write(list []KillTarget, ops []registry.Op) (Move, error) {
 	for part := range parts(ops, commitBudget) {
 		rest := ops[len(part):]
-		return Move{Commit: append([]Op{Check(g.Layout.config(), AnyVersion), Ensure(g.Layout.kills())}, part...),
-			Then: func([]Node, []Result) (Move, error) { return g.write(list, rest) },
-			Else: func(e *OpError) (Move, error) {
+		return Move{Commit: append([]registry.Op{registry.Check(g.Layout.config(), registry.AnyVersion), registry.Ensure(g.Layout.kills())}, part...),
+			Then: func([]registry.Node, []registry.Result) (Move, error) { return g.write(list, rest) },
+			Else: func(e *registry.OpError) (Move, error) {
 				if e.Index == 0 {
 					return Move{}, ErrRemoved
 				}
@@ -289,10 +291,10 @@ func (g killing) write(list []KillTarget, ops []Op) (Move, error) {
 }
 
 // KillWatch are the nodes that change when one of the runs ends.
-func KillWatch(l Layout, targets []KillTarget) []Query {
-	var q []Query
+func KillWatch(l Layout, targets []KillTarget) []registry.Query {
+	var q []registry.Query
 	for _, t := range targets {
-		if query := Data(l.runsOf(t.Host)); !t.Java && !slices.Contains(q, query) {
+		if query := registry.Data(l.runsOf(t.Host)); !t.Java && !slices.Contains(q, query) {
 			q = append(q, query)
 		}
 	}
@@ -301,7 +303,7 @@ func KillWatch(l Layout, targets []KillTarget) []Query {
 
 // Unlisted are those of the targets that the snapshot of KillWatch does not show
 // to run: they have ended, or run on a Java host.
-func Unlisted(l Layout, s Snapshot, targets []KillTarget) []KillTarget {
+func Unlisted(l Layout, s registry.Snapshot, targets []KillTarget) []KillTarget {
 	lists := make(map[string]Runs)
 	var ended []KillTarget
 	for _, t := range targets {
@@ -329,14 +331,14 @@ type Ending struct {
 // ReadEndings reads what has become of runs, in the order of targets. A run of a
 // Java host is open as long as it has its mark.
 func ReadEndings(l Layout, targets []KillTarget, out *[]Ending) Move {
-	read := make([]Query, len(targets))
+	read := make([]registry.Query, len(targets))
 	for k, t := range targets {
-		read[k] = Data(l.record(t.Item))
+		read[k] = registry.Data(l.record(t.Item))
 		if t.Java {
-			read[k] = Data(l.itemRunning(t.Item))
+			read[k] = registry.Data(l.itemRunning(t.Item))
 		}
 	}
-	return Move{Name: "read killed runs", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "read killed runs", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		*out = make([]Ending, len(targets))
 		for k, t := range targets {
 			e := &(*out)[k]
@@ -367,7 +369,7 @@ type Released struct {
 // It returns ErrRemoved for a job that is not in the registry.
 func Release(l Layout, item int, now time.Time, out *Released) Move {
 	*out = Released{}
-	return Move{Name: "release", Read: []Query{Data(l.config()), Children(l.records())}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "release", Read: []registry.Query{registry.Data(l.config()), registry.Children(l.records())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		if !n[0].Exists {
 			return Move{}, ErrRemoved
 		}
@@ -387,24 +389,24 @@ func Release(l Layout, item int, now time.Time, out *Released) Move {
 
 // release writes the records of those items that are held back.
 func release(l Layout, items Items, now time.Time, out *Released) (Move, error) {
-	read := make([]Query, len(items))
+	read := make([]registry.Query, len(items))
 	for k, i := range items {
-		read[k] = Data(l.record(i))
+		read[k] = registry.Data(l.record(i))
 	}
-	return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-		var ops []Op
+	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
+		var ops []registry.Op
 		var held Items
 		for k, i := range items {
 			if r := parseRecord(n[k].Data); r.Held != 0 {
 				held = append(held, i)
-				ops = append(ops, Set(n[k].Path, r.release(now.UnixMilli()).data(), n[k].Version))
+				ops = append(ops, registry.Set(n[k].Path, r.release(now.UnixMilli()).data(), n[k].Version))
 			}
 		}
 		return releaseEach(l, items, held, ops, now, out)
 	}}, nil
 }
 
-func releaseEach(l Layout, items, held Items, ops []Op, now time.Time, out *Released) (Move, error) {
+func releaseEach(l Layout, items, held Items, ops []registry.Op, now time.Time, out *Released) (Move, error) {
 	for part := range parts(ops, commitBudget) {
 		done := func() {
 			for _, i := range held[:len(part)] {
@@ -416,11 +418,11 @@ func releaseEach(l Layout, items, held Items, ops []Op, now time.Time, out *Rele
 		}
 		again := func() (Move, error) { return release(l, items, now, out) }
 		return Move{Commit: part,
-			Then: func([]Node, []Result) (Move, error) {
+			Then: func([]registry.Node, []registry.Result) (Move, error) {
 				done()
 				return releaseEach(l, items, held[len(part):], ops[len(part):], now, out)
 			},
-			Else: func(*OpError) (Move, error) { return again() },
+			Else: func(*registry.OpError) (Move, error) { return again() },
 			Unknown: func() (Move, error) {
 				done() // perhaps; if not, the next look does
 				return again()
@@ -434,6 +436,6 @@ func releaseEach(l Layout, items, held Items, ops []Op, now time.Time, out *Rele
 const killKept = time.Hour
 
 // staleKill reports whether nobody needs a kill any more.
-func staleKill(n Node, lives, listed bool, now time.Time) bool {
+func staleKill(n registry.Node, lives, listed bool, now time.Time) bool {
 	return n.Exists && (!lives && !listed || now.Sub(n.Mtime) > killKept)
 }

@@ -10,6 +10,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -91,7 +92,7 @@ func TestAskKill(t *testing.T) {
 func TestAskKillJava(t *testing.T) {
 	t.Parallel()
 	c, _ := group(t, 1, nil)
-	c.hand(co.CreateEphemeral(c.layout.Root()+"/instances/10.0.0.9@-@J", nil), co.CreateEphemeral(c.mark(4, "running"), []byte("10.0.0.9@-@J")))
+	c.hand(registry.CreateEphemeral(c.layout.Root()+"/instances/10.0.0.9@-@J", nil), registry.CreateEphemeral(c.mark(4, "running"), []byte("10.0.0.9@-@J")))
 	var out []co.KillTarget
 	must(t, c.operate(co.AskKill(c.killing(-1, 0), &out)))
 	if len(out) != 1 || !out[0].Java || out[0].Item != 4 || len(co.KillWatch(c.layout, out)) != 0 {
@@ -115,7 +116,7 @@ func TestSweepOfKills(t *testing.T) {
 	begin(t, h[0], c.now.Add(time.Second))
 	var out []co.KillTarget
 	must(t, c.operate(co.AskKill(c.killing(-1, 0), &out)))
-	c.hand(co.Create(c.layout.Sibling()+"/kill/10.0.0.9@-@gone", []byte("[]")))
+	c.hand(registry.Create(c.layout.Sibling()+"/kill/10.0.0.9@-@gone", []byte("[]")))
 	sweep := func(at time.Time) []string {
 		var swept co.Swept
 		must(t, h[1].look())
@@ -237,7 +238,7 @@ func TestHoldOnlyTheDead(t *testing.T) {
 		owner, other = other, owner
 	}
 	record := c.record(0)
-	c.hand(co.Set(c.layout.Sibling()+"/sharding/0", fmt.Appendf(nil, `{"owner":%q,"instant":%d,"begun":%d}`, other.self.ID, record.Instant, record.Instant), co.AnyVersion))
+	c.hand(registry.Set(c.layout.Sibling()+"/sharding/0", fmt.Appendf(nil, `{"owner":%q,"instant":%d,"begun":%d}`, other.self.ID, record.Instant, record.Instant), registry.AnyVersion))
 	must(t, owner.readShare())
 	check("it lives", c, owner, begin(t, owner, c.now.Add(time.Second)))
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Line is a host's place in one of ElasticJob's latches, in which Java hosts
@@ -25,7 +27,7 @@ type Line struct {
 
 // Waiting asks for the node that the host waits for; false if it waits for
 // none.
-func (l Line) Waiting() (Query, bool) { return Data(l.Behind), l.Behind != "" }
+func (l Line) Waiting() (registry.Query, bool) { return registry.Data(l.Behind), l.Behind != "" }
 
 // latchName is the name of a host's node in a latch, up to the number that the
 // registry gives it. It is the same whenever the host stands in the line, so
@@ -41,19 +43,19 @@ func latchName(self string) string {
 // with what was asked for in read, as it was while it was this host's turn.
 // While it is another's turn the exchange ends with line.Behind set. Standing
 // again, later, keeps the place.
-func inLine(l Layout, self, latch string, line *Line, read []Query, turn func(leave []Op, n []Node) (Move, error)) Move {
+func inLine(l Layout, self, latch string, line *Line, read []registry.Query, turn func(leave []registry.Op, n []registry.Node) (Move, error)) Move {
 	line.Behind = ""
-	look := Move{Name: "stand in line", Read: append([]Query{Children(latch)}, read...)}
+	look := Move{Name: "stand in line", Read: append([]registry.Query{registry.Children(latch)}, read...)}
 	stand := func() (Move, error) {
 		line.Standing = true // perhaps
 		again := func() (Move, error) { return look, nil }
 		return Move{
 			Name: "stand in line",
 			// The server reaps a latch in which nobody stands.
-			Commit:  []Op{Check(l.config(), AnyVersion), Ensure(latch), CreateSequential(latch+"/"+latchName(self), nil)},
-			Then:    func([]Node, []Result) (Move, error) { return again() },
+			Commit:  []registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(latch), registry.CreateSequential(latch+"/"+latchName(self), nil)},
+			Then:    func([]registry.Node, []registry.Result) (Move, error) { return again() },
 			Unknown: again,
-			Else: func(e *OpError) (Move, error) {
+			Else: func(e *registry.OpError) (Move, error) {
 				if e.Index == 0 {
 					line.Standing = false
 					return Done() // the job was removed
@@ -62,7 +64,7 @@ func inLine(l Layout, self, latch string, line *Line, read []Query, turn func(le
 			},
 		}, nil
 	}
-	look.Then = func(n []Node, _ []Result) (Move, error) {
+	look.Then = func(n []registry.Node, _ []registry.Result) (Move, error) {
 		mine, behind := placeInLine(n[0].Names, self)
 		switch {
 		case len(mine) == 0:
@@ -80,10 +82,10 @@ func inLine(l Layout, self, latch string, line *Line, read []Query, turn func(le
 	return look
 }
 
-func leaving(latch string, nodes []string) []Op {
-	var ops []Op
+func leaving(latch string, nodes []string) []registry.Op {
+	var ops []registry.Op
 	for _, name := range nodes {
-		ops = append(ops, Delete(latch+"/"+name, AnyVersion))
+		ops = append(ops, registry.Delete(latch+"/"+name, registry.AnyVersion))
 	}
 	return ops
 }
@@ -114,7 +116,7 @@ func placeInLine(names []string, self string) (mine []string, behind string) {
 
 // leaveLine takes the host out of a latch.
 func leaveLine(self, latch string, line *Line) Move {
-	return Move{Name: "leave the line", Read: []Query{Children(latch)}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "leave the line", Read: []registry.Query{registry.Children(latch)}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		mine, _ := placeInLine(n[0].Names, self)
 		if len(mine) == 0 {
 			*line = Line{}
@@ -122,8 +124,8 @@ func leaveLine(self, latch string, line *Line) Move {
 		}
 		again := func() (Move, error) { return leaveLine(self, latch, line), nil }
 		return Move{Commit: leaving(latch, mine),
-			Then:    func([]Node, []Result) (Move, error) { *line = Line{}; return Done() },
-			Else:    func(*OpError) (Move, error) { return again() },
+			Then:    func([]registry.Node, []registry.Result) (Move, error) { *line = Line{}; return Done() },
+			Else:    func(*registry.OpError) (Move, error) { return again() },
 			Unknown: again}, nil
 	}}
 }

@@ -9,25 +9,26 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
 // reader counts what is asked of a registry.
 type reader struct {
-	co.RegistryCenter
+	registry.Center
 	queries, most int // most: in one read
 }
 
-func (c *reader) Read(ctx context.Context, queries ...co.Query) ([]co.Node, error) {
+func (c *reader) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	c.queries += len(queries)
 	c.most = max(c.most, len(queries))
-	return c.RegistryCenter.Read(ctx, queries...)
+	return c.Center.Read(ctx, queries...)
 }
 
 // counted does what a host does and tells how much it read.
 func (h *simHost) counted(m co.Move) *reader {
 	h.t.Helper()
-	c := &reader{RegistryCenter: h.rc}
+	c := &reader{Center: h.rc}
 	if err := co.Perform(h.ctx, c, m); err != nil {
 		h.t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func TestMadeUpItemsOfADeadHostAreNotReadOneByOne(t *testing.T) {
 	c, h := edited(t, 2)
 	owed := h[1].running()
 	h[1].crash()
-	c.hand(co.Set(c.layout.Sibling()+"/runs/"+h[1].self.ID, []byte(everything), co.AnyVersion))
+	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].self.ID, []byte(everything), registry.AnyVersion))
 	must(t, h[0].look())
 	var out co.Recovered
 	n := h[0].counted(co.Recover(co.Recovery{View: h[0].view, Dead: h[1].self.ID, All: true, Limit: 100, Busy: h[0].running(), Runs: h[0].runs, RunsVersion: h[0].version, Now: c.now}, &out))
@@ -70,8 +71,8 @@ func TestMadeUpItemsInAHostsOwnListAreNotReadOneByOne(t *testing.T) {
 	c, h := group(t, 2, failoverOn)
 	c.edited = true
 	list := c.layout.Sibling() + "/runs/" + h[0].self.ID
-	c.hand(co.Set(list, []byte(everything), co.AnyVersion))
-	counter := &reader{RegistryCenter: h[0].rc.Unwrap()}
+	c.hand(registry.Set(list, []byte(everything), registry.AnyVersion))
+	counter := &reader{Center: h[0].rc.Unwrap()}
 	before := h[0].rc
 	h[0].rc = registrytest.Faulty(counter, func(int, string) registrytest.Fault { return registrytest.NoFault })
 	c.pass(10 * time.Second)
@@ -112,15 +113,15 @@ func TestATreeOfMadeUpItemsIsRemoved(t *testing.T) {
 	const many = 10_000
 	c, h := edited(t, 2)
 	for from := 0; from < many; from += 1000 {
-		var ops []co.Op
+		var ops []registry.Op
 		for i := range 1000 {
 			item := fmt.Sprintf("%s/sharding/%d", c.layout.Root(), 100+from+i)
-			ops = append(ops, co.Create(item, nil), co.Create(item+"/running", []byte("x")),
-				co.Create(fmt.Sprintf("%s/leader/failover/items/%d", c.layout.Root(), 50_000+from+i), nil))
+			ops = append(ops, registry.Create(item, nil), registry.Create(item+"/running", []byte("x")),
+				registry.Create(fmt.Sprintf("%s/leader/failover/items/%d", c.layout.Root(), 50_000+from+i), nil))
 		}
 		c.hand(ops...)
 	}
-	c.hand(co.Create(c.layout.Root()+"/sharding/100/running/deep", nil))
+	c.hand(registry.Create(c.layout.Root()+"/sharding/100/running/deep", nil))
 	must(t, h[0].look())
 	var out co.Recovered
 	n := h[0].counted(co.Recover(co.Recovery{View: h[0].view, Limit: 100, Runs: h[0].runs, RunsVersion: h[0].version, Now: c.now}, &out))
@@ -141,7 +142,7 @@ func TestATreeOfMadeUpItemsIsRemoved(t *testing.T) {
 		t.Errorf("%d items are left", len(left))
 	}
 	for _, below := range []string{"/running/deep", "/running", ""} {
-		c.hand(co.Delete(c.layout.Root()+"/sharding/100"+below, co.AnyVersion))
+		c.hand(registry.Delete(c.layout.Root()+"/sharding/100"+below, registry.AnyVersion))
 	}
 	c.settle()
 	c.finish()

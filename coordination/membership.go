@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"slices"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // HostDetail is what a host of ours tells the others about itself for a job:
@@ -113,9 +115,9 @@ func Join(j Joining) Move {
 	l, id := j.Layout, j.Self.ID
 	return Move{
 		Name: "join",
-		Read: []Query{Data(l.root), Data(l.config()), Data(l.definition()), Data(l.server(j.Self.ServerIP)), Data(l.members()), Children(l.details()), Data(l.superseded()),
-			Data(l.adopted()), Data(l.record(0)), Data(l.instance(id)), Data(l.detail(id)), Data(l.runsOf(id)), Data(l.assignmentOf(id))},
-		Then: func(nodes []Node, _ []Result) (Move, error) {
+		Read: []registry.Query{registry.Data(l.root), registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.server(j.Self.ServerIP)), registry.Data(l.members()), registry.Children(l.details()), registry.Data(l.superseded()),
+			registry.Data(l.adopted()), registry.Data(l.record(0)), registry.Data(l.instance(id)), registry.Data(l.detail(id)), registry.Data(l.runsOf(id)), registry.Data(l.assignmentOf(id))},
+		Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
 			a := arrival{Joining: j, root: nodes[0], config: nodes[1], server: nodes[3], membersNode: nodes[4], details: nodes[5].Names,
 				instance: nodes[9], detail: nodes[10], runs: nodes[11], assigned: nodes[12]}
 			base := parseAdopted(nodes[7].Data).Base
@@ -148,12 +150,12 @@ func Join(j Joining) Move {
 // arrival is a Joining on its way: what was read.
 type arrival struct {
 	Joining
-	root, config, server, membersNode Node
+	root, config, server, membersNode registry.Node
 	// details are the hosts of ours whose session lives, and those that have
 	// announced themselves.
 	details                          []string
-	instance, detail, runs, assigned Node
-	change                           []Op // of the definition
+	instance, detail, runs, assigned registry.Node
+	change                           []registry.Op // of the definition
 	applied                          Applied
 }
 
@@ -189,7 +191,7 @@ func (a arrival) step() (Move, error) {
 		return a.commit(slices.Concat(a.ground(), a.enroll(Members{id}), a.own(), a.appear()))
 	case !a.detail.Exists && !a.config.Exists:
 		a.change = nil // who writes the names makes the job
-		return a.commit(append([]Op{Ensure(a.Layout.details())}, a.announce()...))
+		return a.commit(append([]registry.Op{registry.Ensure(a.Layout.details())}, a.announce()...))
 	case !a.detail.Exists:
 		return a.commit(slices.Concat(a.ground(), a.announce()))
 	case in:
@@ -212,19 +214,19 @@ const (
 
 // ground is what the first commit makes that others make too: configuration,
 // server, and the nodes below which marks are made.
-func (a arrival) ground() []Op {
+func (a arrival) ground() []registry.Op {
 	l := a.Layout
-	var ops []Op
+	var ops []registry.Op
 	if a.config.Exists {
 		// It must not be removed meanwhile: a host does not bring back
 		// a job that it found.
-		ops = append(ops, Check(l.config(), a.config.Version))
+		ops = append(ops, registry.Check(l.config(), a.config.Version))
 	}
 	if !a.detail.Exists || !a.membersNode.Exists || !a.config.Exists {
 		ops = append(ops, l.skeleton()...)
 	}
 	if a.JobClass != "" && len(a.root.Data) == 0 {
-		ops = append(ops, Set(l.root, []byte(a.JobClass), AnyVersion))
+		ops = append(ops, registry.Set(l.root, []byte(a.JobClass), registry.AnyVersion))
 	}
 	ops = append(ops, a.change...)
 	state := []byte(serverEnabled)
@@ -234,43 +236,43 @@ func (a arrival) ground() []Op {
 	switch {
 	case !a.server.Exists:
 		// The answer to a set tells the registry's clock, and no other is sure to follow.
-		ops = append(ops, Create(l.server(a.Self.ServerIP), nil), Set(l.server(a.Self.ServerIP), state, 0))
+		ops = append(ops, registry.Create(l.server(a.Self.ServerIP), nil), registry.Set(l.server(a.Self.ServerIP), state, 0))
 	case len(a.server.Data) == 0:
-		ops = append(ops, Set(l.server(a.Self.ServerIP), state, a.server.Version))
+		ops = append(ops, registry.Set(l.server(a.Self.ServerIP), state, a.server.Version))
 	default: // as a Java host does: RetireServers then leaves it
-		ops = append(ops, Set(l.server(a.Self.ServerIP), a.server.Data, a.server.Version))
+		ops = append(ops, registry.Set(l.server(a.Self.ServerIP), a.server.Data, a.server.Version))
 	}
 	if !a.config.Exists {
 		// What is left of an earlier life of the job divides nothing.
-		ops = append(ops, Set(l.assignment(), nil, AnyVersion))
+		ops = append(ops, registry.Set(l.assignment(), nil, registry.AnyVersion))
 	}
 	return ops
 }
 
 // announce says that this host is on its way.
-func (a arrival) announce() []Op {
-	return []Op{CreateEphemeral(a.Layout.detail(a.Self.ID), a.Detail.data())}
+func (a arrival) announce() []registry.Op {
+	return []registry.Op{registry.CreateEphemeral(a.Layout.detail(a.Self.ID), a.Detail.data())}
 }
 
 // enroll writes names into the list of members.
-func (a arrival) enroll(ids []string) []Op {
+func (a arrival) enroll(ids []string) []registry.Op {
 	version := a.membersNode.Version
 	if !a.membersNode.Exists {
 		version = 0
 	}
-	return []Op{Set(a.Layout.members(), parseMembers(a.membersNode.Data).with(ids...).data(), version)}
+	return []registry.Op{registry.Set(a.Layout.members(), parseMembers(a.membersNode.Data).with(ids...).data(), version)}
 }
 
 // own makes the host's own nodes.
-func (a arrival) own() []Op {
+func (a arrival) own() []registry.Op {
 	l, id := a.Layout, a.Self.ID
-	var ops []Op
-	for _, old := range []Node{a.runs, a.assigned} {
+	var ops []registry.Op
+	for _, old := range []registry.Node{a.runs, a.assigned} {
 		if old.Exists {
-			ops = append(ops, Delete(old.Path, old.Version))
+			ops = append(ops, registry.Delete(old.Path, old.Version))
 		}
 	}
-	ops = append(ops, Create(l.runsOf(id), nil), Create(l.assignmentOf(id), nil))
+	ops = append(ops, registry.Create(l.runsOf(id), nil), registry.Create(l.assignmentOf(id), nil))
 	if !a.detail.Exists {
 		ops = append(ops, a.announce()...)
 	}
@@ -279,24 +281,24 @@ func (a arrival) own() []Op {
 
 // appear puts the host into the list of instances, for Java hosts too. Its name
 // is among the members then: an instance that is not is a Java host.
-func (a arrival) appear() []Op {
-	return []Op{CreateEphemeral(a.Layout.instance(a.Self.ID), a.Self.yaml())}
+func (a arrival) appear() []registry.Op {
+	return []registry.Op{registry.CreateEphemeral(a.Layout.instance(a.Self.ID), a.Self.yaml())}
 }
 
 // commit carries a step out, and goes on until the instance node is there.
-func (a arrival) commit(ops []Op) (Move, error) {
+func (a arrival) commit(ops []registry.Op) (Move, error) {
 	again := func() (Move, error) { return Join(a.Joining), nil }
-	then := func([]Node, []Result) (Move, error) {
+	then := func([]registry.Node, []registry.Result) (Move, error) {
 		if a.Applied != nil {
 			a.Applied.stepped = a.Applied.stepped || len(a.change) > 0
 		}
 		return again()
 	}
-	if last := ops[len(ops)-1]; last.Kind == OpEphemeral && last.Path == a.Layout.instance(a.Self.ID) || a.instance.Exists {
+	if last := ops[len(ops)-1]; last.Kind == registry.OpEphemeral && last.Path == a.Layout.instance(a.Self.ID) || a.instance.Exists {
 		then = nil
 	}
 	return Move{Name: "join", Commit: ops, Then: then, Unknown: again,
-		Else: func(*OpError) (Move, error) {
+		Else: func(*registry.OpError) (Move, error) {
 			next := a.Joining
 			next.crowd = true
 			return Join(next), nil
@@ -305,13 +307,13 @@ func (a arrival) commit(ops []Op) (Move, error) {
 
 // skeleton are the nodes below which marks are made. They are only ever made
 // when a host joins, so that no mark brings a removed job back.
-func (l Layout) skeleton() []Op {
-	var ops []Op
+func (l Layout) skeleton() []registry.Op {
+	var ops []registry.Op
 	for _, p := range []string{
 		l.servers(), l.instances(), l.election(), l.shardingFlags(), l.failoverItems(), l.sharding(), l.triggers(),
 		l.term(), l.members(), l.epoch(), l.assignment(), l.details(), l.runs(), l.records(), l.offsets(),
 	} {
-		ops = append(ops, Ensure(p))
+		ops = append(ops, registry.Ensure(p))
 	}
 	return ops
 }
@@ -321,13 +323,13 @@ func (l Layout) skeleton() []Op {
 // those before it.
 type definitions struct {
 	layout                   Layout
-	config, last, superseded Node
+	config, last, superseded registry.Node
 }
 
 // apply decides what the registry's configuration becomes: a field that was
 // changed in the file since it was last applied is applied, one that was changed
 // in the registry only stays. former is as in Joining.
-func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) ([]Op, Applied, error) {
+func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) ([]registry.Op, Applied, error) {
 	l, yaml := d.layout, mine.YAML()
 	if accept == nil {
 		accept = func(jobconfig.Configuration) error { return nil }
@@ -336,9 +338,9 @@ func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept f
 		if beyond := accept(mine); beyond != nil {
 			return nil, Applied{}, fmt.Errorf("the job's definition is refused: %w", beyond)
 		}
-		ops := []Op{Create(l.config(), yaml), set(d.last, yaml)}
+		ops := []registry.Op{registry.Create(l.config(), yaml), set(d.last, yaml)}
 		if d.superseded.Exists { // by what was applied to the job before it was removed
-			ops = append(ops, Set(d.superseded.Path, nil, d.superseded.Version))
+			ops = append(ops, registry.Set(d.superseded.Path, nil, d.superseded.Version))
 		}
 		return ops, Applied{Configuration: mine, Created: true}, nil
 	}
@@ -373,9 +375,9 @@ func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept f
 		return nil, Applied{Configuration: result, Kept: differs, Superseded: len(differs) > 0}, nil
 	}
 	applied := Applied{Configuration: result, Changed: changed, Kept: kept}
-	var ops []Op
+	var ops []registry.Op
 	if string(result.YAML()) != string(d.config.Data) && len(changed) > 0 || err != nil {
-		ops = append(ops, Set(l.config(), result.YAML(), d.config.Version))
+		ops = append(ops, registry.Set(l.config(), result.YAML(), d.config.Version))
 	}
 	switch {
 	case !d.last.Exists:
@@ -387,11 +389,11 @@ func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept f
 }
 
 // set makes a persistent node, or sets the one that was read.
-func set(n Node, data []byte) Op {
+func set(n registry.Node, data []byte) registry.Op {
 	if n.Exists {
-		return Set(n.Path, data, n.Version)
+		return registry.Set(n.Path, data, n.Version)
 	}
-	return Create(n.Path, data)
+	return registry.Create(n.Path, data)
 }
 
 // ApplyDefinition brings a changed definition file to the registry. applied
@@ -399,8 +401,8 @@ func set(n Node, data []byte) Op {
 func ApplyDefinition(l Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error, applied *Applied) Move {
 	return Move{
 		Name: "apply definition",
-		Read: []Query{Data(l.config()), Data(l.definition()), Data(l.superseded())},
-		Then: func(nodes []Node, _ []Result) (Move, error) {
+		Read: []registry.Query{registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.superseded())},
+		Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
 			d := definitions{layout: l, config: nodes[0], last: nodes[1], superseded: nodes[2]}
 			if !d.config.Exists {
 				return Move{}, ErrRemoved
@@ -415,7 +417,7 @@ func ApplyDefinition(l Layout, mine jobconfig.Configuration, former []byte, acce
 			if len(ops) == 0 {
 				return Done()
 			}
-			return Move{Commit: ops, Else: func(*OpError) (Move, error) { return ApplyDefinition(l, mine, former, accept, applied), nil }}, nil
+			return Move{Commit: ops, Else: func(*registry.OpError) (Move, error) { return ApplyDefinition(l, mine, former, accept, applied), nil }}, nil
 		},
 	}
 }
@@ -426,7 +428,7 @@ var ErrRemoved = errors.New("the job was removed from the registry")
 
 // Announce publishes the host's detail.
 func Announce(v View, d HostDetail) Move {
-	return Move{Name: "announce", Commit: []Op{Set(v.detail(v.Self.ID), d.data(), AnyVersion)}} // Mend makes it anew if it is gone
+	return Move{Name: "announce", Commit: []registry.Op{registry.Set(v.detail(v.Self.ID), d.data(), registry.AnyVersion)}} // Mend makes it anew if it is gone
 }
 
 // Drain announces that the host is stopping and asks for a division of the
@@ -434,26 +436,26 @@ func Announce(v View, d HostDetail) Move {
 func Drain(v View, d HostDetail) Move {
 	l := v.Layout
 	d.State = DetailDraining
-	return Move{Name: "drain", Read: []Query{Data(l.detail(v.Self.ID)), Data(l.members()), Data(l.necessary()), Data(l.shardingFlags())}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "drain", Read: []registry.Query{registry.Data(l.detail(v.Self.ID)), registry.Data(l.members()), registry.Data(l.necessary()), registry.Data(l.shardingFlags())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		detail, members, necessary, flags := n[0], n[1], n[2], n[3]
-		var ops []Op
+		var ops []registry.Op
 		if detail.Exists {
-			ops = append(ops, Set(detail.Path, d.data(), AnyVersion))
+			ops = append(ops, registry.Set(detail.Path, d.data(), registry.AnyVersion))
 		}
 		if v.others() {
 			if members.Exists {
 				// A division that is being made has not seen this: the leader
 				// has to start over.
-				ops = append(ops, Set(members.Path, members.Data, members.Version))
+				ops = append(ops, registry.Set(members.Path, members.Data, members.Version))
 			}
 			if !necessary.Exists && flags.Exists {
-				ops = append(ops, Create(necessary.Path, nil))
+				ops = append(ops, registry.Create(necessary.Path, nil))
 			}
 		}
 		if len(ops) == 0 {
 			return Done()
 		}
-		return Move{Commit: ops, Else: func(*OpError) (Move, error) { return Drain(v, d), nil }}, nil
+		return Move{Commit: ops, Else: func(*registry.OpError) (Move, error) { return Drain(v, d), nil }}, nil
 	}}
 }
 
@@ -467,24 +469,24 @@ func (v View) others() bool {
 // as begun by a host that is gone, and failover is owed for them.
 func Leave(v View, unfinished Items) Move {
 	l, id := v.Layout, v.Self.ID
-	read := []Query{Data(l.members()), Data(l.instance(id)), Data(l.leader()), Data(l.detail(id)),
-		Data(l.assignmentOf(id)), Data(l.runsOf(id)), Data(l.trigger(id)), Data(l.necessary()), Data(l.config()), Data(l.term()), Data(l.shardingFlags()), Children(l.instances()),
-		Children(l.electionLatch()), Children(l.failoverLatch()), Data(l.kill(id))}
+	read := []registry.Query{registry.Data(l.members()), registry.Data(l.instance(id)), registry.Data(l.leader()), registry.Data(l.detail(id)),
+		registry.Data(l.assignmentOf(id)), registry.Data(l.runsOf(id)), registry.Data(l.trigger(id)), registry.Data(l.necessary()), registry.Data(l.config()), registry.Data(l.term()), registry.Data(l.shardingFlags()), registry.Children(l.instances()),
+		registry.Children(l.electionLatch()), registry.Children(l.failoverLatch()), registry.Data(l.kill(id))}
 	return Move{
 		Name: "leave", Read: read,
-		Then: func(nodes []Node, _ []Result) (Move, error) {
-			var ops []Op
-			drop := func(n Node) {
+		Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
+			var ops []registry.Op
+			drop := func(n registry.Node) {
 				if n.Exists {
-					ops = append(ops, Delete(n.Path, AnyVersion))
+					ops = append(ops, registry.Delete(n.Path, registry.AnyVersion))
 				}
 			}
 			members, instance, leader, term := nodes[0], nodes[1], nodes[2], nodes[9]
 			if string(leader.Data) == id && leader.Exists && leader.Version == 1 {
 				if term.Exists { // nobody else was elected since
-					ops = append(ops, Check(term.Path, term.Version))
+					ops = append(ops, registry.Check(term.Path, term.Version))
 				}
-				ops = append(ops, Delete(leader.Path, 1)) // a Java host's has version 0
+				ops = append(ops, registry.Delete(leader.Path, 1)) // a Java host's has version 0
 			}
 			for _, latch := range nodes[12:14] {
 				mine, _ := placeInLine(latch.Names, id)
@@ -501,22 +503,22 @@ func Leave(v View, unfinished Items) Move {
 				drop(nodes[5])
 				drop(nodes[14])
 				if left := parseMembers(members.Data).without(id); members.Exists {
-					ops = append(ops, Set(l.members(), left.data(), members.Version))
+					ops = append(ops, registry.Set(l.members(), left.data(), members.Version))
 				}
 			case err == nil && len(runs.Runs) > 0 && !runs.Left: // it does not die of them
 				runs.Left = true
-				ops = append(ops, Set(nodes[5].Path, runs.data(), nodes[5].Version))
+				ops = append(ops, registry.Set(nodes[5].Path, runs.data(), nodes[5].Version))
 			}
 			drop(nodes[6])
 			others := slices.ContainsFunc(nodes[11].Names, func(other string) bool { return other != id })
 			if others && !nodes[7].Exists && nodes[8].Exists && nodes[10].Exists {
-				ops = append(ops, Create(l.necessary(), nil))
+				ops = append(ops, registry.Create(l.necessary(), nil))
 			}
 			if len(ops) == 0 {
 				return Done()
 			}
 			again := func() (Move, error) { return Leave(v, unfinished), nil }
-			return Move{Commit: ops, Else: func(*OpError) (Move, error) { return again() }, Unknown: again}, nil
+			return Move{Commit: ops, Else: func(*registry.OpError) (Move, error) { return again() }, Unknown: again}, nil
 		},
 	}
 }
@@ -533,8 +535,8 @@ func Leave(v View, unfinished Items) Move {
 func Elect(v View, line *Line) Move {
 	l := v.Layout
 	give := func() (Move, error) { return leaveLine(v.Self.ID, l.electionLatch(), line), nil }
-	read := []Query{Data(l.leader()), Data(l.term()), Data(l.epoch()), Data(l.assignment()), Data(l.itemInstance(0))}
-	m := inLine(l, v.Self.ID, l.electionLatch(), line, read, func(leave []Op, n []Node) (Move, error) {
+	read := []registry.Query{registry.Data(l.leader()), registry.Data(l.term()), registry.Data(l.epoch()), registry.Data(l.assignment()), registry.Data(l.itemInstance(0))}
+	m := inLine(l, v.Self.ID, l.electionLatch(), line, read, func(leave []registry.Op, n []registry.Node) (Move, error) {
 		leader, term, epoch, division, first := n[0], n[1], n[2], n[3], n[4]
 		ops := slices.Clone(leave)
 		switch {
@@ -542,30 +544,30 @@ func Elect(v View, line *Line) Move {
 			if v.Leader != "" || !term.Exists {
 				return give()
 			}
-			ops = append(ops, Check(term.Path, term.Version), Delete(leader.Path, leader.Version))
+			ops = append(ops, registry.Check(term.Path, term.Version), registry.Delete(leader.Path, leader.Version))
 		case leader.Exists:
 			if string(leader.Data) != v.Leader || leader.Version != 1 || v.Leader == v.Self.ID || !term.Exists {
 				return give() // somebody has been elected
 			}
-			ops = append(ops, Absent(l.instance(v.Leader)), Check(term.Path, term.Version), Delete(leader.Path, leader.Version))
+			ops = append(ops, registry.Absent(l.instance(v.Leader)), registry.Check(term.Path, term.Version), registry.Delete(leader.Path, leader.Version))
 		}
-		ops = append(ops, Check(l.config(), AnyVersion),
-			CreateEphemeral(l.leader(), []byte(v.Self.ID)),
-			Set(l.leader(), []byte(v.Self.ID), 0), // version 1: one of ours
-			Set(l.term(), []byte(v.Self.ID), AnyVersion))
+		ops = append(ops, registry.Check(l.config(), registry.AnyVersion),
+			registry.CreateEphemeral(l.leader(), []byte(v.Self.ID)),
+			registry.Set(l.leader(), []byte(v.Self.ID), 0), // version 1: one of ours
+			registry.Set(l.term(), []byte(v.Self.ID), registry.AnyVersion))
 		switch d := parseDivision(division.Data); {
 		case d.Java || len(d.Members) == 0: // it is divided anew, or nothing is owned
 		case byJava(epoch, first) || !first.Exists:
 			d.Java = true // as far as the new leader can know
-			ops = append(ops, Set(division.Path, d.data(), division.Version))
+			ops = append(ops, registry.Set(division.Path, d.data(), division.Version))
 		default: // and Java has not divided until now
-			ops = append(ops, Check(first.Path, first.Version))
+			ops = append(ops, registry.Check(first.Path, first.Version))
 		}
 		return Move{Commit: ops,
-			Then: func([]Node, []Result) (Move, error) { *line = Line{}; return Done() },
-			Else: func(e *OpError) (Move, error) {
+			Then: func([]registry.Node, []registry.Result) (Move, error) { *line = Line{}; return Done() },
+			Else: func(e *registry.OpError) (Move, error) {
 				switch {
-				case e.Op.Path == l.term() && e.Reason == ReasonAbsent, e.Op.Path == l.leader() && e.Reason == ReasonParent:
+				case e.Op.Path == l.term() && e.Reason == registry.ReasonAbsent, e.Op.Path == l.leader() && e.Reason == registry.ReasonParent:
 					return Move{}, e
 				case e.Op.Path == l.config() || e.Op.Path == l.leader() || e.Op.Path == l.term() || e.Op.Path == l.instance(v.Leader):
 					return give()
@@ -580,15 +582,15 @@ func Elect(v View, line *Line) Move {
 // Resign gives up leadership, for a leader whose server is disabled.
 func Resign(v View) Move {
 	l := v.Layout
-	return Move{Name: "resign", Read: []Query{Data(l.leader()), Data(l.term())}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "resign", Read: []registry.Query{registry.Data(l.leader()), registry.Data(l.term())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		leader, term := n[0], n[1]
 		if string(leader.Data) != v.Self.ID || !leader.Exists || leader.Version != 1 {
 			return Done()
 		}
 		// The leader node's version is the same for all of ours, and another
 		// one for Java. The term's proves that it is still this host's.
-		return Move{Commit: []Op{Check(term.Path, term.Version), Delete(leader.Path, 1)},
-			Else: func(*OpError) (Move, error) { return Done() }}, nil
+		return Move{Commit: []registry.Op{registry.Check(term.Path, term.Version), registry.Delete(leader.Path, 1)},
+			Else: func(*registry.OpError) (Move, error) { return Done() }}, nil
 	}}
 }
 
@@ -596,8 +598,8 @@ func Resign(v View) Move {
 func AskForSharding(v View) Move {
 	return Move{
 		Name:   "ask for sharding",
-		Commit: []Op{Check(v.config(), AnyVersion), Create(v.necessary(), nil)},
-		Else:   func(*OpError) (Move, error) { return Done() },
+		Commit: []registry.Op{registry.Check(v.config(), registry.AnyVersion), registry.Create(v.necessary(), nil)},
+		Else:   func(*registry.OpError) (Move, error) { return Done() },
 	}
 }
 

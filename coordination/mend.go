@@ -3,6 +3,8 @@ package coordination
 import (
 	"fmt"
 	"slices"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Mending is a host's wish to have in order what the job's hosts rely on.
@@ -32,38 +34,38 @@ func (v View) Amiss() bool {
 func Mend(m Mending, mended *[]string) Move {
 	l, self := m.View.Layout, m.View.Self.ID
 	places := l.places()
-	read := []Query{Data(l.config()), Data(l.instance(self)), Data(l.detail(self)), Data(l.runsOf(self)), Data(l.assignmentOf(self)),
-		Children(l.instances()), Children(l.details()), Children(l.sharding()), Data(l.necessary())}
+	read := []registry.Query{registry.Data(l.config()), registry.Data(l.instance(self)), registry.Data(l.detail(self)), registry.Data(l.runsOf(self)), registry.Data(l.assignmentOf(self)),
+		registry.Children(l.instances()), registry.Children(l.details()), registry.Children(l.sharding()), registry.Data(l.necessary())}
 	first := len(read)
 	for _, p := range places {
-		read = append(read, Data(p))
+		read = append(read, registry.Data(p))
 	}
-	return Move{Name: "mend", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "mend", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		if !n[0].Exists || !n[1].Exists {
 			return Done()
 		}
 		g := mending{Mending: m, mended: mended, instance: n[1], detail: n[2], runs: n[3], assigned: n[4], flag: n[8], places: n[first:]}
-		var read []Query
+		var read []registry.Query
 		for _, id := range n[5].Names {
 			if known := slices.Contains(n[6].Names, id) && slices.Contains(m.View.Members, id); !known && id != self {
-				read = append(read, Data(l.instance(id)))
+				read = append(read, registry.Data(l.instance(id)))
 			}
 		}
 		for _, id := range n[6].Names {
 			if !slices.Contains(n[5].Names, id) {
-				read = append(read, Data(l.detail(id)))
+				read = append(read, registry.Data(l.detail(id)))
 			}
 		}
 		strangers := len(read)
 		for _, name := range n[7].Names {
 			if i, ok := itemNumber(name); ok && m.Items {
-				read = append(read, Data(l.item(i)))
+				read = append(read, registry.Data(l.item(i)))
 			}
 		}
 		if len(read) == 0 {
 			return g.write()
 		}
-		return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 			g.strangers, g.items = n[:strangers], n[strangers:]
 			return g.write()
 		}}, nil
@@ -74,10 +76,10 @@ func Mend(m Mending, mended *[]string) Move {
 type mending struct {
 	Mending
 	mended                                 *[]string
-	instance, detail, runs, assigned, flag Node
+	instance, detail, runs, assigned, flag registry.Node
 	// places are the nodes below which others are made, parents first; strangers
 	// are nodes of hosts that may be nobody.
-	places, strangers, items []Node
+	places, strangers, items []registry.Node
 }
 
 // places are the nodes of skeleton and those above them, parents first.
@@ -92,25 +94,25 @@ func (l Layout) places() []string {
 func (g mending) write() (Move, error) {
 	l, v := g.View.Layout, g.View
 	self := v.Self.ID
-	var ops []Op
+	var ops []registry.Op
 	divide := false
-	at := make(map[string]Node, len(g.places))
+	at := make(map[string]registry.Node, len(g.places))
 	for _, n := range g.places {
 		switch {
 		case !n.Exists:
-			ops = append(ops, Ensure(n.Path))
+			ops = append(ops, registry.Ensure(n.Path))
 		case n.Ephemeral: // nothing can be made below it
-			ops = append(ops, Delete(n.Path, n.Version), Create(n.Path, n.Data))
+			ops = append(ops, registry.Delete(n.Path, n.Version), registry.Create(n.Path, n.Data))
 		default:
 			at[n.Path] = n
 			continue
 		}
 		divide = true
-		at[n.Path] = Node{Query: n.Query, Data: n.Data}
+		at[n.Path] = registry.Node{Query: n.Query, Data: n.Data}
 	}
 	for _, n := range g.items {
 		if n.Ephemeral {
-			ops = append(ops, Delete(n.Path, n.Version), Create(n.Path, nil))
+			ops = append(ops, registry.Delete(n.Path, n.Version), registry.Create(n.Path, nil))
 			divide = true
 		}
 	}
@@ -120,33 +122,33 @@ func (g mending) write() (Move, error) {
 	case !members.Exists || !term.Exists:
 		// Their versions begin anew. A division that relies on one of them must
 		// find that the other has changed.
-		ops = append(ops, Set(l.members(), with.data(), members.Version), Set(l.term(), term.Data, term.Version))
+		ops = append(ops, registry.Set(l.members(), with.data(), members.Version), registry.Set(l.term(), term.Data, term.Version))
 	case string(with.data()) != string(members.Data):
-		ops = append(ops, Set(l.members(), with.data(), members.Version))
+		ops = append(ops, registry.Set(l.members(), with.data(), members.Version))
 		divide = divide || !slices.Contains(parseMembers(members.Data), self)
 	}
 	switch _, err := parseRuns(g.runs.Data); {
 	case !g.runs.Exists:
-		ops = append(ops, Create(l.runsOf(self), g.Runs.data()))
+		ops = append(ops, registry.Create(l.runsOf(self), g.Runs.data()))
 	case err != nil:
-		ops = append(ops, Set(l.runsOf(self), g.Runs.data(), g.runs.Version))
+		ops = append(ops, registry.Set(l.runsOf(self), g.Runs.data(), g.runs.Version))
 	}
 	if !g.assigned.Exists {
-		ops = append(ops, Create(l.assignmentOf(self), nil))
+		ops = append(ops, registry.Create(l.assignmentOf(self), nil))
 		divide = true
 	}
 	if n := g.detail; !n.Exists || !n.Ephemeral {
 		if n.Exists {
-			ops = append(ops, Delete(n.Path, n.Version))
+			ops = append(ops, registry.Delete(n.Path, n.Version))
 		}
-		ops = append(ops, CreateEphemeral(l.detail(self), g.Detail.data()))
+		ops = append(ops, registry.CreateEphemeral(l.detail(self), g.Detail.data()))
 	}
 	if n := g.instance; !n.Ephemeral {
-		ops = append(ops, Delete(n.Path, n.Version), CreateEphemeral(n.Path, v.Self.yaml()))
+		ops = append(ops, registry.Delete(n.Path, n.Version), registry.CreateEphemeral(n.Path, v.Self.yaml()))
 	}
 	for _, n := range g.strangers {
 		if n.Exists && !n.Ephemeral {
-			ops = append(ops, Delete(n.Path, n.Version))
+			ops = append(ops, registry.Delete(n.Path, n.Version))
 		}
 	}
 	if len(ops) == 0 {
@@ -157,17 +159,17 @@ func (g mending) write() (Move, error) {
 		paths = append(paths, op.Path)
 	}
 	if divide && !g.flag.Exists {
-		ops = append(ops, Create(l.necessary(), nil))
+		ops = append(ops, registry.Create(l.necessary(), nil))
 	}
 	// Not a job that was removed meanwhile, and not a host that was stopped.
-	ops = append([]Op{Check(l.config(), AnyVersion), Check(l.instance(self), g.instance.Version)}, ops...)
+	ops = append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Check(l.instance(self), g.instance.Version)}, ops...)
 	again := func() (Move, error) { return Mend(g.Mending, g.mended), nil }
 	return Move{Name: "mend", Commit: ops,
-		Then: func([]Node, []Result) (Move, error) {
+		Then: func([]registry.Node, []registry.Result) (Move, error) {
 			*g.mended = append(*g.mended, slices.Compact(paths)...)
 			return Done()
 		},
-		Else: func(e *OpError) (Move, error) {
+		Else: func(e *registry.OpError) (Move, error) {
 			if e.Index < 2 {
 				return Done()
 			}
@@ -178,6 +180,6 @@ func (g mending) write() (Move, error) {
 
 // gone is the error about a node without which a host cannot go on, and which
 // Mend makes anew.
-func gone(n Node) error {
-	return fmt.Errorf("node %s is gone: %w", n.Path, ErrConflict)
+func gone(n registry.Node) error {
+	return fmt.Errorf("node %s is gone: %w", n.Path, registry.ErrConflict)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 var (
@@ -424,12 +425,12 @@ func (m *model) do(d doing) did {
 	var r reply
 	switch c := host.call; {
 	case c.ops != nil && d.what == losesRequest:
-		r.err = co.ErrUnknown
+		r.err = registry.ErrUnknown
 	case c.ops != nil:
 		var next *modelTree
 		next, r.results, out.said, r.err = m.forest.commit(tree, host.host, c.ops)
 		if out.tree = next.id; d.what == losesAnswer {
-			r = reply{err: co.ErrUnknown}
+			r = reply{err: registry.ErrUnknown}
 		}
 	case d.what > reads:
 		r.nodes = tree.read(c.queries[:d.what-reads])
@@ -444,7 +445,7 @@ func (m *model) do(d doing) did {
 				r.gone = append(r.gone, !exists)
 				out.enabled = out.enabled || !exists
 			case !out.enabled:
-				out.enabled = nodeState(tree.read([]co.Query{n.query})[0]) != n.was
+				out.enabled = nodeState(tree.read([]registry.Query{n.query})[0]) != n.was
 			}
 		}
 	}

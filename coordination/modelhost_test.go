@@ -12,12 +12,13 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // call is an operation that a host waits for, or a wait for news.
 type call struct {
-	ops     []co.Op
-	queries []co.Query
+	ops     []registry.Op
+	queries []registry.Query
 	idle    []news
 }
 
@@ -43,7 +44,7 @@ func (c call) print() uint64 {
 
 // news is what a host waits for: that a node is gone, or is not as it was.
 type news struct {
-	query co.Query
+	query registry.Query
 	gone  bool
 	was   string
 }
@@ -51,8 +52,8 @@ type news struct {
 // reply is what a host is told: what it read, what its commit did, or which of
 // the nodes are gone for which it waited.
 type reply struct {
-	nodes   []co.Node
-	results []co.Result
+	nodes   []registry.Node
+	results []registry.Result
 	err     error
 	gone    []bool
 }
@@ -249,31 +250,31 @@ func (a *actor) fault(format string, args ...any) {
 }
 
 // Commit, Read and the rest make the actor a registry to itself.
-func (a *actor) Commit(_ context.Context, ops ...co.Op) ([]co.Result, error) {
+func (a *actor) Commit(_ context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	if !a.yield(call{ops: ops}) {
-		return nil, co.ErrSessionLost
+		return nil, registry.ErrSessionLost
 	}
 	return a.reply.results, a.reply.err
 }
 
-func (a *actor) Read(_ context.Context, q ...co.Query) ([]co.Node, error) {
-	var nodes []co.Node
+func (a *actor) Read(_ context.Context, q ...registry.Query) ([]registry.Node, error) {
+	var nodes []registry.Node
 	for len(nodes) < len(q) { // the nodes need not be of one instant
 		if !a.yield(call{queries: q[len(nodes):]}) {
-			return nil, co.ErrSessionLost
+			return nil, registry.ErrSessionLost
 		}
 		nodes = append(nodes, a.reply.nodes...)
 	}
 	return nodes, nil
 }
 
-func (a *actor) Watch(context.Context, ...co.Query) (<-chan co.Snapshot, error) {
-	return nil, co.ErrUnavailable
+func (a *actor) Watch(context.Context, ...registry.Query) (<-chan registry.Snapshot, error) {
+	return nil, registry.ErrUnavailable
 }
-func (a *actor) Trust() (co.Trust, <-chan struct{}) { return co.TrustLive, nil }
-func (a *actor) Trusted() bool                      { return true }
-func (a *actor) Lost() <-chan struct{}              { return nil }
-func (a *actor) Close() error                       { return nil }
+func (a *actor) Trust() (registry.Trust, <-chan struct{}) { return registry.TrustLive, nil }
+func (a *actor) Trusted() bool                            { return true }
+func (a *actor) Lost() <-chan struct{}                    { return nil }
+func (a *actor) Close() error                             { return nil }
 
 // live is the host's loop.
 func (a *actor) live(yield func(call) bool) {
@@ -281,7 +282,7 @@ func (a *actor) live(yield func(call) bool) {
 	file := jobconfig.Configuration{JobName: "demo", Cron: "0 * * * * ?", ShardingTotalCount: modelItems, MonitorExecution: true, Misfire: true,
 		Failover: a.failover, MaxTimeDiffSeconds: -1}
 	ctx := context.Background()
-	err := co.ErrUnknown
+	err := registry.ErrUnknown
 	for a.items == nil && err != nil {
 		if err = co.Perform(ctx, a, co.Join(co.Joining{Layout: a.layout, Self: a.self, Definition: file,
 			Detail: co.HostDetail{State: co.DetailReady}})); !a.goOn(err) {
@@ -293,7 +294,7 @@ func (a *actor) live(yield func(call) bool) {
 	}
 	for {
 		a.rest()
-		nodes, err := a.Read(ctx, append(co.Control(a.layout, a.self), co.Data(modelClock))...)
+		nodes, err := a.Read(ctx, append(co.Control(a.layout, a.self), registry.Data(modelClock))...)
 		if err != nil {
 			return
 		}
@@ -301,7 +302,7 @@ func (a *actor) live(yield func(call) bool) {
 		if clock := nodes[len(nodes)-1]; clock.Exists {
 			a.due = modelInstants[:clock.Version]
 		}
-		s := make(co.Snapshot, len(nodes))
+		s := make(registry.Snapshot, len(nodes))
 		for _, n := range nodes {
 			s[n.Query] = n
 		}
@@ -310,16 +311,16 @@ func (a *actor) live(yield func(call) bool) {
 		// others look again, now and then, until it is there or gone.
 		dead := false
 		if crashed := a.view.Crashed(); len(crashed) > 0 {
-			var details []co.Query
+			var details []registry.Query
 			for _, id := range crashed {
-				details = append(details, co.Data(a.layout.Sibling()+"/instances/"+id))
+				details = append(details, registry.Data(a.layout.Sibling()+"/instances/"+id))
 			}
 			more, err := a.Read(ctx, details...)
 			if err != nil {
 				return
 			}
 			nodes = append(nodes, more...)
-			dead = slices.ContainsFunc(more, func(n co.Node) bool { return !n.Exists })
+			dead = slices.ContainsFunc(more, func(n registry.Node) bool { return !n.Exists })
 		}
 		idle, err := a.step(ctx)
 		if !a.goOn(err) {
@@ -340,12 +341,12 @@ func (a *actor) live(yield func(call) bool) {
 
 // wait waits until something is not as it was seen, or the node is gone behind
 // which the host stands in a line.
-func (a *actor) wait(ctx context.Context, seen []co.Node) bool {
-	var marks []co.Query
+func (a *actor) wait(ctx context.Context, seen []registry.Node) bool {
+	var marks []registry.Query
 	for _, i := range slices.Sorted(maps.Keys(a.items)) {
 		if a.items[i].held { // it was marked: look again when that has changed
 			for _, mark := range []string{"running", "failover", "failovering"} {
-				marks = append(marks, co.Data(fmt.Sprintf("%s/sharding/%d/%s", a.layout.Root(), i, mark)))
+				marks = append(marks, registry.Data(fmt.Sprintf("%s/sharding/%d/%s", a.layout.Root(), i, mark)))
 			}
 		}
 	}
@@ -354,7 +355,7 @@ func (a *actor) wait(ctx context.Context, seen []co.Node) bool {
 		if err != nil {
 			return false
 		}
-		if !slices.ContainsFunc(nodes, func(n co.Node) bool { return n.Exists }) {
+		if !slices.ContainsFunc(nodes, func(n registry.Node) bool { return n.Exists }) {
 			a.release() // they went in the meantime
 			return true
 		}
@@ -396,9 +397,9 @@ func (a *actor) release() {
 // goOn reports whether the host lives and the error is one to try again after.
 func (a *actor) goOn(err error) bool {
 	switch {
-	case err == nil, errors.Is(err, co.ErrUnknown), errors.Is(err, co.ErrConflict):
+	case err == nil, errors.Is(err, registry.ErrUnknown), errors.Is(err, registry.ErrConflict):
 		return true
-	case !errors.Is(err, co.ErrSessionLost):
+	case !errors.Is(err, registry.ErrSessionLost):
 		a.fault("host %d: %v", a.n+1, err)
 	}
 	return false

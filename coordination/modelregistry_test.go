@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // modelNode is a node of the model's registry. Transaction numbers are not kept:
@@ -54,8 +55,8 @@ func (t *modelTree) below(path string) []string {
 	return names
 }
 
-func (t *modelTree) read(queries []co.Query) []co.Node {
-	nodes := make([]co.Node, len(queries))
+func (t *modelTree) read(queries []registry.Query) []registry.Node {
+	nodes := make([]registry.Node, len(queries))
 	for k, q := range queries {
 		nodes[k].Query = q
 		n := t.get(q.Path)
@@ -74,7 +75,7 @@ func (t *modelTree) read(queries []co.Query) []co.Node {
 }
 
 // nodeState tells two states of a node, or of its children, apart.
-func nodeState(n co.Node) string {
+func nodeState(n registry.Node) string {
 	return fmt.Sprint(n.Exists, n.Version, n.Names, string(n.Data))
 }
 
@@ -198,7 +199,7 @@ const (
 func dirOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
 // commit applies all ops of a host or none.
-func (f *modelForest) commit(t *modelTree, host int, ops []co.Op) (*modelTree, []co.Result, []saying, error) {
+func (f *modelForest) commit(t *modelTree, host int, ops []registry.Op) (*modelTree, []registry.Result, []saying, error) {
 	next := &modelTree{nodes: slices.Clone(t.nodes), serial: t.serial}
 	put := func(n modelNode) {
 		k, found := next.find(n.path)
@@ -208,36 +209,36 @@ func (f *modelForest) commit(t *modelTree, host int, ops []co.Op) (*modelTree, [
 		next.nodes[k] = f.node(n)
 	}
 	var said []saying
-	results := make([]co.Result, len(ops))
+	results := make([]registry.Result, len(ops))
 	for i, op := range ops {
-		fail := func(why co.Reason) (*modelTree, []co.Result, []saying, error) {
-			return t, nil, nil, &co.OpError{Index: i, Op: op, Reason: why}
+		fail := func(why registry.Reason) (*modelTree, []registry.Result, []saying, error) {
+			return t, nil, nil, &registry.OpError{Index: i, Op: op, Reason: why}
 		}
 		n := next.get(op.Path)
 		results[i].Path = op.Path
 		switch op.Kind {
-		case co.OpEnsure:
+		case registry.OpEnsure:
 			for k, c := range op.Path + "/" {
 				if c == '/' && k > 0 && next.get(op.Path[:k]) == nil {
 					put(modelNode{path: op.Path[:k]})
 				}
 			}
-		case co.OpCreate, co.OpEphemeral, co.OpSequential, co.OpAbsent:
+		case registry.OpCreate, registry.OpEphemeral, registry.OpSequential, registry.OpAbsent:
 			path := op.Path
 			if next.get(dirOf(path)) == nil {
-				return fail(co.ReasonParent)
+				return fail(registry.ReasonParent)
 			}
-			if op.Kind == co.OpSequential {
+			if op.Kind == registry.OpSequential {
 				next.serial++
 				path += fmt.Sprintf("%010d", next.serial)
 			} else if n != nil {
-				return fail(co.ReasonExists)
+				return fail(registry.ReasonExists)
 			}
-			if op.Kind == co.OpAbsent {
+			if op.Kind == registry.OpAbsent {
 				break
 			}
 			made := modelNode{path: path, data: string(op.Data)}
-			if op.Kind != co.OpCreate {
+			if op.Kind != registry.OpCreate {
 				made.owner = int8(host + 1)
 			}
 			put(made)
@@ -245,20 +246,20 @@ func (f *modelForest) commit(t *modelTree, host int, ops []co.Op) (*modelTree, [
 		default:
 			switch {
 			case n == nil:
-				return fail(co.ReasonAbsent)
-			case op.Version != co.AnyVersion && op.Version != n.version:
-				return fail(co.ReasonVersion)
+				return fail(registry.ReasonAbsent)
+			case op.Version != registry.AnyVersion && op.Version != n.version:
+				return fail(registry.ReasonVersion)
 			}
 			switch op.Kind {
-			case co.OpSet:
+			case registry.OpSet:
 				put(modelNode{op.Path, string(op.Data), n.version + 1, n.owner})
 				results[i].Version, results[i].Zxid = n.version+1, int64(n.version)+2
 				if s, ok := f.says(next, host, n.data, op); ok {
 					said = append(said, s)
 				}
-			case co.OpDelete:
+			case registry.OpDelete:
 				if len(next.below(op.Path)) > 0 {
-					return fail(co.ReasonChildren)
+					return fail(registry.ReasonChildren)
 				}
 				k, _ := next.find(op.Path)
 				next.nodes = slices.Delete(next.nodes, k, k+1)
@@ -268,7 +269,7 @@ func (f *modelForest) commit(t *modelTree, host int, ops []co.Op) (*modelTree, [
 	return f.tree(next.nodes, next.serial), results, said, nil
 }
 
-func (f *modelForest) says(t *modelTree, host int, before string, op co.Op) (saying, bool) {
+func (f *modelForest) says(t *modelTree, host int, before string, op registry.Op) (saying, bool) {
 	name, ok := strings.CutPrefix(op.Path, f.layout.Sibling()+"/sharding/")
 	if !ok {
 		return saying{}, false
@@ -306,10 +307,10 @@ func (f *modelForest) says(t *modelTree, host int, before string, op co.Op) (say
 	return s, true
 }
 
-func describeOps(ops []co.Op) string {
+func describeOps(ops []registry.Op) string {
 	var b strings.Builder
 	for i, op := range ops {
-		if op.Kind == co.OpEnsure {
+		if op.Kind == registry.OpEnsure {
 			continue
 		}
 		if i > 0 {

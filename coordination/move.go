@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Move is the next thing to ask of the registry: either a read or a commit,
@@ -13,13 +15,13 @@ import (
 type Move struct {
 	// Name is for messages: "reshard", "begin".
 	Name   string
-	Read   []Query
-	Commit []Op
+	Read   []registry.Query
+	Commit []registry.Op
 	// Then is given the nodes of the read, or the results of the commit. nil
 	// ends the exchange.
-	Then func(nodes []Node, results []Result) (Move, error)
+	Then func(nodes []registry.Node, results []registry.Result) (Move, error)
 	// Else is given the conflict of a commit that failed; nil passes it on.
-	Else func(*OpError) (Move, error)
+	Else func(*registry.OpError) (Move, error)
 	// Unknown is what to do if the commit may or may not have taken effect;
 	// nil passes ErrUnknown on.
 	Unknown func() (Move, error)
@@ -42,9 +44,9 @@ const maxSame = 20
 
 // Perform carries out a move and those that follow from it. It returns an
 // error that names the move.
-func Perform(ctx context.Context, r RegistryCenter, m Move) error {
+func Perform(ctx context.Context, r registry.Center, m Move) error {
 	name := m.Name
-	var last OpError
+	var last registry.OpError
 	same := 0
 	var failed error
 	conflicts := 0
@@ -63,8 +65,8 @@ func Perform(ctx context.Context, r RegistryCenter, m Move) error {
 			continue
 		}
 		conflicts++
-		var conflict *OpError
-		if !errors.As(failed, &conflict) || conflict.Reason == ReasonVersion {
+		var conflict *registry.OpError
+		if !errors.As(failed, &conflict) || conflict.Reason == registry.ReasonVersion {
 			same = 0
 			continue
 		}
@@ -80,20 +82,20 @@ func Perform(ctx context.Context, r RegistryCenter, m Move) error {
 
 // step carries out one move and returns the next. failed is why, if it was a
 // commit that failed.
-func step(ctx context.Context, r RegistryCenter, m Move) (next Move, failed, err error) {
-	var nodes []Node
-	var results []Result
+func step(ctx context.Context, r registry.Center, m Move) (next Move, failed, err error) {
+	var nodes []registry.Node
+	var results []registry.Result
 	switch {
 	case m.Commit != nil:
 		results, err = r.Commit(ctx, m.Commit...)
-		var conflict *OpError
+		var conflict *registry.OpError
 		switch {
 		case errors.As(err, &conflict) && m.Else != nil:
 			next, err = m.Else(conflict)
 			return next, conflict, err
-		case errors.Is(err, ErrUnknown) && m.Unknown != nil:
+		case errors.Is(err, registry.ErrUnknown) && m.Unknown != nil:
 			next, err = m.Unknown()
-			return next, ErrUnknown, err
+			return next, registry.ErrUnknown, err
 		}
 	case m.Read != nil:
 		nodes, err = r.Read(ctx, m.Read...)

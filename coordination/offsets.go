@@ -3,6 +3,8 @@ package coordination
 import (
 	"maps"
 	"slices"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // SaveOffsets makes offsets of running items durable. The record's version
@@ -35,11 +37,11 @@ func (s SaveOffsets) next(todo Items, out *Saved) Move {
 	for _, i := range todo {
 		e := s.Items[i]
 		item := commit{}
-		item.add(roleRecord, i, Check(l.record(i), e.State.RecordVersion))
+		item.add(roleRecord, i, registry.Check(l.record(i), e.State.RecordVersion))
 		if e.State.HasOffset {
-			item.add(roleOffset, i, Set(l.offset(i), e.Offset, e.State.OffsetVersion))
+			item.add(roleOffset, i, registry.Set(l.offset(i), e.Offset, e.State.OffsetVersion))
 		} else {
-			item.add(roleOffset, i, Create(l.offset(i), e.Offset))
+			item.add(roleOffset, i, registry.Create(l.offset(i), e.Offset))
 		}
 		if size(b.ops)+size(item.ops) > commitBudget && len(items) > 0 {
 			break
@@ -51,15 +53,15 @@ func (s SaveOffsets) next(todo Items, out *Saved) Move {
 	if len(items) == 0 {
 		return Move{Name: "save offsets"}
 	}
-	b.add(roleRuns, -1, Check(l.runsOf(owner), AnyVersion))
+	b.add(roleRuns, -1, registry.Check(l.runsOf(owner), registry.AnyVersion))
 	// look finds items that were lost, and offsets that were saved though the
 	// answer was not heard: writing the same bytes again does no harm.
 	look := func() (Move, error) {
-		read := []Query{Data(l.runsOf(owner))}
+		read := []registry.Query{registry.Data(l.runsOf(owner))}
 		for _, i := range items {
-			read = append(read, Data(l.record(i)), Data(l.offset(i)))
+			read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)))
 		}
-		return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 			var again Items
 			for k, i := range items {
 				record, offset, e := n[1+2*k], n[2+2*k], s.Items[i]
@@ -80,14 +82,14 @@ func (s SaveOffsets) next(todo Items, out *Saved) Move {
 	}
 	return Move{
 		Name: "save offsets", Commit: b.ops,
-		Then: func([]Node, []Result) (Move, error) {
+		Then: func([]registry.Node, []registry.Result) (Move, error) {
 			for _, i := range items {
 				e := s.Items[i]
 				out.Items[i] = e.State.saved(e.Offset)
 			}
 			return s.next(rest, out), nil
 		},
-		Else:    func(*OpError) (Move, error) { return look() },
+		Else:    func(*registry.OpError) (Move, error) { return look() },
 		Unknown: look,
 	}
 }

@@ -3,9 +3,11 @@ package coordination
 import (
 	"errors"
 	"fmt"
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"slices"
 	"strings"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // What an operator does to a job. ElasticJob's console writes the same nodes.
@@ -18,24 +20,24 @@ var ErrNothingRuns = errors.New("nothing would run")
 // counts for both: none is lost and none is doubled. The parent node is set in
 // the same commit; its transaction is the number of the round.
 func TriggerJob(l Layout) Move {
-	return Move{Name: "trigger", Read: []Query{Data(l.config()), Children(l.instances()), Children(l.triggers())}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "trigger", Read: []registry.Query{registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.triggers())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		if !n[0].Exists {
 			return Move{}, ErrRemoved
 		}
 		if len(n[1].Names) == 0 {
 			return Move{}, fmt.Errorf("%w: the job has no instance; 'wasmjob status' on its hosts says why", ErrNothingRuns)
 		}
-		ops := []Op{Check(l.config(), AnyVersion), Ensure(l.triggers()), Set(l.triggers(), nil, AnyVersion)}
+		ops := []registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.triggers()), registry.Set(l.triggers(), nil, registry.AnyVersion)}
 		for _, id := range n[2].Names {
 			if !slices.Contains(n[1].Names, id) {
-				ops = append(ops, Delete(l.trigger(id), AnyVersion)) // its instance is gone
+				ops = append(ops, registry.Delete(l.trigger(id), registry.AnyVersion)) // its instance is gone
 			}
 		}
 		for _, id := range n[1].Names {
 			if slices.Contains(n[2].Names, id) {
-				ops = append(ops, Check(l.trigger(id), AnyVersion)) // still not consumed
+				ops = append(ops, registry.Check(l.trigger(id), registry.AnyVersion)) // still not consumed
 			} else {
-				ops = append(ops, Create(l.trigger(id), nil))
+				ops = append(ops, registry.Create(l.trigger(id), nil))
 			}
 		}
 		ips := make([]string, len(n[1].Names))
@@ -44,15 +46,15 @@ func TriggerJob(l Layout) Move {
 		}
 		slices.Sort(ips)
 		ips = slices.Compact(ips)
-		servers := make([]Query, len(ips))
+		servers := make([]registry.Query, len(ips))
 		for k, ip := range ips {
-			servers[k] = Data(l.server(ip))
+			servers[k] = registry.Data(l.server(ip))
 		}
-		return Move{Read: servers, Then: func(n []Node, _ []Result) (Move, error) {
-			if !slices.ContainsFunc(n, func(server Node) bool { return enabled(server.Data) }) {
+		return Move{Read: servers, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
+			if !slices.ContainsFunc(n, func(server registry.Node) bool { return enabled(server.Data) }) {
 				return Move{}, fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); 'wasmjob enable %s' lets it run", ErrNothingRuns, strings.Join(ips, ", "), l.Job)
 			}
-			return Move{Commit: ops, Else: func(*OpError) (Move, error) { return TriggerJob(l), nil }}, nil
+			return Move{Commit: ops, Else: func(*registry.OpError) (Move, error) { return TriggerJob(l), nil }}, nil
 		}}, nil
 	}}
 }
@@ -66,7 +68,7 @@ func TriggerJob(l Layout) Move {
 // round is 0 if there is no trigger.
 func TriggerRound(v View, consumed int64, round *int64) Move {
 	l := v.Layout
-	return Move{Name: "read trigger", Read: []Query{Data(l.triggers()), Data(l.trigger(v.Self.ID)), Data(l.instance(v.Self.ID))}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "read trigger", Read: []registry.Query{registry.Data(l.triggers()), registry.Data(l.trigger(v.Self.ID)), registry.Data(l.instance(v.Self.ID))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		parent, own, instance := n[0], n[1], n[2]
 		switch {
 		case !own.Exists:
@@ -83,7 +85,7 @@ func TriggerRound(v View, consumed int64, round *int64) Move {
 // SetServers enables or disables servers for the job; with no addresses, all
 // of them.
 func SetServers(l Layout, enable bool, ips ...string) Move {
-	return Move{Name: "set servers", Read: []Query{Data(l.config()), Children(l.servers())}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "set servers", Read: []registry.Query{registry.Data(l.config()), registry.Children(l.servers())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		if !n[0].Exists {
 			return Move{}, ErrRemoved
 		}
@@ -95,15 +97,15 @@ func SetServers(l Layout, enable bool, ips ...string) Move {
 		if len(targets) == 0 {
 			targets = n[1].Names
 		}
-		ops := []Op{Check(l.config(), AnyVersion)}
+		ops := []registry.Op{registry.Check(l.config(), registry.AnyVersion)}
 		for _, ip := range targets {
 			if slices.Contains(n[1].Names, ip) {
-				ops = append(ops, Set(l.server(ip), state, AnyVersion))
+				ops = append(ops, registry.Set(l.server(ip), state, registry.AnyVersion))
 			} else {
-				ops = append(ops, Create(l.server(ip), state))
+				ops = append(ops, registry.Create(l.server(ip), state))
 			}
 		}
-		return Move{Commit: ops, Else: func(*OpError) (Move, error) { return SetServers(l, enable, ips...), nil }}, nil
+		return Move{Commit: ops, Else: func(*registry.OpError) (Move, error) { return SetServers(l, enable, ips...), nil }}, nil
 	}}
 }
 
@@ -112,7 +114,7 @@ func SetServers(l Layout, enable bool, ips ...string) Move {
 // now. What others write into that field, as a Java host with overwrite does, is for
 // servers that come new: an operator's choice stands. carried tells which it was.
 func CarryDisabled(l Layout, disabled bool, since int64, ip string, carried *bool) Move {
-	return Move{Name: "carry disabled over", Read: []Query{Data(l.definition())}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "carry disabled over", Read: []registry.Query{registry.Data(l.definition())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		c, _, err := jobconfig.Parse(n[0].Data)
 		*carried = n[0].Exists && err == nil && n[0].Mzxid > since && c.Disabled == disabled
 		if !*carried {
@@ -125,8 +127,8 @@ func CarryDisabled(l Layout, disabled bool, since int64, ip string, carried *boo
 // SetItem enables or disables one item. A disabled item keeps its owner and
 // does not run.
 func SetItem(l Layout, item int, enable bool) Move {
-	return Move{Name: "set item", Read: []Query{Data(l.item(item)), Data(l.itemDisabled(item)), Data(l.config())}, Then: func(n []Node, _ []Result) (Move, error) {
-		again := func(*OpError) (Move, error) { return SetItem(l, item, enable), nil }
+	return Move{Name: "set item", Read: []registry.Query{registry.Data(l.item(item)), registry.Data(l.itemDisabled(item)), registry.Data(l.config())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
+		again := func(*registry.OpError) (Move, error) { return SetItem(l, item, enable), nil }
 		switch {
 		case !n[2].Exists:
 			return Move{}, ErrRemoved
@@ -135,9 +137,9 @@ func SetItem(l Layout, item int, enable bool) Move {
 		case n[1].Exists == !enable:
 			return Done()
 		case enable:
-			return Move{Commit: []Op{Delete(l.itemDisabled(item), AnyVersion)}, Else: again}, nil
+			return Move{Commit: []registry.Op{registry.Delete(l.itemDisabled(item), registry.AnyVersion)}, Else: again}, nil
 		}
-		return Move{Commit: []Op{Create(l.itemDisabled(item), nil)}, Else: again}, nil
+		return Move{Commit: []registry.Op{registry.Create(l.itemDisabled(item), nil)}, Else: again}, nil
 	}}
 }
 
@@ -149,10 +151,10 @@ var ErrJavaRuns = errors.New("a Java host that is shut down goes on running its 
 // running marks are persistent, as they are with failover, cannot be told from
 // one that crashed then: ErrJavaRuns.
 func StopInstance(l Layout, id string) Move {
-	remove := Delete(l.instance(id), AnyVersion)
-	return Move{Name: "stop instance", Read: []Query{Data(l.members()), Data(l.detail(id)), Children(l.sharding())}, Then: func(n []Node, _ []Result) (Move, error) {
+	remove := registry.Delete(l.instance(id), registry.AnyVersion)
+	return Move{Name: "stop instance", Read: []registry.Query{registry.Data(l.members()), registry.Data(l.detail(id)), registry.Children(l.sharding())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		if slices.Contains(parseMembers(n[0].Data), id) || n[1].Exists {
-			return Move{Commit: []Op{remove}}, nil
+			return Move{Commit: []registry.Op{remove}}, nil
 		}
 		var items Items
 		for _, name := range n[2].Names {
@@ -165,18 +167,18 @@ func StopInstance(l Layout, id string) Move {
 	}}
 }
 
-func stopJava(l Layout, id string, items Items, remove Op) Move {
+func stopJava(l Layout, id string, items Items, remove registry.Op) Move {
 	const each = 3
-	var read []Query
+	var read []registry.Query
 	for _, i := range items {
-		read = append(read, Data(l.itemRunning(i)), Data(l.itemFailovering(i)), Data(l.itemInstance(i)))
+		read = append(read, registry.Data(l.itemRunning(i)), registry.Data(l.itemFailovering(i)), registry.Data(l.itemInstance(i)))
 	}
 	if len(read) == 0 {
-		return Move{Commit: []Op{remove}}
+		return Move{Commit: []registry.Op{remove}}
 	}
-	return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		var runs Items
-		ops := []Op{remove}
+		ops := []registry.Op{remove}
 		for k, i := range items {
 			for _, mark := range n[each*k : each*k+2] {
 				if mark.Exists && !mark.Ephemeral && string(mark.Data) == id && !runs.Contains(i) {
@@ -184,14 +186,14 @@ func stopJava(l Layout, id string, items Items, remove Op) Move {
 				}
 			}
 			if string(n[each*k+2].Data) == id && !n[each*k].Exists && size(ops) < commitBudget {
-				ops = append(ops, Absent(l.itemRunning(i))) // it does not begin one meanwhile
+				ops = append(ops, registry.Absent(l.itemRunning(i))) // it does not begin one meanwhile
 			}
 		}
 		if len(runs) > 0 {
 			return Move{}, fmt.Errorf("%s runs %s: %w; disable its server (wasmjob disable %s --server %s), which also ends its leadership, wait until it runs nothing, and shut it down then",
 				id, runs, ErrJavaRuns, l.Job, serverOf(id))
 		}
-		return Move{Commit: ops, Else: func(e *OpError) (Move, error) {
+		return Move{Commit: ops, Else: func(e *registry.OpError) (Move, error) {
 			if e.Index == 0 {
 				return Move{}, e // it has gone by itself
 			}
@@ -224,11 +226,11 @@ func (r removal) again() Move {
 	var all []string
 	var level func(paths []string) Move
 	level = func(paths []string) Move {
-		read := make([]Query, len(paths))
+		read := make([]registry.Query, len(paths))
 		for i, p := range paths {
-			read[i] = Children(p)
+			read[i] = registry.Children(p)
 		}
-		return Move{Name: "remove", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+		return Move{Name: "remove", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 			var next []string
 			for _, node := range n {
 				if !node.Exists {
@@ -256,31 +258,31 @@ func (r removal) again() Move {
 // delete removes nodes, which are listed parents first.
 func (r removal) delete(paths []string) Move {
 	config := r.layout.config()
-	ops := make([]Op, 0, len(paths))
+	ops := make([]registry.Op, 0, len(paths))
 	if slices.Contains(paths, config) {
-		ops = append(ops, Delete(config, AnyVersion))
+		ops = append(ops, registry.Delete(config, registry.AnyVersion))
 	}
 	for _, p := range slices.Backward(paths) {
 		if p != config {
-			ops = append(ops, Delete(p, AnyVersion))
+			ops = append(ops, registry.Delete(p, registry.AnyVersion))
 		}
 	}
 	return r.deleteParts(ops)
 }
 
 // deleteParts deletes in commits that fit; if something moved, it starts over.
-func (r removal) deleteParts(ops []Op) Move {
+func (r removal) deleteParts(ops []registry.Op) Move {
 	for part := range parts(ops, commitBudget) {
 		rest := ops[len(part):]
 		return Move{Name: "remove", Commit: part,
-			Then: func([]Node, []Result) (Move, error) {
+			Then: func([]registry.Node, []registry.Result) (Move, error) {
 				r.deleted = true
 				if len(rest) == 0 {
 					return Done()
 				}
 				return r.deleteParts(rest), nil
 			},
-			Else: func(*OpError) (Move, error) { return r.again(), nil },
+			Else: func(*registry.OpError) (Move, error) { return r.again(), nil },
 			Unknown: func() (Move, error) {
 				r.deleted = true // perhaps
 				return r.again(), nil

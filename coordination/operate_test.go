@@ -9,6 +9,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // TestOperator: servers, items and instances, and what an operator is told
@@ -41,7 +42,7 @@ func TestOperator(t *testing.T) {
 		t.Errorf("item 99: %v", err)
 	}
 	must(t, c.operate(co.StopInstance(c.layout, h[1].self.ID)))
-	if err := c.operate(co.StopInstance(c.layout, h[1].self.ID)); !errors.Is(err, co.ErrConflict) {
+	if err := c.operate(co.StopInstance(c.layout, h[1].self.ID)); !errors.Is(err, registry.ErrConflict) {
 		t.Errorf("stopping it twice: %v", err)
 	}
 	must(t, c.operate(co.SetServers(c.layout, false)))
@@ -99,11 +100,11 @@ func TestSweep(t *testing.T) {
 	// With failover on, marks of somebody unknown would be owed.
 	must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.Failover = false }))
 	c.hand(
-		co.Create(c.mark(mine[0], "running"), []byte("10.9.9.9@-@gone")),
-		co.Create(c.mark(mine[1], "failovering"), []byte("10.9.9.9@-@gone")),
-		co.Create(c.mark(mine[2], "running"), []byte(a.self.ID)), // A lives and knows nothing of it
-		co.Create(c.layout.Root()+"/trigger/10.9.9.9@-@gone", nil),
-		co.Create(c.layout.Root()+"/sharding/x", nil),
+		registry.Create(c.mark(mine[0], "running"), []byte("10.9.9.9@-@gone")),
+		registry.Create(c.mark(mine[1], "failovering"), []byte("10.9.9.9@-@gone")),
+		registry.Create(c.mark(mine[2], "running"), []byte(a.self.ID)), // A lives and knows nothing of it
+		registry.Create(c.layout.Root()+"/trigger/10.9.9.9@-@gone", nil),
+		registry.Create(c.layout.Root()+"/sharding/x", nil),
 	)
 	must(t, a.look())
 	var swept co.Swept
@@ -120,7 +121,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	// A begins after the marks were read: the new mark stays.
-	c.hand(co.Create(c.mark(mine[0], "failovering"), []byte("10.9.9.9@-@gone")), co.Create(c.mark(mine[1], "failovering"), []byte(a.self.ID)))
+	c.hand(registry.Create(c.mark(mine[0], "failovering"), []byte("10.9.9.9@-@gone")), registry.Create(c.mark(mine[1], "failovering"), []byte(a.self.ID)))
 	c.now = c.now.Add(10 * time.Second)
 	sweeper := c.addHost("D", "10.0.0.4")
 	must(t, second(sweeper.join(c.file)))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // TestOffsetAfterPurge: the offset of a run is refused in a job that was purged
@@ -50,10 +51,10 @@ func TestOffsetWithoutRuns(t *testing.T) {
 	c, hosts := group(t, 1, nil)
 	a := hosts[0]
 	state := begin(t, a, c.now.Add(time.Second)).Items[0]
-	must(t, second(c.op.Commit(c.ctx, co.Delete(c.layout.Sibling()+"/runs/"+a.self.ID, co.AnyVersion))))
+	must(t, second(c.op.Commit(c.ctx, registry.Delete(c.layout.Sibling()+"/runs/"+a.self.ID, registry.AnyVersion))))
 	save := co.SaveOffsets{Layout: c.layout, Items: map[int]co.Ended{0: {State: state, Offset: []byte("7"), HasOffset: true}}}
 	var saved co.Saved
-	if err := a.perform(save.Move(&saved)); !errors.Is(err, co.ErrConflict) || len(saved.Lost) > 0 {
+	if err := a.perform(save.Move(&saved)); !errors.Is(err, registry.ErrConflict) || len(saved.Lost) > 0 {
 		t.Errorf("without a list of runs: %v, lost %v; expected a conflict, and nothing to be lost", err, saved.Lost)
 	}
 	must(t, a.look())

@@ -13,6 +13,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -71,7 +72,7 @@ func (c *chronicle) must(err error) {
 	}
 }
 
-func (c *chronicle) hand(ops ...co.Op) {
+func (c *chronicle) hand(ops ...registry.Op) {
 	c.t.Helper()
 	if _, err := c.op.Commit(c.ctx, ops...); err != nil {
 		c.t.Fatalf("by hand: %v", err)
@@ -308,7 +309,7 @@ func TestRecoverOdds(t *testing.T) {
 	// is beyond a total count that was lowered.
 	other, err := json.Marshal(co.Record{Owner: "somebody", Instant: 1, Begun: 2})
 	must(t, err)
-	c.hand(co.Set(fmt.Sprintf("%s/sharding/%d", c.layout.Sibling(), owed[0]), other, co.AnyVersion))
+	c.hand(registry.Set(fmt.Sprintf("%s/sharding/%d", c.layout.Sibling(), owed[0]), other, registry.AnyVersion))
 	must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = owed[1] }))
 	must(t, h[0].look())
 	out, err := h[0].recover(dead, true, 100)
@@ -339,7 +340,7 @@ func TestRecoverOdds(t *testing.T) {
 	c.settle()
 	c.pass(10 * time.Second)
 	d.crash()
-	c.hand(co.Set(c.layout.Sibling()+"/runs/"+d.self.ID, []byte("nonsense"), co.AnyVersion))
+	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+d.self.ID, []byte("nonsense"), registry.AnyVersion))
 	must(t, h[0].look())
 	out, err = h[0].recover(d.self.ID, true, 100)
 	must(t, err)
@@ -383,21 +384,21 @@ func TestBeginConflicts(t *testing.T) {
 			must(t, c.operate(co.SetItem(c.layout, 4, false)))
 		}, map[int]co.Refusal{1: co.RefusedDisabled, 4: co.RefusedDisabled}, false},
 		{"running", func(c *chronicle, _ *simHost) {
-			c.hand(co.Create(c.mark(2, "running"), []byte("java")))
+			c.hand(registry.Create(c.mark(2, "running"), []byte("java")))
 		}, map[int]co.Refusal{2: co.RefusedRunning}, false},
 		{"failover", func(c *chronicle, _ *simHost) {
-			c.hand(co.Create(c.mark(0, "failover"), []byte("java")))
+			c.hand(registry.Create(c.mark(0, "failover"), []byte("java")))
 		}, map[int]co.Refusal{0: co.RefusedFailover}, false},
 		{"record", func(c *chronicle, _ *simHost) {
-			c.hand(co.Set(c.layout.Sibling()+"/sharding/3", []byte("{}"), co.AnyVersion))
+			c.hand(registry.Set(c.layout.Sibling()+"/sharding/3", []byte("{}"), registry.AnyVersion))
 		}, map[int]co.Refusal{3: co.RefusedStale}, true},
 		{"record gone", func(c *chronicle, _ *simHost) {
-			c.hand(co.Delete(c.layout.Sibling()+"/sharding/3", co.AnyVersion))
+			c.hand(registry.Delete(c.layout.Sibling()+"/sharding/3", registry.AnyVersion))
 		}, map[int]co.Refusal{3: co.RefusedStale}, true},
 		{"item gone", func(c *chronicle, _ *simHost) {
-			c.hand(co.Delete(c.mark(5, "instance"), co.AnyVersion), co.Delete(c.layout.Root()+"/sharding/5", co.AnyVersion))
+			c.hand(registry.Delete(c.mark(5, "instance"), registry.AnyVersion), registry.Delete(c.layout.Root()+"/sharding/5", registry.AnyVersion))
 		}, map[int]co.Refusal{5: co.RefusedStale}, true},
-		{"misfire appeared", func(c *chronicle, _ *simHost) { c.hand(co.Create(c.mark(1, "misfire"), nil)) }, none, false},
+		{"misfire appeared", func(c *chronicle, _ *simHost) { c.hand(registry.Create(c.mark(1, "misfire"), nil)) }, none, false},
 		{"misfire gone", func(c *chronicle, h *simHost) {
 			for _, it := range h.items {
 				it.state.Misfire = true
@@ -405,13 +406,13 @@ func TestBeginConflicts(t *testing.T) {
 		}, none, false},
 		{"all of it", func(c *chronicle, h *simHost) {
 			must(t, c.operate(co.SetItem(c.layout, 0, false)))
-			c.hand(co.Create(c.mark(1, "running"), []byte("java")), co.Create(c.mark(2, "failover"), []byte("java")),
-				co.Set(c.layout.Sibling()+"/sharding/3", []byte("{}"), co.AnyVersion), co.Create(c.mark(4, "running"), nil))
+			c.hand(registry.Create(c.mark(1, "running"), []byte("java")), registry.Create(c.mark(2, "failover"), []byte("java")),
+				registry.Set(c.layout.Sibling()+"/sharding/3", []byte("{}"), registry.AnyVersion), registry.Create(c.mark(4, "running"), nil))
 			h.items[5].state.Misfire = true
 		}, map[int]co.Refusal{0: co.RefusedDisabled, 1: co.RefusedRunning, 2: co.RefusedFailover, 3: co.RefusedStale, 4: co.RefusedRunning}, true},
 		{"share", func(c *chronicle, h *simHost) {
 			path := c.layout.Sibling() + "/assignment/" + h.self.ID
-			c.hand(co.Set(path, c.node(path).Data, co.AnyVersion))
+			c.hand(registry.Set(path, c.node(path).Data, registry.AnyVersion))
 		}, none, true},
 	}
 	for _, test := range tests {
@@ -520,7 +521,7 @@ func TestACompletionOfWhichTheHostDidNotHearStands(t *testing.T) {
 		leader, h := hosts[0], hosts[1]
 		begin(t, h, c.now.Add(time.Second))
 		items := h.running()
-		c.hand(co.Set(c.layout.Root()+"/servers/"+h.ip, []byte("DISABLED"), co.AnyVersion))
+		c.hand(registry.Set(c.layout.Root()+"/servers/"+h.ip, []byte("DISABLED"), registry.AnyVersion))
 		if stepped, err := h.step(); !stepped || err != nil {
 			t.Fatalf("a disabled host does not ask for another division: %v", err)
 		}
@@ -590,7 +591,7 @@ func TestUnheardBegin(t *testing.T) {
 		var out co.Begun
 		err := h.perform(co.Begin(co.Beginning{Layout: h.layout, Self: h.self, Fire: fire, Config: h.view.Config, Items: states, Guard: h.share.Guard, HasGuard: true,
 			Runs: h.runs, RunsVersion: h.version, Now: c.now}, &out))
-		if !errors.Is(err, co.ErrUnavailable) {
+		if !errors.Is(err, registry.ErrUnavailable) {
 			t.Fatalf("begin: %v", err)
 		}
 		h.plan = nil
@@ -661,7 +662,7 @@ func TestUnheardCompletion(t *testing.T) {
 		}
 		return registrytest.Refused
 	}
-	if err := h.complete(co.Items{0, 1}, "OK", "end"); !errors.Is(err, co.ErrUnavailable) {
+	if err := h.complete(co.Items{0, 1}, "OK", "end"); !errors.Is(err, registry.ErrUnavailable) {
 		t.Fatalf("complete: %v", err)
 	}
 	h.plan = nil
@@ -685,12 +686,12 @@ func TestCompleteOdds(t *testing.T) {
 	if !c.node(c.mark(0, "running")).Ephemeral {
 		t.Error("without failover the mark is persistent")
 	}
-	c.hand(co.Delete(c.mark(0, "running"), co.AnyVersion))                                                                                            // a console
-	c.hand(co.Delete(c.mark(1, "running"), co.AnyVersion), co.Create(c.mark(1, "running"), []byte("java")))                                           // Java
-	c.hand(co.Create(l.Sibling()+"/offset/2", []byte("by hand")))                                                                                     // an offset that the host has not seen
-	c.hand(co.Set(l.Sibling()+"/sharding/3", []byte(`{"owner":"other","instant":1,"begun":2}`), co.AnyVersion))                                       // another owner
-	c.hand(co.Delete(c.mark(4, "running"), co.AnyVersion), co.Create(c.mark(4, "running"), nil))                                                      // 2.x
-	c.hand(co.Set(l.Sibling()+"/members", c.node(l.Sibling()+"/members").Data, co.AnyVersion), co.Create(l.Root()+"/leader/sharding/necessary", nil)) // news
+	c.hand(registry.Delete(c.mark(0, "running"), registry.AnyVersion))                                                                                                  // a console
+	c.hand(registry.Delete(c.mark(1, "running"), registry.AnyVersion), registry.Create(c.mark(1, "running"), []byte("java")))                                           // Java
+	c.hand(registry.Create(l.Sibling()+"/offset/2", []byte("by hand")))                                                                                                 // an offset that the host has not seen
+	c.hand(registry.Set(l.Sibling()+"/sharding/3", []byte(`{"owner":"other","instant":1,"begun":2}`), registry.AnyVersion))                                             // another owner
+	c.hand(registry.Delete(c.mark(4, "running"), registry.AnyVersion), registry.Create(c.mark(4, "running"), nil))                                                      // 2.x
+	c.hand(registry.Set(l.Sibling()+"/members", c.node(l.Sibling()+"/members").Data, registry.AnyVersion), registry.Create(l.Root()+"/leader/sharding/necessary", nil)) // news
 	completing := co.Completing{Layout: l, Self: h.self, Config: h.view.Config, Items: make(map[int]co.Ended), Runs: h.runs, RunsVersion: h.version,
 		Wake: &h.view, AskForSharding: true, Now: c.now}
 	for i, it := range h.items {
@@ -752,14 +753,14 @@ func TestJoinOdds(t *testing.T) {
 		c, _ := group(t, 1, nil)
 		b := c.addHost("B", "10.0.0.2")
 		b.connect()
-		c.hand(co.Create(c.layout.Sibling()+"/runs/"+b.self.ID, nil), co.Create(c.layout.Sibling()+"/assignment/"+b.self.ID, nil),
-			co.Set(c.layout.Sibling()+"/runs/"+b.self.ID, nil, 0))
+		c.hand(registry.Create(c.layout.Sibling()+"/runs/"+b.self.ID, nil), registry.Create(c.layout.Sibling()+"/assignment/"+b.self.ID, nil),
+			registry.Set(c.layout.Sibling()+"/runs/"+b.self.ID, nil, 0))
 		must(t, second(b.join(c.file)))
 		c.settle()
 		c.finish()
 		d := c.addHost("D", "10.0.0.4")
 		d.connect()
-		c.hand(co.Create(c.layout.Sibling()+"/runs/"+d.self.ID, []byte(`{"runs":[{"instant":1,"source":"schedule","items":"0"}]}`)))
+		c.hand(registry.Create(c.layout.Sibling()+"/runs/"+d.self.ID, []byte(`{"runs":[{"instant":1,"source":"schedule","items":"0"}]}`)))
 		if err := second(d.join(c.file)); err == nil || !strings.Contains(err.Error(), "used before") {
 			t.Errorf("an id that has unfinished runs: %v", err)
 		}
@@ -800,9 +801,9 @@ func TestJoinOdds(t *testing.T) {
 	t.Run("half a tree", func(t *testing.T) {
 		c, h := group(t, 1, nil)
 		root := c.layout.Root()
-		c.hand(co.Delete(root+"/leader/sharding", co.AnyVersion), co.Delete(root+"/trigger", co.AnyVersion),
-			co.Delete(root+"/leader/failover/items", co.AnyVersion), co.Delete(root+"/leader/failover", co.AnyVersion),
-			co.Delete(root+"/sharding/0/instance", co.AnyVersion), co.Delete(root+"/sharding/0", co.AnyVersion))
+		c.hand(registry.Delete(root+"/leader/sharding", registry.AnyVersion), registry.Delete(root+"/trigger", registry.AnyVersion),
+			registry.Delete(root+"/leader/failover/items", registry.AnyVersion), registry.Delete(root+"/leader/failover", registry.AnyVersion),
+			registry.Delete(root+"/sharding/0/instance", registry.AnyVersion), registry.Delete(root+"/sharding/0", registry.AnyVersion))
 		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 5 }))
 		c.settle()
 		must(t, c.operate(co.TriggerJob(c.layout)))
@@ -821,7 +822,7 @@ func TestResign(t *testing.T) {
 	c, h := group(t, 2, nil)
 	leader := c.layout.Root() + "/leader/election/instance"
 	stale := h[0].view
-	c.hand(co.Delete(leader, co.AnyVersion)) // an operator
+	c.hand(registry.Delete(leader, registry.AnyVersion)) // an operator
 	must(t, second(h[1].step()))
 	if got := string(c.node(leader).Data); got != h[1].self.ID {
 		t.Fatalf("leader is %s", got)
@@ -906,13 +907,13 @@ func TestRemoveLarge(t *testing.T) {
 
 // counting counts commits.
 type counting struct {
-	co.RegistryCenter
+	registry.Center
 	commits *int
 }
 
-func (c counting) Commit(ctx context.Context, ops ...co.Op) ([]co.Result, error) {
+func (c counting) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	*c.commits++
-	return c.RegistryCenter.Commit(ctx, ops...)
+	return c.Center.Commit(ctx, ops...)
 }
 
 // TestTriggerKeepsPending: no trigger is lost, none is doubled.
@@ -920,7 +921,7 @@ func TestTriggerKeepsPending(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, nil)
 	trigger := func() { must(t, c.operate(co.TriggerJob(c.layout))) }
-	node := func(h *simHost) co.Node { return c.node(c.layout.Root() + "/trigger/" + h.self.ID) }
+	node := func(h *simHost) registry.Node { return c.node(c.layout.Root() + "/trigger/" + h.self.ID) }
 	trigger()
 	first := node(h[0]).Czxid
 	if node(h[1]).Czxid != first {
@@ -931,7 +932,7 @@ func TestTriggerKeepsPending(t *testing.T) {
 	if node(h[0]).Czxid != first || node(h[1]).Czxid <= first {
 		t.Error("a pending trigger was replaced")
 	}
-	c.hand(co.Create(c.layout.Root()+"/trigger/10.9.9.9@-@gone", nil))
+	c.hand(registry.Create(c.layout.Root()+"/trigger/10.9.9.9@-@gone", nil))
 	trigger()
 	if c.node(c.layout.Root() + "/trigger/10.9.9.9@-@gone").Exists {
 		t.Error("a trigger of nobody is kept")
@@ -967,7 +968,7 @@ func TestGuaranteeConcurrently(t *testing.T) {
 			arrive((round + 1) % 3)
 		}
 		path := c.layout.Root() + "/guarantee/started"
-		if n := c.read(co.Children(path)); co.GuaranteePassed(n, h[0].owned()) != !slices.Contains(n.Names, h[0].owned()[:1].String()) {
+		if n := c.read(registry.Children(path)); co.GuaranteePassed(n, h[0].owned()) != !slices.Contains(n.Names, h[0].owned()[:1].String()) {
 			t.Errorf("passed with %v", n.Names)
 		}
 		arrive((round + 2) % 3)
@@ -1053,7 +1054,7 @@ func TestRecoverLeavesTheLatch(t *testing.T) {
 		must(t, o.look())
 		sum := sha256.Sum256([]byte(o.self.ID))
 		name := fmt.Sprintf("_c_%x-%x-%x-%x-%x-latch-", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
-		if _, err := o.rc.Commit(c.ctx, co.Ensure(latch), co.CreateSequential(latch+"/"+name, nil)); err != nil {
+		if _, err := o.rc.Commit(c.ctx, registry.Ensure(latch), registry.CreateSequential(latch+"/"+name, nil)); err != nil {
 			t.Fatal(err)
 		}
 		o.failoverLine = co.Line{Standing: true}
@@ -1063,7 +1064,7 @@ func TestRecoverLeavesTheLatch(t *testing.T) {
 			continue // it was this one's share
 		}
 		looked++
-		left, err := c.op.Read(c.ctx, co.Children(latch))
+		left, err := c.op.Read(c.ctx, registry.Children(latch))
 		must(t, err)
 		if len(left[0].Names) > 0 || o.failoverLine.Standing {
 			t.Errorf("%s has nothing to take and stands in the latch: %v", o.name, left[0].Names)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // A host's list of runs (node runs/{id}) is written by nobody else while the
@@ -19,7 +21,7 @@ const noVersion int32 = -1
 // sourceFailover is the source of a run that was taken over.
 const sourceFailover = "failover"
 
-func versionOf(n Node) int32 {
+func versionOf(n registry.Node) int32 {
 	if !n.Exists {
 		return noVersion
 	}
@@ -29,7 +31,7 @@ func versionOf(n Node) int32 {
 // ownRuns compares the host's own list of runs with what it knew of it.
 // orphans are items that were begun by a commit whose answer was lost: they
 // are in the list, and nobody runs them.
-func ownRuns(n Node, known Runs, version int32) (actual Runs, orphans Items) {
+func ownRuns(n registry.Node, known Runs, version int32) (actual Runs, orphans Items) {
 	if versionOf(n) == version {
 		return known, nil
 	}
@@ -110,22 +112,22 @@ func settleItems(l Layout, self string, runs Runs, version int32, orphans Items,
 // handBack undoes begins of this host of which nothing ran.
 func handBack(l Layout, self string, runs Runs, version int32, items Items, then func(Runs, int32) (Move, error)) Move {
 	const each = 4
-	var read []Query
+	var read []registry.Query
 	for _, i := range items {
-		read = append(read, Data(l.record(i)), Data(l.itemRunning(i)), Data(l.itemFailover(i)), Data(l.itemFailovering(i)))
+		read = append(read, registry.Data(l.record(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)))
 	}
-	return Move{Name: "hand back", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "hand back", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		c := commit{}
 		var part Items
 		for k, i := range items {
 			record := n[each*k]
 			item := commit{}
 			if r := parseRecord(record.Data); r.Owner == self && r.Open() {
-				item.add(roleRecord, i, Set(record.Path, r.HandBack(runs.fireOf(i)).data(), record.Version))
+				item.add(roleRecord, i, registry.Set(record.Path, r.HandBack(runs.fireOf(i)).data(), record.Version))
 			}
 			for _, mark := range n[each*k+1 : each*k+each] {
 				if mark.Exists && string(mark.Data) == self {
-					item.add(roleItem, i, Delete(mark.Path, AnyVersion))
+					item.add(roleItem, i, registry.Delete(mark.Path, registry.AnyVersion))
 				}
 			}
 			if size(c.ops)+size(item.ops) > commitBudget && len(part) > 0 {
@@ -137,21 +139,21 @@ func handBack(l Layout, self string, runs Runs, version int32, items Items, then
 		left := runs.without(part)
 		c.addRuns(l, self, left, version)
 		return Move{Commit: c.ops,
-			Then: func(_ []Node, results []Result) (Move, error) {
+			Then: func(_ []registry.Node, results []registry.Result) (Move, error) {
 				version := results[len(results)-1].Version
 				if rest := items[len(part):]; len(rest) > 0 {
 					return handBack(l, self, left, version, rest, then), nil
 				}
 				return then(left, version)
 			},
-			Else: func(e *OpError) (Move, error) {
+			Else: func(e *registry.OpError) (Move, error) {
 				if c.roles[e.Index] == roleRuns {
 					return Move{}, fmt.Errorf("this host's own list of runs was changed by somebody else: %w", e)
 				}
 				return handBack(l, self, runs, version, items, then), nil
 			},
 			Unknown: func() (Move, error) {
-				return Move{Read: []Query{Data(l.runsOf(self))}, Then: func(n []Node, _ []Result) (Move, error) {
+				return Move{Read: []registry.Query{registry.Data(l.runsOf(self))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 					switch {
 					case versionOf(n[0]) == version: // it did not take effect
 						return handBack(l, self, runs, version, items, then), nil

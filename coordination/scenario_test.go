@@ -17,6 +17,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -332,10 +333,10 @@ func (s *script) command(line string) error {
 		if name, ok := strings.CutPrefix(path, "trigger/"); ok {
 			path = "trigger/" + s.host(name).self.ID
 		}
-		_, err := s.op.Commit(s.ctx, co.Create(s.layout.Root()+"/"+path, []byte(strings.Join(words[2:], " "))))
+		_, err := s.op.Commit(s.ctx, registry.Create(s.layout.Root()+"/"+path, []byte(strings.Join(words[2:], " "))))
 		return err
 	case "garble": // garble config: a hand that types nonsense
-		_, err := s.op.Commit(s.ctx, co.Set(s.layout.Root()+"/"+arg(1), []byte("no: [configuration"), co.AnyVersion))
+		_, err := s.op.Commit(s.ctx, registry.Set(s.layout.Root()+"/"+arg(1), []byte("no: [configuration"), registry.AnyVersion))
 		return err
 	case "arrive":
 		return s.arrive(s.host(arg(1)), arg(2), arg(3))
@@ -353,22 +354,22 @@ func (s *script) command(line string) error {
 // instance gets its node, in a transaction of its own.
 func (s *script) console(names []string) error {
 	root := s.layout.Root() + "/trigger"
-	left, err := s.op.Read(s.ctx, co.Children(root))
+	left, err := s.op.Read(s.ctx, registry.Children(root))
 	if err != nil {
 		return err
 	}
-	var ops []co.Op
+	var ops []registry.Op
 	for _, id := range left[0].Names {
-		ops = append(ops, co.Delete(root+"/"+id, co.AnyVersion))
+		ops = append(ops, registry.Delete(root+"/"+id, registry.AnyVersion))
 	}
 	if left[0].Exists {
-		ops = append(ops, co.Delete(root, co.AnyVersion))
+		ops = append(ops, registry.Delete(root, registry.AnyVersion))
 		if _, err := s.op.Commit(s.ctx, ops...); err != nil {
 			return err
 		}
 	}
 	for _, name := range names {
-		if _, err := s.op.Commit(s.ctx, co.Ensure(root), co.Create(root+"/"+s.host(name).self.ID, nil)); err != nil {
+		if _, err := s.op.Commit(s.ctx, registry.Ensure(root), registry.Create(root+"/"+s.host(name).self.ID, nil)); err != nil {
 			return err
 		}
 	}

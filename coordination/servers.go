@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // unused are the servers of a job that have no instance, with since when that
@@ -69,7 +71,7 @@ func UnusedServers(servers, instances, details []string, noted []byte) map[strin
 // The janitor calls it at the slow reconcile interval.
 func RetireServers(v View, now time.Time, keep time.Duration, retired *[]string) Move {
 	l := v.Layout
-	return Move{Name: "retire servers", Read: []Query{Data(l.config()), Children(l.servers()), Children(l.instances()), Children(l.details()), Data(l.unusedServers())}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "retire servers", Read: []registry.Query{registry.Data(l.config()), registry.Children(l.servers()), registry.Children(l.instances()), registry.Children(l.details()), registry.Data(l.unusedServers())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		if !n[0].Exists {
 			return Done()
 		}
@@ -93,9 +95,9 @@ func RetireServers(v View, now time.Time, keep time.Duration, retired *[]string)
 		if maps.Equal(next, parseUnused(noted.Data)) {
 			return retire()
 		}
-		return Move{Commit: []Op{Check(l.config(), AnyVersion), set(noted, next.data())},
-			Then: func([]Node, []Result) (Move, error) { return retire() },
-			Else: func(*OpError) (Move, error) { return Done() }, // another host does it, or the job is gone
+		return Move{Commit: []registry.Op{registry.Check(l.config(), registry.AnyVersion), set(noted, next.data())},
+			Then: func([]registry.Node, []registry.Result) (Move, error) { return retire() },
+			Else: func(*registry.OpError) (Move, error) { return Done() }, // another host does it, or the job is gone
 		}, nil
 	}}
 }
@@ -106,15 +108,15 @@ func retireServers(l Layout, ips []string, before time.Time, retired *[]string) 
 	if len(ips) == 0 {
 		return Done()
 	}
-	read := make([]Query, len(ips))
+	read := make([]registry.Query, len(ips))
 	for i, ip := range ips {
-		read[i] = Data(l.server(ip))
+		read[i] = registry.Data(l.server(ip))
 	}
-	return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
-		var groups [][]Op
+	return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
+		var groups [][]registry.Op
 		for _, n := range nodes {
 			if n.Exists && strings.EqualFold(strings.TrimSpace(string(n.Data)), serverEnabled) && !n.Mtime.After(before) {
-				groups = append(groups, []Op{Delete(n.Path, n.Version)})
+				groups = append(groups, []registry.Op{registry.Delete(n.Path, n.Version)})
 			}
 		}
 		return sweepEach(groups, retired)

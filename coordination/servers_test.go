@@ -6,6 +6,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // TestRetireServers: the node of a server goes when it says ENABLED and no
@@ -16,7 +17,7 @@ func TestRetireServers(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, nil)
 	const day = 24 * time.Hour
-	node := func(ip string) co.Node { return c.node(c.layout.Root() + "/servers/" + ip) }
+	node := func(ip string) registry.Node { return c.node(c.layout.Root() + "/servers/" + ip) }
 	retire := func(by *simHost) (retired []string) {
 		t.Helper()
 		must(t, by.look())
@@ -25,8 +26,8 @@ func TestRetireServers(t *testing.T) {
 	}
 	must(t, c.operate(co.SetServers(c.layout, true, "10.0.1.1", "10.0.1.2", "10.0.1.3")))
 	must(t, c.operate(co.SetServers(c.layout, false, "10.0.1.4")))
-	must(t, second(c.op.Commit(c.ctx, co.Create(c.layout.Root()+"/servers/10.0.1.5", nil))))                          // as 2.x made it
-	must(t, second(c.op.Commit(c.ctx, co.Create(c.layout.Root()+"/instances/10.0.1.3@-@77", []byte("a Java host"))))) // never leaves
+	must(t, second(c.op.Commit(c.ctx, registry.Create(c.layout.Root()+"/servers/10.0.1.5", nil))))                          // as 2.x made it
+	must(t, second(c.op.Commit(c.ctx, registry.Create(c.layout.Root()+"/instances/10.0.1.3@-@77", []byte("a Java host"))))) // never leaves
 	all := []string{"10.0.0.1", "10.0.0.2", "10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4", "10.0.1.5"}
 	left := func(when string, want []string) {
 		t.Helper()

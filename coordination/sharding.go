@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/strategy"
 )
 
@@ -42,10 +43,10 @@ func Reshard(v View, now time.Time, result *Sharded) Move {
 		now = v.Clock
 	}
 	l := v.Layout
-	read := []Query{Data(l.config()), Children(l.instances()), Data(l.members()), Data(l.term()), Data(l.assignment()),
-		Children(l.sharding()), Children(l.records()), Children(l.shardingFlags()), Children(l.runs()), Children(l.assignment()), Children(l.servers()), Data(l.leader()),
-		Children(l.details()), Data(l.epoch()), Data(l.triggers()), Children(l.triggers())}
-	return Move{Name: "reshard", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	read := []registry.Query{registry.Data(l.config()), registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.term()), registry.Data(l.assignment()),
+		registry.Children(l.sharding()), registry.Children(l.records()), registry.Children(l.shardingFlags()), registry.Children(l.runs()), registry.Children(l.assignment()), registry.Children(l.servers()), registry.Data(l.leader()),
+		registry.Children(l.details()), registry.Data(l.epoch()), registry.Data(l.triggers()), registry.Children(l.triggers())}
+	return Move{Name: "reshard", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		s := sharding{view: v, now: now, result: result, epoch: n[13], round: n[14].Mzxid, triggered: n[15].Names,
 			config: n[0], members: n[2], term: n[3], division: n[4], leader: n[11],
 			instances: slices.Clone(n[1].Names), items: n[5].Names, records: n[6].Names, flags: n[7].Names, runsOf: n[8].Names, assigned: n[9].Names, details: n[12].Names}
@@ -55,7 +56,7 @@ func Reshard(v View, now time.Time, result *Sharded) Move {
 		case string(s.leader.Data) != v.Self.ID || s.leader.Version != 1:
 			return Done() // no longer the leader
 		}
-		for _, node := range []Node{s.members, s.term, s.division, s.epoch} {
+		for _, node := range []registry.Node{s.members, s.term, s.division, s.epoch} {
 			if !node.Exists {
 				return Move{}, fmt.Errorf("node %s is gone; the job's hosts make it when they are started again", node.Path)
 			}
@@ -70,7 +71,7 @@ type sharding struct {
 	now    time.Time
 	result *Sharded
 
-	config, members, term, division, leader, epoch Node
+	config, members, term, division, leader, epoch registry.Node
 	// details are the hosts of ours whose session lives. One that is not among
 	// the instances was stopped by an operator and finishes what it runs.
 	instances, items, records, flags, runsOf, assigned, details []string
@@ -80,34 +81,34 @@ type sharding struct {
 	cfg       jobconfig.Configuration
 	refused   bool // cfg is not what the registry has
 	before    Division
-	disabled  map[string]bool // server address → disabled
-	draining  map[string]bool // instance id
-	java      []string        // instances that are not ours
-	running   map[int]string  // item → live host that runs it
-	onJava    map[int]bool    // of running, those that a Java host runs
-	runs      map[string]Node // live host → its runs node
-	holds     map[string]Node // instance id → its assignment node
-	instance  map[int]Node    // item → its instance node, where the item's node exists
-	surplus   []Node          // children of item nodes beyond the total
-	stuck     map[string]bool // item nodes beyond the total with more below than marks
-	recordOf  map[int]Node    // records of items that are new since the last division, or may come from Java hosts
+	disabled  map[string]bool          // server address → disabled
+	draining  map[string]bool          // instance id
+	java      []string                 // instances that are not ours
+	running   map[int]string           // item → live host that runs it
+	onJava    map[int]bool             // of running, those that a Java host runs
+	runs      map[string]registry.Node // live host → its runs node
+	holds     map[string]registry.Node // instance id → its assignment node
+	instance  map[int]registry.Node    // item → its instance node, where the item's node exists
+	surplus   []registry.Node          // children of item nodes beyond the total
+	stuck     map[string]bool          // item nodes beyond the total with more below than marks
+	recordOf  map[int]registry.Node    // records of items that are new since the last division, or may come from Java hosts
 	hasRecord map[int]bool
 }
 
 func (s sharding) readDetails(servers []string) (Move, error) {
 	l := s.view.Layout
-	var read []Query
+	var read []registry.Query
 	for _, ip := range servers {
-		read = append(read, Data(l.server(ip)))
+		read = append(read, registry.Data(l.server(ip)))
 	}
 	for _, id := range s.instances {
-		read = append(read, Data(l.detail(id)))
+		read = append(read, registry.Data(l.detail(id)))
 	}
 	for _, id := range s.runsOf {
-		read = append(read, Data(l.runsOf(id)))
+		read = append(read, registry.Data(l.runsOf(id)))
 	}
 	for _, id := range s.assigned {
-		read = append(read, Data(l.assignmentOf(id)))
+		read = append(read, registry.Data(l.assignmentOf(id)))
 	}
 	before := parseDivision(s.division.Data)
 	members := parseMembers(s.members.Data)
@@ -132,23 +133,23 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 		if i, ok := itemNumber(name); ok {
 			s.hasRecord[i] = true
 			if mixed || i >= before.Total && i < cfg.ShardingTotalCount {
-				read = append(read, Data(l.record(i)))
+				read = append(read, registry.Data(l.record(i)))
 			}
 		}
 	}
 	for _, name := range s.items {
 		if i, ok := itemNumber(name); ok {
-			read = append(read, Data(l.itemInstance(i)))
+			read = append(read, registry.Data(l.itemInstance(i)))
 			if len(s.java) > 0 {
-				read = append(read, Data(l.itemRunning(i)))
+				read = append(read, registry.Data(l.itemRunning(i)))
 			}
 			if i >= cfg.ShardingTotalCount {
-				read = append(read, Children(l.item(i)))
+				read = append(read, registry.Children(l.item(i)))
 			}
 		}
 	}
-	return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
-		byQuery := make(Snapshot, len(nodes))
+	return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
+		byQuery := make(registry.Snapshot, len(nodes))
 		for _, n := range nodes {
 			byQuery[n.Query] = n
 		}
@@ -159,7 +160,7 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 		for _, id := range s.instances {
 			s.draining[id] = parseDetail(byQuery.Data(l.detail(id)).Data).State == DetailDraining
 		}
-		s.running, s.onJava, s.runs = make(map[int]string), make(map[int]bool), make(map[string]Node)
+		s.running, s.onJava, s.runs = make(map[int]string), make(map[int]bool), make(map[string]registry.Node)
 		for _, id := range s.runsOf {
 			if !s.lives(id) {
 				continue // what it ran is owed, not running
@@ -179,11 +180,11 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 				}
 			}
 		}
-		s.holds = make(map[string]Node)
+		s.holds = make(map[string]registry.Node)
 		for _, id := range s.assigned {
 			s.holds[id] = byQuery.Data(l.assignmentOf(id))
 		}
-		s.instance, s.recordOf = make(map[int]Node), make(map[int]Node)
+		s.instance, s.recordOf = make(map[int]registry.Node), make(map[int]registry.Node)
 		for _, name := range s.items {
 			i, ok := itemNumber(name)
 			if !ok {
@@ -195,7 +196,7 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 			}
 			for _, child := range byQuery.Children(l.item(i)) {
 				if i >= cfg.ShardingTotalCount && s.running[i] == "" {
-					s.surplus = append(s.surplus, Node{Query: Data(l.item(i) + "/" + child)})
+					s.surplus = append(s.surplus, registry.Node{Query: registry.Data(l.item(i) + "/" + child)})
 				}
 			}
 		}
@@ -214,18 +215,18 @@ func (s sharding) lookBelow() (Move, error) {
 	if len(s.surplus) == 0 {
 		return s.divide()
 	}
-	read := make([]Query, 0, len(s.surplus))
+	read := make([]registry.Query, 0, len(s.surplus))
 	for _, n := range s.surplus {
-		read = append(read, Children(n.Path))
+		read = append(read, registry.Children(n.Path))
 	}
-	return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
+	return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
 		s.stuck = make(map[string]bool)
 		for _, n := range nodes {
 			if len(n.Names) > 0 {
 				s.stuck[path.Dir(n.Path)] = true
 			}
 		}
-		s.surplus = slices.DeleteFunc(s.surplus, func(n Node) bool { return s.stuck[path.Dir(n.Path)] })
+		s.surplus = slices.DeleteFunc(s.surplus, func(n registry.Node) bool { return s.stuck[path.Dir(n.Path)] })
 		return s.divide()
 	}}, nil
 }
@@ -370,7 +371,7 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 	ours := func(id string) bool { return slices.Contains(members, id) }
 	// The items change hands. A node that one of ours has written has a version
 	// above 0: Java makes it anew with every division.
-	var items []Op
+	var items []registry.Op
 	undone := len(s.epoch.Data) > 0
 	for i, owner := range owners {
 		n := s.instance[i]
@@ -378,7 +379,7 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 		had := string(n.Data)
 		fromJava := n.Exists && ours(owner) && (slices.Contains(s.java, had) || slices.Contains(s.before.Foreigners, had) || s.before.Java && !ours(had))
 		if n.Exists && had != owner && slices.Contains(s.java, had) {
-			items = append(items, Absent(l.itemRunning(i))) // it has not begun since it was read
+			items = append(items, registry.Absent(l.itemRunning(i))) // it has not begun since it was read
 		}
 		items = append(items, s.handOver(i, owner)...)
 		baseline := Record{Instant: s.now.UnixMilli()}
@@ -386,7 +387,7 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 			baseline.Instant = s.view.FlagSeen.UnixMilli() // from then on Java hosts wait
 		}
 		if !s.hasRecord[i] {
-			items = append(items, Create(l.record(i), baseline.data()))
+			items = append(items, registry.Create(l.record(i), baseline.data()))
 		} else if old, read := s.recordOf[i]; read && s.running[i] == "" && (fromJava || i >= s.before.Total) {
 			// The item comes back after the total count was lowered, or from a
 			// Java host, which keeps no record: what was due in between is not
@@ -396,7 +397,7 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 				if fromJava {
 					r.Owner = "" // somebody else ran it since
 				}
-				items = append(items, Set(l.record(i), r.data(), old.Version))
+				items = append(items, registry.Set(l.record(i), r.data(), old.Version))
 			}
 		}
 	}
@@ -409,15 +410,15 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 	}
 	for _, id := range s.triggered {
 		if !s.lives(id) { // what it would have run is noted as owed
-			items = append(items, Delete(l.trigger(id), AnyVersion))
+			items = append(items, registry.Delete(l.trigger(id), registry.AnyVersion))
 		}
 	}
 	for _, n := range s.surplus {
-		items = append(items, Delete(n.Path, AnyVersion))
+		items = append(items, registry.Delete(n.Path, registry.AnyVersion))
 	}
 	for _, name := range s.items {
 		if i, ok := itemNumber(name); ok && i >= d.Total && s.running[i] == "" && !s.stuck[l.item(i)] {
-			items = append(items, Delete(l.item(i), AnyVersion))
+			items = append(items, registry.Delete(l.item(i), registry.AnyVersion))
 		}
 	}
 
@@ -433,7 +434,7 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 			shares[s.running[i]] = append(shares[s.running[i]], i)
 		}
 	}
-	var revoke, grant []Op
+	var revoke, grant []registry.Op
 	for _, id := range s.assigned {
 		node := s.holds[id]
 		had, err := ParseItems(string(node.Data)) // unreadable: it has nothing
@@ -446,32 +447,32 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 		runs, hasRuns := s.runs[id]
 		if len(stays) < len(had) && hasRuns {
 			// What moves away must not have been begun since it was read.
-			revoke = append(revoke, Check(runs.Path, runs.Version))
+			revoke = append(revoke, registry.Check(runs.Path, runs.Version))
 		}
 		switch {
 		case !slices.Contains(s.instances, id) && len(shares[id]) == 0:
-			revoke = append(revoke, Delete(node.Path, AnyVersion))
+			revoke = append(revoke, registry.Delete(node.Path, registry.AnyVersion))
 		case len(stays) < len(had):
-			revoke = append(revoke, Set(node.Path, []byte(stays.String()), AnyVersion))
+			revoke = append(revoke, registry.Set(node.Path, []byte(stays.String()), registry.AnyVersion))
 		}
 		if share := shares[id]; !slices.Equal(stays, share) || err != nil && node.Exists && slices.Contains(s.instances, id) {
-			grant = append(grant, Set(node.Path, []byte(share.String()), AnyVersion))
+			grant = append(grant, registry.Set(node.Path, []byte(share.String()), registry.AnyVersion))
 		}
 	}
 	for id, share := range shares {
 		if slices.Contains(members, id) && slices.Contains(s.instances, id) && !slices.Contains(s.assigned, id) {
 			// Taken away by a hand.
-			grant = append(grant, Create(l.assignmentOf(id), []byte(share.String())))
+			grant = append(grant, registry.Create(l.assignmentOf(id), []byte(share.String())))
 		}
 	}
-	last := []Op{Set(l.assignment(), d.data(), s.division.Version)}
+	last := []registry.Op{registry.Set(l.assignment(), d.data(), s.division.Version)}
 	if undone {
 		// A division of Java's is undone: who still begins by it must not.
-		revoke = append([]Op{Set(l.epoch(), nil, s.epoch.Version)}, revoke...)
+		revoke = append([]registry.Op{registry.Set(l.epoch(), nil, s.epoch.Version)}, revoke...)
 	}
 	for _, flag := range []string{"necessary", "processing"} {
 		if slices.Contains(s.flags, flag) {
-			last = append(last, Delete(l.shardingFlags()+"/"+flag, AnyVersion))
+			last = append(last, registry.Delete(l.shardingFlags()+"/"+flag, registry.AnyVersion))
 		}
 	}
 
@@ -479,22 +480,22 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 	// configuration are those that were read. The leader node is made anew
 	// with every term, so that its version alone proves nothing but that it is
 	// one of ours; who else of ours takes over begins a new term.
-	guards := []Op{Check(l.term(), s.term.Version), Check(l.leader(), 1), Check(l.members(), s.members.Version), Check(l.config(), s.config.Version)}
-	guarded := func(ops ...Op) []Op { return append(slices.Clone(guards), ops...) }
+	guards := []registry.Op{registry.Check(l.term(), s.term.Version), registry.Check(l.leader(), 1), registry.Check(l.members(), s.members.Version), registry.Check(l.config(), s.config.Version)}
+	guarded := func(ops ...registry.Op) []registry.Op { return append(slices.Clone(guards), ops...) }
 	if size(revoke)+size(items)+size(grant)+size(last) <= commitBudget {
-		return s.commitAll([][]Op{guarded(slices.Concat(revoke, items, grant, last)...)})
+		return s.commitAll([][]registry.Op{guarded(slices.Concat(revoke, items, grant, last)...)})
 	}
-	first := []Op{Ensure(l.shardingFlags())}
+	first := []registry.Op{registry.Ensure(l.shardingFlags())}
 	if !slices.Contains(s.flags, "processing") {
-		first = append(first, CreateEphemeral(l.processing(), nil))
-		last = append(last, Delete(l.processing(), AnyVersion))
+		first = append(first, registry.CreateEphemeral(l.processing(), nil))
+		last = append(last, registry.Delete(l.processing(), registry.AnyVersion))
 	}
 	if !slices.Contains(s.flags, "necessary") {
-		first = append(first, Create(l.necessary(), nil))
-		last = append(last, Delete(l.necessary(), AnyVersion))
+		first = append(first, registry.Create(l.necessary(), nil))
+		last = append(last, registry.Delete(l.necessary(), registry.AnyVersion))
 	}
-	chunks := [][]Op{guarded(first...)}
-	for _, ops := range [][]Op{revoke, items, grant} {
+	chunks := [][]registry.Op{guarded(first...)}
+	for _, ops := range [][]registry.Op{revoke, items, grant} {
 		for part := range parts(ops, commitBudget) {
 			chunks = append(chunks, guarded(part...))
 		}
@@ -504,44 +505,44 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 
 // handOver makes the item's instance node name the owner, with a version above
 // 0; "" is nobody.
-func (s sharding) handOver(item int, owner string) []Op {
-	var ops []Op
+func (s sharding) handOver(item int, owner string) []registry.Op {
+	var ops []registry.Op
 	n, exists := s.instance[item]
 	if !exists {
-		ops = append(ops, Ensure(s.view.Layout.item(item)))
+		ops = append(ops, registry.Ensure(s.view.Layout.item(item)))
 	}
 	path, had := s.view.Layout.itemInstance(item), string(n.Data)
 	switch {
 	case n.Exists && had == owner && n.Version > 0:
 	case n.Exists && owner == "":
-		ops = append(ops, Delete(path, AnyVersion))
+		ops = append(ops, registry.Delete(path, registry.AnyVersion))
 	case n.Exists:
-		ops = append(ops, Set(path, []byte(owner), n.Version))
+		ops = append(ops, registry.Set(path, []byte(owner), n.Version))
 	case owner != "":
-		ops = append(ops, Create(path, []byte(owner)), Set(path, []byte(owner), 0))
+		ops = append(ops, registry.Create(path, []byte(owner)), registry.Set(path, []byte(owner), 0))
 	}
 	return ops
 }
 
-func (s sharding) commitAll(chunks [][]Op) (Move, error) {
+func (s sharding) commitAll(chunks [][]registry.Op) (Move, error) {
 	if len(chunks) == 0 {
 		return Done()
 	}
 	return Move{
 		Commit: chunks[0],
-		Then: func([]Node, []Result) (Move, error) {
+		Then: func([]registry.Node, []registry.Result) (Move, error) {
 			if s.result != nil {
 				s.result.Commits++
 			}
 			return s.commitAll(chunks[1:])
 		},
 		// Something moved: look again, while still the leader.
-		Else: func(*OpError) (Move, error) { return Reshard(s.view, s.now, s.result), nil },
+		Else: func(*registry.OpError) (Move, error) { return Reshard(s.view, s.now, s.result), nil },
 	}, nil
 }
 
 // size estimates the bytes of a request with these ops.
-func size(ops []Op) int {
+func size(ops []registry.Op) int {
 	n := 0
 	for _, op := range ops {
 		n += opSize(op)
@@ -551,13 +552,13 @@ func size(ops []Op) int {
 
 // opSize is what an op takes in a ZooKeeper multi: its header, the lengths,
 // the version, and for what makes a node its flags and one short ACL entry.
-func opSize(op Op) int {
+func opSize(op registry.Op) int {
 	const header, makes = 21, 35
 	n := header + len(op.Path) + len(op.Data)
 	switch op.Kind {
-	case OpCreate, OpEphemeral, OpSequential, OpEnsure:
+	case registry.OpCreate, registry.OpEphemeral, registry.OpSequential, registry.OpEnsure:
 		n += makes
-	case OpAbsent: // a create and a delete
+	case registry.OpAbsent: // a create and a delete
 		n += header + len(op.Path) + makes
 	}
 	return n
@@ -565,11 +566,11 @@ func opSize(op Op) int {
 
 // parts cuts ops into parts of about limit bytes. A check stays with the op
 // that follows it, and a delete with the create of the same path.
-func parts(ops []Op, limit int) func(yield func([]Op) bool) {
-	return func(yield func([]Op) bool) {
+func parts(ops []registry.Op, limit int) func(yield func([]registry.Op) bool) {
+	return func(yield func([]registry.Op) bool) {
 		start, bytes := 0, 0
 		for i, op := range ops {
-			together := i > 0 && (ops[i-1].Kind == OpCheck || ops[i-1].Kind == OpDelete && ops[i-1].Path == op.Path)
+			together := i > 0 && (ops[i-1].Kind == registry.OpCheck || ops[i-1].Kind == registry.OpDelete && ops[i-1].Path == op.Path)
 			if bytes+opSize(op) > limit && i > start && !together {
 				if !yield(ops[start:i]) {
 					return

@@ -1,10 +1,12 @@
 package coordination
 
 import (
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // What an operator sees of jobs: read on request, nothing of it is watched.
@@ -86,9 +88,9 @@ type ShardItem struct {
 // ReadShards reads a job for an operator. It returns ErrRemoved for one that
 // is not in the registry.
 func ReadShards(l Layout, out *Shards) Move {
-	read := []Query{Data(l.config()), Children(l.instances()), Children(l.servers()), Data(l.leader()), Children(l.shardingFlags()),
-		Data(l.members()), Data(l.assignment()), Children(l.details()), Children(l.runs()), Children(l.sharding())}
-	return Move{Name: "read shards", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	read := []registry.Query{registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.servers()), registry.Data(l.leader()), registry.Children(l.shardingFlags()),
+		registry.Data(l.members()), registry.Data(l.assignment()), registry.Children(l.details()), registry.Children(l.runs()), registry.Children(l.sharding())}
+	return Move{Name: "read shards", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		if !n[0].Exists {
 			return Move{}, ErrRemoved
 		}
@@ -109,24 +111,24 @@ func ReadShards(l Layout, out *Shards) Move {
 			}
 		}
 		slices.Sort(items)
-		var read []Query
+		var read []registry.Query
 		for _, id := range ids {
-			read = append(read, Data(l.detail(id)), Data(l.runsOf(id)))
+			read = append(read, registry.Data(l.detail(id)), registry.Data(l.runsOf(id)))
 		}
 		for _, ip := range servers {
-			read = append(read, Data(l.server(ip)))
+			read = append(read, registry.Data(l.server(ip)))
 		}
 		for _, i := range items {
 			for _, path := range l.shardNodes(i) {
-				read = append(read, Data(path))
+				read = append(read, registry.Data(path))
 			}
 		}
 		if len(read) == 0 {
 			return Done()
 		}
 		pending, instances, details := parseDivision(n[6].Data).Pending, n[1].Names, n[7].Names
-		return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
-			byQuery := make(Snapshot, len(nodes))
+		return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
+			byQuery := make(registry.Snapshot, len(nodes))
 			for _, node := range nodes {
 				byQuery[node.Query] = node
 			}
@@ -146,7 +148,7 @@ func (l Layout) shardNodes(i int) [8]string {
 // shardReading turns what ReadShards has read into what it tells.
 type shardReading struct {
 	layout             Layout
-	nodes              Snapshot
+	nodes              registry.Snapshot
 	instances, details []string
 	pending            Items
 	out                *Shards
@@ -214,7 +216,7 @@ func newer(t time.Time, ms int64) time.Time {
 // item understands one item. begun is the host of ours in whose list of runs
 // it is.
 func (s shardReading) item(i int, begun string) ShardItem {
-	var n [8]Node
+	var n [8]registry.Node
 	for k, path := range s.layout.shardNodes(i) {
 		n[k] = s.nodes.Data(path)
 	}
@@ -289,7 +291,7 @@ const (
 // ReadJobs lists the jobs of a namespace, by name. A namespace that is not
 // there has none.
 func ReadJobs(namespace string, out *[]JobBrief) Move {
-	return Move{Name: "read jobs", Read: []Query{Children(JobsPath(namespace))}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "read jobs", Read: []registry.Query{registry.Children(JobsPath(namespace))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		*out = nil
 		return readJob(namespace, n[0].Names, out)
 	}}
@@ -304,26 +306,26 @@ func readJob(namespace string, names []string, out *[]JobBrief) (Move, error) {
 	}
 	part, rest := names[:min(len(names), jobsAtOnce)], names[min(len(names), jobsAtOnce):]
 	const each = 7
-	var read []Query
+	var read []registry.Query
 	for _, name := range part {
 		l := NewLayout(namespace, name)
-		read = append(read, Data(l.config()), Children(l.instances()), Children(l.servers()), Data(l.leader()), Children(l.sharding()), Children(l.details()), Children(l.config()))
+		read = append(read, registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.servers()), registry.Data(l.leader()), registry.Children(l.sharding()), registry.Children(l.details()), registry.Children(l.config()))
 	}
-	return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
-		var read []Query
+	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
+		var read []registry.Query
 		for k, name := range part {
 			l := NewLayout(namespace, name)
 			for _, ip := range n[each*k+2].Names {
-				read = append(read, Data(l.server(ip)))
+				read = append(read, registry.Data(l.server(ip)))
 			}
 			for _, item := range n[each*k+4].Names {
 				if i, ok := itemNumber(item); ok {
-					read = append(read, Data(l.itemInstance(i)), Data(l.record(i)))
+					read = append(read, registry.Data(l.itemInstance(i)), registry.Data(l.record(i)))
 				}
 			}
 		}
-		brief := func(nodes []Node, _ []Result) (Move, error) {
-			byQuery := make(Snapshot, len(nodes))
+		brief := func(nodes []registry.Node, _ []registry.Result) (Move, error) {
+			byQuery := make(registry.Snapshot, len(nodes))
 			for _, node := range nodes {
 				byQuery[node.Query] = node
 			}
@@ -342,7 +344,7 @@ func readJob(namespace string, names []string, out *[]JobBrief) (Move, error) {
 }
 
 // jobBrief is one job; false for a node of the namespace that is none.
-func jobBrief(l Layout, n []Node, more Snapshot) (JobBrief, bool) {
+func jobBrief(l Layout, n []registry.Node, more registry.Snapshot) (JobBrief, bool) {
 	config, instances, servers, leader, items, details := n[0], n[1], n[2], n[3], n[4], n[5]
 	if !config.Exists {
 		return JobBrief{}, false

@@ -9,6 +9,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // TestReadShards: what an operator sees while items run, are disabled, wait
@@ -23,7 +24,7 @@ func TestReadShards(t *testing.T) {
 	must(t, a.complete(a.running(), "OK", ""))
 	owed := b.running()
 	c.must(c.operate(co.SetItem(c.layout, owed[0], false)))
-	c.hand(co.Create(c.mark(a.owned()[1], "misfire"), nil))
+	c.hand(registry.Create(c.mark(a.owned()[1], "misfire"), nil))
 	var s co.Shards
 	must(t, c.operate(co.ReadShards(c.layout, &s)))
 	if s.Leader != a.self.ID || !s.OurLeader || s.Sharding || s.Configuration.ShardingTotalCount != 6 || len(s.Items) != 6 || len(s.Instances) != 2 {
@@ -63,8 +64,8 @@ func TestReadShards(t *testing.T) {
 	// B dies: its items wait for a taker. A Java host comes.
 	b.crash()
 	java := "10.0.0.9@-@77"
-	c.hand(co.CreateEphemeral(c.layout.Root()+"/instances/"+java, nil), co.Create(c.layout.Root()+"/servers/10.0.0.9", []byte("DISABLED")),
-		co.Create(c.mark(a.owned()[0], "running"), []byte(java)))
+	c.hand(registry.CreateEphemeral(c.layout.Root()+"/instances/"+java, nil), registry.Create(c.layout.Root()+"/servers/10.0.0.9", []byte("DISABLED")),
+		registry.Create(c.mark(a.owned()[0], "running"), []byte(java)))
 	must(t, c.operate(co.ReadShards(c.layout, &s)))
 	for _, it := range s.Items {
 		switch {
@@ -120,7 +121,7 @@ func TestReadJobs(t *testing.T) {
 	if got := one(); got.Status != co.JobOK || got.LastOutcome != "TRAP" || !got.LastEnded.Equal(c.now) {
 		t.Errorf("after a fire with a trap it is %+v", got)
 	}
-	c.hand(co.Create(co.JobsPath(c.layout.Namespace)+"/no-job", nil))
+	c.hand(registry.Create(co.JobsPath(c.layout.Namespace)+"/no-job", nil))
 	must(t, c.operate(co.SetServers(c.layout, false)))
 	if got := one(); got.Status != co.JobDisabled {
 		t.Errorf("disabled it is %+v", got)
@@ -134,11 +135,11 @@ func TestReadJobs(t *testing.T) {
 	if got := one(); got.Status != co.JobCrashed || got.Leader != "" {
 		t.Errorf("without an instance it is %+v", got)
 	}
-	c.hand(co.Set(c.layout.Root()+"/config", []byte("no: [configuration"), co.AnyVersion))
+	c.hand(registry.Set(c.layout.Root()+"/config", []byte("no: [configuration"), registry.AnyVersion))
 	if got := one(); got.Error == "" || got.Total != 0 {
 		t.Errorf("with a configuration that cannot be read it is %+v", got)
 	}
-	c.hand(co.Create(c.layout.Root()+"/config/cron", []byte("0 0 0 * * ?")))
+	c.hand(registry.Create(c.layout.Root()+"/config/cron", []byte("0 0 0 * * ?")))
 	if got := one(); got.Status != co.Job1x || !strings.Contains(got.Error, "1.x") {
 		t.Errorf("a job of 1.x is %+v", got)
 	}
@@ -156,7 +157,7 @@ func TestReadManyJobs(t *testing.T) {
 	config := c.node(c.layout.Root() + "/config").Data
 	for i := range 230 {
 		root := co.JobsPath(c.layout.Namespace) + "/job" + string(rune('a'+i/26)) + string(rune('a'+i%26))
-		c.hand(co.Create(root, nil), co.Create(root+"/config", config))
+		c.hand(registry.Create(root, nil), registry.Create(root+"/config", config))
 	}
 	var all []co.JobBrief
 	must(t, c.operate(co.ReadJobs(c.layout.Namespace, &all)))

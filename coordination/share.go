@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Share is what a host owns, with what it must know of each item to begin it.
@@ -84,8 +86,8 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 	if v.Halted() {
 		return Move{Name: "read share"}
 	}
-	read := []Query{Data(l.assignmentOf(v.Self.ID)), Data(l.assignment()), Data(l.runsOf(v.Self.ID)), Data(l.epoch()), Data(l.itemInstance(0))}
-	return Move{Name: "read share", Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	read := []registry.Query{registry.Data(l.assignmentOf(v.Self.ID)), registry.Data(l.assignment()), registry.Data(l.runsOf(v.Self.ID)), registry.Data(l.epoch()), registry.Data(l.itemInstance(0))}
+	return Move{Name: "read share", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		mine, err := ParseItems(string(n[0].Data))
 		if err != nil {
 			if v.Leader != "" && !v.JavaLed() && !v.Necessary {
@@ -163,12 +165,12 @@ func (s *Share) fill(v View, mine Items, known map[int]ItemState, then func(anch
 	read := itemQueries(l, fresh)
 	if len(mine) > 0 {
 		s.Guard.Anchor = mine[0]
-		read = append(read, Data(l.itemInstance(mine[0])))
+		read = append(read, registry.Data(l.itemInstance(mine[0])))
 	}
 	if len(read) == 0 {
 		return then(true)
 	}
-	return Move{Read: read, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		maps.Copy(s.Items, itemStates(fresh, n))
 		anchored := true
 		if len(mine) > 0 {
@@ -182,22 +184,22 @@ func (s *Share) fill(v View, mine Items, known map[int]ItemState, then func(anch
 
 // readItems reads the states of items.
 func readItems(l Layout, items Items, then func(map[int]ItemState) (Move, error)) Move {
-	return Move{Name: "read items", Read: itemQueries(l, items), Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "read items", Read: itemQueries(l, items), Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		return then(itemStates(items, n))
 	}}
 }
 
 const itemQueriesEach = 4
 
-func itemQueries(l Layout, items Items) []Query {
-	read := make([]Query, 0, itemQueriesEach*len(items)+1)
+func itemQueries(l Layout, items Items) []registry.Query {
+	read := make([]registry.Query, 0, itemQueriesEach*len(items)+1)
 	for _, i := range items {
-		read = append(read, Data(l.record(i)), Data(l.offset(i)), Data(l.itemMisfire(i)), Data(l.itemDisabled(i)))
+		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)), registry.Data(l.itemMisfire(i)), registry.Data(l.itemDisabled(i)))
 	}
 	return read
 }
 
-func itemStates(items Items, n []Node) map[int]ItemState {
+func itemStates(items Items, n []registry.Node) map[int]ItemState {
 	states := make(map[int]ItemState, len(items))
 	for k, i := range items {
 		q := n[itemQueriesEach*k:]
@@ -206,7 +208,7 @@ func itemStates(items Items, n []Node) map[int]ItemState {
 	return states
 }
 
-func itemState(record, offset, misfire, disabled Node) ItemState {
+func itemState(record, offset, misfire, disabled registry.Node) ItemState {
 	s := ItemState{Record: parseRecord(record.Data), RecordVersion: record.Version, RecordZxid: record.Mzxid,
 		Misfire: misfire.Exists, Disabled: disabled.Exists}
 	if !record.Exists {
@@ -220,11 +222,11 @@ func itemState(record, offset, misfire, disabled Node) ItemState {
 
 // ReadDisabled reads which of the items are disabled into out.
 func ReadDisabled(l Layout, items Items, out *map[int]bool) Move {
-	read := make([]Query, len(items))
+	read := make([]registry.Query, len(items))
 	for k, i := range items {
-		read[k] = Data(l.itemDisabled(i))
+		read[k] = registry.Data(l.itemDisabled(i))
 	}
-	return Move{Name: "read disabled items", Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
+	return Move{Name: "read disabled items", Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
 		*out = make(map[int]bool)
 		for k, n := range nodes {
 			if n.Exists {

@@ -10,6 +10,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // runningJava is two hosts of ours and a Java host that runs its share of a job with
@@ -57,7 +58,7 @@ func TestShutdownOfAJavaHost(t *testing.T) {
 		j.rest()
 		op := c.op
 		defer func() { c.op = op }()
-		c.op = beforeCommits{RegistryCenter: op, do: func() {
+		c.op = beforeCommits{Center: op, do: func() {
 			c.now = c.now.Add(10 * time.Second)
 			j.due()
 			j.rest()
@@ -72,8 +73,8 @@ func TestShutdownOfAJavaHost(t *testing.T) {
 	t.Run("without failover", func(t *testing.T) {
 		c, _, j := runningJava(t)
 		for _, i := range j.executing { // as it makes them then
-			must(t, second(j.rc.Commit(c.ctx, co.Delete(c.mark(i, "running"), co.AnyVersion))))
-			must(t, second(j.rc.Commit(c.ctx, co.CreateEphemeral(c.mark(i, "running"), []byte(j.id)))))
+			must(t, second(j.rc.Commit(c.ctx, registry.Delete(c.mark(i, "running"), registry.AnyVersion))))
+			must(t, second(j.rc.Commit(c.ctx, registry.CreateEphemeral(c.mark(i, "running"), []byte(j.id)))))
 		}
 		must(t, c.operate(co.StopInstance(c.layout, j.id)))
 	})
@@ -106,9 +107,9 @@ func TestSweepLeavesTheRunsOfAJavaHostThatLives(t *testing.T) {
 				nodes = []string{c.mark(items[0], "failover")}
 			}
 			for _, path := range nodes {
-				must(t, second(j.rc.Commit(c.ctx, co.Ensure(path[:strings.LastIndex(path, "/")]), co.CreateEphemeral(path, []byte(j.id)))))
+				must(t, second(j.rc.Commit(c.ctx, registry.Ensure(path[:strings.LastIndex(path, "/")]), registry.CreateEphemeral(path, []byte(j.id)))))
 			}
-			c.hand(co.Delete(c.layout.Root()+"/instances/"+j.id, co.AnyVersion))
+			c.hand(registry.Delete(c.layout.Root()+"/instances/"+j.id, registry.AnyVersion))
 			take := func() (taken co.Items, lives bool) {
 				c.settle()
 				for _, p := range h {
@@ -153,11 +154,11 @@ func TestSweepLeavesTheRunsOfAJavaHostThatLives(t *testing.T) {
 
 // beforeCommits lets something happen before each commit.
 type beforeCommits struct {
-	co.RegistryCenter
+	registry.Center
 	do func()
 }
 
-func (b beforeCommits) Commit(ctx context.Context, ops ...co.Op) ([]co.Result, error) {
+func (b beforeCommits) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	b.do()
-	return b.RegistryCenter.Commit(ctx, ops...)
+	return b.Center.Commit(ctx, ops...)
 }

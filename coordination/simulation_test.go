@@ -16,6 +16,7 @@ import (
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
@@ -27,7 +28,7 @@ type cluster struct {
 	ctx    context.Context
 	server registrytest.Server
 	layout co.Layout
-	op     co.RegistryCenter // the operator's session
+	op     registry.Center // the operator's session
 	now    time.Time
 	file   jobconfig.Configuration // the definition file
 	hosts  []*simHost
@@ -51,7 +52,7 @@ type simHost struct {
 	leaving   bool   // draining
 	stopped   []int  // runs whose guests were stopped, to be left unfinished
 	view      co.View
-	snapshot  co.Snapshot
+	snapshot  registry.Snapshot
 	share     co.Share
 	items     map[int]*simItem
 	runs      co.Runs
@@ -93,7 +94,7 @@ func inMemory(t testing.TB) registrytest.Server {
 
 type embeddedServer struct{ *embedded.Server }
 
-func (s embeddedServer) Connect(t testing.TB) co.RegistryCenter {
+func (s embeddedServer) Connect(t testing.TB) registry.Center {
 	t.Helper()
 	rc, err := s.Server.Connect(context.Background())
 	if err != nil {
@@ -102,7 +103,7 @@ func (s embeddedServer) Connect(t testing.TB) co.RegistryCenter {
 	return rc
 }
 
-func (s embeddedServer) Expire(_ testing.TB, r co.RegistryCenter) { s.Server.Expire(r) }
+func (s embeddedServer) Expire(_ testing.TB, r registry.Center) { s.Server.Expire(r) }
 
 func newCluster(t testing.TB, server registrytest.Server) *cluster {
 	c := &cluster{
@@ -219,7 +220,7 @@ func (h *simHost) awaitGone() {
 	defer cancel()
 	path := h.layout.Root() + "/instances/" + h.self.ID
 	detail := h.layout.Sibling() + "/instances/" + h.self.ID
-	ch, err := h.op.Watch(ctx, co.Data(path), co.Data(detail))
+	ch, err := h.op.Watch(ctx, registry.Data(path), registry.Data(detail))
 	if err != nil {
 		h.t.Fatalf("watch: %v", err)
 	}
@@ -266,7 +267,7 @@ func (h *simHost) look() error {
 		}
 		return err
 	}
-	s := make(co.Snapshot, len(nodes))
+	s := make(registry.Snapshot, len(nodes))
 	for _, n := range nodes {
 		s[n.Query] = n
 	}
@@ -278,7 +279,7 @@ func (h *simHost) look() error {
 	h.snapshot = s
 	h.view = co.ParseView(s, h.layout, h.self, h.view).WithExtra(nil)
 	if q := h.view.Extra(); len(q) > 0 {
-		extra := make(co.Snapshot, len(q))
+		extra := make(registry.Snapshot, len(q))
 		for _, q := range q {
 			extra[q] = h.read(q)
 		}
@@ -800,17 +801,17 @@ func (c *cluster) assignments() map[string]co.Items {
 	return shares
 }
 
-func (c *cluster) node(path string) co.Node {
+func (c *cluster) node(path string) registry.Node {
 	c.t.Helper()
-	return c.read(co.Data(path))
+	return c.read(registry.Data(path))
 }
 
 func (c *cluster) children(path string) []string {
 	c.t.Helper()
-	return c.read(co.Children(path)).Names
+	return c.read(registry.Children(path)).Names
 }
 
-func (c *cluster) read(q co.Query) co.Node {
+func (c *cluster) read(q registry.Query) registry.Node {
 	c.t.Helper()
 	nodes, err := c.op.Read(c.ctx, q)
 	if err != nil {
@@ -831,7 +832,7 @@ func (c *cluster) edit(change func(*jobconfig.Configuration)) error {
 		return err
 	}
 	change(&cfg)
-	_, err = c.op.Commit(c.ctx, co.Set(path, cfg.YAML(), n.Version))
+	_, err = c.op.Commit(c.ctx, registry.Set(path, cfg.YAML(), n.Version))
 	return err
 }
 

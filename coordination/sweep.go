@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Sweep looks after marks of items that belong to nobody who is alive: left by
@@ -30,9 +32,9 @@ import (
 // remains.
 func Sweep(v View, now time.Time, swept *Swept) Move {
 	l := v.Layout
-	return Move{Name: "sweep", Read: []Query{Children(l.sharding()), Children(l.runs()), Children(l.instances()), Children(l.triggers()), Children(l.details()), Data(l.members()), Children(l.kills())}, Then: func(n []Node, _ []Result) (Move, error) {
+	return Move{Name: "sweep", Read: []registry.Query{registry.Children(l.sharding()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.triggers()), registry.Children(l.details()), registry.Data(l.members()), registry.Children(l.kills())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		s := sweeping{view: v, now: now, swept: swept, instances: n[2].Names, lists: n[1].Names, triggers: n[3].Names, details: n[4].Names, members: n[5], kills: n[6].Names}
-		var read []Query
+		var read []registry.Query
 		total := max(v.Config.ShardingTotalCount, v.Division.Total)
 		for _, name := range n[0].Names {
 			switch i, ok := itemNumber(name); {
@@ -41,13 +43,13 @@ func Sweep(v View, now time.Time, swept *Swept) Move {
 				s.surplus = append(s.surplus, i)
 			default:
 				s.items = append(s.items, i)
-				read = append(read, Children(l.item(i)), Data(l.itemInstance(i)))
+				read = append(read, registry.Children(l.item(i)), registry.Data(l.itemInstance(i)))
 			}
 		}
 		if len(read) == 0 {
 			return s.look(nil)
 		}
-		return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) { return s.look(nodes) }}, nil
+		return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) { return s.look(nodes) }}, nil
 	}}
 }
 
@@ -68,7 +70,7 @@ type sweeping struct {
 	instances, details, lists, triggers []string
 	kills                               []string // hosts that are asked to end something
 	items                               Items
-	members                             Node
+	members                             registry.Node
 	owners                              []string // of items; "" where there is none
 	// surplus are nodes beyond the total count that no division has left for
 	// somebody who runs the item. The next one takes them away.
@@ -79,33 +81,33 @@ type sweeping struct {
 
 // look reads the marks that are there. nodes are the children of each item, and
 // its instance node.
-func (s sweeping) look(nodes []Node) (Move, error) {
+func (s sweeping) look(nodes []registry.Node) (Move, error) {
 	l := s.view.Layout
-	var read []Query
+	var read []registry.Query
 	for k, i := range s.items {
 		s.owners = append(s.owners, string(nodes[2*k+1].Data))
 		for _, mark := range []string{l.itemRunning(i), l.itemFailovering(i), l.itemFailover(i)} {
 			if slices.Contains(nodes[2*k].Names, path.Base(mark)) {
-				read = append(read, Data(mark))
+				read = append(read, registry.Data(mark))
 			}
 		}
 	}
 	for _, id := range s.lists {
-		read = append(read, Data(l.runsOf(id)))
+		read = append(read, registry.Data(l.runsOf(id)))
 	}
 	for _, id := range s.kills {
-		read = append(read, Data(l.kill(id)))
+		read = append(read, registry.Data(l.kill(id)))
 	}
 	for _, id := range s.triggers {
 		if !slices.Contains(s.instances, id) {
-			read = append(read, Data(l.trigger(id)))
+			read = append(read, registry.Data(l.trigger(id)))
 		}
 	}
 	if len(read) == 0 {
-		return s.judge(Snapshot{})
+		return s.judge(registry.Snapshot{})
 	}
-	return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
-		found := make(Snapshot, len(nodes))
+	return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
+		found := make(registry.Snapshot, len(nodes))
 		for _, n := range nodes {
 			found[n.Query] = n
 		}
@@ -115,7 +117,7 @@ func (s sweeping) look(nodes []Node) (Move, error) {
 
 // lookElsewhere finds out which of the hosts whose marks outlived their instance
 // node live nevertheless.
-func (s sweeping) lookElsewhere(found Snapshot) (Move, error) {
+func (s sweeping) lookElsewhere(found registry.Snapshot) (Move, error) {
 	l, members := s.view.Layout, parseMembers(s.members.Data)
 	s.elsewhere = make(map[string]bool)
 	gone := make(map[string]bool)
@@ -135,20 +137,20 @@ func (s sweeping) lookElsewhere(found Snapshot) (Move, error) {
 	if len(gone) == 0 {
 		return s.judge(found)
 	}
-	return Move{Read: []Query{Children(JobsPath(l.Namespace))}, Then: func(n []Node, _ []Result) (Move, error) {
-		var read []Query
+	return Move{Read: []registry.Query{registry.Children(JobsPath(l.Namespace))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
+		var read []registry.Query
 		var ids []string
 		for _, job := range n[0].Names {
 			for id := range gone {
 				if job != l.Job {
-					read, ids = append(read, Data(NewLayout(l.Namespace, job).instance(id))), append(ids, id)
+					read, ids = append(read, registry.Data(NewLayout(l.Namespace, job).instance(id))), append(ids, id)
 				}
 			}
 		}
 		if len(read) == 0 {
 			return s.judge(found)
 		}
-		return Move{Read: read, Then: func(nodes []Node, _ []Result) (Move, error) {
+		return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
 			for k, n := range nodes {
 				s.elsewhere[ids[k]] = s.elsewhere[ids[k]] || n.Exists
 			}
@@ -161,11 +163,11 @@ func (s sweeping) lives(id string) bool {
 	return slices.Contains(s.instances, id) || slices.Contains(s.details, id)
 }
 
-func (s sweeping) judge(found Snapshot) (Move, error) {
+func (s sweeping) judge(found registry.Snapshot) (Move, error) {
 	l, cfg := s.view.Layout, s.view.Config
 	failover := cfg.Failover && cfg.MonitorExecution && s.view.ConfigErr == nil
 	members := parseMembers(s.members.Data)
-	runsOf := make(map[string]Node) // of hosts that live
+	runsOf := make(map[string]registry.Node) // of hosts that live
 	listed := make(map[int]bool)
 	for _, id := range s.lists {
 		node := found.Data(l.runsOf(id))
@@ -181,12 +183,12 @@ func (s sweeping) judge(found Snapshot) (Move, error) {
 			runsOf[id] = node
 		}
 	}
-	var groups [][]Op
+	var groups [][]registry.Op
 	owed := make(map[string]Items)
 	for _, i := range s.items {
-		marks := []Node{found.Data(l.itemRunning(i)), found.Data(l.itemFailovering(i)), found.Data(l.itemFailover(i))}
+		marks := []registry.Node{found.Data(l.itemRunning(i)), found.Data(l.itemFailovering(i)), found.Data(l.itemFailover(i))}
 		if n := marks[2]; n.Exists && !n.Ephemeral { // no host makes one that outlives it
-			groups, marks[2] = append(groups, []Op{Delete(n.Path, n.Version)}), Node{}
+			groups, marks[2] = append(groups, []registry.Op{registry.Delete(n.Path, n.Version)}), registry.Node{}
 		}
 		if listed[i] {
 			continue
@@ -194,7 +196,7 @@ func (s sweeping) judge(found Snapshot) (Move, error) {
 		if n := marks[2]; n.Exists && !marks[0].Exists && !anID(string(n.Data)) {
 			// Its session may last, and what it says is not its maker's word.
 			// Who runs the item has the running mark, or a list of runs.
-			groups, marks[2] = append(groups, []Op{Absent(l.itemRunning(i)), Delete(n.Path, n.Version)}), Node{}
+			groups, marks[2] = append(groups, []registry.Op{registry.Absent(l.itemRunning(i)), registry.Delete(n.Path, n.Version)}), registry.Node{}
 		}
 		taken := marks[2].Exists && s.lives(string(marks[2].Data)) // somebody repeats it
 		for n, mark := range marks {
@@ -205,25 +207,25 @@ func (s sweeping) judge(found Snapshot) (Move, error) {
 			case ours:
 				// Its host lives and knows nothing of it, unless it has begun
 				// the item since.
-				groups = append(groups, []Op{Check(runs.Path, runs.Version), Delete(mark.Path, mark.Version)})
+				groups = append(groups, []registry.Op{registry.Check(runs.Path, runs.Version), registry.Delete(mark.Path, mark.Version)})
 			case mark.Ephemeral || s.lives(id):
 			case s.elsewhere[id]:
 				s.swept.JavaLives = true
 			case failover && n < 2 && s.members.Exists && !taken && !slices.Contains(members, id) && !slices.Contains(s.lists, id) && fitsANode(id):
 				owed[id] = append(owed[id], i)
 			case !taken:
-				groups = append(groups, []Op{Delete(mark.Path, mark.Version)})
+				groups = append(groups, []registry.Op{registry.Delete(mark.Path, mark.Version)})
 			}
 		}
 	}
 	for _, id := range s.kills {
 		if n := found.Data(l.kill(id)); staleKill(n, s.lives(id), slices.Contains(s.lists, id), s.now) {
-			groups = append(groups, []Op{Delete(n.Path, n.Version)})
+			groups = append(groups, []registry.Op{registry.Delete(n.Path, n.Version)})
 		}
 	}
 	for _, id := range s.triggers {
 		if trigger := found.Data(l.trigger(id)); trigger.Exists {
-			groups = append(groups, []Op{Delete(trigger.Path, trigger.Version)})
+			groups = append(groups, []registry.Op{registry.Delete(trigger.Path, trigger.Version)})
 		}
 	}
 	// A dead host that a hand has taken from the members is still owed what its
@@ -244,8 +246,8 @@ func (s sweeping) judge(found Snapshot) (Move, error) {
 		return rest()
 	}
 	ask := AskForSharding(s.view)
-	ask.Then = func([]Node, []Result) (Move, error) { return rest() }
-	ask.Else = func(*OpError) (Move, error) { return rest() }
+	ask.Then = func([]registry.Node, []registry.Result) (Move, error) { return rest() }
+	ask.Else = func(*registry.OpError) (Move, error) { return rest() }
 	return ask, nil
 }
 
@@ -277,7 +279,7 @@ func (s sweeping) leftover(listed map[int]bool) bool {
 // fitsANode reports whether an id that a hand may have typed can be part of the
 // name of a node, and of the list of members.
 func fitsANode(id string) bool {
-	return id != "" && id != "." && id != ".." && len(id) < 256 && CheckPath("/"+id) == nil && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == utf8.RuneError })
+	return id != "" && id != "." && id != ".." && len(id) < 256 && registry.CheckPath("/"+id) == nil && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == utf8.RuneError })
 }
 
 // anID reports whether a mark's data can be the id of an instance, ours or a
@@ -292,29 +294,29 @@ func anID(id string) bool {
 }
 
 // owe writes down what Java hosts that are gone were running.
-func (s sweeping) owe(owed map[string]Items, members Members, groups [][]Op) (Move, error) {
+func (s sweeping) owe(owed map[string]Items, members Members, groups [][]registry.Op) (Move, error) {
 	l := s.view.Layout
 	fire := Fire{Instant: s.now.UnixMilli(), Source: sourceFailover}
-	ops := []Op{Check(l.config(), AnyVersion)}
+	ops := []registry.Op{registry.Check(l.config(), registry.AnyVersion)}
 	for _, id := range slices.Sorted(maps.Keys(owed)) {
 		items := owed[id]
 		slices.Sort(items)
 		runs := Runs{Java: id}.with(fire, true, slices.Compact(items))
 		name := fmt.Sprintf("%s-owed-%d", id, fire.Instant)
-		ops = append(ops, Absent(l.instance(id)), Create(l.runsOf(name), runs.data()))
+		ops = append(ops, registry.Absent(l.instance(id)), registry.Create(l.runsOf(name), runs.data()))
 		members = members.with(name)
 	}
-	ops = append(ops, Set(l.members(), members.data(), s.members.Version))
+	ops = append(ops, registry.Set(l.members(), members.data(), s.members.Version))
 	return Move{Commit: ops,
-		Then: func([]Node, []Result) (Move, error) { return sweepEach(groups, &s.swept.Nodes) },
+		Then: func([]registry.Node, []registry.Result) (Move, error) { return sweepEach(groups, &s.swept.Nodes) },
 		// Another host has done it, or the Java host is back.
-		Else: func(*OpError) (Move, error) { return sweepEach(groups, &s.swept.Nodes) }}, nil
+		Else: func(*registry.OpError) (Move, error) { return sweepEach(groups, &s.swept.Nodes) }}, nil
 }
 
 // sweepEach removes in commits that fit. A mark that has changed since it was
 // read belongs to somebody: it is left out.
-func sweepEach(groups [][]Op, swept *[]string) (Move, error) {
-	var ops []Op
+func sweepEach(groups [][]registry.Op, swept *[]string) (Move, error) {
+	var ops []registry.Op
 	var of []int // op → group
 	n := 0
 	for k, group := range groups {
@@ -330,15 +332,15 @@ func sweepEach(groups [][]Op, swept *[]string) (Move, error) {
 		return Done()
 	}
 	return Move{Commit: ops,
-		Then: func([]Node, []Result) (Move, error) {
+		Then: func([]registry.Node, []registry.Result) (Move, error) {
 			for _, op := range ops {
-				if op.Kind == OpDelete {
+				if op.Kind == registry.OpDelete {
 					*swept = append(*swept, op.Path)
 				}
 			}
 			return sweepEach(groups[n:], swept)
 		},
-		Else: func(e *OpError) (Move, error) {
+		Else: func(e *registry.OpError) (Move, error) {
 			k := of[e.Index]
 			return sweepEach(slices.Delete(slices.Clone(groups), k, k+1), swept)
 		},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/strategy"
 )
 
@@ -25,7 +26,7 @@ type View struct {
 	Config         jobconfig.Configuration
 	ConfigWarnings []string
 	ConfigErr      error
-	configNode     Node
+	configNode     registry.Node
 	// Accept refuses a configuration that is in order but asks for more than
 	// this host allows; nil refuses none. What it refuses is treated as one
 	// that cannot be read. It is carried from view to view.
@@ -36,7 +37,7 @@ type View struct {
 	Servers []string
 	// Enabled is false while this server is disabled for the job.
 	Enabled    bool
-	serverNode Node
+	serverNode registry.Node
 	// Leader is the leader's instance id, empty while there is none. OurTerm
 	// is true when one of our hosts wrote it.
 	Leader  string
@@ -49,9 +50,9 @@ type View struct {
 	// FailoverItems are marked as crashed and wait for somebody to take them.
 	FailoverItems Items
 	Members       Members
-	membersNode   Node
+	membersNode   registry.Node
 	Division      Division
-	divisionNode  Node
+	divisionNode  registry.Node
 	// FlagSeen is when this host first saw the flag standing; the host notes
 	// it, and a snapshot without the flag clears it. The leader of a job with
 	// Java hosts does not divide before FlagSettle has passed since.
@@ -67,7 +68,7 @@ type View struct {
 	// one of ours, as far as this host has seen.
 	round int
 	// extra is what Extra asked for.
-	extra Snapshot
+	extra registry.Snapshot
 }
 
 // Division is what the last resharding was made from: node assignment.
@@ -118,25 +119,25 @@ type Division struct {
 
 // Control is the set of nodes that a host of the job watches. None of them is
 // a mark of a single item.
-func Control(l Layout, self JobInstance) []Query {
-	return []Query{
-		Data(l.config()),
-		Children(l.instances()),
-		Children(l.servers()),
-		Data(l.server(self.ServerIP)),
-		Data(l.leader()),
-		Children(l.shardingFlags()),
-		Data(l.trigger(self.ID)),
-		Children(l.failoverItems()),
-		Data(l.members()),
-		Data(l.assignment()),
+func Control(l Layout, self JobInstance) []registry.Query {
+	return []registry.Query{
+		registry.Data(l.config()),
+		registry.Children(l.instances()),
+		registry.Children(l.servers()),
+		registry.Data(l.server(self.ServerIP)),
+		registry.Data(l.leader()),
+		registry.Children(l.shardingFlags()),
+		registry.Data(l.trigger(self.ID)),
+		registry.Children(l.failoverItems()),
+		registry.Data(l.members()),
+		registry.Data(l.assignment()),
 	}
 }
 
 // ParseView understands a snapshot of the Control nodes. before is the view
 // of the snapshot before it; it supplies the configuration while the one in
 // the registry cannot be read, and saves parsing what has not changed.
-func ParseView(s Snapshot, l Layout, self JobInstance, before View) View {
+func ParseView(s registry.Snapshot, l Layout, self JobInstance, before View) View {
 	v := View{Layout: l, Self: self, Accept: before.Accept}
 	v.configNode = s.Data(l.config())
 	v.Exists = v.configNode.Exists
@@ -195,7 +196,7 @@ func ParseView(s Snapshot, l Layout, self JobInstance, before View) View {
 // nobodys reports that a leader node was made or set by a hand: neither Java's,
 // which is ephemeral and never set, nor ours, which is ephemeral and set once,
 // to the id of one of us.
-func (v View) nobodys(leader Node) bool {
+func (v View) nobodys(leader registry.Node) bool {
 	id := string(leader.Data)
 	ours := slices.Contains(v.Members, id)
 	return leader.Exists && (!leader.Ephemeral || leader.Version > 1 || !fitsANode(id) || leader.Version == 0 && ours)
@@ -337,7 +338,7 @@ func (v View) First() bool {
 // Java hosts are in the job: the servers that have no host of ours, and one
 // running mark of a Java host that holds up a move. What it shows goes to
 // WithExtra.
-func (v View) Extra() []Query {
+func (v View) Extra() []registry.Query {
 	if !v.Leading() {
 		return nil
 	}
@@ -346,20 +347,20 @@ func (v View) Extra() []Query {
 		servers = append(servers, serverOf(id))
 	}
 	slices.Sort(servers)
-	var q []Query
+	var q []registry.Query
 	for _, ip := range slices.Compact(servers) {
 		if ip != v.Self.ServerIP {
-			q = append(q, Data(v.server(ip)))
+			q = append(q, registry.Data(v.server(ip)))
 		}
 	}
 	if len(v.Division.Foreign) > 0 {
-		q = append(q, Data(v.itemRunning(v.Division.Foreign[0])))
+		q = append(q, registry.Data(v.itemRunning(v.Division.Foreign[0])))
 	}
 	return q
 }
 
 // WithExtra is the view with what Extra asked for.
-func (v View) WithExtra(s Snapshot) View {
+func (v View) WithExtra(s registry.Snapshot) View {
 	v.extra = s
 	return v
 }
@@ -371,13 +372,13 @@ func (v View) javaChanged() string {
 		return ""
 	}
 	for _, id := range v.Java() {
-		n, watched := v.extra[Data(v.server(serverOf(id)))]
+		n, watched := v.extra[registry.Data(v.server(serverOf(id)))]
 		if watched && n.Exists && slices.Contains(v.Division.Instances, id) && slices.Contains(v.Division.Excluded, id) == enabled(n.Data) {
 			return "the server of " + id + " was disabled or enabled"
 		}
 	}
 	if len(v.Division.Foreign) > 0 {
-		if n, watched := v.extra[Data(v.itemRunning(v.Division.Foreign[0]))]; watched && !n.Exists {
+		if n, watched := v.extra[registry.Data(v.itemRunning(v.Division.Foreign[0]))]; watched && !n.Exists {
 			return fmt.Sprintf("item %d has ended on its Java host", v.Division.Foreign[0])
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
@@ -15,7 +15,7 @@ import (
 // by closing it, which to the others looks the same.
 type onZooKeeper struct{ connect string }
 
-func (z onZooKeeper) Connect(t testing.TB) co.RegistryCenter {
+func (z onZooKeeper) Connect(t testing.TB) registry.Center {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -31,7 +31,7 @@ func (z onZooKeeper) Connect(t testing.TB) co.RegistryCenter {
 	return rc
 }
 
-func (z onZooKeeper) Expire(t testing.TB, r co.RegistryCenter) {
+func (z onZooKeeper) Expire(t testing.TB, r registry.Center) {
 	t.Helper()
 	if err := r.Close(); err != nil {
 		t.Errorf("close: %v", err)

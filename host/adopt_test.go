@@ -8,21 +8,22 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
 // copyTo copies what is below a path to another registry, as a tool for that
 // does: without versions, transactions and ephemeral nodes.
-func copyTo(t *testing.T, to, from coordination.RegistryCenter, path string) {
+func copyTo(t *testing.T, to, from registry.Center, path string) {
 	t.Helper()
-	n, err := from.Read(t.Context(), coordination.Data(path), coordination.Children(path))
+	n, err := from.Read(t.Context(), registry.Data(path), registry.Children(path))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !n[0].Exists || n[0].Ephemeral {
 		return
 	}
-	if _, err := to.Commit(t.Context(), coordination.Ensure(path), coordination.Set(path, n[0].Data, coordination.AnyVersion)); err != nil {
+	if _, err := to.Commit(t.Context(), registry.Ensure(path), registry.Set(path, n[0].Data, registry.AnyVersion)); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range n[1].Names {
@@ -42,7 +43,7 @@ func TestCopiedRegistry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
-				connect := func() coordination.RegistryCenter {
+				connect := func() registry.Center {
 					t.Helper()
 					rc, err := c.server.Connect(t.Context())
 					if err != nil {
@@ -53,7 +54,7 @@ func TestCopiedRegistry(t *testing.T) {
 				}
 				old := connect()
 				for range 2000 { // the old registry has had many transactions
-					if _, err := old.Commit(t.Context(), coordination.Ensure("/other"), coordination.Set("/other", nil, coordination.AnyVersion)); err != nil {
+					if _, err := old.Commit(t.Context(), registry.Ensure("/other"), registry.Set("/other", nil, registry.AnyVersion)); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 )
@@ -39,7 +39,7 @@ func (c *cluster) edit(d jobconfig.Configuration) {
 		c.t.Fatal(err)
 	}
 	defer r.Close()
-	if _, err := r.Commit(context.Background(), coordination.Set("/test/"+d.JobName+"/config", d.YAML(), coordination.AnyVersion)); err != nil {
+	if _, err := r.Commit(context.Background(), registry.Set("/test/"+d.JobName+"/config", d.YAML(), registry.AnyVersion)); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -166,7 +166,7 @@ type early struct {
 	edit func()
 }
 
-func (e *early) Watch(ctx context.Context, q ...coordination.Query) (<-chan coordination.Snapshot, error) {
+func (e *early) Watch(ctx context.Context, q ...registry.Query) (<-chan registry.Snapshot, error) {
 	e.once.Do(e.edit)
 	return e.lease.Watch(ctx, q...)
 }
@@ -180,7 +180,7 @@ func TestBeyondACeilingFromTheFirstLook(t *testing.T) {
 		d := definition("long", "*/10 * * * * ?", 4)
 		d.Props[jobconfig.PropTimeout] = "1m"
 		var once sync.Once
-		c.wrap = func(n int, l *lease) coordination.RegistryCenter {
+		c.wrap = func(n int, l *lease) registry.Center {
 			if n == 1 {
 				return l
 			}

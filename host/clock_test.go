@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -35,7 +36,7 @@ func TestClockJumpsForwardWhileALoopSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, w := newCluster(t), &wallClock{}
 		c.onWallClock(w)
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &skewed{l, &w.ahead} }
+		c.wrap = func(_ int, l *lease) registry.Center { return &skewed{l, &w.ahead} }
 		c.start(1, job(definition("hourly", "0 0 * * * ?", 2), sleeper(time.Second)))
 		time.Sleep(10*time.Minute + 7*time.Second)
 		instant := time.Now().Truncate(time.Hour).Add(time.Hour)
@@ -186,7 +187,7 @@ func TestClockJumpsBackAndItemsOfOthersFireAtOnce(t *testing.T) {
 		for item, j := range r.records {
 			if time.UnixMilli(j.instant).After(time.Now()) {
 				path := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/sharding/" + string(rune('0'+item))
-				if _, err := rc.Commit(t.Context(), coordination.Delete(path, coordination.AnyVersion)); err != nil {
+				if _, err := rc.Commit(t.Context(), registry.Delete(path, registry.AnyVersion)); err != nil {
 					t.Fatal(err)
 				}
 				delete(r.records, item) // its fences go on, and its instants begin anew
@@ -296,7 +297,7 @@ func TestClockJumpsDoNotMoveWhatTakesAWhile(t *testing.T) {
 					m.murdered("that is all")
 					<-m.done
 					time.Sleep(2 * sessionTimeout)
-					if err := r.server.Close(); err != nil && !errors.Is(err, coordination.ErrClosed) {
+					if err := r.server.Close(); err != nil && !errors.Is(err, registry.ErrClosed) {
 						t.Error(err)
 					}
 				})

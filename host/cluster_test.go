@@ -14,9 +14,9 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -95,7 +95,7 @@ type cluster struct {
 	log    *zap.Logger
 	hosts  map[string]*node
 	// wrap, if not nil, stands between a host's sessions and the host.
-	wrap func(n int, s *lease) coordination.RegistryCenter
+	wrap func(n int, s *lease) registry.Center
 	// config, if not nil, changes what hosts are started with.
 	config func(*host.Config)
 	// lostAnswers says that a session may end with a completion that took
@@ -105,7 +105,7 @@ type cluster struct {
 	pace pace
 
 	// wrote, if not nil, hears of every commit that took effect.
-	wrote func(ops []coordination.Op)
+	wrote func(ops []registry.Op)
 
 	mu     sync.Mutex
 	events []host.Event
@@ -181,12 +181,12 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 	name := fmt.Sprintf("10.0.0.%d", n)
 	nd := &node{done: make(chan error, 1)}
 	cfg := host.Config{
-		Dial: func(ctx context.Context) (coordination.RegistryCenter, error) {
+		Dial: func(ctx context.Context) (registry.Center, error) {
 			r, err := c.server.Connect(ctx)
 			if err != nil {
 				return nil, err
 			}
-			s := &lease{RegistryCenter: r, lost: make(chan struct{}), pace: &c.pace, host: name, wrote: c.wrote}
+			s := &lease{Center: r, lost: make(chan struct{}), pace: &c.pace, host: name, wrote: c.wrote}
 			nd.mu.Lock()
 			defer nd.mu.Unlock()
 			nd.sessions = append(nd.sessions, s)
@@ -224,10 +224,10 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 // registry adapter does: the host is told first, and the registry lets go of
 // the session's nodes when the host has closed it or its time is up.
 type lease struct {
-	coordination.RegistryCenter
+	registry.Center
 	pace  *pace
 	host  string
-	wrote func(ops []coordination.Op)
+	wrote func(ops []registry.Op)
 	once  sync.Once
 	lost  chan struct{}
 	// loseAfter makes the next commit the last: it is applied, and the session
@@ -239,40 +239,40 @@ func (l *lease) Lost() <-chan struct{} { return l.lost }
 
 func (l *lease) Trusted() bool {
 	level, _ := l.Trust()
-	return level == coordination.TrustLive
+	return level == registry.TrustLive
 }
 
-func (l *lease) Trust() (coordination.Trust, <-chan struct{}) {
+func (l *lease) Trust() (registry.Trust, <-chan struct{}) {
 	select {
 	case <-l.lost:
-		return coordination.TrustLost, nil
+		return registry.TrustLost, nil
 	default:
-		return l.RegistryCenter.Trust()
+		return l.Center.Trust()
 	}
 }
 
-func (l *lease) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (l *lease) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	if !l.Trusted() {
-		return nil, coordination.ErrSessionLost
+		return nil, registry.ErrSessionLost
 	}
-	results, err := l.RegistryCenter.Commit(ctx, ops...)
+	results, err := l.Center.Commit(ctx, ops...)
 	if err == nil && l.wrote != nil {
 		l.wrote(ops)
 	}
 	l.pace.note(l.host, "commit %v: %v", ops, err)
 	if l.loseAfter.Load() {
 		l.lose()
-		return nil, coordination.ErrUnknown
+		return nil, registry.ErrUnknown
 	}
 	return results, err
 }
 
-func (l *lease) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+func (l *lease) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	if !l.Trusted() {
-		return nil, coordination.ErrSessionLost
+		return nil, registry.ErrSessionLost
 	}
 	l.pace.note(l.host, "read %v", queries)
-	return l.RegistryCenter.Read(ctx, queries...)
+	return l.Center.Read(ctx, queries...)
 }
 
 func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }

@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -310,9 +311,9 @@ func (r *rig) marks() (marks []string) {
 	}
 	defer rc.Close()
 	root := coordination.NewLayout(rigNamespace, rigJob).Root()
-	queries := []coordination.Query{coordination.Children(root + "/leader/failover/items")}
+	queries := []registry.Query{registry.Children(root + "/leader/failover/items")}
 	for i := range r.def.ShardingTotalCount {
-		queries = append(queries, coordination.Children(fmt.Sprintf("%s/sharding/%d", root, i)))
+		queries = append(queries, registry.Children(fmt.Sprintf("%s/sharding/%d", root, i)))
 	}
 	nodes, err := rc.Read(context.Background(), queries...)
 	if err != nil {
@@ -360,10 +361,10 @@ func TestAnOrphanInALatchHoldsUpNoStart(t *testing.T) {
 			for _, latch := range []string{"/leader/election/latch", "/leader/failover/latch"} {
 				path := coordination.NewLayout("test", j.Definition.JobName).Root() + latch
 				if n%2 == 0 {
-					c.commit(coordination.Ensure(path), coordination.Create(path+"/"+name, nil))
+					c.commit(registry.Ensure(path), registry.Create(path+"/"+name, nil))
 					continue
 				}
-				if _, err := sleeping.Commit(context.Background(), coordination.Ensure(path), coordination.CreateEphemeral(path+"/"+name, nil)); err != nil {
+				if _, err := sleeping.Commit(context.Background(), registry.Ensure(path), registry.CreateEphemeral(path+"/"+name, nil)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -421,7 +422,7 @@ func TestAHostThatWaitsForASlowItemAsksTheRegistryForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		var calls atomic.Int64
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &asked{l, &calls} }
+		c.wrap = func(_ int, l *lease) registry.Center { return &asked{l, &calls} }
 		d := definition("slow", "0 0 * * * ?", 4)
 		d.Failover = true
 		// Of four items one is slow. A bubble's time begins at midnight.
@@ -480,17 +481,17 @@ type asked struct {
 	calls *atomic.Int64
 }
 
-func (a *asked) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (a *asked) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	a.calls.Add(1)
 	return a.lease.Commit(ctx, ops...)
 }
 
-func (a *asked) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+func (a *asked) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	a.calls.Add(1)
 	return a.lease.Read(ctx, queries...)
 }
 
-func (a *asked) Watch(ctx context.Context, queries ...coordination.Query) (<-chan coordination.Snapshot, error) {
+func (a *asked) Watch(ctx context.Context, queries ...registry.Query) (<-chan registry.Snapshot, error) {
 	a.calls.Add(1)
 	return a.lease.Watch(ctx, queries...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // complete writes the ends of runs, in groups: at once when nothing runs any
@@ -106,7 +107,7 @@ func (j *job) commitEnded(now moment) {
 		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
 		j.completedAt = now.Time
 		j.adopt(now, out.Adopted)
-	case errors.Is(err, coordination.ErrConflict) && !j.view.Exists:
+	case errors.Is(err, registry.ErrConflict) && !j.view.Exists:
 		out = coordination.Completed{} // the job was removed, and its records with it
 	default:
 		j.failed(now, "completing items", err)

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
 )
@@ -23,12 +23,12 @@ func TestAScheduleChangesWhileAnInstantIsDue(t *testing.T) {
 				c := newCluster(t)
 				var mu sync.Mutex
 				var session *registrytest.FaultyCenter
-				doubt := func(level coordination.Trust) {
+				doubt := func(level registry.Trust) {
 					mu.Lock()
 					defer mu.Unlock()
 					session.Doubt(level)
 				}
-				c.wrap = func(n int, l *lease) coordination.RegistryCenter {
+				c.wrap = func(n int, l *lease) registry.Center {
 					if n != 1 {
 						return l
 					}
@@ -43,12 +43,12 @@ func TestAScheduleChangesWhileAnInstantIsDue(t *testing.T) {
 				time.Sleep(time.Minute)
 				instant := time.Now().Truncate(time.Hour).Add(time.Hour)
 				time.Sleep(time.Until(instant.Add(-5 * time.Second)))
-				doubt(coordination.TrustSuspect)
+				doubt(registry.TrustSuspect)
 				time.Sleep(8 * time.Second)
 				d.Cron = cron
 				n2.host.Apply([]host.Job{job(d, sleeper(time.Second))}, nil)
 				time.Sleep(time.Second)
-				doubt(coordination.TrustLive)
+				doubt(registry.TrustLive)
 				time.Sleep(5 * time.Minute)
 
 				began := make(map[int]int)

@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -45,12 +46,12 @@ func (l *ledger) isClosed(run string) bool {
 }
 
 // write reads a commit that took effect.
-func (l *ledger) write(ops []coordination.Op) {
+func (l *ledger) write(ops []registry.Op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, op := range ops {
 		parts := strings.Split(op.Path, "/") // "", namespace, job, kind, name
-		if len(parts) != 5 || !strings.HasSuffix(parts[1], ".wasmjob") || op.Kind != coordination.OpSet || parts[3] != "sharding" {
+		if len(parts) != 5 || !strings.HasSuffix(parts[1], ".wasmjob") || op.Kind != registry.OpSet || parts[3] != "sharding" {
 			continue
 		}
 		var now coordination.Record
@@ -79,7 +80,7 @@ func (l *ledger) write(ops []coordination.Op) {
 	}
 	for _, op := range ops { // what goes from a list though its record tells of a newer run was given up
 		parts := strings.Split(op.Path, "/")
-		if len(parts) != 5 || parts[3] != "runs" || op.Kind != coordination.OpSet && op.Kind != coordination.OpDelete {
+		if len(parts) != 5 || parts[3] != "runs" || op.Kind != registry.OpSet && op.Kind != registry.OpDelete {
 			continue
 		}
 		var now coordination.Runs
@@ -149,7 +150,7 @@ type crowd struct {
 func newCrowd(t *testing.T, seed uint64) *crowd {
 	w := &crowd{t: t, c: newCluster(t), rng: rand.New(rand.NewPCG(seed, 11)), ledger: newLedger(), alive: make(map[int]*node), clocks: make(map[int]*wallClock), next: 1, slots: 4}
 	w.c.wrote = w.ledger.write
-	w.c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return tardy{l, w} }
+	w.c.wrap = func(_ int, l *lease) registry.Center { return tardy{l, w} }
 	return w
 }
 
@@ -168,12 +169,12 @@ func (s tardy) wait() {
 	}
 }
 
-func (s tardy) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (s tardy) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	s.wait()
 	return s.lease.Commit(ctx, ops...)
 }
 
-func (s tardy) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+func (s tardy) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	s.wait()
 	return s.lease.Read(ctx, queries...)
 }

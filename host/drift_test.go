@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -178,7 +179,7 @@ func TestNothingRunsTwiceWhenTheRegistrysClockIsSetBack(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var offset atomic.Int64
 			c := newCluster(t)
-			c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &skewed{l, &offset} }
+			c.wrap = func(_ int, l *lease) registry.Center { return &skewed{l, &offset} }
 			d := definition("often", "0 * * * * ?", 4)
 			c.start(1, job(d, sleeper(time.Second)))
 			c.start(2, job(d, sleeper(time.Second)))
@@ -214,7 +215,7 @@ func (c *cluster) record(name string, item int, edit func(*coordination.Record))
 	}
 	defer func() { _ = rc.Close() }()
 	path := coordination.NewLayout("test", name).Sibling() + "/sharding/" + fmt.Sprint(item)
-	n, err := rc.Read(c.t.Context(), coordination.Data(path))
+	n, err := rc.Read(c.t.Context(), registry.Data(path))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -227,7 +228,7 @@ func (c *cluster) record(name string, item int, edit func(*coordination.Record))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if _, err := rc.Commit(c.t.Context(), coordination.Set(path, data, coordination.AnyVersion)); err != nil {
+	if _, err := rc.Commit(c.t.Context(), registry.Set(path, data, registry.AnyVersion)); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -239,7 +240,7 @@ type slowSession struct {
 	each time.Duration
 }
 
-func (s slowSession) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (s slowSession) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	time.Sleep(s.each)
 	results, err := s.lease.Commit(ctx, ops...)
 	time.Sleep(s.each)
@@ -251,7 +252,7 @@ func (s slowSession) Commit(ctx context.Context, ops ...coordination.Op) ([]coor
 func TestSlowAnswersDoNotMakeAClockWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return slowSession{l, 1500 * time.Millisecond} }
+		c.wrap = func(_ int, l *lease) registry.Center { return slowSession{l, 1500 * time.Millisecond} }
 		d := definition("often", "0 * * * * ?", 4)
 		c.start(1, job(d, sleeper(time.Second)))
 		c.start(2, job(d, sleeper(time.Second)))
@@ -274,7 +275,7 @@ func TestADueInstantWaitsForTheRegistrysClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var offset atomic.Int64
 		c := newCluster(t)
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &skewed{l, &offset} }
+		c.wrap = func(_ int, l *lease) registry.Center { return &skewed{l, &offset} }
 		// Items take 90 s: each second instant is due when they end.
 		c.start(1, job(definition("often", "0 * * * * ?", 2), sleeper(90*time.Second)))
 		time.Sleep(10*time.Minute + 10*time.Second)
@@ -338,7 +339,7 @@ func TestItemsThatAWrongRegistryDatedAreRepaired(t *testing.T) {
 		var offset atomic.Int64
 		offset.Store(int64(24 * time.Hour))
 		c := newCluster(t)
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &skewed{l, &offset} }
+		c.wrap = func(_ int, l *lease) registry.Center { return &skewed{l, &offset} }
 		d := definition("often", "0 * * * * ?", 4)
 		c.start(1, job(d, sleeper(time.Second)))
 		c.start(2, job(d, sleeper(time.Second)))

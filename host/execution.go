@@ -13,6 +13,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // execution is one item of one fire, and what its guest sees of the host
@@ -158,7 +159,7 @@ func (e *execution) Cancelled() abi.Cancel {
 	if c := abi.Cancel(e.reason.Load()); c != abi.CancelNone && c != abi.CancelYield {
 		return c
 	}
-	if trust, _ := e.fire.job.term.registry.Trust(); trust >= coordination.TrustYield {
+	if trust, _ := e.fire.job.term.registry.Trust(); trust >= registry.TrustYield {
 		e.doubted.Store(true)
 		return abi.CancelLost
 	}
@@ -196,7 +197,7 @@ func (e *execution) isLost() bool {
 		return true
 	}
 	trust, _ := e.fire.job.term.registry.Trust()
-	return trust == coordination.TrustLost
+	return trust == registry.TrustLost
 }
 
 // LogEnabled lets every line through; the sinks decide.
@@ -252,7 +253,7 @@ func (e *execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 		e.item: {State: e.state, Offset: slices.Clone(offset), HasOffset: true},
 	}}
 	err := e.perform(ctx, save.Move(&out))
-	for errors.Is(err, coordination.ErrSuspect) { // nothing was written
+	for errors.Is(err, registry.ErrSuspect) { // nothing was written
 		if !e.certain(ctx) {
 			return abi.ErrCancelled
 		}
@@ -260,12 +261,12 @@ func (e *execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 	}
 	if err != nil {
 		switch {
-		case errors.Is(err, coordination.ErrTooLarge):
+		case errors.Is(err, registry.ErrTooLarge):
 			return abi.ErrTooLarge
-		case errors.Is(err, coordination.ErrSessionLost), errors.Is(err, context.Canceled):
+		case errors.Is(err, registry.ErrSessionLost), errors.Is(err, context.Canceled):
 			return abi.ErrCancelled
 		}
-		if errors.Is(err, coordination.ErrConflict) {
+		if errors.Is(err, registry.ErrConflict) {
 			e.fire.job.post(func(m *mailbox) { m.refused = true })
 		}
 		e.fire.job.log.Warn("committing an offset", zap.Int("item", e.item), zap.Error(err))
@@ -298,7 +299,7 @@ func (e *execution) certain(ctx context.Context) bool {
 			return false
 		}
 		trust, changed := e.fire.job.term.registry.Trust()
-		if trust == coordination.TrustLive {
+		if trust == registry.TrustLive {
 			return true
 		}
 		select {
@@ -494,10 +495,10 @@ func (e *execution) certainAgain(guests context.Context) bool {
 	for {
 		trust, changed := e.fire.job.term.registry.Trust()
 		switch trust {
-		case coordination.TrustLive:
+		case registry.TrustLive:
 			told := abi.Cancel(e.reason.Load())
 			return told == abi.CancelNone || told == abi.CancelYield
-		case coordination.TrustLost:
+		case registry.TrustLost:
 			return false
 		}
 		select {
@@ -719,7 +720,7 @@ func (f *fire) announce(guests context.Context, phase coordination.Phase, export
 		// A Java host may have come last, and be at its listener.
 		grace, done := context.WithTimeout(ctx, javaGrace)
 		defer done()
-		var changes <-chan coordination.Snapshot
+		var changes <-chan registry.Snapshot
 		changes, err = r.Watch(grace, coordination.GuaranteeWatch(l, phase))
 		if err == nil && f.await(grace, r, changes, phase, items) != nil && guests.Err() == nil {
 			f.job.log.Info("the listeners of Java hosts that run once over all do not run in this fire: its last item was here, and the module does not export that listener",
@@ -741,7 +742,7 @@ func (f *fire) endPhase(guests context.Context, phase coordination.Phase) {
 
 // await returns when the phase at which the items have arrived is over. A
 // snapshot may be older than the arrival: it only says when to look.
-func (f *fire) await(ctx context.Context, r coordination.RegistryCenter, changes <-chan coordination.Snapshot, phase coordination.Phase, items coordination.Items) error {
+func (f *fire) await(ctx context.Context, r registry.Center, changes <-chan registry.Snapshot, phase coordination.Phase, items coordination.Items) error {
 	for {
 		nodes, err := r.Read(ctx, coordination.GuaranteeWatch(f.job.layout, phase))
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -24,7 +25,7 @@ type skewed struct {
 	by *atomic.Int64
 }
 
-func (s *skewed) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+func (s *skewed) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	nodes, err := s.lease.Read(ctx, queries...)
 	for i := range nodes {
 		if nodes[i].Exists {
@@ -34,7 +35,7 @@ func (s *skewed) Read(ctx context.Context, queries ...coordination.Query) ([]coo
 	return nodes, err
 }
 
-func (s *skewed) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (s *skewed) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	results, err := s.lease.Commit(ctx, ops...)
 	for i := range results {
 		if !results[i].Time.IsZero() {
@@ -51,7 +52,7 @@ func TestAClockThatIsOffKeepsTheJobFromRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var by atomic.Int64
 		c := newCluster(t)
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &skewed{l, &by} }
+		c.wrap = func(_ int, l *lease) registry.Center { return &skewed{l, &by} }
 		var jobs []host.Job
 		for _, items := range []int{1, 7} {
 			for _, handler := range []string{"", "THROW"} {
@@ -98,15 +99,15 @@ func TestReconcilingGoesOnAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		c := newCluster(t)
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &refusing{l, &broken} }
+		c.wrap = func(_ int, l *lease) registry.Center { return &refusing{l, &broken} }
 		d := definition("swept", "", 2)
 		d.ReconcileIntervalMinutes = 1
 		c.start(1, job(d, sleeper(time.Second)))
 		time.Sleep(10 * time.Second)
 		l := coordination.NewLayout("test", "swept")
 		stale := l.Root() + "/trigger/10.9.9.9@-@gone"
-		c.commit(coordination.Create(stale, nil))
-		there := func() bool { return c.nodes(coordination.Data(stale))[0].Exists }
+		c.commit(registry.Create(stale, nil))
+		there := func() bool { return c.nodes(registry.Data(stale))[0].Exists }
 		broken.Store(true)
 		time.Sleep(3 * time.Minute)
 		if !there() {
@@ -126,16 +127,16 @@ type refusing struct {
 	broken *atomic.Bool
 }
 
-func (r *refusing) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (r *refusing) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	if r.broken.Load() {
-		return nil, coordination.ErrUnavailable
+		return nil, registry.ErrUnavailable
 	}
 	return r.lease.Commit(ctx, ops...)
 }
 
-func (r *refusing) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+func (r *refusing) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	if r.broken.Load() {
-		return nil, coordination.ErrUnavailable
+		return nil, registry.ErrUnavailable
 	}
 	return r.lease.Read(ctx, queries...)
 }
@@ -152,7 +153,7 @@ func TestAChangedTimeZoneOrKindOfScheduleTakesEffect(t *testing.T) {
 		set := func(cron, zone string) {
 			t.Helper()
 			d.Cron, d.TimeZone = cron, zone
-			c.commit(coordination.Set(l.Root()+"/config", d.YAML(), coordination.AnyVersion))
+			c.commit(registry.Set(l.Root()+"/config", d.YAML(), registry.AnyVersion))
 			time.Sleep(time.Second)
 		}
 		day := func(want ...string) {

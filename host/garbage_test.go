@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -53,16 +54,16 @@ type spoiler struct {
 	logs   *observer.ObservedLogs
 	mu     sync.Mutex
 	nodes  map[int]*node // under mu
-	hand   coordination.RegistryCenter
-	other  coordination.RegistryCenter // another program's session
-	edited []string                    // paths
-	wrote  []string                    // what was edited, for people
+	hand   registry.Center
+	other  registry.Center // another program's session
+	edited []string        // paths
+	wrote  []string        // what was edited, for people
 	errs   []string
 	// declared is set when both nodes by which a host is known to live were
 	// deleted: others then take over what it runs, beside it.
 	declared bool
 	calls    atomic.Int64
-	before   atomic.Pointer[func(ops []coordination.Op)] // every commit of a host
+	before   atomic.Pointer[func(ops []registry.Op)] // every commit of a host
 }
 
 // watched is a session of which the spoiler sees every call.
@@ -71,7 +72,7 @@ type watched struct {
 	s *spoiler
 }
 
-func (w *watched) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (w *watched) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	if f := w.s.before.Load(); f != nil {
 		(*f)(ops)
 	}
@@ -79,7 +80,7 @@ func (w *watched) Commit(ctx context.Context, ops ...coordination.Op) ([]coordin
 	return w.lease.Commit(ctx, ops...)
 }
 
-func (w *watched) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+func (w *watched) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	w.s.calls.Add(1)
 	return w.lease.Read(ctx, queries...)
 }
@@ -88,7 +89,7 @@ func newSpoiler(t *testing.T, name string) *spoiler {
 	s := &spoiler{cluster: newCluster(t), t: t, name: name, def: garbageDefinition(), nodes: make(map[int]*node)}
 	core, logs := observer.New(zap.WarnLevel)
 	s.log, s.logs = zap.New(core), logs
-	s.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &watched{lease: l, s: s} }
+	s.wrap = func(_ int, l *lease) registry.Center { return &watched{lease: l, s: s} }
 	s.guest = s.lone.guest(func(int) time.Duration { return 8 * time.Second })
 	hand, err := s.server.Connect(t.Context())
 	if err != nil {
@@ -117,9 +118,9 @@ var roots = []string{"/test", "/test.wasmjob"}
 func (s *spoiler) tree(paths ...string) []string {
 	var all []string
 	for len(paths) > 0 {
-		queries := make([]coordination.Query, len(paths))
+		queries := make([]registry.Query, len(paths))
 		for i, p := range paths {
-			queries[i] = coordination.Children(p)
+			queries[i] = registry.Children(p)
 		}
 		nodes, err := s.hand.Read(context.Background(), queries...)
 		if err != nil {
@@ -140,7 +141,7 @@ func (s *spoiler) tree(paths ...string) []string {
 }
 
 // commit writes by the spoiler's hand; what was there may be gone meanwhile.
-func (s *spoiler) commit(ops ...coordination.Op) error {
+func (s *spoiler) commit(ops ...registry.Op) error {
 	_, err := s.hand.Commit(context.Background(), ops...)
 	return err
 }
@@ -169,7 +170,7 @@ func (s *spoiler) path(name string) string {
 // edits are what can be done to a node, or to where one could be.
 var edits = map[string]func(s *spoiler, path string) error{
 	"deleted": func(s *spoiler, path string) error {
-		return s.commit(coordination.Delete(path, coordination.AnyVersion))
+		return s.commit(registry.Delete(path, registry.AnyVersion))
 	},
 	"razed":   func(s *spoiler, path string) error { return s.raze(path) },
 	"emptied": func(s *spoiler, path string) error { return s.write(path, nil) },
@@ -182,14 +183,14 @@ var edits = map[string]func(s *spoiler, path string) error{
 		if err := s.raze(path); err != nil {
 			return err
 		}
-		_, err := s.other.Commit(context.Background(), coordination.CreateEphemeral(path, data))
+		_, err := s.other.Commit(context.Background(), registry.CreateEphemeral(path, data))
 		return err
 	},
 	"anew": func(s *spoiler, path string) error { // as from a backup
 		nodes := s.tree(path)
-		ops := make([]coordination.Op, len(nodes))
+		ops := make([]registry.Op, len(nodes))
 		for i, p := range nodes {
-			ops[i] = coordination.Create(p, s.data(p))
+			ops[i] = registry.Create(p, s.data(p))
 		}
 		if err := s.raze(path); err != nil {
 			return err
@@ -200,7 +201,7 @@ var edits = map[string]func(s *spoiler, path string) error{
 }
 
 func (s *spoiler) data(path string) []byte {
-	nodes, err := s.hand.Read(context.Background(), coordination.Data(path))
+	nodes, err := s.hand.Read(context.Background(), registry.Data(path))
 	if err != nil {
 		s.errs = append(s.errs, err.Error())
 		return nil
@@ -210,7 +211,7 @@ func (s *spoiler) data(path string) []byte {
 
 // write sets the node, or makes it and what is above it.
 func (s *spoiler) write(path string, data []byte) error {
-	return s.commit(coordination.Ensure(path), coordination.Set(path, data, coordination.AnyVersion))
+	return s.commit(registry.Ensure(path), registry.Set(path, data, registry.AnyVersion))
 }
 
 // raze deletes the node and what is below it, however long hosts go on writing
@@ -221,9 +222,9 @@ func (s *spoiler) raze(path string) error {
 		if len(nodes) == 0 {
 			return nil
 		}
-		ops := make([]coordination.Op, 0, len(nodes))
+		ops := make([]registry.Op, 0, len(nodes))
 		for _, p := range slices.Backward(nodes) {
-			ops = append(ops, coordination.Delete(p, coordination.AnyVersion))
+			ops = append(ops, registry.Delete(p, registry.AnyVersion))
 		}
 		if err := s.commit(ops...); err == nil {
 			return nil
@@ -246,9 +247,9 @@ var moments = map[string]func(s *spoiler, act func()){
 	"dividing": func(s *spoiler, act func()) {
 		time.Sleep(51 * time.Second)
 		var once sync.Once
-		edit := func(ops []coordination.Op) {
-			if slices.ContainsFunc(ops, func(op coordination.Op) bool {
-				return op.Kind == coordination.OpSet && op.Path == "/test.wasmjob/j/assignment"
+		edit := func(ops []registry.Op) {
+			if slices.ContainsFunc(ops, func(op registry.Op) bool {
+				return op.Kind == registry.OpSet && op.Path == "/test.wasmjob/j/assignment"
 			}) {
 				once.Do(act)
 			}
@@ -555,7 +556,7 @@ func (s *spoiler) note(what string) {
 // repair is what an operator does afterwards: the configuration is good, and
 // nothing is disabled.
 func (s *spoiler) repair() {
-	config := coordination.Data("/test/j/config")
+	config := registry.Data("/test/j/config")
 	if nodes, err := s.hand.Read(context.Background(), config); err == nil && nodes[0].Exists {
 		s.note("operator: repairs the configuration")
 		if err := s.write(config.Path, s.def.YAML()); err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // TestListenersOfJavaHostsDoNotWaitInVain: a job has listeners of Java hosts that run
@@ -34,16 +34,16 @@ func TestListenersOfJavaHostsDoNotWaitInVain(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer java.Close()
-				commit := func(ops ...coordination.Op) {
+				commit := func(ops ...registry.Op) {
 					t.Helper()
 					if _, err := java.Commit(t.Context(), ops...); err != nil {
 						t.Fatal(err)
 					}
 				}
-				commit(coordination.Create("/test/mixed/servers/10.0.0.9", nil), coordination.CreateEphemeral("/test/mixed/instances/10.0.0.9@-@99", nil))
+				commit(registry.Create("/test/mixed/servers/10.0.0.9", nil), registry.CreateEphemeral("/test/mixed/instances/10.0.0.9@-@99", nil))
 				time.Sleep(30 * time.Second)
 				names := func(phase string) []string {
-					n, err := java.Read(t.Context(), coordination.Children("/test/mixed/guarantee/"+phase))
+					n, err := java.Read(t.Context(), registry.Children("/test/mixed/guarantee/"+phase))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -52,7 +52,7 @@ func TestListenersOfJavaHostsDoNotWaitInVain(t *testing.T) {
 				var ours, javas []string
 				for i := range 4 {
 					item := string(rune('0' + i))
-					n, err := java.Read(t.Context(), coordination.Data("/test/mixed/sharding/"+item+"/instance"))
+					n, err := java.Read(t.Context(), registry.Data("/test/mixed/sharding/"+item+"/instance"))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -66,16 +66,16 @@ func TestListenersOfJavaHostsDoNotWaitInVain(t *testing.T) {
 					t.Fatalf("ours has %v", ours)
 				}
 				register := func(phase string) {
-					commit(coordination.Ensure("/test/mixed/guarantee/" + phase))
+					commit(registry.Ensure("/test/mixed/guarantee/" + phase))
 					for _, item := range javas {
-						commit(coordination.Create("/test/mixed/guarantee/"+phase+"/"+item, nil))
+						commit(registry.Create("/test/mixed/guarantee/"+phase+"/"+item, nil))
 					}
 				}
 				clear := func(phase string) {
 					for _, item := range names(phase) {
-						commit(coordination.Delete("/test/mixed/guarantee/"+phase+"/"+item, coordination.AnyVersion))
+						commit(registry.Delete("/test/mixed/guarantee/"+phase+"/"+item, registry.AnyVersion))
 					}
-					commit(coordination.Delete("/test/mixed/guarantee/"+phase, coordination.AnyVersion))
+					commit(registry.Delete("/test/mixed/guarantee/"+phase, registry.AnyVersion))
 				}
 				due := time.Now().Truncate(time.Minute).Add(time.Minute)
 				for k, phase := range []string{"started", "completed"} {

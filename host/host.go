@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
@@ -49,7 +50,7 @@ type Job struct {
 // Config is what New needs. It is not changed after New.
 type Config struct {
 	// Dial opens a registry session; it is called once per term.
-	Dial func(context.Context) (coordination.RegistryCenter, error)
+	Dial func(context.Context) (registry.Center, error)
 	// Namespace is the first segment (or segments) of every path.
 	Namespace string
 	// ServerIP names this server to operators: an IPv4 address.

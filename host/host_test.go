@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -345,7 +346,7 @@ func TestAnOperatorRemovesAJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		nodes, err := r.Read(t.Context(), coordination.Children("/test"), coordination.Children("/test.wasmjob"))
+		nodes, err := r.Read(t.Context(), registry.Children("/test"), registry.Children("/test.wasmjob"))
 		if err != nil || len(nodes[0].Names)+len(nodes[1].Names) > 0 {
 			t.Errorf("the registry holds %v %v after a purge, %v", nodes[0].Names, nodes[1].Names, err)
 		}
@@ -576,8 +577,8 @@ func TestADefinitionDisablesItsJob(t *testing.T) {
 		d.Description = "changed while another writes"
 		by := d
 		by.Disabled = false
-		c.commit(coordination.Set("/test/off/config", by.YAML(), coordination.AnyVersion),
-			coordination.Set("/test.wasmjob/off/definition", d.YAML(), coordination.AnyVersion))
+		c.commit(registry.Set("/test/off/config", by.YAML(), registry.AnyVersion),
+			registry.Set("/test.wasmjob/off/definition", d.YAML(), registry.AnyVersion))
 		time.Sleep(2 * time.Minute)
 		if done := completed(c.list(host.EventItemCompleted))[0]; done != 3 {
 			t.Errorf("%d completions: another's write into the configuration enabled the job\n%s", done, c.all())
@@ -687,7 +688,7 @@ func TestAStreamWhoseItemMovesGoesOnThere(t *testing.T) {
 						time.Sleep(time.Hour - 10*time.Second)
 					}
 					time.Sleep(1500 * time.Millisecond)
-					owner, _, _ := strings.Cut(string(c.nodes(coordination.Data("/test/stream/sharding/0/instance"))[0].Data), "@")
+					owner, _, _ := strings.Cut(string(c.nodes(registry.Data("/test/stream/sharding/0/instance"))[0].Data), "@")
 					if err := c.operate(coordination.SetServers(coordination.NewLayout("test", "stream"), false, owner)); err != nil {
 						t.Fatal(err)
 					}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -101,7 +102,7 @@ func (j *job) endExtra() {
 }
 
 // seeExtra takes a snapshot of the extra watch.
-func (j *job) seeExtra(now moment, s coordination.Snapshot) {
+func (j *job) seeExtra(now moment, s registry.Snapshot) {
 	j.view = j.view.WithExtra(s)
 	j.seeKills(s)
 	if _, kills := s[coordination.KillQuery(j.layout, j.self)]; kills && len(s) == 1 {
@@ -119,7 +120,7 @@ func (j *job) seeExtra(now moment, s coordination.Snapshot) {
 	}
 	for _, it := range j.items {
 		marks := coordination.ItemMarks(j.layout, it.number)
-		if _, watched := s[marks[0]]; it.held && watched && !slices.ContainsFunc(marks, func(q coordination.Query) bool { return s[q].Exists }) {
+		if _, watched := s[marks[0]]; it.held && watched && !slices.ContainsFunc(marks, func(q registry.Query) bool { return s[q].Exists }) {
 			for _, other := range j.items {
 				other.held = false
 			}

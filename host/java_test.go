@@ -10,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -21,11 +22,11 @@ const (
 
 // javaJob is a job's loop that does not run, of a host that others of ours and
 // Java hosts are beside, and what it told.
-func javaJob(t *testing.T, r coordination.RegistryCenter) (*job, *[]Event) {
+func javaJob(t *testing.T, r registry.Center) (*job, *[]Event) {
 	t.Helper()
 	var events []Event
 	h, err := New(Config{
-		Dial:      func(context.Context) (coordination.RegistryCenter, error) { return nil, coordination.ErrUnavailable },
+		Dial:      func(context.Context) (registry.Center, error) { return nil, registry.ErrUnavailable },
 		Namespace: "test", ServerIP: "10.0.0.1", OnEvent: func(e Event) { events = append(events, e) },
 	})
 	if err != nil {
@@ -174,13 +175,13 @@ func TestWhatTheExtraWatchShows(t *testing.T) {
 	j.takers.Behind, j.election.Behind = "/takers/1", "/election/1"
 	j.items[0], j.items[1] = &item{number: 0, held: true}, &item{number: 1, held: true}
 	marks := coordination.ItemMarks(j.layout, 0)
-	takers := coordination.Data("/takers/1")
+	takers := registry.Data("/takers/1")
 
-	s := coordination.Snapshot{takers: {Exists: true}, coordination.Data("/election/1"): {Exists: true}}
+	s := registry.Snapshot{takers: {Exists: true}, registry.Data("/election/1"): {Exists: true}}
 	for _, q := range marks {
-		s[q] = coordination.Node{}
+		s[q] = registry.Node{}
 	}
-	s[marks[1]] = coordination.Node{Exists: true}
+	s[marks[1]] = registry.Node{Exists: true}
 	j.seeExtra(at(0), s)
 	if j.takers.Behind == "" || j.election.Behind == "" || !j.items[0].held || !j.items[1].held || !j.recoverAt.IsZero() {
 		t.Errorf("nothing has gone, and: %+v %+v %+v %+v", j.takers, j.election, j.items[0], j.items[1])
@@ -189,12 +190,12 @@ func TestWhatTheExtraWatchShows(t *testing.T) {
 		t.Error("it does not look again")
 	}
 
-	s[takers] = coordination.Node{}
+	s[takers] = registry.Node{}
 	j.seeExtra(at(time.Second), s)
 	if j.takers.Behind != "" || j.election.Behind == "" || !j.recoverAt.Equal(at(time.Second).Time) {
 		t.Errorf("it is its turn among the takers, and: %+v %+v, recovers at %s", j.takers, j.election, j.recoverAt)
 	}
-	s[marks[1]] = coordination.Node{}
+	s[marks[1]] = registry.Node{}
 	j.seeExtra(at(time.Second), s)
 	if j.items[0].held || j.items[1].held {
 		t.Error("the marks of an item are gone, and items are still held")

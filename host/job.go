@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -103,11 +104,11 @@ type job struct {
 	javaErr    error  // why Java hosts would not follow the schedule
 
 	view      coordination.View
-	snapshots <-chan coordination.Snapshot
+	snapshots <-chan registry.Snapshot
 	unwatch   context.CancelFunc
 	// extra is a second watch, of what stands in the way for a while.
-	extra    <-chan coordination.Snapshot
-	extraFor []coordination.Query
+	extra    <-chan registry.Snapshot
+	extraFor []registry.Query
 	unextra  context.CancelFunc
 	election queue // in ElasticJob's latches
 	takers   queue
@@ -594,11 +595,11 @@ func (j *job) perform(m coordination.Move) error {
 
 // failed notes that the registry refused, and when to try again.
 func (j *job) failed(now moment, what string, err error) {
-	if j.work.Err() != nil || errors.Is(err, coordination.ErrSessionLost) {
+	if j.work.Err() != nil || errors.Is(err, registry.ErrSessionLost) {
 		return
 	}
 	j.retryAt = now.Add(retryPause)
-	if errors.Is(err, coordination.ErrConflict) {
+	if errors.Is(err, registry.ErrConflict) {
 		j.mending.refused = true
 	}
 	j.trouble, j.troubleAt = what+": "+err.Error(), now.Time
@@ -707,8 +708,8 @@ func (j *job) admitGuests() {
 // transient reports whether the same may work later: the registry could not,
 // or did not answer in time.
 func transient(err error) bool {
-	for _, t := range []error{coordination.ErrUnavailable, coordination.ErrSuspect, coordination.ErrUnknown, coordination.ErrConflict,
-		coordination.ErrSessionLost, coordination.ErrClosed, context.DeadlineExceeded, context.Canceled} {
+	for _, t := range []error{registry.ErrUnavailable, registry.ErrSuspect, registry.ErrUnknown, registry.ErrConflict,
+		registry.ErrSessionLost, registry.ErrClosed, context.DeadlineExceeded, context.Canceled} {
 		if errors.Is(err, t) {
 			return true
 		}

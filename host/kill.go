@@ -11,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // killWatchAfter is how long guests of a fire run before this host watches what
@@ -140,7 +141,7 @@ func (e *execution) killed(r abi.Result) (endedRun, bool) {
 }
 
 // seeKills takes what operators ask of this host from a snapshot.
-func (j *job) seeKills(s coordination.Snapshot) {
+func (j *job) seeKills(s registry.Snapshot) {
 	if n, watched := s[coordination.KillQuery(j.layout, j.self)]; watched {
 		j.kills, j.killsVersion, j.killsStand = coordination.ReadKills(n), n.Version, n.Exists
 	}

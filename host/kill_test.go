@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -56,7 +57,7 @@ func (c *cluster) kill(name string, item int, run string, grace time.Duration) [
 
 // asked are the hosts that are asked to end something.
 func (c *cluster) asked(name string) []string {
-	return c.nodes(coordination.Children(coordination.NewLayout("test", name).Sibling() + "/kill"))[0].Names
+	return c.nodes(registry.Children(coordination.NewLayout("test", name).Sibling() + "/kill"))[0].Names
 }
 
 func TestKill(t *testing.T) {
@@ -197,14 +198,14 @@ func TestKill(t *testing.T) {
 			if len(targets) != 1 {
 				t.Fatalf("targets %v", targets)
 			}
-			kill := c.nodes(coordination.Children(l.Sibling() + "/kill"))[0].Names
+			kill := c.nodes(registry.Children(l.Sibling() + "/kill"))[0].Names
 			path := l.Sibling() + "/kill/" + kill[0]
-			data := c.nodes(coordination.Data(path))[0].Data
-			if err := c.operate(coordination.Move{Commit: []coordination.Op{coordination.Delete(path, coordination.AnyVersion)}}); err != nil {
+			data := c.nodes(registry.Data(path))[0].Data
+			if err := c.operate(coordination.Move{Commit: []registry.Op{registry.Delete(path, registry.AnyVersion)}}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute) // the next one runs; what was asked comes late
-			if err := c.operate(coordination.Move{Commit: []coordination.Op{coordination.Create(path, data)}}); err != nil {
+			if err := c.operate(coordination.Move{Commit: []registry.Op{registry.Create(path, data)}}); err != nil {
 				t.Fatal(err)
 			}
 			run := coordination.RunID("j", targets[0].Fire, 0)
@@ -275,7 +276,7 @@ func TestAShutdownThatIsTakenBack(t *testing.T) {
 		g := sleeper(50 * time.Second)
 		n := c.start(1, job(d, g))
 		time.Sleep(time.Minute + 2*time.Second)
-		if err := c.operate(coordination.StopInstance(layout, c.nodes(coordination.Children(layout.Root() + "/instances"))[0].Names[0])); err != nil {
+		if err := c.operate(coordination.StopInstance(layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -296,7 +297,7 @@ func TestEndsInItsGrace(t *testing.T) {
 	for name, leave := range map[string]func(c *cluster, n *node) error{
 		"definition deleted": func(_ *cluster, n *node) error { n.host.Apply(nil, nil); return nil },
 		"shut down": func(c *cluster, _ *node) error {
-			return c.operate(coordination.StopInstance(layout, c.nodes(coordination.Children(layout.Root() + "/instances"))[0].Names[0]))
+			return c.operate(coordination.StopInstance(layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0]))
 		},
 		"removed":            func(_ *cluster, n *node) error { return n.host.Remove(context.Background(), "j", false) },
 		"removed and purged": func(_ *cluster, n *node) error { return n.host.Remove(context.Background(), "j", true) },

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -124,7 +125,7 @@ func (j *job) check() error {
 }
 
 // see takes a snapshot of the control nodes.
-func (j *job) see(s coordination.Snapshot) {
+func (j *job) see(s registry.Snapshot) {
 	before := j.view
 	s = s.Raise(j.base.Load())
 	j.view = coordination.ParseView(s, j.layout, j.self, before)
@@ -382,7 +383,7 @@ func (j *job) withdraw(now moment) bool {
 		if err == nil {
 			err = j.perform(coordination.Leave(view, unfinished))
 		}
-		if err != nil && !errors.Is(err, coordination.ErrSessionLost) {
+		if err != nil && !errors.Is(err, registry.ErrSessionLost) {
 			if hard {
 				j.log.Error("leaving the job; the session's end will do it", zap.Error(err))
 			} else {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -26,8 +27,8 @@ func TestADivisionWaitsForJavaHostsWhateverTheClock(t *testing.T) {
 				}
 				defer java.Close()
 				if _, err := java.Commit(t.Context(),
-					coordination.Create("/test/mixed/servers/10.0.0.9", nil),
-					coordination.CreateEphemeral("/test/mixed/instances/10.0.0.9@-@99", nil)); err != nil {
+					registry.Create("/test/mixed/servers/10.0.0.9", nil),
+					registry.CreateEphemeral("/test/mixed/instances/10.0.0.9@-@99", nil)); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(coordination.FlagSettle / 2)
@@ -65,8 +66,8 @@ func TestMixedFlag(t *testing.T) {
 		}
 		defer java.Close()
 		if _, err := java.Commit(t.Context(),
-			coordination.Create("/test/mixed/servers/10.0.0.9", nil),
-			coordination.CreateEphemeral("/test/mixed/instances/10.0.0.9@-@99", nil)); err != nil {
+			registry.Create("/test/mixed/servers/10.0.0.9", nil),
+			registry.CreateEphemeral("/test/mixed/instances/10.0.0.9@-@99", nil)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Until(due.Add(coordination.FlagSettle - before - time.Millisecond)))

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // TestOffsetWhileTheListOfRunsIsGone: a guest whose host's list of runs was
@@ -34,7 +34,7 @@ func TestOffsetWhileTheListOfRunsIsGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := rc.Commit(t.Context(), coordination.Delete("/test.wasmjob/offsets/runs/"+n.host.Status().Instance, coordination.AnyVersion)); err != nil {
+		if _, err := rc.Commit(t.Context(), registry.Delete("/test.wasmjob/offsets/runs/"+n.host.Status().Instance, registry.AnyVersion)); err != nil {
 			t.Fatal(err)
 		}
 		close(deleted)

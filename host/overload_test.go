@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -60,14 +60,14 @@ func (b *busyRegistry) stall(d time.Duration) {
 }
 
 type busySession struct {
-	coordination.RegistryCenter
+	registry.Center
 	busy *busyRegistry
 }
 
-func (s busySession) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (s busySession) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	defer s.busy.answered()
 	time.Sleep(time.Until(s.busy.queue()))
-	return s.RegistryCenter.Commit(ctx, ops...)
+	return s.Center.Commit(ctx, ops...)
 }
 
 // overloaded is a host with 100 jobs of four items, each second, that have to
@@ -79,7 +79,7 @@ type overloaded struct {
 
 func newOverloaded(t *testing.T) *overloaded {
 	o := &overloaded{newCluster(t), &busyRegistry{}}
-	o.wrap = func(_ int, l *lease) coordination.RegistryCenter { return busySession{l, o.busy} }
+	o.wrap = func(_ int, l *lease) registry.Center { return busySession{l, o.busy} }
 	o.config = func(cfg *host.Config) { cfg.MaxConcurrency = 50 }
 	var all []host.Job
 	for i := range 100 {
@@ -197,7 +197,7 @@ func TestStartOfManyJobs(t *testing.T) {
 		const jobs = 300
 		busy := &busyRegistry{takes: 20 * time.Millisecond}
 		c := newCluster(t)
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return busySession{l, busy} }
+		c.wrap = func(_ int, l *lease) registry.Center { return busySession{l, busy} }
 		var all []host.Job
 		for i := range jobs { // the last are due first
 			all = append(all, job(definition(fmt.Sprintf("job%03d", i), fmt.Sprintf("0 %d * * * ?", 59-i*50/jobs), 1), sleeper(0)))

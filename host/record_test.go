@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -49,7 +49,7 @@ func TestAJobGoesWhileThereIsNoSession(t *testing.T) {
 		var down atomic.Bool
 		c.config = func(cfg *host.Config) {
 			dial := cfg.Dial
-			cfg.Dial = func(ctx context.Context) (coordination.RegistryCenter, error) {
+			cfg.Dial = func(ctx context.Context) (registry.Center, error) {
 				if down.Load() {
 					return nil, errors.New("no route")
 				}

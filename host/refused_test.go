@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -22,7 +22,7 @@ func TestStatusShowsTheCronInForce(t *testing.T) {
 			{"0 0 3 * * ?", "0 0 3 * * ?", ""},
 		} {
 			d.Cron = tc.cron
-			c.commit(coordination.Set("/test/refused/config", d.YAML(), coordination.AnyVersion))
+			c.commit(registry.Set("/test/refused/config", d.YAML(), registry.AnyVersion))
 			time.Sleep(time.Second)
 			s := n.host.Status().Jobs[0]
 			if s.Cron != tc.want || s.RefusedCron != tc.refused || (s.State == host.JobError) != (tc.refused != "") {

@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
 )
@@ -31,26 +32,26 @@ type slow struct {
 	call, news time.Duration
 }
 
-func (s *slow) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (s *slow) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	time.Sleep(s.call)
 	results, err := s.lease.Commit(ctx, ops...)
 	time.Sleep(s.call)
 	return results, err
 }
 
-func (s *slow) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+func (s *slow) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	time.Sleep(s.call)
 	nodes, err := s.lease.Read(ctx, queries...)
 	time.Sleep(s.call)
 	return nodes, err
 }
 
-func (s *slow) Watch(ctx context.Context, queries ...coordination.Query) (<-chan coordination.Snapshot, error) {
+func (s *slow) Watch(ctx context.Context, queries ...registry.Query) (<-chan registry.Snapshot, error) {
 	in, err := s.lease.Watch(ctx, queries...)
 	if err != nil {
 		return nil, err
 	}
-	out := make(chan coordination.Snapshot, 1)
+	out := make(chan registry.Snapshot, 1)
 	go func() { // ends with ctx, which ends the watch
 		defer close(out)
 		for snapshot := range in {
@@ -71,7 +72,7 @@ func (s *slow) Watch(ctx context.Context, queries ...coordination.Query) (<-chan
 
 // planned is a session that goes wrong as planned: calls are numbered from 1
 // over all of the host's sessions.
-func planned(l *lease, plan func(op string) registrytest.Fault) coordination.RegistryCenter {
+func planned(l *lease, plan func(op string) registrytest.Fault) registry.Center {
 	return registrytest.Faulty(l, func(_ int, op string) registrytest.Fault {
 		switch fault := plan(op); {
 		case fault == registrytest.ExpireBefore, fault == registrytest.ExpireAfter && op != "commit":
@@ -87,7 +88,7 @@ func planned(l *lease, plan func(op string) registrytest.Fault) coordination.Reg
 }
 
 // nodes reads from the registry behind the hosts' back.
-func (c *cluster) nodes(queries ...coordination.Query) []coordination.Node {
+func (c *cluster) nodes(queries ...registry.Query) []registry.Node {
 	c.t.Helper()
 	r, err := c.server.Connect(context.Background())
 	if err != nil {
@@ -102,7 +103,7 @@ func (c *cluster) nodes(queries ...coordination.Query) []coordination.Node {
 }
 
 // commit writes to the registry by hand.
-func (c *cluster) commit(ops ...coordination.Op) {
+func (c *cluster) commit(ops ...registry.Op) {
 	c.t.Helper()
 	r, err := c.server.Connect(context.Background())
 	if err != nil {
@@ -193,12 +194,12 @@ func TestReviewAJobThatIsLeftFinishesWhatRuns(t *testing.T) {
 func TestReviewLeavingBeforeTheFirstSnapshotLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &slow{lease: l, news: 5 * time.Second} }
+		c.wrap = func(_ int, l *lease) registry.Center { return &slow{lease: l, news: 5 * time.Second} }
 		n := c.start(1, job(definition("j", "", 1), sleeper(time.Second)))
 		time.Sleep(time.Second)
 		n.host.Apply(nil, nil)
 		time.Sleep(time.Second)
-		if in := c.nodes(coordination.Children("/test/j/instances"), coordination.Data("/test.wasmjob/j/members")); len(in[0].Names) > 0 || len(in[1].Data) > 0 {
+		if in := c.nodes(registry.Children("/test/j/instances"), registry.Data("/test.wasmjob/j/members")); len(in[0].Names) > 0 || len(in[1].Data) > 0 {
 			t.Errorf("instances %v, members %q after the host has left", in[0].Names, in[1].Data)
 		}
 	})
@@ -207,7 +208,7 @@ func TestReviewLeavingBeforeTheFirstSnapshotLeaves(t *testing.T) {
 func TestReviewLeavingAfterAHalfwayJoinLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
+		c.wrap = func(_ int, l *lease) registry.Center {
 			return planned(l, func(op string) registrytest.Fault {
 				if op == "watch" {
 					return registrytest.Refused
@@ -219,7 +220,7 @@ func TestReviewLeavingAfterAHalfwayJoinLeaves(t *testing.T) {
 		time.Sleep(time.Second)
 		n.host.Apply(nil, nil)
 		time.Sleep(5 * time.Second)
-		if in := c.nodes(coordination.Children("/test/j/instances"), coordination.Data("/test.wasmjob/j/members")); len(in[0].Names) > 0 || len(in[1].Data) > 0 {
+		if in := c.nodes(registry.Children("/test/j/instances"), registry.Data("/test.wasmjob/j/members")); len(in[0].Names) > 0 || len(in[1].Data) > 0 {
 			t.Errorf("instances %v, members %q after the host has left", in[0].Names, in[1].Data)
 		}
 	})
@@ -229,7 +230,7 @@ func TestReviewADefinitionThatWasRefusedByTheRegistryIsTriedAgain(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		var bad atomic.Bool
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
+		c.wrap = func(_ int, l *lease) registry.Center {
 			return planned(l, func(string) registrytest.Fault {
 				if bad.Load() {
 					return registrytest.Refused
@@ -305,8 +306,8 @@ func TestReviewAJobThatIsRemovedAndBroughtBackByAnotherHost(t *testing.T) {
 				t.Errorf("purge %v: item 1 has not begun in 10 minutes\n%s", purge, c.all())
 			}
 			// The first host has its job removed, and nothing of it is left.
-			in := c.nodes(coordination.Children("/test.wasmjob/j/instances"), coordination.Children("/test.wasmjob/j/runs"),
-				coordination.Children("/test.wasmjob/j/assignment"), coordination.Data("/test.wasmjob/j/members"))
+			in := c.nodes(registry.Children("/test.wasmjob/j/instances"), registry.Children("/test.wasmjob/j/runs"),
+				registry.Children("/test.wasmjob/j/assignment"), registry.Data("/test.wasmjob/j/members"))
 			for _, n := range in {
 				names := n.Names
 				if n.Children == false {
@@ -396,7 +397,7 @@ func TestReviewAnItemBeyondTheTotalIsNotBegunAgain(t *testing.T) {
 		if items := n.host.Status().Jobs[0].Items; len(items) != 1 {
 			t.Errorf("items %+v, want one", items)
 		}
-		if in := c.nodes(coordination.Children("/test/j/sharding")); !slices.Equal(in[0].Names, []string{"0"}) {
+		if in := c.nodes(registry.Children("/test/j/sharding")); !slices.Equal(in[0].Names, []string{"0"}) {
 			t.Errorf("item nodes %v, want 0", in[0].Names)
 		}
 	})
@@ -463,7 +464,7 @@ func TestReviewAHostThatStaysGetsItsShareBack(t *testing.T) {
 	for pause := time.Duration(0); pause < 4*time.Second; pause += 90 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t)
-			c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
+			c.wrap = func(_ int, l *lease) registry.Center {
 				return &slow{lease: l, call: 100 * time.Millisecond, news: 50 * time.Millisecond}
 			}
 			d := definition("j", "0 * * * * ?", 4)
@@ -492,7 +493,7 @@ func TestReviewAHostThatStaysGetsItsShareBack(t *testing.T) {
 func TestReviewHostsWaitForTheListenerThatRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		c.wrap = func(n int, l *lease) coordination.RegistryCenter {
+		c.wrap = func(n int, l *lease) registry.Center {
 			return &slow{lease: l, call: time.Duration(n) * 100 * time.Millisecond, news: time.Second}
 		}
 		var mu sync.Mutex
@@ -578,9 +579,9 @@ func TestReviewSwitchesAreToggledWhileItemsRun(t *testing.T) {
 		d.Cron = ""
 		apply()
 		time.Sleep(5 * time.Minute)
-		var queries []coordination.Query
+		var queries []registry.Query
 		for i := range 4 {
-			queries = append(queries, coordination.Children(fmt.Sprintf("/test/j/sharding/%d", i)))
+			queries = append(queries, registry.Children(fmt.Sprintf("/test/j/sharding/%d", i)))
 		}
 		for _, n := range c.nodes(queries...) {
 			if !slices.Equal(n.Names, []string{"instance"}) {
@@ -624,7 +625,7 @@ func TestReviewEveryInstantHasAReason(t *testing.T) {
 	for _, misfire := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t)
-			c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
+			c.wrap = func(_ int, l *lease) registry.Center {
 				return &slow{lease: l, call: 700 * time.Millisecond, news: 900 * time.Millisecond}
 			}
 			d := definition("j", "* * * * * ?", 2)
@@ -681,7 +682,7 @@ func TestReviewABeginThatFailsForAWhileLeavesReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		var bad atomic.Int32 // the registrytest.Fault of every call
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
+		c.wrap = func(_ int, l *lease) registry.Center {
 			return planned(l, func(string) registrytest.Fault { return registrytest.Fault(bad.Load()) })
 		}
 		c.start(1, job(definition("j", "*/10 * * * * ?", 2), sleeper(time.Second)))
@@ -702,7 +703,7 @@ func TestReviewAnUnheardCommitIsNotUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		var bad, lost atomic.Bool
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
+		c.wrap = func(_ int, l *lease) registry.Center {
 			return planned(l, func(op string) registrytest.Fault {
 				switch {
 				case !bad.Load():
@@ -727,7 +728,7 @@ func TestReviewAnUnheardCommitIsNotUndone(t *testing.T) {
 		if got := abi.Code(code.Load()); got != abi.ErrUnavailable {
 			t.Fatalf("the commit returned %v, want %v", got, abi.ErrUnavailable)
 		}
-		if got := string(c.nodes(coordination.Data("/test.wasmjob/j/offset/0"))[0].Data); got != "2" {
+		if got := string(c.nodes(registry.Data("/test.wasmjob/j/offset/0"))[0].Data); got != "2" {
 			t.Errorf("the offset is %q, want that of the commit, 2\n%s", got, c.all())
 		}
 	})
@@ -736,7 +737,7 @@ func TestReviewAnUnheardCommitIsNotUndone(t *testing.T) {
 // unheard loses the answer of the first commit with such an operation, and
 // refuses what comes from the same host in the second after it.
 type unheard struct {
-	is    func(op coordination.Op) bool
+	is    func(op registry.Op) bool
 	mu    sync.Mutex
 	host  int
 	until time.Time
@@ -755,7 +756,7 @@ func (u *unheard) happened() bool {
 }
 
 // loses reports whether the answer to a commit of the host is the one.
-func (u *unheard) loses(host int, ops []coordination.Op) bool {
+func (u *unheard) loses(host int, ops []registry.Op) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.host != 0 || !slices.ContainsFunc(ops, u.is) {
@@ -765,33 +766,33 @@ func (u *unheard) loses(host int, ops []coordination.Op) bool {
 	return true
 }
 
-func (u *unheard) wrap(n int, l *lease) coordination.RegistryCenter {
+func (u *unheard) wrap(n int, l *lease) registry.Center {
 	return &unheardCenter{l, u, n}
 }
 
 // unheardCenter is a host's session in which an answer is lost.
 type unheardCenter struct {
-	coordination.RegistryCenter
+	registry.Center
 	u    *unheard
 	host int
 }
 
-func (c *unheardCenter) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (c *unheardCenter) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	if c.u.refuses(c.host) {
-		return nil, coordination.ErrUnavailable
+		return nil, registry.ErrUnavailable
 	}
-	results, err := c.RegistryCenter.Commit(ctx, ops...)
+	results, err := c.Center.Commit(ctx, ops...)
 	if err == nil && c.u.loses(c.host, ops) {
-		return nil, coordination.ErrUnknown
+		return nil, registry.ErrUnknown
 	}
 	return results, err
 }
 
-func (c *unheardCenter) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+func (c *unheardCenter) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	if c.u.refuses(c.host) {
-		return nil, coordination.ErrUnavailable
+		return nil, registry.ErrUnavailable
 	}
-	return c.RegistryCenter.Read(ctx, queries...)
+	return c.Center.Read(ctx, queries...)
 }
 
 // What a host has taken over without hearing of it does not wait for the next
@@ -799,8 +800,8 @@ func (c *unheardCenter) Read(ctx context.Context, queries ...coordination.Query)
 func TestReviewATakeoverThatWasNotHeardOfRunsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		lost := &unheard{is: func(op coordination.Op) bool {
-			return op.Kind == coordination.OpSet && strings.Contains(string(op.Data), `"source":"failover"`)
+		lost := &unheard{is: func(op registry.Op) bool {
+			return op.Kind == registry.OpSet && strings.Contains(string(op.Data), `"source":"failover"`)
 		}}
 		c.wrap = lost.wrap
 		d := definition("j", "0 0 * * * ?", 1)
@@ -836,8 +837,8 @@ func TestReviewATakeoverThatWasNotHeardOfRunsAtOnce(t *testing.T) {
 func TestReviewABeginThatWasNotHeardOfIsHandedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		lost := &unheard{is: func(op coordination.Op) bool {
-			return op.Kind == coordination.OpSet && strings.HasSuffix(op.Path, ".wasmjob/j/sharding/0")
+		lost := &unheard{is: func(op registry.Op) bool {
+			return op.Kind == registry.OpSet && strings.HasSuffix(op.Path, ".wasmjob/j/sharding/0")
 		}}
 		c.wrap = lost.wrap
 		d := definition("j", "0 0 * * * ?", 1)
@@ -846,9 +847,9 @@ func TestReviewABeginThatWasNotHeardOfIsHandedBack(t *testing.T) {
 		if !lost.refuses(1) {
 			t.Fatal("no answer was lost\n" + c.all())
 		}
-		c.commit(coordination.Set("/test/j/servers/10.0.0.1", []byte("DISABLED"), coordination.AnyVersion))
+		c.commit(registry.Set("/test/j/servers/10.0.0.1", []byte("DISABLED"), registry.AnyVersion))
 		time.Sleep(time.Minute)
-		nodes := c.nodes(coordination.Data("/test.wasmjob/j/sharding/0"), coordination.Data("/test/j/sharding/0/running"))
+		nodes := c.nodes(registry.Data("/test.wasmjob/j/sharding/0"), registry.Data("/test/j/sharding/0/running"))
 		var r coordination.Record
 		if err := json.Unmarshal(nodes[0].Data, &r); err != nil || r.Open() || nodes[1].Exists {
 			t.Errorf("record %s, running %v; want it handed back\n%s", nodes[0].Data, nodes[1].Exists, c.all())
@@ -868,8 +869,8 @@ func TestReviewAnItemOfADisabledServerMovesAfterAnUnheardBegin(t *testing.T) {
 				c := newCluster(t)
 				var path atomic.Value
 				path.Store("-")
-				lost := &unheard{is: func(op coordination.Op) bool {
-					return op.Kind == coordination.OpSet && strings.HasSuffix(op.Path, path.Load().(string))
+				lost := &unheard{is: func(op registry.Op) bool {
+					return op.Kind == registry.OpSet && strings.HasSuffix(op.Path, path.Load().(string))
 				}}
 				c.wrap = lost.wrap
 				d := definition("j", "0 0 * * * ?", 2)
@@ -877,7 +878,7 @@ func TestReviewAnItemOfADisabledServerMovesAfterAnUnheardBegin(t *testing.T) {
 				c.start(1, job(d, sleeper(time.Second)))
 				c.start(2, job(d, sleeper(time.Second)))
 				time.Sleep(10 * time.Minute)
-				n := c.nodes(coordination.Data("/test/j/leader/election/instance"), coordination.Data("/test/j/sharding/0/instance"), coordination.Data("/test/j/sharding/1/instance"))
+				n := c.nodes(registry.Data("/test/j/leader/election/instance"), registry.Data("/test/j/sharding/0/instance"), registry.Data("/test/j/sharding/1/instance"))
 				item := 0
 				if string(n[1].Data) == string(n[0].Data) {
 					item = 1 // of the host that does not lead
@@ -889,11 +890,11 @@ func TestReviewAnItemOfADisabledServerMovesAfterAnUnheardBegin(t *testing.T) {
 				if !lost.happened() {
 					t.Fatal("no answer was lost\n" + c.all())
 				}
-				c.commit(coordination.Create("/test/j/leader/sharding/necessary", nil),
-					coordination.Set("/test/j/servers/"+ip, []byte("DISABLED"), coordination.AnyVersion))
+				c.commit(registry.Create("/test/j/leader/sharding/necessary", nil),
+					registry.Set("/test/j/servers/"+ip, []byte("DISABLED"), registry.AnyVersion))
 				time.Sleep(300 * time.Millisecond)
 				if trigger {
-					c.commit(coordination.Create("/test/j/trigger/"+owner, nil))
+					c.commit(registry.Create("/test/j/trigger/"+owner, nil))
 				}
 				time.Sleep(3*time.Hour + time.Minute)
 				if starts := c.starts(item); len(starts) < 3 {
@@ -909,15 +910,15 @@ func TestReviewAnItemOfADisabledServerMovesAfterAnUnheardBegin(t *testing.T) {
 func TestReviewWhatWasDueWhileDisabledIsNotBegunAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		lost := &unheard{is: func(op coordination.Op) bool {
-			return op.Kind == coordination.OpSet && strings.HasSuffix(op.Path, ".wasmjob/j/sharding/0")
+		lost := &unheard{is: func(op registry.Op) bool {
+			return op.Kind == registry.OpSet && strings.HasSuffix(op.Path, ".wasmjob/j/sharding/0")
 		}}
 		c.wrap = lost.wrap
 		c.start(1, job(definition("j", "0 0 * * * ?", 1), sleeper(time.Second)))
 		time.Sleep(time.Hour + 500*time.Millisecond)
-		c.commit(coordination.Set("/test/j/servers/10.0.0.1", []byte("DISABLED"), coordination.AnyVersion))
+		c.commit(registry.Set("/test/j/servers/10.0.0.1", []byte("DISABLED"), registry.AnyVersion))
 		time.Sleep(5*time.Hour + 30*time.Minute)
-		c.commit(coordination.Set("/test/j/servers/10.0.0.1", []byte("ENABLED"), coordination.AnyVersion))
+		c.commit(registry.Set("/test/j/servers/10.0.0.1", []byte("ENABLED"), registry.AnyVersion))
 		time.Sleep(time.Hour)
 		if got, want := c.starts(0), []string{"00:00 schedule for 00:00"}; !slices.Equal(got, want) {
 			t.Errorf("started %q, want %q\n%s", got, want, c.all())
@@ -933,7 +934,7 @@ func TestReviewAStaleMarkHoldsAnItemNoLongerThanItStands(t *testing.T) {
 		d.ReconcileIntervalMinutes = 0
 		c.start(1, job(d, sleeper(time.Second)))
 		time.Sleep(time.Hour - 10*time.Second)
-		c.commit(coordination.Create("/test/j/sharding/0/running", []byte("10.9.9.9@-@1")))
+		c.commit(registry.Create("/test/j/sharding/0/running", []byte("10.9.9.9@-@1")))
 		time.Sleep(20 * time.Second)
 		if got, want := c.starts(0), []string{"00:01 misfire for 00:00"}; !slices.Equal(got, want) {
 			t.Errorf("started %q, want %q\n%s", got, want, c.all())
@@ -945,7 +946,7 @@ func TestReviewALeaveThatWasNotHeardOfCanBeTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		var bad atomic.Int32 // the registrytest.Fault of every call
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
+		c.wrap = func(_ int, l *lease) registry.Center {
 			return planned(l, func(op string) registrytest.Fault {
 				if op == "commit" {
 					return registrytest.Fault(bad.Load())
@@ -987,7 +988,7 @@ func TestReviewMaxConcurrencyHoldsOverFires(t *testing.T) {
 
 func TestReviewKillEndsDialling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, err := host.New(host.Config{Namespace: "n", ServerIP: "10.0.0.1", Dial: func(ctx context.Context) (coordination.RegistryCenter, error) {
+		h, err := host.New(host.Config{Namespace: "n", ServerIP: "10.0.0.1", Dial: func(ctx context.Context) (registry.Center, error) {
 			select {
 			case <-time.After(time.Second):
 				return nil, errors.New("nobody there")
@@ -1081,7 +1082,7 @@ func goesWrong(t *testing.T, fault registrytest.Fault, k int) (happened bool) {
 		c := newCluster(t)
 		c.lostAnswers = fault == registrytest.ExpireAfter
 		calls := 0
-		c.wrap = func(n int, l *lease) coordination.RegistryCenter {
+		c.wrap = func(n int, l *lease) registry.Center {
 			if n != 1 {
 				return l
 			}
@@ -1167,7 +1168,7 @@ func TestRestless(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		news, err := r.Watch(ctx, coordination.Data(flag))
+		news, err := r.Watch(ctx, registry.Data(flag))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1177,7 +1178,7 @@ func TestRestless(t *testing.T) {
 			for s := range news {
 				if !s.Data(flag).Exists {
 					asked++
-					if _, err := r.Commit(t.Context(), coordination.Create(flag, nil)); err != nil {
+					if _, err := r.Commit(t.Context(), registry.Create(flag, nil)); err != nil {
 						t.Error(err)
 						return
 					}
@@ -1307,11 +1308,11 @@ func TestATriggerAtTheMomentAServerIsDisabled(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			layout := coordination.NewLayout("test", "switched")
-			ops := []coordination.Op{coordination.Set(fmt.Sprintf("%s/servers/10.0.0.%d", layout.Root(), off), []byte("DISABLED"), coordination.AnyVersion)}
+			ops := []registry.Op{registry.Set(fmt.Sprintf("%s/servers/10.0.0.%d", layout.Root(), off), []byte("DISABLED"), registry.AnyVersion)}
 			trigger := layout.Root() + "/trigger"
-			ops = append(ops, coordination.Ensure(trigger), coordination.Set(trigger, nil, coordination.AnyVersion))
+			ops = append(ops, registry.Ensure(trigger), registry.Set(trigger, nil, registry.AnyVersion))
 			for _, n := range c.hosts {
-				ops = append(ops, coordination.Create(trigger+"/"+n.host.Status().Instance, nil))
+				ops = append(ops, registry.Create(trigger+"/"+n.host.Status().Instance, nil))
 			}
 			c.commit(ops...)
 			time.Sleep(time.Minute)

@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -503,7 +504,7 @@ func (r *rig) handed(m *machine, item int, fence int64, inv *abi.Invocation) {
 }
 
 // dial opens a session.
-func (m *machine) dial(ctx context.Context) (coordination.RegistryCenter, error) {
+func (m *machine) dial(ctx context.Context) (registry.Center, error) {
 	m.gate(ctx)
 	m.rig.mu.Lock()
 	var wait time.Duration
@@ -522,7 +523,7 @@ func (m *machine) dial(ctx context.Context) (coordination.RegistryCenter, error)
 	blocked := m.cut || m.dead
 	m.rig.mu.Unlock()
 	if blocked {
-		return nil, coordination.ErrUnavailable
+		return nil, registry.ErrUnavailable
 	}
 	rc, err := m.rig.server.Connect(ctx)
 	if err != nil {
@@ -539,11 +540,11 @@ func (m *machine) dial(ctx context.Context) (coordination.RegistryCenter, error)
 // link is a session that can be cut.
 type link struct {
 	m    *machine
-	rc   coordination.RegistryCenter
+	rc   registry.Center
 	lost chan struct{} // closed when the host gives up
 
 	// guarded by rig.mu
-	level   coordination.Trust
+	level   registry.Trust
 	changed chan struct{} // closed when level changes
 	healed  chan struct{} // closed unless it is cut
 	timers  []*time.Timer
@@ -566,23 +567,23 @@ func (l *link) abandon(after time.Duration) {
 }
 
 // trust sets the level. mu is held.
-func (l *link) trust(level coordination.Trust) {
+func (l *link) trust(level registry.Trust) {
 	if l.level == level || l.gone() {
 		return
 	}
 	l.level = level
 	close(l.changed)
 	l.changed = make(chan struct{})
-	if level == coordination.TrustLost {
+	if level == registry.TrustLost {
 		close(l.lost)
 	}
 }
 
 // lose ends the session for the host. mu is held.
-func (l *link) lose() { l.trust(coordination.TrustLost) }
+func (l *link) lose() { l.trust(registry.TrustLost) }
 
 // gone reports whether it has. mu is held.
-func (l *link) gone() bool { return l.level == coordination.TrustLost }
+func (l *link) gone() bool { return l.level == registry.TrustLost }
 
 // sever cuts the host from the registry: after a third of the session timeout
 // it is in doubt, after two thirds it gives up, then the registry does.
@@ -623,8 +624,8 @@ func (m *machine) part(half bool) {
 				}
 			}))
 		}
-		later(sessionTimeout/3, func() { l.trust(coordination.TrustSuspect) })
-		later(5*sessionTimeout/8, func() { l.trust(coordination.TrustYield) })
+		later(sessionTimeout/3, func() { l.trust(registry.TrustSuspect) })
+		later(5*sessionTimeout/8, func() { l.trust(registry.TrustYield) })
 		later(2*sessionTimeout/3, l.lose)
 		l.timers = append(l.timers, time.AfterFunc(end, func() { r.server.Expire(l.rc) }))
 	}
@@ -658,7 +659,7 @@ func (m *machine) heal() {
 		// one's requests have arrived by then, or never will.
 		l.heals++
 		l.told = time.Now()
-		l.trust(coordination.TrustLive)
+		l.trust(registry.TrustLive)
 		close(l.healed)
 	}
 }
@@ -736,10 +737,10 @@ func (l *link) call(ctx context.Context, op string) (meddling, error) {
 	switch {
 	case l.m.dead || l.gone():
 		r.mu.Unlock()
-		return letBe, coordination.ErrSessionLost
-	case l.level != coordination.TrustLive:
+		return letBe, registry.ErrSessionLost
+	case l.level != registry.TrustLive:
 		r.mu.Unlock()
-		return letBe, coordination.ErrSuspect
+		return letBe, registry.ErrSuspect
 	}
 	what := letBe
 	if !l.severed() {
@@ -879,8 +880,8 @@ func (l *link) await(ctx context.Context, p *place, heals int) error {
 	}
 }
 
-// Commit implements coordination.RegistryCenter.
-func (l *link) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+// Commit implements registry.Center.
+func (l *link) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	what, err := l.call(ctx, "commit")
 	if err != nil {
 		return nil, err
@@ -895,19 +896,19 @@ func (l *link) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinati
 	switch what {
 	case killBefore:
 		l.m.murder("before " + describe(ops))
-		return nil, coordination.ErrSessionLost
+		return nil, registry.ErrSessionLost
 	case loseRequest:
-		return nil, coordination.ErrUnknown
+		return nil, registry.ErrUnknown
 	case refuse:
-		return nil, coordination.ErrUnavailable
+		return nil, registry.ErrUnavailable
 	case expireNow:
 		l.lose()
-		return nil, coordination.ErrSessionLost
+		return nil, registry.ErrSessionLost
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("registry: commit: %w", err)
 	}
-	var results []coordination.Result
+	var results []registry.Result
 	apply := func() {
 		if l.severed() {
 			r.notes = append(r.notes, note{time.Now(), fmt.Sprintf("what host %d sent arrives: %s", l.m.n, describe(ops))})
@@ -918,12 +919,12 @@ func (l *link) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinati
 		switch what {
 		case killAfter:
 			l.m.murder("after " + describe(ops))
-			results, err = nil, coordination.ErrSessionLost
+			results, err = nil, registry.ErrSessionLost
 		case loseAnswer:
-			results, err = nil, coordination.ErrUnknown
+			results, err = nil, registry.ErrUnknown
 		case expireThen:
 			l.lose()
-			results, err = nil, coordination.ErrUnknown
+			results, err = nil, registry.ErrUnknown
 		}
 	}
 	request, answer := l.delays(what)
@@ -937,15 +938,15 @@ func (l *link) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinati
 		// wait in the mutex that the caller holds.
 		if l.m.dice(2) == 0 {
 			if cut {
-				return nil, coordination.ErrUnknown
+				return nil, registry.ErrUnknown
 			}
-			return nil, coordination.ErrUnavailable
+			return nil, registry.ErrUnavailable
 		}
 		if request == 0 {
 			request = l.m.while(50*time.Millisecond, 3*time.Second)
 		}
 		l.post(request, answer, apply)
-		return nil, coordination.ErrUnknown
+		return nil, registry.ErrUnknown
 	case cut && request == 0:
 		request = l.m.while(50*time.Millisecond, 3*time.Second)
 	}
@@ -953,7 +954,7 @@ func (l *link) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinati
 	locked = false
 	r.mu.Unlock()
 	if heardNot := l.await(ctx, p, heals); heardNot != nil {
-		return nil, fmt.Errorf("%w: %v", coordination.ErrUnknown, heardNot)
+		return nil, fmt.Errorf("%w: %v", registry.ErrUnknown, heardNot)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -962,11 +963,11 @@ func (l *link) Commit(ctx context.Context, ops ...coordination.Op) ([]coordinati
 }
 
 // held reports whether the commit is the one that makes staged offsets durable.
-func held(ops []coordination.Op) bool {
+func held(ops []registry.Op) bool {
 	stages := false
 	for _, op := range ops {
 		item, isOffset := offsetItem(op.Path)
-		if !isOffset && !(op.Kind == coordination.OpCheck && provesRun(op.Path)) {
+		if !isOffset && !(op.Kind == registry.OpCheck && provesRun(op.Path)) {
 			return false
 		}
 		stages = stages || isOffset && !commits(item)
@@ -976,7 +977,7 @@ func held(ops []coordination.Op) bool {
 
 // looksForHeld reports whether the read is the one with which it is found out
 // what became of such a commit.
-func looksForHeld(queries []coordination.Query) bool {
+func looksForHeld(queries []registry.Query) bool {
 	stages := false
 	for _, q := range queries {
 		item, isOffset := offsetItem(q.Path)
@@ -1006,14 +1007,14 @@ func (l *link) look(ctx context.Context, op string, held bool, do func() error) 
 	case killBefore, killAfter:
 		l.m.murder("at a " + op)
 		r.mu.Unlock()
-		return coordination.ErrSessionLost
+		return registry.ErrSessionLost
 	case expireNow, expireThen:
 		l.lose()
 		r.mu.Unlock()
-		return coordination.ErrSessionLost
+		return registry.ErrSessionLost
 	case loseAnswer, loseRequest, refuse:
 		r.mu.Unlock()
-		return coordination.ErrUnavailable
+		return registry.ErrUnavailable
 	}
 	request, answer := l.delays(what)
 	switch {
@@ -1022,7 +1023,7 @@ func (l *link) look(ctx context.Context, op string, held bool, do func() error) 
 		return do()
 	case held:
 		r.mu.Unlock()
-		return coordination.ErrUnavailable
+		return registry.ErrUnavailable
 	}
 	var done error
 	p, heals := l.post(request, answer, func() { done = do() }), l.heals
@@ -1031,17 +1032,17 @@ func (l *link) look(ctx context.Context, op string, held bool, do func() error) 
 	case nil:
 		return done
 	case errMoved:
-		return coordination.ErrUnavailable
+		return registry.ErrUnavailable
 	case errGone:
-		return coordination.ErrSessionLost
+		return registry.ErrSessionLost
 	default:
 		return fmt.Errorf("registry: %s: %w", op, err)
 	}
 }
 
-// Read implements coordination.RegistryCenter.
-func (l *link) Read(ctx context.Context, q ...coordination.Query) ([]coordination.Node, error) {
-	var nodes []coordination.Node
+// Read implements registry.Center.
+func (l *link) Read(ctx context.Context, q ...registry.Query) ([]registry.Node, error) {
+	var nodes []registry.Node
 	err := l.look(ctx, "read", looksForHeld(q), func() (err error) {
 		nodes, err = l.rc.Read(ctx, q...)
 		return err
@@ -1052,10 +1053,10 @@ func (l *link) Read(ctx context.Context, q ...coordination.Query) ([]coordinatio
 	return nodes, nil
 }
 
-// Watch implements coordination.RegistryCenter.
-func (l *link) Watch(ctx context.Context, q ...coordination.Query) (<-chan coordination.Snapshot, error) {
+// Watch implements registry.Center.
+func (l *link) Watch(ctx context.Context, q ...registry.Query) (<-chan registry.Snapshot, error) {
 	watching, stop := context.WithCancel(ctx)
-	var in <-chan coordination.Snapshot
+	var in <-chan registry.Snapshot
 	err := l.look(ctx, "watch", false, func() (err error) {
 		in, err = l.rc.Watch(watching, q...)
 		return err
@@ -1064,7 +1065,7 @@ func (l *link) Watch(ctx context.Context, q ...coordination.Query) (<-chan coord
 		stop()
 		return nil, err
 	}
-	out := make(chan coordination.Snapshot)
+	out := make(chan registry.Snapshot)
 	go func() {
 		defer stop()
 		l.relay(watching, in, out)
@@ -1074,7 +1075,7 @@ func (l *link) Watch(ctx context.Context, q ...coordination.Query) (<-chan coord
 
 // news is a snapshot that is on its way.
 type news struct {
-	snapshot coordination.Snapshot
+	snapshot registry.Snapshot
 	sent     time.Time
 	comes    time.Time
 }
@@ -1082,13 +1083,13 @@ type news struct {
 // relay passes snapshots on while the way is free; newer ones replace older.
 // They come in order, and late if the way is slow, but none that is behind a
 // commit of the session is offered after that was answered.
-func (l *link) relay(ctx context.Context, in <-chan coordination.Snapshot, out chan<- coordination.Snapshot) {
+func (l *link) relay(ctx context.Context, in <-chan registry.Snapshot, out chan<- registry.Snapshot) {
 	defer close(out)
 	r := l.m.rig
-	var newest coordination.Snapshot
+	var newest registry.Snapshot
 	var waiting []news
 	var due *time.Timer
-	take := func(s coordination.Snapshot) {
+	take := func(s registry.Snapshot) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		n := news{s, time.Now(), time.Now().Add(time.Duration(l.m.n) * r.stagger)}
@@ -1159,26 +1160,26 @@ func (l *link) relay(ctx context.Context, in <-chan coordination.Snapshot, out c
 	}
 }
 
-// Trust implements coordination.RegistryCenter.
-func (l *link) Trust() (coordination.Trust, <-chan struct{}) {
+// Trust implements registry.Center.
+func (l *link) Trust() (registry.Trust, <-chan struct{}) {
 	l.m.rig.mu.Lock()
 	defer l.m.rig.mu.Unlock()
 	if l.gone() || l.m.dead {
-		return coordination.TrustLost, nil
+		return registry.TrustLost, nil
 	}
 	return l.level, l.changed
 }
 
-// Trusted implements coordination.RegistryCenter.
+// Trusted implements registry.Center.
 func (l *link) Trusted() bool {
 	level, _ := l.Trust()
-	return level == coordination.TrustLive
+	return level == registry.TrustLive
 }
 
-// Lost implements coordination.RegistryCenter.
+// Lost implements registry.Center.
 func (l *link) Lost() <-chan struct{} { return l.lost }
 
-// Close implements coordination.RegistryCenter. Of a host that is dead or cut
+// Close implements registry.Center. Of a host that is dead or cut
 // off the registry hears nothing.
 func (l *link) Close() error {
 	l.m.rig.mu.Lock()
@@ -1200,7 +1201,7 @@ func (l *link) Close() error {
 	return l.rc.Close()
 }
 
-func describe(ops []coordination.Op) string {
+func describe(ops []registry.Op) string {
 	var b strings.Builder
 	for i, op := range ops {
 		if i == 6 {
@@ -1218,7 +1219,7 @@ func describe(ops []coordination.Op) string {
 
 // write reads in a commit what became of items, and checks it against what was
 // written before. mu is held.
-func (r *rig) write(m *machine, ops []coordination.Op, results []coordination.Result) {
+func (r *rig) write(m *machine, ops []registry.Op, results []registry.Result) {
 	defer r.writeOff(ops)
 	defer r.writeOffsets(m, ops)
 	records := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/sharding/"
@@ -1231,18 +1232,18 @@ func (r *rig) write(m *machine, ops []coordination.Op, results []coordination.Re
 		if err != nil {
 			continue
 		}
-		if op.Kind == coordination.OpDelete {
+		if op.Kind == registry.OpDelete {
 			delete(r.records, item)
 			continue
 		}
 		var now coordination.Record
-		if op.Kind == coordination.OpCheck || json.Unmarshal(op.Data, &now) != nil {
+		if op.Kind == registry.OpCheck || json.Unmarshal(op.Data, &now) != nil {
 			continue
 		}
 		if before := r.records[item]; !now.Open() && (before == nil || !before.open) {
 			r.born[item] = now.Instant
 		}
-		if op.Kind != coordination.OpSet {
+		if op.Kind != registry.OpSet {
 			continue
 		}
 		state := "begins"
@@ -1293,17 +1294,17 @@ func (r *rig) write(m *machine, ops []coordination.Op, results []coordination.Re
 
 // writeOffsets reads in a commit where items have come: never behind where they
 // were, and only by who began them last. mu is held.
-func (r *rig) writeOffsets(m *machine, ops []coordination.Op) {
+func (r *rig) writeOffsets(m *machine, ops []registry.Op) {
 	for _, op := range ops {
 		item, isOffset := offsetItem(op.Path)
 		switch {
 		case !isOffset:
 			continue
-		case op.Kind == coordination.OpDelete:
+		case op.Kind == registry.OpDelete:
 			delete(r.offsets, item)
 			delete(r.heard, item)
 			continue
-		case op.Kind != coordination.OpSet && op.Kind != coordination.OpCreate:
+		case op.Kind != registry.OpSet && op.Kind != registry.OpCreate:
 			continue
 		}
 		now, err := offsetOf(op.Data)
@@ -1325,10 +1326,10 @@ func offsetItem(path string) (item int, is bool) {
 // writeOff notes runs that went from a list of runs though their records tell of
 // newer ones: whoever took them off tells that they are lost, if it lives. mu is
 // held.
-func (r *rig) writeOff(ops []coordination.Op) {
+func (r *rig) writeOff(ops []registry.Op) {
 	for _, op := range ops {
 		id, isList := strings.CutPrefix(op.Path, coordination.NewLayout(rigNamespace, rigJob).Sibling()+"/runs/")
-		if !isList || op.Kind != coordination.OpSet && op.Kind != coordination.OpDelete {
+		if !isList || op.Kind != registry.OpSet && op.Kind != registry.OpDelete {
 			continue
 		}
 		var now coordination.Runs
@@ -1438,7 +1439,7 @@ type expectation struct {
 // divided the items, and returns when each has to begin: at the first instant
 // after that, or the first that no host has begun or skipped for good by a clock
 // that was ahead.
-func (r *rig) whole(rc coordination.RegistryCenter, end time.Time) map[int]expectation {
+func (r *rig) whole(rc registry.Center, end time.Time) map[int]expectation {
 	r.t.Helper()
 	time.Sleep(333 * time.Microsecond) // not at a full millisecond, where hosts act
 	for why := r.lacks(rc); why != ""; why = r.lacks(rc) {
@@ -1475,7 +1476,7 @@ func (r *rig) whole(rc coordination.RegistryCenter, end time.Time) map[int]expec
 }
 
 // lacks says what the cluster lacks to be whole.
-func (r *rig) lacks(rc coordination.RegistryCenter) string {
+func (r *rig) lacks(rc registry.Center) string {
 	ctx, l := context.Background(), coordination.NewLayout(rigNamespace, rigJob)
 	left, err := verify.Registry(ctx, rc, rigNamespace)
 	if err != nil {
@@ -1487,9 +1488,9 @@ func (r *rig) lacks(rc coordination.RegistryCenter) string {
 		}
 	}
 	living := r.living()
-	queries := []coordination.Query{coordination.Children(l.Root() + "/instances")}
+	queries := []registry.Query{registry.Children(l.Root() + "/instances")}
 	for item := range r.def.ShardingTotalCount {
-		queries = append(queries, coordination.Data(fmt.Sprintf("%s/sharding/%d/instance", l.Root(), item)))
+		queries = append(queries, registry.Data(fmt.Sprintf("%s/sharding/%d/instance", l.Root(), item)))
 	}
 	nodes, err := rc.Read(ctx, queries...)
 	if err != nil {
@@ -1541,7 +1542,7 @@ func (r *rig) again(item int, expected expectation) {
 // settled checks that the registry is in order, and that offsets are as they
 // were written. A trigger of an instance that is gone is in nobody's way and
 // stays until the next sweep.
-func (r *rig) settled(rc coordination.RegistryCenter) {
+func (r *rig) settled(rc registry.Center) {
 	r.t.Helper()
 	ctx := context.Background()
 	look := func() []verify.Finding {
@@ -1566,14 +1567,14 @@ func (r *rig) settled(rc coordination.RegistryCenter) {
 		r.wrong("left in the registry: %s %v", f.Text, f.Nodes)
 	}
 	offsets := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/offset"
-	items, err := rc.Read(ctx, coordination.Children(offsets))
+	items, err := rc.Read(ctx, registry.Children(offsets))
 	if err != nil {
 		r.t.Error(err)
 		return
 	}
 	found := make(map[int]offset)
 	for _, name := range items[0].Names {
-		nodes, err := rc.Read(ctx, coordination.Data(offsets+"/"+name))
+		nodes, err := rc.Read(ctx, registry.Data(offsets+"/"+name))
 		if err != nil {
 			r.t.Error(err)
 			return

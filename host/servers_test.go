@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -45,7 +46,7 @@ func TestServersThatCameAndWent(t *testing.T) {
 				leader.stop()
 				<-leader.done
 				servers := func() []string {
-					n, err := rc.Read(t.Context(), coordination.Children("/test/pods/servers"))
+					n, err := rc.Read(t.Context(), registry.Children("/test/pods/servers"))
 					if err != nil {
 						t.Fatal(err)
 					}

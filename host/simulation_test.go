@@ -13,6 +13,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
 )
@@ -63,7 +64,7 @@ type world struct {
 }
 
 // unreliable is a session of which calls go wrong while the registry is unwell.
-func (w *world) unreliable(_ int, l *lease) coordination.RegistryCenter {
+func (w *world) unreliable(_ int, l *lease) registry.Center {
 	kinds := []registrytest.Fault{registrytest.Refused, registrytest.Refused, registrytest.InDoubt, registrytest.LostRequest,
 		registrytest.LostAnswer, registrytest.LostAnswer, registrytest.ExpireBefore, registrytest.ExpireAfter}
 	return planned(l, func(string) registrytest.Fault {
@@ -152,7 +153,7 @@ func (w *world) instances() []string {
 		w.t.Fatal(err)
 	}
 	defer rc.Close()
-	nodes, err := rc.Read(context.Background(), coordination.Children(simLayout().Root()+"/instances"))
+	nodes, err := rc.Read(context.Background(), registry.Children(simLayout().Root()+"/instances"))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -34,9 +35,9 @@ func TestStatusWithoutSession(t *testing.T) {
 		down.Store(true)
 		c.config = func(cfg *host.Config) {
 			dial := cfg.Dial
-			cfg.Dial = func(ctx context.Context) (coordination.RegistryCenter, error) {
+			cfg.Dial = func(ctx context.Context) (registry.Center, error) {
 				if down.Load() {
-					return nil, coordination.ErrUnavailable
+					return nil, registry.ErrUnavailable
 				}
 				return dial(ctx)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -196,12 +197,12 @@ func TestRemovedByConsole(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer rc.Close()
-		nodes, err := rc.Read(t.Context(), coordination.Children("/test/gone/instances"))
+		nodes, err := rc.Read(t.Context(), registry.Children("/test/gone/instances"))
 		if err != nil || len(nodes[0].Names) != 2 {
 			t.Fatal(nodes, err)
 		}
 		for _, path := range []string{"/test/gone/instances/" + nodes[0].Names[0], "/test/gone/config", "/test/gone/instances/" + nodes[0].Names[1]} {
-			if _, err := rc.Commit(t.Context(), coordination.Delete(path, coordination.AnyVersion)); err != nil && !errors.Is(err, coordination.ErrConflict) {
+			if _, err := rc.Commit(t.Context(), registry.Delete(path, registry.AnyVersion)); err != nil && !errors.Is(err, registry.ErrConflict) {
 				t.Fatal(err) // a conflict: the host has deleted it itself
 			}
 			time.Sleep(50 * time.Millisecond)
@@ -233,7 +234,7 @@ func TestRemovedHostsAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		for _, node := range c.nodes(coordination.Children("/test/back/instances"), coordination.Children("/test.wasmjob/back/instances")) {
+		for _, node := range c.nodes(registry.Children("/test/back/instances"), registry.Children("/test.wasmjob/back/instances")) {
 			if len(node.Names) != 1 {
 				t.Errorf("%s has %q, want the one host that was started", node.Path, node.Names)
 			}

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -37,13 +37,13 @@ func (t *tally) String() string {
 
 // distant is a session whose requests take their time, and are counted.
 type distant struct {
-	coordination.RegistryCenter
+	registry.Center
 	*tally
 }
 
-func (s distant) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (s distant) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	time.Sleep(2 * time.Millisecond)
-	r, err := s.RegistryCenter.Commit(ctx, ops...)
+	r, err := s.Center.Commit(ctx, ops...)
 	var what []string
 	for _, op := range ops {
 		kind, name := op.Kind.String(), op.Path[strings.LastIndex(op.Path, "/")+1:]
@@ -52,14 +52,14 @@ func (s distant) Commit(ctx context.Context, ops ...coordination.Op) ([]coordina
 		} else if strings.Contains(name, "@") {
 			name = strings.Split(op.Path, "/")[3] + "/id"
 		}
-		if op.Kind != coordination.OpEnsure && op.Kind != coordination.OpCheck && len(what) < 6 {
+		if op.Kind != registry.OpEnsure && op.Kind != registry.OpCheck && len(what) < 6 {
 			what = append(what, kind+" "+name)
 		}
 	}
 	s.mu.Lock()
 	s.commits++
 	text := strings.Join(what, ", ")
-	var conflict *coordination.OpError
+	var conflict *registry.OpError
 	if errors.As(err, &conflict) {
 		s.refused++
 		text = "refused for " + conflict.Op.Path[strings.LastIndex(conflict.Op.Path, "/")+1:] + ": " + text
@@ -67,7 +67,7 @@ func (s distant) Commit(ctx context.Context, ops ...coordination.Op) ([]coordina
 	s.of[text]++
 	s.mu.Unlock()
 	if name, appeared := strings.CutPrefix(ops[len(ops)-1].Path, "/test/storm/instances/"); appeared && err == nil {
-		members, err := s.RegistryCenter.Read(ctx, coordination.Data("/test.wasmjob/storm/members"))
+		members, err := s.Center.Read(ctx, registry.Data("/test.wasmjob/storm/members"))
 		if err == nil && !slices.Contains(strings.Fields(string(members[0].Data)), name) {
 			s.mu.Lock()
 			s.java = append(s.java, name)
@@ -78,12 +78,12 @@ func (s distant) Commit(ctx context.Context, ops ...coordination.Op) ([]coordina
 	return r, err
 }
 
-func (s distant) Read(ctx context.Context, q ...coordination.Query) ([]coordination.Node, error) {
+func (s distant) Read(ctx context.Context, q ...registry.Query) ([]registry.Node, error) {
 	s.mu.Lock()
 	s.read += len(q)
 	s.mu.Unlock()
 	time.Sleep(time.Millisecond)
-	n, err := s.RegistryCenter.Read(ctx, q...)
+	n, err := s.Center.Read(ctx, q...)
 	time.Sleep(time.Millisecond)
 	return n, err
 }
@@ -97,7 +97,7 @@ func TestJoinStorm(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
 				all := &tally{of: make(map[string]int)}
-				c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return distant{l, all} }
+				c.wrap = func(_ int, l *lease) registry.Center { return distant{l, all} }
 				d := definition("storm", "0 0 * * * ?", items)
 				d.Failover = true
 				begun := time.Now()

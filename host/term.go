@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // progressInterval is how often the log says how many jobs have joined, while not
@@ -31,7 +32,7 @@ var (
 // term is one life of a registry session: a set of job loops that end with it.
 type term struct {
 	host     *Host
-	registry coordination.RegistryCenter
+	registry registry.Center
 	self     coordination.JobInstance
 
 	mu   sync.Mutex
@@ -48,7 +49,7 @@ type term struct {
 	progressAt time.Time
 }
 
-func newTerm(h *Host, r coordination.RegistryCenter) *term {
+func newTerm(h *Host, r registry.Center) *term {
 	token := newToken
 	if h.cfg.token != nil {
 		token = h.cfg.token
@@ -114,7 +115,7 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 			}
 		case <-changed:
 			before := trust
-			if trust, changed = t.registry.Trust(); trust != before && trust != coordination.TrustLost {
+			if trust, changed = t.registry.Trust(); trust != before && trust != registry.TrustLost {
 				t.trusted(before, trust)
 			}
 		case <-t.host.wake:
@@ -143,18 +144,18 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 }
 
 // trusted tells that the session has come into doubt, or out of it.
-func (t *term) trusted(before, now coordination.Trust) {
+func (t *term) trusted(before, now registry.Trust) {
 	reason := now.String()
 	switch now {
-	case coordination.TrustLive:
+	case registry.TrustLive:
 		t.host.log.Info("registry: the session answers again; nothing was lost")
-	case coordination.TrustSuspect:
+	case registry.TrustSuspect:
 		t.host.log.Warn("registry: no answer; nothing begins until there is one")
-	case coordination.TrustYield:
+	case registry.TrustYield:
 		t.host.log.Warn("registry: still no answer; what runs is told to stop")
 	}
 	t.host.emit(Event{Kind: EventSession, Host: t.self.ID, Reason: reason})
-	if before != coordination.TrustLive && now != coordination.TrustLive {
+	if before != registry.TrustLive && now != registry.TrustLive {
 		return
 	}
 	t.nudge()

@@ -10,22 +10,22 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
 )
 
 // doubtful is a cluster of one host whose session can be put in doubt.
-func doubtful(t *testing.T, jobs ...host.Job) (*cluster, *node, func(coordination.Trust)) {
+func doubtful(t *testing.T, jobs ...host.Job) (*cluster, *node, func(registry.Trust)) {
 	c := newCluster(t)
 	var session *registrytest.FaultyCenter
-	c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
+	c.wrap = func(_ int, l *lease) registry.Center {
 		session = registrytest.Faulty(l, nil)
 		return session
 	}
 	n := c.start(1, jobs...)
 	synctest.Wait()
-	return c, n, func(level coordination.Trust) { session.Doubt(level) }
+	return c, n, func(level registry.Trust) { session.Doubt(level) }
 }
 
 // reasons are those of the events of a kind, in order.
@@ -55,7 +55,7 @@ func TestADoubtThatEndsInTimeCostsNothing(t *testing.T) {
 		if started != 2 {
 			t.Fatalf("%d items started before the doubt, want 2:\n%s", started, c.all())
 		}
-		doubt(coordination.TrustSuspect)
+		doubt(registry.TrustSuspect)
 		time.Sleep(2*time.Minute + 30*time.Second) // the guests end, two instants pass
 		if n := len(c.list(host.EventItemStarted)); n != started {
 			t.Errorf("%d items began while the session was in doubt:\n%s", n-started, c.all())
@@ -63,7 +63,7 @@ func TestADoubtThatEndsInTimeCostsNothing(t *testing.T) {
 		if n := len(c.list(host.EventItemCompleted)); n != 0 {
 			t.Errorf("%d items were completed while the session was in doubt", n)
 		}
-		doubt(coordination.TrustLive)
+		doubt(registry.TrustLive)
 		synctest.Wait()
 		time.Sleep(26 * time.Second)
 		if n := completed(c.list(host.EventItemCompleted)); n[0] != 2 || n[1] != 2 {
@@ -93,14 +93,14 @@ func TestAGuestThatStoppedInDoubtRunsAgain(t *testing.T) {
 		}}
 		c, _, doubt := doubtful(t, job(definition("yielding", "0 0 * * * ?", 1), g))
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + time.Second)))
-		doubt(coordination.TrustSuspect)
+		doubt(registry.TrustSuspect)
 		time.Sleep(5 * time.Second)
-		doubt(coordination.TrustYield)
+		doubt(registry.TrustYield)
 		time.Sleep(5 * time.Second)
 		if n := len(c.list(host.EventItemEnded)); n != 1 {
 			t.Fatalf("%d runs ended in doubt, want 1:\n%s", n, c.all())
 		}
-		doubt(coordination.TrustLive)
+		doubt(registry.TrustLive)
 		time.Sleep(30 * time.Second)
 		var fences []int64
 		var attempts []int
@@ -122,12 +122,12 @@ func TestAGuestThatStoppedInDoubtRunsAgain(t *testing.T) {
 func TestACommitOfAnOffsetWaitsForCertainty(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  coordination.Trust
+		end  registry.Trust
 		want abi.Code
 	}{
-		{"live again", coordination.TrustLive, abi.OK},
-		{"told to stop", coordination.TrustYield, abi.ErrCancelled},
-		{"lost", coordination.TrustLost, abi.ErrCancelled},
+		{"live again", registry.TrustLive, abi.OK},
+		{"told to stop", registry.TrustYield, abi.ErrCancelled},
+		{"lost", registry.TrustLost, abi.ErrCancelled},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestACommitOfAnOffsetWaitsForCertainty(t *testing.T) {
 				}}
 				_, _, doubt := doubtful(t, job(definition("offset", "0 0 * * * ?", 1), g))
 				time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + time.Second)))
-				doubt(coordination.TrustSuspect)
+				doubt(registry.TrustSuspect)
 				time.Sleep(20 * time.Second)
 				mu.Lock()
 				if len(codes) != 0 {
@@ -208,7 +208,7 @@ func TestLinesOfAGuestThatLostItsItemAreDropped(t *testing.T) {
 		c := newCluster(t)
 		var session *registrytest.FaultyCenter
 		var lease1 *lease
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter {
+		c.wrap = func(_ int, l *lease) registry.Center {
 			lease1, session = l, registrytest.Faulty(l, nil)
 			return session
 		}
@@ -231,9 +231,9 @@ func TestLinesOfAGuestThatLostItsItemAreDropped(t *testing.T) {
 		c.start(1, job(definition("deaf", "0 0 * * * ?", 1), g))
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + time.Second)))
 		say <- "live"
-		session.Doubt(coordination.TrustSuspect)
+		session.Doubt(registry.TrustSuspect)
 		say <- "suspect"
-		session.Doubt(coordination.TrustYield)
+		session.Doubt(registry.TrustYield)
 		say <- "yield"
 		synctest.Wait()
 		lease1.lose()

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Wait is something that a host waits for and that others have to do: hosts,
@@ -351,17 +352,17 @@ func (w *listenerWait) forWhat() string {
 // however many an exchange takes, failures are counted, and it notes the newest
 // transaction that one of them made.
 type counted struct {
-	coordination.RegistryCenter
+	registry.Center
 	job  *job
 	zxid *int64
 }
 
 // registry is the session for one goroutine beside the loop.
-func (j *job) registry() coordination.RegistryCenter {
+func (j *job) registry() registry.Center {
 	return counted{j.term.registry, j, new(int64)}
 }
 
-func (c counted) Commit(ctx context.Context, ops ...coordination.Op) (results []coordination.Result, err error) {
+func (c counted) Commit(ctx context.Context, ops ...registry.Op) (results []registry.Result, err error) {
 	late := func() {
 		c.job.tell(&WaitError{What: WaitRegistry, For: "its turn among this host's commits", Then: "it goes on waiting: the registry is slow", After: commitTimeout})
 	}
@@ -370,7 +371,7 @@ func (c counted) Commit(ctx context.Context, ops ...coordination.Op) (results []
 	}
 	sent := time.Now()
 	err = c.limited(ctx, func(ctx context.Context) error {
-		results, err = c.RegistryCenter.Commit(ctx, ops...)
+		results, err = c.Center.Commit(ctx, ops...)
 		return err
 	})
 	c.job.host.commits.leave(sent, time.Now(), results != nil)
@@ -378,15 +379,15 @@ func (c counted) Commit(ctx context.Context, ops ...coordination.Op) (results []
 		results[k] = results[k].Raise(c.job.base.Load())
 		*c.zxid = max(*c.zxid, results[k].Zxid)
 	}
-	if i := slices.IndexFunc(results, func(r coordination.Result) bool { return !r.Time.IsZero() }); i >= 0 {
+	if i := slices.IndexFunc(results, func(r registry.Result) bool { return !r.Time.IsZero() }); i >= 0 {
 		c.job.host.registry.note(sent, time.Now(), results[i].Time)
 	}
 	return results, err
 }
 
-func (c counted) Read(ctx context.Context, queries ...coordination.Query) (nodes []coordination.Node, err error) {
+func (c counted) Read(ctx context.Context, queries ...registry.Query) (nodes []registry.Node, err error) {
 	err = c.limited(ctx, func(ctx context.Context) error {
-		nodes, err = c.RegistryCenter.Read(ctx, queries...)
+		nodes, err = c.Center.Read(ctx, queries...)
 		return err
 	})
 	for k := range nodes {
@@ -425,19 +426,19 @@ var failureReasons = [...]string{"timeout", "unknown", "suspect", "unavailable",
 func (f *failures) note(err error) {
 	reason := ""
 	switch {
-	case err == nil, errors.Is(err, coordination.ErrConflict), errors.Is(err, coordination.ErrSessionLost), errors.Is(err, coordination.ErrClosed):
+	case err == nil, errors.Is(err, registry.ErrConflict), errors.Is(err, registry.ErrSessionLost), errors.Is(err, registry.ErrClosed):
 		return
 	case errors.Is(err, ErrWaited):
 		reason = "timeout"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return
-	case errors.Is(err, coordination.ErrUnknown):
+	case errors.Is(err, registry.ErrUnknown):
 		reason = "unknown"
-	case errors.Is(err, coordination.ErrSuspect):
+	case errors.Is(err, registry.ErrSuspect):
 		reason = "suspect"
-	case errors.Is(err, coordination.ErrUnavailable):
+	case errors.Is(err, registry.ErrUnavailable):
 		reason = "unavailable"
-	case errors.Is(err, coordination.ErrTooLarge):
+	case errors.Is(err, registry.ErrTooLarge):
 		reason = "too_large"
 	default:
 		reason = "other"

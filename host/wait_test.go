@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 func TestAWaitErrorSaysWhatAndHowLong(t *testing.T) {
 	t.Parallel()
-	err := fmt.Errorf("begin: %w", &WaitError{What: WaitRegistry, For: "an answer", Then: "trying again", After: 10 * time.Second, Err: coordination.ErrUnknown})
+	err := fmt.Errorf("begin: %w", &WaitError{What: WaitRegistry, For: "an answer", Then: "trying again", After: 10 * time.Second, Err: registry.ErrUnknown})
 	var w *WaitError
-	if !errors.Is(err, ErrWaited) || !errors.Is(err, coordination.ErrUnknown) || !errors.As(err, &w) || w.What != WaitRegistry || w.After != 10*time.Second {
+	if !errors.Is(err, ErrWaited) || !errors.Is(err, registry.ErrUnknown) || !errors.As(err, &w) || w.What != WaitRegistry || w.After != 10*time.Second {
 		t.Errorf("%#v does not tell what it is", err)
 	}
 	if want := "begin: waited 10s for an answer; trying again: registry: outcome unknown"; err.Error() != want {
@@ -165,9 +166,9 @@ func TestFailuresOfTheRegistryAreCounted(t *testing.T) {
 	t.Parallel()
 	var f failures
 	for _, err := range []error{
-		nil, &coordination.OpError{}, coordination.ErrSessionLost, coordination.ErrClosed, context.Canceled, context.DeadlineExceeded, // not counted
-		&WaitError{Err: coordination.ErrUnknown}, fmt.Errorf("%w: x", coordination.ErrUnknown), coordination.ErrSuspect, coordination.ErrUnavailable,
-		coordination.ErrUnavailable, coordination.ErrTooLarge, errors.New("what is this"),
+		nil, &registry.OpError{}, registry.ErrSessionLost, registry.ErrClosed, context.Canceled, context.DeadlineExceeded, // not counted
+		&WaitError{Err: registry.ErrUnknown}, fmt.Errorf("%w: x", registry.ErrUnknown), registry.ErrSuspect, registry.ErrUnavailable,
+		registry.ErrUnavailable, registry.ErrTooLarge, errors.New("what is this"),
 	} {
 		f.note(err)
 	}

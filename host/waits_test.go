@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -96,13 +96,13 @@ type mute struct {
 	silent, refuses *atomic.Bool
 }
 
-func (m *mute) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (m *mute) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	switch {
 	case m.silent.Load():
 		<-ctx.Done()
-		return nil, coordination.ErrUnknown
+		return nil, registry.ErrUnknown
 	case m.refuses.Load():
-		return nil, coordination.ErrUnavailable
+		return nil, registry.ErrUnavailable
 	}
 	return m.lease.Commit(ctx, ops...)
 }
@@ -111,7 +111,7 @@ func TestARegistryThatDoesNotAnswerOrRefusesIsCountedAndTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		var silent, refuses atomic.Bool
-		c.wrap = func(_ int, l *lease) coordination.RegistryCenter { return &mute{l, &silent, &refuses} }
+		c.wrap = func(_ int, l *lease) registry.Center { return &mute{l, &silent, &refuses} }
 		n := c.start(1, job(definition("tick", "0/10 * * * * ?", 2), sleeper(time.Second)))
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 5*time.Second)))
 		for reason, count := range n.host.Status().RegistryFailures {
@@ -132,7 +132,7 @@ func TestARegistryThatDoesNotAnswerOrRefusesIsCountedAndTold(t *testing.T) {
 		silent.Store(false)
 		refuses.Store(true)
 		time.Sleep(30 * time.Second)
-		if w := n.waits(host.WaitRegistry); w == nil || w.Expired || time.Since(w.Since) < 10*time.Second || !strings.Contains(w.Reason, coordination.ErrUnavailable.Error()) {
+		if w := n.waits(host.WaitRegistry); w == nil || w.Expired || time.Since(w.Since) < 10*time.Second || !strings.Contains(w.Reason, registry.ErrUnavailable.Error()) {
 			t.Errorf("while the registry refuses: %+v", w)
 		}
 		time.Sleep(time.Minute)
@@ -159,9 +159,9 @@ func TestAHostWithoutASessionSaysSoOnce(t *testing.T) {
 		var tries atomic.Int32
 		c.config = func(cfg *host.Config) {
 			dial := cfg.Dial
-			cfg.Dial = func(ctx context.Context) (coordination.RegistryCenter, error) {
+			cfg.Dial = func(ctx context.Context) (registry.Center, error) {
 				if tries.Add(1) == 1 { // then one that hangs
-					return nil, coordination.ErrUnavailable
+					return nil, registry.ErrUnavailable
 				}
 				if tries.Load() == 2 {
 					select {

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/test/zkserver"
@@ -192,14 +192,14 @@ func pick(calls []call, purpose string, kinds ...callKind) []call {
 
 // counted is a session whose calls are counted.
 type counted struct {
-	coordination.RegistryCenter
+	registry.Center
 	meter *meter
 }
 
-func (c counted) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
-	results, err := c.RegistryCenter.Commit(ctx, ops...)
+func (c counted) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	results, err := c.Center.Commit(ctx, ops...)
 	made := call{kind: commitCall, n: len(ops)}
-	if errors.Is(err, coordination.ErrConflict) {
+	if errors.Is(err, registry.ErrConflict) {
 		made.kind = conflictCall
 	}
 	paths := make([]string, len(ops))
@@ -215,17 +215,17 @@ func (c counted) Commit(ctx context.Context, ops ...coordination.Op) ([]coordina
 	return results, err
 }
 
-func (c counted) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+func (c counted) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	c.meter.made(asked(readCall, queries))
-	return c.RegistryCenter.Read(ctx, queries...)
+	return c.Center.Read(ctx, queries...)
 }
 
-func (c counted) Watch(ctx context.Context, queries ...coordination.Query) (<-chan coordination.Snapshot, error) {
+func (c counted) Watch(ctx context.Context, queries ...registry.Query) (<-chan registry.Snapshot, error) {
 	c.meter.made(asked(watchCall, queries))
-	return c.RegistryCenter.Watch(ctx, queries...)
+	return c.Center.Watch(ctx, queries...)
 }
 
-func asked(kind callKind, queries []coordination.Query) call {
+func asked(kind callKind, queries []registry.Query) call {
 	made := call{kind: kind, n: len(queries)}
 	paths := make([]string, len(queries))
 	for i, q := range queries {
@@ -333,7 +333,7 @@ func (c *cluster) start(see func(*node, host.Event), jobs ...host.Job) *node {
 	n := &node{c: c, name: fmt.Sprintf("10.0.%d.%d", len(c.hosts)/250, len(c.hosts)%250+1), meter: newMeter(), done: make(chan error, 1), see: see,
 		owned: make(map[string][]int), completed: make(map[string]int), elected: make(map[string]bool), divided: make(map[string]int)}
 	h, err := host.New(host.Config{
-		Dial: func(ctx context.Context) (coordination.RegistryCenter, error) {
+		Dial: func(ctx context.Context) (registry.Center, error) {
 			s, err := zookeeper.Dial(ctx, zookeeper.Options{Connect: c.connect, SessionTimeout: c.timeout, OnOperation: n.sent})
 			if err != nil {
 				return nil, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/test/zkserver"
@@ -264,7 +265,7 @@ func (p *peer) look() {
 		p.b.Errorf("%s: %v", p.self.ID, err)
 		return
 	}
-	s := make(coordination.Snapshot)
+	s := make(registry.Snapshot)
 	for i, q := range control {
 		s[q] = nodes[i]
 	}

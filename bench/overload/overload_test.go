@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/test/zkserver"
@@ -122,13 +122,13 @@ type due struct {
 func open(b *testing.B, name, namespace string) *house {
 	b.Helper()
 	h := &house{b: b, accounted: make(map[due]bool), waits: make(map[host.Wait]int), defined: make(map[string]time.Time), gone: make(map[string]time.Time)}
-	var dial func(ctx context.Context) (coordination.RegistryCenter, error)
+	var dial func(ctx context.Context) (registry.Center, error)
 	if name == "memory" {
 		server, err := embedded.Open(embedded.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}
-		dial = func(ctx context.Context) (coordination.RegistryCenter, error) { return server.Connect(ctx) }
+		dial = func(ctx context.Context) (registry.Center, error) { return server.Connect(ctx) }
 		h.end = append(h.end, func() {
 			if err := server.Close(); err != nil {
 				b.Error(err)
@@ -136,7 +136,7 @@ func open(b *testing.B, name, namespace string) *house {
 		})
 	} else {
 		e := zkserver.ForTest(b, zkserver.Options{NoSync: true})
-		dial = func(ctx context.Context) (coordination.RegistryCenter, error) {
+		dial = func(ctx context.Context) (registry.Center, error) {
 			return zookeeper.Dial(ctx, zookeeper.Options{Connect: e.Addr(0), SessionTimeout: 30 * time.Second})
 		}
 	}

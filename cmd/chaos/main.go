@@ -26,7 +26,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/test/chaos"
@@ -257,7 +257,7 @@ func (p *program) testCluster(ctx context.Context, flags *pflag.FlagSet) error {
 	} else {
 		p.zk, o.Namespace = ensemble.Ensemble{}, ""
 	}
-	o.Dial = func(ctx context.Context, connect string, timeout time.Duration) (coordination.RegistryCenter, error) {
+	o.Dial = func(ctx context.Context, connect string, timeout time.Duration) (registry.Center, error) {
 		to := p.zk
 		to.Connect, to.SessionTimeout = connect, timeout
 		options, err := to.Options()

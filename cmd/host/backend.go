@@ -10,8 +10,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/ensemble"
@@ -62,7 +62,7 @@ type dialer struct {
 
 // session is a session of any registry.
 type session interface {
-	coordination.RegistryCenter
+	registry.Center
 	// about is what is known of it; nil if it cannot be lost.
 	about() *admin.Session
 }
@@ -126,7 +126,7 @@ func (b embeddedBackend) open(opening) (*dialer, error) {
 	return &dialer{dial: dial, close: server.Close}, nil
 }
 
-type embeddedSession struct{ coordination.RegistryCenter }
+type embeddedSession struct{ registry.Center }
 
 func (embeddedSession) about() *admin.Session { return nil }
 

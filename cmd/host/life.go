@@ -237,7 +237,7 @@ type fenced struct {
 	fence *deadman.Fence
 }
 
-// Close implements coordination.RegistryCenter.
+// Close implements registry.Center.
 func (f *fenced) Close() error {
 	f.fence.Lift()
 	return f.session.Close()

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/migrate"
@@ -74,7 +75,7 @@ func openRegistry(l *loaded, log *zap.Logger, operation func(kind string, n int)
 // begin is what the host calls to begin a term: it waits until there is a
 // session or ctx is done. For the first one the patience of --wait holds, and
 // the namespace is looked at: if the host cannot work there, it ends.
-func (r *sessions) begin(ctx context.Context) (coordination.RegistryCenter, error) {
+func (r *sessions) begin(ctx context.Context) (registry.Center, error) {
 	limit := time.Duration(0)
 	if r.first && r.loaded.Wait > 0 {
 		if r.began.IsZero() {
@@ -222,7 +223,7 @@ func (r *sessions) live() session {
 }
 
 // session is live, as other rooms want it.
-func (r *sessions) session() coordination.RegistryCenter {
+func (r *sessions) session() registry.Center {
 	if s := r.live(); s != nil {
 		return s
 	}
@@ -240,14 +241,14 @@ func (r *sessions) about() *admin.Session {
 
 // checkNamespace sees that a host can work in the namespace: that it may read
 // and write there, and that no older ElasticJob does.
-func checkNamespace(ctx context.Context, c coordination.RegistryCenter, namespace string) error {
+func checkNamespace(ctx context.Context, c registry.Center, namespace string) error {
 	if err := migrate.Check(ctx, c, namespace); err != nil {
 		return err
 	}
 	for _, root := range []string{coordination.JobsPath(namespace), coordination.JobsPath(namespace) + ".wasmjob"} {
 		// What no name of a job can be, made and deleted in one commit.
 		probe := root + "/" + "@-@" + coordination.NewJobInstance("probe", fmt.Sprint(time.Now().UnixNano())).ID
-		_, err := c.Commit(ctx, coordination.Ensure(root), coordination.Create(probe, nil), coordination.Delete(probe, coordination.AnyVersion))
+		_, err := c.Commit(ctx, registry.Ensure(root), registry.Create(probe, nil), registry.Delete(probe, registry.AnyVersion))
 		if err != nil {
 			return fmt.Errorf("this host may not write below %s: %w", root, err)
 		}
@@ -258,7 +259,7 @@ func checkNamespace(ctx context.Context, c coordination.RegistryCenter, namespac
 // opened is a namespace in the registry itself, for a command.
 type opened struct {
 	loaded *loaded
-	center coordination.RegistryCenter
+	center registry.Center
 	jobs   *admin.Registry
 }
 
@@ -292,7 +293,7 @@ func (p *program) openNamespace(ctx context.Context, flags *pflag.FlagSet) (*ope
 	if err != nil {
 		return nil, err
 	}
-	return &opened{l, c, admin.NewRegistry(l.Namespace, func() coordination.RegistryCenter { return c })}, nil
+	return &opened{l, c, admin.NewRegistry(l.Namespace, func() registry.Center { return c })}, nil
 }
 
 func (o *opened) close() error { return o.center.Close() }

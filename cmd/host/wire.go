@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/catalog"
@@ -337,7 +337,7 @@ func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
 }
 
 // read reads from the session that the host has.
-func (s *system) read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+func (s *system) read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	c := s.registry.session()
 	if c == nil {
 		return nil, host.ErrNotLive

@@ -15,7 +15,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 const (
@@ -43,7 +43,7 @@ func crashWorker(dir string) {
 				die(err)
 			}
 			a, b, marks := fmt.Sprintf("/a%d", w), fmt.Sprintf("/b%d", w), fmt.Sprintf("/marks%d", w)
-			nodes, err := rc.Read(ctx, co.Data(a))
+			nodes, err := rc.Read(ctx, registry.Data(a))
 			if err != nil {
 				die(err)
 			}
@@ -52,18 +52,18 @@ func crashWorker(dir string) {
 				if count, err = strconv.Atoi(string(nodes[0].Data)); err != nil {
 					die(err)
 				}
-			} else if _, err := rc.Commit(ctx, co.Create(a, []byte("0")), co.Create(b, []byte("0")), co.Create(marks, nil)); err != nil {
+			} else if _, err := rc.Commit(ctx, registry.Create(a, []byte("0")), registry.Create(b, []byte("0")), registry.Create(marks, nil)); err != nil {
 				die(err)
 			}
 			for {
 				count++
 				text := []byte(strconv.Itoa(count))
-				ops := []co.Op{
-					co.Set(a, text, co.AnyVersion), co.Create(marks+"/"+string(text), text), co.Set(b, text, co.AnyVersion),
-					co.CreateEphemeral(fmt.Sprintf("/running%d-%d", w, count), nil),
+				ops := []registry.Op{
+					registry.Set(a, text, registry.AnyVersion), registry.Create(marks+"/"+string(text), text), registry.Set(b, text, registry.AnyVersion),
+					registry.CreateEphemeral(fmt.Sprintf("/running%d-%d", w, count), nil),
 				}
 				if count > 10 { // the mark ten before goes: there are ten, or as many as commits
-					ops = append(ops, co.Delete(marks+"/"+strconv.Itoa(count-10), 0))
+					ops = append(ops, registry.Delete(marks+"/"+strconv.Itoa(count-10), 0))
 				}
 				r, err := rc.Commit(ctx, ops...)
 				if err != nil {
@@ -143,7 +143,7 @@ func checkCrashed(t *testing.T, dir string, last *[crashWorkers]int, zxid int64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := rc.Read(t.Context(), co.Children("/"))
+	root, err := rc.Read(t.Context(), registry.Children("/"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func checkCrashed(t *testing.T, dir string, last *[crashWorkers]int, zxid int64)
 		t.Errorf("below the root: %q; an ephemeral node survived, or half a commit was made", root[0].Names)
 	}
 	for w := range last {
-		nodes, err := rc.Read(t.Context(), co.Data(fmt.Sprintf("/a%d", w)), co.Data(fmt.Sprintf("/b%d", w)), co.Children(fmt.Sprintf("/marks%d", w)))
+		nodes, err := rc.Read(t.Context(), registry.Data(fmt.Sprintf("/a%d", w)), registry.Data(fmt.Sprintf("/b%d", w)), registry.Children(fmt.Sprintf("/marks%d", w)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,10 +171,10 @@ func checkCrashed(t *testing.T, dir string, last *[crashWorkers]int, zxid int64)
 		last[w] = count
 		zxid = max(zxid, nodes[0].Mzxid)
 	}
-	if _, err := rc.Commit(t.Context(), co.Ensure("/z")); err != nil {
+	if _, err := rc.Commit(t.Context(), registry.Ensure("/z")); err != nil {
 		t.Fatal(err)
 	}
-	set, err := rc.Commit(t.Context(), co.Set("/z", nil, co.AnyVersion), co.Delete("/z", co.AnyVersion))
+	set, err := rc.Commit(t.Context(), registry.Set("/z", nil, registry.AnyVersion), registry.Delete("/z", registry.AnyVersion))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // mount mounts a tmpfs, which only root can.
@@ -38,17 +38,17 @@ func TestDiskFull(t *testing.T) {
 	write(t, ballast, make([]byte, 200<<10))
 	s := open(t, Options{Dir: filepath.Join(dir, "data")})
 	rc := connect(t, s.Server)
-	commit(t, rc, co.Create("/a", nil), co.CreateEphemeral("/e", nil))
+	commit(t, rc, registry.Create("/a", nil), registry.CreateEphemeral("/e", nil))
 	n := 0
 	var err error
 	for ; err == nil; n++ {
 		if n > 1000 {
 			t.Fatal("the disk does not get full")
 		}
-		_, err = rc.Commit(t.Context(), co.Create(fmt.Sprintf("/a/%d", n), make([]byte, 4000)), co.Set("/a", fmt.Append(nil, n), co.AnyVersion))
+		_, err = rc.Commit(t.Context(), registry.Create(fmt.Sprintf("/a/%d", n), make([]byte, 4000)), registry.Set("/a", fmt.Append(nil, n), registry.AnyVersion))
 	}
 	n--
-	if !errors.Is(err, co.ErrUnavailable) || !strings.Contains(err.Error(), "no space left on device") || !strings.Contains(err.Error(), s.dir) {
+	if !errors.Is(err, registry.ErrUnavailable) || !strings.Contains(err.Error(), "no space left on device") || !strings.Contains(err.Error(), s.dir) {
 		t.Fatalf("commit on a full disk: %v", err)
 	}
 	if s.Err() == nil {
@@ -56,14 +56,14 @@ func TestDiskFull(t *testing.T) {
 	}
 	look := func() {
 		t.Helper()
-		nodes := read(t, rc, co.Data("/a"), co.Children("/a"), co.Data("/e"))
+		nodes := read(t, rc, registry.Data("/a"), registry.Children("/a"), registry.Data("/e"))
 		if nodes[0].Version != int32(n) || string(nodes[0].Data) != fmt.Sprint(n-1) || len(nodes[1].Names) != n || !nodes[2].Exists {
 			t.Errorf("on a full disk: version %d, data %s, %d children, want %d commits", nodes[0].Version, nodes[0].Data, len(nodes[1].Names), n)
 		}
 	}
 	look()
 	for range 5 {
-		if _, err := rc.Commit(t.Context(), co.Create("/a/more", make([]byte, 8000))); !errors.Is(err, co.ErrUnavailable) {
+		if _, err := rc.Commit(t.Context(), registry.Create("/a/more", make([]byte, 8000))); !errors.Is(err, registry.ErrUnavailable) {
 			t.Errorf("commit on a full disk: %v", err)
 		}
 		look()
@@ -71,14 +71,14 @@ func TestDiskFull(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	commit(t, rc, co.Create(fmt.Sprintf("/a/%d", n), nil), co.Set("/a", fmt.Append(nil, n), co.AnyVersion))
+	commit(t, rc, registry.Create(fmt.Sprintf("/a/%d", n), nil), registry.Set("/a", fmt.Append(nil, n), registry.AnyVersion))
 	n++
 	look()
 	if err := s.Err(); err != nil {
 		t.Errorf("Err with room on the disk: %v", err)
 	}
 	s = restart(t, s)
-	checked := read(t, connect(t, s.Server), co.Data("/a"), co.Children("/a"), co.Data("/e"))
+	checked := read(t, connect(t, s.Server), registry.Data("/a"), registry.Children("/a"), registry.Data("/e"))
 	if checked[0].Version != int32(n) || len(checked[1].Names) != n || checked[2].Exists {
 		t.Errorf("after a restart: %+v", checked[0])
 	}
@@ -107,7 +107,7 @@ func TestWriteError(t *testing.T) {
 	var file *os.File
 	s := open(t, Options{Dir: t.TempDir(), fault: faults{opened: func(f *os.File) { file = f }}})
 	rc := connect(t, s.Server)
-	commit(t, rc, co.Create("/a", nil))
+	commit(t, rc, registry.Create("/a", nil))
 
 	fd := int(file.Fd())
 	kept, err := syscall.Dup(fd) // also keeps the lock
@@ -126,22 +126,22 @@ func TestWriteError(t *testing.T) {
 	}
 	for round := range 3 {
 		swap(int(readOnly.Fd()))
-		for _, ops := range [][]co.Op{{co.Create("/b", nil)}, {co.Set("/a", make([]byte, 500_000), co.AnyVersion)}, {co.Delete("/a", co.AnyVersion)}} {
-			if _, err := rc.Commit(t.Context(), ops...); !errors.Is(err, co.ErrUnavailable) || !errors.Is(err, syscall.EBADF) && !strings.Contains(err.Error(), "resize") {
+		for _, ops := range [][]registry.Op{{registry.Create("/b", nil)}, {registry.Set("/a", make([]byte, 500_000), registry.AnyVersion)}, {registry.Delete("/a", registry.AnyVersion)}} {
+			if _, err := rc.Commit(t.Context(), ops...); !errors.Is(err, registry.ErrUnavailable) || !errors.Is(err, syscall.EBADF) && !strings.Contains(err.Error(), "resize") {
 				t.Errorf("commit while writes fail: %v", err)
 			}
 		}
-		if n := read(t, rc, co.Data("/a"), co.Children("/")); n[0].Version != int32(round) || !slices.Equal(n[1].Names, []string{"a"}) {
+		if n := read(t, rc, registry.Data("/a"), registry.Children("/")); n[0].Version != int32(round) || !slices.Equal(n[1].Names, []string{"a"}) {
 			t.Errorf("a failed write left a trace: %+v", n)
 		}
 		swap(kept)
-		commit(t, rc, co.Set("/a", nil, int32(round)))
+		commit(t, rc, registry.Set("/a", nil, int32(round)))
 	}
 	if err := errors.Join(readOnly.Close(), syscall.Close(kept)); err != nil {
 		t.Fatal(err)
 	}
 	s = restart(t, s)
-	if n := read(t, connect(t, s.Server), co.Data("/a"), co.Data("/b")); n[0].Version != 3 || n[1].Exists {
+	if n := read(t, connect(t, s.Server), registry.Data("/a"), registry.Data("/b")); n[0].Version != 3 || n[1].Exists {
 		t.Errorf("after a restart: %+v", n)
 	}
 }

@@ -17,16 +17,16 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
-func connect(t testing.TB, s *Server) co.RegistryCenter {
+func connect(t testing.TB, s *Server) registry.Center {
 	t.Helper()
 	return suite{s}.Connect(t)
 }
 
-func commit(t testing.TB, rc co.RegistryCenter, ops ...co.Op) []co.Result {
+func commit(t testing.TB, rc registry.Center, ops ...registry.Op) []registry.Result {
 	t.Helper()
 	r, err := rc.Commit(t.Context(), ops...)
 	if err != nil {
@@ -35,7 +35,7 @@ func commit(t testing.TB, rc co.RegistryCenter, ops ...co.Op) []co.Result {
 	return r
 }
 
-func read(t testing.TB, rc co.RegistryCenter, queries ...co.Query) []co.Node {
+func read(t testing.TB, rc registry.Center, queries ...registry.Query) []registry.Node {
 	t.Helper()
 	nodes, err := rc.Read(t.Context(), queries...)
 	if err != nil {
@@ -56,31 +56,31 @@ func restart(t testing.TB, s suite) suite {
 func TestRestart(t *testing.T) {
 	s := open(t, Options{Dir: filepath.Join(t.TempDir(), "made", "by", "open")})
 	rc := connect(t, s.Server)
-	commit(t, rc, co.Create("/job", []byte("config")), co.Ensure("/job/sharding/0"), co.Create("/job/empty", nil), co.Set("/", []byte("root"), 0))
-	last := commit(t, rc, co.Set("/job", []byte("config 2"), 0))[0].Zxid
-	commit(t, rc, co.CreateEphemeral("/job/instance", nil), co.Create("/job/gone", nil))
-	commit(t, rc, co.Delete("/job/gone", 0))
+	commit(t, rc, registry.Create("/job", []byte("config")), registry.Ensure("/job/sharding/0"), registry.Create("/job/empty", nil), registry.Set("/", []byte("root"), 0))
+	last := commit(t, rc, registry.Set("/job", []byte("config 2"), 0))[0].Zxid
+	commit(t, rc, registry.CreateEphemeral("/job/instance", nil), registry.Create("/job/gone", nil))
+	commit(t, rc, registry.Delete("/job/gone", 0))
 	// A persistent node that became an ephemeral one is not there afterwards.
-	commit(t, rc, co.Create("/job/swap", nil))
-	commit(t, rc, co.Delete("/job/swap", 0), co.CreateEphemeral("/job/swap", nil))
-	first := commit(t, rc, co.CreateSequential("/job/n-", nil))[0].Path
-	before := read(t, rc, co.Data("/job"), co.Data("/job/sharding/0"), co.Data("/job/empty"), co.Data("/"))
+	commit(t, rc, registry.Create("/job/swap", nil))
+	commit(t, rc, registry.Delete("/job/swap", 0), registry.CreateEphemeral("/job/swap", nil))
+	first := commit(t, rc, registry.CreateSequential("/job/n-", nil))[0].Path
+	before := read(t, rc, registry.Data("/job"), registry.Data("/job/sharding/0"), registry.Data("/job/empty"), registry.Data("/"))
 
 	s = restart(t, s)
 	if err := rc.Close(); err != nil {
 		t.Error(err)
 	}
 	rc = connect(t, s.Server)
-	if names := read(t, rc, co.Children("/job"))[0].Names; !slices.Equal(names, []string{"empty", "sharding"}) {
+	if names := read(t, rc, registry.Children("/job"))[0].Names; !slices.Equal(names, []string{"empty", "sharding"}) {
 		t.Errorf("below /job after a restart: %q", names)
 	}
-	for i, n := range read(t, rc, co.Data("/job"), co.Data("/job/sharding/0"), co.Data("/job/empty"), co.Data("/")) {
+	for i, n := range read(t, rc, registry.Data("/job"), registry.Data("/job/sharding/0"), registry.Data("/job/empty"), registry.Data("/")) {
 		b := before[i]
 		if !n.Exists || string(n.Data) != string(b.Data) || n.Version != b.Version || n.Czxid != b.Czxid || n.Mzxid != b.Mzxid || !n.Mtime.Equal(b.Mtime) {
 			t.Errorf("after a restart: %+v, was %+v", n, b)
 		}
 	}
-	r := commit(t, rc, co.Set("/job", nil, 1), co.CreateSequential("/job/n-", nil))
+	r := commit(t, rc, registry.Set("/job", nil, 1), registry.CreateSequential("/job/n-", nil))
 	if r[0].Version != 2 || r[0].Zxid <= last {
 		t.Errorf("set after a restart: %+v; the last zxid was %d", r[0], last)
 	}
@@ -88,10 +88,10 @@ func TestRestart(t *testing.T) {
 		t.Errorf("sequential path %s after a restart, %s before", r[1].Path, first)
 	}
 	// The children that were read from disk count.
-	if _, err := rc.Commit(t.Context(), co.Delete("/job/sharding", 0)); !errors.Is(err, co.ErrConflict) {
+	if _, err := rc.Commit(t.Context(), registry.Delete("/job/sharding", 0)); !errors.Is(err, registry.ErrConflict) {
 		t.Errorf("delete of a node with children after a restart: %v", err)
 	}
-	commit(t, rc, co.Delete("/job/sharding/0", 0), co.Delete("/job/sharding", 0))
+	commit(t, rc, registry.Delete("/job/sharding/0", 0), registry.Delete("/job/sharding", 0))
 }
 
 // After a clean end the numbers go on without a gap; after any end they grow,
@@ -99,16 +99,16 @@ func TestRestart(t *testing.T) {
 func TestZxidOverRestarts(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir()})
 	rc := connect(t, s.Server)
-	commit(t, rc, co.Create("/a", nil), co.CreateEphemeral("/e", nil))
-	last := commit(t, rc, co.Set("/a", nil, 0))[0].Zxid
+	commit(t, rc, registry.Create("/a", nil), registry.CreateEphemeral("/e", nil))
+	last := commit(t, rc, registry.Set("/a", nil, 0))[0].Zxid
 	s = restart(t, s)
 	rc = connect(t, s.Server)
-	if z := commit(t, rc, co.Set("/a", nil, 1))[0].Zxid; z != last+1 {
+	if z := commit(t, rc, registry.Set("/a", nil, 1))[0].Zxid; z != last+1 {
 		t.Errorf("zxid %d after a clean restart, want %d", z, last+1)
 	}
-	commit(t, rc, co.CreateEphemeral("/e", nil))
+	commit(t, rc, registry.CreateEphemeral("/e", nil))
 	for range 2*ahead + 10 {
-		last = commit(t, rc, co.Set("/e", nil, co.AnyVersion))[0].Zxid
+		last = commit(t, rc, registry.Set("/e", nil, registry.AnyVersion))[0].Zxid
 	}
 	// The file as a killed process leaves it.
 	raw, err := os.ReadFile(filepath.Join(s.dir, fileName))
@@ -120,7 +120,7 @@ func TestZxidOverRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	rc = connect(t, open(t, Options{Dir: dir}).Server)
-	if z := commit(t, rc, co.Set("/a", nil, 2))[0].Zxid; z <= last {
+	if z := commit(t, rc, registry.Set("/a", nil, 2))[0].Zxid; z <= last {
 		t.Errorf("zxid %d after a crash, %d before", z, last)
 	}
 }
@@ -133,7 +133,7 @@ func TestDurableWalk(t *testing.T) {
 	for i := range uint64(3) {
 		root := fmt.Sprintf("/walk%d", i)
 		for _, s := range []suite{s, mem} {
-			commit(t, connect(t, s.Server), co.Create(root, nil))
+			commit(t, connect(t, s.Server), registry.Create(root, nil))
 		}
 		registrytest.Walk(t, rand.New(rand.NewPCG(i, 7)), 150, root, mem, s)
 		want := tree(t, s, root)
@@ -152,7 +152,7 @@ func tree(t *testing.T, s suite, root string) []string {
 	var lines []string
 	var walk func(path string)
 	walk = func(path string) {
-		n := read(t, rc, co.Data(path), co.Children(path))
+		n := read(t, rc, registry.Data(path), registry.Children(path))
 		if !n[0].Exists || n[0].Ephemeral {
 			t.Errorf("%s: %+v", path, n[0])
 		}
@@ -225,8 +225,8 @@ func inBubble(t *testing.T, body func(t *testing.T, s suite, g *gate)) {
 func TestNotSeenBeforeDurable(t *testing.T) {
 	inBubble(t, func(t *testing.T, s suite, g *gate) {
 		rc, other := connect(t, s.Server), connect(t, s.Server)
-		commit(t, rc, co.Create("/a", []byte("old")))
-		ch, err := other.Watch(t.Context(), co.Data("/a"), co.Data("/b"), co.Children("/"))
+		commit(t, rc, registry.Create("/a", []byte("old")))
+		ch, err := other.Watch(t.Context(), registry.Data("/a"), registry.Data("/b"), registry.Children("/"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestNotSeenBeforeDurable(t *testing.T) {
 		g.arm(true)
 		answered := make(chan error, 1)
 		go func() {
-			_, err := rc.Commit(t.Context(), co.Set("/a", []byte("new"), 0), co.CreateEphemeral("/b", nil))
+			_, err := rc.Commit(t.Context(), registry.Set("/a", []byte("new"), 0), registry.CreateEphemeral("/b", nil))
 			answered <- err
 		}()
 		synctest.Wait()
@@ -245,13 +245,13 @@ func TestNotSeenBeforeDurable(t *testing.T) {
 			t.Errorf("answered before it was on disk: %v", err)
 		default:
 		}
-		for _, rc := range []co.RegistryCenter{rc, other} {
-			n := read(t, rc, co.Data("/a"), co.Data("/b"), co.Children("/"))
+		for _, rc := range []registry.Center{rc, other} {
+			n := read(t, rc, registry.Data("/a"), registry.Data("/b"), registry.Children("/"))
 			if string(n[0].Data) != "old" || n[1].Exists || len(n[2].Names) != 1 {
 				t.Errorf("a read saw what is not on disk: %+v", n)
 			}
 		}
-		fresh, err := other.Watch(t.Context(), co.Data("/a"))
+		fresh, err := other.Watch(t.Context(), registry.Data("/a"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,31 +273,31 @@ func TestGroupCommit(t *testing.T) {
 	inBubble(t, func(t *testing.T, s suite, g *gate) {
 		const waiting = 50
 		rc := connect(t, s.Server)
-		commit(t, rc, co.Create("/a", nil), co.Create("/n", nil))
+		commit(t, rc, registry.Create("/a", nil), registry.Create("/n", nil))
 		g.arm(true)
 		before := g.count()
 		var wg sync.WaitGroup
-		told, err := rc.Watch(t.Context(), co.Data("/n"))
+		told, err := rc.Watch(t.Context(), registry.Data("/n"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		<-told
-		wg.Go(func() { commit(t, rc, co.Set("/a", nil, 0)) })
+		wg.Go(func() { commit(t, rc, registry.Set("/a", nil, 0)) })
 		synctest.Wait() // its write has begun
-		wg.Go(func() { commit(t, rc, co.Set("/n", []byte("n"), 0)) })
+		wg.Go(func() { commit(t, rc, registry.Set("/n", []byte("n"), 0)) })
 		synctest.Wait() // in the batch; the others only add children to that node
 		var zxids [waiting]int64
 		conflicts := make(chan error, 1)
 		for i := range waiting {
 			wg.Go(func() {
 				rc := connect(t, s.Server)
-				r := commit(t, rc, co.Set("/a", nil, co.AnyVersion), co.Create(fmt.Sprintf("/n/%d", i), nil), co.CreateEphemeral(fmt.Sprintf("/e%d", i), nil))
+				r := commit(t, rc, registry.Set("/a", nil, registry.AnyVersion), registry.Create(fmt.Sprintf("/n/%d", i), nil), registry.CreateEphemeral(fmt.Sprintf("/e%d", i), nil))
 				zxids[i] = r[0].Zxid
 			})
 		}
 		synctest.Wait()
 		wg.Go(func() { // it sees those before it in the batch
-			_, err := rc.Commit(t.Context(), co.Check("/a", 1+waiting), co.Create("/n/7", nil))
+			_, err := rc.Commit(t.Context(), registry.Check("/a", 1+waiting), registry.Create("/n/7", nil))
 			conflicts <- err
 		})
 		synctest.Wait()
@@ -307,15 +307,15 @@ func TestGroupCommit(t *testing.T) {
 		if n := g.count() - before; n != 2 {
 			t.Errorf("%d writes for one commit and then %d together, want 2", n, waiting)
 		}
-		var oe *co.OpError
-		if err := <-conflicts; !errors.As(err, &oe) || oe.Index != 1 || oe.Reason != co.ReasonExists {
+		var oe *registry.OpError
+		if err := <-conflicts; !errors.As(err, &oe) || oe.Index != 1 || oe.Reason != registry.ReasonExists {
 			t.Errorf("a conflict within the batch: %v", err)
 		}
 		slices.Sort(zxids[:])
 		if n := len(slices.Compact(zxids[:])); n != waiting {
 			t.Errorf("%d different zxids for %d commits", n, waiting)
 		}
-		n := read(t, rc, co.Data("/a"), co.Children("/n"))
+		n := read(t, rc, registry.Data("/a"), registry.Children("/n"))
 		if n[0].Version != 1+waiting || len(n[1].Names) != waiting {
 			t.Errorf("after the batch: version %d, %d nodes", n[0].Version, len(n[1].Names))
 		}
@@ -330,7 +330,7 @@ func TestGroupCommit(t *testing.T) {
 		}
 		g.arm(false)
 		s = restart(t, s)
-		n = read(t, connect(t, s.Server), co.Data("/a"), co.Data("/n"), co.Children("/n"))
+		n = read(t, connect(t, s.Server), registry.Data("/a"), registry.Data("/n"), registry.Children("/n"))
 		if n[0].Version != 1+waiting || string(n[1].Data) != "n" || len(n[2].Names) != waiting {
 			t.Errorf("after a restart: version %d, data %q, %d nodes", n[0].Version, n[1].Data, len(n[2].Names))
 		}
@@ -341,13 +341,13 @@ func TestGroupCommit(t *testing.T) {
 func TestEphemeralIsNotWritten(t *testing.T) {
 	inBubble(t, func(t *testing.T, s suite, g *gate) {
 		rc := connect(t, s.Server)
-		commit(t, rc, co.Create("/a", nil))
+		commit(t, rc, registry.Create("/a", nil))
 		before := g.count()
-		commit(t, rc, co.CreateEphemeral("/a/e", nil), co.Check("/a", 0))
-		commit(t, rc, co.Set("/a/e", nil, 0))
-		commit(t, rc, co.Absent("/b"))
-		commit(t, rc, co.Delete("/a/e", 1))
-		commit(t, rc, co.CreateEphemeral("/a/e", nil))
+		commit(t, rc, registry.CreateEphemeral("/a/e", nil), registry.Check("/a", 0))
+		commit(t, rc, registry.Set("/a/e", nil, 0))
+		commit(t, rc, registry.Absent("/b"))
+		commit(t, rc, registry.Delete("/a/e", 1))
+		commit(t, rc, registry.CreateEphemeral("/a/e", nil))
 		if err := rc.Close(); err != nil {
 			t.Error(err)
 		}
@@ -362,9 +362,9 @@ func TestEphemeralIsNotWritten(t *testing.T) {
 func TestWriteFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, s suite, g *gate) {
 		rc, other := connect(t, s.Server), connect(t, s.Server)
-		commit(t, rc, co.Create("/a", []byte("old")), co.CreateEphemeral("/e", nil))
-		last := commit(t, rc, co.Set("/a", []byte("old"), 0))[0].Zxid
-		ch, err := other.Watch(t.Context(), co.Data("/a"), co.Children("/"))
+		commit(t, rc, registry.Create("/a", []byte("old")), registry.CreateEphemeral("/e", nil))
+		last := commit(t, rc, registry.Set("/a", []byte("old"), 0))[0].Zxid
+		ch, err := other.Watch(t.Context(), registry.Data("/a"), registry.Children("/"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -372,16 +372,16 @@ func TestWriteFails(t *testing.T) {
 		g.arm(true)
 		for round := range 3 {
 			var wg sync.WaitGroup
-			for _, ops := range [][]co.Op{
-				{co.Set("/a", []byte("new"), 1), co.CreateEphemeral("/x", nil)},
-				{co.Delete("/e", 0)},
-				{co.Create("/a", nil)}, // a conflict, but with what?
-				{co.CreateSequential("/n-", nil)},
-				{co.Delete("/a", 1)},
+			for _, ops := range [][]registry.Op{
+				{registry.Set("/a", []byte("new"), 1), registry.CreateEphemeral("/x", nil)},
+				{registry.Delete("/e", 0)},
+				{registry.Create("/a", nil)}, // a conflict, but with what?
+				{registry.CreateSequential("/n-", nil)},
+				{registry.Delete("/a", 1)},
 			} {
 				wg.Go(func() {
 					r, err := rc.Commit(t.Context(), ops...)
-					if !errors.Is(err, co.ErrUnavailable) || !errors.Is(err, errDisk) || errors.Is(err, co.ErrConflict) || r != nil {
+					if !errors.Is(err, registry.ErrUnavailable) || !errors.Is(err, errDisk) || errors.Is(err, registry.ErrConflict) || r != nil {
 						t.Errorf("round %d: commit on a full disk: %v, %v", round, r, err)
 					}
 				})
@@ -394,7 +394,7 @@ func TestWriteFails(t *testing.T) {
 			if err := s.Err(); !errors.Is(err, errDisk) || !strings.Contains(err.Error(), s.dir) {
 				t.Errorf("Err: %v", err)
 			}
-			n := read(t, other, co.Data("/a"), co.Children("/"))
+			n := read(t, other, registry.Data("/a"), registry.Children("/"))
 			if string(n[0].Data) != "old" || n[0].Version != 1 || !slices.Equal(n[1].Names, []string{"a", "e"}) {
 				t.Errorf("a failed write left a trace: %+v", n)
 			}
@@ -406,15 +406,15 @@ func TestWriteFails(t *testing.T) {
 		}
 		// What is not written still works: a session ends, and its nodes go.
 		third := connect(t, s.Server)
-		commit(t, third, co.CreateEphemeral("/third", nil))
-		if err := third.Close(); err != nil || read(t, rc, co.Data("/third"))[0].Exists {
+		commit(t, third, registry.CreateEphemeral("/third", nil))
+		if err := third.Close(); err != nil || read(t, rc, registry.Data("/third"))[0].Exists {
 			t.Errorf("a session's end while the disk is full: %v", err)
 		}
 		if s.Err() == nil {
 			t.Error("Err is nil, but nothing was written since")
 		}
 		g.arm(false)
-		if r := commit(t, rc, co.Set("/a", []byte("new"), 1)); r[0].Zxid <= last {
+		if r := commit(t, rc, registry.Set("/a", []byte("new"), 1)); r[0].Zxid <= last {
 			t.Errorf("zxid %d after %d", r[0].Zxid, last)
 		}
 		if err := s.Err(); err != nil {
@@ -434,7 +434,7 @@ func TestSyncFailsOnce(t *testing.T) {
 		g.arm(true)
 		done := make(chan error, 1)
 		go func() {
-			_, err := rc.Commit(t.Context(), co.Create("/a", nil))
+			_, err := rc.Commit(t.Context(), registry.Create("/a", nil))
 			done <- err
 		}()
 		g.ask <- unsynced
@@ -446,9 +446,9 @@ func TestSyncFailsOnce(t *testing.T) {
 			t.Errorf("Err: %v", err)
 		}
 		g.arm(false)
-		commit(t, rc, co.Set("/a", nil, 0))
+		commit(t, rc, registry.Set("/a", nil, 0))
 		s = restart(t, s)
-		if n := read(t, connect(t, s.Server), co.Data("/a"))[0]; n.Version != 1 {
+		if n := read(t, connect(t, s.Server), registry.Data("/a"))[0]; n.Version != 1 {
 			t.Errorf("after a restart: %+v", n)
 		}
 	})
@@ -464,9 +464,9 @@ func TestOutcomeUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s suite, g *gate) {
 				rc, other := connect(t, s.Server), connect(t, s.Server)
-				commit(t, rc, co.Create("/a", []byte("old")), co.CreateEphemeral("/e", nil))
-				last := commit(t, rc, co.Set("/a", []byte("old"), 0))[0].Zxid
-				ch, err := other.Watch(t.Context(), co.Data("/a"))
+				commit(t, rc, registry.Create("/a", []byte("old")), registry.CreateEphemeral("/e", nil))
+				last := commit(t, rc, registry.Set("/a", []byte("old"), 0))[0].Zxid
+				ch, err := other.Watch(t.Context(), registry.Data("/a"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -474,13 +474,13 @@ func TestOutcomeUnknown(t *testing.T) {
 				g.arm(true)
 				var wg sync.WaitGroup
 				wg.Go(func() {
-					if _, err := rc.Commit(t.Context(), co.Set("/a", []byte("new"), 1)); !errors.Is(err, co.ErrUnknown) {
+					if _, err := rc.Commit(t.Context(), registry.Set("/a", []byte("new"), 1)); !errors.Is(err, registry.ErrUnknown) {
 						t.Errorf("commit: %v", err)
 					}
 				})
 				synctest.Wait()
 				wg.Go(func() { // waits in the queue, and was surely not written
-					if _, err := other.Commit(t.Context(), co.Create("/b", nil)); !errors.Is(err, co.ErrSessionLost) {
+					if _, err := other.Commit(t.Context(), registry.Create("/b", nil)); !errors.Is(err, registry.ErrSessionLost) {
 						t.Errorf("commit after it: %v", err)
 					}
 				})
@@ -495,16 +495,16 @@ func TestOutcomeUnknown(t *testing.T) {
 					g.ask <- outcome
 				}
 				wg.Wait()
-				for _, rc := range []co.RegistryCenter{rc, other} {
+				for _, rc := range []registry.Center{rc, other} {
 					<-rc.Lost()
-					if _, err := rc.Read(t.Context(), co.Data("/a")); !errors.Is(err, co.ErrSessionLost) {
+					if _, err := rc.Read(t.Context(), registry.Data("/a")); !errors.Is(err, registry.ErrSessionLost) {
 						t.Errorf("read: %v", err)
 					}
 				}
 				if _, ok := <-ch; ok {
 					t.Error("a watch sent something in place of ending")
 				}
-				if err := s.Err(); !errors.Is(err, co.ErrUnavailable) {
+				if err := s.Err(); !errors.Is(err, registry.ErrUnavailable) {
 					t.Errorf("Err: %v", err)
 				}
 				s.Server.Expire(rc) // of no effect
@@ -517,14 +517,14 @@ func TestOutcomeUnknown(t *testing.T) {
 				if err := s.Err(); err != nil {
 					t.Errorf("Err after it was opened again: %v", err)
 				}
-				n := read(t, again, co.Data("/a"), co.Children("/"))
+				n := read(t, again, registry.Data("/a"), registry.Children("/"))
 				if v := n[0].Version; v != 1 && v != 2 || !slices.Equal(n[1].Names, []string{"a"}) {
 					t.Errorf("after it was opened again: %+v", n)
 				}
-				if z := commit(t, again, co.Set("/a", nil, co.AnyVersion))[0].Zxid; z <= last+1 {
+				if z := commit(t, again, registry.Set("/a", nil, registry.AnyVersion))[0].Zxid; z <= last+1 {
 					t.Errorf("zxid %d; %d may have been given out", z, last+1)
 				}
-				if _, err := other.Commit(t.Context()); !errors.Is(err, co.ErrSessionLost) {
+				if _, err := other.Commit(t.Context()); !errors.Is(err, registry.ErrSessionLost) {
 					t.Errorf("an old session lives again: %v", err)
 				}
 			})
@@ -538,7 +538,7 @@ func TestReopenFails(t *testing.T) {
 		rc := connect(t, s.Server)
 		g.arm(true)
 		go func() { g.ask <- crash }()
-		if _, err := rc.Commit(t.Context(), co.Create("/a", nil)); !errors.Is(err, co.ErrUnknown) {
+		if _, err := rc.Commit(t.Context(), registry.Create("/a", nil)); !errors.Is(err, registry.ErrUnknown) {
 			t.Fatalf("commit: %v", err)
 		}
 		g.arm(false)
@@ -547,7 +547,7 @@ func TestReopenFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if _, err := s.Server.Connect(t.Context()); !errors.Is(err, co.ErrUnavailable) || !strings.Contains(err.Error(), "in use by another host") {
+			if _, err := s.Server.Connect(t.Context()); !errors.Is(err, registry.ErrUnavailable) || !strings.Contains(err.Error(), "in use by another host") {
 				t.Errorf("connect: %v", err)
 			}
 		}
@@ -561,18 +561,18 @@ func TestReopenFails(t *testing.T) {
 func TestCommitContext(t *testing.T) {
 	inBubble(t, func(t *testing.T, s suite, g *gate) {
 		rc := connect(t, s.Server)
-		commit(t, rc, co.Create("/a", nil))
+		commit(t, rc, registry.Create("/a", nil))
 		g.arm(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { // on its way to disk: waited for
-			if _, err := rc.Commit(ctx, co.Set("/a", nil, 0)); err != nil {
+			if _, err := rc.Commit(ctx, registry.Set("/a", nil, 0)); err != nil {
 				t.Errorf("commit that was being written: %v", err)
 			}
 		})
 		synctest.Wait()
 		wg.Go(func() { // not yet: taken back
-			if _, err := rc.Commit(ctx, co.Create("/b", nil)); !errors.Is(err, context.Canceled) || errors.Is(err, co.ErrUnknown) {
+			if _, err := rc.Commit(ctx, registry.Create("/b", nil)); !errors.Is(err, context.Canceled) || errors.Is(err, registry.ErrUnknown) {
 				t.Errorf("commit that waited: %v", err)
 			}
 		})
@@ -582,7 +582,7 @@ func TestCommitContext(t *testing.T) {
 		g.ask <- pass
 		wg.Wait()
 		g.arm(false)
-		n := read(t, rc, co.Data("/a"), co.Data("/b"))
+		n := read(t, rc, registry.Data("/a"), registry.Data("/b"))
 		if n[0].Version != 1 || n[1].Exists {
 			t.Errorf("afterwards: %+v", n)
 		}
@@ -596,13 +596,13 @@ func TestCloseWhileWriting(t *testing.T) {
 		g.arm(true)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := rc.Commit(t.Context(), co.Create("/a", nil)); err != nil {
+			if _, err := rc.Commit(t.Context(), registry.Create("/a", nil)); err != nil {
 				t.Errorf("commit that was being written: %v", err)
 			}
 		})
 		synctest.Wait()
 		wg.Go(func() {
-			if _, err := rc.Commit(t.Context(), co.Create("/b", nil)); !errors.Is(err, co.ErrSessionLost) {
+			if _, err := rc.Commit(t.Context(), registry.Create("/b", nil)); !errors.Is(err, registry.ErrSessionLost) {
 				t.Errorf("commit that waited: %v", err)
 			}
 		})
@@ -614,7 +614,7 @@ func TestCloseWhileWriting(t *testing.T) {
 		})
 		synctest.Wait()
 		<-rc.Lost()
-		if _, err := s.Server.Connect(t.Context()); !errors.Is(err, co.ErrClosed) {
+		if _, err := s.Server.Connect(t.Context()); !errors.Is(err, registry.ErrClosed) {
 			t.Errorf("connect: %v", err)
 		}
 		g.arm(false)
@@ -624,7 +624,7 @@ func TestCloseWhileWriting(t *testing.T) {
 			t.Errorf("closed again: %v", err)
 		}
 		s = open(t, Options{Dir: s.dir})
-		if names := read(t, connect(t, s.Server), co.Children("/"))[0].Names; !slices.Equal(names, []string{"a"}) {
+		if names := read(t, connect(t, s.Server), registry.Children("/"))[0].Names; !slices.Equal(names, []string{"a"}) {
 			t.Errorf("after a restart: %q", names)
 		}
 	})
@@ -633,8 +633,8 @@ func TestCloseWhileWriting(t *testing.T) {
 func TestServerClose(t *testing.T) {
 	s := open(t, Options{})
 	rc := connect(t, s.Server)
-	commit(t, rc, co.CreateEphemeral("/e", nil))
-	ch, err := rc.Watch(t.Context(), co.Data("/e"))
+	commit(t, rc, registry.CreateEphemeral("/e", nil))
+	ch, err := rc.Watch(t.Context(), registry.Data("/e"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -648,10 +648,10 @@ func TestServerClose(t *testing.T) {
 		t.Error("the watch did not end")
 	}
 	<-rc.Lost()
-	if _, err := rc.Commit(t.Context()); !errors.Is(err, co.ErrSessionLost) {
+	if _, err := rc.Commit(t.Context()); !errors.Is(err, registry.ErrSessionLost) {
 		t.Errorf("commit: %v", err)
 	}
-	if _, err := s.Server.Connect(t.Context()); !errors.Is(err, co.ErrClosed) {
+	if _, err := s.Server.Connect(t.Context()); !errors.Is(err, registry.ErrClosed) {
 		t.Errorf("connect: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -680,10 +680,10 @@ func refused(t *testing.T, dir string, words ...string) {
 func TestOpenLocked(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{Dir: t.TempDir()})
-	commit(t, connect(t, s.Server), co.Create("/a", nil))
+	commit(t, connect(t, s.Server), registry.Create("/a", nil))
 	refused(t, s.dir, "in use by another host", fileName)
 	s = restart(t, s)
-	if !read(t, connect(t, s.Server), co.Data("/a"))[0].Exists {
+	if !read(t, connect(t, s.Server), registry.Data("/a"))[0].Exists {
 		t.Error("the one that could not open it did harm")
 	}
 }
@@ -719,9 +719,9 @@ func edit(t *testing.T, dir string, change func(tx *bbolt.Tx) error) {
 func filled(t *testing.T) (dir, file string) {
 	t.Helper()
 	s := open(t, Options{Dir: t.TempDir()})
-	ops := []co.Op{co.Create("/a", nil)}
+	ops := []registry.Op{registry.Create("/a", nil)}
 	for i := range 800 {
-		ops = append(ops, co.Create(fmt.Sprintf("/a/%04d", i), make([]byte, 100)))
+		ops = append(ops, registry.Create(fmt.Sprintf("/a/%04d", i), make([]byte, 100)))
 	}
 	commit(t, connect(t, s.Server), ops...)
 	if err := s.Close(); err != nil {
@@ -845,24 +845,24 @@ func TestOpenEmptyFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, fileName), nil)
-	commit(t, connect(t, open(t, Options{Dir: dir}).Server), co.Create("/a", nil))
+	commit(t, connect(t, open(t, Options{Dir: dir}).Server), registry.Create("/a", nil))
 }
 
 func TestMaxCommit(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{{MaxCommit: 1000}, {MaxCommit: 1000, Dir: t.TempDir()}} {
 		rc := connect(t, open(t, o).Server)
-		commit(t, rc, co.Create("/a", make([]byte, 900)))
-		var sets []co.Op
+		commit(t, rc, registry.Create("/a", make([]byte, 900)))
+		var sets []registry.Op
 		for range 10 {
-			sets = append(sets, co.Set("/a", make([]byte, 90), co.AnyVersion))
+			sets = append(sets, registry.Set("/a", make([]byte, 90), registry.AnyVersion))
 		}
-		for _, ops := range [][]co.Op{{co.Set("/a", make([]byte, 1000), 0)}, sets} {
-			if _, err := rc.Commit(t.Context(), ops...); !errors.Is(err, co.ErrTooLarge) || !strings.Contains(err.Error(), "1000") {
+		for _, ops := range [][]registry.Op{{registry.Set("/a", make([]byte, 1000), 0)}, sets} {
+			if _, err := rc.Commit(t.Context(), ops...); !errors.Is(err, registry.ErrTooLarge) || !strings.Contains(err.Error(), "1000") {
 				t.Errorf("commit of %d ops: %v", len(ops), err)
 			}
 		}
-		if _, err := rc.Commit(t.Context(), co.Absent("/"+strings.Repeat("x", maxPath))); !errors.Is(err, co.ErrTooLarge) {
+		if _, err := rc.Commit(t.Context(), registry.Absent("/"+strings.Repeat("x", maxPath))); !errors.Is(err, registry.ErrTooLarge) {
 			t.Errorf("a path that is too long: %v", err)
 		}
 	}
@@ -873,9 +873,9 @@ func TestLongestPath(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{Dir: t.TempDir()})
 	path := "/" + strings.Repeat("x", maxPath-1)
-	commit(t, connect(t, s.Server), co.Create(path, []byte("x")))
+	commit(t, connect(t, s.Server), registry.Create(path, []byte("x")))
 	s = restart(t, s)
-	if n := read(t, connect(t, s.Server), co.Data(path))[0]; string(n.Data) != "x" {
+	if n := read(t, connect(t, s.Server), registry.Data(path))[0]; string(n.Data) != "x" {
 		t.Errorf("after a restart: exists %v", n.Exists)
 	}
 }
@@ -885,11 +885,11 @@ func TestVersionWraps(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{})
 	rc := connect(t, s.Server)
-	commit(t, rc, co.Create("/a", nil))
+	commit(t, rc, registry.Create("/a", nil))
 	s.mu.Lock()
 	s.tree["/a"].version = math.MaxInt32
 	s.mu.Unlock()
-	if r := commit(t, rc, co.Set("/a", nil, math.MaxInt32)); r[0].Version != 0 {
+	if r := commit(t, rc, registry.Set("/a", nil, math.MaxInt32)); r[0].Version != 0 {
 		t.Errorf("after version %d: %d", int32(math.MaxInt32), r[0].Version)
 	}
 }
@@ -898,8 +898,8 @@ func TestVersionWraps(t *testing.T) {
 func TestSequentialTaken(t *testing.T) {
 	t.Parallel()
 	rc := connect(t, open(t, Options{}).Server)
-	commit(t, rc, co.Create("/n-0000000000", nil), co.Create("/n-0000000001", nil))
-	if r := commit(t, rc, co.CreateSequential("/n-", nil)); r[0].Path != "/n-0000000002" {
+	commit(t, rc, registry.Create("/n-0000000000", nil), registry.Create("/n-0000000001", nil))
+	if r := commit(t, rc, registry.CreateSequential("/n-", nil)); r[0].Path != "/n-0000000002" {
 		t.Errorf("path %s", r[0].Path)
 	}
 }
@@ -909,10 +909,10 @@ func TestChildMovesStayFew(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{})
 	rc := connect(t, s.Server)
-	commit(t, rc, co.Create("/a", nil))
+	commit(t, rc, registry.Create("/a", nil))
 	for range 1000 {
-		commit(t, rc, co.Create("/a/b", nil))
-		commit(t, rc, co.Delete("/a/b", 0))
+		commit(t, rc, registry.Create("/a/b", nil))
+		commit(t, rc, registry.Delete("/a/b", 0))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -932,7 +932,7 @@ func TestWatchesAreForgotten(t *testing.T) {
 		if i%2 == 1 {
 			who = connect(t, s.Server)
 		}
-		ch, err := who.Watch(ctx, co.Data("/a"), co.Children("/a"), co.Data(fmt.Sprintf("/%d", i)))
+		ch, err := who.Watch(ctx, registry.Data("/a"), registry.Children("/a"), registry.Data(fmt.Sprintf("/%d", i)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -998,12 +998,12 @@ func ExampleOpen() {
 	two, _ := server.Connect(ctx)
 
 	// Two hosts want to lead; the second one's commit fails whole.
-	_, err = one.Commit(ctx, co.Ensure("/job"), co.CreateEphemeral("/job/leader", []byte("one")))
+	_, err = one.Commit(ctx, registry.Ensure("/job"), registry.CreateEphemeral("/job/leader", []byte("one")))
 	fmt.Println(err)
-	_, err = two.Commit(ctx, co.CreateEphemeral("/job/leader", []byte("two")))
+	_, err = two.Commit(ctx, registry.CreateEphemeral("/job/leader", []byte("two")))
 	fmt.Println(err)
 
-	watch, _ := two.Watch(ctx, co.Data("/job/leader"))
+	watch, _ := two.Watch(ctx, registry.Data("/job/leader"))
 	fmt.Printf("%s\n", (<-watch).Data("/job/leader").Data)
 	one.Close()
 	fmt.Println((<-watch).Data("/job/leader").Exists)

@@ -3,14 +3,14 @@ package embedded
 import (
 	"testing"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
 // suite is the registrytest.Server of a Server.
 type suite struct{ *Server }
 
-func (s suite) Connect(t testing.TB) coordination.RegistryCenter {
+func (s suite) Connect(t testing.TB) registry.Center {
 	t.Helper()
 	rc, err := s.Server.Connect(t.Context())
 	if err != nil {
@@ -19,7 +19,7 @@ func (s suite) Connect(t testing.TB) coordination.RegistryCenter {
 	return rc
 }
 
-func (s suite) Expire(_ testing.TB, r coordination.RegistryCenter) { s.Server.Expire(r) }
+func (s suite) Expire(_ testing.TB, r registry.Center) { s.Server.Expire(r) }
 
 func open(t testing.TB, o Options) suite {
 	t.Helper()

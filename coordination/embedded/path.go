@@ -4,18 +4,18 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // maxPath is the longest path in bytes: what a key of the store can hold.
 const maxPath = 32768
 
-// checkPath is coordination.CheckPath with the store's limit.
+// checkPath is registry.CheckPath with the store's limit.
 func checkPath(path string) error {
 	if len(path) > maxPath {
-		return fmt.Errorf("%w: a path of %d bytes, the limit is %d", coordination.ErrTooLarge, len(path), maxPath)
+		return fmt.Errorf("%w: a path of %d bytes, the limit is %d", registry.ErrTooLarge, len(path), maxPath)
 	}
-	return coordination.CheckPath(path)
+	return registry.CheckPath(path)
 }
 
 // split returns the parent's path and the last segment. The root has neither.
@@ -29,37 +29,37 @@ func split(path string) (parent, name string) {
 
 // checkOps refuses what no tree could make possible, and a commit over the
 // limit.
-func checkOps(ops []coordination.Op, limit int) error {
-	if err := coordination.CheckOps(ops); err != nil {
+func checkOps(ops []registry.Op, limit int) error {
+	if err := registry.CheckOps(ops); err != nil {
 		return err
 	}
 	size := 0
 	for i := range ops {
 		op := &ops[i]
 		if len(op.Path) > maxPath {
-			return fmt.Errorf("op %d (%s): %w: a path of %d bytes, the limit is %d", i, op.Kind, coordination.ErrTooLarge, len(op.Path), maxPath)
+			return fmt.Errorf("op %d (%s): %w: a path of %d bytes, the limit is %d", i, op.Kind, registry.ErrTooLarge, len(op.Path), maxPath)
 		}
 		size += opSize(op)
 	}
 	if size > limit {
-		return fmt.Errorf("%w: %d ops of %d bytes together, the limit is %d", coordination.ErrTooLarge, len(ops), size, limit)
+		return fmt.Errorf("%w: %d ops of %d bytes together, the limit is %d", registry.ErrTooLarge, len(ops), size, limit)
 	}
 	return nil
 }
 
 // opSize is about what the op takes in a ZooKeeper request, so that a commit
 // which passes here is not refused there.
-func opSize(op *coordination.Op) int {
+func opSize(op *registry.Op) int {
 	const header, text, access = 9, 4, 31
 	size := header + text + len(op.Path) + 4
 	switch op.Kind {
-	case coordination.OpCreate, coordination.OpEphemeral, coordination.OpSequential:
+	case registry.OpCreate, registry.OpEphemeral, registry.OpSequential:
 		size += text + len(op.Data) + access
-	case coordination.OpEnsure:
+	case registry.OpEnsure:
 		size += text + access
-	case coordination.OpSet:
+	case registry.OpSet:
 		size += text + len(op.Data)
-	case coordination.OpAbsent: // a create and a delete
+	case registry.OpAbsent: // a create and a delete
 		size = 2*size + text + access
 	}
 	return size

@@ -1,5 +1,5 @@
 // Package embedded is the registry inside one process: sessions, ephemeral
-// nodes, versions, watches and atomic commits, as coordination.RegistryCenter
+// nodes, versions, watches and atomic commits, as registry.Center
 // demands them. Several hosts in the process can share one [Server].
 //
 // In memory, a commit is computed as a layer beside the tree, laid on the tree
@@ -14,7 +14,7 @@
 // write. A commit that changes ephemeral nodes alone is not written at all.
 //
 // A write that fails leaves the tree as it was: the commits get
-// coordination.ErrUnavailable, the sessions live on, and the next commit
+// registry.ErrUnavailable, the sessions live on, and the next commit
 // tries again. Should it not be known whether the write took effect, all
 // sessions end, and the next Connect reads the tree from disk again.
 package embedded
@@ -28,7 +28,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // DefaultMaxCommit is the limit of a commit in bytes, that of a ZooKeeper
@@ -42,7 +42,7 @@ type Options struct {
 	Dir string
 	// MaxCommit limits the size of a commit in bytes, counted about as
 	// ZooKeeper would: paths, data, and some tens of bytes per op. A larger one
-	// gets coordination.ErrTooLarge. 0 is DefaultMaxCommit.
+	// gets registry.ErrTooLarge. 0 is DefaultMaxCommit.
 	MaxCommit int
 
 	fault faults // tests only
@@ -109,10 +109,10 @@ func Open(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Connect opens a session. It fails with coordination.ErrUnavailable if the
+// Connect opens a session. It fails with registry.ErrUnavailable if the
 // registry was given up after a write of unknown outcome and its file cannot
-// be opened again, and with coordination.ErrClosed after Server.Close.
-func (s *Server) Connect(ctx context.Context) (coordination.RegistryCenter, error) {
+// be opened again, and with registry.ErrClosed after Server.Close.
+func (s *Server) Connect(ctx context.Context) (registry.Center, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("registry: connect: %w", err)
 	}
@@ -130,7 +130,7 @@ func (s *Server) Connect(ctx context.Context) (coordination.RegistryCenter, erro
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-		return nil, coordination.ErrClosed
+		return nil, registry.ErrClosed
 	case s.broken != nil: // again, since reopen
 		return nil, s.broken
 	}
@@ -141,7 +141,7 @@ func (s *Server) Connect(ctx context.Context) (coordination.RegistryCenter, erro
 // Expire ends a session as a registry does that has not heard of it for too
 // long: its Lost is closed, and then its ephemeral nodes go. It returns when
 // they are gone. It is for tests. A session of another kind is left alone.
-func (s *Server) Expire(r coordination.RegistryCenter) {
+func (s *Server) Expire(r registry.Center) {
 	if c, ok := r.(*session); ok && c.server == s {
 		s.end(c, lost)
 		<-c.gone
@@ -188,7 +188,7 @@ func (s *Server) Err() error {
 }
 
 // commitNow is a commit of the registry in memory.
-func (s *Server) commitNow(c *session, ops []coordination.Op) ([]coordination.Result, error) {
+func (s *Server) commitNow(c *session, ops []registry.Op) ([]registry.Result, error) {
 	now := time.Now().UnixMilli()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,12 +243,12 @@ func (s *Server) publish(l *layer) {
 			if p := s.tree[parent]; p != nil {
 				p.move(name, c.exists)
 			}
-			s.touch(coordination.Children(parent))
+			s.touch(registry.Children(parent))
 		}
 		if c.wrote {
-			s.touch(coordination.Data(c.path))
+			s.touch(registry.Data(c.path))
 			if before.czxid != n.czxid {
-				s.touch(coordination.Children(c.path))
+				s.touch(registry.Children(c.path))
 			}
 		}
 	}
@@ -301,7 +301,7 @@ func (s *Server) bury(c *session) {
 
 // errBroken joins what the caller must know with why.
 func errBroken(why error) error {
-	return fmt.Errorf("%w: %w", coordination.ErrUnavailable, why)
+	return fmt.Errorf("%w: %w", registry.ErrUnavailable, why)
 }
 
 var errStopped = errors.New("the registry was closed")

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // The stages of a session's life. It only ever goes forward.
@@ -15,7 +15,7 @@ const (
 	closed
 )
 
-// session implements coordination.RegistryCenter.
+// session implements registry.Center.
 type session struct {
 	server *Server
 	stage  atomic.Int32  // written under Server.mu
@@ -27,15 +27,15 @@ type session struct {
 	ephemerals map[string]struct{}
 }
 
-var _ coordination.RegistryCenter = (*session)(nil)
+var _ registry.Center = (*session)(nil)
 
 // over returns the error of a session that ended.
 func (c *session) over() error {
 	switch c.stage.Load() {
 	case lost:
-		return coordination.ErrSessionLost
+		return registry.ErrSessionLost
 	case closed:
-		return coordination.ErrClosed
+		return registry.ErrClosed
 	}
 	return nil
 }
@@ -51,10 +51,10 @@ func (c *session) ready(ctx context.Context, deed string) error {
 	return nil
 }
 
-// Commit implements coordination.RegistryCenter. On a durable registry it
+// Commit implements registry.Center. On a durable registry it
 // returns when the commit is on disk. A commit that is being written then is
 // waited for even if ctx ends: its outcome is known one disk write later.
-func (c *session) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (c *session) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	if err := c.ready(ctx, "commit"); err != nil {
 		return nil, err
 	}
@@ -67,8 +67,8 @@ func (c *session) Commit(ctx context.Context, ops ...coordination.Op) ([]coordin
 	return c.server.commitNow(c, ops)
 }
 
-// Read implements coordination.RegistryCenter. The nodes are of one instant.
-func (c *session) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+// Read implements registry.Center. The nodes are of one instant.
+func (c *session) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	if err := c.ready(ctx, "read"); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (c *session) Read(ctx context.Context, queries ...coordination.Query) ([]co
 			return nil, err
 		}
 	}
-	nodes := make([]coordination.Node, len(queries))
+	nodes := make([]registry.Node, len(queries))
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	if err := c.over(); err != nil {
@@ -89,24 +89,24 @@ func (c *session) Read(ctx context.Context, queries ...coordination.Query) ([]co
 	return nodes, nil
 }
 
-// Trust implements coordination.RegistryCenter. There is no doubt inside one
+// Trust implements registry.Center. There is no doubt inside one
 // process: a session is alive until Lost is closed.
-func (c *session) Trust() (coordination.Trust, <-chan struct{}) {
+func (c *session) Trust() (registry.Trust, <-chan struct{}) {
 	select {
 	case <-c.ended:
-		return coordination.TrustLost, nil
+		return registry.TrustLost, nil
 	default:
-		return coordination.TrustLive, c.ended
+		return registry.TrustLive, c.ended
 	}
 }
 
-// Trusted implements coordination.RegistryCenter.
+// Trusted implements registry.Center.
 func (c *session) Trusted() bool { return c.stage.Load() == live }
 
-// Lost implements coordination.RegistryCenter. Close closes it too.
+// Lost implements registry.Center. Close closes it too.
 func (c *session) Lost() <-chan struct{} { return c.ended }
 
-// Close implements coordination.RegistryCenter.
+// Close implements registry.Center.
 func (c *session) Close() error {
 	c.server.end(c, closed)
 	<-c.gone

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // state is what a node is.
@@ -186,45 +186,45 @@ func (t *txn) edit(s spot) *change {
 }
 
 // apply computes all ops; the layer is of no use after an error.
-func (t *txn) apply(ops []coordination.Op) ([]coordination.Result, error) {
-	results := make([]coordination.Result, len(ops))
+func (t *txn) apply(ops []registry.Op) ([]registry.Result, error) {
+	results := make([]registry.Result, len(ops))
 	for i := range ops {
 		results[i].Path = ops[i].Path
 		if why := t.one(&ops[i], &results[i]); why != "" {
-			return nil, &coordination.OpError{Index: i, Op: ops[i], Reason: why}
+			return nil, &registry.OpError{Index: i, Op: ops[i], Reason: why}
 		}
 	}
 	return results, nil
 }
 
-func (t *txn) one(op *coordination.Op, r *coordination.Result) coordination.Reason {
+func (t *txn) one(op *registry.Op, r *registry.Result) registry.Reason {
 	switch op.Kind {
-	case coordination.OpCreate:
+	case registry.OpCreate:
 		return t.create(op.Path, op.Data, nil)
-	case coordination.OpEphemeral:
+	case registry.OpEphemeral:
 		return t.create(op.Path, op.Data, t.by)
-	case coordination.OpSequential:
+	case registry.OpSequential:
 		return t.createSequential(op, r)
-	case coordination.OpEnsure:
+	case registry.OpEnsure:
 		return t.ensure(op.Path)
-	case coordination.OpAbsent:
+	case registry.OpAbsent:
 		_, _, why := t.vacant(op.Path)
 		return why
 	}
 	s := t.look(op.Path)
 	switch {
 	case !s.exists():
-		return coordination.ReasonAbsent
-	case op.Version != coordination.AnyVersion && op.Version != s.version:
-		return coordination.ReasonVersion
+		return registry.ReasonAbsent
+	case op.Version != registry.AnyVersion && op.Version != s.version:
+		return registry.ReasonVersion
 	}
 	switch op.Kind {
-	case coordination.OpDelete:
+	case registry.OpDelete:
 		if s.children > 0 {
-			return coordination.ReasonChildren
+			return registry.ReasonChildren
 		}
 		t.remove(op.Path)
-	case coordination.OpSet:
+	case registry.OpSet:
 		c := t.edit(s)
 		c.data = slices.Clone(op.Data)
 		c.mzxid, c.mtime = t.zxid, t.now
@@ -240,21 +240,21 @@ func (t *txn) one(op *coordination.Op, r *coordination.Result) coordination.Reas
 
 // vacant finds the parent of a path and the path, and says why a node could
 // not be made there; "" if it could.
-func (t *txn) vacant(path string) (parent, here spot, why coordination.Reason) {
+func (t *txn) vacant(path string) (parent, here spot, why registry.Reason) {
 	if path == "/" {
-		return parent, here, coordination.ReasonExists
+		return parent, here, registry.ReasonExists
 	}
 	above, _ := split(path)
 	if parent = t.look(above); !parent.exists() || parent.owner != nil {
-		return parent, here, coordination.ReasonParent
+		return parent, here, registry.ReasonParent
 	}
 	if here = t.look(path); here.exists() {
-		return parent, here, coordination.ReasonExists
+		return parent, here, registry.ReasonExists
 	}
 	return parent, here, ""
 }
 
-func (t *txn) create(path string, data []byte, owner *session) coordination.Reason {
+func (t *txn) create(path string, data []byte, owner *session) registry.Reason {
 	parent, here, why := t.vacant(path)
 	if why != "" {
 		return why
@@ -266,11 +266,11 @@ func (t *txn) create(path string, data []byte, owner *session) coordination.Reas
 	return ""
 }
 
-func (t *txn) createSequential(op *coordination.Op, r *coordination.Result) coordination.Reason {
+func (t *txn) createSequential(op *registry.Op, r *registry.Result) registry.Reason {
 	above, _ := split(op.Path)
 	parent := t.look(above)
 	if !parent.exists() || parent.owner != nil {
-		return coordination.ReasonParent
+		return registry.ReasonParent
 	}
 	t.edit(parent).stored = true
 	for {
@@ -278,13 +278,13 @@ func (t *txn) createSequential(op *coordination.Op, r *coordination.Result) coor
 		r.Path = fmt.Sprintf("%s%010d", op.Path, p.sequence)
 		p.sequence++
 		// Somebody may have made a node of that very name by hand.
-		if why := t.create(r.Path, op.Data, t.by); why != coordination.ReasonExists {
+		if why := t.create(r.Path, op.Data, t.by); why != registry.ReasonExists {
 			return why
 		}
 	}
 }
 
-func (t *txn) ensure(path string) coordination.Reason {
+func (t *txn) ensure(path string) registry.Reason {
 	if t.look(path).exists() {
 		return ""
 	}

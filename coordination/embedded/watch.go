@@ -5,15 +5,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // watch is one caller of Watch. Everything is guarded by Server.mu, and so is
 // sending on ch: there is always room after the old value was taken out.
 type watch struct {
 	by      *session
-	queries []coordination.Query // each once
-	ch      chan coordination.Snapshot
+	queries []registry.Query // each once
+	ch      chan registry.Snapshot
 	stop    func() bool // ends the waiting for the caller's context
 	dirty   bool        // is in Server.dirty
 	closed  bool
@@ -22,7 +22,7 @@ type watch struct {
 // interest is who watches one path.
 type interest struct{ data, children []*watch }
 
-func (in *interest) of(q coordination.Query) *[]*watch {
+func (in *interest) of(q registry.Query) *[]*watch {
 	if q.Children {
 		return &in.children
 	}
@@ -30,8 +30,8 @@ func (in *interest) of(q coordination.Query) *[]*watch {
 }
 
 // answer reads one node. Server.mu is held.
-func (s *Server) answer(q coordination.Query) coordination.Node {
-	a := coordination.Node{Query: q}
+func (s *Server) answer(q registry.Query) registry.Node {
+	a := registry.Node{Query: q}
 	n := s.tree[q.Path]
 	if n == nil {
 		return a
@@ -50,7 +50,7 @@ func (s *Server) answer(q coordination.Query) coordination.Node {
 
 // send puts the present state in the watch's channel in place of what is there.
 func (s *Server) send(w *watch) {
-	snapshot := make(coordination.Snapshot, len(w.queries))
+	snapshot := make(registry.Snapshot, len(w.queries))
 	for _, q := range w.queries {
 		snapshot[q] = s.answer(q)
 	}
@@ -62,7 +62,7 @@ func (s *Server) send(w *watch) {
 }
 
 // touch marks those who watch a query. Server.mu is held.
-func (s *Server) touch(q coordination.Query) {
+func (s *Server) touch(q registry.Query) {
 	in := s.watched[q.Path]
 	if in == nil {
 		return
@@ -85,12 +85,12 @@ func (s *Server) notify() {
 	s.dirty = s.dirty[:0]
 }
 
-// Watch implements coordination.RegistryCenter.
-func (c *session) Watch(ctx context.Context, queries ...coordination.Query) (<-chan coordination.Snapshot, error) {
+// Watch implements registry.Center.
+func (c *session) Watch(ctx context.Context, queries ...registry.Query) (<-chan registry.Snapshot, error) {
 	if err := c.ready(ctx, "watch"); err != nil {
 		return nil, err
 	}
-	w := &watch{by: c, ch: make(chan coordination.Snapshot, 1)}
+	w := &watch{by: c, ch: make(chan registry.Snapshot, 1)}
 	for _, q := range queries {
 		if err := checkPath(q.Path); err != nil {
 			return nil, err

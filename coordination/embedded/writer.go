@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // request is one commit, or the end of one session, on its way through the
@@ -15,12 +15,12 @@ import (
 type request struct {
 	by  *session
 	end bool
-	ops []coordination.Op
+	ops []registry.Op
 
 	// Guarded by Server.mu while the request is in the queue. Who takes it
 	// out owns it: the writer, or the caller whose context ended first.
 	done    chan struct{}
-	results []coordination.Result
+	results []registry.Result
 	err     error
 }
 
@@ -33,7 +33,7 @@ func (s *Server) nudge() {
 }
 
 // enqueue hands a commit to the writer and waits for the answer.
-func (s *Server) enqueue(ctx context.Context, r *request) ([]coordination.Result, error) {
+func (s *Server) enqueue(ctx context.Context, r *request) ([]registry.Result, error) {
 	r.done = make(chan struct{})
 	s.mu.Lock()
 	if err := r.by.over(); err != nil {
@@ -145,7 +145,7 @@ func (s *Server) commit(requests []*request, batch *layer) {
 		err = fmt.Errorf("data directory %s: %w", s.dir, err)
 		answer := errBroken(err)
 		if errors.Is(err, errUnknown) {
-			answer = fmt.Errorf("%w: %w", coordination.ErrUnknown, err)
+			answer = fmt.Errorf("%w: %w", registry.ErrUnknown, err)
 			s.fail(err)
 		} else {
 			s.writeErr = answer
@@ -153,7 +153,7 @@ func (s *Server) commit(requests []*request, batch *layer) {
 		for _, r := range requests {
 			// Also those with a conflict: it may have been with a commit that
 			// now did not happen.
-			if !errors.Is(r.err, coordination.ErrSessionLost) && !errors.Is(r.err, coordination.ErrClosed) {
+			if !errors.Is(r.err, registry.ErrSessionLost) && !errors.Is(r.err, registry.ErrClosed) {
 				r.results, r.err = nil, answer
 			}
 		}
@@ -180,7 +180,7 @@ func (s *Server) fail(why error) {
 			close(r.by.gone)
 			continue
 		}
-		r.err = coordination.ErrSessionLost
+		r.err = registry.ErrSessionLost
 		close(r.done)
 	}
 	s.store.abandon()
@@ -210,7 +210,7 @@ func (s *Server) reopen() error {
 		return s.broken
 	}
 	if s.closed {
-		return errors.Join(coordination.ErrClosed, store.close(0))
+		return errors.Join(registry.ErrClosed, store.close(0))
 	}
 	s.store, s.tree, s.zxid = store, tree, zxid
 	s.broken, s.writeErr = nil, nil

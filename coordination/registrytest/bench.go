@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Bench measures a registry. Every benchmark has a server of its own.
@@ -35,9 +35,9 @@ func newBench(b *testing.B, start func(testing.TB) Server) bench {
 
 // items makes n item nodes.
 func (e bench) items(n int) {
-	ops := []co.Op{co.Ensure(e.p("/sharding"))}
+	ops := []registry.Op{registry.Ensure(e.p("/sharding"))}
 	for i := range n {
-		ops = append(ops, co.Create(e.item(i), nil))
+		ops = append(ops, registry.Create(e.item(i), nil))
 	}
 	e.ok(ops...)
 }
@@ -47,12 +47,12 @@ func (e bench) item(i int) string { return e.p(fmt.Sprintf("/sharding/%d", i)) }
 func benchSmall(e bench) {
 	e.items(10)
 	for i := range 1000 {
-		e.watch(e.ctx, e.rc, co.Data(e.p(fmt.Sprintf("/other/%d", i))), co.Children(e.p(fmt.Sprintf("/other/%d", i))))
+		e.watch(e.ctx, e.rc, registry.Data(e.p(fmt.Sprintf("/other/%d", i))), registry.Children(e.p(fmt.Sprintf("/other/%d", i))))
 	}
 	record := make([]byte, 60)
-	ops := []co.Op{
-		co.Check(e.root, 0), co.Set(e.item(0), record, co.AnyVersion), co.Set(e.item(1), record, co.AnyVersion),
-		co.Absent(e.item(0) + "/running"), co.Set(e.item(2), record, co.AnyVersion),
+	ops := []registry.Op{
+		registry.Check(e.root, 0), registry.Set(e.item(0), record, registry.AnyVersion), registry.Set(e.item(1), record, registry.AnyVersion),
+		registry.Absent(e.item(0) + "/running"), registry.Set(e.item(2), record, registry.AnyVersion),
 	}
 	for e.b.Loop() {
 		e.ok(ops...)
@@ -62,10 +62,10 @@ func benchSmall(e bench) {
 func benchFan(e bench) {
 	e.items(1)
 	for range 1000 {
-		e.watch(e.ctx, e.rc, co.Data(e.item(0)))
+		e.watch(e.ctx, e.rc, registry.Data(e.item(0)))
 	}
 	for e.b.Loop() {
-		e.ok(co.Set(e.item(0), nil, co.AnyVersion))
+		e.ok(registry.Set(e.item(0), nil, registry.AnyVersion))
 	}
 }
 
@@ -73,10 +73,10 @@ func benchLarge(e bench) {
 	const n = 1000
 	e.items(n)
 	record := make([]byte, 60)
-	var begin, complete []co.Op
+	var begin, complete []registry.Op
 	for i := range n {
-		begin = append(begin, co.Absent(e.item(i)+"/misfire"), co.Set(e.item(i), record, co.AnyVersion), co.Create(e.item(i)+"/running", record[:40]))
-		complete = append(complete, co.Delete(e.item(i)+"/running", 0))
+		begin = append(begin, registry.Absent(e.item(i)+"/misfire"), registry.Set(e.item(i), record, registry.AnyVersion), registry.Create(e.item(i)+"/running", record[:40]))
+		complete = append(complete, registry.Delete(e.item(i)+"/running", 0))
 	}
 	for e.b.Loop() {
 		e.ok(begin...)
@@ -89,11 +89,11 @@ func benchLarge(e bench) {
 func benchConflict(e bench) {
 	const n = 1000
 	e.items(n)
-	var ops []co.Op
+	var ops []registry.Op
 	for i := range n {
-		ops = append(ops, co.Absent(e.item(i)+"/misfire"), co.Set(e.item(i), nil, co.AnyVersion), co.Create(e.item(i)+"/running", nil))
+		ops = append(ops, registry.Absent(e.item(i)+"/misfire"), registry.Set(e.item(i), nil, registry.AnyVersion), registry.Create(e.item(i)+"/running", nil))
 	}
-	ops = append(ops, co.Check(e.root, 77))
+	ops = append(ops, registry.Check(e.root, 77))
 	for e.b.Loop() {
 		if _, err := e.rc.Commit(e.ctx, ops...); err == nil {
 			e.Fatal("no conflict")
@@ -111,7 +111,7 @@ func benchParallel(e bench) {
 	e.b.RunParallel(func(pb *testing.PB) {
 		i := <-next
 		for pb.Next() {
-			if _, err := e.rc.Commit(e.ctx, co.Check(e.root, 0), co.Set(e.item(i), nil, co.AnyVersion)); err != nil {
+			if _, err := e.rc.Commit(e.ctx, registry.Check(e.root, 0), registry.Set(e.item(i), nil, registry.AnyVersion)); err != nil {
 				e.Errorf("commit: %v", err)
 				return
 			}
@@ -122,10 +122,10 @@ func benchParallel(e bench) {
 func benchWatch(e bench) {
 	e.items(1)
 	other := e.connect()
-	ch := e.watch(e.ctx, other, co.Data(e.item(0)))
+	ch := e.watch(e.ctx, other, registry.Data(e.item(0)))
 	v := int32(0)
 	for e.b.Loop() {
-		e.ok(co.Set(e.item(0), nil, v))
+		e.ok(registry.Set(e.item(0), nil, v))
 		v++
 		for (<-ch).Data(e.item(0)).Version != v {
 		}
@@ -135,7 +135,7 @@ func benchWatch(e bench) {
 func benchRead(e bench) {
 	e.items(1000)
 	for e.b.Loop() {
-		if _, err := e.rc.Read(e.ctx, co.Data(e.item(7))); err != nil {
+		if _, err := e.rc.Read(e.ctx, registry.Data(e.item(7))); err != nil {
 			e.Fatal(err)
 		}
 	}
@@ -144,19 +144,19 @@ func benchRead(e bench) {
 func benchChildren(e bench) {
 	e.items(1)
 	for i := 0; i < 10000; i += 1000 {
-		var ops []co.Op
+		var ops []registry.Op
 		for j := i; j < i+1000; j++ {
-			ops = append(ops, co.Create(e.item(0)+fmt.Sprintf("/%05d", j), nil))
+			ops = append(ops, registry.Create(e.item(0)+fmt.Sprintf("/%05d", j), nil))
 		}
 		e.ok(ops...)
 	}
 	for e.b.Loop() {
-		e.ok(co.Create(e.item(0)+"/05000x", nil))
+		e.ok(registry.Create(e.item(0)+"/05000x", nil))
 		if n := len(e.names(e.item(0))); n != 10001 {
 			e.Fatalf("%d names", n)
 		}
 		e.b.StopTimer()
-		e.ok(co.Delete(e.item(0)+"/05000x", 0))
+		e.ok(registry.Delete(e.item(0)+"/05000x", 0))
 		e.b.StartTimer()
 	}
 }

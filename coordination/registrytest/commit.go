@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 func commitCases() []testCase {
@@ -32,101 +32,101 @@ func commitCases() []testCase {
 func eachGuard(e *env) {
 	a, b, in, far := e.p("/a"), e.p("/b"), e.p("/a/in"), e.p("/none/in")
 	other := e.connect()
-	e.ok(co.Create(a, nil), co.Create(in, nil), co.Create(b, nil), co.Set(b, nil, 0), co.Create(e.p("/c"), nil))
-	e.commit(other, co.CreateEphemeral(e.p("/e"), nil))
-	e.await(e.rc, "/e", func(s co.Snapshot) bool { return s.Data(e.p("/e")).Exists }, co.Data(e.p("/e")))
+	e.ok(registry.Create(a, nil), registry.Create(in, nil), registry.Create(b, nil), registry.Set(b, nil, 0), registry.Create(e.p("/c"), nil))
+	e.commit(other, registry.CreateEphemeral(e.p("/e"), nil))
+	e.await(e.rc, "/e", func(s registry.Snapshot) bool { return s.Data(e.p("/e")).Exists }, registry.Data(e.p("/e")))
 
 	for _, c := range []struct {
-		op  co.Op
-		why co.Reason
+		op  registry.Op
+		why registry.Reason
 	}{
-		{co.Create(a, nil), co.ReasonExists},
-		{co.Create(e.p("/e"), nil), co.ReasonExists},
-		{co.Create(far, nil), co.ReasonParent},
-		{co.CreateEphemeral(a, nil), co.ReasonExists},
-		{co.CreateEphemeral(far, nil), co.ReasonParent},
-		{co.CreateSequential(e.p("/none/n-"), nil), co.ReasonParent},
-		{co.Set(e.p("/none"), nil, co.AnyVersion), co.ReasonAbsent},
-		{co.Set(e.p("/none"), nil, 0), co.ReasonAbsent},
-		{co.Set(far, nil, co.AnyVersion), co.ReasonAbsent},
-		{co.Set(a, nil, 1), co.ReasonVersion},
-		{co.Set(b, nil, 0), co.ReasonVersion},
-		{co.Set(b, nil, 2), co.ReasonVersion},
-		{co.Delete(e.p("/none"), co.AnyVersion), co.ReasonAbsent},
-		{co.Delete(far, co.AnyVersion), co.ReasonAbsent},
-		{co.Delete(b, 0), co.ReasonVersion},
-		{co.Delete(a, co.AnyVersion), co.ReasonChildren},
-		{co.Delete(a, 0), co.ReasonChildren},
-		{co.Check(e.p("/none"), co.AnyVersion), co.ReasonAbsent},
-		{co.Check(e.p("/none"), 0), co.ReasonAbsent},
-		{co.Check(b, 0), co.ReasonVersion},
-		{co.Absent(a), co.ReasonExists},
-		{co.Absent(in), co.ReasonExists},
-		{co.Absent(e.p("/e")), co.ReasonExists},
-		{co.Absent(far), co.ReasonParent},
+		{registry.Create(a, nil), registry.ReasonExists},
+		{registry.Create(e.p("/e"), nil), registry.ReasonExists},
+		{registry.Create(far, nil), registry.ReasonParent},
+		{registry.CreateEphemeral(a, nil), registry.ReasonExists},
+		{registry.CreateEphemeral(far, nil), registry.ReasonParent},
+		{registry.CreateSequential(e.p("/none/n-"), nil), registry.ReasonParent},
+		{registry.Set(e.p("/none"), nil, registry.AnyVersion), registry.ReasonAbsent},
+		{registry.Set(e.p("/none"), nil, 0), registry.ReasonAbsent},
+		{registry.Set(far, nil, registry.AnyVersion), registry.ReasonAbsent},
+		{registry.Set(a, nil, 1), registry.ReasonVersion},
+		{registry.Set(b, nil, 0), registry.ReasonVersion},
+		{registry.Set(b, nil, 2), registry.ReasonVersion},
+		{registry.Delete(e.p("/none"), registry.AnyVersion), registry.ReasonAbsent},
+		{registry.Delete(far, registry.AnyVersion), registry.ReasonAbsent},
+		{registry.Delete(b, 0), registry.ReasonVersion},
+		{registry.Delete(a, registry.AnyVersion), registry.ReasonChildren},
+		{registry.Delete(a, 0), registry.ReasonChildren},
+		{registry.Check(e.p("/none"), registry.AnyVersion), registry.ReasonAbsent},
+		{registry.Check(e.p("/none"), 0), registry.ReasonAbsent},
+		{registry.Check(b, 0), registry.ReasonVersion},
+		{registry.Absent(a), registry.ReasonExists},
+		{registry.Absent(in), registry.ReasonExists},
+		{registry.Absent(e.p("/e")), registry.ReasonExists},
+		{registry.Absent(far), registry.ReasonParent},
 	} {
 		e.conflict(0, c.why, c.op)
 		// It fails as well between ops that hold, and is named by its place.
-		e.conflict(2, c.why, co.Create(e.p("/x"), nil), co.Set(e.p("/c"), []byte("x"), 0), c.op, co.Delete(in, 0))
+		e.conflict(2, c.why, registry.Create(e.p("/x"), nil), registry.Set(e.p("/c"), []byte("x"), 0), c.op, registry.Delete(in, 0))
 	}
 	// Each of them holds when it should.
-	e.ok(co.Check(a, 0))
-	e.ok(co.Check(a, co.AnyVersion))
-	e.ok(co.Check(b, 1))
-	e.ok(co.Absent(e.p("/none")))
-	e.ok(co.Absent(e.p("/a/none")))
-	e.ok(co.Set(b, nil, 1))
-	e.ok(co.Set(b, nil, co.AnyVersion))
-	e.ok(co.Delete(b, 3))
-	e.ok(co.Delete(in, co.AnyVersion), co.Delete(a, 0))
+	e.ok(registry.Check(a, 0))
+	e.ok(registry.Check(a, registry.AnyVersion))
+	e.ok(registry.Check(b, 1))
+	e.ok(registry.Absent(e.p("/none")))
+	e.ok(registry.Absent(e.p("/a/none")))
+	e.ok(registry.Set(b, nil, 1))
+	e.ok(registry.Set(b, nil, registry.AnyVersion))
+	e.ok(registry.Delete(b, 3))
+	e.ok(registry.Delete(in, registry.AnyVersion), registry.Delete(a, 0))
 }
 
 func allOrNothing(e *env) {
-	e.ok(co.Create(e.p("/a"), []byte("1")), co.Create(e.p("/b"), []byte("1")), co.Create(e.p("/c"), nil))
-	late := co.Check(e.p("/none"), co.AnyVersion)
-	e.conflict(6, co.ReasonAbsent,
-		co.Set(e.p("/a"), []byte("2"), 0),
-		co.Delete(e.p("/b"), 0),
-		co.Create(e.p("/c/new"), nil),
-		co.CreateEphemeral(e.p("/c/e"), nil),
-		co.CreateSequential(e.p("/c/n-"), nil),
-		co.Absent(e.p("/d")),
+	e.ok(registry.Create(e.p("/a"), []byte("1")), registry.Create(e.p("/b"), []byte("1")), registry.Create(e.p("/c"), nil))
+	late := registry.Check(e.p("/none"), registry.AnyVersion)
+	e.conflict(6, registry.ReasonAbsent,
+		registry.Set(e.p("/a"), []byte("2"), 0),
+		registry.Delete(e.p("/b"), 0),
+		registry.Create(e.p("/c/new"), nil),
+		registry.CreateEphemeral(e.p("/c/e"), nil),
+		registry.CreateSequential(e.p("/c/n-"), nil),
+		registry.Absent(e.p("/d")),
 		late)
 	// The first op that fails is the one that is named.
-	e.conflict(1, co.ReasonVersion, co.Set(e.p("/a"), nil, 0), co.Set(e.p("/b"), nil, 7), late)
+	e.conflict(1, registry.ReasonVersion, registry.Set(e.p("/a"), nil, 0), registry.Set(e.p("/b"), nil, 7), late)
 
 	// What the failed commit would have made can still be made.
-	e.ok(co.Create(e.p("/c/new"), nil), co.CreateEphemeral(e.p("/c/e"), nil), co.Delete(e.p("/b"), 0), co.Set(e.p("/a"), nil, 0))
+	e.ok(registry.Create(e.p("/c/new"), nil), registry.CreateEphemeral(e.p("/c/e"), nil), registry.Delete(e.p("/b"), 0), registry.Set(e.p("/a"), nil, 0))
 }
 
 func opsInOrder(e *env) {
 	a, b := e.p("/a"), e.p("/a/b")
-	r := e.ok(co.Create(a, []byte("0")), co.Set(a, []byte("1"), 0))
+	r := e.ok(registry.Create(a, []byte("0")), registry.Set(a, []byte("1"), 0))
 	if r[1].Version != 1 || r[1].Zxid == 0 {
 		e.Fatalf("set after create: %+v, want version 1 and a zxid", r[1])
 	}
 	if n := e.node(a); string(n.Data) != "1" || n.Version != 1 || n.Czxid != r[1].Zxid || n.Mzxid != r[1].Zxid {
 		e.Fatalf("set after create: %+v, want data 1, version 1, zxids %d", n, r[1].Zxid)
 	}
-	r = e.ok(co.Set(a, []byte("2"), 1), co.Check(a, 2), co.Set(a, []byte("3"), 2))
+	r = e.ok(registry.Set(a, []byte("2"), 1), registry.Check(a, 2), registry.Set(a, []byte("3"), 2))
 	if r[0].Version != 2 || r[2].Version != 3 || r[0].Zxid != r[2].Zxid {
 		e.Fatalf("two sets: %+v, want versions 2 and 3 of one transaction", r)
 	}
-	e.conflict(1, co.ReasonVersion, co.Set(a, nil, 3), co.Check(a, 3))
-	e.conflict(1, co.ReasonExists, co.Create(b, nil), co.Create(b, nil))
-	e.conflict(1, co.ReasonExists, co.Create(b, nil), co.Absent(b))
-	e.conflict(1, co.ReasonAbsent, co.Delete(a, 3), co.Set(a, nil, co.AnyVersion))
-	e.conflict(1, co.ReasonParent, co.Delete(a, 3), co.Create(b, nil))
-	e.conflict(1, co.ReasonParent, co.Delete(a, 3), co.Absent(b))
-	e.conflict(1, co.ReasonChildren, co.Create(b, nil), co.Delete(a, 3))
+	e.conflict(1, registry.ReasonVersion, registry.Set(a, nil, 3), registry.Check(a, 3))
+	e.conflict(1, registry.ReasonExists, registry.Create(b, nil), registry.Create(b, nil))
+	e.conflict(1, registry.ReasonExists, registry.Create(b, nil), registry.Absent(b))
+	e.conflict(1, registry.ReasonAbsent, registry.Delete(a, 3), registry.Set(a, nil, registry.AnyVersion))
+	e.conflict(1, registry.ReasonParent, registry.Delete(a, 3), registry.Create(b, nil))
+	e.conflict(1, registry.ReasonParent, registry.Delete(a, 3), registry.Absent(b))
+	e.conflict(1, registry.ReasonChildren, registry.Create(b, nil), registry.Delete(a, 3))
 
-	e.ok(co.Absent(b), co.Create(b, []byte("b")), co.Delete(b, 0), co.Absent(b))
+	e.ok(registry.Absent(b), registry.Create(b, []byte("b")), registry.Delete(b, 0), registry.Absent(b))
 	if e.node(b).Exists || len(e.names(a)) != 0 {
 		e.Fatal("a node that was made and deleted in one commit is there")
 	}
 	// Parent and child come and go together; a node made again is a new one.
 	old := e.node(a)
-	r = e.ok(co.Create(b, nil), co.Delete(b, 0), co.Delete(a, 3), co.Absent(a), co.Create(a, []byte("new")), co.Create(b, nil), co.Set(b, nil, 0))
+	r = e.ok(registry.Create(b, nil), registry.Delete(b, 0), registry.Delete(a, 3), registry.Absent(a), registry.Create(a, []byte("new")), registry.Create(b, nil), registry.Set(b, nil, 0))
 	n := e.node(a)
 	if string(n.Data) != "new" || n.Version != 0 || n.Czxid != r[6].Zxid || n.Czxid <= old.Mzxid {
 		e.Fatalf("a node made again: %+v, was %+v", n, old)
@@ -134,16 +134,16 @@ func opsInOrder(e *env) {
 	if names := e.names(a); len(names) != 1 || names[0] != "b" {
 		e.Fatalf("children of a node made again: %q, want b", names)
 	}
-	e.ok(co.Delete(b, 1), co.Delete(a, 0))
+	e.ok(registry.Delete(b, 1), registry.Delete(a, 0))
 	if len(e.names(e.root)) != 0 {
 		e.Fatalf("children of the root: %q, want none", e.names(e.root))
 	}
 	// An ephemeral node becomes a persistent one and the other way round.
-	e.ok(co.CreateEphemeral(a, nil), co.Delete(a, 0), co.Create(a, nil), co.Create(b, nil))
+	e.ok(registry.CreateEphemeral(a, nil), registry.Delete(a, 0), registry.Create(a, nil), registry.Create(b, nil))
 	if e.node(a).Ephemeral {
 		e.Fatal("a persistent node made in place of an ephemeral one is ephemeral")
 	}
-	e.ok(co.Delete(b, 0), co.Delete(a, 0), co.CreateEphemeral(a, nil))
+	e.ok(registry.Delete(b, 0), registry.Delete(a, 0), registry.CreateEphemeral(a, nil))
 	if !e.node(a).Ephemeral {
 		e.Fatal("an ephemeral node made in place of a persistent one is not ephemeral")
 	}
@@ -151,8 +151,8 @@ func opsInOrder(e *env) {
 
 func results(e *env) {
 	a := e.p("/a")
-	r := e.ok(co.Create(a, nil), co.CreateEphemeral(e.p("/e"), nil), co.CreateSequential(e.p("/s-"), nil),
-		co.Check(a, 0), co.Absent(e.p("/x")), co.Ensure(a), co.Set(a, nil, 0), co.Set(a, nil, 1), co.Delete(e.p("/e"), 0))
+	r := e.ok(registry.Create(a, nil), registry.CreateEphemeral(e.p("/e"), nil), registry.CreateSequential(e.p("/s-"), nil),
+		registry.Check(a, 0), registry.Absent(e.p("/x")), registry.Ensure(a), registry.Set(a, nil, 0), registry.Set(a, nil, 1), registry.Delete(e.p("/e"), 0))
 	for i, want := range []int32{0, 0, 0, 0, 0, 0, 1, 2, 0} {
 		if r[i].Version != want {
 			e.Errorf("result %d has version %d, want %d", i, r[i].Version, want)
@@ -168,13 +168,13 @@ func results(e *env) {
 
 func versions(e *env) {
 	a := e.p("/a")
-	e.ok(co.Create(a, []byte("same")))
+	e.ok(registry.Create(a, []byte("same")))
 	created := e.node(a)
 	if created.Version != 0 || created.Czxid == 0 || created.Mzxid != created.Czxid || created.Ephemeral || created.Mtime.IsZero() {
 		e.Fatalf("new node: %+v", created)
 	}
 	for v := range int32(3) {
-		r := e.ok(co.Set(a, []byte("same"), v)) // a set counts even if it changes no data
+		r := e.ok(registry.Set(a, []byte("same"), v)) // a set counts even if it changes no data
 		n := e.node(a)
 		if n.Version != v+1 || r[0].Version != v+1 || n.Mzxid != r[0].Zxid || !n.Mtime.Equal(r[0].Time) || n.Czxid != created.Czxid || n.Mtime.Before(created.Mtime) {
 			e.Fatalf("after set %d: node %+v, result %+v", v+1, n, r[0])
@@ -182,12 +182,12 @@ func versions(e *env) {
 	}
 	// Children do not count as sets.
 	before := e.node(a)
-	e.ok(co.Create(a+"/b", nil))
+	e.ok(registry.Create(a+"/b", nil))
 	if n := e.node(a); n.Version != before.Version || n.Mzxid != before.Mzxid {
 		e.Fatalf("a child changed its parent's version or mzxid: %+v, was %+v", n, before)
 	}
-	e.ok(co.Delete(a+"/b", 0), co.Delete(a, 3))
-	e.ok(co.Create(a, nil))
+	e.ok(registry.Delete(a+"/b", 0), registry.Delete(a, 3))
+	e.ok(registry.Create(a, nil))
 	if n := e.node(a); n.Version != 0 || n.Czxid <= before.Mzxid || len(n.Data) != 0 {
 		e.Fatalf("a node made again: %+v, want version 0, a later czxid, no data", n)
 	}
@@ -195,25 +195,25 @@ func versions(e *env) {
 
 func zxidGrows(e *env) {
 	a := e.p("/a")
-	e.ok(co.Create(a, nil))
+	e.ok(registry.Create(a, nil))
 	other := e.connect()
-	e.await(other, "/a", func(s co.Snapshot) bool { return s.Data(a).Exists }, co.Data(a))
+	e.await(other, "/a", func(s registry.Snapshot) bool { return s.Data(a).Exists }, registry.Data(a))
 	last := e.node(a).Czxid
 	for i := range 20 {
 		rc := e.rc
 		if i%2 == 1 {
 			rc = other
 		}
-		r := e.commit(rc, co.Set(a, nil, co.AnyVersion))
+		r := e.commit(rc, registry.Set(a, nil, registry.AnyVersion))
 		if r[0].Zxid <= last {
 			e.Fatalf("commit %d has zxid %d, the one before had %d", i, r[0].Zxid, last)
 		}
 		last = r[0].Zxid
 		if i%5 == 4 {
 			// Also for a node that is made again.
-			e.commit(rc, co.Delete(a, co.AnyVersion))
-			e.commit(rc, co.Create(a, nil))
-			if n := e.read(rc, co.Data(a)); n.Czxid <= last {
+			e.commit(rc, registry.Delete(a, registry.AnyVersion))
+			e.commit(rc, registry.Create(a, nil))
+			if n := e.read(rc, registry.Data(a)); n.Czxid <= last {
 				e.Fatalf("a node made again has czxid %d, the commit before had %d", n.Czxid, last)
 			} else {
 				last = n.Czxid
@@ -224,25 +224,25 @@ func zxidGrows(e *env) {
 
 func ephemeralHasNoChildren(e *env) {
 	a := e.p("/a")
-	e.ok(co.CreateEphemeral(a, []byte("x")))
+	e.ok(registry.CreateEphemeral(a, []byte("x")))
 	if n := e.node(a); !n.Ephemeral || string(n.Data) != "x" {
 		e.Fatalf("ephemeral node: %+v", n)
 	}
-	e.conflict(0, co.ReasonParent, co.Create(a+"/b", nil))
-	e.conflict(0, co.ReasonParent, co.CreateEphemeral(a+"/b", nil))
-	e.conflict(0, co.ReasonParent, co.CreateSequential(a+"/b", nil))
-	e.conflict(1, co.ReasonParent, co.CreateEphemeral(e.p("/b"), nil), co.Create(e.p("/b/c"), nil))
+	e.conflict(0, registry.ReasonParent, registry.Create(a+"/b", nil))
+	e.conflict(0, registry.ReasonParent, registry.CreateEphemeral(a+"/b", nil))
+	e.conflict(0, registry.ReasonParent, registry.CreateSequential(a+"/b", nil))
+	e.conflict(1, registry.ReasonParent, registry.CreateEphemeral(e.p("/b"), nil), registry.Create(e.p("/b/c"), nil))
 	// It can be set and deleted like any other, by any session.
 	other := e.connect()
-	e.await(other, "/a", func(s co.Snapshot) bool { return s.Data(a).Exists }, co.Data(a))
-	e.commit(other, co.Set(a, nil, 0))
-	e.commit(other, co.Delete(a, 1))
+	e.await(other, "/a", func(s registry.Snapshot) bool { return s.Data(a).Exists }, registry.Data(a))
+	e.commit(other, registry.Set(a, nil, 0))
+	e.commit(other, registry.Delete(a, 1))
 }
 
 func sequential(e *env) {
-	e.ok(co.Create(e.p("/q"), nil), co.Create(e.p("/r"), nil))
+	e.ok(registry.Create(e.p("/q"), nil), registry.Create(e.p("/r"), nil))
 	other := e.connect()
-	e.await(other, "/q", func(s co.Snapshot) bool { return s.Data(e.p("/q")).Exists }, co.Data(e.p("/q")))
+	e.await(other, "/q", func(s registry.Snapshot) bool { return s.Data(e.p("/q")).Exists }, registry.Data(e.p("/q")))
 	last := ""
 	for i := range 24 {
 		rc := e.rc
@@ -253,7 +253,7 @@ func sequential(e *env) {
 		if i%8 == 7 {
 			prefix = e.p("/q/") // nothing but the number
 		}
-		r := e.commit(rc, co.CreateSequential(prefix, []byte("d")))
+		r := e.commit(rc, registry.CreateSequential(prefix, []byte("d")))
 		number, ok := strings.CutPrefix(r[0].Path, prefix)
 		if !ok || len(number) != 10 || strings.Trim(number, "0123456789") != "" {
 			e.Fatalf("sequential path %q, want %q and ten digits", r[0].Path, prefix)
@@ -262,15 +262,15 @@ func sequential(e *env) {
 			e.Fatalf("sequential number %s came after %s", number, last)
 		}
 		last = number
-		n := e.read(rc, co.Data(r[0].Path))
+		n := e.read(rc, registry.Data(r[0].Path))
 		if !n.Exists || !n.Ephemeral || string(n.Data) != "d" {
 			e.Fatalf("sequential node: %+v", n)
 		}
 		if i%4 == 0 { // the numbers of deleted nodes do not come again
-			e.commit(rc, co.Delete(r[0].Path, 0))
+			e.commit(rc, registry.Delete(r[0].Path, 0))
 		}
 	}
-	r := e.ok(co.CreateSequential(e.p("/q/m-"), nil), co.CreateSequential(e.p("/q/m-"), nil), co.CreateSequential(e.p("/r/m-"), nil))
+	r := e.ok(registry.CreateSequential(e.p("/q/m-"), nil), registry.CreateSequential(e.p("/q/m-"), nil), registry.CreateSequential(e.p("/r/m-"), nil))
 	if r[0].Path >= r[1].Path {
 		e.Fatalf("sequential paths of one commit: %q, then %q", r[0].Path, r[1].Path)
 	}
@@ -281,7 +281,7 @@ func sequential(e *env) {
 
 func ensure(e *env) {
 	a, c := e.p("/a"), e.p("/a/b/c")
-	r := e.ok(co.Ensure(c))
+	r := e.ok(registry.Ensure(c))
 	if r[0].Path != c || r[0].Version != 0 {
 		e.Fatalf("ensure: %+v", r[0])
 	}
@@ -291,15 +291,15 @@ func ensure(e *env) {
 		}
 	}
 	// It leaves alone what is there.
-	e.ok(co.Set(a, []byte("x"), 0))
+	e.ok(registry.Set(a, []byte("x"), 0))
 	before := e.node(a)
-	e.ok(co.Ensure(a), co.Ensure(c), co.Ensure(a))
+	e.ok(registry.Ensure(a), registry.Ensure(c), registry.Ensure(a))
 	if n := e.node(a); string(n.Data) != "x" || n.Version != 1 || n.Mzxid != before.Mzxid {
 		e.Fatalf("ensured again: %+v, was %+v", n, before)
 	}
 	// Ops after it build on it, and it sees those before it.
-	e.ok(co.Ensure(e.p("/d/e")), co.Create(e.p("/d/e/f"), []byte("f")), co.Set(e.p("/d"), []byte("d"), 0))
-	e.ok(co.Create(e.p("/g"), []byte("g")), co.Ensure(e.p("/g/h")), co.CreateEphemeral(e.p("/g/h/i"), nil))
+	e.ok(registry.Ensure(e.p("/d/e")), registry.Create(e.p("/d/e/f"), []byte("f")), registry.Set(e.p("/d"), []byte("d"), 0))
+	e.ok(registry.Create(e.p("/g"), []byte("g")), registry.Ensure(e.p("/g/h")), registry.CreateEphemeral(e.p("/g/h/i"), nil))
 	if n := e.node(e.p("/g")); string(n.Data) != "g" {
 		e.Fatalf("a node that was made before it was ensured: %+v", n)
 	}
@@ -307,24 +307,24 @@ func ensure(e *env) {
 		e.Fatalf("a node below an ensured one: %+v", n)
 	}
 	// It cannot make nodes below an ephemeral one.
-	var oe *co.OpError
-	if _, err := e.rc.Commit(e.ctx, co.Check(a, 1), co.Ensure(e.p("/g/h/i/j"))); !errors.As(err, &oe) || oe.Index != 1 || oe.Reason != co.ReasonParent {
+	var oe *registry.OpError
+	if _, err := e.rc.Commit(e.ctx, registry.Check(a, 1), registry.Ensure(e.p("/g/h/i/j"))); !errors.As(err, &oe) || oe.Index != 1 || oe.Reason != registry.ReasonParent {
 		e.Fatalf("ensure below an ephemeral node: %v", err)
 	}
 	// What it made may stay if the commit fails, the rest may not.
-	_, err := e.rc.Commit(e.ctx, co.Ensure(e.p("/k/l")), co.Set(a, nil, 1), co.Check(a, 1))
-	if !errors.As(err, &oe) || oe.Index != 2 || oe.Reason != co.ReasonVersion {
+	_, err := e.rc.Commit(e.ctx, registry.Ensure(e.p("/k/l")), registry.Set(a, nil, 1), registry.Check(a, 1))
+	if !errors.As(err, &oe) || oe.Index != 2 || oe.Reason != registry.ReasonVersion {
 		e.Fatalf("a commit with ensure that fails: %v", err)
 	}
 	if n := e.node(a); n.Version != 1 {
 		e.Fatalf("a commit with ensure that failed left %+v", n)
 	}
-	e.ok(co.Ensure(e.p("/k/l")))
+	e.ok(registry.Ensure(e.p("/k/l")))
 }
 
 func dataIsCopied(e *env) {
 	data := []byte("before")
-	e.ok(co.Create(e.p("/a"), data), co.Create(e.p("/b"), nil), co.Set(e.p("/b"), data, 0))
+	e.ok(registry.Create(e.p("/a"), data), registry.Create(e.p("/b"), nil), registry.Set(e.p("/b"), data, 0))
 	copy(data, "AFTER!")
 	for _, path := range []string{"/a", "/b"} {
 		if n := e.node(e.p(path)); string(n.Data) != "before" {
@@ -337,45 +337,45 @@ func cancelledCommit(e *env) {
 	before := dump(e.ctx, e.TB, e.rc, e.root)
 	ctx, cancel := context.WithCancel(e.ctx)
 	cancel()
-	if _, err := e.rc.Commit(ctx, co.Create(e.p("/a"), nil)); !errors.Is(err, context.Canceled) || errors.Is(err, co.ErrUnknown) {
+	if _, err := e.rc.Commit(ctx, registry.Create(e.p("/a"), nil)); !errors.Is(err, context.Canceled) || errors.Is(err, registry.ErrUnknown) {
 		e.Fatalf("commit with a cancelled context: %v", err)
 	}
-	if _, err := e.rc.Read(ctx, co.Data(e.root)); !errors.Is(err, context.Canceled) {
+	if _, err := e.rc.Read(ctx, registry.Data(e.root)); !errors.Is(err, context.Canceled) {
 		e.Fatalf("read with a cancelled context: %v", err)
 	}
-	if _, err := e.rc.Watch(ctx, co.Data(e.root)); !errors.Is(err, context.Canceled) {
+	if _, err := e.rc.Watch(ctx, registry.Data(e.root)); !errors.Is(err, context.Canceled) {
 		e.Fatalf("watch with a cancelled context: %v", err)
 	}
 	if after := dump(e.ctx, e.TB, e.rc, e.root); !sameTree(before, after) {
 		e.Fatalf("a cancelled commit wrote\nbefore: %s\nafter:  %s", before, after)
 	}
-	e.ok(co.Create(e.p("/a"), nil)) // the session is none the worse
+	e.ok(registry.Create(e.p("/a"), nil)) // the session is none the worse
 }
 
 func tooLarge(e *env) {
 	before := dump(e.ctx, e.TB, e.rc, e.root)
-	for _, ops := range [][]co.Op{
-		{co.Create(e.p("/a"), make([]byte, 8<<20))},
-		{co.Create(e.p("/b"), nil), co.Set(e.p("/b"), make([]byte, 8<<20), 0)},
+	for _, ops := range [][]registry.Op{
+		{registry.Create(e.p("/a"), make([]byte, 8<<20))},
+		{registry.Create(e.p("/b"), nil), registry.Set(e.p("/b"), make([]byte, 8<<20), 0)},
 		hundredThousand(e),
 	} {
-		if _, err := e.rc.Commit(e.ctx, ops...); !errors.Is(err, co.ErrTooLarge) {
+		if _, err := e.rc.Commit(e.ctx, ops...); !errors.Is(err, registry.ErrTooLarge) {
 			e.Fatalf("a commit of %d ops far over the limit: %v", len(ops), err)
 		}
 	}
 	if after := dump(e.ctx, e.TB, e.rc, e.root); !sameTree(before, after) {
 		e.Fatal("a commit that was too large wrote something")
 	}
-	e.ok(co.Create(e.p("/a"), make([]byte, 512<<10))) // what must fit: the size of a chunk
+	e.ok(registry.Create(e.p("/a"), make([]byte, 512<<10))) // what must fit: the size of a chunk
 	if n := e.node(e.p("/a")); len(n.Data) != 512<<10 {
 		e.Fatalf("%d bytes came back, want %d", len(n.Data), 512<<10)
 	}
 }
 
-func hundredThousand(e *env) []co.Op {
-	ops := make([]co.Op, 100_000)
+func hundredThousand(e *env) []registry.Op {
+	ops := make([]registry.Op, 100_000)
 	for i := range ops {
-		ops[i] = co.Create(e.p(fmt.Sprintf("/n%d", i)), nil)
+		ops[i] = registry.Create(e.p(fmt.Sprintf("/n%d", i)), nil)
 	}
 	return ops
 }
@@ -387,21 +387,21 @@ func wrongOps(e *env) {
 		e.root + "/nul\x00", e.root + "/bell\a", e.root + "/del\x7f", e.root + "/\u0085", e.root + "/\ue000", e.root + "/\uffff", e.root + "/\U0001F600",
 		e.root + "/\xff", e.root + "/\xe4", e.root + "/a\x80", e.root + "/ä\x80",
 	} {
-		for _, op := range []co.Op{co.Create(path, nil), co.Set(path, nil, co.AnyVersion), co.Delete(path, co.AnyVersion), co.Check(path, co.AnyVersion), co.Absent(path), co.Ensure(path)} {
-			_, err := e.rc.Commit(e.ctx, co.Create(e.p("/made"), nil), op)
-			if err == nil || errors.Is(err, co.ErrConflict) || errors.Is(err, co.ErrUnknown) {
+		for _, op := range []registry.Op{registry.Create(path, nil), registry.Set(path, nil, registry.AnyVersion), registry.Delete(path, registry.AnyVersion), registry.Check(path, registry.AnyVersion), registry.Absent(path), registry.Ensure(path)} {
+			_, err := e.rc.Commit(e.ctx, registry.Create(e.p("/made"), nil), op)
+			if err == nil || errors.Is(err, registry.ErrConflict) || errors.Is(err, registry.ErrUnknown) {
 				e.Errorf("%s %q: error %v, want one about the path", op.Kind, path, err)
 			}
 		}
-		if _, err := e.rc.Read(e.ctx, co.Data(path)); err == nil {
+		if _, err := e.rc.Read(e.ctx, registry.Data(path)); err == nil {
 			e.Errorf("read %q: no error", path)
 		}
-		if _, err := e.rc.Watch(e.ctx, co.Data(path)); err == nil {
+		if _, err := e.rc.Watch(e.ctx, registry.Data(path)); err == nil {
 			e.Errorf("watch %q: no error", path)
 		}
 	}
-	for _, kind := range []co.OpKind{0, 99} {
-		if _, err := e.rc.Commit(e.ctx, co.Create(e.p("/made"), nil), co.Op{Kind: kind, Path: e.p("/a")}); err == nil {
+	for _, kind := range []registry.OpKind{0, 99} {
+		if _, err := e.rc.Commit(e.ctx, registry.Create(e.p("/made"), nil), registry.Op{Kind: kind, Path: e.p("/a")}); err == nil {
 			e.Errorf("op of kind %d: no error", kind)
 		}
 	}
@@ -410,7 +410,7 @@ func wrongOps(e *env) {
 	}
 	// Strange but right.
 	for _, path := range []string{"/日本語", "/with space", "/a.b", "/...", "/@-@", "/ä"} {
-		e.ok(co.Create(e.p(path), []byte(path)))
+		e.ok(registry.Create(e.p(path), []byte(path)))
 		if n := e.node(e.p(path)); string(n.Data) != path {
 			e.Errorf("%s: %+v", path, n)
 		}
@@ -428,17 +428,17 @@ func nothing(e *env) {
 
 func manyOps(e *env) {
 	const n = 1000
-	prepare := []co.Op{co.Create(e.p("/item"), nil)}
+	prepare := []registry.Op{registry.Create(e.p("/item"), nil)}
 	for i := range n {
-		prepare = append(prepare, co.Create(e.p(fmt.Sprintf("/item/%d", i)), nil))
+		prepare = append(prepare, registry.Create(e.p(fmt.Sprintf("/item/%d", i)), nil))
 	}
 	e.ok(prepare...)
-	var ops []co.Op
+	var ops []registry.Op
 	for i := range n {
 		path := e.p(fmt.Sprintf("/item/%d", i))
-		ops = append(ops, co.Absent(path+"/misfire"), co.Set(path, []byte("begun"), 0), co.CreateEphemeral(path+"/running", nil))
+		ops = append(ops, registry.Absent(path+"/misfire"), registry.Set(path, []byte("begun"), 0), registry.CreateEphemeral(path+"/running", nil))
 	}
-	e.conflict(len(ops), co.ReasonVersion, append(ops, co.Check(e.p("/item"), 5))...)
+	e.conflict(len(ops), registry.ReasonVersion, append(ops, registry.Check(e.p("/item"), 5))...)
 	r := e.ok(ops...)
 	for i := range r {
 		if i%3 == 1 && (r[i].Version != 1 || r[i].Zxid != r[1].Zxid) {

@@ -5,54 +5,54 @@ import (
 	"fmt"
 	"sync"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Fault is what happens to one call.
 type Fault uint8
 
 // The faults. Where one makes no sense for Read and Watch, which change
-// nothing, the call fails with coordination.ErrUnavailable.
+// nothing, the call fails with registry.ErrUnavailable.
 const (
 	// NoFault lets the call through.
 	NoFault Fault = iota
-	// Refused fails with coordination.ErrUnavailable; nothing is applied.
+	// Refused fails with registry.ErrUnavailable; nothing is applied.
 	Refused
-	// InDoubt fails with coordination.ErrSuspect; nothing is applied.
+	// InDoubt fails with registry.ErrSuspect; nothing is applied.
 	InDoubt
-	// LostRequest fails with coordination.ErrUnknown; nothing is applied.
+	// LostRequest fails with registry.ErrUnknown; nothing is applied.
 	LostRequest
-	// LostAnswer fails with coordination.ErrUnknown; the commit is applied, if
+	// LostAnswer fails with registry.ErrUnknown; the commit is applied, if
 	// it can be.
 	LostAnswer
 	// ExpireBefore ends the session; nothing is applied.
 	ExpireBefore
 	// ExpireAfter applies the commit, if it can be, and ends the session
-	// before the answer comes: coordination.ErrUnknown.
+	// before the answer comes: registry.ErrUnknown.
 	ExpireAfter
 )
 
 // FaultyCenter is a session that fails on demand.
 type FaultyCenter struct {
-	rc   co.RegistryCenter
+	rc   registry.Center
 	plan func(call int, op string) Fault
 
 	mu      sync.Mutex
 	calls   int
 	expired bool
-	doubt   co.Trust
+	doubt   registry.Trust
 	moved   chan struct{} // closed when doubt changes
 	changed chan struct{} // closed when doubt or the session's trust changes; nil: nobody asked
 
 	merges sync.WaitGroup
 }
 
-var _ co.RegistryCenter = (*FaultyCenter)(nil)
+var _ registry.Center = (*FaultyCenter)(nil)
 
 // Faulty decorates a session. plan is asked before each call: they are
 // numbered from 1, op is "commit", "read" or "watch". It may be called from
 // several goroutines at once; nil is no fault ever.
-func Faulty(rc co.RegistryCenter, plan func(call int, op string) Fault) *FaultyCenter {
+func Faulty(rc registry.Center, plan func(call int, op string) Fault) *FaultyCenter {
 	if plan == nil {
 		plan = func(int, string) Fault { return NoFault }
 	}
@@ -60,7 +60,7 @@ func Faulty(rc co.RegistryCenter, plan func(call int, op string) Fault) *FaultyC
 }
 
 // Expire ends the session as a registry would: Lost is closed, the ephemeral
-// nodes go, every method returns coordination.ErrSessionLost.
+// nodes go, every method returns registry.ErrSessionLost.
 func (f *FaultyCenter) Expire() {
 	f.mu.Lock()
 	f.expired = true
@@ -71,17 +71,17 @@ func (f *FaultyCenter) Expire() {
 // Suspect puts the session in doubt, or ends the doubt.
 func (f *FaultyCenter) Suspect(doubt bool) {
 	if doubt {
-		f.Doubt(co.TrustSuspect)
+		f.Doubt(registry.TrustSuspect)
 	} else {
-		f.Doubt(co.TrustLive)
+		f.Doubt(registry.TrustLive)
 	}
 }
 
 // Doubt sets how far the session is trusted. Until it is TrustLive again,
-// Trusted is false and Commit returns coordination.ErrSuspect. TrustLost is
+// Trusted is false and Commit returns registry.ErrSuspect. TrustLost is
 // Expire.
-func (f *FaultyCenter) Doubt(level co.Trust) {
-	if level >= co.TrustLost {
+func (f *FaultyCenter) Doubt(level registry.Trust) {
+	if level >= registry.TrustLost {
 		f.Expire()
 		return
 	}
@@ -97,34 +97,34 @@ func (f *FaultyCenter) Doubt(level co.Trust) {
 }
 
 // Unwrap returns the session that is decorated.
-func (f *FaultyCenter) Unwrap() co.RegistryCenter { return f.rc }
+func (f *FaultyCenter) Unwrap() registry.Center { return f.rc }
 
 // begin counts the call and says what is to happen to it.
 func (f *FaultyCenter) begin(op string) (Fault, error) {
 	f.mu.Lock()
 	f.calls++
-	call, expired, suspect := f.calls, f.expired, f.doubt != co.TrustLive
+	call, expired, suspect := f.calls, f.expired, f.doubt != registry.TrustLive
 	f.mu.Unlock()
 	if expired {
-		return NoFault, co.ErrSessionLost
+		return NoFault, registry.ErrSessionLost
 	}
 	fault := f.plan(call, op)
 	switch {
 	case fault == ExpireBefore, fault == ExpireAfter && op != "commit":
 		f.Expire()
-		return fault, co.ErrSessionLost
+		return fault, registry.ErrSessionLost
 	case suspect && op == "commit", fault == InDoubt:
-		return fault, fmt.Errorf("call %d: %w", call, co.ErrSuspect)
+		return fault, fmt.Errorf("call %d: %w", call, registry.ErrSuspect)
 	case fault == Refused, fault != NoFault && op != "commit":
-		return fault, fmt.Errorf("call %d: %w", call, co.ErrUnavailable)
+		return fault, fmt.Errorf("call %d: %w", call, registry.ErrUnavailable)
 	case fault == LostRequest:
-		return fault, fmt.Errorf("call %d: %w", call, co.ErrUnknown)
+		return fault, fmt.Errorf("call %d: %w", call, registry.ErrUnknown)
 	}
 	return fault, nil
 }
 
-// Commit implements coordination.RegistryCenter.
-func (f *FaultyCenter) Commit(ctx context.Context, ops ...co.Op) ([]co.Result, error) {
+// Commit implements registry.Center.
+func (f *FaultyCenter) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	fault, err := f.begin("commit")
 	if err != nil {
 		return nil, err
@@ -132,16 +132,16 @@ func (f *FaultyCenter) Commit(ctx context.Context, ops ...co.Op) ([]co.Result, e
 	results, err := f.rc.Commit(ctx, ops...)
 	switch fault {
 	case LostAnswer:
-		return nil, co.ErrUnknown
+		return nil, registry.ErrUnknown
 	case ExpireAfter:
 		f.Expire()
-		return nil, co.ErrUnknown
+		return nil, registry.ErrUnknown
 	}
 	return results, f.translate(err)
 }
 
-// Read implements coordination.RegistryCenter.
-func (f *FaultyCenter) Read(ctx context.Context, queries ...co.Query) ([]co.Node, error) {
+// Read implements registry.Center.
+func (f *FaultyCenter) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	if _, err := f.begin("read"); err != nil {
 		return nil, err
 	}
@@ -149,8 +149,8 @@ func (f *FaultyCenter) Read(ctx context.Context, queries ...co.Query) ([]co.Node
 	return nodes, f.translate(err)
 }
 
-// Watch implements coordination.RegistryCenter.
-func (f *FaultyCenter) Watch(ctx context.Context, queries ...co.Query) (<-chan co.Snapshot, error) {
+// Watch implements registry.Center.
+func (f *FaultyCenter) Watch(ctx context.Context, queries ...registry.Query) (<-chan registry.Snapshot, error) {
 	if _, err := f.begin("watch"); err != nil {
 		return nil, err
 	}
@@ -163,18 +163,18 @@ func (f *FaultyCenter) translate(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil && f.expired {
-		return co.ErrSessionLost
+		return registry.ErrSessionLost
 	}
 	return err
 }
 
-// Trust implements coordination.RegistryCenter.
-func (f *FaultyCenter) Trust() (co.Trust, <-chan struct{}) {
+// Trust implements registry.Center.
+func (f *FaultyCenter) Trust() (registry.Trust, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	level, inner := f.rc.Trust()
-	if level == co.TrustLost {
-		return co.TrustLost, nil
+	if level == registry.TrustLost {
+		return registry.TrustLost, nil
 	}
 	if f.changed == nil {
 		changed, moved := make(chan struct{}), f.moved
@@ -195,17 +195,17 @@ func (f *FaultyCenter) Trust() (co.Trust, <-chan struct{}) {
 	return max(level, f.doubt), f.changed
 }
 
-// Trusted implements coordination.RegistryCenter.
+// Trusted implements registry.Center.
 func (f *FaultyCenter) Trusted() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.doubt == co.TrustLive && !f.expired && f.rc.Trusted()
+	return f.doubt == registry.TrustLive && !f.expired && f.rc.Trusted()
 }
 
-// Lost implements coordination.RegistryCenter.
+// Lost implements registry.Center.
 func (f *FaultyCenter) Lost() <-chan struct{} { return f.rc.Lost() }
 
-// Close implements coordination.RegistryCenter.
+// Close implements registry.Center.
 func (f *FaultyCenter) Close() error {
 	err := f.rc.Close()
 	f.merges.Wait()

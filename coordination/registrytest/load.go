@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"sync"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 func loadCases() []testCase {
@@ -23,14 +23,14 @@ func loadCases() []testCase {
 func noLostUpdate(e *env) {
 	const sessions, raises = 8, 25
 	a, b := e.p("/a"), e.p("/b")
-	e.ok(co.Create(a, []byte("0")), co.Create(b, []byte("0")))
+	e.ok(registry.Create(a, []byte("0")), registry.Create(b, []byte("0")))
 	var wg sync.WaitGroup
 	for range sessions {
 		rc := e.connect()
-		e.await(rc, "/b", func(s co.Snapshot) bool { return s.Data(b).Exists }, co.Data(b))
+		e.await(rc, "/b", func(s registry.Snapshot) bool { return s.Data(b).Exists }, registry.Data(b))
 		wg.Go(func() {
 			for done := 0; done < raises; {
-				nodes, err := rc.Read(e.ctx, co.Data(a))
+				nodes, err := rc.Read(e.ctx, registry.Data(a))
 				if err != nil {
 					e.Errorf("read: %v", err)
 					return
@@ -41,10 +41,10 @@ func noLostUpdate(e *env) {
 					return
 				}
 				next := []byte(strconv.Itoa(n + 1))
-				switch _, err := rc.Commit(e.ctx, co.Set(b, next, co.AnyVersion), co.Set(a, next, nodes[0].Version)); {
+				switch _, err := rc.Commit(e.ctx, registry.Set(b, next, registry.AnyVersion), registry.Set(a, next, nodes[0].Version)); {
 				case err == nil:
 					done++
-				case !errors.Is(err, co.ErrConflict):
+				case !errors.Is(err, registry.ErrConflict):
 					e.Errorf("commit: %v", err)
 					return
 				}
@@ -52,7 +52,7 @@ func noLostUpdate(e *env) {
 		})
 	}
 	wg.Wait()
-	e.await(e.rc, "the last count", func(s co.Snapshot) bool { return s.Data(a).Version >= sessions*raises }, co.Data(a))
+	e.await(e.rc, "the last count", func(s registry.Snapshot) bool { return s.Data(a).Version >= sessions*raises }, registry.Data(a))
 	for _, path := range []string{a, b} {
 		if n := e.node(path); string(n.Data) != strconv.Itoa(sessions*raises) || n.Version != sessions*raises {
 			e.Errorf("%s counted %q in %d versions, want %d", path, n.Data, n.Version, sessions*raises)
@@ -63,19 +63,19 @@ func noLostUpdate(e *env) {
 // oneTakesEach: sessions race for the same places.
 func oneTakesEach(e *env) {
 	const sessions, places = 6, 40
-	e.ok(co.Create(e.p("/won"), nil))
+	e.ok(registry.Create(e.p("/won"), nil))
 	var wg sync.WaitGroup
 	wins := make([][]int, sessions)
 	for s := range sessions {
 		rc := e.connect()
-		e.await(rc, "/won", func(s co.Snapshot) bool { return s.Data(e.p("/won")).Exists }, co.Data(e.p("/won")))
+		e.await(rc, "/won", func(s registry.Snapshot) bool { return s.Data(e.p("/won")).Exists }, registry.Data(e.p("/won")))
 		wg.Go(func() {
 			for i := range places {
-				_, err := rc.Commit(e.ctx, co.Create(e.p(fmt.Sprintf("/won/%d", i)), []byte(strconv.Itoa(s))), co.CreateEphemeral(e.p(fmt.Sprintf("/by-%d-%d", s, i)), nil))
+				_, err := rc.Commit(e.ctx, registry.Create(e.p(fmt.Sprintf("/won/%d", i)), []byte(strconv.Itoa(s))), registry.CreateEphemeral(e.p(fmt.Sprintf("/by-%d-%d", s, i)), nil))
 				switch {
 				case err == nil:
 					wins[s] = append(wins[s], i)
-				case !errors.Is(err, co.ErrConflict):
+				case !errors.Is(err, registry.ErrConflict):
 					e.Errorf("commit: %v", err)
 				}
 			}
@@ -87,7 +87,7 @@ func oneTakesEach(e *env) {
 		total += len(won)
 		for _, i := range won {
 			path := e.p(fmt.Sprintf("/won/%d", i))
-			e.await(e.rc, path, func(s co.Snapshot) bool { return s.Data(path).Exists }, co.Data(path))
+			e.await(e.rc, path, func(s registry.Snapshot) bool { return s.Data(path).Exists }, registry.Data(path))
 			if n := e.node(path); string(n.Data) != strconv.Itoa(s) {
 				e.Errorf("place %d: session %d won it, the node says %q", i, s, n.Data)
 			}
@@ -104,7 +104,7 @@ func oneTakesEach(e *env) {
 func randomCommits(e *env) {
 	for seed := range uint64(4) {
 		root := e.p(fmt.Sprintf("/%d", seed))
-		e.ok(co.Create(root, nil))
+		e.ok(registry.Create(root, nil))
 		Walk(e.TB, rand.New(rand.NewPCG(seed, 1)), 250, root, e.server)
 	}
 }

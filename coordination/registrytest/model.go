@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // model is a registry so naive that it can be seen to be right: a commit works
@@ -38,46 +38,46 @@ func (m model) hasChildren(path string) bool {
 
 // commit returns what the registry must be after the commit, or which op fails
 // and why. made has the paths of the sequential nodes, by op.
-func (m model) commit(owner int, ops []co.Op, made func(i int) string) (model, *co.OpError) {
+func (m model) commit(owner int, ops []registry.Op, made func(i int) string) (model, *registry.OpError) {
 	next := maps.Clone(m)
 	for i, op := range ops {
 		n, exists := next[op.Path]
 		parent, hasParent := next[parentOf(op.Path)]
-		var why co.Reason
+		var why registry.Reason
 		switch op.Kind {
-		case co.OpCreate, co.OpEphemeral, co.OpSequential, co.OpAbsent:
+		case registry.OpCreate, registry.OpEphemeral, registry.OpSequential, registry.OpAbsent:
 			if !hasParent || parent.owner != 0 {
-				why = co.ReasonParent
-			} else if exists && op.Kind != co.OpSequential {
-				why = co.ReasonExists
+				why = registry.ReasonParent
+			} else if exists && op.Kind != registry.OpSequential {
+				why = registry.ReasonExists
 			}
-		case co.OpSet, co.OpDelete, co.OpCheck:
+		case registry.OpSet, registry.OpDelete, registry.OpCheck:
 			if !exists {
-				why = co.ReasonAbsent
-			} else if op.Version != co.AnyVersion && op.Version != n.version {
-				why = co.ReasonVersion
-			} else if op.Kind == co.OpDelete && next.hasChildren(op.Path) {
-				why = co.ReasonChildren
+				why = registry.ReasonAbsent
+			} else if op.Version != registry.AnyVersion && op.Version != n.version {
+				why = registry.ReasonVersion
+			} else if op.Kind == registry.OpDelete && next.hasChildren(op.Path) {
+				why = registry.ReasonChildren
 			}
 		}
 		if why != "" {
-			return m, &co.OpError{Index: i, Op: op, Reason: why}
+			return m, &registry.OpError{Index: i, Op: op, Reason: why}
 		}
 		switch op.Kind {
-		case co.OpCreate:
+		case registry.OpCreate:
 			next[op.Path] = modelNode{data: string(op.Data)}
-		case co.OpEphemeral:
+		case registry.OpEphemeral:
 			next[op.Path] = modelNode{data: string(op.Data), owner: owner}
-		case co.OpSequential:
+		case registry.OpSequential:
 			next[made(i)] = modelNode{data: string(op.Data), owner: owner}
-		case co.OpSet:
+		case registry.OpSet:
 			next[op.Path] = modelNode{string(op.Data), n.version + 1, n.owner}
-		case co.OpDelete:
+		case registry.OpDelete:
 			delete(next, op.Path)
-		case co.OpEnsure:
+		case registry.OpEnsure:
 			if !exists {
 				if _, err := next.ensure(op.Path); err != "" {
-					return m, &co.OpError{Index: i, Op: op, Reason: err}
+					return m, &registry.OpError{Index: i, Op: op, Reason: err}
 				}
 			}
 		}
@@ -85,12 +85,12 @@ func (m model) commit(owner int, ops []co.Op, made func(i int) string) (model, *
 	return next, nil
 }
 
-func (m model) ensure(path string) (modelNode, co.Reason) {
+func (m model) ensure(path string) (modelNode, registry.Reason) {
 	if n, ok := m[path]; ok {
 		return n, ""
 	}
 	if p, err := m.ensure(parentOf(path)); err != "" || p.owner != 0 {
-		return p, co.ReasonParent
+		return p, registry.ReasonParent
 	}
 	m[path] = modelNode{}
 	return m[path], ""
@@ -130,7 +130,7 @@ func (m model) differs(tree Tree) string {
 
 // RandomCommit makes ops below root on a handful of paths, about half of them
 // bound to fail. An [co.Ensure] stands at the front or not at all.
-func RandomCommit(r *rand.Rand, root string) []co.Op {
+func RandomCommit(r *rand.Rand, root string) []registry.Op {
 	path := func() string {
 		p := root
 		for range 1 + r.IntN(3) {
@@ -140,31 +140,31 @@ func RandomCommit(r *rand.Rand, root string) []co.Op {
 	}
 	version := func() int32 {
 		if r.IntN(2) == 0 {
-			return co.AnyVersion
+			return registry.AnyVersion
 		}
 		return r.Int32N(4)
 	}
 	data := func() []byte { return fmt.Appendf(nil, "%d", r.IntN(1000)) }
-	var ops []co.Op
+	var ops []registry.Op
 	if r.IntN(6) == 0 {
-		ops = append(ops, co.Ensure(path()))
+		ops = append(ops, registry.Ensure(path()))
 	}
 	for range 1 + r.IntN(4) {
 		switch r.IntN(9) {
 		case 0, 1:
-			ops = append(ops, co.Create(path(), data()))
+			ops = append(ops, registry.Create(path(), data()))
 		case 2:
-			ops = append(ops, co.CreateEphemeral(path(), data()))
+			ops = append(ops, registry.CreateEphemeral(path(), data()))
 		case 3:
-			ops = append(ops, co.CreateSequential(path()+"-", data()))
+			ops = append(ops, registry.CreateSequential(path()+"-", data()))
 		case 4, 5:
-			ops = append(ops, co.Set(path(), data(), version()))
+			ops = append(ops, registry.Set(path(), data(), version()))
 		case 6:
-			ops = append(ops, co.Delete(path(), version()))
+			ops = append(ops, registry.Delete(path(), version()))
 		case 7:
-			ops = append(ops, co.Check(path(), version()))
+			ops = append(ops, registry.Check(path(), version()))
 		case 8:
-			ops = append(ops, co.Absent(path()))
+			ops = append(ops, registry.Absent(path()))
 		}
 	}
 	return ops
@@ -181,7 +181,7 @@ func Walk(t testing.TB, r *rand.Rand, steps int, root string, servers ...Server)
 	defer cancel()
 	walkers := make([]*walker, len(servers))
 	for i, s := range servers {
-		walkers[i] = &walker{TB: t, ctx: ctx, server: s, root: root, model: model{root: {}}, rcs: make([]co.RegistryCenter, sessions), ids: make([]int, sessions)}
+		walkers[i] = &walker{TB: t, ctx: ctx, server: s, root: root, model: model{root: {}}, rcs: make([]registry.Center, sessions), ids: make([]int, sessions)}
 		for j := range sessions {
 			walkers[i].connect(j)
 		}
@@ -223,7 +223,7 @@ type walker struct {
 	server Server
 	root   string
 	model  model
-	rcs    []co.RegistryCenter
+	rcs    []registry.Center
 	ids    []int // the owner that a session is in the model
 	last   int
 	order  map[string]string // the last sequential number, by parent
@@ -240,9 +240,9 @@ func (w *walker) connect(i int) {
 func (w *walker) settle(i int) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
-	var queries []co.Query
+	var queries []registry.Query
 	for path := range w.model {
-		queries = append(queries, co.Data(path), co.Children(path))
+		queries = append(queries, registry.Data(path), registry.Children(path))
 	}
 	ch, err := w.rcs[i].Watch(ctx, queries...)
 	if err != nil {
@@ -280,7 +280,7 @@ func (w *walker) end(i int, expire bool) {
 }
 
 // commit returns what is wrong with the registry's answer, "" if nothing.
-func (w *walker) commit(who int, ops []co.Op) string {
+func (w *walker) commit(who int, ops []registry.Op) string {
 	w.settle(who)
 	results, err := w.rcs[who].Commit(w.ctx, ops...)
 	next, want := w.model.commit(w.ids[who], ops, func(i int) string {
@@ -289,7 +289,7 @@ func (w *walker) commit(who int, ops []co.Op) string {
 		}
 		return ops[i].Path + "?"
 	})
-	var got *co.OpError
+	var got *registry.OpError
 	switch {
 	case err != nil && !errors.As(err, &got):
 		return fmt.Sprintf("error %v", err)
@@ -301,7 +301,7 @@ func (w *walker) commit(who int, ops []co.Op) string {
 		return w.ensured(who, ops)
 	}
 	for i, op := range ops {
-		if op.Kind == co.OpSequential {
+		if op.Kind == registry.OpSequential {
 			number, ok := strings.CutPrefix(results[i].Path, op.Path)
 			if parent := parentOf(op.Path); !ok || len(number) != 10 || number <= w.order[parent] {
 				return fmt.Sprintf("sequential path %q after number %q", results[i].Path, w.order[parent])
@@ -311,7 +311,7 @@ func (w *walker) commit(who int, ops []co.Op) string {
 				w.order[parent] = number
 			}
 		}
-		if op.Kind == co.OpDelete {
+		if op.Kind == registry.OpDelete {
 			delete(w.order, op.Path) // a new node counts anew
 		}
 	}
@@ -320,8 +320,8 @@ func (w *walker) commit(who int, ops []co.Op) string {
 }
 
 // ensured takes into the model what a failed commit's Ensure made.
-func (w *walker) ensured(who int, ops []co.Op) string {
-	if ops[0].Kind != co.OpEnsure {
+func (w *walker) ensured(who int, ops []registry.Op) string {
+	if ops[0].Kind != registry.OpEnsure {
 		return ""
 	}
 	for i, c := range ops[0].Path {
@@ -338,7 +338,7 @@ func (w *walker) adopt(who int, path string) {
 	if _, known := w.model[path]; known {
 		return
 	}
-	nodes, err := w.rcs[who].Read(w.ctx, co.Data(path))
+	nodes, err := w.rcs[who].Read(w.ctx, registry.Data(path))
 	if err != nil {
 		w.Fatalf("read %s: %v", path, err)
 	}

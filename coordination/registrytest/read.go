@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 func readCases() []testCase {
@@ -18,8 +18,8 @@ func readCases() []testCase {
 
 func readOrder(e *env) {
 	a := e.p("/a")
-	e.ok(co.Create(a, []byte("data")), co.Create(a+"/b", nil))
-	queries := []co.Query{co.Data(a), co.Data(e.p("/none")), co.Children(a), co.Children(e.p("/none")), co.Data(a), co.Children(a + "/b")}
+	e.ok(registry.Create(a, []byte("data")), registry.Create(a+"/b", nil))
+	queries := []registry.Query{registry.Data(a), registry.Data(e.p("/none")), registry.Children(a), registry.Children(e.p("/none")), registry.Data(a), registry.Children(a + "/b")}
 	nodes, err := e.rc.Read(e.ctx, queries...)
 	if err != nil || len(nodes) != len(queries) {
 		e.Fatalf("read: %d nodes, %v", len(nodes), err)
@@ -41,7 +41,7 @@ func readOrder(e *env) {
 	if string(nodes[0].Data) != "data" || string(nodes[4].Data) != "data" || !slices.Equal(nodes[2].Names, []string{"b"}) || len(nodes[5].Names) != 0 {
 		e.Errorf("read: %+v", nodes)
 	}
-	if n := e.read(e.rc, co.Children("/")); !n.Exists || !slices.Contains(n.Names, e.root[1:]) {
+	if n := e.read(e.rc, registry.Children("/")); !n.Exists || !slices.Contains(n.Names, e.root[1:]) {
 		e.Errorf("children of /: %+v, want %s among them", n, e.root[1:])
 	}
 }
@@ -49,7 +49,7 @@ func readOrder(e *env) {
 func readNames(e *env) {
 	want := []string{"-", "0", "1", "10", "2", "A", "B", "a", "a-b", "a.b", "ab", "b", "ä"}
 	for _, i := range []int{5, 0, 12, 3, 7, 2, 9, 11, 1, 10, 4, 8, 6} {
-		e.ok(co.Create(e.p("/"+want[i]), nil))
+		e.ok(registry.Create(e.p("/"+want[i]), nil))
 		if !slices.IsSorted(e.names(e.root)) {
 			e.Fatalf("names: %q", e.names(e.root))
 		}
@@ -58,7 +58,7 @@ func readNames(e *env) {
 		e.Fatalf("names: %q, want %q", names, want)
 	}
 	// Grandchildren are not children.
-	e.ok(co.Create(e.p("/a/x"), nil), co.Create(e.p("/a-b/y"), nil), co.Delete(e.p("/b"), 0), co.Delete(e.p("/ä"), 0))
+	e.ok(registry.Create(e.p("/a/x"), nil), registry.Create(e.p("/a-b/y"), nil), registry.Delete(e.p("/b"), 0), registry.Delete(e.p("/ä"), 0))
 	if names := e.names(e.root); !slices.Equal(names, want[:11]) {
 		e.Fatalf("names: %q, want %q", names, want[:11])
 	}
@@ -67,9 +67,9 @@ func readNames(e *env) {
 func readLarge(e *env) {
 	const n = 3000
 	for i := 0; i < n; i += 500 {
-		var ops []co.Op
+		var ops []registry.Op
 		for j := i; j < i+500; j++ {
-			ops = append(ops, co.Create(e.p(fmt.Sprintf("/%06d", (j*7919)%n)), []byte{byte(j)}))
+			ops = append(ops, registry.Create(e.p(fmt.Sprintf("/%06d", (j*7919)%n)), []byte{byte(j)}))
 		}
 		e.ok(ops...)
 	}
@@ -77,9 +77,9 @@ func readLarge(e *env) {
 	if len(names) != n || !slices.IsSorted(names) {
 		e.Fatalf("%d names, want %d in order", len(names), n)
 	}
-	var queries []co.Query
+	var queries []registry.Query
 	for _, name := range names {
-		queries = append(queries, co.Data(e.p("/"+name)))
+		queries = append(queries, registry.Data(e.p("/"+name)))
 	}
 	nodes, err := e.rc.Read(e.ctx, queries...)
 	if err != nil || len(nodes) != n {
@@ -94,17 +94,17 @@ func readLarge(e *env) {
 
 func readStays(e *env) {
 	a := e.p("/a")
-	e.ok(co.Create(a, []byte("one")), co.Create(a+"/x", nil), co.Create(a+"/y", nil))
-	nodes, err := e.rc.Read(e.ctx, co.Data(a), co.Children(a))
+	e.ok(registry.Create(a, []byte("one")), registry.Create(a+"/x", nil), registry.Create(a+"/y", nil))
+	nodes, err := e.rc.Read(e.ctx, registry.Data(a), registry.Children(a))
 	if err != nil {
 		e.Fatal(err)
 	}
-	snapshot := e.next(e.watch(e.ctx, e.rc, co.Data(a), co.Children(a)))
-	e.ok(co.Set(a, []byte("two"), 0), co.Create(a+"/a", nil), co.Delete(a+"/y", 0), co.Create(a+"/z", nil))
+	snapshot := e.next(e.watch(e.ctx, e.rc, registry.Data(a), registry.Children(a)))
+	e.ok(registry.Set(a, []byte("two"), 0), registry.Create(a+"/a", nil), registry.Delete(a+"/y", 0), registry.Create(a+"/z", nil))
 	e.names(a)
-	for what, n := range map[string][2]co.Node{
+	for what, n := range map[string][2]registry.Node{
 		"read":  {nodes[0], nodes[1]},
-		"watch": {snapshot.Data(a), snapshot[co.Children(a)]},
+		"watch": {snapshot.Data(a), snapshot[registry.Children(a)]},
 	} {
 		if string(n[0].Data) != "one" || n[0].Version != 0 || !slices.Equal(n[1].Names, []string{"x", "y"}) {
 			e.Errorf("what a %s gave changed later: %+v", what, n)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 func sessionCases() []testCase {
@@ -22,25 +22,25 @@ func sessionCases() []testCase {
 }
 
 // over demands that every method says err.
-func (e *env) over(rc co.RegistryCenter, want error) {
+func (e *env) over(rc registry.Center, want error) {
 	e.Helper()
-	_, err := rc.Commit(e.ctx, co.Create(e.p("/late"), nil))
+	_, err := rc.Commit(e.ctx, registry.Create(e.p("/late"), nil))
 	if !errors.Is(err, want) {
 		e.Errorf("commit: %v, want %v", err, want)
 	}
 	if _, err = rc.Commit(e.ctx); !errors.Is(err, want) {
 		e.Errorf("commit of nothing: %v, want %v", err, want)
 	}
-	if _, err = rc.Read(e.ctx, co.Data(e.root)); !errors.Is(err, want) {
+	if _, err = rc.Read(e.ctx, registry.Data(e.root)); !errors.Is(err, want) {
 		e.Errorf("read: %v, want %v", err, want)
 	}
-	if ch, err := rc.Watch(e.ctx, co.Data(e.root)); !errors.Is(err, want) || ch != nil {
+	if ch, err := rc.Watch(e.ctx, registry.Data(e.root)); !errors.Is(err, want) || ch != nil {
 		e.Errorf("watch: %v, %v, want %v", ch, err, want)
 	}
 	if rc.Trusted() {
 		e.Error("a session that is over is trusted")
 	}
-	if level, changed := rc.Trust(); level != co.TrustLost || changed != nil {
+	if level, changed := rc.Trust(); level != registry.TrustLost || changed != nil {
 		e.Errorf("trust in a session that is over: %s, channel %v, want lost and nil", level, changed)
 	}
 	select {
@@ -51,9 +51,9 @@ func (e *env) over(rc co.RegistryCenter, want error) {
 }
 
 func sessionClose(e *env) {
-	e.ok(co.Create(e.p("/q"), nil))
+	e.ok(registry.Create(e.p("/q"), nil))
 	rc := e.connect()
-	e.await(rc, "/q", func(s co.Snapshot) bool { return s.Data(e.p("/q")).Exists }, co.Data(e.p("/q")))
+	e.await(rc, "/q", func(s registry.Snapshot) bool { return s.Data(e.p("/q")).Exists }, registry.Data(e.p("/q")))
 	if !rc.Trusted() {
 		e.Error("a new session is not trusted")
 	}
@@ -62,8 +62,8 @@ func sessionClose(e *env) {
 		e.Error("Lost of a new session is closed")
 	default:
 	}
-	r := e.commit(rc, co.CreateEphemeral(e.p("/e"), nil), co.CreateEphemeral(e.p("/q/e"), nil), co.CreateSequential(e.p("/q/n-"), nil),
-		co.Create(e.p("/stays"), []byte("x")), co.CreateEphemeral(e.p("/x"), nil), co.Delete(e.p("/x"), 0))
+	r := e.commit(rc, registry.CreateEphemeral(e.p("/e"), nil), registry.CreateEphemeral(e.p("/q/e"), nil), registry.CreateSequential(e.p("/q/n-"), nil),
+		registry.Create(e.p("/stays"), []byte("x")), registry.CreateEphemeral(e.p("/x"), nil), registry.Delete(e.p("/x"), 0))
 	if err := rc.Close(); err != nil {
 		e.Fatalf("close: %v", err)
 	}
@@ -78,32 +78,32 @@ func sessionClose(e *env) {
 	if n := e.node(e.p("/stays")); string(n.Data) != "x" {
 		e.Errorf("a persistent node of a closed session: %+v", n)
 	}
-	e.over(rc, co.ErrClosed)
+	e.over(rc, registry.ErrClosed)
 	if err := rc.Close(); err != nil {
 		e.Errorf("closed again: %v", err)
 	}
-	e.over(rc, co.ErrClosed)
+	e.over(rc, registry.ErrClosed)
 	if e.node(e.p("/late")).Exists {
 		e.Error("a closed session wrote")
 	}
-	e.ok(co.Absent(e.p("/e")), co.CreateEphemeral(e.p("/e"), nil), co.Delete(e.p("/q"), 0))
+	e.ok(registry.Absent(e.p("/e")), registry.CreateEphemeral(e.p("/e"), nil), registry.Delete(e.p("/q"), 0))
 }
 
 func sessionExpiry(e *env) {
 	rc := e.connect()
-	e.commit(rc, co.CreateEphemeral(e.p("/e"), nil), co.Create(e.p("/stays"), nil), co.CreateSequential(e.p("/n-"), nil))
+	e.commit(rc, registry.CreateEphemeral(e.p("/e"), nil), registry.Create(e.p("/stays"), nil), registry.CreateSequential(e.p("/n-"), nil))
 	e.server.Expire(e.TB, rc)
 	e.awaitLost(rc)
-	e.over(rc, co.ErrSessionLost)
+	e.over(rc, registry.ErrSessionLost)
 	e.awaitGone(e.rc, e.p("/e"))
 	if names := e.names(e.root); len(names) != 1 || names[0] != "stays" {
 		e.Errorf("nodes after the session expired: %q, want stays", names)
 	}
-	e.over(rc, co.ErrSessionLost)
+	e.over(rc, registry.ErrSessionLost)
 	if err := rc.Close(); err != nil {
 		e.Errorf("close after the session was lost: %v", err)
 	}
-	e.over(rc, co.ErrClosed)
+	e.over(rc, registry.ErrClosed)
 	if err := rc.Close(); err != nil {
 		e.Errorf("closed again: %v", err)
 	}
@@ -112,19 +112,19 @@ func sessionExpiry(e *env) {
 		e.Error("another session is not trusted any more")
 	}
 	next := e.connect()
-	e.commit(next, co.CreateEphemeral(e.p("/e"), nil))
+	e.commit(next, registry.CreateEphemeral(e.p("/e"), nil))
 }
 
 func lostFirst(e *env) {
 	for i := range 20 {
 		path := e.p(fmt.Sprintf("/e%d", i))
 		rc := e.connect()
-		e.commit(rc, co.CreateEphemeral(path, nil))
-		e.await(e.rc, path, func(s co.Snapshot) bool { return s.Data(path).Exists }, co.Data(path))
+		e.commit(rc, registry.CreateEphemeral(path, nil))
+		e.await(e.rc, path, func(s registry.Snapshot) bool { return s.Data(path).Exists }, registry.Data(path))
 		ctx, cancel := context.WithCancel(e.ctx)
-		ch := e.watch(ctx, e.rc, co.Data(path), co.Children(e.root))
+		ch := e.watch(ctx, e.rc, registry.Data(path), registry.Children(e.root))
 		for range 200 { // more to tell, so that the first one told has the time to look
-			e.watch(ctx, e.rc, co.Data(path))
+			e.watch(ctx, e.rc, registry.Data(path))
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -137,7 +137,7 @@ func lostFirst(e *env) {
 				default:
 					e.Error("an ephemeral node was seen gone while its session did not know")
 				}
-				if level, _ := rc.Trust(); rc.Trusted() || level != co.TrustLost {
+				if level, _ := rc.Trust(); rc.Trusted() || level != registry.TrustLost {
 					e.Error("an ephemeral node was seen gone while its session was trusted")
 				}
 				return
@@ -160,7 +160,7 @@ func trust(e *env) {
 	for i := range 4 {
 		rc := e.connect()
 		level, changed := rc.Trust()
-		if level != co.TrustLive || changed == nil || !rc.Trusted() {
+		if level != registry.TrustLive || changed == nil || !rc.Trusted() {
 			e.Fatalf("trust in a new session: %s, channel %v", level, changed)
 		}
 		var wg sync.WaitGroup
@@ -168,7 +168,7 @@ func trust(e *env) {
 			wg.Go(func() {
 				for {
 					level, changed := rc.Trust()
-					if level == co.TrustLost {
+					if level == registry.TrustLost {
 						break
 					}
 					select {
@@ -196,16 +196,16 @@ func trust(e *env) {
 
 func sessionsApart(e *env) {
 	one, two := e.connect(), e.connect()
-	e.commit(one, co.CreateEphemeral(e.p("/one"), nil), co.CreateEphemeral(e.p("/swap"), nil))
-	e.await(two, "/swap", func(s co.Snapshot) bool { return s.Data(e.p("/swap")).Exists }, co.Data(e.p("/swap")))
+	e.commit(one, registry.CreateEphemeral(e.p("/one"), nil), registry.CreateEphemeral(e.p("/swap"), nil))
+	e.await(two, "/swap", func(s registry.Snapshot) bool { return s.Data(e.p("/swap")).Exists }, registry.Data(e.p("/swap")))
 	// The node now is another session's, and goes with that.
-	e.commit(two, co.CreateEphemeral(e.p("/two"), nil), co.Delete(e.p("/swap"), 0), co.CreateEphemeral(e.p("/swap"), nil))
+	e.commit(two, registry.CreateEphemeral(e.p("/two"), nil), registry.Delete(e.p("/swap"), 0), registry.CreateEphemeral(e.p("/swap"), nil))
 	// This one is nobody's any more.
-	e.commit(two, co.CreateEphemeral(e.p("/kept"), nil), co.Delete(e.p("/kept"), 0), co.Create(e.p("/kept"), nil))
+	e.commit(two, registry.CreateEphemeral(e.p("/kept"), nil), registry.Delete(e.p("/kept"), 0), registry.Create(e.p("/kept"), nil))
 	if err := one.Close(); err != nil {
 		e.Fatal(err)
 	}
-	e.await(e.rc, "/two", func(s co.Snapshot) bool { return s.Data(e.p("/two")).Exists }, co.Data(e.p("/two")))
+	e.await(e.rc, "/two", func(s registry.Snapshot) bool { return s.Data(e.p("/two")).Exists }, registry.Data(e.p("/two")))
 	if e.node(e.p("/one")).Exists || !e.node(e.p("/swap")).Exists || !two.Trusted() {
 		e.Fatalf("after one session closed: %q", e.names(e.root))
 	}
@@ -231,9 +231,9 @@ func sessionRace(e *env) {
 			wg.Go(func() {
 				for i := 0; ; i++ {
 					_, err := rc.Commit(e.ctx,
-						co.CreateEphemeral(e.p(fmt.Sprintf("/e-%d-%d", g, i)), nil), co.Create(e.p(fmt.Sprintf("/p-%d-%d-%d", round, g, i)), nil))
+						registry.CreateEphemeral(e.p(fmt.Sprintf("/e-%d-%d", g, i)), nil), registry.Create(e.p(fmt.Sprintf("/p-%d-%d-%d", round, g, i)), nil))
 					if err != nil {
-						if !errors.Is(err, co.ErrSessionLost) && !errors.Is(err, co.ErrClosed) && !errors.Is(err, co.ErrUnknown) {
+						if !errors.Is(err, registry.ErrSessionLost) && !errors.Is(err, registry.ErrClosed) && !errors.Is(err, registry.ErrUnknown) {
 							e.Errorf("commit while the session ends: %v", err)
 						}
 						return
@@ -253,23 +253,23 @@ func sessionRace(e *env) {
 			e.Errorf("close: %v", err)
 		}
 		wg.Wait()
-		e.await(e.rc, "no ephemeral node", func(s co.Snapshot) bool {
+		e.await(e.rc, "no ephemeral node", func(s registry.Snapshot) bool {
 			for _, name := range s.Children(e.root) {
 				if name[0] == 'e' {
 					return false
 				}
 			}
 			return true
-		}, co.Children(e.root))
+		}, registry.Children(e.root))
 		names := e.names(e.root)
 		if len(names) < done {
 			e.Errorf("%d persistent nodes, but %d commits were answered", len(names), done)
 		}
 		for len(names) > 0 {
 			n := min(len(names), 1000)
-			var ops []co.Op
+			var ops []registry.Op
 			for _, name := range names[:n] {
-				ops = append(ops, co.Delete(e.p("/"+name), co.AnyVersion))
+				ops = append(ops, registry.Delete(e.p("/"+name), registry.AnyVersion))
 			}
 			e.ok(ops...)
 			names = names[n:]

@@ -1,5 +1,5 @@
 // Package registrytest is what a registry must do, as tests. Every
-// implementation of coordination.RegistryCenter runs them all; a bug that was
+// implementation of registry.Center runs them all; a bug that was
 // found in one of them becomes a case here. Nothing in the suite waits for
 // time to pass or depends on how fast a registry is, so it runs against a
 // server across the network as well as inside a testing/synctest bubble.
@@ -21,19 +21,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Server is a registry under test. Its methods may be called from the
 // goroutine of the test only.
 type Server interface {
 	// Connect opens a new session. The suite closes it.
-	Connect(t testing.TB) co.RegistryCenter
+	Connect(t testing.TB) registry.Center
 	// Expire ends a session as the server ends that of a client which went
 	// silent: the client is not told by the server, and must have noticed by
-	// itself (RegistryCenter.Lost) before the ephemeral nodes go. Expire may
+	// itself (Center.Lost) before the ephemeral nodes go. Expire may
 	// return before that has happened.
-	Expire(t testing.TB, r co.RegistryCenter)
+	Expire(t testing.TB, r registry.Center)
 }
 
 // Run runs the suite, every case against a server of its own from start;
@@ -78,7 +78,7 @@ type env struct {
 	server Server
 	root   string
 	ctx    context.Context
-	rc     co.RegistryCenter // the case's first session
+	rc     registry.Center // the case's first session
 }
 
 func newEnv(t testing.TB, start func(testing.TB) Server) *env {
@@ -86,12 +86,12 @@ func newEnv(t testing.TB, start func(testing.TB) Server) *env {
 	t.Cleanup(cancel)
 	e := &env{TB: t, server: start(t), root: "/registrytest-" + rand.Text(), ctx: ctx}
 	e.rc = e.connect()
-	e.ok(co.Ensure(e.root))
+	e.ok(registry.Ensure(e.root))
 	return e
 }
 
 // connect opens a session that is closed with the case.
-func (e *env) connect() co.RegistryCenter {
+func (e *env) connect() registry.Center {
 	e.Helper()
 	rc := e.server.Connect(e.TB)
 	e.Cleanup(func() {
@@ -106,13 +106,13 @@ func (e *env) connect() co.RegistryCenter {
 func (e *env) p(path string) string { return e.root + path }
 
 // ok commits with the first session.
-func (e *env) ok(ops ...co.Op) []co.Result {
+func (e *env) ok(ops ...registry.Op) []registry.Result {
 	e.Helper()
 	return e.commit(e.rc, ops...)
 }
 
 // commit fails the case unless the commit succeeds.
-func (e *env) commit(rc co.RegistryCenter, ops ...co.Op) []co.Result {
+func (e *env) commit(rc registry.Center, ops ...registry.Op) []registry.Result {
 	e.Helper()
 	results, err := rc.Commit(e.ctx, ops...)
 	if err != nil {
@@ -122,13 +122,13 @@ func (e *env) commit(rc co.RegistryCenter, ops ...co.Op) []co.Result {
 		e.Fatalf("commit %s: %d results, want %d", describe(ops), len(results), len(ops))
 	}
 	for i, r := range results {
-		if ops[i].Kind != co.OpSequential && r.Path != ops[i].Path {
+		if ops[i].Kind != registry.OpSequential && r.Path != ops[i].Path {
 			e.Fatalf("commit %s: result %d has path %q", describe(ops), i, r.Path)
 		}
-		if set := ops[i].Kind == co.OpSet; set != (r.Zxid > 0) {
+		if set := ops[i].Kind == registry.OpSet; set != (r.Zxid > 0) {
 			e.Fatalf("commit %s: result %d has zxid %d", describe(ops), i, r.Zxid)
 		}
-		if set := ops[i].Kind == co.OpSet; set == r.Time.IsZero() {
+		if set := ops[i].Kind == registry.OpSet; set == r.Time.IsZero() {
 			e.Fatalf("commit %s: result %d has the registry's time %v", describe(ops), i, r.Time)
 		}
 	}
@@ -137,13 +137,13 @@ func (e *env) commit(rc co.RegistryCenter, ops ...co.Op) []co.Result {
 
 // conflict demands that the commit fails at the op, for the reason, and
 // changes nothing below the root.
-func (e *env) conflict(index int, reason co.Reason, ops ...co.Op) {
+func (e *env) conflict(index int, reason registry.Reason, ops ...registry.Op) {
 	e.Helper()
 	before := dump(e.ctx, e.TB, e.rc, e.root)
 	results, err := e.rc.Commit(e.ctx, ops...)
-	var oe *co.OpError
+	var oe *registry.OpError
 	switch {
-	case !errors.Is(err, co.ErrConflict), !errors.As(err, &oe):
+	case !errors.Is(err, registry.ErrConflict), !errors.As(err, &oe):
 		e.Fatalf("commit %s: error %v, want an *OpError that is ErrConflict", describe(ops), err)
 	case oe.Index != index || oe.Reason != reason:
 		e.Fatalf("commit %s: failed at op %d, %q; want op %d, %q", describe(ops), oe.Index, oe.Reason, index, reason)
@@ -158,17 +158,17 @@ func (e *env) conflict(index int, reason co.Reason, ops ...co.Op) {
 }
 
 // node reads the data of one node with the first session.
-func (e *env) node(path string) co.Node {
+func (e *env) node(path string) registry.Node {
 	e.Helper()
-	return e.read(e.rc, co.Data(path))
+	return e.read(e.rc, registry.Data(path))
 }
 
 func (e *env) names(path string) []string {
 	e.Helper()
-	return e.read(e.rc, co.Children(path)).Names
+	return e.read(e.rc, registry.Children(path)).Names
 }
 
-func (e *env) read(rc co.RegistryCenter, q co.Query) co.Node {
+func (e *env) read(rc registry.Center, q registry.Query) registry.Node {
 	e.Helper()
 	nodes, err := rc.Read(e.ctx, q)
 	if err != nil {
@@ -181,7 +181,7 @@ func (e *env) read(rc co.RegistryCenter, q co.Query) co.Node {
 }
 
 // watch starts a watch and returns its channel.
-func (e *env) watch(ctx context.Context, rc co.RegistryCenter, queries ...co.Query) <-chan co.Snapshot {
+func (e *env) watch(ctx context.Context, rc registry.Center, queries ...registry.Query) <-chan registry.Snapshot {
 	e.Helper()
 	ch, err := rc.Watch(ctx, queries...)
 	if err != nil {
@@ -191,7 +191,7 @@ func (e *env) watch(ctx context.Context, rc co.RegistryCenter, queries ...co.Que
 }
 
 // next waits for a snapshot.
-func (e *env) next(ch <-chan co.Snapshot) co.Snapshot {
+func (e *env) next(ch <-chan registry.Snapshot) registry.Snapshot {
 	e.Helper()
 	select {
 	case s, ok := <-ch:
@@ -206,7 +206,7 @@ func (e *env) next(ch <-chan co.Snapshot) co.Snapshot {
 }
 
 // until waits for a snapshot that has what is wanted.
-func (e *env) until(ch <-chan co.Snapshot, what string, is func(co.Snapshot) bool) co.Snapshot {
+func (e *env) until(ch <-chan registry.Snapshot, what string, is func(registry.Snapshot) bool) registry.Snapshot {
 	e.Helper()
 	for {
 		select {
@@ -224,7 +224,7 @@ func (e *env) until(ch <-chan co.Snapshot, what string, is func(co.Snapshot) boo
 }
 
 // await waits until another session sees what is wanted.
-func (e *env) await(rc co.RegistryCenter, what string, is func(co.Snapshot) bool, queries ...co.Query) {
+func (e *env) await(rc registry.Center, what string, is func(registry.Snapshot) bool, queries ...registry.Query) {
 	e.Helper()
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
@@ -232,14 +232,14 @@ func (e *env) await(rc co.RegistryCenter, what string, is func(co.Snapshot) bool
 }
 
 // awaitGone waits until another session sees that a node is gone.
-func (e *env) awaitGone(rc co.RegistryCenter, path string) {
+func (e *env) awaitGone(rc registry.Center, path string) {
 	e.Helper()
-	e.await(rc, path+" gone", func(s co.Snapshot) bool { return !s.Data(path).Exists }, co.Data(path))
+	e.await(rc, path+" gone", func(s registry.Snapshot) bool { return !s.Data(path).Exists }, registry.Data(path))
 }
 
 // closed waits until a channel of snapshots is closed. Before that it may
 // still send.
-func (e *env) closed(ch <-chan co.Snapshot) {
+func (e *env) closed(ch <-chan registry.Snapshot) {
 	e.Helper()
 	for {
 		select {
@@ -254,7 +254,7 @@ func (e *env) closed(ch <-chan co.Snapshot) {
 }
 
 // awaitLost waits until Lost is closed.
-func (e *env) awaitLost(rc co.RegistryCenter) {
+func (e *env) awaitLost(rc registry.Center) {
 	e.Helper()
 	select {
 	case <-rc.Lost():
@@ -264,17 +264,17 @@ func (e *env) awaitLost(rc co.RegistryCenter) {
 }
 
 // Tree is all nodes below a root, and the root, in ascending order.
-type Tree []co.Node
+type Tree []registry.Node
 
 // dump reads the tree below a path. Nobody may change it meanwhile.
-func dump(ctx context.Context, t testing.TB, rc co.RegistryCenter, root string) Tree {
+func dump(ctx context.Context, t testing.TB, rc registry.Center, root string) Tree {
 	t.Helper()
 	var tree Tree
 	level := []string{root}
 	for len(level) > 0 {
-		queries := make([]co.Query, 0, 2*len(level))
+		queries := make([]registry.Query, 0, 2*len(level))
 		for _, path := range level {
-			queries = append(queries, co.Data(path), co.Children(path))
+			queries = append(queries, registry.Data(path), registry.Children(path))
 		}
 		nodes, err := rc.Read(ctx, queries...)
 		if err != nil {
@@ -306,7 +306,7 @@ func dump(ctx context.Context, t testing.TB, rc co.RegistryCenter, root string) 
 		}
 		level = below
 	}
-	slices.SortFunc(tree, func(a, b co.Node) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(tree, func(a, b registry.Node) int { return strings.Compare(a.Path, b.Path) })
 	return tree
 }
 
@@ -321,14 +321,14 @@ func (t Tree) String() string {
 
 // sameTree compares everything that a commit could have changed.
 func sameTree(a, b Tree) bool {
-	return slices.EqualFunc(a, b, func(x, y co.Node) bool {
+	return slices.EqualFunc(a, b, func(x, y registry.Node) bool {
 		return x.Path == y.Path && bytes.Equal(x.Data, y.Data) && slices.Equal(x.Names, y.Names) && x.Version == y.Version &&
 			x.Ephemeral == y.Ephemeral && x.Czxid == y.Czxid && x.Mzxid == y.Mzxid && x.Mtime.Equal(y.Mtime)
 	})
 }
 
 // describe names the ops of a commit for a message.
-func describe(ops []co.Op) string {
+func describe(ops []registry.Op) string {
 	var b strings.Builder
 	for i, op := range ops {
 		if i == 12 {
@@ -340,8 +340,8 @@ func describe(ops []co.Op) string {
 		}
 		fmt.Fprintf(&b, "%s %s", op.Kind, op.Path)
 		switch op.Kind {
-		case co.OpSet, co.OpDelete, co.OpCheck:
-			if op.Version != co.AnyVersion {
+		case registry.OpSet, registry.OpDelete, registry.OpCheck:
+			if op.Version != registry.AnyVersion {
 				fmt.Fprintf(&b, "@%d", op.Version)
 			}
 		}

@@ -3,7 +3,7 @@ package zookeeper
 import (
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // About is what operators want to know of a session.
@@ -20,7 +20,7 @@ type About struct {
 	// Connections counts those that were made for the session, the present
 	// one included.
 	Connections uint64
-	Trust       coordination.Trust
+	Trust       registry.Trust
 }
 
 // About tells what is known of the session at this moment.

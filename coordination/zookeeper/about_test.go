@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -16,17 +16,17 @@ func TestAbout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Read(t.Context(), coordination.Data("/")); err != nil {
+	if _, err := s.Read(t.Context(), registry.Data("/")); err != nil {
 		t.Fatal(err)
 	}
 	a := s.About()
-	if a.ID == 0 || a.Server != e.Addr(0) || a.Timeout != 4*time.Second || a.Age < 0 || a.Age > a.Timeout || a.Connections != 1 || a.Trust != coordination.TrustLive {
+	if a.ID == 0 || a.Server != e.Addr(0) || a.Timeout != 4*time.Second || a.Age < 0 || a.Age > a.Timeout || a.Connections != 1 || a.Trust != registry.TrustLive {
 		t.Errorf("%+v, want a live session with %s", a, e.Addr(0))
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if a := s.About(); a.Trust != coordination.TrustLost || a.Server != "" {
+	if a := s.About(); a.Trust != registry.TrustLost || a.Server != "" {
 		t.Errorf("%+v after Close", a)
 	}
 }

@@ -24,7 +24,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -73,7 +73,7 @@ func TestDialWaits(t *testing.T) {
 	if err := <-waits; !strings.Contains(err.Error(), "waiting for ZooKeeper at "+e.Connect()) || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("told: %v", err)
 	}
-	commit(t, rc, co.Ensure("/a"))
+	commit(t, rc, registry.Ensure("/a"))
 }
 
 // Something that is no ZooKeeper listens there.
@@ -110,8 +110,8 @@ func TestChroot(t *testing.T) {
 	root := fresh(t, plain) + "/made/by/dial"
 	rc := dial(t, zookeeper.Options{Connect: e.Connect() + root})
 	again := dial(t, zookeeper.Options{Connect: e.Connect() + root})
-	commit(t, rc, co.Create("/a", []byte("x")), co.Set("/", []byte("root"), 0))
-	r := commit(t, again, co.CreateSequential("/", nil), co.CreateSequential("/a/n-", nil), co.Ensure("/b/c"))
+	commit(t, rc, registry.Create("/a", []byte("x")), registry.Set("/", []byte("root"), 0))
+	r := commit(t, again, registry.CreateSequential("/", nil), registry.CreateSequential("/a/n-", nil), registry.Ensure("/b/c"))
 	if len(r[0].Path) != 11 || !strings.HasPrefix(r[1].Path, "/a/n-") {
 		t.Errorf("sequential: %q, %q", r[0].Path, r[1].Path)
 	}
@@ -120,25 +120,25 @@ func TestChroot(t *testing.T) {
 			t.Errorf("%s: %+v", path, n)
 		}
 	}
-	nodes, err := rc.Read(t.Context(), co.Children("/"), co.Data(r[1].Path))
+	nodes, err := rc.Read(t.Context(), registry.Children("/"), registry.Data(r[1].Path))
 	if err != nil || !slices.Equal(nodes[0].Names, []string{r[0].Path[1:], "a", "b"}) || !nodes[1].Exists {
 		t.Errorf("children of /: %+v, %v", nodes, err)
 	}
-	watch, err := rc.Watch(within(t), co.Data("/"), co.Data("/a"), co.Children("/a"))
+	watch, err := rc.Watch(within(t), registry.Data("/"), registry.Data("/a"), registry.Children("/a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-watch
-	commit(t, plain, co.Set(root, []byte("new"), 1), co.Set(root+"/a", nil, 0), co.Create(root+"/a/y", nil))
+	commit(t, plain, registry.Set(root, []byte("new"), 1), registry.Set(root+"/a", nil, 0), registry.Create(root+"/a/y", nil))
 	for s := range watch {
 		if string(s.Data("/").Data) == "new" && s.Data("/a").Version == 1 && len(s.Children("/a")) == 2 {
 			break
 		}
 	}
-	var oe *co.OpError
-	for _, op := range []co.Op{co.Create("/", nil), co.CreateEphemeral("/", nil), co.Absent("/")} {
-		for _, rc := range []co.RegistryCenter{rc, plain} {
-			if _, err := rc.Commit(t.Context(), co.Ensure("/"), op); !errors.As(err, &oe) || oe.Index != 1 || oe.Reason != co.ReasonExists {
+	var oe *registry.OpError
+	for _, op := range []registry.Op{registry.Create("/", nil), registry.CreateEphemeral("/", nil), registry.Absent("/")} {
+		for _, rc := range []registry.Center{rc, plain} {
+			if _, err := rc.Commit(t.Context(), registry.Ensure("/"), op); !errors.As(err, &oe) || oe.Index != 1 || oe.Reason != registry.ReasonExists {
 				t.Errorf("%s /: %v", op.Kind, err)
 			}
 		}
@@ -151,7 +151,7 @@ func TestCredentials(t *testing.T) {
 	world := dial(t, zookeeper.Options{Connect: e.Connect()})
 	root := fresh(t, world) + "/jobs"
 	owner := dial(t, zookeeper.Options{Connect: e.Connect() + root, Credentials: "user1:pw1"})
-	r := commit(t, owner, co.Create("/a", nil), co.CreateEphemeral("/e", nil), co.CreateSequential("/n-", nil), co.Ensure("/b/c"), co.Absent("/z"))
+	r := commit(t, owner, registry.Create("/a", nil), registry.CreateEphemeral("/e", nil), registry.CreateSequential("/n-", nil), registry.Ensure("/b/c"), registry.Absent("/z"))
 	raw, _, err := zk.Connect([]string{e.Addr(0)}, 10*time.Second, zk.WithLogInfo(false))
 	if err != nil {
 		t.Fatal(err)
@@ -171,17 +171,17 @@ func TestCredentials(t *testing.T) {
 		`user "user1"`:   {Connect: e.Connect(), Credentials: "user1:wrong"},
 	} {
 		rc := dial(t, o)
-		for _, ops := range [][]co.Op{{co.Set(root+"/a", nil, 0)}, {co.Create(root+"/b/x", nil)}, {co.Check(root+"/a", 0)}, {co.Delete(root+"/a", 0)}, {co.Ensure(root + "/b/x")}} {
-			ops = append([]co.Op{co.Ensure(root)}, ops...)
-			if _, err := rc.Commit(t.Context(), ops[1:]...); !errors.Is(err, zookeeper.ErrNoAuth) || !errors.Is(err, co.ErrUnavailable) || errors.Is(err, co.ErrUnknown) ||
+		for _, ops := range [][]registry.Op{{registry.Set(root+"/a", nil, 0)}, {registry.Create(root+"/b/x", nil)}, {registry.Check(root+"/a", 0)}, {registry.Delete(root+"/a", 0)}, {registry.Ensure(root + "/b/x")}} {
+			ops = append([]registry.Op{registry.Ensure(root)}, ops...)
+			if _, err := rc.Commit(t.Context(), ops[1:]...); !errors.Is(err, zookeeper.ErrNoAuth) || !errors.Is(err, registry.ErrUnavailable) || errors.Is(err, registry.ErrUnknown) ||
 				!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), ops[1].Path) {
 				t.Errorf("%s %s: %v, want ErrNoAuth and %q", ops[1].Kind, ops[1].Path, err, want)
 			}
 		}
-		if _, err := rc.Read(t.Context(), co.Data(root+"/a")); !errors.Is(err, zookeeper.ErrNoAuth) || !strings.Contains(err.Error(), root+"/a") {
+		if _, err := rc.Read(t.Context(), registry.Data(root+"/a")); !errors.Is(err, zookeeper.ErrNoAuth) || !strings.Contains(err.Error(), root+"/a") {
 			t.Errorf("read: %v", err)
 		}
-		if _, err := rc.Watch(t.Context(), co.Data(root), co.Data(root+"/a")); !errors.Is(err, zookeeper.ErrNoAuth) {
+		if _, err := rc.Watch(t.Context(), registry.Data(root), registry.Data(root+"/a")); !errors.Is(err, zookeeper.ErrNoAuth) {
 			t.Errorf("watch: %v", err)
 		}
 		o.Connect += root + "/below"
@@ -194,7 +194,7 @@ func TestCredentials(t *testing.T) {
 	rc := dial(t, zookeeper.Options{Connect: p.Addr() + root, Credentials: "user1:pw1"})
 	for round := range int32(3) {
 		p.Drop()
-		commit(t, rc, co.Set("/a", nil, round))
+		commit(t, rc, registry.Set("/a", nil, round))
 	}
 }
 
@@ -282,7 +282,7 @@ func TestTLS(t *testing.T) {
 	client, _ := a.issue("client")
 	good := &tls.Config{RootCAs: a.pool, Certificates: []tls.Certificate{client}}
 	rc := dial(t, zookeeper.Options{Connect: e.SecureAddr(0) + "/secure", TLS: good, Credentials: "user1:pw1", SessionTimeout: 10 * time.Second})
-	commit(t, rc, co.Create("/a", make([]byte, 500<<10)), co.CreateEphemeral("/e", nil))
+	commit(t, rc, registry.Create("/a", make([]byte, 500<<10)), registry.CreateEphemeral("/e", nil))
 	if n := read(t, rc, "/a"); len(n.Data) != 500<<10 {
 		t.Errorf("%d bytes", len(n.Data))
 	}
@@ -322,11 +322,11 @@ func TestLookupAgain(t *testing.T) {
 		return []string{address.Load().(string)}, nil
 	}))
 	root := fresh(t, rc)
-	commit(t, rc, co.CreateEphemeral(root+"/e", nil))
+	commit(t, rc, registry.CreateEphemeral(root+"/e", nil))
 	made := read(t, rc, root+"/e").Czxid
 	address.Store("127.0.0.2")
 	first.Cut()
-	commit(t, rc, co.Set(root, nil, 0))
+	commit(t, rc, registry.Set(root, nil, 0))
 	if n := read(t, rc, root+"/e"); n.Czxid != made {
 		t.Errorf("after the move: %+v", n)
 	}
@@ -350,44 +350,44 @@ func TestOperations(t *testing.T) {
 		}
 	}
 	n.take()
-	commit(t, rc, co.Set(root, nil, 0), co.Create(root+"/a", nil), co.Create(root+"/a/b", nil), co.Absent(root+"/x"))
+	commit(t, rc, registry.Set(root, nil, 0), registry.Create(root+"/a", nil), registry.Create(root+"/a/b", nil), registry.Absent(root+"/x"))
 	cost("a commit", "multi 1")
-	commit(t, rc, co.Ensure(root+"/a/b"), co.Ensure(root+"/a"), co.Set(root, nil, 1))
+	commit(t, rc, registry.Ensure(root+"/a/b"), registry.Ensure(root+"/a"), registry.Set(root, nil, 1))
 	cost("a commit that ensures what exists", "multi 1")
-	commit(t, rc, co.Ensure(root+"/c/d"))
+	commit(t, rc, registry.Ensure(root+"/c/d"))
 	cost("a commit that ensures what does not exist", "multi 2, exists 3")
-	var items []co.Op
+	var items []registry.Op
 	for i := range 100 {
-		items = append(items, co.Ensure(fmt.Sprintf("%s/many/%d", root, i)))
+		items = append(items, registry.Ensure(fmt.Sprintf("%s/many/%d", root, i)))
 	}
 	commit(t, rc, items...)
 	cost("a commit that ensures a hundred that do not exist", "multi 2, exists 2, getChildren 1")
-	commit(t, rc, append(items, co.Ensure(root+"/many/more"))...)
+	commit(t, rc, append(items, registry.Ensure(root+"/many/more"))...)
 	cost("a commit that ensures one more", "multi 2, exists 2, getChildren 1")
-	if _, err := rc.Commit(t.Context(), co.Check(root, 9)); !errors.Is(err, co.ErrConflict) {
+	if _, err := rc.Commit(t.Context(), registry.Check(root, 9)); !errors.Is(err, registry.ErrConflict) {
 		t.Error(err)
 	}
 	cost("a conflict", "multi 1")
-	if _, err := rc.Read(t.Context(), co.Data(root), co.Children(root), co.Data(root+"/none")); err != nil {
+	if _, err := rc.Read(t.Context(), registry.Data(root), registry.Children(root), registry.Data(root+"/none")); err != nil {
 		t.Error(err)
 	}
 	cost("a read", "getData 2, getChildren 1")
-	watch, err := rc.Watch(within(t), co.Data(root), co.Children(root), co.Data(root+"/none"), co.Data(root+"/a"))
+	watch, err := rc.Watch(within(t), registry.Data(root), registry.Children(root), registry.Data(root+"/none"), registry.Data(root+"/a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-watch
 	cost("a watch of four, one of them absent", "exists 1, getData 3, getChildren 1")
 	for range 3 {
-		if _, err := rc.Watch(within(t), co.Data(root), co.Children(root)); err != nil {
+		if _, err := rc.Watch(within(t), registry.Data(root), registry.Children(root)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	cost("more watches of the same", "")
-	commit(t, rc, co.Set(root+"/a", nil, 0))
+	commit(t, rc, registry.Set(root+"/a", nil, 0))
 	<-watch
 	cost("a change of one node", "multi 1, getData 1")
-	commit(t, rc, co.Create(root+"/none", nil))
+	commit(t, rc, registry.Create(root+"/none", nil))
 	for s := range watch {
 		if len(s.Children(root)) == 4 && s.Data(root+"/none").Exists {
 			break
@@ -425,11 +425,11 @@ func TestLargestRequest(t *testing.T) {
 	low, high := 1<<19, 1<<21 // fits, does not
 	for high-low > 1 {
 		size := (low + high) / 2
-		_, err := rc.Commit(within(t), co.Create(root+"/a", make([]byte, size)), co.Delete(root+"/a", 0))
+		_, err := rc.Commit(within(t), registry.Create(root+"/a", make([]byte, size)), registry.Delete(root+"/a", 0))
 		switch {
 		case err == nil:
 			low = size
-		case errors.Is(err, co.ErrTooLarge):
+		case errors.Is(err, registry.ErrTooLarge):
 			high = size
 		default:
 			t.Fatalf("%d bytes: %v", size, err)
@@ -447,7 +447,7 @@ func TestNoSecondSession(t *testing.T) {
 	p := proxy(t, e.Addr(0))
 	rc := dial(t, zookeeper.Options{Connect: p.Addr(), SessionTimeout: time.Second})
 	other := dial(t, zookeeper.Options{Connect: e.Connect(), SessionTimeout: 60 * time.Second})
-	commit(t, rc, co.CreateEphemeral("/e", nil))
+	commit(t, rc, registry.CreateEphemeral("/e", nil))
 	id := fmt.Sprintf("0x%x", rc.ID())
 	p.Cut()
 	gone(t, other, "/e")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // maxAttempts is how often a commit is tried when others make and delete the
@@ -26,20 +26,20 @@ const (
 	suspectSize = 4 << 10
 )
 
-// Commit implements coordination.RegistryCenter. It is one multi; [Ensure]
+// Commit implements registry.Center. It is one multi; [Ensure]
 // costs nothing if the node exists, and else one failed multi and a read. If
 // the connection breaks after the multi was sent, it waits for the next one
 // and finds out.
 //
 // [Ensure]: https://pkg.go.dev/github.com/wasmjob/wasmjob/coordination#Ensure
-func (s *Session) Commit(ctx context.Context, ops ...coordination.Op) ([]coordination.Result, error) {
+func (s *Session) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	if err := s.ready(ctx, "commit"); err != nil {
 		return nil, err
 	}
 	if !s.Trusted() {
 		return nil, s.doubted()
 	}
-	if err := coordination.CheckOps(ops); err != nil {
+	if err := registry.CheckOps(ops); err != nil {
 		return nil, err
 	}
 	if len(ops) == 0 {
@@ -52,7 +52,7 @@ func (s *Session) Commit(ctx context.Context, ops ...coordination.Op) ([]coordin
 		p := s.plan(ops, known)
 		p.of = after
 		if limit := s.o.MaxRequest - wrapping; p.size > limit {
-			return nil, fmt.Errorf("%w: %d ops of %d bytes together, the limit is %d", coordination.ErrTooLarge, len(ops), p.size, limit)
+			return nil, fmt.Errorf("%w: %d ops of %d bytes together, the limit is %d", registry.ErrTooLarge, len(ops), p.size, limit)
 		}
 		results, err := s.send(ctx, p)
 		switch {
@@ -63,7 +63,7 @@ func (s *Session) Commit(ctx context.Context, ops ...coordination.Op) ([]coordin
 		case errors.Is(err, errNotApplied):
 			if broken++; broken == maxBroken && p.size >= suspectSize {
 				return nil, fmt.Errorf("%w: the connection broke each of the %d times that this commit of %d ops and %d bytes was sent; servers do that if their jute.maxbuffer is smaller",
-					coordination.ErrUnavailable, broken, len(ops), p.size)
+					registry.ErrUnavailable, broken, len(ops), p.size)
 			}
 			after = p.of
 			continue
@@ -71,12 +71,12 @@ func (s *Session) Commit(ctx context.Context, ops ...coordination.Op) ([]coordin
 			after = p.of
 			continue
 		}
-		if err != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, coordination.ErrUnknown) {
+		if err != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, registry.ErrUnknown) {
 			err = fmt.Errorf("registry: commit: %w", err)
 		}
 		return results, err
 	}
-	return nil, fmt.Errorf("%w: the commit did not get through in %d attempts", coordination.ErrUnavailable, maxAttempts)
+	return nil, fmt.Errorf("%w: the commit did not get through in %d attempts", registry.ErrUnavailable, maxAttempts)
 }
 
 // What send says besides the errors of the contract.
@@ -88,7 +88,7 @@ var (
 
 // plan is a commit as a multi.
 type plan struct {
-	ops      []coordination.Op
+	ops      []registry.Op
 	requests []any
 	owner    []int  // the op of each request
 	size     int    // of the whole request in bytes
@@ -112,7 +112,7 @@ func (p *plan) add(op int, request any, size int) {
 
 // plan turns ops into requests. known says which ensured nodes and ancestors
 // of such exist; without it they are believed to exist, and a check proves it.
-func (s *Session) plan(ops []coordination.Op, known map[string]bool) *plan {
+func (s *Session) plan(ops []registry.Op, known map[string]bool) *plan {
 	p := &plan{ops: ops, size: sizeHead + sizeOp, requests: make([]any, 0, len(ops)), owner: make([]int, 0, len(ops))}
 	access := sizeText
 	for _, a := range s.acl {
@@ -132,10 +132,10 @@ func (s *Session) plan(ops []coordination.Op, known map[string]bool) *plan {
 	remove := func(i int, path string, version int32) {
 		p.add(i, &zk.DeleteRequest{Path: path, Version: version}, sizeText+len(path)+sizeNumber)
 	}
-	ensures := slices.ContainsFunc(ops, func(op coordination.Op) bool { return op.Kind == coordination.OpEnsure })
+	ensures := slices.ContainsFunc(ops, func(op registry.Op) bool { return op.Kind == registry.OpEnsure })
 	for i, op := range ops {
 		path := s.real(op.Path)
-		if op.Kind == coordination.OpSequential {
+		if op.Kind == registry.OpSequential {
 			path = s.chroot + op.Path // "/" may be a prefix
 		}
 		data := op.Data
@@ -143,29 +143,29 @@ func (s *Session) plan(ops []coordination.Op, known map[string]bool) *plan {
 			data = []byte{} // ElasticJob's empty is no bytes, not nothing
 		}
 		switch op.Kind {
-		case coordination.OpCreate:
+		case registry.OpCreate:
 			create(i, path, data, zk.FlagPersistent)
-		case coordination.OpEphemeral:
+		case registry.OpEphemeral:
 			create(i, path, data, zk.FlagEphemeral)
-		case coordination.OpSequential:
+		case registry.OpSequential:
 			create(i, path, data, zk.FlagEphemeral|zk.FlagSequence)
-		case coordination.OpSet:
+		case registry.OpSet:
 			p.add(i, &zk.SetDataRequest{Path: path, Data: data, Version: op.Version}, 2*sizeText+len(path)+len(data)+sizeNumber)
-		case coordination.OpDelete:
+		case registry.OpDelete:
 			remove(i, path, op.Version)
-		case coordination.OpCheck:
+		case registry.OpCheck:
 			check(i, path, op.Version)
-		case coordination.OpAbsent:
+		case registry.OpAbsent:
 			create(i, path, []byte{}, zk.FlagPersistent)
-			remove(i, path, coordination.AnyVersion)
-		case coordination.OpEnsure:
+			remove(i, path, registry.AnyVersion)
+		case registry.OpEnsure:
 			lacks, proof := missing(op.Path, func(path string) bool {
 				if exists, ok := made[path]; ok {
 					return exists
 				}
 				return known == nil || known[path]
 			})
-			check(i, s.real(proof), coordination.AnyVersion)
+			check(i, s.real(proof), registry.AnyVersion)
 			for _, path := range lacks {
 				create(i, s.real(path), []byte{}, zk.FlagPersistent)
 				made[path] = true
@@ -173,9 +173,9 @@ func (s *Session) plan(ops []coordination.Op, known map[string]bool) *plan {
 		}
 		if ensures {
 			switch op.Kind {
-			case coordination.OpCreate, coordination.OpEphemeral:
+			case registry.OpCreate, registry.OpEphemeral:
 				made[op.Path] = true
-			case coordination.OpDelete:
+			case registry.OpDelete:
 				made[op.Path] = false
 			}
 		}
@@ -203,13 +203,13 @@ func parent(path string) string {
 
 // survey finds out which of the ensured nodes and their ancestors exist. Of
 // many in one place it asks for the list.
-func (s *Session) survey(ctx context.Context, ops []coordination.Op) (map[string]bool, error) {
+func (s *Session) survey(ctx context.Context, ops []registry.Op) (map[string]bool, error) {
 	const many = 5
 	known := make(map[string]bool)
 	below := make(map[string]int)
 	var paths []string
 	for _, op := range ops {
-		if op.Kind != coordination.OpEnsure {
+		if op.Kind != registry.OpEnsure {
 			continue
 		}
 		for p := op.Path; p != "/"; p = parent(p) {
@@ -222,10 +222,10 @@ func (s *Session) survey(ctx context.Context, ops []coordination.Op) (map[string
 		}
 	}
 	single := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return below[parent(p)] >= many })
-	var lists []coordination.Query
+	var lists []registry.Query
 	for p, n := range below {
 		if n >= many {
-			lists = append(lists, coordination.Children(p))
+			lists = append(lists, registry.Children(p))
 		}
 	}
 	stats, err := parallel(ctx, s, single, s.status)
@@ -290,7 +290,7 @@ func (s *Session) admit() bool {
 }
 
 // send makes one attempt at a commit.
-func (s *Session) send(ctx context.Context, p *plan) (results []coordination.Result, err error) {
+func (s *Session) send(ctx context.Context, p *plan) (results []registry.Result, err error) {
 	if p.of, err = s.connected(ctx, p.of, true); err != nil {
 		return nil, err
 	}
@@ -307,7 +307,7 @@ func (s *Session) send(ctx context.Context, p *plan) (results []coordination.Res
 	s.mu.Unlock()
 	s.claim(p, t)
 	defer func() {
-		if errors.Is(err, coordination.ErrUnknown) {
+		if errors.Is(err, registry.ErrUnknown) {
 			s.leaveOpen(p, t)
 			return
 		}
@@ -343,12 +343,12 @@ func (s *Session) send(ctx context.Context, p *plan) (results []coordination.Res
 				if lossy(a.err) {
 					return nil, errNotSent
 				}
-				return nil, fmt.Errorf("%w: not sent: %w", coordination.ErrUnavailable, a.err)
+				return nil, fmt.Errorf("%w: not sent: %w", registry.ErrUnavailable, a.err)
 			}
 			waiting = false
 		case <-changed:
-			var level coordination.Trust
-			if level, changed = s.Trust(); level != coordination.TrustLive && s.withdraw(t) {
+			var level registry.Trust
+			if level, changed = s.Trust(); level != registry.TrustLive && s.withdraw(t) {
 				return nil, s.letGo(t, done, s.doubted())
 			}
 		case <-ctx.Done():
@@ -379,7 +379,7 @@ func (s *Session) send(ctx context.Context, p *plan) (results []coordination.Res
 	case a := <-done:
 		return s.concluded(ctx, p, t, a)
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %v", coordination.ErrUnknown, ctx.Err())
+		return nil, fmt.Errorf("%w: %v", registry.ErrUnknown, ctx.Err())
 	case <-s.lost:
 		select {
 		case a := <-done: // an answer that came in time counts
@@ -388,7 +388,7 @@ func (s *Session) send(ctx context.Context, p *plan) (results []coordination.Res
 			}
 		default:
 		}
-		return nil, fmt.Errorf("%w: %v", coordination.ErrUnknown, s.over())
+		return nil, fmt.Errorf("%w: %v", registry.ErrUnknown, s.over())
 	}
 }
 
@@ -425,7 +425,7 @@ func (s *Session) claim(p *plan, t *ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, op := range p.ops {
-		if op.Kind != coordination.OpEphemeral {
+		if op.Kind != registry.OpEphemeral {
 			continue
 		}
 		for _, other := range s.makes[op.Path] {
@@ -468,7 +468,7 @@ func (s *Session) settle(sync time.Duration) {
 // unclaim is disclaim. s.mu is held.
 func (s *Session) unclaim(p *plan, t *ticket) {
 	for _, op := range p.ops {
-		if op.Kind != coordination.OpEphemeral {
+		if op.Kind != registry.OpEphemeral {
 			continue
 		}
 		left := slices.DeleteFunc(s.makes[op.Path], func(o *ticket) bool { return o == t })
@@ -479,7 +479,7 @@ func (s *Session) unclaim(p *plan, t *ticket) {
 }
 
 // concluded turns the answer to a multi into that of a commit.
-func (s *Session) concluded(ctx context.Context, p *plan, t *ticket, a answer[[]zk.MultiResponse]) ([]coordination.Result, error) {
+func (s *Session) concluded(ctx context.Context, p *plan, t *ticket, a answer[[]zk.MultiResponse]) ([]registry.Result, error) {
 	s.owned()
 	if a.err == nil {
 		return s.results(p, a.value), nil
@@ -499,12 +499,12 @@ func (s *Session) concluded(ctx context.Context, p *plan, t *ticket, a answer[[]
 	if err := s.expired(a.err); s.over() != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("%w: %w", coordination.ErrUnavailable, a.err)
+	return nil, fmt.Errorf("%w: %w", registry.ErrUnavailable, a.err)
 }
 
 // results are those of a multi that succeeded.
-func (s *Session) results(p *plan, answers []zk.MultiResponse) []coordination.Result {
-	results := make([]coordination.Result, len(p.ops))
+func (s *Session) results(p *plan, answers []zk.MultiResponse) []registry.Result {
+	results := make([]registry.Result, len(p.ops))
 	for i := range p.ops {
 		results[i].Path = p.ops[i].Path
 	}
@@ -514,9 +514,9 @@ func (s *Session) results(p *plan, answers []zk.MultiResponse) []coordination.Re
 		}
 		i := p.owner[k]
 		switch p.ops[i].Kind {
-		case coordination.OpSequential:
+		case registry.OpSequential:
 			results[i].Path = strings.TrimPrefix(a.String, s.chroot)
-		case coordination.OpSet:
+		case registry.OpSet:
 			results[i].Version, results[i].Zxid, results[i].Time = a.Stat.Version, a.Stat.Mzxid, time.UnixMilli(a.Stat.Mtime)
 		}
 	}
@@ -531,37 +531,37 @@ const quotaExceeded = ": -125"
 func (s *Session) refused(p *plan, k int, err error) error {
 	i := p.owner[k]
 	op := p.ops[i]
-	conflict := func(why coordination.Reason) error { return &coordination.OpError{Index: i, Op: op, Reason: why} }
+	conflict := func(why registry.Reason) error { return &registry.OpError{Index: i, Op: op, Reason: why} }
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		return fmt.Errorf("op %d: %w", i, s.denied(s.real(op.Path), op.Kind.String()))
 	case strings.HasSuffix(err.Error(), quotaExceeded):
-		return fmt.Errorf("%w: op %d (%s %s): ZooKeeper's quota for nodes or bytes there is used up", coordination.ErrUnavailable, i, op.Kind, op.Path)
+		return fmt.Errorf("%w: op %d (%s %s): ZooKeeper's quota for nodes or bytes there is used up", registry.ErrUnavailable, i, op.Kind, op.Path)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
-		return conflict(coordination.ReasonParent)
-	case op.Kind == coordination.OpEnsure:
+		return conflict(registry.ReasonParent)
+	case op.Kind == registry.OpEnsure:
 		return errEnsure
 	case errors.Is(err, zk.ErrNodeExists):
-		return conflict(coordination.ReasonExists)
+		return conflict(registry.ReasonExists)
 	case errors.Is(err, zk.ErrNotEmpty):
-		return conflict(coordination.ReasonChildren)
+		return conflict(registry.ReasonChildren)
 	}
 	creates := false
 	switch op.Kind {
-	case coordination.OpCreate, coordination.OpEphemeral, coordination.OpSequential, coordination.OpAbsent:
+	case registry.OpCreate, registry.OpEphemeral, registry.OpSequential, registry.OpAbsent:
 		creates = true
 	}
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && creates:
-		return conflict(coordination.ReasonParent)
+		return conflict(registry.ReasonParent)
 	case errors.Is(err, zk.ErrNoNode):
-		return conflict(coordination.ReasonAbsent)
+		return conflict(registry.ReasonAbsent)
 	case errors.Is(err, zk.ErrBadVersion) && creates:
-		return conflict(coordination.ReasonExists) // the root
+		return conflict(registry.ReasonExists) // the root
 	case errors.Is(err, zk.ErrBadVersion):
-		return conflict(coordination.ReasonVersion)
+		return conflict(registry.ReasonVersion)
 	}
-	return fmt.Errorf("%w: op %d (%s %s): %w", coordination.ErrUnavailable, i, op.Kind, op.Path, err)
+	return fmt.Errorf("%w: op %d (%s %s): %w", registry.ErrUnavailable, i, op.Kind, op.Path, err)
 }
 
 // maxEvidence is how many nodes are looked at to find out what became of a
@@ -579,12 +579,12 @@ const maxEvidence = 32
 // that it did nothing. An ephemeral node that is younger and this session's,
 // and that no other commit can have made, proves that it did everything.
 // Between the two nothing is certain.
-func (s *Session) resolve(ctx context.Context, p *plan, t *ticket) ([]coordination.Result, error) {
+func (s *Session) resolve(ctx context.Context, p *plan, t *ticket) ([]registry.Result, error) {
 	unknown := func(err error) error {
 		if err == nil {
-			return coordination.ErrUnknown
+			return registry.ErrUnknown
 		}
-		return fmt.Errorf("%w: %v", coordination.ErrUnknown, err)
+		return fmt.Errorf("%w: %v", registry.ErrUnknown, err)
 	}
 	if _, err := s.connected(ctx, t.of, false); err != nil {
 		return nil, unknown(err)
@@ -595,11 +595,11 @@ func (s *Session) resolve(ctx context.Context, p *plan, t *ticket) ([]coordinati
 	var paths []string
 	for _, op := range p.ops {
 		switch op.Kind {
-		case coordination.OpSet:
+		case registry.OpSet:
 			paths = append(paths, op.Path)
-		case coordination.OpDelete, coordination.OpEphemeral:
+		case registry.OpDelete, registry.OpEphemeral:
 			paths = append(paths, op.Path, parent(op.Path))
-		case coordination.OpCreate, coordination.OpSequential, coordination.OpAbsent:
+		case registry.OpCreate, registry.OpSequential, registry.OpAbsent:
 			paths = append(paths, parent(op.Path))
 		}
 		if len(paths) >= maxEvidence {
@@ -618,13 +618,13 @@ func (s *Session) resolve(ctx context.Context, p *plan, t *ticket) ([]coordinati
 	for _, op := range p.ops {
 		here, above := stats[op.Path], stats[parent(op.Path)]
 		switch {
-		case op.Kind == coordination.OpSet && here != nil && here.Mzxid <= t.seen,
-			op.Kind == coordination.OpDelete && here != nil && here.Czxid <= t.seen,
-			op.Kind != coordination.OpSet && above != nil && above.Pzxid <= t.seen:
+		case op.Kind == registry.OpSet && here != nil && here.Mzxid <= t.seen,
+			op.Kind == registry.OpDelete && here != nil && here.Czxid <= t.seen,
+			op.Kind != registry.OpSet && above != nil && above.Pzxid <= t.seen:
 			if s.writes(op) {
 				return nil, errNotApplied
 			}
-		case op.Kind == coordination.OpEphemeral && here != nil && here.Czxid > t.seen && here.EphemeralOwner == s.conn.SessionID():
+		case op.Kind == registry.OpEphemeral && here != nil && here.Czxid > t.seen && here.EphemeralOwner == s.conn.SessionID():
 			did = here.Czxid
 		}
 	}
@@ -638,22 +638,22 @@ func (s *Session) resolve(ctx context.Context, p *plan, t *ticket) ([]coordinati
 }
 
 // writes reports whether an op leaves a trace at all.
-func (s *Session) writes(op coordination.Op) bool {
-	return op.Kind != coordination.OpCheck && op.Kind != coordination.OpEnsure
+func (s *Session) writes(op registry.Op) bool {
+	return op.Kind != registry.OpCheck && op.Kind != registry.OpEnsure
 }
 
 // reconstruct makes the results of a commit that is known to have happened as
 // transaction zxid, if that can still be seen.
-func (s *Session) reconstruct(ctx context.Context, p *plan, zxid int64) ([]coordination.Result, error) {
-	results := make([]coordination.Result, len(p.ops))
+func (s *Session) reconstruct(ctx context.Context, p *plan, zxid int64) ([]registry.Result, error) {
+	results := make([]registry.Result, len(p.ops))
 	sets := make(map[string]int)
 	var paths []string
 	for i, op := range p.ops {
 		results[i].Path = op.Path
 		switch op.Kind {
-		case coordination.OpSequential:
-			return nil, fmt.Errorf("%w: it took effect, but the number of %s is not known", coordination.ErrUnknown, op.Path)
-		case coordination.OpSet:
+		case registry.OpSequential:
+			return nil, fmt.Errorf("%w: it took effect, but the number of %s is not known", registry.ErrUnknown, op.Path)
+		case registry.OpSet:
 			if sets[op.Path]++; sets[op.Path] == 1 {
 				paths = append(paths, op.Path)
 			}
@@ -661,18 +661,18 @@ func (s *Session) reconstruct(ctx context.Context, p *plan, zxid int64) ([]coord
 	}
 	stats, err := parallel(ctx, s, paths, s.status)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", coordination.ErrUnknown, err)
+		return nil, fmt.Errorf("%w: %v", registry.ErrUnknown, err)
 	}
 	last, at := make(map[string]int32), time.Time{}
 	for i, path := range paths {
 		if stats[i] == nil || stats[i].Mzxid != zxid {
-			return nil, fmt.Errorf("%w: it took effect, but %s has changed since", coordination.ErrUnknown, path)
+			return nil, fmt.Errorf("%w: it took effect, but %s has changed since", registry.ErrUnknown, path)
 		}
 		last[path], at = stats[i].Version, time.UnixMilli(stats[i].Mtime) // the same for all
 	}
 	for i := len(p.ops) - 1; i >= 0; i-- {
 		op := p.ops[i]
-		if op.Kind != coordination.OpSet {
+		if op.Kind != registry.OpSet {
 			continue
 		}
 		results[i].Version, results[i].Zxid, results[i].Time = last[op.Path], zxid, at

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -28,16 +28,16 @@ func TestNodeOfAnEarlierCommit(t *testing.T) {
 	ctx, cancel := context.WithCancel(within(t))
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() {
-		_, err := rc.Commit(ctx, co.CreateEphemeral(root+"/e", nil))
+		_, err := rc.Commit(ctx, registry.CreateEphemeral(root+"/e", nil))
 		first <- err
 	}()
-	until(t, other, "the first commit's effect", func(s co.Snapshot) bool { return s.Data(root + "/e").Exists }, co.Data(root+"/e"))
+	until(t, other, "the first commit's effect", func(s registry.Snapshot) bool { return s.Data(root + "/e").Exists }, registry.Data(root+"/e"))
 	cancel()
-	if err := <-first; !errors.Is(err, co.ErrUnknown) {
+	if err := <-first; !errors.Is(err, registry.ErrUnknown) {
 		t.Fatalf("the first commit ended with %v", err)
 	}
 	go func() {
-		_, err := rc.Commit(within(t), co.CreateEphemeral(root+"/e", nil), co.Create(root+"/never", nil))
+		_, err := rc.Commit(within(t), registry.CreateEphemeral(root+"/e", nil), registry.Create(root+"/never", nil))
 		second <- err
 	}()
 	for n.of("multi") < 2 {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -25,7 +25,7 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-func commit(t testing.TB, rc co.RegistryCenter, ops ...co.Op) []co.Result {
+func commit(t testing.TB, rc registry.Center, ops ...registry.Op) []registry.Result {
 	t.Helper()
 	r, err := rc.Commit(within(t), ops...)
 	if err != nil {
@@ -34,9 +34,9 @@ func commit(t testing.TB, rc co.RegistryCenter, ops ...co.Op) []co.Result {
 	return r
 }
 
-func read(t testing.TB, rc co.RegistryCenter, path string) co.Node {
+func read(t testing.TB, rc registry.Center, path string) registry.Node {
 	t.Helper()
-	nodes, err := rc.Read(within(t), co.Data(path))
+	nodes, err := rc.Read(within(t), registry.Data(path))
 	if err != nil {
 		t.Fatalf("read %s: %v", path, err)
 	}
@@ -44,7 +44,7 @@ func read(t testing.TB, rc co.RegistryCenter, path string) co.Node {
 }
 
 // until waits for a snapshot.
-func until(t testing.TB, rc co.RegistryCenter, what string, is func(co.Snapshot) bool, queries ...co.Query) {
+func until(t testing.TB, rc registry.Center, what string, is func(registry.Snapshot) bool, queries ...registry.Query) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), long)
 	defer cancel()
@@ -60,9 +60,9 @@ func until(t testing.TB, rc co.RegistryCenter, what string, is func(co.Snapshot)
 	t.Fatalf("never came: %s", what)
 }
 
-func gone(t testing.TB, rc co.RegistryCenter, path string) {
+func gone(t testing.TB, rc registry.Center, path string) {
 	t.Helper()
-	until(t, rc, path+" gone", func(s co.Snapshot) bool { return !s.Data(path).Exists }, co.Data(path))
+	until(t, rc, path+" gone", func(s registry.Snapshot) bool { return !s.Data(path).Exists }, registry.Data(path))
 }
 
 func wait(t testing.TB, ch <-chan struct{}, what string) {
@@ -85,24 +85,24 @@ func proxy(t testing.TB, target string) *zkserver.Proxy {
 }
 
 // fresh is a path that no other test uses.
-func fresh(t testing.TB, rc co.RegistryCenter) string {
+func fresh(t testing.TB, rc registry.Center) string {
 	t.Helper()
 	root := "/test-" + rand.Text()
-	commit(t, rc, co.Ensure(root))
+	commit(t, rc, registry.Ensure(root))
 	return root
 }
 
 // levels collects the levels of trust until the session is lost.
-func levels(rc co.RegistryCenter) <-chan []co.Trust {
-	done := make(chan []co.Trust, 1)
+func levels(rc registry.Center) <-chan []registry.Trust {
+	done := make(chan []registry.Trust, 1)
 	go func() {
-		var seen []co.Trust
+		var seen []registry.Trust
 		for {
 			level, changed := rc.Trust()
 			if len(seen) == 0 || seen[len(seen)-1] != level {
 				seen = append(seen, level)
 			}
-			if level == co.TrustLost {
+			if level == registry.TrustLost {
 				done <- seen
 				return
 			}
@@ -127,9 +127,9 @@ func TestSilence(t *testing.T) {
 			root := fresh(t, other)
 			p := proxy(t, e.Addr(0))
 			rc := dial(t, zookeeper.Options{Connect: p.Addr(), SessionTimeout: 4 * time.Second})
-			commit(t, rc, co.CreateEphemeral(root+"/e", nil))
+			commit(t, rc, registry.CreateEphemeral(root+"/e", nil))
 			seen := levels(rc)
-			watch, err := rc.Watch(within(t), co.Data(root))
+			watch, err := rc.Watch(within(t), registry.Data(root))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,13 +150,13 @@ func TestSilence(t *testing.T) {
 				t.Error("its node went, and the session did not know")
 			}
 			got := <-seen
-			if got[len(got)-1] != co.TrustLost || got[0] > got[1] {
+			if got[len(got)-1] != registry.TrustLost || got[0] > got[1] {
 				t.Errorf("levels: %v", got)
 			}
 			for range watch { // until it is closed
 			}
 			p.Heal()
-			if _, err := rc.Commit(t.Context(), co.Create(root+"/late", nil)); !errors.Is(err, co.ErrSessionLost) && !errors.Is(err, co.ErrClosed) {
+			if _, err := rc.Commit(t.Context(), registry.Create(root+"/late", nil)); !errors.Is(err, registry.ErrSessionLost) && !errors.Is(err, registry.ErrClosed) {
 				t.Errorf("commit after the end: %v", err)
 			}
 			if err := rc.Close(); err != nil {
@@ -184,28 +184,28 @@ func TestDoubt(t *testing.T) {
 		defer mu.Unlock()
 		return clock() + leap
 	}))
-	commit(t, rc, co.CreateEphemeral(root+"/e", nil))
+	commit(t, rc, registry.CreateEphemeral(root+"/e", nil))
 	made := read(t, other, root+"/e").Czxid
 	p.Hold(zkserver.ToClient)
 	for want, ahead := range []time.Duration{0, 25 * time.Second, 38 * time.Second} {
 		mu.Lock()
 		leap = ahead
 		mu.Unlock()
-		if level, _ := rc.Trust(); level != co.Trust(want) {
-			t.Errorf("trust %v ahead: %s, want %s", ahead, level, co.Trust(want))
+		if level, _ := rc.Trust(); level != registry.Trust(want) {
+			t.Errorf("trust %v ahead: %s, want %s", ahead, level, registry.Trust(want))
 		}
 		if want > 0 {
-			if _, err := rc.Commit(t.Context(), co.Set(root, nil, co.AnyVersion)); !errors.Is(err, co.ErrSuspect) || rc.Trusted() {
+			if _, err := rc.Commit(t.Context(), registry.Set(root, nil, registry.AnyVersion)); !errors.Is(err, registry.ErrSuspect) || rc.Trusted() {
 				t.Errorf("commit %v ahead: %v", ahead, err)
 			}
 		}
 	}
 	_, changed := rc.Trust()
 	p.Heal()
-	for level := co.TrustYield; level != co.TrustLive; level, changed = rc.Trust() {
+	for level := registry.TrustYield; level != registry.TrustLive; level, changed = rc.Trust() {
 		wait(t, changed, "an answer")
 	}
-	commit(t, rc, co.Set(root, nil, 0))
+	commit(t, rc, registry.Set(root, nil, 0))
 	if n := read(t, other, root+"/e"); n.Czxid != made {
 		t.Errorf("the node is another one: %+v", n)
 	}
@@ -217,7 +217,7 @@ func TestDoubt(t *testing.T) {
 	if rc.Trusted() {
 		t.Error("trusted after an hour's sleep")
 	}
-	if _, err := rc.Commit(t.Context(), co.Set(root, nil, co.AnyVersion)); !errors.Is(err, co.ErrSessionLost) {
+	if _, err := rc.Commit(t.Context(), registry.Set(root, nil, registry.AnyVersion)); !errors.Is(err, registry.ErrSessionLost) {
 		t.Errorf("commit after an hour's sleep: %v", err)
 	}
 	wait(t, rc.Lost(), "the loss")
@@ -239,7 +239,7 @@ func TestHalfASessionWithoutAnAnswer(t *testing.T) {
 	p.Hold(zkserver.ToClient)
 	for range 6 {
 		leap.Add(int64(session / 12))
-		if level, _ := rc.Trust(); level > co.TrustSuspect {
+		if level, _ := rc.Trust(); level > registry.TrustSuspect {
 			t.Fatalf("%s, %s after the last answer", level, time.Duration(leap.Load()))
 		}
 	}
@@ -247,13 +247,13 @@ func TestHalfASessionWithoutAnAnswer(t *testing.T) {
 		t.Error("trusted after half of the session")
 	}
 	leap.Add(int64(session/24 - 2*time.Second)) // so long may it take to ask, less what the test takes
-	if level, _ := rc.Trust(); level != co.TrustSuspect {
+	if level, _ := rc.Trust(); level != registry.TrustSuspect {
 		t.Errorf("%s, %s after the last answer", level, time.Duration(leap.Load()))
 	}
 	_, changed := rc.Trust()
 	p.Heal()
-	for level := co.TrustSuspect; level != co.TrustLive; level, changed = rc.Trust() {
-		if level > co.TrustSuspect {
+	for level := registry.TrustSuspect; level != registry.TrustLive; level, changed = rc.Trust() {
+		if level > registry.TrustSuspect {
 			t.Fatalf("%s when the servers answer again", level)
 		}
 		wait(t, changed, "an answer")
@@ -268,9 +268,9 @@ func TestServerRestarts(t *testing.T) {
 	rc := dial(t, zookeeper.Options{Connect: e.Connect(), SessionTimeout: 60 * time.Second})
 	other := dial(t, zookeeper.Options{Connect: e.Connect(), SessionTimeout: 60 * time.Second})
 	root := fresh(t, rc)
-	commit(t, rc, co.CreateEphemeral(root+"/e", []byte("x")))
+	commit(t, rc, registry.CreateEphemeral(root+"/e", []byte("x")))
 	made := read(t, rc, root+"/e")
-	watch, err := rc.Watch(within(t), co.Data(root), co.Children(root))
+	watch, err := rc.Watch(within(t), registry.Data(root), registry.Children(root))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,14 +280,14 @@ func TestServerRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		if _, err := rc.Commit(ctx, co.Create(root+"/never", nil)); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, co.ErrUnknown) {
+		if _, err := rc.Commit(ctx, registry.Create(root+"/never", nil)); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnknown) {
 			// Unknown if it was written before the end of the connection was seen.
 			t.Errorf("commit without a server: %v", err)
 		}
 		cancel()
 		var both sync.WaitGroup
 		both.Go(func() {
-			if _, err := other.Commit(within(t), co.Set(root, nil, round)); err != nil {
+			if _, err := other.Commit(within(t), registry.Set(root, nil, round)); err != nil {
 				t.Errorf("commit that waited for the server: %v", err)
 			}
 		})
@@ -327,16 +327,16 @@ func TestLeaderKilled(t *testing.T) {
 	var made []int64
 	for i, rc := range all {
 		path := fmt.Sprintf("%s/%d", root, i)
-		until(t, rc, "root", func(s co.Snapshot) bool { return s.Data(root).Exists }, co.Data(root))
-		commit(t, rc, co.CreateEphemeral(path, nil))
+		until(t, rc, "root", func(s registry.Snapshot) bool { return s.Data(root).Exists }, registry.Data(root))
+		commit(t, rc, registry.CreateEphemeral(path, nil))
 		made = append(made, read(t, rc, path).Czxid)
 	}
 	check := func(what string) {
 		t.Helper()
 		for i, rc := range all {
-			ops := []co.Op{co.Set(root, nil, co.AnyVersion), co.Set(fmt.Sprintf("%s/%d", root, i), nil, co.AnyVersion)}
+			ops := []registry.Op{registry.Set(root, nil, registry.AnyVersion), registry.Set(fmt.Sprintf("%s/%d", root, i), nil, registry.AnyVersion)}
 			r, err := rc.Commit(within(t), ops...)
-			for errors.Is(err, co.ErrUnknown) { // the connection broke after it was sent
+			for errors.Is(err, registry.ErrUnknown) { // the connection broke after it was sent
 				r, err = rc.Commit(within(t), ops...)
 			}
 			if err != nil {
@@ -381,8 +381,8 @@ func TestQuorumLost(t *testing.T) {
 	rc := dial(t, zookeeper.Options{Connect: e.Connect(), SessionTimeout: 4 * time.Second})
 	other := dial(t, zookeeper.Options{Connect: e.Connect(), SessionTimeout: 5 * time.Minute})
 	root := fresh(t, other)
-	until(t, rc, "root", func(s co.Snapshot) bool { return s.Data(root).Exists }, co.Data(root))
-	commit(t, rc, co.CreateEphemeral(root+"/e", nil))
+	until(t, rc, "root", func(s registry.Snapshot) bool { return s.Data(root).Exists }, registry.Data(root))
+	commit(t, rc, registry.CreateEphemeral(root+"/e", nil))
 	for _, i := range []int{0, 1} {
 		if err := e.Kill(i); err != nil {
 			t.Fatal(err)
@@ -418,9 +418,9 @@ func TestServerCutOff(t *testing.T) {
 	only := dial(t, zookeeper.Options{Connect: e.Addr(follower), SessionTimeout: 4 * time.Second})
 	p := proxy(t, e.Addr(follower))
 	knows := dial(t, zookeeper.Options{Connect: p.Addr(), SessionTimeout: 20 * time.Second})
-	for name, rc := range map[string]co.RegistryCenter{"/only": only, "/knows": knows} {
-		until(t, rc, "root", func(s co.Snapshot) bool { return s.Data(root).Exists }, co.Data(root))
-		commit(t, rc, co.CreateEphemeral(root+name, nil))
+	for name, rc := range map[string]registry.Center{"/only": only, "/knows": knows} {
+		until(t, rc, "root", func(s registry.Snapshot) bool { return s.Data(root).Exists }, registry.Data(root))
+		commit(t, rc, registry.CreateEphemeral(root+name, nil))
 	}
 	e.CutPeers(follower)
 	p.SetTarget(e.Addr(leader)) // where the next connection goes
@@ -430,7 +430,7 @@ func TestServerCutOff(t *testing.T) {
 	default:
 		t.Error("its node went, and the session did not know")
 	}
-	commit(t, knows, co.Set(root+"/knows", []byte("moved"), 0))
+	commit(t, knows, registry.Set(root+"/knows", []byte("moved"), 0))
 	if n := read(t, other, root+"/knows"); string(n.Data) != "moved" {
 		t.Errorf("the session that moved: %+v", n)
 	}
@@ -482,26 +482,26 @@ func TestAmbiguous(t *testing.T) {
 	e := shared.get(t, 1)
 	other := dial(t, zookeeper.Options{Connect: e.Connect()})
 	type outcome struct {
-		results []co.Result
+		results []registry.Result
 		err     error
 	}
 	for name, c := range map[string]struct {
 		lose zkserver.Direction // what gets lost
-		ops  func(root string) []co.Op
+		ops  func(root string) []registry.Op
 		err  error
 	}{
-		"request": {zkserver.ToServer, func(root string) []co.Op {
-			return []co.Op{co.Set(root, []byte("done"), 0), co.Create(root+"/p", nil)}
+		"request": {zkserver.ToServer, func(root string) []registry.Op {
+			return []registry.Op{registry.Set(root, []byte("done"), 0), registry.Create(root+"/p", nil)}
 		}, nil},
-		"request of creates only": {zkserver.ToServer, func(root string) []co.Op {
-			return []co.Op{co.Create(root+"/x", nil), co.Absent(root + "/y"), co.Create(root+"/x/z", nil)}
+		"request of creates only": {zkserver.ToServer, func(root string) []registry.Op {
+			return []registry.Op{registry.Create(root+"/x", nil), registry.Absent(root + "/y"), registry.Create(root+"/x/z", nil)}
 		}, nil},
-		"answer, with an ephemeral node": {zkserver.ToClient, func(root string) []co.Op {
-			return []co.Op{co.Set(root, []byte("1"), 0), co.CreateEphemeral(root+"/e", nil), co.Set(root, []byte("done"), 1)}
+		"answer, with an ephemeral node": {zkserver.ToClient, func(root string) []registry.Op {
+			return []registry.Op{registry.Set(root, []byte("1"), 0), registry.CreateEphemeral(root+"/e", nil), registry.Set(root, []byte("done"), 1)}
 		}, nil},
-		"answer, nothing to tell by": {zkserver.ToClient, func(root string) []co.Op {
-			return []co.Op{co.Set(root, []byte("done"), 0)}
-		}, co.ErrUnknown},
+		"answer, nothing to tell by": {zkserver.ToClient, func(root string) []registry.Op {
+			return []registry.Op{registry.Set(root, []byte("done"), 0)}
+		}, registry.ErrUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -518,7 +518,7 @@ func TestAmbiguous(t *testing.T) {
 				done <- outcome{r, err}
 			}()
 			if c.lose == zkserver.ToClient {
-				until(t, other, "the effect", func(s co.Snapshot) bool { return string(s.Data(root).Data) == "done" }, co.Data(root))
+				until(t, other, "the effect", func(s registry.Snapshot) bool { return string(s.Data(root).Data) == "done" }, registry.Data(root))
 			} else {
 				for n.of("multi") == 0 {
 					time.Sleep(time.Millisecond)
@@ -537,12 +537,12 @@ func TestAmbiguous(t *testing.T) {
 			for i, op := range c.ops(root) {
 				r := got.results[i]
 				switch op.Kind {
-				case co.OpSet:
+				case registry.OpSet:
 					sets++
 					if now := read(t, other, op.Path); r.Version != op.Version+1 || r.Zxid != now.Mzxid {
 						t.Errorf("result %+v, the node is %+v", r, now)
 					}
-				case co.OpCreate, co.OpEphemeral:
+				case registry.OpCreate, registry.OpEphemeral:
 					if now := read(t, other, op.Path); !now.Exists || now.Version != 0 {
 						t.Errorf("%s: %+v", op.Path, now)
 					}
@@ -571,19 +571,19 @@ func TestGivenUpCommit(t *testing.T) {
 			givers.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*3*time.Millisecond)
 				defer cancel()
-				_, err := rc.Commit(ctx, co.Create(fmt.Sprintf("%s/%d-%d", root, round, i), nil))
+				_, err := rc.Commit(ctx, registry.Create(fmt.Sprintf("%s/%d-%d", root, round, i), nil))
 				// Unknown if it was written to a connection that was not yet
 				// known to be cut.
-				if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, co.ErrUnknown) {
+				if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnknown) {
 					t.Errorf("commit while cut off: %v", err)
 				}
 			})
 		}
 		givers.Wait()
 		p.Heal()
-		commit(t, rc, co.Set(root, nil, round))
+		commit(t, rc, registry.Set(root, nil, round))
 	}
-	nodes, err := other.Read(t.Context(), co.Children(root))
+	nodes, err := other.Read(t.Context(), registry.Children(root))
 	if err != nil || len(nodes[0].Names) > 0 {
 		t.Errorf("sent after all: %q, %v", nodes[0].Names, err)
 	}
@@ -600,7 +600,7 @@ func TestBreakingConnections(t *testing.T) {
 	rc := dial(t, zookeeper.Options{Connect: p.Addr(), SessionTimeout: 60 * time.Second})
 	const each, hands = 100, 4
 	for w := range hands {
-		commit(t, rc, co.Create(fmt.Sprintf("%s/%d", root, w), nil))
+		commit(t, rc, registry.Create(fmt.Sprintf("%s/%d", root, w), nil))
 	}
 	stop := make(chan struct{})
 	var breaker, workers sync.WaitGroup
@@ -618,12 +618,12 @@ func TestBreakingConnections(t *testing.T) {
 		workers.Go(func() {
 			path := fmt.Sprintf("%s/%d", root, w)
 			for version := int32(0); version < each; {
-				_, err := rc.Commit(within(t), co.Set(path, nil, version), co.Create(fmt.Sprintf("%s/%d", path, version), nil))
+				_, err := rc.Commit(within(t), registry.Set(path, nil, version), registry.Create(fmt.Sprintf("%s/%d", path, version), nil))
 				switch {
 				case err == nil:
 					version++
-				case errors.Is(err, co.ErrUnknown):
-					nodes, err := rc.Read(within(t), co.Data(path))
+				case errors.Is(err, registry.ErrUnknown):
+					nodes, err := rc.Read(within(t), registry.Data(path))
 					if err != nil {
 						t.Errorf("read: %v", err)
 						return
@@ -645,7 +645,7 @@ func TestBreakingConnections(t *testing.T) {
 	breaker.Wait()
 	for w := range hands {
 		path := fmt.Sprintf("%s/%d", root, w)
-		nodes, err := other.Read(t.Context(), co.Data(path), co.Children(path))
+		nodes, err := other.Read(t.Context(), registry.Data(path), registry.Children(path))
 		if err != nil || nodes[0].Version != each || len(nodes[1].Names) != each {
 			t.Errorf("worker %d: version %d, %d children, %v; want %d", w, nodes[0].Version, len(nodes[1].Names), err, each)
 		}

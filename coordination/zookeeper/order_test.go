@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -68,10 +68,10 @@ func TestResolveSyncsFirst(t *testing.T) {
 	p.Hold(zkserver.ToClient)
 	done := make(chan error, 1)
 	go func() {
-		_, err := rc.Commit(within(t), co.Set(root, []byte("done"), 0))
+		_, err := rc.Commit(within(t), registry.Set(root, []byte("done"), 0))
 		done <- err
 	}()
-	until(t, other, "the effect", func(s co.Snapshot) bool { return string(s.Data(root).Data) == "done" }, co.Data(root))
+	until(t, other, "the effect", func(s registry.Snapshot) bool { return string(s.Data(root).Data) == "done" }, registry.Data(root))
 	p.Cut()
 	cut.Store(true)
 	p.Heal()
@@ -92,7 +92,7 @@ func TestResolveSyncsFirst(t *testing.T) {
 	}
 	cut.Store(false)
 	p.Heal()
-	if err := <-done; !errors.Is(err, co.ErrUnknown) { // a set leaves nothing to tell by
-		t.Errorf("the commit ended with %v, want %v", err, co.ErrUnknown)
+	if err := <-done; !errors.Is(err, registry.ErrUnknown) { // a set leaves nothing to tell by
+		t.Errorf("the commit ended with %v, want %v", err, registry.ErrUnknown)
 	}
 }

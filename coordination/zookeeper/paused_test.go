@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -47,7 +47,7 @@ func TestPausedMachine(t *testing.T) {
 			p := proxy(t, e.Addr(0))
 			clock := &stoppable{real: zookeeper.BootClock()}
 			rc := dial(t, zookeeper.Options{Connect: p.Addr(), SessionTimeout: timeout}.WithClock(clock.now))
-			commit(t, rc, co.CreateEphemeral(root+"/e", nil))
+			commit(t, rc, registry.CreateEphemeral(root+"/e", nil))
 			clock.stop()
 			p.Hold(zkserver.ToServer | zkserver.ToClient)
 			gone(t, other, root+"/e")
@@ -71,7 +71,7 @@ func TestPausedMachine(t *testing.T) {
 			} else {
 				t.Logf("lost after %s", took)
 			}
-			if _, err := rc.Commit(t.Context(), co.Create(root+"/late", nil)); err == nil {
+			if _, err := rc.Commit(t.Context(), registry.Create(root+"/late", nil)); err == nil {
 				t.Error("a commit took effect after the session's end")
 			}
 		})

@@ -11,21 +11,21 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // pipeline is how many reads are on their way at once.
 const pipeline = 128
 
-// Read implements coordination.RegistryCenter. All queries are sent without
+// Read implements registry.Center. All queries are sent without
 // waiting for answers in between; they are asked again if the connection is
 // lost.
-func (s *Session) Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
+func (s *Session) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	if err := s.ready(ctx, "read"); err != nil {
 		return nil, err
 	}
 	for _, q := range queries {
-		if err := coordination.CheckPath(q.Path); err != nil {
+		if err := registry.CheckPath(q.Path); err != nil {
 			return nil, err
 		}
 	}
@@ -86,11 +86,11 @@ func parallel[Q, A any](ctx context.Context, s *Session, questions []Q, f func(c
 
 // fetch reads one node. It blocks in the client until there is an answer or
 // the connection is gone, whatever ctx says.
-func (s *Session) fetch(ctx context.Context, q coordination.Query) (coordination.Node, error) {
+func (s *Session) fetch(ctx context.Context, q registry.Query) (registry.Node, error) {
 	for n := uint64(0); ; {
 		var err error
 		if n, err = s.connected(ctx, n, false); err != nil {
-			return coordination.Node{}, err
+			return registry.Node{}, err
 		}
 		node, err := s.ask(q)
 		switch {
@@ -100,7 +100,7 @@ func (s *Session) fetch(ctx context.Context, q coordination.Query) (coordination
 			return node, s.denied(s.real(q.Path), "read")
 		case !lossy(err):
 			if err = s.expired(err); s.over() == nil {
-				err = fmt.Errorf("%w: read %s: %w", coordination.ErrUnavailable, q.Path, err)
+				err = fmt.Errorf("%w: read %s: %w", registry.ErrUnavailable, q.Path, err)
 			}
 			return node, err
 		}
@@ -108,8 +108,8 @@ func (s *Session) fetch(ctx context.Context, q coordination.Query) (coordination
 }
 
 // ask is one request.
-func (s *Session) ask(q coordination.Query) (coordination.Node, error) {
-	node := coordination.Node{Query: q}
+func (s *Session) ask(q registry.Query) (registry.Node, error) {
+	node := registry.Node{Query: q}
 	var stat *zk.Stat
 	var err error
 	if q.Children {
@@ -119,7 +119,7 @@ func (s *Session) ask(q coordination.Query) (coordination.Node, error) {
 		node.Data, stat, err = s.conn.Get(s.real(q.Path))
 	}
 	if errors.Is(err, zk.ErrNoNode) {
-		return coordination.Node{Query: q}, nil
+		return registry.Node{Query: q}, nil
 	}
 	if err != nil {
 		return node, err

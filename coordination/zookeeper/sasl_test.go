@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -45,7 +45,7 @@ func TestServersThatWantSASL(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				commit(t, rc, co.Ensure("/taken"))
+				commit(t, rc, registry.Ensure("/taken"))
 				_ = rc.Close()
 				return
 			}

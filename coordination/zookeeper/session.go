@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // The stages of a session's life. It only ever goes forward.
@@ -25,7 +25,7 @@ const (
 const closePatience = 5 * time.Second
 
 // Session is one session with an ensemble. It implements
-// coordination.RegistryCenter.
+// registry.Center.
 type Session struct {
 	o      Options
 	chroot string // "" or "/path"
@@ -58,7 +58,7 @@ type Session struct {
 	ticket  *ticket              // of the multi on its way to the wire
 	makes   map[string][]*ticket // who makes an ephemeral node; see claim
 	doubts  []doubt
-	entries map[coordination.Query]*entry
+	entries map[registry.Query]*entry
 	stale   map[*entry]struct{} // entries whose node may have changed
 	watches map[*watch]struct{}
 	wake    chan struct{} // tells the dispatcher that stale or forgotten is not empty
@@ -66,7 +66,7 @@ type Session struct {
 	forgotten map[string]struct{}
 }
 
-var _ coordination.RegistryCenter = (*Session)(nil)
+var _ registry.Center = (*Session)(nil)
 
 func newSession(o Options, chroot string) *Session {
 	s := &Session{
@@ -74,7 +74,7 @@ func newSession(o Options, chroot string) *Session {
 		started: make(chan struct{}), finished: make(chan struct{}), lost: make(chan struct{}),
 		handoff: make(chan struct{}, 1), moved: make(chan struct{}), wake: make(chan struct{}, 1),
 		makes:   make(map[string][]*ticket),
-		entries: make(map[coordination.Query]*entry),
+		entries: make(map[registry.Query]*entry),
 		stale:   make(map[*entry]struct{}),
 		watches: make(map[*watch]struct{}), forgotten: make(map[string]struct{}),
 	}
@@ -89,16 +89,16 @@ func newSession(o Options, chroot string) *Session {
 func (s *Session) over() error {
 	switch s.stage.Load() {
 	case lost:
-		return coordination.ErrSessionLost
+		return registry.ErrSessionLost
 	case closed:
-		return coordination.ErrClosed
+		return registry.ErrClosed
 	}
 	return nil
 }
 
 // ready is the first look of every method.
 func (s *Session) ready(ctx context.Context, deed string) error {
-	if s.reckon() == coordination.TrustLost {
+	if s.reckon() == registry.TrustLost {
 		return s.over()
 	}
 	if err := ctx.Err(); err != nil {
@@ -170,8 +170,8 @@ func (s *Session) connected(ctx context.Context, after uint64, guarded bool) (ui
 	for {
 		var changed <-chan struct{}
 		if guarded {
-			var level coordination.Trust
-			if level, changed = s.Trust(); level != coordination.TrustLive {
+			var level registry.Trust
+			if level, changed = s.Trust(); level != registry.TrustLive {
 				return 0, s.doubted()
 			}
 		}
@@ -199,7 +199,7 @@ func (s *Session) doubted() error {
 	if err := s.over(); err != nil {
 		return err
 	}
-	return coordination.ErrSuspect
+	return registry.ErrSuspect
 }
 
 // lossy reports whether an error of the client says no more than that the
@@ -292,19 +292,19 @@ func (s *Session) leave(stage int32) {
 	}
 }
 
-// Lost implements coordination.RegistryCenter. Close closes it too.
+// Lost implements registry.Center. Close closes it too.
 func (s *Session) Lost() <-chan struct{} { return s.lost }
 
 // Timeout is how long the servers keep this session when it is silent, as
 // they granted it; 0 before they did.
 func (s *Session) Timeout() time.Duration { return s.trust.granted() }
 
-// Close implements coordination.RegistryCenter. If no server can be reached it
+// Close implements registry.Center. If no server can be reached it
 // returns all the same; the ephemeral nodes go when their time is up.
 func (s *Session) Close() error {
 	s.closing.Lock()
 	defer s.closing.Unlock()
-	trusted := s.reckon() != coordination.TrustLost
+	trusted := s.reckon() != registry.TrustLost
 	s.leave(closed)
 	s.mu.Lock()
 	conn, up, w := s.conn, s.up != 0, s.wire

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 )
 
@@ -98,7 +98,7 @@ func twoWays(t *testing.T) (rc *zookeeper.Session, here, there *lag) {
 	e := shared.get(t, 1)
 	here, there = lagging(t, e.Addr(0)), lagging(t, e.Addr(0))
 	rc = dial(t, zookeeper.Options{Connect: here.Addr().String() + "," + there.Addr().String(), SessionTimeout: lagTimeout})
-	commit(t, rc, co.CreateEphemeral(fresh(t, rc)+"/e", nil))
+	commit(t, rc, registry.CreateEphemeral(fresh(t, rc)+"/e", nil))
 	return rc, here, there
 }
 
@@ -124,7 +124,7 @@ func TestSlowServer(t *testing.T) {
 	here.each.Store(int64(lagTimeout / 10)) // T/5 for an answer: more than T/6
 	there.each.Store(int64(lagTimeout / 10))
 	keeps(t, rc, 1)
-	commit(t, rc, co.Ensure(fresh(t, rc)))
+	commit(t, rc, registry.Ensure(fresh(t, rc)))
 }
 
 // TestFasterServer: a session leaves a server that is silent for one that is not.

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // The thresholds, as parts of the session timeout T after the send time of the
@@ -96,17 +96,17 @@ func (s *Session) renewed() {
 }
 
 // level is how far the session can be trusted now.
-func (t *trust) level(now time.Duration) coordination.Trust {
+func (t *trust) level(now time.Duration) registry.Trust {
 	timeout, age := t.granted(), now-time.Duration(t.answered.Load())
 	switch {
 	case timeout == 0, age < timeout/suspectAfter:
-		return coordination.TrustLive
+		return registry.TrustLive
 	case age < yieldAfter(timeout):
-		return coordination.TrustSuspect
+		return registry.TrustSuspect
 	case age < lostAfter(timeout):
-		return coordination.TrustYield
+		return registry.TrustYield
 	}
-	return coordination.TrustLost
+	return registry.TrustLost
 }
 
 // over tells that the level is TrustLost for ever.
@@ -119,23 +119,23 @@ func (t *trust) over() {
 
 // reckon returns the level at this moment, and tells everybody if it is
 // another one than before.
-func (s *Session) reckon() coordination.Trust {
+func (s *Session) reckon() registry.Trust {
 	if s.stage.Load() != live {
 		<-s.lost // it is being closed at this moment
-		return coordination.TrustLost
+		return registry.TrustLost
 	}
 	level := s.trust.level(s.o.clock())
-	if level == coordination.Trust(s.trust.published.Load()) {
+	if level == registry.Trust(s.trust.published.Load()) {
 		return level
 	}
 	return s.publish()
 }
 
-func (s *Session) publish() coordination.Trust {
+func (s *Session) publish() registry.Trust {
 	t := &s.trust
 	t.mu.Lock()
 	level := t.level(s.o.clock())
-	if level == coordination.TrustLost {
+	if level == registry.TrustLost {
 		t.mu.Unlock()
 		s.o.Logger.Debug("the ZooKeeper session is given up: no answer for too long", zap.Duration("timeout", t.granted()))
 		s.lose()
@@ -143,7 +143,7 @@ func (s *Session) publish() coordination.Trust {
 		return level
 	}
 	defer t.mu.Unlock()
-	was := coordination.Trust(t.published.Load())
+	was := registry.Trust(t.published.Load())
 	if level != was && !t.ended {
 		t.published.Store(uint32(level))
 		close(t.changed)
@@ -153,21 +153,21 @@ func (s *Session) publish() coordination.Trust {
 	return level
 }
 
-// Trust implements coordination.RegistryCenter.
-func (s *Session) Trust() (coordination.Trust, <-chan struct{}) {
-	if s.reckon() == coordination.TrustLost {
-		return coordination.TrustLost, nil
+// Trust implements registry.Center.
+func (s *Session) Trust() (registry.Trust, <-chan struct{}) {
+	if s.reckon() == registry.TrustLost {
+		return registry.TrustLost, nil
 	}
 	s.trust.mu.Lock()
 	defer s.trust.mu.Unlock()
 	if s.trust.ended {
-		return coordination.TrustLost, nil
+		return registry.TrustLost, nil
 	}
-	return coordination.Trust(s.trust.published.Load()), s.trust.changed
+	return registry.Trust(s.trust.published.Load()), s.trust.changed
 }
 
-// Trusted implements coordination.RegistryCenter.
-func (s *Session) Trusted() bool { return s.reckon() == coordination.TrustLive }
+// Trusted implements registry.Center.
+func (s *Session) Trusted() bool { return s.reckon() == registry.TrustLive }
 
 // pulse asks ZooKeeper for a sign of life every T/12 and at every reconnect,
 // tells the level when it changes by time, and leaves a server that does not
@@ -188,7 +188,7 @@ func (s *Session) pulse() {
 	defer timer.Stop()
 	for {
 		level, changed := s.Trust()
-		if level == coordination.TrustLost {
+		if level == registry.TrustLost {
 			return
 		}
 		s.mu.Lock()

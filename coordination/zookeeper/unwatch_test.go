@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -42,20 +42,20 @@ func TestNoWatchIsLeftOnWhatNobodyWatches(t *testing.T) {
 	var sent counter
 	rc := dial(t, zookeeper.Options{Connect: e.Connect() + "/below/here", OnOperation: sent.count})
 	root := fresh(t, rc)
-	commit(t, rc, co.Ensure(root+"/trigger"), co.Ensure(root+"/latch"), co.Ensure(root+"/config"))
+	commit(t, rc, registry.Ensure(root+"/trigger"), registry.Ensure(root+"/latch"), registry.Ensure(root+"/config"))
 
 	stay, stop := context.WithCancel(t.Context())
 	defer stop()
-	kept := watch(t, rc, stay, co.Data(root+"/config"), co.Children(root+"/trigger"), co.Children(root+"/absent"), co.Data(root+"/absent"))
+	kept := watch(t, rc, stay, registry.Data(root+"/config"), registry.Children(root+"/trigger"), registry.Children(root+"/absent"), registry.Data(root+"/absent"))
 	before := watches(t, e)
 	const rounds = 50
 	for i := range rounds {
 		ctx, leave := context.WithCancel(stay)
 		first := fmt.Sprintf("%s/latch/%d", root, i)
-		commit(t, rc, co.Create(first, nil))
-		ch := watch(t, rc, ctx, co.Data(root+"/config"), co.Data(fmt.Sprintf("%s/trigger/%d", root, i)), co.Data(first), co.Children(first),
-			co.Data(root+"/absent"), co.Data(root+"/trigger"))
-		commit(t, rc, co.Delete(first, co.AnyVersion))
+		commit(t, rc, registry.Create(first, nil))
+		ch := watch(t, rc, ctx, registry.Data(root+"/config"), registry.Data(fmt.Sprintf("%s/trigger/%d", root, i)), registry.Data(first), registry.Children(first),
+			registry.Data(root+"/absent"), registry.Data(root+"/trigger"))
+		commit(t, rc, registry.Delete(first, registry.AnyVersion))
 		for s := range ch {
 			if !s.Data(first).Exists {
 				break
@@ -68,7 +68,7 @@ func TestNoWatchIsLeftOnWhatNobodyWatches(t *testing.T) {
 	deadline := time.Now().Add(long)
 	after := watches(t, e)
 	for after > before+1 && time.Now().Before(deadline) { // the last requests may be on their way
-		commit(t, rc, co.Set(root, nil, co.AnyVersion))
+		commit(t, rc, registry.Set(root, nil, registry.AnyVersion))
 		after = watches(t, e)
 	}
 	// Whether there is something to be told of the node itself is not known of
@@ -79,15 +79,15 @@ func TestNoWatchIsLeftOnWhatNobodyWatches(t *testing.T) {
 	}
 
 	// What is still watched is told, and what is watched again.
-	commit(t, rc, co.Create(root+"/absent", nil))
-	commit(t, rc, co.Create(root+"/absent/x", nil), co.Set(root+"/config", []byte("new"), co.AnyVersion), co.Create(root+"/trigger/49", nil))
+	commit(t, rc, registry.Create(root+"/absent", nil))
+	commit(t, rc, registry.Create(root+"/absent/x", nil), registry.Set(root+"/config", []byte("new"), registry.AnyVersion), registry.Create(root+"/trigger/49", nil))
 	for s := range kept {
 		if len(s.Children(root+"/absent")) == 1 && string(s.Data(root+"/config").Data) == "new" && len(s.Children(root+"/trigger")) == 1 {
 			break
 		}
 	}
-	again := watch(t, rc, stay, co.Data(root+"/trigger/49"))
-	commit(t, rc, co.Delete(root+"/trigger/49", co.AnyVersion))
+	again := watch(t, rc, stay, registry.Data(root+"/trigger/49"))
+	commit(t, rc, registry.Delete(root+"/trigger/49", registry.AnyVersion))
 	for s := range again {
 		if !s.Data(root + "/trigger/49").Exists {
 			break
@@ -107,12 +107,12 @@ func TestAWatchThatComesBackIsNotRemoved(t *testing.T) {
 	root := fresh(t, rc)
 	for i := range 300 {
 		ctx, leave := context.WithCancel(t.Context())
-		ch := watch(t, rc, ctx, co.Data(root+"/x"), co.Children(root))
+		ch := watch(t, rc, ctx, registry.Data(root+"/x"), registry.Children(root))
 		want := i%2 == 0
 		if want {
-			commit(t, rc, co.Create(root+"/x", nil))
+			commit(t, rc, registry.Create(root+"/x", nil))
 		} else {
-			commit(t, rc, co.Delete(root+"/x", co.AnyVersion))
+			commit(t, rc, registry.Delete(root+"/x", registry.AnyVersion))
 		}
 		for s := range ch {
 			if s.Data(root+"/x").Exists == want && (len(s.Children(root)) == 1) == want {
@@ -126,7 +126,7 @@ func TestAWatchThatComesBackIsNotRemoved(t *testing.T) {
 	}
 }
 
-func watch(t *testing.T, rc co.RegistryCenter, ctx context.Context, queries ...co.Query) <-chan co.Snapshot {
+func watch(t *testing.T, rc registry.Center, ctx context.Context, queries ...registry.Query) <-chan registry.Snapshot {
 	t.Helper()
 	ch, err := rc.Watch(ctx, queries...)
 	if err != nil {

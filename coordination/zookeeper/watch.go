@@ -8,15 +8,15 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // entry is a query that somebody watches. Everybody who watches it shares it:
 // ZooKeeper holds one watch for it, and a change costs one read. Everything is
 // guarded by Session.mu.
 type entry struct {
-	query   coordination.Query
-	node    coordination.Node
+	query   registry.Query
+	node    registry.Node
 	watches map[*watch]struct{}
 
 	// changes counts the events about the node and the connections. known is
@@ -29,7 +29,7 @@ type entry struct {
 // watch is one caller of Watch.
 type watch struct {
 	entries []*entry
-	ch      chan coordination.Snapshot
+	ch      chan registry.Snapshot
 	news    bool          // there is something to send
 	first   chan struct{} // closed when the first snapshot was sent
 	begun   bool
@@ -45,10 +45,10 @@ func (s *Session) touched(path string, what zk.EventType) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if what != zk.EventNodeChildrenChanged {
-		s.touch(s.entries[coordination.Data(path)])
+		s.touch(s.entries[registry.Data(path)])
 	}
 	if what != zk.EventNodeDataChanged {
-		s.touch(s.entries[coordination.Children(path)])
+		s.touch(s.entries[registry.Children(path)])
 	}
 }
 
@@ -93,7 +93,7 @@ func (s *Session) dispatch() {
 		}
 		type job struct {
 			of      *entry
-			query   coordination.Query
+			query   registry.Query
 			changes uint64
 		}
 		var jobs []job
@@ -107,7 +107,7 @@ func (s *Session) dispatch() {
 		// the next one of them.
 		unwatch()
 		type finding struct {
-			node coordination.Node
+			node registry.Node
 			err  error
 		}
 		found, err := parallel(s.life, s, jobs, func(ctx context.Context, j job) (finding, error) {
@@ -148,7 +148,7 @@ func (s *Session) unneeded() func() {
 	w, up := s.wire, s.up != 0 // watches end with their connection
 	remove := make(map[string]int32)
 	for path := range forgotten {
-		data, children := s.entries[coordination.Data(path)], s.entries[coordination.Children(path)]
+		data, children := s.entries[registry.Data(path)], s.entries[registry.Children(path)]
 		switch {
 		case children != nil: // may wait for the node itself, too
 		case data != nil:
@@ -168,7 +168,7 @@ func (s *Session) unneeded() func() {
 
 // observe reads a node and leaves a watch for its next change; the wire sets
 // it on the reads of what is watched.
-func (s *Session) observe(ctx context.Context, q coordination.Query) (coordination.Node, error) {
+func (s *Session) observe(ctx context.Context, q registry.Query) (registry.Node, error) {
 	for {
 		node, err := s.fetch(ctx, q)
 		if err != nil || node.Exists {
@@ -183,7 +183,7 @@ func (s *Session) observe(ctx context.Context, q coordination.Query) (coordinati
 }
 
 // found takes what was read. s.mu is held.
-func (s *Session) found(e *entry, changes uint64, node coordination.Node, err error) {
+func (s *Session) found(e *entry, changes uint64, node registry.Node, err error) {
 	if s.entries[e.query] != e {
 		delete(s.stale, e) // nobody watches it any more
 		return
@@ -213,7 +213,7 @@ func (s *Session) found(e *entry, changes uint64, node coordination.Node, err er
 
 // differs reports whether there is anything to tell. Of the node whose
 // children are watched only their names and its identity count.
-func differs(a, b coordination.Node) bool {
+func differs(a, b registry.Node) bool {
 	if a.Exists != b.Exists || a.Czxid != b.Czxid {
 		return true
 	}
@@ -234,7 +234,7 @@ func (s *Session) show(w *watch) {
 			return // the dispatcher comes back when it was read
 		}
 	}
-	snapshot := make(coordination.Snapshot, len(w.entries))
+	snapshot := make(registry.Snapshot, len(w.entries))
 	for _, e := range w.entries {
 		snapshot[e.query] = e.node
 	}
@@ -250,15 +250,15 @@ func (s *Session) show(w *watch) {
 	}
 }
 
-// Watch implements coordination.RegistryCenter. It returns when the first
+// Watch implements registry.Center. It returns when the first
 // snapshot is there. A watch of k queries costs k watches at the server, less
 // those that this session has on the same nodes already.
-func (s *Session) Watch(ctx context.Context, queries ...coordination.Query) (<-chan coordination.Snapshot, error) {
+func (s *Session) Watch(ctx context.Context, queries ...registry.Query) (<-chan registry.Snapshot, error) {
 	if err := s.ready(ctx, "watch"); err != nil {
 		return nil, err
 	}
 	for _, q := range queries {
-		if err := coordination.CheckPath(q.Path); err != nil {
+		if err := registry.CheckPath(q.Path); err != nil {
 			return nil, err
 		}
 	}
@@ -287,8 +287,8 @@ func (s *Session) Watch(ctx context.Context, queries ...coordination.Query) (<-c
 }
 
 // enlist registers a watch.
-func (s *Session) enlist(ctx context.Context, queries []coordination.Query) (*watch, error) {
-	w := &watch{ch: make(chan coordination.Snapshot, 1), first: make(chan struct{}), news: true}
+func (s *Session) enlist(ctx context.Context, queries []registry.Query) (*watch, error) {
+	w := &watch{ch: make(chan registry.Snapshot, 1), first: make(chan struct{}), news: true}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stage.Load() != live {

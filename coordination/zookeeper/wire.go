@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // ZooKeeper's numbers for requests, as they are on the wire.
@@ -245,7 +245,7 @@ func (s *Session) watched(op int32, path string) bool {
 	path = s.mine(path)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	data, children := s.entries[coordination.Data(path)], s.entries[coordination.Children(path)]
+	data, children := s.entries[registry.Data(path)], s.entries[registry.Children(path)]
 	switch op {
 	case opGetData:
 		return data != nil

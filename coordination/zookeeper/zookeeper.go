@@ -1,7 +1,7 @@
 // Package zookeeper is the registry on a ZooKeeper ensemble.
 //
 // A [Session] is one ZooKeeper session and implements
-// coordination.RegistryCenter. The client below it is go-zookeeper/zk, which
+// registry.Center. The client below it is go-zookeeper/zk, which
 // keeps the connection, finds another server when one is gone, and speaks the
 // protocol. What a host's safety hangs on is done here:
 //
@@ -13,7 +13,7 @@
 //     ended; the connection does not let it.
 //   - A commit that nobody waits for any more is not sent later. One that was
 //     sent and not answered is looked into, and only what cannot be known
-//     becomes coordination.ErrUnknown.
+//     becomes registry.ErrUnknown.
 //   - Watches are set by the reads of one dispatcher, and set again with a read
 //     after every reconnect. Every event of the connection is taken note of
 //     before the answers that follow it are.
@@ -34,7 +34,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 const (
@@ -46,8 +46,8 @@ const (
 )
 
 // ErrNoAuth says that the session's credentials do not allow what was asked.
-// Nothing was written. It is a coordination.ErrUnavailable.
-var ErrNoAuth = fmt.Errorf("%w: access denied by ZooKeeper", coordination.ErrUnavailable)
+// Nothing was written. It is a registry.ErrUnavailable.
+var ErrNoAuth = fmt.Errorf("%w: access denied by ZooKeeper", registry.ErrUnavailable)
 
 // Options say how to reach an ensemble.
 type Options struct {
@@ -136,7 +136,7 @@ func parseConnect(text string) (servers []string, chroot string, err error) {
 	list, path, ok := strings.Cut(text, "/")
 	if ok && path != "" {
 		chroot = "/" + path
-		if err := coordination.CheckPath(chroot); err != nil {
+		if err := registry.CheckPath(chroot); err != nil {
 			return nil, "", fmt.Errorf("zookeeper: connect string %q: %w", text, err)
 		}
 	}

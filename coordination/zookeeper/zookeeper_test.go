@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
@@ -75,12 +75,12 @@ func fast(servers int) zkserver.Options {
 // suite is the registrytest.Server of some servers.
 type suite struct{ *zkserver.Ensemble }
 
-func (s suite) Connect(t testing.TB) co.RegistryCenter {
+func (s suite) Connect(t testing.TB) registry.Center {
 	t.Helper()
 	return dial(t, zookeeper.Options{Connect: s.Ensemble.Connect()})
 }
 
-func (s suite) Expire(_ testing.TB, r co.RegistryCenter) { r.(*zookeeper.Session).Expire() }
+func (s suite) Expire(_ testing.TB, r registry.Center) { r.(*zookeeper.Session).Expire() }
 
 // dial opens a session that is closed with the test.
 func dial(t testing.TB, o zookeeper.Options) *zookeeper.Session {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // TestRegistryOfAnAdoptedNamespace: operators see the fences that guests see, and
@@ -16,11 +16,11 @@ func TestRegistryOfAnAdoptedNamespace(t *testing.T) {
 		t.Errorf("adopting while hosts are there: %v", err)
 	}
 	const base = int64(5) << 40
-	if _, err := r.center().Commit(t.Context(), coordination.Set("/ns.wasmjob", []byte(`{"base":5497558138880}`), coordination.AnyVersion),
-		coordination.Create("/ns/a/sharding/0/running", []byte("10.0.0.1@-@a")),
-		coordination.Ensure("/ns.wasmjob/a/runs"), coordination.Create("/ns.wasmjob/a/runs/10.0.0.1@-@a", []byte(`{"runs":[{"instant":1,"source":"schedule","items":"0"}]}`)),
-		coordination.Create("/ns.wasmjob/a/sharding", nil),
-		coordination.Create("/ns.wasmjob/a/sharding/0", nil), coordination.Set("/ns.wasmjob/a/sharding/0", []byte(`{"owner":"10.0.0.1@-@a","instant":1,"begun":1}`), 0)); err != nil {
+	if _, err := r.center().Commit(t.Context(), registry.Set("/ns.wasmjob", []byte(`{"base":5497558138880}`), registry.AnyVersion),
+		registry.Create("/ns/a/sharding/0/running", []byte("10.0.0.1@-@a")),
+		registry.Ensure("/ns.wasmjob/a/runs"), registry.Create("/ns.wasmjob/a/runs/10.0.0.1@-@a", []byte(`{"runs":[{"instant":1,"source":"schedule","items":"0"}]}`)),
+		registry.Create("/ns.wasmjob/a/sharding", nil),
+		registry.Create("/ns.wasmjob/a/sharding/0", nil), registry.Set("/ns.wasmjob/a/sharding/0", []byte(`{"owner":"10.0.0.1@-@a","instant":1,"begun":1}`), 0)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := r.Shards(t.Context(), "a")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -18,12 +19,12 @@ import (
 // It is safe for concurrent use.
 type Registry struct {
 	namespace string
-	center    func() coordination.RegistryCenter
+	center    func() registry.Center
 }
 
 // NewRegistry returns the operations on a namespace. center is the session
 // that they use; it is asked each time and is nil while there is none.
-func NewRegistry(namespace string, center func() coordination.RegistryCenter) *Registry {
+func NewRegistry(namespace string, center func() registry.Center) *Registry {
 	return &Registry{namespace, center}
 }
 
@@ -130,7 +131,7 @@ func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
 	if c == nil {
 		return nil, host.ErrNotLive
 	}
-	division, err := c.Read(ctx, coordination.Data(coordination.NewLayout(r.namespace, job).Sibling()+"/assignment"))
+	division, err := c.Read(ctx, registry.Data(coordination.NewLayout(r.namespace, job).Sibling()+"/assignment"))
 	if err != nil {
 		return nil, fmt.Errorf("job %q: %w", job, err)
 	}
@@ -181,7 +182,7 @@ func (r *Registry) setServer(ctx context.Context, job, server string, enable boo
 			return host.ErrNotLive
 		}
 		l := coordination.NewLayout(r.namespace, name)
-		nodes, err := c.Read(ctx, coordination.Children(l.Root()+"/servers"))
+		nodes, err := c.Read(ctx, registry.Children(l.Root()+"/servers"))
 		if err != nil {
 			return fmt.Errorf("job %q: %w", name, err)
 		}
@@ -262,7 +263,7 @@ func (r *Registry) Shutdown(ctx context.Context, job, server, instance string) e
 				continue
 			}
 			err := r.perform(ctx, name, func(l coordination.Layout) coordination.Move { return coordination.StopInstance(l, i.ID) })
-			var conflict *coordination.OpError
+			var conflict *registry.OpError
 			switch {
 			case errors.As(err, &conflict): // it has gone by itself
 			case errors.Is(err, coordination.ErrJavaRuns):
@@ -474,7 +475,7 @@ func (w *killWait) wait(ctx context.Context, r *Registry, limit time.Duration, p
 
 // look reads how those have ended that are in no list any more. It returns how
 // many have not, Java hosts' apart.
-func (w *killWait) look(ctx context.Context, r *Registry, s coordination.Snapshot) (open int, err error) {
+func (w *killWait) look(ctx context.Context, r *Registry, s registry.Snapshot) (open int, err error) {
 	var left []coordination.KillTarget
 	var at []int
 	for n, t := range w.targets {

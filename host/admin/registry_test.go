@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -32,7 +32,7 @@ func namespace(t *testing.T, jobs ...string) (*Registry, func(path string) (stri
 	})
 	put := func(path, value string) {
 		t.Helper()
-		if _, err := c.Commit(t.Context(), coordination.Ensure(path), coordination.Set(path, []byte(value), coordination.AnyVersion)); err != nil {
+		if _, err := c.Commit(t.Context(), registry.Ensure(path), registry.Set(path, []byte(value), registry.AnyVersion)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,13 +48,13 @@ func namespace(t *testing.T, jobs ...string) (*Registry, func(path string) (stri
 	}
 	look := func(path string) (string, bool) {
 		t.Helper()
-		n, err := c.Read(t.Context(), coordination.Data(path))
+		n, err := c.Read(t.Context(), registry.Data(path))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(n[0].Data), n[0].Exists
 	}
-	return NewRegistry("ns", func() coordination.RegistryCenter { return c }), look
+	return NewRegistry("ns", func() registry.Center { return c }), look
 }
 
 func TestRegistryOperates(t *testing.T) {
@@ -147,7 +147,7 @@ func TestRegistrySaysWhatIsNotThere(t *testing.T) {
 	if err := r.Trigger(ctx, "x"); !errors.Is(err, host.ErrNoJob) {
 		t.Errorf("not a host.ErrNoJob: %v", err)
 	}
-	gone := NewRegistry("ns", func() coordination.RegistryCenter { return nil })
+	gone := NewRegistry("ns", func() registry.Center { return nil })
 	for name, err := range map[string]error{
 		"jobs": second(gone.Jobs(ctx)), "shards": second(gone.Shards(ctx, "a")), "server": gone.EnableServer(ctx, "a", "10.0.0.1"), "shutdown": gone.Shutdown(ctx, "", "x", ""),
 	} {
@@ -222,17 +222,17 @@ func TestItemsOfJavaHostsHaveNoTimes(t *testing.T) {
 	t.Parallel()
 	r, _ := namespace(t, "a")
 	const java = "10.0.0.9@-@7"
-	put := func(path, value string) coordination.Op {
-		return coordination.Set(path, []byte(value), coordination.AnyVersion)
+	put := func(path, value string) registry.Op {
+		return registry.Set(path, []byte(value), registry.AnyVersion)
 	}
 	for i, owner := range []string{java, "10.0.0.2@-@a"} {
 		record := "/ns.wasmjob/a/sharding/" + string(rune('0'+i))
-		if _, err := r.center().Commit(t.Context(), coordination.Ensure(record), put(record, `{"owner":"10.0.0.1@-@a","instant":1000,"begun":1000,"ended":2000,"outcome":"OK"}`),
+		if _, err := r.center().Commit(t.Context(), registry.Ensure(record), put(record, `{"owner":"10.0.0.1@-@a","instant":1000,"begun":1000,"ended":2000,"outcome":"OK"}`),
 			put("/ns/a/sharding/"+string(rune('0'+i))+"/instance", owner)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := r.center().Commit(t.Context(), coordination.Create("/ns/a/instances/"+java, nil)); err != nil {
+	if _, err := r.center().Commit(t.Context(), registry.Create("/ns/a/instances/"+java, nil)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := r.Shards(t.Context(), "a")
@@ -256,8 +256,8 @@ func TestAnItemThatMovesSaysSinceWhen(t *testing.T) {
 		t.Errorf("nothing moves: %+v, %v", s, err)
 	}
 	division := "/ns.wasmjob/a/assignment"
-	if _, err := r.center().Commit(t.Context(), coordination.Ensure(division),
-		coordination.Set(division, []byte(`{"total":2,"pending":"1"}`), coordination.AnyVersion)); err != nil {
+	if _, err := r.center().Commit(t.Context(), registry.Ensure(division),
+		registry.Set(division, []byte(`{"total":2,"pending":"1"}`), registry.AnyVersion)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := r.Shards(t.Context(), "a")

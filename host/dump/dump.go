@@ -19,7 +19,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 const (
@@ -42,9 +42,9 @@ type Options struct {
 	Address string
 	// Namespace is the one whose jobs can be asked for.
 	Namespace string
-	// Read reads nodes of the registry, as [coordination.RegistryCenter] does.
+	// Read reads nodes of the registry, as [registry.Center] does.
 	// It is called from several goroutines.
-	Read   func(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error)
+	Read   func(ctx context.Context, queries ...registry.Query) ([]registry.Node, error)
 	Logger *zap.Logger
 }
 

@@ -11,14 +11,14 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tree is a registry that holds nodes by path.
-func tree(t *testing.T, nodes ...string) coordination.RegistryCenter {
+func tree(t *testing.T, nodes ...string) registry.Center {
 	t.Helper()
 	s, err := embedded.Open(embedded.Options{})
 	if err != nil {
@@ -35,7 +35,7 @@ func tree(t *testing.T, nodes ...string) coordination.RegistryCenter {
 	})
 	for _, n := range nodes {
 		path, value, _ := strings.Cut(n, " = ")
-		if _, err := r.Commit(t.Context(), coordination.Ensure(path), coordination.Set(path, []byte(value), coordination.AnyVersion)); err != nil {
+		if _, err := r.Commit(t.Context(), registry.Ensure(path), registry.Set(path, []byte(value), registry.AnyVersion)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestMasking(t *testing.T) {
 }
 
 // serve runs a server for the test and returns its address.
-func serve(t *testing.T, read func(context.Context, ...coordination.Query) ([]coordination.Node, error)) string {
+func serve(t *testing.T, read func(context.Context, ...registry.Query) ([]registry.Node, error)) string {
 	t.Helper()
 	s, err := Listen(Options{Address: "127.0.0.1:0", Namespace: "ns", Read: read})
 	if err != nil {
@@ -163,8 +163,8 @@ func TestServer(t *testing.T) {
 // TestServerClosesWhenTheRegistryFails: no answer is better than half of one.
 func TestServerClosesWhenTheRegistryFails(t *testing.T) {
 	t.Parallel()
-	address := serve(t, func(context.Context, ...coordination.Query) ([]coordination.Node, error) {
-		return nil, coordination.ErrSessionLost
+	address := serve(t, func(context.Context, ...registry.Query) ([]registry.Node, error) {
+		return nil, registry.ErrSessionLost
 	})
 	if got := ask(t, address, "dump@report\n"); got != "" {
 		t.Errorf("found %q, want nothing", got)
@@ -176,13 +176,13 @@ func TestServerClosesWhenTheRegistryFails(t *testing.T) {
 func TestServerBoundsConnections(t *testing.T) {
 	t.Parallel()
 	asked, proceed := make(chan struct{}, maxConnections), make(chan struct{})
-	address := serve(t, func(ctx context.Context, q ...coordination.Query) ([]coordination.Node, error) {
+	address := serve(t, func(ctx context.Context, q ...registry.Query) ([]registry.Node, error) {
 		asked <- struct{}{}
 		select {
 		case <-proceed:
 		case <-ctx.Done():
 		}
-		return nil, coordination.ErrSessionLost
+		return nil, registry.ErrSessionLost
 	})
 	for range maxConnections {
 		c, err := net.Dial("tcp", address)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // command is what a request begins with; the job's name follows.
@@ -35,7 +36,7 @@ func parseRequest(line string) (job string, err error) {
 // first and children by descending name, a line of its path (from the job's
 // name on) and its value, with IPv4 addresses masked. A job that does not
 // exist has an empty line.
-func Text(ctx context.Context, read func(context.Context, ...coordination.Query) ([]coordination.Node, error), namespace, job string) (string, error) {
+func Text(ctx context.Context, read func(context.Context, ...registry.Query) ([]registry.Node, error), namespace, job string) (string, error) {
 	if jobconfig.CheckJobName(job) != nil {
 		return "\n", nil // there can be no such job
 	}
@@ -43,9 +44,9 @@ func Text(ctx context.Context, read func(context.Context, ...coordination.Query)
 	children := make(map[string][]string)
 	values := make(map[string]string)
 	for level := []string{root}; len(level) > 0; {
-		queries := make([]coordination.Query, 0, 2*len(level))
+		queries := make([]registry.Query, 0, 2*len(level))
 		for _, p := range level {
-			queries = append(queries, coordination.Children(p), coordination.Data(p))
+			queries = append(queries, registry.Children(p), registry.Data(p))
 		}
 		nodes, err := read(ctx, queries...)
 		if err != nil {

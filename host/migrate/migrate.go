@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Version says which ElasticJob, or a host like it, wrote a job's nodes.
@@ -28,9 +29,9 @@ const (
 	Version3 Version = "3.x"
 )
 
-// Reader reads nodes; [coordination.RegistryCenter] is one.
+// Reader reads nodes; [registry.Center] is one.
 type Reader interface {
-	Read(ctx context.Context, queries ...coordination.Query) ([]coordination.Node, error)
+	Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error)
 }
 
 // Found is a job of a namespace.
@@ -45,26 +46,26 @@ type Found struct {
 // configuration is none: it is what a removed job leaves behind.
 func Detect(ctx context.Context, r Reader, namespace string) ([]Found, error) {
 	root := coordination.JobsPath(namespace)
-	jobs, err := r.Read(ctx, coordination.Children(root))
+	jobs, err := r.Read(ctx, registry.Children(root))
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs of %s: %w", root, err)
 	}
 	const each = 4
-	var queries []coordination.Query
+	var queries []registry.Query
 	for _, name := range jobs[0].Names {
 		job := root + "/" + name
-		queries = append(queries, coordination.Data(job+"/config"), coordination.Children(job+"/config"),
-			coordination.Children(job+"/servers"), coordination.Children(job+"/execution"))
+		queries = append(queries, registry.Data(job+"/config"), registry.Children(job+"/config"),
+			registry.Children(job+"/servers"), registry.Children(job+"/execution"))
 	}
 	nodes, err := r.Read(ctx, queries...)
 	if err != nil {
 		return nil, fmt.Errorf("read the jobs of %s: %w", root, err)
 	}
-	var servers []coordination.Query
+	var servers []registry.Query
 	of := make(map[string]int) // the job of a server's node
 	for n, name := range jobs[0].Names {
 		for _, ip := range nodes[n*each+2].Names {
-			q := coordination.Children(root + "/" + name + "/servers/" + ip)
+			q := registry.Children(root + "/" + name + "/servers/" + ip)
 			servers = append(servers, q)
 			of[q.Path] = n
 		}
@@ -73,7 +74,7 @@ func Detect(ctx context.Context, r Reader, namespace string) ([]Found, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the servers of %s: %w", root, err)
 	}
-	oldServer := make(map[int]coordination.Node)
+	oldServer := make(map[int]registry.Node)
 	for _, s := range below {
 		if len(s.Names) > 0 {
 			oldServer[of[s.Path]] = s

@@ -13,16 +13,16 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/definition"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tree is a registry with nodes, "path = value" each.
-func tree(t *testing.T, nodes ...string) coordination.RegistryCenter {
+func tree(t *testing.T, nodes ...string) registry.Center {
 	t.Helper()
 	s, err := embedded.Open(embedded.Options{})
 	if err != nil {
@@ -39,7 +39,7 @@ func tree(t *testing.T, nodes ...string) coordination.RegistryCenter {
 	})
 	for _, n := range nodes {
 		path, value, _ := strings.Cut(n, " = ")
-		if _, err := r.Commit(t.Context(), coordination.Ensure(path), coordination.Set(path, []byte(value), coordination.AnyVersion)); err != nil {
+		if _, err := r.Commit(t.Context(), registry.Ensure(path), registry.Set(path, []byte(value), registry.AnyVersion)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,7 +47,7 @@ func tree(t *testing.T, nodes ...string) coordination.RegistryCenter {
 }
 
 // versions is a namespace with a job of each version.
-func versions(t *testing.T) coordination.RegistryCenter {
+func versions(t *testing.T) registry.Center {
 	return tree(t,
 		// 1.x: a node for each setting.
 		"/ns/one/config/jobClass = com.example.One",

@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Kind is what a job is to be built as.
@@ -67,7 +68,7 @@ func Read(ctx context.Context, r Reader, namespace string, found []Found) ([]Job
 }
 
 func (j *Job) read(ctx context.Context, r Reader, root string) error {
-	nodes, err := r.Read(ctx, coordination.Data(root), coordination.Data(root+"/config"), coordination.Children(root+"/config"), coordination.Children(root+"/servers"))
+	nodes, err := r.Read(ctx, registry.Data(root), registry.Data(root+"/config"), registry.Children(root+"/config"), registry.Children(root+"/servers"))
 	if err != nil {
 		return err
 	}
@@ -96,16 +97,16 @@ func (j *Job) read(ctx context.Context, r Reader, root string) error {
 
 // readItems notes what is kept per item and is in no definition.
 func (j *Job) readItems(ctx context.Context, r Reader, root string) error {
-	lists, err := r.Read(ctx, coordination.Children(root+"/offset"), coordination.Children(root+"/sharding"))
+	lists, err := r.Read(ctx, registry.Children(root+"/offset"), registry.Children(root+"/sharding"))
 	if err != nil {
 		return err
 	}
-	var queries []coordination.Query
+	var queries []registry.Query
 	for _, item := range lists[0].Names {
-		queries = append(queries, coordination.Data(lists[0].Path+"/"+item))
+		queries = append(queries, registry.Data(lists[0].Path+"/"+item))
 	}
 	for _, item := range lists[1].Names {
-		queries = append(queries, coordination.Data(lists[1].Path+"/"+item+"/disabled"))
+		queries = append(queries, registry.Data(lists[1].Path+"/"+item+"/disabled"))
 	}
 	nodes, err := r.Read(ctx, queries...)
 	if err != nil {
@@ -135,10 +136,10 @@ func (j *Job) readItems(ctx context.Context, r Reader, root string) error {
 }
 
 // disabledServers are those that an operator keeps from running the job.
-func disabledServers(ctx context.Context, r Reader, servers coordination.Node) ([]string, error) {
-	var queries []coordination.Query
+func disabledServers(ctx context.Context, r Reader, servers registry.Node) ([]string, error) {
+	var queries []registry.Query
 	for _, ip := range servers.Names {
-		queries = append(queries, coordination.Data(servers.Path+"/"+ip), coordination.Data(servers.Path+"/"+ip+"/disabled"))
+		queries = append(queries, registry.Data(servers.Path+"/"+ip), registry.Data(servers.Path+"/"+ip+"/disabled"))
 	}
 	nodes, err := r.Read(ctx, queries...)
 	if err != nil {
@@ -246,13 +247,13 @@ func (j *Job) readJSON(data []byte) error {
 }
 
 // readNodes reads a configuration of 1.x.
-func (j *Job) readNodes(ctx context.Context, r Reader, config coordination.Node) error {
+func (j *Job) readNodes(ctx context.Context, r Reader, config registry.Node) error {
 	if len(config.Names) == 0 {
 		return fmt.Errorf("%s: no settings are there any more", config.Path)
 	}
-	queries := make([]coordination.Query, len(config.Names))
+	queries := make([]registry.Query, len(config.Names))
 	for n, name := range config.Names {
-		queries[n] = coordination.Data(config.Path + "/" + name)
+		queries[n] = registry.Data(config.Path + "/" + name)
 	}
 	nodes, err := r.Read(ctx, queries...)
 	if err != nil {
@@ -260,7 +261,7 @@ func (j *Job) readNodes(ctx context.Context, r Reader, config coordination.Node)
 	}
 	o := old{MonitorExecution: true, Misfire: true, MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10}
 	var problems []error
-	number := func(n coordination.Node, into *int) {
+	number := func(n registry.Node, into *int) {
 		v, err := strconv.Atoi(strings.TrimSpace(string(n.Data)))
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: found %q, expected a whole number", n.Path, n.Data))
@@ -268,7 +269,7 @@ func (j *Job) readNodes(ctx context.Context, r Reader, config coordination.Node)
 		}
 		*into = v
 	}
-	boolean := func(n coordination.Node, into *bool) {
+	boolean := func(n registry.Node, into *bool) {
 		*into = strings.EqualFold(strings.TrimSpace(string(n.Data)), "true")
 	} // as Java reads it
 	for _, n := range nodes {

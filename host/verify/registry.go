@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Registry looks for what is left behind in a registry that has come to rest:
@@ -21,7 +22,7 @@ import (
 //
 // A registry that is not at rest shows findings that a second look a little
 // later does not; see [LeftBehind].
-func Registry(ctx context.Context, rc coordination.RegistryCenter, namespace string) ([]Finding, error) {
+func Registry(ctx context.Context, rc registry.Center, namespace string) ([]Finding, error) {
 	_, findings, err := lookAround(ctx, rc, namespace)
 	return findings, err
 }
@@ -51,15 +52,15 @@ type UnusedServer struct {
 }
 
 // JavaJobs are the jobs of a namespace in which a Java host takes part now.
-func JavaJobs(ctx context.Context, rc coordination.RegistryCenter, namespace string) ([]string, error) {
-	jobs, err := rc.Read(ctx, coordination.Children(coordination.JobsPath(namespace)))
+func JavaJobs(ctx context.Context, rc registry.Center, namespace string) ([]string, error) {
+	jobs, err := rc.Read(ctx, registry.Children(coordination.JobsPath(namespace)))
 	if err != nil {
 		return nil, fmt.Errorf("reading the jobs of namespace %s: %w", namespace, err)
 	}
 	var java []string
 	for _, name := range jobs[0].Names {
 		l := coordination.NewLayout(namespace, name)
-		n, err := rc.Read(ctx, coordination.Children(l.Root()+"/instances"), coordination.Children(l.Sibling()+"/instances"))
+		n, err := rc.Read(ctx, registry.Children(l.Root()+"/instances"), registry.Children(l.Sibling()+"/instances"))
 		if err != nil {
 			return nil, fmt.Errorf("job %s: %w", name, err)
 		}
@@ -76,7 +77,7 @@ const lookAgain = time.Second
 // LeftBehind looks until nothing is left of what the first look found, at most
 // for so long, and returns what was there in every look: what is begun or given
 // up at the moment of a look is no finding. Negative patience is one look.
-func LeftBehind(ctx context.Context, rc coordination.RegistryCenter, namespace string, patience time.Duration) (*RegistryReport, []Finding, error) {
+func LeftBehind(ctx context.Context, rc registry.Center, namespace string, patience time.Duration) (*RegistryReport, []Finding, error) {
 	end := time.Now().Add(patience)
 	var left []Finding
 	for looks := 1; ; looks++ {
@@ -122,8 +123,8 @@ func (r *Report) AddRegistry(looked *RegistryReport, findings []Finding) {
 }
 
 // lookAround is one look at all jobs.
-func lookAround(ctx context.Context, rc coordination.RegistryCenter, namespace string) (*RegistryReport, []Finding, error) {
-	jobs, err := rc.Read(ctx, coordination.Children(coordination.JobsPath(namespace)))
+func lookAround(ctx context.Context, rc registry.Center, namespace string) (*RegistryReport, []Finding, error) {
+	jobs, err := rc.Read(ctx, registry.Children(coordination.JobsPath(namespace)))
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the jobs of namespace %s: %w", namespace, err)
 	}
@@ -151,7 +152,7 @@ func lookAround(ctx context.Context, rc coordination.RegistryCenter, namespace s
 // survey is one look at one job.
 type survey struct {
 	ctx                context.Context
-	rc                 coordination.RegistryCenter
+	rc                 registry.Center
 	job, root, sibling string
 	alive              map[string]bool // an instance of the job, or of ours and on its way out
 	java               map[string]bool
@@ -161,18 +162,18 @@ type survey struct {
 	err                error
 }
 
-func (s *survey) read(q ...coordination.Query) []coordination.Node {
+func (s *survey) read(q ...registry.Query) []registry.Node {
 	if s.err == nil && len(q) > 0 {
-		var nodes []coordination.Node
+		var nodes []registry.Node
 		if nodes, s.err = s.rc.Read(s.ctx, q...); s.err == nil {
 			return nodes
 		}
 	}
-	return make([]coordination.Node, len(q))
+	return make([]registry.Node, len(q))
 }
 
 func (s *survey) children(path string) []string {
-	return s.read(coordination.Children(path))[0].Names
+	return s.read(registry.Children(path))[0].Names
 }
 
 func (s *survey) find(item int, path, format string, args ...any) {
@@ -181,7 +182,7 @@ func (s *survey) find(item int, path, format string, args ...any) {
 }
 
 func (s *survey) look() {
-	if !s.read(coordination.Data(s.root + "/config"))[0].Exists {
+	if !s.read(registry.Data(s.root + "/config"))[0].Exists {
 		return // removed, or no job of anybody's
 	}
 	s.configured = true
@@ -208,16 +209,16 @@ func (s *survey) look() {
 
 // servers lists those without an instance.
 func (s *survey) servers(instances, details []string) {
-	noted := s.read(coordination.Data(s.sibling + "/servers"))[0]
+	noted := s.read(registry.Data(s.sibling + "/servers"))[0]
 	list := coordination.UnusedServers(s.children(s.root+"/servers"), instances, details, noted.Data)
 	for _, ip := range slices.Sorted(maps.Keys(list)) {
-		state := strings.TrimSpace(string(s.read(coordination.Data(s.root + "/servers/" + ip))[0].Data))
+		state := strings.TrimSpace(string(s.read(registry.Data(s.root + "/servers/" + ip))[0].Data))
 		s.unused = append(s.unused, UnusedServer{Job: s.job, Server: ip, Disabled: strings.EqualFold(state, "DISABLED"), Since: list[ip]})
 	}
 }
 
 func (s *survey) leader() {
-	n := s.read(coordination.Data(s.root + "/leader/election/instance"))[0]
+	n := s.read(registry.Data(s.root + "/leader/election/instance"))[0]
 	if id := string(n.Data); n.Exists && !s.alive[id] {
 		s.find(-1, n.Path, "the leader %s is gone", id)
 	}
@@ -235,7 +236,7 @@ func (s *survey) leader() {
 }
 
 func (s *survey) membership() {
-	members := s.read(coordination.Data(s.sibling + "/members"))[0]
+	members := s.read(registry.Data(s.sibling + "/members"))[0]
 	for _, id := range strings.Fields(string(members.Data)) {
 		if !s.alive[id] {
 			s.find(-1, members.Path, "%s is gone and still a member: what it left behind was not taken", id)
@@ -243,7 +244,7 @@ func (s *survey) membership() {
 	}
 	held := make(map[int]string)
 	for _, id := range s.children(s.sibling + "/assignment") {
-		n := s.read(coordination.Data(s.sibling + "/assignment/" + id))[0]
+		n := s.read(registry.Data(s.sibling + "/assignment/" + id))[0]
 		if n.Exists && !s.alive[id] {
 			s.find(-1, n.Path, "%s is gone and has items: %q", id, n.Data)
 		}
@@ -259,7 +260,7 @@ func (s *survey) membership() {
 		}
 	}
 	for _, id := range s.children(s.sibling + "/runs") {
-		if n := s.read(coordination.Data(s.sibling + "/runs/" + id))[0]; n.Exists && !s.alive[id] {
+		if n := s.read(registry.Data(s.sibling + "/runs/" + id))[0]; n.Exists && !s.alive[id] {
 			s.find(-1, n.Path, "%s is gone and its list of runs is there: %q", id, n.Data)
 		}
 	}
@@ -276,7 +277,7 @@ func (s *survey) items() {
 	running := make(map[int]string) // by the lists of those that live
 	for id := range s.alive {
 		var list runs
-		n := s.read(coordination.Data(s.sibling + "/runs/" + id))[0]
+		n := s.read(registry.Data(s.sibling + "/runs/" + id))[0]
 		if len(n.Data) > 0 && json.Unmarshal(n.Data, &list) != nil {
 			s.find(-1, n.Path, "the list of runs of %s cannot be read", id)
 		}
@@ -295,8 +296,8 @@ func (s *survey) items() {
 			continue
 		}
 		path := s.root + "/sharding/" + name
-		marks := s.read(coordination.Data(path+"/instance"), coordination.Data(path+"/running"), coordination.Data(path+"/failover"),
-			coordination.Data(path+"/failovering"), coordination.Data(s.sibling+"/sharding/"+name))
+		marks := s.read(registry.Data(path+"/instance"), registry.Data(path+"/running"), registry.Data(path+"/failover"),
+			registry.Data(path+"/failovering"), registry.Data(s.sibling+"/sharding/"+name))
 		if owner := string(marks[0].Data); marks[0].Exists && !s.alive[owner] {
 			s.find(i, marks[0].Path, "the item belongs to %s, which is gone", owner)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 )
@@ -724,18 +725,18 @@ func FuzzFiles(f *testing.F) {
 	})
 }
 
-var _ coordination.RegistryCenter = (*nowhere)(nil)
+var _ registry.Center = (*nowhere)(nil)
 
 // nowhere is a registry that is not to be reached.
-type nowhere struct{ coordination.RegistryCenter }
+type nowhere struct{ registry.Center }
 
-func (*nowhere) Read(context.Context, ...coordination.Query) ([]coordination.Node, error) {
-	return nil, coordination.ErrUnavailable
+func (*nowhere) Read(context.Context, ...registry.Query) ([]registry.Node, error) {
+	return nil, registry.ErrUnavailable
 }
 
 func TestRegistryTellsThatItCannotBeRead(t *testing.T) {
 	t.Parallel()
-	if _, err := Registry(t.Context(), &nowhere{}, "n"); !errors.Is(err, coordination.ErrUnavailable) {
+	if _, err := Registry(t.Context(), &nowhere{}, "n"); !errors.Is(err, registry.ErrUnavailable) {
 		t.Errorf("found %v", err)
 	}
 }
@@ -743,14 +744,14 @@ func TestRegistryTellsThatItCannotBeRead(t *testing.T) {
 // shelf is a registry whose nodes change by themselves: now is what there is at
 // the time of a read.
 type shelf struct {
-	coordination.RegistryCenter
+	registry.Center
 	now func() []string // "path" or "path = data"
 }
 
-func (s *shelf) Read(_ context.Context, queries ...coordination.Query) ([]coordination.Node, error) {
-	var nodes []coordination.Node
+func (s *shelf) Read(_ context.Context, queries ...registry.Query) ([]registry.Node, error) {
+	var nodes []registry.Node
 	for _, q := range queries {
-		n := coordination.Node{Query: q}
+		n := registry.Node{Query: q}
 		for _, line := range s.now() {
 			path, data, _ := strings.Cut(line, " = ")
 			if rest, below := strings.CutPrefix(path, q.Path+"/"); below {
@@ -824,7 +825,7 @@ func TestLeftBehind(t *testing.T) {
 			})
 		})
 	}
-	if _, _, err := LeftBehind(t.Context(), &nowhere{}, "n", time.Minute); !errors.Is(err, coordination.ErrUnavailable) {
+	if _, _, err := LeftBehind(t.Context(), &nowhere{}, "n", time.Minute); !errors.Is(err, registry.ErrUnavailable) {
 		t.Errorf("found %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/verify"
@@ -191,9 +192,9 @@ func (s *stage) whole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var queries []coordination.Query
+	var queries []registry.Query
 	for _, j := range jobs() {
-		queries = append(queries, coordination.Children(coordination.NewLayout(s.o.Namespace, j.name).Root()+"/instances"))
+		queries = append(queries, registry.Children(coordination.NewLayout(s.o.Namespace, j.name).Root()+"/instances"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

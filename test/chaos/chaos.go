@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -40,7 +41,7 @@ type Options struct {
 	// Program is the binary of a host.
 	Program string
 	// Dial opens a session of the attacker's own, to look at the registry.
-	Dial func(ctx context.Context, connect string, sessionTimeout time.Duration) (coordination.RegistryCenter, error)
+	Dial func(ctx context.Context, connect string, sessionTimeout time.Duration) (registry.Center, error)
 	// Connect names the servers of a test cluster. Empty: three servers are
 	// started, and attacked too.
 	Connect string
@@ -100,7 +101,7 @@ type stage struct {
 	noDisk   string // why not
 	hosts    []*node
 	evidence *evidence
-	registry coordination.RegistryCenter
+	registry registry.Center
 	report   *Report
 	module   int       // the newest version of the module
 	rolled   time.Time // when all hosts had that
@@ -277,7 +278,7 @@ func (s *stage) startServers(ctx context.Context) error {
 	return nil
 }
 
-func (s *stage) dial(ctx context.Context, connect string) (coordination.RegistryCenter, error) {
+func (s *stage) dial(ctx context.Context, connect string) (registry.Center, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	r, err := s.o.Dial(ctx, connect, max(s.o.SessionTimeout, 30*time.Second))
@@ -289,7 +290,7 @@ func (s *stage) dial(ctx context.Context, connect string) (coordination.Registry
 
 // vacant sees that nobody's jobs are in the namespace.
 func (s *stage) vacant(ctx context.Context) error {
-	nodes, err := s.registry.Read(ctx, coordination.Children(coordination.JobsPath(s.o.Namespace)))
+	nodes, err := s.registry.Read(ctx, registry.Children(coordination.JobsPath(s.o.Namespace)))
 	if err != nil {
 		return err
 	}
@@ -303,7 +304,7 @@ func (s *stage) vacant(ctx context.Context) error {
 
 // looked gives a session to look at the registry with: the one there is, or a
 // new one if that is over.
-func (s *stage) looked(ctx context.Context) (coordination.RegistryCenter, error) {
+func (s *stage) looked(ctx context.Context) (registry.Center, error) {
 	select {
 	case <-s.registry.Lost():
 	default:

@@ -22,11 +22,12 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
-func dial(ctx context.Context, connect string, timeout time.Duration) (coordination.RegistryCenter, error) {
+func dial(ctx context.Context, connect string, timeout time.Duration) (registry.Center, error) {
 	s, err := zookeeper.Dial(ctx, zookeeper.Options{Connect: connect, SessionTimeout: timeout})
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func dial(ctx context.Context, connect string, timeout time.Duration) (coordinat
 	return s, nil
 }
 
-func noDial(context.Context, string, time.Duration) (coordination.RegistryCenter, error) {
+func noDial(context.Context, string, time.Duration) (registry.Center, error) {
 	return nil, errors.New("there is none")
 }
 
@@ -123,7 +124,7 @@ func TestForeignCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if nodes, err := c.Read(t.Context(), coordination.Children("/")); err != nil || slices.ContainsFunc(nodes[0].Names, func(name string) bool { return strings.HasPrefix(name, "attack") }) {
+	if nodes, err := c.Read(t.Context(), registry.Children("/")); err != nil || slices.ContainsFunc(nodes[0].Names, func(name string) bool { return strings.HasPrefix(name, "attack") }) {
 		t.Errorf("after the attack there are %v, %v", nodes, err)
 	}
 
@@ -133,7 +134,7 @@ func TestForeignCluster(t *testing.T) {
 	}
 	for name, description := range map[string]string{"tick": ourMark, "sum": "mine", "other": ourMark} {
 		l := coordination.NewLayout(o.Namespace, name)
-		if _, err := c.Commit(t.Context(), coordination.Ensure(l.Root()), coordination.Create(l.Root()+"/config", configuration(description)), coordination.Ensure(l.Sibling()+"/offset/0")); err != nil {
+		if _, err := c.Commit(t.Context(), registry.Ensure(l.Root()), registry.Create(l.Root()+"/config", configuration(description)), registry.Ensure(l.Sibling()+"/offset/0")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,7 +146,7 @@ func TestForeignCluster(t *testing.T) {
 		t.Errorf("removed %v, %v", removed, err)
 	}
 	tick := coordination.NewLayout(o.Namespace, "tick")
-	nodes, err := c.Read(t.Context(), coordination.Children("/attack"), coordination.Data(tick.Root()), coordination.Data(tick.Sibling()))
+	nodes, err := c.Read(t.Context(), registry.Children("/attack"), registry.Data(tick.Root()), registry.Data(tick.Sibling()))
 	if err != nil || !slices.Equal(nodes[0].Names, []string{"other", "sum"}) || nodes[1].Exists || nodes[2].Exists {
 		t.Errorf("left are %+v, %v", nodes, err)
 	}
@@ -170,11 +171,11 @@ func TestTraces(t *testing.T) {
 	}
 	past := []string{l.Root() + "/sharding/0/instance", l.Sibling() + "/leader", l.Sibling() + "/assignment", l.Sibling() + "/sharding/0"}
 	for _, p := range slices.Concat([]string{l.Root() + "/config"}, past, found) {
-		if _, err := c.Commit(t.Context(), coordination.Ensure(p), coordination.Set(p, []byte("a "+id+" b"), coordination.AnyVersion)); err != nil {
+		if _, err := c.Commit(t.Context(), registry.Ensure(p), registry.Set(p, []byte("a "+id+" b"), registry.AnyVersion)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Commit(t.Context(), coordination.Set(l.Root()+"/config", nil, coordination.AnyVersion)); err != nil {
+	if _, err := c.Commit(t.Context(), registry.Set(l.Root()+"/config", nil, registry.AnyVersion)); err != nil {
 		t.Fatal(err)
 	}
 	s := &stage{o: Options{Namespace: "n"}}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -28,9 +29,9 @@ func (s *stage) bare(ctx context.Context, list []job) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	children := func(path string) []string {
-		var nodes []coordination.Node
+		var nodes []registry.Node
 		if err == nil {
-			nodes, err = r.Read(ctx, coordination.Children(path))
+			nodes, err = r.Read(ctx, registry.Children(path))
 		}
 		if err != nil {
 			return nil
@@ -51,8 +52,8 @@ func (s *stage) bare(ctx context.Context, list []job) error {
 	for _, j := range list {
 		l := coordination.NewLayout(s.o.Namespace, j.name)
 		if err == nil {
-			var members []coordination.Node
-			if members, err = r.Read(ctx, coordination.Data(l.Sibling()+"/members")); err == nil && len(members[0].Data) > 0 {
+			var members []registry.Node
+			if members, err = r.Read(ctx, registry.Data(l.Sibling()+"/members")); err == nil && len(members[0].Data) > 0 {
 				s.violate("all hosts have drained, and the members of %s are %q", j.name, members[0].Data)
 			}
 		}
@@ -89,8 +90,8 @@ func (s *stage) bare(ctx context.Context, list []job) error {
 }
 
 // total checks the offset of an item against the truth.
-func (s *stage) total(ctx context.Context, r coordination.RegistryCenter, l coordination.Layout, id itemID) error {
-	nodes, err := r.Read(ctx, coordination.Data(fmt.Sprintf("%s/offset/%d", l.Sibling(), id.item)))
+func (s *stage) total(ctx context.Context, r registry.Center, l coordination.Layout, id itemID) error {
+	nodes, err := r.Read(ctx, registry.Data(fmt.Sprintf("%s/offset/%d", l.Sibling(), id.item)))
 	if err != nil {
 		return err
 	}

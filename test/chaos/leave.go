@@ -11,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // ourMark is in the description of every job that an attack makes: nothing else
@@ -36,7 +37,7 @@ func (s *stage) gone(ctx context.Context, h *node, id string) error {
 // traces are the nodes of the jobs that name an instance whose id begins in one
 // of the ways, but those that tell of the past: the term's leader, the records
 // of items, what was divided last and to whom.
-func (s *stage) traces(ctx context.Context, r coordination.RegistryCenter, list []job, begins []string) ([]string, error) {
+func (s *stage) traces(ctx context.Context, r registry.Center, list []job, begins []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var level []string
@@ -55,15 +56,15 @@ func (s *stage) traces(ctx context.Context, r coordination.RegistryCenter, list 
 	// A server may lag behind; it does not when this session has written.
 	if len(roots) > 0 {
 		config := roots[0].Root() + "/config"
-		if _, err := r.Commit(ctx, coordination.Check(config, coordination.AnyVersion)); err != nil {
+		if _, err := r.Commit(ctx, registry.Check(config, registry.AnyVersion)); err != nil {
 			return nil, fmt.Errorf("look at the registry: %w", err)
 		}
 	}
 	var found []string
 	for len(level) > 0 {
-		var queries []coordination.Query
+		var queries []registry.Query
 		for _, p := range level {
-			queries = append(queries, coordination.Children(p), coordination.Data(p))
+			queries = append(queries, registry.Children(p), registry.Data(p))
 		}
 		nodes, err := r.Read(ctx, queries...)
 		if err != nil {
@@ -108,7 +109,7 @@ func (s *stage) clear(ctx context.Context) error {
 		return nil
 	}
 	for _, p := range []string{coordination.JobsPath(s.o.Namespace), path.Dir(coordination.NewLayout(s.o.Namespace, "x").Sibling())} {
-		if _, err := r.Commit(ctx, coordination.Delete(p, coordination.AnyVersion)); err != nil && !errors.Is(err, coordination.ErrConflict) {
+		if _, err := r.Commit(ctx, registry.Delete(p, registry.AnyVersion)); err != nil && !errors.Is(err, registry.ErrConflict) {
 			return err // a conflict: somebody else has a job there by now
 		}
 	}
@@ -138,13 +139,13 @@ func Remove(ctx context.Context, o Options) (_ []string, err error) {
 
 // ourJobs are the jobs of a namespace that an attack made, but those that had
 // been there before this one.
-func ourJobs(ctx context.Context, r coordination.RegistryCenter, namespace string, had []string) ([]string, error) {
+func ourJobs(ctx context.Context, r registry.Center, namespace string, had []string) ([]string, error) {
 	var names []string
-	var queries []coordination.Query
+	var queries []registry.Query
 	for _, j := range jobs() {
 		if !slices.Contains(had, j.name) {
 			names = append(names, j.name)
-			queries = append(queries, coordination.Data(coordination.NewLayout(namespace, j.name).Root()+"/config"))
+			queries = append(queries, registry.Data(coordination.NewLayout(namespace, j.name).Root()+"/config"))
 		}
 	}
 	nodes, err := r.Read(ctx, queries...)
@@ -160,14 +161,14 @@ func ourJobs(ctx context.Context, r coordination.RegistryCenter, namespace strin
 	return ours, nil
 }
 
-func remove(ctx context.Context, r coordination.RegistryCenter, namespace string, had []string) (removed []string, err error) {
+func remove(ctx context.Context, r registry.Center, namespace string, had []string) (removed []string, err error) {
 	ours, err := ourJobs(ctx, r, namespace, had)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range ours {
 		l := coordination.NewLayout(namespace, name)
-		nodes, err := r.Read(ctx, coordination.Children(l.Root()+"/instances"))
+		nodes, err := r.Read(ctx, registry.Children(l.Root()+"/instances"))
 		if err != nil {
 			return removed, err
 		}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -22,7 +22,7 @@ import (
 type SoakOptions struct {
 	// Program and Dial are those of [Options].
 	Program string
-	Dial    func(ctx context.Context, connect string, sessionTimeout time.Duration) (coordination.RegistryCenter, error)
+	Dial    func(ctx context.Context, connect string, sessionTimeout time.Duration) (registry.Center, error)
 	// Modules are more modules, as files, that have jobs beside the built-in one
 	// in C: of each up to ten of the jobs are, by its base name: cities (a
 	// parameter for each item) and slow (a duration).

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/test/zkserver"
@@ -17,7 +17,7 @@ import (
 // write sets a node by hand.
 func (c *cluster) write(s *zookeeper.Session, path, data string) {
 	c.t.Helper()
-	if _, err := s.Commit(c.t.Context(), coordination.Set("/"+c.ns+"/"+path, []byte(data), coordination.AnyVersion)); err != nil {
+	if _, err := s.Commit(c.t.Context(), registry.Set("/"+c.ns+"/"+path, []byte(data), registry.AnyVersion)); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -102,7 +102,7 @@ func TestInstanceDeletedByHand(t *testing.T) {
 	everywhere("held", nil, map[*member]int{a: 2, b: 2})
 	f := c.fly("held", a, b)
 	s := c.session("")
-	if _, err := s.Commit(t.Context(), coordination.Delete("/"+c.ns+"/held/instances/"+f.runs[a][0].Host, coordination.AnyVersion)); err != nil {
+	if _, err := s.Commit(t.Context(), registry.Delete("/"+c.ns+"/held/instances/"+f.runs[a][0].Host, registry.AnyVersion)); err != nil {
 		t.Fatal(err)
 	}
 	c.open("a")
@@ -150,7 +150,7 @@ func raze(t *testing.T, s *zookeeper.Session, roots ...string) {
 			return strings.Compare(a, b)
 		})
 		for _, path := range paths {
-			_, _ = s.Commit(t.Context(), coordination.Delete(path, coordination.AnyVersion)) // if somebody was faster, all the better
+			_, _ = s.Commit(t.Context(), registry.Delete(path, registry.AnyVersion)) // if somebody was faster, all the better
 		}
 	}
 	t.Fatalf("%v cannot be deleted: hosts go on writing %v", roots, tree(t, s, roots...))
@@ -238,7 +238,7 @@ func TestRegistryIsFull(t *testing.T) {
 			m.of("held", f.at[m], kind(host.EventItemCompleted), item(n), outcome(abi.OutcomeOK))
 		}
 	}
-	if _, err := s.Commit(t.Context(), coordination.Delete(limits, coordination.AnyVersion)); err != nil {
+	if _, err := s.Commit(t.Context(), registry.Delete(limits, registry.AnyVersion)); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range []*member{a, b} {

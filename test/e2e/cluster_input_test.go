@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/test/zkserver"
@@ -175,7 +175,7 @@ func TestOlderElasticJob(t *testing.T) {
 	}
 	refuse(one, "holds jobs of ElasticJob 1.x: ledger", "/"+one+"/ledger/config/cron: a node for each setting", "wasmjob import elasticjob")
 	refuse(two, "holds jobs of ElasticJob 2.1: close", "/"+two+"/close/config: JSON with jobClass", "choose another namespace")
-	nodes, err := s.Read(t.Context(), coordination.Children("/"+one), coordination.Data("/"+one+".wasmjob"))
+	nodes, err := s.Read(t.Context(), registry.Children("/"+one), registry.Data("/"+one+".wasmjob"))
 	if err != nil || !slices.Equal(nodes[0].Names, []string{"ledger"}) || nodes[1].Exists {
 		t.Errorf("a host that was refused has written: %+v, %v", nodes, err)
 	}

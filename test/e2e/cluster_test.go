@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -146,11 +147,11 @@ func (c *cluster) session(credentials string) *zookeeper.Session {
 }
 
 // put makes nodes, "path = value" each.
-func (c *cluster) put(s coordination.RegistryCenter, nodes ...string) {
+func (c *cluster) put(s registry.Center, nodes ...string) {
 	c.t.Helper()
 	for _, n := range nodes {
 		path, value, _ := strings.Cut(n, " = ")
-		if _, err := s.Commit(c.t.Context(), coordination.Ensure(path), coordination.Set(path, []byte(value), coordination.AnyVersion)); err != nil {
+		if _, err := s.Commit(c.t.Context(), registry.Ensure(path), registry.Set(path, []byte(value), registry.AnyVersion)); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -497,7 +498,7 @@ func TestClusterIsOperated(t *testing.T) {
 	c.judge("tick")
 	s := c.session("")
 	l := coordination.NewLayout(c.ns, "manual")
-	nodes, err := s.Read(t.Context(), coordination.Data(l.Root()), coordination.Data(l.Sibling()))
+	nodes, err := s.Read(t.Context(), registry.Data(l.Root()), registry.Data(l.Sibling()))
 	if err != nil || nodes[0].Exists || nodes[1].Exists {
 		t.Errorf("a purged job is still there: %+v, %v", nodes, err)
 	}

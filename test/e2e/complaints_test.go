@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -303,7 +304,7 @@ func (c *cluster) gone(s *zookeeper.Session, job, id string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
-	q := coordination.Children(coordination.NewLayout(c.ns, job).Root() + "/instances")
+	q := registry.Children(coordination.NewLayout(c.ns, job).Root() + "/instances")
 	watch, err := s.Watch(ctx, q)
 	if err != nil {
 		c.t.Fatal(err)

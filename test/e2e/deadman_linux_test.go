@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -87,7 +88,7 @@ func (h *process) timers() (clocks []string) {
 func (c *cluster) outlives(job string, left int) <-chan struct{} {
 	c.t.Helper()
 	path := coordination.NewLayout(c.ns, job).Root() + "/instances"
-	watch, err := c.session("").Watch(c.t.Context(), coordination.Children(path))
+	watch, err := c.session("").Watch(c.t.Context(), registry.Children(path))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -97,13 +98,13 @@ func (c *cluster) outlives(job string, left int) <-chan struct{} {
 		present := make(map[*member]bool)
 		for s := range watch {
 			for _, m := range c.members {
-				there := slices.ContainsFunc(s[coordination.Children(path)].Names, func(id string) bool { return strings.HasPrefix(id, m.ip+"@-@") })
+				there := slices.ContainsFunc(s[registry.Children(path)].Names, func(id string) bool { return strings.HasPrefix(id, m.ip+"@-@") })
 				if present[m] && !there && m.process.runs() {
 					c.t.Errorf("the session of %s is over, and its process is not", m.ip)
 				}
 				present[m] = there
 			}
-			if len(s[coordination.Children(path)].Names) <= left {
+			if len(s[registry.Children(path)].Names) <= left {
 				return
 			}
 		}
@@ -138,8 +139,8 @@ func TestFrozenHosts(t *testing.T) {
 	}
 	s := c.session("")
 	layout := coordination.NewLayout(c.ns, "freeze")
-	instances, item := coordination.Children(layout.Root()+"/instances"), layout.Root()+"/sharding/0"
-	owned, running := coordination.Data(item+"/instance"), coordination.Data(item+"/running")
+	instances, item := registry.Children(layout.Root()+"/instances"), layout.Root()+"/sharding/0"
+	owned, running := registry.Data(item+"/instance"), registry.Data(item+"/running")
 	watch, err := s.Watch(within(t), instances, owned, running)
 	if err != nil {
 		t.Fatal(err)

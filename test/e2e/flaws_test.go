@@ -11,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -170,14 +171,14 @@ func (c *cluster) divided(job string, on ...*member) {
 	c.t.Helper()
 	s := c.session("")
 	root := "/" + c.ns + "/" + job
-	instances, flags, division := coordination.Children(root+"/instances"), coordination.Children(root+"/leader/sharding"), coordination.Data("/"+c.ns+".wasmjob/"+job+"/assignment")
+	instances, flags, division := registry.Children(root+"/instances"), registry.Children(root+"/leader/sharding"), registry.Data("/"+c.ns+".wasmjob/"+job+"/assignment")
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	watch, err := s.Watch(ctx, instances, flags, division)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	var last coordination.Snapshot
+	var last registry.Snapshot
 	for last = range watch {
 		there := last.Children(root + "/instances")
 		var d coordination.Division
@@ -195,11 +196,11 @@ func (c *cluster) divided(job string, on ...*member) {
 }
 
 // nodes reads nodes of a job as they are.
-func (c *cluster) nodes(s *zookeeper.Session, paths ...string) []coordination.Node {
+func (c *cluster) nodes(s *zookeeper.Session, paths ...string) []registry.Node {
 	c.t.Helper()
-	queries := make([]coordination.Query, len(paths))
+	queries := make([]registry.Query, len(paths))
 	for i, p := range paths {
-		queries[i] = coordination.Data("/" + c.ns + "/" + p)
+		queries[i] = registry.Data("/" + c.ns + "/" + p)
 	}
 	nodes, err := s.Read(c.t.Context(), queries...)
 	if err != nil {
@@ -349,7 +350,7 @@ func TestALeaderThatIsShutDownLeavesNoItemBehind(t *testing.T) {
 		id := c.shards(name).Leader
 		if i%2 == 0 {
 			c.registry("shutdown", name, "--instance", id)
-		} else if _, err := s.Commit(t.Context(), coordination.Delete("/"+c.ns+"/"+name+"/instances/"+id, coordination.AnyVersion)); err != nil {
+		} else if _, err := s.Commit(t.Context(), registry.Delete("/"+c.ns+"/"+name+"/instances/"+id, registry.AnyVersion)); err != nil {
 			t.Fatal(err)
 		}
 		leads.of(name, at[leads], kind(host.EventJobStopped))
@@ -548,7 +549,7 @@ func tree(t *testing.T, s *zookeeper.Session, roots ...string) map[string][]byte
 	for len(roots) > 0 {
 		path := roots[0]
 		roots = roots[1:]
-		n, err := s.Read(ctx, coordination.Data(path), coordination.Children(path))
+		n, err := s.Read(ctx, registry.Data(path), registry.Children(path))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -33,7 +34,7 @@ func TestVerifyLooksAtTheRegistry(t *testing.T) {
 	c.put(s, orphan+" = 127.0.1.9@-@gone")
 	c.refused(1, []string{"violated 5  job tick item 1", "127.0.1.9@-@gone, which is gone", orphan, "1 violation,"},
 		"verify", "--zk", c.zk, "--namespace", c.ns, "--rest", "1s")
-	if _, err := s.Commit(t.Context(), coordination.Delete(orphan, coordination.AnyVersion)); err != nil {
+	if _, err := s.Commit(t.Context(), registry.Delete(orphan, registry.AnyVersion)); err != nil {
 		t.Fatal(err)
 	}
 	var r verify.Report

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -92,7 +92,7 @@ func newBeside() (tester, error) {
 		return nil, err
 	}
 	h, err := host.New(host.Config{
-		Dial:      func(ctx context.Context) (coordination.RegistryCenter, error) { return server.Connect(ctx) },
+		Dial:      func(ctx context.Context) (registry.Center, error) { return server.Connect(ctx) },
 		Namespace: "hostile", ServerIP: "10.0.0.1",
 		OnEvent: func(e host.Event) {
 			b.mu.Lock()

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	w "github.com/wasmjob/wasmjob/test/wasm"
-
 	"github.com/wasmjob/wasmjob/abi"
+	w "github.com/wasmjob/wasmjob/test/wasm"
 )
 
 // Corpus is all hostile modules that are known, in groups. It is made anew by

@@ -3,9 +3,8 @@
 package hostile
 
 import (
-	w "github.com/wasmjob/wasmjob/test/wasm"
-
 	"github.com/wasmjob/wasmjob/abi"
+	w "github.com/wasmjob/wasmjob/test/wasm"
 )
 
 // End says how a module has to end.

@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	w "github.com/wasmjob/wasmjob/test/wasm"
-
 	"github.com/wasmjob/wasmjob/abi"
+	w "github.com/wasmjob/wasmjob/test/wasm"
 )
 
 // Random returns the random module of a seed: a valid SIMPLE job whose functions

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/chaos"
 )
@@ -68,7 +68,7 @@ func run(ctx context.Context) (ok bool, err error) {
 	return r.OK(), nil
 }
 
-func dial(ctx context.Context, connect string, timeout time.Duration) (coordination.RegistryCenter, error) {
+func dial(ctx context.Context, connect string, timeout time.Duration) (registry.Center, error) {
 	s, err := zookeeper.Dial(ctx, zookeeper.Options{Connect: connect, SessionTimeout: timeout})
 	if err != nil {
 		return nil, err

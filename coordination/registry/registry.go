@@ -1,4 +1,7 @@
-package coordination
+// Package registry is the contract between what wasmjob decides and what stores it: a
+// session with a tree of versioned nodes, its operations, errors and paths. A backend
+// implements [Center] and passes coordination/registrytest.
+package registry
 
 import (
 	"context"
@@ -7,7 +10,7 @@ import (
 	"time"
 )
 
-// RegistryCenter is one session with a registry: a tree of nodes, each with
+// Center is one session with a registry: a tree of nodes, each with
 // data, a version and children, as ZooKeeper has it. It is safe for concurrent
 // use. Paths are absolute, segments separated by "/", none of them empty.
 //
@@ -15,7 +18,7 @@ import (
 // [ErrSessionLost] (or [ErrClosed] after Close) and the session's ephemeral
 // nodes are gone or about to go. There is no reconnected state to repair; dial
 // again.
-type RegistryCenter interface {
+type Center interface {
 	// Commit applies all ops, in order, or none of them; each op sees what
 	// those before it did. On failure the error is an *[OpError] that names
 	// the op, or one of the sentinel errors. A cancelled context leaves the
@@ -78,7 +81,7 @@ func (t Trust) String() string {
 	return "?"
 }
 
-// Errors of a RegistryCenter. Adapters translate to these at the border.
+// Errors of a Center. Adapters translate to these at the border.
 var (
 	// ErrConflict: an op's condition did not hold. It is wrapped by *OpError.
 	ErrConflict = errors.New("registry: conflict")
