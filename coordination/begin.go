@@ -261,7 +261,7 @@ func (g begin) ops(i int, c *commit) Record {
 	}
 	c.add(roleRecord, i, registry.Set(l.record(i), record.data(), version))
 	c.add(roleItem, i, registry.Absent(l.itemDisabled(i)))
-	if g.Config.Failover && (!mine || g.Java) || open {
+	if (g.Config.Failover && (!mine || g.Java)) || open {
 		// It may be owed, and about to be taken, or taken. One that was taken over runs on when failover is switched off. What
 		// this host itself ran last, and has owned since, nobody can have
 		// taken: hosts of ours set the record, and a Java host, also one that
@@ -373,7 +373,7 @@ func (g begin) look(items Items) Move {
 				out.Refused[i], out.Stale = RefusedStale, true
 			case disabled.Exists:
 				out.Refused[i] = RefusedDisabled
-			case failover.Exists && (g.Config.Failover || open), mark.Exists && (g.Config.Failover && (!mine || g.Java) || open):
+			case failover.Exists && (g.Config.Failover || open), mark.Exists && ((g.Config.Failover && (!mine || g.Java)) || open):
 				out.Refused[i] = RefusedFailover
 			case open && owner.Exists && !forgets(ownersRuns, i):
 				out.Refused[i] = RefusedRunning

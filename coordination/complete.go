@@ -145,7 +145,7 @@ func (c completion) next() Move {
 	rest := c.todo[len(items):]
 	drop := slices.Sorted(slices.Values(slices.Concat(items, out.Lost)))
 	runs := out.Runs.without(drop)
-	if len(items) > 0 || out.RunsVersion != noVersion && runs.ranges().Len() < out.Runs.ranges().Len() {
+	if len(items) > 0 || (out.RunsVersion != noVersion && runs.ranges().Len() < out.Runs.ranges().Len()) {
 		b.addRuns(l, c.Self.ID, runs, out.RunsVersion)
 	} else if len(c.Items) == 0 && out.RunsVersion != noVersion {
 		// What was read may be old: the write may still be on its way there.

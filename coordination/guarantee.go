@@ -116,7 +116,7 @@ func arrived(l Layout, self JobInstance, p Phase, total int, last *bool) Move {
 			}
 		}
 		by := string(claim.Data)
-		if !claim.Exists || by != "" && by != self.ID && slices.Contains(instances.Names, by) {
+		if !claim.Exists || (by != "" && by != self.ID && slices.Contains(instances.Names, by)) {
 			return Done()
 		}
 		return Move{

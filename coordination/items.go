@@ -181,7 +181,7 @@ func (r Ranges) with(o Ranges) Ranges {
 	}
 	all := make(Ranges, 0, len(r)+len(o))
 	for len(r) > 0 || len(o) > 0 {
-		if len(o) == 0 || len(r) > 0 && r[0].From <= o[0].From {
+		if len(o) == 0 || (len(r) > 0 && r[0].From <= o[0].From) {
 			all, r = all.append(r[0]), r[1:]
 		} else {
 			all, o = all.append(o[0]), o[1:]

@@ -12,7 +12,7 @@ import (
 // of all items anew, so that they have version 0; a leader of ours leaves every
 // one of them with a version above 0, and empties the epoch.
 func byJava(epoch, first registry.Node) bool {
-	return len(epoch.Data) > 0 || first.Exists && first.Version == 0
+	return len(epoch.Data) > 0 || (first.Exists && first.Version == 0)
 }
 
 // adoption is a host of ours that takes its share of a division that a Java

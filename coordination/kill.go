@@ -437,5 +437,5 @@ const killKept = time.Hour
 
 // staleKill reports whether nobody needs a kill any more.
 func staleKill(n registry.Node, lives, listed bool, now time.Time) bool {
-	return n.Exists && (!lives && !listed || now.Sub(n.Mtime) > killKept)
+	return n.Exists && ((!lives && !listed) || now.Sub(n.Mtime) > killKept)
 }

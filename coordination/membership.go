@@ -294,7 +294,7 @@ func (a arrival) commit(ops []registry.Op) (Move, error) {
 		}
 		return again()
 	}
-	if last := ops[len(ops)-1]; last.Kind == registry.OpEphemeral && last.Path == a.Layout.instance(a.Self.ID) || a.instance.Exists {
+	if last := ops[len(ops)-1]; (last.Kind == registry.OpEphemeral && last.Path == a.Layout.instance(a.Self.ID)) || a.instance.Exists {
 		then = nil
 	}
 	return Move{Name: "join", Commit: ops, Then: then, Unknown: again,
@@ -376,7 +376,7 @@ func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept f
 	}
 	applied := Applied{Configuration: result, Changed: changed, Kept: kept}
 	var ops []registry.Op
-	if string(result.YAML()) != string(d.config.Data) && len(changed) > 0 || err != nil {
+	if (string(result.YAML()) != string(d.config.Data) && len(changed) > 0) || err != nil {
 		ops = append(ops, registry.Set(l.config(), result.YAML(), d.config.Version))
 	}
 	switch {
@@ -608,6 +608,6 @@ func AskForSharding(v View) Move {
 // host has joined and its server is enabled. A Java host becomes leader before
 // it is in the list of instances, and gives up leadership by itself.
 func (v View) CanLead() bool {
-	vacant := v.Leader == "" || v.OurTerm && !slices.Contains(v.Instances, v.Leader)
+	vacant := v.Leader == "" || (v.OurTerm && !slices.Contains(v.Instances, v.Leader))
 	return v.Exists && vacant && v.Enabled && v.Joined() && slices.Contains(v.Members, v.Self.ID)
 }

@@ -132,7 +132,7 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 	for _, name := range s.records {
 		if i, ok := itemNumber(name); ok {
 			s.hasRecord[i] = true
-			if mixed || i >= before.Total && i < cfg.ShardingTotalCount {
+			if mixed || (i >= before.Total && i < cfg.ShardingTotalCount) {
 				read = append(read, registry.Data(l.record(i)))
 			}
 		}
@@ -375,9 +375,9 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 	undone := len(s.epoch.Data) > 0
 	for i, owner := range owners {
 		n := s.instance[i]
-		undone = undone || n.Exists && n.Version == 0
+		undone = undone || (n.Exists && n.Version == 0)
 		had := string(n.Data)
-		fromJava := n.Exists && ours(owner) && (slices.Contains(s.java, had) || slices.Contains(s.before.Foreigners, had) || s.before.Java && !ours(had))
+		fromJava := n.Exists && ours(owner) && (slices.Contains(s.java, had) || slices.Contains(s.before.Foreigners, had) || (s.before.Java && !ours(had)))
 		if n.Exists && had != owner && slices.Contains(s.java, had) {
 			items = append(items, registry.Absent(l.itemRunning(i))) // it has not begun since it was read
 		}
@@ -455,7 +455,7 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 		case len(stays) < len(had):
 			revoke = append(revoke, registry.Set(node.Path, []byte(stays.String()), registry.AnyVersion))
 		}
-		if share := shares[id]; !slices.Equal(stays, share) || err != nil && node.Exists && slices.Contains(s.instances, id) {
+		if share := shares[id]; !slices.Equal(stays, share) || (err != nil && node.Exists && slices.Contains(s.instances, id)) {
 			grant = append(grant, registry.Set(node.Path, []byte(share.String()), registry.AnyVersion))
 		}
 	}
@@ -570,7 +570,7 @@ func parts(ops []registry.Op, limit int) func(yield func([]registry.Op) bool) {
 	return func(yield func([]registry.Op) bool) {
 		start, bytes := 0, 0
 		for i, op := range ops {
-			together := i > 0 && (ops[i-1].Kind == registry.OpCheck || ops[i-1].Kind == registry.OpDelete && ops[i-1].Path == op.Path)
+			together := i > 0 && (ops[i-1].Kind == registry.OpCheck || (ops[i-1].Kind == registry.OpDelete && ops[i-1].Path == op.Path))
 			if bytes+opSize(op) > limit && i > start && !together {
 				if !yield(ops[start:i]) {
 					return

@@ -226,7 +226,7 @@ func (s shardReading) item(i int, begun string) ShardItem {
 	if begun == "" && running.Exists {
 		it.RunningOn = string(running.Data)
 	}
-	owed := mark.Exists || failovering.Exists && !s.lives(string(failovering.Data))
+	owed := mark.Exists || (failovering.Exists && !s.lives(string(failovering.Data)))
 	if it.RunningOn != "" && !s.lives(it.RunningOn) {
 		it.RunningOn, owed = "", true
 	}
@@ -376,7 +376,7 @@ func jobBrief(l Layout, n []registry.Node, more registry.Snapshot) (JobBrief, bo
 		if i, ok := itemNumber(name); ok {
 			owner := more.Data(l.itemInstance(i))
 			owned = owned || owner.Exists
-			orphaned = orphaned || owner.Exists && !slices.Contains(instances.Names, string(owner.Data))
+			orphaned = orphaned || (owner.Exists && !slices.Contains(instances.Names, string(owner.Data)))
 			records[i] = parseRecord(more.Data(l.record(i)).Data)
 			if records[i].Held != 0 {
 				b.Held++

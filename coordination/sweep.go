@@ -255,7 +255,7 @@ func (s sweeping) judge(found registry.Snapshot) (Move, error) {
 // instances to own it: a former leader that went on dividing may have caused it.
 func (s sweeping) orphans() bool {
 	d := s.view.Division
-	if s.view.flagged() || len(d.Members) == 0 && !d.Java {
+	if s.view.flagged() || (len(d.Members) == 0 && !d.Java) {
 		return false
 	}
 	owned := 0

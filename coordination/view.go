@@ -199,7 +199,7 @@ func ParseView(s registry.Snapshot, l Layout, self JobInstance, before View) Vie
 func (v View) nobodys(leader registry.Node) bool {
 	id := string(leader.Data)
 	ours := slices.Contains(v.Members, id)
-	return leader.Exists && (!leader.Ephemeral || leader.Version > 1 || !fitsANode(id) || leader.Version == 0 && ours)
+	return leader.Exists && (!leader.Ephemeral || leader.Version > 1 || !fitsANode(id) || (leader.Version == 0 && ours))
 }
 
 // readConfiguration parses and checks; on error the last good one stays.

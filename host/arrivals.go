@@ -44,7 +44,7 @@ func (a *arrivals) leave(j *job) {
 	for len(a.going) < mostArrivals && len(a.waiting) > 0 {
 		var first *job
 		for other, due := range a.waiting {
-			if first == nil || due.Before(a.waiting[first]) || due.Equal(a.waiting[first]) && other.name < first.name {
+			if first == nil || due.Before(a.waiting[first]) || (due.Equal(a.waiting[first]) && other.name < first.name) {
 				first = other
 			}
 		}

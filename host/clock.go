@@ -221,7 +221,7 @@ func (t *term) watchClocks(c *clocks) {
 		h.registry.doubt(now.Time)
 		t.nudge()
 	}
-	if c.used.jumped(h.now()) != 0 || t.registry.Trusted() && h.registry.wanted(now, h.cfg.ClockBound) {
+	if c.used.jumped(h.now()) != 0 || (t.registry.Trusted() && h.registry.wanted(now, h.cfg.ClockBound)) {
 		t.nudge()
 	}
 	d, known := h.registry.drift(now)
@@ -231,7 +231,7 @@ func (t *term) watchClocks(c *clocks) {
 	}
 	off := d.certain().Abs() > bound
 	back := h.drifts && d.middle().Abs() <= bound/2
-	if off == h.drifts || h.drifts && !back {
+	if off == h.drifts || (h.drifts && !back) {
 		return
 	}
 	h.drifts = off

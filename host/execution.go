@@ -73,7 +73,7 @@ func (e endedRun) handedBack() bool { return e.unstarted || e.moved }
 func (e *execution) cancel(c abi.Cancel) {
 	for {
 		old := abi.Cancel(e.reason.Load())
-		if old == abi.CancelLost || old != abi.CancelNone && old != abi.CancelYield && c != abi.CancelLost {
+		if old == abi.CancelLost || (old != abi.CancelNone && old != abi.CancelYield && c != abi.CancelLost) {
 			return
 		}
 		if e.reason.CompareAndSwap(int32(old), int32(c)) {
@@ -456,7 +456,7 @@ func (f *fire) attempts(guests, own context.Context, worker abi.Worker, e *execu
 		if result.Batches > 0 {
 			attempt, backoff = 1, policy.Backoff // a streaming loop got on; its patience starts anew
 		}
-		if guests.Err() != nil && result.Outcome != abi.OutcomeOK || f.cutShort(e, result) {
+		if (guests.Err() != nil && result.Outcome != abi.OutcomeOK) || f.cutShort(e, result) {
 			return endedRun{run: e, result: result, unfinished: true}
 		}
 		if e.moved(result) {
@@ -657,7 +657,7 @@ const listenerTimeout = time.Minute
 // once runs a listener on one host only: the last of all hosts to come here.
 // The others wait until it has run.
 func (f *fire) once(guests context.Context, phase coordination.Phase, export string) {
-	if !f.exec.HasListener(export) || f.source != abi.SourceSchedule && f.source != abi.SourceTrigger {
+	if !f.exec.HasListener(export) || (f.source != abi.SourceSchedule && f.source != abi.SourceTrigger) {
 		return // some items of a fire that the others had before
 	}
 	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
@@ -708,7 +708,7 @@ func (f *fire) here() coordination.Items {
 // last runs its own. If this host is the last, none does; then the marks are cleared,
 // or the Java hosts would wait until they time out.
 func (f *fire) announce(guests context.Context, phase coordination.Phase, export string) {
-	if !f.announces || f.exec.HasListener(export) || f.source != abi.SourceSchedule && f.source != abi.SourceTrigger {
+	if !f.announces || f.exec.HasListener(export) || (f.source != abi.SourceSchedule && f.source != abi.SourceTrigger) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(guests, listenerTimeout)

@@ -443,7 +443,7 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 		j.runs, j.runsVersion = out.Runs, out.RunsVersion
 		j.takeOver(now, "", out.Adopted)
 	}
-	if err != nil || out.Items == nil && out.Stale {
+	if err != nil || (out.Items == nil && out.Stale) {
 		for _, it := range items { // nothing began; the instant stays due, and a trigger is kept
 			if !trigger {
 				j.owe(it, id)
@@ -699,8 +699,8 @@ func (j *job) most(g jobconfig.Guest) int {
 // tells of none, or not of which: a takeover leaves open whether it was of the
 // trigger or of the instant, and a run that was handed back is no run.
 func (j *job) previousRun(r coordination.Record) *PreviousRun {
-	if r.Begun == 0 || r.Owner == "" || r.Owner == j.self.ID || r.Ended == r.Begun && r.Outcome == coordination.OutcomeCancelled ||
-		r.Source == string(abi.SourceFailover) && r.Trigger != 0 {
+	if r.Begun == 0 || r.Owner == "" || r.Owner == j.self.ID || (r.Ended == r.Begun && r.Outcome == coordination.OutcomeCancelled) ||
+		(r.Source == string(abi.SourceFailover) && r.Trigger != 0) {
 		return nil
 	}
 	was := &PreviousRun{Host: r.Owner, Outcome: abi.Outcome(r.Outcome)}

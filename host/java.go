@@ -50,7 +50,7 @@ func (j *job) seeJava(now moment, before coordination.View) {
 	}
 	looksAfter := !before.Foreman() && (v.Division.Java || len(v.Division.Foreigners) > 0)
 	for _, id := range before.Java() {
-		looksAfter = looksAfter || !slices.Contains(v.Instances, id) && !slices.Contains(v.Members, id)
+		looksAfter = looksAfter || (!slices.Contains(v.Instances, id) && !slices.Contains(v.Members, id))
 	}
 	if looksAfter {
 		j.sweepAt = soonest(j.sweepAt, now.Add(javaGrace)) // it may have left something running

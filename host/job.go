@@ -517,7 +517,7 @@ func (j *job) expect(now moment) {
 		next = now.Add(j.next.Sub(now.wall))
 	}
 	// The wall clock is set right by some milliseconds all the time.
-	if j.exec == nil || j.informed && next.Sub(j.expected).Abs() < clockStep {
+	if j.exec == nil || (j.informed && next.Sub(j.expected).Abs() < clockStep) {
 		return
 	}
 	j.exec.Expect(next)
@@ -643,7 +643,7 @@ func (j *job) definitionChanged(now moment) {
 		j.rejoin(now)
 		return
 	}
-	if j.stopSaid || j.joined && now.Before(j.retryAt) {
+	if j.stopSaid || (j.joined && now.Before(j.retryAt)) {
 		return // an operator stops the job here: it comes back with the change
 	}
 	j.changed = false

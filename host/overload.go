@@ -55,7 +55,7 @@ func (o *overload) savesMarks(java bool) bool { return o.behind && !java }
 
 // measure notes how late the items of a fire started, when it has ended.
 func (j *job) measure(f *fire) {
-	if f.id.Trigger != 0 || f.source != abi.SourceSchedule && f.source != abi.SourceMisfire {
+	if f.id.Trigger != 0 || (f.source != abi.SourceSchedule && f.source != abi.SourceMisfire) {
 		return
 	}
 	var lag time.Duration

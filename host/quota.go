@@ -227,7 +227,7 @@ func harmless(s string) string {
 }
 
 func isControl(r rune) bool {
-	return r < ' ' && r != '\n' && r != '\t' || 0x7F <= r && r < 0xA0
+	return (r < ' ' && r != '\n' && r != '\t') || (0x7F <= r && r < 0xA0)
 }
 
 // cut cuts text to at most n bytes, not inside a character.

@@ -194,7 +194,7 @@ func (j *job) patience(what Wait) (limit time.Duration, told bool) {
 func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Time)) {
 	v := &j.view
 	refuses := now.Before(j.retryAt) && !refused(j.joinErr) // else it is this host that refuses
-	if refuses || j.joined && !j.seen && j.left == "" {
+	if refuses || (j.joined && !j.seen && j.left == "") {
 		yield(WaitRegistry, -1, time.Time{})
 	}
 	for f := range j.fires {
@@ -227,7 +227,7 @@ func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Ti
 	switch {
 	case v.JavaLed() && v.Halted():
 		yield(WaitJavaLeader, -1, time.Time{})
-	case v.Enabled && (v.Necessary || v.Processing || !j.share.Current(*v) || v.Division.Total == 0 && !v.JavaLed()):
+	case v.Enabled && (v.Necessary || v.Processing || !j.share.Current(*v) || (v.Division.Total == 0 && !v.JavaLed())):
 		yield(WaitDivision, -1, time.Time{})
 	}
 	if len(v.FailoverItems) > 0 || len(v.Crashed()) > 0 {
@@ -244,7 +244,7 @@ func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Ti
 		}
 	}
 	for _, n := range v.Division.Pending {
-		if it := j.items[n]; v.Leading() || it != nil && it.run != nil {
+		if it := j.items[n]; v.Leading() || (it != nil && it.run != nil) {
 			yield(WaitMove, n, time.Time{})
 		}
 	}

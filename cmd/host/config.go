@@ -289,7 +289,7 @@ func hostSettings(d defaults) []setting {
 					host, port = loopback, s
 				}
 				n, err := strconv.ParseUint(port, 10, 16)
-				if _, ierr := netip.ParseAddr(host); err != nil || host != "" && ierr != nil {
+				if _, ierr := netip.ParseAddr(host); err != nil || (host != "" && ierr != nil) {
 					return fmt.Errorf("%q is not a port; want a number up to 65535, IP:PORT or :PORT (all addresses)", clip(s))
 				}
 				c.DumpAddress = net.JoinHostPort(host, strconv.FormatUint(n, 10))

@@ -91,7 +91,7 @@ func pad(s string, width int) string {
 // other control character, which a terminal might obey, is shown escaped.
 func printable(s string) string {
 	harmless := func(r rune) bool {
-		return r == '\n' || r == '\t' || r != utf8.RuneError && unicode.IsPrint(r)
+		return r == '\n' || r == '\t' || (r != utf8.RuneError && unicode.IsPrint(r))
 	}
 	if !strings.ContainsFunc(s, func(r rune) bool { return !harmless(r) }) {
 		return s

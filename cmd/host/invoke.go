@@ -724,7 +724,7 @@ func (h *localHost) Progress(done, total int64) {
 // Metric implements [abi.Host]: counters and histograms are summed up, of a
 // gauge the last value is kept.
 func (h *localHost) Metric(kind int, name string, value int64) abi.Code {
-	if kind != abi.MetricCounter && kind != abi.MetricGauge && kind != abi.MetricHistogram || kind == abi.MetricCounter && value < 0 {
+	if (kind != abi.MetricCounter && kind != abi.MetricGauge && kind != abi.MetricHistogram) || (kind == abi.MetricCounter && value < 0) {
 		return abi.ErrInvalid
 	}
 	h.mu.Lock()

@@ -574,7 +574,7 @@ func (l *loaded) print(w io.Writer) error {
 // quote writes a YAML scalar, with quotes only where they are needed.
 func quote(s string) string {
 	plain := s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-:", r))
+		return !((r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9') || strings.ContainsRune("/._-:", r))
 	}) && !strings.HasSuffix(s, ":") && !strings.HasPrefix(s, "-") && !strings.HasPrefix(s, ":")
 	if plain && !slices.Contains([]string{"null", "true", "false", "yes", "no", "~"}, strings.ToLower(s)) {
 		return s

@@ -93,7 +93,7 @@ func (n network) serverIP(ctx context.Context, c *Config) (ip, doubt string, err
 	}
 	if c.ServerIP != "" || c.ServerInterface != "" {
 		for _, i := range all {
-			if !i.up || c.ServerInterface != "" && i.name != c.ServerInterface {
+			if !i.up || (c.ServerInterface != "" && i.name != c.ServerInterface) {
 				continue
 			}
 			for _, a := range i.addresses {

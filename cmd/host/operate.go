@@ -401,7 +401,7 @@ func (p *program) switchCommand(name, done, short, long string, enable bool) *co
 		Long:    long,
 		Example: strings.ReplaceAll(example, "NAME", name),
 		Args: func(cmd *cobra.Command, args []string) error {
-			if all || len(args) == 0 && server != "" {
+			if all || (len(args) == 0 && server != "") {
 				return exactly()(cmd, args)
 			}
 			return exactly("the job's name (or --all, or --server IP)")(cmd, args)
@@ -814,7 +814,7 @@ func statusText(s style, r *admin.Report, all bool) string {
 func historyText(r *admin.Report) string {
 	h := r.History
 	switch {
-	case h == nil || h.Dropped == 0 && h.Problem == "":
+	case h == nil || (h.Dropped == 0 && h.Problem == ""):
 		return ""
 	case h.Problem != "":
 		return fmt.Sprintf("cannot be written for %s, %s lost: %s", ago(r.Now.Sub(h.Since)), count(int(h.Dropped), "event"), h.Problem)

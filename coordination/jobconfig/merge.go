@@ -79,7 +79,7 @@ type merger struct {
 // fileWins reports whether the file's value is applied where the registry has
 // another one.
 func (m *merger) fileWins(changedInFile bool) bool {
-	return m.overwrite || m.hasBase && changedInFile
+	return m.overwrite || (m.hasBase && changedInFile)
 }
 
 // mergeField decides one field; into begins as the registry's value.

@@ -383,7 +383,7 @@ func sameExtra(text string, n *yaml.Node) bool {
 
 func sameNode(a, b *yaml.Node, top bool) bool {
 	if a.Kind != b.Kind || a.ShortTag() != b.ShortTag() || isPlain(a) != isPlain(b) ||
-		a.Value != b.Value || a.Anchor != b.Anchor && !top || len(a.Content) != len(b.Content) {
+		a.Value != b.Value || (a.Anchor != b.Anchor && !top) || len(a.Content) != len(b.Content) {
 		return false
 	}
 	for i := range a.Content {
@@ -519,7 +519,7 @@ func javaDouble(v float64) string {
 		return "Infinity"
 	case math.IsInf(v, -1):
 		return "-Infinity"
-	case v == 0 || 1e-3 <= abs && abs < 1e7:
+	case v == 0 || (1e-3 <= abs && abs < 1e7):
 		s := strconv.FormatFloat(v, 'f', -1, 64)
 		if !strings.Contains(s, ".") {
 			s += ".0"

@@ -142,7 +142,7 @@ func CheckJobName(name string) error {
 	}
 	for _, r := range name {
 		// What ZooKeeper refuses in a path.
-		if r < ' ' || 0x7F <= r && r < 0xA0 || 0xD800 <= r && r <= 0xF8FF || 0xFFF0 <= r && r <= 0xFFFF || isLineBreak(r) {
+		if r < ' ' || (0x7F <= r && r < 0xA0) || (0xD800 <= r && r <= 0xF8FF) || (0xFFF0 <= r && r <= 0xFFFF) || isLineBreak(r) {
 			return fmt.Errorf("found %q, expected a name without control characters", name)
 		}
 	}

@@ -34,7 +34,7 @@ func readOrder(e *env) {
 		if !n.Exists && (n.Data != nil || n.Names != nil || n.Version != 0 || n.Czxid != 0 || n.Mzxid != 0 || !n.Mtime.IsZero() || n.Ephemeral) {
 			e.Errorf("an absent node has content: %+v", n)
 		}
-		if n.Children && n.Data != nil || !n.Children && n.Names != nil {
+		if (n.Children && n.Data != nil) || (!n.Children && n.Names != nil) {
 			e.Errorf("%v: data %q and names %q, want the one that was asked for", n.Query, n.Data, n.Names)
 		}
 	}

@@ -265,7 +265,7 @@ func (s *Session) race(network, first string) (net.Conn, string, error) {
 	running, begun := 0, 0
 	next := time.NewTimer(0)
 	defer next.Stop()
-	for running > 0 || won == nil && len(waiting) > 0 {
+	for running > 0 || (won == nil && len(waiting) > 0) {
 		select {
 		case <-next.C:
 			if won != nil || len(waiting) == 0 {
@@ -294,7 +294,7 @@ func (s *Session) race(network, first string) (net.Conn, string, error) {
 			case r.err != nil:
 				last = r.err
 				s.servers.failed(r.server, r.err)
-				if running == 0 || len(waiting) > 0 && !waiting[0].hollow {
+				if running == 0 || (len(waiting) > 0 && !waiting[0].hollow) {
 					next.Reset(0)
 				}
 			default: // it is this server's turn

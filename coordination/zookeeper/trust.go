@@ -200,7 +200,7 @@ func (s *Session) pulse() {
 		s.mu.Unlock()
 		now, timeout := s.o.clock(), s.trust.granted()
 		wait := s.untilNextLevel(now, timeout)
-		if up == 0 || len(asked) > 0 && asked[0].of != up {
+		if up == 0 || (len(asked) > 0 && asked[0].of != up) {
 			asked = nil
 		}
 		if len(asked) == 0 {

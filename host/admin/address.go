@@ -62,7 +62,7 @@ func (a Address) Local() bool {
 		return false
 	}
 	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	return host == "localhost" || (err == nil && ip.Unmap().IsLoopback())
 }
 
 // reachable is the address that a client on this machine dials.
@@ -71,7 +71,7 @@ func (a Address) reachable() Address {
 	if a.Network != "tcp" || err != nil {
 		return a
 	}
-	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+	if ip, err := netip.ParseAddr(host); host == "" || (err == nil && ip.IsUnspecified()) {
 		host = "127.0.0.1"
 	}
 	if host == "localhost" {

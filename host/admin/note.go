@@ -150,7 +150,7 @@ func (n Note) leave(dir string, data []byte) (string, error) {
 func noteName(address string) string {
 	var b strings.Builder
 	for _, c := range []byte(address) {
-		if c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '.' || c == '-' {
+		if (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' {
 			b.WriteByte(c)
 		} else {
 			fmt.Fprintf(&b, "_%02x", c)

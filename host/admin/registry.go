@@ -259,7 +259,7 @@ func (r *Registry) Shutdown(ctx context.Context, job, server, instance string) e
 				continue
 			}
 			all[i.ID] = true
-			if instance != "" && i.ID != instance || server != "" && i.Server != server {
+			if (instance != "" && i.ID != instance) || (server != "" && i.Server != server) {
 				continue
 			}
 			err := r.perform(ctx, name, func(l coordination.Layout) coordination.Move { return coordination.StopInstance(l, i.ID) })
@@ -717,7 +717,7 @@ func newShards(s *coordination.Shards) *Shards {
 		return time.UnixMilli(ms)
 	}
 	for _, i := range s.Items {
-		if java[i.RunningOn] || i.RunningOn == "" && java[i.Owner] {
+		if java[i.RunningOn] || (i.RunningOn == "" && java[i.Owner]) {
 			// What is recorded is of a run before: Java hosts keep no record.
 			i.Record.Begun, i.Record.Ended, i.Record.Source, i.Record.Outcome, i.Record.Reason = 0, 0, "", "", ""
 		}

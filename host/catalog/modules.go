@@ -172,7 +172,7 @@ const processTime = 5 * time.Minute
 // definition says so, or the operator.
 func isolated(patterns []string, c jobconfig.Configuration) bool {
 	g, err := c.Guest()
-	return err == nil && g.Isolation == jobconfig.IsolationProcess ||
+	return (err == nil && g.Isolation == jobconfig.IsolationProcess) ||
 		slices.ContainsFunc(patterns, func(p string) bool { return ceiling.Matches(p, c.JobName) })
 }
 

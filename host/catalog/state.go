@@ -180,7 +180,7 @@ func (s state) look(l look, now time.Time, rest time.Duration, all bool) (next s
 
 // earlier is the earlier of two times; zero is never.
 func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
 	}
 	return a
@@ -298,7 +298,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		}
 		if o, known := outcomes[f.digest]; f.digest != "" {
 			p.needed[f.digest] = true
-			if !known || o.again && o.compiled == nil {
+			if !known || (o.again && o.compiled == nil) {
 				compile[f.digest] = want{file: name, digest: f.digest, apart: s.apart(name, claims), due: firstFire(name, claims, now)}
 			}
 			if o.compiled != nil {
@@ -363,7 +363,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		switch {
 		case a.due.Equal(b.due):
 			return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.digest, b.digest))
-		case a.due.IsZero() || !b.due.IsZero() && b.due.Before(a.due):
+		case a.due.IsZero() || (!b.due.IsZero() && b.due.Before(a.due)):
 			return 1
 		}
 		return -1
@@ -498,7 +498,7 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 	}
 	if s.costly(conf, o.compiled) {
 		t, ok := o.trials[conf.JobName]
-		if ok = ok && sameDocument(t.doc, c.doc); !ok || o.again && t.problem != "" {
+		if ok = ok && sameDocument(t.doc, c.doc); !ok || (o.again && t.problem != "") {
 			if !ok {
 				t.problem = ""
 			}

@@ -460,7 +460,7 @@ func (j *job) ranged(field string, lowest, highest int, into *int) {
 	}
 	v, err := strconv.Atoi(n.Value)
 	switch {
-	case n.Kind != yaml.ScalarNode || err != nil && !errors.Is(err, strconv.ErrRange) || !decimal.MatchString(n.Value):
+	case n.Kind != yaml.ScalarNode || (err != nil && !errors.Is(err, strconv.ErrRange)) || !decimal.MatchString(n.Value):
 		j.problem(n, field, "found %s, expected a whole number", describe(n))
 	case err != nil || v < lowest || v > highest:
 		j.problem(n, field, "found %s, expected a whole number from %d to %d", clipped(n.Value), lowest, highest)

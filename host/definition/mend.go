@@ -56,7 +56,7 @@ func splitDocuments(lines []string) (parts [][]string) {
 			begun, from = false, i
 		}
 		text := strings.TrimSpace(line)
-		begun = begun || !separator && text != "" && text[0] != '#' && text[0] != '%'
+		begun = begun || (!separator && text != "" && text[0] != '#' && text[0] != '%')
 	}
 	return append(parts, lines[from:])
 }

@@ -98,7 +98,7 @@ func syntaxProblem(data []byte, err error) Problem {
 		message = "unknown anchor referenced"
 	} else if strings.HasPrefix(message, "control characters") {
 		at = lineWith(lines, func(line string) bool {
-			return strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\t' && r != '\r' || 0x7F <= r && r < 0xA0 })
+			return strings.ContainsFunc(line, func(r rune) bool { return (r < ' ' && r != '\t' && r != '\r') || (0x7F <= r && r < 0xA0) })
 		})
 	}
 	if within.MatchString(message) {
@@ -193,7 +193,7 @@ func syntaxHint(line string) (column int, hint string) {
 // not be read out in messages.
 func example(line string, at int) string {
 	m := nameOfField.FindStringSubmatch(line)
-	if m == nil || !isField(m[1], fieldNames()) && !isField(m[1], retryNames()) {
+	if m == nil || (!isField(m[1], fieldNames()) && !isField(m[1], retryNames())) {
 		return ""
 	}
 	return fmt.Sprintf(": %q", clipped(line[at:]))

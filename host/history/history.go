@@ -337,7 +337,7 @@ func (w *Writer) moved() bool {
 		return false
 	}
 	info, err := os.Stat(w.path)
-	return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(info, w.info)
+	return errors.Is(err, os.ErrNotExist) || (err == nil && !os.SameFile(info, w.info))
 }
 
 func (w *Writer) open() error {

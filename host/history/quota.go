@@ -40,7 +40,7 @@ func (q *quota) take(bytes int, now time.Time) bool {
 	q.free = min(burst, q.free+float64(q.ceiling.Value)*now.Sub(q.at).Seconds()/day.Seconds())
 	q.at = now
 	need := min(float64(bytes), burst)
-	if q.beyond && q.free < burst/againPart || q.free < need {
+	if (q.beyond && q.free < burst/againPart) || q.free < need {
 		return false
 	}
 	q.free -= need

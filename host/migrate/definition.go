@@ -21,7 +21,7 @@ import (
 // with an underscore for everything that a file's name had better not have.
 func (j Job) File() string {
 	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+		if (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9') || strings.ContainsRune("._-", r) {
 			return r
 		}
 		return '_'
@@ -249,7 +249,7 @@ func (j Job) render(fields []field, notes []string) ([]byte, error) {
 // comment is a text that stays on its line.
 func comment(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffd || r >= 0xfffe && r <= 0xffff {
+		if r < ' ' || (r >= 0x7f && r < 0xa0) || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffd || (r >= 0xfffe && r <= 0xffff) {
 			return ' '
 		}
 		return r

@@ -335,7 +335,7 @@ func (h *head) Write(p []byte) (int, error) {
 func notWritten(err error) bool {
 	pathErr, isPath := errors.AsType[*fs.PathError](err)
 	_, isRename := errors.AsType[*os.LinkError](err)
-	return isRename || isPath && strings.HasSuffix(pathErr.Path, ".tmp")
+	return isRename || (isPath && strings.HasSuffix(pathErr.Path, ".tmp"))
 }
 
 // notRead reports whether the cache could not be read, which fails with a path

@@ -386,7 +386,7 @@ func (x *executor) metricName(name []byte) (string, abi.Code) {
 		return "", abi.ErrInvalid
 	}
 	for i, c := range name {
-		if !(c >= 'a' && c <= 'z' || i > 0 && (c == '_' || c >= '0' && c <= '9')) {
+		if !((c >= 'a' && c <= 'z') || (i > 0 && (c == '_' || (c >= '0' && c <= '9')))) {
 			return "", abi.ErrInvalid
 		}
 	}

@@ -443,7 +443,7 @@ func (r *Runtime) build(ctx context.Context, e *engine) error {
 func (r *Runtime) compile(ctx context.Context, e *engine, wasm []byte) error {
 	if r.cache != r.memory {
 		err := r.lookUp(e, wasm)
-		if err == nil || !errors.Is(err, context.Canceled) && !notRead(err) {
+		if err == nil || (!errors.Is(err, context.Canceled) && !notRead(err)) {
 			return err
 		}
 		e.close()

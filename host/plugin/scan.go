@@ -232,7 +232,7 @@ func isText(b []byte) bool {
 	b = b[:min(len(b), 512)]
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
-		if r == utf8.RuneError && n <= 1 && len(b) >= utf8.UTFMax || r < ' ' && !strings.ContainsRune("\t\r\n\f\v\x1b", r) {
+		if (r == utf8.RuneError && n <= 1 && len(b) >= utf8.UTFMax) || (r < ' ' && !strings.ContainsRune("\t\r\n\f\v\x1b", r)) {
 			return false
 		}
 		b = b[n:]
@@ -324,7 +324,7 @@ func (s *scan) section(id byte, c *cursor) {
 const typeV128 abi.ValueType = 0x7b
 
 func isValueType(t byte) bool {
-	return t >= 0x7b && t <= 0x7f || isRefType(t)
+	return (t >= 0x7b && t <= 0x7f) || isRefType(t)
 }
 
 func isRefType(t byte) bool { return t == 0x70 || t == 0x6f }
@@ -496,7 +496,7 @@ func elementSection(c *cursor) {
 		if flag&3 != 0 {
 			kind := c.byte()
 			expressions := flag&4 != 0
-			if c.err == nil && (expressions && kind != 0x70 && kind != 0x6f || !expressions && kind != 0) {
+			if c.err == nil && ((expressions && kind != 0x70 && kind != 0x6f) || (!expressions && kind != 0)) {
 				c.fail("element segment of type 0x%02x", kind)
 				return
 			}

@@ -153,7 +153,7 @@ func (p parser) entry(f field, entry string) (low, high, step int, err error) {
 			return 0, 0, 0, p.fail(f, "step %d in %q is out of range 1-%d", step, entry, f.maxStep)
 		}
 	}
-	if base == "*" || base == "" && stepped && f.strict {
+	if base == "*" || (base == "" && stepped && f.strict) {
 		return f.min, f.last, step, nil
 	}
 	if base == "" {
@@ -196,7 +196,7 @@ func (p parser) value(f field, text string) (v int, named bool, err error) {
 			hint = "; ? is only for the day fields, alone"
 		case text == "?":
 			hint = "; ? is Quartz's, whose form has 6 or 7 fields with the seconds first: here write *"
-		case !f.strict && f.name == "day of week" || !f.strict && f.name == "day of month":
+		case (!f.strict && f.name == "day of week") || (!f.strict && f.name == "day of month"):
 			hint = "; L, W and # are Quartz's, whose form has 6 or 7 fields with the seconds first"
 		}
 		return 0, false, p.fail(f, "%q is not allowed; allowed are *, %s, ranges, lists and steps%s", text, f.allowed(), hint)

@@ -207,7 +207,7 @@ func (s *Schedule) nextLocal(from int64) (int64, bool) {
 
 // daysOf are the days that match in a month, bit 1 to 31.
 func (s *Schedule) daysOf(year int, month time.Month) uint32 {
-	if s.months>>month&1 == 0 || !s.anyYear && !s.years.has(year-firstYear) {
+	if s.months>>month&1 == 0 || (!s.anyYear && !s.years.has(year-firstYear)) {
 		return 0
 	}
 	return s.days.of(year, month)

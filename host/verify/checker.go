@@ -447,7 +447,7 @@ func (c *Checker) enter(j *job, p *process, now time.Time) {
 	if _, has := j.active[p]; !has && !j.trustedBut(p) {
 		j.quietFrom, j.trustedFrom = now, now
 	}
-	if _, owed := p.owed[j]; len(j.active) == 0 || len(j.active) == 1 && owed && p.jobs[j] {
+	if _, owed := p.owed[j]; len(j.active) == 0 || (len(j.active) == 1 && owed && p.jobs[j]) {
 		j.activeSince = now
 	}
 	j.active[p], p.jobs[j] = now, true

@@ -282,7 +282,7 @@ func (c *Checker) judge(j *job, now time.Time, last bool) {
 func (c *Checker) open(j *job, f *fire, ready time.Time) bool {
 	for n, it := range f.fates {
 		if it.fate == itemBegun {
-			if r := c.runOf(j, n, it.mark); r != nil && (!r.over() || r.until() == r.instance.process.last && r.until().time.After(ready)) {
+			if r := c.runOf(j, n, it.mark); r != nil && (!r.over() || (r.until() == r.instance.process.last && r.until().time.After(ready))) {
 				return true
 			}
 		}

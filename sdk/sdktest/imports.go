@@ -148,7 +148,7 @@ func (i imports) Metric(kind int32, name string, value int64) int32 {
 func metricName(name string) bool {
 	for i, c := range []byte(name) {
 		letter := c >= 'a' && c <= 'z'
-		if !letter && (i == 0 || c != '_' && (c < '0' || c > '9')) {
+		if !letter && (i == 0 || (c != '_' && (c < '0' || c > '9'))) {
 			return false
 		}
 	}

@@ -485,7 +485,7 @@ func (v *invocation) answer(ctx context.Context, q *call) (int32, error) {
 		}
 		return 0, nil
 	case callMetric:
-		if !metricName(q.Text) || q.Kind != abi.MetricCounter && q.Kind != abi.MetricGauge && q.Kind != abi.MetricHistogram {
+		if !metricName(q.Text) || (q.Kind != abi.MetricCounter && q.Kind != abi.MetricGauge && q.Kind != abi.MetricHistogram) {
 			return 0, fmt.Errorf("a metric of kind %d named %q", q.Kind, q.Text[:min(len(q.Text), abi.MaxMetricName)])
 		}
 		code := v.w.x.useMetric(q.Text)
@@ -497,7 +497,7 @@ func (v *invocation) answer(ctx context.Context, q *call) (int32, error) {
 		}
 		return int32(code), nil
 	case callCommit, callStage:
-		if v.listener || len(q.Bytes) > abi.MaxOffset || q.Name == callStage && v.w.x.needs.Type != plugin.TypeDataflow {
+		if v.listener || len(q.Bytes) > abi.MaxOffset || (q.Name == callStage && v.w.x.needs.Type != plugin.TypeDataflow) {
 			return 0, fmt.Errorf("an offset of %d bytes (%s)", len(q.Bytes), q.Name)
 		}
 		if !mayAct {
@@ -518,7 +518,7 @@ func (v *invocation) answer(ctx context.Context, q *call) (int32, error) {
 // mayAct is asked before every outside effect: the item may have been lost, or its
 // time be up, without the process knowing it yet.
 func (v *invocation) mayAct(ctx context.Context) bool {
-	if d, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(d) {
+	if d, ok := ctx.Deadline(); ctx.Err() != nil || (ok && !time.Now().Before(d)) {
 		return false
 	}
 	return v.inv.Host.Cancelled() != abi.CancelLost
@@ -586,7 +586,7 @@ func metricName(name string) bool {
 	}
 	for i := range len(name) {
 		c := name[i]
-		if !(c >= 'a' && c <= 'z' || i > 0 && (c == '_' || c >= '0' && c <= '9')) {
+		if !((c >= 'a' && c <= 'z') || (i > 0 && (c == '_' || (c >= '0' && c <= '9')))) {
 			return false
 		}
 	}
