@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // Items is a set of sharding items, ascending. Its text form is ranges:
@@ -29,13 +31,6 @@ const MaxItems = 1_000_000
 func ParseItems(text string) (Items, error) {
 	r, err := parseRanges(text)
 	return r.Items(), err
-}
-
-func shorten(s string) string {
-	if len(s) > 40 {
-		return s[:40] + "…"
-	}
-	return s
 }
 
 // MarshalText and UnmarshalText make Items a string in JSON.
@@ -92,10 +87,10 @@ func parseRanges(text string) (Ranges, error) {
 		a, okA := itemNumber(from)
 		b, okB := itemNumber(to)
 		if !okA || !okB || b < a || b >= MaxItems {
-			return nil, fmt.Errorf("items %q: %q is not an item or a range such as 0-3 below %d", shorten(text), shorten(part), MaxItems)
+			return nil, fmt.Errorf("items %q: %q is not an item or a range such as 0-3 below %d", jobconfig.Clip(text), jobconfig.Clip(part), MaxItems)
 		}
 		if total += b - a + 1; total > MaxItems {
-			return nil, fmt.Errorf("items %q: more than %d", shorten(text), MaxItems)
+			return nil, fmt.Errorf("items %q: more than %d", jobconfig.Clip(text), MaxItems)
 		}
 		parsed = append(parsed, Range{a, b})
 	}

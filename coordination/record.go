@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 // Fire identifies one firing of a job: by its scheduled instant, or by the
@@ -339,7 +341,7 @@ func parseRuns(data []byte) (Runs, error) {
 	}
 	err := json.Unmarshal(data, &r)
 	if err == nil && r.Java != "" && !fitsANode(r.Java) {
-		err = fmt.Errorf("java: found %q, expected the id of an instance", shorten(r.Java))
+		err = fmt.Errorf("java: found %q, expected the id of an instance", jobconfig.Clip(r.Java))
 	}
 	return r, err
 }

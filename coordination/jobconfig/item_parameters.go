@@ -48,12 +48,12 @@ func CheckItemParameters(s string, total int) []error {
 			continue
 		}
 		if before, twice := first[item]; twice {
-			problems = append(problems, fmt.Errorf("item %d has two parameters, %q and %q", item, clipped(before), clipped(parameter)))
+			problems = append(problems, fmt.Errorf("item %d has two parameters, %q and %q", item, Clip(before), Clip(parameter)))
 			continue
 		}
 		first[item] = parameter
 		if item < 0 || item >= total {
-			problems = append(problems, fmt.Errorf("%q is for item %d, but the job has %s", clipped(javaTrim(entry)), item, itemRange(total)))
+			problems = append(problems, fmt.Errorf("%q is for item %d, but the job has %s", Clip(javaTrim(entry)), item, itemRange(total)))
 		}
 	}
 	return problems
@@ -81,13 +81,13 @@ func itemParameter(entry string) (int, string, error) {
 	text := javaTrim(parts[0])
 	item, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
-		return 0, "", fmt.Errorf("found %q, expected item=parameter, where the item is a whole number, not %q", clipped(entry), clipped(text))
+		return 0, "", fmt.Errorf("found %q, expected item=parameter, where the item is a whole number, not %q", Clip(entry), Clip(text))
 	}
 	return int(item), javaTrim(parts[1]), nil
 }
 
 func malformed(entry string) error {
-	return fmt.Errorf("found %q, expected item=parameter, the parameter not empty and without an equals sign", clipped(javaTrim(entry)))
+	return fmt.Errorf("found %q, expected item=parameter, the parameter not empty and without an equals sign", Clip(javaTrim(entry)))
 }
 
 // javaSplit is Java's String.split: empty pieces at the end are dropped.

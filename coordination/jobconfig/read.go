@@ -158,7 +158,7 @@ func (r *configReader) read() {
 				r.setting(name, value, setting.in(c, nil))
 				continue
 			}
-			r.warn("%s: line %d: unknown key, ignored; a Java host stops working with this document", clipped(name), key.Line)
+			r.warn("%s: line %d: unknown key, ignored; a Java host stops working with this document", Clip(name), key.Line)
 		}
 	}
 }
@@ -298,7 +298,7 @@ func (r *configReader) props(field string, n *yaml.Node) {
 			}
 			r.warn("%s.%s: line %d: not a text unless it is quoted; a Java host stops working with this document", field, name, key.Line)
 		}
-		full := field + "." + clipped(name)
+		full := field + "." + Clip(name)
 		if value.Kind != yaml.ScalarNode || isNull(value) {
 			r.problem(full, value, "a text or a number")
 			continue
@@ -435,11 +435,11 @@ func describeNode(n *yaml.Node) string {
 	case isNull(n):
 		return "nothing"
 	}
-	return strconv.Quote(clipped(n.Value))
+	return strconv.Quote(Clip(n.Value))
 }
 
-// clipped cuts a text that goes into a message.
-func clipped(s string) string {
+// Clip cuts a text that a message quotes to 40 characters.
+func Clip(s string) string {
 	const limit = 40
 	n := 0
 	for i := range s {

@@ -133,7 +133,7 @@ func assign[T any](into *T, text string, parse func(string) (T, error)) error {
 func (s Setting) number(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || int64(n) < s.Min || int64(n) > s.Max {
-		return 0, fmt.Errorf("found %q, expected a whole number from %d to %d", clipped(text), s.Min, s.Max)
+		return 0, fmt.Errorf("found %q, expected a whole number from %d to %d", Clip(text), s.Min, s.Max)
 	}
 	return n, nil
 }
@@ -149,9 +149,9 @@ func (s Setting) size(text string) (int64, error) {
 	n, ok := ParseSize(text)
 	switch {
 	case !ok:
-		return 0, fmt.Errorf("found %q, expected a size such as 64MiB, or a number of bytes", clipped(text))
+		return 0, fmt.Errorf("found %q, expected a size such as 64MiB, or a number of bytes", Clip(text))
 	case n != 0 && (n < s.Min || n > s.Max):
-		return 0, fmt.Errorf("found %q, expected a size from %s to %s", clipped(text), ShowSize(s.Min), ShowSize(s.Max))
+		return 0, fmt.Errorf("found %q, expected a size from %s to %s", Clip(text), ShowSize(s.Min), ShowSize(s.Max))
 	}
 	return n, nil
 }
@@ -163,7 +163,7 @@ func (s Setting) word(text string) (string, error) {
 		}
 	}
 	last := len(s.Words) - 1
-	return "", fmt.Errorf("found %q, expected %s or %s", clipped(text), strings.Join(s.Words[:last], ", "), s.Words[last])
+	return "", fmt.Errorf("found %q, expected %s or %s", Clip(text), strings.Join(s.Words[:last], ", "), s.Words[last])
 }
 
 // Text is the value of a guest's setting as its property has it.
@@ -311,12 +311,12 @@ func parseArgs(s string) ([]string, error) {
 	var args []*string
 	err := json.Unmarshal([]byte(s), &args)
 	if err != nil || args == nil || slices.Contains(args, nil) {
-		return nil, fmt.Errorf(`found %q, expected a JSON list of strings, such as ["-v","x y"]`, clipped(s))
+		return nil, fmt.Errorf(`found %q, expected a JSON list of strings, such as ["-v","x y"]`, Clip(s))
 	}
 	var out []string
 	for _, a := range args {
 		if strings.ContainsRune(*a, 0) {
-			return nil, fmt.Errorf("found %q, expected arguments without a NUL character", clipped(s))
+			return nil, fmt.Errorf("found %q, expected arguments without a NUL character", Clip(s))
 		}
 		out = append(out, *a)
 	}
@@ -330,11 +330,11 @@ func ParseDuration(s string, limit time.Duration) (time.Duration, error) {
 	switch {
 	case err != nil:
 		if _, e := strconv.ParseFloat(s, 64); e == nil {
-			return 0, fmt.Errorf("found %q, expected a duration with its unit, such as %ss", clipped(s), clipped(s))
+			return 0, fmt.Errorf("found %q, expected a duration with its unit, such as %ss", Clip(s), Clip(s))
 		}
-		return 0, fmt.Errorf("found %q, expected a duration such as 30s, 5m or 1h30m, or 0", clipped(s))
+		return 0, fmt.Errorf("found %q, expected a duration such as 30s, 5m or 1h30m, or 0", Clip(s))
 	case d < 0 || d > limit:
-		return 0, fmt.Errorf("found %q, expected a duration from 0 to %s", clipped(s), limit)
+		return 0, fmt.Errorf("found %q, expected a duration from 0 to %s", Clip(s), limit)
 	}
 	return d, nil
 }
@@ -347,7 +347,7 @@ func ParseRetryOn(s string) ([]string, error) {
 	for name := range strings.SplitSeq(s, ",") {
 		name = strings.ToUpper(strings.TrimSpace(name))
 		if !slices.Contains(outcomes, name) {
-			return nil, fmt.Errorf("found %q, expected some of %s, separated by commas", clipped(name), strings.Join(outcomes, ", "))
+			return nil, fmt.Errorf("found %q, expected some of %s, separated by commas", Clip(name), strings.Join(outcomes, ", "))
 		}
 		on = append(on, name)
 	}

@@ -63,7 +63,7 @@ func (c Configuration) ErrorHandler() (string, error) {
 	case "EMAIL", "WECHAT", "DINGTALK":
 		return HandlerLog, fmt.Errorf("%s is an error handler of ElasticJob that this host does not offer, expected LOG, THROW or IGNORE; watch the host's events or metrics in its place", name)
 	}
-	return HandlerLog, fmt.Errorf("found %q, expected LOG, THROW or IGNORE", clipped(c.JobErrorHandlerType))
+	return HandlerLog, fmt.Errorf("found %q, expected LOG, THROW or IGNORE", Clip(c.JobErrorHandlerType))
 }
 
 // StrategyName returns the name by which a sharding strategy is stored, for its
@@ -99,7 +99,7 @@ func (c Configuration) Validate() error {
 		bad("jobErrorHandlerType", "%v", err)
 	}
 	if k := c.JobExecutorThreadPoolKey; k != "" && k != keyThreadPool && k != keyThreadPoolBefore305 {
-		bad("", "found %q as the key of the thread pool, expected %s or %s", clipped(k), keyThreadPool, keyThreadPoolBefore305)
+		bad("", "found %q as the key of the thread pool, expected %s or %s", Clip(k), keyThreadPool, keyThreadPoolBefore305)
 	}
 	if c.ExtraConfigurations != "" {
 		if err := checkExtra(c.ExtraConfigurations); err != nil {
@@ -154,9 +154,9 @@ func (c Configuration) checkTexts(bad func(field, format string, args ...any)) {
 	check := func(field, s string) {
 		switch {
 		case !utf8.ValidString(s):
-			bad(field, "found %q, expected UTF-8", clipped(s))
+			bad(field, "found %q, expected UTF-8", Clip(s))
 		case !printable(s) || strings.ContainsAny(s, "\u0085\uFEFF"): // YAML readers change these two
-			bad(field, "found %q, expected a text without control characters", clipped(s))
+			bad(field, "found %q, expected a text without control characters", Clip(s))
 		}
 	}
 	for key, text := range c.texts() {
@@ -170,7 +170,7 @@ func (c Configuration) checkTexts(bad func(field, format string, args ...any)) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Props)) {
 		check("props", key)
-		check("props."+clipped(key), c.Props[key])
+		check("props."+Clip(key), c.Props[key])
 	}
 }
 

@@ -202,14 +202,14 @@ func (l List) Check(c jobconfig.Configuration) error {
 func Parse(text string) (Entry, error) {
 	at := strings.LastIndexByte(text, ':')
 	if at < 0 {
-		return Entry{}, fmt.Errorf("found %q, expected JOBS:NAME=VALUE,…, such as team-a-*:timeout=1h", short(text))
+		return Entry{}, fmt.Errorf("found %q, expected JOBS:NAME=VALUE,…, such as team-a-*:timeout=1h", jobconfig.Clip(text))
 	}
 	e := Entry{Jobs: text[:at]}
 	problems := []error{CheckPattern(e.Jobs)}
 	for pair := range strings.SplitSeq(text[at+1:], ",") {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			problems = append(problems, fmt.Errorf("found %q, expected NAME=VALUE, such as timeout=1h", short(pair)))
+			problems = append(problems, fmt.Errorf("found %q, expected NAME=VALUE, such as timeout=1h", jobconfig.Clip(pair)))
 			continue
 		}
 		problems = append(problems, e.Set(strings.TrimSpace(name), value))
@@ -221,7 +221,7 @@ func Parse(text string) (Entry, error) {
 // characters and ? for one. A list of names, and what no name can have, is refused.
 func CheckPattern(jobs string) error {
 	if _, err := path.Match(jobs, ""); err != nil || jobs == "" || jobs != strings.TrimSpace(jobs) || strings.ContainsAny(jobs, ",/") {
-		return fmt.Errorf("found %q, expected one job's name or one pattern, such as team-a-* or *, without commas, slashes and blanks around it", short(jobs))
+		return fmt.Errorf("found %q, expected one job's name or one pattern, such as team-a-* or *, without commas, slashes and blanks around it", jobconfig.Clip(jobs))
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (e *Entry) Set(name, value string) error {
 		for _, n := range Names() {
 			known = append(known, string(n))
 		}
-		return fmt.Errorf("found the ceiling %q, expected one of %s", short(name), strings.Join(known, ", "))
+		return fmt.Errorf("found the ceiling %q, expected one of %s", jobconfig.Clip(name), strings.Join(known, ", "))
 	}
 	if _, twice := e.Values[n]; twice {
 		return fmt.Errorf("%s: is given twice", name)
@@ -244,7 +244,7 @@ func (e *Entry) Set(name, value string) error {
 		k := kindOf(n)
 		var ok bool
 		if v, ok = k.parse(value); !ok || v <= 0 || v > k.most {
-			return fmt.Errorf("%s: found %q, expected %s, or off", name, short(value), k.expected)
+			return fmt.Errorf("%s: found %q, expected %s, or off", name, jobconfig.Clip(value), k.expected)
 		}
 	}
 	if e.Values == nil {
@@ -338,15 +338,6 @@ func showDuration(v int64) string {
 	}
 	if strings.HasSuffix(s, "h0m") {
 		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
-// short cuts a text that goes into a message.
-func short(s string) string {
-	const limit = 40
-	if r := []rune(s); len(r) > limit {
-		return string(r[:limit]) + "…"
 	}
 	return s
 }

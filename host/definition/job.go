@@ -98,7 +98,7 @@ func (j *job) fields(n *yaml.Node, prefix string, known []string) {
 			j.problem(key, name, "is given twice, first in line %d", j.nodes[name].Line)
 		case value.Style&yaml.TaggedStyle != 0:
 			j.nodes[name] = value
-			j.problem(value, name, "found the tag %s, expected a value without one", clipped(value.Tag))
+			j.problem(value, name, "found the tag %s, expected a value without one", jobconfig.Clip(value.Tag))
 		case isNull(value):
 			j.nodes[name] = value
 			j.problem(value, name, "found nothing, expected a value; leave the field out to have its default")
@@ -180,7 +180,7 @@ func (j *job) module() {
 	j.parsed("jobClass", func(s string) error {
 		j.out.JobClass = s
 		if s == "" || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-			return fmt.Errorf("found %q, expected the name of a Java class", clipped(s))
+			return fmt.Errorf("found %q, expected the name of a Java class", jobconfig.Clip(s))
 		}
 		return nil
 	})
@@ -215,9 +215,9 @@ func (j *job) limits() {
 func checkModule(s string) error {
 	switch {
 	case strings.ContainsAny(s, `/\`):
-		return fmt.Errorf("found %q, expected the name of a file in the same folder", clipped(s))
+		return fmt.Errorf("found %q, expected the name of a file in the same folder", jobconfig.Clip(s))
 	case path.Ext(s) != ".wasm" || s == ".wasm" || strings.ContainsFunc(s, unicode.IsControl):
-		return fmt.Errorf("found %q, expected a file name that ends with .wasm", clipped(s))
+		return fmt.Errorf("found %q, expected a file name that ends with .wasm", jobconfig.Clip(s))
 	}
 	return nil
 }
@@ -322,7 +322,7 @@ func (j *job) props() {
 
 func (j *job) property(props map[string]string, key, value *yaml.Node) {
 	name := key.Value
-	field := "props." + clipped(name)
+	field := "props." + jobconfig.Clip(name)
 	switch {
 	case key.Kind != yaml.ScalarNode || isNull(key):
 		j.problem(key, "props", "found %s, expected the name of a property", describe(key))
@@ -463,7 +463,7 @@ func (j *job) ranged(field string, lowest, highest int, into *int) {
 	case n.Kind != yaml.ScalarNode || (err != nil && !errors.Is(err, strconv.ErrRange)) || !decimal.MatchString(n.Value):
 		j.problem(n, field, "found %s, expected a whole number", describe(n))
 	case err != nil || v < lowest || v > highest:
-		j.problem(n, field, "found %s, expected a whole number from %d to %d", clipped(n.Value), lowest, highest)
+		j.problem(n, field, "found %s, expected a whole number from %d to %d", jobconfig.Clip(n.Value), lowest, highest)
 	default:
 		*into = v
 	}

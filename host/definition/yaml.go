@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
@@ -196,7 +197,7 @@ func example(line string, at int) string {
 	if m == nil || (!isField(m[1], fieldNames()) && !isField(m[1], retryNames())) {
 		return ""
 	}
-	return fmt.Sprintf(": %q", clipped(line[at:]))
+	return fmt.Sprintf(": %q", jobconfig.Clip(line[at:]))
 }
 
 // quoted is a value that begins with a quote, up to the end of its line.
@@ -290,7 +291,7 @@ func describe(n *yaml.Node) string {
 	if f := form(n); f != aText {
 		return f
 	}
-	return strconv.Quote(clipped(n.Value))
+	return strconv.Quote(jobconfig.Clip(n.Value))
 }
 
 const aText = "a text"
@@ -306,16 +307,4 @@ func form(n *yaml.Node) string {
 		return "nothing"
 	}
 	return aText
-}
-
-// clipped cuts a text that goes into a message.
-func clipped(s string) string {
-	const limit = 40
-	n := 0
-	for i := range s {
-		if n++; n > limit {
-			return s[:i] + "…"
-		}
-	}
-	return s
 }
