@@ -144,7 +144,7 @@ var rooms = []room{
 	{name: "cmd/chaos", may: []string{"coordination/registry", "coordination/zookeeper", "host/ensemble", "test/chaos"}, outside: []string{cobra, pflag, yaml},
 		why: "the program around the chaos room: the laboratory has flags of its own, so that wasmjob does not carry it"},
 	{name: "cmd/host", may: []string{"abi", "strategy", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/embedded", "coordination/zookeeper", "host", "host/*", "host/plugin/process"},
-		outside:  []string{cobra, pflag, koanf, fsnotify, memlimit, yaml, zap, xsys, term},
+		outside:  []string{cobra, pflag, koanf, fsnotify, memlimit, yaml, zap, xsys, xtime, term},
 		testsMay: []string{"sdk"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
 
@@ -188,6 +188,7 @@ var shared = map[string]string{
 	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for; cmd/host and cmd/chaos read the settings file",
 	edit:     "did you mean: names of fields in host/definition, of zones in host/schedule",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history",
+	xtime:    "a token bucket: what a job may log and commit in host, lines of the console in cmd/host",
 	fsnotify: "directories are watched by the catalog, one file by invoke --watch, a history by tests",
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/time/rate"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
@@ -52,8 +53,8 @@ type view struct {
 	repeats  map[string]*repeat
 	owners   map[string]bool // jobs of which this host has items
 	added    []line          // jobs that came, held back for the items that they bring
-	good     bucket
-	bad      bucket
+	good     *rate.Limiter
+	bad      *rate.Limiter
 	rest     summary
 }
 
@@ -99,26 +100,6 @@ type repeat struct {
 	count int // how often since
 }
 
-// bucket allows burst lines at once and rate per second.
-type bucket struct {
-	tokens float64
-	at     time.Time
-}
-
-func (b *bucket) take(now time.Time) bool {
-	if b.at.IsZero() {
-		b.tokens = fireBurst
-	} else if gone := now.Sub(b.at); gone > 0 {
-		b.tokens = min(fireBurst, b.tokens+gone.Seconds()*fireRate)
-	}
-	b.at = now
-	if b.tokens < 1 {
-		return false
-	}
-	b.tokens--
-	return true
-}
-
 // summary counts what was not shown.
 type summary struct {
 	fires, bad, others int
@@ -135,6 +116,8 @@ func newView(show func(line), brief bool) *view {
 		failures: make(map[fireKey]*failures),
 		repeats:  make(map[string]*repeat),
 		owners:   make(map[string]bool),
+		good:     rate.NewLimiter(fireRate, fireBurst),
+		bad:      rate.NewLimiter(fireRate, fireBurst),
 		rest:     summary{jobs: make(map[string]struct{})},
 	}
 	go v.run()
@@ -229,11 +212,11 @@ func count(n int, what string) string {
 
 // limited shows a line if the budget allows it, and counts it otherwise.
 func (v *view) limited(l line) {
-	b := &v.good
+	b := v.good
 	if l.level > zapcore.InfoLevel {
-		b = &v.bad
+		b = v.bad
 	}
-	if b.take(l.time) {
+	if b.AllowN(l.time, 1) {
 		v.show(l)
 		return
 	}
