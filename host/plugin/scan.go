@@ -198,6 +198,20 @@ func scanModule(wasm []byte) (*scan, error) {
 	return s, nil
 }
 
+// isNative reports whether a file begins as an ELF, PE or Mach-O file does.
+func isNative(b []byte) bool {
+	for _, magic := range []string{
+		"\x7fELF", "MZ",
+		"\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe", // Mach-O, 32 and 64 bits, either byte order
+		"\xca\xfe\xba\xbe", // Mach-O for several architectures
+	} {
+		if bytes.HasPrefix(b, []byte(magic)) {
+			return true
+		}
+	}
+	return false
+}
+
 // checkHeader tells apart what people put into a file named .wasm.
 func checkHeader(b []byte) error {
 	const magic, core, component = "\x00asm", "\x01\x00\x00\x00", "\x0d\x00\x01\x00"
@@ -213,6 +227,8 @@ func checkHeader(b []byte) error {
 			return fmt.Errorf("not a WebAssembly module: the file is WebAssembly text; assemble it first (wat2wasm)")
 		case isText(b):
 			return fmt.Errorf("not a WebAssembly module: the file is text") // whose, is not known: it is not quoted
+		case isNative(b):
+			return fmt.Errorf("not a WebAssembly module: the file begins with % x, expected 00 61 73 6d; this is a native program; build with GOOS=wasip1 GOARCH=wasm", b[:min(4, len(b))])
 		}
 		return fmt.Errorf("not a WebAssembly module: the file begins with % x, expected 00 61 73 6d", b[:min(4, len(b))])
 	case len(b) < 8:
