@@ -131,6 +131,8 @@ func (e *execution) killed(r abi.Result) (endedRun, bool) {
 		reason += "; it had done its work"
 	case s.forced:
 		reason += "; its guest was stopped by force"
+	case r.Outcome == abi.OutcomeTimeout:
+		reason += "; its time was up"
 	default:
 		reason += "; its guest ended by itself"
 	}

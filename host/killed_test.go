@@ -72,6 +72,17 @@ func TestKilledExecution(t *testing.T) {
 	end()
 }
 
+// TestKilledByItsTimeout: a killed guest whose time-out stops it did not end by
+// itself.
+func TestKilledByItsTimeout(t *testing.T) {
+	t.Parallel()
+	e := &execution{}
+	e.stopping.reason = "killed"
+	if ended, killed := e.killed(abi.Result{Outcome: abi.OutcomeTimeout}); !killed || ended.result.Outcome != abi.OutcomeCancelled || ended.reason != "killed; its time was up" {
+		t.Errorf("%+v, %v", ended, killed)
+	}
+}
+
 // TestKilledWithASlot: a worker got its slot when the item had been killed. The
 // guest does not begin, and the slot is free again.
 func TestKilledWithASlot(t *testing.T) {
