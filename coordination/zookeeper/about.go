@@ -17,8 +17,8 @@ type About struct {
 	Timeout time.Duration
 	// Age is how long ago the question was sent that was answered last.
 	Age time.Duration
-	// Connections counts those that were made for the session, the present
-	// one included.
+	// Connections counts those that have had the session, the present one
+	// included. Attempts that the server did not take are not counted.
 	Connections uint64
 	Trust       registry.Trust
 }
@@ -29,7 +29,7 @@ func (s *Session) About() About {
 	a := About{Timeout: s.Timeout(), Age: s.o.clock() - time.Duration(s.trust.answered.Load()), Trust: trust}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.ID, a.Connections = s.id, s.wires
+	a.ID, a.Connections = s.id, s.joined
 	if s.up != 0 && s.wire != nil {
 		a.Server = s.wire.RemoteAddr().String()
 	}

@@ -30,3 +30,38 @@ func TestAbout(t *testing.T) {
 		t.Errorf("%+v after Close", a)
 	}
 }
+
+// TestReconnects: a connection counts when the server has given it the session.
+// Attempts in between do not.
+func TestReconnects(t *testing.T) {
+	t.Parallel()
+	e := zkserver.ForTest(t, zkserver.Options{TickTime: 200 * time.Millisecond, NoSync: true})
+	p, err := zkserver.NewProxy(e.Addr(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	s, err := zookeeper.Dial(t.Context(), zookeeper.Options{Connect: p.Addr(), SessionTimeout: 8 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for want := uint64(1); ; want++ {
+		if _, err := s.Read(t.Context(), coordination.Data("/")); err != nil {
+			t.Fatal(err)
+		}
+		if a := s.About(); a.Connections != want || a.Trust != coordination.TrustLive {
+			t.Fatalf("%+v, want %d connections that had the session", a, want)
+		}
+		if want == 3 {
+			return
+		}
+		p.Cut()
+		time.Sleep(time.Second) // for attempts that are accepted and closed
+		p.Heal()
+	}
+}

@@ -51,7 +51,8 @@ type Session struct {
 	mu      sync.Mutex
 	conn    *zk.Conn
 	wire    *wire                // the newest connection
-	wires   uint64               // how many there were
+	wires   uint64               // how many there were, those that the server never answered included
+	joined  uint64               // how many of them have had the session
 	up      uint64               // which of them has the session, 0 if none
 	moved   chan struct{}        // closed when up changes
 	id      int64                // ZooKeeper's number of the session, 0: none yet
@@ -150,6 +151,9 @@ func (s *Session) setUp(up bool) {
 	}
 	if s.up == n {
 		return
+	}
+	if up {
+		s.joined++
 	}
 	if s.stage.Load() == live {
 		if up {
