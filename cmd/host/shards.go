@@ -143,9 +143,28 @@ func shardsTable(s style, shards *admin.Shards, now time.Time) string {
 	}
 	text := t.String() + reasonsText(s, shards) + heldText(s, shards, now)
 	if shards.Sharding {
-		text += s.paint(yellow, "the items are being divided anew") + "\n"
+		text += s.paint(yellow, shardingText(shards)) + "\n"
 	}
 	return text
+}
+
+// shardingText says what becomes of a division that is asked for: only an
+// instance on an enabled server makes it.
+func shardingText(shards *admin.Shards) string {
+	present, enabled := 0, 0
+	for _, i := range shards.Instances {
+		if i.Gone {
+			continue
+		}
+		present++
+		if !i.Disabled {
+			enabled++
+		}
+	}
+	if present > 0 && enabled == 0 {
+		return "all servers are disabled; the items are divided when one is enabled"
+	}
+	return "the items are being divided anew"
 }
 
 // instancesText is what status shows of one job.
@@ -165,7 +184,7 @@ func instancesText(s style, shards *admin.Shards, now time.Time) string {
 	show("cron", cron)
 	show("items", strconv.Itoa(shards.ShardingTotalCount))
 	if shards.Sharding {
-		show("sharding", "the items are being divided anew")
+		show("sharding", shardingText(shards))
 	}
 	show("leader", dash(shards.Leader))
 	b.WriteString("\n")

@@ -38,6 +38,29 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 	}
 }
 
+// TestShardingOfDisabledServers: nobody divides the items while all servers are
+// disabled, and status JOB and shards say so.
+func TestShardingOfDisabledServers(t *testing.T) {
+	t.Parallel()
+	const divided, waits = "the items are being divided anew", "all servers are disabled; the items are divided when one is enabled"
+	for _, c := range []struct {
+		name      string
+		instances []admin.Instance
+		want, not string
+	}{
+		{"all disabled", []admin.Instance{{ID: "a", Disabled: true}, {ID: "b", Disabled: true}, {ID: "c", Gone: true}}, waits, divided},
+		{"one enabled", []admin.Instance{{ID: "a", Disabled: true}, {ID: "b"}}, divided, waits},
+		{"no instance", nil, divided, waits},
+	} {
+		s := &admin.Shards{Job: "j", Sharding: true, ShardingTotalCount: 1, Instances: c.instances, Items: []admin.Shard{{State: "SHARDING_FLAG"}}}
+		for name, text := range map[string]string{"status JOB": instancesText(style{}, s, time.Now()), "shards": shardsTable(style{}, s, time.Now())} {
+			if !strings.Contains(text, c.want) || strings.Contains(text, c.not) {
+				t.Errorf("%s, %s:\n%s", c.name, name, text)
+			}
+		}
+	}
+}
+
 func TestStatusTellsWhatJobsWaitFor(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
