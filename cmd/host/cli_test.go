@@ -82,6 +82,11 @@ func TestUsage(t *testing.T) {
 		{[]string{"disable", "--help"}, exitOK, "  only this item, N from 0\n"},
 		{[]string{"completion", "bash"}, exitOK, "bash completion"},
 		{[]string{"statsu", "--json"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},
+		{[]string{"run", "--print-config", "--plugins", "/nonexistent"}, exitOK, "plugins: /nonexistent"},
+		{[]string{"run", "--print-config", "--plugins", "/nonexistent"}, exitOK, `warning: plugins: directory "/nonexistent" does not exist`},
+		{[]string{"run", "--plugins", "/nonexistent"}, exitUsage, `--plugins: directory "/nonexistent" does not exist`},
+		{[]string{"stat"}, exitUsage, `unknown command "stat"; did you mean "status"?`},
+		{[]string{"disable", "--help"}, exitOK, "wasmjob disable [JOB] [flags]"},
 		{[]string{"quite-wrong"}, exitUsage, `unknown command "quite-wrong"` + "\n"},
 		{[]string{"quite-wrong", "--help"}, exitUsage, `unknown command "quite-wrong"` + "\n"},
 		{[]string{"--help", "statsu"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},
@@ -696,6 +701,16 @@ func TestOperatingARunningHost(t *testing.T) {
 		}
 		o.done = nil
 		o.mu.Unlock()
+	}
+	for state, want := range map[host.JobState]string{
+		host.JobReady: "cities runs here already\n", host.JobRunning: "cities runs here already\n", host.JobSharding: "cities runs here already\n",
+		host.JobDisabled: "cities is disabled: wasmjob enable cities\n",
+		host.JobStopped:  "started cities\n", host.JobRemoved: "started cities\n",
+	} {
+		o.status.Jobs[0].State = state
+		if r := command(t, env, "start", "cities"); r.code != exitOK || r.out != want {
+			t.Errorf("start of a job that is %s: %d %q, want %q", state, r.code, r.out, want)
+		}
 	}
 	command(t, env, "trigger", "none").expect(t, exitFailure, host.ErrNoJob.Error()+"\n")
 	command(t, env, "start", "cities", "--zk", "127.0.0.1:1").expect(t, exitUsage, "only a host can start a job again")

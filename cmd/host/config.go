@@ -159,17 +159,17 @@ const (
 
 // settings lists the entries in the order in which they are shown.
 func settings(d defaults) []setting {
-	return slices.Concat(jobSettings(), registrySettings(), zooKeeperSettings(), hostSettings(d), []setting{deadManSetting()})
+	return slices.Concat(jobSettings(d), registrySettings(), zooKeeperSettings(), hostSettings(d), []setting{deadManSetting()})
 }
 
 // jobSettings say where jobs come from.
-func jobSettings() []setting {
+func jobSettings(d defaults) []setting {
 	return []setting{
 		{
 			key: "plugins", arg: "DIR", standard: "plugins",
 			help: "directory with the jobs: NAME.wasm and NAME.yaml",
 			set: func(c *Config, s string) error {
-				if err := directory(s); err != nil {
+				if err := directory(s); err != nil && !d.printed {
 					return err
 				}
 				c.Plugins = s
@@ -496,7 +496,11 @@ func parseIsolation(s string) ([]string, error) {
 }
 
 // defaults are the default values that depend on the machine.
-type defaults struct{ cache string }
+type defaults struct {
+	cache string
+	// printed settings are shown and not run: the plugins directory need not exist.
+	printed bool
+}
 
 // machineDefaults asks this machine.
 func machineDefaults(getenv func(string) string) defaults {

@@ -414,10 +414,10 @@ func TestSizes(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	names := []string{"status", "jobs", "trigger", "enable", "disable", "logLevel"}
+	names := []string{"start", "status", "jobs", "trigger", "enable", "disable", "logLevel"}
 	for found, want := range map[string]string{
 		"statsu": "status", "job": "jobs", "trigegr": "trigger", "log-level": "logLevel", "LOG_LEVL": "logLevel",
-		"enabel": "enable", "disabled": "disable", "xyz": "", "": "", strings.Repeat("status", 100): "",
+		"enabel": "enable", "disabled": "disable", "stat": "status", "trig": "trigger", "st": "", "startt": "start", "xyz": "", "": "", strings.Repeat("status", 100): "",
 	} {
 		if got := nearest(found, names); got != want {
 			t.Errorf("%q is near %q, want %q", found, got, want)

@@ -396,7 +396,7 @@ func (p *program) switchCommand(name, done, short, long string, enable bool) *co
 		example += "\n  wasmjob NAME cities --now --grace 30s"
 	}
 	cmd := &cobra.Command{
-		Use:     name + " JOB [flags]",
+		Use:     name + " [JOB] [flags]",
 		Short:   short,
 		Long:    long,
 		Example: strings.ReplaceAll(example, "NAME", name),
@@ -534,13 +534,34 @@ host: give it on each host that is to run the job. A job that runs is left alone
 				return usagef("only a host can start a job again, not the registry: leave --zk, --config and --namespace out")
 			}
 			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
-				return p.done(r.similar(ctx, args[0], r.client.Start(ctx, args[0])), "started "+args[0])
+				what := startedText(ctx, r.client, args[0])
+				return p.done(r.similar(ctx, args[0], r.client.Start(ctx, args[0])), what)
 			})
 		},
 	}
 	t = p.addTarget(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd
+}
+
+// startedText is what start reports of a job, from its state on the host before.
+func startedText(ctx context.Context, c *admin.Client, job string) string {
+	started := "started " + job
+	report, err := c.Status(ctx)
+	if err != nil {
+		return started
+	}
+	n := slices.IndexFunc(report.Status.Jobs, func(j host.JobStatus) bool { return j.Name == job })
+	if n < 0 {
+		return started
+	}
+	switch report.Status.Jobs[n].State {
+	case host.JobReady, host.JobRunning, host.JobSharding:
+		return job + " runs here already"
+	case host.JobDisabled:
+		return fmt.Sprintf("%s is disabled: wasmjob enable %s", job, job)
+	}
+	return started
 }
 
 func (p *program) removeCommand() *cobra.Command {

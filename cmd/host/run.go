@@ -65,6 +65,7 @@ In a terminal the host shows one line per fire. Otherwise, and with
 			return exactly()(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.printed = printConfig
 			l, err := loadConfig(p.environ, cmd.Flags(), d)
 			if err != nil {
 				return usageError{err}
@@ -72,6 +73,9 @@ In a terminal the host shows one line per fire. Otherwise, and with
 			if printConfig {
 				for _, w := range l.warnings {
 					fmt.Fprintln(p.err, "wasmjob: warning:", w)
+				}
+				if err := directory(l.Plugins); err != nil {
+					fmt.Fprintln(p.err, "wasmjob: warning: plugins:", err)
 				}
 				return l.print(p.out)
 			}

@@ -14,20 +14,27 @@ func suggest(found string, names []string) string {
 	return ""
 }
 
-// nearest is the name with the fewest edits from found, of at most a third of
-// its letters, case and separators aside; the first of several.
+// leastPrefix is how many letters a name's beginning must have to suggest it.
+const leastPrefix = 3
+
+// nearest is the shortest name that begins with found, else the name with the
+// fewest edits from found, of at most a third of its letters; the first of
+// several. Case and separators do not count.
 func nearest(found string, names []string) string {
 	plain := strings.NewReplacer("-", "", "_", "", ".", "")
 	f := []rune(strings.ToLower(plain.Replace(found)))
 	if len(f) > 64 {
 		return ""
 	}
-	best, least := "", -1
+	best, least, begins := "", -1, false
 	for _, name := range names {
 		n := []rune(strings.ToLower(plain.Replace(name)))
 		d := edits(f, n)
-		if d <= max(1, len(n)/3) && (least < 0 || d < least) {
-			best, least = name, d
+		prefix := len(f) >= leastPrefix && strings.HasPrefix(string(n), string(f))
+		near := prefix || d <= max(1, len(n)/3)
+		better := least < 0 || (prefix && !begins) || (prefix == begins && d < least)
+		if near && better {
+			best, least, begins = name, d, prefix
 		}
 	}
 	return best
