@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -290,6 +291,28 @@ func TestALeavingThatIsTakenBack(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		if done := completed(c.list(host.EventItemCompleted)); len(done) != 3 || done[0] != 1 || done[1] != 1 || done[2] != 1 {
 			t.Errorf("completions %v, want every item once\n%s", done, c.all())
+		}
+	})
+}
+
+// TestLeavingForWhatIsGone: a job leaves without its module as without its
+// definition, and the reason says which it is.
+func TestLeavingForWhatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		n := c.start(1, job(definition("a", "", 1), sleeper(time.Second)), job(definition("b", "", 1), sleeper(time.Second)))
+		time.Sleep(5 * time.Second)
+		n.host.Apply(nil, []host.Refusal{
+			{File: "a.yaml", Reasons: []string{`line 1: job "a": module "a.wasm": there is no such file beside the definition`}},
+			{File: "b.wasm", Reasons: []string{"no definition names it, expected one such as b.yaml beside it"}},
+		})
+		time.Sleep(5 * time.Second)
+		reasons := make(map[string]string)
+		for _, e := range c.list(host.EventJobRemoved) {
+			reasons[e.Job] = e.Reason
+		}
+		if want := map[string]string{"a": `its module "a.wasm": there is no such file beside the definition`, "b": "its definition is gone"}; !maps.Equal(reasons, want) {
+			t.Errorf("the jobs left for %q, want %q", reasons, want)
 		}
 	})
 }

@@ -199,9 +199,9 @@ func (t *term) running() []string {
 // reconcile brings the set of loops to what the host was last told.
 func (t *term) reconcile(work context.Context) {
 	t.host.mu.Lock()
-	desired := t.host.desired
+	desired, refused := t.host.desired, t.host.refused
 	t.host.mu.Unlock()
-	t.tellGone(desired)
+	t.tellGone(desired, refused)
 	if t.progressAt.IsZero() {
 		t.progressAt = time.Now().Add(progressInterval)
 	}
@@ -209,7 +209,7 @@ func (t *term) reconcile(work context.Context) {
 	defer t.mu.Unlock()
 	for name, j := range t.jobs {
 		if _, wanted := desired[name]; !wanted {
-			j.leave("its definition is gone")
+			j.leave(whyGone(name, refused))
 		}
 	}
 	names := make([]string, 0, len(desired))
@@ -236,7 +236,7 @@ func (t *term) reconcile(work context.Context) {
 
 // tellGone tells of the jobs whose definitions went while there was no session:
 // no loop of this term is there to leave them.
-func (t *term) tellGone(desired map[string]Job) {
+func (t *term) tellGone(desired map[string]Job, refused []Refusal) {
 	var gone []string
 	t.mu.Lock()
 	for name := range t.owed {
@@ -248,8 +248,22 @@ func (t *term) tellGone(desired map[string]Job) {
 	t.mu.Unlock()
 	slices.Sort(gone)
 	for _, name := range gone {
-		t.host.emit(Event{Kind: EventJobRemoved, Host: t.self.ID, Job: name, Reason: "its definition is gone; it went while the host had no session"})
+		t.host.emit(Event{Kind: EventJobRemoved, Host: t.self.ID, Job: name, Reason: whyGone(name, refused) + "; it went while the host had no session"})
 	}
+}
+
+// whyGone says why a job is wanted no more: what is wrong with its module, if its
+// definition is refused for that, else its definition is gone.
+func whyGone(job string, refused []Refusal) string {
+	prefix := fmt.Sprintf("job %q: ", job)
+	for _, r := range refused {
+		for _, reason := range r.Reasons {
+			if _, module, found := strings.Cut(reason, prefix+"module "); found {
+				return "its module " + module
+			}
+		}
+	}
+	return "its definition is gone"
 }
 
 // unsettled are the jobs that the host was in when the session ended, or had
