@@ -51,10 +51,10 @@ func TestReconnects(t *testing.T) {
 		}
 	})
 	for want := uint64(1); ; want++ {
-		if _, err := s.Read(t.Context(), coordination.Data("/")); err != nil {
+		if _, err := s.Read(t.Context(), registry.Data("/")); err != nil {
 			t.Fatal(err)
 		}
-		if a := s.About(); a.Connections != want || a.Trust != coordination.TrustLive {
+		if a := s.About(); a.Connections != want || a.Trust != registry.TrustLive {
 			t.Fatalf("%+v, want %d connections that had the session", a, want)
 		}
 		if want == 3 {
