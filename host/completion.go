@@ -82,6 +82,9 @@ func (j *job) commitEnded(now moment) {
 		ended := coordination.Ended{State: e.run.state, Outcome: string(e.result.Outcome), Reason: cmp.Or(e.reason, recordedReason(e.result)), Failover: e.run.fire.source == abi.SourceFailover}
 		if e.handedBack() {
 			before := e.run.state.Record.HandBack(e.run.fire.id)
+			if e.moved { // until now its fires were this host's to account for
+				before.Ended = now.wall.UnixMilli()
+			}
 			ended.HandBack = &before
 		}
 		switch {
@@ -186,7 +189,8 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		j.skipItem(it, *it.due, SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
 		it.due = nil
 	}
-	if e.handedBack() && took && it.owned && it.due == nil && j.leaving == "" && !j.draining {
+	moves := e.moved && j.share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
+	if e.handedBack() && took && it.owned && it.due == nil && j.leaving == "" && !j.draining && !moves {
 		j.owe(it, f.id) // handed back, and the host stays after all
 	}
 	if !it.owned {

@@ -103,9 +103,9 @@ func (e *execution) moved(r abi.Result) bool {
 }
 
 // stoppedEarly reports whether the guest ended before its work was done because it
-// was told one of the reasons.
-func (e *execution) stoppedEarly(r abi.Result, told ...abi.Cancel) bool {
-	return r.Yielded || (r.Outcome == abi.OutcomeCancelled && slices.Contains(told, abi.Cancel(e.reason.Load())))
+// was cancelled for one of the reasons.
+func (e *execution) stoppedEarly(r abi.Result, reasons ...abi.Cancel) bool {
+	return r.Yielded || (r.Outcome == abi.OutcomeCancelled && slices.Contains(reasons, abi.Cancel(e.reason.Load())))
 }
 
 // tell wakes a streaming item that waits for its slot.

@@ -734,6 +734,53 @@ func TestAStreamWhoseItemMovesGoesOnThere(t *testing.T) {
 	}
 }
 
+// A streaming item that is to move because a host has come does not begin again where
+// it was: it would never be idle, and never move.
+func TestAStreamMovesToAHostThatComes(t *testing.T) {
+	for _, misfire := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const items, batches = 4, 40
+			c := newCluster(t)
+			d := definition("stream", "0/10 * * * * ?", items)
+			d.Misfire = misfire
+			d.Props["streaming.process"] = "true"
+			g := &guest{digest: "s", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+				for at := len(inv.Offset); at < batches; {
+					time.Sleep(time.Second)
+					at++
+					if code := inv.Host.StageOffset(ctx, bytes.Repeat([]byte("x"), at)); code != abi.OK {
+						return abi.Result{Outcome: abi.OutcomeCancelled}
+					}
+					if inv.Host.Cancelled() == abi.CancelYield {
+						return abi.Result{Outcome: abi.OutcomeOK, Yielded: true}
+					}
+				}
+				return ok
+			}}
+			c.start(1, job(d, g))
+			time.Sleep(25 * time.Second) // instants come due while they run
+			c.start(2, job(d, g))
+			time.Sleep(30 * time.Second)
+			starts := make(map[int]int) // of the first instant
+			for _, e := range c.list(host.EventItemStarted) {
+				if e.Instant.Second() == 10 {
+					starts[*e.Item]++
+				}
+			}
+			moved := 0
+			for i := range items {
+				moved += starts[i] - 1
+			}
+			if moved != items/2 {
+				t.Errorf("misfire %v: items started %v times, want each once and two of them once more where they went\n%s", misfire, starts, c.all())
+			}
+			if done := completed(c.list(host.EventItemCompleted)); len(done) != items {
+				t.Errorf("misfire %v: completed %v, want all\n%s", misfire, done, c.all())
+			}
+		})
+	}
+}
+
 func TestAHostThatDrainsRefusesTriggers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

@@ -666,15 +666,16 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 			j.notOwed(j.items[n], before)
 		}
 	}
-	if len(gained) > 0 && j.parked.IsZero() {
-		j.makeUp(now.wall, gained)
+	stays := handedBack(j.items, j.share, gained)
+	if len(gained)+len(stays) > 0 && j.parked.IsZero() {
+		j.makeUp(now.wall, slices.Concat(gained, stays))
 	} else if !j.parked.IsZero() {
 		at := j.parked
 		j.parked = time.Time{}
 		j.fire(now, at)
 		j.makeUp(now.wall, gained)
 	}
-	for _, n := range gained {
+	for _, n := range slices.Concat(gained, stays) {
 		it := j.items[n]
 		if round := it.state.Record.HandedBackTrigger(); round != 0 && j.view.Enabled && it.run == nil && it.due == nil && !j.beyond(it) {
 			it.due = &coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}
@@ -688,6 +689,19 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 			it.due = &coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: share.Round, Source: string(abi.SourceTrigger)}
 		}
 	}
+}
+
+// handedBack are the idle items whose run was handed back because they were to move,
+// and that stay after all; not those gained.
+func handedBack(items map[int]*item, share coordination.Share, gained []int) (stay []int) {
+	for n, it := range items {
+		r := it.state.Record
+		if it.owned && it.run == nil && it.due == nil && !share.Pending.Contains(n) && !slices.Contains(gained, n) &&
+			(r.HandedBack() != 0 || r.HandedBackTrigger() != 0) {
+			stay = append(stay, n)
+		}
+	}
+	return sortedInts(stay)
 }
 
 // recoverCrashed takes over from hosts that died, or notes what is lost.
