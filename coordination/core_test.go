@@ -223,8 +223,11 @@ func TestRecordAccepts(t *testing.T) {
 		if f.Trigger != 0 {
 			due = 0
 		}
-		if back = parseRecord(back.data()); back.HandedBack() != due {
-			t.Errorf("%+v says that %d is due, expected %d", back, back.HandedBack(), due)
+		if back = parseRecord(back.data()); back.HandedBack() != due || back.HandedBackTrigger() != f.Trigger {
+			t.Errorf("%+v says that %d and round %d are due, expected %d and %d", back, back.HandedBack(), back.HandedBackTrigger(), due, f.Trigger)
+		}
+		if again := back.begin("y", f, 400); again.HandedBackTrigger() != 0 {
+			t.Errorf("%+v: the round runs, and is due", again)
 		}
 		if back.Instant = max(back.Instant, f.Instant); back.HandedBack() != 0 || back.begin("y", f, 400).HandedBack() != 0 {
 			t.Errorf("%+v: the instant has passed, and is due", back)
