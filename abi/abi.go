@@ -208,5 +208,5 @@ const (
 	SourceMisfire  Source = "misfire"
 	SourceFailover Source = "failover"
 	SourceCatchUp  Source = "catch-up"
-	SourceInvoke   Source = "invoke" // run by hand, without a registry
+	SourceInvoke   Source = "invoke" // run by `wasmjob invoke`, without a registry
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/sdk/internal/border"
 )
 
-// ShardingContext tells a handler what it is asked to do: which item of how
+// ShardingContext says what a handler is asked to do: which item of how
 // many, the item's own parameter and the job's, for which fire, and which key
 // makes its effects idempotent (RunID, Fence). What is long, or asked for
 // rarely, is a method.
@@ -42,7 +42,7 @@ type ShardingContext struct {
 	Source abi.Source
 }
 
-// The methods ask the host, so they tell of the invocation that runs when they
+// The methods ask the host, so they describe the invocation that runs when they
 // are called: call them from the handler, or from what it waits for.
 
 // TaskID names the fire as ElasticJob does, with all items that this host has
@@ -122,7 +122,7 @@ func ctxStr(field uint32) (string, abi.Code) {
 	return longStr(field, n)
 }
 
-// longStr reads a text whose length the host has told.
+// longStr reads a text whose length the host has given.
 func longStr(field uint32, n int32) (string, abi.Code) {
 	for {
 		room := make([]byte, n)
@@ -130,7 +130,7 @@ func longStr(field uint32, n int32) (string, abi.Code) {
 			return "", abi.Code(n)
 		}
 		if int(n) <= len(room) {
-			return unsafe.String(unsafe.SliceData(room), n), abi.OK // nobody changes it any more
+			return unsafe.String(unsafe.SliceData(room), n), abi.OK // it does not change any more
 		}
 	}
 }
@@ -191,7 +191,7 @@ func (c *invocation) Deadline() (time.Time, bool) {
 }
 
 // Err is context.Canceled from when the host cancels the invocation;
-// context.Cause tells why.
+// context.Cause says why.
 func (c *invocation) Err() error {
 	c.poll()
 	return c.context().Err()

@@ -5,7 +5,7 @@ import (
 	"github.com/wasmjob/wasmjob/sdk/internal/border"
 )
 
-// Progress tells how far the item is: done of total, in units of the job's
+// Progress reports how far the item is: done of total, in units of the job's
 // own. A total of 0 or less is "unknown". The host keeps the latest.
 func Progress(done, total int64) { border.Progress(done, total) }
 

@@ -42,7 +42,7 @@
 // An error that comes from the context is CANCELLED if the host does say that
 // the invocation is cancelled. A panic is logged at level error with its
 // stack, recorded as the reason, and then the guest traps: the host sees a
-// TRAP and drops the instance, whose memory nobody can vouch for any more. (A
+// TRAP and drops the instance, whose memory cannot be trusted any more. (A
 // panic in a goroutine that the handler started cannot be caught here: the Go
 // runtime writes it to standard error and traps by itself.) os.Exit is an EXIT.
 //
@@ -114,7 +114,7 @@ func call(ctx *invocation, h Handler, sc ShardingContext) error {
 	return err
 }
 
-// finish tells the host the reason and returns the status.
+// finish reports the reason and returns the status.
 func finish(err error) abi.Status {
 	if err == nil {
 		return abi.StatusOK

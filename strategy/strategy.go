@@ -114,7 +114,7 @@ func unknown(name string, all []entry) error {
 	simple := strings.ToUpper(name[strings.LastIndexByte(name, '.')+1:])
 	simple = simple[:min(len(simple), 100)] // nothing that long is near
 	for _, e := range all {
-		// Whoever misspells a class means its strategy.
+		// A misspelt class name means its strategy.
 		for _, known := range append(e.classes, e.name) {
 			if d := distance(simple, strings.ToUpper(known)); d < least && d <= len(known)/3 {
 				nearest, least = e.name, d

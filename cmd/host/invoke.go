@@ -650,7 +650,7 @@ func (r *invokeRun) label(item int) string {
 }
 
 // named reports whether a stack has at least one function's name: those of a
-// stripped module are numbers that help nobody.
+// stripped module are numbers without use.
 func named(stack string) bool {
 	for frame := range strings.Lines(stack) {
 		name, _, _ := strings.Cut(frame, "(")

@@ -160,7 +160,7 @@ func (p *program) end(ctx context.Context, r *reached, job string, f killFlags, 
 }
 
 // endNow ends what runs of a job that was disabled, or of all that were meant.
-// A host may have begun something before it heard of that: it looks again until
+// A host may have begun something before it saw that: it looks again until
 // nothing runs.
 func (p *program) endNow(ctx context.Context, r *reached, job string, f killFlags, o admin.KillOptions) error {
 	names := []string{job}

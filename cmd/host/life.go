@@ -24,7 +24,7 @@ const (
 	// beatEvery lies between two heartbeats. A supervisor may ask for more.
 	beatEvery = 10 * time.Second
 	// readyEvery lies between two looks whether the host is ready. That is the
-	// state of many loops, of which no single event tells.
+	// state of many loops, which no single event reports.
 	readyEvery = time.Second
 	// notifyLimit is how long a message to the supervisor may take.
 	notifyLimit = time.Second

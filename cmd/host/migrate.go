@@ -110,7 +110,7 @@ func (o *opened) find(ctx context.Context, job string) ([]migrate.Job, error) {
 	return migrate.Read(ctx, o.center, o.loaded.Namespace, found)
 }
 
-// writeJobs writes the files of all jobs, and tells of each.
+// writeJobs writes the files of all jobs, and reports each.
 func (p *program) writeJobs(jobs []migrate.Job, dir string, skeletons, force bool) error {
 	var problems []error
 	used := make(map[string]string)

@@ -80,7 +80,7 @@ func (t *target) direct() (bool, error) {
 	return true, nil
 }
 
-// reached is whoever a command talks to.
+// reached is the host or the registry that a command talks to.
 type reached struct {
 	operator
 	// client is the host; nil for the registry itself.
@@ -128,7 +128,7 @@ func (p *program) reach(ctx context.Context, t *target) (*reached, error) {
 	return &reached{operator: c, client: c}, nil
 }
 
-// with does something by whoever the flags mean.
+// with does something with the target that the flags name.
 func (p *program) with(cmd *cobra.Command, t *target, do func(ctx context.Context, r *reached) error) error {
 	r, err := p.reach(cmd.Context(), t)
 	if err != nil {

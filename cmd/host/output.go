@@ -42,7 +42,7 @@ func newOutput() *output {
 func (o *output) run() {
 	defer close(o.done)
 	for c := range o.queue {
-		// A stream that is gone cannot be told so.
+		// A closed stream cannot report its own error.
 		_, _ = c.to.Write(c.data)
 	}
 	o.mu.Lock()

@@ -146,7 +146,7 @@ func (r *sessions) connect(ctx context.Context) (session, error) {
 	return &fenced{s, fence}, nil
 }
 
-// leastStopGrace is how long guests have to end that were told to so late that
+// leastStopGrace is how long guests have to end that were cancelled so late that
 // no time is left: the process, or the machine, was stopped meanwhile. What
 // they do has no effect any more. Of a short session it is less.
 const leastStopGrace = time.Second

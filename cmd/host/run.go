@@ -179,7 +179,7 @@ func withoutJobs(dir string) bool {
 	})
 }
 
-// banner tells the essentials in a few lines.
+// banner shows the essentials in a few lines.
 func (s *system) banner() {
 	l := s.loaded
 	for _, w := range l.warnings {

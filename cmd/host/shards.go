@@ -228,7 +228,7 @@ func instancesText(s style, shards *admin.Shards, now time.Time) string {
 	return b.String()
 }
 
-// movesText tells of items that stay where they run and are to move: the
+// movesText describes items that stay where they run and are to move: the
 // division waits for each of them, and nothing else does.
 func movesText(s style, shards *admin.Shards, now time.Time) string {
 	var b strings.Builder
@@ -267,7 +267,7 @@ func reasonsText(s style, shards *admin.Shards) string {
 	return "\n" + s.wrapped(b.String())
 }
 
-// heldText tells of items that are held back.
+// heldText describes items that are held back.
 func heldText(s style, shards *admin.Shards, now time.Time) string {
 	var b strings.Builder
 	for _, i := range shards.Items {
@@ -330,7 +330,7 @@ func briefTable(s style, list []admin.Brief) string {
 	return text
 }
 
-// sessionText tells of a host's session.
+// sessionText describes a host's session.
 func sessionText(v *admin.Session, now time.Time) string {
 	server := "connected to " + v.Server
 	if v.Server == "" {

@@ -41,7 +41,7 @@ func nearest(found string, names []string) string {
 }
 
 // edits is how many letters have to be inserted, deleted, replaced or swapped
-// with their neighbour to turn a into b.
+// with the letter beside them to turn a into b.
 func edits(a, b []rune) int {
 	// Rows of the table of distances between prefixes: two back, one back, now.
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)

@@ -25,7 +25,7 @@ const (
 	// the long run; the rest is summed up once a second. Bad news has a
 	// budget of its own.
 	fireBurst, fireRate = 60, 10
-	// repeatAfter is how soon the same reason of the same job is told again.
+	// repeatAfter is how soon the same reason of the same job is shown again.
 	repeatAfter = time.Minute
 	// mostMemory bounds the maps of the view, should an end never come.
 	mostMemory = 10_000

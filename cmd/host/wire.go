@@ -46,7 +46,7 @@ type system struct {
 	serverIP string
 	life     *life
 	closers  []func() error
-	// history tells of the history file; nil if there is none.
+	// history describes the history file; nil if there is none.
 	history func() *admin.History
 	// left says that the catalog was not waited for; see run.
 	left bool
@@ -168,7 +168,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 			return nil, err
 		}
 	}
-	// The view tells what jobs come, change and go; of the catalog's own
+	// The view shows what jobs come, change and go; of the catalog's own
 	// lines that leaves what is wrong.
 	catalogLog := s.log
 	if !s.log.Core().Enabled(zap.DebugLevel) {
@@ -345,7 +345,7 @@ func (s *system) read(ctx context.Context, queries ...registry.Query) ([]registr
 	return c.Read(ctx, queries...)
 }
 
-// historyState is what there is to tell of the history file.
+// historyState describes the history file.
 func historyState(w *history.Writer) *admin.History {
 	h := &admin.History{File: w.Path(), Dropped: w.Dropped()}
 	if trouble := w.Trouble(); trouble != nil {

@@ -9,7 +9,7 @@
 // With a directory the persistent nodes are kept in a bbolt file. One writer
 // goroutine takes all commits that wait, computes them in order as one layer
 // over the tree, writes that layer in one transaction, and only when it is on
-// disk lays it on the tree and answers. So nobody ever sees, or is told, what
+// disk lays it on the tree and answers. So no session ever sees, or is sent, what
 // a crash could take back; and commits that come together share one disk
 // write. A commit that changes ephemeral nodes alone is not written at all.
 //
@@ -138,7 +138,7 @@ func (s *Server) Connect(ctx context.Context) (registry.Center, error) {
 	return c, nil
 }
 
-// Expire ends a session as a registry does that has not heard of it for too
+// Expire ends a session as a registry does that got no sign of it for too
 // long: its Lost is closed, and then its ephemeral nodes go. It returns when
 // they are gone. It is for tests. A session of another kind is left alone.
 func (s *Server) Expire(r registry.Center) {
@@ -208,7 +208,7 @@ func (s *Server) commitNow(c *session, ops []registry.Op) ([]registry.Result, er
 	return results, nil
 }
 
-// publish lays a layer on the tree and tells the watches. s.mu is held.
+// publish lays a layer on the tree and notifies the watches. s.mu is held.
 func (s *Server) publish(l *layer) {
 	for i := range l.changes {
 		c := &l.changes[i]
@@ -287,7 +287,7 @@ func (s *Server) mute(c *session, stage int32) {
 }
 
 // bury removes a dead session's ephemeral nodes. They were never on disk, and
-// nobody is told the transaction of a deletion, so it needs none of its own.
+// no answer has the transaction of a deletion, so it needs none of its own.
 // s.mu is held.
 func (s *Server) bury(c *session) {
 	l := newLayer()

@@ -38,7 +38,7 @@ func keyCeiling() []byte { return []byte("ceiling") }
 // faults is how tests break a store.
 type faults struct {
 	commit func(*bbolt.Tx) error // in place of Tx.Commit
-	opened func(*os.File)        // told of the file
+	opened func(*os.File)        // receives the file
 }
 
 // store is the registry's file. Only the writer uses it, and who opens and

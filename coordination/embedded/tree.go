@@ -37,7 +37,7 @@ type childMove struct {
 func (n *node) move(name string, present bool) {
 	n.moved = append(n.moved, childMove{name, present})
 	if len(n.moved) > len(n.names)+16 {
-		n.list() // keeps the notes from growing where nobody ever asks
+		n.list() // keeps the notes from growing where no reader ever asks
 	}
 }
 
@@ -277,7 +277,7 @@ func (t *txn) createSequential(op *registry.Op, r *registry.Result) registry.Rea
 		p := t.edit(t.look(above))
 		r.Path = fmt.Sprintf("%s%010d", op.Path, p.sequence)
 		p.sequence++
-		// Somebody may have made a node of that very name by hand.
+		// An external edit may have made a node of that very name.
 		if why := t.create(r.Path, op.Data, t.by); why != registry.ReasonExists {
 			return why
 		}

@@ -18,7 +18,7 @@ import (
 //
 // Two things differ, because of Java hosts in the same job. Properties with
 // the prefix "wasm." that the registry does not have are filled in from the
-// file, whoever dropped them: a Java host that overwrites drops them all. And
+// file, also after a Java host that overwrites has dropped them all. And
 // what a definition file cannot say (thread pool, tracing block, listener
 // types) is never taken away by it.
 //

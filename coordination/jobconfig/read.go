@@ -27,7 +27,7 @@ const MaxSize = 1 << 20
 // and what is not a text in props becomes the text that Java makes of it.
 //
 // A document that Java would refuse though its meaning is clear (an unknown
-// key, say) is read, and the warnings tell what Java would do. An error
+// key, say) is read, and the warnings say what Java would do. An error
 // names each key, its line, what was found and what was expected; it wraps a
 // [*FieldError] for each. The result is not validated.
 func Parse(data []byte) (Configuration, []string, error) {
@@ -318,7 +318,7 @@ func (r *configReader) props(field string, n *yaml.Node) {
 	}
 }
 
-// property is the text that Java makes of a value whose type it is not told.
+// property is the text that Java makes of a value whose type it does not know.
 func (r *configReader) property(field string, n *yaml.Node) (string, error) {
 	if !isPlain(n) {
 		return scalarText(n)

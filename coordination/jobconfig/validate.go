@@ -74,7 +74,7 @@ func StrategyName(name string) (string, error) {
 	return stored, err
 }
 
-// Validate checks everything that can be told from the configuration alone.
+// Validate checks everything that the configuration alone shows.
 // Cron and time zone are the schedule's affair. The error joins a
 // [*FieldError] for every problem. Item parameters are checked by Java's rule;
 // see CheckItemParameters for the strict one.

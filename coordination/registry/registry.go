@@ -31,7 +31,7 @@ type Center interface {
 	// Watch sends a snapshot of the queries at once, and a new one whenever
 	// one of them may have changed. The channel holds one value; a newer
 	// snapshot replaces one that was not taken, so a slow reader sees the
-	// newest and blocks nobody. A snapshot never goes back behind one that
+	// newest and blocks no other. A snapshot never goes back behind one that
 	// was sent before, nor behind this session's own commits that returned
 	// before it was sent. The channel is closed when ctx is done or the
 	// session is over.

@@ -1,6 +1,6 @@
 // Package admin is how people and machines look at a running host and steer
 // it: a small HTTP server, the client that the command line uses, and the note
-// by which the client finds the server without being told.
+// by which the client finds the server by itself.
 //
 // # Endpoints
 //
@@ -23,10 +23,10 @@
 // # Who may
 //
 // Everything below /v1 wants the token, as "Authorization: Bearer TOKEN". It is
-// made anew at every start, unless the operator keeps one in a file, and lies
+// made at every start, unless the operator keeps one in a file, and lies
 // in a file that only its owner can read. The other endpoints are open on a
 // loopback address and on a socket; on any other address /metrics wants the
-// token too, and /healthz and /readyz, which tell nothing but yes or no, stay
+// token too, and /healthz and /readyz, which answer only yes or no, stay
 // open for probes. There is no TLS: put a proxy before an address that is not
 // loopback.
 //

@@ -44,7 +44,7 @@ type Metrics struct {
 	mu sync.Mutex
 	// waiting counts the items of each fire under way that have not begun.
 	waiting map[fire]int
-	digests map[string]string // of jobs, to tell a new module
+	digests map[string]string // of jobs, to notice a new module
 }
 
 // fire identifies a fire of a job on this host.
@@ -372,7 +372,7 @@ func (m *Metrics) forget(job string) {
 
 // guestMetrics are what guests report: one family per kind, with the name as a
 // label, so that no name can clash with the host's or with another job's of
-// another kind. Items are not told apart, since a job may have very many: of a
+// another kind. Items have no label, since a job may have very many: of a
 // gauge the last value counts, whichever item set it.
 type guestMetrics struct {
 	counters   *prometheus.CounterVec

@@ -201,7 +201,7 @@ func (r *Registry) setServer(ctx context.Context, job, server string, enable boo
 	case known > 0:
 		return nil
 	case job != "" && len(all) == 0:
-		// A job that exists has servers, unless nobody ever ran it.
+		// A job that exists has servers, unless no host ever ran it.
 		if _, err := r.Shards(ctx, job); err != nil {
 			return err
 		}
@@ -242,7 +242,7 @@ func (r *Registry) hasItem(ctx context.Context, job string, item int) error {
 	return nil
 }
 
-// Shutdown takes instances out of a job, which tells them to finish what they
+// Shutdown takes instances out of a job, which has them finish what they
 // run and to stop until they are started again: the one that is named, or
 // those of a server, or all of the job if neither is. job "" is all jobs. Java
 // hosts that run items with failover are refused: coordination.ErrJavaRuns.
@@ -351,7 +351,7 @@ type Kill struct {
 	Host  string    `json:"host"`
 	State KillState `json:"state"`
 	// Outcome and Reason are how it ended; Outcome is empty if that is not known
-	// any more, since the item has been begun anew.
+	// any more, since the item has begun again.
 	Outcome string `json:"outcome,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Fence   int64  `json:"fence,omitempty"`
@@ -373,7 +373,7 @@ const (
 // Kill asks the hosts of a job to end what they run, and waits for it. progress,
 // if not nil, is given the whole state when all are asked, and whenever it has
 // changed; what Kill returns is the last one. A run that is killed is completed
-// as CANCELLED: it is not tried again, not taken over and not made up for. One
+// as CANCELLED: it is not tried again, not taken over and not caught up on. One
 // that begins later is not meant.
 func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress func(*Kills)) (*Kills, error) {
 	if err := o.check(); err != nil {
@@ -612,7 +612,7 @@ type Shards struct {
 	TimeZone           string `json:"timeZone,omitempty"`
 	ShardingTotalCount int    `json:"shardingTotalCount"`
 	Leader             string `json:"leader,omitempty"`
-	// Sharding is set while the items are to be divided anew.
+	// Sharding is set while a resharding is due.
 	Sharding bool `json:"sharding,omitempty"`
 	// Digests are the modules that instances run for the job, ascending: more
 	// than one while a new version is being rolled out.

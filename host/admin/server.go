@@ -28,7 +28,7 @@ import (
 const (
 	// operationTimeout bounds one operation at the registry.
 	operationTimeout = 15 * time.Second
-	// shutdownTimeout is how long requests may go on when Run is told to stop.
+	// shutdownTimeout is how long requests may go on when Run is cancelled.
 	shutdownTimeout = 3 * time.Second
 	// minToken is the shortest token in bytes.
 	minToken = 16
@@ -57,20 +57,20 @@ type Options struct {
 	Metrics http.Handler
 	// About is shown beside the host's status.
 	About About
-	// Pending tells what the host still waits for; nil means nothing. It is
+	// Pending says what the host still waits for; nil means nothing. It is
 	// called for each request, from many goroutines.
 	Pending func() Pending
 	// Registry answers what is asked of the registry rather than of the host.
 	// nil: nothing of it is known.
 	Registry *Registry
-	// Session tells of the host's session; nil: there is nothing to tell. It
+	// Session describes the host's session; nil: there is none. It
 	// is called for each request, from many goroutines, and returns nil while
 	// there is no session.
 	Session func() *Session
 	// Waiting says what the host waits for to get a session, empty for
 	// nothing. nil is the same.
 	Waiting func() string
-	// History tells of the history file; nil: there is none. It is called for
+	// History describes the history file; nil: there is none. It is called for
 	// each request, from many goroutines.
 	History func() *History
 	// Warnings say what is wrong with the host's settings; nil: nothing. It is
@@ -79,7 +79,7 @@ type Options struct {
 	Logger   *zap.Logger
 }
 
-// About is what a host's process tells about itself.
+// About is what a host's process reports about itself.
 type About struct {
 	Version string `json:"version"`
 	PID     int    `json:"pid"`
@@ -206,7 +206,7 @@ func listen(a Address) (net.Listener, error) {
 		if info, serr := os.Lstat(a.Name); serr == nil && info.Mode().Type() != os.ModeSocket {
 			return nil, fmt.Errorf("admin address %s: there is a file of that name which is not a socket", a)
 		}
-		// The socket of a host that was killed stays; nobody answers there.
+		// The socket of a host that was killed stays; no host answers there.
 		c, derr := net.DialTimeout("unix", a.Name, time.Second)
 		switch {
 		case derr == nil:
@@ -303,7 +303,7 @@ func (s *Server) handler() http.Handler {
 		}
 	}
 	enableItem, disableItem := h.EnableItem, h.DisableItem
-	if s.opts.Registry != nil { // which can tell a job from an item that there is not
+	if s.opts.Registry != nil { // which knows a missing job from a missing item
 		enableItem, disableItem = s.opts.Registry.EnableItem, s.opts.Registry.DisableItem
 	}
 	for pattern, do := range map[string]func(*http.Request) error{
@@ -544,7 +544,7 @@ func (s *Server) ready(p Pending) (ok bool, reason string) {
 	return s.opts.Host.Ready()
 }
 
-// trigger refuses a job that this host cannot run yet: nobody would serve the
+// trigger refuses a job that this host cannot run yet: no host would serve the
 // request.
 func (s *Server) trigger(ctx context.Context, job string) error {
 	if s.pending().waits(job) {
@@ -560,7 +560,7 @@ func (e compilingError) Error() string {
 	return fmt.Sprintf("job %q: its module is still being compiled; try again in a moment", e.job)
 }
 
-// badRequest is an error of whoever sent the request.
+// badRequest is an error of the client.
 type badRequest struct{ text string }
 
 func (b badRequest) Error() string { return b.text }

@@ -1,7 +1,7 @@
 // Package catalog keeps a host supplied with jobs from a plugins directory.
 //
 // The directory holds modules (NAME.wasm) and definitions (NAME.yaml) that
-// name them. A [Catalog] watches it and tells, after every change, the whole
+// name them. A [Catalog] watches it and reports, after every change, the whole
 // desired state: the jobs that should run, and the files that were not taken,
 // with the reasons. What a bad file replaced stays in force; what is deleted
 // leaves.
@@ -61,9 +61,9 @@ type Options struct {
 	// Concurrency is how many items run at once on the host; 0 is the host's
 	// default.
 	Concurrency int
-	// Logger is told of each change and each refusal, once. nil drops it.
+	// Logger receives each change and each refusal, once. nil drops it.
 	Logger *zap.Logger
-	// Notices is told, at the level info, that modules are being compiled and
+	// Notices is informed, at the level info, that modules are being compiled and
 	// how long each took, if that is long. nil is Logger.
 	Notices *zap.Logger
 	// Cache is where the runtime keeps compiled code, for the notices; empty

@@ -45,7 +45,7 @@ func kindOf(name string) kind {
 // stem is the name without its extension.
 func stem(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
 
-// stamp tells versions of a file apart without reading it. The zero stamp is
+// stamp distinguishes versions of a file without reading it. The zero stamp is
 // no file's.
 type stamp struct {
 	size     int64

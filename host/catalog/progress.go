@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// slow is how long a module may take before people are told that it is being
+// slow is how long a module may take before a notice says that it is being
 // compiled. What comes out of the cache is there much sooner.
 const slow = 300 * time.Millisecond
 
@@ -40,7 +40,7 @@ type Progress struct {
 	UnusedMounts []string
 }
 
-// Progress tells how far the catalog is. It is safe for concurrent use; the
+// Progress reports how far the catalog is. It is safe for concurrent use; the
 // slices are not changed later.
 func (c *Catalog) Progress() Progress {
 	c.mu.Lock()
@@ -48,7 +48,7 @@ func (c *Catalog) Progress() Progress {
 	return c.progress
 }
 
-// publish makes Progress tell what holds now.
+// publish updates what Progress reports.
 func (r *run) publish() {
 	p := Progress{Settled: r.settled()}
 	for _, w := range r.plan.compile {

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// keepIdle is how many compiled modules that nobody needs are kept all
+	// keepIdle is how many compiled modules that no job needs are kept all
 	// the same until the next rescan but one, so that going back to the
 	// version before costs nothing and a host that is a moment behind does
 	// not find its module closed.
@@ -239,7 +239,7 @@ func (r *run) act(ctx context.Context) {
 	before := r.plan
 	r.state, r.plan = r.state.decide(r.outcomes, time.Now())
 	if !r.applied || !slices.Equal(before.jobs, r.plan.jobs) || !slices.EqualFunc(before.refused, r.plan.refused, sameRefusal) {
-		r.tell(before)
+		r.logChanges(before)
 		jobs := make([]host.Job, len(r.plan.jobs))
 		for i, b := range r.plan.jobs {
 			jobs[i] = b.job
@@ -260,8 +260,8 @@ func sameRefusal(a, b host.Refusal) bool {
 	return a.File == b.File && a.Kept == b.Kept && slices.Equal(a.Reasons, b.Reasons)
 }
 
-// tell logs how the plan differs from the one before.
-func (r *run) tell(before plan) {
+// logChanges logs how the plan differs from the one before.
+func (r *run) logChanges(before plan) {
 	old := make(map[string]*binding)
 	for _, b := range before.jobs {
 		old[b.doc.Configuration.JobName] = b

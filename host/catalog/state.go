@@ -55,15 +55,15 @@ type state struct {
 // file is one file of the directory. The version that it has and the version
 // that is in use can differ.
 type file struct {
-	// stamp is the newest that was seen, since tells since when.
+	// stamp is the newest that was seen, since is when it was first seen.
 	stamp stamp
 	since time.Time
-	// restless tells since when it has not been at rest; zero if it is.
+	// restless is since when it has not been at rest; zero if it is.
 	restless time.Time
 	// read is the stamp of the version that was read; zero if the newest
 	// was not, or not with success.
 	read stamp
-	// problems tell why the newest version is not taken.
+	// problems say why the newest version is not taken.
 	problems []complaint
 	// digest is the newest version's, empty if that is not known.
 	digest string
@@ -91,7 +91,7 @@ type binding struct {
 type outcome struct {
 	compiled compiled // nil if it failed
 	problems []string
-	// trials tell, by job, how it went with a costly configuration; see costly.
+	// trials say, by job, how it went with a costly configuration; see costly.
 	trials map[string]trial
 	// again says that what failed is worth another try; until then this
 	// outcome holds.

@@ -113,7 +113,7 @@ type Fence struct {
 // Fence begins a session. The timer is off until [Fence.Arm].
 func (g *Guard) Fence() *Fence { return &Fence{g: g} }
 
-// Renew sets the fence anew: the registry has confirmed that the session was
+// Renew sets the fence again: the registry has confirmed that the session was
 // alive at sent, a time of the boot clock, and keeps it for timeout from then on.
 // A proof that is older than the newest changes nothing. It does not block.
 func (f *Fence) Renew(sent, timeout time.Duration) {

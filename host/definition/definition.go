@@ -52,7 +52,7 @@ type Problem struct {
 	// Field is the field's name, such as "cron" or "retry.attempts"; empty
 	// if the problem is no field's.
 	Field string
-	// Message tells what was found and what was expected.
+	// Message names what was found and what was expected.
 	Message string
 }
 

@@ -355,7 +355,7 @@ func (j *job) property(props map[string]string, key, value *yaml.Node) {
 	props[name] = strconv.FormatBool(on)
 }
 
-// ownProperty tells which field to use in place of a property of ours.
+// ownProperty says which field to use in place of a property of ours.
 func ownProperty(name string) string {
 	fields := propFields()
 	if field, ok := fields[name]; ok {

@@ -90,7 +90,7 @@ func (p *parser) mend(lines []string, first int, left *int) []*yaml.Node {
 		found := syntaxProblem(data, err)
 		at := found.Line - 1
 		if from := begins(lines, touched, at); *left == 0 || from < len(lines) {
-			// One that the line before caused, as a rule: what comes after cannot be told.
+			// One that the line before caused, as a rule: what comes after is unknown.
 			if roots, err = decode([]byte(strings.Join(lines[:from], "\n"))); err != nil {
 				return nil
 			}

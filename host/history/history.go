@@ -11,7 +11,7 @@
 // events do not drive out the others'. Nothing is flushed to the disk event by event, so a
 // crash of the machine (not of the host) may lose the last ones. When the file
 // cannot be written, events are dropped and counted, and that is said once. A
-// file that is moved away or removed is made anew with the next event.
+// file that is moved away or removed is recreated with the next event.
 package history
 
 import (
@@ -79,7 +79,7 @@ type Options struct {
 	// be taken at once. The empty list is no limit.
 	Ceilings ceiling.List
 	// OnOverQuota is called for every event that is dropped for its job's
-	// quota, from one goroutine. It must not block. nil is nobody.
+	// quota, from one goroutine. It must not block. nil is none.
 	OnOverQuota func(job string)
 	// Logger hears when the file cannot be written, and when it can be again.
 	Logger *zap.Logger
@@ -297,7 +297,7 @@ func (w *Writer) write(lines []byte, count int64) {
 }
 
 func (w *Writer) append(lines []byte) error {
-	if w.moved() { // what is written there nobody finds
+	if w.moved() { // no reader finds what is written there
 		err := w.file.Close()
 		w.file = nil
 		if err != nil {
@@ -331,7 +331,7 @@ func (w *Writer) append(lines []byte) error {
 }
 
 // moved reports whether the path is not that of the open file any more. Where
-// that cannot be told, it is taken to be.
+// that is unknown, it is taken to be.
 func (w *Writer) moved() bool {
 	if w.file == nil || w.info == nil {
 		return false

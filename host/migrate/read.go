@@ -38,7 +38,7 @@ type Job struct {
 	Kind  Kind
 	// Command is the command line of a job of KindScript.
 	Command string
-	// Notes tell what a definition does not carry over, and what to do.
+	// Notes say what a definition does not carry over, and what to do.
 	Notes []string
 }
 

@@ -37,7 +37,7 @@ func (j Job) Skeleton() []byte {
 	"os"
 )
 
-// A script is told about its item in the environment, as JSON in its last
+// A script learns about its item in the environment, as JSON in its last
 // argument, and as the same JSON on standard input. It ends with 0, or with
 // another code if it failed.
 func main() {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// JavaCompatible tells whether ElasticJob would fire at the same instants: nil,
+// JavaCompatible reports whether ElasticJob would fire at the same instants: nil,
 // or the reason why not. ElasticJob has Quartz for the expression, and for the
 // zone its own host's (empty) or an offset from GMT. An empty expression, that
 // of a one-off job, is the same everywhere.

@@ -87,7 +87,7 @@ func weekday(n, min, max int) field {
 	return number(n, "day of week", min, max).named("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 }
 
-// allowed tells what the field takes, for messages.
+// allowed says what the field takes, for messages.
 func (f field) allowed() string {
 	s := fmt.Sprintf("%d-%d", f.min, f.max)
 	if f.name == "day of week" {

@@ -1,6 +1,6 @@
-// Package schedule reads cron expressions and tells when they fire.
+// Package schedule reads cron expressions and computes when they fire.
 //
-// Three dialects are told apart by their shape: 6 or 7 fields are Quartz's, as
+// Three dialects differ by their shape: 6 or 7 fields are Quartz's, as
 // ElasticJob has them; 5 fields are Unix cron; a word with an @ is a
 // descriptor. docs/cron.md has the tables.
 //

@@ -77,7 +77,7 @@ func knownZone(name string) bool {
 	return !strings.Contains(name, "\n") && strings.Contains("\n"+zoneNames, "\n"+name+"\n")
 }
 
-// laterZone tells whether a name may be a zone younger than our list, which
+// laterZone reports whether a name may be a zone younger than our list, which
 // the system's data may know. Not so the files that lie beside the zones
 // there, nor the copies that count leap seconds, nor a known name in other
 // letters, which only some file systems would find.

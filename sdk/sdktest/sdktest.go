@@ -1,6 +1,6 @@
 // Package sdktest runs jobs under plain "go test": a [Host] plays the host's
 // side of Job ABI v1 as far as one item sees it, scripted by the test, and
-// keeps what the job told it.
+// keeps what the job reported.
 //
 //	host := &sdktest.Host{Context: sdktest.Context{ShardingItem: 1, ShardingParameter: "Shanghai"}}
 //	result := host.Run(settle)
@@ -35,7 +35,7 @@ import (
 // the job "test". The exported fields are the script; set them before a run.
 // The methods may be called from any goroutine, and from the handler.
 type Host struct {
-	// Context is what the handler is told. For a run these defaults hold:
+	// Context is what the handler gets. For a run these defaults hold:
 	// JobName "test", ShardingTotalCount 1, Attempt 1, Fence 1, Source
 	// invoke; a FireTime of zero is the time of the run, and TaskID and
 	// RunID are made from the rest. A ShardingParameter that is not empty
@@ -75,7 +75,7 @@ type Host struct {
 	commits   int
 }
 
-// Context is all that a host tells about an invocation: the fields of
+// Context is all that a host says about an invocation: the fields of
 // [sdk.ShardingContext], and what its methods answer.
 type Context = abi.ShardingContext
 

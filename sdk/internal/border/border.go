@@ -26,7 +26,7 @@ type Host interface {
 
 // Trapped is what [Trap] panics with in a native build.
 type Trapped struct {
-	// Message is what the guest had told by SetError before.
+	// Message is what the guest has passed to SetError.
 	Message string
 }
 

@@ -115,5 +115,5 @@ func Cancelled() int32 { return cancelled() }
 
 // Trap ends the guest with a trap, which the host cannot mistake for anything
 // else and after which it drops the instance. message is for native builds:
-// in a guest it must have been told by SetError before.
+// in a guest SetError must have been called before.
 func Trap(message string) { trap() }
