@@ -9,7 +9,7 @@ import (
 
 // output lets many goroutines write lines to the streams of the process without
 // ever waiting for them: a terminal that is halted with Ctrl-S, or a pipe that
-// nobody reads, must not keep a host from renewing its session. Lines wait in a
+// no one reads, must not keep a host from renewing its session. Lines wait in a
 // queue of fixed length; what does not fit is dropped, and that is said. One
 // goroutine writes, so that lines of both streams keep their order.
 type output struct {

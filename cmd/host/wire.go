@@ -383,7 +383,7 @@ const compileGrace = 500 * time.Millisecond
 // outlives it too.
 //
 // Where a module is compiled in this process, that cannot be interrupted. If it
-// is all that is left, it is left to the end of the process: nobody uses what
+// is all that is left, it is left to the end of the process: nothing uses what
 // comes of it, and files of the cache take their names when they are whole.
 func (s *system) run(stop, kill context.Context) error {
 	stop, drain := context.WithCancel(stop)

@@ -23,7 +23,7 @@ type About struct {
 	Trust       registry.Trust
 }
 
-// About tells what is known of the session at this moment.
+// About returns what is known of the session at this moment.
 func (s *Session) About() About {
 	trust, _ := s.Trust()
 	a := About{Timeout: s.Timeout(), Age: s.o.clock() - time.Duration(s.trust.answered.Load()), Trust: trust}

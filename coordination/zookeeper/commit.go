@@ -20,7 +20,7 @@ const maxAttempts = 100
 
 // A commit of suspectSize or more that went down with its connection
 // maxBroken times is believed to be what breaks it: a server drops who sends
-// more than its jute.maxbuffer, which nobody but its administrator knows.
+// more than its jute.maxbuffer, which only its administrator knows.
 const (
 	maxBroken   = 5
 	suspectSize = 4 << 10
@@ -252,7 +252,7 @@ type ticket struct {
 	// decided is closed when the wire has the request. The fields below are
 	// guarded by Session.mu before and constant afterwards.
 	decided chan struct{}
-	given   bool // nobody waits for it any more
+	given   bool // no caller waits for it any more
 	sent    bool
 	of      uint64 // the connection
 	seen    int64  // the newest zxid that this session had seen then
@@ -262,7 +262,7 @@ type ticket struct {
 	shared bool
 }
 
-// doubt is a multi of which the caller was told that nothing is known. It may
+// doubt is a multi whose caller got ErrUnknown. It may
 // still take effect, or have done so unseen: what it makes stays claimed.
 type doubt struct {
 	plan   *plan
@@ -415,7 +415,7 @@ func (s *Session) letGo(t *ticket, done chan answer[[]zk.MultiResponse], err err
 		}
 		<-s.handoff
 	}) {
-		<-s.handoff // nobody takes it any more
+		<-s.handoff // it has no receiver any more
 	}
 	return err
 }

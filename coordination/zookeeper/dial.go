@@ -27,7 +27,7 @@ type servers struct {
 	told   map[string]told
 }
 
-// told is what was told of a server's failure, and when.
+// told is what was reported of a server's failure, and when.
 type told struct {
 	why string
 	at  time.Time
@@ -185,7 +185,7 @@ func (s *Session) dial(network, address string, _ time.Duration) (net.Conn, erro
 	s.servers.used(server)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dialing.Err() != nil { // nobody would close it
+	if s.dialing.Err() != nil { // nothing would close it
 		_ = conn.Close()
 		return nil, errRefused
 	}

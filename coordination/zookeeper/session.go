@@ -62,7 +62,7 @@ type Session struct {
 	entries map[registry.Query]*entry
 	stale   map[*entry]struct{} // entries whose node may have changed
 	watches map[*watch]struct{}
-	wake    chan struct{} // tells the dispatcher that stale or forgotten is not empty
+	wake    chan struct{} // wakes the dispatcher: stale or forgotten is not empty
 	// forgotten are the paths that somebody has ceased to watch.
 	forgotten map[string]struct{}
 }
@@ -347,14 +347,14 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// waiting tells whoever dials why it takes so long.
+// waiting reports to Dial's caller why it takes so long.
 func (s *Session) waiting(err error) {
 	s.mu.Lock()
 	first := s.id == 0
 	s.mu.Unlock()
 	if s.o.OnWait != nil && first {
 		s.o.OnWait(fmt.Errorf("waiting for ZooKeeper at %s: %w", s.o.Connect, err))
-		return // it is told there
+		return // it is reported there
 	}
 	s.o.Logger.Info("waiting for ZooKeeper", zap.String("servers", s.o.Connect), zap.Error(err))
 }

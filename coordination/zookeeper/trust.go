@@ -14,7 +14,7 @@ import (
 // The thresholds, as parts of the session timeout T after the send time of the
 // last sync that was answered.
 //
-// Guests are told to stop so late that an outage of T/2 costs none: when it
+// Guests are cancelled so late that an outage of T/2 costs none: when it
 // begins the last answer is about T/12 old, and when it ends T/24 is left to find a
 // server and to ask it.
 const (
@@ -42,7 +42,7 @@ func askAfter(timeout time.Duration) time.Duration { return timeout / 6 }
 // given a sign of life; false if it is not left. If only others have, the server is
 // gone. If it has itself, what it waits for is slow, or it is cut off from its
 // leader: it is left a little before anything is suspect, unless that was no help
-// the last time. If nobody has, the session has nowhere to go.
+// the last time. If none has, the session has nowhere to go.
 func leaveAfter(timeout time.Duration, heard signs, helpless bool) (limit time.Duration, leave bool) {
 	switch {
 	case heard.others && !heard.same:
@@ -64,7 +64,7 @@ type signs struct {
 type trust struct {
 	timeout   atomic.Int64  // T as granted, 0: no session yet
 	answered  atomic.Int64  // the session was alive at this time of the clock
-	published atomic.Uint32 // the level that was told
+	published atomic.Uint32 // the level that was reported
 
 	mu      sync.Mutex
 	ended   bool
@@ -109,7 +109,7 @@ func (t *trust) level(now time.Duration) registry.Trust {
 	return registry.TrustLost
 }
 
-// over tells that the level is TrustLost for ever.
+// over reports that the level is TrustLost for ever.
 func (t *trust) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -83,7 +83,7 @@ func (s *Session) owned() {
 	}
 }
 
-// dispatch reads what may have changed and tells those who watch it.
+// dispatch reads what may have changed and notifies those who watch it.
 func (s *Session) dispatch() {
 	for {
 		select {
@@ -139,7 +139,7 @@ func (s *Session) dispatch() {
 	}
 }
 
-// unneeded removes the watches that ZooKeeper holds for nobody any more: the
+// unneeded removes the watches that ZooKeeper holds for no reader any more: the
 // nodes may never change again, and their paths may be new ones each time. What
 // it returns is to be called without s.mu, which is held here.
 func (s *Session) unneeded() func() {
@@ -185,7 +185,7 @@ func (s *Session) observe(ctx context.Context, q registry.Query) (registry.Node,
 // found takes what was read. s.mu is held.
 func (s *Session) found(e *entry, changes uint64, node registry.Node, err error) {
 	if s.entries[e.query] != e {
-		delete(s.stale, e) // nobody watches it any more
+		delete(s.stale, e) // it has no watcher any more
 		return
 	}
 	first := e.known == 0
@@ -211,7 +211,7 @@ func (s *Session) found(e *entry, changes uint64, node registry.Node, err error)
 	}
 }
 
-// differs reports whether there is anything to tell. Of the node whose
+// differs reports whether there is anything to report. Of the node whose
 // children are watched only their names and its identity count.
 func differs(a, b registry.Node) bool {
 	if a.Exists != b.Exists || a.Czxid != b.Czxid {

@@ -121,7 +121,7 @@ func (w *wire) Write(b []byte) (int, error) {
 }
 
 // unwatch sends a request that the client does not know: remove a watch of this
-// session, if there is one. Nobody waits for the answer. A connection takes
+// session, if there is one. No caller waits for the answer. A connection takes
 // writes of several goroutines one after the other.
 func (w *wire) unwatch(path string, what int32) {
 	path = w.s.real(path)
@@ -210,7 +210,7 @@ func (w *wire) look(b []byte) {
 func (w *wire) answer() {
 	if w.answered { // number, zxid, error
 		if zxid := int64(binary.BigEndian.Uint64(w.head[8:])); zxid > w.s.zxid.Load() {
-			w.s.zxid.Store(zxid) // nobody else writes it
+			w.s.zxid.Store(zxid) // nothing else writes it
 		}
 		return
 	}
@@ -232,7 +232,7 @@ func (w *wire) answer() {
 	w.s.renewed()
 }
 
-// count tells who counts.
+// count reports a request to whoever counts them.
 func (s *Session) count(op int32) {
 	if s.o.OnOperation != nil {
 		s.o.OnOperation(opName(op), 1)

@@ -11,7 +11,7 @@
 //     session has ended elsewhere.
 //   - No second session. The client would make a new one after the first has
 //     ended; the connection does not let it.
-//   - A commit that nobody waits for any more is not sent later. One that was
+//   - A commit that no caller waits for any more is not sent later. One that was
 //     sent and not answered is looked into, and only what cannot be known
 //     becomes registry.ErrUnknown.
 //   - Watches are set by the reads of one dispatcher, and set again with a read
@@ -69,13 +69,13 @@ type Options struct {
 	// by default. What comes near it is refused before it is sent, since
 	// servers just drop the connection.
 	MaxRequest int
-	// Logger is told about connections and doubts; nil is silent.
+	// Logger receives connections and doubts; nil is silent.
 	Logger *zap.Logger
 	// OnOperation, if not nil, counts requests by kind, as they are sent:
 	// "multi", "getData", "getChildren", "exists", "sync", "ping", "connect",
 	// "auth", "close", "removeWatches". It is called from several goroutines and must not block.
 	OnOperation func(op string, n int)
-	// OnWait, if not nil, is told by Dial why there is no session yet, at
+	// OnWait, if not nil, is called by Dial with why there is no session yet, at
 	// first and then when the reason changes.
 	OnWait func(err error)
 	// Renewed, if not nil, is called when the ensemble has proved that the session

@@ -85,7 +85,7 @@ func (s *Server) Close() error {
 // Run answers requests until ctx is done, which also ends those under way, and
 // returns nil; or it returns the error that ended it.
 func (s *Server) Run(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { _ = s.listener.Close() })() // Accept tells
+	defer context.AfterFunc(ctx, func() { _ = s.listener.Close() })() // Accept reports it
 	var connections sync.WaitGroup
 	defer connections.Wait()
 	for {

@@ -11,10 +11,10 @@ import (
 )
 
 // cacheAge is how long compiled code is kept on disk after it was written.
-// wazero never removes any, and a file that is still wanted is written anew.
+// wazero never removes any, and a file that is still wanted is written again.
 const cacheAge = 30 * 24 * time.Hour
 
-// privateDir makes a directory that nobody else may write or read, or checks
+// privateDir makes a directory that no other user may write or read, or checks
 // that it is one.
 func privateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -81,7 +81,7 @@ type compileAnswer struct {
 // input and output.
 //
 // It changes priority and limits of the whole process, which is to end when it
-// returns. If in ends first, nobody wants the result any more: that is an
+// returns. If in ends first, no caller wants the result any more: that is an
 // error, and the compiler may still be at work.
 func ServeCompile(in io.Reader, out io.Writer) error {
 	return serve(in, out, (*compileRequest).compile)
@@ -123,7 +123,7 @@ func serve(in io.Reader, out io.Writer, compile func(*compileRequest, []byte) co
 	go func() { answer <- compile(&q, wasm) }() // the same
 	select {
 	case a := <-answer:
-		// A goroutine of wazero's that panics tells the others that it is
+		// A goroutine of wazero's that panics signals the others that it is
 		// done before the process ends by it, and they would go on with
 		// what is missing. It does not come to its end, as the others do.
 		for runtime.NumGoroutine() > goroutines {
@@ -233,7 +233,7 @@ func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short t
 	var out, errOut head
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	detach(cmd)
-	cmd.WaitDelay = time.Second // nobody else should have its streams
+	cmd.WaitDelay = time.Second // no other process should have its streams
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return errNoChild{err}
@@ -279,7 +279,7 @@ func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short t
 	return crashed(cmd.ProcessState, errOut.String(), compileMemory(q.Size))
 }
 
-// crashed tells what the end of a process means that did not answer.
+// crashed says what the end of a process means that did not answer.
 func crashed(state *os.ProcessState, stderr string, memory uint64) *errCompiler {
 	words := lastWords(stderr)
 	begin := stderr[:min(len(stderr), 2048)] // threads may fail together
@@ -311,7 +311,7 @@ func (c *child) install(staging string) error {
 	return os.Rename(files[0], filepath.Join(c.dir, name))
 }
 
-// forget removes compiled code that nobody is to find.
+// forget removes compiled code that no later start may find.
 func (c *child) forget() {
 	files, err := filepath.Glob(filepath.Join(c.dir, "wazero-*", "*"))
 	if err != nil {

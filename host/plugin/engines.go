@@ -254,7 +254,7 @@ func earliest(a, b time.Time) time.Time {
 // evicts reports whether compiled code may leave memory.
 func (r *Runtime) evicts() bool { return r.limit > 0 }
 
-// nudge has keep decide anew.
+// nudge has keep decide again.
 func (r *Runtime) nudge() {
 	select {
 	case r.changed <- struct{}{}:

@@ -43,7 +43,7 @@ type Error struct {
 	Err error
 }
 
-// Error tells kind, place and cause in one line, without stack and stderr.
+// Error names kind, place and cause in one line, without stack and stderr.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
@@ -100,7 +100,7 @@ func lastWords(stderr string) string {
 	return last
 }
 
-// LoadError tells why a module was refused. It lists everything that is wrong,
+// LoadError says why a module was refused. It lists everything that is wrong,
 // not just the first thing.
 type LoadError struct {
 	// Name is the module's, for people; empty if it has none.
@@ -151,7 +151,7 @@ type fault struct {
 
 func (f *fault) Error() string { return f.text }
 
-// classify tells what a call that failed with err, or whose context ended,
+// classify says what a call that failed with err, or whose context ended,
 // means. It decides by ctx first: an ended context and an exit both surface as
 // *sys.ExitError in wazero, and a guest may choose any exit code, also those
 // that wazero uses for ended contexts.

@@ -42,13 +42,13 @@ type Info struct {
 	// MemoryMinPages is the memory that an instance begins with, in pages of
 	// 64 KiB.
 	MemoryMinPages uint32 `json:"memoryMinPages"`
-	// Problems tells why this host would refuse the module; none if it would not.
+	// Problems says why this host would refuse the module; none if it would not.
 	Problems []string `json:"problems"`
-	// Warnings tell what the module will not be able to do here.
+	// Warnings say what the module will not be able to do here.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Warnings tell what a module will not be able to do here, as far as its bytes say.
+// Warnings say what a module will not be able to do here, as far as its bytes say.
 func Warnings(wasm []byte) []string {
 	if bytes.Contains(wasm, []byte("net/http.(*Transport).")) {
 		return []string{"it uses Go's HTTP client: guests have no sockets yet, and every request fails"}

@@ -26,7 +26,7 @@ import (
 // each turn of a loop for all of its body that is in no inner loop. So what is
 // executed between two payments has been paid for, whatever way it takes.
 //
-//   - A small function without loops and calls pays nothing itself: whoever calls
+//   - A small function without loops and calls pays nothing itself: the function that calls
 //     it pays for it.
 //   - memory.copy and memory.fill pay by length, and are done in pieces.
 //   - The host is asked before each of the rare instructions that can take long,
@@ -257,7 +257,7 @@ func (m *bodyCost) leaf() (cost int, ok bool) {
 }
 
 // bodies rewrites the functions of a module. It decodes every instruction and
-// encodes it anew, in its shortest form: wazero is given nothing that was not
+// encodes it again, in its shortest form: wazero is given nothing that was not
 // read.
 type bodies struct {
 	*numbers

@@ -51,7 +51,7 @@ func (n *numbers) function(f uint32) uint32 {
 }
 
 // rewrite makes the module as wazero gets it: the same, metered, with every
-// section decoded and encoded anew. Tables are capped, data segments joined, and
+// section decoded and encoded again. Tables are capped, data segments joined, and
 // custom sections left out but for names. It must follow a scan that found no
 // problem in sections and imports; the error says what cannot be metered.
 func (s *scan) rewrite() ([]byte, error) {

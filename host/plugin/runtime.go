@@ -94,7 +94,7 @@ type Runtime struct {
 
 	spills  string        // where modules' bytes lie; empty: in memory
 	limit   int64         // of compiled code in memory; 0: there is none
-	changed chan struct{} // for keep: decide anew
+	changed chan struct{} // for keep: decide again
 	kept    chan struct{} // closed when keep has ended
 	endKeep context.CancelFunc
 
@@ -263,7 +263,7 @@ func (e *enginePanic) Error() string { return fmt.Sprintf("the engine failed: %v
 // Memory says what guests and modules take at the moment.
 func (r *Runtime) Memory() Memory { return r.budget.memory() }
 
-// Engine tells which of wazero's engines runs guests: "compiler" or
+// Engine says which of wazero's engines runs guests: "compiler" or
 // "interpreter".
 func (r *Runtime) Engine() string { return r.engine }
 

@@ -130,7 +130,7 @@ type segment struct {
 	bytes  span
 }
 
-// scanModule reads the whole module. The error tells where it stops making
+// scanModule reads the whole module. The error names where it stops making
 // sense; it is nil if every section can be decoded within the limits.
 func scanModule(wasm []byte) (*scan, error) {
 	s := &scan{wasm: wasm, exports: map[string]exported{}, sections: map[byte]span{}}
@@ -212,7 +212,7 @@ func isNative(b []byte) bool {
 	return false
 }
 
-// checkHeader tells apart what people put into a file named .wasm.
+// checkHeader distinguishes what people put into a file named .wasm.
 func checkHeader(b []byte) error {
 	const magic, core, component = "\x00asm", "\x01\x00\x00\x00", "\x0d\x00\x01\x00"
 	switch {

@@ -17,7 +17,7 @@ import (
 // exitRetry is the exit code of a command that asks to be run again: EX_TEMPFAIL.
 const exitRetry = 75
 
-// script runs a WASI command. It is told everything three times, so that each
+// script runs a WASI command. It gets everything three times, so that each
 // finds it where it looks: as the last argument and on stdin as JSON, and in
 // environment variables.
 func (w *worker) script(ctx context.Context, inv *abi.Invocation) abi.Result {

@@ -9,7 +9,7 @@ import (
 // wipe makes memory zero again of which the first used bytes may not be, at the
 // cost of the pages that were touched. It returns how many bytes of all of it stay
 // with the process, and false if it was not done: they are more than most, or the
-// system does not tell.
+// system does not report it.
 func wipe(b []byte, used, most int) (resident int, ok bool) {
 	if len(b) == 0 {
 		return 0, true

@@ -2,6 +2,6 @@
 
 package plugin
 
-// wipe makes memory zero again, which is worth it only where the system tells
+// wipe makes memory zero again, which is worth it only where the system reports
 // which of it was touched.
 func wipe([]byte, int, int) (resident int, ok bool) { return 0, false }

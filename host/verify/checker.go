@@ -20,7 +20,7 @@ const (
 	completionMemory = time.Hour
 	// mostFires bounds the fires of a job that wait to be judged.
 	mostFires = 10_000
-	// mostPending bounds the runs of an item whose end nobody has told yet.
+	// mostPending bounds the runs of an item whose end is not reported yet.
 	mostPending = 16
 	// waking is how long a process that was halted takes at most, when it goes
 	// on, to find out that its session is over and to say so.
@@ -51,10 +51,10 @@ type process struct {
 	lives  map[*instance]bool
 	jobs   map[*job]bool
 	// trusted: its session is live, as far as it said. yielded: it was so long
-	// in doubt that what ran was told to stop.
+	// in doubt that what ran was cancelled.
 	trusted, yielded bool
 	// owed are jobs that it had when its session was lost, and of which it has
-	// said nothing since, with the line that told of the loss. While it has a
+	// said nothing since, with the line that reported the loss. While it has a
 	// session they count among its jobs.
 	owed map[*job]mark
 	// awake are times of events, one of each eighth of waking: the newest that
@@ -97,7 +97,7 @@ type item struct {
 }
 
 // pending is a run whose host died without a word of its end: who begins the
-// item next may tell.
+// item next may say.
 type pending struct {
 	fire    fireID
 	finding Finding
@@ -153,7 +153,7 @@ func New(o Options) *Checker {
 
 // Add takes the next event. Events of one host must come in its order, those
 // of different hosts about in the order of their times. at names the line;
-// at.File tells hosts apart.
+// at.File distinguishes hosts.
 func (c *Checker) Add(e host.Event, at Place) { c.add(e, at, at.File) }
 
 // add is Add for a host whose events stand in several files.
@@ -202,7 +202,7 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 		c.drop(j, p)
 		delete(p.owed, j)
 	case host.EventSharded:
-		// Perhaps the job was removed while nobody was there to say so. Who
+		// Perhaps the job was removed while no host was there to say so. Who
 		// divides was there since it joined. What came after is the new job's,
 		// also if the host divides twice because an answer was lost.
 		if joined, ok := j.active[p]; ok && e.Reason == "items were never divided" {
@@ -535,7 +535,7 @@ func (c *Checker) item(j *job, in *instance, e *host.Event, m mark) {
 		f.note(n, itemExcused, m)
 	case host.EventItemSkipped:
 		j.report.Skipped++
-		if e.Fence != 0 { // a run was given up: what becomes of the item is told by others
+		if e.Fence != 0 { // a run was given up: what becomes of the item others report
 			if r := it.run(in, e.Fence); r != nil {
 				r.skipped = m
 			}
@@ -568,7 +568,7 @@ func (it *item) run(in *instance, fence int64) *run {
 	return nil
 }
 
-// begun compares a run that starts with completions. What that means is told
+// begun compares a run that starts with completions. What that means is judged
 // when the run is over: a host that was halted starts what it had begun before
 // somebody else completed the item, and learns only then that its session is
 // over.
@@ -579,7 +579,7 @@ func (c *Checker) begun(it *item, r *run) {
 	}
 }
 
-// repeated tells of a run whose item had been completed for the fire.
+// repeated reports a run whose item had been completed for the fire.
 func (c *Checker) repeated(j *job, it *item, r *run) {
 	if r.again == nil {
 		return
@@ -661,7 +661,7 @@ func (c *Checker) retire(j *job, it *item, all bool) {
 	it.runs = kept
 }
 
-// previous takes what the record told of the item's run before m, by another
+// previous takes what the record says of the item's run before m, by another
 // instance.
 func (c *Checker) previous(j *job, it *item, was *host.PreviousRun, m mark) {
 	id := idOf(was.Instant, was.Trigger)
@@ -686,7 +686,7 @@ func (c *Checker) previous(j *job, it *item, was *host.PreviousRun, m mark) {
 	}
 }
 
-// unproven tells of a run of which nobody has told anything.
+// unproven reports a run of which no line says anything.
 func (c *Checker) unproven(p pending) {
 	if p.over.kind != "" && c.now.Sub(p.over.time) > c.o.Settle {
 		p.finding.Class = Violated
@@ -776,7 +776,7 @@ func (c *Checker) compare(j *job, it *item, a, b *run) {
 	}
 }
 
-// fences tells of a fence that is not greater than one before it.
+// fences reports a fence that is not greater than one before it.
 func (c *Checker) fences(j *job, it *item, a, b *run) {
 	class := Violated
 	if b.fence < a.fence && c.halted(b, a) {

@@ -175,7 +175,7 @@ func (j *job) counted(t total, now time.Time) {
 }
 
 // least is the smallest number of items that the job has had since the time, if
-// that is less than n: who is told late of a smaller number, and of a greater one
+// that is less than n: a host that learns late of a smaller number, and of a greater one
 // after it, names only that.
 func (j *job) least(since time.Time, n int) int {
 	for i, t := range j.totals {
@@ -197,8 +197,8 @@ func (c *Checker) fire(j *job, p *process, e *host.Event, m mark) {
 	if e.Total > 0 && e.Total <= coordination.MaxItems && e.Source == abi.SourceSchedule {
 		if !f.late && (f.total == 0 || e.Total < f.total) {
 			f.total = j.least(f.due, e.Total)
-			// Of an instant after the last division that was told: of a newer
-			// one nobody lived to tell.
+			// Of an instant after the last division that was reported: of a newer
+			// one no host lived to report.
 			if n := len(j.totals); n > 0 && j.totals[n-1].items != e.Total && e.Instant.After(j.totals[n-1].at) {
 				j.counted(total{e.Time, e.Total}, c.now)
 			}
@@ -254,7 +254,7 @@ func (c *Checker) fire(j *job, p *process, e *host.Event, m mark) {
 // judge looks at the fires of which enough time has passed.
 func (c *Checker) judge(j *job, now time.Time, last bool) {
 	if len(j.order) == 0 || j.activeSince.IsZero() {
-		return // nobody has the job: nobody can be asked
+		return // no host has the job: none can be asked
 	}
 	ready := now.Add(-c.o.Settle)
 	if !last && (j.activeSince.After(ready) || j.order[0].due.After(ready) || now.Sub(j.judgedAt) < c.o.Settle/20) {
@@ -278,7 +278,7 @@ func (c *Checker) judge(j *job, now time.Time, last bool) {
 }
 
 // open reports whether an item of the fire runs on a host that lives, as far as
-// can be told: the file of one that has been killed a moment ago does not say so.
+// is known: the file of one that has been killed a moment ago does not say so.
 func (c *Checker) open(j *job, f *fire, ready time.Time) bool {
 	for n, it := range f.fates {
 		if it.fate == itemBegun {
@@ -332,7 +332,7 @@ func (c *Checker) account(j *job, f *fire) {
 		case it.fate == 0 && !f.started && f.skippedByNone.kind != "":
 		case it.fate == 0 && !f.started && j.skippedByAll(f): // its owner went, and no other host may have it
 		case it.fate == 0 && c.o.Completed != nil && c.o.Completed(f.runID(j, i)):
-			// Nobody lived to tell of its begin, nor of its end.
+			// No host lived to report its begin, nor its end.
 		case it.fate == 0 && j.java && !j.had(i, f.due.Add(-c.o.Skew), f.due.Add(c.o.Settle)): // a Java host's
 		case it.fate == 0:
 			finding := Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: i,
@@ -364,7 +364,7 @@ func (f *fire) runID(j *job, n int) string {
 	return coordination.RunID(j.name, coordination.Fire{Instant: f.id.instant, Trigger: f.id.trigger}, n)
 }
 
-// unfinished tells of an item that was begun and has no end.
+// unfinished reports an item that was begun and has no end.
 func (c *Checker) unfinished(j *job, f *fire, n int, what itemFate) {
 	text := "the item was begun for " + f.id.String() + ", and neither ended nor was it given up"
 	m := what.mark
@@ -406,8 +406,8 @@ func (c *Checker) quiet(j *job, now time.Time) {
 	}
 }
 
-// owedByAll reports whether nobody has the job but hosts that have not spoken
-// of it since they lost their session, and the line that told of the last loss.
+// owedByAll reports whether the job has no hosts but those that have not spoken
+// of it since they lost their session, and the line that reported the last loss.
 func (j *job) owedByAll() (mark, bool) {
 	var last mark
 	for p := range j.active {

@@ -45,7 +45,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// demand tells of what should have come by now: runs that were promised, and word
+// demand reports what should have come by now: runs that were promised, and word
 // of the runs of hosts that died.
 func (c *Checker) demand(j *job, now time.Time) {
 	if now.Sub(j.demandedAt) < c.o.Settle/20 {
@@ -65,7 +65,7 @@ func (c *Checker) demand(j *job, now time.Time) {
 	}
 }
 
-// demandRuns tells of runs that were promised, that nothing was in the way of for
+// demandRuns reports runs that were promised, that nothing was in the way of for
 // long enough, and that did not come.
 func (c *Checker) demandRuns(j *job, now time.Time) {
 	for _, n := range slices.Sorted(maps.Keys(j.promises)) {
@@ -84,11 +84,11 @@ func (c *Checker) demandRuns(j *job, now time.Time) {
 		}
 		id := fireID{instant: p.instant.UnixMilli()}
 		if !j.skippedAt.Before(p.instant) && j.skippedAt.After(j.begunAt) {
-			continue // by hosts that own nothing, and by nobody else: the job is disabled
+			continue // by hosts that own nothing, and by no others: the job is disabled
 		}
 		f := fire{id: id}
 		if c.o.Completed != nil && c.o.Completed(f.runID(j, n)) {
-			continue // nobody lived to tell of it
+			continue // no host lived to report it
 		}
 		c.report.Checked[Accounted]++
 		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: n, RunID: f.runID(j, n),
@@ -98,7 +98,7 @@ func (c *Checker) demandRuns(j *job, now time.Time) {
 	}
 }
 
-// underWay reports whether a run of the item goes on, as far as can be told.
+// underWay reports whether a run of the item goes on, as far as is known.
 func (c *Checker) underWay(j *job, n int) bool {
 	it := j.items[n]
 	return it != nil && slices.ContainsFunc(it.runs, func(r *run) bool {
@@ -106,8 +106,8 @@ func (c *Checker) underWay(j *job, n int) bool {
 	})
 }
 
-// demandWord tells of runs whose host died and of which nobody says what became
-// of them, though there was time: the item was begun anew and its record said
+// demandWord reports runs whose host died and of which no line says what became
+// of them, though there was time: the item has begun again and its record said
 // that the run was open, or it is known that no completion took effect.
 func (c *Checker) demandWord(j *job, it *item, now time.Time) {
 	if j.skippedAt.After(j.begunAt) { // hosts with the job own nothing: all servers are disabled, and none may take over

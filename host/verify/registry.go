@@ -199,7 +199,7 @@ func (s *survey) look() {
 		s.java[id] = !slices.Contains(details, id)
 	}
 	if len(s.alive) == 0 {
-		return // nobody is there who could have cleared away
+		return // no host is there that could have cleared away
 	}
 	s.servers(instances, details)
 	s.leader()

@@ -1,5 +1,5 @@
 // Package verify reads what all hosts of a cluster wrote down of their events
-// and says whether the promises of delivery were kept. It believes nobody: of
+// and says whether the promises of delivery were kept. It believes no host: of
 // the code under test it uses only names and forms, which are the form of an
 // event, the id of a run, and in the registry the paths of nodes and the form
 // of a list of items. No rule of the protocol is taken from there. It names the
@@ -16,7 +16,7 @@
 //     under way and some host with a live session has the job.
 //  3. An item whose completion took effect did not run again in its fire.
 //  4. Offsets only move forward, and not by a run whose item had been begun
-//     anew under a greater fence.
+//     again under a greater fence.
 //  5. Every job fires again within a period ([Options.Period]), also after the
 //     sessions of its hosts were lost, and the registry holds no marks of
 //     hosts that are gone ([LeftBehind]).
@@ -29,13 +29,13 @@
 // by fence and offset is judged without any clock.
 //
 // A host that is killed leaves runs without an end. Such a run is known to have
-// gone on until the last line that its host wrote. If nobody ran the item again
+// gone on until the last line that its host wrote. If no host ran the item again
 // for the fire, either its completion took effect and the line about it was
-// lost with the process, or the item was forgotten. Which of them is told by the
+// lost with the process, or the item was forgotten. Which of them is shown by the
 // host that begins the item next: its line says what the item's record held
-// ([host.PreviousRun]). A run that was open there, and of which nobody says
+// ([host.PreviousRun]). A run that was open there, and of which no line says
 // that it was given up, is a violation. If the item is not begun again, or
-// more hosts died before one could write that line, the files cannot tell, and
+// more hosts died before one could write that line, the files cannot show it, and
 // the run is listed as unproven.
 //
 // A host that was halted (SIGSTOP) finds out when it goes on that its session
@@ -59,7 +59,7 @@
 //
 // What Java hosts run is in no file ([Options.Java]). And an item that no host with a
 // given history had, while each of them says which ones it has, may be in a file that
-// is missing: it is unproven, unless [Options.Completed] tells of all.
+// is missing: it is unproven, unless [Options.Completed] has all.
 //
 // Files that begin late, because older events were dropped, and files whose
 // host still writes, are normal: what was due before the first line of a job or
@@ -90,7 +90,7 @@ type Options struct {
 	Java []string
 	// Strict makes violations of what else is only noted.
 	Strict bool
-	// Completed, if not nil, tells of completions that took effect although
+	// Completed, if not nil, has completions that took effect although
 	// their host did not live to write the line. The argument is the run id. With
 	// it nothing about the runs of dead hosts is unproven: of each that was not
 	// completed a host must say, within twice Settle, that it took it over or that
@@ -148,7 +148,7 @@ type Class string
 const (
 	// Violated: a promise was broken.
 	Violated Class = "violated"
-	// Unproven: the lines that would tell were lost with a process.
+	// Unproven: the lines that would show it were lost with a process.
 	Unproven Class = "unproven"
 	// Fenced: the guest of a former owner whose host was halted was still alive,
 	// and had no effect.

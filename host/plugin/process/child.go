@@ -40,7 +40,7 @@ func (w *Workers) start(ctx context.Context, job string, q *start) (*child, erro
 	c.cmd.Env = []string{}
 	c.cmd.Dir = "/"
 	c.cmd.Stderr = &c.stderr
-	c.cmd.WaitDelay = time.Second // nobody else should have its streams
+	c.cmd.WaitDelay = time.Second // no other process should have its streams
 	bind(c.cmd)
 
 	// It is among the children before Close looks at them, or not started.

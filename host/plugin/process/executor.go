@@ -208,7 +208,7 @@ func (x *executor) rest() {
 		<-armed
 		x.lock <- struct{}{}
 		defer func() { <-x.lock }()
-		if x.idle == mine { // nobody came
+		if x.idle == mine { // no caller came
 			x.w.wakes(x)
 			x.idle = nil
 			x.drop()
@@ -418,7 +418,7 @@ func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bo
 	return r, true
 }
 
-// stop tells the process that the context has ended, and kills it if that does not
+// stop signals the process that the context has ended, and kills it if that does not
 // help.
 func (v *invocation) stop(ctx context.Context, over <-chan struct{}) {
 	timeout, why := errors.Is(ctx.Err(), context.DeadlineExceeded), " did not stop when it was told to"

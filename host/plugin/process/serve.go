@@ -319,7 +319,7 @@ func (l *life) end(timeout bool) {
 	l.stop()
 }
 
-// release ends what hangs on the context; nobody looks at it any more.
+// release ends what hangs on the context; nothing looks at it any more.
 func (l *life) release() { l.stop() }
 
 func (l *life) Err() error {
