@@ -26,7 +26,7 @@ func newArrivals() *arrivals {
 func (a *arrivals) enter(j *job, due time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.going[j] && len(a.going) < mostArrivals { // then nobody waits
+	if !a.going[j] && len(a.going) < mostArrivals { // then no job waits
 		a.going[j] = true
 	}
 	if !a.going[j] {

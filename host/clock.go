@@ -11,7 +11,7 @@ import (
 )
 
 // moment is one reading of both clocks of a loop. What lies a duration from now
-// (when to try again, when a drain is over) goes by Go's own clock, which nobody
+// (when to try again, when a drain is over) goes by Go's own clock, which no one
 // sets: those times are made from the embedded one, and keep its monotonic
 // reading. Instants of a schedule, and dates that others read, go by the wall
 // clock, which may be set at any time, forwards and backwards.
@@ -43,7 +43,7 @@ func (h *Host) clock() time.Time { return h.now().wall }
 
 const (
 	// clockInterval is how often a host looks whether its wall clock was set:
-	// nobody tells it, and timers go by the other clock.
+	// no event reports it, and timers go by the other clock.
 	clockInterval = time.Second
 	// clockStep is the least that counts as set: less is a clock that is slewed,
 	// or a process that waited for a processor between the two readings.
@@ -54,19 +54,19 @@ const (
 	// defaultClockBound is how far the host's clock may be ahead of the registry's.
 	defaultClockBound = 5 * time.Second
 	// offInterval is how often the registry's clock is asked for while it is too far
-	// from the machine's and no commit tells.
+	// from the machine's and no commit shows it.
 	offInterval = 10 * time.Second
 	// leastWrong is how far a record is ahead of the registry's clock at least if
 	// it counts as written by a wrong clock. Hosts may have several bounds.
 	leastWrong = time.Minute
 )
 
-// clockWatch tells that the wall clock was set, or that the machine slept: it
+// clockWatch reports that the wall clock was set, or that the machine slept: it
 // went on otherwise than Go's own clock.
 type clockWatch struct{ last moment }
 
 // jumped reports by how much it went on more since it was asked last; zero if
-// that is not worth to be told.
+// that is not worth a report.
 func (w *clockWatch) jumped(now moment) time.Duration {
 	last := w.last
 	w.last = now
@@ -89,7 +89,7 @@ type registryClock struct {
 	// doubted is when the machine's clock was set, or the machine had slept, and
 	// Go's own clock may not have gone on meanwhile; zero if an answer came since.
 	doubted time.Time
-	asked   time.Time // when a job was last told to ask
+	asked   time.Time // when a job last had to ask
 }
 
 // note takes the registry's time from an answer. sent and heard are moments of
@@ -164,7 +164,7 @@ func (c *registryClock) doubt(now time.Time) {
 
 // wanted reports whether the registry's clock is to be asked for: it is not known,
 // or in doubt, or was too far from the machine's ten seconds ago. A host that begins
-// nothing for that reason makes no commits, whose answers would tell that the
+// nothing for that reason makes no commits, whose answers would show that the
 // clocks are right again.
 func (c *registryClock) wanted(machine moment, bound time.Duration) bool {
 	d, known := c.drift(machine)
@@ -212,7 +212,7 @@ func (d drift) String() string {
 // and whether the machine's is too far from the registry's.
 type clocks struct{ machine, used clockWatch }
 
-// watchClocks wakes the jobs if the clock that they go by was set, and tells when
+// watchClocks wakes the jobs if the clock that they go by was set, and reports when
 // the machine's comes to be beyond Config.ClockBound, and when it is back.
 func (t *term) watchClocks(c *clocks) {
 	h, now := t.host, t.host.machine()
@@ -263,7 +263,7 @@ func (j *job) readClock(now moment) bool {
 	return true
 }
 
-// watchDrift tells once that this host's clock is behind the registry's by more
+// watchDrift reports once that this host's clock is behind the registry's by more
 // than the job's catch-up window.
 func (j *job) watchDrift() {
 	d, known := j.host.registry.drift(j.host.machine())

@@ -153,7 +153,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		event.Kind, event.OffsetWrites, event.Reason = EventItemCompleted, offsetWrites(state), e.reason
 	}
 	j.emit(event)
-	if took && e.handedBack() && it != nil && j.beyond(it) { // nobody will be given it
+	if took && e.handedBack() && it != nil && j.beyond(it) { // no host will get it
 		j.skipItem(it, f.id, SkipDisabled, j.fewer())
 	}
 	if took && !e.handedBack() {

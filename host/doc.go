@@ -1,5 +1,5 @@
 // Package host keeps one loop per job between the clock, the registry and the
-// guests, and tells the world through events.
+// guests, and reports through events.
 //
 // # A term
 //
@@ -54,9 +54,9 @@
 // # Waits
 //
 // Nothing is waited for that only another process can do without a name, a
-// [Wait], and a deadline. What a loop waits for it finds anew each time it has
-// done all that it can (watchWaits), so that no wait has to be ended by whoever
-// began it; since when is kept as long as it is found again. Status tells of it,
+// [Wait], and a deadline. What a loop waits for it finds again each time it has
+// done all that it can (watchWaits), so that no wait has to be ended by the code that
+// began it; since when is kept as long as it is found again. Status shows it,
 // and at the deadline one event; a scrape asks nothing of the registry.
 //
 // # Events

@@ -7,7 +7,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
-// EventKind says what an Event tells. The set may grow; readers skip kinds
+// EventKind says what an Event reports. The set may grow; readers skip kinds
 // they do not know.
 type EventKind string
 
@@ -101,9 +101,9 @@ type Event struct {
 	// Runs is set for a skip whose reason is that the item runs on this host: its
 	// guest was started, and its completion has not taken effect.
 	Runs bool `json:"runs,omitempty"`
-	// Previous is what the item's record told of its newest run when it was
-	// begun anew, for the first attempt of an EventItemStarted whose item another
-	// instance began before. It is nil if the record tells of none, if that run
+	// Previous is what the item's record said of its newest run when it was
+	// begun again, for the first attempt of an EventItemStarted whose item another
+	// instance began before. It is nil if the record has none, if that run
 	// was handed back, and for a run that was taken over: it is the same.
 	Previous *PreviousRun `json:"previous,omitempty"`
 	// OffsetWrites is how often the item's offset had been written when the
@@ -140,8 +140,8 @@ type Event struct {
 	File string `json:"file,omitempty"`
 }
 
-// PreviousRun is a run of another instance, as the item's record tells of it.
-// With it the histories tell what became of a run whose host did not live to.
+// PreviousRun is a run of another instance, as the item's record has it.
+// With it the histories show what became of a run whose host died before it could.
 type PreviousRun struct {
 	// Host began it.
 	Host string `json:"host"`

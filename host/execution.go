@@ -29,17 +29,17 @@ type execution struct {
 	attempt   atomic.Int64
 	since     atomic.Int64 // Unix milliseconds at which the attempt began
 	startedAt atomic.Int64 // the same of the first
-	done      atomic.Int64 // progress, as the guest told it
+	done      atomic.Int64 // progress, as the guest reported it
 	total     atomic.Int64
 	reason    atomic.Int32  // abi.Cancel
-	soft      atomic.Int64  // nanoseconds after the fire's begin from which the guest is told to hurry, 0 = never
+	soft      atomic.Int64  // nanoseconds after the fire's begin from which the guest is asked to hurry, 0 = never
 	muted     atomic.Bool   // a line was dropped because the item is lost
 	moving    atomic.Bool   // it yields because the item moves
-	doubted   atomic.Bool   // the attempt was told to stop because the session was in doubt
+	doubted   atomic.Bool   // the attempt was cancelled because the session was in doubt
 	started   atomic.Bool   // the event of its first attempt is written
 	claimed   atomic.Bool   // a worker has taken it, or it ends without one
 	queued    atomic.Int64  // nanoseconds after the fire's begin from which it waits for a slot, 0 = it does not
-	told      chan struct{} // of a streaming item: closed when it is told to end
+	told      chan struct{} // of a streaming item: closed when it is asked to end
 	telling   sync.Once
 	slot      *hold // of the worker that has it; used by that one only
 	stopping  stopping
@@ -69,7 +69,7 @@ type endedRun struct {
 // handedBack reports whether the fire stays due for the item.
 func (e endedRun) handedBack() bool { return e.unstarted || e.moved }
 
-// cancel tells the guest to stop. A stronger reason replaces a weaker one.
+// cancel asks the guest to stop. A stronger reason replaces a weaker one.
 func (e *execution) cancel(c abi.Cancel) {
 	for {
 		old := abi.Cancel(e.reason.Load())
@@ -115,7 +115,7 @@ func (e *execution) tell() {
 	}
 }
 
-// Pause gives the slot of a streaming item to whoever waits for one, and returns
+// Pause gives the slot of a streaming item to the next in line, and returns
 // when the item has a slot again or is to end. If others of the job wait for its
 // place, the item ends, and begins again with what is due then.
 func (e *execution) Pause(ctx context.Context) {
@@ -388,12 +388,12 @@ func (f *fire) newWorker(own context.Context) (abi.Worker, error) {
 	return f.exec.NewWorker(ctx)
 }
 
-// take is the next item that nobody has taken; nil if there is none.
+// take is the next item that no worker has taken; nil if there is none.
 func (f *fire) take() *execution {
 	for {
 		n := f.taken.Add(1) - 1
 		if n == int64(len(f.runs)) {
-			close(f.noneLeft) // nobody else comes to this number
+			close(f.noneLeft) // no other goroutine comes to this number
 		}
 		if n >= int64(len(f.runs)) {
 			return nil
@@ -454,7 +454,7 @@ func (f *fire) attempts(guests, own context.Context, worker abi.Worker, e *execu
 			return ended
 		}
 		if result.Batches > 0 {
-			attempt, backoff = 1, policy.Backoff // a streaming loop got on; its patience starts anew
+			attempt, backoff = 1, policy.Backoff // a streaming loop got on; its patience starts again
 		}
 		if (guests.Err() != nil && result.Outcome != abi.OutcomeOK) || f.cutShort(e, result) {
 			return endedRun{run: e, result: result, unfinished: true}
@@ -463,7 +463,7 @@ func (f *fire) attempts(guests, own context.Context, worker abi.Worker, e *execu
 			return endedRun{run: e, result: result, moved: true}
 		}
 		if e.doubted.Load() && result.Outcome == abi.OutcomeCancelled {
-			// It was told that the item was lost, and it was not. That is no
+			// It was cancelled as lost, and was not lost. That is no
 			// failure of its own: once that is certain it runs again.
 			e.slot.rest()
 			if !e.certainAgain(own) || !e.again(own) {
@@ -511,7 +511,7 @@ func (e *execution) certainAgain(guests context.Context) bool {
 	}
 }
 
-// cutShort reports whether the guest ended early because the host told it that
+// cutShort reports whether the guest ended early because the host asked it to, since
 // it leaves: such a run is not over, it goes on elsewhere or after a restart.
 func (f *fire) cutShort(e *execution, r abi.Result) bool {
 	select {

@@ -221,8 +221,8 @@ func (it *item) answered(id coordination.Fire) {
 	}
 }
 
-// supersede tells of what an item owes and what a newer fire stands for. A
-// misfire has been told of already.
+// supersede reports a due fire that is coalesced into a newer one. A
+// misfire has been reported already.
 func (j *job) supersede(it *item, id coordination.Fire) {
 	if it.due != nil && it.due.ID() != id.ID() && it.due.Source != string(abi.SourceMisfire) {
 		e := j.skipped(it.number, *it.due, SkipLater, "a newer fire is due, "+id.ID()+": it stands for this one")
@@ -250,7 +250,7 @@ func (j *job) misfire(it *item, id coordination.Fire) {
 }
 
 // makeUp finds what was due for items that this host has just been given,
-// while nobody held them. An instant that was handed back was begun in time: it
+// while they had no owner. An instant that was handed back was begun in time: it
 // runs whatever misfire and the catch-up window say, unless a newer one is made
 // up for.
 func (j *job) makeUp(now time.Time, gained []int) {
@@ -334,7 +334,7 @@ func (j *job) makeUpPassed(now time.Time) {
 
 // missed are instants that came due for an item and were not begun.
 type missed struct {
-	first, newest time.Time // newest: the newest that is made up for
+	first, newest time.Time // newest: the newest, for which a catch-up runs
 	count         int       // from first to newest; with gaps at most more
 }
 
@@ -520,10 +520,10 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 	return trigger
 }
 
-// lost tells of a run that was open when this host began the item anew, and
+// lost reports a run that was open when this host began the item again, and
 // that is in no list of runs any more: its host died, failover is off, and
-// nobody has written that down before. Of what is in a list, whoever takes it off
-// tells.
+// that is not recorded yet. Of what is in a list, the host that takes it off
+// reports it.
 func (j *job) lost(n int, r coordination.Record) {
 	if !r.Open() || r.Owner == j.self.ID || slices.Contains(j.view.Members, r.Owner) {
 		return
@@ -532,7 +532,7 @@ func (j *job) lost(n int, r coordination.Record) {
 	j.skipRun(n, id, coordination.OutcomeLost, SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
 }
 
-// repaired tells that an item was begun though its record named a later instant:
+// repaired reports that an item was begun though its record named a later instant:
 // one that was ahead of all clocks.
 func (j *job) repaired(n int, id coordination.Fire, before, after coordination.Record) {
 	by := time.UnixMilli(before.Instant).Sub(time.UnixMilli(after.Instant))
@@ -556,7 +556,7 @@ func (j *job) fireOf(r coordination.Record) coordination.Fire {
 	return id
 }
 
-// heldBack tells of a run whose host was one too many to die with it: nothing of
+// heldBack reports a run whose host was one too many to die with it: nothing of
 // the item begins until an operator releases it.
 func (j *job) heldBack(n int, id coordination.Fire, r coordination.Record) {
 	reason := r.HeldBack(j.name, n)
@@ -702,7 +702,7 @@ func (j *job) most(g jobconfig.Guest) int {
 	return min(n, j.slots)
 }
 
-// previousRun is what a record tells of a run of another instance. Nil if it
+// previousRun is what a record has of a run of another instance. Nil if it
 // tells of none, or not of which: a takeover leaves open whether it was of the
 // trigger or of the instant, and a run that was handed back is no run.
 func (j *job) previousRun(r coordination.Record) *PreviousRun {

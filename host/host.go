@@ -61,14 +61,14 @@ type Config struct {
 	// Ceilings are what no job may go beyond on this host, whatever its
 	// configuration says; see host/ceiling. The empty list has none.
 	Ceilings ceiling.List
-	// DrainTimeout is how long running items may go on after Run was told to
+	// DrainTimeout is how long running items may go on after Run was asked to
 	// stop. 0 is 30 s; negative is not at all.
 	DrainTimeout time.Duration
 	// KeepServers is how long the node of an enabled server without an instance
 	// of a job stays in the registry; 0 is 24 h, a negative duration for ever.
 	KeepServers time.Duration
 	// OnStuck is called, from a goroutine of its own, if guests still run
-	// StopGrace after a lost session has told them to stop: code without a
+	// StopGrace after a lost session has cancelled them: code without a
 	// loop or a call cannot be interrupted. Their jobs are named. The process
 	// has to end then, before the registry gives their items to other hosts.
 	// nil waits for ever.
@@ -132,7 +132,7 @@ type GuestMetric struct {
 var (
 	ErrNoJob   = errors.New("no such job on this host")
 	ErrNotLive = errors.New("the host has no live registry session")
-	// ErrDraining: the host was told to stop.
+	// ErrDraining: the host is stopping.
 	ErrDraining = errors.New("this host is draining and begins nothing new; trigger the job at another host, or when one runs again")
 	// ErrJobRemoved: the job is defined here, and was removed from the registry.
 	ErrJobRemoved = errors.New("the job was removed from the registry; 'wasmjob start JOB' on its hosts brings it back")
@@ -421,13 +421,13 @@ func (h *Host) wanted() []string {
 // to the registry.
 const statusWait = time.Second
 
-// Status tells what the host is doing, and asks nothing of the registry for it:
+// Status says what the host is doing, and asks nothing of the registry for it:
 // which items are disabled is shown as the host last saw it, and what a job's
 // other hosts say of themselves is left out. A job whose loop does not answer
 // within a second is shown as it last was.
 func (h *Host) Status() Status { return h.status(false) }
 
-// FullStatus is Status with what nobody watches and that is read now: two reads
+// FullStatus is Status with what is not watched and is read now: two reads
 // a job, of a node for each item of this host that does not run and of one for
 // each host of the job. It is for people who ask, not for what asks again and again.
 func (h *Host) FullStatus() Status { return h.status(true) }

@@ -20,7 +20,7 @@ const (
 	longestQueue = 30 * time.Second
 	// javaGrace is how long what a host that died was running is left to Java
 	// hosts to mark, and for how long a Java host may be away: after a lost
-	// connection it makes its instance node anew.
+	// connection it recreates its instance node.
 	javaGrace = 2 * time.Second
 )
 

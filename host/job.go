@@ -27,7 +27,7 @@ const (
 	commitTimeout = 10 * time.Second
 	// retryPause is how long a job waits after the registry refused.
 	retryPause = time.Second
-	// troubleShown is how long the status tells of a refusal after the last.
+	// troubleShown is how long the status shows a refusal after the last.
 	troubleShown = 15 * time.Second
 	// lookAgain is how long a step that changed the registry waits for the
 	// snapshot that shows it.
@@ -37,7 +37,7 @@ const (
 	// work, whatever made them, must not take the registry with them.
 	stepInterval = 200 * time.Millisecond
 	stepsAtOnce  = 25
-	// mendPause is the least time between two looks for what a hand has spoilt.
+	// mendPause is the least time between two looks for external edits to repair.
 	mendPause = 5 * time.Second
 	// longestSleep bounds the timer.
 	longestSleep = time.Minute
@@ -59,7 +59,7 @@ const (
 	// againPause is how long a begin waits that met another state of the
 	// registry than it knew, after it has read that.
 	againPause = 100 * time.Millisecond
-	// tallyInterval is how often the others are told how many items succeeded
+	// tallyInterval is how often this host publishes how many items succeeded
 	// and failed here.
 	tallyInterval = 5 * time.Minute
 	// offsetInterval is how often staged offsets become durable.
@@ -154,12 +154,12 @@ type job struct {
 	parked       time.Time // an instant that waits for the share
 	passed       bool      // an item's passed is set
 	trigger      waiting
-	notBefore    time.Time // instants up to here are not made up for
+	notBefore    time.Time // instants up to here have no catch-up
 	flagSeen     time.Time // view.FlagSeen, by Go's own clock
 	deferredSeen time.Time // view.DeferredSeen, by Go's own clock
 	stale        int       // begins in a row that found the registry to be otherwise
 	staleAt      time.Time // the last of them
-	mending      mending   // what a hand has spoilt
+	mending      mending   // external edits to repair
 	wasEnabled   bool
 	electAt      time.Time // when this host stands for election, if the first of ours has not
 	recoverAt    time.Time
@@ -408,7 +408,7 @@ func (j *job) unwatchAll() {
 	j.endExtra()
 }
 
-// tally tells the others how many items succeeded and failed here, if that has
+// tally publishes how many items succeeded and failed here, if that has
 // changed and it is time.
 func (j *job) tally(now moment) {
 	if j.tallyAt.IsZero() || now.Before(j.tallyAt) || now.Before(j.retryAt) {
@@ -717,7 +717,7 @@ func transient(err error) bool {
 	return false
 }
 
-// rejoin makes the job one that this host is to join anew, under an instance
+// rejoin makes the job one that this host is to join again, under an instance
 // id that was not used before. What was due while it was away is not owed.
 func (j *job) rejoin(now moment) {
 	j.left, j.leftState, j.joined, j.registered, j.departedAt = "", "", false, false, time.Time{}

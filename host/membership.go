@@ -30,7 +30,7 @@ func (j *job) join(now moment) bool {
 	j.registered = true // perhaps
 	j.base.Store(0)     // Join reads it
 	if zone, err := schedule.Zone(j.wanted.Definition.TimeZone); err == nil {
-		j.zone = zone // the others are told
+		j.zone = zone // published to the others
 	}
 	var wait time.Duration
 	joining := coordination.Joining{
@@ -260,7 +260,7 @@ func (j *job) clearAway(now moment) bool {
 	return true
 }
 
-// softGrace is how long before a hard stop guests are told of it.
+// softGrace is how long before a hard stop guests are cancelled.
 func softGrace(limit time.Duration) time.Duration { return min(5*time.Second, limit/5) }
 
 // windDown hands back what has not begun, and asks streaming loops to end.
@@ -324,7 +324,7 @@ func (j *job) unfinished() coordination.Items {
 	return slices.Sorted(maps.Keys(j.ended))
 }
 
-// giveUp tells of runs that are left unfinished, and forgets them.
+// giveUp reports runs that are left unfinished, and forgets them.
 func (j *job) giveUp(items coordination.Items, why string) {
 	for _, n := range items {
 		run := j.ended[n].run
@@ -467,7 +467,7 @@ func joinWords(words []string) string { return strings.Join(words, ", ") }
 // something it waits for the snapshot that shows it.
 func (j *job) coordinate(now moment) {
 	if j.view.Enabled && !j.wasEnabled {
-		j.notBefore = now.wall // what was due while it was disabled is not made up for
+		j.notBefore = now.wall // what was due while it was disabled has no catch-up
 		for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.due != nil && it.due.Trigger == 0 }) {
 			j.skipItem(it, *it.due, SkipDisabled, "this server was disabled for the job")
 			it.due = nil
@@ -577,7 +577,7 @@ func (j *job) readShare(now moment) {
 
 // rereadShare reads every item that does not run here again, after a begin that
 // found the registry to be otherwise. If that goes on and on, nobody is on the way
-// to change anything: the host looks for what a hand has spoilt, asks for a
+// to change anything: the host looks for external edits to repair, asks for a
 // division, and tries less often.
 func (j *job) rereadShare(now moment) {
 	if now.Sub(j.staleAt) > longestSleep {
@@ -623,7 +623,7 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 			if it.due != nil && aheadOf(it.state.Record, *it.due) { // it would not
 				j.skipItem(it, *it.due, SkipElsewhere, string(coordination.RefusedPast))
 			}
-			it.owned, it.due = false, nil // whoever has it now finds what is due
+			it.owned, it.due = false, nil // its owner now finds what is due
 			if it.run == nil {
 				delete(j.items, n)
 			}
@@ -845,7 +845,7 @@ func (j *job) sweep(now moment) {
 	}
 }
 
-// why tells what made the leader divide the items.
+// why says what made the leader divide the items.
 func why(v coordination.View) string {
 	if reason := v.DivisionStale(); reason != "" {
 		return reason

@@ -9,7 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 )
 
-// mending is what a host keeps of looking for what a hand has spoilt.
+// mending is the state of the repair of external edits.
 type mending struct {
 	at        time.Time // when to look
 	last      time.Time // when it looked last

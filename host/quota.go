@@ -160,7 +160,7 @@ const refusedAgain = time.Minute
 
 // refuse notes that the job is not joined: what the registry has, with what the
 // definition changes in it, is beyond the host's ceilings, or the registry is a
-// copy that nobody has adopted.
+// copy that was not adopted.
 func (j *job) refuse(now moment, err error) {
 	known := j.joinErr != nil && j.joinErr.Error() == err.Error()
 	j.joinErr, j.retryAt = err, now.Add(refusedAgain)

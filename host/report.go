@@ -82,7 +82,7 @@ func (j *job) readDisabled() {
 	}
 }
 
-// readHosts reads what the job's instances tell of themselves, for whoever
+// readHosts reads what the job's instances publish of themselves, for whoever
 // asks.
 func (j *job) readHosts(s *JobStatus) {
 	if !j.seen || j.left != "" || j.work.Err() != nil || len(s.Instances) == 0 {

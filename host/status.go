@@ -48,7 +48,7 @@ type WaitStatus struct {
 	Items []int     `json:"items,omitempty"`
 	// Reason says in words what is waited for.
 	Reason string `json:"reason"`
-	// Expired is set when it has reached its deadline, of which an event told.
+	// Expired is set when it has reached its deadline, which an event reported.
 	Expired bool `json:"expired,omitempty"`
 }
 
@@ -118,7 +118,7 @@ type JobStatus struct {
 	Leader string `json:"leader"`
 	// Instances are the ids of all instances of the job, ascending.
 	Instances []string `json:"instances"`
-	// Hosts are what each of Instances tells of itself, in the same order. They
+	// Hosts are what each of Instances publishes of itself, in the same order. They
 	// may run different modules while a new one is being brought out:
 	// DigestsDiffer says so, ZonesDiffer that they read the schedule in
 	// different zones.
@@ -131,10 +131,10 @@ type JobStatus struct {
 	LastFire *FireStatus `json:"lastFire,omitempty"`
 }
 
-// InstanceStatus is one instance of a job, as it tells of itself.
+// InstanceStatus is one instance of a job, as it describes itself.
 type InstanceStatus struct {
 	Instance string `json:"instance"`
-	// Java is a host of ElasticJob's, which tells nothing.
+	// Java is a host of ElasticJob's, which publishes nothing.
 	Java bool `json:"java,omitempty"`
 	// State is READY, RUNNING or DRAINING.
 	State    string `json:"state,omitempty"`
@@ -154,7 +154,7 @@ type ItemStatus struct {
 	Running  bool      `json:"running"`
 	Since    time.Time `json:"since,omitzero"`
 	Attempt  int       `json:"attempt,omitempty"`
-	Done     int64     `json:"done,omitempty"` // progress as the guest told it
+	Done     int64     `json:"done,omitempty"` // progress as the guest reported it
 	Total    int64     `json:"total,omitempty"`
 	Misfired bool      `json:"misfired,omitempty"`
 	// Disabled: an operator keeps the item from running, on whatever host.
@@ -163,7 +163,7 @@ type ItemStatus struct {
 	// Held is since when the item is held back, because hosts died in its runs,
 	// as far as this host has seen: it learns of a release when the item is due.
 	Held time.Time `json:"held,omitzero"`
-	// LastOutcome, LastMessage and LastEnd tell of the last run here.
+	// LastOutcome, LastMessage and LastEnd are those of the last run here.
 	LastOutcome abi.Outcome `json:"lastOutcome,omitempty"`
 	LastMessage string      `json:"lastMessage,omitempty"`
 	LastEnd     time.Time   `json:"lastEnd,omitzero"`

@@ -143,7 +143,7 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 	}
 }
 
-// trusted tells that the session has come into doubt, or out of it.
+// trusted reports that the session has become suspect, or out of it.
 func (t *term) trusted(before, now registry.Trust) {
 	reason := now.String()
 	switch now {
@@ -196,7 +196,7 @@ func (t *term) running() []string {
 	return names
 }
 
-// reconcile brings the set of loops to what the host was last told.
+// reconcile brings the set of loops to what the host was last given.
 func (t *term) reconcile(work context.Context) {
 	t.host.mu.Lock()
 	desired, refused := t.host.desired, t.host.refused
@@ -234,7 +234,7 @@ func (t *term) reconcile(work context.Context) {
 	}
 }
 
-// tellGone tells of the jobs whose definitions went while there was no session:
+// tellGone reports the jobs whose definitions went while there was no session:
 // no loop of this term is there to leave them.
 func (t *term) tellGone(desired map[string]Job, refused []Refusal) {
 	var gone []string
@@ -298,7 +298,7 @@ func (t *term) forget(j *job) {
 	}
 }
 
-// drain tells all loops to finish. The channel is closed when they have.
+// drain asks all loops to finish. The channel is closed when they have.
 func (t *term) drain() chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

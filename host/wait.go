@@ -30,7 +30,7 @@ const (
 	WaitElection   Wait = "election_latch" // who stands before this host in ElasticJob's latch
 	WaitFailover   Wait = "failover_latch" // the same, before items are taken over
 	WaitTakeover   Wait = "takeover"       // somebody to take what a crashed host had begun
-	WaitMark       Wait = "mark"           // whoever has marked an item as running, which is due here
+	WaitMark       Wait = "mark"           // the host that has marked an item as running, which is due here
 	WaitMove       Wait = "move"           // items to end where they run, because they move then
 	WaitTrigger    Wait = "trigger"        // the job to be idle, for a trigger
 	WaitSlot       Wait = "slot"           // a slot of the host, or of those that the job may have
@@ -84,19 +84,19 @@ func (e *WaitError) Is(target error) bool { return target == ErrWaited }
 // Unwrap returns Err.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// expired tells of a wait that has reached its deadline, whatever the job's
+// expired reports a wait that has reached its deadline, whatever the job's
 // error handler says: it is not the job's error.
 func (j *job) expired(e *WaitError, items ...int) {
 	j.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then), zap.NamedError("error", e.Err))
 	j.tell(e, items...)
 }
 
-// tell is expired for an error that is returned: whoever gets it logs it.
+// tell is expired for an error that is returned: the caller logs it.
 func (j *job) tell(e *WaitError, items ...int) {
 	j.emit(Event{Kind: EventJobError, Wait: e.What, Items: items, Duration: e.After, Reason: e.Error()})
 }
 
-// waitKey tells apart what a job's loop waits for: by item where that matters,
+// waitKey distinguishes what a job's loop waits for: by item where that matters,
 // else the item is -1.
 type waitKey struct {
 	what Wait
@@ -117,7 +117,7 @@ type waits struct {
 	at    time.Time // when the next has taken too long; zero if none will
 }
 
-// watchWaits notes what the loop waits for now, and tells once of each wait
+// watchWaits notes what the loop waits for now, and reports once each wait
 // that has taken too long.
 func (j *job) watchWaits(now moment) {
 	w := &j.ongoing
@@ -175,7 +175,7 @@ func (w *waits) sum(keys []waitKey) (items []int, since time.Time) {
 	return sortedInts(items), since
 }
 
-// patience is how long a wait may last before the loop tells of it. told is
+// patience is how long a wait may last before the loop reports it. told is
 // false for one of which somebody else does, who ends it.
 func (j *job) patience(what Wait) (limit time.Duration, told bool) {
 	switch what {
@@ -315,7 +315,7 @@ func (j *job) waitsFor(what Wait, items []int) (forWhat, then string) {
 	return string(what), ""
 }
 
-// waitStatus tells of the waits that go on.
+// waitStatus has the waits that go on.
 func (j *job) waitStatus(now moment) []WaitStatus {
 	var list []WaitStatus
 	for _, what := range Waits() {
@@ -472,7 +472,7 @@ func callAfter(d time.Duration, f func()) (stop func()) {
 	}
 }
 
-// waitForSession notes that the host has no session, and tells if that takes too
+// waitForSession notes that the host has no session, and reports if that takes too
 // long. The function that it returns is to be called when it has one, or stops.
 func (h *Host) waitForSession() (end func()) {
 	h.mu.Lock()
