@@ -132,7 +132,7 @@ type begin struct {
 	todo    Items // neither begun nor refused, ascending
 	trigger bool  // the trigger is to be consumed
 	// forgotten are items whose record names a run of a host that lives and does
-	// not have it in its list of runs, which is given: a hand has edited one of
+	// not have it in its list of runs, which is given: an external edit has changed one of
 	// the two.
 	forgotten map[int]registry.Node
 	// unheard is set when the answer to a commit was lost.
@@ -263,10 +263,10 @@ func (g begin) ops(i int, c *commit) Record {
 	c.add(roleItem, i, registry.Absent(l.itemDisabled(i)))
 	if (g.Config.Failover && (!mine || g.Java)) || open {
 		// It may be owed, and about to be taken, or taken. One that was taken over runs on when failover is switched off. What
-		// this host itself ran last, and has owned since, nobody can have
+		// this host itself ran last, and has owned since, no other host can have
 		// taken: hosts of ours set the record, and a Java host, also one that
 		// came after the view, takes only what was marked for it. It marks what
-		// a host that died was running, and nobody has run this item since.
+		// a host that died was running, and no host has run this item since.
 		c.add(roleItem, i, registry.Absent(l.failoverItem(i)))
 		c.add(roleItem, i, registry.Absent(l.itemFailover(i)))
 	}
@@ -416,7 +416,7 @@ func (g begin) consume(orphans Items) Move {
 		Else: func(*registry.OpError) (Move, error) { return next() }}
 }
 
-// handBack deals with items that nobody runs, and goes on.
+// handBack deals with items that no host runs, and goes on.
 func (g begin) handBack(orphans Items) Move {
 	if len(orphans) == 0 {
 		return g.next()

@@ -51,7 +51,7 @@ func (c *commit) join(o commit) {
 
 // addRuns writes the host's list of runs.
 func (c *commit) addRuns(l Layout, self string, runs Runs, version int32) {
-	if version == noVersion { // taken away by a hand
+	if version == noVersion { // deleted by an external edit
 		c.add(roleRuns, -1, registry.Create(l.runsOf(self), nil))
 		version = 0
 	}

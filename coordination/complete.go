@@ -32,7 +32,7 @@ type Completing struct {
 	Items       map[int]Ended
 	Runs        Runs
 	RunsVersion int32
-	// Wake, if not nil, tells the other hosts to look again: an item that
+	// Wake, if not nil, has the other hosts look again: an item that
 	// waited for this run can begin. Set it to the newest view when an item
 	// is not the host's own.
 	Wake *View
@@ -185,7 +185,7 @@ func (c completion) next() Move {
 				}
 			}
 			if out.RunsVersion == noVersion {
-				out.Runs = runs // the list is gone, and is made anew of these
+				out.Runs = runs // the list is gone, and is recreated of these
 			}
 			if len(rest) == 0 {
 				return Done()
@@ -238,7 +238,7 @@ func (c completion) look(items Items) Move {
 			e := c.Items[i]
 			r := parseRecord(record.Data)
 			// The version alone proves that the run is still this host's: an
-			// offset of another version is one that was saved unheard.
+			// offset of another version is one that was saved without an answer.
 			state := e.State
 			state.Offset, state.OffsetVersion, state.HasOffset = offset.Data, offset.Version, offset.Exists
 			switch {

@@ -67,7 +67,7 @@
 //	leader/election/instance     ephemeral: the leader's id. Version 1: one of ours; 0: Java
 //	leader/election/latch/…      a queue: who stands first may elect (Curator's recipe)
 //	leader/failover/latch/…      the same for taking over, while Java hosts are in the job
-//	leader/sharding/necessary    flag: divide the items anew
+//	leader/sharding/necessary    flag: reshard the items
 //	leader/sharding/processing   ephemeral flag: a division of several commits is being made
 //	leader/failover/items/{i}    a Java host's mark that item i waits for a taker
 //	sharding/{i}/instance        the id of the item's owner
@@ -106,8 +106,8 @@
 // # What guards what
 //
 // A guard is an op of the same commit. It compares a node's data version, or
-// demands that a node is or is not there; a node that is made anew begins at
-// version 0, so that only nodes which are never made anew are compared.
+// demands that a node is or is not there; a node that is recreated begins at
+// version 0, so that only nodes which are never recreated are compared.
 //
 //	every division       the term, the leader node (one of ours), members, config, and the
 //	                     list of runs of every host that loses something
@@ -118,17 +118,17 @@
 //	                     to run the item: no failover mark, and none of a crash. Under a
 //	                     Java leader: neither flag
 //	election             the latch; no leader; and Java has not divided since one of ours
-//	                     did, or the division is marked to be made anew
+//	                     did, or the division is marked to be recreated
 //	share under Java     the leader is a Java host; neither flag; afterwards: item 0 was not
-//	                     made anew meanwhile
+//	                     recreated meanwhile
 //	completion, offset   the record's version: since every begin sets it, by whomever, it
 //	                     is the fence. Its transaction is the token that guests see. And
 //	                     the host's list of runs is there: records of a job that was
-//	                     purged and made anew may come to the same versions
+//	                     purged and recreated may come to the same versions
 //	claim of a crash     instance and detail of the dead host are gone; its list of runs and
 //	                     the record have their versions; not disabled; a mark of a Java host
 //	                     is there as it was read, or not there
-//	join, leave          the version of members. Whoever joins in a crowd is announced
+//	join, leave          the version of members. A host that joins in a crowd is announced
 //	                     by its detail node, may be enrolled by another, and makes its
 //	                     instance node when it is a member: an instance that is none
 //	                     is a Java host
@@ -155,7 +155,7 @@
 //	│ shares: assignment/{id}│               │ shares: sharding/{i}/instance
 //	│ a flag stops everybody │ ◀──────────── │ a flag stops everybody      │
 //	└────────────────────────┘  leader ends: └─────────────────────────────┘
-//	                            divides anew
+//	                            reshards
 //
 // A leader of ours raises the flag first, gives Java hosts [FlagSettle] to have
 // made their marks, leaves with them what has a mark, and watches one such mark
@@ -164,8 +164,8 @@
 // which it found the flag. The leader asks for the next division JavaLag after
 // this one, so that who waits has noticed this one. Under a Java leader each of ours reads the owners once per
 // division, writes its own items into its assignment node, and sets the instance
-// node of the lowest (version 0 becomes 1): Java makes all of them anew, so that
-// one node tells that the whole share is void. That another of ours brings the
+// node of the lowest (version 0 becomes 1): Java recreates all of them, so that
+// one node shows that the whole share is void. That another of ours brings the
 // node to the same version is what the epoch is for.
 //
 // The latches keep Java from undoing what ours do (its leader and failover marks
@@ -184,7 +184,7 @@
 // run is never meant. The host watches that node while something of it has run
 // for long ([KillQuery]), completes what it ends as CANCELLED, and deletes the
 // node. Who recovers a dead host reads it too: a run that was killed is closed,
-// and nobody takes it over.
+// and no host takes it over.
 //
 // A record counts the hosts that died in a row with its item: at a takeover, when
 // a run is written down as LOST, and at the begin that finds it open. The one that
@@ -194,12 +194,12 @@
 //
 // # When an answer is lost
 //
-// A commit may take effect without its host hearing of it. Nobody else writes
+// A commit may take effect without an answer to its host. No other host writes
 // a host's list of runs while it lives, and every begin, completion and claim
-// does; so its version tells what became of the commit. Whatever meets another
+// does; so its version shows what became of the commit. Whatever meets another
 // version than it knows reads the list: a begin of the same fire takes for
 // begun what it finds there, a completion takes for completed what is closed,
-// and items that nobody runs are handed back, their instant due again.
+// and items that no host runs are handed back, their instant due again.
 // The functions that write ([Begin], [Complete], [Recover], [Join],
 // SaveOffsets) may simply be called again after an error.
 //

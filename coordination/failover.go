@@ -50,14 +50,14 @@ type Recovered struct {
 	// Claimed were begun by this host, as failover of the fires they belong to.
 	Claimed []Claim
 	// Lost were begun by the dead host and will not be run again in their
-	// fire, because failover is off or, as State tells, another host has begun
-	// them for a later one. They are told of, as Elsewhere are, even if the
-	// exchange ends with an error: its commit may have taken effect unheard.
+	// fire, because failover is off or, as State shows, another host has begun
+	// them for a later one. They are reported, as Elsewhere are, even if the
+	// exchange ends with an error: its commit may have taken effect without an answer.
 	Lost []Claim
 	// Elsewhere were run again by Java hosts.
 	Elsewhere []Claim
 	// Held are held back: too many hosts in a row have died in runs of the
-	// item. State.Record tells which.
+	// item. State.Record says which.
 	Held []Claim
 	// Killed were not taken over: an operator had killed the run. The reason is
 	// in State.Record.
@@ -97,7 +97,7 @@ const OutcomeElsewhere = "ELSEWHERE"
 // finishing what it runs.
 //
 // Dead is empty for items that Java hosts have marked as crashed and that are
-// in nobody's list of runs.
+// in no host's list of runs.
 //
 // While Java hosts are in the job, or have marked items, the items are taken in
 // ElasticJob's failover latch, and what a Java host has taken is left to it. A
@@ -108,7 +108,7 @@ func Recover(r Recovery, out *Recovered) Move {
 	if r.Line == nil {
 		r.Line = &Line{}
 	}
-	r.takers = r.View.takers() // of what is in nobody's list
+	r.takers = r.View.takers() // of what is in no host's list
 	*out = Recovered{Runs: r.Runs, RunsVersion: r.RunsVersion}
 	return r.look(out)
 }
@@ -142,7 +142,7 @@ func (r Recovery) look(out *Recovered) Move {
 		}
 		owed, err := parseRuns(runs.Data)
 		if err != nil {
-			// Nobody can tell what was running. Its marks are swept by
+			// No host knows what was running. Its marks are swept by
 			// Sweep; what is due is found from the items' records.
 			owed = Runs{}
 		}
@@ -170,7 +170,7 @@ func (r Recovery) before(items Items) Items {
 }
 
 // beyond finds out which of the items the job has never had: those beyond the
-// total count that are in no tree. Nothing is owed of what a hand has made up.
+// total count that are in no tree. Nothing is owed of what an external edit has made up.
 func (r Recovery) beyond(items Items, then func(none Items) (Move, error)) (Move, error) {
 	n, _ := slices.BinarySearch(items, max(r.View.Config.ShardingTotalCount, r.View.Division.Total))
 	if n == len(items) {
@@ -226,7 +226,7 @@ func (r Recovery) adoptItems(orphans Items, out *Recovered) Move {
 }
 
 // bury removes the last traces of a host that left nothing unfinished. If
-// items are still assigned to it they are divided anew: the instances may be
+// items are still assigned to it they are resharded: the instances may be
 // the same as at the last division, for a host that was stopped by an operator
 // is not counted any more and keeps what it runs.
 func (r Recovery) bury(runs, members, assigned, kill registry.Node, out *Recovered) Move {
@@ -347,7 +347,7 @@ type owing struct {
 
 func (r Recovery) readOwed(owed Runs, runs registry.Node, out *Recovered) (Move, error) {
 	l := r.View.Layout
-	// What others are to take they look after. Where nobody takes anything, one
+	// What others are to take they look after. Where no host takes anything, one
 	// of ours tells.
 	cfg := r.View.Config
 	tells := r.View.Foreman() && (!cfg.Failover || !cfg.MonitorExecution)
@@ -415,7 +415,7 @@ type fate uint8
 const (
 	fateSettled   fate = iota + 1 // nothing is owed any more
 	fateLost                      // it will not be run again
-	fateOvertaken                 // nor this one; its record tells of a newer run
+	fateOvertaken                 // nor this one; its record names a newer run
 	fateElsewhere                 // a Java host has run it
 	fateKilled                    // nor this one: an operator had killed it
 	fateHeld                      // nor this one, and the item is held back
@@ -440,7 +440,7 @@ func (r Recovery) judge(i int, it owedItem, owed Runs, n int) fate {
 		!java && record.Owner == dead && !record.Open():
 		return fateSettled
 	case !java && record.Owner != dead:
-		// Whoever completes an item, or takes it over, takes it from the list
+		// The host that completes an item, or takes it over, takes it from the list
 		// in the same commit. This one was not: with failover off its new owner
 		// begins it for the next instant, and may be faster than we are.
 		return fateOvertaken
@@ -460,7 +460,7 @@ func (r Recovery) judge(i int, it owedItem, owed Runs, n int) fate {
 		return fateLost
 	case !java && owed.markedOf(i) && it.unmarked() && record.Begun <= r.javaSeen:
 		return fateElsewhere
-	// A failover mark that is not ephemeral is nobody's: a hand has made it.
+	// A failover mark that is not ephemeral is unowned: an external edit has made it.
 	case taken(it.failovering), taken(it.running), it.failover.Ephemeral && (taken(it.failover) || !left(it.failover)),
 		it.state.Disabled, n >= r.Limit, r.Busy.Contains(i), !r.View.Enabled, !r.takes(i):
 		return fateLeft
@@ -552,7 +552,7 @@ func (r Recovery) take(owed Runs, runs registry.Node, o owing, out *Recovered) (
 		switch r.judge(i, it, owed, len(out.Claimed)+len(claims)) {
 		case fateSettled:
 			it.clear(dead, &c, i)
-			if it.mark.Exists && it.state.Record.Open() { // made too late, or a hand has changed the record
+			if it.mark.Exists && it.state.Record.Open() { // made too late, or an external edit has changed the record
 				c.add(roleItem, i, registry.Check(l.record(i), it.state.RecordVersion))
 				c.add(roleItem, i, registry.Delete(it.mark.Path, registry.AnyVersion))
 			}
@@ -660,7 +660,7 @@ func (r Recovery) take(owed Runs, runs registry.Node, o owing, out *Recovered) (
 			}
 			return again()
 		},
-		// If it took effect nobody finds these again.
+		// If it took effect no host finds these again.
 		Unknown: func() (Move, error) {
 			out.tell(told)
 			return again()
@@ -717,7 +717,7 @@ func (r Recovery) claim(i int, claim *Claim, it owedItem, before Record, c *comm
 	claim.State.Record = record
 }
 
-// lookAtMarks claims what Java hosts have marked as crashed and nobody has in
+// lookAtMarks claims what Java hosts have marked as crashed and no host has in
 // his list of runs. A mark on an item that a host of ours runs was made too
 // late: it is taken away.
 func (r Recovery) lookAtMarks(out *Recovered) Move {

@@ -40,7 +40,7 @@ func (i JobInstance) yaml() []byte {
 	return b
 }
 
-// serverOf returns the server address in an instance id. One that a hand made
+// serverOf returns the server address in an instance id. One that an external edit made
 // up, without an address, is its own.
 func serverOf(id string) string {
 	if ip, _, _ := strings.Cut(id, delimiter); ip != "" {
@@ -70,7 +70,7 @@ func TaskID(job string, items []int, instance string) string {
 type Members []string
 
 func parseMembers(data []byte) Members {
-	// What a hand wrote there and no host can be called is not asked after.
+	// What an external edit wrote there and no host can be called is not asked after.
 	m := Members(slices.DeleteFunc(strings.Fields(string(data)), func(id string) bool { return !fitsANode(id) }))
 	slices.Sort(m)
 	return slices.Compact(m)

@@ -76,7 +76,7 @@ func (a adoption) take(items []registry.Node, disabled map[string]bool) Move {
 		s.Guard.Epoch = a.epoch.Version + 1
 	}
 	version := a.assigned.Version
-	if !a.assigned.Exists { // taken away by a hand
+	if !a.assigned.Exists { // deleted by an external edit
 		ops = append(ops, registry.Create(a.assigned.Path, nil))
 		version = 0
 	}
@@ -122,7 +122,7 @@ func (a adoption) take(items []registry.Node, disabled map[string]bool) Move {
 	}
 }
 
-// divided is the division as far as it can be told from the owners: what Java
+// divided is the division as far as it is known from the owners: what Java
 // divided over when it began, which may not be what is there now. Where that
 // leaves doubts the division is taken for one over other instances, so that it
 // is asked for once more; but not twice for the same doubts.
@@ -166,7 +166,7 @@ func ItemMarks(l Layout, item int) []registry.Query {
 	return []registry.Query{registry.Data(l.itemRunning(item)), registry.Data(l.itemFailover(item)), registry.Data(l.failoverItem(item))}
 }
 
-// ReadHosts reads what hosts of ours tell of themselves for a job; an id that
+// ReadHosts reads what hosts of ours publish for a job; an id that
 // has no such node, a Java host's, is left out.
 func ReadHosts(l Layout, ids []string, out *map[string]HostDetail) Move {
 	var read []registry.Query

@@ -18,7 +18,7 @@ import (
 type Kill struct {
 	// By says who asked, in words; it may be empty.
 	By string `json:"by,omitempty"`
-	// At is when, by the clock of whoever asked, Unix milliseconds.
+	// At is when, by the clock of the one who asked, Unix milliseconds.
 	At int64 `json:"at"`
 	// Grace is how long guests may go on after they have been asked to end,
 	// milliseconds.
@@ -118,7 +118,7 @@ type Killing struct {
 	// Grace is how long guests may go on after they have been asked to end.
 	Grace time.Duration
 	Now   time.Time
-	// Look is set to ask nobody: the runs that are meant are only listed.
+	// Look is set to ask no host: the runs that are meant are only listed.
 	Look bool
 }
 
@@ -127,7 +127,7 @@ type KillTarget struct {
 	Item int
 	Fire Fire
 	// Host has begun it: an instance id. Java is set if that is a Java host,
-	// which nobody can ask; Gone if it has died, so that the run is not taken
+	// which no host can ask; Gone if it has died, so that the run is not taken
 	// over.
 	Host       string
 	Java, Gone bool
@@ -194,7 +194,7 @@ func (g killing) find(n []registry.Node, _ []registry.Result) (Move, error) {
 	for k, id := range g.lists {
 		runs, err := parseRuns(n[k].Data)
 		if err != nil || runs.Java != "" {
-			continue // it is made anew, or names no run of ours
+			continue // it is recreated, or names no run of ours
 		}
 		gone := !slices.Contains(g.instances, id) && !slices.Contains(g.details, id)
 		for _, i := range runs.Items() {
@@ -309,7 +309,7 @@ func Unlisted(l Layout, s registry.Snapshot, targets []KillTarget) []KillTarget 
 	for _, t := range targets {
 		runs, read := lists[t.Host]
 		if !read {
-			runs, _ = parseRuns(s.Data(l.runsOf(t.Host)).Data) // unreadable: it is made anew
+			runs, _ = parseRuns(s.Data(l.runsOf(t.Host)).Data) // unreadable: it is recreated
 			lists[t.Host] = runs
 		}
 		if t.Java || !runs.fireOf(t.Item).same(t.Fire) || len(runs.Runs) == 0 {
@@ -323,7 +323,7 @@ func Unlisted(l Layout, s registry.Snapshot, targets []KillTarget) []KillTarget 
 type Ending struct {
 	// Open is set while it has not.
 	Open bool
-	// Outcome and Reason are its record's; Outcome is empty if that tells of it
+	// Outcome and Reason are its record's; Outcome is empty if that has it
 	// no more.
 	Outcome, Reason string
 }
@@ -365,7 +365,7 @@ type Released struct {
 }
 
 // Release lets items run again that were held back: one, or with -1 all. What
-// was due until now, by the registry's clock (RegistryTime), is not made up for.
+// was due until now, by the registry's clock (RegistryTime), has no catch-up.
 // It returns ErrRemoved for a job that is not in the registry.
 func Release(l Layout, item int, now time.Time, out *Released) Move {
 	*out = Released{}
@@ -435,7 +435,7 @@ func releaseEach(l Layout, items, held Items, ops []registry.Op, now time.Time, 
 // earlier version cannot.
 const killKept = time.Hour
 
-// staleKill reports whether nobody needs a kill any more.
+// staleKill reports whether no host needs a kill any more.
 func staleKill(n registry.Node, lives, listed bool, now time.Time) bool {
 	return n.Exists && ((!lives && !listed) || now.Sub(n.Mtime) > killKept)
 }

@@ -31,7 +31,7 @@ func (l Line) Waiting() (registry.Query, bool) { return registry.Data(l.Behind),
 
 // latchName is the name of a host's node in a latch, up to the number that the
 // registry gives it. It is the same whenever the host stands in the line, so
-// that a node is found again whose creation was not heard of. It has the form
+// that a node is found again whose creation is not known. It has the form
 // of Curator's: _c_{uuid}-latch-.
 func latchName(self string) string {
 	h := sha256.Sum256([]byte(self))
@@ -51,7 +51,7 @@ func inLine(l Layout, self, latch string, line *Line, read []registry.Query, tur
 		again := func() (Move, error) { return look, nil }
 		return Move{
 			Name: "stand in line",
-			// The server reaps a latch in which nobody stands.
+			// The server reaps a latch in which no host stands.
 			Commit:  []registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(latch), registry.CreateSequential(latch+"/"+latchName(self), nil)},
 			Then:    func([]registry.Node, []registry.Result) (Move, error) { return again() },
 			Unknown: again,

@@ -11,7 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// HostDetail is what a host of ours tells the others about itself for a job:
+// HostDetail is what a host of ours publishes about itself for a job:
 // node instances/{id} of our tree, ephemeral.
 type HostDetail struct {
 	// State is READY or DRAINING as it is written. RUNNING is what a reader
@@ -81,7 +81,7 @@ type Joining struct {
 	crowd bool // it was refused
 }
 
-// Applied tells what became of a definition.
+// Applied says what became of a definition.
 type Applied struct {
 	Configuration jobconfig.Configuration
 	// Created is true if the job was not in the registry before.
@@ -109,7 +109,7 @@ type Applied struct {
 // would be refused by each. So a host that finds others on the way or dead, or
 // no job, or that was refused, joins in two steps: it announces itself by its
 // detail node, which no other host writes, and makes its instance node when its
-// name is among the members. Whoever writes that list adds the names of all who
+// name is among the members. The host that writes that list adds the names of all who
 // are announced; the one with the lowest name does so at once.
 func Join(j Joining) Move {
 	l, id := j.Layout, j.Self.ID
@@ -235,7 +235,7 @@ func (a arrival) ground() []registry.Op {
 	}
 	switch {
 	case !a.server.Exists:
-		// The answer to a set tells the registry's clock, and no other is sure to follow.
+		// The answer to a set shows the registry's clock, and no other is sure to follow.
 		ops = append(ops, registry.Create(l.server(a.Self.ServerIP), nil), registry.Set(l.server(a.Self.ServerIP), state, 0))
 	case len(a.server.Data) == 0:
 		ops = append(ops, registry.Set(l.server(a.Self.ServerIP), state, a.server.Version))
@@ -483,7 +483,7 @@ func Leave(v View, unfinished Items) Move {
 			}
 			members, instance, leader, term := nodes[0], nodes[1], nodes[2], nodes[9]
 			if string(leader.Data) == id && leader.Exists && leader.Version == 1 {
-				if term.Exists { // nobody else was elected since
+				if term.Exists { // no other host was elected since
 					ops = append(ops, registry.Check(term.Path, term.Version))
 				}
 				ops = append(ops, registry.Delete(leader.Path, 1)) // a Java host's has version 0
@@ -494,7 +494,7 @@ func Leave(v View, unfinished Items) Move {
 			}
 			drop(instance)
 			drop(nodes[3])
-			// The registry may know of runs that the host has not heard of:
+			// The registry may know of runs that the host does not know:
 			// those of a begin whose answer was lost.
 			runs, err := parseRuns(nodes[5].Data)
 			switch {
@@ -525,13 +525,13 @@ func Leave(v View, unfinished Items) Move {
 
 // Elect makes this host the leader if there is none, or if the one there is
 // is a host of ours that was stopped by an operator and only finishes what it
-// runs, or if a hand has made or set the leader node. Of several that try, one
+// runs, or if an external edit has made or set the leader node. Of several that try, one
 // succeeds; the others find out and that is no error. A host that has to wait
 // for its turn in ElasticJob's latch has line.Behind set afterwards, and calls
 // Elect again when that is gone.
 //
 // If a Java leader has divided the items since one of ours did, the new leader
-// divides them anew: until then nobody of ours begins by the old division.
+// reshards them: until then no host of ours begins by the old division.
 func Elect(v View, line *Line) Move {
 	l := v.Layout
 	give := func() (Move, error) { return leaveLine(v.Self.ID, l.electionLatch(), line), nil }
@@ -556,7 +556,7 @@ func Elect(v View, line *Line) Move {
 			registry.Set(l.leader(), []byte(v.Self.ID), 0), // version 1: one of ours
 			registry.Set(l.term(), []byte(v.Self.ID), registry.AnyVersion))
 		switch d := parseDivision(division.Data); {
-		case d.Java || len(d.Members) == 0: // it is divided anew, or nothing is owned
+		case d.Java || len(d.Members) == 0: // it is resharded, or nothing is owned
 		case byJava(epoch, first) || !first.Exists:
 			d.Java = true // as far as the new leader can know
 			ops = append(ops, registry.Set(division.Path, d.data(), division.Version))
@@ -594,7 +594,7 @@ func Resign(v View) Move {
 	}}
 }
 
-// AskForSharding sets the flag that the items must be divided anew.
+// AskForSharding sets the flag that the items must be resharded.
 func AskForSharding(v View) Move {
 	return Move{
 		Name:   "ask for sharding",

@@ -23,9 +23,9 @@ func (v View) Amiss() bool {
 	return v.Exists && v.Joined() && !slices.Contains(v.Members, v.Self.ID)
 }
 
-// Mend makes anew what a hand, or another program, has taken away or put in
+// Mend repairs what an external edit has deleted or put in
 // another one's place: the nodes below which hosts write, this host's own ones,
-// its name among the members. It takes away hosts that nobody is: the nodes by
+// its name among the members. It takes away hosts that do not exist: the nodes by
 // which a host is known to live are ephemeral, and one that is not stands for
 // nobody. If something was gone that a division relies on, it asks for one.
 //
@@ -78,7 +78,7 @@ type mending struct {
 	mended                                 *[]string
 	instance, detail, runs, assigned, flag registry.Node
 	// places are the nodes below which others are made, parents first; strangers
-	// are nodes of hosts that may be nobody.
+	// are nodes of hosts that may not exist.
 	places, strangers, items []registry.Node
 }
 
@@ -120,7 +120,7 @@ func (g mending) write() (Move, error) {
 	with := parseMembers(members.Data).with(self)
 	switch {
 	case !members.Exists || !term.Exists:
-		// Their versions begin anew. A division that relies on one of them must
+		// Their versions begin again. A division that relies on one of them must
 		// find that the other has changed.
 		ops = append(ops, registry.Set(l.members(), with.data(), members.Version), registry.Set(l.term(), term.Data, term.Version))
 	case string(with.data()) != string(members.Data):
@@ -179,7 +179,7 @@ func (g mending) write() (Move, error) {
 }
 
 // gone is the error about a node without which a host cannot go on, and which
-// Mend makes anew.
+// Mend repairs.
 func gone(n registry.Node) error {
 	return fmt.Errorf("node %s is gone: %w", n.Path, registry.ErrConflict)
 }

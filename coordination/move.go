@@ -39,7 +39,7 @@ func Done() (Move, error) { return Move{}, errStopMove }
 const maxConflicts = 200
 
 // maxSame bounds how often the same node is found missing, or there, in one
-// exchange: looking again does not change what a hand has done to the tree.
+// exchange: looking again does not change what an external edit has done to the tree.
 const maxSame = 20
 
 // Perform carries out a move and those that follow from it. It returns an

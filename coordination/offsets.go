@@ -9,7 +9,7 @@ import (
 
 // SaveOffsets makes offsets of running items durable. The record's version
 // proves that the item is still the host's own, as long as the host's list of
-// runs is there: a job that was purged and made anew has no such list, while its
+// runs is there: a job that was purged and recreated has no such list, while its
 // records may have come to the same versions.
 type SaveOffsets struct {
 	Layout Layout

@@ -61,10 +61,10 @@ func TriggerJob(l Layout) Move {
 
 // TriggerRound finds the number of the round to which the trigger that waits
 // for this host belongs: the transaction that last made or set the parent node.
-// ElasticJob makes that node anew for every round, before the nodes of the
+// ElasticJob recreates that node for every round, before the nodes of the
 // instances, each of which is a transaction of its own. consumed is the newest
 // round that this host has consumed. A trigger that is of no round after that,
-// or of one before this host was there, was made by a hand and counts by itself.
+// or of one before this host was there, was made by an external edit and counts by itself.
 // round is 0 if there is no trigger.
 func TriggerRound(v View, consumed int64, round *int64) Move {
 	l := v.Layout
@@ -112,7 +112,7 @@ func SetServers(l Layout, enable bool, ips ...string) Move {
 // CarryDisabled enables or disables a server because a definition of ours says so
 // that was applied after the transaction since; the job's configuration says it by
 // now. What others write into that field, as a Java host with overwrite does, is for
-// servers that come new: an operator's choice stands. carried tells which it was.
+// servers that come new: an operator's choice stands. carried says which it was.
 func CarryDisabled(l Layout, disabled bool, since int64, ip string, carried *bool) Move {
 	return Move{Name: "carry disabled over", Read: []registry.Query{registry.Data(l.definition())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
 		c, _, err := jobconfig.Parse(n[0].Data)
@@ -146,9 +146,9 @@ func SetItem(l Layout, item int, enable bool) Move {
 // ErrJavaRuns refuses the shutdown of a Java host that runs items.
 var ErrJavaRuns = errors.New("a Java host that is shut down goes on running its items, and others would run them too")
 
-// StopInstance removes an instance from the job's list, which tells it to
+// StopInstance removes an instance from the job's list, which asks it to
 // finish what it runs and to stop: an operator's shutdown. A Java host whose
-// running marks are persistent, as they are with failover, cannot be told from
+// running marks are persistent, as they are with failover, cannot be distinguished from
 // one that crashed then: ErrJavaRuns.
 func StopInstance(l Layout, id string) Move {
 	remove := registry.Delete(l.instance(id), registry.AnyVersion)

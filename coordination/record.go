@@ -291,7 +291,7 @@ func appendText(b []byte, s string) []byte {
 }
 
 // parseRecord reads a record leniently: what cannot be read is as if the item
-// had never run, and so is a run of nobody.
+// had never run, and so is a run of no host.
 func parseRecord(data []byte) Record {
 	var r Record
 	if json.Unmarshal(data, &r) != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// A host's list of runs (node runs/{id}) is written by nobody else while the
+// A host's list of runs (node runs/{id}) is written by no other host while the
 // host lives, in the same commit as every begin and completion. So it is the
 // journal by which a host finds out what became of a commit whose answer was
 // lost: Begin, Complete and Recover that meet another version of it than they
 // know read it, take what they had begun after all for begun, and hand back
-// what nobody runs.
+// what no host runs.
 
 // noVersion is the version of a node that does not exist.
 const noVersion int32 = -1
@@ -30,14 +30,14 @@ func versionOf(n registry.Node) int32 {
 
 // ownRuns compares the host's own list of runs with what it knew of it.
 // orphans are items that were begun by a commit whose answer was lost: they
-// are in the list, and nobody runs them.
+// are in the list, and no host runs them.
 func ownRuns(n registry.Node, known Runs, version int32) (actual Runs, orphans Items) {
 	if versionOf(n) == version {
 		return known, nil
 	}
 	actual, err := parseRuns(n.Data)
 	if err != nil || !n.Exists {
-		return known, nil // spoilt by a hand: the next write mends it
+		return known, nil // damaged by an external edit: the next write repairs it
 	}
 	return actual, actual.ranges().without(known.ranges()).Items()
 }
@@ -80,7 +80,7 @@ const OutcomeCancelled = "CANCELLED"
 
 // settleOrphans deals with begins of this host of which nothing ran. A scheduled
 // instant is handed back, and is due again. What was taken over from a host that
-// died, and what a trigger asked for, nobody would find again: it stays begun,
+// died, and what a trigger asked for, no host would find again: it stays begun,
 // and the host is to run it.
 func settleOrphans(l Layout, self string, runs Runs, version int32, orphans Items, then func(Runs, int32, []Claim) (Move, error)) Move {
 	return neverWere(l, orphans, func(none Items) (Move, error) {

@@ -17,7 +17,7 @@ type unused map[string]int64
 // maxUnused bounds that node. Of more, the others are noted when these are gone.
 const maxUnused = 10_000
 
-// parseUnused reads the node leniently: what cannot be read is noted anew.
+// parseUnused reads the node leniently: what cannot be read is noted again.
 func parseUnused(data []byte) unused {
 	var u unused
 	if json.Unmarshal(data, &u) != nil {

@@ -16,7 +16,7 @@ import (
 // default.
 const commitBudget = 512 << 10
 
-// Sharded tells what a resharding did.
+// Sharded says what a resharding did.
 type Sharded struct {
 	Division Division
 	// Items are the new owners, index = item.
@@ -27,7 +27,7 @@ type Sharded struct {
 
 // Reshard divides the items over the instances whose server is enabled. Only
 // the leader calls it. An item that runs on a live host stays there for now
-// and moves when it is completed; nobody else waits for it.
+// and moves when it is completed; no other host waits for it.
 //
 // A small division is one commit. A large one is several, in an order that is
 // safe to stop after any of them: first every host loses what will move, then
@@ -167,14 +167,14 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 			}
 			runs, err := parseRuns(byQuery.Data(l.runsOf(id)).Data)
 			if err != nil && !slices.Contains(members, id) {
-				continue // no host of ours, which would make it anew: a hand has written it
+				continue // no host of ours, which would recreate it: an external edit has written it
 			}
 			if err != nil {
 				return Move{}, fmt.Errorf("node %s cannot be read: %w", l.runsOf(id), err)
 			}
 			s.runs[id] = byQuery.Data(l.runsOf(id))
 			for _, i := range runs.Items() {
-				// One that never was an item does not run, whoever wrote that.
+				// One that never was an item does not run, wherever that comes from.
 				if i < cfg.ShardingTotalCount || slices.Contains(s.items, itoa(i)) {
 					s.running[i] = id
 				}
@@ -210,7 +210,7 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 }
 
 // lookBelow finds the items beyond the total that cannot be removed: what is
-// below a mark a hand has made, and it may go on for ever.
+// below a mark an external edit has made, and it may go on for ever.
 func (s sharding) lookBelow() (Move, error) {
 	if len(s.surplus) == 0 {
 		return s.divide()
@@ -342,7 +342,7 @@ func (s sharding) owing(d *Division, owners strategy.Assignment) {
 	for i, owner := range owners {
 		had := string(s.instance[i].Data)
 		switch {
-		case had != owner && slices.Contains(s.triggered, had): // the record tells whether it has run in the round
+		case had != owner && slices.Contains(s.triggered, had): // the record shows whether it has run in the round
 			d.OwingSince = at
 		case !still || !s.before.Owing.Contains(i):
 			continue
@@ -370,7 +370,7 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 	members := parseMembers(s.members.Data)
 	ours := func(id string) bool { return slices.Contains(members, id) }
 	// The items change hands. A node that one of ours has written has a version
-	// above 0: Java makes it anew with every division.
+	// above 0: Java recreates it with every division.
 	var items []registry.Op
 	undone := len(s.epoch.Data) > 0
 	for i, owner := range owners {
@@ -461,7 +461,7 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 	}
 	for id, share := range shares {
 		if slices.Contains(members, id) && slices.Contains(s.instances, id) && !slices.Contains(s.assigned, id) {
-			// Taken away by a hand.
+			// Deleted by an external edit.
 			grant = append(grant, registry.Create(l.assignmentOf(id), []byte(share.String())))
 		}
 	}
@@ -477,7 +477,7 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 	}
 
 	// Every commit proves that the term, the leader, the membership and the
-	// configuration are those that were read. The leader node is made anew
+	// configuration are those that were read. The leader node is recreated
 	// with every term, so that its version alone proves nothing but that it is
 	// one of ours; who else of ours takes over begins a new term.
 	guards := []registry.Op{registry.Check(l.term(), s.term.Version), registry.Check(l.leader(), 1), registry.Check(l.members(), s.members.Version), registry.Check(l.config(), s.config.Version)}
@@ -504,7 +504,7 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 }
 
 // handOver makes the item's instance node name the owner, with a version above
-// 0; "" is nobody.
+// 0; "" is none.
 func (s sharding) handOver(item int, owner string) []registry.Op {
 	var ops []registry.Op
 	n, exists := s.instance[item]

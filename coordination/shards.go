@@ -45,7 +45,7 @@ type ShardInstance struct {
 	// they are those that it has marked.
 	Runs Items
 	// Begun and Completed are the newest times at which the instance began and
-	// ended a run of an item that nobody has begun since; zero for none.
+	// ended a run of an item that no host has begun since; zero for none.
 	Begun, Completed time.Time
 }
 

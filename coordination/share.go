@@ -28,7 +28,7 @@ type Share struct {
 
 // ShareGuard is what a begin proves: that the share is still the one that was
 // read. Our leaders take an item away by setting the host's assignment node. A
-// Java leader makes the instance nodes of all items anew, the lowest first, so
+// Java leader recreates the instance nodes of all items, the lowest first, so
 // that the node of the share's lowest item, the anchor, has another version. A
 // host of ours may bring it to that version again, for itself, and with that
 // raises the epoch.
@@ -75,11 +75,11 @@ func (s Share) Edited(before Share) bool {
 
 // ReadShare reads what this host owns. known are states that need not be read
 // again: items that the host has held without a break. share is left alone
-// while nobody can tell: a Java leader divides the items, or has divided them
+// while no host knows: a Java leader divides the items, or has divided them
 // and is gone, so that ours will.
 //
 // An item of the share that stayed only because it ran, and does not run any
-// more, moves now: its host had not heard of the division yet when it
+// more, moves now: its host did not know the division yet when it
 // completed the item, and so it asks for another one here.
 func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 	l := v.Layout
@@ -91,7 +91,7 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 		mine, err := ParseItems(string(n[0].Data))
 		if err != nil {
 			if v.Leader != "" && !v.JavaLed() && !v.Necessary {
-				return AskForSharding(v), nil // the leader writes it anew
+				return AskForSharding(v), nil // the leader writes it again
 			}
 			return Move{}, fmt.Errorf("node %s: %w", n[0].Path, err)
 		}
@@ -101,7 +101,7 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 			case v.JavaLed():
 				return adoption{view: v, known: known, share: share, had: mine, assigned: n[0], division: n[1], epoch: epoch, first: first}.read(), nil
 			case v.OurTerm && !v.Necessary && len(n[1].Data) > 0:
-				return AskForSharding(v), nil // an instance node was made anew by a hand
+				return AskForSharding(v), nil // an instance node was recreated by an external edit
 			}
 			return Done()
 		}
@@ -111,7 +111,7 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 		case !n[0].Exists:
 			return Move{}, gone(n[0])
 		}
-		// A hand may have written any number of items there that are none.
+		// An external edit may have written any number of items there that are none.
 		divided, beyond := parseDivision(n[1].Data), false
 		mine = slices.DeleteFunc(mine, func(i int) bool {
 			none := i >= max(divided.Total, v.Config.ShardingTotalCount) && !divided.Pending.Contains(i)
@@ -134,7 +134,7 @@ func ReadShare(v View, known map[int]ItemState, share *Share) Move {
 				return Done()
 			}
 			if !anchored || beyond {
-				return AskForSharding(v), nil // a node was changed or taken away by a hand
+				return AskForSharding(v), nil // a node was changed or deleted by an external edit
 			}
 			if err != nil {
 				return Done()

@@ -12,11 +12,11 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// Sweep looks after marks of items that belong to nobody who is alive: left by
-// a hand, by another program, or by a host whose own list of runs was lost. It
+// Sweep looks after marks of items that belong to no living host: left by
+// an external edit, or by a host whose own list of runs was lost. It
 // is called at the slow reconcile interval, after a host has joined, and when a
 // Java host has gone, never in a fire.
-// An item that has no owner who lives is divided anew. Nodes of items beyond the
+// An item that has no owner who lives is resharded. Nodes of items beyond the
 // total count are not looked into, there may be any number of them: a division
 // removes them, and is asked for.
 //
@@ -228,7 +228,7 @@ func (s sweeping) judge(found registry.Snapshot) (Move, error) {
 			groups = append(groups, []registry.Op{registry.Delete(trigger.Path, trigger.Version)})
 		}
 	}
-	// A dead host that a hand has taken from the members is still owed what its
+	// A dead host that an external edit has taken from the members is still owed what its
 	// list says: it is one of the crashed again.
 	forgotten := false
 	for _, id := range s.lists {
@@ -268,7 +268,7 @@ func (s sweeping) orphans() bool {
 }
 
 // leftover reports whether there is a node of an item beyond the total count
-// that is in nobody's list.
+// that is in no host's list.
 func (s sweeping) leftover(listed map[int]bool) bool {
 	if s.view.flagged() || s.view.ConfigErr != nil || s.view.Division.Total == 0 {
 		return false
@@ -276,7 +276,7 @@ func (s sweeping) leftover(listed map[int]bool) bool {
 	return slices.ContainsFunc(s.surplus, func(i int) bool { return !listed[i] })
 }
 
-// fitsANode reports whether an id that a hand may have typed can be part of the
+// fitsANode reports whether an id that an external edit may have written can be part of the
 // name of a node, and of the list of members.
 func fitsANode(id string) bool {
 	return id != "" && id != "." && id != ".." && len(id) < 256 && registry.CheckPath("/"+id) == nil && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == utf8.RuneError })

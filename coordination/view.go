@@ -45,7 +45,7 @@ type View struct {
 	// Necessary and Processing are ElasticJob's resharding flags.
 	Necessary, Processing bool
 	// Trigger is the transaction that made the trigger which waits for this
-	// instance, 0 for none. TriggerRound tells which round it is of.
+	// instance, 0 for none. TriggerRound says which round it is of.
 	Trigger int64
 	// FailoverItems are marked as crashed and wait for somebody to take them.
 	FailoverItems Items
@@ -193,7 +193,7 @@ func ParseView(s registry.Snapshot, l Layout, self JobInstance, before View) Vie
 	return v
 }
 
-// nobodys reports that a leader node was made or set by a hand: neither Java's,
+// nobodys reports that a leader node was made or set by an external edit: neither Java's,
 // which is ephemeral and never set, nor ours, which is ephemeral and set once,
 // to the id of one of us.
 func (v View) nobodys(leader registry.Node) bool {
@@ -385,7 +385,7 @@ func (v View) javaChanged() string {
 	return ""
 }
 
-// DivisionStale says why the items must be divided anew, or "" if the last
+// DivisionStale says why the items must be resharded, or "" if the last
 // division is still right. Anybody may find out and set the flag. A
 // configuration that cannot be read changes nothing.
 func (v View) DivisionStale() string {
@@ -427,7 +427,7 @@ func (v View) instancesChanged() bool {
 }
 
 // leaderSees reports that a leader of ours finds by itself that the items must be
-// divided anew: the instances are others, which it watches too. If all the others
+// resharded: the instances are others, which it watches too. If all the others
 // asked it for that, every join would cost as many commits as there are hosts.
 func (v View) leaderSees() bool {
 	return v.OurTerm && len(v.Java()) == 0 && slices.Contains(v.Instances, v.Leader) && v.instancesChanged()
@@ -450,5 +450,5 @@ func (v View) strategyName() string {
 }
 
 // ConfigChange is the registry's number of the write that made the
-// configuration what it is; it tells two configurations apart.
+// configuration what it is; it distinguishes two configurations.
 func (v View) ConfigChange() int64 { return v.configNode.Mzxid }
