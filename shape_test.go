@@ -31,7 +31,7 @@ type figure struct {
 
 // dialect is the words of comments that a reader has to learn first; see
 // CONTRIBUTING.md.
-var dialect = regexp.MustCompile(`(?i)\b(tells?|told|nobody('s)?|whoever|by hand|a hand|hand has|amiss|foreman|spoilt|anew|neighbours?|made up for|unheard|hears? nothing|heard of)\b`)
+var dialect = regexp.MustCompile(`(?i)\b(tells?|told|nobody('s)?|whoever|by hand|a hand|hand has|amiss|janitor|spoilt|anew|neighbours?|made up for|unheard|hears? nothing|heard of)\b`)
 
 // TestShape holds the product's code to figures that a newcomer feels. `make
 // shape` prints them.
@@ -49,7 +49,7 @@ func TestShape(t *testing.T) {
 		{name: "switches without a tag, per 1,000 lines", value: perThousand(s.tagless), limit: 5.4, aim: 2, decimals: 1},
 		{name: "conditions with || and bare &&, per 1,000 lines", value: perThousand(len(s.mixed)), limit: 0, aim: 0, decimals: 1, worst: s.mixed},
 		{name: "reads by position", value: float64(len(s.positional)), limit: 214, aim: 0, worst: s.positional},
-		{name: "comment lines in words of our own", value: float64(len(s.dialect)), limit: 47, aim: 20, worst: s.dialect},
+		{name: "comment lines in words of our own", value: float64(len(s.dialect)), limit: 27, aim: 20, worst: s.dialect},
 		{name: "lines of the product", value: float64(s.lines), aim: 36000, informationAlone: true},
 	}
 	for _, f := range figures {

@@ -135,7 +135,7 @@ type begin struct {
 	// not have it in its list of runs, which is given: an external edit has changed one of
 	// the two.
 	forgotten map[int]registry.Node
-	// unheard is set when the answer to a commit was lost.
+	// unheard is set when the outcome of a commit is unknown.
 	unheard bool
 	// left are items whose record names a run of a host that left in good order.
 	left map[int]bool

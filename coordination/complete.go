@@ -244,7 +244,7 @@ func (c completion) look(items Items) Move {
 			switch {
 			case record.Exists && record.Version == e.State.RecordVersion && r.Owner == self:
 				// The owner is looked at for a job that was removed and made
-				// anew: versions begin at 0 again.
+				// again: versions begin at 0 again.
 				e.State = state
 				c.Items[i] = e
 				mine := func(m registry.Node) bool { return m.Exists && (len(m.Data) == 0 || string(m.Data) == self) }

@@ -149,7 +149,7 @@ func (r Recovery) look(out *Recovered) Move {
 		return r.beyond(owed.Items(), func(none Items) (Move, error) {
 			owed := owed.without(none)
 			if len(owed.Runs) == 0 {
-				if !r.All && !r.View.Foreman() {
+				if !r.All && !r.View.IsJanitor() {
 					return Done() // one buries it, not all
 				}
 				return r.bury(runs, members, assigned, kill, out), nil
@@ -348,9 +348,9 @@ type owing struct {
 func (r Recovery) readOwed(owed Runs, runs registry.Node, out *Recovered) (Move, error) {
 	l := r.View.Layout
 	// What others are to take they look after. Where no host takes anything, one
-	// of ours tells.
+	// of ours reports it.
 	cfg := r.View.Config
-	tells := r.View.Foreman() && (!cfg.Failover || !cfg.MonitorExecution)
+	tells := r.View.IsJanitor() && (!cfg.Failover || !cfg.MonitorExecution)
 	all := owed.ranges()
 	var looked Items
 	o := owing{items: make(map[int]owedItem)}
@@ -450,9 +450,9 @@ func (r Recovery) judge(i int, it owedItem, owed Runs, n int) fate {
 		return fateKilled
 	case !(cfg.Failover && cfg.MonitorExecution), !it.node.Exists, cfg.ShardingTotalCount > 0 && i >= cfg.ShardingTotalCount:
 		// Failover is off, or the total count was lowered since. One of us
-		// tells, not all.
+		// reports it, not all.
 		switch {
-		case !r.View.Foreman():
+		case !r.View.IsJanitor():
 			return fateLeft
 		case r.holds(it, owed):
 			return fateHeld
@@ -626,7 +626,7 @@ func (r Recovery) take(owed Runs, runs registry.Node, o owing, out *Recovered) (
 		Name: "recover", Commit: c.ops,
 		Then: func(_ []registry.Node, results []registry.Result) (Move, error) {
 			out.Commits++
-			out.tell(told)
+			out.note(told)
 			for k, result := range results {
 				switch i := c.items[k]; {
 				case c.ops[k].Kind != registry.OpSet:
@@ -662,14 +662,14 @@ func (r Recovery) take(owed Runs, runs registry.Node, o owing, out *Recovered) (
 		},
 		// If it took effect no host finds these again.
 		Unknown: func() (Move, error) {
-			out.tell(told)
+			out.note(told)
 			return again()
 		},
 	}, nil
 }
 
-// tell notes what is closed, once.
-func (out *Recovered) tell(closed Recovered) {
+// note keeps what is closed, once.
+func (out *Recovered) note(closed Recovered) {
 	add := func(to []Claim, claims []Claim) []Claim {
 		told := to
 		for _, c := range claims {

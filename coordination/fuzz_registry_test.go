@@ -211,7 +211,7 @@ func (v *vandal) rest() {
 				v.mend(h)
 				v.try(h, "ask", h.perform(co.AskForSharding(h.view)))
 			}
-			if errors.Is(err, registry.ErrConflict) || h.alive() && h.view.Amiss() {
+			if errors.Is(err, registry.ErrConflict) || h.alive() && h.view.MissingFromMembers() {
 				v.mend(h)
 			}
 			if err == nil && !stepped && h.alive() && len(h.view.FailoverItems) > 0 && round < 5 {

@@ -131,7 +131,7 @@ func Join(j Joining) Move {
 			}
 			applied.Base = base
 			a.change, a.applied = change, applied
-			a.tell()
+			a.fillApplied()
 			if a.instance.Exists && a.config.Exists {
 				// It has joined: an id is used by one session only.
 				if len(change) == 0 {
@@ -159,8 +159,8 @@ type arrival struct {
 	applied                          Applied
 }
 
-// tell fills in what has become of the definition, by this step and those before.
-func (a arrival) tell() {
+// fillApplied says what has become of the definition, by this step and those before.
+func (a arrival) fillApplied() {
 	if a.Applied == nil {
 		return
 	}
@@ -428,7 +428,7 @@ var ErrRemoved = errors.New("the job was removed from the registry")
 
 // Announce publishes the host's detail.
 func Announce(v View, d HostDetail) Move {
-	return Move{Name: "announce", Commit: []registry.Op{registry.Set(v.detail(v.Self.ID), d.data(), registry.AnyVersion)}} // Mend makes it anew if it is gone
+	return Move{Name: "announce", Commit: []registry.Op{registry.Set(v.detail(v.Self.ID), d.data(), registry.AnyVersion)}} // Mend recreates it if it is gone
 }
 
 // Drain announces that the host is stopping and asks for a division of the
@@ -540,7 +540,7 @@ func Elect(v View, line *Line) Move {
 		leader, term, epoch, division, first := n[0], n[1], n[2], n[3], n[4]
 		ops := slices.Clone(leave)
 		switch {
-		case leader.Exists && v.nobodys(leader):
+		case leader.Exists && v.invalidLeaderNode(leader):
 			if v.Leader != "" || !term.Exists {
 				return give()
 			}

@@ -17,9 +17,9 @@ type Mending struct {
 	Items bool
 }
 
-// Amiss reports that this host is in the job's list and not among the members:
+// MissingFromMembers reports that this host is in the job's list and not among the members:
 // somebody has edited that node, or taken our tree away.
-func (v View) Amiss() bool {
+func (v View) MissingFromMembers() bool {
 	return v.Exists && v.Joined() && !slices.Contains(v.Members, v.Self.ID)
 }
 

@@ -145,7 +145,7 @@ func (l Layout) shardNodes(i int) [8]string {
 		l.failoverItem(i), l.record(i)}
 }
 
-// shardReading turns what ReadShards has read into what it tells.
+// shardReading turns what ReadShards has read into what it reports.
 type shardReading struct {
 	layout             Layout
 	nodes              registry.Snapshot

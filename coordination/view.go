@@ -156,7 +156,7 @@ func ParseView(s registry.Snapshot, l Layout, self JobInstance, before View) Vie
 	v.membersNode = s.Data(l.members())
 	v.Members = parseMembers(v.membersNode.Data)
 	leader := s.Data(l.leader())
-	if !v.nobodys(leader) {
+	if !v.invalidLeaderNode(leader) {
 		v.Leader = string(leader.Data)
 	}
 	// Java creates the leader node and never sets it; we create and set it in
@@ -193,10 +193,10 @@ func ParseView(s registry.Snapshot, l Layout, self JobInstance, before View) Vie
 	return v
 }
 
-// nobodys reports that a leader node was made or set by an external edit: neither Java's,
+// invalidLeaderNode reports that a leader node was made or set by an external edit: neither Java's,
 // which is ephemeral and never set, nor ours, which is ephemeral and set once,
 // to the id of one of us.
-func (v View) nobodys(leader registry.Node) bool {
+func (v View) invalidLeaderNode(leader registry.Node) bool {
 	id := string(leader.Data)
 	ours := slices.Contains(v.Members, id)
 	return leader.Exists && (!leader.Ephemeral || leader.Version > 1 || !fitsANode(id) || (leader.Version == 0 && ours))
@@ -318,10 +318,10 @@ func (v View) DivideAt() time.Time {
 	return time.Time{}
 }
 
-// Foreman reports whether this host is the one of ours that looks after what
+// IsJanitor reports whether this host is the one of ours that looks after what
 // Java hosts leave behind: our leader, or the first of ours under a Java
 // leader. Others do the same without harm.
-func (v View) Foreman() bool {
+func (v View) IsJanitor() bool {
 	if v.OurTerm {
 		return v.Leading()
 	}

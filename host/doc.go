@@ -10,7 +10,7 @@
 //
 //	dial ──► live (one loop per job) ──► lost: stop guests, join all ──► dial again
 //	              │
-//	              └── told to stop: drain, leave the jobs, close ──► return
+//	              └── asked to stop: drain, leave the jobs, close ──► return
 //
 // # A job's loop
 //

@@ -191,7 +191,7 @@ func (e *execution) Log(level int, msg string, kv []string) {
 }
 
 // isLost reports whether the item is, or may be, another host's: the guest was
-// told so, or the session is over. A session in doubt still keeps it.
+// asked to, or the session is over. A session in doubt still keeps it.
 func (e *execution) isLost() bool {
 	if abi.Cancel(e.reason.Load()) == abi.CancelLost {
 		return true

@@ -45,10 +45,10 @@ func (j *job) seeJava(now moment, before coordination.View) {
 	if len(v.Division.Deferred) > 0 && v.DeferredSeen.IsZero() {
 		v.DeferredSeen, j.deferredSeen = now.wall, now.Time
 	}
-	if !before.Exists || !v.Foreman() {
+	if !before.Exists || !v.IsJanitor() {
 		return
 	}
-	looksAfter := !before.Foreman() && (v.Division.Java || len(v.Division.Foreigners) > 0)
+	looksAfter := !before.IsJanitor() && (v.Division.Java || len(v.Division.Foreigners) > 0)
 	for _, id := range before.Java() {
 		looksAfter = looksAfter || (!slices.Contains(v.Instances, id) && !slices.Contains(v.Members, id))
 	}

@@ -53,7 +53,7 @@ const (
 	// electPause is how long hosts leave an election to the first of them.
 	electPause = 3 * time.Second
 	// fewCrashed is of how many hosts at most everybody looks at once for what they
-	// left. Of more, as after an outage, most have left nothing, and the foreman
+	// left. Of more, as after an outage, most have left nothing, and the janitor
 	// sees to that first.
 	fewCrashed = 3
 	// againPause is how long a begin waits that met another state of the
@@ -167,7 +167,7 @@ type job struct {
 	recovers     int       // attempts since there was something to recover
 	yieldUntil   time.Time // items are left to hosts with a free worker; zero if not yet
 	sweepAt      time.Time
-	foreman      bool      // as of the last sweep
+	janitor      bool      // as of the last sweep
 	againAt      time.Time // when to try again what the registry's state stood against
 	offsetsAt    time.Time
 	quotaAt      time.Time // when to report what went beyond a quota
@@ -194,7 +194,7 @@ type job struct {
 	late         bool // it was said that the clock is behind by more than the catch-up window
 	lastFire     *FireStatus
 	// succeeded and failures count the items that this host has completed; the
-	// others are told at tallyAt, if that is set.
+	// they are published at tallyAt, if that is set.
 	succeeded, failures int64
 	tallyAt             time.Time
 }
@@ -211,7 +211,7 @@ type item struct {
 	owned  bool // in this host's share
 	state  coordination.ItemState
 	run    *execution // nil while it does not run here
-	// due is a fire that the item owes: missed while it ran, or while nobody
+	// due is a fire that the item owes: missed while it ran, or while no host
 	// held it.
 	due *coordination.Fire
 	// held is set when due was tried and the item was marked as running

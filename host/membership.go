@@ -70,7 +70,7 @@ func (j *job) join(now moment) bool {
 	j.announce = false
 	j.share, j.runs, j.runsVersion = coordination.Share{}, coordination.Runs{}, 0
 	j.joined, j.looked = true, true
-	j.foreman, j.sweepAt = false, time.Time{}
+	j.janitor, j.sweepAt = false, time.Time{}
 	j.emit(Event{Kind: EventJobAdded, Source: sourceOf(j.wanted.Definition.Cron), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
 	return true
 }
@@ -576,7 +576,7 @@ func (j *job) readShare(now moment) {
 }
 
 // rereadShare reads every item that does not run here again, after a begin that
-// found the registry to be otherwise. If that goes on and on, nobody is on the way
+// found the registry to be otherwise. If that goes on and on, no host is on the way
 // to change anything: the host looks for external edits to repair, asks for a
 // division, and tries less often.
 func (j *job) rereadShare(now moment) {
@@ -718,7 +718,7 @@ func (j *job) recoverCrashed(now moment) {
 		j.recoverAt = now.Add(javaGrace)
 	}
 	dead := j.view.Crashed()
-	if j.recoverAt.IsZero() && len(dead) > fewCrashed && !j.view.Foreman() {
+	if j.recoverAt.IsZero() && len(dead) > fewCrashed && !j.view.IsJanitor() {
 		j.recoverAt = now.Add(recoverPause)
 	}
 	waits := now.Before(j.recoverAt)
@@ -730,7 +730,7 @@ func (j *job) recoverCrashed(now moment) {
 	}
 	again := j.recovers > 0
 	if len(dead) > 1 {
-		if err := j.perform(coordination.Bury(j.view, dead, again || j.view.Foreman(), &dead)); err != nil {
+		if err := j.perform(coordination.Bury(j.view, dead, again || j.view.IsJanitor(), &dead)); err != nil {
 			j.failed(now, "looking for what crashed hosts have left", err)
 			return
 		}
@@ -798,13 +798,13 @@ func (j *job) recoverCrashed(now moment) {
 	j.recoverPause = min(2*j.recoverPause, longestRecoverPause)
 }
 
-// sweep removes marks that belong to nobody: the foreman does at the slow
+// sweep removes unowned marks: the janitor does at the slow
 // reconcile interval, and when it has become that; any host does that a mark
 // stands in the way of.
 func (j *job) sweep(now moment) {
-	if foreman := j.view.Foreman(); foreman != j.foreman {
-		j.foreman = foreman
-		if foreman && j.sweepAt.IsZero() {
+	if janitor := j.view.IsJanitor(); janitor != j.janitor {
+		j.janitor = janitor
+		if janitor && j.sweepAt.IsZero() {
 			j.sweepAt = now.Time
 		}
 	}
@@ -814,7 +814,7 @@ func (j *job) sweep(now moment) {
 	var swept coordination.Swept
 	var retired []string
 	err := j.perform(coordination.Sweep(j.view, now.wall, &swept))
-	if keep := j.host.cfg.KeepServers; err == nil && j.foreman && keep > 0 {
+	if keep := j.host.cfg.KeepServers; err == nil && j.janitor && keep > 0 {
 		at := j.view.Clock // the registry's
 		if at.IsZero() {
 			at = now.wall
@@ -822,7 +822,7 @@ func (j *job) sweep(now moment) {
 		err = j.perform(coordination.RetireServers(j.view, at, keep, &retired))
 	}
 	j.sweepAt = time.Time{}
-	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 && j.foreman {
+	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 && j.janitor {
 		j.sweepAt = now.Add(time.Duration(minutes) * time.Minute)
 	}
 	if swept.JavaLives {

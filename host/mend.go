@@ -19,10 +19,10 @@ type mending struct {
 	wanted    bool      // it has a reason to look
 }
 
-// mend makes anew what a hand, or another program, has taken away of what this
+// mend repairs what an external edit has deleted or overwritten of what this
 // host and the others rely on. A host looks when it was refused something, when
 // it is missing among the members, when a division does not come about, and when
-// a stranger has come; the foreman does now and then.
+// a stranger has come; the janitor does now and then.
 func (j *job) mend(now moment) {
 	if !j.joined || !j.seen || j.left != "" || !j.view.Exists || !j.view.Joined() || now.Before(j.retryAt) || !j.term.registry.Trusted() {
 		return
@@ -36,7 +36,7 @@ func (j *job) mend(now moment) {
 		j.mending.flagged = now.Time
 	}
 	stuck := j.view.Necessary && now.Sub(j.mending.flagged) > 2*mendPause // a division cannot be made
-	j.mending.wanted = j.mending.wanted || j.mending.refused || came || stuck || j.view.Amiss()
+	j.mending.wanted = j.mending.wanted || j.mending.refused || came || stuck || j.view.MissingFromMembers()
 	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 && j.mending.at.IsZero() {
 		j.mending.at = now.Add(time.Duration(minutes) * time.Minute)
 	}
@@ -48,7 +48,7 @@ func (j *job) mend(now moment) {
 	}
 	items := j.mending.refused
 	j.mending.at = time.Time{}
-	if !j.mending.wanted && !j.view.Foreman() {
+	if !j.mending.wanted && !j.view.IsJanitor() {
 		return
 	}
 	j.mending.last, j.mending.refused, j.mending.wanted = now.Time, false, false

@@ -50,7 +50,7 @@ func (j *job) answer() {
 }
 
 // readDisabled looks which items are disabled, and which of those that were held
-// back still are: nobody watches that, so somebody who asks causes a read.
+// back still are: they are not watched, so a status request causes a read.
 func (j *job) readDisabled() {
 	if !j.seen || j.left != "" || j.work.Err() != nil {
 		return
@@ -82,7 +82,7 @@ func (j *job) readDisabled() {
 	}
 }
 
-// readHosts reads what the job's instances publish of themselves, for whoever
+// readHosts reads what the job's instances publish of themselves, when somebody
 // asks.
 func (j *job) readHosts(s *JobStatus) {
 	if !j.seen || j.left != "" || j.work.Err() != nil || len(s.Instances) == 0 {

@@ -17,18 +17,18 @@ import (
 type servers struct {
 	tell func(error)
 
-	mu     sync.Mutex
-	names  []string
-	next   int
-	tries  int // since the last session
-	closed bool
-	why    error           // of the last failure
-	hollow map[string]bool // accepted a connection, and gave no session, since the last one
-	told   map[string]told
+	mu       sync.Mutex
+	names    []string
+	next     int
+	tries    int // since the last session
+	closed   bool
+	why      error           // of the last failure
+	hollow   map[string]bool // accepted a connection, and gave no session, since the last one
+	reported map[string]reported
 }
 
-// told is what was reported of a server's failure, and when.
-type told struct {
+// reported is what was logged of a server's failure, and when.
+type reported struct {
 	why string
 	at  time.Time
 }
@@ -54,7 +54,7 @@ func (h *servers) Next() (server string, pause bool) {
 func (h *servers) Connected() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tries, h.hollow, h.told = 0, nil, nil
+	h.tries, h.hollow, h.reported = 0, nil, nil
 }
 
 func (h *servers) close() {
@@ -63,19 +63,19 @@ func (h *servers) close() {
 	h.closed = true
 }
 
-// failed notes why a server could not be used. Once all were tried it tells, of
+// failed notes why a server could not be used. Once all were tried it reports, of
 // each when it is news, and not too often.
 func (h *servers) failed(name string, err error) {
 	const often = 10 * time.Second
 	h.mu.Lock()
 	h.why = err
-	before, now := h.told[name], time.Now()
+	before, now := h.reported[name], time.Now()
 	news := h.tries >= len(h.names) && !h.closed && before.why != err.Error() && now.Sub(before.at) >= often
 	if news {
-		if h.told == nil {
-			h.told = make(map[string]told)
+		if h.reported == nil {
+			h.reported = make(map[string]reported)
 		}
-		h.told[name] = told{err.Error(), now}
+		h.reported[name] = reported{err.Error(), now}
 	}
 	h.mu.Unlock()
 	if news {

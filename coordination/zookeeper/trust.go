@@ -117,7 +117,7 @@ func (t *trust) over() {
 	close(t.changed)
 }
 
-// reckon returns the level at this moment, and tells everybody if it is
+// reckon returns the level at this moment, and reports it if it is
 // another one than before.
 func (s *Session) reckon() registry.Trust {
 	if s.stage.Load() != live {
@@ -170,7 +170,7 @@ func (s *Session) Trust() (registry.Trust, <-chan struct{}) {
 func (s *Session) Trusted() bool { return s.reckon() == registry.TrustLive }
 
 // pulse asks ZooKeeper for a sign of life every T/12 and at every reconnect,
-// tells the level when it changes by time, and leaves a server that does not
+// reports the level when it changes by time, and leaves a server that does not
 // answer while another one does.
 func (s *Session) pulse() {
 	type sign struct {

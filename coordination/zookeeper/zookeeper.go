@@ -223,7 +223,7 @@ func (s *Session) begin(ctx context.Context) error {
 
 // examine asks the server for its limits and warns of a session that could end
 // elsewhere before a server that is cut off stops answering syncs. Servers that do
-// not tell, as they do by default, leave that to whoever reads the log.
+// not tell, as they do by default, leave that to those who read the log.
 func (s *Session) examine() {
 	s.mu.Lock()
 	w := s.wire
@@ -232,9 +232,9 @@ func (s *Session) examine() {
 		return
 	}
 	text := s.limits(w)
-	least, told := leastTimeout(text)
+	least, ok := leastTimeout(text)
 	switch {
-	case !told:
+	case !ok:
 		s.o.Logger.Info("the ZooKeeper server does not tell its limits; the session is to be at least 3 × (syncLimit + 1) × tickTime of the ensemble, 36s with the settings that ZooKeeper comes with",
 			zap.Duration("session", s.Timeout()))
 	case s.Timeout() < least:
@@ -266,9 +266,9 @@ func (s *Session) limits(w *wire) string {
 
 // leastTimeout is 3 × (syncLimit + 1) × tickTime, from a server's answer to "conf";
 // 0 if the server stands alone. A leader looks every tick whether its followers
-// were heard of within syncLimit ticks, so it may take one more. told is false if
-// the answer tells neither.
-func leastTimeout(conf string) (least time.Duration, told bool) {
+// were heard of within syncLimit ticks, so it may take one more. ok is false if
+// the answer has neither.
+func leastTimeout(conf string) (least time.Duration, ok bool) {
 	number := func(key string) (time.Duration, bool) {
 		for line := range strings.SplitSeq(conf, "\n") {
 			if value, ok := strings.CutPrefix(line, key+"="); ok {
@@ -280,10 +280,10 @@ func leastTimeout(conf string) (least time.Duration, told bool) {
 		}
 		return 0, false
 	}
-	tick, told := number("tickTime")
+	tick, ok := number("tickTime")
 	limit, ensemble := number("syncLimit")
-	if !told || !ensemble {
-		return 0, told
+	if !ok || !ensemble {
+		return 0, ok
 	}
 	return 3 * (limit + 1) * tick * time.Millisecond, true
 }

@@ -4,7 +4,7 @@
 //
 // There is no password in that protocol. Addresses of servers are masked, as
 // ElasticJob masks them; the rest of a job's configuration can be read by
-// whoever reaches the port.
+// everyone who reaches the port.
 package dump
 
 import (
