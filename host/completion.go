@@ -82,9 +82,6 @@ func (j *job) commitEnded(now moment) {
 		ended := coordination.Ended{State: e.run.state, Outcome: string(e.result.Outcome), Reason: cmp.Or(e.reason, recordedReason(e.result)), Failover: e.run.fire.source == abi.SourceFailover}
 		if e.handedBack() {
 			before := e.run.state.Record.HandBack(e.run.fire.id)
-			if e.moved { // until now its fires were this host's to account for
-				before.Ended = now.wall.UnixMilli()
-			}
 			ended.HandBack = &before
 		}
 		switch {

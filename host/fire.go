@@ -269,22 +269,15 @@ func (j *job) makeUp(now time.Time, gained []int) {
 			j.passed = true
 			continue
 		}
-		back := it.state.Record.HandedBack()
 		since := it.state.Record.Instant
-		if back != 0 { // who handed it back has accounted for all that was due by then
-			since = max(back, it.state.Record.Ended)
-		}
 		m, known := found[since]
 		if !known {
 			m = j.missedSince(now, time.UnixMilli(since))
 			found[since] = m
 		}
-		switch {
-		case back == 0:
-		case m.newest.IsZero() || !j.view.Config.Misfire:
+		if back := it.state.Record.HandedBack(); back != 0 && (m.newest.IsZero() || !j.view.Config.Misfire) {
 			it.due = &coordination.Fire{Instant: back, Source: string(abi.SourceCatchUp)}
-		default: // a newer one runs, and this is coalesced into it
-			m = j.missedSince(now, time.UnixMilli(it.state.Record.Instant))
+			m = j.missedSince(now, time.UnixMilli(back))
 		}
 		if m.first.IsZero() {
 			continue
