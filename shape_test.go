@@ -41,15 +41,15 @@ func TestShape(t *testing.T) {
 	types := s.types()
 	packages := s.packages()
 	figures := []figure{
-		{name: "fields of the largest type", value: float64(types[0].fields), limit: 116, aim: 40, worst: shown(types, 3)},
-		{name: "methods of the type with the most", value: float64(most(types, func(x typeShape) int { return x.methods })), limit: 150, aim: 45},
+		{name: "fields of the largest type", value: float64(types[0].fields), limit: 109, aim: 40, worst: shown(types, 3)},
+		{name: "methods of the type with the most", value: float64(most(types, func(x typeShape) int { return x.methods })), limit: 148, aim: 45},
 		{name: "files with methods of one type, at most", value: float64(most(types, func(x typeShape) int { return len(x.files) })), limit: 14, aim: 3},
-		{name: "lines of the largest package", value: float64(packages[0].lines), limit: 7900, aim: 5000, worst: shown(packages, 4)},
-		{name: "functions with a complexity over 15, percent", value: 100 * float64(len(s.complex)) / float64(s.functions), limit: 4.3, aim: 2, decimals: 1, worst: s.complex},
-		{name: "switches without a tag, per 1,000 lines", value: perThousand(s.tagless), limit: 5.4, aim: 2, decimals: 1},
+		{name: "lines of the largest package", value: float64(packages[0].lines), limit: 8500, aim: 5000, worst: shown(packages, 4)},
+		{name: "functions with a complexity over 15, percent", value: 100 * float64(len(s.complex)) / float64(s.functions), limit: 4.1, aim: 2, decimals: 1, worst: s.complex},
+		{name: "switches without a tag, per 1,000 lines", value: perThousand(s.tagless), limit: 4.7, aim: 2, decimals: 1},
 		{name: "conditions with || and bare &&, per 1,000 lines", value: perThousand(len(s.mixed)), limit: 0, aim: 0, decimals: 1, worst: s.mixed},
-		{name: "reads by position", value: float64(len(s.positional)), limit: 214, aim: 0, worst: s.positional},
-		{name: "comment lines in words of our own", value: float64(len(s.dialect)), limit: 27, aim: 20, worst: s.dialect},
+		{name: "reads by position", value: float64(len(s.positional)), limit: 0, aim: 0, worst: s.positional},
+		{name: "comment lines in words of our own", value: float64(len(s.dialect)), limit: 25, aim: 20, worst: s.dialect},
 		{name: "lines of the product", value: float64(s.lines), aim: 36000, informationAlone: true},
 	}
 	for _, f := range figures {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
@@ -75,11 +76,17 @@ type raised struct {
 // the transaction numbers of what is read and committed. Snapshots of watches
 // keep theirs; see [registry.Snapshot.Raise].
 func Raised(ctx context.Context, r registry.Center, namespace string) (registry.Center, error) {
-	nodes, err := r.Read(ctx, registry.Data(NewLayout(namespace, "").adopted()))
+	var base int64
+	err := perform(ctx, r, "read the base of the namespace", func(x *exchange) error {
+		path := NewLayout(namespace, "").adopted()
+		n, err := x.read(registry.Data(path))
+		base = parseAdopted(n.Data(path).Data).Base
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	if base := parseAdopted(nodes[0].Data).Base; base != 0 {
+	if base != 0 {
 		return raised{r, base}, nil
 	}
 	return r, nil
@@ -121,75 +128,77 @@ type Adoption struct {
 // fences and trigger rounds go on above those that were given out before. No host
 // of ours may be in any of its jobs. It returns an error if the registry is no
 // copy, or was adopted already. Adopt reads all records.
-func Adopt(namespace string, out *Adoption) Move {
+func Adopt(ctx context.Context, r registry.Center, namespace string) (out Adoption, err error) {
 	root := NewLayout(namespace, "").adopted()
-	return Move{Name: "adopt", Read: []registry.Query{registry.Data(root), registry.Children(root)}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		*out = Adoption{Jobs: len(n[1].Names)}
-		a := adopting{root: n[0], base: parseAdopted(n[0].Data).Base, out: out}
-		var read []registry.Query
-		for _, job := range n[1].Names {
-			l := NewLayout(namespace, job)
-			a.layouts = append(a.layouts, l)
-			read = append(read, registry.Children(l.details()), registry.Children(l.records()))
+	err = perform(ctx, r, "adopt", func(x *exchange) error {
+		n, err := x.read(registry.Data(root), registry.Children(root))
+		if err != nil {
+			return err
 		}
-		if len(read) == 0 {
-			return a.write()
+		node := n.Data(root)
+		out.Jobs = len(n.Children(root))
+		records, err := x.allRecords(namespace, n.Children(root))
+		if err != nil {
+			return err
 		}
-		return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-			var records []registry.Query
-			for k, l := range a.layouts {
-				if hosts := n[2*k].Names; len(hosts) > 0 {
-					return Move{}, fmt.Errorf("host %s is in job %s: stop all hosts of the namespace first", hosts[0], l.Job)
-				}
-				for _, name := range n[2*k+1].Names {
-					records = append(records, registry.Data(l.records()+"/"+name))
-				}
+		out.Items = len(records)
+		isCopy := false
+		for part := range slices.Chunk(records, recordsAtOnce) {
+			n, err := x.read(part...)
+			if err != nil {
+				return err
 			}
-			out.Items = len(records)
-			return a.look(records)
-		}}, nil
-	}}
-}
-
-// adopting is an Adopt on its way.
-type adopting struct {
-	root    registry.Node
-	base    int64
-	layouts []Layout
-	copied  bool
-	out     *Adoption
+			for _, record := range n {
+				out.Highest = max(out.Highest, parseRecord(record.Data).names())
+				isCopy = isCopy || copied(record, parseAdopted(node.Data).Base) != nil
+			}
+		}
+		if !isCopy {
+			return errors.New("no record names a transaction that this registry has not had: it is no copy, or was adopted already; nothing was changed")
+		}
+		out.Base = (out.Highest>>32 + adoptMargin) << 32
+		return x.writeBase(node, out.Base)
+	})
+	return out, err
 }
 
 // recordsAtOnce is how many records one read of Adopt asks for.
 const recordsAtOnce = 1000
 
-// look reads the records, some at a time.
-func (a adopting) look(records []registry.Query) (Move, error) {
-	if len(records) == 0 {
-		return a.write()
+// allRecords are the records of all items of the jobs, none of which may have a
+// host of ours.
+func (x *exchange) allRecords(namespace string, jobs []string) (records []registry.Query, err error) {
+	var read []registry.Query
+	for _, job := range jobs {
+		l := NewLayout(namespace, job)
+		read = append(read, registry.Children(l.details()), registry.Children(l.records()))
 	}
-	part := records[:min(len(records), recordsAtOnce)]
-	return Move{Read: part, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		for _, record := range n {
-			a.out.Highest = max(a.out.Highest, parseRecord(record.Data).names())
-			a.copied = a.copied || copied(record, a.base) != nil
+	n, err := x.read(read...)
+	if err != nil {
+		return nil, err
+	}
+	for _, job := range jobs {
+		l := NewLayout(namespace, job)
+		if hosts := n.Children(l.details()); len(hosts) > 0 {
+			return nil, fmt.Errorf("host %s is in job %s: stop all hosts of the namespace first", hosts[0], job)
 		}
-		return a.look(records[len(part):])
-	}}, nil
+		for _, name := range n.Children(l.records()) {
+			records = append(records, registry.Data(l.records()+"/"+name))
+		}
+	}
+	return records, nil
 }
 
-func (a adopting) write() (Move, error) {
-	if !a.copied {
-		return Move{}, errors.New("no record names a transaction that this registry has not had: it is no copy, or was adopted already; nothing was changed")
+// writeBase writes the base of a namespace, once.
+func (x *exchange) writeBase(root registry.Node, base int64) error {
+	for {
+		_, err := x.commit(registry.Set(root.Path, adopted{base}.data(), root.Version))
+		if !isUnknown(err) {
+			return err
+		}
+		n, err := x.read(registry.Data(root.Path))
+		if err != nil || parseAdopted(n.Data(root.Path).Data).Base == base {
+			return err
+		}
 	}
-	a.out.Base = (a.out.Highest>>32 + adoptMargin) << 32
-	return Move{Commit: []registry.Op{registry.Set(a.root.Path, adopted{a.out.Base}.data(), a.root.Version)},
-		Unknown: func() (Move, error) {
-			return Move{Read: []registry.Query{registry.Data(a.root.Path)}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-				if parseAdopted(n[0].Data).Base == a.out.Base {
-					return Done()
-				}
-				return a.write()
-			}}, nil
-		}}, nil
 }

@@ -41,7 +41,7 @@ func TestAdopt(t *testing.T) {
 	t.Parallel()
 	c, hosts := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 2500 })
 	adopt := func() (out co.Adoption, err error) {
-		err = c.operate(co.Adopt(c.layout.Namespace, &out))
+		err = c.operate(moves.Adopt(c.layout.Namespace, &out))
 		return out, err
 	}
 	refuses := func(want string) {
@@ -52,7 +52,7 @@ func TestAdopt(t *testing.T) {
 	}
 	refuses("stop all hosts")
 	must(t, hosts[0].look())
-	must(t, hosts[0].perform(co.Leave(hosts[0].view, nil)))
+	must(t, hosts[0].perform(moves.Leave(&hosts[0].Member, nil)))
 	refuses("it is no copy")
 
 	const last = int64(7)<<32 + 5

@@ -1,31 +1,19 @@
 package coordination
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // Beginning is a host's wish to begin items of one fire.
 type Beginning struct {
-	Layout Layout
-	Self   JobInstance
-	Fire   Fire
-	Config jobconfig.Configuration
+	Fire Fire
 	// Items with the states that are known of them.
 	Items map[int]ItemState
-	// Guard proves that the items are the host's share (Share.Guard); HasGuard
-	// is false when they are not.
-	Guard    ShareGuard
-	HasGuard bool
-	// Java says that a Java host is in the job, JavaLed that one leads it.
-	Java, JavaLed bool
-	// Runs is what the host has begun already, with the version of its node.
-	Runs        Runs
-	RunsVersion int32
 	// ConsumeTrigger deletes the trigger that waits for this host.
 	ConsumeTrigger bool
 	Now            time.Time
@@ -51,9 +39,7 @@ type Begun struct {
 	Stale bool
 	// Adopted had been begun by an earlier commit whose answer was lost, and
 	// cannot be handed back: the host is to run them as failover.
-	Adopted     []Claim
-	Runs        Runs
-	RunsVersion int32
+	Adopted []Claim
 	// Commits is how many commits it took.
 	Commits int
 }
@@ -74,45 +60,59 @@ const (
 
 // Begin writes the running marks, records and the host's list of runs for the
 // items of a fire: in one commit, or several if they do not fit one. What
-// cannot begin is taken out and the rest is tried again. Begun is valid when
-// the exchange ends without error. After an error the same wish, with the
-// same states, may be put again: what had begun nevertheless is found.
-func Begin(b Beginning, out *Begun) Move {
-	*out = Begun{Refused: make(map[int]Refusal), Held: make(map[int]Record), Runs: b.Runs, RunsVersion: b.RunsVersion}
+// cannot begin is taken out and the rest is tried again. Begun is valid without an
+// error. After an error the same wish, with the same states, may be put again:
+// what had begun nevertheless is found.
+func (m *Member) Begin(ctx context.Context, b Beginning) (Begun, error) {
 	b.Items = maps.Clone(b.Items) // brought up to date below
-	g := begin{Beginning: b, out: out, trigger: b.ConsumeTrigger, forgotten: make(map[int]registry.Node), left: make(map[int]bool)}
-	var open Items
-	for i, state := range b.Items {
-		if b.tooEarly() {
-			out.Refused[i] = RefusedAhead
+	g := begin{
+		Member:    m,
+		Beginning: b,
+		own:       ownList{m.Runs, m.RunsVersion},
+		out:       Begun{Refused: make(map[int]Refusal), Held: make(map[int]Record)},
+		trigger:   b.ConsumeTrigger,
+		forgotten: make(map[int]registry.Node),
+		left:      make(map[int]bool),
+	}
+	if err := m.perform(ctx, "begin", g.run); err != nil {
+		m.Unknown = true
+		return g.out, err
+	}
+	m.Runs, m.RunsVersion = g.own.runs, g.own.version
+	m.Unknown = m.Unknown && len(g.out.Items) == 0
+	return g.out, nil
+}
+
+// refuse takes out what the known states refuse. open are those of the rest whose
+// last run another host began and did not complete.
+func (g *begin) refuse() (open Items) {
+	for i, state := range g.Items {
+		if g.tooEarly() {
+			g.out.Refused[i] = RefusedAhead
 			continue
 		}
-		if b.wrong(state.Record) {
-			state.Record.Instant = b.Fire.Instant - 1
-			b.Items[i] = state
+		if g.wrong(state.Record) {
+			state.Record.Instant = g.Fire.Instant - 1
+			g.Items[i] = state
 		}
-		// This very run, begun by a commit whose answer was lost, is found by
-		// look.
-		unheard := state.Record.Owner == b.Self.ID && state.Record.Open() && state.Record.isOf(b.Fire) && !b.Runs.has(i)
-		if state.Record.Accepts(b.Fire) != nil && !unheard {
-			out.Refused[i] = RefusedPast
+		// A commit whose outcome is unknown may have begun this very run: look finds it.
+		begun := state.Record.Owner == g.Self.ID && state.Record.Open() && state.Record.isOf(g.Fire) && !g.Runs.has(i)
+		if state.Record.Accepts(g.Fire) != nil && !begun {
+			g.out.Refused[i] = RefusedPast
 			continue
 		}
 		if state.Record.Held != 0 {
-			out.Refused[i], out.Held[i] = RefusedHeld, state.Record
+			g.out.Refused[i], g.out.Held[i] = RefusedHeld, state.Record
 			continue
 		}
-		if state.Record.Open() && state.Record.Owner != b.Self.ID {
+		if state.Record.Open() && state.Record.Owner != g.Self.ID {
 			open = append(open, i)
 		}
 		g.todo = append(g.todo, i)
 	}
 	slices.Sort(g.todo)
-	if len(open) > 0 {
-		slices.Sort(open)
-		return g.look(open) // how the hosts of those runs ended
-	}
-	return g.next()
+	slices.Sort(open)
+	return open
 }
 
 // tooEarly reports whether the instant has not come by the registry's clock.
@@ -127,120 +127,153 @@ func (b Beginning) wrong(r Record) bool {
 
 // begin is a Beginning on its way.
 type begin struct {
+	*Member
 	Beginning
-	out     *Begun
+	own     ownList // as of the newest commit or look
+	out     Begun
 	todo    Items // neither begun nor refused, ascending
 	trigger bool  // the trigger is to be consumed
 	// forgotten are items whose record names a run of a host that lives and does
 	// not have it in its list of runs, which is given: an external edit has changed one of
 	// the two.
 	forgotten map[int]registry.Node
-	// unheard is set when the outcome of a commit is unknown.
-	unheard bool
+	// unknown is set once the outcome of a commit is unknown.
+	unknown bool
 	// left are items whose record names a run of a host that left in good order.
 	left map[int]bool
 }
 
-// next begins as many items as fit one commit.
-func (g begin) next() Move {
-	if len(g.todo) == 0 && !g.trigger {
-		return Move{Name: "begin"}
+func (g *begin) run(x *exchange) error {
+	if open := g.refuse(); len(open) > 0 {
+		if err := g.look(x, open); err != nil { // how the hosts of those runs ended
+			return err
+		}
 	}
-	l, out := g.Layout, g.out
-	var items, begins Items
+	for len(g.todo) > 0 || g.trigger {
+		c := g.next()
+		results, err := x.commit(c.ops...)
+		conflict := conflictOf(err)
+		if err == nil || conflict != nil {
+			g.out.Commits++
+		}
+		if err == nil {
+			g.began(c, results)
+			if len(c.rest) == 0 {
+				return nil
+			}
+			g.todo = c.rest
+			continue
+		}
+
+		if conflict != nil {
+			switch c.roles[conflict.Index] {
+			case roleRoot:
+				return ErrRemoved
+			case roleShare:
+				g.stale()
+				return nil
+			case roleTrigger: // consumed by somebody else
+				g.trigger = false
+				if g.out.Items == nil {
+					return nil
+				}
+				continue
+			}
+		} else if isUnknown(err) {
+			g.unknown = true
+		} else {
+			return err
+		}
+		if err := g.look(x, c.part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beginCommit begins some of the items that are to begin.
+type beginCommit struct {
+	commit
+	part, rest Items
+	records    map[int]Record // that it writes, of part
+	runs       Runs           // that it writes
+}
+
+// next begins as many items as fit one commit.
+func (g *begin) next() beginCommit {
+	l := g.Layout
+	next := beginCommit{records: make(map[int]Record)}
+	var begins Items
 	body := newCommit(4 * len(g.todo))
-	records := make(map[int]Record)
-	room, last := out.Runs.room(), -1
+	room, last := g.own.runs.room(), -1
 	for _, i := range g.todo {
 		before := len(body.ops)
 		record := g.ops(i, &body)
 		room -= size(body.ops[before:]) + listed(i, last)
-		if last = i; room < 0 && len(items) > 0 {
+		if last = i; room < 0 && len(next.part) > 0 {
 			body.cut(before)
 			break
 		}
-		items, records[i] = append(items, i), record
+		next.part, next.records[i] = append(next.part, i), record
 		if record.Held == 0 {
 			begins = append(begins, i)
 		}
 	}
-	rest := g.todo[len(items):]
+	next.rest = g.todo[len(next.part):]
+	next.runs = g.own.runs.with(g.Fire, g.marked(), begins)
 
 	c := newCommit(len(body.ops) + 9)
 	c.add(roleRoot, -1, registry.Check(l.config(), registry.AnyVersion))
-	if g.HasGuard {
-		c.add(roleShare, -1, registry.Check(l.assignmentOf(g.Self.ID), g.Guard.Assignment))
-		c.add(roleShare, -1, registry.Check(l.epoch(), g.Guard.Epoch))
-		if g.Guard.AnchorVersion > 0 {
-			c.add(roleShare, -1, registry.Check(l.itemInstance(g.Guard.Anchor), g.Guard.AnchorVersion))
-		}
+	guard := g.Share.Guard
+	c.add(roleShare, -1, registry.Check(l.assignmentOf(g.Self.ID), guard.Assignment))
+	c.add(roleShare, -1, registry.Check(l.epoch(), guard.Epoch))
+	if guard.AnchorVersion > 0 {
+		c.add(roleShare, -1, registry.Check(l.itemInstance(guard.Anchor), guard.AnchorVersion))
 	}
-	if g.JavaLed {
+	if g.View.JavaLed() {
 		c.add(roleShare, -1, registry.Absent(l.necessary()))
 		c.add(roleShare, -1, registry.Absent(l.processing()))
 	}
-	switch {
-	case g.trigger && len(rest) == 0:
+	if g.trigger && len(next.rest) == 0 {
 		c.add(roleTrigger, -1, registry.Delete(l.trigger(g.Self.ID), registry.AnyVersion))
-	case g.trigger:
+	} else if g.trigger {
 		c.add(roleTrigger, -1, registry.Check(l.trigger(g.Self.ID), registry.AnyVersion))
 	}
 	c.join(body)
-	runs := out.Runs.with(g.Fire, g.marked(), begins)
 	if len(begins) > 0 {
-		c.addRuns(l, g.Self.ID, runs, out.RunsVersion)
+		c.addRuns(l, g.Self.ID, next.runs, g.own.version)
 	}
-	return Move{
-		Name: "begin", Commit: c.ops,
-		Then: func(_ []registry.Node, results []registry.Result) (Move, error) {
-			out.Commits++
-			if out.Items == nil {
-				out.Items = make(map[int]ItemState, len(items))
+	next.commit = c
+	return next
+}
+
+// began notes what a commit has begun and what it holds back.
+func (g *begin) began(c beginCommit, results []registry.Result) {
+	if g.out.Items == nil {
+		g.out.Items = make(map[int]ItemState, len(c.part))
+	}
+	for k, result := range results {
+		if c.ops[k].Kind != registry.OpSet {
+			continue
+		}
+		i := c.items[k]
+		switch c.roles[k] {
+		case roleRecord:
+			if c.records[i].Held != 0 {
+				g.out.Refused[i], g.out.Held[i], g.out.Holds = RefusedHeld, c.records[i], append(g.out.Holds, i)
+			} else {
+				g.out.Items[i] = g.Items[i].begun(c.records[i], result.Version, result.Zxid)
 			}
-			for k, r := range results {
-				switch i := c.items[k]; {
-				case c.ops[k].Kind != registry.OpSet:
-				case c.roles[k] == roleRecord && records[i].Held != 0:
-					out.Refused[i], out.Held[i], out.Holds = RefusedHeld, records[i], append(out.Holds, i)
-				case c.roles[k] == roleRecord:
-					out.Items[i] = g.Items[i].begun(records[i], r.Version, r.Zxid)
-				case c.roles[k] == roleRuns:
-					out.Runs, out.RunsVersion = runs, r.Version
-				}
-			}
-			if len(rest) == 0 {
-				return Done()
-			}
-			g.todo = rest
-			return g.next(), nil
-		},
-		Else: func(e *registry.OpError) (Move, error) {
-			out.Commits++
-			switch c.roles[e.Index] {
-			case roleRoot:
-				return Move{}, ErrRemoved
-			case roleShare:
-				return g.stale()
-			case roleTrigger:
-				g.trigger = false
-				if out.Items == nil { // somebody else has consumed it: nothing begins
-					return Done()
-				}
-				return g.next(), nil
-			}
-			return g.look(items), nil
-		},
-		Unknown: func() (Move, error) {
-			g.unheard = true
-			return g.look(items), nil
-		},
+		case roleRuns:
+			g.own = ownList{c.runs, result.Version}
+		}
 	}
 }
 
 // ops adds what begins one item, and returns the record that it writes. If the
 // host that began it last is one too many to have died with it, the item is held
 // back instead.
-func (g begin) ops(i int, c *commit) Record {
+func (g *begin) ops(i int, c *commit) Record {
 	l, state := g.Layout, g.Items[i]
 	mine := state.Record.Owner == g.Self.ID && !state.Record.Open()
 	open := state.Record.Open() && state.Record.Owner != g.Self.ID
@@ -248,7 +281,7 @@ func (g begin) ops(i int, c *commit) Record {
 	if _, forgets := g.forgotten[i]; open && !forgets && !g.left[i] {
 		before = before.died(before.Owner)
 	}
-	if open && tooMany(g.Config, state.Record, before) {
+	if open && tooMany(g.View.Config, state.Record, before) {
 		record := before.hold(g.Now.UnixMilli())
 		c.add(roleRecord, i, registry.Set(l.record(i), record.data(), state.RecordVersion)) // look has seen that its host is gone
 		return record
@@ -261,7 +294,7 @@ func (g begin) ops(i int, c *commit) Record {
 	}
 	c.add(roleRecord, i, registry.Set(l.record(i), record.data(), version))
 	c.add(roleItem, i, registry.Absent(l.itemDisabled(i)))
-	if (g.Config.Failover && (!mine || g.Java)) || open {
+	if (g.View.Config.Failover && (!mine || g.mixed())) || open {
 		// It may be owed, and about to be taken, or taken. One that was taken over runs on when failover is switched off. What
 		// this host itself ran last, and has owned since, no other host can have
 		// taken: hosts of ours set the record, and a Java host, also one that
@@ -276,7 +309,7 @@ func (g begin) ops(i int, c *commit) Record {
 		// Its host may live: under a Java leader items move while they run.
 		c.add(roleItem, i, registry.Absent(l.detail(state.Record.Owner)))
 	}
-	if g.Config.MonitorExecution {
+	if g.View.Config.MonitorExecution {
 		c.add(roleItem, i, g.runningMark(i))
 	}
 	if state.Misfire {
@@ -285,25 +318,16 @@ func (g begin) ops(i int, c *commit) Record {
 	return record
 }
 
-// ofOwner are the detail node of the host that last began the item, which is
-// there while that lives if it is one of ours, and its list of runs.
-func (g begin) ofOwner(i int) (detail, runs registry.Query) {
-	if owner := g.Items[i].Record.Owner; owner != "" {
-		return registry.Data(g.Layout.detail(owner)), registry.Data(g.Layout.runsOf(owner))
-	}
-	return registry.Data(g.Layout.record(i)), registry.Data(g.Layout.record(i))
-}
-
 // marked reports whether the running marks outlive the host.
-func (b Beginning) marked() bool { return b.Config.MonitorExecution && b.Config.Failover }
+func (g *begin) marked() bool { return g.View.Config.MonitorExecution && g.View.Config.Failover }
 
 // runningMark is ephemeral without failover, persistent with it, as
 // ElasticJob has it since 3.0.2.
-func (b Beginning) runningMark(item int) registry.Op {
-	if b.Config.Failover {
-		return registry.Create(b.Layout.itemRunning(item), []byte(b.Self.ID))
+func (g *begin) runningMark(item int) registry.Op {
+	if g.View.Config.Failover {
+		return registry.Create(g.itemRunning(item), []byte(g.Self.ID))
 	}
-	return registry.CreateEphemeral(b.Layout.itemRunning(item), []byte(b.Self.ID))
+	return registry.CreateEphemeral(g.itemRunning(item), []byte(g.Self.ID))
 }
 
 // begun is the state after a begin.
@@ -313,31 +337,28 @@ func (s ItemState) begun(r Record, version int32, zxid int64) ItemState {
 }
 
 // stale ends a begin for a share that is not what it was.
-func (g begin) stale() (Move, error) {
+func (g *begin) stale() {
 	g.out.Stale = true
 	if g.out.Items != nil {
 		for _, i := range g.todo {
 			g.out.Refused[i] = RefusedStale
 		}
 	}
-	return Done()
 }
 
-// look finds out why items could not begin, all of them in one read, or
-// whether they have begun though the answer was lost.
-func (g begin) look(items Items) Move {
-	l, out, self := g.Layout, g.out, g.Self.ID
+// look finds out why items could not begin, all of them in one read, or whether
+// they have begun though the commit's outcome was unknown. Begins of which nothing
+// ran are handed back.
+func (g *begin) look(x *exchange, items Items) error {
+	l, self := g.Layout, g.Self.ID
 	items = slices.Clone(items)
-	const each = 9
-	read := make([]registry.Query, 0, 1+each*len(items))
-	read = append(read, registry.Data(l.runsOf(self)))
-	for _, i := range items {
-		detail, runs := g.ofOwner(i)
-		read = append(read, registry.Data(l.record(i)), registry.Data(l.item(i)), registry.Data(l.itemDisabled(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemMisfire(i)),
-			registry.Data(l.failoverItem(i)), detail, runs)
-	}
-	return Move{Name: "begin", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion)
+	for {
+		n, err := x.read(g.beginQueries(items)...)
+		if err != nil {
+			return err
+		}
+		own := n.Data(l.runsOf(self))
+		actual, orphans := ownRuns(own, g.own.runs, g.own.version)
 		asked := len(items)
 		for _, i := range orphans {
 			if !items.Contains(i) && g.todo.Contains(i) {
@@ -346,60 +367,114 @@ func (g begin) look(items Items) Move {
 		}
 		if len(items) > asked { // begun by a later commit of an earlier attempt
 			slices.Sort(items)
-			return g.look(items), nil
+			continue
 		}
-		handBacks := orphans
-		done := make(map[int]bool)
-		for k, i := range items {
-			q := n[1+each*k : 1+each*k+each]
-			record, node, disabled, failover, running, misfire, mark, owner, ownersRuns := q[0], q[1], q[2], q[3], q[4], q[5], q[6], q[7], q[8]
-			state := g.Items[i]
-			r := parseRecord(record.Data)
-			mine, open := r.Owner == self && !r.Open(), r.Open() && r.Owner != self
-			done[i] = true
-			switch {
-			case orphans.Contains(i) && r.Owner == self && r.Open() && actual.fireOf(i).same(g.Fire):
-				if out.Items == nil {
-					out.Items = make(map[int]ItemState)
-				}
-				out.Items[i] = state.begun(r, record.Version, record.Mzxid)
-				handBacks = slices.DeleteFunc(slices.Clone(handBacks), func(o int) bool { return o == i })
-			case r.Held != 0 && node.Exists:
-				out.Refused[i], out.Held[i] = RefusedHeld, r
-				if g.unheard && state.Record.Open() && r.Held == g.Now.UnixMilli() { // by that commit
-					out.Holds = append(out.Holds, i)
-				}
-			case !node.Exists, record.Exists && record.Version != state.RecordVersion, !record.Exists && state.RecordVersion >= 0:
-				out.Refused[i], out.Stale = RefusedStale, true
-			case disabled.Exists:
-				out.Refused[i] = RefusedDisabled
-			case failover.Exists && (g.Config.Failover || open), mark.Exists && ((g.Config.Failover && (!mine || g.Java)) || open):
-				out.Refused[i] = RefusedFailover
-			case open && owner.Exists && !forgets(ownersRuns, i):
-				out.Refused[i] = RefusedRunning
-			case running.Exists && g.Config.MonitorExecution:
-				out.Refused[i] = RefusedRunning
-			default:
-				delete(g.forgotten, i)
-				if open && owner.Exists {
-					g.forgotten[i] = ownersRuns
-				}
-				runs, err := parseRuns(ownersRuns.Data)
-				g.left[i] = open && err == nil && runs.Left
-				state.Misfire = misfire.Exists
-				g.Items[i] = state
-				done[i] = false
-			}
+
+		begun, done := make(map[int]bool), make(map[int]bool)
+		for _, i := range items {
+			again, has := g.understand(i, n, actual, orphans)
+			begun[i], done[i] = has, !again
 		}
+		handBacks := slices.DeleteFunc(slices.Clone(orphans), func(i int) bool { return begun[i] })
 		g.todo = slices.DeleteFunc(slices.Clone(g.todo), func(i int) bool { return done[i] })
-		out.Runs, out.RunsVersion = actual, versionOf(n[0])
-		if g.trigger && out.Items != nil && len(g.todo) == 0 {
+		g.own = ownList{actual, versionOf(own)}
+		if g.trigger && g.out.Items != nil && len(g.todo) == 0 {
 			// It may have been consumed with what was begun after all.
 			g.trigger = false
-			return g.consume(handBacks), nil
+			_, err := x.commit(registry.Delete(l.trigger(self), registry.AnyVersion))
+			if unlessConflict(err) != nil {
+				return err
+			}
 		}
-		return g.handBack(handBacks), nil
-	}}
+		return g.handBack(x, handBacks)
+	}
+}
+
+// beginQueries are the nodes on which it depends whether items can begin.
+func (g *begin) beginQueries(items Items) []registry.Query {
+	l := g.Layout
+	read := make([]registry.Query, 0, 1+9*len(items))
+	read = append(read, registry.Data(l.runsOf(g.Self.ID)))
+	for _, i := range items {
+		read = append(read, registry.Data(l.record(i)), registry.Data(l.item(i)), registry.Data(l.itemDisabled(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemRunning(i)),
+			registry.Data(l.itemMisfire(i)), registry.Data(l.failoverItem(i)))
+		if owner := g.Items[i].Record.Owner; owner != "" {
+			read = append(read, registry.Data(l.detail(owner)), registry.Data(l.runsOf(owner)))
+		}
+	}
+	return read
+}
+
+// understand decides about one item that a commit has not begun: it is to be tried
+// again, or is refused, or has begun nevertheless.
+func (g *begin) understand(i int, n registry.Snapshot, actual Runs, orphans Items) (again, begun bool) {
+	l, self := g.Layout, g.Self.ID
+	state, record := g.Items[i], n.Data(l.record(i))
+	var owner, ownersRuns registry.Node // of the host that last began the item
+	if id := state.Record.Owner; id != "" {
+		owner, ownersRuns = n.Data(l.detail(id)), n.Data(l.runsOf(id))
+	}
+	exists := n.Data(l.item(i)).Exists
+	r := parseRecord(record.Data)
+	open := r.Open() && r.Owner != self
+
+	if orphans.Contains(i) && r.Owner == self && r.Open() && actual.fireOf(i).same(g.Fire) {
+		if g.out.Items == nil {
+			g.out.Items = make(map[int]ItemState)
+		}
+		g.out.Items[i] = state.begun(r, record.Version, record.Mzxid)
+		return false, true
+	}
+	if r.Held != 0 && exists {
+		g.out.Refused[i], g.out.Held[i] = RefusedHeld, r
+		if g.unknown && state.Record.Open() && r.Held == g.Now.UnixMilli() { // by that commit
+			g.out.Holds = append(g.out.Holds, i)
+		}
+		return false, false
+	}
+	if !exists || versionOf(record) != state.RecordVersion {
+		g.out.Refused[i], g.out.Stale = RefusedStale, true
+		return false, false
+	}
+	if why := g.markedAgainst(i, n, r); why != "" {
+		g.out.Refused[i] = why
+		return false, false
+	}
+	if open && owner.Exists && !forgets(ownersRuns, i) {
+		g.out.Refused[i] = RefusedRunning
+		return false, false
+	}
+	if g.View.Config.MonitorExecution && n.Data(l.itemRunning(i)).Exists {
+		g.out.Refused[i] = RefusedRunning
+		return false, false
+	}
+
+	delete(g.forgotten, i)
+	if open && owner.Exists {
+		g.forgotten[i] = ownersRuns
+	}
+	runs, err := parseRuns(ownersRuns.Data)
+	g.left[i] = open && err == nil && runs.Left
+	state.Misfire = n.Data(l.itemMisfire(i)).Exists
+	g.Items[i] = state
+	return true, false
+}
+
+// markedAgainst says which mark of an operator, or of a failover, keeps an item
+// from beginning.
+func (g *begin) markedAgainst(i int, n registry.Snapshot, r Record) Refusal {
+	l := g.Layout
+	open, mine := r.Open() && r.Owner != g.Self.ID, r.Owner == g.Self.ID && !r.Open()
+	if n.Data(l.itemDisabled(i)).Exists {
+		return RefusedDisabled
+	}
+	if n.Data(l.itemFailover(i)).Exists && (g.View.Config.Failover || open) {
+		return RefusedFailover
+	}
+	if n.Data(l.failoverItem(i)).Exists && (open || (g.View.Config.Failover && (!mine || g.mixed()))) {
+		return RefusedFailover
+	}
+	return ""
 }
 
 // forgets reports whether a list of runs is there, and without the item.
@@ -408,22 +483,16 @@ func forgets(n registry.Node, item int) bool {
 	return n.Exists && err == nil && !runs.has(item)
 }
 
-// consume deletes the trigger, if it is still there, and goes on.
-func (g begin) consume(orphans Items) Move {
-	next := func() (Move, error) { return g.handBack(orphans), nil }
-	return Move{Name: "begin", Commit: []registry.Op{registry.Delete(g.Layout.trigger(g.Self.ID), registry.AnyVersion)},
-		Then: func([]registry.Node, []registry.Result) (Move, error) { return next() },
-		Else: func(*registry.OpError) (Move, error) { return next() }}
-}
-
-// handBack deals with items that no host runs, and goes on.
-func (g begin) handBack(orphans Items) Move {
+// handBack deals with begins of this host of which nothing ran.
+func (g *begin) handBack(x *exchange, orphans Items) error {
 	if len(orphans) == 0 {
-		return g.next()
+		return nil
 	}
-	return settleOrphans(g.Layout, g.Self.ID, g.out.Runs, g.out.RunsVersion, orphans, func(runs Runs, version int32, adopted []Claim) (Move, error) {
-		g.out.Runs, g.out.RunsVersion = runs, version
-		g.out.Adopted = append(g.out.Adopted, adopted...)
-		return g.next(), nil
-	})
+	settled, err := x.settleOrphans(g.Layout, g.Self.ID, g.own, orphans)
+	if err != nil {
+		return err
+	}
+	g.own = settled.ownList
+	g.out.Adopted = append(g.out.Adopted, settled.adopted...)
+	return nil
 }

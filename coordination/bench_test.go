@@ -38,7 +38,7 @@ func BenchmarkReshard(b *testing.B) {
 		name := fmt.Sprintf("%dx%d", size.total, size.hosts)
 		reshard := func(b *testing.B, h *simHost) int {
 			var sharded co.Sharded
-			if err := h.perform(co.Reshard(h.view, h.now, &sharded)); err != nil {
+			if err := h.perform(moves.Reshard(&h.Member, h.now, &sharded)); err != nil {
 				b.Fatal(err)
 			}
 			return sharded.Commits
@@ -113,7 +113,7 @@ func BenchmarkParseView(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				h.view = co.ParseView(h.snapshot, h.layout, h.self, h.view)
+				h.View = co.ParseView(h.snapshot, h.layout, h.Self, h.View)
 			}
 		})
 	}
@@ -131,8 +131,7 @@ func BenchmarkReadShare(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		var share co.Share
-		if err := h.perform(co.ReadShare(h.view, known, &share)); err != nil {
+		if err := h.perform(moves.ReadShare(&h.Member, known)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -31,9 +31,7 @@ func TestBeginGoesByTheRegistrysClock(t *testing.T) {
 				states[i] = it.state
 			}
 			var out co.Begun
-			must(t, h.perform(co.Begin(co.Beginning{Layout: h.layout, Self: h.self, Fire: fire, Config: h.view.Config, Items: states, Guard: h.share.Guard, HasGuard: true,
-				Runs: h.runs, RunsVersion: h.version, Now: c.now, Latest: limit.UnixMilli(), Ahead: ahead.UnixMilli()}, &out)))
-			h.runs, h.version = out.Runs, out.RunsVersion
+			must(t, h.perform(moves.Begin(&h.Member, co.Beginning{Fire: fire, Items: states, Now: c.now, Latest: limit.UnixMilli(), Ahead: ahead.UnixMilli()}, &out)))
 			for i, state := range out.Items {
 				h.items[i].running, h.items[i].state, h.items[i].fire = true, state, fire
 			}
@@ -63,7 +61,7 @@ func TestBeginGoesByTheRegistrysClock(t *testing.T) {
 		}
 		for i, want := range map[int]time.Time{0: c.now.Add(time.Hour), 1: limit, 2: limit} {
 			var states map[int]co.ItemState
-			must(t, h.perform(co.ReadItems(h.layout, co.Items{i}, &states)))
+			must(t, h.perform(moves.ReadItems(h.layout, co.Items{i}, &states)))
 			if got := states[i].Record.Instant; got != want.UnixMilli() {
 				t.Errorf("fault %d: the record of item %d names %s, want %s", fault, i, time.UnixMilli(got).UTC(), want.UTC())
 			}
@@ -85,13 +83,13 @@ func TestReshardDatesItemsByTheRegistrysClock(t *testing.T) {
 		h := hosts[0]
 		mine := c.file
 		mine.ShardingTotalCount = 9
-		must(t, h.perform(co.ApplyDefinition(c.layout, mine, h.former, nil, nil)))
-		h.view.Clock = c.now.Add(time.Minute)
-		must(t, h.perform(co.Reshard(h.view, c.now.Add(wrong), nil)))
+		must(t, h.perform(moves.ApplyDefinition(c.layout, mine, h.former, nil, nil)))
+		h.View.Clock = c.now.Add(time.Minute)
+		must(t, h.perform(moves.Reshard(&h.Member, c.now.Add(wrong), nil)))
 		var states map[int]co.ItemState
-		must(t, h.perform(co.ReadItems(h.layout, co.Items{7}, &states)))
-		if got := time.UnixMilli(states[7].Record.Instant); !got.Equal(h.view.Clock.Truncate(time.Millisecond)) {
-			t.Errorf("a leader whose clock is %s ahead: the new item begins with %s, want the registry's %s", wrong, got.UTC(), h.view.Clock.UTC())
+		must(t, h.perform(moves.ReadItems(h.layout, co.Items{7}, &states)))
+		if got := time.UnixMilli(states[7].Record.Instant); !got.Equal(h.View.Clock.Truncate(time.Millisecond)) {
+			t.Errorf("a leader whose clock is %s ahead: the new item begins with %s, want the registry's %s", wrong, got.UTC(), h.View.Clock.UTC())
 		}
 	}
 }

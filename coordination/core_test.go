@@ -270,9 +270,10 @@ func FuzzParseView(f *testing.F) {
 		v = ParseView(s, l, self, v)
 		v.Crashed()
 		v.Java()
-		var sharded Sharded
-		if m, ok := v.Reconcile(time.Unix(0, 0), Share{}, &sharded, &Line{}); ok && m.Commit == nil && m.Read == nil {
-			t.Error("a step that does nothing")
+		actions := []Action{ActionNone, ActionLeaveLine, ActionResign, ActionElect, ActionReshard, ActionAsk}
+		m := Member{Layout: l, Self: self, View: v}
+		if a := m.Reconcile(time.Unix(0, 0)); !slices.Contains(actions, a) {
+			t.Errorf("found action %q, expected one of %q", a, actions)
 		}
 	})
 }
@@ -362,42 +363,55 @@ func TestDivisionStale(t *testing.T) {
 }
 
 // never fails every commit with a conflict.
-type never struct{ registry.Center }
+type never struct {
+	registry.Center
+	reason registry.Reason
+}
 
-func (never) Commit(context.Context, ...registry.Op) ([]registry.Result, error) {
-	return nil, &registry.OpError{Reason: registry.ReasonVersion}
+func (n never) Commit(context.Context, ...registry.Op) ([]registry.Result, error) {
+	return nil, &registry.OpError{Reason: n.reason}
 }
 func (never) Read(_ context.Context, q ...registry.Query) ([]registry.Node, error) {
 	return make([]registry.Node, len(q)), nil
 }
 
-// TestPerformGivesUp: two hosts that contradict each other for ever stop, and
+// TestExchangeGivesUp: two hosts that contradict each other for ever stop, and
 // an exchange that gets on does not.
-func TestPerformGivesUp(t *testing.T) {
+func TestExchangeGivesUp(t *testing.T) {
 	t.Parallel()
-	var again Move
+	ctx := context.Background()
 	tries := 0
-	again = Move{Name: "stubborn", Commit: []registry.Op{{}}, Else: func(*registry.OpError) (Move, error) { tries++; return again, nil }}
-	if err := Perform(context.Background(), never{}, again); !errors.Is(err, registry.ErrConflict) || tries != maxConflicts || !strings.Contains(err.Error(), "stubborn") {
+	stubborn := func(x *exchange) error {
+		for ; ; tries++ {
+			if _, err := x.commit(registry.Op{}); conflictOf(err) == nil {
+				return err
+			}
+		}
+	}
+	if err := perform(ctx, never{reason: registry.ReasonVersion}, "stubborn", stubborn); !errors.Is(err, registry.ErrConflict) || tries != maxConflicts || !strings.Contains(err.Error(), "stubborn") {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
-	reads := 0
-	var on func() Move
-	on = func() Move {
-		return Move{Name: "long", Read: []registry.Query{registry.Data("/x")}, Then: func([]registry.Node, []registry.Result) (Move, error) {
-			if reads++; reads > 10*maxConflicts {
-				return Done()
+	long := func(x *exchange) error {
+		for range 10 * maxConflicts {
+			if _, err := x.read(registry.Data("/x")); err != nil {
+				return err
 			}
-			return on(), nil
-		}}
+		}
+		return nil
 	}
-	if err := Perform(context.Background(), never{}, on()); err != nil {
+	if err := perform(ctx, never{reason: registry.ReasonVersion}, "long", long); err != nil {
 		t.Errorf("a long exchange: %v", err)
 	}
-	if err := Perform(context.Background(), never{}, Move{Name: "nothing"}); err != nil {
-		t.Errorf("nothing to do: %v", err)
+	if err := perform(ctx, never{reason: registry.ReasonVersion}, "nothing", func(x *exchange) error { _, err := x.read(); return err }); err != nil {
+		t.Errorf("nothing to read: %v", err)
 	}
-	if err := Perform(context.Background(), never{}, Move{Name: "plain", Commit: []registry.Op{{}}}); !errors.Is(err, registry.ErrConflict) {
-		t.Errorf("a conflict that nobody handles: %v", err)
+	plain := func(x *exchange) error { _, err := x.commit(registry.Op{}); return err }
+	if err := perform(ctx, never{reason: registry.ReasonVersion}, "plain", plain); !errors.Is(err, registry.ErrConflict) {
+		t.Errorf("a conflict that the step does not handle: %v", err)
+	}
+	// A node that is there, again and again, is an external edit.
+	tries = 0
+	if err := perform(ctx, never{reason: registry.ReasonExists}, "stubborn", stubborn); !errors.Is(err, registry.ErrConflict) || tries != maxSame {
+		t.Errorf("after %d tries: %v", tries, err)
 	}
 }

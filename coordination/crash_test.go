@@ -67,7 +67,7 @@ func (c *chronicle) enter(h *simHost) {
 	}
 	c.try(h, "join", err)
 	if err == nil {
-		c.say("%s: joins as %s", h.name, h.self.ID)
+		c.say("%s: joins as %s", h.name, h.Self.ID)
 	}
 }
 
@@ -132,7 +132,7 @@ func (c *chronicle) finish() {
 			c.t.Fatalf("%s: %v", h.name, err)
 		}
 		var swept co.Swept
-		if err := h.perform(co.Sweep(h.view, c.now, &swept)); err != nil {
+		if err := h.perform(moves.Sweep(&h.Member, c.now, &swept)); err != nil {
 			c.t.Errorf("%s: sweep: %v", h.name, err)
 		}
 		// Nothing that hosts of ours do leaves a mark that only Sweep finds.
@@ -165,7 +165,7 @@ func (c *chronicle) release() {
 		}
 	}
 	var out co.Released
-	if err := c.operate(co.Release(c.layout, -1, c.now, &out)); err != nil {
+	if err := c.operate(moves.Release(c.layout, -1, c.now, &out)); err != nil {
 		c.t.Errorf("release: %v", err)
 	}
 	if len(out.Items) > 0 {
@@ -184,9 +184,9 @@ func (c *chronicle) check() {
 	}
 	alive := make(map[string]bool)
 	for _, h := range c.living() {
-		alive[h.self.ID] = true
-		if h.view.DivisionStale() != "" {
-			t.Errorf("%s sees a stale division: %s", h.name, h.view.DivisionStale())
+		alive[h.Self.ID] = true
+		if h.View.DivisionStale() != "" {
+			t.Errorf("%s sees a stale division: %s", h.name, h.View.DivisionStale())
 		}
 	}
 	var assigned co.Items
@@ -285,14 +285,14 @@ func (c *chronicle) story(victim string, call int, fault registrytest.Fault) (re
 	c.settle()
 	c.complete(all)
 	c.settle()
-	if err := c.operate(co.TriggerJob(c.layout)); err != nil {
+	if err := c.operate(moves.TriggerJob(c.layout)); err != nil {
 		c.say("operator: %v", err)
 	}
 	c.settle()
 	c.complete(all)
 	c.settle()
 	if b.alive() {
-		c.try(b, "drain", b.perform(co.Drain(b.view, co.HostDetail{})))
+		c.try(b, "drain", b.perform(moves.Drain(&b.Member, co.HostDetail{})))
 		b.leaving = true
 	}
 	c.settle()
@@ -405,7 +405,7 @@ func TestRandomLives(t *testing.T) {
 				case 3:
 					if h.alive() && r.IntN(3) == 0 && h.snapshot != nil {
 						c.say("operator: stops %s", h.name)
-						_ = c.operate(co.StopInstance(c.layout, h.self.ID))
+						_ = c.operate(moves.StopInstance(c.layout, h.Self.ID))
 					}
 				case 4:
 					if h.alive() && h.snapshot != nil && r.IntN(3) == 0 {
@@ -415,9 +415,9 @@ func TestRandomLives(t *testing.T) {
 				case 5:
 					_ = c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 1 + r.IntN(9) })
 				case 6:
-					_ = c.operate(co.SetServers(c.layout, r.IntN(3) > 0, h.ip))
+					_ = c.operate(moves.SetServers(c.layout, r.IntN(3) > 0, h.ip))
 				case 7:
-					_ = c.operate(co.TriggerJob(c.layout))
+					_ = c.operate(moves.TriggerJob(c.layout))
 				case 8:
 					c.pass(time.Duration(1+r.IntN(10)) * time.Second)
 				case 9:
@@ -431,7 +431,7 @@ func TestRandomLives(t *testing.T) {
 					}
 				}
 			}
-			if err := c.operate(co.SetServers(c.layout, true)); err != nil {
+			if err := c.operate(moves.SetServers(c.layout, true)); err != nil {
 				for _, h := range c.hosts { // nobody has ever joined
 					h.plan = nil
 				}

@@ -42,7 +42,7 @@ func TestLargeDivisionStopsAnywhere(t *testing.T) {
 		_, err := leader.step()
 		leader.plan = nil
 		c.invariants()
-		mine := c.assignments()[other.self.ID]
+		mine := c.assignments()[other.Self.ID]
 		for _, i := range busy {
 			if !mine.Contains(i) {
 				t.Fatalf("after %d commits: item %d runs on B, which has lost it", k, i)
@@ -125,9 +125,9 @@ func TestNoEndlessDividing(t *testing.T) {
 			c.must(c.edit(func(cfg *jobconfig.Configuration) { cfg.StaticSharding = true }))
 		},
 		"one server down": func(c *chronicle, _ []*simHost) {
-			c.must(c.operate(co.SetServers(c.layout, false, "10.0.0.1")))
+			c.must(c.operate(moves.SetServers(c.layout, false, "10.0.0.1")))
 		},
-		"all servers down": func(c *chronicle, _ []*simHost) { c.must(c.operate(co.SetServers(c.layout, false))) },
+		"all servers down": func(c *chronicle, _ []*simHost) { c.must(c.operate(moves.SetServers(c.layout, false))) },
 		"unreadable configuration": func(c *chronicle, _ []*simHost) {
 			c.hand(registry.Set(c.layout.Root()+"/config", []byte("{"), registry.AnyVersion))
 		},
@@ -136,14 +136,14 @@ func TestNoEndlessDividing(t *testing.T) {
 		},
 		"everybody drains": func(c *chronicle, _ []*simHost) {
 			for _, host := range c.hosts {
-				c.must(host.perform(co.Drain(host.view, co.HostDetail{})))
+				c.must(host.perform(moves.Drain(&host.Member, co.HostDetail{})))
 			}
 		},
 		"unreadable share": func(c *chronicle, h []*simHost) {
-			c.hand(registry.Set(c.layout.Sibling()+"/assignment/"+h[1].self.ID, []byte("x"), registry.AnyVersion), registry.Create(c.layout.Root()+"/leader/sharding/necessary", nil))
+			c.hand(registry.Set(c.layout.Sibling()+"/assignment/"+h[1].Self.ID, []byte("x"), registry.AnyVersion), registry.Create(c.layout.Root()+"/leader/sharding/necessary", nil))
 		},
 		"share gone": func(c *chronicle, h []*simHost) {
-			c.hand(registry.Delete(c.layout.Sibling()+"/assignment/"+h[1].self.ID, registry.AnyVersion), registry.Create(c.layout.Root()+"/leader/sharding/necessary", nil))
+			c.hand(registry.Delete(c.layout.Sibling()+"/assignment/"+h[1].Self.ID, registry.AnyVersion), registry.Create(c.layout.Root()+"/leader/sharding/necessary", nil))
 		},
 		"unreadable division": func(c *chronicle, _ []*simHost) {
 			c.hand(registry.Set(c.layout.Sibling()+"/assignment", []byte("x"), registry.AnyVersion))
@@ -208,13 +208,13 @@ func TestLargeShare(t *testing.T) {
 				return registrytest.NoFault
 			}
 		}
-		must(t, c.operate(co.TriggerJob(c.layout)))
+		must(t, c.operate(moves.TriggerJob(c.layout)))
 		must(t, h.look())
 		third()
 		_, err := h.step()
 		h.plan = nil
 		if err != nil {
-			if n := len(h.runs.Items()); n != 0 {
+			if n := len(h.Runs.Items()); n != 0 {
 				t.Errorf("after an error the host knows of %d runs", n)
 			}
 			must(t, second(h.step()))
@@ -222,18 +222,18 @@ func TestLargeShare(t *testing.T) {
 		if n := len(h.running()); n != total {
 			t.Fatalf("fault %d: %d items run", fault, n)
 		}
-		if c.node(c.layout.Root() + "/trigger/" + h.self.ID).Exists {
+		if c.node(c.layout.Root() + "/trigger/" + h.Self.ID).Exists {
 			t.Error("the trigger was not consumed")
 		}
 		third()
-		save := co.SaveOffsets{Layout: c.layout, Items: make(map[int]co.Ended)}
+		offsets := make(map[int]co.Ended)
 		for i, it := range h.items {
-			save.Items[i] = co.Ended{State: it.state, Offset: make([]byte, 300), HasOffset: true}
+			offsets[i] = co.Ended{State: it.state, Offset: make([]byte, 300), HasOffset: true}
 		}
 		var saved co.Saved
-		if err := h.perform(save.Move(&saved)); err != nil {
+		if err := h.perform(moves.SaveOffsets(c.layout, offsets, &saved)); err != nil {
 			h.plan = nil
-			must(t, h.perform(save.Move(&saved)))
+			must(t, h.perform(moves.SaveOffsets(c.layout, offsets, &saved)))
 		}
 		if len(saved.Items) != total {
 			t.Errorf("fault %d: %d offsets are saved", fault, len(saved.Items))
@@ -244,7 +244,7 @@ func TestLargeShare(t *testing.T) {
 			must(t, h.complete(h.running(), "OK", fmt.Sprintf("%0300d", 1)))
 		}
 		h.plan = nil
-		if n := len(h.runs.Items()); n != 0 {
+		if n := len(h.Runs.Items()); n != 0 {
 			t.Errorf("fault %d: %d runs are left", fault, n)
 		}
 		for _, i := range []int{0, total / 2, total - 1} {

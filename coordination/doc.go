@@ -1,9 +1,10 @@
 // Package coordination decides what the hosts of a job do together: who leads,
 // who owns which sharding item, what begins, what is completed, and what
-// becomes of the work of a host that died. It decides and never acts: its
-// functions are given what was read from a registry and return what to ask of
-// it next (a [Move]); somebody else carries the moves out ([Perform]) and runs
-// the items. There is no clock in it, no goroutine and no state.
+// becomes of the work of a host that died. A [Member] is one host's membership of
+// one job. Each of its methods is a protocol step that reads from top to bottom:
+// read nodes by name, decide by pure functions, commit, and look again after a
+// conflict. One helper (exchange.go) bounds the conflicts of a step. There is no
+// clock in it and no goroutine; the host runs the items.
 //
 // The words and the nodes are those of ElasticJob 3.0.5, whose consoles and
 // hosts can share the tree. What ElasticJob does not know is kept in a second
@@ -13,11 +14,11 @@
 //
 // A host that takes part in a job watches ten nodes ([Control]) and understands
 // them as a [View]. After every change it asks the view what to do
-// ([View.Reconcile]), does that one thing, and waits for the next snapshot:
+// ([Member.Reconcile]), does that one thing, and waits for the next snapshot:
 //
-//	registry ── snapshot ──▶ ParseView ──▶ View ──▶ Reconcile ──▶ Move
-//	    ▲                                                           │
-//	    └───────────── Perform: reads, guarded commits ◀────────────┘
+//	registry ── snapshot ──▶ Observe ──▶ View ──▶ Reconcile ──▶ Action
+//	    ▲                                                          │
+//	    └──────────────── Act: reads, guarded commits ◀────────────┘
 //
 // Hosts never talk to each other. A view may be old; every commit proves what
 // it relies on, so that an old view costs a conflict and another look, never a
@@ -172,7 +173,7 @@
 // are made by looking, deleting and creating). Nothing of ours is unsafe without
 // them: who waits too long goes ahead.
 //
-// What a dead Java host left running is written down by [Sweep] as a list of
+// What a dead Java host left running is written down by [Member.Sweep] as a list of
 // runs, and recovered like any other. What a dead host of ours left, Java hosts
 // may take too: an item whose persistent mark is gone, with no other in its
 // place, was run by one of them and is closed as ELSEWHERE, if one was in the job since
@@ -200,7 +201,7 @@
 // version than it knows reads the list: a begin of the same fire takes for
 // begun what it finds there, a completion takes for completed what is closed,
 // and items that no host runs are handed back, their instant due again.
-// The functions that write ([Begin], [Complete], [Recover], [Join],
+// The functions that write ([Member.Begin], [Member.Complete], [Member.Recover], [Member.Join],
 // SaveOffsets) may simply be called again after an error.
 //
 // # One fire, in registry operations
@@ -209,13 +210,13 @@
 // host, for its three items:
 //
 //  1. Nothing is read. The view and the share are known.
-//  2. [Begin], one commit: check config and the share's version; for each item
+//  2. [Member.Begin], one commit: check config and the share's version; for each item
 //     set its record (owner, 10:00:10, open), demand that disabled and failover
 //     are absent, create running; set runs/{id} to "10:00:10: 0-2". The set of
 //     the record yields the fence token.
 //  3. The guests run. Offsets that they stage are saved now and then
 //     (SaveOffsets): check the record's version and the list of runs, set the offset.
-//  4. [Complete], one commit for all that ended about the same time: set the
+//  4. [Member.Complete], one commit for all that ended about the same time: set the
 //     records (ended, outcome), delete running, write offsets, set runs/{id}.
 //
 // If an item still runs at 10:00:20 the other two begin, and [MarkMisfire]
@@ -224,7 +225,7 @@
 //
 // If the host dies in step 3, its session ends after a while: instance, detail,
 // and leader node if it led, are gone at once. Every survivor sees that. One is
-// elected ([Elect]) and divides the items ([Reshard]); each calls [Recover],
+// elected ([Member.Elect]) and divides the items ([Member.Reshard]); each calls [Member.Recover],
 // which reads runs/{id} of the dead host and of the others, and the marks of
 // those items, and takes its part of them in one commit: set the record (new
 // owner, same instant, failover), create failover, failovering and running, move

@@ -30,7 +30,7 @@ func (h *simHost) sweep() []string {
 	if err := h.look(); err != nil {
 		h.t.Fatal(err)
 	}
-	if err := h.perform(co.Sweep(h.view, h.now, &swept)); err != nil {
+	if err := h.perform(moves.Sweep(&h.Member, h.now, &swept)); err != nil {
 		h.t.Fatal(err)
 	}
 	return swept.Nodes
@@ -45,12 +45,12 @@ func TestAFailoverMarkThatOutlivesItsMakerIsNobodys(t *testing.T) {
 		h[1].crash()
 		c.hand(registry.Create(c.mark(owed[0], "failover"), []byte(data)))
 		must(t, h[0].look())
-		out, err := h[0].recover(h[1].self.ID, true, 100)
+		out, err := h[0].recover(h[1].Self.ID, true, 100)
 		must(t, err)
 		if !out.Settled || len(out.Claimed) != len(owed) {
 			t.Errorf("%q: %d of %s were taken over, %s left", data, len(out.Claimed), owed, out.Left)
 		}
-		if n := c.node(c.mark(owed[0], "failover")); !n.Ephemeral || string(n.Data) != h[0].self.ID {
+		if n := c.node(c.mark(owed[0], "failover")); !n.Ephemeral || string(n.Data) != h[0].Self.ID {
 			t.Errorf("%q: afterwards the mark is %q", data, n.Data)
 		}
 		c.settle()
@@ -107,7 +107,7 @@ func TestAMarkOnAnItemThatNobodyRuns(t *testing.T) {
 		must(t, x.complete(x.running(), "OK", ""))
 	}
 	mark := c.layout.Root() + "/leader/failover/items/0"
-	c.hand(registry.Set(c.layout.Sibling()+"/sharding/0", []byte(`{"owner":"`+h[1].self.ID+`","instant":1,"begun":1}`), registry.AnyVersion), registry.Create(mark, nil))
+	c.hand(registry.Set(c.layout.Sibling()+"/sharding/0", []byte(`{"owner":"`+h[1].Self.ID+`","instant":1,"begun":1}`), registry.AnyVersion), registry.Create(mark, nil))
 	must(t, h[0].look())
 	must(t, second(h[0].recover("", true, 100)))
 	if c.node(mark).Exists {
@@ -129,8 +129,8 @@ func TestAStoppedHostKeepsWhatItRunsThoughItsListIsEmptied(t *testing.T) {
 	c, h := edited(t, 2)
 	running := h[1].running()
 	mark := c.layout.Root() + "/leader/failover/items/" + co.Items{running[0]}.String()
-	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].self.ID, nil, registry.AnyVersion),
-		registry.Delete(c.layout.Root()+"/instances/"+h[1].self.ID, registry.AnyVersion), registry.Create(mark, nil))
+	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].Self.ID, nil, registry.AnyVersion),
+		registry.Delete(c.layout.Root()+"/instances/"+h[1].Self.ID, registry.AnyVersion), registry.Create(mark, nil))
 	must(t, h[0].look())
 	out, err := h[0].recover("", true, 100)
 	must(t, err)
@@ -156,12 +156,12 @@ func TestAListOfRunsOfNobodyStopsNoDivision(t *testing.T) {
 	c.now = c.now.Add(time.Minute) // x is taken for a Java host, which has its time to hear of the flag
 	c.settle()
 	if after := c.node(c.layout.Sibling() + "/assignment").Version; after == before {
-		t.Errorf("the items were not divided for %s", h[0].view.Instances)
+		t.Errorf("the items were not divided for %s", h[0].View.Instances)
 	}
 	// One of ours makes its list anew, and is waited for.
-	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].self.ID, []byte("NaN"), registry.AnyVersion))
+	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].Self.ID, []byte("NaN"), registry.AnyVersion))
 	must(t, h[0].look())
-	if err := h[0].perform(co.Reshard(h[0].view, c.now, nil)); err == nil {
+	if err := h[0].perform(moves.Reshard(&h[0].Member, c.now, nil)); err == nil {
 		t.Error("items were divided though nobody can tell what a host runs")
 	}
 }

@@ -54,10 +54,10 @@ func TestElsewhere(t *testing.T) {
 				leave()
 			}
 			a.crash()
-			item := a.runs.Items()[0]
+			item := a.Runs.Items()[0]
 			must(t, second(c.op.Commit(c.ctx, registry.Delete(fmt.Sprintf("%s/sharding/%d/running", c.layout.Root(), item), registry.AnyVersion))))
 			must(t, b.look())
-			out, err := b.recover(a.self.ID, true, 1000)
+			out, err := b.recover(a.Self.ID, true, 1000)
 			must(t, err)
 			claimed, elsewhere := false, false
 			for _, cl := range out.Claimed {

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -11,7 +12,6 @@ import (
 
 // Recovery is a host's wish to deal with what a crashed host left behind.
 type Recovery struct {
-	View View
 	// Dead is the crashed host's instance id.
 	Dead string
 	// All is set to take whatever is left, not only this host's share of it.
@@ -20,29 +20,7 @@ type Recovery struct {
 	Limit int
 	// Busy are items that this host is running itself.
 	Busy Items
-	// Line is this host's place in ElasticJob's failover latch, in which it
-	// stands while Java hosts may take the same items. If Line.Behind is set
-	// afterwards, call Recover again when that is gone.
-	Line *Line
-	// Runs is what this host has begun already.
-	Runs        Runs
-	RunsVersion int32
-	Now         time.Time
-
-	// leave is set while it is this host's turn: the ops that leave the latch.
-	leave []registry.Op
-	// takers are the hosts among which all of owed is divided, in turn.
-	takers []string
-	owed   Items
-	// alive are the hosts whose detail node is there.
-	alive []string
-	// from is where to go on: the items below it have been decided about.
-	from int
-	// kills are what operators had asked of the dead host.
-	kills Kills
-	// javaSeen is until when a Java host was in the job, Unix milliseconds; it is
-	// known if an item of the dead host has lost its marks.
-	javaSeen int64
+	Now  time.Time
 }
 
 // Recovered is what became of a Recovery.
@@ -63,9 +41,7 @@ type Recovered struct {
 	// in State.Record.
 	Killed []Claim
 	// Left were not taken: disabled, somebody else's share, or over Limit.
-	Left        Items
-	Runs        Runs
-	RunsVersion int32
+	Left Items
 	// Settled is set when nothing of the dead host is left.
 	Settled bool
 	Commits int
@@ -104,168 +80,212 @@ const OutcomeElsewhere = "ELSEWHERE"
 // Java host marks and takes only what has a running mark that outlived its
 // host; once such a mark and all others are gone, it has run the item. If no Java
 // host was in the job since the run began, a person has deleted the mark.
-func Recover(r Recovery, out *Recovered) Move {
-	if r.Line == nil {
-		r.Line = &Line{}
+//
+// The host stands in that latch as m.Takeover. If Behind is set there afterwards, call
+// Recover again when that node is gone.
+func (m *Member) Recover(ctx context.Context, r Recovery) (Recovered, error) {
+	g := recovery{Member: m, Recovery: r, own: ownList{m.Runs, m.RunsVersion}}
+	err := m.perform(ctx, "recover", func(x *exchange) error {
+		for {
+			done, err := g.look(x)
+			if done || err != nil {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		m.Unknown = true
+		return g.out, err
 	}
-	r.takers = r.View.takers() // of what is in no host's list
-	*out = Recovered{Runs: r.Runs, RunsVersion: r.RunsVersion}
-	return r.look(out)
+	m.Runs, m.RunsVersion = g.own.runs, g.own.version
+	m.Unknown = m.Unknown && g.out.Commits == 0
+	return g.out, nil
 }
 
-func (r Recovery) look(out *Recovered) Move {
-	l := r.View.Layout
+// recovery is a Recovery on its way.
+type recovery struct {
+	*Member
+	Recovery
+	own ownList // as of the newest commit or look
+	out Recovered
+	// leave is set while it is this host's turn: the ops that leave the latch.
+	leave []registry.Op
+	// takers are the hosts among which all of owed is divided, in turn.
+	takers []string
+	owed   Items
+	// alive are the hosts whose detail node is there.
+	alive []string
+	// from is where to go on: the items below it have been decided about.
+	from int
+	// kills are what operators had asked of the dead host.
+	kills Kills
+	// javaSeen is until when a Java host was in the job, Unix milliseconds; it is
+	// known if an item of the dead host has lost its marks.
+	javaSeen int64
+}
+
+// look reads what the dead host has left, and takes what this host is to take.
+// done is false if it is to look again.
+func (r *recovery) look(x *exchange) (done bool, err error) {
 	if r.Dead == "" {
-		return r.lookAtMarks(out)
+		return r.lookAtMarks(x)
 	}
+	l, takers := r.View.Layout, r.View.takers()
 	read := []registry.Query{registry.Data(l.runsOf(r.Dead)), registry.Data(l.instance(r.Dead)), registry.Data(l.detail(r.Dead)), registry.Data(l.members()), registry.Data(l.assignmentOf(r.Dead)), registry.Data(l.config()), registry.Data(l.runsOf(r.View.Self.ID)), registry.Children(l.details()), registry.Data(l.kill(r.Dead))}
-	fixed, takers := len(read), r.View.takers()
 	for _, id := range takers {
 		read = append(read, registry.Data(l.runsOf(id)))
 	}
-	return Move{Name: "recover", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		r.alive = n[7].Names
-		runs, instance, detail, members, assigned, own, kill := n[0], n[1], n[2], n[3], n[4], n[6], n[8]
-		r.kills = parseKills(kill.Data)
-		if !n[5].Exists {
-			return Move{}, ErrRemoved
+	n, err := x.read(read...)
+	if err != nil {
+		return false, err
+	}
+	r.alive, r.kills = n.Children(l.details()), parseKills(n.Data(l.kill(r.Dead)).Data)
+	if !n.Data(l.config()).Exists {
+		return false, ErrRemoved
+	}
+	if adopted, err := r.adopt(x, n.Data(l.runsOf(r.View.Self.ID))); adopted || err != nil {
+		return false, err
+	}
+	r.out.Left = r.before(r.out.Left)
+	if n.Data(l.instance(r.Dead)).Exists || n.Data(l.detail(r.Dead)).Exists {
+		return true, nil // it is not dead
+	}
+
+	runs := n.Data(l.runsOf(r.Dead))
+	owed, err := parseRuns(runs.Data)
+	if err != nil {
+		// No host knows what was running. Its marks are swept by
+		// Sweep; what is due is found from the items' records.
+		owed = Runs{}
+	}
+	none, err := r.beyond(x, owed.Items())
+	if err != nil {
+		return false, err
+	}
+	owed = owed.without(none)
+	if len(owed.Runs) == 0 {
+		if !r.All && !r.View.IsJanitor() {
+			return true, nil // one buries it, not all
 		}
-		if actual, orphans := ownRuns(own, out.Runs, out.RunsVersion); versionOf(own) != out.RunsVersion {
-			out.Runs, out.RunsVersion = actual, versionOf(own)
-			if len(orphans) > 0 {
-				return r.adopt(orphans, out), nil
-			}
-		}
-		out.Left = r.before(out.Left)
-		if instance.Exists || detail.Exists {
-			return Done() // it is not dead
-		}
-		owed, err := parseRuns(runs.Data)
-		if err != nil {
-			// No host knows what was running. Its marks are swept by
-			// Sweep; what is due is found from the items' records.
-			owed = Runs{}
-		}
-		return r.beyond(owed.Items(), func(none Items) (Move, error) {
-			owed := owed.without(none)
-			if len(owed.Runs) == 0 {
-				if !r.All && !r.View.IsJanitor() {
-					return Done() // one buries it, not all
-				}
-				return r.bury(runs, members, assigned, kill, out), nil
-			}
-			if len(owed.Takers) == 0 {
-				owed.Owed, owed.Takers = owed.Items(), idle(takers, n[fixed:])
-			}
-			r.owed, r.takers = owed.Owed, owed.Takers
-			return r.readOwed(owed, runs, out)
-		})
-	}}
+		return true, r.bury(x, n)
+	}
+	if len(owed.Takers) == 0 {
+		owed.Owed, owed.Takers = owed.Items(), idle(l, takers, n)
+	}
+	r.owed, r.takers = owed.Owed, owed.Takers
+	return r.take(x, owed, runs)
 }
 
 // before is the part of items that is below from.
-func (r Recovery) before(items Items) Items {
+func (r *recovery) before(items Items) Items {
 	n, _ := slices.BinarySearch(items, r.from)
 	return items[:n]
 }
 
 // beyond finds out which of the items the job has never had: those beyond the
 // total count that are in no tree. Nothing is owed of what an external edit has made up.
-func (r Recovery) beyond(items Items, then func(none Items) (Move, error)) (Move, error) {
+func (r *recovery) beyond(x *exchange, items Items) (none Items, err error) {
 	n, _ := slices.BinarySearch(items, max(r.View.Config.ShardingTotalCount, r.View.Division.Total))
 	if n == len(items) {
-		return then(nil)
+		return nil, nil
 	}
-	return neverWere(r.View.Layout, items[n:], then), nil
+	return x.neverWere(r.View.Layout, items[n:])
 }
 
-// neverWere finds out which of the items have a node in neither tree. Nobody
+// neverWere finds out which of the items have a node in neither tree. No host
 // begins an item that has no record.
-func neverWere(l Layout, items Items, then func(none Items) (Move, error)) Move {
-	return Move{Name: "look for items", Read: []registry.Query{registry.Children(l.records()), registry.Children(l.sharding())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		were := make(map[int]bool)
-		for _, name := range slices.Concat(n[0].Names, n[1].Names) {
-			if i, ok := itemNumber(name); ok {
-				were[i] = true
-			}
+func (x *exchange) neverWere(l Layout, items Items) (none Items, err error) {
+	n, err := x.read(registry.Children(l.records()), registry.Children(l.sharding()))
+	if err != nil {
+		return nil, err
+	}
+	were := make(map[int]bool)
+	for _, name := range slices.Concat(n.Children(l.records()), n.Children(l.sharding())) {
+		if i, ok := itemNumber(name); ok {
+			were[i] = true
 		}
-		return then(slices.DeleteFunc(slices.Clone(items), func(i int) bool { return were[i] }))
-	}}
+	}
+	return slices.DeleteFunc(slices.Clone(items), func(i int) bool { return were[i] }), nil
 }
 
-// adopt claims what this host has begun by a commit whose answer was lost, and
-// hands back what turns out not to be its own any more.
-func (r Recovery) adopt(orphans Items, out *Recovered) Move {
-	return neverWere(r.View.Layout, orphans, func(none Items) (Move, error) {
-		out.Runs = out.Runs.without(none)
-		return r.adoptItems(slices.DeleteFunc(slices.Clone(orphans), none.Contains), out), nil
-	})
-}
+// adopt claims what this host has begun by a commit whose outcome was unknown, and
+// hands back what turns out not to be its own any more. own is the node of its list
+// of runs. adopted is true if there was something of that kind.
+func (r *recovery) adopt(x *exchange, own registry.Node) (adopted bool, err error) {
+	l, self, out := r.View.Layout, r.View.Self.ID, &r.out
+	if versionOf(own) == r.own.version {
+		return false, nil
+	}
+	actual, orphans := ownRuns(own, r.own.runs, r.own.version)
+	r.own = ownList{actual, versionOf(own)}
+	if len(orphans) == 0 {
+		return false, nil
+	}
 
-func (r Recovery) adoptItems(orphans Items, out *Recovered) Move {
-	l, self := r.View.Layout, r.View.Self.ID
-	return readItems(l, orphans, func(states map[int]ItemState) (Move, error) {
-		var strange Items
-		for _, i := range orphans {
-			state := states[i]
-			if state.Record.Owner == self && state.Record.Open() {
-				out.Claimed = append(out.Claimed, Claim{Item: i, Fire: out.Runs.fireOf(i), State: state, Owner: r.Dead})
-			} else {
-				strange = append(strange, i)
-			}
+	none, err := x.neverWere(l, orphans)
+	if err != nil {
+		return false, err
+	}
+	r.own.runs = r.own.runs.without(none)
+	orphans = slices.DeleteFunc(slices.Clone(orphans), none.Contains)
+	states, err := x.readItems(l, orphans)
+	if err != nil {
+		return false, err
+	}
+	var strange Items
+	for _, i := range orphans {
+		state := states[i]
+		if state.Record.Owner == self && state.Record.Open() {
+			out.Claimed = append(out.Claimed, Claim{Item: i, Fire: r.own.runs.fireOf(i), State: state, Owner: r.Dead})
+		} else {
+			strange = append(strange, i)
 		}
-		out.Commits++
-		if len(strange) == 0 {
-			return r.look(out), nil
-		}
-		return handBack(l, self, out.Runs, out.RunsVersion, strange, func(runs Runs, version int32) (Move, error) {
-			out.Runs, out.RunsVersion = runs, version
-			return r.look(out), nil
-		}), nil
-	})
+	}
+	out.Commits++
+	r.own, err = x.handBack(l, self, r.own, strange)
+	return true, err
 }
 
 // bury removes the last traces of a host that left nothing unfinished. If
 // items are still assigned to it they are resharded: the instances may be
 // the same as at the last division, for a host that was stopped by an operator
-// is not counted any more and keeps what it runs.
-func (r Recovery) bury(runs, members, assigned, kill registry.Node, out *Recovered) Move {
+// is not counted any more and keeps what it runs. n has the nodes of the dead host.
+func (r *recovery) bury(x *exchange, n registry.Snapshot) error {
 	l := r.View.Layout
+	members, assigned := n.Data(l.members()), n.Data(l.assignmentOf(r.Dead))
 	var ops []registry.Op
 	if list := parseMembers(members.Data); slices.Contains(list, r.Dead) {
 		ops = append(ops, registry.Set(l.members(), list.without(r.Dead).data(), members.Version))
 	}
-	for _, n := range []registry.Node{runs, assigned, kill} {
-		if n.Exists {
-			ops = append(ops, registry.Delete(n.Path, n.Version))
+	for _, node := range []registry.Node{n.Data(l.runsOf(r.Dead)), assigned, n.Data(l.kill(r.Dead))} {
+		if node.Exists {
+			ops = append(ops, registry.Delete(node.Path, node.Version))
 		}
 	}
 	if len(ops) == 0 { // somebody else has done it
-		out.Settled = true
-		return Move{Name: "recover"}
+		r.out.Settled = true
+		return nil
 	}
-	buried := func([]registry.Node, []registry.Result) (Move, error) {
-		out.Commits++
-		out.Settled = true
-		return Done()
-	}
-	m := Move{Name: "recover", Commit: ops, Then: buried,
-		Else:    func(*registry.OpError) (Move, error) { return Done() }, // somebody else does it
-		Unknown: Done,                                                    // the next call sees
-	}
+
+	var err error
 	// A Java leader divides of its own accord when an instance goes, and may
 	// have done so already: its division says nothing to our assignment nodes.
-	if len(assigned.Data) > 0 && !r.View.JavaLed() {
-		plain := m
-		m.Commit = append(slices.Clone(ops), registry.Create(l.necessary(), nil))
-		m.Else = func(e *registry.OpError) (Move, error) {
-			if e.Index < len(ops) {
-				return Done()
-			}
-			return plain, nil // the flag stands already
+	if divide := len(assigned.Data) > 0 && !r.View.JavaLed(); divide {
+		_, err = x.commit(append(slices.Clone(ops), registry.Create(l.necessary(), nil))...)
+		if conflict := conflictOf(err); conflict != nil && conflict.Index == len(ops) {
+			_, err = x.commit(ops...) // the flag stands already
 		}
+	} else {
+		_, err = x.commit(ops...)
 	}
-	return m
+	if contested(err) { // somebody else does it, or the next call sees that it is done
+		return nil
+	}
+	if err == nil {
+		r.out.Commits++
+		r.out.Settled = true
+	}
+	return err
 }
 
 // Bury removes the last traces of those of the dead hosts that left nothing
@@ -273,53 +293,68 @@ func (r Recovery) bury(runs, members, assigned, kill registry.Node, out *Recover
 // leaves alone who lives: one that an operator has stopped, or one that is on its
 // way into the job. Without bury it only looks. left are those with whom Recover
 // has to deal.
-func Bury(v View, dead []string, bury bool, left *[]string) Move {
-	const each = 5
-	l := v.Layout
+func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left []string, err error) {
+	l, v := m.Layout, m.View
 	var read []registry.Query
 	for _, id := range dead {
 		read = append(read, registry.Data(l.runsOf(id)), registry.Data(l.instance(id)), registry.Data(l.detail(id)), registry.Data(l.assignmentOf(id)), registry.Data(l.kill(id)))
 	}
 	read = append(read, registry.Data(l.members()))
-	return Move{Name: "bury", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		*left = nil
-		members := n[len(n)-1]
-		list := parseMembers(members.Data)
-		var buried []string
+	err = m.perform(ctx, "bury", func(x *exchange) error {
+		n, err := x.read(read...)
+		if err != nil {
+			return err
+		}
 		var ops []registry.Op
-		divide := false
-		for k, id := range dead {
-			runs, instance, detail, assigned, kill := n[each*k], n[each*k+1], n[each*k+2], n[each*k+3], n[each*k+4]
-			owed, err := parseRuns(runs.Data)
-			switch {
-			case instance.Exists || detail.Exists, !slices.Contains(list, id): // it lives, or is buried
-				continue
-			case err == nil && len(owed.Runs) > 0:
-				*left = append(*left, id)
-				continue
-			}
-			buried = append(buried, id)
-			divide = divide || len(assigned.Data) > 0
-			for _, node := range []registry.Node{runs, assigned, kill} {
-				if node.Exists {
-					ops = append(ops, registry.Delete(node.Path, node.Version))
-				}
-			}
-			if size(ops) > commitBudget {
-				break // the others next time
+		if left, ops = v.burials(dead, n); !bury || len(ops) == 0 {
+			return nil
+		}
+		_, err = x.commit(ops...)
+		if contested(err) { // somebody else does it, or the next call
+			return nil
+		}
+		return err
+	})
+	return left, err
+}
+
+// burials remove those of the dead hosts that left nothing unfinished, as many as
+// fit a commit. left are the others that are dead.
+func (v View) burials(dead []string, n registry.Snapshot) (left []string, ops []registry.Op) {
+	l := v.Layout
+	members := n.Data(l.members())
+	list := parseMembers(members.Data)
+	var buried []string
+	divide := false
+	for _, id := range dead {
+		lives := n.Data(l.instance(id)).Exists || n.Data(l.detail(id)).Exists
+		if lives || !slices.Contains(list, id) { // or is buried
+			continue
+		}
+		runs, assigned := n.Data(l.runsOf(id)), n.Data(l.assignmentOf(id))
+		if owed, err := parseRuns(runs.Data); err == nil && len(owed.Runs) > 0 {
+			left = append(left, id)
+			continue
+		}
+		buried = append(buried, id)
+		divide = divide || len(assigned.Data) > 0
+		for _, node := range []registry.Node{runs, assigned, n.Data(l.kill(id))} {
+			if node.Exists {
+				ops = append(ops, registry.Delete(node.Path, node.Version))
 			}
 		}
-		if !bury || len(buried) == 0 {
-			return Done()
+		if size(ops) > commitBudget {
+			break // the others next time
 		}
-		ops = append(ops, registry.Set(members.Path, list.without(buried...).data(), members.Version))
-		if divide && !v.JavaLed() && !v.Necessary { // as for one that is buried alone
-			ops = append(ops, registry.Create(l.necessary(), nil))
-		}
-		return Move{Commit: ops,
-			Else:    func(*registry.OpError) (Move, error) { return Done() }, // somebody else does it, or the next call
-			Unknown: Done}, nil
-	}}
+	}
+	if len(buried) == 0 {
+		return left, nil
+	}
+	ops = append(ops, registry.Set(members.Path, list.without(buried...).data(), members.Version))
+	if divide && !v.JavaLed() && !v.Necessary { // as for one that is buried alone
+		ops = append(ops, registry.Create(l.necessary(), nil))
+	}
+	return left, ops
 }
 
 // owedItem is what the registry holds of one item of a crashed host.
@@ -329,12 +364,9 @@ type owedItem struct {
 	running, failover, failovering, mark, node registry.Node
 }
 
-const (
-	owedQueries = 9
-	// owedAtOnce is how many items are read for one commit: about as many as
-	// it has room for.
-	owedAtOnce = 500
-)
+// owedAtOnce is how many items are read for one commit: about as many as it has
+// room for.
+const owedAtOnce = 500
 
 // owing are some of the items that are owed, as they were read.
 type owing struct {
@@ -345,63 +377,61 @@ type owing struct {
 	more bool
 }
 
-func (r Recovery) readOwed(owed Runs, runs registry.Node, out *Recovered) (Move, error) {
-	l := r.View.Layout
-	// What others are to take they look after. Where no host takes anything, one
-	// of ours reports it.
-	cfg := r.View.Config
-	tells := r.View.IsJanitor() && (!cfg.Failover || !cfg.MonitorExecution)
-	all := owed.ranges()
-	var looked Items
+// readOwed reads some of the items that are owed and that this host takes or
+// reports. What others are to take they look after; where no host takes anything,
+// one of ours reports it.
+func (r *recovery) readOwed(x *exchange, owed Runs) (owing, error) {
+	l, cfg := r.View.Layout, r.View.Config
+	reports := r.View.IsJanitor() && (!cfg.Failover || !cfg.MonitorExecution)
 	o := owing{items: make(map[int]owedItem)}
-	for i := range all.since(r.from) {
-		if !tells && !r.takes(i) {
+	var items Items
+	for i := range owed.ranges().since(r.from) {
+		if !reports && !r.takes(i) {
 			continue
 		}
-		if len(looked) == owedAtOnce {
+		if len(items) == owedAtOnce {
 			o.end, o.more = i, true
 			break
 		}
-		looked = append(looked, i)
+		items = append(items, i)
 	}
-	if len(looked) == 0 {
-		out.Left = slices.AppendSeq(out.Left, all.since(r.from))
-		return r.giveWay()
+
+	read := itemQueries(l, items)
+	for _, i := range items {
+		read = append(read, registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)), registry.Data(l.failoverItem(i)), registry.Data(l.item(i)))
 	}
-	read := make([]registry.Query, 0, owedQueries*len(looked))
-	for _, i := range looked {
-		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)), registry.Data(l.itemMisfire(i)), registry.Data(l.itemDisabled(i)),
-			registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)), registry.Data(l.failoverItem(i)), registry.Data(l.item(i)))
+	n, err := x.read(read...)
+	if err != nil {
+		return o, err
 	}
-	return Move{Name: "recover", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		for k, i := range looked {
-			q := n[owedQueries*k:]
-			o.items[i] = owedItem{fire: owed.fireOf(i), state: itemState(q[0], q[1], q[2], q[3]),
-				running: q[4], failover: q[5], failovering: q[6], mark: q[7], node: q[8]}
-		}
-		for i, it := range o.items {
-			if owed.Java == "" && owed.markedOf(i) && it.unmarked() {
-				return r.lookForJava(func(r Recovery) (Move, error) { return r.take(owed, runs, o, out) }), nil
-			}
-		}
-		return r.take(owed, runs, o, out)
-	}}, nil
+	unmarked := false
+	for _, i := range items {
+		it := owedItem{fire: owed.fireOf(i), state: l.itemState(n, i), running: n.Data(l.itemRunning(i)), failover: n.Data(l.itemFailover(i)),
+			failovering: n.Data(l.itemFailovering(i)), mark: n.Data(l.failoverItem(i)), node: n.Data(l.item(i))}
+		o.items[i] = it
+		unmarked = unmarked || (owed.Java == "" && owed.markedOf(i) && it.unmarked())
+	}
+	if unmarked {
+		err = r.lookForJava(x)
+	}
+	return o, err
 }
 
 // lookForJava finds out until when a Java host was in the job. The view may be
 // older than the marks that are gone.
-func (r Recovery) lookForJava(then func(Recovery) (Move, error)) Move {
+func (r *recovery) lookForJava(x *exchange) error {
 	l := r.View.Layout
-	read := []registry.Query{registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.assignment()), registry.Data(l.epoch()), registry.Data(l.itemInstance(0))}
-	return Move{Name: "look for Java hosts", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		members, division := parseMembers(n[1].Data), parseDivision(n[2].Data)
-		stranger := slices.ContainsFunc(n[0].Names, func(id string) bool { return !slices.Contains(members, id) })
-		r.javaSeen = division.JavaSeen
-		if stranger || division.Java || len(division.Foreigners) > 0 || byJava(n[3], n[4]) {
-			r.javaSeen = math.MaxInt64
-		}
-		return then(r)
-	}}
+	n, err := x.read(registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.assignment()), registry.Data(l.epoch()), registry.Data(l.itemInstance(0)))
+	if err != nil {
+		return err
+	}
+	members, division := parseMembers(n.Data(l.members()).Data), parseDivision(n.Data(l.assignment()).Data)
+	stranger := slices.ContainsFunc(n.Children(l.instances()), func(id string) bool { return !slices.Contains(members, id) })
+	r.javaSeen = division.JavaSeen
+	if stranger || division.Java || len(division.Foreigners) > 0 || byJava(n.Data(l.epoch()), n.Data(l.itemInstance(0))) {
+		r.javaSeen = math.MaxInt64
+	}
+	return nil
 }
 
 // unmarked reports that an item has no mark of who runs it, or is to.
@@ -423,57 +453,88 @@ const (
 	fateClaim
 )
 
-// judge decides about one item. n is how many this host has claimed so far.
-func (r Recovery) judge(i int, it owedItem, owed Runs, n int) fate {
-	cfg := r.View.Config
-	record, dead, java := it.state.Record, r.Dead, owed.Java != "" || r.Dead == ""
-	if owed.Java != "" {
-		dead = owed.Java
-	}
-	left := func(mark registry.Node) bool { return mark.Exists && string(mark.Data) == dead }
-	taken := func(mark registry.Node) bool {
-		return mark.Exists && slices.Contains(r.View.Instances, string(mark.Data))
-	}
-	switch {
-	case java && record.Open() && slices.Contains(r.View.Members, record.Owner) && r.lives(record.Owner),
-		java && !it.mark.Exists && !left(it.running) && !left(it.failovering),
-		!java && record.Owner == dead && !record.Open():
+// judge decides about one item. claimed is how many this host has claimed so far.
+func (r *recovery) judge(i int, it owedItem, owed Runs, claimed int) fate {
+	java := owed.Java != "" || r.Dead == ""
+	if r.settled(it, owed) {
 		return fateSettled
-	case !java && record.Owner != dead:
+	}
+	if !java && it.state.Record.Owner != r.Dead {
 		// The host that completes an item, or takes it over, takes it from the list
 		// in the same commit. This one was not: with failover off its new owner
 		// begins it for the next instant, and may be faster than we are.
 		return fateOvertaken
-	case java && slices.Contains(r.View.Instances, owed.Java):
+	}
+	if java && slices.Contains(r.View.Instances, owed.Java) {
 		return fateLeft // it is back, under the same id
-	case r.killed(i, it) != "":
+	}
+	if r.killed(i, it) != "" {
 		return fateKilled
-	case !(cfg.Failover && cfg.MonitorExecution), !it.node.Exists, cfg.ShardingTotalCount > 0 && i >= cfg.ShardingTotalCount:
-		// Failover is off, or the total count was lowered since. One of us
-		// reports it, not all.
-		switch {
-		case !r.View.IsJanitor():
+	}
+	if !r.repeats(i, it) {
+		// One of us reports it, not all.
+		if !r.View.IsJanitor() {
 			return fateLeft
-		case r.holds(it, owed):
+		}
+		if r.holds(it, owed) {
 			return fateHeld
 		}
 		return fateLost
-	case !java && owed.markedOf(i) && it.unmarked() && record.Begun <= r.javaSeen:
+	}
+	if !java && owed.markedOf(i) && it.unmarked() && it.state.Record.Begun <= r.javaSeen {
 		return fateElsewhere
-	// A failover mark that is not ephemeral is unowned: an external edit has made it.
-	case taken(it.failovering), taken(it.running), it.failover.Ephemeral && (taken(it.failover) || !left(it.failover)),
-		it.state.Disabled, n >= r.Limit, r.Busy.Contains(i), !r.View.Enabled, !r.takes(i):
+	}
+	mayTake := claimed < r.Limit && !it.state.Disabled && !r.Busy.Contains(i) && r.View.Enabled && r.takes(i)
+	if !mayTake || r.taken(it, owed) {
 		return fateLeft
-	case r.holds(it, owed):
+	}
+	if r.holds(it, owed) {
 		return fateHeld
 	}
 	return fateClaim
 }
 
+// deadOf is the host whose marks are those of the dead one.
+func (r *recovery) deadOf(owed Runs) string {
+	if owed.Java != "" {
+		return owed.Java
+	}
+	return r.Dead
+}
+
+// settled reports that nothing is owed of an item any more.
+func (r *recovery) settled(it owedItem, owed Runs) bool {
+	record, dead := it.state.Record, r.deadOf(owed)
+	if java := owed.Java != "" || r.Dead == ""; !java {
+		return record.Owner == dead && !record.Open()
+	}
+	runsOnOurs := record.Open() && slices.Contains(r.View.Members, record.Owner) && r.lives(record.Owner)
+	return runsOnOurs || (!it.mark.Exists && !names(it.running, dead) && !names(it.failovering, dead))
+}
+
+// repeats reports whether hosts repeat an item at all: failover is on, and the
+// total count was not lowered since.
+func (r *recovery) repeats(i int, it owedItem) bool {
+	cfg := r.View.Config
+	return cfg.Failover && cfg.MonitorExecution && it.node.Exists && (cfg.ShardingTotalCount <= 0 || i < cfg.ShardingTotalCount)
+}
+
+// taken reports that another host runs an item, or may. A failover mark that is not
+// ephemeral is unowned: an external edit has made it.
+func (r *recovery) taken(it owedItem, owed Runs) bool {
+	taken := func(mark registry.Node) bool {
+		return mark.Exists && slices.Contains(r.View.Instances, string(mark.Data))
+	}
+	return taken(it.failovering) || taken(it.running) || (it.failover.Ephemeral && (taken(it.failover) || !names(it.failover, r.deadOf(owed))))
+}
+
+// names reports whether a mark is there and names a host.
+func names(mark registry.Node, id string) bool { return mark.Exists && string(mark.Data) == id }
+
 // mourned is the item's record with the death of the dead host, if that died
 // with the run: not one that left in good order, and no Java host, which ran
 // another program.
-func (r Recovery) mourned(it owedItem, owed Runs) Record {
+func (r *recovery) mourned(it owedItem, owed Runs) Record {
 	if r.Dead == "" || owed.Java != "" || owed.Left {
 		return it.state.Record
 	}
@@ -481,7 +542,7 @@ func (r Recovery) mourned(it owedItem, owed Runs) Record {
 }
 
 // holds reports whether the dead host is one too many for the item.
-func (r Recovery) holds(it owedItem, owed Runs) bool {
+func (r *recovery) holds(it owedItem, owed Runs) bool {
 	return tooMany(r.View.Config, it.state.Record, r.mourned(it, owed))
 }
 
@@ -492,12 +553,23 @@ func tooMany(c jobconfig.Configuration, before, after Record) bool {
 }
 
 // killed is why an operator has killed the run of an item, or "".
-func (r Recovery) killed(i int, it owedItem) string {
+func (r *recovery) killed(i int, it owedItem) string {
 	k, asked := r.kills.Of(i, it.state.RecordZxid)
 	if !asked || r.Dead == "" {
 		return ""
 	}
 	return k.Reason() + "; its host died before that"
+}
+
+// taking is what a host writes about items that are owed: what it closes and what
+// it claims.
+type taking struct {
+	commit
+	closed  Recovered // what is closed, by kind
+	claims  map[int]Claim
+	begun   []begins // the claims, as they follow each other
+	dropped Items    // from the dead host's list
+	marked  bool     // a Java host has marked one of the claims
 }
 
 // begins are items that are begun for one fire.
@@ -506,23 +578,108 @@ type begins struct {
 	items Items
 }
 
-// take decides item by item and writes it all in one commit, or as much of it
-// as fits one, and then goes on.
-func (r Recovery) take(owed Runs, runs registry.Node, o owing, out *Recovered) (Move, error) {
+// take decides item by item and writes it in commits. done is false if this host is
+// to look again.
+func (r *recovery) take(x *exchange, owed Runs, runs registry.Node) (done bool, err error) {
 	l, self := r.View.Layout, r.View.Self.ID
-	var c commit
-	var dropped Items
-	var told Recovered // of what is closed
-	claims := make(map[int]Claim)
-	var begun []begins // the claims, as they follow each other
-	now := r.Now.UnixMilli()
-	mine := out.Runs
-	room, last := max(out.Runs.room()-len(runs.Data), leastRoom), -1
-	marked := false
-	dead := r.Dead
-	if owed.Java != "" {
-		dead = owed.Java
+	var t taking
+	var o owing
+	for {
+		if o, err = r.readOwed(x, owed); err != nil {
+			return false, err
+		}
+		t = r.decide(owed, runs, &o)
+		if len(t.dropped) > 0 || !o.more {
+			break
+		}
+		r.from = o.end
 	}
+	if len(t.dropped) == 0 {
+		return true, r.giveWay(x)
+	}
+	if len(t.claims) > 0 && r.leave == nil && (t.marked || len(r.View.Java()) > 0) {
+		turn, err := x.standInLine(l, self, l.failoverLatch(), &r.Takeover)
+		if err != nil || turn == nil {
+			return true, err
+		}
+		r.leave = turn.leave
+		return false, nil
+	}
+
+	dead := r.deadOf(owed)
+	mine, left := r.own.runs, owed.without(t.dropped)
+	for _, b := range t.begun {
+		mine = mine.with(b.Fire, true, b.items)
+	}
+	if r.Dead != "" {
+		t.add(roleRoot, -1, registry.Absent(l.instance(dead)))
+		t.add(roleRoot, -1, registry.Absent(l.detail(dead)))
+		t.add(roleShare, -1, registry.Set(runs.Path, left.data(), runs.Version))
+	}
+	if len(t.claims) > 0 {
+		t.addRuns(l, self, mine, r.own.version)
+	}
+	for _, op := range r.leave {
+		t.add(roleRoot, -1, op)
+	}
+	results, err := x.commit(t.ops...)
+	if conflict := conflictOf(err); conflict != nil && conflict.Op.Path == l.instance(dead) {
+		return true, r.giveWay(x) // it is not dead
+	}
+	if isUnknown(err) { // if it took effect no host finds these again
+		r.out.note(t.closed)
+	}
+	if contested(err) { // another host took a share meanwhile, or an item changed
+		r.leave = nil
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+
+	r.noteTaken(t, mine, results)
+	if o.more {
+		r.from = o.end
+		return false, nil
+	}
+	if len(left.Runs) > 0 || r.Dead == "" {
+		return true, nil
+	}
+	n, err := x.read(registry.Data(runs.Path), registry.Data(l.members()), registry.Data(l.assignmentOf(r.Dead)), registry.Data(l.kill(r.Dead)))
+	if err != nil {
+		return false, err
+	}
+	return true, r.bury(x, n)
+}
+
+// noteTaken notes what a commit has closed and claimed. mine is this host's list of
+// runs since then.
+func (r *recovery) noteTaken(t taking, mine Runs, results []registry.Result) {
+	r.out.Commits++
+	r.out.note(t.closed)
+	for k, result := range results {
+		if t.ops[k].Kind != registry.OpSet {
+			continue
+		}
+		switch i := t.items[k]; {
+		case t.roles[k] == roleRecord && i >= 0:
+			claim := t.claims[i]
+			claim.State.RecordVersion, claim.State.RecordZxid = result.Version, result.Zxid
+			r.out.Claimed = append(r.out.Claimed, claim)
+		case t.roles[k] == roleRuns:
+			r.own = ownList{mine, result.Version}
+		}
+	}
+	if r.leave != nil {
+		r.Takeover, r.leave = Line{}, nil
+	}
+}
+
+// decide decides about the items that were read, as many as fit one commit; of the
+// others o shows where to go on.
+func (r *recovery) decide(owed Runs, runs registry.Node, o *owing) taking {
+	t := taking{claims: make(map[int]Claim)}
+	room, last := max(r.own.runs.room()-len(runs.Data), leastRoom), -1
 	for i := range owed.ranges().since(r.from) {
 		if o.more && i >= o.end {
 			break
@@ -533,139 +690,71 @@ func (r Recovery) take(owed Runs, runs registry.Node, o owing, out *Recovered) (
 		}
 		it, read := o.items[i]
 		if !read {
-			out.Left = append(out.Left, i)
+			r.out.Left = append(r.out.Left, i)
 			continue
 		}
-		before := len(c.ops)
-		claim := Claim{Item: i, Fire: it.fire, State: it.state, Owner: r.Dead}
-		end := func(record Record) {
-			record = record.after(it.state.RecordZxid)
-			if dead == r.Dead && dead != "" { // what a Java host ran is in no record
-				c.add(roleRecord, -1, registry.Set(l.record(i), record.data(), it.state.RecordVersion))
-				claim.State.Record = record
-			}
-			it.clear(dead, &c, i)
-			if it.mark.Exists {
-				c.add(roleItem, i, registry.Delete(it.mark.Path, registry.AnyVersion))
-			}
-		}
-		switch r.judge(i, it, owed, len(out.Claimed)+len(claims)) {
-		case fateSettled:
-			it.clear(dead, &c, i)
-			if it.mark.Exists && it.state.Record.Open() { // made too late, or an external edit has changed the record
-				c.add(roleItem, i, registry.Check(l.record(i), it.state.RecordVersion))
-				c.add(roleItem, i, registry.Delete(it.mark.Path, registry.AnyVersion))
-			}
-		case fateLost:
-			end(r.mourned(it, owed).lost(now))
-			told.Lost = append(told.Lost, claim)
-		case fateKilled:
-			end(it.state.Record.end(OutcomeCancelled, r.killed(i, it), max(now, it.state.Record.Begun+1)))
-			told.Killed = append(told.Killed, claim)
-		case fateHeld:
-			end(r.mourned(it, owed).hold(now))
-			told.Held = append(told.Held, claim)
-		case fateOvertaken:
-			it.clear(dead, &c, i)
-			told.Lost = append(told.Lost, claim)
-		case fateElsewhere:
-			end(it.state.Record.end(OutcomeElsewhere, "", now))
-			for _, mark := range []registry.Node{it.running, it.failover, it.failovering, it.mark} {
-				c.add(roleItem, i, registry.Absent(mark.Path)) // they were read one after the other
-			}
-			told.Elsewhere = append(told.Elsewhere, claim)
-		case fateLeft:
-			out.Left = append(out.Left, i)
+		f := r.judge(i, it, owed, len(r.out.Claimed)+len(t.claims))
+		if f == fateLeft {
+			r.out.Left = append(r.out.Left, i)
 			continue
-		case fateClaim:
-			marked = marked || it.mark.Exists
-			r.claim(i, &claim, it, r.mourned(it, owed), &c)
-			claims[i] = claim
-			if len(begun) == 0 || begun[len(begun)-1].Fire != it.fire {
-				begun = append(begun, begins{Fire: it.fire})
-			}
-			begun[len(begun)-1].items = append(begun[len(begun)-1].items, i)
 		}
-		dropped = append(dropped, i)
-		room -= size(c.ops[before:]) + 2*listed(i, last) // in two lists
+		before := len(t.ops)
+		r.write(f, i, it, owed, &t)
+		t.dropped = append(t.dropped, i)
+		room -= size(t.ops[before:]) + 2*listed(i, last) // in two lists
 		last = i
 	}
-	if len(dropped) == 0 && o.more {
-		r.from = o.end
-		return r.readOwed(owed, runs, out)
+	return t
+}
+
+// write adds what becomes of one item.
+func (r *recovery) write(f fate, i int, it owedItem, owed Runs, t *taking) {
+	l, now, dead := r.View.Layout, r.Now.UnixMilli(), r.deadOf(owed)
+	claim := Claim{Item: i, Fire: it.fire, State: it.state, Owner: r.Dead}
+	end := func(record Record) Claim {
+		record = record.after(it.state.RecordZxid)
+		if dead == r.Dead && dead != "" { // what a Java host ran is in no record
+			t.add(roleRecord, -1, registry.Set(l.record(i), record.data(), it.state.RecordVersion))
+			claim.State.Record = record
+		}
+		it.clear(dead, &t.commit, i)
+		if it.mark.Exists {
+			t.add(roleItem, i, registry.Delete(it.mark.Path, registry.AnyVersion))
+		}
+		return claim
 	}
-	if len(dropped) == 0 {
-		return r.giveWay()
+	closed := &t.closed
+	switch f {
+	case fateSettled:
+		it.clear(dead, &t.commit, i)
+		if it.mark.Exists && it.state.Record.Open() { // made too late, or an external edit has changed the record
+			t.add(roleItem, i, registry.Check(l.record(i), it.state.RecordVersion))
+			t.add(roleItem, i, registry.Delete(it.mark.Path, registry.AnyVersion))
+		}
+	case fateLost:
+		closed.Lost = append(closed.Lost, end(r.mourned(it, owed).lost(now)))
+	case fateKilled:
+		closed.Killed = append(closed.Killed, end(it.state.Record.end(OutcomeCancelled, r.killed(i, it), max(now, it.state.Record.Begun+1))))
+	case fateHeld:
+		closed.Held = append(closed.Held, end(r.mourned(it, owed).hold(now)))
+	case fateOvertaken:
+		it.clear(dead, &t.commit, i)
+		closed.Lost = append(closed.Lost, claim)
+	case fateElsewhere:
+		closed.Elsewhere = append(closed.Elsewhere, end(it.state.Record.end(OutcomeElsewhere, "", now)))
+		for _, mark := range []registry.Node{it.running, it.failover, it.failovering, it.mark} {
+			t.add(roleItem, i, registry.Absent(mark.Path)) // they were read one after the other
+		}
+	case fateClaim:
+		t.marked = t.marked || it.mark.Exists
+		r.claim(i, &claim, it, r.mourned(it, owed), &t.commit)
+		t.claims[i] = claim
+		if len(t.begun) == 0 || t.begun[len(t.begun)-1].Fire != it.fire {
+			t.begun = append(t.begun, begins{Fire: it.fire})
+		}
+		newest := &t.begun[len(t.begun)-1]
+		newest.items = append(newest.items, i)
 	}
-	if len(claims) > 0 && r.leave == nil && (marked || len(r.View.Java()) > 0) {
-		return inLine(l, self, l.failoverLatch(), r.Line, nil, func(leave []registry.Op, _ []registry.Node) (Move, error) {
-			r.leave = leave
-			return r.look(out), nil
-		}), nil
-	}
-	for _, b := range begun {
-		mine = mine.with(b.Fire, true, b.items)
-	}
-	left := owed.without(dropped)
-	if r.Dead != "" {
-		c.add(roleRoot, -1, registry.Absent(l.instance(dead)))
-		c.add(roleRoot, -1, registry.Absent(l.detail(dead)))
-		c.add(roleShare, -1, registry.Set(runs.Path, left.data(), runs.Version))
-	}
-	if len(claims) > 0 {
-		c.addRuns(l, self, mine, out.RunsVersion)
-	}
-	for _, op := range r.leave {
-		c.add(roleRoot, -1, op)
-	}
-	again := func() (Move, error) {
-		r.leave = nil
-		return r.look(out), nil
-	}
-	return Move{
-		Name: "recover", Commit: c.ops,
-		Then: func(_ []registry.Node, results []registry.Result) (Move, error) {
-			out.Commits++
-			out.note(told)
-			for k, result := range results {
-				switch i := c.items[k]; {
-				case c.ops[k].Kind != registry.OpSet:
-				case c.roles[k] == roleRecord && i >= 0:
-					claim := claims[i]
-					claim.State.RecordVersion, claim.State.RecordZxid = result.Version, result.Zxid
-					out.Claimed = append(out.Claimed, claim)
-				case c.roles[k] == roleRuns:
-					out.Runs, out.RunsVersion = mine, result.Version
-				}
-			}
-			if r.leave != nil {
-				*r.Line = Line{}
-			}
-			if o.more {
-				r.from = o.end
-				return again()
-			}
-			if len(left.Runs) > 0 || r.Dead == "" {
-				return Done()
-			}
-			return Move{Read: []registry.Query{registry.Data(runs.Path), registry.Data(l.members()), registry.Data(l.assignmentOf(r.Dead)), registry.Data(l.kill(r.Dead))},
-				Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-					return r.bury(n[0], n[1], n[2], n[3], out), nil
-				}}, nil
-		},
-		// Another host took a share meanwhile, or an item changed: look again.
-		Else: func(e *registry.OpError) (Move, error) {
-			if e.Op.Path == l.instance(dead) {
-				return r.giveWay() // it is not dead
-			}
-			return again()
-		},
-		// If it took effect no host finds these again.
-		Unknown: func() (Move, error) {
-			out.note(told)
-			return again()
-		},
-	}, nil
 }
 
 // note keeps what is closed, once.
@@ -684,15 +773,15 @@ func (out *Recovered) note(closed Recovered) {
 }
 
 // giveWay ends a recovery that has nothing to write, and leaves the latch.
-func (r Recovery) giveWay() (Move, error) {
-	if r.leave == nil && !r.Line.Standing {
-		return Done()
+func (r *recovery) giveWay(x *exchange) error {
+	if r.leave == nil && !r.Takeover.Standing {
+		return nil
 	}
-	return leaveLine(r.View.Self.ID, r.View.failoverLatch(), r.Line), nil
+	return x.leaveLine(r.View.Self.ID, r.View.failoverLatch(), &r.Takeover)
 }
 
 // claim adds what begins an item that is owed, after the given record.
-func (r Recovery) claim(i int, claim *Claim, it owedItem, before Record, c *commit) {
+func (r *recovery) claim(i int, claim *Claim, it owedItem, before Record, c *commit) {
 	l, self := r.View.Layout, r.View.Self.ID
 	record := before.after(it.state.RecordZxid).begin(self, it.fire, r.Now.UnixMilli())
 	record.Source = sourceFailover
@@ -717,84 +806,92 @@ func (r Recovery) claim(i int, claim *Claim, it owedItem, before Record, c *comm
 	claim.State.Record = record
 }
 
-// lookAtMarks claims what Java hosts have marked as crashed and no host has in
-// his list of runs. A mark on an item that a host of ours runs was made too
-// late: it is taken away.
-func (r Recovery) lookAtMarks(out *Recovered) Move {
-	l := r.View.Layout
-	return Move{Name: "recover", Read: []registry.Query{registry.Children(l.failoverItems()), registry.Children(l.runs()), registry.Children(l.details()), registry.Data(l.config())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		if !n[3].Exists {
-			return Move{}, ErrRemoved
+// lookAtMarks claims what Java hosts have marked as crashed and is in no host's list
+// of runs. A mark on an item that a host of ours runs was made too
+// late: it is taken away. done is false if this host is to look again.
+func (r *recovery) lookAtMarks(x *exchange) (done bool, err error) {
+	l, self := r.View.Layout, r.View.Self.ID
+	r.takers = r.View.takers()
+	n, err := x.read(registry.Children(l.failoverItems()), registry.Children(l.runs()), registry.Children(l.details()), registry.Data(l.config()))
+	if err != nil {
+		return false, err
+	}
+	if !n.Data(l.config()).Exists {
+		return false, ErrRemoved
+	}
+	hosts := n.Children(l.runs())
+	r.alive = n.Children(l.details())
+	var marks Items
+	for _, name := range n.Children(l.failoverItems()) {
+		if i, ok := itemNumber(name); ok {
+			marks = append(marks, i)
 		}
-		ids := n[1].Names
-		r.alive = n[2].Names
-		var marks Items
-		for _, name := range n[0].Names {
-			if i, ok := itemNumber(name); ok {
-				marks = append(marks, i)
-			}
-		}
-		slices.Sort(marks)
-		read := []registry.Query{registry.Data(l.runsOf(r.View.Self.ID))}
-		for _, id := range ids {
-			read = append(read, registry.Data(l.runsOf(id)))
-		}
-		return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-			if actual, orphans := ownRuns(n[0], out.Runs, out.RunsVersion); versionOf(n[0]) != out.RunsVersion {
-				out.Runs, out.RunsVersion = actual, versionOf(n[0])
-				if len(orphans) > 0 {
-					return r.adopt(orphans, out), nil
-				}
-			}
-			out.Left = r.before(out.Left)
-			var late []registry.Op
-			listed := make(map[int]bool)
-			for k, id := range ids {
-				node := n[k+1]
-				runs, err := parseRuns(node.Data)
-				if err != nil {
-					continue
-				}
-				items := runs.Items()
-				for _, i := range marks {
-					if !items.Contains(i) {
-						continue
-					}
-					if !listed[i] && slices.Contains(r.alive, id) {
-						late = append(late, registry.Check(node.Path, node.Version), registry.Delete(l.failoverItem(i), registry.AnyVersion))
-					}
-					listed[i] = true
-				}
-			}
-			if len(late) > 0 {
-				return r.drop(late, out)
-			}
-			free := slices.DeleteFunc(marks, func(i int) bool { return listed[i] })
-			return r.beyond(free, func(none Items) (Move, error) {
-				for _, i := range none {
-					late = append(late, registry.Absent(l.item(i)), registry.Delete(l.failoverItem(i), registry.AnyVersion))
-				}
-				if len(late) > 0 {
-					return r.drop(late, out)
-				}
-				if len(free) == 0 {
-					return r.giveWay()
-				}
-				fire := Fire{Instant: r.Now.UnixMilli(), Source: sourceFailover}
-				return r.readOwed(Runs{}.with(fire, true, free), registry.Node{}, out)
-			})
-		}}, nil
-	}}
+	}
+	slices.Sort(marks)
+
+	read := []registry.Query{registry.Data(l.runsOf(self))}
+	for _, id := range hosts {
+		read = append(read, registry.Data(l.runsOf(id)))
+	}
+	if n, err = x.read(read...); err != nil {
+		return false, err
+	}
+	if adopted, err := r.adopt(x, n.Data(l.runsOf(self))); adopted || err != nil {
+		return false, err
+	}
+	r.out.Left = r.before(r.out.Left)
+	listed, late := r.lateMarks(marks, hosts, n)
+	if len(late) > 0 {
+		return false, x.drop(late)
+	}
+
+	free := slices.DeleteFunc(marks, func(i int) bool { return listed[i] })
+	none, err := r.beyond(x, free)
+	if err != nil {
+		return false, err
+	}
+	for _, i := range none {
+		late = append(late, registry.Absent(l.item(i)), registry.Delete(l.failoverItem(i), registry.AnyVersion))
+	}
+	if len(late) > 0 {
+		return false, x.drop(late)
+	}
+	if len(free) == 0 {
+		return true, r.giveWay(x)
+	}
+	fire := Fire{Instant: r.Now.UnixMilli(), Source: sourceFailover}
+	return r.take(x, Runs{}.with(fire, true, free), registry.Node{})
 }
 
-// drop takes marks away, as many as fit a commit, and looks again.
-func (r Recovery) drop(ops []registry.Op, out *Recovered) (Move, error) {
-	for part := range parts(ops, commitBudget) {
-		ops = part
-		break
+// lateMarks removes marks of items that a host of ours runs. listed are the items
+// that are in some host's list of runs.
+func (r *recovery) lateMarks(marks Items, hosts []string, n registry.Snapshot) (listed map[int]bool, late []registry.Op) {
+	l := r.View.Layout
+	listed = make(map[int]bool)
+	for _, id := range hosts {
+		node := n.Data(l.runsOf(id))
+		runs, err := parseRuns(node.Data)
+		if err != nil {
+			continue
+		}
+		items := runs.Items()
+		for _, i := range marks {
+			if !items.Contains(i) {
+				continue
+			}
+			if !listed[i] && slices.Contains(r.alive, id) {
+				late = append(late, registry.Check(node.Path, node.Version), registry.Delete(l.failoverItem(i), registry.AnyVersion))
+			}
+			listed[i] = true
+		}
 	}
-	again := func() (Move, error) { return r.look(out), nil }
-	return Move{Commit: ops, Then: func([]registry.Node, []registry.Result) (Move, error) { return again() }, Else: func(*registry.OpError) (Move, error) { return again() }}, nil
+	return listed, late
+}
+
+// drop takes marks away, as many as fit a commit; look again afterwards.
+func (x *exchange) drop(ops []registry.Op) error {
+	_, err := x.commit(firstPart(ops)...)
+	return unlessConflict(err)
 }
 
 // clear removes the marks that the dead host left on an item.
@@ -807,10 +904,10 @@ func (it owedItem) clear(dead string, c *commit, item int) {
 }
 
 // idle are those of the takers that run nothing of the job; all, if each does.
-func idle(takers []string, runs []registry.Node) []string {
+func idle(l Layout, takers []string, n registry.Snapshot) []string {
 	var idle []string
-	for k, id := range takers {
-		if r, err := parseRuns(runs[k].Data); err == nil && len(r.Runs) == 0 {
+	for _, id := range takers {
+		if r, err := parseRuns(n.Data(l.runsOf(id)).Data); err == nil && len(r.Runs) == 0 {
 			idle = append(idle, id)
 		}
 	}
@@ -823,7 +920,7 @@ func idle(takers []string, runs []registry.Node) []string {
 // takes reports whether this host takes an item: any of them if All is set,
 // else its share of all. Which that is does not depend on what the others have
 // taken already.
-func (r Recovery) takes(item int) bool {
+func (r *recovery) takes(item int) bool {
 	if r.All || len(r.takers) == 0 {
 		return r.All
 	}
@@ -836,7 +933,7 @@ func (r Recovery) takes(item int) bool {
 
 // lives reports whether a host may still run something: one that an operator
 // has stopped is not in the job any more and finishes what it runs.
-func (r Recovery) lives(id string) bool {
+func (r *recovery) lives(id string) bool {
 	return slices.Contains(r.View.Instances, id) || slices.Contains(r.alive, id)
 }
 

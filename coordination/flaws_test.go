@@ -38,10 +38,10 @@ func TestAHostThatComesOrGoesWhileItemsAreDividedIsCounted(t *testing.T) {
 		}
 		c.settle()
 		shares := c.assignments()
-		if got := len(shares[late.self.ID]) > 0; got != comes {
-			t.Errorf("the host that came has %s", shares[late.self.ID])
+		if got := len(shares[late.Self.ID]) > 0; got != comes {
+			t.Errorf("the host that came has %s", shares[late.Self.ID])
 		}
-		if items := shares[h[2].self.ID]; (len(items) > 0) != comes {
+		if items := shares[h[2].Self.ID]; (len(items) > 0) != comes {
 			t.Errorf("the host that went has %s", items)
 		}
 		c.finish()
@@ -94,7 +94,7 @@ func TestWhatCannotBeReadDecidesNothing(t *testing.T) {
 		c.now = c.now.Add(2 * time.Second) // hosts wait a second before they try again
 		c.settle()
 		for _, i := range owed {
-			if r := c.record(i); r.Source != "failover" || r.Owner != survivor.self.ID {
+			if r := c.record(i); r.Source != "failover" || r.Owner != survivor.Self.ID {
 				t.Errorf("read %d failed: item %d is left as %+v", n, i, r)
 			}
 		}
@@ -155,7 +155,7 @@ func TestASlowItemHoldsUpNoOtherAtAResharding(t *testing.T) {
 			}
 		}
 	}
-	if !holder.running().Contains(slow) || !c.assignments()[holder.self.ID].Contains(slow) {
+	if !holder.running().Contains(slow) || !c.assignments()[holder.Self.ID].Contains(slow) {
 		t.Errorf("the slow item has not stayed where it runs")
 	}
 	c.complete(all)
@@ -175,7 +175,7 @@ func TestACrashedTakersOwnItemsRunAgainToo(t *testing.T) {
 	own, owed := taker.running(), first.running()
 	first.crash()
 	must(t, taker.look())
-	must(t, second(taker.recover(first.self.ID, true, 100)))
+	must(t, second(taker.recover(first.Self.ID, true, 100)))
 	both := taker.running()
 	if len(own) != 1 || len(owed) != 1 || !slices.Equal(both, slices.Sorted(slices.Values(append(slices.Clone(own), owed...)))) {
 		t.Fatalf("the taker ran %s, took over %s and runs %s", own, owed, both)
@@ -188,7 +188,7 @@ func TestACrashedTakersOwnItemsRunAgainToo(t *testing.T) {
 		t.Errorf("of %s the last host runs %s again", both, got)
 	}
 	for _, i := range both {
-		if r := c.record(i); r.Instant != start.Add(10*time.Second).UnixMilli() || r.Owner != last.self.ID {
+		if r := c.record(i); r.Instant != start.Add(10*time.Second).UnixMilli() || r.Owner != last.Self.ID {
 			t.Errorf("item %d: %+v", i, r)
 		}
 	}
@@ -211,17 +211,17 @@ func TestAddressesAreComparedWhole(t *testing.T) {
 		t.Helper()
 		c.settle()
 		for h, n := range items {
-			if got := c.assignments()[h.self.ID]; len(got) != n {
+			if got := c.assignments()[h.Self.ID]; len(got) != n {
 				t.Errorf("%s: %s owns %s, want %d items", what, h.ip, got, n)
 			}
 		}
 	}
-	must(t, c.operate(co.SetServers(c.layout, false, short.ip)))
+	must(t, c.operate(moves.SetServers(c.layout, false, short.ip)))
 	want("the short one is disabled", map[*simHost]int{short: 0, long: 6})
-	must(t, c.operate(co.SetServers(c.layout, true, short.ip)))
-	must(t, c.operate(co.SetServers(c.layout, false, long.ip)))
+	must(t, c.operate(moves.SetServers(c.layout, true, short.ip)))
+	must(t, c.operate(moves.SetServers(c.layout, false, long.ip)))
 	want("the long one is disabled", map[*simHost]int{short: 6, long: 0})
-	must(t, c.operate(co.SetServers(c.layout, true, long.ip)))
+	must(t, c.operate(moves.SetServers(c.layout, true, long.ip)))
 	want("both are enabled", map[*simHost]int{short: 3, long: 3})
 	// The short one dies: its marks do not look alive because the long one is.
 	c.pass(10 * time.Second)
@@ -237,7 +237,7 @@ func TestAddressesAreComparedWhole(t *testing.T) {
 	next := c.addHost("B", "10.0.0.1")
 	must(t, second(next.join(c.file)))
 	c.settle()
-	must(t, c.operate(co.StopInstance(c.layout, next.self.ID)))
+	must(t, c.operate(moves.StopInstance(c.layout, next.Self.ID)))
 	want("the new short one is stopped", map[*simHost]int{next: 0, long: 6})
 	c.finish()
 }
@@ -251,7 +251,7 @@ func TestWhatAnOperatorSwitchedStaysSoAfterARestart(t *testing.T) {
 		c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Disabled = disabled })
 		a, node := h[0], c.layout.Root()+"/servers/"+h[0].ip
 		before := string(c.node(node).Data)
-		must(t, c.operate(co.SetServers(c.layout, disabled, a.ip)))
+		must(t, c.operate(moves.SetServers(c.layout, disabled, a.ip)))
 		want := string(c.node(node).Data)
 		if before == want {
 			t.Fatalf("the server was and is %s", want)
@@ -267,8 +267,8 @@ func TestWhatAnOperatorSwitchedStaysSoAfterARestart(t *testing.T) {
 			if got := string(c.node(node).Data); got != want {
 				t.Errorf("disabled: %v; after a restart the server is %q, want %q", disabled, got, want)
 			}
-			if got := len(c.assignments()[a.self.ID]) > 0; got != disabled {
-				t.Errorf("disabled: %v; the host has %s", disabled, c.assignments()[a.self.ID])
+			if got := len(c.assignments()[a.Self.ID]) > 0; got != disabled {
+				t.Errorf("disabled: %v; the host has %s", disabled, c.assignments()[a.Self.ID])
 			}
 		}
 	}
@@ -284,17 +284,17 @@ func TestDistributedListenersWaitForNoDisabledItem(t *testing.T) {
 	rest := slices.DeleteFunc(b.owned(), func(i int) bool { return i == off })
 	arrive := func(h *simHost, items co.Items) (last bool) {
 		t.Helper()
-		must(t, h.perform(co.Arrive(c.layout, h.self, co.PhaseStarted, items, 6, &last)))
+		must(t, h.perform(moves.Arrive(c.layout, h.Self, co.PhaseStarted, items, 6, &last)))
 		return last
 	}
 	if arrive(a, a.owned()) {
 		t.Error("A was the last, and B has not arrived")
 	}
-	must(t, c.operate(co.SetItem(c.layout, off, false)))
+	must(t, c.operate(moves.SetItem(c.layout, off, false)))
 	if !arrive(b, rest) {
 		t.Errorf("item %d is disabled, and waited for", off)
 	}
-	must(t, b.perform(co.ClearGuarantee(c.layout, co.PhaseStarted)))
+	must(t, b.perform(moves.ClearGuarantee(c.layout, co.PhaseStarted)))
 	// Whoever looks only now, as after a lost notification, sees that it is over.
 	n := c.read(co.GuaranteeWatch(c.layout, co.PhaseStarted))
 	if !co.GuaranteePassed(n, a.owned()) {
@@ -316,7 +316,7 @@ func TestStaticShardingGivesAwayTheItemsOfADeadHost(t *testing.T) {
 			t.Errorf("a host came, and %s has %s instead of %s", id, got, items)
 		}
 	}
-	gone := h[1].self.ID
+	gone := h[1].Self.ID
 	h[1].crash()
 	c.settle()
 	after := c.assignments()
@@ -359,7 +359,7 @@ func TestAStrategyThatFailsBlocksNobody(t *testing.T) {
 	}
 	c.hand(registry.Set(path, []byte(broken), registry.AnyVersion))
 	c.settle()
-	if err := h[0].view.ConfigErr; err == nil || !strings.Contains(err.Error(), "NO_SUCH_STRATEGY") {
+	if err := h[0].View.ConfigErr; err == nil || !strings.Contains(err.Error(), "NO_SUCH_STRATEGY") {
 		t.Errorf("the strategy does not exist, and the reason is %v", err)
 	}
 	if !maps.EqualFunc(before, c.assignments(), slices.Equal) {
@@ -381,10 +381,10 @@ func TestAStrategyThatFailsBlocksNobody(t *testing.T) {
 func TestAnItemOfOneThatIsGoneCanBeShown(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, nil)
-	gone, items := h[1].self.ID, h[1].owned()
+	gone, items := h[1].Self.ID, h[1].owned()
 	h[1].crash()
 	var s co.Shards
-	must(t, c.operate(co.ReadShards(c.layout, &s)))
+	must(t, c.operate(moves.ReadShards(c.layout, &s)))
 	for _, it := range s.Items {
 		want := co.ShardPending
 		if items.Contains(it.Item) {
@@ -433,7 +433,7 @@ func TestEveryRunHasAnIDAndItsSource(t *testing.T) {
 	c.settle()
 	note("misfire", items)
 	c.complete(all)
-	must(t, c.operate(co.TriggerJob(c.layout)))
+	must(t, c.operate(moves.TriggerJob(c.layout)))
 	c.settle()
 	note("trigger", items)
 	owed := h[1].running()

@@ -27,9 +27,9 @@ func TestFormerLeader(t *testing.T) {
 	must(t, former.look())
 	var sharded co.Sharded
 	former.beforeCommit(func() {
-		must(t, c.operate(co.Resign(former.view)))
+		must(t, c.operate(moves.Resign(&former.Member)))
 		must(t, next.look())
-		for steps := 0; !next.view.Leading(); steps++ {
+		for steps := 0; !next.View.Leading(); steps++ {
 			if steps == 5 {
 				t.Fatal("nobody is elected")
 			}
@@ -37,7 +37,7 @@ func TestFormerLeader(t *testing.T) {
 			must(t, next.look())
 		}
 	})
-	must(t, former.perform(co.Reshard(former.view, c.now, &sharded)))
+	must(t, former.perform(moves.Reshard(&former.Member, c.now, &sharded)))
 	if sharded.Commits > 0 {
 		t.Errorf("a former leader divided the items into %v", sharded.Items)
 	}
@@ -65,13 +65,13 @@ func TestFormerOwner(t *testing.T) {
 		a, b := h[0], h[1]
 		begin(t, a, c.now.Add(time.Second))
 		item := a.running()[0]
-		before, detail := c.record(item), c.layout.Sibling()+"/instances/"+a.self.ID
+		before, detail := c.record(item), c.layout.Sibling()+"/instances/"+a.Self.ID
 		c.hand(registry.Delete(detail, registry.AnyVersion))
 		b.beforeCommit(func() {
 			_, err := a.rc.Commit(c.ctx, registry.CreateEphemeral(detail, nil))
 			must(t, err)
 		})
-		out := beginAt(t, b, item, a.items[item].state, b.view.Config, c.now.Add(2*time.Second))
+		out := beginAt(t, b, item, a.items[item].state, b.View.Config, c.now.Add(2*time.Second))
 		if out.Refused[item] != co.RefusedRunning || c.record(item) != before {
 			t.Errorf("B began item %d, which runs on A: refused %q, the record is %+v", item, out.Refused[item], c.record(item))
 		}
@@ -86,10 +86,10 @@ func TestFormerOwner(t *testing.T) {
 		item = a.running()[0]
 		state = a.items[item].state
 		var saved co.Saved
-		must(t, a.perform(co.SaveOffsets{Layout: c.layout, Items: map[int]co.Ended{item: {State: state, Offset: []byte("first"), HasOffset: true}}}.Move(&saved)))
+		must(t, a.perform(moves.SaveOffsets(c.layout, map[int]co.Ended{item: {State: state, Offset: []byte("first"), HasOffset: true}}, &saved)))
 		state = saved.Items[item]
-		c.hand(registry.Delete(c.layout.Sibling()+"/instances/"+a.self.ID, registry.AnyVersion))
-		if out := beginAt(t, b, item, state, b.view.Config, c.now.Add(2*time.Second)); len(out.Items) != 1 {
+		c.hand(registry.Delete(c.layout.Sibling()+"/instances/"+a.Self.ID, registry.AnyVersion))
+		if out := beginAt(t, b, item, state, b.View.Config, c.now.Add(2*time.Second)); len(out.Items) != 1 {
 			t.Fatalf("B did not begin item %d: %v", item, out.Refused)
 		}
 		return c, a, item, state
@@ -102,7 +102,7 @@ func TestFormerOwner(t *testing.T) {
 	t.Run("saves an offset", func(t *testing.T) {
 		c, a, item, state := taken(t)
 		var saved co.Saved
-		must(t, a.perform(co.SaveOffsets{Layout: c.layout, Items: map[int]co.Ended{item: {State: state, Offset: []byte("late"), HasOffset: true}}}.Move(&saved)))
+		must(t, a.perform(moves.SaveOffsets(c.layout, map[int]co.Ended{item: {State: state, Offset: []byte("late"), HasOffset: true}}, &saved)))
 		if !slices.Equal(saved.Lost, co.Items{item}) || offset(c, item) != "first" {
 			t.Errorf("A's offset of an item that B began since: lost %v, the node holds %q", saved.Lost, offset(c, item))
 		}
@@ -113,7 +113,7 @@ func TestFormerOwner(t *testing.T) {
 		c, a, item, state := taken(t)
 		before := c.record(item)
 		var out co.Completed
-		must(t, a.perform(co.Complete(co.Completing{Layout: c.layout, Self: a.self, Config: a.view.Config, Runs: a.runs, RunsVersion: a.version, Now: c.now,
+		must(t, a.perform(moves.Complete(&a.Member, co.Completing{Now: c.now,
 			Items: map[int]co.Ended{item: {State: state, Outcome: "OK", Offset: []byte("late"), HasOffset: true}}}, &out)))
 		if !slices.Equal(out.Lost, co.Items{item}) || c.record(item) != before || offset(c, item) != "first" {
 			t.Errorf("A's completion of an item that B began since: lost %v, the record is %+v, the offset %q", out.Lost, c.record(item), offset(c, item))
@@ -129,7 +129,7 @@ func TestFormerOwner(t *testing.T) {
 		a, b, next := h[0], h[1], h[2]
 		begin(t, a, c.now.Add(time.Second))
 		item := a.running()[0]
-		state, old := a.items[item].state, next.view.Config
+		state, old := a.items[item].state, next.View.Config
 		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.MonitorExecution = true }))
 		a.crash()
 		must(t, b.look())
@@ -140,7 +140,7 @@ func TestFormerOwner(t *testing.T) {
 			}
 			newer = c.record(item)
 		})
-		out, err := b.recover(a.self.ID, true, 100)
+		out, err := b.recover(a.Self.ID, true, 100)
 		must(t, err)
 		for _, claim := range out.Claimed {
 			if claim.Item == item {
@@ -154,13 +154,17 @@ func TestFormerOwner(t *testing.T) {
 }
 
 // beginAt begins one item on a host that knows its state and a configuration.
-// No share proves that it is the host's: another guard must do.
+// Whatever share it has is current: another guard must do.
 func beginAt(t *testing.T, h *simHost, item int, state co.ItemState, config jobconfig.Configuration, at time.Time) co.Begun {
 	t.Helper()
 	config.Failover = false // or the marks of a takeover would be looked at as well
+	m := h.Member
+	m.View.Config = config
+	sibling := h.layout.Sibling()
+	m.Share = co.Share{Guard: co.ShareGuard{Assignment: h.node(sibling + "/assignment/" + h.Self.ID).Version, Epoch: h.node(sibling + "/epoch").Version}}
 	var out co.Begun
-	must(t, h.perform(co.Begin(co.Beginning{Layout: h.layout, Self: h.self, Fire: co.Fire{Instant: at.UnixMilli(), Source: "schedule"}, Config: config,
-		Items: map[int]co.ItemState{item: state}, Runs: h.runs, RunsVersion: h.version, Now: at}, &out)))
-	h.runs, h.version = out.Runs, out.RunsVersion
+	must(t, h.perform(moves.Begin(&m, co.Beginning{Fire: co.Fire{Instant: at.UnixMilli(), Source: "schedule"},
+		Items: map[int]co.ItemState{item: state}, Now: at}, &out)))
+	h.Runs, h.RunsVersion = m.Runs, m.RunsVersion
 	return out
 }

@@ -209,12 +209,12 @@ func (v *vandal) rest() {
 			stepped, err := h.step()
 			if round%20 == 0 && h.alive() { // it does not get on: see (*job).rereadShare
 				v.mend(h)
-				v.try(h, "ask", h.perform(co.AskForSharding(h.view)))
+				v.try(h, "ask", h.perform(moves.AskForSharding(&h.Member)))
 			}
-			if errors.Is(err, registry.ErrConflict) || h.alive() && h.view.MissingFromMembers() {
+			if errors.Is(err, registry.ErrConflict) || h.alive() && h.View.MissingFromMembers() {
 				v.mend(h)
 			}
-			if err == nil && !stepped && h.alive() && len(h.view.FailoverItems) > 0 && round < 5 {
+			if err == nil && !stepped && h.alive() && len(h.View.FailoverItems) > 0 && round < 5 {
 				var out co.Recovered // as hosts do with what Java hosts have marked
 				out, err = h.recover("", true, 100)
 				stepped = out.Commits > 0
@@ -237,7 +237,7 @@ func (v *vandal) rest() {
 
 func (v *vandal) mend(h *simHost) {
 	var mended []string
-	err := h.perform(co.Mend(co.Mending{View: h.view, Detail: co.HostDetail{State: co.DetailReady}, Runs: h.runs, Items: true}, &mended))
+	err := h.perform(moves.Repair(&h.Member, co.Repairing{Detail: co.HostDetail{State: co.DetailReady}, Items: true}, &mended))
 	v.say("%s: mends %d nodes: %v", h.name, len(mended), err)
 }
 
@@ -248,7 +248,7 @@ func (v *vandal) nobodyTwice() {
 	v.t.Helper()
 	runs := make(map[int]string)
 	for _, h := range v.living() {
-		if !v.node(v.layout.Root()+"/instances/"+h.self.ID).Exists && !v.node(v.layout.Sibling()+"/instances/"+h.self.ID).Exists {
+		if !v.node(v.layout.Root()+"/instances/"+h.Self.ID).Exists && !v.node(v.layout.Sibling()+"/instances/"+h.Self.ID).Exists {
 			continue
 		}
 		for _, i := range h.running() {
@@ -308,10 +308,10 @@ func (v *vandal) recover() {
 		v.pass(time.Minute) // a host whose own list of runs says more than it runs finds out when it writes it
 		quiet()
 		for _, h := range v.living() {
-			if h.look() == nil && h.view.Joined() {
+			if h.look() == nil && h.View.Joined() {
 				v.mend(h)
 				var swept co.Swept
-				v.try(h, "sweep", h.perform(co.Sweep(h.view, v.now, &swept)))
+				v.try(h, "sweep", h.perform(moves.Sweep(&h.Member, v.now, &swept)))
 				v.say("%s: sweeps %d", h.name, len(swept.Nodes))
 			}
 		}

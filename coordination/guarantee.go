@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"slices"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -50,127 +51,137 @@ func GuaranteePassed(n registry.Node, items Items) bool {
 	return len(items) > 0
 }
 
-// Arrive marks that this host's items have come to the phase. last is set to
-// true on exactly one host: the one whose items were the last of all that can
+// Arrive marks that this host's items have come to the phase. last is true on
+// exactly one host: the one whose items were the last of all that can
 // run. That host runs the listener and then clears the marks with
 // ClearGuarantee; the others wait until it has. Disabled items are not waited
 // for.
-func Arrive(l Layout, self JobInstance, p Phase, items Items, total int, last *bool) Move {
-	var marks []registry.Op
-	for _, i := range items {
-		marks = append(marks, registry.Create(l.guaranteeItem(p, i), nil))
-	}
-	ops := []registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.guarantee(p))}
-	var rest Items
-	for part := range parts(marks, commitBudget) {
-		ops = append(ops, part...)
-		rest = items[len(part):]
-		break
-	}
-	return Move{
-		Name: "arrive", Commit: ops,
-		Then: func([]registry.Node, []registry.Result) (Move, error) {
-			if len(rest) > 0 {
-				return Arrive(l, self, p, rest, total, last), nil
+func Arrive(ctx context.Context, r registry.Center, l Layout, self JobInstance, p Phase, items Items, total int) (last bool, err error) {
+	err = perform(ctx, r, "arrive", func(x *exchange) error {
+		if err := x.markArrival(l, p, items); err != nil {
+			return err
+		}
+		last, err = x.claimPhase(l, self, p, total)
+		return err
+	})
+	return last, err
+}
+
+// markArrival makes the marks of a host's items, in one commit or several.
+func (x *exchange) markArrival(l Layout, p Phase, items Items) error {
+	for {
+		var marks []registry.Op
+		for _, i := range items {
+			marks = append(marks, registry.Create(l.guaranteeItem(p, i), nil))
+		}
+		part := firstPart(marks)
+		ops := append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.guarantee(p))}, part...)
+		_, err := x.commit(ops...)
+		if err == nil {
+			if items = items[len(part):]; len(items) == 0 {
+				return nil
 			}
-			return arrived(l, self, p, total, last), nil
-		},
-		Else: func(e *registry.OpError) (Move, error) {
-			switch {
-			case e.Index == 0:
-				return Move{}, ErrRemoved
-			case e.Reason != registry.ReasonExists: // the marks have just been cleared
-				return Arrive(l, self, p, items, total, last), nil
-			}
-			// Left by an earlier fire that timed out.
-			return Move{Read: []registry.Query{registry.Children(l.guarantee(p))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-				there := make(map[string]bool, len(n[0].Names))
-				for _, name := range n[0].Names {
-					there[name] = true
-				}
-				left := slices.DeleteFunc(slices.Clone(items), func(i int) bool { return there[itoa(i)] })
-				return Arrive(l, self, p, left, total, last), nil
-			}}, nil
-		},
+			continue
+		}
+		conflict := conflictOf(err)
+		if conflict == nil {
+			return err
+		}
+		if conflict.Index == 0 {
+			return ErrRemoved
+		}
+		if conflict.Reason != registry.ReasonExists { // the marks have just been cleared
+			continue
+		}
+
+		// Left by an earlier fire that timed out.
+		n, err := x.read(registry.Children(l.guarantee(p)))
+		if err != nil {
+			return err
+		}
+		there := setOf(n.Children(l.guarantee(p)))
+		items = slices.DeleteFunc(slices.Clone(items), func(i int) bool { return there[itoa(i)] })
 	}
 }
 
-// arrived looks whether all have arrived, and then claims the phase: the
-// node's data is the instance that runs the listener. A claim of an instance
-// that is gone counts for nothing.
-func arrived(l Layout, self JobInstance, p Phase, total int, last *bool) Move {
-	read := []registry.Query{registry.Children(l.guarantee(p)), registry.Data(l.guarantee(p)), registry.Children(l.instances())}
-	first := len(read)
-	for i := range total {
-		read = append(read, registry.Data(l.itemDisabled(i)))
-	}
-	return Move{Name: "arrive", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		marks, claim, instances := n[0], n[1], n[2]
-		there := make(map[string]bool, len(marks.Names))
-		for _, name := range marks.Names {
-			there[name] = true
-		}
+// claimPhase reports whether this host is the last to arrive: all items are there,
+// and no other host that lives has claimed the phase, which the node's data says.
+func (x *exchange) claimPhase(l Layout, self JobInstance, p Phase, total int) (last bool, err error) {
+	marks, claim := registry.Children(l.guarantee(p)), registry.Data(l.guarantee(p))
+	for {
+		read := []registry.Query{marks, claim, registry.Children(l.instances())}
 		for i := range total {
-			if !n[first+i].Exists && !there[itoa(i)] {
-				return Done()
+			read = append(read, registry.Data(l.itemDisabled(i)))
+		}
+		n, err := x.read(read...)
+		if err != nil {
+			return false, err
+		}
+		there := setOf(n[marks].Names)
+		for i := range total {
+			if !n.Data(l.itemDisabled(i)).Exists && !there[itoa(i)] {
+				return false, nil
 			}
 		}
-		by := string(claim.Data)
-		if !claim.Exists || (by != "" && by != self.ID && slices.Contains(instances.Names, by)) {
-			return Done()
+		by := string(n[claim].Data)
+		claimed := by != "" && by != self.ID && slices.Contains(n.Children(l.instances()), by)
+		if claimed || !n[claim].Exists {
+			return false, nil
 		}
-		return Move{
-			Commit: []registry.Op{registry.Set(l.guarantee(p), []byte(self.ID), claim.Version)},
-			Then:   func([]registry.Node, []registry.Result) (Move, error) { *last = true; return Done() },
-			Else:   func(*registry.OpError) (Move, error) { return arrived(l, self, p, total, last), nil },
-		}, nil
-	}}
+		_, err = x.commit(registry.Set(l.guarantee(p), []byte(self.ID), n[claim].Version))
+		if conflictOf(err) == nil {
+			return err == nil, err
+		}
+	}
 }
 
-// ClearGuarantee ends a phase: its listener has run, or the time is up.
-func ClearGuarantee(l Layout, p Phase) Move {
-	return Move{Name: "clear guarantee", Read: []registry.Query{registry.Children(l.guarantee(p))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		if !n[0].Exists {
-			return Done()
-		}
-		return clearGuarantee(l, p, n[0].Names), nil
-	}}
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }
 
-// clearGuarantee deletes the subtree; of several hosts that try, the one whose
-// first commit succeeds does it.
-func clearGuarantee(l Layout, p Phase, names []string) Move {
+// ClearGuarantee ends a phase: its listener has run, or the time is up. It deletes
+// the subtree; of several hosts that try, the one whose first commit succeeds does
+// it.
+func ClearGuarantee(ctx context.Context, r registry.Center, l Layout, p Phase) error {
+	return perform(ctx, r, "clear guarantee", func(x *exchange) error {
+		for begun := false; ; {
+			n, err := x.read(registry.Children(l.guarantee(p)))
+			if err != nil {
+				return err
+			}
+			marks := n[registry.Children(l.guarantee(p))]
+			if !marks.Exists {
+				return nil
+			}
+			cleared, err := x.clearPhase(l, p, marks.Names, &begun)
+			if err != nil || cleared {
+				return err
+			}
+		}
+	})
+}
+
+// clearPhase deletes a phase's node and the marks below it. cleared is false if
+// marks came while this host, which had begun, deleted them.
+func (x *exchange) clearPhase(l Layout, p Phase, names []string, begun *bool) (cleared bool, err error) {
 	ops := make([]registry.Op, 0, len(names)+1)
 	for _, name := range names {
 		ops = append(ops, registry.Delete(l.guarantee(p)+"/"+name, registry.AnyVersion))
 	}
 	ops = append(ops, registry.Delete(l.guarantee(p), registry.AnyVersion))
 	for part := range parts(ops, commitBudget) {
-		rest := names[min(len(part), len(names)):]
-		return Move{
-			Name: "clear guarantee", Commit: part,
-			Then: func([]registry.Node, []registry.Result) (Move, error) {
-				if len(part) == len(ops) {
-					return Done()
-				}
-				return finishGuarantee(l, p, rest), nil
-			},
-			Else: func(*registry.OpError) (Move, error) { return Done() },
+		_, err := x.commit(part...)
+		if conflictOf(err) != nil {
+			return !*begun, nil // another host does it
 		}
+		if err != nil {
+			return false, err
+		}
+		*begun = true
 	}
-	return Move{Name: "clear guarantee"}
-}
-
-// finishGuarantee goes on with a subtree that this host has begun to delete.
-func finishGuarantee(l Layout, p Phase, names []string) Move {
-	m := clearGuarantee(l, p, names)
-	m.Else = func(*registry.OpError) (Move, error) {
-		return Move{Read: []registry.Query{registry.Children(l.guarantee(p))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-			if !n[0].Exists {
-				return Done()
-			}
-			return finishGuarantee(l, p, n[0].Names), nil
-		}}, nil
-	}
-	return m
+	return true, nil
 }

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"slices"
 	"strconv"
 
@@ -23,50 +24,89 @@ func byJava(epoch, first registry.Node) bool {
 type adoption struct {
 	view                             View
 	known                            map[int]ItemState
-	share                            *Share
 	had                              Items // what the host owned before
 	assigned, division, epoch, first registry.Node
 }
 
-func (a adoption) read() Move {
-	v := a.view
+// adopt takes the share; done is false if a Java leader divided the items
+// meanwhile. share is left alone while a Java leader is about to divide them.
+func (a adoption) adopt(x *exchange, share *Share) (done bool, err error) {
+	v, l := a.view, a.view.Layout
 	total := v.Config.ShardingTotalCount
 	read := make([]registry.Query, 0, total+len(v.Servers))
 	for i := range total {
-		read = append(read, registry.Data(v.itemInstance(i)))
+		read = append(read, registry.Data(l.itemInstance(i)))
 	}
 	for _, ip := range v.Servers {
-		read = append(read, registry.Data(v.server(ip)))
+		read = append(read, registry.Data(l.server(ip)))
 	}
 	if len(read) == 0 {
-		return Move{}
+		return true, nil
 	}
-	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		disabled := make(map[string]bool)
-		for k, ip := range v.Servers {
-			disabled[ip] = !enabled(n[total+k].Data)
+	n, err := x.read(read...)
+	if err != nil {
+		return false, err
+	}
+	items := make([]registry.Node, total)
+	for i := range items {
+		items[i] = n.Data(l.itemInstance(i))
+	}
+	disabled := make(map[string]bool)
+	for _, ip := range v.Servers {
+		disabled[ip] = !enabled(n.Data(l.server(ip)).Data)
+	}
+
+	s, mine, ops := a.take(items, disabled)
+	results, err := x.commit(ops...)
+	if conflict := conflictOf(err); conflict != nil {
+		path := conflict.Op.Path
+		divides := path == l.leader() || path == l.necessary() || path == l.processing()
+		return divides, nil // then the next snapshot says more
+	}
+	if isUnknown(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for k, op := range ops {
+		if op.Path == a.division.Path {
+			s.division = results[k].Zxid
 		}
-		return a.take(n[:total], disabled), nil
-	}}
+	}
+
+	// What was read is of several instants, and Java may have divided
+	// between them and the commit. It has not if the node that it makes
+	// anew every time is still the one that was read first; from the
+	// commit on the anchor shows it.
+	n, err = x.read(registry.Data(a.first.Path))
+	if err != nil || n.Data(a.first.Path).Czxid != a.first.Czxid {
+		return false, err
+	}
+	if _, err := x.fill(&s, v, mine, a.known); err != nil {
+		return false, err
+	}
+	*share = s
+	return true, nil
 }
 
-// take writes the share, and proves that Java does not divide at that moment.
-func (a adoption) take(items []registry.Node, disabled map[string]bool) Move {
+// take is the host's share, and the ops that write it down and prove that Java
+// does not divide at that moment.
+func (a adoption) take(items []registry.Node, disabled map[string]bool) (s Share, mine Items, ops []registry.Op) {
 	v, l := a.view, a.view.Layout
-	var mine Items
 	for i, n := range items {
 		if n.Exists && string(n.Data) == v.Self.ID {
 			mine = append(mine, i)
 		}
 	}
-	s := Share{Items: make(map[int]ItemState, len(mine)), Java: true, division: v.divisionNode.Mzxid, round: v.round}
+	s = Share{Items: make(map[int]ItemState, len(mine)), Java: true, division: v.divisionNode.Mzxid, round: v.round}
 	for _, i := range mine {
 		if _, held := a.known[i]; !held && !a.had.Contains(i) {
 			s.Foreign = append(s.Foreign, i)
 		}
 	}
 	made := strconv.FormatInt(a.first.Czxid, 10)
-	ops := []registry.Op{registry.Check(l.leader(), 0), registry.Absent(l.necessary()), registry.Absent(l.processing())}
+	ops = []registry.Op{registry.Check(l.leader(), 0), registry.Absent(l.necessary()), registry.Absent(l.processing())}
 	if string(a.epoch.Data) == made {
 		ops = append(ops, registry.Check(a.epoch.Path, a.epoch.Version))
 		s.Guard.Epoch = a.epoch.Version
@@ -89,37 +129,7 @@ func (a adoption) take(items []registry.Node, disabled map[string]bool) Move {
 			ops = append(ops, registry.Check(anchor.Path, anchor.Version))
 		}
 	}
-	again := func() (Move, error) { return ReadShare(v, a.known, a.share), nil }
-	return Move{Name: "read share", Commit: ops,
-		Then: func(_ []registry.Node, results []registry.Result) (Move, error) {
-			for k, op := range ops {
-				if op.Path == a.division.Path {
-					s.division = results[k].Zxid
-				}
-			}
-			// What was read is of several instants, and Java may have divided
-			// between them and the commit. It has not if the node that it makes
-			// anew every time is still the one that was read first; from the
-			// commit on the anchor tells.
-			return Move{Read: []registry.Query{registry.Data(a.first.Path)}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-				if n[0].Czxid != a.first.Czxid {
-					return again()
-				}
-				return s.fill(v, mine, a.known, func(bool) (Move, error) {
-					*a.share = s
-					return Done()
-				})
-			}}, nil
-		},
-		Else: func(e *registry.OpError) (Move, error) {
-			switch e.Op.Path {
-			case l.leader(), l.necessary(), l.processing():
-				return Done() // the next snapshot says more
-			}
-			return again()
-		},
-		Unknown: again,
-	}
+	return s, mine, ops
 }
 
 // divided is the division as far as it is known from the owners: what Java
@@ -168,24 +178,26 @@ func ItemMarks(l Layout, item int) []registry.Query {
 
 // ReadHosts reads what hosts of ours publish for a job; an id that
 // has no such node, a Java host's, is left out.
-func ReadHosts(l Layout, ids []string, out *map[string]HostDetail) Move {
+func ReadHosts(ctx context.Context, r registry.Center, l Layout, ids []string) (map[string]HostDetail, error) {
 	var read []registry.Query
 	for _, id := range ids {
 		read = append(read, registry.Data(l.detail(id)), registry.Data(l.runsOf(id)))
 	}
-	return Move{Name: "read hosts", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		hosts := make(map[string]HostDetail, len(ids))
-		for k, id := range ids {
-			if !n[2*k].Exists {
+	hosts := make(map[string]HostDetail, len(ids))
+	err := perform(ctx, r, "read hosts", func(x *exchange) error {
+		n, err := x.read(read...)
+		for _, id := range ids {
+			detail := n.Data(l.detail(id))
+			if !detail.Exists {
 				continue
 			}
-			d := parseDetail(n[2*k].Data)
-			if d.State == DetailReady && len(n[2*k+1].Data) > 0 {
+			d := parseDetail(detail.Data)
+			if d.State == DetailReady && len(n.Data(l.runsOf(id)).Data) > 0 {
 				d.State = DetailRunning
 			}
 			hosts[id] = d
 		}
-		*out = hosts
-		return Done()
-	}}
+		return err
+	})
+	return hosts, err
 }

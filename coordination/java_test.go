@@ -74,7 +74,7 @@ func (m mixed) calm() {
 		m.complete(all)
 		for _, h := range m.living() {
 			var swept co.Swept
-			m.try(h, "sweep", h.perform(co.Sweep(h.view, m.now, &swept)))
+			m.try(h, "sweep", h.perform(moves.Sweep(&h.Member, m.now, &swept)))
 		}
 		m.now = m.now.Add(2 * time.Second)
 	}
@@ -157,7 +157,7 @@ func (m mixed) live() {
 				p.shutdown()
 			}
 		case 6:
-			_ = m.operate(co.SetServers(m.layout, r.IntN(3) > 0, []string{h.ip, p.ip}[r.IntN(2)]))
+			_ = m.operate(moves.SetServers(m.layout, r.IntN(3) > 0, []string{h.ip, p.ip}[r.IntN(2)]))
 		case 7, 8:
 			m.pass(time.Duration(1+r.IntN(10)) * time.Second)
 		case 9:
@@ -181,7 +181,7 @@ func (m mixed) live() {
 		m.invariants()
 	}
 	quiet = true
-	m.must(m.operate(co.SetServers(m.layout, true)))
+	m.must(m.operate(moves.SetServers(m.layout, true)))
 	m.calm()
 	m.release()
 	m.wholeFire()
@@ -334,12 +334,11 @@ func TestItemsMoveToJavaHostsBetweenInstants(t *testing.T) {
 			flag := instant.Add(tt.began)
 			for k, want := range tt.want {
 				must(t, leader.look())
-				must(t, leader.perform(co.AskForSharding(leader.view)))
+				must(t, leader.perform(moves.AskForSharding(&leader.Member)))
 				must(t, leader.look())
-				v := leader.view
-				v.FlagSeen, v.Clock = flag, flag.Add(co.FlagSettle)
+				leader.View.FlagSeen, leader.View.Clock = flag, flag.Add(co.FlagSettle)
 				var sharded co.Sharded
-				must(t, leader.perform(co.Reshard(v, v.Clock, &sharded)))
+				must(t, leader.perform(moves.Reshard(&leader.Member, leader.View.Clock, &sharded)))
 				if stay := !toJava(sharded.Items); stay != want {
 					t.Errorf("division %d: the items stay with ours: %v, want %v; %v", k+1, stay, want, sharded.Division)
 				}
@@ -347,11 +346,11 @@ func TestItemsMoveToJavaHostsBetweenInstants(t *testing.T) {
 					t.Errorf("division %d: deferred are %s, want some: %v", k+1, sharded.Division.Deferred, want)
 				}
 				for _, i := range sharded.Division.Deferred {
-					if owner := sharded.Items[i]; owner != leader.self.ID {
+					if owner := sharded.Items[i]; owner != leader.Self.ID {
 						t.Errorf("division %d: item %d goes to %s, whose server is disabled", k+1, i, owner)
 					}
 				}
-				flag = v.Clock.Add([]time.Duration{tt.after, tt.then, 0}[k])
+				flag = leader.View.Clock.Add([]time.Duration{tt.after, tt.then, 0}[k])
 			}
 		})
 	}
@@ -385,7 +384,7 @@ func TestAJavaHostThatTheViewDoesNotShow(t *testing.T) {
 				}
 				// The node by which the stale host would find out is the other's
 				// anchor now, and has its old version again.
-				if n := c.node(c.mark(had[0], "instance")); n.Version != 1 || string(n.Data) != other.self.ID {
+				if n := c.node(c.mark(had[0], "instance")); n.Version != 1 || string(n.Data) != other.Self.ID {
 					t.Fatalf("item %d belongs to %s, version %d", had[0], n.Data, n.Version)
 				}
 			}

@@ -21,7 +21,7 @@ func (c *cluster) members() []string {
 // arrive calls Join once for a host that has waited for others for a while; it
 // reports how long the host is to wait on.
 func (h *simHost) arrive(definition jobconfig.Configuration, applied *co.Applied, waited time.Duration) (wait time.Duration, err error) {
-	err = h.perform(co.Join(co.Joining{Layout: h.layout, Self: h.self, Definition: definition, Applied: applied, Detail: co.HostDetail{State: co.DetailReady},
+	err = h.perform(moves.Join(&h.Member, co.Joining{Definition: definition, Applied: applied, Detail: co.HostDetail{State: co.DetailReady},
 		Wait: &wait, Waited: waited}))
 	return wait, err
 }
@@ -38,7 +38,7 @@ func TestJoinInACrowd(t *testing.T) {
 		}
 		return hosts
 	}
-	appeared := func(c *chronicle, h *simHost) bool { return c.node(c.layout.Root() + "/instances/" + h.self.ID).Exists }
+	appeared := func(c *chronicle, h *simHost) bool { return c.node(c.layout.Root() + "/instances/" + h.Self.ID).Exists }
 
 	t.Run("one writes all names", func(t *testing.T) {
 		c, _ := group(t, 1, nil)
@@ -47,7 +47,7 @@ func TestJoinInACrowd(t *testing.T) {
 		first := hosts[0]
 		first.beforeCommit(func() {
 			for _, h := range hosts[1:] {
-				c.hand(registry.Create(c.layout.Sibling()+"/instances/"+h.self.ID, nil))
+				c.hand(registry.Create(c.layout.Sibling()+"/instances/"+h.Self.ID, nil))
 			}
 			members := c.node(c.layout.Sibling() + "/members")
 			c.hand(registry.Set(members.Path, members.Data, members.Version))
@@ -58,7 +58,7 @@ func TestJoinInACrowd(t *testing.T) {
 			t.Errorf("the first of them waits %s, and is in the list of instances: %v", wait, appeared(c, first))
 		}
 		for _, h := range hosts {
-			if !slices.Contains(c.members(), h.self.ID) {
+			if !slices.Contains(c.members(), h.Self.ID) {
 				t.Errorf("%s is not among the members %v", h.name, c.members())
 			}
 		}
@@ -76,7 +76,7 @@ func TestJoinInACrowd(t *testing.T) {
 	t.Run("does not wait for ever", func(t *testing.T) {
 		c, _ := group(t, 1, nil)
 		hosts := newHosts(c, 2)
-		lower := c.layout.Sibling() + "/instances/" + hosts[0].self.ID
+		lower := c.layout.Sibling() + "/instances/" + hosts[0].Self.ID
 		c.hand(registry.Create(lower, nil)) // one that comes no further
 		var applied co.Applied
 		wait, err := hosts[1].arrive(c.file, &applied, 0)
@@ -84,7 +84,7 @@ func TestJoinInACrowd(t *testing.T) {
 		if wait <= 0 || appeared(c, hosts[1]) {
 			t.Fatalf("it waits %s for the other, and is in the list of instances: %v", wait, appeared(c, hosts[1]))
 		}
-		if !c.node(c.layout.Sibling() + "/instances/" + hosts[1].self.ID).Exists {
+		if !c.node(c.layout.Sibling() + "/instances/" + hosts[1].Self.ID).Exists {
 			t.Error("it waits unannounced")
 		}
 		wait, err = hosts[1].arrive(c.file, &applied, 10*time.Second)
@@ -96,7 +96,7 @@ func TestJoinInACrowd(t *testing.T) {
 	t.Run("tells what all steps changed", func(t *testing.T) {
 		c, _ := group(t, 1, nil)
 		hosts := newHosts(c, 2)
-		c.hand(registry.Create(c.layout.Sibling()+"/instances/"+hosts[0].self.ID, nil))
+		c.hand(registry.Create(c.layout.Sibling()+"/instances/"+hosts[0].Self.ID, nil))
 		file := c.file
 		file.Description = "another"
 		var applied co.Applied
@@ -119,27 +119,27 @@ func TestBury(t *testing.T) {
 	begin(t, runs, c.now.Add(time.Second))
 	var dead []string
 	for _, h := range hosts[1:4] {
-		dead = append(dead, h.self.ID)
+		dead = append(dead, h.Self.ID)
 		h.crash()
 	}
-	c.hand(registry.Delete(c.layout.Root()+"/instances/"+stopped.self.ID, registry.AnyVersion))
-	dead = append(dead, stopped.self.ID)
+	c.hand(registry.Delete(c.layout.Root()+"/instances/"+stopped.Self.ID, registry.AnyVersion))
+	dead = append(dead, stopped.Self.ID)
 	must(t, leader.look())
 	var left []string
-	must(t, leader.perform(co.Bury(leader.view, dead, false, &left)))
-	if !slices.Equal(left, []string{runs.self.ID}) || len(c.members()) != 5 {
+	must(t, leader.perform(moves.Bury(&leader.Member, dead, false, &left)))
+	if !slices.Equal(left, []string{runs.Self.ID}) || len(c.members()) != 5 {
 		t.Errorf("looking: left %v, members %v", left, c.members())
 	}
 	commits := 0
 	leader.plan = countCommits(&commits)
-	must(t, leader.perform(co.Bury(leader.view, dead, true, &left)))
-	want := []string{leader.self.ID, runs.self.ID, stopped.self.ID}
-	if got := c.members(); !slices.Equal(left, []string{runs.self.ID}) || !slices.Equal(got, want) || commits != 1 {
+	must(t, leader.perform(moves.Bury(&leader.Member, dead, true, &left)))
+	want := []string{leader.Self.ID, runs.Self.ID, stopped.Self.ID}
+	if got := c.members(); !slices.Equal(left, []string{runs.Self.ID}) || !slices.Equal(got, want) || commits != 1 {
 		t.Errorf("left %v, members %v after %d commits, want %v after one", left, got, commits, want)
 	}
 	for _, h := range []*simHost{idle, idleToo} {
 		for _, of := range []string{"/runs/", "/assignment/"} {
-			if c.node(c.layout.Sibling() + of + h.self.ID).Exists {
+			if c.node(c.layout.Sibling() + of + h.Self.ID).Exists {
 				t.Errorf("%s%s is there still", of, h.name)
 			}
 		}

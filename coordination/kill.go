@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -102,8 +103,11 @@ func ReadKills(n registry.Node) Kills { return parseKills(n.Data) }
 
 // DropKills deletes the node once nothing that it names runs any more. One that
 // was set since it was read stays, and so does one that is gone.
-func DropKills(l Layout, self JobInstance, version int32) Move {
-	return Move{Name: "end kill", Commit: []registry.Op{registry.Delete(l.kill(self.ID), version)}, Else: func(*registry.OpError) (Move, error) { return Done() }}
+func DropKills(ctx context.Context, r registry.Center, l Layout, self JobInstance, version int32) error {
+	return perform(ctx, r, "end kill", func(x *exchange) error {
+		_, err := x.commit(registry.Delete(l.kill(self.ID), version))
+		return unlessConflict(err)
+	})
 }
 
 // Killing is an operator's wish to end what runs of a job.
@@ -138,61 +142,86 @@ type KillTarget struct {
 }
 
 // AskKill asks the hosts of a job to end what they run. It may be called again:
-// what has been asked for already stays asked for, with the newer grace. out
-// lists the runs that are meant, by item. It returns ErrRemoved for a job that
+// what has been asked for already stays asked for, with the newer grace. It
+// returns the runs that are meant, by item, and ErrRemoved for a job that
 // is not in the registry.
-func AskKill(k Killing, out *[]KillTarget) Move {
-	l := k.Layout
-	read := []registry.Query{registry.Data(l.config()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.details()), registry.Children(l.sharding())}
-	return Move{Name: "kill", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		if !n[0].Exists {
-			return Move{}, ErrRemoved
+func AskKill(ctx context.Context, r registry.Center, k Killing) (targets []KillTarget, err error) {
+	g := killing{Killing: k}
+	err = perform(ctx, r, "kill", func(x *exchange) error {
+		if targets, err = g.find(x); err != nil || k.Look {
+			return err
 		}
-		g := killing{Killing: k, out: out, lists: n[1].Names, instances: n[2].Names, details: n[3].Names}
-		var read []registry.Query
-		for _, id := range g.lists {
-			read = append(read, registry.Data(l.runsOf(id)))
-		}
-		if g.java() {
-			for _, name := range n[4].Names {
-				if i, ok := itemNumber(name); ok && g.means(i, "") {
-					g.marks = append(g.marks, i)
-					read = append(read, registry.Data(l.itemRunning(i)))
-				}
-			}
-		}
-		*out = nil
-		if len(read) == 0 {
-			return Done()
-		}
-		return Move{Read: read, Then: g.find}, nil
-	}}
+		return g.ask(x, targets)
+	})
+	return targets, err
 }
 
 // killing is a Killing on its way.
 type killing struct {
 	Killing
-	out                       *[]KillTarget
-	lists, instances, details []string
-	marks                     Items // whose running marks are read
+	instances, details []string
 }
 
 // java reports whether a Java host is in the job.
-func (g killing) java() bool {
+func (g *killing) java() bool {
 	return slices.ContainsFunc(g.instances, func(id string) bool { return !slices.Contains(g.details, id) })
 }
 
 // means reports whether a run of the item on the host is meant; host "" is any.
-func (g killing) means(item int, host string) bool {
+func (g *killing) means(item int, host string) bool {
 	return (g.Item < 0 || g.Item == item) && (g.Server == "" || host == "" || serverOf(host) == g.Server)
 }
 
-// find lists what runs, and reads the records of it.
-func (g killing) find(n []registry.Node, _ []registry.Result) (Move, error) {
+// find lists the runs that are meant.
+func (g *killing) find(x *exchange) ([]KillTarget, error) {
 	l := g.Layout
-	var list []KillTarget
-	for k, id := range g.lists {
-		runs, err := parseRuns(n[k].Data)
+	n, err := x.read(registry.Data(l.config()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.details()), registry.Children(l.sharding()))
+	if err != nil {
+		return nil, err
+	}
+	if !n.Data(l.config()).Exists {
+		return nil, ErrRemoved
+	}
+	g.instances, g.details = n.Children(l.instances()), n.Children(l.details())
+	hosts := n.Children(l.runs())
+	var marks Items // whose running marks are read
+	var read []registry.Query
+	for _, id := range hosts {
+		read = append(read, registry.Data(l.runsOf(id)))
+	}
+	for _, name := range n.Children(l.sharding()) {
+		if i, ok := itemNumber(name); ok && g.java() && g.means(i, "") {
+			marks = append(marks, i)
+			read = append(read, registry.Data(l.itemRunning(i)))
+		}
+	}
+	if n, err = x.read(read...); err != nil {
+		return nil, err
+	}
+
+	onOurs, err := g.findOurs(x, hosts, n)
+	if err != nil {
+		return nil, err
+	}
+	targets := onOurs
+	for _, i := range marks {
+		mark := n.Data(l.itemRunning(i))
+		if id := string(mark.Data); mark.Exists && slices.Contains(g.instances, id) && !slices.Contains(g.details, id) && g.means(i, id) && g.Run == "" {
+			targets = append(targets, KillTarget{Item: i, Host: id, Java: true})
+		}
+	}
+	slices.SortStableFunc(targets, func(a, b KillTarget) int { return a.Item - b.Item })
+	return targets, nil
+}
+
+// findOurs lists the runs of hosts of ours that are meant and open. n has the hosts'
+// lists of runs.
+func (g *killing) findOurs(x *exchange, hosts []string, n registry.Snapshot) ([]KillTarget, error) {
+	l := g.Layout
+	var listed []KillTarget
+	var read []registry.Query
+	for _, id := range hosts {
+		runs, err := parseRuns(n.Data(l.runsOf(id)).Data)
 		if err != nil || runs.Java != "" {
 			continue // it is recreated, or names no run of ours
 		}
@@ -200,43 +229,33 @@ func (g killing) find(n []registry.Node, _ []registry.Result) (Move, error) {
 		for _, i := range runs.Items() {
 			fire := runs.fireOf(i)
 			if g.means(i, id) && (g.Run == "" || RunID(l.Job, fire, i) == g.Run) {
-				list = append(list, KillTarget{Item: i, Fire: fire, Host: id, Gone: gone})
+				listed = append(listed, KillTarget{Item: i, Fire: fire, Host: id, Gone: gone})
+				read = append(read, registry.Data(l.record(i)))
 			}
 		}
 	}
-	read := make([]registry.Query, len(list))
-	for k, t := range list {
-		read[k] = registry.Data(l.record(t.Item))
+	n, err := x.read(read...)
+	if err != nil {
+		return nil, err
 	}
-	for k, i := range g.marks {
-		mark := n[len(g.lists)+k]
-		if id := string(mark.Data); mark.Exists && slices.Contains(g.instances, id) && !slices.Contains(g.details, id) && g.means(i, id) && g.Run == "" {
-			list = append(list, KillTarget{Item: i, Host: id, Java: true})
+	var open []KillTarget
+	for _, t := range listed {
+		record := n.Data(l.record(t.Item))
+		t.Record, t.Fence = parseRecord(record.Data), record.Mzxid
+		if t.Record.Owner == t.Host && t.Record.Open() { // else it has ended since
+			open = append(open, t)
 		}
 	}
-	if len(read) == 0 {
-		return g.ask(list)
-	}
-	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		open := slices.Clone(list[len(n):]) // on Java hosts
-		for k, t := range list[:len(n)] {
-			t.Record, t.Fence = parseRecord(n[k].Data), n[k].Mzxid
-			if t.Record.Owner == t.Host && t.Record.Open() { // else it has ended since
-				open = append(open, t)
-			}
-		}
-		slices.SortStableFunc(open, func(a, b KillTarget) int { return a.Item - b.Item })
-		return g.ask(open)
-	}}, nil
+	return open, nil
 }
 
 // ask reads what the hosts have been asked already, and writes what they are
-// asked now. After a conflict, or an answer that was lost, it is done again: the
+// asked now. After a conflict, or if the outcome is unknown, it does so again: the
 // runs stay those that were found, and what was written is found.
-func (g killing) ask(list []KillTarget) (Move, error) {
+func (g *killing) ask(x *exchange, targets []KillTarget) error {
 	l := g.Layout
 	byHost := make(map[string]map[int64]Items)
-	for _, t := range list {
+	for _, t := range targets {
 		if t.Java {
 			continue
 		}
@@ -245,49 +264,47 @@ func (g killing) ask(list []KillTarget) (Move, error) {
 		}
 		byHost[t.Host][t.Fence] = append(byHost[t.Host][t.Fence], t.Item)
 	}
-	*g.out = list
-	if len(byHost) == 0 || g.Look {
-		return Done()
-	}
 	hosts := slices.Sorted(maps.Keys(byHost))
-	read := make([]registry.Query, len(hosts))
-	for k, id := range hosts {
-		read[k] = registry.Data(l.kill(id))
+	var read []registry.Query
+	for _, id := range hosts {
+		read = append(read, registry.Data(l.kill(id)))
 	}
-	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
+	for {
+		n, err := x.read(read...)
+		if err != nil {
+			return err
+		}
 		var ops []registry.Op
-		for k, id := range hosts {
+		for _, id := range hosts {
 			kill := Kill{By: g.By, At: g.Now.UnixMilli(), Grace: g.Grace.Milliseconds()}
 			for _, fence := range slices.Sorted(maps.Keys(byHost[id])) {
 				kill.Runs = append(kill.Runs, KillRun{fence, byHost[id][fence]})
 			}
-			data := parseKills(n[k].Data).with(kill).data()
-			if n[k].Exists {
-				ops = append(ops, registry.Set(n[k].Path, data, n[k].Version))
-			} else {
-				ops = append(ops, registry.Create(n[k].Path, data))
-			}
+			node := n.Data(l.kill(id))
+			ops = append(ops, set(node, parseKills(node.Data).with(kill).data()))
 		}
-		return g.write(list, ops)
-	}}, nil
+		done, err := x.writeKills(l, ops)
+		if done || err != nil {
+			return err
+		}
+	}
 }
 
-// write writes as much as fits a commit, and then the rest.
-func (g killing) write(list []KillTarget, ops []registry.Op) (Move, error) {
+// writeKills writes in commits that fit; done is false if something has changed.
+func (x *exchange) writeKills(l Layout, ops []registry.Op) (done bool, err error) {
 	for part := range parts(ops, commitBudget) {
-		rest := ops[len(part):]
-		return Move{Commit: append([]registry.Op{registry.Check(g.Layout.config(), registry.AnyVersion), registry.Ensure(g.Layout.kills())}, part...),
-			Then: func([]registry.Node, []registry.Result) (Move, error) { return g.write(list, rest) },
-			Else: func(e *registry.OpError) (Move, error) {
-				if e.Index == 0 {
-					return Move{}, ErrRemoved
-				}
-				return g.ask(list)
-			},
-			Unknown: func() (Move, error) { return g.ask(list) },
-		}, nil
+		_, err := x.commit(append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.kills())}, part...)...)
+		if conflict := conflictOf(err); conflict != nil && conflict.Index == 0 {
+			return false, ErrRemoved
+		}
+		if contested(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
 	}
-	return Done()
+	return true, nil
 }
 
 // KillWatch are the nodes that change when one of the runs ends.
@@ -330,30 +347,35 @@ type Ending struct {
 
 // ReadEndings reads what has become of runs, in the order of targets. A run of a
 // Java host is open as long as it has its mark.
-func ReadEndings(l Layout, targets []KillTarget, out *[]Ending) Move {
-	read := make([]registry.Query, len(targets))
-	for k, t := range targets {
-		read[k] = registry.Data(l.record(t.Item))
-		if t.Java {
-			read[k] = registry.Data(l.itemRunning(t.Item))
+func ReadEndings(ctx context.Context, r registry.Center, l Layout, targets []KillTarget) (endings []Ending, err error) {
+	err = perform(ctx, r, "read killed runs", func(x *exchange) error {
+		var read []registry.Query
+		for _, t := range targets {
+			read = append(read, registry.Data(l.record(t.Item)), registry.Data(l.itemRunning(t.Item)))
 		}
+		n, err := x.read(read...)
+		if err != nil {
+			return err
+		}
+		for _, t := range targets {
+			endings = append(endings, t.ending(parseRecord(n.Data(l.record(t.Item)).Data), n.Data(l.itemRunning(t.Item))))
+		}
+		return nil
+	})
+	return endings, err
+}
+
+func (t KillTarget) ending(r Record, running registry.Node) Ending {
+	if t.Java {
+		return Ending{Open: running.Exists && string(running.Data) == t.Host}
 	}
-	return Move{Name: "read killed runs", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		*out = make([]Ending, len(targets))
-		for k, t := range targets {
-			e := &(*out)[k]
-			r := parseRecord(n[k].Data)
-			switch {
-			case t.Java:
-				e.Open = n[k].Exists && string(n[k].Data) == t.Host
-			case r.Owner == t.Host && r.Begun == t.Record.Begun:
-				e.Open, e.Outcome, e.Reason = r.Open(), r.Outcome, r.Reason
-			case r.Former.Owner == t.Host && r.Former.Begun == t.Record.Begun:
-				e.Outcome = r.Former.Outcome
-			}
-		}
-		return Done()
-	}}
+	if r.Owner == t.Host && r.Begun == t.Record.Begun {
+		return Ending{Open: r.Open(), Outcome: r.Outcome, Reason: r.Reason}
+	}
+	if r.Former.Owner == t.Host && r.Former.Begun == t.Record.Begun {
+		return Ending{Outcome: r.Former.Outcome}
+	}
+	return Ending{}
 }
 
 // Released is what Release has done.
@@ -367,68 +389,69 @@ type Released struct {
 // Release lets items run again that were held back: one, or with -1 all. What
 // was due until now, by the registry's clock (RegistryTime), has no catch-up.
 // It returns ErrRemoved for a job that is not in the registry.
-func Release(l Layout, item int, now time.Time, out *Released) Move {
-	*out = Released{}
-	return Move{Name: "release", Read: []registry.Query{registry.Data(l.config()), registry.Children(l.records())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		if !n[0].Exists {
-			return Move{}, ErrRemoved
+func Release(ctx context.Context, r registry.Center, l Layout, item int, now time.Time) (out Released, err error) {
+	err = perform(ctx, r, "release", func(x *exchange) error {
+		n, err := x.read(registry.Data(l.config()), registry.Children(l.records()))
+		if err != nil {
+			return err
+		}
+		if !n.Data(l.config()).Exists {
+			return ErrRemoved
 		}
 		var items Items
-		for _, name := range n[1].Names {
+		for _, name := range n.Children(l.records()) {
 			if i, ok := itemNumber(name); ok && (item < 0 || i == item) {
 				items = append(items, i)
 			}
 		}
 		slices.Sort(items)
-		if out.Missing = item >= 0 && len(items) == 0; len(items) == 0 {
-			return Done()
-		}
-		return release(l, items, now, out)
-	}}
-}
-
-// release writes the records of those items that are held back.
-func release(l Layout, items Items, now time.Time, out *Released) (Move, error) {
-	read := make([]registry.Query, len(items))
-	for k, i := range items {
-		read[k] = registry.Data(l.record(i))
-	}
-	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		var ops []registry.Op
-		var held Items
-		for k, i := range items {
-			if r := parseRecord(n[k].Data); r.Held != 0 {
-				held = append(held, i)
-				ops = append(ops, registry.Set(n[k].Path, r.release(now.UnixMilli()).data(), n[k].Version))
+		out.Missing = item >= 0 && len(items) == 0
+		for done := false; !done; {
+			if done, err = x.release(l, items, now, &out); err != nil {
+				return err
 			}
 		}
-		return releaseEach(l, items, held, ops, now, out)
-	}}, nil
+		return nil
+	})
+	return out, err
 }
 
-func releaseEach(l Layout, items, held Items, ops []registry.Op, now time.Time, out *Released) (Move, error) {
+// release writes the records of those items that are held back; done is false if
+// something has changed meanwhile.
+func (x *exchange) release(l Layout, items Items, now time.Time, out *Released) (done bool, err error) {
+	var read []registry.Query
+	for _, i := range items {
+		read = append(read, registry.Data(l.record(i)))
+	}
+	n, err := x.read(read...)
+	if err != nil {
+		return false, err
+	}
+	var ops []registry.Op
+	var held Items
+	for _, i := range items {
+		node := n.Data(l.record(i))
+		if r := parseRecord(node.Data); r.Held != 0 {
+			held = append(held, i)
+			ops = append(ops, registry.Set(node.Path, r.release(now.UnixMilli()).data(), node.Version))
+		}
+	}
 	for part := range parts(ops, commitBudget) {
-		done := func() {
-			for _, i := range held[:len(part)] {
-				if !out.Items.Contains(i) {
-					out.Items = append(out.Items, i)
-					slices.Sort(out.Items)
-				}
-			}
+		_, err := x.commit(part...)
+		if err == nil || isUnknown(err) { // then perhaps; if not, the next look does
+			out.Items = slices.Concat(out.Items, held[:len(part)])
+			slices.Sort(out.Items)
+			out.Items = slices.Compact(out.Items)
 		}
-		again := func() (Move, error) { return release(l, items, now, out) }
-		return Move{Commit: part,
-			Then: func([]registry.Node, []registry.Result) (Move, error) {
-				done()
-				return releaseEach(l, items, held[len(part):], ops[len(part):], now, out)
-			},
-			Else: func(*registry.OpError) (Move, error) { return again() },
-			Unknown: func() (Move, error) {
-				done() // perhaps; if not, the next look does
-				return again()
-			}}, nil
+		if contested(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		held = held[len(part):]
 	}
-	return Done()
+	return true, nil
 }
 
 // killKept is how long a kill is kept that its host does not answer: one of an

@@ -21,7 +21,7 @@ func (c *chronicle) killing(item int, grace time.Duration) co.Killing {
 
 // asked is what a host is asked to end.
 func (h *simHost) asked() (items co.Items, kills co.Kills) {
-	kills = co.ReadKills(h.read(co.KillQuery(h.layout, h.self)))
+	kills = co.ReadKills(h.read(co.KillQuery(h.layout, h.Self)))
 	for i, it := range h.sorted() {
 		if _, ok := kills.Of(i, it.state.RecordZxid); ok && it.running {
 			items = append(items, i)
@@ -52,7 +52,7 @@ func TestAskKill(t *testing.T) {
 			return f
 		})
 		var out []co.KillTarget
-		must(t, co.Perform(c.ctx, rc, co.AskKill(c.killing(-1, 5*time.Second), &out)))
+		must(t, perform(c.ctx, rc, moves.AskKill(c.killing(-1, 5*time.Second), &out)))
 		if len(out) != 6 {
 			t.Errorf("fault %d: %d runs are meant, want 6", fault, len(out))
 		}
@@ -70,7 +70,7 @@ func TestAskKill(t *testing.T) {
 			}
 		}
 		// Once more, with less grace: that counts, and is no second wish.
-		must(t, c.operate(co.AskKill(c.killing(-1, 0), &out)))
+		must(t, c.operate(moves.AskKill(c.killing(-1, 0), &out)))
 		for _, h := range h {
 			if _, kills := h.asked(); len(kills) == 0 || kills[len(kills)-1].Grace != 0 || len(kills) > 2 {
 				t.Errorf("%s: %+v", h.name, kills)
@@ -80,10 +80,10 @@ func TestAskKill(t *testing.T) {
 	}
 	nobody := co.NewLayout("nobody", "none")
 	c := newChronicle(t)
-	if err := c.operate(co.AskKill(co.Killing{Layout: nobody, Item: -1}, new([]co.KillTarget))); !errors.Is(err, co.ErrRemoved) {
+	if err := c.operate(moves.AskKill(co.Killing{Layout: nobody, Item: -1}, new([]co.KillTarget))); !errors.Is(err, co.ErrRemoved) {
 		t.Errorf("of a job that is not there: %v", err)
 	}
-	if err := c.operate(co.Release(nobody, -1, c.now, new(co.Released))); !errors.Is(err, co.ErrRemoved) {
+	if err := c.operate(moves.Release(nobody, -1, c.now, new(co.Released))); !errors.Is(err, co.ErrRemoved) {
 		t.Errorf("release of a job that is not there: %v", err)
 	}
 }
@@ -94,7 +94,7 @@ func TestAskKillJava(t *testing.T) {
 	c, _ := group(t, 1, nil)
 	c.hand(registry.CreateEphemeral(c.layout.Root()+"/instances/10.0.0.9@-@J", nil), registry.CreateEphemeral(c.mark(4, "running"), []byte("10.0.0.9@-@J")))
 	var out []co.KillTarget
-	must(t, c.operate(co.AskKill(c.killing(-1, 0), &out)))
+	must(t, c.operate(moves.AskKill(c.killing(-1, 0), &out)))
 	if len(out) != 1 || !out[0].Java || out[0].Item != 4 || len(co.KillWatch(c.layout, out)) != 0 {
 		t.Errorf("targets %+v", out)
 	}
@@ -102,7 +102,7 @@ func TestAskKillJava(t *testing.T) {
 		t.Errorf("asked are %v", n)
 	}
 	var endings []co.Ending
-	must(t, c.operate(co.ReadEndings(c.layout, out, &endings)))
+	must(t, c.operate(moves.ReadEndings(c.layout, out, &endings)))
 	if !endings[0].Open {
 		t.Errorf("it has ended as %+v", endings[0])
 	}
@@ -115,15 +115,15 @@ func TestSweepOfKills(t *testing.T) {
 	c, h := group(t, 2, nil)
 	begin(t, h[0], c.now.Add(time.Second))
 	var out []co.KillTarget
-	must(t, c.operate(co.AskKill(c.killing(-1, 0), &out)))
+	must(t, c.operate(moves.AskKill(c.killing(-1, 0), &out)))
 	c.hand(registry.Create(c.layout.Sibling()+"/kill/10.0.0.9@-@gone", []byte("[]")))
 	sweep := func(at time.Time) []string {
 		var swept co.Swept
 		must(t, h[1].look())
-		must(t, h[1].perform(co.Sweep(h[1].view, at, &swept)))
+		must(t, h[1].perform(moves.Sweep(&h[1].Member, at, &swept)))
 		return c.children(c.layout.Sibling() + "/kill")
 	}
-	if left := sweep(time.Now()); !slices.Equal(left, []string{h[0].self.ID}) {
+	if left := sweep(time.Now()); !slices.Equal(left, []string{h[0].Self.ID}) {
 		t.Errorf("left are %v, want that of the host that lives", left)
 	}
 	if left := sweep(time.Now().Add(2 * time.Hour)); len(left) != 0 {
@@ -150,7 +150,7 @@ func TestReleaseLostAnswer(t *testing.T) {
 			c.settle()
 		}
 		var jobs []co.JobBrief
-		if must(t, c.operate(co.ReadJobs(c.layout.Namespace, &jobs))); jobs[0].Held != 1 {
+		if must(t, c.operate(moves.ReadJobs(c.layout.Namespace, &jobs))); jobs[0].Held != 1 {
 			t.Errorf("the job in a line: %+v, want one item held", jobs[0])
 		}
 		if r := c.record(0); r.Held == 0 {
@@ -165,7 +165,7 @@ func TestReleaseLostAnswer(t *testing.T) {
 			return f
 		})
 		var out co.Released
-		must(t, co.Perform(c.ctx, rc, co.Release(c.layout, 0, c.now, &out)))
+		must(t, perform(c.ctx, rc, moves.Release(c.layout, 0, c.now, &out)))
 		_ = rc.Close()
 		if r := c.record(0); r.Held != 0 || r.Deaths != 0 || r.Died != "" || r.Instant != c.now.UnixMilli() || !slices.Equal(out.Items, co.Items{0}) {
 			t.Errorf("fault %d: %+v, released %v", fault, r, out.Items)
@@ -199,7 +199,7 @@ func TestHoldLostAnswer(t *testing.T) {
 	if r.Held == 0 || r.Outcome != co.OutcomeHeld || out.Refused[0] != co.RefusedHeld || !slices.Equal(out.Holds, co.Items{0}) {
 		t.Errorf("%+v\nrefused %v, holds %v", r, out.Refused, out.Holds)
 	}
-	if !strings.Contains(r.HeldBack("demo", 0), fmt.Sprintf("a host died in its runs (%s)", dead.self.ID)) {
+	if !strings.Contains(r.HeldBack("demo", 0), fmt.Sprintf("a host died in its runs (%s)", dead.Self.ID)) {
 		t.Errorf("says %q", r.HeldBack("demo", 0))
 	}
 }
@@ -213,7 +213,7 @@ func TestHoldOnlyTheDead(t *testing.T) {
 	}
 	check := func(what string, c *chronicle, h *simHost, out co.Begun) {
 		t.Helper()
-		if r := c.record(0); len(out.Items) != 1 || r.Owner != h.self.ID || r.Held != 0 || r.Deaths != 0 {
+		if r := c.record(0); len(out.Items) != 1 || r.Owner != h.Self.ID || r.Held != 0 || r.Deaths != 0 {
 			t.Errorf("%s: refused %v, %+v", what, out.Refused, r)
 		}
 	}
@@ -238,7 +238,7 @@ func TestHoldOnlyTheDead(t *testing.T) {
 		owner, other = other, owner
 	}
 	record := c.record(0)
-	c.hand(registry.Set(c.layout.Sibling()+"/sharding/0", fmt.Appendf(nil, `{"owner":%q,"instant":%d,"begun":%d}`, other.self.ID, record.Instant, record.Instant), registry.AnyVersion))
+	c.hand(registry.Set(c.layout.Sibling()+"/sharding/0", fmt.Appendf(nil, `{"owner":%q,"instant":%d,"begun":%d}`, other.Self.ID, record.Instant, record.Instant), registry.AnyVersion))
 	must(t, owner.readShare())
 	check("it lives", c, owner, begin(t, owner, c.now.Add(time.Second)))
 }

@@ -38,48 +38,60 @@ func latchName(self string) string {
 	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-latch-", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-// inLine calls turn once it is this host's turn in the latch, with the ops that
-// leave the line, which belong in the commit for which the host stood there, and
-// with what was asked for in read, as it was while it was this host's turn.
-// While it is another's turn the exchange ends with line.Behind set. Standing
-// again, later, keeps the place.
-func inLine(l Layout, self, latch string, line *Line, read []registry.Query, turn func(leave []registry.Op, n []registry.Node) (Move, error)) Move {
+// turn is what a host may do once it is first in a latch.
+type turn struct {
+	// leave are the ops that leave the latch; they belong in the commit for which
+	// the host stood there.
+	leave []registry.Op
+	// nodes is what was read while it was this host's turn.
+	nodes registry.Snapshot
+}
+
+// standInLine takes a place in a latch, and reads the queries together with it. It
+// returns nil while it is another's turn, with line.Behind set, and for a job that
+// was removed. Standing again, later, keeps the place.
+func (x *exchange) standInLine(l Layout, self, latch string, line *Line, queries ...registry.Query) (*turn, error) {
 	line.Behind = ""
-	look := Move{Name: "stand in line", Read: append([]registry.Query{registry.Children(latch)}, read...)}
-	stand := func() (Move, error) {
-		line.Standing = true // perhaps
-		again := func() (Move, error) { return look, nil }
-		return Move{
-			Name: "stand in line",
-			// The server reaps a latch in which no host stands.
-			Commit:  []registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(latch), registry.CreateSequential(latch+"/"+latchName(self), nil)},
-			Then:    func([]registry.Node, []registry.Result) (Move, error) { return again() },
-			Unknown: again,
-			Else: func(e *registry.OpError) (Move, error) {
-				if e.Index == 0 {
-					line.Standing = false
-					return Done() // the job was removed
-				}
-				return again()
-			},
-		}, nil
-	}
-	look.Then = func(n []registry.Node, _ []registry.Result) (Move, error) {
-		mine, behind := placeInLine(n[0].Names, self)
-		switch {
-		case len(mine) == 0:
-			return stand()
-		case behind != "" && !line.Around:
-			line.Behind = latch + "/" + behind
-			return Done()
+	queries = append([]registry.Query{registry.Children(latch)}, queries...)
+	for {
+		if !line.Standing {
+			removed, err := x.enterLatch(l, self, latch, line)
+			if removed || err != nil {
+				return nil, err
+			}
 		}
-		return turn(leaving(latch, mine), n[1:])
+
+		n, err := x.read(queries...)
+		if err != nil {
+			return nil, err
+		}
+		mine, behind := placeInLine(n.Children(latch), self)
+		if len(mine) == 0 {
+			line.Standing = false
+			continue
+		}
+		if behind != "" && !line.Around {
+			line.Behind = latch + "/" + behind
+			return nil, nil
+		}
+		return &turn{leaving(latch, mine), n}, nil
 	}
-	if !line.Standing {
-		m, _ := stand()
-		return m
+}
+
+// enterLatch makes this host's node in a latch. removed is true if the job is gone.
+func (x *exchange) enterLatch(l Layout, self, latch string, line *Line) (removed bool, err error) {
+	line.Standing = true // perhaps
+	_, err = x.commit(
+		// The server reaps a latch in which no host stands.
+		registry.Check(l.config(), registry.AnyVersion), registry.Ensure(latch), registry.CreateSequential(latch+"/"+latchName(self), nil))
+	if conflict := conflictOf(err); conflict != nil && conflict.Index == 0 {
+		line.Standing = false
+		return true, nil
 	}
-	return look
+	if contested(err) { // the next look shows the place, if there is one
+		return false, nil
+	}
+	return false, err
 }
 
 func leaving(latch string, nodes []string) []registry.Op {
@@ -115,17 +127,23 @@ func placeInLine(names []string, self string) (mine []string, behind string) {
 }
 
 // leaveLine takes the host out of a latch.
-func leaveLine(self, latch string, line *Line) Move {
-	return Move{Name: "leave the line", Read: []registry.Query{registry.Children(latch)}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		mine, _ := placeInLine(n[0].Names, self)
-		if len(mine) == 0 {
-			*line = Line{}
-			return Done()
+func (x *exchange) leaveLine(self, latch string, line *Line) error {
+	for {
+		n, err := x.read(registry.Children(latch))
+		if err != nil {
+			return err
 		}
-		again := func() (Move, error) { return leaveLine(self, latch, line), nil }
-		return Move{Commit: leaving(latch, mine),
-			Then:    func([]registry.Node, []registry.Result) (Move, error) { *line = Line{}; return Done() },
-			Else:    func(*registry.OpError) (Move, error) { return again() },
-			Unknown: again}, nil
-	}}
+		mine, _ := placeInLine(n.Children(latch), self)
+		if len(mine) > 0 {
+			_, err = x.commit(leaving(latch, mine)...)
+			if contested(err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+		}
+		*line = Line{}
+		return nil
+	}
 }

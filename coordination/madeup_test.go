@@ -26,10 +26,10 @@ func (c *reader) Read(ctx context.Context, queries ...registry.Query) ([]registr
 }
 
 // counted does what a host does and tells how much it read.
-func (h *simHost) counted(m co.Move) *reader {
+func (h *simHost) counted(m move) *reader {
 	h.t.Helper()
 	c := &reader{Center: h.rc}
-	if err := co.Perform(h.ctx, c, m); err != nil {
+	if err := perform(h.ctx, c, m); err != nil {
 		h.t.Fatal(err)
 	}
 	return c
@@ -44,10 +44,10 @@ func TestMadeUpItemsOfADeadHostAreNotReadOneByOne(t *testing.T) {
 	c, h := edited(t, 2)
 	owed := h[1].running()
 	h[1].crash()
-	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].self.ID, []byte(everything), registry.AnyVersion))
+	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].Self.ID, []byte(everything), registry.AnyVersion))
 	must(t, h[0].look())
 	var out co.Recovered
-	n := h[0].counted(co.Recover(co.Recovery{View: h[0].view, Dead: h[1].self.ID, All: true, Limit: 100, Busy: h[0].running(), Runs: h[0].runs, RunsVersion: h[0].version, Now: c.now}, &out))
+	n := h[0].counted(moves.Recover(&h[0].Member, co.Recovery{Dead: h[1].Self.ID, All: true, Limit: 100, Busy: h[0].running(), Now: c.now}, &out))
 	if n.queries > 9*c.file.ShardingTotalCount+50 {
 		t.Errorf("%d nodes were read for %d items", n.queries, c.file.ShardingTotalCount)
 	}
@@ -58,8 +58,7 @@ func TestMadeUpItemsOfADeadHostAreNotReadOneByOne(t *testing.T) {
 	if !slices.Equal(claimed, owed) || !out.Settled {
 		t.Errorf("claimed %s of %s, settled %v", claimed, owed, out.Settled)
 	}
-	h[0].runs, h[0].version = out.Runs, out.RunsVersion
-	h[0].takeOver(h[1].self.ID, out.Claimed)
+	h[0].takeOver(h[1].Self.ID, out.Claimed)
 	c.settle()
 	c.finish()
 }
@@ -70,7 +69,7 @@ func TestMadeUpItemsInAHostsOwnListAreNotReadOneByOne(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, failoverOn)
 	c.edited = true
-	list := c.layout.Sibling() + "/runs/" + h[0].self.ID
+	list := c.layout.Sibling() + "/runs/" + h[0].Self.ID
 	c.hand(registry.Set(list, []byte(everything), registry.AnyVersion))
 	counter := &reader{Center: h[0].rc.Unwrap()}
 	before := h[0].rc
@@ -124,7 +123,7 @@ func TestATreeOfMadeUpItemsIsRemoved(t *testing.T) {
 	c.hand(registry.Create(c.layout.Root()+"/sharding/100/running/deep", nil))
 	must(t, h[0].look())
 	var out co.Recovered
-	n := h[0].counted(co.Recover(co.Recovery{View: h[0].view, Limit: 100, Runs: h[0].runs, RunsVersion: h[0].version, Now: c.now}, &out))
+	n := h[0].counted(moves.Recover(&h[0].Member, co.Recovery{Limit: 100, Now: c.now}, &out))
 	if n.queries > 100 || len(out.Lost) > 0 {
 		t.Errorf("%d nodes were read for marks of nothing, %d are told to be lost", n.queries, len(out.Lost))
 	}
@@ -132,7 +131,7 @@ func TestATreeOfMadeUpItemsIsRemoved(t *testing.T) {
 		t.Errorf("%d marks are left", len(left))
 	}
 	var swept co.Swept
-	n = h[0].counted(co.Sweep(h[0].view, c.now, &swept))
+	n = h[0].counted(moves.Sweep(&h[0].Member, c.now, &swept))
 	if n.queries > 100 {
 		t.Errorf("%d nodes were read by the sweep", n.queries)
 	}
@@ -158,11 +157,11 @@ func TestALargeRecoveryReadsEveryItemOnce(t *testing.T) {
 	taker := c.addHost("B", "10.0.0.2")
 	must(t, second(taker.join(c.file)))
 	c.settle()
-	must(t, c.operate(co.SetItem(c.layout, 7, false)))
+	must(t, c.operate(moves.SetItem(c.layout, 7, false)))
 	h[0].crash()
 	must(t, taker.look())
 	var out co.Recovered
-	n := taker.counted(co.Recover(co.Recovery{View: taker.view, Dead: h[0].self.ID, All: true, Limit: 2 * items, Runs: taker.runs, RunsVersion: taker.version, Now: c.now}, &out))
+	n := taker.counted(moves.Recover(&taker.Member, co.Recovery{Dead: h[0].Self.ID, All: true, Limit: 2 * items, Now: c.now}, &out))
 	t.Logf("%d nodes were read for %d items, at most %d at once, in %d commits", n.queries, items, n.most, out.Commits)
 	if n.queries > 9*items*3/2 || n.most > 9*500 {
 		t.Errorf("%d nodes were read for %d items, %d at once", n.queries, items, n.most)
@@ -170,9 +169,8 @@ func TestALargeRecoveryReadsEveryItemOnce(t *testing.T) {
 	if len(out.Claimed) != items-1 || !slices.Equal(out.Left, co.Items{7}) {
 		t.Errorf("claimed %d, left %s", len(out.Claimed), out.Left)
 	}
-	taker.runs, taker.version = out.Runs, out.RunsVersion
-	taker.takeOver(h[0].self.ID, out.Claimed)
-	must(t, c.operate(co.SetItem(c.layout, 7, true)))
+	taker.takeOver(h[0].Self.ID, out.Claimed)
+	must(t, c.operate(moves.SetItem(c.layout, 7, true)))
 	c.settle()
 	c.finish()
 }

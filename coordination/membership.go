@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,8 +55,6 @@ func parseDetail(data []byte) HostDetail {
 
 // Joining is a host's wish to take part in a job.
 type Joining struct {
-	Layout Layout
-	Self   JobInstance
 	// Definition is the configuration as the definition file has it.
 	Definition jobconfig.Configuration
 	// Former is the definition that this host brought before, as YAML; nil for
@@ -77,8 +76,6 @@ type Joining struct {
 	// after so long, with the same Applied and with Waited raised by it.
 	Wait   *time.Duration
 	Waited time.Duration
-
-	crowd bool // it was refused
 }
 
 // Applied says what became of a definition.
@@ -111,44 +108,38 @@ type Applied struct {
 // detail node, which no other host writes, and makes its instance node when its
 // name is among the members. The host that writes that list adds the names of all who
 // are announced; the one with the lowest name does so at once.
-func Join(j Joining) Move {
-	l, id := j.Layout, j.Self.ID
-	return Move{
-		Name: "join",
-		Read: []registry.Query{registry.Data(l.root), registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.server(j.Self.ServerIP)), registry.Data(l.members()), registry.Children(l.details()), registry.Data(l.superseded()),
-			registry.Data(l.adopted()), registry.Data(l.record(0)), registry.Data(l.instance(id)), registry.Data(l.detail(id)), registry.Data(l.runsOf(id)), registry.Data(l.assignmentOf(id))},
-		Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
-			a := arrival{Joining: j, root: nodes[0], config: nodes[1], server: nodes[3], membersNode: nodes[4], details: nodes[5].Names,
-				instance: nodes[9], detail: nodes[10], runs: nodes[11], assigned: nodes[12]}
-			base := parseAdopted(nodes[7].Data).Base
-			if err := copied(nodes[8], base); err != nil { // every fire begins item 0, unless that is disabled
-				return Move{}, err
+func (m *Member) Join(ctx context.Context, j Joining) error {
+	return m.perform(ctx, "join", func(x *exchange) error {
+		a := arrival{Member: m, Joining: j}
+		for {
+			if err := a.look(x); err != nil {
+				return err
 			}
-			d := definitions{layout: l, config: a.config, last: nodes[2], superseded: nodes[6]}
-			change, applied, err := d.apply(j.Definition, j.Former, j.Accept)
-			if err != nil {
-				return Move{}, err
+			ops := a.next()
+			if len(ops) == 0 {
+				return nil
 			}
-			applied.Base = base
-			a.change, a.applied = change, applied
-			a.fillApplied()
-			if a.instance.Exists && a.config.Exists {
-				// It has joined: an id is used by one session only.
-				if len(change) == 0 {
-					return Done()
-				}
-				return a.commit(change)
+			_, err := x.commit(ops...)
+			if conflictOf(err) != nil {
+				a.crowd = true
+				continue
 			}
-			if len(a.runs.Data) > 0 {
-				return Move{}, fmt.Errorf("instance id %s was used before: node %s holds unfinished runs; every start needs an id of its own", id, a.runs.Path)
+			if isUnknown(err) {
+				continue
 			}
-			return a.step()
-		},
-	}
+			if err != nil || a.isLast(ops) {
+				return err
+			}
+			if a.Applied != nil {
+				a.Applied.stepped = a.Applied.stepped || len(a.change) > 0
+			}
+		}
+	})
 }
 
 // arrival is a Joining on its way: what was read.
 type arrival struct {
+	*Member
 	Joining
 	root, config, server, membersNode registry.Node
 	// details are the hosts of ours whose session lives, and those that have
@@ -157,10 +148,48 @@ type arrival struct {
 	instance, detail, runs, assigned registry.Node
 	change                           []registry.Op // of the definition
 	applied                          Applied
+	crowd                            bool // a commit was refused
+}
+
+// look reads what is there, and decides what the definition changes.
+func (a *arrival) look(x *exchange) error {
+	l, id := a.Layout, a.Self.ID
+	n, err := x.read(registry.Data(l.root), registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.server(a.Self.ServerIP)), registry.Data(l.members()), registry.Children(l.details()), registry.Data(l.superseded()),
+		registry.Data(l.adopted()), registry.Data(l.record(0)), registry.Data(l.instance(id)), registry.Data(l.detail(id)), registry.Data(l.runsOf(id)), registry.Data(l.assignmentOf(id)))
+	if err != nil {
+		return err
+	}
+	a.root, a.config, a.server, a.membersNode = n.Data(l.root), n.Data(l.config()), n.Data(l.server(a.Self.ServerIP)), n.Data(l.members())
+	a.details = n.Children(l.details())
+	a.instance, a.detail, a.runs, a.assigned = n.Data(l.instance(id)), n.Data(l.detail(id)), n.Data(l.runsOf(id)), n.Data(l.assignmentOf(id))
+	base := parseAdopted(n.Data(l.adopted()).Data).Base
+	if err := copied(n.Data(l.record(0)), base); err != nil { // every fire begins item 0, unless that is disabled
+		return err
+	}
+
+	d := definitions{layout: l, config: a.config, last: n.Data(l.definition()), superseded: n.Data(l.superseded())}
+	if a.change, a.applied, err = d.apply(a.Definition, a.Former, a.Accept); err != nil {
+		return err
+	}
+	a.applied.Base = base
+	a.fillApplied()
+	if !a.joined() && len(a.runs.Data) > 0 {
+		return fmt.Errorf("instance id %s was used before: node %s holds unfinished runs; every start needs an id of its own", id, a.runs.Path)
+	}
+	return nil
+}
+
+// joined reports whether the host is in the job: an id is used by one session only.
+func (a *arrival) joined() bool { return a.instance.Exists && a.config.Exists }
+
+// isLast reports whether the host has joined with these ops.
+func (a *arrival) isLast(ops []registry.Op) bool {
+	last := ops[len(ops)-1]
+	return a.instance.Exists || (last.Kind == registry.OpEphemeral && last.Path == a.Layout.instance(a.Self.ID))
 }
 
 // fillApplied says what has become of the definition, by this step and those before.
-func (a arrival) fillApplied() {
+func (a *arrival) fillApplied() {
 	if a.Applied == nil {
 		return
 	}
@@ -178,30 +207,34 @@ func (a arrival) fillApplied() {
 	}
 }
 
-// step is the next step of a host that has not joined.
-func (a arrival) step() (Move, error) {
-	id := a.Self.ID
-	members := parseMembers(a.membersNode.Data)
-	in := slices.Contains(members, id)
+// next is the next commit of a host that joins; none if it has joined, or waits.
+func (a *arrival) next() []registry.Op {
+	if a.joined() {
+		return a.change
+	}
+	id, members := a.Self.ID, parseMembers(a.membersNode.Data)
 	coming := slices.DeleteFunc(slices.Clone(a.details), func(other string) bool { return slices.Contains(members, other) })
-	dead := slices.ContainsFunc(members, func(other string) bool { return !slices.Contains(a.details, other) })
-	crowd := a.crowd || dead || !a.config.Exists || slices.ContainsFunc(coming, func(other string) bool { return other != id })
-	switch rank := slices.Index(coming, id); {
-	case !crowd && !a.detail.Exists:
-		return a.commit(slices.Concat(a.ground(), a.enroll(Members{id}), a.own(), a.appear()))
-	case !a.detail.Exists && !a.config.Exists:
-		a.change = nil // who writes the names makes the job
-		return a.commit(append([]registry.Op{registry.Ensure(a.Layout.details())}, a.announce()...))
-	case !a.detail.Exists:
-		return a.commit(slices.Concat(a.ground(), a.announce()))
-	case in:
-		return a.commit(slices.Concat(a.ground(), a.own(), a.appear()))
-	case rank > 0 && a.Wait != nil && a.Waited < joinPatience+time.Duration(rank)*joinStep:
+	if !a.detail.Exists {
+		dead := slices.ContainsFunc(members, func(other string) bool { return !slices.Contains(a.details, other) })
+		others := slices.ContainsFunc(coming, func(other string) bool { return other != id })
+		if alone := !a.crowd && !dead && !others && a.config.Exists; alone {
+			return slices.Concat(a.ground(), a.enroll(Members{id}), a.own(), a.appear())
+		}
+		if !a.config.Exists {
+			a.change = nil // who writes the names makes the job
+			return append([]registry.Op{registry.Ensure(a.Layout.details())}, a.announce()...)
+		}
+		return slices.Concat(a.ground(), a.announce())
+	}
+	if slices.Contains(members, id) {
+		return slices.Concat(a.ground(), a.own(), a.appear())
+	}
+	if rank := slices.Index(coming, id); rank > 0 && a.Wait != nil && a.Waited < joinPatience+time.Duration(rank)*joinStep {
 		// In a crowd an answer may take its time: it looks again, less and less often.
 		*a.Wait = min(max(time.Duration(rank)*joinStep, a.Waited, leastJoinWait), joinPatience/2)
-		return Done()
+		return nil
 	}
-	return a.commit(slices.Concat(a.ground(), a.enroll(append(coming, id)), a.own(), a.appear())) // its own announcement may be younger than the list
+	return slices.Concat(a.ground(), a.enroll(append(coming, id)), a.own(), a.appear()) // its own announcement may be younger than the list
 }
 
 // A host waits for the one with the lowest name until joinPatience is over, and
@@ -214,7 +247,7 @@ const (
 
 // ground is what the first commit makes that others make too: configuration,
 // server, and the nodes below which marks are made.
-func (a arrival) ground() []registry.Op {
+func (a *arrival) ground() []registry.Op {
 	l := a.Layout
 	var ops []registry.Op
 	if a.config.Exists {
@@ -250,12 +283,12 @@ func (a arrival) ground() []registry.Op {
 }
 
 // announce says that this host is on its way.
-func (a arrival) announce() []registry.Op {
+func (a *arrival) announce() []registry.Op {
 	return []registry.Op{registry.CreateEphemeral(a.Layout.detail(a.Self.ID), a.Detail.data())}
 }
 
 // enroll writes names into the list of members.
-func (a arrival) enroll(ids []string) []registry.Op {
+func (a *arrival) enroll(ids []string) []registry.Op {
 	version := a.membersNode.Version
 	if !a.membersNode.Exists {
 		version = 0
@@ -264,7 +297,7 @@ func (a arrival) enroll(ids []string) []registry.Op {
 }
 
 // own makes the host's own nodes.
-func (a arrival) own() []registry.Op {
+func (a *arrival) own() []registry.Op {
 	l, id := a.Layout, a.Self.ID
 	var ops []registry.Op
 	for _, old := range []registry.Node{a.runs, a.assigned} {
@@ -281,28 +314,8 @@ func (a arrival) own() []registry.Op {
 
 // appear puts the host into the list of instances, for Java hosts too. Its name
 // is among the members then: an instance that is not is a Java host.
-func (a arrival) appear() []registry.Op {
+func (a *arrival) appear() []registry.Op {
 	return []registry.Op{registry.CreateEphemeral(a.Layout.instance(a.Self.ID), a.Self.yaml())}
-}
-
-// commit carries a step out, and goes on until the instance node is there.
-func (a arrival) commit(ops []registry.Op) (Move, error) {
-	again := func() (Move, error) { return Join(a.Joining), nil }
-	then := func([]registry.Node, []registry.Result) (Move, error) {
-		if a.Applied != nil {
-			a.Applied.stepped = a.Applied.stepped || len(a.change) > 0
-		}
-		return again()
-	}
-	if last := ops[len(ops)-1]; (last.Kind == registry.OpEphemeral && last.Path == a.Layout.instance(a.Self.ID)) || a.instance.Exists {
-		then = nil
-	}
-	return Move{Name: "join", Commit: ops, Then: then, Unknown: again,
-		Else: func(*registry.OpError) (Move, error) {
-			next := a.Joining
-			next.crowd = true
-			return Join(next), nil
-		}}, nil
 }
 
 // skeleton are the nodes below which marks are made. They are only ever made
@@ -396,30 +409,30 @@ func set(n registry.Node, data []byte) registry.Op {
 	return registry.Create(n.Path, data)
 }
 
-// ApplyDefinition brings a changed definition file to the registry. applied
-// may be nil. former and accept are as in Joining.
-func ApplyDefinition(l Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error, applied *Applied) Move {
-	return Move{
-		Name: "apply definition",
-		Read: []registry.Query{registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.superseded())},
-		Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
-			d := definitions{layout: l, config: nodes[0], last: nodes[1], superseded: nodes[2]}
-			if !d.config.Exists {
-				return Move{}, ErrRemoved
-			}
-			ops, a, err := d.apply(mine, former, accept)
+// ApplyDefinition brings a changed definition file to the registry. former and accept
+// are as in Joining. It returns ErrRemoved for a job that is not in the registry.
+func ApplyDefinition(ctx context.Context, r registry.Center, l Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) (applied Applied, err error) {
+	err = perform(ctx, r, "apply definition", func(x *exchange) error {
+		for {
+			n, err := x.read(registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.superseded()))
 			if err != nil {
-				return Move{}, err
+				return err
 			}
-			if applied != nil {
-				*applied = a
+			d := definitions{layout: l, config: n.Data(l.config()), last: n.Data(l.definition()), superseded: n.Data(l.superseded())}
+			if !d.config.Exists {
+				return ErrRemoved
 			}
-			if len(ops) == 0 {
-				return Done()
+			var ops []registry.Op
+			if ops, applied, err = d.apply(mine, former, accept); err != nil || len(ops) == 0 {
+				return err
 			}
-			return Move{Commit: ops, Else: func(*registry.OpError) (Move, error) { return ApplyDefinition(l, mine, former, accept, applied), nil }}, nil
-		},
-	}
+			_, err = x.commit(ops...)
+			if conflictOf(err) == nil {
+				return err
+			}
+		}
+	})
+	return applied, err
 }
 
 // ErrRemoved says that the job is not in the registry any more. It is not brought back
@@ -427,36 +440,45 @@ func ApplyDefinition(l Layout, mine jobconfig.Configuration, former []byte, acce
 var ErrRemoved = errors.New("the job was removed from the registry")
 
 // Announce publishes the host's detail.
-func Announce(v View, d HostDetail) Move {
-	return Move{Name: "announce", Commit: []registry.Op{registry.Set(v.detail(v.Self.ID), d.data(), registry.AnyVersion)}} // Mend recreates it if it is gone
+func (m *Member) Announce(ctx context.Context, d HostDetail) error {
+	return m.perform(ctx, "announce", func(x *exchange) error {
+		_, err := x.commit(registry.Set(m.detail(m.Self.ID), d.data(), registry.AnyVersion)) // Repair recreates it if it is gone
+		return err
+	})
 }
 
 // Drain announces that the host is stopping and asks for a division of the
 // items without it.
-func Drain(v View, d HostDetail) Move {
-	l := v.Layout
+func (m *Member) Drain(ctx context.Context, d HostDetail) error {
+	l, v := m.Layout, m.View
 	d.State = DetailDraining
-	return Move{Name: "drain", Read: []registry.Query{registry.Data(l.detail(v.Self.ID)), registry.Data(l.members()), registry.Data(l.necessary()), registry.Data(l.shardingFlags())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		detail, members, necessary, flags := n[0], n[1], n[2], n[3]
-		var ops []registry.Op
-		if detail.Exists {
-			ops = append(ops, registry.Set(detail.Path, d.data(), registry.AnyVersion))
-		}
-		if v.others() {
-			if members.Exists {
+	return m.perform(ctx, "drain", func(x *exchange) error {
+		for {
+			n, err := x.read(registry.Data(l.detail(v.Self.ID)), registry.Data(l.members()), registry.Data(l.necessary()), registry.Data(l.shardingFlags()))
+			if err != nil {
+				return err
+			}
+			var ops []registry.Op
+			if detail := n.Data(l.detail(v.Self.ID)); detail.Exists {
+				ops = append(ops, registry.Set(detail.Path, d.data(), registry.AnyVersion))
+			}
+			if members := n.Data(l.members()); v.others() && members.Exists {
 				// A division that is being made has not seen this: the leader
 				// has to start over.
 				ops = append(ops, registry.Set(members.Path, members.Data, members.Version))
 			}
-			if !necessary.Exists && flags.Exists {
-				ops = append(ops, registry.Create(necessary.Path, nil))
+			if v.others() && !n.Data(l.necessary()).Exists && n.Data(l.shardingFlags()).Exists {
+				ops = append(ops, registry.Create(l.necessary(), nil))
+			}
+			if len(ops) == 0 {
+				return nil
+			}
+			_, err = x.commit(ops...)
+			if conflictOf(err) == nil {
+				return err
 			}
 		}
-		if len(ops) == 0 {
-			return Done()
-		}
-		return Move{Commit: ops, Else: func(*registry.OpError) (Move, error) { return Drain(v, d), nil }}, nil
-	}}
+	})
 }
 
 // others reports whether the job has an instance besides this one.
@@ -467,60 +489,71 @@ func (v View) others() bool {
 // Leave takes the host out of the job in good order. If unfinished is not
 // empty, or the registry knows of runs of this host, those items stay recorded
 // as begun by a host that is gone, and failover is owed for them.
-func Leave(v View, unfinished Items) Move {
-	l, id := v.Layout, v.Self.ID
-	read := []registry.Query{registry.Data(l.members()), registry.Data(l.instance(id)), registry.Data(l.leader()), registry.Data(l.detail(id)),
-		registry.Data(l.assignmentOf(id)), registry.Data(l.runsOf(id)), registry.Data(l.trigger(id)), registry.Data(l.necessary()), registry.Data(l.config()), registry.Data(l.term()), registry.Data(l.shardingFlags()), registry.Children(l.instances()),
-		registry.Children(l.electionLatch()), registry.Children(l.failoverLatch()), registry.Data(l.kill(id))}
-	return Move{
-		Name: "leave", Read: read,
-		Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
-			var ops []registry.Op
-			drop := func(n registry.Node) {
-				if n.Exists {
-					ops = append(ops, registry.Delete(n.Path, registry.AnyVersion))
-				}
+func (m *Member) Leave(ctx context.Context, unfinished Items) error {
+	l, id := m.Layout, m.Self.ID
+	return m.perform(ctx, "leave", func(x *exchange) error {
+		for {
+			n, err := x.read(registry.Data(l.members()), registry.Data(l.instance(id)), registry.Data(l.leader()), registry.Data(l.detail(id)),
+				registry.Data(l.assignmentOf(id)), registry.Data(l.runsOf(id)), registry.Data(l.trigger(id)), registry.Data(l.necessary()), registry.Data(l.config()), registry.Data(l.term()), registry.Data(l.shardingFlags()), registry.Children(l.instances()),
+				registry.Children(l.electionLatch()), registry.Children(l.failoverLatch()), registry.Data(l.kill(id)))
+			if err != nil {
+				return err
 			}
-			members, instance, leader, term := nodes[0], nodes[1], nodes[2], nodes[9]
-			if string(leader.Data) == id && leader.Exists && leader.Version == 1 {
-				if term.Exists { // no other host was elected since
-					ops = append(ops, registry.Check(term.Path, term.Version))
-				}
-				ops = append(ops, registry.Delete(leader.Path, 1)) // a Java host's has version 0
-			}
-			for _, latch := range nodes[12:14] {
-				mine, _ := placeInLine(latch.Names, id)
-				ops = append(ops, leaving(latch.Path, mine)...)
-			}
-			drop(instance)
-			drop(nodes[3])
-			// The registry may know of runs that the host does not know:
-			// those of a begin whose answer was lost.
-			runs, err := parseRuns(nodes[5].Data)
-			switch {
-			case len(unfinished) == 0 && len(nodes[5].Data) == 0:
-				drop(nodes[4])
-				drop(nodes[5])
-				drop(nodes[14])
-				if left := parseMembers(members.Data).without(id); members.Exists {
-					ops = append(ops, registry.Set(l.members(), left.data(), members.Version))
-				}
-			case err == nil && len(runs.Runs) > 0 && !runs.Left: // it does not die of them
-				runs.Left = true
-				ops = append(ops, registry.Set(nodes[5].Path, runs.data(), nodes[5].Version))
-			}
-			drop(nodes[6])
-			others := slices.ContainsFunc(nodes[11].Names, func(other string) bool { return other != id })
-			if others && !nodes[7].Exists && nodes[8].Exists && nodes[10].Exists {
-				ops = append(ops, registry.Create(l.necessary(), nil))
-			}
+			ops := m.leaving(n, unfinished)
 			if len(ops) == 0 {
-				return Done()
+				return nil
 			}
-			again := func() (Move, error) { return Leave(v, unfinished), nil }
-			return Move{Commit: ops, Else: func(*registry.OpError) (Move, error) { return again() }, Unknown: again}, nil
-		},
+			_, err = x.commit(ops...)
+			if !contested(err) {
+				return err
+			}
+		}
+	})
+}
+
+// leaving are the ops by which this host leaves the job, from what Leave reads.
+func (m *Member) leaving(n registry.Snapshot, unfinished Items) []registry.Op {
+	l, id := m.Layout, m.Self.ID
+	var ops []registry.Op
+	drop := func(paths ...string) {
+		for _, p := range paths {
+			if n.Data(p).Exists {
+				ops = append(ops, registry.Delete(p, registry.AnyVersion))
+			}
+		}
 	}
+	leader, term := n.Data(l.leader()), n.Data(l.term())
+	if string(leader.Data) == id && leader.Exists && leader.Version == 1 {
+		if term.Exists { // no other host was elected since
+			ops = append(ops, registry.Check(term.Path, term.Version))
+		}
+		ops = append(ops, registry.Delete(leader.Path, 1)) // a Java host's has version 0
+	}
+	for _, latch := range []string{l.electionLatch(), l.failoverLatch()} {
+		mine, _ := placeInLine(n.Children(latch), id)
+		ops = append(ops, leaving(latch, mine)...)
+	}
+	drop(l.instance(id), l.detail(id))
+
+	// The registry may know of runs that the host does not know: those of a begin
+	// whose outcome is unknown.
+	own, members := n.Data(l.runsOf(id)), n.Data(l.members())
+	runs, err := parseRuns(own.Data)
+	if len(unfinished) == 0 && len(own.Data) == 0 {
+		drop(l.assignmentOf(id), l.runsOf(id), l.kill(id))
+		if left := parseMembers(members.Data).without(id); members.Exists {
+			ops = append(ops, registry.Set(l.members(), left.data(), members.Version))
+		}
+	} else if err == nil && len(runs.Runs) > 0 && !runs.Left { // it does not die of them
+		runs.Left = true
+		ops = append(ops, registry.Set(own.Path, runs.data(), own.Version))
+	}
+	drop(l.trigger(id))
+	others := slices.ContainsFunc(n.Children(l.instances()), func(other string) bool { return other != id })
+	if others && !n.Data(l.necessary()).Exists && n.Data(l.config()).Exists && n.Data(l.shardingFlags()).Exists {
+		ops = append(ops, registry.Create(l.necessary(), nil))
+	}
+	return ops
 }
 
 // Elect makes this host the leader if there is none, or if the one there is
@@ -532,75 +565,102 @@ func Leave(v View, unfinished Items) Move {
 //
 // If a Java leader has divided the items since one of ours did, the new leader
 // reshards them: until then no host of ours begins by the old division.
-func Elect(v View, line *Line) Move {
-	l := v.Layout
-	give := func() (Move, error) { return leaveLine(v.Self.ID, l.electionLatch(), line), nil }
-	read := []registry.Query{registry.Data(l.leader()), registry.Data(l.term()), registry.Data(l.epoch()), registry.Data(l.assignment()), registry.Data(l.itemInstance(0))}
-	m := inLine(l, v.Self.ID, l.electionLatch(), line, read, func(leave []registry.Op, n []registry.Node) (Move, error) {
-		leader, term, epoch, division, first := n[0], n[1], n[2], n[3], n[4]
-		ops := slices.Clone(leave)
-		switch {
-		case leader.Exists && v.invalidLeaderNode(leader):
+func (m *Member) Elect(ctx context.Context) error {
+	return m.perform(ctx, "elect", func(x *exchange) error { return x.elect(m.View, &m.Election) })
+}
+
+func (x *exchange) elect(v View, line *Line) error {
+	l, latch := v.Layout, v.electionLatch()
+	for {
+		turn, err := x.standInLine(l, v.Self.ID, latch, line, registry.Data(l.leader()), registry.Data(l.term()), registry.Data(l.epoch()), registry.Data(l.assignment()), registry.Data(l.itemInstance(0)))
+		if err != nil || turn == nil {
+			return err
+		}
+		ops, vacant := v.election(turn)
+		if !vacant {
+			return x.leaveLine(v.Self.ID, latch, line)
+		}
+		_, err = x.commit(ops...)
+		if err == nil {
+			*line = Line{}
+			return nil
+		}
+		conflict := conflictOf(err)
+		if conflict == nil {
+			return err
+		}
+		path := conflict.Op.Path
+		if (path == l.term() && conflict.Reason == registry.ReasonAbsent) || (path == l.leader() && conflict.Reason == registry.ReasonParent) {
+			return conflict
+		}
+		if path == l.config() || path == l.leader() || path == l.term() || path == l.instance(v.Leader) {
+			return x.leaveLine(v.Self.ID, latch, line) // somebody has been elected
+		}
+		// The place in line, or a division, has changed.
+	}
+}
+
+// election are the ops that make this host the leader; vacant is false if there is
+// one that stays.
+func (v View) election(t *turn) (ops []registry.Op, vacant bool) {
+	l, n := v.Layout, t.nodes
+	leader, term, division, first := n.Data(l.leader()), n.Data(l.term()), n.Data(l.assignment()), n.Data(l.itemInstance(0))
+	ops = slices.Clone(t.leave)
+	if leader.Exists {
+		if v.invalidLeaderNode(leader) {
 			if v.Leader != "" || !term.Exists {
-				return give()
+				return nil, false
 			}
-			ops = append(ops, registry.Check(term.Path, term.Version), registry.Delete(leader.Path, leader.Version))
-		case leader.Exists:
+		} else {
 			if string(leader.Data) != v.Leader || leader.Version != 1 || v.Leader == v.Self.ID || !term.Exists {
-				return give() // somebody has been elected
+				return nil, false
 			}
-			ops = append(ops, registry.Absent(l.instance(v.Leader)), registry.Check(term.Path, term.Version), registry.Delete(leader.Path, leader.Version))
+			ops = append(ops, registry.Absent(l.instance(v.Leader)))
 		}
-		ops = append(ops, registry.Check(l.config(), registry.AnyVersion),
-			registry.CreateEphemeral(l.leader(), []byte(v.Self.ID)),
-			registry.Set(l.leader(), []byte(v.Self.ID), 0), // version 1: one of ours
-			registry.Set(l.term(), []byte(v.Self.ID), registry.AnyVersion))
-		switch d := parseDivision(division.Data); {
-		case d.Java || len(d.Members) == 0: // it is resharded, or nothing is owned
-		case byJava(epoch, first) || !first.Exists:
-			d.Java = true // as far as the new leader can know
-			ops = append(ops, registry.Set(division.Path, d.data(), division.Version))
-		default: // and Java has not divided until now
-			ops = append(ops, registry.Check(first.Path, first.Version))
-		}
-		return Move{Commit: ops,
-			Then: func([]registry.Node, []registry.Result) (Move, error) { *line = Line{}; return Done() },
-			Else: func(e *registry.OpError) (Move, error) {
-				switch {
-				case e.Op.Path == l.term() && e.Reason == registry.ReasonAbsent, e.Op.Path == l.leader() && e.Reason == registry.ReasonParent:
-					return Move{}, e
-				case e.Op.Path == l.config() || e.Op.Path == l.leader() || e.Op.Path == l.term() || e.Op.Path == l.instance(v.Leader):
-					return give()
-				}
-				return Elect(v, line), nil // the place in line, or a division, has changed
-			}}, nil
-	})
-	m.Name = "elect"
-	return m
+		ops = append(ops, registry.Check(term.Path, term.Version), registry.Delete(leader.Path, leader.Version))
+	}
+	ops = append(ops, registry.Check(l.config(), registry.AnyVersion),
+		registry.CreateEphemeral(l.leader(), []byte(v.Self.ID)),
+		registry.Set(l.leader(), []byte(v.Self.ID), 0), // version 1: one of ours
+		registry.Set(l.term(), []byte(v.Self.ID), registry.AnyVersion))
+	d := parseDivision(division.Data)
+	if d.Java || len(d.Members) == 0 { // it is resharded, or nothing is owned
+		return ops, true
+	}
+	if byJava(n.Data(l.epoch()), first) || !first.Exists {
+		d.Java = true // as far as the new leader can know
+		return append(ops, registry.Set(division.Path, d.data(), division.Version)), true
+	}
+	return append(ops, registry.Check(first.Path, first.Version)), true // and Java has not divided until now
 }
 
 // Resign gives up leadership, for a leader whose server is disabled.
-func Resign(v View) Move {
-	l := v.Layout
-	return Move{Name: "resign", Read: []registry.Query{registry.Data(l.leader()), registry.Data(l.term())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		leader, term := n[0], n[1]
+func (m *Member) Resign(ctx context.Context) error {
+	l, v := m.Layout, m.View
+	return m.perform(ctx, "resign", func(x *exchange) error {
+		n, err := x.read(registry.Data(l.leader()), registry.Data(l.term()))
+		if err != nil {
+			return err
+		}
+		leader, term := n.Data(l.leader()), n.Data(l.term())
 		if string(leader.Data) != v.Self.ID || !leader.Exists || leader.Version != 1 {
-			return Done()
+			return nil
 		}
 		// The leader node's version is the same for all of ours, and another
 		// one for Java. The term's proves that it is still this host's.
-		return Move{Commit: []registry.Op{registry.Check(term.Path, term.Version), registry.Delete(leader.Path, 1)},
-			Else: func(*registry.OpError) (Move, error) { return Done() }}, nil
-	}}
+		_, err = x.commit(registry.Check(term.Path, term.Version), registry.Delete(leader.Path, 1))
+		return unlessConflict(err)
+	})
 }
 
 // AskForSharding sets the flag that the items must be resharded.
-func AskForSharding(v View) Move {
-	return Move{
-		Name:   "ask for sharding",
-		Commit: []registry.Op{registry.Check(v.config(), registry.AnyVersion), registry.Create(v.necessary(), nil)},
-		Else:   func(*registry.OpError) (Move, error) { return Done() },
-	}
+func (m *Member) AskForSharding(ctx context.Context) error {
+	return m.perform(ctx, "ask for sharding", func(x *exchange) error { return x.askForSharding(m.View) })
+}
+
+func (x *exchange) askForSharding(v View) error {
+	_, err := x.commit(registry.Check(v.config(), registry.AnyVersion), registry.Create(v.necessary(), nil))
+	return unlessConflict(err)
 }
 
 // CanLead reports whether this host should stand for election: there is no

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -8,50 +9,57 @@ import (
 
 // MarkMisfire makes ElasticJob's misfire marks, for consoles and for the owner
 // after a resharding. The host itself remembers what it missed.
-func MarkMisfire(l Layout, items Items) Move {
-	const name = "mark misfire"
-	var ops []registry.Op
-	for _, i := range items {
-		ops = append(ops, registry.Create(l.itemMisfire(i), nil))
-	}
-	for part := range parts(ops, commitBudget) {
-		rest := items[len(part):]
-		return Move{Name: name, Commit: part,
-			Then: func([]registry.Node, []registry.Result) (Move, error) { return MarkMisfire(l, rest), nil },
-			Else: func(*registry.OpError) (Move, error) {
-				var read []registry.Query
-				for _, i := range items {
-					read = append(read, registry.Data(l.item(i)), registry.Data(l.itemMisfire(i)))
+func MarkMisfire(ctx context.Context, r registry.Center, l Layout, items Items) error {
+	return perform(ctx, r, "mark misfire", func(x *exchange) error {
+		for len(items) > 0 {
+			var ops []registry.Op
+			for _, i := range items {
+				ops = append(ops, registry.Create(l.itemMisfire(i), nil))
+			}
+			part := firstPart(ops)
+			_, err := x.commit(part...)
+			if err == nil {
+				items = items[len(part):]
+				continue
+			}
+			if conflictOf(err) == nil {
+				return err
+			}
+
+			// Some items have the mark, or are gone.
+			var read []registry.Query
+			for _, i := range items {
+				read = append(read, registry.Data(l.item(i)), registry.Data(l.itemMisfire(i)))
+			}
+			n, err := x.read(read...)
+			if err != nil {
+				return err
+			}
+			var left Items
+			for _, i := range items {
+				if n.Data(l.item(i)).Exists && !n.Data(l.itemMisfire(i)).Exists {
+					left = append(left, i)
 				}
-				return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-					var left Items
-					for k, i := range items {
-						if n[2*k].Exists && !n[2*k+1].Exists {
-							left = append(left, i)
-						}
-					}
-					return MarkMisfire(l, left), nil
-				}}, nil
-			}}
-	}
-	return Move{Name: name}
+			}
+			items = left
+		}
+		return nil
+	})
 }
 
-// RegistryTime asks for the registry's clock.
-func RegistryTime(l Layout, out *time.Time) Move {
-	return Move{
-		Name: "read registry time",
-		// The check keeps a job that was removed from coming back by this.
-		Commit: []registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.systemTime()), registry.Set(l.systemTime(), nil, registry.AnyVersion)},
-		Then: func(_ []registry.Node, results []registry.Result) (Move, error) {
-			*out = results[2].Time
-			return Done()
-		},
-		Else: func(e *registry.OpError) (Move, error) {
-			if e.Index == 0 {
-				return Move{}, ErrRemoved
-			}
-			return Move{}, e
-		},
-	}
+// RegistryTime asks for the registry's clock. It returns ErrRemoved for a job that
+// is not in the registry, and does not bring it back.
+func RegistryTime(ctx context.Context, r registry.Center, l Layout) (now time.Time, err error) {
+	err = perform(ctx, r, "read registry time", func(x *exchange) error {
+		results, err := x.commit(registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.systemTime()), registry.Set(l.systemTime(), nil, registry.AnyVersion))
+		if conflict := conflictOf(err); conflict != nil && conflict.Index == 0 {
+			return ErrRemoved
+		}
+		if err != nil {
+			return err
+		}
+		now = results[2].Time
+		return nil
+	})
+	return now, err
 }

@@ -125,10 +125,12 @@ func modelSelf(host int) co.JobInstance {
 
 // actor is a host that is about to join, or one at rest.
 func (h *modelHosts) actor(host int, knows *memory) *actor {
-	a := &actor{layout: h.layout, failover: h.failover, n: host, self: modelSelf(host)}
+	a := &actor{failover: h.failover, n: host}
+	a.Member = co.Member{Layout: h.layout, Self: modelSelf(host)}
 	if knows != nil {
 		a.memory = knows.clone()
 	}
+	a.Registry = a
 	next, stop := iter.Pull(a.live)
 	a.next, a.stop = next, stop
 	a.pending, a.more = next()
@@ -193,10 +195,8 @@ func (h *modelHosts) told(s *hostState, r reply) *hostState {
 
 // actor is a host: it looks, and does what the package says, for ever.
 type actor struct {
-	layout   co.Layout
 	failover bool
 	n        int
-	self     co.JobInstance
 	next     func() (call, bool)
 	stop     func()
 
@@ -214,13 +214,9 @@ type actor struct {
 
 // memory is all that a host knows when it is in no exchange.
 type memory struct {
-	view         co.View
-	share        co.Share
-	runs         co.Runs
-	version      int32
-	items        map[int]*simItem
-	line, behind co.Line
-	rounds       int // of recovery since it last slept; in the second it takes whatever is left
+	co.Member
+	items  map[int]*simItem
+	rounds int // of recovery since it last slept; in the second it takes whatever is left
 }
 
 func (m memory) clone() memory {
@@ -284,7 +280,7 @@ func (a *actor) live(yield func(call) bool) {
 	ctx := context.Background()
 	err := registry.ErrUnknown
 	for a.items == nil && err != nil {
-		if err = co.Perform(ctx, a, co.Join(co.Joining{Layout: a.layout, Self: a.self, Definition: file,
+		if err = perform(ctx, a, moves.Join(&a.Member, co.Joining{Definition: file,
 			Detail: co.HostDetail{State: co.DetailReady}})); !a.goOn(err) {
 			return
 		}
@@ -294,7 +290,7 @@ func (a *actor) live(yield func(call) bool) {
 	}
 	for {
 		a.rest()
-		nodes, err := a.Read(ctx, append(co.Control(a.layout, a.self), registry.Data(modelClock))...)
+		nodes, err := a.Read(ctx, append(co.Control(a.Layout, a.Self), registry.Data(modelClock))...)
 		if err != nil {
 			return
 		}
@@ -306,14 +302,14 @@ func (a *actor) live(yield func(call) bool) {
 		for _, n := range nodes {
 			s[n.Query] = n
 		}
-		a.view = co.ParseView(s, a.layout, a.self, a.view)
+		a.Observe(s)
 		// A host that is not in the list of instances may be on its way there: the
 		// others look again, now and then, until it is there or gone.
 		dead := false
-		if crashed := a.view.Crashed(); len(crashed) > 0 {
+		if crashed := a.View.Crashed(); len(crashed) > 0 {
 			var details []registry.Query
 			for _, id := range crashed {
-				details = append(details, registry.Data(a.layout.Sibling()+"/instances/"+id))
+				details = append(details, registry.Data(a.Sibling()+"/instances/"+id))
 			}
 			more, err := a.Read(ctx, details...)
 			if err != nil {
@@ -346,7 +342,7 @@ func (a *actor) wait(ctx context.Context, seen []registry.Node) bool {
 	for _, i := range slices.Sorted(maps.Keys(a.items)) {
 		if a.items[i].held { // it was marked: look again when that has changed
 			for _, mark := range []string{"running", "failover", "failovering"} {
-				marks = append(marks, registry.Data(fmt.Sprintf("%s/sharding/%d/%s", a.layout.Root(), i, mark)))
+				marks = append(marks, registry.Data(fmt.Sprintf("%s/sharding/%d/%s", a.Root(), i, mark)))
 			}
 		}
 	}
@@ -365,7 +361,7 @@ func (a *actor) wait(ctx context.Context, seen []registry.Node) bool {
 	for _, n := range seen {
 		idle = append(idle, news{query: n.Query, was: nodeState(n)})
 	}
-	lines := []*co.Line{&a.line, &a.behind}
+	lines := []*co.Line{&a.Election, &a.Takeover}
 	for _, line := range lines {
 		if q, waiting := line.Waiting(); waiting {
 			idle = append(idle, news{query: q, gone: true})
@@ -408,7 +404,7 @@ func (a *actor) goOn(err error) bool {
 // rest puts what the host knows in place of how it came to know it.
 func (a *actor) rest() {
 	h := fnv.New128a()
-	fmt.Fprint(h, a.version, a.runs, co.Remembered(a.view, a.share), a.rounds, a.line, a.behind)
+	fmt.Fprint(h, a.RunsVersion, a.Runs, co.Remembered(a.View, a.Share), a.rounds, a.Election, a.Takeover)
 	for _, i := range slices.Sorted(maps.Keys(a.items)) {
 		it := a.items[i]
 		fmt.Fprint(h, i, it.owned, it.running, it.failover, it.held, it.fire, it.state)
@@ -420,26 +416,23 @@ func (a *actor) rest() {
 
 // step takes the next step; idle means that there is none.
 func (a *actor) step(ctx context.Context) (idle bool, err error) {
-	v := a.view
+	v := a.View
 	now := time.UnixMilli(1000)
-	var sharded co.Sharded
-	if m, ok := v.Reconcile(now, a.share, &sharded, &a.line); ok {
-		err := co.Perform(ctx, a, m)
-		return err == nil && a.line.Behind != "", err
+	if action := a.Reconcile(now); action != co.ActionNone {
+		_, err := a.Act(ctx, action, now)
+		return err == nil && a.Election.Behind != "", err
 	}
-	if !a.share.Current(v) {
+	if !a.Share.Current(v) {
 		return false, a.readShare(ctx)
 	}
 	if busy := a.busy(); len(v.Crashed()) > 0 {
 		for _, dead := range v.Crashed() {
 			var out co.Recovered
-			err := co.Perform(ctx, a, co.Recover(co.Recovery{View: v, Dead: dead, All: a.rounds > 0, Limit: 10, Busy: busy, Line: &a.behind,
-				Runs: a.runs, RunsVersion: a.version, Now: now}, &out))
+			err := perform(ctx, a, moves.Recover(&a.Member, co.Recovery{Dead: dead, All: a.rounds > 0, Limit: 10, Busy: busy, Now: now}, &out))
 			if err != nil {
 				return false, err
 			}
 			if out.Commits > 0 {
-				a.runs, a.version = out.Runs, out.RunsVersion
 				for _, c := range out.Claimed {
 					if a.items[c.Item] == nil {
 						a.items[c.Item] = &simItem{}
@@ -487,11 +480,10 @@ func (a *actor) readShare(ctx context.Context) error {
 			known[i] = it.state
 		}
 	}
-	var share co.Share
-	if err := co.Perform(ctx, a, co.ReadShare(a.view, known, &share)); err != nil || share.Items == nil {
+	if read, err := a.ReadShare(ctx, known); err != nil || !read {
 		return err
 	}
-	a.share = share
+	share := a.Share
 	for i, it := range a.items {
 		if _, mine := share.Items[i]; !mine {
 			if it.owned = false; !it.running {
@@ -513,12 +505,11 @@ func (a *actor) readShare(ctx context.Context) error {
 
 func (a *actor) begin(ctx context.Context, f co.Fire, states map[int]co.ItemState) error {
 	var out co.Begun
-	if err := co.Perform(ctx, a, co.Begin(co.Beginning{Layout: a.layout, Self: a.self, Fire: f, Config: a.view.Config, Items: states,
-		Guard: a.share.Guard, HasGuard: true, Runs: a.runs, RunsVersion: a.version, Now: f.Time()}, &out)); err != nil {
+	if err := perform(ctx, a, moves.Begin(&a.Member, co.Beginning{Fire: f, Items: states,
+		Now: f.Time()}, &out)); err != nil {
 		return err
 	}
 	if out.Items != nil {
-		a.runs, a.version = out.Runs, out.RunsVersion
 	}
 	for i, state := range out.Items {
 		it := a.items[i]
@@ -539,23 +530,21 @@ func (a *actor) begin(ctx context.Context, f co.Fire, states map[int]co.ItemStat
 }
 
 func (a *actor) complete(ctx context.Context, items co.Items) error {
-	c := co.Completing{Layout: a.layout, Self: a.self, Config: a.view.Config, Items: make(map[int]co.Ended), Runs: a.runs, RunsVersion: a.version,
-		Now: time.UnixMilli(5000)}
+	c := co.Completing{Items: make(map[int]co.Ended), Now: time.UnixMilli(5000)}
 	for _, i := range items {
 		it := a.items[i]
 		c.Items[i] = co.Ended{State: it.state, Outcome: "OK", Failover: it.failover}
 		if !it.owned {
-			c.Wake = &a.view
+			c.Wake = true
 		}
-		if a.share.Pending.Contains(i) {
+		if a.Share.Pending.Contains(i) {
 			c.AskForSharding = true
 		}
 	}
 	var out co.Completed
-	if err := co.Perform(ctx, a, co.Complete(c, &out)); err != nil {
+	if err := perform(ctx, a, moves.Complete(&a.Member, c, &out)); err != nil {
 		return err
 	}
-	a.runs, a.version = out.Runs, out.RunsVersion
 	if len(out.Adopted) > 0 {
 		a.fault("host %d is told of runs that it did not know of, though no exchange of its own broke off: %v", a.n+1, out.Adopted)
 	}

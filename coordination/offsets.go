@@ -1,20 +1,12 @@
 package coordination
 
 import (
+	"context"
 	"maps"
 	"slices"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
-
-// SaveOffsets makes offsets of running items durable. The record's version
-// proves that the item is still the host's own, as long as the host's list of
-// runs is there: a job that was purged and recreated has no such list, while its
-// records may have come to the same versions.
-type SaveOffsets struct {
-	Layout Layout
-	Items  map[int]Ended // Offset and State are used; all are of one host
-}
 
 // Saved is what became of SaveOffsets.
 type Saved struct {
@@ -22,74 +14,94 @@ type Saved struct {
 	Lost  Items
 }
 
-// Move writes all offsets: in one commit, or several if they do not fit one.
-func (s SaveOffsets) Move(out *Saved) Move {
-	*out = Saved{Items: make(map[int]ItemState)}
-	s.Items = maps.Clone(s.Items)
-	return s.next(slices.Sorted(maps.Keys(s.Items)), out)
+// SaveOffsets makes offsets of running items durable, in one commit, or several if
+// they do not fit one. Of each item Offset and State are used; all are of one host.
+//
+// The record's version proves that the item is still the host's own, as long as
+// the host's list of runs is there: a job that was purged and recreated has no
+// such list, while its records may have come to the same versions.
+func SaveOffsets(ctx context.Context, r registry.Center, l Layout, items map[int]Ended) (Saved, error) {
+	s := saving{layout: l, items: maps.Clone(items), todo: slices.Sorted(maps.Keys(items)), out: Saved{Items: make(map[int]ItemState)}}
+	err := perform(ctx, r, "save offsets", s.run)
+	return s.out, err
 }
 
-func (s SaveOffsets) next(todo Items, out *Saved) Move {
-	l := s.Layout
-	b := commit{}
-	var items Items
-	owner := ""
-	for _, i := range todo {
-		e := s.Items[i]
+// saving is a SaveOffsets on its way.
+type saving struct {
+	layout Layout
+	items  map[int]Ended
+	todo   Items
+	out    Saved
+}
+
+func (s *saving) run(x *exchange) error {
+	for len(s.todo) > 0 {
+		c, part := s.next()
+		_, err := x.commit(c.ops...)
+		if err == nil {
+			for _, i := range part {
+				s.out.Items[i] = s.items[i].State.saved(s.items[i].Offset)
+			}
+			s.todo = s.todo[len(part):]
+			continue
+		}
+		if !contested(err) {
+			return err
+		}
+		if err := s.look(x, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next saves as many offsets as fit one commit.
+func (s *saving) next() (c commit, part Items) {
+	l, owner := s.layout, ""
+	for _, i := range s.todo {
+		e := s.items[i]
 		item := commit{}
 		item.add(roleRecord, i, registry.Check(l.record(i), e.State.RecordVersion))
-		if e.State.HasOffset {
-			item.add(roleOffset, i, registry.Set(l.offset(i), e.Offset, e.State.OffsetVersion))
-		} else {
-			item.add(roleOffset, i, registry.Create(l.offset(i), e.Offset))
-		}
-		if size(b.ops)+size(item.ops) > commitBudget && len(items) > 0 {
+		item.add(roleOffset, i, e.State.setOffset(l.offset(i), e.Offset))
+		if size(c.ops)+size(item.ops) > commitBudget && len(part) > 0 {
 			break
 		}
-		b.join(item)
-		items, owner = append(items, i), e.State.Record.Owner
+		c.join(item)
+		part, owner = append(part, i), e.State.Record.Owner
 	}
-	rest := todo[len(items):]
-	if len(items) == 0 {
-		return Move{Name: "save offsets"}
+	c.add(roleRuns, -1, registry.Check(l.runsOf(owner), registry.AnyVersion))
+	return c, part
+}
+
+// look finds items that were lost, and offsets that were saved though the commit's
+// outcome was unknown: writing the same bytes again does no harm.
+func (s *saving) look(x *exchange, part Items) error {
+	l := s.layout
+	owner := s.items[part[len(part)-1]].State.Record.Owner
+	read := []registry.Query{registry.Data(l.runsOf(owner))}
+	for _, i := range part {
+		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)))
 	}
-	b.add(roleRuns, -1, registry.Check(l.runsOf(owner), registry.AnyVersion))
-	// look finds items that were lost, and offsets that were saved though the
-	// answer was not heard: writing the same bytes again does no harm.
-	look := func() (Move, error) {
-		read := []registry.Query{registry.Data(l.runsOf(owner))}
-		for _, i := range items {
-			read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)))
+	n, err := x.read(read...)
+	if err != nil {
+		return err
+	}
+
+	var again Items
+	for _, i := range part {
+		record, offset, e := n.Data(l.record(i)), n.Data(l.offset(i)), s.items[i]
+		run := parseRecord(record.Data)
+		if versionOf(record) != e.State.RecordVersion || run.Owner != owner || run.Begun != e.State.Record.Begun {
+			s.out.Lost = append(s.out.Lost, i)
+			continue
 		}
-		return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-			var again Items
-			for k, i := range items {
-				record, offset, e := n[1+2*k], n[2+2*k], s.Items[i]
-				run := parseRecord(record.Data)
-				if versionOf(record) != e.State.RecordVersion || run.Owner != owner || run.Begun != e.State.Record.Begun {
-					out.Lost = append(out.Lost, i)
-					continue
-				}
-				if !n[0].Exists {
-					return Move{}, gone(n[0])
-				}
-				e.State.Offset, e.State.OffsetVersion, e.State.HasOffset = offset.Data, offset.Version, offset.Exists
-				s.Items[i] = e
-				again = append(again, i)
-			}
-			return s.next(slices.Concat(again, rest), out), nil
-		}}, nil
+		if own := n.Data(l.runsOf(owner)); !own.Exists {
+			return gone(own)
+		}
+		e.State.Offset, e.State.OffsetVersion, e.State.HasOffset = offset.Data, offset.Version, offset.Exists
+		s.items[i] = e
+		again = append(again, i)
 	}
-	return Move{
-		Name: "save offsets", Commit: b.ops,
-		Then: func([]registry.Node, []registry.Result) (Move, error) {
-			for _, i := range items {
-				e := s.Items[i]
-				out.Items[i] = e.State.saved(e.Offset)
-			}
-			return s.next(rest, out), nil
-		},
-		Else:    func(*registry.OpError) (Move, error) { return look() },
-		Unknown: look,
-	}
+	s.todo = slices.Concat(again, s.todo[len(part):])
+	return nil
 }

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,44 +20,71 @@ var ErrNothingRuns = errors.New("nothing would run")
 // instance that has not consumed an earlier trigger keeps that one, which
 // counts for both: none is lost and none is doubled. The parent node is set in
 // the same commit; its transaction is the number of the round.
-func TriggerJob(l Layout) Move {
-	return Move{Name: "trigger", Read: []registry.Query{registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.triggers())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		if !n[0].Exists {
-			return Move{}, ErrRemoved
-		}
-		if len(n[1].Names) == 0 {
-			return Move{}, fmt.Errorf("%w: the job has no instance; 'wasmjob status' on its hosts says why", ErrNothingRuns)
-		}
-		ops := []registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.triggers()), registry.Set(l.triggers(), nil, registry.AnyVersion)}
-		for _, id := range n[2].Names {
-			if !slices.Contains(n[1].Names, id) {
-				ops = append(ops, registry.Delete(l.trigger(id), registry.AnyVersion)) // its instance is gone
+func TriggerJob(ctx context.Context, r registry.Center, l Layout) error {
+	return perform(ctx, r, "trigger", func(x *exchange) error {
+		for {
+			n, err := x.read(registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.triggers()))
+			if err != nil {
+				return err
+			}
+			if !n.Data(l.config()).Exists {
+				return ErrRemoved
+			}
+			instances, waiting := n.Children(l.instances()), n.Children(l.triggers())
+			if len(instances) == 0 {
+				return fmt.Errorf("%w: the job has no instance; 'wasmjob status' on its hosts says why", ErrNothingRuns)
+			}
+			if err := x.anyEnabled(l, instances); err != nil {
+				return err
+			}
+			_, err = x.commit(l.triggerOps(instances, waiting)...)
+			if conflictOf(err) == nil {
+				return err
 			}
 		}
-		for _, id := range n[1].Names {
-			if slices.Contains(n[2].Names, id) {
-				ops = append(ops, registry.Check(l.trigger(id), registry.AnyVersion)) // still not consumed
-			} else {
-				ops = append(ops, registry.Create(l.trigger(id), nil))
-			}
+	})
+}
+
+// triggerOps make the triggers of a round. waiting are instances that have not
+// consumed an earlier one.
+func (l Layout) triggerOps(instances, waiting []string) []registry.Op {
+	ops := []registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.triggers()), registry.Set(l.triggers(), nil, registry.AnyVersion)}
+	for _, id := range waiting {
+		if !slices.Contains(instances, id) {
+			ops = append(ops, registry.Delete(l.trigger(id), registry.AnyVersion)) // its instance is gone
 		}
-		ips := make([]string, len(n[1].Names))
-		for k, id := range n[1].Names {
-			ips[k] = serverOf(id)
+	}
+	for _, id := range instances {
+		if slices.Contains(waiting, id) {
+			ops = append(ops, registry.Check(l.trigger(id), registry.AnyVersion)) // still not consumed
+		} else {
+			ops = append(ops, registry.Create(l.trigger(id), nil))
 		}
-		slices.Sort(ips)
-		ips = slices.Compact(ips)
-		servers := make([]registry.Query, len(ips))
-		for k, ip := range ips {
-			servers[k] = registry.Data(l.server(ip))
-		}
-		return Move{Read: servers, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-			if !slices.ContainsFunc(n, func(server registry.Node) bool { return enabled(server.Data) }) {
-				return Move{}, fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); 'wasmjob enable %s' lets it run", ErrNothingRuns, strings.Join(ips, ", "), l.Job)
-			}
-			return Move{Commit: ops, Else: func(*registry.OpError) (Move, error) { return TriggerJob(l), nil }}, nil
-		}}, nil
-	}}
+	}
+	return ops
+}
+
+// anyEnabled refuses a trigger of a job that is disabled on the servers of all its
+// instances.
+func (x *exchange) anyEnabled(l Layout, instances []string) error {
+	ips := make([]string, len(instances))
+	for k, id := range instances {
+		ips[k] = serverOf(id)
+	}
+	slices.Sort(ips)
+	ips = slices.Compact(ips)
+	var read []registry.Query
+	for _, ip := range ips {
+		read = append(read, registry.Data(l.server(ip)))
+	}
+	n, err := x.read(read...)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(ips, func(ip string) bool { return enabled(n.Data(l.server(ip)).Data) }) {
+		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); 'wasmjob enable %s' lets it run", ErrNothingRuns, strings.Join(ips, ", "), l.Job)
+	}
+	return nil
 }
 
 // TriggerRound finds the number of the round to which the trigger that waits
@@ -66,81 +94,114 @@ func TriggerJob(l Layout) Move {
 // round that this host has consumed. A trigger that is of no round after that,
 // or of one before this host was there, was made by an external edit and counts by itself.
 // round is 0 if there is no trigger.
-func TriggerRound(v View, consumed int64, round *int64) Move {
-	l := v.Layout
-	return Move{Name: "read trigger", Read: []registry.Query{registry.Data(l.triggers()), registry.Data(l.trigger(v.Self.ID)), registry.Data(l.instance(v.Self.ID))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		parent, own, instance := n[0], n[1], n[2]
-		switch {
-		case !own.Exists:
-			*round = 0
-		case parent.Mzxid > consumed && instance.Exists && parent.Mzxid > instance.Czxid:
-			*round = parent.Mzxid
-		default:
-			*round = own.Czxid
+func (m *Member) TriggerRound(ctx context.Context, consumed int64) (round int64, err error) {
+	l, id := m.Layout, m.Self.ID
+	err = m.perform(ctx, "read trigger", func(x *exchange) error {
+		n, err := x.read(registry.Data(l.triggers()), registry.Data(l.trigger(id)), registry.Data(l.instance(id)))
+		if err != nil {
+			return err
 		}
-		return Done()
-	}}
+		parent, own, instance := n.Data(l.triggers()), n.Data(l.trigger(id)), n.Data(l.instance(id))
+		if !own.Exists {
+			return nil
+		}
+		round = own.Czxid
+		if parent.Mzxid > consumed && instance.Exists && parent.Mzxid > instance.Czxid {
+			round = parent.Mzxid
+		}
+		return nil
+	})
+	return round, err
 }
 
 // SetServers enables or disables servers for the job; with no addresses, all
 // of them.
-func SetServers(l Layout, enable bool, ips ...string) Move {
-	return Move{Name: "set servers", Read: []registry.Query{registry.Data(l.config()), registry.Children(l.servers())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		if !n[0].Exists {
-			return Move{}, ErrRemoved
+func SetServers(ctx context.Context, r registry.Center, l Layout, enable bool, ips ...string) error {
+	return perform(ctx, r, "set servers", func(x *exchange) error { return x.setServers(l, enable, ips) })
+}
+
+func (x *exchange) setServers(l Layout, enable bool, ips []string) error {
+	state := []byte(serverDisabled)
+	if enable {
+		state = []byte(serverEnabled)
+	}
+	for {
+		n, err := x.read(registry.Data(l.config()), registry.Children(l.servers()))
+		if err != nil {
+			return err
 		}
-		state := []byte(serverDisabled)
-		if enable {
-			state = []byte(serverEnabled)
+		if !n.Data(l.config()).Exists {
+			return ErrRemoved
 		}
+		servers := n.Children(l.servers())
 		targets := ips
 		if len(targets) == 0 {
-			targets = n[1].Names
+			targets = servers
 		}
 		ops := []registry.Op{registry.Check(l.config(), registry.AnyVersion)}
 		for _, ip := range targets {
-			if slices.Contains(n[1].Names, ip) {
+			if slices.Contains(servers, ip) {
 				ops = append(ops, registry.Set(l.server(ip), state, registry.AnyVersion))
 			} else {
 				ops = append(ops, registry.Create(l.server(ip), state))
 			}
 		}
-		return Move{Commit: ops, Else: func(*registry.OpError) (Move, error) { return SetServers(l, enable, ips...), nil }}, nil
-	}}
+		_, err = x.commit(ops...)
+		if conflictOf(err) == nil {
+			return err
+		}
+	}
 }
 
 // CarryDisabled enables or disables a server because a definition of ours says so
 // that was applied after the transaction since; the job's configuration says it by
 // now. What others write into that field, as a Java host with overwrite does, is for
 // servers that come new: an operator's choice stands. carried says which it was.
-func CarryDisabled(l Layout, disabled bool, since int64, ip string, carried *bool) Move {
-	return Move{Name: "carry disabled over", Read: []registry.Query{registry.Data(l.definition())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		c, _, err := jobconfig.Parse(n[0].Data)
-		*carried = n[0].Exists && err == nil && n[0].Mzxid > since && c.Disabled == disabled
-		if !*carried {
-			return Done()
+func CarryDisabled(ctx context.Context, r registry.Center, l Layout, disabled bool, since int64, ip string) (carried bool, err error) {
+	err = perform(ctx, r, "carry disabled over", func(x *exchange) error {
+		n, err := x.read(registry.Data(l.definition()))
+		if err != nil {
+			return err
 		}
-		return SetServers(l, !disabled, ip), nil
-	}}
+		definition := n.Data(l.definition())
+		c, _, err := jobconfig.Parse(definition.Data)
+		carried = definition.Exists && err == nil && definition.Mzxid > since && c.Disabled == disabled
+		if !carried {
+			return nil
+		}
+		return x.setServers(l, !disabled, []string{ip})
+	})
+	return carried, err
 }
 
 // SetItem enables or disables one item. A disabled item keeps its owner and
 // does not run.
-func SetItem(l Layout, item int, enable bool) Move {
-	return Move{Name: "set item", Read: []registry.Query{registry.Data(l.item(item)), registry.Data(l.itemDisabled(item)), registry.Data(l.config())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		again := func(*registry.OpError) (Move, error) { return SetItem(l, item, enable), nil }
-		switch {
-		case !n[2].Exists:
-			return Move{}, ErrRemoved
-		case !n[0].Exists:
-			return Move{}, fmt.Errorf("job %s has no item %d", l.Job, item)
-		case n[1].Exists == !enable:
-			return Done()
-		case enable:
-			return Move{Commit: []registry.Op{registry.Delete(l.itemDisabled(item), registry.AnyVersion)}, Else: again}, nil
+func SetItem(ctx context.Context, r registry.Center, l Layout, item int, enable bool) error {
+	return perform(ctx, r, "set item", func(x *exchange) error {
+		for {
+			n, err := x.read(registry.Data(l.item(item)), registry.Data(l.itemDisabled(item)), registry.Data(l.config()))
+			if err != nil {
+				return err
+			}
+			if !n.Data(l.config()).Exists {
+				return ErrRemoved
+			}
+			if !n.Data(l.item(item)).Exists {
+				return fmt.Errorf("job %s has no item %d", l.Job, item)
+			}
+			if n.Data(l.itemDisabled(item)).Exists == !enable {
+				return nil
+			}
+			op := registry.Create(l.itemDisabled(item), nil)
+			if enable {
+				op = registry.Delete(l.itemDisabled(item), registry.AnyVersion)
+			}
+			_, err = x.commit(op)
+			if conflictOf(err) == nil {
+				return err
+			}
 		}
-		return Move{Commit: []registry.Op{registry.Create(l.itemDisabled(item), nil)}, Else: again}, nil
-	}}
+	})
 }
 
 // ErrJavaRuns refuses the shutdown of a Java host that runs items.
@@ -150,114 +211,120 @@ var ErrJavaRuns = errors.New("a Java host that is shut down goes on running its 
 // finish what it runs and to stop: an operator's shutdown. A Java host whose
 // running marks are persistent, as they are with failover, cannot be distinguished from
 // one that crashed then: ErrJavaRuns.
-func StopInstance(l Layout, id string) Move {
-	remove := registry.Delete(l.instance(id), registry.AnyVersion)
-	return Move{Name: "stop instance", Read: []registry.Query{registry.Data(l.members()), registry.Data(l.detail(id)), registry.Children(l.sharding())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		if slices.Contains(parseMembers(n[0].Data), id) || n[1].Exists {
-			return Move{Commit: []registry.Op{remove}}, nil
+func StopInstance(ctx context.Context, r registry.Center, l Layout, id string) error {
+	return perform(ctx, r, "stop instance", func(x *exchange) error {
+		n, err := x.read(registry.Data(l.members()), registry.Data(l.detail(id)), registry.Children(l.sharding()))
+		if err != nil {
+			return err
+		}
+		if slices.Contains(parseMembers(n.Data(l.members()).Data), id) || n.Data(l.detail(id)).Exists {
+			_, err := x.commit(registry.Delete(l.instance(id), registry.AnyVersion))
+			return err
 		}
 		var items Items
-		for _, name := range n[2].Names {
+		for _, name := range n.Children(l.sharding()) {
 			if i, ok := itemNumber(name); ok {
 				items = append(items, i)
 			}
 		}
 		slices.Sort(items)
-		return stopJava(l, id, items, remove), nil
-	}}
+		return x.stopJava(l, id, items)
+	})
 }
 
-func stopJava(l Layout, id string, items Items, remove registry.Op) Move {
-	const each = 3
+// stopJava removes the instance of a Java host that runs nothing.
+func (x *exchange) stopJava(l Layout, id string, items Items) error {
 	var read []registry.Query
 	for _, i := range items {
 		read = append(read, registry.Data(l.itemRunning(i)), registry.Data(l.itemFailovering(i)), registry.Data(l.itemInstance(i)))
 	}
-	if len(read) == 0 {
-		return Move{Commit: []registry.Op{remove}}
-	}
-	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
+	for {
+		n, err := x.read(read...)
+		if err != nil {
+			return err
+		}
 		var runs Items
-		ops := []registry.Op{remove}
-		for k, i := range items {
-			for _, mark := range n[each*k : each*k+2] {
-				if mark.Exists && !mark.Ephemeral && string(mark.Data) == id && !runs.Contains(i) {
-					runs = append(runs, i)
-				}
+		ops := []registry.Op{registry.Delete(l.instance(id), registry.AnyVersion)}
+		for _, i := range items {
+			running, failovering := n.Data(l.itemRunning(i)), n.Data(l.itemFailovering(i))
+			lasts := func(mark registry.Node) bool { return mark.Exists && !mark.Ephemeral && string(mark.Data) == id }
+			if lasts(running) || lasts(failovering) {
+				runs = append(runs, i)
 			}
-			if string(n[each*k+2].Data) == id && !n[each*k].Exists && size(ops) < commitBudget {
+			if string(n.Data(l.itemInstance(i)).Data) == id && !running.Exists && size(ops) < commitBudget {
 				ops = append(ops, registry.Absent(l.itemRunning(i))) // it does not begin one meanwhile
 			}
 		}
 		if len(runs) > 0 {
-			return Move{}, fmt.Errorf("%s runs %s: %w; disable its server (wasmjob disable %s --server %s), which also ends its leadership, wait until it runs nothing, and shut it down then",
+			return fmt.Errorf("%s runs %s: %w; disable its server (wasmjob disable %s --server %s), which also ends its leadership, wait until it runs nothing, and shut it down then",
 				id, runs, ErrJavaRuns, l.Job, serverOf(id))
 		}
-		return Move{Commit: ops, Else: func(e *registry.OpError) (Move, error) {
-			if e.Index == 0 {
-				return Move{}, e // it has gone by itself
-			}
-			return stopJava(l, id, items, remove), nil
-		}}, nil
-	}}
+		_, err = x.commit(ops...)
+		if conflict := conflictOf(err); conflict == nil || conflict.Index == 0 {
+			return err // of a conflict: it has gone by itself
+		}
+	}
 }
 
 // Remove deletes the job from the registry. Hosts that run it stop and do not
 // bring it back. With purge the nodes of ours go as well: offsets, records. It
 // returns ErrRemoved if there was nothing to delete.
-func Remove(l Layout, purge bool) Move {
+func Remove(ctx context.Context, r registry.Center, l Layout, purge bool) error {
 	roots := []string{l.root}
 	if purge {
 		roots = append(roots, l.sibling)
 	}
-	return removal{layout: l, roots: roots}.again()
+	return perform(ctx, r, "remove", func(x *exchange) error {
+		for deleted := false; ; {
+			paths, err := x.subtrees(roots)
+			if err != nil {
+				return err
+			}
+			if len(paths) == 0 && deleted {
+				return nil
+			}
+			if len(paths) == 0 {
+				return ErrRemoved
+			}
+			done, err := x.removeAll(l, paths, &deleted)
+			if done || err != nil {
+				return err
+			}
+		}
+	})
 }
 
-// removal is a Remove on its way. The configuration goes first: without it
-// hosts begin nothing and write nothing.
-type removal struct {
-	layout  Layout
-	roots   []string
-	deleted bool // something, by this removal
-}
-
-// again reads the tree level by level and deletes it leaves first.
-func (r removal) again() Move {
-	var all []string
-	var level func(paths []string) Move
-	level = func(paths []string) Move {
-		read := make([]registry.Query, len(paths))
-		for i, p := range paths {
+// subtrees are the paths of all nodes that there are at roots and below, parents
+// first.
+func (x *exchange) subtrees(roots []string) (all []string, err error) {
+	for level := roots; len(level) > 0; {
+		read := make([]registry.Query, len(level))
+		for i, p := range level {
 			read[i] = registry.Children(p)
 		}
-		return Move{Name: "remove", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-			var next []string
-			for _, node := range n {
-				if !node.Exists {
-					continue
-				}
-				all = append(all, node.Path)
-				for _, name := range node.Names {
-					next = append(next, node.Path+"/"+name)
-				}
+		n, err := x.read(read...)
+		if err != nil {
+			return nil, err
+		}
+		level = nil
+		for _, q := range read {
+			if !n[q].Exists {
+				continue
 			}
-			switch {
-			case len(next) > 0:
-				return level(next), nil
-			case len(all) > 0:
-				return r.delete(all), nil
-			case r.deleted:
-				return Done()
+			all = append(all, q.Path)
+			for _, name := range n[q].Names {
+				level = append(level, q.Path+"/"+name)
 			}
-			return Move{}, ErrRemoved
-		}}
+		}
 	}
-	return level(r.roots)
+	return all, nil
 }
 
-// delete removes nodes, which are listed parents first.
-func (r removal) delete(paths []string) Move {
-	config := r.layout.config()
+// removeAll deletes nodes, which are listed parents first, in commits that fit. The
+// configuration goes first: without it hosts begin nothing and write nothing. done
+// is false if something has changed; deleted is set once something is deleted.
+func (x *exchange) removeAll(l Layout, paths []string, deleted *bool) (done bool, err error) {
+	config := l.config()
 	ops := make([]registry.Op, 0, len(paths))
 	if slices.Contains(paths, config) {
 		ops = append(ops, registry.Delete(config, registry.AnyVersion))
@@ -267,26 +334,17 @@ func (r removal) delete(paths []string) Move {
 			ops = append(ops, registry.Delete(p, registry.AnyVersion))
 		}
 	}
-	return r.deleteParts(ops)
-}
-
-// deleteParts deletes in commits that fit; if something moved, it starts over.
-func (r removal) deleteParts(ops []registry.Op) Move {
 	for part := range parts(ops, commitBudget) {
-		rest := ops[len(part):]
-		return Move{Name: "remove", Commit: part,
-			Then: func([]registry.Node, []registry.Result) (Move, error) {
-				r.deleted = true
-				if len(rest) == 0 {
-					return Done()
-				}
-				return r.deleteParts(rest), nil
-			},
-			Else: func(*registry.OpError) (Move, error) { return r.again(), nil },
-			Unknown: func() (Move, error) {
-				r.deleted = true // perhaps
-				return r.again(), nil
-			}}
+		_, err := x.commit(part...)
+		if err == nil || isUnknown(err) { // then perhaps
+			*deleted = true
+		}
+		if contested(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
 	}
-	return Move{Name: "remove"}
+	return true, nil
 }

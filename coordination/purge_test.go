@@ -22,7 +22,7 @@ func TestOffsetAfterPurge(t *testing.T) {
 			c, hosts := group(t, 1, nil)
 			a := hosts[0]
 			old := begin(t, a, c.now.Add(time.Second)).Items[0]
-			must(t, c.operate(co.Remove(c.layout, true)))
+			must(t, c.operate(moves.Remove(c.layout, true)))
 			b := c.addHost("Z", "10.9.9.9")
 			must(t, second(b.join(c.file)))
 			for range 10 {
@@ -36,7 +36,7 @@ func TestOffsetAfterPurge(t *testing.T) {
 				}
 			}
 			var saved co.Saved
-			must(t, a.perform(co.SaveOffsets{Layout: c.layout, Items: map[int]co.Ended{0: {State: old, Offset: []byte("of the former life"), HasOffset: true}}}.Move(&saved)))
+			must(t, a.perform(moves.SaveOffsets(c.layout, map[int]co.Ended{0: {State: old, Offset: []byte("of the former life"), HasOffset: true}}, &saved)))
 			if n := c.node(c.layout.Sibling() + "/offset/0"); n.Exists || len(saved.Items) > 0 || len(saved.Lost) != 1 {
 				t.Errorf("the offset is %q, saved %v, lost %v; expected it to be lost", n.Data, saved.Items, saved.Lost)
 			}
@@ -51,16 +51,16 @@ func TestOffsetWithoutRuns(t *testing.T) {
 	c, hosts := group(t, 1, nil)
 	a := hosts[0]
 	state := begin(t, a, c.now.Add(time.Second)).Items[0]
-	must(t, second(c.op.Commit(c.ctx, registry.Delete(c.layout.Sibling()+"/runs/"+a.self.ID, registry.AnyVersion))))
-	save := co.SaveOffsets{Layout: c.layout, Items: map[int]co.Ended{0: {State: state, Offset: []byte("7"), HasOffset: true}}}
+	must(t, second(c.op.Commit(c.ctx, registry.Delete(c.layout.Sibling()+"/runs/"+a.Self.ID, registry.AnyVersion))))
+	save := map[int]co.Ended{0: {State: state, Offset: []byte("7"), HasOffset: true}}
 	var saved co.Saved
-	if err := a.perform(save.Move(&saved)); !errors.Is(err, registry.ErrConflict) || len(saved.Lost) > 0 {
+	if err := a.perform(moves.SaveOffsets(c.layout, save, &saved)); !errors.Is(err, registry.ErrConflict) || len(saved.Lost) > 0 {
 		t.Errorf("without a list of runs: %v, lost %v; expected a conflict, and nothing to be lost", err, saved.Lost)
 	}
 	must(t, a.look())
 	var mended []string
-	must(t, a.perform(co.Mend(co.Mending{View: a.view, Runs: a.runs}, &mended)))
-	must(t, a.perform(save.Move(&saved)))
+	must(t, a.perform(moves.Repair(&a.Member, co.Repairing{}, &mended)))
+	must(t, a.perform(moves.SaveOffsets(c.layout, save, &saved)))
 	if n := c.node(c.layout.Sibling() + "/offset/0"); string(n.Data) != "7" {
 		t.Errorf("after the repair of %v: the offset is %q, expected 7", mended, n.Data)
 	}

@@ -109,7 +109,7 @@ func TestBeginWhileDividing(t *testing.T) {
 		c.now = c.now.Add(10 * time.Second)
 		leader.beforeCommit(func() { must(t, b.fire(c.now)) })
 		must(t, second(leader.step()))
-		mine := c.assignments()[b.self.ID]
+		mine := c.assignments()[b.Self.ID]
 		for _, i := range b.running() {
 			if !mine.Contains(i) {
 				t.Errorf("B runs %s and is assigned %s", b.running(), mine)
@@ -132,12 +132,12 @@ func TestDrainWhileDividing(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, nil)
 	must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 7 }))
-	h[0].beforeCommit(func() { must(t, h[1].perform(co.Drain(h[1].view, co.HostDetail{}))) })
+	h[0].beforeCommit(func() { must(t, h[1].perform(moves.Drain(&h[1].Member, co.HostDetail{}))) })
 	must(t, second(h[0].step()))
-	if d := c.division(); !slices.Equal(d.Draining, []string{h[1].self.ID}) {
+	if d := c.division(); !slices.Equal(d.Draining, []string{h[1].Self.ID}) {
 		t.Errorf("draining are %v", d.Draining)
 	}
-	if items := c.assignments()[h[1].self.ID]; len(items) > 0 {
+	if items := c.assignments()[h[1].Self.ID]; len(items) > 0 {
 		t.Errorf("the draining host has %s", items)
 	}
 	if flags := c.children(c.layout.Root() + "/leader/sharding"); len(flags) > 0 {
@@ -162,8 +162,8 @@ func TestCompleteBeforeHearing(t *testing.T) {
 		}
 		must(t, h[0].complete(h[0].running(), "OK", "")) // with what it knew
 		c.settle()
-		if d := c.division(); len(d.Pending) > 0 || len(c.assignments()[h[0].self.ID]) != total/2 {
-			t.Errorf("pending %s, A has %s", d.Pending, c.assignments()[h[0].self.ID])
+		if d := c.division(); len(d.Pending) > 0 || len(c.assignments()[h[0].Self.ID]) != total/2 {
+			t.Errorf("pending %s, A has %s", d.Pending, c.assignments()[h[0].Self.ID])
 		}
 		c.finish()
 	}
@@ -185,10 +185,10 @@ func TestTwoTakersAtOnce(t *testing.T) {
 	var first, late co.Recovered
 	var err error
 	h[0].beforeCommit(func() {
-		first, err = h[1].recover(h[2].self.ID, true, 1)
+		first, err = h[1].recover(h[2].Self.ID, true, 1)
 		must(t, err)
 	})
-	late, err = h[0].recover(h[2].self.ID, true, 100)
+	late, err = h[0].recover(h[2].Self.ID, true, 100)
 	must(t, err)
 	if len(first.Claimed) != 1 || len(late.Claimed) != len(owed)-1 {
 		t.Errorf("B claimed %d, A %d, of %s", len(first.Claimed), len(late.Claimed), owed)
@@ -212,21 +212,21 @@ func TestRecoverDivides(t *testing.T) {
 			others = append(others, o)
 		}
 		c.settle()
-		must(t, c.operate(co.SetItem(c.layout, 5, false)))
+		must(t, c.operate(moves.SetItem(c.layout, 5, false)))
 		h[0].crash()
 		for _, o := range others {
 			must(t, o.look())
 		}
 		claimed := make(map[int]string)
 		for _, o := range others {
-			out, err := o.recover(h[0].self.ID, false, 100)
+			out, err := o.recover(h[0].Self.ID, false, 100)
 			must(t, err)
 			for _, claim := range out.Claimed {
 				if by, twice := claimed[claim.Item]; twice {
 					t.Errorf("%d survivors: %d was claimed by %s and %s", survivors, claim.Item, by, o.name)
 				}
 				claimed[claim.Item] = o.name
-				if claim.Fire.Instant != c.now.UnixMilli() || claim.Owner != h[0].self.ID || claim.State.RecordZxid == 0 {
+				if claim.Fire.Instant != c.now.UnixMilli() || claim.Owner != h[0].Self.ID || claim.State.RecordZxid == 0 {
 					t.Errorf("claim %+v", claim)
 				}
 			}
@@ -237,9 +237,9 @@ func TestRecoverDivides(t *testing.T) {
 		if len(claimed) != 22 || claimed[5] != "" {
 			t.Errorf("%d survivors claimed %d items, the disabled one by %q", survivors, len(claimed), claimed[5])
 		}
-		must(t, c.operate(co.SetItem(c.layout, 5, true)))
+		must(t, c.operate(moves.SetItem(c.layout, 5, true)))
 		must(t, others[0].look())
-		limited, err := others[0].recover(h[0].self.ID, true, 0)
+		limited, err := others[0].recover(h[0].Self.ID, true, 0)
 		must(t, err)
 		if len(limited.Claimed) > 0 || !slices.Equal(limited.Left, co.Items{5}) {
 			t.Errorf("with no place left: %+v", limited)
@@ -274,7 +274,7 @@ func TestRecoverDividesAmongTheIdle(t *testing.T) {
 			var all co.Items
 			for k := range 3 {
 				n := (first + k) % 3
-				out, err := survivors[n].recover(dead.self.ID, false, 100)
+				out, err := survivors[n].recover(dead.Self.ID, false, 100)
 				must(t, err)
 				want := len(crashed) / (3 - busy%3)
 				if n < busy%3 {
@@ -302,7 +302,7 @@ func TestRecoverOdds(t *testing.T) {
 	c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 	c.pass(10 * time.Second)
 	must(t, h[0].complete(h[0].running(), "OK", ""))
-	dead := h[1].self.ID
+	dead := h[1].Self.ID
 	owed := h[1].running()
 	h[1].crash()
 	// The first item's record was written by somebody else since; the second
@@ -340,20 +340,20 @@ func TestRecoverOdds(t *testing.T) {
 	c.settle()
 	c.pass(10 * time.Second)
 	d.crash()
-	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+d.self.ID, []byte("nonsense"), registry.AnyVersion))
+	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+d.Self.ID, []byte("nonsense"), registry.AnyVersion))
 	must(t, h[0].look())
-	out, err = h[0].recover(d.self.ID, true, 100)
+	out, err = h[0].recover(d.Self.ID, true, 100)
 	must(t, err)
 	if !out.Settled {
 		t.Errorf("recovered %+v", out)
 	}
 	var swept co.Swept
-	must(t, h[0].perform(co.Sweep(h[0].view, c.now, &swept)))
+	must(t, h[0].perform(moves.Sweep(&h[0].Member, c.now, &swept)))
 	if len(swept.Nodes) != 0 {
 		t.Errorf("swept %v", swept)
 	}
 	must(t, h[0].look())
-	crashed := h[0].view.Crashed()
+	crashed := h[0].View.Crashed()
 	if len(crashed) != 1 {
 		t.Fatalf("crashed are %v", crashed)
 	}
@@ -380,8 +380,8 @@ func TestBeginConflicts(t *testing.T) {
 	tests := []test{
 		{"nothing", func(*chronicle, *simHost) {}, none, false},
 		{"disabled", func(c *chronicle, _ *simHost) {
-			must(t, c.operate(co.SetItem(c.layout, 1, false)))
-			must(t, c.operate(co.SetItem(c.layout, 4, false)))
+			must(t, c.operate(moves.SetItem(c.layout, 1, false)))
+			must(t, c.operate(moves.SetItem(c.layout, 4, false)))
 		}, map[int]co.Refusal{1: co.RefusedDisabled, 4: co.RefusedDisabled}, false},
 		{"running", func(c *chronicle, _ *simHost) {
 			c.hand(registry.Create(c.mark(2, "running"), []byte("java")))
@@ -405,13 +405,13 @@ func TestBeginConflicts(t *testing.T) {
 			}
 		}, none, false},
 		{"all of it", func(c *chronicle, h *simHost) {
-			must(t, c.operate(co.SetItem(c.layout, 0, false)))
+			must(t, c.operate(moves.SetItem(c.layout, 0, false)))
 			c.hand(registry.Create(c.mark(1, "running"), []byte("java")), registry.Create(c.mark(2, "failover"), []byte("java")),
 				registry.Set(c.layout.Sibling()+"/sharding/3", []byte("{}"), registry.AnyVersion), registry.Create(c.mark(4, "running"), nil))
 			h.items[5].state.Misfire = true
 		}, map[int]co.Refusal{0: co.RefusedDisabled, 1: co.RefusedRunning, 2: co.RefusedFailover, 3: co.RefusedStale, 4: co.RefusedRunning}, true},
 		{"share", func(c *chronicle, h *simHost) {
-			path := c.layout.Sibling() + "/assignment/" + h.self.ID
+			path := c.layout.Sibling() + "/assignment/" + h.Self.ID
 			c.hand(registry.Set(path, c.node(path).Data, registry.AnyVersion))
 		}, none, true},
 	}
@@ -428,15 +428,15 @@ func TestBeginConflicts(t *testing.T) {
 			if test.name == "share" {
 				want = 0
 			}
-			if len(out.Items) != want || len(out.Runs.Items()) != want {
-				t.Errorf("begun %v, runs %v", out.Items, out.Runs)
+			if len(out.Items) != want || len(h.Runs.Items()) != want {
+				t.Errorf("begun %v, runs %v", out.Items, h.Runs)
 			}
 			for i, state := range out.Items {
 				n := c.node(fmt.Sprintf("%s/sharding/%d", c.layout.Sibling(), i))
 				if n.Version != state.RecordVersion || n.Mzxid != state.RecordZxid || c.record(i) != state.Record || !state.Record.Open() {
 					t.Errorf("item %d: state %+v, node %+v", i, state, n)
 				}
-				if string(c.node(c.mark(i, "running")).Data) != h.self.ID {
+				if string(c.node(c.mark(i, "running")).Data) != h.Self.ID {
 					t.Errorf("item %d has no mark", i)
 				}
 			}
@@ -456,9 +456,7 @@ func begin(t *testing.T, h *simHost, at time.Time) co.Begun {
 	}
 	var out co.Begun
 	fire := co.Fire{Instant: at.UnixMilli(), Source: "schedule"}
-	must(t, h.perform(co.Begin(co.Beginning{Layout: h.layout, Self: h.self, Fire: fire, Config: h.view.Config, Items: states, Guard: h.share.Guard, HasGuard: true,
-		Runs: h.runs, RunsVersion: h.version, Now: at}, &out)))
-	h.runs, h.version = out.Runs, out.RunsVersion
+	must(t, h.perform(moves.Begin(&h.Member, co.Beginning{Fire: fire, Items: states, Now: at}, &out)))
 	for i, state := range out.Items {
 		h.items[i].running, h.items[i].state, h.items[i].fire = true, state, fire
 	}
@@ -479,7 +477,7 @@ func TestLostAnswers(t *testing.T) {
 		}
 		h.nextCommit(fault)
 		out = begin(t, h, c.now.Add(time.Second))
-		if len(out.Items) != 6 || len(out.Refused) != 0 || out.RunsVersion != 1 {
+		if len(out.Items) != 6 || len(out.Refused) != 0 || h.RunsVersion != 1 {
 			t.Fatalf("fault %d: begun %v, refused %v", fault, out.Items, out.Refused)
 		}
 		for i, state := range out.Items {
@@ -492,7 +490,7 @@ func TestLostAnswers(t *testing.T) {
 			it := h.items[0]
 			var saved co.Saved
 			text := fmt.Sprintf("offset %d", n)
-			must(t, h.perform(co.SaveOffsets{Layout: c.layout, Items: map[int]co.Ended{0: {State: it.state, Offset: []byte(text), HasOffset: true}}}.Move(&saved)))
+			must(t, h.perform(moves.SaveOffsets(c.layout, map[int]co.Ended{0: {State: it.state, Offset: []byte(text), HasOffset: true}}, &saved)))
 			state, ok := saved.Items[0]
 			if node := c.node(c.layout.Sibling() + "/offset/0"); !ok || string(node.Data) != text || node.Version != state.OffsetVersion {
 				t.Fatalf("fault %d: saved %+v, node %+v", fault, saved, node)
@@ -503,8 +501,8 @@ func TestLostAnswers(t *testing.T) {
 		}
 		h.nextCommit(fault)
 		must(t, h.complete(co.Items{0, 1, 2}, "OK", "done"))
-		if string(c.node(c.layout.Sibling()+"/offset/0").Data) != "done" || c.record(0).Open() || !c.record(3).Open() || !slices.Equal(h.runs.Items(), co.Items{3, 4, 5}) {
-			t.Errorf("fault %d: after the completion: %+v, runs %v", fault, c.record(0), h.runs)
+		if string(c.node(c.layout.Sibling()+"/offset/0").Data) != "done" || c.record(0).Open() || !c.record(3).Open() || !slices.Equal(h.Runs.Items(), co.Items{3, 4, 5}) {
+			t.Errorf("fault %d: after the completion: %+v, runs %v", fault, c.record(0), h.Runs)
 		}
 		must(t, h.complete(co.Items{3, 4, 5}, "OK", ""))
 		c.finish()
@@ -525,7 +523,7 @@ func TestACompletionOfWhichTheHostDidNotHearStands(t *testing.T) {
 		if stepped, err := h.step(); !stepped || err != nil {
 			t.Fatalf("a disabled host does not ask for another division: %v", err)
 		}
-		wish := co.Completing{Layout: h.layout, Self: h.self, Config: h.view.Config, Items: make(map[int]co.Ended), Runs: h.runs, RunsVersion: h.version, Now: c.now}
+		wish := co.Completing{Items: make(map[int]co.Ended), Now: c.now}
 		for _, i := range items {
 			wish.Items[i] = co.Ended{State: h.items[i].state, Outcome: "OK", Offset: []byte("done"), HasOffset: true}
 		}
@@ -547,7 +545,7 @@ func TestACompletionOfWhichTheHostDidNotHearStands(t *testing.T) {
 			return registrytest.NoFault
 		}
 		var out co.Completed
-		must(t, h.perform(co.Complete(wish, &out)))
+		must(t, h.perform(moves.Complete(&h.Member, wish, &out)))
 		if len(out.Lost) > 0 || len(out.Items) != len(items) {
 			t.Errorf("fault %d: of %v, completed %v, lost %v", fault, items, out.Items, out.Lost)
 		}
@@ -555,14 +553,13 @@ func TestACompletionOfWhichTheHostDidNotHearStands(t *testing.T) {
 			if state.Record.Open() || state.Record.Outcome != "OK" || string(state.Offset) != "done" {
 				t.Errorf("fault %d: item %d: %+v", fault, i, state)
 			}
-			if owner := c.record(i).Owner; (owner == leader.self.ID) != (fault == registrytest.LostAnswer) {
+			if owner := c.record(i).Owner; (owner == leader.Self.ID) != (fault == registrytest.LostAnswer) {
 				t.Errorf("fault %d: item %d was last begun by %s", fault, i, owner)
 			}
 		}
 		for i := range h.items {
 			h.items[i].running = false
 		}
-		h.runs, h.version = out.Runs, out.RunsVersion
 		must(t, leader.complete(leader.running(), "OK", ""))
 		c.finish()
 	}
@@ -589,8 +586,7 @@ func TestUnheardBegin(t *testing.T) {
 		}
 		fire := co.Fire{Instant: c.now.Add(time.Second).UnixMilli(), Source: "schedule"}
 		var out co.Begun
-		err := h.perform(co.Begin(co.Beginning{Layout: h.layout, Self: h.self, Fire: fire, Config: h.view.Config, Items: states, Guard: h.share.Guard, HasGuard: true,
-			Runs: h.runs, RunsVersion: h.version, Now: c.now}, &out))
+		err := h.perform(moves.Begin(&h.Member, co.Beginning{Fire: fire, Items: states, Now: c.now}, &out))
 		if !errors.Is(err, registry.ErrUnavailable) {
 			t.Fatalf("begin: %v", err)
 		}
@@ -667,8 +663,8 @@ func TestUnheardCompletion(t *testing.T) {
 	}
 	h.plan = nil
 	must(t, h.complete(co.Items{0, 1, 2}, "OK", "end"))
-	if strings.Contains(c.log.String(), "no longer") || !slices.Equal(h.runs.Items(), co.Items{3, 4, 5}) {
-		t.Errorf("runs are %v", h.runs)
+	if strings.Contains(c.log.String(), "no longer") || !slices.Equal(h.Runs.Items(), co.Items{3, 4, 5}) {
+		t.Errorf("runs are %v", h.Runs)
 	}
 	if h.items[0].state.OffsetVersion != c.node(c.layout.Sibling()+"/offset/0").Version || string(c.node(c.layout.Sibling()+"/offset/2").Data) != "end" {
 		t.Error("offsets are not what the host believes")
@@ -692,15 +688,14 @@ func TestCompleteOdds(t *testing.T) {
 	c.hand(registry.Set(l.Sibling()+"/sharding/3", []byte(`{"owner":"other","instant":1,"begun":2}`), registry.AnyVersion))                                             // another owner
 	c.hand(registry.Delete(c.mark(4, "running"), registry.AnyVersion), registry.Create(c.mark(4, "running"), nil))                                                      // 2.x
 	c.hand(registry.Set(l.Sibling()+"/members", c.node(l.Sibling()+"/members").Data, registry.AnyVersion), registry.Create(l.Root()+"/leader/sharding/necessary", nil)) // news
-	completing := co.Completing{Layout: l, Self: h.self, Config: h.view.Config, Items: make(map[int]co.Ended), Runs: h.runs, RunsVersion: h.version,
-		Wake: &h.view, AskForSharding: true, Now: c.now}
+	completing := co.Completing{Items: make(map[int]co.Ended), Wake: true, AskForSharding: true, Now: c.now}
 	for i, it := range h.items {
 		completing.Items[i] = co.Ended{State: it.state, Outcome: "OK", Offset: []byte("end"), HasOffset: i == 2 || i == 3}
 	}
 	before := c.node(l.Sibling() + "/members").Version
 	var out co.Completed
-	must(t, h.perform(co.Complete(completing, &out)))
-	if len(out.Items) != 5 || !slices.Equal(out.Lost, co.Items{3}) || len(out.Runs.Runs) != 0 {
+	must(t, h.perform(moves.Complete(&h.Member, completing, &out)))
+	if len(out.Items) != 5 || !slices.Equal(out.Lost, co.Items{3}) || len(h.Runs.Runs) != 0 {
 		t.Errorf("completed %+v", out)
 	}
 	if got := string(c.node(l.Sibling() + "/offset/2").Data); got != "end" || out.Items[2].OffsetVersion != 1 {
@@ -742,9 +737,9 @@ func TestJoinOdds(t *testing.T) {
 		must(t, second(a.join(c.file)))
 		c.settle()
 		// And again, as a host does that has not heard of it.
-		before := c.node(c.layout.Sibling() + "/assignment/" + a.self.ID)
+		before := c.node(c.layout.Sibling() + "/assignment/" + a.Self.ID)
 		must(t, second(a.join(c.file)))
-		if after := c.node(c.layout.Sibling() + "/assignment/" + a.self.ID); after.Version != before.Version || after.Czxid != before.Czxid {
+		if after := c.node(c.layout.Sibling() + "/assignment/" + a.Self.ID); after.Version != before.Version || after.Czxid != before.Czxid {
 			t.Error("joining again took the share away")
 		}
 		c.finish()
@@ -753,14 +748,14 @@ func TestJoinOdds(t *testing.T) {
 		c, _ := group(t, 1, nil)
 		b := c.addHost("B", "10.0.0.2")
 		b.connect()
-		c.hand(registry.Create(c.layout.Sibling()+"/runs/"+b.self.ID, nil), registry.Create(c.layout.Sibling()+"/assignment/"+b.self.ID, nil),
-			registry.Set(c.layout.Sibling()+"/runs/"+b.self.ID, nil, 0))
+		c.hand(registry.Create(c.layout.Sibling()+"/runs/"+b.Self.ID, nil), registry.Create(c.layout.Sibling()+"/assignment/"+b.Self.ID, nil),
+			registry.Set(c.layout.Sibling()+"/runs/"+b.Self.ID, nil, 0))
 		must(t, second(b.join(c.file)))
 		c.settle()
 		c.finish()
 		d := c.addHost("D", "10.0.0.4")
 		d.connect()
-		c.hand(registry.Create(c.layout.Sibling()+"/runs/"+d.self.ID, []byte(`{"runs":[{"instant":1,"source":"schedule","items":"0"}]}`)))
+		c.hand(registry.Create(c.layout.Sibling()+"/runs/"+d.Self.ID, []byte(`{"runs":[{"instant":1,"source":"schedule","items":"0"}]}`)))
 		if err := second(d.join(c.file)); err == nil || !strings.Contains(err.Error(), "used before") {
 			t.Errorf("an id that has unfinished runs: %v", err)
 		}
@@ -769,7 +764,7 @@ func TestJoinOdds(t *testing.T) {
 		c, h := group(t, 1, nil)
 		b := c.addHost("B", "10.0.0.2")
 		b.connect()
-		b.beforeCommit(func() { must(t, c.operate(co.Remove(c.layout, true))) })
+		b.beforeCommit(func() { must(t, c.operate(moves.Remove(c.layout, true))) })
 		applied, err := b.join(c.file)
 		must(t, err)
 		if !applied.Created {
@@ -806,7 +801,7 @@ func TestJoinOdds(t *testing.T) {
 			registry.Delete(root+"/sharding/0/instance", registry.AnyVersion), registry.Delete(root+"/sharding/0", registry.AnyVersion))
 		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 5 }))
 		c.settle()
-		must(t, c.operate(co.TriggerJob(c.layout)))
+		must(t, c.operate(moves.TriggerJob(c.layout)))
 		c.settle()
 		if len(h[0].running()) != 5 {
 			t.Errorf("running are %s", h[0].running())
@@ -821,20 +816,20 @@ func TestResign(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, nil)
 	leader := c.layout.Root() + "/leader/election/instance"
-	stale := h[0].view
+	stale := h[0].Member
 	c.hand(registry.Delete(leader, registry.AnyVersion)) // an operator
 	must(t, second(h[1].step()))
-	if got := string(c.node(leader).Data); got != h[1].self.ID {
+	if got := string(c.node(leader).Data); got != h[1].Self.ID {
 		t.Fatalf("leader is %s", got)
 	}
-	must(t, h[0].perform(co.Resign(stale)))
-	must(t, h[0].perform(co.Elect(stale, &co.Line{})))
-	if got := string(c.node(leader).Data); got != h[1].self.ID {
+	must(t, h[0].perform(moves.Resign(&stale)))
+	must(t, h[0].perform(moves.Elect(&stale)))
+	if got := string(c.node(leader).Data); got != h[1].Self.ID {
 		t.Errorf("leader is %s", got)
 	}
 	// Nor can it divide, even in the middle of it.
 	var sharded co.Sharded
-	must(t, h[0].perform(co.Reshard(stale, c.now, &sharded)))
+	must(t, h[0].perform(moves.Reshard(&stale, c.now, &sharded)))
 	if sharded.Commits != 0 {
 		t.Error("a former leader divided the items")
 	}
@@ -879,14 +874,14 @@ func TestRemoveLarge(t *testing.T) {
 	})
 	commits := 0
 	counted := counting{r, &commits}
-	must(t, co.Perform(context.Background(), counted, co.Remove(c.layout, true)))
+	must(t, perform(context.Background(), counted, moves.Remove(c.layout, true)))
 	if commits < 5 {
 		t.Errorf("it took %d commits", commits)
 	}
 	if c.node(c.layout.Root()).Exists || c.node(c.layout.Sibling()).Exists {
 		t.Error("something is left")
 	}
-	if err := co.Perform(context.Background(), c.op, co.Remove(c.layout, true)); !errors.Is(err, co.ErrRemoved) {
+	if err := perform(context.Background(), c.op, moves.Remove(c.layout, true)); !errors.Is(err, co.ErrRemoved) {
 		t.Errorf("removing it again: %v", err)
 	}
 	must(t, second(h[0].step()))
@@ -902,7 +897,7 @@ func TestRemoveLarge(t *testing.T) {
 		}
 		return registrytest.NoFault
 	})
-	must(t, co.Perform(context.Background(), lossy, co.Remove(small.layout, false)))
+	must(t, perform(context.Background(), lossy, moves.Remove(small.layout, false)))
 }
 
 // counting counts commits.
@@ -920,8 +915,8 @@ func (c counting) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Re
 func TestTriggerKeepsPending(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, nil)
-	trigger := func() { must(t, c.operate(co.TriggerJob(c.layout))) }
-	node := func(h *simHost) registry.Node { return c.node(c.layout.Root() + "/trigger/" + h.self.ID) }
+	trigger := func() { must(t, c.operate(moves.TriggerJob(c.layout))) }
+	node := func(h *simHost) registry.Node { return c.node(c.layout.Root() + "/trigger/" + h.Self.ID) }
 	trigger()
 	first := node(h[0]).Czxid
 	if node(h[1]).Czxid != first {
@@ -940,7 +935,7 @@ func TestTriggerKeepsPending(t *testing.T) {
 	for _, host := range h {
 		host.crash()
 	}
-	if err := c.operate(co.TriggerJob(c.layout)); err == nil || !strings.Contains(err.Error(), "no instance") {
+	if err := c.operate(moves.TriggerJob(c.layout)); err == nil || !strings.Contains(err.Error(), "no instance") {
 		t.Errorf("nobody is there: %v", err)
 	}
 }
@@ -953,7 +948,7 @@ func TestGuaranteeConcurrently(t *testing.T) {
 	for round := range 20 {
 		last := make([]bool, 3)
 		arrive := func(k int) {
-			must(t, h[k].perform(co.Arrive(c.layout, h[k].view.Self, co.PhaseStarted, h[k].owned(), 9, &last[k])))
+			must(t, h[k].perform(moves.Arrive(c.layout, h[k].View.Self, co.PhaseStarted, h[k].owned(), 9, &last[k])))
 		}
 		calls := 0
 		h[round%3].plan = func(int, string) registrytest.Fault {
@@ -981,7 +976,7 @@ func TestGuaranteeConcurrently(t *testing.T) {
 		if n != 1 || !c.node(path).Exists {
 			t.Fatalf("round %d: %d hosts were the last, %v; the others wait until it is cleared", round, n, last)
 		}
-		must(t, h[0].perform(co.ClearGuarantee(c.layout, co.PhaseStarted)))
+		must(t, h[0].perform(moves.ClearGuarantee(c.layout, co.PhaseStarted)))
 	}
 	// Very many marks take several commits.
 	var items co.Items
@@ -989,21 +984,21 @@ func TestGuaranteeConcurrently(t *testing.T) {
 		items = append(items, i)
 	}
 	done := false
-	must(t, h[0].perform(co.Arrive(c.layout, h[0].view.Self, co.PhaseCompleted, items[:19_999], 20_000, &done)))
+	must(t, h[0].perform(moves.Arrive(c.layout, h[0].View.Self, co.PhaseCompleted, items[:19_999], 20_000, &done)))
 	if done {
 		t.Error("one item is missing")
 	}
-	must(t, h[1].perform(co.Arrive(c.layout, h[1].view.Self, co.PhaseCompleted, items[19_999:], 20_000, &done)))
+	must(t, h[1].perform(moves.Arrive(c.layout, h[1].View.Self, co.PhaseCompleted, items[19_999:], 20_000, &done)))
 	if !done {
 		t.Error("the last item did not end it")
 	}
-	must(t, h[1].perform(co.ClearGuarantee(c.layout, co.PhaseCompleted)))
+	must(t, h[1].perform(moves.ClearGuarantee(c.layout, co.PhaseCompleted)))
 	if c.node(c.layout.Root() + "/guarantee/completed").Exists {
 		t.Error("marks are left")
 	}
-	must(t, h[0].perform(co.Arrive(c.layout, h[0].view.Self, co.PhaseCompleted, items[:3], 20_000, &done)))
-	must(t, h[0].perform(co.ClearGuarantee(c.layout, co.PhaseCompleted)))
-	must(t, h[0].perform(co.ClearGuarantee(c.layout, co.PhaseCompleted)))
+	must(t, h[0].perform(moves.Arrive(c.layout, h[0].View.Self, co.PhaseCompleted, items[:3], 20_000, &done)))
+	must(t, h[0].perform(moves.ClearGuarantee(c.layout, co.PhaseCompleted)))
+	must(t, h[0].perform(moves.ClearGuarantee(c.layout, co.PhaseCompleted)))
 	if c.node(c.layout.Root() + "/guarantee/completed").Exists {
 		t.Error("not cleared")
 	}
@@ -1052,13 +1047,13 @@ func TestRecoverLeavesTheLatch(t *testing.T) {
 	latch := c.layout.Root() + "/leader/failover/latch"
 	for _, o := range others {
 		must(t, o.look())
-		sum := sha256.Sum256([]byte(o.self.ID))
+		sum := sha256.Sum256([]byte(o.Self.ID))
 		name := fmt.Sprintf("_c_%x-%x-%x-%x-%x-latch-", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 		if _, err := o.rc.Commit(c.ctx, registry.Ensure(latch), registry.CreateSequential(latch+"/"+name, nil)); err != nil {
 			t.Fatal(err)
 		}
-		o.failoverLine = co.Line{Standing: true}
-		out, err := o.recover(h[0].self.ID, false, 100)
+		o.Takeover = co.Line{Standing: true}
+		out, err := o.recover(h[0].Self.ID, false, 100)
 		must(t, err)
 		if len(out.Left) == 0 {
 			continue // it was this one's share
@@ -1066,7 +1061,7 @@ func TestRecoverLeavesTheLatch(t *testing.T) {
 		looked++
 		left, err := c.op.Read(c.ctx, registry.Children(latch))
 		must(t, err)
-		if len(left[0].Names) > 0 || o.failoverLine.Standing {
+		if len(left[0].Names) > 0 || o.Takeover.Standing {
 			t.Errorf("%s has nothing to take and stands in the latch: %v", o.name, left[0].Names)
 		}
 	}
@@ -1082,7 +1077,7 @@ func TestLostThoughBegunAnew(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, nil)
 	c.pass(10 * time.Second)
-	survivor, dead, owed := h[0], h[1].self.ID, h[1].running()
+	survivor, dead, owed := h[0], h[1].Self.ID, h[1].running()
 	must(t, survivor.complete(survivor.running(), "OK", ""))
 	cut := co.Fire{Instant: c.now.UnixMilli(), Source: "schedule"}
 	h[1].crash()
@@ -1110,7 +1105,7 @@ func TestLostThoughBegunAnew(t *testing.T) {
 		t.Errorf("lost are %s, want %s", lost, owed)
 	}
 	for _, i := range owed {
-		if r := c.record(i); !r.Open() || r.Owner != survivor.self.ID {
+		if r := c.record(i); !r.Open() || r.Owner != survivor.Self.ID {
 			t.Errorf("the record of the run that goes on is %+v", r)
 		}
 	}

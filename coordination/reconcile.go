@@ -1,48 +1,94 @@
 package coordination
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// Action is what a host does for the common good of a job.
+type Action string
+
+// The actions.
+const (
+	ActionNone      Action = ""
+	ActionLeaveLine Action = "leave the line"
+	ActionResign    Action = "resign"
+	ActionElect     Action = "elect"
+	ActionReshard   Action = "reshard"
+	ActionAsk       Action = "ask for sharding"
+)
 
 // Reconcile says what this host should do next for the common good of the
 // job, from what it sees: give up leadership, stand for election, divide the
-// items, or ask the leader to if that may not know. It reports false if there is nothing to do.
-// The host performs the move and looks again when the next snapshot has come.
-// share is what the host knows of its share; sharded is filled in when the move
-// divides the items; line is this host's place in the latch of the election.
-func (v View) Reconcile(now time.Time, share Share, sharded *Sharded, line *Line) (Move, bool) {
-	why := v.DivisionStale()
-	switch {
-	case line.Standing && v.Exists && !v.CanLead():
-		return leaveLine(v.Self.ID, v.electionLatch(), line), true
-	case !v.Exists || !v.Joined():
-		return Move{}, false
-	case v.Leading() && !v.Enabled:
-		return Resign(v), true
-	case v.CanLead() && line.Behind != "" && !line.Around:
-		return Move{}, false // it waits for its turn
-	case v.CanLead():
-		return Elect(v, line), true
-	case v.unconfigured():
-		return Move{}, false
-	case v.Leading() && (v.flagged() || why != ""):
-		switch {
-		case len(v.Java()) > 0 && !v.Necessary:
-			return AskForSharding(v), true // Java hosts wait for it
-		case now.Before(v.DivideAt()):
-			return Move{}, false
+// items, or ask the leader to if that may not know. The host does it ([Member.Act]) and
+// looks again when the next snapshot has come.
+func (m *Member) Reconcile(now time.Time) Action {
+	v, line := m.View, m.Election
+	if line.Standing && v.Exists && !v.CanLead() {
+		return ActionLeaveLine
+	}
+	if !v.Exists || !v.Joined() {
+		return ActionNone
+	}
+	if v.Leading() && !v.Enabled {
+		return ActionResign
+	}
+	if v.CanLead() {
+		if line.Behind != "" && !line.Around {
+			return ActionNone // it waits for its turn
 		}
-		return Reshard(v, now, sharded), true
-	case v.Leading() && len(v.Java()) > 0 && len(v.Division.Deferred) > 0:
-		if now.Before(v.DivideAt()) {
-			return Move{}, false
-		}
-		return AskForSharding(v), true
-	case v.JavaLed() && !share.Current(v):
+		return ActionElect
+	}
+	if v.unconfigured() {
+		return ActionNone
+	}
+	if v.Leading() {
+		return v.reconcileLeader(now)
+	}
+	if v.JavaLed() && !m.Share.Current(v) {
 		// A Java leader writes nothing down: whether its division is out of
 		// date is known when the share has been read.
-	case why != "" && !v.Necessary && v.Leader != "" && !v.leaderSees():
-		return AskForSharding(v), true
+		return ActionNone
 	}
-	return Move{}, false
+	if v.DivisionStale() != "" && !v.Necessary && v.Leader != "" && !v.leaderSees() {
+		return ActionAsk
+	}
+	return ActionNone
+}
+
+// reconcileLeader is Reconcile for the leader. Java hosts wait for the flag.
+func (v View) reconcileLeader(now time.Time) Action {
+	mixed := len(v.Java()) > 0
+	if v.flagged() || v.DivisionStale() != "" {
+		if mixed && !v.Necessary {
+			return ActionAsk
+		}
+		if now.Before(v.DivideAt()) {
+			return ActionNone
+		}
+		return ActionReshard
+	}
+	if mixed && len(v.Division.Deferred) > 0 && !now.Before(v.DivideAt()) {
+		return ActionAsk
+	}
+	return ActionNone
+}
+
+// Act does what Reconcile has said. Sharded is set if that divided the items.
+func (m *Member) Act(ctx context.Context, a Action, now time.Time) (Sharded, error) {
+	switch a {
+	case ActionLeaveLine:
+		return Sharded{}, m.perform(ctx, string(a), func(x *exchange) error { return x.leaveLine(m.Self.ID, m.electionLatch(), &m.Election) })
+	case ActionResign:
+		return Sharded{}, m.Resign(ctx)
+	case ActionElect:
+		return Sharded{}, m.Elect(ctx)
+	case ActionAsk:
+		return Sharded{}, m.AskForSharding(ctx)
+	case ActionReshard:
+		return m.Reshard(ctx, now)
+	}
+	return Sharded{}, nil
 }
 
 // unconfigured reports that this host has never seen a configuration that it

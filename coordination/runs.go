@@ -78,91 +78,104 @@ func (r *Runs) UnmarshalJSON(data []byte) error {
 // anything of it ran: its instant is due again.
 const OutcomeCancelled = "CANCELLED"
 
+// ownList is this host's list of runs, with the version of its node.
+type ownList struct {
+	runs    Runs
+	version int32
+}
+
+// settled is what became of begins of which nothing ran.
+type settled struct {
+	ownList
+	adopted []Claim // stay begun: this host is to run them
+}
+
 // settleOrphans deals with begins of this host of which nothing ran. A scheduled
 // instant is handed back, and is due again. What was taken over from a host that
 // died, and what a trigger asked for, no host would find again: it stays begun,
 // and the host is to run it.
-func settleOrphans(l Layout, self string, runs Runs, version int32, orphans Items, then func(Runs, int32, []Claim) (Move, error)) Move {
-	return neverWere(l, orphans, func(none Items) (Move, error) {
-		return settleItems(l, self, runs.without(none), version, slices.DeleteFunc(slices.Clone(orphans), none.Contains), then), nil
-	})
-}
+func (x *exchange) settleOrphans(l Layout, self string, own ownList, orphans Items) (settled, error) {
+	none, err := x.neverWere(l, orphans)
+	if err != nil {
+		return settled{}, err
+	}
+	own.runs = own.runs.without(none)
+	orphans = slices.DeleteFunc(slices.Clone(orphans), none.Contains)
+	states, err := x.readItems(l, orphans)
+	if err != nil {
+		return settled{}, err
+	}
 
-func settleItems(l Layout, self string, runs Runs, version int32, orphans Items, then func(Runs, int32, []Claim) (Move, error)) Move {
-	return readItems(l, orphans, func(states map[int]ItemState) (Move, error) {
-		var adopted []Claim
-		var back Items
-		for _, i := range orphans {
-			r, fire := states[i].Record, runs.fireOf(i)
-			if r.Owner == self && r.Open() && (r.Source == sourceFailover || fire.Trigger != 0) {
-				adopted = append(adopted, Claim{Item: i, Fire: fire, State: states[i]})
-			} else {
-				back = append(back, i)
-			}
+	var adopted []Claim
+	var back Items
+	for _, i := range orphans {
+		r, fire := states[i].Record, own.runs.fireOf(i)
+		if r.Owner == self && r.Open() && (r.Source == sourceFailover || fire.Trigger != 0) {
+			adopted = append(adopted, Claim{Item: i, Fire: fire, State: states[i]})
+		} else {
+			back = append(back, i)
 		}
-		if len(back) == 0 {
-			return then(runs, version, adopted)
-		}
-		return handBack(l, self, runs, version, back, func(runs Runs, version int32) (Move, error) {
-			return then(runs, version, adopted)
-		}), nil
-	})
+	}
+	own, err = x.handBack(l, self, own, back)
+	return settled{own, adopted}, err
 }
 
 // handBack undoes begins of this host of which nothing ran.
-func handBack(l Layout, self string, runs Runs, version int32, items Items, then func(Runs, int32) (Move, error)) Move {
-	const each = 4
-	var read []registry.Query
-	for _, i := range items {
-		read = append(read, registry.Data(l.record(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)))
-	}
-	return Move{Name: "hand back", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		c := commit{}
-		var part Items
-		for k, i := range items {
-			record := n[each*k]
-			item := commit{}
-			if r := parseRecord(record.Data); r.Owner == self && r.Open() {
-				item.add(roleRecord, i, registry.Set(record.Path, r.HandBack(runs.fireOf(i)).data(), record.Version))
-			}
-			for _, mark := range n[each*k+1 : each*k+each] {
-				if mark.Exists && string(mark.Data) == self {
-					item.add(roleItem, i, registry.Delete(mark.Path, registry.AnyVersion))
-				}
-			}
-			if size(c.ops)+size(item.ops) > commitBudget && len(part) > 0 {
-				break
-			}
-			c.join(item)
-			part = append(part, i)
+func (x *exchange) handBack(l Layout, self string, own ownList, items Items) (ownList, error) {
+	for len(items) > 0 {
+		var read []registry.Query
+		for _, i := range items {
+			read = append(read, registry.Data(l.record(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)))
 		}
-		left := runs.without(part)
-		c.addRuns(l, self, left, version)
-		return Move{Commit: c.ops,
-			Then: func(_ []registry.Node, results []registry.Result) (Move, error) {
-				version := results[len(results)-1].Version
-				if rest := items[len(part):]; len(rest) > 0 {
-					return handBack(l, self, left, version, rest, then), nil
-				}
-				return then(left, version)
-			},
-			Else: func(e *registry.OpError) (Move, error) {
-				if c.roles[e.Index] == roleRuns {
-					return Move{}, fmt.Errorf("this host's own list of runs was changed by somebody else: %w", e)
-				}
-				return handBack(l, self, runs, version, items, then), nil
-			},
-			Unknown: func() (Move, error) {
-				return Move{Read: []registry.Query{registry.Data(l.runsOf(self))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-					switch {
-					case versionOf(n[0]) == version: // it did not take effect
-						return handBack(l, self, runs, version, items, then), nil
-					case len(part) < len(items):
-						return handBack(l, self, left, n[0].Version, items[len(part):], then), nil
-					}
-					return then(left, n[0].Version)
-				}}, nil
-			},
-		}, nil
-	}}
+		n, err := x.read(read...)
+		if err != nil {
+			return own, err
+		}
+
+		c, part := handBackOps(l, self, own.runs, items, n)
+		left := own.runs.without(part)
+		c.addRuns(l, self, left, own.version)
+		results, err := x.commit(c.ops...)
+		conflict := conflictOf(err)
+		switch {
+		case err == nil:
+			own, items = ownList{left, results[len(results)-1].Version}, items[len(part):]
+		case conflict != nil && c.roles[conflict.Index] == roleRuns:
+			return own, fmt.Errorf("this host's own list of runs was changed by somebody else: %w", conflict)
+		case conflict != nil: // look again
+		case !isUnknown(err):
+			return own, err
+		default:
+			n, err := x.read(registry.Data(l.runsOf(self)))
+			if err != nil {
+				return own, err
+			}
+			if now := versionOf(n.Data(l.runsOf(self))); now != own.version { // it took effect
+				own, items = ownList{left, now}, items[len(part):]
+			}
+		}
+	}
+	return own, nil
+}
+
+// handBackOps hands back as many of the items as fit one commit.
+func handBackOps(l Layout, self string, runs Runs, items Items, n registry.Snapshot) (c commit, part Items) {
+	for _, i := range items {
+		record := n.Data(l.record(i))
+		item := commit{}
+		if r := parseRecord(record.Data); r.Owner == self && r.Open() {
+			item.add(roleRecord, i, registry.Set(record.Path, r.HandBack(runs.fireOf(i)).data(), record.Version))
+		}
+		for _, path := range []string{l.itemRunning(i), l.itemFailover(i), l.itemFailovering(i)} {
+			if mark := n.Data(path); mark.Exists && string(mark.Data) == self {
+				item.add(roleItem, i, registry.Delete(path, registry.AnyVersion))
+			}
+		}
+		if size(c.ops)+size(item.ops) > commitBudget && len(part) > 0 {
+			break
+		}
+		c.join(item)
+		part = append(part, i)
+	}
+	return c, part
 }

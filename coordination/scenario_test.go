@@ -225,7 +225,7 @@ func (s *script) command(line string) error {
 		h, definition := s.host(arg(1)), s.file
 		settings(2, &definition)
 		var applied co.Applied
-		if err := h.perform(co.ApplyDefinition(s.layout, definition, h.former, nil, &applied)); err != nil {
+		if err := h.perform(moves.ApplyDefinition(s.layout, definition, h.former, nil, &applied)); err != nil {
 			return err
 		}
 		h.former = definition.YAML()
@@ -275,7 +275,7 @@ func (s *script) command(line string) error {
 	case "drain":
 		h := s.host(arg(1))
 		h.leaving = true
-		return h.perform(co.Drain(h.view, co.HostDetail{}))
+		return h.perform(moves.Drain(&h.Member, co.HostDetail{}))
 	case "recover":
 		h := s.host(arg(1))
 		if err := h.look(); err != nil {
@@ -289,7 +289,7 @@ func (s *script) command(line string) error {
 			return err
 		}
 		var swept co.Swept
-		err := h.perform(co.Sweep(h.view, s.now, &swept))
+		err := h.perform(moves.Sweep(&h.Member, s.now, &swept))
 		for _, path := range swept.Nodes {
 			s.say("%s: sweeps %s", h.name, path)
 		}
@@ -300,11 +300,11 @@ func (s *script) command(line string) error {
 		enable := words[0] == "enable"
 		switch arg(1) {
 		case "item":
-			return s.operate(co.SetItem(s.layout, s.number(arg(2)), enable))
+			return s.operate(moves.SetItem(s.layout, s.number(arg(2)), enable))
 		case "server":
-			return s.operate(co.SetServers(s.layout, enable, arg(2)))
+			return s.operate(moves.SetServers(s.layout, enable, arg(2)))
 		case "job":
-			return s.operate(co.SetServers(s.layout, enable))
+			return s.operate(moves.SetServers(s.layout, enable))
 		}
 		s.t.Fatalf("%q: expected item, server or job", line)
 	case "release": // release all, release 2
@@ -313,7 +313,7 @@ func (s *script) command(line string) error {
 			item = s.number(arg(1))
 		}
 		var out co.Released
-		err := s.operate(co.Release(s.layout, item, s.now, &out))
+		err := s.operate(moves.Release(s.layout, item, s.now, &out))
 		s.say("operator: releases %s", orNone(out.Items))
 		return err
 	case "kill": // kill all, kill 2, kill run ID
@@ -321,17 +321,17 @@ func (s *script) command(line string) error {
 	case "kills": // kills A: what A is asked to end
 		s.kills(s.host(arg(1)))
 	case "trigger":
-		return s.operate(co.TriggerJob(s.layout))
+		return s.operate(moves.TriggerJob(s.layout))
 	case "console": // console A B: ElasticJob's console triggers, and comes no further than these
 		return s.console(words[1:])
 	case "stop":
-		return s.operate(co.StopInstance(s.layout, s.host(arg(1)).self.ID))
+		return s.operate(moves.StopInstance(s.layout, s.host(arg(1)).Self.ID))
 	case "remove":
-		return s.operate(co.Remove(s.layout, len(words) > 1 && words[1] == "purge"))
+		return s.operate(moves.Remove(s.layout, len(words) > 1 && words[1] == "purge"))
 	case "write": // write sharding/0/running text: a hand
 		path := arg(1)
 		if name, ok := strings.CutPrefix(path, "trigger/"); ok {
-			path = "trigger/" + s.host(name).self.ID
+			path = "trigger/" + s.host(name).Self.ID
 		}
 		_, err := s.op.Commit(s.ctx, registry.Create(s.layout.Root()+"/"+path, []byte(strings.Join(words[2:], " "))))
 		return err
@@ -369,7 +369,7 @@ func (s *script) console(names []string) error {
 		}
 	}
 	for _, name := range names {
-		if _, err := s.op.Commit(s.ctx, registry.Ensure(root), registry.Create(root+"/"+s.host(name).self.ID, nil)); err != nil {
+		if _, err := s.op.Commit(s.ctx, registry.Ensure(root), registry.Create(root+"/"+s.host(name).Self.ID, nil)); err != nil {
 			return err
 		}
 	}
@@ -461,7 +461,7 @@ func (s *script) saveOffset(h *simHost, item, text string) error {
 		return fmt.Errorf("%s has no item %d", h.name, i)
 	}
 	var out co.Saved
-	err := h.perform(co.SaveOffsets{Layout: s.layout, Items: map[int]co.Ended{i: {State: it.state, Offset: []byte(text), HasOffset: true}}}.Move(&out))
+	err := h.perform(moves.SaveOffsets(s.layout, map[int]co.Ended{i: {State: it.state, Offset: []byte(text), HasOffset: true}}, &out))
 	if err != nil {
 		return err
 	}
@@ -484,12 +484,12 @@ func (s *script) arrive(h *simHost, phase, items string) error {
 		return err
 	}
 	last := false
-	if err := h.perform(co.Arrive(s.layout, h.view.Self, p, mine, h.view.Config.ShardingTotalCount, &last)); err != nil {
+	if err := h.perform(moves.Arrive(s.layout, h.View.Self, p, mine, h.View.Config.ShardingTotalCount, &last)); err != nil {
 		return err
 	}
 	if last {
 		s.say("%s: is the last, it runs the listener", h.name)
-		if err := h.perform(co.ClearGuarantee(s.layout, p)); err != nil {
+		if err := h.perform(moves.ClearGuarantee(s.layout, p)); err != nil {
 			return err
 		}
 	} else {
@@ -622,7 +622,7 @@ func (s *script) kill(words []string) error {
 		k.Item = s.number(words[0])
 	}
 	var targets []co.KillTarget
-	if err := s.operate(co.AskKill(k, &targets)); err != nil {
+	if err := s.operate(moves.AskKill(k, &targets)); err != nil {
 		return err
 	}
 	if len(targets) == 0 {
@@ -643,7 +643,7 @@ func (s *script) kill(words []string) error {
 
 // kills ends what a host is asked to end.
 func (s *script) kills(h *simHost) {
-	query := co.KillQuery(s.layout, h.self)
+	query := co.KillQuery(s.layout, h.Self)
 	n := h.read(query)
 	kills := co.ReadKills(n)
 	var end co.Items
@@ -659,7 +659,7 @@ func (s *script) kills(h *simHost) {
 		}
 	}
 	if n.Exists {
-		if err := h.perform(co.DropKills(s.layout, h.self, n.Version)); err != nil {
+		if err := h.perform(moves.DropKills(s.layout, h.Self, n.Version)); err != nil {
 			s.say("%s: %v", h.name, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -69,14 +70,15 @@ func UnusedServers(servers, instances, details []string, noted []byte) map[strin
 // retired are the nodes that were removed.
 //
 // The janitor calls it at the slow reconcile interval.
-func RetireServers(v View, now time.Time, keep time.Duration, retired *[]string) Move {
-	l := v.Layout
-	return Move{Name: "retire servers", Read: []registry.Query{registry.Data(l.config()), registry.Children(l.servers()), registry.Children(l.instances()), registry.Children(l.details()), registry.Data(l.unusedServers())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		if !n[0].Exists {
-			return Done()
+func (m *Member) RetireServers(ctx context.Context, now time.Time, keep time.Duration) (retired []string, err error) {
+	l := m.Layout
+	err = m.perform(ctx, "retire servers", func(x *exchange) error {
+		n, err := x.read(registry.Data(l.config()), registry.Children(l.servers()), registry.Children(l.instances()), registry.Children(l.details()), registry.Data(l.unusedServers()))
+		if err != nil || !n.Data(l.config()).Exists {
+			return err
 		}
-		noted := n[4]
-		list := UnusedServers(n[1].Names, n[2].Names, n[3].Names, noted.Data)
+		noted := n.Data(l.unusedServers())
+		list := UnusedServers(n.Children(l.servers()), n.Children(l.instances()), n.Children(l.details()), noted.Data)
 		next := make(unused)
 		var due []string
 		for _, ip := range slices.Sorted(maps.Keys(list)) {
@@ -91,34 +93,34 @@ func RetireServers(v View, now time.Time, keep time.Duration, retired *[]string)
 				due = append(due, ip)
 			}
 		}
-		retire := func() (Move, error) { return retireServers(l, due, now.Add(-keep), retired) }
-		if maps.Equal(next, parseUnused(noted.Data)) {
-			return retire()
+		if !maps.Equal(next, parseUnused(noted.Data)) {
+			_, err := x.commit(registry.Check(l.config(), registry.AnyVersion), set(noted, next.data()))
+			if err != nil {
+				return unlessConflict(err) // another host does it, or the job is gone
+			}
 		}
-		return Move{Commit: []registry.Op{registry.Check(l.config(), registry.AnyVersion), set(noted, next.data())},
-			Then: func([]registry.Node, []registry.Result) (Move, error) { return retire() },
-			Else: func(*registry.OpError) (Move, error) { return Done() }, // another host does it, or the job is gone
-		}, nil
-	}}
+		return x.retireServers(l, due, now.Add(-keep), &retired)
+	})
+	return retired, err
 }
 
 // retireServers removes those of the servers that are enabled, if their nodes
 // were set before a time.
-func retireServers(l Layout, ips []string, before time.Time, retired *[]string) (Move, error) {
-	if len(ips) == 0 {
-		return Done()
-	}
+func (x *exchange) retireServers(l Layout, ips []string, before time.Time, retired *[]string) error {
 	read := make([]registry.Query, len(ips))
 	for i, ip := range ips {
 		read[i] = registry.Data(l.server(ip))
 	}
-	return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
-		var groups [][]registry.Op
-		for _, n := range nodes {
-			if n.Exists && strings.EqualFold(strings.TrimSpace(string(n.Data)), serverEnabled) && !n.Mtime.After(before) {
-				groups = append(groups, []registry.Op{registry.Delete(n.Path, n.Version)})
-			}
+	nodes, err := x.read(read...)
+	if err != nil {
+		return err
+	}
+	var groups [][]registry.Op
+	for _, q := range read {
+		n := nodes[q]
+		if n.Exists && strings.EqualFold(strings.TrimSpace(string(n.Data)), serverEnabled) && !n.Mtime.After(before) {
+			groups = append(groups, []registry.Op{registry.Delete(n.Path, n.Version)})
 		}
-		return sweepEach(groups, retired)
-	}}, nil
+	}
+	return x.sweepEach(groups, retired)
 }

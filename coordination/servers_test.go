@@ -1,11 +1,11 @@
 package coordination_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
@@ -21,11 +21,11 @@ func TestRetireServers(t *testing.T) {
 	retire := func(by *simHost) (retired []string) {
 		t.Helper()
 		must(t, by.look())
-		must(t, by.perform(co.RetireServers(by.view, c.now, day, &retired)))
+		must(t, by.perform(moves.RetireServers(&by.Member, c.now, day, &retired)))
 		return retired
 	}
-	must(t, c.operate(co.SetServers(c.layout, true, "10.0.1.1", "10.0.1.2", "10.0.1.3")))
-	must(t, c.operate(co.SetServers(c.layout, false, "10.0.1.4")))
+	must(t, c.operate(moves.SetServers(c.layout, true, "10.0.1.1", "10.0.1.2", "10.0.1.3")))
+	must(t, c.operate(moves.SetServers(c.layout, false, "10.0.1.4")))
 	must(t, second(c.op.Commit(c.ctx, registry.Create(c.layout.Root()+"/servers/10.0.1.5", nil))))                          // as 2.x made it
 	must(t, second(c.op.Commit(c.ctx, registry.Create(c.layout.Root()+"/instances/10.0.1.3@-@77", []byte("a Java host"))))) // never leaves
 	all := []string{"10.0.0.1", "10.0.0.2", "10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4", "10.0.1.5"}
@@ -53,7 +53,7 @@ func TestRetireServers(t *testing.T) {
 	must(t, second(z.join(c.file)))
 	retire(h[1])
 	must(t, z.look())
-	must(t, z.perform(co.Leave(z.view, nil)))
+	must(t, z.perform(moves.Leave(&z.Member, nil)))
 	c.now = c.now.Add(2 * time.Minute)
 	if got := retire(h[1]); len(got) != 1 {
 		t.Errorf("retired %v, expected one server", got)
@@ -72,22 +72,29 @@ func TestRetireServersWhileAHostComes(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 1, nil)
 	path := c.layout.Root() + "/servers/10.0.1.1"
-	must(t, c.operate(co.SetServers(c.layout, true, "10.0.1.1")))
+	must(t, c.operate(moves.SetServers(c.layout, true, "10.0.1.1")))
 	c.now = time.Now().Add(2 * 24 * time.Hour)
-	var retired []string
-	must(t, h[0].perform(co.RetireServers(h[0].view, c.now, 24*time.Hour, &retired)))
+	h[0].Registry = h[0].rc
+	_, err := h[0].RetireServers(c.ctx, c.now, 24*time.Hour)
+	must(t, err)
 	c.now = c.now.Add(25 * time.Hour)
 	z := c.addHost("Z", "10.0.1.1")
-	m := co.RetireServers(h[0].view, c.now, 24*time.Hour, &retired)
-	for m.Read != nil { // until the commit
-		nodes, err := c.op.Read(c.ctx, m.Read...)
-		must(t, err)
-		m, err = m.Then(nodes, nil)
-		must(t, err)
-	}
-	must(t, second(z.join(c.file)))
-	must(t, h[0].perform(m))
+	between := &beforeCommit{Center: h[0].rc, call: func() { must(t, second(z.join(c.file))) }}
+	h[0].Registry = between
+	retired, err := h[0].RetireServers(c.ctx, c.now, 24*time.Hour)
+	must(t, err)
 	if n := c.node(path); !n.Exists || len(retired) > 0 {
 		t.Errorf("the server of a host that has come: node %v, removed %v", n.Exists, retired)
 	}
+}
+
+// beforeCommit calls a function before each commit.
+type beforeCommit struct {
+	registry.Center
+	call func()
+}
+
+func (b *beforeCommit) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	b.call()
+	return b.Center.Commit(ctx, ops...)
 }

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -29,47 +30,62 @@ type Sharded struct {
 // the leader calls it. An item that runs on a live host stays there for now
 // and moves when it is completed; no other host waits for it.
 //
-// A small division is one commit. A large one is several, in an order that is
+// A small resharding is one commit. A large one is several, in an order that is
 // safe to stop after any of them: first every host loses what will move, then
 // the items change hands, at last every host gains what is now its own and the
 // flag goes. Until then the flag stands, and the next leader starts over.
 //
 // now is the host's clock. If View.Clock is set, that is taken in its place.
-func Reshard(v View, now time.Time, result *Sharded) Move {
+func (m *Member) Reshard(ctx context.Context, now time.Time) (Sharded, error) {
+	v := m.View
 	if !v.Clock.IsZero() {
 		if !v.FlagSeen.IsZero() {
 			v.FlagSeen = v.FlagSeen.Add(v.Clock.Sub(now))
 		}
 		now = v.Clock
 	}
-	l := v.Layout
-	read := []registry.Query{registry.Data(l.config()), registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.term()), registry.Data(l.assignment()),
-		registry.Children(l.sharding()), registry.Children(l.records()), registry.Children(l.shardingFlags()), registry.Children(l.runs()), registry.Children(l.assignment()), registry.Children(l.servers()), registry.Data(l.leader()),
-		registry.Children(l.details()), registry.Data(l.epoch()), registry.Data(l.triggers()), registry.Children(l.triggers())}
-	return Move{Name: "reshard", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		s := sharding{view: v, now: now, result: result, epoch: n[13], round: n[14].Mzxid, triggered: n[15].Names,
-			config: n[0], members: n[2], term: n[3], division: n[4], leader: n[11],
-			instances: slices.Clone(n[1].Names), items: n[5].Names, records: n[6].Names, flags: n[7].Names, runsOf: n[8].Names, assigned: n[9].Names, details: n[12].Names}
-		switch {
-		case !s.config.Exists:
-			return Move{}, ErrRemoved
-		case string(s.leader.Data) != v.Self.ID || s.leader.Version != 1:
-			return Done() // no longer the leader
-		}
-		for _, node := range []registry.Node{s.members, s.term, s.division, s.epoch} {
-			if !node.Exists {
-				return Move{}, fmt.Errorf("node %s is gone; the job's hosts make it when they are started again", node.Path)
+	var out Sharded
+	err := m.perform(ctx, "reshard", func(x *exchange) error {
+		for {
+			s := sharding{view: v, now: now}
+			leads, err := s.read(x)
+			if err != nil || !leads {
+				return err
+			}
+			d, owners, err := s.divide()
+			if err != nil {
+				return err
+			}
+			out.Division, out.Items = d, owners
+			done, err := x.commitEach(s.commits(d, owners), &out.Commits)
+			if err != nil || done {
+				return err
 			}
 		}
-		return s.readDetails(n[10].Names)
-	}}
+	})
+	return out, err
 }
 
-// sharding is one resharding, step by step.
+// commitEach makes the commits one after the other. done is false after a
+// conflict: something moved, look again.
+func (x *exchange) commitEach(commits [][]registry.Op, made *int) (done bool, err error) {
+	for _, ops := range commits {
+		_, err := x.commit(ops...)
+		if conflictOf(err) != nil {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		*made++
+	}
+	return true, nil
+}
+
+// sharding is what one resharding goes by.
 type sharding struct {
-	view   View
-	now    time.Time
-	result *Sharded
+	view View
+	now  time.Time
 
 	config, members, term, division, leader, epoch registry.Node
 	// details are the hosts of ours whose session lives. One that is not among
@@ -81,22 +97,85 @@ type sharding struct {
 	cfg       jobconfig.Configuration
 	refused   bool // cfg is not what the registry has
 	before    Division
-	disabled  map[string]bool          // server address → disabled
-	draining  map[string]bool          // instance id
+	disabled  map[string]bool // server address → disabled
+	draining  map[string]bool // instance id
+	ours      Members
 	java      []string                 // instances that are not ours
 	running   map[int]string           // item → live host that runs it
 	onJava    map[int]bool             // of running, those that a Java host runs
 	runs      map[string]registry.Node // live host → its runs node
 	holds     map[string]registry.Node // instance id → its assignment node
 	instance  map[int]registry.Node    // item → its instance node, where the item's node exists
-	surplus   []registry.Node          // children of item nodes beyond the total
+	surplus   []string                 // nodes below those of items beyond the total
 	stuck     map[string]bool          // item nodes beyond the total with more below than marks
 	recordOf  map[int]registry.Node    // records of items that are new since the last division, or may come from Java hosts
 	hasRecord map[int]bool
 }
 
-func (s sharding) readDetails(servers []string) (Move, error) {
+// read reads all that a resharding goes by. leads is false if this host does not
+// lead the job any more.
+func (s *sharding) read(x *exchange) (leads bool, err error) {
 	l := s.view.Layout
+	n, err := x.read(registry.Data(l.config()), registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.term()), registry.Data(l.assignment()),
+		registry.Children(l.sharding()), registry.Children(l.records()), registry.Children(l.shardingFlags()), registry.Children(l.runs()), registry.Children(l.assignment()), registry.Children(l.servers()), registry.Data(l.leader()),
+		registry.Children(l.details()), registry.Data(l.epoch()), registry.Data(l.triggers()), registry.Children(l.triggers()))
+	if err != nil {
+		return false, err
+	}
+	s.config, s.members, s.term, s.division = n.Data(l.config()), n.Data(l.members()), n.Data(l.term()), n.Data(l.assignment())
+	s.leader, s.epoch = n.Data(l.leader()), n.Data(l.epoch())
+	s.instances, s.details = slices.Clone(n.Children(l.instances())), n.Children(l.details())
+	s.items, s.records, s.flags = n.Children(l.sharding()), n.Children(l.records()), n.Children(l.shardingFlags())
+	s.runsOf, s.assigned = n.Children(l.runs()), n.Children(l.assignment())
+	s.round, s.triggered = n.Data(l.triggers()).Mzxid, n.Children(l.triggers())
+	if !s.config.Exists {
+		return false, ErrRemoved
+	}
+	if string(s.leader.Data) != s.view.Self.ID || s.leader.Version != 1 {
+		return false, nil
+	}
+	for _, node := range []registry.Node{s.members, s.term, s.division, s.epoch} {
+		if !node.Exists {
+			return false, fmt.Errorf("node %s is gone; the job's hosts make it when they are started again", node.Path)
+		}
+	}
+
+	s.before = parseDivision(s.division.Data)
+	s.ours = parseMembers(s.members.Data)
+	s.java = slices.DeleteFunc(slices.Clone(s.instances), func(id string) bool { return slices.Contains(s.ours, id) })
+	if err := s.configure(); err != nil {
+		return false, err
+	}
+	servers := n.Children(l.servers())
+	if n, err = x.read(s.queries(servers)...); err != nil {
+		return false, err
+	}
+	if err := s.understandHosts(n, servers); err != nil {
+		return false, err
+	}
+	s.understandItems(n)
+	return true, s.lookBelow(x)
+}
+
+// configure decides by which configuration the items are divided.
+func (s *sharding) configure() error {
+	cfg, _, err := readConfiguration(s.view.Job, s.config.Data, s.view.Config, s.view.Accept)
+	if err != nil {
+		// The last good one stays in force. What all hosts agree on is the
+		// last division; a host that came later has never seen a good one.
+		if s.before.Total > 0 {
+			cfg.ShardingTotalCount, cfg.JobShardingStrategyType = s.before.Total, s.before.Strategy
+		} else if cfg.ShardingTotalCount <= 0 {
+			return fmt.Errorf("the items cannot be divided: %w", err)
+		}
+	}
+	s.cfg, s.refused = cfg, err != nil
+	return nil
+}
+
+// queries are the nodes of hosts, servers and items that a resharding goes by.
+func (s *sharding) queries(servers []string) []registry.Query {
+	l, total := s.view.Layout, s.cfg.ShardingTotalCount
 	var read []registry.Query
 	for _, ip := range servers {
 		read = append(read, registry.Data(l.server(ip)))
@@ -110,29 +189,12 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 	for _, id := range s.assigned {
 		read = append(read, registry.Data(l.assignmentOf(id)))
 	}
-	before := parseDivision(s.division.Data)
-	members := parseMembers(s.members.Data)
-	s.before = before
-	s.java = slices.DeleteFunc(slices.Clone(s.instances), func(id string) bool { return slices.Contains(members, id) })
-	// Items may come from Java hosts.
-	mixed := len(s.java) > 0 || before.Java || len(before.Foreigners) > 0
-	cfg, _, err := readConfiguration(l.Job, s.config.Data, s.view.Config, s.view.Accept)
-	if err != nil {
-		// The last good one stays in force. What all hosts agree on is the
-		// last division; a host that came later has never seen a good one.
-		switch {
-		case before.Total > 0:
-			cfg.ShardingTotalCount, cfg.JobShardingStrategyType = before.Total, before.Strategy
-		case cfg.ShardingTotalCount <= 0:
-			return Move{}, fmt.Errorf("the items cannot be divided: %w", err)
-		}
-	}
-	s.cfg, s.refused = cfg, err != nil
+	mixed := len(s.java) > 0 || s.before.Java || len(s.before.Foreigners) > 0 // items may come from Java hosts
 	s.hasRecord = make(map[int]bool, len(s.records))
 	for _, name := range s.records {
 		if i, ok := itemNumber(name); ok {
 			s.hasRecord[i] = true
-			if mixed || (i >= before.Total && i < cfg.ShardingTotalCount) {
+			if mixed || (i >= s.before.Total && i < total) {
 				read = append(read, registry.Data(l.record(i)))
 			}
 		}
@@ -143,101 +205,103 @@ func (s sharding) readDetails(servers []string) (Move, error) {
 			if len(s.java) > 0 {
 				read = append(read, registry.Data(l.itemRunning(i)))
 			}
-			if i >= cfg.ShardingTotalCount {
+			if i >= total {
 				read = append(read, registry.Children(l.item(i)))
 			}
 		}
 	}
-	return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
-		byQuery := make(registry.Snapshot, len(nodes))
-		for _, n := range nodes {
-			byQuery[n.Query] = n
+	return read
+}
+
+func (s *sharding) understandHosts(n registry.Snapshot, servers []string) error {
+	l := s.view.Layout
+	s.disabled, s.draining = make(map[string]bool), make(map[string]bool)
+	for _, ip := range servers {
+		s.disabled[ip] = !enabled(n.Data(l.server(ip)).Data)
+	}
+	for _, id := range s.instances {
+		s.draining[id] = parseDetail(n.Data(l.detail(id)).Data).State == DetailDraining
+	}
+	s.running, s.onJava, s.runs = make(map[int]string), make(map[int]bool), make(map[string]registry.Node)
+	for _, id := range s.runsOf {
+		if !s.lives(id) {
+			continue // what it ran is owed, not running
 		}
-		s.disabled, s.draining = make(map[string]bool), make(map[string]bool)
-		for _, ip := range servers {
-			s.disabled[ip] = !enabled(byQuery.Data(l.server(ip)).Data)
+		runs, err := parseRuns(n.Data(l.runsOf(id)).Data)
+		if err != nil && !slices.Contains(s.ours, id) {
+			continue // no host of ours, which would recreate it: an external edit has written it
 		}
-		for _, id := range s.instances {
-			s.draining[id] = parseDetail(byQuery.Data(l.detail(id)).Data).State == DetailDraining
+		if err != nil {
+			return fmt.Errorf("node %s cannot be read: %w", l.runsOf(id), err)
 		}
-		s.running, s.onJava, s.runs = make(map[int]string), make(map[int]bool), make(map[string]registry.Node)
-		for _, id := range s.runsOf {
-			if !s.lives(id) {
-				continue // what it ran is owed, not running
-			}
-			runs, err := parseRuns(byQuery.Data(l.runsOf(id)).Data)
-			if err != nil && !slices.Contains(members, id) {
-				continue // no host of ours, which would recreate it: an external edit has written it
-			}
-			if err != nil {
-				return Move{}, fmt.Errorf("node %s cannot be read: %w", l.runsOf(id), err)
-			}
-			s.runs[id] = byQuery.Data(l.runsOf(id))
-			for _, i := range runs.Items() {
-				// One that never was an item does not run, wherever that comes from.
-				if i < cfg.ShardingTotalCount || slices.Contains(s.items, itoa(i)) {
-					s.running[i] = id
-				}
-			}
-		}
-		s.holds = make(map[string]registry.Node)
-		for _, id := range s.assigned {
-			s.holds[id] = byQuery.Data(l.assignmentOf(id))
-		}
-		s.instance, s.recordOf = make(map[int]registry.Node), make(map[int]registry.Node)
-		for _, name := range s.items {
-			i, ok := itemNumber(name)
-			if !ok {
-				continue
-			}
-			s.instance[i] = byQuery.Data(l.itemInstance(i))
-			if mark := byQuery.Data(l.itemRunning(i)); mark.Exists && s.running[i] == "" && slices.Contains(s.java, string(mark.Data)) {
-				s.running[i], s.onJava[i] = string(mark.Data), true
-			}
-			for _, child := range byQuery.Children(l.item(i)) {
-				if i >= cfg.ShardingTotalCount && s.running[i] == "" {
-					s.surplus = append(s.surplus, registry.Node{Query: registry.Data(l.item(i) + "/" + child)})
-				}
+		s.runs[id] = n.Data(l.runsOf(id))
+		for _, i := range runs.Items() {
+			// One that never was an item does not run, wherever that comes from.
+			if i < s.cfg.ShardingTotalCount || slices.Contains(s.items, itoa(i)) {
+				s.running[i] = id
 			}
 		}
-		for i := range s.hasRecord {
-			if n := byQuery.Data(l.record(i)); n.Exists {
-				s.recordOf[i] = n
+	}
+	s.holds = make(map[string]registry.Node)
+	for _, id := range s.assigned {
+		s.holds[id] = n.Data(l.assignmentOf(id))
+	}
+	return nil
+}
+
+func (s *sharding) understandItems(n registry.Snapshot) {
+	l := s.view.Layout
+	s.instance, s.recordOf = make(map[int]registry.Node), make(map[int]registry.Node)
+	for _, name := range s.items {
+		i, ok := itemNumber(name)
+		if !ok {
+			continue
+		}
+		s.instance[i] = n.Data(l.itemInstance(i))
+		if mark := n.Data(l.itemRunning(i)); mark.Exists && s.running[i] == "" && slices.Contains(s.java, string(mark.Data)) {
+			s.running[i], s.onJava[i] = string(mark.Data), true
+		}
+		for _, child := range n.Children(l.item(i)) {
+			if i >= s.cfg.ShardingTotalCount && s.running[i] == "" {
+				s.surplus = append(s.surplus, l.item(i)+"/"+child)
 			}
 		}
-		return s.lookBelow()
-	}}, nil
+	}
+	for i := range s.hasRecord {
+		if record := n.Data(l.record(i)); record.Exists {
+			s.recordOf[i] = record
+		}
+	}
 }
 
 // lookBelow finds the items beyond the total that cannot be removed: what is
 // below a mark an external edit has made, and it may go on for ever.
-func (s sharding) lookBelow() (Move, error) {
-	if len(s.surplus) == 0 {
-		return s.divide()
-	}
+func (s *sharding) lookBelow(x *exchange) error {
 	read := make([]registry.Query, 0, len(s.surplus))
-	for _, n := range s.surplus {
-		read = append(read, registry.Children(n.Path))
+	for _, p := range s.surplus {
+		read = append(read, registry.Children(p))
 	}
-	return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
-		s.stuck = make(map[string]bool)
-		for _, n := range nodes {
-			if len(n.Names) > 0 {
-				s.stuck[path.Dir(n.Path)] = true
-			}
+	n, err := x.read(read...)
+	if err != nil {
+		return err
+	}
+	s.stuck = make(map[string]bool)
+	for _, p := range s.surplus {
+		if len(n.Children(p)) > 0 {
+			s.stuck[path.Dir(p)] = true
 		}
-		s.surplus = slices.DeleteFunc(s.surplus, func(n registry.Node) bool { return s.stuck[path.Dir(n.Path)] })
-		return s.divide()
-	}}, nil
+	}
+	s.surplus = slices.DeleteFunc(s.surplus, func(p string) bool { return s.stuck[path.Dir(p)] })
+	return nil
 }
 
 // lives reports whether a host may still run something.
-func (s sharding) lives(id string) bool {
+func (s *sharding) lives(id string) bool {
 	return slices.Contains(s.instances, id) || slices.Contains(s.details, id)
 }
 
-// divide decides who gets what and turns it into commits.
-func (s sharding) divide() (Move, error) {
+// divide decides who gets what.
+func (s *sharding) divide() (Division, strategy.Assignment, error) {
 	total := s.cfg.ShardingTotalCount
 	d := Division{Instances: strategy.Sorted(s.instances), Foreigners: s.java, Total: total, Strategy: s.cfg.JobShardingStrategyType}
 	if d.JavaSeen = s.before.JavaSeen; s.before.Java || len(s.before.Foreigners) > 0 {
@@ -258,14 +322,14 @@ func (s sharding) divide() (Move, error) {
 	}
 	divide, name, err := strategy.ByName(d.Strategy)
 	if err != nil {
-		return Move{}, err
+		return Division{}, nil, err
 	}
 	d.Strategy = name
 	owners := make(strategy.Assignment, total)
 	if len(d.Members) > 0 {
 		owners = divide(s.view.Job, d.Members, total, s.now)
 		if len(owners) != total {
-			return Move{}, fmt.Errorf("strategy %s divided %d items of %d", name, len(owners), total)
+			return Division{}, nil, fmt.Errorf("strategy %s divided %d items of %d", name, len(owners), total)
 		}
 	}
 	if s.cfg.StaticSharding {
@@ -290,16 +354,13 @@ func (s sharding) divide() (Move, error) {
 	slices.Sort(d.Foreign)
 	s.deferMoves(&d, owners)
 	s.owing(&d, owners)
-	if s.result != nil {
-		s.result.Division, s.result.Items = d, owners
-	}
-	return s.commits(d, owners)
+	return d, owners, nil
 }
 
 // deferMoves keeps what our hosts began shortly before the flag, or later, away
 // from Java hosts. A Java host that found the flag at an instant waits, and begins
 // that instant with the items that it has after this division.
-func (s sharding) deferMoves(d *Division, owners strategy.Assignment) {
+func (s *sharding) deferMoves(d *Division, owners strategy.Assignment) {
 	if len(s.java) == 0 || s.view.FlagSeen.IsZero() {
 		return
 	}
@@ -308,11 +369,10 @@ func (s sharding) deferMoves(d *Division, owners strategy.Assignment) {
 		fresh = min(fresh, s.before.Fresh) // it may not have noticed the division before
 	}
 	d.Fresh, d.At = fresh, s.now.UnixMilli()
-	members := parseMembers(s.members.Data)
 	for i, owner := range owners {
 		record, read := s.recordOf[i]
 		had := string(s.instance[i].Data)
-		if !read || !slices.Contains(s.java, owner) || !slices.Contains(members, had) {
+		if !read || !slices.Contains(s.java, owner) || !slices.Contains(s.ours, had) {
 			continue
 		}
 		if r := parseRecord(record.Data); (r.Begun == 0) || (max(r.Begun, r.Instant) < fresh) {
@@ -332,7 +392,7 @@ const owingKept = 5 * time.Minute
 // owing notes which items may miss the newest trigger because they move away
 // from an instance that has not consumed it, and may be gone: to one that has,
 // or does before it hears of them, or that was not there when it was given.
-func (s sharding) owing(d *Division, owners strategy.Assignment) {
+func (s *sharding) owing(d *Division, owners strategy.Assignment) {
 	if s.round == 0 {
 		return
 	}
@@ -355,7 +415,7 @@ func (s sharding) owing(d *Division, owners strategy.Assignment) {
 }
 
 // keep leaves every item with its owner as long as that is there.
-func (s sharding) keep(owners strategy.Assignment, members []string) (strategy.Assignment, bool) {
+func (s *sharding) keep(owners strategy.Assignment, members []string) (strategy.Assignment, bool) {
 	kept := false
 	for i := range owners {
 		if owner := string(s.instance[i].Data); slices.Contains(members, owner) {
@@ -365,64 +425,129 @@ func (s sharding) keep(owners strategy.Assignment, members []string) (strategy.A
 	return owners, kept
 }
 
-func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) {
+// commits are the commits of a resharding, one after the other.
+//
+// Every one of them proves that the term, the leader, the membership and the
+// configuration are those that were read. The leader node is recreated
+// with every term, so that its version alone proves nothing but that it is
+// one of ours; who else of ours takes over begins a new term.
+func (s *sharding) commits(d Division, owners strategy.Assignment) [][]registry.Op {
 	l := s.view.Layout
-	members := parseMembers(s.members.Data)
-	ours := func(id string) bool { return slices.Contains(members, id) }
-	// The items change hands. A node that one of ours has written has a version
-	// above 0: Java recreates it with every division.
-	var items []registry.Op
 	undone := len(s.epoch.Data) > 0
-	for i, owner := range owners {
+	for i := range owners {
 		n := s.instance[i]
 		undone = undone || (n.Exists && n.Version == 0)
-		had := string(n.Data)
-		fromJava := n.Exists && ours(owner) && (slices.Contains(s.java, had) || slices.Contains(s.before.Foreigners, had) || (s.before.Java && !ours(had)))
-		if n.Exists && had != owner && slices.Contains(s.java, had) {
-			items = append(items, registry.Absent(l.itemRunning(i))) // it has not begun since it was read
+	}
+	items := s.handOvers(d, owners)
+	revoke, grant := s.assign(d, owners)
+	if undone {
+		// A division of Java's is undone: who still begins by it must not.
+		revoke = append([]registry.Op{registry.Set(l.epoch(), nil, s.epoch.Version)}, revoke...)
+	}
+	last := []registry.Op{registry.Set(l.assignment(), d.data(), s.division.Version)}
+	for _, flag := range []string{"necessary", "processing"} {
+		if slices.Contains(s.flags, flag) {
+			last = append(last, registry.Delete(l.shardingFlags()+"/"+flag, registry.AnyVersion))
 		}
-		items = append(items, s.handOver(i, owner)...)
-		baseline := Record{Instant: s.now.UnixMilli()}
-		if fromJava && !s.view.FlagSeen.IsZero() && s.view.FlagSeen.Before(s.now) {
-			baseline.Instant = s.view.FlagSeen.UnixMilli() // from then on Java hosts wait
+	}
+
+	guards := []registry.Op{registry.Check(l.term(), s.term.Version), registry.Check(l.leader(), 1), registry.Check(l.members(), s.members.Version), registry.Check(l.config(), s.config.Version)}
+	guarded := func(ops ...registry.Op) []registry.Op { return append(slices.Clone(guards), ops...) }
+	if size(revoke)+size(items)+size(grant)+size(last) <= commitBudget {
+		return [][]registry.Op{guarded(slices.Concat(revoke, items, grant, last)...)}
+	}
+
+	first := []registry.Op{registry.Ensure(l.shardingFlags())}
+	if !slices.Contains(s.flags, "processing") {
+		first = append(first, registry.CreateEphemeral(l.processing(), nil))
+		last = append(last, registry.Delete(l.processing(), registry.AnyVersion))
+	}
+	if !slices.Contains(s.flags, "necessary") {
+		first = append(first, registry.Create(l.necessary(), nil))
+		last = append(last, registry.Delete(l.necessary(), registry.AnyVersion))
+	}
+	commits := [][]registry.Op{guarded(first...)}
+	for _, ops := range [][]registry.Op{revoke, items, grant} {
+		for part := range parts(ops, commitBudget) {
+			commits = append(commits, guarded(part...))
 		}
-		if !s.hasRecord[i] {
-			items = append(items, registry.Create(l.record(i), baseline.data()))
-		} else if old, read := s.recordOf[i]; read && s.running[i] == "" && (fromJava || i >= s.before.Total) {
-			// The item comes back after the total count was lowered, or from a
-			// Java host, which keeps no record: what was due in between is not
-			// owed. An open run is, and stays as it is.
-			if r := parseRecord(old.Data); !r.Open() {
-				r.Instant = max(r.Instant, baseline.Instant)
-				if fromJava {
-					r.Owner = "" // somebody else ran it since
-				}
-				items = append(items, registry.Set(l.record(i), r.data(), old.Version))
-			}
+	}
+	return append(commits, guarded(last...))
+}
+
+// handOvers write each item's owner, and its record where that is new, and remove
+// the nodes of items that are no more.
+func (s *sharding) handOvers(d Division, owners strategy.Assignment) []registry.Op {
+	l := s.view.Layout
+	var ops []registry.Op
+	for i, owner := range owners {
+		n := s.instance[i]
+		if had := string(n.Data); n.Exists && had != owner && slices.Contains(s.java, had) {
+			ops = append(ops, registry.Absent(l.itemRunning(i))) // it has not begun since it was read
 		}
+		ops = append(ops, s.handOver(i, owner)...)
+		ops = append(ops, s.baseline(i, owner)...)
 	}
 	for _, i := range d.Pending {
 		// Beyond the total an instance node may still name who was to have the
 		// item, and not who took it over. It is that host's anchor.
-		if i >= d.Total && ours(s.running[i]) {
-			items = append(items, s.handOver(i, s.running[i])...)
+		if i >= d.Total && slices.Contains(s.ours, s.running[i]) {
+			ops = append(ops, s.handOver(i, s.running[i])...)
 		}
 	}
 	for _, id := range s.triggered {
 		if !s.lives(id) { // what it would have run is noted as owed
-			items = append(items, registry.Delete(l.trigger(id), registry.AnyVersion))
+			ops = append(ops, registry.Delete(l.trigger(id), registry.AnyVersion))
 		}
 	}
-	for _, n := range s.surplus {
-		items = append(items, registry.Delete(n.Path, registry.AnyVersion))
+	for _, p := range s.surplus {
+		ops = append(ops, registry.Delete(p, registry.AnyVersion))
 	}
 	for _, name := range s.items {
 		if i, ok := itemNumber(name); ok && i >= d.Total && s.running[i] == "" && !s.stuck[l.item(i)] {
-			items = append(items, registry.Delete(l.item(i), registry.AnyVersion))
+			ops = append(ops, registry.Delete(l.item(i), registry.AnyVersion))
 		}
 	}
+	return ops
+}
 
-	// Every host's share.
+// baseline writes from when on instants of an item are due: it is new, or comes
+// back after the total count was lowered, or comes from a Java host, which keeps
+// no record. What was due before that is not owed. An open run is, and stays as it
+// is.
+func (s *sharding) baseline(i int, owner string) []registry.Op {
+	l := s.view.Layout
+	n := s.instance[i]
+	had := string(n.Data)
+	foreign := slices.Contains(s.java, had) || slices.Contains(s.before.Foreigners, had) || (s.before.Java && !slices.Contains(s.ours, had))
+	fromJava := n.Exists && slices.Contains(s.ours, owner) && foreign
+	base := Record{Instant: s.now.UnixMilli()}
+	if fromJava && !s.view.FlagSeen.IsZero() && s.view.FlagSeen.Before(s.now) {
+		base.Instant = s.view.FlagSeen.UnixMilli() // from then on Java hosts wait
+	}
+	if !s.hasRecord[i] {
+		return []registry.Op{registry.Create(l.record(i), base.data())}
+	}
+
+	old, read := s.recordOf[i]
+	if !read || s.running[i] != "" || (!fromJava && i < s.before.Total) {
+		return nil
+	}
+	r := parseRecord(old.Data)
+	if r.Open() {
+		return nil
+	}
+	r.Instant = max(r.Instant, base.Instant)
+	if fromJava {
+		r.Owner = "" // somebody else ran it since
+	}
+	return []registry.Op{registry.Set(l.record(i), r.data(), old.Version)}
+}
+
+// assign writes every host's share: revoke takes away what moves, grant gives
+// every host what is its own now.
+func (s *sharding) assign(d Division, owners strategy.Assignment) (revoke, grant []registry.Op) {
+	l := s.view.Layout
 	shares := make(map[string]Items)
 	for i, owner := range owners {
 		if owner != "" {
@@ -434,78 +559,43 @@ func (s sharding) commits(d Division, owners strategy.Assignment) (Move, error) 
 			shares[s.running[i]] = append(shares[s.running[i]], i)
 		}
 	}
-	var revoke, grant []registry.Op
+
 	for _, id := range s.assigned {
-		node := s.holds[id]
+		node, share := s.holds[id], shares[id]
+		there := slices.Contains(s.instances, id)
 		had, err := ParseItems(string(node.Data)) // unreadable: it has nothing
 		var stays Items
 		for _, i := range had {
-			if shares[id].Contains(i) {
+			if share.Contains(i) {
 				stays = append(stays, i)
 			}
 		}
-		runs, hasRuns := s.runs[id]
-		if len(stays) < len(had) && hasRuns {
+		if runs, ok := s.runs[id]; ok && len(stays) < len(had) {
 			// What moves away must not have been begun since it was read.
 			revoke = append(revoke, registry.Check(runs.Path, runs.Version))
 		}
-		switch {
-		case !slices.Contains(s.instances, id) && len(shares[id]) == 0:
+		if !there && len(share) == 0 {
 			revoke = append(revoke, registry.Delete(node.Path, registry.AnyVersion))
-		case len(stays) < len(had):
+		} else if len(stays) < len(had) {
 			revoke = append(revoke, registry.Set(node.Path, []byte(stays.String()), registry.AnyVersion))
 		}
-		if share := shares[id]; !slices.Equal(stays, share) || (err != nil && node.Exists && slices.Contains(s.instances, id)) {
+		unreadable := err != nil && node.Exists && there
+		if unreadable || !slices.Equal(stays, share) {
 			grant = append(grant, registry.Set(node.Path, []byte(share.String()), registry.AnyVersion))
 		}
 	}
 	for id, share := range shares {
-		if slices.Contains(members, id) && slices.Contains(s.instances, id) && !slices.Contains(s.assigned, id) {
+		if slices.Contains(s.ours, id) && slices.Contains(s.instances, id) && !slices.Contains(s.assigned, id) {
 			// Deleted by an external edit.
 			grant = append(grant, registry.Create(l.assignmentOf(id), []byte(share.String())))
 		}
 	}
-	last := []registry.Op{registry.Set(l.assignment(), d.data(), s.division.Version)}
-	if undone {
-		// A division of Java's is undone: who still begins by it must not.
-		revoke = append([]registry.Op{registry.Set(l.epoch(), nil, s.epoch.Version)}, revoke...)
-	}
-	for _, flag := range []string{"necessary", "processing"} {
-		if slices.Contains(s.flags, flag) {
-			last = append(last, registry.Delete(l.shardingFlags()+"/"+flag, registry.AnyVersion))
-		}
-	}
-
-	// Every commit proves that the term, the leader, the membership and the
-	// configuration are those that were read. The leader node is recreated
-	// with every term, so that its version alone proves nothing but that it is
-	// one of ours; who else of ours takes over begins a new term.
-	guards := []registry.Op{registry.Check(l.term(), s.term.Version), registry.Check(l.leader(), 1), registry.Check(l.members(), s.members.Version), registry.Check(l.config(), s.config.Version)}
-	guarded := func(ops ...registry.Op) []registry.Op { return append(slices.Clone(guards), ops...) }
-	if size(revoke)+size(items)+size(grant)+size(last) <= commitBudget {
-		return s.commitAll([][]registry.Op{guarded(slices.Concat(revoke, items, grant, last)...)})
-	}
-	first := []registry.Op{registry.Ensure(l.shardingFlags())}
-	if !slices.Contains(s.flags, "processing") {
-		first = append(first, registry.CreateEphemeral(l.processing(), nil))
-		last = append(last, registry.Delete(l.processing(), registry.AnyVersion))
-	}
-	if !slices.Contains(s.flags, "necessary") {
-		first = append(first, registry.Create(l.necessary(), nil))
-		last = append(last, registry.Delete(l.necessary(), registry.AnyVersion))
-	}
-	chunks := [][]registry.Op{guarded(first...)}
-	for _, ops := range [][]registry.Op{revoke, items, grant} {
-		for part := range parts(ops, commitBudget) {
-			chunks = append(chunks, guarded(part...))
-		}
-	}
-	return s.commitAll(append(chunks, guarded(last...)))
+	return revoke, grant
 }
 
 // handOver makes the item's instance node name the owner, with a version above
 // 0; "" is none.
-func (s sharding) handOver(item int, owner string) []registry.Op {
+func (s *sharding) handOver(item int, owner string) []registry.Op {
 	var ops []registry.Op
 	n, exists := s.instance[item]
 	if !exists {
@@ -522,23 +612,6 @@ func (s sharding) handOver(item int, owner string) []registry.Op {
 		ops = append(ops, registry.Create(path, []byte(owner)), registry.Set(path, []byte(owner), 0))
 	}
 	return ops
-}
-
-func (s sharding) commitAll(chunks [][]registry.Op) (Move, error) {
-	if len(chunks) == 0 {
-		return Done()
-	}
-	return Move{
-		Commit: chunks[0],
-		Then: func([]registry.Node, []registry.Result) (Move, error) {
-			if s.result != nil {
-				s.result.Commits++
-			}
-			return s.commitAll(chunks[1:])
-		},
-		// Something moved: look again, while still the leader.
-		Else: func(*registry.OpError) (Move, error) { return Reshard(s.view, s.now, s.result), nil },
-	}, nil
 }
 
 // size estimates the bytes of a request with these ops.
@@ -583,4 +656,12 @@ func parts(ops []registry.Op, limit int) func(yield func([]registry.Op) bool) {
 			yield(ops[start:])
 		}
 	}
+}
+
+// firstPart is the first of parts, as much as fits a commit.
+func firstPart(ops []registry.Op) []registry.Op {
+	for part := range parts(ops, commitBudget) {
+		return part
+	}
+	return nil
 }

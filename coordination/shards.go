@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -87,62 +88,10 @@ type ShardItem struct {
 
 // ReadShards reads a job for an operator. It returns ErrRemoved for one that
 // is not in the registry.
-func ReadShards(l Layout, out *Shards) Move {
-	read := []registry.Query{registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.servers()), registry.Data(l.leader()), registry.Children(l.shardingFlags()),
-		registry.Data(l.members()), registry.Data(l.assignment()), registry.Children(l.details()), registry.Children(l.runs()), registry.Children(l.sharding())}
-	return Move{Name: "read shards", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		if !n[0].Exists {
-			return Move{}, ErrRemoved
-		}
-		config, _, err := jobconfig.Parse(n[0].Data)
-		if err != nil {
-			config = jobconfig.Configuration{JobName: l.Job} // the items can be shown all the same
-		}
-		*out = Shards{Job: l.Job, Configuration: config, Leader: string(n[3].Data), OurLeader: n[3].Exists && n[3].Version == 1,
-			Sharding: len(n[4].Names) > 0}
-		ids := slices.Concat(n[1].Names, n[7].Names, n[8].Names, parseMembers(n[5].Data))
-		slices.Sort(ids)
-		ids = slices.Compact(ids)
-		servers := n[2].Names
-		var items Items
-		for _, name := range n[9].Names {
-			if i, ok := itemNumber(name); ok {
-				items = append(items, i)
-			}
-		}
-		slices.Sort(items)
-		var read []registry.Query
-		for _, id := range ids {
-			read = append(read, registry.Data(l.detail(id)), registry.Data(l.runsOf(id)))
-		}
-		for _, ip := range servers {
-			read = append(read, registry.Data(l.server(ip)))
-		}
-		for _, i := range items {
-			for _, path := range l.shardNodes(i) {
-				read = append(read, registry.Data(path))
-			}
-		}
-		if len(read) == 0 {
-			return Done()
-		}
-		pending, instances, details := parseDivision(n[6].Data).Pending, n[1].Names, n[7].Names
-		return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
-			byQuery := make(registry.Snapshot, len(nodes))
-			for _, node := range nodes {
-				byQuery[node.Query] = node
-			}
-			s := shardReading{layout: l, nodes: byQuery, instances: instances, details: details, pending: pending, out: out}
-			s.read(ids, items)
-			return Done()
-		}}, nil
-	}}
-}
-
-// shardNodes are the nodes of one item that ReadShards reads.
-func (l Layout) shardNodes(i int) [8]string {
-	return [8]string{l.itemInstance(i), l.itemDisabled(i), l.itemRunning(i), l.itemFailover(i), l.itemFailovering(i), l.itemMisfire(i),
-		l.failoverItem(i), l.record(i)}
+func ReadShards(ctx context.Context, r registry.Center, l Layout) (Shards, error) {
+	s := shardReading{layout: l}
+	err := perform(ctx, r, "read shards", s.run)
+	return s.out, err
 }
 
 // shardReading turns what ReadShards has read into what it reports.
@@ -151,15 +100,62 @@ type shardReading struct {
 	nodes              registry.Snapshot
 	instances, details []string
 	pending            Items
-	out                *Shards
+	out                Shards
 }
 
-func (s shardReading) lives(id string) bool {
+func (s *shardReading) run(x *exchange) error {
+	l := s.layout
+	n, err := x.read(registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.servers()), registry.Data(l.leader()), registry.Children(l.shardingFlags()),
+		registry.Data(l.members()), registry.Data(l.assignment()), registry.Children(l.details()), registry.Children(l.runs()), registry.Children(l.sharding()))
+	if err != nil {
+		return err
+	}
+	if !n.Data(l.config()).Exists {
+		return ErrRemoved
+	}
+	config, _, err := jobconfig.Parse(n.Data(l.config()).Data)
+	if err != nil {
+		config = jobconfig.Configuration{JobName: l.Job} // the items can be shown all the same
+	}
+	leader := n.Data(l.leader())
+	s.out = Shards{Job: l.Job, Configuration: config, Leader: string(leader.Data), OurLeader: leader.Exists && leader.Version == 1,
+		Sharding: len(n.Children(l.shardingFlags())) > 0}
+	s.instances, s.details, s.pending = n.Children(l.instances()), n.Children(l.details()), parseDivision(n.Data(l.assignment()).Data).Pending
+	ids := slices.Concat(s.instances, s.details, n.Children(l.runs()), parseMembers(n.Data(l.members()).Data))
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	var items Items
+	for _, name := range n.Children(l.sharding()) {
+		if i, ok := itemNumber(name); ok {
+			items = append(items, i)
+		}
+	}
+	slices.Sort(items)
+
+	var read []registry.Query
+	for _, id := range ids {
+		read = append(read, registry.Data(l.detail(id)), registry.Data(l.runsOf(id)))
+	}
+	for _, ip := range n.Children(l.servers()) {
+		read = append(read, registry.Data(l.server(ip)))
+	}
+	for _, i := range items {
+		read = append(read, registry.Data(l.itemInstance(i)), registry.Data(l.itemDisabled(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)),
+			registry.Data(l.itemFailovering(i)), registry.Data(l.itemMisfire(i)), registry.Data(l.failoverItem(i)), registry.Data(l.record(i)))
+	}
+	if s.nodes, err = x.read(read...); err != nil {
+		return err
+	}
+	s.report(ids, items)
+	return nil
+}
+
+func (s *shardReading) lives(id string) bool {
 	return slices.Contains(s.instances, id) || slices.Contains(s.details, id)
 }
 
-func (s shardReading) read(ids []string, items Items) {
-	l, out := s.layout, s.out
+func (s *shardReading) report(ids []string, items Items) {
+	l, out := s.layout, &s.out
 	at := make(map[string]*ShardInstance, len(ids))
 	out.Instances = make([]ShardInstance, len(ids))
 	runsOn := make(map[int]string)
@@ -215,22 +211,19 @@ func newer(t time.Time, ms int64) time.Time {
 
 // item understands one item. begun is the host of ours in whose list of runs
 // it is.
-func (s shardReading) item(i int, begun string) ShardItem {
-	var n [8]registry.Node
-	for k, path := range s.layout.shardNodes(i) {
-		n[k] = s.nodes.Data(path)
-	}
-	owner, disabled, running, failover, failovering, misfire, mark, record := n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]
-	it := ShardItem{Item: i, Owner: string(owner.Data), Disabled: disabled.Exists, Misfired: misfire.Exists, Moves: s.pending.Contains(i),
+func (s *shardReading) item(i int, begun string) ShardItem {
+	l, n := s.layout, s.nodes
+	running, failovering, record := n.Data(l.itemRunning(i)), n.Data(l.itemFailovering(i)), n.Data(l.record(i))
+	it := ShardItem{Item: i, Owner: string(n.Data(l.itemInstance(i)).Data), Disabled: n.Data(l.itemDisabled(i)).Exists, Misfired: n.Data(l.itemMisfire(i)).Exists, Moves: s.pending.Contains(i),
 		Record: parseRecord(record.Data), RunningOn: begun}
 	if begun == "" && running.Exists {
 		it.RunningOn = string(running.Data)
 	}
-	owed := mark.Exists || (failovering.Exists && !s.lives(string(failovering.Data)))
+	owed := n.Data(l.failoverItem(i)).Exists || (failovering.Exists && !s.lives(string(failovering.Data)))
 	if it.RunningOn != "" && !s.lives(it.RunningOn) {
 		it.RunningOn, owed = "", true
 	}
-	it.Failover = failover.Exists || owed
+	it.Failover = n.Data(l.itemFailover(i)).Exists || owed
 	if it.RunningOn != "" && it.Record.Owner == it.RunningOn && it.Record.Open() {
 		it.Fence = record.Mzxid
 	}
@@ -290,93 +283,92 @@ const (
 
 // ReadJobs lists the jobs of a namespace, by name. A namespace that is not
 // there has none.
-func ReadJobs(namespace string, out *[]JobBrief) Move {
-	return Move{Name: "read jobs", Read: []registry.Query{registry.Children(JobsPath(namespace))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		*out = nil
-		return readJob(namespace, n[0].Names, out)
-	}}
+func ReadJobs(ctx context.Context, r registry.Center, namespace string) (jobs []JobBrief, err error) {
+	err = perform(ctx, r, "read jobs", func(x *exchange) error {
+		all := registry.Children(JobsPath(namespace))
+		n, err := x.read(all)
+		if err != nil {
+			return err
+		}
+		for part := range slices.Chunk(n[all].Names, jobsAtOnce) {
+			briefs, err := x.readJobs(namespace, part)
+			if err != nil {
+				return err
+			}
+			jobs = append(jobs, briefs...)
+		}
+		return nil
+	})
+	return jobs, err
 }
 
 // jobsAtOnce bounds what one read of ReadJobs asks for.
 const jobsAtOnce = 100
 
-func readJob(namespace string, names []string, out *[]JobBrief) (Move, error) {
-	if len(names) == 0 {
-		return Done()
-	}
-	part, rest := names[:min(len(names), jobsAtOnce)], names[min(len(names), jobsAtOnce):]
-	const each = 7
+func (x *exchange) readJobs(namespace string, names []string) (briefs []JobBrief, err error) {
 	var read []registry.Query
-	for _, name := range part {
+	for _, name := range names {
 		l := NewLayout(namespace, name)
 		read = append(read, registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.servers()), registry.Data(l.leader()), registry.Children(l.sharding()), registry.Children(l.details()), registry.Children(l.config()))
 	}
-	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		var read []registry.Query
-		for k, name := range part {
-			l := NewLayout(namespace, name)
-			for _, ip := range n[each*k+2].Names {
-				read = append(read, registry.Data(l.server(ip)))
-			}
-			for _, item := range n[each*k+4].Names {
-				if i, ok := itemNumber(item); ok {
-					read = append(read, registry.Data(l.itemInstance(i)), registry.Data(l.record(i)))
-				}
+	n, err := x.read(read...)
+	if err != nil {
+		return nil, err
+	}
+	read = nil
+	for _, name := range names {
+		l := NewLayout(namespace, name)
+		for _, ip := range n.Children(l.servers()) {
+			read = append(read, registry.Data(l.server(ip)))
+		}
+		for _, item := range n.Children(l.sharding()) {
+			if i, ok := itemNumber(item); ok {
+				read = append(read, registry.Data(l.itemInstance(i)), registry.Data(l.record(i)))
 			}
 		}
-		brief := func(nodes []registry.Node, _ []registry.Result) (Move, error) {
-			byQuery := make(registry.Snapshot, len(nodes))
-			for _, node := range nodes {
-				byQuery[node.Query] = node
-			}
-			for k, name := range part {
-				if b, ok := jobBrief(NewLayout(namespace, name), n[each*k:each*k+each], byQuery); ok {
-					*out = append(*out, b)
-				}
-			}
-			return readJob(namespace, rest, out)
+	}
+	more, err := x.read(read...)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if b, ok := jobBrief(NewLayout(namespace, name), n, more); ok {
+			briefs = append(briefs, b)
 		}
-		if len(read) == 0 {
-			return brief(nil, nil)
-		}
-		return Move{Read: read, Then: brief}, nil
-	}}, nil
+	}
+	return briefs, nil
 }
 
-// jobBrief is one job; false for a node of the namespace that is none.
-func jobBrief(l Layout, n []registry.Node, more registry.Snapshot) (JobBrief, bool) {
-	config, instances, servers, leader, items, details := n[0], n[1], n[2], n[3], n[4], n[5]
+// jobBrief is one job; false for a node of the namespace that is none. more has the
+// job's servers and items, n its other nodes.
+func jobBrief(l Layout, n, more registry.Snapshot) (JobBrief, bool) {
+	config, instances := n.Data(l.config()), n.Children(l.instances())
 	if !config.Exists {
 		return JobBrief{}, false
 	}
-	if settings := n[6]; len(settings.Names) > 0 {
+	if settings := n.Children(l.config()); len(settings) > 0 {
 		return JobBrief{Name: l.Job, Status: Job1x, Error: "a job of ElasticJob 1.x; take it over with 'wasmjob import elasticjob'"}, true
 	}
-	b := JobBrief{Name: l.Job, Instances: len(instances.Names), Leader: string(leader.Data), Status: JobOK}
+	b := JobBrief{Name: l.Job, Instances: len(instances), Leader: string(n.Data(l.leader()).Data)}
 	c, _, err := jobconfig.Parse(config.Data)
 	if err != nil {
 		b.Error = strings.Join(strings.Fields(err.Error()), " ")
 	} else {
 		b.Description, b.Cron, b.TimeZone, b.Total = c.Description, c.Cron, c.TimeZone, c.ShardingTotalCount
 	}
-	for _, id := range instances.Names {
-		if !slices.Contains(details.Names, id) {
+	for _, id := range instances {
+		if !slices.Contains(n.Children(l.details()), id) {
 			b.Java++
 		}
 	}
-	disabled := 0
-	for _, ip := range servers.Names {
-		if !enabled(more.Data(l.server(ip)).Data) {
-			disabled++
-		}
-	}
+	anyEnabled := slices.ContainsFunc(n.Children(l.servers()), func(ip string) bool { return enabled(more.Data(l.server(ip)).Data) })
 	owned, orphaned := false, false
 	records := make(map[int]Record)
-	for _, name := range items.Names {
+	for _, name := range n.Children(l.sharding()) {
 		if i, ok := itemNumber(name); ok {
 			owner := more.Data(l.itemInstance(i))
 			owned = owned || owner.Exists
-			orphaned = orphaned || (owner.Exists && !slices.Contains(instances.Names, string(owner.Data)))
+			orphaned = orphaned || (owner.Exists && !slices.Contains(instances, string(owner.Data)))
 			records[i] = parseRecord(more.Data(l.record(i)).Data)
 			if records[i].Held != 0 {
 				b.Held++
@@ -386,13 +378,19 @@ func jobBrief(l Layout, n []registry.Node, more registry.Snapshot) (JobBrief, bo
 	if fire, ok := NewestFire(records); ok {
 		b.LastOutcome, b.LastReason, b.LastEnded = fire.Outcome, fire.Reason, fire.Ended
 	}
-	switch {
-	case len(instances.Names) == 0:
-		b.Status = JobCrashed
-	case disabled == len(servers.Names):
-		b.Status = JobDisabled
-	case !owned, orphaned:
-		b.Status = JobShardingFlag
-	}
+	b.Status = jobStatus(len(instances) > 0, anyEnabled, owned && !orphaned)
 	return b, true
+}
+
+func jobStatus(instances, enabled, owned bool) JobBriefStatus {
+	if !instances {
+		return JobCrashed
+	}
+	if !enabled {
+		return JobDisabled
+	}
+	if !owned {
+		return JobShardingFlag
+	}
+	return JobOK
 }

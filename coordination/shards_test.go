@@ -23,11 +23,11 @@ func TestReadShards(t *testing.T) {
 	c.pass(10 * time.Second)
 	must(t, a.complete(a.running(), "OK", ""))
 	owed := b.running()
-	c.must(c.operate(co.SetItem(c.layout, owed[0], false)))
+	c.must(c.operate(moves.SetItem(c.layout, owed[0], false)))
 	c.hand(registry.Create(c.mark(a.owned()[1], "misfire"), nil))
 	var s co.Shards
-	must(t, c.operate(co.ReadShards(c.layout, &s)))
-	if s.Leader != a.self.ID || !s.OurLeader || s.Sharding || s.Configuration.ShardingTotalCount != 6 || len(s.Items) != 6 || len(s.Instances) != 2 {
+	must(t, c.operate(moves.ReadShards(c.layout, &s)))
+	if s.Leader != a.Self.ID || !s.OurLeader || s.Sharding || s.Configuration.ShardingTotalCount != 6 || len(s.Items) != 6 || len(s.Instances) != 2 {
 		t.Fatalf("shards %+v", s)
 	}
 	for _, it := range s.Items {
@@ -39,7 +39,7 @@ func TestReadShards(t *testing.T) {
 		case it.Item == owed[0]:
 			want = co.ShardDisabled
 		}
-		if it.State != want || (it.Fence != 0) != !mine || (it.RunningOn == b.self.ID) != !mine || it.Misfired != (it.Item == a.owned()[1]) || it.Failover {
+		if it.State != want || (it.Fence != 0) != !mine || (it.RunningOn == b.Self.ID) != !mine || it.Misfired != (it.Item == a.owned()[1]) || it.Failover {
 			t.Errorf("item %d: %+v, want it to be %s", it.Item, it, want)
 		}
 		if !mine && it.Fence != b.items[it.Item].state.RecordZxid {
@@ -55,7 +55,7 @@ func TestReadShards(t *testing.T) {
 		if host == b {
 			state = co.DetailRunning
 		}
-		if i.ID != host.self.ID || i.ServerIP != host.ip || i.Java || i.Gone || i.State != state || !slices.Equal(i.Items, host.owned()) ||
+		if i.ID != host.Self.ID || i.ServerIP != host.ip || i.Java || i.Gone || i.State != state || !slices.Equal(i.Items, host.owned()) ||
 			!slices.Equal(i.Runs, host.running()) || !i.Begun.Equal(c.now) || i.Completed.IsZero() != (host == b) || i.Detail.Digest != "sha256:d0" {
 			t.Errorf("instance %+v", i)
 		}
@@ -66,7 +66,7 @@ func TestReadShards(t *testing.T) {
 	java := "10.0.0.9@-@77"
 	c.hand(registry.CreateEphemeral(c.layout.Root()+"/instances/"+java, nil), registry.Create(c.layout.Root()+"/servers/10.0.0.9", []byte("DISABLED")),
 		registry.Create(c.mark(a.owned()[0], "running"), []byte(java)))
-	must(t, c.operate(co.ReadShards(c.layout, &s)))
+	must(t, c.operate(moves.ReadShards(c.layout, &s)))
 	for _, it := range s.Items {
 		switch {
 		case it.Item == owed[0] && (it.State != co.ShardDisabled || !it.Failover),
@@ -78,7 +78,7 @@ func TestReadShards(t *testing.T) {
 	var gone, other co.ShardInstance
 	for _, i := range s.Instances {
 		switch i.ID {
-		case b.self.ID:
+		case b.Self.ID:
 			gone = i
 		case java:
 			other = i
@@ -90,7 +90,7 @@ func TestReadShards(t *testing.T) {
 	if !other.Java || other.Gone || !other.Disabled || !slices.Equal(other.Runs, a.owned()[:1]) {
 		t.Errorf("the Java host is %+v", other)
 	}
-	if err := c.operate(co.ReadShards(co.NewLayout(c.layout.Namespace, "nobody"), &s)); !errors.Is(err, co.ErrRemoved) {
+	if err := c.operate(moves.ReadShards(co.NewLayout(c.layout.Namespace, "nobody"), &s)); !errors.Is(err, co.ErrRemoved) {
 		t.Errorf("a job that is not there: %v", err)
 	}
 }
@@ -102,13 +102,13 @@ func TestReadJobs(t *testing.T) {
 	one := func() co.JobBrief {
 		t.Helper()
 		var all []co.JobBrief
-		must(t, c.operate(co.ReadJobs(c.layout.Namespace, &all)))
+		must(t, c.operate(moves.ReadJobs(c.layout.Namespace, &all)))
 		if len(all) != 1 {
 			t.Fatalf("jobs %+v", all)
 		}
 		return all[0]
 	}
-	want := co.JobBrief{Name: "demo", Description: "for a test", Cron: "0/10 * * * * ?", Total: 6, Status: co.JobOK, Instances: 2, Leader: h[0].self.ID}
+	want := co.JobBrief{Name: "demo", Description: "for a test", Cron: "0/10 * * * * ?", Total: 6, Status: co.JobOK, Instances: 2, Leader: h[0].Self.ID}
 	if got := one(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -122,11 +122,11 @@ func TestReadJobs(t *testing.T) {
 		t.Errorf("after a fire with a trap it is %+v", got)
 	}
 	c.hand(registry.Create(co.JobsPath(c.layout.Namespace)+"/no-job", nil))
-	must(t, c.operate(co.SetServers(c.layout, false)))
+	must(t, c.operate(moves.SetServers(c.layout, false)))
 	if got := one(); got.Status != co.JobDisabled {
 		t.Errorf("disabled it is %+v", got)
 	}
-	must(t, c.operate(co.SetServers(c.layout, true)))
+	must(t, c.operate(moves.SetServers(c.layout, true)))
 	h[1].crash()
 	if got := one(); got.Status != co.JobShardingFlag || got.Instances != 1 {
 		t.Errorf("while an owner is gone it is %+v", got)
@@ -144,7 +144,7 @@ func TestReadJobs(t *testing.T) {
 		t.Errorf("a job of 1.x is %+v", got)
 	}
 	var none []co.JobBrief
-	must(t, c.operate(co.ReadJobs("nowhere", &none)))
+	must(t, c.operate(moves.ReadJobs("nowhere", &none)))
 	if len(none) != 0 {
 		t.Errorf("a namespace that is not there has %+v", none)
 	}
@@ -160,7 +160,7 @@ func TestReadManyJobs(t *testing.T) {
 		c.hand(registry.Create(root, nil), registry.Create(root+"/config", config))
 	}
 	var all []co.JobBrief
-	must(t, c.operate(co.ReadJobs(c.layout.Namespace, &all)))
+	must(t, c.operate(moves.ReadJobs(c.layout.Namespace, &all)))
 	if len(all) != 231 || !slices.IsSortedFunc(all, func(a, b co.JobBrief) int {
 		if a.Name < b.Name {
 			return -1

@@ -1,8 +1,8 @@
 package coordination
 
 import (
+	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -74,85 +74,109 @@ func (s Share) Edited(before Share) bool {
 }
 
 // ReadShare reads what this host owns. known are states that need not be read
-// again: items that the host has held without a break. share is left alone
+// again: items that the host has held without a break. m.Share is left alone
 // while no host knows: a Java leader divides the items, or has divided them
-// and is gone, so that ours will.
+// and is gone, so that ours will. read is false then.
 //
 // An item of the share that stayed only because it ran, and does not run any
 // more, moves now: its host did not know the division yet when it
 // completed the item, and so it asks for another one here.
-func ReadShare(v View, known map[int]ItemState, share *Share) Move {
-	l := v.Layout
-	if v.Halted() {
-		return Move{Name: "read share"}
+func (m *Member) ReadShare(ctx context.Context, known map[int]ItemState) (read bool, err error) {
+	if m.View.Halted() {
+		return false, nil
 	}
-	read := []registry.Query{registry.Data(l.assignmentOf(v.Self.ID)), registry.Data(l.assignment()), registry.Data(l.runsOf(v.Self.ID)), registry.Data(l.epoch()), registry.Data(l.itemInstance(0))}
-	return Move{Name: "read share", Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		mine, err := ParseItems(string(n[0].Data))
-		if err != nil {
-			if v.Leader != "" && !v.JavaLed() && !v.Necessary {
-				return AskForSharding(v), nil // the leader writes it again
+	var share Share
+	err = m.perform(ctx, "read share", func(x *exchange) error {
+		for {
+			done, err := x.readShare(m.View, known, &share)
+			if done || err != nil {
+				return err
 			}
-			return Move{}, fmt.Errorf("node %s: %w", n[0].Path, err)
 		}
-		epoch, first := n[3], n[4]
-		if byJava(epoch, first) {
-			switch {
-			case v.JavaLed():
-				return adoption{view: v, known: known, share: share, had: mine, assigned: n[0], division: n[1], epoch: epoch, first: first}.read(), nil
-			case v.OurTerm && !v.Necessary && len(n[1].Data) > 0:
-				return AskForSharding(v), nil // an instance node was recreated by an external edit
-			}
-			return Done()
+	})
+	if err != nil || share.Items == nil {
+		return false, err
+	}
+	m.Share = share
+	return true, nil
+}
+
+// readShare is one attempt to read the share; done is false if a Java leader
+// divided the items meanwhile.
+func (x *exchange) readShare(v View, known map[int]ItemState, share *Share) (done bool, err error) {
+	l := v.Layout
+	n, err := x.read(registry.Data(l.assignmentOf(v.Self.ID)), registry.Data(l.assignment()), registry.Data(l.runsOf(v.Self.ID)), registry.Data(l.epoch()), registry.Data(l.itemInstance(0)))
+	if err != nil {
+		return false, err
+	}
+	assigned, division, epoch, first := n.Data(l.assignmentOf(v.Self.ID)), n.Data(l.assignment()), n.Data(l.epoch()), n.Data(l.itemInstance(0))
+	mine, err := ParseItems(string(assigned.Data))
+	if err != nil {
+		if v.Leader != "" && !v.JavaLed() && !v.Necessary {
+			return true, x.askForSharding(v) // the leader writes it again
 		}
-		switch {
-		case !epoch.Exists:
-			return Move{}, gone(epoch)
-		case !n[0].Exists:
-			return Move{}, gone(n[0])
+		return false, fmt.Errorf("node %s: %w", assigned.Path, err)
+	}
+	if byJava(epoch, first) {
+		if v.JavaLed() {
+			a := adoption{view: v, known: known, had: mine, assigned: assigned, division: division, epoch: epoch, first: first}
+			return a.adopt(x, share)
 		}
-		// An external edit may have written any number of items there that are none.
-		divided, beyond := parseDivision(n[1].Data), false
-		mine = slices.DeleteFunc(mine, func(i int) bool {
-			none := i >= max(divided.Total, v.Config.ShardingTotalCount) && !divided.Pending.Contains(i)
-			beyond = beyond || none
-			return none
-		})
-		// The nodes may be of different instants. What is certain is that the
-		// share is not older than the view's division.
-		s := Share{Items: make(map[int]ItemState, len(mine)), Pending: divided.Pending, division: v.divisionNode.Mzxid, round: v.round,
-			Guard: ShareGuard{Assignment: n[0].Version, Epoch: epoch.Version}}
-		return s.fill(v, mine, known, func(anchored bool) (Move, error) {
-			for _, i := range divided.Owing {
-				if state, has := s.Items[i]; has && state.Record.Trigger < divided.Round {
-					s.Owing, s.Round = append(s.Owing, i), divided.Round
-				}
-			}
-			*share = s
-			runs, err := parseRuns(n[2].Data)
-			if v.Necessary || v.Leader == "" {
-				return Done()
-			}
-			if !anchored || beyond {
-				return AskForSharding(v), nil // a node was changed or deleted by an external edit
-			}
-			if err != nil {
-				return Done()
-			}
-			running := runs.Items()
-			for _, i := range s.Pending {
-				if mine.Contains(i) && !running.Contains(i) {
-					return AskForSharding(v), nil
-				}
-			}
-			return Done()
-		})
-	}}
+		if v.OurTerm && !v.Necessary && len(division.Data) > 0 {
+			return true, x.askForSharding(v) // an instance node was recreated by an external edit
+		}
+		return true, nil
+	}
+	for _, node := range []registry.Node{epoch, assigned} {
+		if !node.Exists {
+			return false, gone(node)
+		}
+	}
+
+	// An external edit may have written any number of items there that are none.
+	divided, beyond := parseDivision(division.Data), false
+	mine = slices.DeleteFunc(mine, func(i int) bool {
+		none := i >= max(divided.Total, v.Config.ShardingTotalCount) && !divided.Pending.Contains(i)
+		beyond = beyond || none
+		return none
+	})
+	// The nodes may be of different instants. What is certain is that the
+	// share is not older than the view's division.
+	s := Share{Items: make(map[int]ItemState, len(mine)), Pending: divided.Pending, division: v.divisionNode.Mzxid, round: v.round,
+		Guard: ShareGuard{Assignment: assigned.Version, Epoch: epoch.Version}}
+	anchored, err := x.fill(&s, v, mine, known)
+	if err != nil {
+		return false, err
+	}
+	for _, i := range divided.Owing {
+		if state, has := s.Items[i]; has && state.Record.Trigger < divided.Round {
+			s.Owing, s.Round = append(s.Owing, i), divided.Round
+		}
+	}
+	*share = s
+
+	if v.Necessary || v.Leader == "" {
+		return true, nil
+	}
+	if !anchored || beyond { // a node was changed or deleted by an external edit
+		return true, x.askForSharding(v)
+	}
+	runs, err := parseRuns(n.Data(l.runsOf(v.Self.ID)).Data)
+	if err == nil && s.waitsToMove(mine, runs.Items()) {
+		return true, x.askForSharding(v)
+	}
+	return true, nil
+}
+
+// waitsToMove reports whether an item was to stay only while it ran, and does not
+// run.
+func (s Share) waitsToMove(mine, running Items) bool {
+	return slices.ContainsFunc(s.Pending, func(i int) bool { return mine.Contains(i) && !running.Contains(i) })
 }
 
 // fill reads the items' states, and the anchor of the guard. anchored is false
 // if that node is not there.
-func (s *Share) fill(v View, mine Items, known map[int]ItemState, then func(anchored bool) (Move, error)) (Move, error) {
+func (x *exchange) fill(s *Share, v View, mine Items, known map[int]ItemState) (anchored bool, err error) {
 	l := v.Layout
 	var fresh Items
 	for _, i := range mine {
@@ -167,80 +191,77 @@ func (s *Share) fill(v View, mine Items, known map[int]ItemState, then func(anch
 		s.Guard.Anchor = mine[0]
 		read = append(read, registry.Data(l.itemInstance(mine[0])))
 	}
-	if len(read) == 0 {
-		return then(true)
+	n, err := x.read(read...)
+	if err != nil {
+		return false, err
 	}
-	return Move{Read: read, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		maps.Copy(s.Items, itemStates(fresh, n))
-		anchored := true
-		if len(mine) > 0 {
-			anchor := n[len(n)-1]
-			anchored = anchor.Version > 0 && string(anchor.Data) == v.Self.ID
-			s.Guard.AnchorVersion = max(anchor.Version, 1) // where it is not there no begin succeeds
-		}
-		return then(anchored)
-	}}, nil
+	for _, i := range fresh {
+		s.Items[i] = l.itemState(n, i)
+	}
+	if len(mine) == 0 {
+		return true, nil
+	}
+	anchor := n.Data(l.itemInstance(mine[0]))
+	s.Guard.AnchorVersion = max(anchor.Version, 1) // where it is not there no begin succeeds
+	return anchor.Version > 0 && string(anchor.Data) == v.Self.ID, nil
 }
 
 // readItems reads the states of items.
-func readItems(l Layout, items Items, then func(map[int]ItemState) (Move, error)) Move {
-	return Move{Name: "read items", Read: itemQueries(l, items), Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		return then(itemStates(items, n))
-	}}
+func (x *exchange) readItems(l Layout, items Items) (map[int]ItemState, error) {
+	n, err := x.read(itemQueries(l, items)...)
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[int]ItemState, len(items))
+	for _, i := range items {
+		states[i] = l.itemState(n, i)
+	}
+	return states, nil
 }
 
-const itemQueriesEach = 4
-
+// itemQueries are the nodes that itemState understands, of each item.
 func itemQueries(l Layout, items Items) []registry.Query {
-	read := make([]registry.Query, 0, itemQueriesEach*len(items)+1)
+	read := make([]registry.Query, 0, 4*len(items)+1)
 	for _, i := range items {
 		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)), registry.Data(l.itemMisfire(i)), registry.Data(l.itemDisabled(i)))
 	}
 	return read
 }
 
-func itemStates(items Items, n []registry.Node) map[int]ItemState {
-	states := make(map[int]ItemState, len(items))
-	for k, i := range items {
-		q := n[itemQueriesEach*k:]
-		states[i] = itemState(q[0], q[1], q[2], q[3])
-	}
-	return states
-}
-
-func itemState(record, offset, misfire, disabled registry.Node) ItemState {
-	s := ItemState{Record: parseRecord(record.Data), RecordVersion: record.Version, RecordZxid: record.Mzxid,
-		Misfire: misfire.Exists, Disabled: disabled.Exists}
-	if !record.Exists {
-		s.RecordVersion = -1
-	}
+func (l Layout) itemState(n registry.Snapshot, i int) ItemState {
+	record, offset := n.Data(l.record(i)), n.Data(l.offset(i))
+	s := ItemState{Record: parseRecord(record.Data), RecordVersion: versionOf(record), RecordZxid: record.Mzxid,
+		Misfire: n.Data(l.itemMisfire(i)).Exists, Disabled: n.Data(l.itemDisabled(i)).Exists}
 	if offset.Exists {
 		s.Offset, s.OffsetVersion, s.HasOffset = offset.Data, offset.Version, true
 	}
 	return s
 }
 
-// ReadDisabled reads which of the items are disabled into out.
-func ReadDisabled(l Layout, items Items, out *map[int]bool) Move {
+// ReadDisabled reads which of the items are disabled.
+func ReadDisabled(ctx context.Context, r registry.Center, l Layout, items Items) (map[int]bool, error) {
 	read := make([]registry.Query, len(items))
 	for k, i := range items {
 		read[k] = registry.Data(l.itemDisabled(i))
 	}
-	return Move{Name: "read disabled items", Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
-		*out = make(map[int]bool)
-		for k, n := range nodes {
-			if n.Exists {
-				(*out)[items[k]] = true
+	disabled := make(map[int]bool)
+	err := perform(ctx, r, "read disabled items", func(x *exchange) error {
+		n, err := x.read(read...)
+		for _, i := range items {
+			if n.Data(l.itemDisabled(i)).Exists {
+				disabled[i] = true
 			}
 		}
-		return Done()
-	}}
+		return err
+	})
+	return disabled, err
 }
 
-// ReadItems reads the states of items into out.
-func ReadItems(l Layout, items Items, out *map[int]ItemState) Move {
-	return readItems(l, items, func(m map[int]ItemState) (Move, error) {
-		*out = m
-		return Done()
+// ReadItems reads the states of items.
+func ReadItems(ctx context.Context, r registry.Center, l Layout, items Items) (states map[int]ItemState, err error) {
+	err = perform(ctx, r, "read items", func(x *exchange) (err error) {
+		states, err = x.readItems(l, items)
+		return err
 	})
+	return states, err
 }

@@ -37,7 +37,7 @@ func TestShutdownOfAJavaHost(t *testing.T) {
 	t.Parallel()
 	t.Run("it runs", func(t *testing.T) {
 		c, _, j := runningJava(t)
-		err := c.operate(co.StopInstance(c.layout, j.id))
+		err := c.operate(moves.StopInstance(c.layout, j.id))
 		if !errors.Is(err, co.ErrJavaRuns) || !strings.Contains(err.Error(), j.executing.String()) || !strings.Contains(err.Error(), "--server 10.0.0.9") {
 			t.Errorf("shutdown while it runs %s: %v", j.executing, err)
 		}
@@ -46,7 +46,7 @@ func TestShutdownOfAJavaHost(t *testing.T) {
 		}
 		j.finish = true
 		j.rest()
-		must(t, c.operate(co.StopInstance(c.layout, j.id)))
+		must(t, c.operate(moves.StopInstance(c.layout, j.id)))
 		if j.joined() {
 			t.Error("its instance node is still there")
 		}
@@ -63,7 +63,7 @@ func TestShutdownOfAJavaHost(t *testing.T) {
 			j.due()
 			j.rest()
 		}}
-		if err := c.operate(co.StopInstance(c.layout, j.id)); !errors.Is(err, co.ErrJavaRuns) {
+		if err := c.operate(moves.StopInstance(c.layout, j.id)); !errors.Is(err, co.ErrJavaRuns) {
 			t.Errorf("shutdown while it begins %s: %v", items, err)
 		}
 		if !j.joined() {
@@ -76,7 +76,7 @@ func TestShutdownOfAJavaHost(t *testing.T) {
 			must(t, second(j.rc.Commit(c.ctx, registry.Delete(c.mark(i, "running"), registry.AnyVersion))))
 			must(t, second(j.rc.Commit(c.ctx, registry.CreateEphemeral(c.mark(i, "running"), []byte(j.id)))))
 		}
-		must(t, c.operate(co.StopInstance(c.layout, j.id)))
+		must(t, c.operate(moves.StopInstance(c.layout, j.id)))
 	})
 	t.Run("ours", func(t *testing.T) {
 		c, h, _ := runningJava(t)
@@ -86,7 +86,7 @@ func TestShutdownOfAJavaHost(t *testing.T) {
 		if len(h[0].running()) == 0 {
 			t.Fatal("ours runs nothing")
 		}
-		must(t, c.operate(co.StopInstance(c.layout, h[0].self.ID)))
+		must(t, c.operate(moves.StopInstance(c.layout, h[0].Self.ID)))
 	})
 }
 
@@ -115,7 +115,7 @@ func TestSweepLeavesTheRunsOfAJavaHostThatLives(t *testing.T) {
 				for _, p := range h {
 					must(t, p.look())
 					var swept co.Swept
-					must(t, p.perform(co.Sweep(p.view, c.now, &swept)))
+					must(t, p.perform(moves.Sweep(&p.Member, c.now, &swept)))
 					lives = swept.JavaLives
 					c.settle()
 					taken = append(taken, p.running()...)

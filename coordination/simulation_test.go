@@ -42,26 +42,20 @@ type simHost struct {
 	*cluster
 	name, ip string
 	lives    int // sessions so far: every one gets an id of its own
-	self     co.JobInstance
-	rc       *registrytest.FaultyCenter
-	plan     func(call int, op string) registrytest.Fault
+	co.Member
+	rc   *registrytest.FaultyCenter
+	plan func(call int, op string) registrytest.Fault
 
 	former    []byte // the definition that it brought last
 	joined    bool
 	why       string // why it is not in the job
 	leaving   bool   // draining
 	stopped   []int  // runs whose guests were stopped, to be left unfinished
-	view      co.View
 	snapshot  registry.Snapshot
-	share     co.Share
 	items     map[int]*simItem
-	runs      co.Runs
-	version   int32
 	recoverAt time.Time
 	// seen is a trigger that was found to be of round; consumed is the newest.
 	seen, round, consumed int64
-	// line and failoverLine are places in ElasticJob's latches.
-	line, failoverLine co.Line
 }
 
 type simItem struct {
@@ -156,7 +150,7 @@ func (c *cluster) host(name string) *simHost {
 }
 
 // operate carries out a move for the operator.
-func (c *cluster) operate(m co.Move) error { return co.Perform(c.ctx, c.op, m) }
+func (c *cluster) operate(m move) error { return perform(c.ctx, c.op, m) }
 
 // connect begins a new life of the host: a session, an id, an empty memory.
 func (h *simHost) connect() {
@@ -166,12 +160,10 @@ func (h *simHost) connect() {
 	if h.lives > 1 {
 		token = fmt.Sprintf("%s%d", h.name, h.lives)
 	}
-	h.self = co.NewJobInstance(h.ip, token)
+	h.Member = co.Member{Layout: h.layout, Self: co.NewJobInstance(h.ip, token)}
 	h.items = make(map[int]*simItem)
-	h.view, h.snapshot, h.share = co.View{}, nil, co.Share{}
-	h.runs, h.version = co.Runs{}, 0
+	h.snapshot = nil
 	h.joined, h.why, h.leaving, h.stopped, h.recoverAt = false, "", false, nil, time.Time{}
-	h.line, h.failoverLine = co.Line{}, co.Line{}
 }
 
 // dial opens a session.
@@ -184,8 +176,8 @@ func (h *simHost) dial() {
 	})
 }
 
-func (h *simHost) perform(m co.Move) error {
-	err := co.Perform(h.ctx, h.rc, m)
+func (h *simHost) perform(m move) error {
+	err := perform(h.ctx, h.rc, m)
 	if err != nil && h.lost() {
 		h.gone()
 	}
@@ -218,8 +210,8 @@ func (h *simHost) gone() {
 func (h *simHost) awaitGone() {
 	ctx, cancel := context.WithTimeout(h.ctx, time.Minute)
 	defer cancel()
-	path := h.layout.Root() + "/instances/" + h.self.ID
-	detail := h.layout.Sibling() + "/instances/" + h.self.ID
+	path := h.layout.Root() + "/instances/" + h.Self.ID
+	detail := h.layout.Sibling() + "/instances/" + h.Self.ID
 	ch, err := h.op.Watch(ctx, registry.Data(path), registry.Data(detail))
 	if err != nil {
 		h.t.Fatalf("watch: %v", err)
@@ -249,7 +241,7 @@ func (h *simHost) join(definition jobconfig.Configuration) (co.Applied, error) {
 		}
 		h.connect()
 	}
-	err := h.perform(co.Join(co.Joining{Layout: h.layout, Self: h.self, Definition: definition, Former: h.former, Applied: &applied,
+	err := h.perform(moves.Join(&h.Member, co.Joining{Definition: definition, Former: h.former, Applied: &applied,
 		Detail: co.HostDetail{State: co.DetailReady, Digest: "sha256:d0"}}))
 	if err == nil {
 		h.joined, h.why, h.former = true, "", definition.YAML()
@@ -259,7 +251,7 @@ func (h *simHost) join(definition jobconfig.Configuration) (co.Applied, error) {
 
 // look takes a snapshot.
 func (h *simHost) look() error {
-	queries := co.Control(h.layout, h.self)
+	queries := co.Control(h.layout, h.Self)
 	nodes, err := h.rc.Read(h.ctx, queries...)
 	if err != nil {
 		if h.lost() {
@@ -277,13 +269,13 @@ func (h *simHost) look() error {
 		}
 	}
 	h.snapshot = s
-	h.view = co.ParseView(s, h.layout, h.self, h.view).WithExtra(nil)
-	if q := h.view.Extra(); len(q) > 0 {
+	h.View = co.ParseView(s, h.layout, h.Self, h.View).WithExtra(nil)
+	if q := h.View.Extra(); len(q) > 0 {
 		extra := make(registry.Snapshot, len(q))
 		for _, q := range q {
 			extra[q] = h.read(q)
 		}
-		h.view = h.view.WithExtra(extra)
+		h.View = h.View.WithExtra(extra)
 	}
 	return nil
 }
@@ -304,7 +296,7 @@ func (h *simHost) step() (stepped bool, err error) {
 	if err := h.look(); err != nil {
 		return false, err
 	}
-	v := h.view
+	v := h.View
 	switch {
 	case !v.Exists:
 		h.say("%s: leaves, the job was removed", h.name)
@@ -322,22 +314,24 @@ func (h *simHost) step() (stepped bool, err error) {
 		h.say("%s: leaves, drained", h.name)
 		return true, h.leave("drained", nil)
 	}
-	h.lookAhead(&h.line)
-	h.lookAhead(&h.failoverLine)
-	var sharded co.Sharded
-	if m, ok := v.Reconcile(h.now, h.share, &sharded, &h.line); ok {
+	h.lookAhead(&h.Election)
+	h.lookAhead(&h.Takeover)
+	if action := h.Reconcile(h.now); action != co.ActionNone {
 		why := v.DivisionStale()
-		err := h.perform(m)
-		if m.Name == "reshard" {
+		err := h.perform(func(ctx context.Context, r registry.Center) error {
+			h.Registry = r
+			return second(h.Act(ctx, action, h.now))
+		})
+		if action == co.ActionReshard {
 			h.say("%s: divides the items%s", h.name, because(why))
 		} else {
-			h.say("%s: %s%s", h.name, m.Name, because(why))
+			h.say("%s: %s%s", h.name, action, because(why))
 		}
 		return true, err
 	}
-	if !h.share.Current(v) {
-		before := h.share
-		if err := h.readShare(); err != nil || !reflect.DeepEqual(before, h.share) {
+	if !h.Share.Current(v) {
+		before := h.Share
+		if err := h.readShare(); err != nil || !reflect.DeepEqual(before, h.Share) {
 			return true, err
 		}
 	}
@@ -369,7 +363,7 @@ func (h *simHost) leave(why string, unfinished co.Items) error {
 		h.items[i].running = false // a host stops its guests before it leaves
 	}
 	h.stopped = unfinished
-	if err := h.perform(co.Leave(h.view, unfinished)); err != nil {
+	if err := h.perform(moves.Leave(&h.Member, unfinished)); err != nil {
 		return err
 	}
 	h.joined, h.why = false, why
@@ -384,16 +378,18 @@ func (h *simHost) readShare() error {
 			known[i] = it.state
 		}
 	}
-	var share co.Share
-	if err := h.perform(co.ReadShare(h.view, known, &share)); err != nil {
+	former := h.Share
+	read := false
+	err := h.perform(func(ctx context.Context, r registry.Center) (err error) {
+		h.Registry = r
+		read, err = h.ReadShare(ctx, known)
+		return err
+	})
+	if err != nil || !read { // no host knows now
 		return err
 	}
-	if share.Items == nil {
-		return nil // nobody can tell now
-	}
-	before := h.owned()
-	edited := share.Edited(h.share)
-	h.share = share
+	share, before := h.Share, h.owned()
+	edited := share.Edited(former)
 	for i, it := range h.items {
 		if _, mine := share.Items[i]; !mine {
 			it.owned, it.due = false, nil
@@ -416,7 +412,7 @@ func (h *simHost) readShare() error {
 	if now := h.owned(); !slices.Equal(before, now) {
 		h.say("%s: owns %s", h.name, orNone(now))
 	}
-	if h.view.Trigger != 0 && h.consumed < share.Round {
+	if h.View.Trigger != 0 && h.consumed < share.Round {
 		return nil // its own trigger is for them as well
 	}
 	for _, i := range share.Owing {
@@ -424,8 +420,8 @@ func (h *simHost) readShare() error {
 			it.due = &co.Fire{Instant: h.now.UnixMilli(), Trigger: share.Round, Source: "trigger"}
 		}
 	}
-	if edited && !h.view.Necessary && h.view.Leader != "" {
-		return h.perform(co.AskForSharding(h.view))
+	if edited && !h.View.Necessary && h.View.Leader != "" {
+		return h.perform(moves.AskForSharding(&h.Member))
 	}
 	return nil
 }
@@ -451,8 +447,8 @@ func (h *simHost) owned() co.Items {
 // recoverAll deals with crashed hosts. A second later the host takes what the
 // others could have taken.
 func (h *simHost) recoverAll(all bool) (bool, error) {
-	crashed := h.view.Crashed()
-	if len(h.view.FailoverItems) > 0 || len(crashed) == 0 && h.failoverLine.Standing {
+	crashed := h.View.Crashed()
+	if len(h.View.FailoverItems) > 0 || len(crashed) == 0 && h.Takeover.Standing {
 		crashed = append(crashed, "") // what Java hosts have marked; and it leaves the latch, in which they wait
 	}
 	if len(crashed) == 0 {
@@ -478,12 +474,9 @@ func (h *simHost) recoverAll(all bool) (bool, error) {
 
 func (h *simHost) recover(dead string, all bool, limit int) (co.Recovered, error) {
 	var out co.Recovered
-	err := h.perform(co.Recover(co.Recovery{View: h.view, Dead: dead, All: all, Limit: limit, Line: &h.failoverLine, Busy: h.running(), Runs: h.runs, RunsVersion: h.version, Now: h.now}, &out))
+	err := h.perform(moves.Recover(&h.Member, co.Recovery{Dead: dead, All: all, Limit: limit, Busy: h.running(), Now: h.now}, &out))
 	if err != nil {
 		return out, err
-	}
-	if out.Commits > 0 {
-		h.runs, h.version = out.Runs, out.RunsVersion
 	}
 	h.takeOver(dead, out.Claimed)
 	for _, c := range out.Lost {
@@ -529,14 +522,14 @@ func (h *simHost) followUp() (bool, error) {
 			return true, h.begin(*it.due, co.Items{i}, false)
 		}
 	}
-	if h.view.Trigger == 0 || len(h.running()) > 0 || !h.view.Enabled {
+	if h.View.Trigger == 0 || len(h.running()) > 0 || !h.View.Enabled {
 		return false, nil
 	}
-	if h.seen != h.view.Trigger {
-		if err := h.perform(co.TriggerRound(h.view, h.consumed, &h.round)); err != nil {
+	if h.seen != h.View.Trigger {
+		if err := h.perform(moves.TriggerRound(&h.Member, h.consumed, &h.round)); err != nil {
 			return true, err
 		}
-		h.seen = h.view.Trigger
+		h.seen = h.View.Trigger
 	}
 	if h.round == 0 {
 		h.seen = 0
@@ -566,7 +559,7 @@ func (h *simHost) fire(at time.Time) error {
 	if len(h.stopped) > 0 {
 		return nil // it is about to leave
 	}
-	if !h.view.Enabled {
+	if !h.View.Enabled {
 		h.say("%s: its server is disabled", h.name)
 		return nil
 	}
@@ -577,7 +570,7 @@ func (h *simHost) fire(at time.Time) error {
 	for i, it := range h.sorted() {
 		switch {
 		case !it.owned:
-		case !it.running && h.view.Halted():
+		case !it.running && h.View.Halted():
 			it.due = &id // all wait
 		case !it.running:
 			it.due = nil
@@ -591,7 +584,7 @@ func (h *simHost) fire(at time.Time) error {
 	}
 	if len(busy) > 0 {
 		h.say("%s: %s still runs: misfired", h.name, busy)
-		if err := h.perform(co.MarkMisfire(h.layout, busy)); err != nil {
+		if err := h.perform(moves.MarkMisfire(h.layout, busy)); err != nil {
 			return err
 		}
 	}
@@ -613,7 +606,7 @@ func (h *simHost) lookAtHeld() error {
 		return nil
 	}
 	var states map[int]co.ItemState
-	if err := h.perform(co.ReadItems(h.layout, held, &states)); err != nil {
+	if err := h.perform(moves.ReadItems(h.layout, held, &states)); err != nil {
 		return err
 	}
 	for i, state := range states {
@@ -628,8 +621,8 @@ func (h *simHost) begin(id co.Fire, items co.Items, trigger bool) error {
 		states[i] = h.items[i].state
 	}
 	var out co.Begun
-	err := h.perform(co.Begin(co.Beginning{Layout: h.layout, Self: h.self, Fire: id, Config: h.view.Config, Items: states,
-		Guard: h.share.Guard, HasGuard: true, Java: h.share.Java || len(h.view.Java()) > 0, JavaLed: h.view.JavaLed(), Runs: h.runs, RunsVersion: h.version, ConsumeTrigger: trigger, Now: h.now}, &out))
+	err := h.perform(moves.Begin(&h.Member, co.Beginning{Fire: id, Items: states,
+		ConsumeTrigger: trigger, Now: h.now}, &out))
 	if err != nil {
 		if !trigger {
 			for _, i := range items {
@@ -637,9 +630,6 @@ func (h *simHost) begin(id co.Fire, items co.Items, trigger bool) error {
 			}
 		}
 		return err
-	}
-	if out.Items != nil || len(out.Adopted) > 0 {
-		h.runs, h.version = out.Runs, out.RunsVersion
 	}
 	h.takeOver("", out.Adopted)
 	var begun co.Items
@@ -679,7 +669,7 @@ func (h *simHost) begin(id co.Fire, items co.Items, trigger bool) error {
 
 // complete ends items.
 func (h *simHost) complete(items co.Items, outcome, offset string) error {
-	c := co.Completing{Layout: h.layout, Self: h.self, Config: h.view.Config, Items: make(map[int]co.Ended), Runs: h.runs, RunsVersion: h.version, Now: h.now}
+	c := co.Completing{Items: make(map[int]co.Ended), Now: h.now}
 	for _, i := range items {
 		it := h.items[i]
 		if it == nil || !it.running {
@@ -687,17 +677,16 @@ func (h *simHost) complete(items co.Items, outcome, offset string) error {
 		}
 		c.Items[i] = co.Ended{State: it.state, Outcome: outcome, Failover: it.failover, Offset: []byte(offset), HasOffset: offset != ""}
 		if !it.owned {
-			c.Wake = &h.view
+			c.Wake = true
 		}
-		if h.share.Pending.Contains(i) {
+		if h.Share.Pending.Contains(i) {
 			c.AskForSharding = true
 		}
 	}
 	var out co.Completed
-	if err := h.perform(co.Complete(c, &out)); err != nil {
+	if err := h.perform(moves.Complete(&h.Member, c, &out)); err != nil {
 		return err
 	}
-	h.runs, h.version = out.Runs, out.RunsVersion
 	for _, i := range items {
 		it := h.items[i]
 		it.running, it.failover = false, false

@@ -25,7 +25,7 @@ func TestSupersededList(t *testing.T) {
 		t.Helper()
 		mine := c.file
 		mine.Description = description
-		must(t, h[0].perform(co.ApplyDefinition(c.layout, mine, nil, nil, &applied)))
+		must(t, h[0].perform(moves.ApplyDefinition(c.layout, mine, nil, nil, &applied)))
 		return applied
 	}
 	for n := range 3 {
@@ -49,7 +49,7 @@ func TestSupersededList(t *testing.T) {
 	if a := apply("1"); a.Superseded {
 		t.Error("a definition that the list has forgotten is still superseded")
 	}
-	must(t, c.operate(co.Remove(c.layout, false)))
+	must(t, c.operate(moves.Remove(c.layout, false)))
 	b := c.addHost("Z", "10.9.9.9")
 	must(t, second(b.join(c.file)))
 	if got := list(); len(got) != 0 {

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"path"
@@ -30,27 +31,10 @@ import (
 // the namespace, under the same id: a Java process has one id for all its jobs.
 // Its marks stay until it removes them. Of a process with one job nothing else
 // remains.
-func Sweep(v View, now time.Time, swept *Swept) Move {
-	l := v.Layout
-	return Move{Name: "sweep", Read: []registry.Query{registry.Children(l.sharding()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.triggers()), registry.Children(l.details()), registry.Data(l.members()), registry.Children(l.kills())}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		s := sweeping{view: v, now: now, swept: swept, instances: n[2].Names, lists: n[1].Names, triggers: n[3].Names, details: n[4].Names, members: n[5], kills: n[6].Names}
-		var read []registry.Query
-		total := max(v.Config.ShardingTotalCount, v.Division.Total)
-		for _, name := range n[0].Names {
-			switch i, ok := itemNumber(name); {
-			case !ok:
-			case i >= total && !v.Division.Pending.Contains(i):
-				s.surplus = append(s.surplus, i)
-			default:
-				s.items = append(s.items, i)
-				read = append(read, registry.Children(l.item(i)), registry.Data(l.itemInstance(i)))
-			}
-		}
-		if len(read) == 0 {
-			return s.look(nil)
-		}
-		return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) { return s.look(nodes) }}, nil
-	}}
+func (m *Member) Sweep(ctx context.Context, now time.Time) (Swept, error) {
+	s := sweeping{view: m.View, now: now}
+	err := m.perform(ctx, "sweep", s.run)
+	return s.swept, err
 }
 
 // Swept is what a Sweep has found.
@@ -62,32 +46,80 @@ type Swept struct {
 	JavaLives bool
 }
 
-// sweeping is one Sweep, step by step.
+// sweeping is a Sweep on its way: what was read.
 type sweeping struct {
 	view                                View
 	now                                 time.Time
-	swept                               *Swept
+	swept                               Swept
 	instances, details, lists, triggers []string
 	kills                               []string // hosts that are asked to end something
 	items                               Items
 	members                             registry.Node
+	ours                                Members
 	owners                              []string // of items; "" where there is none
 	// surplus are nodes beyond the total count that no division has left for
 	// somebody who runs the item. The next one takes them away.
 	surplus Items
+	marks   registry.Snapshot // marks of items, lists of runs, kills and triggers
 	// elsewhere are Java hosts that are not in the job, and whose processes live.
 	elsewhere map[string]bool
 }
 
-// look reads the marks that are there. nodes are the children of each item, and
-// its instance node.
-func (s sweeping) look(nodes []registry.Node) (Move, error) {
-	l := s.view.Layout
+func (s *sweeping) run(x *exchange) error {
+	if err := s.read(x); err != nil {
+		return err
+	}
+	if err := s.lookElsewhere(x); err != nil {
+		return err
+	}
+	j := s.judge()
+	if j.ask {
+		if err := x.askForSharding(s.view); err != nil {
+			return err
+		}
+	}
+	if len(j.owed) > 0 {
+		_, err := x.commit(j.owed...)
+		if unlessConflict(err) != nil { // else another host has done it, or the Java host is back
+			return err
+		}
+	}
+	return x.sweepEach(j.groups, &s.swept.Nodes)
+}
+
+// read reads the job's items and the marks that are there.
+func (s *sweeping) read(x *exchange) error {
+	v, l := s.view, s.view.Layout
+	n, err := x.read(registry.Children(l.sharding()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.triggers()), registry.Children(l.details()), registry.Data(l.members()), registry.Children(l.kills()))
+	if err != nil {
+		return err
+	}
+	s.instances, s.lists, s.triggers = n.Children(l.instances()), n.Children(l.runs()), n.Children(l.triggers())
+	s.details, s.members, s.kills = n.Children(l.details()), n.Data(l.members()), n.Children(l.kills())
+	s.ours = parseMembers(s.members.Data)
 	var read []registry.Query
-	for k, i := range s.items {
-		s.owners = append(s.owners, string(nodes[2*k+1].Data))
+	total := max(v.Config.ShardingTotalCount, v.Division.Total)
+	for _, name := range n.Children(l.sharding()) {
+		i, ok := itemNumber(name)
+		if !ok {
+			continue
+		}
+		if i >= total && !v.Division.Pending.Contains(i) {
+			s.surplus = append(s.surplus, i)
+		} else {
+			s.items = append(s.items, i)
+			read = append(read, registry.Children(l.item(i)), registry.Data(l.itemInstance(i)))
+		}
+	}
+	if n, err = x.read(read...); err != nil {
+		return err
+	}
+
+	read = nil
+	for _, i := range s.items {
+		s.owners = append(s.owners, string(n.Data(l.itemInstance(i)).Data))
 		for _, mark := range []string{l.itemRunning(i), l.itemFailovering(i), l.itemFailover(i)} {
-			if slices.Contains(nodes[2*k].Names, path.Base(mark)) {
+			if slices.Contains(n.Children(l.item(i)), path.Base(mark)) {
 				read = append(read, registry.Data(mark))
 			}
 		}
@@ -103,74 +135,74 @@ func (s sweeping) look(nodes []registry.Node) (Move, error) {
 			read = append(read, registry.Data(l.trigger(id)))
 		}
 	}
-	if len(read) == 0 {
-		return s.judge(registry.Snapshot{})
-	}
-	return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
-		found := make(registry.Snapshot, len(nodes))
-		for _, n := range nodes {
-			found[n.Query] = n
-		}
-		return s.lookElsewhere(found)
-	}}, nil
+	s.marks, err = x.read(read...)
+	return err
 }
 
 // lookElsewhere finds out which of the hosts whose marks outlived their instance
 // node live nevertheless.
-func (s sweeping) lookElsewhere(found registry.Snapshot) (Move, error) {
-	l, members := s.view.Layout, parseMembers(s.members.Data)
+func (s *sweeping) lookElsewhere(x *exchange) error {
+	l := s.view.Layout
 	s.elsewhere = make(map[string]bool)
 	gone := make(map[string]bool)
 	for _, i := range s.items {
 		for _, path := range []string{l.itemRunning(i), l.itemFailovering(i)} {
-			n := found.Data(path)
-			if id := string(n.Data); n.Exists && !n.Ephemeral && !s.lives(id) && fitsANode(id) && !slices.Contains(members, id) && !slices.Contains(s.lists, id) {
+			n := s.marks.Data(path)
+			if id := string(n.Data); n.Exists && !n.Ephemeral && !s.lives(id) && fitsANode(id) && !slices.Contains(s.ours, id) && !slices.Contains(s.lists, id) {
 				gone[id] = true
 			}
 		}
 	}
 	for _, i := range s.items {
-		if n := found.Data(l.itemFailover(i)); n.Exists && n.Ephemeral && gone[string(n.Data)] {
+		if n := s.marks.Data(l.itemFailover(i)); n.Exists && n.Ephemeral && gone[string(n.Data)] {
 			s.elsewhere[string(n.Data)] = true
 		}
 	}
 	if len(gone) == 0 {
-		return s.judge(found)
+		return nil
 	}
-	return Move{Read: []registry.Query{registry.Children(JobsPath(l.Namespace))}, Then: func(n []registry.Node, _ []registry.Result) (Move, error) {
-		var read []registry.Query
-		var ids []string
-		for _, job := range n[0].Names {
-			for id := range gone {
-				if job != l.Job {
-					read, ids = append(read, registry.Data(NewLayout(l.Namespace, job).instance(id))), append(ids, id)
-				}
+
+	jobs := registry.Children(JobsPath(l.Namespace))
+	n, err := x.read(jobs)
+	if err != nil {
+		return err
+	}
+	idOf := make(map[registry.Query]string)
+	var read []registry.Query
+	for _, job := range n[jobs].Names {
+		for _, id := range slices.Sorted(maps.Keys(gone)) {
+			if job != l.Job {
+				q := registry.Data(NewLayout(l.Namespace, job).instance(id))
+				read, idOf[q] = append(read, q), id
 			}
 		}
-		if len(read) == 0 {
-			return s.judge(found)
-		}
-		return Move{Read: read, Then: func(nodes []registry.Node, _ []registry.Result) (Move, error) {
-			for k, n := range nodes {
-				s.elsewhere[ids[k]] = s.elsewhere[ids[k]] || n.Exists
-			}
-			return s.judge(found)
-		}}, nil
-	}}, nil
+	}
+	if n, err = x.read(read...); err != nil {
+		return err
+	}
+	for q, id := range idOf {
+		s.elsewhere[id] = s.elsewhere[id] || n[q].Exists
+	}
+	return nil
 }
 
-func (s sweeping) lives(id string) bool {
+func (s *sweeping) lives(id string) bool {
 	return slices.Contains(s.instances, id) || slices.Contains(s.details, id)
 }
 
-func (s sweeping) judge(found registry.Snapshot) (Move, error) {
-	l, cfg := s.view.Layout, s.view.Config
-	failover := cfg.Failover && cfg.MonitorExecution && s.view.ConfigErr == nil
-	members := parseMembers(s.members.Data)
+// judgement is what a sweep writes.
+type judgement struct {
+	groups [][]registry.Op // each removes something; what belongs together is one group
+	owed   []registry.Op   // write down what hosts that are gone were running; none if nothing is owed
+	ask    bool            // the items must be resharded
+}
+
+func (s *sweeping) judge() (j judgement) {
+	l := s.view.Layout
 	runsOf := make(map[string]registry.Node) // of hosts that live
 	listed := make(map[int]bool)
 	for _, id := range s.lists {
-		node := found.Data(l.runsOf(id))
+		node := s.marks.Data(l.runsOf(id))
 		runs, err := parseRuns(node.Data)
 		if err != nil {
 			continue
@@ -183,77 +215,90 @@ func (s sweeping) judge(found registry.Snapshot) (Move, error) {
 			runsOf[id] = node
 		}
 	}
-	var groups [][]registry.Op
 	owed := make(map[string]Items)
 	for _, i := range s.items {
-		marks := []registry.Node{found.Data(l.itemRunning(i)), found.Data(l.itemFailovering(i)), found.Data(l.itemFailover(i))}
-		if n := marks[2]; n.Exists && !n.Ephemeral { // no host makes one that outlives it
-			groups, marks[2] = append(groups, []registry.Op{registry.Delete(n.Path, n.Version)}), registry.Node{}
-		}
-		if listed[i] {
-			continue
-		}
-		if n := marks[2]; n.Exists && !marks[0].Exists && !anID(string(n.Data)) {
-			// Its session may last, and what it says is not its maker's word.
-			// Who runs the item has the running mark, or a list of runs.
-			groups, marks[2] = append(groups, []registry.Op{registry.Absent(l.itemRunning(i)), registry.Delete(n.Path, n.Version)}), registry.Node{}
-		}
-		taken := marks[2].Exists && s.lives(string(marks[2].Data)) // somebody repeats it
-		for n, mark := range marks {
-			id := string(mark.Data)
-			runs, ours := runsOf[id]
-			switch {
-			case !mark.Exists:
-			case ours:
-				// Its host lives and knows nothing of it, unless it has begun
-				// the item since.
-				groups = append(groups, []registry.Op{registry.Check(runs.Path, runs.Version), registry.Delete(mark.Path, mark.Version)})
-			case mark.Ephemeral || s.lives(id):
-			case s.elsewhere[id]:
-				s.swept.JavaLives = true
-			case failover && n < 2 && s.members.Exists && !taken && !slices.Contains(members, id) && !slices.Contains(s.lists, id) && fitsANode(id):
-				owed[id] = append(owed[id], i)
-			case !taken:
-				groups = append(groups, []registry.Op{registry.Delete(mark.Path, mark.Version)})
-			}
-		}
+		j.groups = append(j.groups, s.sweepItem(i, listed[i], runsOf, owed)...)
 	}
 	for _, id := range s.kills {
-		if n := found.Data(l.kill(id)); staleKill(n, s.lives(id), slices.Contains(s.lists, id), s.now) {
-			groups = append(groups, []registry.Op{registry.Delete(n.Path, n.Version)})
+		if n := s.marks.Data(l.kill(id)); staleKill(n, s.lives(id), slices.Contains(s.lists, id), s.now) {
+			j.groups = append(j.groups, []registry.Op{registry.Delete(n.Path, n.Version)})
 		}
 	}
 	for _, id := range s.triggers {
-		if trigger := found.Data(l.trigger(id)); trigger.Exists {
-			groups = append(groups, []registry.Op{registry.Delete(trigger.Path, trigger.Version)})
+		if trigger := s.marks.Data(l.trigger(id)); trigger.Exists {
+			j.groups = append(j.groups, []registry.Op{registry.Delete(trigger.Path, trigger.Version)})
 		}
 	}
+
 	// A dead host that an external edit has taken from the members is still owed what its
 	// list says: it is one of the crashed again.
-	forgotten := false
+	members, forgotten := s.ours, false
 	for _, id := range s.lists {
 		if s.members.Exists && !s.lives(id) && !slices.Contains(members, id) && fitsANode(id) {
 			members, forgotten = members.with(id), true
 		}
 	}
-	rest := func() (Move, error) {
-		if len(owed) == 0 && !forgotten {
-			return sweepEach(groups, &s.swept.Nodes)
+	if len(owed) > 0 || forgotten {
+		j.owed = s.owe(owed, members)
+	}
+	j.ask = s.orphans() || s.leftover(listed)
+	return j
+}
+
+// sweepItem removes marks of one item that belong to no host that lives. owed gets
+// the item if a Java host that is gone was running it; listed is true if it is in
+// some host's list of runs.
+func (s *sweeping) sweepItem(i int, listed bool, runsOf map[string]registry.Node, owed map[string]Items) (groups [][]registry.Op) {
+	l, cfg := s.view.Layout, s.view.Config
+	repeats := cfg.Failover && cfg.MonitorExecution && s.view.ConfigErr == nil && s.members.Exists
+	running, failovering, failover := s.marks.Data(l.itemRunning(i)), s.marks.Data(l.itemFailovering(i)), s.marks.Data(l.itemFailover(i))
+	if failover.Exists && !failover.Ephemeral { // no host makes one that outlives it
+		groups, failover = append(groups, []registry.Op{registry.Delete(failover.Path, failover.Version)}), registry.Node{}
+	}
+	if listed {
+		return groups
+	}
+	if failover.Exists && !running.Exists && !anID(string(failover.Data)) {
+		// Its session may last, and what it says is not its maker's word.
+		// Who runs the item has the running mark, or a list of runs.
+		groups = append(groups, []registry.Op{registry.Absent(l.itemRunning(i)), registry.Delete(failover.Path, failover.Version)})
+		failover = registry.Node{}
+	}
+	taken := failover.Exists && s.lives(string(failover.Data)) // somebody repeats it
+	for _, mark := range []registry.Node{running, failovering, failover} {
+		id := string(mark.Data)
+		if !mark.Exists {
+			continue
 		}
-		return s.owe(owed, members, groups)
+		if runs, ours := runsOf[id]; ours {
+			// Its host lives and knows nothing of it, unless it has begun
+			// the item since.
+			groups = append(groups, []registry.Op{registry.Check(runs.Path, runs.Version), registry.Delete(mark.Path, mark.Version)})
+			continue
+		}
+		if mark.Ephemeral || s.lives(id) {
+			continue
+		}
+		if s.elsewhere[id] {
+			s.swept.JavaLives = true
+			continue
+		}
+		if taken {
+			continue
+		}
+		ran := !slices.Contains(s.ours, id) && !slices.Contains(s.lists, id) && fitsANode(id)
+		if repeats && ran && mark.Path != l.itemFailover(i) {
+			owed[id] = append(owed[id], i)
+		} else {
+			groups = append(groups, []registry.Op{registry.Delete(mark.Path, mark.Version)})
+		}
 	}
-	if !s.orphans() && !s.leftover(listed) {
-		return rest()
-	}
-	ask := AskForSharding(s.view)
-	ask.Then = func([]registry.Node, []registry.Result) (Move, error) { return rest() }
-	ask.Else = func(*registry.OpError) (Move, error) { return rest() }
-	return ask, nil
+	return groups
 }
 
 // orphans reports whether an item has no owner that lives, though there are
 // instances to own it: a former leader that went on dividing may have caused it.
-func (s sweeping) orphans() bool {
+func (s *sweeping) orphans() bool {
 	d := s.view.Division
 	if s.view.flagged() || (len(d.Members) == 0 && !d.Java) {
 		return false
@@ -269,7 +314,7 @@ func (s sweeping) orphans() bool {
 
 // leftover reports whether there is a node of an item beyond the total count
 // that is in no host's list.
-func (s sweeping) leftover(listed map[int]bool) bool {
+func (s *sweeping) leftover(listed map[int]bool) bool {
 	if s.view.flagged() || s.view.ConfigErr != nil || s.view.Division.Total == 0 {
 		return false
 	}
@@ -294,7 +339,7 @@ func anID(id string) bool {
 }
 
 // owe writes down what Java hosts that are gone were running.
-func (s sweeping) owe(owed map[string]Items, members Members, groups [][]registry.Op) (Move, error) {
+func (s *sweeping) owe(owed map[string]Items, members Members) []registry.Op {
 	l := s.view.Layout
 	fire := Fire{Instant: s.now.UnixMilli(), Source: sourceFailover}
 	ops := []registry.Op{registry.Check(l.config(), registry.AnyVersion)}
@@ -306,43 +351,40 @@ func (s sweeping) owe(owed map[string]Items, members Members, groups [][]registr
 		ops = append(ops, registry.Absent(l.instance(id)), registry.Create(l.runsOf(name), runs.data()))
 		members = members.with(name)
 	}
-	ops = append(ops, registry.Set(l.members(), members.data(), s.members.Version))
-	return Move{Commit: ops,
-		Then: func([]registry.Node, []registry.Result) (Move, error) { return sweepEach(groups, &s.swept.Nodes) },
-		// Another host has done it, or the Java host is back.
-		Else: func(*registry.OpError) (Move, error) { return sweepEach(groups, &s.swept.Nodes) }}, nil
+	return append(ops, registry.Set(l.members(), members.data(), s.members.Version))
 }
 
 // sweepEach removes in commits that fit. A mark that has changed since it was
 // read belongs to somebody: it is left out.
-func sweepEach(groups [][]registry.Op, swept *[]string) (Move, error) {
-	var ops []registry.Op
-	var of []int // op → group
-	n := 0
-	for k, group := range groups {
-		if size(ops)+size(group) > commitBudget && k > 0 {
-			break
-		}
-		for _, op := range group {
-			ops, of = append(ops, op), append(of, k)
-		}
-		n++
-	}
-	if len(ops) == 0 {
-		return Done()
-	}
-	return Move{Commit: ops,
-		Then: func([]registry.Node, []registry.Result) (Move, error) {
-			for _, op := range ops {
-				if op.Kind == registry.OpDelete {
-					*swept = append(*swept, op.Path)
-				}
+func (x *exchange) sweepEach(groups [][]registry.Op, swept *[]string) error {
+	for len(groups) > 0 {
+		var ops []registry.Op
+		var of []int // op → group
+		n := 0
+		for k, group := range groups {
+			if size(ops)+size(group) > commitBudget && k > 0 {
+				break
 			}
-			return sweepEach(groups[n:], swept)
-		},
-		Else: func(e *registry.OpError) (Move, error) {
-			k := of[e.Index]
-			return sweepEach(slices.Delete(slices.Clone(groups), k, k+1), swept)
-		},
-	}, nil
+			for _, op := range group {
+				ops, of = append(ops, op), append(of, k)
+			}
+			n++
+		}
+		_, err := x.commit(ops...)
+		if conflict := conflictOf(err); conflict != nil {
+			k := of[conflict.Index]
+			groups = slices.Delete(slices.Clone(groups), k, k+1)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, op := range ops {
+			if op.Kind == registry.OpDelete {
+				*swept = append(*swept, op.Path)
+			}
+		}
+		groups = groups[n:]
+	}
+	return nil
 }

@@ -104,9 +104,9 @@ func TestCopiedRegistry(t *testing.T) {
 					t.Errorf("%d errors are reported, expected one", got)
 				}
 				layout := coordination.NewLayout("test", "copied")
-				trigger := func() error { return coordination.Perform(t.Context(), rc, coordination.TriggerJob(layout)) }
+				trigger := func() error { return coordination.TriggerJob(t.Context(), rc, layout) }
 				adopt := func() (out coordination.Adoption, err error) {
-					err = coordination.Perform(t.Context(), rc, coordination.Adopt("test", &out))
+					out, err = coordination.Adopt(t.Context(), rc, "test")
 					return out, err
 				}
 				if err := trigger(); err == nil || !strings.Contains(err.Error(), "no instance") {
@@ -148,7 +148,7 @@ func TestCopiedRegistry(t *testing.T) {
 				var shards coordination.Shards
 				raised, err := coordination.Raised(t.Context(), rc, "test")
 				if err == nil {
-					err = coordination.Perform(t.Context(), raised, coordination.ReadShards(layout, &shards))
+					shards, err = coordination.ReadShards(t.Context(), raised, layout)
 				}
 				if err != nil {
 					t.Fatal(err)

@@ -440,13 +440,13 @@ func TestAHostThatWaitsForASlowItemAsksTheRegistryForNothing(t *testing.T) {
 		synctest.Wait()
 		owners := func() map[string][]int {
 			list := make(map[string][]int)
-			var s coordination.Shards
 			r, err := c.server.Connect(context.Background())
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			if err := coordination.Perform(context.Background(), r, coordination.ReadShards(coordination.NewLayout("test", "slow"), &s)); err != nil {
+			s, err := coordination.ReadShards(context.Background(), r, coordination.NewLayout("test", "slow"))
+			if err != nil {
 				t.Fatal(err)
 			}
 			for _, i := range s.Items {

@@ -36,7 +36,7 @@ func (j *job) complete(now moment) {
 			j.closeFire(f)
 		}
 	}
-	if j.leftState == "" && j.seen && j.view.Exists && !j.view.Joined() && j.running() == 0 && j.leaving == "" && !j.draining && j.left == "" && !j.departed(now) {
+	if j.leftState == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && j.leaving == "" && !j.draining && j.left == "" && !j.departed(now) {
 		j.stopped(now)
 	}
 }
@@ -66,13 +66,9 @@ func recordedReason(r abi.Result) string {
 }
 
 func (j *job) commitEnded(now moment) {
-	c := coordination.Completing{
-		Layout: j.layout, Self: j.self, Config: j.view.Config, Items: make(map[int]coordination.Ended),
-		Runs: j.runs, RunsVersion: j.runsVersion, Now: now.wall,
-	}
-	// Marks were made under the configuration of the begin.
+	c := coordination.Completing{Items: make(map[int]coordination.Ended), Now: now.wall}
 	for _, e := range j.ended {
-		c.Config.MonitorExecution = c.Config.MonitorExecution || e.run.fire.config.MonitorExecution
+		c.Marked = c.Marked || e.run.fire.config.MonitorExecution
 	}
 	for n, e := range j.ended {
 		if e.unfinished {
@@ -94,20 +90,18 @@ func (j *job) commitEnded(now moment) {
 		e.run.mu.Unlock()
 		c.Items[n] = ended
 		if it := j.items[n]; it != nil && !it.owned {
-			c.Wake = &j.view
+			c.Wake = true
 		}
-		if j.share.Pending.Contains(n) && !j.view.Necessary {
+		if j.member.Share.Pending.Contains(n) && !j.member.View.Necessary {
 			c.AskForSharding = true
 		}
 	}
-	var out coordination.Completed
-	err := j.perform(coordination.Complete(c, &out))
+	out, err := j.member.Complete(j.work, c)
 	switch {
 	case err == nil:
-		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
 		j.completedAt = now.Time
 		j.adopt(now, out.Adopted)
-	case errors.Is(err, registry.ErrConflict) && !j.view.Exists:
+	case errors.Is(err, registry.ErrConflict) && !j.member.View.Exists:
 		out = coordination.Completed{} // the job was removed, and its records with it
 	default:
 		j.failed(now, "completing items", err)
@@ -134,7 +128,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 	event := Event{Item: &n, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: e.run.runID(),
 		Fence: e.run.fence, Digest: f.exec.Digest(), Attempt: int(e.run.attempt.Load()), Outcome: e.result.Outcome}
 	switch {
-	case !took && !j.view.Exists:
+	case !took && !j.member.View.Exists:
 		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipDisabled, "the job was removed while the item ran"
 	case !took:
 		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "the item was taken over by another host before its completion could be written"
@@ -186,7 +180,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		j.skipItem(it, *it.due, SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
 		it.due = nil
 	}
-	moves := e.moved && j.share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
+	moves := e.moved && j.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
 	if e.handedBack() && took && it.owned && it.due == nil && j.leaving == "" && !j.draining && !moves {
 		j.owe(it, f.id) // handed back, and the host stays after all
 	}
@@ -244,7 +238,7 @@ func (j *job) flushOffsets(now moment) {
 	j.mail.offsets = false
 	j.mail.mu.Unlock()
 
-	save := coordination.SaveOffsets{Layout: j.layout, Items: make(map[int]coordination.Ended)}
+	offsets := make(map[int]coordination.Ended)
 	var locked []*execution
 	for n, it := range j.items {
 		if it.run == nil {
@@ -260,13 +254,12 @@ func (j *job) flushOffsets(now moment) {
 			continue
 		}
 		locked = append(locked, it.run)
-		save.Items[n] = coordination.Ended{State: it.run.state, Offset: it.run.staged, HasOffset: true}
+		offsets[n] = coordination.Ended{State: it.run.state, Offset: it.run.staged, HasOffset: true}
 	}
 	if len(locked) == 0 {
 		return
 	}
-	var out coordination.Saved
-	err := j.perform(save.Move(&out))
+	out, err := coordination.SaveOffsets(j.work, j.member.Registry, j.member.Layout, offsets)
 	for _, e := range locked {
 		if state, ok := out.Items[e.item]; ok && err == nil {
 			e.state, e.staged, e.isStaged = state, nil, false

@@ -248,16 +248,14 @@ func (e *execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 	if e.lost {
 		return abi.ErrConflict
 	}
-	var out coordination.Saved
-	save := coordination.SaveOffsets{Layout: e.fire.job.layout, Items: map[int]coordination.Ended{
-		e.item: {State: e.state, Offset: slices.Clone(offset), HasOffset: true},
-	}}
-	err := e.perform(ctx, save.Move(&out))
+	j := e.fire.job
+	save := map[int]coordination.Ended{e.item: {State: e.state, Offset: slices.Clone(offset), HasOffset: true}}
+	out, err := coordination.SaveOffsets(ctx, j.registry(), j.member.Layout, save)
 	for errors.Is(err, registry.ErrSuspect) { // nothing was written
 		if !e.certain(ctx) {
 			return abi.ErrCancelled
 		}
-		err = e.perform(ctx, save.Move(&out))
+		out, err = coordination.SaveOffsets(ctx, j.registry(), j.member.Layout, save)
 	}
 	if err != nil {
 		switch {
@@ -284,11 +282,6 @@ func (e *execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 	e.lost = true
 	e.cancel(abi.CancelLost)
 	return abi.ErrConflict
-}
-
-// perform carries out a move for the guest, with a time limit for each step.
-func (e *execution) perform(ctx context.Context, m coordination.Move) error {
-	return coordination.Perform(ctx, e.fire.job.registry(), m)
 }
 
 // certain waits until the session is live, and reports false if the item is
@@ -664,14 +657,14 @@ func (f *fire) once(guests context.Context, phase coordination.Phase, export str
 	defer cancel()
 	wait := &listenerWait{export, time.Now()}
 	f.waits.Store(wait)
-	r, l := f.job.registry(), f.job.layout
+	r, l := f.job.registry(), f.job.member.Layout
 	// Watch first, so that the end of the phase cannot be missed.
 	changes, err := r.Watch(ctx, coordination.GuaranteeWatch(l, phase))
 	last := false
 	var arrived coordination.Items
 	if err == nil {
 		arrived = f.here()
-		err = coordination.Perform(ctx, r, coordination.Arrive(l, f.self, phase, arrived, f.config.ShardingTotalCount, &last))
+		last, err = coordination.Arrive(ctx, r, l, f.self, phase, arrived, f.config.ShardingTotalCount)
 	}
 	if err == nil && !last {
 		err = f.await(ctx, r, changes, phase, arrived)
@@ -713,9 +706,9 @@ func (f *fire) announce(guests context.Context, phase coordination.Phase, export
 	}
 	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
 	defer cancel()
-	r, l, last := f.job.registry(), f.job.layout, false
+	r, l := f.job.registry(), f.job.member.Layout
 	items := f.here()
-	err := coordination.Perform(ctx, r, coordination.Arrive(l, f.self, phase, items, f.config.ShardingTotalCount, &last))
+	last, err := coordination.Arrive(ctx, r, l, f.self, phase, items, f.config.ShardingTotalCount)
 	if err == nil && last {
 		// A Java host may have come last, and be at its listener.
 		grace, done := context.WithTimeout(ctx, javaGrace)
@@ -735,7 +728,7 @@ func (f *fire) announce(guests context.Context, phase coordination.Phase, export
 
 // endPhase lets everybody go on who waits for a listener of the phase.
 func (f *fire) endPhase(guests context.Context, phase coordination.Phase) {
-	if err := coordination.Perform(guests, f.job.registry(), coordination.ClearGuarantee(f.job.layout, phase)); err != nil {
+	if err := coordination.ClearGuarantee(guests, f.job.registry(), f.job.member.Layout, phase); err != nil {
 		f.job.log.Warn("clearing the marks of a listener", zap.Error(err))
 	}
 }
@@ -744,7 +737,7 @@ func (f *fire) endPhase(guests context.Context, phase coordination.Phase) {
 // snapshot may be older than the arrival: it only says when to look.
 func (f *fire) await(ctx context.Context, r registry.Center, changes <-chan registry.Snapshot, phase coordination.Phase, items coordination.Items) error {
 	for {
-		nodes, err := r.Read(ctx, coordination.GuaranteeWatch(f.job.layout, phase))
+		nodes, err := r.Read(ctx, coordination.GuaranteeWatch(f.job.member.Layout, phase))
 		if err != nil {
 			return err
 		}

@@ -89,15 +89,15 @@ func (j *job) tick(now moment) {
 	if !j.next.After(now.wall) {
 		j.arm(now.wall)
 	}
-	if j.view.JavaLed() && !j.view.Halted() && !slices.ContainsFunc(slices.Collect(maps.Values(j.items)), func(it *item) bool { return it.owned }) {
+	if j.member.View.JavaLed() && !j.member.View.Halted() && !slices.ContainsFunc(slices.Collect(maps.Values(j.items)), func(it *item) bool { return it.owned }) {
 		// A Java leader may have divided between two snapshots, and a begin
 		// that would find out does not come.
-		j.share = coordination.Share{}
+		j.member.Share = coordination.Share{}
 		j.parked = at
 		j.readShare(now)
 		return
 	}
-	if !j.share.Current(j.view) {
+	if !j.member.Share.Current(j.member.View) {
 		j.park(at) // resumed when the share has been read
 		return
 	}
@@ -149,7 +149,7 @@ func newest(next func(time.Time) time.Time, now time.Time) time.Time {
 func (j *job) fire(now moment, at time.Time) {
 	id := coordination.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceSchedule)}
 	switch {
-	case !j.view.Enabled:
+	case !j.member.View.Enabled:
 		j.skipFire(id, SkipDisabled, "this server is disabled for the job")
 		return
 	case j.javaRefuses() != "":
@@ -158,7 +158,7 @@ func (j *job) fire(now moment, at time.Time) {
 	case j.leaderRefuses() != "":
 		j.skipFire(id, SkipRefused, j.leaderRefuses())
 		return
-	case j.view.Halted():
+	case j.member.View.Halted():
 		j.park(at)
 		return
 	case j.exec == nil:
@@ -178,7 +178,7 @@ func (j *job) fire(now moment, at time.Time) {
 		case it.state.Record.Accepts(id) == nil:
 			j.misfire(it, id)
 			absent = append(absent, it.number)
-			if j.view.Config.Misfire && !it.state.Misfire && !j.overload.savesMarks(j.mixed()) {
+			if j.member.View.Config.Misfire && !it.state.Misfire && !j.overload.savesMarks(j.mixed()) {
 				it.state.Misfire = true
 				busy = append(busy, it.number)
 			}
@@ -187,7 +187,7 @@ func (j *job) fire(now moment, at time.Time) {
 		}
 	}
 	if len(busy) > 0 {
-		if err := j.perform(coordination.MarkMisfire(j.layout, busy)); err != nil {
+		if err := coordination.MarkMisfire(j.work, j.member.Registry, j.member.Layout, busy); err != nil {
 			j.log.Warn("marking misfires", zap.Error(err))
 		}
 	}
@@ -196,13 +196,13 @@ func (j *job) fire(now moment, at time.Time) {
 
 // beyond reports whether an item is left over from a larger total count.
 func (j *job) beyond(it *item) bool {
-	total := j.view.Config.ShardingTotalCount
+	total := j.member.View.Config.ShardingTotalCount
 	return total > 0 && it.number >= total
 }
 
 // fewer says why an item that is beyond the total count does not run.
 func (j *job) fewer() string {
-	return fmt.Sprintf("the sharding total count is %d now", j.view.Config.ShardingTotalCount)
+	return fmt.Sprintf("the sharding total count is %d now", j.member.View.Config.ShardingTotalCount)
 }
 
 // owe notes that an item has a fire to make up for. Of several, the newest
@@ -237,7 +237,7 @@ func (j *job) misfire(it *item, id coordination.Fire) {
 	if it.run != nil {
 		reason, runs = it.run.busy(time.Now())
 	}
-	if j.view.Config.Misfire {
+	if j.member.View.Config.Misfire {
 		cause, reason = SkipLater, reason+"; it runs again right after"
 		id.Source = string(abi.SourceMisfire)
 		j.owe(it, id)
@@ -254,7 +254,7 @@ func (j *job) misfire(it *item, id coordination.Fire) {
 // runs whatever misfire and the catch-up window say, unless a newer one is made
 // up for.
 func (j *job) makeUp(now time.Time, gained []int) {
-	if j.schedule == nil || !j.view.Enabled || j.javaRefuses() != "" || j.leaderRefuses() != "" {
+	if j.schedule == nil || !j.member.View.Enabled || j.javaRefuses() != "" || j.leaderRefuses() != "" {
 		return
 	}
 	slices.Sort(gained)
@@ -275,7 +275,7 @@ func (j *job) makeUp(now time.Time, gained []int) {
 			m = j.missedSince(now, time.UnixMilli(since))
 			found[since] = m
 		}
-		if back := it.state.Record.HandedBack(); back != 0 && (m.newest.IsZero() || !j.view.Config.Misfire) {
+		if back := it.state.Record.HandedBack(); back != 0 && (m.newest.IsZero() || !j.member.View.Config.Misfire) {
 			it.due = &coordination.Fire{Instant: back, Source: string(abi.SourceCatchUp)}
 			m = j.missedSince(now, time.UnixMilli(back))
 		}
@@ -289,7 +289,7 @@ func (j *job) makeUp(now time.Time, gained []int) {
 			j.skipItems(it, id, through, SkipDisabled, "it was due while this host was disabled for the job or away from it")
 		case m.newest.IsZero():
 			j.skipItems(it, id, through, SkipMissed, fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", j.guest.CatchUpWindow))
-		case !j.view.Config.Misfire:
+		case !j.member.View.Config.Misfire:
 			j.skipItems(it, id, through, SkipMissed, fmt.Sprintf("no host had the item when it was due; misfire is off (%d instants from here on)", m.count))
 		default:
 			if !m.newest.Equal(m.first) {
@@ -305,7 +305,7 @@ func (j *job) makeUp(now time.Time, gained []int) {
 // makeUpPassed finds what was due for items that are not beyond the total count
 // any more: this host was given them before it heard that there are more.
 func (j *job) makeUpPassed(now time.Time) {
-	if !j.passed || !j.share.Current(j.view) {
+	if !j.passed || !j.member.Share.Current(j.member.View) {
 		return
 	}
 	j.passed = false
@@ -361,17 +361,17 @@ func (j *job) missedSince(now, since time.Time) missed {
 
 // followUp begins what is owed: items that missed an instant, and a trigger.
 func (j *job) followUp(now moment) {
-	if now.Before(j.retryAt) || !j.share.Current(j.view) || j.exec == nil {
+	if now.Before(j.retryAt) || !j.member.Share.Current(j.member.View) || j.exec == nil {
 		return
 	}
-	if !j.view.Enabled {
+	if !j.member.View.Enabled {
 		// A trigger is consumed, as by ElasticJob: none of its items runs, now
 		// or when the server is enabled again. As long as it has items they
 		// are about to move, and owe the round that is not consumed here.
 		// That takes a leader, and there is none if all servers are disabled.
-		if slices.Contains(j.view.Division.Members, j.self.ID) && !j.view.JavaLed() && j.view.Trigger != 0 {
-			if j.trigger.waits != j.view.Trigger {
-				j.trigger.waits, j.trigger.until = j.view.Trigger, now.Add(dividedSoon)
+		if slices.Contains(j.member.View.Division.Members, j.member.Self.ID) && !j.member.View.JavaLed() && j.member.View.Trigger != 0 {
+			if j.trigger.waits != j.member.View.Trigger {
+				j.trigger.waits, j.trigger.until = j.member.View.Trigger, now.Add(dividedSoon)
 			}
 			if now.Before(j.trigger.until) {
 				j.againAt = j.trigger.until
@@ -396,7 +396,7 @@ func (j *job) followUp(now moment) {
 		j.begin(now, id, items, nil, false)
 	}
 	// A trigger waits until it is certain whose items are whose.
-	if !j.view.Necessary && !j.view.Processing {
+	if !j.member.View.Necessary && !j.member.View.Processing {
 		j.beginRound(now)
 	}
 }
@@ -405,7 +405,7 @@ func (j *job) followUp(now moment) {
 // way to another host, which will find what is due. If that may be too late
 // for the catch-up window, or the item goes nowhere, it is begun here.
 func (j *job) moves(now moment, it *item) bool {
-	return j.share.Pending.Contains(it.number) && j.view.Config.Misfire && it.due.Trigger == 0 &&
+	return j.member.Share.Pending.Contains(it.number) && j.member.View.Config.Misfire && it.due.Trigger == 0 &&
 		now.wall.Sub(it.due.Time()) < j.guest.CatchUpWindow/2
 }
 
@@ -432,15 +432,9 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 	for _, it := range items {
 		states[it.number] = it.state
 	}
-	var out coordination.Begun
 	latest, ahead := j.host.instants()
-	err := j.perform(coordination.Begin(coordination.Beginning{
-		Layout: j.layout, Self: j.self, Fire: id, Config: j.view.Config, Items: states,
-		Guard: j.share.Guard, HasGuard: true, Java: j.share.Java || j.mixed(), JavaLed: j.view.JavaLed(), Runs: j.runs, RunsVersion: j.runsVersion,
-		ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead,
-	}, &out))
+	out, err := j.member.Begin(j.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead})
 	if err == nil && len(out.Adopted) > 0 {
-		j.runs, j.runsVersion = out.Runs, out.RunsVersion
 		j.takeOver(now, "", out.Adopted)
 	}
 	if err != nil || (out.Items == nil && out.Stale) {
@@ -450,16 +444,12 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 			}
 		}
 		if err != nil {
-			j.doubt = true
 			j.failed(now, "beginning the items of "+id.ID(), err)
 			return false
 		}
 		j.againAt = now.Add(againPause)
 		j.rereadShare(now)
 		return false
-	}
-	if out.Items != nil {
-		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, j.doubt && len(out.Items) == 0
 	}
 	for _, it := range items {
 		why, refused := out.Refused[it.number]
@@ -485,7 +475,7 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 				j.skipItem(it, id, SkipElsewhere, string(why))
 			}
 		case coordination.RefusedRunning, coordination.RefusedFailover:
-			if !j.view.Config.Misfire {
+			if !j.member.View.Config.Misfire {
 				it.answered(id)
 			}
 			j.misfire(it, id)
@@ -518,7 +508,7 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 // that is not recorded yet. Of what is in a list, the host that takes it off
 // reports it.
 func (j *job) lost(n int, r coordination.Record) {
-	if !r.Open() || r.Owner == j.self.ID || slices.Contains(j.view.Members, r.Owner) {
+	if !r.Open() || r.Owner == j.member.Self.ID || slices.Contains(j.member.View.Members, r.Owner) {
 		return
 	}
 	id := j.fireOf(r)
@@ -607,8 +597,8 @@ func (j *job) dropDisabled(id coordination.Fire, items []*item) []*item {
 	if len(doubt) == 0 {
 		return items
 	}
-	var states map[int]coordination.ItemState
-	if err := j.perform(coordination.ReadItems(j.layout, doubt, &states)); err != nil {
+	states, err := coordination.ReadItems(j.work, j.member.Registry, j.member.Layout, doubt)
+	if err != nil {
 		return items // the begin finds out
 	}
 	var rest []*item
@@ -636,12 +626,11 @@ func aheadOf(r coordination.Record, id coordination.Fire) bool {
 // clockDrift compares this host's clock with the registry's, if the job wants
 // that. Empty means that it may run.
 func (j *job) clockDrift() string {
-	limit := j.view.Config.MaxTimeDiffSeconds
+	limit := j.member.View.Config.MaxTimeDiffSeconds
 	if limit < 0 {
 		return ""
 	}
-	var theirs time.Time // the answer to every commit is noted
-	if err := j.perform(coordination.RegistryTime(j.layout, &theirs)); err != nil {
+	if _, err := coordination.RegistryTime(j.work, j.member.Registry, j.member.Layout); err != nil { // the answer to every commit is noted
 		return fmt.Sprintf("the registry's clock cannot be read, and maxTimeDiffSeconds is %d: %v", limit, err)
 	}
 	if d, known := j.host.registry.drift(j.host.machine()); known && d.certain().Abs() > time.Duration(limit)*time.Second {
@@ -699,7 +688,7 @@ func (j *job) most(g jobconfig.Guest) int {
 // tells of none, or not of which: a takeover leaves open whether it was of the
 // trigger or of the instant, and a run that was handed back is no run.
 func (j *job) previousRun(r coordination.Record) *PreviousRun {
-	if r.Begun == 0 || r.Owner == "" || r.Owner == j.self.ID || (r.Ended == r.Begun && r.Outcome == coordination.OutcomeCancelled) ||
+	if r.Begun == 0 || r.Owner == "" || r.Owner == j.member.Self.ID || (r.Ended == r.Begun && r.Outcome == coordination.OutcomeCancelled) ||
 		(r.Source == string(abi.SourceFailover) && r.Trigger != 0) {
 		return nil
 	}
@@ -715,7 +704,7 @@ func (j *job) previousRun(r coordination.Record) *PreviousRun {
 // start hands begun items to guests. before has what was known of them when
 // they were begun; nil if they were taken over.
 func (j *job) start(now moment, id coordination.Fire, states, before map[int]coordination.ItemState, absent coordination.Items) {
-	f := &fire{job: j, self: j.self, id: id, source: abi.Source(id.Source), config: j.view.Config, guest: j.guest, begun: now.Time, started: time.Now(), open: len(states),
+	f := &fire{job: j, self: j.member.Self, id: id, source: abi.Source(id.Source), config: j.member.View.Config, guest: j.guest, begun: now.Time, started: time.Now(), open: len(states),
 		handBack: make(chan struct{}), noneLeft: make(chan struct{}), absent: absent}
 	f.exec = j.exec
 	f.exec.Retain()
@@ -724,7 +713,7 @@ func (j *job) start(now moment, id coordination.Fire, states, before map[int]coo
 		numbers = append(numbers, n)
 	}
 	slices.Sort(numbers)
-	f.taskID = coordination.TaskID(j.name, numbers, j.self.ID)
+	f.taskID = coordination.TaskID(j.name, numbers, j.member.Self.ID)
 	f.announces = len(f.config.JobListenerTypes) > 0 && j.mixed()
 	if id.Trigger == 0 && j.schedule != nil {
 		f.next = j.schedule.Next(id.Time())
@@ -847,7 +836,9 @@ func (j *job) closeFire(f *fire) {
 
 // total is how many items the job has for certain: those that the last division
 // made and the configuration still wants.
-func (j *job) total() int { return min(j.view.Config.ShardingTotalCount, j.view.Division.Total) }
+func (j *job) total() int {
+	return min(j.member.View.Config.ShardingTotalCount, j.member.View.Division.Total)
+}
 
 // nextAfter is the scheduled instant after a scheduled fire's.
 func (j *job) nextAfter(id coordination.Fire) time.Time {

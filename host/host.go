@@ -456,8 +456,8 @@ func (h *Host) status(full bool) Status {
 	return s
 }
 
-// operate performs a move on behalf of an operator.
-func (h *Host) operate(ctx context.Context, job string, m func(coordination.Layout) coordination.Move) error {
+// operate takes a step on behalf of an operator.
+func (h *Host) operate(ctx context.Context, job string, step func(context.Context, registry.Center, coordination.Layout) error) error {
 	h.mu.Lock()
 	t := h.term
 	_, known := h.desired[job]
@@ -465,7 +465,7 @@ func (h *Host) operate(ctx context.Context, job string, m func(coordination.Layo
 	if t == nil {
 		return ErrNotLive
 	}
-	err := coordination.Perform(ctx, t.registry, m(coordination.NewLayout(h.cfg.Namespace, job)))
+	err := step(ctx, t.registry, coordination.NewLayout(h.cfg.Namespace, job))
 	h.failures.note(err)
 	switch {
 	case err == nil:
@@ -524,8 +524,8 @@ func (h *Host) setServers(ctx context.Context, job string, enable bool) error {
 	}
 	var errs []error
 	for _, name := range jobs {
-		errs = append(errs, h.operate(ctx, name, func(l coordination.Layout) coordination.Move {
-			return coordination.SetServers(l, enable)
+		errs = append(errs, h.operate(ctx, name, func(ctx context.Context, r registry.Center, l coordination.Layout) error {
+			return coordination.SetServers(ctx, r, l, enable)
 		}))
 	}
 	return errors.Join(errs...)
@@ -533,12 +533,16 @@ func (h *Host) setServers(ctx context.Context, job string, enable bool) error {
 
 // EnableItem lets an item run again.
 func (h *Host) EnableItem(ctx context.Context, job string, item int) error {
-	return h.operate(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, true) })
+	return h.operate(ctx, job, func(ctx context.Context, r registry.Center, l coordination.Layout) error {
+		return coordination.SetItem(ctx, r, l, item, true)
+	})
 }
 
 // DisableItem keeps an item from running; it keeps its owner.
 func (h *Host) DisableItem(ctx context.Context, job string, item int) error {
-	return h.operate(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, false) })
+	return h.operate(ctx, job, func(ctx context.Context, r registry.Center, l coordination.Layout) error {
+		return coordination.SetItem(ctx, r, l, item, false)
+	})
 }
 
 // Start makes this host join a job again that an operator stopped here or removed
@@ -564,5 +568,7 @@ func (h *Host) Start(_ context.Context, job string) error {
 // back until Start is called, they are restarted, or its definition or module
 // changes. With purge its offsets and records go as well.
 func (h *Host) Remove(ctx context.Context, job string, purge bool) error {
-	return h.operate(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.Remove(l, purge) })
+	return h.operate(ctx, job, func(ctx context.Context, r registry.Center, l coordination.Layout) error {
+		return coordination.Remove(ctx, r, l, purge)
+	})
 }

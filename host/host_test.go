@@ -701,7 +701,9 @@ func TestAStreamWhoseItemMovesGoesOnThere(t *testing.T) {
 					}
 					time.Sleep(1500 * time.Millisecond)
 					owner, _, _ := strings.Cut(string(c.nodes(registry.Data("/test/stream/sharding/0/instance"))[0].Data), "@")
-					if err := c.operate(coordination.SetServers(coordination.NewLayout("test", "stream"), false, owner)); err != nil {
+					if err := c.operate(func(ctx context.Context, r registry.Center) error {
+						return coordination.SetServers(ctx, r, coordination.NewLayout("test", "stream"), false, owner)
+					}); err != nil {
 						t.Fatal(err)
 					}
 					time.Sleep(10 * time.Second)

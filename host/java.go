@@ -25,7 +25,7 @@ const (
 )
 
 // mixed reports whether Java hosts are in the job.
-func (j *job) mixed() bool { return len(j.view.Java()) > 0 }
+func (j *job) mixed() bool { return len(j.member.View.Java()) > 0 }
 
 // javaRefuses says why the schedule is not followed while Java hosts are in
 // the job: they would fire at other instants, or not at all.
@@ -33,12 +33,12 @@ func (j *job) javaRefuses() string {
 	if j.javaErr == nil || !j.mixed() {
 		return ""
 	}
-	return fmt.Sprintf("a Java host (%s) is in the job, and it would not fire at the same instants: %v", j.view.Java()[0], j.javaErr)
+	return fmt.Sprintf("a Java host (%s) is in the job, and it would not fire at the same instants: %v", j.member.View.Java()[0], j.javaErr)
 }
 
 // seeJava draws conclusions from a snapshot: what changed about Java hosts.
 func (j *job) seeJava(now moment, before coordination.View) {
-	v := &j.view
+	v := &j.member.View
 	if v.Necessary && v.FlagSeen.IsZero() {
 		v.FlagSeen, j.flagSeen = now.wall, now.Time
 	}
@@ -61,7 +61,7 @@ func (j *job) seeJava(now moment, before coordination.View) {
 // hosts, who is before this host in a latch, and what operators kill of the runs
 // here.
 func (j *job) watchExtra(now moment) {
-	want := j.view.Extra()
+	want := j.member.View.Extra()
 	for _, line := range []*queue{&j.election, &j.takers} {
 		if q, waiting := line.Waiting(); waiting {
 			want = append(want, q)
@@ -69,11 +69,11 @@ func (j *job) watchExtra(now moment) {
 		line.overdue(j, now)
 	}
 	for _, it := range j.sorted(func(it *item) bool { return it.held && it.due != nil && j.mixed() }) {
-		want = append(want, coordination.ItemMarks(j.layout, it.number)...) // one at a time
+		want = append(want, coordination.ItemMarks(j.member.Layout, it.number)...) // one at a time
 		break
 	}
 	if j.wantsKills(now) {
-		want = append(want, coordination.KillQuery(j.layout, j.self))
+		want = append(want, coordination.KillQuery(j.member.Layout, j.member.Self))
 	}
 	if slices.Equal(want, j.extraFor) {
 		return
@@ -98,14 +98,14 @@ func (j *job) endExtra() {
 	}
 	j.extra, j.extraFor, j.unextra = nil, nil, nil
 	j.killsStand = false
-	j.view = j.view.WithExtra(nil)
+	j.member.View = j.member.View.WithExtra(nil)
 }
 
 // seeExtra takes a snapshot of the extra watch.
 func (j *job) seeExtra(now moment, s registry.Snapshot) {
-	j.view = j.view.WithExtra(s)
+	j.member.View = j.member.View.WithExtra(s)
 	j.seeKills(s)
-	if _, kills := s[coordination.KillQuery(j.layout, j.self)]; kills && len(s) == 1 {
+	if _, kills := s[coordination.KillQuery(j.member.Layout, j.member.Self)]; kills && len(s) == 1 {
 		return
 	}
 	for _, line := range []*queue{&j.election, &j.takers} {
@@ -119,7 +119,7 @@ func (j *job) seeExtra(now moment, s registry.Snapshot) {
 		}
 	}
 	for _, it := range j.items {
-		marks := coordination.ItemMarks(j.layout, it.number)
+		marks := coordination.ItemMarks(j.member.Layout, it.number)
 		if _, watched := s[marks[0]]; it.held && watched && !slices.ContainsFunc(marks, func(q registry.Query) bool { return s[q].Exists }) {
 			for _, other := range j.items {
 				other.held = false
@@ -132,10 +132,12 @@ func (j *job) seeExtra(now moment, s registry.Snapshot) {
 
 // queue is a place in a latch, and since when the host waits there for whom.
 type queue struct {
-	coordination.Line
+	*coordination.Line
 	behind string
 	since  time.Time
 }
+
+func (p *queue) reset() { *p.Line, p.behind, p.since = coordination.Line{}, "", time.Time{} }
 
 // overdue goes ahead of somebody who keeps this host waiting too long. Nothing
 // of ours relies on the latch alone.

@@ -35,7 +35,7 @@ func javaJob(t *testing.T, r registry.Center) (*job, *[]Event) {
 	self := coordination.JobInstance{ID: ourselves, ServerIP: "10.0.0.1"}
 	j := newJob(newTerm(h, r), Job{Definition: jobconfig.Configuration{JobName: "mixed"}}, self)
 	j.work = t.Context()
-	j.view = coordination.View{Layout: j.layout, Self: self, Exists: true, Leader: ourselves, OurTerm: true,
+	j.member.View = coordination.View{Layout: j.member.Layout, Self: self, Exists: true, Leader: ourselves, OurTerm: true,
 		Instances: []string{aJavaHost, ofOurs, ourselves}, Members: []string{ourselves, ofOurs}}
 	return j, &events
 }
@@ -63,7 +63,7 @@ func TestAScheduleThatJavaHostsReadOtherwiseIsRefusedWhileOneIsThere(t *testing.
 	} {
 		j, _ := javaJob(t, nil)
 		if !c.java {
-			j.view.Instances = []string{ofOurs, ourselves}
+			j.member.View.Instances = []string{ofOurs, ourselves}
 		}
 		j.javaSchedule(jobconfig.Configuration{Cron: c.cron, TimeZone: c.zone})
 		got := j.javaRefuses()
@@ -71,22 +71,22 @@ func TestAScheduleThatJavaHostsReadOtherwiseIsRefusedWhileOneIsThere(t *testing.
 			t.Errorf("cron %q in zone %q, a Java host there %v: %q, want something with %q and the host", c.cron, c.zone, c.java, got, c.refused)
 		}
 		if j.mixed() != c.java {
-			t.Errorf("mixed is %v with instances %v", j.mixed(), j.view.Instances)
+			t.Errorf("mixed is %v with instances %v", j.mixed(), j.member.View.Instances)
 		}
 	}
 }
 
 func TestTheFlagIsDatedWhenItIsFirstSeen(t *testing.T) {
 	j, _ := javaJob(t, nil)
-	before := j.view
-	j.view.Necessary = true
+	before := j.member.View
+	j.member.View.Necessary = true
 	j.seeJava(at(0), before)
-	if !j.view.FlagSeen.Equal(at(0).wall) || !j.flagSeen.Equal(at(0).Time) {
-		t.Errorf("the flag was seen at %s and %s", j.view.FlagSeen, j.flagSeen)
+	if !j.member.View.FlagSeen.Equal(at(0).wall) || !j.flagSeen.Equal(at(0).Time) {
+		t.Errorf("the flag was seen at %s and %s", j.member.View.FlagSeen, j.flagSeen)
 	}
-	j.seeJava(at(time.Second), j.view)
-	if !j.view.FlagSeen.Equal(at(0).wall) || !j.flagSeen.Equal(at(0).Time) {
-		t.Errorf("it stands, and is dated anew: %s and %s", j.view.FlagSeen, j.flagSeen)
+	j.seeJava(at(time.Second), j.member.View)
+	if !j.member.View.FlagSeen.Equal(at(0).wall) || !j.flagSeen.Equal(at(0).Time) {
+		t.Errorf("it stands, and is dated anew: %s and %s", j.member.View.FlagSeen, j.flagSeen)
 	}
 	if !j.sweepAt.IsZero() {
 		t.Errorf("a sweep at %s, though no Java host went", j.sweepAt)
@@ -112,8 +112,8 @@ func TestWhatAJavaHostLeftIsLookedAfter(t *testing.T) {
 		"the job was not there before":         {func(before, now *coordination.View) { before.Exists = false; gone(now) }, false},
 	} {
 		j, _ := javaJob(t, nil)
-		before := j.view
-		c.change(&before, &j.view)
+		before := j.member.View
+		c.change(&before, &j.member.View)
 		j.seeJava(at(0), before)
 		want := time.Time{}
 		if c.sweep {
@@ -174,7 +174,7 @@ func TestWhatTheExtraWatchShows(t *testing.T) {
 	j, _ := javaJob(t, nil)
 	j.takers.Behind, j.election.Behind = "/takers/1", "/election/1"
 	j.items[0], j.items[1] = &item{number: 0, held: true}, &item{number: 1, held: true}
-	marks := coordination.ItemMarks(j.layout, 0)
+	marks := coordination.ItemMarks(j.member.Layout, 0)
 	takers := registry.Data("/takers/1")
 
 	s := registry.Snapshot{takers: {Exists: true}, registry.Data("/election/1"): {Exists: true}}
@@ -224,7 +224,7 @@ func TestTheExtraWatchFollowsWhatStandsInTheWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		j, _ := javaJob(t, r)
-		j.view.Leader = ofOurs // who leads watches servers too
+		j.member.View.Leader = ofOurs // who leads watches servers too
 		now := j.host.now()
 		j.watchExtra(now)
 		if j.extra != nil {
@@ -244,13 +244,13 @@ func TestTheExtraWatchFollowsWhatStandsInTheWay(t *testing.T) {
 		j.items[4] = &item{number: 4, held: true, due: &coordination.Fire{Instant: 1}}
 		j.items[7] = &item{number: 7, held: true, due: &coordination.Fire{Instant: 1}}
 		j.watchExtra(now)
-		if len(j.extraFor) != 4 || j.extraFor[1] != coordination.ItemMarks(j.layout, 4)[0] {
+		if len(j.extraFor) != 4 || j.extraFor[1] != coordination.ItemMarks(j.member.Layout, 4)[0] {
 			t.Errorf("it watches %v, want the latch and the marks of item 4", j.extraFor)
 		}
 		if _, open := <-first; open {
 			t.Error("the former watch goes on")
 		}
-		j.view.Instances = []string{ofOurs, ourselves}
+		j.member.View.Instances = []string{ofOurs, ourselves}
 		j.watchExtra(now)
 		if len(j.extraFor) != 1 {
 			t.Errorf("it watches %v, and no Java host is there", j.extraFor)

@@ -50,8 +50,6 @@ const (
 	// could have taken of a crashed one's items; it doubles.
 	recoverPause        = time.Second
 	longestRecoverPause = 16 * time.Second
-	// electPause is how long hosts leave an election to the first of them.
-	electPause = 3 * time.Second
 	// fewCrashed is of how many hosts at most everybody looks at once for what they
 	// left. Of more, as after an outage, most have left nothing, and the janitor
 	// sees to that first.
@@ -73,9 +71,9 @@ type job struct {
 	host *Host
 	log  *zap.Logger
 	name string
-	self coordination.JobInstance
+	// member is this host in the job, as the loop knows it.
+	member coordination.Member
 
-	layout  coordination.Layout
 	done    chan struct{} // closed when run has returned
 	settled atomic.Bool   // joined, or in error
 	mail    mailbox
@@ -103,7 +101,6 @@ type job struct {
 	cron       string // that schedule was made from
 	javaErr    error  // why Java hosts would not follow the schedule
 
-	view      coordination.View
 	snapshots <-chan registry.Snapshot
 	unwatch   context.CancelFunc
 	// extra is a second watch, of what stands in the way for a while.
@@ -137,12 +134,8 @@ type job struct {
 	steppedOften time.Time     // when the log last said that there were too many
 	wrote, waits int64         // the newest transaction of this host; that of the step
 
-	share        coordination.Share
 	items        map[int]*item
-	runs         coordination.Runs
-	runsVersion  int32
 	led          bool      // this host led the job when it last looked after crashed ones
-	doubt        bool      // the registry may hold begins that this host does not know of
 	live         int       // items with a run
 	wakeAt       time.Time // when there is something to do, whatever the mail says
 	wall         time.Time // the wall clock, when the loop woke last
@@ -161,7 +154,6 @@ type job struct {
 	staleAt      time.Time // the last of them
 	mending      mending   // external edits to repair
 	wasEnabled   bool
-	electAt      time.Time // when this host stands for election, if the first of ours has not
 	recoverAt    time.Time
 	recoverPause time.Duration
 	recovers     int       // attempts since there was something to recover
@@ -245,9 +237,9 @@ type mailbox struct {
 func newJob(t *term, wanted Job, self coordination.JobInstance) *job {
 	name := wanted.Definition.JobName
 	j := &job{
-		term: t, host: t.host, name: name, self: self, wanted: wanted,
+		term: t, host: t.host, name: name, wanted: wanted,
 		log:    t.host.log.With(zap.String("job", name)),
-		layout: coordination.NewLayout(t.host.cfg.Namespace, name),
+		member: coordination.Member{Layout: coordination.NewLayout(t.host.cfg.Namespace, name), Self: self},
 		done:   make(chan struct{}),
 		items:  make(map[int]*item), fires: make(map[*fire]bool), ended: make(map[int]endedRun),
 		account:      t.host.slots.account(),
@@ -258,6 +250,8 @@ func newJob(t *term, wanted Job, self coordination.JobInstance) *job {
 		zone:         time.Local,
 		wasEnabled:   true,
 	}
+	j.member.Registry = counted{t.registry, j, &j.wrote}
+	j.election.Line, j.takers.Line = &j.member.Election, &j.member.Takeover
 	j.mail.wake = make(chan struct{}, 1)
 	j.mail.last = JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile}
 	return j
@@ -513,7 +507,7 @@ func (j *job) advance(now moment) (over bool) {
 // expect lets the module leave memory until shortly before its next fire here.
 func (j *job) expect(now moment) {
 	next := time.Time{}
-	if !j.next.IsZero() && j.view.Enabled && len(j.items) > 0 {
+	if !j.next.IsZero() && j.member.View.Enabled && len(j.items) > 0 {
 		next = now.Add(j.next.Sub(now.wall))
 	}
 	// The wall clock is set right by some milliseconds all the time.
@@ -557,9 +551,8 @@ func (j *job) sleep(now moment) time.Duration {
 		return wait
 	}
 	instant(j.next)
-	at(j.electAt)
 	at(j.recoverAt)
-	instant(j.view.DivideAt())
+	instant(j.member.View.DivideAt())
 	at(j.election.until())
 	at(j.takers.until())
 	at(j.tallyAt)
@@ -587,12 +580,6 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// perform carries out a move, with a time limit for each of its steps. The work
-// context bounds it as well, so that a lost session ends it.
-func (j *job) perform(m coordination.Move) error {
-	return coordination.Perform(j.work, counted{j.term.registry, j, &j.wrote}, m)
-}
-
 // failed notes that the registry refused, and when to try again.
 func (j *job) failed(now moment, what string, err error) {
 	if j.work.Err() != nil || errors.Is(err, registry.ErrSessionLost) {
@@ -607,7 +594,7 @@ func (j *job) failed(now moment, what string, err error) {
 }
 
 func (j *job) emit(e Event) {
-	e.Host, e.Job, e.Reason = j.self.ID, j.name, reason(e.Reason)
+	e.Host, e.Job, e.Reason = j.member.Self.ID, j.name, reason(e.Reason)
 	j.host.emit(e)
 }
 
@@ -651,8 +638,7 @@ func (j *job) definitionChanged(now moment) {
 		j.joinErr, j.retryAt = nil, time.Time{}
 		return
 	}
-	var applied coordination.Applied
-	err := j.perform(coordination.ApplyDefinition(j.layout, j.wanted.Definition, j.host.former(j.name), j.accept, &applied))
+	applied, err := coordination.ApplyDefinition(j.work, j.member.Registry, j.member.Layout, j.wanted.Definition, j.host.former(j.name), j.accept)
 	if err == nil {
 		j.brought(applied)
 	}
@@ -666,7 +652,7 @@ func (j *job) definitionChanged(now moment) {
 		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
 	case len(applied.Changed) > 0:
 		j.joinErr = nil
-		j.emit(Event{Kind: EventJobChanged, Source: sourceOf(j.view.Config.Cron), Reason: "definition: " + joinWords(applied.Changed)})
+		j.emit(Event{Kind: EventJobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed)})
 	default:
 		j.joinErr = nil
 	}
@@ -676,7 +662,7 @@ func (j *job) definitionChanged(now moment) {
 // unfinished: this one stays in the job after all, or the job was removed.
 func (j *job) keepOwn() {
 	removed := j.leftState == JobRemoved
-	stays := j.leaving == "" && !j.draining && j.left == "" && j.seen && j.view.Joined()
+	stays := j.leaving == "" && !j.draining && j.left == "" && j.seen && j.member.View.Joined()
 	if !removed && !stays {
 		return
 	}
@@ -724,16 +710,17 @@ func (j *job) rejoin(now moment) {
 	j.stopSaid, j.drainUntil = false, time.Time{}
 	j.applied, j.waited = coordination.Applied{}, 0
 	j.admitGuests()
-	j.seen, j.view = false, coordination.View{Config: j.view.Config}
-	j.self = j.term.again(j.name)
+	j.seen, j.member.View = false, coordination.View{Config: j.member.View.Config}
+	j.member.Self = j.term.again(j.name)
 	j.next, j.parked, j.notBefore = time.Time{}, time.Time{}, now.wall
 	j.cronFor, j.configured = "", configured{}
-	j.election, j.takers = queue{}, queue{}
+	j.election.reset()
+	j.takers.reset()
 }
 
 // configure makes schedule and executor fit the configuration in force.
 func (j *job) configure(now moment) {
-	from := configured{j.view.ConfigChange(), j.wanted.Module.Digest()}
+	from := configured{j.member.View.ConfigChange(), j.wanted.Module.Digest()}
 	if from == j.configured {
 		return
 	}
@@ -741,7 +728,7 @@ func (j *job) configure(now moment) {
 		j.changed = true
 		j.definitionChanged(now)
 	}
-	c := j.view.Config
+	c := j.member.View.Config
 	key := c.Cron + "\x00" + c.TimeZone
 	if key != j.cronFor && j.due(now) {
 		// The new schedule may not have the instant: it begins by the old one.
@@ -753,13 +740,13 @@ func (j *job) configure(now moment) {
 	if j.configured != (configured{}) && c.Disabled != j.disabled {
 		// The servers hold what is in force; a change of the definition is
 		// carried over once, by every host to its own.
-		carried := false
-		if err := j.perform(coordination.CarryDisabled(j.layout, c.Disabled, j.configured.config, j.self.ServerIP, &carried)); err != nil {
+		carried, err := coordination.CarryDisabled(j.work, j.member.Registry, j.member.Layout, c.Disabled, j.configured.config, j.member.Self.ServerIP)
+		if err != nil {
 			j.failed(now, "applying disabled", err)
 			return
 		}
 		if !carried {
-			j.log.Info("the field disabled was changed in the registry, and by no definition of ours: this server stays as it is", zap.Bool("disabled", c.Disabled), zap.Bool("server disabled", !j.view.Enabled))
+			j.log.Info("the field disabled was changed in the registry, and by no definition of ours: this server stays as it is", zap.Bool("disabled", c.Disabled), zap.Bool("server disabled", !j.member.View.Enabled))
 		}
 	}
 	j.configured, j.disabled = from, c.Disabled

@@ -144,7 +144,7 @@ func (e *execution) killed(r abi.Result) (endedRun, bool) {
 
 // seeKills takes what operators ask of this host from a snapshot.
 func (j *job) seeKills(s registry.Snapshot) {
-	if n, watched := s[coordination.KillQuery(j.layout, j.self)]; watched {
+	if n, watched := s[coordination.KillQuery(j.member.Layout, j.member.Self)]; watched {
 		j.kills, j.killsVersion, j.killsStand = coordination.ReadKills(n), n.Version, n.Exists
 	}
 }
@@ -179,7 +179,7 @@ func (j *job) endKilled(now moment) {
 	if open || now.Before(j.retryAt) || !j.term.registry.Trusted() {
 		return
 	}
-	if err := j.perform(coordination.DropKills(j.layout, j.self, j.killsVersion)); err != nil {
+	if err := coordination.DropKills(j.work, j.member.Registry, j.member.Layout, j.member.Self, j.killsVersion); err != nil {
 		j.failed(now, "ending a kill", err)
 		return
 	}

@@ -34,14 +34,14 @@ func polite(asked *atomic.Int32) *guest {
 }
 
 // operate carries out a move for an operator, in a session of its own.
-func (c *cluster) operate(m coordination.Move) error {
+func (c *cluster) operate(step func(context.Context, registry.Center) error) error {
 	c.t.Helper()
 	rc, err := c.server.Connect(context.Background())
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer rc.Close()
-	return coordination.Perform(context.Background(), rc, m)
+	return step(context.Background(), rc)
 }
 
 // kill asks for the end of what runs; item -1 is all.
@@ -49,7 +49,10 @@ func (c *cluster) kill(name string, item int, run string, grace time.Duration) [
 	c.t.Helper()
 	var out []coordination.KillTarget
 	k := coordination.Killing{Layout: coordination.NewLayout("test", name), Item: item, Run: run, By: "tester", Grace: grace, Now: time.Now()}
-	if err := c.operate(coordination.AskKill(k, &out)); err != nil {
+	if err := c.operate(func(ctx context.Context, r registry.Center) (err error) {
+		out, err = coordination.AskKill(ctx, r, k)
+		return err
+	}); err != nil {
 		c.t.Fatal(err)
 	}
 	return out
@@ -201,11 +204,17 @@ func TestKill(t *testing.T) {
 			kill := c.nodes(registry.Children(l.Sibling() + "/kill"))[0].Names
 			path := l.Sibling() + "/kill/" + kill[0]
 			data := c.nodes(registry.Data(path))[0].Data
-			if err := c.operate(coordination.Move{Commit: []registry.Op{registry.Delete(path, registry.AnyVersion)}}); err != nil {
+			if err := c.operate(func(ctx context.Context, r registry.Center) error {
+				_, err := r.Commit(ctx, registry.Delete(path, registry.AnyVersion))
+				return err
+			}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute) // the next one runs; what was asked comes late
-			if err := c.operate(coordination.Move{Commit: []registry.Op{registry.Create(path, data)}}); err != nil {
+			if err := c.operate(func(ctx context.Context, r registry.Center) error {
+				_, err := r.Commit(ctx, registry.Create(path, data))
+				return err
+			}); err != nil {
 				t.Fatal(err)
 			}
 			run := coordination.RunID("j", targets[0].Fire, 0)
@@ -276,7 +285,9 @@ func TestAShutdownThatIsTakenBack(t *testing.T) {
 		g := sleeper(50 * time.Second)
 		n := c.start(1, job(d, g))
 		time.Sleep(time.Minute + 2*time.Second)
-		if err := c.operate(coordination.StopInstance(layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])); err != nil {
+		if err := c.operate(func(ctx context.Context, r registry.Center) error {
+			return coordination.StopInstance(ctx, r, layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])
+		}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -297,7 +308,9 @@ func TestEndsInItsGrace(t *testing.T) {
 	for name, leave := range map[string]func(c *cluster, n *node) error{
 		"definition deleted": func(_ *cluster, n *node) error { n.host.Apply(nil, nil); return nil },
 		"shut down": func(c *cluster, _ *node) error {
-			return c.operate(coordination.StopInstance(layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0]))
+			return c.operate(func(ctx context.Context, r registry.Center) error {
+				return coordination.StopInstance(ctx, r, layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])
+			})
 		},
 		"removed":            func(_ *cluster, n *node) error { return n.host.Remove(context.Background(), "j", false) },
 		"removed and purged": func(_ *cluster, n *node) error { return n.host.Remove(context.Background(), "j", true) },
@@ -438,7 +451,10 @@ func TestHeldBack(t *testing.T) {
 				}
 				poison.Store(false)
 				var out coordination.Released
-				if err := c.operate(coordination.Release(coordination.NewLayout("test", "j"), 0, time.Now(), &out)); err != nil || !slices.Equal(out.Items, []int{0}) {
+				if err := c.operate(func(ctx context.Context, r registry.Center) (err error) {
+					out, err = coordination.Release(ctx, r, coordination.NewLayout("test", "j"), 0, time.Now())
+					return err
+				}); err != nil || !slices.Equal(out.Items, []int{0}) {
 					t.Fatalf("release: %+v, %v", out, err)
 				}
 				since := time.Now()

@@ -34,10 +34,10 @@ func (j *job) join(now moment) bool {
 	}
 	var wait time.Duration
 	joining := coordination.Joining{
-		Layout: j.layout, Self: j.self, Definition: j.wanted.Definition, Former: j.host.former(j.name), JobClass: j.wanted.JobClass,
+		Definition: j.wanted.Definition, Former: j.host.former(j.name), JobClass: j.wanted.JobClass,
 		Detail: j.detail(), Accept: j.accept, Applied: &j.applied, Wait: &wait, Waited: j.waited,
 	}
-	err := j.perform(coordination.Join(joining))
+	err := j.member.Join(j.work, joining)
 	if err == nil && wait > 0 {
 		j.waited += wait
 		j.retryAt = time.Now().Add(wait) // another writes this host's name down
@@ -59,16 +59,16 @@ func (j *job) join(now moment) bool {
 	j.brought(applied)
 	ctx, cancel := context.WithCancel(j.work)
 	j.unwatch = cancel
-	j.snapshots, err = j.term.registry.Watch(ctx, coordination.Control(j.layout, j.self)...)
+	j.snapshots, err = j.term.registry.Watch(ctx, coordination.Control(j.member.Layout, j.member.Self)...)
 	if err != nil {
 		cancel()
 		j.unwatch, j.joinErr = nil, err
 		j.failed(now, "watching the job", err)
 		return false
 	}
-	j.view, j.seen = coordination.View{Layout: j.layout, Self: j.self, Accept: j.accept}, false
+	j.member.View, j.seen = coordination.View{Layout: j.member.Layout, Self: j.member.Self, Accept: j.accept}, false
 	j.announce = false
-	j.share, j.runs, j.runsVersion = coordination.Share{}, coordination.Runs{}, 0
+	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, coordination.Runs{}, 0
 	j.joined, j.looked = true, true
 	j.janitor, j.sweepAt = false, time.Time{}
 	j.emit(Event{Kind: EventJobAdded, Source: sourceOf(j.wanted.Definition.Cron), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
@@ -126,9 +126,9 @@ func (j *job) check() error {
 
 // see takes a snapshot of the control nodes.
 func (j *job) see(s registry.Snapshot) {
-	before := j.view
+	before := j.member.View
 	s = s.Raise(j.base.Load())
-	j.view = coordination.ParseView(s, j.layout, j.self, before)
+	j.member.Observe(s)
 	newest := int64(0)
 	for _, n := range s {
 		newest = max(newest, n.Mzxid)
@@ -139,7 +139,7 @@ func (j *job) see(s registry.Snapshot) {
 	for _, it := range j.items {
 		it.held = false
 	}
-	v := j.view
+	v := j.member.View
 	if v.ConfigErr != nil && (before.ConfigErr == nil || before.ConfigErr.Error() != v.ConfigErr.Error()) {
 		j.log.Error("configuration in the registry refused; the last good one stays in force", zap.Error(v.ConfigErr))
 		j.emit(Event{Kind: EventJobError, Reason: v.ConfigErr.Error()})
@@ -153,16 +153,16 @@ func (j *job) see(s registry.Snapshot) {
 // loop has nothing more to do for now.
 func (j *job) look(now moment) bool {
 	switch {
-	case !j.view.Exists:
+	case !j.member.View.Exists:
 		j.quit(JobRemoved, "removed from the registry; 'wasmjob start "+j.name+"' brings it back")
 		j.clearAway(now)
 		return false
-	case !j.view.Joined() && j.departed(now):
+	case !j.member.View.Joined() && j.departed(now):
 		j.unwatchAll()
 		j.rejoin(now)
 		j.againAt = now.Add(againPause)
 		return false
-	case !j.view.Joined():
+	case !j.member.View.Joined():
 		j.stopped(now)
 		return false
 	case j.declines():
@@ -206,7 +206,7 @@ func (j *job) stopped(now moment) {
 	if len(unfinished) > 0 {
 		j.flushOffsets(now) // whoever goes on begins there
 	}
-	if err := j.perform(coordination.Leave(j.view, unfinished)); err != nil {
+	if err := j.member.Leave(j.work, unfinished); err != nil {
 		j.failed(now, "leaving the job", err)
 		return
 	}
@@ -251,7 +251,7 @@ func (j *job) clearAway(now moment) bool {
 	case j.registered && now.Before(j.retryAt):
 		return false
 	case j.registered:
-		if err := j.perform(coordination.Leave(j.view, nil)); err != nil {
+		if err := j.member.Leave(j.work, nil); err != nil {
 			j.failed(now, "leaving the job", err)
 			return false
 		}
@@ -351,16 +351,16 @@ func (j *job) withdraw(now moment) bool {
 	}
 	if !j.drainTold && j.joined && j.left == "" && j.running() > 0 && !now.Before(j.retryAt) {
 		// What does not run goes to others at once, and somebody else divides.
-		err := j.perform(coordination.Drain(j.view, j.detail()))
-		if err == nil && j.view.Leading() {
-			err = j.perform(coordination.Resign(j.view))
+		err := j.member.Drain(j.work, j.detail())
+		if err == nil && j.member.View.Leading() {
+			err = j.member.Resign(j.work)
 		}
 		if err != nil {
 			j.failed(now, "announcing that this host leaves", err)
 		}
 		j.drainTold = err == nil
 	}
-	if j.seen && j.view.Exists && j.left == "" {
+	if j.seen && j.member.View.Exists && j.left == "" {
 		j.watchExtra(now)
 	}
 	hard, over := j.press(now)
@@ -377,11 +377,9 @@ func (j *job) withdraw(now moment) bool {
 			j.flushOffsets(now) // whoever goes on begins there
 		}
 		j.departedAt = now.Time
-		view := j.view
-		view.Layout, view.Self = j.layout, j.self
 		err := j.settleDoubt(now)
 		if err == nil {
-			err = j.perform(coordination.Leave(view, unfinished))
+			err = j.member.Leave(j.work, unfinished)
 		}
 		if err != nil && !errors.Is(err, registry.ErrSessionLost) {
 			if hard {
@@ -434,17 +432,9 @@ func (j *job) resolve(now moment) {
 // was not asked for again since: a scheduled instant is handed back, and is due
 // again, other runs are adopted.
 func (j *job) settleDoubt(now moment) error {
-	if !j.doubt {
-		return nil
-	}
-	var out coordination.Completed
-	err := j.perform(coordination.Complete(coordination.Completing{Layout: j.layout, Self: j.self, Config: j.view.Config,
-		Runs: j.runs, RunsVersion: j.runsVersion, Now: now.wall, Wake: &j.view,
-		// An item that stayed because it was begun here can move.
-		AskForSharding: j.leaving == "" && !j.draining && !j.view.Necessary && j.view.Leader != "" && !j.view.JavaLed()}, &out))
-	if err == nil {
-		j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
-		j.adopt(now, out.Adopted)
+	adopted, err := j.member.Resolve(j.work, now.wall, j.leaving == "" && !j.draining)
+	if len(adopted) > 0 {
+		j.adopt(now, adopted)
 	}
 	return err
 }
@@ -466,14 +456,14 @@ func joinWords(words []string) string { return strings.Join(words, ", ") }
 // flag, division, the own share, crashed hosts. After a step that wrote
 // something it waits for the snapshot that shows it.
 func (j *job) coordinate(now moment) {
-	if j.view.Enabled && !j.wasEnabled {
+	if j.member.View.Enabled && !j.wasEnabled {
 		j.notBefore = now.wall // what was due while it was disabled has no catch-up
 		for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.due != nil && it.due.Trigger == 0 }) {
 			j.skipItem(it, *it.due, SkipDisabled, "this server was disabled for the job")
 			it.due = nil
 		}
 	}
-	j.wasEnabled = j.view.Enabled
+	j.wasEnabled = j.member.View.Enabled
 	switch {
 	case j.looked:
 		j.lookPause = lookAgain
@@ -483,25 +473,25 @@ func (j *job) coordinate(now moment) {
 	default: // a registry that is so slow is not to be asked the same again and again
 		j.lookPause = min(2*j.lookPause, commitTimeout)
 	}
-	if !j.view.FlagSeen.IsZero() {
-		j.view.FlagSeen = now.instant(j.flagSeen) // the clock may have been set since
+	if !j.member.View.FlagSeen.IsZero() {
+		j.member.View.FlagSeen = now.instant(j.flagSeen) // the clock may have been set since
 	}
-	if !j.view.DeferredSeen.IsZero() {
-		j.view.DeferredSeen = now.instant(j.deferredSeen)
+	if !j.member.View.DeferredSeen.IsZero() {
+		j.member.View.DeferredSeen = now.instant(j.deferredSeen)
 	}
-	j.view.Clock = j.host.registry.time(now.Time)
-	v := j.view
+	j.member.View.Clock = j.host.registry.time(now.Time)
+	v := j.member.View
 	if j.announce {
-		if err := j.perform(coordination.Announce(v, j.detail())); err != nil {
+		if err := j.member.Announce(j.work, j.detail()); err != nil {
 			j.failed(now, "announcing what this host runs", err)
 			return
 		}
 		j.announce = false
 	}
-	var sharded coordination.Sharded
-	if m, ok := v.Reconcile(now.wall, j.share, &sharded, &j.election.Line); ok && !j.givesWay(now) && j.mayStep(now) {
+	if action := j.member.Reconcile(now.wall); action != coordination.ActionNone && j.mayStep(now) {
 		j.looked, j.lookedAt, j.wrote = false, now.Time, 0
-		if err := j.perform(m); err != nil {
+		sharded, err := j.member.Act(j.work, action, now.wall)
+		if err != nil {
 			j.failed(now, "coordination", err)
 			j.wrote = 0
 		}
@@ -513,9 +503,9 @@ func (j *job) coordinate(now moment) {
 	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.retryAt) {
 		// The items were divided while it wanted to leave, and it stays; or a
 		// hand has written that it leaves.
-		err := j.perform(coordination.Announce(v, j.detail()))
+		err := j.member.Announce(j.work, j.detail())
 		if err == nil {
-			err = j.perform(coordination.AskForSharding(v))
+			err = j.member.AskForSharding(j.work)
 		}
 		if err != nil {
 			j.failed(now, "asking for a share", err)
@@ -527,20 +517,6 @@ func (j *job) coordinate(now moment) {
 		j.recoverCrashed(now)
 		j.sweep(now)
 	}
-}
-
-// givesWay reports whether this host leaves the election to the first of ours for
-// a while: if all stood at once, it would cost as many commits as there are hosts.
-func (j *job) givesWay(now moment) bool {
-	v := j.view
-	if !v.CanLead() || v.First() || j.election.Standing || j.mixed() {
-		j.electAt = time.Time{}
-		return false
-	}
-	if j.electAt.IsZero() {
-		j.electAt = now.Add(electPause)
-	}
-	return now.Before(j.electAt)
 }
 
 // mayStep says whether the next step of the common business may be taken. One
@@ -556,14 +532,14 @@ func (j *job) mayStep(now moment) bool {
 	if !now.Before(j.steppedOften.Add(longestSleep)) {
 		j.steppedOften = now.Time
 		j.log.Warn("the hosts of the job are not coming to rest: its items are divided, or its leader is elected, again and again; slowing down",
-			zap.String("because", why(j.view)), zap.Duration("step every", stepInterval))
+			zap.String("because", why(j.member.View)), zap.Duration("step every", stepInterval))
 	}
 	return false
 }
 
 // readShare reads what this host owns if the division has changed.
 func (j *job) readShare(now moment) {
-	if j.share.Current(j.view) || now.Before(j.retryAt) {
+	if j.member.Share.Current(j.member.View) || now.Before(j.retryAt) {
 		return
 	}
 	known := make(map[int]coordination.ItemState)
@@ -587,8 +563,8 @@ func (j *job) rereadShare(now moment) {
 	if j.stale++; j.stale > 3 {
 		j.againAt = now.Add(min(againPause<<min(j.stale, 10), commitTimeout))
 		j.mending.refused = true
-		if j.stale%4 == 0 && !j.view.Necessary && j.view.Leader != "" {
-			if err := j.perform(coordination.AskForSharding(j.view)); err != nil {
+		if j.stale%4 == 0 && !j.member.View.Necessary && j.member.View.Leader != "" {
+			if err := j.member.AskForSharding(j.work); err != nil {
 				j.failed(now, "asking for a division", err)
 				return
 			}
@@ -604,16 +580,17 @@ func (j *job) rereadShare(now moment) {
 }
 
 func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
-	var share coordination.Share
-	if err := j.perform(coordination.ReadShare(j.view, known, &share)); err != nil {
+	former := j.member.Share
+	read, err := j.member.ReadShare(j.work, known)
+	if err != nil {
 		j.failed(now, "reading the share", err)
 		return
 	}
-	if share.Items == nil {
+	if !read {
 		return
 	}
-	edited := share.Edited(j.share)
-	j.share = share
+	share := j.member.Share
+	edited := share.Edited(former)
 	var gained, gone, all []int
 	for n, it := range j.items {
 		if _, mine := share.Items[n]; !mine {
@@ -649,8 +626,8 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 			it.run.move()
 		}
 	}
-	if edited && !j.view.Necessary && j.view.Leader != "" {
-		if err := j.perform(coordination.AskForSharding(j.view)); err != nil {
+	if edited && !j.member.View.Necessary && j.member.View.Leader != "" {
+		if err := j.member.AskForSharding(j.work); err != nil {
 			j.failed(now, "asking for a division", err)
 		}
 	}
@@ -666,7 +643,7 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 			j.notOwed(j.items[n], before)
 		}
 	}
-	stays := handedBack(j.items, j.share, gained)
+	stays := handedBack(j.items, j.member.Share, gained)
 	if len(gained)+len(stays) > 0 && j.parked.IsZero() {
 		j.makeUp(now.wall, slices.Concat(gained, stays))
 	} else if !j.parked.IsZero() {
@@ -677,15 +654,15 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 	}
 	for _, n := range slices.Concat(gained, stays) {
 		it := j.items[n]
-		if round := it.state.Record.HandedBackTrigger(); round != 0 && j.view.Enabled && it.run == nil && it.due == nil && !j.beyond(it) {
+		if round := it.state.Record.HandedBackTrigger(); round != 0 && j.member.View.Enabled && it.run == nil && it.due == nil && !j.beyond(it) {
 			it.due = &coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}
 		}
 	}
-	if j.view.Trigger != 0 && j.trigger.consumed < share.Round {
+	if j.member.View.Trigger != 0 && j.trigger.consumed < share.Round {
 		return // this host's own trigger is for them as well
 	}
 	for _, n := range share.Owing {
-		if it := j.items[n]; j.view.Enabled && it.owned && it.run == nil && it.due == nil && !j.beyond(it) {
+		if it := j.items[n]; j.member.View.Enabled && it.owned && it.run == nil && it.due == nil && !j.beyond(it) {
 			it.due = &coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: share.Round, Source: string(abi.SourceTrigger)}
 		}
 	}
@@ -706,8 +683,8 @@ func handedBack(items map[int]*item, share coordination.Share, gained []int) (st
 
 // recoverCrashed takes over from hosts that died, or notes what is lost.
 func (j *job) recoverCrashed(now moment) {
-	crashed := j.view.Crashed()
-	if len(j.view.FailoverItems) > 0 {
+	crashed := j.member.View.Crashed()
+	if len(j.member.View.FailoverItems) > 0 {
 		crashed = append(crashed, "") // whatever Java hosts have marked
 	}
 	if len(crashed) == 0 && !j.takers.Standing {
@@ -717,12 +694,12 @@ func (j *job) recoverCrashed(now moment) {
 	if j.recoverAt.IsZero() && j.mixed() {
 		j.recoverAt = now.Add(javaGrace)
 	}
-	dead := j.view.Crashed()
-	if j.recoverAt.IsZero() && len(dead) > fewCrashed && !j.view.IsJanitor() {
+	dead := j.member.View.Crashed()
+	if j.recoverAt.IsZero() && len(dead) > fewCrashed && !j.member.View.IsJanitor() {
 		j.recoverAt = now.Add(recoverPause)
 	}
 	waits := now.Before(j.recoverAt)
-	leads := j.view.Leading()
+	leads := j.member.View.Leading()
 	looks := leads && !j.led && (j.recovers > 0 || !j.yieldUntil.IsZero()) // for what only a leader writes down
 	j.led = leads
 	if waits && !looks {
@@ -730,11 +707,12 @@ func (j *job) recoverCrashed(now moment) {
 	}
 	again := j.recovers > 0
 	if len(dead) > 1 {
-		if err := j.perform(coordination.Bury(j.view, dead, again || j.view.IsJanitor(), &dead)); err != nil {
+		var err error
+		if dead, err = j.member.Bury(j.work, dead, again || j.member.View.IsJanitor()); err != nil {
 			j.failed(now, "looking for what crashed hosts have left", err)
 			return
 		}
-		crashed = append(dead, crashed[len(j.view.Crashed()):]...)
+		crashed = append(dead, crashed[len(j.member.View.Crashed()):]...)
 	}
 	if len(crashed) == 0 {
 		crashed = append(crashed, "") // and leaves the latch
@@ -755,10 +733,7 @@ func (j *job) recoverCrashed(now moment) {
 		busy = append(busy, it.number)
 	}
 	for _, dead := range crashed {
-		var out coordination.Recovered
-		err := j.perform(coordination.Recover(coordination.Recovery{
-			View: j.view, Dead: dead, All: again, Limit: limit, Busy: busy, Line: &j.takers.Line, Runs: j.runs, RunsVersion: j.runsVersion, Now: now.wall,
-		}, &out))
+		out, err := j.member.Recover(j.work, coordination.Recovery{Dead: dead, All: again, Limit: limit, Busy: busy, Now: now.wall})
 		for _, lost := range out.Lost {
 			why := "failover is off"
 			if lost.State.Record.Owner != dead {
@@ -776,12 +751,8 @@ func (j *job) recoverCrashed(now moment) {
 			j.skipRun(e.Item, e.Fire, coordination.OutcomeElsewhere, SkipElsewhere, "its host "+dead+" died while it ran, and a Java host has run it again")
 		}
 		if err != nil {
-			j.doubt = true
 			j.failed(now, "recovering items of "+dead, err)
 			return
-		}
-		if out.Commits > 0 {
-			j.runs, j.runsVersion, j.doubt = out.Runs, out.RunsVersion, false
 		}
 		j.takeOver(now, dead, out.Claimed)
 	}
@@ -802,7 +773,7 @@ func (j *job) recoverCrashed(now moment) {
 // reconcile interval, and when it has become that; any host does that a mark
 // stands in the way of.
 func (j *job) sweep(now moment) {
-	if janitor := j.view.IsJanitor(); janitor != j.janitor {
+	if janitor := j.member.View.IsJanitor(); janitor != j.janitor {
 		j.janitor = janitor
 		if janitor && j.sweepAt.IsZero() {
 			j.sweepAt = now.Time
@@ -811,18 +782,17 @@ func (j *job) sweep(now moment) {
 	if j.sweepAt.IsZero() || now.Before(j.sweepAt) {
 		return
 	}
-	var swept coordination.Swept
 	var retired []string
-	err := j.perform(coordination.Sweep(j.view, now.wall, &swept))
+	swept, err := j.member.Sweep(j.work, now.wall)
 	if keep := j.host.cfg.KeepServers; err == nil && j.janitor && keep > 0 {
-		at := j.view.Clock // the registry's
+		at := j.member.View.Clock // the registry's
 		if at.IsZero() {
 			at = now.wall
 		}
-		err = j.perform(coordination.RetireServers(j.view, at, keep, &retired))
+		retired, err = j.member.RetireServers(j.work, at, keep)
 	}
 	j.sweepAt = time.Time{}
-	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 && j.janitor {
+	if minutes := j.member.View.Config.ReconcileIntervalMinutes; minutes > 0 && j.janitor {
 		j.sweepAt = now.Add(time.Duration(minutes) * time.Minute)
 	}
 	if swept.JavaLives {

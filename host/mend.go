@@ -24,20 +24,20 @@ type mending struct {
 // it is missing among the members, when a division does not come about, and when
 // a stranger has come; the janitor does now and then.
 func (j *job) mend(now moment) {
-	if !j.joined || !j.seen || j.left != "" || !j.view.Exists || !j.view.Joined() || now.Before(j.retryAt) || !j.term.registry.Trusted() {
+	if !j.joined || !j.seen || j.left != "" || !j.member.View.Exists || !j.member.View.Joined() || now.Before(j.retryAt) || !j.term.registry.Trusted() {
 		return
 	}
-	strangers := j.view.Java()
+	strangers := j.member.View.Java()
 	came := len(strangers) > 0 && !slices.Equal(strangers, j.mending.strangers)
 	j.mending.strangers = strangers
-	if !j.view.Necessary {
+	if !j.member.View.Necessary {
 		j.mending.flagged = time.Time{}
 	} else if j.mending.flagged.IsZero() {
 		j.mending.flagged = now.Time
 	}
-	stuck := j.view.Necessary && now.Sub(j.mending.flagged) > 2*mendPause // a division cannot be made
-	j.mending.wanted = j.mending.wanted || j.mending.refused || came || stuck || j.view.MissingFromMembers()
-	if minutes := j.view.Config.ReconcileIntervalMinutes; minutes > 0 && j.mending.at.IsZero() {
+	stuck := j.member.View.Necessary && now.Sub(j.mending.flagged) > 2*mendPause // a division cannot be made
+	j.mending.wanted = j.mending.wanted || j.mending.refused || came || stuck || j.member.View.MissingFromMembers()
+	if minutes := j.member.View.Config.ReconcileIntervalMinutes; minutes > 0 && j.mending.at.IsZero() {
 		j.mending.at = now.Add(time.Duration(minutes) * time.Minute)
 	}
 	if j.mending.wanted {
@@ -48,12 +48,12 @@ func (j *job) mend(now moment) {
 	}
 	items := j.mending.refused
 	j.mending.at = time.Time{}
-	if !j.mending.wanted && !j.view.IsJanitor() {
+	if !j.mending.wanted && !j.member.View.IsJanitor() {
 		return
 	}
 	j.mending.last, j.mending.refused, j.mending.wanted = now.Time, false, false
-	var mended []string
-	if err := j.perform(coordination.Mend(coordination.Mending{View: j.view, Detail: j.detail(), Runs: j.runs, Items: items}, &mended)); err != nil {
+	mended, err := j.member.Repair(j.work, coordination.Repairing{Detail: j.detail(), Items: items})
+	if err != nil {
 		j.failed(now, "mending what was taken away by a hand", err)
 		return
 	}

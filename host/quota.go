@@ -176,7 +176,7 @@ func (j *job) refuse(now moment, err error) {
 // before, or the leader goes by it.
 func (j *job) declines() bool {
 	total := j.host.cfg.Ceilings.Of(j.name, ceiling.ShardingTotalCount)
-	return beyondCeilings(j.view.ConfigErr) && (j.view.Config.JobName == "" || total.Beyond(int64(j.view.Division.Total)))
+	return beyondCeilings(j.member.View.ConfigErr) && (j.member.View.Config.JobName == "" || total.Beyond(int64(j.member.View.Division.Total)))
 }
 
 // decline leaves the job once what runs has ended, and tries to join again
@@ -185,8 +185,8 @@ func (j *job) decline(now moment) {
 	if j.running() > 0 || now.Before(j.retryAt) {
 		return
 	}
-	why := j.view.ConfigErr
-	if err := j.perform(coordination.Leave(j.view, nil)); err != nil {
+	why := j.member.View.ConfigErr
+	if err := j.member.Leave(j.work, nil); err != nil {
 		j.failed(now, "leaving the job", err)
 		return
 	}
@@ -202,7 +202,7 @@ func (j *job) decline(now moment) {
 // number of items which this host knows: the guests of both would count
 // differently.
 func (j *job) leaderRefuses() string {
-	v := j.view
+	v := j.member.View
 	if v.ConfigErr != nil || !v.LeaderRefuses() || v.Division.Total == v.Config.ShardingTotalCount {
 		return ""
 	}

@@ -62,8 +62,8 @@ func (j *job) readDisabled() {
 	if len(items) == 0 {
 		return
 	}
-	var disabled map[int]bool
-	if err := j.perform(coordination.ReadDisabled(j.layout, items, &disabled)); err != nil {
+	disabled, err := coordination.ReadDisabled(j.work, j.member.Registry, j.member.Layout, items)
+	if err != nil {
 		return // shown as it was last known
 	}
 	var held coordination.Items
@@ -73,8 +73,11 @@ func (j *job) readDisabled() {
 			held = append(held, n)
 		}
 	}
-	var states map[int]coordination.ItemState
-	if len(held) == 0 || j.perform(coordination.ReadItems(j.layout, held, &states)) != nil {
+	if len(held) == 0 {
+		return
+	}
+	states, err := coordination.ReadItems(j.work, j.member.Registry, j.member.Layout, held)
+	if err != nil {
 		return
 	}
 	for n, state := range states {
@@ -88,8 +91,8 @@ func (j *job) readHosts(s *JobStatus) {
 	if !j.seen || j.left != "" || j.work.Err() != nil || len(s.Instances) == 0 {
 		return
 	}
-	var details map[string]coordination.HostDetail
-	if err := j.perform(coordination.ReadHosts(j.layout, s.Instances, &details)); err != nil {
+	details, err := coordination.ReadHosts(j.work, j.member.Registry, j.member.Layout, s.Instances)
+	if err != nil {
 		return // left out
 	}
 	digests, zones := make(map[string]bool), make(map[string]bool)
@@ -134,15 +137,15 @@ func (h *Host) offline() []JobStatus {
 }
 
 func (j *job) status() JobStatus {
-	c := j.view.Config
+	c := j.member.View.Config
 	if c.JobName == "" {
 		c = j.wanted.Definition
 	}
 	s := JobStatus{
 		Name: j.name, Cron: c.Cron, TimeZone: j.zone.String(), Next: j.next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, File: j.wanted.File, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
-		Digest: j.wanted.Module.Digest(), Leader: j.view.Leader, Instances: sortedStrings(j.view.Instances), LastFire: j.newestFire(),
-		Warnings: j.view.ConfigWarnings,
+		Digest: j.wanted.Module.Digest(), Leader: j.member.View.Leader, Instances: sortedStrings(j.member.View.Instances), LastFire: j.newestFire(),
+		Warnings: j.member.View.ConfigWarnings,
 	}
 	if j.cronErr != nil {
 		s.Cron, s.RefusedCron = j.cron, c.Cron
@@ -172,7 +175,7 @@ func (j *job) status() JobStatus {
 	}
 	for _, it := range j.sorted(func(it *item) bool { return it.held && it.due != nil && it.run == nil }) {
 		var marks []string
-		for _, q := range coordination.ItemMarks(j.layout, it.number) {
+		for _, q := range coordination.ItemMarks(j.member.Layout, it.number) {
 			marks = append(marks, q.Path)
 		}
 		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d waits: a mark says that somebody else runs it (one of the nodes %s)", it.number, joinWords(marks)))
@@ -189,7 +192,7 @@ func (j *job) status() JobStatus {
 		return it.owned && time.UnixMilli(it.state.Record.Instant).Sub(now) > futureInstant
 	}) {
 		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; %s",
-			it.number, time.UnixMilli(it.state.Record.Instant).UTC().Format(time.RFC3339), j.layout.Sibling(), it.number, then))
+			it.number, time.UnixMilli(it.state.Record.Instant).UTC().Format(time.RFC3339), j.member.Layout.Sibling(), it.number, then))
 	}
 	if j.late {
 		s.Warnings = append(slices.Clone(s.Warnings), "this host's clock is behind the registry's by more than the catch-up window")
@@ -246,8 +249,8 @@ func (j *job) state() (JobState, string) {
 		return JobError, j.execErr.Error()
 	case !j.joined || !j.seen:
 		return JobJoining, ""
-	case j.view.ConfigErr != nil:
-		return JobError, "the configuration in the registry is refused, the last good one stays in force: " + j.view.ConfigErr.Error()
+	case j.member.View.ConfigErr != nil:
+		return JobError, "the configuration in the registry is refused, the last good one stays in force: " + j.member.View.ConfigErr.Error()
 	case j.cronErr != nil:
 		return JobError, j.cronErr.Error()
 	case j.javaRefuses() != "":
@@ -258,14 +261,14 @@ func (j *job) state() (JobState, string) {
 		return JobError, "the last good module stays in force: " + j.execErr.Error()
 	case j.running() > 0:
 		return JobRunning, ""
-	case !j.view.Enabled:
+	case !j.member.View.Enabled:
 		return JobDisabled, "this server is disabled for the job"
-	case !j.share.Current(j.view):
-		if j.view.JavaLed() && j.view.Halted() {
-			return JobSharding, fmt.Sprintf("a Java leader, %s, divides the items; all wait", j.view.Leader)
+	case !j.member.Share.Current(j.member.View):
+		if j.member.View.JavaLed() && j.member.View.Halted() {
+			return JobSharding, fmt.Sprintf("a Java leader, %s, divides the items; all wait", j.member.View.Leader)
 		}
 		return JobSharding, "the items are being divided"
-	case j.view.Division.Total == 0 && !j.view.JavaLed():
+	case j.member.View.Division.Total == 0 && !j.member.View.JavaLed():
 		return JobSharding, "the items were never divided"
 	}
 	return JobReady, ""

@@ -33,7 +33,7 @@ func TestServersThatCameAndWent(t *testing.T) {
 					h.stop()
 					<-h.done
 				}
-				if err := coordination.Perform(t.Context(), rc, coordination.SetServers(coordination.NewLayout("test", "pods"), false, "10.0.0.7")); err != nil {
+				if err := coordination.SetServers(t.Context(), rc, coordination.NewLayout("test", "pods"), false, "10.0.0.7"); err != nil {
 					t.Fatal(err)
 				}
 				limit := max(keep, 0)

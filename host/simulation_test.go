@@ -137,13 +137,13 @@ const simJob = "sim"
 func simLayout() coordination.Layout { return coordination.NewLayout("test", simJob) }
 
 // operate carries out a move for an operator.
-func (w *world) operate(m coordination.Move) error {
+func (w *world) operate(step func(context.Context, registry.Center) error) error {
 	rc, err := w.c.server.Connect(context.Background())
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer rc.Close()
-	return coordination.Perform(context.Background(), rc, m)
+	return step(context.Background(), rc)
 }
 
 // instances are those of the job.
@@ -244,10 +244,15 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 				w.mu.Unlock()
 			case action == 14: // an operator kills what runs
 				item := w.pick(d.ShardingTotalCount+1) - 1
-				_ = w.operate(coordination.AskKill(coordination.Killing{Layout: simLayout(), Item: item, By: "sim", Grace: w.between(0, 10*time.Second), Now: time.Now()}, new([]coordination.KillTarget)))
+				_ = w.operate(func(ctx context.Context, r registry.Center) error {
+					_, err := coordination.AskKill(ctx, r, coordination.Killing{Layout: simLayout(), Item: item, By: "sim", Grace: w.between(0, 10*time.Second), Now: time.Now()})
+					return err
+				})
 			case action == 15 && w.pick(3) == 0: // or stops an instance, and its host is started again
 				for _, id := range w.instances() {
-					_ = w.operate(coordination.StopInstance(simLayout(), id))
+					_ = w.operate(func(ctx context.Context, r registry.Center) error {
+						return coordination.StopInstance(ctx, r, simLayout(), id)
+					})
 					break
 				}
 				time.Sleep(w.between(time.Second, time.Minute))
@@ -285,7 +290,10 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 			}
 		}
 		time.Sleep(10 * time.Minute)
-		for w.operate(coordination.Release(simLayout(), -1, time.Now(), new(coordination.Released))) != nil {
+		for w.operate(func(ctx context.Context, r registry.Center) error {
+			_, err := coordination.Release(ctx, r, simLayout(), -1, time.Now())
+			return err
+		}) != nil {
 			time.Sleep(time.Second)
 		}
 		quiet := time.Now().Truncate(time.Minute).Add(time.Minute)

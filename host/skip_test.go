@@ -95,8 +95,8 @@ func TestFailureIsRecorded(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			var s coordination.Shards
-			if err := coordination.Perform(t.Context(), r, coordination.ReadShards(coordination.NewLayout("test", "fails"), &s)); err != nil {
+			s, err := coordination.ReadShards(t.Context(), r, coordination.NewLayout("test", "fails"))
+			if err != nil {
 				t.Fatal(err)
 			}
 			return s.Items[0].Record

@@ -27,7 +27,7 @@ func TestStart(t *testing.T) {
 			}
 			defer r.Close()
 			layout := coordination.NewLayout("test", "back")
-			if err := coordination.Perform(t.Context(), r, coordination.StopInstance(layout, n.host.Status().Instance)); err != nil {
+			if err := coordination.StopInstance(t.Context(), r, layout, n.host.Status().Instance); err != nil {
 				t.Fatal(err)
 			}
 		},

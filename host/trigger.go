@@ -27,18 +27,19 @@ type waiting struct {
 // triggered returns the fire of the trigger that waits, if there is one.
 func (j *job) triggered(now moment) (id coordination.Fire, ok bool) {
 	t := &j.trigger
-	if j.view.Trigger == 0 || now.Before(j.retryAt) {
+	if j.member.View.Trigger == 0 || now.Before(j.retryAt) {
 		return id, false
 	}
-	if t.seen != j.view.Trigger || t.round == 0 {
-		t.seen, t.round = j.view.Trigger, 0
-		if err := j.perform(coordination.TriggerRound(j.view, t.consumed, &t.round)); err != nil {
+	if t.seen != j.member.View.Trigger || t.round == 0 {
+		t.seen, t.round = j.member.View.Trigger, 0
+		var err error
+		if t.round, err = j.member.TriggerRound(j.work, t.consumed); err != nil {
 			j.failed(now, "reading the trigger", err)
 			return id, false
 		}
 	}
 	if t.round == 0 {
-		j.view.Trigger = 0 // gone, as the next snapshot says
+		j.member.View.Trigger = 0 // gone, as the next snapshot says
 		return id, false
 	}
 	return coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: t.round, Source: string(abi.SourceTrigger)}, true
@@ -50,7 +51,7 @@ func (j *job) triggered(now moment) (id coordination.Fire, ok bool) {
 func (j *job) beginRound(now moment) {
 	idle := j.sorted(func(it *item) bool { return it.owned && it.run == nil && !j.beyond(it) })
 	t := &j.trigger
-	if len(idle) == 0 && len(j.items) > 0 && t.seen != j.view.Trigger {
+	if len(idle) == 0 && len(j.items) > 0 && t.seen != j.member.View.Trigger {
 		return // a trigger that comes before an item ends counts as one with it
 	}
 	id, ok := j.triggered(now)
@@ -100,19 +101,19 @@ func (j *job) consume(now moment, id coordination.Fire, items []*item) bool {
 		return false
 	}
 	j.trigger.consumed = max(j.trigger.consumed, id.Trigger)
-	j.view.Trigger = 0 // the next snapshot says so too
+	j.member.View.Trigger = 0 // the next snapshot says so too
 	return true
 }
 
 // dropTrigger reports a trigger that waits and that this host will not serve.
 func (j *job) dropTrigger(cause SkipCause, why string) {
-	if j.view.Trigger == 0 {
+	if j.member.View.Trigger == 0 {
 		return
 	}
-	round := j.view.Trigger
+	round := j.member.View.Trigger
 	if j.trigger.seen == round && j.trigger.round != 0 {
 		round = j.trigger.round
 	}
 	j.skipFire(coordination.Fire{Instant: j.host.clock().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, cause, why)
-	j.view.Trigger = 0
+	j.member.View.Trigger = 0
 }

@@ -192,7 +192,7 @@ func (j *job) patience(what Wait) (limit time.Duration, told bool) {
 // eachWait calls yield for all that the loop waits for now. since is zero where
 // it is not known otherwise.
 func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Time)) {
-	v := &j.view
+	v := &j.member.View
 	refuses := now.Before(j.retryAt) && !refused(j.joinErr) // else it is this host that refuses
 	if refuses || (j.joined && !j.seen && j.left == "") {
 		yield(WaitRegistry, -1, time.Time{})
@@ -227,7 +227,7 @@ func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Ti
 	switch {
 	case v.JavaLed() && v.Halted():
 		yield(WaitJavaLeader, -1, time.Time{})
-	case v.Enabled && (v.Necessary || v.Processing || !j.share.Current(*v) || (v.Division.Total == 0 && !v.JavaLed())):
+	case v.Enabled && (v.Necessary || v.Processing || !j.member.Share.Current(*v) || (v.Division.Total == 0 && !v.JavaLed())):
 		yield(WaitDivision, -1, time.Time{})
 	}
 	if len(v.FailoverItems) > 0 || len(v.Crashed()) > 0 {
@@ -266,7 +266,7 @@ func (j *job) queuedSince() (since time.Time) {
 
 // waitsFor says in words what the loop waits for, and what can be done about it.
 func (j *job) waitsFor(what Wait, items []int) (forWhat, then string) {
-	v := &j.view
+	v := &j.member.View
 	numbers := coordination.Items(items).String()
 	switch what {
 	case WaitRegistry:

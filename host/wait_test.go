@@ -47,17 +47,19 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 			limit: longestBusiness, words: []string{"the registry to show the job"},
 		},
 		WaitDivision: {
-			begin: func(j *job) { j.view.Necessary = true }, end: func(j *job) { j.view.Necessary = false },
+			begin: func(j *job) { j.member.View.Necessary = true }, end: func(j *job) { j.member.View.Necessary = false },
 			limit: longestBusiness, words: []string{"divided by the leader, " + ourselves},
 		},
 		WaitJavaLeader: {
-			begin: func(j *job) { j.view.Leader, j.view.OurTerm, j.view.Processing = aJavaHost, false, true },
-			end:   func(j *job) { j.view.Processing = false },
+			begin: func(j *job) {
+				j.member.View.Leader, j.member.View.OurTerm, j.member.View.Processing = aJavaHost, false, true
+			},
+			end:   func(j *job) { j.member.View.Processing = false },
 			limit: longestBusiness, words: []string{aJavaHost, "wasmjob shutdown mixed --instance " + aJavaHost},
 		},
 		WaitTakeover: {
-			begin: func(j *job) { j.view.Members = append(j.view.Members, "10.0.0.9@-@9-cc") },
-			end:   func(j *job) { j.view.Members = j.view.Members[:2] },
+			begin: func(j *job) { j.member.View.Members = append(j.member.View.Members, "10.0.0.9@-@9-cc") },
+			end:   func(j *job) { j.member.View.Members = j.member.View.Members[:2] },
 			limit: longestRun, words: []string{"10.0.0.9@-@9-cc", "enabled host"},
 		},
 		WaitMark: {
@@ -65,11 +67,11 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 			limit: longestRun, items: []int{2, 4}, words: []string{"items 2,4", "marked as running elsewhere"},
 		},
 		WaitMove: {
-			begin: func(j *job) { j.view.Division.Pending = coordination.Items{1, 3} }, end: func(j *job) { j.view.Division.Pending = nil },
+			begin: func(j *job) { j.member.View.Division.Pending = coordination.Items{1, 3} }, end: func(j *job) { j.member.View.Division.Pending = nil },
 			limit: longestRun, items: []int{1, 3}, words: []string{"items 1,3", "wasmjob status mixed"},
 		},
 		WaitTrigger: {
-			begin: func(j *job) { j.view.Trigger = 7 }, end: func(j *job) { j.view.Trigger = 0 },
+			begin: func(j *job) { j.member.View.Trigger = 7 }, end: func(j *job) { j.member.View.Trigger = 0 },
 			limit: longestRun, words: []string{"to serve a trigger"},
 		},
 		WaitDrain: {
@@ -79,8 +81,8 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 	} {
 		t.Run(string(what), func(t *testing.T) {
 			j, events := javaJob(t, nil)
-			j.joined, j.seen, j.view.Enabled = true, true, true
-			j.view.Division.Total, j.share = 5, coordination.Share{Items: make(map[int]coordination.ItemState)}
+			j.joined, j.seen, j.member.View.Enabled = true, true, true
+			j.member.View.Division.Total, j.member.Share = 5, coordination.Share{Items: make(map[int]coordination.ItemState)}
 			step := func(d time.Duration, told int) {
 				t.Helper()
 				j.watchWaits(at(d))
@@ -137,25 +139,25 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 func TestWaitsForItemsAreToldApart(t *testing.T) {
 	t.Parallel()
 	j, events := javaJob(t, nil)
-	j.joined, j.seen, j.view.Enabled = true, true, true
-	j.view.Division.Total, j.share = 5, coordination.Share{Items: make(map[int]coordination.ItemState)}
-	j.view.Division.Pending = coordination.Items{1}
+	j.joined, j.seen, j.member.View.Enabled = true, true, true
+	j.member.View.Division.Total, j.member.Share = 5, coordination.Share{Items: make(map[int]coordination.ItemState)}
+	j.member.View.Division.Pending = coordination.Items{1}
 	j.watchWaits(at(0))
-	j.view.Division.Pending = coordination.Items{1, 2}
+	j.member.View.Division.Pending = coordination.Items{1, 2}
 	j.watchWaits(at(time.Minute))
-	j.view.Division.Pending = coordination.Items{2}
+	j.member.View.Division.Pending = coordination.Items{2}
 	j.watchWaits(at(2 * time.Minute))
 	if s := j.waitStatus(at(0)); len(s) != 1 || !s[0].Since.Equal(at(time.Minute).wall) {
 		t.Errorf("item 1 has ended, and the status says %+v", s)
 	}
-	j.view.Division.Pending = coordination.Items{2, 3}
+	j.member.View.Division.Pending = coordination.Items{2, 3}
 	j.watchWaits(at(time.Minute + longestRun))
 	j.watchWaits(at(time.Minute + 2*longestRun))
 	if len(*events) != 2 || !slices.Equal((*events)[0].Items, []int{2}) || !slices.Equal((*events)[1].Items, []int{3}) {
 		t.Errorf("told: %+v", *events)
 	}
 	// Who neither leads nor runs them has nothing to say.
-	j.view.Leader = ofOurs
+	j.member.View.Leader = ofOurs
 	j.watchWaits(at(0))
 	if s := j.waitStatus(at(0)); len(s) != 0 {
 		t.Errorf("another host leads, and the status says %+v", s)

@@ -238,44 +238,43 @@ func resources() (goroutines int, heap uint64) {
 	return runtime.NumGoroutine(), m.HeapAlloc
 }
 
-// peer is a host without jobs to run: a session, and the moves of a host.
+// peer is a host without jobs to run: a session, and a membership of the job.
 type peer struct {
 	b       *testing.B
 	session *zookeeper.Session
 	meter   *meter
-	layout  coordination.Layout
-	self    coordination.JobInstance
-	view    coordination.View
-	share   coordination.Share
+	member  coordination.Member
 }
 
-func (p *peer) perform(m coordination.Move) {
+func (p *peer) perform(step func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), longPatience)
 	defer cancel()
-	if err := coordination.Perform(ctx, counted{p.session, p.meter}, m); err != nil {
-		p.b.Errorf("%s: %v", p.self.ID, err)
+	if err := step(ctx); err != nil {
+		p.b.Errorf("%s: %v", p.member.Self.ID, err)
 	}
 }
 
 // look reads the control nodes. What a host watches is watched besides.
 func (p *peer) look() {
-	control := coordination.Control(p.layout, p.self)
+	control := coordination.Control(p.member.Layout, p.member.Self)
 	nodes, err := p.session.Read(context.Background(), control...)
 	if err != nil {
-		p.b.Errorf("%s: %v", p.self.ID, err)
+		p.b.Errorf("%s: %v", p.member.Self.ID, err)
 		return
 	}
 	s := make(registry.Snapshot)
 	for i, q := range control {
 		s[q] = nodes[i]
 	}
-	p.view = coordination.ParseView(s, p.layout, p.self, p.view)
+	p.member.Observe(s)
 }
 
 func (p *peer) readShare() {
 	p.look()
-	known := p.share.Items
-	p.perform(coordination.ReadShare(p.view, known, &p.share))
+	p.perform(func(ctx context.Context) error {
+		_, err := p.member.ReadShare(ctx, p.member.Share.Items)
+		return err
+	})
 }
 
 // BenchmarkSessions is 100 hosts with a session each and one job of very many
@@ -313,14 +312,15 @@ func sessions(b *testing.B, hosts, items int) {
 			b.Error(err)
 			return
 		}
-		p := &peer{b: b, session: s, meter: m, layout: coordination.NewLayout("sessions", "huge")}
-		p.self = coordination.NewJobInstance(fmt.Sprintf("10.0.0.%d", n), fmt.Sprint(1000+n))
+		p := &peer{b: b, session: s, meter: m, member: coordination.Member{Layout: coordination.NewLayout("sessions", "huge"),
+			Self: coordination.NewJobInstance(fmt.Sprintf("10.0.0.%d", n), fmt.Sprint(1000+n)), Registry: counted{s, m}}}
 		mu.Lock()
 		peers = append(peers, p)
 		mu.Unlock()
-		p.perform(coordination.Join(coordination.Joining{Layout: p.layout, Self: p.self, Definition: definition,
-			Detail: coordination.HostDetail{State: coordination.DetailReady}}))
-		if _, err := s.Watch(watching, coordination.Control(p.layout, p.self)...); err != nil {
+		p.perform(func(ctx context.Context) error {
+			return p.member.Join(ctx, coordination.Joining{Definition: definition, Detail: coordination.HostDetail{State: coordination.DetailReady}})
+		})
+		if _, err := s.Watch(watching, coordination.Control(p.member.Layout, p.member.Self)...); err != nil {
 			b.Error(err)
 		}
 	}
@@ -339,12 +339,17 @@ func sessions(b *testing.B, hosts, items int) {
 	}
 	leader := peers[0]
 	leader.look()
-	leader.perform(coordination.Elect(leader.view, &coordination.Line{}))
+	leader.perform(leader.member.Elect)
 	divide := func(what string) {
 		leader.look()
 		var out coordination.Sharded
 		from := leader.meter.mark()
-		timed(what, func() { leader.perform(coordination.Reshard(leader.view, time.Now(), &out)) })
+		timed(what, func() {
+			leader.perform(func(ctx context.Context) (err error) {
+				out, err = leader.member.Reshard(ctx, time.Now())
+				return err
+			})
+		})
 		sent := requests(from, leader.meter.mark())
 		b.ReportMetric(float64(out.Commits), what+"-commits")
 		b.ReportMetric(float64(sent["multi"]), what+"-multis")
@@ -359,7 +364,7 @@ func sessions(b *testing.B, hosts, items int) {
 		timed(what+"-shares", func() { each(peers, (*peer).readShare) })
 		owned := 0
 		for _, p := range peers {
-			owned += len(p.share.Items)
+			owned += len(p.member.Share.Items)
 			before -= reads(p.meter.mark().wire)
 		}
 		b.ReportMetric(float64(-before)/float64(len(peers)), what+"-shares-reads/host")

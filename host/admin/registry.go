@@ -28,8 +28,8 @@ func NewRegistry(namespace string, center func() registry.Center) *Registry {
 	return &Registry{namespace, center}
 }
 
-// perform carries out a move on a job.
-func (r *Registry) perform(ctx context.Context, job string, move func(coordination.Layout) coordination.Move) error {
+// perform takes an operator's step on a job.
+func (r *Registry) perform(ctx context.Context, job string, step func(context.Context, registry.Center, coordination.Layout) error) error {
 	c := r.center()
 	if c == nil {
 		return host.ErrNotLive
@@ -39,15 +39,24 @@ func (r *Registry) perform(ctx context.Context, job string, move func(coordinati
 	}
 	c, err := coordination.Raised(ctx, c, r.namespace)
 	if err == nil {
-		err = coordination.Perform(ctx, c, move(coordination.NewLayout(r.namespace, job)))
+		err = step(ctx, c, coordination.NewLayout(r.namespace, job))
 	}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, coordination.ErrRemoved):
+	if errors.Is(err, coordination.ErrRemoved) {
 		return fmt.Errorf("namespace %s: %w", r.namespace, &noJobError{job})
 	}
-	return fmt.Errorf("job %q: %w", job, err)
+	if err != nil {
+		return fmt.Errorf("job %q: %w", job, err)
+	}
+	return nil
+}
+
+// query is perform for a step with a result.
+func query[T any](ctx context.Context, r *Registry, job string, step func(context.Context, registry.Center, coordination.Layout) (T, error)) (out T, err error) {
+	err = r.perform(ctx, job, func(ctx context.Context, c registry.Center, l coordination.Layout) (err error) {
+		out, err = step(ctx, c, l)
+		return err
+	})
+	return out, err
 }
 
 // noJobError: the registry has no such job.
@@ -64,8 +73,8 @@ func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
 	if c == nil {
 		return nil, host.ErrNotLive
 	}
-	var list []coordination.JobBrief
-	if err := coordination.Perform(ctx, c, coordination.ReadJobs(r.namespace, &list)); err != nil {
+	list, err := coordination.ReadJobs(ctx, c, r.namespace)
+	if err != nil {
 		return nil, err
 	}
 	out := []Brief{}
@@ -81,12 +90,11 @@ func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
 // Adopt makes the namespace of a registry that was copied from another one
 // usable; see coordination.Adopt.
 func (r *Registry) Adopt(ctx context.Context) (coordination.Adoption, error) {
-	var out coordination.Adoption
 	c := r.center()
 	if c == nil {
-		return out, host.ErrNotLive
+		return coordination.Adoption{}, host.ErrNotLive
 	}
-	return out, coordination.Perform(ctx, c, coordination.Adopt(r.namespace, &out))
+	return coordination.Adopt(ctx, c, r.namespace)
 }
 
 // names are those of one job, or of all if the name is empty.
@@ -118,8 +126,7 @@ func (r *Registry) each(ctx context.Context, job string, do func(name string) er
 
 // Shards returns a job item by item and instance by instance.
 func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
-	var s coordination.Shards
-	err := r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.ReadShards(l, &s) })
+	s, err := query(ctx, r, job, coordination.ReadShards)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +165,9 @@ func (r *Registry) Disable(ctx context.Context, job string) error {
 
 func (r *Registry) setServers(ctx context.Context, job string, enable bool) error {
 	return r.each(ctx, job, func(name string) error {
-		return r.perform(ctx, name, func(l coordination.Layout) coordination.Move { return coordination.SetServers(l, enable) })
+		return r.perform(ctx, name, func(ctx context.Context, c registry.Center, l coordination.Layout) error {
+			return coordination.SetServers(ctx, c, l, enable)
+		})
 	})
 }
 
@@ -193,7 +202,9 @@ func (r *Registry) setServer(ctx context.Context, job, server string, enable boo
 			return nil
 		}
 		known++
-		return r.perform(ctx, name, func(l coordination.Layout) coordination.Move { return coordination.SetServers(l, enable, server) })
+		return r.perform(ctx, name, func(ctx context.Context, c registry.Center, l coordination.Layout) error {
+			return coordination.SetServers(ctx, c, l, enable, server)
+		})
 	})
 	switch {
 	case err != nil:
@@ -223,7 +234,9 @@ func (r *Registry) setItem(ctx context.Context, job string, item int, enable boo
 	if err := r.hasItem(ctx, job, item); err != nil {
 		return err
 	}
-	return r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.SetItem(l, item, enable) })
+	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l coordination.Layout) error {
+		return coordination.SetItem(ctx, c, l, item, enable)
+	})
 }
 
 // hasItem returns an error if the job, or the item, is not there.
@@ -262,7 +275,9 @@ func (r *Registry) Shutdown(ctx context.Context, job, server, instance string) e
 			if (instance != "" && i.ID != instance) || (server != "" && i.Server != server) {
 				continue
 			}
-			err := r.perform(ctx, name, func(l coordination.Layout) coordination.Move { return coordination.StopInstance(l, i.ID) })
+			err := r.perform(ctx, name, func(ctx context.Context, c registry.Center, l coordination.Layout) error {
+				return coordination.StopInstance(ctx, c, l, i.ID)
+			})
 			var conflict *registry.OpError
 			switch {
 			case errors.As(err, &conflict): // it has gone by itself
@@ -386,8 +401,10 @@ func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress
 	}
 	layout := coordination.NewLayout(r.namespace, job)
 	k := coordination.Killing{Layout: layout, Item: o.Item, Run: o.Run, Server: o.Server, By: o.By, Grace: o.Grace, Now: time.Now()}
-	var targets []coordination.KillTarget
-	err := r.perform(ctx, job, func(coordination.Layout) coordination.Move { return coordination.AskKill(k, &targets) })
+	askKill := func(ctx context.Context, c registry.Center, _ coordination.Layout) ([]coordination.KillTarget, error) {
+		return coordination.AskKill(ctx, c, k)
+	}
+	targets, err := query(ctx, r, job, askKill)
 	if err != nil {
 		return nil, err
 	}
@@ -412,8 +429,10 @@ func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress
 func (r *Registry) notRunning(ctx context.Context, k coordination.Killing) error {
 	run := k.Run
 	k.Run, k.Look = "", true
-	var targets []coordination.KillTarget
-	err := r.perform(ctx, k.Layout.Job, func(coordination.Layout) coordination.Move { return coordination.AskKill(k, &targets) })
+	look := func(ctx context.Context, c registry.Center, _ coordination.Layout) ([]coordination.KillTarget, error) {
+		return coordination.AskKill(ctx, c, k)
+	}
+	targets, err := query(ctx, r, k.Layout.Job, look)
 	if err != nil {
 		return err
 	}
@@ -490,8 +509,9 @@ func (w *killWait) look(ctx context.Context, r *Registry, s registry.Snapshot) (
 	}
 	var endings []coordination.Ending
 	if len(ended) > 0 {
-		err := r.perform(ctx, w.job, func(coordination.Layout) coordination.Move {
-			return coordination.ReadEndings(w.layout, ended, &endings)
+		var err error
+		endings, err = query(ctx, r, w.job, func(ctx context.Context, c registry.Center, l coordination.Layout) ([]coordination.Ending, error) {
+			return coordination.ReadEndings(ctx, c, l, ended)
 		})
 		if err != nil {
 			return 0, err
@@ -532,13 +552,13 @@ func (w *killWait) kills() *Kills {
 // Release lets items run again that were held back because hosts died in their
 // runs: one, or with -1 all. It returns those that were.
 func (r *Registry) Release(ctx context.Context, job string, item int) (coordination.Items, error) {
-	var now time.Time
-	err := r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.RegistryTime(l, &now) })
+	now, err := query(ctx, r, job, coordination.RegistryTime)
 	if err != nil {
 		return nil, err
 	}
-	var out coordination.Released
-	err = r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.Release(l, item, now, &out) })
+	out, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l coordination.Layout) (coordination.Released, error) {
+		return coordination.Release(ctx, c, l, item, now)
+	})
 	if err == nil && out.Missing {
 		err = r.hasItem(ctx, job, item)
 	}
@@ -548,7 +568,9 @@ func (r *Registry) Release(ctx context.Context, job string, item int) (coordinat
 // Remove takes the job out of the registry; purge forgets its offsets and
 // records too.
 func (r *Registry) Remove(ctx context.Context, job string, purge bool) error {
-	return r.perform(ctx, job, func(l coordination.Layout) coordination.Move { return coordination.Remove(l, purge) })
+	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l coordination.Layout) error {
+		return coordination.Remove(ctx, c, l, purge)
+	})
 }
 
 // noTargetError: what was to be operated is not there, and this is what is.

@@ -175,7 +175,7 @@ func remove(ctx context.Context, r registry.Center, namespace string, had []stri
 		if hosts := nodes[0].Names; len(hosts) > 0 {
 			return removed, fmt.Errorf("job %s of namespace %s is at %s; end its hosts first", name, namespace, strings.Join(hosts, ", "))
 		}
-		if err := coordination.Perform(ctx, r, coordination.Remove(l, true)); err != nil && !errors.Is(err, coordination.ErrRemoved) {
+		if err := coordination.Remove(ctx, r, l, true); err != nil && !errors.Is(err, coordination.ErrRemoved) {
 			return removed, fmt.Errorf("job %s of namespace %s: %w", name, namespace, err)
 		}
 		removed = append(removed, name)

@@ -195,8 +195,8 @@ func (c *cluster) judge(jobs ...string) *verify.Report {
 	}
 	for _, name := range jobs {
 		l := coordination.NewLayout(c.ns, name)
-		var shards coordination.Shards
-		if err := coordination.Perform(c.t.Context(), s, coordination.ReadShards(l, &shards)); err != nil {
+		shards, err := coordination.ReadShards(c.t.Context(), s, l)
+		if err != nil {
 			c.t.Fatal(err)
 		}
 		if len(shards.Instances) > 0 {

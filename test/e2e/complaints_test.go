@@ -292,8 +292,8 @@ func TestNothingIsShownAsRunningWhoseHostIsGone(t *testing.T) {
 // running are the items of a job as they are shown.
 func (c *cluster) running(s *zookeeper.Session, job string) []coordination.ShardItem {
 	c.t.Helper()
-	var shards coordination.Shards
-	if err := coordination.Perform(within(c.t), s, coordination.ReadShards(coordination.NewLayout(c.ns, job), &shards)); err != nil {
+	shards, err := coordination.ReadShards(within(c.t), s, coordination.NewLayout(c.ns, job))
+	if err != nil {
 		c.t.Fatal(err)
 	}
 	return shards.Items

@@ -1,0 +1,63 @@
+package coordination
+
+import (
+	"context"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+)
+
+// Member is one host's membership of one job: what the host knows of the job and
+// what it has begun. Its methods are the steps of the protocol. Each reads nodes by
+// name, decides by pure functions, commits, and looks again after a conflict; after
+// an error it may be called again. A Member is for one goroutine: the job's loop.
+//
+// What other goroutines and operators do is a function of a session and a [Layout].
+type Member struct {
+	Layout
+	Self     JobInstance
+	Registry registry.Center
+	// View is what the newest snapshot has shown.
+	View View
+	// Share is what the host owns, as of the last ReadShare that found out.
+	Share Share
+	// Runs is what the host has begun and not completed, RunsVersion the version of
+	// its node.
+	Runs        Runs
+	RunsVersion int32
+	// Unknown is set while the registry may hold begins that this host does not know
+	// of, because the outcome of a commit is unknown. Begin, Complete and Recover find
+	// them, and Resolve does if nothing else has.
+	Unknown bool
+	// Election and Takeover are the host's places in ElasticJob's latches.
+	Election, Takeover Line
+}
+
+// Observe takes a snapshot of the Control nodes.
+func (m *Member) Observe(s registry.Snapshot) {
+	m.View = ParseView(s, m.Layout, m.Self, m.View)
+}
+
+// mixed reports whether Java hosts are in the job, or divided its items.
+func (m *Member) mixed() bool { return m.Share.Java || len(m.View.Java()) > 0 }
+
+// perform runs one step with the member's session.
+func (m *Member) perform(ctx context.Context, name string, step func(*exchange) error) error {
+	return perform(ctx, m.Registry, name, step)
+}
+
+// Resolve deals with commits whose outcome is still unknown: a scheduled instant is
+// handed back, and is due again; other runs stay begun, and are returned for the
+// host to run them. ask says that the items may be resharded: one that stayed only
+// because it was begun here can move then.
+func (m *Member) Resolve(ctx context.Context, now time.Time, ask bool) (adopted []Claim, err error) {
+	if !m.Unknown {
+		return nil, nil
+	}
+	v := m.View
+	out, err := m.Complete(ctx, Completing{Wake: true, AskForSharding: ask && !v.Necessary && v.Leader != "" && !v.JavaLed(), Now: now})
+	if err != nil {
+		return nil, err
+	}
+	return out.Adopted, nil
+}

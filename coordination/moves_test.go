@@ -1,0 +1,225 @@
+package coordination_test
+
+import (
+	"context"
+	"time"
+
+	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+)
+
+// move is a protocol step that a test hands to a host of its own, which takes it with
+// its own session.
+type move func(ctx context.Context, r registry.Center) error
+
+// perform takes a step.
+func perform(ctx context.Context, r registry.Center, m move) error { return m(ctx, r) }
+
+// moves makes moves of the package's steps, of a member's and of an operator's. What a
+// step returns goes to out.
+var moves stepper
+
+type stepper struct{}
+
+// with makes a move of a member's step.
+func with(m *co.Member, step func(context.Context) error) move {
+	return func(ctx context.Context, r registry.Center) error {
+		m.Registry = r
+		return step(ctx)
+	}
+}
+
+// into makes a move of a step with a result.
+func into[T any](out *T, step func(ctx context.Context, r registry.Center) (T, error)) move {
+	return func(ctx context.Context, r registry.Center) (err error) {
+		*out, err = step(ctx, r)
+		return err
+	}
+}
+
+func (stepper) Join(m *co.Member, j co.Joining) move {
+	return with(m, func(ctx context.Context) error { return m.Join(ctx, j) })
+}
+
+func (stepper) ApplyDefinition(l co.Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error, out *co.Applied) move {
+	return func(ctx context.Context, r registry.Center) error {
+		applied, err := co.ApplyDefinition(ctx, r, l, mine, former, accept)
+		if out != nil {
+			*out = applied
+		}
+		return err
+	}
+}
+
+func (stepper) Announce(m *co.Member, d co.HostDetail) move {
+	return with(m, func(ctx context.Context) error { return m.Announce(ctx, d) })
+}
+
+func (stepper) Drain(m *co.Member, d co.HostDetail) move {
+	return with(m, func(ctx context.Context) error { return m.Drain(ctx, d) })
+}
+
+func (stepper) Leave(m *co.Member, unfinished co.Items) move {
+	return with(m, func(ctx context.Context) error { return m.Leave(ctx, unfinished) })
+}
+
+func (stepper) Elect(m *co.Member) move {
+	return with(m, m.Elect)
+}
+
+func (stepper) Resign(m *co.Member) move {
+	return with(m, func(ctx context.Context) error { return m.Resign(ctx) })
+}
+
+func (stepper) AskForSharding(m *co.Member) move {
+	return with(m, func(ctx context.Context) error { return m.AskForSharding(ctx) })
+}
+
+func (stepper) Reshard(m *co.Member, now time.Time, out *co.Sharded) move {
+	return with(m, func(ctx context.Context) error {
+		sharded, err := m.Reshard(ctx, now)
+		if out != nil {
+			*out = sharded
+		}
+		return err
+	})
+}
+
+func (stepper) ReadShare(m *co.Member, known map[int]co.ItemState) move {
+	return with(m, func(ctx context.Context) error { return second(m.ReadShare(ctx, known)) })
+}
+
+func (stepper) ReadItems(l co.Layout, items co.Items, out *map[int]co.ItemState) move {
+	return into(out, func(ctx context.Context, r registry.Center) (map[int]co.ItemState, error) {
+		return co.ReadItems(ctx, r, l, items)
+	})
+}
+
+func (stepper) ReadDisabled(l co.Layout, items co.Items, out *map[int]bool) move {
+	return into(out, func(ctx context.Context, r registry.Center) (map[int]bool, error) {
+		return co.ReadDisabled(ctx, r, l, items)
+	})
+}
+
+func (stepper) ReadHosts(l co.Layout, ids []string, out *map[string]co.HostDetail) move {
+	return into(out, func(ctx context.Context, r registry.Center) (map[string]co.HostDetail, error) {
+		return co.ReadHosts(ctx, r, l, ids)
+	})
+}
+
+func (stepper) Begin(m *co.Member, b co.Beginning, out *co.Begun) move {
+	return with(m, func(ctx context.Context) (err error) { *out, err = m.Begin(ctx, b); return err })
+}
+
+func (stepper) Complete(m *co.Member, c co.Completing, out *co.Completed) move {
+	return with(m, func(ctx context.Context) (err error) { *out, err = m.Complete(ctx, c); return err })
+}
+
+func (stepper) SaveOffsets(l co.Layout, items map[int]co.Ended, out *co.Saved) move {
+	return into(out, func(ctx context.Context, r registry.Center) (co.Saved, error) {
+		return co.SaveOffsets(ctx, r, l, items)
+	})
+}
+
+func (stepper) Recover(m *co.Member, rec co.Recovery, out *co.Recovered) move {
+	return with(m, func(ctx context.Context) (err error) { *out, err = m.Recover(ctx, rec); return err })
+}
+
+func (stepper) Bury(m *co.Member, dead []string, bury bool, out *[]string) move {
+	return with(m, func(ctx context.Context) (err error) { *out, err = m.Bury(ctx, dead, bury); return err })
+}
+
+func (stepper) Sweep(m *co.Member, now time.Time, out *co.Swept) move {
+	return with(m, func(ctx context.Context) (err error) { *out, err = m.Sweep(ctx, now); return err })
+}
+
+func (stepper) RetireServers(m *co.Member, now time.Time, keep time.Duration, out *[]string) move {
+	return with(m, func(ctx context.Context) (err error) { *out, err = m.RetireServers(ctx, now, keep); return err })
+}
+
+func (stepper) Repair(m *co.Member, p co.Repairing, out *[]string) move {
+	return with(m, func(ctx context.Context) (err error) { *out, err = m.Repair(ctx, p); return err })
+}
+
+func (stepper) MarkMisfire(l co.Layout, items co.Items) move {
+	return func(ctx context.Context, r registry.Center) error { return co.MarkMisfire(ctx, r, l, items) }
+}
+
+func (stepper) RegistryTime(l co.Layout, out *time.Time) move {
+	return into(out, func(ctx context.Context, r registry.Center) (time.Time, error) { return co.RegistryTime(ctx, r, l) })
+}
+
+func (stepper) Arrive(l co.Layout, self co.JobInstance, p co.Phase, items co.Items, total int, last *bool) move {
+	return into(last, func(ctx context.Context, r registry.Center) (bool, error) {
+		return co.Arrive(ctx, r, l, self, p, items, total)
+	})
+}
+
+func (stepper) ClearGuarantee(l co.Layout, p co.Phase) move {
+	return func(ctx context.Context, r registry.Center) error { return co.ClearGuarantee(ctx, r, l, p) }
+}
+
+func (stepper) DropKills(l co.Layout, self co.JobInstance, version int32) move {
+	return func(ctx context.Context, r registry.Center) error { return co.DropKills(ctx, r, l, self, version) }
+}
+
+func (stepper) AskKill(k co.Killing, out *[]co.KillTarget) move {
+	return into(out, func(ctx context.Context, r registry.Center) ([]co.KillTarget, error) { return co.AskKill(ctx, r, k) })
+}
+
+func (stepper) ReadEndings(l co.Layout, targets []co.KillTarget, out *[]co.Ending) move {
+	return into(out, func(ctx context.Context, r registry.Center) ([]co.Ending, error) {
+		return co.ReadEndings(ctx, r, l, targets)
+	})
+}
+
+func (stepper) Release(l co.Layout, item int, now time.Time, out *co.Released) move {
+	return into(out, func(ctx context.Context, r registry.Center) (co.Released, error) {
+		return co.Release(ctx, r, l, item, now)
+	})
+}
+
+func (stepper) TriggerJob(l co.Layout) move {
+	return func(ctx context.Context, r registry.Center) error { return co.TriggerJob(ctx, r, l) }
+}
+
+func (stepper) TriggerRound(m *co.Member, consumed int64, out *int64) move {
+	return with(m, func(ctx context.Context) (err error) { *out, err = m.TriggerRound(ctx, consumed); return err })
+}
+
+func (stepper) SetServers(l co.Layout, enable bool, ips ...string) move {
+	return func(ctx context.Context, r registry.Center) error { return co.SetServers(ctx, r, l, enable, ips...) }
+}
+
+func (stepper) CarryDisabled(l co.Layout, disabled bool, since int64, ip string, carried *bool) move {
+	return into(carried, func(ctx context.Context, r registry.Center) (bool, error) {
+		return co.CarryDisabled(ctx, r, l, disabled, since, ip)
+	})
+}
+
+func (stepper) SetItem(l co.Layout, item int, enable bool) move {
+	return func(ctx context.Context, r registry.Center) error { return co.SetItem(ctx, r, l, item, enable) }
+}
+
+func (stepper) StopInstance(l co.Layout, id string) move {
+	return func(ctx context.Context, r registry.Center) error { return co.StopInstance(ctx, r, l, id) }
+}
+
+func (stepper) Remove(l co.Layout, purge bool) move {
+	return func(ctx context.Context, r registry.Center) error { return co.Remove(ctx, r, l, purge) }
+}
+
+func (stepper) Adopt(namespace string, out *co.Adoption) move {
+	return into(out, func(ctx context.Context, r registry.Center) (co.Adoption, error) { return co.Adopt(ctx, r, namespace) })
+}
+
+func (stepper) ReadShards(l co.Layout, out *co.Shards) move {
+	return into(out, func(ctx context.Context, r registry.Center) (co.Shards, error) { return co.ReadShards(ctx, r, l) })
+}
+
+func (stepper) ReadJobs(namespace string, out *[]co.JobBrief) move {
+	return into(out, func(ctx context.Context, r registry.Center) ([]co.JobBrief, error) {
+		return co.ReadJobs(ctx, r, namespace)
+	})
+}

@@ -1,0 +1,213 @@
+package coordination
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+)
+
+// Repairing is a host's wish to have in order what the job's hosts rely on.
+type Repairing struct {
+	Detail HostDetail
+	// Items is set to look at the node of every item as well.
+	Items bool
+}
+
+// MissingFromMembers reports that this host is in the job's list and not among the members:
+// somebody has edited that node, or taken our tree away.
+func (v View) MissingFromMembers() bool {
+	return v.Exists && v.Joined() && !slices.Contains(v.Members, v.Self.ID)
+}
+
+// Repair repairs what an external edit has deleted or put in
+// another one's place: the nodes below which hosts write, this host's own ones,
+// its name among the members. It takes away hosts that do not exist: the nodes by
+// which a host is known to live are ephemeral, and one that is not stands for
+// nobody. If something was gone that a division relies on, it asks for one.
+//
+// A job that was removed, and a host that was stopped by an operator, are left
+// as they are. repaired lists the nodes that were made, set or taken away.
+func (m *Member) Repair(ctx context.Context, p Repairing) (repaired []string, err error) {
+	err = m.perform(ctx, "repair", func(x *exchange) error {
+		for {
+			g := repairing{Member: m, Repairing: p}
+			there, err := g.read(x)
+			if err != nil || !there {
+				return err
+			}
+			ops, paths := g.repair()
+			if len(paths) == 0 {
+				return nil
+			}
+			_, err = x.commit(ops...)
+			if conflict := conflictOf(err); conflict != nil && conflict.Index < 2 {
+				return nil // the job was removed, or this host was stopped
+			}
+			if err == nil {
+				repaired = append(repaired, paths...)
+			}
+			if !contested(err) {
+				return err
+			}
+		}
+	})
+	return repaired, err
+}
+
+// repairing is a Repairing on its way: what was read.
+type repairing struct {
+	*Member
+	Repairing
+	instance, detail, runs, assigned, flag registry.Node
+	// places are the nodes below which others are made, parents first; strangers
+	// are nodes of hosts that may not exist.
+	places, strangers, items []registry.Node
+}
+
+// read reads all that a host repairs. there is false if the job was removed, or
+// this host was stopped.
+func (g *repairing) read(x *exchange) (there bool, err error) {
+	l, v, self := g.View.Layout, g.View, g.View.Self.ID
+	read := []registry.Query{registry.Data(l.config()), registry.Data(l.instance(self)), registry.Data(l.detail(self)), registry.Data(l.runsOf(self)), registry.Data(l.assignmentOf(self)),
+		registry.Children(l.instances()), registry.Children(l.details()), registry.Children(l.sharding()), registry.Data(l.necessary())}
+	for _, p := range l.places() {
+		read = append(read, registry.Data(p))
+	}
+	n, err := x.read(read...)
+	if err != nil || !n.Data(l.config()).Exists || !n.Data(l.instance(self)).Exists {
+		return false, err
+	}
+	g.instance, g.detail, g.runs, g.assigned, g.flag = n.Data(l.instance(self)), n.Data(l.detail(self)), n.Data(l.runsOf(self)), n.Data(l.assignmentOf(self)), n.Data(l.necessary())
+	for _, p := range l.places() {
+		g.places = append(g.places, n.Data(p))
+	}
+
+	instances, details := n.Children(l.instances()), n.Children(l.details())
+	var strangers, items []registry.Query
+	for _, id := range instances {
+		if known := slices.Contains(details, id) && slices.Contains(v.Members, id); !known && id != self {
+			strangers = append(strangers, registry.Data(l.instance(id)))
+		}
+	}
+	for _, id := range details {
+		if !slices.Contains(instances, id) {
+			strangers = append(strangers, registry.Data(l.detail(id)))
+		}
+	}
+	for _, name := range n.Children(l.sharding()) {
+		if i, ok := itemNumber(name); ok && g.Items {
+			items = append(items, registry.Data(l.item(i)))
+		}
+	}
+	if n, err = x.read(slices.Concat(strangers, items)...); err != nil {
+		return false, err
+	}
+	for _, q := range strangers {
+		g.strangers = append(g.strangers, n[q])
+	}
+	for _, q := range items {
+		g.items = append(g.items, n[q])
+	}
+	return true, nil
+}
+
+// places are the nodes of skeleton and those above them, parents first.
+func (l Layout) places() []string {
+	paths := []string{l.root + "/leader", l.root + "/leader/failover", l.adopted(), l.sibling}
+	for _, op := range l.skeleton() {
+		paths = append(paths, op.Path)
+	}
+	return paths
+}
+
+// repair are the ops that repair the tree, and the paths of what they repair.
+func (g *repairing) repair() (ops []registry.Op, paths []string) {
+	l, self := g.View.Layout, g.View.Self.ID
+	ops, at := g.repairPlaces()
+	divide := len(ops) > 0
+	for _, n := range g.items {
+		if n.Ephemeral {
+			ops = append(ops, registry.Delete(n.Path, n.Version), registry.Create(n.Path, nil))
+			divide = true
+		}
+	}
+	members, term := at[l.members()], at[l.term()]
+	with := parseMembers(members.Data).with(self)
+	if !members.Exists || !term.Exists {
+		// Their versions begin again. A division that relies on one of them must
+		// find that the other has changed.
+		ops = append(ops, registry.Set(l.members(), with.data(), members.Version), registry.Set(l.term(), term.Data, term.Version))
+	} else if string(with.data()) != string(members.Data) {
+		ops = append(ops, registry.Set(l.members(), with.data(), members.Version))
+		divide = divide || !slices.Contains(parseMembers(members.Data), self)
+	}
+	if !g.assigned.Exists {
+		divide = true
+	}
+	ops = append(ops, g.repairOwn()...)
+	for _, n := range g.strangers {
+		if n.Exists && !n.Ephemeral {
+			ops = append(ops, registry.Delete(n.Path, n.Version))
+		}
+	}
+
+	for _, op := range ops {
+		paths = append(paths, op.Path)
+	}
+	if divide && !g.flag.Exists {
+		ops = append(ops, registry.Create(l.necessary(), nil))
+	}
+	// Not a job that was removed meanwhile, and not a host that was stopped.
+	ops = append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Check(l.instance(self), g.instance.Version)}, ops...)
+	return ops, slices.Compact(paths)
+}
+
+// repairPlaces makes the nodes below which others are made. at is what is there
+// afterwards.
+func (g *repairing) repairPlaces() (ops []registry.Op, at map[string]registry.Node) {
+	at = make(map[string]registry.Node, len(g.places))
+	for _, n := range g.places {
+		if n.Exists && !n.Ephemeral {
+			at[n.Path] = n
+			continue
+		}
+		if n.Exists { // nothing can be made below an ephemeral node
+			ops = append(ops, registry.Delete(n.Path, n.Version), registry.Create(n.Path, n.Data))
+		} else {
+			ops = append(ops, registry.Ensure(n.Path))
+		}
+		at[n.Path] = registry.Node{Query: n.Query, Data: n.Data}
+	}
+	return ops, at
+}
+
+// repairOwn makes this host's own nodes.
+func (g *repairing) repairOwn() (ops []registry.Op) {
+	l, self := g.View.Layout, g.View.Self.ID
+	if _, err := parseRuns(g.runs.Data); !g.runs.Exists {
+		ops = append(ops, registry.Create(l.runsOf(self), g.Runs.data()))
+	} else if err != nil {
+		ops = append(ops, registry.Set(l.runsOf(self), g.Runs.data(), g.runs.Version))
+	}
+	if !g.assigned.Exists {
+		ops = append(ops, registry.Create(l.assignmentOf(self), nil))
+	}
+	if n := g.detail; !n.Exists || !n.Ephemeral {
+		if n.Exists {
+			ops = append(ops, registry.Delete(n.Path, n.Version))
+		}
+		ops = append(ops, registry.CreateEphemeral(l.detail(self), g.Detail.data()))
+	}
+	if n := g.instance; !n.Ephemeral {
+		ops = append(ops, registry.Delete(n.Path, n.Version), registry.CreateEphemeral(n.Path, g.View.Self.yaml()))
+	}
+	return ops
+}
+
+// gone is the error about a node without which a host cannot go on, and which
+// Repair repairs.
+func gone(n registry.Node) error {
+	return fmt.Errorf("node %s is gone: %w", n.Path, registry.ErrConflict)
+}
