@@ -98,10 +98,11 @@ var rooms = []room{
 		testsMay: []string{"coordination/registrytest", "test/zkserver"},
 		why:      "the other registry: the only room that knows how ZooKeeper talks"},
 
+	{name: "host/due", outside: []string{cron}, why: "which instants are due, by the clock and what was begun alone"},
 	{name: "host/schedule", outside: []string{cron, edit}, why: "cron dialects, and nothing else, behind one interface"},
 	{name: "host/ceiling", may: []string{"coordination/jobconfig"},
 		why: "pure functions: what a job may have at most; whoever enforces a ceiling asks here"},
-	{name: "host", may: []string{"coordination", "coordination/registry", "coordination/jobconfig", "abi", "host/ceiling", "host/schedule"}, outside: []string{cron, zap, xtime},
+	{name: "host", may: []string{"coordination", "coordination/registry", "coordination/jobconfig", "abi", "host/ceiling", "host/due", "host/schedule"}, outside: []string{cron, zap, xtime},
 		testsMay: []string{"coordination/embedded", "coordination/registrytest", "strategy", "host/verify"},
 		why:      "receives registry and modules as values, so that tests hand it functions in a bubble"},
 	{name: "host/plugin", may: []string{"abi"}, outside: []string{wazero},
@@ -183,7 +184,7 @@ var anyTest = []string{goleak}
 var shared = map[string]string{
 	cobra:    "reads the command line of each program, cmd/host and cmd/chaos",
 	pflag:    "the flags of the same two",
-	cron:     "its Schedule is the interface that a job keeps; only host/schedule makes one",
+	cron:     "its Schedule is the interface that host/due and a job keep; only host/schedule makes one",
 	zap:      "the logger travels as a value",
 	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for; cmd/host and cmd/chaos read the settings file",
 	edit:     "did you mean: names of fields in host/definition, of zones in host/schedule",

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/due"
 )
 
 // fire is one firing of the job on this host: items that were begun in one
@@ -57,43 +58,20 @@ type fire struct {
 	thrown     bool // an item failed and the error handler is THROW
 }
 
-// due reports whether an instant of the schedule has come that was not seen to.
-func (j *job) due(now moment) bool {
-	return j.schedule != nil && !j.next.IsZero() && !now.wall.Before(j.next)
-}
-
-// tick handles the clock: the instants up to now are due. Several at once (the
-// process was suspended, the clock was set) are treated as the newest one.
+// tick handles the clock: the instants up to now are due. Several at once are
+// coalesced into the newest one.
 func (j *job) tick(now moment) {
-	if !j.due(now) || now.Before(j.retryAt) {
+	if !j.calendar.Due(now.wall) || now.Before(j.retryAt) {
 		return
 	}
-	at, skipped := j.next, 0
 	begun, held := j.begunUntil()
-	if next := j.schedule.Next(begun); at.Before(next) && !next.After(now.wall) {
-		at = next
-	}
-	first := at
-	for n := j.schedule.Next(at); !n.IsZero() && !n.After(now.wall); n = j.schedule.Next(n) {
-		at = n
-		if skipped++; skipped > 10_000 {
-			at = newest(j.schedule.Next, now.wall) // a long sleep and a fast schedule
-			break
-		}
-	}
-	if skipped > 0 && held && first.After(begun) {
-		j.skipFires(coordination.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, at.Add(-time.Millisecond), SkipLater,
-			fmt.Sprintf("%d instants from here on came due while the process did not run or the registry could not be reached, or when the clock was set; they are one fire at %s", skipped, at.Format(time.RFC3339)))
-	}
-	j.arm(at)
-	if !j.next.After(now.wall) {
-		j.arm(now.wall)
-	}
+	at, skip := j.calendar.Take(now.wall, begun, held)
+	j.reportSkip(skip)
 	if j.member.View.JavaLed() && !j.member.View.Halted() && !slices.ContainsFunc(slices.Collect(maps.Values(j.items)), func(it *item) bool { return it.owned }) {
 		// A Java leader may have divided between two snapshots, and a begin
 		// that would find out does not come.
 		j.member.Share = coordination.Share{}
-		j.parked = at
+		j.calendar.Parked = at
 		j.readShare(now)
 		return
 	}
@@ -102,6 +80,16 @@ func (j *job) tick(now moment) {
 		return
 	}
 	j.fire(now, at)
+}
+
+// skipCauses are the causes of events by those of the calendar.
+var skipCauses = map[due.Cause]SkipCause{due.Later: SkipLater, due.Disabled: SkipDisabled, due.Missed: SkipMissed}
+
+// reportSkip reports scheduled instants for which no fire comes; nil is none.
+func (j *job) reportSkip(s *due.Skip) {
+	if s != nil {
+		j.skipFires(coordination.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceSchedule)}, s.Through, skipCauses[s.Cause], s.Reason)
+	}
 }
 
 // begunUntil is the earliest instant that an item of this host was begun for last,
@@ -120,28 +108,10 @@ func (j *job) begunUntil() (earliest time.Time, held bool) {
 	return earliest, held
 }
 
-// park keeps an instant until the items have been divided. Of several, the
-// newest stands for all.
+// park keeps an instant until the items have been divided.
 func (j *job) park(at time.Time) {
-	if begun, held := j.begunUntil(); held && j.parked.After(begun) && j.parked.Before(at) {
-		j.skipFires(coordination.Fire{Instant: j.parked.UnixMilli(), Source: string(abi.SourceSchedule)}, time.Time{}, SkipLater,
-			"the items were being divided, and a newer instant came due: it stands for this one")
-	}
-	j.parked = at
-}
-
-// newest finds the last instant up to now by looking back further and further.
-func newest(next func(time.Time) time.Time, now time.Time) time.Time {
-	var found time.Time
-	for back := time.Second; back < 10*366*24*time.Hour; back *= 2 {
-		for n := next(now.Add(-back)); !n.IsZero() && !n.After(now); n = next(n) {
-			found = n
-		}
-		if !found.IsZero() {
-			return found
-		}
-	}
-	return now
+	begun, held := j.begunUntil()
+	j.reportSkip(j.calendar.Park(at, begun, held))
 }
 
 // fire begins the items of a scheduled instant that are idle and notes a
@@ -250,16 +220,17 @@ func (j *job) misfire(it *item, id coordination.Fire) {
 }
 
 // makeUp finds what was due for items that this host has just been given,
-// while they had no owner. An instant that was handed back was begun in time: it
-// runs whatever misfire and the catch-up window say, unless a newer one is made
-// up for.
+// while they had no owner.
 func (j *job) makeUp(now time.Time, gained []int) {
-	if j.schedule == nil || !j.member.View.Enabled || j.javaRefuses() != "" || j.leaderRefuses() != "" {
+	if j.calendar.Schedule == nil || !j.member.View.Enabled || j.javaRefuses() != "" || j.leaderRefuses() != "" {
 		return
 	}
 	slices.Sort(gained)
-	// Items mostly were begun last at the same instant.
-	found := make(map[int64]missed)
+	type owed struct {
+		at   time.Time
+		skip *due.Skip
+	}
+	found := make(map[[2]int64]owed) // items mostly were begun last at the same instant
 	for _, n := range gained {
 		it := j.items[n]
 		if it == nil || it.due != nil || it.state.Record.Instant == 0 {
@@ -269,35 +240,22 @@ func (j *job) makeUp(now time.Time, gained []int) {
 			j.passed = true
 			continue
 		}
-		since := it.state.Record.Instant
-		m, known := found[since]
+		begun, back := it.state.Record.Instant, it.state.Record.HandedBack()
+		o, known := found[[2]int64{begun, back}]
 		if !known {
-			m = j.missedSince(now, time.UnixMilli(since))
-			found[since] = m
-		}
-		if back := it.state.Record.HandedBack(); back != 0 && (m.newest.IsZero() || !j.member.View.Config.Misfire) {
-			it.due = &coordination.Fire{Instant: back, Source: string(abi.SourceCatchUp)}
-			m = j.missedSince(now, time.UnixMilli(back))
-		}
-		if m.first.IsZero() {
-			continue
-		}
-		id := coordination.Fire{Instant: m.first.UnixMilli(), Source: string(abi.SourceCatchUp)}
-		through := later(now, m.newest)
-		switch {
-		case m.newest.IsZero() && m.first.Before(j.notBefore):
-			j.skipItems(it, id, through, SkipDisabled, "it was due while this host was disabled for the job or away from it")
-		case m.newest.IsZero():
-			j.skipItems(it, id, through, SkipMissed, fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", j.guest.CatchUpWindow))
-		case !j.member.View.Config.Misfire:
-			j.skipItems(it, id, through, SkipMissed, fmt.Sprintf("no host had the item when it was due; misfire is off (%d instants from here on)", m.count))
-		default:
-			if !m.newest.Equal(m.first) {
-				j.skipItems(it, id, m.newest.Add(-time.Millisecond), SkipLater, fmt.Sprintf("%d instants from here on came due while no host had the item; they are made up for once, for %s",
-					m.count-1, m.newest.UTC().Format(time.RFC3339)))
+			var handedBack time.Time
+			if back != 0 {
+				handedBack = time.UnixMilli(back)
 			}
-			id.Instant = m.newest.UnixMilli()
-			it.due = &id
+			o.at, o.skip = j.calendar.CatchUp(now, time.UnixMilli(begun), handedBack, j.member.View.Config.Misfire)
+			found[[2]int64{begun, back}] = o
+		}
+		if o.skip != nil {
+			id := coordination.Fire{Instant: o.skip.First.UnixMilli(), Source: string(abi.SourceCatchUp)}
+			j.skipItems(it, id, o.skip.Through, skipCauses[o.skip.Cause], o.skip.Reason)
+		}
+		if !o.at.IsZero() {
+			it.due = &coordination.Fire{Instant: o.at.UnixMilli(), Source: string(abi.SourceCatchUp)}
 		}
 	}
 }
@@ -323,40 +281,6 @@ func (j *job) makeUpPassed(now time.Time) {
 	if len(passed) > 0 {
 		j.makeUp(now, passed)
 	}
-}
-
-// missed are instants that came due for an item and were not begun.
-type missed struct {
-	first, newest time.Time // newest: the newest, for which a catch-up runs
-	count         int       // from first to newest; with gaps at most more
-}
-
-// missedSince finds the instants after one that was begun, up to now. What is
-// ahead of the job's clock is left to that.
-func (j *job) missedSince(now, since time.Time) missed {
-	// What is before the next instant was due: the wall clock may have gone back by
-	// some milliseconds since, when the registry's became better known.
-	end := now
-	if !j.next.IsZero() {
-		end = j.next.Add(-time.Millisecond)
-	}
-	first := j.schedule.Next(since)
-	if first.IsZero() || first.After(end) {
-		return missed{}
-	}
-	m := missed{first: first}
-	floor := later(now.Add(-j.guest.CatchUpWindow), j.notBefore)
-	if !floor.After(first) {
-		floor = first
-	}
-	for t := j.schedule.Next(floor.Add(-time.Millisecond)); !t.IsZero() && !t.After(end); t = j.schedule.Next(t) {
-		m.newest = t
-		m.count++
-	}
-	if floor.After(first) {
-		m.count++ // the first, and what lies between it and the window
-	}
-	return m
 }
 
 // followUp begins what is owed: items that missed an instant, and a trigger.
@@ -715,10 +639,8 @@ func (j *job) start(now moment, id coordination.Fire, states, before map[int]coo
 	slices.Sort(numbers)
 	f.taskID = coordination.TaskID(j.name, numbers, j.member.Self.ID)
 	f.announces = len(f.config.JobListenerTypes) > 0 && j.mixed()
-	if id.Trigger == 0 && j.schedule != nil {
-		f.next = j.schedule.Next(id.Time())
-	} else {
-		f.next = j.next
+	if f.next = j.calendar.Next; id.Trigger == 0 && j.calendar.Schedule != nil {
+		f.next = j.calendar.After(id.Time())
 	}
 	parameters, err := jobconfig.ParseItemParameters(f.config.ShardingItemParameters)
 	if err != nil {
@@ -842,10 +764,10 @@ func (j *job) total() int {
 
 // nextAfter is the scheduled instant after a scheduled fire's.
 func (j *job) nextAfter(id coordination.Fire) time.Time {
-	if j.schedule == nil || id.Source != string(abi.SourceSchedule) {
+	if id.Source != string(abi.SourceSchedule) {
 		return time.Time{}
 	}
-	return j.schedule.Next(id.Time())
+	return j.calendar.After(id.Time())
 }
 
 func sortedInts(s []int) []int { slices.Sort(s); return s }

@@ -63,10 +63,10 @@ func TestInstantsBeforeTheItemsAreNotReported(t *testing.T) {
 			it.state.Record.Instant = second(begun).UnixMilli()
 			j.items[n] = it
 		}
-		j.schedule = everySecond
-		j.next = second(1)
+		j.calendar.Schedule = everySecond
+		j.calendar.Next = second(1)
 		if tc.parked != 0 {
-			j.parked, j.next = second(tc.parked), second(tc.parked+1)
+			j.calendar.Parked, j.calendar.Next = second(tc.parked), second(tc.parked+1)
 		}
 		j.tick(moment{second(6), second(6)})
 		var got []int

@@ -172,8 +172,8 @@ func (p *queue) until() time.Time {
 // notOwed notes that an item came from Java hosts: what was due before is
 // theirs, whether they ran it or not.
 func (j *job) notOwed(it *item, before time.Time) {
-	if since := it.state.Record.Instant; since != 0 && j.schedule != nil {
-		if first := j.schedule.Next(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
+	if since := it.state.Record.Instant; since != 0 && j.calendar.Schedule != nil {
+		if first := j.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
 			j.skipItem(it, coordination.Fire{Instant: first.UnixMilli(), Source: "schedule"},
 				SkipElsewhere, "from here on the item may have belonged to a Java host; whether that ran it is not known")
 		}

@@ -289,7 +289,7 @@ func TestWhatIsNotOwedToAnItemFromJavaHosts(t *testing.T) {
 		"ahead of the clock":     {minute(9), minute(5), minute(9), time.Time{}},
 	} {
 		j, events := javaJob(t, nil)
-		j.schedule = s
+		j.calendar.Schedule = s
 		it := &item{number: 3}
 		if !c.record.IsZero() {
 			it.state.Record.Instant = c.record.UnixMilli()

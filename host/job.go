@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -92,7 +93,7 @@ type job struct {
 	expected   time.Time // the next fire, as exec knows it, if informed is set
 	informed   bool
 	guest      jobconfig.Guest
-	schedule   cron.Schedule // nil for a one-off job
+	calendar   due.Calendar
 	zone       *time.Location
 	configured configured
 	disabled   bool   // the configuration's, as last carried over
@@ -143,11 +144,8 @@ type job struct {
 	ended        map[int]endedRun // wait for their completion to be committed
 	endedSince   time.Time
 	completedAt  time.Time // when ends of runs were last written down
-	next         time.Time // the next scheduled instant, by the wall clock
-	parked       time.Time // an instant that waits for the share
 	passed       bool      // an item's passed is set
 	trigger      waiting
-	notBefore    time.Time // instants up to here have no catch-up
 	flagSeen     time.Time // view.FlagSeen, by Go's own clock
 	deferredSeen time.Time // view.DeferredSeen, by Go's own clock
 	stale        int       // begins in a row that found the registry to be otherwise
@@ -330,7 +328,9 @@ func (j *job) run(work context.Context) {
 		news = j.read() || news
 		now := j.host.now()
 		if now.wall.Before(j.wall.Add(-clockStep)) { // what is reckoned of the registry's wavers
-			j.setBack(now)
+			// An item that another host began by a clock that is right must not wait until
+			// this clock is where it was. What was begun already is refused by its record.
+			j.calendar.SetBack(now.wall)
 		}
 		j.wall = now.wall
 		// While many items run, each end of one is not looked at by itself.
@@ -507,8 +507,8 @@ func (j *job) advance(now moment) (over bool) {
 // expect lets the module leave memory until shortly before its next fire here.
 func (j *job) expect(now moment) {
 	next := time.Time{}
-	if !j.next.IsZero() && j.member.View.Enabled && len(j.items) > 0 {
-		next = now.Add(j.next.Sub(now.wall))
+	if !j.calendar.Next.IsZero() && j.member.View.Enabled && len(j.items) > 0 {
+		next = now.Add(j.calendar.Next.Sub(now.wall))
 	}
 	// The wall clock is set right by some milliseconds all the time.
 	if j.exec == nil || (j.informed && next.Sub(j.expected).Abs() < clockStep) {
@@ -550,7 +550,7 @@ func (j *job) sleep(now moment) time.Duration {
 	case j.left != "" || !j.joined || !j.seen:
 		return wait
 	}
-	instant(j.next)
+	instant(j.calendar.Next)
 	at(j.recoverAt)
 	instant(j.member.View.DivideAt())
 	at(j.election.until())
@@ -712,7 +712,7 @@ func (j *job) rejoin(now moment) {
 	j.admitGuests()
 	j.seen, j.member.View = false, coordination.View{Config: j.member.View.Config}
 	j.member.Self = j.term.again(j.name)
-	j.next, j.parked, j.notBefore = time.Time{}, time.Time{}, now.wall
+	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
 	j.cronFor, j.configured = "", configured{}
 	j.election.reset()
 	j.takers.reset()
@@ -730,7 +730,7 @@ func (j *job) configure(now moment) {
 	}
 	c := j.member.View.Config
 	key := c.Cron + "\x00" + c.TimeZone
-	if key != j.cronFor && j.due(now) {
+	if key != j.cronFor && j.calendar.Due(now.wall) {
 		// The new schedule may not have the instant: it begins by the old one.
 		if !j.term.registry.Trusted() {
 			return
@@ -764,8 +764,8 @@ func (j *job) configure(now moment) {
 			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
 			j.emit(Event{Kind: EventJobError, Reason: err.Error()})
 		} else {
-			j.schedule, j.zone, j.cron = s, zone, c.Cron
-			j.arm(now.wall)
+			j.calendar.Schedule, j.zone, j.cron = s, zone, c.Cron
+			j.calendar.Arm(now.wall)
 			if changed {
 				j.emit(Event{Kind: EventJobChanged, Source: sourceOf(c.Cron), Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
 			}
@@ -776,7 +776,7 @@ func (j *job) configure(now moment) {
 		j.execErr = err
 		return
 	}
-	j.guest = guest
+	j.guest, j.calendar.Window = guest, guest.CatchUpWindow
 	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName)
 	if execFor == j.execFor {
 		return
@@ -805,29 +805,6 @@ func (j *job) configure(now moment) {
 func (j *job) detail() coordination.HostDetail {
 	return coordination.HostDetail{State: coordination.DetailReady, Digest: j.wanted.Module.Digest(), TimeZone: j.zone.String(),
 		Succeeded: j.succeeded, Failed: j.failures}
-}
-
-// arm computes the next scheduled instant after one.
-func (j *job) arm(after time.Time) {
-	j.next = time.Time{}
-	if j.schedule != nil {
-		j.next = j.schedule.Next(after)
-	}
-}
-
-// setBack takes note that the wall clock has been set back. What lies ahead by it
-// comes sooner than what was computed: an item that another host began by a clock
-// that is right, or whose record an operator has deleted, must not wait until
-// this clock is where it was. What was begun already is refused by its record.
-// An instant that came due by the old clock and by the new one, and has not been
-// seen to, stays due: the registry could not be reached.
-func (j *job) setBack(now moment) {
-	if j.next.IsZero() || j.next.After(now.wall) {
-		j.arm(now.wall)
-	}
-	if j.notBefore.After(now.wall) {
-		j.notBefore = now.wall
-	}
 }
 
 // running counts the items that run here, or whose completion is not written yet.

@@ -221,7 +221,7 @@ func (j *job) stopped(now moment) {
 // starts it again.
 func (j *job) quit(state JobState, why string) {
 	j.left, j.leftState = why, state
-	j.next = time.Time{}
+	j.calendar.Next = time.Time{}
 	j.settled.Store(true)
 	j.unwatchAll()
 	j.dropTrigger(SkipDisabled, why)
@@ -457,7 +457,7 @@ func joinWords(words []string) string { return strings.Join(words, ", ") }
 // something it waits for the snapshot that shows it.
 func (j *job) coordinate(now moment) {
 	if j.member.View.Enabled && !j.wasEnabled {
-		j.notBefore = now.wall // what was due while it was disabled has no catch-up
+		j.calendar.NotBefore = now.wall // what was due while it was disabled has no catch-up
 		for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.due != nil && it.due.Trigger == 0 }) {
 			j.skipItem(it, *it.due, SkipDisabled, "this server was disabled for the job")
 			it.due = nil
@@ -637,18 +637,18 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 	for _, n := range gained {
 		if share.Foreign.Contains(n) {
 			before := now.wall
-			if !j.parked.IsZero() { // Java hosts wait for the division, and then run the instant
-				before = later(j.parked.Add(-time.Millisecond), now.wall)
+			if !j.calendar.Parked.IsZero() { // Java hosts wait for the division, and then run the instant
+				before = later(j.calendar.Parked.Add(-time.Millisecond), now.wall)
 			}
 			j.notOwed(j.items[n], before)
 		}
 	}
 	stays := handedBack(j.items, j.member.Share, gained)
-	if len(gained)+len(stays) > 0 && j.parked.IsZero() {
+	if len(gained)+len(stays) > 0 && j.calendar.Parked.IsZero() {
 		j.makeUp(now.wall, slices.Concat(gained, stays))
-	} else if !j.parked.IsZero() {
-		at := j.parked
-		j.parked = time.Time{}
+	} else if !j.calendar.Parked.IsZero() {
+		at := j.calendar.Parked
+		j.calendar.Parked = time.Time{}
 		j.fire(now, at)
 		j.makeUp(now.wall, gained)
 	}

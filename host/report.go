@@ -142,7 +142,7 @@ func (j *job) status() JobStatus {
 		c = j.wanted.Definition
 	}
 	s := JobStatus{
-		Name: j.name, Cron: c.Cron, TimeZone: j.zone.String(), Next: j.next, ShardingTotalCount: c.ShardingTotalCount,
+		Name: j.name, Cron: c.Cron, TimeZone: j.zone.String(), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, File: j.wanted.File, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
 		Digest: j.wanted.Module.Digest(), Leader: j.member.View.Leader, Instances: sortedStrings(j.member.View.Instances), LastFire: j.newestFire(),
 		Warnings: j.member.View.ConfigWarnings,

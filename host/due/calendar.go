@@ -1,0 +1,196 @@
+// Package due says which instants of a job are due, and why others run late or not at
+// all. It is given the clock and what was begun, and decides by these alone.
+package due
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// Calendar is a job's schedule and what has come due of it. All times are of the wall
+// clock. It is for one goroutine.
+type Calendar struct {
+	// Schedule is nil for a job that only triggers run.
+	Schedule cron.Schedule
+	// Next is the next scheduled instant; zero for none.
+	Next time.Time
+	// Parked is an instant that waits for the items to be divided; zero for none.
+	Parked time.Time
+	// NotBefore is the instant up to which nothing has a catch-up.
+	NotBefore time.Time
+	// Window is how late an instant that was missed may run.
+	Window time.Duration
+}
+
+// Cause is why instants do not run as they come due.
+type Cause uint8
+
+// The causes.
+const (
+	Later    Cause = iota // a newer instant stands for them
+	Disabled              // the host was disabled for the job, or away from it
+	Missed                // no host had the item
+)
+
+// Skip is one instant, or several that follow each other, for which no fire comes.
+type Skip struct {
+	First, Through time.Time // Through is zero for one instant
+	Cause          Cause
+	Reason         string
+}
+
+// Arm makes the first instant after a time the next one.
+func (c *Calendar) Arm(after time.Time) { c.Next = c.After(after) }
+
+// After is the first instant after a time; zero for none.
+func (c *Calendar) After(t time.Time) time.Time {
+	if c.Schedule == nil {
+		return time.Time{}
+	}
+	return c.Schedule.Next(t)
+}
+
+// Due reports whether an instant has come that was not taken.
+func (c *Calendar) Due(now time.Time) bool {
+	return c.Schedule != nil && !c.Next.IsZero() && !now.Before(c.Next)
+}
+
+// SetBack takes note that the wall clock was set back to now. What lies ahead by it
+// comes sooner than what was computed. An instant that came due by the old clock and
+// by the new one, and was not taken, stays due.
+func (c *Calendar) SetBack(now time.Time) {
+	if c.Next.IsZero() || c.Next.After(now) {
+		c.Arm(now)
+	}
+	if c.NotBefore.After(now) {
+		c.NotBefore = now
+	}
+}
+
+// maxTaken is how many instants are counted one by one.
+const maxTaken = 10_000
+
+// Take takes the instants that are due: the process was suspended, say, or the clock
+// was set. They are coalesced into the newest, which is to fire. begun is the earliest
+// instant that one of the host's items was begun for last; held is false if it has no
+// item. skip is what the newest stands for, nil if that is nothing that is owed.
+func (c *Calendar) Take(now, begun time.Time, held bool) (at time.Time, skip *Skip) {
+	at = c.Next
+	if next := c.Schedule.Next(begun); at.Before(next) && !next.After(now) {
+		at = next
+	}
+	first, skipped := at, 0
+	for n := c.Schedule.Next(at); !n.IsZero() && !n.After(now); n = c.Schedule.Next(n) {
+		at = n
+		if skipped++; skipped > maxTaken {
+			at = newest(c.Schedule.Next, now) // a long sleep and a fast schedule
+			break
+		}
+	}
+	if skipped > 0 && held && first.After(begun) {
+		skip = &Skip{First: first, Through: at.Add(-time.Millisecond), Cause: Later,
+			Reason: fmt.Sprintf("%d instants from here on came due while the process did not run or the registry could not be reached, or when the clock was set; they are one fire at %s", skipped, at.Format(time.RFC3339))}
+	}
+	if c.Arm(at); !c.Next.After(now) {
+		c.Arm(now)
+	}
+	return at, skip
+}
+
+// newest finds the last instant up to now by looking back further and further.
+func newest(next func(time.Time) time.Time, now time.Time) time.Time {
+	var found time.Time
+	for back := time.Second; back < 10*366*24*time.Hour; back *= 2 {
+		for n := next(now.Add(-back)); !n.IsZero() && !n.After(now); n = next(n) {
+			found = n
+		}
+		if !found.IsZero() {
+			return found
+		}
+	}
+	return now
+}
+
+// Park keeps an instant until the items have been divided; a newer one takes its
+// place. begun and held are as for Take. skip is the instant whose place was taken,
+// nil if that is not owed.
+func (c *Calendar) Park(at, begun time.Time, held bool) (skip *Skip) {
+	if held && c.Parked.After(begun) && c.Parked.Before(at) {
+		skip = &Skip{First: c.Parked, Cause: Later, Reason: "the items were being divided, and a newer instant came due: it stands for this one"}
+	}
+	c.Parked = at
+	return skip
+}
+
+// missed are instants that came due and were not begun.
+type missed struct {
+	first, newest time.Time // newest: the newest in the window, for which a catch-up runs
+	count         int       // from first to newest; with gaps at most more
+}
+
+// missedSince finds the instants after one that was begun, up to now. What is
+// ahead of the clock is left to that.
+func (c *Calendar) missedSince(now, since time.Time) missed {
+	// What is before the next instant was due: the wall clock may have gone back by
+	// some milliseconds since, when the registry's became better known.
+	end := now
+	if !c.Next.IsZero() {
+		end = c.Next.Add(-time.Millisecond)
+	}
+	first := c.Schedule.Next(since)
+	if first.IsZero() || first.After(end) {
+		return missed{}
+	}
+	m := missed{first: first}
+	floor := later(now.Add(-c.Window), c.NotBefore)
+	if !floor.After(first) {
+		floor = first
+	}
+	for t := c.Schedule.Next(floor.Add(-time.Millisecond)); !t.IsZero() && !t.After(end); t = c.Schedule.Next(t) {
+		m.newest = t
+		m.count++
+	}
+	if floor.After(first) {
+		m.count++ // the first, and what lies between it and the window
+	}
+	return m
+}
+
+// CatchUp decides what an item that the host was given owes. begun is the instant that
+// it was begun for last; back is one that was handed back, zero for none: it was begun
+// in time, and runs whatever the window and misfire say, unless a newer one does. at
+// is the instant to run, zero for none; skip is what does not run, or nil.
+func (c *Calendar) CatchUp(now, begun, back time.Time, misfire bool) (at time.Time, skip *Skip) {
+	m := c.missedSince(now, begun)
+	if !back.IsZero() && (m.newest.IsZero() || !misfire) {
+		at = back
+		m = c.missedSince(now, back)
+	}
+	if m.first.IsZero() {
+		return at, nil
+	}
+	through := later(now, m.newest)
+	if m.newest.IsZero() && m.first.Before(c.NotBefore) {
+		return at, &Skip{m.first, through, Disabled, "it was due while this host was disabled for the job or away from it"}
+	}
+	if m.newest.IsZero() {
+		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", c.Window)}
+	}
+	if !misfire {
+		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due; misfire is off (%d instants from here on)", m.count)}
+	}
+	if !m.newest.Equal(m.first) {
+		skip = &Skip{m.first, m.newest.Add(-time.Millisecond), Later, fmt.Sprintf("%d instants from here on came due while no host had the item; they are made up for once, for %s",
+			m.count-1, m.newest.UTC().Format(time.RFC3339))}
+	}
+	return m.newest, skip
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
