@@ -26,7 +26,7 @@ func (j *job) complete(now moment) {
 			pending++
 		}
 	}
-	due := pending > 0 && !now.Before(j.retryAt) && j.term.registry.Trusted() &&
+	due := pending > 0 && !now.Before(j.refusal.retryAt) && j.term.registry.Trusted() &&
 		(len(j.ended) >= j.running() || !now.Before(j.windowEnd()))
 	if due {
 		j.commitEnded(now)
@@ -36,7 +36,7 @@ func (j *job) complete(now moment) {
 			j.closeFire(f)
 		}
 	}
-	if j.leftState == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && j.leaving == "" && !j.draining && j.left == "" && !j.departed(now) {
+	if j.exit.state == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && j.exit.leaving == "" && !j.exit.draining && j.exit.left == "" && !j.departed(now) {
 		j.stopped(now)
 	}
 }
@@ -135,8 +135,8 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		j.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.run.fence))
 	case e.unstarted:
 		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "handed back unstarted: the host is stopping"
-		if j.left != "" {
-			event.Reason = "handed back unstarted: the job was " + string(j.leftState)
+		if j.exit.left != "" {
+			event.Reason = "handed back unstarted: the job was " + string(j.exit.state)
 		}
 	case e.moved:
 		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "the item moves to another host, and the run goes on there"
@@ -149,12 +149,12 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 	}
 	if took && !e.handedBack() {
 		if e.result.Outcome == abi.OutcomeOK {
-			j.succeeded++
+			j.tally.succeeded++
 		} else {
-			j.failures++
+			j.tally.failed++
 		}
-		if j.tallyAt.IsZero() {
-			j.tallyAt = now.Add(tallyInterval)
+		if j.tally.at.IsZero() {
+			j.tally.at = now.Add(tallyInterval)
 		}
 	}
 	if !took || e.handedBack() {
@@ -181,7 +181,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		it.due = nil
 	}
 	moves := e.moved && j.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
-	if e.handedBack() && took && it.owned && it.due == nil && j.leaving == "" && !j.draining && !moves {
+	if e.handedBack() && took && it.owned && it.due == nil && j.exit.leaving == "" && !j.exit.draining && !moves {
 		j.owe(it, f.id) // handed back, and the host stays after all
 	}
 	if !it.owned {
@@ -225,7 +225,7 @@ func (j *job) saveOffsets(now moment) {
 	if staged && j.offsetsAt.IsZero() {
 		j.offsetsAt = now.Add(offsetInterval)
 	}
-	if j.offsetsAt.IsZero() || now.Before(j.offsetsAt) || now.Before(j.retryAt) {
+	if j.offsetsAt.IsZero() || now.Before(j.offsetsAt) || now.Before(j.refusal.retryAt) {
 		return
 	}
 	j.flushOffsets(now)

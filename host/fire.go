@@ -61,7 +61,7 @@ type fire struct {
 // tick handles the clock: the instants up to now are due. Several at once are
 // coalesced into the newest one.
 func (j *job) tick(now moment) {
-	if !j.calendar.Due(now.wall) || now.Before(j.retryAt) {
+	if !j.calendar.Due(now.wall) || now.Before(j.refusal.retryAt) {
 		return
 	}
 	begun, held := j.begunUntil()
@@ -131,8 +131,8 @@ func (j *job) fire(now moment, at time.Time) {
 	case j.member.View.Halted():
 		j.park(at)
 		return
-	case j.exec == nil:
-		j.skipFire(id, SkipRefused, fmt.Sprintf("no module: %v", j.execErr))
+	case j.module.exec == nil:
+		j.skipFire(id, SkipRefused, fmt.Sprintf("no module: %v", j.module.err))
 		return
 	}
 	var idle []*item
@@ -285,7 +285,7 @@ func (j *job) makeUpPassed(now time.Time) {
 
 // followUp begins what is owed: items that missed an instant, and a trigger.
 func (j *job) followUp(now moment) {
-	if now.Before(j.retryAt) || !j.member.Share.Current(j.member.View) || j.exec == nil {
+	if now.Before(j.refusal.retryAt) || !j.member.Share.Current(j.member.View) || j.module.exec == nil {
 		return
 	}
 	if !j.member.View.Enabled {
@@ -314,7 +314,7 @@ func (j *job) followUp(now moment) {
 		}
 	}
 	for id, items := range byFire {
-		if now.Before(j.retryAt) {
+		if now.Before(j.refusal.retryAt) {
 			return
 		}
 		j.begin(now, id, items, nil, false)
@@ -630,7 +630,7 @@ func (j *job) previousRun(r coordination.Record) *PreviousRun {
 func (j *job) start(now moment, id coordination.Fire, states, before map[int]coordination.ItemState, absent coordination.Items) {
 	f := &fire{job: j, self: j.member.Self, id: id, source: abi.Source(id.Source), config: j.member.View.Config, guest: j.guest, begun: now.Time, started: time.Now(), open: len(states),
 		handBack: make(chan struct{}), noneLeft: make(chan struct{}), absent: absent}
-	f.exec = j.exec
+	f.exec = j.module.exec
 	f.exec.Retain()
 	numbers := make([]int, 0, len(states))
 	for n := range states {

@@ -30,10 +30,10 @@ func (j *job) mixed() bool { return len(j.member.View.Java()) > 0 }
 // javaRefuses says why the schedule is not followed while Java hosts are in
 // the job: they would fire at other instants, or not at all.
 func (j *job) javaRefuses() string {
-	if j.javaErr == nil || !j.mixed() {
+	if j.cron.javaErr == nil || !j.mixed() {
 		return ""
 	}
-	return fmt.Sprintf("a Java host (%s) is in the job, and it would not fire at the same instants: %v", j.member.View.Java()[0], j.javaErr)
+	return fmt.Sprintf("a Java host (%s) is in the job, and it would not fire at the same instants: %v", j.member.View.Java()[0], j.cron.javaErr)
 }
 
 // seeJava draws conclusions from a snapshot: what changed about Java hosts.
@@ -75,7 +75,7 @@ func (j *job) watchExtra(now moment) {
 	if j.wantsKills(now) {
 		want = append(want, coordination.KillQuery(j.member.Layout, j.member.Self))
 	}
-	if slices.Equal(want, j.extraFor) {
+	if slices.Equal(want, j.watch.extraFor) {
 		return
 	}
 	j.endExtra()
@@ -89,15 +89,15 @@ func (j *job) watchExtra(now moment) {
 		j.failed(now, "watching what Java hosts do, or operators", err)
 		return
 	}
-	j.extra, j.extraFor, j.unextra = snapshots, want, cancel
+	j.watch.extra, j.watch.extraFor, j.watch.endExtra = snapshots, want, cancel
 }
 
 func (j *job) endExtra() {
-	if j.unextra != nil {
-		j.unextra()
+	if j.watch.endExtra != nil {
+		j.watch.endExtra()
 	}
-	j.extra, j.extraFor, j.unextra = nil, nil, nil
-	j.killsStand = false
+	j.watch.extra, j.watch.extraFor, j.watch.endExtra = nil, nil, nil
+	j.killing.stands = false
 	j.member.View = j.member.View.WithExtra(nil)
 }
 
@@ -113,7 +113,7 @@ func (j *job) seeExtra(now moment, s registry.Snapshot) {
 			if n, asked := s[q]; asked && !n.Exists {
 				line.Behind = ""
 				if line == &j.takers {
-					j.recoverAt = soonest(j.recoverAt, now.Time)
+					j.recovery.at = soonest(j.recovery.at, now.Time)
 				}
 			}
 		}
@@ -127,7 +127,7 @@ func (j *job) seeExtra(now moment, s registry.Snapshot) {
 			break
 		}
 	}
-	j.looked = true
+	j.pace.looked = true
 }
 
 // queue is a place in a latch, and since when the host waits there for whom.
@@ -150,7 +150,7 @@ func (p *queue) overdue(j *job, now moment) {
 		p.behind, p.since = q.Path, now.Time
 	case !p.Around && !now.Before(p.since.Add(longestQueue)):
 		p.Around, p.Behind = true, ""
-		j.looked, j.recoverAt = true, soonest(j.recoverAt, now.Time)
+		j.pace.looked, j.recovery.at = true, soonest(j.recovery.at, now.Time)
 		what := WaitElection
 		if p == &j.takers {
 			what = WaitFailover
@@ -183,5 +183,5 @@ func (j *job) notOwed(it *item, before time.Time) {
 
 // javaSchedule looks whether Java hosts would follow the schedule.
 func (j *job) javaSchedule(c jobconfig.Configuration) {
-	j.javaErr = schedule.JavaCompatible(c.Cron, c.TimeZone)
+	j.cron.javaErr = schedule.JavaCompatible(c.Cron, c.TimeZone)
 }

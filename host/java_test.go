@@ -155,14 +155,14 @@ func TestAHostGoesAheadOfWhoeverKeepsItWaitingInALatch(t *testing.T) {
 	late := at(2*longestQueue - 1)
 	late.wall = late.wall.Add(24 * time.Hour) // which is no reason
 	step(late, false)
-	if len(*events) != 0 || !j.recoverAt.IsZero() || j.looked {
+	if len(*events) != 0 || !j.recovery.at.IsZero() || j.pace.looked {
 		t.Fatalf("something came of waiting: %v", *events)
 	}
 	late = at(2 * longestQueue)
 	late.wall = late.wall.Add(-24 * time.Hour)
 	step(late, true)
-	if p.Behind != "" || !j.looked || !j.recoverAt.Equal(late.Time) {
-		t.Errorf("behind %q, looks again %v, recovers at %s", p.Behind, j.looked, j.recoverAt)
+	if p.Behind != "" || !j.pace.looked || !j.recovery.at.Equal(late.Time) {
+		t.Errorf("behind %q, looks again %v, recovers at %s", p.Behind, j.pace.looked, j.recovery.at)
 	}
 	step(at(4*longestQueue), true)
 	if len(*events) != 1 || (*events)[0].Kind != EventJobError || (*events)[0].Wait != WaitFailover || !strings.Contains((*events)[0].Reason, "/b has stood in the way for 30s") {
@@ -183,17 +183,17 @@ func TestWhatTheExtraWatchShows(t *testing.T) {
 	}
 	s[marks[1]] = registry.Node{Exists: true}
 	j.seeExtra(at(0), s)
-	if j.takers.Behind == "" || j.election.Behind == "" || !j.items[0].held || !j.items[1].held || !j.recoverAt.IsZero() {
+	if j.takers.Behind == "" || j.election.Behind == "" || !j.items[0].held || !j.items[1].held || !j.recovery.at.IsZero() {
 		t.Errorf("nothing has gone, and: %+v %+v %+v %+v", j.takers, j.election, j.items[0], j.items[1])
 	}
-	if !j.looked {
+	if !j.pace.looked {
 		t.Error("it does not look again")
 	}
 
 	s[takers] = registry.Node{}
 	j.seeExtra(at(time.Second), s)
-	if j.takers.Behind != "" || j.election.Behind == "" || !j.recoverAt.Equal(at(time.Second).Time) {
-		t.Errorf("it is its turn among the takers, and: %+v %+v, recovers at %s", j.takers, j.election, j.recoverAt)
+	if j.takers.Behind != "" || j.election.Behind == "" || !j.recovery.at.Equal(at(time.Second).Time) {
+		t.Errorf("it is its turn among the takers, and: %+v %+v, recovers at %s", j.takers, j.election, j.recovery.at)
 	}
 	s[marks[1]] = registry.Node{}
 	j.seeExtra(at(time.Second), s)
@@ -227,45 +227,45 @@ func TestTheExtraWatchFollowsWhatStandsInTheWay(t *testing.T) {
 		j.member.View.Leader = ofOurs // who leads watches servers too
 		now := j.host.now()
 		j.watchExtra(now)
-		if j.extra != nil {
+		if j.watch.extra != nil {
 			t.Fatal("a watch for nothing")
 		}
 		j.takers.Behind = "/test"
 		j.watchExtra(now)
-		first := j.extra
+		first := j.watch.extra
 		if s := <-first; len(s) != 1 {
 			t.Fatalf("the first snapshot shows %d nodes", len(s))
 		}
 		j.watchExtra(now)
-		if j.extra != first {
+		if j.watch.extra != first {
 			t.Error("the watch was made anew, and nothing had changed")
 		}
 		// A held item is waited for as long as Java hosts are there.
 		j.items[4] = &item{number: 4, held: true, due: &coordination.Fire{Instant: 1}}
 		j.items[7] = &item{number: 7, held: true, due: &coordination.Fire{Instant: 1}}
 		j.watchExtra(now)
-		if len(j.extraFor) != 4 || j.extraFor[1] != coordination.ItemMarks(j.member.Layout, 4)[0] {
-			t.Errorf("it watches %v, want the latch and the marks of item 4", j.extraFor)
+		if len(j.watch.extraFor) != 4 || j.watch.extraFor[1] != coordination.ItemMarks(j.member.Layout, 4)[0] {
+			t.Errorf("it watches %v, want the latch and the marks of item 4", j.watch.extraFor)
 		}
 		if _, open := <-first; open {
 			t.Error("the former watch goes on")
 		}
 		j.member.View.Instances = []string{ofOurs, ourselves}
 		j.watchExtra(now)
-		if len(j.extraFor) != 1 {
-			t.Errorf("it watches %v, and no Java host is there", j.extraFor)
+		if len(j.watch.extraFor) != 1 {
+			t.Errorf("it watches %v, and no Java host is there", j.watch.extraFor)
 		}
 		j.takers.Behind = ""
 		j.watchExtra(now)
-		if j.extra != nil || j.extraFor != nil {
-			t.Errorf("it watches %v, and nothing stands in the way", j.extraFor)
+		if j.watch.extra != nil || j.watch.extraFor != nil {
+			t.Errorf("it watches %v, and nothing stands in the way", j.watch.extraFor)
 		}
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
 		}
 		j.takers.Behind = "/test"
 		j.watchExtra(now)
-		if j.extra != nil || len(j.extraFor) != 0 {
+		if j.watch.extra != nil || len(j.watch.extraFor) != 0 {
 			t.Error("a watch under a session that is over")
 		}
 	})

@@ -72,121 +72,175 @@ type job struct {
 	host *Host
 	log  *zap.Logger
 	name string
-	// member is this host in the job, as the loop knows it.
+	// member is this host in the job, as the loop knows it. base is added to the
+	// registry's transaction numbers, as of the last join.
 	member coordination.Member
+	base   atomic.Int64
 
 	done    chan struct{} // closed when run has returned
 	settled atomic.Bool   // joined, or in error
 	mail    mailbox
 
-	work       context.Context // ends with the session; guests live under it
-	kill       context.CancelCauseFunc
-	guests     context.Context // ends with work, or when the drain is over
-	wg         sync.WaitGroup  // fires
-	account    *account        // in the host's slots
-	slots      int             // of the host, that the job may have at once
-	quotas     quotas
-	wanted     Job          // as last applied
-	exec       abi.Executor // what the next fire uses; nil while there is none
-	execFor    string       // digest and guest settings that exec was made for
-	execErr    error
-	expected   time.Time // the next fire, as exec knows it, if informed is set
-	informed   bool
-	guest      jobconfig.Guest
-	calendar   due.Calendar
-	zone       *time.Location
-	configured configured
-	disabled   bool   // the configuration's, as last carried over
-	cronFor    string // cron and zone that schedule was made for
-	cronErr    error
-	cron       string // that schedule was made from
-	javaErr    error  // why Java hosts would not follow the schedule
+	work    context.Context // ends with the session; guests live under it
+	kill    context.CancelCauseFunc
+	guests  context.Context // ends with work, or when the drain is over
+	wg      sync.WaitGroup  // fires
+	account *account        // in the host's slots
+	slots   int             // of the host, that the job may have at once
+	quotas  quotas
+	quotaAt time.Time // when to report what went beyond a quota
 
-	snapshots <-chan registry.Snapshot
-	unwatch   context.CancelFunc
-	// extra is a second watch, of what stands in the way for a while.
+	// What the job is.
+	wanted     Job  // as last applied
+	changed    bool // the definition or the module is not what was last applied
+	configured configured
+	disabled   bool // the configuration's, as last carried over
+	guest      jobconfig.Guest
+	module     module
+	cron       cronText
+	calendar   due.Calendar
+
+	// This host's place in the job.
+	joining  joining
+	exit     exit
+	joined   bool
+	seen     bool // the view was made from a snapshot of this membership
+	announce bool // what the others know of this host (HostDetail) is out of date
+	// registered: the registry may hold nodes of this host for the job.
+	registered   bool
+	wasEnabled   bool
+	watch        watch
+	pace         pace
+	election     queue // in ElasticJob's latches
+	takers       queue
+	flagSeen     time.Time // View.FlagSeen, by Go's own clock
+	deferredSeen time.Time // View.DeferredSeen, by Go's own clock
+
+	// What runs, and what is due.
+	items       map[int]*item
+	live        int // items with a run
+	fires       map[*fire]bool
+	ended       map[int]endedRun // wait for their completion to be committed
+	endedSince  time.Time
+	completedAt time.Time // when ends of runs were last written down
+	offsetsAt   time.Time // when to save what guests have staged
+	passed      bool      // an item's passed is set
+	trigger     waiting
+	lastFire    *FireStatus
+	tally       tally
+	killing     killing
+
+	// What is looked after.
+	recovery recovery
+	sweepAt  time.Time
+	janitor  bool    // as of the last sweep
+	mending  mending // external edits to repair
+	stale    int     // begins in a row that found the registry to be otherwise
+	staleAt  time.Time
+	refusal  refusal
+	againAt  time.Time // when to try again what the registry's state stood against
+	overload overload
+	ongoing  waits
+	late     bool // it was reported that the clock is behind by more than the catch-up window
+
+	wakeAt time.Time // when there is something to do, whatever the mail says
+	wall   time.Time // the wall clock, when the loop woke last
+}
+
+// module is the executor that the next fire uses; exec is nil while there is none.
+type module struct {
+	exec     abi.Executor
+	madeFor  string // digest and guest settings that exec was made for
+	err      error
+	expected time.Time // the next fire, as exec knows it, if informed is set
+	informed bool
+}
+
+// cronText is what the calendar's schedule was made from.
+type cronText struct {
+	text    string
+	zone    *time.Location
+	madeFor string // cron and zone as the configuration has them
+	err     error
+	javaErr error // why Java hosts would not follow the schedule
+}
+
+// joining is what came of the last attempt to join, or to apply a definition.
+type joining struct {
+	err      error
+	applied  coordination.Applied // by the steps of a joining that waits
+	waited   time.Duration        // for others to write this host's name down
+	outdated string               // says that the definition file is, and how; else empty
+}
+
+// exit is a host's way out of a job.
+type exit struct {
+	left     string // why the job is not run here: stopped, removed
+	state    JobState
+	leaving  string
+	draining bool
+	// until is when what runs is stopped by force, because the host drains,
+	// leaves the job, was stopped by an operator, or the job was removed.
+	until     time.Time
+	begun     bool      // what a leaving begins with was done
+	announced bool      // the others know
+	stopped   bool      // what a stop by an operator begins with was done
+	stopAt    time.Time // when a stop by an operator takes effect
+	triedAt   time.Time // when to leave was tried last
+}
+
+// watch is the watches of a job. extra is a second one, of what stands in the way for a
+// while.
+type watch struct {
+	control  <-chan registry.Snapshot
+	end      context.CancelFunc
 	extra    <-chan registry.Snapshot
 	extraFor []registry.Query
-	unextra  context.CancelFunc
-	election queue // in ElasticJob's latches
-	takers   queue
-	ongoing  waits
-	overload overload
-	joined   bool
-	// registered: the registry may hold nodes of this host for the job.
-	registered bool
-	departedAt time.Time // when to leave was tried last
-	// announce: what the others know of this host (HostDetail) is out of date.
-	announce bool
-	// base is added to the registry's transaction numbers, as of the last join.
-	base         atomic.Int64
-	joinErr      error
-	applied      coordination.Applied // by the steps of a joining that waits
-	waited       time.Duration        // for others to write this host's name down
-	outdated     string               // says that the definition file is, and how; else empty
-	left         string               // why the job is not run here: stopped, removed
-	leftState    JobState
-	seen         bool          // view was made from a snapshot of this membership
-	looked       bool          // no step was taken since the last snapshot
-	lookedAt     time.Time     // when a step that waits for a snapshot was taken
-	lookPause    time.Duration // how long it waits before it is taken again; it doubles
-	steps        *rate.Limiter // of the common business
-	stepAt       time.Time     // when the next may be taken, after too many
-	steppedOften time.Time     // when the log last said that there were too many
-	wrote, waits int64         // the newest transaction of this host; that of the step
+	endExtra context.CancelFunc
+}
 
-	items        map[int]*item
-	led          bool      // this host led the job when it last looked after crashed ones
-	live         int       // items with a run
-	wakeAt       time.Time // when there is something to do, whatever the mail says
-	wall         time.Time // the wall clock, when the loop woke last
-	fires        map[*fire]bool
-	ended        map[int]endedRun // wait for their completion to be committed
-	endedSince   time.Time
-	completedAt  time.Time // when ends of runs were last written down
-	passed       bool      // an item's passed is set
-	trigger      waiting
-	flagSeen     time.Time // view.FlagSeen, by Go's own clock
-	deferredSeen time.Time // view.DeferredSeen, by Go's own clock
-	stale        int       // begins in a row that found the registry to be otherwise
-	staleAt      time.Time // the last of them
-	mending      mending   // external edits to repair
-	wasEnabled   bool
-	recoverAt    time.Time
-	recoverPause time.Duration
-	recovers     int       // attempts since there was something to recover
-	yieldUntil   time.Time // items are left to hosts with a free worker; zero if not yet
-	sweepAt      time.Time
-	janitor      bool      // as of the last sweep
-	againAt      time.Time // when to try again what the registry's state stood against
-	offsetsAt    time.Time
-	quotaAt      time.Time // when to report what went beyond a quota
-	retryAt      time.Time
-	trouble      string // what the registry refused, at troubleAt
-	troubleAt    time.Time
-	changed      bool // the definition or the module is not what was last applied
-	leaving      string
-	draining     bool
-	// drainUntil is when what runs is stopped by force, because the host drains,
-	// leaves the job, was stopped by an operator, or the job was removed.
-	drainUntil time.Time
-	drainSaid  bool // what a leaving begins with was done
-	stopSaid   bool // what a stop by an operator begins with was done
-	stopAt     time.Time
-	// kills are what operators ask of this host, if the node stands; killAt is
-	// when to look at them again. ranLong is when something last had run for long.
-	kills        coordination.Kills
-	killsVersion int32
-	killsStand   bool
-	killAt       time.Time
-	ranLong      time.Time
-	drainTold    bool // the others know
-	late         bool // it was said that the clock is behind by more than the catch-up window
-	lastFire     *FireStatus
-	// succeeded and failures count the items that this host has completed; the
-	// they are published at tallyAt, if that is set.
-	succeeded, failures int64
-	tallyAt             time.Time
+// pace is how often the host takes steps of the common business.
+type pace struct {
+	looked     bool          // no step was taken since the last snapshot
+	lookedAt   time.Time     // when a step that waits for a snapshot was taken
+	pause      time.Duration // how long it waits before it is taken again; it doubles
+	steps      *rate.Limiter
+	stepAt     time.Time // when the next may be taken, after too many
+	reportedAt time.Time // when the log last said that there were too many
+	wrote      int64     // the newest transaction of this host
+	waitsFor   int64     // that of the step
+}
+
+// recovery is the care for what hosts that died have left.
+type recovery struct {
+	at         time.Time // when to look next; zero if nothing is left
+	pause      time.Duration
+	attempts   int       // since there was something to recover
+	yieldUntil time.Time // items are left to hosts with a free worker; zero if not yet
+	led        bool      // this host led the job when it last looked
+}
+
+// killing is what operators want to end of this host's runs.
+type killing struct {
+	asked   coordination.Kills
+	version int32     // of the node
+	stands  bool      // the node is there
+	lookAt  time.Time // when to look at them again
+	ranLong time.Time // when something last had run for long
+}
+
+// refusal is what the registry refused last, and when to try again.
+type refusal struct {
+	what    string
+	at      time.Time
+	retryAt time.Time
+}
+
+// tally counts the items that this host has completed; it is published at a time, if
+// that is set.
+type tally struct {
+	succeeded, failed int64
+	at                time.Time
 }
 
 // configured is what schedule and executor were last made from.
@@ -240,15 +294,15 @@ func newJob(t *term, wanted Job, self coordination.JobInstance) *job {
 		member: coordination.Member{Layout: coordination.NewLayout(t.host.cfg.Namespace, name), Self: self},
 		done:   make(chan struct{}),
 		items:  make(map[int]*item), fires: make(map[*fire]bool), ended: make(map[int]endedRun),
-		account:      t.host.slots.account(),
-		slots:        t.host.cfg.Ceilings.Of(name, ceiling.Share).Slots(t.host.cfg.MaxConcurrency),
-		quotas:       newQuotas(t.host.cfg.Ceilings, name),
-		steps:        rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce),
-		recoverPause: recoverPause,
-		zone:         time.Local,
-		wasEnabled:   true,
+		account:    t.host.slots.account(),
+		slots:      t.host.cfg.Ceilings.Of(name, ceiling.Share).Slots(t.host.cfg.MaxConcurrency),
+		quotas:     newQuotas(t.host.cfg.Ceilings, name),
+		pace:       pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)},
+		recovery:   recovery{pause: recoverPause},
+		cron:       cronText{zone: time.Local},
+		wasEnabled: true,
 	}
-	j.member.Registry = counted{t.registry, j, &j.wrote}
+	j.member.Registry = counted{t.registry, j, &j.pace.wrote}
 	j.election.Line, j.takers.Line = &j.member.Election, &j.member.Takeover
 	j.mail.wake = make(chan struct{}, 1)
 	j.mail.last = JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile}
@@ -309,15 +363,15 @@ func (j *job) run(work context.Context) {
 		select {
 		case <-work.Done():
 			return
-		case s, ok := <-j.snapshots:
+		case s, ok := <-j.watch.control:
 			if !ok {
-				j.snapshots = nil // the session is over; work ends next
+				j.watch.control = nil // the session is over; work ends next
 				continue
 			}
 			j.see(s)
-		case s, ok := <-j.extra:
+		case s, ok := <-j.watch.extra:
 			if !ok {
-				j.extra = nil
+				j.watch.extra = nil
 				continue
 			}
 			j.seeExtra(j.host.now(), s)
@@ -387,28 +441,28 @@ func (j *job) end() {
 		f.exec.Release()
 	}
 	j.unwatchAll()
-	if j.exec != nil {
-		j.exec.Release()
+	if j.module.exec != nil {
+		j.module.exec.Release()
 	}
 	j.answer()
 }
 
 // unwatchAll ends the watches of the job.
 func (j *job) unwatchAll() {
-	if j.unwatch != nil {
-		j.unwatch()
+	if j.watch.end != nil {
+		j.watch.end()
 	}
-	j.unwatch, j.snapshots = nil, nil
+	j.watch.end, j.watch.control = nil, nil
 	j.endExtra()
 }
 
-// tally publishes how many items succeeded and failed here, if that has
+// publishTally publishes how many items succeeded and failed here, if that has
 // changed and it is time.
-func (j *job) tally(now moment) {
-	if j.tallyAt.IsZero() || now.Before(j.tallyAt) || now.Before(j.retryAt) {
+func (j *job) publishTally(now moment) {
+	if j.tally.at.IsZero() || now.Before(j.tally.at) || now.Before(j.refusal.retryAt) {
 		return
 	}
-	j.tallyAt, j.announce = time.Time{}, true
+	j.tally.at, j.announce = time.Time{}, true
 }
 
 // read empties the mailbox into the loop's own fields. It reports whether
@@ -417,15 +471,15 @@ func (j *job) read() (news bool) {
 	j.mail.mu.Lock()
 	update, ended, over := j.mail.update, j.mail.ended, j.mail.over
 	if j.mail.leave != "" || update != nil {
-		j.leaving = j.mail.leave
+		j.exit.leaving = j.mail.leave
 	}
 	start := j.mail.start
 	news = update != nil || len(over) > 0 || start || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
-	j.draining = j.draining || j.mail.drain
+	j.exit.draining = j.exit.draining || j.mail.drain
 	j.mending.refused, j.mail.refused = j.mending.refused || j.mail.refused, false
 	j.mail.update, j.mail.ended, j.mail.over, j.mail.start = nil, nil, nil, false
 	j.mail.mu.Unlock()
-	if start && (j.left != "" || j.stopSaid) {
+	if start && (j.exit.left != "" || j.exit.stopped) {
 		j.changed = true
 	}
 	if update != nil {
@@ -434,7 +488,7 @@ func (j *job) read() (news bool) {
 		if !same(before, j.wanted) {
 			j.changed = true
 		}
-		if j.drainSaid && !j.draining {
+		if j.exit.begun && !j.exit.draining {
 			j.stay()
 		}
 	}
@@ -462,18 +516,18 @@ func (j *job) advance(now moment) (over bool) {
 	j.complete(now)
 	j.endKilled(now)
 	j.reportQuotas(now)
-	if j.leaving != "" || j.draining {
+	if j.exit.leaving != "" || j.exit.draining {
 		j.term.arrivals.leave(j)
 		return j.withdraw(now)
 	}
-	if j.left != "" && !j.clearAway(now) {
+	if j.exit.left != "" && !j.clearAway(now) {
 		j.term.arrivals.leave(j)
 		return false
 	}
 	if j.changed {
 		j.definitionChanged(now)
 	}
-	if j.left != "" || now.Before(j.retryAt) {
+	if j.exit.left != "" || now.Before(j.refusal.retryAt) {
 		return false
 	}
 	if !j.joined && !j.join(now) {
@@ -499,7 +553,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.followUp(now)
 	j.resolve(now)
 	j.saveOffsets(now)
-	j.tally(now)
+	j.publishTally(now)
 	j.watchExtra(now)
 	return false
 }
@@ -511,11 +565,11 @@ func (j *job) expect(now moment) {
 		next = now.Add(j.calendar.Next.Sub(now.wall))
 	}
 	// The wall clock is set right by some milliseconds all the time.
-	if j.exec == nil || (j.informed && next.Sub(j.expected).Abs() < clockStep) {
+	if j.module.exec == nil || (j.module.informed && next.Sub(j.module.expected).Abs() < clockStep) {
 		return
 	}
-	j.exec.Expect(next)
-	j.informed, j.expected = true, next
+	j.module.exec.Expect(next)
+	j.module.informed, j.module.expected = true, next
 }
 
 // sleep is how long the loop may sleep after it did all that could be done
@@ -533,34 +587,34 @@ func (j *job) sleep(now moment) time.Duration {
 			wait = min(wait, t.Sub(now.wall))
 		}
 	}
-	at(j.retryAt)
+	at(j.refusal.retryAt)
 	at(j.againAt)
-	at(j.stepAt)
+	at(j.pace.stepAt)
 	at(j.ongoing.at)
-	at(j.killAt)
-	at(j.drainUntil)
-	at(j.drainUntil.Add(-softGrace(j.host.cfg.DrainTimeout)))
+	at(j.killing.lookAt)
+	at(j.exit.until)
+	at(j.exit.until.Add(-softGrace(j.host.cfg.DrainTimeout)))
 	at(j.quotaAt)
 	if len(j.ended) > 0 {
 		at(j.windowEnd())
 	}
 	switch {
-	case j.draining || j.leaving != "":
+	case j.exit.draining || j.exit.leaving != "":
 		return wait
-	case j.left != "" || !j.joined || !j.seen:
+	case j.exit.left != "" || !j.joined || !j.seen:
 		return wait
 	}
 	instant(j.calendar.Next)
-	at(j.recoverAt)
+	at(j.recovery.at)
 	instant(j.member.View.DivideAt())
 	at(j.election.until())
 	at(j.takers.until())
-	at(j.tallyAt)
+	at(j.tally.at)
 	at(j.sweepAt)
 	at(j.mending.at)
 	at(j.offsetsAt)
-	if !j.looked {
-		at(j.lookedAt.Add(j.lookPause))
+	if !j.pace.looked {
+		at(j.pace.lookedAt.Add(j.pace.pause))
 	}
 	return wait
 }
@@ -585,11 +639,11 @@ func (j *job) failed(now moment, what string, err error) {
 	if j.work.Err() != nil || errors.Is(err, registry.ErrSessionLost) {
 		return
 	}
-	j.retryAt = now.Add(retryPause)
+	j.refusal.retryAt = now.Add(retryPause)
 	if errors.Is(err, registry.ErrConflict) {
 		j.mending.refused = true
 	}
-	j.trouble, j.troubleAt = what+": "+err.Error(), now.Time
+	j.refusal.what, j.refusal.at = what+": "+err.Error(), now.Time
 	j.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
 }
 
@@ -607,11 +661,11 @@ func same(a, b Job) bool {
 // stay takes a leaving back: the definition is there again, or the host's
 // instance.
 func (j *job) stay() {
-	j.drainSaid, j.drainTold, j.stopSaid = false, false, false
-	if !j.joined || j.left != "" {
+	j.exit.begun, j.exit.announced, j.exit.stopped = false, false, false
+	if !j.joined || j.exit.left != "" {
 		return
 	}
-	j.drainUntil = time.Time{}
+	j.exit.until = time.Time{}
 	j.admitGuests()
 	j.announce = true // and coordinate has the items divided again
 	// What was handed back, or was due, is this host's to make up for.
@@ -624,18 +678,18 @@ func (j *job) stay() {
 
 // definitionChanged takes over what Apply brought.
 func (j *job) definitionChanged(now moment) {
-	if j.left != "" {
+	if j.exit.left != "" {
 		// The definition was changed: the user wants the job back.
 		j.changed = false
 		j.rejoin(now)
 		return
 	}
-	if j.stopSaid || (j.joined && now.Before(j.retryAt)) {
+	if j.exit.stopped || (j.joined && now.Before(j.refusal.retryAt)) {
 		return // an operator stops the job here: it comes back with the change
 	}
 	j.changed = false
 	if !j.joined {
-		j.joinErr, j.retryAt = nil, time.Time{}
+		j.joining.err, j.refusal.retryAt = nil, time.Time{}
 		return
 	}
 	applied, err := coordination.ApplyDefinition(j.work, j.member.Registry, j.member.Layout, j.wanted.Definition, j.host.former(j.name), j.accept)
@@ -648,21 +702,21 @@ func (j *job) definitionChanged(now moment) {
 		j.changed = true
 		j.failed(now, "applying the definition", err)
 	case err != nil:
-		j.joinErr = err
+		j.joining.err = err
 		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
 	case len(applied.Changed) > 0:
-		j.joinErr = nil
+		j.joining.err = nil
 		j.emit(Event{Kind: EventJobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed)})
 	default:
-		j.joinErr = nil
+		j.joining.err = nil
 	}
 }
 
 // keepOwn settles runs here that were cut short, if no other host will find them
 // unfinished: this one stays in the job after all, or the job was removed.
 func (j *job) keepOwn() {
-	removed := j.leftState == JobRemoved
-	stays := j.leaving == "" && !j.draining && j.left == "" && j.seen && j.member.View.Joined()
+	removed := j.exit.state == JobRemoved
+	stays := j.exit.leaving == "" && !j.exit.draining && j.exit.left == "" && j.seen && j.member.View.Joined()
 	if !removed && !stays {
 		return
 	}
@@ -706,14 +760,14 @@ func transient(err error) bool {
 // rejoin makes the job one that this host is to join again, under an instance
 // id that was not used before. What was due while it was away is not owed.
 func (j *job) rejoin(now moment) {
-	j.left, j.leftState, j.joined, j.registered, j.departedAt = "", "", false, false, time.Time{}
-	j.stopSaid, j.drainUntil = false, time.Time{}
-	j.applied, j.waited = coordination.Applied{}, 0
+	j.exit.left, j.exit.state, j.joined, j.registered, j.exit.triedAt = "", "", false, false, time.Time{}
+	j.exit.stopped, j.exit.until = false, time.Time{}
+	j.joining.applied, j.joining.waited = coordination.Applied{}, 0
 	j.admitGuests()
 	j.seen, j.member.View = false, coordination.View{Config: j.member.View.Config}
 	j.member.Self = j.term.again(j.name)
 	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
-	j.cronFor, j.configured = "", configured{}
+	j.cron.madeFor, j.configured = "", configured{}
 	j.election.reset()
 	j.takers.reset()
 }
@@ -724,13 +778,13 @@ func (j *job) configure(now moment) {
 	if from == j.configured {
 		return
 	}
-	if j.outdated != "" { // it may have been gone back to
+	if j.joining.outdated != "" { // it may have been gone back to
 		j.changed = true
 		j.definitionChanged(now)
 	}
 	c := j.member.View.Config
 	key := c.Cron + "\x00" + c.TimeZone
-	if key != j.cronFor && j.calendar.Due(now.wall) {
+	if key != j.cron.madeFor && j.calendar.Due(now.wall) {
 		// The new schedule may not have the instant: it begins by the old one.
 		if !j.term.registry.Trusted() {
 			return
@@ -750,21 +804,21 @@ func (j *job) configure(now moment) {
 		}
 	}
 	j.configured, j.disabled = from, c.Disabled
-	if key != j.cronFor {
-		changed := j.cronFor != ""
-		j.cronFor = key
+	if key != j.cron.madeFor {
+		changed := j.cron.madeFor != ""
+		j.cron.madeFor = key
 		zone, err := schedule.Zone(c.TimeZone)
 		var s cron.Schedule
 		if err == nil && c.Cron != "" {
 			s, err = schedule.Parse(c.Cron, zone)
 		}
-		j.cronErr = err
+		j.cron.err = err
 		j.javaSchedule(c)
 		if err != nil {
 			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
 			j.emit(Event{Kind: EventJobError, Reason: err.Error()})
 		} else {
-			j.calendar.Schedule, j.zone, j.cron = s, zone, c.Cron
+			j.calendar.Schedule, j.cron.zone, j.cron.text = s, zone, c.Cron
 			j.calendar.Arm(now.wall)
 			if changed {
 				j.emit(Event{Kind: EventJobChanged, Source: sourceOf(c.Cron), Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
@@ -773,28 +827,28 @@ func (j *job) configure(now moment) {
 	}
 	guest, err := c.Guest()
 	if err != nil {
-		j.execErr = err
+		j.module.err = err
 		return
 	}
 	j.guest, j.calendar.Window = guest, guest.CatchUpWindow
 	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName)
-	if execFor == j.execFor {
+	if execFor == j.module.madeFor {
 		return
 	}
 	exec, err := j.wanted.Module.Executor(c)
-	changed := j.execFor != ""
-	j.execFor, j.execErr = execFor, err
+	changed := j.module.madeFor != ""
+	j.module.madeFor, j.module.err = execFor, err
 	if err != nil {
 		j.log.Error("module refused for this job", zap.String("module", j.wanted.ModuleFile), zap.Error(err))
 		j.emit(Event{Kind: EventJobError, Reason: err.Error()})
 		return
 	}
 	before := ""
-	if j.exec != nil {
-		before = j.exec.Digest()
-		j.exec.Release()
+	if j.module.exec != nil {
+		before = j.module.exec.Digest()
+		j.module.exec.Release()
 	}
-	j.exec, j.informed = exec, false
+	j.module.exec, j.module.informed = exec, false
 	if changed && before != exec.Digest() {
 		j.log.Info("module changed", zap.String("from", short(before)), zap.String("to", short(exec.Digest())))
 		j.emit(Event{Kind: EventJobChanged, Source: sourceOf(c.Cron), Digest: exec.Digest(), Reason: "module"})
@@ -803,8 +857,8 @@ func (j *job) configure(now moment) {
 }
 
 func (j *job) detail() coordination.HostDetail {
-	return coordination.HostDetail{State: coordination.DetailReady, Digest: j.wanted.Module.Digest(), TimeZone: j.zone.String(),
-		Succeeded: j.succeeded, Failed: j.failures}
+	return coordination.HostDetail{State: coordination.DetailReady, Digest: j.wanted.Module.Digest(), TimeZone: j.cron.zone.String(),
+		Succeeded: j.tally.succeeded, Failed: j.tally.failed}
 }
 
 // running counts the items that run here, or whose completion is not written yet.

@@ -145,20 +145,20 @@ func (e *execution) killed(r abi.Result) (endedRun, bool) {
 // seeKills takes what operators ask of this host from a snapshot.
 func (j *job) seeKills(s registry.Snapshot) {
 	if n, watched := s[coordination.KillQuery(j.member.Layout, j.member.Self)]; watched {
-		j.kills, j.killsVersion, j.killsStand = coordination.ReadKills(n), n.Version, n.Exists
+		j.killing.asked, j.killing.version, j.killing.stands = coordination.ReadKills(n), n.Version, n.Exists
 	}
 }
 
 // endKilled ends the runs that operators have killed, and says so when nothing
 // of them runs any more. What was begun since is not meant.
 func (j *job) endKilled(now moment) {
-	j.killAt = time.Time{}
-	if !j.killsStand {
+	j.killing.lookAt = time.Time{}
+	if !j.killing.stands {
 		return
 	}
 	open := false
 	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
-		k, asked := j.kills.Of(it.number, it.run.fence)
+		k, asked := j.killing.asked.Of(it.number, it.run.fence)
 		if !asked {
 			continue
 		}
@@ -173,17 +173,17 @@ func (j *job) endKilled(now moment) {
 			j.hear(ended)
 		}
 		if at := it.run.press(now.Time); !at.IsZero() {
-			j.killAt = soonest(j.killAt, at)
+			j.killing.lookAt = soonest(j.killing.lookAt, at)
 		}
 	}
-	if open || now.Before(j.retryAt) || !j.term.registry.Trusted() {
+	if open || now.Before(j.refusal.retryAt) || !j.term.registry.Trusted() {
 		return
 	}
-	if err := coordination.DropKills(j.work, j.member.Registry, j.member.Layout, j.member.Self, j.killsVersion); err != nil {
+	if err := coordination.DropKills(j.work, j.member.Registry, j.member.Layout, j.member.Self, j.killing.version); err != nil {
 		j.failed(now, "ending a kill", err)
 		return
 	}
-	j.killsStand = false
+	j.killing.stands = false
 }
 
 // goesOn reports whether a run has not ended.
@@ -204,10 +204,10 @@ func (j *job) wantsKills(now moment) bool {
 		switch {
 		case !slices.ContainsFunc(f.runs, j.goesOn):
 		case !now.Before(since):
-			j.ranLong = now.Time
+			j.killing.ranLong = now.Time
 		default:
-			j.killAt = soonest(j.killAt, since)
+			j.killing.lookAt = soonest(j.killing.lookAt, since)
 		}
 	}
-	return !j.ranLong.IsZero() && now.Before(j.ranLong.Add(longestSleep))
+	return !j.killing.ranLong.IsZero() && now.Before(j.killing.ranLong.Add(longestSleep))
 }

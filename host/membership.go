@@ -19,7 +19,7 @@ import (
 
 // join registers this host for the job. It reports false if it has not.
 func (j *job) join(now moment) bool {
-	if j.execErr = j.check(); j.execErr != nil {
+	if j.module.err = j.check(); j.module.err != nil {
 		j.settled.Store(true)
 		return false
 	}
@@ -30,26 +30,26 @@ func (j *job) join(now moment) bool {
 	j.registered = true // perhaps
 	j.base.Store(0)     // Join reads it
 	if zone, err := schedule.Zone(j.wanted.Definition.TimeZone); err == nil {
-		j.zone = zone // published to the others
+		j.cron.zone = zone // published to the others
 	}
 	var wait time.Duration
 	joining := coordination.Joining{
 		Definition: j.wanted.Definition, Former: j.host.former(j.name), JobClass: j.wanted.JobClass,
-		Detail: j.detail(), Accept: j.accept, Applied: &j.applied, Wait: &wait, Waited: j.waited,
+		Detail: j.detail(), Accept: j.accept, Applied: &j.joining.applied, Wait: &wait, Waited: j.joining.waited,
 	}
 	err := j.member.Join(j.work, joining)
 	if err == nil && wait > 0 {
-		j.waited += wait
-		j.retryAt = time.Now().Add(wait) // another writes this host's name down
+		j.joining.waited += wait
+		j.refusal.retryAt = time.Now().Add(wait) // another writes this host's name down
 		return false
 	}
-	applied := j.applied
-	j.applied, j.waited = coordination.Applied{}, 0
+	applied := j.joining.applied
+	j.joining.applied, j.joining.waited = coordination.Applied{}, 0
 	if refused(err) {
 		j.refuse(now, err)
 		return false
 	}
-	j.joinErr = err
+	j.joining.err = err
 	if err != nil {
 		j.settled.Store(true)
 		j.failed(now, "joining the job", err)
@@ -58,18 +58,18 @@ func (j *job) join(now moment) bool {
 	j.base.Store(applied.Base)
 	j.brought(applied)
 	ctx, cancel := context.WithCancel(j.work)
-	j.unwatch = cancel
-	j.snapshots, err = j.term.registry.Watch(ctx, coordination.Control(j.member.Layout, j.member.Self)...)
+	j.watch.end = cancel
+	j.watch.control, err = j.term.registry.Watch(ctx, coordination.Control(j.member.Layout, j.member.Self)...)
 	if err != nil {
 		cancel()
-		j.unwatch, j.joinErr = nil, err
+		j.watch.end, j.joining.err = nil, err
 		j.failed(now, "watching the job", err)
 		return false
 	}
 	j.member.View, j.seen = coordination.View{Layout: j.member.Layout, Self: j.member.Self, Accept: j.accept}, false
 	j.announce = false
 	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, coordination.Runs{}, 0
-	j.joined, j.looked = true, true
+	j.joined, j.pace.looked = true, true
 	j.janitor, j.sweepAt = false, time.Time{}
 	j.emit(Event{Kind: EventJobAdded, Source: sourceOf(j.wanted.Definition.Cron), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
 	return true
@@ -101,11 +101,11 @@ func (j *job) firstDue(now moment) time.Time {
 // brought takes note of what became of the definition.
 func (j *job) brought(applied coordination.Applied) {
 	j.host.setFormer(j.name, j.wanted.Definition.YAML())
-	j.outdated = ""
+	j.joining.outdated = ""
 	fields, file := zap.String("fields", joinWords(applied.Kept)), zap.String("file", j.wanted.File)
 	switch {
 	case applied.Superseded:
-		j.outdated = "the definition file is out of date: it was applied before and replaced by a newer one since, and is not applied again; it differs in " +
+		j.joining.outdated = "the definition file is out of date: it was applied before and replaced by a newer one since, and is not applied again; it differs in " +
 			joinWords(applied.Kept) + "; copy the newer file to this host, or see docs/definitions.md, File and registry"
 		j.log.Warn("the definition file is out of date: it was applied before and replaced by a newer one since; the registry's configuration stays in force", fields, file)
 	case len(applied.Kept) > 0:
@@ -134,7 +134,7 @@ func (j *job) see(s registry.Snapshot) {
 		newest = max(newest, n.Mzxid)
 	}
 	// One that waited in the channel while the step was taken does not show it.
-	j.looked, j.seen = j.looked || newest >= j.waits, true
+	j.pace.looked, j.seen = j.pace.looked || newest >= j.pace.waitsFor, true
 	j.seeJava(j.host.now(), before)
 	for _, it := range j.items {
 		it.held = false
@@ -169,7 +169,7 @@ func (j *job) look(now moment) bool {
 		j.decline(now)
 		return false
 	}
-	if j.stopSaid { // it is in the list again
+	if j.exit.stopped { // it is in the list again
 		j.stay()
 	}
 	j.settled.Store(true)
@@ -179,7 +179,7 @@ func (j *job) look(now moment) bool {
 // departed reports whether this host has lately tried to leave, and stayed
 // after all: that it is not in the job's list is no operator's doing then.
 func (j *job) departed(now moment) bool {
-	return !j.departedAt.IsZero() && now.Sub(j.departedAt) < longestSleep
+	return !j.exit.triedAt.IsZero() && now.Sub(j.exit.triedAt) < longestSleep
 }
 
 // stopSettle is how long a host whose instance is gone waits for the job to go, too:
@@ -190,16 +190,16 @@ const stopSettle = time.Second
 // runs gets the drain timeout, and what does not end by itself is unfinished, as
 // when the host drains.
 func (j *job) stopped(now moment) {
-	if !j.stopSaid {
-		j.stopSaid, j.stopAt = true, now.Add(stopSettle)
+	if !j.exit.stopped {
+		j.exit.stopped, j.exit.stopAt = true, now.Add(stopSettle)
 		j.windDown()
 	}
 	j.watchExtra(now)
-	if _, over := j.press(now); !over || now.Before(j.retryAt) {
+	if _, over := j.press(now); !over || now.Before(j.refusal.retryAt) {
 		return
 	}
-	if now.Before(j.stopAt) {
-		j.againAt = j.stopAt
+	if now.Before(j.exit.stopAt) {
+		j.againAt = j.exit.stopAt
 		return
 	}
 	unfinished := j.unfinished()
@@ -220,7 +220,7 @@ func (j *job) stopped(now moment) {
 // quit stops looking after the job until its definition changes, or an operator
 // starts it again.
 func (j *job) quit(state JobState, why string) {
-	j.left, j.leftState = why, state
+	j.exit.left, j.exit.state = why, state
 	j.calendar.Next = time.Time{}
 	j.settled.Store(true)
 	j.unwatchAll()
@@ -248,7 +248,7 @@ func (j *job) clearAway(now moment) bool {
 		return false
 	}
 	switch {
-	case j.registered && now.Before(j.retryAt):
+	case j.registered && now.Before(j.refusal.retryAt):
 		return false
 	case j.registered:
 		if err := j.member.Leave(j.work, nil); err != nil {
@@ -293,11 +293,11 @@ func (j *job) logDrain() {
 // the timeout on.
 func (j *job) press(now moment) (hard, over bool) {
 	limit := j.host.cfg.DrainTimeout
-	if j.drainUntil.IsZero() {
-		j.drainUntil = now.Add(limit)
+	if j.exit.until.IsZero() {
+		j.exit.until = now.Add(limit)
 	}
-	hard = !now.Before(j.drainUntil)
-	if !now.Before(j.drainUntil.Add(-softGrace(limit))) {
+	hard = !now.Before(j.exit.until)
+	if !now.Before(j.exit.until.Add(-softGrace(limit))) {
 		for _, it := range j.items {
 			if it.run != nil {
 				it.run.cancel(abi.CancelStop)
@@ -310,7 +310,7 @@ func (j *job) press(now moment) (hard, over bool) {
 		}
 		j.kill(errDrainOver)
 	}
-	refused := hard && now.Before(j.retryAt)
+	refused := hard && now.Before(j.refusal.retryAt)
 	for _, it := range j.items {
 		if e, ended := j.ended[it.number]; it.run != nil && !(ended && (e.unfinished || refused)) {
 			return hard, false
@@ -342,14 +342,14 @@ func (j *job) giveUp(items coordination.Items, why string) {
 // withdraw finishes what runs and leaves the job. It reports true when the
 // host has left.
 func (j *job) withdraw(now moment) bool {
-	if !j.drainSaid {
-		j.drainSaid = true
+	if !j.exit.begun {
+		j.exit.begun = true
 		j.windDown()
-		if j.draining {
+		if j.exit.draining {
 			j.logDrain()
 		}
 	}
-	if !j.drainTold && j.joined && j.left == "" && j.running() > 0 && !now.Before(j.retryAt) {
+	if !j.exit.announced && j.joined && j.exit.left == "" && j.running() > 0 && !now.Before(j.refusal.retryAt) {
 		// What does not run goes to others at once, and somebody else divides.
 		err := j.member.Drain(j.work, j.detail())
 		if err == nil && j.member.View.Leading() {
@@ -358,25 +358,25 @@ func (j *job) withdraw(now moment) bool {
 		if err != nil {
 			j.failed(now, "announcing that this host leaves", err)
 		}
-		j.drainTold = err == nil
+		j.exit.announced = err == nil
 	}
-	if j.seen && j.member.View.Exists && j.left == "" {
+	if j.seen && j.member.View.Exists && j.exit.left == "" {
 		j.watchExtra(now)
 	}
 	hard, over := j.press(now)
 	if !over {
 		return false
 	}
-	refused := hard && now.Before(j.retryAt)
+	refused := hard && now.Before(j.refusal.retryAt)
 	unfinished := j.unfinished()
 	if j.registered {
-		if now.Before(j.retryAt) && !refused {
+		if now.Before(j.refusal.retryAt) && !refused {
 			return false
 		}
 		if len(unfinished) > 0 {
 			j.flushOffsets(now) // whoever goes on begins there
 		}
-		j.departedAt = now.Time
+		j.exit.triedAt = now.Time
 		err := j.settleDoubt(now)
 		if err == nil {
 			err = j.member.Leave(j.work, unfinished)
@@ -390,8 +390,8 @@ func (j *job) withdraw(now moment) bool {
 			}
 		}
 	}
-	why := j.leaving
-	if j.draining {
+	why := j.exit.leaving
+	if j.exit.draining {
 		why = "the host is stopping"
 	}
 	j.dropTrigger(SkipElsewhere, why+" before the job was idle")
@@ -411,7 +411,7 @@ func (j *job) withdraw(now moment) bool {
 // adopt runs what a commit had begun whose answer was lost, and what cannot be
 // handed back. A host that leaves owes it instead.
 func (j *job) adopt(now moment, claims []coordination.Claim) {
-	if j.leaving == "" && !j.draining && j.exec != nil {
+	if j.exit.leaving == "" && !j.exit.draining && j.module.exec != nil {
 		j.takeOver(now, "", claims)
 	}
 }
@@ -420,7 +420,7 @@ func (j *job) adopt(now moment, claims []coordination.Claim) {
 // not asked for again if the item was disabled since, say, or if a list of runs
 // that was to be taken over is gone because it was.
 func (j *job) resolve(now moment) {
-	if now.Before(j.retryAt) {
+	if now.Before(j.refusal.retryAt) {
 		return // it has gone wrong just now
 	}
 	if err := j.settleDoubt(now); err != nil {
@@ -432,7 +432,7 @@ func (j *job) resolve(now moment) {
 // was not asked for again since: a scheduled instant is handed back, and is due
 // again, other runs are adopted.
 func (j *job) settleDoubt(now moment) error {
-	adopted, err := j.member.Resolve(j.work, now.wall, j.leaving == "" && !j.draining)
+	adopted, err := j.member.Resolve(j.work, now.wall, j.exit.leaving == "" && !j.exit.draining)
 	if len(adopted) > 0 {
 		j.adopt(now, adopted)
 	}
@@ -465,13 +465,13 @@ func (j *job) coordinate(now moment) {
 	}
 	j.wasEnabled = j.member.View.Enabled
 	switch {
-	case j.looked:
-		j.lookPause = lookAgain
-	case now.Before(j.lookedAt.Add(j.lookPause)):
+	case j.pace.looked:
+		j.pace.pause = lookAgain
+	case now.Before(j.pace.lookedAt.Add(j.pace.pause)):
 		j.readShare(now)
 		return
 	default: // a registry that is so slow is not to be asked the same again and again
-		j.lookPause = min(2*j.lookPause, commitTimeout)
+		j.pace.pause = min(2*j.pace.pause, commitTimeout)
 	}
 	if !j.member.View.FlagSeen.IsZero() {
 		j.member.View.FlagSeen = now.instant(j.flagSeen) // the clock may have been set since
@@ -489,18 +489,18 @@ func (j *job) coordinate(now moment) {
 		j.announce = false
 	}
 	if action := j.member.Reconcile(now.wall); action != coordination.ActionNone && j.mayStep(now) {
-		j.looked, j.lookedAt, j.wrote = false, now.Time, 0
+		j.pace.looked, j.pace.lookedAt, j.pace.wrote = false, now.Time, 0
 		sharded, err := j.member.Act(j.work, action, now.wall)
 		if err != nil {
 			j.failed(now, "coordination", err)
-			j.wrote = 0
+			j.pace.wrote = 0
 		}
-		j.waits, j.lookedAt = j.wrote, time.Now()
+		j.pace.waitsFor, j.pace.lookedAt = j.pace.wrote, time.Now()
 		if sharded.Commits > 0 {
 			j.emit(Event{Kind: EventSharded, Total: sharded.Division.Total, Reason: why(v)})
 		}
 	}
-	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.retryAt) {
+	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.refusal.retryAt) {
 		// The items were divided while it wanted to leave, and it stays; or a
 		// hand has written that it leaves.
 		err := j.member.Announce(j.work, j.detail())
@@ -510,9 +510,9 @@ func (j *job) coordinate(now moment) {
 		if err != nil {
 			j.failed(now, "asking for a share", err)
 		}
-		j.looked, j.lookedAt = false, now.Time
+		j.pace.looked, j.pace.lookedAt = false, now.Time
 	}
-	if !now.Before(j.retryAt) {
+	if !now.Before(j.refusal.retryAt) {
 		j.readShare(now)
 		j.recoverCrashed(now)
 		j.sweep(now)
@@ -522,15 +522,15 @@ func (j *job) coordinate(now moment) {
 // mayStep says whether the next step of the common business may be taken. One
 // that follows many others has to wait.
 func (j *job) mayStep(now moment) bool {
-	if now.Before(j.stepAt) {
+	if now.Before(j.pace.stepAt) {
 		return false
 	}
-	if j.steps.AllowN(now.Time, 1) {
+	if j.pace.steps.AllowN(now.Time, 1) {
 		return true
 	}
-	j.stepAt = now.Add(stepInterval)
-	if !now.Before(j.steppedOften.Add(longestSleep)) {
-		j.steppedOften = now.Time
+	j.pace.stepAt = now.Add(stepInterval)
+	if !now.Before(j.pace.reportedAt.Add(longestSleep)) {
+		j.pace.reportedAt = now.Time
 		j.log.Warn("the hosts of the job are not coming to rest: its items are divided, or its leader is elected, again and again; slowing down",
 			zap.String("because", why(j.member.View)), zap.Duration("step every", stepInterval))
 	}
@@ -539,7 +539,7 @@ func (j *job) mayStep(now moment) bool {
 
 // readShare reads what this host owns if the division has changed.
 func (j *job) readShare(now moment) {
-	if j.member.Share.Current(j.member.View) || now.Before(j.retryAt) {
+	if j.member.Share.Current(j.member.View) || now.Before(j.refusal.retryAt) {
 		return
 	}
 	known := make(map[int]coordination.ItemState)
@@ -688,24 +688,24 @@ func (j *job) recoverCrashed(now moment) {
 		crashed = append(crashed, "") // whatever Java hosts have marked
 	}
 	if len(crashed) == 0 && !j.takers.Standing {
-		j.recoverAt, j.recoverPause, j.recovers, j.yieldUntil = time.Time{}, recoverPause, 0, time.Time{}
+		j.recovery.at, j.recovery.pause, j.recovery.attempts, j.recovery.yieldUntil = time.Time{}, recoverPause, 0, time.Time{}
 		return
 	}
-	if j.recoverAt.IsZero() && j.mixed() {
-		j.recoverAt = now.Add(javaGrace)
+	if j.recovery.at.IsZero() && j.mixed() {
+		j.recovery.at = now.Add(javaGrace)
 	}
 	dead := j.member.View.Crashed()
-	if j.recoverAt.IsZero() && len(dead) > fewCrashed && !j.member.View.IsJanitor() {
-		j.recoverAt = now.Add(recoverPause)
+	if j.recovery.at.IsZero() && len(dead) > fewCrashed && !j.member.View.IsJanitor() {
+		j.recovery.at = now.Add(recoverPause)
 	}
-	waits := now.Before(j.recoverAt)
+	waits := now.Before(j.recovery.at)
 	leads := j.member.View.Leading()
-	looks := leads && !j.led && (j.recovers > 0 || !j.yieldUntil.IsZero()) // for what only a leader writes down
-	j.led = leads
+	looks := leads && !j.recovery.led && (j.recovery.attempts > 0 || !j.recovery.yieldUntil.IsZero()) // for what only a leader writes down
+	j.recovery.led = leads
 	if waits && !looks {
 		return
 	}
-	again := j.recovers > 0
+	again := j.recovery.attempts > 0
 	if len(dead) > 1 {
 		var err error
 		if dead, err = j.member.Bury(j.work, dead, again || j.member.View.IsJanitor()); err != nil {
@@ -721,11 +721,11 @@ func (j *job) recoverCrashed(now moment) {
 	// workers. A host without a free one lets the others go first, once. What is
 	// lost is written down at once, by any.
 	limit := math.MaxInt
-	if !waits && j.running() >= j.concurrency() && j.yieldUntil.IsZero() {
-		j.yieldUntil = now.Add(2 * j.recoverPause) // the others look again after one
+	if !waits && j.running() >= j.concurrency() && j.recovery.yieldUntil.IsZero() {
+		j.recovery.yieldUntil = now.Add(2 * j.recovery.pause) // the others look again after one
 	}
-	yields := now.Before(j.yieldUntil)
-	if waits || yields || j.exec == nil {
+	yields := now.Before(j.recovery.yieldUntil)
+	if waits || yields || j.module.exec == nil {
 		limit = 0
 	}
 	var busy coordination.Items
@@ -761,12 +761,12 @@ func (j *job) recoverCrashed(now moment) {
 		return
 	}
 	if yields {
-		j.recoverAt = j.yieldUntil
+		j.recovery.at = j.recovery.yieldUntil
 		return
 	}
-	j.recovers++
-	j.recoverAt = now.Add(j.recoverPause)
-	j.recoverPause = min(2*j.recoverPause, longestRecoverPause)
+	j.recovery.attempts++
+	j.recovery.at = now.Add(j.recovery.pause)
+	j.recovery.pause = min(2*j.recovery.pause, longestRecoverPause)
 }
 
 // sweep removes unowned marks: the janitor does at the slow
@@ -800,7 +800,7 @@ func (j *job) sweep(now moment) {
 	}
 	if err != nil {
 		j.failed(now, "sweeping stale marks", err)
-		j.sweepAt = j.retryAt
+		j.sweepAt = j.refusal.retryAt
 	}
 	if len(retired) > 0 {
 		j.log.Info("removed servers that had no instance of the job any more", zap.Int("servers", len(retired)), zap.Duration("for", j.host.cfg.KeepServers))

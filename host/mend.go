@@ -24,7 +24,7 @@ type mending struct {
 // it is missing among the members, when a division does not come about, and when
 // a stranger has come; the janitor does now and then.
 func (j *job) mend(now moment) {
-	if !j.joined || !j.seen || j.left != "" || !j.member.View.Exists || !j.member.View.Joined() || now.Before(j.retryAt) || !j.term.registry.Trusted() {
+	if !j.joined || !j.seen || j.exit.left != "" || !j.member.View.Exists || !j.member.View.Joined() || now.Before(j.refusal.retryAt) || !j.term.registry.Trusted() {
 		return
 	}
 	strangers := j.member.View.Java()

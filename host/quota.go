@@ -162,8 +162,8 @@ const refusedAgain = time.Minute
 // definition changes in it, is beyond the host's ceilings, or the registry is a
 // copy that was not adopted.
 func (j *job) refuse(now moment, err error) {
-	known := j.joinErr != nil && j.joinErr.Error() == err.Error()
-	j.joinErr, j.retryAt = err, now.Add(refusedAgain)
+	known := j.joining.err != nil && j.joining.err.Error() == err.Error()
+	j.joining.err, j.refusal.retryAt = err, now.Add(refusedAgain)
 	j.settled.Store(true)
 	if !known {
 		j.log.Error("the job does not run on this host", zap.Error(err))
@@ -182,7 +182,7 @@ func (j *job) declines() bool {
 // decline leaves the job once what runs has ended, and tries to join again
 // later.
 func (j *job) decline(now moment) {
-	if j.running() > 0 || now.Before(j.retryAt) {
+	if j.running() > 0 || now.Before(j.refusal.retryAt) {
 		return
 	}
 	why := j.member.View.ConfigErr

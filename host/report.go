@@ -52,7 +52,7 @@ func (j *job) answer() {
 // readDisabled looks which items are disabled, and which of those that were held
 // back still are: they are not watched, so a status request causes a read.
 func (j *job) readDisabled() {
-	if !j.seen || j.left != "" || j.work.Err() != nil {
+	if !j.seen || j.exit.left != "" || j.work.Err() != nil {
 		return
 	}
 	var items coordination.Items
@@ -88,7 +88,7 @@ func (j *job) readDisabled() {
 // readHosts reads what the job's instances publish of themselves, when somebody
 // asks.
 func (j *job) readHosts(s *JobStatus) {
-	if !j.seen || j.left != "" || j.work.Err() != nil || len(s.Instances) == 0 {
+	if !j.seen || j.exit.left != "" || j.work.Err() != nil || len(s.Instances) == 0 {
 		return
 	}
 	details, err := coordination.ReadHosts(j.work, j.member.Registry, j.member.Layout, s.Instances)
@@ -111,7 +111,7 @@ func (j *job) readHosts(s *JobStatus) {
 func (j *job) withoutSession() JobStatus {
 	s := j.status()
 	s.Leader, s.Instances, s.Items, s.Waits = "", nil, nil, nil
-	if j.left == "" {
+	if j.exit.left == "" {
 		s.State, s.Reason = JobNoSession, noSession
 	}
 	return s
@@ -142,22 +142,22 @@ func (j *job) status() JobStatus {
 		c = j.wanted.Definition
 	}
 	s := JobStatus{
-		Name: j.name, Cron: c.Cron, TimeZone: j.zone.String(), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
+		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, File: j.wanted.File, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
 		Digest: j.wanted.Module.Digest(), Leader: j.member.View.Leader, Instances: sortedStrings(j.member.View.Instances), LastFire: j.newestFire(),
 		Warnings: j.member.View.ConfigWarnings,
 	}
-	if j.cronErr != nil {
-		s.Cron, s.RefusedCron = j.cron, c.Cron
+	if j.cron.err != nil {
+		s.Cron, s.RefusedCron = j.cron.text, c.Cron
 	}
 	if g, err := c.Guest(); j.wanted.Apart {
 		s.Isolation = string(jobconfig.IsolationProcess)
 	} else if err == nil {
 		s.Isolation = string(g.Isolation)
 	}
-	if j.exec != nil {
-		s.Digest = j.exec.Digest()
-		if typed, ok := j.exec.(interface{ Type() string }); ok && s.Type == "" {
+	if j.module.exec != nil {
+		s.Digest = j.module.exec.Digest()
+		if typed, ok := j.module.exec.(interface{ Type() string }); ok && s.Type == "" {
 			s.Type = typed.Type() // from the module's exports
 		}
 	}
@@ -167,11 +167,11 @@ func (j *job) status() JobStatus {
 	if err != nil {
 		s.Warnings = append(slices.Clone(s.Warnings), err.Error())
 	}
-	if j.outdated != "" {
-		s.Warnings = append(slices.Clone(s.Warnings), j.outdated)
+	if j.joining.outdated != "" {
+		s.Warnings = append(slices.Clone(s.Warnings), j.joining.outdated)
 	}
-	if ago := time.Since(j.troubleAt); j.trouble != "" && ago < troubleShown {
-		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("the registry refused, %s ago: %s", ago.Round(time.Second), j.trouble))
+	if ago := time.Since(j.refusal.at); j.refusal.what != "" && ago < troubleShown {
+		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("the registry refused, %s ago: %s", ago.Round(time.Second), j.refusal.what))
 	}
 	for _, it := range j.sorted(func(it *item) bool { return it.held && it.due != nil && it.run == nil }) {
 		var marks []string
@@ -239,26 +239,26 @@ func (j *job) newestFire() *FireStatus {
 // state names what the job is doing, and why if it does not run.
 func (j *job) state() (JobState, string) {
 	switch {
-	case j.left != "":
-		return j.leftState, j.left
-	case j.draining || j.leaving != "":
-		return JobDraining, j.leaving
-	case j.joinErr != nil:
-		return JobError, j.joinErr.Error()
-	case j.exec == nil && j.execErr != nil:
-		return JobError, j.execErr.Error()
+	case j.exit.left != "":
+		return j.exit.state, j.exit.left
+	case j.exit.draining || j.exit.leaving != "":
+		return JobDraining, j.exit.leaving
+	case j.joining.err != nil:
+		return JobError, j.joining.err.Error()
+	case j.module.exec == nil && j.module.err != nil:
+		return JobError, j.module.err.Error()
 	case !j.joined || !j.seen:
 		return JobJoining, ""
 	case j.member.View.ConfigErr != nil:
 		return JobError, "the configuration in the registry is refused, the last good one stays in force: " + j.member.View.ConfigErr.Error()
-	case j.cronErr != nil:
-		return JobError, j.cronErr.Error()
+	case j.cron.err != nil:
+		return JobError, j.cron.err.Error()
 	case j.javaRefuses() != "":
 		return JobError, j.javaRefuses()
 	case j.leaderRefuses() != "":
 		return JobError, j.leaderRefuses()
-	case j.execErr != nil:
-		return JobError, "the last good module stays in force: " + j.execErr.Error()
+	case j.module.err != nil:
+		return JobError, "the last good module stays in force: " + j.module.err.Error()
 	case j.running() > 0:
 		return JobRunning, ""
 	case !j.member.View.Enabled:

@@ -273,7 +273,7 @@ func (t *term) unsettled() map[string]bool {
 	defer t.mu.Unlock()
 	owed := make(map[string]bool)
 	for name, j := range t.jobs {
-		if j.left == "" && (j.joined || j.registered || t.owed[name]) {
+		if j.exit.left == "" && (j.joined || j.registered || t.owed[name]) {
 			owed[name] = true
 		}
 	}

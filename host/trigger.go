@@ -27,7 +27,7 @@ type waiting struct {
 // triggered returns the fire of the trigger that waits, if there is one.
 func (j *job) triggered(now moment) (id coordination.Fire, ok bool) {
 	t := &j.trigger
-	if j.member.View.Trigger == 0 || now.Before(j.retryAt) {
+	if j.member.View.Trigger == 0 || now.Before(j.refusal.retryAt) {
 		return id, false
 	}
 	if t.seen != j.member.View.Trigger || t.round == 0 {

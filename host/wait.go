@@ -193,8 +193,8 @@ func (j *job) patience(what Wait) (limit time.Duration, told bool) {
 // it is not known otherwise.
 func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Time)) {
 	v := &j.member.View
-	refuses := now.Before(j.retryAt) && !refused(j.joinErr) // else it is this host that refuses
-	if refuses || (j.joined && !j.seen && j.left == "") {
+	refuses := now.Before(j.refusal.retryAt) && !refused(j.joining.err) // else it is this host that refuses
+	if refuses || (j.joined && !j.seen && j.exit.left == "") {
 		yield(WaitRegistry, -1, time.Time{})
 	}
 	for f := range j.fires {
@@ -209,13 +209,13 @@ func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Ti
 	if since := j.queuedSince(); !since.IsZero() {
 		yield(WaitSlot, -1, since)
 	}
-	if j.draining || j.leaving != "" {
+	if j.exit.draining || j.exit.leaving != "" {
 		if j.running() > 0 {
 			yield(WaitDrain, -1, time.Time{})
 		}
 		return
 	}
-	if !j.joined || !j.seen || j.left != "" || !v.Exists || !v.Joined() {
+	if !j.joined || !j.seen || j.exit.left != "" || !v.Exists || !v.Joined() {
 		return
 	}
 	if _, waits := j.election.Waiting(); waits {
@@ -273,7 +273,7 @@ func (j *job) waitsFor(what Wait, items []int) (forWhat, then string) {
 		if !j.seen && j.joined {
 			return "the registry to show the job", "nothing begins until it does"
 		}
-		return "the registry, which refuses: " + j.trouble, "it is tried again each second"
+		return "the registry, which refuses: " + j.refusal.what, "it is tried again each second"
 	case WaitDivision:
 		if v.Leader == "" {
 			return "the items to be divided, and nobody leads the job", "see that a host with the job is enabled and not in error"

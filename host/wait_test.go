@@ -75,7 +75,7 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 			limit: longestRun, words: []string{"to serve a trigger"},
 		},
 		WaitDrain: {
-			begin: func(j *job) { j.draining, j.live = true, 3 }, end: func(j *job) { j.live = 0 },
+			begin: func(j *job) { j.exit.draining, j.live = true, 3 }, end: func(j *job) { j.live = 0 },
 			limit: defaultDrain, words: []string{"3 items to end"},
 		},
 	} {

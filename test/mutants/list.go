@@ -72,7 +72,7 @@ var mutants = []mutant{
 		"return d.certain() < 0 && d.certain() > 0 &&",
 		"host", "TestADueInstantWaitsForTheRegistrysClock"},
 	{"schedule changed before the instant that is due", "host/job.go",
-		"if key != j.cronFor && j.calendar.Due(now.wall) {",
+		"if key != j.cron.madeFor && j.calendar.Due(now.wall) {",
 		"if false {",
 		"host", "TestAScheduleChangesWhileAnInstantIsDue"},
 	{"superseded definition applied", "coordination/membership.go",
