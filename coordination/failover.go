@@ -597,7 +597,7 @@ func (r *recovery) take(x *exchange, owed Runs, runs registry.Node) (done bool, 
 	if len(t.dropped) == 0 {
 		return true, r.giveWay(x)
 	}
-	if len(t.claims) > 0 && r.leave == nil && (t.marked || len(r.View.Java()) > 0) {
+	if len(t.claims) > 0 && r.leave == nil && (t.marked || r.View.Mixed()) {
 		turn, err := x.standInLine(l, self, l.failoverLatch(), &r.Takeover)
 		if err != nil || turn == nil {
 			return true, err

@@ -39,7 +39,7 @@ func (m *Member) Observe(s registry.Snapshot) {
 }
 
 // mixed reports whether Java hosts are in the job, or divided its items.
-func (m *Member) mixed() bool { return m.Share.Java || len(m.View.Java()) > 0 }
+func (m *Member) mixed() bool { return m.Share.Java || m.View.Mixed() }
 
 // perform runs one step with the member's session.
 func (m *Member) perform(ctx context.Context, name string, step func(*exchange) error) error {

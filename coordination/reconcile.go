@@ -58,7 +58,7 @@ func (m *Member) Reconcile(now time.Time) Action {
 
 // reconcileLeader is Reconcile for the leader. Java hosts wait for the flag.
 func (v View) reconcileLeader(now time.Time) Action {
-	mixed := len(v.Java()) > 0
+	mixed := v.Mixed()
 	if v.flagged() || v.DivisionStale() != "" {
 		if mixed && !v.Necessary {
 			return ActionAsk

@@ -269,6 +269,9 @@ func (v View) Java() []string {
 	return java
 }
 
+// Mixed reports whether Java hosts are in the job.
+func (v View) Mixed() bool { return len(v.Java()) > 0 }
+
 // Crashed are our hosts that are gone and did not leave in good order.
 func (v View) Crashed() []string {
 	var gone []string
@@ -291,7 +294,7 @@ func (v View) flagged() bool { return v.Necessary || v.Processing }
 // or being made; then our hosts begin nothing either. A Java host that waits
 // begins its instant after the division, with the items that it gets: one that
 // a host of ours had begun meanwhile would run twice.
-func (v View) Halted() bool { return v.flagged() && (v.JavaLed() || len(v.Java()) > 0) }
+func (v View) Halted() bool { return v.flagged() && (v.JavaLed() || v.Mixed()) }
 
 // FlagSettle is how long the flag must stand before a leader of ours divides
 // items that Java hosts own. A Java host looks for the flag before a fire, and
@@ -309,7 +312,7 @@ const JavaLag = 300 * time.Millisecond
 // moves deferred items. It is zero for now.
 func (v View) DivideAt() time.Time {
 	switch {
-	case len(v.Java()) == 0:
+	case !v.Mixed():
 	case !v.FlagSeen.IsZero():
 		return v.FlagSeen.Add(FlagSettle)
 	case len(v.Division.Deferred) > 0 && !v.DeferredSeen.IsZero():
@@ -430,7 +433,7 @@ func (v View) instancesChanged() bool {
 // resharded: the instances are others, which it watches too. If all the others
 // asked it for that, every join would cost as many commits as there are hosts.
 func (v View) leaderSees() bool {
-	return v.OurTerm && len(v.Java()) == 0 && slices.Contains(v.Instances, v.Leader) && v.instancesChanged()
+	return v.OurTerm && !v.Mixed() && slices.Contains(v.Instances, v.Leader) && v.instancesChanged()
 }
 
 // LeaderRefuses reports that the last division was made by a leader that refuses

@@ -36,7 +36,7 @@ func (j *job) complete(now moment) {
 			j.closeFire(f)
 		}
 	}
-	if j.exit.state == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && j.exit.leaving == "" && !j.exit.draining && j.exit.left == "" && !j.departed(now) {
+	if j.exit.state == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && j.exit.leaving == "" && !j.exit.draining && j.exit.left == "" && !j.exit.tried(now) {
 		j.stopped(now)
 	}
 }
@@ -118,47 +118,21 @@ func (j *job) commitEnded(now moment) {
 	}
 }
 
-// settle takes an item's completion to heart, once it took effect or was
+// settle draws the conclusions of an item's completion, once it took effect or was
 // refused.
 func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState, took bool) {
 	f := e.run.fire
 	f.open--
 	j.live--
 	it := j.items[n]
-	event := Event{Item: &n, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: e.run.runID(),
-		Fence: e.run.fence, Digest: f.exec.Digest(), Attempt: int(e.run.attempt.Load()), Outcome: e.result.Outcome}
-	switch {
-	case !took && !j.member.View.Exists:
-		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipDisabled, "the job was removed while the item ran"
-	case !took:
-		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "the item was taken over by another host before its completion could be written"
-		j.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.run.fence))
-	case e.unstarted:
-		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "handed back unstarted: the host is stopping"
-		if j.exit.left != "" {
-			event.Reason = "handed back unstarted: the job was " + string(j.exit.state)
-		}
-	case e.moved:
-		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "the item moves to another host, and the run goes on there"
-	default:
-		event.Kind, event.OffsetWrites, event.Reason = EventItemCompleted, offsetWrites(state), e.reason
-	}
-	j.emit(event)
+	j.reportEnd(n, e, state, took)
 	if took && e.handedBack() && it != nil && j.beyond(it) { // no host will get it
 		j.skipItem(it, f.id, SkipDisabled, j.fewer())
 	}
-	if took && !e.handedBack() {
-		if e.result.Outcome == abi.OutcomeOK {
-			j.tally.succeeded++
-		} else {
-			j.tally.failed++
-		}
-		if j.tally.at.IsZero() {
-			j.tally.at = now.Add(tallyInterval)
-		}
-	}
 	if !took || e.handedBack() {
 		f.cut++
+	} else {
+		j.tally.count(now, e.result.Outcome)
 	}
 	if !e.handedBack() && e.result.Outcome != abi.OutcomeOK {
 		f.failed++
@@ -181,11 +155,48 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		it.due = nil
 	}
 	moves := e.moved && j.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
-	if e.handedBack() && took && it.owned && it.due == nil && j.exit.leaving == "" && !j.exit.draining && !moves {
+	stays := it.owned && !j.exit.draining && j.exit.leaving == "" && !moves
+	if e.handedBack() && took && it.due == nil && stays {
 		j.owe(it, f.id) // handed back, and the host stays after all
 	}
 	if !it.owned {
 		delete(j.items, n)
+	}
+}
+
+// reportEnd reports that an item's completion took effect, or why it did not.
+func (j *job) reportEnd(n int, e endedRun, state coordination.ItemState, took bool) {
+	f := e.run.fire
+	event := Event{Item: &n, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: e.run.runID(),
+		Fence: e.run.fence, Digest: f.exec.Digest(), Attempt: int(e.run.attempt.Load()), Outcome: e.result.Outcome}
+	switch {
+	case !took && !j.member.View.Exists:
+		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipDisabled, "the job was removed while the item ran"
+	case !took:
+		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "the item was taken over by another host before its completion could be written"
+		j.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.run.fence))
+	case e.unstarted:
+		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "handed back unstarted: the host is stopping"
+		if j.exit.left != "" {
+			event.Reason = "handed back unstarted: the job was " + string(j.exit.state)
+		}
+	case e.moved:
+		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "the item moves to another host, and the run goes on there"
+	default:
+		event.Kind, event.OffsetWrites, event.Reason = EventItemCompleted, offsetWrites(state), e.reason
+	}
+	j.emit(event)
+}
+
+// count counts an item that was completed.
+func (t *tally) count(now moment, outcome abi.Outcome) {
+	if outcome == abi.OutcomeOK {
+		t.succeeded++
+	} else {
+		t.failed++
+	}
+	if t.at.IsZero() {
+		t.at = now.Add(tallyInterval)
 	}
 }
 

@@ -148,7 +148,7 @@ func (j *job) fire(now moment, at time.Time) {
 		case it.state.Record.Accepts(id) == nil:
 			j.misfire(it, id)
 			absent = append(absent, it.number)
-			if j.member.View.Config.Misfire && !it.state.Misfire && !j.overload.savesMarks(j.mixed()) {
+			if j.member.View.Config.Misfire && !it.state.Misfire && !j.overload.savesMarks(j.member.View.Mixed()) {
 				it.state.Misfire = true
 				busy = append(busy, it.number)
 			}
@@ -380,37 +380,9 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 		if !refused {
 			continue
 		}
-		switch why {
-		case coordination.RefusedDisabled:
-			it.answered(id)
-			it.state.Disabled = true
-			j.skipItem(it, id, SkipDisabled, string(why))
-		case coordination.RefusedHeld:
-			it.answered(id)
-			record := out.Held[it.number]
-			if slices.Contains(out.Holds, it.number) {
-				j.heldBack(it.number, j.fireOf(it.state.Record), record)
-			}
-			it.state.Record = record
-			j.skipItem(it, id, SkipHeld, record.HeldBack(j.name, it.number))
-		case coordination.RefusedPast:
-			it.answered(id)
-			if !trigger {
-				j.skipItem(it, id, SkipElsewhere, string(why))
-			}
-		case coordination.RefusedRunning, coordination.RefusedFailover:
-			if !j.member.View.Config.Misfire {
-				it.answered(id)
-			}
-			j.misfire(it, id)
-			it.held = true
+		j.refused(now, it, id, why, out, trigger)
+		if why == coordination.RefusedRunning || why == coordination.RefusedFailover {
 			absent = append(absent, it.number)
-			j.sweepAt = soonest(j.sweepAt, now.Add(lookAgain))
-		case coordination.RefusedStale:
-			j.owe(it, id)
-		case coordination.RefusedAhead: // it is due when the registry's clock has come to it
-			j.owe(it, id)
-			j.againAt = now.Add(min(id.Time().Sub(time.UnixMilli(latest)), longestSleep))
 		}
 	}
 	for n, state := range out.Items {
@@ -427,6 +399,42 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 	return trigger
 }
 
+// refused takes note that an item did not begin, and reports why.
+func (j *job) refused(now moment, it *item, id coordination.Fire, why coordination.Refusal, out coordination.Begun, trigger bool) {
+	switch why {
+	case coordination.RefusedDisabled:
+		it.answered(id)
+		it.state.Disabled = true
+		j.skipItem(it, id, SkipDisabled, string(why))
+	case coordination.RefusedHeld:
+		it.answered(id)
+		record := out.Held[it.number]
+		if slices.Contains(out.Holds, it.number) {
+			j.heldBack(it.number, fireOf(it.state.Record), record)
+		}
+		it.state.Record = record
+		j.skipItem(it, id, SkipHeld, record.HeldBack(j.name, it.number))
+	case coordination.RefusedPast:
+		it.answered(id)
+		if !trigger {
+			j.skipItem(it, id, SkipElsewhere, string(why))
+		}
+	case coordination.RefusedRunning, coordination.RefusedFailover:
+		if !j.member.View.Config.Misfire {
+			it.answered(id)
+		}
+		j.misfire(it, id)
+		it.held = true
+		j.sweepAt = soonest(j.sweepAt, now.Add(lookAgain))
+	case coordination.RefusedStale:
+		j.owe(it, id)
+	case coordination.RefusedAhead: // it is due when the registry's clock has come to it
+		j.owe(it, id)
+		latest, _ := j.host.instants()
+		j.againAt = now.Add(min(id.Time().Sub(time.UnixMilli(latest)), longestSleep))
+	}
+}
+
 // lost reports a run that was open when this host began the item again, and
 // that is in no list of runs any more: its host died, failover is off, and
 // that is not recorded yet. Of what is in a list, the host that takes it off
@@ -435,7 +443,7 @@ func (j *job) lost(n int, r coordination.Record) {
 	if !r.Open() || r.Owner == j.member.Self.ID || slices.Contains(j.member.View.Members, r.Owner) {
 		return
 	}
-	id := j.fireOf(r)
+	id := fireOf(r)
 	j.skipRun(n, id, coordination.OutcomeLost, SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
 }
 
@@ -455,7 +463,7 @@ func (j *job) repaired(n int, id coordination.Fire, before, after coordination.R
 
 // fireOf is the fire that a record's newest run was of. A takeover leaves open
 // whether it was of a trigger.
-func (j *job) fireOf(r coordination.Record) coordination.Fire {
+func fireOf(r coordination.Record) coordination.Fire {
 	id := coordination.Fire{Instant: r.Instant, Source: r.Source}
 	if r.Source == string(abi.SourceTrigger) {
 		id.Trigger = r.Trigger
@@ -611,8 +619,8 @@ func (j *job) most(g jobconfig.Guest) int {
 // previousRun is what a record has of a run of another instance. Nil if it
 // tells of none, or not of which: a takeover leaves open whether it was of the
 // trigger or of the instant, and a run that was handed back is no run.
-func (j *job) previousRun(r coordination.Record) *PreviousRun {
-	if r.Begun == 0 || r.Owner == "" || r.Owner == j.member.Self.ID || (r.Ended == r.Begun && r.Outcome == coordination.OutcomeCancelled) ||
+func previousRun(self string, r coordination.Record) *PreviousRun {
+	if r.Begun == 0 || r.Owner == "" || r.Owner == self || (r.Ended == r.Begun && r.Outcome == coordination.OutcomeCancelled) ||
 		(r.Source == string(abi.SourceFailover) && r.Trigger != 0) {
 		return nil
 	}
@@ -638,7 +646,7 @@ func (j *job) start(now moment, id coordination.Fire, states, before map[int]coo
 	}
 	slices.Sort(numbers)
 	f.taskID = coordination.TaskID(j.name, numbers, j.member.Self.ID)
-	f.announces = len(f.config.JobListenerTypes) > 0 && j.mixed()
+	f.announces = len(f.config.JobListenerTypes) > 0 && j.member.View.Mixed()
 	if f.next = j.calendar.Next; id.Trigger == 0 && j.calendar.Schedule != nil {
 		f.next = j.calendar.After(id.Time())
 	}
@@ -655,7 +663,7 @@ func (j *job) start(now moment, id coordination.Fire, states, before map[int]coo
 		it.state = states[n]
 		parameter, has := parameters[n]
 		run := &execution{fire: f, item: n, state: states[n], fence: states[n].RecordZxid, parameter: parameter, hasParameter: has,
-			previous: j.previousRun(before[n].Record)}
+			previous: previousRun(j.member.Self.ID, before[n].Record)}
 		run.queued.Store(1)
 		if f.guest.StreamingProcess {
 			run.told = make(chan struct{})
@@ -666,7 +674,7 @@ func (j *job) start(now moment, id coordination.Fire, states, before map[int]coo
 	}
 	j.fires[f] = true
 	j.emit(Event{Kind: EventFireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.source, Items: numbers,
-		Total: j.total(), Next: j.nextAfter(id), Digest: f.exec.Digest(), Lag: lag(now.wall, id)})
+		Total: j.total(), Next: nextAfter(&j.calendar, id), Digest: f.exec.Digest(), Lag: lag(now.wall, id)})
 	workers := min(len(f.runs), j.concurrency())
 	guests := j.guests
 	j.wg.Go(func() { f.run(guests, workers) })
@@ -763,11 +771,11 @@ func (j *job) total() int {
 }
 
 // nextAfter is the scheduled instant after a scheduled fire's.
-func (j *job) nextAfter(id coordination.Fire) time.Time {
+func nextAfter(c *due.Calendar, id coordination.Fire) time.Time {
 	if id.Source != string(abi.SourceSchedule) {
 		return time.Time{}
 	}
-	return j.calendar.After(id.Time())
+	return c.After(id.Time())
 }
 
 func sortedInts(s []int) []int { slices.Sort(s); return s }

@@ -24,13 +24,10 @@ const (
 	javaGrace = 2 * time.Second
 )
 
-// mixed reports whether Java hosts are in the job.
-func (j *job) mixed() bool { return len(j.member.View.Java()) > 0 }
-
 // javaRefuses says why the schedule is not followed while Java hosts are in
 // the job: they would fire at other instants, or not at all.
 func (j *job) javaRefuses() string {
-	if j.cron.javaErr == nil || !j.mixed() {
+	if j.cron.javaErr == nil || !j.member.View.Mixed() {
 		return ""
 	}
 	return fmt.Sprintf("a Java host (%s) is in the job, and it would not fire at the same instants: %v", j.member.View.Java()[0], j.cron.javaErr)
@@ -68,7 +65,7 @@ func (j *job) watchExtra(now moment) {
 		}
 		line.overdue(j, now)
 	}
-	for _, it := range j.sorted(func(it *item) bool { return it.held && it.due != nil && j.mixed() }) {
+	for _, it := range j.sorted(func(it *item) bool { return it.held && it.due != nil && j.member.View.Mixed() }) {
 		want = append(want, coordination.ItemMarks(j.member.Layout, it.number)...) // one at a time
 		break
 	}

@@ -70,8 +70,8 @@ func TestAScheduleThatJavaHostsReadOtherwiseIsRefusedWhileOneIsThere(t *testing.
 		if (got == "") != (c.refused == "") || !strings.Contains(got, c.refused) || got != "" && !strings.Contains(got, aJavaHost) {
 			t.Errorf("cron %q in zone %q, a Java host there %v: %q, want something with %q and the host", c.cron, c.zone, c.java, got, c.refused)
 		}
-		if j.mixed() != c.java {
-			t.Errorf("mixed is %v with instances %v", j.mixed(), j.member.View.Instances)
+		if j.member.View.Mixed() != c.java {
+			t.Errorf("mixed is %v with instances %v", j.member.View.Mixed(), j.member.View.Instances)
 		}
 	}
 }

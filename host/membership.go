@@ -13,17 +13,18 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
 // join registers this host for the job. It reports false if it has not.
 func (j *job) join(now moment) bool {
-	if j.module.err = j.check(); j.module.err != nil {
+	if j.module.err = check(j.wanted); j.module.err != nil {
 		j.settled.Store(true)
 		return false
 	}
-	if !j.term.arrivals.enter(j, j.firstDue(now)) {
+	if !j.term.arrivals.enter(j, firstDue(j.wanted.Definition, now)) {
 		return false
 	}
 	defer j.term.arrivals.leave(j)
@@ -85,8 +86,7 @@ func sourceOf(cron string) abi.Source {
 
 // firstDue is when the job would fire next by its definition here; zero if that says
 // nothing of it.
-func (j *job) firstDue(now moment) time.Time {
-	d := j.wanted.Definition
+func firstDue(d jobconfig.Configuration, now moment) time.Time {
 	zone, err := schedule.Zone(d.TimeZone)
 	if err != nil {
 		return time.Time{}
@@ -115,8 +115,8 @@ func (j *job) brought(applied coordination.Applied) {
 
 // check tries whether the module fits the definition: a host registers for a
 // job only while it has a loadable module for it.
-func (j *job) check() error {
-	exec, err := j.wanted.Module.Executor(j.wanted.Definition)
+func check(wanted Job) error {
+	exec, err := wanted.Module.Executor(wanted.Definition)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (j *job) look(now moment) bool {
 		j.quit(JobRemoved, "removed from the registry; 'wasmjob start "+j.name+"' brings it back")
 		j.clearAway(now)
 		return false
-	case !j.member.View.Joined() && j.departed(now):
+	case !j.member.View.Joined() && j.exit.tried(now):
 		j.unwatchAll()
 		j.rejoin(now)
 		j.againAt = now.Add(againPause)
@@ -176,10 +176,10 @@ func (j *job) look(now moment) bool {
 	return true
 }
 
-// departed reports whether this host has lately tried to leave, and stayed
+// tried reports whether this host has lately tried to leave, and stayed
 // after all: that it is not in the job's list is no operator's doing then.
-func (j *job) departed(now moment) bool {
-	return !j.exit.triedAt.IsZero() && now.Sub(j.exit.triedAt) < longestSleep
+func (e *exit) tried(now moment) bool {
+	return !e.triedAt.IsZero() && now.Sub(e.triedAt) < longestSleep
 }
 
 // stopSettle is how long a host whose instance is gone waits for the job to go, too:
@@ -579,6 +579,8 @@ func (j *job) rereadShare(now moment) {
 	j.takeShare(now, known)
 }
 
+// takeShare reads the share, and draws the conclusions: items come and go, and what
+// was due for those that have come is found.
 func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 	former := j.member.Share
 	read, err := j.member.ReadShare(j.work, known)
@@ -590,24 +592,49 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 		return
 	}
 	share := j.member.Share
-	edited := share.Edited(former)
-	var gained, gone, all []int
-	for n, it := range j.items {
-		if _, mine := share.Items[n]; !mine {
-			if it.owned {
-				gone = append(gone, n)
-			}
-			if it.due != nil && aheadOf(it.state.Record, *it.due) { // it would not
-				j.skipItem(it, *it.due, SkipElsewhere, string(coordination.RefusedPast))
-			}
-			it.owned, it.due = false, nil // its owner now finds what is due
-			if it.run == nil {
-				delete(j.items, n)
-			}
+	gone := j.letGo(share)
+	gained := j.gain(share)
+	for _, n := range share.Pending {
+		if it := j.items[n]; it != nil && it.run != nil {
+			it.run.move()
 		}
 	}
+	if share.Edited(former) && !j.member.View.Necessary && j.member.View.Leader != "" {
+		if err := j.member.AskForSharding(j.work); err != nil {
+			j.failed(now, "asking for a division", err)
+		}
+	}
+	if len(share.Items) > 0 || gone > 0 {
+		j.emit(Event{Kind: EventAssigned, Items: slices.Sorted(maps.Keys(share.Items))})
+	}
+	j.findDue(now, share, gained)
+}
+
+// letGo forgets the items that are not in the share any more; what runs goes on. It
+// returns how many this host has lost.
+func (j *job) letGo(share coordination.Share) (lost int) {
+	for n, it := range j.items {
+		if _, mine := share.Items[n]; mine {
+			continue
+		}
+		if it.owned {
+			lost++
+		}
+		if it.due != nil && aheadOf(it.state.Record, *it.due) { // it would not
+			j.skipItem(it, *it.due, SkipElsewhere, string(coordination.RefusedPast))
+		}
+		it.owned, it.due = false, nil // its owner now finds what is due
+		if it.run == nil {
+			delete(j.items, n)
+		}
+	}
+	return lost
+}
+
+// gain takes over the states of the share's items, and returns those that this host
+// did not own before.
+func (j *job) gain(share coordination.Share) (gained []int) {
 	for n, state := range share.Items {
-		all = append(all, n)
 		it := j.items[n]
 		if it == nil {
 			it = &item{number: n}
@@ -621,19 +648,13 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 			gained = append(gained, n)
 		}
 	}
-	for _, n := range share.Pending {
-		if it := j.items[n]; it != nil && it.run != nil {
-			it.run.move()
-		}
-	}
-	if edited && !j.member.View.Necessary && j.member.View.Leader != "" {
-		if err := j.member.AskForSharding(j.work); err != nil {
-			j.failed(now, "asking for a division", err)
-		}
-	}
-	if len(all) > 0 || len(gone) > 0 {
-		j.emit(Event{Kind: EventAssigned, Items: sortedInts(all)})
-	}
+	return gained
+}
+
+// findDue finds what is due for the items that this host has gained, and for those
+// that stay after all: instants that were missed, the one that is parked, and trigger
+// rounds.
+func (j *job) findDue(now moment, share coordination.Share, gained []int) {
 	for _, n := range gained {
 		if share.Foreign.Contains(n) {
 			before := now.wall
@@ -643,28 +664,34 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 			j.notOwed(j.items[n], before)
 		}
 	}
-	stays := handedBack(j.items, j.member.Share, gained)
-	if len(gained)+len(stays) > 0 && j.calendar.Parked.IsZero() {
-		j.makeUp(now.wall, slices.Concat(gained, stays))
-	} else if !j.calendar.Parked.IsZero() {
-		at := j.calendar.Parked
+	stays := handedBack(j.items, share, gained)
+	if at := j.calendar.Parked; !at.IsZero() {
 		j.calendar.Parked = time.Time{}
 		j.fire(now, at)
 		j.makeUp(now.wall, gained)
+	} else if len(gained)+len(stays) > 0 {
+		j.makeUp(now.wall, slices.Concat(gained, stays))
 	}
 	for _, n := range slices.Concat(gained, stays) {
-		it := j.items[n]
-		if round := it.state.Record.HandedBackTrigger(); round != 0 && j.member.View.Enabled && it.run == nil && it.due == nil && !j.beyond(it) {
-			it.due = &coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}
+		if round := j.items[n].state.Record.HandedBackTrigger(); round != 0 {
+			j.owesRound(now, j.items[n], round)
 		}
 	}
 	if j.member.View.Trigger != 0 && j.trigger.consumed < share.Round {
 		return // this host's own trigger is for them as well
 	}
 	for _, n := range share.Owing {
-		if it := j.items[n]; j.member.View.Enabled && it.owned && it.run == nil && it.due == nil && !j.beyond(it) {
-			it.due = &coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: share.Round, Source: string(abi.SourceTrigger)}
+		if it := j.items[n]; it.owned {
+			j.owesRound(now, it, share.Round)
 		}
+	}
+}
+
+// owesRound notes that an item is to run in a trigger round, unless it runs or owes
+// something.
+func (j *job) owesRound(now moment, it *item, round int64) {
+	if j.member.View.Enabled && it.run == nil && it.due == nil && !j.beyond(it) {
+		it.due = &coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}
 	}
 }
 
@@ -683,90 +710,98 @@ func handedBack(items map[int]*item, share coordination.Share, gained []int) (st
 
 // recoverCrashed takes over from hosts that died, or notes what is lost.
 func (j *job) recoverCrashed(now moment) {
-	crashed := j.member.View.Crashed()
-	if len(j.member.View.FailoverItems) > 0 {
-		crashed = append(crashed, "") // whatever Java hosts have marked
-	}
-	if len(crashed) == 0 && !j.takers.Standing {
-		j.recovery.at, j.recovery.pause, j.recovery.attempts, j.recovery.yieldUntil = time.Time{}, recoverPause, 0, time.Time{}
+	r := &j.recovery
+	dead := j.member.View.Crashed()
+	marked := len(j.member.View.FailoverItems) > 0 // by Java hosts
+	if len(dead) == 0 && !marked && !j.takers.Standing {
+		*r = recovery{pause: recoverPause, led: r.led}
 		return
 	}
-	if j.recovery.at.IsZero() && j.mixed() {
-		j.recovery.at = now.Add(javaGrace)
+	if r.at.IsZero() && j.member.View.Mixed() {
+		r.at = now.Add(javaGrace)
 	}
-	dead := j.member.View.Crashed()
-	if j.recovery.at.IsZero() && len(dead) > fewCrashed && !j.member.View.IsJanitor() {
-		j.recovery.at = now.Add(recoverPause)
+	if r.at.IsZero() && len(dead) > fewCrashed && !j.member.View.IsJanitor() {
+		r.at = now.Add(recoverPause)
 	}
-	waits := now.Before(j.recovery.at)
+	waits := now.Before(r.at)
 	leads := j.member.View.Leading()
-	looks := leads && !j.recovery.led && (j.recovery.attempts > 0 || !j.recovery.yieldUntil.IsZero()) // for what only a leader writes down
-	j.recovery.led = leads
+	looks := leads && !r.led && (r.attempts > 0 || !r.yieldUntil.IsZero()) // for what only a leader writes down
+	r.led = leads
 	if waits && !looks {
 		return
 	}
-	again := j.recovery.attempts > 0
+	again := r.attempts > 0
 	if len(dead) > 1 {
 		var err error
 		if dead, err = j.member.Bury(j.work, dead, again || j.member.View.IsJanitor()); err != nil {
 			j.failed(now, "looking for what crashed hosts have left", err)
 			return
 		}
-		crashed = append(dead, crashed[len(j.member.View.Crashed()):]...)
 	}
-	if len(crashed) == 0 {
-		crashed = append(crashed, "") // and leaves the latch
+	if marked || len(dead) == 0 {
+		dead = append(dead, "") // whatever Java hosts have marked; and it leaves the latch
 	}
+
 	// A share is taken whole, as the items of a fire are: they queue for the
 	// workers. A host without a free one lets the others go first, once. What is
 	// lost is written down at once, by any.
-	limit := math.MaxInt
-	if !waits && j.running() >= j.concurrency() && j.recovery.yieldUntil.IsZero() {
-		j.recovery.yieldUntil = now.Add(2 * j.recovery.pause) // the others look again after one
+	if !waits && j.running() >= j.concurrency() && r.yieldUntil.IsZero() {
+		r.yieldUntil = now.Add(2 * r.pause) // the others look again after one
 	}
-	yields := now.Before(j.recovery.yieldUntil)
+	yields := now.Before(r.yieldUntil)
+	limit := math.MaxInt
 	if waits || yields || j.module.exec == nil {
 		limit = 0
 	}
-	var busy coordination.Items
-	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
-		busy = append(busy, it.number)
-	}
-	for _, dead := range crashed {
-		out, err := j.member.Recover(j.work, coordination.Recovery{Dead: dead, All: again, Limit: limit, Busy: busy, Now: now.wall})
-		for _, lost := range out.Lost {
-			why := "failover is off"
-			if lost.State.Record.Owner != dead {
-				why = "it has been begun anew since"
-			}
-			j.skipRun(lost.Item, lost.Fire, coordination.OutcomeLost, SkipLost, "its host "+dead+" died while it ran, and "+why)
-		}
-		for _, h := range out.Held {
-			j.heldBack(h.Item, h.Fire, h.State.Record)
-		}
-		for _, k := range out.Killed {
-			j.skipRun(k.Item, k.Fire, abi.OutcomeCancelled, SkipDisabled, k.State.Record.Reason)
-		}
-		for _, e := range out.Elsewhere {
-			j.skipRun(e.Item, e.Fire, coordination.OutcomeElsewhere, SkipElsewhere, "its host "+dead+" died while it ran, and a Java host has run it again")
-		}
-		if err != nil {
-			j.failed(now, "recovering items of "+dead, err)
+	for _, id := range dead {
+		if !j.recoverFrom(now, id, again, limit) {
 			return
 		}
-		j.takeOver(now, dead, out.Claimed)
 	}
+
 	// What is left is another host's share, or disabled: look again later.
 	if waits {
 		return
 	}
 	if yields {
-		j.recovery.at = j.recovery.yieldUntil
+		r.at = r.yieldUntil
 		return
 	}
-	j.recovery.attempts++
-	j.recovery.at = now.Add(j.recovery.pause)
-	j.recovery.pause = min(2*j.recovery.pause, longestRecoverPause)
+	r.attempts++
+	r.at = now.Add(r.pause)
+	r.pause = min(2*r.pause, longestRecoverPause)
+}
+
+// recoverFrom takes over what one dead host has left, at most limit items; all says that
+// it takes more than its share. It reports false after an error.
+func (j *job) recoverFrom(now moment, dead string, all bool, limit int) bool {
+	var busy coordination.Items
+	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
+		busy = append(busy, it.number)
+	}
+	out, err := j.member.Recover(j.work, coordination.Recovery{Dead: dead, All: all, Limit: limit, Busy: busy, Now: now.wall})
+	for _, lost := range out.Lost {
+		why := "failover is off"
+		if lost.State.Record.Owner != dead {
+			why = "it has been begun anew since"
+		}
+		j.skipRun(lost.Item, lost.Fire, coordination.OutcomeLost, SkipLost, "its host "+dead+" died while it ran, and "+why)
+	}
+	for _, h := range out.Held {
+		j.heldBack(h.Item, h.Fire, h.State.Record)
+	}
+	for _, k := range out.Killed {
+		j.skipRun(k.Item, k.Fire, abi.OutcomeCancelled, SkipDisabled, k.State.Record.Reason)
+	}
+	for _, e := range out.Elsewhere {
+		j.skipRun(e.Item, e.Fire, coordination.OutcomeElsewhere, SkipElsewhere, "its host "+dead+" died while it ran, and a Java host has run it again")
+	}
+	if err != nil {
+		j.failed(now, "recovering items of "+dead, err)
+		return false
+	}
+	j.takeOver(now, dead, out.Claimed)
+	return true
 }
 
 // sweep removes unowned marks: the janitor does at the slow

@@ -44,7 +44,7 @@ func (j *job) skipFires(id coordination.Fire, through time.Time, cause SkipCause
 		owned = append(owned, it.number)
 	}
 	j.emit(Event{Kind: EventFireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
-		Total: j.total(), Next: j.nextAfter(id), Through: through, Owed: cause == SkipLater, Cause: cause, Reason: reason})
+		Total: j.total(), Next: nextAfter(&j.calendar, id), Through: through, Owed: cause == SkipLater, Cause: cause, Reason: reason})
 }
 
 // skipItem reports an item that does not run for a fire.

@@ -100,7 +100,7 @@ var mutants = []mutant{
 		"_ = s.before.Fresh",
 		"coordination", "TestItemsMoveToJavaHostsBetweenInstants"},
 	{"begin beside a flag for Java hosts", "coordination/view.go",
-		"v.flagged() && (v.JavaLed() || len(v.Java()) > 0)",
+		"v.flagged() && (v.JavaLed() || v.Mixed())",
 		"v.flagged() && v.JavaLed()",
 		"host", "TestMixedFlag"},
 	{"join without its server's node", "coordination/membership.go",
