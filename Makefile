@@ -121,7 +121,7 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	$(WASI) $$($(GO) tool -n staticcheck) $(GUESTS)
 	$(GO) test -count 1 .
 	$(GO) mod tidy -diff
-	bash -n .ci/run .ci/setup host/plugin/testdata/programs/build
+	bash -n .ci/run .ci/setup host/plugin/wasm/testdata/programs/build
 	@echo "lint: ok"
 
 .PHONY: shape
@@ -159,8 +159,8 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 
 .PHONY: fuzz-sandbox
 fuzz-sandbox: ## compare the meter with wazero, instruction by instruction, and stop random programs: each for FUZZTIME (10s); SEED=n repeats
-	$(GO) test -count 1 -timeout 1h -run '^TestSpecification$$' ./host/plugin -differential.whole
-	$(GO) test -count 1 -timeout 10h -v -run '^TestBoundaries$$' ./host/plugin -mutants.time $(FUZZTIME) $(if $(SEED),-mutants.seed $(SEED))
+	$(GO) test -count 1 -timeout 1h -run '^TestSpecification$$' ./host/plugin/wasm -differential.whole
+	$(GO) test -count 1 -timeout 10h -v -run '^TestBoundaries$$' ./host/plugin/wasm -mutants.time $(FUZZTIME) $(if $(SEED),-mutants.seed $(SEED))
 	$(GO) test -count 1 -timeout 10h -v -run '^TestRandomIsStopped$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED))
 
 .PHONY: hostile
@@ -171,8 +171,8 @@ hostile: ## have a host run each hostile module for a second beside an honest jo
 .PHONY: programs
 programs: ## compare real programs in C, Rust and Go, metered and plain, and what metering costs them: bin/programs.md; downloads into bin/programs
 	@mkdir -p bin
-	host/plugin/testdata/programs/build bin/programs
-	$(GO) test -count 1 -timeout 2h -v -run '^(TestPrograms|TestProgramsCost)$$' ./host/plugin -programs.dir $(CURDIR)/bin/programs -programs.rounds $(or $(ROUNDS),5) -programs.output $(CURDIR)/bin/programs.md
+	host/plugin/wasm/testdata/programs/build bin/programs
+	$(GO) test -count 1 -timeout 2h -v -run '^(TestPrograms|TestProgramsCost)$$' ./host/plugin/wasm -programs.dir $(CURDIR)/bin/programs -programs.rounds $(or $(ROUNDS),5) -programs.output $(CURDIR)/bin/programs.md
 
 .PHONY: soak
 soak: examples ## run the long tests (build tag soak); takes minutes to hours

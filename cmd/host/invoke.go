@@ -29,6 +29,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // invokeDebounce is how long a watched module must be left alone before it is
@@ -179,7 +180,7 @@ func (o *invocation) read() (*plan, error) {
 	if o.jobName == "" {
 		o.jobName = strings.TrimSuffix(filepath.Base(o.module), ".wasm")
 	}
-	types := []string{plugin.TypeSimple, plugin.TypeDataflow, plugin.TypeScript}
+	types := []string{wasm.TypeSimple, wasm.TypeDataflow, wasm.TypeScript}
 	o.jobType = strings.ToUpper(o.jobType)
 	if o.jobType != "" && !slices.Contains(types, o.jobType) {
 		wrong("type", fmt.Errorf("%q is not a type; want %s%s", clip(o.jobType), strings.Join(types, ", "), suggest(o.jobType, types)))

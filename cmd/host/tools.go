@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -34,12 +35,11 @@ is 1 if a host would refuse the module; the reasons are listed.`,
   wasmjob inspect cities.wasm --json`,
 		Args: exactly("the module's file"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			wasm, err := readModule(args[0])
+			file, err := readModule(args[0])
 			if err != nil {
 				return err
 			}
-			// Its problems are in info; the error would only repeat them.
-			info, _ := plugin.Inspect(wasm)
+			info := wasm.Inspect(file)
 			if asJSON {
 				err = p.printJSON(info)
 			} else {
@@ -140,7 +140,7 @@ func (p *program) printJSON(v any) error {
 	return e.Encode(v)
 }
 
-func (p *program) printInfo(name string, info *plugin.Info) error {
+func (p *program) printInfo(name string, info *wasm.Info) error {
 	s := style{colour: p.colour(p.outTTY)}
 	var b strings.Builder
 	show := func(what, text string) {

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // Finding is one thing that is wrong with a file.
@@ -185,11 +185,11 @@ func (c *Catalog) warnings(s state, p plan, now time.Time) []Finding {
 		if kindOf(name) != aModule {
 			continue
 		}
-		wasm, err := os.ReadFile(filepath.Join(c.dir, name))
+		file, err := os.ReadFile(filepath.Join(c.dir, name))
 		if err != nil {
 			continue // a problem, not a warning
 		}
-		for _, w := range plugin.Warnings(wasm) {
+		for _, w := range wasm.Warnings(file) {
 			findings = append(findings, Finding{File: filepath.Join(c.dir, name), Problem: w, Warning: true})
 		}
 	}

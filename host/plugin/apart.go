@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // What follows lets another process run a module's guests: this one reads,
@@ -26,7 +27,7 @@ type MemoryHost interface {
 // Packed is a module as one process gives it to another.
 type Packed struct {
 	Name       string
-	Info       *Info
+	Info       *wasm.Info
 	TableBytes int64 // of an instance
 	// Tried says that an instance was made on trial already.
 	Tried bool
@@ -74,16 +75,16 @@ func (m *Module) Needs(s Settings) (Needs, error) {
 
 // HasListener reports whether the module has the listener export, if it is run
 // as the type.
-func (m *Module) HasListener(typ, export string) bool { return m.code.info.hasListener(typ, export) }
+func (m *Module) HasListener(typ, export string) bool { return m.code.info.HasListener(typ, export) }
 
 // TrialPages is the memory limit with which the module is tried before a job is
 // known, in pages; false if it begins with more than the default, and is not tried.
 func (m *Module) TrialPages() (uint32, bool) { return m.code.trialPages(), m.code.triable() }
 
-func (c *code) triable() bool { return c.info.MemoryMinPages <= abi.DefaultMemory/pageSize }
+func (c *code) triable() bool { return c.info.MemoryMinPages <= abi.DefaultMemory/wasm.PageSize }
 
 func (c *code) trialPages() uint32 {
-	return max(uint32(abi.DefaultMemory/pageSize), c.info.MemoryMinPages)
+	return max(uint32(abi.DefaultMemory/wasm.PageSize), c.info.MemoryMinPages)
 }
 
 // Try makes an instance with the memory limit, runs its initialisation, and

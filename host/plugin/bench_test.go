@@ -19,6 +19,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // cpu reports the processor time of an operation, all threads and the garbage
@@ -123,11 +124,11 @@ func TestItemAllocations(t *testing.T) {
 func BenchmarkFire1000(b *testing.B) {
 	for _, name := range []string{"go", "c"} {
 		b.Run(name, func(b *testing.B) {
-			wasm, parameter := goGuest(b, "goguest"), "noop"
+			file, parameter := goGuest(b, "goguest"), "noop"
 			if name == "c" {
-				wasm, parameter = guest(b, "c/guest"), "ok"
+				file, parameter = guest(b, "c/guest"), "ok"
 			}
-			x, err := load(b, newRuntime(b, Options{}), wasm).Executor(Settings{Type: TypeSimple})
+			x, err := load(b, newRuntime(b, Options{}), file).Executor(Settings{Type: wasm.TypeSimple})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -167,11 +168,11 @@ func BenchmarkFire1000(b *testing.B) {
 func BenchmarkInstance(b *testing.B) {
 	for _, name := range []string{"go", "c"} {
 		b.Run(name, func(b *testing.B) {
-			wasm, parameter := goGuest(b, "goguest"), "noop"
+			file, parameter := goGuest(b, "goguest"), "noop"
 			if name == "c" {
-				wasm, parameter = guest(b, "c/guest"), "ok"
+				file, parameter = guest(b, "c/guest"), "ok"
 			}
-			w := newWorker(b, load(b, newRuntime(b, Options{}), wasm), Settings{Type: TypeSimple, FreshPerItem: true})
+			w := newWorker(b, load(b, newRuntime(b, Options{}), file), Settings{Type: wasm.TypeSimple, FreshPerItem: true})
 			inv := item(silent{}, parameter)
 			b.ReportAllocs()
 			defer cpu(b)()
@@ -180,34 +181,6 @@ func BenchmarkInstance(b *testing.B) {
 					b.Fatal(r)
 				}
 			}
-		})
-	}
-}
-
-// BenchmarkLoop is a turn of a loop that does nothing else, in a guest that can
-// be interrupted: by wazero itself, and metered.
-func BenchmarkLoop(b *testing.B) {
-	const n = 1_000_000
-	wasm := guest(b, "wat/instructions")
-	out := metered(b, wasm)
-	for _, c := range []struct {
-		name   string
-		wasm   []byte
-		config wazero.RuntimeConfig
-	}{
-		{"bare", wasm, wazero.NewRuntimeConfig().WithCloseOnContextDone(true)},
-		{"metered", out, wazero.NewRuntimeConfig()},
-		{"endless", wasm, wazero.NewRuntimeConfig()}, // cannot be interrupted
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			p := start(b, c.config, c.wasm)
-			p.fill = quantum
-			for b.Loop() {
-				if _, err := p.call("loops", n); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/turn")
 		})
 	}
 }
@@ -224,12 +197,12 @@ func edition(wasm []byte) []byte {
 }
 
 // reload does what a replaced file costs: load, configure, run an item, drop.
-func reload(tb testing.TB, r *Runtime, wasm []byte, parameter string) {
-	m, err := r.Load(context.Background(), "reload.wasm", wasm, time.Time{})
+func reload(tb testing.TB, r *Runtime, file []byte, parameter string) {
+	m, err := r.Load(context.Background(), "reload.wasm", file, time.Time{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	x, err := m.Executor(Settings{Type: TypeSimple})
+	x, err := m.Executor(Settings{Type: wasm.TypeSimple})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -340,19 +313,6 @@ func BenchmarkCold(b *testing.B) {
 			}
 			b.ReportMetric(float64(len(wasm))/1e6, "MB")
 		})
-	}
-}
-
-// BenchmarkScan is the part of a load that precedes the compiler.
-func BenchmarkScan(b *testing.B) {
-	wasm := goGuest(b, "goguest")
-	b.SetBytes(int64(len(wasm)))
-	b.ReportAllocs()
-	defer cpu(b)()
-	for b.Loop() {
-		if _, err := Inspect(wasm); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // Who does not fit waits, without holding up who does; who is waited for no
@@ -128,7 +129,7 @@ func TestBudgetOfGuests(t *testing.T) {
 	if _, err := x.NewWorker(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a second worker: %v", err)
 	}
-	other := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{JobName: "other", Type: TypeSimple})
+	other := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{JobName: "other", Type: wasm.TypeSimple})
 	if got := other.Execute(t.Context(), item(newRecorder(), "ok")); got.Outcome != abi.OutcomeOK {
 		t.Errorf("beside it: %+v", got)
 	}
@@ -155,7 +156,7 @@ func TestBudgetOfGuests(t *testing.T) {
 
 	big := appendSection([]byte("\x00asm\x01\x00\x00\x00"), 1, []byte{1, 0x60, 0, 0})
 	big = appendSection(big, 3, []byte{1, 0})
-	big = appendSection(big, 5, append([]byte{1, 0}, appendU32(nil, 60<<20/pageSize)...))
+	big = appendSection(big, 5, append([]byte{1, 0}, appendU32(nil, 60<<20/wasm.PageSize)...))
 	big = appendSection(big, 7, []byte("\x02\x06memory\x02\x00\x06_start\x00\x00"))
 	big = appendSection(big, 10, []byte{1, 2, 0, 0x0b})
 	m, err = r.Load(t.Context(), "big", big, time.Time{})

@@ -156,7 +156,7 @@ func (q *compileRequest) compile(wasm []byte) compileAnswer {
 }
 
 // engineConfig is what the compiled code depends on, and the cache's name for
-// it. The code interrupts itself, see quantum; what cannot be metered is never
+// it. The code interrupts itself, see wasm.Quantum; what cannot be metered is never
 // compiled. Memory is limited where it is allocated.
 func engineConfig(base wazero.RuntimeConfig, cache wazero.CompilationCache) wazero.RuntimeConfig {
 	return base.WithCoreFeatures(api.CoreFeaturesV2).WithCompilationCache(cache)

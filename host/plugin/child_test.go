@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/test/hostile"
 )
 
 // compileWord makes the test binary one of the compilers below.
@@ -303,7 +304,7 @@ func TestBombDelaysNobodyForLong(t *testing.T) {
 	for i := range 2 {
 		go func() {
 			wasm := nasty(body(times(10+i, 0x01)))
-			wasm = appendSection(wasm, 0, appendSection(appendName(nil, "name"), 1, append([]byte{1, 2}, appendName(nil, "bomb")...)))
+			wasm = appendSection(wasm, 0, appendSection(hostile.AppendName(nil, "name"), 1, append([]byte{1, 2}, hostile.AppendName(nil, "bomb")...)))
 			_, err := r.Load(ctx, "bomb.wasm", wasm, time.Time{})
 			bombs <- err
 		}()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // flow is an invocation that counts from offset to end.
@@ -24,7 +25,7 @@ func flow(h abi.Host, parameter, offset, end string) *abi.Invocation {
 func TestDataflowOnce(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
-	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: TypeDataflow})
+	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: wasm.TypeDataflow})
 	for _, c := range []struct {
 		parameter, offset, end string
 		want                   abi.Result
@@ -59,7 +60,7 @@ func TestDataflowStreaming(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
 	m := load(t, r, guest(t, "c/guest"))
-	w := newWorker(t, m, Settings{Type: TypeDataflow, Streaming: true})
+	w := newWorker(t, m, Settings{Type: wasm.TypeDataflow, Streaming: true})
 	run := func(parameter, offset string, set func(h *recorder)) (abi.Result, string) {
 		h := newRecorder()
 		if set != nil {
@@ -123,7 +124,7 @@ func TestDataflowStreaming(t *testing.T) {
 func TestDataflowCallTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
-	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: TypeDataflow, Streaming: true, CallTimeout: 300 * time.Millisecond})
+	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: wasm.TypeDataflow, Streaming: true, CallTimeout: 300 * time.Millisecond})
 	h := newRecorder()
 	got := w.Execute(context.Background(), flow(h, "fetch-spin:20", "", "35"))
 	if got.Outcome != abi.OutcomeTimeout || got.Message != "job_fetch: timeout: ran longer than 300ms" || got.Batches != 2 ||

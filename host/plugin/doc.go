@@ -1,6 +1,6 @@
 // Package plugin runs jobs that are WebAssembly modules, with wazero. It is
-// the host's side of package abi: it reads a module without running it, refuses
-// what does not fit with one message that lists every problem, compiles it
+// the host's side of package abi: it refuses a module that does not fit, as package
+// wasm reads it, with one message that lists every problem, compiles it
 // once, and runs sharding items in instances that can harm nothing but their
 // own item.
 //
@@ -24,7 +24,7 @@
 // of its memory, and is killed if it takes too long.
 //
 //	host                                      process that compiles
-//	scan, meter, look into the cache
+//	read, meter, look into the cache
 //	its bytes ──────── standard input ──────► ServeCompile: limits, priority
 //	                                          compile, on all processors
 //	move into the cache ◄── a directory ────  write
@@ -60,10 +60,10 @@
 // # Time
 //
 // The context given to Execute is the hard end. It is checked whenever a guest has
-// executed so many instructions (see quantum), before it copies or fills
+// executed so many instructions (see [wasm.Quantum]), before it copies or fills
 // much memory, and at every import; this is also what lets Go's scheduler and
 // collector in. To that end the code is rewritten before it is compiled: it pays
-// for all that it does from a counter (see meter.go). A module that cannot be
+// for all that it does from a counter (see host/plugin/wasm). A module that cannot be
 // rewritten is refused.
 //
 // # Memory

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // What leaves memory and what comes back is decided from when it is needed.
@@ -21,7 +22,7 @@ func TestSettle(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
 	in := func(name string, next, used time.Duration) held {
-		h := held{code: &code{info: &Info{Digest: name}}, bytes: 10, in: true, used: now.Add(-used)}
+		h := held{code: &code{info: &wasm.Info{Digest: name}}, bytes: 10, in: true, used: now.Add(-used)}
 		if next != 0 {
 			h.next = now.Add(next)
 		}
@@ -89,8 +90,8 @@ func versions(t *testing.T, wasm []byte, n int) (list [][]byte, bytes int64) {
 	for i := range n {
 		list = append(list, appendSection(slices.Clone(wasm), 0, append([]byte{1, 'n'}, byte(i))))
 	}
-	_, scan := inspect(list[0])
-	return list, codeFactor * int64(len(scan.rewritten))
+	out := metered(t, list[0])
+	return list, codeFactor * int64(len(out))
 }
 
 // until waits for what another goroutine brings about.
@@ -118,9 +119,9 @@ func TestModulesLeaveAndComeBack(t *testing.T) {
 	wasms, bytes := versions(t, guest(t, "c/guest"), 6)
 	r := newRuntime(t, Options{CacheDir: filepath.Join(t.TempDir(), "cache"), ModuleMemory: 2 * bytes})
 	var all []*executor
-	for _, wasm := range wasms {
-		m := load(t, r, wasm)
-		x, err := m.Executor(Settings{Type: TypeSimple})
+	for _, file := range wasms {
+		m := load(t, r, file)
+		x, err := m.Executor(Settings{Type: wasm.TypeSimple})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,9 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
+	"github.com/wasmjob/wasmjob/test/hostile"
 )
 
 func TestMain(m *testing.M) {
@@ -107,6 +111,27 @@ func load(t testing.TB, r *Runtime, wasm []byte) *Module {
 	}
 	return m
 }
+
+// Modules without a compiler; see package hostile.
+var (
+	nasty         = hostile.Job
+	body          = hostile.Body
+	appendSection = hostile.AppendSection
+)
+
+func times(n int, b ...byte) []byte { return bytes.Repeat(b, n) }
+
+// metered is what the runtime gets of a module, which need not be a job.
+func metered(t testing.TB, file []byte) []byte {
+	t.Helper()
+	m, err := wasm.Read(file).Meter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Bytes
+}
+
+func appendU32(b []byte, v uint32) []byte { return binary.AppendUvarint(b, uint64(v)) }
 
 // worked makes a worker, of which there is room for one.
 func worked(t testing.TB, x abi.Executor) abi.Worker {

@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // importFunc implements an import. The stack holds the parameters and takes
@@ -68,12 +69,27 @@ func register(ctx context.Context, rt wazero.Runtime, wanted map[string][]string
 			return err
 		}
 	}
-	if _, ok := wanted[moduleEnv]; ok {
+	if _, ok := wanted[wasm.ModuleEnv]; ok {
 		if _, err := assemblyscript.Instantiate(ctx, rt); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// registerMeter gives a wazero runtime the function that metered modules call.
+func registerMeter(ctx context.Context, rt wazero.Runtime) error {
+	_, err := rt.NewHostModuleBuilder(wasm.MeterModule).NewFunctionBuilder().
+		WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, _ api.Module, stack []uint64) {
+			in := current(ctx)
+			if in == nil {
+				panic(&fault{text: "the guest runs outside an invocation"})
+			}
+			in.stopIfEnded()
+			in.checkStack()
+			stack[0] = wasm.Quantum
+		}), nil, []api.ValueType{api.ValueTypeI32}).Export(wasm.MeterImport).Instantiate(ctx)
+	return err
 }
 
 // valueTypes turns the contract's types into wazero's: both are the binary

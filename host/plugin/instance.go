@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // phase says what an instance is doing, which decides what it may ask for.
@@ -157,7 +158,7 @@ func (x *executor) instantiate(ctx context.Context, e *engine, a *account, inv *
 		for i, name := range entries {
 			in.entry[i] = in.mod.ExportedFunction(name)
 		}
-		if start := in.mod.ExportedFunction(exportStartSection); start != nil {
+		if start := in.mod.ExportedFunction(wasm.ExportStartSection); start != nil {
 			if _, err := in.call(begun, start); err != nil {
 				return err
 			}
@@ -181,7 +182,7 @@ func (x *executor) instantiate(ctx context.Context, e *engine, a *account, inv *
 // allocate makes the memory of the instance, of which there is at most one. It
 // keeps to the job's limit itself, so that a refusal is known.
 func (in *instance) allocate(_, limit uint64) experimental.LinearMemory {
-	in.linear = in.x.r.memories.take(min(limit, uint64(in.x.pages)*pageSize), in.account)
+	in.linear = in.x.r.memories.take(min(limit, uint64(in.x.pages)*wasm.PageSize), in.account)
 	return in.linear
 }
 
@@ -241,6 +242,32 @@ func (in *instance) close() {
 func (in *instance) stopIfEnded() {
 	if in.ctx.Err() != nil {
 		panic(&fault{text: "the time was up", ended: true})
+	}
+}
+
+// nativeStack finds the native stack of a function's calls. wazero v1.12.0 doubles
+// it up to 400 MB and offers no other limit. The result has length 0 if
+// the engine has no such stack.
+func nativeStack(f api.Function) reflect.Value {
+	v := reflect.ValueOf(f)
+	if v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		if stack := v.Elem().FieldByName("stack"); stack.IsValid() && stack.Kind() == reflect.Slice {
+			return stack
+		}
+	}
+	return reflect.ValueOf([]byte(nil))
+}
+
+// checkStack stops a guest whose native stack is beyond abi.MaxStack. Between
+// two calls of it a stack grows by at most a few bytes for each unit of the
+// quantum, since locals are paid for, too.
+func (in *instance) checkStack() {
+	size := int64(in.stack.Len()) * int64(in.stack.Type().Elem().Size())
+	if size > abi.MaxStack {
+		panic(&fault{text: "stack overflow"}) // as the engine says it
+	}
+	if size > in.account.stack && !in.account.covers(in.account.linear, size) {
+		panic(&fault{text: "stack overflow: there is no more memory for the guest's calls"})
 	}
 }
 

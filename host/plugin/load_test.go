@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,10 +12,9 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // What a user may drop into a plugins directory, and what must be said.
@@ -121,19 +119,6 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// Every prefix of a module is refused without a panic.
-func TestLoadTruncated(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"wat/listeners", "wat/table_grow"} {
-		whole := guest(t, name)
-		for n := range whole {
-			if info, err := Inspect(whole[:n]); err == nil {
-				t.Errorf("%s: the first %d of %d bytes pass: %+v", name, n, len(whole), info)
-			}
-		}
-	}
-}
-
 func TestInitializeTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{initialize: 20 * time.Millisecond})
@@ -154,94 +139,35 @@ func TestLoadCancelled(t *testing.T) {
 	}
 }
 
-func TestInspect(t *testing.T) {
-	t.Parallel()
-	info, err := Inspect(guest(t, "c/guest"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := fmt.Sprint(info.Types, info.ABIVersions, info.Imports["env"], info.MemoryMinPages > 1, info.Listeners); got != "[DATAFLOW SIMPLE] [1] [abort] true []" {
-		t.Error(got)
-	}
-	if len(info.Digest) != 64 || info.Size != len(guest(t, "c/guest")) {
-		t.Error(info.Digest, info.Size)
-	}
-	info, err = Inspect(guest(t, "wat/abi_v1_v2"))
-	if err != nil || fmt.Sprint(info.ABIVersions, info.Types) != "[1 2] [SIMPLE]" {
-		t.Error(info, err)
-	}
-	info, err = Inspect(guest(t, "wat/listeners"))
-	if err != nil || len(info.Listeners) != 4 {
-		t.Error(info, err)
-	}
-	info, err = Inspect(guest(t, "wat/capability"))
-	if err == nil || len(info.Problems) != 2 || fmt.Sprint(info.Imports["job_v1_http"]) != "[send read]" {
-		t.Error(info, err)
-	}
-	manifest := "\x00\x19\x0cjob.manifest" + `{"name":"x"}`
-	info, err = Inspect(append(guest(t, "wat/noop"), manifest...))
-	if err != nil || string(info.Manifest) != `{"name":"x"}` {
-		t.Errorf("%s %v", info.Manifest, err)
-	}
-	load(t, newRuntime(t, Options{}), append(guest(t, "wat/noop"), "\x00\x02\x01x"...)) // an empty custom section
-	info, err = Inspect(goGuest(t, "gocommand"))
-	if err != nil || fmt.Sprint(info.Types) != "[SCRIPT]" {
-		t.Error(info.Types, err)
-	}
-}
-
-// What the scan lets a module import is what the runtime registers.
-func TestOfferedIsRegistered(t *testing.T) {
+// What package abi says is what the runtime registers, and nothing else.
+func TestImportsAreRegistered(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	rt := wazero.NewRuntime(ctx)
 	defer rt.Close(ctx)
-	offered := hostFunctions()
-	wanted := map[string][]string{}
-	for m := range offered {
-		wanted[m] = nil
-	}
-	if err := register(ctx, rt, wanted); err != nil {
+	if err := register(ctx, rt, map[string][]string{abi.Module: nil}); err != nil {
 		t.Fatal(err)
 	}
-	for module, funcs := range offered {
-		defs := rt.Module(module).ExportedFunctionDefinitions()
-		for name, want := range funcs {
-			def := defs[name]
-			if def == nil {
-				t.Errorf("%s.%s is offered and not registered", module, name)
-				continue
-			}
-			if got := signatureOf(def); !got.Equal(want) {
-				t.Errorf("%s.%s is registered as %s, offered as %s", module, name, got, want)
-			}
-		}
-		if module == moduleEnv {
-			continue // wazero registers more for AssemblyScript than we offer
-		}
-		for name := range defs {
-			if _, ok := funcs[name]; !ok {
-				t.Errorf("%s.%s is registered and not offered", module, name)
-			}
-		}
+	defs := rt.Module(abi.Module).ExportedFunctionDefinitions()
+	if len(implementations()) != len(abi.Imports()) || len(defs) != len(abi.Imports()) {
+		t.Errorf("%d implementations, %d registered functions of %d imports", len(implementations()), len(defs), len(abi.Imports()))
 	}
-	if len(implementations()) != len(abi.Imports()) {
-		t.Errorf("%d implementations of %d imports", len(implementations()), len(abi.Imports()))
-	}
-	if wasi_snapshot_preview1.ModuleName != abi.ModuleWASI {
-		t.Error("wazero has other names for what we offer")
+	for _, f := range abi.Imports() {
+		def := defs[f.Name]
+		if def == nil {
+			t.Errorf("%s is not registered", f.Name)
+			continue
+		}
+		if !bytes.Equal(def.ParamTypes(), valueTypes(f.Type.Params)) || !bytes.Equal(def.ResultTypes(), valueTypes(f.Type.Results)) {
+			t.Errorf("%s is registered as %v %v, not as %s", f.Name, def.ParamTypes(), def.ResultTypes(), f.Type)
+		}
 	}
 }
 
-func signatureOf(d api.FunctionDefinition) abi.Signature {
-	var s abi.Signature
-	for _, t := range d.ParamTypes() {
-		s.Params = append(s.Params, abi.ValueType(t))
-	}
-	for _, t := range d.ResultTypes() {
-		s.Results = append(s.Results, abi.ValueType(t))
-	}
-	return s
+// A custom section may be empty.
+func TestLoadEmptySection(t *testing.T) {
+	t.Parallel()
+	load(t, newRuntime(t, Options{}), append(guest(t, "wat/noop"), "\x00\x02\x01x"...))
 }
 
 func TestExecutorSettings(t *testing.T) {
@@ -254,14 +180,14 @@ func TestExecutorSettings(t *testing.T) {
 		want  string // "" = no error
 	}{
 		{"wat/noop", Settings{}, ""},
-		{"wat/noop", Settings{Type: TypeSimple}, ""},
-		{"wat/noop", Settings{Type: TypeDataflow}, "job type DATAFLOW needs the exports job_fetch ()->(i32), job_process ()->(i32), which the module does not have; it can be run as SIMPLE"},
-		{"wat/noop", Settings{Type: TypeScript}, "job type SCRIPT needs the exports _start ()->()"},
+		{"wat/noop", Settings{Type: wasm.TypeSimple}, ""},
+		{"wat/noop", Settings{Type: wasm.TypeDataflow}, "job type DATAFLOW needs the exports job_fetch ()->(i32), job_process ()->(i32), which the module does not have; it can be run as SIMPLE"},
+		{"wat/noop", Settings{Type: wasm.TypeScript}, "job type SCRIPT needs the exports _start ()->()"},
 		{"wat/noop", Settings{Type: "simple"}, `job type "simple", expected SIMPLE, DATAFLOW or SCRIPT`},
 		{"wat/command", Settings{}, ""},
-		{"wat/command", Settings{Type: TypeSimple}, "needs the exports job_abi_v1 ()->(), job_execute ()->(i32)"},
+		{"wat/command", Settings{Type: wasm.TypeSimple}, "needs the exports job_abi_v1 ()->(), job_execute ()->(i32)"},
 		{"wat/both_types", Settings{}, "can be run as DATAFLOW or SIMPLE: the job's type must say which"},
-		{"wat/both_types", Settings{Type: TypeDataflow}, ""},
+		{"wat/both_types", Settings{Type: wasm.TypeDataflow}, ""},
 		{"wat/big_memory", Settings{}, "begins with 268435456 bytes of memory, the limit is 134217728"},
 		{"wat/big_memory", Settings{MemoryLimit: 512 << 20}, ""},
 		{"wat/noop", Settings{MemoryLimit: 100}, "memory limit of 100 bytes, expected at least one page"},
@@ -295,11 +221,11 @@ func TestExecutorSettings(t *testing.T) {
 func TestSharedCode(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
-	wasm := guest(t, "c/guest")
+	file := guest(t, "c/guest")
 	var wg sync.WaitGroup
 	modules := make([]*Module, 8)
 	for i := range modules {
-		wg.Go(func() { modules[i] = load(t, r, bytes.Clone(wasm)) })
+		wg.Go(func() { modules[i] = load(t, r, bytes.Clone(file)) })
 	}
 	wg.Wait()
 	for _, m := range modules[1:] {
@@ -308,14 +234,14 @@ func TestSharedCode(t *testing.T) {
 		}
 	}
 	compiled := modules[0].code.engine
-	small, err := modules[0].Executor(Settings{Type: TypeSimple, MemoryLimit: 1 << 20})
+	small, err := modules[0].Executor(Settings{Type: wasm.TypeSimple, MemoryLimit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if modules[0].code.engine != compiled {
 		t.Error("compiled once more for another memory limit")
 	}
-	x, err := modules[1].Executor(Settings{Type: TypeSimple})
+	x, err := modules[1].Executor(Settings{Type: wasm.TypeSimple})
 	if err != nil {
 		t.Fatal(err)
 	}

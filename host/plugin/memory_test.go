@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // unlimited is the account of a guest that may have all.
@@ -33,9 +35,9 @@ func TestLinearMemory(t *testing.T) {
 }
 
 func growMemory(t *testing.T, m *linearMemory) {
-	b := m.Reallocate(pageSize)
+	b := m.Reallocate(wasm.PageSize)
 	moved, last := 0, &b[0]
-	for size := uint64(2 * pageSize); size <= m.max; size += pageSize {
+	for size := uint64(2 * wasm.PageSize); size <= m.max; size += wasm.PageSize {
 		b[len(b)-1] = 7
 		n := len(b)
 		b = m.Reallocate(size)
@@ -66,7 +68,7 @@ func TestMemoryIsWiped(t *testing.T) {
 	var p memories
 	defer p.close()
 	zero := make([]byte, limit)
-	for _, size := range []uint64{pageSize, 3 * pageSize, limit, 2 * pageSize, 0, limit} {
+	for _, size := range []uint64{wasm.PageSize, 3 * wasm.PageSize, limit, 2 * wasm.PageSize, 0, limit} {
 		m := p.take(limit, unlimited())
 		if len(m.buf) != 0 {
 			t.Fatalf("a new memory has %d bytes", len(m.buf))
@@ -123,7 +125,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 	}
 	p.close()
 	m := p.take(8<<20, unlimited())
-	m.Reallocate(pageSize)
+	m.Reallocate(wasm.PageSize)
 	p.put(m)
 	if len(p.idle) != 0 || p.resident != 0 {
 		t.Errorf("%d memories are held after the end", len(p.idle))
@@ -152,7 +154,7 @@ func TestIdleMemoryCountsInFull(t *testing.T) {
 	if again := p.take(64<<20, unlimited()); again != m || p.resident != 0 {
 		t.Fatalf("another memory was taken, and %d bytes are kept", p.resident)
 	}
-	m.Reallocate(pageSize)
+	m.Reallocate(wasm.PageSize)
 	p.put(m)
 	if p.resident != large {
 		t.Errorf("after a small guest %d bytes are kept, want %d", p.resident, large)

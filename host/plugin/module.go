@@ -18,6 +18,7 @@ import (
 	"github.com/tetratelabs/wazero"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // Module is one loaded file. It is safe for concurrent use.
@@ -32,7 +33,7 @@ type Module struct {
 func (m *Module) Digest() string { return m.code.info.Digest }
 
 // Info is what the module says about itself. It must not be changed.
-func (m *Module) Info() *Info { return m.code.info }
+func (m *Module) Info() *wasm.Info { return m.code.info }
 
 // Close ends the loader's use. Executors go on; with the last of them the
 // compiled code is freed. Further calls do nothing.
@@ -127,18 +128,18 @@ func (m *Module) check(s Settings) (typ string, pages uint32, err error) {
 		refused.Problems = append(refused.Problems, fmt.Sprintf(format, args...))
 	}
 
-	if typ, err = info.jobType(s.Type); err != nil {
+	if typ, err = info.JobType(s.Type); err != nil {
 		bad("%s", err)
 	}
 	limit := cmp.Or(s.MemoryLimit, abi.DefaultMemory)
-	n := limit / pageSize
+	n := limit / wasm.PageSize
 	switch {
 	case n < 1:
-		bad("memory limit of %d bytes, expected at least one page of %d", limit, pageSize)
-	case n > maxPages:
+		bad("memory limit of %d bytes, expected at least one page of %d", limit, wasm.PageSize)
+	case n > wasm.MaxPages:
 		bad("memory limit of %d bytes, expected at most 4 GiB", limit)
 	case int64(info.MemoryMinPages) > n:
-		bad("the module begins with %d bytes of memory, the limit is %d", int64(info.MemoryMinPages)*pageSize, limit)
+		bad("the module begins with %d bytes of memory, the limit is %d", int64(info.MemoryMinPages)*wasm.PageSize, limit)
 	}
 	if err := m.r.budget.possible(m.code.leastMemory()); err != nil {
 		bad("%s", err)
@@ -192,37 +193,6 @@ func guestName(name string) string {
 	return name
 }
 
-// jobType finds the type to run, or says what is missing for it.
-func (i *Info) jobType(want string) (string, error) {
-	switch {
-	case want == "" && len(i.Types) == 1:
-		return i.Types[0], nil
-	case want == "":
-		return "", fmt.Errorf("the module can be run as %s: the job's type must say which", strings.Join(i.Types, " or "))
-	case slices.Contains(i.Types, want):
-		return want, nil
-	}
-	var needed []string
-	switch want {
-	case TypeSimple:
-		needed = []string{abi.Marker, abi.ExportExecute}
-	case TypeDataflow:
-		needed = []string{abi.Marker, abi.ExportFetch, abi.ExportProcess}
-	case TypeScript:
-		needed = []string{abi.ExportStart}
-	default:
-		return "", fmt.Errorf("job type %q, expected %s, %s or %s", want, TypeSimple, TypeDataflow, TypeScript)
-	}
-	var missing []string
-	for _, f := range abi.Exports() {
-		if slices.Contains(needed, f.Name) && !slices.Contains(i.Exports, f.Name) {
-			missing = append(missing, f.Name+" "+f.Type.String())
-		}
-	}
-	return "", fmt.Errorf("job type %s needs the exports %s, which the module does not have; it can be run as %s",
-		want, strings.Join(missing, ", "), strings.Join(i.Types, " or "))
-}
-
 // executor implements abi.Executor.
 type executor struct {
 	r        *Runtime
@@ -249,11 +219,7 @@ func (x *executor) Digest() string { return x.code.info.Digest }
 func (x *executor) Type() string { return x.typ }
 
 func (x *executor) HasListener(export string) bool {
-	return x.code.info.hasListener(x.typ, export)
-}
-
-func (i *Info) hasListener(typ, export string) bool {
-	return typ != TypeScript && slices.Contains(i.Listeners, export)
+	return x.code.info.HasListener(x.typ, export)
 }
 
 func (x *executor) Retain() bool {
@@ -338,7 +304,7 @@ var errReleased = errors.New("the executor was released")
 
 // leastMemory is what an instance begins with, in bytes.
 func (c *code) leastMemory() int64 {
-	return guestBase + c.tableBytes + int64(c.info.MemoryMinPages)*pageSize
+	return guestBase + c.tableBytes + int64(c.info.MemoryMinPages)*wasm.PageSize
 }
 
 // admit opens an account with what an instance is expected to need.
@@ -373,7 +339,7 @@ func (x *executor) baseConfig() wazero.ModuleConfig {
 	for _, k := range slices.Sorted(maps.Keys(x.settings.Env)) {
 		c = c.WithEnv(k, x.settings.Env[k])
 	}
-	if x.typ != TypeScript {
+	if x.typ != wasm.TypeScript {
 		c = c.WithArgs(append([]string{x.name}, x.settings.Args...)...)
 	}
 	return c

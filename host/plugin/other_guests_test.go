@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 func TestAssemblyScript(t *testing.T) {
@@ -43,7 +44,7 @@ func TestConcurrent(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				x, err := m.Executor(Settings{Type: TypeSimple, MemoryLimit: int64(4+i%2) << 20})
+				x, err := m.Executor(Settings{Type: wasm.TypeSimple, MemoryLimit: int64(4+i%2) << 20})
 				m.Close()
 				if err != nil {
 					t.Error(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // Options is what NewRuntime needs. The zero value works.
@@ -301,12 +302,18 @@ func (r *Runtime) Load(ctx context.Context, name string, wasm []byte, due time.T
 
 // Open reads and checks a module, and neither compiles nor runs any of it. An
 // executor compiles it and makes an instance on trial.
-func (r *Runtime) Open(name string, wasm []byte) (*Module, error) {
-	info, scan := inspect(wasm)
-	if len(info.Problems) > 0 {
-		return nil, &LoadError{Name: name, Digest: info.Digest, Problems: info.Problems}
+func (r *Runtime) Open(name string, file []byte) (*Module, error) {
+	read := wasm.Read(file)
+	refused := &LoadError{Name: name, Digest: read.Info.Digest, Problems: read.Info.Problems}
+	if len(refused.Problems) > 0 {
+		return nil, refused
 	}
-	return r.open(name, &code{info: info, tableBytes: scan.tableBytes}, scan.rewritten)
+	metered, err := read.Meter()
+	if err != nil {
+		refused.Problems = []string{err.Error()}
+		return nil, refused
+	}
+	return r.open(name, &code{info: read.Info, tableBytes: metered.TableBytes}, metered.Bytes)
 }
 
 // open makes a module of what was read, or of the same code if that is here.
@@ -378,7 +385,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 
 // code is one module, by digest, and its compiled form if that is in memory.
 type code struct {
-	info       *Info
+	info       *wasm.Info
 	wasm       *spilled // as wazero gets it
 	tableBytes int64    // of an instance
 	passed     bool     // it was tried by another process: no instance is made on trial
@@ -556,9 +563,9 @@ func (r *Runtime) compileWith(ctx context.Context, e *engine, wasm []byte, cache
 // try makes an instance with a memory limit in pages, runs its initialisation, and
 // drops it.
 func (r *Runtime) try(ctx context.Context, e *engine, pages uint32) error {
-	x := &executor{r: r, code: e.code, pages: pages, name: "trial", typ: TypeSimple}
+	x := &executor{r: r, code: e.code, pages: pages, name: "trial", typ: wasm.TypeSimple}
 	if slices.Contains(e.code.info.Exports, abi.ExportStart) {
-		x.typ = TypeScript
+		x.typ = wasm.TypeScript
 	}
 	host := &trialHost{log: r.log, digest: e.code.info.Digest}
 	a, failed := x.admit(ctx)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // The text that ElasticJob 3.0 gives to a script.
@@ -92,9 +93,9 @@ func TestScript(t *testing.T) {
 	if got := run(context.Background(), item(newRecorder(), "a\x00b"), "exit", "0"); got.Outcome != abi.OutcomeError || !strings.Contains(got.Message, "the job's parameter contains a NUL byte") {
 		t.Errorf("%+v", got)
 	}
-	bare := newWorker(t, load(t, r, guest(t, "wat/command")), Settings{Type: TypeScript})
+	bare := newWorker(t, load(t, r, guest(t, "wat/command")), Settings{Type: wasm.TypeScript})
 	for range 2 {
-		if got := bare.Execute(context.Background(), item(newRecorder(), "")); got.Outcome != abi.OutcomeOK || got.Memory != pageSize {
+		if got := bare.Execute(context.Background(), item(newRecorder(), "")); got.Outcome != abi.OutcomeOK || got.Memory != wasm.PageSize {
 			t.Errorf("%+v", got)
 		}
 	}

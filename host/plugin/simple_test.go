@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // What a guest may do, and what becomes of it. Each runs in one worker after
@@ -19,7 +20,7 @@ import (
 func TestSimple(t *testing.T) {
 	t.Parallel()
 	bothEngines(t, func(t *testing.T, r *Runtime) {
-		w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: TypeSimple, MemoryLimit: 8 << 20})
+		w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: wasm.TypeSimple, MemoryLimit: 8 << 20})
 		for _, c := range []struct {
 			parameter string
 			outcome   abi.Outcome
@@ -76,7 +77,7 @@ func TestSimple(t *testing.T) {
 				if dropped := w.(*worker).in == nil; dropped != c.drops {
 					t.Errorf("the instance was dropped: %t, want %t", dropped, c.drops)
 				}
-				if got.Memory < 2*pageSize {
+				if got.Memory < 2*wasm.PageSize {
 					t.Errorf("%d bytes of memory", got.Memory)
 				}
 				if c.parameter == "oob" && !strings.Contains(e.Stack, "execute") {
@@ -94,7 +95,7 @@ func TestContext(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
 	m := load(t, r, guest(t, "c/guest"))
-	w := newWorker(t, m, Settings{Type: TypeSimple, PluginConfig: []byte("cfg")})
+	w := newWorker(t, m, Settings{Type: wasm.TypeSimple, PluginConfig: []byte("cfg")})
 	dump := func(inv *abi.Invocation) map[string]string {
 		h := inv.Host.(*recorder)
 		if got := w.Execute(context.Background(), inv); got.Outcome != abi.OutcomeOK {
@@ -179,7 +180,7 @@ func TestIsolation(t *testing.T) {
 		}
 		return strings.Join(h.texts(), " ")
 	}
-	x, err := m.Executor(Settings{Type: TypeSimple})
+	x, err := m.Executor(Settings{Type: wasm.TypeSimple})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +191,7 @@ func TestIsolation(t *testing.T) {
 	got := []string{calls(a), calls(a), calls(b), calls(a)}
 	a.Execute(context.Background(), item(newRecorder(), "trap"))
 	got = append(got, calls(a), calls(b))
-	fresh := newWorker(t, m, Settings{Type: TypeSimple, FreshPerItem: true})
+	fresh := newWorker(t, m, Settings{Type: wasm.TypeSimple, FreshPerItem: true})
 	got = append(got, calls(fresh), calls(fresh))
 	if want := "1 2 1 3 1 2 1 1"; strings.Join(got, " ") != want {
 		t.Errorf("calls seen by the instances: %v, want %s", got, want)
@@ -200,7 +201,7 @@ func TestIsolation(t *testing.T) {
 func TestOffsets(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
-	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: TypeSimple})
+	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: wasm.TypeSimple})
 	run := func(parameter string, offset string, code abi.Code) (abi.Result, *recorder) {
 		h := newRecorder()
 		h.commitCode = code
@@ -244,7 +245,7 @@ func TestOffsets(t *testing.T) {
 func TestLostOwnership(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
-	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: TypeSimple})
+	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: wasm.TypeSimple})
 	run := func(parameter string, why abi.Cancel) (abi.Result, *recorder) {
 		h := newRecorder()
 		h.cancel = func(*recorder) abi.Cancel { return why }
@@ -274,7 +275,7 @@ func (asleep) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second)
 func TestWokenTooLate(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
-	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: TypeSimple, FreshPerItem: true})
+	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: wasm.TypeSimple, FreshPerItem: true})
 	for _, p := range []string{"commit", "metric", "progress"} {
 		h := newRecorder()
 		// The instance is made while there is time.
@@ -294,7 +295,7 @@ func TestMetricsAndProgress(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
 	m := load(t, r, guest(t, "c/guest"))
-	w := newWorker(t, m, Settings{Type: TypeSimple})
+	w := newWorker(t, m, Settings{Type: wasm.TypeSimple})
 	h := newRecorder()
 	if got := w.Execute(context.Background(), item(h, "metric")); got.Outcome != abi.OutcomeOK {
 		t.Errorf("%+v", got)
@@ -310,7 +311,7 @@ func TestMetricsAndProgress(t *testing.T) {
 	if got := w.Execute(context.Background(), item(h, "metric-code")); got.Status != abi.Status(64-int32(abi.ErrQuota)) {
 		t.Errorf("%+v", got)
 	}
-	many := newWorker(t, m, Settings{Type: TypeSimple})
+	many := newWorker(t, m, Settings{Type: wasm.TypeSimple})
 	for range 2 { // the same names again are no new names
 		if got := many.Execute(context.Background(), item(newRecorder(), "metric-names")); got.Outcome != abi.OutcomeOK {
 			t.Errorf("%+v", got)
@@ -321,7 +322,7 @@ func TestMetricsAndProgress(t *testing.T) {
 func TestLog(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
-	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: TypeSimple})
+	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: wasm.TypeSimple})
 	var result abi.Result
 	run := func(h *recorder, parameter string) *recorder {
 		t.Helper()
@@ -387,7 +388,7 @@ func TestLog(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	bothEngines(t, func(t *testing.T, r *Runtime) {
-		w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: TypeSimple})
+		w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: wasm.TypeSimple})
 		for _, p := range []string{"spin", "spin-log", "nap:3600000"} {
 			h := newRecorder()
 			h.quiet = true

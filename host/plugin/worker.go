@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // worker implements abi.Worker. It is used by one goroutine at a time.
@@ -46,15 +47,15 @@ func (w *worker) drop() {
 func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 	op, second := abi.ExportExecute, ""
 	switch w.x.typ {
-	case TypeDataflow:
+	case wasm.TypeDataflow:
 		op, second = abi.ExportFetch, abi.ExportProcess
-	case TypeScript:
+	case wasm.TypeScript:
 		op = abi.ExportStart
 	}
 	if r, ok := w.ready(ctx, op, inv); !ok {
 		return r
 	}
-	if w.x.typ == TypeScript {
+	if w.x.typ == wasm.TypeScript {
 		return w.script(ctx, inv)
 	}
 	if w.in == nil {
@@ -68,7 +69,7 @@ func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 	in.begin(ctx, inv, phaseItem)
 	var r abi.Result
 	var keep bool
-	if w.x.typ == TypeDataflow {
+	if w.x.typ == wasm.TypeDataflow {
 		r, keep = w.dataflow(ctx, in)
 	} else {
 		r, keep = in.simple(ctx, op)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // BenchmarkItem and BenchmarkFire run an empty item here and in a worker process.
@@ -41,7 +42,7 @@ func BenchmarkFire(b *testing.B) {
 	})
 	b.Run("a process for each", func(b *testing.B) {
 		m := open(b, workers(b, "good", plugin.Options{}, Options{}), "c/guest")
-		s := plugin.Settings{Type: plugin.TypeSimple}
+		s := plugin.Settings{Type: wasm.TypeSimple}
 		executorOf(b, m, s) // tries and compiles it
 		for b.Loop() {
 			x, err := m.Executor(b.Context(), s, 1)
@@ -57,7 +58,7 @@ func BenchmarkFire(b *testing.B) {
 // BenchmarkCall measures a call of the host from a guest.
 func BenchmarkCall(b *testing.B) {
 	m := open(b, workers(b, "good", plugin.Options{}, Options{}), "c/guest")
-	w := worked(b, executorOf(b, m, plugin.Settings{Type: plugin.TypeSimple}))
+	w := worked(b, executorOf(b, m, plugin.Settings{Type: wasm.TypeSimple}))
 	execute(b, w)
 	for b.Loop() {
 		if r := w.Execute(b.Context(), item(newRecorder(), "flood:500")); r.Outcome != abi.OutcomeOK {
@@ -69,7 +70,7 @@ func BenchmarkCall(b *testing.B) {
 
 func both(b *testing.B, f func(*testing.B, abi.Executor)) {
 	m := open(b, workers(b, "good", plugin.Options{}, Options{}), "c/guest")
-	s := plugin.Settings{Type: plugin.TypeSimple}
+	s := plugin.Settings{Type: wasm.TypeSimple}
 	b.Run("in the host", func(b *testing.B) {
 		x, err := m.m.Executor(s)
 		if err != nil {
@@ -93,7 +94,7 @@ func BenchmarkMemory(b *testing.B) {
 	for _, n := range []int{1, 16} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			m := open(b, workers(b, "good", plugin.Options{}, Options{}), "c/guest")
-			x := executorOf(b, m, plugin.Settings{Type: plugin.TypeSimple})
+			x := executorOf(b, m, plugin.Settings{Type: wasm.TypeSimple})
 			var pid int
 			for b.Loop() {
 				for range n {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // story is what an invocation did and how it ended, as far as it must be the same
@@ -63,8 +64,8 @@ type behaviour struct {
 }
 
 func behaviours(t *testing.T) []behaviour {
-	simple, flow := plugin.Settings{Type: plugin.TypeSimple}, plugin.Settings{Type: plugin.TypeDataflow}
-	streaming := plugin.Settings{Type: plugin.TypeDataflow, Streaming: true}
+	simple, flow := plugin.Settings{Type: wasm.TypeSimple}, plugin.Settings{Type: wasm.TypeDataflow}
+	streaming := plugin.Settings{Type: wasm.TypeDataflow, Streaming: true}
 	var list []behaviour
 	for _, p := range []string{"ok", "status:1", "status:2", "status:3", "status:5", "status:70", "status:1000", "error", "error-then-trap", "trap", "oob", "div",
 		"recurse", "nap:1", "exit:0", "exit:7", "abort", "calls", "dump", "long-line", "attrs", "print", "print-flood", "flood:5000", "err-then-trap",
@@ -114,7 +115,7 @@ func behaviours(t *testing.T) []behaviour {
 		behaviour{name: "a time-out asleep", module: "c/guest", settings: simple, parameter: "nap:3600000", limit: 100 * time.Millisecond},
 		behaviour{name: "a flood", module: "c/guest", settings: simple, parameter: "spin-log", limit: 300 * time.Millisecond, loose: true},
 		behaviour{name: "stopped", module: "c/guest", settings: simple, parameter: "spin-log", stopped: true, loose: true},
-		behaviour{name: "plugin configuration", module: "c/guest", settings: plugin.Settings{Type: plugin.TypeSimple, PluginConfig: []byte("a\xff\x00b")}, parameter: "dump"},
+		behaviour{name: "plugin configuration", module: "c/guest", settings: plugin.Settings{Type: wasm.TypeSimple, PluginConfig: []byte("a\xff\x00b")}, parameter: "dump"},
 		behaviour{name: "a full context", module: "c/guest", settings: simple, parameter: "dump", change: func(i *abi.Invocation) {
 			c := &i.Context
 			c.ShardingParameter, c.HasShardingParameter, c.PluginConfig, c.Traceparent, c.HostInfo = "Köln", true, []byte("x"), "00-1-2-3", "host"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // executor implements abi.Executor. It has at most one process.
@@ -276,9 +277,9 @@ func (w *worker) Close() error {
 func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 	op := abi.ExportExecute
 	switch w.x.needs.Type {
-	case plugin.TypeDataflow:
+	case wasm.TypeDataflow:
 		op = abi.ExportFetch
-	case plugin.TypeScript:
+	case wasm.TypeScript:
 		op = abi.ExportStart
 	}
 	return w.invoke(ctx, op, "", inv)
@@ -497,7 +498,7 @@ func (v *invocation) answer(ctx context.Context, q *call) (int32, error) {
 		}
 		return int32(code), nil
 	case callCommit, callStage:
-		if v.listener || len(q.Bytes) > abi.MaxOffset || (q.Name == callStage && v.w.x.needs.Type != plugin.TypeDataflow) {
+		if v.listener || len(q.Bytes) > abi.MaxOffset || (q.Name == callStage && v.w.x.needs.Type != wasm.TypeDataflow) {
 			return 0, fmt.Errorf("an offset of %d bytes (%s)", len(q.Bytes), q.Name)
 		}
 		if !mayAct {

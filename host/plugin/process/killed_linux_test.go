@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // TestKilled freezes a process, which is what a guest can do at most, and lets the
@@ -23,8 +24,8 @@ func TestKilled(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{grace: 300 * time.Millisecond})
 	m := open(t, w, "c/guest")
-	x := executorOf(t, m, plugin.Settings{Type: plugin.TypeSimple, JobName: "bad"})
-	beside := worked(t, executorOf(t, m, plugin.Settings{Type: plugin.TypeSimple, JobName: "good"}))
+	x := executorOf(t, m, plugin.Settings{Type: wasm.TypeSimple, JobName: "bad"})
+	beside := worked(t, executorOf(t, m, plugin.Settings{Type: wasm.TypeSimple, JobName: "good"}))
 	beside.Execute(t.Context(), item(newRecorder(), "ok"))
 
 	one, two := worked(t, x), worked(t, x)
@@ -60,7 +61,7 @@ func TestKilled(t *testing.T) {
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "deaf", plugin.Options{}, Options{grace: 100 * time.Millisecond})
-	one := worked(t, executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple}))
+	one := worked(t, executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple}))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, cancel)
 	r := one.Execute(ctx, item(newRecorder(), "ok"))

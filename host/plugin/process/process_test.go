@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // running waits until the worker's guest runs, and returns its process.
@@ -47,7 +48,7 @@ func running(t *testing.T, w abi.Worker, parameter string, limit time.Duration) 
 func TestDied(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{})
-	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple})
+	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
 	one := worked(t, x)
 	c, ended := running(t, one, "spin-log", 0)
 	if err := c.cmd.Process.Kill(); err != nil {
@@ -68,7 +69,7 @@ func TestDied(t *testing.T) {
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{MemoryBudget: 1 << 30}, Options{idle: 20 * time.Millisecond})
-	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple})
+	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
 	for range 2 {
 		one, err := x.NewWorker(t.Context())
 		if err != nil {
@@ -100,7 +101,7 @@ func TestMemory(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{MemoryBudget: 60 << 20}, Options{})
 	m := open(t, w, "c/guest")
-	x := executorOf(t, m, plugin.Settings{Type: plugin.TypeSimple, JobName: "a"})
+	x := executorOf(t, m, plugin.Settings{Type: wasm.TypeSimple, JobName: "a"})
 	one := worked(t, x)
 	r := one.Execute(t.Context(), item(newRecorder(), "grow:10")) // pages
 	if r.Outcome != abi.OutcomeOK {
@@ -116,14 +117,14 @@ func TestMemory(t *testing.T) {
 		t.Errorf("%+v after a guest wanted 1000 pages", after)
 	}
 	// Whoever has to wait gets the error of its context.
-	other := executorOf(t, m, plugin.Settings{Type: plugin.TypeSimple, JobName: "c"})
+	other := executorOf(t, m, plugin.Settings{Type: wasm.TypeSimple, JobName: "c"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := other.NewWorker(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("found %v, expected that it waits for memory", err)
 	}
 	tiny := workers(t, "good", plugin.Options{MemoryBudget: 16 << 20}, Options{})
-	if _, err := open(t, tiny, "c/guest").Executor(t.Context(), plugin.Settings{Type: plugin.TypeSimple}, 1); err == nil || !strings.Contains(err.Error(), "its worker process included") {
+	if _, err := open(t, tiny, "c/guest").Executor(t.Context(), plugin.Settings{Type: wasm.TypeSimple}, 1); err == nil || !strings.Contains(err.Error(), "its worker process included") {
 		t.Errorf("found %v, expected that the budget is too small", err)
 	}
 }
@@ -132,7 +133,7 @@ func TestMemory(t *testing.T) {
 func TestWaitingHoldsNothing(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{MemoryBudget: 100 << 20}, Options{})
-	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple, JobName: "a"})
+	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple, JobName: "a"})
 	x.(*executor).expected.Store(30 << 20) // two of them and a process are more than a job's 75 MiB
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -169,7 +170,7 @@ func TestIdleGivesWay(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, job := range []string{"a", "b", "a"} {
-		one, err := executorOf(t, m, plugin.Settings{Type: plugin.TypeSimple, JobName: job}).NewWorker(ctx)
+		one, err := executorOf(t, m, plugin.Settings{Type: wasm.TypeSimple, JobName: job}).NewWorker(ctx)
 		if err != nil {
 			t.Fatalf("job %s: %v", job, err)
 		}
@@ -189,7 +190,7 @@ func TestIdleGivesWay(t *testing.T) {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{})
-	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple})
+	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
 	one := worked(t, x)
 	if s := w.Stats(); s.Running != 1 {
 		t.Errorf("%+v before the first item, expected a process", s)
@@ -203,7 +204,7 @@ func TestStart(t *testing.T) {
 func TestNoProgram(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{Command: func(string) *exec.Cmd { return exec.Command("/nonexistent") }})
-	_, err := open(t, w, "c/guest").Executor(t.Context(), plugin.Settings{Type: plugin.TypeSimple}, 1)
+	_, err := open(t, w, "c/guest").Executor(t.Context(), plugin.Settings{Type: wasm.TypeSimple}, 1)
 	if load := (*plugin.LoadError)(nil); err == nil || errors.As(err, &load) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("found %v, expected an error of the host's", err)
 	}
@@ -212,7 +213,7 @@ func TestNoProgram(t *testing.T) {
 func TestReleased(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{})
-	x, err := open(t, w, "c/guest").Executor(t.Context(), plugin.Settings{Type: plugin.TypeSimple}, 1)
+	x, err := open(t, w, "c/guest").Executor(t.Context(), plugin.Settings{Type: wasm.TypeSimple}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +255,7 @@ func TestTrial(t *testing.T) {
 	before := w.Stats().Started
 	m := open(t, w, "c/guest")
 	for range 3 { // tried once, not run
-		executorOf(t, m, plugin.Settings{Type: plugin.TypeSimple})
+		executorOf(t, m, plugin.Settings{Type: wasm.TypeSimple})
 	}
 	if n := w.Stats().Started - before; n > 2 { // it may have to be compiled
 		t.Errorf("%d processes for one trial", n)
@@ -280,7 +281,7 @@ func TestWithoutCompiler(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	x, err := w.Module(m).Executor(t.Context(), plugin.Settings{Type: plugin.TypeSimple}, 1)
+	x, err := w.Module(m).Executor(t.Context(), plugin.Settings{Type: wasm.TypeSimple}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +298,7 @@ func TestWithoutCompiler(t *testing.T) {
 
 // host is a host that says which process its guest runs in, and runs it for ever.
 func host() error {
-	wasm, err := os.ReadFile(filepath.Join("..", "testdata", "c", "guest.wasm"))
+	file, err := os.ReadFile(filepath.Join("..", "testdata", "c", "guest.wasm"))
 	if err != nil {
 		return err
 	}
@@ -306,11 +307,11 @@ func host() error {
 	if err != nil {
 		return err
 	}
-	m, err := rt.Open("guest.wasm", wasm)
+	m, err := rt.Open("guest.wasm", file)
 	if err != nil {
 		return err
 	}
-	x, err := New(Options{Runtime: rt, Command: command("good")}).Module(m).Executor(ctx, plugin.Settings{Type: plugin.TypeSimple}, 1)
+	x, err := New(Options{Runtime: rt, Command: command("good")}).Module(m).Executor(ctx, plugin.Settings{Type: wasm.TypeSimple}, 1)
 	if err != nil {
 		return err
 	}
@@ -421,7 +422,7 @@ func TestStrangers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := workers(t, name, plugin.Options{}, Options{})
-			x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple})
+			x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
 			h := newRecorder()
 			r := worked(t, x).Execute(t.Context(), item(h, "ok"))
 			if r.Outcome != abi.OutcomeError || !strings.Contains(r.Message, "was killed because it did not keep to the protocol: ") {
@@ -481,7 +482,7 @@ func TestMetricNames(t *testing.T) {
 func TestNoEffectAfterEnd(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{})
-	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple})
+	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
 	over, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
 	for name, c := range map[string]struct {
@@ -525,7 +526,7 @@ func FuzzFromProcess(f *testing.F) {
 	f.Add(byte(kindResult), []byte(`{"Worker":1,"Outcome":"TRAP","Error":{"Kind":"trap","Op":"x"}}`))
 	f.Fuzz(func(t *testing.T, k byte, body []byte) {
 		h := newRecorder()
-		x := &executor{needs: plugin.Needs{Type: plugin.TypeDataflow}}
+		x := &executor{needs: plugin.Needs{Type: wasm.TypeDataflow}}
 		one := &worker{x: x, id: 1, inbox: make(chan message, 1), account: &plugin.Account{}}
 		c := &child{workers: map[int64]*worker{1: one}}
 		if err := c.take(kind(k), body); err != nil {

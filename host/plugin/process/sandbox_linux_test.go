@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // probe tries what a worker process may not do, and tells what it could.
@@ -108,7 +109,7 @@ func TestSandbox(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{})
-	one := worked(t, executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: plugin.TypeSimple, MemoryLimit: 1 << 20}))
+	one := worked(t, executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple, MemoryLimit: 1 << 20}))
 	one.Execute(t.Context(), item(newRecorder(), "ok"))
 	pid := one.(*worker).process.pid
 	if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err != nil || dir != "/" {

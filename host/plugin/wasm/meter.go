@@ -1,14 +1,4 @@
-package plugin
-
-import (
-	"context"
-	"reflect"
-
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
-
-	"github.com/wasmjob/wasmjob/abi"
-)
+package wasm
 
 // A guest that computes must come back to Go now and then: to be stopped when
 // its time is up, and to let Go's scheduler and collector in. wazero v1.12.0
@@ -33,11 +23,14 @@ import (
 //     and before each call of a function of WASI, also through a table: those are
 //     called by way of a function that asks, and refuses paths that are too long.
 const (
-	// quantum is what the counter is filled with. Its worst case, loads that
+	// Quantum is what the host fills the counter with. Its worst case, loads that
 	// all miss the caches, takes some 40 ms.
-	quantum     = 400_000
-	meterModule = "wasmjob" // no module may import from it: it is not offered
-	meterImport = "turn"
+	Quantum = 400_000
+	// MeterModule and MeterImport name the function, of type ()->(i32), that a
+	// metered module calls when its counter is used up. The result is the
+	// counter's new value. No module may import it: it is not offered.
+	MeterModule = "wasmjob"
+	MeterImport = "turn"
 	// maxCost bounds a single payment, so that the counter cannot wrap.
 	maxCost = 1 << 28
 
@@ -54,47 +47,6 @@ const (
 	// copyPiece is the most that is copied or filled without asking the host.
 	copyPiece = 1 << 20
 )
-
-// registerMeter gives a wazero runtime the function that metered modules call.
-func registerMeter(ctx context.Context, rt wazero.Runtime) error {
-	_, err := rt.NewHostModuleBuilder(meterModule).NewFunctionBuilder().
-		WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, _ api.Module, stack []uint64) {
-			in := current(ctx)
-			if in == nil {
-				panic(&fault{text: "the guest runs outside an invocation"})
-			}
-			in.stopIfEnded()
-			in.checkStack()
-			stack[0] = quantum
-		}), nil, []api.ValueType{api.ValueTypeI32}).Export(meterImport).Instantiate(ctx)
-	return err
-}
-
-// nativeStack finds the native stack of a function's calls. wazero v1.12.0 doubles
-// it up to 400 MB and offers no other limit. The result has length 0 if
-// the engine has no such stack.
-func nativeStack(f api.Function) reflect.Value {
-	v := reflect.ValueOf(f)
-	if v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
-		if stack := v.Elem().FieldByName("stack"); stack.IsValid() && stack.Kind() == reflect.Slice {
-			return stack
-		}
-	}
-	return reflect.ValueOf([]byte(nil))
-}
-
-// checkStack stops a guest whose native stack is beyond abi.MaxStack. Between
-// two calls of it a stack grows by at most a few bytes for each unit of the
-// quantum, since locals are paid for, too.
-func (in *instance) checkStack() {
-	size := int64(in.stack.Len()) * int64(in.stack.Type().Elem().Size())
-	if size > abi.MaxStack {
-		panic(&fault{text: "stack overflow"}) // as the engine says it
-	}
-	if size > in.account.stack && !in.account.covers(in.account.linear, size) {
-		panic(&fault{text: "stack overflow: there is no more memory for the guest's calls"})
-	}
-}
 
 // immediate says what follows an instruction's code.
 type immediate uint8
@@ -405,7 +357,7 @@ func (b *bodies) instruction(c *cursor) {
 			b.out = b.ask(b.out)
 		}
 	}
-	if op != 0x01 && op < 0x20 && op != 0x1a && op != 0x1b && op != 0x1c { // may go elsewhere
+	if mayBranch(op) {
 		b.opens = false
 	}
 	b.out = append(b.out, op)
@@ -417,6 +369,12 @@ func (b *bodies) instruction(c *cursor) {
 		b.body.calls = true
 		b.pay(b.maxLeaf)
 	}
+}
+
+// mayBranch reports whether an instruction that is no block and no call of a known
+// function may go on elsewhere: all of control, but nop, drop and select.
+func mayBranch(op byte) bool {
+	return op < 0x20 && op != 0x01 && (op < 0x1a || op > 0x1c)
 }
 
 // block reads the beginning of a block, a loop or an if.
@@ -454,13 +412,11 @@ func (b *bodies) call(c *cursor) {
 	f := b.within(c, "function", c.u32(), b.functions())
 	b.out = appendU32(append(b.out, 0x10), b.function(f))
 	b.opens = false
-	if own := int(f) - len(b.mapped); c.err != nil || own < 0 || len(b.leaves) <= own || b.leaves[own] < 0 {
-		b.body.calls = true
-		if own < 0 {
-			b.pay(importCost)
-		}
-	} else {
-		b.body.calls = true // a leaf calls nothing
+	b.body.calls = true
+	own := int(f) - len(b.mapped)
+	if own < 0 {
+		b.pay(importCost)
+	} else if c.err == nil && own < len(b.leaves) && b.leaves[own] >= 0 {
 		b.pay(b.leaves[own])
 	}
 }
@@ -663,21 +619,6 @@ func (b *bodies) payLength(a *assembler) {
 	count(0x24)
 	count(0x23).i32(0).op(0x4c, 0x04, 0x40)
 	a.raw(b.ask(nil)).op(0x0b)
-}
-
-// pathLengths are the parameters that are lengths of paths, by function of WASI.
-// wazero copies and cleans a path before it looks at its length, without asking.
-var pathLengths = map[string][]byte{
-	"path_create_directory":   {2},
-	"path_filestat_get":       {3},
-	"path_filestat_set_times": {3},
-	"path_link":               {3, 6},
-	"path_open":               {3},
-	"path_readlink":           {2},
-	"path_remove_directory":   {2},
-	"path_rename":             {2, 5},
-	"path_symlink":            {1, 4},
-	"path_unlink_file":        {2},
 }
 
 const (

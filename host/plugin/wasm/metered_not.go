@@ -1,5 +1,5 @@
 //go:build unmetered
 
-package plugin
+package wasm
 
 const pays = false

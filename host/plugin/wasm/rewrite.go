@@ -1,4 +1,4 @@
-package plugin
+package wasm
 
 import (
 	"cmp"
@@ -9,10 +9,10 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 )
 
-// exportStartSection is the name under which a rewritten module exports its start
+// ExportStartSection is the name under which a rewritten module exports its start
 // function. The host calls it as it calls other exports, so that the same limits
 // hold for it.
-const exportStartSection = "wasmjob:start"
+const ExportStartSection = "wasmjob:start"
 
 // bodyError says what is wrong with a function.
 type bodyError struct {
@@ -65,45 +65,33 @@ func (s *scan) rewrite() ([]byte, error) {
 	if err := b.measure(s.code, s.wasm); err != nil {
 		return nil, err
 	}
-	var code []byte
-	if size := s.sections[10].end - s.sections[10].start; size > 0 {
-		code = make([]byte, 0, size+size/4)
+	f := &functions{types: slices.Clone(s.funcs[len(s.imports):])}
+	if at := s.sections[10]; at.end > at.start {
+		f.code = make([]byte, 0, (at.end-at.start)/4*5)
 	}
 	var err error
 	for i, at := range s.code {
-		if code, err = b.rewrite(code, i, at, s.wasm); err != nil {
+		if f.code, err = b.rewrite(f.code, i, at, s.wasm); err != nil {
 			return nil, err
 		}
 	}
-	types := make([]uint32, 0, len(s.code)+len(wrapped)+2) // of the functions behind turn
-	types = append(types, s.funcs[len(s.imports):]...)
-	for _, f := range wrapped {
-		im := s.imports[f]
-		types = append(types, im.typ)
+	wasi := wasiFunctions()
+	for _, imported := range wrapped {
+		im := s.imports[imported]
 		var paths []byte
 		if im.module == abi.ModuleWASI {
-			paths = pathLengths[im.name]
+			paths = wasi[im.name].paths
 		}
-		body := b.wrapperBody(f, len(s.types[im.typ].Params), paths)
-		code = append(appendU32(code, uint32(len(body))), body...)
+		f.add(im.typ, b.wrapperBody(imported, len(s.types[im.typ].Params), paths))
 	}
 	if at, ok := s.sections[8]; ok {
-		f := s.cursor(at).u32()
-		if t := s.types[s.funcs[f]]; len(t.Params)+len(t.Results) > 0 {
-			return nil, fmt.Errorf("malformed module: the start function is %s, expected () -> ()", t)
+		if err := s.addStart(f, b, s.cursor(at).u32()); err != nil {
+			return nil, err
 		}
-		if _, taken := s.exports[exportStartSection]; taken {
-			return nil, fmt.Errorf("export %q: the name is the host's", exportStartSection)
-		}
-		types = append(types, s.funcs[f])
-		body := b.wrapperBody(n.function(f), 0, nil)
-		code = append(appendU32(code, uint32(len(body))), body...)
 	}
 	if b.copies || b.fills {
-		types = append(types, n.types+1, n.types+1)
-		for _, body := range [][]byte{b.copyBody(), b.fillBody()} {
-			code = append(appendU32(code, uint32(len(body))), body...)
-		}
+		f.add(n.types+1, b.copyBody())
+		f.add(n.types+1, b.fillBody())
 	}
 
 	for _, t := range s.tables {
@@ -114,8 +102,8 @@ func (s *scan) rewrite() ([]byte, error) {
 		s.tableBytes += 8 * int64(entries)
 	}
 
-	e := &encoder{scan: s, numbers: n, out: append(make([]byte, 0, len(code)+len(s.wasm)-len(code)/2), "\x00asm\x01\x00\x00\x00"...)}
-	e.head(types)
+	e := &encoder{scan: s, numbers: n, out: append(make([]byte, 0, len(s.wasm)+len(f.code)/2), "\x00asm\x01\x00\x00\x00"...)}
+	e.head(f.types)
 	e.tables()
 	e.globalSection()
 	e.exportSection()
@@ -123,13 +111,37 @@ func (s *scan) rewrite() ([]byte, error) {
 	if at, ok := s.sections[12]; ok {
 		e.section(12, appendU32(nil, s.cursor(at).u32()))
 	}
-	e.section(10, append(appendU32(nil, uint32(len(types))), code...))
+	e.section(10, append(appendU32(nil, uint32(len(f.types))), f.code...))
 	e.data()
 	e.names(wrapped, b.copies || b.fills)
 	if e.err != nil {
 		return nil, e.err
 	}
 	return e.out, nil
+}
+
+// functions are what follows turn: the module's own functions, and those that are added.
+type functions struct {
+	types []uint32
+	code  []byte // the bodies, each with its length
+}
+
+func (f *functions) add(typ uint32, body []byte) {
+	f.types = append(f.types, typ)
+	f.code = append(appendU32(f.code, uint32(len(body))), body...)
+}
+
+// addStart adds the function that calls what the start section names.
+func (s *scan) addStart(f *functions, b *bodies, start uint32) error {
+	typ := s.funcs[start]
+	if t := s.types[typ]; len(t.Params)+len(t.Results) > 0 {
+		return fmt.Errorf("malformed module: the start function is %s, expected () -> ()", t)
+	}
+	if s.has(ExportStartSection) {
+		return fmt.Errorf("export %q: the name is the host's", ExportStartSection)
+	}
+	f.add(typ, b.wrapperBody(b.function(start), 0, nil))
+	return nil
 }
 
 // number counts what the rewritten module has. wrapped are the imports that do
@@ -202,7 +214,7 @@ func (e *encoder) head(types []uint32) {
 	for _, im := range e.imports {
 		add(im.module, im.name, im.typ)
 	}
-	add(meterModule, meterImport, e.numbers.types)
+	add(MeterModule, MeterImport, e.numbers.types)
 	e.section(2, body)
 
 	body = appendU32(nil, uint32(len(types)))
@@ -267,16 +279,14 @@ func (e *encoder) exportSection() {
 		body = appendU32(append(appendName(body, name), x.kind), x.index)
 	}
 	if starts {
-		body = appendU32(append(appendName(body, exportStartSection), kindFunc), e.begin)
+		body = appendU32(append(appendName(body, ExportStartSection), kindFunc), e.begin)
 	}
 	if count > 0 {
 		e.section(7, body)
 	}
 }
 
-// elementSection writes the element segments. Bit 0 of a segment's form: passive
-// or declarative; bit 1: an explicit table, or declarative; bit 2: elements are
-// expressions, not numbers.
+// elementSection writes the element segments.
 func (e *encoder) elementSection() {
 	at, ok := e.sections[9]
 	if !ok {
@@ -288,19 +298,19 @@ func (e *encoder) elementSection() {
 	for ; n > 0 && c.err == nil; n-- {
 		form := c.u32()
 		body = appendU32(body, form)
-		if form&1 == 0 {
-			if form&2 != 0 {
+		if form&elemPassive == 0 {
+			if form&elemExplicit != 0 {
 				body = appendU32(body, c.u32())
 			}
 			body = e.constant(body, c)
 		}
-		if form&3 != 0 {
+		if form&(elemPassive|elemExplicit) != 0 {
 			body = append(body, c.byte()) // the scan has checked it
 		}
 		k := c.u32()
 		body = appendU32(body, k)
 		for ; k > 0 && c.err == nil; k-- {
-			if form&4 != 0 {
+			if form&elemExpressions != 0 {
 				body = e.constant(body, c)
 			} else {
 				body = appendU32(body, e.function(e.within(c, "function", c.u32(), e.functions())))

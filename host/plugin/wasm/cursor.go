@@ -1,4 +1,4 @@
-package plugin
+package wasm
 
 import (
 	"fmt"
@@ -121,6 +121,15 @@ func (c *cursor) count(what string, limit int) int {
 		return 0
 	}
 	return int(n)
+}
+
+// each reads the elements of a vector, and returns how many there are.
+func (c *cursor) each(what string, limit int, element func()) int {
+	n := c.count(what, limit)
+	for i := 0; i < n && c.err == nil; i++ {
+		element()
+	}
+	return n
 }
 
 func (c *cursor) name(what string) string {

@@ -1,53 +1,12 @@
-package plugin
+package wasm
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"testing"
-	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
-
-	"github.com/wasmjob/wasmjob/abi"
-)
-
-// nasty is a SIMPLE job with 64 pages of memory, a table of 8 functions and a
-// passive segment of each kind. job_execute calls function 2 with 60, which
-// function 3, if there is one, may help. All bodies, which begin with their
-// locals, are of type (i32)->(), and are exported as "f", and "g".
-func nasty(bodies ...[]byte) []byte {
-	section := func(b []byte, id byte, body ...byte) []byte { return appendSection(b, id, body) }
-	wasm := []byte("\x00asm\x01\x00\x00\x00")
-	wasm = section(wasm, 1, 3, 0x60, 0, 0, 0x60, 0, 1, 0x7f, 0x60, 1, 0x7f, 0)
-	wasm = section(wasm, 3, append([]byte{byte(2 + len(bodies)), 0, 1}, bytes.Repeat([]byte{2}, len(bodies))...)...)
-	wasm = section(wasm, 4, 1, 0x70, 0, 8)
-	wasm = section(wasm, 5, 1, 1, 64, 64)
-	exports := append([]byte{byte(3 + len(bodies))}, "\x06memory\x02\x00\x0ajob_abi_v1\x00\x00\x0bjob_execute\x00\x01"...)
-	for i := range bodies {
-		exports = append(exports, 1, "fghijklm"[i], kindFunc, byte(2+i))
-	}
-	wasm = section(wasm, 7, exports...)
-	wasm = section(wasm, 9, 2, 0, 0x41, 0, 0x0b, 1, 2, 1, 0, 1, 2) // table[0] = f, and a passive one
-	wasm = section(wasm, 12, 1)
-	code := []byte{byte(2 + len(bodies)), 2, 0, 0x0b, 8, 0, 0x41, 60, 0x10, 2, 0x41, 0, 0x0b}
-	for _, b := range bodies {
-		code = append(appendU32(code, uint32(len(b))), b...)
-	}
-	wasm = section(wasm, 10, code...)
-	return section(wasm, 11, 1, 1, 4, 'd', 'a', 't', 'a')
-}
-
-// body is a function without locals.
-func body(parts ...[]byte) []byte { return append(append([]byte{0}, bytes.Join(parts, nil)...), 0x0b) }
-
-func times(n int, b ...byte) []byte { return bytes.Repeat(b, n) }
-
-var (
-	atZero = []byte{0x20, 0, 0x45, 0x04, 0x40, 0x0f, 0x0b} // returns if the parameter is 0
-	less   = []byte{0x20, 0, 0x41, 1, 0x6b}                // the parameter less one
-	twice  = body(atZero, less, []byte{0x10, 2}, less, []byte{0x10, 2})
 )
 
 // What takes long without a loop asks all the same.
@@ -120,23 +79,6 @@ func TestMeterCountsOnce(t *testing.T) {
 	}
 }
 
-// A guest that calls itself and calls itself again ends with its time, wherever
-// it does so, and the worker is as good as before.
-func TestEndlessCalls(t *testing.T) {
-	t.Parallel()
-	bothEngines(t, func(t *testing.T, r *Runtime) {
-		w := newWorker(t, load(t, r, nasty(twice)), Settings{})
-		for range 2 {
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
-			got := w.Execute(ctx, item(newRecorder(), ""))
-			cancel()
-			if got.Outcome != abi.OutcomeTimeout || !errors.Is(got.Err, context.DeadlineExceeded) {
-				t.Fatalf("got %+v", got)
-			}
-		}
-	})
-}
-
 // A module that refers to what metering adds is not metered: to wazero, it is
 // one that refers to what it does not have.
 func TestMeterAddsNothingToUse(t *testing.T) {
@@ -184,8 +126,8 @@ func TestMeterAsksBeforeWASI(t *testing.T) {
 	defer rt.Close(ctx)
 	wasi_snapshot_preview1.MustInstantiate(ctx, rt)
 	asked := 0
-	if _, err := rt.NewHostModuleBuilder(meterModule).NewFunctionBuilder().
-		WithFunc(func() uint32 { asked++; return fill }).Export(meterImport).Instantiate(ctx); err != nil {
+	if _, err := rt.NewHostModuleBuilder(MeterModule).NewFunctionBuilder().
+		WithFunc(func() uint32 { asked++; return fill }).Export(MeterImport).Instantiate(ctx); err != nil {
 		t.Fatal(err)
 	}
 	mod, err := rt.Instantiate(ctx, metered(t, wasm))

@@ -1,10 +1,9 @@
-package plugin
+package wasm
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -30,15 +29,19 @@ const (
 	maxExports       = 10_000
 	maxSegments      = 100_000
 	maxElements      = 500_000
-	maxBody          = 2 << 20 // without loops it runs to its end; see quantum
+	maxBody          = 2 << 20 // without loops it runs to its end; see Quantum
 	maxLocals        = 50_000
 	maxAllLocals     = 4_000_000
 	maxCustomSection = 1_000
 	maxNames         = 1_000_000
 	maxProblems      = 50
-	// maxPages is what 32 bits can address, in pages of 64 KiB.
-	maxPages = 1 << 16
-	pageSize = 1 << 16
+)
+
+// Units of linear memory.
+const (
+	// PageSize is a page of memory in bytes, MaxPages what 32 bits can address.
+	PageSize = 1 << 16
+	MaxPages = 1 << 16
 )
 
 // Types of WebAssembly functions and kinds of imports and exports, as the
@@ -118,8 +121,6 @@ type scan struct {
 	data      []segment
 	dataFixed bool
 
-	// rewritten is the module as wazero gets it; nil if there are problems.
-	rewritten []byte
 	// tableBytes is what the tables of an instance may take, as of rewrite.
 	tableBytes int64
 }
@@ -137,54 +138,10 @@ func scanModule(wasm []byte) (*scan, error) {
 	if err := checkHeader(wasm); err != nil {
 		return s, err
 	}
-	c := &cursor{b: wasm, off: 8}
-	previous := 0
-	customs, nameSections := 0, 0
-	seen := 0
-	for c.left() > 0 {
-		start := c.off
-		id := c.byte()
-		size := c.u32()
-		if c.err != nil {
-			return s, fmt.Errorf("truncated or malformed module: %w", c.err)
-		}
-		if uint64(size) > uint64(c.left()) {
-			return s, fmt.Errorf("truncated module: section %s at byte %d is %d bytes long, the file has %d more",
-				sectionName(id), start, size, c.left())
-		}
-		end := c.off + int(size)
-		sc := &cursor{b: wasm[:end], off: c.off}
-		c.off = end
-		if id == 0 {
-			if customs++; customs > maxCustomSection {
-				return s, fmt.Errorf("more than %d custom sections", maxCustomSection)
-			}
-			if err := s.custom(sc, &nameSections); err != nil {
-				return s, err
-			}
-			continue
-		}
-		order := sectionOrder(id)
-		switch {
-		case order == 0 && id == 13:
-			return s, fmt.Errorf("section tag at byte %d: exception handling is not offered; the host runs WebAssembly 2.0", start)
-		case order == 0:
-			return s, fmt.Errorf("malformed module: unknown section %d at byte %d", id, start)
-		case order <= previous:
-			return s, fmt.Errorf("malformed module: section %s at byte %d is out of order", sectionName(id), start)
-		}
-		previous = order
-		seen++
-		s.sections[id] = span{sc.off, end}
-		s.section(id, sc)
-		if sc.err == nil && sc.off != end {
-			sc.fail("%d bytes too many", end-sc.off)
-		}
-		if sc.err != nil {
-			return s, fmt.Errorf("section %s: %w", sectionName(id), sc.err)
-		}
+	if err := s.readSections(&cursor{b: wasm, off: 8}); err != nil {
+		return s, err
 	}
-	if seen == 0 {
+	if len(s.sections) == 0 {
 		return s, fmt.Errorf("truncated module: it has no section at all")
 	}
 	if declared := len(s.funcs) - s.importedFuncs(); declared != len(s.code) {
@@ -196,6 +153,63 @@ func scanModule(wasm []byte) (*scan, error) {
 		}
 	}
 	return s, nil
+}
+
+func (s *scan) readSections(c *cursor) error {
+	previous := 0
+	customs, nameSections := 0, 0
+	for c.left() > 0 {
+		start := c.off
+		id := c.byte()
+		size := c.u32()
+		if c.err != nil {
+			return fmt.Errorf("truncated or malformed module: %w", c.err)
+		}
+		if uint64(size) > uint64(c.left()) {
+			return fmt.Errorf("truncated module: section %s at byte %d is %d bytes long, the file has %d more",
+				sectionName(id), start, size, c.left())
+		}
+		body := &cursor{b: c.b[:c.off+int(size)], off: c.off}
+		c.skip(int(size))
+		if id == 0 {
+			if customs++; customs > maxCustomSection {
+				return fmt.Errorf("more than %d custom sections", maxCustomSection)
+			}
+			if err := s.custom(body, &nameSections); err != nil {
+				return err
+			}
+			continue
+		}
+
+		order := sectionOrder(id)
+		if err := checkOrder(id, start, order, previous); err != nil {
+			return err
+		}
+		previous = order
+		s.sections[id] = span{body.off, len(body.b)}
+		s.section(id, body)
+		if left := body.left(); left > 0 {
+			body.fail("%d bytes too many", left)
+		}
+		if body.err != nil {
+			return fmt.Errorf("section %s: %w", sectionName(id), body.err)
+		}
+	}
+	return nil
+}
+
+// checkOrder refuses a section that may not occur, or not after the previous one.
+func checkOrder(id byte, start, order, previous int) error {
+	if order == 0 && id == 13 {
+		return fmt.Errorf("section tag at byte %d: exception handling is not offered; the host runs WebAssembly 2.0", start)
+	}
+	if order == 0 {
+		return fmt.Errorf("malformed module: unknown section %d at byte %d", id, start)
+	}
+	if order <= previous {
+		return fmt.Errorf("malformed module: section %s at byte %d is out of order", sectionName(id), start)
+	}
+	return nil
 }
 
 // isNative reports whether a file begins as an ELF, PE or Mach-O file does.
@@ -296,30 +310,21 @@ func (s *scan) section(id byte, c *cursor) {
 	case 2:
 		s.importSection(c)
 	case 3:
-		n := c.count("functions", maxFunctions)
-		s.funcs = slices.Grow(s.funcs, n)
-		for i := 0; i < n && c.err == nil; i++ {
-			s.funcs = append(s.funcs, s.typeIndex(c))
-		}
+		c.each("functions", maxFunctions, func() { s.funcs = append(s.funcs, s.typeIndex(c)) })
 	case 4:
-		n := c.count("tables", maxTables)
-		for i := 0; i < n && c.err == nil; i++ {
-			s.tables = append(s.tables, tableType(c))
-		}
+		c.each("tables", maxTables, func() { s.tables = append(s.tables, tableType(c)) })
 	case 5:
-		n := c.count("memories", 1)
-		for i := 0; i < n && c.err == nil; i++ {
+		c.each("memories", 1, func() {
 			s.minPages, s.maxPages, s.bounded = memoryType(c)
 			s.memory = true
-		}
+		})
 	case 6:
-		n := c.count("globals", maxGlobals)
-		for i := 0; i < n && c.err == nil; i++ {
+		c.each("globals", maxGlobals, func() {
 			globalType(c)
 			c.constant()
-		}
+		})
 	case 7:
-		s.exportSection(c)
+		c.each("exports", maxExports, func() { s.exportOne(c) })
 	case 8:
 		if i := c.u32(); c.err == nil && int64(i) >= int64(len(s.funcs)) {
 			c.fail("the start function is %d of %d", i, len(s.funcs))
@@ -367,18 +372,11 @@ func (s *scan) typeSection(c *cursor) {
 		return
 	}
 	values := func() []abi.ValueType {
-		n := c.count("values in a function type", maxTypeValues)
-		if n == 0 {
-			return nil
-		}
-		list := make([]abi.ValueType, 0, n)
-		for i := 0; i < n && c.err == nil; i++ {
-			list = append(list, valueType(c))
-		}
+		var list []abi.ValueType
+		c.each("values in a function type", maxTypeValues, func() { list = append(list, valueType(c)) })
 		return list
 	}
-	n := c.count("types", maxTypes)
-	for i := 0; i < n && c.err == nil; i++ {
+	c.each("types", maxTypes, func() {
 		if form := c.byte(); c.err == nil && form != 0x60 {
 			c.fail("type form 0x%02x is not of WebAssembly 2.0, expected a function type", form)
 			return
@@ -386,7 +384,7 @@ func (s *scan) typeSection(c *cursor) {
 		params := values()
 		results := values()
 		s.types = append(s.types, abi.Signature{Params: params, Results: results})
-	}
+	})
 }
 
 func (s *scan) typeIndex(c *cursor) uint32 {
@@ -399,8 +397,7 @@ func (s *scan) typeIndex(c *cursor) uint32 {
 }
 
 func (s *scan) importSection(c *cursor) {
-	n := c.count("imports", maxImports)
-	for i := 0; i < n && c.err == nil; i++ {
+	c.each("imports", maxImports, func() {
 		im := imported{module: c.name("an import's module"), name: c.name("an import's name"), kind: c.byte()}
 		switch im.kind {
 		case kindFunc:
@@ -423,7 +420,7 @@ func (s *scan) importSection(c *cursor) {
 		if c.err == nil {
 			s.imports = append(s.imports, im)
 		}
-	}
+	})
 }
 
 func limits(c *cursor, what string, most uint32) (low, high uint32, bounded bool) {
@@ -456,9 +453,9 @@ func tableType(c *cursor) table {
 }
 
 func memoryType(c *cursor) (low, high uint32, bounded bool) {
-	low, high, bounded = limits(c, "memory", maxPages)
-	if c.err == nil && bounded && high > maxPages {
-		c.fail("memory has a maximum of %d pages, the limit is %d", high, maxPages)
+	low, high, bounded = limits(c, "memory", MaxPages)
+	if c.err == nil && bounded && high > MaxPages {
+		c.fail("memory has a maximum of %d pages, the limit is %d", high, MaxPages)
 	}
 	return low, high, bounded
 }
@@ -470,63 +467,62 @@ func globalType(c *cursor) {
 	}
 }
 
-func (s *scan) exportSection(c *cursor) {
-	n := c.count("exports", maxExports)
-	for i := 0; i < n && c.err == nil; i++ {
-		name := c.name("an export's name")
-		e := exported{kind: c.byte()}
-		e.index = c.u32()
-		if c.err != nil {
-			return
-		}
-		if e.kind > kindGlobal {
-			c.fail("export %q has kind %d", name, e.kind)
-			return
-		}
-		if _, twice := s.exports[name]; twice {
-			c.fail("export %q occurs twice", name)
-			return
-		}
-		s.exports[name] = e
-		s.names = append(s.names, name)
+func (s *scan) exportOne(c *cursor) {
+	name := c.name("an export's name")
+	e := exported{kind: c.byte()}
+	e.index = c.u32()
+	if c.err != nil {
+		return
 	}
+	if e.kind > kindGlobal {
+		c.fail("export %q has kind %d", name, e.kind)
+		return
+	}
+	if s.has(name) {
+		c.fail("export %q occurs twice", name)
+		return
+	}
+	s.exports[name] = e
+	s.names = append(s.names, name)
 }
+
+// Bits of an element segment's form.
+const (
+	elemPassive     = 1 // or declarative
+	elemExplicit    = 2 // it names its table; of a passive one: it is declarative
+	elemExpressions = 4 // elements are expressions, not numbers
+)
 
 func elementSection(c *cursor) {
 	total := 0
-	n := c.count("element segments", maxSegments)
-	for i := 0; i < n && c.err == nil; i++ {
-		// Bit 0: passive or declarative; bit 1: an explicit table, or
-		// declarative; bit 2: elements are expressions, not indices.
-		flag := c.u32()
-		if c.err == nil && flag > 7 {
-			c.fail("element segment of form %d", flag)
+	c.each("element segments", maxSegments, func() {
+		form := c.u32()
+		if c.err == nil && form > 7 {
+			c.fail("element segment of form %d", form)
 			return
 		}
-		if flag&1 == 0 {
-			if flag&2 != 0 {
+		if form&elemPassive == 0 {
+			if form&elemExplicit != 0 {
 				c.u32()
 			}
 			c.constant()
 		}
-		if flag&3 != 0 {
+		expressions := form&elemExpressions != 0
+		if form&(elemPassive|elemExplicit) != 0 {
 			kind := c.byte()
-			expressions := flag&4 != 0
-			if c.err == nil && ((expressions && kind != 0x70 && kind != 0x6f) || (!expressions && kind != 0)) {
+			if (expressions && !isRefType(kind)) || (!expressions && kind != 0) {
 				c.fail("element segment of type 0x%02x", kind)
 				return
 			}
 		}
-		m := c.count("elements", maxElements-total)
-		total += m
-		for j := 0; j < m && c.err == nil; j++ {
-			if flag&4 != 0 {
+		total += c.each("elements", maxElements-total, func() {
+			if expressions {
 				c.constant()
 			} else {
 				c.u32()
 			}
-		}
-	}
+		})
+	})
 }
 
 func (s *scan) codeSection(c *cursor) {
@@ -675,13 +671,11 @@ func (s *scan) readNames(c *cursor) bool {
 }
 
 func nameMap(c *cursor, total *int) {
-	n := c.count("names", maxNames-*total)
-	*total += n
-	for i := 0; i < n && c.err == nil; i++ {
+	*total += c.each("names", maxNames-*total, func() {
 		c.u32()
 		b := c.bytes(c.u32())
 		if !utf8.Valid(b) {
 			c.fail("name is not UTF-8")
 		}
-	}
+	})
 }

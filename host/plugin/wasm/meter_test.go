@@ -1,14 +1,12 @@
-package plugin
+package wasm
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -36,8 +34,8 @@ func start(t testing.TB, config wazero.RuntimeConfig, wasm []byte) *program {
 		WithFunc(func(field uint32) uint64 { return uint64(field) }).Export("ctx_int").Instantiate(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rt.NewHostModuleBuilder(meterModule).NewFunctionBuilder().
-		WithFunc(func() uint32 { p.asked++; return p.fill }).Export(meterImport).Instantiate(ctx); err != nil {
+	if _, err := rt.NewHostModuleBuilder(MeterModule).NewFunctionBuilder().
+		WithFunc(func() uint32 { p.asked++; return p.fill }).Export(MeterImport).Instantiate(ctx); err != nil {
 		t.Fatal(err)
 	}
 	mod, err := rt.Instantiate(ctx, wasm)
@@ -45,7 +43,7 @@ func start(t testing.TB, config wazero.RuntimeConfig, wasm []byte) *program {
 		t.Fatal(err)
 	}
 	p.Module = mod
-	if begin := mod.ExportedFunction(exportStartSection); begin != nil {
+	if begin := mod.ExportedFunction(ExportStartSection); begin != nil {
 		if _, err := begin.Call(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -59,11 +57,11 @@ func (p *program) call(name string, params ...uint64) ([]uint64, error) {
 
 // meter is what a module becomes; the error says why it is refused.
 func meter(wasm []byte) ([]byte, error) {
-	s, err := scanModule(wasm)
+	m, err := Read(wasm).Meter()
 	if err != nil {
 		return nil, err
 	}
-	return s.rewrite()
+	return m.Bytes, nil
 }
 
 func metered(t testing.TB, wasm []byte) []byte {
@@ -128,18 +126,22 @@ func TestMeterAsks(t *testing.T) {
 // All real guests are metered; what may not be is left alone.
 func TestMeterTakes(t *testing.T) {
 	t.Parallel()
-	names, err := filepath.Glob("testdata/*/*.wasm")
+	names, err := filepath.Glob("../testdata/*/*.wasm")
 	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)
 	}
 	for _, name := range names {
-		name = strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(name), "testdata/"), ".wasm")
+		name = strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(name), "../testdata/"), ".wasm")
 		wasm := guest(t, name)
-		info, s := inspect(wasm)
-		if len(info.Problems) > 0 {
+		m := Read(wasm)
+		if len(m.Info.Problems) > 0 {
 			continue
 		}
-		if _, err := scanModule(s.rewritten); err != nil {
+		out, err := m.Meter()
+		if err != nil {
+			continue
+		}
+		if _, err := scanModule(out.Bytes); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -149,33 +151,6 @@ func TestMeterTakes(t *testing.T) {
 	debug := appendSection(slices.Clone(wasm), 0, append([]byte("\x0b.debug_info"), 1, 2, 3))
 	if !bytes.Equal(metered(t, debug), metered(t, wasm)) {
 		t.Error("a module with debugging information becomes another one")
-	}
-}
-
-// A guest that only fills memory ends soon after its time.
-func TestMeterEndsFills(t *testing.T) {
-	t.Parallel()
-	p := metered(t, guest(t, "wat/instructions"))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	rt := wazero.NewRuntime(ctx)
-	defer rt.Close(context.Background())
-	if err := register(ctx, rt, map[string][]string{abi.Module: nil}); err != nil {
-		t.Fatal(err)
-	}
-	if err := registerMeter(ctx, rt); err != nil {
-		t.Fatal(err)
-	}
-	in := &instance{ctx: context.Background(), inv: &abi.Invocation{}, account: unlimited(), stack: nativeStack(nil)}
-	c := &callContext{ctx, in}
-	mod, err := rt.Instantiate(c, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in.ctx = ctx
-	_, err = mod.ExportedFunction("fills").Call(c, 1<<32-1, 3*pageSize)
-	if f, ok := errors.AsType[*fault](err); !ok || !f.ended {
-		t.Errorf("the call ended with %v", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package plugin
+package wasm
 
 import (
 	"bufio"
@@ -145,7 +145,7 @@ func buildOracle(t *testing.T) string {
 		write(filepath.Join(filepath.Dir(p.file), "trace.go"), p.extra)
 	}
 	write("go.mod", fmt.Sprintf("module %s\n\ngo %s\n\nrequire %s %s\n", wazeroModule, list("{{.GoVersion}}", wazeroModule), sysModule, list("{{.Version}}", sysModule)))
-	write("go.sum", read(filepath.FromSlash("../../go.sum")))
+	write("go.sum", read(filepath.FromSlash("../../../go.sum")))
 	write("boundaries/main.go", read(filepath.FromSlash("testdata/boundaries/main.go")))
 	program := filepath.Join(to, "boundaries", "boundaries")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./boundaries")

@@ -1,4 +1,4 @@
-package plugin
+package wasm
 
 import (
 	"context"
@@ -93,8 +93,8 @@ func (v specValue) bits() ([]uint64, error) {
 
 // offerTurns gives a runtime what metered modules import, without an end.
 func offerTurns(ctx context.Context, rt wazero.Runtime) error {
-	_, err := rt.NewHostModuleBuilder(meterModule).NewFunctionBuilder().
-		WithFunc(func() uint32 { return quantum }).Export(meterImport).Instantiate(ctx)
+	_, err := rt.NewHostModuleBuilder(MeterModule).NewFunctionBuilder().
+		WithFunc(func() uint32 { return Quantum }).Export(MeterImport).Instantiate(ctx)
 	return err
 }
 
@@ -134,7 +134,7 @@ func (s *side) module(ctx context.Context, wasm []byte, config wazero.ModuleConf
 	if err != nil {
 		return nil, err
 	}
-	if begin := mod.ExportedFunction(exportStartSection); begin != nil {
+	if begin := mod.ExportedFunction(ExportStartSection); begin != nil {
 		if _, err := begin.Call(ctx); err != nil {
 			return nil, errors.Join(err, mod.Close(ctx))
 		}
@@ -265,9 +265,9 @@ func specCases(t *testing.T) (spectest []byte, cases []string) {
 func TestSpecification(t *testing.T) {
 	t.Parallel()
 	spectest, cases := specCases(t)
-	engines := map[string]wazero.RuntimeConfig{engineCompiler: wazero.NewRuntimeConfig(), engineInterpreter: wazero.NewRuntimeConfigInterpreter()}
+	engines := map[string]wazero.RuntimeConfig{"compiler": wazero.NewRuntimeConfig(), "interpreter": wazero.NewRuntimeConfigInterpreter()}
 	if !*specWhole { // of the vectors' tests, which are most, what both engines do is one matter
-		delete(engines, engineInterpreter)
+		delete(engines, "interpreter")
 		cases = slices.DeleteFunc(cases, func(name string) bool {
 			return strings.HasPrefix(filepath.Base(name), "simd_f") || strings.Contains(name, string(filepath.Separator)+"v1"+string(filepath.Separator))
 		})

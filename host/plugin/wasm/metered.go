@@ -1,6 +1,6 @@
 //go:build !unmetered
 
-package plugin
+package wasm
 
 // pays says that code pays for what it does. With the build tag unmetered it does
 // not, so that tests can freeze a host.

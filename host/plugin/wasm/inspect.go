@@ -1,4 +1,4 @@
-package plugin
+package wasm
 
 import (
 	"bytes"
@@ -48,6 +48,47 @@ type Info struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+// JobType finds the type to run the module as: the wanted one or, if that is empty, the
+// only one that there is. The error says what is missing for it.
+func (i *Info) JobType(want string) (string, error) {
+	if want == "" && len(i.Types) == 1 {
+		return i.Types[0], nil
+	}
+	if want == "" {
+		return "", fmt.Errorf("the module can be run as %s: the job's type must say which", strings.Join(i.Types, " or "))
+	}
+	if slices.Contains(i.Types, want) {
+		return want, nil
+	}
+
+	var needed []string
+	switch want {
+	case TypeSimple:
+		needed = []string{abi.Marker, abi.ExportExecute}
+	case TypeDataflow:
+		needed = []string{abi.Marker, abi.ExportFetch, abi.ExportProcess}
+	case TypeScript:
+		needed = []string{abi.ExportStart}
+	default:
+		return "", fmt.Errorf("job type %q, expected %s, %s or %s", want, TypeSimple, TypeDataflow, TypeScript)
+	}
+
+	var missing []string
+	for _, f := range abi.Exports() {
+		if slices.Contains(needed, f.Name) && !slices.Contains(i.Exports, f.Name) {
+			missing = append(missing, f.Name+" "+f.Type.String())
+		}
+	}
+	return "", fmt.Errorf("job type %s needs the exports %s, which the module does not have; it can be run as %s",
+		want, strings.Join(missing, ", "), strings.Join(i.Types, " or "))
+}
+
+// HasListener reports whether the module has the listener export, if it is run as the
+// type.
+func (i *Info) HasListener(typ, export string) bool {
+	return typ != TypeScript && slices.Contains(i.Listeners, export)
+}
+
 // Warnings say what a module will not be able to do here, as far as its bytes say.
 func Warnings(wasm []byte) []string {
 	if bytes.Contains(wasm, []byte("net/http.(*Transport).")) {
@@ -56,23 +97,40 @@ func Warnings(wasm []byte) []string {
 	return nil
 }
 
-// Inspect reads a module without compiling it. Info is never nil; what keeps
-// the module from being loaded is in its Problems, and the error, if there is
-// one, is a [*LoadError] with the same list.
-func Inspect(wasm []byte) (*Info, error) {
-	info, _ := inspect(wasm)
-	info.Warnings = Warnings(wasm)
-	if len(info.Problems) > 0 {
-		return info, &LoadError{Digest: info.Digest, Problems: info.Problems}
-	}
-	return info, nil
+// Module is a module that was read.
+type Module struct {
+	// Info has all problems but those of the code, which Meter finds.
+	Info *Info
+
+	scan *scan
+	err  error // why the file is no module within the limits
 }
 
-func inspect(wasm []byte) (*Info, *scan) {
-	digest := sha256.Sum256(wasm)
+// Metered is a module as the runtime gets it.
+type Metered struct {
+	Bytes []byte
+	// TableBytes is what the tables of an instance may take.
+	TableBytes int64
+}
+
+// Inspect reads a module and tries to meter it, for Info with all problems and warnings.
+func Inspect(file []byte) *Info {
+	m := Read(file)
+	m.Info.Warnings = Warnings(file)
+	if len(m.Info.Problems) == 0 {
+		if _, err := m.Meter(); err != nil {
+			m.Info.Problems = append(m.Info.Problems, err.Error())
+		}
+	}
+	return m.Info
+}
+
+// Read reads a module. The file must not change while the result is in use.
+func Read(file []byte) *Module {
+	digest := sha256.Sum256(file)
 	info := &Info{
 		Digest:      hex.EncodeToString(digest[:]),
-		Size:        len(wasm),
+		Size:        len(file),
 		ABIVersions: []int{},
 		Types:       []string{},
 		Imports:     map[string][]string{},
@@ -80,11 +138,15 @@ func inspect(wasm []byte) (*Info, *scan) {
 		Listeners:   []string{},
 		Problems:    []string{},
 	}
-	if len(wasm) > abi.MaxModuleSize {
-		info.Problems = append(info.Problems, fmt.Sprintf("the module is %d bytes long, the limit is %d", len(wasm), abi.MaxModuleSize))
-		return info, nil
+	m := &Module{Info: info}
+	if len(file) > abi.MaxModuleSize {
+		m.err = fmt.Errorf("the module is %d bytes long, the limit is %d", len(file), abi.MaxModuleSize)
+		info.Problems = append(info.Problems, m.err.Error())
+		return m
 	}
-	s, err := scanModule(wasm)
+
+	m.scan, m.err = scanModule(file)
+	s := m.scan
 	if s.names != nil {
 		info.Exports = s.names
 	}
@@ -93,11 +155,12 @@ func inspect(wasm []byte) (*Info, *scan) {
 	}
 	info.MemoryMinPages = s.minPages
 	info.Manifest = slices.Clone(s.manifest) // not the caller's bytes
-	if err != nil {
+	if m.err != nil {
 		// The rest cannot be judged from half a module.
-		info.Problems = append(info.Problems, err.Error())
-		return info, s
+		info.Problems = append(info.Problems, m.err.Error())
+		return m
 	}
+
 	p := &problems{list: s.problems}
 	s.checkExports(info, p)
 	s.checkImports(p)
@@ -105,12 +168,21 @@ func inspect(wasm []byte) (*Info, *scan) {
 		p.list = append(p.list, fmt.Sprintf("and %d more problems", p.more))
 	}
 	info.Problems = append(info.Problems, p.list...)
-	if len(info.Problems) == 0 {
-		if s.rewritten, err = s.rewrite(); err != nil {
-			info.Problems = append(info.Problems, err.Error())
-		}
+	return m
+}
+
+// Meter rewrites the module such that it asks the host to go on, now and then, whatever
+// it does; see [Quantum]. The error says what cannot be metered. What else Info has
+// against the module does not matter.
+func (m *Module) Meter() (*Metered, error) {
+	if m.err != nil {
+		return nil, m.err
 	}
-	return info, s
+	out, err := m.scan.rewrite()
+	if err != nil {
+		return nil, err
+	}
+	return &Metered{Bytes: out, TableBytes: m.scan.tableBytes}, nil
 }
 
 type problems struct {
@@ -144,21 +216,49 @@ func (s *scan) is(f abi.Function, p *problems) bool {
 	return true
 }
 
+// has reports whether the module exports the name, whatever it is.
+func (s *scan) has(name string) bool {
+	_, ok := s.exports[name]
+	return ok
+}
+
+// checkExports finds the versions, types and listeners that the exports stand for,
+// and what is wrong with them.
 func (s *scan) checkExports(info *Info, p *problems) {
-	has := map[string]bool{}
-	present := func(name string) bool { _, ok := s.exports[name]; return ok }
+	is := map[string]bool{} // functions of the contract that are as it says
 	for _, f := range abi.Exports() {
-		if s.is(f, p) {
-			has[f.Name] = true
-		}
+		is[f.Name] = s.is(f, p)
 	}
 	for _, name := range []string{abi.ExportBefore, abi.ExportAfter, abi.ExportBeforeOnce, abi.ExportAfterOnce} {
-		if has[name] {
+		if is[name] {
 			info.Listeners = append(info.Listeners, name)
 		}
 	}
+	info.ABIVersions = append(info.ABIVersions, s.versions(p)...)
+	spoken := slices.Contains(info.ABIVersions, abi.Version)
 
-	// Every marker has the type of the marker of version 1.
+	s.checkMarker(info.ABIVersions, spoken, p)
+	s.checkStart(p)
+	s.checkMemory(p)
+	if is[abi.ExportStart] {
+		info.Types = append(info.Types, TypeScript)
+	}
+	if spoken && is[abi.ExportExecute] {
+		info.Types = append(info.Types, TypeSimple)
+	}
+	if spoken && is[abi.ExportFetch] && is[abi.ExportProcess] {
+		info.Types = append(info.Types, TypeDataflow)
+	}
+	if spoken {
+		s.checkEntries(p)
+	}
+	slices.Sort(info.Types)
+}
+
+// versions are those of the marker exports, ascending. Every marker has the type of
+// the marker of version 1.
+func (s *scan) versions(p *problems) []int {
+	var list []int
 	for _, name := range s.names {
 		digits, ok := strings.CutPrefix(name, abi.MarkerPrefix)
 		if !ok {
@@ -169,65 +269,71 @@ func (s *scan) checkExports(info *Info, p *problems) {
 			p.add("export %s is no marker: expected %sN with a decimal version N", name, abi.MarkerPrefix)
 			continue
 		}
+		// A mistyped marker of this version was reported with the other exports.
 		if name == abi.Marker || s.is(abi.Function{Name: name}, p) {
-			info.ABIVersions = append(info.ABIVersions, v)
+			list = append(list, v)
 		}
 	}
-	slices.Sort(info.ABIVersions)
-	spoken := slices.Contains(info.ABIVersions, abi.Version)
+	slices.Sort(list)
+	return list
+}
 
-	switch {
-	case len(info.ABIVersions) > 0 && !spoken:
-		list := make([]string, len(info.ABIVersions))
-		for i, v := range info.ABIVersions {
+func (s *scan) checkMarker(versions []int, spoken bool, p *problems) {
+	if len(versions) == 0 {
+		if !s.has(abi.ExportStart) {
+			p.add("not a job module: no %sN export; in Go, import sdk/simple or sdk/dataflow and register a handler in init (a module with %s, a WASI command, needs none)", abi.MarkerPrefix, abi.ExportStart)
+		}
+		return
+	}
+	if !spoken {
+		list := make([]string, len(versions))
+		for i, v := range versions {
 			list[i] = "v" + strconv.Itoa(v)
 		}
 		p.add("the module speaks job ABI %s, this host supports v%d: upgrade the host, or rebuild with an SDK for v%[2]d",
 			strings.Join(list, ", "), abi.Version)
-	case len(info.ABIVersions) == 0 && !present(abi.ExportStart):
-		p.add("not a job module: no %sN export; in Go, import sdk/simple or sdk/dataflow and register a handler in init (a module with %s, a WASI command, needs none)", abi.MarkerPrefix, abi.ExportStart)
 	}
+}
 
-	switch {
-	case present(abi.ExportStart) && present(abi.ExportInitialize):
+// checkStart refuses a command that is something else, too.
+func (s *scan) checkStart(p *problems) {
+	if !s.has(abi.ExportStart) {
+		return
+	}
+	if s.has(abi.ExportInitialize) {
 		p.add("exports both %s and %s: a module is either a command or a reactor", abi.ExportStart, abi.ExportInitialize)
-	case present(abi.ExportStart):
-		for _, entry := range []string{abi.ExportExecute, abi.ExportFetch, abi.ExportProcess} {
-			if present(entry) {
-				p.add("exports both %s and %s: the module was built as a program, and its %[2]s would find nothing initialised; a Go module needs -buildmode=c-shared", abi.ExportStart, entry)
-			}
+		return
+	}
+	for _, entry := range []string{abi.ExportExecute, abi.ExportFetch, abi.ExportProcess} {
+		if s.has(entry) {
+			p.add("exports both %s and %s: the module was built as a program, and its %[2]s would find nothing initialised; a Go module needs -buildmode=c-shared", abi.ExportStart, entry)
 		}
 	}
+}
+
+func (s *scan) checkMemory(p *problems) {
 	if e, ok := s.exports[abi.ExportMemory]; !ok {
 		p.add("no export %s: the host exchanges bytes through it", abi.ExportMemory)
 	} else if e.kind != kindMemory {
 		p.add("export %s is a %s, expected a memory", abi.ExportMemory, kindName(e.kind))
 	}
+}
 
-	if has[abi.ExportStart] {
-		info.Types = append(info.Types, TypeScript)
+// checkEntries checks which entry points there are. A mistyped one was reported before.
+func (s *scan) checkEntries(p *problems) {
+	fetch, process := s.has(abi.ExportFetch), s.has(abi.ExportProcess)
+	if fetch && !process {
+		p.add("exports %s but not %s, expected both or none", abi.ExportFetch, abi.ExportProcess)
+	} else if process && !fetch {
+		p.add("exports %s but not %s, expected both or none", abi.ExportProcess, abi.ExportFetch)
+	} else if !fetch && !s.has(abi.ExportExecute) && !s.has(abi.ExportStart) {
+		p.add("no entry point: expected %s ()->(i32) for a SIMPLE job, or %s and %s ()->(i32) for a DATAFLOW job",
+			abi.ExportExecute, abi.ExportFetch, abi.ExportProcess)
 	}
-	if spoken {
-		if has[abi.ExportExecute] {
-			info.Types = append(info.Types, TypeSimple)
-		}
-		switch fetch, process := present(abi.ExportFetch), present(abi.ExportProcess); {
-		case has[abi.ExportFetch] && has[abi.ExportProcess]:
-			info.Types = append(info.Types, TypeDataflow)
-		case fetch && !process:
-			p.add("exports %s but not %s, expected both or none", abi.ExportFetch, abi.ExportProcess)
-		case process && !fetch:
-			p.add("exports %s but not %s, expected both or none", abi.ExportProcess, abi.ExportFetch)
-		case !fetch && !present(abi.ExportExecute) && !present(abi.ExportStart):
-			p.add("no entry point: expected %s ()->(i32) for a SIMPLE job, or %s and %s ()->(i32) for a DATAFLOW job",
-				abi.ExportExecute, abi.ExportFetch, abi.ExportProcess)
-		}
-	}
-	slices.Sort(info.Types)
 }
 
 func (s *scan) checkImports(p *problems) {
-	offered := hostFunctions()
+	all := offered()
 	strange := map[string][]string{} // import module → names it may not have
 	var modules []string
 	for _, im := range s.imports {
@@ -235,7 +341,7 @@ func (s *scan) checkImports(p *problems) {
 			p.add("imports %s %s.%s: only functions may be imported", kindName(im.kind), im.module, im.name)
 			continue
 		}
-		funcs, known := offered[im.module]
+		funcs, known := all[im.module]
 		if !known {
 			if strange[im.module] == nil {
 				modules = append(modules, im.module)

@@ -1,9 +1,13 @@
-package plugin
+package wasm
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/wasmjob/wasmjob/abi"
 	w "github.com/wasmjob/wasmjob/test/wasm"
@@ -12,14 +16,20 @@ import (
 // A path that is too long is answered before wazero copies it.
 func TestPathsAreOfLimitedLength(t *testing.T) {
 	t.Parallel()
-	r := newRuntime(t, Options{})
-	for name, signature := range hostFunctions()[abi.ModuleWASI] {
-		paths := pathLengths[name]
+	ctx := context.Background()
+	rt := wazero.NewRuntime(ctx)
+	defer rt.Close(ctx)
+	wasi_snapshot_preview1.MustInstantiate(ctx, rt)
+	if err := offerTurns(ctx, rt); err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range wasiFunctions() {
+		paths := f.paths
 		if (len(paths) > 0) != strings.HasPrefix(name, "path_") {
 			t.Errorf("%s: lengths of paths are its parameters %v", name, paths)
 		}
 		params := ""
-		for _, p := range signature.Params {
+		for _, p := range signature(f.signature).Params {
 			params += map[abi.ValueType]string{abi.I32: "i", abi.I64: "l"}[p]
 		}
 		for _, long := range paths {
@@ -43,9 +53,13 @@ func TestPathsAreOfLimitedLength(t *testing.T) {
 				}
 				m.Export(abi.Marker, m.Func("", "", ""))
 				m.Export(abi.ExportExecute, m.Func("", "i", "", args, w.Call(call)))
-				got := newWorker(t, load(t, r, m.Bytes()), Settings{}).Execute(t.Context(), item(newRecorder(), ""))
-				if (got.Status == errnoNameTooLong) != want {
-					t.Errorf("%s with a path of %d bytes as parameter %d: %+v", name, uint32(length), long, got)
+				mod, err := rt.InstantiateWithConfig(ctx, metered(t, m.Bytes()), wazero.NewModuleConfig().WithName(""))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := mod.ExportedFunction(abi.ExportExecute).Call(ctx)
+				if err != nil || (got[0] == errnoNameTooLong) != want {
+					t.Errorf("%s with a path of %d bytes as parameter %d: %v, %v", name, uint32(length), long, got, err)
 				}
 			}
 		}

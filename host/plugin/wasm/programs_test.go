@@ -1,4 +1,4 @@
-package plugin
+package wasm
 
 import (
 	"bytes"
@@ -54,13 +54,13 @@ func programs(t *testing.T) map[string][]byte {
 // offerCheckedTurns gives a runtime what metered modules import, as the host does
 // it, but for what it does when the time is up. fill is what the counter gets.
 func offerCheckedTurns(ctx context.Context, rt wazero.Runtime, fill uint64) error {
-	_, err := rt.NewHostModuleBuilder(meterModule).NewFunctionBuilder().
+	_, err := rt.NewHostModuleBuilder(MeterModule).NewFunctionBuilder().
 		WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, _ api.Module, stack []uint64) {
 			if ctx.Err() != nil {
 				panic(ctx.Err())
 			}
 			stack[0] = fill
-		}), nil, []api.ValueType{api.ValueTypeI32}).Export(meterImport).Instantiate(ctx)
+		}), nil, []api.ValueType{api.ValueTypeI32}).Export(MeterImport).Instantiate(ctx)
 	return err
 }
 
@@ -73,7 +73,7 @@ type running struct {
 func newRunning(t *testing.T, wasm []byte, config wazero.RuntimeConfig, fill uint64) *running {
 	t.Helper()
 	ctx := context.Background()
-	r := &running{rt: wazero.NewRuntimeWithConfig(ctx, config.WithMemoryLimitPages(maxPages))}
+	r := &running{rt: wazero.NewRuntimeWithConfig(ctx, config.WithMemoryLimitPages(MaxPages))}
 	t.Cleanup(func() { r.rt.Close(ctx) })
 	if _, err := wasi_snapshot_preview1.Instantiate(ctx, r.rt); err != nil {
 		t.Fatal(err)
@@ -120,11 +120,11 @@ func TestPrograms(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want := newRunning(t, wasm, wazero.NewRuntimeConfig(), quantum).run(t, 2)
+			want := newRunning(t, wasm, wazero.NewRuntimeConfig(), Quantum).run(t, 2)
 			if !strings.HasSuffix(want, "\nexit code 0") {
 				t.Fatal("the plain program: ", want)
 			}
-			if got := newRunning(t, metered, wazero.NewRuntimeConfig(), quantum).run(t, 2); got != want {
+			if got := newRunning(t, metered, wazero.NewRuntimeConfig(), Quantum).run(t, 2); got != want {
 				t.Errorf("metered:\n%s\nplain:\n%s", got, want)
 			}
 		})
@@ -223,7 +223,7 @@ func TestProgramsCost(t *testing.T) {
 			old = newRunning(t, m, wazero.NewRuntimeConfig(), then)
 		}
 		ways := []*running{newRunning(t, wasm, wazero.NewRuntimeConfig(), 0), newRunning(t, wasm, interrupted, 0), old,
-			newRunning(t, metered, wazero.NewRuntimeConfig(), quantum)}
+			newRunning(t, metered, wazero.NewRuntimeConfig(), Quantum)}
 		took := make([]time.Duration, len(ways))
 		n := 1
 		measure := func(rounds int) {

@@ -1,4 +1,4 @@
-package plugin
+package wasm
 
 import (
 	"bytes"
@@ -27,11 +27,7 @@ func memoryOf(t *testing.T, wasm []byte) []byte {
 	ctx := context.Background()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
 	defer rt.Close(ctx)
-	info, _ := inspect(wasm)
-	if err := register(ctx, rt, info.Imports); err != nil {
-		t.Fatal(err)
-	}
-	if err := registerMeter(ctx, rt); err != nil {
+	if err := offerTurns(ctx, rt); err != nil {
 		t.Fatal(err)
 	}
 	c, err := rt.CompileModule(ctx, wasm)
@@ -102,7 +98,7 @@ func TestJoinGo(t *testing.T) {
 	t.Parallel()
 	wasm := goGuest(t, "goguest")
 	filled := func(s *scan) []byte {
-		b := make([]byte, int(s.minPages)*pageSize)
+		b := make([]byte, int(s.minPages)*PageSize)
 		for _, d := range s.data {
 			copy(b[d.offset:], s.wasm[d.bytes.start:d.bytes.end])
 		}
