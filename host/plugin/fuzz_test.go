@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"unicode/utf8"
 
@@ -19,9 +20,9 @@ import (
 func FuzzImports(f *testing.F) {
 	functions := abi.Imports()
 	for i := range functions {
-		f.Add(byte(i), byte(phaseItem), []byte("\x04\x00\x00\x00\x00\x00\x00\x00\x10\x00\x00\x00\xff\xff\xff\xff"), []byte("some memory\x00with text\x00"))
-		f.Add(byte(i), byte(phaseInit), bytes.Repeat([]byte{0xff}, 40), []byte{})
-		f.Add(byte(i), byte(phaseListener), make([]byte, 40), bytes.Repeat([]byte("m"), 300))
+		f.Add(byte(i), byte(1), []byte("\x04\x00\x00\x00\x00\x00\x00\x00\x10\x00\x00\x00\xff\xff\xff\xff"), []byte("some memory\x00with text\x00"))
+		f.Add(byte(i), byte(0), bytes.Repeat([]byte{0xff}, 40), []byte{})
+		f.Add(byte(i), byte(2), make([]byte, 40), bytes.Repeat([]byte("m"), 300))
 	}
 	f.Fuzz(func(t *testing.T, which, ph byte, args, content []byte) {
 		fn := functions[int(which)%len(functions)]
@@ -32,7 +33,7 @@ func FuzzImports(f *testing.F) {
 		h := newRecorder()
 		inv := item(h, "parameter")
 		inv.Offset, inv.HasOffset = []byte("offset"), true
-		in.begin(context.Background(), inv, phase(ph%3))
+		in.begin(context.Background(), inv, []abi.Phase{abi.PhaseInit, abi.PhaseItem, abi.PhaseListener}[ph%3])
 		stack := make([]uint64, max(len(fn.Type.Params), 1))
 		for i := range fn.Type.Params {
 			var word [8]byte
@@ -43,7 +44,7 @@ func FuzzImports(f *testing.F) {
 			stack[i] = binary.LittleEndian.Uint64(word[:])
 		}
 		err := guard(func() error {
-			implementations()[fn.Name](in, mem, stack)
+			invoke(&fn, implementations()[fn.Name], in, mem, stack)
 			return nil
 		})
 		if err != nil {
@@ -59,6 +60,9 @@ func FuzzImports(f *testing.F) {
 		if len(fn.Type.Results) == 1 && fn.Type.Results[0] == abi.I32 {
 			if v := int32(stack[0]); v < int32(abi.ErrInternal) || stack[0]>>32 != 0 {
 				t.Fatalf("%s returned %#x", fn.Name, stack[0])
+			}
+			if code := abi.Code(int32(stack[0])); code < abi.OK && code != abi.ErrState && !slices.Contains(fn.Codes, code) {
+				t.Fatalf("%s answered %d, which its row does not name", fn.Name, code)
 			}
 		}
 		for _, l := range h.lines {

@@ -50,14 +50,13 @@ func register(ctx context.Context, rt wazero.Runtime, wanted map[string][]string
 			if do == nil {
 				return fmt.Errorf("import %s.%s is not implemented", abi.Module, f.Name)
 			}
-			name := f.Name
 			b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 				in := current(ctx)
 				if in == nil {
-					panic(&fault{text: name + ": called outside an invocation"})
+					panic(&fault{text: f.Name + ": called outside an invocation"})
 				}
 				in.stopIfEnded()
-				do(in, mod.Memory(), stack)
+				invoke(&f, do, in, mod.Memory(), stack)
 			}), valueTypes(f.Type.Params), valueTypes(f.Type.Results)).Export(f.Name)
 		}
 		if _, err := b.Instantiate(ctx); err != nil {
@@ -75,6 +74,21 @@ func register(ctx context.Context, rt wazero.Runtime, wanted map[string][]string
 		}
 	}
 	return nil
+}
+
+// invoke runs an import, if a guest may call it in the instance's phase.
+func invoke(f *abi.Import, do importFunc, in *instance, mem api.Memory, stack []uint64) {
+	if in.phase&f.During != 0 {
+		do(in, mem, stack)
+		return
+	}
+	switch f.Answer {
+	case abi.NoAnswer:
+	case abi.AnswerValue:
+		stack[0] = api.EncodeI64(int64(abi.ErrState))
+	default:
+		setCode(stack, abi.ErrState)
+	}
 }
 
 // registerMeter gives a wazero runtime the function that metered modules call.
@@ -137,45 +151,46 @@ func give(mem api.Memory, name string, stack []uint64, buf, limit uint64, value 
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 func ctxStr(in *instance, mem api.Memory, stack []uint64) {
-	c := &in.inv.Context
 	field := api.DecodeI32(stack[0])
-	config := c.PluginConfig
-	if config == nil {
-		config = in.x.settings.PluginConfig
-	}
-	if in.phase == phaseInit && field != abi.CtxPluginConfig && field != abi.CtxHostInfo {
+	if in.phase == abi.PhaseInit && field != abi.CtxPluginConfig && field != abi.CtxHostInfo {
 		setCode(stack, abi.ErrState)
 		return
 	}
-	var value string
-	switch field {
-	case abi.CtxJobName:
-		value = c.JobName
-	case abi.CtxTaskID:
-		value = c.TaskID
-	case abi.CtxItemParameter:
-		if !c.HasShardingParameter || in.phase == phaseListener {
-			setCode(stack, abi.ErrNotFound)
-			return
-		}
-		value = c.ShardingParameter
-	case abi.CtxJobParameter:
-		value = c.JobParameter
-	case abi.CtxPluginConfig:
-		value = text(config)
-	case abi.CtxTraceparent:
-		value = c.Traceparent
-	case abi.CtxHostInfo:
-		value = c.HostInfo
-	case abi.CtxRunID:
-		value = c.RunID
-	case abi.CtxSource:
-		value = string(c.Source)
-	default:
+	value, ok := in.contextText(field)
+	if !ok {
 		setCode(stack, abi.ErrNotFound)
 		return
 	}
 	give(mem, "ctx_str", stack, stack[1], stack[2], value)
+}
+
+// contextText is a field of the context; ok is false if there is none.
+func (in *instance) contextText(field int32) (value string, ok bool) {
+	c := &in.inv.Context
+	switch field {
+	case abi.CtxJobName:
+		return c.JobName, true
+	case abi.CtxTaskID:
+		return c.TaskID, true
+	case abi.CtxItemParameter:
+		return c.ShardingParameter, c.HasShardingParameter && in.phase != abi.PhaseListener
+	case abi.CtxJobParameter:
+		return c.JobParameter, true
+	case abi.CtxPluginConfig:
+		if c.PluginConfig == nil {
+			return text(in.x.settings.PluginConfig), true
+		}
+		return text(c.PluginConfig), true
+	case abi.CtxTraceparent:
+		return c.Traceparent, true
+	case abi.CtxHostInfo:
+		return c.HostInfo, true
+	case abi.CtxRunID:
+		return c.RunID, true
+	case abi.CtxSource:
+		return string(c.Source), true
+	}
+	return "", false
 }
 
 func ctxInt(in *instance, _ api.Memory, stack []uint64) {
@@ -187,30 +202,28 @@ func ctxInt(in *instance, _ api.Memory, stack []uint64) {
 		return max(t.UnixMilli(), 0)
 	}
 	v := int64(abi.ErrNotFound)
-	switch field := api.DecodeI32(stack[0]); {
-	case in.phase == phaseInit:
-		v = int64(abi.ErrState)
-	case field == abi.CtxTotalCount:
+	switch api.DecodeI32(stack[0]) {
+	case abi.CtxTotalCount:
 		v = max(int64(c.ShardingTotalCount), 0)
-	case field == abi.CtxItem:
-		if in.phase != phaseListener && c.ShardingItem >= 0 {
+	case abi.CtxItem:
+		if in.phase != abi.PhaseListener && c.ShardingItem >= 0 {
 			v = int64(c.ShardingItem)
 		}
-	case field == abi.CtxFireTime:
+	case abi.CtxFireTime:
 		v = instant(c.FireTime)
-	case field == abi.CtxPreviousFire:
+	case abi.CtxPreviousFire:
 		v = instant(c.PreviousFireTime)
-	case field == abi.CtxNextFire:
+	case abi.CtxNextFire:
 		v = instant(c.NextFireTime)
-	case field == abi.CtxAttempt:
+	case abi.CtxAttempt:
 		v = max(int64(c.Attempt), 1)
-	case field == abi.CtxDeadline:
+	case abi.CtxDeadline:
 		if v = 0; !c.Deadline.IsZero() {
 			v = max(c.Deadline.UnixMilli(), 1)
 		}
-	case field == abi.CtxFence:
+	case abi.CtxFence:
 		v = max(c.Fence, 0)
-	case field == abi.CtxFetchDataCount:
+	case abi.CtxFetchDataCount:
 		v = max(int64(c.FetchDataCount), 0)
 	}
 	stack[0] = api.EncodeI64(v)
@@ -255,20 +268,15 @@ func setError(in *instance, mem api.Memory, stack []uint64) {
 }
 
 func progress(in *instance, _ api.Memory, stack []uint64) {
-	if in.phase == phaseInit || !in.mayAct() {
-		return
+	if in.mayAct() {
+		in.host.Progress(max(int64(stack[0]), 0), max(int64(stack[1]), 0))
 	}
-	in.host.Progress(max(int64(stack[0]), 0), max(int64(stack[1]), 0))
 }
 
 func metric(in *instance, mem api.Memory, stack []uint64) {
 	kind := api.DecodeI32(stack[0])
 	name := region(mem, "metric", stack[1], stack[2])
-	switch {
-	case in.phase == phaseInit:
-		setCode(stack, abi.ErrState)
-		return
-	case kind != abi.MetricCounter && kind != abi.MetricGauge && kind != abi.MetricHistogram:
+	if kind != abi.MetricCounter && kind != abi.MetricGauge && kind != abi.MetricHistogram {
 		setCode(stack, abi.ErrInvalid)
 		return
 	}
@@ -283,52 +291,40 @@ func metric(in *instance, mem api.Memory, stack []uint64) {
 }
 
 func offsetGet(in *instance, mem api.Memory, stack []uint64) {
-	switch {
-	case in.phase != phaseItem:
-		setCode(stack, abi.ErrState)
-	case in.isStaged:
+	if in.isStaged {
 		give(mem, "offset_get", stack, stack[0], stack[1], text(in.staged))
-	case in.has:
+	} else if in.has {
 		give(mem, "offset_get", stack, stack[0], stack[1], text(in.committed))
-	default:
+	} else {
 		setCode(stack, abi.ErrNotFound)
 	}
 }
 
 func offsetSet(in *instance, mem api.Memory, stack []uint64) {
-	n := api.DecodeU32(stack[1])
-	switch {
-	case in.phase != phaseItem:
-		setCode(stack, abi.ErrState)
-	case n > abi.MaxOffset:
+	if api.DecodeU32(stack[1]) > abi.MaxOffset {
 		setCode(stack, abi.ErrTooLarge)
-	default:
-		b := region(mem, "offset_set", stack[0], stack[1])
-		if !in.mayAct() {
-			setCode(stack, abi.ErrCancelled)
-			return
-		}
-		// A new slice each time: the host keeps what it is given.
-		in.staged, in.isStaged = append(make([]byte, 0, len(b)), b...), true
-		setCode(stack, abi.OK)
+		return
 	}
+	b := region(mem, "offset_set", stack[0], stack[1])
+	if !in.mayAct() {
+		setCode(stack, abi.ErrCancelled)
+		return
+	}
+	// A new slice each time: the host keeps what it is given.
+	in.staged, in.isStaged = append(make([]byte, 0, len(b)), b...), true
+	setCode(stack, abi.OK)
 }
 
 func offsetCommit(in *instance, _ api.Memory, stack []uint64) {
-	switch {
-	case in.phase != phaseItem:
-		setCode(stack, abi.ErrState)
-	case !in.mayAct():
-		setCode(stack, abi.ErrCancelled)
-	case !in.isStaged:
-		setCode(stack, abi.OK)
-	default:
-		code := in.host.CommitOffset(in.ctx, in.staged)
-		if code == abi.OK {
+	code := abi.OK
+	if !in.mayAct() {
+		code = abi.ErrCancelled
+	} else if in.isStaged {
+		if code = in.host.CommitOffset(in.ctx, in.staged); code == abi.OK {
 			in.taken()
 		}
-		setCode(stack, code)
 	}
+	setCode(stack, code)
 }
 
 // taken moves the staged offset to where the next read finds it.
@@ -338,9 +334,5 @@ func (in *instance) taken() {
 }
 
 func cancelled(in *instance, _ api.Memory, stack []uint64) {
-	if in.phase == phaseInit {
-		setCode(stack, abi.ErrState)
-		return
-	}
 	stack[0] = api.EncodeI32(int32(in.host.Cancelled()))
 }

@@ -16,15 +16,6 @@ import (
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
-// phase says what an instance is doing, which decides what it may ask for.
-type phase int
-
-const (
-	phaseInit phase = iota // start section and _initialize
-	phaseItem
-	phaseListener
-)
-
 // instance is one instantiated module and the state of the invocation that
 // runs in it. One goroutine at a time uses it; imports find it through the
 // context and run on that goroutine.
@@ -48,7 +39,7 @@ type instance struct {
 	mounts   []*mount
 
 	// Of the invocation.
-	phase     phase
+	phase     abi.Phase       // decides what the guest may ask for
 	ctx       context.Context // of the call at hand
 	inv       *abi.Invocation
 	host      abi.Host
@@ -97,7 +88,7 @@ func (in *instance) pass(ctx context.Context) *callContext {
 }
 
 // begin sets up an invocation.
-func (in *instance) begin(ctx context.Context, inv *abi.Invocation, p phase) {
+func (in *instance) begin(ctx context.Context, inv *abi.Invocation, p abi.Phase) {
 	in.phase = p
 	in.ctx = ctx
 	in.inv = inv
@@ -144,7 +135,7 @@ func (x *executor) instantiate(ctx context.Context, e *engine, a *account, inv *
 
 	begun, cancel := context.WithTimeout(ctx, x.r.initialize)
 	defer cancel()
-	in.begin(begun, inv, phaseInit)
+	in.begin(begun, inv, abi.PhaseInit)
 	op := "instantiate"
 	err := guard(func() error {
 		var err error

@@ -30,7 +30,7 @@ func (w *worker) script(ctx context.Context, inv *abi.Invocation) abi.Result {
 		return failure(outcome, e, "")
 	}
 	defer in.close()
-	in.begin(ctx, inv, phaseItem)
+	in.begin(ctx, inv, abi.PhaseItem)
 	r := in.command(ctx)
 	in.finish(&r)
 	return r

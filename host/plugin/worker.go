@@ -66,7 +66,7 @@ func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 		w.in = in
 	}
 	in := w.in
-	in.begin(ctx, inv, phaseItem)
+	in.begin(ctx, inv, abi.PhaseItem)
 	var r abi.Result
 	var keep bool
 	if w.x.typ == wasm.TypeDataflow {
@@ -96,7 +96,7 @@ func (w *worker) Listen(ctx context.Context, export string, inv *abi.Invocation)
 		return failure(outcome, err, "")
 	}
 	defer in.close()
-	in.begin(ctx, inv, phaseListener)
+	in.begin(ctx, inv, abi.PhaseListener)
 	r, _ := in.simple(ctx, export)
 	in.finish(&r)
 	return r

@@ -222,7 +222,7 @@ func (h *Host) Commits() int {
 // enter makes h the host of the process until the function that it returns is
 // called.
 func (h *Host) enter() (leave func()) {
-	exit := border.Enter(imports{h})
+	exit := border.Enter(imports{h}, h.phase())
 	logger, writer, flags := slog.Default(), log.Writer(), log.Flags()
 	slog.SetDefault(slog.New(sdk.LogHandler()))
 
@@ -236,6 +236,13 @@ func (h *Host) enter() (leave func()) {
 		log.SetFlags(flags)
 		exit()
 	}
+}
+
+func (h *Host) phase() abi.Phase {
+	if h.Listener {
+		return abi.PhaseListener
+	}
+	return abi.PhaseItem
 }
 
 // begin makes the invocation.

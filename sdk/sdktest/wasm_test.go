@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tetratelabs/wazero"
@@ -166,56 +168,51 @@ func types(list []abi.ValueType) []api.ValueType {
 }
 
 // implementation links one import to the method of the fake host, by way of
-// the signature in package abi.
-func implementation(t *testing.T, h **Host, f abi.Function) api.GoModuleFunction {
+// its row in package abi.
+func implementation(t *testing.T, h **Host, f abi.Import) api.GoModuleFunction {
 	t.Helper()
-	var call func(i imports, m memory, s []uint64) (result int64)
-	switch f.Name {
-	case "ctx_str":
-		call = func(i imports, m memory, s []uint64) int64 {
-			return int64(i.CtxStr(uint32(s[0]), m.region(s[1], s[2])))
-		}
-	case "ctx_int":
-		call = func(i imports, _ memory, s []uint64) int64 { return i.CtxInt(uint32(s[0])) }
-	case "log":
-		call = func(i imports, m memory, s []uint64) int64 {
-			i.Log(int32(s[0]), string(m.region(s[1], s[2])), slices.Clone(m.region(s[3], s[4])))
-			return 0
-		}
-	case "log_enabled":
-		call = func(i imports, _ memory, s []uint64) int64 {
-			if i.LogEnabled(int32(s[0])) {
-				return 1
-			}
-			return 0
-		}
-	case "set_error":
-		call = func(i imports, m memory, s []uint64) int64 { i.SetError(string(m.region(s[0], s[1]))); return 0 }
-	case "progress":
-		call = func(i imports, _ memory, s []uint64) int64 { i.Progress(int64(s[0]), int64(s[1])); return 0 }
-	case "metric":
-		call = func(i imports, m memory, s []uint64) int64 {
-			return int64(i.Metric(int32(s[0]), string(m.region(s[1], s[2])), int64(s[3])))
-		}
-	case "offset_get":
-		call = func(i imports, m memory, s []uint64) int64 { return int64(i.OffsetGet(m.region(s[0], s[1]))) }
-	case "offset_set":
-		call = func(i imports, m memory, s []uint64) int64 { return int64(i.OffsetSet(m.region(s[0], s[1]))) }
-	case "offset_commit":
-		call = func(i imports, _ memory, _ []uint64) int64 { return int64(i.OffsetCommit()) }
-	case "cancelled":
-		call = func(i imports, _ memory, _ []uint64) int64 { return int64(i.Cancelled()) }
-	default:
+	name := ""
+	for part := range strings.SplitSeq(f.Name, "_") {
+		name += strings.ToUpper(part[:1]) + part[1:]
+	}
+	if !reflect.ValueOf(imports{}).MethodByName(name).IsValid() {
 		t.Fatalf("the contract has an import %s that the fake host has not", f.Name)
 	}
-	return api.GoModuleFunc(func(_ context.Context, m api.Module, stack []uint64) {
-		result := call(imports{*h}, memory{m.Memory()}, stack)
-		switch {
-		case len(f.Type.Results) == 0:
-		case f.Type.Results[0] == abi.I32:
-			stack[0] = api.EncodeI32(int32(result))
-		default:
+	return api.GoModuleFunc(func(_ context.Context, mod api.Module, stack []uint64) {
+		m, rest := memory{mod.Memory()}, stack
+		var args []reflect.Value
+		for _, p := range f.Params {
+			switch p.Kind {
+			case abi.KindInt32:
+				args, rest = append(args, reflect.ValueOf(int32(rest[0]))), rest[1:]
+			case abi.KindUint32:
+				args, rest = append(args, reflect.ValueOf(uint32(rest[0]))), rest[1:]
+			case abi.KindInt64:
+				args, rest = append(args, reflect.ValueOf(int64(rest[0]))), rest[1:]
+			case abi.KindText:
+				args, rest = append(args, reflect.ValueOf(string(m.region(rest[0], rest[1])))), rest[2:]
+			case abi.KindBytes:
+				args, rest = append(args, reflect.ValueOf(slices.Clone(m.region(rest[0], rest[1])))), rest[2:]
+			case abi.KindBuffer:
+				args, rest = append(args, reflect.ValueOf(m.region(rest[0], rest[1]))), rest[2:]
+			}
+		}
+		result := int64(abi.ErrState)
+		if (*h).phase()&f.During != 0 {
+			for _, v := range reflect.ValueOf(imports{*h}).MethodByName(name).Call(args) {
+				if result = 0; v.CanInt() {
+					result = v.Int()
+				} else if v.Bool() {
+					result = 1
+				}
+			}
+		}
+		switch f.Answer {
+		case abi.NoAnswer:
+		case abi.AnswerValue:
 			stack[0] = api.EncodeI64(result)
+		default:
+			stack[0] = api.EncodeI32(int32(result))
 		}
 	})
 }

@@ -1,0 +1,46 @@
+//go:build !wasip1
+
+package border
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// A guest serves one invocation at a time and finds its host without being
+// handed one. A native build keeps both: the host is the process's, and
+// running serialises those who want to be it.
+var (
+	running sync.Mutex
+	current atomic.Pointer[invocation]
+)
+
+type invocation struct {
+	host  Host
+	phase abi.Phase
+}
+
+// Enter makes h the host of the process until leave is called, for a guest in
+// the phase. It waits for the one before to leave. It must not be called between
+// Enter and leave on the same goroutine.
+func Enter(h Host, phase abi.Phase) (leave func()) {
+	running.Lock()
+	current.Store(&invocation{h, phase})
+	return func() {
+		current.Store(nil)
+		running.Unlock()
+	}
+}
+
+// during is the host, nil if there is none or the guest is in another phase.
+func during(phases abi.Phase) Host {
+	if i := current.Load(); i != nil && i.phase&phases != 0 {
+		return i.host
+	}
+	return nil
+}
+
+// Trap ends the invocation: it panics with a [*Trapped].
+func Trap(message string) { panic(&Trapped{Message: message}) }
