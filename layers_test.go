@@ -108,10 +108,10 @@ var rooms = []room{
 	{name: "host/plugin/wasm", may: []string{"abi"},
 		testsMay: []string{"test/wasm", "test/hostile"}, testsOutside: []string{wazero},
 		why: "turns bytes into facts and other bytes; its tests run what comes of it, it runs nothing"},
-	{name: "host/plugin", may: []string{"abi", "host/plugin/wasm"}, outside: []string{wazero},
+	{name: "host/plugin", may: []string{"abi", "host/plugin/wasm"}, outside: []string{wazero, xtime},
 		testsMay: []string{"sdk", "sdk/simple", "sdk/dataflow", "sdk/listener/*", "test/wasm", "test/hostile"},
 		why:      "the only room that knows which WebAssembly runtime is in use"},
-	{name: "host/plugin/process", may: []string{"abi", "host/plugin", "host/plugin/wasm"}, outside: []string{landlock, xsys},
+	{name: "host/plugin/process", may: []string{"abi", "host/plugin", "host/plugin/wasm"}, outside: []string{landlock, xsys, xtime},
 		why: "runs what host/plugin runs in processes that can be killed; it knows the kernel's sandbox, and nothing of jobs"},
 	{name: "host/definition", may: []string{"coordination/jobconfig", "host/ceiling", "host/schedule"}, outside: []string{edit, yaml},
 		testsOutside: []string{jsonschema},
@@ -192,7 +192,7 @@ var shared = map[string]string{
 	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for; cmd/host and cmd/chaos read the settings file",
 	edit:     "did you mean: names of fields in host/definition, of zones in host/schedule",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history",
-	xtime:    "a token bucket: what a job may log and commit in host, lines of the console in cmd/host",
+	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, lines of the console in cmd/host",
 	fsnotify: "directories are watched by the catalog, one file by invoke --watch, a history by tests",
 }
 

@@ -184,6 +184,19 @@ const (
 	MetricHistogram = 2 // observe value
 )
 
+// ValidMetric reports whether the kind is one of these, and the name matches
+// [a-z][a-z0-9_]{0,63}.
+func ValidMetric[S string | []byte](kind int, name S) bool {
+	for i := range len(name) {
+		c := name[i]
+		letter := c >= 'a' && c <= 'z'
+		if !letter && (i == 0 || (c != '_' && (c < '0' || c > '9'))) {
+			return false
+		}
+	}
+	return len(name) > 0 && len(name) <= MaxMetricName && kind >= MetricCounter && kind <= MetricHistogram
+}
+
 // Cancel is the result of the import "cancelled".
 type Cancel int32
 

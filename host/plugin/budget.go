@@ -72,12 +72,13 @@ func (b *budget) share() int64 { return b.total / 4 * jobShareOf4 }
 // fits reports whether there are so many bytes more, without the idle code. mu is
 // held.
 func (b *budget) fits(w *admission) bool {
-	switch {
-	case b.total == 0:
+	if b.total == 0 {
 		return true
-	case b.guests+b.code-b.idle+w.bytes > b.total:
+	}
+	if b.guests+b.code-b.idle+w.bytes > b.total {
 		return false
-	case w.code:
+	}
+	if w.code {
 		return b.code-b.idle+w.bytes <= b.share()
 	}
 	return b.jobs[w.job]+w.bytes <= b.share()

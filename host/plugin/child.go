@@ -146,10 +146,10 @@ func (q *compileRequest) compile(wasm []byte) compileAnswer {
 		_, err := rt.CompileModule(experimental.WithCompilationWorkers(ctx, q.Workers), wasm)
 		return err
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		return compileAnswer{}
-	case notWritten(err) || notRead(err):
+	}
+	if notWritten(err) || notRead(err) {
 		return compileAnswer{Failure: err.Error()}
 	}
 	return compileAnswer{Problem: err.Error()}
@@ -260,23 +260,32 @@ func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short t
 	said, greeted := strings.CutPrefix(out.String(), greeting)
 	var a compileAnswer
 	answered := greeted && cmd.ProcessState.Success() && json.Unmarshal([]byte(said), &a) == nil
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return ctx.Err()
-	case answered && a.Failure != "":
-		return errNoChild{errors.New(a.Failure)}
-	case answered && a.Problem != "":
-		return &errCompiler{text: a.Problem}
-	case answered:
-		return nil
-	case timed.Err() != nil && quick:
+	}
+	if answered {
+		return a.err()
+	}
+	if timed.Err() != nil && quick {
 		return errTakesLong
-	case timed.Err() != nil:
+	}
+	if timed.Err() != nil {
 		return &errCompiler{text: fmt.Sprintf("compiling it took longer than %s and was stopped", limit)}
-	case !greeted:
+	}
+	if !greeted {
 		return errNoChild{fmt.Errorf("%s: %s: %s", cmd.Path, cmd.ProcessState, lastWords(errOut.String()))}
 	}
 	return crashed(cmd.ProcessState, errOut.String(), compileMemory(q.Size))
+}
+
+func (a *compileAnswer) err() error {
+	if a.Failure != "" {
+		return errNoChild{errors.New(a.Failure)}
+	}
+	if a.Problem != "" {
+		return &errCompiler{text: a.Problem}
+	}
+	return nil
 }
 
 // crashed says what the end of a process means that did not answer.

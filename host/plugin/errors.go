@@ -135,6 +135,10 @@ func (e *LoadError) Error() string {
 	return b.String()
 }
 
+func (e *LoadError) add(format string, args ...any) {
+	e.Problems = append(e.Problems, fmt.Sprintf(format, args...))
+}
+
 // Unwrap returns an *Error of KindLoad.
 func (e *LoadError) Unwrap() error {
 	return &Error{Kind: KindLoad, Op: "load", Err: e.Err}

@@ -274,18 +274,18 @@ func progress(in *instance, _ api.Memory, stack []uint64) {
 }
 
 func metric(in *instance, mem api.Memory, stack []uint64) {
-	kind := api.DecodeI32(stack[0])
+	kind := int(api.DecodeI32(stack[0]))
 	name := region(mem, "metric", stack[1], stack[2])
-	if kind != abi.MetricCounter && kind != abi.MetricGauge && kind != abi.MetricHistogram {
+	if !abi.ValidMetric(kind, name) {
 		setCode(stack, abi.ErrInvalid)
 		return
 	}
-	known, code := in.x.metricName(name)
+	known, code := in.x.metrics.Use(name)
 	if code == abi.OK && !in.mayAct() {
 		code = abi.ErrCancelled
 	}
 	if code == abi.OK {
-		code = in.host.Metric(int(kind), known, int64(stack[3]))
+		code = in.host.Metric(kind, known, int64(stack[3]))
 	}
 	setCode(stack, code)
 }

@@ -96,7 +96,7 @@ func (in *instance) begin(ctx context.Context, inv *abi.Invocation, p abi.Phase)
 	in.committed, in.has = inv.Offset, inv.HasOffset
 	in.staged, in.isStaged = nil, false
 	in.message = ""
-	in.lines = logLimit{tokens: abi.LogBurst, bytes: abi.MaxLogBytes}
+	in.lines = logLimit{bytes: abi.MaxLogBytes}
 	in.left = abi.MaxOutput
 	in.err.tail = in.err.tail[:0]
 }

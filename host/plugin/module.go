@@ -124,63 +124,67 @@ func (m *Module) refused(ctx context.Context, err error) error {
 func (m *Module) check(s Settings) (typ string, pages uint32, err error) {
 	info := m.code.info
 	refused := &LoadError{Name: m.name, Digest: info.Digest}
-	bad := func(format string, args ...any) {
-		refused.Problems = append(refused.Problems, fmt.Sprintf(format, args...))
-	}
 
 	if typ, err = info.JobType(s.Type); err != nil {
-		bad("%s", err)
+		refused.add("%s", err)
 	}
 	limit := cmp.Or(s.MemoryLimit, abi.DefaultMemory)
 	n := limit / wasm.PageSize
-	switch {
-	case n < 1:
-		bad("memory limit of %d bytes, expected at least one page of %d", limit, wasm.PageSize)
-	case n > wasm.MaxPages:
-		bad("memory limit of %d bytes, expected at most 4 GiB", limit)
-	case int64(info.MemoryMinPages) > n:
-		bad("the module begins with %d bytes of memory, the limit is %d", int64(info.MemoryMinPages)*wasm.PageSize, limit)
+	if n < 1 {
+		refused.add("memory limit of %d bytes, expected at least one page of %d", limit, wasm.PageSize)
+	} else if n > wasm.MaxPages {
+		refused.add("memory limit of %d bytes, expected at most 4 GiB", limit)
+	} else if int64(info.MemoryMinPages) > n {
+		refused.add("the module begins with %d bytes of memory, the limit is %d", int64(info.MemoryMinPages)*wasm.PageSize, limit)
 	}
 	if err := m.r.budget.possible(m.code.leastMemory()); err != nil {
-		bad("%s", err)
+		refused.add("%s", err)
 	}
-	for i, a := range s.Args {
-		if strings.ContainsRune(a, 0) {
-			bad("argument %d contains a NUL byte", i)
-		}
-	}
-	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
-		if k == "" || strings.ContainsAny(k, "=\x00") {
-			bad("environment variable %q: expected a name without '=' and NUL", k)
-		}
-		if strings.ContainsRune(s.Env[k], 0) {
-			bad("environment variable %s contains a NUL byte", k)
-		}
-	}
-	guests := map[string]bool{}
-	for _, mount := range s.Mounts {
-		if !path.IsAbs(mount.Guest) || path.Clean(mount.Guest) != mount.Guest {
-			bad("mount of %s: guest path %q, expected an absolute path in its shortest form", mount.Host, mount.Guest)
-		}
-		if guests[mount.Guest] {
-			bad("mount of %s: guest path %s is mounted twice", mount.Host, mount.Guest)
-		}
-		guests[mount.Guest] = true
-		root, err := os.OpenRoot(mount.Host)
-		if err != nil {
-			bad("mount at %s: %s", mount.Guest, err)
-			refused.Err = err // which may pass
-			continue
-		}
-		root.Close()
-	}
+	s.checkEnvironment(refused)
+	s.checkMounts(refused)
 	if s.CallTimeout < 0 {
-		bad("call timeout of %s, expected 0 or more", s.CallTimeout)
+		refused.add("call timeout of %s, expected 0 or more", s.CallTimeout)
 	}
 	if len(refused.Problems) > 0 {
 		return "", 0, refused
 	}
 	return typ, uint32(n), nil
+}
+
+func (s *Settings) checkEnvironment(refused *LoadError) {
+	for i, a := range s.Args {
+		if strings.ContainsRune(a, 0) {
+			refused.add("argument %d contains a NUL byte", i)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+		if k == "" || strings.ContainsAny(k, "=\x00") {
+			refused.add("environment variable %q: expected a name without '=' and NUL", k)
+		}
+		if strings.ContainsRune(s.Env[k], 0) {
+			refused.add("environment variable %s contains a NUL byte", k)
+		}
+	}
+}
+
+func (s *Settings) checkMounts(refused *LoadError) {
+	guests := map[string]bool{}
+	for _, mount := range s.Mounts {
+		if !path.IsAbs(mount.Guest) || path.Clean(mount.Guest) != mount.Guest {
+			refused.add("mount of %s: guest path %q, expected an absolute path in its shortest form", mount.Host, mount.Guest)
+		}
+		if guests[mount.Guest] {
+			refused.add("mount of %s: guest path %s is mounted twice", mount.Host, mount.Guest)
+		}
+		guests[mount.Guest] = true
+		root, err := os.OpenRoot(mount.Host)
+		if err != nil {
+			refused.add("mount at %s: %s", mount.Guest, err)
+			refused.Err = err // which may pass
+			continue
+		}
+		root.Close()
+	}
 }
 
 // guestName is what a guest sees as its own name.
@@ -209,8 +213,7 @@ type executor struct {
 
 	next time.Time // see Expect; guarded by Runtime.mu
 
-	mu      sync.Mutex
-	metrics map[string]string // names in use, each under itself
+	metrics MetricNames
 }
 
 func (x *executor) Digest() string { return x.code.info.Digest }
@@ -345,29 +348,28 @@ func (x *executor) baseConfig() wazero.ModuleConfig {
 	return c
 }
 
-// metricName checks a metric's name and that the job does not use too many. It
-// allocates only for a name that it has not seen.
-func (x *executor) metricName(name []byte) (string, abi.Code) {
-	if len(name) == 0 || len(name) > abi.MaxMetricName {
-		return "", abi.ErrInvalid
-	}
-	for i, c := range name {
-		if !((c >= 'a' && c <= 'z') || (i > 0 && (c == '_' || (c >= '0' && c <= '9')))) {
-			return "", abi.ErrInvalid
-		}
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if n, ok := x.metrics[string(name)]; ok {
+// MetricNames are the names of metrics that a job uses. The zero value is none. It is
+// safe for concurrent use.
+type MetricNames struct {
+	mu    sync.Mutex
+	names map[string]string // each under itself
+}
+
+// Use takes a name, which is a valid one, unless the job uses too many. It allocates only
+// for a name that is new.
+func (m *MetricNames) Use(name []byte) (string, abi.Code) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n, ok := m.names[string(name)]; ok {
 		return n, abi.OK
 	}
-	if len(x.metrics) >= abi.MaxMetricNames {
+	if len(m.names) >= abi.MaxMetricNames {
 		return "", abi.ErrQuota
 	}
-	if x.metrics == nil {
-		x.metrics = map[string]string{}
+	if m.names == nil {
+		m.names = map[string]string{}
 	}
 	n := string(name)
-	x.metrics[n] = n
+	m.names[n] = n
 	return n, abi.OK
 }

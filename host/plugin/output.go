@@ -4,35 +4,30 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
+
+	"golang.org/x/time/rate"
 
 	"github.com/wasmjob/wasmjob/abi"
 )
 
 // logLimit bounds what one invocation may log.
 type logLimit struct {
-	tokens  float64
-	last    time.Time // of the refill; zero until the burst is used up
-	bytes   int       // left
+	lines   *rate.Limiter // nil until the first line
+	bytes   int           // left
 	dropped int
 	cut     int
 }
 
 // take asks for a line.
 func (l *logLimit) take(bytes int, cut bool) bool {
-	if l.tokens < 1 {
-		now := time.Now()
-		if !l.last.IsZero() {
-			l.tokens = min(l.tokens+abi.LogLinesPerSecond*now.Sub(l.last).Seconds(), abi.LogBurst)
-		}
-		l.last = now
+	if l.lines == nil {
+		l.lines = rate.NewLimiter(abi.LogLinesPerSecond, abi.LogBurst)
 	}
-	if l.tokens < 1 || bytes > l.bytes {
+	if bytes > l.bytes || !l.lines.Allow() {
 		l.dropped++
 		return false
 	}
-	l.tokens--
 	l.bytes -= bytes
 	if cut {
 		l.cut++

@@ -141,60 +141,12 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
-	r.cache = r.memory
-	if o.CacheDir != "" { // other processes look for it from other directories
-		dir, err := filepath.Abs(o.CacheDir)
-		if err != nil {
-			return nil, fmt.Errorf("compilation cache: %w", err)
-		}
-		o.CacheDir = dir
+	if err := r.openCache(&o); err != nil {
+		return nil, err
 	}
-	switch {
-	case o.Stored:
-		cache, err := wazero.NewCompilationCacheWithDir(o.CacheDir)
-		if err != nil {
-			return nil, fmt.Errorf("compiled code: %w", err)
-		}
-		r.cache = cache
-	case o.CacheDir != "":
-		if err := privateDir(o.CacheDir); err != nil {
-			return nil, fmt.Errorf("compilation cache: %w", err)
-		}
-		if err := prune(o.CacheDir, time.Now().Add(-cacheAge)); err != nil {
-			r.log.Warn("old files in the cache directory could not be removed", "error", err)
-		}
-		cache, err := wazero.NewCompilationCacheWithDir(o.CacheDir)
-		if err != nil {
-			return nil, fmt.Errorf("compilation cache: %w", err)
-		}
-		r.cache, r.spills, r.limit = cache, o.CacheDir, o.ModuleMemory
-	}
-
-	// NewRuntimeConfig falls back to the interpreter without a word, and
-	// NewRuntimeConfigCompiler panics where it cannot work; so the compiler
-	// is tried first, and the automatic choice used if it did work.
-	r.engine, r.config = engineInterpreter, wazero.NewRuntimeConfigInterpreter()
-	if !o.interpreter {
-		if err := probe(ctx); err != nil {
-			r.log.Warn("modules are interpreted, which is 10 to 50 times slower: the compiler does not work here", "error", err)
-		} else {
-			r.engine, r.config = engineCompiler, wazero.NewRuntimeConfig()
-		}
-	}
+	r.chooseEngine(ctx, o.interpreter)
 	if o.Compiler != nil && r.engine == engineCompiler {
-		r.child = &child{command: o.Compiler, dir: o.CacheDir, workers: min(runtime.GOMAXPROCS(0), maxChildWorkers), limit: compileTime}
-		if o.compileTime != nil {
-			r.child.limit = o.compileTime
-		}
-		if o.CacheDir == "" {
-			if err := r.passage(); err != nil {
-				r.log.Warn("modules are compiled in this process", "error", err)
-				r.child = nil
-			}
-		}
-	}
-	if r.child != nil {
-		r.worker = &child{command: r.child.command, dir: o.CacheDir, workers: r.child.workers, limit: r.child.limit}
+		r.compileApart(&o)
 	}
 	if r.engine == engineInterpreter {
 		r.limit = 0 // there is no compiled code that the directory could have
@@ -208,6 +160,71 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 	ctx, r.endKeep = context.WithCancel(context.WithoutCancel(ctx))
 	go r.keep(ctx) // Close waits for it
 	return r, nil
+}
+
+func (r *Runtime) openCache(o *Options) error {
+	r.cache = r.memory
+	what := "compilation cache"
+	if o.Stored {
+		what = "compiled code"
+	}
+	if o.CacheDir != "" { // other processes look for it from other directories
+		dir, err := filepath.Abs(o.CacheDir)
+		if err != nil {
+			return fmt.Errorf("compilation cache: %w", err)
+		}
+		o.CacheDir = dir
+	}
+	if o.CacheDir == "" && !o.Stored {
+		return nil
+	}
+	if !o.Stored {
+		if err := privateDir(o.CacheDir); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if err := prune(o.CacheDir, time.Now().Add(-cacheAge)); err != nil {
+			r.log.Warn("old files in the cache directory could not be removed", "error", err)
+		}
+		r.spills, r.limit = o.CacheDir, o.ModuleMemory
+	}
+	cache, err := wazero.NewCompilationCacheWithDir(o.CacheDir)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	r.cache = cache
+	return nil
+}
+
+// chooseEngine tries the compiler: NewRuntimeConfig falls back to the interpreter without
+// a word, and NewRuntimeConfigCompiler panics where it cannot work.
+func (r *Runtime) chooseEngine(ctx context.Context, interpreter bool) {
+	r.engine, r.config = engineInterpreter, wazero.NewRuntimeConfigInterpreter()
+	if interpreter {
+		return
+	}
+	if err := probe(ctx); err != nil {
+		r.log.Warn("modules are interpreted, which is 10 to 50 times slower: the compiler does not work here", "error", err)
+		return
+	}
+	r.engine, r.config = engineCompiler, wazero.NewRuntimeConfig()
+}
+
+// compileApart has modules compiled by processes.
+func (r *Runtime) compileApart(o *Options) {
+	c := child{command: o.Compiler, dir: o.CacheDir, workers: min(runtime.GOMAXPROCS(0), maxChildWorkers), limit: compileTime}
+	if o.compileTime != nil {
+		c.limit = o.compileTime
+	}
+	own, apart := c, c
+	r.child = &own
+	if o.CacheDir == "" {
+		if err := r.passage(); err != nil {
+			r.log.Warn("modules are compiled in this process", "error", err)
+			r.child = nil
+			return
+		}
+	}
+	r.worker = &apart
 }
 
 // passage makes a directory through which a process that compiles gives its
@@ -481,16 +498,18 @@ func (r *Runtime) compileIn(ctx context.Context, l *lane, e *engine, wasm []byte
 	// A cache that cannot be read or written must not keep jobs from running.
 	// wazero v1.12.0 counts the module's use in memory first and then fails to
 	// write the file.
-	cached := r.cache != r.memory
-	switch {
-	case cached && notWritten(err):
+	if r.cache == r.memory {
+		return err
+	}
+	if notWritten(err) {
 		r.log.Warn("compiled module could not be written to the cache directory", "digest", e.code.info.Digest, "error", err)
 		e.owed = true
 		return guard(func() (err error) {
 			e.compiled, err = e.rt.CompileModule(bare{ctx}, wasm)
 			return err
 		})
-	case cached && notRead(err):
+	}
+	if notRead(err) {
 		r.log.Warn("cache directory could not be read, the module is compiled anew", "digest", e.code.info.Digest, "error", err)
 		e.close()
 		return r.compileWith(ctx, e, wasm, r.memory, 1)

@@ -122,22 +122,11 @@ func contextJSON(c *abi.ShardingContext) []byte {
 func appendJSON(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {
-		switch {
-		case r == '"', r == '\\':
-			b = append(b, '\\', byte(r))
-		case r == '\t':
-			b = append(b, `\t`...)
-		case r == '\b':
-			b = append(b, `\b`...)
-		case r == '\n':
-			b = append(b, `\n`...)
-		case r == '\r':
-			b = append(b, `\r`...)
-		case r == '\f':
-			b = append(b, `\f`...)
-		case r < ' ', strings.ContainsRune("<>&='\u2028\u2029", r):
+		if short := strings.IndexRune("\"\\\t\b\n\r\f", r); short >= 0 {
+			b = append(b, '\\', `"\tbnrf`[short])
+		} else if r < ' ' || strings.ContainsRune("<>&='\u2028\u2029", r) {
 			b = fmt.Appendf(b, `\u%04x`, r)
-		default:
+		} else {
 			b = utf8.AppendRune(b, r)
 		}
 	}

@@ -128,7 +128,7 @@ func (i imports) Progress(done, total int64) {
 }
 
 func (i imports) Metric(kind int32, name string, value int64) int32 {
-	if kind < abi.MetricCounter || kind > abi.MetricHistogram || !metricName(name) {
+	if !abi.ValidMetric(int(kind), name) {
 		return int32(abi.ErrInvalid)
 	}
 	i.h.mu.Lock()
@@ -144,16 +144,6 @@ func (i imports) Metric(kind int32, name string, value int64) int32 {
 	}
 	i.h.metrics = append(i.h.metrics, Metric{Kind: int(kind), Name: name, Value: value})
 	return int32(abi.OK)
-}
-
-func metricName(name string) bool {
-	for i, c := range []byte(name) {
-		letter := c >= 'a' && c <= 'z'
-		if !letter && (i == 0 || (c != '_' && (c < '0' || c > '9'))) {
-			return false
-		}
-	}
-	return len(name) > 0 && len(name) <= abi.MaxMetricName
 }
 
 func (i imports) OffsetGet(buf []byte) int32 {

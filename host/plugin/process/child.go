@@ -253,10 +253,10 @@ func (c *child) kill(why string) {
 func (c *child) epitaph() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.why != "":
+	if c.why != "" {
 		return "the worker process was killed because " + c.why
-	case c.asked:
+	}
+	if c.asked {
 		return "the worker process was ended"
 	}
 	text := fmt.Sprintf("the worker process ended (%s)", c.state)

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
+
+	"golang.org/x/time/rate"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -35,8 +35,7 @@ type executor struct {
 	process *child
 	idle    *time.Timer // ends the process; nil unless it is idle
 
-	mu      sync.Mutex
-	metrics map[string]bool // names in use
+	metrics plugin.MetricNames
 }
 
 func (x *executor) Digest() string { return x.m.m.Digest() }
@@ -307,12 +306,13 @@ func ended(ctx context.Context, op, timeout, stopped string) abi.Result {
 }
 
 func (w *worker) invoke(ctx context.Context, op, export string, inv *abi.Invocation) abi.Result {
-	switch {
-	case w.gone:
+	if w.gone {
 		return failed(abi.OutcomeError, plugin.KindHost, op, "the worker is closed")
-	case inv == nil || inv.Host == nil:
+	}
+	if inv == nil || inv.Host == nil {
 		return failed(abi.OutcomeError, plugin.KindHost, op, "the invocation has no host")
-	case ctx.Err() != nil:
+	}
+	if ctx.Err() != nil {
 		return ended(ctx, op, "the time was up", "stopped")
 	}
 	c, err := w.process, w.failed
@@ -453,67 +453,86 @@ func (v *invocation) died(ctx context.Context) abi.Result {
 
 // answer carries out what the process asks for. The error says what it may not ask.
 func (v *invocation) answer(ctx context.Context, q *call) (int32, error) {
-	host := v.inv.Host
 	switch q.Name {
 	case callLog:
 		return 0, v.log(q)
 	case callCancelled:
-		return int32(host.Cancelled()), nil
+		return int32(v.inv.Host.Cancelled()), nil
 	case callPause:
-		if v.listener || !v.w.x.settings.Streaming {
-			return 0, errors.New("a pause outside of a streaming job")
-		}
-		host.Pause(ctx)
-		return 0, nil
+		return 0, v.pause(ctx)
 	case callMemory:
-		if q.A < 0 || q.A > v.w.x.needs.Least+int64(v.w.x.needs.Pages)<<16+2*abi.MaxStack {
-			return 0, fmt.Errorf("%d bytes of memory for a guest", q.A)
-		}
-		if err := v.w.account.Cover(q.A); err != nil {
-			v.refusal = err.Error()
-			return 0, nil
-		}
-		return 1, nil
-	}
-	mayAct := v.mayAct(ctx)
-	switch q.Name {
+		return v.cover(q.A)
 	case callProgress:
-		if q.A < 0 || q.B < 0 {
-			return 0, fmt.Errorf("progress of %d of %d", q.A, q.B)
-		}
-		if mayAct {
-			host.Progress(q.A, q.B)
-		}
-		return 0, nil
+		return 0, v.progress(ctx, q.A, q.B)
 	case callMetric:
-		if !metricName(q.Text) || (q.Kind != abi.MetricCounter && q.Kind != abi.MetricGauge && q.Kind != abi.MetricHistogram) {
-			return 0, fmt.Errorf("a metric of kind %d named %q", q.Kind, q.Text[:min(len(q.Text), abi.MaxMetricName)])
-		}
-		code := v.w.x.useMetric(q.Text)
-		if code == abi.OK && !mayAct {
-			code = abi.ErrCancelled
-		}
-		if code == abi.OK {
-			code = host.Metric(q.Kind, q.Text, q.A)
-		}
-		return int32(code), nil
+		code, err := v.metric(ctx, q)
+		return int32(code), err
 	case callCommit, callStage:
-		if v.listener || len(q.Bytes) > abi.MaxOffset || (q.Name == callStage && v.w.x.needs.Type != wasm.TypeDataflow) {
-			return 0, fmt.Errorf("an offset of %d bytes (%s)", len(q.Bytes), q.Name)
-		}
-		if !mayAct {
-			return int32(abi.ErrCancelled), nil
-		}
-		offset := q.Bytes
-		if offset == nil {
-			offset = []byte{}
-		}
-		if q.Name == callStage {
-			return int32(host.StageOffset(ctx, offset)), nil
-		}
-		return int32(host.CommitOffset(ctx, offset)), nil
+		code, err := v.offset(ctx, q)
+		return int32(code), err
 	}
 	return 0, fmt.Errorf("the call %q", clip(q.Name))
+}
+
+func (v *invocation) pause(ctx context.Context) error {
+	if v.listener || !v.w.x.settings.Streaming {
+		return errors.New("a pause outside of a streaming job")
+	}
+	v.inv.Host.Pause(ctx)
+	return nil
+}
+
+// cover takes memory; 1 is yes.
+func (v *invocation) cover(bytes int64) (int32, error) {
+	if bytes < 0 || bytes > v.w.x.needs.Least+int64(v.w.x.needs.Pages)<<16+2*abi.MaxStack {
+		return 0, fmt.Errorf("%d bytes of memory for a guest", bytes)
+	}
+	if err := v.w.account.Cover(bytes); err != nil {
+		v.refusal = err.Error()
+		return 0, nil
+	}
+	return 1, nil
+}
+
+func (v *invocation) progress(ctx context.Context, done, total int64) error {
+	if done < 0 || total < 0 {
+		return fmt.Errorf("progress of %d of %d", done, total)
+	}
+	if v.mayAct(ctx) {
+		v.inv.Host.Progress(done, total)
+	}
+	return nil
+}
+
+func (v *invocation) metric(ctx context.Context, q *call) (abi.Code, error) {
+	if !abi.ValidMetric(q.Kind, q.Text) {
+		return 0, fmt.Errorf("a metric of kind %d named %q", q.Kind, q.Text[:min(len(q.Text), abi.MaxMetricName)])
+	}
+	if _, code := v.w.x.metrics.Use([]byte(q.Text)); code != abi.OK {
+		return code, nil
+	}
+	if !v.mayAct(ctx) {
+		return abi.ErrCancelled, nil
+	}
+	return v.inv.Host.Metric(q.Kind, q.Text, q.A), nil
+}
+
+func (v *invocation) offset(ctx context.Context, q *call) (abi.Code, error) {
+	stages := q.Name == callStage
+	if v.listener || len(q.Bytes) > abi.MaxOffset || (stages && v.w.x.needs.Type != wasm.TypeDataflow) {
+		return 0, fmt.Errorf("an offset of %d bytes (%s)", len(q.Bytes), q.Name)
+	}
+	if !v.mayAct(ctx) {
+		return abi.ErrCancelled, nil
+	}
+	offset := q.Bytes
+	if offset == nil {
+		offset = []byte{}
+	}
+	if stages {
+		return v.inv.Host.StageOffset(ctx, offset), nil
+	}
+	return v.inv.Host.CommitOffset(ctx, offset), nil
 }
 
 // mayAct is asked before every outside effect: the item may have been lost, or its
@@ -545,68 +564,31 @@ func (v *invocation) log(q *call) error {
 // lineLimit bounds the lines of an invocation a little above the contract's limits,
 // which hold for its initialisation and its run each.
 type lineLimit struct {
-	left, bytes int
-	since       time.Time
+	lines *rate.Limiter
+	bytes int // left
 }
 
 func newLineLimit() lineLimit {
-	return lineLimit{left: 2 * abi.LogBurst, bytes: 2 * (abi.MaxLogBytes + abi.MaxOutput), since: time.Now()}
+	return lineLimit{rate.NewLimiter(abi.LogLinesPerSecond, 2*abi.LogBurst), 2 * (abi.MaxLogBytes + abi.MaxOutput)}
 }
 
 func (l *lineLimit) take(size int) bool {
-	if refill := int(time.Since(l.since).Seconds() * abi.LogLinesPerSecond); refill > 0 && l.left < abi.LogBurst {
-		l.left, l.since = min(l.left+refill, abi.LogBurst), time.Now()
-	}
-	if l.left == 0 || size > l.bytes {
+	if size > l.bytes || !l.lines.Allow() {
 		return false
 	}
-	l.left--
 	l.bytes -= size
 	return true
 }
 
 // lowestLevel is the lowest of the named levels that the host lets through.
 func lowestLevel(host abi.Host) int {
-	switch {
-	case host.LogEnabled(abi.LevelDebug):
+	if host.LogEnabled(abi.LevelDebug) {
 		return math.MinInt32
-	case host.LogEnabled(abi.LevelInfo):
-		return abi.LevelInfo
-	case host.LogEnabled(abi.LevelWarn):
-		return abi.LevelWarn
-	case host.LogEnabled(abi.LevelError):
-		return abi.LevelError
 	}
-	return math.MaxInt32
-}
-
-// metricName reports whether a name is one of the contract's.
-func metricName(name string) bool {
-	if name == "" || len(name) > abi.MaxMetricName || !utf8.ValidString(name) {
-		return false
-	}
-	for i := range len(name) {
-		c := name[i]
-		if !((c >= 'a' && c <= 'z') || (i > 0 && (c == '_' || (c >= '0' && c <= '9')))) {
-			return false
+	for _, level := range []int{abi.LevelInfo, abi.LevelWarn, abi.LevelError} {
+		if host.LogEnabled(level) {
+			return level
 		}
 	}
-	return true
-}
-
-// useMetric checks that the job does not use too many names.
-func (x *executor) useMetric(name string) abi.Code {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.metrics[name] {
-		return abi.OK
-	}
-	if len(x.metrics) >= abi.MaxMetricNames {
-		return abi.ErrQuota
-	}
-	if x.metrics == nil {
-		x.metrics = map[string]bool{}
-	}
-	x.metrics[name] = true
-	return abi.OK
+	return math.MaxInt32
 }

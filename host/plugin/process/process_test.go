@@ -468,11 +468,11 @@ func TestMetricNames(t *testing.T) {
 		if n >= abi.MaxMetricNames {
 			want = abi.ErrQuota
 		}
-		if code := x.useMetric(fmt.Sprint("m", n)); code != want {
+		if _, code := x.metrics.Use([]byte(fmt.Sprint("m", n))); code != want {
 			t.Errorf("name %d: %d, expected %d", n, code, want)
 		}
 	}
-	if code := x.useMetric("m0"); code != abi.OK {
+	if _, code := x.metrics.Use([]byte("m0")); code != abi.OK {
 		t.Errorf("a name that is in use: %d", code)
 	}
 }
@@ -548,7 +548,7 @@ func FuzzFromProcess(f *testing.F) {
 			t.Errorf("it was refused (%v) and had an effect: %+v", err, h)
 		}
 		for _, m := range h.Metrics {
-			if !metricName(m.Name) {
+			if !abi.ValidMetric(m.Kind, m.Name) {
 				t.Errorf("metric %q", m.Name)
 			}
 		}

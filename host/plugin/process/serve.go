@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -106,12 +107,13 @@ func (s *session) start(q *start, restricted func() string) (ready, error) {
 		s.executor, err = m.Executor(q.Settings)
 	}
 	load, isLoad := errors.AsType[*plugin.LoadError](err)
-	switch {
-	case isLoad && errors.Is(load.Err, plugin.ErrNotStored):
+	if isLoad && load.Err != nil {
+		err = load.Err
+	}
+	if isLoad && errors.Is(err, plugin.ErrNotStored) {
 		return ready{NotStored: true, Lacks: lacks}, nil
-	case isLoad && load.Err != nil:
-		return ready{Problem: clip(load.Err.Error()), Lacks: lacks}, nil
-	case err != nil:
+	}
+	if err != nil {
 		return ready{Problem: clip(err.Error()), Lacks: lacks}, nil
 	}
 	return ready{Lacks: lacks}, nil
@@ -121,56 +123,60 @@ func (s *session) start(q *start, restricted func() string) (ready, error) {
 func (s *session) take(k kind, body []byte) error {
 	switch k {
 	case kindRun:
-		var q run
-		if err := decode(body, &q); err != nil {
-			return err
-		}
-		return s.run(&q)
+		return decoded(body, s.run)
 	case kindEnd:
-		var q end
-		if err := decode(body, &q); err != nil {
-			return err
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		// It may have ended at the same time.
-		if g := s.workers[q.Worker]; g != nil && g.life != nil {
-			g.life.end(q.Timeout)
-		}
-		return nil
+		return decoded(body, s.end)
 	case kindAnswer:
-		var q answer
-		if err := decode(body, &q); err != nil {
-			return err
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		g := s.workers[q.Worker]
-		if g == nil || !g.waiting {
-			return fmt.Errorf("an answer for worker %d, which has not asked", q.Worker)
-		}
-		g.waiting = false
-		g.answers <- q
-		return nil
+		return decoded(body, s.answer)
 	case kindClose:
-		var q closed
-		if err := decode(body, &q); err != nil {
-			return err
-		}
-		s.mu.Lock()
-		g := s.workers[q.Worker]
-		idle := g == nil || g.life == nil
-		delete(s.workers, q.Worker)
-		s.mu.Unlock()
-		if !idle {
-			return fmt.Errorf("the end of worker %d, which is running", q.Worker)
-		}
-		if g != nil {
-			return g.worker.Close()
-		}
-		return nil
+		return decoded(body, s.close)
 	}
 	return fmt.Errorf("a frame of kind %d", k)
+}
+
+func decoded[T any](body []byte, act func(*T) error) error {
+	var q T
+	if err := decode(body, &q); err != nil {
+		return err
+	}
+	return act(&q)
+}
+
+func (s *session) end(q *end) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// It may have ended at the same time.
+	if g := s.workers[q.Worker]; g != nil && g.life != nil {
+		g.life.end(q.Timeout)
+	}
+	return nil
+}
+
+func (s *session) answer(q *answer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.workers[q.Worker]
+	if g == nil || !g.waiting {
+		return fmt.Errorf("an answer for worker %d, which has not asked", q.Worker)
+	}
+	g.waiting = false
+	g.answers <- *q
+	return nil
+}
+
+func (s *session) close(q *closed) error {
+	s.mu.Lock()
+	g := s.workers[q.Worker]
+	idle := g == nil || g.life == nil
+	delete(s.workers, q.Worker)
+	s.mu.Unlock()
+	if !idle {
+		return fmt.Errorf("the end of worker %d, which is running", q.Worker)
+	}
+	if g == nil {
+		return nil
+	}
+	return g.worker.Close()
 }
 
 // run begins an invocation in a goroutine of its own, which ends with the
@@ -355,20 +361,8 @@ func packResult(worker int64, r abi.Result) result {
 func (p *result) unpack() (abi.Result, error) {
 	r := abi.Result{Outcome: p.Outcome, Status: p.Status, Message: p.Message, Offset: p.Offset, Staged: p.Staged,
 		Batches: p.Batches, Records: p.Records, Yielded: p.Yielded, Memory: p.Memory, DroppedLines: p.Dropped}
-	switch p.Outcome {
-	case abi.OutcomeOK, abi.OutcomeFail, abi.OutcomeRetry, abi.OutcomeCancelled, abi.OutcomeTimeout, abi.OutcomeTrap, abi.OutcomeExit, abi.OutcomeError:
-	default:
-		return r, fmt.Errorf("the outcome %q", clip(string(p.Outcome)))
-	}
-	switch {
-	case len(p.Offset) > abi.MaxOffset:
-		return r, fmt.Errorf("an offset of %d bytes", len(p.Offset))
-	case p.Staged && p.Outcome != abi.OutcomeOK:
-		return r, fmt.Errorf("an offset with the outcome %s", p.Outcome)
-	case len(p.Message) > maxText:
-		return r, fmt.Errorf("a message of %d bytes", len(p.Message))
-	case p.Batches < 0 || p.Records < 0 || p.Dropped < 0 || p.Memory < 0 || p.Memory > math.MaxUint32+1:
-		return r, fmt.Errorf("%d batches, %d records, %d dropped lines and %d bytes of memory", p.Batches, p.Records, p.Dropped, p.Memory)
+	if err := p.check(); err != nil {
+		return r, err
 	}
 	if !p.Staged {
 		r.Offset = nil
@@ -378,20 +372,47 @@ func (p *result) unpack() (abi.Result, error) {
 	if p.Error == nil {
 		return r, nil
 	}
-	e := &plugin.Error{Kind: p.Error.Kind, Op: p.Error.Op, ExitCode: p.Error.ExitCode, Stack: p.Error.Stack, Stderr: p.Error.Stderr}
-	if p.Error.Cause != "" {
-		e.Err = errors.New(p.Error.Cause)
-	}
-	switch e.Kind {
-	case plugin.KindLoad, plugin.KindTrap, plugin.KindExit, plugin.KindTimeout, plugin.KindCancelled, plugin.KindHost:
-	default:
-		return r, fmt.Errorf("an error of the kind %q", clip(string(e.Kind)))
-	}
-	if len(e.Op)+len(e.Stack)+len(e.Stderr)+len(p.Error.Cause) > 4*maxText {
-		return r, errors.New("an error that is too long")
+	e, err := p.Error.unpack()
+	if err != nil {
+		return r, err
 	}
 	r.Err = e
 	return r, nil
+}
+
+func (p *result) check() error {
+	if !slices.Contains(abi.Outcomes(), p.Outcome) {
+		return fmt.Errorf("the outcome %q", clip(string(p.Outcome)))
+	}
+	if len(p.Offset) > abi.MaxOffset {
+		return fmt.Errorf("an offset of %d bytes", len(p.Offset))
+	}
+	if p.Staged && p.Outcome != abi.OutcomeOK {
+		return fmt.Errorf("an offset with the outcome %s", p.Outcome)
+	}
+	if len(p.Message) > maxText {
+		return fmt.Errorf("a message of %d bytes", len(p.Message))
+	}
+	if min(p.Batches, p.Records, p.Dropped, p.Memory) < 0 || p.Memory > math.MaxUint32+1 {
+		return fmt.Errorf("%d batches, %d records, %d dropped lines and %d bytes of memory", p.Batches, p.Records, p.Dropped, p.Memory)
+	}
+	return nil
+}
+
+func (f *failure) unpack() (*plugin.Error, error) {
+	switch f.Kind {
+	case plugin.KindLoad, plugin.KindTrap, plugin.KindExit, plugin.KindTimeout, plugin.KindCancelled, plugin.KindHost:
+	default:
+		return nil, fmt.Errorf("an error of the kind %q", clip(string(f.Kind)))
+	}
+	if len(f.Op)+len(f.Stack)+len(f.Stderr)+len(f.Cause) > 4*maxText {
+		return nil, errors.New("an error that is too long")
+	}
+	e := &plugin.Error{Kind: f.Kind, Op: f.Op, ExitCode: f.ExitCode, Stack: f.Stack, Stderr: f.Stderr}
+	if f.Cause != "" {
+		e.Err = errors.New(f.Cause)
+	}
+	return e, nil
 }
 
 // clip cuts a text that may be long.

@@ -351,12 +351,13 @@ func (s *scan) checkImports(p *problems) {
 		}
 		want, ok := funcs[im.name]
 		got := s.types[im.typ]
-		switch {
-		case !ok && im.module == abi.Module:
-			p.add("%s.%s%s: unknown import; the host may be too old for this module", im.module, im.name, got)
-		case !ok:
-			p.add("%s.%s%s: unknown import", im.module, im.name, got)
-		case !got.Equal(want):
+		if !ok {
+			hint := ""
+			if im.module == abi.Module {
+				hint = "; the host may be too old for this module"
+			}
+			p.add("%s.%s%s: unknown import%s", im.module, im.name, got, hint)
+		} else if !got.Equal(want) {
 			p.add("%s.%s is %s in the module, the host has %s", im.module, im.name, got, want)
 		}
 	}

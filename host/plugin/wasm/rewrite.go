@@ -75,15 +75,7 @@ func (s *scan) rewrite() ([]byte, error) {
 			return nil, err
 		}
 	}
-	wasi := wasiFunctions()
-	for _, imported := range wrapped {
-		im := s.imports[imported]
-		var paths []byte
-		if im.module == abi.ModuleWASI {
-			paths = wasi[im.name].paths
-		}
-		f.add(im.typ, b.wrapperBody(imported, len(s.types[im.typ].Params), paths))
-	}
+	s.addWrappers(f, b, wrapped)
 	if at, ok := s.sections[8]; ok {
 		if err := s.addStart(f, b, s.cursor(at).u32()); err != nil {
 			return nil, err
@@ -129,6 +121,19 @@ type functions struct {
 func (f *functions) add(typ uint32, body []byte) {
 	f.types = append(f.types, typ)
 	f.code = append(appendU32(f.code, uint32(len(body))), body...)
+}
+
+// addWrappers adds functions that ask before they call an imported one.
+func (s *scan) addWrappers(f *functions, b *bodies, wrapped []uint32) {
+	wasi := wasiFunctions()
+	for _, imported := range wrapped {
+		im := s.imports[imported]
+		var paths []byte
+		if im.module == abi.ModuleWASI {
+			paths = wasi[im.name].paths
+		}
+		f.add(im.typ, b.wrapperBody(imported, len(s.types[im.typ].Params), paths))
+	}
 }
 
 // addStart adds the function that calls what the start section names.

@@ -229,23 +229,14 @@ func isNative(b []byte) bool {
 // checkHeader distinguishes what people put into a file named .wasm.
 func checkHeader(b []byte) error {
 	const magic, core, component = "\x00asm", "\x01\x00\x00\x00", "\x0d\x00\x01\x00"
-	switch {
-	case len(b) == 0:
+	if len(b) == 0 {
 		return fmt.Errorf("not a WebAssembly module: the file is empty")
-	case len(b) < 8 && strings.HasPrefix(magic+core, string(b)):
-		return fmt.Errorf("truncated module: the file ends after %d bytes, inside the header", len(b))
-	case !bytes.HasPrefix(b, []byte(magic)):
-		text := bytes.TrimLeft(b[:min(len(b), 4096)], " \t\r\n\ufeff")
-		switch {
-		case bytes.HasPrefix(text, []byte("(module")) || bytes.HasPrefix(text, []byte(";;")) || bytes.HasPrefix(text, []byte("(component")):
-			return fmt.Errorf("not a WebAssembly module: the file is WebAssembly text; assemble it first (wat2wasm)")
-		case isText(b):
-			return fmt.Errorf("not a WebAssembly module: the file is text") // whose, is not known: it is not quoted
-		case isNative(b):
-			return fmt.Errorf("not a WebAssembly module: the file begins with % x, expected 00 61 73 6d; this is a native program; build with GOOS=wasip1 GOARCH=wasm", b[:min(4, len(b))])
-		}
-		return fmt.Errorf("not a WebAssembly module: the file begins with % x, expected 00 61 73 6d", b[:min(4, len(b))])
-	case len(b) < 8:
+	}
+	isPrefix := strings.HasPrefix(magic+core, string(b))
+	if !isPrefix && !bytes.HasPrefix(b, []byte(magic)) {
+		return fmt.Errorf("not a WebAssembly module: the file %s", otherFile(b))
+	}
+	if len(b) < 8 {
 		return fmt.Errorf("truncated module: the file ends after %d bytes, inside the header", len(b))
 	}
 	switch version := string(b[4:8]); version {
@@ -256,6 +247,24 @@ func checkHeader(b []byte) error {
 	default:
 		return fmt.Errorf("WebAssembly binary version % x, expected 01 00 00 00", version)
 	}
+}
+
+// otherFile says what a file is that is no module.
+func otherFile(b []byte) string {
+	text := bytes.TrimLeft(b[:min(len(b), 4096)], " \t\r\n\ufeff")
+	for _, begin := range []string{"(module", ";;", "(component"} {
+		if bytes.HasPrefix(text, []byte(begin)) {
+			return "is WebAssembly text; assemble it first (wat2wasm)"
+		}
+	}
+	if isText(b) {
+		return "is text" // it is not quoted: whose it is, is not known
+	}
+	begins := fmt.Sprintf("begins with % x, expected 00 61 73 6d", b[:min(4, len(b))])
+	if isNative(b) {
+		begins += "; this is a native program; build with GOOS=wasip1 GOARCH=wasm"
+	}
+	return begins
 }
 
 func isText(b []byte) bool {
@@ -273,15 +282,7 @@ func isText(b []byte) bool {
 // sectionOrder is a section's place in a module, 0 for one that may not occur.
 // The data count section (12) stands between elements and code.
 func sectionOrder(id byte) int {
-	switch {
-	case id >= 1 && id <= 9:
-		return int(id)
-	case id == 12:
-		return 10
-	case id == 10, id == 11:
-		return int(id) + 1
-	}
-	return 0
+	return bytes.IndexByte([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 10, 11}, id) + 1
 }
 
 func sectionName(id byte) string {
@@ -566,12 +567,11 @@ func (s *scan) readData(c *cursor) {
 	for i := 0; i < n && c.err == nil; i++ {
 		flag := c.u32()
 		start := c.off
-		switch {
-		case c.err != nil:
-		case flag == 0:
+		switch flag {
+		case 0:
 			c.constant()
-		case flag == 1:
-		case flag == 2:
+		case 1:
+		case 2:
 			if m := c.u32(); c.err == nil && m != 0 {
 				c.fail("data segment %d is for memory %d", i, m)
 			}
