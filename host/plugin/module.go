@@ -95,7 +95,7 @@ func (m *Module) Executor(s Settings) (abi.Executor, error) {
 	s.Mounts = slices.Clone(s.Mounts)
 	x := &executor{r: m.r, code: m.code, pages: pages, settings: s, typ: typ, name: guestName(m.name)}
 	x.config = x.baseConfig()
-	x.uses.Store(1)
+	x.Begin()
 	m.r.mu.Lock()
 	m.code.uses++
 	m.r.executors[x] = struct{}{}
@@ -207,7 +207,7 @@ type executor struct {
 	name     string              // as the guest sees it
 	config   wazero.ModuleConfig // without what belongs to one instance
 
-	uses atomic.Int64
+	Uses
 	// expected is the most that an instance has needed, in bytes.
 	expected atomic.Int64
 
@@ -225,33 +225,12 @@ func (x *executor) HasListener(export string) bool {
 	return x.code.info.HasListener(x.typ, export)
 }
 
-func (x *executor) Retain() bool {
-	for {
-		n := x.uses.Load()
-		if n <= 0 {
-			return false
-		}
-		if x.uses.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
 func (x *executor) Release() {
-	for {
-		n := x.uses.Load()
-		if n <= 0 {
-			return
-		}
-		if x.uses.CompareAndSwap(n, n-1) {
-			if n == 1 {
-				x.r.mu.Lock()
-				delete(x.r.executors, x)
-				x.r.mu.Unlock()
-				x.r.releaseCode(x.code)
-			}
-			return
-		}
+	if x.End() {
+		x.r.mu.Lock()
+		delete(x.r.executors, x)
+		x.r.mu.Unlock()
+		x.r.releaseCode(x.code)
 	}
 }
 

@@ -144,14 +144,9 @@ func cutText(b []byte, n int) []byte {
 	return b[:n]
 }
 
-// valid copies text, with U+FFFD for what is not UTF-8.
-func valid(b []byte) string {
-	return strings.ToValidUTF8(string(b), "\uFFFD")
-}
-
-// clean copies at most n bytes of text, valid.
+// clean copies at most n bytes of text, with U+FFFD for what is not UTF-8.
 func clean(b []byte, n int) string {
-	s := valid(cutText(b, n))
+	s := strings.ToValidUTF8(string(cutText(b, n)), "\uFFFD")
 	if len(s) > n { // U+FFFD is longer than what it stands for
 		s = string(cutText([]byte(s), n))
 	}

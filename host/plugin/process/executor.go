@@ -23,7 +23,7 @@ type executor struct {
 	needs       plugin.Needs
 	concurrency int
 
-	uses     atomic.Int64
+	plugin.Uses
 	expected atomic.Int64 // the most that a worker has needed, in bytes
 	ids      atomic.Int64 // of workers
 
@@ -47,36 +47,14 @@ func (x *executor) HasListener(export string) bool {
 	return x.m.m.HasListener(x.needs.Type, export)
 }
 
-func (x *executor) Retain() bool {
-	for {
-		n := x.uses.Load()
-		if n <= 0 {
-			return false
-		}
-		if x.uses.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
 // Release ends the process with the last use, and waits for its end.
 func (x *executor) Release() {
-	for {
-		n := x.uses.Load()
-		if n <= 0 {
-			return
-		}
-		if !x.uses.CompareAndSwap(n, n-1) {
-			continue
-		}
-		if n == 1 {
-			x.lock <- struct{}{}
-			x.keep()
-			x.drop()
-			<-x.lock
-			x.m.m.Release()
-		}
-		return
+	if x.End() {
+		x.lock <- struct{}{}
+		x.keep()
+		x.drop()
+		<-x.lock
+		x.m.m.Release()
 	}
 }
 

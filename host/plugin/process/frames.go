@@ -129,20 +129,11 @@ type answer struct {
 	Text   string `json:",omitempty"` // why memory is refused
 }
 
-// result is an abi.Result.
+// result is an abi.Result, whose Err is in Error.
 type result struct {
-	Worker  int64
-	Outcome abi.Outcome
-	Status  abi.Status `json:",omitempty"`
-	Message string     `json:",omitempty"`
-	Error   *failure   `json:",omitempty"`
-	Offset  []byte     `json:",omitempty"`
-	Staged  bool       `json:",omitempty"`
-	Batches int64      `json:",omitempty"`
-	Records int64      `json:",omitempty"`
-	Yielded bool       `json:",omitempty"`
-	Memory  int64      `json:",omitempty"`
-	Dropped int64      `json:",omitempty"` // log lines
+	Worker int64
+	abi.Result
+	Error *failure `json:",omitempty"`
 }
 
 // failure is a plugin.Error.

@@ -398,11 +398,11 @@ func strangers() map[string]func() error {
 		"a long line":            tells(call{Name: callLog, Text: strings.Repeat("x", 4*abi.MaxLogMessage)}),
 		"odd attributes":         tells(call{Name: callLog, Attrs: []string{"a"}}),
 		"much memory":            tells(call{Name: callMemory, A: 1 << 40}),
-		"an outcome":             tells(result{Outcome: "FINE"}),
-		"a long result":          tells(result{Outcome: abi.OutcomeFail, Message: strings.Repeat("x", maxText+1)}),
-		"a long end":             tells(result{Outcome: abi.OutcomeOK, Staged: true, Offset: make([]byte, abi.MaxOffset+1)}),
-		"an offset of a failure": tells(result{Outcome: abi.OutcomeFail, Staged: true}),
-		"a kind of error":        tells(result{Outcome: abi.OutcomeTrap, Error: &failure{Kind: "odd"}}),
+		"an outcome":             tells(result{Result: abi.Result{Outcome: "FINE"}}),
+		"a long result":          tells(result{Result: abi.Result{Outcome: abi.OutcomeFail, Message: strings.Repeat("x", maxText+1)}}),
+		"a long end":             tells(result{Result: abi.Result{Outcome: abi.OutcomeOK, Staged: true, Offset: make([]byte, abi.MaxOffset+1)}}),
+		"an offset of a failure": tells(result{Result: abi.Result{Outcome: abi.OutcomeFail, Staged: true}}),
+		"a kind of error":        tells(result{Result: abi.Result{Outcome: abi.OutcomeTrap}, Error: &failure{Kind: "odd"}}),
 		"a huge frame": func() error {
 			in, out, _, err := first()
 			if err != nil || in == nil {

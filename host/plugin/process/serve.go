@@ -342,8 +342,8 @@ func (l *life) Err() error {
 
 // packResult takes a result apart. Texts that a guest can make long are cut.
 func packResult(worker int64, r abi.Result) result {
-	p := result{Worker: worker, Outcome: r.Outcome, Status: r.Status, Message: clip(r.Message), Offset: r.Offset, Staged: r.Staged,
-		Batches: r.Batches, Records: r.Records, Yielded: r.Yielded, Memory: r.Memory, Dropped: r.DroppedLines}
+	p := result{Worker: worker, Result: r}
+	p.Message, p.Err = clip(r.Message), nil
 	if r.Err == nil {
 		return p
 	}
@@ -359,8 +359,7 @@ func packResult(worker int64, r abi.Result) result {
 
 // unpack checks a result and puts it together. The error says what is wrong with it.
 func (p *result) unpack() (abi.Result, error) {
-	r := abi.Result{Outcome: p.Outcome, Status: p.Status, Message: p.Message, Offset: p.Offset, Staged: p.Staged,
-		Batches: p.Batches, Records: p.Records, Yielded: p.Yielded, Memory: p.Memory, DroppedLines: p.Dropped}
+	r := p.Result
 	if err := p.check(); err != nil {
 		return r, err
 	}
@@ -393,8 +392,8 @@ func (p *result) check() error {
 	if len(p.Message) > maxText {
 		return fmt.Errorf("a message of %d bytes", len(p.Message))
 	}
-	if min(p.Batches, p.Records, p.Dropped, p.Memory) < 0 || p.Memory > math.MaxUint32+1 {
-		return fmt.Errorf("%d batches, %d records, %d dropped lines and %d bytes of memory", p.Batches, p.Records, p.Dropped, p.Memory)
+	if min(p.Batches, p.Records, p.DroppedLines, p.Memory) < 0 || p.Memory > math.MaxUint32+1 {
+		return fmt.Errorf("%d batches, %d records, %d dropped lines and %d bytes of memory", p.Batches, p.Records, p.DroppedLines, p.Memory)
 	}
 	return nil
 }

@@ -268,7 +268,7 @@ func (m *Module) Executor(ctx context.Context, s plugin.Settings, concurrency in
 		return nil, err
 	}
 	x := &executor{m: m, w: m.w, settings: s, needs: needs, concurrency: max(concurrency, 1), lock: make(chan struct{}, 1)}
-	x.uses.Store(1)
+	x.Begin()
 	return x, nil
 }
 

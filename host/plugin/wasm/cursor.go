@@ -87,13 +87,7 @@ func (c *cursor) signed(bits int) int64 {
 	return 0
 }
 
-func (c *cursor) skip(n int) {
-	if n < 0 || c.left() < n {
-		c.fail("unexpected end")
-		return
-	}
-	c.off += n
-}
+func (c *cursor) skip(n int) { c.bytes(uint32(n)) }
 
 func (c *cursor) bytes(n uint32) []byte {
 	if uint64(c.left()) < uint64(n) {
@@ -146,37 +140,52 @@ func (c *cursor) name(what string) string {
 	return string(b)
 }
 
-// constant skips a constant expression of WebAssembly 2.0.
-func (c *cursor) constant() {
+// constant reads a constant expression of WebAssembly 2.0 and appends it to out, with
+// what function and global make of the numbers in it.
+func (c *cursor) constant(out []byte, function, global func(uint32) uint32) []byte {
 	for n := 0; c.err == nil; n++ {
 		if n > 16 {
 			c.fail("constant expression of more than 16 instructions")
-			return
+			return out
 		}
-		switch op := c.byte(); op {
+		op := c.byte()
+		out = append(out, op)
+		switch op {
 		case 0x0b: // end
-			return
+			return out
 		case 0x41: // i32.const
-			c.signed(32)
+			out = appendI64(out, c.signed(32))
 		case 0x42: // i64.const
-			c.signed(64)
+			out = appendI64(out, c.signed(64))
 		case 0x43: // f32.const
-			c.skip(4)
+			out = append(out, c.bytes(4)...)
 		case 0x44: // f64.const
-			c.skip(8)
-		case 0x23, 0xd2: // global.get, ref.func
-			c.u32()
+			out = append(out, c.bytes(8)...)
+		case 0x23: // global.get
+			out = appendU32(out, global(c.u32()))
+		case 0xd2: // ref.func
+			out = appendU32(out, function(c.u32()))
 		case 0xd0: // ref.null
-			refType(c)
+			out = append(out, refType(c))
 		case 0xfd: // v128.const
 			if s := c.byte(); c.err == nil && s != 0x0c {
 				c.fail("vector instruction 0x%02x in a constant expression", s)
 			}
-			c.skip(16)
+			out = append(append(out, 0x0c), c.bytes(16)...)
 		default:
 			if c.err == nil {
 				c.fail("instruction 0x%02x in a constant expression is not of WebAssembly 2.0", op)
 			}
 		}
 	}
+	return out
+}
+
+// same leaves a number as it is.
+func same(n uint32) uint32 { return n }
+
+// skipConstant reads a constant expression.
+func (c *cursor) skipConstant() {
+	var room [32]byte
+	c.constant(room[:0], same, same)
 }

@@ -293,68 +293,26 @@ func (e *encoder) exportSection() {
 
 // elementSection writes the element segments.
 func (e *encoder) elementSection() {
-	at, ok := e.sections[9]
-	if !ok {
-		return
+	if at, ok := e.sections[9]; ok {
+		c := e.cursor(at)
+		function, global := e.renumber(c)
+		body := c.elements(nil, function, global)
+		e.done(c, 9)
+		e.section(9, body)
 	}
-	c := e.cursor(at)
-	n := c.u32()
-	body := appendU32(nil, n)
-	for ; n > 0 && c.err == nil; n-- {
-		form := c.u32()
-		body = appendU32(body, form)
-		if form&elemPassive == 0 {
-			if form&elemExplicit != 0 {
-				body = appendU32(body, c.u32())
-			}
-			body = e.constant(body, c)
-		}
-		if form&(elemPassive|elemExplicit) != 0 {
-			body = append(body, c.byte()) // the scan has checked it
-		}
-		k := c.u32()
-		body = appendU32(body, k)
-		for ; k > 0 && c.err == nil; k-- {
-			if form&elemExpressions != 0 {
-				body = e.constant(body, c)
-			} else {
-				body = appendU32(body, e.function(e.within(c, "function", c.u32(), e.functions())))
-			}
-		}
-	}
-	e.done(c, 9)
-	e.section(9, body)
 }
 
-// constant copies a constant expression, which the scan has checked.
+// renumber returns what numbers that c reads become. One that is not the module's own is a
+// mistake.
+func (e *encoder) renumber(c *cursor) (function, global func(uint32) uint32) {
+	return func(f uint32) uint32 { return e.function(e.within(c, "function", f, e.functions())) },
+		func(g uint32) uint32 { return e.within(c, "global", g, e.globals) }
+}
+
+// constant copies a constant expression.
 func (e *encoder) constant(body []byte, c *cursor) []byte {
-	for c.err == nil {
-		op := c.byte()
-		body = append(body, op)
-		switch op {
-		case 0x0b: // end
-			return body
-		case 0x41: // i32.const
-			body = appendI32(body, int32(c.signed(32)))
-		case 0x42: // i64.const
-			body = appendI64(body, c.signed(64))
-		case 0x43: // f32.const
-			body = append(body, c.bytes(4)...)
-		case 0x44: // f64.const
-			body = append(body, c.bytes(8)...)
-		case 0x23: // global.get
-			body = appendU32(body, e.within(c, "global", c.u32(), e.globals))
-		case 0xd2: // ref.func
-			body = appendU32(body, e.function(e.within(c, "function", c.u32(), e.functions())))
-		case 0xd0: // ref.null
-			body = append(body, refType(c))
-		case 0xfd: // v128.const
-			body = append(append(body, c.byte()), c.bytes(16)...)
-		default:
-			c.fail("instruction 0x%02x in a constant expression is not of WebAssembly 2.0", op)
-		}
-	}
-	return body
+	function, global := e.renumber(c)
+	return c.constant(body, function, global)
 }
 
 // data writes the data segments.

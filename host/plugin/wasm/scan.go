@@ -55,17 +55,9 @@ const (
 )
 
 func kindName(k byte) string {
-	switch k {
-	case kindFunc:
-		return "function"
-	case kindTable:
-		return "table"
-	case kindMemory:
-		return "memory"
-	case kindGlobal:
-		return "global"
-	case kindTag:
-		return "tag"
+	names := [...]string{"function", "table", "memory", "global", "tag"}
+	if int(k) < len(names) {
+		return names[k]
 	}
 	return "kind " + strconv.Itoa(int(k))
 }
@@ -232,8 +224,8 @@ func checkHeader(b []byte) error {
 	if len(b) == 0 {
 		return fmt.Errorf("not a WebAssembly module: the file is empty")
 	}
-	isPrefix := strings.HasPrefix(magic+core, string(b))
-	if !isPrefix && !bytes.HasPrefix(b, []byte(magic)) {
+	ended := len(b) < 8 && strings.HasPrefix(magic+core, string(b))
+	if !ended && !bytes.HasPrefix(b, []byte(magic)) {
 		return fmt.Errorf("not a WebAssembly module: the file %s", otherFile(b))
 	}
 	if len(b) < 8 {
@@ -322,7 +314,7 @@ func (s *scan) section(id byte, c *cursor) {
 	case 6:
 		c.each("globals", maxGlobals, func() {
 			globalType(c)
-			c.constant()
+			c.skipConstant()
 		})
 	case 7:
 		c.each("exports", maxExports, func() { s.exportOne(c) })
@@ -331,7 +323,7 @@ func (s *scan) section(id byte, c *cursor) {
 			c.fail("the start function is %d of %d", i, len(s.funcs))
 		}
 	case 9:
-		elementSection(c)
+		c.elements(nil, same, same)
 	case 10:
 		s.codeSection(c)
 	case 11:
@@ -494,36 +486,48 @@ const (
 	elemExpressions = 4 // elements are expressions, not numbers
 )
 
-func elementSection(c *cursor) {
+// elements reads the element segments and appends them to out, with what function and
+// global make of the numbers in them.
+func (c *cursor) elements(out []byte, function, global func(uint32) uint32) []byte {
+	number := func() uint32 {
+		n := c.u32()
+		out = appendU32(out, n)
+		return n
+	}
 	total := 0
-	c.each("element segments", maxSegments, func() {
-		form := c.u32()
+	segments := c.count("element segments", maxSegments)
+	out = appendU32(out, uint32(segments))
+	for ; segments > 0 && c.err == nil; segments-- {
+		form := number()
 		if c.err == nil && form > 7 {
 			c.fail("element segment of form %d", form)
-			return
 		}
 		if form&elemPassive == 0 {
 			if form&elemExplicit != 0 {
-				c.u32()
+				number()
 			}
-			c.constant()
+			out = c.constant(out, function, global)
 		}
 		expressions := form&elemExpressions != 0
 		if form&(elemPassive|elemExplicit) != 0 {
 			kind := c.byte()
 			if (expressions && !isRefType(kind)) || (!expressions && kind != 0) {
 				c.fail("element segment of type 0x%02x", kind)
-				return
+			}
+			out = append(out, kind)
+		}
+		k := c.count("elements", maxElements-total)
+		total += k
+		out = appendU32(out, uint32(k))
+		for ; k > 0 && c.err == nil; k-- {
+			if expressions {
+				out = c.constant(out, function, global)
+			} else {
+				out = appendU32(out, function(c.u32()))
 			}
 		}
-		total += c.each("elements", maxElements-total, func() {
-			if expressions {
-				c.constant()
-			} else {
-				c.u32()
-			}
-		})
-	})
+	}
+	return out
 }
 
 func (s *scan) codeSection(c *cursor) {
@@ -569,14 +573,14 @@ func (s *scan) readData(c *cursor) {
 		start := c.off
 		switch flag {
 		case 0:
-			c.constant()
+			c.skipConstant()
 		case 1:
 		case 2:
 			if m := c.u32(); c.err == nil && m != 0 {
 				c.fail("data segment %d is for memory %d", i, m)
 			}
 			start = c.off
-			c.constant()
+			c.skipConstant()
 		default:
 			c.fail("data segment of form %d", flag)
 		}
@@ -592,23 +596,14 @@ func (s *scan) readData(c *cursor) {
 	}
 }
 
-// i32Const is the value of a constant expression that is one i32.const. The
-// expression has been read before, so it is well-formed.
+// i32Const is the value of a constant expression that is one i32.const.
 func i32Const(expression []byte) (uint32, bool) {
-	if len(expression) < 3 || expression[0] != 0x41 {
+	if len(expression) == 0 || expression[0] != 0x41 {
 		return 0, false
 	}
-	var v int64
-	for i, d := range expression[1:] {
-		v |= int64(d&0x7f) << (7 * i)
-		if d < 0x80 {
-			if d&0x40 != 0 {
-				v |= -1 << (7 * (i + 1))
-			}
-			return uint32(v), len(expression) == i+3
-		}
-	}
-	return 0, false
+	c := &cursor{b: expression, off: 1}
+	v := c.signed(32)
+	return uint32(v), c.byte() == 0x0b && c.err == nil && c.left() == 0
 }
 
 // custom looks at a custom section. Custom sections never make a module

@@ -132,48 +132,44 @@ func native() string {
 	var b strings.Builder
 	b.WriteString("package border\n\nimport \"github.com/wasmjob/wasmjob/abi\"\n")
 	for _, f := range functions() {
-		ret, otherwise := "return ", "return"+f.result+"(abi.ErrState)\n"
+		ask := "return number(%s, func(h Host)%s { return h.%s(%s) })"
 		switch f.Answer {
 		case abi.NoAnswer:
-			ret, otherwise = "", ""
+			ask = "do(%s, func(h Host)%s { h.%s(%s) })"
 		case abi.AnswerFlag:
-			otherwise = "return false\n"
+			ask = "return yes(%s, func(h Host)%s { return h.%s(%s) })"
 		}
-		fmt.Fprintf(&b, "\n%sfunc %s(%s)%s {\nif h := during(%s); h != nil {\n%sh.%s(%s)\n}\n%s}\n",
-			f.comment(), f.name, f.params, f.result, phases[f.During], ret, f.name, f.args, otherwise)
+		fmt.Fprintf(&b, "\n%sfunc %s(%s)%s {\n"+ask+"\n}\n", f.comment(), f.name, f.params, f.result, phases[f.During], f.result, f.name, f.args)
 	}
 	return b.String()
 }
 
+// guest has an import directly where Go passes all of its parameters, and a function
+// that takes slices apart before the others.
 func guest() string {
 	var b strings.Builder
 	b.WriteString("package border\n\nimport \"unsafe\"\n")
 	for _, f := range functions() {
 		var params, args []string
 		for _, p := range f.Params {
-			data := "SliceData"
-			switch p.Kind {
-			case abi.KindText:
-				data = "StringData"
-			case abi.KindBytes, abi.KindBuffer:
-			default:
+			if p.Kind != abi.KindBytes && p.Kind != abi.KindBuffer {
 				params, args = append(params, p.Name+" "+goTypes[p.Kind]), append(args, p.Name)
 				continue
 			}
 			params = append(params, p.Name+" unsafe.Pointer", p.Name+"Len uint32")
-			args = append(args, fmt.Sprintf("unsafe.Pointer(unsafe.%s(%s))", data, p.Name), "uint32(len("+p.Name+"))")
+			args = append(args, fmt.Sprintf("unsafe.Pointer(unsafe.SliceData(%s))", p.Name), "uint32(len("+p.Name+"))")
 		}
-		result := f.result
-		call := fmt.Sprintf("import%s(%s)", f.name, strings.Join(args, ", "))
-		switch f.Answer {
-		case abi.NoAnswer:
-		case abi.AnswerFlag:
-			result, call = " int32", "return "+call+" != 0"
-		default:
-			call = "return " + call
+		direct := fmt.Sprintf("\n//go:wasmimport %s %s\n//go:noescape\nfunc ", abi.Module, f.Name)
+		if len(params) == len(f.Params) {
+			fmt.Fprintf(&b, "\n%s//%s%s(%s)%s\n", f.comment(), direct, f.name, f.params, f.result)
+			continue
 		}
-		fmt.Fprintf(&b, "\n//go:wasmimport %s %s\n//go:noescape\nfunc import%s(%s)%s\n\n%sfunc %s(%s)%s {\n%s\n}\n",
-			abi.Module, f.Name, f.name, strings.Join(params, ", "), result, f.comment(), f.name, f.params, f.result, call)
+		ret := "return "
+		if f.Answer == abi.NoAnswer {
+			ret = ""
+		}
+		fmt.Fprintf(&b, "%simport%s(%s)%s\n\n%sfunc %s(%s)%s {\n%simport%s(%s)\n}\n",
+			direct, f.name, strings.Join(params, ", "), f.result, f.comment(), f.name, f.params, f.result, ret, f.name, strings.Join(args, ", "))
 	}
 	return b.String()
 }

@@ -8,85 +8,55 @@ import "github.com/wasmjob/wasmjob/abi"
 
 // CtxStr is the import ctx_str: the length or a code.
 func CtxStr(field uint32, buf []byte) int32 {
-	if h := during(abi.PhaseAny); h != nil {
-		return h.CtxStr(field, buf)
-	}
-	return int32(abi.ErrState)
+	return number(abi.PhaseAny, func(h Host) int32 { return h.CtxStr(field, buf) })
 }
 
 // CtxInt is the import ctx_int: the value or a code.
 func CtxInt(field uint32) int64 {
-	if h := during(abi.PhaseRun); h != nil {
-		return h.CtxInt(field)
-	}
-	return int64(abi.ErrState)
+	return number(abi.PhaseRun, func(h Host) int64 { return h.CtxInt(field) })
 }
 
 // Log is the import log.
 func Log(level int32, msg string, kv []byte) {
-	if h := during(abi.PhaseAny); h != nil {
-		h.Log(level, msg, kv)
-	}
+	do(abi.PhaseAny, func(h Host) { h.Log(level, msg, kv) })
 }
 
 // LogEnabled is the import log_enabled: 1 or 0.
 func LogEnabled(level int32) bool {
-	if h := during(abi.PhaseAny); h != nil {
-		return h.LogEnabled(level)
-	}
-	return false
+	return yes(abi.PhaseAny, func(h Host) bool { return h.LogEnabled(level) })
 }
 
 // SetError is the import set_error.
 func SetError(msg string) {
-	if h := during(abi.PhaseAny); h != nil {
-		h.SetError(msg)
-	}
+	do(abi.PhaseAny, func(h Host) { h.SetError(msg) })
 }
 
 // Progress is the import progress.
 func Progress(done int64, total int64) {
-	if h := during(abi.PhaseRun); h != nil {
-		h.Progress(done, total)
-	}
+	do(abi.PhaseRun, func(h Host) { h.Progress(done, total) })
 }
 
 // Metric is the import metric: a code.
 func Metric(kind int32, name string, value int64) int32 {
-	if h := during(abi.PhaseRun); h != nil {
-		return h.Metric(kind, name, value)
-	}
-	return int32(abi.ErrState)
+	return number(abi.PhaseRun, func(h Host) int32 { return h.Metric(kind, name, value) })
 }
 
 // OffsetGet is the import offset_get: the length or a code.
 func OffsetGet(buf []byte) int32 {
-	if h := during(abi.PhaseItem); h != nil {
-		return h.OffsetGet(buf)
-	}
-	return int32(abi.ErrState)
+	return number(abi.PhaseItem, func(h Host) int32 { return h.OffsetGet(buf) })
 }
 
 // OffsetSet is the import offset_set: a code.
 func OffsetSet(offset []byte) int32 {
-	if h := during(abi.PhaseItem); h != nil {
-		return h.OffsetSet(offset)
-	}
-	return int32(abi.ErrState)
+	return number(abi.PhaseItem, func(h Host) int32 { return h.OffsetSet(offset) })
 }
 
 // OffsetCommit is the import offset_commit: a code.
 func OffsetCommit() int32 {
-	if h := during(abi.PhaseItem); h != nil {
-		return h.OffsetCommit()
-	}
-	return int32(abi.ErrState)
+	return number(abi.PhaseItem, func(h Host) int32 { return h.OffsetCommit() })
 }
 
 // Cancelled is the import cancelled: a reason or a code.
 func Cancelled() int32 {
-	if h := during(abi.PhaseRun); h != nil {
-		return h.Cancelled()
-	}
-	return int32(abi.ErrState)
+	return number(abi.PhaseRun, func(h Host) int32 { return h.Cancelled() })
 }

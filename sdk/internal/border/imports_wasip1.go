@@ -13,59 +13,44 @@ func CtxStr(field uint32, buf []byte) int32 {
 	return importCtxStr(field, unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
 }
 
+// CtxInt is the import ctx_int: the value or a code.
+//
 //go:wasmimport job_v1 ctx_int
 //go:noescape
-func importCtxInt(field uint32) int64
-
-// CtxInt is the import ctx_int: the value or a code.
-func CtxInt(field uint32) int64 {
-	return importCtxInt(field)
-}
+func CtxInt(field uint32) int64
 
 //go:wasmimport job_v1 log
 //go:noescape
-func importLog(level int32, msg unsafe.Pointer, msgLen uint32, kv unsafe.Pointer, kvLen uint32)
+func importLog(level int32, msg string, kv unsafe.Pointer, kvLen uint32)
 
 // Log is the import log.
 func Log(level int32, msg string, kv []byte) {
-	importLog(level, unsafe.Pointer(unsafe.StringData(msg)), uint32(len(msg)), unsafe.Pointer(unsafe.SliceData(kv)), uint32(len(kv)))
+	importLog(level, msg, unsafe.Pointer(unsafe.SliceData(kv)), uint32(len(kv)))
 }
-
-//go:wasmimport job_v1 log_enabled
-//go:noescape
-func importLogEnabled(level int32) int32
 
 // LogEnabled is the import log_enabled: 1 or 0.
-func LogEnabled(level int32) bool {
-	return importLogEnabled(level) != 0
-}
-
-//go:wasmimport job_v1 set_error
+//
+//go:wasmimport job_v1 log_enabled
 //go:noescape
-func importSetError(msg unsafe.Pointer, msgLen uint32)
+func LogEnabled(level int32) bool
 
 // SetError is the import set_error.
-func SetError(msg string) {
-	importSetError(unsafe.Pointer(unsafe.StringData(msg)), uint32(len(msg)))
-}
-
-//go:wasmimport job_v1 progress
+//
+//go:wasmimport job_v1 set_error
 //go:noescape
-func importProgress(done int64, total int64)
+func SetError(msg string)
 
 // Progress is the import progress.
-func Progress(done int64, total int64) {
-	importProgress(done, total)
-}
-
-//go:wasmimport job_v1 metric
+//
+//go:wasmimport job_v1 progress
 //go:noescape
-func importMetric(kind int32, name unsafe.Pointer, nameLen uint32, value int64) int32
+func Progress(done int64, total int64)
 
 // Metric is the import metric: a code.
-func Metric(kind int32, name string, value int64) int32 {
-	return importMetric(kind, unsafe.Pointer(unsafe.StringData(name)), uint32(len(name)), value)
-}
+//
+//go:wasmimport job_v1 metric
+//go:noescape
+func Metric(kind int32, name string, value int64) int32
 
 //go:wasmimport job_v1 offset_get
 //go:noescape
@@ -85,20 +70,14 @@ func OffsetSet(offset []byte) int32 {
 	return importOffsetSet(unsafe.Pointer(unsafe.SliceData(offset)), uint32(len(offset)))
 }
 
+// OffsetCommit is the import offset_commit: a code.
+//
 //go:wasmimport job_v1 offset_commit
 //go:noescape
-func importOffsetCommit() int32
-
-// OffsetCommit is the import offset_commit: a code.
-func OffsetCommit() int32 {
-	return importOffsetCommit()
-}
-
-//go:wasmimport job_v1 cancelled
-//go:noescape
-func importCancelled() int32
+func OffsetCommit() int32
 
 // Cancelled is the import cancelled: a reason or a code.
-func Cancelled() int32 {
-	return importCancelled()
-}
+//
+//go:wasmimport job_v1 cancelled
+//go:noescape
+func Cancelled() int32

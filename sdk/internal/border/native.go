@@ -42,5 +42,24 @@ func during(phases abi.Phase) Host {
 	return nil
 }
 
+// number asks the host for a number, of which ErrState is the one out of its phases.
+func number[T int32 | int64](phases abi.Phase, ask func(Host) T) T {
+	if h := during(phases); h != nil {
+		return ask(h)
+	}
+	return T(abi.ErrState)
+}
+
+func yes(phases abi.Phase, ask func(Host) bool) bool {
+	h := during(phases)
+	return h != nil && ask(h)
+}
+
+func do(phases abi.Phase, act func(Host)) {
+	if h := during(phases); h != nil {
+		act(h)
+	}
+}
+
 // Trap ends the invocation: it panics with a [*Trapped].
 func Trap(message string) { panic(&Trapped{Message: message}) }
