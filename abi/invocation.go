@@ -99,7 +99,7 @@ type Host interface {
 	Metric(kind int, name string, value int64) Code
 	// CommitOffset makes the offset durable before it returns OK. It returns
 	// ErrConflict when the item is no longer owned, ErrUnavailable when the
-	// registry did not answer in time, ErrCancelled when ownership is in doubt.
+	// registry did not answer in time, ErrCancelled when it is not known who owns it.
 	// A job that commits more often than its quota on the host waits for its
 	// turn; there is no ErrQuota.
 	CommitOffset(ctx context.Context, offset []byte) Code
@@ -127,7 +127,7 @@ type Invocation struct {
 
 // Worker runs invocations one after the other, on one goroutine at a time. It
 // may keep a guest instance between them, and drops it after every outcome
-// that leaves the guest in doubt (TRAP, EXIT, TIMEOUT, CANCELLED, ERROR, and
+// after which the guest may be broken (TRAP, EXIT, TIMEOUT, CANCELLED, ERROR, and
 // statuses outside the protocol).
 type Worker interface {
 	// Execute runs one item to its end, or until ctx ends it by force. For a

@@ -199,7 +199,7 @@ func (a *Account) Split(bytes int64) *Account {
 	return &Account{account{budget: a.a.budget, job: a.a.job, has: bytes}}
 }
 
-// OnShortage has f called when somebody begins to wait for memory: who has some
+// OnShortage has f called when a worker begins to wait for memory: who has some
 // for later is to give it back. It is called once, before the first Admit.
 func (r *Runtime) OnShortage(f func()) {
 	r.budget.mu.Lock()

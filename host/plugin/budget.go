@@ -45,12 +45,12 @@ type budget struct {
 	total   int64 // 0 is no limit
 	guests  int64
 	code    int64
-	idle    int64            // part of code: it leaves if somebody needs the memory
+	idle    int64            // part of code: it leaves if the memory is needed
 	jobs    map[string]int64 // of guests
 	waiting []*admission
 	refused int64
 	late    int64
-	// short is called, without mu, when somebody begins to wait; nil: nothing is.
+	// short is called, without mu, when a worker or a module begins to wait; nil: nothing is.
 	short func()
 	// crowded is called with mu held when idle code has to leave.
 	crowded func()

@@ -266,10 +266,10 @@ func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short t
 	if answered {
 		return a.err()
 	}
-	if timed.Err() != nil && quick {
-		return errTakesLong
-	}
 	if timed.Err() != nil {
+		if quick {
+			return errTakesLong
+		}
 		return &errCompiler{text: fmt.Sprintf("compiling it took longer than %s and was stopped", limit)}
 	}
 	if !greeted {

@@ -122,7 +122,7 @@ func (w *worker) ready(ctx context.Context, op string, inv *abi.Invocation) (abi
 }
 
 // simple calls an entry point that returns a status. keep is false if the
-// instance is in doubt.
+// instance may not be used again.
 func (in *instance) simple(ctx context.Context, op string) (r abi.Result, keep bool) {
 	status, err := in.call(ctx, in.entry[0])
 	if err != nil || ctx.Err() != nil {

@@ -162,7 +162,7 @@ func (x *executor) acquire(ctx context.Context) error {
 	}
 }
 
-// leave lets an idle process stay for a while, unless somebody needs its memory.
+// leave lets an idle process stay for a while, unless its memory is needed.
 func (x *executor) leave() {
 	x.rest()
 	x.w.relieve()
@@ -336,15 +336,15 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 	}()
 
 	over := make(chan struct{}) // no later than the end of this function
-	told := make(chan struct{})
+	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		defer close(told)
+		defer close(stopped)
 		v.stop(ctx, over)
 	})
 	defer func() {
 		close(over)
 		if !stop() {
-			<-told
+			<-stopped
 		}
 	}()
 

@@ -104,7 +104,7 @@ func (w *Workers) wakes(x *executor) {
 	w.idle = slices.DeleteFunc(w.idle, func(y *executor) bool { return y == x })
 }
 
-// relieve ends idle processes while somebody waits for memory.
+// relieve ends idle processes while workers wait for memory.
 func (w *Workers) relieve() {
 	for w.o.Runtime.Memory().Waiting > 0 && w.endIdle() {
 	}

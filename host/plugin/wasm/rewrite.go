@@ -86,13 +86,7 @@ func (s *scan) rewrite() ([]byte, error) {
 		f.add(n.types+1, b.fillBody())
 	}
 
-	for _, t := range s.tables {
-		entries := t.min
-		if b.growsTables {
-			entries = t.max
-		}
-		s.tableBytes += 8 * int64(entries)
-	}
+	s.tableBytes = s.mostInTables(b.growsTables)
 
 	e := &encoder{scan: s, numbers: n, out: append(make([]byte, 0, len(s.wasm)+len(f.code)/2), "\x00asm\x01\x00\x00\x00"...)}
 	e.head(f.types)
@@ -110,6 +104,19 @@ func (s *scan) rewrite() ([]byte, error) {
 		return nil, e.err
 	}
 	return e.out, nil
+}
+
+// mostInTables is what the tables of an instance may take, in bytes.
+func (s *scan) mostInTables(grow bool) int64 {
+	bytes := int64(0)
+	for _, t := range s.tables {
+		entries := t.min
+		if grow {
+			entries = t.max
+		}
+		bytes += 8 * int64(entries)
+	}
+	return bytes
 }
 
 // functions are what follows turn: the module's own functions, and those that are added.
