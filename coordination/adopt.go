@@ -77,9 +77,9 @@ type raised struct {
 // keep theirs; see [registry.Snapshot.Raise].
 func Raised(ctx context.Context, r registry.Center, namespace string) (registry.Center, error) {
 	var base int64
-	err := perform(ctx, r, "read the base of the namespace", func(x *exchange) error {
+	err := perform(ctx, r, "read the base of the namespace", func(ctx context.Context, x *exchange) error {
 		path := NewLayout(namespace, "").adopted()
-		n, err := x.read(registry.Data(path))
+		n, err := x.read(ctx, registry.Data(path))
 		base = parseAdopted(n.Data(path).Data).Base
 		return err
 	})
@@ -130,21 +130,21 @@ type Adoption struct {
 // copy, or was adopted already. Adopt reads all records.
 func Adopt(ctx context.Context, r registry.Center, namespace string) (out Adoption, err error) {
 	root := NewLayout(namespace, "").adopted()
-	err = perform(ctx, r, "adopt", func(x *exchange) error {
-		n, err := x.read(registry.Data(root), registry.Children(root))
+	err = perform(ctx, r, "adopt", func(ctx context.Context, x *exchange) error {
+		n, err := x.read(ctx, registry.Data(root), registry.Children(root))
 		if err != nil {
 			return err
 		}
 		node := n.Data(root)
 		out.Jobs = len(n.Children(root))
-		records, err := x.allRecords(namespace, n.Children(root))
+		records, err := x.allRecords(ctx, namespace, n.Children(root))
 		if err != nil {
 			return err
 		}
 		out.Items = len(records)
 		isCopy := false
 		for part := range slices.Chunk(records, recordsAtOnce) {
-			n, err := x.read(part...)
+			n, err := x.read(ctx, part...)
 			if err != nil {
 				return err
 			}
@@ -157,7 +157,7 @@ func Adopt(ctx context.Context, r registry.Center, namespace string) (out Adopti
 			return errors.New("no record names a transaction that this registry has not had: it is no copy, or was adopted already; nothing was changed")
 		}
 		out.Base = (out.Highest>>32 + adoptMargin) << 32
-		return x.writeBase(node, out.Base)
+		return x.writeBase(ctx, node, out.Base)
 	})
 	return out, err
 }
@@ -167,13 +167,13 @@ const recordsAtOnce = 1000
 
 // allRecords are the records of all items of the jobs, none of which may have a
 // host of ours.
-func (x *exchange) allRecords(namespace string, jobs []string) (records []registry.Query, err error) {
+func (x *exchange) allRecords(ctx context.Context, namespace string, jobs []string) (records []registry.Query, err error) {
 	var read []registry.Query
 	for _, job := range jobs {
 		l := NewLayout(namespace, job)
 		read = append(read, registry.Children(l.details()), registry.Children(l.records()))
 	}
-	n, err := x.read(read...)
+	n, err := x.read(ctx, read...)
 	if err != nil {
 		return nil, err
 	}
@@ -190,13 +190,13 @@ func (x *exchange) allRecords(namespace string, jobs []string) (records []regist
 }
 
 // writeBase writes the base of a namespace, once.
-func (x *exchange) writeBase(root registry.Node, base int64) error {
+func (x *exchange) writeBase(ctx context.Context, root registry.Node, base int64) error {
 	for {
-		_, err := x.commit(registry.Set(root.Path, adopted{base}.data(), root.Version))
+		_, err := x.commit(ctx, registry.Set(root.Path, adopted{base}.data(), root.Version))
 		if !isUnknown(err) {
 			return err
 		}
-		n, err := x.read(registry.Data(root.Path))
+		n, err := x.read(ctx, registry.Data(root.Path))
 		if err != nil || parseAdopted(n.Data(root.Path).Data).Base == base {
 			return err
 		}

@@ -143,15 +143,15 @@ type begin struct {
 	left map[int]bool
 }
 
-func (g *begin) run(x *exchange) error {
+func (g *begin) run(ctx context.Context, x *exchange) error {
 	if open := g.refuse(); len(open) > 0 {
-		if err := g.look(x, open); err != nil { // how the hosts of those runs ended
+		if err := g.look(ctx, x, open); err != nil { // how the hosts of those runs ended
 			return err
 		}
 	}
 	for len(g.todo) > 0 || g.trigger {
 		c := g.next()
-		results, err := x.commit(c.ops...)
+		results, err := x.commit(ctx, c.ops...)
 		conflict := conflictOf(err)
 		if err == nil || conflict != nil {
 			g.out.Commits++
@@ -184,7 +184,7 @@ func (g *begin) run(x *exchange) error {
 		} else {
 			return err
 		}
-		if err := g.look(x, c.part); err != nil {
+		if err := g.look(ctx, x, c.part); err != nil {
 			return err
 		}
 	}
@@ -349,11 +349,11 @@ func (g *begin) stale() {
 // look finds out why items could not begin, all of them in one read, or whether
 // they have begun though the commit's outcome was unknown. Begins of which nothing
 // ran are handed back.
-func (g *begin) look(x *exchange, items Items) error {
+func (g *begin) look(ctx context.Context, x *exchange, items Items) error {
 	l, self := g.Layout, g.Self.ID
 	items = slices.Clone(items)
 	for {
-		n, err := x.read(g.beginQueries(items)...)
+		n, err := x.read(ctx, g.beginQueries(items)...)
 		if err != nil {
 			return err
 		}
@@ -381,12 +381,12 @@ func (g *begin) look(x *exchange, items Items) error {
 		if g.trigger && g.out.Items != nil && len(g.todo) == 0 {
 			// It may have been consumed with what was begun after all.
 			g.trigger = false
-			_, err := x.commit(registry.Delete(l.trigger(self), registry.AnyVersion))
+			_, err := x.commit(ctx, registry.Delete(l.trigger(self), registry.AnyVersion))
 			if unlessConflict(err) != nil {
 				return err
 			}
 		}
-		return g.handBack(x, handBacks)
+		return g.handBack(ctx, x, handBacks)
 	}
 }
 
@@ -484,11 +484,11 @@ func forgets(n registry.Node, item int) bool {
 }
 
 // handBack deals with begins of this host of which nothing ran.
-func (g *begin) handBack(x *exchange, orphans Items) error {
+func (g *begin) handBack(ctx context.Context, x *exchange, orphans Items) error {
 	if len(orphans) == 0 {
 		return nil
 	}
-	settled, err := x.settleOrphans(g.Layout, g.Self.ID, g.own, orphans)
+	settled, err := x.settleOrphans(ctx, g.Layout, g.Self.ID, g.own, orphans)
 	if err != nil {
 		return err
 	}

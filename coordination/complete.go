@@ -89,9 +89,9 @@ type completion struct {
 	ask   bool
 }
 
-func (c *completion) run(x *exchange) error {
+func (c *completion) run(ctx context.Context, x *exchange) error {
 	if len(c.Items) == 0 {
-		if err := c.look(x, nil); err != nil {
+		if err := c.look(ctx, x, nil); err != nil {
 			return err
 		}
 	}
@@ -102,7 +102,7 @@ func (c *completion) run(x *exchange) error {
 			return nil // all is lost, even the list
 		}
 
-		results, err := x.commit(next.ops...)
+		results, err := x.commit(ctx, next.ops...)
 		conflict := conflictOf(err)
 		if err == nil || conflict != nil {
 			c.out.Commits++
@@ -124,7 +124,7 @@ func (c *completion) run(x *exchange) error {
 		case !contested(err):
 			return err
 		}
-		if err := c.look(x, next.part); err != nil {
+		if err := c.look(ctx, x, next.part); err != nil {
 			return err
 		}
 	}
@@ -256,14 +256,14 @@ func (s ItemState) saved(offset []byte) ItemState {
 
 // look finds out why items could not be completed, or whether they have been
 // though the commit's outcome was unknown.
-func (c *completion) look(x *exchange, items Items) error {
+func (c *completion) look(ctx context.Context, x *exchange, items Items) error {
 	l, self := c.Layout, c.Self.ID
 	read := make([]registry.Query, 0, 2+5*len(items))
 	read = append(read, registry.Data(l.runsOf(self)), registry.Data(l.members()))
 	for _, i := range items {
 		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)))
 	}
-	n, err := x.read(read...)
+	n, err := x.read(ctx, read...)
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (c *completion) look(x *exchange, items Items) error {
 		return nil
 	}
 
-	settled, err := x.settleOrphans(l, self, c.own, orphans)
+	settled, err := x.settleOrphans(ctx, l, self, c.own, orphans)
 	if err != nil {
 		return err
 	}

@@ -381,9 +381,9 @@ func TestExchangeGivesUp(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	tries := 0
-	stubborn := func(x *exchange) error {
+	stubborn := func(ctx context.Context, x *exchange) error {
 		for ; ; tries++ {
-			if _, err := x.commit(registry.Op{}); conflictOf(err) == nil {
+			if _, err := x.commit(ctx, registry.Op{}); conflictOf(err) == nil {
 				return err
 			}
 		}
@@ -391,9 +391,9 @@ func TestExchangeGivesUp(t *testing.T) {
 	if err := perform(ctx, never{reason: registry.ReasonVersion}, "stubborn", stubborn); !errors.Is(err, registry.ErrConflict) || tries != maxConflicts || !strings.Contains(err.Error(), "stubborn") {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
-	long := func(x *exchange) error {
+	long := func(ctx context.Context, x *exchange) error {
 		for range 10 * maxConflicts {
-			if _, err := x.read(registry.Data("/x")); err != nil {
+			if _, err := x.read(ctx, registry.Data("/x")); err != nil {
 				return err
 			}
 		}
@@ -402,10 +402,10 @@ func TestExchangeGivesUp(t *testing.T) {
 	if err := perform(ctx, never{reason: registry.ReasonVersion}, "long", long); err != nil {
 		t.Errorf("a long exchange: %v", err)
 	}
-	if err := perform(ctx, never{reason: registry.ReasonVersion}, "nothing", func(x *exchange) error { _, err := x.read(); return err }); err != nil {
+	if err := perform(ctx, never{reason: registry.ReasonVersion}, "nothing", func(ctx context.Context, x *exchange) error { _, err := x.read(ctx); return err }); err != nil {
 		t.Errorf("nothing to read: %v", err)
 	}
-	plain := func(x *exchange) error { _, err := x.commit(registry.Op{}); return err }
+	plain := func(ctx context.Context, x *exchange) error { _, err := x.commit(ctx, registry.Op{}); return err }
 	if err := perform(ctx, never{reason: registry.ReasonVersion}, "plain", plain); !errors.Is(err, registry.ErrConflict) {
 		t.Errorf("a conflict that the step does not handle: %v", err)
 	}

@@ -12,7 +12,6 @@ import (
 // step reads nodes by name, decides by pure functions, commits, and looks again
 // after a conflict. The exchange bounds the conflicts of all its requests together.
 type exchange struct {
-	ctx       context.Context // of the one call that the exchange belongs to
 	registry  registry.Center
 	conflicts int
 	// failed is why the newest of the commits that failed did so; same is how often
@@ -32,8 +31,8 @@ const (
 )
 
 // perform runs one protocol step. Its errors begin with the step's name.
-func perform(ctx context.Context, r registry.Center, name string, step func(*exchange) error) error {
-	if err := step(&exchange{ctx: ctx, registry: r}); err != nil {
+func perform(ctx context.Context, r registry.Center, name string, step func(context.Context, *exchange) error) error {
+	if err := step(ctx, &exchange{registry: r}); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
@@ -59,14 +58,14 @@ func (x *exchange) mayGoOn() error {
 }
 
 // read asks for nodes in one request. Without queries it asks for nothing.
-func (x *exchange) read(queries ...registry.Query) (registry.Snapshot, error) {
+func (x *exchange) read(ctx context.Context, queries ...registry.Query) (registry.Snapshot, error) {
 	if len(queries) == 0 {
 		return nil, nil
 	}
 	if err := x.mayGoOn(); err != nil {
 		return nil, err
 	}
-	nodes, err := x.registry.Read(x.ctx, queries...)
+	nodes, err := x.registry.Read(ctx, queries...)
 	if err != nil {
 		return nil, err
 	}
@@ -79,11 +78,11 @@ func (x *exchange) read(queries ...registry.Query) (registry.Snapshot, error) {
 
 // commit applies all ops or none. [contested], [conflictOf] and [isUnknown] say of its error what
 // to do about it.
-func (x *exchange) commit(ops ...registry.Op) ([]registry.Result, error) {
+func (x *exchange) commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	if err := x.mayGoOn(); err != nil {
 		return nil, err
 	}
-	results, err := x.registry.Commit(x.ctx, ops...)
+	results, err := x.registry.Commit(ctx, ops...)
 	conflict := conflictOf(err)
 	if conflict == nil && !isUnknown(err) {
 		return results, err

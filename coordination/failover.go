@@ -85,9 +85,9 @@ const OutcomeElsewhere = "ELSEWHERE"
 // Recover again when that node is gone.
 func (m *Member) Recover(ctx context.Context, r Recovery) (Recovered, error) {
 	g := recovery{Member: m, Recovery: r, own: ownList{m.Runs, m.RunsVersion}}
-	err := m.perform(ctx, "recover", func(x *exchange) error {
+	err := m.perform(ctx, "recover", func(ctx context.Context, x *exchange) error {
 		for {
-			done, err := g.look(x)
+			done, err := g.look(ctx, x)
 			if done || err != nil {
 				return err
 			}
@@ -126,16 +126,16 @@ type recovery struct {
 
 // look reads what the dead host has left, and takes what this host is to take.
 // done is false if it is to look again.
-func (r *recovery) look(x *exchange) (done bool, err error) {
+func (r *recovery) look(ctx context.Context, x *exchange) (done bool, err error) {
 	if r.Dead == "" {
-		return r.lookAtMarks(x)
+		return r.lookAtMarks(ctx, x)
 	}
 	l, takers := r.View.Layout, r.View.takers()
 	read := []registry.Query{registry.Data(l.runsOf(r.Dead)), registry.Data(l.instance(r.Dead)), registry.Data(l.detail(r.Dead)), registry.Data(l.members()), registry.Data(l.assignmentOf(r.Dead)), registry.Data(l.config()), registry.Data(l.runsOf(r.View.Self.ID)), registry.Children(l.details()), registry.Data(l.kill(r.Dead))}
 	for _, id := range takers {
 		read = append(read, registry.Data(l.runsOf(id)))
 	}
-	n, err := x.read(read...)
+	n, err := x.read(ctx, read...)
 	if err != nil {
 		return false, err
 	}
@@ -143,7 +143,7 @@ func (r *recovery) look(x *exchange) (done bool, err error) {
 	if !n.Data(l.config()).Exists {
 		return false, ErrRemoved
 	}
-	if adopted, err := r.adopt(x, n.Data(l.runsOf(r.View.Self.ID))); adopted || err != nil {
+	if adopted, err := r.adopt(ctx, x, n.Data(l.runsOf(r.View.Self.ID))); adopted || err != nil {
 		return false, err
 	}
 	r.out.Left = r.before(r.out.Left)
@@ -158,7 +158,7 @@ func (r *recovery) look(x *exchange) (done bool, err error) {
 		// Sweep; what is due is found from the items' records.
 		owed = Runs{}
 	}
-	none, err := r.beyond(x, owed.Items())
+	none, err := r.beyond(ctx, x, owed.Items())
 	if err != nil {
 		return false, err
 	}
@@ -167,13 +167,13 @@ func (r *recovery) look(x *exchange) (done bool, err error) {
 		if !r.All && !r.View.IsJanitor() {
 			return true, nil // one buries it, not all
 		}
-		return true, r.bury(x, n)
+		return true, r.bury(ctx, x, n)
 	}
 	if len(owed.Takers) == 0 {
 		owed.Owed, owed.Takers = owed.Items(), idle(l, takers, n)
 	}
 	r.owed, r.takers = owed.Owed, owed.Takers
-	return r.take(x, owed, runs)
+	return r.take(ctx, x, owed, runs)
 }
 
 // before is the part of items that is below from.
@@ -184,18 +184,18 @@ func (r *recovery) before(items Items) Items {
 
 // beyond finds out which of the items the job has never had: those beyond the
 // total count that are in no tree. Nothing is owed of what an external edit has made up.
-func (r *recovery) beyond(x *exchange, items Items) (none Items, err error) {
+func (r *recovery) beyond(ctx context.Context, x *exchange, items Items) (none Items, err error) {
 	n, _ := slices.BinarySearch(items, max(r.View.Config.ShardingTotalCount, r.View.Division.Total))
 	if n == len(items) {
 		return nil, nil
 	}
-	return x.neverWere(r.View.Layout, items[n:])
+	return x.neverWere(ctx, r.View.Layout, items[n:])
 }
 
 // neverWere finds out which of the items have a node in neither tree. No host
 // begins an item that has no record.
-func (x *exchange) neverWere(l Layout, items Items) (none Items, err error) {
-	n, err := x.read(registry.Children(l.records()), registry.Children(l.sharding()))
+func (x *exchange) neverWere(ctx context.Context, l Layout, items Items) (none Items, err error) {
+	n, err := x.read(ctx, registry.Children(l.records()), registry.Children(l.sharding()))
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (x *exchange) neverWere(l Layout, items Items) (none Items, err error) {
 // adopt claims what this host has begun by a commit whose outcome was unknown, and
 // hands back what turns out not to be its own any more. own is the node of its list
 // of runs. adopted is true if there was something of that kind.
-func (r *recovery) adopt(x *exchange, own registry.Node) (adopted bool, err error) {
+func (r *recovery) adopt(ctx context.Context, x *exchange, own registry.Node) (adopted bool, err error) {
 	l, self, out := r.View.Layout, r.View.Self.ID, &r.out
 	if versionOf(own) == r.own.version {
 		return false, nil
@@ -222,13 +222,13 @@ func (r *recovery) adopt(x *exchange, own registry.Node) (adopted bool, err erro
 		return false, nil
 	}
 
-	none, err := x.neverWere(l, orphans)
+	none, err := x.neverWere(ctx, l, orphans)
 	if err != nil {
 		return false, err
 	}
 	r.own.runs = r.own.runs.without(none)
 	orphans = slices.DeleteFunc(slices.Clone(orphans), none.Contains)
-	states, err := x.readItems(l, orphans)
+	states, err := x.readItems(ctx, l, orphans)
 	if err != nil {
 		return false, err
 	}
@@ -242,7 +242,7 @@ func (r *recovery) adopt(x *exchange, own registry.Node) (adopted bool, err erro
 		}
 	}
 	out.Commits++
-	r.own, err = x.handBack(l, self, r.own, strange)
+	r.own, err = x.handBack(ctx, l, self, r.own, strange)
 	return true, err
 }
 
@@ -250,7 +250,7 @@ func (r *recovery) adopt(x *exchange, own registry.Node) (adopted bool, err erro
 // items are still assigned to it they are resharded: the instances may be
 // the same as at the last division, for a host that was stopped by an operator
 // is not counted any more and keeps what it runs. n has the nodes of the dead host.
-func (r *recovery) bury(x *exchange, n registry.Snapshot) error {
+func (r *recovery) bury(ctx context.Context, x *exchange, n registry.Snapshot) error {
 	l := r.View.Layout
 	members, assigned := n.Data(l.members()), n.Data(l.assignmentOf(r.Dead))
 	var ops []registry.Op
@@ -271,12 +271,12 @@ func (r *recovery) bury(x *exchange, n registry.Snapshot) error {
 	// A Java leader divides of its own accord when an instance goes, and may
 	// have done so already: its division says nothing to our assignment nodes.
 	if divide := len(assigned.Data) > 0 && !r.View.JavaLed(); divide {
-		_, err = x.commit(append(slices.Clone(ops), registry.Create(l.necessary(), nil))...)
+		_, err = x.commit(ctx, append(slices.Clone(ops), registry.Create(l.necessary(), nil))...)
 		if conflict := conflictOf(err); conflict != nil && conflict.Index == len(ops) {
-			_, err = x.commit(ops...) // the flag stands already
+			_, err = x.commit(ctx, ops...) // the flag stands already
 		}
 	} else {
-		_, err = x.commit(ops...)
+		_, err = x.commit(ctx, ops...)
 	}
 	if contested(err) { // somebody else does it, or the next call sees that it is done
 		return nil
@@ -300,8 +300,8 @@ func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left []str
 		read = append(read, registry.Data(l.runsOf(id)), registry.Data(l.instance(id)), registry.Data(l.detail(id)), registry.Data(l.assignmentOf(id)), registry.Data(l.kill(id)))
 	}
 	read = append(read, registry.Data(l.members()))
-	err = m.perform(ctx, "bury", func(x *exchange) error {
-		n, err := x.read(read...)
+	err = m.perform(ctx, "bury", func(ctx context.Context, x *exchange) error {
+		n, err := x.read(ctx, read...)
 		if err != nil {
 			return err
 		}
@@ -309,7 +309,7 @@ func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left []str
 		if left, ops = v.burials(dead, n); !bury || len(ops) == 0 {
 			return nil
 		}
-		_, err = x.commit(ops...)
+		_, err = x.commit(ctx, ops...)
 		if contested(err) { // somebody else does it, or the next call
 			return nil
 		}
@@ -380,7 +380,7 @@ type owing struct {
 // readOwed reads some of the items that are owed and that this host takes or
 // reports. What others are to take they look after; where no host takes anything,
 // one of ours reports it.
-func (r *recovery) readOwed(x *exchange, owed Runs) (owing, error) {
+func (r *recovery) readOwed(ctx context.Context, x *exchange, owed Runs) (owing, error) {
 	l, cfg := r.View.Layout, r.View.Config
 	reports := r.View.IsJanitor() && (!cfg.Failover || !cfg.MonitorExecution)
 	o := owing{items: make(map[int]owedItem)}
@@ -400,7 +400,7 @@ func (r *recovery) readOwed(x *exchange, owed Runs) (owing, error) {
 	for _, i := range items {
 		read = append(read, registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)), registry.Data(l.failoverItem(i)), registry.Data(l.item(i)))
 	}
-	n, err := x.read(read...)
+	n, err := x.read(ctx, read...)
 	if err != nil {
 		return o, err
 	}
@@ -412,16 +412,16 @@ func (r *recovery) readOwed(x *exchange, owed Runs) (owing, error) {
 		unmarked = unmarked || (owed.Java == "" && owed.markedOf(i) && it.unmarked())
 	}
 	if unmarked {
-		err = r.lookForJava(x)
+		err = r.lookForJava(ctx, x)
 	}
 	return o, err
 }
 
 // lookForJava finds out until when a Java host was in the job. The view may be
 // older than the marks that are gone.
-func (r *recovery) lookForJava(x *exchange) error {
+func (r *recovery) lookForJava(ctx context.Context, x *exchange) error {
 	l := r.View.Layout
-	n, err := x.read(registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.assignment()), registry.Data(l.epoch()), registry.Data(l.itemInstance(0)))
+	n, err := x.read(ctx, registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.assignment()), registry.Data(l.epoch()), registry.Data(l.itemInstance(0)))
 	if err != nil {
 		return err
 	}
@@ -580,12 +580,12 @@ type begins struct {
 
 // take decides item by item and writes it in commits. done is false if this host is
 // to look again.
-func (r *recovery) take(x *exchange, owed Runs, runs registry.Node) (done bool, err error) {
+func (r *recovery) take(ctx context.Context, x *exchange, owed Runs, runs registry.Node) (done bool, err error) {
 	l, self := r.View.Layout, r.View.Self.ID
 	var t taking
 	var o owing
 	for {
-		if o, err = r.readOwed(x, owed); err != nil {
+		if o, err = r.readOwed(ctx, x, owed); err != nil {
 			return false, err
 		}
 		t = r.decide(owed, runs, &o)
@@ -595,10 +595,10 @@ func (r *recovery) take(x *exchange, owed Runs, runs registry.Node) (done bool, 
 		r.from = o.end
 	}
 	if len(t.dropped) == 0 {
-		return true, r.giveWay(x)
+		return true, r.giveWay(ctx, x)
 	}
 	if len(t.claims) > 0 && r.leave == nil && (t.marked || r.View.Mixed()) {
-		turn, err := x.standInLine(l, self, l.failoverLatch(), &r.Takeover)
+		turn, err := x.standInLine(ctx, l, self, l.failoverLatch(), &r.Takeover)
 		if err != nil || turn == nil {
 			return true, err
 		}
@@ -622,9 +622,9 @@ func (r *recovery) take(x *exchange, owed Runs, runs registry.Node) (done bool, 
 	for _, op := range r.leave {
 		t.add(roleRoot, -1, op)
 	}
-	results, err := x.commit(t.ops...)
+	results, err := x.commit(ctx, t.ops...)
 	if conflict := conflictOf(err); conflict != nil && conflict.Op.Path == l.instance(dead) {
-		return true, r.giveWay(x) // it is not dead
+		return true, r.giveWay(ctx, x) // it is not dead
 	}
 	if isUnknown(err) { // if it took effect no host finds these again
 		r.out.note(t.closed)
@@ -645,11 +645,11 @@ func (r *recovery) take(x *exchange, owed Runs, runs registry.Node) (done bool, 
 	if len(left.Runs) > 0 || r.Dead == "" {
 		return true, nil
 	}
-	n, err := x.read(registry.Data(runs.Path), registry.Data(l.members()), registry.Data(l.assignmentOf(r.Dead)), registry.Data(l.kill(r.Dead)))
+	n, err := x.read(ctx, registry.Data(runs.Path), registry.Data(l.members()), registry.Data(l.assignmentOf(r.Dead)), registry.Data(l.kill(r.Dead)))
 	if err != nil {
 		return false, err
 	}
-	return true, r.bury(x, n)
+	return true, r.bury(ctx, x, n)
 }
 
 // noteTaken notes what a commit has closed and claimed. mine is this host's list of
@@ -773,11 +773,11 @@ func (out *Recovered) note(closed Recovered) {
 }
 
 // giveWay ends a recovery that has nothing to write, and leaves the latch.
-func (r *recovery) giveWay(x *exchange) error {
+func (r *recovery) giveWay(ctx context.Context, x *exchange) error {
 	if r.leave == nil && !r.Takeover.Standing {
 		return nil
 	}
-	return x.leaveLine(r.View.Self.ID, r.View.failoverLatch(), &r.Takeover)
+	return x.leaveLine(ctx, r.View.Self.ID, r.View.failoverLatch(), &r.Takeover)
 }
 
 // claim adds what begins an item that is owed, after the given record.
@@ -809,10 +809,10 @@ func (r *recovery) claim(i int, claim *Claim, it owedItem, before Record, c *com
 // lookAtMarks claims what Java hosts have marked as crashed and is in no host's list
 // of runs. A mark on an item that a host of ours runs was made too
 // late: it is taken away. done is false if this host is to look again.
-func (r *recovery) lookAtMarks(x *exchange) (done bool, err error) {
+func (r *recovery) lookAtMarks(ctx context.Context, x *exchange) (done bool, err error) {
 	l, self := r.View.Layout, r.View.Self.ID
 	r.takers = r.View.takers()
-	n, err := x.read(registry.Children(l.failoverItems()), registry.Children(l.runs()), registry.Children(l.details()), registry.Data(l.config()))
+	n, err := x.read(ctx, registry.Children(l.failoverItems()), registry.Children(l.runs()), registry.Children(l.details()), registry.Data(l.config()))
 	if err != nil {
 		return false, err
 	}
@@ -833,20 +833,20 @@ func (r *recovery) lookAtMarks(x *exchange) (done bool, err error) {
 	for _, id := range hosts {
 		read = append(read, registry.Data(l.runsOf(id)))
 	}
-	if n, err = x.read(read...); err != nil {
+	if n, err = x.read(ctx, read...); err != nil {
 		return false, err
 	}
-	if adopted, err := r.adopt(x, n.Data(l.runsOf(self))); adopted || err != nil {
+	if adopted, err := r.adopt(ctx, x, n.Data(l.runsOf(self))); adopted || err != nil {
 		return false, err
 	}
 	r.out.Left = r.before(r.out.Left)
 	listed, late := r.lateMarks(marks, hosts, n)
 	if len(late) > 0 {
-		return false, x.drop(late)
+		return false, x.drop(ctx, late)
 	}
 
 	free := slices.DeleteFunc(marks, func(i int) bool { return listed[i] })
-	none, err := r.beyond(x, free)
+	none, err := r.beyond(ctx, x, free)
 	if err != nil {
 		return false, err
 	}
@@ -854,13 +854,13 @@ func (r *recovery) lookAtMarks(x *exchange) (done bool, err error) {
 		late = append(late, registry.Absent(l.item(i)), registry.Delete(l.failoverItem(i), registry.AnyVersion))
 	}
 	if len(late) > 0 {
-		return false, x.drop(late)
+		return false, x.drop(ctx, late)
 	}
 	if len(free) == 0 {
-		return true, r.giveWay(x)
+		return true, r.giveWay(ctx, x)
 	}
 	fire := Fire{Instant: r.Now.UnixMilli(), Source: sourceFailover}
-	return r.take(x, Runs{}.with(fire, true, free), registry.Node{})
+	return r.take(ctx, x, Runs{}.with(fire, true, free), registry.Node{})
 }
 
 // lateMarks removes marks of items that a host of ours runs. listed are the items
@@ -889,8 +889,8 @@ func (r *recovery) lateMarks(marks Items, hosts []string, n registry.Snapshot) (
 }
 
 // drop takes marks away, as many as fit a commit; look again afterwards.
-func (x *exchange) drop(ops []registry.Op) error {
-	_, err := x.commit(firstPart(ops)...)
+func (x *exchange) drop(ctx context.Context, ops []registry.Op) error {
+	_, err := x.commit(ctx, firstPart(ops)...)
 	return unlessConflict(err)
 }
 

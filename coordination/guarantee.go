@@ -57,18 +57,18 @@ func GuaranteePassed(n registry.Node, items Items) bool {
 // ClearGuarantee; the others wait until it has. Disabled items are not waited
 // for.
 func Arrive(ctx context.Context, r registry.Center, l Layout, self JobInstance, p Phase, items Items, total int) (last bool, err error) {
-	err = perform(ctx, r, "arrive", func(x *exchange) error {
-		if err := x.markArrival(l, p, items); err != nil {
+	err = perform(ctx, r, "arrive", func(ctx context.Context, x *exchange) error {
+		if err := x.markArrival(ctx, l, p, items); err != nil {
 			return err
 		}
-		last, err = x.claimPhase(l, self, p, total)
+		last, err = x.claimPhase(ctx, l, self, p, total)
 		return err
 	})
 	return last, err
 }
 
 // markArrival makes the marks of a host's items, in one commit or several.
-func (x *exchange) markArrival(l Layout, p Phase, items Items) error {
+func (x *exchange) markArrival(ctx context.Context, l Layout, p Phase, items Items) error {
 	for {
 		var marks []registry.Op
 		for _, i := range items {
@@ -76,7 +76,7 @@ func (x *exchange) markArrival(l Layout, p Phase, items Items) error {
 		}
 		part := firstPart(marks)
 		ops := append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.guarantee(p))}, part...)
-		_, err := x.commit(ops...)
+		_, err := x.commit(ctx, ops...)
 		if err == nil {
 			if items = items[len(part):]; len(items) == 0 {
 				return nil
@@ -95,7 +95,7 @@ func (x *exchange) markArrival(l Layout, p Phase, items Items) error {
 		}
 
 		// Left by an earlier fire that timed out.
-		n, err := x.read(registry.Children(l.guarantee(p)))
+		n, err := x.read(ctx, registry.Children(l.guarantee(p)))
 		if err != nil {
 			return err
 		}
@@ -106,14 +106,14 @@ func (x *exchange) markArrival(l Layout, p Phase, items Items) error {
 
 // claimPhase reports whether this host is the last to arrive: all items are there,
 // and no other host that lives has claimed the phase, which the node's data says.
-func (x *exchange) claimPhase(l Layout, self JobInstance, p Phase, total int) (last bool, err error) {
+func (x *exchange) claimPhase(ctx context.Context, l Layout, self JobInstance, p Phase, total int) (last bool, err error) {
 	marks, claim := registry.Children(l.guarantee(p)), registry.Data(l.guarantee(p))
 	for {
 		read := []registry.Query{marks, claim, registry.Children(l.instances())}
 		for i := range total {
 			read = append(read, registry.Data(l.itemDisabled(i)))
 		}
-		n, err := x.read(read...)
+		n, err := x.read(ctx, read...)
 		if err != nil {
 			return false, err
 		}
@@ -128,7 +128,7 @@ func (x *exchange) claimPhase(l Layout, self JobInstance, p Phase, total int) (l
 		if claimed || !n[claim].Exists {
 			return false, nil
 		}
-		_, err = x.commit(registry.Set(l.guarantee(p), []byte(self.ID), n[claim].Version))
+		_, err = x.commit(ctx, registry.Set(l.guarantee(p), []byte(self.ID), n[claim].Version))
 		if conflictOf(err) == nil {
 			return err == nil, err
 		}
@@ -147,9 +147,9 @@ func setOf(names []string) map[string]bool {
 // the subtree; of several hosts that try, the one whose first commit succeeds does
 // it.
 func ClearGuarantee(ctx context.Context, r registry.Center, l Layout, p Phase) error {
-	return perform(ctx, r, "clear guarantee", func(x *exchange) error {
+	return perform(ctx, r, "clear guarantee", func(ctx context.Context, x *exchange) error {
 		for begun := false; ; {
-			n, err := x.read(registry.Children(l.guarantee(p)))
+			n, err := x.read(ctx, registry.Children(l.guarantee(p)))
 			if err != nil {
 				return err
 			}
@@ -157,7 +157,7 @@ func ClearGuarantee(ctx context.Context, r registry.Center, l Layout, p Phase) e
 			if !marks.Exists {
 				return nil
 			}
-			cleared, err := x.clearPhase(l, p, marks.Names, &begun)
+			cleared, err := x.clearPhase(ctx, l, p, marks.Names, &begun)
 			if err != nil || cleared {
 				return err
 			}
@@ -167,14 +167,14 @@ func ClearGuarantee(ctx context.Context, r registry.Center, l Layout, p Phase) e
 
 // clearPhase deletes a phase's node and the marks below it. cleared is false if
 // marks came while this host, which had begun, deleted them.
-func (x *exchange) clearPhase(l Layout, p Phase, names []string, begun *bool) (cleared bool, err error) {
+func (x *exchange) clearPhase(ctx context.Context, l Layout, p Phase, names []string, begun *bool) (cleared bool, err error) {
 	ops := make([]registry.Op, 0, len(names)+1)
 	for _, name := range names {
 		ops = append(ops, registry.Delete(l.guarantee(p)+"/"+name, registry.AnyVersion))
 	}
 	ops = append(ops, registry.Delete(l.guarantee(p), registry.AnyVersion))
 	for part := range parts(ops, commitBudget) {
-		_, err := x.commit(part...)
+		_, err := x.commit(ctx, part...)
 		if conflictOf(err) != nil {
 			return !*begun, nil // another host does it
 		}

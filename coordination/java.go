@@ -30,7 +30,7 @@ type adoption struct {
 
 // adopt takes the share; done is false if a Java leader divided the items
 // meanwhile. share is left alone while a Java leader is about to divide them.
-func (a adoption) adopt(x *exchange, share *Share) (done bool, err error) {
+func (a adoption) adopt(ctx context.Context, x *exchange, share *Share) (done bool, err error) {
 	v, l := a.view, a.view.Layout
 	total := v.Config.ShardingTotalCount
 	read := make([]registry.Query, 0, total+len(v.Servers))
@@ -43,7 +43,7 @@ func (a adoption) adopt(x *exchange, share *Share) (done bool, err error) {
 	if len(read) == 0 {
 		return true, nil
 	}
-	n, err := x.read(read...)
+	n, err := x.read(ctx, read...)
 	if err != nil {
 		return false, err
 	}
@@ -57,7 +57,7 @@ func (a adoption) adopt(x *exchange, share *Share) (done bool, err error) {
 	}
 
 	s, mine, ops := a.take(items, disabled)
-	results, err := x.commit(ops...)
+	results, err := x.commit(ctx, ops...)
 	if conflict := conflictOf(err); conflict != nil {
 		path := conflict.Op.Path
 		divides := path == l.leader() || path == l.necessary() || path == l.processing()
@@ -79,11 +79,11 @@ func (a adoption) adopt(x *exchange, share *Share) (done bool, err error) {
 	// between them and the commit. It has not if the node that it makes
 	// anew every time is still the one that was read first; from the
 	// commit on the anchor shows it.
-	n, err = x.read(registry.Data(a.first.Path))
+	n, err = x.read(ctx, registry.Data(a.first.Path))
 	if err != nil || n.Data(a.first.Path).Czxid != a.first.Czxid {
 		return false, err
 	}
-	if _, err := x.fill(&s, v, mine, a.known); err != nil {
+	if _, err := x.fill(ctx, &s, v, mine, a.known); err != nil {
 		return false, err
 	}
 	*share = s
@@ -184,8 +184,8 @@ func ReadHosts(ctx context.Context, r registry.Center, l Layout, ids []string) (
 		read = append(read, registry.Data(l.detail(id)), registry.Data(l.runsOf(id)))
 	}
 	hosts := make(map[string]HostDetail, len(ids))
-	err := perform(ctx, r, "read hosts", func(x *exchange) error {
-		n, err := x.read(read...)
+	err := perform(ctx, r, "read hosts", func(ctx context.Context, x *exchange) error {
+		n, err := x.read(ctx, read...)
 		for _, id := range ids {
 			detail := n.Data(l.detail(id))
 			if !detail.Exists {

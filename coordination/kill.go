@@ -104,8 +104,8 @@ func ReadKills(n registry.Node) Kills { return parseKills(n.Data) }
 // DropKills deletes the node once nothing that it names runs any more. One that
 // was set since it was read stays, and so does one that is gone.
 func DropKills(ctx context.Context, r registry.Center, l Layout, self JobInstance, version int32) error {
-	return perform(ctx, r, "end kill", func(x *exchange) error {
-		_, err := x.commit(registry.Delete(l.kill(self.ID), version))
+	return perform(ctx, r, "end kill", func(ctx context.Context, x *exchange) error {
+		_, err := x.commit(ctx, registry.Delete(l.kill(self.ID), version))
 		return unlessConflict(err)
 	})
 }
@@ -147,11 +147,11 @@ type KillTarget struct {
 // is not in the registry.
 func AskKill(ctx context.Context, r registry.Center, k Killing) (targets []KillTarget, err error) {
 	g := killing{Killing: k}
-	err = perform(ctx, r, "kill", func(x *exchange) error {
-		if targets, err = g.find(x); err != nil || k.Look {
+	err = perform(ctx, r, "kill", func(ctx context.Context, x *exchange) error {
+		if targets, err = g.find(ctx, x); err != nil || k.Look {
 			return err
 		}
-		return g.ask(x, targets)
+		return g.ask(ctx, x, targets)
 	})
 	return targets, err
 }
@@ -173,9 +173,9 @@ func (g *killing) means(item int, host string) bool {
 }
 
 // find lists the runs that are meant.
-func (g *killing) find(x *exchange) ([]KillTarget, error) {
+func (g *killing) find(ctx context.Context, x *exchange) ([]KillTarget, error) {
 	l := g.Layout
-	n, err := x.read(registry.Data(l.config()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.details()), registry.Children(l.sharding()))
+	n, err := x.read(ctx, registry.Data(l.config()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.details()), registry.Children(l.sharding()))
 	if err != nil {
 		return nil, err
 	}
@@ -195,11 +195,11 @@ func (g *killing) find(x *exchange) ([]KillTarget, error) {
 			read = append(read, registry.Data(l.itemRunning(i)))
 		}
 	}
-	if n, err = x.read(read...); err != nil {
+	if n, err = x.read(ctx, read...); err != nil {
 		return nil, err
 	}
 
-	onOurs, err := g.findOurs(x, hosts, n)
+	onOurs, err := g.findOurs(ctx, x, hosts, n)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (g *killing) find(x *exchange) ([]KillTarget, error) {
 
 // findOurs lists the runs of hosts of ours that are meant and open. n has the hosts'
 // lists of runs.
-func (g *killing) findOurs(x *exchange, hosts []string, n registry.Snapshot) ([]KillTarget, error) {
+func (g *killing) findOurs(ctx context.Context, x *exchange, hosts []string, n registry.Snapshot) ([]KillTarget, error) {
 	l := g.Layout
 	var listed []KillTarget
 	var read []registry.Query
@@ -234,7 +234,7 @@ func (g *killing) findOurs(x *exchange, hosts []string, n registry.Snapshot) ([]
 			}
 		}
 	}
-	n, err := x.read(read...)
+	n, err := x.read(ctx, read...)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (g *killing) findOurs(x *exchange, hosts []string, n registry.Snapshot) ([]
 // ask reads what the hosts have been asked already, and writes what they are
 // asked now. After a conflict, or if the outcome is unknown, it does so again: the
 // runs stay those that were found, and what was written is found.
-func (g *killing) ask(x *exchange, targets []KillTarget) error {
+func (g *killing) ask(ctx context.Context, x *exchange, targets []KillTarget) error {
 	l := g.Layout
 	byHost := make(map[string]map[int64]Items)
 	for _, t := range targets {
@@ -270,7 +270,7 @@ func (g *killing) ask(x *exchange, targets []KillTarget) error {
 		read = append(read, registry.Data(l.kill(id)))
 	}
 	for {
-		n, err := x.read(read...)
+		n, err := x.read(ctx, read...)
 		if err != nil {
 			return err
 		}
@@ -283,7 +283,7 @@ func (g *killing) ask(x *exchange, targets []KillTarget) error {
 			node := n.Data(l.kill(id))
 			ops = append(ops, set(node, parseKills(node.Data).with(kill).data()))
 		}
-		done, err := x.writeKills(l, ops)
+		done, err := x.writeKills(ctx, l, ops)
 		if done || err != nil {
 			return err
 		}
@@ -291,9 +291,9 @@ func (g *killing) ask(x *exchange, targets []KillTarget) error {
 }
 
 // writeKills writes in commits that fit; done is false if something has changed.
-func (x *exchange) writeKills(l Layout, ops []registry.Op) (done bool, err error) {
+func (x *exchange) writeKills(ctx context.Context, l Layout, ops []registry.Op) (done bool, err error) {
 	for part := range parts(ops, commitBudget) {
-		_, err := x.commit(append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.kills())}, part...)...)
+		_, err := x.commit(ctx, append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.kills())}, part...)...)
 		if conflict := conflictOf(err); conflict != nil && conflict.Index == 0 {
 			return false, ErrRemoved
 		}
@@ -348,12 +348,12 @@ type Ending struct {
 // ReadEndings reads what has become of runs, in the order of targets. A run of a
 // Java host is open as long as it has its mark.
 func ReadEndings(ctx context.Context, r registry.Center, l Layout, targets []KillTarget) (endings []Ending, err error) {
-	err = perform(ctx, r, "read killed runs", func(x *exchange) error {
+	err = perform(ctx, r, "read killed runs", func(ctx context.Context, x *exchange) error {
 		var read []registry.Query
 		for _, t := range targets {
 			read = append(read, registry.Data(l.record(t.Item)), registry.Data(l.itemRunning(t.Item)))
 		}
-		n, err := x.read(read...)
+		n, err := x.read(ctx, read...)
 		if err != nil {
 			return err
 		}
@@ -390,8 +390,8 @@ type Released struct {
 // was due until now, by the registry's clock (RegistryTime), has no catch-up.
 // It returns ErrRemoved for a job that is not in the registry.
 func Release(ctx context.Context, r registry.Center, l Layout, item int, now time.Time) (out Released, err error) {
-	err = perform(ctx, r, "release", func(x *exchange) error {
-		n, err := x.read(registry.Data(l.config()), registry.Children(l.records()))
+	err = perform(ctx, r, "release", func(ctx context.Context, x *exchange) error {
+		n, err := x.read(ctx, registry.Data(l.config()), registry.Children(l.records()))
 		if err != nil {
 			return err
 		}
@@ -407,7 +407,7 @@ func Release(ctx context.Context, r registry.Center, l Layout, item int, now tim
 		slices.Sort(items)
 		out.Missing = item >= 0 && len(items) == 0
 		for done := false; !done; {
-			if done, err = x.release(l, items, now, &out); err != nil {
+			if done, err = x.release(ctx, l, items, now, &out); err != nil {
 				return err
 			}
 		}
@@ -418,12 +418,12 @@ func Release(ctx context.Context, r registry.Center, l Layout, item int, now tim
 
 // release writes the records of those items that are held back; done is false if
 // something has changed meanwhile.
-func (x *exchange) release(l Layout, items Items, now time.Time, out *Released) (done bool, err error) {
+func (x *exchange) release(ctx context.Context, l Layout, items Items, now time.Time, out *Released) (done bool, err error) {
 	var read []registry.Query
 	for _, i := range items {
 		read = append(read, registry.Data(l.record(i)))
 	}
-	n, err := x.read(read...)
+	n, err := x.read(ctx, read...)
 	if err != nil {
 		return false, err
 	}
@@ -437,7 +437,7 @@ func (x *exchange) release(l Layout, items Items, now time.Time, out *Released) 
 		}
 	}
 	for part := range parts(ops, commitBudget) {
-		_, err := x.commit(part...)
+		_, err := x.commit(ctx, part...)
 		if err == nil || isUnknown(err) { // then perhaps; if not, the next look does
 			out.Items = slices.Concat(out.Items, held[:len(part)])
 			slices.Sort(out.Items)

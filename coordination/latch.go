@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -50,18 +51,18 @@ type turn struct {
 // standInLine takes a place in a latch, and reads the queries together with it. It
 // returns nil while it is another's turn, with line.Behind set, and for a job that
 // was removed. Standing again, later, keeps the place.
-func (x *exchange) standInLine(l Layout, self, latch string, line *Line, queries ...registry.Query) (*turn, error) {
+func (x *exchange) standInLine(ctx context.Context, l Layout, self, latch string, line *Line, queries ...registry.Query) (*turn, error) {
 	line.Behind = ""
 	queries = append([]registry.Query{registry.Children(latch)}, queries...)
 	for {
 		if !line.Standing {
-			removed, err := x.enterLatch(l, self, latch, line)
+			removed, err := x.enterLatch(ctx, l, self, latch, line)
 			if removed || err != nil {
 				return nil, err
 			}
 		}
 
-		n, err := x.read(queries...)
+		n, err := x.read(ctx, queries...)
 		if err != nil {
 			return nil, err
 		}
@@ -79,9 +80,9 @@ func (x *exchange) standInLine(l Layout, self, latch string, line *Line, queries
 }
 
 // enterLatch makes this host's node in a latch. removed is true if the job is gone.
-func (x *exchange) enterLatch(l Layout, self, latch string, line *Line) (removed bool, err error) {
+func (x *exchange) enterLatch(ctx context.Context, l Layout, self, latch string, line *Line) (removed bool, err error) {
 	line.Standing = true // perhaps
-	_, err = x.commit(
+	_, err = x.commit(ctx,
 		// The server reaps a latch in which no host stands.
 		registry.Check(l.config(), registry.AnyVersion), registry.Ensure(latch), registry.CreateSequential(latch+"/"+latchName(self), nil))
 	if conflict := conflictOf(err); conflict != nil && conflict.Index == 0 {
@@ -127,15 +128,15 @@ func placeInLine(names []string, self string) (mine []string, behind string) {
 }
 
 // leaveLine takes the host out of a latch.
-func (x *exchange) leaveLine(self, latch string, line *Line) error {
+func (x *exchange) leaveLine(ctx context.Context, self, latch string, line *Line) error {
 	for {
-		n, err := x.read(registry.Children(latch))
+		n, err := x.read(ctx, registry.Children(latch))
 		if err != nil {
 			return err
 		}
 		mine, _ := placeInLine(n.Children(latch), self)
 		if len(mine) > 0 {
-			_, err = x.commit(leaving(latch, mine)...)
+			_, err = x.commit(ctx, leaving(latch, mine)...)
 			if contested(err) {
 				continue
 			}

@@ -42,7 +42,7 @@ func (m *Member) Observe(s registry.Snapshot) {
 func (m *Member) mixed() bool { return m.Share.Java || m.View.Mixed() }
 
 // perform runs one step with the member's session.
-func (m *Member) perform(ctx context.Context, name string, step func(*exchange) error) error {
+func (m *Member) perform(ctx context.Context, name string, step func(context.Context, *exchange) error) error {
 	return perform(ctx, m.Registry, name, step)
 }
 

@@ -109,17 +109,17 @@ type Applied struct {
 // name is among the members. The host that writes that list adds the names of all who
 // are announced; the one with the lowest name does so at once.
 func (m *Member) Join(ctx context.Context, j Joining) error {
-	return m.perform(ctx, "join", func(x *exchange) error {
+	return m.perform(ctx, "join", func(ctx context.Context, x *exchange) error {
 		a := arrival{Member: m, Joining: j}
 		for {
-			if err := a.look(x); err != nil {
+			if err := a.look(ctx, x); err != nil {
 				return err
 			}
 			ops := a.next()
 			if len(ops) == 0 {
 				return nil
 			}
-			_, err := x.commit(ops...)
+			_, err := x.commit(ctx, ops...)
 			if conflictOf(err) != nil {
 				a.crowd = true
 				continue
@@ -152,9 +152,9 @@ type arrival struct {
 }
 
 // look reads what is there, and decides what the definition changes.
-func (a *arrival) look(x *exchange) error {
+func (a *arrival) look(ctx context.Context, x *exchange) error {
 	l, id := a.Layout, a.Self.ID
-	n, err := x.read(registry.Data(l.root), registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.server(a.Self.ServerIP)), registry.Data(l.members()), registry.Children(l.details()), registry.Data(l.superseded()),
+	n, err := x.read(ctx, registry.Data(l.root), registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.server(a.Self.ServerIP)), registry.Data(l.members()), registry.Children(l.details()), registry.Data(l.superseded()),
 		registry.Data(l.adopted()), registry.Data(l.record(0)), registry.Data(l.instance(id)), registry.Data(l.detail(id)), registry.Data(l.runsOf(id)), registry.Data(l.assignmentOf(id)))
 	if err != nil {
 		return err
@@ -412,9 +412,9 @@ func set(n registry.Node, data []byte) registry.Op {
 // ApplyDefinition brings a changed definition file to the registry. former and accept
 // are as in Joining. It returns ErrRemoved for a job that is not in the registry.
 func ApplyDefinition(ctx context.Context, r registry.Center, l Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) (applied Applied, err error) {
-	err = perform(ctx, r, "apply definition", func(x *exchange) error {
+	err = perform(ctx, r, "apply definition", func(ctx context.Context, x *exchange) error {
 		for {
-			n, err := x.read(registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.superseded()))
+			n, err := x.read(ctx, registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.superseded()))
 			if err != nil {
 				return err
 			}
@@ -426,7 +426,7 @@ func ApplyDefinition(ctx context.Context, r registry.Center, l Layout, mine jobc
 			if ops, applied, err = d.apply(mine, former, accept); err != nil || len(ops) == 0 {
 				return err
 			}
-			_, err = x.commit(ops...)
+			_, err = x.commit(ctx, ops...)
 			if conflictOf(err) == nil {
 				return err
 			}
@@ -441,8 +441,8 @@ var ErrRemoved = errors.New("the job was removed from the registry")
 
 // Announce publishes the host's detail.
 func (m *Member) Announce(ctx context.Context, d HostDetail) error {
-	return m.perform(ctx, "announce", func(x *exchange) error {
-		_, err := x.commit(registry.Set(m.detail(m.Self.ID), d.data(), registry.AnyVersion)) // Repair recreates it if it is gone
+	return m.perform(ctx, "announce", func(ctx context.Context, x *exchange) error {
+		_, err := x.commit(ctx, registry.Set(m.detail(m.Self.ID), d.data(), registry.AnyVersion)) // Repair recreates it if it is gone
 		return err
 	})
 }
@@ -452,9 +452,9 @@ func (m *Member) Announce(ctx context.Context, d HostDetail) error {
 func (m *Member) Drain(ctx context.Context, d HostDetail) error {
 	l, v := m.Layout, m.View
 	d.State = DetailDraining
-	return m.perform(ctx, "drain", func(x *exchange) error {
+	return m.perform(ctx, "drain", func(ctx context.Context, x *exchange) error {
 		for {
-			n, err := x.read(registry.Data(l.detail(v.Self.ID)), registry.Data(l.members()), registry.Data(l.necessary()), registry.Data(l.shardingFlags()))
+			n, err := x.read(ctx, registry.Data(l.detail(v.Self.ID)), registry.Data(l.members()), registry.Data(l.necessary()), registry.Data(l.shardingFlags()))
 			if err != nil {
 				return err
 			}
@@ -473,7 +473,7 @@ func (m *Member) Drain(ctx context.Context, d HostDetail) error {
 			if len(ops) == 0 {
 				return nil
 			}
-			_, err = x.commit(ops...)
+			_, err = x.commit(ctx, ops...)
 			if conflictOf(err) == nil {
 				return err
 			}
@@ -491,9 +491,9 @@ func (v View) others() bool {
 // as begun by a host that is gone, and failover is owed for them.
 func (m *Member) Leave(ctx context.Context, unfinished Items) error {
 	l, id := m.Layout, m.Self.ID
-	return m.perform(ctx, "leave", func(x *exchange) error {
+	return m.perform(ctx, "leave", func(ctx context.Context, x *exchange) error {
 		for {
-			n, err := x.read(registry.Data(l.members()), registry.Data(l.instance(id)), registry.Data(l.leader()), registry.Data(l.detail(id)),
+			n, err := x.read(ctx, registry.Data(l.members()), registry.Data(l.instance(id)), registry.Data(l.leader()), registry.Data(l.detail(id)),
 				registry.Data(l.assignmentOf(id)), registry.Data(l.runsOf(id)), registry.Data(l.trigger(id)), registry.Data(l.necessary()), registry.Data(l.config()), registry.Data(l.term()), registry.Data(l.shardingFlags()), registry.Children(l.instances()),
 				registry.Children(l.electionLatch()), registry.Children(l.failoverLatch()), registry.Data(l.kill(id)))
 			if err != nil {
@@ -503,7 +503,7 @@ func (m *Member) Leave(ctx context.Context, unfinished Items) error {
 			if len(ops) == 0 {
 				return nil
 			}
-			_, err = x.commit(ops...)
+			_, err = x.commit(ctx, ops...)
 			if !contested(err) {
 				return err
 			}
@@ -566,21 +566,21 @@ func (m *Member) leaving(n registry.Snapshot, unfinished Items) []registry.Op {
 // If a Java leader has divided the items since one of ours did, the new leader
 // reshards them: until then no host of ours begins by the old division.
 func (m *Member) Elect(ctx context.Context) error {
-	return m.perform(ctx, "elect", func(x *exchange) error { return x.elect(m.View, &m.Election) })
+	return m.perform(ctx, "elect", func(ctx context.Context, x *exchange) error { return x.elect(ctx, m.View, &m.Election) })
 }
 
-func (x *exchange) elect(v View, line *Line) error {
+func (x *exchange) elect(ctx context.Context, v View, line *Line) error {
 	l, latch := v.Layout, v.electionLatch()
 	for {
-		turn, err := x.standInLine(l, v.Self.ID, latch, line, registry.Data(l.leader()), registry.Data(l.term()), registry.Data(l.epoch()), registry.Data(l.assignment()), registry.Data(l.itemInstance(0)))
+		turn, err := x.standInLine(ctx, l, v.Self.ID, latch, line, registry.Data(l.leader()), registry.Data(l.term()), registry.Data(l.epoch()), registry.Data(l.assignment()), registry.Data(l.itemInstance(0)))
 		if err != nil || turn == nil {
 			return err
 		}
 		ops, vacant := v.election(turn)
 		if !vacant {
-			return x.leaveLine(v.Self.ID, latch, line)
+			return x.leaveLine(ctx, v.Self.ID, latch, line)
 		}
-		_, err = x.commit(ops...)
+		_, err = x.commit(ctx, ops...)
 		if err == nil {
 			*line = Line{}
 			return nil
@@ -594,7 +594,7 @@ func (x *exchange) elect(v View, line *Line) error {
 			return conflict
 		}
 		if path == l.config() || path == l.leader() || path == l.term() || path == l.instance(v.Leader) {
-			return x.leaveLine(v.Self.ID, latch, line) // somebody has been elected
+			return x.leaveLine(ctx, v.Self.ID, latch, line) // somebody has been elected
 		}
 		// The place in line, or a division, has changed.
 	}
@@ -637,8 +637,8 @@ func (v View) election(t *turn) (ops []registry.Op, vacant bool) {
 // Resign gives up leadership, for a leader whose server is disabled.
 func (m *Member) Resign(ctx context.Context) error {
 	l, v := m.Layout, m.View
-	return m.perform(ctx, "resign", func(x *exchange) error {
-		n, err := x.read(registry.Data(l.leader()), registry.Data(l.term()))
+	return m.perform(ctx, "resign", func(ctx context.Context, x *exchange) error {
+		n, err := x.read(ctx, registry.Data(l.leader()), registry.Data(l.term()))
 		if err != nil {
 			return err
 		}
@@ -648,18 +648,18 @@ func (m *Member) Resign(ctx context.Context) error {
 		}
 		// The leader node's version is the same for all of ours, and another
 		// one for Java. The term's proves that it is still this host's.
-		_, err = x.commit(registry.Check(term.Path, term.Version), registry.Delete(leader.Path, 1))
+		_, err = x.commit(ctx, registry.Check(term.Path, term.Version), registry.Delete(leader.Path, 1))
 		return unlessConflict(err)
 	})
 }
 
 // AskForSharding sets the flag that the items must be resharded.
 func (m *Member) AskForSharding(ctx context.Context) error {
-	return m.perform(ctx, "ask for sharding", func(x *exchange) error { return x.askForSharding(m.View) })
+	return m.perform(ctx, "ask for sharding", func(ctx context.Context, x *exchange) error { return x.askForSharding(ctx, m.View) })
 }
 
-func (x *exchange) askForSharding(v View) error {
-	_, err := x.commit(registry.Check(v.config(), registry.AnyVersion), registry.Create(v.necessary(), nil))
+func (x *exchange) askForSharding(ctx context.Context, v View) error {
+	_, err := x.commit(ctx, registry.Check(v.config(), registry.AnyVersion), registry.Create(v.necessary(), nil))
 	return unlessConflict(err)
 }
 

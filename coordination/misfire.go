@@ -10,14 +10,14 @@ import (
 // MarkMisfire makes ElasticJob's misfire marks, for consoles and for the owner
 // after a resharding. The host itself remembers what it missed.
 func MarkMisfire(ctx context.Context, r registry.Center, l Layout, items Items) error {
-	return perform(ctx, r, "mark misfire", func(x *exchange) error {
+	return perform(ctx, r, "mark misfire", func(ctx context.Context, x *exchange) error {
 		for len(items) > 0 {
 			var ops []registry.Op
 			for _, i := range items {
 				ops = append(ops, registry.Create(l.itemMisfire(i), nil))
 			}
 			part := firstPart(ops)
-			_, err := x.commit(part...)
+			_, err := x.commit(ctx, part...)
 			if err == nil {
 				items = items[len(part):]
 				continue
@@ -31,7 +31,7 @@ func MarkMisfire(ctx context.Context, r registry.Center, l Layout, items Items) 
 			for _, i := range items {
 				read = append(read, registry.Data(l.item(i)), registry.Data(l.itemMisfire(i)))
 			}
-			n, err := x.read(read...)
+			n, err := x.read(ctx, read...)
 			if err != nil {
 				return err
 			}
@@ -50,8 +50,8 @@ func MarkMisfire(ctx context.Context, r registry.Center, l Layout, items Items) 
 // RegistryTime asks for the registry's clock. It returns ErrRemoved for a job that
 // is not in the registry, and does not bring it back.
 func RegistryTime(ctx context.Context, r registry.Center, l Layout) (now time.Time, err error) {
-	err = perform(ctx, r, "read registry time", func(x *exchange) error {
-		results, err := x.commit(registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.systemTime()), registry.Set(l.systemTime(), nil, registry.AnyVersion))
+	err = perform(ctx, r, "read registry time", func(ctx context.Context, x *exchange) error {
+		results, err := x.commit(ctx, registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.systemTime()), registry.Set(l.systemTime(), nil, registry.AnyVersion))
 		if conflict := conflictOf(err); conflict != nil && conflict.Index == 0 {
 			return ErrRemoved
 		}

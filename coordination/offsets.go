@@ -34,10 +34,10 @@ type saving struct {
 	out    Saved
 }
 
-func (s *saving) run(x *exchange) error {
+func (s *saving) run(ctx context.Context, x *exchange) error {
 	for len(s.todo) > 0 {
 		c, part := s.next()
-		_, err := x.commit(c.ops...)
+		_, err := x.commit(ctx, c.ops...)
 		if err == nil {
 			for _, i := range part {
 				s.out.Items[i] = s.items[i].State.saved(s.items[i].Offset)
@@ -48,7 +48,7 @@ func (s *saving) run(x *exchange) error {
 		if !contested(err) {
 			return err
 		}
-		if err := s.look(x, part); err != nil {
+		if err := s.look(ctx, x, part); err != nil {
 			return err
 		}
 	}
@@ -75,14 +75,14 @@ func (s *saving) next() (c commit, part Items) {
 
 // look finds items that were lost, and offsets that were saved though the commit's
 // outcome was unknown: writing the same bytes again does no harm.
-func (s *saving) look(x *exchange, part Items) error {
+func (s *saving) look(ctx context.Context, x *exchange, part Items) error {
 	l := s.layout
 	owner := s.items[part[len(part)-1]].State.Record.Owner
 	read := []registry.Query{registry.Data(l.runsOf(owner))}
 	for _, i := range part {
 		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)))
 	}
-	n, err := x.read(read...)
+	n, err := x.read(ctx, read...)
 	if err != nil {
 		return err
 	}

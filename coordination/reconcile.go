@@ -78,7 +78,9 @@ func (v View) reconcileLeader(now time.Time) Action {
 func (m *Member) Act(ctx context.Context, a Action, now time.Time) (Sharded, error) {
 	switch a {
 	case ActionLeaveLine:
-		return Sharded{}, m.perform(ctx, string(a), func(x *exchange) error { return x.leaveLine(m.Self.ID, m.electionLatch(), &m.Election) })
+		return Sharded{}, m.perform(ctx, string(a), func(ctx context.Context, x *exchange) error {
+			return x.leaveLine(ctx, m.Self.ID, m.electionLatch(), &m.Election)
+		})
 	case ActionResign:
 		return Sharded{}, m.Resign(ctx)
 	case ActionElect:

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -94,14 +95,14 @@ type settled struct {
 // instant is handed back, and is due again. What was taken over from a host that
 // died, and what a trigger asked for, no host would find again: it stays begun,
 // and the host is to run it.
-func (x *exchange) settleOrphans(l Layout, self string, own ownList, orphans Items) (settled, error) {
-	none, err := x.neverWere(l, orphans)
+func (x *exchange) settleOrphans(ctx context.Context, l Layout, self string, own ownList, orphans Items) (settled, error) {
+	none, err := x.neverWere(ctx, l, orphans)
 	if err != nil {
 		return settled{}, err
 	}
 	own.runs = own.runs.without(none)
 	orphans = slices.DeleteFunc(slices.Clone(orphans), none.Contains)
-	states, err := x.readItems(l, orphans)
+	states, err := x.readItems(ctx, l, orphans)
 	if err != nil {
 		return settled{}, err
 	}
@@ -116,18 +117,18 @@ func (x *exchange) settleOrphans(l Layout, self string, own ownList, orphans Ite
 			back = append(back, i)
 		}
 	}
-	own, err = x.handBack(l, self, own, back)
+	own, err = x.handBack(ctx, l, self, own, back)
 	return settled{own, adopted}, err
 }
 
 // handBack undoes begins of this host of which nothing ran.
-func (x *exchange) handBack(l Layout, self string, own ownList, items Items) (ownList, error) {
+func (x *exchange) handBack(ctx context.Context, l Layout, self string, own ownList, items Items) (ownList, error) {
 	for len(items) > 0 {
 		var read []registry.Query
 		for _, i := range items {
 			read = append(read, registry.Data(l.record(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)))
 		}
-		n, err := x.read(read...)
+		n, err := x.read(ctx, read...)
 		if err != nil {
 			return own, err
 		}
@@ -135,7 +136,7 @@ func (x *exchange) handBack(l Layout, self string, own ownList, items Items) (ow
 		c, part := handBackOps(l, self, own.runs, items, n)
 		left := own.runs.without(part)
 		c.addRuns(l, self, left, own.version)
-		results, err := x.commit(c.ops...)
+		results, err := x.commit(ctx, c.ops...)
 		conflict := conflictOf(err)
 		switch {
 		case err == nil:
@@ -146,7 +147,7 @@ func (x *exchange) handBack(l Layout, self string, own ownList, items Items) (ow
 		case !isUnknown(err):
 			return own, err
 		default:
-			n, err := x.read(registry.Data(l.runsOf(self)))
+			n, err := x.read(ctx, registry.Data(l.runsOf(self)))
 			if err != nil {
 				return own, err
 			}

@@ -72,8 +72,8 @@ func UnusedServers(servers, instances, details []string, noted []byte) map[strin
 // The janitor calls it at the slow reconcile interval.
 func (m *Member) RetireServers(ctx context.Context, now time.Time, keep time.Duration) (retired []string, err error) {
 	l := m.Layout
-	err = m.perform(ctx, "retire servers", func(x *exchange) error {
-		n, err := x.read(registry.Data(l.config()), registry.Children(l.servers()), registry.Children(l.instances()), registry.Children(l.details()), registry.Data(l.unusedServers()))
+	err = m.perform(ctx, "retire servers", func(ctx context.Context, x *exchange) error {
+		n, err := x.read(ctx, registry.Data(l.config()), registry.Children(l.servers()), registry.Children(l.instances()), registry.Children(l.details()), registry.Data(l.unusedServers()))
 		if err != nil || !n.Data(l.config()).Exists {
 			return err
 		}
@@ -94,24 +94,24 @@ func (m *Member) RetireServers(ctx context.Context, now time.Time, keep time.Dur
 			}
 		}
 		if !maps.Equal(next, parseUnused(noted.Data)) {
-			_, err := x.commit(registry.Check(l.config(), registry.AnyVersion), set(noted, next.data()))
+			_, err := x.commit(ctx, registry.Check(l.config(), registry.AnyVersion), set(noted, next.data()))
 			if err != nil {
 				return unlessConflict(err) // another host does it, or the job is gone
 			}
 		}
-		return x.retireServers(l, due, now.Add(-keep), &retired)
+		return x.retireServers(ctx, l, due, now.Add(-keep), &retired)
 	})
 	return retired, err
 }
 
 // retireServers removes those of the servers that are enabled, if their nodes
 // were set before a time.
-func (x *exchange) retireServers(l Layout, ips []string, before time.Time, retired *[]string) error {
+func (x *exchange) retireServers(ctx context.Context, l Layout, ips []string, before time.Time, retired *[]string) error {
 	read := make([]registry.Query, len(ips))
 	for i, ip := range ips {
 		read[i] = registry.Data(l.server(ip))
 	}
-	nodes, err := x.read(read...)
+	nodes, err := x.read(ctx, read...)
 	if err != nil {
 		return err
 	}
@@ -122,5 +122,5 @@ func (x *exchange) retireServers(l Layout, ips []string, before time.Time, retir
 			groups = append(groups, []registry.Op{registry.Delete(n.Path, n.Version)})
 		}
 	}
-	return x.sweepEach(groups, retired)
+	return x.sweepEach(ctx, groups, retired)
 }

@@ -45,10 +45,10 @@ func (m *Member) Reshard(ctx context.Context, now time.Time) (Sharded, error) {
 		now = v.Clock
 	}
 	var out Sharded
-	err := m.perform(ctx, "reshard", func(x *exchange) error {
+	err := m.perform(ctx, "reshard", func(ctx context.Context, x *exchange) error {
 		for {
 			s := sharding{view: v, now: now}
-			leads, err := s.read(x)
+			leads, err := s.read(ctx, x)
 			if err != nil || !leads {
 				return err
 			}
@@ -57,7 +57,7 @@ func (m *Member) Reshard(ctx context.Context, now time.Time) (Sharded, error) {
 				return err
 			}
 			out.Division, out.Items = d, owners
-			done, err := x.commitEach(s.commits(d, owners), &out.Commits)
+			done, err := x.commitEach(ctx, s.commits(d, owners), &out.Commits)
 			if err != nil || done {
 				return err
 			}
@@ -68,9 +68,9 @@ func (m *Member) Reshard(ctx context.Context, now time.Time) (Sharded, error) {
 
 // commitEach makes the commits one after the other. done is false after a
 // conflict: something moved, look again.
-func (x *exchange) commitEach(commits [][]registry.Op, made *int) (done bool, err error) {
+func (x *exchange) commitEach(ctx context.Context, commits [][]registry.Op, made *int) (done bool, err error) {
 	for _, ops := range commits {
-		_, err := x.commit(ops...)
+		_, err := x.commit(ctx, ops...)
 		if conflictOf(err) != nil {
 			return false, nil
 		}
@@ -114,9 +114,9 @@ type sharding struct {
 
 // read reads all that a resharding goes by. leads is false if this host does not
 // lead the job any more.
-func (s *sharding) read(x *exchange) (leads bool, err error) {
+func (s *sharding) read(ctx context.Context, x *exchange) (leads bool, err error) {
 	l := s.view.Layout
-	n, err := x.read(registry.Data(l.config()), registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.term()), registry.Data(l.assignment()),
+	n, err := x.read(ctx, registry.Data(l.config()), registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.term()), registry.Data(l.assignment()),
 		registry.Children(l.sharding()), registry.Children(l.records()), registry.Children(l.shardingFlags()), registry.Children(l.runs()), registry.Children(l.assignment()), registry.Children(l.servers()), registry.Data(l.leader()),
 		registry.Children(l.details()), registry.Data(l.epoch()), registry.Data(l.triggers()), registry.Children(l.triggers()))
 	if err != nil {
@@ -147,14 +147,14 @@ func (s *sharding) read(x *exchange) (leads bool, err error) {
 		return false, err
 	}
 	servers := n.Children(l.servers())
-	if n, err = x.read(s.queries(servers)...); err != nil {
+	if n, err = x.read(ctx, s.queries(servers)...); err != nil {
 		return false, err
 	}
 	if err := s.understandHosts(n, servers); err != nil {
 		return false, err
 	}
 	s.understandItems(n)
-	return true, s.lookBelow(x)
+	return true, s.lookBelow(ctx, x)
 }
 
 // configure decides by which configuration the items are divided.
@@ -276,12 +276,12 @@ func (s *sharding) understandItems(n registry.Snapshot) {
 
 // lookBelow finds the items beyond the total that cannot be removed: what is
 // below a mark an external edit has made, and it may go on for ever.
-func (s *sharding) lookBelow(x *exchange) error {
+func (s *sharding) lookBelow(ctx context.Context, x *exchange) error {
 	read := make([]registry.Query, 0, len(s.surplus))
 	for _, p := range s.surplus {
 		read = append(read, registry.Children(p))
 	}
-	n, err := x.read(read...)
+	n, err := x.read(ctx, read...)
 	if err != nil {
 		return err
 	}

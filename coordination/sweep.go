@@ -65,32 +65,32 @@ type sweeping struct {
 	elsewhere map[string]bool
 }
 
-func (s *sweeping) run(x *exchange) error {
-	if err := s.read(x); err != nil {
+func (s *sweeping) run(ctx context.Context, x *exchange) error {
+	if err := s.read(ctx, x); err != nil {
 		return err
 	}
-	if err := s.lookElsewhere(x); err != nil {
+	if err := s.lookElsewhere(ctx, x); err != nil {
 		return err
 	}
 	j := s.judge()
 	if j.ask {
-		if err := x.askForSharding(s.view); err != nil {
+		if err := x.askForSharding(ctx, s.view); err != nil {
 			return err
 		}
 	}
 	if len(j.owed) > 0 {
-		_, err := x.commit(j.owed...)
+		_, err := x.commit(ctx, j.owed...)
 		if unlessConflict(err) != nil { // else another host has done it, or the Java host is back
 			return err
 		}
 	}
-	return x.sweepEach(j.groups, &s.swept.Nodes)
+	return x.sweepEach(ctx, j.groups, &s.swept.Nodes)
 }
 
 // read reads the job's items and the marks that are there.
-func (s *sweeping) read(x *exchange) error {
+func (s *sweeping) read(ctx context.Context, x *exchange) error {
 	v, l := s.view, s.view.Layout
-	n, err := x.read(registry.Children(l.sharding()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.triggers()), registry.Children(l.details()), registry.Data(l.members()), registry.Children(l.kills()))
+	n, err := x.read(ctx, registry.Children(l.sharding()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.triggers()), registry.Children(l.details()), registry.Data(l.members()), registry.Children(l.kills()))
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (s *sweeping) read(x *exchange) error {
 			read = append(read, registry.Children(l.item(i)), registry.Data(l.itemInstance(i)))
 		}
 	}
-	if n, err = x.read(read...); err != nil {
+	if n, err = x.read(ctx, read...); err != nil {
 		return err
 	}
 
@@ -135,13 +135,13 @@ func (s *sweeping) read(x *exchange) error {
 			read = append(read, registry.Data(l.trigger(id)))
 		}
 	}
-	s.marks, err = x.read(read...)
+	s.marks, err = x.read(ctx, read...)
 	return err
 }
 
 // lookElsewhere finds out which of the hosts whose marks outlived their instance
 // node live nevertheless.
-func (s *sweeping) lookElsewhere(x *exchange) error {
+func (s *sweeping) lookElsewhere(ctx context.Context, x *exchange) error {
 	l := s.view.Layout
 	s.elsewhere = make(map[string]bool)
 	gone := make(map[string]bool)
@@ -163,7 +163,7 @@ func (s *sweeping) lookElsewhere(x *exchange) error {
 	}
 
 	jobs := registry.Children(JobsPath(l.Namespace))
-	n, err := x.read(jobs)
+	n, err := x.read(ctx, jobs)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (s *sweeping) lookElsewhere(x *exchange) error {
 			}
 		}
 	}
-	if n, err = x.read(read...); err != nil {
+	if n, err = x.read(ctx, read...); err != nil {
 		return err
 	}
 	for q, id := range idOf {
@@ -356,7 +356,7 @@ func (s *sweeping) owe(owed map[string]Items, members Members) []registry.Op {
 
 // sweepEach removes in commits that fit. A mark that has changed since it was
 // read belongs to somebody: it is left out.
-func (x *exchange) sweepEach(groups [][]registry.Op, swept *[]string) error {
+func (x *exchange) sweepEach(ctx context.Context, groups [][]registry.Op, swept *[]string) error {
 	for len(groups) > 0 {
 		var ops []registry.Op
 		var of []int // op → group
@@ -370,7 +370,7 @@ func (x *exchange) sweepEach(groups [][]registry.Op, swept *[]string) error {
 			}
 			n++
 		}
-		_, err := x.commit(ops...)
+		_, err := x.commit(ctx, ops...)
 		if conflict := conflictOf(err); conflict != nil {
 			k := of[conflict.Index]
 			groups = slices.Delete(slices.Clone(groups), k, k+1)
