@@ -36,7 +36,6 @@ const (
 	bbolt      = "go.etcd.io/bbolt"
 	cobra      = "github.com/spf13/cobra"
 	cron       = "github.com/robfig/cron/v3"
-	edit       = "github.com/agnivade/levenshtein"
 	memlimit   = "github.com/KimMachineGun/automemlimit"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	goleak     = "go.uber.org/goleak"
@@ -60,7 +59,8 @@ const (
 // above it, never below. A new package needs a row, with its reason.
 var rooms = []room{
 	{name: "abi", why: "the contract is read by hosts and guests alike; whatever it needed, both would need"},
-	{name: "strategy", why: "pure functions: who gets which item must not depend on anything but the arguments"},
+	{name: "words", why: "how a value, a name or a quotation is worded must not depend on who asks"},
+	{name: "strategy", may: []string{"words"}, why: "pure functions: who gets which item must not depend on anything but the arguments"},
 
 	{name: "sdk/internal/*", may: []string{"abi"}, why: "the border itself; the sdk proper and its fake host both stand on it"},
 	{name: "sdk", may: []string{"abi", "sdk/internal/*"},
@@ -99,8 +99,8 @@ var rooms = []room{
 		why:      "the other registry: the only room that knows how ZooKeeper talks"},
 
 	{name: "host/due", outside: []string{cron}, why: "which instants are due, by the clock and what was begun alone"},
-	{name: "host/schedule", outside: []string{cron, edit}, why: "cron dialects, and nothing else, behind one interface"},
-	{name: "host/ceiling", may: []string{"coordination/jobconfig"},
+	{name: "host/schedule", may: []string{"words"}, outside: []string{cron}, why: "cron dialects, and nothing else, behind one interface"},
+	{name: "host/ceiling", may: []string{"coordination/jobconfig", "words"},
 		why: "pure functions: what a job may have at most; whoever enforces a ceiling asks here"},
 	{name: "host", may: []string{"coordination", "coordination/registry", "coordination/jobconfig", "abi", "host/ceiling", "host/due", "host/schedule"}, outside: []string{cron, zap, xtime},
 		testsMay: []string{"coordination/embedded", "coordination/registrytest", "strategy", "host/verify"},
@@ -113,7 +113,7 @@ var rooms = []room{
 		why:      "the only room that knows which WebAssembly runtime is in use"},
 	{name: "host/plugin/process", may: []string{"abi", "host/plugin", "host/plugin/wasm"}, outside: []string{landlock, xsys, xtime},
 		why: "runs what host/plugin runs in processes that can be killed; it knows the kernel's sandbox, and nothing of jobs"},
-	{name: "host/definition", may: []string{"coordination/jobconfig", "host/ceiling", "host/schedule"}, outside: []string{edit, yaml},
+	{name: "host/definition", may: []string{"coordination/jobconfig", "host/ceiling", "host/schedule", "words"}, outside: []string{yaml},
 		testsOutside: []string{jsonschema},
 		why:          "turns text into the words of coordination; runs nothing"},
 	{name: "host/catalog", may: []string{"host", "host/ceiling", "host/plugin", "host/plugin/process", "host/plugin/wasm", "host/definition", "host/schedule", "coordination/jobconfig", "abi"},
@@ -122,12 +122,12 @@ var rooms = []room{
 	{name: "host/filelock", why: "a history and a host's record have one writer each; both ask here"},
 	{name: "host/history", may: []string{"host", "host/ceiling", "host/filelock", "abi"}, outside: []string{zap, xsys},
 		why: "writes events to a file and reads them back; a host does not wait for it"},
-	{name: "host/verify", may: []string{"host", "host/ceiling", "host/history", "abi", "coordination", "coordination/registry"},
+	{name: "host/verify", may: []string{"words", "host", "host/ceiling", "host/history", "abi", "coordination", "coordination/registry"},
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
 	{name: "host/admin", may: []string{"host/ceiling", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig"}, outside: []string{prometheus, zap},
 		testsMay: []string{"coordination/embedded", "host/ceiling"},
 		why:      "shows and steers a host from outside, through the methods that everybody has; what it shows of all hosts it reads from the registry"},
-	{name: "host/migrate", may: []string{"coordination", "coordination/registry", "coordination/jobconfig", "host/definition"}, outside: []string{yaml},
+	{name: "host/migrate", may: []string{"words", "coordination", "coordination/registry", "coordination/jobconfig", "host/definition"}, outside: []string{yaml},
 		testsMay: []string{"coordination/embedded"},
 		why:      "knows the trees of old ElasticJobs, which nothing else here should; writes definitions, and has them read back"},
 	{name: "host/deadman", may: []string{"host/filelock"}, outside: []string{xsys},
@@ -147,7 +147,7 @@ var rooms = []room{
 		why:      "attacks built hosts from outside; it reads what they wrote and what the registry holds"},
 	{name: "cmd/chaos", may: []string{"coordination/registry", "coordination/zookeeper", "host/ensemble", "test/chaos"}, outside: []string{cobra, pflag, yaml},
 		why: "the program around the chaos room: the laboratory has flags of its own, so that wasmjob does not carry it"},
-	{name: "cmd/host", may: []string{"abi", "strategy", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/embedded", "coordination/zookeeper", "host", "host/*", "host/plugin/process", "host/plugin/wasm"},
+	{name: "cmd/host", may: []string{"abi", "strategy", "words", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/embedded", "coordination/zookeeper", "host", "host/*", "host/plugin/process", "host/plugin/wasm"},
 		outside:  []string{cobra, pflag, koanf, fsnotify, memlimit, yaml, zap, xsys, xtime, term},
 		testsMay: []string{"sdk"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
@@ -190,7 +190,6 @@ var shared = map[string]string{
 	cron:     "its Schedule is the interface that host/due and a job keep; only host/schedule makes one",
 	zap:      "the logger travels as a value",
 	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for; cmd/host and cmd/chaos read the settings file",
-	edit:     "did you mean: names of fields in host/definition, of zones in host/schedule",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history",
 	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, lines of the console in cmd/host",
 	fsnotify: "directories are watched by the catalog, one file by invoke --watch, a history by tests",

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // Strategy spreads the items 0 to shardingTotalCount-1 of the named job over
@@ -116,7 +118,7 @@ func unknown(name string, all []entry) error {
 	for _, e := range all {
 		// A misspelt class name means its strategy.
 		for _, known := range append(e.classes, e.name) {
-			if d := distance(simple, strings.ToUpper(known)); d < least && d <= len(known)/3 {
+			if d := words.Edits(simple, strings.ToUpper(known)); d < least && d <= len(known)/3 {
 				nearest, least = e.name, d
 			}
 		}
@@ -125,30 +127,5 @@ func unknown(name string, all []entry) error {
 	if nearest != "" {
 		suggestion = fmt.Sprintf(" (did you mean %s?)", nearest)
 	}
-	if r := []rune(name); len(r) > 40 {
-		name = string(r[:40]) + "…"
-	}
-	return fmt.Errorf("unknown sharding strategy %q%s; known are %s", name, suggestion, strings.Join(Names(), ", "))
-}
-
-// distance is the number of single-byte insertions, deletions and changes that
-// turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
+	return fmt.Errorf("unknown sharding strategy %q%s; known are %s", words.ClipTo(name, 40), suggestion, strings.Join(Names(), ", "))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 func (p *program) adoptCommand() *cobra.Command {
@@ -41,5 +42,5 @@ func (p *program) adopt(ctx context.Context, cmd *cobra.Command) error {
 		return err
 	}
 	return p.done(nil, fmt.Sprintf("adopted namespace %s: the highest number in %s and %s is %d; fences and trigger rounds go on above %d",
-		o.loaded.Namespace, count(a.Jobs, "job"), count(a.Items, "item"), a.Highest, a.Base))
+		o.loaded.Namespace, words.Count(a.Jobs, "job"), words.Count(a.Items, "item"), a.Highest, a.Base))
 }

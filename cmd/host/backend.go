@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/ensemble"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // Kinds of registries.
@@ -84,15 +85,15 @@ func parseRegistry(s string) (string, error) {
 	case strings.Contains(s, "@"): // it is not shown: a password is in it
 		return "", errors.New("there are credentials in the address; want zookeeper://HOST:PORT,HOST:PORT/PATH, and --zk-credentials-file for them")
 	case !isAddress && !slices.Contains(kinds, s):
-		return "", fmt.Errorf("%q is not a registry; want embedded, zookeeper or zookeeper://HOST:PORT,HOST:PORT/PATH%s", clip(s), suggest(s, kinds))
+		return "", fmt.Errorf("%q is not a registry; want embedded, zookeeper or zookeeper://HOST:PORT,HOST:PORT/PATH%s", words.Clip(s), words.Suggest(s, kinds))
 	case !isAddress:
 		return s, nil
 	case strings.ContainsAny(servers, "?#"):
-		return "", fmt.Errorf("%q has more than servers and a path; want zookeeper://HOST:PORT,HOST:PORT/PATH", clip(s))
+		return "", fmt.Errorf("%q has more than servers and a path; want zookeeper://HOST:PORT,HOST:PORT/PATH", words.Clip(s))
 	}
 	connect, err := ensemble.ParseConnect(servers)
 	if err != nil {
-		return "", fmt.Errorf("%q is not an address of ZooKeeper; want zookeeper://HOST:PORT,HOST:PORT/PATH: %w", clip(s), err)
+		return "", fmt.Errorf("%q is not an address of ZooKeeper; want zookeeper://HOST:PORT,HOST:PORT/PATH: %w", words.Clip(s), err)
 	}
 	return zooKeeperScheme + connect, nil
 }

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -449,10 +450,10 @@ func (o *operated) Start(_ context.Context, job string) error   { return o.note(
 func (o *operated) Enable(_ context.Context, job string) error  { return o.note("enable " + job) }
 func (o *operated) Disable(_ context.Context, job string) error { return o.note("disable " + job) }
 func (o *operated) EnableItem(_ context.Context, job string, item int) error {
-	return o.note("enable " + job + " " + ranges([]int{item}))
+	return o.note("enable " + job + " " + coordination.Items([]int{item}).String())
 }
 func (o *operated) DisableItem(_ context.Context, job string, item int) error {
-	return o.note("disable " + job + " " + ranges([]int{item}))
+	return o.note("disable " + job + " " + coordination.Items([]int{item}).String())
 }
 func (o *operated) Remove(_ context.Context, job string, purge bool) error {
 	if purge {
@@ -619,15 +620,6 @@ func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
 	lost := statusText(style{}, &admin.Report{About: admin.About{History: "h"}, History: &admin.History{File: "h", Dropped: 3}}, false)
 	if !strings.Contains(lost, "\n           3 events lost since the start\n") {
 		t.Errorf("got\n%s", lost)
-	}
-}
-
-func TestSizesForPeople(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int64]string{0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 1536: "1.5 KiB", 1 << 20: "1.0 MiB", 3515904: "3.4 MiB"} {
-		if got := sizeText(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
-		}
 	}
 }
 

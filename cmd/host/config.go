@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // Config is what `wasmjob run` needs. The zero value is not useful: loadConfig
@@ -198,7 +199,7 @@ func registrySettings() []setting {
 			set: func(c *Config, s string) error {
 				for segment := range strings.SplitSeq(s, "/") {
 					if segment == "" || segment == "." || segment == ".." || strings.ContainsFunc(segment, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-						return fmt.Errorf("%q is not a namespace; want a name, or several joined by /", clip(s))
+						return fmt.Errorf("%q is not a namespace; want a name, or several joined by /", words.Clip(s))
 					}
 				}
 				c.Namespace = s
@@ -228,7 +229,7 @@ func hostSettings(d defaults) []setting {
 						ip, err = network.Masked().Addr(), nil
 					}
 					if err != nil || !ip.Is4() {
-						return fmt.Errorf("%q is neither an IPv4 address nor a network such as 10.0.0.0/8", clip(s))
+						return fmt.Errorf("%q is neither an IPv4 address nor a network such as 10.0.0.0/8", words.Clip(s))
 					}
 				}
 				c.ServerIP = s
@@ -290,7 +291,7 @@ func hostSettings(d defaults) []setting {
 				}
 				n, err := strconv.ParseUint(port, 10, 16)
 				if _, ierr := netip.ParseAddr(host); err != nil || (host != "" && ierr != nil) {
-					return fmt.Errorf("%q is not a port; want a number up to 65535, IP:PORT or :PORT (all addresses)", clip(s))
+					return fmt.Errorf("%q is not a port; want a number up to 65535, IP:PORT or :PORT (all addresses)", words.Clip(s))
 				}
 				c.DumpAddress = net.JoinHostPort(host, strconv.FormatUint(n, 10))
 				return nil
@@ -302,7 +303,7 @@ func hostSettings(d defaults) []setting {
 			help: "console or json",
 			set: func(c *Config, s string) error {
 				if s != logConsole && s != logJSON {
-					return fmt.Errorf("%q is not a log format; want console or json%s", clip(s), suggest(s, []string{logConsole, logJSON}))
+					return fmt.Errorf("%q is not a log format; want console or json%s", words.Clip(s), words.Suggest(s, []string{logConsole, logJSON}))
 				}
 				c.LogFormat = s
 				return nil
@@ -361,7 +362,7 @@ func hostSettings(d defaults) []setting {
 			set: func(c *Config, s string) error {
 				n, err := strconv.Atoi(s)
 				if err != nil || n < 0 || n > 1<<20 {
-					return fmt.Errorf("%q is not a number from 0 to %d", clip(s), 1<<20)
+					return fmt.Errorf("%q is not a number from 0 to %d", words.Clip(s), 1<<20)
 				}
 				c.MaxConcurrency = n
 				return nil
@@ -399,7 +400,7 @@ func hostSettings(d defaults) []setting {
 			key: "drainTimeout", arg: "DURATION", standard: "30s",
 			help: "how long running items may go on after Ctrl-C or SIGTERM; 0 is not at all",
 			set:  func(c *Config, s string) error { return setDuration(&c.DrainTimeout, s, 0) },
-			show: func(c *Config) string { return showDuration(c.DrainTimeout) },
+			show: func(c *Config) string { return words.Duration(c.DrainTimeout) },
 		},
 		{
 			key: "clockBound", arg: "DURATION", standard: "5s",
@@ -415,14 +416,14 @@ func hostSettings(d defaults) []setting {
 				if c.ClockBound < 0 {
 					return off
 				}
-				return showDuration(c.ClockBound)
+				return words.Duration(c.ClockBound)
 			},
 		},
 		{
 			key: "keepServers", arg: "DURATION", standard: "24h",
 			help: "how long the registry keeps the node of an enabled server without an instance of a job; 0 is for ever",
 			set:  func(c *Config, s string) error { return setDuration(&c.KeepServers, s, 0) },
-			show: func(c *Config) string { return showDuration(c.KeepServers) },
+			show: func(c *Config) string { return words.Duration(c.KeepServers) },
 		},
 		{
 			key: "cache", arg: "DIR", standard: d.cache,
@@ -445,7 +446,7 @@ func hostSettings(d defaults) []setting {
 			key: "rescan", arg: "DURATION", standard: "30s",
 			help: "time between two full looks at the plugins directory; changes are seen at once as a rule",
 			set:  func(c *Config, s string) error { return setDuration(&c.Rescan, s, time.Second) },
-			show: func(c *Config) string { return showDuration(c.Rescan) },
+			show: func(c *Config) string { return words.Duration(c.Rescan) },
 		},
 	}
 }
@@ -484,7 +485,7 @@ func parseIsolation(s string) ([]string, error) {
 	case s == isolationProcess:
 		return everyJob(), nil
 	case !some:
-		return nil, fmt.Errorf("%q is no isolation; want process or process=PATTERN,PATTERN…, such as process=team-a-*", clip(s))
+		return nil, fmt.Errorf("%q is no isolation; want process or process=PATTERN,PATTERN…, such as process=team-a-*", words.Clip(s))
 	}
 	patterns := strings.Split(list, ",")
 	for _, p := range patterns {
@@ -518,7 +519,7 @@ func machineDefaults(getenv func(string) string) defaults {
 func setBool(into *bool, s string) error {
 	on, err := strconv.ParseBool(cmp.Or(s, "false"))
 	if err != nil {
-		return fmt.Errorf("%q is neither true nor false", clip(s))
+		return fmt.Errorf("%q is neither true nor false", words.Clip(s))
 	}
 	*into = on
 	return nil
@@ -527,7 +528,7 @@ func setBool(into *bool, s string) error {
 func setLevel(into *zapcore.Level, s string) error {
 	names := []string{"debug", "info", "warn", "error"}
 	if !slices.Contains(names, s) {
-		return fmt.Errorf("%q is not a level; want debug, info, warn or error%s", clip(s), suggest(s, names))
+		return fmt.Errorf("%q is not a level; want debug, info, warn or error%s", words.Clip(s), words.Suggest(s, names))
 	}
 	return into.Set(s)
 }
@@ -536,7 +537,7 @@ func setDuration(into *time.Duration, s string, least time.Duration) error {
 	d, err := time.ParseDuration(s)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%q is not a duration; want a number with a unit, such as 30s or 2m", clip(s))
+		return fmt.Errorf("%q is not a duration; want a number with a unit, such as 30s or 2m", words.Clip(s))
 	case d < least:
 		return fmt.Errorf("%s is too short; want at least %s", d, least)
 	}
@@ -544,23 +545,11 @@ func setDuration(into *time.Duration, s string, least time.Duration) error {
 	return nil
 }
 
-// showDuration writes 30s, not 30s0ms, and 2m, not 2m0s.
-func showDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-2]
-	}
-	return s
-}
-
 // parseSize reads a number of bytes: 67108864, 64MiB, 1.5GB.
 func parseSize(s string) (int64, error) {
 	n, ok := jobconfig.ParseSize(s)
 	if !ok {
-		return 0, fmt.Errorf("%q is not a size; want a number of bytes, such as 64MiB", clip(s))
+		return 0, fmt.Errorf("%q is not a size; want a number of bytes, such as 64MiB", words.Clip(s))
 	}
 	return n, nil
 }
@@ -577,7 +566,7 @@ func sizeOrPart(s string, memory func() (uint64, error)) (int64, error) {
 	if number, ok := strings.CutSuffix(s, "%"); ok {
 		part, err := strconv.ParseFloat(number, 64)
 		if err != nil || math.IsNaN(part) || part <= 0 || part > 100 {
-			return 0, fmt.Errorf("%q is not a part of the memory; want more than 0%% and at most 100%%", clip(s))
+			return 0, fmt.Errorf("%q is not a part of the memory; want more than 0%% and at most 100%%", words.Clip(s))
 		}
 		all, err := memory()
 		if err != nil {
@@ -587,11 +576,11 @@ func sizeOrPart(s string, memory func() (uint64, error)) (int64, error) {
 	} else {
 		var err error
 		if bytes, err = parseSize(s); err != nil {
-			return 0, fmt.Errorf("%q is not a size; want a number of bytes, such as 512MiB, a part of the memory, such as 50%%, or off", clip(s))
+			return 0, fmt.Errorf("%q is not a size; want a number of bytes, such as 512MiB, a part of the memory, such as 50%%, or off", words.Clip(s))
 		}
 	}
 	if bytes < leastMemory {
-		return 0, fmt.Errorf("%s is too little; want at least %s", clip(s), jobconfig.ShowSize(leastMemory))
+		return 0, fmt.Errorf("%s is too little; want at least %s", words.Clip(s), jobconfig.ShowSize(leastMemory))
 	}
 	return bytes, nil
 }
@@ -634,7 +623,7 @@ func checkMount(m plugin.Mount) error {
 func parseMount(s string) (plugin.Mount, error) {
 	i := strings.LastIndexByte(s, ':')
 	if i < 0 {
-		return plugin.Mount{}, fmt.Errorf("%q is not a mount; want HOST:GUEST", clip(s))
+		return plugin.Mount{}, fmt.Errorf("%q is not a mount; want HOST:GUEST", words.Clip(s))
 	}
 	return plugin.Mount{Host: s[:i], Guest: s[i+1:]}, nil
 }
@@ -643,7 +632,7 @@ func parseMount(s string) (plugin.Mount, error) {
 func parseJobMount(s string) (job string, m plugin.Mount, err error) {
 	job, rest, ok := strings.Cut(s, "=")
 	if !ok || job == "" {
-		return "", plugin.Mount{}, fmt.Errorf("%q is not a job's mount; want JOB=HOST:GUEST", clip(s))
+		return "", plugin.Mount{}, fmt.Errorf("%q is not a job's mount; want JOB=HOST:GUEST", words.Clip(s))
 	}
 	m, err = parseMount(rest)
 	return job, m, err

@@ -412,30 +412,6 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	t.Parallel()
-	names := []string{"start", "status", "jobs", "trigger", "enable", "disable", "logLevel"}
-	for found, want := range map[string]string{
-		"statsu": "status", "job": "jobs", "trigegr": "trigger", "log-level": "logLevel", "LOG_LEVL": "logLevel",
-		"enabel": "enable", "disabled": "disable", "stat": "status", "trig": "trigger", "st": "", "startt": "start", "xyz": "", "": "", strings.Repeat("status", 100): "",
-	} {
-		if got := nearest(found, names); got != want {
-			t.Errorf("%q is near %q, want %q", found, got, want)
-		}
-	}
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"ab", "ba", 1}, {"abcd", "acbd", 1}} {
-		if got := edits([]rune(c.a), []rune(c.b)); got != c.want {
-			t.Errorf("%s to %s: %d edits, want %d", c.a, c.b, got, c.want)
-		}
-	}
-	if got := clip(strings.Repeat("ü", 100)); got != strings.Repeat("ü", 40)+"…" {
-		t.Errorf("clipped to %q", got)
-	}
-}
-
 func TestSizeOrPart(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{"": 0, "50%": 4 << 30, "100%": 8 << 30, "12.5%": 1 << 30, "64MiB": 64 << 20} {

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/wasmjob/wasmjob/words"
 	"go.uber.org/zap/zapcore"
 )
 
@@ -69,7 +70,7 @@ func newConsole(out io.Writer, s style) *console {
 func (c *console) row(t time.Time, tag, tagColour, who, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	who = printable(who)
+	who = words.Printable(who)
 	c.who = min(max(c.who, utf8.RuneCountInString(who)), whoMost)
 	indent := strings.Repeat(" ", 8+2+4+2+c.who+2)
 	line := c.style.paint(grey, t.Format(time.TimeOnly)) + "  " +
@@ -85,27 +86,6 @@ func pad(s string, width int) string {
 		return s + strings.Repeat(" ", n)
 	}
 	return s
-}
-
-// printable makes text of guests and files harmless: a line break stays, every
-// other control character, which a terminal might obey, is shown escaped.
-func printable(s string) string {
-	harmless := func(r rune) bool {
-		return r == '\n' || r == '\t' || (r != utf8.RuneError && unicode.IsPrint(r))
-	}
-	if !strings.ContainsFunc(s, func(r rune) bool { return !harmless(r) }) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if harmless(r) {
-			b.WriteRune(r)
-		} else {
-			q := strconv.QuoteRuneToASCII(r)
-			b.WriteString(q[1 : len(q)-1])
-		}
-	}
-	return b.String()
 }
 
 // attribute is a key and its value as text; a list has its elements, too.
@@ -145,7 +125,7 @@ func valueText(v any) string {
 	case string:
 		return v
 	case time.Duration:
-		return shortDuration(v)
+		return words.Short(v)
 	case time.Time:
 		return v.Format(time.RFC3339)
 	case []any:
@@ -230,7 +210,7 @@ func (c *consoleCore) Sync() error { return nil }
 func (c *consoleCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	list := attributes(append(slices.Clip(c.fields), fields...))
 	s := c.console.style
-	message := printable(e.Message)
+	message := words.Printable(e.Message)
 	tag, colour := levelTag(e.Level)
 	if !s.columns {
 		line := e.Time.Format("2006-01-02T15:04:05.000Z07:00") + " " + s.paint(colour, pad(e.Level.CapitalString(), 5)) + " " +
@@ -251,9 +231,9 @@ func (c *consoleCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 			who += "[" + a.value + "]"
 		case a.key == fieldTask, a.key == fieldFence: // job and item say enough to a person; files and JSON have them
 		case len(a.list) > 1 && utf8.RuneCountInString(a.value) > longList: // all that is wrong with a file, as a rule
-			blocks += "\n" + printable(strings.Join(a.list, "\n"))
+			blocks += "\n" + words.Printable(strings.Join(a.list, "\n"))
 		case strings.Contains(strings.TrimSpace(a.value), "\n"): // a stack, as a rule
-			blocks += "\n" + s.paint(grey, word(a.key)+":") + "\n" + printable(strings.TrimSpace(a.value))
+			blocks += "\n" + s.paint(grey, word(a.key)+":") + "\n" + words.Printable(strings.TrimSpace(a.value))
 		default:
 			rest = append(rest, a)
 		}
@@ -281,53 +261,6 @@ func levelTag(l zapcore.Level) (tag, colour string) {
 		return "warn", yellow
 	}
 	return "fail", red
-}
-
-// shortDuration rounds to about three digits.
-func shortDuration(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "-" + shortDuration(-d)
-	case d < time.Microsecond:
-	case d < time.Millisecond:
-		d = d.Round(time.Microsecond)
-	case d < 10*time.Millisecond:
-		d = d.Round(10 * time.Microsecond)
-	case d < 100*time.Millisecond:
-		d = d.Round(100 * time.Microsecond)
-	case d < time.Second:
-		d = d.Round(time.Millisecond)
-	case d < 10*time.Second:
-		d = d.Round(10 * time.Millisecond)
-	case d < time.Minute:
-		d = d.Round(100 * time.Millisecond)
-	default:
-		d = d.Round(time.Second)
-	}
-	return showDuration(d)
-}
-
-// ranges writes ascending item numbers as 0-2,5.
-func ranges(items []int) string {
-	var b strings.Builder
-	for i := 0; i < len(items); {
-		j := i
-		for j+1 < len(items) && items[j+1] == items[j]+1 {
-			j++
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(items[i]))
-		switch {
-		case j == i+1:
-			b.WriteString("," + strconv.Itoa(items[j]))
-		case j > i:
-			b.WriteString("-" + strconv.Itoa(items[j]))
-		}
-		i = j + 1
-	}
-	return b.String()
 }
 
 // zapLevel is the level of zap for one of abi or log/slog.

@@ -202,31 +202,6 @@ func TestOutputDoesNotWaitForEverAtTheEnd(t *testing.T) {
 	})
 }
 
-func TestTexts(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		0: "0s", 999: "999ns", 1234 * time.Nanosecond: "1µs", 1234567: "1.23ms", 12345678: "12.3ms", 123456789: "123ms",
-		1234567890: "1.23s", 12345678901: "12.3s", 59*time.Second + 999*time.Millisecond: "1m", 90 * time.Second: "1m30s", time.Hour: "1h", -2 * time.Second: "-2s",
-	} {
-		if got := shortDuration(d); got != want {
-			t.Errorf("%d is %q, want %q", d, got, want)
-		}
-	}
-	for d, want := range map[time.Duration]string{
-		0: "0s", 500 * time.Millisecond: "500ms", 3700 * time.Millisecond: "4s", 2*time.Minute + 10*time.Second: "2m10s",
-		26*time.Hour + 40*time.Minute: "1d3h", 48 * time.Hour: "2d", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m",
-	} {
-		if got := ago(d); got != want {
-			t.Errorf("%s is %q, want %q", d, got, want)
-		}
-	}
-	for want, items := range map[string][]int{"": nil, "7": {7}, "0,1": {0, 1}, "0-2": {0, 1, 2}, "0-2,5,7,8": {0, 1, 2, 5, 7, 8}} {
-		if got := ranges(items); got != want {
-			t.Errorf("%v is %q, want %q", items, got, want)
-		}
-	}
-}
-
 // Nothing that a guest says is a line of its own, a key of the host's, or an
 // order to the terminal; not in its message, its keys or its values.
 func TestGuestsForgeNothing(t *testing.T) {

@@ -30,6 +30,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // invokeDebounce is how long a watched module must be left alone before it is
@@ -183,7 +184,7 @@ func (o *invocation) read() (*plan, error) {
 	types := []string{wasm.TypeSimple, wasm.TypeDataflow, wasm.TypeScript}
 	o.jobType = strings.ToUpper(o.jobType)
 	if o.jobType != "" && !slices.Contains(types, o.jobType) {
-		wrong("type", fmt.Errorf("%q is not a type; want %s%s", clip(o.jobType), strings.Join(types, ", "), suggest(o.jobType, types)))
+		wrong("type", fmt.Errorf("%q is not a type; want %s%s", words.Clip(o.jobType), strings.Join(types, ", "), words.Suggest(o.jobType, types)))
 	}
 	if o.timeout < 0 {
 		wrong("timeout", fmt.Errorf("%s is less than 0", o.timeout))
@@ -192,7 +193,7 @@ func (o *invocation) read() (*plan, error) {
 		wrong("fetch-data-count", fmt.Errorf("%d is less than 0", o.fetchCount))
 	}
 	if o.isolation != "" && o.isolation != isolationProcess {
-		wrong("isolation", fmt.Errorf("%q is no isolation; want process", clip(o.isolation)))
+		wrong("isolation", fmt.Errorf("%q is no isolation; want process", words.Clip(o.isolation)))
 	}
 	wrong("log-level", setLevel(&q.level, o.logLevel))
 	q.settings = plugin.Settings{
@@ -213,7 +214,7 @@ func (o *invocation) read() (*plan, error) {
 	for _, text := range o.env {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" {
-			wrong("env", fmt.Errorf("%q is not a variable; want NAME=VALUE", clip(text)))
+			wrong("env", fmt.Errorf("%q is not a variable; want NAME=VALUE", words.Clip(text)))
 			continue
 		}
 		if q.settings.Env == nil {
@@ -249,30 +250,11 @@ const maxItems = 100_000
 
 // parseItems reads 0-2,5 as ascending numbers without doubles.
 func parseItems(s string) ([]int, error) {
-	if s == "" {
-		return nil, nil
+	items, err := coordination.ParseItems(strings.ReplaceAll(s, " ", ""))
+	if err != nil || len(items) > maxItems {
+		return nil, fmt.Errorf("%q are not items; want numbers and ranges from 0, such as 0-2,5, and not more than %d items", words.Clip(s), maxItems)
 	}
-	bad := fmt.Errorf("%q are not items; want numbers and ranges from 0, such as 0-2,5", clip(s))
-	var list []int
-	for part := range strings.SplitSeq(s, ",") {
-		from, to, isRange := strings.Cut(strings.TrimSpace(part), "-")
-		if !isRange {
-			to = from
-		}
-		a, err1 := strconv.ParseUint(from, 10, 31)
-		b, err2 := strconv.ParseUint(to, 10, 31)
-		if err1 != nil || err2 != nil || b < a {
-			return nil, bad
-		}
-		if b-a >= maxItems || len(list) > maxItems {
-			return nil, fmt.Errorf("%q are more than %d items", clip(s), maxItems)
-		}
-		for n := a; n <= b; n++ {
-			list = append(list, int(n))
-		}
-	}
-	slices.Sort(list)
-	return slices.Compact(list), nil
+	return items, nil
 }
 
 // invoke runs the plan, again and again if it watches.
@@ -509,7 +491,7 @@ func (r *invokeRun) once(ctx context.Context) error {
 	}
 	listen(abi.ExportAfterOnce, abi.ExportAfter)
 	if left := len(r.numbers) - ran; left > 0 {
-		r.log.Warn(count(left, "item") + " not begun: stopped")
+		r.log.Warn(words.Count(left, "item") + " not begun: stopped")
 		bad++
 	}
 	if bad > 0 {
@@ -621,7 +603,7 @@ func (r *invokeRun) item(ctx context.Context, w abi.Worker, item int, fire time.
 	}
 	var more []string
 	if res.Batches > 0 {
-		more = append(more, count(int(res.Records), "record")+" in "+fetches(res.Batches))
+		more = append(more, words.Count(int(res.Records), "record")+" in "+fetches(res.Batches))
 	}
 	if res.Total > 0 {
 		more = append(more, fmt.Sprintf("%d of %d done", res.Done, res.Total))
@@ -647,7 +629,7 @@ func (r *invokeRun) label(item int) string {
 	if parameter, ok := r.parameters[item]; ok {
 		text += " " + parameter
 	}
-	return clip(printable(text))
+	return words.Clip(words.Printable(text))
 }
 
 // named reports whether a stack has at least one function's name: those of a
@@ -668,12 +650,12 @@ func (r *invokeRun) row(tag, what string, took time.Duration, result abi.Result,
 	if result.Outcome != abi.OutcomeOK {
 		colour = red
 	}
-	text := pad(what, r.width) + "  " + fmt.Sprintf("%7s  %9s  ", shortDuration(took), memoryText(result.Memory)) + r.out.style.paint(colour, string(result.Outcome))
+	text := pad(what, r.width) + "  " + fmt.Sprintf("%7s  %9s  ", words.Short(took), memoryText(result.Memory)) + r.out.style.paint(colour, string(result.Outcome))
 	if result.Message != "" {
-		text += "  " + printable(result.Message)
+		text += "  " + words.Printable(result.Message)
 	}
 	if more != "" {
-		text += "  " + r.out.style.paint(grey, printable(more))
+		text += "  " + r.out.style.paint(grey, words.Printable(more))
 	}
 	r.out.row(time.Now(), tag, bold, r.jobName, text)
 }
@@ -682,12 +664,12 @@ func memoryText(n int64) string {
 	if n <= 0 {
 		return "-"
 	}
-	return sizeText(n)
+	return words.Size(n)
 }
 
 // offsetText is the offset as it stands if it is text, else in hex.
 func offsetText(b []byte) string {
-	if utf8.Valid(b) && printable(string(b)) == string(b) {
+	if utf8.Valid(b) && words.Printable(string(b)) == string(b) {
 		return string(b)
 	}
 	return fmt.Sprintf("0x%x", b)

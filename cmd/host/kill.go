@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 const (
@@ -78,7 +79,7 @@ func whoAsks() string {
 	if machine, err := os.Hostname(); err == nil {
 		name = strings.TrimSuffix(name+"@"+machine, "@")
 	}
-	return clip(printable(name))
+	return words.Clip(words.Printable(name))
 }
 
 func (p *program) killCommand() *cobra.Command {
@@ -116,9 +117,9 @@ item or run; 2 the command line; 4 something runs on, or was not waited for.`,
 				n, ok := itemOfRun(args[0], run)
 				switch {
 				case !ok:
-					return usagef("--run: %q is not a run of %s; a run is JOB/INSTANT/ITEM, as in the log and the history", clip(run), args[0])
+					return usagef("--run: %q is not a run of %s; a run is JOB/INSTANT/ITEM, as in the log and the history", words.Clip(run), args[0])
 				case item >= 0 && item != n:
-					return usagef("--run: %q is not of item %d", clip(run), item)
+					return usagef("--run: %q is not of item %d", words.Clip(run), item)
 				}
 				o.Item = n
 			}
@@ -154,7 +155,7 @@ func (p *program) end(ctx context.Context, r *reached, job string, f killFlags, 
 	return r.Kill(ctx, job, o, func(k *admin.Kills) {
 		if open := k.Open(); !said && open > 0 && o.Wait > 0 && !f.asJSON {
 			said = true
-			fmt.Fprintf(p.err, "wasmjob: asked for the end of %s of %s; waits at most %s\n", count(open, "run"), printable(job), showDuration(o.Wait))
+			fmt.Fprintf(p.err, "wasmjob: asked for the end of %s of %s; waits at most %s\n", words.Count(open, "run"), words.Printable(job), words.Duration(o.Wait))
 		}
 	})
 }
@@ -238,7 +239,7 @@ func killTable(s style, all []*admin.Kills) string {
 	t.add(plain("RUN", "HOST", "STATE", "OUTCOME", "REASON")...)
 	for _, k := range all {
 		for _, r := range k.Runs {
-			state, outcome := cell{string(r.State), yellow}, cell{dash(r.Outcome), grey}
+			state, outcome := cell{string(r.State), yellow}, cell{words.Dash(r.Outcome), grey}
 			reason := r.Reason
 			switch r.State {
 			case admin.KillEnded:
@@ -255,7 +256,7 @@ func killTable(s style, all []*admin.Kills) string {
 			case admin.KillJava:
 				state.colour, reason = red, "it is no host of wasmjob: stop its process"
 			}
-			t.add(cell{cmp.Or(r.RunID, k.Job+", item "+strconv.Itoa(r.Item)), bold}, cell{r.Host, ""}, state, outcome, cell{dash(reason), ""})
+			t.add(cell{cmp.Or(r.RunID, k.Job+", item "+strconv.Itoa(r.Item)), bold}, cell{r.Host, ""}, state, outcome, cell{words.Dash(reason), ""})
 		}
 	}
 	return t.String()

@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 const (
@@ -242,7 +243,7 @@ func (l *loader) file(name, from string) {
 		case key == ceilingsKey:
 			l.fileCeilings(name, at, v)
 		case !slices.Contains(l.keys(), key):
-			l.problems = append(l.problems, fmt.Errorf("%s: unknown key %q%s", at, clip(key), suggest(key, l.keys())))
+			l.problems = append(l.problems, fmt.Errorf("%s: unknown key %q%s", at, words.Clip(key), words.Suggest(key, l.keys())))
 		case v.Kind != yaml.ScalarNode:
 			l.problem(at, key, errors.New("want a single value"))
 		default:
@@ -284,7 +285,7 @@ func (l *loader) mapping(file, what string, n *yaml.Node, each func(key, at stri
 			continue
 		}
 		if line, twice := seen[k.Value]; twice {
-			l.problems = append(l.problems, fmt.Errorf("%s: %q is there twice, before in line %d", at, clip(k.Value), line))
+			l.problems = append(l.problems, fmt.Errorf("%s: %q is there twice, before in line %d", at, words.Clip(k.Value), line))
 			continue
 		}
 		seen[k.Value] = k.Line
@@ -295,7 +296,7 @@ func (l *loader) mapping(file, what string, n *yaml.Node, each func(key, at stri
 func (l *loader) fileMounts(file string, n *yaml.Node) {
 	l.mapping(file, mountsKey, n, func(job, at string, v *yaml.Node) {
 		if v.Kind != yaml.SequenceNode {
-			l.problem(at, mountsKey, fmt.Errorf("job %q: want a list of {host: DIR, guest: PATH}", clip(job)))
+			l.problem(at, mountsKey, fmt.Errorf("job %q: want a list of {host: DIR, guest: PATH}", words.Clip(job)))
 			return
 		}
 		var list []plugin.Mount
@@ -304,7 +305,7 @@ func (l *loader) fileMounts(file string, n *yaml.Node) {
 			l.mapping(file, mountsKey, e, func(key, at string, v *yaml.Node) {
 				switch {
 				case key != "host" && key != "guest":
-					l.problems = append(l.problems, fmt.Errorf("%s: unknown key %q in a mount%s", at, clip(key), suggest(key, []string{"host", "guest"})))
+					l.problems = append(l.problems, fmt.Errorf("%s: unknown key %q in a mount%s", at, words.Clip(key), words.Suggest(key, []string{"host", "guest"})))
 				case v.Kind != yaml.ScalarNode:
 					l.problem(at, key, errors.New("want a single value"))
 				case key == "host":
@@ -390,7 +391,7 @@ func (l *loader) environment(environ []string) {
 				// Not an error: Kubernetes gives every container
 				// WASMJOB_PORT and the like if a service is called wasmjob.
 				hint := ""
-				if near := nearest(strings.TrimPrefix(name, envPrefix), names); near != "" {
+				if near := words.Nearest(strings.TrimPrefix(name, envPrefix), names); near != "" {
 					hint = "; did you mean " + envPrefix + near + "?"
 				}
 				l.warnings = append(l.warnings, fmt.Sprintf("the variable %s is not a setting%s", name, hint))
@@ -530,7 +531,7 @@ func (l *loaded) print(w io.Writer) error {
 				origin = l.ZooKeeper.CredentialsFile
 			}
 			user, _, _ := strings.Cut(l.ZooKeeper.Credentials, ":")
-			lines = append(lines, line{"#  they are " + printable(user) + ":********, from " + origin, ""})
+			lines = append(lines, line{"#  they are " + words.Printable(user) + ":********, from " + origin, ""})
 		}
 	}
 	if len(l.Mounts) == 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/deadman"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 const (
@@ -40,7 +41,7 @@ func deadManSetting() setting {
 		help: "have the kernel end a host that is frozen or whose guests outlive its session, before others get its items (Linux): on, off, or auto: with ZooKeeper, and under systemd or Kubernetes",
 		set: func(c *Config, s string) error {
 			if want := []string{auto, "on", off}; !slices.Contains(want, s) {
-				return fmt.Errorf("%q is none of auto, on and off%s", clip(s), suggest(s, want))
+				return fmt.Errorf("%q is none of auto, on and off%s", words.Clip(s), words.Suggest(s, want))
 			}
 			c.DeadMan = s
 			return nil

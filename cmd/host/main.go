@@ -22,6 +22,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"github.com/wasmjob/wasmjob/words"
 	"golang.org/x/term"
 )
 
@@ -129,7 +130,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 		case len(args) < len(names):
 			return usagef("%s is missing", names[len(args)])
 		case len(args) > len(names):
-			return usagef("unexpected argument %q", clip(args[len(names)]))
+			return usagef("unexpected argument %q", words.Clip(args[len(names)]))
 		}
 		return nil
 	}
@@ -230,7 +231,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	for _, c := range root.Commands() {
 		names = append(names, c.Name())
 	}
-	return usagef("unknown command %q%s", clip(name), suggest(name, names))
+	return usagef("unknown command %q%s", words.Clip(name), words.Suggest(name, names))
 }
 
 // completion has the command of that name refuse a shell that it does not know.
@@ -245,7 +246,7 @@ func (p *program) completion(root *cobra.Command) {
 		if len(args) == 0 {
 			return cmd.Help()
 		}
-		return usagef("there is no completion for %q; expected bash, zsh, fish or powershell", clip(args[0]))
+		return usagef("there is no completion for %q; expected bash, zsh, fish or powershell", words.Clip(args[0]))
 	}
 }
 
@@ -261,12 +262,12 @@ func flagError(cmd *cobra.Command, err error) error {
 				names = append(names, "--"+f.Name)
 			}
 		})
-		return fmt.Errorf("unknown flag --%s%s", clip(unknown.GetSpecifiedName()), suggest("--"+unknown.GetSpecifiedName(), names))
+		return fmt.Errorf("unknown flag --%s%s", words.Clip(unknown.GetSpecifiedName()), words.Suggest("--"+unknown.GetSpecifiedName(), names))
 	case errors.As(err, &invalid):
 		f := invalid.GetFlag()
 		want := map[string]string{"duration": "a duration such as 500ms, 10s or 1h30m", "int": "a whole number", "bool": "true or false"}[f.Value.Type()]
 		if want != "" {
-			return fmt.Errorf("--%s: %q is not %s", f.Name, clip(invalid.GetValue()), want)
+			return fmt.Errorf("--%s: %q is not %s", f.Name, words.Clip(invalid.GetValue()), want)
 		}
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/migrate"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 func (p *program) importCommand() *cobra.Command {
@@ -30,9 +31,9 @@ file, and is told on stderr. Files that exist are left alone without --force.`,
 			case len(args) == 0:
 				return usagef("say what to import from: wasmjob import elasticjob")
 			case args[0] != "elasticjob":
-				return usagef("%q cannot be imported from; want elasticjob%s", clip(args[0]), suggest(args[0], []string{"elasticjob"}))
+				return usagef("%q cannot be imported from; want elasticjob%s", words.Clip(args[0]), words.Suggest(args[0], []string{"elasticjob"}))
 			case len(args) > 1:
-				return usagef("unexpected argument %q; choose a job with --job", clip(args[1]))
+				return usagef("unexpected argument %q; choose a job with --job", words.Clip(args[1]))
 			}
 			return nil
 		},
@@ -103,7 +104,7 @@ func (o *opened) find(ctx context.Context, job string) ([]migrate.Job, error) {
 		}
 		i := slices.Index(names, job)
 		if i < 0 {
-			return nil, fmt.Errorf("namespace %s has no job %q%s", o.loaded.Namespace, clip(job), suggest(job, names))
+			return nil, fmt.Errorf("namespace %s has no job %q%s", o.loaded.Namespace, words.Clip(job), words.Suggest(job, names))
 		}
 		found = found[i : i+1]
 	}
@@ -134,11 +135,11 @@ func (p *program) writeJobs(jobs []migrate.Job, dir string, skeletons, force boo
 		if !skeletons {
 			said = fmt.Sprintf("%s  job %s", file, j.Name)
 		}
-		if _, err := fmt.Fprintln(p.out, printable(said)); err != nil {
+		if _, err := fmt.Fprintln(p.out, words.Printable(said)); err != nil {
 			return err
 		}
 		for _, n := range notes {
-			fmt.Fprintln(p.err, printable(j.Name+": "+n))
+			fmt.Fprintln(p.err, words.Printable(j.Name+": "+n))
 		}
 		if !skeletons {
 			continue
@@ -148,7 +149,7 @@ func (p *program) writeJobs(jobs []migrate.Job, dir string, skeletons, force boo
 			problems = append(problems, err)
 			continue
 		}
-		if _, err := fmt.Fprintln(p.out, printable(source+"  the beginnings of its module")); err != nil {
+		if _, err := fmt.Fprintln(p.out, words.Printable(source+"  the beginnings of its module")); err != nil {
 			return err
 		}
 	}

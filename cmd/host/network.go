@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/wasmjob/wasmjob/words"
 	"net"
 	"net/netip"
 	"slices"
@@ -156,7 +157,7 @@ func noAddress(c *Config, all []netInterface) error {
 	case c.ServerInterface == "":
 		return fmt.Errorf("--server-ip: no address in %s; %s", c.ServerIP, list)
 	case !slices.Contains(names, c.ServerInterface):
-		return fmt.Errorf("--server-interface: there is no interface %q%s; %s", clip(c.ServerInterface), suggest(c.ServerInterface, names), list)
+		return fmt.Errorf("--server-interface: there is no interface %q%s; %s", words.Clip(c.ServerInterface), words.Suggest(c.ServerInterface, names), list)
 	case c.ServerIP != "":
 		return fmt.Errorf("--server-interface: %s has no address in %s; %s", c.ServerInterface, c.ServerIP, list)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // watchInterval is how often status --watch asks.
@@ -360,7 +361,7 @@ func (r *reached) similar(ctx context.Context, job string, err error) error {
 	if other != nil || slices.Contains(names, job) {
 		return err // which says enough
 	}
-	return fmt.Errorf("%w%s", err, suggest(job, names))
+	return fmt.Errorf("%w%s", err, words.Suggest(job, names))
 }
 
 // done reports an operation.
@@ -664,7 +665,7 @@ func (t *table) String() string {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(printable(c.text)))
+			widths[i] = max(widths[i], utf8.RuneCountInString(words.Printable(c.text)))
 		}
 	}
 	t.fit(widths)
@@ -675,7 +676,7 @@ func (t *table) String() string {
 			if widths[i] == 0 {
 				continue
 			}
-			text := shorten(printable(c.text), widths[i])
+			text := shorten(words.Printable(c.text), widths[i])
 			if i < len(row)-1 {
 				text = pad(text, widths[i]+2)
 			}
@@ -730,7 +731,7 @@ func clockText(c *host.ClockStatus) string {
 		text = fmt.Sprintf("%s behind the registry's", -c.Drift.Round(time.Millisecond))
 	}
 	if c.Off {
-		text += fmt.Sprintf("; expected at most %s (clockBound)", showDuration(c.Bound))
+		text += fmt.Sprintf("; expected at most %s (clockBound)", words.Duration(c.Bound))
 	}
 	return text
 }
@@ -739,7 +740,7 @@ func clockText(c *host.ClockStatus) string {
 func statusText(s style, r *admin.Report, all bool) string {
 	var b strings.Builder
 	show := func(what, text string) {
-		fmt.Fprintf(&b, "%s  %s\n", s.paint(grey, pad(what, 9)), printable(text))
+		fmt.Fprintf(&b, "%s  %s\n", s.paint(grey, pad(what, 9)), words.Printable(text))
 	}
 	st := r.Status
 	state := string(st.State)
@@ -750,7 +751,7 @@ func statusText(s style, r *admin.Report, all bool) string {
 		state += ", not ready (" + r.Reason + ")"
 	}
 	if !st.Started.IsZero() {
-		state += ", up " + ago(r.Now.Sub(st.Started))
+		state += ", up " + words.Ago(r.Now.Sub(st.Started))
 	}
 	if s.width > leastLast+11 {
 		state = shorten(state, s.width-11)
@@ -772,7 +773,7 @@ func statusText(s style, r *admin.Report, all bool) string {
 		show("history", r.About.History)
 	}
 	if text := historyText(r); text != "" {
-		b.WriteString(s.wrapped("           " + s.paint(red, printable(text)) + "\n"))
+		b.WriteString(s.wrapped("           " + s.paint(red, words.Printable(text)) + "\n"))
 	}
 	section := func(title, text string) {
 		b.WriteString("\n" + s.paint(bold, title) + "\n" + text)
@@ -795,7 +796,7 @@ func statusText(s style, r *admin.Report, all bool) string {
 	}
 	for _, j := range st.Jobs {
 		if j.Reason != "" {
-			fmt.Fprintf(&notes, "%s: %s\n", printable(j.Name), indented(j.Reason))
+			fmt.Fprintf(&notes, "%s: %s\n", words.Printable(j.Name), indented(j.Reason))
 		}
 		for _, w := range j.Waits {
 			if w.What == host.WaitMark {
@@ -805,10 +806,10 @@ func statusText(s style, r *admin.Report, all bool) string {
 			if w.Expired {
 				colour = yellow
 			}
-			fmt.Fprintf(&notes, "%s: %s %s for %s\n", printable(j.Name), s.paint(colour, "waits"), ago(max(0, r.Now.Sub(w.Since))), indented(w.Reason))
+			fmt.Fprintf(&notes, "%s: %s %s for %s\n", words.Printable(j.Name), s.paint(colour, "waits"), words.Ago(max(0, r.Now.Sub(w.Since))), indented(w.Reason))
 		}
 		for _, w := range j.Warnings {
-			fmt.Fprintf(&notes, "%s: %s %s\n", printable(j.Name), s.paint(yellow, "warning:"), indented(w))
+			fmt.Fprintf(&notes, "%s: %s %s\n", words.Printable(j.Name), s.paint(yellow, "warning:"), indented(w))
 		}
 	}
 	if notes.Len() > 0 {
@@ -821,7 +822,7 @@ func statusText(s style, r *admin.Report, all bool) string {
 			if f.Kept {
 				kept = ", an earlier version stays in force"
 			}
-			fmt.Fprintf(&refused, "%s  %s ago%s\n", s.paint(red, printable(f.File)), ago(r.Now.Sub(f.Since)), kept)
+			fmt.Fprintf(&refused, "%s  %s ago%s\n", s.paint(red, words.Printable(f.File)), words.Ago(r.Now.Sub(f.Since)), kept)
 			for _, reason := range f.Reasons {
 				fmt.Fprintf(&refused, "  %s\n", indented(reason))
 			}
@@ -838,9 +839,9 @@ func historyText(r *admin.Report) string {
 	case h == nil || (h.Dropped == 0 && h.Problem == ""):
 		return ""
 	case h.Problem != "":
-		return fmt.Sprintf("cannot be written for %s, %s lost: %s", ago(r.Now.Sub(h.Since)), count(int(h.Dropped), "event"), h.Problem)
+		return fmt.Sprintf("cannot be written for %s, %s lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Dropped), "event"), h.Problem)
 	}
-	return count(int(h.Dropped), "event") + " lost since the start"
+	return words.Count(int(h.Dropped), "event") + " lost since the start"
 }
 
 // yet qualifies what is said of a host that has no jobs.
@@ -857,7 +858,7 @@ func compilingTable(s style, r *admin.Report) string {
 	for _, c := range r.Compiling {
 		state := cell{"waiting", grey}
 		if !c.Since.IsZero() {
-			state = cell{"compiling for " + ago(max(0, r.Now.Sub(c.Since)).Round(100*time.Millisecond)), yellow}
+			state = cell{"compiling for " + words.Ago(max(0, r.Now.Sub(c.Since)).Round(100*time.Millisecond)), yellow}
 		}
 		jobs := "none"
 		if len(c.Jobs) > 0 {
@@ -869,7 +870,7 @@ func compilingTable(s style, r *admin.Report) string {
 }
 
 func indented(s string) string {
-	return strings.ReplaceAll(printable(strings.TrimSpace(s)), "\n", "\n    ")
+	return strings.ReplaceAll(words.Printable(strings.TrimSpace(s)), "\n", "\n    ")
 }
 
 func jobColour(s host.JobState) string {
@@ -903,7 +904,7 @@ func jobsTable(s style, r *admin.Report) string {
 		}
 		next := "-"
 		if !j.Next.IsZero() && j.State != host.JobDisabled {
-			next = "in " + ago(max(0, j.Next.Sub(r.Now)))
+			next = "in " + words.Ago(max(0, j.Next.Sub(r.Now)))
 		}
 		var items []int
 		disabled, held := 0, 0
@@ -916,7 +917,7 @@ func jobsTable(s style, r *admin.Report) string {
 				held++
 			}
 		}
-		here := ranges(items)
+		here := coordination.Items(items).String()
 		if utf8.RuneCountInString(here) > 16 {
 			here = strconv.Itoa(len(items))
 		}
@@ -925,14 +926,14 @@ func jobsTable(s style, r *admin.Report) string {
 		}
 		here += " of " + strconv.Itoa(j.ShardingTotalCount)
 		if disabled > 0 {
-			here += ", " + count(disabled, "item") + " disabled"
+			here += ", " + words.Count(disabled, "item") + " disabled"
 		}
 		if held > 0 {
-			here += ", " + count(held, "item") + " held"
+			here += ", " + words.Count(held, "item") + " held"
 		}
 		last := cell{text: "-"}
 		if f := j.LastFire; f != nil {
-			last.text = fmt.Sprintf("%s in %s, %s ago", f.Outcome, shortDuration(f.Duration), ago(max(0, r.Now.Sub(f.Instant.Add(f.Duration)))))
+			last.text = fmt.Sprintf("%s in %s, %s ago", f.Outcome, words.Short(f.Duration), words.Ago(max(0, r.Now.Sub(f.Instant.Add(f.Duration)))))
 			if f.Source != abi.SourceSchedule {
 				last.text += ", " + string(f.Source)
 			}
@@ -963,7 +964,7 @@ func itemsTable(s style, r *admin.Report, all bool) string {
 			if i.Running {
 				now = cell{"waits to start", yellow}
 				if !i.Since.IsZero() {
-					now = cell{"running " + ago(max(0, r.Now.Sub(i.Since))), green}
+					now = cell{"running " + words.Ago(max(0, r.Now.Sub(i.Since))), green}
 				}
 				if i.Attempt > 1 {
 					now.text += ", attempt " + strconv.Itoa(i.Attempt)
@@ -985,9 +986,9 @@ func itemsTable(s style, r *admin.Report, all bool) string {
 			}
 			last := cell{text: "-"}
 			if i.LastOutcome != "" {
-				last = cell{fmt.Sprintf("%s %s ago", i.LastOutcome, ago(max(0, r.Now.Sub(i.LastEnd)))), outcomeColour(i.LastOutcome)}
+				last = cell{fmt.Sprintf("%s %s ago", i.LastOutcome, words.Ago(max(0, r.Now.Sub(i.LastEnd)))), outcomeColour(i.LastOutcome)}
 				if i.LastMessage != "" {
-					last.text += ": " + clip(firstLine(i.LastMessage))
+					last.text += ": " + words.Clip(words.FirstLine(i.LastMessage))
 				}
 			}
 			t.add(cell{j.Name, bold}, cell{strconv.Itoa(i.Item), ""}, cell{i.Parameter, ""}, now, cell{progress, ""}, last)

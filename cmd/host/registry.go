@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/migrate"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 const (
@@ -59,7 +60,7 @@ func openRegistry(l *loaded, log *zap.Logger, operation func(kind string, n int)
 		waitsLong: func(why string, since, limit time.Duration) {
 			atMost := "for ever; see --wait"
 			if limit > 0 {
-				atMost = showDuration(limit)
+				atMost = words.Duration(limit)
 			}
 			log.Warn(why, zap.Duration("since", since), zap.String("atMost", atMost))
 		},
@@ -285,7 +286,7 @@ func (p *program) openNamespace(ctx context.Context, flags *pflag.FlagSet) (*ope
 	said := ""
 	r.interval, r.waitsLong = waitNotice, func(why string, _, limit time.Duration) {
 		if why != said {
-			fmt.Fprintf(p.err, "wasmjob: %s; gives up after %s\n", printable(why), showDuration(limit))
+			fmt.Fprintf(p.err, "wasmjob: %s; gives up after %s\n", words.Printable(why), words.Duration(limit))
 			said = why
 		}
 	}
@@ -300,5 +301,5 @@ func (o *opened) close() error { return o.center.Close() }
 
 // heading says which registry is shown.
 func (o *opened) heading(s style) string {
-	return fmt.Sprintf("%s  %s\n", s.paint(grey, pad("registry", 9)), printable(o.loaded.backend().String()+", namespace "+o.loaded.Namespace))
+	return fmt.Sprintf("%s  %s\n", s.paint(grey, pad("registry", 9)), words.Printable(o.loaded.backend().String()+", namespace "+o.loaded.Namespace))
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
@@ -59,7 +60,7 @@ In a terminal the host shows one line per fire. Otherwise, and with
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && !cmd.Flags().Changed("plugins") {
 				if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
-					return usagef("unexpected argument %q; did you mean --plugins %s?", clip(args[0]), clip(args[0]))
+					return usagef("unexpected argument %q; did you mean --plugins %s?", words.Clip(args[0]), words.Clip(args[0]))
 				}
 			}
 			return exactly()(cmd, args)
@@ -225,7 +226,7 @@ func (s *system) banner() {
 	if l.History != "" {
 		show("history", l.History)
 	}
-	show("end", fmt.Sprintf("Ctrl-C drains (at most %s), twice stops at once", showDuration(l.DrainTimeout)))
+	show("end", fmt.Sprintf("Ctrl-C drains (at most %s), twice stops at once", words.Duration(l.DrainTimeout)))
 	fmt.Fprintln(s.console.out)
 }
 

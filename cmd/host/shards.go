@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 func (p *program) shardsCommand() *cobra.Command {
@@ -58,22 +59,6 @@ or with --zk the registry itself.`,
 	return cmd
 }
 
-// since writes how long ago something was.
-func since(t, now time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return ago(max(0, now.Sub(t))) + " ago"
-}
-
-// dash stands for nothing in a table.
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
 func stateColour(state string) string {
 	switch state {
 	case string(coordination.ShardRunning), coordination.DetailReady, string(coordination.JobOK):
@@ -104,7 +89,7 @@ func shardsText(s style, shards *admin.Shards, now time.Time) string {
 		if i.Leader {
 			state.text += ", leads"
 		}
-		t.add(cell{i.ID, bold}, state, cell{dash(short(i.Digest)), ""})
+		t.add(cell{i.ID, bold}, state, cell{words.Dash(short(i.Digest)), ""})
 	}
 	b.WriteString(t.String())
 	return b.String()
@@ -134,12 +119,12 @@ func shardsTable(s style, shards *admin.Shards, now time.Time) string {
 		if i.Failover {
 			failover = cell{"yes", red}
 		}
-		ended, outcome := since(i.Ended, now), cell{dash(i.Outcome), grey}
+		ended, outcome := words.Since(i.Ended, now), cell{words.Dash(i.Outcome), grey}
 		if i.Outcome != "" {
 			outcome.colour = outcomeColour(abi.Outcome(i.Outcome))
 		}
-		t.add(cell{strconv.Itoa(i.Item), bold}, cell{dash(i.Parameter), ""}, cell{dash(i.Owner), ""}, state, failover,
-			cell{since(i.Begun, now), ""}, cell{ended, ""}, outcome)
+		t.add(cell{strconv.Itoa(i.Item), bold}, cell{words.Dash(i.Parameter), ""}, cell{words.Dash(i.Owner), ""}, state, failover,
+			cell{words.Since(i.Begun, now), ""}, cell{ended, ""}, outcome)
 	}
 	text := t.String() + reasonsText(s, shards) + heldText(s, shards, now)
 	if shards.Sharding {
@@ -171,7 +156,7 @@ func shardingText(shards *admin.Shards) string {
 func instancesText(s style, shards *admin.Shards, now time.Time) string {
 	var b strings.Builder
 	show := func(what, text string) {
-		fmt.Fprintf(&b, "%s  %s\n", s.paint(grey, pad(what, 9)), printable(text))
+		fmt.Fprintf(&b, "%s  %s\n", s.paint(grey, pad(what, 9)), words.Printable(text))
 	}
 	show("job", shards.Job)
 	cron := shards.Cron
@@ -186,7 +171,7 @@ func instancesText(s style, shards *admin.Shards, now time.Time) string {
 	if shards.Sharding {
 		show("sharding", shardingText(shards))
 	}
-	show("leader", dash(shards.Leader))
+	show("leader", words.Dash(shards.Leader))
 	b.WriteString("\n")
 	if len(shards.Instances) == 0 {
 		b.WriteString("no instances: nobody runs this job\n")
@@ -202,12 +187,12 @@ func instancesText(s style, shards *admin.Shards, now time.Time) string {
 		if i.Leader {
 			state.text += ", leads"
 		}
-		digest := cell{dash(short(i.Digest)), ""}
+		digest := cell{words.Dash(short(i.Digest)), ""}
 		if len(shards.Digests) > 1 && i.Digest != "" {
 			digest.colour = yellow
 		}
-		t.add(cell{i.ID, bold}, state, cell{dash(i.Items), ""}, cell{dash(i.Running), ""}, digest,
-			cell{since(i.Begun, now), ""}, cell{since(i.Completed, now), ""})
+		t.add(cell{i.ID, bold}, state, cell{words.Dash(i.Items), ""}, cell{words.Dash(i.Running), ""}, digest,
+			cell{words.Since(i.Begun, now), ""}, cell{words.Since(i.Completed, now), ""})
 	}
 	b.WriteString(t.String())
 	b.WriteString(movesText(s, shards, now))
@@ -241,10 +226,10 @@ func movesText(s style, shards *admin.Shards, now time.Time) string {
 			where = i.RunningOn
 		}
 		if !i.Begun.IsZero() && i.Fence != 0 {
-			ran = ", which has run it for " + ago(max(0, now.Sub(i.Begun)))
+			ran = ", which has run it for " + words.Ago(max(0, now.Sub(i.Begun)))
 		}
 		fmt.Fprintf(&b, "%s item %d stays on %s%s; the items were divided %s, while it ran, and it moves when it ends\n",
-			s.paint(yellow, "waits:"), i.Item, printable(where), ran, since(i.MovesSince, now))
+			s.paint(yellow, "waits:"), i.Item, words.Printable(where), ran, words.Since(i.MovesSince, now))
 	}
 	if b.Len() == 0 {
 		return ""
@@ -258,7 +243,7 @@ func reasonsText(s style, shards *admin.Shards) string {
 	var b strings.Builder
 	for _, i := range shards.Items {
 		if i.Reason != "" {
-			fmt.Fprintf(&b, "item %d: %s: %s\n", i.Item, s.paint(outcomeColour(abi.Outcome(i.Outcome)), i.Outcome), printable(i.Reason))
+			fmt.Fprintf(&b, "item %d: %s: %s\n", i.Item, s.paint(outcomeColour(abi.Outcome(i.Outcome)), i.Outcome), words.Printable(i.Reason))
 		}
 	}
 	if b.Len() == 0 {
@@ -275,7 +260,7 @@ func heldText(s style, shards *admin.Shards, now time.Time) string {
 			continue
 		}
 		fmt.Fprintf(&b, "%s item %d is held back since %s: %s died in its runs (%s); wasmjob release %s --item %d lets it run again\n",
-			s.paint(red, "held:"), i.Item, since(i.Held, now), count(i.Deaths, "host")+" in a row", printable(strings.Join(i.Died, ", ")), printable(shards.Job), i.Item)
+			s.paint(red, "held:"), i.Item, words.Since(i.Held, now), words.Count(i.Deaths, "host")+" in a row", words.Printable(strings.Join(i.Died, ", ")), words.Printable(shards.Job), i.Item)
 	}
 	if b.Len() == 0 {
 		return ""
@@ -295,8 +280,8 @@ func briefTable(s style, list []admin.Brief) string {
 	t.add(plain("NAME", "STATUS", "CRON", "ITEMS", "HOSTS", "LAST FIRE", "LEADER", "DESCRIPTION")...)
 	for _, b := range list {
 		if b.Error != "" {
-			t.add(cell{b.Name, bold}, cell{b.Status, red}, cell{"-", ""}, cell{"-", ""}, cell{strconv.Itoa(b.Instances), ""}, cell{"-", ""}, cell{dash(b.Leader), ""},
-				cell{"cannot be read: " + firstLine(b.Error), red})
+			t.add(cell{b.Name, bold}, cell{b.Status, red}, cell{"-", ""}, cell{"-", ""}, cell{strconv.Itoa(b.Instances), ""}, cell{"-", ""}, cell{words.Dash(b.Leader), ""},
+				cell{"cannot be read: " + words.FirstLine(b.Error), red})
 			continue
 		}
 		cron := b.Cron
@@ -316,15 +301,15 @@ func briefTable(s style, list []admin.Brief) string {
 		}
 		last := cell{text: "-"}
 		if b.LastOutcome != "" {
-			last = cell{b.LastOutcome + ", " + ago(max(0, time.Since(b.LastEnded))) + " ago", outcomeColour(abi.Outcome(b.LastOutcome))}
+			last = cell{b.LastOutcome + ", " + words.Ago(max(0, time.Since(b.LastEnded))) + " ago", outcomeColour(abi.Outcome(b.LastOutcome))}
 		}
 		t.add(cell{b.Name, bold}, cell{b.Status, stateColour(b.Status)}, cell{cron, ""}, cell{items, ""},
-			cell{hosts, ""}, last, cell{dash(b.Leader), ""}, cell{firstLine(b.Description), ""})
+			cell{hosts, ""}, last, cell{words.Dash(b.Leader), ""}, cell{words.FirstLine(b.Description), ""})
 	}
 	text := t.String()
 	for _, b := range list {
 		if b.LastReason != "" {
-			text += fmt.Sprintf("%s: %s: %s\n", printable(b.Name), s.paint(outcomeColour(abi.Outcome(b.LastOutcome)), printable(b.LastOutcome)), printable(b.LastReason))
+			text += fmt.Sprintf("%s: %s: %s\n", words.Printable(b.Name), s.paint(outcomeColour(abi.Outcome(b.LastOutcome)), words.Printable(b.LastOutcome)), words.Printable(b.LastReason))
 		}
 	}
 	return text
@@ -336,19 +321,12 @@ func sessionText(v *admin.Session, now time.Time) string {
 	if v.Server == "" {
 		server = "not connected"
 	}
-	text := fmt.Sprintf("%s, %s, id %s, ends %s after the last sign of life", v.Trust, server, v.ID, showDuration(v.Timeout))
+	text := fmt.Sprintf("%s, %s, id %s, ends %s after the last sign of life", v.Trust, server, v.ID, words.Duration(v.Timeout))
 	if !v.Answered.IsZero() {
-		text += ", last answer " + since(v.Answered, now)
+		text += ", last answer " + words.Since(v.Answered, now)
 	}
 	if v.Reconnects > 0 {
-		text += ", reconnected " + countTimes(v.Reconnects)
+		text += ", reconnected " + words.Times(v.Reconnects)
 	}
 	return text
-}
-
-func countTimes(n int64) string {
-	if n == 1 {
-		return "once"
-	}
-	return strconv.FormatInt(n, 10) + " times"
 }

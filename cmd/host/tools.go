@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 func (p *program) inspectCommand() *cobra.Command {
@@ -92,7 +93,7 @@ func readModule(name string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a file", name)
 	case info.Size() > abi.MaxModuleSize:
-		return nil, fmt.Errorf("%s has %d bytes, a module has at most %d (%s)", name, info.Size(), abi.MaxModuleSize, sizeText(abi.MaxModuleSize))
+		return nil, fmt.Errorf("%s has %d bytes, a module has at most %d (%s)", name, info.Size(), abi.MaxModuleSize, words.Size(abi.MaxModuleSize))
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -115,23 +116,12 @@ func unreadable(name string, err error) error {
 		if slices.Contains(others, name+".wasm") { // before one that is only similar
 			others = []string{name + ".wasm"}
 		}
-		near = suggest(name, others)
+		near = words.Suggest(name, others)
 	}
 	if name == "" {
 		name = `the module ""`
 	}
 	return fmt.Errorf("%s: cannot be read: %w%s", name, err, near)
-}
-
-// sizeText is a number of bytes for people.
-func sizeText(n int64) string {
-	switch {
-	case n < 1<<10:
-		return count(int(n), "byte")
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
 func (p *program) printJSON(v any) error {
@@ -145,7 +135,7 @@ func (p *program) printInfo(name string, info *wasm.Info) error {
 	var b strings.Builder
 	show := func(what, text string) {
 		if text != "" {
-			fmt.Fprintf(&b, "%s %s\n", s.paint(grey, pad(what, 10)), printable(text))
+			fmt.Fprintf(&b, "%s %s\n", s.paint(grey, pad(what, 10)), words.Printable(text))
 		}
 	}
 	var versions []string
@@ -156,7 +146,7 @@ func (p *program) printInfo(name string, info *wasm.Info) error {
 	show("type", strings.Join(info.Types, ", "))
 	show("abi", strings.Join(versions, ", "))
 	show("digest", info.Digest)
-	show("size", sizeText(int64(info.Size)))
+	show("size", words.Size(int64(info.Size)))
 	if info.MemoryMinPages > 0 {
 		show("memory", "begins with "+memoryText(int64(info.MemoryMinPages)<<16))
 	}
@@ -164,17 +154,17 @@ func (p *program) printInfo(name string, info *wasm.Info) error {
 	if len(info.Imports) > 0 {
 		b.WriteString(s.paint(grey, "imports") + "\n")
 		for _, module := range slices.Sorted(maps.Keys(info.Imports)) {
-			fmt.Fprintf(&b, "  %s: %s\n    %s\n", s.paint(bold, printable(module)), capability(module), printable(strings.Join(unique(info.Imports[module]), " ")))
+			fmt.Fprintf(&b, "  %s: %s\n    %s\n", s.paint(bold, words.Printable(module)), capability(module), words.Printable(strings.Join(unique(info.Imports[module]), " ")))
 		}
 	}
 	if len(info.Manifest) > 0 {
 		show("manifest", string(info.Manifest))
 	}
 	for _, problem := range info.Problems {
-		b.WriteString(s.paint(red, "refused") + "    " + printable(problem) + "\n")
+		b.WriteString(s.paint(red, "refused") + "    " + words.Printable(problem) + "\n")
 	}
 	for _, warning := range info.Warnings {
-		b.WriteString(s.paint(yellow, "warning") + "    " + printable(warning) + "\n")
+		b.WriteString(s.paint(yellow, "warning") + "    " + words.Printable(warning) + "\n")
 	}
 	_, err := p.out.Write([]byte(b.String()))
 	return err
@@ -262,7 +252,7 @@ are marked so, and change nothing about the exit code.`,
 				err = p.printJSON(findings)
 			} else {
 				for _, f := range findings {
-					if _, err = fmt.Fprintln(p.out, printable(f.String())); err != nil {
+					if _, err = fmt.Fprintln(p.out, words.Printable(f.String())); err != nil {
 						break
 					}
 				}
@@ -319,7 +309,7 @@ descriptors.`,
   wasmjob next "@every 90s"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) >= 5 && len(args) <= 7 {
-				return usagef("quote the cron expression: wasmjob next %q", clip(strings.Join(args, " ")))
+				return usagef("quote the cron expression: wasmjob next %q", words.Clip(strings.Join(args, " ")))
 			}
 			return exactly("the cron expression")(cmd, args)
 		},
@@ -343,13 +333,13 @@ descriptors.`,
 			}
 			list := schedule.Next(s, start, times)
 			if len(list) == 0 {
-				return fmt.Errorf("%q never fires after %s", clip(args[0]), start.In(loc).Format(time.DateTime))
+				return fmt.Errorf("%q never fires after %s", words.Clip(args[0]), start.In(loc).Format(time.DateTime))
 			}
 			var b strings.Builder
 			for _, t := range list {
-				in := "in " + ago(t.Sub(start))
+				in := "in " + words.Ago(t.Sub(start))
 				if from != "" {
-					in = ago(t.Sub(start)) + " later"
+					in = words.Ago(t.Sub(start)) + " later"
 				}
 				fmt.Fprintf(&b, "%s  %s  %s\n", t.Format("Mon 2006-01-02 15:04:05 -07:00"), pad(t.Format("MST"), 5), in)
 			}
@@ -373,25 +363,5 @@ func parseTime(s string, loc *time.Location) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is not a time; want 2026-03-28, 2026-03-28T09:00 or RFC 3339", clip(s))
-}
-
-// ago writes a span in at most two units: 3d4h, 2m10s, 500ms.
-func ago(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "-" + ago(-d)
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Hour:
-		return showDuration(d.Round(time.Second))
-	case d < 24*time.Hour:
-		return showDuration(d.Round(time.Minute))
-	}
-	d = d.Round(time.Hour)
-	days := d / (24 * time.Hour)
-	if hours := (d % (24 * time.Hour)) / time.Hour; hours > 0 {
-		return fmt.Sprintf("%dd%dh", days, hours)
-	}
-	return fmt.Sprintf("%dd", days)
+	return time.Time{}, fmt.Errorf("%q is not a time; want 2026-03-28, 2026-03-28T09:00 or RFC 3339", words.Clip(s))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/wasmjob/wasmjob/host/verify"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 func (p *program) verifyCommand() *cobra.Command {
@@ -133,12 +134,12 @@ func (p *program) verified(r *verify.Report, settle time.Duration) string {
 		if f.Item >= 0 {
 			of += " item " + strconv.Itoa(f.Item)
 		}
-		fmt.Fprintf(&b, "%s %d  %s: %s\n", s.paint(colours[f.Class], string(f.Class)), f.Invariant, printable(of), printable(f.Text))
+		fmt.Fprintf(&b, "%s %d  %s: %s\n", s.paint(colours[f.Class], string(f.Class)), f.Invariant, words.Printable(of), words.Printable(f.Text))
 		for _, l := range f.Lines {
-			fmt.Fprintf(&b, "    %s  %s %s\n", printable(l.Place.String()), l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), printable(l.Text))
+			fmt.Fprintf(&b, "    %s  %s %s\n", words.Printable(l.Place.String()), l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), words.Printable(l.Text))
 		}
 		for _, n := range f.Nodes {
-			fmt.Fprintf(&b, "    %s\n", printable(n))
+			fmt.Fprintf(&b, "    %s\n", words.Printable(n))
 		}
 	}
 	if shown := len(r.Findings); shown > 0 {
@@ -148,13 +149,13 @@ func (p *program) verified(r *verify.Report, settle time.Duration) string {
 		b.WriteByte('\n')
 	}
 	if l := r.Registry; l != nil {
-		fmt.Fprintf(&b, "registry, namespace %s: %s, looked at %s", printable(l.Namespace), count(l.Jobs, "job"), count(l.Looks, "time"))
+		fmt.Fprintf(&b, "registry, namespace %s: %s, looked at %s", words.Printable(l.Namespace), words.Count(l.Jobs, "job"), words.Count(l.Looks, "time"))
 		if l.Idle > 0 {
 			fmt.Fprintf(&b, "; of %d no host is there, which are not judged", l.Idle)
 		}
 		b.WriteString("\n")
 		for _, u := range l.Unused {
-			fmt.Fprintf(&b, "  %s: server %s has no instance", printable(u.Job), printable(u.Server))
+			fmt.Fprintf(&b, "  %s: server %s has no instance", words.Printable(u.Job), words.Printable(u.Server))
 			if !u.Since.IsZero() {
 				fmt.Fprintf(&b, " since %s", u.Since.UTC().Format(time.RFC3339))
 			}
@@ -175,12 +176,12 @@ func (p *program) verified(r *verify.Report, settle time.Duration) string {
 		if j.Violations > 0 {
 			violations.colour = red
 		}
-		jobs.add(cell{printable(j.Job), bold}, n(j.Items), n(j.Fires), n(j.Judged), n(j.Runs), n(j.Completed), n(j.Skipped), violations)
+		jobs.add(cell{words.Printable(j.Job), bold}, n(j.Items), n(j.Fires), n(j.Judged), n(j.Runs), n(j.Completed), n(j.Skipped), violations)
 	}
 	if len(r.Jobs) > 0 {
 		b.WriteString(jobs.String())
 		if young > 0 {
-			fmt.Fprintf(&b, "%s not judged: too young (--settle %s), or still running where the files end\n", count(young, "fire"), showDuration(settle))
+			fmt.Fprintf(&b, "%s not judged: too young (--settle %s), or still running where the files end\n", words.Count(young, "fire"), words.Duration(settle))
 		}
 		b.WriteByte('\n')
 	}
@@ -193,15 +194,15 @@ func (p *program) verified(r *verify.Report, settle time.Duration) string {
 	if r.Events == 0 {
 		fmt.Fprintf(&b, "\nno events")
 	} else {
-		fmt.Fprintf(&b, "\n%s of %s, %s, over %s", count(int(r.Events), "event"), fmt.Sprintf("%d host processes", r.Hosts), count(r.Instances, "instance"),
+		fmt.Fprintf(&b, "\n%s of %s, %s, over %s", words.Count(int(r.Events), "event"), fmt.Sprintf("%d host processes", r.Hosts), words.Count(r.Instances, "instance"),
 			r.To.Sub(r.From).Round(time.Second))
 	}
 	if r.BadLines > 0 {
-		fmt.Fprintf(&b, "; %s passed over", count(int(r.BadLines), "line"))
+		fmt.Fprintf(&b, "; %s passed over", words.Count(int(r.BadLines), "line"))
 	}
 	verdict := s.paint(green, "0 violations")
 	if r.Violations > 0 {
-		verdict = s.paint(red, count(r.Violations, "violation"))
+		verdict = s.paint(red, words.Count(r.Violations, "violation"))
 	}
 	fmt.Fprintf(&b, "\n%s, %d unproven, %d overlaps without effect\n", verdict, r.Unproven, r.Fenced)
 	return b.String()

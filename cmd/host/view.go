@@ -15,7 +15,9 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 const (
@@ -190,10 +192,10 @@ func (v *view) flush(now time.Time) {
 	}
 	v.rest = summary{jobs: make(map[string]struct{})}
 	level := zapcore.InfoLevel
-	text := fmt.Sprintf("… and %s of %s", count(r.fires, "fire"), count(len(r.jobs), "job"))
+	text := fmt.Sprintf("… and %s of %s", words.Count(r.fires, "fire"), words.Count(len(r.jobs), "job"))
 	switch {
 	case r.fires == 0:
-		text = fmt.Sprintf("… and %s about %s", count(r.others, "more line"), count(len(r.jobs), "job"))
+		text = fmt.Sprintf("… and %s about %s", words.Count(r.others, "more line"), words.Count(len(r.jobs), "job"))
 	case r.bad > 0:
 		level = zapcore.WarnLevel
 		text += fmt.Sprintf(", %d not OK", r.bad)
@@ -201,13 +203,6 @@ func (v *view) flush(now time.Time) {
 		text += ", all OK"
 	}
 	v.show(line{time: now, level: level, text: text})
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
 }
 
 // limited shows a line if the budget allows it, and counts it otherwise.
@@ -376,7 +371,7 @@ func (v *view) itemEnded(key fireKey, e host.Event) {
 	if e.Outcome == abi.OutcomeRetry {
 		text := fmt.Sprintf("item %d, attempt %d: RETRY", *e.Item, e.Attempt)
 		if e.Reason != "" {
-			text += ": " + firstLine(e.Reason)
+			text += ": " + words.FirstLine(e.Reason)
 		}
 		v.limited(line{time: e.Time, level: zapcore.WarnLevel, job: e.Job, text: text})
 	}
@@ -392,11 +387,11 @@ func (v *view) fireEnded(key fireKey, e host.Event) {
 	if e.Outcome != abi.OutcomeOK {
 		l.level = zapcore.WarnLevel
 		if total := max(f.items, len(e.Items)); total > 1 && len(f.bad) > 0 {
-			bad := ranges(slices.Sorted(maps.Keys(f.bad)))
+			bad := coordination.Items(slices.Sorted(maps.Keys(f.bad))).String()
 			if len(bad) > longList {
 				bad = bad[:longList] + "…"
 			}
-			l.fire.reason = fmt.Sprintf("%d of %s not OK: %s", len(f.bad), count(total, "item"), bad)
+			l.fire.reason = fmt.Sprintf("%d of %s not OK: %s", len(f.bad), words.Count(total, "item"), bad)
 		}
 	}
 	v.limited(l)
@@ -422,12 +417,7 @@ func itemsText(items []int) string {
 	if len(items) == 1 {
 		return "item " + strconv.Itoa(items[0])
 	}
-	return "items " + ranges(items)
-}
-
-func firstLine(s string) string {
-	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
-	return s
+	return "items " + coordination.Items(items).String()
 }
 
 // showRow shows lines in columns, on a terminal.
@@ -442,7 +432,7 @@ func showRow(c *console, least zapcore.Level) func(line) {
 			if who == "" {
 				who = "host"
 			}
-			c.row(l.time, tag, colour, who, printable(l.text))
+			c.row(l.time, tag, colour, who, words.Printable(l.text))
 			return
 		}
 		f := l.fire
@@ -454,13 +444,13 @@ func showRow(c *console, least zapcore.Level) func(line) {
 		if len(items) > 24 {
 			items = items[:23] + "…"
 		}
-		text := pad(items, 14) + "  " + pad(string(f.source), 8) + "  " + fmt.Sprintf("%7s", shortDuration(f.duration)) + "  " +
+		text := pad(items, 14) + "  " + pad(string(f.source), 8) + "  " + fmt.Sprintf("%7s", words.Short(f.duration)) + "  " +
 			c.style.paint(colour, string(f.outcome))
 		if f.lag >= time.Second {
-			text += c.style.paint(yellow, "  "+shortDuration(f.lag)+" late")
+			text += c.style.paint(yellow, "  "+words.Short(f.lag)+" late")
 		}
 		if f.reason != "" {
-			text += "  " + printable(f.reason)
+			text += "  " + words.Printable(f.reason)
 		}
 		c.row(l.time, "fire", bold, l.job, text)
 	}
@@ -477,7 +467,7 @@ func showLog(log *zap.Logger) func(line) {
 		if f := l.fire; f != nil {
 			text = "fire ended"
 			fields = append(fields,
-				zap.Time("instant", f.instant), zap.String("items", ranges(f.items)), zap.String("source", string(f.source)),
+				zap.Time("instant", f.instant), zap.String("items", coordination.Items(f.items).String()), zap.String("source", string(f.source)),
 				zap.Duration("duration", f.duration), zap.Duration("lag", f.lag), zap.String("outcome", string(f.outcome)))
 			if f.reason != "" {
 				fields = append(fields, zap.String("reason", f.reason))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/ensemble"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 const (
@@ -44,17 +45,17 @@ func zooKeeperSettings() []setting {
 			set: func(c *Config, s string) error {
 				err := setDuration(&c.ZooKeeper.SessionTimeout, s, leastSession)
 				if err == nil && c.ZooKeeper.SessionTimeout > mostSession {
-					err = fmt.Errorf("%s is too long; want at most %s", s, showDuration(mostSession))
+					err = fmt.Errorf("%s is too long; want at most %s", s, words.Duration(mostSession))
 				}
 				return err
 			},
-			show: func(c *Config) string { return showDuration(c.ZooKeeper.SessionTimeout) },
+			show: func(c *Config) string { return words.Duration(c.ZooKeeper.SessionTimeout) },
 		},
 		{
 			key: "wait", arg: "DURATION", standard: "0s",
 			help: "how long to wait for ZooKeeper at the start before giving up; 0 is for ever",
 			set:  func(c *Config, s string) error { return setDuration(&c.Wait, s, 0) },
-			show: func(c *Config) string { return showDuration(c.Wait) },
+			show: func(c *Config) string { return words.Duration(c.Wait) },
 		},
 		{
 			key: "zkTls", arg: "bool", standard: "false",

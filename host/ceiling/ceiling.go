@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // Name names a ceiling, in the configuration, in messages and in metrics.
@@ -287,7 +288,7 @@ func kindOf(n Name) kind {
 	size := kind{parse: jobconfig.ParseSize, text: jobconfig.ShowSize, most: math.MaxInt64, expected: "a size such as 64MiB"}
 	switch n {
 	case Timeout:
-		return kind{parse: parseDuration, text: showDuration, most: math.MaxInt64, expected: "a duration such as 30s, 5m or 1h30m"}
+		return kind{parse: parseDuration, text: func(v int64) string { return words.Duration(time.Duration(v)) }, most: math.MaxInt64, expected: "a duration such as 30s, 5m or 1h30m"}
 	case MemoryLimit:
 		size.parse, size.expected = parseMemory, "a size from 64KiB to 4GiB"
 		return size
@@ -328,16 +329,4 @@ func parseMemory(s string) (int64, bool) {
 func parseDuration(s string) (int64, bool) {
 	d, err := jobconfig.ParseDuration(s, jobconfig.MaxTimeout)
 	return int64(d), err == nil
-}
-
-// showDuration writes 1h, not 1h0m0s.
-func showDuration(v int64) string {
-	s := time.Duration(v).String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 func entry(t *testing.T, text string) Entry {
@@ -98,7 +99,7 @@ func TestSettingsAreReadBack(t *testing.T) {
 		t.Errorf("%d settings, expected all %d", len(pairs), len(Names()))
 	}
 	for d, want := range map[time.Duration]string{time.Hour: "1h", 90 * time.Second: "1m30s", 10 * time.Minute: "10m", 30 * time.Second: "30s", 100 * time.Hour: "100h"} {
-		if got := showDuration(int64(d)); got != want {
+		if got := words.Duration(d); got != want {
 			t.Errorf("%v is shown as %s, expected %s", d, got, want)
 		}
 	}

@@ -4,9 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
-
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // fieldNames are the fields of a job, in the order of the documentation.
@@ -87,7 +86,7 @@ func nearest(name string, known []string) string {
 		if strings.EqualFold(k, name) {
 			return k
 		}
-		if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(k)); d < least && d < len(k) {
+		if d := words.Edits(strings.ToLower(name), strings.ToLower(k)); d < least && d < len(k) {
 			best, least = k, d
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/definition"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // File is the base name of the job's files, without an ending: the job's name,
@@ -130,7 +130,7 @@ func (j Job) fields() []field {
 	if g.Timeout == 0 {
 		add("timeout", "!!int", "0")
 	} else {
-		text("timeout", duration(g.Timeout))
+		text("timeout", words.Duration(g.Timeout))
 	}
 	number("maxConcurrency", g.MaxConcurrency, 0)
 	if g.Isolation != d.Isolation {
@@ -140,11 +140,11 @@ func (j Job) fields() []field {
 		list = append(list, field{"args", listNode(g.Args)})
 	}
 	if g.MemoryLimit > 0 {
-		text("memoryLimit", size(g.MemoryLimit))
+		text("memoryLimit", jobconfig.ShowSize(g.MemoryLimit))
 	}
 	number("fetchDataCount", g.FetchDataCount, 0)
 	if g.CatchUpWindow != d.CatchUpWindow {
-		text("catchUpWindow", duration(g.CatchUpWindow))
+		text("catchUpWindow", words.Duration(g.CatchUpWindow))
 	}
 	number("maxHostDeaths", g.MaxHostDeaths, d.MaxHostDeaths)
 	if retry := retryNode(g.Retry, d.Retry); len(retry.Content) > 0 {
@@ -168,10 +168,10 @@ func retryNode(r, d jobconfig.RetryPolicy) *yaml.Node {
 		put(n, "attempts", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.Itoa(r.Attempts)})
 	}
 	if r.Backoff != d.Backoff {
-		put(n, "backoff", textNode(duration(r.Backoff)))
+		put(n, "backoff", textNode(words.Duration(r.Backoff)))
 	}
 	if r.MaxBackoff != max(d.MaxBackoff, r.Backoff) {
-		put(n, "maxBackoff", textNode(duration(r.MaxBackoff)))
+		put(n, "maxBackoff", textNode(words.Duration(r.MaxBackoff)))
 	}
 	if !slices.Equal(r.On, d.On) {
 		put(n, "on", listNode(r.On))
@@ -200,30 +200,6 @@ func mapNode() *yaml.Node { return &yaml.Node{Kind: yaml.MappingNode} }
 
 func put(n *yaml.Node, key string, value *yaml.Node) {
 	n.Content = append(n.Content, textNode(key), value)
-}
-
-// duration writes 90s as 1m30s and 5m as 5m, not 5m0s.
-func duration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
-func size(n int64) string {
-	for _, u := range []struct {
-		name  string
-		bytes int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n%u.bytes == 0 {
-			return strconv.FormatInt(n/u.bytes, 10) + u.name
-		}
-	}
-	return strconv.FormatInt(n, 10)
 }
 
 func (j Job) render(fields []field, notes []string) ([]byte, error) {

@@ -11,7 +11,7 @@ import (
 	"time"
 	_ "time/tzdata" // so that every host knows every zone, whatever its system has
 
-	"github.com/agnivade/levenshtein"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // zoneNames are the names of the IANA zones, one on a line: what Go's own
@@ -120,10 +120,10 @@ func nearZones(name string) []string {
 		known = strings.TrimSpace(known)
 		lower := strings.ToLower(known)
 		area, city := cutCity(lower)
-		d := levenshtein.ComputeDistance(wanted, lower)
+		d := words.Edits(wanted, lower)
 		if area != "etc" {
 			// A known city is enough, whatever is before it.
-			d = min(d, levenshtein.ComputeDistance(wantedCity, city)+1)
+			d = min(d, words.Edits(wantedCity, city)+1)
 		}
 		if lower == wanted {
 			d = -1

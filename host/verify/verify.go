@@ -72,6 +72,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // Options are what a check goes by. The zero value has the defaults.
@@ -244,17 +245,9 @@ func markOf(e *host.Event, at Place) mark {
 		m.item = *e.Item
 	}
 	if e.Kind == host.EventItemSkipped || e.Kind == host.EventFireSkipped || e.Kind == host.EventSession {
-		m.reason = clip(e.Reason)
+		m.reason = words.ClipTo(e.Reason, 160)
 	}
 	return m
-}
-
-func clip(s string) string {
-	const most = 160
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }
 
 func (m mark) line() Line {

@@ -1,0 +1,152 @@
+// Package words has what messages are worded with: values as people read them,
+// quoted text cut short and made harmless, and the name that was meant.
+package words
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Duration writes 30s, not 30s0ms, and 2m, not 2m0s.
+func Duration(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+
+// Printable makes text of guests and files harmless: a line break stays, every
+// other control character, which a terminal might obey, is shown escaped.
+func Printable(s string) string {
+	harmless := func(r rune) bool {
+		return r == '\n' || r == '\t' || (r != utf8.RuneError && unicode.IsPrint(r))
+	}
+	if !strings.ContainsFunc(s, func(r rune) bool { return !harmless(r) }) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if harmless(r) {
+			b.WriteRune(r)
+		} else {
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+	}
+	return b.String()
+}
+
+// Short rounds to about three digits.
+func Short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + Short(-d)
+	case d < time.Microsecond:
+	case d < time.Millisecond:
+		d = d.Round(time.Microsecond)
+	case d < 10*time.Millisecond:
+		d = d.Round(10 * time.Microsecond)
+	case d < 100*time.Millisecond:
+		d = d.Round(100 * time.Microsecond)
+	case d < time.Second:
+		d = d.Round(time.Millisecond)
+	case d < 10*time.Second:
+		d = d.Round(10 * time.Millisecond)
+	case d < time.Minute:
+		d = d.Round(100 * time.Millisecond)
+	default:
+		d = d.Round(time.Second)
+	}
+	return Duration(d)
+}
+
+// Since writes how long ago something was.
+func Since(t, now time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return Ago(max(0, now.Sub(t))) + " ago"
+}
+
+// Dash stands for nothing in a table.
+func Dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// Times counts how often something was.
+func Times(n int64) string {
+	if n == 1 {
+		return "once"
+	}
+	return strconv.FormatInt(n, 10) + " times"
+}
+
+// Clip shortens what is quoted in a message.
+func Clip(s string) string { return ClipTo(s, 80) }
+
+// ClipTo shortens text to so many bytes, and an ellipsis.
+func ClipTo(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+// Size is a number of bytes for people.
+func Size(n int64) string {
+	switch {
+	case n < 1<<10:
+		return Count(int(n), "byte")
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// Ago writes a span in at most two units: 3d4h, 2m10s, 500ms.
+func Ago(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + Ago(-d)
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Hour:
+		return Duration(d.Round(time.Second))
+	case d < 24*time.Hour:
+		return Duration(d.Round(time.Minute))
+	}
+	d = d.Round(time.Hour)
+	days := d / (24 * time.Hour)
+	if hours := (d % (24 * time.Hour)) / time.Hour; hours > 0 {
+		return fmt.Sprintf("%dd%dh", days, hours)
+	}
+	return fmt.Sprintf("%dd", days)
+}
+
+// Count is a number of things with their name.
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+// FirstLine is the first line of a text.
+func FirstLine(s string) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	return s
+}

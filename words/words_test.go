@@ -1,0 +1,60 @@
+package words
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSizesForPeople(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 1536: "1.5 KiB", 1 << 20: "1.0 MiB", 3515904: "3.4 MiB"} {
+		if got := Size(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	names := []string{"start", "status", "jobs", "trigger", "enable", "disable", "logLevel"}
+	for found, want := range map[string]string{
+		"statsu": "status", "job": "jobs", "trigegr": "trigger", "log-level": "logLevel", "LOG_LEVL": "logLevel",
+		"enabel": "enable", "disabled": "disable", "stat": "status", "trig": "trigger", "st": "", "startt": "start", "xyz": "", "": "", strings.Repeat("status", 100): "",
+	} {
+		if got := Nearest(found, names); got != want {
+			t.Errorf("%q is near %q, want %q", found, got, want)
+		}
+	}
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"ab", "ba", 1}, {"abcd", "acbd", 1}} {
+		if got := Edits(c.a, c.b); got != c.want {
+			t.Errorf("%s to %s: %d edits, want %d", c.a, c.b, got, c.want)
+		}
+	}
+	if got := Clip(strings.Repeat("ü", 100)); got != strings.Repeat("ü", 40)+"…" {
+		t.Errorf("clipped to %q", got)
+	}
+}
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0s", 999: "999ns", 1234 * time.Nanosecond: "1µs", 1234567: "1.23ms", 12345678: "12.3ms", 123456789: "123ms",
+		1234567890: "1.23s", 12345678901: "12.3s", 59*time.Second + 999*time.Millisecond: "1m", 90 * time.Second: "1m30s", time.Hour: "1h", -2 * time.Second: "-2s",
+	} {
+		if got := Short(d); got != want {
+			t.Errorf("%d is %q, want %q", d, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		0: "0s", 500 * time.Millisecond: "500ms", 3700 * time.Millisecond: "4s", 2*time.Minute + 10*time.Second: "2m10s",
+		26*time.Hour + 40*time.Minute: "1d3h", 48 * time.Hour: "2d", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m",
+	} {
+		if got := Ago(d); got != want {
+			t.Errorf("%s is %q, want %q", d, got, want)
+		}
+	}
+}
