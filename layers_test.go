@@ -132,6 +132,13 @@ var rooms = []room{
 		why:      "knows the trees of old ElasticJobs, which nothing else here should; writes definitions, and has them read back"},
 	{name: "host/deadman", may: []string{"host/filelock"}, outside: []string{xsys},
 		why: "the kernel's timers and a file: it ends a process, whatever that runs"},
+	{name: "host/console", may: []string{"words", "host"}, outside: []string{zap},
+		why: "how a line looks, for all that write lines; it takes them from anybody, and knows nobody"},
+	{name: "host/view", may: []string{"words", "abi", "coordination", "host", "host/console"}, outside: []string{zap, xtime},
+		why: "which lines a host's events become; it sees the events and nothing else of the host"},
+	{name: "host/show", may: []string{"words", "abi", "coordination", "host", "host/admin", "host/console", "host/plugin/wasm", "host/verify"},
+		testsMay: []string{"coordination/jobconfig"},
+		why:      "turns reports into text: it is given values and returns strings, so that every table is tested without a host"},
 	{name: "host/dump", may: []string{"coordination", "coordination/registry", "coordination/jobconfig"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded"},
 		why:      "ElasticJob's own way to look at a job; it reads the registry and nothing of the host"},
@@ -148,7 +155,7 @@ var rooms = []room{
 	{name: "cmd/chaos", may: []string{"coordination/registry", "coordination/zookeeper", "host/ensemble", "test/chaos"}, outside: []string{cobra, pflag, yaml},
 		why: "the program around the chaos room: the laboratory has flags of its own, so that wasmjob does not carry it"},
 	{name: "cmd/host", may: []string{"abi", "strategy", "words", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/embedded", "coordination/zookeeper", "host", "host/*", "host/plugin/process", "host/plugin/wasm"},
-		outside:  []string{cobra, pflag, koanf, fsnotify, memlimit, yaml, zap, xsys, xtime, term},
+		outside:  []string{cobra, pflag, koanf, fsnotify, memlimit, yaml, zap, xsys, term},
 		testsMay: []string{"sdk"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
 
@@ -191,7 +198,7 @@ var shared = map[string]string{
 	zap:      "the logger travels as a value",
 	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for; cmd/host and cmd/chaos read the settings file",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history",
-	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, lines of the console in cmd/host",
+	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, lines for people in host/view",
 	fsnotify: "directories are watched by the catalog, one file by invoke --watch, a history by tests",
 }
 

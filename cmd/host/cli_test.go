@@ -16,9 +16,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
@@ -27,6 +28,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -462,172 +464,19 @@ func (o *operated) Remove(_ context.Context, job string, purge bool) error {
 	return o.note("remove " + job)
 }
 
-// busy is the status of a host with a bit of everything.
-func busy(now time.Time) host.Status {
-	return host.Status{
-		Instance: "10.0.0.1@-@7-x", State: host.HostLive, Namespace: "ns", Started: now.Add(-time.Hour),
-		Jobs: []host.JobStatus{
-			{
-				Name: "cities", State: host.JobRunning, Cron: "*/5 * * * * ?", TimeZone: "Asia/Shanghai", Next: now.Add(90 * time.Second),
-				ShardingTotalCount: 5, Module: "cities.wasm", Digest: strings.Repeat("ab", 32), Type: "SIMPLE", Isolation: "process", Instances: []string{"a", "b"},
-				Warnings: []string{"hosts differ in their zone"},
-				Items: []host.ItemStatus{
-					{Item: 0, LastOutcome: abi.OutcomeOK, LastEnd: now},
-					{Item: 1, Parameter: "Shanghai", Running: true, Since: now.Add(-3 * time.Second), Attempt: 2, Done: 5, Total: 10, Misfired: true},
-					{Item: 2, LastOutcome: abi.OutcomeTrap, LastMessage: "boom\x1b[2J\nstack", LastEnd: now.Add(-time.Minute)},
-					{Item: 3, Running: true},
-				},
-				LastFire: &host.FireStatus{Instant: now.Add(-5 * time.Second), Source: abi.SourceTrigger, Items: []int{0, 1, 2}, Outcome: abi.OutcomeFail, Duration: time.Second},
-			},
-			{Name: "once", State: host.JobError, Reason: "no such zone", ShardingTotalCount: 1, Module: "cities.wasm", Digest: strings.Repeat("ab", 32), Type: "SIMPLE"},
-		},
-		Refused: []host.Refusal{{File: "bad.wasm", Reasons: []string{"not a module", "too large"}, Since: now.Add(-time.Minute), Kept: true}},
-	}
-}
-
-func TestStatusText(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	report := &admin.Report{
-		About: admin.About{Version: "v9", PID: 7, Plugins: "/jobs", Registry: "embedded, in memory"},
-		Now:   now, Ready: true, Status: busy(now),
-	}
-	want := `host       live, ready, up 1h
-instance   10.0.0.1@-@7-x
-version    v9, process 7
-registry   embedded, in memory, namespace ns
-plugins    /jobs
-
-Jobs
-NAME    STATE    CRON                         NEXT      ITEMS HERE  HOSTS  LAST FIRE
-cities  running  */5 * * * * ? Asia/Shanghai  in 1m30s  0-3 of 5    2      FAIL in 1s, 4s ago, trigger
-once    error    (by trigger)                 -         none of 1   0      -
-
-Items
-JOB     ITEM  PARAMETER  NOW                              PROGRESS  LAST RUN
-cities  1     Shanghai   running 3s, attempt 2, misfired  5/10 50%  -
-cities  2                idle                             -         TRAP 1m ago: boom\x1b[2J
-cities  3                waits to start                   -         -
-
-Modules
-MODULE       DIGEST        TYPE    ISOLATION  JOBS
-cities.wasm  abababababab  SIMPLE             once
-cities.wasm  abababababab  SIMPLE  process    cities
-
-Notes
-cities: warning: hosts differ in their zone
-once: no such zone
-
-Refused files
-bad.wasm  1m ago, an earlier version stays in force
-  not a module
-  too large
-`
-	if got := statusText(style{}, report, false); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if got := statusText(style{}, report, true); !strings.Contains(got, "cities  0 ") {
-		t.Errorf("not all items are in\n%s", got)
-	}
-	if got := statusText(style{}, &admin.Report{Now: now}, false); !strings.Contains(got, "no jobs\n") {
-		t.Errorf("of an idle host:\n%s", got)
-	}
-	narrow := &admin.Report{Now: now, Ready: true, Status: busy(now)}
-	narrow.Status.Jobs[1].Reason = strings.Repeat("many words ", 20)
-	for _, width := range []int{80, 60, 200} {
-		got := statusText(style{width: width}, narrow, true)
-		for l := range strings.Lines(got) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(l, "\n")); n > width {
-				t.Errorf("%d columns, want at most %d: %s", n, width, l)
-			}
-		}
-		if strings.Contains(got, "HOSTS") != (width == 200) || strings.Contains(got, "…") != (width < 200) {
-			t.Errorf("in %d columns:\n%s", width, got)
-		}
-	}
-	off := &admin.Report{Now: now, Status: host.Status{Jobs: []host.JobStatus{{
-		Name: "cities", State: host.JobReady, ShardingTotalCount: 4,
-		Items: []host.ItemStatus{{Item: 0}, {Item: 1, Disabled: true}, {Item: 2, Disabled: true, Running: true, Since: now}, {Item: 3, Held: now}},
-	}}}}
-	text := statusText(style{}, off, false)
-	for _, want := range []string{"  0-3 of 4, 2 items disabled, 1 item held  ", "\ncities  1                disabled ", "\ncities  3                held ", "\ncities  2                running 0s, then disabled "} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in\n%s", want, text)
-		}
-	}
-	starting := &admin.Report{Now: now, Reason: "compiling: slow.wasm, spin.wasm", Compiling: []admin.Compiling{
-		{Module: "slow.wasm", Jobs: []string{"slow", "slower"}, Since: now.Add(-1500 * time.Millisecond)}, {Module: "spin.wasm"},
-	}}
-	got := statusText(style{}, starting, false)
-	for _, want := range []string{
-		"not ready (compiling: slow.wasm, spin.wasm)\n", "\nno jobs yet\n\nBeing compiled\n",
-		"\nslow.wasm  compiling for 2s  slow, slower\nspin.wasm  waiting           none\n",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is not in\n%s", want, got)
-		}
-	}
-}
-
-// TestStatusOfAClock shows how far it is from the registry's, if that is not just
-// what cannot be measured.
-func TestStatusOfAClock(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		clock *host.ClockStatus
-		want  string
-	}{
-		{nil, ""},
-		{&host.ClockStatus{Drift: 90 * time.Millisecond, Bound: 5 * time.Second}, ""},
-		{&host.ClockStatus{Drift: time.Second, Uncertainty: 2 * time.Second, Bound: 5 * time.Second}, ""},
-		{&host.ClockStatus{Drift: time.Second, Bound: 5 * time.Second}, "clock      1s ahead of the registry's\n"},
-		{&host.ClockStatus{Drift: -90 * time.Minute, Bound: 5 * time.Second, Off: true}, "clock      1h30m0s behind the registry's; expected at most 5s (clockBound)\n"},
-	} {
-		got := statusText(style{}, &admin.Report{Status: host.Status{Clock: tc.clock}}, false)
-		if !strings.Contains(got, tc.want) || tc.want == "" && strings.Contains(got, "clock") {
-			t.Errorf("%+v: want %q in\n%s", tc.clock, tc.want, got)
-		}
-	}
-}
-
-// TestStatusOfAHistoryThatCannotBeWritten takes the directory away below it.
-func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "events")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	w, err := history.Open(history.Options{Path: filepath.Join(dir, "h.jsonl")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := func() string {
-		return statusText(style{}, &admin.Report{Now: time.Now(), About: admin.About{History: w.Path()}, History: historyState(w)}, false)
-	}
-	if got := text(); !strings.Contains(got, "history    "+w.Path()+"\n\n") {
-		t.Errorf("nothing is wrong yet:\n%s", got)
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	w.Add(host.Event{Kind: host.EventJobAdded})
-	if err := w.Close(); err != nil { // writes what is queued
-		t.Fatal(err)
-	}
-	if got := text(); !strings.Contains(got, "cannot be written for ") || !strings.Contains(got, "1 event lost: open "+w.Path()+": no such file") {
-		t.Errorf("the directory is gone:\n%s", got)
-	}
-	lost := statusText(style{}, &admin.Report{About: admin.About{History: "h"}, History: &admin.History{File: "h", Dropped: 3}}, false)
-	if !strings.Contains(lost, "\n           3 events lost since the start\n") {
-		t.Errorf("got\n%s", lost)
-	}
-}
-
 func TestOperatingARunningHost(t *testing.T) {
 	t.Parallel()
 	command(t, []string{"XDG_RUNTIME_DIR=" + t.TempDir()}, "status", "--admin", "127.0.0.1:1").expect(t, exitFailure, "no host is running here", "127.0.0.1:1", "wasmjob run")
 
-	o := &operated{status: busy(time.Now())}
+	now := time.Now()
+	o := &operated{status: host.Status{
+		Instance: "10.0.0.1@-@7-x", State: host.HostLive, Namespace: "ns", Started: now.Add(-time.Hour),
+		Jobs: []host.JobStatus{
+			{Name: "cities", State: host.JobRunning, ShardingTotalCount: 1, Items: []host.ItemStatus{{Item: 0, LastOutcome: abi.OutcomeOK, LastEnd: now}}},
+			{Name: "once", State: host.JobError, ShardingTotalCount: 1},
+		},
+		Refused: []host.Refusal{{File: "bad.wasm", Reasons: []string{"not a module"}, Since: now}},
+	}}
 	run := t.TempDir()
 	s, err := admin.Listen(admin.Options{Address: admin.Address{Network: "tcp", Name: "127.0.0.1:0"}, Token: admin.NewToken(), Host: o})
 	if err != nil {
@@ -919,5 +768,24 @@ func TestValidateWarns(t *testing.T) {
 	r = command(t, nil, "validate", "--json", "--cache", "off", dir)
 	if err := json.Unmarshal([]byte(r.out), &findings); err != nil || r.code != exitOK || len(findings) != 1 || !findings[0].Warning {
 		t.Errorf("--json: %d %v %+v", r.code, err, findings)
+	}
+}
+
+func TestColourOnlyWhereItIsWanted(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		env    []string
+		tty    bool
+		colour bool
+	}{{nil, true, true}, {nil, false, false}, {[]string{"NO_COLOR=1"}, true, false}, {[]string{"NO_COLOR="}, true, true}, {[]string{"TERM=dumb"}, true, false}} {
+		p := &program{environ: c.env}
+		if got := p.colour(c.tty); got != c.colour {
+			t.Errorf("%q, terminal %t: colour %t", c.env, c.tty, got)
+		}
+		var out strings.Builder
+		console.NewLogger(false, zapcore.InfoLevel, console.New(&out, console.Style{Columns: c.tty, Colour: p.colour(c.tty)}), nil).Error("x", zap.Int("k", 1))
+		if got := strings.Contains(out.String(), "\x1b["); got != c.colour {
+			t.Errorf("%q, terminal %t: %q", c.env, c.tty, &out)
+		}
 	}
 }

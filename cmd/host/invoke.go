@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -27,6 +26,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
@@ -261,12 +261,12 @@ func parseItems(s string) ([]int, error) {
 func (p *program) invoke(ctx context.Context, q *plan) error {
 	signals, endSignals := p.notify()
 	defer endSignals()
-	out := newConsole(p.out, style{columns: true, colour: p.colour(p.outTTY)})
-	logs := newConsole(p.err, style{columns: true, colour: p.colour(p.errTTY)})
+	out := console.New(p.out, console.Style{Columns: true, Colour: p.colour(p.outTTY)})
+	logs := console.New(p.err, console.Style{Columns: true, Colour: p.colour(p.errTTY)})
 	if p.outTTY && p.errTTY {
 		logs = out
 	}
-	log := zap.New(&consoleCore{LevelEnabler: q.level, console: logs})
+	log := console.NewLogger(false, q.level, logs, nil)
 	cache := q.cache
 	if cache == off {
 		cache = ""
@@ -274,7 +274,7 @@ func (p *program) invoke(ctx context.Context, q *plan) error {
 	runtime, err := newRuntime(ctx, plugin.Options{
 		CacheDir: cache,
 		Compiler: p.compiler(),
-		Logger:   slog.New(slogHandler{log: atLeast(log, zapcore.WarnLevel)}),
+		Logger:   console.Slog(console.AtLeast(log, zapcore.WarnLevel)),
 	})
 	if err != nil {
 		return err
@@ -289,7 +289,7 @@ func (p *program) invoke(ctx context.Context, q *plan) error {
 
 	var workers *process.Workers
 	if q.isolation != "" {
-		if workers = p.newWorkers(runtime, slog.New(slogHandler{log: atLeast(log, zapcore.WarnLevel)})); workers == nil {
+		if workers = p.newWorkers(runtime, console.Slog(console.AtLeast(log, zapcore.WarnLevel))); workers == nil {
 			return errors.New("--isolation process: this program cannot be started once more")
 		}
 		defer workers.Close()
@@ -396,7 +396,7 @@ type invokeRun struct {
 	*plan
 	runtime  *plugin.Runtime
 	workers  *process.Workers // nil: guests run in this process
-	out      *console
+	out      *console.Console
 	log      *zap.Logger
 	program  *program
 	stopping *atomic.Bool
@@ -594,7 +594,7 @@ func (r *invokeRun) item(ctx context.Context, w abi.Worker, item int, fire time.
 	if r.json {
 		line, err := json.Marshal(res)
 		if err == nil {
-			_, err = r.out.out.Write(append(line, '\n'))
+			_, err = r.out.Out.Write(append(line, '\n'))
 		}
 		if err != nil {
 			r.log.Error("the result cannot be shown", zap.Error(err))
@@ -644,27 +644,27 @@ func named(stack string) bool {
 	return false
 }
 
-// row shows how an item or a listener ended.
-func (r *invokeRun) row(tag, what string, took time.Duration, result abi.Result, more string) {
-	colour := green
-	if result.Outcome != abi.OutcomeOK {
-		colour = red
-	}
-	text := pad(what, r.width) + "  " + fmt.Sprintf("%7s  %9s  ", words.Short(took), memoryText(result.Memory)) + r.out.style.paint(colour, string(result.Outcome))
-	if result.Message != "" {
-		text += "  " + words.Printable(result.Message)
-	}
-	if more != "" {
-		text += "  " + r.out.style.paint(grey, words.Printable(more))
-	}
-	r.out.row(time.Now(), tag, bold, r.jobName, text)
-}
-
 func memoryText(n int64) string {
 	if n <= 0 {
 		return "-"
 	}
 	return words.Size(n)
+}
+
+// row shows how an item or a listener ended.
+func (r *invokeRun) row(tag, what string, took time.Duration, result abi.Result, more string) {
+	colour := console.Green
+	if result.Outcome != abi.OutcomeOK {
+		colour = console.Red
+	}
+	text := console.Pad(what, r.width) + "  " + fmt.Sprintf("%7s  %9s  ", words.Short(took), memoryText(result.Memory)) + r.out.Style.Paint(colour, string(result.Outcome))
+	if result.Message != "" {
+		text += "  " + words.Printable(result.Message)
+	}
+	if more != "" {
+		text += "  " + r.out.Style.Paint(console.Grey, words.Printable(more))
+	}
+	r.out.Row(time.Now(), tag, console.Bold, r.jobName, text)
 }
 
 // offsetText is the offset as it stands if it is text, else in hex.
@@ -692,11 +692,11 @@ type localHost struct {
 
 // Log implements [abi.Host].
 func (h *localHost) Log(level int, msg string, kv []string) {
-	guestLog(h.run.log, host.GuestLog{Job: h.job, TaskID: h.taskID, RunID: h.runID, Item: h.item, Level: level, Message: msg, Attrs: kv})
+	console.GuestLog(h.run.log, host.GuestLog{Job: h.job, TaskID: h.taskID, RunID: h.runID, Item: h.item, Level: level, Message: msg, Attrs: kv})
 }
 
 // LogEnabled implements [abi.Host].
-func (h *localHost) LogEnabled(level int) bool { return h.run.level.Enabled(zapLevel(level)) }
+func (h *localHost) LogEnabled(level int) bool { return h.run.level.Enabled(console.ZapLevel(level)) }
 
 // Progress implements [abi.Host].
 func (h *localHost) Progress(done, total int64) {

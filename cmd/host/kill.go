@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/words"
 )
 
@@ -226,40 +225,12 @@ func (p *program) ended(all []*admin.Kills, f killFlags) error {
 	case runs == 0:
 		_, err = fmt.Fprintln(p.out, "nothing of it runs")
 	default:
-		_, err = p.out.Write([]byte(killTable(p.tables(), all)))
+		_, err = p.out.Write([]byte(show.Kills(p.tables(), all)))
 	}
 	if err == nil && open > 0 {
 		return errRunning
 	}
 	return err
-}
-
-func killTable(s style, all []*admin.Kills) string {
-	t := table{style: s, spare: []string{"HOST"}}
-	t.add(plain("RUN", "HOST", "STATE", "OUTCOME", "REASON")...)
-	for _, k := range all {
-		for _, r := range k.Runs {
-			state, outcome := cell{string(r.State), yellow}, cell{words.Dash(r.Outcome), grey}
-			reason := r.Reason
-			switch r.State {
-			case admin.KillEnded:
-				state.colour = green
-				if r.Outcome != "" {
-					outcome.colour = outcomeColour(abi.Outcome(r.Outcome))
-				} else {
-					reason = "the item has been begun anew since"
-				}
-			case admin.KillAsked:
-				reason = "its host has not said that it ended; see its log"
-			case admin.KillGone:
-				reason = "its host has died; no other takes the run over"
-			case admin.KillJava:
-				state.colour, reason = red, "it is no host of wasmjob: stop its process"
-			}
-			t.add(cell{cmp.Or(r.RunID, k.Job+", item "+strconv.Itoa(r.Item)), bold}, cell{r.Host, ""}, state, outcome, cell{words.Dash(reason), ""})
-		}
-	}
-	return t.String()
 }
 
 func (p *program) releaseCommand() *cobra.Command {

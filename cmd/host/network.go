@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/wasmjob/wasmjob/words"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // loopback is the address of a server that has no other.

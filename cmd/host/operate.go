@@ -7,18 +7,17 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/words"
 )
 
@@ -245,19 +244,19 @@ func (p *program) statusOf(ctx context.Context, r *reached, args []string, all b
 		if err != nil {
 			return nil, "", r.similar(ctx, args[0], err)
 		}
-		return s, instancesText(p.tables(), s, time.Now()), nil
+		return s, show.Instances(p.tables(), s, time.Now()), nil
 	case r.client != nil:
 		report, err := r.client.Status(ctx)
 		if err != nil {
 			return nil, "", err
 		}
-		return report, statusText(p.tables(), report, all), nil
+		return report, show.Status(p.tables(), report, all), nil
 	}
 	list, err := r.Jobs(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	return list, r.registry.heading(p.tables()) + "\n" + briefTable(p.tables(), list), nil
+	return list, r.registry.heading(p.tables()) + "\n" + show.Namespace(p.tables(), list), nil
 }
 
 // repeat shows until a signal comes or showing fails.
@@ -281,10 +280,10 @@ func (p *program) repeat(ctx context.Context, show func() error) error {
 }
 
 // tables is how tables look on stdout.
-func (p *program) tables() style {
-	s := style{colour: p.colour(p.outTTY)}
+func (p *program) tables() console.Style {
+	s := console.Style{Colour: p.colour(p.outTTY)}
 	if p.outTTY && p.width != nil {
-		s.width = p.width()
+		s.Width = p.width()
 	}
 	return s
 }
@@ -306,16 +305,13 @@ func (p *program) jobsCommand() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					v, text = list, briefTable(p.tables(), list)
+					v, text = list, show.Namespace(p.tables(), list)
 				} else {
 					report, err := r.client.Status(ctx)
 					if err != nil {
 						return err
 					}
-					v, text = report.Status.Jobs, jobsTable(p.tables(), report)
-					if len(report.Status.Jobs) == 0 {
-						text = "no jobs" + yet(report) + "\n"
-					}
+					v, text = report.Status.Jobs, show.Jobs(p.tables(), report)
 				}
 				if asJSON {
 					return p.printJSON(v)
@@ -591,437 +587,4 @@ comes later, unless --purge is given.`,
 	t = p.addTarget(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd
-}
-
-// table aligns columns. A cell is text and its colour.
-type table struct {
-	style style
-	// spare are the heads of columns that are left out where there is no room.
-	spare []string
-	rows  [][]cell
-}
-
-type cell struct{ text, colour string }
-
-func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
-
-func plain(texts ...string) []cell {
-	cells := make([]cell, len(texts))
-	for i, s := range texts {
-		cells[i].text = s
-	}
-	return cells
-}
-
-// leastLast is how wide the last column stays when it is cut, leastWidth any.
-const leastLast, leastWidth = 10, 8
-
-// fit says how wide each column may be, 0 for none, so that a row fits the
-// terminal: first columns are left out that can be spared, then the last one
-// gives way, which is prose, then the widest.
-func (t *table) fit(widths []int) {
-	over := func() int {
-		total := -2
-		for _, w := range widths {
-			if w > 0 {
-				total += w + 2
-			}
-		}
-		return total - t.style.width
-	}
-	if t.style.width <= 0 || len(t.rows) == 0 {
-		return
-	}
-	for i, head := range t.rows[0] {
-		if over() > 0 && slices.Contains(t.spare, head.text) {
-			widths[i] = 0
-		}
-	}
-	last := len(widths) - 1
-	if n := over(); n > 0 && widths[last] > leastLast {
-		widths[last] = max(leastLast, widths[last]-n)
-	}
-	for over() > 0 {
-		widest := slices.Index(widths, slices.Max(widths))
-		if widths[widest] <= leastWidth {
-			return // too narrow for any table
-		}
-		widths[widest]--
-	}
-}
-
-// shorten cuts what is longer than width.
-func shorten(s string, width int) string {
-	if width <= 0 || utf8.RuneCountInString(s) <= width {
-		return s
-	}
-	return string([]rune(s)[:width-1]) + "…"
-}
-
-func (t *table) String() string {
-	var widths []int
-	for _, row := range t.rows {
-		for i, c := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(words.Printable(c.text)))
-		}
-	}
-	t.fit(widths)
-	var b strings.Builder
-	for n, row := range t.rows {
-		var line strings.Builder
-		for i, c := range row {
-			if widths[i] == 0 {
-				continue
-			}
-			text := shorten(words.Printable(c.text), widths[i])
-			if i < len(row)-1 {
-				text = pad(text, widths[i]+2)
-			}
-			colour := c.colour
-			if n == 0 {
-				colour = grey
-			}
-			line.WriteString(t.style.paint(colour, text))
-		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
-	return b.String()
-}
-
-// wrapped breaks lines between words where they are wider than the terminal;
-// what follows is indented by four.
-func (s style) wrapped(text string) string {
-	if s.width < 2*leastLast {
-		return text
-	}
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		column, space := 0, ""
-		for n, word := range strings.Split(strings.TrimSuffix(line, "\n"), " ") {
-			w := utf8.RuneCountInString(word)
-			switch {
-			case n > 0 && w > 0 && column > 4 && column+len(space)+1+w > s.width:
-				b.WriteString("\n    ")
-				column, space = 4, ""
-			case n > 0:
-				space += " "
-			}
-			if w > 0 {
-				b.WriteString(space + word)
-				column += len(space) + w
-				space = ""
-			}
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
-}
-
-// clockText compares the host's clock with the registry's, if that is worth to be
-// shown: they are apart by more than it takes to measure it.
-func clockText(c *host.ClockStatus) string {
-	if c == nil || c.Drift.Abs() <= max(c.Uncertainty, 100*time.Millisecond) {
-		return ""
-	}
-	text := fmt.Sprintf("%s ahead of the registry's", c.Drift.Round(time.Millisecond))
-	if c.Drift < 0 {
-		text = fmt.Sprintf("%s behind the registry's", -c.Drift.Round(time.Millisecond))
-	}
-	if c.Off {
-		text += fmt.Sprintf("; expected at most %s (clockBound)", words.Duration(c.Bound))
-	}
-	return text
-}
-
-// statusText is what status shows.
-func statusText(s style, r *admin.Report, all bool) string {
-	var b strings.Builder
-	show := func(what, text string) {
-		fmt.Fprintf(&b, "%s  %s\n", s.paint(grey, pad(what, 9)), words.Printable(text))
-	}
-	st := r.Status
-	state := string(st.State)
-	switch {
-	case r.Ready:
-		state += ", ready"
-	case r.Reason != "":
-		state += ", not ready (" + r.Reason + ")"
-	}
-	if !st.Started.IsZero() {
-		state += ", up " + words.Ago(r.Now.Sub(st.Started))
-	}
-	if s.width > leastLast+11 {
-		state = shorten(state, s.width-11)
-	}
-	show("host", state)
-	if st.Instance != "" {
-		show("instance", st.Instance)
-	}
-	show("version", fmt.Sprintf("%s, process %d", r.About.Version, r.About.PID))
-	show("registry", r.About.Registry+", namespace "+st.Namespace)
-	if r.Session != nil {
-		show("session", sessionText(r.Session, r.Now))
-	}
-	if text := clockText(st.Clock); text != "" {
-		show("clock", text)
-	}
-	show("plugins", r.About.Plugins)
-	if r.About.History != "" {
-		show("history", r.About.History)
-	}
-	if text := historyText(r); text != "" {
-		b.WriteString(s.wrapped("           " + s.paint(red, words.Printable(text)) + "\n"))
-	}
-	section := func(title, text string) {
-		b.WriteString("\n" + s.paint(bold, title) + "\n" + text)
-	}
-	if len(st.Jobs) == 0 {
-		b.WriteString("\nno jobs" + yet(r) + "\n")
-	} else {
-		section("Jobs", jobsTable(s, r))
-		if text := itemsTable(s, r, all); text != "" {
-			section("Items", text)
-		}
-		section("Modules", modulesTable(s, st.Jobs))
-	}
-	if len(r.Compiling) > 0 {
-		section("Being compiled", compilingTable(s, r))
-	}
-	var notes strings.Builder
-	for _, w := range r.Warnings {
-		fmt.Fprintf(&notes, "%s %s\n", s.paint(yellow, "warning:"), indented(w))
-	}
-	for _, j := range st.Jobs {
-		if j.Reason != "" {
-			fmt.Fprintf(&notes, "%s: %s\n", words.Printable(j.Name), indented(j.Reason))
-		}
-		for _, w := range j.Waits {
-			if w.What == host.WaitMark {
-				continue // a warning names each mark
-			}
-			colour := grey
-			if w.Expired {
-				colour = yellow
-			}
-			fmt.Fprintf(&notes, "%s: %s %s for %s\n", words.Printable(j.Name), s.paint(colour, "waits"), words.Ago(max(0, r.Now.Sub(w.Since))), indented(w.Reason))
-		}
-		for _, w := range j.Warnings {
-			fmt.Fprintf(&notes, "%s: %s %s\n", words.Printable(j.Name), s.paint(yellow, "warning:"), indented(w))
-		}
-	}
-	if notes.Len() > 0 {
-		section("Notes", s.wrapped(notes.String()))
-	}
-	if len(st.Refused) > 0 {
-		var refused strings.Builder
-		for _, f := range st.Refused {
-			kept := ""
-			if f.Kept {
-				kept = ", an earlier version stays in force"
-			}
-			fmt.Fprintf(&refused, "%s  %s ago%s\n", s.paint(red, words.Printable(f.File)), words.Ago(r.Now.Sub(f.Since)), kept)
-			for _, reason := range f.Reasons {
-				fmt.Fprintf(&refused, "  %s\n", indented(reason))
-			}
-		}
-		section("Refused files", s.wrapped(refused.String()))
-	}
-	return b.String()
-}
-
-// historyText says what is wrong with the history, or nothing.
-func historyText(r *admin.Report) string {
-	h := r.History
-	switch {
-	case h == nil || (h.Dropped == 0 && h.Problem == ""):
-		return ""
-	case h.Problem != "":
-		return fmt.Sprintf("cannot be written for %s, %s lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Dropped), "event"), h.Problem)
-	}
-	return words.Count(int(h.Dropped), "event") + " lost since the start"
-}
-
-// yet qualifies what is said of a host that has no jobs.
-func yet(r *admin.Report) string {
-	if len(r.Compiling) > 0 {
-		return " yet"
-	}
-	return ""
-}
-
-func compilingTable(s style, r *admin.Report) string {
-	t := table{style: s}
-	t.add(plain("MODULE", "STATE", "JOBS THAT WAIT")...)
-	for _, c := range r.Compiling {
-		state := cell{"waiting", grey}
-		if !c.Since.IsZero() {
-			state = cell{"compiling for " + words.Ago(max(0, r.Now.Sub(c.Since)).Round(100*time.Millisecond)), yellow}
-		}
-		jobs := "none"
-		if len(c.Jobs) > 0 {
-			jobs = strings.Join(c.Jobs, ", ")
-		}
-		t.add(cell{c.Module, bold}, state, cell{jobs, ""})
-	}
-	return t.String()
-}
-
-func indented(s string) string {
-	return strings.ReplaceAll(words.Printable(strings.TrimSpace(s)), "\n", "\n    ")
-}
-
-func jobColour(s host.JobState) string {
-	switch s {
-	case host.JobReady, host.JobRunning:
-		return green
-	case host.JobError, host.JobStopped, host.JobRemoved:
-		return red
-	}
-	return yellow
-}
-
-func outcomeColour(o abi.Outcome) string {
-	if o == abi.OutcomeOK {
-		return green
-	}
-	return red
-}
-
-func jobsTable(s style, r *admin.Report) string {
-	t := table{style: s, spare: []string{"HOSTS"}}
-	t.add(plain("NAME", "STATE", "CRON", "NEXT", "ITEMS HERE", "HOSTS", "LAST FIRE")...)
-	for _, j := range r.Status.Jobs {
-		cron := j.Cron
-		if cron == "" && j.RefusedCron != "" {
-			cron = "(refused)"
-		} else if cron == "" {
-			cron = "(by trigger)"
-		} else if j.TimeZone != "" && j.TimeZone != "Local" {
-			cron += " " + j.TimeZone
-		}
-		next := "-"
-		if !j.Next.IsZero() && j.State != host.JobDisabled {
-			next = "in " + words.Ago(max(0, j.Next.Sub(r.Now)))
-		}
-		var items []int
-		disabled, held := 0, 0
-		for _, i := range j.Items {
-			items = append(items, i.Item)
-			if i.Disabled {
-				disabled++
-			}
-			if !i.Held.IsZero() {
-				held++
-			}
-		}
-		here := coordination.Items(items).String()
-		if utf8.RuneCountInString(here) > 16 {
-			here = strconv.Itoa(len(items))
-		}
-		if here == "" {
-			here = "none"
-		}
-		here += " of " + strconv.Itoa(j.ShardingTotalCount)
-		if disabled > 0 {
-			here += ", " + words.Count(disabled, "item") + " disabled"
-		}
-		if held > 0 {
-			here += ", " + words.Count(held, "item") + " held"
-		}
-		last := cell{text: "-"}
-		if f := j.LastFire; f != nil {
-			last.text = fmt.Sprintf("%s in %s, %s ago", f.Outcome, words.Short(f.Duration), words.Ago(max(0, r.Now.Sub(f.Instant.Add(f.Duration)))))
-			if f.Source != abi.SourceSchedule {
-				last.text += ", " + string(f.Source)
-			}
-			last.colour = outcomeColour(f.Outcome)
-		}
-		t.add(cell{j.Name, bold}, cell{string(j.State), jobColour(j.State)}, cell{cron, ""}, cell{next, ""}, cell{here, ""},
-			cell{strconv.Itoa(len(j.Instances)), ""}, last)
-	}
-	return t.String()
-}
-
-func itemsTable(s style, r *admin.Report, all bool) string {
-	t := table{style: s}
-	t.add(plain("JOB", "ITEM", "PARAMETER", "NOW", "PROGRESS", "LAST RUN")...)
-	for _, j := range r.Status.Jobs {
-		for _, i := range j.Items {
-			failed := i.LastOutcome != "" && i.LastOutcome != abi.OutcomeOK
-			if !all && !i.Running && !i.Misfired && !i.Disabled && i.Held.IsZero() && !failed {
-				continue
-			}
-			now := cell{"idle", grey}
-			if i.Disabled {
-				now = cell{"disabled", yellow}
-			}
-			if !i.Held.IsZero() {
-				now = cell{"held", red}
-			}
-			if i.Running {
-				now = cell{"waits to start", yellow}
-				if !i.Since.IsZero() {
-					now = cell{"running " + words.Ago(max(0, r.Now.Sub(i.Since))), green}
-				}
-				if i.Attempt > 1 {
-					now.text += ", attempt " + strconv.Itoa(i.Attempt)
-				}
-				if i.Disabled { // it goes on to its end
-					now.text, now.colour = now.text+", then disabled", yellow
-				}
-			}
-			if i.Misfired {
-				now.text += ", misfired"
-				now.colour = yellow
-			}
-			progress := "-"
-			switch {
-			case i.Total > 0:
-				progress = fmt.Sprintf("%d/%d %d%%", i.Done, i.Total, int(100*float64(i.Done)/float64(i.Total)))
-			case i.Done > 0:
-				progress = strconv.FormatInt(i.Done, 10)
-			}
-			last := cell{text: "-"}
-			if i.LastOutcome != "" {
-				last = cell{fmt.Sprintf("%s %s ago", i.LastOutcome, words.Ago(max(0, r.Now.Sub(i.LastEnd)))), outcomeColour(i.LastOutcome)}
-				if i.LastMessage != "" {
-					last.text += ": " + words.Clip(words.FirstLine(i.LastMessage))
-				}
-			}
-			t.add(cell{j.Name, bold}, cell{strconv.Itoa(i.Item), ""}, cell{i.Parameter, ""}, now, cell{progress, ""}, last)
-		}
-	}
-	if len(t.rows) == 1 {
-		return ""
-	}
-	return t.String()
-}
-
-func modulesTable(s style, jobs []host.JobStatus) string {
-	t := table{style: s}
-	t.add(plain("MODULE", "DIGEST", "TYPE", "ISOLATION", "JOBS")...)
-	type key struct{ module, digest, typ, isolation string }
-	var keys []key
-	names := make(map[key][]string)
-	for _, j := range jobs {
-		digest := j.Digest
-		if len(digest) > 12 {
-			digest = digest[:12]
-		}
-		k := key{j.Module, digest, j.Type, j.Isolation}
-		if names[k] == nil {
-			keys = append(keys, k)
-		}
-		names[k] = append(names[k], j.Name)
-	}
-	slices.SortFunc(keys, func(a, b key) int {
-		return strings.Compare(a.module+a.digest+a.isolation, b.module+b.digest+b.isolation)
-	})
-	for _, k := range keys {
-		t.add(cell{k.module, bold}, cell{k.digest, ""}, cell{k.typ, ""}, cell{k.isolation, ""}, cell{strings.Join(names[k], ", "), ""})
-	}
-	return t.String()
 }

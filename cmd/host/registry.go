@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/migrate"
 	"github.com/wasmjob/wasmjob/words"
@@ -300,6 +301,6 @@ func (p *program) openNamespace(ctx context.Context, flags *pflag.FlagSet) (*ope
 func (o *opened) close() error { return o.center.Close() }
 
 // heading says which registry is shown.
-func (o *opened) heading(s style) string {
-	return fmt.Sprintf("%s  %s\n", s.paint(grey, pad("registry", 9)), words.Printable(o.loaded.backend().String()+", namespace "+o.loaded.Namespace))
+func (o *opened) heading(s console.Style) string {
+	return s.Fact("registry", o.loaded.backend().String()+", namespace "+o.loaded.Namespace)
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/words"
 )
 
@@ -134,7 +135,7 @@ func (p *program) serve(ctx context.Context, l *loaded) error {
 			select {
 			case sig := <-signals:
 				if n == 1 {
-					s.view.ending.Store(true)
+					s.view.End()
 					s.life.stopping()
 					s.log.Info("ending; a second signal stops at once", zap.Stringer("signal", sig))
 					drain()
@@ -206,19 +207,19 @@ func (s *system) banner() {
 		s.log.Info("host starts", fields...)
 		return
 	}
-	paint := s.console.style.paint
+	paint := s.console.Style.Paint
 	show := func(what, text string) {
-		fmt.Fprintf(s.console.out, "  %s %s\n", paint(grey, pad(what, 9)), text)
+		fmt.Fprintf(s.console.Out, "  %s %s\n", paint(console.Grey, console.Pad(what, 9)), text)
 	}
-	fmt.Fprintf(s.console.out, "%s %s\n", paint(bold, "wasmjob"), versionText())
-	show("registry", s.registry.backend.String()+paint(grey, ", namespace "+l.Namespace+", server "+s.serverIP))
+	fmt.Fprintf(s.console.Out, "%s %s\n", paint(console.Bold, "wasmjob"), versionText())
+	show("registry", s.registry.backend.String()+paint(console.Grey, ", namespace "+l.Namespace+", server "+s.serverIP))
 	show("plugins", plugins)
 	if s.admin != nil {
 		address, ask := s.admin.Address().String(), "wasmjob status"
 		if address != defaultAdmin { // there may be another host here
 			ask += " --admin " + address
 		}
-		show("admin", address+paint(grey, "  ask it with: "+ask))
+		show("admin", address+paint(console.Grey, "  ask it with: "+ask))
 	}
 	if s.dump != nil {
 		show("dump", s.dump.Address())
@@ -227,7 +228,7 @@ func (s *system) banner() {
 		show("history", l.History)
 	}
 	show("end", fmt.Sprintf("Ctrl-C drains (at most %s), twice stops at once", words.Duration(l.DrainTimeout)))
-	fmt.Fprintln(s.console.out)
+	fmt.Fprintln(s.console.Out)
 }
 
 // token is the token for operations.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,9 +17,11 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/words"
 )
 
@@ -44,7 +45,7 @@ is 1 if a host would refuse the module; the reasons are listed.`,
 			if asJSON {
 				err = p.printJSON(info)
 			} else {
-				err = p.printInfo(args[0], info)
+				_, err = p.out.Write([]byte(show.Module(p.tables(), args[0], info)))
 			}
 			if err == nil && len(info.Problems) > 0 {
 				err = said{}
@@ -128,77 +129,6 @@ func (p *program) printJSON(v any) error {
 	e := json.NewEncoder(p.out)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
-}
-
-func (p *program) printInfo(name string, info *wasm.Info) error {
-	s := style{colour: p.colour(p.outTTY)}
-	var b strings.Builder
-	show := func(what, text string) {
-		if text != "" {
-			fmt.Fprintf(&b, "%s %s\n", s.paint(grey, pad(what, 10)), words.Printable(text))
-		}
-	}
-	var versions []string
-	for _, v := range info.ABIVersions {
-		versions = append(versions, fmt.Sprintf("v%d", v))
-	}
-	show("module", name)
-	show("type", strings.Join(info.Types, ", "))
-	show("abi", strings.Join(versions, ", "))
-	show("digest", info.Digest)
-	show("size", words.Size(int64(info.Size)))
-	if info.MemoryMinPages > 0 {
-		show("memory", "begins with "+memoryText(int64(info.MemoryMinPages)<<16))
-	}
-	show("listeners", strings.Join(info.Listeners, ", "))
-	if len(info.Imports) > 0 {
-		b.WriteString(s.paint(grey, "imports") + "\n")
-		for _, module := range slices.Sorted(maps.Keys(info.Imports)) {
-			fmt.Fprintf(&b, "  %s: %s\n    %s\n", s.paint(bold, words.Printable(module)), capability(module), words.Printable(strings.Join(unique(info.Imports[module]), " ")))
-		}
-	}
-	if len(info.Manifest) > 0 {
-		show("manifest", string(info.Manifest))
-	}
-	for _, problem := range info.Problems {
-		b.WriteString(s.paint(red, "refused") + "    " + words.Printable(problem) + "\n")
-	}
-	for _, warning := range info.Warnings {
-		b.WriteString(s.paint(yellow, "warning") + "    " + words.Printable(warning) + "\n")
-	}
-	_, err := p.out.Write([]byte(b.String()))
-	return err
-}
-
-// unique leaves each name once, in the order of the first.
-func unique(names []string) []string {
-	var list []string
-	for _, n := range names {
-		if !slices.Contains(list, n) {
-			list = append(list, n)
-		}
-	}
-	return list
-}
-
-// capability says what importing from a module lets a guest do.
-func capability(module string) string {
-	switch module {
-	case abi.Module:
-		return "the job's own context, log, progress, metrics and offset"
-	case abi.ModuleWASI:
-		return "clocks, randomness, arguments, standard streams, mounted directories"
-	case abi.ModuleHTTP:
-		return "HTTP requests (not offered by this host yet)"
-	case abi.ModuleKV:
-		return "a key/value store (not offered by this host yet)"
-	case abi.ModuleEnv:
-		return "secrets and settings (not offered by this host yet)"
-	}
-	if module == "env" {
-		return "AssemblyScript's abort"
-	}
-	return "unknown to this host"
 }
 
 func (p *program) validateCommand() *cobra.Command {
@@ -341,7 +271,7 @@ descriptors.`,
 				if from != "" {
 					in = words.Ago(t.Sub(start)) + " later"
 				}
-				fmt.Fprintf(&b, "%s  %s  %s\n", t.Format("Mon 2006-01-02 15:04:05 -07:00"), pad(t.Format("MST"), 5), in)
+				fmt.Fprintf(&b, "%s  %s  %s\n", t.Format("Mon 2006-01-02 15:04:05 -07:00"), console.Pad(t.Format("MST"), 5), in)
 			}
 			if len(list) < times {
 				b.WriteString("it never fires again\n")

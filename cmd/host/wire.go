@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,11 +16,13 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/dump"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
+	"github.com/wasmjob/wasmjob/host/view"
 )
 
 // system is a host with everything around it. wire builds it in the order in
@@ -34,9 +35,9 @@ import (
 type system struct {
 	loaded  *loaded
 	log     *zap.Logger
-	output  *output
-	console *console // of the terminal; nil if stdout is none
-	view    *view
+	output  *console.Output
+	console *console.Console // of the terminal; nil if stdout is none
+	view    *view.View
 	host    *host.Host
 	catalog *catalog.Catalog
 	admin   *admin.Server // nil if it is off
@@ -85,25 +86,25 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	}()
 
 	// What people see.
-	out := newOutput()
+	out := console.NewOutput()
 	s.output = out
-	s.onClose("output", func() error { out.close(); return nil })
-	logOut := out.to(p.err)
-	logConsole := newConsole(logOut, style{columns: p.errTTY, colour: p.colour(p.errTTY)})
+	s.onClose("output", func() error { out.Close(); return nil })
+	logOut := out.To(p.err)
+	logTo := console.New(logOut, console.Style{Columns: p.errTTY, Colour: p.colour(p.errTTY)})
 	if p.outTTY && l.LogFormat != logJSON {
-		s.console = newConsole(out.to(p.out), style{columns: true, colour: p.colour(p.outTTY)})
+		s.console = console.New(out.To(p.out), console.Style{Columns: true, Colour: p.colour(p.outTTY)})
 		if p.errTTY {
-			logConsole = s.console // one terminal, one set of columns
+			logTo = s.console // one terminal, one set of columns
 		}
 	}
-	s.log = newLogger(l.LogFormat, l.LogLevel, logConsole, logOut)
-	guests := newLogger(l.LogFormat, l.GuestLogLevel, logConsole, logOut)
-	show := showLog(s.log)
+	s.log = console.NewLogger(l.LogFormat == logJSON, l.LogLevel, logTo, logOut)
+	guests := console.NewLogger(l.LogFormat == logJSON, l.GuestLogLevel, logTo, logOut)
+	show := view.ShowLog(s.log)
 	if s.console != nil {
-		show = showRow(s.console, l.LogLevel)
+		show = view.ShowRow(s.console, l.LogLevel)
 	}
-	s.view = newView(show, s.console != nil)
-	s.onClose("view", func() error { s.view.close(); return nil })
+	s.view = view.New(show, s.console != nil)
+	s.onClose("view", func() error { s.view.Close(); return nil })
 
 	// Where events go. The host is asked for its status only after it was made,
 	// below.
@@ -146,7 +147,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("moduleMemory: %w", err)}
 	}
-	runtime, err := newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: p.compiler(), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: p.paceCollector(), Logger: slog.New(slogHandler{log: s.log})})
+	runtime, err := newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: p.compiler(), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: p.paceCollector(), Logger: console.Slog(s.log)})
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	if err := memoryMetrics(metrics, runtime.Memory); err != nil {
 		return nil, err
 	}
-	workers := p.newWorkers(runtime, slog.New(slogHandler{log: s.log}))
+	workers := p.newWorkers(runtime, console.Slog(s.log))
 	if workers != nil {
 		s.onClose("worker processes", func() error { workers.Close(); return nil })
 		if err := workerMetrics(metrics, workers.Stats); err != nil {
@@ -172,7 +173,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	// lines that leaves what is wrong.
 	catalogLog := s.log
 	if !s.log.Core().Enabled(zap.DebugLevel) {
-		catalogLog = atLeast(s.log, zap.WarnLevel)
+		catalogLog = console.AtLeast(s.log, zap.WarnLevel)
 	}
 	s.catalog, err = catalog.New(catalog.Options{
 		Dir: l.Plugins, Runtime: runtime, Mounts: l.Mounts, Ceilings: l.Ceilings,
@@ -229,9 +230,9 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 			if events != nil {
 				events.Add(e)
 			}
-			s.view.add(e)
+			s.view.Add(e)
 		},
-		OnLog:    func(g host.GuestLog) { guestLog(guests, g) },
+		OnLog:    func(g host.GuestLog) { console.GuestLog(guests, g) },
 		OnMetric: metrics.Guest,
 		LastEnd:  s.life.lastEnd(),
 		HostInfo: "wasmjob " + versionText() + " " + platform(),
@@ -296,7 +297,7 @@ func (s *system) stuck(jobs []string) {
 	go func() { // not joined: nothing is, from here on
 		defer close(said)
 		_ = s.life.ends(deadman.Stuck)
-		s.output.close()
+		s.output.Close()
 	}()
 	select {
 	case <-said:

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"fmt"
@@ -8,10 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/console"
 )
 
 // watch feeds events to a view in a bubble and returns what it showed.
@@ -20,14 +22,14 @@ func watch(t *testing.T, feed func(add func(host.Event))) []string {
 	var shown []string
 	synctest.Test(t, func(*testing.T) {
 		var out strings.Builder
-		c := newConsole(&out, style{columns: true})
-		v := newView(showRow(c, zapcore.InfoLevel), true)
+		c := console.New(&out, console.Style{Columns: true})
+		v := New(ShowRow(c, zapcore.InfoLevel), true)
 		feed(func(e host.Event) {
 			e.Time = time.Now()
-			v.add(e)
+			v.Add(e)
 			synctest.Wait() // the view has shown it
 		})
-		v.close()
+		v.Close()
 		for l := range strings.Lines(out.String()) {
 			shown = append(shown, strings.Join(strings.Fields(l)[1:], " ")) // without the time
 		}
@@ -36,6 +38,8 @@ func watch(t *testing.T, feed func(add func(host.Event))) []string {
 }
 
 func number(n int) *int { return &n }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestOneLinePerFire(t *testing.T) {
 	t.Parallel()
@@ -208,20 +212,20 @@ func TestTheViewDropsRatherThanWaits(t *testing.T) {
 	t.Parallel()
 	block := make(chan struct{})
 	var last line
-	v := newView(func(l line) {
+	v := New(func(l line) {
 		<-block
 		last = l
 	}, false)
 	for range viewQueue + 100 { // the first few are taken, none is shown
-		v.add(host.Event{Kind: host.EventJobAdded, Job: "a"})
+		v.Add(host.Event{Kind: host.EventJobAdded, Job: "a"})
 	}
 	if d := v.dropped.Load(); d < 99 || d > 100 {
 		t.Errorf("dropped %d, want 99 or 100", d)
 	}
 	close(block)
-	v.close()
-	v.close()
-	v.add(host.Event{Kind: host.EventJobAdded}) // after the end: no harm
+	v.Close()
+	v.Close()
+	v.Add(host.Event{Kind: host.EventJobAdded}) // after the end: no harm
 	if !strings.Contains(last.text, "events came too fast") {
 		t.Errorf("the last line is %q", last.text)
 	}

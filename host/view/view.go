@@ -1,4 +1,6 @@
-package main
+// Package view turns the stream of a host's events into few lines for people: one
+// for each fire, and no more in a second than somebody can read.
+package view
 
 import (
 	"fmt"
@@ -17,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/words"
 )
 
@@ -35,10 +38,10 @@ const (
 	mostAdded = 64
 )
 
-// view turns the stream of events into few lines for people: one per fire, not
+// View turns the stream of events into few lines for people: one per fire, not
 // one per item, and only so many per second. It takes events without blocking;
 // one goroutine turns them into lines.
-type view struct {
+type View struct {
 	show    func(line)
 	brief   bool
 	queue   chan host.Event
@@ -108,9 +111,9 @@ type summary struct {
 	jobs               map[string]struct{}
 }
 
-// newView begins to show lines; brief makes one of two where people read them.
-func newView(show func(line), brief bool) *view {
-	v := &view{
+// New begins to show lines; brief makes one of two where people read them.
+func New(show func(line), brief bool) *View {
+	v := &View{
 		show:     show,
 		brief:    brief,
 		queue:    make(chan host.Event, viewQueue),
@@ -126,8 +129,8 @@ func newView(show func(line), brief bool) *view {
 	return v
 }
 
-// add takes an event. It never blocks; what does not fit is counted.
-func (v *view) add(e host.Event) {
+// Add takes an event. It never blocks; what does not fit is counted.
+func (v *View) Add(e host.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
@@ -140,8 +143,11 @@ func (v *view) add(e host.Event) {
 	}
 }
 
-// close shows what is queued and joins the goroutine.
-func (v *view) close() {
+// End says that the host is on its way out.
+func (v *View) End() { v.ending.Store(true) }
+
+// Close shows what is queued and joins the goroutine.
+func (v *View) Close() {
 	v.mu.Lock()
 	if !v.closed {
 		v.closed = true
@@ -151,7 +157,7 @@ func (v *view) close() {
 	<-v.done
 }
 
-func (v *view) run() {
+func (v *View) run() {
 	defer close(v.done)
 	// The timer runs only while something is held back.
 	timer := time.NewTimer(time.Hour)
@@ -178,7 +184,7 @@ func (v *view) run() {
 }
 
 // flush shows what was held back, or its summary.
-func (v *view) flush(now time.Time) {
+func (v *View) flush(now time.Time) {
 	for _, l := range v.added {
 		v.show(l)
 	}
@@ -206,7 +212,7 @@ func (v *view) flush(now time.Time) {
 }
 
 // limited shows a line if the budget allows it, and counts it otherwise.
-func (v *view) limited(l line) {
+func (v *View) limited(l line) {
 	b := v.good
 	if l.level > zapcore.InfoLevel {
 		b = v.bad
@@ -227,7 +233,7 @@ func (v *view) limited(l line) {
 }
 
 // seldom shows a sentence unless the same was said a short while ago.
-func (v *view) seldom(l line) {
+func (v *View) seldom(l line) {
 	key := l.job + "\x00" + l.text
 	r := v.repeats[key]
 	if r != nil && l.time.Sub(r.at) < repeatAfter {
@@ -244,7 +250,7 @@ func (v *view) seldom(l line) {
 	v.limited(l)
 }
 
-func (v *view) event(e host.Event) {
+func (v *View) event(e host.Event) {
 	say := func(level zapcore.Level, text string) {
 		v.show(line{time: e.Time, level: level, job: e.Job, text: text})
 	}
@@ -332,7 +338,7 @@ func (v *view) event(e host.Event) {
 }
 
 // cameNow takes out the line of a job that is held back.
-func (v *view) cameNow(job string) (l line, held bool) {
+func (v *View) cameNow(job string) (l line, held bool) {
 	i := slices.IndexFunc(v.added, func(l line) bool { return l.job == job })
 	if i < 0 {
 		return line{}, false
@@ -343,7 +349,7 @@ func (v *view) cameNow(job string) (l line, held bool) {
 }
 
 // of is the memory of a fire.
-func (v *view) of(key fireKey) *failures {
+func (v *View) of(key fireKey) *failures {
 	f := v.failures[key]
 	if f == nil {
 		if len(v.failures) >= mostMemory {
@@ -355,7 +361,7 @@ func (v *view) of(key fireKey) *failures {
 	return f
 }
 
-func (v *view) itemEnded(key fireKey, e host.Event) {
+func (v *View) itemEnded(key fireKey, e host.Event) {
 	if e.Item == nil {
 		return
 	}
@@ -377,7 +383,7 @@ func (v *view) itemEnded(key fireKey, e host.Event) {
 	}
 }
 
-func (v *view) fireEnded(key fireKey, e host.Event) {
+func (v *View) fireEnded(key fireKey, e host.Event) {
 	f := v.of(key)
 	delete(v.failures, key)
 	l := line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, fire: &fireLine{
@@ -388,8 +394,8 @@ func (v *view) fireEnded(key fireKey, e host.Event) {
 		l.level = zapcore.WarnLevel
 		if total := max(f.items, len(e.Items)); total > 1 && len(f.bad) > 0 {
 			bad := coordination.Items(slices.Sorted(maps.Keys(f.bad))).String()
-			if len(bad) > longList {
-				bad = bad[:longList] + "…"
+			if len(bad) > console.LongList {
+				bad = bad[:console.LongList] + "…"
 			}
 			l.fire.reason = fmt.Sprintf("%d of %s not OK: %s", len(f.bad), words.Count(total, "item"), bad)
 		}
@@ -398,7 +404,7 @@ func (v *view) fireEnded(key fireKey, e host.Event) {
 }
 
 // forget drops what is remembered of a job.
-func (v *view) forget(job string) {
+func (v *View) forget(job string) {
 	delete(v.owners, job)
 	for k := range v.failures {
 		if k.job == job {
@@ -420,49 +426,49 @@ func itemsText(items []int) string {
 	return "items " + coordination.Items(items).String()
 }
 
-// showRow shows lines in columns, on a terminal.
-func showRow(c *console, least zapcore.Level) func(line) {
+// ShowRow shows lines in columns, on a terminal.
+func ShowRow(c *console.Console, least zapcore.Level) func(line) {
 	return func(l line) {
 		if l.level < least {
 			return
 		}
 		if l.fire == nil {
-			tag, colour := levelTag(l.level)
+			tag, colour := console.LevelTag(l.level)
 			who := l.job
 			if who == "" {
 				who = "host"
 			}
-			c.row(l.time, tag, colour, who, words.Printable(l.text))
+			c.Row(l.time, tag, colour, who, words.Printable(l.text))
 			return
 		}
 		f := l.fire
-		colour := green
+		colour := console.Green
 		if f.outcome != abi.OutcomeOK {
-			colour = red
+			colour = console.Red
 		}
 		items := itemsText(f.items)
 		if len(items) > 24 {
 			items = items[:23] + "…"
 		}
-		text := pad(items, 14) + "  " + pad(string(f.source), 8) + "  " + fmt.Sprintf("%7s", words.Short(f.duration)) + "  " +
-			c.style.paint(colour, string(f.outcome))
+		text := console.Pad(items, 14) + "  " + console.Pad(string(f.source), 8) + "  " + fmt.Sprintf("%7s", words.Short(f.duration)) + "  " +
+			c.Style.Paint(colour, string(f.outcome))
 		if f.lag >= time.Second {
-			text += c.style.paint(yellow, "  "+words.Short(f.lag)+" late")
+			text += c.Style.Paint(console.Yellow, "  "+words.Short(f.lag)+" late")
 		}
 		if f.reason != "" {
 			text += "  " + words.Printable(f.reason)
 		}
-		c.row(l.time, "fire", bold, l.job, text)
+		c.Row(l.time, "fire", console.Bold, l.job, text)
 	}
 }
 
-// showLog writes lines to the log.
-func showLog(log *zap.Logger) func(line) {
+// ShowLog writes lines to the log.
+func ShowLog(log *zap.Logger) func(line) {
 	return func(l line) {
 		text := l.text
 		var fields []zap.Field
 		if l.job != "" {
-			fields = append(fields, zap.String(fieldJob, l.job))
+			fields = append(fields, zap.String(console.FieldJob, l.job))
 		}
 		if f := l.fire; f != nil {
 			text = "fire ended"

@@ -1,4 +1,7 @@
-package main
+// Package console writes lines and tables for people: in columns and colours on a
+// terminal, as plain lines or JSON in a file. It knows how a line looks, and not what
+// is in it.
+package console
 
 import (
 	"fmt"
@@ -16,28 +19,28 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// style is how lines for one stream look.
-type style struct {
+// Style is how lines for one stream look.
+type Style struct {
 	// columns: for eyes, in aligned columns with the time of day. Otherwise
 	// for files: the full time, then key=value.
-	columns bool
-	colour  bool
-	// width is how wide tables may be; 0 is no limit.
-	width int
+	Columns bool
+	Colour  bool
+	// Width is how wide tables may be; 0 is no limit.
+	Width int
 }
 
 // Colours, as parameters of the escape sequence.
 const (
-	red    = "31"
-	green  = "32"
-	yellow = "33"
+	Red    = "31"
+	Green  = "32"
+	Yellow = "33"
 	cyan   = "36"
-	grey   = "90"
-	bold   = "1"
+	Grey   = "90"
+	Bold   = "1"
 )
 
-func (s style) paint(colour, text string) string {
-	if !s.colour || colour == "" || text == "" {
+func (s Style) Paint(colour, text string) string {
+	if !s.Colour || colour == "" || text == "" {
 		return text
 	}
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
@@ -46,42 +49,42 @@ func (s style) paint(colour, text string) string {
 const (
 	whoLeast = 12
 	whoMost  = 28
-	// longList is how wide a list may be before its elements get lines of
+	// LongList is how wide a list may be before its elements get lines of
 	// their own.
-	longList = 60
+	LongList = 60
 )
 
-// console prints entries of the log and rows of the terminal view, one line
+// Console prints entries of the log and rows of the terminal view, one line
 // each, to one stream. It is safe for concurrent use.
-type console struct {
-	style style
-	out   io.Writer
+type Console struct {
+	Style Style
+	Out   io.Writer
 
 	mu  sync.Mutex
 	who int // width of the column; it only grows
 }
 
-func newConsole(out io.Writer, s style) *console {
-	return &console{style: s, out: out, who: whoLeast}
+func New(out io.Writer, s Style) *Console {
+	return &Console{Style: s, Out: out, who: whoLeast}
 }
 
-// row prints a line in columns: time, tag, who, text. Further lines of the text
+// Row prints a line in columns: time, tag, who, text. Further lines of the text
 // are indented below it.
-func (c *console) row(t time.Time, tag, tagColour, who, text string) {
+func (c *Console) Row(t time.Time, tag, tagColour, who, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	who = words.Printable(who)
 	c.who = min(max(c.who, utf8.RuneCountInString(who)), whoMost)
 	indent := strings.Repeat(" ", 8+2+4+2+c.who+2)
-	line := c.style.paint(grey, t.Format(time.TimeOnly)) + "  " +
-		c.style.paint(tagColour, pad(tag, 4)) + "  " +
-		c.style.paint(cyan, pad(who, c.who)) + "  " +
+	line := c.Style.Paint(Grey, t.Format(time.TimeOnly)) + "  " +
+		c.Style.Paint(tagColour, Pad(tag, 4)) + "  " +
+		c.Style.Paint(cyan, Pad(who, c.who)) + "  " +
 		strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+indent)
-	_, _ = io.WriteString(c.out, strings.TrimRight(line, " ")+"\n")
+	_, _ = io.WriteString(c.Out, strings.TrimRight(line, " ")+"\n")
 }
 
-// pad appends spaces up to the width.
-func pad(s string, width int) string {
+// Pad appends spaces up to the width.
+func Pad(s string, width int) string {
 	if n := width - utf8.RuneCountInString(s); n > 0 {
 		return s + strings.Repeat(" ", n)
 	}
@@ -151,13 +154,13 @@ func valueText(v any) string {
 
 // pairs writes key=value, both quoted where they would be misread: a guest
 // chooses its keys, too.
-func (s style) pairs(list []attribute) string {
+func (s Style) pairs(list []attribute) string {
 	var b strings.Builder
 	for i, a := range list {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		b.WriteString(s.paint(grey, word(a.key)+"=") + word(a.value))
+		b.WriteString(s.Paint(Grey, word(a.key)+"=") + word(a.value))
 	}
 	return b.String()
 }
@@ -175,14 +178,14 @@ func word(text string) string {
 // consoleCore is a zap core that prints to a console.
 type consoleCore struct {
 	zapcore.LevelEnabler
-	console *console
+	console *Console
 	fields  []zapcore.Field
 }
 
 // Names of the fields that say whom a line is about. In columns they are a
 // column of their own.
 const (
-	fieldJob   = "job"
+	FieldJob   = "job"
 	fieldItem  = "item"
 	fieldTask  = "taskId"
 	fieldFence = "fence"
@@ -209,31 +212,31 @@ func (c *consoleCore) Sync() error { return nil }
 // Write implements [zapcore.Core].
 func (c *consoleCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	list := attributes(append(slices.Clip(c.fields), fields...))
-	s := c.console.style
+	s := c.console.Style
 	message := words.Printable(e.Message)
-	tag, colour := levelTag(e.Level)
-	if !s.columns {
-		line := e.Time.Format("2006-01-02T15:04:05.000Z07:00") + " " + s.paint(colour, pad(e.Level.CapitalString(), 5)) + " " +
+	tag, colour := LevelTag(e.Level)
+	if !s.Columns {
+		line := e.Time.Format("2006-01-02T15:04:05.000Z07:00") + " " + s.Paint(colour, Pad(e.Level.CapitalString(), 5)) + " " +
 			strings.ReplaceAll(strings.TrimRight(message, "\n"), "\n", "\n    ")
 		if len(list) > 0 {
 			line += " " + s.pairs(list)
 		}
-		_, err := io.WriteString(c.console.out, line+"\n")
+		_, err := io.WriteString(c.console.Out, line+"\n")
 		return err
 	}
 	who, blocks := "", ""
 	var rest []attribute
 	for _, a := range list {
 		switch {
-		case a.key == fieldJob:
+		case a.key == FieldJob:
 			who = a.value
 		case a.key == fieldItem:
 			who += "[" + a.value + "]"
 		case a.key == fieldTask, a.key == fieldFence: // job and item say enough to a person; files and JSON have them
-		case len(a.list) > 1 && utf8.RuneCountInString(a.value) > longList: // all that is wrong with a file, as a rule
+		case len(a.list) > 1 && utf8.RuneCountInString(a.value) > LongList: // all that is wrong with a file, as a rule
 			blocks += "\n" + words.Printable(strings.Join(a.list, "\n"))
 		case strings.Contains(strings.TrimSpace(a.value), "\n"): // a stack, as a rule
-			blocks += "\n" + s.paint(grey, word(a.key)+":") + "\n" + words.Printable(strings.TrimSpace(a.value))
+			blocks += "\n" + s.Paint(Grey, word(a.key)+":") + "\n" + words.Printable(strings.TrimSpace(a.value))
 		default:
 			rest = append(rest, a)
 		}
@@ -245,26 +248,26 @@ func (c *consoleCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		message = strings.TrimRight(message, "\n") + "  " + s.pairs(rest)
 	}
 	if e.Level >= zapcore.ErrorLevel {
-		message = s.paint(red, message)
+		message = s.Paint(Red, message)
 	}
-	c.console.row(e.Time, tag, colour, who, message+blocks)
+	c.console.Row(e.Time, tag, colour, who, message+blocks)
 	return nil
 }
 
-func levelTag(l zapcore.Level) (tag, colour string) {
+func LevelTag(l zapcore.Level) (tag, colour string) {
 	switch {
 	case l <= zapcore.DebugLevel:
-		return "dbug", grey
+		return "dbug", Grey
 	case l == zapcore.InfoLevel:
 		return "info", ""
 	case l == zapcore.WarnLevel:
-		return "warn", yellow
+		return "warn", Yellow
 	}
-	return "fail", red
+	return "fail", Red
 }
 
-// zapLevel is the level of zap for one of abi or log/slog.
-func zapLevel(l int) zapcore.Level {
+// ZapLevel is the level of zap for one of abi or log/slog.
+func ZapLevel(l int) zapcore.Level {
 	switch level := slog.Level(l); {
 	case level < slog.LevelInfo:
 		return zapcore.DebugLevel

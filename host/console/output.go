@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// output lets many goroutines write lines to the streams of the process without
+// Output lets many goroutines write lines to the streams of the process without
 // ever waiting for them: a terminal that is halted with Ctrl-S, or a pipe that
 // no one reads, must not keep a host from renewing its session. Lines wait in a
 // queue of fixed length; what does not fit is dropped, and that is said. One
 // goroutine writes, so that lines of both streams keep their order.
-type output struct {
+type Output struct {
 	done chan struct{} // closed when run has returned
 
 	mu      sync.Mutex
@@ -33,13 +33,13 @@ const (
 	outputGrace = 2 * time.Second
 )
 
-func newOutput() *output {
-	o := &output{done: make(chan struct{}), queue: make(chan chunk, outputQueue)}
+func NewOutput() *Output {
+	o := &Output{done: make(chan struct{}), queue: make(chan chunk, outputQueue)}
 	go o.run()
 	return o
 }
 
-func (o *output) run() {
+func (o *Output) run() {
 	defer close(o.done)
 	for c := range o.queue {
 		// A closed stream cannot report its own error.
@@ -53,11 +53,11 @@ func (o *output) run() {
 	}
 }
 
-// to returns the writer for a stream. Each Write should be whole lines.
-func (o *output) to(w io.Writer) io.Writer { return stream{o, w} }
+// To returns the writer for a stream. Each Write should be whole lines.
+func (o *Output) To(w io.Writer) io.Writer { return stream{o, w} }
 
 type stream struct {
-	o  *output
+	o  *Output
 	to io.Writer
 }
 
@@ -87,9 +87,9 @@ func droppedLine(n int) string {
 	return fmt.Sprintf("… %d lines dropped: they came faster than they could be shown\n", n)
 }
 
-// close writes what is queued and joins the goroutine, unless the stream takes
+// Close writes what is queued and joins the goroutine, unless the stream takes
 // nothing for some time: then it is left to the end of the process.
-func (o *output) close() {
+func (o *Output) Close() {
 	o.mu.Lock()
 	if !o.closed {
 		o.closed = true

@@ -1,4 +1,4 @@
-package main
+package show
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/console"
 )
 
 // status JOB tells of an item for whose end a move waits: which, where it runs,
@@ -20,7 +21,7 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 			{Item: 1, Owner: "10.0.0.1@-@1", State: "RUNNING", RunningOn: "10.0.0.1@-@1", Fence: 9, Begun: now.Add(-20 * time.Minute), Moves: true, MovesSince: now.Add(-5 * time.Minute)},
 			{Item: 2, Owner: "10.0.0.1@-@1", State: "RUNNING", RunningOn: "10.0.0.3@-@3", Begun: now.Add(-time.Hour), Moves: true, MovesSince: now.Add(-5 * time.Minute)},
 		}}
-	text := instancesText(style{}, s, now)
+	text := Instances(console.Style{}, s, now)
 	for _, want := range []string{
 		"waits: item 1 stays on 10.0.0.1@-@1, which has run it for 20m; the items were divided 5m ago, while it ran, and it moves when it ends\n",
 		"waits: item 2 stays on 10.0.0.3@-@3; the items were divided 5m ago", // a Java host: what the record says is of another run
@@ -33,7 +34,7 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 		t.Errorf("more than the two items that are to move:\n%s", text)
 	}
 	s.Items = s.Items[:1]
-	if text := instancesText(style{}, s, now); strings.Contains(text, "waits") {
+	if text := Instances(console.Style{}, s, now); strings.Contains(text, "waits") {
 		t.Errorf("nothing moves:\n%s", text)
 	}
 }
@@ -53,7 +54,7 @@ func TestShardingOfDisabledServers(t *testing.T) {
 		{"no instance", nil, divided, waits},
 	} {
 		s := &admin.Shards{Job: "j", Sharding: true, ShardingTotalCount: 1, Instances: c.instances, Items: []admin.Shard{{State: "SHARDING_FLAG"}}}
-		for name, text := range map[string]string{"status JOB": instancesText(style{}, s, time.Now()), "shards": shardsTable(style{}, s, time.Now())} {
+		for name, text := range map[string]string{"status JOB": Instances(console.Style{}, s, time.Now()), "shards": shardsTable(console.Style{}, s, time.Now())} {
 			if !strings.Contains(text, c.want) || strings.Contains(text, c.not) {
 				t.Errorf("%s, %s:\n%s", c.name, name, text)
 			}
@@ -68,7 +69,7 @@ func TestStatusTellsWhatJobsWaitFor(t *testing.T) {
 		{What: host.WaitJavaLeader, Since: now.Add(-2 * time.Minute), Reason: "the items to be divided", Expired: true},
 		{What: host.WaitMark, Since: now, Reason: "what the warnings tell"},
 	}}}}}
-	text := statusText(style{}, r, false)
+	text := Status(console.Style{}, r, false)
 	if !strings.Contains(text, "j: waits 2m for the items to be divided\n") || strings.Contains(text, "what the warnings tell") {
 		t.Errorf("the notes:\n%s", text)
 	}
@@ -80,7 +81,7 @@ func TestReasonsOfFailures(t *testing.T) {
 	t.Parallel()
 	s := &admin.Shards{Job: "j", ShardingTotalCount: 2, Instances: []admin.Instance{{ID: "10.0.0.1@-@1", State: "READY"}},
 		Items: []admin.Shard{{Item: 0, State: "PENDING", Outcome: "OK"}, {Item: 1, State: "PENDING", Outcome: "TRAP", Reason: "out of \x1bbounds"}}}
-	for name, text := range map[string]string{"status JOB": instancesText(style{}, s, time.Now()), "shards": shardsTable(style{}, s, time.Now())} {
+	for name, text := range map[string]string{"status JOB": Instances(console.Style{}, s, time.Now()), "shards": shardsTable(console.Style{}, s, time.Now())} {
 		if !strings.Contains(text, "\nitem 1: TRAP: out of ") || strings.Contains(text, "\x1b") || strings.Contains(text, "item 0:") {
 			t.Errorf("%s:\n%s", name, text)
 		}
@@ -90,7 +91,7 @@ func TestReasonsOfFailures(t *testing.T) {
 // TestBriefTable: a job whose items failed is not just OK.
 func TestBriefTable(t *testing.T) {
 	t.Parallel()
-	text := briefTable(style{}, []admin.Brief{
+	text := Namespace(console.Style{}, []admin.Brief{
 		{Name: "good", Status: "OK", LastOutcome: "OK", LastEnded: time.Now().Add(-time.Minute)},
 		{Name: "bad", Status: "OK", LastOutcome: "TRAP", LastReason: "out of bounds", LastEnded: time.Now().Add(-time.Minute)},
 		{Name: "new", Status: "OK", ShardingTotalCount: 4, Held: 2},
@@ -105,7 +106,7 @@ func TestBriefTable(t *testing.T) {
 // TestStatusWarnings: what is wrong with the host as a whole is among the notes.
 func TestStatusWarnings(t *testing.T) {
 	t.Parallel()
-	text := statusText(style{}, &admin.Report{Warnings: []string{"a directory is mounted for job \"improt\", and there is no such job"}}, false)
+	text := Status(console.Style{}, &admin.Report{Warnings: []string{"a directory is mounted for job \"improt\", and there is no such job"}}, false)
 	if !strings.Contains(text, "Notes\nwarning: a directory is mounted for job \"improt\"") {
 		t.Errorf("the notes:\n%s", text)
 	}
@@ -117,14 +118,14 @@ func TestShardsText(t *testing.T) {
 	s := &admin.Shards{Job: "j", ShardingTotalCount: 1, Leader: "10.0.0.1@-@1", Instances: []admin.Instance{
 		{ID: "10.0.0.1@-@1", State: "READY", Leader: true, Digest: "0123456789abcdef"}, {ID: "10.0.0.9@-@9", State: "JAVA", Java: true},
 	}, Items: []admin.Shard{{Item: 0, Owner: "10.0.0.1@-@1", State: "PENDING"}}}
-	text := shardsText(style{}, s, time.Now())
+	text := Shards(console.Style{}, s, time.Now())
 	for _, want := range []string{"ITEM", "INSTANCE", "READY, leads", "0123456789ab\n", "10.0.0.9@-@9", "JAVA"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
 	s.Leader, s.Instances = "", nil
-	if text := shardsText(style{}, s, time.Now()); !strings.Contains(text, "no leader") || !strings.Contains(text, "no instances") {
+	if text := Shards(console.Style{}, s, time.Now()); !strings.Contains(text, "no leader") || !strings.Contains(text, "no instances") {
 		t.Errorf("without instances:\n%s", text)
 	}
 }

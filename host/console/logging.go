@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 )
 
-// newLogger makes a logger of the format and level. In the console format it
-// prints through c, else JSON to w.
-func newLogger(format string, level zapcore.Level, c *console, w io.Writer) *zap.Logger {
-	if format != logJSON {
+// NewLogger makes a logger of the level, which writes JSON to w, or else prints
+// through c.
+func NewLogger(json bool, level zapcore.Level, c *Console, w io.Writer) *zap.Logger {
+	if !json {
 		return zap.New(&consoleCore{LevelEnabler: level, console: c})
 	}
 	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{
@@ -27,22 +27,22 @@ func newLogger(format string, level zapcore.Level, c *console, w io.Writer) *zap
 	}), zapcore.AddSync(w), level))
 }
 
-// atLeast is the logger without what is below the level.
-func atLeast(log *zap.Logger, level zapcore.Level) *zap.Logger {
+// AtLeast is the logger without what is below the level.
+func AtLeast(log *zap.Logger, level zapcore.Level) *zap.Logger {
 	if !log.Core().Enabled(level) {
 		return log // it has a higher one already
 	}
 	return log.WithOptions(zap.IncreaseLevel(level))
 }
 
-// guestLog prints one line of a guest. The guest's own keys come last, below
+// GuestLog prints one line of a guest. The guest's own keys come last, below
 // "attrs" in JSON, so that they cannot pass for the host's.
-func guestLog(log *zap.Logger, l host.GuestLog) {
-	entry := log.Check(zapLevel(l.Level), l.Message)
+func GuestLog(log *zap.Logger, l host.GuestLog) {
+	entry := log.Check(ZapLevel(l.Level), l.Message)
 	if entry == nil {
 		return
 	}
-	fields := []zap.Field{zap.String(fieldJob, l.Job)}
+	fields := []zap.Field{zap.String(FieldJob, l.Job)}
 	if l.Item >= 0 {
 		fields = append(fields, zap.Int(fieldItem, l.Item))
 	}
@@ -54,7 +54,7 @@ func guestLog(log *zap.Logger, l host.GuestLog) {
 		if _, pretty := log.Core().(*consoleCore); pretty {
 			for i := 0; i+1 < len(l.Attrs); i += 2 {
 				key := l.Attrs[i]
-				if key == fieldJob || key == fieldItem || key == fieldTask || key == fieldFence {
+				if key == FieldJob || key == fieldItem || key == fieldTask || key == fieldFence {
 					key = "guest." + key
 				}
 				fields = append(fields, zap.String(key, l.Attrs[i+1]))
@@ -77,6 +77,9 @@ func (a attrs) MarshalLogObject(e zapcore.ObjectEncoder) error {
 	return nil
 }
 
+// Slog is a logger of log/slog that passes records to zap.
+func Slog(log *zap.Logger) *slog.Logger { return slog.New(slogHandler{log: log}) }
+
 // slogHandler passes records to zap: the runtime of the guests speaks slog.
 type slogHandler struct {
 	log    *zap.Logger
@@ -85,12 +88,12 @@ type slogHandler struct {
 
 // Enabled implements [slog.Handler].
 func (h slogHandler) Enabled(_ context.Context, l slog.Level) bool {
-	return h.log.Core().Enabled(zapLevel(int(l)))
+	return h.log.Core().Enabled(ZapLevel(int(l)))
 }
 
 // Handle implements [slog.Handler].
 func (h slogHandler) Handle(_ context.Context, r slog.Record) error {
-	if entry := h.log.Check(zapLevel(int(r.Level)), r.Message); entry != nil {
+	if entry := h.log.Check(ZapLevel(int(r.Level)), r.Message); entry != nil {
 		var fields []zap.Field
 		r.Attrs(func(a slog.Attr) bool {
 			fields = h.field(fields, h.prefix, a)

@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"bytes"
@@ -12,24 +12,27 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/host"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	log := newLogger(logConsole, zapcore.InfoLevel, newConsole(&out, style{columns: true}), nil)
+	log := NewLogger(false, zapcore.InfoLevel, New(&out, Style{Columns: true}), nil)
 	log.Debug("hidden")
 	log.Info("plain")
-	log.With(zap.String(fieldJob, "a")).Warn("two\nlines", zap.Duration("after", 1234*time.Millisecond), zap.Error(errors.New("no way")), zap.Strings("list", []string{"x", "y"}))
+	log.With(zap.String(FieldJob, "a")).Warn("two\nlines", zap.Duration("after", 1234*time.Millisecond), zap.Error(errors.New("no way")), zap.Strings("list", []string{"x", "y"}))
 	log.Error("boom", zap.String("stack", "f()\n\tf.go:1\n"), zap.String("empty", ""))
-	guestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: 12, Message: "hi\x1b]0;evil\x07", Attrs: []string{"k", "v w", "job", "false", "item", "9"}})
-	guestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: -1, Level: 8, Message: "listener"})
-	guestLog(log, host.GuestLog{Job: "cities", Item: 1, Level: -4, Message: "hidden"})
-	guestLog(log, host.GuestLog{Job: strings.Repeat("long", 10), Item: 1, Message: "wide"})
+	GuestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: 12, Message: "hi\x1b]0;evil\x07", Attrs: []string{"k", "v w", "job", "false", "item", "9"}})
+	GuestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: -1, Level: 8, Message: "listener"})
+	GuestLog(log, host.GuestLog{Job: "cities", Item: 1, Level: -4, Message: "hidden"})
+	GuestLog(log, host.GuestLog{Job: strings.Repeat("long", 10), Item: 1, Message: "wide"})
 	log.Info("wide now")
 	var got []string
 	for l := range strings.Lines(out.String()) {
@@ -75,28 +78,9 @@ func TestLongLists(t *testing.T) {
 		false: `refused reasons="line 1: ` + strings.Repeat("x", 40) + `; line 2: \x1b` + strings.Repeat("y", 20) + "\" kept=true\n",
 	} {
 		var out strings.Builder
-		newLogger(logConsole, zapcore.InfoLevel, newConsole(&out, style{columns: columns}), nil).Warn("refused", reasons, zap.Bool("kept", true))
+		NewLogger(false, zapcore.InfoLevel, New(&out, Style{Columns: columns}), nil).Warn("refused", reasons, zap.Bool("kept", true))
 		if !strings.HasSuffix(out.String(), want) {
 			t.Errorf("columns %v: got\n%s\nwant\n%s", columns, &out, want)
-		}
-	}
-}
-
-func TestColourOnlyWhereItIsWanted(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		env    []string
-		tty    bool
-		colour bool
-	}{{nil, true, true}, {nil, false, false}, {[]string{"NO_COLOR=1"}, true, false}, {[]string{"NO_COLOR="}, true, true}, {[]string{"TERM=dumb"}, true, false}} {
-		p := &program{environ: c.env}
-		if got := p.colour(c.tty); got != c.colour {
-			t.Errorf("%q, terminal %t: colour %t", c.env, c.tty, got)
-		}
-		var out strings.Builder
-		newLogger(logConsole, zapcore.InfoLevel, newConsole(&out, style{columns: c.tty, colour: p.colour(c.tty)}), nil).Error("x", zap.Int("k", 1))
-		if got := strings.Contains(out.String(), "\x1b["); got != c.colour {
-			t.Errorf("%q, terminal %t: %q", c.env, c.tty, &out)
 		}
 	}
 }
@@ -104,8 +88,8 @@ func TestColourOnlyWhereItIsWanted(t *testing.T) {
 func TestLinesForFiles(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	log := newLogger(logConsole, zapcore.InfoLevel, newConsole(&out, style{}), nil)
-	guestLog(log, host.GuestLog{Job: "cities", TaskID: "cities@-@0@-@READY@-@x", Item: 0, Message: "forged\n2026-01-01T00:00:00.000Z INFO  line", Attrs: []string{"k", "a\nb"}})
+	log := NewLogger(false, zapcore.InfoLevel, New(&out, Style{}), nil)
+	GuestLog(log, host.GuestLog{Job: "cities", TaskID: "cities@-@0@-@READY@-@x", Item: 0, Message: "forged\n2026-01-01T00:00:00.000Z INFO  line", Attrs: []string{"k", "a\nb"}})
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 || !strings.HasPrefix(lines[1], "    2026") {
 		t.Errorf("a guest's line break makes a line of its own: %q", lines)
@@ -121,8 +105,8 @@ func TestLinesForFiles(t *testing.T) {
 func TestJSONLines(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	log := newLogger(logJSON, zapcore.InfoLevel, nil, &out)
-	guestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: 2, Fence: 77, Level: 4, Message: "m", Attrs: []string{"job", "evil", "k", "v"}})
+	log := NewLogger(true, zapcore.InfoLevel, nil, &out)
+	GuestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: 2, Fence: 77, Level: 4, Message: "m", Attrs: []string{"job", "evil", "k", "v"}})
 	var got map[string]any
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
@@ -136,7 +120,7 @@ func TestJSONLines(t *testing.T) {
 func TestSlogReachesZap(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	log := slog.New(slogHandler{log: newLogger(logConsole, zapcore.InfoLevel, newConsole(&out, style{}), nil)})
+	log := Slog(NewLogger(false, zapcore.InfoLevel, New(&out, Style{}), nil))
 	log.Debug("hidden")
 	log.With("a", 1).WithGroup("g").With("b", true).Warn("said", "c", "d", slog.Group("h", "i", time.Second))
 	if want := "WARN  said a=1 g.b=true g.c=d g.h.i=1s\n"; !strings.HasSuffix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
@@ -160,9 +144,9 @@ func (s *stuck) Write(p []byte) (int, error) {
 
 func TestOutputNeverWaits(t *testing.T) {
 	t.Parallel()
-	o := newOutput()
+	o := NewOutput()
 	s := &stuck{go_: make(chan struct{})}
-	w := o.to(s)
+	w := o.To(s)
 	const extra = 50
 	for range outputQueue + extra {
 		if _, err := io.WriteString(w, "x\n"); err != nil {
@@ -170,7 +154,7 @@ func TestOutputNeverWaits(t *testing.T) {
 		}
 	}
 	close(s.go_)
-	o.close()
+	o.Close()
 	text := s.out.String()
 	lines := strings.Count(text, "x\n")
 	// One line may be with the writer while the queue is full.
@@ -183,17 +167,17 @@ func TestOutputNeverWaits(t *testing.T) {
 	if _, err := io.WriteString(w, "late\n"); err != nil || strings.Contains(s.out.String(), "late") {
 		t.Error("a line after the end")
 	}
-	o.close()
+	o.Close()
 }
 
 func TestOutputDoesNotWaitForEverAtTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(*testing.T) {
-		o := newOutput()
+		o := NewOutput()
 		s := &stuck{go_: make(chan struct{})}
-		_, _ = io.WriteString(o.to(s), "x\n")
+		_, _ = io.WriteString(o.To(s), "x\n")
 		began := time.Now()
-		o.close()
+		o.Close()
 		if took := time.Since(began); took != outputGrace {
 			t.Errorf("close took %s", took)
 		}
@@ -212,11 +196,11 @@ func TestGuestsForgeNothing(t *testing.T) {
 	}}
 	var columns, lines, file bytes.Buffer
 	for out, log := range map[*bytes.Buffer]*zap.Logger{
-		&columns: newLogger(logConsole, zapcore.InfoLevel, newConsole(&columns, style{columns: true}), nil),
-		&lines:   newLogger(logConsole, zapcore.InfoLevel, newConsole(&lines, style{}), nil),
-		&file:    newLogger(logJSON, zapcore.InfoLevel, nil, &file),
+		&columns: NewLogger(false, zapcore.InfoLevel, New(&columns, Style{Columns: true}), nil),
+		&lines:   NewLogger(false, zapcore.InfoLevel, New(&lines, Style{}), nil),
+		&file:    NewLogger(true, zapcore.InfoLevel, nil, &file),
 	} {
-		guestLog(log, l)
+		GuestLog(log, l)
 		if strings.Contains(out.String(), "\x1b") || out != &file && strings.Contains(out.String(), "\u009b") { // JSON is for programs, and the host takes these out before
 			t.Errorf("an escape reaches the terminal: %q", out)
 		}

@@ -1,0 +1,39 @@
+package show
+
+import (
+	"cmp"
+	"strconv"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/words"
+)
+
+func Kills(s console.Style, all []*admin.Kills) string {
+	t := console.NewTable(s, "RUN", "HOST", "STATE", "OUTCOME", "REASON")
+	t.Spare = []string{"HOST"}
+	for _, k := range all {
+		for _, r := range k.Runs {
+			state, outcome := console.Coloured(string(r.State), console.Yellow), console.Coloured(words.Dash(r.Outcome), console.Grey)
+			reason := r.Reason
+			switch r.State {
+			case admin.KillEnded:
+				state.Colour = console.Green
+				if r.Outcome != "" {
+					outcome.Colour = outcomeColour(abi.Outcome(r.Outcome))
+				} else {
+					reason = "the item has been begun anew since"
+				}
+			case admin.KillAsked:
+				reason = "its host has not said that it ended; see its log"
+			case admin.KillGone:
+				reason = "its host has died; no other takes the run over"
+			case admin.KillJava:
+				state.Colour, reason = console.Red, "it is no host of wasmjob: stop its process"
+			}
+			t.Add(console.Coloured(cmp.Or(r.RunID, k.Job+", item "+strconv.Itoa(r.Item)), console.Bold), console.Plain(r.Host), state, outcome, console.Plain(words.Dash(reason)))
+		}
+	}
+	return t.String()
+}

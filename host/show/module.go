@@ -1,0 +1,83 @@
+package show
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
+	"github.com/wasmjob/wasmjob/words"
+)
+
+// Module is what inspect shows of a module.
+func Module(s console.Style, name string, info *wasm.Info) string {
+	var b strings.Builder
+	show := func(what, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "%s %s\n", s.Paint(console.Grey, console.Pad(what, 10)), words.Printable(text))
+		}
+	}
+	var versions []string
+	for _, v := range info.ABIVersions {
+		versions = append(versions, fmt.Sprintf("v%d", v))
+	}
+	show("module", name)
+	show("type", strings.Join(info.Types, ", "))
+	show("abi", strings.Join(versions, ", "))
+	show("digest", info.Digest)
+	show("size", words.Size(int64(info.Size)))
+	if info.MemoryMinPages > 0 {
+		show("memory", "begins with "+words.Size(int64(info.MemoryMinPages)<<16))
+	}
+	show("listeners", strings.Join(info.Listeners, ", "))
+	if len(info.Imports) > 0 {
+		b.WriteString(s.Paint(console.Grey, "imports") + "\n")
+		for _, module := range slices.Sorted(maps.Keys(info.Imports)) {
+			fmt.Fprintf(&b, "  %s: %s\n    %s\n", s.Paint(console.Bold, words.Printable(module)), capability(module), words.Printable(strings.Join(unique(info.Imports[module]), " ")))
+		}
+	}
+	if len(info.Manifest) > 0 {
+		show("manifest", string(info.Manifest))
+	}
+	for _, problem := range info.Problems {
+		b.WriteString(s.Paint(console.Red, "refused") + "    " + words.Printable(problem) + "\n")
+	}
+	for _, warning := range info.Warnings {
+		b.WriteString(s.Paint(console.Yellow, "warning") + "    " + words.Printable(warning) + "\n")
+	}
+	return b.String()
+}
+
+// unique leaves each name once, in the order of the first.
+func unique(names []string) []string {
+	var list []string
+	for _, n := range names {
+		if !slices.Contains(list, n) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// capability says what importing from a module lets a guest do.
+func capability(module string) string {
+	switch module {
+	case abi.Module:
+		return "the job's own context, log, progress, metrics and offset"
+	case abi.ModuleWASI:
+		return "clocks, randomness, arguments, standard streams, mounted directories"
+	case abi.ModuleHTTP:
+		return "HTTP requests (not offered by this host yet)"
+	case abi.ModuleKV:
+		return "a key/value store (not offered by this host yet)"
+	case abi.ModuleEnv:
+		return "secrets and settings (not offered by this host yet)"
+	}
+	if module == "env" {
+		return "AssemblyScript's abort"
+	}
+	return "unknown to this host"
+}

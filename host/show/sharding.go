@@ -1,0 +1,283 @@
+package show
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/words"
+)
+
+func stateColour(state string) string {
+	switch state {
+	case string(coordination.ShardRunning), coordination.DetailReady, string(coordination.JobOK):
+		return console.Green
+	case string(coordination.ShardFailover), string(coordination.ShardHeld), string(coordination.JobCrashed), "GONE":
+		return console.Red
+	case string(coordination.ShardPending):
+		return console.Grey
+	}
+	return console.Yellow
+}
+
+// Shards is what shards shows: the items, and who there is to run them.
+func Shards(s console.Style, shards *admin.Shards, now time.Time) string {
+	var b strings.Builder
+	b.WriteString(shardsTable(s, shards, now) + "\n")
+	if shards.Leader == "" {
+		b.WriteString("no leader\n")
+	}
+	if len(shards.Instances) == 0 {
+		b.WriteString("no instances\n")
+		return b.String()
+	}
+	t := console.NewTable(s, "INSTANCE", "STATE", "MODULE")
+	for _, i := range shards.Instances {
+		state := console.Coloured(i.State, stateColour(i.State))
+		if i.Leader {
+			state.Text += ", leads"
+		}
+		t.Add(console.Coloured(i.ID, console.Bold), state, console.Plain(words.Dash(short(i.Digest))))
+	}
+	b.WriteString(t.String())
+	return b.String()
+}
+
+func shardsTable(s console.Style, shards *admin.Shards, now time.Time) string {
+	if len(shards.Items) == 0 {
+		return "no items yet: no instance has divided them\n"
+	}
+	t := console.NewTable(s, "ITEM", "PARAMETER", "OWNER", "STATE", "FAILOVER", "BEGUN", "ENDED", "OUTCOME")
+	t.Spare = []string{"PARAMETER", "ENDED"}
+	for _, i := range shards.Items {
+		state := console.Coloured(i.State, stateColour(i.State))
+		if i.RunningOn != "" && i.RunningOn != i.Owner {
+			state.Text += " on " + i.RunningOn
+		}
+		if i.RunningOn != "" && i.Disabled {
+			state.Text += ", RUNNING"
+		}
+		if i.Misfired {
+			state.Text += ", misfired"
+		}
+		if i.Moves {
+			state.Text += ", moves when it ends"
+		}
+		failover := console.Coloured("-", console.Grey)
+		if i.Failover {
+			failover = console.Coloured("yes", console.Red)
+		}
+		ended, outcome := words.Since(i.Ended, now), console.Coloured(words.Dash(i.Outcome), console.Grey)
+		if i.Outcome != "" {
+			outcome.Colour = outcomeColour(abi.Outcome(i.Outcome))
+		}
+		t.Add(console.Coloured(strconv.Itoa(i.Item), console.Bold), console.Plain(words.Dash(i.Parameter)), console.Plain(words.Dash(i.Owner)), state, failover,
+			console.Plain(words.Since(i.Begun, now)), console.Plain(ended), outcome)
+	}
+	text := t.String() + reasonsText(s, shards) + heldText(s, shards, now)
+	if shards.Sharding {
+		text += s.Paint(console.Yellow, shardingText(shards)) + "\n"
+	}
+	return text
+}
+
+// shardingText says what becomes of a division that is asked for: only an
+// instance on an enabled server makes it.
+func shardingText(shards *admin.Shards) string {
+	present, enabled := 0, 0
+	for _, i := range shards.Instances {
+		if i.Gone {
+			continue
+		}
+		present++
+		if !i.Disabled {
+			enabled++
+		}
+	}
+	if present > 0 && enabled == 0 {
+		return "all servers are disabled; the items are divided when one is enabled"
+	}
+	return "the items are being divided anew"
+}
+
+// Instances is what status shows of one job.
+func Instances(s console.Style, shards *admin.Shards, now time.Time) string {
+	var b strings.Builder
+	show := func(what, text string) { b.WriteString(s.Fact(what, text)) }
+	show("job", shards.Job)
+	cron := shards.Cron
+	switch {
+	case cron == "":
+		cron = "(by trigger)"
+	case shards.TimeZone != "":
+		cron += " " + shards.TimeZone
+	}
+	show("cron", cron)
+	show("items", strconv.Itoa(shards.ShardingTotalCount))
+	if shards.Sharding {
+		show("sharding", shardingText(shards))
+	}
+	show("leader", words.Dash(shards.Leader))
+	b.WriteString("\n")
+	if len(shards.Instances) == 0 {
+		b.WriteString("no instances: nobody runs this job\n")
+		return b.String()
+	}
+	t := console.NewTable(s, "INSTANCE", "STATE", "ITEMS", "RUNNING", "MODULE", "BEGUN", "COMPLETED")
+	t.Spare = []string{"COMPLETED", "BEGUN"}
+	for _, i := range shards.Instances {
+		state := console.Coloured(i.State, stateColour(i.State))
+		if i.Disabled {
+			state.Text, state.Colour = state.Text+", disabled", console.Yellow
+		}
+		if i.Leader {
+			state.Text += ", leads"
+		}
+		digest := console.Plain(words.Dash(short(i.Digest)))
+		if len(shards.Digests) > 1 && i.Digest != "" {
+			digest.Colour = console.Yellow
+		}
+		t.Add(console.Coloured(i.ID, console.Bold), state, console.Plain(words.Dash(i.Items)), console.Plain(words.Dash(i.Running)), digest,
+			console.Plain(words.Since(i.Begun, now)), console.Plain(words.Since(i.Completed, now)))
+	}
+	b.WriteString(t.String())
+	b.WriteString(movesText(s, shards, now))
+	b.WriteString(reasonsText(s, shards))
+	b.WriteString(heldText(s, shards, now))
+	if len(shards.Digests) > 1 {
+		fmt.Fprintf(&b, "\n%s %d different modules run for this job:\n", s.Paint(console.Yellow, "warning:"), len(shards.Digests))
+		for _, d := range shards.Digests {
+			var ids []string
+			for _, i := range shards.Instances {
+				if i.Digest == d {
+					ids = append(ids, i.ID)
+				}
+			}
+			fmt.Fprintf(&b, "  %s  on %s\n", short(d), strings.Join(ids, ", "))
+		}
+	}
+	return b.String()
+}
+
+// movesText describes items that stay where they run and are to move: the
+// division waits for each of them, and nothing else does.
+func movesText(s console.Style, shards *admin.Shards, now time.Time) string {
+	var b strings.Builder
+	for _, i := range shards.Items {
+		if !i.Moves {
+			continue
+		}
+		where, ran := "its host", ""
+		if i.RunningOn != "" {
+			where = i.RunningOn
+		}
+		if !i.Begun.IsZero() && i.Fence != 0 {
+			ran = ", which has run it for " + words.Ago(max(0, now.Sub(i.Begun)))
+		}
+		fmt.Fprintf(&b, "%s item %d stays on %s%s; the items were divided %s, while it ran, and it moves when it ends\n",
+			s.Paint(console.Yellow, "waits:"), i.Item, words.Printable(where), ran, words.Since(i.MovesSince, now))
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n" + s.Wrapped(b.String())
+}
+
+// reasonsText is why the last runs of items ended as they did, where the registry
+// knows.
+func reasonsText(s console.Style, shards *admin.Shards) string {
+	var b strings.Builder
+	for _, i := range shards.Items {
+		if i.Reason != "" {
+			fmt.Fprintf(&b, "item %d: %s: %s\n", i.Item, s.Paint(outcomeColour(abi.Outcome(i.Outcome)), i.Outcome), words.Printable(i.Reason))
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n" + s.Wrapped(b.String())
+}
+
+// heldText describes items that are held back.
+func heldText(s console.Style, shards *admin.Shards, now time.Time) string {
+	var b strings.Builder
+	for _, i := range shards.Items {
+		if i.Held.IsZero() {
+			continue
+		}
+		fmt.Fprintf(&b, "%s item %d is held back since %s: %s died in its runs (%s); wasmjob release %s --item %d lets it run again\n",
+			s.Paint(console.Red, "held:"), i.Item, words.Since(i.Held, now), words.Count(i.Deaths, "host")+" in a row", words.Printable(strings.Join(i.Died, ", ")), words.Printable(shards.Job), i.Item)
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n" + s.Wrapped(b.String())
+}
+
+// short is enough of a digest for people.
+func short(digest string) string { return digest[:min(len(digest), 12)] }
+
+// Namespace lists the jobs of a namespace.
+func Namespace(s console.Style, list []admin.Brief) string {
+	if len(list) == 0 {
+		return "no jobs in this namespace\n"
+	}
+	t := console.NewTable(s, "NAME", "STATUS", "CRON", "ITEMS", "HOSTS", "LAST FIRE", "LEADER", "DESCRIPTION")
+	t.Spare = []string{"LEADER"}
+	for _, b := range list {
+		if b.Error != "" {
+			t.Add(console.Coloured(b.Name, console.Bold), console.Coloured(b.Status, console.Red), console.Plain("-"), console.Plain("-"), console.Plain(strconv.Itoa(b.Instances)), console.Plain("-"), console.Plain(words.Dash(b.Leader)),
+				console.Coloured("cannot be read: "+words.FirstLine(b.Error), console.Red))
+			continue
+		}
+		cron := b.Cron
+		switch {
+		case cron == "":
+			cron = "(by trigger)"
+		case b.TimeZone != "":
+			cron += " " + b.TimeZone
+		}
+		hosts := strconv.Itoa(b.Instances)
+		if b.Java > 0 {
+			hosts += fmt.Sprintf(" (%d Java)", b.Java)
+		}
+		items := strconv.Itoa(b.ShardingTotalCount)
+		if b.Held > 0 {
+			items += fmt.Sprintf(" (%d held)", b.Held)
+		}
+		last := console.Plain("-")
+		if b.LastOutcome != "" {
+			last = console.Coloured(b.LastOutcome+", "+words.Ago(max(0, time.Since(b.LastEnded)))+" ago", outcomeColour(abi.Outcome(b.LastOutcome)))
+		}
+		t.Add(console.Coloured(b.Name, console.Bold), console.Coloured(b.Status, stateColour(b.Status)), console.Plain(cron), console.Plain(items),
+			console.Plain(hosts), last, console.Plain(words.Dash(b.Leader)), console.Plain(words.FirstLine(b.Description)))
+	}
+	text := t.String()
+	for _, b := range list {
+		if b.LastReason != "" {
+			text += fmt.Sprintf("%s: %s: %s\n", words.Printable(b.Name), s.Paint(outcomeColour(abi.Outcome(b.LastOutcome)), words.Printable(b.LastOutcome)), words.Printable(b.LastReason))
+		}
+	}
+	return text
+}
+
+// sessionText describes a host's session.
+func sessionText(v *admin.Session, now time.Time) string {
+	server := "connected to " + v.Server
+	if v.Server == "" {
+		server = "not connected"
+	}
+	text := fmt.Sprintf("%s, %s, id %s, ends %s after the last sign of life", v.Trust, server, v.ID, words.Duration(v.Timeout))
+	if !v.Answered.IsZero() {
+		text += ", last answer " + words.Since(v.Answered, now)
+	}
+	if v.Reconnects > 0 {
+		text += ", reconnected " + words.Times(v.Reconnects)
+	}
+	return text
+}

@@ -1,0 +1,321 @@
+// Package show renders what commands report as text: a host's status, the items and
+// instances of a job, what became of a kill, a module, the findings of verify.
+package show
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/words"
+)
+
+// clockText compares the host's clock with the registry's, if that is worth to be
+// shown: they are apart by more than it takes to measure it.
+func clockText(c *host.ClockStatus) string {
+	if c == nil || c.Drift.Abs() <= max(c.Uncertainty, 100*time.Millisecond) {
+		return ""
+	}
+	text := fmt.Sprintf("%s ahead of the registry's", c.Drift.Round(time.Millisecond))
+	if c.Drift < 0 {
+		text = fmt.Sprintf("%s behind the registry's", -c.Drift.Round(time.Millisecond))
+	}
+	if c.Off {
+		text += fmt.Sprintf("; expected at most %s (clockBound)", words.Duration(c.Bound))
+	}
+	return text
+}
+
+// Status is what status shows.
+func Status(s console.Style, r *admin.Report, all bool) string {
+	var b strings.Builder
+	show := func(what, text string) { b.WriteString(s.Fact(what, text)) }
+	st := r.Status
+	state := string(st.State)
+	switch {
+	case r.Ready:
+		state += ", ready"
+	case r.Reason != "":
+		state += ", not ready (" + r.Reason + ")"
+	}
+	if !st.Started.IsZero() {
+		state += ", up " + words.Ago(r.Now.Sub(st.Started))
+	}
+	show("host", s.Cut(state, 11))
+	if st.Instance != "" {
+		show("instance", st.Instance)
+	}
+	show("version", fmt.Sprintf("%s, process %d", r.About.Version, r.About.PID))
+	show("registry", r.About.Registry+", namespace "+st.Namespace)
+	if r.Session != nil {
+		show("session", sessionText(r.Session, r.Now))
+	}
+	if text := clockText(st.Clock); text != "" {
+		show("clock", text)
+	}
+	show("plugins", r.About.Plugins)
+	if r.About.History != "" {
+		show("history", r.About.History)
+	}
+	if text := historyText(r); text != "" {
+		b.WriteString(s.Wrapped("           " + s.Paint(console.Red, words.Printable(text)) + "\n"))
+	}
+	section := func(title, text string) {
+		b.WriteString("\n" + s.Paint(console.Bold, title) + "\n" + text)
+	}
+	if len(st.Jobs) == 0 {
+		b.WriteString("\n" + Jobs(s, r))
+	} else {
+		section("Jobs", Jobs(s, r))
+		if text := itemsTable(s, r, all); text != "" {
+			section("Items", text)
+		}
+		section("Modules", modulesTable(s, st.Jobs))
+	}
+	if len(r.Compiling) > 0 {
+		section("Being compiled", compilingTable(s, r))
+	}
+	var notes strings.Builder
+	for _, w := range r.Warnings {
+		fmt.Fprintf(&notes, "%s %s\n", s.Paint(console.Yellow, "warning:"), indented(w))
+	}
+	for _, j := range st.Jobs {
+		if j.Reason != "" {
+			fmt.Fprintf(&notes, "%s: %s\n", words.Printable(j.Name), indented(j.Reason))
+		}
+		for _, w := range j.Waits {
+			if w.What == host.WaitMark {
+				continue // a warning names each mark
+			}
+			colour := console.Grey
+			if w.Expired {
+				colour = console.Yellow
+			}
+			fmt.Fprintf(&notes, "%s: %s %s for %s\n", words.Printable(j.Name), s.Paint(colour, "waits"), words.Ago(max(0, r.Now.Sub(w.Since))), indented(w.Reason))
+		}
+		for _, w := range j.Warnings {
+			fmt.Fprintf(&notes, "%s: %s %s\n", words.Printable(j.Name), s.Paint(console.Yellow, "warning:"), indented(w))
+		}
+	}
+	if notes.Len() > 0 {
+		section("Notes", s.Wrapped(notes.String()))
+	}
+	if len(st.Refused) > 0 {
+		var refused strings.Builder
+		for _, f := range st.Refused {
+			kept := ""
+			if f.Kept {
+				kept = ", an earlier version stays in force"
+			}
+			fmt.Fprintf(&refused, "%s  %s ago%s\n", s.Paint(console.Red, words.Printable(f.File)), words.Ago(r.Now.Sub(f.Since)), kept)
+			for _, reason := range f.Reasons {
+				fmt.Fprintf(&refused, "  %s\n", indented(reason))
+			}
+		}
+		section("Refused files", s.Wrapped(refused.String()))
+	}
+	return b.String()
+}
+
+// historyText says what is wrong with the history, or nothing.
+func historyText(r *admin.Report) string {
+	h := r.History
+	switch {
+	case h == nil || (h.Dropped == 0 && h.Problem == ""):
+		return ""
+	case h.Problem != "":
+		return fmt.Sprintf("cannot be written for %s, %s lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Dropped), "event"), h.Problem)
+	}
+	return words.Count(int(h.Dropped), "event") + " lost since the start"
+}
+
+// yet qualifies what is said of a host that has no jobs.
+func yet(r *admin.Report) string {
+	if len(r.Compiling) > 0 {
+		return " yet"
+	}
+	return ""
+}
+
+func compilingTable(s console.Style, r *admin.Report) string {
+	t := console.NewTable(s, "MODULE", "STATE", "JOBS THAT WAIT")
+	for _, c := range r.Compiling {
+		state := console.Coloured("waiting", console.Grey)
+		if !c.Since.IsZero() {
+			state = console.Coloured("compiling for "+words.Ago(max(0, r.Now.Sub(c.Since)).Round(100*time.Millisecond)), console.Yellow)
+		}
+		jobs := "none"
+		if len(c.Jobs) > 0 {
+			jobs = strings.Join(c.Jobs, ", ")
+		}
+		t.Add(console.Coloured(c.Module, console.Bold), state, console.Plain(jobs))
+	}
+	return t.String()
+}
+
+func indented(s string) string {
+	return strings.ReplaceAll(words.Printable(strings.TrimSpace(s)), "\n", "\n    ")
+}
+
+func jobColour(s host.JobState) string {
+	switch s {
+	case host.JobReady, host.JobRunning:
+		return console.Green
+	case host.JobError, host.JobStopped, host.JobRemoved:
+		return console.Red
+	}
+	return console.Yellow
+}
+
+func outcomeColour(o abi.Outcome) string {
+	if o == abi.OutcomeOK {
+		return console.Green
+	}
+	return console.Red
+}
+
+// Jobs lists the jobs of a host.
+func Jobs(s console.Style, r *admin.Report) string {
+	if len(r.Status.Jobs) == 0 {
+		return "no jobs" + yet(r) + "\n"
+	}
+	t := console.NewTable(s, "NAME", "STATE", "CRON", "NEXT", "ITEMS HERE", "HOSTS", "LAST FIRE")
+	t.Spare = []string{"HOSTS"}
+	for _, j := range r.Status.Jobs {
+		cron := j.Cron
+		if cron == "" && j.RefusedCron != "" {
+			cron = "(refused)"
+		} else if cron == "" {
+			cron = "(by trigger)"
+		} else if j.TimeZone != "" && j.TimeZone != "Local" {
+			cron += " " + j.TimeZone
+		}
+		next := "-"
+		if !j.Next.IsZero() && j.State != host.JobDisabled {
+			next = "in " + words.Ago(max(0, j.Next.Sub(r.Now)))
+		}
+		var items []int
+		disabled, held := 0, 0
+		for _, i := range j.Items {
+			items = append(items, i.Item)
+			if i.Disabled {
+				disabled++
+			}
+			if !i.Held.IsZero() {
+				held++
+			}
+		}
+		here := coordination.Items(items).String()
+		if utf8.RuneCountInString(here) > 16 {
+			here = strconv.Itoa(len(items))
+		}
+		if here == "" {
+			here = "none"
+		}
+		here += " of " + strconv.Itoa(j.ShardingTotalCount)
+		if disabled > 0 {
+			here += ", " + words.Count(disabled, "item") + " disabled"
+		}
+		if held > 0 {
+			here += ", " + words.Count(held, "item") + " held"
+		}
+		last := console.Plain("-")
+		if f := j.LastFire; f != nil {
+			last.Text = fmt.Sprintf("%s in %s, %s ago", f.Outcome, words.Short(f.Duration), words.Ago(max(0, r.Now.Sub(f.Instant.Add(f.Duration)))))
+			if f.Source != abi.SourceSchedule {
+				last.Text += ", " + string(f.Source)
+			}
+			last.Colour = outcomeColour(f.Outcome)
+		}
+		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.State), jobColour(j.State)), console.Plain(cron), console.Plain(next), console.Plain(here),
+			console.Plain(strconv.Itoa(len(j.Instances))), last)
+	}
+	return t.String()
+}
+
+func itemsTable(s console.Style, r *admin.Report, all bool) string {
+	t := console.NewTable(s, "JOB", "ITEM", "PARAMETER", "NOW", "PROGRESS", "LAST RUN")
+	for _, j := range r.Status.Jobs {
+		for _, i := range j.Items {
+			failed := i.LastOutcome != "" && i.LastOutcome != abi.OutcomeOK
+			if !all && !i.Running && !i.Misfired && !i.Disabled && i.Held.IsZero() && !failed {
+				continue
+			}
+			now := console.Coloured("idle", console.Grey)
+			if i.Disabled {
+				now = console.Coloured("disabled", console.Yellow)
+			}
+			if !i.Held.IsZero() {
+				now = console.Coloured("held", console.Red)
+			}
+			if i.Running {
+				now = console.Coloured("waits to start", console.Yellow)
+				if !i.Since.IsZero() {
+					now = console.Coloured("running "+words.Ago(max(0, r.Now.Sub(i.Since))), console.Green)
+				}
+				if i.Attempt > 1 {
+					now.Text += ", attempt " + strconv.Itoa(i.Attempt)
+				}
+				if i.Disabled { // it goes on to its end
+					now.Text, now.Colour = now.Text+", then disabled", console.Yellow
+				}
+			}
+			if i.Misfired {
+				now.Text += ", misfired"
+				now.Colour = console.Yellow
+			}
+			progress := "-"
+			switch {
+			case i.Total > 0:
+				progress = fmt.Sprintf("%d/%d %d%%", i.Done, i.Total, int(100*float64(i.Done)/float64(i.Total)))
+			case i.Done > 0:
+				progress = strconv.FormatInt(i.Done, 10)
+			}
+			last := console.Plain("-")
+			if i.LastOutcome != "" {
+				last = console.Coloured(fmt.Sprintf("%s %s ago", i.LastOutcome, words.Ago(max(0, r.Now.Sub(i.LastEnd)))), outcomeColour(i.LastOutcome))
+				if i.LastMessage != "" {
+					last.Text += ": " + words.Clip(words.FirstLine(i.LastMessage))
+				}
+			}
+			t.Add(console.Coloured(j.Name, console.Bold), console.Plain(strconv.Itoa(i.Item)), console.Plain(i.Parameter), now, console.Plain(progress), last)
+		}
+	}
+	if t.Empty() {
+		return ""
+	}
+	return t.String()
+}
+
+func modulesTable(s console.Style, jobs []host.JobStatus) string {
+	t := console.NewTable(s, "MODULE", "DIGEST", "TYPE", "ISOLATION", "JOBS")
+	type key struct{ module, digest, typ, isolation string }
+	var keys []key
+	names := make(map[key][]string)
+	for _, j := range jobs {
+		digest := j.Digest
+		if len(digest) > 12 {
+			digest = digest[:12]
+		}
+		k := key{j.Module, digest, j.Type, j.Isolation}
+		if names[k] == nil {
+			keys = append(keys, k)
+		}
+		names[k] = append(names[k], j.Name)
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		return strings.Compare(a.module+a.digest+a.isolation, b.module+b.digest+b.isolation)
+	})
+	for _, k := range keys {
+		t.Add(console.Coloured(k.module, console.Bold), console.Plain(k.digest), console.Plain(k.typ), console.Plain(k.isolation), console.Plain(strings.Join(names[k], ", ")))
+	}
+	return t.String()
+}

@@ -1,0 +1,95 @@
+package show
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/verify"
+	"github.com/wasmjob/wasmjob/words"
+)
+
+// Verified is the report for people, of fires that had as long as settle.
+func Verified(s console.Style, r *verify.Report, settle time.Duration) string {
+	var b strings.Builder
+	colours := map[verify.Class]string{verify.Violated: console.Red, verify.Unproven: console.Yellow, verify.Fenced: console.Yellow}
+	for _, f := range r.Findings {
+		of := "job " + f.Job
+		if f.Item >= 0 {
+			of += " item " + strconv.Itoa(f.Item)
+		}
+		fmt.Fprintf(&b, "%s %d  %s: %s\n", s.Paint(colours[f.Class], string(f.Class)), f.Invariant, words.Printable(of), words.Printable(f.Text))
+		for _, l := range f.Lines {
+			fmt.Fprintf(&b, "    %s  %s %s\n", words.Printable(l.Place.String()), l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), words.Printable(l.Text))
+		}
+		for _, n := range f.Nodes {
+			fmt.Fprintf(&b, "    %s\n", words.Printable(n))
+		}
+	}
+	if shown := len(r.Findings); shown > 0 {
+		if all := r.Violations + r.Unproven + r.Fenced; all > shown {
+			fmt.Fprintf(&b, "%d more are not shown (--max)\n", all-shown)
+		}
+		b.WriteByte('\n')
+	}
+	if l := r.Registry; l != nil {
+		fmt.Fprintf(&b, "registry, namespace %s: %s, looked at %s", words.Printable(l.Namespace), words.Count(l.Jobs, "job"), words.Count(l.Looks, "time"))
+		if l.Idle > 0 {
+			fmt.Fprintf(&b, "; of %d no host is there, which are not judged", l.Idle)
+		}
+		b.WriteString("\n")
+		for _, u := range l.Unused {
+			fmt.Fprintf(&b, "  %s: server %s has no instance", words.Printable(u.Job), words.Printable(u.Server))
+			if !u.Since.IsZero() {
+				fmt.Fprintf(&b, " since %s", u.Since.UTC().Format(time.RFC3339))
+			}
+			if u.Disabled {
+				b.WriteString("; it is disabled, and stays until it is enabled or removed")
+			}
+			b.WriteByte('\n')
+		}
+		b.WriteByte('\n')
+	}
+	jobs := console.NewTable(s, "JOB", "ITEMS", "FIRES", "JUDGED", "RUNS", "COMPLETED", "SKIPPED", "VIOLATIONS")
+	young := 0
+	for _, j := range r.Jobs {
+		young += j.Fires - j.Judged
+		n := func(n int) console.Cell { return console.Plain(strconv.Itoa(n)) }
+		violations := console.Coloured(strconv.Itoa(j.Violations), console.Green)
+		if j.Violations > 0 {
+			violations.Colour = console.Red
+		}
+		jobs.Add(console.Coloured(words.Printable(j.Job), console.Bold), n(j.Items), n(j.Fires), n(j.Judged), n(j.Runs), n(j.Completed), n(j.Skipped), violations)
+	}
+	if len(r.Jobs) > 0 {
+		b.WriteString(jobs.String())
+		if young > 0 {
+			fmt.Fprintf(&b, "%s not judged: too young (--settle %s), or still running where the files end\n", words.Count(young, "fire"), words.Duration(settle))
+		}
+		b.WriteByte('\n')
+	}
+	kept := console.NewTable(s, "INVARIANT", "", "CHECKED")
+	for _, i := range slices.Sorted(maps.Keys(r.Checked)) {
+		kept.Add(console.Plain(strconv.Itoa(int(i))), console.Plain(i.String()), console.Plain(strconv.FormatInt(r.Checked[i], 10)))
+	}
+	b.WriteString(kept.String())
+	if r.Events == 0 {
+		fmt.Fprintf(&b, "\nno events")
+	} else {
+		fmt.Fprintf(&b, "\n%s of %s, %s, over %s", words.Count(int(r.Events), "event"), fmt.Sprintf("%d host processes", r.Hosts), words.Count(r.Instances, "instance"),
+			r.To.Sub(r.From).Round(time.Second))
+	}
+	if r.BadLines > 0 {
+		fmt.Fprintf(&b, "; %s passed over", words.Count(int(r.BadLines), "line"))
+	}
+	verdict := s.Paint(console.Green, "0 violations")
+	if r.Violations > 0 {
+		verdict = s.Paint(console.Red, words.Count(r.Violations, "violation"))
+	}
+	fmt.Fprintf(&b, "\n%s, %d unproven, %d overlaps without effect\n", verdict, r.Unproven, r.Fenced)
+	return b.String()
+}
