@@ -139,6 +139,8 @@ var rooms = []room{
 	{name: "host/show", may: []string{"words", "abi", "coordination", "host", "host/admin", "host/console", "host/plugin/wasm", "host/verify"},
 		testsMay: []string{"coordination/jobconfig"},
 		why:      "turns reports into text: it is given values and returns strings, so that every table is tested without a host"},
+	{name: "host/invoke", may: []string{"words", "abi", "coordination", "host", "host/console", "host/plugin", "host/plugin/process", "host/plugin/wasm"}, outside: []string{fsnotify, zap},
+		why: "a module and no host around it: what a registry and a schedule would give, it makes up"},
 	{name: "host/dump", may: []string{"coordination", "coordination/registry", "coordination/jobconfig"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded"},
 		why:      "ElasticJob's own way to look at a job; it reads the registry and nothing of the host"},
@@ -155,7 +157,7 @@ var rooms = []room{
 	{name: "cmd/chaos", may: []string{"coordination/registry", "coordination/zookeeper", "host/ensemble", "test/chaos"}, outside: []string{cobra, pflag, yaml},
 		why: "the program around the chaos room: the laboratory has flags of its own, so that wasmjob does not carry it"},
 	{name: "cmd/host", may: []string{"abi", "strategy", "words", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/embedded", "coordination/zookeeper", "host", "host/*", "host/plugin/process", "host/plugin/wasm"},
-		outside:  []string{cobra, pflag, koanf, fsnotify, memlimit, yaml, zap, xsys, term},
+		outside:  []string{cobra, pflag, koanf, memlimit, yaml, zap, xsys, term},
 		testsMay: []string{"sdk"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
 
@@ -199,7 +201,7 @@ var shared = map[string]string{
 	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for; cmd/host and cmd/chaos read the settings file",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history",
 	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, lines for people in host/view",
-	fsnotify: "directories are watched by the catalog, one file by invoke --watch, a history by tests",
+	fsnotify: "directories are watched by the catalog, one file by host/invoke, a history by tests",
 }
 
 // listed is what go list says about a package.

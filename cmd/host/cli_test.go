@@ -11,10 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -30,6 +28,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/invoke"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -242,11 +241,11 @@ func TestValidate(t *testing.T) {
 }
 
 // invoked reads what invoke --json said, by item.
-func invoked(t *testing.T, r result) map[int]itemResult {
+func invoked(t *testing.T, r result) map[int]invoke.Result {
 	t.Helper()
-	results := make(map[int]itemResult)
+	results := make(map[int]invoke.Result)
 	for l := range strings.Lines(r.out) {
-		var res itemResult
+		var res invoke.Result
 		if err := json.Unmarshal([]byte(l), &res); err != nil {
 			t.Fatalf("%v: %s", err, l)
 		}
@@ -320,33 +319,10 @@ func TestInvoke(t *testing.T) {
 	command(t, nil, "invoke", wat+"listeners.wasm").expect(t, exitFailure, "hook  listeners     "+abi.ExportBefore+" ", abi.ExportAfterOnce)
 }
 
-func TestAGuestIsAskedToEndBeforeItIsEnded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var stopping atomic.Bool
-		r := &invokeRun{plan: &plan{invocation: &invocation{jobName: "j", timeout: 10 * time.Second}}, stopping: &stopping}
-		ctx, cancel, h, inv := r.begin(t.Context(), 3, time.Now())
-		defer cancel()
-		if d, ok := ctx.Deadline(); !ok || !d.Equal(time.Now().Add(10*time.Second)) || !inv.Context.Deadline.Equal(d) {
-			t.Errorf("deadline %s", d)
-		}
-		time.Sleep(8*time.Second - time.Millisecond)
-		if got := h.Cancelled(); got != abi.CancelNone {
-			t.Errorf("before: %d", got)
-		}
-		time.Sleep(time.Millisecond)
-		if got := h.Cancelled(); got != abi.CancelDeadline || ctx.Err() != nil {
-			t.Errorf("at four fifths: %d, %v", got, ctx.Err())
-		}
-		stopping.Store(true)
-		if got := h.Cancelled(); got != abi.CancelStop {
-			t.Errorf("after Ctrl-C: %d", got)
-		}
-	})
-}
-
 func TestInvokeRefuses(t *testing.T) {
 	t.Parallel()
+	command(t, nil, "invoke", guest, "--streaming", "--type", "SIMPLE").expect(t, exitFailure, "--streaming is for DATAFLOW jobs", "guest.wasm is SIMPLE")
+	command(t, nil, "invoke", wat+"listeners.wasm", "--streaming").expect(t, exitFailure, "listeners.wasm is SIMPLE")
 	r := command(t, nil, "invoke", guest, "--items", "0-x", "--param", "0=a,9=b", "--total", "3", "--type", "SIMPEL", "--timeout", "-1s",
 		"--mount", "/nonexistent:/src", "--mount", "bad", "--env", "X", "--memory-limit", "much", "--plugin-config", "@/nonexistent", "--log-level", "loud", "--offset", strings.Repeat("x", 5000))
 	r.expect(t, exitUsage,

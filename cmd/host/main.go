@@ -22,8 +22,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"github.com/wasmjob/wasmjob/words"
 	"golang.org/x/term"
+
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // version is set by the linker; see the Makefile.

@@ -126,38 +126,24 @@ func (p *program) serve(ctx context.Context, l *loaded) error {
 	defer drain()
 	kill, stopNow := context.WithCancel(ctx)
 	defer stopNow()
-	ended := make(chan struct{})
-	watched := make(chan struct{})
 	twice := false
-	go func() { // joined by watched, below
-		defer close(watched)
-		for n := 1; ; n++ {
-			select {
-			case sig := <-signals:
-				if n == 1 {
-					s.view.End()
-					s.life.stopping()
-					s.log.Info("ending; a second signal stops at once", zap.Stringer("signal", sig))
-					drain()
-					continue
-				}
-				twice = true
-				s.log.Warn("stopping at once", zap.Stringer("signal", sig))
-				stopNow()
-				return
-			case <-ended:
-				return
-			}
-		}
-	}()
+	watched := twoSignals(signals, func(sig os.Signal) {
+		s.view.End()
+		s.life.stopping()
+		s.log.Info("ending; a second signal stops at once", zap.Stringer("signal", sig))
+		drain()
+	}, func(sig os.Signal) {
+		twice = true
+		s.log.Warn("stopping at once", zap.Stringer("signal", sig))
+		stopNow()
+	})
 	s.banner()
 	if withoutJobs(l.Plugins) {
 		s.log.Info("there is no job in the plugins directory yet; drop NAME.wasm and NAME.yaml into it", zap.String("plugins", l.Plugins))
 	}
 	s.life.start(func() bool { ready, _ := s.host.Ready(); return ready })
 	err = s.run(stop, kill)
-	close(ended)
-	<-watched
+	watched()
 	if err == nil && twice {
 		err = errStopped
 	}
@@ -171,6 +157,27 @@ func (p *program) serve(ctx context.Context, l *loaded) error {
 		return closing
 	}
 	return err
+}
+
+// twoSignals calls first for the first signal and second for the second, until the
+// func that it returns is called.
+func twoSignals(signals <-chan os.Signal, first, second func(os.Signal)) (end func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() { // joined by end
+		defer close(ended)
+		for _, do := range []func(os.Signal){first, second} {
+			select {
+			case sig := <-signals:
+				do(sig)
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
 }
 
 // withoutJobs reports whether a directory has neither a module nor a definition.

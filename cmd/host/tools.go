@@ -6,18 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/invoke"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 	"github.com/wasmjob/wasmjob/host/schedule"
@@ -37,7 +35,7 @@ is 1 if a host would refuse the module; the reasons are listed.`,
   wasmjob inspect cities.wasm --json`,
 		Args: exactly("the module's file"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			file, err := readModule(args[0])
+			file, err := invoke.ReadModule(args[0])
 			if err != nil {
 				return err
 			}
@@ -60,14 +58,6 @@ is 1 if a host would refuse the module; the reasons are listed.`,
 	return cmd
 }
 
-// notDefinition fails if the file is named as a definition is.
-func notDefinition(name string) error {
-	if ext := filepath.Ext(name); ext == ".yaml" || ext == ".yml" {
-		return fmt.Errorf("%s is a definition; expected a module, such as %s", name, strings.TrimSuffix(name, ext)+".wasm")
-	}
-	return nil
-}
-
 // newRuntime makes a runtime; its error says what to do about a cache that
 // cannot be used.
 func newRuntime(ctx context.Context, o plugin.Options) (*plugin.Runtime, error) {
@@ -78,51 +68,6 @@ func newRuntime(ctx context.Context, o plugin.Options) (*plugin.Runtime, error) 
 		}
 	}
 	return r, err
-}
-
-// readModule reads a file that is not larger than a module may be.
-func readModule(name string) ([]byte, error) {
-	if err := notDefinition(name); err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(name)
-	switch {
-	case err != nil:
-		return nil, unreadable(name, err)
-	case info.IsDir():
-		return nil, fmt.Errorf("%s is a directory, expected a module's file, NAME.wasm", name)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a file", name)
-	case info.Size() > abi.MaxModuleSize:
-		return nil, fmt.Errorf("%s has %d bytes, a module has at most %d (%s)", name, info.Size(), abi.MaxModuleSize, words.Size(abi.MaxModuleSize))
-	}
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return nil, unreadable(name, err)
-	}
-	return data, nil
-}
-
-// unreadable says why a module's file cannot be read, in the words of validate,
-// and names the file beside it that may have been meant.
-func unreadable(name string, err error) error {
-	var path *os.PathError
-	if errors.As(err, &path) {
-		err = path.Err
-	}
-	near := ""
-	if errors.Is(err, os.ErrNotExist) {
-		// Without its directory there are no others.
-		others, _ := filepath.Glob(filepath.Join(filepath.Dir(name), "*.wasm"))
-		if slices.Contains(others, name+".wasm") { // before one that is only similar
-			others = []string{name + ".wasm"}
-		}
-		near = words.Suggest(name, others)
-	}
-	if name == "" {
-		name = `the module ""`
-	}
-	return fmt.Errorf("%s: cannot be read: %w%s", name, err, near)
 }
 
 func (p *program) printJSON(v any) error {

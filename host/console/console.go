@@ -15,8 +15,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/wasmjob/wasmjob/words"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/wasmjob/wasmjob/words"
 )
 
 // Style is how lines for one stream look.

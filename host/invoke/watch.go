@@ -1,0 +1,85 @@
+package invoke
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// debounce is how long a watched module must be left alone before it is run
+// again.
+const debounce = 200 * time.Millisecond
+
+// Watch runs the plan now and whenever the module's file has changed, until Stop
+// or ctx. It returns what the last run returned.
+func (r *Run) Watch(ctx context.Context) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("--watch: %w", err)
+	}
+	defer func() { _ = watcher.Close() }() // it was only read from
+	// The directory, for editors and compilers put a new file in place.
+	if err := watcher.Add(filepath.Dir(r.File)); err != nil {
+		return fmt.Errorf("--watch: %w", err)
+	}
+	for {
+		last := fingerprint(r.File)
+		err := r.Once(ctx)
+		if err != nil && !errors.Is(err, ErrFailed) {
+			r.Log.Error(err.Error())
+		}
+		if r.stopping() || ctx.Err() != nil {
+			return err
+		}
+		r.Log.Info("waiting for " + r.File + " to change; Ctrl-C ends")
+		if !awaitChange(ctx, r.Stop, watcher, r.File, last) {
+			if err != nil {
+				return ErrFailed
+			}
+			return nil
+		}
+	}
+}
+
+// awaitChange waits until the file has another content than last, and has been
+// left alone for a moment. It reports false if it is time to end.
+func awaitChange(ctx context.Context, stop <-chan struct{}, w *fsnotify.Watcher, file string, last [sha256.Size]byte) bool {
+	quiet := time.NewTimer(0) // it may have changed since it was read
+	defer quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-stop:
+			return false
+		case e, ok := <-w.Events:
+			if !ok {
+				return false
+			}
+			if filepath.Base(e.Name) == filepath.Base(file) {
+				quiet.Reset(debounce)
+			}
+		case <-w.Errors: // events were lost: look
+			quiet.Reset(debounce)
+		case <-quiet.C:
+			if now := fingerprint(file); now != last && now != ([sha256.Size]byte{}) {
+				return true
+			}
+		}
+	}
+}
+
+// fingerprint is the digest of the file, zero if it cannot be read.
+func fingerprint(file string) [sha256.Size]byte {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return [sha256.Size]byte{}
+	}
+	return sha256.Sum256(data)
+}
