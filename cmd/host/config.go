@@ -287,7 +287,7 @@ func hostSettings(d defaults) []setting {
 				}
 				host, port, err := net.SplitHostPort(s)
 				if err != nil {
-					host, port = loopback, s
+					host, port = "127.0.0.1", s
 				}
 				n, err := strconv.ParseUint(port, 10, 16)
 				if _, ierr := netip.ParseAddr(host); err != nil || (host != "" && ierr != nil) {

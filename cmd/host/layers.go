@@ -83,7 +83,7 @@ func loadRegistry(environ []string, flags *pflag.FlagSet) (*loaded, error) {
 	switch {
 	case err != nil:
 		return nil, usageError{err}
-	case !l.backend().shared():
+	case !l.backend().Shared():
 		return nil, usageError{errNoServers}
 	}
 	return l, nil

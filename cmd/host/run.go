@@ -129,7 +129,7 @@ func (p *program) serve(ctx context.Context, l *loaded) error {
 	twice := false
 	watched := twoSignals(signals, func(sig os.Signal) {
 		s.view.End()
-		s.life.stopping()
+		s.life.Stopping()
 		s.log.Info("ending; a second signal stops at once", zap.Stringer("signal", sig))
 		drain()
 	}, func(sig os.Signal) {
@@ -141,7 +141,7 @@ func (p *program) serve(ctx context.Context, l *loaded) error {
 	if withoutJobs(l.Plugins) {
 		s.log.Info("there is no job in the plugins directory yet; drop NAME.wasm and NAME.yaml into it", zap.String("plugins", l.Plugins))
 	}
-	s.life.start(func() bool { ready, _ := s.host.Ready(); return ready })
+	s.life.Start(func() bool { ready, _ := s.host.Ready(); return ready })
 	err = s.run(stop, kill)
 	watched()
 	if err == nil && twice {
@@ -194,7 +194,7 @@ func (s *system) banner() {
 	for _, w := range l.warnings {
 		s.log.Warn(w)
 	}
-	if last := s.life.last; s.life.lastEnd() != "" {
+	if last := s.life.Last; s.life.LastEnd() != "" {
 		s.log.Warn("the last host here did not end well", zap.String("ending", string(last.Ending)), zap.String("because", last.Why()),
 			zap.Int("pid", last.PID), zap.Time("started", last.Started), zap.String("record", last.File))
 	}
@@ -204,7 +204,7 @@ func (s *system) banner() {
 	}
 	if s.console == nil {
 		fields := []zap.Field{zap.String("version", versionText()), zap.String("plugins", plugins),
-			zap.String("registry", s.registry.backend.String()), zap.String("namespace", l.Namespace), zap.String("server", s.serverIP), zap.Int("pid", os.Getpid())}
+			zap.String("registry", s.registry.Backend.String()), zap.String("namespace", l.Namespace), zap.String("server", s.serverIP), zap.Int("pid", os.Getpid())}
 		if s.admin != nil {
 			fields = append(fields, zap.Stringer("admin", s.admin.Address()))
 		}
@@ -219,7 +219,7 @@ func (s *system) banner() {
 		fmt.Fprintf(s.console.Out, "  %s %s\n", paint(console.Grey, console.Pad(what, 9)), text)
 	}
 	fmt.Fprintf(s.console.Out, "%s %s\n", paint(console.Bold, "wasmjob"), versionText())
-	show("registry", s.registry.backend.String()+paint(console.Grey, ", namespace "+l.Namespace+", server "+s.serverIP))
+	show("registry", s.registry.Backend.String()+paint(console.Grey, ", namespace "+l.Namespace+", server "+s.serverIP))
 	show("plugins", plugins)
 	if s.admin != nil {
 		address, ask := s.admin.Address().String(), "wasmjob status"

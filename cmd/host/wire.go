@@ -20,8 +20,11 @@ import (
 	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/dump"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/life"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
+	"github.com/wasmjob/wasmjob/host/serverip"
+	"github.com/wasmjob/wasmjob/host/session"
 	"github.com/wasmjob/wasmjob/host/view"
 )
 
@@ -43,9 +46,9 @@ type system struct {
 	admin   *admin.Server // nil if it is off
 	dump    *dump.Server  // nil if it is off
 	// registry gives the host its sessions; serverIP names the server there.
-	registry *sessions
+	registry *session.Sessions
 	serverIP string
-	life     *life
+	life     *life.Life
 	closers  []func() error
 	// history describes the history file; nil if there is none.
 	history func() *admin.History
@@ -182,24 +185,28 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.registry, err = openRegistry(l, s.log, metrics.Operation); err != nil {
+	if s.registry, err = session.Open(l.backend(), l.Namespace, l.Wait, s.log, metrics.Operation); err != nil {
 		return nil, err
 	}
-	s.onClose("registry", func() error { return s.registry.close() })
+	s.onClose("registry", func() error { return s.registry.Close() })
 	// Of registry and cache, whose directories are there now.
-	s.life = p.newLife(l, s.log)
-	s.onClose("proof of life", s.life.close)
-	if err := s.life.metrics(metrics); err != nil {
+	record := l.Cache
+	if !s.registry.Backend.Shared() && l.Data != "" {
+		record = l.Data
+	}
+	s.life = life.New(life.Options{Timer: p.deadMan(l), IfAny: l.DeadMan == auto, Dir: record, Getenv: p.getenv, Log: s.log})
+	s.onClose("proof of life", s.life.Close)
+	if err := s.life.Metrics(metrics); err != nil {
 		return nil, err
 	}
-	s.registry.fence = s.life.fence
-	if s.registry.backend.shared() {
-		if err := metrics.Sessions(s.registry.about); err != nil {
+	s.registry.Fence = s.life.Fence
+	if s.registry.Backend.Shared() {
+		if err := metrics.Sessions(s.registry.About); err != nil {
 			return nil, err
 		}
 	}
 	doubt := ""
-	if s.serverIP, doubt, err = machine().serverIP(ctx, &l.Config); err != nil {
+	if s.serverIP, doubt, err = serverip.Choose(ctx, serverip.Wanted{Address: l.ServerIP, Iface: l.ServerInterface, Servers: l.backend().Servers()}); err != nil {
 		return nil, usageError{err}
 	}
 	if doubt != "" {
@@ -215,7 +222,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		keep = -1
 	}
 	s.host, err = host.New(host.Config{
-		Dial:           s.registry.begin,
+		Dial:           s.registry.Begin,
 		Namespace:      l.Namespace,
 		ServerIP:       s.serverIP,
 		MaxConcurrency: l.MaxConcurrency,
@@ -224,7 +231,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		ClockBound:     l.ClockBound,
 		KeepServers:    keep,
 		OnStuck:        s.stuck,
-		StopGrace:      s.registry.stopGrace,
+		StopGrace:      s.registry.StopGrace,
 		OnEvent: func(e host.Event) { // none of them blocks
 			metrics.Observe(e)
 			if events != nil {
@@ -234,7 +241,7 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		},
 		OnLog:    func(g host.GuestLog) { console.GuestLog(guests, g) },
 		OnMetric: metrics.Guest,
-		LastEnd:  s.life.lastEnd(),
+		LastEnd:  s.life.LastEnd(),
 		HostInfo: "wasmjob " + versionText() + " " + platform(),
 		Logger:   s.log,
 	})
@@ -286,9 +293,6 @@ func workerMetrics(m *admin.Metrics, stats func() process.Stats) error {
 	)
 }
 
-// stuckGrace is how long a process that has to end waits until it has said why.
-const stuckGrace = 200 * time.Millisecond
-
 // stuck ends the process: a guest runs on that nothing can stop, and the
 // registry is about to give its items to other hosts.
 func (s *system) stuck(jobs []string) {
@@ -296,12 +300,12 @@ func (s *system) stuck(jobs []string) {
 	said := make(chan struct{})
 	go func() { // not joined: nothing is, from here on
 		defer close(said)
-		_ = s.life.ends(deadman.Stuck)
+		_ = s.life.Ends(deadman.Stuck)
 		s.output.Close()
 	}()
 	select {
 	case <-said:
-	case <-time.After(stuckGrace):
+	case <-time.After(session.StuckGrace):
 	}
 	os.Exit(exitStuck)
 }
@@ -312,13 +316,13 @@ func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
 	if err != nil {
 		return err
 	}
-	about := admin.About{Version: versionText(), PID: os.Getpid(), Plugins: l.Plugins, Registry: s.registry.backend.String(), History: l.History}
+	about := admin.About{Version: versionText(), PID: os.Getpid(), Plugins: l.Plugins, Registry: s.registry.Backend.String(), History: l.History}
 	if abs, err := filepath.Abs(l.Plugins); err == nil {
 		about.Plugins = abs
 	}
 	s.admin, err = admin.Listen(admin.Options{
 		Address: *l.Admin, Token: token, Host: s.host, Metrics: metrics.Handler(s.log), About: about, Pending: s.pending, Logger: s.log,
-		Registry: admin.NewRegistry(l.Namespace, s.registry.session), Session: s.registry.about, Waiting: s.registry.waitsFor,
+		Registry: admin.NewRegistry(l.Namespace, s.registry.Session), Session: s.registry.About, Waiting: s.registry.WaitsFor,
 		History: s.history, Warnings: s.warnings,
 	})
 	if err != nil {
@@ -339,7 +343,7 @@ func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
 
 // read reads from the session that the host has.
 func (s *system) read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
-	c := s.registry.session()
+	c := s.registry.Session()
 	if c == nil {
 		return nil, host.ErrNotLive
 	}
@@ -414,7 +418,7 @@ func (s *system) run(stop, kill context.Context) error {
 	others++
 	part(ended, "registry", func() error {
 		select {
-		case err := <-s.registry.fatal:
+		case err := <-s.registry.Fatal:
 			return err
 		case <-around.Done():
 			return nil

@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/ensemble"
+	"github.com/wasmjob/wasmjob/host/session"
 	"github.com/wasmjob/wasmjob/words"
 )
 
@@ -16,6 +18,44 @@ const (
 	mostSession    = time.Hour
 	defaultSession = "40s"
 )
+
+// Kinds of registries.
+const (
+	registryEmbedded  = "embedded"
+	registryZooKeeper = "zookeeper"
+	// zooKeeperScheme stands before ZooKeeper's servers in an address.
+	zooKeeperScheme = registryZooKeeper + "://"
+)
+
+// backend is the registry that the configuration names.
+func (c *Config) backend() session.Backend {
+	if c.Registry == registryZooKeeper {
+		return session.ZooKeeper{Ensemble: c.ZooKeeper}
+	}
+	return session.Embedded{Dir: c.Data}
+}
+
+// parseRegistry checks what names a registry: its kind, or an address, whose
+// ports it completes.
+func parseRegistry(s string) (string, error) {
+	kinds := []string{registryEmbedded, registryZooKeeper}
+	servers, isAddress := strings.CutPrefix(s, zooKeeperScheme)
+	switch {
+	case strings.Contains(s, "@"): // it is not shown: a password is in it
+		return "", errors.New("there are credentials in the address; want zookeeper://HOST:PORT,HOST:PORT/PATH, and --zk-credentials-file for them")
+	case !isAddress && !slices.Contains(kinds, s):
+		return "", fmt.Errorf("%q is not a registry; want embedded, zookeeper or zookeeper://HOST:PORT,HOST:PORT/PATH%s", words.Clip(s), words.Suggest(s, kinds))
+	case !isAddress:
+		return s, nil
+	case strings.ContainsAny(servers, "?#"):
+		return "", fmt.Errorf("%q has more than servers and a path; want zookeeper://HOST:PORT,HOST:PORT/PATH", words.Clip(s))
+	}
+	connect, err := ensemble.ParseConnect(servers)
+	if err != nil {
+		return "", fmt.Errorf("%q is not an address of ZooKeeper; want zookeeper://HOST:PORT,HOST:PORT/PATH: %w", words.Clip(s), err)
+	}
+	return zooKeeperScheme + connect, nil
+}
 
 // zooKeeperSettings are those of the connection.
 func zooKeeperSettings() []setting {

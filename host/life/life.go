@@ -1,4 +1,6 @@
-package main
+// Package life proves that this process lives: to the kernel and to systemd, which
+// end it otherwise, and to the next start.
+package life
 
 import (
 	"cmp"
@@ -6,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/deadman"
-	"github.com/wasmjob/wasmjob/words"
 )
 
 const (
@@ -31,45 +31,13 @@ const (
 	notifyLimit = time.Second
 )
 
-const auto = "auto"
-
-// deadManSetting is whether the kernel ends a host that no longer proves that it
-// lives.
-func deadManSetting() setting {
-	return setting{
-		key: "deadMan", arg: "WHEN", standard: auto,
-		help: "have the kernel end a host that is frozen or whose guests outlive its session, before others get its items (Linux): on, off, or auto: with ZooKeeper, and under systemd or Kubernetes",
-		set: func(c *Config, s string) error {
-			if want := []string{auto, "on", off}; !slices.Contains(want, s) {
-				return fmt.Errorf("%q is none of auto, on and off%s", words.Clip(s), words.Suggest(s, want))
-			}
-			c.DeadMan = s
-			return nil
-		},
-		show: func(c *Config) string { return c.DeadMan },
-	}
-}
-
-// deadMan reports whether the kernel's timers are wanted. Somebody who tries a
-// host out in a terminal may stop it with Ctrl-Z, and a shell may have inherited
-// the variables of a supervisor.
-func (p *program) deadMan(l *loaded) bool {
-	if l.DeadMan != auto {
-		return l.DeadMan != off
-	}
-	supervised := slices.ContainsFunc([]string{"NOTIFY_SOCKET", "INVOCATION_ID", "KUBERNETES_SERVICE_HOST"}, func(name string) bool {
-		return p.getenv(name) != ""
-	})
-	return l.backend().shared() || (supervised && !p.outTTY && !p.errTTY)
-}
-
-// life proves that this process lives: to the kernel and to systemd, which end it
+// Life proves that this process lives: to the kernel and to systemd, which end it
 // otherwise, and to the next start. Every part of it may be missing.
-type life struct {
+type Life struct {
 	log    *zap.Logger
 	guard  *deadman.Guard  // nil: off, or the kernel has no timers for us
 	record *deadman.Record // nil: there is no place for it
-	last   *deadman.Last   // nil: nothing is known
+	Last   *deadman.Last   // nil: nothing is known
 	notify *notifier       // nil: no systemd waits
 	every  time.Duration
 
@@ -78,14 +46,25 @@ type life struct {
 	parts sync.WaitGroup
 }
 
-// newLife sets up what the configuration and the environment ask for. What cannot
-// be had is logged, and the host goes without.
-func (p *program) newLife(l *loaded, log *zap.Logger) *life {
-	v := &life{log: log, every: beatEvery, news: make(chan struct{}, 1), stop: make(chan struct{})}
-	if p.deadMan(l) {
+// Options say what a process is to prove, and to whom.
+type Options struct {
+	// Timer asks for the kernel's timers; IfAny accepts that it has none.
+	Timer, IfAny bool
+	// Dir is where the next start reads how this process ended; empty: nowhere.
+	Dir    string
+	Getenv func(string) string
+	Log    *zap.Logger
+}
+
+// New sets up what the options and the environment ask for. What cannot be
+// had is logged, and the host goes without.
+func New(o Options) *Life {
+	log := o.Log
+	v := &Life{log: log, every: beatEvery, news: make(chan struct{}, 1), stop: make(chan struct{})}
+	if o.Timer {
 		var err error
 		switch v.guard, err = deadman.New(frozenAfter); {
-		case errors.Is(err, errors.ErrUnsupported) && l.DeadMan == auto:
+		case errors.Is(err, errors.ErrUnsupported) && o.IfAny:
 			v.guard = nil
 		case err != nil:
 			v.guard = nil
@@ -94,18 +73,14 @@ func (p *program) newLife(l *loaded, log *zap.Logger) *life {
 			log.Warn("this process is the first of its container, which the kernel protects from SIGKILL: its dead man's timer sends SIGHUP, which cannot end a process that was stopped from outside; give the container an init (docker run --init, shareProcessNamespace)")
 		}
 	}
-	dir := l.Cache
-	if !l.backend().shared() && l.Data != "" {
-		dir = l.Data
-	}
-	if dir != "" {
+	if o.Dir != "" {
 		var err error
-		if v.record, v.last, err = deadman.OpenRecord(dir); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		if v.record, v.Last, err = deadman.OpenRecord(o.Dir); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			log.Warn("the next start will not know how this host has ended", zap.Error(err))
 		}
 	}
 	var err error
-	if v.notify, err = newNotifier(p.getenv); err != nil {
+	if v.notify, err = newNotifier(o.Getenv); err != nil {
 		log.Warn("systemd is not notified", zap.Error(err))
 	}
 	if v.notify != nil && v.notify.watchdog > 0 {
@@ -114,14 +89,14 @@ func (p *program) newLife(l *loaded, log *zap.Logger) *life {
 	return v
 }
 
-// start begins to prove that the process lives, until close. ready reports
+// Start begins to prove that the process lives, until close. ready reports
 // whether the host is at work.
-func (v *life) start(ready func() bool) {
+func (v *Life) Start(ready func() bool) {
 	v.parts.Go(func() { v.beat(ready) })
 	v.parts.Go(v.keep)
 }
 
-func (v *life) beat(ready func() bool) {
+func (v *Life) beat(ready func() bool) {
 	beats, looks := time.NewTicker(v.every), time.NewTicker(readyEvery)
 	defer beats.Stop()
 	defer looks.Stop()
@@ -149,7 +124,7 @@ func (v *life) beat(ready func() bool) {
 
 // keep writes down what the timers are set to. A disk that hangs delays nothing
 // else.
-func (v *life) keep() {
+func (v *Life) keep() {
 	failed := false
 	for {
 		select {
@@ -168,15 +143,15 @@ func (v *life) keep() {
 }
 
 // noted says that there is something to write down.
-func (v *life) noted() {
+func (v *Life) noted() {
 	select {
 	case v.news <- struct{}{}:
 	default:
 	}
 }
 
-// fence is the timer of a new session; nil if there is none.
-func (v *life) fence() (f *deadman.Fence, renewed func(sent, timeout time.Duration)) {
+// Fence is the timer of a new session; nil if there is none.
+func (v *Life) Fence() (f *deadman.Fence, renewed func(sent, timeout time.Duration)) {
 	if v.guard == nil {
 		return nil, nil
 	}
@@ -187,40 +162,40 @@ func (v *life) fence() (f *deadman.Fence, renewed func(sent, timeout time.Durati
 	}
 }
 
-// stopping says that the host drains.
-func (v *life) stopping() { v.notify.send("STOPPING=1") }
+// Stopping says that the host drains.
+func (v *Life) Stopping() { v.notify.send("STOPPING=1") }
 
-// ends writes down how the process ends.
-func (v *life) ends(how deadman.Ending) error {
+// Ends writes down how the process ends.
+func (v *Life) Ends(how deadman.Ending) error {
 	if v.record == nil {
 		return nil
 	}
 	return v.record.Close(how)
 }
 
-// close ends all of it, in good order.
-func (v *life) close() error {
+// Close ends all of it, in good order.
+func (v *Life) Close() error {
 	close(v.stop)
 	v.parts.Wait()
 	if v.guard != nil {
 		v.guard.Close()
 	}
-	return errors.Join(v.notify.close(), v.ends(deadman.Ended))
+	return errors.Join(v.notify.Close(), v.Ends(deadman.Ended))
 }
 
-// lastEnd is how the last host here ended; empty if it said so itself or nothing
+// LastEnd is how the last host here ended; empty if it said so itself or nothing
 // is known.
-func (v *life) lastEnd() string {
-	if v.last == nil || v.last.Ending == deadman.Ended {
+func (v *Life) LastEnd() string {
+	if v.Last == nil || v.Last.Ending == deadman.Ended {
 		return ""
 	}
-	return fmt.Sprintf("the last host here (pid %d, started %s) did not end well: %s", v.last.PID, v.last.Started.Format(time.RFC3339), v.last.Why())
+	return fmt.Sprintf("the last host here (pid %d, started %s) did not end well: %s", v.Last.PID, v.Last.Started.Format(time.RFC3339), v.Last.Why())
 }
 
-// metrics adds what there is to count.
-func (v *life) metrics(m *admin.Metrics) error {
-	if v.last != nil {
-		if err := m.LastEnd(string(v.last.Ending)); err != nil {
+// Metrics adds what there is to count.
+func (v *Life) Metrics(m *admin.Metrics) error {
+	if v.Last != nil {
+		if err := m.LastEnd(string(v.Last.Ending)); err != nil {
 			return err
 		}
 	}
@@ -229,19 +204,6 @@ func (v *life) metrics(m *admin.Metrics) error {
 		armed = 1
 	}
 	return m.GaugeFunc("dead_man_armed", "1 if the kernel ends this process when it no longer proves that it lives.", func() float64 { return armed })
-}
-
-// fenced is a session with the timer that ends the process before the session
-// ends. The host closes a session when all that ran under it has ended.
-type fenced struct {
-	session
-	fence *deadman.Fence
-}
-
-// Close implements registry.Center.
-func (f *fenced) Close() error {
-	f.fence.Lift()
-	return f.session.Close()
 }
 
 // notifier speaks sd_notify(3) with systemd, or whatever has started this
@@ -281,7 +243,7 @@ func (n *notifier) send(message string) {
 	_, _ = n.conn.Write([]byte(message))
 }
 
-func (n *notifier) close() error {
+func (n *notifier) Close() error {
 	if n == nil {
 		return nil
 	}

@@ -1,4 +1,6 @@
-package main
+// Package serverip chooses the address that names a server to operators and to other
+// hosts; docs/cluster.md has the rule.
+package serverip
 
 import (
 	"context"
@@ -20,6 +22,14 @@ const loopback = "127.0.0.1"
 // server's address is chosen.
 const resolveTimeout = 5 * time.Second
 
+// Wanted is what the settings say of the address. address is one, or the network
+// that it is to be taken from; iface is the interface that has it. If both are
+// empty, it is the one from which the first server is reached, if there are any.
+type Wanted struct {
+	Address, Iface string
+	Servers        []string
+}
+
 // network is what a server's address is chosen from.
 type network struct {
 	interfaces func() ([]netInterface, error)
@@ -37,6 +47,11 @@ type netInterface struct {
 
 // machine is the network of this machine.
 func machine() network { return network{interfaces: machineInterfaces, route: routeTo} }
+
+// Choose chooses the address that names this server.
+func Choose(ctx context.Context, c Wanted) (ip, doubt string, err error) {
+	return machine().choose(ctx, c)
+}
 
 func machineInterfaces() ([]netInterface, error) {
 	list, err := net.Interfaces()
@@ -74,28 +89,28 @@ func routeTo(ctx context.Context, address string) (netip.Addr, error) {
 	return local.Addr().Unmap(), errors.Join(err, c.Close())
 }
 
-// serverIP chooses the address that names this server; docs/cluster.md has the
+// choose chooses the address that names this server; docs/cluster.md has the
 // rule. doubt, if it is not empty, says why the rule could not be followed to
 // the letter.
-func (n network) serverIP(ctx context.Context, c *Config) (ip, doubt string, err error) {
+func (n network) choose(ctx context.Context, c Wanted) (ip, doubt string, err error) {
 	within := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	if c.ServerIP != "" {
-		if a, err := netip.ParseAddr(c.ServerIP); err == nil {
-			if c.ServerInterface == "" {
+	if c.Address != "" {
+		if a, err := netip.ParseAddr(c.Address); err == nil {
+			if c.Iface == "" {
 				return a.String(), "", nil
 			}
 			within = netip.PrefixFrom(a, a.BitLen())
-		} else if within, err = netip.ParsePrefix(c.ServerIP); err != nil {
-			return "", "", fmt.Errorf("--server-ip: %q is neither an IPv4 address nor a network", c.ServerIP)
+		} else if within, err = netip.ParsePrefix(c.Address); err != nil {
+			return "", "", fmt.Errorf("--server-ip: %q is neither an IPv4 address nor a network", c.Address)
 		}
 	}
 	all, err := n.interfaces()
 	if err != nil {
 		return "", "", fmt.Errorf("%w; say which address names this server with --server-ip", err)
 	}
-	if c.ServerIP != "" || c.ServerInterface != "" {
+	if c.Address != "" || c.Iface != "" {
 		for _, i := range all {
-			if !i.up || (c.ServerInterface != "" && i.name != c.ServerInterface) {
+			if !i.up || (c.Iface != "" && i.name != c.Iface) {
 				continue
 			}
 			for _, a := range i.addresses {
@@ -106,9 +121,9 @@ func (n network) serverIP(ctx context.Context, c *Config) (ip, doubt string, err
 		}
 		return "", "", noAddress(c, all)
 	}
-	if servers := c.backend().servers(); len(servers) > 0 {
+	if len(c.Servers) > 0 {
 		var problems []error
-		for _, server := range servers {
+		for _, server := range c.Servers {
 			a, err := n.route(ctx, server)
 			if err != nil {
 				problems = append(problems, err)
@@ -138,7 +153,7 @@ func (n network) serverIP(ctx context.Context, c *Config) (ip, doubt string, err
 }
 
 // noAddress says what was wanted, and what there is.
-func noAddress(c *Config, all []netInterface) error {
+func noAddress(c Wanted, all []netInterface) error {
 	var have, names []string
 	for _, i := range all {
 		names = append(names, i.name)
@@ -155,12 +170,12 @@ func noAddress(c *Config, all []netInterface) error {
 		list = "this machine has " + strings.Join(have, ", ")
 	}
 	switch {
-	case c.ServerInterface == "":
-		return fmt.Errorf("--server-ip: no address in %s; %s", c.ServerIP, list)
-	case !slices.Contains(names, c.ServerInterface):
-		return fmt.Errorf("--server-interface: there is no interface %q%s; %s", words.Clip(c.ServerInterface), words.Suggest(c.ServerInterface, names), list)
-	case c.ServerIP != "":
-		return fmt.Errorf("--server-interface: %s has no address in %s; %s", c.ServerInterface, c.ServerIP, list)
+	case c.Iface == "":
+		return fmt.Errorf("--server-ip: no address in %s; %s", c.Address, list)
+	case !slices.Contains(names, c.Iface):
+		return fmt.Errorf("--server-interface: there is no interface %q%s; %s", words.Clip(c.Iface), words.Suggest(c.Iface, names), list)
+	case c.Address != "":
+		return fmt.Errorf("--server-interface: %s has no address in %s; %s", c.Iface, c.Address, list)
 	}
-	return fmt.Errorf("--server-interface: %s is down or has no IPv4 address; %s", c.ServerInterface, list)
+	return fmt.Errorf("--server-interface: %s is down or has no IPv4 address; %s", c.Iface, list)
 }

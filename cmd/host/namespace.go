@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/session"
+	"github.com/wasmjob/wasmjob/words"
+)
+
+const (
+	// waitNotice is when a command says the first time what it waits for.
+	waitNotice = time.Second
+	// commandWait is how long a command waits for the registry.
+	commandWait = 15 * time.Second
+)
+
+// opened is a namespace in the registry itself, for a command.
+type opened struct {
+	loaded *loaded
+	center registry.Center
+	jobs   *admin.Registry
+}
+
+// openNamespace connects to the shared registry that flags, environment and file
+// name.
+func (p *program) openNamespace(ctx context.Context, flags *pflag.FlagSet) (*opened, error) {
+	l, err := loadRegistry(p.environ, flags)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range l.warnings {
+		if !strings.HasPrefix(w, "the variable ") { // which only a host minds
+			fmt.Fprintln(p.err, "wasmjob: warning:", w)
+		}
+	}
+	if l.Wait == 0 {
+		l.Wait = commandWait
+	}
+	r, err := session.Open(l.backend(), l.Namespace, l.Wait, zap.NewNop(), nil)
+	if err != nil {
+		return nil, err
+	}
+	said := ""
+	r.Interval, r.WaitsLong = waitNotice, func(why string, _, limit time.Duration) {
+		if why != said {
+			fmt.Fprintf(p.err, "wasmjob: %s; gives up after %s\n", words.Printable(why), words.Duration(limit))
+			said = why
+		}
+	}
+	c, err := r.Await(ctx, l.Wait)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{l, c, admin.NewRegistry(l.Namespace, func() registry.Center { return c })}, nil
+}
+
+func (o *opened) close() error { return o.center.Close() }
+
+// heading says which registry is shown.
+func (o *opened) heading(s console.Style) string {
+	return s.Fact("registry", o.loaded.backend().String()+", namespace "+o.loaded.Namespace)
+}
