@@ -165,24 +165,27 @@ func settings(d defaults) []setting {
 
 // jobSettings say where jobs come from.
 func jobSettings(d defaults) []setting {
-	return []setting{
-		{
-			key: "plugins", arg: "DIR", standard: "plugins",
-			help: "directory with the jobs: NAME.wasm and NAME.yaml",
-			set: func(c *Config, s string) error {
-				if err := directory(s); err != nil && !d.printed {
-					return err
-				}
-				c.Plugins = s
-				return nil
-			},
-			show: func(c *Config) string { return c.Plugins },
-		},
-	}
+	plugins := textSetting("plugins", "DIR", "plugins", "directory with the jobs: NAME.wasm and NAME.yaml", func(c *Config) *string { return &c.Plugins })
+	plugins.set = checked(plugins.set, func(s string) error {
+		if d.printed {
+			return nil
+		}
+		return directory(s)
+	})
+	return []setting{plugins}
 }
 
 // registrySettings say what the host has in common with others.
 func registrySettings() []setting {
+	namespace := textSetting("namespace", "NAME", "wasmjob", "first part of all paths in the registry; hosts of different namespaces do not see each other", func(c *Config) *string { return &c.Namespace })
+	namespace.set = checked(namespace.set, func(s string) error {
+		for segment := range strings.SplitSeq(s, "/") {
+			if segment == "" || segment == "." || segment == ".." || strings.ContainsFunc(segment, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+				return fmt.Errorf("%q is not a namespace; want a name, or several joined by /", words.Clip(s))
+			}
+		}
+		return nil
+	})
 	return []setting{
 		{
 			key: "registry", arg: "REGISTRY", standard: registryEmbedded,
@@ -193,167 +196,123 @@ func registrySettings() []setting {
 			},
 			show: func(c *Config) string { return c.Registry },
 		},
-		{
-			key: "namespace", arg: "NAME", standard: "wasmjob",
-			help: "first part of all paths in the registry; hosts of different namespaces do not see each other",
-			set: func(c *Config, s string) error {
-				for segment := range strings.SplitSeq(s, "/") {
-					if segment == "" || segment == "." || segment == ".." || strings.ContainsFunc(segment, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-						return fmt.Errorf("%q is not a namespace; want a name, or several joined by /", words.Clip(s))
-					}
-				}
-				c.Namespace = s
-				return nil
-			},
-			show: func(c *Config) string { return c.Namespace },
-		},
-		{
-			key: "data", arg: "DIR", standard: "",
-			help: "keep the embedded registry in this directory: settings, offsets and unfinished runs outlive the host; without it they are in memory and gone when the host ends",
-			set:  func(c *Config, s string) error { c.Data = s; return nil },
-			show: func(c *Config) string { return c.Data },
-		},
+		namespace,
+		textSetting("data", "DIR", "", "keep the embedded registry in this directory: settings, offsets and unfinished runs outlive the host; without it they are in memory and gone when the host ends", func(c *Config) *string { return &c.Data }),
+	}
+}
+
+// textSetting is one that is kept as it is written.
+func textSetting(key, arg, standard, help string, field func(c *Config) *string) setting {
+	return setting{
+		key: key, arg: arg, standard: standard, help: help,
+		set:  func(c *Config, s string) error { *field(c) = s; return nil },
+		show: func(c *Config) string { return *field(c) },
+	}
+}
+
+// boolSetting is true or false.
+func boolSetting(key, help string, field func(c *Config) *bool) setting {
+	return setting{
+		key: key, arg: "bool", standard: "false", help: help,
+		set:  func(c *Config, s string) error { return setBool(field(c), s) },
+		show: func(c *Config) string { return strconv.FormatBool(*field(c)) },
+	}
+}
+
+// durationSetting is a duration of at least so much.
+func durationSetting(key, standard string, least time.Duration, help string, field func(c *Config) *time.Duration) setting {
+	return setting{
+		key: key, arg: "DURATION", standard: standard, help: help,
+		set:  func(c *Config, s string) error { return setDuration(field(c), s, least) },
+		show: func(c *Config) string { return words.Duration(*field(c)) },
+	}
+}
+
+// levelSetting is a level of the log.
+func levelSetting(key, help string, field func(c *Config) *zapcore.Level) setting {
+	return setting{
+		key: key, arg: "LEVEL", standard: "info", help: help,
+		set:  func(c *Config, s string) error { return setLevel(field(c), s) },
+		show: func(c *Config) string { return field(c).String() },
+	}
+}
+
+// memorySetting is a size or a part of the memory, or off.
+func memorySetting(key, standard, help string, field func(c *Config) *string) setting {
+	s := offSetting(textSetting(key, "SIZE", standard, help, field))
+	s.set = checked(s.set, func(text string) error {
+		if text == off {
+			return nil
+		}
+		_, err := sizeOrPart(text, func() (uint64, error) { return 1 << 40, nil })
+		return err
+	})
+	return s
+}
+
+// offSetting shows nothing as off, and reads it.
+func offSetting(s setting) setting {
+	set, show := s.set, s.show
+	s.set = func(c *Config, text string) error {
+		if text == off {
+			text = ""
+		}
+		return set(c, text)
+	}
+	s.show = func(c *Config) string { return cmp.Or(show(c), off) }
+	return s
+}
+
+// checked sets what passes the check.
+func checked(set func(*Config, string) error, check func(string) error) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		if err := check(s); err != nil {
+			return err
+		}
+		return set(c, s)
 	}
 }
 
 // hostSettings are those of the host itself.
 func hostSettings(d defaults) []setting {
+	serverIP := textSetting("serverIp", "IP", "", "IPv4 address that names this server to operators and other hosts, or a network such as 10.0.0.0/8 that it is taken from (default: the address from which ZooKeeper is reached, else the first that is not loopback, else 127.0.0.1)", func(c *Config) *string { return &c.ServerIP })
+	serverIP.set = checked(serverIP.set, checkServerIP)
+	dump := offSetting(setting{
+		key: "dumpPort", arg: "PORT", standard: off,
+		help: "answer ElasticJob's dump request, dump@JOB, on this TCP port of the loopback address, or on IP:PORT; there is no password: it shows the configuration of all jobs",
+		set:  setDumpAddress,
+		show: func(c *Config) string { return c.DumpAddress },
+	})
+	format := textSetting("logFormat", "FORMAT", logConsole, "console or json", func(c *Config) *string { return &c.LogFormat })
+	format.set = checked(format.set, func(s string) error {
+		formats := []string{logConsole, logJSON}
+		if !slices.Contains(formats, s) {
+			return fmt.Errorf("%q is not a log format; want console or json%s", words.Clip(s), words.Suggest(s, formats))
+		}
+		return nil
+	})
+	file := textSetting("history", "FILE", "", "append every event to this file, one JSON object per line", func(c *Config) *string { return &c.History })
+	file.set = checked(file.set, func(s string) error {
+		if s == "" {
+			return nil
+		}
+		return directory(filepath.Dir(s))
+	})
 	return []setting{
-		{
-			key: "serverIp", arg: "IP", standard: "",
-			help: "IPv4 address that names this server to operators and other hosts, or a network such as 10.0.0.0/8 that it is taken from (default: the address from which ZooKeeper is reached, else the first that is not loopback, else 127.0.0.1)",
-			set: func(c *Config, s string) error {
-				if s != "" {
-					ip, err := netip.ParseAddr(s)
-					if network, nerr := netip.ParsePrefix(s); err != nil && nerr == nil {
-						ip, err = network.Masked().Addr(), nil
-					}
-					if err != nil || !ip.Is4() {
-						return fmt.Errorf("%q is neither an IPv4 address nor a network such as 10.0.0.0/8", words.Clip(s))
-					}
-				}
-				c.ServerIP = s
-				return nil
-			},
-			show: func(c *Config) string { return c.ServerIP },
-		},
-		{
-			key: "serverInterface", arg: "NAME", standard: "",
-			help: "network interface whose IPv4 address names this server; with --server-ip NETWORK, the address there that is in the network",
-			set:  func(c *Config, s string) error { c.ServerInterface = s; return nil },
-			show: func(c *Config) string { return c.ServerInterface },
-		},
-		{
-			key: "admin", arg: "ADDRESS", standard: defaultAdmin,
-			help: "where status, operations and metrics are served: IP:PORT, a socket's path, or off",
-			set: func(c *Config, s string) error {
-				if s == "" || s == off {
-					c.Admin = nil
-					return nil
-				}
-				a, err := admin.ParseAddress(s)
-				if err != nil {
-					return err
-				}
-				c.Admin = &a
-				return nil
-			},
-			show: func(c *Config) string {
-				if c.Admin == nil {
-					return off
-				}
-				return c.Admin.String()
-			},
-		},
-		{
-			key: "insecureAdmin", arg: "bool", standard: "false",
-			help: "serve on an admin address that other machines can reach, though there is no TLS: who listens in on the way has the token",
-			set:  func(c *Config, s string) error { return setBool(&c.InsecureAdmin, s) },
-			show: func(c *Config) string { return strconv.FormatBool(c.InsecureAdmin) },
-		},
-		{
-			key: "adminTokenFile", arg: "FILE", standard: "",
-			help: "file with the token for operations, mode 0600, made if it does not exist (default: a new token at every start)",
-			set:  func(c *Config, s string) error { c.AdminTokenFile = s; return nil },
-			show: func(c *Config) string { return c.AdminTokenFile },
-		},
-		{
-			key: "dumpPort", arg: "PORT", standard: off,
-			help: "answer ElasticJob's dump request, dump@JOB, on this TCP port of the loopback address, or on IP:PORT; there is no password: it shows the configuration of all jobs",
-			set: func(c *Config, s string) error {
-				if s == "" || s == off {
-					c.DumpAddress = ""
-					return nil
-				}
-				host, port, err := net.SplitHostPort(s)
-				if err != nil {
-					host, port = "127.0.0.1", s
-				}
-				n, err := strconv.ParseUint(port, 10, 16)
-				if _, ierr := netip.ParseAddr(host); err != nil || (host != "" && ierr != nil) {
-					return fmt.Errorf("%q is not a port; want a number up to 65535, IP:PORT or :PORT (all addresses)", words.Clip(s))
-				}
-				c.DumpAddress = net.JoinHostPort(host, strconv.FormatUint(n, 10))
-				return nil
-			},
-			show: func(c *Config) string { return cmp.Or(c.DumpAddress, off) },
-		},
-		{
-			key: "logFormat", arg: "FORMAT", standard: logConsole,
-			help: "console or json",
-			set: func(c *Config, s string) error {
-				if s != logConsole && s != logJSON {
-					return fmt.Errorf("%q is not a log format; want console or json%s", words.Clip(s), words.Suggest(s, []string{logConsole, logJSON}))
-				}
-				c.LogFormat = s
-				return nil
-			},
-			show: func(c *Config) string { return c.LogFormat },
-		},
-		{
-			key: "logLevel", arg: "LEVEL", standard: "info",
-			help: "lowest level of the host's log: debug, info, warn or error",
-			set:  func(c *Config, s string) error { return setLevel(&c.LogLevel, s) },
-			show: func(c *Config) string { return c.LogLevel.String() },
-		},
-		{
-			key: "guestLogLevel", arg: "LEVEL", standard: "info",
-			help: "lowest level of what jobs log: debug, info, warn or error",
-			set:  func(c *Config, s string) error { return setLevel(&c.GuestLogLevel, s) },
-			show: func(c *Config) string { return c.GuestLogLevel.String() },
-		},
-		{
-			key: "history", arg: "FILE", standard: "",
-			help: "append every event to this file, one JSON object per line",
-			set: func(c *Config, s string) error {
-				if s != "" {
-					if err := directory(filepath.Dir(s)); err != nil {
-						return err
-					}
-				}
-				c.History = s
-				return nil
-			},
-			show: func(c *Config) string { return c.History },
-		},
+		serverIP,
+		textSetting("serverInterface", "NAME", "", "network interface whose IPv4 address names this server; with --server-ip NETWORK, the address there that is in the network", func(c *Config) *string { return &c.ServerInterface }),
+		adminSetting(),
+		boolSetting("insecureAdmin", "serve on an admin address that other machines can reach, though there is no TLS: who listens in on the way has the token", func(c *Config) *bool { return &c.InsecureAdmin }),
+		textSetting("adminTokenFile", "FILE", "", "file with the token for operations, mode 0600, made if it does not exist (default: a new token at every start)", func(c *Config) *string { return &c.AdminTokenFile }),
+		dump,
+		format,
+		levelSetting("logLevel", "lowest level of the host's log: debug, info, warn or error", func(c *Config) *zapcore.Level { return &c.LogLevel }),
+		levelSetting("guestLogLevel", "lowest level of what jobs log: debug, info, warn or error", func(c *Config) *zapcore.Level { return &c.GuestLogLevel }),
+		file,
 		{
 			key: "historySize", arg: "SIZE", standard: "auto",
 			help: "most that the history may take, with its older files; auto is 2 % of the disk, 64MiB to 4GiB",
-			set: func(c *Config, s string) error {
-				if s == "auto" {
-					c.HistorySize = 0
-					return nil
-				}
-				n, err := parseSize(s)
-				if err != nil {
-					return err
-				}
-				if n < 64<<10 {
-					return fmt.Errorf("%s is too small; want at least 64KiB", s)
-				}
-				c.HistorySize = n
-				return nil
-			},
+			set:  setHistorySize,
 			show: func(c *Config) string { return jobconfig.ShowSize(c.HistorySize) },
 		},
 		{
@@ -369,86 +328,108 @@ func hostSettings(d defaults) []setting {
 			},
 			show: func(c *Config) string { return strconv.Itoa(c.MaxConcurrency) },
 		},
-		{
-			key: "memoryBudget", arg: "SIZE", standard: "50%",
-			help: "most memory that all guests and compiled modules take together: a size, a part of the machine's or container's memory, or off; one job may have three quarters of it",
-			set: func(c *Config, s string) error {
-				if s == off {
-					s = ""
-				}
-				c.MemoryBudget = s
-				_, err := sizeOrPart(s, func() (uint64, error) { return 1 << 40, nil })
-				return err
-			},
-			show: func(c *Config) string { return cmp.Or(c.MemoryBudget, off) },
-		},
-		{
-			key: "moduleMemory", arg: "SIZE", standard: "25%",
-			help: "most memory that compiled modules take: a size, a part of the machine's or container's memory, or off; beyond it those leave that are needed last, and come back from the cache ahead of their jobs' fires",
-			set: func(c *Config, s string) error {
-				if s == off {
-					s = ""
-				}
-				c.ModuleMemory = s
-				_, err := sizeOrPart(s, func() (uint64, error) { return 1 << 40, nil })
-				return err
-			},
-			show: func(c *Config) string { return cmp.Or(c.ModuleMemory, off) },
-		},
+		memorySetting("memoryBudget", "50%", "most memory that all guests and compiled modules take together: a size, a part of the machine's or container's memory, or off; one job may have three quarters of it", func(c *Config) *string { return &c.MemoryBudget }),
+		memorySetting("moduleMemory", "25%", "most memory that compiled modules take: a size, a part of the machine's or container's memory, or off; beyond it those leave that are needed last, and come back from the cache ahead of their jobs' fires", func(c *Config) *string { return &c.ModuleMemory }),
 		isolationSetting(),
-		{
-			key: "drainTimeout", arg: "DURATION", standard: "30s",
-			help: "how long running items may go on after Ctrl-C or SIGTERM; 0 is not at all",
-			set:  func(c *Config, s string) error { return setDuration(&c.DrainTimeout, s, 0) },
-			show: func(c *Config) string { return words.Duration(c.DrainTimeout) },
-		},
-		{
-			key: "clockBound", arg: "DURATION", standard: "5s",
-			help: "how far this host's clock may be ahead of the registry's: nothing begins earlier than that before its instant by the registry's clock; off is no bound",
-			set: func(c *Config, s string) error {
-				if s == off {
-					c.ClockBound = -1
-					return nil
-				}
-				return setDuration(&c.ClockBound, s, leastClockBound)
-			},
-			show: func(c *Config) string {
-				if c.ClockBound < 0 {
-					return off
-				}
-				return words.Duration(c.ClockBound)
-			},
-		},
-		{
-			key: "keepServers", arg: "DURATION", standard: "24h",
-			help: "how long the registry keeps the node of an enabled server without an instance of a job; 0 is for ever",
-			set:  func(c *Config, s string) error { return setDuration(&c.KeepServers, s, 0) },
-			show: func(c *Config) string { return words.Duration(c.KeepServers) },
-		},
-		{
-			key: "cache", arg: "DIR", standard: d.cache,
-			help: "keep compiled modules in this directory, which only its owner may write to; off keeps them in memory",
-			set: func(c *Config, s string) error {
-				if s == off {
-					s = ""
-				}
-				c.Cache = s
+		durationSetting("drainTimeout", "30s", 0, "how long running items may go on after Ctrl-C or SIGTERM; 0 is not at all", func(c *Config) *time.Duration { return &c.DrainTimeout }),
+		clockBoundSetting(),
+		durationSetting("keepServers", "24h", 0, "how long the registry keeps the node of an enabled server without an instance of a job; 0 is for ever", func(c *Config) *time.Duration { return &c.KeepServers }),
+		offSetting(textSetting("cache", "DIR", d.cache, "keep compiled modules in this directory, which only its owner may write to; off keeps them in memory", func(c *Config) *string { return &c.Cache })),
+		durationSetting("rescan", "30s", time.Second, "time between two full looks at the plugins directory; changes are seen at once as a rule", func(c *Config) *time.Duration { return &c.Rescan }),
+	}
+}
+
+// checkServerIP accepts an IPv4 address, a network of them, or nothing.
+func checkServerIP(s string) error {
+	if s == "" {
+		return nil
+	}
+	ip, err := netip.ParseAddr(s)
+	if network, nerr := netip.ParsePrefix(s); err != nil && nerr == nil {
+		ip, err = network.Masked().Addr(), nil
+	}
+	if err != nil || !ip.Is4() {
+		return fmt.Errorf("%q is neither an IPv4 address nor a network such as 10.0.0.0/8", words.Clip(s))
+	}
+	return nil
+}
+
+// adminSetting is where the host is looked at and steered.
+func adminSetting() setting {
+	return setting{
+		key: "admin", arg: "ADDRESS", standard: defaultAdmin,
+		help: "where status, operations and metrics are served: IP:PORT, a socket's path, or off",
+		set: func(c *Config, s string) error {
+			c.Admin = nil
+			if s == "" || s == off {
 				return nil
-			},
-			show: func(c *Config) string {
-				if c.Cache == "" {
-					return off
-				}
-				return c.Cache
-			},
+			}
+			a, err := admin.ParseAddress(s)
+			if err == nil {
+				c.Admin = &a
+			}
+			return err
 		},
-		{
-			key: "rescan", arg: "DURATION", standard: "30s",
-			help: "time between two full looks at the plugins directory; changes are seen at once as a rule",
-			set:  func(c *Config, s string) error { return setDuration(&c.Rescan, s, time.Second) },
-			show: func(c *Config) string { return words.Duration(c.Rescan) },
+		show: func(c *Config) string {
+			if c.Admin == nil {
+				return off
+			}
+			return c.Admin.String()
 		},
 	}
+}
+
+func setDumpAddress(c *Config, s string) error {
+	if s == "" {
+		c.DumpAddress = ""
+		return nil
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		host, port = "127.0.0.1", s
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if _, ierr := netip.ParseAddr(host); err != nil || (host != "" && ierr != nil) {
+		return fmt.Errorf("%q is not a port; want a number up to 65535, IP:PORT or :PORT (all addresses)", words.Clip(s))
+	}
+	c.DumpAddress = net.JoinHostPort(host, strconv.FormatUint(n, 10))
+	return nil
+}
+
+func setHistorySize(c *Config, s string) error {
+	if s == "auto" {
+		c.HistorySize = 0
+		return nil
+	}
+	n, err := parseSize(s)
+	if err != nil {
+		return err
+	}
+	if n < 64<<10 {
+		return fmt.Errorf("%s is too small; want at least 64KiB", s)
+	}
+	c.HistorySize = n
+	return nil
+}
+
+// clockBoundSetting is how far the host's clock may be ahead.
+func clockBoundSetting() setting {
+	s := durationSetting("clockBound", "5s", leastClockBound, "how far this host's clock may be ahead of the registry's: nothing begins earlier than that before its instant by the registry's clock; off is no bound", func(c *Config) *time.Duration { return &c.ClockBound })
+	set, show := s.set, s.show
+	s.set = func(c *Config, text string) error {
+		if text == off {
+			c.ClockBound = -1
+			return nil
+		}
+		return set(c, text)
+	}
+	s.show = func(c *Config) string {
+		if c.ClockBound < 0 {
+			return off
+		}
+		return show(c)
+	}
+	return s
 }
 
 // isolationSetting says whose guests run in processes of their own.

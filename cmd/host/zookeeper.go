@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -59,13 +58,6 @@ func parseRegistry(s string) (string, error) {
 
 // zooKeeperSettings are those of the connection.
 func zooKeeperSettings() []setting {
-	text := func(key, arg, help string, field func(z *ensemble.Ensemble) *string) setting {
-		return setting{
-			key: key, arg: arg, help: help,
-			set:  func(c *Config, s string) error { *field(&c.ZooKeeper) = s; return nil },
-			show: func(c *Config) string { return *field(&c.ZooKeeper) },
-		}
-	}
 	return []setting{
 		{
 			key: "zk", arg: "SERVERS", standard: "",
@@ -91,23 +83,13 @@ func zooKeeperSettings() []setting {
 			},
 			show: func(c *Config) string { return words.Duration(c.ZooKeeper.SessionTimeout) },
 		},
-		{
-			key: "wait", arg: "DURATION", standard: "0s",
-			help: "how long to wait for ZooKeeper at the start before giving up; 0 is for ever",
-			set:  func(c *Config, s string) error { return setDuration(&c.Wait, s, 0) },
-			show: func(c *Config) string { return words.Duration(c.Wait) },
-		},
-		{
-			key: "zkTls", arg: "bool", standard: "false",
-			help: "speak TLS to ZooKeeper; the other --zk-tls settings imply it",
-			set:  func(c *Config, s string) error { return setBool(&c.ZooKeeper.TLS, s) },
-			show: func(c *Config) string { return strconv.FormatBool(c.ZooKeeper.TLS) },
-		},
-		text("zkTlsCa", "FILE", "certificates, PEM, that ZooKeeper's are checked against (default: the system's)", func(z *ensemble.Ensemble) *string { return &z.CAFile }),
-		text("zkTlsCert", "FILE", "certificate, PEM, by which ZooKeeper knows this client", func(z *ensemble.Ensemble) *string { return &z.CertFile }),
-		text("zkTlsKey", "FILE", "key, PEM, of that certificate", func(z *ensemble.Ensemble) *string { return &z.KeyFile }),
-		text("zkTlsServerName", "NAME", "name in the servers' certificates (default: the one that is dialled)", func(z *ensemble.Ensemble) *string { return &z.ServerName }),
-		text("zkCredentialsFile", "FILE", "file with user:password for ZooKeeper's digest authentication, or "+ensemble.CredentialsVariable+" in the environment; all nodes are made for that user only", func(z *ensemble.Ensemble) *string { return &z.CredentialsFile }),
+		durationSetting("wait", "0s", 0, "how long to wait for ZooKeeper at the start before giving up; 0 is for ever", func(c *Config) *time.Duration { return &c.Wait }),
+		boolSetting("zkTls", "speak TLS to ZooKeeper; the other --zk-tls settings imply it", func(c *Config) *bool { return &c.ZooKeeper.TLS }),
+		textSetting("zkTlsCa", "FILE", "", "certificates, PEM, that ZooKeeper's are checked against (default: the system's)", func(c *Config) *string { return &c.ZooKeeper.CAFile }),
+		textSetting("zkTlsCert", "FILE", "", "certificate, PEM, by which ZooKeeper knows this client", func(c *Config) *string { return &c.ZooKeeper.CertFile }),
+		textSetting("zkTlsKey", "FILE", "", "key, PEM, of that certificate", func(c *Config) *string { return &c.ZooKeeper.KeyFile }),
+		textSetting("zkTlsServerName", "NAME", "", "name in the servers' certificates (default: the one that is dialled)", func(c *Config) *string { return &c.ZooKeeper.ServerName }),
+		textSetting("zkCredentialsFile", "FILE", "", "file with user:password for ZooKeeper's digest authentication, or "+ensemble.CredentialsVariable+" in the environment; all nodes are made for that user only", func(c *Config) *string { return &c.ZooKeeper.CredentialsFile }),
 	}
 }
 
