@@ -124,6 +124,15 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 	if !want(mountsKey) {
 		return result, errors.Join(l.problems...)
 	}
+	l.checkMounts()
+	if len(l.problems) > 0 {
+		return nil, errors.Join(l.problems...)
+	}
+	return result, nil
+}
+
+// checkMounts checks each job's mounts.
+func (l *loader) checkMounts() {
 	for _, job := range slices.Sorted(maps.Keys(l.mounts)) {
 		guests := make(map[string]bool)
 		for _, m := range l.mounts[job] {
@@ -137,10 +146,6 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 			guests[m.Guest] = true
 		}
 	}
-	if len(l.problems) > 0 {
-		return nil, errors.Join(l.problems...)
-	}
-	return result, nil
 }
 
 // setCeilings takes over the entries that were given; the defaults come last.

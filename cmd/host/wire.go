@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,22 +37,27 @@ import (
 //	                 registry ───────────┴─► host ─► events ─► metrics, history, view
 //	                                           └────► admin address
 type system struct {
+	program *program
 	loaded  *loaded
 	log     *zap.Logger
-	output  *console.Output
-	console *console.Console // of the terminal; nil if stdout is none
-	view    *view.View
-	host    *host.Host
-	catalog *catalog.Catalog
-	admin   *admin.Server // nil if it is off
-	dump    *dump.Server  // nil if it is off
+	// guestLog takes the lines of guests.
+	guestLog *zap.Logger
+	output   *console.Output
+	console  *console.Console // of the terminal; nil if stdout is none
+	view     *view.View
+	host     *host.Host
+	catalog  *catalog.Catalog
+	admin    *admin.Server // nil if it is off
+	dump     *dump.Server  // nil if it is off
 	// registry gives the host its sessions; serverIP names the server there.
 	registry *session.Sessions
 	serverIP string
 	life     *life.Life
 	closers  []func() error
-	// history describes the history file; nil if there is none.
-	history func() *admin.History
+	metrics  *admin.Metrics
+	events   *history.Writer // nil: there is no history file
+	runtime  *plugin.Runtime
+	workers  *process.Workers // nil: this program cannot be started once more
 	// left says that the catalog was not waited for; see run.
 	left bool
 }
@@ -80,15 +86,21 @@ func (s *system) close() error {
 
 // wire builds the system. Nothing runs yet but the goroutines that carry lines
 // and events, which close joins.
-func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
-	s := &system{loaded: l}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
+func (p *program) wire(ctx context.Context, l *loaded) (*system, error) {
+	s := &system{program: p, loaded: l}
+	for _, part := range []func(context.Context) error{
+		s.wireOutput, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireRegistry, s.wireAddress, s.wireHost, s.wireAdmin, s.wireDump,
+	} {
+		if err := part(ctx); err != nil {
+			return nil, errors.Join(err, s.close())
 		}
-	}()
+	}
+	return s, nil
+}
 
-	// What people see.
+// wireOutput makes what people see.
+func (s *system) wireOutput(context.Context) error {
+	p, l := s.program, s.loaded
 	out := console.NewOutput()
 	s.output = out
 	s.onClose("output", func() error { out.Close(); return nil })
@@ -101,58 +113,57 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		}
 	}
 	s.log = console.NewLogger(l.LogFormat == logJSON, l.LogLevel, logTo, logOut)
-	guests := console.NewLogger(l.LogFormat == logJSON, l.GuestLogLevel, logTo, logOut)
+	s.guestLog = console.NewLogger(l.LogFormat == logJSON, l.GuestLogLevel, logTo, logOut)
 	show := view.ShowLog(s.log)
 	if s.console != nil {
 		show = view.ShowRow(s.console, l.LogLevel)
 	}
 	s.view = view.New(show, s.console != nil)
 	s.onClose("view", func() error { s.view.Close(); return nil })
+	return nil
+}
 
-	// Where events go. The host is asked for its status only after it was made,
-	// below.
-	metrics := admin.NewMetrics(versionText(), func() host.Status { return s.host.Status() })
-	var events *history.Writer
-	if l.History != "" {
-		events, err = history.Open(history.Options{Path: l.History, MaxBytes: l.HistorySize, Ceilings: l.Ceilings, Logger: s.log,
-			OnOverQuota: func(job string) {
-				metrics.Observe(host.Event{Kind: host.EventOverQuota, Job: job, Ceiling: ceiling.HistoryBytes, Count: 1})
-			}})
-		if err != nil {
-			return nil, err
-		}
-		s.onClose("history", events.Close)
+// wireEvents makes where events go. The host is asked for its status only after
+// it was made.
+func (s *system) wireEvents(context.Context) (err error) {
+	l := s.loaded
+	s.metrics = admin.NewMetrics(versionText(), func() host.Status { return s.host.Status() })
+	if l.History == "" {
+		return nil
 	}
-	if events != nil {
-		err = metrics.CounterFunc("history_events_dropped_total", "Events that are not in the history file.",
-			func() float64 { return float64(events.Dropped()) })
-		if err != nil {
-			return nil, err
-		}
-		err = metrics.GaugeFunc("history_failing", "1 while the history file cannot be written.", func() float64 {
-			if events.Trouble() != nil {
+	s.events, err = history.Open(history.Options{Path: l.History, MaxBytes: l.HistorySize, Ceilings: l.Ceilings, Logger: s.log,
+		OnOverQuota: func(job string) {
+			s.metrics.Observe(host.Event{Kind: host.EventOverQuota, Job: job, Ceiling: ceiling.HistoryBytes, Count: 1})
+		}})
+	if err != nil {
+		return err
+	}
+	s.onClose("history", s.events.Close)
+	return errors.Join(
+		s.metrics.CounterFunc("history_events_dropped_total", "Events that are not in the history file.",
+			func() float64 { return float64(s.events.Dropped()) }),
+		s.metrics.GaugeFunc("history_failing", "1 while the history file cannot be written.", func() float64 {
+			if s.events.Trouble() != nil {
 				return 1
 			}
 			return 0
-		})
-		if err != nil {
-			return nil, err
-		}
-		s.history = func() *admin.History { return historyState(events) }
-	}
+		}))
+}
 
-	// What runs jobs.
+// wireRuntime makes what runs modules.
+func (s *system) wireRuntime(ctx context.Context) error {
+	p, l := s.program, s.loaded
 	memory, err := sizeOrPart(l.MemoryBudget, machineMemory)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("memoryBudget: %w", err)}
+		return usageError{fmt.Errorf("memoryBudget: %w", err)}
 	}
 	modules, err := sizeOrPart(l.ModuleMemory, machineMemory)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("moduleMemory: %w", err)}
+		return usageError{fmt.Errorf("moduleMemory: %w", err)}
 	}
-	runtime, err := newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: p.compiler(), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: p.paceCollector(), Logger: console.Slog(s.log)})
+	s.runtime, err = newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: p.compiler(), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: p.paceCollector(), Logger: console.Slog(s.log)})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.onClose("runtime", func() error {
 		if s.left {
@@ -160,107 +171,112 @@ func (p *program) wire(ctx context.Context, l *loaded) (_ *system, err error) {
 		}
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), runtimeGrace)
 		defer cancel()
-		return runtime.Close(grace)
+		return s.runtime.Close(grace)
 	})
-	if err := memoryMetrics(metrics, runtime.Memory); err != nil {
-		return nil, err
+	if err := memoryMetrics(s.metrics, s.runtime.Memory); err != nil {
+		return err
 	}
-	workers := p.newWorkers(runtime, console.Slog(s.log))
-	if workers != nil {
-		s.onClose("worker processes", func() error { workers.Close(); return nil })
-		if err := workerMetrics(metrics, workers.Stats); err != nil {
-			return nil, err
-		}
+	if s.workers = p.newWorkers(s.runtime, console.Slog(s.log)); s.workers == nil {
+		return nil
 	}
-	// The view shows what jobs come, change and go; of the catalog's own
-	// lines that leaves what is wrong.
-	catalogLog := s.log
-	if !s.log.Core().Enabled(zap.DebugLevel) {
-		catalogLog = console.AtLeast(s.log, zap.WarnLevel)
+	s.onClose("worker processes", func() error { s.workers.Close(); return nil })
+	return workerMetrics(s.metrics, s.workers.Stats)
+}
+
+// wireCatalog makes what reads the plugins directory. The view shows what jobs
+// come, change and go; of the catalog's own lines that leaves what is wrong.
+func (s *system) wireCatalog(context.Context) (err error) {
+	l := s.loaded
+	log := s.log
+	if !log.Core().Enabled(zap.DebugLevel) {
+		log = console.AtLeast(log, zap.WarnLevel)
 	}
 	s.catalog, err = catalog.New(catalog.Options{
-		Dir: l.Plugins, Runtime: runtime, Mounts: l.Mounts, Ceilings: l.Ceilings,
-		Workers: workers, Isolate: l.Isolation, Concurrency: l.MaxConcurrency, Logger: catalogLog, Notices: s.log, Cache: l.Cache, Rescan: l.Rescan,
+		Dir: l.Plugins, Runtime: s.runtime, Mounts: l.Mounts, Ceilings: l.Ceilings,
+		Workers: s.workers, Isolate: l.Isolation, Concurrency: l.MaxConcurrency, Logger: log, Notices: s.log, Cache: l.Cache, Rescan: l.Rescan,
 	})
-	if err != nil {
-		return nil, err
-	}
-	if s.registry, err = session.Open(l.backend(), l.Namespace, l.Wait, s.log, metrics.Operation); err != nil {
-		return nil, err
+	return err
+}
+
+// wireRegistry makes the sessions, and the proof of life that they need.
+func (s *system) wireRegistry(context.Context) (err error) {
+	p, l := s.program, s.loaded
+	if s.registry, err = session.Open(l.backend(), l.Namespace, l.Wait, s.log, s.metrics.Operation); err != nil {
+		return err
 	}
 	s.onClose("registry", func() error { return s.registry.Close() })
+	shared := s.registry.Backend.Shared()
 	// Of registry and cache, whose directories are there now.
 	record := l.Cache
-	if !s.registry.Backend.Shared() && l.Data != "" {
+	if !shared && l.Data != "" {
 		record = l.Data
 	}
 	s.life = life.New(life.Options{Timer: p.deadMan(l), IfAny: l.DeadMan == auto, Dir: record, Getenv: p.getenv, Log: s.log})
 	s.onClose("proof of life", s.life.Close)
-	if err := s.life.Metrics(metrics); err != nil {
-		return nil, err
-	}
 	s.registry.Fence = s.life.Fence
-	if s.registry.Backend.Shared() {
-		if err := metrics.Sessions(s.registry.About); err != nil {
-			return nil, err
-		}
+	if err := s.life.Metrics(s.metrics); err != nil || !shared {
+		return err
 	}
-	doubt := ""
-	if s.serverIP, doubt, err = serverip.Choose(ctx, serverip.Wanted{Address: l.ServerIP, Iface: l.ServerInterface, Servers: l.backend().Servers()}); err != nil {
-		return nil, usageError{err}
+	return s.metrics.Sessions(s.registry.About)
+}
+
+// wireAddress chooses the address that names this server.
+func (s *system) wireAddress(ctx context.Context) error {
+	l := s.loaded
+	ip, doubt, err := serverip.Choose(ctx, serverip.Wanted{Address: l.ServerIP, Iface: l.ServerInterface, Servers: l.backend().Servers()})
+	if err != nil {
+		return usageError{err}
 	}
 	if doubt != "" {
 		s.log.Warn("this server's address is chosen by its interfaces; choose it with --server-ip if that is wrong",
-			zap.String("serverIp", s.serverIP), zap.String("because", doubt))
+			zap.String("serverIp", ip), zap.String("because", doubt))
 	}
-	drain := l.DrainTimeout
-	if drain == 0 {
-		drain = -1 // as host.Config has it
-	}
-	keep := l.KeepServers
-	if keep == 0 {
-		keep = -1
-	}
+	s.serverIP = ip
+	return nil
+}
+
+// wireHost makes the host.
+func (s *system) wireHost(context.Context) (err error) {
+	l := s.loaded
 	s.host, err = host.New(host.Config{
 		Dial:           s.registry.Begin,
 		Namespace:      l.Namespace,
 		ServerIP:       s.serverIP,
 		MaxConcurrency: l.MaxConcurrency,
 		Ceilings:       l.Ceilings,
-		DrainTimeout:   drain,
+		DrainTimeout:   cmp.Or(l.DrainTimeout, -1), // as host.Config has it
 		ClockBound:     l.ClockBound,
-		KeepServers:    keep,
+		KeepServers:    cmp.Or(l.KeepServers, -1),
 		OnStuck:        s.stuck,
 		StopGrace:      s.registry.StopGrace,
 		OnEvent: func(e host.Event) { // none of them blocks
-			metrics.Observe(e)
-			if events != nil {
-				events.Add(e)
+			s.metrics.Observe(e)
+			if s.events != nil {
+				s.events.Add(e)
 			}
 			s.view.Add(e)
 		},
-		OnLog:    func(g host.GuestLog) { console.GuestLog(guests, g) },
-		OnMetric: metrics.Guest,
+		OnLog:    func(g host.GuestLog) { console.GuestLog(s.guestLog, g) },
+		OnMetric: s.metrics.Guest,
 		LastEnd:  s.life.LastEnd(),
 		HostInfo: "wasmjob " + versionText() + " " + platform(),
 		Logger:   s.log,
 	})
+	return err
+}
+
+// wireDump makes what answers ElasticJob's dump request.
+func (s *system) wireDump(context.Context) (err error) {
+	l := s.loaded
+	if l.DumpAddress == "" {
+		return nil
+	}
+	s.dump, err = dump.Listen(dump.Options{Address: l.DumpAddress, Namespace: l.Namespace, Read: s.read, Logger: s.log})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if l.Admin != nil {
-		if err := s.wireAdmin(p, metrics); err != nil {
-			return nil, err
-		}
-	}
-	if l.DumpAddress != "" {
-		s.dump, err = dump.Listen(dump.Options{Address: l.DumpAddress, Namespace: l.Namespace, Read: s.read, Logger: s.log})
-		if err != nil {
-			return nil, err
-		}
-		s.onClose("dump port", s.dump.Close)
-	}
-	return s, nil
+	s.onClose("dump port", s.dump.Close)
+	return nil
 }
 
 // memoryMetrics shows what guests and compiled code take of the memory budget.
@@ -310,8 +326,12 @@ func (s *system) stuck(jobs []string) {
 	os.Exit(exitStuck)
 }
 
-func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
+// wireAdmin makes the admin address.
+func (s *system) wireAdmin(context.Context) error {
 	l := s.loaded
+	if l.Admin == nil {
+		return nil
+	}
 	token, err := l.token()
 	if err != nil {
 		return err
@@ -321,9 +341,9 @@ func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
 		about.Plugins = abs
 	}
 	s.admin, err = admin.Listen(admin.Options{
-		Address: *l.Admin, Token: token, Host: s.host, Metrics: metrics.Handler(s.log), About: about, Pending: s.pending, Logger: s.log,
+		Address: *l.Admin, Token: token, Host: s.host, Metrics: s.metrics.Handler(s.log), About: about, Pending: s.pending, Logger: s.log,
 		Registry: admin.NewRegistry(l.Namespace, s.registry.Session), Session: s.registry.About, Waiting: s.registry.WaitsFor,
-		History: s.history, Warnings: s.warnings,
+		History: s.historyState, Warnings: s.warnings,
 	})
 	if err != nil {
 		return fmt.Errorf("%w (--admin ADDRESS or --admin off)", err)
@@ -333,7 +353,7 @@ func (s *system) wireAdmin(p *program, metrics *admin.Metrics) error {
 		s.log.Warn("the admin address can be reached from other machines, without TLS", zap.Stringer("address", s.admin.Address()))
 	}
 	note := admin.Note{Address: s.admin.Address().String(), Token: token, PID: os.Getpid(), Plugins: about.Plugins, Started: time.Now()}
-	if remove, err := note.Leave(admin.NoteDirs(p.getenv)); err != nil {
+	if remove, err := note.Leave(admin.NoteDirs(s.program.getenv)); err != nil {
 		s.log.Warn("clients will not find this host by themselves: they need --admin and --token-file", zap.Error(err))
 	} else {
 		s.onClose("note for clients", remove)
@@ -348,6 +368,14 @@ func (s *system) read(ctx context.Context, queries ...registry.Query) ([]registr
 		return nil, host.ErrNotLive
 	}
 	return c.Read(ctx, queries...)
+}
+
+// historyState describes the history file; nil if there is none.
+func (s *system) historyState() *admin.History {
+	if s.events == nil {
+		return nil
+	}
+	return historyState(s.events)
 }
 
 // historyState describes the history file.

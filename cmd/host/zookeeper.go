@@ -95,80 +95,99 @@ func zooKeeperSettings() []setting {
 
 // registryChoice fits together what was said about the registry.
 func (l *loader) registryChoice(c *Config, secret string) {
-	z := &c.ZooKeeper
-	given := func(key string) bool { return l.origins[key] != "default" }
-	bad := func(key, format string, args ...any) { l.problem(l.origins[key], key, fmt.Errorf(format, args...)) }
-	if connect, ok := strings.CutPrefix(c.Registry, zooKeeperScheme); ok {
-		c.Registry = registryZooKeeper
-		if z.Connect != "" && z.Connect != connect {
-			bad("registry", "the servers are %s here and %s in zk (%s); leave one of the two out", connect, z.Connect, l.origins["zk"])
-		} else if z.Connect == "" {
-			z.Connect, l.origins["zk"] = connect, l.origins["registry"]+", which names them"
-		}
-	}
-	if z.Connect != "" && !given("registry") {
-		c.Registry, l.origins["registry"] = registryZooKeeper, l.origins["zk"]+", which implies it"
-	}
+	l.chooseRegistry(c)
 	if c.Registry != registryZooKeeper {
-		for _, s := range zooKeeperSettings() {
-			if !given(s.key) {
-				continue
-			}
-			if s.key == "zk" && z.Connect != "" {
-				bad("zk", "ZooKeeper's servers are named, but the registry is %s (%s); leave one of the two out", c.Registry, l.origins["registry"])
-				return
-			}
-			if s.key != "zk" && s.show(c) != s.standard {
-				bad(s.key, "has a meaning for ZooKeeper only; name its servers with --zk")
-			}
-		}
+		l.withoutZooKeeper(c)
 		return
 	}
-	if z.Connect == "" {
-		bad("registry", "zookeeper needs its servers: --registry zookeeper://HOST:PORT,HOST:PORT or --zk HOST:PORT,HOST:PORT")
+	if c.ZooKeeper.Connect == "" {
+		l.bad("registry", "zookeeper needs its servers: --registry zookeeper://HOST:PORT,HOST:PORT or --zk HOST:PORT,HOST:PORT")
 	}
 	if c.Data != "" {
 		l.warnings = append(l.warnings, "data ("+l.origins["data"]+") has no meaning with ZooKeeper, which keeps everything itself")
 	}
+	l.chooseTLS(&c.ZooKeeper)
+	l.chooseCredentials(&c.ZooKeeper, secret)
+}
+
+func (l *loader) given(key string) bool { return l.origins[key] != "default" }
+
+func (l *loader) bad(key, format string, args ...any) {
+	l.problem(l.origins[key], key, fmt.Errorf(format, args...))
+}
+
+// chooseRegistry takes servers out of the registry's address, and lets servers
+// mean ZooKeeper.
+func (l *loader) chooseRegistry(c *Config) {
+	z := &c.ZooKeeper
+	if connect, ok := strings.CutPrefix(c.Registry, zooKeeperScheme); ok {
+		c.Registry = registryZooKeeper
+		if z.Connect != "" && z.Connect != connect {
+			l.bad("registry", "the servers are %s here and %s in zk (%s); leave one of the two out", connect, z.Connect, l.origins["zk"])
+		} else if z.Connect == "" {
+			z.Connect, l.origins["zk"] = connect, l.origins["registry"]+", which names them"
+		}
+	}
+	if z.Connect != "" && !l.given("registry") {
+		c.Registry, l.origins["registry"] = registryZooKeeper, l.origins["zk"]+", which implies it"
+	}
+}
+
+// withoutZooKeeper refuses what has a meaning for ZooKeeper only.
+func (l *loader) withoutZooKeeper(c *Config) {
+	if c.ZooKeeper.Connect != "" && l.given("zk") {
+		l.bad("zk", "ZooKeeper's servers are named, but the registry is %s (%s); leave one of the two out", c.Registry, l.origins["registry"])
+		return
+	}
+	for _, s := range zooKeeperSettings() {
+		if s.key != "zk" && l.given(s.key) && s.show(c) != s.standard {
+			l.bad(s.key, "has a meaning for ZooKeeper only; name its servers with --zk")
+		}
+	}
+}
+
+// chooseTLS lets the files of TLS imply it, and reads them.
+func (l *loader) chooseTLS(z *ensemble.Ensemble) {
 	for _, key := range []string{"zkTlsCa", "zkTlsCert", "zkTlsKey", "zkTlsServerName"} {
-		if !given(key) {
+		if !l.given(key) || z.TLS {
 			continue
 		}
-		if given("zkTls") && !z.TLS {
-			bad(key, "is given, but TLS is switched off (%s)", l.origins["zkTls"])
+		if l.given("zkTls") {
+			l.bad(key, "is given, but TLS is switched off (%s)", l.origins["zkTls"])
 		}
-		if !z.TLS {
-			z.TLS, l.origins["zkTls"] = true, l.origins[key]+", which implies it"
-		}
+		z.TLS, l.origins["zkTls"] = true, l.origins[key]+", which implies it"
 	}
 	if (z.CertFile == "") != (z.KeyFile == "") {
 		key := "zkTlsCert"
 		if z.KeyFile != "" {
 			key = "zkTlsKey"
 		}
-		bad(key, "a certificate and its key go together; give both --zk-tls-cert and --zk-tls-key")
+		l.bad(key, "a certificate and its key go together; give both --zk-tls-cert and --zk-tls-key")
 	} else if z.TLS {
 		if _, err := z.TLSConfig(); err != nil {
 			l.problems = append(l.problems, err)
 		}
 	}
-	z.Credentials = secret
+}
+
+// chooseCredentials takes them from the file, or from the environment.
+func (l *loader) chooseCredentials(z *ensemble.Ensemble, secret string) {
 	from := ensemble.CredentialsVariable
+	z.Credentials = secret
 	if z.CredentialsFile != "" {
 		if secret != "" {
-			bad("zkCredentialsFile", "credentials are in %s, too; give them once", ensemble.CredentialsVariable)
+			l.bad("zkCredentialsFile", "credentials are in %s, too; give them once", ensemble.CredentialsVariable)
 			return
 		}
 		read, warning, err := ensemble.ReadCredentials(z.CredentialsFile)
 		if err != nil {
-			bad("zkCredentialsFile", "%w", err)
+			l.bad("zkCredentialsFile", "%w", err)
 			return
 		}
 		if warning != "" {
 			l.warnings = append(l.warnings, warning)
 		}
-		z.Credentials = read
-		from = z.CredentialsFile
+		z.Credentials, from = read, z.CredentialsFile
 	}
 	if z.Credentials == "" {
 		l.warnings = append(l.warnings, "there are no credentials for ZooKeeper: whoever reaches it can change the jobs, and what they run with; give them with --zk-credentials-file")
