@@ -131,8 +131,7 @@ item or run; 2 the command line; 4 something runs on, or was not waited for.`,
 			})
 		},
 	}
-	cmd.Flags().IntVar(&item, "item", -1, "only this item, `N` from 0")
-	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
+	addItemFlag(cmd, &item)
 	cmd.Flags().StringVar(&run, "run", "", "only the run with this `ID`, if it is what runs")
 	f.add(cmd)
 	t = p.addTarget(cmd)
@@ -262,8 +261,7 @@ shows which are held back, and which hosts died.`,
 			})
 		},
 	}
-	cmd.Flags().IntVar(&item, "item", -1, "only this item, `N` from 0")
-	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
+	addItemFlag(cmd, &item)
 	t = p.addTarget(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd

@@ -384,10 +384,50 @@ with --now is ended as by 'wasmjob kill', whose exit codes it has then.
 the same is enabled again, and with a durable registry it outlives the hosts.`, false)
 }
 
+// switching is an enable or a disable: what its flags ask for.
+type switching struct {
+	enable   bool
+	done     string // as the message says it
+	server   string
+	item     int // -1: none
+	all, now bool
+	ending   killFlags
+}
+
+func (w *switching) check(cmd *cobra.Command) error {
+	byItem := cmd.Flags().Changed("item")
+	switch {
+	case byItem && w.all:
+		return usagef("--item and --all do not go together")
+	case byItem && w.server != "":
+		return usagef("--item and --server do not go together")
+	case byItem && w.item < 0:
+		return usagef("--item: %d is not a number from 0", w.item)
+	case !w.now && w.ending.given(cmd):
+		return usagef("--grace, --wait and --json go with --now")
+	}
+	return nil
+}
+
+// perform switches a job, or all if it is empty, and says what it did.
+func (w *switching) perform(ctx context.Context, o operator, job string) (what string, err error) {
+	jobs, servers, items := o.Disable, o.DisableServer, o.DisableItem
+	if w.enable {
+		jobs, servers, items = o.Enable, o.EnableServer, o.EnableItem
+	}
+	of := cmp.Or(job, "all jobs")
+	if w.server != "" {
+		return w.done + " server " + w.server + " for " + of, servers(ctx, job, w.server)
+	}
+	if w.item >= 0 {
+		return fmt.Sprintf("%s item %d of %s", w.done, w.item, of), items(ctx, job, w.item)
+	}
+	return w.done + " " + of, jobs(ctx, job)
+}
+
 func (p *program) switchCommand(name, done, short, long string, enable bool) *cobra.Command {
 	var t *target
-	var ending killFlags
-	item, all, now, server := -1, false, false, ""
+	w := switching{enable: enable, done: done}
 	example := "  wasmjob NAME cities\n  wasmjob NAME cities --server 10.0.0.7\n  wasmjob NAME cities --item 2\n  wasmjob NAME --server 10.0.0.7\n  wasmjob NAME --all"
 	if !enable {
 		example += "\n  wasmjob NAME cities --now --grace 30s"
@@ -398,69 +438,53 @@ func (p *program) switchCommand(name, done, short, long string, enable bool) *co
 		Long:    long,
 		Example: strings.ReplaceAll(example, "NAME", name),
 		Args: func(cmd *cobra.Command, args []string) error {
-			if all || (len(args) == 0 && server != "") {
+			if w.all || (len(args) == 0 && w.server != "") {
 				return exactly()(cmd, args)
 			}
 			return exactly("the job's name (or --all, or --server IP)")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			byItem := cmd.Flags().Changed("item")
-			switch {
-			case byItem && all:
-				return usagef("--item and --all do not go together")
-			case byItem && server != "":
-				return usagef("--item and --server do not go together")
-			case byItem && item < 0:
-				return usagef("--item: %d is not a number from 0", item)
-			case !now && ending.given(cmd):
-				return usagef("--grace, --wait and --json go with --now")
+			if err := w.check(cmd); err != nil {
+				return err
 			}
-			o, err := ending.options()
+			o, err := w.ending.options()
 			if err != nil {
 				return err
 			}
-			o.Server, o.Item = server, item
+			o.Server, o.Item = w.server, w.item
+			job := ""
+			if len(args) > 0 {
+				job = args[0]
+			}
 			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
-				job, servers, items := r.Disable, r.DisableServer, r.DisableItem
-				if enable {
-					job, servers, items = r.Enable, r.EnableServer, r.EnableItem
+				what, err := w.perform(ctx, r, job)
+				err = r.similar(ctx, job, err)
+				if !w.now || !w.ending.asJSON {
+					err = p.done(err, what)
 				}
-				subject := ""
-				if len(args) > 0 {
-					subject = args[0]
-				}
-				of := cmp.Or(subject, "all jobs")
-				var err error
-				what := done + " " + of
-				switch {
-				case server != "":
-					err, what = servers(ctx, subject, server), done+" server "+server+" for "+of
-				case byItem:
-					err, what = items(ctx, subject, item), fmt.Sprintf("%s item %d of %s", done, item, of)
-				default:
-					err = job(ctx, subject)
-				}
-				if err = r.similar(ctx, subject, err); now && ending.asJSON && err == nil {
-					return p.endNow(ctx, r, subject, ending, o)
-				}
-				if err = p.done(err, what); err != nil || !now {
+				if err != nil || !w.now {
 					return err
 				}
-				return p.endNow(ctx, r, subject, ending, o)
+				return p.endNow(ctx, r, job, w.ending, o)
 			})
 		},
 	}
 	if !enable {
-		cmd.Flags().BoolVar(&now, "now", false, "end what runs, too")
-		ending.add(cmd)
+		cmd.Flags().BoolVar(&w.now, "now", false, "end what runs, too")
+		w.ending.add(cmd)
 	}
-	cmd.Flags().IntVar(&item, "item", -1, "only this item, `N` from 0")
-	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
-	cmd.Flags().StringVar(&server, "server", "", "only the server with this `IP`")
-	cmd.Flags().BoolVar(&all, "all", false, "all jobs of the host, or with --zk of the namespace")
+	addItemFlag(cmd, &w.item)
+	cmd.Flags().StringVar(&w.server, "server", "", "only the server with this `IP`")
+	cmd.Flags().BoolVar(&w.all, "all", false, "all jobs of the host, or with --zk of the namespace")
 	t = p.addTarget(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd
+}
+
+// addItemFlag adds the flag that names one item; without it that is -1.
+func addItemFlag(cmd *cobra.Command, item *int) {
+	cmd.Flags().IntVar(item, "item", -1, "only this item, `N` from 0")
+	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
 }
 
 func (p *program) shutdownCommand() *cobra.Command {

@@ -3,6 +3,7 @@
 package serverip
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,63 +94,83 @@ func routeTo(ctx context.Context, address string) (netip.Addr, error) {
 // rule. doubt, if it is not empty, says why the rule could not be followed to
 // the letter.
 func (n network) choose(ctx context.Context, c Wanted) (ip, doubt string, err error) {
-	within := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	if c.Address != "" {
-		if a, err := netip.ParseAddr(c.Address); err == nil {
-			if c.Iface == "" {
-				return a.String(), "", nil
-			}
-			within = netip.PrefixFrom(a, a.BitLen())
-		} else if within, err = netip.ParsePrefix(c.Address); err != nil {
-			return "", "", fmt.Errorf("--server-ip: %q is neither an IPv4 address nor a network", c.Address)
-		}
+	if a, err := netip.ParseAddr(c.Address); err == nil && c.Iface == "" {
+		return a.String(), "", nil
+	}
+	within, err := c.within()
+	if err != nil {
+		return "", "", err
 	}
 	all, err := n.interfaces()
 	if err != nil {
 		return "", "", fmt.Errorf("%w; say which address names this server with --server-ip", err)
 	}
 	if c.Address != "" || c.Iface != "" {
-		for _, i := range all {
-			if !i.up || (c.Iface != "" && i.name != c.Iface) {
-				continue
-			}
-			for _, a := range i.addresses {
-				if within.Contains(a) {
-					return a.String(), "", nil
-				}
-			}
+		if ip := first(all, c.Iface, within.Contains); ip != "" {
+			return ip, "", nil
 		}
 		return "", "", noAddress(c, all)
 	}
-	if len(c.Servers) > 0 {
-		var problems []error
-		for _, server := range c.Servers {
-			a, err := n.route(ctx, server)
-			if err != nil {
-				problems = append(problems, err)
-				continue
-			}
-			if a.Is4() && a.IsGlobalUnicast() {
-				return a.String(), "", nil
-			}
-			problems = nil // it is on this machine, so any address will do
-			break
-		}
-		if len(problems) > 0 {
-			doubt = "no way to a ZooKeeper server is known: " + problems[0].Error()
-			if n := len(problems) - 1; n > 0 {
-				doubt += fmt.Sprintf(" (and %d more)", n)
-			}
-		}
+	ip, doubt = n.toServers(ctx, c.Servers)
+	if ip == "" {
+		ip = cmp.Or(first(all, "", netip.Addr.IsGlobalUnicast), loopback)
 	}
+	return ip, doubt, nil
+}
+
+// within is the network that the address is to be of: of one address, that only.
+func (c Wanted) within() (netip.Prefix, error) {
+	if c.Address == "" {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0), nil
+	}
+	if a, err := netip.ParseAddr(c.Address); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	network, err := netip.ParsePrefix(c.Address)
+	if err != nil {
+		err = fmt.Errorf("--server-ip: %q is neither an IPv4 address nor a network", c.Address)
+	}
+	return network, err
+}
+
+// first is the first address that fits of the interfaces that are up, or of the one
+// that is named; empty if there is none.
+func first(all []netInterface, name string, fits func(netip.Addr) bool) string {
 	for _, i := range all {
-		for _, a := range i.addresses {
-			if i.up && a.IsGlobalUnicast() {
-				return a.String(), doubt, nil
-			}
+		if !i.up || (name != "" && i.name != name) {
+			continue
+		}
+		if at := slices.IndexFunc(i.addresses, fits); at >= 0 {
+			return i.addresses[at].String()
 		}
 	}
-	return loopback, doubt, nil
+	return ""
+}
+
+// toServers is the address from which the first server is reached that there is a
+// way to. It is empty if that is on this machine, where any address will do, or if
+// there is none, which doubt says.
+func (n network) toServers(ctx context.Context, servers []string) (ip, doubt string) {
+	var problems []error
+	for _, server := range servers {
+		a, err := n.route(ctx, server)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		if a.Is4() && a.IsGlobalUnicast() {
+			return a.String(), ""
+		}
+		return "", ""
+	}
+	if len(problems) == 0 {
+		return "", ""
+	}
+	doubt = "no way to a ZooKeeper server is known: " + problems[0].Error()
+	if n := len(problems) - 1; n > 0 {
+		doubt += fmt.Sprintf(" (and %d more)", n)
+	}
+	return "", doubt
 }
 
 // noAddress says what was wanted, and what there is.

@@ -110,14 +110,7 @@ func Instances(s console.Style, shards *admin.Shards, now time.Time) string {
 	var b strings.Builder
 	show := func(what, text string) { b.WriteString(s.Fact(what, text)) }
 	show("job", shards.Job)
-	cron := shards.Cron
-	switch {
-	case cron == "":
-		cron = "(by trigger)"
-	case shards.TimeZone != "":
-		cron += " " + shards.TimeZone
-	}
-	show("cron", cron)
+	show("cron", cronText(shards.Cron, shards.TimeZone))
 	show("items", strconv.Itoa(shards.ShardingTotalCount))
 	if shards.Sharding {
 		show("sharding", shardingText(shards))
@@ -235,13 +228,6 @@ func Namespace(s console.Style, list []admin.Brief) string {
 				console.Coloured("cannot be read: "+words.FirstLine(b.Error), console.Red))
 			continue
 		}
-		cron := b.Cron
-		switch {
-		case cron == "":
-			cron = "(by trigger)"
-		case b.TimeZone != "":
-			cron += " " + b.TimeZone
-		}
 		hosts := strconv.Itoa(b.Instances)
 		if b.Java > 0 {
 			hosts += fmt.Sprintf(" (%d Java)", b.Java)
@@ -254,7 +240,7 @@ func Namespace(s console.Style, list []admin.Brief) string {
 		if b.LastOutcome != "" {
 			last = console.Coloured(b.LastOutcome+", "+words.Ago(max(0, time.Since(b.LastEnded)))+" ago", outcomeColour(abi.Outcome(b.LastOutcome)))
 		}
-		t.Add(console.Coloured(b.Name, console.Bold), console.Coloured(b.Status, stateColour(b.Status)), console.Plain(cron), console.Plain(items),
+		t.Add(console.Coloured(b.Name, console.Bold), console.Coloured(b.Status, stateColour(b.Status)), console.Plain(cronText(b.Cron, b.TimeZone)), console.Plain(items),
 			console.Plain(hosts), last, console.Plain(words.Dash(b.Leader)), console.Plain(words.FirstLine(b.Description)))
 	}
 	text := t.String()

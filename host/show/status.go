@@ -3,12 +3,12 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
@@ -34,22 +34,26 @@ func clockText(c *host.ClockStatus) string {
 	return text
 }
 
+// hostState is the host's state, and why it is not ready.
+func hostState(r *admin.Report) string {
+	state := string(r.Status.State)
+	if r.Ready {
+		state += ", ready"
+	} else if r.Reason != "" {
+		state += ", not ready (" + r.Reason + ")"
+	}
+	if !r.Status.Started.IsZero() {
+		state += ", up " + words.Ago(r.Now.Sub(r.Status.Started))
+	}
+	return state
+}
+
 // Status is what status shows.
 func Status(s console.Style, r *admin.Report, all bool) string {
 	var b strings.Builder
 	show := func(what, text string) { b.WriteString(s.Fact(what, text)) }
 	st := r.Status
-	state := string(st.State)
-	switch {
-	case r.Ready:
-		state += ", ready"
-	case r.Reason != "":
-		state += ", not ready (" + r.Reason + ")"
-	}
-	if !st.Started.IsZero() {
-		state += ", up " + words.Ago(r.Now.Sub(st.Started))
-	}
-	show("host", s.Cut(state, 11))
+	show("host", s.Cut(hostState(r), 11))
 	if st.Instance != "" {
 		show("instance", st.Instance)
 	}
@@ -83,11 +87,22 @@ func Status(s console.Style, r *admin.Report, all bool) string {
 	if len(r.Compiling) > 0 {
 		section("Being compiled", compilingTable(s, r))
 	}
+	if notes := notesText(s, r); notes != "" {
+		section("Notes", s.Wrapped(notes))
+	}
+	if len(st.Refused) > 0 {
+		section("Refused files", s.Wrapped(refusedText(s, r)))
+	}
+	return b.String()
+}
+
+// notesText is what else there is to say of the host and its jobs.
+func notesText(s console.Style, r *admin.Report) string {
 	var notes strings.Builder
 	for _, w := range r.Warnings {
 		fmt.Fprintf(&notes, "%s %s\n", s.Paint(console.Yellow, "warning:"), indented(w))
 	}
-	for _, j := range st.Jobs {
+	for _, j := range r.Status.Jobs {
 		if j.Reason != "" {
 			fmt.Fprintf(&notes, "%s: %s\n", words.Printable(j.Name), indented(j.Reason))
 		}
@@ -105,24 +120,23 @@ func Status(s console.Style, r *admin.Report, all bool) string {
 			fmt.Fprintf(&notes, "%s: %s %s\n", words.Printable(j.Name), s.Paint(console.Yellow, "warning:"), indented(w))
 		}
 	}
-	if notes.Len() > 0 {
-		section("Notes", s.Wrapped(notes.String()))
-	}
-	if len(st.Refused) > 0 {
-		var refused strings.Builder
-		for _, f := range st.Refused {
-			kept := ""
-			if f.Kept {
-				kept = ", an earlier version stays in force"
-			}
-			fmt.Fprintf(&refused, "%s  %s ago%s\n", s.Paint(console.Red, words.Printable(f.File)), words.Ago(r.Now.Sub(f.Since)), kept)
-			for _, reason := range f.Reasons {
-				fmt.Fprintf(&refused, "  %s\n", indented(reason))
-			}
+	return notes.String()
+}
+
+// refusedText lists the files that are refused.
+func refusedText(s console.Style, r *admin.Report) string {
+	var refused strings.Builder
+	for _, f := range r.Status.Refused {
+		kept := ""
+		if f.Kept {
+			kept = ", an earlier version stays in force"
 		}
-		section("Refused files", s.Wrapped(refused.String()))
+		fmt.Fprintf(&refused, "%s  %s ago%s\n", s.Paint(console.Red, words.Printable(f.File)), words.Ago(r.Now.Sub(f.Since)), kept)
+		for _, reason := range f.Reasons {
+			fmt.Fprintf(&refused, "  %s\n", indented(reason))
+		}
 	}
-	return b.String()
+	return refused.String()
 }
 
 // historyText says what is wrong with the history, or nothing.
@@ -190,109 +204,143 @@ func Jobs(s console.Style, r *admin.Report) string {
 	t := console.NewTable(s, "NAME", "STATE", "CRON", "NEXT", "ITEMS HERE", "HOSTS", "LAST FIRE")
 	t.Spare = []string{"HOSTS"}
 	for _, j := range r.Status.Jobs {
-		cron := j.Cron
-		if cron == "" && j.RefusedCron != "" {
+		cron := cronText(j.Cron, j.TimeZone)
+		if j.Cron == "" && j.RefusedCron != "" {
 			cron = "(refused)"
-		} else if cron == "" {
-			cron = "(by trigger)"
-		} else if j.TimeZone != "" && j.TimeZone != "Local" {
-			cron += " " + j.TimeZone
 		}
 		next := "-"
 		if !j.Next.IsZero() && j.State != host.JobDisabled {
 			next = "in " + words.Ago(max(0, j.Next.Sub(r.Now)))
 		}
-		var items []int
-		disabled, held := 0, 0
-		for _, i := range j.Items {
-			items = append(items, i.Item)
-			if i.Disabled {
-				disabled++
-			}
-			if !i.Held.IsZero() {
-				held++
-			}
-		}
-		here := coordination.Items(items).String()
-		if utf8.RuneCountInString(here) > 16 {
-			here = strconv.Itoa(len(items))
-		}
-		if here == "" {
-			here = "none"
-		}
-		here += " of " + strconv.Itoa(j.ShardingTotalCount)
-		if disabled > 0 {
-			here += ", " + words.Count(disabled, "item") + " disabled"
-		}
-		if held > 0 {
-			here += ", " + words.Count(held, "item") + " held"
-		}
-		last := console.Plain("-")
-		if f := j.LastFire; f != nil {
-			last.Text = fmt.Sprintf("%s in %s, %s ago", f.Outcome, words.Short(f.Duration), words.Ago(max(0, r.Now.Sub(f.Instant.Add(f.Duration)))))
-			if f.Source != abi.SourceSchedule {
-				last.Text += ", " + string(f.Source)
-			}
-			last.Colour = outcomeColour(f.Outcome)
-		}
-		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.State), jobColour(j.State)), console.Plain(cron), console.Plain(next), console.Plain(here),
-			console.Plain(strconv.Itoa(len(j.Instances))), last)
+		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.State), jobColour(j.State)), console.Plain(cron), console.Plain(next), console.Plain(itemsHere(j)),
+			console.Plain(strconv.Itoa(len(j.Instances))), lastFire(j.LastFire, r.Now))
 	}
 	return t.String()
 }
 
+// cronText is a job's schedule; the host's own zone goes without saying.
+func cronText(cron, zone string) string {
+	if cron == "" {
+		return "(by trigger)"
+	}
+	if zone == "" || zone == "Local" {
+		return cron
+	}
+	return cron + " " + zone
+}
+
+// itemsHere says which of the job's items the host has.
+func itemsHere(j host.JobStatus) string {
+	var items coordination.Items
+	disabled, held := 0, 0
+	for _, i := range j.Items {
+		items = append(items, i.Item)
+		if i.Disabled {
+			disabled++
+		}
+		if !i.Held.IsZero() {
+			held++
+		}
+	}
+	here := cmp.Or(items.String(), "none")
+	if len(here) > 16 {
+		here = strconv.Itoa(len(items))
+	}
+	here += " of " + strconv.Itoa(j.ShardingTotalCount)
+	if disabled > 0 {
+		here += ", " + words.Count(disabled, "item") + " disabled"
+	}
+	if held > 0 {
+		here += ", " + words.Count(held, "item") + " held"
+	}
+	return here
+}
+
+func lastFire(f *host.FireStatus, now time.Time) console.Cell {
+	if f == nil {
+		return console.Plain("-")
+	}
+	text := fmt.Sprintf("%s in %s, %s ago", f.Outcome, words.Short(f.Duration), words.Ago(max(0, now.Sub(f.Instant.Add(f.Duration)))))
+	if f.Source != abi.SourceSchedule {
+		text += ", " + string(f.Source)
+	}
+	return console.Coloured(text, outcomeColour(f.Outcome))
+}
+
+// itemsTable lists the items of which there is something to say, or all.
 func itemsTable(s console.Style, r *admin.Report, all bool) string {
 	t := console.NewTable(s, "JOB", "ITEM", "PARAMETER", "NOW", "PROGRESS", "LAST RUN")
 	for _, j := range r.Status.Jobs {
 		for _, i := range j.Items {
-			failed := i.LastOutcome != "" && i.LastOutcome != abi.OutcomeOK
-			if !all && !i.Running && !i.Misfired && !i.Disabled && i.Held.IsZero() && !failed {
-				continue
+			if all || remarkable(i) {
+				t.Add(console.Coloured(j.Name, console.Bold), console.Plain(strconv.Itoa(i.Item)), console.Plain(i.Parameter),
+					itemNow(i, r.Now), console.Plain(progress(i)), lastRun(i, r.Now))
 			}
-			now := console.Coloured("idle", console.Grey)
-			if i.Disabled {
-				now = console.Coloured("disabled", console.Yellow)
-			}
-			if !i.Held.IsZero() {
-				now = console.Coloured("held", console.Red)
-			}
-			if i.Running {
-				now = console.Coloured("waits to start", console.Yellow)
-				if !i.Since.IsZero() {
-					now = console.Coloured("running "+words.Ago(max(0, r.Now.Sub(i.Since))), console.Green)
-				}
-				if i.Attempt > 1 {
-					now.Text += ", attempt " + strconv.Itoa(i.Attempt)
-				}
-				if i.Disabled { // it goes on to its end
-					now.Text, now.Colour = now.Text+", then disabled", console.Yellow
-				}
-			}
-			if i.Misfired {
-				now.Text += ", misfired"
-				now.Colour = console.Yellow
-			}
-			progress := "-"
-			switch {
-			case i.Total > 0:
-				progress = fmt.Sprintf("%d/%d %d%%", i.Done, i.Total, int(100*float64(i.Done)/float64(i.Total)))
-			case i.Done > 0:
-				progress = strconv.FormatInt(i.Done, 10)
-			}
-			last := console.Plain("-")
-			if i.LastOutcome != "" {
-				last = console.Coloured(fmt.Sprintf("%s %s ago", i.LastOutcome, words.Ago(max(0, r.Now.Sub(i.LastEnd)))), outcomeColour(i.LastOutcome))
-				if i.LastMessage != "" {
-					last.Text += ": " + words.Clip(words.FirstLine(i.LastMessage))
-				}
-			}
-			t.Add(console.Coloured(j.Name, console.Bold), console.Plain(strconv.Itoa(i.Item)), console.Plain(i.Parameter), now, console.Plain(progress), last)
 		}
 	}
 	if t.Empty() {
 		return ""
 	}
 	return t.String()
+}
+
+// remarkable reports whether there is more to say of an item than that it is well.
+func remarkable(i host.ItemStatus) bool {
+	failed := i.LastOutcome != "" && i.LastOutcome != abi.OutcomeOK
+	return i.Running || i.Misfired || i.Disabled || !i.Held.IsZero() || failed
+}
+
+// itemNow is what the item is doing.
+func itemNow(i host.ItemStatus, now time.Time) console.Cell {
+	c := itemState(i, now)
+	if i.Misfired {
+		c.Text, c.Colour = c.Text+", misfired", console.Yellow
+	}
+	return c
+}
+
+func itemState(i host.ItemStatus, now time.Time) console.Cell {
+	if i.Running {
+		c := console.Coloured("waits to start", console.Yellow)
+		if !i.Since.IsZero() {
+			c = console.Coloured("running "+words.Ago(max(0, now.Sub(i.Since))), console.Green)
+		}
+		if i.Attempt > 1 {
+			c.Text += ", attempt " + strconv.Itoa(i.Attempt)
+		}
+		if i.Disabled { // it goes on to its end
+			c.Text, c.Colour = c.Text+", then disabled", console.Yellow
+		}
+		return c
+	}
+	if !i.Held.IsZero() {
+		return console.Coloured("held", console.Red)
+	}
+	if i.Disabled {
+		return console.Coloured("disabled", console.Yellow)
+	}
+	return console.Coloured("idle", console.Grey)
+}
+
+func progress(i host.ItemStatus) string {
+	if i.Total > 0 {
+		return fmt.Sprintf("%d/%d %d%%", i.Done, i.Total, int(100*float64(i.Done)/float64(i.Total)))
+	}
+	if i.Done > 0 {
+		return strconv.FormatInt(i.Done, 10)
+	}
+	return "-"
+}
+
+func lastRun(i host.ItemStatus, now time.Time) console.Cell {
+	if i.LastOutcome == "" {
+		return console.Plain("-")
+	}
+	text := fmt.Sprintf("%s %s ago", i.LastOutcome, words.Ago(max(0, now.Sub(i.LastEnd))))
+	if i.LastMessage != "" {
+		text += ": " + words.Clip(words.FirstLine(i.LastMessage))
+	}
+	return console.Coloured(text, outcomeColour(i.LastOutcome))
 }
 
 func modulesTable(s console.Style, jobs []host.JobStatus) string {

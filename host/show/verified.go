@@ -16,44 +16,14 @@ import (
 // Verified is the report for people, of fires that had as long as settle.
 func Verified(s console.Style, r *verify.Report, settle time.Duration) string {
 	var b strings.Builder
-	colours := map[verify.Class]string{verify.Violated: console.Red, verify.Unproven: console.Yellow, verify.Fenced: console.Yellow}
-	for _, f := range r.Findings {
-		of := "job " + f.Job
-		if f.Item >= 0 {
-			of += " item " + strconv.Itoa(f.Item)
-		}
-		fmt.Fprintf(&b, "%s %d  %s: %s\n", s.Paint(colours[f.Class], string(f.Class)), f.Invariant, words.Printable(of), words.Printable(f.Text))
-		for _, l := range f.Lines {
-			fmt.Fprintf(&b, "    %s  %s %s\n", words.Printable(l.Place.String()), l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), words.Printable(l.Text))
-		}
-		for _, n := range f.Nodes {
-			fmt.Fprintf(&b, "    %s\n", words.Printable(n))
-		}
-	}
+	b.WriteString(findingsText(s, r.Findings))
 	if shown := len(r.Findings); shown > 0 {
 		if all := r.Violations + r.Unproven + r.Fenced; all > shown {
 			fmt.Fprintf(&b, "%d more are not shown (--max)\n", all-shown)
 		}
 		b.WriteByte('\n')
 	}
-	if l := r.Registry; l != nil {
-		fmt.Fprintf(&b, "registry, namespace %s: %s, looked at %s", words.Printable(l.Namespace), words.Count(l.Jobs, "job"), words.Count(l.Looks, "time"))
-		if l.Idle > 0 {
-			fmt.Fprintf(&b, "; of %d no host is there, which are not judged", l.Idle)
-		}
-		b.WriteString("\n")
-		for _, u := range l.Unused {
-			fmt.Fprintf(&b, "  %s: server %s has no instance", words.Printable(u.Job), words.Printable(u.Server))
-			if !u.Since.IsZero() {
-				fmt.Fprintf(&b, " since %s", u.Since.UTC().Format(time.RFC3339))
-			}
-			if u.Disabled {
-				b.WriteString("; it is disabled, and stays until it is enabled or removed")
-			}
-			b.WriteByte('\n')
-		}
-		b.WriteByte('\n')
-	}
+	b.WriteString(registryText(r.Registry))
 	jobs := console.NewTable(s, "JOB", "ITEMS", "FIRES", "JUDGED", "RUNS", "COMPLETED", "SKIPPED", "VIOLATIONS")
 	young := 0
 	for _, j := range r.Jobs {
@@ -91,5 +61,50 @@ func Verified(s console.Style, r *verify.Report, settle time.Duration) string {
 		verdict = s.Paint(console.Red, words.Count(r.Violations, "violation"))
 	}
 	fmt.Fprintf(&b, "\n%s, %d unproven, %d overlaps without effect\n", verdict, r.Unproven, r.Fenced)
+	return b.String()
+}
+
+// findingsText shows each finding with the lines that prove it.
+func findingsText(s console.Style, findings []verify.Finding) string {
+	var b strings.Builder
+	colours := map[verify.Class]string{verify.Violated: console.Red, verify.Unproven: console.Yellow, verify.Fenced: console.Yellow}
+	for _, f := range findings {
+		of := "job " + f.Job
+		if f.Item >= 0 {
+			of += " item " + strconv.Itoa(f.Item)
+		}
+		fmt.Fprintf(&b, "%s %d  %s: %s\n", s.Paint(colours[f.Class], string(f.Class)), f.Invariant, words.Printable(of), words.Printable(f.Text))
+		for _, l := range f.Lines {
+			fmt.Fprintf(&b, "    %s  %s %s\n", words.Printable(l.Place.String()), l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), words.Printable(l.Text))
+		}
+		for _, n := range f.Nodes {
+			fmt.Fprintf(&b, "    %s\n", words.Printable(n))
+		}
+	}
+	return b.String()
+}
+
+// registryText is what was looked at in the registry; nil: nothing.
+func registryText(l *verify.RegistryReport) string {
+	if l == nil {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "registry, namespace %s: %s, looked at %s", words.Printable(l.Namespace), words.Count(l.Jobs, "job"), words.Count(l.Looks, "time"))
+	if l.Idle > 0 {
+		fmt.Fprintf(&b, "; of %d no host is there, which are not judged", l.Idle)
+	}
+	b.WriteString("\n")
+	for _, u := range l.Unused {
+		fmt.Fprintf(&b, "  %s: server %s has no instance", words.Printable(u.Job), words.Printable(u.Server))
+		if !u.Since.IsZero() {
+			fmt.Fprintf(&b, " since %s", u.Since.UTC().Format(time.RFC3339))
+		}
+		if u.Disabled {
+			b.WriteString("; it is disabled, and stays until it is enabled or removed")
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
 	return b.String()
 }
