@@ -104,13 +104,7 @@ func (r *Run) Once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	load := r.Runtime.Load
-	if r.Workers != nil {
-		load = func(_ context.Context, name string, wasm []byte, _ time.Time) (*plugin.Module, error) {
-			return r.Runtime.Open(name, wasm)
-		}
-	}
-	module, err := load(ctx, r.File, wasm, time.Time{})
+	module, err := r.load(ctx, wasm)
 	if err != nil {
 		return err
 	}
@@ -118,12 +112,7 @@ func (r *Run) Once(ctx context.Context) error {
 	if err := r.checkStreaming(module.Info().Types); err != nil {
 		return err
 	}
-	var executor abi.Executor
-	if r.Workers != nil {
-		executor, err = r.Workers.Module(module).Executor(ctx, r.Settings, 1)
-	} else {
-		executor, err = module.Executor(r.Settings)
-	}
+	executor, err := r.executor(ctx, module)
 	if err != nil {
 		return err
 	}
@@ -137,15 +126,43 @@ func (r *Run) Once(ctx context.Context) error {
 			r.Log.Warn("closing the guest", zap.Error(err))
 		}
 	}()
-	r.width = 0
+	r.width = r.widest(executor)
+	if !r.fire(ctx, executor, worker) {
+		return ErrFailed
+	}
+	return nil
+}
+
+// load takes the module in, in this process or for one of its own.
+func (r *Run) load(ctx context.Context, wasm []byte) (*plugin.Module, error) {
+	if r.Workers != nil {
+		return r.Runtime.Open(r.File, wasm)
+	}
+	return r.Runtime.Load(ctx, r.File, wasm, time.Time{})
+}
+
+func (r *Run) executor(ctx context.Context, module *plugin.Module) (abi.Executor, error) {
+	if r.Workers != nil {
+		return r.Workers.Module(module).Executor(ctx, r.Settings, 1)
+	}
+	return module.Executor(r.Settings)
+}
+
+// widest is how wide the labels are.
+func (r *Run) widest(executor abi.Executor) (width int) {
 	for _, item := range r.Items {
-		r.width = max(r.width, utf8.RuneCountInString(r.label(item)))
+		width = max(width, utf8.RuneCountInString(r.label(item)))
 	}
 	for _, export := range []string{abi.ExportBefore, abi.ExportBeforeOnce, abi.ExportAfterOnce, abi.ExportAfter} {
 		if executor.HasListener(export) {
-			r.width = max(r.width, len(export))
+			width = max(width, len(export))
 		}
 	}
+	return width
+}
+
+// fire runs the listeners and the items. It reports whether all ended well.
+func (r *Run) fire(ctx context.Context, executor abi.Executor, worker abi.Worker) bool {
 	fire := time.Now().Truncate(time.Millisecond)
 	bad := 0
 	listen := func(exports ...string) {
@@ -171,10 +188,7 @@ func (r *Run) Once(ctx context.Context) error {
 		r.Log.Warn(words.Count(left, "item") + " not begun: stopped")
 		bad++
 	}
-	if bad > 0 {
-		return ErrFailed
-	}
-	return nil
+	return bad == 0
 }
 
 // checkStreaming refuses streaming of a job that fetches nothing.

@@ -251,21 +251,6 @@ func (v *View) seldom(l line) {
 }
 
 func (v *View) event(e host.Event) {
-	say := func(level zapcore.Level, text string) {
-		v.show(line{time: e.Time, level: level, job: e.Job, text: text})
-	}
-	because := func(text string) string {
-		if e.Reason == "" {
-			return text
-		}
-		return text + ": " + e.Reason
-	}
-	item := func(text string) string {
-		if e.Item == nil {
-			return text
-		}
-		return "item " + strconv.Itoa(*e.Item) + " " + text
-	}
 	key := fireKey{e.Job, e.Instant.UnixNano(), e.Trigger, e.Source}
 	switch e.Kind {
 	case host.EventElected, host.EventSharded, host.EventAssigned: // what a job that came may begin with
@@ -283,58 +268,89 @@ func (v *View) event(e host.Event) {
 	case host.EventFireEnded:
 		v.fireEnded(key, e)
 	case host.EventFireSkipped:
-		v.seldom(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: because("nothing to run")})
+		v.seldom(lineOf(e, zapcore.InfoLevel, because(e, "nothing to run")))
 	case host.EventItemSkipped:
-		v.seldom(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: because(item("not run"))})
-	case host.EventItemHeld, host.EventItemReleased, host.EventItemRepaired, host.EventClock, host.EventListener: // the log has it already
+		text := "not run"
+		if e.Item != nil {
+			text = "item " + strconv.Itoa(*e.Item) + " " + text
+		}
+		v.seldom(lineOf(e, zapcore.InfoLevel, because(e, text)))
+	case host.EventAssigned:
+		v.assigned(e)
+	case host.EventSharded:
+		v.limited(lineOf(e, zapcore.DebugLevel, because(e, "items assigned")))
+	case host.EventElected:
+		v.limited(lineOf(e, zapcore.DebugLevel, "this host is the job's leader"))
+	default: // what else happens in a fire is in the log already
+		v.jobEvent(e)
+	}
+}
+
+// lineOf is a sentence about an event.
+func lineOf(e host.Event, level zapcore.Level, text string) line {
+	return line{time: e.Time, level: level, job: e.Job, text: text}
+}
+
+// because adds the event's reason.
+func because(e host.Event, text string) string {
+	if e.Reason == "" {
+		return text
+	}
+	return text + ": " + e.Reason
+}
+
+// jobEvent shows what becomes of a job, or of the session. EventJobError,
+// EventRefused and a lost session are in the log already.
+func (v *View) jobEvent(e host.Event) {
+	say := func(level zapcore.Level, text string) { v.show(lineOf(e, level, text)) }
+	switch e.Kind {
 	case host.EventJobAdded:
+		added := lineOf(e, zapcore.InfoLevel, because(e, "job added"))
 		if !v.brief || len(v.added) >= mostAdded {
-			say(zapcore.InfoLevel, because("job added"))
+			v.show(added)
 			return
 		}
-		v.added = append(v.added, line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: because("job added")})
+		v.added = append(v.added, added)
 	case host.EventJobChanged:
 		if e.Digest == "" { // a new module is in the host's own log
-			say(zapcore.InfoLevel, because("job changed"))
+			say(zapcore.InfoLevel, because(e, "job changed"))
 		}
 	case host.EventJobRemoved:
 		level := zapcore.InfoLevel
 		if v.ending.Load() { // all jobs leave then
 			level = zapcore.DebugLevel
 		}
-		say(level, because("job left"))
+		say(level, because(e, "job left"))
 		v.forget(e.Job)
 	case host.EventOverQuota:
-		say(zapcore.WarnLevel, because("over its quota"))
+		say(zapcore.WarnLevel, because(e, "over its quota"))
 	case host.EventJobStopped:
-		say(zapcore.WarnLevel, because("job stopped by an operator"))
-	// EventJobError, EventRefused and a lost session are in the log already.
-	case host.EventAssigned:
-		text := "this host runs " + itemsText(e.Items)
-		if len(e.Items) == 0 {
-			if !v.owners[e.Job] { // it did not before, so that is no news
-				return
-			}
-			text = "this host runs no items any more"
-		}
-		v.owners[e.Job] = len(e.Items) > 0
-		if l, held := v.cameNow(e.Job); held {
-			say(l.level, l.text+"; "+text)
-			return
-		}
-		v.limited(line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, text: text})
-	case host.EventSharded:
-		v.limited(line{time: e.Time, level: zapcore.DebugLevel, job: e.Job, text: because("items divided")})
-	case host.EventElected:
-		v.limited(line{time: e.Time, level: zapcore.DebugLevel, job: e.Job, text: "this host leads the job"})
+		say(zapcore.WarnLevel, because(e, "job stopped by an operator"))
 	case host.EventSession:
 		switch e.Reason {
 		case "live":
 			say(zapcore.DebugLevel, "registry session live")
 		case "suspect":
-			say(zapcore.WarnLevel, "registry session in doubt: nothing begins until it is known to be alive")
+			say(zapcore.WarnLevel, "registry session suspect: nothing begins until it is known to be alive")
 		}
 	}
+}
+
+// assigned shows which items this host has now, if that is news.
+func (v *View) assigned(e host.Event) {
+	text := "this host runs " + itemsText(e.Items)
+	if len(e.Items) == 0 {
+		if !v.owners[e.Job] {
+			return
+		}
+		text = "this host runs no items any more"
+	}
+	v.owners[e.Job] = len(e.Items) > 0
+	if l, held := v.cameNow(e.Job); held {
+		v.show(lineOf(e, l.level, l.text+"; "+text))
+		return
+	}
+	v.limited(lineOf(e, zapcore.InfoLevel, text))
 }
 
 // cameNow takes out the line of a job that is held back.

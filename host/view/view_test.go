@@ -172,7 +172,7 @@ func TestJobsComeAndGo(t *testing.T) {
 		add(host.Event{Kind: "of a later version"})
 	})
 	want := []string{
-		"warn host registry session in doubt: nothing begins until it is known to be alive",
+		"warn host registry session suspect: nothing begins until it is known to be alive",
 		"info a job added; this host runs item 3",
 		"info a this host runs no items any more",
 		"info a job changed: schedule",
