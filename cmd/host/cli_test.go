@@ -78,6 +78,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{nil, exitOK, "Run a host:"},
 		{[]string{"--help"}, exitOK, "Write jobs:"},
+		{[]string{"--help"}, exitOK, "Check what hosts have done:\n  verify "},
 		{[]string{"help", "run"}, exitOK, "--print-config"},
 		{[]string{"version"}, exitOK, "wasmjob "},
 		{[]string{"--version"}, exitOK, "wasmjob "},
@@ -740,6 +741,9 @@ func TestValidateWarns(t *testing.T) {
 	dir := jobDir(t, "type: SIMPLE\nshardingTotalCount: 1\ncron: 0 0 0 1 1 ? 2020\n")
 	r := command(t, nil, "validate", "--cache", "off", dir)
 	r.expect(t, exitOK, `warning: cron "0 0 0 1 1 ? 2020" never fires again`, "\nok\n")
+	five := jobDir(t, "type: SIMPLE\nshardingTotalCount: 1\ncron: 0/10 * * * *\ntimeZone: GMT\n")
+	command(t, nil, "validate", "--cache", "off", five).expect(t, exitOK,
+		`warning: cron "0/10 * * * *" has five fields and is read as Unix cron: minutes first, no seconds; it fires next at 2`, "0:00 +00:00", "\nok\n")
 	var findings []catalog.Finding
 	r = command(t, nil, "validate", "--json", "--cache", "off", dir)
 	if err := json.Unmarshal([]byte(r.out), &findings); err != nil || r.code != exitOK || len(findings) != 1 || !findings[0].Warning {

@@ -154,6 +154,7 @@ const (
 	groupAuthor  = "author"
 	groupOperate = "operate"
 	groupMove    = "move"
+	groupCheck   = "check"
 )
 
 func (p *program) root() *cobra.Command {
@@ -187,6 +188,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 		&cobra.Group{ID: groupHost, Title: "Run a host:"},
 		&cobra.Group{ID: groupAuthor, Title: "Write jobs:"},
 		&cobra.Group{ID: groupOperate, Title: "Operate jobs, by the host that runs here or in ZooKeeper itself (--zk):"},
+		&cobra.Group{ID: groupCheck, Title: "Check what hosts have done:"},
 		&cobra.Group{ID: groupMove, Title: "Take jobs over from a registry:"},
 	)
 	add := func(group string, commands ...*cobra.Command) {
@@ -201,7 +203,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	add(groupOperate, p.statusCommand(), p.jobsCommand(), p.shardsCommand(), p.triggerCommand(), p.enableCommand(), p.disableCommand(),
 		p.killCommand(), p.releaseCommand(), p.shutdownCommand(), p.startCommand(), p.removeCommand())
 	add(groupMove, p.importCommand(), p.exportCommand(), p.adoptCommand())
-	add(groupOperate, p.verifyCommand())
+	add(groupCheck, p.verifyCommand())
 	root.AddCommand(p.compileCommand(), p.guestsCommand())
 	return root
 }

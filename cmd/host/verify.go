@@ -12,7 +12,12 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/host/verify"
+	"github.com/wasmjob/wasmjob/words"
 )
+
+// leastSettle is how long a takeover takes: the default session timeout, and the
+// time for another host to notice and to run the items.
+const leastSettle = time.Minute
 
 func (p *program) verifyCommand() *cobra.Command {
 	var o verify.Options
@@ -50,6 +55,10 @@ read.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Skew == 0 {
 				o.Skew = -1 // asked for: not at all
+			}
+			if o.Settle < leastSettle {
+				fmt.Fprintf(p.err, "wasmjob: warning: --settle %s is shorter than a takeover takes, which begins when the session of a dead host ends (--session-timeout, %s unless hosts set another): a fire may be called lost that another host has yet to run; want at least %s\n",
+					words.Duration(o.Settle), defaultSession, words.Duration(leastSettle))
 			}
 			ctx := cmd.Context()
 			var r *verify.Report

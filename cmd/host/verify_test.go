@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +62,13 @@ func TestVerify(t *testing.T) {
 				}
 			}
 		})
+	}
+	for settle, warned := range map[string]bool{"5s": true, "59s": true, "1m": false} {
+		var errs strings.Builder
+		p := &program{out: io.Discard, err: &errs}
+		if code := p.main(t.Context(), []string{"verify", "--settle", settle, a}); code != exitOK || strings.Contains(errs.String(), "shorter than a takeover takes") != warned {
+			t.Errorf("--settle %s: exit code %d, %s", settle, code, errs.String())
+		}
 	}
 	var out strings.Builder
 	p := &program{out: &out, err: &out}

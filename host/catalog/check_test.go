@@ -46,6 +46,7 @@ func TestCheck(t *testing.T) {
 			`large.yaml:1: job "large": module "good.wasm": has not the exports`,
 			"link.wasm: is a symbolic link to nowhere, which does not exist",
 			"lone.wasm: first problem", "lone.wasm: second problem",
+			`lone.wasm: no definition names it, expected one such as lone.yaml beside it`,
 			`none.yaml:1: job "none": module "none.wasm": there is no such file beside the definition`,
 			`other.yml:1: job "good": is defined in good.yaml (line 1), expected one definition`,
 			`other.yml:2: job "misfit": module "good.wasm": has not the exports`,

@@ -272,10 +272,14 @@ func (r *run) logChanges(before plan) {
 		switch o := old[name]; {
 		case o == nil:
 			r.log.Info("job is defined", fields...)
+			r.noteCron(b)
 		case o != b && o.digest != b.digest:
 			r.log.Info("job has another module", fields...)
 		case o != b:
 			r.log.Info("job has another definition", fields...)
+			if o.doc.Configuration.Cron != b.doc.Configuration.Cron {
+				r.noteCron(b)
+			}
 		}
 		delete(old, name)
 	}
@@ -286,8 +290,13 @@ func (r *run) logChanges(before plan) {
 	for _, f := range before.refused {
 		refused[f.File] = f
 	}
+	var waiting []string
 	for _, f := range r.plan.refused {
-		if o, ok := refused[f.File]; !ok || !sameRefusal(o, f) {
+		o, ok := refused[f.File]
+		news := !ok || !sameRefusal(o, f)
+		if news && !r.progress.Settled && waitsForModule(f) {
+			waiting = append(waiting, f.File)
+		} else if news {
 			text := "file is refused"
 			if f.Kept {
 				text = "file is refused, an earlier version stays in force"
@@ -298,6 +307,22 @@ func (r *run) logChanges(before plan) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
 		r.log.Info("file is not refused any more", zap.String("file", name))
+	}
+	if len(waiting) > 0 {
+		r.notices.Info("definitions wait for their modules, which are not there yet", zap.String("files", strings.Join(waiting, ", ")))
+	}
+}
+
+// waitsForModule reports whether a definition is refused only because modules are
+// missing: at the start of a host they may still be being built.
+func waitsForModule(f host.Refusal) bool {
+	return !f.Kept && !slices.ContainsFunc(f.Reasons, func(reason string) bool { return !strings.HasSuffix(reason, missingModule) })
+}
+
+// noteCron says how a cron of five fields is read.
+func (r *run) noteCron(b *binding) {
+	if text := b.doc.Understood(time.Now()); text != "" {
+		r.notices.Info(text, zap.String("job", b.doc.Configuration.JobName))
 	}
 }
 

@@ -422,6 +422,27 @@ func TestStopWhileCompiling(t *testing.T) {
 	r.stop()
 }
 
+// TestDefinitionsBeforeTheirModules: at the start that is no mistake yet, and one
+// line; later each is a warning.
+func TestDefinitionsBeforeTheirModules(t *testing.T) {
+	t.Parallel()
+	core, logged := observer.New(zapcore.InfoLevel)
+	r := newRig(t, func(o *Options) { o.Logger = zap.New(core) }, "a.yaml: job a", "a.wasm: one.", "b.yaml: job b", "c.yaml: job c")
+	gone := func(name string) string {
+		return fmt.Sprintf("refused %s.yaml: line 1: job %q: module %q: there is no such file beside the definition", name, name, name+".wasm")
+	}
+	r.await(`a "" a.yaml a.wasm @one.`, gone("b"), gone("c"))
+	waiting := logged.FilterMessage("definitions wait for their modules, which are not there yet").All()
+	if len(waiting) != 1 || waiting[0].ContextMap()["files"] != "b.yaml, c.yaml" || logged.FilterMessage("file is refused").Len() != 0 {
+		t.Errorf("at the start: %+v", logged.All())
+	}
+	r.write("d.yaml: job d")
+	r.await(`a "" a.yaml a.wasm @one.`, gone("b"), gone("c"), gone("d"))
+	if n := logged.FilterMessage("file is refused").FilterLevelExact(zapcore.WarnLevel).Len(); n != 1 {
+		t.Errorf("later: %d warnings", n)
+	}
+}
+
 // TestProgress: what is told while modules are compiled, and when the catalog
 // counts as settled.
 func TestProgress(t *testing.T) {

@@ -270,7 +270,8 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	names := slices.Sorted(maps.Keys(s.files))
 	claims := make(map[string][]claim) // by job
 	named := make(map[string]bool)     // modules that a definition names
-	guess := false                     // a definition may name who knows which
+	unread := false                    // a definition may name any module
+	refused := make(map[string]bool)   // by stem: the same, most likely the one beside it
 	for _, name := range names {
 		f := s.files[name]
 		if kindOf(name) != aDefinition {
@@ -281,7 +282,8 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			claims[job] = append(claims[job], claim{name, d})
 			named[d.Module] = true
 		}
-		guess = guess || len(f.docs) == 0
+		unread = unread || (len(f.docs) == 0 && len(f.problems) == 0)
+		refused[stem(name)] = len(f.docs) == 0
 		r.add(name, f.problems...)
 		r.kept[name] = len(f.problems) > 0 && len(f.docs) > 0
 	}
@@ -355,7 +357,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	}
 
 	for _, name := range names {
-		if kindOf(name) == aModule && !named[name] && !guess && !s.unnamed && !s.files[name].read.none() {
+		if kindOf(name) == aModule && !named[name] && !unread && !refused[stem(name)] && !s.unnamed && !s.files[name].read.none() {
 			r.addLine(name, 0, "no definition names it, expected one such as %s.yaml beside it", stem(name))
 		}
 	}
@@ -466,6 +468,10 @@ type attempt struct {
 	digest string
 }
 
+// missingModule is the problem of a definition whose module is not there, or not
+// there yet.
+const missingModule = "there is no such file beside the definition"
+
 // bind makes the job from the newest versions that are to be had.
 func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attempt {
 	name, conf := c.doc.Module, c.doc.Configuration
@@ -475,7 +481,7 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 	f, ok := s.files[name]
 	switch {
 	case !ok:
-		return attempt{problem: "there is no such file beside the definition"}
+		return attempt{problem: missingModule}
 	case f.unread():
 		return attempt{}
 	}

@@ -121,19 +121,45 @@ func ParseWithin(file string, data []byte, ceilings ceiling.List) ([]Definition,
 	return definitions, nil
 }
 
-// Warnings say what a host takes and what will not do what is expected, as of now.
+// Warnings say what a host takes and what may not be what was meant, as of now.
 func (d Definition) Warnings(now time.Time) []string {
+	s := d.schedule()
+	if s == nil {
+		return nil // nothing to say, or a problem
+	}
+	if s.Next(now).IsZero() {
+		return []string{fmt.Sprintf("cron %q never fires again", d.Configuration.Cron)}
+	}
+	if understood := d.Understood(now); understood != "" {
+		return []string{understood}
+	}
+	return nil
+}
+
+// Understood says how a cron of five fields is read, whose author may have
+// forgotten the seconds; it is empty for any other.
+func (d Definition) Understood(now time.Time) string {
+	s := d.schedule()
+	if s == nil || !s.Unix() {
+		return ""
+	}
+	return fmt.Sprintf("cron %q has five fields and is read as Unix cron: minutes first, no seconds; it fires next at %s",
+		d.Configuration.Cron, s.Next(now).Format("2006-01-02 15:04:05 -07:00"))
+}
+
+// schedule is nil if there is none, or if it cannot be read.
+func (d Definition) schedule() *schedule.Schedule {
 	c := d.Configuration
 	if c.Cron == "" {
 		return nil
 	}
 	zone, err := schedule.Zone(c.TimeZone)
 	if err != nil {
-		return nil // a problem, not a warning
-	}
-	s, err := schedule.Parse(c.Cron, zone)
-	if err != nil || !s.Next(now).IsZero() {
 		return nil
 	}
-	return []string{fmt.Sprintf("cron %q never fires again", c.Cron)}
+	s, err := schedule.Parse(c.Cron, zone)
+	if err != nil {
+		return nil
+	}
+	return s
 }

@@ -111,6 +111,10 @@ func (s *Schedule) nextInterval(t time.Time) time.Time {
 // String is the expression as it was given.
 func (s *Schedule) String() string { return s.expr }
 
+// Unix reports whether the expression was read as Unix cron: five fields, minutes
+// first, no seconds.
+func (s *Schedule) Unix() bool { return s.dialect == unix }
+
 // Location is the zone in which the fields are matched.
 func (s *Schedule) Location() *time.Location { return s.loc }
 
