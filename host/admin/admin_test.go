@@ -75,6 +75,9 @@ func start(t *testing.T, o Options) *Server {
 	if o.Address.Name == "" {
 		o.Address = Address{"tcp", "127.0.0.1:0"}
 	}
+	if d, ok := o.Host.(*deeds); ok {
+		o.Operations = d
+	}
 	s, err := Listen(o)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +123,7 @@ func ask(t *testing.T, s *Server, method, path string, header map[string]string)
 
 func TestOperationsReachTheHost(t *testing.T) {
 	t.Parallel()
-	d := &deeds{}
+	d := &deeds{state: host.Status{Jobs: []host.JobStatus{{Name: "cities"}}}}
 	s := start(t, Options{Host: d})
 	c := NewClient(s.Address(), token)
 	ctx := t.Context()
@@ -132,8 +135,8 @@ func TestOperationsReachTheHost(t *testing.T) {
 		{func() error { return c.Trigger(ctx, "a b%/ü?x=1#") }, `trigger "a b%/ü?x=1#"`},
 		{func() error { return c.Enable(ctx, "cities") }, `enable "cities"`},
 		{func() error { return c.Disable(ctx, "cities") }, `disable "cities"`},
-		{func() error { return c.Enable(ctx, "") }, `enable ""`},
-		{func() error { return c.Disable(ctx, "") }, `disable ""`},
+		{func() error { return c.Enable(ctx, "") }, `enable "cities"`},
+		{func() error { return c.Disable(ctx, "") }, `disable "cities"`},
 		{func() error { return c.EnableItem(ctx, "cities", 2) }, `enable "cities" 2`},
 		{func() error { return c.DisableItem(ctx, "cities", 0) }, `disable "cities" 0`},
 		{func() error { return c.Remove(ctx, "cities", false) }, `remove "cities" false`},
@@ -170,6 +173,41 @@ func TestErrorsOfTheHostAreToldInItsWords(t *testing.T) {
 			t.Errorf("%v became %v, want code %d", e.err, err, e.code)
 		}
 		d.taken()
+	}
+}
+
+// TestOperationsOnJobsThatAreNotThere: the host says what it knows of them.
+func TestOperationsOnJobsThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	d := &deeds{err: host.ErrNoJob, state: host.Status{
+		Jobs: []host.JobStatus{{Name: "removed"}},
+		Refused: []host.Refusal{
+			{File: "bad.yaml", Reasons: []string{"line 3: cron: no"}},
+			{File: "many.yaml", Reasons: []string{`line 1: job "first": worse`, `line 9: job "second": worst`}},
+		},
+	}}
+	c := NewClient(start(t, Options{Host: d}).Address(), token)
+	for job, want := range map[string]string{
+		"removed": `job "removed": ` + host.ErrJobRemoved.Error(), "bad": host.ErrNoJob.Error() + ": bad.yaml is refused: line 3: cron: no",
+		"second": host.ErrNoJob.Error() + `: many.yaml is refused: line 9: job "second": worst`, "none": host.ErrNoJob.Error(),
+	} {
+		code := 404
+		if job == "removed" {
+			code = 409
+		}
+		var no *ServerError
+		if err := c.Enable(t.Context(), job); !errors.As(err, &no) || no.Code != code || no.Message != want {
+			t.Errorf("%s: %v, want %d %s", job, err, code, want)
+		}
+	}
+	d.err, d.state.State = nil, host.HostDraining
+	d.taken()
+	var no *ServerError
+	if err := c.Trigger(t.Context(), "removed"); !errors.As(err, &no) || no.Code != 503 || !strings.Contains(no.Message, host.ErrDraining.Error()) {
+		t.Errorf("a trigger while the host drains: %v", err)
+	}
+	if did := d.taken(); len(did) > 0 {
+		t.Errorf("it was asked to %v", did)
 	}
 }
 
@@ -352,7 +390,7 @@ func TestSocketOutlivesAKill(t *testing.T) {
 	if err := NewClient(s.Address(), token).Trigger(t.Context(), "x"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(Options{Address: address, Token: token, Host: d}); err == nil || !strings.Contains(err.Error(), "unix:"+path+" is in use") {
+	if _, err := Listen(Options{Address: address, Token: token, Host: d, Operations: d}); err == nil || !strings.Contains(err.Error(), "unix:"+path+" is in use") {
 		t.Fatalf("second host on the socket: %v", err)
 	}
 	// A file that is no socket is not ours to remove.
@@ -360,7 +398,7 @@ func TestSocketOutlivesAKill(t *testing.T) {
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(Options{Address: Address{"unix", file}, Token: token, Host: d}); err == nil || !strings.Contains(err.Error(), "not a socket") {
+	if _, err := Listen(Options{Address: Address{"unix", file}, Token: token, Host: d, Operations: d}); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Fatalf("listens in place of a file: %v", err)
 	}
 	if got, _ := os.ReadFile(file); string(got) != "precious" {
@@ -371,7 +409,7 @@ func TestSocketOutlivesAKill(t *testing.T) {
 func TestListenRefuses(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{Host: &deeds{}})
-	if _, err := Listen(Options{Address: s.Address(), Token: token, Host: &deeds{}}); err == nil || !strings.Contains(err.Error(), s.Address().Name+" is in use") {
+	if _, err := Listen(Options{Address: s.Address(), Token: token, Host: &deeds{}, Operations: &deeds{}}); err == nil || !strings.Contains(err.Error(), s.Address().Name+" is in use") {
 		t.Errorf("address in use: %v", err)
 	}
 	if _, err := Listen(Options{Address: Address{"tcp", "127.0.0.1:0"}, Token: "short", Host: &deeds{}}); err == nil {

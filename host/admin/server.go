@@ -34,12 +34,17 @@ const (
 	minToken = 16
 )
 
-// Host is what the server shows and steers; [host.Host] is one.
+// Host is what the server shows; [host.Host] is one.
 type Host interface {
 	FullStatus() host.Status
 	Ready() (ready bool, missing string)
-	Trigger(ctx context.Context, job string) error
+	// Start is the one operation that concerns a single host.
 	Start(ctx context.Context, job string) error
+}
+
+// Operations are what operators do to a job on all its hosts; [Registry] has them.
+type Operations interface {
+	Trigger(ctx context.Context, job string) error
 	Enable(ctx context.Context, job string) error
 	Disable(ctx context.Context, job string) error
 	EnableItem(ctx context.Context, job string, item int) error
@@ -63,6 +68,8 @@ type Options struct {
 	// Registry answers what is asked of the registry rather than of the host.
 	// nil: nothing of it is known.
 	Registry *Registry
+	// Operations take effect for all hosts; nil: those of Registry.
+	Operations Operations
 	// Session describes the host's session; nil: there is none. It
 	// is called for each request, from many goroutines, and returns nil while
 	// there is no session.
@@ -172,6 +179,12 @@ func Listen(o Options) (*Server, error) {
 	}
 	if o.Host == nil {
 		return nil, errors.New("admin: no host given")
+	}
+	if o.Operations == nil && o.Registry == nil {
+		return nil, errors.New("admin: no registry given")
+	}
+	if o.Operations == nil {
+		o.Operations = o.Registry
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -286,9 +299,15 @@ func (s *Server) handler() http.Handler {
 	if s.opts.Registry != nil {
 		s.registryEndpoints(mux, s.opts.Registry)
 	}
-	h := s.opts.Host
+	o := s.opts.Operations
 	all := func(do func(context.Context, string) error) func(*http.Request) error {
-		return func(r *http.Request) error { return do(r.Context(), "") }
+		return func(r *http.Request) error {
+			var problems []error
+			for _, j := range s.opts.Host.FullStatus().Jobs {
+				problems = append(problems, s.explained(j.Name, do(r.Context(), j.Name)))
+			}
+			return errors.Join(problems...)
+		}
 	}
 	job := func(do func(context.Context, string) error) func(*http.Request) error {
 		return func(r *http.Request) error { return do(r.Context(), r.PathValue("job")) }
@@ -302,19 +321,15 @@ func (s *Server) handler() http.Handler {
 			return do(r.Context(), r.PathValue("job"), n)
 		}
 	}
-	enableItem, disableItem := h.EnableItem, h.DisableItem
-	if s.opts.Registry != nil { // which knows a missing job from a missing item
-		enableItem, disableItem = s.opts.Registry.EnableItem, s.opts.Registry.DisableItem
-	}
 	for pattern, do := range map[string]func(*http.Request) error{
-		"POST /v1/enable":                          all(h.Enable),
-		"POST /v1/disable":                         all(h.Disable),
+		"POST /v1/enable":                          all(o.Enable),
+		"POST /v1/disable":                         all(o.Disable),
 		"POST /v1/jobs/{job}/trigger":              job(s.trigger),
-		"POST /v1/jobs/{job}/start":                job(h.Start),
-		"POST /v1/jobs/{job}/enable":               job(h.Enable),
-		"POST /v1/jobs/{job}/disable":              job(h.Disable),
-		"POST /v1/jobs/{job}/items/{item}/enable":  item(enableItem),
-		"POST /v1/jobs/{job}/items/{item}/disable": item(disableItem),
+		"POST /v1/jobs/{job}/start":                job(s.opts.Host.Start),
+		"POST /v1/jobs/{job}/enable":               job(o.Enable),
+		"POST /v1/jobs/{job}/disable":              job(o.Disable),
+		"POST /v1/jobs/{job}/items/{item}/enable":  item(o.EnableItem),
+		"POST /v1/jobs/{job}/items/{item}/disable": item(o.DisableItem),
 		"DELETE /v1/jobs/{job}": func(r *http.Request) error {
 			purge := false
 			if q := r.URL.Query().Get("purge"); q != "" {
@@ -323,7 +338,7 @@ func (s *Server) handler() http.Handler {
 					return badRequest{fmt.Sprintf("purge=%q is neither true nor false", q)}
 				}
 			}
-			return h.Remove(r.Context(), r.PathValue("job"), purge)
+			return o.Remove(r.Context(), r.PathValue("job"), purge)
 		},
 	} {
 		mux.Handle(pattern, s.authorized(s.operation(do)))
@@ -550,7 +565,36 @@ func (s *Server) trigger(ctx context.Context, job string) error {
 	if s.pending().waits(job) {
 		return compilingError{job}
 	}
-	return s.opts.Host.Trigger(ctx, job)
+	if s.opts.Host.FullStatus().State == host.HostDraining {
+		return fmt.Errorf("job %q: %w", job, host.ErrDraining)
+	}
+	return s.opts.Operations.Trigger(ctx, job)
+}
+
+// explained adds to the error about a job that the registry does not have what this
+// host knows of it.
+func (s *Server) explained(job string, err error) error {
+	if job == "" || !errors.Is(err, host.ErrNoJob) {
+		return err
+	}
+	if s.pending().waits(job) {
+		return compilingError{job}
+	}
+	st := s.opts.Host.FullStatus()
+	if slices.ContainsFunc(st.Jobs, func(j host.JobStatus) bool { return j.Name == job }) {
+		return fmt.Errorf("job %q: %w", job, host.ErrJobRemoved)
+	}
+	for _, f := range st.Refused {
+		reasons := f.Reasons
+		if strings.TrimSuffix(f.File, path.Ext(f.File)) != job {
+			of := fmt.Sprintf("job %q: ", job)
+			reasons = slices.DeleteFunc(slices.Clone(reasons), func(reason string) bool { return !strings.Contains(reason, of) })
+		}
+		if len(reasons) > 0 {
+			return fmt.Errorf("%w: %s is refused: %s", err, f.File, strings.Join(reasons, "; "))
+		}
+	}
+	return err
 }
 
 // compilingError refuses an operation for a moment.
@@ -589,10 +633,7 @@ func (s *Server) operation(do func(*http.Request) error) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), operationTimeout)
 		defer cancel()
 		log := s.opts.Logger.With(zap.String("operation", operationText(r)))
-		err := do(r.WithContext(ctx))
-		if name := r.PathValue("job"); errors.Is(err, host.ErrNoJob) && s.pending().waits(name) {
-			err = compilingError{name}
-		}
+		err := s.explained(r.PathValue("job"), do(r.WithContext(ctx)))
 		if err == nil {
 			log.Info("operation done")
 			w.WriteHeader(http.StatusNoContent)
