@@ -82,9 +82,9 @@ func TestMistakesAtStart(t *testing.T) {
 	if err := os.Chmod(p.path("wrong.token"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.refused(1, []string{"clokc", "no such job"}, "trigger", "clokc")
-	p.refused(1, []string{"clokc", "no such job"}, "disable", "clokc")
-	p.refused(1, []string{"clokc", "no such job"}, "remove", "clokc")
+	p.refused(1, []string{`there is no job "clokc"`}, "trigger", "clokc")
+	p.refused(1, []string{`there is no job "clokc"`}, "disable", "clokc")
+	p.refused(1, []string{`there is no job "clokc"`}, "remove", "clokc")
 	p.refused(1, []string{"no item 7"}, "disable", "clock", "--item", "7")
 	p.refused(2, []string{"--item"}, "disable", "clock", "--item", "-1")
 	p.refused(1, []string{"token is not the one of this host"}, "trigger", "clock", "--token-file", p.path("wrong.token"))
