@@ -93,7 +93,7 @@ force when the grace is over. Items that have begun and wait for a worker do not
 start. With --item only that item, with --run only that run, if it is what runs.
 
 What is killed is completed as CANCELLED, with who killed it: it is not tried
-again, not taken over by another host and not made up for. The next instant runs
+again, without failover and without catch-up. The next instant runs
 as usual; 'wasmjob disable JOB --now' prevents that. A run that begins after the
 command has looked is not meant. What runs on a Java host cannot be ended here.
 
@@ -240,7 +240,7 @@ func (p *program) releaseCommand() *cobra.Command {
 		Short: "Let items run again that are held back",
 		Long: `Let items run again in whose runs hosts died, as many in a row as the job's
 maxHostDeaths allows: all that are held back, or with --item one. They run at
-their next instant; what was due until now is not made up for. 'wasmjob shards JOB'
+their next instant, without catch-up of what was due until now. 'wasmjob shards JOB'
 shows which are held back, and which hosts died.`,
 		Example: "  wasmjob release cities\n  wasmjob release cities --item 2\n  wasmjob release cities --zk zk1:2181 --namespace prod",
 		Args:    exactly("the job's name"),

@@ -188,7 +188,7 @@ func (p *program) statusCommand() *cobra.Command {
 		Short: "Show what the host is doing, or who runs a job",
 		Long: `Show the jobs of the running host, their items, their modules, and the files
 that it refused with the reasons. Of the items those are shown that run, that
-did not end well, that are disabled or held back, or that have an instant to make up for;
+did not end well, that are disabled or held back, or that misfired;
 --items shows all.
 
 With a job's name, show the instances of the job on all hosts: their state, what
@@ -525,7 +525,7 @@ elsewhere. Disable its server and wait until it runs nothing.`,
 				what = "the instances on " + server
 			}
 			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
-				return p.done(r.similar(ctx, job, r.Shutdown(ctx, job, server, instance)), "told "+what+" of "+cmp.Or(job, "all jobs")+" to stop")
+				return p.done(r.similar(ctx, job, r.Shutdown(ctx, job, server, instance)), "asked "+what+" of "+cmp.Or(job, "all jobs")+" to stop")
 			})
 		},
 	}

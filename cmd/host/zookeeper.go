@@ -73,7 +73,7 @@ func zooKeeperSettings() []setting {
 		},
 		{
 			key: "sessionTimeout", arg: "DURATION", standard: defaultSession,
-			help: "how long ZooKeeper keeps the session of a host that it does not hear of: then others take over its items",
+			help: "how long ZooKeeper keeps the session of a host that sends no heartbeat: then others take over its items (failover)",
 			set: func(c *Config, s string) error {
 				err := setDuration(&c.ZooKeeper.SessionTimeout, s, leastSession)
 				if err == nil && c.ZooKeeper.SessionTimeout > mostSession {

@@ -88,7 +88,7 @@ func NewMetrics(version string, status func() host.Status) *Metrics {
 	m.attempts = counter("item_attempts_total", "Attempts of items that ended, by outcome.", jobLabel, "outcome")
 	m.completions = counter("items_completed_total", "Items whose completion took effect in the registry.", jobLabel)
 	m.itemSkips = counter("items_skipped_total", "Items that did not run for an instant, or whose run does not count, by reason.", jobLabel, "reason")
-	m.repairs = counter("items_repaired_total", "Items of this host whose record was ahead of all clocks, and that were begun all the same.", jobLabel)
+	m.repairs = counter("items_repaired_total", "Items whose record was ahead of all clocks, and that this host repaired.", jobLabel)
 	m.batches = counter("dataflow_batches_total", "Batches that DATAFLOW items processed.", jobLabel)
 	m.records = counter("dataflow_records_total", "Records that DATAFLOW items processed.", jobLabel)
 	m.overQuota = counter("over_quota_total", "Log lines and events of the history that were dropped, and offset commits that had to wait, because a job was beyond its quota, by ceiling.", jobLabel, "ceiling")
@@ -96,8 +96,8 @@ func NewMetrics(version string, status func() host.Status) *Metrics {
 	m.lag = histogram("fire_lag_seconds", "How much later than the scheduled instant the items of a fire were begun.")
 	m.fireTime = histogram("fire_duration_seconds", "From the begin of a fire's items on this host to the end of the last.")
 	m.itemTime = histogram("item_duration_seconds", "Duration of an attempt of an item.")
-	m.elections = counter("elections_won_total", "Times this host became the job's leader.", jobLabel)
-	m.reshardings = counter("reshardings_total", "Times this host, as leader, divided the job's items.", jobLabel)
+	m.elections = counter("elections_won_total", "Leader elections of the job that this host won.", jobLabel)
+	m.reshardings = counter("reshardings_total", "Reshardings of the job that this host did as its leader.", jobLabel)
 	m.sessions = plain("sessions_lost_total", "Registry sessions that were lost.")
 	m.refusals = plain("files_refused_total", "Files of the plugins directory that were refused.")
 	m.loads = plain("jobs_changed_total", "Times a job's configuration or module changed.")
@@ -492,7 +492,7 @@ func newStatusCollector(status func() host.Status) *statusCollector {
 		next:      desc("job_next_fire_timestamp_seconds", "The next scheduled instant.", jobLabel),
 		owned:     desc("job_items", "Items that this host owns or runs.", jobLabel),
 		running:   desc("job_items_running", "Items that run on this host.", jobLabel),
-		misfired:  desc("job_items_misfired", "Items on this host that have an instant to make up for.", jobLabel),
+		misfired:  desc("job_items_misfired", "Items on this host that misfired: an instant came while they still ran, and they run once more afterwards.", jobLabel),
 		held:      desc("items_held", "Items that this host owns and that are held back: hosts in a row died in their runs.", jobLabel),
 		instances: desc("job_instances", "Hosts of the job, this one included.", jobLabel),
 		progress:  desc("job_progress_done", "Sum of what the running items say they have done.", jobLabel),
@@ -500,7 +500,7 @@ func newStatusCollector(status func() host.Status) *statusCollector {
 		refused:   desc("refused_files", "Files in the plugins directory that are refused now."),
 		waiting:   desc("waiting_seconds", "How long the oldest wait of its kind lasts; absent where nothing is waited for.", jobLabel, "what"),
 		drift:     desc("clock_drift_seconds", "By how much this host's clock is ahead of the registry's, behind if it is negative; absent while that is not known."),
-		failures:  desc("registry_failures_total", "Requests to the registry that were not answered, or refused, by reason.", "reason"),
+		failures:  desc("registry_failures_total", "Requests to the registry that failed or were refused, by reason.", "reason"),
 	}
 }
 

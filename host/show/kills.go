@@ -23,12 +23,12 @@ func Kills(s console.Style, all []*admin.Kills) string {
 				if r.Outcome != "" {
 					outcome.Colour = outcomeColour(abi.Outcome(r.Outcome))
 				} else {
-					reason = "the item has been begun anew since"
+					reason = "the item has begun again since"
 				}
 			case admin.KillAsked:
-				reason = "its host has not said that it ended; see its log"
+				reason = "its host has not reported the end; see its log"
 			case admin.KillGone:
-				reason = "its host has died; no other takes the run over"
+				reason = "its host has died, and there is no failover of what was killed"
 			case admin.KillJava:
 				state.Colour, reason = console.Red, "it is no host of wasmjob: stop its process"
 			}

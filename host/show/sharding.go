@@ -50,7 +50,7 @@ func Shards(s console.Style, shards *admin.Shards, now time.Time) string {
 
 func shardsTable(s console.Style, shards *admin.Shards, now time.Time) string {
 	if len(shards.Items) == 0 {
-		return "no items yet: no instance has divided them\n"
+		return "no items yet: no leader has sharded the job\n"
 	}
 	t := console.NewTable(s, "ITEM", "PARAMETER", "OWNER", "STATE", "FAILOVER", "BEGUN", "ENDED", "OUTCOME")
 	t.Spare = []string{"PARAMETER", "ENDED"}
@@ -100,9 +100,9 @@ func shardingText(shards *admin.Shards) string {
 		}
 	}
 	if present > 0 && enabled == 0 {
-		return "all servers are disabled; the items are divided when one is enabled"
+		return "all servers are disabled; resharding waits until one is enabled"
 	}
-	return "the items are being divided anew"
+	return "resharding is under way"
 }
 
 // Instances is what status shows of one job.
@@ -118,7 +118,7 @@ func Instances(s console.Style, shards *admin.Shards, now time.Time) string {
 	show("leader", words.Dash(shards.Leader))
 	b.WriteString("\n")
 	if len(shards.Instances) == 0 {
-		b.WriteString("no instances: nobody runs this job\n")
+		b.WriteString("no instances: no host runs this job\n")
 		return b.String()
 	}
 	t := console.NewTable(s, "INSTANCE", "STATE", "ITEMS", "RUNNING", "MODULE", "BEGUN", "COMPLETED")
@@ -172,7 +172,7 @@ func movesText(s console.Style, shards *admin.Shards, now time.Time) string {
 		if !i.Begun.IsZero() && i.Fence != 0 {
 			ran = ", which has run it for " + words.Ago(max(0, now.Sub(i.Begun)))
 		}
-		fmt.Fprintf(&b, "%s item %d stays on %s%s; the items were divided %s, while it ran, and it moves when it ends\n",
+		fmt.Fprintf(&b, "%s item %d stays on %s%s; the job was resharded %s, while the item ran, and it moves when it ends\n",
 			s.Paint(console.Yellow, "waits:"), i.Item, words.Printable(where), ran, words.Since(i.MovesSince, now))
 	}
 	if b.Len() == 0 {

@@ -23,8 +23,8 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 		}}
 	text := Instances(console.Style{}, s, now)
 	for _, want := range []string{
-		"waits: item 1 stays on 10.0.0.1@-@1, which has run it for 20m; the items were divided 5m ago, while it ran, and it moves when it ends\n",
-		"waits: item 2 stays on 10.0.0.3@-@3; the items were divided 5m ago", // a Java host: what the record says is of another run
+		"waits: item 1 stays on 10.0.0.1@-@1, which has run it for 20m; the job was resharded 5m ago, while the item ran, and it moves when it ends\n",
+		"waits: item 2 stays on 10.0.0.3@-@3; the job was resharded 5m ago", // a Java host: what the record says is of another run
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -43,7 +43,7 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 // disabled, and status JOB and shards say so.
 func TestShardingOfDisabledServers(t *testing.T) {
 	t.Parallel()
-	const divided, waits = "the items are being divided anew", "all servers are disabled; the items are divided when one is enabled"
+	const divided, waits = "resharding is under way", "all servers are disabled; resharding waits until one is enabled"
 	for _, c := range []struct {
 		name      string
 		instances []admin.Instance
