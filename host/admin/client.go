@@ -73,26 +73,45 @@ func Find(ctx context.Context, w Where) (*Client, error) {
 	}
 	all := notes(w.Dirs)
 	if w.Address != "" {
-		a, err := ParseAddress(w.Address)
-		if err != nil {
-			return nil, err
+		return at(ctx, w.Address, token, all)
+	}
+	alive, names := running(ctx, all)
+	switch len(alive) {
+	case 0:
+		return nil, fmt.Errorf("%w: nothing is noted in %s", ErrNoHost, strings.Join(w.Dirs, ", "))
+	case 1:
+		if token != "" {
+			alive[0].token = token
 		}
-		for i := 0; token == "" && i < len(all); i++ {
-			if noted, err := ParseAddress(all[i].Address); err == nil && noted.reachable() == a.reachable() {
-				token = all[i].Token
-			}
+		return alive[0], nil
+	}
+	return nil, fmt.Errorf("%d hosts are running here, say which one by its address: %s", len(alive), strings.Join(names, ", "))
+}
+
+// at is a client for an address; without a token it takes the one that was noted.
+func at(ctx context.Context, address, token string, all []found) (*Client, error) {
+	a, err := ParseAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; token == "" && i < len(all); i++ {
+		if noted, err := ParseAddress(all[i].Address); err == nil && noted.reachable() == a.reachable() {
+			token = all[i].Token
 		}
-		c := NewClient(a, token)
-		if token == "" {
-			if err := c.Ping(ctx); err != nil {
-				return nil, err
-			}
-			return nil, fmt.Errorf("a host answers at %s, but its token is not known here: it is another user's or another machine's; name a file with its token", a)
-		}
+	}
+	c := NewClient(a, token)
+	if token != "" {
 		return c, nil
 	}
-	var alive []*Client
-	var names []string
+	if err := c.Ping(ctx); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("a host answers at %s, but its token is not known here: it is another user's or another machine's; name a file with its token", a)
+}
+
+// running are the hosts that answer of those that are noted, and what they are for
+// people. Notes of hosts that are gone are removed.
+func running(ctx context.Context, all []found) (alive []*Client, names []string) {
 	for _, n := range all {
 		a, err := ParseAddress(n.Address)
 		if err != nil {
@@ -107,16 +126,7 @@ func Find(ctx context.Context, w Where) (*Client, error) {
 			_ = os.Remove(n.file) // its host is gone; if it stays, we only ask in vain again
 		}
 	}
-	switch len(alive) {
-	case 0:
-		return nil, fmt.Errorf("%w: nothing is noted in %s", ErrNoHost, strings.Join(w.Dirs, ", "))
-	case 1:
-		if token != "" {
-			alive[0].token = token
-		}
-		return alive[0], nil
-	}
-	return nil, fmt.Errorf("%d hosts are running here, say which one by its address: %s", len(alive), strings.Join(names, ", "))
+	return alive, names
 }
 
 // Address is where the client asks.

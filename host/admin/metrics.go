@@ -238,38 +238,19 @@ func (m *Metrics) Observe(e host.Event) {
 		m.expired.WithLabelValues(string(e.Wait)).Inc()
 	}
 	switch e.Kind {
+	case host.EventFireStarted, host.EventFireEnded, host.EventItemStarted, host.EventSession:
+		m.observeQueue(e)
+	}
+	switch e.Kind {
 	case host.EventFireStarted:
 		m.lag.WithLabelValues(e.Job).Observe(e.Lag.Seconds())
-		m.mu.Lock()
-		m.waiting[fireOf(e)] += len(e.Items)
-		m.mu.Unlock()
 	case host.EventFireEnded:
 		m.fires.WithLabelValues(e.Job, string(e.Outcome)).Inc()
 		m.fireTime.WithLabelValues(e.Job).Observe(e.Duration.Seconds())
-		m.mu.Lock()
-		delete(m.waiting, fireOf(e))
-		m.mu.Unlock()
 	case host.EventFireSkipped:
 		m.fireSkips.WithLabelValues(e.Job, string(e.Cause)).Inc()
-	case host.EventItemStarted:
-		if e.Attempt > 1 {
-			return
-		}
-		m.mu.Lock()
-		if f := fireOf(e); m.waiting[f] > 0 {
-			m.waiting[f]--
-		}
-		m.mu.Unlock()
 	case host.EventItemEnded:
-		m.attempts.WithLabelValues(e.Job, string(e.Outcome)).Inc()
-		m.itemTime.WithLabelValues(e.Job).Observe(e.Duration.Seconds())
-		if e.Batches > 0 {
-			m.batches.WithLabelValues(e.Job).Add(float64(e.Batches))
-		}
-		if e.Records > 0 {
-			m.records.WithLabelValues(e.Job).Add(float64(e.Records))
-		}
-		m.droppedLines.WithLabelValues(e.Job).Add(float64(e.DroppedLines))
+		m.observeAttempt(e)
 	case host.EventListener:
 		m.droppedLines.WithLabelValues(e.Job).Add(float64(e.DroppedLines))
 	case host.EventItemCompleted:
@@ -280,36 +261,81 @@ func (m *Metrics) Observe(e host.Event) {
 		m.repairs.WithLabelValues(e.Job).Inc()
 	case host.EventOverQuota:
 		m.overQuota.WithLabelValues(e.Job, string(e.Ceiling)).Add(float64(e.Count))
+	default:
+		m.observeJob(e)
+	}
+}
+
+// observeJob takes what happens to a job as a whole, to a file or to the session.
+func (m *Metrics) observeJob(e host.Event) {
+	switch e.Kind {
 	case host.EventElected:
 		m.elections.WithLabelValues(e.Job).Inc()
 	case host.EventSharded:
 		m.reshardings.WithLabelValues(e.Job).Inc()
 	case host.EventRefused:
 		m.refusals.Inc()
-	case host.EventJobAdded, host.EventJobChanged:
+	case host.EventJobAdded:
 		m.appear(e.Job)
-		if e.Kind == host.EventJobChanged {
-			m.loads.Inc()
-		}
-		m.mu.Lock()
-		was := m.digests[e.Job]
-		if e.Digest != "" {
-			m.digests[e.Job] = e.Digest
-		}
-		m.mu.Unlock()
-		// A new module has names of its own: the old ones give room.
-		if was != "" && e.Digest != "" && was != e.Digest {
-			m.guests.forget(e.Job)
-		}
+		m.newModule(e)
+	case host.EventJobChanged:
+		m.appear(e.Job)
+		m.loads.Inc()
+		m.newModule(e)
 	case host.EventJobRemoved:
 		m.forget(e.Job)
 	case host.EventSession:
 		if e.Reason == "lost" {
 			m.sessions.Inc()
-			m.mu.Lock()
-			clear(m.waiting)
-			m.mu.Unlock()
 		}
+	}
+}
+
+// observeAttempt takes the end of an attempt of an item.
+func (m *Metrics) observeAttempt(e host.Event) {
+	m.attempts.WithLabelValues(e.Job, string(e.Outcome)).Inc()
+	m.itemTime.WithLabelValues(e.Job).Observe(e.Duration.Seconds())
+	if e.Batches > 0 {
+		m.batches.WithLabelValues(e.Job).Add(float64(e.Batches))
+	}
+	if e.Records > 0 {
+		m.records.WithLabelValues(e.Job).Add(float64(e.Records))
+	}
+	m.droppedLines.WithLabelValues(e.Job).Add(float64(e.DroppedLines))
+}
+
+// observeQueue counts the items of each fire that have not begun.
+func (m *Metrics) observeQueue(e host.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := fireOf(e)
+	switch e.Kind {
+	case host.EventFireStarted:
+		m.waiting[f] += len(e.Items)
+	case host.EventFireEnded:
+		delete(m.waiting, f)
+	case host.EventItemStarted:
+		if e.Attempt <= 1 && m.waiting[f] > 0 {
+			m.waiting[f]--
+		}
+	case host.EventSession:
+		if e.Reason == "lost" {
+			clear(m.waiting)
+		}
+	}
+}
+
+// newModule drops the guest's metrics of a module that was replaced: the new one has
+// names of its own.
+func (m *Metrics) newModule(e host.Event) {
+	m.mu.Lock()
+	was := m.digests[e.Job]
+	if e.Digest != "" {
+		m.digests[e.Job] = e.Digest
+	}
+	m.mu.Unlock()
+	if was != "" && e.Digest != "" && was != e.Digest {
+		m.guests.forget(e.Job)
 	}
 }
 

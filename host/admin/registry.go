@@ -260,51 +260,62 @@ func (r *Registry) hasItem(ctx context.Context, job string, item int) error {
 // those of a server, or all of the job if neither is. job "" is all jobs. Java
 // hosts that run items with failover are refused: coordination.ErrJavaRuns.
 func (r *Registry) Shutdown(ctx context.Context, job, server, instance string) error {
-	stopped, all := 0, make(map[string]bool)
-	var refused []error
-	err := r.each(ctx, job, func(name string) error {
-		s, err := r.Shards(ctx, name)
-		if err != nil {
-			return err
-		}
-		for _, i := range s.Instances {
-			if i.Gone {
-				continue
-			}
-			all[i.ID] = true
-			if (instance != "" && i.ID != instance) || (server != "" && i.Server != server) {
-				continue
-			}
-			err := r.perform(ctx, name, func(ctx context.Context, c registry.Center, l coordination.Layout) error {
-				return coordination.StopInstance(ctx, c, l, i.ID)
-			})
-			var conflict *registry.OpError
-			switch {
-			case errors.As(err, &conflict): // it has gone by itself
-			case errors.Is(err, coordination.ErrJavaRuns):
-				refused = append(refused, err)
-			case err != nil:
-				return err
-			default:
-				stopped++
-			}
-		}
+	d := shutdown{server: server, instance: instance, all: make(map[string]bool)}
+	if err := r.each(ctx, job, func(name string) error { return d.of(ctx, r, name) }); err != nil {
+		return err
+	}
+	if len(d.refused) > 0 {
+		return errors.Join(d.refused...)
+	}
+	if d.stopped > 0 {
 		return nil
-	})
-	if err == nil && len(refused) > 0 {
-		return errors.Join(refused...)
 	}
-	if err == nil && stopped == 0 {
-		what := "no instance"
-		switch {
-		case instance != "":
-			what += " " + instance
-		case server != "":
-			what += " on server " + server
+	what := "no instance"
+	if instance != "" {
+		what += " " + instance
+	} else if server != "" {
+		what += " on server " + server
+	}
+	return &noTargetError{what, sortedKeys(d.all)}
+}
+
+// shutdown is which instances are to stop, and what came of it.
+type shutdown struct {
+	server, instance string // empty: any
+	stopped          int
+	all              map[string]bool // that are there
+	refused          []error
+}
+
+// of stops the instances of one job.
+func (d *shutdown) of(ctx context.Context, r *Registry, job string) error {
+	s, err := r.Shards(ctx, job)
+	if err != nil {
+		return err
+	}
+	for _, i := range s.Instances {
+		if i.Gone {
+			continue
 		}
-		err = &noTargetError{what, sortedKeys(all)}
+		d.all[i.ID] = true
+		if (d.instance != "" && i.ID != d.instance) || (d.server != "" && i.Server != d.server) {
+			continue
+		}
+		err := r.perform(ctx, job, func(ctx context.Context, c registry.Center, l coordination.Layout) error {
+			return coordination.StopInstance(ctx, c, l, i.ID)
+		})
+		var conflict *registry.OpError
+		switch {
+		case errors.As(err, &conflict): // it has gone by itself
+		case errors.Is(err, coordination.ErrJavaRuns):
+			d.refused = append(d.refused, err)
+		case err != nil:
+			return err
+		default:
+			d.stopped++
+		}
 	}
-	return err
+	return nil
 }
 
 // KillOptions say what is to end, and how.
