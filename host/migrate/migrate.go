@@ -82,29 +82,35 @@ func Detect(ctx context.Context, r Reader, namespace string) ([]Found, error) {
 	}
 	var found []Found
 	for n, name := range jobs[0].Names {
-		f := Found{Name: name}
-		config, settings, execution := nodes[n*each], nodes[n*each+1], nodes[n*each+3]
 		server, old := oldServer[n]
-		switch keys := oldKeys(config.Data); {
-		case len(settings.Names) > 0:
-			f.Version, f.Node, f.Sign = Version1, settings.Path+"/"+settings.Names[0], "a node for each setting"
-		case len(keys) > 0:
-			f.Version, f.Node, f.Sign = Version21, config.Path, "JSON with "+strings.Join(keys, ", ")
-			if old || execution.Exists {
-				f.Version = Version20
-			}
-		case execution.Exists:
-			f.Version, f.Node, f.Sign = Version1, execution.Path, "items below execution"
-		case old:
-			f.Version, f.Node, f.Sign = Version1, server.Path, "nodes below a server's"
-		case len(config.Data) > 0:
-			f.Version, f.Node, f.Sign = Version3, config.Path, "YAML"
-		default:
-			continue
+		f, ok := recognise(nodes[n*each], nodes[n*each+1], nodes[n*each+3], server, old)
+		if ok {
+			f.Name = name
+			found = append(found, f)
 		}
-		found = append(found, f)
 	}
 	return found, nil
+}
+
+// recognise says which version wrote a job's nodes: its configuration, the settings
+// and the execution below it, and a server with nodes of its own, if there is one.
+func recognise(config, settings, execution, server registry.Node, old bool) (f Found, ok bool) {
+	keys := oldKeys(config.Data)
+	switch {
+	case len(settings.Names) > 0:
+		return Found{Version: Version1, Node: settings.Path + "/" + settings.Names[0], Sign: "a node for each setting"}, true
+	case len(keys) > 0:
+		f = Found{Version: Version21, Node: config.Path, Sign: "JSON with " + strings.Join(keys, ", ")}
+		if old || execution.Exists {
+			f.Version = Version20
+		}
+		return f, true
+	case execution.Exists:
+		return Found{Version: Version1, Node: execution.Path, Sign: "items below execution"}, true
+	case old:
+		return Found{Version: Version1, Node: server.Path, Sign: "nodes below a server's"}, true
+	}
+	return Found{Version: Version3, Node: config.Path, Sign: "YAML"}, len(config.Data) > 0
 }
 
 // LayoutError says that a namespace holds a job of a version that cannot share

@@ -260,63 +260,39 @@ func (j *Job) readNodes(ctx context.Context, r Reader, config registry.Node) err
 		return err
 	}
 	o := old{MonitorExecution: true, Misfire: true, MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10}
-	var problems []error
-	number := func(n registry.Node, into *int) {
-		v, err := strconv.Atoi(strings.TrimSpace(string(n.Data)))
-		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: found %q, expected a whole number", n.Path, n.Data))
-			return
-		}
-		*into = v
+	texts := map[string]*string{
+		"jobClass": &o.JobClass, "jobType": &o.JobType, "cron": &o.Cron, "shardingItemParameters": &o.ShardingItemParameters,
+		"jobParameter": &o.JobParameter, "description": &o.Description, "jobShardingStrategyClass": &o.JobShardingStrategyClass,
+		"scriptCommandLine": &o.ScriptCommandLine,
 	}
-	boolean := func(n registry.Node, into *bool) {
-		*into = strings.EqualFold(strings.TrimSpace(string(n.Data)), "true")
-	} // as Java reads it
+	numbers := map[string]*int{
+		"shardingTotalCount": &o.ShardingTotalCount, "maxTimeDiffSeconds": &o.MaxTimeDiffSeconds, "fetchDataCount": &o.FetchDataCount,
+		"concurrentDataProcessThreadCount": &o.ConcurrentDataProcessThreadCount, "monitorPort": &o.MonitorPort,
+	}
+	booleans := map[string]*bool{
+		"failover": &o.Failover, "misfire": &o.Misfire, "disabled": &o.Disabled, "monitorExecution": &o.MonitorExecution,
+		"streamingProcess": &o.StreamingProcess,
+	}
+	var problems []error
 	for _, n := range nodes {
 		text := string(n.Data)
 		if text == "" {
 			continue
 		}
-		switch path.Base(n.Path) {
-		case "jobClass":
-			o.JobClass = text
-		case "jobType":
-			o.JobType = text
-		case "cron":
-			o.Cron = text
-		case "shardingTotalCount":
-			number(n, &o.ShardingTotalCount)
-		case "shardingItemParameters":
-			o.ShardingItemParameters = text
-		case "jobParameter":
-			o.JobParameter = text
-		case "failover":
-			boolean(n, &o.Failover)
-		case "misfire":
-			boolean(n, &o.Misfire)
-		case "description":
-			o.Description = text
-		case "disabled":
-			boolean(n, &o.Disabled)
-		case "monitorExecution":
-			boolean(n, &o.MonitorExecution)
-		case "maxTimeDiffSeconds":
-			number(n, &o.MaxTimeDiffSeconds)
-		case "jobShardingStrategyClass":
-			o.JobShardingStrategyClass = text
-		case "streamingProcess":
-			boolean(n, &o.StreamingProcess)
-		case "scriptCommandLine":
-			o.ScriptCommandLine = text
-		case "fetchDataCount":
-			number(n, &o.FetchDataCount)
-		case "concurrentDataProcessThreadCount":
-			number(n, &o.ConcurrentDataProcessThreadCount)
-		case "monitorPort":
-			number(n, &o.MonitorPort)
-		case "processCountIntervalSeconds", "reconcileIntervalMinutes":
-		default:
-			j.note("%s = %q is a setting that is not known here", path.Base(n.Path), text)
+		name := path.Base(n.Path)
+		if into := texts[name]; into != nil {
+			*into = text
+		} else if into := booleans[name]; into != nil {
+			*into = strings.EqualFold(strings.TrimSpace(text), "true") // as Java reads it
+		} else if into := numbers[name]; into != nil {
+			v, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil {
+				problems = append(problems, fmt.Errorf("%s: found %q, expected a whole number", n.Path, n.Data))
+				continue
+			}
+			*into = v
+		} else if !slices.Contains([]string{"processCountIntervalSeconds", "reconcileIntervalMinutes"}, name) {
+			j.note("%s = %q is a setting that is not known here", name, text)
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -352,6 +328,11 @@ func (j *Job) take(o old) {
 	if len(props) > 0 {
 		c.Props = props
 	}
+	j.noteOld(o)
+}
+
+// noteOld notes what an older job has and a definition cannot say.
+func (j *Job) noteOld(o old) {
 	if n := o.ConcurrentDataProcessThreadCount; n > 1 {
 		j.note("concurrentDataProcessThreadCount %d: an item is worked on by one guest; divide the job into more items", n)
 	}
@@ -392,15 +373,7 @@ func (j *Job) carry() {
 	if c.ExtraConfigurations != "" {
 		j.note("jobExtraConfigurations is a Java host's tracing into a database; a host here keeps events with --history")
 	}
-	switch pool := c.JobExecutorThreadPoolValue; strings.ToUpper(pool) {
-	case "", "CPU":
-	case "SINGLE_THREAD":
-		if c.Props[jobconfig.PropMaxConcurrency] == "" {
-			c.Props = withProp(c.Props, jobconfig.PropMaxConcurrency, "1")
-		}
-	default:
-		j.note("the thread pool %s is a Java host's; see maxConcurrency", pool)
-	}
+	j.carryPool()
 	if c.Overwrite {
 		j.note("overwrite is left out: with it the file would win over every change that a console makes")
 		c.Overwrite = false
@@ -412,6 +385,26 @@ func (j *Job) carry() {
 	if j.Kind == KindHTTP {
 		j.note("an HTTP job (%s %s): guests have no network yet", c.Props[propHTTPMethod], c.Props[propHTTPURI])
 	}
+	j.dropProps()
+}
+
+// carryPool takes the thread pool over as far as there is something like it here.
+func (j *Job) carryPool() {
+	c := &j.Configuration
+	switch pool := c.JobExecutorThreadPoolValue; strings.ToUpper(pool) {
+	case "", "CPU":
+	case "SINGLE_THREAD":
+		if c.Props[jobconfig.PropMaxConcurrency] == "" {
+			c.Props = withProp(c.Props, jobconfig.PropMaxConcurrency, "1")
+		}
+	default:
+		j.note("the thread pool %s is a Java host's; see maxConcurrency", pool)
+	}
+}
+
+// dropProps leaves out props that mean something to a Java host only.
+func (j *Job) dropProps() {
+	c := &j.Configuration
 	var dropped []string
 	for _, key := range slices.Sorted(maps.Keys(c.Props)) {
 		for _, prefix := range []string{"email.", "wechat.", "dingtalk.", "http.", "script."} {
