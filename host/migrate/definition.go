@@ -78,78 +78,30 @@ func (j Job) Definition() ([]byte, []string, error) {
 
 // fields are those that differ from what a definition takes for granted.
 func (j Job) fields() []field {
+	var list fieldList
 	c := j.Configuration
-	var list []field
-	add := func(name, tag, value string) {
-		list = append(list, field{name, &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}})
-	}
-	text := func(name, value string) {
-		if value != "" {
-			list = append(list, field{name, textNode(value)})
-		}
-	}
-	number := func(name string, value, standard int) {
-		if value != standard {
-			add(name, "!!int", strconv.Itoa(value))
-		}
-	}
-	boolean := func(name string, value, standard bool) {
-		if value != standard {
-			add(name, "!!bool", strconv.FormatBool(value))
-		}
-	}
-	list = append(list, field{"jobName", textNode(c.JobName)})
-	text("description", c.Description)
-	text("cron", c.Cron)
-	text("timeZone", c.TimeZone)
-	number("shardingTotalCount", c.ShardingTotalCount, -1)
-	text("shardingItemParameters", c.ShardingItemParameters)
-	text("jobParameter", c.JobParameter)
-	text("jobShardingStrategyType", c.JobShardingStrategyType)
-	boolean("failover", c.Failover, false)
-	boolean("misfire", c.Misfire, true)
-	boolean("monitorExecution", c.MonitorExecution, true)
-	number("maxTimeDiffSeconds", c.MaxTimeDiffSeconds, -1)
-	number("reconcileIntervalMinutes", c.ReconcileIntervalMinutes, definition.DefaultReconcileIntervalMinutes)
-	text("jobErrorHandlerType", c.JobErrorHandlerType)
-	boolean("disabled", c.Disabled, false)
-	boolean("overwrite", c.Overwrite, false)
+	list.node("jobName", textNode(c.JobName))
+	list.text("description", c.Description)
+	list.text("cron", c.Cron)
+	list.text("timeZone", c.TimeZone)
+	list.number("shardingTotalCount", c.ShardingTotalCount, -1)
+	list.text("shardingItemParameters", c.ShardingItemParameters)
+	list.text("jobParameter", c.JobParameter)
+	list.text("jobShardingStrategyType", c.JobShardingStrategyType)
+	list.boolean("failover", c.Failover, false)
+	list.boolean("misfire", c.Misfire, true)
+	list.boolean("monitorExecution", c.MonitorExecution, true)
+	list.number("maxTimeDiffSeconds", c.MaxTimeDiffSeconds, -1)
+	list.number("reconcileIntervalMinutes", c.ReconcileIntervalMinutes, definition.DefaultReconcileIntervalMinutes)
+	list.text("jobErrorHandlerType", c.JobErrorHandlerType)
+	list.boolean("disabled", c.Disabled, false)
+	list.boolean("overwrite", c.Overwrite, false)
 	if c.Label != nil {
-		list = append(list, field{"label", textNode(*c.Label)})
+		list.node("label", textNode(*c.Label))
 	}
-	boolean("staticSharding", c.StaticSharding, false)
-	text("jobClass", j.Class)
-
-	g, _ := c.Guest() // what cannot be read has its default, and a note by Read
-	d := jobconfig.DefaultGuest()
-	kind := cmp.Or(string(g.Type), string(j.Kind))
-	if kind == string(KindDataflow) || kind == string(KindScript) || g.Type != "" {
-		add("type", "!!str", kind)
-	}
-	boolean("streamingProcess", g.StreamingProcess, false)
-	if g.Timeout == 0 {
-		add("timeout", "!!int", "0")
-	} else {
-		text("timeout", words.Duration(g.Timeout))
-	}
-	number("maxConcurrency", g.MaxConcurrency, 0)
-	if g.Isolation != d.Isolation {
-		text("isolation", string(g.Isolation))
-	}
-	if len(g.Args) > 0 {
-		list = append(list, field{"args", listNode(g.Args)})
-	}
-	if g.MemoryLimit > 0 {
-		text("memoryLimit", jobconfig.ShowSize(g.MemoryLimit))
-	}
-	number("fetchDataCount", g.FetchDataCount, 0)
-	if g.CatchUpWindow != d.CatchUpWindow {
-		text("catchUpWindow", words.Duration(g.CatchUpWindow))
-	}
-	number("maxHostDeaths", g.MaxHostDeaths, d.MaxHostDeaths)
-	if retry := retryNode(g.Retry, d.Retry); len(retry.Content) > 0 {
-		list = append(list, field{"retry", retry})
-	}
+	list.boolean("staticSharding", c.StaticSharding, false)
+	list.text("jobClass", j.Class)
+	j.guestFields(&list)
 	props := mapNode()
 	for _, key := range slices.Sorted(maps.Keys(c.Props)) {
 		if key != jobconfig.PropStreamingProcess && !strings.HasPrefix(key, jobconfig.PropPrefix) {
@@ -157,9 +109,71 @@ func (j Job) fields() []field {
 		}
 	}
 	if len(props.Content) > 0 {
-		list = append(list, field{"props", props})
+		list.node("props", props)
 	}
 	return list
+}
+
+// guestFields adds what a module is run with.
+func (j Job) guestFields(list *fieldList) {
+	c := j.Configuration
+	g, _ := c.Guest() // what cannot be read has its default, and a note by Read
+	d := jobconfig.DefaultGuest()
+	kind := cmp.Or(string(g.Type), string(j.Kind))
+	if kind == string(KindDataflow) || kind == string(KindScript) || g.Type != "" {
+		list.add("type", "!!str", kind)
+	}
+	list.boolean("streamingProcess", g.StreamingProcess, false)
+	if g.Timeout == 0 {
+		list.add("timeout", "!!int", "0")
+	} else {
+		list.text("timeout", words.Duration(g.Timeout))
+	}
+	list.number("maxConcurrency", g.MaxConcurrency, 0)
+	if g.Isolation != d.Isolation {
+		list.text("isolation", string(g.Isolation))
+	}
+	if len(g.Args) > 0 {
+		list.node("args", listNode(g.Args))
+	}
+	if g.MemoryLimit > 0 {
+		list.text("memoryLimit", jobconfig.ShowSize(g.MemoryLimit))
+	}
+	list.number("fetchDataCount", g.FetchDataCount, 0)
+	if g.CatchUpWindow != d.CatchUpWindow {
+		list.text("catchUpWindow", words.Duration(g.CatchUpWindow))
+	}
+	list.number("maxHostDeaths", g.MaxHostDeaths, d.MaxHostDeaths)
+	if retry := retryNode(g.Retry, d.Retry); len(retry.Content) > 0 {
+		list.node("retry", retry)
+	}
+}
+
+// fieldList is a definition that is being written.
+type fieldList []field
+
+func (l *fieldList) node(name string, value *yaml.Node) { *l = append(*l, field{name, value}) }
+
+func (l *fieldList) add(name, tag, value string) {
+	l.node(name, &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value})
+}
+
+func (l *fieldList) text(name, value string) {
+	if value != "" {
+		l.node(name, textNode(value))
+	}
+}
+
+func (l *fieldList) number(name string, value, standard int) {
+	if value != standard {
+		l.add(name, "!!int", strconv.Itoa(value))
+	}
+}
+
+func (l *fieldList) boolean(name string, value, standard bool) {
+	if value != standard {
+		l.add(name, "!!bool", strconv.FormatBool(value))
+	}
 }
 
 func retryNode(r, d jobconfig.RetryPolicy) *yaml.Node {
