@@ -189,6 +189,26 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 	}
 	j := c.job(e.Job, p, m)
 	switch e.Kind {
+	case host.EventOverQuota:
+		if e.Ceiling == ceiling.HistoryBytes && j.gap.kind == "" {
+			j.gap = m
+		}
+	case host.EventFireStarted, host.EventFireSkipped:
+		c.fire(j, in.process, &e, m)
+	case host.EventItemStarted, host.EventItemEnded, host.EventItemCompleted, host.EventItemSkipped, host.EventItemHeld:
+		if e.Item != nil && *e.Item >= 0 {
+			c.item(j, in, &e, m)
+		}
+	default:
+		c.jobEvent(j, p, &e, m)
+	}
+	c.judge(j, c.now, false)
+	c.demand(j, c.now)
+}
+
+// jobEvent takes what becomes of a job on a host, and of its items' owners.
+func (c *Checker) jobEvent(j *job, p *process, e *host.Event, m mark) {
+	switch e.Kind {
 	case host.EventJobAdded:
 		c.enter(j, p, m.time)
 		delete(p.owed, j)
@@ -209,7 +229,7 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 			c.removed(j, joined)
 			j.divided = e.Time
 		}
-		c.shared(j, &e)
+		c.shared(j, e)
 	case host.EventJobChanged:
 		j.changed = e.Time
 		if scheduled := e.Source != abi.SourceTrigger; scheduled && j.unscheduled {
@@ -218,19 +238,7 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 		} else {
 			j.unscheduled = !scheduled
 		}
-	case host.EventOverQuota:
-		if e.Ceiling == ceiling.HistoryBytes && j.gap.kind == "" {
-			j.gap = m
-		}
-	case host.EventFireStarted, host.EventFireSkipped:
-		c.fire(j, in.process, &e, m)
-	case host.EventItemStarted, host.EventItemEnded, host.EventItemCompleted, host.EventItemSkipped, host.EventItemHeld:
-		if e.Item != nil && *e.Item >= 0 {
-			c.item(j, in, &e, m)
-		}
 	}
-	c.judge(j, c.now, false)
-	c.demand(j, c.now)
 }
 
 // End says that the host that wrote the file writes no more.
@@ -496,22 +504,7 @@ func (c *Checker) item(j *job, in *instance, e *host.Event, m mark) {
 	}
 	switch e.Kind {
 	case host.EventItemStarted:
-		r := it.run(in, e.Fence)
-		if r == nil {
-			r = &run{id: e.RunID, instance: in, fence: e.Fence, started: m, from: e.OffsetWrites}
-			c.begun(it, r)
-			if last := it.last; last != nil && last.fence >= r.fence && (last.instance != in || last.id != r.id || last.fence != r.fence) {
-				c.fences(j, it, last, r)
-			}
-			it.runs = append(it.runs, r)
-			j.report.Runs++
-		}
-		r.ended = mark{}
-		f.note(n, itemBegun, m)
-		j.settled(n, e.Trigger, e.Instant)
-		if e.Previous != nil {
-			c.previous(j, it, e.Previous, m)
-		}
+		c.itemStarted(j, it, in, f, e, m)
 	case host.EventItemEnded:
 		if r := it.run(in, e.Fence); r != nil {
 			r.ended = m
@@ -520,42 +513,72 @@ func (c *Checker) item(j *job, in *instance, e *host.Event, m mark) {
 			f.note(n, itemFinished, m)
 		}
 	case host.EventItemCompleted:
-		j.report.Completed++
-		r := it.run(in, e.Fence)
-		if r == nil { // its beginning is in a file that is gone
-			r = &run{id: e.RunID, instance: in, fence: e.Fence, started: m, ended: m, from: e.OffsetWrites}
-			it.runs = append(it.runs, r)
-		}
-		r.to, r.hasTo = e.OffsetWrites, true
-		c.completed(j, it, r, m)
-		f.note(n, itemFinished, m)
+		c.itemCompleted(j, it, in, f, e, m)
 	case host.EventItemHeld: // the run is closed, and no other host repeats it
 		j.report.Skipped++
 		delete(j.promises, n) // until an operator releases the item
 		f.note(n, itemExcused, m)
 	case host.EventItemSkipped:
-		j.report.Skipped++
-		if e.Fence != 0 { // a run was given up: what becomes of the item others report
-			if r := it.run(in, e.Fence); r != nil {
-				r.skipped = m
-			}
-			f.note(n, itemBegun, m)
-			break
-		}
-		f.note(n, itemExcused, m)
-		if e.Runs {
-			c.stillRuns(j, it, in, m)
-		}
-		if e.Owed {
-			j.owe(n, e, m)
-		} else {
-			j.settled(n, e.Trigger, later(e.Instant, e.Through))
-		}
-		if !e.Through.IsZero() {
-			c.span(j, []int{n}, e.Instant, e.Through, m)
-		}
+		c.itemSkipped(j, it, in, f, e, m)
 	}
 	c.retire(j, it, false)
+}
+
+// itemStarted takes a run in.
+func (c *Checker) itemStarted(j *job, it *item, in *instance, f *fire, e *host.Event, m mark) {
+	r := it.run(in, e.Fence)
+	if r == nil {
+		r = &run{id: e.RunID, instance: in, fence: e.Fence, started: m, from: e.OffsetWrites}
+		c.begun(it, r)
+		if last := it.last; last != nil && last.fence >= r.fence && (last.instance != in || last.id != r.id || last.fence != r.fence) {
+			c.fences(j, it, last, r)
+		}
+		it.runs = append(it.runs, r)
+		j.report.Runs++
+	}
+	r.ended = mark{}
+	f.note(it.number, itemBegun, m)
+	j.settled(it.number, e.Trigger, e.Instant)
+	if e.Previous != nil {
+		c.previous(j, it, e.Previous, m)
+	}
+}
+
+// itemCompleted closes a run that took effect.
+func (c *Checker) itemCompleted(j *job, it *item, in *instance, f *fire, e *host.Event, m mark) {
+	j.report.Completed++
+	r := it.run(in, e.Fence)
+	if r == nil { // its beginning is in a file that is gone
+		r = &run{id: e.RunID, instance: in, fence: e.Fence, started: m, ended: m, from: e.OffsetWrites}
+		it.runs = append(it.runs, r)
+	}
+	r.to, r.hasTo = e.OffsetWrites, true
+	c.completed(j, it, r, m)
+	f.note(it.number, itemFinished, m)
+}
+
+// itemSkipped takes in why an item did not run, or that a run was given up.
+func (c *Checker) itemSkipped(j *job, it *item, in *instance, f *fire, e *host.Event, m mark) {
+	j.report.Skipped++
+	if e.Fence != 0 { // a run was given up: what becomes of the item others report
+		if r := it.run(in, e.Fence); r != nil {
+			r.skipped = m
+		}
+		f.note(it.number, itemBegun, m)
+		return
+	}
+	f.note(it.number, itemExcused, m)
+	if e.Runs {
+		c.stillRuns(j, it, in, m)
+	}
+	if e.Owed {
+		j.owe(it.number, e, m)
+	} else {
+		j.settled(it.number, e.Trigger, later(e.Instant, e.Through))
+	}
+	if !e.Through.IsZero() {
+		c.span(j, []int{it.number}, e.Instant, e.Through, m)
+	}
 }
 
 // run is the run of the fence on the instance; nil if there is none.

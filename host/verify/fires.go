@@ -195,16 +195,36 @@ func (c *Checker) fire(j *job, p *process, e *host.Event, m mark) {
 		return
 	}
 	if e.Total > 0 && e.Total <= coordination.MaxItems && e.Source == abi.SourceSchedule {
-		if !f.late && (f.total == 0 || e.Total < f.total) {
-			f.total = j.least(f.due, e.Total)
-			// Of an instant after the last division that was reported: of a newer
-			// one no host lived to report.
-			if n := len(j.totals); n > 0 && j.totals[n-1].items != e.Total && e.Instant.After(j.totals[n-1].at) {
-				j.counted(total{e.Time, e.Total}, c.now)
+		c.countTotal(j, f, e)
+	}
+	j.accountFor(e, m)
+	c.excuse(j, f, p, e, m)
+	if !e.Next.IsZero() && e.Source == abi.SourceSchedule && e.Next.After(e.Instant) {
+		if next := c.up(j, idOf(e.Next, 0), e.Next); next.expected.kind == "" {
+			next.expected = m
+			next.due = e.Next
+			if next.due.Before(e.Time) {
+				next.due = e.Time
 			}
 		}
-		c.fewer(j, e.Total)
 	}
+}
+
+// countTotal takes in how many items the fire has.
+func (c *Checker) countTotal(j *job, f *fire, e *host.Event) {
+	if !f.late && (f.total == 0 || e.Total < f.total) {
+		f.total = j.least(f.due, e.Total)
+		// Of an instant after the last division that was reported: of a newer
+		// one no host lived to report.
+		if n := len(j.totals); n > 0 && j.totals[n-1].items != e.Total && e.Instant.After(j.totals[n-1].at) {
+			j.counted(total{e.Time, e.Total}, c.now)
+		}
+	}
+	c.fewer(j, e.Total)
+}
+
+// accountFor notes until when the host has accounted for the job's instants.
+func (j *job) accountFor(e *host.Event, m mark) {
 	switch through := later(e.Instant, e.Through); {
 	case e.Trigger != 0:
 	case e.Kind == host.EventFireStarted:
@@ -220,6 +240,10 @@ func (c *Checker) fire(j *job, p *process, e *host.Event, m mark) {
 			}
 		}
 	}
+}
+
+// excuse notes the items that have a reason not to run.
+func (c *Checker) excuse(j *job, f *fire, p *process, e *host.Event, m mark) {
 	switch {
 	case e.Kind == host.EventFireStarted:
 		f.started = true
@@ -238,15 +262,6 @@ func (c *Checker) fire(j *job, p *process, e *host.Event, m mark) {
 	default:
 		for _, i := range e.Items {
 			f.note(i, itemExcused, m)
-		}
-	}
-	if !e.Next.IsZero() && e.Source == abi.SourceSchedule && e.Next.After(e.Instant) {
-		if next := c.up(j, idOf(e.Next, 0), e.Next); next.expected.kind == "" {
-			next.expected = m
-			next.due = e.Next
-			if next.due.Before(e.Time) {
-				next.due = e.Time
-			}
 		}
 	}
 }
@@ -301,22 +316,8 @@ func (c *Checker) runOf(j *job, n int, m mark) *run {
 
 // account says whether everything of a fire is accounted for.
 func (c *Checker) account(j *job, f *fire) {
-	if f.seen.kind == "" && len(f.fates) == 0 && f.skippedByNone.kind == "" {
-		if j.changed.After(f.expected.time) || f.expected.kind == "" {
-			return // the schedule is another one since
-		}
-		if f.id.trigger == 0 && f.id.instant < j.divided.UnixMilli() {
-			return // its items came to be after it
-		}
-		// What a host asked for may have taken effect when it had gone, and
-		// have been ended by another much later.
-		if c.o.Completed == nil || !slices.ContainsFunc(slices.Collect(maps.Keys(j.items)), func(i int) bool { return c.o.Completed(f.runID(j, i)) }) {
-			c.report.Checked[Accounted]++
-			c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: -1,
-				Text: "nothing is told of the fire at " + f.id.String() + ", which was due", Lines: lines(f.expected)})
-			return
-		}
-		f.total = j.least(f.due, 1+slices.Max(slices.Collect(maps.Keys(j.items))))
+	if f.seen.kind == "" && len(f.fates) == 0 && f.skippedByNone.kind == "" && !c.completedUnseen(j, f) {
+		return
 	}
 	j.report.Judged++
 	for i := range f.total {
@@ -325,26 +326,52 @@ func (c *Checker) account(j *job, f *fire) {
 		}
 	}
 	for _, i := range slices.Sorted(maps.Keys(f.fates)) {
-		it := f.fates[i]
+		c.accountItem(j, f, i)
+	}
+}
+
+// completedUnseen reports whether a fire of which nothing is reported is to be judged,
+// since items of it were completed. It finds a violation if the fire was due.
+func (c *Checker) completedUnseen(j *job, f *fire) bool {
+	if j.changed.After(f.expected.time) || f.expected.kind == "" {
+		return false // the schedule is another one since
+	}
+	if f.id.trigger == 0 && f.id.instant < j.divided.UnixMilli() {
+		return false // its items came to be after it
+	}
+	// What a host asked for may have taken effect when it had gone, and
+	// have been ended by another much later.
+	if c.o.Completed == nil || !slices.ContainsFunc(slices.Collect(maps.Keys(j.items)), func(i int) bool { return c.o.Completed(f.runID(j, i)) }) {
 		c.report.Checked[Accounted]++
-		switch {
-		case it.fate >= itemExcused:
-		case it.fate == 0 && !f.started && f.skippedByNone.kind != "":
-		case it.fate == 0 && !f.started && j.skippedByAll(f): // its owner went, and no other host may have it
-		case it.fate == 0 && c.o.Completed != nil && c.o.Completed(f.runID(j, i)):
-			// No host lived to report its begin, nor its end.
-		case it.fate == 0 && j.java && !j.had(i, f.due.Add(-c.o.Skew), f.due.Add(c.o.Settle)): // a Java host's
-		case it.fate == 0:
-			finding := Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: i,
-				Text: "the item neither ran for " + f.id.String() + " nor is there a reason why not", Lines: lines(f.seen, f.expected)}
-			if c.o.Completed == nil && j.missing(i, f.due.Add(-c.o.Skew), f.due.Add(c.o.Settle)) {
-				finding.Class = Unproven
-				finding.Text += "; no host whose history is given had the item then, so that a history is missing, or a Java host ran it"
-			}
-			c.find(finding)
-		default:
-			c.unfinished(j, f, i, it)
+		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: -1,
+			Text: "nothing is told of the fire at " + f.id.String() + ", which was due", Lines: lines(f.expected)})
+		return false
+	}
+	f.total = j.least(f.due, 1+slices.Max(slices.Collect(maps.Keys(j.items))))
+	return true
+}
+
+// accountItem judges one item of a fire.
+func (c *Checker) accountItem(j *job, f *fire, i int) {
+	it := f.fates[i]
+	c.report.Checked[Accounted]++
+	switch {
+	case it.fate >= itemExcused:
+	case it.fate == 0 && !f.started && f.skippedByNone.kind != "":
+	case it.fate == 0 && !f.started && j.skippedByAll(f): // its owner went, and no other host may have it
+	case it.fate == 0 && c.o.Completed != nil && c.o.Completed(f.runID(j, i)):
+		// No host lived to report its begin, nor its end.
+	case it.fate == 0 && j.java && !j.had(i, f.due.Add(-c.o.Skew), f.due.Add(c.o.Settle)): // a Java host's
+	case it.fate == 0:
+		finding := Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: i,
+			Text: "the item neither ran for " + f.id.String() + " nor is there a reason why not", Lines: lines(f.seen, f.expected)}
+		if c.o.Completed == nil && j.missing(i, f.due.Add(-c.o.Skew), f.due.Add(c.o.Settle)) {
+			finding.Class = Unproven
+			finding.Text += "; no host whose history is given had the item then, so that a history is missing, or a Java host ran it"
 		}
+		c.find(finding)
+	default:
+		c.unfinished(j, f, i, it)
 	}
 }
 

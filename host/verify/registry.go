@@ -274,7 +274,15 @@ type runs struct {
 }
 
 func (s *survey) items() {
-	running := make(map[int]string) // by the lists of those that live
+	running := s.running()
+	for _, name := range s.children(s.root + "/sharding") {
+		s.item(name, running)
+	}
+}
+
+// running is who runs each item, by the lists of those that live.
+func (s *survey) running() map[int]string {
+	running := make(map[int]string)
 	for id := range s.alive {
 		var list runs
 		n := s.read(registry.Data(s.sibling + "/runs/" + id))[0]
@@ -290,34 +298,37 @@ func (s *survey) items() {
 			}
 		}
 	}
-	for _, name := range s.children(s.root + "/sharding") {
-		i, err := strconv.Atoi(name)
-		if err != nil || i < 0 {
-			continue
+	return running
+}
+
+// item looks at one item's owner, marks and record.
+func (s *survey) item(name string, running map[int]string) {
+	i, err := strconv.Atoi(name)
+	if err != nil || i < 0 {
+		return
+	}
+	path := s.root + "/sharding/" + name
+	marks := s.read(registry.Data(path+"/instance"), registry.Data(path+"/running"), registry.Data(path+"/failover"),
+		registry.Data(path+"/failovering"), registry.Data(s.sibling+"/sharding/"+name))
+	if owner := string(marks[0].Data); marks[0].Exists && !s.alive[owner] {
+		s.find(i, marks[0].Path, "the item belongs to %s, which is gone", owner)
+	}
+	for _, m := range marks[1:4] {
+		id := string(m.Data)
+		switch {
+		case !m.Exists:
+		case !s.alive[id] && id != "":
+			s.find(i, m.Path, "the mark is of %s, which is gone", id)
+		case id != "" && !s.java[id] && running[i] != id:
+			s.find(i, m.Path, "the mark is of %s, which does not run the item", id)
 		}
-		path := s.root + "/sharding/" + name
-		marks := s.read(registry.Data(path+"/instance"), registry.Data(path+"/running"), registry.Data(path+"/failover"),
-			registry.Data(path+"/failovering"), registry.Data(s.sibling+"/sharding/"+name))
-		if owner := string(marks[0].Data); marks[0].Exists && !s.alive[owner] {
-			s.find(i, marks[0].Path, "the item belongs to %s, which is gone", owner)
-		}
-		for _, m := range marks[1:4] {
-			id := string(m.Data)
-			switch {
-			case !m.Exists:
-			case !s.alive[id] && id != "":
-				s.find(i, m.Path, "the mark is of %s, which is gone", id)
-			case id != "" && !s.java[id] && running[i] != id:
-				s.find(i, m.Path, "the mark is of %s, which does not run the item", id)
-			}
-		}
-		var record struct {
-			Owner string
-			Begun int64
-			Ended int64
-		}
-		if n := marks[4]; len(n.Data) > 0 && json.Unmarshal(n.Data, &record) == nil && record.Begun != 0 && record.Ended == 0 && running[i] != record.Owner {
-			s.find(i, n.Path, "the run that %s began is open, and nobody runs it", record.Owner)
-		}
+	}
+	var record struct {
+		Owner string
+		Begun int64
+		Ended int64
+	}
+	if n := marks[4]; len(n.Data) > 0 && json.Unmarshal(n.Data, &record) == nil && record.Begun != 0 && record.Ended == 0 && running[i] != record.Owner {
+		s.find(i, n.Path, "the run that %s began is open, and nobody runs it", record.Owner)
 	}
 }
