@@ -126,7 +126,7 @@ var rooms = []room{
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
 	{name: "host/admin", may: []string{"host/ceiling", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig"}, outside: []string{prometheus, zap},
 		testsMay: []string{"coordination/embedded", "host/ceiling"},
-		why:      "shows and steers a host from outside, through the methods that everybody has; what it shows of all hosts it reads from the registry"},
+		why:      "shows a host from outside; what it shows of all hosts, and what operators do to jobs, goes through the registry"},
 	{name: "host/migrate", may: []string{"words", "coordination", "coordination/registry", "coordination/jobconfig", "host/definition"}, outside: []string{yaml},
 		testsMay: []string{"coordination/embedded"},
 		why:      "knows the trees of old ElasticJobs, which nothing else here should; writes definitions, and has them read back"},

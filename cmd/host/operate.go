@@ -137,6 +137,48 @@ func (p *program) with(cmd *cobra.Command, t *target, do func(ctx context.Contex
 	return r.close(do(cmd.Context(), r))
 }
 
+// onTarget finishes a command about a job, or about all: it adds the flags that say
+// who is meant, and completes the job's name.
+func (p *program) onTarget(cmd *cobra.Command, run func(ctx context.Context, r *reached, args []string) error) *cobra.Command {
+	t := p.addTarget(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return p.with(cmd, t, func(ctx context.Context, r *reached) error { return run(ctx, r, args) })
+	}
+	return cmd
+}
+
+// shown are the flags of a command that shows something: as JSON, or again and
+// again.
+type shown struct{ asJSON, watch bool }
+
+func (s *shown) add(cmd *cobra.Command, what string) {
+	cmd.Flags().BoolVar(&s.asJSON, "json", false, "show "+what+" as JSON")
+	cmd.Flags().BoolVar(&s.watch, "watch", false, "show "+what+" again each second, until Ctrl-C")
+}
+
+// show shows what look returns, as a value for JSON and as text.
+func (p *program) show(ctx context.Context, s *shown, look func() (v any, text string, err error)) error {
+	once := func() error {
+		v, text, err := look()
+		if err != nil {
+			return err
+		}
+		if s.asJSON {
+			return p.printJSON(v)
+		}
+		if s.watch && p.outTTY {
+			text = "\x1b[H\x1b[2J" + text
+		}
+		_, err = p.out.Write([]byte(text))
+		return err
+	}
+	if !s.watch {
+		return once()
+	}
+	return p.repeat(ctx, once)
+}
+
 // jobNames completes the names of jobs.
 func (p *program) jobNames(t *target) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -181,8 +223,8 @@ func (r *reached) names(ctx context.Context) ([]string, error) {
 }
 
 func (p *program) statusCommand() *cobra.Command {
-	var asJSON, watch, all bool
-	var t *target
+	var how shown
+	all := false
 	cmd := &cobra.Command{
 		Use:   "status [JOB] [flags]",
 		Short: "Show what the host is doing, or who runs a job",
@@ -205,35 +247,12 @@ registry itself.`,
 			}
 			return exactly("the job's name")(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
-				show := func() error {
-					v, text, err := p.statusOf(ctx, r, args, all)
-					switch {
-					case err != nil:
-						return err
-					case asJSON:
-						return p.printJSON(v)
-					}
-					if watch && p.outTTY {
-						text = "\x1b[H\x1b[2J" + text
-					}
-					_, err = p.out.Write([]byte(text))
-					return err
-				}
-				if !watch {
-					return show()
-				}
-				return p.repeat(ctx, show)
-			})
-		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "show it as JSON")
-	cmd.Flags().BoolVar(&watch, "watch", false, "show it again each second, until Ctrl-C")
+	how.add(cmd, "it")
 	cmd.Flags().BoolVar(&all, "items", false, "show all items")
-	t = p.addTarget(cmd)
-	cmd.ValidArgsFunction = p.jobNames(t)
-	return cmd
+	return p.onTarget(cmd, func(ctx context.Context, r *reached, args []string) error {
+		return p.show(ctx, &how, func() (any, string, error) { return p.statusOf(ctx, r, args, all) })
+	})
 }
 
 // statusOf is what status shows, as a value for JSON and as text.
@@ -289,46 +308,32 @@ func (p *program) tables() console.Style {
 }
 
 func (p *program) jobsCommand() *cobra.Command {
-	asJSON := false
-	var t *target
+	var how shown
 	cmd := &cobra.Command{
 		Use:     "jobs [flags]",
 		Short:   "List the jobs of the host, or of the registry",
 		Example: "  wasmjob jobs\n  wasmjob jobs --json\n  wasmjob jobs --zk zk1:2181 --namespace prod",
 		Args:    exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
-				var v any
-				text := ""
-				if r.client == nil {
-					list, err := r.Jobs(ctx)
-					if err != nil {
-						return err
-					}
-					v, text = list, show.Namespace(p.tables(), list)
-				} else {
-					report, err := r.client.Status(ctx)
-					if err != nil {
-						return err
-					}
-					v, text = report.Status.Jobs, show.Jobs(p.tables(), report)
-				}
-				if asJSON {
-					return p.printJSON(v)
-				}
-				_, err := p.out.Write([]byte(text))
-				return err
-			})
-		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "show them as JSON")
-	t = p.addTarget(cmd)
+	cmd.Flags().BoolVar(&how.asJSON, "json", false, "show them as JSON")
+	p.onTarget(cmd, func(ctx context.Context, r *reached, _ []string) error {
+		return p.show(ctx, &how, func() (any, string, error) {
+			if r.client == nil {
+				list, err := r.Jobs(ctx)
+				return list, show.Namespace(p.tables(), list), err
+			}
+			report, err := r.client.Status(ctx)
+			if err != nil {
+				return nil, "", err
+			}
+			return report.Status.Jobs, show.Jobs(p.tables(), report), nil
+		})
+	})
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
 
 func (p *program) triggerCommand() *cobra.Command {
-	var t *target
 	cmd := &cobra.Command{
 		Use:   "trigger JOB [flags]",
 		Short: "Run a job now",
@@ -336,15 +341,10 @@ func (p *program) triggerCommand() *cobra.Command {
 the job runs one trigger is kept, and served when it ends.`,
 		Example: "  wasmjob trigger cities",
 		Args:    exactly("the job's name"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
-				return p.done(r.similar(ctx, args[0], r.Trigger(ctx, args[0])), "triggered "+args[0])
-			})
-		},
 	}
-	t = p.addTarget(cmd)
-	cmd.ValidArgsFunction = p.jobNames(t)
-	return cmd
+	return p.onTarget(cmd, func(ctx context.Context, r *reached, args []string) error {
+		return p.done(r.similar(ctx, args[0], r.Trigger(ctx, args[0])), "triggered "+args[0])
+	})
 }
 
 // similar adds the nearest name to the error about a job that there is not.
@@ -488,7 +488,6 @@ func addItemFlag(cmd *cobra.Command, item *int) {
 }
 
 func (p *program) shutdownCommand() *cobra.Command {
-	var t *target
 	server, instance := "", ""
 	cmd := &cobra.Command{
 		Use:   "shutdown [JOB] [flags]",
@@ -512,28 +511,23 @@ elsewhere. Disable its server and wait until it runs nothing.`,
 			}
 			return exactly("the job's name (or --server IP, or --instance ID)")(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			job := ""
-			if len(args) > 0 {
-				job = args[0]
-			}
-			what := "all instances"
-			switch {
-			case instance != "":
-				what = instance
-			case server != "":
-				what = "the instances on " + server
-			}
-			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
-				return p.done(r.similar(ctx, job, r.Shutdown(ctx, job, server, instance)), "asked "+what+" of "+cmp.Or(job, "all jobs")+" to stop")
-			})
-		},
 	}
 	cmd.Flags().StringVar(&server, "server", "", "the instances on the server with this `IP`")
 	cmd.Flags().StringVar(&instance, "instance", "", "the instance with this `ID`; 'wasmjob status JOB' shows them")
-	t = p.addTarget(cmd)
-	cmd.ValidArgsFunction = p.jobNames(t)
-	return cmd
+	return p.onTarget(cmd, func(ctx context.Context, r *reached, args []string) error {
+		job := ""
+		if len(args) > 0 {
+			job = args[0]
+		}
+		what := "all instances"
+		switch {
+		case instance != "":
+			what = instance
+		case server != "":
+			what = "the instances on " + server
+		}
+		return p.done(r.similar(ctx, job, r.Shutdown(ctx, job, server, instance)), "asked "+what+" of "+cmp.Or(job, "all jobs")+" to stop")
+	})
 }
 
 func (p *program) startCommand() *cobra.Command {
@@ -586,7 +580,6 @@ func startedText(ctx context.Context, c *admin.Client, job string) string {
 }
 
 func (p *program) removeCommand() *cobra.Command {
-	var t *target
 	purge := false
 	cmd := &cobra.Command{
 		Use:   "remove JOB [flags]",
@@ -597,18 +590,13 @@ on them, they are restarted, or its definition file changes. Its offsets and rec
 comes later, unless --purge is given.`,
 		Example: "  wasmjob remove cities\n  wasmjob remove cities --purge",
 		Args:    exactly("the job's name"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			what := "removed " + args[0]
-			if purge {
-				what += " and all that was known of it"
-			}
-			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
-				return p.done(r.similar(ctx, args[0], r.Remove(ctx, args[0], purge)), what)
-			})
-		},
 	}
 	cmd.Flags().BoolVar(&purge, "purge", false, "forget its offsets and records too")
-	t = p.addTarget(cmd)
-	cmd.ValidArgsFunction = p.jobNames(t)
-	return cmd
+	return p.onTarget(cmd, func(ctx context.Context, r *reached, args []string) error {
+		what := "removed " + args[0]
+		if purge {
+			what += " and all that was known of it"
+		}
+		return p.done(r.similar(ctx, args[0], r.Remove(ctx, args[0], purge)), what)
+	})
 }
