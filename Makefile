@@ -103,13 +103,21 @@ nightly: ## hours: all mutants, SEEDS (10000) of the simulations, all crashes, a
 setup: ## install what the tests need and is missing, from Debian's packages
 	@bash .ci/setup
 
+TESTSUM = $(GO) tool gotestsum --format pkgname --format-hide-empty-pkg \
+	$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)') --packages ./... --
+
 .PHONY: test
-test: examples sim ## run the simulation, then all tests under the race detector; AGAIN=file: up to three that fail once more, listed there
-	@$(if $(RACE),,echo "no C compiler: the race detector is off";) \
-	$(GO) tool gotestsum --format pkgname --format-hide-empty-pkg \
-		$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)') --packages ./... -- $(RACE) -timeout 20m
+test: examples $(if $(ALL),sim) ## run all tests in minutes; ALL=1: with the race detector, and make sim before, as CI does; AGAIN=file: up to three that fail once more, listed there
+ifeq ($(ALL),)
+	$(TESTSUM) -tags brief -timeout 20m
+	@echo "left out (make test ALL=1 has it): the race detector, and all but a few seeds of the simulations"
+	@echo "left out (.ci/run has it): make lint, make deploy-check, make alerts, make fuzz-sandbox, make interop"
+else
+	@$(if $(RACE),,echo "no C compiler: the race detector is off")
+	$(TESTSUM) $(RACE) -timeout 20m
 	@# The race detector needs more memory than this test allows.
 	$(if $(RACE),$(GO) test -count 1 -run '^TestChildMemory$$' ./host/plugin)
+endif
 
 .PHONY: lint
 lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax

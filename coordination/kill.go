@@ -189,8 +189,9 @@ func (g *killing) find(ctx context.Context, x *exchange) ([]KillTarget, error) {
 	for _, id := range hosts {
 		read = append(read, registry.Data(l.runsOf(id)))
 	}
+	java := g.java()
 	for _, name := range n.Children(l.sharding()) {
-		if i, ok := itemNumber(name); ok && g.java() && g.means(i, "") {
+		if i, ok := itemNumber(name); ok && java && g.means(i, "") {
 			marks = append(marks, i)
 			read = append(read, registry.Data(l.itemRunning(i)))
 		}

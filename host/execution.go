@@ -39,8 +39,8 @@ type execution struct {
 	started   atomic.Bool   // the event of its first attempt is written
 	claimed   atomic.Bool   // a worker has taken it, or it ends without one
 	queued    atomic.Int64  // nanoseconds after the fire's begin from which it waits for a slot, 0 = it does not
-	told      chan struct{} // of a streaming item: closed when it is asked to end
-	telling   sync.Once
+	asked     chan struct{} // of a streaming item: closed when it is asked to end
+	waking    sync.Once
 	slot      *hold // of the worker that has it; used by that one only
 	stopping  stopping
 	mu        sync.Mutex // state and staged; held across the commit of an offset
@@ -77,7 +77,7 @@ func (e *execution) cancel(c abi.Cancel) {
 			return
 		}
 		if e.reason.CompareAndSwap(int32(old), int32(c)) {
-			e.tell()
+			e.wake()
 			return
 		}
 	}
@@ -86,7 +86,7 @@ func (e *execution) cancel(c abi.Cancel) {
 // yield asks a streaming loop to stop after its batch. Other guests run on.
 func (e *execution) yield() {
 	if e.fire.guest.StreamingProcess && e.reason.CompareAndSwap(int32(abi.CancelNone), int32(abi.CancelYield)) {
-		e.tell()
+		e.wake()
 	}
 }
 
@@ -108,10 +108,10 @@ func (e *execution) stoppedEarly(r abi.Result, reasons ...abi.Cancel) bool {
 	return r.Yielded || (r.Outcome == abi.OutcomeCancelled && slices.Contains(reasons, abi.Cancel(e.reason.Load())))
 }
 
-// tell wakes a streaming item that waits for its slot.
-func (e *execution) tell() {
-	if e.told != nil {
-		e.telling.Do(func() { close(e.told) })
+// wake wakes a streaming item that waits for its slot.
+func (e *execution) wake() {
+	if e.asked != nil {
+		e.waking.Do(func() { close(e.asked) })
 	}
 }
 
@@ -119,7 +119,7 @@ func (e *execution) tell() {
 // when the item has a slot again or is to end. If others of the job wait for its
 // place, the item ends, and begins again with what is due then.
 func (e *execution) Pause(ctx context.Context) {
-	if e.slot == nil || e.told == nil || abi.Cancel(e.reason.Load()) != abi.CancelNone {
+	if e.slot == nil || e.asked == nil || abi.Cancel(e.reason.Load()) != abi.CancelNone {
 		return
 	}
 	f := e.fire
@@ -133,7 +133,7 @@ func (e *execution) Pause(ctx context.Context) {
 	e.queue()
 	// In line behind the items of its job that wait now, whose instants are
 	// newer than its own.
-	e.slot.again(e.fire.job.host.clock().UnixMilli(), e.told, ctx.Done())
+	e.slot.again(e.fire.job.host.clock().UnixMilli(), e.asked, ctx.Done())
 	e.queued.Store(0)
 }
 
@@ -489,8 +489,8 @@ func (e *execution) certainAgain(guests context.Context) bool {
 		trust, changed := e.fire.job.term.registry.Trust()
 		switch trust {
 		case registry.TrustLive:
-			told := abi.Cancel(e.reason.Load())
-			return told == abi.CancelNone || told == abi.CancelYield
+			reason := abi.Cancel(e.reason.Load())
+			return reason == abi.CancelNone || reason == abi.CancelYield
 		case registry.TrustLost:
 			return false
 		}

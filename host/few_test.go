@@ -1,9 +1,9 @@
-//go:build race
+//go:build race || brief
 
 package host_test
 
-// simDefault is how many seeds a run under the race detector does: it is some
-// ten times slower.
+// simDefault is how many seeds a run under the race detector does, which is some
+// ten times slower, and a brief one (make test).
 const simDefault = 48
 
 // stormHosts is how many hosts join at once.

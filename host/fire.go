@@ -588,7 +588,7 @@ func (j *job) takeOver(now moment, dead string, claims []coordination.Claim) {
 		}
 		id.Source = string(abi.SourceFailover)
 		if dead == "" {
-			j.log.Warn("taking over runs that nobody goes on with", zap.String("fire", id.ID()), zap.Int("items", len(states)))
+			j.log.Warn("running what a commit of unknown outcome had begun", zap.String("fire", id.ID()), zap.Int("items", len(states)))
 		} else {
 			j.log.Warn("taking over from a host that died", zap.String("host", dead), zap.String("fire", id.ID()), zap.Int("items", len(states)))
 		}
@@ -666,7 +666,7 @@ func (j *job) start(now moment, id coordination.Fire, states, before map[int]coo
 			previous: previousRun(j.member.Self.ID, before[n].Record)}
 		run.queued.Store(1)
 		if f.guest.StreamingProcess {
-			run.told = make(chan struct{})
+			run.asked = make(chan struct{})
 		}
 		it.run = run
 		j.live++

@@ -1,12 +1,15 @@
 package host
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -78,5 +81,57 @@ func TestInstantsBeforeTheItemsAreNotReported(t *testing.T) {
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%s: reports from the seconds %v on, want %v", name, got, tc.want)
 		}
+	}
+}
+
+// twoDivisions is a registry that gives a host item 0, and takes it away again as soon as
+// the host begins it.
+type twoDivisions struct {
+	registry.Center
+	self string
+	lost bool
+}
+
+func (c *twoDivisions) Read(_ context.Context, queries ...registry.Query) ([]registry.Node, error) {
+	nodes := make([]registry.Node, len(queries))
+	for i, q := range queries {
+		n := registry.Node{Query: q, Exists: true, Version: 1}
+		switch {
+		case strings.HasSuffix(q.Path, "/assignment"):
+			n.Data = []byte(`{"total":1}`)
+		case strings.HasSuffix(q.Path, "/assignment/"+c.self) && !c.lost:
+			n.Data = []byte("0")
+		case strings.HasSuffix(q.Path, "/sharding/0/instance"):
+			n.Data = []byte(c.self)
+		case !strings.Contains(q.Path, "/assignment/") && !strings.HasSuffix(q.Path, "/epoch"):
+			n = registry.Node{Query: q}
+		}
+		nodes[i] = n
+	}
+	return nodes, nil
+}
+
+func (c *twoDivisions) Commit(_ context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	c.lost = true
+	return nil, &registry.OpError{Index: 1, Op: ops[1], Reason: registry.ReasonVersion} // the share's guard
+}
+
+// TestParkedInstantWhenTheShareChanges: the items are divided again while a host begins
+// the instant that waited for its share.
+func TestParkedInstantWhenTheShareChanges(t *testing.T) {
+	t.Parallel()
+	j, _ := javaJob(t, nil)
+	l, self := coordination.NewLayout("ns", "j"), coordination.JobInstance{ID: "10.0.0.1@-@1"}
+	j.member = coordination.Member{Layout: l, Self: self, Registry: &twoDivisions{self: self.ID}}
+	j.member.View = coordination.View{Layout: l, Self: self, Enabled: true}
+	j.member.View.Config.MaxTimeDiffSeconds, j.member.View.Config.ShardingTotalCount = -1, 1
+	j.module.exec = struct{ abi.Executor }{}
+	j.items = make(map[int]*item)
+	j.work = context.Background()
+	now := time.Now()
+	j.calendar.Parked = now
+	j.takeShare(moment{now, now}, nil)
+	if len(j.items) > 0 || len(j.member.Share.Items) > 0 {
+		t.Errorf("the host has items %v, its share %v; expected none", j.items, j.member.Share.Items)
 	}
 }

@@ -38,8 +38,8 @@ const (
 	// work, whatever made them, must not take the registry with them.
 	stepInterval = 200 * time.Millisecond
 	stepsAtOnce  = 25
-	// mendPause is the least time between two looks for external edits to repair.
-	mendPause = 5 * time.Second
+	// repairPause is the least time between two looks for external edits to repair.
+	repairPause = 5 * time.Second
 	// longestSleep bounds the timer.
 	longestSleep = time.Minute
 	// completionWindow is how long a first completed item waits for others.
@@ -134,7 +134,7 @@ type job struct {
 	recovery recovery
 	sweepAt  time.Time
 	janitor  bool    // as of the last sweep
-	mending  mending // external edits to repair
+	repairs  repairs // external edits to repair
 	stale    int     // begins in a row that found the registry to be otherwise
 	staleAt  time.Time
 	refusal  refusal
@@ -476,7 +476,7 @@ func (j *job) read() (news bool) {
 	start := j.mail.start
 	news = update != nil || len(over) > 0 || start || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
 	j.exit.draining = j.exit.draining || j.mail.drain
-	j.mending.refused, j.mail.refused = j.mending.refused || j.mail.refused, false
+	j.repairs.refused, j.mail.refused = j.repairs.refused || j.mail.refused, false
 	j.mail.update, j.mail.ended, j.mail.over, j.mail.start = nil, nil, nil, false
 	j.mail.mu.Unlock()
 	if start && (j.exit.left != "" || j.exit.stopped) {
@@ -512,7 +512,7 @@ func (j *job) hear(e endedRun) {
 // advance does everything that can be done now. It reports true when the host
 // has left the job.
 func (j *job) advance(now moment) (over bool) {
-	j.mend(now)
+	j.repair(now)
 	j.complete(now)
 	j.endKilled(now)
 	j.reportQuotas(now)
@@ -611,7 +611,7 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.takers.until())
 	at(j.tally.at)
 	at(j.sweepAt)
-	at(j.mending.at)
+	at(j.repairs.at)
 	at(j.offsetsAt)
 	if !j.pace.looked {
 		at(j.pace.lookedAt.Add(j.pace.pause))
@@ -641,7 +641,7 @@ func (j *job) failed(now moment, what string, err error) {
 	}
 	j.refusal.retryAt = now.Add(retryPause)
 	if errors.Is(err, registry.ErrConflict) {
-		j.mending.refused = true
+		j.repairs.refused = true
 	}
 	j.refusal.what, j.refusal.at = what+": "+err.Error(), now.Time
 	j.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))

@@ -424,7 +424,7 @@ func (j *job) resolve(now moment) {
 		return // it has gone wrong just now
 	}
 	if err := j.settleDoubt(now); err != nil {
-		j.failed(now, "looking for begins that were not heard of", err)
+		j.failed(now, "resolving commits of unknown outcome", err)
 	}
 }
 
@@ -562,7 +562,7 @@ func (j *job) rereadShare(now moment) {
 	j.staleAt = now.Time
 	if j.stale++; j.stale > 3 {
 		j.againAt = now.Add(min(againPause<<min(j.stale, 10), commitTimeout))
-		j.mending.refused = true
+		j.repairs.refused = true
 		if j.stale%4 == 0 && !j.member.View.Necessary && j.member.View.Leader != "" {
 			if err := j.member.AskForSharding(j.work); err != nil {
 				j.failed(now, "asking for a division", err)
@@ -673,15 +673,19 @@ func (j *job) findDue(now moment, share coordination.Share, gained []int) {
 		j.makeUp(now.wall, slices.Concat(gained, stays))
 	}
 	for _, n := range slices.Concat(gained, stays) {
-		if round := j.items[n].state.Record.HandedBackTrigger(); round != 0 {
-			j.owesRound(now, j.items[n], round)
+		it := j.items[n]
+		if it == nil {
+			continue // lost again while the parked instant was begun
+		}
+		if round := it.state.Record.HandedBackTrigger(); round != 0 {
+			j.owesRound(now, it, round)
 		}
 	}
 	if j.member.View.Trigger != 0 && j.trigger.consumed < share.Round {
 		return // this host's own trigger is for them as well
 	}
 	for _, n := range share.Owing {
-		if it := j.items[n]; it.owned {
+		if it := j.items[n]; it != nil && it.owned {
 			j.owesRound(now, it, share.Round)
 		}
 	}
@@ -753,8 +757,12 @@ func (j *job) recoverCrashed(now moment) {
 	if waits || yields || j.module.exec == nil {
 		limit = 0
 	}
+	var busy coordination.Items
+	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
+		busy = append(busy, it.number)
+	}
 	for _, id := range dead {
-		if !j.recoverFrom(now, id, again, limit) {
+		if !j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: busy, Now: now.wall}) {
 			return
 		}
 	}
@@ -772,14 +780,10 @@ func (j *job) recoverCrashed(now moment) {
 	r.pause = min(2*r.pause, longestRecoverPause)
 }
 
-// recoverFrom takes over what one dead host has left, at most limit items; all says that
-// it takes more than its share. It reports false after an error.
-func (j *job) recoverFrom(now moment, dead string, all bool, limit int) bool {
-	var busy coordination.Items
-	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
-		busy = append(busy, it.number)
-	}
-	out, err := j.member.Recover(j.work, coordination.Recovery{Dead: dead, All: all, Limit: limit, Busy: busy, Now: now.wall})
+// recoverFrom takes over what one dead host has left. It reports false after an error.
+func (j *job) recoverFrom(now moment, r coordination.Recovery) bool {
+	dead := r.Dead
+	out, err := j.member.Recover(j.work, r)
 	for _, lost := range out.Lost {
 		why := "failover is off"
 		if lost.State.Record.Owner != dead {
@@ -841,7 +845,7 @@ func (j *job) sweep(now moment) {
 		j.log.Info("removed servers that had no instance of the job any more", zap.Int("servers", len(retired)), zap.Duration("for", j.host.cfg.KeepServers))
 	}
 	for _, path := range swept.Nodes {
-		j.log.Warn("removed a mark that belonged to nobody", zap.String("node", path))
+		j.log.Warn("removed an unowned mark", zap.String("node", path))
 	}
 	if len(swept.Nodes) > 0 {
 		for _, it := range j.items {

@@ -25,7 +25,7 @@ const progressInterval = 5 * time.Second
 // Causes with which the context of guests is cancelled.
 var (
 	errSessionLost = errors.New("the registry session was lost: another host may own this item now")
-	errKilled      = errors.New("the host was told to stop at once")
+	errKilled      = errors.New("the host was asked to stop at once")
 	errDrainOver   = errors.New("the host is stopping and the drain timeout is over")
 )
 
@@ -152,7 +152,7 @@ func (t *term) trusted(before, now registry.Trust) {
 	case registry.TrustSuspect:
 		t.host.log.Warn("registry: no answer; nothing begins until there is one")
 	case registry.TrustYield:
-		t.host.log.Warn("registry: still no answer; what runs is told to stop")
+		t.host.log.Warn("registry: still no answer; what runs is asked to stop")
 	}
 	t.host.emit(Event{Kind: EventSession, Host: t.self.ID, Reason: reason})
 	if before != registry.TrustLive && now != registry.TrustLive {

@@ -88,11 +88,11 @@ func (e *WaitError) Unwrap() error { return e.Err }
 // error handler says: it is not the job's error.
 func (j *job) expired(e *WaitError, items ...int) {
 	j.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then), zap.NamedError("error", e.Err))
-	j.tell(e, items...)
+	j.reportWait(e, items...)
 }
 
-// tell is expired for an error that is returned: the caller logs it.
-func (j *job) tell(e *WaitError, items ...int) {
+// reportWait is expired for an error that is returned: the caller logs it.
+func (j *job) reportWait(e *WaitError, items ...int) {
 	j.emit(Event{Kind: EventJobError, Wait: e.What, Items: items, Duration: e.After, Reason: e.Error()})
 }
 
@@ -105,9 +105,9 @@ type waitKey struct {
 
 // ongoing is a wait that has not ended.
 type ongoing struct {
-	since time.Time // by Go's own clock
-	told  bool      // that it has taken too long
-	round uint64    // see waits
+	since    time.Time // by Go's own clock
+	reported bool      // that it has taken too long
+	round    uint64    // see waits
 }
 
 // waits are those of a job's loop that go on.
@@ -138,13 +138,13 @@ func (j *job) watchWaits(now moment) {
 			o.since = since
 		}
 		o.round = w.round
-		limit, told := j.patience(what)
+		limit, ok := deadline(what, j.host.cfg.DrainTimeout)
 		switch end := o.since.Add(limit); {
-		case !told || o.told:
+		case !ok || o.reported:
 		case now.Before(end):
 			w.at = soonest(w.at, end)
 		default:
-			o.told = true
+			o.reported = true
 			if overdue == nil {
 				overdue = make(map[Wait][]waitKey)
 			}
@@ -175,16 +175,16 @@ func (w *waits) sum(keys []waitKey) (items []int, since time.Time) {
 	return sortedInts(items), since
 }
 
-// patience is how long a wait may last before the loop reports it. told is
-// false for one of which somebody else does, who ends it.
-func (j *job) patience(what Wait) (limit time.Duration, told bool) {
+// deadline is how long a wait may last before the loop reports it; ok is false if
+// another component reports it.
+func deadline(what Wait, drainTimeout time.Duration) (limit time.Duration, ok bool) {
 	switch what {
 	case WaitRegistry, WaitDivision, WaitJavaLeader:
 		return longestBusiness, true
 	case WaitTakeover, WaitMark, WaitMove, WaitTrigger, WaitSlot:
 		return longestRun, true
 	case WaitDrain:
-		return j.host.cfg.DrainTimeout, true
+		return drainTimeout, true
 	}
 	return 0, false
 }
@@ -276,7 +276,7 @@ func (j *job) waitsFor(what Wait, items []int) (forWhat, then string) {
 		return "the registry, which refuses: " + j.refusal.what, "it is tried again each second"
 	case WaitDivision:
 		if v.Leader == "" {
-			return "the items to be divided, and nobody leads the job", "see that a host with the job is enabled and not in error"
+			return "the items to be divided, and the job has no leader", "see that a host with the job is enabled and not in error"
 		}
 		return "the items to be divided by the leader, " + v.Leader, "see its log; restart its host if it makes no progress"
 	case WaitJavaLeader:
@@ -293,7 +293,7 @@ func (j *job) waitsFor(what Wait, items []int) (forWhat, then string) {
 		}
 		return "somebody to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes an enabled host with the module"
 	case WaitMark:
-		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: wasmjob shards " + j.name + "; delete marks that are nobody's"
+		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: wasmjob shards " + j.name + "; delete marks that no host owns"
 	case WaitMove:
 		return "items " + numbers + " to end where they run: they go to other hosts then",
 			"see who runs them: wasmjob status " + j.name + "; the job's timeout ends them, or a restart of that host"
@@ -320,18 +320,18 @@ func (j *job) waitStatus(now moment) []WaitStatus {
 	var list []WaitStatus
 	for _, what := range Waits() {
 		var keys []waitKey
-		told := false
+		reported := false
 		for key, o := range j.ongoing.list {
 			if key.what == what {
 				keys = append(keys, key)
-				told = told || o.told
+				reported = reported || o.reported
 			}
 		}
 		if len(keys) == 0 {
 			continue
 		}
 		items, since := j.ongoing.sum(keys)
-		s := WaitStatus{What: what, Since: now.instant(since), Items: items, Expired: told}
+		s := WaitStatus{What: what, Since: now.instant(since), Items: items, Expired: reported}
 		s.Reason, _ = j.waitsFor(what, items)
 		list = append(list, s)
 	}
@@ -364,7 +364,7 @@ func (j *job) registry() registry.Center {
 
 func (c counted) Commit(ctx context.Context, ops ...registry.Op) (results []registry.Result, err error) {
 	late := func() {
-		c.job.tell(&WaitError{What: WaitRegistry, For: "its turn among this host's commits", Then: "it goes on waiting: the registry is slow", After: commitTimeout})
+		c.job.reportWait(&WaitError{What: WaitRegistry, For: "its turn among this host's commits", Then: "it goes on waiting: the registry is slow", After: commitTimeout})
 	}
 	if err := c.job.host.commits.enter(ctx, late); err != nil {
 		return nil, err
@@ -405,7 +405,7 @@ func (c counted) limited(ctx context.Context, call func(context.Context) error) 
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		late := &WaitError{What: WaitRegistry, For: "an answer of the registry", After: commitTimeout, Err: err}
 		if c.job.work.Err() == nil {
-			c.job.tell(late)
+			c.job.reportWait(late)
 		}
 		err = late
 	}
