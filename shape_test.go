@@ -36,7 +36,7 @@ var dialect = regexp.MustCompile(`(?i)\b(tells?|told|nobody('s)?|whoever|by hand
 // TestShape holds the product's code to figures that a newcomer feels. `make
 // shape` prints them.
 func TestShape(t *testing.T) {
-	s := measure(t, "abi", "cmd", "coordination", "host", "sdk", "strategy", "words")
+	s := measure(t, "abi", "cmd", "coordination", "host", "sdk", "strategy")
 	perThousand := func(n int) float64 { return 1000 * float64(n) / float64(s.lines) }
 	types := s.types()
 	packages := s.packages()

@@ -509,8 +509,6 @@ func (a *actor) begin(ctx context.Context, f co.Fire, states map[int]co.ItemStat
 		Now: f.Time()}, &out)); err != nil {
 		return err
 	}
-	if out.Items != nil {
-	}
 	for i, state := range out.Items {
 		it := a.items[i]
 		it.running, it.failover, it.state, it.fire = true, false, state, f

@@ -22,7 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
-	"github.com/wasmjob/wasmjob/words"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // invocation is what `wasmjob invoke` was asked to do: a plan, and what is still

@@ -14,7 +14,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/migrate"
-	"github.com/wasmjob/wasmjob/words"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 func (p *program) importCommand() *cobra.Command {

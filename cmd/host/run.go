@@ -15,7 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/console"
-	"github.com/wasmjob/wasmjob/words"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }

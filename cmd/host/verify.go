@@ -12,7 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/host/verify"
-	"github.com/wasmjob/wasmjob/words"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // leastSettle is how long a takeover takes: the default session timeout, and the

@@ -9,7 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/session"
-	"github.com/wasmjob/wasmjob/words"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
-	"github.com/wasmjob/wasmjob/words"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Style is how lines for one stream look.

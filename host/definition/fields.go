@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/words"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // fieldNames are the fields of a job, in the order of the documentation.

@@ -24,7 +24,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
-	"github.com/wasmjob/wasmjob/words"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Plan says what to run.

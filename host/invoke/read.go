@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/words"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // ReadModule reads a file that is not larger than a module may be.

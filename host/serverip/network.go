@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/words"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // loopback is the address of a server that has no other.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/verify"
-	"github.com/wasmjob/wasmjob/words"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Verified is the report for people, of fires that had as long as settle.
