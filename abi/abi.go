@@ -50,12 +50,6 @@ const Version = 1
 const (
 	// Module holds the core imports; see [Imports].
 	Module = "job_v1"
-	// ModuleHTTP, ModuleKV and ModuleEnv are reserved for capabilities that
-	// an operator grants job by job. This host does not offer them yet and
-	// refuses a guest that imports from them.
-	ModuleHTTP = "job_v1_http"
-	ModuleKV   = "job_v1_kv"
-	ModuleEnv  = "job_v1_env"
 	// ModuleWASI is WASI preview 1; clocks, randomness, arguments,
 	// environment, standard streams and mounted directories come from it.
 	ModuleWASI = "wasi_snapshot_preview1"
@@ -112,7 +106,7 @@ const (
 // Code is a negative result of a host function.
 type Code int32
 
-// The codes. -13 to -63 are reserved.
+// The codes. -14 to -63 are reserved.
 const (
 	OK             Code = 0
 	ErrInvalid     Code = -1  // an argument is malformed or out of range
@@ -127,6 +121,7 @@ const (
 	ErrState       Code = -10 // not allowed in this phase
 	ErrTimeout     Code = -11
 	ErrInternal    Code = -12
+	ErrAgain       Code = -13 // nothing yet: wait for the handle, and call again
 )
 
 // Status is what a guest function returns.

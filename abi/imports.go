@@ -1,10 +1,11 @@
 package abi
 
-// Import is a row of the table of imports: a function of [Module] that a guest may call.
+// Import is a row of the tables of imports: a function that a guest may call.
 // The host's binding, the SDK's border, the fake host of package sdktest, the inspection
 // of modules and the table in docs/writing-jobs.md are made from it, or checked against
 // it by tests.
 type Import struct {
+	Module string
 	Name   string
 	Params []Param
 	Answer Answer
@@ -50,6 +51,8 @@ const (
 	AnswerValue         // i64: a value that is not negative, or a Code
 	AnswerFlag          // i32: 1 or 0
 	AnswerCancel        // i32: a Cancel, or a Code
+	AnswerCount         // i32: a number that is not negative, or a Code
+	AnswerHandle        // i32: a handle > 0, or a Code
 )
 
 // Phase is what an instance is doing. Phases are bits of a set.
@@ -65,7 +68,7 @@ const (
 	PhaseAny = PhaseInit | PhaseRun
 )
 
-// Imports returns the table of imports. A row is never changed once it was released; new
+// Imports returns the table of the imports of [Module]. A row is never changed once it was released; new
 // ones come last.
 func Imports() []Import {
 	table := []Import{{
@@ -119,7 +122,7 @@ func Imports() []Import {
 		Does:   "says whether the invocation is being cancelled, and why",
 	}}
 	for i := range table {
-		table[i].Type = table[i].signature()
+		table[i].Module, table[i].Type = Module, table[i].signature()
 	}
 	return table
 }

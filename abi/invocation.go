@@ -123,6 +123,9 @@ type Invocation struct {
 	// Offset is the last committed offset; HasOffset is false if none ever was.
 	Offset    []byte
 	HasOffset bool
+	// Outside carries out what the guest calls of the capabilities; nil: none is
+	// granted.
+	Outside Outside
 }
 
 // Worker runs invocations one after the other, on one goroutine at a time. It

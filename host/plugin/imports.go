@@ -63,6 +63,9 @@ func register(ctx context.Context, rt wazero.Runtime, wanted map[string][]string
 			return err
 		}
 	}
+	if err := registerCapabilities(ctx, rt, wanted); err != nil {
+		return err
+	}
 	if _, ok := wanted[abi.ModuleWASI]; ok {
 		if _, err := wasi_snapshot_preview1.Instantiate(ctx, rt); err != nil {
 			return err
@@ -82,12 +85,17 @@ func invoke(f *abi.Import, do importFunc, in *instance, mem api.Memory, stack []
 		do(in, mem, stack)
 		return
 	}
+	answer(f, stack, int64(abi.ErrState))
+}
+
+// answer puts a result where the guest finds it.
+func answer(f *abi.Import, stack []uint64, v int64) {
 	switch f.Answer {
 	case abi.NoAnswer:
 	case abi.AnswerValue:
-		stack[0] = api.EncodeI64(int64(abi.ErrState))
+		stack[0] = api.EncodeI64(v)
 	default:
-		setCode(stack, abi.ErrState)
+		stack[0] = api.EncodeI32(int32(v))
 	}
 }
 

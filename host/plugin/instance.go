@@ -43,7 +43,8 @@ type instance struct {
 	ctx       context.Context // of the call at hand
 	inv       *abi.Invocation
 	host      abi.Host
-	committed []byte // the newest offset that the host has taken, or the last committed
+	outside   abi.Call // reused for each call of a capability
+	committed []byte   // the newest offset that the host has taken, or the last committed
 	has       bool
 	staged    []byte
 	isStaged  bool

@@ -69,12 +69,16 @@ func capability(module string) string {
 		return "the job's own context, log, progress, metrics and offset"
 	case abi.ModuleWASI:
 		return "clocks, randomness, arguments, standard streams, mounted directories"
+	case abi.ModuleIO:
+		return "reading, writing and waiting, of requests and connections"
 	case abi.ModuleHTTP:
-		return "HTTP requests (not offered by this host yet)"
+		return "HTTP requests to the addresses that are granted"
+	case abi.ModuleNet:
+		return "connections to the addresses that are granted"
 	case abi.ModuleKV:
-		return "a key/value store (not offered by this host yet)"
+		return "key/value state of the item"
 	case abi.ModuleEnv:
-		return "secrets and settings (not offered by this host yet)"
+		return "granted environment variables and secrets"
 	}
 	if module == "env" {
 		return "AssemblyScript's abort"

@@ -317,7 +317,6 @@ type invocation struct {
 	listener bool
 	inv      *abi.Invocation
 	lines    lineLimit
-	refusal  string // why the newest call got no memory
 }
 
 func (v *invocation) run(ctx context.Context, export string) abi.Result {
@@ -348,7 +347,7 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 		}
 	}()
 
-	q := run{Worker: w.id, Export: export, LogLevel: lowestLevel(v.inv.Host), Invocation: v.inv.Context, Offset: v.inv.Offset, HasOffset: v.inv.HasOffset}
+	q := run{Worker: w.id, Export: export, LogLevel: lowestLevel(v.inv.Host), Invocation: v.inv.Context, Offset: v.inv.Offset, HasOffset: v.inv.HasOffset, Outside: v.inv.Outside != nil}
 	q.Deadline, _ = ctx.Deadline()
 	if err := c.out.send(kindRun, q); err != nil {
 		<-c.dead // it cannot be written to, so it ends
@@ -376,13 +375,13 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 // take acts on a message; done if it was the last.
 func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bool) {
 	if m.result == nil {
-		v.refusal = ""
-		value, err := v.answer(ctx, m.call)
+		a, err := v.answer(ctx, m.call)
 		if err != nil {
 			v.c.kill("it did not keep to the protocol: " + err.Error())
 			return r, false // its end is next
 		}
-		_ = v.c.out.send(kindAnswer, answer{v.w.id, value, v.refusal}) // if it has ended, that is next
+		a.Worker = v.w.id
+		_ = v.c.out.send(kindAnswer, a) // if it has ended, that is next
 		return r, false
 	}
 	r, err := m.result.unpack()
@@ -430,26 +429,30 @@ func (v *invocation) died(ctx context.Context) abi.Result {
 }
 
 // answer carries out what the process asks for. The error says what it may not ask.
-func (v *invocation) answer(ctx context.Context, q *call) (int32, error) {
+func (v *invocation) answer(ctx context.Context, q *call) (answer, error) {
+	var code abi.Code
+	var err error
 	switch q.Name {
 	case callLog:
-		return 0, v.log(q)
+		err = v.log(q)
 	case callCancelled:
-		return int32(v.inv.Host.Cancelled()), nil
+		return answer{Value: int64(v.inv.Host.Cancelled())}, nil
 	case callPause:
-		return 0, v.pause(ctx)
+		err = v.pause(ctx)
 	case callMemory:
 		return v.cover(q.A)
 	case callProgress:
-		return 0, v.progress(ctx, q.A, q.B)
+		err = v.progress(ctx, q.A, q.B)
 	case callMetric:
-		code, err := v.metric(ctx, q)
-		return int32(code), err
+		code, err = v.metric(ctx, q)
 	case callCommit, callStage:
-		code, err := v.offset(ctx, q)
-		return int32(code), err
+		code, err = v.offset(ctx, q)
+	case callOutside:
+		return v.outside(ctx, q)
+	default:
+		err = fmt.Errorf("the call %q", clip(q.Name))
 	}
-	return 0, fmt.Errorf("the call %q", clip(q.Name))
+	return answer{Value: int64(code)}, err
 }
 
 func (v *invocation) pause(ctx context.Context) error {
@@ -461,15 +464,52 @@ func (v *invocation) pause(ctx context.Context) error {
 }
 
 // cover takes memory; 1 is yes.
-func (v *invocation) cover(bytes int64) (int32, error) {
+func (v *invocation) cover(bytes int64) (answer, error) {
 	if bytes < 0 || bytes > v.w.x.needs.Least+int64(v.w.x.needs.Pages)<<16+2*abi.MaxStack {
-		return 0, fmt.Errorf("%d bytes of memory for a guest", bytes)
+		return answer{}, fmt.Errorf("%d bytes of memory for a guest", bytes)
 	}
 	if err := v.w.account.Cover(bytes); err != nil {
-		v.refusal = err.Error()
-		return 0, nil
+		return answer{Text: err.Error()}, nil
 	}
-	return 1, nil
+	return answer{Value: 1}, nil
+}
+
+// outside calls a function of a capability. What its parameters say is believed as
+// little as in a guest of this process.
+func (v *invocation) outside(ctx context.Context, q *call) (answer, error) {
+	f := v.w.x.w.functions[q.Text]
+	size := 0
+	for _, t := range q.Texts {
+		size += len(t)
+	}
+	if v.inv.Outside == nil || f == nil || size > maxPiece || q.Limit < 0 || q.Limit > maxPiece || !fits(f, q) {
+		return answer{}, fmt.Errorf("the call %q with %d numbers, %d texts of %d bytes, and room for %d", clip(q.Text), len(q.Numbers), len(q.Texts), size, q.Limit)
+	}
+	if v.listener && f.During&abi.PhaseListener == 0 {
+		return answer{}, fmt.Errorf("the call %q in a listener", q.Text)
+	}
+	c := abi.Call{Function: f, Numbers: q.Numbers, Texts: q.Texts, Buf: make([]byte, q.Limit)}
+	a := answer{Value: v.inv.Outside.Call(ctx, &c)}
+	if a.Value > 0 && a.Value <= int64(q.Limit) {
+		a.Bytes = c.Buf[:a.Value]
+	}
+	return a, nil
+}
+
+// fits reports whether a call has the parameters of the function.
+func fits(f *abi.Import, q *call) bool {
+	numbers, texts, buffers := 0, 0, 0
+	for _, p := range f.Params {
+		switch p.Kind {
+		case abi.KindText, abi.KindBytes:
+			texts++
+		case abi.KindBuffer:
+			buffers++
+		default:
+			numbers++
+		}
+	}
+	return len(q.Numbers) == numbers && len(q.Texts) == texts && (buffers > 0 || q.Limit == 0)
 }
 
 func (v *invocation) progress(ctx context.Context, done, total int64) error {

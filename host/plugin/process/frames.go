@@ -66,6 +66,7 @@ type run struct {
 	Invocation abi.ShardingContext
 	Offset     []byte `json:",omitempty"`
 	HasOffset  bool   `json:",omitempty"`
+	Outside    bool   `json:",omitempty"` // there is an abi.Outside
 }
 
 // end says that the time of an invocation is up, or that it is to stop.
@@ -106,7 +107,12 @@ const (
 	callPause     = "pause"
 	callCancelled = "cancelled"
 	callMemory    = "memory"
+	callOutside   = "outside"
 )
+
+// maxPiece is the most that a call of a capability takes or gives at once, in bytes: a
+// longer read or write is done in part, and nothing else may be as long.
+const maxPiece = 256 << 10
 
 // call asks the host for something on behalf of an invocation.
 type call struct {
@@ -120,13 +126,18 @@ type call struct {
 	A     int64  `json:",omitempty"`
 	B     int64  `json:",omitempty"`
 	Bytes []byte `json:",omitempty"` // an offset
+	// Of a function of a capability, which Text names (module.function).
+	Numbers []int64  `json:",omitempty"`
+	Texts   [][]byte `json:",omitempty"`
+	Limit   int      `json:",omitempty"`
 }
 
 // answer is a code of the contract, a reason to stop, or 1 for yes.
 type answer struct {
 	Worker int64
-	Value  int32
+	Value  int64
 	Text   string `json:",omitempty"` // why memory is refused
+	Bytes  []byte `json:",omitempty"` // what a capability answers
 }
 
 // result is an abi.Result, whose Err is in Error.

@@ -493,8 +493,8 @@ func TestNoEffectAfterEnd(t *testing.T) {
 		h.cancel = func(int) abi.Cancel { return c.cancel }
 		v := &invocation{w: &worker{x: x.(*executor)}, inv: item(h, "")}
 		for _, q := range []call{{Name: callProgress, A: 1}, {Name: callMetric, Text: "rows"}, {Name: callCommit, Bytes: []byte("1")}} {
-			if code, err := v.answer(c.ctx, &q); err != nil || q.Name != callProgress && code != int32(abi.ErrCancelled) {
-				t.Errorf("%s: %s: %d, %v", name, q.Name, code, err)
+			if code, err := v.answer(c.ctx, &q); err != nil || q.Name != callProgress && code.Value != int64(abi.ErrCancelled) {
+				t.Errorf("%s: %s: %+v, %v", name, q.Name, code, err)
 			}
 		}
 		if len(h.Done)+len(h.Metrics)+len(h.Commits) != 0 {

@@ -205,7 +205,11 @@ func (s *session) run(q *run) error {
 }
 
 func (g *guest) run(ctx *life, q *run) {
-	inv := &abi.Invocation{Context: q.Invocation, Host: &proxy{guest: g, level: q.LogLevel}, Offset: q.Offset, HasOffset: q.HasOffset}
+	p := &proxy{guest: g, level: q.LogLevel}
+	inv := &abi.Invocation{Context: q.Invocation, Host: p, Offset: q.Offset, HasOffset: q.HasOffset}
+	if q.Outside {
+		inv.Outside = p
+	}
 	var r abi.Result
 	if q.Export == "" {
 		r = g.worker.Execute(ctx, inv)
@@ -221,7 +225,7 @@ func (g *guest) run(ctx *life, q *run) {
 }
 
 // ask sends a call and waits for the value of the answer.
-func (g *guest) ask(c call) int32 { return g.asks(c).Value }
+func (g *guest) ask(c call) int64 { return g.asks(c).Value }
 
 func (g *guest) asks(c call) answer {
 	c.Worker = g.id
@@ -229,7 +233,7 @@ func (g *guest) asks(c call) answer {
 	g.waiting = true
 	g.s.mu.Unlock()
 	if err := g.s.out.send(kindCall, c); err != nil {
-		return answer{Value: int32(abi.ErrUnavailable)}
+		return answer{Value: int64(abi.ErrUnavailable)}
 	}
 	return <-g.answers
 }
@@ -281,6 +285,20 @@ func (p *proxy) Cancelled() abi.Cancel {
 		p.cancelled, p.asked = abi.Cancel(p.guest.ask(call{Name: callCancelled})), now
 	}
 	return p.cancelled
+}
+
+// Call implements abi.Outside.
+func (p *proxy) Call(_ context.Context, c *abi.Call) int64 {
+	q := call{Name: callOutside, Text: c.Function.Module + "." + c.Function.Name, Numbers: c.Numbers, Limit: min(len(c.Buf), maxPiece)}
+	left := maxPiece
+	for _, t := range c.Texts {
+		t = t[:min(len(t), left)]
+		left -= len(t)
+		q.Texts = append(q.Texts, t)
+	}
+	a := p.guest.asks(q)
+	copy(c.Buf, a.Bytes)
+	return a.Value
 }
 
 // CoverMemory implements plugin.MemoryHost.

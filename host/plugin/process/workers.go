@@ -62,8 +62,10 @@ type Workers struct {
 	o      Options
 	log    *slog.Logger
 	starts chan func() // for the goroutine that starts processes
-	ended  chan struct{}
-	joined sync.WaitGroup // that goroutine, those that wait for processes, and timers
+	// functions of the capabilities, by module.name
+	functions map[string]*abi.Import
+	ended     chan struct{}
+	joined    sync.WaitGroup // that goroutine, those that wait for processes, and timers
 
 	mu       sync.Mutex
 	closed   bool
@@ -84,7 +86,11 @@ func New(o Options) *Workers {
 	if o.grace == 0 {
 		o.grace = Grace
 	}
-	w := &Workers{o: o, log: o.Logger, starts: make(chan func()), ended: make(chan struct{}), children: map[*child]struct{}{}, warned: map[string]bool{}}
+	w := &Workers{o: o, log: o.Logger, starts: make(chan func()), ended: make(chan struct{}), children: map[*child]struct{}{}, warned: map[string]bool{},
+		functions: map[string]*abi.Import{}}
+	for _, f := range abi.CapabilityImports() {
+		w.functions[f.Module+"."+f.Name] = &f
+	}
 	w.joined.Go(w.starter)
 	o.Runtime.OnShortage(w.relieve)
 	return w

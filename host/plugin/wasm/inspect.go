@@ -353,7 +353,7 @@ func (s *scan) checkImports(p *problems) {
 		got := s.types[im.typ]
 		if !ok {
 			hint := ""
-			if im.module == abi.Module {
+			if strings.HasPrefix(im.module, abi.Module) {
 				hint = "; the host may be too old for this module"
 			}
 			p.add("%s.%s%s: unknown import%s", im.module, im.name, got, hint)
@@ -368,9 +368,6 @@ func (s *scan) checkImports(p *problems) {
 			list += fmt.Sprintf(" and %d more", n)
 		}
 		switch m {
-		case abi.ModuleHTTP, abi.ModuleKV, abi.ModuleEnv:
-			p.add("needs capability %s, which this host does not offer: imports %s from %s",
-				strings.TrimPrefix(m, abi.Module+"_"), list, m)
 		case "gojs", "go":
 			p.add("imports %s from %s: built with GOOS=js, expected GOOS=wasip1", list, m)
 		case "wasi_unstable":

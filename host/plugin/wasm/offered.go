@@ -21,11 +21,18 @@ func offered() map[string]map[string]abi.Signature {
 	for name, f := range wasiFunctions() {
 		wasi[name] = signature(f.signature)
 	}
-	return map[string]map[string]abi.Signature{
+	all := map[string]map[string]abi.Signature{
 		abi.Module:     job,
 		abi.ModuleWASI: wasi,
 		ModuleEnv:      {"abort": signature("iiii:")},
 	}
+	for _, f := range abi.CapabilityImports() {
+		if all[f.Module] == nil {
+			all[f.Module] = map[string]abi.Signature{}
+		}
+		all[f.Module][f.Name] = f.Type
+	}
+	return all
 }
 
 // signature reads "iI:i" as (i32,i64)->(i32).

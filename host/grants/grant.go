@@ -1,0 +1,113 @@
+// Package grants says what jobs may do outside of their sandbox: the operator's
+// files of grants, read, checked and matched with a job. It opens nothing else.
+package grants
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// Grant is what one job may do: all entries of the files that match it, together. The
+// zero value is nothing. It is not changed after it was made.
+type Grant struct {
+	HTTP []HTTP
+	Net  []Net
+	Dirs []Dir
+	// KV says that the job may keep key/value state.
+	KV bool
+	// Secrets by name.
+	Secrets map[string]Secret
+	// Env are the environment variables of the guest, Config is its configuration,
+	// nil if the grants have none.
+	Env    map[string]string
+	Config []byte
+	Quotas Quotas
+}
+
+// HTTP is an address to which a job may send requests.
+type HTTP struct {
+	// Scheme is http or https. Host is exact and in lower case, or begins with "*.",
+	// which stands for one label or more. Port is never 0. Path is a prefix that ends
+	// at a slash or at the end of the path; it begins with a slash.
+	Scheme, Host string
+	Port         uint16
+	Path         string
+	// Methods are in upper case; empty: GET and HEAD.
+	Methods []string
+	// Private lets the host have an address that is not public: loopback, private,
+	// link-local and so on.
+	Private bool
+	// Secrets are the names that may stand in headers of requests to it.
+	Secrets []string
+	// CA, Cert and Key are the paths of PEM files: who may have signed the server's
+	// certificate, instead of the system's authorities, and the client's own.
+	CA, Cert, Key string
+}
+
+// Net is an address to which a job may connect.
+type Net struct {
+	// Scheme is tcp, or tls, which the host speaks for the guest.
+	Scheme, Host  string // Host as in HTTP, without "*."
+	Port          uint16
+	Private       bool
+	CA, Cert, Key string
+}
+
+// Dir is a directory of the host that a guest sees.
+type Dir struct {
+	Host, Guest string // absolute, clean paths
+	Write       bool
+	// Bytes and Files bound what a directory that is written to may hold in all, of
+	// whoever it is.
+	Bytes, Files int64
+}
+
+// Secret is where a secret comes from: one of the fields is set. It is read anew for
+// each fire.
+type Secret struct {
+	File, Env string
+	// Readable lets the guest read it, besides using it in headers.
+	Readable bool
+}
+
+// Quotas bound what one invocation may do. 0 stands for the default of [Quotas.Or].
+type Quotas struct {
+	Requests    int           // HTTP requests
+	InFlight    int           // of them at once
+	Connections int           // of job_v1_net
+	Received    int64         // bytes, after decompression
+	Sent        int64         // bytes
+	Connect     time.Duration // to have a connection, with TLS
+	FirstByte   time.Duration // from the end of a request to the head of its response
+}
+
+// Or returns the quotas with the defaults in the place of zeros.
+func (q Quotas) Or() Quotas {
+	return Quotas{
+		Requests:    cmp.Or(q.Requests, 100),
+		InFlight:    cmp.Or(q.InFlight, 16),
+		Connections: cmp.Or(q.Connections, 16),
+		Received:    cmp.Or(q.Received, 64<<20),
+		Sent:        cmp.Or(q.Sent, 64<<20),
+		Connect:     cmp.Or(q.Connect, 5*time.Second),
+		FirstByte:   cmp.Or(q.FirstByte, 30*time.Second),
+	}
+}
+
+// Modules are the import modules that the grant opens to a job's module.
+func (g *Grant) Modules() []string {
+	var list []string
+	add := func(granted bool, module string) {
+		if granted {
+			list = append(list, module)
+		}
+	}
+	add(len(g.HTTP)+len(g.Net) > 0, abi.ModuleIO)
+	add(len(g.HTTP) > 0, abi.ModuleHTTP)
+	add(len(g.Net) > 0, abi.ModuleNet)
+	add(g.KV, abi.ModuleKV)
+	add(len(g.Env)+len(g.Secrets) > 0, abi.ModuleEnv)
+	return list
+}
