@@ -102,6 +102,8 @@ var rooms = []room{
 	{name: "host/schedule", may: []string{"host/words"}, outside: []string{cron}, why: "cron dialects, and nothing else, behind one interface"},
 	{name: "host/grants", may: []string{"abi", "host/words"}, why: "what an operator grants is read from files, whatever it is granted for"},
 	{name: "host/capability", may: []string{"abi", "host/grants"}, why: "handles, quotas and counts, without a word on what stands behind a handle"},
+	{name: "host/capability/kv", may: []string{"abi", "host/capability"}, testsMay: []string{"host/grants"}, why: "the state of an item; how it is committed is the host's"},
+	{name: "host/capability/env", may: []string{"abi", "host/capability"}, why: "reads what is granted, and nothing else"},
 	{name: "host/ceiling", may: []string{"coordination/jobconfig", "host/words"},
 		why: "pure functions: what a job may have at most; whoever enforces a ceiling asks here"},
 	{name: "host", may: []string{"coordination", "coordination/registry", "coordination/jobconfig", "abi", "host/ceiling", "host/due", "host/schedule"}, outside: []string{cron, zap, xtime},

@@ -84,6 +84,19 @@ type Result struct {
 	// DroppedLines counts the log lines that were beyond the limits of one
 	// invocation.
 	DroppedLines int64
+	// Outside counts what the invocation did with each capability, by name (http, net,
+	// kv, env, dirs); nil if it did nothing.
+	Outside map[string]OutsideCount
+}
+
+// OutsideCount is what an invocation did with a capability.
+type OutsideCount struct {
+	Calls    int64            `json:"calls"`
+	Refused  map[string]int64 `json:"refused,omitempty"`  // by reason
+	Failed   int64            `json:"failed,omitempty"`   // had no answer
+	Sent     int64            `json:"sent,omitempty"`     // bytes
+	Received int64            `json:"received,omitempty"` // bytes
+	Targets  []string         `json:"targets,omitempty"`  // hosts called, files written: the first ones
 }
 
 // Host is what the embedding program offers to a running invocation: the part
@@ -101,11 +114,13 @@ type Host interface {
 	// ErrConflict when the item is no longer owned, ErrUnavailable when the
 	// registry did not answer in time, ErrCancelled when it is not known who owns it.
 	// A job that commits more often than its quota on the host waits for its
-	// turn; there is no ErrQuota.
+	// turn; there is no ErrQuota. A nil offset is none: what an Outside has staged is
+	// to become durable.
 	CommitOffset(ctx context.Context, offset []byte) Code
 	// StageOffset notes the offset of a DATAFLOW batch that succeeded. The
 	// host makes the newest one durable at most once per second and at the
-	// end of the loop. It returns OK, ErrConflict or ErrCancelled.
+	// end of the loop. It returns OK, ErrConflict or ErrCancelled. A nil offset is
+	// none, as for CommitOffset.
 	StageOffset(ctx context.Context, offset []byte) Code
 	// Pause is called between the batches of a DATAFLOW job that streams. It
 	// returns when the next may begin: the host may let other items go first. It

@@ -43,11 +43,8 @@ func (w *worker) dataflow(ctx context.Context, in *instance) (r abi.Result, keep
 		if !streaming {
 			return done(abi.Result{Outcome: abi.OutcomeOK, Offset: in.staged, Staged: in.isStaged}, true)
 		}
-		if in.isStaged {
-			if code := in.host.StageOffset(ctx, in.staged); code != abi.OK {
-				return done(lost(code), false)
-			}
-			in.taken()
+		if code := in.save(in.host.StageOffset); code != abi.OK {
+			return done(lost(code), false)
 		}
 		if n == 0 {
 			return done(abi.Result{Outcome: abi.OutcomeOK}, true)

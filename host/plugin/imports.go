@@ -327,18 +327,27 @@ func offsetCommit(in *instance, _ api.Memory, stack []uint64) {
 	code := abi.OK
 	if !in.mayAct() {
 		code = abi.ErrCancelled
-	} else if in.isStaged {
-		if code = in.host.CommitOffset(in.ctx, in.staged); code == abi.OK {
-			in.taken()
-		}
+	} else {
+		code = in.save(in.host.CommitOffset)
 	}
 	setCode(stack, code)
 }
 
-// taken moves the staged offset to where the next read finds it.
-func (in *instance) taken() {
-	in.committed, in.has = in.staged, true
-	in.staged, in.isStaged = nil, false
+// save hands what is staged to the host: the offset, or nil if only an Outside may
+// have staged something.
+func (in *instance) save(to func(context.Context, []byte) abi.Code) abi.Code {
+	if !in.isStaged {
+		if in.inv.Outside == nil {
+			return abi.OK
+		}
+		return to(in.ctx, nil)
+	}
+	code := to(in.ctx, in.staged)
+	if code == abi.OK { // the next read finds it among what is committed
+		in.committed, in.has = in.staged, true
+		in.staged, in.isStaged = nil, false
+	}
+	return code
 }
 
 func cancelled(in *instance, _ api.Memory, stack []uint64) {

@@ -544,7 +544,10 @@ func (v *invocation) offset(ctx context.Context, q *call) (abi.Code, error) {
 		return abi.ErrCancelled, nil
 	}
 	offset := q.Bytes
-	if offset == nil {
+	switch {
+	case q.A == 1 && v.inv.Outside != nil:
+		offset = nil
+	case offset == nil:
 		offset = []byte{}
 	}
 	if stages {

@@ -122,7 +122,7 @@ type call struct {
 	Text   string   `json:",omitempty"` // of a line; a metric's name
 	Attrs  []string `json:",omitempty"` // of a line
 	Kind   int      `json:",omitempty"` // of a metric
-	// A and B are: done and total; a metric's value; bytes of memory.
+	// A and B are: done and total; a metric's value; bytes of memory; 1 for no offset.
 	A     int64  `json:",omitempty"`
 	B     int64  `json:",omitempty"`
 	Bytes []byte `json:",omitempty"` // an offset

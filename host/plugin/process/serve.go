@@ -263,10 +263,18 @@ func (p *proxy) Metric(kind int, name string, value int64) abi.Code {
 	return abi.Code(p.guest.ask(call{Name: callMetric, Kind: kind, Text: name, A: value}))
 }
 func (p *proxy) CommitOffset(_ context.Context, offset []byte) abi.Code {
-	return abi.Code(p.guest.ask(call{Name: callCommit, Bytes: offset}))
+	return abi.Code(p.guest.ask(call{Name: callCommit, Bytes: offset, A: none(offset)}))
 }
 func (p *proxy) StageOffset(_ context.Context, offset []byte) abi.Code {
-	return abi.Code(p.guest.ask(call{Name: callStage, Bytes: offset}))
+	return abi.Code(p.guest.ask(call{Name: callStage, Bytes: offset, A: none(offset)}))
+}
+
+// none is 1 for no offset, which is not an empty one.
+func none(offset []byte) int64 {
+	if offset == nil {
+		return 1
+	}
+	return 0
 }
 
 // Pause ends when the host says so; what it knows of cancellation is old then.

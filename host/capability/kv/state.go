@@ -1,0 +1,199 @@
+// Package kv is the key/value state of an item. It lies in the registry together
+// with the item's offset, in one value, so that both are committed at once, by the same
+// owner, or not at all.
+package kv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
+
+// State is an item's offset and its key/value pairs, as one invocation sees them. It is
+// not safe for concurrent use.
+type State struct {
+	Offset    []byte
+	HasOffset bool
+
+	committed map[string]string
+	staged    map[string]*string // nil: the key is deleted
+}
+
+// mark begins a value that has more than an offset. An offset that happens to begin
+// with it is written as such a value, too.
+const mark = "\x00wasmjob.kv\x01"
+
+// Decode reads what lies in the registry for an item: a bare offset, or a value that
+// Encode made. has is false if there is nothing. The error says that the value is
+// damaged.
+func Decode(data []byte, has bool) (*State, error) {
+	s := &State{Offset: data, HasOffset: has}
+	rest, ok := bytes.CutPrefix(data, []byte(mark))
+	if !ok {
+		return s, nil
+	}
+	// A flag and the offset, the number of pairs, and each key and value, all with
+	// their length before them.
+	damaged := errors.New("the item's state is damaged")
+	next := func() ([]byte, bool) {
+		n, used := binary.Uvarint(rest)
+		if used <= 0 || n > uint64(len(rest)-used) {
+			return nil, false
+		}
+		text := rest[used : used+int(n)]
+		rest = rest[used+int(n):]
+		return text, true
+	}
+	if len(rest) == 0 || rest[0] > 1 {
+		return nil, damaged
+	}
+	s.HasOffset, rest = rest[0] == 1, rest[1:]
+	if s.Offset, ok = next(); !ok {
+		return nil, damaged
+	}
+	if !s.HasOffset {
+		s.Offset = nil
+	}
+	count, used := binary.Uvarint(rest)
+	if used <= 0 || count > abi.MaxKeys {
+		return nil, damaged
+	}
+	rest = rest[used:]
+	s.committed = make(map[string]string, count)
+	for range count {
+		key, ok := next()
+		value, ok2 := next()
+		if !ok || !ok2 {
+			return nil, damaged
+		}
+		s.committed[string(key)] = string(value)
+	}
+	if len(rest) > 0 || uint64(len(s.committed)) != count {
+		return nil, damaged
+	}
+	return s, nil
+}
+
+// Encode makes the value for the registry of an offset and all pairs, those that are
+// staged among them. Without pairs it is the offset itself.
+func (s *State) Encode(offset []byte, has bool) []byte {
+	pairs := s.pairs()
+	if len(pairs) == 0 && has && !bytes.HasPrefix(offset, []byte(mark)) {
+		return offset
+	}
+	b := []byte(mark)
+	flag := byte(0)
+	if has {
+		flag = 1
+	}
+	b = append(b, flag)
+	put := func(text string) {
+		b = binary.AppendUvarint(b, uint64(len(text)))
+		b = append(b, text...)
+	}
+	put(string(offset))
+	b = binary.AppendUvarint(b, uint64(len(pairs)))
+	for _, key := range slices.Sorted(maps.Keys(pairs)) {
+		put(key)
+		put(pairs[key])
+	}
+	return b
+}
+
+func (s *State) pairs() map[string]string {
+	if len(s.staged) == 0 {
+		return s.committed
+	}
+	pairs := maps.Clone(s.committed)
+	if pairs == nil {
+		pairs = map[string]string{}
+	}
+	for key, value := range s.staged {
+		if value == nil {
+			delete(pairs, key)
+		} else {
+			pairs[key] = *value
+		}
+	}
+	return pairs
+}
+
+// Changed reports whether something is staged.
+func (s *State) Changed() bool { return len(s.staged) > 0 }
+
+// Taken says that what is staged was taken, with the offset.
+func (s *State) Taken(offset []byte, has bool) {
+	s.Offset, s.HasOffset = offset, has
+	s.committed, s.staged = s.pairs(), nil
+}
+
+// Get returns a value.
+func (s *State) Get(key string) (string, bool) {
+	if value, ok := s.staged[key]; ok {
+		if value == nil {
+			return "", false
+		}
+		return *value, true
+	}
+	value, ok := s.committed[key]
+	return value, ok
+}
+
+// ErrTooMany and ErrTooLarge are the errors of Set.
+var (
+	ErrTooMany  = fmt.Errorf("an item has at most %d keys", abi.MaxKeys)
+	ErrTooLarge = fmt.Errorf("the keys and values of an item have at most %d bytes together", abi.MaxValue)
+)
+
+// Set stages a value. The key has been checked.
+func (s *State) Set(key, value string) error {
+	size, count := len(key)+len(value), 1
+	for k, v := range s.pairs() {
+		if k != key {
+			size += len(k) + len(v)
+			count++
+		}
+	}
+	switch {
+	case size > abi.MaxValue:
+		return ErrTooLarge
+	case count > abi.MaxKeys:
+		return ErrTooMany
+	}
+	s.stage(key, &value)
+	return nil
+}
+
+// Delete stages that a key is gone. It reports false if it was not there.
+func (s *State) Delete(key string) bool {
+	if _, ok := s.Get(key); !ok {
+		return false
+	}
+	s.stage(key, nil)
+	return true
+}
+
+func (s *State) stage(key string, value *string) {
+	if s.staged == nil {
+		s.staged = map[string]*string{}
+	}
+	s.staged[key] = value
+}
+
+// List returns the keys that begin with a prefix, in their order.
+func (s *State) List(prefix string) []string {
+	var keys []string
+	for key := range s.pairs() {
+		if strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
