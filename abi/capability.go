@@ -14,6 +14,15 @@ const (
 	ModuleEnv  = "job_v1_env"
 )
 
+// IsCapability reports whether a name is that of an import module of a capability.
+func IsCapability(module string) bool {
+	switch module {
+	case ModuleIO, ModuleHTTP, ModuleNet, ModuleKV, ModuleEnv:
+		return true
+	}
+	return false
+}
+
 // Limits of the capabilities. What a grant says may be less, or more where it says so.
 const (
 	// MaxHead bounds the head of a request, and of a response, in bytes.

@@ -63,13 +63,19 @@ func (u *Usage) called(f *abi.Import) {
 	}
 }
 
+// refused counts a call that was answered with a code that refuses it.
 func (u *Usage) refused(f *abi.Import, code abi.Code) {
 	reason := map[abi.Code]string{abi.ErrDenied: "denied", abi.ErrQuota: "quota", abi.ErrTooLarge: "too large",
 		abi.ErrCancelled: "ownership lost or cancelled", abi.ErrInvalid: "invalid"}[code]
 	if reason == "" {
 		return
 	}
-	u.Add(nameOf(f), func(c *abi.OutsideCount) {
+	u.Refused(nameOf(f), reason)
+}
+
+// Refused counts a call that was refused.
+func (u *Usage) Refused(capability, reason string) {
+	u.Add(capability, func(c *abi.OutsideCount) {
 		if c.Refused == nil {
 			c.Refused = map[string]int64{}
 		}

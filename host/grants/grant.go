@@ -4,6 +4,7 @@ package grants
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -104,10 +105,15 @@ func (g *Grant) Modules() []string {
 			list = append(list, module)
 		}
 	}
-	add(len(g.HTTP)+len(g.Net) > 0, abi.ModuleIO)
 	add(len(g.HTTP) > 0, abi.ModuleHTTP)
 	add(len(g.Net) > 0, abi.ModuleNet)
 	add(g.KV, abi.ModuleKV)
 	add(len(g.Env)+len(g.Secrets) > 0, abi.ModuleEnv)
+	add(len(list) > 0, abi.ModuleIO)
 	return list
+}
+
+// Nothing reports whether the grant lets a job do nothing that a host has to carry out.
+func (g *Grant) Nothing() bool {
+	return len(g.Modules()) == 0 && !slices.ContainsFunc(g.Dirs, func(d Dir) bool { return d.Write })
 }

@@ -94,7 +94,7 @@ func TestMounts(t *testing.T) {
 	must(os.Symlink("../..", filepath.Join(dir, "sub", "up-and-out")))
 	must(mkfifo(filepath.Join(dir, "pipe")))
 
-	w := newWorker(t, loadGo(t, "goguest"), Settings{Mounts: []Mount{{dir, "/data"}}})
+	w := newWorker(t, loadGo(t, "goguest"), Settings{Mounts: []Mount{{Host: dir, Guest: "/data"}}})
 	run := func(parameter string) (abi.Result, []string) {
 		h := newRecorder()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

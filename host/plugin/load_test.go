@@ -195,10 +195,10 @@ func TestExecutorSettings(t *testing.T) {
 		{"wat/noop", Settings{Args: []string{"a\x00"}}, "argument 0 contains a NUL byte"},
 		{"wat/noop", Settings{Env: map[string]string{"A=B": "c"}}, `environment variable "A=B"`},
 		{"wat/noop", Settings{Env: map[string]string{"A": "\x00"}}, "environment variable A contains a NUL"},
-		{"wat/noop", Settings{Mounts: []Mount{{dir, "/data"}}}, ""},
-		{"wat/noop", Settings{Mounts: []Mount{{filepath.Join(dir, "none"), "/data"}}}, "mount at /data: "},
-		{"wat/noop", Settings{Mounts: []Mount{{dir, "data"}}}, `guest path "data", expected an absolute path`},
-		{"wat/noop", Settings{Mounts: []Mount{{dir, "/d"}, {dir, "/d"}}}, "guest path /d is mounted twice"},
+		{"wat/noop", Settings{Mounts: []Mount{{Host: dir, Guest: "/data"}}}, ""},
+		{"wat/noop", Settings{Mounts: []Mount{{Host: filepath.Join(dir, "none"), Guest: "/data"}}}, "mount at /data: "},
+		{"wat/noop", Settings{Mounts: []Mount{{Host: dir, Guest: "data"}}}, `guest path "data", expected an absolute path`},
+		{"wat/noop", Settings{Mounts: []Mount{{Host: dir, Guest: "/d"}, {Host: dir, Guest: "/d"}}}, "guest path /d is mounted twice"},
 		{"wat/noop", Settings{CallTimeout: -1}, "call timeout"},
 	} {
 		m := load(t, r, guest(t, c.guest))

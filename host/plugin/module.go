@@ -69,16 +69,20 @@ type Settings struct {
 	// _initialize, and in invocations whose context has none.
 	PluginConfig []byte
 	Mounts       []Mount
+	// Granted are the import modules of capabilities that the job may use.
+	Granted []string
 	// CallTimeout bounds each call of job_fetch and job_process of a
 	// streaming job. 0 is no bound.
 	CallTimeout time.Duration
 }
 
-// Mount shows a directory of the host to the guest, read-only. Symbolic links
-// do not lead out of it.
+// Mount shows a directory of the host to the guest. Symbolic links do not lead out of it.
 type Mount struct {
 	Host  string // a directory
 	Guest string // an absolute, clean path
+	// Write lets the guest write to it, by way of the invocation's abi.Outside, which
+	// knows the directories of this kind by their order.
+	Write bool
 }
 
 // Executor configures the module for a job. All that is wrong with the
@@ -93,6 +97,7 @@ func (m *Module) Executor(s Settings) (abi.Executor, error) {
 	s.Env = maps.Clone(s.Env)
 	s.PluginConfig = slices.Clone(s.PluginConfig)
 	s.Mounts = slices.Clone(s.Mounts)
+	s.Granted = slices.Clone(s.Granted)
 	x := &executor{r: m.r, code: m.code, pages: pages, settings: s, typ: typ, name: guestName(m.name)}
 	x.config = x.baseConfig()
 	x.Begin()
@@ -137,6 +142,7 @@ func (m *Module) check(s Settings) (typ string, pages uint32, err error) {
 	} else if int64(info.MemoryMinPages) > n {
 		refused.add("the module begins with %d bytes of memory, the limit is %d", int64(info.MemoryMinPages)*wasm.PageSize, limit)
 	}
+	s.checkImports(info, refused)
 	if err := m.r.budget.possible(m.code.leastMemory()); err != nil {
 		refused.add("%s", err)
 	}
@@ -149,6 +155,16 @@ func (m *Module) check(s Settings) (typ string, pages uint32, err error) {
 		return "", 0, refused
 	}
 	return typ, uint32(n), nil
+}
+
+// checkImports refuses a module that wants a capability that is not granted.
+func (s *Settings) checkImports(info *wasm.Info, refused *LoadError) {
+	for _, module := range slices.Sorted(maps.Keys(info.Imports)) {
+		if abi.IsCapability(module) && !slices.Contains(s.Granted, module) {
+			refused.add("the module imports %s from %s, which is not granted to the job (--grants)",
+				strings.Join(info.Imports[module], ", "), module)
+		}
+	}
 }
 
 func (s *Settings) checkEnvironment(refused *LoadError) {
@@ -177,6 +193,9 @@ func (s *Settings) checkMounts(refused *LoadError) {
 			refused.add("mount of %s: guest path %s is mounted twice", mount.Host, mount.Guest)
 		}
 		guests[mount.Guest] = true
+		if mount.Write {
+			continue // the host opens it when it is used; a worker process must not
+		}
 		root, err := os.OpenRoot(mount.Host)
 		if err != nil {
 			refused.add("mount at %s: %s", mount.Guest, err)

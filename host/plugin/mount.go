@@ -21,6 +21,9 @@ type mount struct {
 
 func (in *instance) openMounts() error {
 	for _, m := range in.x.settings.Mounts {
+		if m.Write {
+			continue
+		}
 		root, err := os.OpenRoot(m.Host)
 		if err != nil {
 			for _, m := range in.mounts {

@@ -14,10 +14,16 @@ import (
 // for a bad file number.
 func (in *instance) files() wazero.FSConfig {
 	config := wazero.NewFSConfig().(sysfs.FSConfig)
-	root := true
-	for _, m := range in.mounts {
-		config = config.WithSysFSMount(newReadOnly(m), m.guest).(sysfs.FSConfig)
-		root = root && m.guest != "/"
+	root, written := true, int64(0)
+	read := in.mounts
+	for _, m := range in.x.settings.Mounts {
+		root = root && m.Guest != "/"
+		if m.Write {
+			config = config.WithSysFSMount(&writable{in: in, number: written, table: directoryFunctions()}, m.Guest).(sysfs.FSConfig)
+			written++
+			continue
+		}
+		config, read = config.WithSysFSMount(newReadOnly(read[0]), m.Guest).(sysfs.FSConfig), read[1:]
 	}
 	if root { // the last: a Go guest's working directory is the first
 		config = config.WithSysFSMount(newReadOnly(embed.FS{}), "/").(sysfs.FSConfig)

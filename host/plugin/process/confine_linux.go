@@ -82,7 +82,9 @@ func confineFiles(q *start) error {
 		dirs = append(dirs, q.Dir)
 	}
 	for _, m := range q.Settings.Mounts {
-		dirs = append(dirs, m.Host)
+		if !m.Write { // else the host does what there is to do
+			dirs = append(dirs, m.Host)
+		}
 	}
 	// A mount that is missing is a matter of the guest that wants it.
 	return landlock.V11.BestEffort().Restrict(landlock.PathAccess(read, dirs...).IgnoreIfMissing())

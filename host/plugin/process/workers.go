@@ -88,7 +88,7 @@ func New(o Options) *Workers {
 	}
 	w := &Workers{o: o, log: o.Logger, starts: make(chan func()), ended: make(chan struct{}), children: map[*child]struct{}{}, warned: map[string]bool{},
 		functions: map[string]*abi.Import{}}
-	for _, f := range abi.CapabilityImports() {
+	for _, f := range slices.Concat(abi.CapabilityImports(), abi.DirectoryFunctions()) {
 		w.functions[f.Module+"."+f.Name] = &f
 	}
 	w.joined.Go(w.starter)

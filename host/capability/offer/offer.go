@@ -1,0 +1,201 @@
+// Package offer gives an executor the capabilities that its job is granted. It stands
+// between the host and the executor, so it is the same for guests of this process, of
+// worker processes, and of `wasmjob invoke`.
+package offer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/capability"
+	"github.com/wasmjob/wasmjob/host/capability/dir"
+	"github.com/wasmjob/wasmjob/host/capability/env"
+	"github.com/wasmjob/wasmjob/host/capability/kv"
+	"github.com/wasmjob/wasmjob/host/grants"
+)
+
+// Wrap makes an executor of an executor, for a job with the grant. It takes over the
+// caller's use of it. The quotas are those of all jobs of the process.
+func Wrap(x abi.Executor, grant *grants.Grant, quotas *dir.Quotas) abi.Executor {
+	return &executor{Executor: x, grant: grant, quotas: quotas}
+}
+
+// executor is an abi.Executor with a grant.
+type executor struct {
+	abi.Executor
+	grant  *grants.Grant
+	quotas *dir.Quotas
+}
+
+// NewWorker implements abi.Executor.
+func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
+	w, err := x.Executor.NewWorker(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &worker{Worker: w, x: x, secrets: newSecrets(x.grant.Secrets)}, nil
+}
+
+// worker is a worker of one fire.
+type worker struct {
+	abi.Worker
+	x       *executor
+	secrets *secrets
+}
+
+// Execute implements abi.Worker.
+func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
+	if inv == nil || inv.Host == nil {
+		return w.Worker.Execute(ctx, inv) // it says what is wrong
+	}
+	state, err := kv.Decode(inv.Offset, inv.HasOffset)
+	if err != nil {
+		return abi.Result{Outcome: abi.OutcomeError, Message: err.Error(), Err: err}
+	}
+	own, end := w.begin(inv, state)
+	own.Offset, own.HasOffset = state.Offset, state.HasOffset
+	r := w.Worker.Execute(ctx, own)
+	end(&r)
+	if r.Outcome == abi.OutcomeOK && (r.Staged || state.Changed()) {
+		offset, has := state.Offset, state.HasOffset
+		if r.Staged {
+			offset, has = r.Offset, true
+		}
+		r.Offset, r.Staged = state.Encode(offset, has), true
+	}
+	return r
+}
+
+// Listen implements abi.Worker.
+func (w *worker) Listen(ctx context.Context, export string, inv *abi.Invocation) abi.Result {
+	if inv == nil || inv.Host == nil {
+		return w.Worker.Listen(ctx, export, inv)
+	}
+	own, end := w.begin(inv, &kv.State{})
+	r := w.Worker.Listen(ctx, export, own)
+	end(&r)
+	return r
+}
+
+// begin makes the invocation as the guest has it, and the function that ends it and
+// completes its result.
+func (w *worker) begin(inv *abi.Invocation, state *kv.State) (own *abi.Invocation, end func(*abi.Result)) {
+	h := &host{Host: inv.Host, state: state, secrets: w.secrets}
+	copied := *inv
+	copied.Host = h
+	own = &copied
+	if w.x.grant.Nothing() {
+		return own, func(r *abi.Result) { r.Outside = nil } // a worker process says nothing of it
+	}
+	dirs := dir.New(w.x.grant.Dirs, w.x.quotas)
+	functions := map[string]capability.Function{}
+	for _, part := range []map[string]capability.Function{kv.Functions(state), env.Functions(w.secrets.value), dirs.Functions()} {
+		maps.Copy(functions, part)
+	}
+	c := &inv.Context
+	run := capability.NewRun(capability.Info{Job: c.JobName, RunID: c.RunID, Fence: c.Fence, Traceparent: c.Traceparent},
+		w.x.grant, h, functions)
+	own.Outside = run
+	return own, func(r *abi.Result) {
+		run.Close()
+		dirs.Close()
+		r.Message, r.Outside = w.secrets.redact(r.Message), run.Usage.All()
+	}
+}
+
+// host is the abi.Host of an invocation, with the state of the item beside its offset.
+type host struct {
+	abi.Host
+	state   *kv.State
+	secrets *secrets
+}
+
+// AwaitCancel implements capability.Owner.
+func (h *host) AwaitCancel(ctx context.Context) {
+	if a, ok := h.Host.(interface{ AwaitCancel(context.Context) }); ok {
+		a.AwaitCancel(ctx)
+		return
+	}
+	<-ctx.Done()
+}
+
+// Log implements abi.Host.
+func (h *host) Log(level int, msg string, kv []string) {
+	for i, text := range kv {
+		kv[i] = h.secrets.redact(text)
+	}
+	h.Host.Log(level, h.secrets.redact(msg), kv)
+}
+
+// CommitOffset implements abi.Host. Without an offset it commits what is staged of
+// the state.
+func (h *host) CommitOffset(ctx context.Context, offset []byte) abi.Code {
+	return h.save(ctx, offset, h.Host.CommitOffset)
+}
+
+// StageOffset implements abi.Host, likewise.
+func (h *host) StageOffset(ctx context.Context, offset []byte) abi.Code {
+	return h.save(ctx, offset, h.Host.StageOffset)
+}
+
+func (h *host) save(ctx context.Context, offset []byte, save func(context.Context, []byte) abi.Code) abi.Code {
+	has := true
+	if offset == nil {
+		if !h.state.Changed() {
+			return abi.OK
+		}
+		offset, has = h.state.Offset, h.state.HasOffset
+	}
+	code := save(ctx, h.state.Encode(offset, has))
+	if code == abi.OK {
+		h.state.Taken(offset, has)
+	}
+	return code
+}
+
+// secrets are those of one fire: each is read once, when it is asked for.
+type secrets struct {
+	granted map[string]grants.Secret
+
+	mu       sync.Mutex
+	values   map[string]string
+	redactor *grants.Redactor
+}
+
+func newSecrets(granted map[string]grants.Secret) *secrets {
+	return &secrets{granted: granted, values: map[string]string{}}
+}
+
+// value reads a secret.
+func (s *secrets) value(name string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if value, ok := s.values[name]; ok {
+		return value, nil
+	}
+	where, ok := s.granted[name]
+	if !ok {
+		return "", fmt.Errorf("%q is not granted", name)
+	}
+	value, err := grants.Resolve(where)
+	if err != nil {
+		return "", fmt.Errorf("%q: %w", name, err)
+	}
+	s.values[name] = value
+	s.redactor = grants.NewRedactor(s.values)
+	return value, nil
+}
+
+// redact takes the values that were read out of a text.
+func (s *secrets) redact(text string) string {
+	s.mu.Lock()
+	r := s.redactor
+	s.mu.Unlock()
+	if r == nil {
+		return text
+	}
+	return r.Redact(text)
+}

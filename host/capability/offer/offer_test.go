@@ -1,0 +1,423 @@
+package offer_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/capability/dir"
+	"github.com/wasmjob/wasmjob/host/capability/offer"
+	"github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/process"
+)
+
+// The test binary is also the programs that it starts.
+const (
+	workWord    = "work-for-tests"
+	compileWord = "compile-for-tests"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == workWord || os.Args[1] == compileWord) {
+		serve := process.Serve
+		if os.Args[1] == compileWord {
+			serve = plugin.ServeCompile
+		}
+		if err := serve(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func command(words ...string) *exec.Cmd {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return exec.Command(self, words...)
+}
+
+// builtGuest is the guest of all tests.
+var builtGuest = sync.OnceValues(func() ([]byte, error) {
+	out := filepath.Join(os.TempDir(), fmt.Sprintf("offer-guest-%d.wasm", os.Getpid()))
+	defer os.Remove(out)
+	c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", out, "./testdata/guest")
+	c.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+	if text, err := c.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, text)
+	}
+	return os.ReadFile(out)
+})
+
+// recorder is the host of an item.
+type recorder struct {
+	mu        sync.Mutex
+	lines     []string
+	cancel    abi.Cancel
+	committed [][]byte
+	code      abi.Code
+}
+
+func (r *recorder) Log(_ int, msg string, _ []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, msg)
+	if msg == "lose" {
+		r.cancel = abi.CancelLost
+	}
+}
+func (r *recorder) LogEnabled(int) bool                { return true }
+func (r *recorder) Progress(int64, int64)              {}
+func (r *recorder) Metric(int, string, int64) abi.Code { return abi.OK }
+func (r *recorder) CommitOffset(_ context.Context, offset []byte) abi.Code {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.code == abi.OK {
+		r.committed = append(r.committed, slices.Clone(offset))
+	}
+	return r.code
+}
+func (r *recorder) StageOffset(ctx context.Context, offset []byte) abi.Code {
+	return r.CommitOffset(ctx, offset)
+}
+func (r *recorder) Pause(context.Context) {}
+func (r *recorder) Cancelled() abi.Cancel {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cancel
+}
+
+// place runs the guest in one kind of executor.
+type place struct {
+	t      *testing.T
+	grant  *grants.Grant
+	worker abi.Worker
+	stored []byte // the item's offset, as the registry has it
+	has    bool
+	host   *recorder
+	result abi.Result
+}
+
+// everywhere runs a test in this process and with a worker process.
+func everywhere(t *testing.T, grant func(dir string) grants.Grant, test func(p *place, dir string)) {
+	for _, apart := range []bool{false, true} {
+		t.Run(map[bool]string{false: "inside", true: "apart"}[apart], func(t *testing.T) {
+			t.Parallel()
+			base := t.TempDir()
+			g := grant(base)
+			test(&place{t: t, grant: &g, worker: newWorker(t, &g, apart)}, base)
+		})
+	}
+}
+
+func newWorker(t *testing.T, g *grants.Grant, apart bool) abi.Worker {
+	t.Helper()
+	code, err := builtGuest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	rt, err := plugin.NewRuntime(ctx, plugin.Options{CacheDir: filepath.Join(t.TempDir(), "cache"),
+		Compiler: func() *exec.Cmd { return command(compileWord) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	s := plugin.Settings{JobName: "report", Granted: g.Modules(), Env: g.Env}
+	for _, d := range g.Dirs {
+		s.Mounts = append(s.Mounts, plugin.Mount{Host: d.Host, Guest: d.Guest, Write: d.Write})
+	}
+	m, err := rt.Open("guest.wasm", code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	var x abi.Executor
+	if apart {
+		w := process.New(process.Options{Runtime: rt, Command: func(string) *exec.Cmd { return command(workWord) }})
+		t.Cleanup(w.Close)
+		x, err = w.Module(m).Executor(ctx, s, 1)
+	} else {
+		x, err = m.Executor(s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	x = offer.Wrap(x, g, dir.NewQuotas())
+	t.Cleanup(x.Release)
+	w, err := x.NewWorker(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+// run runs a script, and returns what the guest says of each line.
+func (p *place) run(lines ...string) []string {
+	p.t.Helper()
+	if p.host == nil {
+		p.host = &recorder{}
+	}
+	p.host.lines = nil
+	inv := &abi.Invocation{Host: p.host, Offset: p.stored, HasOffset: p.has}
+	inv.Context = abi.ShardingContext{JobName: "report", RunID: "report/1/0", ShardingParameter: strings.Join(lines, "\n"), HasShardingParameter: true}
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	p.result = p.worker.Execute(ctx, inv)
+	if p.result.Outcome == abi.OutcomeOK && p.result.Staged {
+		p.stored, p.has = p.result.Offset, true
+	}
+	return p.host.lines
+}
+
+// says runs a script of which each line is followed by what is expected.
+func (p *place) says(script ...[2]string) {
+	p.t.Helper()
+	var lines []string
+	for _, s := range script {
+		lines = append(lines, s[0])
+	}
+	got := p.run(lines...)
+	if len(got) != len(script) {
+		p.t.Fatalf("%d lines of %d: %q, %+v", len(got), len(script), got, p.result)
+	}
+	for i, s := range script {
+		word, _, _ := strings.Cut(s[0], " ")
+		if want := strings.TrimSpace(word + " " + s[1]); got[i] != want {
+			p.t.Errorf("%s: %q, want %q", s[0], got[i], want)
+		}
+	}
+}
+
+func writable(base string) grants.Grant {
+	return grants.Grant{Dirs: []grants.Dir{{Host: base, Guest: "/out", Write: true, Bytes: 1 << 20, Files: 20}}, KV: true, Env: map[string]string{"ZONE": "Berlin"}}
+}
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	everywhere(t, writable, func(p *place, base string) {
+		p.says([][2]string{
+			{"put /out/a hello", ""},
+			{"cat /out/a", "hello"},
+			{"append /out/a ,world", "at 11"},
+			{"cat /out/a", "hello,world"},
+			{"at /out/a 6 W", ""},
+			{"cat /out/a", "hello,World"},
+			{"truncate /out/a 5", ""},
+			{"cat /out/a", "hello"},
+			{"sync /out/a", ""},
+			{"stat /out/a", "5"},
+			{"touch /out/a", "1000000000"},
+			{"mkdir /out/d/e", ""},
+			{"stat /out/d", "directory"},
+			{"put /out/d/e/b bb", ""},
+			{"ls /out", "/out,/out/a,/out/d,/out/d/e,/out/d/e/b"},
+			{"mv /out/d/e/b /out/a", ""},
+			{"cat /out/a", "bb"},
+			{"exclusive /out/a", "errno File exists"},
+			{"rm /out/d", "errno Directory not empty"},
+			{"rmall /out/d", ""},
+			{"cat /out/d/e/b", "errno No such file or directory"},
+		}...)
+		if b, err := os.ReadFile(filepath.Join(base, "a")); string(b) != "bb" || err != nil {
+			t.Errorf("%q, %v", b, err)
+		}
+		u := p.result.Outside["dir"]
+		if u.Sent != 5+6+1+2 || !slices.Contains(u.Targets, "/out/a") {
+			t.Errorf("%+v", u)
+		}
+	})
+}
+
+func TestFilesDoNotLeadOut(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(base string) grants.Grant {
+		in := filepath.Join(base, "in")
+		if err := os.Mkdir(in, 0o755); err != nil {
+			panic(err)
+		}
+		return writable(in)
+	}, func(p *place, base string) {
+		in := filepath.Join(base, "in")
+		for _, err := range []error{
+			os.WriteFile(filepath.Join(base, "secret"), []byte("secret"), 0o644),
+			os.WriteFile(filepath.Join(in, "file"), []byte("x"), 0o644),
+			os.Link(filepath.Join(base, "secret"), filepath.Join(in, "hard")),
+			os.Symlink("../secret", filepath.Join(in, "soft")),
+			os.Symlink(base, filepath.Join(in, "up")),
+			mkfifo(filepath.Join(in, "pipe")),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.says([][2]string{
+			{"put /out/hard x", "errno Operation not permitted"},
+			{"truncate /out/hard 0", "errno Operation not permitted"},
+			{"cat /out/soft", "errno Operation not permitted"},
+			{"put /out/soft x", "errno Operation not permitted"},
+			{"put /out/up/new x", "errno Operation not permitted"},
+			{"put /out/../secret x", "errno Read-only file system"},
+			{"mv /out/file /out/up/file", "errno Operation not permitted"},
+			{"cat /out/pipe", "errno Operation not permitted"},
+			{"put /out/pipe x", "errno Operation not permitted"},
+			{"ln /out/file /out/other", "errno Operation not permitted"},
+			{"symlink /out/file /out/other", "errno Operation not permitted"},
+		}...)
+		if b, err := os.ReadFile(filepath.Join(base, "secret")); string(b) != "secret" || err != nil {
+			t.Errorf("%q, %v", b, err)
+		}
+	})
+}
+
+func TestFilesWithinTheirQuota(t *testing.T) {
+	t.Parallel()
+	everywhere(t, writable, func(p *place, base string) {
+		if err := os.WriteFile(filepath.Join(base, "before"), make([]byte, 1000), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		p.says([][2]string{
+			{"fill /out/big 1047576", "1047576"}, // to the last byte
+			{"append /out/big x", "errno I/O error"},
+			{"at /out/new 0 x", "errno I/O error"},
+			{"truncate /out/new 1", "errno I/O error"},
+			{"truncate /out/big 47576", ""},
+			{"fill /out/new 1000001", "errno I/O error"}, // after what there was room for
+			{"stat /out/new", "1000000"},
+			{"rm /out/new", ""},
+			{"rm /out/big", ""},
+			{"at /out/far 1048000 x", "errno I/O error"},
+			{"fill /out/big 1047000", "1047000"},
+			{"mv /out/big /out/before", ""},
+			{"append /out/before x", "at 1047001"},
+			{"rm /out/before", ""},
+		}...)
+		if u := p.result.Outside["dir"]; u.Refused["quota"] != 6 {
+			t.Errorf("%+v", u)
+		}
+		// The files far and 19 more.
+		if got := p.run("many /out/f 30"); !slices.Equal(got, []string{"many errno I/O error"}) {
+			t.Errorf("%q", got)
+		}
+		if entries, err := os.ReadDir(base); len(entries) != 20 || err != nil {
+			t.Errorf("%d files, %v", len(entries), err)
+		}
+	})
+}
+
+// A file that was opened in one run is closed in the next, though the instance is kept.
+func TestFilesEndWithTheRun(t *testing.T) {
+	t.Parallel()
+	everywhere(t, writable, func(p *place, _ string) {
+		p.says([2]string{"keep /out/a", ""})
+		p.says([2]string{"kept", "errno Bad file number"}, [2]string{"put /out/a x", ""})
+	})
+}
+
+// After ownership is lost nothing changes any more.
+func TestFilesOfALostItem(t *testing.T) {
+	t.Parallel()
+	everywhere(t, writable, func(p *place, base string) {
+		p.says([2]string{"put /out/a x", ""})
+		p.host.cancel = abi.CancelLost
+		p.says([][2]string{
+			{"put /out/a y", "errno I/O error"}, {"put /out/b y", "errno I/O error"}, {"rm /out/a", "errno I/O error"},
+			{"mv /out/a /out/b", "errno I/O error"}, {"mkdir /out/d", "errno I/O error"}, {"touch /out/a", "errno I/O error"},
+			{"cat /out/a", "x"},
+		}...)
+		if entries, err := os.ReadDir(base); len(entries) != 1 || err != nil {
+			t.Errorf("%v, %v", entries, err)
+		}
+	})
+}
+
+func TestStateIsCommittedWithTheOffset(t *testing.T) {
+	t.Parallel()
+	everywhere(t, writable, func(p *place, _ string) {
+		none := "error code -2:"
+		p.says([2]string{"get k", none}, [2]string{"set k 1", ""}, [2]string{"get k", "1"}, [2]string{"offset 7", ""})
+		p.says([2]string{"get k", "1"}, [2]string{"offset?", "7"}, [2]string{"add n", "1"}, [2]string{"add n", "2"})
+		// A failure loses what it staged, and only that.
+		p.says([2]string{"set k 9", ""}, [2]string{"status 1", ""})
+		p.says([2]string{"get k", "1"}, [2]string{"get n", "2"}, [2]string{"offset?", "7"})
+		// Committed in the middle, it stays.
+		p.says([2]string{"set k 2", ""}, [2]string{"commit", "0"}, [2]string{"set k 3", ""}, [2]string{"status 1", ""})
+		if len(p.host.committed) != 1 {
+			t.Fatalf("%q", p.host.committed)
+		}
+		p.stored = p.host.committed[0]
+		p.says([2]string{"get k", "2"}, [2]string{"offset?", "7"}, [2]string{"commit", "0"})
+		if len(p.host.committed) != 1 {
+			t.Error("nothing was staged, and something was committed")
+		}
+		// What is not taken is not there.
+		p.host.code = abi.ErrConflict
+		p.says([2]string{"set k 4", ""}, [2]string{"commit", "-7"}, [2]string{"status 1", ""})
+		p.host.code = abi.OK
+		p.says([2]string{"get k", "2"})
+	})
+}
+
+func TestEnvironmentAndSecrets(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(base string) grants.Grant {
+		file := filepath.Join(base, "token")
+		if err := os.WriteFile(file, []byte("s3cr3t-value"), 0o600); err != nil {
+			panic(err)
+		}
+		g := writable(filepath.Join(base))
+		g.Secrets = map[string]grants.Secret{"OPEN": {File: file, Readable: true}, "CLOSED": {File: file}, "GONE": {File: file + "x", Readable: true}}
+		return g
+	}, func(p *place, _ string) {
+		p.says([][2]string{
+			{"env ZONE", "Berlin Berlin"},
+			{"env HOME", "error code -2:"},
+			{"secret CLOSED", `error code -3: secret: "CLOSED" may not be read by job "report", only named in a header of a request, as {{secret:CLOSED}}: its grant has no readable: true`},
+			{"secret OTHER", `error code -3: secret: "OTHER" is not granted to job "report"`},
+		}...)
+		got := p.run("secret OPEN", "secret GONE")
+		if got[0] != "secret [secret OPEN]" || !strings.HasPrefix(got[1], "secret error code -6: secret: ") {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// Nothing is granted: nothing can be called, and the module is refused before it runs.
+func TestNothingIsGranted(t *testing.T) {
+	t.Parallel()
+	code, err := builtGuest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := plugin.NewRuntime(t.Context(), plugin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	m, err := rt.Open("guest.wasm", code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	_, err = m.Executor(plugin.Settings{JobName: "report", Granted: []string{abi.ModuleIO, abi.ModuleEnv}})
+	if err == nil || !strings.Contains(err.Error(), "the module imports get, set, increment from job_v1_kv, which is not granted to the job") {
+		t.Error(err)
+	}
+}
