@@ -36,6 +36,7 @@ const (
 	bbolt      = "go.etcd.io/bbolt"
 	cobra      = "github.com/spf13/cobra"
 	cron       = "github.com/robfig/cron/v3"
+	minisign   = "aead.dev/minisign"
 	memlimit   = "github.com/KimMachineGun/automemlimit"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	goleak     = "go.uber.org/goleak"
@@ -100,12 +101,18 @@ var rooms = []room{
 
 	{name: "host/due", outside: []string{cron}, why: "which instants are due, by the clock and what was begun alone"},
 	{name: "host/schedule", may: []string{"host/words"}, outside: []string{cron}, why: "cron dialects, and nothing else, behind one interface"},
-	{name: "host/grants", may: []string{"abi", "host/words"}, why: "what an operator grants is read from files, whatever it is granted for"},
+	{name: "host/signature", outside: []string{minisign}, why: "who signed a file: it knows bytes and keys, and neither modules nor grants"},
+	{name: "host/ceiling", may: []string{"coordination/jobconfig", "host/words"},
+		why: "pure functions: what a job may have at most; whoever enforces a ceiling asks here"},
+	{name: "host/grants", may: []string{"abi", "coordination/jobconfig", "host/ceiling", "host/signature", "host/words"}, outside: []string{fsnotify, yaml},
+		why: "what an operator grants is read from files, whatever it is granted for; patterns are those of ceilings, sizes those of jobs"},
 	{name: "host/capability", may: []string{"abi", "host/grants"}, why: "handles, quotas and counts, without a word on what stands behind a handle"},
 	{name: "host/capability/kv", may: []string{"abi", "host/capability"}, testsMay: []string{"host/grants"}, why: "the state of an item; how it is committed is the host's"},
 	{name: "host/capability/env", may: []string{"abi", "host/capability"}, why: "reads what is granted, and nothing else"},
-	{name: "host/ceiling", may: []string{"coordination/jobconfig", "host/words"},
-		why: "pure functions: what a job may have at most; whoever enforces a ceiling asks here"},
+	{name: "host/capability/dir", may: []string{"abi", "host/capability", "host/grants"}, outside: []string{wazero}, why: "what guests do in directories, carried out in the host; of wazero it knows the flags of files"},
+	{name: "host/capability/offer", may: []string{"abi", "host/grants", "host/capability", "host/capability/*"},
+		testsMay: []string{"host/plugin", "host/plugin/process"},
+		why:      "puts the capabilities of a job together, around whatever runs its guests"},
 	{name: "host", may: []string{"coordination", "coordination/registry", "coordination/jobconfig", "abi", "host/ceiling", "host/due", "host/schedule"}, outside: []string{cron, zap, xtime},
 		testsMay: []string{"coordination/embedded", "coordination/registrytest", "strategy", "host/verify"},
 		why:      "receives registry and modules as values, so that tests hand it functions in a bubble"},
@@ -207,10 +214,10 @@ var shared = map[string]string{
 	pflag:    "the flags of the same two",
 	cron:     "its Schedule is the interface that host/due and a job keep; only host/schedule makes one",
 	zap:      "the logger travels as a value",
-	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for; cmd/host and cmd/chaos read the settings file",
+	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for, and by host/grants; cmd/host and cmd/chaos read the settings file",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history",
 	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, lines for people in host/view",
-	fsnotify: "directories are watched by the catalog, one file by host/invoke, a history by tests",
+	fsnotify: "directories are watched by the catalog, one file by host/invoke, the operator's grants by host/grants, a history by tests",
 }
 
 // listed is what go list says about a package.

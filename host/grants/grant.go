@@ -25,6 +25,18 @@ type Grant struct {
 	Env    map[string]string
 	Config []byte
 	Quotas Quotas
+
+	// job is whose grant it is, sources are the files that say so; for messages, as is
+	// withheld: the entries whose conditions the job's module does not fulfil.
+	job      string
+	sources  []string
+	withheld []withheld
+}
+
+// withheld is an entry that is for other modules of the same job.
+type withheld struct {
+	place, reason string
+	grant         *Grant
 }
 
 // HTTP is an address to which a job may send requests.
@@ -45,6 +57,8 @@ type HTTP struct {
 	// CA, Cert and Key are the paths of PEM files: who may have signed the server's
 	// certificate, instead of the system's authorities, and the client's own.
 	CA, Cert, Key string
+
+	place string // FILE:LINE
 }
 
 // Net is an address to which a job may connect.
@@ -54,6 +68,8 @@ type Net struct {
 	Port          uint16
 	Private       bool
 	CA, Cert, Key string
+
+	place string // FILE:LINE
 }
 
 // Dir is a directory of the host that a guest sees.
@@ -61,11 +77,11 @@ type Dir struct {
 	Host, Guest string // absolute, clean paths
 	Write       bool
 	// Bytes and Files bound what a directory that is written to may hold in all, of
-	// whoever it is.
+	// all that write there.
 	Bytes, Files int64
 }
 
-// Secret is where a secret comes from: one of the fields is set. It is read anew for
+// Secret is where a secret comes from: one of File and Env is set. It is read anew for
 // each fire.
 type Secret struct {
 	File, Env string

@@ -1,0 +1,531 @@
+package grants
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/signature"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// What a directory that is written to may hold, unless its entry says more or less.
+const (
+	DefaultDirBytes = 1 << 30
+	DefaultDirFiles = 10_000
+)
+
+// parse reads one file into the set.
+func (r *reader) parse(name string, data []byte) {
+	if r.named == nil {
+		r.named, r.given, r.gives = map[string]string{}, map[string]bool{}, map[string]string{}
+	}
+	dir, err := filepath.Abs(filepath.Dir(name))
+	if err != nil {
+		r.problems = append(r.problems, Problem{File: name, Message: err.Error()})
+		return
+	}
+	f := &file{r, name, dir}
+	r.out.sources = append(r.out.sources, base(name))
+	root := f.root(data)
+	if root == nil {
+		return
+	}
+	fields := f.fields(root, "", "grants", "keys", "trust")
+	f.pairs(fields["keys"], "keys", f.key)
+	f.each(fields["grants"], "grants", f.entry)
+	f.each(fields["trust"], "trust", f.trust)
+}
+
+// nameOf is what names of keys and secrets look like: {{secret:NAME}} has to end.
+var nameOf = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,127}$`)
+
+const goodName = "expected a name of letters, digits, _, . and -"
+
+// key reads a public key, or where it is.
+func (f *file) key(name, n *yaml.Node) {
+	field := join("keys", name.Value)
+	if !nameOf.MatchString(name.Value) {
+		f.problem(name, "keys", "found %s, "+goodName, describe(name))
+		return
+	}
+	if place, twice := f.named[name.Value]; twice {
+		f.problem(name, field, "there is a key of this name in %s already", place)
+		return
+	}
+	f.named[name.Value] = f.place(name)
+	text, ok := f.textOrFile(n, field)
+	if !ok {
+		return
+	}
+	k, err := signature.ParseKey(name.Value, string(text))
+	if err != nil {
+		f.problem(n, field, "found %v", err)
+		return
+	}
+	f.out.keys = append(f.out.keys, k)
+}
+
+// textOrFile takes a text, or {file: PATH} with it.
+func (f *file) textOrFile(n *yaml.Node, field string) ([]byte, bool) {
+	if n == nil {
+		return nil, false
+	}
+	if n.Kind == yaml.ScalarNode {
+		return []byte(n.Value), true
+	}
+	fields := f.fields(n, field, "file")
+	if n.Kind != yaml.MappingNode || fields["file"] == nil {
+		if n.Kind == yaml.MappingNode {
+			f.problem(n, field, "expected a text, or {file: PATH}")
+		}
+		return nil, false
+	}
+	name := f.path(fields["file"], field+".file")
+	if name == "" {
+		return nil, false
+	}
+	data, err := f.read(name)
+	if err != nil {
+		f.problem(fields["file"], field+".file", "%s %v", jobconfig.Clip(fields["file"].Value), err)
+		return nil, false
+	}
+	return data, true
+}
+
+func (f *file) trust(n *yaml.Node) {
+	fields := f.fields(n, "trust", "jobs", "keys")
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	t := trust{place: f.place(n), jobs: f.jobs(n, fields["jobs"], "trust.jobs")}
+	if fields["keys"] == nil {
+		f.problem(n, "trust.keys", "is missing, expected the names of the keys of which one must have signed the modules")
+	} else {
+		t.keys = f.names(fields["keys"], "trust.keys", "key")
+	}
+	f.out.trust = append(f.out.trust, t)
+}
+
+// jobs reads names and patterns of jobs.
+func (f *file) jobs(entry, n *yaml.Node, field string) (patterns []string) {
+	if n == nil {
+		f.problem(entry, field, "is missing, expected the names of jobs, or patterns such as sync-*")
+		return nil
+	}
+	f.texts(n, field, func(n *yaml.Node, text string) {
+		if err := ceiling.CheckPattern(text); err != nil {
+			f.problem(n, field, "%v", err)
+			return
+		}
+		patterns = append(patterns, text)
+	})
+	return patterns
+}
+
+// names reads names that another place gives.
+func (f *file) names(n *yaml.Node, field, kind string) (names []string) {
+	f.texts(n, field, func(n *yaml.Node, text string) {
+		names = append(names, text)
+		f.uses = append(f.uses, use{f.at(n, field, ""), kind, text})
+	})
+	return names
+}
+
+// checkUses finds names that nothing gives.
+func (r *reader) checkUses() {
+	for _, u := range r.uses {
+		known := byName(r.named)
+		if u.kind == "secret" {
+			known = byName(r.given)
+		}
+		if slices.Contains(known, u.name) {
+			continue
+		}
+		u.problem.Message = fmt.Sprintf("there is no %s %q%s", u.kind, jobconfig.Clip(u.name), words.Suggest(u.name, known))
+		r.problems = append(r.problems, u.problem)
+	}
+}
+
+var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func (f *file) entry(n *yaml.Node) {
+	fields := f.fields(n, "", "jobs", "digests", "signers", "http", "net", "dirs", "kv", "secrets", "env", "config", "quotas")
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	e := entry{place: f.place(n), jobs: f.jobs(n, fields["jobs"], "jobs")}
+	f.texts(fields["digests"], "digests", func(n *yaml.Node, text string) {
+		text = strings.TrimPrefix(strings.ToLower(text), "sha256:")
+		if !sha256Hex.MatchString(text) {
+			f.problem(n, "digests", "found %s, expected the SHA-256 of a module, 64 hexadecimal digits, as wasmjob inspect shows it", describe(n))
+			return
+		}
+		e.digests = append(e.digests, text)
+	})
+	e.signers = f.names(fields["signers"], "signers", "key")
+	g := &e.grant
+	g.KV = f.bool(fields["kv"], "kv")
+	f.pairs(fields["secrets"], "secrets", func(name, n *yaml.Node) { f.secret(g, name, n) })
+	f.pairs(fields["env"], "env", func(name, n *yaml.Node) { f.variable(g, name, n) })
+	f.each(fields["http"], "http", func(n *yaml.Node) { f.http(g, n) })
+	f.each(fields["net"], "net", func(n *yaml.Node) { f.net(g, n) })
+	f.each(fields["dirs"], "dirs", func(n *yaml.Node) { f.directory(g, n) })
+	if text, ok := f.textOrFile(fields["config"], "config"); ok {
+		g.Config = append([]byte{}, text...) // empty is not absent
+	}
+	f.quotas(g, fields["quotas"])
+	f.onlyOnce(n, &e)
+	f.out.entries = append(f.out.entries, e)
+}
+
+// onlyOnce finds what another entry for the very same pattern gives as well, where only one can
+// count. What patterns have in common otherwise is not known here; the first counts.
+func (f *file) onlyOnce(n *yaml.Node, e *entry) {
+	if len(e.digests)+len(e.signers) > 0 {
+		return
+	}
+	var things []string
+	for _, name := range byName(e.grant.Secrets) {
+		things = append(things, "secret "+name)
+	}
+	for _, name := range byName(e.grant.Env) {
+		things = append(things, "variable "+name)
+	}
+	for _, d := range e.grant.Dirs {
+		things = append(things, "guest directory "+d.Guest)
+	}
+	if e.grant.Config != nil {
+		things = append(things, "configuration")
+	}
+	for _, pattern := range e.jobs {
+		for _, thing := range things {
+			key := pattern + "\x00" + thing
+			if other, twice := f.gives[key]; twice && other != e.place {
+				f.problem(n, "", "the %s of jobs %q is given by %s as well, expected one of the two", thing, pattern, other)
+			}
+			f.gives[key] = e.place
+		}
+	}
+}
+
+func (f *file) secret(g *Grant, name, n *yaml.Node) {
+	field := join("secrets", name.Value)
+	f.given[name.Value] = true
+	if !nameOf.MatchString(name.Value) {
+		f.problem(name, "secrets", "found %s, "+goodName, describe(name))
+		return
+	}
+	if n.Kind == yaml.ScalarNode { // what it is must not be shown
+		f.problem(n, field, "found a text, expected {file: PATH}, {dir: PATH} or {env: NAME}: secrets themselves do not stand in this file")
+		return
+	}
+	fields := f.fields(n, field, "file", "dir", "env", "readable")
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	var s Secret
+	sources := 0
+	for _, source := range []string{"file", "dir", "env"} {
+		v := fields[source]
+		if v == nil {
+			continue
+		}
+		sources++
+		switch source {
+		case "file":
+			s.File = f.path(v, field+".file")
+		case "dir":
+			if dir := f.path(v, field+".dir"); dir != "" {
+				s.File = filepath.Join(dir, name.Value)
+			}
+		case "env":
+			s.Env = f.envName(v, field+".env")
+		}
+	}
+	if sources != 1 {
+		f.problem(n, field, "found %d of file, dir and env, expected one", sources)
+	}
+	s.Readable = f.bool(fields["readable"], field+".readable")
+	f.there(n, s.File, "file")
+	if g.Secrets == nil {
+		g.Secrets = map[string]Secret{}
+	}
+	g.Secrets[name.Value] = s
+}
+
+// there notes a file that is not there now: a warning, for it may come, and these
+// may be another machine's grants.
+func (f *file) there(n *yaml.Node, name, what string) {
+	if name == "" {
+		return
+	}
+	if _, err := os.Stat(name); err != nil {
+		f.out.warnings = append(f.out.warnings, fmt.Sprintf("%s: the %s %s cannot be used now: %s", f.place(n), what, name, reason(err)))
+	}
+}
+
+func (f *file) envName(n *yaml.Node, field string) string {
+	text, ok := f.text(n, field)
+	if ok && !isEnvName(text) {
+		f.problem(n, field, "found %s, expected the name of a variable", describe(n))
+		return ""
+	}
+	return text
+}
+
+func isEnvName(s string) bool { return s != "" && !strings.ContainsAny(s, "=\x00") }
+
+func (f *file) variable(g *Grant, name, n *yaml.Node) {
+	if !isEnvName(name.Value) {
+		f.problem(name, "env", "found %s, expected the name of a variable", describe(name))
+		return
+	}
+	value, ok := f.text(n, join("env", name.Value))
+	if ok && strings.ContainsRune(value, 0) {
+		f.problem(n, join("env", name.Value), "found a text with a NUL character, expected one without")
+	}
+	if g.Env == nil {
+		g.Env = map[string]string{}
+	}
+	g.Env[name.Value] = value
+}
+
+// http takes a URL, or a mapping with one.
+func (f *file) http(g *Grant, n *yaml.Node) {
+	fields := map[string]*yaml.Node{"url": n}
+	if n.Kind != yaml.ScalarNode {
+		fields = f.fields(n, "http", "url", "methods", "private", "secrets", "ca", "cert", "key")
+		if n.Kind != yaml.MappingNode {
+			return
+		}
+	}
+	text := fields["url"]
+	if text == nil {
+		f.problem(n, "http.url", "is missing, expected a URL such as https://api.example.com/v1/")
+		return
+	}
+	h, err := parseURL(text.Value)
+	if text.Kind != yaml.ScalarNode {
+		err = fmt.Errorf("found %s, expected a URL such as https://api.example.com/v1/", describe(text))
+	}
+	if err != nil {
+		f.problem(text, "http.url", "%v", err)
+		return
+	}
+	h.place = f.place(n)
+	h.Private = f.bool(fields["private"], "http.private")
+	f.texts(fields["methods"], "http.methods", func(n *yaml.Node, text string) {
+		method := strings.ToUpper(text)
+		if !isMethod(method) {
+			f.problem(n, "http.methods", "found %s, expected a method such as GET or POST", describe(n))
+			return
+		}
+		h.Methods = append(h.Methods, method)
+	})
+	h.Secrets = f.names(fields["secrets"], "http.secrets", "secret")
+	h.CA, h.Cert, h.Key = f.tls(n, "http", fields, h.Scheme == "https", "an https URL")
+	g.HTTP = append(g.HTTP, h)
+}
+
+// isMethod reports whether a text can be a method. CONNECT makes of a request something
+// else.
+func isMethod(s string) bool {
+	return s != "" && s != "CONNECT" && len(s) <= 20 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'A' || r > 'Z') && r != '-' })
+}
+
+// tls reads the files of a connection.
+func (f *file) tls(n *yaml.Node, field string, fields map[string]*yaml.Node, may bool, where string) (ca, cert, key string) {
+	paths := make(map[string]string)
+	for _, name := range []string{"ca", "cert", "key"} {
+		if v := fields[name]; v != nil {
+			paths[name] = f.path(v, field+"."+name)
+			f.there(v, paths[name], "file")
+			if !may {
+				f.problem(v, field+"."+name, "is of use with %s only", where)
+			}
+		}
+	}
+	if (fields["cert"] == nil) != (fields["key"] == nil) {
+		f.problem(n, field, "found one of cert and key, expected both: the certificate and its private key")
+	}
+	return paths["ca"], paths["cert"], paths["key"]
+}
+
+// net takes an address, or a mapping with one.
+func (f *file) net(g *Grant, n *yaml.Node) {
+	fields := map[string]*yaml.Node{"to": n}
+	if n.Kind != yaml.ScalarNode {
+		fields = f.fields(n, "net", "to", "private", "ca", "cert", "key")
+		if n.Kind != yaml.MappingNode {
+			return
+		}
+	}
+	to := fields["to"]
+	if to == nil {
+		f.problem(n, "net.to", "is missing, expected an address such as tcp://db.internal:5432")
+		return
+	}
+	t, err := parseAddress(to.Value)
+	if to.Kind != yaml.ScalarNode {
+		err = fmt.Errorf("found %s, expected an address such as tcp://db.internal:5432", describe(to))
+	}
+	if err != nil {
+		f.problem(to, "net.to", "%v", err)
+		return
+	}
+	t.place = f.place(n)
+	t.Private = f.bool(fields["private"], "net.private")
+	t.CA, t.Cert, t.Key = f.tls(n, "net", fields, t.Scheme == "tls", "tls://")
+	g.Net = append(g.Net, t)
+}
+
+func (f *file) directory(g *Grant, n *yaml.Node) {
+	fields := f.fields(n, "dirs", "host", "guest", "write", "quota", "files")
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	for _, name := range []string{"host", "guest"} {
+		if fields[name] == nil {
+			f.problem(n, "dirs."+name, "is missing, expected a directory of the %s", name)
+		}
+	}
+	d := Dir{
+		Host: f.path(fields["host"], "dirs.host"), Guest: f.guestPath(g, fields["guest"]), Write: f.bool(fields["write"], "dirs.write"),
+		Bytes: f.size(fields["quota"], "dirs.quota", 1<<50), Files: f.number(fields["files"], "dirs.files", 1, 1<<40),
+	}
+	if d.Write {
+		d.Bytes, d.Files = cmp.Or(d.Bytes, DefaultDirBytes), cmp.Or(d.Files, DefaultDirFiles)
+	} else {
+		for _, name := range []string{"quota", "files"} {
+			if fields[name] != nil {
+				f.problem(fields[name], "dirs."+name, "is of use with \"write: true\" only")
+			}
+		}
+	}
+	f.there(n, d.Host, "directory")
+	g.Dirs = append(g.Dirs, d)
+}
+
+// guestPath reads where a guest sees a directory, each in a place of its own.
+func (f *file) guestPath(g *Grant, n *yaml.Node) string {
+	if n == nil {
+		return ""
+	}
+	text, ok := f.text(n, "dirs.guest")
+	if ok && !isGuestPath(text) {
+		f.problem(n, "dirs.guest", "found %s, expected an absolute path without . and .., such as /data", describe(n))
+	}
+	if slices.ContainsFunc(g.Dirs, func(o Dir) bool { return o.Guest == text }) {
+		f.problem(n, "dirs.guest", "%s is given twice, expected one directory of the host for it", jobconfig.Clip(text))
+	}
+	return text
+}
+
+func isGuestPath(s string) bool {
+	return path.IsAbs(s) && path.Clean(s) == s && !strings.ContainsRune(s, 0)
+}
+
+func (f *file) quotas(g *Grant, n *yaml.Node) {
+	if n == nil {
+		return
+	}
+	q := f.fields(n, "quotas", "requests", "inFlight", "connections", "received", "sent", "connect", "firstByte")
+	g.Quotas = Quotas{
+		Requests:    int(f.number(q["requests"], "quotas.requests", 1, 1_000_000)),
+		InFlight:    int(f.number(q["inFlight"], "quotas.inFlight", 1, abi.MaxHandles)),
+		Connections: int(f.number(q["connections"], "quotas.connections", 1, abi.MaxHandles)),
+		Received:    f.size(q["received"], "quotas.received", 1<<40),
+		Sent:        f.size(q["sent"], "quotas.sent", 1<<40),
+		Connect:     f.duration(q["connect"], "quotas.connect", time.Millisecond, 10*time.Minute),
+		FirstByte:   f.duration(q["firstByte"], "quotas.firstByte", time.Millisecond, 24*time.Hour),
+	}
+}
+
+// parseURL reads scheme, host, port and path.
+func parseURL(text string) (HTTP, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		u = &url.URL{}
+	}
+	h, expected := grantOf(u)
+	if strings.Contains(text, "#") {
+		expected = cmp.Or(expected, "a URL without ? and #")
+	}
+	if expected != "" {
+		return HTTP{}, fmt.Errorf("found %q, expected %s", jobconfig.Clip(hidden(text)), expected)
+	}
+	return h, nil
+}
+
+// grantOf reads the parts of a URL. expected says what another one should have in the place of
+// something; empty if all is well.
+func grantOf(u *url.URL) (h HTTP, expected string) {
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return h, "http:// or https://, as in https://api.example.com/v1/"
+	case u.User != nil:
+		return h, "a URL without user and password: they are secrets, for a header"
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return h, "a URL without ? and #"
+	case u.Opaque != "" || u.Host == "":
+		return h, "a URL such as https://api.example.com/v1/"
+	}
+	h.Scheme, h.Path = u.Scheme, cmp.Or(u.EscapedPath(), "/")
+	rest, wild := strings.CutPrefix(u.Hostname(), "*.")
+	host, err := cleanHost(rest)
+	if err != nil || (wild && isIP(host)) {
+		return h, errHost(err).Error()
+	}
+	if h.Host = host; wild {
+		h.Host = "*." + host
+	}
+	if h.Port, err = portOf(u.Port(), defaultPort(u.Scheme)); err != nil || strings.HasSuffix(u.Host, ":") {
+		return h, "a port from 1 to 65535, or none"
+	}
+	if climbs(h.Path) || strings.Contains(h.Path, "//") || strings.Contains(h.Path, "*") {
+		return h, "a path without .., // and *; it stands for all paths that begin so"
+	}
+	return h, ""
+}
+
+// hidden leaves out what may be a password.
+func hidden(text string) string {
+	if scheme, rest, ok := strings.Cut(text, "://"); ok {
+		authority, _, _ := strings.Cut(rest, "/")
+		if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+			return scheme + "://…" + rest[i:]
+		}
+	}
+	return text
+}
+
+// parseAddress reads tcp://HOST:PORT and tls://HOST:PORT.
+func parseAddress(text string) (Net, error) {
+	n, expected := Net{}, "tcp://HOST:PORT or tls://HOST:PORT"
+	scheme, rest, _ := strings.Cut(text, "://")
+	u, err := url.Parse(text)
+	if err == nil && (scheme == "tcp" || scheme == "tls") && !strings.ContainsAny(rest, "/?#@") {
+		n.Scheme = scheme
+		if n.Port, err = portOf(u.Port(), 0); err != nil {
+			expected = "a port from 1 to 65535 after the host"
+		} else if n.Host, err = cleanHost(u.Hostname()); err != nil {
+			expected = errHost(err).Error()
+		} else {
+			return n, nil
+		}
+	}
+	return Net{}, fmt.Errorf("found %q, expected %s", jobconfig.Clip(hidden(text)), expected)
+}

@@ -1,0 +1,218 @@
+package grants
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+const (
+	// MaxSize is the largest file of grants, configuration or key, in bytes.
+	MaxSize = 1 << 20
+	// maxFiles bounds the files of a directory.
+	maxFiles = 1000
+)
+
+// Problem is something wrong in a file.
+type Problem struct {
+	File string `json:"file"`
+	// Line and Column begin with 1; they are 0 if the problem is the file.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+	// Field is the field's name, such as http.url; empty if the problem is no field's.
+	Field string `json:"field,omitempty"`
+	// Message names what was found and what was expected.
+	Message string `json:"message"`
+}
+
+// String is FILE:LINE:COLUMN: FIELD: MESSAGE, as far as they are known.
+func (p Problem) String() string {
+	s := p.File
+	if p.Line > 0 {
+		s += fmt.Sprintf(":%d:%d", p.Line, p.Column)
+	}
+	if p.Field != "" {
+		s += ": " + p.Field
+	}
+	return s + ": " + p.Message
+}
+
+// Error is all that is wrong with the files.
+type Error struct {
+	// Problems are in the order of files and places; there is at least one.
+	Problems []Problem
+
+	files []string // that were read, or would have been
+}
+
+// Error has one line for each problem.
+func (e *Error) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Read reads the grants of a file, or of all *.yaml and *.yml of a directory in the
+// order of their names, as if they were one. It is all or nothing: the error, an
+// [*Error], has all problems of all files.
+func Read(path string) (*Set, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, &Error{Problems: []Problem{{File: path, Message: "cannot be read: " + reason(err)}}}
+	}
+	names := []string{path}
+	if info.IsDir() {
+		if names, err = filesOf(path); err != nil {
+			return nil, &Error{Problems: []Problem{{File: path, Message: err.Error()}}}
+		}
+	}
+	r := &reader{open: readFile}
+	for _, name := range names {
+		data, err := r.read(name)
+		if err != nil {
+			r.problems = append(r.problems, Problem{File: name, Message: err.Error()})
+			continue
+		}
+		r.parse(name, data)
+	}
+	return r.set()
+}
+
+// Parse reads one file that is in memory already. name is where it lies; relative
+// paths in it begin there, and messages have it. Files that it names are read, as by
+// [Read].
+func Parse(name string, data []byte) (*Set, error) { return parse(name, data, readFile) }
+
+func parse(name string, data []byte, open func(string) ([]byte, error)) (*Set, error) {
+	r := &reader{open: open}
+	r.note(name, data)
+	r.parse(name, data)
+	return r.set()
+}
+
+// filesOf are the files of grants in a directory. What editors and volumes write
+// beside them is left out, as in the plugins directory.
+func filesOf(dir string) ([]string, error) {
+	list, err := os.ReadDir(dir) // by name
+	if err != nil {
+		return nil, errors.New("cannot be read: " + reason(err))
+	}
+	var names []string
+	for _, d := range list {
+		ext := filepath.Ext(d.Name())
+		if (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(d.Name(), ".") && !strings.HasPrefix(d.Name(), "#") {
+			names = append(names, filepath.Join(dir, d.Name()))
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return nil, errors.New("the directory has no *.yaml, expected at least one file; a file with \"grants: []\" grants nothing")
+	case len(names) > maxFiles:
+		return nil, fmt.Errorf("the directory has %d files, expected at most %d", len(names), maxFiles)
+	}
+	return names, nil
+}
+
+// readFile reads a regular file of at most MaxSize bytes.
+func readFile(name string) ([]byte, error) {
+	// Without O_NONBLOCK a pipe would hold us up.
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, errors.New("cannot be read: " + reason(err))
+	}
+	defer f.Close() // read only: nothing is lost if that fails
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, errors.New("cannot be read: " + reason(err))
+	case info.IsDir():
+		return nil, errors.New("is a directory, expected a file")
+	case !info.Mode().IsRegular():
+		return nil, errors.New("is no regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	switch {
+	case err != nil:
+		return nil, errors.New("cannot be read: " + reason(err))
+	case len(data) > MaxSize:
+		return nil, fmt.Errorf("has more than %d bytes", MaxSize)
+	}
+	return data, nil
+}
+
+// reason leaves the operation and the path out of an error.
+func reason(err error) string {
+	var p *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "it does not exist"
+	case errors.As(err, &p):
+		return p.Err.Error()
+	}
+	return err.Error()
+}
+
+// reader makes a set of files.
+type reader struct {
+	open     func(name string) ([]byte, error)
+	out      Set
+	contents bytes.Buffer // of all files, for the sum
+	problems []Problem
+
+	// named are the keys and given the secrets of all files; uses are where the names are
+	// used, which is checked at the end.
+	named map[string]string // place by name
+	given map[string]bool
+	uses  []use
+	// gives says which place gives something to all jobs of a pattern.
+	gives map[string]string
+}
+
+// use is a name that another place must define.
+type use struct {
+	problem Problem
+	kind    string // key or secret
+	name    string
+}
+
+// read reads a file, and notes that it was.
+func (r *reader) read(name string) ([]byte, error) {
+	data, err := r.open(name)
+	r.note(name, data)
+	return data, err
+}
+
+func (r *reader) note(name string, data []byte) {
+	if abs, err := filepath.Abs(name); err == nil {
+		name = abs
+	}
+	if !slices.Contains(r.out.files, name) {
+		r.out.files = append(r.out.files, name)
+	}
+	fmt.Fprintf(&r.contents, "%s %d\n", name, len(data)) // a bytes.Buffer takes all
+	r.contents.Write(data)
+}
+
+// set ends the reading.
+func (r *reader) set() (*Set, error) {
+	r.checkUses()
+	if len(r.problems) > 0 {
+		slices.SortStableFunc(r.problems, func(a, b Problem) int {
+			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		})
+		return nil, &Error{r.problems, r.out.files}
+	}
+	r.out.sum = sha256.Sum256(r.contents.Bytes())
+	return &r.out, nil
+}
