@@ -72,6 +72,7 @@ type Run struct {
 	Info  Info
 	Grant *grants.Grant
 	Usage *Usage
+	Left  Budgets
 
 	owner     Owner
 	functions map[string]Function
@@ -84,8 +85,7 @@ type Run struct {
 	next    int32
 	ready   []*handle
 	waiting int           // handles of which a call was answered with ErrAgain
-	asked   bool          // the guest is to be told that it is being cancelled
-	told    bool          // it was
+	noticed bool          // the guest knows that it is being cancelled
 	wake    chan struct{} // has room for one
 }
 
@@ -94,20 +94,23 @@ type handle struct {
 	id      int32
 	stream  Stream
 	waiting bool // a call was answered with ErrAgain, and nothing has changed since
+	queued  bool // it is in ready
 	closed  bool
 	last    error
 }
 
 // NewRun begins a run. Functions are by module.name. The caller ends it with Close.
 func NewRun(info Info, grant *grants.Grant, owner Owner, functions map[string]Function) *Run {
-	return &Run{Info: info, Grant: grant, Usage: newUsage(), owner: owner, functions: functions,
+	r := &Run{Info: info, Grant: grant, Usage: newUsage(), owner: owner, functions: functions,
 		handles: map[int32]*handle{}, wake: make(chan struct{}, 1)}
+	r.Left.set(grant.Quotas.Or())
+	return r
 }
 
 // MayAct says whether an effect outside is allowed: the item is this host's. Every
 // write to the world asks it, just before. It is safe for concurrent use.
 func (r *Run) MayAct() error {
-	if r.owner.Cancelled() == abi.CancelLost {
+	if r.Lost() {
 		return Fail(abi.ErrCancelled, "ownership of the item is lost")
 	}
 	if r.closed.Load() {
@@ -115,6 +118,9 @@ func (r *Run) MayAct() error {
 	}
 	return nil
 }
+
+// Lost reports whether the item is another host's. It is safe for concurrent use.
+func (r *Run) Lost() bool { return r.owner.Cancelled() == abi.CancelLost }
 
 // Close ends all that is open, and returns when nothing of the run goes on.
 func (r *Run) Close() {
@@ -207,10 +213,9 @@ func (r *Run) handle(id int32) (*handle, error) {
 }
 
 // Open gives a stream a handle. start makes the stream, whose goroutines end at its
-// Close; it gets the function by which
-// the stream says that a call that was answered with Again may go on now. notify may be
-// called by any goroutine, at any time, with no lock held that a method of the
-// stream takes.
+// Close; it gets the function by which the stream says that calls that were answered
+// with Again may go on now: all of them, whichever way they go. notify may be called by
+// any goroutine, at any time.
 func (r *Run) Open(start func(notify func()) (Stream, error)) (int64, error) {
 	if err := r.MayAct(); err != nil {
 		return 0, err
@@ -241,22 +246,26 @@ func (r *Run) Do(id int32, act func(Stream) (int64, error)) (int64, error) {
 		return 0, err
 	}
 	// It waits before it is asked: what happens in between is not missed.
-	r.setWaiting(h, true)
+	changed := r.setWaiting(h, true)
 	n, err := act(h.stream)
-	if !errors.Is(err, errAgain) {
+	if errors.Is(err, errAgain) {
+		return n, err
+	}
+	if changed { // else an earlier call still waits: a read, while this was a write
 		r.setWaiting(h, false)
 	}
-	if err != nil && !errors.Is(err, errAgain) {
+	if err != nil {
 		h.last = err
 	}
 	return n, err
 }
 
-func (r *Run) setWaiting(h *handle, waiting bool) {
+// setWaiting reports whether that is a change.
+func (r *Run) setWaiting(h *handle, waiting bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h.waiting == waiting {
-		return
+		return false
 	}
 	h.waiting = waiting
 	if waiting {
@@ -264,6 +273,7 @@ func (r *Run) setWaiting(h *handle, waiting bool) {
 	} else {
 		r.waiting--
 	}
+	return true
 }
 
 // notify says that a stream may have something.
@@ -275,7 +285,10 @@ func (r *Run) notify(h *handle) {
 	}
 	h.waiting = false
 	r.waiting--
-	r.ready = append(r.ready, h)
+	if !h.queued {
+		h.queued = true
+		r.ready = append(r.ready, h)
+	}
 	r.mu.Unlock()
 	r.wakeUp()
 }
@@ -324,15 +337,17 @@ func (r *Run) wait(ctx context.Context, timeout time.Duration) (int64, error) {
 
 // first takes the first handle that is ready; 0 if there is none.
 func (r *Run) first() (int32, error) {
+	cancelled := r.owner.Cancelled() != abi.CancelNone
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.asked && !r.told {
-		r.told = true
+	if cancelled && !r.noticed {
+		r.noticed = true
 		return 0, Fail(abi.ErrCancelled, "the run is being cancelled")
 	}
 	for len(r.ready) > 0 {
 		h := r.ready[0]
 		r.ready = r.ready[1:]
+		h.queued = false
 		if !h.closed {
 			return h.id, nil
 		}
@@ -343,7 +358,7 @@ func (r *Run) first() (int32, error) {
 	return 0, nil
 }
 
-// watch starts the goroutine that notices when the run begins to be cancelled. Close
+// watch starts the goroutine that wakes wait when the run begins to be cancelled. Close
 // waits for it.
 func (r *Run) watch(ctx context.Context) {
 	if r.unwatch != nil {
@@ -355,9 +370,6 @@ func (r *Run) watch(ctx context.Context) {
 	go func() {
 		defer close(watched)
 		r.owner.AwaitCancel(ctx)
-		r.mu.Lock()
-		r.asked = ctx.Err() == nil
-		r.mu.Unlock()
 		r.wakeUp()
 	}()
 }

@@ -1,6 +1,7 @@
 package capability
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -49,7 +50,9 @@ func (u *Usage) All() map[string]abi.OutsideCount {
 	}
 	all := make(map[string]abi.OutsideCount, len(u.byName))
 	for name, c := range u.byName {
-		all[name] = *c
+		copied := *c
+		copied.Refused, copied.Targets = maps.Clone(c.Refused), slices.Clone(c.Targets)
+		all[name] = copied
 	}
 	return all
 }
@@ -58,7 +61,8 @@ func nameOf(f *abi.Import) string { return strings.TrimPrefix(f.Module, abi.Modu
 
 // called counts a call, but for those of handles: they are part of another's.
 func (u *Usage) called(f *abi.Import) {
-	if f.Module != abi.ModuleIO {
+	ofHandle := f.Module == abi.ModuleIO || f.Params[0].Name == "handle"
+	if !ofHandle {
 		u.Add(nameOf(f), func(c *abi.OutsideCount) { c.Calls++ })
 	}
 }

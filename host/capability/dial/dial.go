@@ -1,0 +1,260 @@
+// Package dial makes the connections of a job: to granted addresses only, with TLS where
+// it is wanted, and such that nothing is written after a run has lost its item.
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/capability/address"
+)
+
+// Options are what all connections have in common.
+type Options struct {
+	// MayAct is asked before each write of any connection: whether the host trusts
+	// its session. nil: always.
+	MayAct func() error
+	// Connect bounds resolving, connecting and TLS together.
+	Connect time.Duration
+	// Resolver is nil for the system's.
+	Resolver *net.Resolver
+}
+
+// Target is where a connection leads, and what its grant says of it.
+type Target struct {
+	Host string // a name, or an address without brackets
+	Port uint16
+	// Private allows addresses that are not public.
+	Private bool
+	// CA, Cert and Key are the paths of PEM files; empty: the system's authorities,
+	// no certificate of the client.
+	CA, Cert, Key string
+}
+
+// Dialer makes connections. It is safe for concurrent use.
+type Dialer struct {
+	o Options
+
+	mu     sync.Mutex
+	closed bool
+	open   map[*entry]struct{}
+	joined sync.WaitGroup // of open
+}
+
+// entry is a connection, or a try to make one.
+type entry struct{ end func() }
+
+// New makes a Dialer. The caller ends it with Close.
+func New(o Options) *Dialer {
+	if o.MayAct == nil {
+		o.MayAct = func() error { return nil }
+	}
+	return &Dialer{o: o, open: map[*entry]struct{}{}}
+}
+
+// errClosed is the error of a Dialer after Close.
+var errClosed = errors.New("the job's connections are closed")
+
+// Close ends all connections, and returns when none is left.
+func (d *Dialer) Close() {
+	d.mu.Lock()
+	d.closed = true
+	var ends []func()
+	for e := range d.open {
+		ends = append(ends, e.end)
+	}
+	d.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
+	d.joined.Wait()
+}
+
+func (d *Dialer) add(e *entry) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return false
+	}
+	d.open[e] = struct{}{}
+	d.joined.Add(1)
+	return true
+}
+
+func (d *Dialer) remove(e *entry) {
+	d.mu.Lock()
+	delete(d.open, e)
+	d.mu.Unlock()
+	d.joined.Done()
+}
+
+// TCP connects. user may be nil; see [Conn.Use].
+func (d *Dialer) TCP(ctx context.Context, t Target, user *User) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.o.Connect)
+	defer cancel()
+	return d.tcp(ctx, cancel, t, user)
+}
+
+func (d *Dialer) tcp(ctx context.Context, cancel context.CancelFunc, t Target, user *User) (*Conn, error) {
+	if err := d.o.MayAct(); err != nil {
+		return nil, err
+	}
+	try := &entry{end: cancel}
+	if !d.add(try) {
+		return nil, errClosed
+	}
+	defer d.remove(try)
+	dialer := net.Dialer{Resolver: d.o.Resolver, ControlContext: address.Control(t.Private, t.Port)}
+	raw, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))))
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{Conn: raw, mayAct: d.o.MayAct}
+	c.Use(user)
+	made := &entry{end: func() { _ = c.Close() }} // it is closed either way
+	c.closed = sync.OnceValue(func() error {
+		defer d.remove(made)
+		return c.close()
+	})
+	if !d.add(made) {
+		_ = raw.Close()
+		return nil, errClosed
+	}
+	return c, nil
+}
+
+// TLS connects, and makes sure that the server is who the name says. protocols are what
+// is offered by ALPN.
+func (d *Dialer) TLS(ctx context.Context, t Target, user *User, protocols ...string) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.o.Connect)
+	defer cancel()
+	config, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	config.NextProtos = protocols
+	c, err := d.tcp(ctx, cancel, t, user)
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Client(c, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = c.Close() // the handshake's error counts
+		if ctx.Err() != nil {
+			err = ctx.Err() // not what closing the connection led to
+		}
+		return nil, fmt.Errorf("TLS: %w", err)
+	}
+	return secure, nil
+}
+
+// config reads the files of the target each time: they are replaced while the host runs.
+func (t Target) config() (*tls.Config, error) {
+	c := &tls.Config{ServerName: t.Host, MinVersion: tls.VersionTLS12}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, fmt.Errorf("the granted authorities: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("the granted authorities: %s has no certificate", t.CA)
+		}
+	}
+	if t.Cert != "" {
+		own, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		if err != nil {
+			return nil, fmt.Errorf("the granted client certificate: %w", err)
+		}
+		c.Certificates = []tls.Certificate{own}
+	}
+	return c, nil
+}
+
+// User is for whom a connection is used. All of its functions are set.
+type User struct {
+	// MayAct is asked before each write, besides that of the Options.
+	MayAct func() error
+	// Lost reports whether what the system has not sent yet when the connection is
+	// closed is not to be sent.
+	Lost func() bool
+	// Closed is called when the connection is closed, by whichever side.
+	Closed func()
+}
+
+// Conn is a connection that asks before each write whether it may.
+type Conn struct {
+	net.Conn
+	mayAct func() error
+	user   atomic.Pointer[User]
+	closed func() error
+}
+
+// Of returns the Conn below a connection that a Dialer made.
+func Of(c net.Conn) *Conn {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	of, _ := c.(*Conn)
+	return of
+}
+
+// Use says for whom the connection is used from now on; nil: no one.
+func (c *Conn) Use(u *User) { c.user.Store(u) }
+
+// Leave ends the use, unless the connection is another's already.
+func (c *Conn) Leave(u *User) { c.user.CompareAndSwap(u, nil) }
+
+func (c *Conn) refused() error {
+	if err := c.mayAct(); err != nil {
+		return err
+	}
+	if u := c.user.Load(); u != nil {
+		return u.MayAct()
+	}
+	return nil
+}
+
+// Write implements net.Conn.
+func (c *Conn) Write(b []byte) (int, error) {
+	if err := c.refused(); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+// CloseWrite says to the other side that nothing more follows.
+func (c *Conn) CloseWrite() error {
+	if err := c.refused(); err != nil {
+		return err
+	}
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// Close implements net.Conn.
+func (c *Conn) Close() error { return c.closed() }
+
+func (c *Conn) close() error {
+	u := c.user.Load()
+	lost := c.mayAct() != nil || (u != nil && u.Lost())
+	if tcp, ok := c.Conn.(*net.TCPConn); ok && lost {
+		_ = tcp.SetLinger(0) // fails if the other side has closed it
+	}
+	err := c.Conn.Close()
+	if u != nil {
+		u.Closed()
+	}
+	return err
+}

@@ -1,0 +1,309 @@
+// Package net makes the connections of guests (job_v1_net): TCP, and TLS that the host
+// speaks, to granted addresses only.
+package net
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/capability"
+	"github.com/wasmjob/wasmjob/host/capability/address"
+	"github.com/wasmjob/wasmjob/host/capability/dial"
+	"github.com/wasmjob/wasmjob/host/capability/pipe"
+	"github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// Options are what an Instance is given besides the grant.
+type Options struct {
+	// MayAct is asked before bytes leave on any connection: whether the host trusts
+	// its session. nil: always. What it says of a run, Run.MayAct says.
+	MayAct func() error
+
+	resolver *net.Resolver // of tests
+}
+
+// Instance makes the connections of all runs of one job under one version of its grant.
+// It is safe for concurrent use.
+type Instance struct {
+	o      Options
+	grant  *grants.Grant
+	quotas grants.Quotas
+	dialer *dial.Dialer
+}
+
+// name is the capability's in usage.
+const name = "net"
+
+// New makes an Instance. The caller ends it with Close, when no run uses it any more.
+func New(grant *grants.Grant, o Options) *Instance {
+	q := grant.Quotas.Or()
+	return &Instance{o: o, grant: grant, quotas: q,
+		dialer: dial.New(dial.Options{MayAct: o.MayAct, Connect: q.Connect, Resolver: o.resolver})}
+}
+
+// Close ends all connections, and returns when none is left.
+func (in *Instance) Close() { in.dialer.Close() }
+
+// Functions are for [capability.NewRun], of any number of runs.
+func (in *Instance) Functions() map[string]capability.Function {
+	return map[string]capability.Function{abi.ModuleNet + ".dial": in.dial}
+}
+
+// target is what a guest wants to be connected to.
+type target struct {
+	scheme, host string
+	port         uint16
+}
+
+func (t target) String() string {
+	return t.scheme + "://" + net.JoinHostPort(t.host, strconv.Itoa(int(t.port)))
+}
+
+func parse(text string) (target, error) {
+	invalid := func(why string) (target, error) {
+		return target{}, capability.Fail(abi.ErrInvalid, "net: the target %q: %s", words.Clip(text), why)
+	}
+	if len(text) > abi.MaxTarget {
+		return target{}, capability.Fail(abi.ErrTooLarge, "net: the target has %d bytes, at most %d are allowed", len(text), abi.MaxTarget)
+	}
+	scheme, at, found := strings.Cut(text, "://")
+	if !found || (scheme != "tcp" && scheme != "tls") {
+		return invalid("expected tcp://HOST:PORT or tls://HOST:PORT")
+	}
+	host, port, err := net.SplitHostPort(at)
+	if err != nil {
+		return invalid("expected " + scheme + "://HOST:PORT")
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || number == 0 {
+		return invalid("its port is not a number from 1 to 65535")
+	}
+	if host, err = address.Host(host); err != nil {
+		return invalid(err.Error())
+	}
+	return target{scheme, host, uint16(number)}, nil
+}
+
+func (in *Instance) dial(ctx context.Context, r *capability.Run, c *abi.Call) (int64, error) {
+	t, err := parse(string(c.Texts[0]))
+	if err != nil {
+		return 0, err
+	}
+	granted, err := allow(in.grant, r.Info.Job, t)
+	if err != nil {
+		return 0, capability.Fail(abi.ErrDenied, "%v", err)
+	}
+	return r.Open(func(notify func()) (capability.Stream, error) {
+		if !r.Left.Connections.Take(1) {
+			return nil, capability.Fail(abi.ErrQuota, "net: the run has made %d connections, which is the limit", r.Left.Connections.Limit())
+		}
+		r.Usage.Target(name, net.JoinHostPort(t.host, strconv.Itoa(int(t.port))))
+		s := &stream{in: in, run: r, target: t, up: pipe.New(notify), down: pipe.New(notify), notify: notify}
+		ctx, s.stop = context.WithCancelCause(ctx)
+		s.joined.Go(func() { s.do(ctx, granted) })
+		return s, nil
+	})
+}
+
+// stream is a connection.
+type stream struct {
+	in       *Instance
+	run      *capability.Run
+	notify   func()
+	target   target
+	up, down *pipe.Pipe
+	stop     context.CancelCauseFunc
+	joined   sync.WaitGroup // of its goroutines
+
+	connected atomic.Bool
+	asked     atomic.Bool // a write of nothing was answered with Again
+	finished  bool        // of the guest's calls
+}
+
+// Write implements capability.Stream. Of nothing, it says whether there is a connection.
+func (s *stream) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return s.probe()
+	}
+	if s.finished {
+		return 0, capability.Fail(abi.ErrInvalid, "net: %s is finished: nothing is written after it", s.target)
+	}
+	size := int64(len(b))
+	sent := &s.run.Left.Sent
+	if !sent.Take(size) {
+		return 0, s.abort(capability.Fail(abi.ErrQuota, "net: the run has sent %d bytes, of at most %d: no room for more", sent.Used(), sent.Limit()))
+	}
+	n, err := s.up.Put(b)
+	sent.Return(size - int64(n))
+	if n > 0 {
+		s.run.Usage.Add(name, func(c *abi.OutsideCount) { c.Sent += int64(n) })
+	}
+	return n, err
+}
+
+func (s *stream) probe() (int, error) {
+	s.asked.Store(true) // before it looks: what happens in between is not missed
+	if _, err := s.up.Put(nil); err != nil && err != io.EOF {
+		return 0, err
+	}
+	if !s.connected.Load() {
+		return 0, capability.Again()
+	}
+	return 0, nil
+}
+
+// Finish implements capability.Stream.
+func (s *stream) Finish() error {
+	s.finished = true
+	s.up.End(io.EOF)
+	return nil
+}
+
+// Read implements capability.Stream.
+func (s *stream) Read(b []byte) (int, error) { return s.down.Get(b) }
+
+// Close implements capability.Stream.
+func (s *stream) Close() {
+	_ = s.abort(capability.Fail(abi.ErrCancelled, "net: %s was closed", s.target))
+	s.joined.Wait()
+}
+
+// abort ends the connection for a reason, which it returns.
+func (s *stream) abort(reason error) error {
+	s.stop(reason)
+	s.up.Break(reason)
+	s.down.Break(reason)
+	return reason
+}
+
+// do makes the connection, and receives; a second goroutine sends.
+func (s *stream) do(ctx context.Context, granted *grants.Net) {
+	conn, err := s.connect(ctx, granted)
+	if err != nil {
+		s.run.Usage.Add(name, func(c *abi.OutsideCount) { c.Failed++ })
+		s.fail(ctx, err, true)
+		return
+	}
+	s.connected.Store(true)
+	if s.asked.Load() {
+		s.notify()
+	}
+	raw := dial.Of(conn) // TLS would wait for the other side
+	closed := make(chan struct{})
+	open := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		_ = raw.Close() // the reason is known
+	})
+	sent := make(chan struct{})
+	s.joined.Go(func() {
+		defer close(sent)
+		s.send(ctx, conn)
+	})
+	s.receive(ctx, conn)
+	<-sent
+	if open() {
+		_ = raw.Close() // both sides have ended
+	} else {
+		<-closed
+	}
+}
+
+func (s *stream) connect(ctx context.Context, granted *grants.Net) (net.Conn, error) {
+	if err := s.run.MayAct(); err != nil {
+		return nil, err
+	}
+	user := &dial.User{MayAct: s.run.MayAct, Lost: s.run.Lost, Closed: func() {}}
+	t := dial.Target{Host: s.target.host, Port: s.target.port, Private: granted.Private, CA: granted.CA, Cert: granted.Cert, Key: granted.Key}
+	if s.target.scheme == "tls" {
+		return s.in.dialer.TLS(ctx, t, user)
+	}
+	return s.in.dialer.TCP(ctx, t, user)
+}
+
+// send writes what the guest writes.
+func (s *stream) send(ctx context.Context, conn net.Conn) {
+	_, err := s.up.WriteTo(conn)
+	if err == nil {
+		err = conn.(interface{ CloseWrite() error }).CloseWrite()
+	}
+	if err != nil {
+		s.fail(ctx, err, false)
+	}
+}
+
+// receive gives the guest what comes.
+func (s *stream) receive(ctx context.Context, conn net.Conn) {
+	received := &s.run.Left.Received
+	count := func(n int) error {
+		if !received.Take(int64(n)) {
+			return capability.Fail(abi.ErrQuota, "net: the run has received %d bytes, of at most %d", received.Used(), received.Limit())
+		}
+		s.run.Usage.Add(name, func(c *abi.OutsideCount) { c.Received += int64(n) })
+		return nil
+	}
+	read := func(p []byte) (int, error) {
+		n, err := conn.Read(p)
+		if err != nil && err != io.EOF {
+			err = s.failure(ctx, err, false)
+		}
+		return n, err
+	}
+	for {
+		if _, err := s.down.Fill(read, count); err == io.EOF {
+			return // the guest may go on to write
+		} else if err != nil {
+			s.fail(ctx, err, false)
+			return
+		}
+	}
+}
+
+// fail ends both directions.
+func (s *stream) fail(ctx context.Context, err error, connecting bool) {
+	err = s.failure(ctx, err, connecting)
+	s.stop(err)
+	s.up.Break(err)
+	s.down.End(err)
+	if s.asked.Load() {
+		s.notify()
+	}
+}
+
+// failure says what an error means to the guest.
+func (s *stream) failure(ctx context.Context, err error, connecting bool) error {
+	var f *capability.Failure
+	if errors.As(context.Cause(ctx), &f) || errors.As(err, &f) {
+		return f
+	}
+	if refused := s.run.MayAct(); refused != nil {
+		return refused
+	}
+	if ctx.Err() != nil {
+		return capability.Fail(abi.ErrCancelled, "the time of the run is up")
+	}
+	if may := s.in.o.MayAct; may != nil {
+		if refused := may(); refused != nil {
+			return capability.Fail(abi.ErrCancelled, "%v", refused)
+		}
+	}
+	fail := func(code abi.Code, format string, args ...any) error {
+		return capability.Fail(code, "net: "+s.target.String()+": "+format, args...)
+	}
+	var refused *address.Refused
+	if errors.As(err, &refused) {
+		return fail(abi.ErrDenied, "%v", refused)
+	}
+	var slow net.Error
+	if connecting && errors.As(err, &slow) && slow.Timeout() {
+		return fail(abi.ErrTimeout, "no connection within %s", s.in.quotas.Connect)
+	}
+	return fail(abi.ErrUnavailable, "%v", err)
+}
