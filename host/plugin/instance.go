@@ -215,6 +215,7 @@ func (in *instance) failed(ctx, inner context.Context, op string, err error, lat
 // close drops the instance. It runs on the goroutine that used it, after the
 // last call has returned.
 func (in *instance) close() {
+	in.inv = nil // files that are open have ended with it: nothing is asked for them
 	if in.mod != nil {
 		_ = in.mod.Close(context.Background())
 	}

@@ -36,7 +36,7 @@ func directoryFunctions() map[string]*abi.Import {
 // do makes a call. The errno is 0 if the result is one.
 func (w *writable) do(name string, buf []byte, numbers []int64, texts ...[]byte) (int64, sys.Errno) {
 	w.in.stopIfEnded()
-	if w.in.inv.Outside == nil {
+	if w.in.inv == nil || w.in.inv.Outside == nil {
 		return 0, sys.EIO
 	}
 	v := w.in.inv.Outside.Call(w.in.ctx, &abi.Call{Function: w.table[name], Numbers: numbers, Texts: texts, Buf: buf})

@@ -5,6 +5,7 @@
 package dir
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -145,11 +147,10 @@ func (d *Dirs) file(c *abi.Call) (*file, error) {
 	return nil, syscall.EBADF
 }
 
+// name is a path as os.Root has it. wazero names what is below an opened root directory
+// with a slash.
 func name(text []byte) string {
-	if len(text) == 0 {
-		return "."
-	}
-	return string(text)
+	return cmp.Or(strings.TrimLeft(string(text), "/"), ".")
 }
 
 // allowed says what is wrong with a file that is to be opened, or written to: it may

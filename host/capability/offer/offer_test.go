@@ -38,8 +38,18 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "offer-test-")
+	if err != nil {
+		panic(err)
+	}
+	shared = filepath.Join(dir, "cache")
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
 }
+
+// shared is where the compiled guest lies for all tests.
+var shared string
 
 func command(words ...string) *exec.Cmd {
 	self, err := os.Executable()
@@ -129,7 +139,7 @@ func newWorker(t *testing.T, g *grants.Grant, apart bool) abi.Worker {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	rt, err := plugin.NewRuntime(ctx, plugin.Options{CacheDir: filepath.Join(t.TempDir(), "cache"),
+	rt, err := plugin.NewRuntime(ctx, plugin.Options{CacheDir: shared,
 		Compiler: func() *exec.Cmd { return command(compileWord) }})
 	if err != nil {
 		t.Fatal(err)
