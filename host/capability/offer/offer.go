@@ -13,21 +13,81 @@ import (
 	"github.com/wasmjob/wasmjob/host/capability"
 	"github.com/wasmjob/wasmjob/host/capability/dir"
 	"github.com/wasmjob/wasmjob/host/capability/env"
+	"github.com/wasmjob/wasmjob/host/capability/http"
 	"github.com/wasmjob/wasmjob/host/capability/kv"
+	"github.com/wasmjob/wasmjob/host/capability/net"
 	"github.com/wasmjob/wasmjob/host/grants"
 )
 
 // Wrap makes an executor of an executor, for a job with the grant. It takes over the
-// caller's use of it. The quotas are those of all jobs of the process.
+// caller's use of it. The quotas are those of all jobs of the process. Connections are
+// kept from fire to fire, and end with the last use of the executor.
 func Wrap(x abi.Executor, grant *grants.Grant, quotas *dir.Quotas) abi.Executor {
-	return &executor{Executor: x, grant: grant, quotas: quotas}
+	e := &executor{Executor: x, grant: grant, quotas: quotas, secrets: newSecrets(grant.Secrets), uses: 1}
+	if len(grant.HTTP) > 0 {
+		e.http = http.New(grant, http.Options{Secret: e.secrets.value})
+	}
+	if len(grant.Net) > 0 {
+		e.net = net.New(grant, net.Options{})
+	}
+	return e
 }
 
 // executor is an abi.Executor with a grant.
 type executor struct {
 	abi.Executor
-	grant  *grants.Grant
-	quotas *dir.Quotas
+	grant   *grants.Grant
+	quotas  *dir.Quotas
+	secrets *secrets
+	http    *http.Instance // nil: nothing of it is granted
+	net     *net.Instance  // likewise
+
+	mu   sync.Mutex
+	uses int
+}
+
+// Retain implements abi.Executor.
+func (x *executor) Retain() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.Executor.Retain() {
+		return false
+	}
+	x.uses++
+	return true
+}
+
+// Release implements abi.Executor.
+func (x *executor) Release() {
+	x.Executor.Release()
+	x.end()
+}
+
+// end ends a use, of which each worker is one.
+func (x *executor) end() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.uses--; x.uses > 0 {
+		return
+	}
+	if x.http != nil {
+		x.http.Close()
+	}
+	if x.net != nil {
+		x.net.Close()
+	}
+}
+
+// functions are what a run may call, besides its state and directories.
+func (x *executor) functions() map[string]capability.Function {
+	functions := env.Functions(x.secrets.value)
+	if x.http != nil {
+		maps.Copy(functions, x.http.Functions())
+	}
+	if x.net != nil {
+		maps.Copy(functions, x.net.Functions())
+	}
+	return functions
 }
 
 // NewWorker implements abi.Executor.
@@ -36,14 +96,22 @@ func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &worker{Worker: w, x: x, secrets: newSecrets(x.grant.Secrets)}, nil
+	x.mu.Lock()
+	x.uses++
+	x.mu.Unlock()
+	return &worker{w, x}, nil
 }
 
 // worker is a worker of one fire.
 type worker struct {
 	abi.Worker
-	x       *executor
-	secrets *secrets
+	x *executor
+}
+
+// Close implements abi.Worker.
+func (w *worker) Close() error {
+	defer w.x.end()
+	return w.Worker.Close()
 }
 
 // Execute implements abi.Worker.
@@ -83,7 +151,7 @@ func (w *worker) Listen(ctx context.Context, export string, inv *abi.Invocation)
 // begin makes the invocation as the guest has it, and the function that ends it and
 // completes its result.
 func (w *worker) begin(inv *abi.Invocation, state *kv.State) (own *abi.Invocation, end func(*abi.Result)) {
-	h := &host{Host: inv.Host, state: state, secrets: w.secrets}
+	h := &host{Host: inv.Host, state: state, secrets: w.x.secrets}
 	copied := *inv
 	copied.Host = h
 	own = &copied
@@ -91,10 +159,9 @@ func (w *worker) begin(inv *abi.Invocation, state *kv.State) (own *abi.Invocatio
 		return own, func(r *abi.Result) { r.Outside = nil } // a worker process says nothing of it
 	}
 	dirs := dir.New(w.x.grant.Dirs, w.x.quotas)
-	functions := map[string]capability.Function{}
-	for _, part := range []map[string]capability.Function{kv.Functions(state), env.Functions(w.secrets.value), dirs.Functions()} {
-		maps.Copy(functions, part)
-	}
+	functions := w.x.functions()
+	maps.Copy(functions, kv.Functions(state))
+	maps.Copy(functions, dirs.Functions())
 	c := &inv.Context
 	run := capability.NewRun(capability.Info{Job: c.JobName, RunID: c.RunID, Fence: c.Fence, Traceparent: c.Traceparent},
 		w.x.grant, h, functions)
@@ -102,7 +169,7 @@ func (w *worker) begin(inv *abi.Invocation, state *kv.State) (own *abi.Invocatio
 	return own, func(r *abi.Result) {
 		run.Close()
 		dirs.Close()
-		r.Message, r.Outside = w.secrets.redact(r.Message), run.Usage.All()
+		r.Message, r.Outside = w.x.secrets.redact(r.Message), run.Usage.All()
 	}
 }
 
@@ -156,13 +223,14 @@ func (h *host) save(ctx context.Context, offset []byte, save func(context.Contex
 	return code
 }
 
-// secrets are those of one fire: each is read once, when it is asked for.
+// secrets are those of a job. A secret is read when it is asked for. It is safe for
+// concurrent use.
 type secrets struct {
 	granted map[string]grants.Secret
 
 	mu       sync.Mutex
-	values   map[string]string
-	redactor *grants.Redactor
+	values   map[string]string // that were read, the newest of each
+	redactor *grants.Redactor  // nil: none was
 }
 
 func newSecrets(granted map[string]grants.Secret) *secrets {
@@ -171,11 +239,6 @@ func newSecrets(granted map[string]grants.Secret) *secrets {
 
 // value reads a secret.
 func (s *secrets) value(name string) (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if value, ok := s.values[name]; ok {
-		return value, nil
-	}
 	where, ok := s.granted[name]
 	if !ok {
 		return "", fmt.Errorf("%q is not granted", name)
@@ -184,8 +247,12 @@ func (s *secrets) value(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%q: %w", name, err)
 	}
-	s.values[name] = value
-	s.redactor = grants.NewRedactor(s.values)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old, ok := s.values[name]; !ok || old != value {
+		s.values[name] = value
+		s.redactor = grants.NewRedactor(s.values)
+	}
 	return value, nil
 }
 
