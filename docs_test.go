@@ -76,7 +76,7 @@ type help struct {
 	subcommands []string
 }
 
-var helpCommand = regexp.MustCompile(`(?m)^  ([a-z]+) {2,}\S`)
+var helpCommand = regexp.MustCompile(`(?m)^  ([a-z]+ {2,}|[a-z]+-[a-z]+ +)\S`)
 
 func helpOf(t *testing.T, program string, words []string) help {
 	t.Helper()
@@ -87,7 +87,7 @@ func helpOf(t *testing.T, program string, words []string) help {
 	}
 	h := help{text: string(out)}
 	for _, m := range helpCommand.FindAllStringSubmatch(h.text, -1) {
-		h.subcommands = append(h.subcommands, m[1])
+		h.subcommands = append(h.subcommands, strings.TrimSpace(m[1]))
 	}
 	return h
 }
@@ -96,7 +96,7 @@ var (
 	// commandLine is a line that calls the program: at its begin, after
 	// assignments, or by its path in a container.
 	commandLine = regexp.MustCompile(`(?:^(?:[A-Z_]+=\S* )*(?:bin/)?| /)wasmjob ([^|;&#]*)`)
-	commandWord = regexp.MustCompile(`^[a-z]+$`)
+	commandWord = regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
 	longFlag    = regexp.MustCompile(`^--[a-z][a-z-]*`)
 )
 

@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/ensemble"
+	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -94,6 +95,10 @@ type Config struct {
 	Isolation []string
 	// Mounts are the directories that guests may read, by job name.
 	Mounts map[string][]plugin.Mount
+	// Grants is the file or directory that says what jobs may do outside of their
+	// sandbox, GrantSet what was read there. Empty and nil: nothing.
+	Grants   string
+	GrantSet *grants.Set
 	// Ceilings are what no job may go beyond; the defaults are the last entry.
 	Ceilings ceiling.List
 }
@@ -172,7 +177,23 @@ func jobSettings(d defaults) []setting {
 		}
 		return directory(s)
 	})
-	return []setting{plugins}
+	return []setting{plugins, grantsSetting(d)}
+}
+
+// grantsSetting is where the grants are. They are read here, so that a mistake in them is
+// one of the configuration.
+func grantsSetting(d defaults) setting {
+	s := textSetting("grants", "FILE|DIR", "", "what jobs may do outside of their sandbox: a file, or a directory with several, read again when they change (docs/grants.md); without it nothing but their mounts", func(c *Config) *string { return &c.Grants })
+	set := s.set
+	s.set = func(c *Config, text string) (err error) {
+		if text != "" && !d.printed {
+			if c.GrantSet, err = grants.Read(text); err != nil {
+				return err
+			}
+		}
+		return set(c, text)
+	}
+	return s
 }
 
 // registrySettings say what the host has in common with others.

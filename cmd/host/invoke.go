@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/invoke"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
@@ -33,6 +34,10 @@ type invocation struct {
 	mounts, env                                                []string
 	cache, isolation                                           string
 	watch                                                      bool
+
+	forms   shortForms
+	short   grants.Grant // what the flags grant
+	granted *grants.Set  // what the files grant; nil: nothing
 }
 
 func (p *program) invokeCommand() *cobra.Command {
@@ -61,6 +66,10 @@ is run again whenever its file changes; Ctrl-C ends that.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.File = args[0]
 			o.Settings.Args = append(o.Settings.Args, args[1:]...)
+			var err error
+			if o.granted, err = readGrants(p, o.forms.file); err != nil {
+				return err
+			}
 			if err := o.read(); err != nil {
 				return usageError{err}
 			}
@@ -83,6 +92,7 @@ is run again whenever its file changes; Ctrl-C ends that.`,
 	f.DurationVar(&o.Timeout, "timeout", 0, "`TIME` that each item gets; 0 is no limit")
 	f.StringVar(&o.offset, "offset", "", "offset to begin with: a `TEXT`, or @FILE")
 	f.StringArrayVar(&o.mounts, "mount", nil, "let the guest read a directory of this machine: `HOST:GUEST`; may be repeated")
+	o.forms.add(f)
 	f.StringArrayVar(&o.Settings.Args, "arg", nil, "argument of a SCRIPT, a `TEXT`; may be repeated, or given after --")
 	f.StringArrayVar(&o.env, "env", nil, "environment variable of the guest, `NAME=VALUE`; may be repeated")
 	f.StringVar(&o.pluginConfig, "plugin-config", "", "configuration that the guest reads: a `TEXT`, or @FILE")
@@ -128,6 +138,7 @@ func (o *invocation) read() error {
 	}
 	o.Settings.PluginConfig, err = textOrFile(o.pluginConfig)
 	wrong.add("plugin-config", err)
+	o.readShort(&wrong)
 	offset, err := textOrFile(o.offset)
 	wrong.add("offset", err)
 	if len(offset) > abi.MaxOffset {
@@ -176,7 +187,7 @@ func (o *invocation) readItems(wrong *mistakes) {
 
 func (o *invocation) readType(wrong *mistakes) {
 	if o.JobName == "" {
-		o.JobName = strings.TrimSuffix(filepath.Base(o.File), ".wasm")
+		o.JobName = jobOf(o.File)
 	}
 	o.Settings.JobName = o.JobName
 	types := []string{wasm.TypeSimple, wasm.TypeDataflow, wasm.TypeScript}
@@ -186,6 +197,9 @@ func (o *invocation) readType(wrong *mistakes) {
 		wrong.add("type", fmt.Errorf("%q is not a type; want %s%s", words.Clip(*given), strings.Join(types, ", "), words.Suggest(*given, types)))
 	}
 }
+
+// jobOf is the job that a module's file is for, unless something else is said.
+func jobOf(file string) string { return strings.TrimSuffix(filepath.Base(file), ".wasm") }
 
 func (o *invocation) readMounts(wrong *mistakes) {
 	for _, text := range o.mounts {

@@ -198,8 +198,9 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 			root.AddCommand(c)
 		}
 	}
-	add(groupHost, p.runCommand(), p.versionCommand())
-	add(groupAuthor, p.invokeCommand(), p.inspectCommand(), p.validateCommand(), p.nextCommand(), p.schemaCommand())
+	add(groupHost, p.runCommand(), grantsCommand(p), p.versionCommand())
+	add(groupAuthor, p.invokeCommand(), p.inspectCommand(), p.validateCommand(), p.nextCommand(), p.schemaCommand(),
+		signCommand(p), verifySignatureCommand(p))
 	add(groupOperate, p.statusCommand(), p.jobsCommand(), p.shardsCommand(), p.triggerCommand(), p.enableCommand(), p.disableCommand(),
 		p.killCommand(), p.releaseCommand(), p.shutdownCommand(), p.startCommand(), p.removeCommand())
 	add(groupMove, p.importCommand(), p.exportCommand(), p.adoptCommand())

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -25,13 +26,17 @@ import (
 
 func (p *program) inspectCommand() *cobra.Command {
 	asJSON := false
+	var granted, job string
 	cmd := &cobra.Command{
 		Use:   "inspect MODULE.wasm [flags]",
 		Short: "Show what a module is and what it asks for",
 		Long: `Show the type, the ABI version, the imports by capability, the size, the digest
 and the manifest of a module, without running or compiling it. The exit code
-is 1 if a host would refuse the module; the reasons are listed.`,
+is 1 if a host would refuse the module; the reasons are listed. What it wants of
+the operator's grants is named; with --grants also what of it is missing for the
+job (--job).`,
 		Example: `  wasmjob inspect plugins/examples/cities.wasm
+  wasmjob inspect report.wasm --grants grants.yaml --job nightly-report
   wasmjob inspect cities.wasm --json`,
 		Args: exactly("the module's file"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -39,13 +44,16 @@ is 1 if a host would refuse the module; the reasons are listed.`,
 			if err != nil {
 				return err
 			}
-			info := wasm.Inspect(file)
-			if asJSON {
-				err = p.printJSON(info)
-			} else {
-				_, err = p.out.Write([]byte(show.Module(p.tables(), args[0], info)))
+			r := inspected{Info: wasm.Inspect(file)}
+			if err := r.compare(p, granted, job, args[0], file); err != nil {
+				return err
 			}
-			if err == nil && len(info.Problems) > 0 {
+			if asJSON {
+				err = p.printJSON(r)
+			} else {
+				_, err = p.out.Write([]byte(show.Module(p.tables(), args[0], r.Info, r.Wants, r.Refused)))
+			}
+			if err == nil && (len(r.Problems) > 0 || r.lacks()) {
 				err = said{}
 			}
 			return err
@@ -54,8 +62,16 @@ is 1 if a host would refuse the module; the reasons are listed.`,
 			return []string{"wasm"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 	}
+	addGrantsFlag(cmd.Flags(), &granted)
+	cmd.Flags().StringVar(&job, "job", "", "`NAME` of the job that the grants are for (default: that of the module's file)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "show it as JSON")
 	return cmd
+}
+
+// inspected is what inspect shows.
+type inspected struct {
+	*wasm.Info
+	wanted
 }
 
 // newRuntime makes a runtime; its error says what to do about a cache that
@@ -77,7 +93,7 @@ func (p *program) printJSON(v any) error {
 }
 
 func (p *program) validateCommand() *cobra.Command {
-	asJSON, isolation := false, ""
+	asJSON, isolation, granted := false, "", ""
 	cache := machineDefaults(p.getenv).cache
 	cmd := &cobra.Command{
 		Use:   "validate PATH… [flags]",
@@ -86,9 +102,13 @@ func (p *program) validateCommand() *cobra.Command {
 modules, without a registry: what passes here is what a host takes that has
 the same ceilings: the defaults, with those of --ceiling and WASMJOB_CEILINGS.
 All problems are listed, one a line; the exit code is 1 if there are any. Warnings
-are marked so, and change nothing about the exit code.`,
+are marked so, and change nothing about the exit code.
+
+With --grants the operator's grants are checked, too, and what each definition
+and its module want is shown beside what is granted.`,
 		Example: `  wasmjob validate plugins/examples
-  wasmjob validate jobs/billing.yaml jobs/reports.wasm`,
+  wasmjob validate jobs/billing.yaml jobs/reports.wasm
+  wasmjob validate jobs --grants grants.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("name a directory, a definition or a module")
@@ -107,12 +127,16 @@ are marked so, and change nothing about the exit code.`,
 			if err != nil {
 				return usageError{fmt.Errorf("isolation: %w", err)}
 			}
+			check, err := checkOf(p, granted)
+			if err != nil {
+				return err
+			}
 			ctx := cmd.Context()
 			runtime, err := newRuntime(ctx, plugin.Options{CacheDir: cache, Compiler: p.compiler()})
 			if err != nil {
 				return err
 			}
-			o := catalog.Options{Runtime: runtime, Ceilings: ceilings, Isolate: isolate, Workers: p.newWorkers(runtime, nil)}
+			o := catalog.Options{Runtime: runtime, Ceilings: ceilings, Isolate: isolate, Workers: p.newWorkers(runtime, nil), Granted: check.granted()}
 			findings := catalog.Check(ctx, o, args)
 			if o.Workers != nil {
 				o.Workers.Close()
@@ -120,12 +144,15 @@ are marked so, and change nothing about the exit code.`,
 			if err := runtime.Close(ctx); err != nil {
 				return err
 			}
+			missing, wanted := check.compare(p, args)
+			findings = append(findings, missing...)
 			if asJSON {
 				if findings == nil {
 					findings = []catalog.Finding{}
 				}
 				err = p.printJSON(findings)
 			} else {
+				_, err = io.WriteString(p.out, wanted)
 				for _, f := range findings {
 					if _, err = fmt.Fprintln(p.out, words.Printable(f.String())); err != nil {
 						break
@@ -145,6 +172,7 @@ are marked so, and change nothing about the exit code.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "show the problems as JSON")
 	addCeilingFlag(cmd.Flags())
+	addGrantsFlag(cmd.Flags(), &granted)
 	cmd.Flags().StringVar(&isolation, "isolation", "", "`WHERE` guests run on the host, as run has it; modules are tried there")
 	cmd.Flags().StringVar(&cache, "cache", cache, "`DIR` for compiled modules, or off")
 	return cmd

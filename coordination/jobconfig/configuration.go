@@ -74,6 +74,9 @@ type Guest struct {
 	// MaxHostDeaths is how many hosts in a row may die in runs of an item
 	// before the item is held back, 0 = any number. "wasm.maxHostDeaths"
 	MaxHostDeaths int
+	// Needs is what the job needs of the operator's grants, in the form of
+	// host/grants.ParseNeed. "wasm.needs", a JSON list of strings.
+	Needs []string
 }
 
 // JobType says which exports of the module run.

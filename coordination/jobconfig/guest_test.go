@@ -130,6 +130,7 @@ func TestGuestPropsRoundTrip(t *testing.T) {
 		}
 		if r.IntN(2) == 0 {
 			g.Args = []string{"a", "", "ü \"'\n<"}[:1+r.IntN(3)]
+			g.Needs = []string{"kv", "secret A"}[:1+r.IntN(2)]
 		}
 		g.Retry = RetryPolicy{Attempts: 1 + r.IntN(4), Backoff: pick(0, time.Second, time.Minute)}
 		g.Retry.MaxBackoff = g.Retry.Backoff + pick(0, 29*time.Second, 30*time.Second)

@@ -58,6 +58,9 @@ type Options struct {
 	// for. nil: jobs that are to run there are refused.
 	Workers *process.Workers
 	Isolate []string
+	// Granted are the import modules of capabilities that all jobs may use: those of
+	// CheckGrants, which judges each job by itself.
+	Granted []string
 	// Concurrency is how many items run at once on the host; 0 is the host's
 	// default.
 	Concurrency int

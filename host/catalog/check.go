@@ -47,7 +47,7 @@ func (f Finding) String() string {
 // directory, a definition (which is checked with the modules that it names) or
 // a module. A directory with neither is a problem, though a host would wait for
 // files there: it is most likely not the one that was meant. Directories that a host would mount for its jobs are not looked
-// at. Of the options it uses Runtime, Ceilings, Workers, Isolate and Concurrency. If ctx ends early, the last finding says so.
+// at. Of the options it uses Runtime, Ceilings, Workers, Isolate, Granted and Concurrency. If ctx ends early, the last finding says so.
 func Check(ctx context.Context, o Options, paths []string) []Finding {
 	o.Mounts = nil
 	return check(ctx, loaderOf(o), parseWithin(o.Ceilings), o.Isolate, paths)

@@ -77,6 +77,7 @@ type grants struct {
 	ceilings    ceiling.List
 	isolate     []string
 	concurrency int
+	granted     []string
 }
 
 type runtimeLoader struct {
@@ -86,7 +87,7 @@ type runtimeLoader struct {
 }
 
 func loaderOf(o Options) runtimeLoader {
-	return runtimeLoader{o.Runtime, o.Workers, grants{o.Mounts, o.Ceilings, o.Isolate, cmp.Or(o.Concurrency, host.DefaultMaxConcurrency())}}
+	return runtimeLoader{o.Runtime, o.Workers, grants{o.Mounts, o.Ceilings, o.Isolate, cmp.Or(o.Concurrency, host.DefaultMaxConcurrency()), o.Granted}}
 }
 
 func (l runtimeLoader) load(ctx context.Context, name string, wasm []byte, apart bool, due time.Time) (compiled, error) {
@@ -190,6 +191,7 @@ func (m *boundModule) settings(c jobconfig.Configuration) (plugin.Settings, erro
 		MemoryLimit:  memoryLimit(m.ceilings, c.JobName, g.MemoryLimit),
 		Args:         g.Args,
 		Mounts:       m.mounts,
+		Granted:      m.granted,
 	}
 	if g.StreamingProcess {
 		s.CallTimeout = time.Duration(m.ceilings.Of(c.JobName, ceiling.Timeout).Cap(int64(streamCallTimeout)))

@@ -121,6 +121,7 @@ shardingTotalCount: 1
 type: SCRIPT
 args: [-v, "a b", 1]
 retry: {on: [FAIL, RETRY]}
+needs: [kv, "http GET https://api.example.com/v1/"]
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +145,7 @@ retry: {on: [FAIL, RETRY]}
 		{
 			Configuration: jobconfig.Configuration{
 				JobName: "tool", ShardingTotalCount: 1, MonitorExecution: true, Misfire: true, MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10,
-				Props: map[string]string{"wasm.timeout": "10m0s", "wasm.type": "SCRIPT", "wasm.args": `["-v","a b","1"]`, "wasm.retry.on": "RETRY,FAIL"},
+				Props: map[string]string{"wasm.timeout": "10m0s", "wasm.type": "SCRIPT", "wasm.args": `["-v","a b","1"]`, "wasm.retry.on": "RETRY,FAIL", "wasm.needs": `["kv","http GET https://api.example.com/v1/"]`},
 			},
 			Module: "all.wasm", File: "all.yml", Line: 38,
 		},

@@ -42,9 +42,16 @@ func propFields() map[string]string {
 // names are in lower case.
 func knownElsewhere() map[string]string {
 	const dropped = "is a field of ElasticJob 1.x that has no meaning any more; leave it out"
+	const granted = "is granted by the operator, in the host's grants (docs/grants.md), never in the job's own file; a job says what it needs in needs"
 	return map[string]string{
-		"mounts":                                "folders are granted to a job in the host's configuration, by the job's name, never in its own file",
-		"mount":                                 "folders are granted to a job in the host's configuration, by the job's name, never in its own file",
+		"mounts":                                granted,
+		"mount":                                 granted,
+		"dirs":                                  granted,
+		"http":                                  granted,
+		"net":                                   granted,
+		"secrets":                               granted,
+		"grants":                                granted,
+		"env":                                   granted,
 		"joblistenertypes":                      "names Java classes; a module exports its listeners (job_before_executed and others), and nothing has to be said here",
 		"jobextraconfigurations":                "is ElasticJob's tracing, which needs a Java host; what the registry has of it is kept",
 		"jobexecutorthreadpoolsizeprovidertype": "is a Java host's thread pool; use maxConcurrency; what the registry has of it is kept",
@@ -53,7 +60,6 @@ func knownElsewhere() map[string]string {
 		"name":                                  "unknown field; did you mean jobName?",
 		"schedule":                              "unknown field; did you mean cron?",
 		"strategy":                              "unknown field; did you mean jobShardingStrategyType?",
-		"env":                                   "a guest has no environment; use jobParameter, or args for a SCRIPT",
 		"jobshardingstrategyclass":              "unknown field; did you mean jobShardingStrategyType? It takes the class name, too",
 		"scriptcommandline":                     "unknown field; did you mean args? The program is the module",
 		"concurrentdataprocessthreadcount":      "unknown field; did you mean maxConcurrency, or a larger shardingTotalCount?",

@@ -18,6 +18,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -66,6 +67,7 @@ func (j *job) read() Definition {
 	for _, s := range jobconfig.Settings() {
 		j.setting(s)
 	}
+	j.needs()
 	j.module()
 	j.limits()
 	j.schedule()
@@ -167,6 +169,22 @@ func (j *job) setting(s jobconfig.Setting) {
 	default:
 		if s.Type != jobconfig.ItemList {
 			j.parsed(s.Name, parse)
+		}
+	}
+}
+
+// needs checks each of them at its place.
+func (j *job) needs() {
+	n := j.nodes["needs"]
+	if n == nil || n.Kind != yaml.SequenceNode {
+		return
+	}
+	for _, item := range n.Content {
+		if item = j.target(item); item.Kind != yaml.ScalarNode || isNull(item) {
+			continue // that was said
+		}
+		if _, err := grants.ParseNeed(item.Value); err != nil {
+			j.problem(item, "needs", "%v", err)
 		}
 	}
 }
@@ -475,7 +493,11 @@ func (j *job) list(field string) []string {
 		return nil
 	}
 	if n.Kind != yaml.SequenceNode {
-		j.problem(n, field, "found %s, expected a list of texts, such as [-v, \"x y\"]", describe(n))
+		example := `[-v, "x y"]`
+		if field == "needs" {
+			example = "[kv, secret API_TOKEN]"
+		}
+		j.problem(n, field, "found %s, expected a list of texts, such as %s", describe(n), example)
 		return nil
 	}
 	var texts []string

@@ -509,7 +509,7 @@ grants:
 		}
 	}
 	got := Difference(all, s.For("b", Module{}))
-	if len(got) != len(all)-4 || !slices.Contains(got, "http: the module imports job_v1_http, and grants.yaml has no http for it") {
+	if len(got) != len(all)-4 || !slices.Contains(got, "http (the module imports job_v1_http): grants.yaml has no http for it") {
 		t.Errorf("of nothing: %q", got)
 	}
 }

@@ -130,44 +130,72 @@ func Wants(module string) string {
 	return ""
 }
 
+// Want is one thing that a job wants.
+type Want struct {
+	// What is a need, or what an import module asks for, in words.
+	What string `json:"what"`
+	// Missing says why it is not granted; empty if it is.
+	Missing string `json:"missing,omitempty"`
+}
+
+// Wanted is what a job wants of the grants.
+type Wanted struct {
+	Job   string `json:"job"`
+	Wants []Want `json:"wants"`
+}
+
 // isModule reports whether a text that is wanted names an import module, and is no need.
 // AssemblyScript imports from env.
 func isModule(s string) bool {
 	return s == "env" || s == abi.ModuleWASI || (strings.HasPrefix(s, abi.Module) && !strings.Contains(s, " "))
 }
 
-// Difference says what is missing of what is wanted: import modules, such as job_v1_http,
-// and needs in the form of [ParseNeed]; nothing if all is granted. A need that cannot be
-// read is missing. What every job has, such as the import module job_v1, is no
-// difference.
-func Difference(wanted []string, g *Grant) []string {
-	var missing []string
-	modules := g.Modules()
+// Compare says of each thing that is wanted whether it is granted: import modules, such
+// as job_v1_http, and needs in the form of [ParseNeed]. A need that cannot be read is
+// missing. What every job has, such as the import module job_v1, is left out.
+func Compare(wanted []string, g *Grant) []Want {
+	var list []Want
 	streams := slices.Contains(wanted, abi.ModuleHTTP) || slices.Contains(wanted, abi.ModuleNet)
 	for _, w := range wanted {
 		if isModule(w) {
-			kind := Wants(w)
 			// Handles come with requests and connections, which are named themselves.
-			if kind == "" || slices.Contains(modules, w) || (w == abi.ModuleIO && streams) {
-				continue
+			if kind := Wants(w); kind != "" && (w != abi.ModuleIO || !streams) {
+				list = append(list, Want{kind + " (the module imports " + w + ")", g.missingModule(w, kind)})
 			}
-			text := fmt.Sprintf("%s: the module imports %s, and %s", kind, w, g.nothing(kind))
-			for _, h := range g.withheld {
-				if slices.Contains(h.grant.Modules(), w) {
-					text = fmt.Sprintf("%s: the module imports %s; %s has it, but %s", kind, w, h.place, h.reason)
-				}
-			}
-			missing = append(missing, text)
 			continue
 		}
 		n, err := ParseNeed(w)
-		switch {
-		case err != nil:
-			missing = append(missing, err.Error())
-		default:
-			if reason := n.missing(g); reason != "" {
-				missing = append(missing, n.text+": "+n.withheld(g, reason))
-			}
+		want := Want{What: w}
+		if err != nil {
+			want.Missing = err.Error()
+		} else if reason := n.missing(g); reason != "" {
+			want = Want{n.text, n.withheld(g, reason)}
+		}
+		list = append(list, want)
+	}
+	return list
+}
+
+// missingModule says why the grant does not open an import module; empty if it does.
+func (g *Grant) missingModule(module, kind string) string {
+	if slices.Contains(g.Modules(), module) {
+		return ""
+	}
+	for _, h := range g.withheld {
+		if slices.Contains(h.grant.Modules(), module) {
+			return h.place + " has it, but " + h.reason
+		}
+	}
+	return g.nothing(kind)
+}
+
+// Difference is what is missing of what is wanted, as [Compare] says it, a line for each; none
+// if all is granted.
+func Difference(wanted []string, g *Grant) []string {
+	var missing []string
+	for _, w := range Compare(wanted, g) {
+		if w.Missing != "" {
+			missing = append(missing, w.What+": "+w.Missing)
 		}
 	}
 	return missing

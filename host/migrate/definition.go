@@ -144,6 +144,9 @@ func (j Job) guestFields(list *fieldList) {
 		list.text("catchUpWindow", words.Duration(g.CatchUpWindow))
 	}
 	list.number("maxHostDeaths", g.MaxHostDeaths, d.MaxHostDeaths)
+	if len(g.Needs) > 0 {
+		list.node("needs", listNode(g.Needs))
+	}
 	if retry := retryNode(g.Retry, d.Retry); len(retry.Content) > 0 {
 		list.node("retry", retry)
 	}

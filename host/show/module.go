@@ -8,12 +8,14 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-// Module is what inspect shows of a module.
-func Module(s console.Style, name string, info *wasm.Info) string {
+// Module is what inspect shows of a module. Wants are what it wants of the grants, refused why
+// they do not let it run.
+func Module(s console.Style, name string, info *wasm.Info, wants []grants.Want, refused string) string {
 	var b strings.Builder
 	show := func(what, text string) {
 		if text != "" {
@@ -41,6 +43,16 @@ func Module(s console.Style, name string, info *wasm.Info) string {
 	}
 	if len(info.Manifest) > 0 {
 		show("manifest", string(info.Manifest))
+	}
+	for i, w := range wants {
+		text := w.What
+		if w.Missing != "" {
+			text += ": missing: " + w.Missing
+		}
+		show([]string{"wants", ""}[min(i, 1)], text)
+	}
+	if refused != "" {
+		b.WriteString(s.Paint(console.Red, "refused") + "    " + words.Printable(refused) + "\n")
 	}
 	for _, problem := range info.Problems {
 		b.WriteString(s.Paint(console.Red, "refused") + "    " + words.Printable(problem) + "\n")

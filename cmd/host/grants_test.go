@@ -1,0 +1,261 @@
+package main
+
+import (
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/signature"
+	"github.com/wasmjob/wasmjob/test/wasm"
+)
+
+// caller is a module that imports from capabilities.
+func caller() []byte {
+	m := wasm.New()
+	m.Import("job_v1_http", "open", "ii", "i")
+	m.Import("job_v1_io", "wait", "i", "i")
+	f := m.Func("", "i", "", wasm.I32Const(0))
+	m.Memory(1, 1)
+	m.ExportMemory("memory")
+	m.Export("job_abi_v1", m.Func("", "", "", nil))
+	m.Export("job_execute", f)
+	return m.Bytes()
+}
+
+// bench is a directory with files, and paths in it.
+type bench struct {
+	t   *testing.T
+	dir string
+}
+
+func newBench(t *testing.T) bench { return bench{t, t.TempDir()} }
+
+func (b bench) at(name string) string { return filepath.Join(b.dir, name) }
+
+func (b bench) write(name, text string) string {
+	b.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(b.at(name)), 0o700); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(b.at(name), []byte(text), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	return b.at(name)
+}
+
+const someGrants = `grants:
+  - jobs: report
+    http: [{url: "https://api.example.com/v1/", secrets: [TOKEN]}]
+    secrets: {TOKEN: {env: TOKEN}}
+  - jobs: other
+    kv: true
+`
+
+func TestGrantsCommand(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	file := b.write("grants.yaml", someGrants)
+	module := b.write("report.wasm", string(caller()))
+
+	r := command(t, nil, "grants", "--grants", file)
+	r.expect(t, exitOK, "JOBS", "report", "https://api.example.com/v1/", "grants.yaml:2", "GET HEAD, with the secrets TOKEN", "other", "key/value state")
+	if strings.Contains(command(t, []string{"WASMJOB_GRANTS=" + file}, "grants", "other").out, "report") {
+		t.Error("a job is shown what another gets")
+	}
+	command(t, nil, "grants", "none", "--grants", file).expect(t, exitOK, "nothing is granted")
+	command(t, nil, "grants", "report", "--grants", file, "--module", module).expect(t, exitOK,
+		"signer  -", "http (the module imports job_v1_http)  yes")
+	command(t, nil, "grants", "other", "--grants", file, "--module", module).expect(t, exitFailure, "no: grants.yaml has no http for it")
+	r = command(t, nil, "grants", "other", "--grants", file, "--module", module, "--json")
+	var report struct {
+		Digest string
+		Grants []grants.Line
+		Wants  []grants.Want
+	}
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != exitFailure || len(report.Grants) != 1 || len(report.Wants) != 1 || len(report.Digest) != 64 {
+		t.Errorf("%d, %v: %s", r.code, err, r.out)
+	}
+
+	command(t, nil, "grants").expect(t, exitUsage, "--grants is missing")
+	command(t, nil, "grants", "--grants", file, "--module", module).expect(t, exitUsage, "--module is about one job")
+	command(t, nil, "grants", "--grants", b.at("none")).expect(t, exitUsage, "none: cannot be read: it does not exist")
+	command(t, nil, "grants", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]")).expect(t, exitUsage,
+		`broken.yaml:1:24: kv: found "1", expected true or false`)
+}
+
+// A host does not start with grants that are broken, and says where.
+func TestHostRefusesBrokenGrants(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	plugins, file := b.at("."), b.write("broken.yaml", "grants: [{jobs: a, htp: []}]")
+	command(t, nil, "run", "--plugins", plugins, "--grants", file).expect(t, exitUsage,
+		"--grants: ", `broken.yaml:1:20: unknown field "htp"; did you mean "http"?`)
+	command(t, []string{"WASMJOB_GRANTS=" + b.at("none")}, "run", "--plugins", plugins).expect(t, exitUsage, "WASMJOB_GRANTS: ", "it does not exist")
+	conf := b.write("conf.yaml", "plugins: "+plugins+"\ngrants: "+file+"\n")
+	command(t, nil, "run", "--config", conf).expect(t, exitUsage, "conf.yaml:2: grants: ")
+	command(t, nil, "run", "--plugins", plugins, "--grants", file, "--print-config").expect(t, exitOK, "grants: "+file)
+	l, err := loadConfig([]string{"WASMJOB_PLUGINS=" + plugins, "WASMJOB_GRANTS=" + b.write("good.yaml", someGrants)}, pflag.NewFlagSet("none", pflag.ContinueOnError), defaults{})
+	if err != nil || !l.GrantSet.For("other", grants.Module{}).KV {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestValidateGrants(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.write("jobs/report.wasm", string(caller()))
+	b.write("jobs/report.yaml", "shardingTotalCount: 1\nneeds: [http POST https://api.example.com/v1/, secret TOKEN, kv]\n")
+	file := b.write("grants.yaml", someGrants)
+	jobs := b.at("jobs")
+	command(t, nil, "validate", jobs, "--cache", "off").expect(t, exitFailure, "which is not granted to the job (--grants)")
+	command(t, nil, "validate", jobs, "--cache", "off", "--grants", file).expect(t, exitFailure,
+		"report.yaml:1: job \"report\" wants kv: grants.yaml has no kv for it", "secret TOKEN", "yes",
+		"wants http POST https://api.example.com/v1/: grants.yaml:3 has GET, HEAD for https://api.example.com/v1/",
+		`warning: grants.yaml:5: there is no job that matches "other"`)
+	enough := b.write("enough.yaml", "grants: [{jobs: rep*, http: [{url: 'https://api.example.com', methods: POST}], kv: true, secrets: {TOKEN: {env: PATH}}}]")
+	command(t, nil, "validate", b.at("jobs/report.yaml"), "--cache", "off", "--grants", enough).expect(t, exitOK, "ok\n", "http (the module imports job_v1_http)")
+	r := command(t, nil, "validate", jobs, "--cache", "off", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]"), "--json")
+	r.expect(t, exitFailure, `"problem": "kv: found \"1\", expected true or false"`, `"column": 24`)
+
+	signed := b.write("signed.yaml", "keys: {k: RWQstpHh+qxJIJqtWqk9JviMjZ0Z/LgruMp5nGSBUnV5NkE/MBENguTM}\ntrust: [{jobs: report, keys: [k]}]")
+	command(t, nil, "validate", jobs, "--cache", "off", "--grants", signed).expect(t, exitFailure,
+		`module report.wasm: there is no signature; signed.yaml:2 demands one by k for job "report"`)
+	b.write("jobs/report.wasm.minisig", "nonsense")
+	command(t, nil, "validate", jobs, "--cache", "off", "--grants", signed).expect(t, exitFailure, "the signature is malformed")
+}
+
+func TestInspectShowsWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	module, file := b.write("report.wasm", string(caller())), b.write("grants.yaml", someGrants)
+	r := command(t, nil, "inspect", module)
+	r.expect(t, exitOK, "wants      http (the module imports job_v1_http)\n")
+	if strings.Contains(r.out, "missing") {
+		t.Errorf("something is missing though no grants were named:\n%s", r.out)
+	}
+	command(t, nil, "inspect", module, "--grants", file).expect(t, exitOK, "wants ")
+	command(t, nil, "inspect", module, "--grants", file, "--job", "other").expect(t, exitFailure, "missing: grants.yaml has no http for it")
+	command(t, nil, "inspect", module, "--grants", file, "--job", "other", "--json").expect(t, exitFailure, `"missing": "grants.yaml has no http for it"`, `"digest"`)
+}
+
+func TestInvokeGrant(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	o := &invocation{mounts: []string{b.dir + ":/data"}, env: []string{"A=flag"}, pluginConfig: "text", logLevel: "info", forms: shortForms{
+		http: []string{"http://127.0.0.1:8080/v1/", "https://*.example.com"}, net: []string{"tcp://localhost:5432"},
+		secrets: []string{"TOKEN=env:HOME", "OTHER=file:" + b.at("x")}, kv: true,
+	}}
+	o.File = b.write("report.wasm", string(caller()))
+	var err error
+	if o.granted, err = grants.Parse("grants.yaml", []byte("grants: [{jobs: report, env: {A: file, B: file}, net: ['tcp://db:1']}]")); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.read(); err != nil {
+		t.Fatal(err)
+	}
+	g, err := o.grant(caller())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !g.KV || g.Env["A"] != "flag" || g.Env["B"] != "file" || string(g.Config) != "text" || len(g.Net) != 2 || len(g.Secrets) != 2 ||
+		len(g.Dirs) != 1 || g.Dirs[0] != (grants.Dir{Host: b.dir, Guest: "/data"}) {
+		t.Errorf("%+v", g)
+	}
+	u, err := url.Parse("http://127.0.0.1:8080/v1/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := g.AllowHTTP("DELETE", u); err != nil || !h.Private || len(h.Secrets) != 2 {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if g.HTTP[1].Private {
+		t.Error("every host below a domain may be private")
+	}
+
+	// A module that is not signed, where the job's must be.
+	o.granted, err = grants.Parse("grants.yaml", []byte("keys: {k: RWQstpHh+qxJIJqtWqk9JviMjZ0Z/LgruMp5nGSBUnV5NkE/MBENguTM}\ntrust: [{jobs: '*', keys: k}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.grant(caller()); err == nil || !strings.Contains(err.Error(), "there is no signature") {
+		t.Errorf("not signed: %v", err)
+	}
+
+	command(t, nil, "invoke", o.File, "--http-allow", "ftp://x", "--net-allow", "x", "--secret", "A=geheim", "--secret", "B", "--secret", "C=fil:x").expect(t, exitUsage,
+		`--http-allow: found "ftp://x"`, `--net-allow: found "x", expected tcp://HOST:PORT`, "--secret: A: expected NAME=file:PATH", "--secret: found no =", `did you mean "file"?`)
+	if r := command(t, nil, "invoke", o.File, "--secret", "A=geheim"); strings.Contains(r.err, "geheim") {
+		t.Errorf("a secret is shown: %s", r.err)
+	}
+	command(t, nil, "invoke", o.File, "--grants", b.at("none")).expect(t, exitUsage, "--grants: ", "it does not exist")
+}
+
+func TestSign(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	module := b.write("report.wasm", string(caller()))
+	release, other := b.at("release"), b.at("other")
+	command(t, nil, "sign", "--new-key", release, "--no-password").expect(t, exitOK, "release.key signs, keep it secret", "  keys:\n    release: RW")
+	command(t, nil, "sign", "--new-key", release, "--no-password").expect(t, exitFailure, "release.key exists already")
+	command(t, nil, "sign", "--new-key", other, "--no-password").expect(t, exitOK)
+	if info, err := os.Stat(release + ".key"); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the private key: %v, %v", info.Mode(), err)
+	}
+	verify := func(key string) result {
+		t.Helper()
+		return command(t, nil, "verify-signature", module, "--key", key+".pub")
+	}
+	verify(release).expect(t, exitFailure, "report.wasm: there is no signature")
+	command(t, nil, "sign", module, "--key", release+".key").expect(t, exitOK, "report.wasm.minisig is signed by ")
+	verify(release).expect(t, exitOK, "is signed by release (timestamp:", "file:report.wasm")
+	verify(other).expect(t, exitFailure, "the signature is by an unknown key")
+
+	public, err := os.ReadFile(release + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := strings.Split(string(public), "\n")[1]
+	command(t, nil, "verify-signature", module, "--key", line).expect(t, exitOK)
+	granted := b.write("grants.yaml", "keys: {ours: "+line+"}\ntrust: [{jobs: report, keys: ours}]")
+	command(t, nil, "verify-signature", module, "--grants", granted).expect(t, exitOK, "is signed by ours")
+	command(t, nil, "grants", "report", "--grants", granted, "--module", module).expect(t, exitFailure, "signer  ours", "modules must be signed by ours", "no: grants.yaml has no http")
+
+	// The module is changed after it was signed, and signed anew by another key.
+	if err := os.WriteFile(module, append(caller(), 0, 2, 1, 'x'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	verify(release).expect(t, exitFailure, "the signature is of another file, or the module was changed")
+	command(t, nil, "grants", "report", "--grants", granted, "--module", module).expect(t, exitFailure, "refused the signature is of another file")
+	command(t, nil, "sign", module, "--key", other+".key").expect(t, exitOK)
+	verify(release).expect(t, exitFailure, "by an unknown key")
+	b.write("report.wasm"+signature.Suffix, "cut")
+	verify(release).expect(t, exitFailure, "malformed")
+
+	command(t, nil, "sign").expect(t, exitUsage, "the module's file is missing")
+	command(t, nil, "sign", module).expect(t, exitUsage, "--key is missing")
+	command(t, nil, "sign", module, "--new-key", "x").expect(t, exitUsage, "--new-key makes a key")
+	command(t, nil, "sign", module, "--key", release+".pub").expect(t, exitFailure, "no private key of minisign")
+	command(t, nil, "sign", "--new-key", b.at("third")).expect(t, exitUsage, "there is no terminal to ask for it")
+	command(t, nil, "verify-signature", module).expect(t, exitUsage, "there is no key")
+	command(t, nil, "verify-signature", module, "--key", module).expect(t, exitUsage, "no public key of minisign")
+	command(t, nil, "verify-signature", module, "--key", b.at("none")).expect(t, exitUsage, "--key: ")
+}
+
+// With a password it takes a second and a gigabyte.
+func TestSignWithPassword(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs 1 GiB of memory")
+	}
+	b := newBench(t)
+	module, password := b.write("report.wasm", string(caller())), b.write("password", "open sesame\n")
+	command(t, nil, "sign", "--new-key", b.at("k"), "--password-file", password).expect(t, exitOK)
+	command(t, []string{"WASMJOB_SIGN_PASSWORD=shut"}, "sign", module, "--key", b.at("k.key")).expect(t, exitFailure, "this is not its password")
+	command(t, []string{"WASMJOB_SIGN_PASSWORD=open sesame"}, "sign", module, "--key", b.at("k.key")).expect(t, exitOK)
+	command(t, nil, "verify-signature", module, "--key", b.at("k.pub")).expect(t, exitOK)
+	command(t, nil, "sign", module, "--key", b.at("k.key")).expect(t, exitUsage, "a password is needed")
+}

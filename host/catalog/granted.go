@@ -1,0 +1,126 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/definition"
+	operator "github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
+	"github.com/wasmjob/wasmjob/host/signature"
+)
+
+// CheckGrants compares what the jobs of definitions want, and their modules, with what is
+// granted. The paths are those of [Check], which finds whatever else is wrong: files that
+// cannot be read are left out here. The findings are what is missing, modules without
+// the signature that is demanded, and warnings of the grants themselves.
+func CheckGrants(set *operator.Set, paths []string) (jobs []operator.Wanted, findings []Finding) {
+	whole := false // all jobs are known
+	names := map[string]bool{}
+	for _, p := range paths {
+		files := []string{p}
+		if info, err := os.Stat(p); err == nil && info.IsDir() {
+			whole = true
+			files = nil
+			for _, name := range slices.Sorted(maps.Keys(lookAt(p).entries)) {
+				files = append(files, filepath.Join(p, name))
+			}
+		}
+		for _, file := range files {
+			if kindOf(filepath.Base(file)) != aDefinition {
+				continue
+			}
+			for _, d := range definitionsOf(file) {
+				names[d.Configuration.JobName] = true
+				w, found := checkGranted(set, file, d)
+				jobs, findings = append(jobs, w), append(findings, found...)
+			}
+		}
+	}
+	known := slices.Sorted(maps.Keys(names))
+	if whole {
+		for _, w := range set.Warnings(known) {
+			findings = append(findings, Finding{File: "grants", Problem: w, Warning: true})
+		}
+	}
+	return jobs, findings
+}
+
+// Capabilities are the import modules that need a grant: what [Options] have as Granted
+// where CheckGrants judges.
+func Capabilities() []string {
+	var modules []string
+	for _, f := range abi.CapabilityImports() {
+		if !slices.Contains(modules, f.Module) {
+			modules = append(modules, f.Module)
+		}
+	}
+	return modules
+}
+
+// definitionsOf are the jobs of a file; none if it has a problem.
+func definitionsOf(file string) []definition.Definition {
+	dir, name := filepath.Split(file)
+	text, ok := readIn(dir, name, definition.MaxSize)
+	if !ok {
+		return nil
+	}
+	definitions, err := definition.Parse(name, text)
+	if err != nil {
+		return nil
+	}
+	return definitions
+}
+
+// readIn reads a file of a directory as the catalog does; it reports false if that is not possible.
+func readIn(dir, name string, limit int64) ([]byte, bool) {
+	root, err := os.OpenRoot(filepath.Clean(dir))
+	if err != nil {
+		return nil, false
+	}
+	defer root.Close() // read only: nothing is lost if that fails
+	e, ok := lookAtFile(root, name)
+	if !ok || e.problem != "" || e.stamp.size > limit {
+		return nil, false
+	}
+	data, err := root.ReadFile(name)
+	return data, err == nil
+}
+
+// Wants are what a job with this module and these needs wants of the grants, in the form of
+// [operator.Compare].
+func Wants(imports map[string][]string, needs []string) []string {
+	return append(slices.Sorted(maps.Keys(imports)), needs...)
+}
+
+func checkGranted(set *operator.Set, file string, d definition.Definition) (operator.Wanted, []Finding) {
+	var findings []Finding
+	problem := func(format string, args ...any) {
+		findings = append(findings, Finding{File: file, Line: d.Line, Problem: fmt.Sprintf(format, args...)})
+	}
+	job := d.Configuration.JobName
+	var m operator.Module
+	var imports map[string][]string
+	if module, ok := readIn(filepath.Dir(file), d.Module, abi.MaxModuleSize); ok {
+		info := wasm.Read(module).Info
+		imports, m.Digest = info.Imports, info.Digest
+		sig, err := signature.Read(filepath.Join(filepath.Dir(file), d.Module))
+		if err == nil || set.TrustFor(job) != nil {
+			if m.Signer, err = set.Signer(job, module, sig); err != nil {
+				problem("job %q: module %s: %v", job, d.Module, err)
+			}
+		}
+	}
+	guest, _ := d.Configuration.Guest() // it was checked by the parser
+	w := operator.Wanted{Job: job, Wants: operator.Compare(Wants(imports, guest.Needs), set.For(job, m))}
+	for _, want := range w.Wants {
+		if want.Missing != "" {
+			problem("job %q wants %s: %s", job, want.What, want.Missing)
+		}
+	}
+	return w, findings
+}

@@ -1,0 +1,42 @@
+package show
+
+import (
+	"strings"
+
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/grants"
+)
+
+// Grants shows who may do what.
+func Grants(s console.Style, lines []grants.Line) string {
+	if len(lines) == 0 {
+		return "nothing is granted\n"
+	}
+	t := console.NewTable(s, "JOBS", "KIND", "WHAT", "FROM", "DETAIL")
+	for _, l := range lines {
+		detail := l.Detail
+		if l.If != "" {
+			detail = strings.TrimPrefix(detail+"; only modules with "+strings.Replace(l.If, "signed by", "a signature by", 1), "; ")
+		}
+		t.Add(console.Coloured(strings.Join(l.Jobs, ", "), console.Bold), console.Plain(l.Kind), console.Plain(l.What), console.Plain(l.Place), console.Coloured(detail, console.Grey))
+	}
+	return t.String()
+}
+
+// Wanted shows what jobs want of the grants, and what is missing.
+func Wanted(s console.Style, jobs []grants.Wanted) string {
+	t := console.NewTable(s, "JOB", "WANTS", "GRANTED")
+	for _, j := range jobs {
+		for _, w := range j.Wants {
+			granted := console.Coloured("yes", console.Green)
+			if w.Missing != "" {
+				granted = console.Coloured("no: "+w.Missing, console.Red)
+			}
+			t.Add(console.Coloured(j.Job, console.Bold), console.Plain(w.What), granted)
+		}
+	}
+	if t.Empty() {
+		return ""
+	}
+	return t.String()
+}
