@@ -16,9 +16,10 @@ const (
 	secretEnd   = "}}"
 )
 
-// secrets are those that are in the headers of a request: place, value and so on, for
-// strings.NewReplacer.
-type secrets []string
+// secrets are those that are in the headers of a request, the longest first.
+type secrets []placed
+
+type placed struct{ value, place string }
 
 // reveal puts secrets into the headers.
 func (in *Instance) reveal(h *head, granted *grants.HTTP) (secrets, error) {
@@ -30,6 +31,7 @@ func (in *Instance) reveal(h *head, granted *grants.HTTP) (secrets, error) {
 		}
 		h.headers[i].value = value
 	}
+	slices.SortFunc(used, func(a, b placed) int { return len(b.value) - len(a.value) })
 	return used, nil
 }
 
@@ -56,16 +58,21 @@ func (in *Instance) expand(h *head, granted *grants.HTTP, value string, used *se
 			return "", capability.Fail(abi.ErrUnavailable, "http: the secret %q cannot be in a header: it is empty, or has a control character", name)
 		}
 		b.WriteString(secret)
-		*used = append(*used, secret, secretBegin+name+secretEnd)
+		*used = append(*used, placed{secret, secretBegin + name + secretEnd})
 		value = after
 	}
 }
 
 // redact puts the places of the secrets back into what came from the server, or from a
-// library.
+// library, in whichever case the letters are.
 func (s secrets) redact(text string) string {
-	if len(s) == 0 {
-		return text
+	for _, x := range s {
+		for i := 0; i+len(x.value) <= len(text); i++ {
+			if strings.EqualFold(text[i:i+len(x.value)], x.value) {
+				text = text[:i] + x.place + text[i+len(x.value):]
+				i += len(x.place) - 1
+			}
+		}
 	}
-	return strings.NewReplacer(s...).Replace(text)
+	return text
 }

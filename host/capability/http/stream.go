@@ -46,6 +46,7 @@ type stream struct {
 	written  int64
 	started  bool
 	finished bool
+	aborted  error
 
 	mu      sync.Mutex
 	asked   bool // a call for the head was answered with Again
@@ -79,13 +80,13 @@ func (s *stream) Write(b []byte) (int, error) {
 }
 
 func tooMuchSent(r *capability.Run) error {
-	return capability.Fail(abi.ErrQuota, "the run has sent %d bytes, of at most %d: no room for more", r.Left.Sent.Used(), r.Left.Sent.Limit())
+	return capability.Fail(abi.ErrQuota, "the run may send %d bytes, and has sent %d before", r.Left.Sent.Limit(), r.Left.Sent.Used())
 }
 
 // Finish implements capability.Stream.
 func (s *stream) Finish() error {
-	if s.finished {
-		return nil
+	if s.finished || s.aborted != nil {
+		return s.aborted
 	}
 	if s.length >= 0 && s.written < s.length {
 		return s.abort(invalid("%s: Content-Length is %d, and %d bytes were written", s.origin, s.length, s.written))
@@ -117,6 +118,7 @@ func (s *stream) Close() {
 
 // abort ends the request for a reason, which it returns.
 func (s *stream) abort(reason error) error {
+	s.aborted = reason
 	s.stop(reason)
 	s.up.Break(reason)
 	s.down.Break(reason)
@@ -211,9 +213,9 @@ func (s *stream) setBody(request *http.Request) error {
 	if s.length == 0 {
 		return nil
 	}
-	all := make([]byte, s.length)
-	if _, err := io.ReadFull(s.up, all); err != nil {
-		return err
+	all := s.up.All()
+	if int64(len(all)) != s.length {
+		return errors.New("the body is not whole") // the guest has closed the handle
 	}
 	// It can be sent again if nothing was written to a connection that had gone stale.
 	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(all)), nil }
@@ -259,7 +261,7 @@ func (s *stream) receive(ctx context.Context, response *http.Response) error {
 	}
 	count := func(n int) error {
 		if !s.run.Left.Received.Take(int64(n)) {
-			return capability.Fail(abi.ErrQuota, "%s: the run has received %d bytes, of at most %d (decompressed)", s.origin, s.run.Left.Received.Used(), s.run.Left.Received.Limit())
+			return capability.Fail(abi.ErrQuota, "%s: the run may receive %d bytes, after decompression, and has received %d before", s.origin, s.run.Left.Received.Limit(), s.run.Left.Received.Used())
 		}
 		s.run.Usage.Add(name, func(c *abi.OutsideCount) { c.Received += int64(n) })
 		return nil
@@ -343,6 +345,9 @@ func (s *stream) failure(ctx context.Context, err error) error {
 	text := words.ClipTo(s.secrets.redact(err.Error()), maxReason)
 	if strings.Contains(text, "response headers exceeded") { // net/http has no type for it
 		return fail(abi.ErrTooLarge, "the head of the response has more than %d bytes", abi.MaxHead)
+	}
+	if strings.HasPrefix(text, "readLoopPeekFailLocked") {
+		text = "the server sent what was not asked for"
 	}
 	if early {
 		return fail(abi.ErrUnavailable, "no connection: %s", text)

@@ -139,7 +139,7 @@ func (s *stream) Write(b []byte) (int, error) {
 	size := int64(len(b))
 	sent := &s.run.Left.Sent
 	if !sent.Take(size) {
-		return 0, s.abort(capability.Fail(abi.ErrQuota, "net: the run has sent %d bytes, of at most %d: no room for more", sent.Used(), sent.Limit()))
+		return 0, s.abort(capability.Fail(abi.ErrQuota, "net: the run may send %d bytes, and has sent %d before", sent.Limit(), sent.Used()))
 	}
 	n, err := s.up.Put(b)
 	sent.Return(size - int64(n))
@@ -244,7 +244,7 @@ func (s *stream) receive(ctx context.Context, conn net.Conn) {
 	received := &s.run.Left.Received
 	count := func(n int) error {
 		if !received.Take(int64(n)) {
-			return capability.Fail(abi.ErrQuota, "net: the run has received %d bytes, of at most %d", received.Used(), received.Limit())
+			return capability.Fail(abi.ErrQuota, "net: the run may receive %d bytes, and has received %d before", received.Limit(), received.Used())
 		}
 		s.run.Usage.Add(name, func(c *abi.OutsideCount) { c.Received += int64(n) })
 		return nil

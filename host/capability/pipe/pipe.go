@@ -12,7 +12,7 @@ import (
 const (
 	// Limit is how many bytes a pipe holds.
 	Limit = 256 << 10
-	first = 4 << 10 // what it allocates at first
+	first = 2 << 10 // what it allocates at first
 	// worth is how much room is worth waking a side that waits for room.
 	worth = Limit / 4
 )
@@ -239,11 +239,13 @@ func (p *Pipe) over(reason error, drop bool) {
 	}
 }
 
-// Size is how many bytes are in the pipe.
-func (p *Pipe) Size() int {
+// All takes out all bytes of a pipe of which nothing has been taken, and that has ended.
+func (p *Pipe) All() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.size
+	all := p.ring[:p.size]
+	p.ring, p.size = nil, 0
+	return all
 }
 
 // The rest is called with the lock.
