@@ -1,0 +1,259 @@
+package net
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/capability/capabilitytest"
+	"github.com/wasmjob/wasmjob/host/grants"
+)
+
+// quick are quotas of time for servers that let a guest wait.
+var quick = grants.Quotas{Connect: 100 * time.Millisecond}
+
+func TestTargets(t *testing.T) {
+	g := begin(t, Options{}, &grants.Grant{Net: []grants.Net{{Scheme: "tcp", Host: "db.example.com", Port: 5432}}})
+	for _, c := range []struct {
+		code           abi.Code
+		reason, target string
+	}{
+		{abi.ErrInvalid, "tcp://HOST:PORT", ""},
+		{abi.ErrInvalid, "tcp://HOST:PORT", "db.example.com:5432"},
+		{abi.ErrInvalid, "tcp://HOST:PORT", "unix:///run/docker.sock"},
+		{abi.ErrInvalid, "tcp://HOST:PORT", "TCP://db.example.com:5432"},
+		{abi.ErrInvalid, "tcp://HOST:PORT", "tcp://db.example.com"},
+		{abi.ErrInvalid, "tcp://HOST:PORT", "tcp://::1:5432"},
+		{abi.ErrInvalid, "port", "tcp://db.example.com:"},
+		{abi.ErrInvalid, "port", "tcp://db.example.com:0"},
+		{abi.ErrInvalid, "port", "tcp://db.example.com:65536"},
+		{abi.ErrInvalid, "port", "tcp://db.example.com:postgres"},
+		{abi.ErrInvalid, "port", "tcp://db.example.com:5432/x"},
+		{abi.ErrInvalid, "no name of a host", "tcp://user@db.example.com:5432"},
+		{abi.ErrInvalid, "no name of a host", "tcp://:5432"},
+		{abi.ErrInvalid, "punycode", "tcp://db.ex\u0430mple.com:5432"},
+		{abi.ErrInvalid, "usual form", "tcp://0x7f.1:5432"},
+		{abi.ErrInvalid, "usual form", "tcp://2130706433:5432"},
+		{abi.ErrInvalid, "usual form", "tcp://0177.0.0.1:5432"},
+		{abi.ErrTooLarge, "at most 1024", "tcp://" + strings.Repeat("a", abi.MaxTarget) + ":1"},
+		{abi.ErrDenied, "is not granted", "tcp://db.example.com:5433"},
+		{abi.ErrDenied, "is not granted", "tls://db.example.com:5432"},
+		{abi.ErrDenied, "is not granted", "tcp://other.example.com:5432"},
+	} {
+		want(t, g, g.Dial(c.target), c.code, c.reason)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	names := &capabilitytest.Names{Lookup: func(string) []netip.Addr {
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("fd00:ec2::254")}
+	}}
+	var hits atomic.Int64
+	n := listen(t, func(net.Conn) { hits.Add(1) })
+	n.Host, n.Private = "db.test", false
+	g := begin(t, Options{resolver: names.Resolver()}, &grants.Grant{Net: []grants.Net{n}})
+	h := g.Dial(targetOf(n))
+	want(t, g, g.Connected(h), abi.ErrDenied, "is not public")
+	want(t, g, g.Write(h, []byte("x")), abi.ErrDenied, "is not public")
+	if all := g.Run.Usage.All()["net"]; hits.Load() != 0 || all.Failed != 1 {
+		t.Errorf("%d connections; usage: %+v", hits.Load(), all)
+	}
+}
+
+func TestNoConnection(t *testing.T) {
+	silent := listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	silent.Scheme = "tls"
+	plain := listen(t, func(c net.Conn) { fmt.Fprint(c, "220 mail.example.com ESMTP\r\n"); c.Close() })
+	plain.Scheme = "tls"
+	closed := listen(t, func(net.Conn) {})
+	closed.Port = 1 // nothing listens there
+	over := make(chan struct{})
+	defer close(over)
+	names := &capabilitytest.Names{Lookup: func(name string) []netip.Addr {
+		if name == "slow.test" {
+			<-over
+		}
+		return nil
+	}}
+	slow := grants.Net{Scheme: "tcp", Host: "slow.test", Port: 1}
+	missing := grants.Net{Scheme: "tcp", Host: "missing.test", Port: 1}
+	g := begin(t, Options{resolver: names.Resolver()}, &grants.Grant{Net: []grants.Net{silent, plain, closed, slow, missing}, Quotas: quick})
+	for _, c := range []struct {
+		n      grants.Net
+		code   abi.Code
+		reason string
+	}{
+		{silent, abi.ErrTimeout, "no connection within 100ms"}, {slow, abi.ErrTimeout, "no connection within 100ms"},
+		{plain, abi.ErrUnavailable, "TLS"}, {closed, abi.ErrUnavailable, "refused"}, {missing, abi.ErrUnavailable, "no such host"},
+	} {
+		h := g.Dial(targetOf(c.n))
+		g.Call("job_v1_io.write", nil, []byte("too early"), h)
+		want(t, g, g.Connected(h), c.code, c.reason)
+		_, code := g.ReadAll(h)
+		want(t, g, int64(code), c.code, c.reason)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	web := httptest.NewTLSServer(nil) // for its certificate
+	defer web.Close()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: web.TLS.Certificates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			echo(c)
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-over })
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	names := &capabilitytest.Names{Lookup: func(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} }}
+	good := grants.Net{Scheme: "tls", Host: "example.com", Port: uint16(l.Addr().(*net.TCPAddr).Port), Private: true, CA: ca}
+	other, unknown := good, good
+	other.Host = "example.org"
+	unknown.Host, unknown.CA = "127.0.0.1", ""
+	g := begin(t, Options{resolver: names.Resolver()}, &grants.Grant{Net: []grants.Net{good, other, unknown}})
+	h := g.Dial(targetOf(good))
+	g.Write(h, []byte("hello"))
+	g.Finish(h)
+	if all, code := g.ReadAll(h); code != 0 || string(all) != "hello" {
+		t.Errorf("%q, %d: %s", all, code, g.Error(h))
+	}
+	want(t, g, g.Connected(g.Dial(targetOf(other))), abi.ErrUnavailable, "not example.org")
+	want(t, g, g.Connected(g.Dial(targetOf(unknown))), abi.ErrUnavailable, "certificate")
+}
+
+func TestQuotas(t *testing.T) {
+	endless := listen(t, func(c net.Conn) {
+		for {
+			if _, err := c.Write(make([]byte, 4096)); err != nil {
+				return
+			}
+		}
+	})
+	g := begin(t, Options{}, &grants.Grant{Net: []grants.Net{endless}, Quotas: grants.Quotas{Received: 1 << 20, Sent: 1 << 20, Connections: 3}})
+	h := g.Dial(targetOf(endless))
+	all, code := g.ReadAll(h)
+	want(t, g, int64(code), abi.ErrQuota, "may receive 1048576 bytes")
+	if len(all) > 1<<20 {
+		t.Errorf("the guest got %d bytes", len(all))
+	}
+	h = g.Dial(targetOf(endless))
+	want(t, g, g.Write(h, make([]byte, 2<<20)), abi.ErrQuota, "may send 1048576 bytes")
+	want(t, g, g.Connected(h), abi.ErrQuota, "")
+	for range 10_000 {
+		if h := g.Dial(targetOf(endless)); h < 0 {
+			want(t, g, h, abi.ErrQuota, "3 connections")
+		} else {
+			g.CloseHandle(h)
+		}
+	}
+}
+
+// TestLost loses the item when a part has been sent: the server gets nothing of what the
+// guest writes then.
+func TestLost(t *testing.T) {
+	for name, lose := range map[string]func(*capabilitytest.Guest, *atomic.Bool){
+		"item":    func(g *capabilitytest.Guest, _ *atomic.Bool) { g.Owner.Cancel(abi.CancelLost) },
+		"session": func(_ *capabilitytest.Guest, lost *atomic.Bool) { lost.Store(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			const part = 10_000
+			came, over := make(chan struct{}), make(chan struct{})
+			var rest []byte
+			n := listen(t, func(c net.Conn) {
+				defer close(over)
+				_, _ = io.CopyN(io.Discard, c, part)
+				close(came)
+				rest, _ = io.ReadAll(c)
+			})
+			var lost atomic.Bool
+			g := begin(t, Options{MayAct: func() error {
+				if lost.Load() {
+					return errors.New("the host has lost its session")
+				}
+				return nil
+			}}, &grants.Grant{Net: []grants.Net{n}})
+			h := g.Dial(targetOf(n))
+			if code := g.Write(h, bytes.Repeat([]byte("A"), part)); code != 0 {
+				t.Fatal(g.Error(h))
+			}
+			<-came
+			lose(g, &lost)
+			g.Write(h, bytes.Repeat([]byte("B"), part))
+			g.Finish(h)
+			g.Run.Close()
+			<-over
+			if len(rest) != 0 {
+				t.Errorf("the server got %d bytes more", len(rest))
+			}
+		})
+	}
+}
+
+// TestPeerCloses has a server that closes while the guest goes on.
+func TestPeerCloses(t *testing.T) {
+	n := listen(t, func(c net.Conn) {
+		fmt.Fprint(c, "bye")
+		_ = c.(*net.TCPConn).CloseWrite()
+		_, _ = io.CopyN(io.Discard, c, 5)
+		c.Close()
+	})
+	g := begin(t, Options{}, &grants.Grant{Net: []grants.Net{n}})
+	h := g.Dial(targetOf(n))
+	if all, code := g.ReadAll(h); code != 0 || string(all) != "bye" {
+		t.Fatalf("%q, %d: %s", all, code, g.Error(h))
+	}
+	for { // until the system notices
+		code := g.Write(h, []byte("hello"))
+		if code < 0 {
+			want(t, g, code, abi.ErrUnavailable, "net: tcp://127.0.0.1")
+			break
+		}
+	}
+}
+
+// TestClosedInFlight closes runs and the instance at any moment of connections.
+func TestClosedInFlight(t *testing.T) {
+	n := listen(t, echo)
+	grant := &grants.Grant{Net: []grants.Net{n}}
+	for i := range 50 {
+		in := New(grant, Options{})
+		g := capabilitytest.NewGuest(t, grant, in.Functions())
+		for range i % 8 {
+			h := g.Dial(targetOf(n))
+			g.Call("job_v1_io.write", nil, make([]byte, i*4096), h)
+			if i%3 > 0 {
+				g.Finish(h)
+			}
+			if i%5 == 0 {
+				g.Wait(1)
+			}
+		}
+		g.Run.Close()
+		in.Close()
+	}
+}
