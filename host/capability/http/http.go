@@ -92,7 +92,7 @@ func (in *Instance) open(ctx context.Context, r *capability.Run, c *abi.Call) (i
 	if err != nil {
 		return 0, err
 	}
-	granted, err := allow(in.grant, r.Info.Job, h)
+	granted, err := in.grant.AllowHTTP(h.method, h.url)
 	if err != nil {
 		return 0, capability.Fail(abi.ErrDenied, "%v", err)
 	}

@@ -97,7 +97,7 @@ func (in *Instance) dial(ctx context.Context, r *capability.Run, c *abi.Call) (i
 	if err != nil {
 		return 0, err
 	}
-	granted, err := allow(in.grant, r.Info.Job, t)
+	granted, err := in.grant.AllowNet(t.scheme, t.host, t.port)
 	if err != nil {
 		return 0, capability.Fail(abi.ErrDenied, "%v", err)
 	}
