@@ -92,7 +92,9 @@ func Invoke(h Handler) int32 {
 		return int32(abi.StatusFail)
 	}
 	sc := shardingContext()
-	return int32(finish(call(&invocation{deadline: sc.Deadline}, h, sc)))
+	ctx := &invocation{deadline: sc.Deadline}
+	border.Begin(sc.RunID, sc.Fence, sc.Attempt, ctx.poll)
+	return int32(finish(call(ctx, h, sc)))
 }
 
 // call runs the handler and does not return if it panics.

@@ -6,6 +6,9 @@
 //	result := host.Run(settle)
 //	if result.Outcome != abi.OutcomeOK { ... }
 //
+// What the job may do outside is what the test grants: [Host.AllowHTTP], [Host.AllowNet],
+// Host.KV, Host.Secrets, Host.Env. Anything else is refused, as by a host.
+//
 // A guest finds its host without being handed one, and there is one of it. A
 // run is therefore alone in its process: parallel tests take turns, and a
 // handler must not start a run of its own. While a run lasts, slog's default
@@ -18,6 +21,8 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"net"
+	"net/http"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -49,6 +54,13 @@ type Host struct {
 	// Offset is the committed offset; nil if none ever was. A run that
 	// commits changes it, so that the next run with this host goes on there.
 	Offset []byte
+	// KV is the committed key/value state of the item; nil refuses it to the job. A run
+	// that commits replaces it.
+	KV map[string][]byte
+	// Secrets are granted to the job by name: to be read, and in headers of requests.
+	Secrets map[string]string
+	// Env are the environment variables that package sdk/env finds.
+	Env map[string]string
 	// LogLevel is the lowest level that the host logs. The zero value is
 	// slog.LevelInfo.
 	LogLevel slog.Level
@@ -56,8 +68,8 @@ type Host struct {
 	// with the number of the question in this run, from 1; nil never
 	// cancels. See also [Host.Cancel]. It must not call the host.
 	OnCancelled func(question int) abi.Cancel
-	// OnCommit is asked before an offset is made durable, by CommitOffset or
-	// after a batch; anything but abi.OK refuses it. It must not call the
+	// OnCommit is asked before an offset, or key/value state with the offset as
+	// it is, is made durable, by CommitOffset or after a batch; anything but abi.OK refuses it. It must not call the
 	// host.
 	OnCommit func(offset []byte) abi.Code
 
@@ -73,6 +85,10 @@ type Host struct {
 	names     map[string]bool // of metrics
 	progress  []Progress
 	commits   int
+	stagedKV  map[string][]byte // nil: nothing is staged
+	routes    map[string]http.RoundTripper
+	dials     map[string]func() (net.Conn, error)
+	outside   *outside // of the run
 }
 
 // Context is all that a host says about an invocation: the fields of
@@ -189,6 +205,9 @@ func (h *Host) Cancel(reason abi.Cancel) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.cancel = reason
+	if h.outside != nil {
+		h.outside.wakeUp()
+	}
 }
 
 // Logs returns what was logged so far, over all runs of this host.
@@ -251,7 +270,8 @@ func (h *Host) begin() {
 	defer h.mu.Unlock()
 	h.context = h.defaults()
 	h.questions, h.reason = 0, ""
-	h.staged, h.isStaged = nil, false
+	h.staged, h.isStaged, h.stagedKV = nil, false, nil
+	h.outside = newOutside(h.context.JobName)
 }
 
 func (h *Host) defaults() Context {
@@ -298,6 +318,7 @@ func trapError(r any) error {
 
 // end classifies how the run ended and commits what it staged.
 func (h *Host) end(status int32, err error) abi.Result {
+	h.outside.close()
 	h.mu.Lock()
 	result := abi.Result{Status: abi.Status(status), Message: h.reason, Err: err, Offset: slices.Clone(h.staged), Staged: h.isStaged}
 	h.mu.Unlock()
@@ -331,19 +352,26 @@ func (h *Host) end(status int32, err error) abi.Result {
 func (h *Host) commitStaged() abi.Code {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.isStaged {
+	if !h.isStaged && h.stagedKV == nil {
 		return abi.OK
 	}
 	if h.cancel == abi.CancelLost {
 		return abi.ErrConflict
 	}
+	offset := h.Offset
+	if h.isStaged {
+		offset = append([]byte{}, h.staged...)
+	}
 	if h.OnCommit != nil {
-		if code := h.OnCommit(slices.Clone(h.staged)); code != abi.OK {
+		if code := h.OnCommit(slices.Clone(offset)); code != abi.OK {
 			return code
 		}
 	}
-	h.Offset = append([]byte{}, h.staged...)
-	h.staged, h.isStaged = nil, false
+	h.Offset = offset
+	if h.stagedKV != nil {
+		h.KV = h.stagedKV
+	}
+	h.staged, h.isStaged, h.stagedKV = nil, false, nil
 	h.commits++
 	return abi.OK
 }

@@ -145,12 +145,17 @@ func (p program) load(t *testing.T, h **Host) *runtime {
 		}
 	})
 	wasi_snapshot_preview1.MustInstantiate(t.Context(), r)
-	b := r.NewHostModuleBuilder(abi.Module)
-	for _, f := range abi.Imports() {
-		b.NewFunctionBuilder().WithGoModuleFunction(implementation(t, h, f), types(f.Type.Params), types(f.Type.Results)).Export(f.Name)
+	builders := make(map[string]wazero.HostModuleBuilder)
+	for _, f := range slices.Concat(abi.Imports(), abi.CapabilityImports()) {
+		if builders[f.Module] == nil {
+			builders[f.Module] = r.NewHostModuleBuilder(f.Module)
+		}
+		builders[f.Module].NewFunctionBuilder().WithGoModuleFunction(implementation(t, h, f), types(f.Type.Params), types(f.Type.Results)).Export(f.Name)
 	}
-	if _, err := b.Instantiate(t.Context()); err != nil {
-		t.Fatal(err)
+	for _, b := range builders {
+		if _, err := b.Instantiate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	compiled, err := r.CompileModule(t.Context(), p.module)
 	if err != nil {
@@ -171,7 +176,7 @@ func types(list []abi.ValueType) []api.ValueType {
 // its row in package abi.
 func implementation(t *testing.T, h **Host, f abi.Import) api.GoModuleFunction {
 	t.Helper()
-	name := ""
+	name := map[string]string{abi.ModuleIO: "IO", abi.ModuleHTTP: "HTTP", abi.ModuleNet: "Net", abi.ModuleKV: "KV", abi.ModuleEnv: "Env"}[f.Module]
 	for part := range strings.SplitSeq(f.Name, "_") {
 		name += strings.ToUpper(part[:1]) + part[1:]
 	}

@@ -9,6 +9,7 @@ import (
 	"go/format"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,14 +80,14 @@ type function struct {
 
 func functions() []function {
 	var list []function
-	for _, f := range abi.Imports() {
-		g := function{Import: f}
+	for _, f := range slices.Concat(abi.Imports(), abi.CapabilityImports()) {
+		g := function{Import: f, name: prefixes[f.Module]}
 		for part := range strings.SplitSeq(f.Name, "_") {
-			g.name += strings.ToUpper(part[:1]) + part[1:]
+			g.name += capital(part)
 		}
 		var params, args []string
 		for _, p := range f.Params {
-			params, args = append(params, p.Name+" "+goTypes[p.Kind]), append(args, p.Name)
+			params, args = append(params, camel(p.Name)+" "+goTypes[p.Kind]), append(args, camel(p.Name))
 		}
 		g.params, g.args = strings.Join(params, ", "), strings.Join(args, ", ")
 		g.result = map[abi.Answer]string{abi.NoAnswer: "", abi.AnswerFlag: " bool", abi.AnswerValue: " int64"}[f.Answer]
@@ -106,14 +107,27 @@ var goTypes = map[abi.Kind]string{
 // answers is what the results mean, in the comments of the border and in the docs.
 var answers = map[abi.Answer]string{
 	abi.NoAnswer: "", abi.AnswerCode: "a code", abi.AnswerLength: "the length or a code", abi.AnswerValue: "the value or a code",
-	abi.AnswerFlag: "1 or 0", abi.AnswerCancel: "a reason or a code",
+	abi.AnswerFlag: "1 or 0", abi.AnswerCancel: "a reason or a code", abi.AnswerCount: "a number or a code", abi.AnswerHandle: "a handle or a code",
+}
+
+// prefixes are what the names of the functions begin with, by the module of the import.
+var prefixes = map[string]string{
+	abi.ModuleIO: "IO", abi.ModuleHTTP: "HTTP", abi.ModuleNet: "Net", abi.ModuleKV: "KV", abi.ModuleEnv: "Env",
 }
 
 func (f *function) comment() string {
 	if a := answers[f.Answer]; a != "" {
-		return fmt.Sprintf("// %s is the import %s: %s.\n", f.name, f.Name, a)
+		return fmt.Sprintf("// %s is the import %s: %s.\n", f.name, f.full(), a)
 	}
-	return fmt.Sprintf("// %s is the import %s.\n", f.name, f.Name)
+	return fmt.Sprintf("// %s is the import %s.\n", f.name, f.full())
+}
+
+// full is the name of the import, with its module if that is a capability.
+func (f *function) full() string {
+	if f.Module == abi.Module {
+		return f.Name
+	}
+	return f.Module + "." + f.Name
 }
 
 func hostInterface() string {
@@ -153,13 +167,13 @@ func guest() string {
 		var params, args []string
 		for _, p := range f.Params {
 			if p.Kind != abi.KindBytes && p.Kind != abi.KindBuffer {
-				params, args = append(params, p.Name+" "+goTypes[p.Kind]), append(args, p.Name)
+				params, args = append(params, camel(p.Name)+" "+goTypes[p.Kind]), append(args, camel(p.Name))
 				continue
 			}
 			params = append(params, p.Name+" unsafe.Pointer", p.Name+"Len uint32")
 			args = append(args, fmt.Sprintf("unsafe.Pointer(unsafe.SliceData(%s))", p.Name), "uint32(len("+p.Name+"))")
 		}
-		direct := fmt.Sprintf("\n//go:wasmimport %s %s\n//go:noescape\nfunc ", abi.Module, f.Name)
+		direct := fmt.Sprintf("\n//go:wasmimport %s %s\n//go:noescape\nfunc ", f.Module, f.Name)
 		if len(params) == len(f.Params) {
 			fmt.Fprintf(&b, "\n%s//%s%s(%s)%s\n", f.comment(), direct, f.name, f.params, f.result)
 			continue
@@ -177,31 +191,53 @@ func guest() string {
 var codeNames = map[abi.Code]string{
 	abi.ErrInvalid: "ErrInvalid", abi.ErrNotFound: "ErrNotFound", abi.ErrDenied: "ErrDenied", abi.ErrTooLarge: "ErrTooLarge",
 	abi.ErrQuota: "ErrQuota", abi.ErrUnavailable: "ErrUnavailable", abi.ErrConflict: "ErrConflict", abi.ErrCancelled: "ErrCancelled",
-	abi.ErrUnsupported: "ErrUnsupported", abi.ErrTimeout: "ErrTimeout", abi.ErrInternal: "ErrInternal",
+	abi.ErrUnsupported: "ErrUnsupported", abi.ErrTimeout: "ErrTimeout", abi.ErrInternal: "ErrInternal", abi.ErrAgain: "ErrAgain",
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
+// camel is a name of the table as Go writes it.
+func camel(s string) string {
+	parts := strings.Split(s, "_")
+	for i := range parts[1:] {
+		parts[i+1] = capital(parts[i+1])
+	}
+	return strings.Join(parts, "")
+}
+
 func docs() string {
 	phases := map[abi.Phase]string{abi.PhaseAny: "always", abi.PhaseRun: "after initialisation", abi.PhaseItem: "after initialisation, not in listeners"}
 	var b strings.Builder
-	b.WriteString("| Import | What it does | When | Answer | Codes | Limits |\n| --- | --- | --- | --- | --- | --- |\n")
+	module := ""
 	for _, f := range functions() {
-		var params, codes []string
-		for _, p := range f.Params {
-			params = append(params, p.Name)
-			switch p.Kind {
-			case abi.KindText, abi.KindBytes:
-				params = append(params, p.Name+"_len")
-			case abi.KindBuffer:
-				params = append(params, p.Name+"_limit")
+		if f.Module != module {
+			if module != "" {
+				fmt.Fprintf(&b, "\n`%s`, once it is granted:\n\n", f.Module)
 			}
+			module = f.Module
+			b.WriteString("| Import | What it does | When | Answer | Codes | Limits |\n| --- | --- | --- | --- | --- | --- |\n")
 		}
+		var codes []string
 		for _, c := range f.Codes {
 			codes = append(codes, "`"+codeNames[c]+"`")
 		}
-		fmt.Fprintf(&b, "| `%s(%s)` `%s` | %s | %s | %s | %s | %s |\n", f.Name, strings.Join(params, ", "), f.Type, capital(f.Does),
+		fmt.Fprintf(&b, "| `%s(%s)` `%s` | %s | %s | %s | %s | %s |\n", f.Name, strings.Join(flat(f.Params), ", "), f.Type, capital(f.Does),
 			phases[f.During], answers[f.Answer], strings.Join(codes, ", "), f.Cost)
 	}
 	return b.String()
+}
+
+// flat are the names of the parameters as other languages have them.
+func flat(params []abi.Param) []string {
+	var names []string
+	for _, p := range params {
+		names = append(names, p.Name)
+		switch p.Kind {
+		case abi.KindText, abi.KindBytes:
+			names = append(names, p.Name+"_len")
+		case abi.KindBuffer:
+			names = append(names, p.Name+"_limit")
+		}
+	}
+	return names
 }

@@ -16,4 +16,21 @@ type Host interface {
 	OffsetSet(offset []byte) int32
 	OffsetCommit() int32
 	Cancelled() int32
+	IORead(handle int32, buf []byte) int32
+	IOWrite(handle int32, data []byte) int32
+	IOFinish(handle int32) int32
+	IOClose(handle int32) int32
+	IOWait(timeoutMs int32) int32
+	IOError(handle int32, buf []byte) int32
+	HTTPOpen(head []byte) int32
+	HTTPStatus(handle int32) int32
+	HTTPHeaders(handle int32, buf []byte) int32
+	NetDial(target string) int32
+	KVGet(key string, buf []byte) int32
+	KVSet(key string, value []byte) int32
+	KVDelete(key string) int32
+	KVList(prefix string, buf []byte) int32
+	KVIncrement(key string, by int64) int64
+	EnvGet(name string, buf []byte) int32
+	EnvSecret(name string, buf []byte) int32
 }

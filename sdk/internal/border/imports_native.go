@@ -60,3 +60,88 @@ func OffsetCommit() int32 {
 func Cancelled() int32 {
 	return number(abi.PhaseRun, func(h Host) int32 { return h.Cancelled() })
 }
+
+// IORead is the import job_v1_io.read: a number or a code.
+func IORead(handle int32, buf []byte) int32 {
+	return number(abi.PhaseRun, func(h Host) int32 { return h.IORead(handle, buf) })
+}
+
+// IOWrite is the import job_v1_io.write: a number or a code.
+func IOWrite(handle int32, data []byte) int32 {
+	return number(abi.PhaseRun, func(h Host) int32 { return h.IOWrite(handle, data) })
+}
+
+// IOFinish is the import job_v1_io.finish: a code.
+func IOFinish(handle int32) int32 {
+	return number(abi.PhaseRun, func(h Host) int32 { return h.IOFinish(handle) })
+}
+
+// IOClose is the import job_v1_io.close: a code.
+func IOClose(handle int32) int32 {
+	return number(abi.PhaseRun, func(h Host) int32 { return h.IOClose(handle) })
+}
+
+// IOWait is the import job_v1_io.wait: a handle or a code.
+func IOWait(timeoutMs int32) int32 {
+	return number(abi.PhaseRun, func(h Host) int32 { return h.IOWait(timeoutMs) })
+}
+
+// IOError is the import job_v1_io.error: the length or a code.
+func IOError(handle int32, buf []byte) int32 {
+	return number(abi.PhaseRun, func(h Host) int32 { return h.IOError(handle, buf) })
+}
+
+// HTTPOpen is the import job_v1_http.open: a handle or a code.
+func HTTPOpen(head []byte) int32 {
+	return number(abi.PhaseRun, func(h Host) int32 { return h.HTTPOpen(head) })
+}
+
+// HTTPStatus is the import job_v1_http.status: a number or a code.
+func HTTPStatus(handle int32) int32 {
+	return number(abi.PhaseRun, func(h Host) int32 { return h.HTTPStatus(handle) })
+}
+
+// HTTPHeaders is the import job_v1_http.headers: the length or a code.
+func HTTPHeaders(handle int32, buf []byte) int32 {
+	return number(abi.PhaseRun, func(h Host) int32 { return h.HTTPHeaders(handle, buf) })
+}
+
+// NetDial is the import job_v1_net.dial: a handle or a code.
+func NetDial(target string) int32 {
+	return number(abi.PhaseRun, func(h Host) int32 { return h.NetDial(target) })
+}
+
+// KVGet is the import job_v1_kv.get: the length or a code.
+func KVGet(key string, buf []byte) int32 {
+	return number(abi.PhaseItem, func(h Host) int32 { return h.KVGet(key, buf) })
+}
+
+// KVSet is the import job_v1_kv.set: a code.
+func KVSet(key string, value []byte) int32 {
+	return number(abi.PhaseItem, func(h Host) int32 { return h.KVSet(key, value) })
+}
+
+// KVDelete is the import job_v1_kv.delete: a code.
+func KVDelete(key string) int32 {
+	return number(abi.PhaseItem, func(h Host) int32 { return h.KVDelete(key) })
+}
+
+// KVList is the import job_v1_kv.list: the length or a code.
+func KVList(prefix string, buf []byte) int32 {
+	return number(abi.PhaseItem, func(h Host) int32 { return h.KVList(prefix, buf) })
+}
+
+// KVIncrement is the import job_v1_kv.increment: the value or a code.
+func KVIncrement(key string, by int64) int64 {
+	return number(abi.PhaseItem, func(h Host) int64 { return h.KVIncrement(key, by) })
+}
+
+// EnvGet is the import job_v1_env.get: the length or a code.
+func EnvGet(name string, buf []byte) int32 {
+	return number(abi.PhaseRun, func(h Host) int32 { return h.EnvGet(name, buf) })
+}
+
+// EnvSecret is the import job_v1_env.secret: the length or a code.
+func EnvSecret(name string, buf []byte) int32 {
+	return number(abi.PhaseRun, func(h Host) int32 { return h.EnvSecret(name, buf) })
+}

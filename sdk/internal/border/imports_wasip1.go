@@ -81,3 +81,135 @@ func OffsetCommit() int32
 //go:wasmimport job_v1 cancelled
 //go:noescape
 func Cancelled() int32
+
+//go:wasmimport job_v1_io read
+//go:noescape
+func importIORead(handle int32, buf unsafe.Pointer, bufLen uint32) int32
+
+// IORead is the import job_v1_io.read: a number or a code.
+func IORead(handle int32, buf []byte) int32 {
+	return importIORead(handle, unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
+}
+
+//go:wasmimport job_v1_io write
+//go:noescape
+func importIOWrite(handle int32, data unsafe.Pointer, dataLen uint32) int32
+
+// IOWrite is the import job_v1_io.write: a number or a code.
+func IOWrite(handle int32, data []byte) int32 {
+	return importIOWrite(handle, unsafe.Pointer(unsafe.SliceData(data)), uint32(len(data)))
+}
+
+// IOFinish is the import job_v1_io.finish: a code.
+//
+//go:wasmimport job_v1_io finish
+//go:noescape
+func IOFinish(handle int32) int32
+
+// IOClose is the import job_v1_io.close: a code.
+//
+//go:wasmimport job_v1_io close
+//go:noescape
+func IOClose(handle int32) int32
+
+// IOWait is the import job_v1_io.wait: a handle or a code.
+//
+//go:wasmimport job_v1_io wait
+//go:noescape
+func IOWait(timeoutMs int32) int32
+
+//go:wasmimport job_v1_io error
+//go:noescape
+func importIOError(handle int32, buf unsafe.Pointer, bufLen uint32) int32
+
+// IOError is the import job_v1_io.error: the length or a code.
+func IOError(handle int32, buf []byte) int32 {
+	return importIOError(handle, unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
+}
+
+//go:wasmimport job_v1_http open
+//go:noescape
+func importHTTPOpen(head unsafe.Pointer, headLen uint32) int32
+
+// HTTPOpen is the import job_v1_http.open: a handle or a code.
+func HTTPOpen(head []byte) int32 {
+	return importHTTPOpen(unsafe.Pointer(unsafe.SliceData(head)), uint32(len(head)))
+}
+
+// HTTPStatus is the import job_v1_http.status: a number or a code.
+//
+//go:wasmimport job_v1_http status
+//go:noescape
+func HTTPStatus(handle int32) int32
+
+//go:wasmimport job_v1_http headers
+//go:noescape
+func importHTTPHeaders(handle int32, buf unsafe.Pointer, bufLen uint32) int32
+
+// HTTPHeaders is the import job_v1_http.headers: the length or a code.
+func HTTPHeaders(handle int32, buf []byte) int32 {
+	return importHTTPHeaders(handle, unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
+}
+
+// NetDial is the import job_v1_net.dial: a handle or a code.
+//
+//go:wasmimport job_v1_net dial
+//go:noescape
+func NetDial(target string) int32
+
+//go:wasmimport job_v1_kv get
+//go:noescape
+func importKVGet(key string, buf unsafe.Pointer, bufLen uint32) int32
+
+// KVGet is the import job_v1_kv.get: the length or a code.
+func KVGet(key string, buf []byte) int32 {
+	return importKVGet(key, unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
+}
+
+//go:wasmimport job_v1_kv set
+//go:noescape
+func importKVSet(key string, value unsafe.Pointer, valueLen uint32) int32
+
+// KVSet is the import job_v1_kv.set: a code.
+func KVSet(key string, value []byte) int32 {
+	return importKVSet(key, unsafe.Pointer(unsafe.SliceData(value)), uint32(len(value)))
+}
+
+// KVDelete is the import job_v1_kv.delete: a code.
+//
+//go:wasmimport job_v1_kv delete
+//go:noescape
+func KVDelete(key string) int32
+
+//go:wasmimport job_v1_kv list
+//go:noescape
+func importKVList(prefix string, buf unsafe.Pointer, bufLen uint32) int32
+
+// KVList is the import job_v1_kv.list: the length or a code.
+func KVList(prefix string, buf []byte) int32 {
+	return importKVList(prefix, unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
+}
+
+// KVIncrement is the import job_v1_kv.increment: the value or a code.
+//
+//go:wasmimport job_v1_kv increment
+//go:noescape
+func KVIncrement(key string, by int64) int64
+
+//go:wasmimport job_v1_env get
+//go:noescape
+func importEnvGet(name string, buf unsafe.Pointer, bufLen uint32) int32
+
+// EnvGet is the import job_v1_env.get: the length or a code.
+func EnvGet(name string, buf []byte) int32 {
+	return importEnvGet(name, unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
+}
+
+//go:wasmimport job_v1_env secret
+//go:noescape
+func importEnvSecret(name string, buf unsafe.Pointer, bufLen uint32) int32
+
+// EnvSecret is the import job_v1_env.secret: the length or a code.
+func EnvSecret(name string, buf []byte) int32 {
+	return importEnvSecret(name, unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
+}

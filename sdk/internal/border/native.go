@@ -28,8 +28,10 @@ type invocation struct {
 func Enter(h Host, phase abi.Phase) (leave func()) {
 	running.Lock()
 	current.Store(&invocation{h, phase})
+	run.Store(nil)
 	return func() {
 		current.Store(nil)
+		run.Store(nil)
 		running.Unlock()
 	}
 }
