@@ -47,8 +47,15 @@ func guest(t *testing.T, name string) program {
 // build compiles a package for wasip1 and returns the module.
 func build(t *testing.T, pkg string, flags ...string) []byte {
 	t.Helper()
+	return buildIn(t, ".", pkg, flags...)
+}
+
+// buildIn is build for the module that a folder is in.
+func buildIn(t *testing.T, dir, pkg string, flags ...string) []byte {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "guest.wasm")
 	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build", "-trimpath", "-o", file}, flags...), pkg)...)
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, out)
