@@ -121,14 +121,14 @@ func finish(err error) abi.Status {
 	if err == nil {
 		return abi.StatusOK
 	}
-	border.SetError(err.Error())
+	border.SetError(explained(err.Error()))
 	return statusOf(err, Cancelled())
 }
 
 // trap reports a panic and ends the guest. It is called by the deferred
 // function that recovered it.
 func trap(r any) {
-	message := "panic: " + fmt.Sprint(r)
+	message := "panic: " + explained(fmt.Sprint(r))
 	if at := origin(); at != "" {
 		message += ", at " + at
 	}

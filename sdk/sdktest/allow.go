@@ -88,13 +88,18 @@ func (h *Host) withSecrets(value string) (string, error) {
 	}), err
 }
 
-// addHeaders adds what the host adds, unless the job has set it.
-func (h *Host) addHeaders(header http.Header) {
+// addHeaders adds what the host adds to the nth request of a run, unless the job has
+// set it.
+func (h *Host) addHeaders(header http.Header, n int) {
 	h.mu.Lock()
 	c := h.context
 	h.mu.Unlock()
+	key := c.RunID // one request, one key: if the run is tried again its requests have the same
+	if n > 1 {
+		key += "-" + strconv.Itoa(n)
+	}
 	for name, value := range map[string]string{
-		"Idempotency-Key": c.RunID, "Wasmjob-Fence": strconv.FormatInt(c.Fence, 10), "Traceparent": c.Traceparent, "User-Agent": "wasmjob",
+		"Idempotency-Key": key, "Wasmjob-Fence": strconv.FormatInt(c.Fence, 10), "Traceparent": c.Traceparent, "User-Agent": "wasmjob",
 	} {
 		if _, set := header[name]; !set && value != "" {
 			header.Set(name, value)

@@ -222,3 +222,23 @@ func TestCompiledListeners(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// TestHints: what a guest cannot do by itself fails with a reason that helps.
+func TestHints(t *testing.T) {
+	t.Parallel()
+	var h *Host
+	rt := guest(t, "alone").load(t, &h)
+	for parameter, hint := range map[string]string{
+		"get":   `Connection reset by peer (guests have no sockets: import _ "github.com/wasmjob/wasmjob/sdk/nethttp"`,
+		"dial":  `as text: dial tcp 10.0.0.1:80: address 10.0.0.1:80: connect: Connection refused (guests have no sockets`,
+		"file":  "open /data/orders.csv: Bad file number (nothing is mounted at this path",
+		"panic": "panic: open /data/orders.csv: Bad file number (nothing is mounted at this path",
+	} {
+		h = &Host{Context: Context{JobParameter: parameter}}
+		g := rt.instance(t, io.Discard)
+		h.begin()
+		if r := h.item(export(t, g, abi.ExportExecute)); !strings.Contains(r.Message, hint) {
+			t.Errorf("%s: %s, want %s", parameter, r.Message, hint)
+		}
+	}
+}

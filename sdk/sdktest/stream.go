@@ -245,8 +245,9 @@ func (i imports) HTTPOpen(head []byte) int32 {
 			req.Header.Add(name, value)
 		}
 	}
-	i.h.addHeaders(req.Header)
 	return o.open(func(s *stream) {
+		o.sent++
+		i.h.addHeaders(req.Header, o.sent)
 		s.connected = true
 		o.pumps.Go(func() { s.request(req.WithContext(s.ctx), trip) })
 	})
