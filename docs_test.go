@@ -1,6 +1,8 @@
 package wasmjob_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"go/ast"
 	"go/token"
 	"os"
@@ -446,5 +448,67 @@ func TestFlawsInDocs(t *testing.T) {
 	}
 	if len(rows) != 26 {
 		t.Errorf("found %d flaws, expected 26: the page is not read as it is written", len(rows))
+	}
+}
+
+// clients is the module of the programs that need client libraries.
+const clients = "sdk/net/testdata/clients"
+
+// TestProgramsInDocs: the Go programs of the pages compile as jobs.
+func TestProgramsInDocs(t *testing.T) {
+	t.Parallel()
+	root, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, name := range []string{"README.md", "docs/writing-jobs.md"} {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range codeBlock.FindAllStringSubmatch(string(data), -1) {
+			if m[1] != "go" || !strings.Contains(m[2], "\nfunc main() {}\n") {
+				continue
+			}
+			found++
+			t.Run(fmt.Sprintf("%s_%d", filepath.Base(name), found), func(t *testing.T) {
+				t.Parallel()
+				compiles(t, root, m[2])
+			})
+		}
+	}
+	if found < 6 {
+		t.Errorf("found %d programs only: the pages are not read as they are written", found)
+	}
+}
+
+// compiles builds a program in a folder that is not there: a go.mod is above it.
+func compiles(t *testing.T, root, program string) {
+	t.Helper()
+	dir := root
+	if strings.Contains(program, "jackc/pgx") {
+		dir = filepath.Join(root, filepath.FromSlash(clients))
+	}
+	written := filepath.Join(t.TempDir(), "main.go")
+	overlay := filepath.Join(t.TempDir(), "overlay.json")
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(dir, "program", "main.go"): written}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range map[string][]byte{written: []byte(program), overlay: replace} {
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(t.TempDir(), "program.wasm")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildmode=c-shared", "-overlay", overlay, "-o", out, "./program")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	if b, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, b, program)
+	}
+	if info, err := os.Stat(out); err == nil {
+		t.Logf("%.1f MB", float64(info.Size())/1e6)
 	}
 }

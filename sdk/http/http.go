@@ -1,5 +1,5 @@
 // Package http sends requests through the host, without net/http: a module stays near
-// 3.5 MB. Code that needs net/http itself imports package sdk/nethttp instead.
+// 4 MB. Code that needs net/http itself imports package sdk/nethttp instead.
 //
 // A request goes where the operator's grants allow it, and is refused with ErrDenied
 // elsewhere. TLS, the pool of connections, compression and the checks of addresses are

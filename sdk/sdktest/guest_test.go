@@ -19,6 +19,15 @@ import (
 	flow "github.com/wasmjob/wasmjob/sdk/testdata/guests/flow/handler"
 )
 
+// capabilities are all of their imports, with their modules.
+func capabilities() []string {
+	var names []string
+	for _, f := range abi.CapabilityImports() {
+		names = append(names, f.Module+"."+f.Name)
+	}
+	return names
+}
+
 // TestExportsAndImports: a module has the exports of the packages that it
 // imports and the host functions that it can reach, no more.
 func TestExportsAndImports(t *testing.T) {
@@ -33,6 +42,7 @@ func TestExportsAndImports(t *testing.T) {
 		{"behave", []string{abi.ExportExecute}, []string{"metric", "progress", "offset_commit", "offset_get", "offset_set"}},
 		{"flow", []string{abi.ExportFetch, abi.ExportProcess}, []string{"offset_get", "offset_set"}},
 		{"listeners", []string{abi.ExportExecute, abi.ExportBefore, abi.ExportAfter, abi.ExportBeforeOnce, abi.ExportAfterOnce}, nil},
+		{"outside", []string{abi.ExportExecute}, append(capabilities(), "metric")},
 	} {
 		t.Run(test.guest, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +56,10 @@ func TestExportsAndImports(t *testing.T) {
 			}
 			want = nil
 			for _, name := range slices.Concat(always, test.imports) {
-				want = append(want, abi.Module+"."+name)
+				if !strings.Contains(name, ".") {
+					name = abi.Module + "." + name
+				}
+				want = append(want, name)
 			}
 			slices.Sort(want)
 			imports = slices.DeleteFunc(imports, func(name string) bool { return strings.HasPrefix(name, abi.ModuleWASI+".") })

@@ -22,7 +22,7 @@ type outside struct {
 	changed *sync.Cond // of a stream; for the pumps
 	streams map[int32]*stream
 	next    int32
-	sent    int           // requests
+	sent    int // requests
 	ready   []*stream
 	last    string        // why the newest call that failed did
 	asked   bool          // the guest knows that it is being cancelled

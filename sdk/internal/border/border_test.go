@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"go/format"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -41,6 +42,21 @@ func TestDocs(t *testing.T) {
 		t.Fatal("there is no place for the table")
 	}
 	compare(t, file, had, table.ReplaceAll(had, []byte("${1}"+strings.ReplaceAll(docs(), "$", "$$")+"${2}")))
+}
+
+// TestHeader: C finds the same in sdk/c/wasmjob.h, before what is written by hand.
+func TestHeader(t *testing.T) {
+	t.Parallel()
+	const file = "../../c/wasmjob.h"
+	had, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	imports := regexp.MustCompile(`(?s)(/\* imports \*/\n).*(/\* end \*/)`)
+	if !imports.Match(had) {
+		t.Fatal("there is no place for the imports")
+	}
+	compare(t, file, had, imports.ReplaceAll(had, []byte("${1}"+header()+"${2}")))
 }
 
 func source(t *testing.T, file, text string) {
@@ -191,7 +207,7 @@ func guest() string {
 var codeNames = map[abi.Code]string{
 	abi.ErrInvalid: "ErrInvalid", abi.ErrNotFound: "ErrNotFound", abi.ErrDenied: "ErrDenied", abi.ErrTooLarge: "ErrTooLarge",
 	abi.ErrQuota: "ErrQuota", abi.ErrUnavailable: "ErrUnavailable", abi.ErrConflict: "ErrConflict", abi.ErrCancelled: "ErrCancelled",
-	abi.ErrUnsupported: "ErrUnsupported", abi.ErrTimeout: "ErrTimeout", abi.ErrInternal: "ErrInternal", abi.ErrAgain: "ErrAgain",
+	abi.ErrUnsupported: "ErrUnsupported", abi.ErrTimeout: "ErrTimeout", abi.ErrInternal: "ErrInternal", abi.ErrAgain: "ErrAgain", abi.ErrState: "ErrState",
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
@@ -240,4 +256,74 @@ func flat(params []abi.Param) []string {
 		}
 	}
 	return names
+}
+
+// header are the imports and their numbers in C.
+func header() string {
+	var b strings.Builder
+	b.WriteString("\n/* Codes: what a function answers instead of a result. */\nenum {\n")
+	for _, code := range sortedCodes() {
+		fmt.Fprintf(&b, "  JOB_%s = %d,\n", constant(codeNames[code]), code)
+	}
+	b.WriteString("};\n\n/* Statuses: what a job returns. 64 to 255 are failures of its own. */\nenum {\n")
+	for _, s := range []struct {
+		name  string
+		value abi.Status
+	}{{"OK", abi.StatusOK}, {"FAIL", abi.StatusFail}, {"RETRY", abi.StatusRetry}, {"CANCELLED", abi.StatusCancelled}} {
+		fmt.Fprintf(&b, "  JOB_%s = %d,\n", s.name, s.value)
+	}
+	b.WriteString("};\n\n/* Fields of job_ctx_str and job_ctx_int. */\nenum {\n")
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"JOB_NAME", abi.CtxJobName}, {"TASK_ID", abi.CtxTaskID}, {"ITEM_PARAMETER", abi.CtxItemParameter}, {"JOB_PARAMETER", abi.CtxJobParameter},
+		{"PLUGIN_CONFIG", abi.CtxPluginConfig}, {"TRACEPARENT", abi.CtxTraceparent}, {"HOST_INFO", abi.CtxHostInfo}, {"RUN_ID", abi.CtxRunID},
+		{"SOURCE", abi.CtxSource}, {"TOTAL_COUNT", abi.CtxTotalCount}, {"ITEM", abi.CtxItem}, {"FIRE_TIME", abi.CtxFireTime},
+		{"PREVIOUS_FIRE", abi.CtxPreviousFire}, {"NEXT_FIRE", abi.CtxNextFire}, {"ATTEMPT", abi.CtxAttempt}, {"DEADLINE", abi.CtxDeadline},
+		{"FENCE", abi.CtxFence}, {"FETCH_DATA_COUNT", abi.CtxFetchDataCount},
+	} {
+		fmt.Fprintf(&b, "  JOB_CTX_%s = %d,\n", f.name, f.value)
+	}
+	b.WriteString("};\n")
+	types := map[abi.Kind]string{
+		abi.KindInt32: "int32_t ", abi.KindUint32: "uint32_t ", abi.KindInt64: "int64_t ",
+		abi.KindText: "const char *", abi.KindBytes: "const void *", abi.KindBuffer: "void *",
+	}
+	module := ""
+	for _, f := range functions() {
+		if f.Module != module {
+			module = f.Module
+			fmt.Fprintf(&b, "\n/* %s */\n", module)
+		}
+		var params []string
+		for _, p := range f.Params {
+			params = append(params, types[p.Kind]+p.Name)
+			if names := flat([]abi.Param{p}); len(names) > 1 {
+				params = append(params, "uint32_t "+names[1])
+			}
+		}
+		if len(params) == 0 {
+			params = []string{"void"}
+		}
+		result := map[abi.Answer]string{abi.NoAnswer: "void", abi.AnswerValue: "int64_t"}[f.Answer]
+		if result == "" {
+			result = "int32_t"
+		}
+		name := strings.TrimPrefix(f.Module+"_"+f.Name, abi.Module+"_")
+		fmt.Fprintf(&b, "WASMJOB_IMPORT(%q, %q) %s job_%s(%s);\n", f.Module, f.Name, result, name, strings.Join(params, ", "))
+	}
+	return b.String()
+}
+
+// constant is a name as C has it: ErrTooLarge is ERR_TOO_LARGE.
+func constant(name string) string {
+	return strings.ToUpper(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(name, "${1}_${2}"))
+}
+
+func sortedCodes() []abi.Code {
+	codes := slices.Collect(maps.Keys(codeNames))
+	slices.Sort(codes)
+	slices.Reverse(codes)
+	return codes
 }
