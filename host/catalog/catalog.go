@@ -38,6 +38,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
 )
@@ -50,6 +51,10 @@ type Options struct {
 	Runtime *plugin.Runtime
 	// Mounts are the directories that guests may read, by job name.
 	Mounts map[string][]plugin.Mount
+	// Grants are what the operator lets jobs do outside of their sandbox; nil is nothing.
+	// If they were read from GrantsFile, they are read again when that changes.
+	Grants     *grants.Set
+	GrantsFile string
 	// Ceilings are what no job may go beyond: a definition that asks for more
 	// is refused.
 	Ceilings ceiling.List
@@ -87,6 +92,8 @@ type Catalog struct {
 	load             loader
 	parse            parser
 	mounts           map[string][]plugin.Mount
+	grants           *grants.Set
+	grantsFile       string
 	ceilings         ceiling.List
 	isolate          []string
 	log, notices     *zap.Logger
@@ -112,7 +119,7 @@ func newCatalog(o Options, load loader, parse parser) (*Catalog, error) {
 			return nil, fmt.Errorf("catalog: %s is %v, expected 0 or more", name, d)
 		}
 	}
-	c := &Catalog{load: load, parse: parse, mounts: o.Mounts, ceilings: o.Ceilings, isolate: o.Isolate, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce}
+	c := &Catalog{load: load, parse: parse, mounts: o.Mounts, grants: o.Grants, grantsFile: o.GrantsFile, ceilings: o.Ceilings, isolate: o.Isolate, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce}
 	if c.rescan == 0 {
 		c.rescan = 30 * time.Second
 	}

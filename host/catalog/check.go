@@ -121,7 +121,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	}
 
 	now := time.Now()
-	s, _, _ := state{unnamed: names != nil, isolate: c.isolate}.look(l, now, 0, true)
+	s, _, _ := state{unnamed: names != nil, isolate: c.isolate, ungranted: true}.look(l, now, 0, true)
 	s, _ = s.read(contents, now, 0)
 	outcomes := make(map[string]outcome)
 	defer func() {

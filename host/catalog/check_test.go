@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/definition"
+	"github.com/wasmjob/wasmjob/host/grants"
 )
 
 func TestCheck(t *testing.T) {
@@ -129,7 +130,7 @@ func TestMemoryLimitIsCapped(t *testing.T) {
 		}
 	}
 	d := jobconfig.Configuration{JobName: "a"}
-	if s, err := (&boundModule{grants: grants{ceilings: low}}).settings(d); err != nil || s.MemoryLimit != 1<<20 {
+	if s, err := (&boundModule{granted: granted{Grant: &grants.Grant{}}, terms: terms{ceilings: low}}).settings(d); err != nil || s.MemoryLimit != 1<<20 {
 		t.Errorf("the module is given %+v, %v", s, err)
 	}
 	if !(state{ceilings: low}).costly(d, &fakeModule{}) || (state{ceilings: high}).costly(d, &fakeModule{}) {
@@ -143,7 +144,7 @@ func TestCallsAreCapped(t *testing.T) {
 	d := jobconfig.Configuration{JobName: "a", Props: map[string]string{jobconfig.PropStreamingProcess: "true"}}
 	for limit, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Hour: streamCallTimeout, 0: streamCallTimeout} {
 		l := ceiling.List{{Jobs: "a", Values: map[ceiling.Name]int64{ceiling.Timeout: int64(limit)}}}
-		if s, err := (&boundModule{grants: grants{ceilings: l}}).settings(d); err != nil || s.CallTimeout != want {
+		if s, err := (&boundModule{granted: granted{Grant: &grants.Grant{}}, terms: terms{ceilings: l}}).settings(d); err != nil || s.CallTimeout != want {
 			t.Errorf("under a ceiling of %s: %s, %v", limit, s.CallTimeout, err)
 		}
 	}
@@ -206,7 +207,7 @@ func TestIsolated(t *testing.T) {
 			t.Errorf("%q, %v: the module is tried in a process: %t", c.patterns, c.props, got)
 		}
 	}
-	b := &boundModule{grants: grants{isolate: []string{"*"}}}
+	b := &boundModule{granted: granted{Grant: &grants.Grant{}}, terms: terms{isolate: []string{"*"}}}
 	if _, err := b.Executor(jobconfig.Configuration{JobName: "a"}); err == nil || !strings.Contains(err.Error(), "no worker processes") {
 		t.Errorf("found %v, expected a refusal without worker processes", err)
 	}

@@ -103,7 +103,18 @@ type fakeModule struct {
 
 func (m *fakeModule) apart() bool { return m.alone }
 
-func (m *fakeModule) bind(job string) host.Module { return &fakeBound{m, job} }
+func (m *fakeModule) bind(job string, g granted) host.Module { return &fakeBound{m, job, g.key} }
+
+// imports are those that the text names.
+func (m *fakeModule) imports() map[string][]string {
+	list := map[string][]string{}
+	for _, f := range abi.CapabilityImports() {
+		if strings.Contains(m.text, f.Module) {
+			list[f.Module] = append(list[f.Module], f.Name)
+		}
+	}
+	return list
+}
 
 func (m *fakeModule) close() {
 	m.l.mu.Lock()
@@ -115,9 +126,12 @@ func (m *fakeModule) close() {
 }
 
 type fakeBound struct {
-	m   *fakeModule
-	job string
+	m       *fakeModule
+	job     string
+	granted string
 }
+
+func (b *fakeBound) Granted() string { return b.granted }
 
 func (b *fakeBound) Digest() string { return digestOf(b.m.text) }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/definition"
+	"github.com/wasmjob/wasmjob/host/signature"
 )
 
 // kind is what the catalog takes a file for, by its name.
@@ -24,6 +25,7 @@ const (
 	ignored kind = iota
 	aModule
 	aDefinition
+	aSignature // of a module
 )
 
 // kindOf leaves out what editors, copiers and volumes write beside the files
@@ -38,6 +40,10 @@ func kindOf(name string) kind {
 		return aModule
 	case ".yaml", ".yml":
 		return aDefinition
+	case signature.Suffix:
+		if filepath.Ext(stem(name)) == ".wasm" {
+			return aSignature
+		}
 	}
 	return ignored
 }
@@ -185,8 +191,11 @@ type content struct {
 func readFile(dir, name string, k kind, seen stamp, parse parser) content {
 	var keep strings.Builder
 	limit, sink := int64(abi.MaxModuleSize), io.Discard
-	if k == aDefinition {
+	switch k {
+	case aDefinition:
 		limit, sink = definition.MaxSize, &keep
+	case aSignature:
+		limit = signature.MaxSize
 	}
 	c := digestFile(dir, name, seen, limit, sink)
 	if k != aDefinition || c.busy || c.failed || len(c.problems) > 0 {

@@ -10,6 +10,8 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/capability/dir"
+	"github.com/wasmjob/wasmjob/host/capability/offer"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -28,7 +30,9 @@ type loader interface {
 // compiled is a module that is ready. It is safe for concurrent use.
 type compiled interface {
 	// bind returns the module as the job sees it.
-	bind(job string) host.Module
+	bind(job string, g granted) host.Module
+	// imports are the import modules, with the names that are imported from each.
+	imports() map[string][]string
 	// apart says that it was loaded for processes only.
 	apart() bool
 	// close ends our use. Executors go on.
@@ -71,23 +75,23 @@ func complaints(err error) []complaint {
 // longer is too large to be resumed with profit.
 const streamCallTimeout = 5 * time.Minute
 
-// grants are what the operator lets jobs have.
-type grants struct {
-	mounts      map[string][]plugin.Mount
+// terms are the operator's, for all jobs.
+type terms struct {
 	ceilings    ceiling.List
 	isolate     []string
 	concurrency int
-	granted     []string
+	allowed     []string    // capabilities that every job may use
+	quotas      *dir.Quotas // of the directories that jobs write to
 }
 
 type runtimeLoader struct {
 	runtime *plugin.Runtime
 	workers *process.Workers // nil: there are none
-	grants
+	terms
 }
 
 func loaderOf(o Options) runtimeLoader {
-	return runtimeLoader{o.Runtime, o.Workers, grants{o.Mounts, o.Ceilings, o.Isolate, cmp.Or(o.Concurrency, host.DefaultMaxConcurrency()), o.Granted}}
+	return runtimeLoader{o.Runtime, o.Workers, terms{o.Ceilings, o.Isolate, cmp.Or(o.Concurrency, host.DefaultMaxConcurrency()), o.Granted, dir.NewQuotas()}}
 }
 
 func (l runtimeLoader) load(ctx context.Context, name string, wasm []byte, apart bool, due time.Time) (compiled, error) {
@@ -114,7 +118,7 @@ func (l runtimeLoader) load(ctx context.Context, name string, wasm []byte, apart
 }
 
 func (l runtimeLoader) compiled(m *plugin.Module, apart bool) compiledModule {
-	c := compiledModule{m, nil, apart, l.grants}
+	c := compiledModule{m, nil, apart, l.terms}
 	if l.workers != nil {
 		c.process = l.workers.Module(m)
 	}
@@ -125,26 +129,40 @@ type compiledModule struct {
 	*plugin.Module
 	process *process.Module // nil: there are no worker processes
 	alone   bool            // in processes
-	grants
+	terms
 }
 
-func (m compiledModule) bind(job string) host.Module {
-	return &boundModule{m.Module, m.process, m.mounts[job], m.grants}
+func (m compiledModule) bind(_ string, g granted) host.Module {
+	return &boundModule{m.Module, m.process, g, m.terms}
 }
-func (m compiledModule) apart() bool { return m.alone }
-func (m compiledModule) close()      { m.Close() }
+func (m compiledModule) imports() map[string][]string { return m.Info().Imports }
+func (m compiledModule) apart() bool                  { return m.alone }
+func (m compiledModule) close()                       { m.Close() }
 
 // boundModule is a module with what the operator granted to one job.
 type boundModule struct {
 	module  *plugin.Module
 	process *process.Module
-	mounts  []plugin.Mount
-	grants
+	granted granted
+	terms
 }
 
+// Digest implements [host.Module].
 func (m *boundModule) Digest() string { return m.module.Digest() }
 
+// Granted implements [host.Module].
+func (m *boundModule) Granted() string { return m.granted.key }
+
+// Executor implements [host.Module].
 func (m *boundModule) Executor(c jobconfig.Configuration) (abi.Executor, error) {
+	x, err := m.executor(c)
+	if err != nil {
+		return nil, err
+	}
+	return offer.Wrap(x, m.granted.Grant, m.quotas), nil
+}
+
+func (m *boundModule) executor(c jobconfig.Configuration) (abi.Executor, error) {
 	s, err := m.settings(c)
 	if err != nil {
 		return nil, err
@@ -190,8 +208,12 @@ func (m *boundModule) settings(c jobconfig.Configuration) (plugin.Settings, erro
 		FreshPerItem: g.Isolation == jobconfig.IsolationItem,
 		MemoryLimit:  memoryLimit(m.ceilings, c.JobName, g.MemoryLimit),
 		Args:         g.Args,
-		Mounts:       m.mounts,
-		Granted:      m.granted,
+		Env:          m.granted.Env,
+		PluginConfig: m.granted.Config,
+		Granted:      append(m.granted.Modules(), m.allowed...),
+	}
+	for _, d := range m.granted.Dirs {
+		s.Mounts = append(s.Mounts, plugin.Mount{Host: d.Host, Guest: d.Guest, Write: d.Write})
 	}
 	if g.StreamingProcess {
 		s.CallTimeout = time.Duration(m.ceilings.Of(c.JobName, ceiling.Timeout).Cap(int64(streamCallTimeout)))

@@ -11,6 +11,8 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/capability/dir"
+	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
@@ -181,8 +183,8 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	mounts := map[string][]plugin.Mount{"a": {{Host: filepath.Join(t.TempDir(), "gone"), Guest: "/data"}}}
-	l := compiledModule{Module: m, grants: grants{mounts: mounts}}
+	mounts := map[string]granted{"b": {Grant: &grants.Grant{}}, "a": {Grant: &grants.Grant{Dirs: []grants.Dir{{Host: filepath.Join(t.TempDir(), "gone"), Guest: "/data"}}}}}
+	l := compiledModule{Module: m, terms: terms{quotas: dir.NewQuotas()}}
 	for name, test := range map[string]struct {
 		job   string
 		props map[string]string
@@ -194,12 +196,12 @@ func TestSettings(t *testing.T) {
 		"bad type":    {"b", map[string]string{"wasm.type": "SCRIPT"}, "SCRIPT"},
 		"memory":      {"b", map[string]string{"wasm.memoryLimit": "1"}, "memory"},
 	} {
-		err := fit(l.bind(test.job), jobconfig.Configuration{JobName: test.job, Props: test.props})
+		err := fit(l.bind(test.job, mounts[test.job]), jobconfig.Configuration{JobName: test.job, Props: test.props})
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: %v, want an error with %q", name, err, test.want)
 		}
 	}
-	if got := l.bind("b").Digest(); got != m.Digest() {
+	if got := l.bind("b", mounts["b"]).Digest(); got != m.Digest() {
 		t.Errorf("digest is %s, want %s", got, m.Digest())
 	}
 }

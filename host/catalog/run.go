@@ -17,6 +17,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/grants"
 )
 
 const (
@@ -52,7 +53,8 @@ type run struct {
 
 	tasks   map[string]task // by digest
 	results chan result
-	working sync.WaitGroup // joins the tasks
+	updates chan grants.Update // of the grants
+	working sync.WaitGroup     // joins the tasks, and who watches the grants
 
 	// slowAt is when a task will have taken long; zero if that was announced, or
 	// if there is none.
@@ -94,10 +96,10 @@ type result struct {
 func newRun(c *Catalog, apply func([]host.Job, []host.Refusal)) *run {
 	return &run{
 		Catalog: c, apply: apply,
-		state:    state{dir: c.dir, ceilings: c.ceilings, isolate: c.isolate},
+		state:    state{dir: c.dir, ceilings: c.ceilings, isolate: c.isolate, grants: c.grants, mounts: c.mounts},
 		outcomes: make(map[string]outcome), failures: make(map[string]failure),
 		idle:  make(map[string]time.Time),
-		tasks: make(map[string]task), results: make(chan result, maxTasks),
+		tasks: make(map[string]task), results: make(chan result, maxTasks), updates: make(chan grants.Update),
 	}
 }
 
@@ -131,6 +133,7 @@ func (r *run) run(ctx context.Context) error {
 		}
 	}
 
+	r.watchGrants(ctx)
 	r.look(ctx, true)
 	wake := time.NewTimer(0)
 	defer wake.Stop()
@@ -153,6 +156,8 @@ func (r *run) run(ctx context.Context) error {
 				r.log.Warn("file events were lost", zap.Error(err))
 				r.changed()
 			}
+		case u := <-r.updates:
+			r.regrant(ctx, u)
 		case res := <-r.results:
 			r.finished(ctx, res)
 		case now := <-wake.C:
@@ -205,6 +210,7 @@ func (r *run) look(ctx context.Context, all bool) {
 	}
 	next, again := next.read(contents, time.Now(), r.debounce)
 	r.state, r.rest = next, earlier(rest, again)
+	r.checkSignatures()
 	r.act(ctx)
 }
 
@@ -454,11 +460,12 @@ func (c *Catalog) do(ctx context.Context, w want, m compiled) (res result) {
 	res.outcome.compiled = m
 	res.outcome.trials = make(map[string]trial)
 	for _, d := range w.try {
-		t := trial{doc: d}
-		if err := fit(m.bind(d.Configuration.JobName), d.Configuration); err != nil {
+		job := d.doc.Configuration.JobName
+		t := trial{doc: d.doc, granted: d.granted.key}
+		if err := fit(m.bind(job, d.granted), d.doc.Configuration); err != nil {
 			t.problem, res.passing = err.Error(), true
 		}
-		res.outcome.trials[d.Configuration.JobName] = t
+		res.outcome.trials[job] = t
 	}
 	return res
 }

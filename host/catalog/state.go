@@ -13,6 +13,8 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/definition"
+	"github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -42,6 +44,15 @@ type state struct {
 	// isolate are patterns of the jobs that run in processes of their own,
 	// whatever their definitions say.
 	isolate []string
+	// grants are the operator's, grantsProblem is why their files are not taken as
+	// they are now; mounts are granted beside them.
+	grants        *grants.Set
+	grantsProblem string
+	mounts        map[string][]plugin.Mount
+	// ungranted says that what jobs want is not compared with grants.
+	ungranted bool
+	// signed says who signed the modules, by digest.
+	signed map[string]signed
 	// dir names the directory, problem is why it cannot be read; what was
 	// known before stays.
 	dir, problem string
@@ -82,9 +93,10 @@ func (f file) unread() bool { return f.read.none() && len(f.problems) == 0 }
 // binding is a job in force. It is never changed; a job whose binding is the
 // same pointer is the same job.
 type binding struct {
-	doc    definition.Definition
-	digest string
-	job    host.Job
+	doc     definition.Definition
+	digest  string
+	granted string // granted.key
+	job     host.Job
 }
 
 // outcome is what became of compiling a digest.
@@ -101,7 +113,14 @@ type outcome struct {
 // trial is whether a module goes together with a definition.
 type trial struct {
 	doc     definition.Definition
+	granted string // granted.key
 	problem string
+}
+
+// wish is a job that is to be tried.
+type wish struct {
+	doc     definition.Definition
+	granted granted
 }
 
 // want is a module to compile, unless that is done, and to try with some jobs.
@@ -109,7 +128,7 @@ type want struct {
 	file, digest string
 	apart        bool      // all jobs that name it run in processes of their own
 	due          time.Time // when the first of its jobs fires; zero is not known
-	try          []definition.Definition
+	try          []wish
 }
 
 // plan is what a state asks for.
@@ -338,7 +357,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		}
 		if a.try {
 			w := compile[a.digest]
-			w.file, w.digest, w.try = owner.doc.Module, a.digest, append(w.try, owner.doc)
+			w.file, w.digest, w.try = owner.doc.Module, a.digest, append(w.try, wish{owner.doc, a.granted})
 			compile[a.digest] = w
 		}
 		if a.problem != "" {
@@ -370,6 +389,10 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		}
 		return -1
 	})
+	if s.grantsProblem != "" {
+		r.add("grants", about(s.grantsProblem)...)
+		r.kept["grants"] = true
+	}
 	if s.problem != "" {
 		r.add(s.dir, about(s.problem)...)
 		r.kept[s.dir] = len(p.jobs) > 0
@@ -464,8 +487,9 @@ type attempt struct {
 	binding *binding
 	problem string
 	// try asks for a trial of the job with the digest.
-	try    bool
-	digest string
+	try     bool
+	digest  string
+	granted granted
 }
 
 // missingModule is the problem of a definition whose module is not there, or not
@@ -495,20 +519,24 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 			return attempt{problem: "the file is refused"}
 		}
 	}
-	if before != nil && before.job.File == c.file && before.digest == digest && sameDocument(before.doc, c.doc) {
+	g, err := s.granted(c.doc, digest, o.compiled)
+	if err != nil {
+		return attempt{problem: err.Error()}
+	}
+	if before != nil && before.job.File == c.file && before.digest == digest && before.granted == g.key && sameDocument(before.doc, c.doc) {
 		return attempt{binding: before}
 	}
-	m := o.compiled.bind(conf.JobName)
-	if before != nil && before.digest == digest {
+	m := o.compiled.bind(conf.JobName, g)
+	if before != nil && before.digest == digest && before.granted == g.key {
 		m = before.job.Module
 	}
 	if s.costly(conf, o.compiled) {
 		t, ok := o.trials[conf.JobName]
-		if ok = ok && sameDocument(t.doc, c.doc); !ok || (o.again && t.problem != "") {
+		if ok = ok && sameDocument(t.doc, c.doc) && t.granted == g.key; !ok || (o.again && t.problem != "") {
 			if !ok {
 				t.problem = ""
 			}
-			return attempt{problem: t.problem, try: true, digest: digest}
+			return attempt{problem: t.problem, try: true, digest: digest, granted: g}
 		}
 		if t.problem != "" {
 			return attempt{problem: t.problem}
@@ -516,7 +544,7 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 	} else if err := fit(m, conf); err != nil {
 		return attempt{problem: err.Error()}
 	}
-	return attempt{binding: &binding{doc: c.doc, digest: digest, job: host.Job{
+	return attempt{binding: &binding{doc: c.doc, digest: digest, granted: g.key, job: host.Job{
 		Definition: conf, JobClass: c.doc.JobClass, Module: m, File: c.file, ModuleFile: name, Apart: isolated(s.isolate, conf),
 	}}}
 }

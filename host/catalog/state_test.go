@@ -110,11 +110,12 @@ func (w *world) compile() {
 				o.trials = make(map[string]trial)
 			}
 			for _, d := range want.try {
-				x := trial{doc: d}
-				if err := fit(o.compiled.bind(d.Configuration.JobName), d.Configuration); err != nil {
+				job := d.doc.Configuration.JobName
+				x := trial{doc: d.doc, granted: d.granted.key}
+				if err := fit(o.compiled.bind(job, d.granted), d.doc.Configuration); err != nil {
 					x.problem = err.Error()
 				}
-				o.trials[d.Configuration.JobName] = x
+				o.trials[job] = x
 			}
 			o.again = false
 			w.outcomes[want.digest] = o

@@ -4,6 +4,7 @@ package grants
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -132,4 +133,10 @@ func (g *Grant) Modules() []string {
 // Nothing reports whether the grant lets a job do nothing that a host has to carry out.
 func (g *Grant) Nothing() bool {
 	return len(g.Modules()) == 0 && !slices.ContainsFunc(g.Dirs, func(d Dir) bool { return d.Write })
+}
+
+// Key is a text that another grant has only if it lets a job do the same.
+func (g *Grant) Key() string {
+	b, _ := json.Marshal(g) // all of it is text and numbers, so there is no error
+	return string(b)
 }
