@@ -365,7 +365,7 @@ func anchor(heading string) string {
 
 var (
 	flawRow  = regexp.MustCompile(`(?m)^\| (\d+) \|.*\| ([^|]*) \|$`)
-	testName = regexp.MustCompile(`^Test[A-Za-z]+(/[a-z_]+)?$`)
+	testName = regexp.MustCompile(`^Test[A-Za-z]+(_[A-Za-z]+)?(/[a-z_]+)?$`)
 )
 
 // testsByName are the tests of all packages.

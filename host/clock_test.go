@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -332,6 +333,54 @@ func TestVerifyForgivesClocksThatAreApart(t *testing.T) {
 		})
 		if len(r.faults) > 0 {
 			t.Errorf("by the clocks of the hosts: %s\n\n%s", strings.Join(r.faults, "\n"), r.timeline())
+		}
+	})
+}
+
+// TestAClockThatIsOffKeepsTheJobFromRunning: no fire of one item or of many runs
+// while the host's clock and the registry's differ by more than the job allows,
+// and each says why; within the limit all run.
+func TestAClockThatIsOffKeepsTheJobFromRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var by atomic.Int64
+		c := newCluster(t)
+		c.wrap = func(_ int, l *lease) registry.Center { return &skewed{l, &by} }
+		var jobs []host.Job
+		for _, items := range []int{1, 7} {
+			for _, handler := range []string{"", "THROW"} {
+				d := definition(fmt.Sprintf("job%d%s", items, handler), "0/10 * * * * ?", items)
+				d.MaxTimeDiffSeconds, d.JobErrorHandlerType = 3, handler
+				jobs = append(jobs, job(d, sleeper(10*time.Millisecond)))
+			}
+		}
+		c.start(1, jobs...)
+		time.Sleep(5 * time.Second) // each step is from one middle of two fires to the next
+		for _, step := range []struct {
+			by   time.Duration
+			runs bool
+		}{{0, true}, {4 * time.Second, false}, {-4 * time.Second, false}, {2 * time.Second, true}, {time.Hour, false}, {-2 * time.Second, true}} {
+			by.Store(int64(step.by))
+			before := len(c.list(host.EventItemStarted, host.EventFireSkipped, host.EventItemSkipped))
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			ran, skipped := make(map[string]int), make(map[string]bool)
+			for _, e := range c.list(host.EventItemStarted, host.EventFireSkipped, host.EventItemSkipped)[before:] {
+				switch {
+				case e.Kind == host.EventItemStarted:
+					ran[e.Job]++
+				case strings.Contains(e.Reason, "from the registry's; maxTimeDiffSeconds is 3"):
+					skipped[e.Job] = true
+				default:
+					t.Errorf("clocks are %s apart: %s", step.by, lines([]host.Event{e}))
+				}
+			}
+			for _, j := range jobs {
+				d := j.Definition
+				if want := map[bool]int{true: d.ShardingTotalCount}[step.runs]; ran[d.JobName] != want || skipped[d.JobName] == step.runs {
+					t.Errorf("clocks are %s apart: %d of %d items of %s ran, and it was told to be skipped: %v",
+						step.by, ran[d.JobName], d.ShardingTotalCount, d.JobName, skipped[d.JobName])
+				}
+			}
 		}
 	})
 }

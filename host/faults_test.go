@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/host"
 )
 
 var (
@@ -185,4 +188,90 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 		}
 	})
 	return faults
+}
+
+var errFaults = map[registrytest.Fault]string{
+	registrytest.Refused: "refused", registrytest.InDoubt: "in doubt", registrytest.LostRequest: "lost request",
+	registrytest.LostAnswer: "lost answer", registrytest.ExpireBefore: "expired before", registrytest.ExpireAfter: "expired after",
+}
+
+// TestEveryCallGoesWrongOnce lets each call of one of two hosts go wrong
+// in each way, while the hosts run, drain and change their minds.
+func TestEveryCallGoesWrongOnce(t *testing.T) {
+	for fault, name := range errFaults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for k := 1; ; k += callStep {
+				if !goesWrong(t, fault, k) || t.Failed() {
+					break
+				}
+			}
+		})
+	}
+}
+
+// goesWrong reports false if the host makes fewer than k calls.
+func goesWrong(t *testing.T, fault registrytest.Fault, k int) (happened bool) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.lostAnswers = fault == registrytest.ExpireAfter
+		calls := 0
+		c.wrap = func(n int, l *lease) registry.Center {
+			if n != 1 {
+				return l
+			}
+			return planned(l, func(string) registrytest.Fault {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				calls++
+				if calls == k {
+					happened = true
+					return fault
+				}
+				return registrytest.NoFault
+			})
+		}
+		d := definition("j", "0 * * * * ?", 3)
+		d.Failover = true
+		var l lone
+		g := l.guest(func(item int) time.Duration { return time.Duration(item)*25*time.Second + 10*time.Second })
+		a := c.start(1, job(d, g))
+		b := c.start(2, job(d, g))
+		time.Sleep(2*time.Minute + 5*time.Second)
+		b.stop() // the other leaves
+		<-b.done
+		time.Sleep(30 * time.Second)
+		_ = a.host.Trigger(t.Context(), "j")
+		time.Sleep(time.Minute)
+		b = c.start(3, job(d, g)) // and another comes
+		time.Sleep(35 * time.Second)
+		a.host.Apply(nil, nil) // this one wants to leave, and stays
+		time.Sleep(time.Second)
+		d.Description = "more"
+		a.host.Apply([]host.Job{job(d, g)}, nil)
+		time.Sleep(2 * time.Minute)
+		b.kill() // the other dies: failover
+		<-b.done
+		time.Sleep(2 * time.Minute)
+		from := time.Now().Truncate(time.Minute).Add(time.Minute)
+		time.Sleep(4 * time.Minute)
+		l.check(t, c)
+		for run, n := range byRun(c.list(host.EventItemCompleted)) {
+			if n > 1 {
+				t.Errorf("%s was completed %d times", run, n)
+			}
+		}
+		missing(c, from, time.Now().Add(-time.Minute), time.Minute, 3)
+		// Nothing that was due since the start is without a word, either.
+		missing(c, time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC), from, time.Minute, 3)
+		a.stop()
+		<-a.done
+		if uses := g.inUse(); uses != 0 {
+			t.Errorf("%d uses of the module are left", uses)
+		}
+		if t.Failed() {
+			t.Logf("call %d: %s\n%s", k, errFaults[fault], c.all())
+		}
+	})
+	return happened
 }

@@ -2,12 +2,14 @@ package host_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
 // TestOffsetWhileTheListOfRunsIsGone: a guest whose host's list of runs was
@@ -43,6 +45,43 @@ func TestOffsetWhileTheListOfRunsIsGone(t *testing.T) {
 		}
 		if err := rc.Close(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// An offset that was staged is not put in the place of a newer one, the commit of
+// which took effect and was not heard of.
+func TestOffset_unknownOutcomeIsNotUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var bad, lost atomic.Bool
+		c.wrap = func(_ int, l *lease) registry.Center {
+			return planned(l, func(op string) registrytest.Fault {
+				switch {
+				case !bad.Load():
+					return registrytest.NoFault
+				case op == "commit" && lost.CompareAndSwap(false, true):
+					return registrytest.LostAnswer
+				}
+				return registrytest.Refused
+			})
+		}
+		var code atomic.Int64
+		g := &guest{digest: "o", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+			inv.Host.StageOffset(ctx, []byte("1"))
+			bad.Store(true)
+			code.Store(int64(inv.Host.CommitOffset(ctx, []byte("2"))))
+			bad.Store(false)
+			return abi.Result{Outcome: abi.OutcomeOK}
+		}}
+		d := definition("j", "0 0 * * * ?", 1)
+		c.start(1, job(d, g))
+		time.Sleep(time.Hour + 2*time.Minute)
+		if got := abi.Code(code.Load()); got != abi.ErrUnavailable {
+			t.Fatalf("the commit returned %v, want %v", got, abi.ErrUnavailable)
+		}
+		if got := string(c.nodes(registry.Data("/test.wasmjob/j/offset/0"))[0].Data); got != "2" {
+			t.Errorf("the offset is %q, want that of the commit, 2\n%s", got, c.all())
 		}
 	})
 }

@@ -2,11 +2,15 @@ package host_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -66,6 +70,84 @@ func TestATriggerDoesNotWaitForABusyItem(t *testing.T) {
 					t.Log("\n" + c.all())
 				}
 			})
+		})
+	}
+}
+
+// TestATriggerSurvivesItsHost has a host die that was still busy when the job
+// was triggered. Its items run in the round all the same, once, on the host
+// that has run its own part already.
+func TestATriggerSurvivesItsHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		busy := make(chan struct{})
+		g := &guest{digest: "d1", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+			if inv.Context.HostInfo == "busy" && inv.Context.Source == abi.SourceSchedule {
+				select {
+				case <-busy:
+				case <-ctx.Done():
+					return abi.Result{Outcome: abi.OutcomeCancelled}
+				}
+			}
+			return ok
+		}}
+		d := definition("survives", "0 0 * * * ?", 4)
+		first := c.start(1, job(d, g))
+		time.Sleep(time.Second)
+		c.config = func(cfg *host.Config) { cfg.HostInfo = "busy" }
+		second := c.start(2, job(d, g))
+		time.Sleep(time.Hour) // a scheduled fire: the second host is busy with it
+		if err := first.host.Trigger(t.Context(), "survives"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		second.kill()
+		<-second.done
+		time.Sleep(2 * time.Minute)
+		ran := make(map[int]int)
+		for _, e := range c.list(host.EventItemCompleted) {
+			if e.Source == abi.SourceTrigger {
+				ran[*e.Item]++
+			}
+		}
+		for i := range 4 {
+			if ran[i] != 1 {
+				t.Errorf("item %d ran %d times in the round", i, ran[i])
+			}
+		}
+		if t.Failed() {
+			t.Log("\n" + c.all())
+		}
+	})
+}
+
+// TestATriggerAtTheMomentAServerIsDisabled has each item run once in the round,
+// whoever hears first of which.
+func TestATriggerAtTheMomentAServerIsDisabled(t *testing.T) {
+	for off := 1; off <= 3; off++ {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			const total = 7
+			for n := 1; n <= 3; n++ {
+				c.start(n, job(definition("switched", "", total), sleeper(0)))
+				time.Sleep(time.Second)
+			}
+			layout := coordination.NewLayout("test", "switched")
+			ops := []registry.Op{registry.Set(fmt.Sprintf("%s/servers/10.0.0.%d", layout.Root(), off), []byte("DISABLED"), registry.AnyVersion)}
+			trigger := layout.Root() + "/trigger"
+			ops = append(ops, registry.Ensure(trigger), registry.Set(trigger, nil, registry.AnyVersion))
+			for _, n := range c.hosts {
+				ops = append(ops, registry.Create(trigger+"/"+n.host.Status().Instance, nil))
+			}
+			c.commit(ops...)
+			time.Sleep(time.Minute)
+			ran := make([]int, total)
+			for _, e := range c.list(host.EventItemCompleted) {
+				ran[*e.Item]++
+			}
+			if slices.Min(ran) != 1 || slices.Max(ran) != 1 {
+				t.Errorf("host %d disabled: the items ran %v times\n%s", off, ran, c.all())
+			}
 		})
 	}
 }

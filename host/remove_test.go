@@ -1,0 +1,97 @@
+package host_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+func TestRemove_broughtBackByAnotherHost(t *testing.T) {
+	for _, purge := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			d := definition("j", "0 * * * * ?", 2)
+			d.Failover = true
+			var l lone
+			g := l.guest(func(item int) time.Duration { return time.Duration(item) * 3 * time.Minute })
+			a := c.start(1, job(d, g))
+			time.Sleep(30 * time.Second)
+			b := c.start(2) // a bystander, for now
+			time.Sleep(35 * time.Second)
+			if err := a.host.Remove(t.Context(), "j", purge); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			b.host.Apply([]host.Job{job(d, g)}, nil)
+			time.Sleep(10 * time.Minute)
+			if !purge {
+				l.check(t, c) // a purge forgets who runs what
+			}
+			before := len(c.starts(1))
+			time.Sleep(10 * time.Minute)
+			if after := len(c.starts(1)); after <= before {
+				t.Errorf("purge %v: item 1 has not begun in 10 minutes\n%s", purge, c.all())
+			}
+			// The first host has its job removed, and nothing of it is left.
+			in := c.nodes(registry.Children("/test.wasmjob/j/instances"), registry.Children("/test.wasmjob/j/runs"),
+				registry.Children("/test.wasmjob/j/assignment"), registry.Data("/test.wasmjob/j/members"))
+			for _, n := range in {
+				names := n.Names
+				if n.Children == false {
+					names = strings.Fields(string(n.Data))
+				}
+				if len(names) != 1 || !strings.HasPrefix(names[0], "10.0.0.2@") {
+					t.Errorf("purge %v: %s holds %v, want the second host only", purge, n.Path, names)
+				}
+			}
+		})
+	}
+}
+
+func TestRemove_backWhenItsOldRunsHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := definition("j", "0 0 * * * ?", 1)
+		g := sleeper(30 * time.Second)
+		n := c.start(1, job(d, g))
+		time.Sleep(time.Hour + time.Second)
+		if err := n.host.Remove(t.Context(), "j", false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		d.Description = "back"
+		n.host.Apply([]host.Job{job(d, g)}, nil)
+		time.Sleep(30 * time.Second)
+		if s := n.host.Status().Jobs[0]; s.State != host.JobReady || len(s.Items) != 1 {
+			t.Errorf("status %+v, want ready two seconds after the run ended\n%s", s, c.all())
+		}
+	})
+}
+
+func TestRemove_owesNothingWhenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := definition("j", "0 * * * * ?", 1)
+		g := sleeper(time.Second)
+		n := c.start(1, job(d, g))
+		time.Sleep(65 * time.Second)
+		if err := n.host.Remove(t.Context(), "j", false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(150 * time.Second) // 3:35
+		d.Description = "back"
+		n.host.Apply([]host.Job{job(d, g)}, nil)
+		time.Sleep(10 * time.Second)
+		if got := c.starts(0); len(got) != 1 {
+			t.Errorf("started %q: instants during which the job was removed are not due\n%s", got, c.all())
+		}
+		time.Sleep(30 * time.Second)
+		if got := c.starts(0); len(got) != 2 {
+			t.Errorf("started %q\n%s", got, c.all())
+		}
+	})
+}
