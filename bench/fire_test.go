@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -48,8 +49,12 @@ func fires(b *testing.B, g noop, items int, registry string) {
 			ended <- e
 		}
 	})
+	operator, err := h.server.Connect(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
 	fire := func() host.Event {
-		if err := h.host.Trigger(b.Context(), "job"); err != nil {
+		if err := coordination.TriggerJob(b.Context(), operator, coordination.NewLayout("bench", "job")); err != nil {
 			b.Fatal(err)
 		}
 		timer := time.NewTimer(time.Minute)

@@ -81,9 +81,10 @@ const (
 
 // house is the system, running.
 type house struct {
-	b    *testing.B
-	dir  string // of plugins
-	host *host.Host
+	b      *testing.B
+	dir    string // of plugins
+	host   *host.Host
+	server *embedded.Server
 
 	mu  sync.Mutex
 	see func(host.Event) // gets every event, in order; nil drops them
@@ -109,7 +110,7 @@ func open(b *testing.B, name, dir string, n int) *house {
 	if err != nil {
 		b.Fatal(err)
 	}
-	h := &house{b: b, dir: dir}
+	h := &house{b: b, dir: dir, server: server}
 	h.host, err = host.New(host.Config{
 		Dial:      func(ctx context.Context) (registry.Center, error) { return server.Connect(ctx) },
 		Namespace: "bench", ServerIP: "10.0.0.1",

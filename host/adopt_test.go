@@ -62,7 +62,7 @@ func TestCopiedRegistry(t *testing.T) {
 				n := c.start(1, job(d, sleeper(time.Second)))
 				time.Sleep(time.Minute)
 				if triggered {
-					if err := n.host.Trigger(t.Context(), "copied"); err != nil {
+					if err := n.operator().Trigger(t.Context(), "copied"); err != nil {
 						t.Fatal(err)
 					}
 					time.Sleep(time.Minute)

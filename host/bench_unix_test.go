@@ -68,7 +68,7 @@ func BenchmarkFire(b *testing.B) {
 			}
 			before := processorTime(b)
 			for b.Loop() {
-				if err := h.Trigger(b.Context(), "wide"); err != nil {
+				if err := operator(h, "bench").Trigger(b.Context(), "wide"); err != nil {
 					b.Fatal(err)
 				}
 				<-over

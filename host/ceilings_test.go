@@ -263,7 +263,7 @@ func TestHostsWithDifferentCeilings(t *testing.T) {
 				if got := status(other, "big"); strict == 1 && (got.State != host.JobError || !strings.Contains(got.Reason, refuses)) {
 					t.Errorf("the other host: state %s (%s)", got.State, got.Reason)
 				}
-				if err := other.host.Trigger(context.Background(), "big"); err != nil {
+				if err := other.operator().Trigger(context.Background(), "big"); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(500 * time.Millisecond)

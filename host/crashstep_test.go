@@ -298,23 +298,23 @@ var scenarios = map[string]script{
 	"trigger": func(r *rig, hosts int, act func()) {
 		r.begin(hosts)
 		act()
-		r.operate("trigger", func(ctx context.Context, m *machine) error { return m.host.Trigger(ctx, rigJob) })
+		r.operate("trigger", func(ctx context.Context, m *machine) error { return m.operator().Trigger(ctx, rigJob) })
 		time.Sleep(15 * time.Second)
 	},
 	"disable an item": func(r *rig, hosts int, act func()) {
 		r.begin(hosts)
 		act()
-		r.operate("disable item 1", func(ctx context.Context, m *machine) error { return m.host.DisableItem(ctx, rigJob, 1) })
+		r.operate("disable item 1", func(ctx context.Context, m *machine) error { return m.operator().DisableItem(ctx, rigJob, 1) })
 		time.Sleep(12 * time.Second)
-		r.operate("enable item 1", func(ctx context.Context, m *machine) error { return m.host.EnableItem(ctx, rigJob, 1) })
+		r.operate("enable item 1", func(ctx context.Context, m *machine) error { return m.operator().EnableItem(ctx, rigJob, 1) })
 		time.Sleep(12 * time.Second)
 	},
 	"disable the servers": func(r *rig, hosts int, act func()) {
 		r.begin(hosts)
 		act()
-		r.operate("disable", func(ctx context.Context, m *machine) error { return m.host.Disable(ctx, rigJob) })
+		r.operate("disable", func(ctx context.Context, m *machine) error { return m.operator().Disable(ctx, rigJob) })
 		time.Sleep(12 * time.Second)
-		r.operate("enable", func(ctx context.Context, m *machine) error { return m.host.Enable(ctx, rigJob) })
+		r.operate("enable", func(ctx context.Context, m *machine) error { return m.operator().Enable(ctx, rigJob) })
 		time.Sleep(12 * time.Second)
 	},
 	"remove and bring back": func(r *rig, hosts int, act func()) {
@@ -322,7 +322,7 @@ var scenarios = map[string]script{
 		r.begin(hosts)
 		time.Sleep(7 * time.Second)
 		act()
-		r.operate("remove", func(ctx context.Context, m *machine) error { return m.host.Remove(ctx, rigJob, false) })
+		r.operate("remove", func(ctx context.Context, m *machine) error { return m.operator().Remove(ctx, rigJob, false) })
 		time.Sleep(15 * time.Second)
 		r.apply(func(d *jobconfig.Configuration) { d.Description = "back again" })
 		time.Sleep(15 * time.Second)

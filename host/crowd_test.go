@@ -351,7 +351,7 @@ func inCrowd(t *testing.T, seed uint64, tell bool) {
 					time.Sleep(w.between(0, 15*time.Second))
 				}
 			case 6:
-				_ = w.alive[id].host.Trigger(t.Context(), w.jobs[w.rng.IntN(len(w.jobs))].Definition.JobName) // refused while the session is new
+				_ = w.alive[id].operator().Trigger(t.Context(), w.jobs[w.rng.IntN(len(w.jobs))].Definition.JobName) // refused while the session is new
 			case 7: // a fifth of a session of 30 s
 				w.slow(6 * time.Second)
 				time.Sleep(w.between(time.Second, 2*time.Minute))

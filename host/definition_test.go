@@ -168,7 +168,7 @@ func TestAChangedTimeZoneOrKindOfScheduleTakesEffect(t *testing.T) {
 		day("07:00 schedule")
 		set("", "GMT+05:00")
 		day()
-		if err := n.host.Trigger(context.Background(), "zoned"); err != nil {
+		if err := n.operator().Trigger(context.Background(), "zoned"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

@@ -68,7 +68,7 @@ func TestDrain_reportsATriggerThatItDrops(t *testing.T) {
 		n := c.start(1, job(definition("j", "", 1), sleeper(20*time.Second)))
 		time.Sleep(time.Second)
 		for range 2 {
-			if err := n.host.Trigger(t.Context(), "j"); err != nil {
+			if err := n.operator().Trigger(t.Context(), "j"); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)

@@ -157,10 +157,10 @@ func attack(t *testing.T, seed uint64, tell bool) (faults int) {
 			case 12:
 				r.apply(func(d *jobconfig.Configuration) { d.Misfire = rng.IntN(3) > 0 })
 			case 13:
-				r.operate("trigger", func(ctx context.Context, m *machine) error { return m.host.Trigger(ctx, rigJob) })
+				r.operate("trigger", func(ctx context.Context, m *machine) error { return m.operator().Trigger(ctx, rigJob) })
 			case 14:
 				item := rng.IntN(r.def.ShardingTotalCount)
-				r.operate(fmt.Sprint("disable item ", item), func(ctx context.Context, m *machine) error { return m.host.DisableItem(ctx, rigJob, item) })
+				r.operate(fmt.Sprint("disable item ", item), func(ctx context.Context, m *machine) error { return m.operator().DisableItem(ctx, rigJob, item) })
 				nap(time.Second, 40*time.Second)
 				r.enableAll()
 			case 15:
@@ -241,7 +241,7 @@ func goesWrong(t *testing.T, fault registrytest.Fault, k int) (happened bool) {
 		b.stop() // the other leaves
 		<-b.done
 		time.Sleep(30 * time.Second)
-		_ = a.host.Trigger(t.Context(), "j")
+		_ = a.operator().Trigger(t.Context(), "j")
 		time.Sleep(time.Minute)
 		b = c.start(3, job(d, g)) // and another comes
 		time.Sleep(35 * time.Second)

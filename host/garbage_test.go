@@ -604,7 +604,7 @@ func spoilSeed(t *testing.T, seed uint64, tell bool) {
 				s.begin(next)
 				next++
 			case 4:
-				_ = nd.host.Trigger(t.Context(), garbageJob) // the host may be gone
+				_ = nd.operator().Trigger(t.Context(), garbageJob) // the host may be gone
 			}
 			time.Sleep(time.Duration(r.IntN(5000)) * time.Millisecond)
 		}

@@ -15,7 +15,17 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
 )
+
+// operator operates jobs through a host's session, as its admin address does.
+func operator(h *host.Host, namespace string) *admin.Registry {
+	return admin.NewRegistry(namespace, func() registry.Center { return host.Session(h) })
+}
+
+func (n *node) operator() *admin.Registry { return operator(n.host, "test") }
+
+func (m *machine) operator() *admin.Registry { return operator(m.host, rigNamespace) }
 
 // slow is a session over a slow line: every call takes a while, and what a
 // watch shows is late.

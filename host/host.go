@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/ceiling"
@@ -456,95 +454,6 @@ func (h *Host) status(full bool) Status {
 	return s
 }
 
-// operate takes a step on behalf of an operator.
-func (h *Host) operate(ctx context.Context, job string, step func(context.Context, registry.Center, coordination.Layout) error) error {
-	h.mu.Lock()
-	t := h.term
-	_, known := h.desired[job]
-	h.mu.Unlock()
-	if t == nil {
-		return ErrNotLive
-	}
-	err := step(ctx, t.registry, coordination.NewLayout(h.cfg.Namespace, job))
-	h.failures.note(err)
-	switch {
-	case err == nil:
-		return nil
-	case !errors.Is(err, coordination.ErrRemoved):
-		return fmt.Errorf("job %q: %w", job, err)
-	case known:
-		return fmt.Errorf("job %q: %w", job, ErrJobRemoved)
-	}
-	return fmt.Errorf("job %q: %w%s", job, ErrNoJob, h.refusal(job))
-}
-
-// refusal is why the job's file is refused, with a colon before it; empty if none is
-// known.
-func (h *Host) refusal(job string) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, r := range h.refused {
-		reasons := r.Reasons
-		if strings.TrimSuffix(r.File, path.Ext(r.File)) != job {
-			reasons = slices.DeleteFunc(slices.Clone(reasons), func(reason string) bool { return !strings.Contains(reason, fmt.Sprintf("job %q: ", job)) })
-		}
-		if len(reasons) > 0 {
-			return ": " + r.File + " is refused: " + strings.Join(reasons, "; ")
-		}
-	}
-	return ""
-}
-
-// Trigger makes every instance of the job run its items once, now. A trigger
-// that comes while the job runs is kept until it can be served. A host that
-// drains refuses.
-func (h *Host) Trigger(ctx context.Context, job string) error {
-	h.mu.Lock()
-	draining := h.state == HostDraining
-	h.mu.Unlock()
-	if draining {
-		return fmt.Errorf("job %q: %w", job, ErrDraining)
-	}
-	return h.operate(ctx, job, coordination.TriggerJob)
-}
-
-// Enable enables all servers for the job; an empty name means all jobs here.
-func (h *Host) Enable(ctx context.Context, job string) error { return h.setServers(ctx, job, true) }
-
-// Disable disables all servers for the job: no item of it begins anywhere.
-// What runs goes on. An empty name means all jobs here.
-func (h *Host) Disable(ctx context.Context, job string) error { return h.setServers(ctx, job, false) }
-
-func (h *Host) setServers(ctx context.Context, job string, enable bool) error {
-	jobs := []string{job}
-	if job == "" {
-		h.mu.Lock()
-		jobs = slices.Sorted(maps.Keys(h.desired))
-		h.mu.Unlock()
-	}
-	var errs []error
-	for _, name := range jobs {
-		errs = append(errs, h.operate(ctx, name, func(ctx context.Context, r registry.Center, l coordination.Layout) error {
-			return coordination.SetServers(ctx, r, l, enable)
-		}))
-	}
-	return errors.Join(errs...)
-}
-
-// EnableItem lets an item run again.
-func (h *Host) EnableItem(ctx context.Context, job string, item int) error {
-	return h.operate(ctx, job, func(ctx context.Context, r registry.Center, l coordination.Layout) error {
-		return coordination.SetItem(ctx, r, l, item, true)
-	})
-}
-
-// DisableItem keeps an item from running; it keeps its owner.
-func (h *Host) DisableItem(ctx context.Context, job string, item int) error {
-	return h.operate(ctx, job, func(ctx context.Context, r registry.Center, l coordination.Layout) error {
-		return coordination.SetItem(ctx, r, l, item, false)
-	})
-}
-
 // Start makes this host join a job again that an operator stopped here or removed
 // from the registry. A job that was not is left alone.
 func (h *Host) Start(_ context.Context, job string) error {
@@ -562,13 +471,4 @@ func (h *Host) Start(_ context.Context, job string) error {
 	}
 	t.start(job)
 	return nil
-}
-
-// Remove takes the job out of the registry. Hosts stop it and do not bring it
-// back until Start is called, they are restarted, or its definition or module
-// changes. With purge its offsets and records go as well.
-func (h *Host) Remove(ctx context.Context, job string, purge bool) error {
-	return h.operate(ctx, job, func(ctx context.Context, r registry.Center, l coordination.Layout) error {
-		return coordination.Remove(ctx, r, l, purge)
-	})
 }

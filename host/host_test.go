@@ -107,7 +107,7 @@ func TestATriggerWhileTheJobRunsIsKept(t *testing.T) {
 		n := c.start(1, job(definition("one-off", "", 2), sleeper(10*time.Second)))
 		synctest.Wait()
 		for range 3 { // the second is kept, the third is the same as the second
-			if err := n.host.Trigger(t.Context(), "one-off"); err != nil {
+			if err := n.operator().Trigger(t.Context(), "one-off"); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -117,7 +117,7 @@ func TestATriggerWhileTheJobRunsIsKept(t *testing.T) {
 		if len(fires) != 2 || fires[0].Trigger == fires[1].Trigger || fires[0].Source != abi.SourceTrigger {
 			t.Errorf("fires %s, want two of different rounds", lines(fires))
 		}
-		if err := n.host.Trigger(t.Context(), "none"); !errors.Is(err, host.ErrNoJob) {
+		if err := n.operator().Trigger(t.Context(), "none"); !errors.Is(err, host.ErrNoJob) {
 			t.Errorf("triggering an unknown job: %v", err)
 		}
 	})
@@ -134,7 +134,7 @@ func TestDisabledJobsAndItemsDoNotRun(t *testing.T) {
 			}
 		}
 		time.Sleep(90 * time.Second)
-		do(n.host.DisableItem(t.Context(), "d", 1))
+		do(n.operator().DisableItem(t.Context(), "d", 1))
 		if s := n.host.Status().Jobs[0]; s.Items[1].Disabled || len(s.Hosts) > 0 {
 			t.Errorf("what is only asked of the registry is in %+v", s)
 		}
@@ -142,14 +142,14 @@ func TestDisabledJobsAndItemsDoNotRun(t *testing.T) {
 			t.Errorf("items %+v, hosts %+v, want item 1 disabled and one host", s.Items, s.Hosts)
 		}
 		time.Sleep(2 * time.Minute)
-		do(n.host.EnableItem(t.Context(), "d", 1))
-		do(n.host.Disable(t.Context(), "d"))
+		do(n.operator().EnableItem(t.Context(), "d", 1))
+		do(n.operator().Disable(t.Context(), "d"))
 		time.Sleep(time.Second)
 		if s := n.host.Status().Jobs[0]; s.State != host.JobDisabled {
 			t.Errorf("state %s, want disabled", s.State)
 		}
 		time.Sleep(3 * time.Minute)
-		do(n.host.Enable(t.Context(), "d"))
+		do(n.operator().Enable(t.Context(), "d"))
 		time.Sleep(10 * time.Second)
 		if done := completed(c.list(host.EventItemCompleted)); done[0] != 3 || done[1] != 1 {
 			t.Errorf("completions %v, want 3 of item 0 and 1 of item 1; enabling makes up for nothing\n%s", done, c.all())
@@ -158,18 +158,8 @@ func TestDisabledJobsAndItemsDoNotRun(t *testing.T) {
 		if done := completed(c.list(host.EventItemCompleted)); done[0] != 4 || done[1] != 2 {
 			t.Errorf("completions %v after enabling, want 4 and 2\n%s", done, c.all())
 		}
-		if err := n.host.DisableItem(t.Context(), "d", 7); err == nil {
+		if err := n.operator().DisableItem(t.Context(), "d", 7); err == nil {
 			t.Error("an item that does not exist was disabled")
-		}
-		n.host.Apply(nil, []host.Refusal{{File: "bad.yaml", Reasons: []string{"line 1: too bad"}}, {File: "more.yaml", Reasons: []string{`line 7: job "worse": no module`, "line 9: other"}}})
-		for name, want := range map[string]string{
-			"bad":   `job "bad": no such job on this host: bad.yaml is refused: line 1: too bad`,
-			"worse": `job "worse": no such job on this host: more.yaml is refused: line 7: job "worse": no module`,
-			"none":  `job "none": no such job on this host`,
-		} {
-			if err := n.host.Trigger(t.Context(), name); !errors.Is(err, host.ErrNoJob) || err.Error() != want {
-				t.Errorf("trigger of a job that is refused: %v, want %s", err, want)
-			}
 		}
 	})
 }
@@ -324,7 +314,7 @@ func TestADrainThatTakesTooLongOwesTheItem(t *testing.T) {
 		d.Failover = true
 		first := c.start(1, job(d, sleeper(time.Hour)))
 		synctest.Wait()
-		if err := first.host.Trigger(t.Context(), "drain"); err != nil {
+		if err := first.operator().Trigger(t.Context(), "drain"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -350,7 +340,7 @@ func TestAnOperatorRemovesAJob(t *testing.T) {
 		a := c.start(1, job(d, sleeper(time.Second)))
 		b := c.start(2, job(d, sleeper(time.Second)))
 		time.Sleep(11 * time.Second)
-		if err := a.host.Remove(t.Context(), "gone", true); err != nil {
+		if err := a.operator().Remove(t.Context(), "gone", true); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -519,7 +509,7 @@ func TestARestartedHostFailsOverToItself(t *testing.T) {
 		go func() { done <- h.Run(t.Context(), kill) }()
 		if crash {
 			<-joined
-			if err := h.Trigger(t.Context(), "resume"); err != nil {
+			if err := operator(h, "n").Trigger(t.Context(), "resume"); err != nil {
 				t.Fatal(err)
 			}
 			if source := <-begun; source != abi.SourceTrigger {
@@ -566,7 +556,7 @@ func TestADefinitionDisablesItsJob(t *testing.T) {
 			t.Errorf("%d completions, want the one before it was disabled\n%s", done, c.all())
 		}
 		// The operator's word is newer than the file's.
-		if err := n.host.Enable(t.Context(), "off"); err != nil {
+		if err := n.operator().Enable(t.Context(), "off"); err != nil {
 			t.Fatal(err)
 		}
 		d.Description = "something else is changed"
@@ -576,7 +566,7 @@ func TestADefinitionDisablesItsJob(t *testing.T) {
 			t.Errorf("%d completions, want another after it was enabled\n%s", done, c.all())
 		}
 		// The file's next word is newer still.
-		if err := n.host.Disable(t.Context(), "off"); err != nil {
+		if err := n.operator().Disable(t.Context(), "off"); err != nil {
 			t.Fatal(err)
 		}
 		d.Disabled = false
@@ -587,7 +577,7 @@ func TestADefinitionDisablesItsJob(t *testing.T) {
 		}
 		// What others write into the field, as a Java host with overwrite does at
 		// its start, is nobody's word on servers that are there.
-		if err := n.host.Disable(t.Context(), "off"); err != nil {
+		if err := n.operator().Disable(t.Context(), "off"); err != nil {
 			t.Fatal(err)
 		}
 		for _, d.Disabled = range []bool{true, false} {
@@ -653,7 +643,7 @@ func TestAGuestThatStopsInADrainGoesOnLater(t *testing.T) {
 				g, began := fiveSteps(kind)
 				first := c.start(1, job(d, g))
 				synctest.Wait()
-				if err := first.host.Trigger(t.Context(), "stream"); err != nil {
+				if err := first.operator().Trigger(t.Context(), "stream"); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(1500 * time.Millisecond)
@@ -693,7 +683,7 @@ func TestAStreamWhoseItemMovesGoesOnThere(t *testing.T) {
 					c.start(2, job(d, g))
 					time.Sleep(10 * time.Second)
 					if by == "trigger" {
-						if err := first.host.Trigger(t.Context(), "stream"); err != nil {
+						if err := first.operator().Trigger(t.Context(), "stream"); err != nil {
 							t.Fatal(err)
 						}
 					} else {
@@ -774,21 +764,22 @@ func TestAStreamMovesToAHostThatComes(t *testing.T) {
 	}
 }
 
-func TestAHostThatDrainsRefusesTriggers(t *testing.T) {
+// The admin address refuses triggers by this state.
+func TestAHostThatDrainsSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		n := c.start(1, job(definition("long", "0/10 * * * * ?", 1), sleeper(20*time.Second)))
 		time.Sleep(11 * time.Second)
-		if err := n.host.Trigger(t.Context(), "long"); err != nil {
+		if err := n.operator().Trigger(t.Context(), "long"); err != nil {
 			t.Fatalf("before the drain: %v", err)
 		}
 		n.stop()
 		synctest.Wait()
-		if err := n.host.Trigger(t.Context(), "long"); !errors.Is(err, host.ErrDraining) {
-			t.Errorf("while it drains: %v, want %v", err, host.ErrDraining)
+		if s := n.host.Status(); s.State != host.HostDraining {
+			t.Errorf("while it drains: %v, want %v", s.State, host.HostDraining)
 		}
 		<-n.done
-		if err := n.host.Trigger(t.Context(), "long"); !errors.Is(err, host.ErrNotLive) {
+		if err := n.operator().Trigger(t.Context(), "long"); !errors.Is(err, host.ErrNotLive) {
 			t.Errorf("when it has stopped: %v, want %v", err, host.ErrNotLive)
 		}
 	})

@@ -312,8 +312,8 @@ func TestEndsInItsGrace(t *testing.T) {
 				return coordination.StopInstance(ctx, r, layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])
 			})
 		},
-		"removed":            func(_ *cluster, n *node) error { return n.host.Remove(context.Background(), "j", false) },
-		"removed and purged": func(_ *cluster, n *node) error { return n.host.Remove(context.Background(), "j", true) },
+		"removed":            func(_ *cluster, n *node) error { return n.operator().Remove(context.Background(), "j", false) },
+		"removed and purged": func(_ *cluster, n *node) error { return n.operator().Remove(context.Background(), "j", true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -328,7 +328,7 @@ func TestEndsInItsGrace(t *testing.T) {
 				g := sleeper(24 * time.Hour)
 				n := c.start(1, job(d, g))
 				synctest.Wait()
-				if err := n.host.Trigger(t.Context(), "j"); err != nil {
+				if err := n.operator().Trigger(t.Context(), "j"); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(10 * time.Second)
@@ -507,7 +507,7 @@ func TestTheDefinitionComesBackLate(t *testing.T) {
 		wanted := job(definition("j", "", 1), g)
 		n := c.start(1, wanted)
 		synctest.Wait()
-		if err := n.host.Trigger(t.Context(), "j"); err != nil {
+		if err := n.operator().Trigger(t.Context(), "j"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -516,7 +516,7 @@ func TestTheDefinitionComesBackLate(t *testing.T) {
 		n.host.Apply([]host.Job{wanted}, nil)
 		time.Sleep(time.Minute)
 		slow.Store(false)
-		if err := n.host.Trigger(t.Context(), "j"); err != nil {
+		if err := n.operator().Trigger(t.Context(), "j"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -526,7 +526,7 @@ func TestTheDefinitionComesBackLate(t *testing.T) {
 		}
 		// The next leaving has its own time.
 		slow.Store(true)
-		if err := n.host.Trigger(t.Context(), "j"); err != nil {
+		if err := n.operator().Trigger(t.Context(), "j"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)

@@ -22,7 +22,7 @@ func TestRemove_broughtBackByAnotherHost(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			b := c.start(2) // a bystander, for now
 			time.Sleep(35 * time.Second)
-			if err := a.host.Remove(t.Context(), "j", purge); err != nil {
+			if err := a.operator().Remove(t.Context(), "j", purge); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -59,7 +59,7 @@ func TestRemove_backWhenItsOldRunsHaveEnded(t *testing.T) {
 		g := sleeper(30 * time.Second)
 		n := c.start(1, job(d, g))
 		time.Sleep(time.Hour + time.Second)
-		if err := n.host.Remove(t.Context(), "j", false); err != nil {
+		if err := n.operator().Remove(t.Context(), "j", false); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -79,7 +79,7 @@ func TestRemove_owesNothingWhenBack(t *testing.T) {
 		g := sleeper(time.Second)
 		n := c.start(1, job(d, g))
 		time.Sleep(65 * time.Second)
-		if err := n.host.Remove(t.Context(), "j", false); err != nil {
+		if err := n.operator().Remove(t.Context(), "j", false); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(150 * time.Second) // 3:35

@@ -1595,11 +1595,11 @@ func (r *rig) enableAll() {
 	enable := func(m *machine) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		if m.host.Enable(ctx, rigJob) != nil {
+		if m.operator().Enable(ctx, rigJob) != nil {
 			return false
 		}
 		for i := range r.def.ShardingTotalCount {
-			err := m.host.EnableItem(ctx, rigJob, i)
+			err := m.operator().EnableItem(ctx, rigJob, i)
 			if err != nil && !strings.Contains(err.Error(), "has no item") { // it may not be there yet
 				return false
 			}

@@ -214,19 +214,19 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 			case action == 5: // the registry ends the session
 				w.c.expire(n)
 			case action == 6:
-				_ = n.host.Trigger(ctx, simJob) // refused while the session is new
+				_ = n.operator().Trigger(ctx, simJob) // refused while the session is new
 			case action == 7:
 				d.ShardingTotalCount = 1 + w.pick(7)
 				apply(job(d, g))
 			case action == 8 && w.pick(2) == 0:
-				_ = n.host.Disable(ctx, simJob)
+				_ = n.operator().Disable(ctx, simJob)
 				time.Sleep(w.between(time.Second, 3*time.Minute))
-				_ = n.host.Enable(ctx, simJob)
+				_ = n.operator().Enable(ctx, simJob)
 			case action == 10: // an item is disabled for a while
 				item := w.pick(d.ShardingTotalCount)
-				_ = n.host.DisableItem(ctx, simJob, item) // it may not exist yet
+				_ = n.operator().DisableItem(ctx, simJob, item) // it may not exist yet
 				time.Sleep(w.between(time.Second, 3*time.Minute))
-				_ = n.host.EnableItem(ctx, simJob, item)
+				_ = n.operator().EnableItem(ctx, simJob, item)
 			case action == 11: // the definition goes from one host, and comes back
 				n.host.Apply(nil, nil)
 				time.Sleep(w.between(0, time.Minute))
@@ -280,11 +280,11 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 		}
 		// Nothing stays disabled because a session was just being replaced.
 		for _, n := range alive {
-			for n.host.Enable(t.Context(), simJob) != nil {
+			for n.operator().Enable(t.Context(), simJob) != nil {
 				time.Sleep(time.Second)
 			}
 			for item := range d.ShardingTotalCount {
-				for err := n.host.EnableItem(t.Context(), simJob, item); err != nil && !strings.Contains(err.Error(), "has no item"); err = n.host.EnableItem(t.Context(), simJob, item) {
+				for err := n.operator().EnableItem(t.Context(), simJob, item); err != nil && !strings.Contains(err.Error(), "has no item"); err = n.operator().EnableItem(t.Context(), simJob, item) {
 					time.Sleep(time.Second)
 				}
 			}

@@ -32,12 +32,12 @@ func TestStart(t *testing.T) {
 			}
 		},
 		"after remove": func(t *testing.T, _ *cluster, n *node) {
-			if err := n.host.Remove(t.Context(), "back", false); err != nil {
+			if err := n.operator().Remove(t.Context(), "back", false); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"after remove with purge": func(t *testing.T, _ *cluster, n *node) {
-			if err := n.host.Remove(t.Context(), "back", true); err != nil {
+			if err := n.operator().Remove(t.Context(), "back", true); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -136,7 +136,7 @@ func TestDrainNamesItems(t *testing.T) {
 		c.log = zap.New(core)
 		n := c.start(1, job(definition("long", "", 3), sleeper(5*time.Second)), job(definition("idle", "", 1), sleeper(time.Second)))
 		synctest.Wait()
-		if err := n.host.Trigger(t.Context(), "long"); err != nil {
+		if err := n.operator().Trigger(t.Context(), "long"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -168,7 +168,7 @@ func TestItemFailedLine(t *testing.T) {
 			}}
 			n := cl.start(1, job(definition("fails", "", 1), g))
 			synctest.Wait()
-			if err := n.host.Trigger(t.Context(), "fails"); err != nil {
+			if err := n.operator().Trigger(t.Context(), "fails"); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -226,7 +226,7 @@ func TestRemovedHostsAreGone(t *testing.T) {
 		c.start(2, j)
 		c.start(3, j)
 		time.Sleep(11 * time.Second)
-		if err := n.host.Remove(t.Context(), "back", false); err != nil {
+		if err := n.operator().Remove(t.Context(), "back", false); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)

@@ -43,7 +43,7 @@ func TestTimeout(t *testing.T) {
 				d.Props["wasm.timeout"], d.Props["wasm.retry.attempts"], d.Props["wasm.retry.on"] = "20s", "2", "TIMEOUT"
 				n := c.start(1, job(d, &guest{digest: "patient", run: tc.run}))
 				synctest.Wait()
-				if err := n.host.Trigger(t.Context(), "limited"); err != nil {
+				if err := n.operator().Trigger(t.Context(), "limited"); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Minute)
@@ -69,7 +69,7 @@ func TestTimeout(t *testing.T) {
 			d.Props["wasm.timeout"] = "10m"
 			n := c.start(1, job(d, &guest{digest: "patient", run: obedient}))
 			synctest.Wait()
-			if err := n.host.Trigger(t.Context(), "limited"); err != nil {
+			if err := n.operator().Trigger(t.Context(), "limited"); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)

@@ -45,7 +45,7 @@ func TestATriggerDoesNotWaitForABusyItem(t *testing.T) {
 					return by
 				}
 				for round := 1; round <= 2; round++ {
-					if err := n.host.Trigger(t.Context(), "busy"); err != nil {
+					if err := n.operator().Trigger(t.Context(), "busy"); err != nil {
 						t.Fatal(err)
 					}
 					time.Sleep(time.Second)
@@ -97,7 +97,7 @@ func TestATriggerSurvivesItsHost(t *testing.T) {
 		c.config = func(cfg *host.Config) { cfg.HostInfo = "busy" }
 		second := c.start(2, job(d, g))
 		time.Sleep(time.Hour) // a scheduled fire: the second host is busy with it
-		if err := first.host.Trigger(t.Context(), "survives"); err != nil {
+		if err := first.operator().Trigger(t.Context(), "survives"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)

@@ -379,7 +379,7 @@ func outliving(t *testing.T, e *zkserver.Ensemble) {
 	c.divided(name, items, n)
 	c.quiet(rest)
 	from := n.meter.mark()
-	if err := n.host.Trigger(t.Context(), name); err != nil {
+	if err := n.trigger(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	c.await("the fire has ended", func() bool { return ended })
@@ -505,7 +505,7 @@ func failedOver(t *testing.T, e *zkserver.Ensemble, takers, try int) *ledger {
 		}
 		return n
 	}
-	if err := dead.host.Trigger(t.Context(), name); err != nil {
+	if err := dead.trigger(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	c.await("the others' items have run, and those of one host run", func() bool { return runs == each && completed() == each*takers })

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
@@ -302,6 +303,7 @@ type node struct {
 	done       chan error
 
 	// Guarded by cluster.mu.
+	session   registry.Center         // the newest
 	lost      bool                    // its first session
 	owned     map[string][]int        // by job
 	completed map[string]int          // by job
@@ -338,7 +340,10 @@ func (c *cluster) start(see func(*node, host.Event), jobs ...host.Job) *node {
 			if err != nil {
 				return nil, err
 			}
-			return counted{s, n.meter}, nil
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			n.session = counted{s, n.meter}
+			return n.session, nil
 		},
 		Namespace: c.namespace, ServerIP: n.name, MaxConcurrency: 1 << 14, OnEvent: n.event,
 	})
@@ -352,6 +357,14 @@ func (c *cluster) start(see func(*node, host.Event), jobs ...host.Job) *node {
 	go func() { n.done <- h.Run(running, alive); close(n.done) }()
 	c.hosts = append(c.hosts, n)
 	return n
+}
+
+// trigger triggers a job as the host's admin address does, through its session.
+func (n *node) trigger(ctx context.Context, job string) error {
+	n.c.mu.Lock()
+	session := n.session
+	n.c.mu.Unlock()
+	return coordination.TriggerJob(ctx, session, coordination.NewLayout(n.c.namespace, job))
 }
 
 // wait joins a host that was told to stop.

@@ -67,7 +67,7 @@ func BenchmarkItems(b *testing.B) {
 		c.quiet(2 * rest)
 		for i, fire := range []string{"first-fire", "fire"} {
 			step(fire, func() {
-				if err := c.hosts[0].host.Trigger(b.Context(), name); err != nil {
+				if err := c.hosts[0].trigger(b.Context(), name); err != nil {
 					b.Fatal(err)
 				}
 			}, func() {

@@ -36,9 +36,6 @@ const (
 	Unknown Ending = "unknown"
 )
 
-// Endings are all of them.
-func Endings() []Ending { return []Ending{Ended, Stuck, DeadMan, Killed, MachineRestart, Unknown} }
-
 // DueFor is how long before a start a timer may have been due and still count as
 // the cause: supervisors start a host again within seconds. After a longer time
 // something else may well have ended the process before.

@@ -39,7 +39,7 @@ func TestEnding(t *testing.T) {
 		})
 	}
 	said := make(map[string]Ending)
-	for _, e := range Endings() {
+	for _, e := range []Ending{Ended, Stuck, DeadMan, Killed, MachineRestart, Unknown} {
 		why := Last{Ending: e}.Why()
 		if other, twice := said[why]; twice {
 			t.Errorf("%q and %q are the same: %s", e, other, why)

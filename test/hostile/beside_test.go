@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
@@ -48,9 +49,9 @@ const (
 // aside is a host with an honest job that fires each second, and to which
 // hostile modules come.
 type aside struct {
-	dir   string
-	host  *host.Host
-	count int // of modules so far
+	dir      string
+	operator registry.Center
+	count    int // of modules so far
 
 	mu     sync.Mutex
 	events []host.Event
@@ -105,7 +106,9 @@ func newBeside() (tester, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.host = h
+	if b.operator, err = server.Connect(context.Background()); err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	var parts sync.WaitGroup
 	var failed [2]error
@@ -248,7 +251,7 @@ func (b *aside) attack(m Module) (r report, err error) {
 	})
 	r.Loading = time.Since(began)
 	if r.Refused == "" {
-		if err := b.host.Trigger(context.Background(), hostile); err != nil {
+		if err := coordination.TriggerJob(context.Background(), b.operator, coordination.NewLayout("hostile", hostile)); err != nil {
 			return r, err
 		}
 		b.wait(func() bool {
