@@ -7,7 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // BenchmarkFire is one fire of a job that does nothing, on one host. The
@@ -34,14 +34,14 @@ func fires(b *testing.B, g noop, items int, registry string) {
 	dir := b.TempDir()
 	define(b, dir, "job", g, "", items)
 	h := open(b, registry, dir, 1)
-	ended := make(chan host.Event, 1)
+	ended := make(chan event.Event, 1)
 	completed := 0
-	h.watch(func(e host.Event) {
+	h.watch(func(e event.Event) {
 		h.went(e)
 		switch e.Kind {
-		case host.EventItemCompleted:
+		case event.ItemCompleted:
 			completed++
-		case host.EventFireEnded:
+		case event.FireEnded:
 			if completed != items || e.Outcome != abi.OutcomeOK {
 				b.Errorf("%d items of %d were completed, the outcome is %s", completed, items, e.Outcome)
 			}
@@ -53,7 +53,7 @@ func fires(b *testing.B, g noop, items int, registry string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	fire := func() host.Event {
+	fire := func() event.Event {
 		if err := coordination.TriggerJob(b.Context(), operator, coordination.NewLayout("bench", "job")); err != nil {
 			b.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func fires(b *testing.B, g noop, items int, registry string) {
 			return e
 		case <-timer.C:
 			b.Fatal("the fire has not ended")
-			return host.Event{}
+			return event.Event{}
 		}
 	}
 	fire() // the first one makes the nodes of all items

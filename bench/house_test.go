@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
@@ -87,7 +88,7 @@ type house struct {
 	server *embedded.Server
 
 	mu  sync.Mutex
-	see func(host.Event) // gets every event, in order; nil drops them
+	see func(event.Event) // gets every event, in order; nil drops them
 }
 
 // open starts the system with what is in the plugins directory and waits until
@@ -114,7 +115,7 @@ func open(b *testing.B, name, dir string, n int) *house {
 	h.host, err = host.New(host.Config{
 		Dial:      func(ctx context.Context) (registry.Center, error) { return server.Connect(ctx) },
 		Namespace: "bench", ServerIP: "10.0.0.1",
-		OnEvent: func(e host.Event) {
+		OnEvent: func(e event.Event) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if h.see != nil {
@@ -128,9 +129,9 @@ func open(b *testing.B, name, dir string, n int) *house {
 	ready := make(chan struct{})
 	refused := make(chan []host.Refusal, 1)
 	joined := make(map[string]bool)
-	h.watch(func(e host.Event) {
+	h.watch(func(e event.Event) {
 		// A job has its items, and can fire, from the first assignment on.
-		if e.Kind == host.EventAssigned && !joined[e.Job] {
+		if e.Kind == event.Assigned && !joined[e.Job] {
 			if joined[e.Job] = true; len(joined) == n {
 				close(ready)
 			}
@@ -183,7 +184,7 @@ func open(b *testing.B, name, dir string, n int) *house {
 }
 
 // watch changes who is told the events.
-func (h *house) watch(see func(host.Event)) {
+func (h *house) watch(see func(event.Event)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.see = see
@@ -248,11 +249,11 @@ func (s spread) report(b *testing.B, name string) {
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // went complains of an event that has no place in an undisturbed run.
-func (h *house) went(e host.Event) {
+func (h *house) went(e event.Event) {
 	switch {
-	case e.Kind == host.EventItemEnded && e.Outcome != abi.OutcomeOK:
+	case e.Kind == event.ItemEnded && e.Outcome != abi.OutcomeOK:
 		h.b.Errorf("item %s: %s %s", e.RunID, e.Outcome, e.Reason)
-	case e.Kind == host.EventJobError:
+	case e.Kind == event.JobError:
 		h.b.Errorf("job %s: %s", e.Job, e.Reason)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 const (
@@ -109,18 +109,18 @@ func load(b *testing.B, g noop, registry string, jobs, seconds int) lags {
 	completed := make(map[instant]int, l.due)
 	open := l.due
 	all := make(chan struct{})
-	h.watch(func(e host.Event) {
+	h.watch(func(e event.Event) {
 		h.went(e)
 		if e.Instant.Before(from) || !e.Instant.Before(to) {
 			return
 		}
 		switch e.Kind {
-		case host.EventItemStarted:
+		case event.ItemStarted:
 			l.start = append(l.start, e.Time.Sub(e.Instant))
-		case host.EventItemSkipped, host.EventFireSkipped:
+		case event.ItemSkipped, event.FireSkipped:
 			reason, _, _ := strings.Cut(e.Reason, ";") // what follows differs
 			l.skipped[reason]++
-		case host.EventItemCompleted:
+		case event.ItemCompleted:
 			l.end = append(l.end, e.Time.Sub(e.Instant))
 			i := instant{e.Job, e.Instant.Unix()}
 			if completed[i]++; completed[i] == itemsPerJob {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // debounce is how long the catalog waits for a directory to be quiet.
@@ -75,12 +75,12 @@ func replace(b *testing.B, g noop, versions int, lead time.Duration, every int) 
 	count := false
 	started := make(map[instant]bool)
 	fired := make(map[string]int)
-	h.watch(func(e host.Event) {
+	h.watch(func(e event.Event) {
 		h.went(e)
 		switch e.Kind {
-		case host.EventJobChanged:
+		case event.JobChanged:
 			changed <- e.Time
-		case host.EventItemStarted:
+		case event.ItemStarted:
 			if i := (instant{e.Job, e.Instant}); count && !started[i] {
 				started[i] = true
 				fired[e.Job]++

@@ -10,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // copyTo copies what is below a path to another registry, as a tool for that
@@ -72,7 +73,7 @@ func TestCopiedRegistry(t *testing.T) {
 				n.stop()
 				<-n.done
 				var highest int64
-				for _, e := range c.list(host.EventItemStarted) {
+				for _, e := range c.list(event.ItemStarted) {
 					highest = max(highest, e.Fence)
 				}
 				if highest < 2000 {
@@ -100,7 +101,7 @@ func TestCopiedRegistry(t *testing.T) {
 				if s.State != host.JobError || !strings.Contains(s.Reason, "copied from another one") || !strings.Contains(s.Reason, "wasmjob adopt") {
 					t.Errorf("in the copy the job is %s: %s", s.State, s.Reason)
 				}
-				if got := len(c.list(host.EventJobError)); got != 1 {
+				if got := len(c.list(event.JobError)); got != 1 {
 					t.Errorf("%d errors are reported, expected one", got)
 				}
 				layout := coordination.NewLayout("test", "copied")
@@ -121,13 +122,13 @@ func TestCopiedRegistry(t *testing.T) {
 					t.Errorf("adopting it once more: %v", err)
 				}
 				time.Sleep(2 * time.Minute) // the host looks again
-				began := len(c.list(host.EventItemStarted))
+				began := len(c.list(event.ItemStarted))
 				if err := trigger(); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute)
 				fences := make(map[int]int64)
-				for _, e := range c.list(host.EventItemStarted)[began:] {
+				for _, e := range c.list(event.ItemStarted)[began:] {
 					fences[*e.Item] = e.Fence
 					if e.Fence <= highest || e.Trigger <= highest {
 						t.Errorf("item %d runs in round %d with fence %d; expected both above %d", *e.Item, e.Trigger, e.Fence, highest)
@@ -141,7 +142,7 @@ func TestCopiedRegistry(t *testing.T) {
 				started := time.Now()
 				n = c.start(2, job(d, sleeper(10*time.Minute)))
 				time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + time.Minute)))
-				assigned := c.list(host.EventAssigned)
+				assigned := c.list(event.Assigned)
 				if took := assigned[len(assigned)-1].Time.Sub(started); took > 500*time.Millisecond {
 					t.Errorf("the items were assigned after %s: the host does not know its own writes in what it watches", took)
 				}

@@ -15,10 +15,11 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // benched runs a host with the jobs on a registry in memory, in real time.
-func benched(b *testing.B, onEvent func(host.Event), jobs ...host.Job) *host.Host {
+func benched(b *testing.B, onEvent func(event.Event), jobs ...host.Job) *host.Host {
 	b.Helper()
 	server, err := embedded.Open(embedded.Options{})
 	if err != nil {
@@ -57,8 +58,8 @@ func BenchmarkFire(b *testing.B) {
 	for _, total := range []int{1, 100, 1_000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint(total), func(b *testing.B) {
 			over := make(chan struct{}, 1)
-			h := benched(b, func(e host.Event) {
-				if e.Kind == host.EventFireEnded {
+			h := benched(b, func(e event.Event) {
+				if e.Kind == event.FireEnded {
 					over <- struct{}{}
 				}
 			}, job(definition("wide", "", total), idle()))
@@ -97,13 +98,13 @@ func BenchmarkManyJobs(b *testing.B) {
 			for i := range jobs {
 				jobs[i] = job(definition(fmt.Sprintf("job-%04d", i), cron, items), g)
 			}
-			benched(b, func(e host.Event) {
+			benched(b, func(e event.Event) {
 				switch e.Kind {
-				case host.EventItemStarted:
+				case event.ItemStarted:
 					mu.Lock()
 					lags = append(lags, e.Time.Sub(e.Instant))
 					mu.Unlock()
-				case host.EventItemCompleted:
+				case event.ItemCompleted:
 					completed.Add(1)
 				}
 			}, jobs...)

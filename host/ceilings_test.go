@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // ceilings are those of the texts.
@@ -102,7 +103,7 @@ func TestConfigurationBeyondACeiling(t *testing.T) {
 		if got := status(one, "big"); got.State != host.JobError || !strings.Contains(got.Reason, want) || len(got.Items) > 4 {
 			t.Errorf("state %s (%s), %d items", got.State, got.Reason, len(got.Items))
 		}
-		if events := c.list(host.EventJobError); len(events) != 2 || events[0].Reason != want {
+		if events := c.list(event.JobError); len(events) != 2 || events[0].Reason != want {
 			t.Errorf("events, expected one of each host:\n%s", lines(events))
 		}
 		if got := s.last(); !slices.Equal(got, []int{4, 4, 4, 4}) {
@@ -143,7 +144,7 @@ func TestJoinBeyondACeiling(t *testing.T) {
 		if ready, _ := two.host.Ready(); !ready {
 			t.Error("the host is not ready: it says why the job does not run")
 		}
-		if events := c.list(host.EventJobError); len(events) != 1 {
+		if events := c.list(event.JobError); len(events) != 1 {
 			t.Errorf("events, expected one:\n%s", lines(events))
 		}
 		if got := s.last(); len(got) != 4 {
@@ -215,7 +216,7 @@ func TestDefinitionBeyondACeilingMakesNoJob(t *testing.T) {
 		if got := status(n, "big"); got.State != host.JobError || !strings.Contains(got.Reason, "the job's definition is refused: shardingTotalCount: found 4") {
 			t.Errorf("state %s (%s)", got.State, got.Reason)
 		}
-		if events := c.list(host.EventJobAdded, host.EventFireStarted); len(events) > 0 {
+		if events := c.list(event.JobAdded, event.FireStarted); len(events) > 0 {
 			t.Errorf("events\n%s", lines(events))
 		}
 	})
@@ -253,9 +254,9 @@ func TestHostsWithDifferentCeilings(t *testing.T) {
 				if strict == 2 && len(got) != 20 { // the one that leads takes it
 					t.Errorf("%d of 20 items ran\n%s", len(got), c.all())
 				}
-				divisions := len(c.list(host.EventSharded))
+				divisions := len(c.list(event.Sharded))
 				time.Sleep(5 * time.Minute)
-				if n := len(c.list(host.EventSharded)); n != divisions {
+				if n := len(c.list(event.Sharded)); n != divisions {
 					t.Errorf("%d divisions, %d after five minutes\n%s", divisions, n, c.all())
 				}
 				other := nodes[3-strict]
@@ -274,7 +275,7 @@ func TestHostsWithDifferentCeilings(t *testing.T) {
 					}
 				}
 				s.mu.Unlock()
-				if skips := c.list(host.EventFireSkipped); strict == 1 && (len(skips) == 0 || !strings.Contains(skips[0].Reason, refuses)) {
+				if skips := c.list(event.FireSkipped); strict == 1 && (len(skips) == 0 || !strings.Contains(skips[0].Reason, refuses)) {
 					t.Errorf("skipped:\n%s", lines(skips))
 				}
 			})
@@ -310,7 +311,7 @@ func TestOneJobDoesNotHaveAllSlots(t *testing.T) {
 			t.Errorf("%d items of one job at once, expected 3 of 4", most)
 		}
 		done := 0
-		for _, e := range c.list(host.EventItemCompleted) {
+		for _, e := range c.list(event.ItemCompleted) {
 			if e.Job == "small" {
 				done++
 			}
@@ -334,7 +335,7 @@ func TestListenersDoNotHaveAllSlots(t *testing.T) {
 		c.start(1, job(definition("hog", "* * * * * ?", 1), g), job(definition("small", "*/10 * * * * ?", 1), sleeper(time.Second)))
 		time.Sleep(3 * time.Minute)
 		done := 0
-		for _, e := range c.list(host.EventItemCompleted) {
+		for _, e := range c.list(event.ItemCompleted) {
 			if e.Job == "small" {
 				done++
 			}
@@ -384,7 +385,7 @@ func TestLogQuota(t *testing.T) {
 				lines, bytes := map[string]int{}, 0
 				c.config = func(cfg *host.Config) {
 					cfg.Ceilings = ceilings(t, "*:"+limit)
-					cfg.OnLog = func(l host.GuestLog) {
+					cfg.OnLog = func(l event.GuestLog) {
 						mu.Lock()
 						defer mu.Unlock()
 						lines[l.Job]++
@@ -414,7 +415,7 @@ func TestLogQuota(t *testing.T) {
 					t.Errorf("%d lines of the flood, expected about %d", n, floods*1000)
 				}
 				dropped := int64(0)
-				events := c.list(host.EventOverQuota)
+				events := c.list(event.OverQuota)
 				for _, e := range events {
 					if e.Job != "flood" || string(e.Ceiling) != strings.Split(limit, "=")[0] {
 						t.Errorf("%+v", e)
@@ -441,18 +442,18 @@ func TestErrorsAreWithinTheQuota(t *testing.T) {
 		n := c.start(1, job(definition("fails", "*/10 * * * * ?", 30), g))
 		time.Sleep(36 * time.Second)
 		dropped := int64(0)
-		for _, e := range c.list(host.EventOverQuota) {
+		for _, e := range c.list(event.OverQuota) {
 			dropped += e.Count
 		}
 		if dropped != 3*30-3*10 {
 			t.Errorf("%d reports were dropped, expected 60 of 90", dropped)
 		}
-		for _, e := range c.list(host.EventItemEnded) {
-			if len(e.Reason) > host.MaxReason || strings.Contains(e.Reason, "\x1b") || !strings.HasSuffix(e.Reason, "…") {
+		for _, e := range c.list(event.ItemEnded) {
+			if len(e.Reason) > event.MaxReason || strings.Contains(e.Reason, "\x1b") || !strings.HasSuffix(e.Reason, "…") {
 				t.Fatalf("reason of %d bytes: %q", len(e.Reason), e.Reason)
 			}
 		}
-		if got := status(n, "fails").Items[0].LastMessage; len(got) > host.MaxReason || got == "" {
+		if got := status(n, "fails").Items[0].LastMessage; len(got) > event.MaxReason || got == "" {
 			t.Errorf("the status has a message of %d bytes", len(got))
 		}
 	})
@@ -462,8 +463,8 @@ func TestErrorsAreWithinTheQuota(t *testing.T) {
 func TestLinesAreHarmless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		got := make(chan host.GuestLog, 10)
-		c.config = func(cfg *host.Config) { cfg.OnLog = func(l host.GuestLog) { got <- l } }
+		got := make(chan event.GuestLog, 10)
+		c.config = func(cfg *host.Config) { cfg.OnLog = func(l event.GuestLog) { got <- l } }
 		g := &guest{digest: "ansi", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
 			inv.Host.Log(abi.LevelInfo, "a\x1b[2Jb\r\nc\td\x00\u009b1m\xff\x7f", []string{"k\x1b", "v\ae"})
 			return ok
@@ -517,7 +518,7 @@ func TestOffsetCommitsWaitForTheQuota(t *testing.T) {
 			t.Errorf("the other job committed %d times, the slowest took %s", commits["once"], slowest)
 		}
 		waited := int64(0)
-		for _, e := range c.list(host.EventOverQuota) {
+		for _, e := range c.list(event.OverQuota) {
 			if e.Job != "loop" || e.Ceiling != ceiling.OffsetCommits {
 				t.Errorf("%+v", e)
 			}
@@ -548,7 +549,7 @@ func TestAWaitForTheQuotaEndsWithTheItem(t *testing.T) {
 		}}
 		c.start(1, job(d, g))
 		time.Sleep(75 * time.Second)
-		for _, e := range c.list(host.EventItemEnded) {
+		for _, e := range c.list(event.ItemEnded) {
 			if e.Duration > 4*time.Second {
 				t.Fatalf("an item ended after %s; its limit is 3 s", e.Duration)
 			}

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // moment is one reading of both clocks of a loop. What lies a duration from now
@@ -242,7 +243,7 @@ func (t *term) watchClocks(c *clocks) {
 	case off:
 		reason = fmt.Sprintf("this host's clock is %s, and may be %s: what it begins is late, and nothing begins before its clock has come to what was begun", d, bound)
 	}
-	h.emit(Event{Kind: EventClock, Host: t.self.ID, Drift: d.middle(), Reason: reason})
+	h.emit(event.Event{Kind: event.Clock, Host: t.self.ID, Drift: d.middle(), Reason: reason})
 	if off {
 		h.log.Error(reason)
 	} else {
@@ -274,7 +275,7 @@ func (j *job) watchDrift() {
 	if late && !j.late {
 		reason := fmt.Sprintf("this host's clock is %s, more than the catch-up window of %s: of what was due in the meantime only the newest instant runs here when the clock is right", d, window)
 		j.log.Error(reason)
-		j.emit(Event{Kind: EventJobError, Reason: reason})
+		j.emit(event.Event{Kind: event.JobError, Reason: reason})
 	}
 	j.late = late
 }

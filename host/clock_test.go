@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
 
@@ -44,28 +45,28 @@ func TestClockJumpsForwardWhileALoopSleeps(t *testing.T) {
 
 		w.set(time.Until(instant) - 30*time.Second)
 		time.Sleep(29 * time.Second)
-		if started := c.list(host.EventItemStarted); len(started) != 0 {
+		if started := c.list(event.ItemStarted); len(started) != 0 {
 			t.Fatalf("%d items began before the instant:\n%s", len(started), c.all())
 		}
 		time.Sleep(2 * time.Second)
-		started := c.list(host.EventItemStarted)
+		started := c.list(event.ItemStarted)
 		if len(started) != 2 || !started[0].Instant.Equal(instant) || !started[0].Time.Equal(instant) {
 			t.Fatalf("thirty seconds after the clock was set to so long before %s:\n%s", instant.UTC().Format(time.TimeOnly), c.all())
 		}
 
 		// Over three instants: one fire, and it tells of the others.
-		before, last := len(c.list(host.EventItemStarted)), instant.Add(3*time.Hour)
+		before, last := len(c.list(event.ItemStarted)), instant.Add(3*time.Hour)
 		w.set(time.Until(last.Add(5 * time.Minute)))
 		time.Sleep(1500 * time.Millisecond)
-		started = c.list(host.EventItemStarted)[before:]
+		started = c.list(event.ItemStarted)[before:]
 		if len(started) != 2 || !started[0].Instant.Equal(last) || !started[1].Instant.Equal(last) {
 			t.Errorf("a second after the clock was set over three instants:\n%s", c.all())
 		}
-		skipped := c.list(host.EventFireSkipped)
+		skipped := c.list(event.FireSkipped)
 		if len(skipped) != 1 || !skipped[0].Instant.Equal(instant.Add(time.Hour)) || skipped[0].Through.Before(instant.Add(2*time.Hour)) {
 			t.Errorf("what is told of the instants that were left out:\n%s", lines(skipped))
 		}
-		if told := c.list(host.EventClock); len(told) != 0 {
+		if told := c.list(event.Clock); len(told) != 0 {
 			t.Errorf("the clocks agreed all the time:\n%s", lines(told))
 		}
 	})
@@ -84,7 +85,7 @@ func TestClockJumpsBackAndNothingRunsTwice(t *testing.T) {
 		time.Sleep(4*time.Minute + 3*time.Second)
 		runs := make(map[string]int)
 		var next time.Time
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			runs[e.RunID]++
 			if e.Instant.After(set) && next.IsZero() {
 				next = e.Instant
@@ -98,7 +99,7 @@ func TestClockJumpsBackAndNothingRunsTwice(t *testing.T) {
 		if want := set.Truncate(10 * time.Second).Add(10 * time.Second); !next.Equal(want) {
 			t.Errorf("the first new instant that ran was %s, want %s", next, want)
 		}
-		if skipped := c.list(host.EventItemSkipped); len(skipped) != 24 {
+		if skipped := c.list(event.ItemSkipped); len(skipped) != 24 {
 			t.Errorf("%d items were skipped, want two for each of the twelve instants that came again:\n%s", len(skipped), lines(skipped))
 		}
 	})
@@ -125,7 +126,7 @@ func TestClockJumpsBackWhileAnInstantWaits(t *testing.T) {
 			var told bool
 			r.mu.Lock()
 			for _, e := range r.events {
-				told = told || e.e.Instant.Equal(instant) && (e.e.Kind == host.EventItemStarted || e.e.Kind == host.EventFireSkipped)
+				told = told || e.e.Instant.Equal(instant) && (e.e.Kind == event.ItemStarted || e.e.Kind == event.FireSkipped)
 			}
 			r.mu.Unlock()
 			if !told {
@@ -164,7 +165,7 @@ func TestClockJumpsBackAndItemsOfOthersFireAtOnce(t *testing.T) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			for _, e := range r.events {
-				if e.e.Kind == host.EventItemCompleted && !e.e.Instant.Before(from) && !e.e.Instant.After(time.Now()) {
+				if e.e.Kind == event.ItemCompleted && !e.e.Instant.Before(from) && !e.e.Instant.After(time.Now()) {
 					n++
 				}
 			}
@@ -327,7 +328,7 @@ func TestVerifyForgivesClocksThatAreApart(t *testing.T) {
 		if len(r.faults) > 0 {
 			t.Fatalf("by the time at which it happened: %s", strings.Join(r.faults, "\n"))
 		}
-		r.check(verify.Options{Skew: 4 * time.Second}, func(e rigEvent) host.Event {
+		r.check(verify.Options{Skew: 4 * time.Second}, func(e rigEvent) event.Event {
 			e.e.Time = e.own
 			return e.e
 		})
@@ -360,18 +361,18 @@ func TestAClockThatIsOffKeepsTheJobFromRunning(t *testing.T) {
 			runs bool
 		}{{0, true}, {4 * time.Second, false}, {-4 * time.Second, false}, {2 * time.Second, true}, {time.Hour, false}, {-2 * time.Second, true}} {
 			by.Store(int64(step.by))
-			before := len(c.list(host.EventItemStarted, host.EventFireSkipped, host.EventItemSkipped))
+			before := len(c.list(event.ItemStarted, event.FireSkipped, event.ItemSkipped))
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			ran, skipped := make(map[string]int), make(map[string]bool)
-			for _, e := range c.list(host.EventItemStarted, host.EventFireSkipped, host.EventItemSkipped)[before:] {
+			for _, e := range c.list(event.ItemStarted, event.FireSkipped, event.ItemSkipped)[before:] {
 				switch {
-				case e.Kind == host.EventItemStarted:
+				case e.Kind == event.ItemStarted:
 					ran[e.Job]++
 				case strings.Contains(e.Reason, "from the registry's; maxTimeDiffSeconds is 3"):
 					skipped[e.Job] = true
 				default:
-					t.Errorf("clocks are %s apart: %s", step.by, lines([]host.Event{e}))
+					t.Errorf("clocks are %s apart: %s", step.by, lines([]event.Event{e}))
 				}
 			}
 			for _, j := range jobs {

@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // guest is a module in plain Go: a func in place of a WebAssembly guest.
@@ -108,7 +109,7 @@ type cluster struct {
 	wrote func(ops []registry.Op)
 
 	mu     sync.Mutex
-	events []host.Event
+	events []event.Event
 	from   []int       // which host each is of
 	at     []time.Time // when each of them happened, by a clock that is right
 }
@@ -196,7 +197,7 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 			return s, nil
 		},
 		Namespace: "test", ServerIP: name, Logger: c.log.With(zap.String("host", name)),
-		OnEvent: func(e host.Event) {
+		OnEvent: func(e event.Event) {
 			checkCause(c.t, e)
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -285,10 +286,10 @@ func (c *cluster) expire(n *node) {
 }
 
 // list returns the events of the kind, as "instant item host: reason".
-func (c *cluster) list(kinds ...host.EventKind) []host.Event {
+func (c *cluster) list(kinds ...event.Kind) []event.Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []host.Event
+	var out []event.Event
 	for _, e := range c.events {
 		if slices.Contains(kinds, e.Kind) {
 			out = append(out, e)
@@ -298,7 +299,7 @@ func (c *cluster) list(kinds ...host.EventKind) []host.Event {
 }
 
 // lines are events for people, one a line.
-func lines(events []host.Event) string {
+func lines(events []event.Event) string {
 	var b strings.Builder
 	for _, e := range events {
 		fmt.Fprintf(&b, "%s %s", e.Time.UTC().Format("15:04:05.000"), e.Kind)

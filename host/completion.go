@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // complete writes the ends of runs, in groups: at once when nothing runs any
@@ -62,7 +63,7 @@ func recordedReason(r abi.Result) string {
 		return ""
 	}
 	first, _, _ := strings.Cut(r.Message, "\n")
-	return cut(harmless(first), longestRecorded)
+	return event.Cut(event.Harmless(first), longestRecorded)
 }
 
 func (j *job) commitEnded(now moment) {
@@ -127,7 +128,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 	it := j.items[n]
 	j.reportEnd(n, e, state, took)
 	if took && e.handedBack() && it != nil && j.beyond(it) { // no host will get it
-		j.skipItem(it, f.id, SkipDisabled, j.fewer())
+		j.skipItem(it, f.id, event.SkipDisabled, j.fewer())
 	}
 	if !took || e.handedBack() {
 		f.cut++
@@ -143,7 +144,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		return
 	}
 	it.run = nil
-	it.lastOutcome, it.lastMessage, it.lastEnd = e.result.Outcome, reason(e.result.Message), now.wall
+	it.lastOutcome, it.lastMessage, it.lastEnd = e.result.Outcome, event.Reason(e.result.Message), now.wall
 	if took {
 		state.Misfire = state.Misfire || it.state.Misfire // marked while it ran
 		it.state = state
@@ -151,7 +152,7 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 		it.state.RecordVersion = -2 // known to be wrong: the next begin reads again
 	}
 	if f.thrown && it.due != nil {
-		j.skipItem(it, *it.due, SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
+		j.skipItem(it, *it.due, event.SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
 		it.due = nil
 	}
 	moves := e.moved && j.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
@@ -167,25 +168,25 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 // reportEnd reports that an item's completion took effect, or why it did not.
 func (j *job) reportEnd(n int, e endedRun, state coordination.ItemState, took bool) {
 	f := e.run.fire
-	event := Event{Item: &n, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: e.run.runID(),
+	ev := event.Event{Item: &n, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: e.run.runID(),
 		Fence: e.run.fence, Digest: f.exec.Digest(), Attempt: int(e.run.attempt.Load()), Outcome: e.result.Outcome}
 	switch {
 	case !took && !j.member.View.Exists:
-		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipDisabled, "the job was removed while the item ran"
+		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipDisabled, "the job was removed while the item ran"
 	case !took:
-		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "the item was taken over by another host before its completion could be written"
+		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item was taken over by another host before its completion could be written"
 		j.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.run.fence))
 	case e.unstarted:
-		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "handed back unstarted: the host is stopping"
+		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "handed back unstarted: the host is stopping"
 		if j.exit.left != "" {
-			event.Reason = "handed back unstarted: the job was " + string(j.exit.state)
+			ev.Reason = "handed back unstarted: the job was " + string(j.exit.state)
 		}
 	case e.moved:
-		event.Kind, event.Cause, event.Reason = EventItemSkipped, SkipElsewhere, "the item moves to another host, and the run goes on there"
+		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item moves to another host, and the run goes on there"
 	default:
-		event.Kind, event.OffsetWrites, event.Reason = EventItemCompleted, offsetWrites(state), e.reason
+		ev.Kind, ev.OffsetWrites, ev.Reason = event.ItemCompleted, offsetWrites(state), e.reason
 	}
-	j.emit(event)
+	j.emit(ev)
 }
 
 // count counts an item that was completed.
@@ -203,7 +204,7 @@ func (t *tally) count(now moment, outcome abi.Outcome) {
 // handleError does what the job's error handler says, within the job's log
 // quota.
 func (j *job) handleError(c jobconfig.Configuration, what string, r abi.Result, fields ...zap.Field) {
-	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", harmless(r.Message)))
+	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", event.Harmless(r.Message)))
 	size := len(r.Message)
 	if r.Err != nil && !repeats(r.Message, r.Err.Error()) {
 		fields = append(fields, zap.Error(r.Err))

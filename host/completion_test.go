@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 func TestCompletion_stoppedItemsMakeAFireNotOK(t *testing.T) {
@@ -16,7 +16,7 @@ func TestCompletion_stoppedItemsMakeAFireNotOK(t *testing.T) {
 		time.Sleep(61 * time.Second)
 		n.stop()
 		<-n.done
-		ended := c.list(host.EventFireEnded)
+		ended := c.list(event.FireEnded)
 		if len(ended) != 1 || ended[0].Outcome == abi.OutcomeOK {
 			t.Errorf("fires that ended: %s, want one, not OK", lines(ended))
 		}
@@ -35,7 +35,7 @@ func TestCompletion_movesTheItem(t *testing.T) {
 		time.Sleep(3 * time.Minute) // 4:05; the runs of 1:00 ended at 2:30
 		l.check(t, c)
 		hosts := make(map[string]bool)
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			if e.Time.Sub(time.Date(2000, 1, 1, 0, 2, 0, 0, time.UTC)) > 0 {
 				hosts[e.Host] = true
 			}
@@ -43,7 +43,7 @@ func TestCompletion_movesTheItem(t *testing.T) {
 		if len(hosts) != 2 {
 			t.Errorf("after the first runs were completed items began on %v, want both hosts\n%s", hosts, c.all())
 		}
-		if got := len(c.list(host.EventItemStarted)); got < 4 {
+		if got := len(c.list(event.ItemStarted)); got < 4 {
 			t.Errorf("%d starts, want at least 4", got)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // An instant that is due when the schedule changes begins, or says why not,
@@ -52,7 +53,7 @@ func TestAScheduleChangesWhileAnInstantIsDue(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 
 				began := make(map[int]int)
-				for _, e := range c.list(host.EventItemStarted) {
+				for _, e := range c.list(event.ItemStarted) {
 					if e.Instant.Equal(instant) {
 						began[*e.Item]++
 					}

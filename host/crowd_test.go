@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
 
@@ -229,7 +230,7 @@ func (w *crowd) judge(settle time.Duration, since time.Time) {
 	defer w.c.mu.Unlock()
 	began := make(map[string]bool)
 	for i, e := range w.c.events {
-		if e.Time = w.c.at[i]; e.Time.After(since) && (e.Kind == host.EventItemStarted || e.Kind == host.EventItemEnded) { // streaming items may never end before
+		if e.Time = w.c.at[i]; e.Time.After(since) && (e.Kind == event.ItemStarted || e.Kind == event.ItemEnded) { // streaming items may never end before
 			began[fmt.Sprint(e.Job, *e.Item)] = true
 		}
 	}
@@ -249,7 +250,7 @@ func (w *crowd) timeline() string {
 	defer w.c.mu.Unlock()
 	var b strings.Builder
 	for i, e := range w.c.events {
-		fmt.Fprintf(&b, "%s host %d %s %s", w.c.at[i].UTC().Format("15:04:05.000"), w.c.from[i], e.Job, lines([]host.Event{e}))
+		fmt.Fprintf(&b, "%s host %d %s %s", w.c.at[i].UTC().Format("15:04:05.000"), w.c.from[i], e.Job, lines([]event.Event{e}))
 	}
 	return b.String()
 }
@@ -444,7 +445,7 @@ func TestCrowd_fleet(t *testing.T) {
 			quiet := time.Now()
 			time.Sleep(6 * time.Minute)
 			busy := make(map[string]bool)
-			for _, e := range w.c.list(host.EventItemStarted) {
+			for _, e := range w.c.list(event.ItemStarted) {
 				if e.Time.After(quiet) {
 					busy[e.Host] = true
 				}
@@ -485,7 +486,7 @@ func TestCrowd_overload(t *testing.T) {
 		time.Sleep(time.Until(over.Add(10 * time.Second)))
 		normal := time.Now()
 		time.Sleep(8 * time.Minute)
-		for _, e := range w.c.list(host.EventItemStarted) {
+		for _, e := range w.c.list(event.ItemStarted) {
 			if lag := e.Time.Sub(e.Instant); e.Time.After(normal) && lag > time.Second {
 				t.Errorf("%s began %s after its instant, %s after the load was halved", e.RunID, lag, e.Time.Sub(over))
 				break

@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 func TestDefinition_retriedWhenTheRegistryRefuses(t *testing.T) {
@@ -125,7 +126,7 @@ func TestDefinition_switchesChangeDuringAFailover(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		l.check(t, c)
 		over := 0
-		for _, e := range c.list(host.EventItemCompleted) {
+		for _, e := range c.list(event.ItemCompleted) {
 			if e.Source == abi.SourceFailover {
 				over++
 			}
@@ -153,10 +154,10 @@ func TestAChangedTimeZoneOrKindOfScheduleTakesEffect(t *testing.T) {
 		}
 		day := func(want ...string) {
 			t.Helper()
-			before := len(c.list(host.EventItemStarted))
+			before := len(c.list(event.ItemStarted))
 			time.Sleep(24 * time.Hour)
 			var got []string
-			for _, e := range c.list(host.EventItemStarted)[before:] {
+			for _, e := range c.list(event.ItemStarted)[before:] {
 				got = append(got, fmt.Sprintf("%s %s", e.Time.UTC().Format("15:04"), e.Source))
 			}
 			if !slices.Equal(got, want) {
@@ -172,7 +173,7 @@ func TestAChangedTimeZoneOrKindOfScheduleTakesEffect(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if e := c.list(host.EventItemCompleted); e[len(e)-1].Source != abi.SourceTrigger || e[len(e)-1].Outcome != abi.OutcomeOK {
+		if e := c.list(event.ItemCompleted); e[len(e)-1].Source != abi.SourceTrigger || e[len(e)-1].Outcome != abi.OutcomeOK {
 			t.Errorf("a trigger of a job without cron: %s", lines(e))
 		}
 		set("0 0 12 * * ?", "GMT")

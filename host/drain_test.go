@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 func TestKillEndsDialling(t *testing.T) {
@@ -54,7 +55,7 @@ func TestDrain_queuedItemsDoNotBegin(t *testing.T) {
 		asked := time.Now()
 		n.stop()
 		<-n.done
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			if !e.Time.Before(asked) {
 				t.Fatalf("%s began while the host drains\n%s", e.RunID, c.all())
 			}
@@ -75,7 +76,7 @@ func TestDrain_reportsATriggerThatItDrops(t *testing.T) {
 		}
 		n.stop()
 		<-n.done
-		skipped := c.list(host.EventFireSkipped)
+		skipped := c.list(event.FireSkipped)
 		if len(skipped) != 1 || skipped[0].Trigger == 0 || skipped[0].Reason == "" {
 			t.Errorf("skipped: %s, want the trigger that was kept\n%s", lines(skipped), c.all())
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // everyMinute demands that each item of a job runs once for each full minute from
@@ -21,7 +21,7 @@ import (
 func (c *cluster) everyMinute(items int, from, to time.Time, early, late time.Duration) {
 	c.t.Helper()
 	runs := make(map[string]int)
-	for _, e := range c.list(host.EventItemStarted) {
+	for _, e := range c.list(event.ItemStarted) {
 		runs[fmt.Sprint(e.Instant.Unix(), "/", *e.Item)]++
 	}
 	for at := from.Truncate(time.Minute).Add(time.Minute); at.Before(to); at = at.Add(time.Minute) {
@@ -34,7 +34,7 @@ func (c *cluster) everyMinute(items int, from, to time.Time, early, late time.Du
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, e := range c.events {
-		if e.Kind != host.EventItemStarted || e.Instant.Before(from) {
+		if e.Kind != event.ItemStarted || e.Instant.Before(from) {
 			continue
 		}
 		if by := c.at[i].Sub(e.Instant); by < -early || by > late {
@@ -88,7 +88,7 @@ func TestAClockThatIsAheadSilencesNoItem(t *testing.T) {
 					wrong.set(0) // repaired
 					time.Sleep(10 * time.Minute)
 					c.everyMinute(6, from, time.Now(), 5*time.Second+100*time.Millisecond, 2*time.Second)
-					told := c.list(host.EventClock)
+					told := c.list(event.Clock)
 					if len(told) != 2 || !strings.HasPrefix(told[0].Host, "10.0.0.1@") || (told[0].Drift-ahead).Abs() > 2*time.Millisecond || told[1].Drift.Abs() > 2*time.Millisecond {
 						t.Errorf("what is told of the clock, want that it is %s ahead, and that it is right again:\n%s", ahead, lines(told))
 					}
@@ -112,25 +112,25 @@ func TestAClockThatIsBehindIsReported(t *testing.T) {
 		n2 := c.start(2, job(d, sleeper(time.Second)))
 		from := time.Now()
 		time.Sleep(10 * time.Minute)
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			if e.Time.After(from) && strings.HasPrefix(e.Host, "10.0.0.2@") {
-				t.Errorf("began on the host whose clock is behind: %s", lines([]host.Event{e}))
+				t.Errorf("began on the host whose clock is behind: %s", lines([]event.Event{e}))
 			}
 		}
 		s := n2.host.Status()
 		if s.Clock == nil || !s.Clock.Off || (s.Clock.Drift+time.Hour).Abs() > s.Clock.Uncertainty+time.Millisecond || s.Clock.Bound != 5*time.Second {
 			t.Errorf("status: clock %+v, want an hour behind", s.Clock)
 		}
-		if told := c.list(host.EventClock); len(told) != 1 || (told[0].Drift+time.Hour).Abs() > 2*time.Millisecond {
+		if told := c.list(event.Clock); len(told) != 1 || (told[0].Drift+time.Hour).Abs() > 2*time.Millisecond {
 			t.Errorf("what is told of the clock:\n%s", lines(told))
 		}
-		said := c.list(host.EventJobError)
+		said := c.list(event.JobError)
 		if len(said) != 1 || !strings.Contains(said[0].Reason, "behind the registry's, more than the catch-up window of 5m0s") {
 			t.Errorf("what is told of the catch-up window:\n%s", lines(said))
 		}
 		w.set(0)
 		time.Sleep(5 * time.Minute)
-		if told := c.list(host.EventClock); len(told) != 2 {
+		if told := c.list(event.Clock); len(told) != 2 {
 			t.Errorf("the clock is right again, and is told of so:\n%s", lines(told))
 		}
 		from = time.Now()
@@ -152,13 +152,13 @@ func TestARecordThatIsAheadIsRepaired(t *testing.T) {
 		ahead := time.Now().Add(30 * 24 * time.Hour).Truncate(time.Second)
 		c.record("often", 1, func(r *coordination.Record) { r.Instant = ahead.UnixMilli() })
 		time.Sleep(4 * time.Minute)
-		told := c.list(host.EventItemRepaired)
+		told := c.list(event.ItemRepaired)
 		if len(told) != 1 || *told[0].Item != 1 || told[0].Drift < 29*24*time.Hour || !strings.Contains(told[0].Reason, ahead.UTC().Format(time.RFC3339)) {
 			t.Fatalf("what is told of the repair:\n%s\n%s", lines(told), c.all())
 		}
 		// The begin that finds the edited record is refused; the one after it is not.
 		var runs int
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			if *e.Item == 1 && !e.Instant.Before(told[0].Instant) {
 				runs++
 			}
@@ -189,15 +189,15 @@ func TestNothingRunsTwiceWhenTheRegistrysClockIsSetBack(t *testing.T) {
 			offset.Store(0)
 			time.Sleep(10 * time.Minute)
 			runs := make(map[string]int)
-			for _, e := range c.list(host.EventItemStarted) {
+			for _, e := range c.list(event.ItemStarted) {
 				if runs[e.RunID]++; runs[e.RunID] > 1 {
 					t.Errorf("%s ran %d times", e.RunID, runs[e.RunID])
 				}
 			}
-			if told := c.list(host.EventItemRepaired); len(told) != 0 {
+			if told := c.list(event.ItemRepaired); len(told) != 0 {
 				t.Errorf("repaired:\n%s", lines(told))
 			}
-			began := c.list(host.EventItemStarted)
+			began := c.list(event.ItemStarted)
 			last := began[len(began)-1].Time
 			if ago := time.Since(last); ago > 2*time.Minute {
 				t.Errorf("the clocks are right again for ten minutes, and nothing has begun for %s\n%s", ago, c.all())
@@ -257,10 +257,10 @@ func TestSlowAnswersDoNotMakeAClockWrong(t *testing.T) {
 		c.start(1, job(d, sleeper(time.Second)))
 		c.start(2, job(d, sleeper(time.Second)))
 		time.Sleep(time.Hour)
-		if told := c.list(host.EventClock); len(told) != 0 {
+		if told := c.list(event.Clock); len(told) != 0 {
 			t.Errorf("what is told of the clocks:\n%s", lines(told))
 		}
-		began := slices.DeleteFunc(c.list(host.EventItemStarted), func(e host.Event) bool { return *e.Item != 0 })
+		began := slices.DeleteFunc(c.list(event.ItemStarted), func(e event.Event) bool { return *e.Item != 0 })
 		if len(began) < 55 {
 			t.Errorf("an item began %d times in an hour", len(began))
 		}
@@ -289,7 +289,7 @@ func TestADueInstantWaitsForTheRegistrysClock(t *testing.T) {
 		defer c.mu.Unlock()
 		n := 0
 		for i, e := range c.events {
-			if e.Kind != host.EventItemStarted || c.at[i].Before(set.Add(2*time.Minute)) {
+			if e.Kind != event.ItemStarted || c.at[i].Before(set.Add(2*time.Minute)) {
 				continue
 			}
 			n++
@@ -323,9 +323,9 @@ func TestALeaderThatIsBehindMakesNoItemOweWhatWasBefore(t *testing.T) {
 		<-n1.done
 		time.Sleep(3 * time.Minute)
 		c.everyMinute(2, from, time.Now(), 0, time.Second)
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			if e.Instant.Before(from) {
-				t.Errorf("ran for an instant before the items were made: %s", lines([]host.Event{e}))
+				t.Errorf("ran for an instant before the items were made: %s", lines([]event.Event{e}))
 			}
 		}
 	})
@@ -344,7 +344,7 @@ func TestItemsThatAWrongRegistryDatedAreRepaired(t *testing.T) {
 		c.start(1, job(d, sleeper(time.Second)))
 		c.start(2, job(d, sleeper(time.Second)))
 		time.Sleep(10*time.Minute + 10*time.Second)
-		if began := c.list(host.EventItemStarted); len(began) != 0 {
+		if began := c.list(event.ItemStarted); len(began) != 0 {
 			t.Errorf("dated a day ahead, and begun:\n%s", lines(began))
 		}
 		offset.Store(0)
@@ -352,7 +352,7 @@ func TestItemsThatAWrongRegistryDatedAreRepaired(t *testing.T) {
 		from := time.Now()
 		time.Sleep(5 * time.Minute)
 		c.everyMinute(4, from, time.Now(), 0, time.Second)
-		if told := c.list(host.EventItemRepaired); len(told) != 4 {
+		if told := c.list(event.ItemRepaired); len(told) != 4 {
 			t.Errorf("what is told of the four items that were repaired:\n%s", lines(told))
 		}
 	})

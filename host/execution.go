@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // execution is one item of one fire, and what its guest sees of the host
@@ -24,7 +25,7 @@ type execution struct {
 	fence        int64
 	parameter    string
 	hasParameter bool
-	previous     *PreviousRun
+	previous     *event.PreviousRun
 
 	attempt   atomic.Int64
 	since     atomic.Int64 // Unix milliseconds at which the attempt began
@@ -183,11 +184,11 @@ func (e *execution) Log(level int, msg string, kv []string) {
 		}
 		return
 	}
-	msg, kv = harmless(msg), harmlessAll(kv)
+	msg, kv = event.Harmless(msg), event.HarmlessAll(kv)
 	if !f.job.mayLog(written(append([]string{msg}, kv...)...)) {
 		return
 	}
-	f.job.host.cfg.OnLog(GuestLog{Job: f.job.name, TaskID: f.taskID, RunID: e.runID(), Item: e.item, Fence: e.fence, Level: level, Message: msg, Attrs: kv})
+	f.job.host.cfg.OnLog(event.GuestLog{Job: f.job.name, TaskID: f.taskID, RunID: e.runID(), Item: e.item, Fence: e.fence, Level: level, Message: msg, Attrs: kv})
 }
 
 // isLost reports whether the item is, or may be, another host's: the guest was
@@ -215,7 +216,7 @@ func (e *execution) Metric(kind int, name string, value int64) abi.Code {
 	if sink == nil {
 		return abi.OK
 	}
-	return sink(GuestMetric{Job: e.fire.job.name, Item: e.item, Kind: kind, Name: name, Value: value})
+	return sink(event.GuestMetric{Job: e.fire.job.name, Item: e.item, Kind: kind, Name: name, Value: value})
 }
 
 // StageOffset notes the newest offset; the job's loop makes it durable.
@@ -542,15 +543,15 @@ func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, 
 	inv.Context = f.context(e)
 	inv.Context.Attempt, inv.Context.Deadline = attempt, deadline
 
-	event := Event{Item: &e.item, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: inv.Context.RunID,
+	ev := event.Event{Item: &e.item, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: inv.Context.RunID,
 		Fence: e.fence, Digest: f.exec.Digest(), Attempt: attempt, OffsetWrites: writes}
-	event.Kind = EventItemStarted
+	ev.Kind = event.ItemStarted
 	if attempt == 1 {
-		event.Previous = e.previous
+		ev.Previous = e.previous
 	}
-	j.emit(event)
+	j.emit(ev)
 	e.started.Store(true)
-	event.OffsetWrites, event.Previous = 0, nil
+	ev.OffsetWrites, ev.Previous = 0, nil
 	result := worker.Execute(ctx, inv)
 	if !e.doubted.Load() {
 		result = OutOfTime(result, e.Cancelled(), f.guest.Timeout)
@@ -558,9 +559,9 @@ func (f *fire) attempt(guests context.Context, worker abi.Worker, e *execution, 
 	if result.Outcome == abi.OutcomeCancelled && context.Cause(guests) == errOperator {
 		result.Message = errOperator.Error()
 	}
-	event.Kind, event.Outcome, event.Duration, event.Reason = EventItemEnded, result.Outcome, time.Since(began.Time), result.Message
-	event.Memory, event.Batches, event.Records, event.DroppedLines = result.Memory, result.Batches, result.Records, result.DroppedLines
-	j.emit(event)
+	ev.Kind, ev.Outcome, ev.Duration, ev.Reason = event.ItemEnded, result.Outcome, time.Since(began.Time), result.Message
+	ev.Memory, ev.Batches, ev.Records, ev.DroppedLines = result.Memory, result.Batches, result.Records, result.DroppedLines
+	j.emit(ev)
 	return result
 }
 
@@ -629,7 +630,7 @@ func (f *fire) listen(guests context.Context, export string) {
 	inv := &abi.Invocation{Host: e, Context: f.context(e)}
 	inv.Context.Deadline = began.wall.Add(listenerTimeout)
 	result := worker.Listen(ctx, export, inv)
-	f.job.emit(Event{Kind: EventListener, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, Digest: f.exec.Digest(),
+	f.job.emit(event.Event{Kind: event.Listener, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, Digest: f.exec.Digest(),
 		Outcome: result.Outcome, Duration: time.Since(began.Time), Reason: reasonOf(export, result.Message), DroppedLines: result.DroppedLines})
 	if result.Outcome != abi.OutcomeOK {
 		f.job.handleError(f.config, "listener "+export+" failed", result)
@@ -675,11 +676,11 @@ func (f *fire) once(guests context.Context, phase coordination.Phase, export str
 		f.listen(guests, export) // the others wait until the marks are gone
 		f.endPhase(guests, phase)
 	case err != nil && guests.Err() == nil && ctx.Err() != nil:
-		f.job.expired(&WaitError{What: WaitListener, For: wait.forWhat(), Then: "going on without it", After: time.Since(wait.since), Err: err})
+		f.job.expired(&event.WaitError{What: event.WaitListener, For: wait.forWhat(), Then: "going on without it", After: time.Since(wait.since), Err: err})
 		f.endPhase(guests, phase)
 	case err != nil && guests.Err() == nil:
 		message := fmt.Sprintf("waiting for the other hosts: %v", err)
-		f.job.emit(Event{Kind: EventListener, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, Digest: f.exec.Digest(),
+		f.job.emit(event.Event{Kind: event.Listener, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, Digest: f.exec.Digest(),
 			Outcome: abi.OutcomeError, Duration: time.Since(wait.since), Reason: reasonOf(export, message)})
 		f.job.handleError(f.config, "listener "+export, abi.Result{Outcome: abi.OutcomeError, Err: err, Message: message})
 		f.endPhase(guests, phase)

@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 func TestWorkers_maxConcurrencyHoldsOverFires(t *testing.T) {
@@ -60,7 +61,7 @@ func TestWorkers(t *testing.T) {
 			d := definition("staffed", "0 * * * * ?", tc.items)
 			c.start(1, host.Job{Definition: d, Module: g, File: "staffed.yaml", ModuleFile: "staffed.wasm"})
 			time.Sleep(90 * time.Second)
-			if got := len(c.list(host.EventItemCompleted)); got != tc.items {
+			if got := len(c.list(event.ItemCompleted)); got != tc.items {
 				t.Errorf("%d items of %s: %d were completed", tc.items, tc.takes, got)
 			}
 			if got := int(g.workers.Load()); got > tc.want || tc.takes > 0 && got != tc.want {

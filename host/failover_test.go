@@ -11,7 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 func TestFailover_keepsTheCatchUp(t *testing.T) {
@@ -53,7 +53,7 @@ func TestFailover_runsAtOnceWhenItsOutcomeIsUnknown(t *testing.T) {
 		g := sleeper(time.Minute)
 		nodes := []*node{c.start(1, job(d, g)), c.start(2, job(d, g)), c.start(3, job(d, g))}
 		time.Sleep(time.Hour + 5*time.Second)
-		runs := c.list(host.EventItemStarted)[0].Host
+		runs := c.list(event.ItemStarted)[0].Host
 		for n, m := range nodes {
 			if strings.HasPrefix(runs, fmt.Sprintf("10.0.0.%d@", n+1)) {
 				m.kill()
@@ -65,7 +65,7 @@ func TestFailover_runsAtOnceWhenItsOutcomeIsUnknown(t *testing.T) {
 			t.Fatal("no answer was lost\n" + c.all())
 		}
 		over := 0
-		for _, e := range c.list(host.EventItemCompleted) {
+		for _, e := range c.list(event.ItemCompleted) {
 			if e.Source == abi.SourceFailover {
 				over++
 			}
@@ -114,8 +114,8 @@ func TestADeadHostsFinishedItemsAreNotRunAgain(t *testing.T) {
 			r.start()
 			r.rest(30 * time.Second)
 			for _, e := range r.events {
-				if e.e.Kind == host.EventItemStarted && e.e.Time.Before(e.e.Instant) {
-					t.Errorf("second %d: before its time: %s", second, lines([]host.Event{e.e}))
+				if e.e.Kind == event.ItemStarted && e.e.Time.Before(e.e.Instant) {
+					t.Errorf("second %d: before its time: %s", second, lines([]event.Event{e.e}))
 				}
 			}
 			if len(r.faults) > 0 {

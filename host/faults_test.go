@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 var (
@@ -256,7 +257,7 @@ func goesWrong(t *testing.T, fault registrytest.Fault, k int) (happened bool) {
 		from := time.Now().Truncate(time.Minute).Add(time.Minute)
 		time.Sleep(4 * time.Minute)
 		l.check(t, c)
-		for run, n := range byRun(c.list(host.EventItemCompleted)) {
+		for run, n := range byRun(c.list(event.ItemCompleted)) {
 			if n > 1 {
 				t.Errorf("%s was completed %d times", run, n)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/due"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // fire is one firing of the job on this host: items that were begun in one
@@ -83,7 +84,7 @@ func (j *job) tick(now moment) {
 }
 
 // skipCauses are the causes of events by those of the calendar.
-var skipCauses = map[due.Cause]SkipCause{due.Later: SkipLater, due.Disabled: SkipDisabled, due.Missed: SkipMissed}
+var skipCauses = map[due.Cause]event.SkipCause{due.Later: event.SkipLater, due.Disabled: event.SkipDisabled, due.Missed: event.SkipMissed}
 
 // reportSkip reports scheduled instants for which no fire comes; nil is none.
 func (j *job) reportSkip(s *due.Skip) {
@@ -120,19 +121,19 @@ func (j *job) fire(now moment, at time.Time) {
 	id := coordination.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceSchedule)}
 	switch {
 	case !j.member.View.Enabled:
-		j.skipFire(id, SkipDisabled, "this server is disabled for the job")
+		j.skipFire(id, event.SkipDisabled, "this server is disabled for the job")
 		return
 	case j.javaRefuses() != "":
-		j.skipFire(id, SkipRefused, j.javaRefuses())
+		j.skipFire(id, event.SkipRefused, j.javaRefuses())
 		return
 	case j.leaderRefuses() != "":
-		j.skipFire(id, SkipRefused, j.leaderRefuses())
+		j.skipFire(id, event.SkipRefused, j.leaderRefuses())
 		return
 	case j.member.View.Halted():
 		j.park(at)
 		return
 	case j.module.exec == nil:
-		j.skipFire(id, SkipRefused, fmt.Sprintf("no module: %v", j.module.err))
+		j.skipFire(id, event.SkipRefused, fmt.Sprintf("no module: %v", j.module.err))
 		return
 	}
 	var idle []*item
@@ -153,7 +154,7 @@ func (j *job) fire(now moment, at time.Time) {
 				busy = append(busy, it.number)
 			}
 		case aheadOf(it.state.Record, id): // what runs was begun by a clock that is ahead
-			j.skipItem(it, id, SkipElsewhere, string(coordination.RefusedPast))
+			j.skipItem(it, id, event.SkipElsewhere, string(coordination.RefusedPast))
 		}
 	}
 	if len(busy) > 0 {
@@ -195,7 +196,7 @@ func (it *item) answered(id coordination.Fire) {
 // misfire has been reported already.
 func (j *job) supersede(it *item, id coordination.Fire) {
 	if it.due != nil && it.due.ID() != id.ID() && it.due.Source != string(abi.SourceMisfire) {
-		e := j.skipped(it.number, *it.due, SkipLater, "a newer fire is due, "+id.ID()+": it stands for this one")
+		e := j.skipped(it.number, *it.due, event.SkipLater, "a newer fire is due, "+id.ID()+": it stands for this one")
 		e.Owed = id.Trigger == 0
 		j.emit(e)
 	}
@@ -203,12 +204,12 @@ func (j *job) supersede(it *item, id coordination.Fire) {
 
 // misfire notes that an item could not begin because it still runs.
 func (j *job) misfire(it *item, id coordination.Fire) {
-	cause, reason, runs := SkipBusy, "the item is marked as running elsewhere", false
+	cause, reason, runs := event.SkipBusy, "the item is marked as running elsewhere", false
 	if it.run != nil {
 		reason, runs = it.run.busy(time.Now())
 	}
 	if j.member.View.Config.Misfire {
-		cause, reason = SkipLater, reason+"; it runs again right after"
+		cause, reason = event.SkipLater, reason+"; it runs again right after"
 		id.Source = string(abi.SourceMisfire)
 		j.owe(it, id)
 	} else {
@@ -303,7 +304,7 @@ func (j *job) followUp(now moment) {
 			}
 		}
 		if id, ok := j.triggered(now); ok && j.consume(now, id, nil) {
-			j.skipFire(id, SkipDisabled, "this server is disabled for the job")
+			j.skipFire(id, event.SkipDisabled, "this server is disabled for the job")
 		}
 		return
 	}
@@ -348,7 +349,7 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 	if reason != "" {
 		for _, it := range items {
 			it.answered(id)
-			j.skipItem(it, id, SkipRefused, reason)
+			j.skipItem(it, id, event.SkipRefused, reason)
 		}
 		return false
 	}
@@ -405,7 +406,7 @@ func (j *job) refused(now moment, it *item, id coordination.Fire, why coordinati
 	case coordination.RefusedDisabled:
 		it.answered(id)
 		it.state.Disabled = true
-		j.skipItem(it, id, SkipDisabled, string(why))
+		j.skipItem(it, id, event.SkipDisabled, string(why))
 	case coordination.RefusedHeld:
 		it.answered(id)
 		record := out.Held[it.number]
@@ -413,11 +414,11 @@ func (j *job) refused(now moment, it *item, id coordination.Fire, why coordinati
 			j.heldBack(it.number, fireOf(it.state.Record), record)
 		}
 		it.state.Record = record
-		j.skipItem(it, id, SkipHeld, record.HeldBack(j.name, it.number))
+		j.skipItem(it, id, event.SkipHeld, record.HeldBack(j.name, it.number))
 	case coordination.RefusedPast:
 		it.answered(id)
 		if !trigger {
-			j.skipItem(it, id, SkipElsewhere, string(why))
+			j.skipItem(it, id, event.SkipElsewhere, string(why))
 		}
 	case coordination.RefusedRunning, coordination.RefusedFailover:
 		if !j.member.View.Config.Misfire {
@@ -444,7 +445,7 @@ func (j *job) lost(n int, r coordination.Record) {
 		return
 	}
 	id := fireOf(r)
-	j.skipRun(n, id, coordination.OutcomeLost, SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
+	j.skipRun(n, id, coordination.OutcomeLost, event.SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
 }
 
 // repaired reports that an item was begun though its record named a later instant:
@@ -457,7 +458,7 @@ func (j *job) repaired(n int, id coordination.Fire, before, after coordination.R
 	reason := fmt.Sprintf("the item's record named %s, which is ahead of the registry's clock and of this host's: a clock was wrong, or the record was edited; the item runs by the clocks again",
 		time.UnixMilli(before.Instant).UTC().Format(time.RFC3339))
 	j.log.Error("item repaired", zap.Int("item", n), zap.String("reason", reason))
-	j.emit(Event{Kind: EventItemRepaired, Item: &n, Instant: id.Time(), Source: abi.Source(id.Source), RunID: coordination.RunID(j.name, id, n),
+	j.emit(event.Event{Kind: event.ItemRepaired, Item: &n, Instant: id.Time(), Source: abi.Source(id.Source), RunID: coordination.RunID(j.name, id, n),
 		Drift: by, Reason: reason})
 }
 
@@ -476,8 +477,8 @@ func fireOf(r coordination.Record) coordination.Fire {
 func (j *job) heldBack(n int, id coordination.Fire, r coordination.Record) {
 	reason := r.HeldBack(j.name, n)
 	j.log.Error("item held back", zap.Int("item", n), zap.String("reason", reason))
-	j.emit(Event{Kind: EventItemHeld, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		RunID: coordination.RunID(j.name, id, n), Outcome: coordination.OutcomeHeld, Cause: SkipHeld, Reason: reason})
+	j.emit(event.Event{Kind: event.ItemHeld, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
+		RunID: coordination.RunID(j.name, id, n), Outcome: coordination.OutcomeHeld, Cause: event.SkipHeld, Reason: reason})
 	if it := j.items[n]; it != nil && it.run == nil {
 		it.state.Record, it.state.RecordVersion = r, -2 // the next begin reads it
 	}
@@ -487,7 +488,7 @@ func (j *job) heldBack(n int, id coordination.Fire, r coordination.Record) {
 func (j *job) reread(it *item, state coordination.ItemState) {
 	if it.state.Record.Held != 0 && state.Record.Held == 0 && state.Record.Outcome == coordination.OutcomeHeld {
 		j.log.Info("item released", zap.Int("item", it.number))
-		j.emit(Event{Kind: EventItemReleased, Item: &it.number, Reason: "an operator released it"})
+		j.emit(event.Event{Kind: event.ItemReleased, Item: &it.number, Reason: "an operator released it"})
 	}
 	it.state = state
 }
@@ -503,7 +504,7 @@ func (j *job) fit(id coordination.Fire, items []*item) []*item {
 			return false
 		}
 		it.answered(id)
-		j.skipItem(it, id, SkipDisabled, j.fewer())
+		j.skipItem(it, id, event.SkipDisabled, j.fewer())
 		return true
 	})
 }
@@ -541,7 +542,7 @@ func (j *job) dropDisabled(id coordination.Fire, items []*item) []*item {
 			}
 			if s.Disabled {
 				it.answered(id)
-				j.skipItem(it, id, SkipDisabled, string(coordination.RefusedDisabled))
+				j.skipItem(it, id, event.SkipDisabled, string(coordination.RefusedDisabled))
 				continue
 			}
 		}
@@ -619,12 +620,12 @@ func (j *job) most(g jobconfig.Guest) int {
 // previousRun is what a record has of a run of another instance. Nil if it
 // tells of none, or not of which: a takeover leaves open whether it was of the
 // trigger or of the instant, and a run that was handed back is no run.
-func previousRun(self string, r coordination.Record) *PreviousRun {
+func previousRun(self string, r coordination.Record) *event.PreviousRun {
 	if r.Begun == 0 || r.Owner == "" || r.Owner == self || (r.Ended == r.Begun && r.Outcome == coordination.OutcomeCancelled) ||
 		(r.Source == string(abi.SourceFailover) && r.Trigger != 0) {
 		return nil
 	}
-	was := &PreviousRun{Host: r.Owner, Outcome: abi.Outcome(r.Outcome)}
+	was := &event.PreviousRun{Host: r.Owner, Outcome: abi.Outcome(r.Outcome)}
 	if r.Source == string(abi.SourceTrigger) {
 		was.Trigger = r.Trigger
 	} else {
@@ -673,7 +674,7 @@ func (j *job) start(now moment, id coordination.Fire, states, before map[int]coo
 		f.runs = append(f.runs, run)
 	}
 	j.fires[f] = true
-	j.emit(Event{Kind: EventFireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.source, Items: numbers,
+	j.emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.source, Items: numbers,
 		Total: j.total(), Next: nextAfter(&j.calendar, id), Digest: f.exec.Digest(), Lag: lag(now.wall, id)})
 	workers := min(len(f.runs), j.concurrency())
 	guests := j.guests
@@ -760,7 +761,7 @@ func (j *job) closeFire(f *fire) {
 	duration := time.Since(f.begun)
 	status := &FireStatus{Instant: f.id.Time(), Source: f.source, Items: items, Outcome: outcome, Duration: duration}
 	j.lastFire = status
-	j.emit(Event{Kind: EventFireEnded, Instant: status.Instant, Trigger: f.id.Trigger, Source: f.source, Items: items,
+	j.emit(event.Event{Kind: event.FireEnded, Instant: status.Instant, Trigger: f.id.Trigger, Source: f.source, Items: items,
 		Digest: f.exec.Digest(), Outcome: outcome, Duration: duration})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -74,7 +75,7 @@ func TestInstantsBeforeTheItemsAreNotReported(t *testing.T) {
 		j.tick(moment{second(6), second(6)})
 		var got []int
 		for _, e := range *events {
-			if e.Kind == EventFireSkipped {
+			if e.Kind == event.FireSkipped {
 				got = append(got, e.Instant.Second())
 			}
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 var (
@@ -329,7 +329,7 @@ func (s *spoiler) judge() (v verdict) {
 	time.Sleep(looking)
 	v.calls = s.calls.Load()
 	done := make(map[string]bool)
-	for _, e := range s.list(host.EventItemCompleted) {
+	for _, e := range s.list(event.ItemCompleted) {
 		if e.Outcome == abi.OutcomeOK {
 			done[e.RunID] = true
 		}

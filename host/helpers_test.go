@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // operator operates jobs through a host's session, as its admin address does.
@@ -120,7 +121,7 @@ func (c *cluster) commit(ops ...registry.Op) {
 // starts are the starts of an item, as "04:05 source for 04:05".
 func (c *cluster) starts(item int) []string {
 	var s []string
-	for _, e := range c.list(host.EventItemStarted) {
+	for _, e := range c.list(event.ItemStarted) {
 		if *e.Item == item {
 			s = append(s, fmt.Sprintf("%s %s for %s", e.Time.UTC().Format("04:05"), e.Source, e.Instant.UTC().Format("04:05")))
 		}
@@ -180,8 +181,8 @@ func (l *lone) check(t *testing.T, c *cluster) {
 func missing(c *cluster, from, to time.Time, step time.Duration, total int) {
 	c.t.Helper()
 	seen := make(map[string]bool)
-	for _, e := range c.list(host.EventItemCompleted, host.EventItemSkipped, host.EventFireSkipped, host.EventItemEnded, host.EventItemHeld) {
-		if e.Kind == host.EventItemEnded && !(c.lostAnswers && e.Outcome == abi.OutcomeOK) {
+	for _, e := range c.list(event.ItemCompleted, event.ItemSkipped, event.FireSkipped, event.ItemEnded, event.ItemHeld) {
+		if e.Kind == event.ItemEnded && !(c.lostAnswers && e.Outcome == abi.OutcomeOK) {
 			continue
 		}
 		instants := 1 // that the event is of
@@ -271,7 +272,7 @@ func (c *unheardCenter) Read(ctx context.Context, queries ...registry.Query) ([]
 	return c.Center.Read(ctx, queries...)
 }
 
-func byRun(events []host.Event) map[string]int {
+func byRun(events []event.Event) map[string]int {
 	n := make(map[string]int)
 	for _, e := range events {
 		n[e.RunID]++
@@ -334,9 +335,9 @@ func (r *rig) open(m *machine, at time.Time) (items []int) {
 			continue
 		}
 		switch e.e.Kind {
-		case host.EventItemStarted:
+		case event.ItemStarted:
 			items = append(items, *e.e.Item)
-		case host.EventItemCompleted:
+		case event.ItemCompleted:
 			items = slices.DeleteFunc(items, func(n int) bool { return n == *e.e.Item })
 		}
 	}
@@ -349,7 +350,7 @@ func (r *rig) starts(at time.Time, source abi.Source) (items []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.events {
-		if e.e.Kind == host.EventItemStarted && e.e.Instant.Equal(at) && e.e.Source == source {
+		if e.e.Kind == event.ItemStarted && e.e.Instant.Equal(at) && e.e.Source == source {
 			items = append(items, *e.e.Item)
 		}
 	}

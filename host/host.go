@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // Module is a loaded module that can be configured for a job. It is safe for
@@ -76,17 +77,17 @@ type Config struct {
 	// given up after two thirds of it, and the process ends at nine tenths.
 	StopGrace func() time.Duration
 	// LastEnd says how the last host here ended, if that is worth to be reported:
-	// it becomes the reason of EventHostStarted.
+	// it becomes the reason of event.HostStarted.
 	LastEnd string
 	// OnEvent is called with every event, from one goroutine at a time and
 	// in order. It must not block. nil drops them.
-	OnEvent func(Event)
+	OnEvent func(event.Event)
 	// OnLog is called with every line that a guest logs, from the guest's
 	// goroutine, unless its item is lost to this host. nil drops them.
-	OnLog func(GuestLog)
+	OnLog func(event.GuestLog)
 	// OnMetric is called with every value that a guest reports, from the
 	// guest's goroutine; it returns an abi code. nil accepts and drops.
-	OnMetric func(GuestMetric) abi.Code
+	OnMetric func(event.GuestMetric) abi.Code
 	// HostInfo is the text of abi.CtxHostInfo.
 	HostInfo string
 	// Now is the wall clock: by it instants come due, and events and what is
@@ -103,27 +104,6 @@ type Config struct {
 	// token ends the ids of a term's instances; nil is newToken. A simulation
 	// sets it, so that ids follow from its seed.
 	token func() string
-}
-
-// GuestLog is one line of a guest.
-type GuestLog struct {
-	Job, TaskID, RunID string
-	Item               int // -1 in a listener
-	// Fence is the run's fence token; 0 in a listener.
-	Fence   int64
-	Level   int // see abi.LevelInfo
-	Message string
-	// Attrs alternates keys and values.
-	Attrs []string
-}
-
-// GuestMetric is one value that a guest reported.
-type GuestMetric struct {
-	Job   string
-	Item  int
-	Kind  int // abi.MetricCounter, …
-	Name  string
-	Value int64
 }
 
 // Errors of the operations.
@@ -253,7 +233,7 @@ func (h *Host) Apply(jobs []Job, refused []Refusal) {
 	h.mu.Unlock()
 	for _, r := range refused {
 		if reasons := strings.Join(r.Reasons, "\n"); !known[r.File+"\x00"+reasons] {
-			h.emit(Event{Kind: EventRefused, File: r.File, Reason: reasons})
+			h.emit(event.Event{Kind: event.Refused, File: r.File, Reason: reasons})
 		}
 	}
 	notify(h.wake)
@@ -293,10 +273,10 @@ func (h *Host) Run(ctx, kill context.Context) error {
 	}
 	h.started = h.clock()
 	h.mu.Unlock()
-	h.emit(Event{Kind: EventHostStarted, Reason: h.cfg.LastEnd})
+	h.emit(event.Event{Kind: event.HostStarted, Reason: h.cfg.LastEnd})
 	defer func() {
 		h.setState(HostStopped, nil)
-		h.emit(Event{Kind: EventHostStopped})
+		h.emit(event.Event{Kind: event.HostStopped})
 	}()
 	var owed map[string]bool
 	dialling, cancel := context.WithCancel(ctx)
@@ -325,7 +305,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		t := newTerm(h, r)
 		t.owed = owed
 		h.setState(HostLive, t)
-		h.emit(Event{Kind: EventSession, Host: t.self.ID, Reason: "live"})
+		h.emit(event.Event{Kind: event.Session, Host: t.self.ID, Reason: "live"})
 		lost := t.run(ctx, kill)
 		if err := r.Close(); err != nil {
 			h.log.Warn("registry: closing the session", zap.Error(err))
@@ -335,7 +315,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		}
 		owed = t.unsettled()
 		h.part(t)
-		h.emit(Event{Kind: EventSession, Host: t.self.ID, Reason: "lost"})
+		h.emit(event.Event{Kind: event.Session, Host: t.self.ID, Reason: "lost"})
 		h.log.Error("registry: session lost; everything was stopped; starting a new one")
 	}
 	return nil
@@ -372,16 +352,16 @@ func (h *Host) setState(s HostState, t *term) {
 	h.state, h.term = s, t
 }
 
-func (h *Host) emit(e Event) { h.events.emit(e) }
+func (h *Host) emit(e event.Event) { h.events.emit(e) }
 
 // emitter gives events their time and order.
 type emitter struct {
 	mu    sync.Mutex
-	sink  func(Event)
+	sink  func(event.Event)
 	clock func() time.Time
 }
 
-func (e *emitter) emit(ev Event) {
+func (e *emitter) emit(ev event.Event) {
 	if e.sink == nil {
 		return
 	}
@@ -441,7 +421,7 @@ func (h *Host) status(full bool) Status {
 	s.RegistryFailures = h.failures.snapshot()
 	s.Clock = h.clockStatus()
 	if !dialling.IsZero() {
-		s.Waits = []WaitStatus{{What: WaitSession, Since: h.now().instant(dialling), Reason: "a session with the registry", Expired: time.Since(dialling) >= longestBusiness}}
+		s.Waits = []WaitStatus{{What: event.WaitSession, Since: h.now().instant(dialling), Reason: "a session with the registry", Expired: time.Since(dialling) >= longestBusiness}}
 	}
 	slices.SortFunc(s.Refused, func(a, b Refusal) int { return strings.Compare(a.File, b.File) })
 	if t != nil {

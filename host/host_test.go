@@ -18,10 +18,11 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // completed counts completions by item.
-func completed(events []host.Event) map[int]int {
+func completed(events []event.Event) map[int]int {
 	n := make(map[int]int)
 	for _, e := range events {
 		n[*e.Item]++
@@ -34,7 +35,7 @@ func TestOneHostRunsEveryItemOfEveryFire(t *testing.T) {
 		c := newCluster(t)
 		c.start(1, job(definition("tick", "*/5 * * * * ?", 3), sleeper(100*time.Millisecond)))
 		time.Sleep(time.Minute + time.Second)
-		done := completed(c.list(host.EventItemCompleted))
+		done := completed(c.list(event.ItemCompleted))
 		if len(done) != 3 {
 			t.Fatalf("items %v, want 3\n%s", done, c.all())
 		}
@@ -59,7 +60,7 @@ func TestThreeHostsShareAndTakeOver(t *testing.T) {
 		c.expire(third)
 		time.Sleep(40 * time.Second)
 		over := 0
-		for _, e := range c.list(host.EventItemCompleted) {
+		for _, e := range c.list(event.ItemCompleted) {
 			if e.Source == abi.SourceFailover {
 				over++
 			}
@@ -82,7 +83,7 @@ func TestAnItemThatStillRunsIsMadeUpForRightAfter(t *testing.T) {
 		}}))
 		time.Sleep(5*time.Minute + 30*time.Second)
 		var sources []string
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			if *e.Item == 0 {
 				sources = append(sources, fmt.Sprintf("%s %s for %s", e.Time.UTC().Format("04:05"), e.Source, e.Instant.UTC().Format("04:05")))
 			}
@@ -92,10 +93,10 @@ func TestAnItemThatStillRunsIsMadeUpForRightAfter(t *testing.T) {
 		if !slices.Equal(sources, want) {
 			t.Errorf("item 0 started %q, want %q\n%s", sources, want, c.all())
 		}
-		if n := completed(c.list(host.EventItemCompleted))[1]; n != 5 {
+		if n := completed(c.list(event.ItemCompleted))[1]; n != 5 {
 			t.Errorf("item 1 was completed %d times in five minutes: a slow item must not delay it", n)
 		}
-		if skipped := c.list(host.EventItemSkipped); len(skipped) != 4 {
+		if skipped := c.list(event.ItemSkipped); len(skipped) != 4 {
 			t.Errorf("%d items skipped, want one each at 2:00, 3:00, 4:00 and 5:00\n%s", len(skipped), lines(skipped))
 		}
 	})
@@ -113,7 +114,7 @@ func TestATriggerWhileTheJobRunsIsKept(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(time.Minute)
-		fires := c.list(host.EventFireEnded)
+		fires := c.list(event.FireEnded)
 		if len(fires) != 2 || fires[0].Trigger == fires[1].Trigger || fires[0].Source != abi.SourceTrigger {
 			t.Errorf("fires %s, want two of different rounds", lines(fires))
 		}
@@ -151,11 +152,11 @@ func TestDisabledJobsAndItemsDoNotRun(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		do(n.operator().Enable(t.Context(), "d"))
 		time.Sleep(10 * time.Second)
-		if done := completed(c.list(host.EventItemCompleted)); done[0] != 3 || done[1] != 1 {
+		if done := completed(c.list(event.ItemCompleted)); done[0] != 3 || done[1] != 1 {
 			t.Errorf("completions %v, want 3 of item 0 and 1 of item 1; enabling makes up for nothing\n%s", done, c.all())
 		}
 		time.Sleep(time.Minute)
-		if done := completed(c.list(host.EventItemCompleted)); done[0] != 4 || done[1] != 2 {
+		if done := completed(c.list(event.ItemCompleted)); done[0] != 4 || done[1] != 2 {
 			t.Errorf("completions %v after enabling, want 4 and 2\n%s", done, c.all())
 		}
 		if err := n.operator().DisableItem(t.Context(), "d", 7); err == nil {
@@ -181,7 +182,7 @@ func TestAModuleIsReplacedBetweenFires(t *testing.T) {
 			t.Errorf("the old module has %d uses after its last item", one.inUse())
 		}
 		var digests []string
-		for _, e := range c.list(host.EventItemCompleted) {
+		for _, e := range c.list(event.ItemCompleted) {
 			digests = append(digests, e.Digest)
 		}
 		if want := []string{one.digest, two.digest}; !slices.Equal(digests, want) {
@@ -207,7 +208,7 @@ func TestABadModuleLeavesTheOneThatRuns(t *testing.T) {
 		if s.State != host.JobError || !strings.Contains(s.Reason, "job_execute is missing") || s.Digest != "sleeper-1s" {
 			t.Errorf("status %+v, want the reason and the digest that runs", s)
 		}
-		if done := completed(c.list(host.EventItemCompleted))[0]; done != 2 {
+		if done := completed(c.list(event.ItemCompleted))[0]; done != 2 {
 			t.Errorf("%d completions, want 2: the good module goes on", done)
 		}
 	})
@@ -224,13 +225,13 @@ func TestDraining(t *testing.T) {
 		if err := <-first.done; err != nil {
 			t.Fatal(err)
 		}
-		if done := len(c.list(host.EventItemCompleted)); done != 2 {
+		if done := len(c.list(event.ItemCompleted)); done != 2 {
 			t.Errorf("%d items completed in the drain, want the 2 that ran\n%s", done, c.all())
 		}
 		// The next host makes up for the two that were handed back.
 		c.start(2, job(d, sleeper(10*time.Second)))
 		time.Sleep(30 * time.Second)
-		if done := completed(c.list(host.EventItemCompleted)); len(done) != 4 {
+		if done := completed(c.list(event.ItemCompleted)); len(done) != 4 {
 			t.Errorf("completions %v, want every item once\n%s", done, c.all())
 		}
 	})
@@ -247,8 +248,8 @@ func TestQueuedItemsAreHandedBackAtOnce(t *testing.T) {
 		stopped := time.Now()
 		n.stop()
 		time.Sleep(time.Second)
-		back := c.list(host.EventItemSkipped)
-		if len(back) != 3 || len(c.list(host.EventItemEnded)) != 0 {
+		back := c.list(event.ItemSkipped)
+		if len(back) != 3 || len(c.list(event.ItemEnded)) != 0 {
 			t.Fatalf("while two items run, %d were handed back, want 3\n%s", len(back), c.all())
 		}
 		for _, e := range back {
@@ -259,7 +260,7 @@ func TestQueuedItemsAreHandedBackAtOnce(t *testing.T) {
 		if err := <-n.done; err != nil {
 			t.Fatal(err)
 		}
-		if done := completed(c.list(host.EventItemCompleted)); len(done) != 2 {
+		if done := completed(c.list(event.ItemCompleted)); len(done) != 2 {
 			t.Errorf("completions %v, want those of the two that ran\n%s", done, c.all())
 		}
 	})
@@ -279,7 +280,7 @@ func TestALeavingThatIsTakenBack(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		n.host.Apply([]host.Job{wanted}, nil)
 		time.Sleep(40 * time.Second)
-		if done := completed(c.list(host.EventItemCompleted)); len(done) != 3 || done[0] != 1 || done[1] != 1 || done[2] != 1 {
+		if done := completed(c.list(event.ItemCompleted)); len(done) != 3 || done[0] != 1 || done[1] != 1 || done[2] != 1 {
 			t.Errorf("completions %v, want every item once\n%s", done, c.all())
 		}
 	})
@@ -298,7 +299,7 @@ func TestLeavingForWhatIsGone(t *testing.T) {
 		})
 		time.Sleep(5 * time.Second)
 		reasons := make(map[string]string)
-		for _, e := range c.list(host.EventJobRemoved) {
+		for _, e := range c.list(event.JobRemoved) {
 			reasons[e.Job] = e.Reason
 		}
 		if want := map[string]string{"a": `its module "a.wasm": there is no such file beside the definition`, "b": "its definition is gone"}; !maps.Equal(reasons, want) {
@@ -326,7 +327,7 @@ func TestADrainThatTakesTooLongOwesTheItem(t *testing.T) {
 		}
 		c.start(2, job(d, sleeper(time.Second)))
 		time.Sleep(10 * time.Second)
-		done := c.list(host.EventItemCompleted)
+		done := c.list(event.ItemCompleted)
 		if len(done) != 1 || done[0].Source != abi.SourceFailover {
 			t.Errorf("completed: %s, want the unfinished item, by failover\n%s", lines(done), c.all())
 		}
@@ -344,9 +345,9 @@ func TestAnOperatorRemovesAJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		before := len(c.list(host.EventItemCompleted))
+		before := len(c.list(event.ItemCompleted))
 		time.Sleep(time.Minute)
-		if after := len(c.list(host.EventItemCompleted)); after != before {
+		if after := len(c.list(event.ItemCompleted)); after != before {
 			t.Errorf("%d items ran after the job was removed\n%s", after-before, c.all())
 		}
 		for _, n := range []*node{a, b} {
@@ -439,7 +440,7 @@ func TestRetriesAndOffsets(t *testing.T) {
 			t.Errorf("attempts %q, want %q", seen, want)
 		}
 		var fences []int64
-		for _, e := range c.list(host.EventItemCompleted) {
+		for _, e := range c.list(event.ItemCompleted) {
 			fences = append(fences, e.Fence)
 		}
 		if len(fences) != 2 || fences[1] <= fences[0] {
@@ -458,7 +459,7 @@ func TestChangesToTheDefinitionTakeEffect(t *testing.T) {
 		d.Cron, d.ShardingTotalCount = "*/10 * * * * ?", 3
 		n.host.Apply([]host.Job{job(d, g)}, nil)
 		time.Sleep(20 * time.Second)
-		if done := completed(c.list(host.EventItemCompleted)); done[0] != 3 || done[1] != 2 || done[2] != 2 {
+		if done := completed(c.list(event.ItemCompleted)); done[0] != 3 || done[1] != 2 || done[2] != 2 {
 			t.Errorf("completions %v, want 3, 2, 2\n%s", done, c.all())
 		}
 		n.host.Apply(nil, nil)
@@ -484,11 +485,11 @@ func TestARestartedHostFailsOverToItself(t *testing.T) {
 		}
 		defer server.Close()
 		over, joined := make(chan struct{}, 1), make(chan struct{})
-		h, err := host.New(host.Config{Dial: server.Connect, Namespace: "n", ServerIP: "127.0.0.1", OnEvent: func(e host.Event) {
+		h, err := host.New(host.Config{Dial: server.Connect, Namespace: "n", ServerIP: "127.0.0.1", OnEvent: func(e event.Event) {
 			switch e.Kind {
-			case host.EventItemCompleted:
+			case event.ItemCompleted:
 				over <- struct{}{}
-			case host.EventJobAdded:
+			case event.JobAdded:
 				close(joined)
 			}
 		}})
@@ -552,7 +553,7 @@ func TestADefinitionDisablesItsJob(t *testing.T) {
 		d.Disabled = true
 		n.host.Apply([]host.Job{job(d, g)}, nil)
 		time.Sleep(2 * time.Minute)
-		if done := completed(c.list(host.EventItemCompleted))[0]; done != 1 {
+		if done := completed(c.list(event.ItemCompleted))[0]; done != 1 {
 			t.Errorf("%d completions, want the one before it was disabled\n%s", done, c.all())
 		}
 		// The operator's word is newer than the file's.
@@ -562,7 +563,7 @@ func TestADefinitionDisablesItsJob(t *testing.T) {
 		d.Description = "something else is changed"
 		n.host.Apply([]host.Job{job(d, g)}, nil)
 		time.Sleep(time.Minute)
-		if done := completed(c.list(host.EventItemCompleted))[0]; done != 2 {
+		if done := completed(c.list(event.ItemCompleted))[0]; done != 2 {
 			t.Errorf("%d completions, want another after it was enabled\n%s", done, c.all())
 		}
 		// The file's next word is newer still.
@@ -572,7 +573,7 @@ func TestADefinitionDisablesItsJob(t *testing.T) {
 		d.Disabled = false
 		n.host.Apply([]host.Job{job(d, g)}, nil)
 		time.Sleep(time.Minute)
-		if done := completed(c.list(host.EventItemCompleted))[0]; done != 3 {
+		if done := completed(c.list(event.ItemCompleted))[0]; done != 3 {
 			t.Errorf("%d completions, want another after the definition enabled it\n%s", done, c.all())
 		}
 		// What others write into the field, as a Java host with overwrite does at
@@ -593,7 +594,7 @@ func TestADefinitionDisablesItsJob(t *testing.T) {
 		c.commit(registry.Set("/test/off/config", by.YAML(), registry.AnyVersion),
 			registry.Set("/test.wasmjob/off/definition", d.YAML(), registry.AnyVersion))
 		time.Sleep(2 * time.Minute)
-		if done := completed(c.list(host.EventItemCompleted))[0]; done != 3 {
+		if done := completed(c.list(event.ItemCompleted))[0]; done != 3 {
 			t.Errorf("%d completions: another's write into the configuration enabled the job\n%s", done, c.all())
 		}
 	})
@@ -649,7 +650,7 @@ func TestAGuestThatStopsInADrainGoesOnLater(t *testing.T) {
 				time.Sleep(1500 * time.Millisecond)
 				first.stop()
 				<-first.done
-				if ends := c.list(host.EventFireEnded); len(ends) != 1 || ends[0].Outcome != abi.OutcomeCancelled {
+				if ends := c.list(event.FireEnded); len(ends) != 1 || ends[0].Outcome != abi.OutcomeCancelled {
 					t.Errorf("fires %s, want one that was cut short", lines(ends))
 				}
 				c.start(2, job(d, g))
@@ -657,7 +658,7 @@ func TestAGuestThatStopsInADrainGoesOnLater(t *testing.T) {
 				if began, want := began(), []string{`trigger at ""`, `failover at "xxx"`}; !slices.Equal(began, want) {
 					t.Errorf("began %q, want %q\n%s", began, want, c.all())
 				}
-				if done := c.list(host.EventItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
+				if done := c.list(event.ItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
 					t.Errorf("completed %s, want the one that went on", lines(done))
 				}
 			})
@@ -701,10 +702,10 @@ func TestAStreamWhoseItemMovesGoesOnThere(t *testing.T) {
 					if began, want := began(), []string{by + ` at ""`, source + ` at "xxx"`}; !slices.Equal(began, want) {
 						t.Errorf("began %q, want %q\n%s", began, want, c.all())
 					}
-					if done := c.list(host.EventItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
+					if done := c.list(event.ItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
 						t.Errorf("completed %s, want the one that went on", lines(done))
 					}
-					if ends := c.list(host.EventFireEnded); len(ends) != 2 || ends[0].Outcome != abi.OutcomeCancelled || ends[1].Outcome != abi.OutcomeOK {
+					if ends := c.list(event.FireEnded); len(ends) != 2 || ends[0].Outcome != abi.OutcomeCancelled || ends[1].Outcome != abi.OutcomeOK {
 						t.Errorf("fires %s, want one that was cut short and one that is OK", lines(ends))
 					}
 				})
@@ -741,7 +742,7 @@ func TestAStreamMovesToAHostThatComes(t *testing.T) {
 			c.start(2, job(d, g))
 			time.Sleep(30 * time.Second)
 			starts := make(map[int]int) // of the instants from before the second host came
-			for _, e := range c.list(host.EventItemStarted) {
+			for _, e := range c.list(event.ItemStarted) {
 				if e.Instant.Second() <= 20 {
 					starts[*e.Item]++
 				}
@@ -757,7 +758,7 @@ func TestAStreamMovesToAHostThatComes(t *testing.T) {
 			if moved != items/2 {
 				t.Errorf("misfire %v: items started %v times, want each once and two of them once more where they went\n%s", misfire, starts, c.all())
 			}
-			if done := completed(c.list(host.EventItemCompleted)); len(done) != items {
+			if done := completed(c.list(event.ItemCompleted)); len(done) != items {
 				t.Errorf("misfire %v: completed %v, want all\n%s", misfire, done, c.all())
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -148,11 +149,11 @@ func (p *queue) overdue(j *job, now moment) {
 	case !p.Around && !now.Before(p.since.Add(longestQueue)):
 		p.Around, p.Behind = true, ""
 		j.pace.looked, j.recovery.at = true, soonest(j.recovery.at, now.Time)
-		what := WaitElection
+		what := event.WaitElection
 		if p == &j.takers {
-			what = WaitFailover
+			what = event.WaitFailover
 		}
-		e := &WaitError{What: what, For: "its turn in ElasticJob's latch", After: now.Sub(p.since),
+		e := &event.WaitError{What: what, For: "its turn in ElasticJob's latch", After: now.Sub(p.since),
 			Then: fmt.Sprintf("node %s has stood in the way for %s: going ahead of whoever made it", q.Path, now.Sub(p.since).Round(time.Second))}
 		j.expired(e)
 	}
@@ -172,7 +173,7 @@ func (j *job) notOwed(it *item, before time.Time) {
 	if since := it.state.Record.Instant; since != 0 && j.calendar.Schedule != nil {
 		if first := j.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
 			j.skipItem(it, coordination.Fire{Instant: first.UnixMilli(), Source: "schedule"},
-				SkipElsewhere, "from here on the item may have belonged to a Java host; whether that ran it is not known")
+				event.SkipElsewhere, "from here on the item may have belonged to a Java host; whether that ran it is not known")
 		}
 	}
 	it.state.Record.Instant = max(it.state.Record.Instant, before.UnixMilli())

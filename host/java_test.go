@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -22,12 +23,12 @@ const (
 
 // javaJob is a job's loop that does not run, of a host that others of ours and
 // Java hosts are beside, and what it told.
-func javaJob(t *testing.T, r registry.Center) (*job, *[]Event) {
+func javaJob(t *testing.T, r registry.Center) (*job, *[]event.Event) {
 	t.Helper()
-	var events []Event
+	var events []event.Event
 	h, err := New(Config{
 		Dial:      func(context.Context) (registry.Center, error) { return nil, registry.ErrUnavailable },
-		Namespace: "test", ServerIP: "10.0.0.1", OnEvent: func(e Event) { events = append(events, e) },
+		Namespace: "test", ServerIP: "10.0.0.1", OnEvent: func(e event.Event) { events = append(events, e) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +166,7 @@ func TestAHostGoesAheadOfWhoeverKeepsItWaitingInALatch(t *testing.T) {
 		t.Errorf("behind %q, looks again %v, recovers at %s", p.Behind, j.pace.looked, j.recovery.at)
 	}
 	step(at(4*longestQueue), true)
-	if len(*events) != 1 || (*events)[0].Kind != EventJobError || (*events)[0].Wait != WaitFailover || !strings.Contains((*events)[0].Reason, "/b has stood in the way for 30s") {
+	if len(*events) != 1 || (*events)[0].Kind != event.JobError || (*events)[0].Wait != event.WaitFailover || !strings.Contains((*events)[0].Reason, "/b has stood in the way for 30s") {
 		t.Errorf("what is told: %v", *events)
 	}
 }
@@ -300,7 +301,7 @@ func TestWhatIsNotOwedToAnItemFromJavaHosts(t *testing.T) {
 		}
 		switch {
 		case c.told.IsZero() && len(*events) == 0:
-		case len(*events) != 1 || (*events)[0].Kind != EventItemSkipped || *(*events)[0].Item != 3 || !(*events)[0].Instant.Equal(c.told):
+		case len(*events) != 1 || (*events)[0].Kind != event.ItemSkipped || *(*events)[0].Item != 3 || !(*events)[0].Instant.Equal(c.told):
 			t.Errorf("%s: told %v, want a skip of %s", name, *events, c.told)
 		}
 	}

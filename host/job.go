@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/due"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -427,7 +428,7 @@ func (j *job) end() {
 		j.log.Warn("stopped at once: what was running counts as unfinished", zap.Stringer("items", items))
 	}
 	if j.work.Err() != nil {
-		j.dropTrigger(SkipMissed, "the session ended before the job was idle")
+		j.dropTrigger(event.SkipMissed, "the session ended before the job was idle")
 	}
 	j.kill(cause)
 	j.wg.Wait()
@@ -647,8 +648,8 @@ func (j *job) failed(now moment, what string, err error) {
 	j.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
 }
 
-func (j *job) emit(e Event) {
-	e.Host, e.Job, e.Reason = j.member.Self.ID, j.name, reason(e.Reason)
+func (j *job) emit(e event.Event) {
+	e.Host, e.Job, e.Reason = j.member.Self.ID, j.name, event.Reason(e.Reason)
 	j.host.emit(e)
 }
 
@@ -706,7 +707,7 @@ func (j *job) definitionChanged(now moment) {
 		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
 	case len(applied.Changed) > 0:
 		j.joining.err = nil
-		j.emit(Event{Kind: EventJobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed)})
+		j.emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed)})
 	default:
 		j.joining.err = nil
 	}
@@ -816,12 +817,12 @@ func (j *job) configure(now moment) {
 		j.javaSchedule(c)
 		if err != nil {
 			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
-			j.emit(Event{Kind: EventJobError, Reason: err.Error()})
+			j.emit(event.Event{Kind: event.JobError, Reason: err.Error()})
 		} else {
 			j.calendar.Schedule, j.cron.zone, j.cron.text = s, zone, c.Cron
 			j.calendar.Arm(now.wall)
 			if changed {
-				j.emit(Event{Kind: EventJobChanged, Source: sourceOf(c.Cron), Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
+				j.emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c.Cron), Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
 			}
 		}
 	}
@@ -840,7 +841,7 @@ func (j *job) configure(now moment) {
 	j.module.madeFor, j.module.err = execFor, err
 	if err != nil {
 		j.log.Error("module refused for this job", zap.String("module", j.wanted.ModuleFile), zap.Error(err))
-		j.emit(Event{Kind: EventJobError, Reason: err.Error()})
+		j.emit(event.Event{Kind: event.JobError, Reason: err.Error()})
 		return
 	}
 	before := ""
@@ -851,7 +852,7 @@ func (j *job) configure(now moment) {
 	j.module.exec, j.module.informed = exec, false
 	if changed && before != exec.Digest() {
 		j.log.Info("module changed", zap.String("from", short(before)), zap.String("to", short(exec.Digest())))
-		j.emit(Event{Kind: EventJobChanged, Source: sourceOf(c.Cron), Digest: exec.Digest(), Reason: "module"})
+		j.emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c.Cron), Digest: exec.Digest(), Reason: "module"})
 		j.announce = true
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // polite is a guest that runs until it is asked to end.
@@ -80,11 +81,11 @@ func TestKill(t *testing.T) {
 				t.Fatalf("%v are meant, want four runs", targets)
 			}
 			time.Sleep(2 * time.Second)
-			done := c.list(host.EventItemCompleted)
+			done := c.list(event.ItemCompleted)
 			for _, e := range done {
 				if e.Outcome != abi.OutcomeCancelled || !strings.Contains(e.Reason, "an operator killed it (tester) at ") ||
 					!strings.HasSuffix(e.Reason, "its guest ended by itself") || e.Time.Sub(at) > time.Second {
-					t.Errorf("%s", lines([]host.Event{e}))
+					t.Errorf("%s", lines([]event.Event{e}))
 				}
 			}
 			if len(done) != 4 || abi.Cancel(asked.Load()) != abi.CancelAbort {
@@ -95,11 +96,11 @@ func TestKill(t *testing.T) {
 			}
 			// Nothing of it runs again before the next instant.
 			time.Sleep(50 * time.Minute)
-			if n := len(c.list(host.EventItemStarted)); n != 4 {
+			if n := len(c.list(event.ItemStarted)); n != 4 {
 				t.Errorf("%d runs were started, want none after the kill\n%s", n, c.all())
 			}
 			time.Sleep(10 * time.Minute)
-			if n := len(c.list(host.EventItemStarted)); n != 8 {
+			if n := len(c.list(event.ItemStarted)); n != 8 {
 				t.Errorf("%d runs were started, want the next fire as usual\n%s", n, c.all())
 			}
 		})
@@ -116,8 +117,8 @@ func TestKill(t *testing.T) {
 				return abi.Result{Outcome: abi.OutcomeCancelled, Message: "job_execute: cancelled: stopped"}
 			}}
 			n := c.start(1, job(d, stubborn), job(hog, sleeper(3*time.Hour)))
-			completed := func() []host.Event {
-				return slices.DeleteFunc(c.list(host.EventItemCompleted), func(e host.Event) bool { return e.Job != "j" })
+			completed := func() []event.Event {
+				return slices.DeleteFunc(c.list(event.ItemCompleted), func(e event.Event) bool { return e.Job != "j" })
 			}
 			time.Sleep(time.Hour + 10*time.Second) // one runs, one waits for a slot, four for a worker
 			at := time.Now()
@@ -137,23 +138,23 @@ func TestKill(t *testing.T) {
 			for _, e := range completed() {
 				if strings.HasSuffix(e.Reason, "its guest was stopped by force") {
 					if forced++; e.Time.Sub(at) < 6*time.Second {
-						t.Errorf("before its grace was over: %s", lines([]host.Event{e}))
+						t.Errorf("before its grace was over: %s", lines([]event.Event{e}))
 					}
 				}
 			}
-			if started := len(c.list(host.EventItemStarted)); forced != 1 || started != 2 {
+			if started := len(c.list(event.ItemStarted)); forced != 1 || started != 2 {
 				t.Errorf("%d were stopped by force, %d started\n%s", forced, started, c.all())
 			}
-			for _, e := range c.list(host.EventItemEnded) {
+			for _, e := range c.list(event.ItemEnded) {
 				if e.Job == "j" && e.Reason != "an operator killed the run, and its grace is over" {
-					t.Errorf("the end of the guest: %s", lines([]host.Event{e}))
+					t.Errorf("the end of the guest: %s", lines([]event.Event{e}))
 				}
 			}
 			if jobs := n.host.Status().Jobs; jobs[1].State != host.JobReady {
 				t.Errorf("the job is %s", jobs[1].State)
 			}
 			time.Sleep(time.Hour) // its slot is free again
-			if got := len(c.list(host.EventItemStarted)); got != 3 {
+			if got := len(c.list(event.ItemStarted)); got != 3 {
 				t.Errorf("%d were started, want one of the next fire\n%s", got, c.all())
 			}
 		})
@@ -169,8 +170,8 @@ func TestKill(t *testing.T) {
 			time.Sleep(time.Hour + time.Minute)
 			c.kill("j", 0, "", 5*time.Second)
 			time.Sleep(30 * time.Minute)
-			done := c.list(host.EventItemCompleted)
-			if len(done) != 1 || done[0].Outcome != abi.OutcomeCancelled || len(c.list(host.EventItemStarted)) != 1 {
+			done := c.list(event.ItemCompleted)
+			if len(done) != 1 || done[0].Outcome != abi.OutcomeCancelled || len(c.list(event.ItemStarted)) != 1 {
 				t.Errorf("%s", c.all())
 			}
 		})
@@ -183,7 +184,7 @@ func TestKill(t *testing.T) {
 			time.Sleep(time.Hour + 10*time.Second)
 			c.kill("j", 0, "", 5*time.Second)
 			time.Sleep(time.Minute)
-			if done := c.list(host.EventItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
+			if done := c.list(event.ItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
 				t.Errorf("%s", c.all())
 			}
 		})
@@ -222,8 +223,8 @@ func TestKill(t *testing.T) {
 				t.Errorf("run %s is over, and %v are meant", run, none)
 			}
 			time.Sleep(20 * time.Second)
-			done := c.list(host.EventItemCompleted)
-			if len(done) != 2 || slices.ContainsFunc(done, func(e host.Event) bool { return e.Outcome != abi.OutcomeOK }) {
+			done := c.list(event.ItemCompleted)
+			if len(done) != 2 || slices.ContainsFunc(done, func(e event.Event) bool { return e.Outcome != abi.OutcomeOK }) {
 				t.Errorf("want both to end well\n%s", c.all())
 			}
 			if left := c.asked("j"); len(left) > 0 {
@@ -263,7 +264,7 @@ func TestKill(t *testing.T) {
 				time.Sleep(late)
 				c.expire(c.hosts["10.0.0.1"])
 				time.Sleep(time.Minute)
-				if n := len(c.list(host.EventItemStarted)); n != 2 {
+				if n := len(c.list(event.ItemStarted)); n != 2 {
 					t.Errorf("%s: %d were started: a killed run was taken over\n%s", heard, n, c.all())
 				}
 				if left := c.asked("j"); len(left) > 0 {
@@ -294,7 +295,7 @@ func TestAShutdownThatIsTakenBack(t *testing.T) {
 		d.Description = "again"
 		n.host.Apply([]host.Job{job(d, g)}, nil)
 		time.Sleep(5 * time.Minute) // it may come back a minute after it was stopped
-		if done := len(c.list(host.EventItemCompleted)); done < 2 {
+		if done := len(c.list(event.ItemCompleted)); done < 2 {
 			t.Errorf("%d runs were completed, expected two after the shutdown\n%s", done, c.all())
 		}
 	})
@@ -337,16 +338,16 @@ func TestEndsInItsGrace(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(29 * time.Second)
-				if ended := c.list(host.EventItemEnded); len(ended) != 0 {
+				if ended := c.list(event.ItemEnded); len(ended) != 0 {
 					t.Fatalf("before the drain timeout: %s", lines(ended))
 				}
 				time.Sleep(2 * time.Second)
-				for _, e := range c.list(host.EventItemEnded) {
+				for _, e := range c.list(event.ItemEnded) {
 					if took := e.Time.Sub(at); took > 31*time.Second {
 						t.Errorf("an item ended after %s", took)
 					}
 				}
-				if ended := len(c.list(host.EventItemEnded)); ended != 2 {
+				if ended := len(c.list(event.ItemEnded)); ended != 2 {
 					t.Errorf("%d items have ended, want the two that ran\n%s", ended, c.all())
 				}
 				time.Sleep(2 * time.Minute)
@@ -360,15 +361,15 @@ func TestEndsInItsGrace(t *testing.T) {
 				again.Description = "again"
 				n.host.Apply([]host.Job{job(again, g)}, nil)
 				time.Sleep(time.Minute)
-				started, want := len(c.list(host.EventItemStarted)), 4
+				started, want := len(c.list(event.ItemStarted)), 4
 				if strings.HasPrefix(name, "removed") {
 					want = 2
 				}
 				if started != want {
 					t.Errorf("%d items were started in all, want %d\n%s", started, want, c.all())
 				}
-				for _, e := range c.list(host.EventItemHeld) {
-					t.Errorf("its host did not die: %s", lines([]host.Event{e}))
+				for _, e := range c.list(event.ItemHeld) {
+					t.Errorf("its host did not die: %s", lines([]event.Event{e}))
 				}
 				n.kill()
 				<-n.done
@@ -421,13 +422,13 @@ func TestHeldBack(t *testing.T) {
 					time.Sleep(50 * time.Second)
 					die()
 				}
-				held := c.list(host.EventItemHeld)
+				held := c.list(event.ItemHeld)
 				if deaths != 2 || len(held) != 1 || *held[0].Item != 0 || held[0].Outcome != coordination.OutcomeHeld ||
 					!strings.Contains(held[0].Reason, "2 hosts in a row died in its runs (10.0.0.") || !strings.Contains(held[0].Reason, "wasmjob release j --item 0") {
 					t.Fatalf("%d hosts died; held: %s\n%s", deaths, lines(held), c.all())
 				}
 				refused := 0
-				for _, e := range c.list(host.EventItemSkipped) {
+				for _, e := range c.list(event.ItemSkipped) {
 					if *e.Item == 0 && strings.HasPrefix(e.Reason, "the item is held back since ") {
 						refused++
 					}
@@ -460,14 +461,14 @@ func TestHeldBack(t *testing.T) {
 				since := time.Now()
 				time.Sleep(2 * time.Minute)
 				runs := 0
-				for _, e := range c.list(host.EventItemCompleted) {
+				for _, e := range c.list(event.ItemCompleted) {
 					if *e.Item == 0 && e.Time.After(since) {
 						if runs++; e.Outcome != abi.OutcomeOK || e.Source != abi.SourceSchedule {
-							t.Errorf("%s", lines([]host.Event{e}))
+							t.Errorf("%s", lines([]event.Event{e}))
 						}
 					}
 				}
-				if released := c.list(host.EventItemReleased); len(released) != 1 || *released[0].Item != 0 || !strings.Contains(released[0].Reason, "operator") {
+				if released := c.list(event.ItemReleased); len(released) != 1 || *released[0].Item != 0 || !strings.Contains(released[0].Reason, "operator") {
 					t.Errorf("released: %s", lines(released))
 				}
 				if runs != 2 {
@@ -520,7 +521,7 @@ func TestTheDefinitionComesBackLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		done := c.list(host.EventItemCompleted)
+		done := c.list(event.ItemCompleted)
 		if len(done) != 2 || done[0].Outcome != abi.OutcomeCancelled || done[1].Outcome != abi.OutcomeOK {
 			t.Errorf("%s", c.all())
 		}
@@ -532,7 +533,7 @@ func TestTheDefinitionComesBackLate(t *testing.T) {
 		time.Sleep(time.Second)
 		n.host.Apply(nil, nil)
 		time.Sleep(29 * time.Second)
-		if got := len(c.list(host.EventItemEnded)); got != 2 {
+		if got := len(c.list(event.ItemEnded)); got != 2 {
 			t.Errorf("the guest was stopped before its time\n%s", c.all())
 		}
 	})

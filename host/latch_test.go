@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestAnOrphanInALatchHoldsUpNoStart (T6 of docs/reliability.md): somebody who is gone, or who
@@ -58,19 +59,19 @@ func TestAnOrphanInALatchHoldsUpNoStart(t *testing.T) {
 		}
 		time.Sleep(time.Until(time.Now().Truncate(10 * time.Second).Add(15 * time.Second)))
 		begin := time.Now()
-		before := len(c.list(host.EventItemStarted))
+		before := len(c.list(event.ItemStarted))
 		fleet = []*node{c.start(4, jobs...), c.start(5, jobs...), c.start(6, jobs...)}
 		time.Sleep(45 * time.Second)
 		synctest.Wait()
 		ran := make(map[string]bool)
-		for _, e := range c.list(host.EventItemStarted)[before:] {
+		for _, e := range c.list(event.ItemStarted)[before:] {
 			ran[fmt.Sprint(e.Job, *e.Item)] = true
 		}
 		if len(ran) != 6*len(jobs) {
 			t.Errorf("45 s after a start behind an orphan %d of %d items have begun", len(ran), 6*len(jobs))
 		}
 		told := make(map[string]bool)
-		for _, e := range c.list(host.EventJobError) {
+		for _, e := range c.list(event.JobError) {
 			if e.Time.After(begin) && strings.Contains(e.Reason, name+" has stood in the way for 30s") {
 				told[e.Job] = true
 			}
@@ -86,7 +87,7 @@ func TestAnOrphanInALatchHoldsUpNoStart(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		again := make(map[string]bool)
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			if e.Source == abi.SourceFailover && !strings.HasPrefix(e.Host, "10.0.0.4@") {
 				again[fmt.Sprint(e.Job, *e.Item)] = true
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 func TestLeave_finishesWhatRuns(t *testing.T) {
@@ -21,7 +22,7 @@ func TestLeave_finishesWhatRuns(t *testing.T) {
 		time.Sleep(time.Hour + time.Second)
 		n.host.Apply(nil, nil)
 		time.Sleep(10 * time.Minute)
-		if done := c.list(host.EventItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
+		if done := c.list(event.ItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
 			t.Errorf("completed: %s, want the item that ran when the definition went\n%s", lines(done), c.all())
 		}
 		if jobs := n.host.Status().Jobs; len(jobs) != 0 || g.inUse() != 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -72,7 +73,7 @@ func (j *job) join(now moment) bool {
 	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, coordination.Runs{}, 0
 	j.joined, j.pace.looked = true, true
 	j.janitor, j.sweepAt = false, time.Time{}
-	j.emit(Event{Kind: EventJobAdded, Source: sourceOf(j.wanted.Definition.Cron), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
+	j.emit(event.Event{Kind: event.JobAdded, Source: sourceOf(j.wanted.Definition.Cron), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
 	return true
 }
 
@@ -142,10 +143,10 @@ func (j *job) see(s registry.Snapshot) {
 	v := j.member.View
 	if v.ConfigErr != nil && (before.ConfigErr == nil || before.ConfigErr.Error() != v.ConfigErr.Error()) {
 		j.log.Error("configuration in the registry refused; the last good one stays in force", zap.Error(v.ConfigErr))
-		j.emit(Event{Kind: EventJobError, Reason: v.ConfigErr.Error()})
+		j.emit(event.Event{Kind: event.JobError, Reason: v.ConfigErr.Error()})
 	}
 	if v.Leader != before.Leader && v.Leading() {
-		j.emit(Event{Kind: EventElected})
+		j.emit(event.Event{Kind: event.Elected})
 	}
 }
 
@@ -213,7 +214,7 @@ func (j *job) stopped(now moment) {
 	j.registered = false
 	const why = "its instance was removed by an operator"
 	j.giveUp(unfinished, why)
-	j.emit(Event{Kind: EventJobStopped, Reason: why, Items: unfinished})
+	j.emit(event.Event{Kind: event.JobStopped, Reason: why, Items: unfinished})
 	j.quit(JobStopped, "stopped by an operator; 'wasmjob start "+j.name+"' runs it again")
 }
 
@@ -224,8 +225,8 @@ func (j *job) quit(state JobState, why string) {
 	j.calendar.Next = time.Time{}
 	j.settled.Store(true)
 	j.unwatchAll()
-	j.dropTrigger(SkipDisabled, why)
-	j.emit(Event{Kind: EventJobRemoved, Reason: why})
+	j.dropTrigger(event.SkipDisabled, why)
+	j.emit(event.Event{Kind: event.JobRemoved, Reason: why})
 	for n, it := range j.items {
 		if it.run == nil {
 			delete(j.items, n)
@@ -328,9 +329,9 @@ func (j *job) unfinished() coordination.Items {
 func (j *job) giveUp(items coordination.Items, why string) {
 	for _, n := range items {
 		run := j.ended[n].run
-		j.emit(Event{Kind: EventItemSkipped, Item: &n, Instant: run.fire.id.Time(), Trigger: run.fire.id.Trigger, Source: run.fire.source,
+		j.emit(event.Event{Kind: event.ItemSkipped, Item: &n, Instant: run.fire.id.Time(), Trigger: run.fire.id.Trigger, Source: run.fire.source,
 			RunID: run.runID(), Fence: run.fence, Digest: run.fire.exec.Digest(), Outcome: abi.OutcomeCancelled,
-			Cause: SkipUnfinished, Reason: why + "; the run is unfinished: it goes on elsewhere or after a restart if failover is on"})
+			Cause: event.SkipUnfinished, Reason: why + "; the run is unfinished: it goes on elsewhere or after a restart if failover is on"})
 		delete(j.ended, n)
 		j.live--
 		if it := j.items[n]; it != nil {
@@ -394,17 +395,17 @@ func (j *job) withdraw(now moment) bool {
 	if j.exit.draining {
 		why = "the host is stopping"
 	}
-	j.dropTrigger(SkipElsewhere, why+" before the job was idle")
+	j.dropTrigger(event.SkipElsewhere, why+" before the job was idle")
 	for _, it := range j.sorted(func(it *item) bool { return it.due != nil && it.run == nil }) {
-		cause := SkipLater
+		cause := event.SkipLater
 		if it.due.Trigger != 0 {
-			cause = SkipElsewhere
+			cause = event.SkipElsewhere
 		}
 		j.skipItem(it, *it.due, cause, why+"; the next owner of the item makes up for it if misfire is on")
 	}
 	j.giveUp(unfinished, why)
 	j.flushQuotas()
-	j.emit(Event{Kind: EventJobRemoved, Reason: why, Items: unfinished})
+	j.emit(event.Event{Kind: event.JobRemoved, Reason: why, Items: unfinished})
 	return true
 }
 
@@ -459,7 +460,7 @@ func (j *job) coordinate(now moment) {
 	if j.member.View.Enabled && !j.wasEnabled {
 		j.calendar.NotBefore = now.wall // what was due while it was disabled has no catch-up
 		for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.due != nil && it.due.Trigger == 0 }) {
-			j.skipItem(it, *it.due, SkipDisabled, "this server was disabled for the job")
+			j.skipItem(it, *it.due, event.SkipDisabled, "this server was disabled for the job")
 			it.due = nil
 		}
 	}
@@ -497,7 +498,7 @@ func (j *job) coordinate(now moment) {
 		}
 		j.pace.waitsFor, j.pace.lookedAt = j.pace.wrote, time.Now()
 		if sharded.Commits > 0 {
-			j.emit(Event{Kind: EventSharded, Total: sharded.Division.Total, Reason: why(v)})
+			j.emit(event.Event{Kind: event.Sharded, Total: sharded.Division.Total, Reason: why(v)})
 		}
 	}
 	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.refusal.retryAt) {
@@ -605,7 +606,7 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 		}
 	}
 	if len(share.Items) > 0 || gone > 0 {
-		j.emit(Event{Kind: EventAssigned, Items: slices.Sorted(maps.Keys(share.Items))})
+		j.emit(event.Event{Kind: event.Assigned, Items: slices.Sorted(maps.Keys(share.Items))})
 	}
 	j.findDue(now, share, gained)
 }
@@ -621,7 +622,7 @@ func (j *job) letGo(share coordination.Share) (lost int) {
 			lost++
 		}
 		if it.due != nil && aheadOf(it.state.Record, *it.due) { // it would not
-			j.skipItem(it, *it.due, SkipElsewhere, string(coordination.RefusedPast))
+			j.skipItem(it, *it.due, event.SkipElsewhere, string(coordination.RefusedPast))
 		}
 		it.owned, it.due = false, nil // its owner now finds what is due
 		if it.run == nil {
@@ -789,16 +790,16 @@ func (j *job) recoverFrom(now moment, r coordination.Recovery) bool {
 		if lost.State.Record.Owner != dead {
 			why = "it has been begun anew since"
 		}
-		j.skipRun(lost.Item, lost.Fire, coordination.OutcomeLost, SkipLost, "its host "+dead+" died while it ran, and "+why)
+		j.skipRun(lost.Item, lost.Fire, coordination.OutcomeLost, event.SkipLost, "its host "+dead+" died while it ran, and "+why)
 	}
 	for _, h := range out.Held {
 		j.heldBack(h.Item, h.Fire, h.State.Record)
 	}
 	for _, k := range out.Killed {
-		j.skipRun(k.Item, k.Fire, abi.OutcomeCancelled, SkipDisabled, k.State.Record.Reason)
+		j.skipRun(k.Item, k.Fire, abi.OutcomeCancelled, event.SkipDisabled, k.State.Record.Reason)
 	}
 	for _, e := range out.Elsewhere {
-		j.skipRun(e.Item, e.Fire, coordination.OutcomeElsewhere, SkipElsewhere, "its host "+dead+" died while it ran, and a Java host has run it again")
+		j.skipRun(e.Item, e.Fire, coordination.OutcomeElsewhere, event.SkipElsewhere, "its host "+dead+" died while it ran, and a Java host has run it again")
 	}
 	if err != nil {
 		j.failed(now, "recovering items of "+dead, err)

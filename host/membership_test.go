@@ -15,7 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestRestless has somebody ask for a division whenever one was made, as
@@ -132,7 +132,7 @@ func TestAHostThatWaitsForASlowItemAsksTheRegistryForNothing(t *testing.T) {
 			t.Errorf("the item has ended, and the items belong to %v", got)
 		}
 		time.Sleep(time.Hour)
-		if n := len(c.list(host.EventItemCompleted)); n != 8 {
+		if n := len(c.list(event.ItemCompleted)); n != 8 {
 			t.Errorf("two fires of four items are %d\n%s", n, c.all())
 		}
 	})

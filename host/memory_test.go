@@ -10,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // crowded is a guest for which there is no memory until room is closed.
@@ -56,12 +57,12 @@ func TestWaitForMemory(t *testing.T) {
 				g := &crowded{guest: sleeper(time.Second), room: make(chan struct{})}
 				n := c.start(1, host.Job{Definition: definition("j", "0 0 * * * ?", 1), Module: g, File: "j.yaml", ModuleFile: "j.wasm"})
 				time.Sleep(time.Hour + 10*time.Second)
-				if begun := c.list(host.EventItemStarted); len(begun) != 0 {
+				if begun := c.list(event.ItemStarted); len(begun) != 0 {
 					t.Fatalf("without memory: %v", begun)
 				}
 				tc.do(c, n, g)
 				time.Sleep(time.Minute)
-				done := c.list(host.EventItemCompleted)
+				done := c.list(event.ItemCompleted)
 				if len(done) != 1 || done[0].Outcome != tc.want {
 					t.Fatalf("%v, expected one %s\n%s", done, tc.want, c.all())
 				}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // A leader gives Java hosts the time that they need to have seen the flag,
@@ -20,7 +20,7 @@ func TestADivisionWaitsForJavaHostsWhateverTheClock(t *testing.T) {
 				c.onWallClock(w)
 				c.start(1, job(definition("mixed", "0 30 * * * ?", 4), sleeper(time.Second)))
 				time.Sleep(time.Minute)
-				before := len(c.list(host.EventSharded))
+				before := len(c.list(event.Sharded))
 				java, err := c.server.Connect(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -34,11 +34,11 @@ func TestADivisionWaitsForJavaHostsWhateverTheClock(t *testing.T) {
 				time.Sleep(coordination.FlagSettle / 2)
 				w.set(jump)
 				time.Sleep(coordination.FlagSettle/2 - time.Millisecond)
-				if n := len(c.list(host.EventSharded)); n != before {
+				if n := len(c.list(event.Sharded)); n != before {
 					t.Fatalf("the items were divided before a Java host can have seen the flag:\n%s", c.all())
 				}
 				time.Sleep(2 * time.Millisecond)
-				if n := len(c.list(host.EventSharded)); n != before+1 {
+				if n := len(c.list(event.Sharded)); n != before+1 {
 					t.Errorf("the items were divided %d times since the Java host came:\n%s", n-before, c.all())
 				}
 			})
@@ -58,7 +58,7 @@ func TestMixedFlag(t *testing.T) {
 		due := time.Now().Truncate(time.Second).Add(time.Second)
 		const before = coordination.FlagSettle / 5
 		time.Sleep(time.Until(due.Add(-before)))
-		started := func() int { return len(c.list(host.EventItemStarted)) }
+		started := func() int { return len(c.list(event.ItemStarted)) }
 		had := started()
 		java, err := c.server.Connect(t.Context())
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
 
@@ -111,11 +112,11 @@ func goesAt(t *testing.T, way string, k int) (happened bool) {
 		r.mu.Lock()
 		ends := make(map[string]int)
 		for _, e := range r.events {
-			if e.e.Kind == host.EventItemCompleted && e.e.Outcome == abi.OutcomeOK && e.e.Instant.Equal(due) {
+			if e.e.Kind == event.ItemCompleted && e.e.Outcome == abi.OutcomeOK && e.e.Instant.Equal(due) {
 				ends[e.e.Job]++
 			}
-			if e.e.Kind == host.EventJobStopped || e.e.Kind == host.EventJobRemoved {
-				t.Errorf("%s at operation %d: nobody did it, and: %s", way, k, lines([]host.Event{e.e}))
+			if e.e.Kind == event.JobStopped || e.e.Kind == event.JobRemoved {
+				t.Errorf("%s at operation %d: nobody did it, and: %s", way, k, lines([]event.Event{e.e}))
 			}
 		}
 		r.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // busyRegistry is a registry that takes a while for every commit, one after the
@@ -102,7 +103,7 @@ func (o *overloaded) lags(seconds int) (lags []time.Duration) {
 		worst := time.Duration(0)
 		o.mu.Lock()
 		for _, e := range o.events[from:] {
-			if e.Kind == host.EventItemStarted {
+			if e.Kind == event.ItemStarted {
 				worst = max(worst, e.Time.Sub(e.Instant))
 			}
 		}
@@ -122,13 +123,13 @@ func (o *overloaded) account(t *testing.T, from time.Time) {
 		at   time.Time
 	}
 	told := make(map[due]bool)
-	tell := func(e host.Event, item int) {
+	tell := func(e event.Event, item int) {
 		told[due{e.Job, item, e.Instant.UTC()}] = true
 		for at := e.Instant; !at.After(e.Through); at = at.Add(time.Second) {
 			told[due{e.Job, item, at.UTC()}] = true
 		}
 	}
-	for _, e := range o.list(host.EventItemStarted, host.EventItemSkipped, host.EventFireSkipped) {
+	for _, e := range o.list(event.ItemStarted, event.ItemSkipped, event.FireSkipped) {
 		if e.Item != nil {
 			tell(e, *e.Item)
 		}
@@ -215,7 +216,7 @@ func TestStartOfManyJobs(t *testing.T) {
 			t.Errorf("%d commits at once", busy.most)
 		}
 		late := 0
-		for k, e := range c.list(host.EventJobAdded) {
+		for k, e := range c.list(event.JobAdded) {
 			var i int
 			if _, err := fmt.Sscanf(e.Job, "job%d", &i); err != nil {
 				t.Fatal(err)

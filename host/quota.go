@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
@@ -16,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 const (
@@ -24,8 +22,6 @@ const (
 	burstSeconds = 10
 	// quotaInterval is how often the use beyond a quota is reported, at most.
 	quotaInterval = 5 * time.Second
-	// MaxReason is the longest Event.Reason in bytes; longer ones are cut.
-	MaxReason = 1 << 10
 	// lineOverhead is what a line of the log takes besides the guest's texts,
 	// and attributeOverhead what a key and its value do, in bytes.
 	lineOverhead, attributeOverhead = 200, 6
@@ -132,7 +128,7 @@ func (j *job) flushQuotas() {
 		if q == j.quotas.commits {
 			what = "offset commits had to wait"
 		}
-		j.emit(Event{Kind: EventOverQuota, Ceiling: q.ceiling.Name, Count: n, Reason: fmt.Sprintf("%d %s: %s", n, what, q.ceiling)})
+		j.emit(event.Event{Kind: event.OverQuota, Ceiling: q.ceiling.Name, Count: n, Reason: fmt.Sprintf("%d %s: %s", n, what, q.ceiling)})
 	}
 }
 
@@ -167,7 +163,7 @@ func (j *job) refuse(now moment, err error) {
 	j.settled.Store(true)
 	if !known {
 		j.log.Error("the job does not run on this host", zap.Error(err))
-		j.emit(Event{Kind: EventJobError, Reason: err.Error()})
+		j.emit(event.Event{Kind: event.JobError, Reason: err.Error()})
 	}
 }
 
@@ -190,10 +186,10 @@ func (j *job) decline(now moment) {
 		j.failed(now, "leaving the job", err)
 		return
 	}
-	j.dropTrigger(SkipRefused, "the configuration is beyond this host's ceilings")
+	j.dropTrigger(event.SkipRefused, "the configuration is beyond this host's ceilings")
 	j.unwatchAll()
 	clear(j.items)
-	j.emit(Event{Kind: EventJobRemoved, Reason: "the configuration is beyond this host's ceilings"})
+	j.emit(event.Event{Kind: event.JobRemoved, Reason: "the configuration is beyond this host's ceilings"})
 	j.rejoin(now)
 	j.refuse(now, why)
 }
@@ -209,43 +205,6 @@ func (j *job) leaderRefuses() string {
 	return fmt.Sprintf("the leader, %s, refuses the configuration: it divides %d items, and the configuration has %d; see its status", v.Leader, v.Division.Total, v.Config.ShardingTotalCount)
 }
 
-// harmless is text of a guest as every sink may show it: control characters but
-// line breaks and tabs, and what is no UTF-8, become U+FFFD. They could pass for
-// the host's own lines in a terminal, and grow sixfold in JSON.
-func harmless(s string) string {
-	const replacement = '\uFFFD'
-	if !strings.ContainsFunc(s, isControl) && utf8.ValidString(s) {
-		return s
-	}
-	s = strings.ReplaceAll(s, "\r\n", "\n")
-	return strings.Map(func(r rune) rune {
-		if isControl(r) {
-			return replacement
-		}
-		return r
-	}, s) // Map turns what is no UTF-8 into U+FFFD
-}
-
-func isControl(r rune) bool {
-	return (r < ' ' && r != '\n' && r != '\t') || (0x7F <= r && r < 0xA0)
-}
-
-// cut cuts text to at most n bytes, not inside a character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	const mark = "…"
-	n -= len(mark)
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + mark
-}
-
-// reason is text of a guest as an event has it.
-func reason(s string) string { return cut(harmless(s), MaxReason) }
-
 // written is about what a line takes in a sink, in bytes: what JSON escapes
 // takes two.
 func written(texts ...string) int {
@@ -259,16 +218,4 @@ func written(texts ...string) int {
 		}
 	}
 	return n
-}
-
-// harmlessAll is harmless for each of the texts.
-func harmlessAll(texts []string) []string {
-	if !slices.ContainsFunc(texts, func(s string) bool { return harmless(s) != s }) {
-		return texts
-	}
-	out := make([]string, len(texts))
-	for i, s := range texts {
-		out[i] = harmless(s)
-	}
-	return out
 }

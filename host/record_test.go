@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestABeginTellsOfTheRunBefore: if another instance had it.
@@ -27,7 +28,7 @@ func TestABeginTellsOfTheRunBefore(t *testing.T) {
 		}
 		c.start(2, job(d, sleeper(time.Second)))
 		time.Sleep(2 * time.Minute)
-		began := c.list(host.EventItemStarted)
+		began := c.list(event.ItemStarted)
 		if len(began) != 4 {
 			t.Fatalf("%d runs, want 4\n%s", len(began), c.all())
 		}
@@ -69,7 +70,7 @@ func TestAJobGoesWhileThereIsNoSession(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		n.host.Apply([]host.Job{stays}, nil)
 		time.Sleep(10 * time.Second)
-		removed := c.list(host.EventJobRemoved)
+		removed := c.list(event.JobRemoved)
 		if len(removed) != 2 || removed[0].Job != "goes" || removed[1].Job != "goes" || removed[0].Host == "" ||
 			!strings.Contains(removed[0].Reason, "no session") || strings.Contains(removed[1].Reason, "no session") {
 			t.Errorf("told of\n%s", lines(removed))

@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
 
@@ -90,7 +91,7 @@ type rig struct {
 // host's clock showed.
 type rigEvent struct {
 	from int
-	e    host.Event
+	e    event.Event
 	own  time.Time
 }
 
@@ -181,7 +182,7 @@ type machine struct {
 	over   bool // Run has returned
 	links  []*link
 	halted chan struct{} // closed when it goes on; nil while it runs
-	unsaid []host.Event
+	unsaid []event.Event
 	cut    bool      // from the registry
 	slow   time.Time // until then its way to the registry and back takes a while
 	thrown time.Time // when dice were thrown last
@@ -292,7 +293,7 @@ func (r *rig) spread() time.Duration { return r.latest - r.earliest }
 
 // hear takes an event, unless its host is dead. What a halted one has to say it
 // says when it goes on.
-func (m *machine) hear(e host.Event) {
+func (m *machine) hear(e event.Event) {
 	m.rig.mu.Lock()
 	defer m.rig.mu.Unlock()
 	switch {
@@ -305,7 +306,7 @@ func (m *machine) hear(e host.Event) {
 }
 
 // say tells of an event, which happens now. mu is held.
-func (m *machine) say(e host.Event) {
+func (m *machine) say(e event.Event) {
 	own := e.Time
 	e.Time = time.Now()
 	// A host whose clock is behind tells of fires that were before items came to
@@ -1395,7 +1396,7 @@ func (r *rig) rest(quiet time.Duration) {
 	// The last fire reached every item.
 	done := make(map[int]bool)
 	for _, e := range r.events {
-		if e.e.Kind == host.EventItemCompleted && e.e.Instant.Equal(last) {
+		if e.e.Kind == event.ItemCompleted && e.e.Instant.Equal(last) {
 			done[*e.e.Item] = true
 		}
 	}
@@ -1463,7 +1464,7 @@ func (r *rig) whole(rc registry.Center, end time.Time) map[int]expectation {
 			begun, e.busy = max(begun, j.instant), j.open
 		}
 		for _, said := range r.events {
-			if s := said.e; s.Kind == host.EventItemSkipped && *s.Item == item && s.Fence == 0 && s.Trigger == 0 && !s.Owed {
+			if s := said.e; s.Kind == event.ItemSkipped && *s.Item == item && s.Fence == 0 && s.Trigger == 0 && !s.Owed {
 				begun = max(begun, s.Instant.UnixMilli())
 			}
 		}
@@ -1619,11 +1620,11 @@ func (r *rig) enableAll() {
 func (r *rig) verify() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.check(verify.Options{Skew: -1}, func(e rigEvent) host.Event { return e.e })
+	r.check(verify.Options{Skew: -1}, func(e rigEvent) event.Event { return e.e })
 }
 
 // check runs the checker over the events, each as seen says. mu is held.
-func (r *rig) check(o verify.Options, seen func(rigEvent) host.Event) {
+func (r *rig) check(o verify.Options, seen func(rigEvent) event.Event) {
 	// By a clock that is wrong a fire comes up so much earlier or later.
 	o.Settle = 90*time.Second + r.spread()
 	o.Completed = func(id string) bool { return r.closed[id] }
@@ -1677,7 +1678,7 @@ func (r *rig) timeline() string {
 		if e.e.Fence != 0 {
 			fence = fmt.Sprintf(" fence %d", e.e.Fence)
 		}
-		fmt.Fprintf(&b, "%4d host %d%s %s", i+1, e.from, fence, lines([]host.Event{e.e}))
+		fmt.Fprintf(&b, "%4d host %d%s %s", i+1, e.from, fence, lines([]event.Event{e.e}))
 	}
 	for _, n := range notes {
 		fmt.Fprintf(&b, "%s ---- %s\n", n.at.UTC().Format("15:04:05.000"), n.text)

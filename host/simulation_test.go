@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 var (
@@ -330,8 +331,8 @@ func (w *world) check(from, to time.Time, total int) {
 	defer w.mu.Unlock()
 	ended := make(map[string]int)
 	seen := make(map[string]bool)
-	for _, e := range w.c.list(host.EventItemCompleted, host.EventItemSkipped, host.EventItemHeld) {
-		if e.Kind == host.EventItemCompleted {
+	for _, e := range w.c.list(event.ItemCompleted, event.ItemSkipped, event.ItemHeld) {
+		if e.Kind == event.ItemCompleted {
 			ended[e.RunID]++
 		}
 		seen[e.RunID] = true

@@ -13,15 +13,16 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // checkCause: whatever was skipped has a cause by which it is counted, and what
 // is owed is no loss.
-func checkCause(t testing.TB, e host.Event) {
+func checkCause(t testing.TB, e event.Event) {
 	t.Helper()
-	skip := e.Kind == host.EventItemSkipped || e.Kind == host.EventFireSkipped || e.Kind == host.EventItemHeld
+	skip := e.Kind == event.ItemSkipped || e.Kind == event.FireSkipped || e.Kind == event.ItemHeld
 	switch {
-	case skip != slices.Contains(host.SkipCauses(), e.Cause), e.Owed && e.Cause != host.SkipLater:
+	case skip != slices.Contains(event.SkipCauses(), e.Cause), e.Owed && e.Cause != event.SkipLater:
 		t.Errorf("%s has the cause %q, owed %v: %s", e.Kind, e.Cause, e.Owed, e.Reason)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // dies runs two hosts with a job whose items take longer than its schedule
@@ -40,7 +41,7 @@ func TestFailover_busyHosts(t *testing.T) {
 		c, dead := dies(t, true)
 		time.Sleep(5 * time.Minute)
 		took, starts, last := 0, make(map[int]int), make(map[int]time.Time)
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			if e.Time.Before(dead) {
 				continue
 			}
@@ -89,7 +90,7 @@ func TestFailover_oldestInstantFirst(t *testing.T) {
 		<-second.done
 		time.Sleep(time.Minute)
 		took, between := 0, 0
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			switch {
 			case e.Source == abi.SourceFailover:
 				took++
@@ -109,7 +110,7 @@ func TestLostRuns_busyHosts(t *testing.T) {
 		c, dead := dies(t, false)
 		time.Sleep(5 * time.Minute)
 		lost := 0
-		for _, e := range c.list(host.EventItemSkipped) {
+		for _, e := range c.list(event.ItemSkipped) {
 			if e.Outcome == coordination.OutcomeLost {
 				lost++
 				if late := e.Time.Sub(dead); late > time.Second {
@@ -139,7 +140,7 @@ func TestFailover_freeWorkerFirst(t *testing.T) {
 		nodes := []*node{c.start(1, job(d, g)), c.start(2, job(d, g)), c.start(3, job(d, g))}
 		time.Sleep(time.Hour + time.Minute)
 		n := make(map[string]int)
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			n[e.Host]++
 		}
 		var dead *node
@@ -156,7 +157,7 @@ func TestFailover_freeWorkerFirst(t *testing.T) {
 		<-dead.done
 		time.Sleep(time.Minute)
 		took := 0
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			if e.Source == abi.SourceFailover {
 				took++
 				if e.Host != free {
@@ -202,11 +203,11 @@ func handedBack(t *testing.T, away time.Duration, misfire bool) {
 		c.start(2, job(d, g))
 	}
 	time.Sleep(10 * time.Minute)
-	if done := completed(c.list(host.EventItemCompleted)); len(done) != 8 {
+	if done := completed(c.list(event.ItemCompleted)); len(done) != 8 {
 		t.Errorf("of 8 items %d ran\n%s", len(done), c.all())
 	}
 	again := 0
-	for _, n := range completed(c.list(host.EventItemStarted)) {
+	for _, n := range completed(c.list(event.ItemStarted)) {
 		again += n
 	}
 	if again != 8 {
@@ -231,7 +232,7 @@ func TestHandedBack_newerInstants(t *testing.T) {
 			c.start(2, job(d, sleeper(10*time.Second)))
 			time.Sleep(15 * time.Second)
 			var instants []string
-			for _, e := range c.list(host.EventItemStarted) {
+			for _, e := range c.list(event.ItemStarted) {
 				if *e.Item == 1 {
 					instants = append(instants, e.Instant.UTC().Format("04:05"))
 				}
@@ -244,7 +245,7 @@ func TestHandedBack_newerInstants(t *testing.T) {
 				t.Errorf("misfire %v: item 1 started for %q, expected %q\n%s", misfire, instants, want, c.all())
 			}
 			var reasons []string
-			for _, e := range c.list(host.EventItemSkipped) {
+			for _, e := range c.list(event.ItemSkipped) {
 				if *e.Item == 1 {
 					reasons = append(reasons, e.Instant.UTC().Format("04:05"))
 				}
@@ -289,7 +290,7 @@ func stream(name string, total int) jobconfig.Configuration {
 // startsOf counts the starts of a job's items.
 func (c *cluster) startsOf(name string) map[int]int {
 	n := make(map[int]int)
-	for _, e := range c.list(host.EventItemStarted) {
+	for _, e := range c.list(event.ItemStarted) {
 		if e.Job == name {
 			n[*e.Item]++
 		}
@@ -308,12 +309,12 @@ func TestSlots_streamingItemsGiveWay(t *testing.T) {
 		if n := c.startsOf("other"); n[0] < 119 || n[1] < 119 {
 			t.Errorf("the items of the other job started %v times in two hours, expected 119 or more each", n)
 		}
-		for _, e := range c.list(host.EventFireStarted) {
+		for _, e := range c.list(event.FireStarted) {
 			if e.Job == "other" && e.Lag > 0 {
 				t.Fatalf("a fire of the other job was %s late", e.Lag)
 			}
 		}
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			if late := e.Time.Sub(e.Instant); e.Job == "other" && late > 2*time.Second {
 				t.Fatalf("item %d of the other job started %s late, expected at most two batches", *e.Item, late)
 			}
@@ -368,7 +369,7 @@ func TestSlots_pausedItemIsToldToEnd(t *testing.T) {
 		asked := time.Now()
 		n.host.Apply([]host.Job{job(definition("other", "30 * * * * ?", 1), sleeper(20*time.Second))}, nil)
 		time.Sleep(5 * time.Second)
-		for _, e := range c.list(host.EventItemEnded) {
+		for _, e := range c.list(event.ItemEnded) {
 			if e.Job == "stream" {
 				if late := e.Time.Sub(asked); late > 0 {
 					t.Errorf("the item ended after %s", late)
@@ -393,7 +394,7 @@ func TestSlots_sharedByJob(t *testing.T) {
 		}
 		c.start(1, jobs...)
 		time.Sleep(30 * time.Minute)
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			if late := e.Time.Sub(e.Instant); e.Job != "many" && late > 8*time.Second {
 				t.Fatalf("an item of %s started %s after its instant, expected 8 s at most: each has a quarter of the slots", e.Job, late)
 			}
@@ -417,7 +418,7 @@ func TestSlots_reason(t *testing.T) {
 		c.start(1, job(definition("long", "0 0 * * * ?", 1), sleeper(10*time.Minute)), job(definition("other", "30 * * * * ?", 1), sleeper(time.Second)))
 		time.Sleep(time.Hour + 3*time.Minute)
 		var reasons []string
-		for _, e := range c.list(host.EventItemSkipped) {
+		for _, e := range c.list(event.ItemSkipped) {
 			if e.Job == "other" {
 				reasons = append(reasons, e.Reason)
 			}
@@ -427,7 +428,7 @@ func TestSlots_reason(t *testing.T) {
 			t.Errorf("reasons %q, expected %q", reasons, want)
 		}
 		waits := c.hosts["10.0.0.1"].host.Status().Jobs[1].Waits
-		if len(waits) != 1 || waits[0].What != host.WaitSlot || time.Since(waits[0].Since).Round(time.Millisecond) != 150*time.Second {
+		if len(waits) != 1 || waits[0].What != event.WaitSlot || time.Since(waits[0].Since).Round(time.Millisecond) != 150*time.Second {
 			t.Errorf("waits %+v, expected one for a slot, since 2m30s", waits)
 		}
 	})

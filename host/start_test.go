@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestStart: an operator's start brings a job back that was shut down or removed,
@@ -51,7 +52,7 @@ func TestStart(t *testing.T) {
 					t.Errorf("of a job that runs: %v", err)
 				}
 				time.Sleep(time.Second)
-				if joined := len(c.list(host.EventJobAdded)); joined != 1 {
+				if joined := len(c.list(event.JobAdded)); joined != 1 {
 					t.Errorf("joined %d times, want once", joined)
 				}
 				stop(t, c, n)
@@ -63,13 +64,13 @@ func TestStart(t *testing.T) {
 				if !s.Next.IsZero() {
 					t.Errorf("the next fire is shown as %s, want none", s.Next)
 				}
-				before := len(c.list(host.EventItemCompleted))
+				before := len(c.list(event.ItemCompleted))
 				if err := n.host.Start(t.Context(), "back"); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(16 * time.Second)
 				s = n.host.Status().Jobs[0]
-				if ran := len(c.list(host.EventItemCompleted)) - before; ran < 4 || s.Next.IsZero() {
+				if ran := len(c.list(event.ItemCompleted)) - before; ran < 4 || s.Next.IsZero() {
 					t.Errorf("after start: state %s, next %s, %d items ran\n%s", s.State, s.Next, ran, c.all())
 				}
 				if err := n.host.Start(t.Context(), "none"); !errors.Is(err, host.ErrNoJob) {

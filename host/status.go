@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // Status is what a host is doing, for people and for the admin address. It is
@@ -42,7 +43,7 @@ type ClockStatus struct {
 
 // WaitStatus is a wait that goes on.
 type WaitStatus struct {
-	What Wait `json:"what"`
+	What event.Wait `json:"what"`
 	// Since is when it began: of several of a kind, the oldest.
 	Since time.Time `json:"since"`
 	Items []int     `json:"items,omitempty"`

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // tally counts what all hosts ask of a registry that is some milliseconds away.
@@ -108,7 +108,7 @@ func TestJoinStorm(t *testing.T) {
 					for {
 						time.Sleep(100 * time.Millisecond)
 						newest := make(map[string]int) // by address
-						for _, e := range c.list(host.EventAssigned) {
+						for _, e := range c.list(event.Assigned) {
 							newest[strings.Split(e.Host, "@")[0]] = len(e.Items)
 						}
 						total := 0

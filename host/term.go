@@ -16,6 +16,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // progressInterval is how often the log says how many jobs have joined, while not
@@ -154,7 +155,7 @@ func (t *term) trusted(before, now registry.Trust) {
 	case registry.TrustYield:
 		t.host.log.Warn("registry: still no answer; what runs is asked to stop")
 	}
-	t.host.emit(Event{Kind: EventSession, Host: t.self.ID, Reason: reason})
+	t.host.emit(event.Event{Kind: event.Session, Host: t.self.ID, Reason: reason})
 	if before != registry.TrustLive && now != registry.TrustLive {
 		return
 	}
@@ -248,7 +249,7 @@ func (t *term) tellGone(desired map[string]Job, refused []Refusal) {
 	t.mu.Unlock()
 	slices.Sort(gone)
 	for _, name := range gone {
-		t.host.emit(Event{Kind: EventJobRemoved, Host: t.self.ID, Job: name, Reason: whyGone(name, refused) + "; it went while the host had no session"})
+		t.host.emit(event.Event{Kind: event.JobRemoved, Host: t.self.ID, Job: name, Reason: whyGone(name, refused) + "; it went while the host had no session"})
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // obedient returns when it is asked to end.
@@ -47,15 +47,15 @@ func TestTimeout(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Minute)
-				ends := c.list(host.EventItemEnded)
+				ends := c.list(event.ItemEnded)
 				if len(ends) != 2 {
 					t.Fatalf("%d attempts, want 2\n%s", len(ends), c.all())
 				}
-				for _, e := range append(ends, c.list(host.EventItemCompleted)...) {
+				for _, e := range append(ends, c.list(event.ItemCompleted)...) {
 					if e.Outcome != abi.OutcomeTimeout {
 						t.Errorf("%s: outcome %s, want TIMEOUT", e.Kind, e.Outcome)
 					}
-					if e.Kind == host.EventItemEnded && e.Reason != tc.reason {
+					if e.Kind == event.ItemEnded && e.Reason != tc.reason {
 						t.Errorf("reason %q, want %q", e.Reason, tc.reason)
 					}
 				}
@@ -75,7 +75,7 @@ func TestTimeout(t *testing.T) {
 			time.Sleep(time.Second)
 			n.stop()
 			<-n.done
-			for _, e := range c.list(host.EventItemEnded) {
+			for _, e := range c.list(event.ItemEnded) {
 				if e.Outcome != abi.OutcomeCancelled || strings.Contains(e.Reason, "time") {
 					t.Errorf("%s: %s %q, want CANCELLED", e.Kind, e.Outcome, e.Reason)
 				}

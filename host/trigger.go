@@ -6,6 +6,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // dividedSoon is how long a host whose server was disabled waits for the
@@ -87,7 +88,7 @@ func (j *job) beginRound(now moment) {
 		if it.due == nil {
 			it.due = &id
 		} else {
-			e := j.skipped(it.number, id, SkipLater, "the item still runs, and begins for a newer fire right after")
+			e := j.skipped(it.number, id, event.SkipLater, "the item still runs, and begins for a newer fire right after")
 			e.Owed = it.due.Trigger == 0
 			j.emit(e)
 		}
@@ -106,7 +107,7 @@ func (j *job) consume(now moment, id coordination.Fire, items []*item) bool {
 }
 
 // dropTrigger reports a trigger that waits and that this host will not serve.
-func (j *job) dropTrigger(cause SkipCause, why string) {
+func (j *job) dropTrigger(cause event.SkipCause, why string) {
 	if j.member.View.Trigger == 0 {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestATriggerDoesNotWaitForABusyItem: one item of a host is never idle. The other one
@@ -37,7 +38,7 @@ func TestATriggerDoesNotWaitForABusyItem(t *testing.T) {
 				n := c.start(1, job(definition("busy", tc.cron, 2), g))
 				time.Sleep(time.Minute + 5*time.Second) // item 1 runs
 				ran := func() (by [2]int) {
-					for _, e := range c.list(host.EventItemCompleted) {
+					for _, e := range c.list(event.ItemCompleted) {
 						if e.Source == abi.SourceTrigger {
 							by[*e.Item]++
 						}
@@ -58,7 +59,7 @@ func TestATriggerDoesNotWaitForABusyItem(t *testing.T) {
 					t.Errorf("%v runs of the items in two rounds", by)
 				}
 				told := make(map[int64]bool)
-				for _, e := range append(c.list(host.EventItemSkipped), c.list(host.EventItemCompleted)...) {
+				for _, e := range append(c.list(event.ItemSkipped), c.list(event.ItemCompleted)...) {
 					if e.Trigger != 0 && *e.Item == 1 {
 						told[e.Trigger] = true
 					}
@@ -105,7 +106,7 @@ func TestATriggerSurvivesItsHost(t *testing.T) {
 		<-second.done
 		time.Sleep(2 * time.Minute)
 		ran := make(map[int]int)
-		for _, e := range c.list(host.EventItemCompleted) {
+		for _, e := range c.list(event.ItemCompleted) {
 			if e.Source == abi.SourceTrigger {
 				ran[*e.Item]++
 			}
@@ -142,7 +143,7 @@ func TestATriggerAtTheMomentAServerIsDisabled(t *testing.T) {
 			c.commit(ops...)
 			time.Sleep(time.Minute)
 			ran := make([]int, total)
-			for _, e := range c.list(host.EventItemCompleted) {
+			for _, e := range c.list(event.ItemCompleted) {
 				ran[*e.Item]++
 			}
 			if slices.Min(ran) != 1 || slices.Max(ran) != 1 {

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // doubtful is a cluster of one host whose session can be put in doubt.
@@ -29,7 +30,7 @@ func doubtful(t *testing.T, jobs ...host.Job) (*cluster, *node, func(registry.Tr
 }
 
 // reasons are those of the events of a kind, in order.
-func reasons(events []host.Event) []string {
+func reasons(events []event.Event) []string {
 	var out []string
 	for _, e := range events {
 		out = append(out, e.Reason)
@@ -51,28 +52,28 @@ func TestADoubtThatEndsInTimeCostsNothing(t *testing.T) {
 		}}
 		c, _, doubt := doubtful(t, job(definition("doubted", "0 * * * * ?", 2), g))
 		time.Sleep(time.Minute + time.Second - time.Duration(time.Now().Second())*time.Second)
-		started := len(c.list(host.EventItemStarted))
+		started := len(c.list(event.ItemStarted))
 		if started != 2 {
 			t.Fatalf("%d items started before the doubt, want 2:\n%s", started, c.all())
 		}
 		doubt(registry.TrustSuspect)
 		time.Sleep(2*time.Minute + 30*time.Second) // the guests end, two instants pass
-		if n := len(c.list(host.EventItemStarted)); n != started {
+		if n := len(c.list(event.ItemStarted)); n != started {
 			t.Errorf("%d items began while the session was in doubt:\n%s", n-started, c.all())
 		}
-		if n := len(c.list(host.EventItemCompleted)); n != 0 {
+		if n := len(c.list(event.ItemCompleted)); n != 0 {
 			t.Errorf("%d items were completed while the session was in doubt", n)
 		}
 		doubt(registry.TrustLive)
 		synctest.Wait()
 		time.Sleep(26 * time.Second)
-		if n := completed(c.list(host.EventItemCompleted)); n[0] != 2 || n[1] != 2 {
+		if n := completed(c.list(event.ItemCompleted)); n[0] != 2 || n[1] != 2 {
 			t.Errorf("completions by item %v, want the first run and one that makes up for two instants:\n%s", n, c.all())
 		}
 		if abi.Cancel(cancelled.Load()) != abi.CancelNone {
 			t.Errorf("a guest was told to stop (%d) though the doubt ended in time", cancelled.Load())
 		}
-		if got, want := reasons(c.list(host.EventSession)), []string{"live", "suspect", "live"}; !slices.Equal(got, want) {
+		if got, want := reasons(c.list(event.Session)), []string{"live", "suspect", "live"}; !slices.Equal(got, want) {
 			t.Errorf("session events %q, want %q", got, want)
 		}
 	})
@@ -97,20 +98,20 @@ func TestAGuestThatStoppedInDoubtRunsAgain(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		doubt(registry.TrustYield)
 		time.Sleep(5 * time.Second)
-		if n := len(c.list(host.EventItemEnded)); n != 1 {
+		if n := len(c.list(event.ItemEnded)); n != 1 {
 			t.Fatalf("%d runs ended in doubt, want 1:\n%s", n, c.all())
 		}
 		doubt(registry.TrustLive)
 		time.Sleep(30 * time.Second)
 		var fences []int64
 		var attempts []int
-		for _, e := range c.list(host.EventItemStarted) {
+		for _, e := range c.list(event.ItemStarted) {
 			fences, attempts = append(fences, e.Fence), append(attempts, e.Attempt)
 		}
 		if len(fences) != 2 || fences[0] != fences[1] || attempts[1] != 1 {
 			t.Errorf("fences %v, attempts %v; want two runs under one fence that count as one attempt", fences, attempts)
 		}
-		done := c.list(host.EventItemCompleted)
+		done := c.list(event.ItemCompleted)
 		if len(done) != 1 || done[0].Outcome != abi.OutcomeOK {
 			t.Errorf("completions:\n%s\nwant one that is OK", lines(done))
 		}
@@ -215,7 +216,7 @@ func TestLinesOfAGuestThatLostItsItemAreDropped(t *testing.T) {
 		var mu sync.Mutex
 		var said []string
 		c.config = func(cfg *host.Config) {
-			cfg.OnLog = func(l host.GuestLog) {
+			cfg.OnLog = func(l event.GuestLog) {
 				mu.Lock()
 				defer mu.Unlock()
 				said = append(said, l.Message)

@@ -14,35 +14,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
 )
-
-// Wait is something that a host waits for and that others have to do: hosts,
-// servers of the registry, or guests that run.
-type Wait string
-
-// The waits. Each has a deadline, and when that is reached an event with a
-// *[WaitError]'s text; docs/operating.md says what becomes of it then.
-const (
-	WaitSession    Wait = "session"        // a session with the registry
-	WaitRegistry   Wait = "registry"       // an answer of the registry, or that it takes what it refuses
-	WaitDivision   Wait = "division"       // the items to be divided
-	WaitJavaLeader Wait = "java_leader"    // a Java leader to divide them: all hosts wait
-	WaitElection   Wait = "election_latch" // who stands before this host in ElasticJob's latch
-	WaitFailover   Wait = "failover_latch" // the same, before items are taken over
-	WaitTakeover   Wait = "takeover"       // somebody to take what a crashed host had begun
-	WaitMark       Wait = "mark"           // the host that has marked an item as running, which is due here
-	WaitMove       Wait = "move"           // items to end where they run, because they move then
-	WaitTrigger    Wait = "trigger"        // the job to be idle, for a trigger
-	WaitSlot       Wait = "slot"           // a slot of the host, or of those that the job may have
-	WaitListener   Wait = "listener"       // the other hosts, around a listener that runs once over all
-	WaitDrain      Wait = "drain"          // what runs to end, because this host leaves
-)
-
-// Waits are all kinds of Wait.
-func Waits() []Wait {
-	return []Wait{WaitSession, WaitRegistry, WaitDivision, WaitJavaLeader, WaitElection, WaitFailover, WaitTakeover, WaitMark, WaitMove,
-		WaitTrigger, WaitSlot, WaitListener, WaitDrain}
-}
 
 const (
 	// longestBusiness is how long a host waits for what takes others a moment
@@ -52,54 +25,22 @@ const (
 	longestRun = 10 * time.Minute
 )
 
-// ErrWaited is every [WaitError].
-var ErrWaited = errors.New("waited too long")
-
-// WaitError says that a wait has reached its deadline.
-type WaitError struct {
-	What Wait
-	// For says in words what was waited for, Then what the host does now, or
-	// what can be done about it; Then may be empty.
-	For, Then string
-	// After is how long it was waited.
-	After time.Duration
-	// Err is what the wait ended with; nil if it goes on.
-	Err error
-}
-
-func (e *WaitError) Error() string {
-	text := fmt.Sprintf("waited %s for %s", e.After.Round(time.Millisecond), e.For)
-	if e.Then != "" {
-		text += "; " + e.Then
-	}
-	if e.Err != nil && e.Err != context.DeadlineExceeded { // which says no more
-		text += ": " + e.Err.Error()
-	}
-	return text
-}
-
-// Is makes it an ErrWaited.
-func (e *WaitError) Is(target error) bool { return target == ErrWaited }
-
-// Unwrap returns Err.
-func (e *WaitError) Unwrap() error { return e.Err }
-
 // expired reports a wait that has reached its deadline, whatever the job's
 // error handler says: it is not the job's error.
-func (j *job) expired(e *WaitError, items ...int) {
+func (j *job) expired(e *event.WaitError, items ...int) {
 	j.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then), zap.NamedError("error", e.Err))
 	j.reportWait(e, items...)
 }
 
 // reportWait is expired for an error that is returned: the caller logs it.
-func (j *job) reportWait(e *WaitError, items ...int) {
-	j.emit(Event{Kind: EventJobError, Wait: e.What, Items: items, Duration: e.After, Reason: e.Error()})
+func (j *job) reportWait(e *event.WaitError, items ...int) {
+	j.emit(event.Event{Kind: event.JobError, Wait: e.What, Items: items, Duration: e.After, Reason: e.Error()})
 }
 
 // waitKey distinguishes what a job's loop waits for: by item where that matters,
 // else the item is -1.
 type waitKey struct {
-	what Wait
+	what event.Wait
 	item int
 }
 
@@ -123,8 +64,8 @@ func (j *job) watchWaits(now moment) {
 	w := &j.ongoing
 	w.round++
 	w.at = time.Time{}
-	var overdue map[Wait][]waitKey
-	j.eachWait(now, func(what Wait, item int, since time.Time) {
+	var overdue map[event.Wait][]waitKey
+	j.eachWait(now, func(what event.Wait, item int, since time.Time) {
 		key := waitKey{what, item}
 		o := w.list[key]
 		if o == nil {
@@ -146,19 +87,19 @@ func (j *job) watchWaits(now moment) {
 		default:
 			o.reported = true
 			if overdue == nil {
-				overdue = make(map[Wait][]waitKey)
+				overdue = make(map[event.Wait][]waitKey)
 			}
 			overdue[what] = append(overdue[what], key)
 		}
 	})
 	maps.DeleteFunc(w.list, func(_ waitKey, o *ongoing) bool { return o.round != w.round })
-	for _, what := range Waits() {
+	for _, what := range event.Waits() {
 		keys := overdue[what]
 		if len(keys) == 0 {
 			continue
 		}
 		items, since := w.sum(keys)
-		e := &WaitError{What: what, After: now.Sub(since)}
+		e := &event.WaitError{What: what, After: now.Sub(since)}
 		e.For, e.Then = j.waitsFor(what, items)
 		j.expired(e, items...)
 	}
@@ -177,13 +118,13 @@ func (w *waits) sum(keys []waitKey) (items []int, since time.Time) {
 
 // deadline is how long a wait may last before the loop reports it; ok is false if
 // another component reports it.
-func deadline(what Wait, drainTimeout time.Duration) (limit time.Duration, ok bool) {
+func deadline(what event.Wait, drainTimeout time.Duration) (limit time.Duration, ok bool) {
 	switch what {
-	case WaitRegistry, WaitDivision, WaitJavaLeader:
+	case event.WaitRegistry, event.WaitDivision, event.WaitJavaLeader:
 		return longestBusiness, true
-	case WaitTakeover, WaitMark, WaitMove, WaitTrigger, WaitSlot:
+	case event.WaitTakeover, event.WaitMark, event.WaitMove, event.WaitTrigger, event.WaitSlot:
 		return longestRun, true
-	case WaitDrain:
+	case event.WaitDrain:
 		return drainTimeout, true
 	}
 	return 0, false
@@ -191,27 +132,27 @@ func deadline(what Wait, drainTimeout time.Duration) (limit time.Duration, ok bo
 
 // eachWait calls yield for all that the loop waits for now. since is zero where
 // it is not known otherwise.
-func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Time)) {
+func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since time.Time)) {
 	v := &j.member.View
 	refuses := now.Before(j.refusal.retryAt) && !refused(j.joining.err) // else it is this host that refuses
 	if refuses || (j.joined && !j.seen && j.exit.left == "") {
-		yield(WaitRegistry, -1, time.Time{})
+		yield(event.WaitRegistry, -1, time.Time{})
 	}
 	for f := range j.fires {
 		if p := f.waits.Load(); p != nil {
 			since := p.since
-			if o := j.ongoing.list[waitKey{WaitListener, -1}]; o != nil && o.round == j.ongoing.round {
+			if o := j.ongoing.list[waitKey{event.WaitListener, -1}]; o != nil && o.round == j.ongoing.round {
 				since = soonest(o.since, since) // of several fires
 			}
-			yield(WaitListener, -1, since)
+			yield(event.WaitListener, -1, since)
 		}
 	}
 	if since := j.queuedSince(); !since.IsZero() {
-		yield(WaitSlot, -1, since)
+		yield(event.WaitSlot, -1, since)
 	}
 	if j.exit.draining || j.exit.leaving != "" {
 		if j.running() > 0 {
-			yield(WaitDrain, -1, time.Time{})
+			yield(event.WaitDrain, -1, time.Time{})
 		}
 		return
 	}
@@ -219,33 +160,33 @@ func (j *job) eachWait(now moment, yield func(what Wait, item int, since time.Ti
 		return
 	}
 	if _, waits := j.election.Waiting(); waits {
-		yield(WaitElection, -1, j.election.since)
+		yield(event.WaitElection, -1, j.election.since)
 	}
 	if _, waits := j.takers.Waiting(); waits {
-		yield(WaitFailover, -1, j.takers.since)
+		yield(event.WaitFailover, -1, j.takers.since)
 	}
 	switch {
 	case v.JavaLed() && v.Halted():
-		yield(WaitJavaLeader, -1, time.Time{})
+		yield(event.WaitJavaLeader, -1, time.Time{})
 	case v.Enabled && (v.Necessary || v.Processing || !j.member.Share.Current(*v) || (v.Division.Total == 0 && !v.JavaLed())):
-		yield(WaitDivision, -1, time.Time{})
+		yield(event.WaitDivision, -1, time.Time{})
 	}
 	if len(v.FailoverItems) > 0 || len(v.Crashed()) > 0 {
-		yield(WaitTakeover, -1, time.Time{})
+		yield(event.WaitTakeover, -1, time.Time{})
 	}
 	if v.Trigger != 0 {
-		yield(WaitTrigger, -1, time.Time{})
+		yield(event.WaitTrigger, -1, time.Time{})
 	}
 	for _, it := range j.items {
-		key := waitKey{WaitMark, it.number}
+		key := waitKey{event.WaitMark, it.number}
 		// Every snapshot is a reason to try again; that does not end the wait.
 		if it.owned && it.due != nil && it.run == nil && (it.held || j.ongoing.list[key] != nil) {
-			yield(WaitMark, it.number, time.Time{})
+			yield(event.WaitMark, it.number, time.Time{})
 		}
 	}
 	for _, n := range v.Division.Pending {
 		if it := j.items[n]; v.Leading() || (it != nil && it.run != nil) {
-			yield(WaitMove, n, time.Time{})
+			yield(event.WaitMove, n, time.Time{})
 		}
 	}
 }
@@ -265,51 +206,51 @@ func (j *job) queuedSince() (since time.Time) {
 }
 
 // waitsFor says in words what the loop waits for, and what can be done about it.
-func (j *job) waitsFor(what Wait, items []int) (forWhat, then string) {
+func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 	v := &j.member.View
 	numbers := coordination.Items(items).String()
 	switch what {
-	case WaitRegistry:
+	case event.WaitRegistry:
 		if !j.seen && j.joined {
 			return "the registry to show the job", "nothing begins until it does"
 		}
 		return "the registry, which refuses: " + j.refusal.what, "it is tried again each second"
-	case WaitDivision:
+	case event.WaitDivision:
 		if v.Leader == "" {
 			return "the items to be divided, and the job has no leader", "see that a host with the job is enabled and not in error"
 		}
 		return "the items to be divided by the leader, " + v.Leader, "see its log; restart its host if it makes no progress"
-	case WaitJavaLeader:
+	case event.WaitJavaLeader:
 		return "the items to be divided by a Java leader, " + v.Leader + ", which waits until no item of the job runs anywhere; nothing begins meanwhile",
 			"see which item runs: wasmjob shards " + j.name + "; or have one of ours elected: wasmjob shutdown " + j.name + " --instance " + v.Leader
-	case WaitElection:
+	case event.WaitElection:
 		return "its turn in ElasticJob's latch, behind node " + j.election.behind, ""
-	case WaitFailover:
+	case event.WaitFailover:
 		return "its turn in ElasticJob's latch, behind node " + j.takers.behind, ""
-	case WaitTakeover:
+	case event.WaitTakeover:
 		if gone := v.Crashed(); len(gone) > 0 {
 			return "somebody to take what was begun by hosts that are gone: " + joinWords(gone),
 				"it takes an enabled host with the module, and items that are not disabled"
 		}
 		return "somebody to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes an enabled host with the module"
-	case WaitMark:
+	case event.WaitMark:
 		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: wasmjob shards " + j.name + "; delete marks that no host owns"
-	case WaitMove:
+	case event.WaitMove:
 		return "items " + numbers + " to end where they run: they go to other hosts then",
 			"see who runs them: wasmjob status " + j.name + "; the job's timeout ends them, or a restart of that host"
-	case WaitTrigger:
+	case event.WaitTrigger:
 		return "the job to be idle here, to serve a trigger", "items that run are shown by: wasmjob status --items"
-	case WaitSlot:
+	case event.WaitSlot:
 		return fmt.Sprintf("a slot: the host has %d for all jobs, and this job may have %d", j.host.cfg.MaxConcurrency, j.concurrency()),
 			"see what runs: wasmjob status --items; a timeout ends items that go on for ever"
-	case WaitListener:
+	case event.WaitListener:
 		for f := range j.fires {
 			if p := f.waits.Load(); p != nil {
 				return p.forWhat(), ""
 			}
 		}
 		return "the other hosts, around a listener", ""
-	case WaitDrain:
+	case event.WaitDrain:
 		return fmt.Sprintf("%d items to end, because this host leaves the job", j.running()), ""
 	}
 	return string(what), ""
@@ -318,7 +259,7 @@ func (j *job) waitsFor(what Wait, items []int) (forWhat, then string) {
 // waitStatus has the waits that go on.
 func (j *job) waitStatus(now moment) []WaitStatus {
 	var list []WaitStatus
-	for _, what := range Waits() {
+	for _, what := range event.Waits() {
 		var keys []waitKey
 		reported := false
 		for key, o := range j.ongoing.list {
@@ -364,7 +305,7 @@ func (j *job) registry() registry.Center {
 
 func (c counted) Commit(ctx context.Context, ops ...registry.Op) (results []registry.Result, err error) {
 	late := func() {
-		c.job.reportWait(&WaitError{What: WaitRegistry, For: "its turn among this host's commits", Then: "it goes on waiting: the registry is slow", After: commitTimeout})
+		c.job.reportWait(&event.WaitError{What: event.WaitRegistry, For: "its turn among this host's commits", Then: "it goes on waiting: the registry is slow", After: commitTimeout})
 	}
 	if err := c.job.host.commits.enter(ctx, late); err != nil {
 		return nil, err
@@ -403,7 +344,7 @@ func (c counted) limited(ctx context.Context, call func(context.Context) error) 
 	defer cancel()
 	err := call(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		late := &WaitError{What: WaitRegistry, For: "an answer of the registry", After: commitTimeout, Err: err}
+		late := &event.WaitError{What: event.WaitRegistry, For: "an answer of the registry", After: commitTimeout, Err: err}
 		if c.job.work.Err() == nil {
 			c.job.reportWait(late)
 		}
@@ -428,7 +369,7 @@ func (f *failures) note(err error) {
 	switch {
 	case err == nil, errors.Is(err, registry.ErrConflict), errors.Is(err, registry.ErrSessionLost), errors.Is(err, registry.ErrClosed):
 		return
-	case errors.Is(err, ErrWaited):
+	case errors.Is(err, event.ErrWaited):
 		reason = "timeout"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return
@@ -479,9 +420,9 @@ func (h *Host) waitForSession() (end func()) {
 	h.dialling = time.Now()
 	h.mu.Unlock()
 	stop := callAfter(longestBusiness, func() {
-		e := &WaitError{What: WaitSession, For: "a session with the registry", Then: "it is tried until there is one", After: longestBusiness}
+		e := &event.WaitError{What: event.WaitSession, For: "a session with the registry", Then: "it is tried until there is one", After: longestBusiness}
 		h.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then))
-		h.emit(Event{Kind: EventSession, Wait: e.What, Duration: e.After, Reason: e.Error()})
+		h.emit(event.Event{Kind: event.Session, Wait: e.What, Duration: e.After, Reason: e.Error()})
 	})
 	return func() {
 		stop()

@@ -11,23 +11,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
 )
-
-func TestAWaitErrorSaysWhatAndHowLong(t *testing.T) {
-	t.Parallel()
-	err := fmt.Errorf("begin: %w", &WaitError{What: WaitRegistry, For: "an answer", Then: "trying again", After: 10 * time.Second, Err: registry.ErrUnknown})
-	var w *WaitError
-	if !errors.Is(err, ErrWaited) || !errors.Is(err, registry.ErrUnknown) || !errors.As(err, &w) || w.What != WaitRegistry || w.After != 10*time.Second {
-		t.Errorf("%#v does not tell what it is", err)
-	}
-	if want := "begin: waited 10s for an answer; trying again: registry: outcome unknown"; err.Error() != want {
-		t.Errorf("%q, want %q", err, want)
-	}
-	late := &WaitError{What: WaitListener, For: "others", After: time.Minute, Err: context.DeadlineExceeded}
-	if want := "waited 1m0s for others"; late.Error() != want || !errors.Is(late, context.DeadlineExceeded) {
-		t.Errorf("%q, want %q", late, want)
-	}
-}
 
 // Each wait of a loop shows in the status from its begin on, is told of once
 // when it has taken too long, and is forgotten when it ends.
@@ -36,45 +21,45 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 	due := func(j *job, n int) {
 		j.items[n] = &item{number: n, owned: true, held: true, due: &coordination.Fire{Instant: 1}}
 	}
-	for what, c := range map[Wait]struct {
+	for what, c := range map[event.Wait]struct {
 		begin, end func(j *job)
 		limit      time.Duration
 		items      []int
 		words      []string
 	}{
-		WaitRegistry: {
+		event.WaitRegistry: {
 			begin: func(j *job) { j.seen = false }, end: func(j *job) { j.seen = true },
 			limit: longestBusiness, words: []string{"the registry to show the job"},
 		},
-		WaitDivision: {
+		event.WaitDivision: {
 			begin: func(j *job) { j.member.View.Necessary = true }, end: func(j *job) { j.member.View.Necessary = false },
 			limit: longestBusiness, words: []string{"divided by the leader, " + ourselves},
 		},
-		WaitJavaLeader: {
+		event.WaitJavaLeader: {
 			begin: func(j *job) {
 				j.member.View.Leader, j.member.View.OurTerm, j.member.View.Processing = aJavaHost, false, true
 			},
 			end:   func(j *job) { j.member.View.Processing = false },
 			limit: longestBusiness, words: []string{aJavaHost, "wasmjob shutdown mixed --instance " + aJavaHost},
 		},
-		WaitTakeover: {
+		event.WaitTakeover: {
 			begin: func(j *job) { j.member.View.Members = append(j.member.View.Members, "10.0.0.9@-@9-cc") },
 			end:   func(j *job) { j.member.View.Members = j.member.View.Members[:2] },
 			limit: longestRun, words: []string{"10.0.0.9@-@9-cc", "enabled host"},
 		},
-		WaitMark: {
+		event.WaitMark: {
 			begin: func(j *job) { due(j, 4); due(j, 2) }, end: func(j *job) { j.items[2].due, j.items[4].due = nil, nil },
 			limit: longestRun, items: []int{2, 4}, words: []string{"items 2,4", "marked as running elsewhere"},
 		},
-		WaitMove: {
+		event.WaitMove: {
 			begin: func(j *job) { j.member.View.Division.Pending = coordination.Items{1, 3} }, end: func(j *job) { j.member.View.Division.Pending = nil },
 			limit: longestRun, items: []int{1, 3}, words: []string{"items 1,3", "wasmjob status mixed"},
 		},
-		WaitTrigger: {
+		event.WaitTrigger: {
 			begin: func(j *job) { j.member.View.Trigger = 7 }, end: func(j *job) { j.member.View.Trigger = 0 },
 			limit: longestRun, words: []string{"to serve a trigger"},
 		},
-		WaitDrain: {
+		event.WaitDrain: {
 			begin: func(j *job) { j.exit.draining, j.live = true, 3 }, end: func(j *job) { j.live = 0 },
 			limit: defaultDrain, words: []string{"3 items to end"},
 		},
@@ -111,7 +96,7 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 			step(end, 1)
 			step(end+time.Hour, 1)
 			e := (*events)[0]
-			if e.Kind != EventJobError || e.Wait != what || e.Duration != c.limit || !slices.Equal(e.Items, c.items) {
+			if e.Kind != event.JobError || e.Wait != what || e.Duration != c.limit || !slices.Equal(e.Items, c.items) {
 				t.Errorf("told: %+v", e)
 			}
 			for _, w := range c.words {
@@ -169,7 +154,7 @@ func TestFailuresOfTheRegistryAreCounted(t *testing.T) {
 	var f failures
 	for _, err := range []error{
 		nil, &registry.OpError{}, registry.ErrSessionLost, registry.ErrClosed, context.Canceled, context.DeadlineExceeded, // not counted
-		&WaitError{Err: registry.ErrUnknown}, fmt.Errorf("%w: x", registry.ErrUnknown), registry.ErrSuspect, registry.ErrUnavailable,
+		&event.WaitError{Err: registry.ErrUnknown}, fmt.Errorf("%w: x", registry.ErrUnknown), registry.ErrSuspect, registry.ErrUnavailable,
 		registry.ErrUnavailable, registry.ErrTooLarge, errors.New("what is this"),
 	} {
 		f.note(err)

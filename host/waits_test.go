@@ -13,11 +13,12 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // expired are the events of waits that have reached their deadline.
-func (c *cluster) expired(what host.Wait) []host.Event {
-	return slices.DeleteFunc(c.list(host.EventJobError, host.EventSession), func(e host.Event) bool { return e.Wait != what })
+func (c *cluster) expired(what event.Wait) []event.Event {
+	return slices.DeleteFunc(c.list(event.JobError, event.Session), func(e event.Event) bool { return e.Wait != what })
 }
 
 // callsNow counts the calls of the registry that were made at this instant.
@@ -32,7 +33,7 @@ func (c *cluster) callsNow() int {
 
 // waits returns the wait of the kind that the host's first job tells of; nil if
 // there is none.
-func (n *node) waits(what host.Wait) *host.WaitStatus {
+func (n *node) waits(what event.Wait) *host.WaitStatus {
 	s := n.host.Status()
 	list := s.Waits
 	if len(s.Jobs) > 0 {
@@ -66,7 +67,7 @@ func TestHostsThatDoNotComeToAListenerAreTold(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 30*time.Second)))
 		var waiting []*host.WaitStatus
 		for _, n := range hosts {
-			if w := n.waits(host.WaitListener); w != nil {
+			if w := n.waits(event.WaitListener); w != nil {
 				waiting = append(waiting, w)
 			}
 		}
@@ -74,16 +75,16 @@ func TestHostsThatDoNotComeToAListenerAreTold(t *testing.T) {
 			t.Errorf("while one host waits for the other: %+v\n%s", waiting, c.all())
 		}
 		time.Sleep(29 * time.Second)
-		if told := c.expired(host.WaitListener); len(told) != 0 {
+		if told := c.expired(event.WaitListener); len(told) != 0 {
 			t.Errorf("told before the time is up: %s", lines(told))
 		}
 		time.Sleep(2 * time.Second)
-		told := c.expired(host.WaitListener)
+		told := c.expired(event.WaitListener)
 		if len(told) != 1 || told[0].Job != "listen" || told[0].Duration != time.Minute || !strings.Contains(told[0].Reason, abi.ExportAfterOnce) {
 			t.Errorf("told: %s\n%s", lines(told), c.all())
 		}
 		for _, n := range hosts {
-			if w := n.waits(host.WaitListener); w != nil {
+			if w := n.waits(event.WaitListener); w != nil {
 				t.Errorf("still waits: %+v", w)
 			}
 		}
@@ -121,33 +122,33 @@ func TestARegistryThatDoesNotAnswerOrRefusesIsCountedAndTold(t *testing.T) {
 		}
 		silent.Store(true)
 		time.Sleep(6 * time.Second) // the begin at 10 s is not answered
-		if told := c.expired(host.WaitRegistry); len(told) != 0 {
+		if told := c.expired(event.WaitRegistry); len(told) != 0 {
 			t.Errorf("told before the time is up: %s", lines(told))
 		}
 		time.Sleep(9500 * time.Millisecond) // up to before it is tried again
-		told := c.expired(host.WaitRegistry)
+		told := c.expired(event.WaitRegistry)
 		if len(told) != 1 || told[0].Job != "tick" || told[0].Duration != 10*time.Second || !strings.Contains(told[0].Reason, "an answer of the registry") {
 			t.Errorf("told: %s\n%s", lines(told), c.all())
 		}
 		silent.Store(false)
 		refuses.Store(true)
 		time.Sleep(30 * time.Second)
-		if w := n.waits(host.WaitRegistry); w == nil || w.Expired || time.Since(w.Since) < 10*time.Second || !strings.Contains(w.Reason, registry.ErrUnavailable.Error()) {
+		if w := n.waits(event.WaitRegistry); w == nil || w.Expired || time.Since(w.Since) < 10*time.Second || !strings.Contains(w.Reason, registry.ErrUnavailable.Error()) {
 			t.Errorf("while the registry refuses: %+v", w)
 		}
 		time.Sleep(time.Minute)
-		if w := n.waits(host.WaitRegistry); w == nil || !w.Expired {
+		if w := n.waits(event.WaitRegistry); w == nil || !w.Expired {
 			t.Errorf("when that has taken too long: %+v", w)
 		}
-		told = c.expired(host.WaitRegistry)
-		refused := slices.DeleteFunc(slices.Clone(told), func(e host.Event) bool { return !strings.Contains(e.Reason, "which refuses") })
+		told = c.expired(event.WaitRegistry)
+		refused := slices.DeleteFunc(slices.Clone(told), func(e event.Event) bool { return !strings.Contains(e.Reason, "which refuses") })
 		got := n.host.Status().RegistryFailures
 		if got["unavailable"] < 60 || got["timeout"] == 0 || int(got["timeout"]) != len(told)-len(refused) || len(refused) != 1 || refused[0].Duration != time.Minute {
 			t.Errorf("failures: %v, told: %s", got, lines(told))
 		}
 		refuses.Store(false)
 		time.Sleep(5 * time.Second)
-		if w := n.waits(host.WaitRegistry); w != nil {
+		if w := n.waits(event.WaitRegistry); w != nil {
 			t.Errorf("it answers, and the host waits: %+v", w)
 		}
 	})
@@ -175,29 +176,29 @@ func TestAHostWithoutASessionSaysSoOnce(t *testing.T) {
 		}
 		n := c.start(1, job(definition("tick", "0/10 * * * * ?", 1), sleeper(time.Second)))
 		time.Sleep(59 * time.Second)
-		if w := n.waits(host.WaitSession); w == nil || w.Expired || time.Since(w.Since) != 59*time.Second {
+		if w := n.waits(event.WaitSession); w == nil || w.Expired || time.Since(w.Since) != 59*time.Second {
 			t.Errorf("while there is no session: %+v", w)
 		}
-		if told := c.expired(host.WaitSession); len(told) != 0 {
+		if told := c.expired(event.WaitSession); len(told) != 0 {
 			t.Errorf("told before the time is up: %s", lines(told))
 		}
 		time.Sleep(2 * time.Minute)
-		if w := n.waits(host.WaitSession); w == nil || !w.Expired {
+		if w := n.waits(event.WaitSession); w == nil || !w.Expired {
 			t.Errorf("when that has taken too long: %+v", w)
 		}
-		if told := c.expired(host.WaitSession); len(told) != 1 || told[0].Duration != time.Minute {
+		if told := c.expired(event.WaitSession); len(told) != 1 || told[0].Duration != time.Minute {
 			t.Errorf("told: %s", lines(told))
 		}
 		time.Sleep(4 * time.Minute)
-		if w := n.waits(host.WaitSession); w != nil || n.host.Status().State != host.HostLive {
+		if w := n.waits(event.WaitSession); w != nil || n.host.Status().State != host.HostLive {
 			t.Errorf("there is a session, and the host waits: %+v", w)
 		}
-		if len(c.list(host.EventItemCompleted)) == 0 {
+		if len(c.list(event.ItemCompleted)) == 0 {
 			t.Errorf("nothing ran\n%s", c.all())
 		}
 		c.expire(n)
 		time.Sleep(2 * time.Minute)
-		if told := c.expired(host.WaitSession); len(told) != 1 {
+		if told := c.expired(event.WaitSession); len(told) != 1 {
 			t.Errorf("a new session came at once, and told: %s", lines(told))
 		}
 	})
@@ -223,7 +224,7 @@ func TestAnItemThatIsToMoveShowsUntilItEnds(t *testing.T) {
 		d := definition("move", "0 * * * * ?", 4)
 		first := c.start(1, job(d, g))
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 20*time.Second)))
-		if w := first.waits(host.WaitMove); w != nil {
+		if w := first.waits(event.WaitMove); w != nil {
 			t.Errorf("nothing moves, and: %+v", w)
 		}
 		second := c.start(2, job(d, g))
@@ -231,7 +232,7 @@ func TestAnItemThatIsToMoveShowsUntilItEnds(t *testing.T) {
 		time.Sleep(4 * time.Minute)
 		synctest.Wait()
 		calls := c.callsNow()
-		w := first.waits(host.WaitMove)
+		w := first.waits(event.WaitMove)
 		synctest.Wait()
 		if n := c.callsNow() - calls; n != 0 {
 			t.Errorf("to tell what it waits for, the host asks the registry %d times", n)
@@ -239,25 +240,25 @@ func TestAnItemThatIsToMoveShowsUntilItEnds(t *testing.T) {
 		if w == nil || !slices.Equal(w.Items, []int{0}) || w.Since.Sub(begin).Round(time.Second) != 0 || w.Expired || !strings.Contains(w.Reason, "items 0") {
 			t.Fatalf("item 0 runs where it is to go from: %+v\n%s", w, c.all())
 		}
-		if w := second.waits(host.WaitMove); w != nil {
+		if w := second.waits(event.WaitMove); w != nil {
 			t.Errorf("neither leads nor runs it, and: %+v", w)
 		}
 		for item := 1; item < 4; item++ { // nobody waits for it but itself
-			if n := completed(c.list(host.EventItemCompleted))[item]; n != 5 {
+			if n := completed(c.list(event.ItemCompleted))[item]; n != 5 {
 				t.Errorf("item %d was completed %d times, want 5", item, n)
 			}
 		}
 		time.Sleep(7 * time.Minute)
-		told := c.expired(host.WaitMove)
+		told := c.expired(event.WaitMove)
 		if len(told) != 1 || !slices.Equal(told[0].Items, []int{0}) || told[0].Duration != 10*time.Minute {
 			t.Errorf("told: %s", lines(told))
 		}
 		time.Sleep(10 * time.Minute)
-		if w := first.waits(host.WaitMove); w != nil {
+		if w := first.waits(event.WaitMove); w != nil {
 			t.Errorf("it has ended and moved, and: %+v", w)
 		}
-		if len(c.expired(host.WaitMove)) != 1 {
-			t.Errorf("told again: %s", lines(c.expired(host.WaitMove)))
+		if len(c.expired(event.WaitMove)) != 1 {
+			t.Errorf("told again: %s", lines(c.expired(event.WaitMove)))
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -245,21 +246,21 @@ func fires(t *testing.T, e *zkserver.Ensemble, hosts int) {
 		}
 	}
 	for range hosts {
-		c.start(func(n *node, ev host.Event) {
+		c.start(func(n *node, ev event.Event) {
 			k := at{n, ev.Job}
 			if now[k] == nil {
 				now[k] = &fire{}
 			}
 			f := now[k]
 			switch ev.Kind {
-			case host.EventItemEnded:
+			case event.ItemEnded:
 				if f.ended++; f.ended == 1 {
 					f.first = ev.Time
 				}
 				f.last = ev.Time
-			case host.EventItemSkipped, host.EventFireSkipped:
+			case event.ItemSkipped, event.FireSkipped:
 				f.skipped = true
-			case host.EventFireEnded: // after its last commit, before anything of the next
+			case event.FireEnded: // after its last commit, before anything of the next
 				slow[n] = slow[n] || ev.Time.Sub(ev.Instant) > time.Second
 				m := n.meter.mark()
 				if _, known := since[k]; !known {
@@ -356,14 +357,14 @@ func outliving(t *testing.T, e *zkserver.Ensemble) {
 	c := newCluster(t, e.Connect(), "outliving", sessionTimeout)
 	var first, last time.Time
 	ended := false
-	n := c.start(func(_ *node, ev host.Event) {
+	n := c.start(func(_ *node, ev event.Event) {
 		switch ev.Kind {
-		case host.EventItemEnded:
+		case event.ItemEnded:
 			if first.IsZero() {
 				first = ev.Time
 			}
 			last = ev.Time
-		case host.EventFireEnded:
+		case event.FireEnded:
 			ended = true
 		}
 	}, job(name, "", items, true, func(ctx context.Context, inv *abi.Invocation) abi.Result {
@@ -489,8 +490,8 @@ func failedOver(t *testing.T, e *zkserver.Ensemble, takers, try int) *ledger {
 		c.start(nil, job(name, "", total, true, together()))
 	}
 	runs := 0
-	dead := c.start(func(_ *node, ev host.Event) {
-		if ev.Kind == host.EventItemStarted {
+	dead := c.start(func(_ *node, ev event.Event) {
+		if ev.Kind == event.ItemStarted {
 			runs++
 		}
 	}, job(name, "", total, true, func(ctx context.Context, _ *abi.Invocation) abi.Result {

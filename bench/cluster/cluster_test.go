@@ -24,6 +24,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -303,13 +304,13 @@ type node struct {
 	done       chan error
 
 	// Guarded by cluster.mu.
-	session   registry.Center         // the newest
-	lost      bool                    // its first session
-	owned     map[string][]int        // by job
-	completed map[string]int          // by job
-	elected   map[string]bool         // by job
-	divided   map[string]int          // by job: how often this host has divided the items
-	see       func(*node, host.Event) // gets every event, in order
+	session   registry.Center          // the newest
+	lost      bool                     // its first session
+	owned     map[string][]int         // by job
+	completed map[string]int           // by job
+	elected   map[string]bool          // by job
+	divided   map[string]int           // by job: how often this host has divided the items
+	see       func(*node, event.Event) // gets every event, in order
 }
 
 func newCluster(t testing.TB, connect, namespace string, timeout time.Duration) *cluster {
@@ -330,7 +331,7 @@ func (c *cluster) end() {
 
 // start runs one more host, with the jobs. Its events go to see, if that is
 // not nil, with the cluster at rest.
-func (c *cluster) start(see func(*node, host.Event), jobs ...host.Job) *node {
+func (c *cluster) start(see func(*node, event.Event), jobs ...host.Job) *node {
 	c.t.Helper()
 	n := &node{c: c, name: fmt.Sprintf("10.0.%d.%d", len(c.hosts)/250, len(c.hosts)%250+1), meter: newMeter(), done: make(chan error, 1), see: see,
 		owned: make(map[string][]int), completed: make(map[string]int), elected: make(map[string]bool), divided: make(map[string]int)}
@@ -400,19 +401,19 @@ func (c *cluster) news() {
 	c.changed = make(chan struct{})
 }
 
-func (n *node) event(e host.Event) {
+func (n *node) event(e event.Event) {
 	n.c.mu.Lock()
 	defer n.c.mu.Unlock()
 	switch e.Kind {
-	case host.EventAssigned:
+	case event.Assigned:
 		n.owned[e.Job] = e.Items
-	case host.EventItemCompleted:
+	case event.ItemCompleted:
 		n.completed[e.Job]++
-	case host.EventElected:
+	case event.Elected:
 		n.elected[e.Job] = true
-	case host.EventSharded:
+	case event.Sharded:
 		n.divided[e.Job]++
-	case host.EventSession:
+	case event.Session:
 		switch {
 		case e.Reason == "lost" && n.c.outage:
 			n.owned, n.lost = make(map[string][]int), true

@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -37,8 +38,8 @@ func BenchmarkItems(b *testing.B) {
 		c := newCluster(b, e.Connect(), "items", longTimeout)
 		c.patience = longPatience
 		ended := make(map[*node]int)
-		see := func(n *node, ev host.Event) {
-			if ev.Kind == host.EventFireEnded {
+		see := func(n *node, ev event.Event) {
+			if ev.Kind == event.FireEnded {
 				ended[n]++
 			}
 		}

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // BenchmarkModules starts a host with distinct Go modules of one job each, with
@@ -121,7 +121,7 @@ func measure(b *testing.B, program string, wasm []byte, n int, memory, cache str
 	seen := follow(b, history)
 	added := make(map[string]time.Duration)
 	for len(added) < n {
-		if e := seen(); e.Kind == host.EventAssigned {
+		if e := seen(); e.Kind == event.Assigned {
 			added[e.Job] = e.Time.Sub(began)
 		}
 	}
@@ -131,8 +131,8 @@ func measure(b *testing.B, program string, wasm []byte, n int, memory, cache str
 	}
 	rss := status(b, c.Process.Pid, "VmRSS")
 	ended, bad := 0, 0
-	end := func(e host.Event) {
-		if e.Kind == host.EventFireEnded {
+	end := func(e event.Event) {
+		if e.Kind == event.FireEnded {
 			ended++
 			if e.Outcome != "OK" {
 				bad++
@@ -165,10 +165,10 @@ func measure(b *testing.B, program string, wasm []byte, n int, memory, cache str
 }
 
 // follow returns a function that waits for the next event.
-func follow(b *testing.B, history string) func() host.Event {
+func follow(b *testing.B, history string) func() event.Event {
 	var r *bufio.Reader
 	line := []byte{}
-	return func() host.Event {
+	return func() event.Event {
 		for end := time.Now().Add(20 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				b.Fatal("no event in 20 minutes")
@@ -185,7 +185,7 @@ func follow(b *testing.B, history string) func() host.Event {
 			if line = append(line, part...); err != nil {
 				continue
 			}
-			var e host.Event
+			var e event.Event
 			if err := json.Unmarshal(line, &e); err != nil {
 				b.Fatal(err)
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -99,7 +100,7 @@ type house struct {
 	runs      []run
 	accounted map[due]bool
 	// waits counts what the host said that it waited for too long.
-	waits map[host.Wait]int
+	waits map[event.Wait]int
 	// defined is when each job came, and gone when it went; relieved is when
 	// those that went were asked to.
 	defined, gone map[string]time.Time
@@ -121,7 +122,7 @@ type due struct {
 
 func open(b *testing.B, name, namespace string) *house {
 	b.Helper()
-	h := &house{b: b, accounted: make(map[due]bool), waits: make(map[host.Wait]int), defined: make(map[string]time.Time), gone: make(map[string]time.Time)}
+	h := &house{b: b, accounted: make(map[due]bool), waits: make(map[event.Wait]int), defined: make(map[string]time.Time), gone: make(map[string]time.Time)}
 	var dial func(ctx context.Context) (registry.Center, error)
 	if name == "memory" {
 		server, err := embedded.Open(embedded.Options{})
@@ -193,24 +194,24 @@ func (h *house) load(first, last int) {
 	}
 }
 
-func (h *house) event(e host.Event) {
+func (h *house) event(e event.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch e.Kind {
-	case host.EventAssigned:
+	case event.Assigned:
 		if _, known := h.defined[e.Job]; !known && len(e.Items) == itemsPerJob {
 			h.defined[e.Job] = e.Time
 		}
-	case host.EventJobRemoved:
+	case event.JobRemoved:
 		h.gone[e.Job] = e.Time
-	case host.EventJobError: // a wait that takes too long, mostly
+	case event.JobError: // a wait that takes too long, mostly
 		h.waits[e.Wait]++
-	case host.EventItemStarted:
+	case event.ItemStarted:
 		h.runs = append(h.runs, run{e.Time, e.Time.Sub(e.Instant)})
 		h.account(e, *e.Item)
-	case host.EventItemSkipped:
+	case event.ItemSkipped:
 		h.account(e, *e.Item)
-	case host.EventFireSkipped:
+	case event.FireSkipped:
 		for _, item := range e.Items {
 			h.account(e, item)
 		}
@@ -218,7 +219,7 @@ func (h *house) event(e host.Event) {
 }
 
 // account notes that an instant has a run or a reason. mu is held.
-func (h *house) account(e host.Event, item int) {
+func (h *house) account(e event.Event, item int) {
 	at := e.Instant.Unix()
 	h.accounted[due{e.Job, item, at}] = true
 	for at++; !e.Through.IsZero() && at <= e.Through.Unix(); at++ {

@@ -26,6 +26,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/invoke"
 )
@@ -579,14 +580,14 @@ func TestRun(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	logs.await(t, "a second signal stops at once")
-	kinds := make(map[host.EventKind]int)
+	kinds := make(map[event.Kind]int)
 	for e, err := range history.Read(file) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		kinds[e.Kind]++
 	}
-	for kind, want := range map[host.EventKind]int{host.EventItemCompleted: 3, host.EventFireEnded: 1, host.EventHostStopped: 1} {
+	for kind, want := range map[event.Kind]int{event.ItemCompleted: 3, event.FireEnded: 1, event.HostStopped: 1} {
 		if kinds[kind] != want {
 			t.Errorf("%d events %s, want %d", kinds[kind], kind, want)
 		}
@@ -639,7 +640,7 @@ func TestCeilingsAreInForce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Kind == host.EventOverQuota && e.Ceiling == ceiling.HistoryBytes && e.Job == "cities" {
+		if e.Kind == event.OverQuota && e.Ceiling == ceiling.HistoryBytes && e.Job == "cities" {
 			gaps++
 		}
 	}
@@ -708,7 +709,7 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}
 	command(t, client, "trigger", "cities").expect(t, exitOK)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if events, err := os.ReadFile(history); err == nil && strings.Contains(string(events), string(host.EventItemStarted)) {
+		if events, err := os.ReadFile(history); err == nil && strings.Contains(string(events), string(event.ItemStarted)) {
 			break
 		}
 		if time.Now().After(end) {

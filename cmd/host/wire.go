@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/dump"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/life"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -133,7 +134,7 @@ func (s *system) wireEvents(context.Context) (err error) {
 	}
 	s.events, err = history.Open(history.Options{Path: l.History, MaxBytes: l.HistorySize, Ceilings: l.Ceilings, Logger: s.log,
 		OnOverQuota: func(job string) {
-			s.metrics.Observe(host.Event{Kind: host.EventOverQuota, Job: job, Ceiling: ceiling.HistoryBytes, Count: 1})
+			s.metrics.Observe(event.Event{Kind: event.OverQuota, Job: job, Ceiling: ceiling.HistoryBytes, Count: 1})
 		}})
 	if err != nil {
 		return err
@@ -249,14 +250,14 @@ func (s *system) wireHost(context.Context) (err error) {
 		KeepServers:    cmp.Or(l.KeepServers, -1),
 		OnStuck:        s.stuck,
 		StopGrace:      s.registry.StopGrace,
-		OnEvent: func(e host.Event) { // none of them blocks
+		OnEvent: func(e event.Event) { // none of them blocks
 			s.metrics.Observe(e)
 			if s.events != nil {
 				s.events.Add(e)
 			}
 			s.view.Add(e)
 		},
-		OnLog:    func(g host.GuestLog) { console.GuestLog(s.guestLog, g) },
+		OnLog:    func(g event.GuestLog) { console.GuestLog(s.guestLog, g) },
 		OnMetric: s.metrics.Guest,
 		LastEnd:  s.life.LastEnd(),
 		HostInfo: "wasmjob " + versionText() + " " + platform(),

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/show"
 )
@@ -34,7 +34,7 @@ func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	w.Add(host.Event{Kind: host.EventJobAdded})
+	w.Add(event.Event{Kind: event.JobAdded})
 	if err := w.Close(); err != nil { // writes what is queued
 		t.Fatal(err)
 	}

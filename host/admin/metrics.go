@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // The label is not "job": Prometheus puts its own of that name on everything
@@ -55,7 +56,7 @@ type fire struct {
 	source  abi.Source
 }
 
-func fireOf(e host.Event) fire {
+func fireOf(e event.Event) fire {
 	return fire{e.Job, e.Instant.UnixNano(), e.Trigger, e.Source}
 }
 
@@ -102,7 +103,7 @@ func NewMetrics(version string, status func() host.Status) *Metrics {
 	m.refusals = plain("files_refused_total", "Files of the plugins directory that were refused.")
 	m.loads = plain("jobs_changed_total", "Times a job's configuration or module changed.")
 	m.expired = counter("waits_expired_total", "Waits on others that have reached their deadline, by what was waited for.", "what")
-	for _, what := range host.Waits() {
+	for _, what := range event.Waits() {
 		m.expired.WithLabelValues(string(what)) // 0, so that the first is an increase
 	}
 	m.operations = counter("registry_operations_total", "Requests to the registry, by kind.", "kind")
@@ -233,33 +234,33 @@ func (m *Metrics) Handler(log *zap.Logger) http.Handler {
 }
 
 // Observe takes an event of the host. It does not block.
-func (m *Metrics) Observe(e host.Event) {
+func (m *Metrics) Observe(e event.Event) {
 	if e.Wait != "" {
 		m.expired.WithLabelValues(string(e.Wait)).Inc()
 	}
 	switch e.Kind {
-	case host.EventFireStarted, host.EventFireEnded, host.EventItemStarted, host.EventSession:
+	case event.FireStarted, event.FireEnded, event.ItemStarted, event.Session:
 		m.observeQueue(e)
 	}
 	switch e.Kind {
-	case host.EventFireStarted:
+	case event.FireStarted:
 		m.lag.WithLabelValues(e.Job).Observe(e.Lag.Seconds())
-	case host.EventFireEnded:
+	case event.FireEnded:
 		m.fires.WithLabelValues(e.Job, string(e.Outcome)).Inc()
 		m.fireTime.WithLabelValues(e.Job).Observe(e.Duration.Seconds())
-	case host.EventFireSkipped:
+	case event.FireSkipped:
 		m.fireSkips.WithLabelValues(e.Job, string(e.Cause)).Inc()
-	case host.EventItemEnded:
+	case event.ItemEnded:
 		m.observeAttempt(e)
-	case host.EventListener:
+	case event.Listener:
 		m.droppedLines.WithLabelValues(e.Job).Add(float64(e.DroppedLines))
-	case host.EventItemCompleted:
+	case event.ItemCompleted:
 		m.completions.WithLabelValues(e.Job).Inc()
-	case host.EventItemSkipped, host.EventItemHeld:
+	case event.ItemSkipped, event.ItemHeld:
 		m.itemSkips.WithLabelValues(e.Job, string(e.Cause)).Inc()
-	case host.EventItemRepaired:
+	case event.ItemRepaired:
 		m.repairs.WithLabelValues(e.Job).Inc()
-	case host.EventOverQuota:
+	case event.OverQuota:
 		m.overQuota.WithLabelValues(e.Job, string(e.Ceiling)).Add(float64(e.Count))
 	default:
 		m.observeJob(e)
@@ -267,24 +268,24 @@ func (m *Metrics) Observe(e host.Event) {
 }
 
 // observeJob takes what happens to a job as a whole, to a file or to the session.
-func (m *Metrics) observeJob(e host.Event) {
+func (m *Metrics) observeJob(e event.Event) {
 	switch e.Kind {
-	case host.EventElected:
+	case event.Elected:
 		m.elections.WithLabelValues(e.Job).Inc()
-	case host.EventSharded:
+	case event.Sharded:
 		m.reshardings.WithLabelValues(e.Job).Inc()
-	case host.EventRefused:
+	case event.Refused:
 		m.refusals.Inc()
-	case host.EventJobAdded:
+	case event.JobAdded:
 		m.appear(e.Job)
 		m.newModule(e)
-	case host.EventJobChanged:
+	case event.JobChanged:
 		m.appear(e.Job)
 		m.loads.Inc()
 		m.newModule(e)
-	case host.EventJobRemoved:
+	case event.JobRemoved:
 		m.forget(e.Job)
-	case host.EventSession:
+	case event.Session:
 		if e.Reason == "lost" {
 			m.sessions.Inc()
 		}
@@ -292,7 +293,7 @@ func (m *Metrics) observeJob(e host.Event) {
 }
 
 // observeAttempt takes the end of an attempt of an item.
-func (m *Metrics) observeAttempt(e host.Event) {
+func (m *Metrics) observeAttempt(e event.Event) {
 	m.attempts.WithLabelValues(e.Job, string(e.Outcome)).Inc()
 	m.itemTime.WithLabelValues(e.Job).Observe(e.Duration.Seconds())
 	if e.Batches > 0 {
@@ -305,20 +306,20 @@ func (m *Metrics) observeAttempt(e host.Event) {
 }
 
 // observeQueue counts the items of each fire that have not begun.
-func (m *Metrics) observeQueue(e host.Event) {
+func (m *Metrics) observeQueue(e event.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := fireOf(e)
 	switch e.Kind {
-	case host.EventFireStarted:
+	case event.FireStarted:
 		m.waiting[f] += len(e.Items)
-	case host.EventFireEnded:
+	case event.FireEnded:
 		delete(m.waiting, f)
-	case host.EventItemStarted:
+	case event.ItemStarted:
 		if e.Attempt <= 1 && m.waiting[f] > 0 {
 			m.waiting[f]--
 		}
-	case host.EventSession:
+	case event.Session:
 		if e.Reason == "lost" {
 			clear(m.waiting)
 		}
@@ -327,7 +328,7 @@ func (m *Metrics) observeQueue(e host.Event) {
 
 // newModule drops the guest's metrics of a module that was replaced: the new one has
 // names of its own.
-func (m *Metrics) newModule(e host.Event) {
+func (m *Metrics) newModule(e event.Event) {
 	m.mu.Lock()
 	was := m.digests[e.Job]
 	if e.Digest != "" {
@@ -340,7 +341,7 @@ func (m *Metrics) newModule(e host.Event) {
 }
 
 // Guest takes a value that a guest reported. See [abi.MaxMetricNames].
-func (m *Metrics) Guest(g host.GuestMetric) abi.Code { return m.guests.add(g) }
+func (m *Metrics) Guest(g event.GuestMetric) abi.Code { return m.guests.add(g) }
 
 // queue is the number of items that wait for a worker.
 func (m *Metrics) queue() float64 {
@@ -360,7 +361,7 @@ func (m *Metrics) appear(job string) {
 		m.fires.WithLabelValues(job, string(outcome))
 		m.attempts.WithLabelValues(job, string(outcome))
 	}
-	for _, cause := range host.SkipCauses() {
+	for _, cause := range event.SkipCauses() {
 		m.fireSkips.WithLabelValues(job, string(cause))
 		m.itemSkips.WithLabelValues(job, string(cause))
 	}
@@ -432,7 +433,7 @@ func (g *guestMetrics) init(r *prometheus.Registry) {
 	g.jobs = make(map[string]map[string]guestSeries)
 }
 
-func (g *guestMetrics) add(v host.GuestMetric) abi.Code {
+func (g *guestMetrics) add(v event.GuestMetric) abi.Code {
 	s, code := g.series(v)
 	if code != abi.OK {
 		return code
@@ -452,7 +453,7 @@ func (g *guestMetrics) add(v host.GuestMetric) abi.Code {
 	return abi.OK
 }
 
-func (g *guestMetrics) series(v host.GuestMetric) (guestSeries, abi.Code) {
+func (g *guestMetrics) series(v event.GuestMetric) (guestSeries, abi.Code) {
 	g.mu.RLock()
 	s, ok := g.jobs[v.Job][v.Name]
 	g.mu.RUnlock()

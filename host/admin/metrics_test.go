@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // scrape returns the lines that are not comments.
@@ -49,13 +50,13 @@ func expect(t *testing.T, m *Metrics, want map[string]string) {
 func TestSeriesBeginWithZero(t *testing.T) {
 	t.Parallel()
 	m := NewMetrics("v7", func() host.Status { return host.Status{} })
-	m.Observe(host.Event{Kind: host.EventJobAdded, Job: "a", Digest: "d"})
+	m.Observe(event.Event{Kind: event.JobAdded, Job: "a", Digest: "d"})
 	want := make(map[string]string)
 	for _, outcome := range abi.Outcomes() {
 		want[fmt.Sprintf("wasmjob_item_attempts_total{job_name=%q,outcome=%q}", "a", outcome)] = "0"
 		want[fmt.Sprintf("wasmjob_fires_total{job_name=%q,outcome=%q}", "a", outcome)] = "0"
 	}
-	for _, cause := range host.SkipCauses() {
+	for _, cause := range event.SkipCauses() {
 		want[fmt.Sprintf("wasmjob_items_skipped_total{job_name=%q,reason=%q}", "a", cause)] = "0"
 		want[fmt.Sprintf("wasmjob_fires_skipped_total{job_name=%q,reason=%q}", "a", cause)] = "0"
 	}
@@ -67,9 +68,9 @@ func TestSeriesBeginWithZero(t *testing.T) {
 	}
 	expect(t, m, want)
 	all := scrape(t, m)
-	m.Observe(host.Event{Kind: host.EventFireSkipped, Job: "a", Cause: host.SkipMissed})
-	m.Observe(host.Event{Kind: host.EventItemHeld, Job: "a", Cause: host.SkipHeld})
-	m.Observe(host.Event{Kind: host.EventItemEnded, Job: "a", Outcome: abi.OutcomeTrap})
+	m.Observe(event.Event{Kind: event.FireSkipped, Job: "a", Cause: event.SkipMissed})
+	m.Observe(event.Event{Kind: event.ItemHeld, Job: "a", Cause: event.SkipHeld})
+	m.Observe(event.Event{Kind: event.ItemEnded, Job: "a", Outcome: abi.OutcomeTrap})
 	for series := range scrape(t, m) {
 		if _, before := all[series]; !before && strings.Contains(series, "job_name") {
 			t.Errorf("%s was not there from the beginning", series)
@@ -85,27 +86,27 @@ func TestEventsBecomeMetrics(t *testing.T) {
 		Items: []host.ItemStatus{{Running: true, Done: 3, Total: 10}, {Running: true, Done: 1, Total: -1}, {Misfired: true, Done: 99}},
 	}}}
 	m := NewMetrics("v7", func() host.Status { return status })
-	e := func(kind host.EventKind, set func(*host.Event)) {
-		ev := host.Event{Kind: kind, Job: "a", Instant: at, Source: abi.SourceSchedule}
+	e := func(kind event.Kind, set func(*event.Event)) {
+		ev := event.Event{Kind: kind, Job: "a", Instant: at, Source: abi.SourceSchedule}
 		if set != nil {
 			set(&ev)
 		}
 		m.Observe(ev)
 	}
-	e(host.EventFireStarted, func(e *host.Event) { e.Items = []int{0, 1, 2}; e.Lag = 2 * time.Millisecond })
-	e(host.EventItemStarted, func(e *host.Event) { e.Attempt = 1 })
-	e(host.EventItemStarted, func(e *host.Event) { e.Attempt = 2 })
-	e(host.EventItemEnded, func(e *host.Event) { e.Outcome = abi.OutcomeRetry; e.Batches = 2; e.Records = 30; e.DroppedLines = 5 })
-	e(host.EventListener, func(e *host.Event) { e.DroppedLines = 2 })
-	e(host.EventItemCompleted, nil)
-	e(host.EventItemSkipped, func(e *host.Event) { e.Cause = host.SkipLost })
-	e(host.EventFireSkipped, func(e *host.Event) { e.Cause = host.SkipDisabled })
-	e(host.EventElected, nil)
-	e(host.EventSharded, nil)
-	e(host.EventRefused, nil)
-	e(host.EventOverQuota, func(e *host.Event) { e.Ceiling, e.Count = ceiling.LogLines, 40 })
-	e(host.EventOverQuota, func(e *host.Event) { e.Ceiling, e.Count = ceiling.LogLines, 2 })
-	e(host.EventKind("of a later version"), nil)
+	e(event.FireStarted, func(e *event.Event) { e.Items = []int{0, 1, 2}; e.Lag = 2 * time.Millisecond })
+	e(event.ItemStarted, func(e *event.Event) { e.Attempt = 1 })
+	e(event.ItemStarted, func(e *event.Event) { e.Attempt = 2 })
+	e(event.ItemEnded, func(e *event.Event) { e.Outcome = abi.OutcomeRetry; e.Batches = 2; e.Records = 30; e.DroppedLines = 5 })
+	e(event.Listener, func(e *event.Event) { e.DroppedLines = 2 })
+	e(event.ItemCompleted, nil)
+	e(event.ItemSkipped, func(e *event.Event) { e.Cause = event.SkipLost })
+	e(event.FireSkipped, func(e *event.Event) { e.Cause = event.SkipDisabled })
+	e(event.Elected, nil)
+	e(event.Sharded, nil)
+	e(event.Refused, nil)
+	e(event.OverQuota, func(e *event.Event) { e.Ceiling, e.Count = ceiling.LogLines, 40 })
+	e(event.OverQuota, func(e *event.Event) { e.Ceiling, e.Count = ceiling.LogLines, 2 })
+	e(event.Kind("of a later version"), nil)
 	if err := m.CounterFunc("history_dropped_total", "x", func() float64 { return 4 }); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestEventsBecomeMetrics(t *testing.T) {
 		`wasmjob_job_progress_done{job_name="a"}`:                     "4",
 		`wasmjob_job_progress_expected{job_name="a"}`:                 "10",
 	})
-	e(host.EventFireEnded, func(e *host.Event) { e.Outcome = abi.OutcomeFail; e.Duration = time.Second })
+	e(event.FireEnded, func(e *event.Event) { e.Outcome = abi.OutcomeFail; e.Duration = time.Second })
 	expect(t, m, map[string]string{
 		`wasmjob_items_waiting`:                            "0",
 		`wasmjob_fires_total{job_name="a",outcome="FAIL"}`: "1",
@@ -161,12 +162,12 @@ func TestEventsBecomeMetrics(t *testing.T) {
 	}
 
 	// A fire in whose midst the session was lost, and one whose job left.
-	e(host.EventFireStarted, func(e *host.Event) { e.Items = []int{0, 1} })
-	e(host.EventSession, func(e *host.Event) { e.Reason = "lost" })
+	e(event.FireStarted, func(e *event.Event) { e.Items = []int{0, 1} })
+	e(event.Session, func(e *event.Event) { e.Reason = "lost" })
 	expect(t, m, map[string]string{`wasmjob_items_waiting`: "0", `wasmjob_sessions_lost_total`: "1"})
-	e(host.EventFireStarted, func(e *host.Event) { e.Items = []int{0, 1} })
+	e(event.FireStarted, func(e *event.Event) { e.Items = []int{0, 1} })
 	status.Jobs = nil
-	e(host.EventJobRemoved, nil)
+	e(event.JobRemoved, nil)
 	for k := range scrape(t, m) {
 		if strings.Contains(k, `job_name="a"`) {
 			t.Errorf("%s is left of a job that was removed", k)
@@ -179,7 +180,7 @@ func TestGuestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	m := NewMetrics("v7", func() host.Status { return host.Status{} })
 	add := func(job string, kind int, name string, v int64) abi.Code {
-		return m.Guest(host.GuestMetric{Job: job, Kind: kind, Name: name, Value: v})
+		return m.Guest(event.GuestMetric{Job: job, Kind: kind, Name: name, Value: v})
 	}
 	for _, c := range []struct {
 		job  string
@@ -235,12 +236,12 @@ func TestGuestMetricsAreBounded(t *testing.T) {
 	}
 	// A new module of the job begins with all its names free; a mere change
 	// of the configuration keeps what was counted.
-	m.Observe(host.Event{Kind: host.EventJobAdded, Job: "c", Digest: "d1"})
-	m.Observe(host.Event{Kind: host.EventJobChanged, Job: "c", Digest: "d1"})
+	m.Observe(event.Event{Kind: event.JobAdded, Job: "c", Digest: "d1"})
+	m.Observe(event.Event{Kind: event.JobChanged, Job: "c", Digest: "d1"})
 	if got := add("c", abi.MetricCounter, "late", 1); got != abi.ErrQuota {
 		t.Errorf("after a change of the configuration: %d, want %d", got, abi.ErrQuota)
 	}
-	m.Observe(host.Event{Kind: host.EventJobChanged, Job: "c", Digest: "d2"})
+	m.Observe(event.Event{Kind: event.JobChanged, Job: "c", Digest: "d2"})
 	if got := add("c", abi.MetricCounter, "late", 1); got != abi.OK {
 		t.Errorf("after a change of the module: %d", got)
 	}
@@ -249,20 +250,20 @@ func TestGuestMetricsAreBounded(t *testing.T) {
 func TestWaitsAndFailuresOfTheRegistryBecomeMetrics(t *testing.T) {
 	t.Parallel()
 	status := host.Status{
-		Waits:            []host.WaitStatus{{What: host.WaitSession, Since: time.Now().Add(-30 * time.Second)}},
+		Waits:            []host.WaitStatus{{What: event.WaitSession, Since: time.Now().Add(-30 * time.Second)}},
 		RegistryFailures: map[string]int64{"timeout": 2, "unavailable": 0},
 		Jobs: []host.JobStatus{{Name: "a", State: host.JobSharding, Waits: []host.WaitStatus{
-			{What: host.WaitMove, Since: time.Now().Add(-90 * time.Second), Items: []int{3}}, {What: host.WaitMark, Since: time.Now().Add(time.Hour)},
+			{What: event.WaitMove, Since: time.Now().Add(-90 * time.Second), Items: []int{3}}, {What: event.WaitMark, Since: time.Now().Add(time.Hour)},
 		}}},
 	}
 	m := NewMetrics("v7", func() host.Status { return status })
-	for _, what := range host.Waits() {
+	for _, what := range event.Waits() {
 		expect(t, m, map[string]string{`wasmjob_waits_expired_total{what="` + string(what) + `"}`: "0"})
 	}
-	m.Observe(host.Event{Kind: host.EventJobError, Job: "a", Reason: "a schedule that cannot be read"})
-	m.Observe(host.Event{Kind: host.EventJobError, Job: "a", Wait: host.WaitListener})
-	m.Observe(host.Event{Kind: host.EventJobError, Job: "b", Wait: host.WaitListener})
-	m.Observe(host.Event{Kind: host.EventSession, Wait: host.WaitSession})
+	m.Observe(event.Event{Kind: event.JobError, Job: "a", Reason: "a schedule that cannot be read"})
+	m.Observe(event.Event{Kind: event.JobError, Job: "a", Wait: event.WaitListener})
+	m.Observe(event.Event{Kind: event.JobError, Job: "b", Wait: event.WaitListener})
+	m.Observe(event.Event{Kind: event.Session, Wait: event.WaitSession})
 	expect(t, m, map[string]string{
 		`wasmjob_waits_expired_total{what="listener"}`:          "2",
 		`wasmjob_waits_expired_total{what="session"}`:           "1",
@@ -309,12 +310,12 @@ func TestClocksBecomeMetrics(t *testing.T) {
 	}
 	status.Clock = &host.ClockStatus{Drift: -90 * time.Second}
 	item := 3
-	m.Observe(host.Event{Kind: host.EventItemRepaired, Job: "a", Item: &item})
+	m.Observe(event.Event{Kind: event.ItemRepaired, Job: "a", Item: &item})
 	expect(t, m, map[string]string{
 		`wasmjob_clock_drift_seconds`:                "-90",
 		`wasmjob_items_repaired_total{job_name="a"}`: "1",
 	})
-	m.Observe(host.Event{Kind: host.EventJobRemoved, Job: "a"})
+	m.Observe(event.Event{Kind: event.JobRemoved, Job: "a"})
 	if _, shown := scrape(t, m)[`wasmjob_items_repaired_total{job_name="a"}`]; shown {
 		t.Error("a series of a job that is gone")
 	}

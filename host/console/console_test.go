@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,10 +29,10 @@ func TestColumns(t *testing.T) {
 	log.Info("plain")
 	log.With(zap.String(FieldJob, "a")).Warn("two\nlines", zap.Duration("after", 1234*time.Millisecond), zap.Error(errors.New("no way")), zap.Strings("list", []string{"x", "y"}))
 	log.Error("boom", zap.String("stack", "f()\n\tf.go:1\n"), zap.String("empty", ""))
-	GuestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: 12, Message: "hi\x1b]0;evil\x07", Attrs: []string{"k", "v w", "job", "false", "item", "9"}})
-	GuestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: -1, Level: 8, Message: "listener"})
-	GuestLog(log, host.GuestLog{Job: "cities", Item: 1, Level: -4, Message: "hidden"})
-	GuestLog(log, host.GuestLog{Job: strings.Repeat("long", 10), Item: 1, Message: "wide"})
+	GuestLog(log, event.GuestLog{Job: "cities", TaskID: "t", Item: 12, Message: "hi\x1b]0;evil\x07", Attrs: []string{"k", "v w", "job", "false", "item", "9"}})
+	GuestLog(log, event.GuestLog{Job: "cities", TaskID: "t", Item: -1, Level: 8, Message: "listener"})
+	GuestLog(log, event.GuestLog{Job: "cities", Item: 1, Level: -4, Message: "hidden"})
+	GuestLog(log, event.GuestLog{Job: strings.Repeat("long", 10), Item: 1, Message: "wide"})
 	log.Info("wide now")
 	var got []string
 	for l := range strings.Lines(out.String()) {
@@ -89,7 +89,7 @@ func TestLinesForFiles(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	log := NewLogger(false, zapcore.InfoLevel, New(&out, Style{}), nil)
-	GuestLog(log, host.GuestLog{Job: "cities", TaskID: "cities@-@0@-@READY@-@x", Item: 0, Message: "forged\n2026-01-01T00:00:00.000Z INFO  line", Attrs: []string{"k", "a\nb"}})
+	GuestLog(log, event.GuestLog{Job: "cities", TaskID: "cities@-@0@-@READY@-@x", Item: 0, Message: "forged\n2026-01-01T00:00:00.000Z INFO  line", Attrs: []string{"k", "a\nb"}})
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 || !strings.HasPrefix(lines[1], "    2026") {
 		t.Errorf("a guest's line break makes a line of its own: %q", lines)
@@ -106,7 +106,7 @@ func TestJSONLines(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	log := NewLogger(true, zapcore.InfoLevel, nil, &out)
-	GuestLog(log, host.GuestLog{Job: "cities", TaskID: "t", Item: 2, Fence: 77, Level: 4, Message: "m", Attrs: []string{"job", "evil", "k", "v"}})
+	GuestLog(log, event.GuestLog{Job: "cities", TaskID: "t", Item: 2, Fence: 77, Level: 4, Message: "m", Attrs: []string{"job", "evil", "k", "v"}})
 	var got map[string]any
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestOutputDoesNotWaitForEverAtTheEnd(t *testing.T) {
 func TestGuestsForgeNothing(t *testing.T) {
 	t.Parallel()
 	const forged = "\n2026-01-01T00:00:00.000Z ERROR host job=other"
-	l := host.GuestLog{Job: "cities", TaskID: "t", Item: 3, Message: "m\x1b[2J" + forged, Attrs: []string{
+	l := event.GuestLog{Job: "cities", TaskID: "t", Item: 3, Message: "m\x1b[2J" + forged, Attrs: []string{
 		"k" + forged, "v" + forged, "a=b", "c=d", `q"`, `"`, "\x1b[31m", "\x1b[0m", "", "", "blank key", "x", "job", "other", "\u202e", "\u009b31m",
 	}}
 	var columns, lines, file bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // NewLogger makes a logger of the level, which writes JSON to w, or else prints
@@ -37,7 +37,7 @@ func AtLeast(log *zap.Logger, level zapcore.Level) *zap.Logger {
 
 // GuestLog prints one line of a guest. The guest's own keys come last, below
 // "attrs" in JSON, so that they cannot pass for the host's.
-func GuestLog(log *zap.Logger, l host.GuestLog) {
+func GuestLog(log *zap.Logger, l event.GuestLog) {
 	entry := log.Check(ZapLevel(l.Level), l.Message)
 	if entry == nil {
 		return

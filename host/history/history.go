@@ -31,8 +31,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/filelock"
 )
 
@@ -97,7 +97,7 @@ type Writer struct {
 
 	mu     sync.Mutex // guards closed and the sending side of queue
 	closed bool
-	queue  chan host.Event
+	queue  chan event.Event
 
 	ceilings    ceiling.List
 	onOverQuota func(job string)
@@ -147,7 +147,7 @@ func Open(o Options) (*Writer, error) {
 		cap:   o.MaxBytes,
 		log:   o.Logger,
 		done:  make(chan struct{}),
-		queue: make(chan host.Event, o.Queue),
+		queue: make(chan event.Event, o.Queue),
 
 		ceilings: o.Ceilings, onOverQuota: o.OnOverQuota, quotas: make(map[string]*quota),
 	}
@@ -160,7 +160,7 @@ func Open(o Options) (*Writer, error) {
 
 // Add notes an event. It never blocks: if the queue is full, or the writer is
 // closed, the event is dropped and counted.
-func (w *Writer) Add(e host.Event) {
+func (w *Writer) Add(e event.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -240,7 +240,7 @@ func (w *Writer) run() {
 }
 
 // appendLine appends an event that is small. It returns the number of lines.
-func appendLine(b *bytes.Buffer, e host.Event) int64 {
+func appendLine(b *bytes.Buffer, e event.Event) int64 {
 	line, err := json.Marshal(e)
 	if err != nil { // texts and numbers always marshal
 		return 0
@@ -251,7 +251,7 @@ func appendLine(b *bytes.Buffer, e host.Event) int64 {
 }
 
 // encode appends the event's line and returns the number of lines appended.
-func (w *Writer) encode(b *bytes.Buffer, e host.Event) int64 {
+func (w *Writer) encode(b *bytes.Buffer, e event.Event) int64 {
 	line, err := json.Marshal(e)
 	if err == nil && int64(len(line)) >= w.part/2 { // a fire of very many items
 		err = fmt.Errorf("it has %d bytes, want fewer than %d", len(line), w.part/2)
@@ -262,7 +262,7 @@ func (w *Writer) encode(b *bytes.Buffer, e host.Event) int64 {
 		return 0
 	}
 	count := int64(0)
-	if w.admit(e, len(line)+1, func(e host.Event) { count += appendLine(b, e) }) {
+	if w.admit(e, len(line)+1, func(e event.Event) { count += appendLine(b, e) }) {
 		b.Write(line)
 		b.WriteByte('\n')
 		count++

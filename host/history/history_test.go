@@ -21,17 +21,17 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func event(n int) host.Event {
+func numbered(n int) event.Event {
 	item := n % 3
-	return host.Event{
+	return event.Event{
 		Time:     time.Date(2026, 3, 1, 12, 0, 0, n, time.UTC),
-		Kind:     host.EventItemEnded,
+		Kind:     event.ItemEnded,
 		Host:     "10.0.0.1@-@7-abc",
 		Job:      "cities",
 		Instant:  time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
@@ -44,9 +44,9 @@ func event(n int) host.Event {
 	}
 }
 
-func readEvents(t *testing.T, path string) []host.Event {
+func readEvents(t *testing.T, path string) []event.Event {
 	t.Helper()
-	var events []host.Event
+	var events []event.Event
 	for e, err := range Read(path) {
 		if err != nil {
 			t.Fatal(err)
@@ -69,11 +69,11 @@ func open(t *testing.T, o Options) *Writer {
 func TestEventsComeBackInOrderAcrossReopening(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	var want []host.Event
+	var want []event.Event
 	for round := range 3 {
 		w := open(t, Options{Path: path})
 		for n := range 100 {
-			e := event(round*100 + n)
+			e := numbered(round*100 + n)
 			want = append(want, e)
 			w.Add(e)
 		}
@@ -97,7 +97,7 @@ func TestTheFilesStayWithinTheCap(t *testing.T) {
 	for n := range total {
 		for taken := false; !taken; {
 			before := w.Dropped()
-			w.Add(event(n))
+			w.Add(numbered(n))
 			taken = w.Dropped() == before
 			runtime.Gosched()
 		}
@@ -122,7 +122,7 @@ func TestTheFilesStayWithinTheCap(t *testing.T) {
 	}
 	events := readEvents(t, path)
 	// What is left is the newest, without a gap, and compressed more than the cap.
-	line, _ := json.Marshal(event(total))
+	line, _ := json.Marshal(numbered(total))
 	if least := 2 * MinMaxBytes / len(line); len(events) < least || len(events) == total {
 		t.Fatalf("%d events are left, want at least %d and fewer than %d", len(events), least, total)
 	}
@@ -139,7 +139,7 @@ func TestTheFilesStayWithinTheCap(t *testing.T) {
 func TestSegments(t *testing.T) {
 	t.Parallel()
 	line := func(n int) string {
-		b, err := json.Marshal(event(n))
+		b, err := json.Marshal(numbered(n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestSegments(t *testing.T) {
 func TestALineCutShortIsRepairedAndPassedOver(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	whole, _ := json.Marshal(event(1))
+	whole, _ := json.Marshal(numbered(1))
 	for name, tail := range map[string]string{
 		"short": `{"time":"2026-`,
 		"long":  `{"reason":"` + strings.Repeat("x", 10_000),
@@ -210,7 +210,7 @@ func TestALineCutShortIsRepairedAndPassedOver(t *testing.T) {
 			t.Fatalf("%s: read %d events before the repair, want 1", name, len(got))
 		}
 		w := open(t, Options{Path: path})
-		w.Add(event(2))
+		w.Add(numbered(2))
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +223,7 @@ func TestALineCutShortIsRepairedAndPassedOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := open(t, Options{Path: path})
-	w.Add(event(3))
+	w.Add(numbered(3))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestALineCutShortIsRepairedAndPassedOver(t *testing.T) {
 func TestReadNamesALineThatIsNoEventAndGoesOn(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	line, _ := json.Marshal(event(5))
+	line, _ := json.Marshal(numbered(5))
 	if err := os.WriteFile(path, []byte("{}\nnonsense\n"+string(line)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -263,9 +263,9 @@ func TestReadNamesALineThatIsNoEventAndGoesOn(t *testing.T) {
 
 func TestAFullQueueDropsAndCounts(t *testing.T) {
 	t.Parallel()
-	w := &Writer{queue: make(chan host.Event, 2), done: make(chan struct{}), log: zap.NewNop()}
+	w := &Writer{queue: make(chan event.Event, 2), done: make(chan struct{}), log: zap.NewNop()}
 	for n := range 5 { // nobody reads the queue
-		w.Add(event(n))
+		w.Add(numbered(n))
 	}
 	if d := w.Dropped(); d != 3 {
 		t.Fatalf("dropped %d, want 3", d)
@@ -274,7 +274,7 @@ func TestAFullQueueDropsAndCounts(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.Add(event(9))
+	w.Add(numbered(9))
 	if d := w.Dropped(); d != 4 {
 		t.Fatalf("dropped %d after Close, want 4", d)
 	}
@@ -392,10 +392,10 @@ func TestAnEventThatIsTooLongIsDropped(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	w := open(t, Options{Path: path, MaxBytes: MinMaxBytes})
-	long := event(1)
+	long := numbered(1)
 	long.Reason = strings.Repeat("x", MinMaxBytes/4)
 	w.Add(long)
-	w.Add(event(2))
+	w.Add(numbered(2))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +430,7 @@ func TestAddAndCloseFromManyGoroutines(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for n := range each {
-				w.Add(event(n))
+				w.Add(numbered(n))
 			}
 		})
 	}
@@ -444,8 +444,8 @@ func TestAddAndCloseFromManyGoroutines(t *testing.T) {
 // flood adds errors of one job, each of them a long one.
 func flood(w *Writer, n int) {
 	for i := range n {
-		e := event(i)
-		e.Job, e.Reason = "noisy", strings.Repeat("x", host.MaxReason)
+		e := numbered(i)
+		e.Job, e.Reason = "noisy", strings.Repeat("x", event.MaxReason)
 		w.Add(e)
 	}
 }
@@ -463,18 +463,18 @@ func TestOneJobDoesNotDriveOutTheOthers(t *testing.T) {
 		}
 		dropped++
 	}})
-	w.Add(event(1))
+	w.Add(numbered(1))
 	const floods = 20_000 // 26 MB
 	flood(w, floods)
-	w.Add(event(2))
+	w.Add(numbered(2))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	quiet, noisy, bytes := 0, 0, 0
-	var said []host.Event
+	var said []event.Event
 	for _, e := range readEvents(t, path) {
 		switch {
-		case e.Kind == host.EventOverQuota:
+		case e.Kind == event.OverQuota:
 			said = append(said, e)
 		case e.Job == "noisy":
 			noisy++
@@ -558,7 +558,7 @@ func TestOneWriter(t *testing.T) {
 	}
 	refused()
 	for n := range 200 { // more than its part of the cap
-		first.Add(event(n))
+		first.Add(numbered(n))
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)

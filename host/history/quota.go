@@ -6,8 +6,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 const (
@@ -49,7 +49,7 @@ func (q *quota) take(bytes int, now time.Time) bool {
 
 // admit reports whether an event of so many bytes may be kept, and encodes into
 // the batch what there is to say about those that may not.
-func (w *Writer) admit(e host.Event, bytes int, say func(host.Event)) bool {
+func (w *Writer) admit(e event.Event, bytes int, say func(event.Event)) bool {
 	if e.Job == "" {
 		return true
 	}
@@ -69,7 +69,7 @@ func (w *Writer) admit(e host.Event, bytes int, say func(host.Event)) bool {
 	case !ok && !q.beyond:
 		q.beyond = true
 		w.log.Warn("the history drops a job's events", zap.String("job", e.Job), zap.Stringer("because", q.ceiling))
-		say(host.Event{Time: e.Time, Kind: host.EventOverQuota, Host: e.Host, Job: e.Job, Ceiling: ceiling.HistoryBytes,
+		say(event.Event{Time: e.Time, Kind: event.OverQuota, Host: e.Host, Job: e.Job, Ceiling: ceiling.HistoryBytes,
 			Reason: fmt.Sprintf("from here on the job's events are not kept: %s", q.ceiling)})
 	}
 	if !ok {
@@ -82,8 +82,8 @@ func (w *Writer) admit(e host.Event, bytes int, say func(host.Event)) bool {
 }
 
 // end is the event that says how many were dropped.
-func (q *quota) end(job, instance string, at time.Time) host.Event {
-	e := host.Event{Time: at, Kind: host.EventOverQuota, Host: instance, Job: job, Ceiling: ceiling.HistoryBytes, Count: q.dropped,
+func (q *quota) end(job, instance string, at time.Time) event.Event {
+	e := event.Event{Time: at, Kind: event.OverQuota, Host: instance, Job: job, Ceiling: ceiling.HistoryBytes, Count: q.dropped,
 		Reason: fmt.Sprintf("%d events of the job were not kept up to here: %s", q.dropped, q.ceiling)}
 	q.beyond, q.dropped = false, 0
 	return e

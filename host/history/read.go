@@ -9,7 +9,7 @@ import (
 	"iter"
 	"os"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // ErrLine is wrapped by the errors of lines that are not events. Reading may
@@ -21,11 +21,11 @@ var ErrLine = errors.New("not an event")
 // file and line; the caller may go on. Any other error is the last element. A
 // last line without its newline is what a writer is busy with, or what a crash
 // left: it is passed over. A missing file is an error unless there are segments.
-func Read(path string) iter.Seq2[host.Event, error] {
-	return func(yield func(host.Event, error) bool) {
+func Read(path string) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
 		names, err := Segments(path)
 		if err != nil {
-			yield(host.Event{}, fmt.Errorf("history: %w", err))
+			yield(event.Event{}, fmt.Errorf("history: %w", err))
 			return
 		}
 		found := false
@@ -35,13 +35,13 @@ func Read(path string) iter.Seq2[host.Event, error] {
 				continue
 			}
 			if err != nil {
-				yield(host.Event{}, fmt.Errorf("history: %w", err))
+				yield(event.Event{}, fmt.Errorf("history: %w", err))
 				return
 			}
 			found = true
 			more := readAll(f, name, yield)
 			if err := f.Close(); err != nil && more {
-				yield(host.Event{}, fmt.Errorf("history: %w", err))
+				yield(event.Event{}, fmt.Errorf("history: %w", err))
 				return
 			}
 			if !more {
@@ -52,7 +52,7 @@ func Read(path string) iter.Seq2[host.Event, error] {
 }
 
 // readAll reports whether the caller wants more, and there may be.
-func readAll(r io.Reader, name string, yield func(host.Event, error) bool) bool {
+func readAll(r io.Reader, name string, yield func(event.Event, error) bool) bool {
 	lines := bufio.NewReaderSize(r, 64<<10)
 	for number := 1; ; number++ {
 		line, err := lines.ReadBytes('\n')
@@ -60,12 +60,12 @@ func readAll(r io.Reader, name string, yield func(host.Event, error) bool) bool 
 			return true
 		}
 		if err != nil {
-			yield(host.Event{}, fmt.Errorf("history: %w", err))
+			yield(event.Event{}, fmt.Errorf("history: %w", err))
 			return false
 		}
-		var e host.Event
+		var e event.Event
 		if err := json.Unmarshal(line, &e); err != nil {
-			if !yield(host.Event{}, fmt.Errorf("%s:%d: %w: %w", name, number, ErrLine, err)) {
+			if !yield(event.Event{}, fmt.Errorf("%s:%d: %w: %w", name, number, ErrLine, err)) {
 				return false
 			}
 			continue

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // localHost is the host's side of one invocation.
@@ -30,7 +30,7 @@ type localHost struct {
 
 // Log implements [abi.Host].
 func (h *localHost) Log(level int, msg string, kv []string) {
-	console.GuestLog(h.run.Log, host.GuestLog{Job: h.job, TaskID: h.taskID, RunID: h.runID, Item: h.item, Level: level, Message: msg, Attrs: kv})
+	console.GuestLog(h.run.Log, event.GuestLog{Job: h.job, TaskID: h.taskID, RunID: h.runID, Item: h.item, Level: level, Message: msg, Attrs: kv})
 }
 
 // LogEnabled implements [abi.Host].

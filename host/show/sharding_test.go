@@ -8,6 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // status JOB tells of an item for whose end a move waits: which, where it runs,
@@ -66,8 +67,8 @@ func TestStatusTellsWhatJobsWaitFor(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	r := &admin.Report{Now: now, Status: host.Status{Jobs: []host.JobStatus{{Name: "j", State: host.JobSharding, Waits: []host.WaitStatus{
-		{What: host.WaitJavaLeader, Since: now.Add(-2 * time.Minute), Reason: "the items to be divided", Expired: true},
-		{What: host.WaitMark, Since: now, Reason: "what the warnings tell"},
+		{What: event.WaitJavaLeader, Since: now.Add(-2 * time.Minute), Reason: "the items to be divided", Expired: true},
+		{What: event.WaitMark, Since: now, Reason: "what the warnings tell"},
 	}}}}}
 	text := Status(console.Style{}, r, false)
 	if !strings.Contains(text, "j: waits 2m for the items to be divided\n") || strings.Contains(text, "what the warnings tell") {

@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -107,7 +108,7 @@ func notesText(s console.Style, r *admin.Report) string {
 			fmt.Fprintf(&notes, "%s: %s\n", words.Printable(j.Name), indented(j.Reason))
 		}
 		for _, w := range j.Waits {
-			if w.What == host.WaitMark {
+			if w.What == event.WaitMark {
 				continue // a warning names each mark
 			}
 			colour := console.Grey

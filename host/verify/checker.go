@@ -9,8 +9,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // How long what is over is remembered, by the clock of the events: for runs to
@@ -154,10 +154,10 @@ func New(o Options) *Checker {
 // Add takes the next event. Events of one host must come in its order, those
 // of different hosts about in the order of their times. at names the line;
 // at.File distinguishes hosts.
-func (c *Checker) Add(e host.Event, at Place) { c.add(e, at, at.File) }
+func (c *Checker) Add(e event.Event, at Place) { c.add(e, at, at.File) }
 
 // add is Add for a host whose events stand in several files.
-func (c *Checker) add(e host.Event, at Place, source string) {
+func (c *Checker) add(e event.Event, at Place, source string) {
 	c.report.Events++
 	if e.Time.After(c.now) {
 		c.now = e.Time
@@ -166,11 +166,11 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 		c.report.From = e.Time
 	}
 	m := markOf(&e, at)
-	p := c.process(source, e.Kind == host.EventHostStarted)
+	p := c.process(source, e.Kind == event.HostStarted)
 	before := p.last
 	p.last = m
 	p.wrote(e.Time)
-	if e.Kind == host.EventHostStopped {
+	if e.Kind == event.HostStopped {
 		p.over = true
 		c.leave(p)
 		clear(p.owed)
@@ -180,7 +180,7 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 	if e.Host != "" {
 		in = c.instance(e.Host, p)
 	}
-	if e.Kind == host.EventSession && in != nil {
+	if e.Kind == event.Session && in != nil {
 		c.session(p, e.Reason, m, before)
 		return
 	}
@@ -189,13 +189,13 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 	}
 	j := c.job(e.Job, p, m)
 	switch e.Kind {
-	case host.EventOverQuota:
+	case event.OverQuota:
 		if e.Ceiling == ceiling.HistoryBytes && j.gap.kind == "" {
 			j.gap = m
 		}
-	case host.EventFireStarted, host.EventFireSkipped:
+	case event.FireStarted, event.FireSkipped:
 		c.fire(j, in.process, &e, m)
-	case host.EventItemStarted, host.EventItemEnded, host.EventItemCompleted, host.EventItemSkipped, host.EventItemHeld:
+	case event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemSkipped, event.ItemHeld:
 		if e.Item != nil && *e.Item >= 0 {
 			c.item(j, in, &e, m)
 		}
@@ -207,21 +207,21 @@ func (c *Checker) add(e host.Event, at Place, source string) {
 }
 
 // jobEvent takes what becomes of a job on a host, and of its items' owners.
-func (c *Checker) jobEvent(j *job, p *process, e *host.Event, m mark) {
+func (c *Checker) jobEvent(j *job, p *process, e *event.Event, m mark) {
 	switch e.Kind {
-	case host.EventJobAdded:
+	case event.JobAdded:
 		c.enter(j, p, m.time)
 		delete(p.owed, j)
 		j.unscheduled = e.Source == abi.SourceTrigger
-	case host.EventAssigned:
+	case event.Assigned:
 		j.assign(p, e.Time, e.Items)
-	case host.EventJobRemoved, host.EventJobStopped:
+	case event.JobRemoved, event.JobStopped:
 		if strings.HasPrefix(e.Reason, "removed from the registry") {
 			c.removed(j, c.now.Add(1))
 		}
 		c.drop(j, p)
 		delete(p.owed, j)
-	case host.EventSharded:
+	case event.Sharded:
 		// Perhaps the job was removed while no host was there to say so. Who
 		// divides was there since it joined. What came after is the new job's,
 		// also if the host divides twice because an answer was lost.
@@ -230,7 +230,7 @@ func (c *Checker) jobEvent(j *job, p *process, e *host.Event, m mark) {
 			j.divided = e.Time
 		}
 		c.shared(j, e)
-	case host.EventJobChanged:
+	case event.JobChanged:
 		j.changed = e.Time
 		if scheduled := e.Source != abi.SourceTrigger; scheduled && j.unscheduled {
 			c.quiet(j, e.Time) // counts from here on
@@ -439,7 +439,7 @@ func (c *Checker) job(name string, p *process, m mark) *job {
 		c.jobs[name] = j
 	}
 	switch m.kind {
-	case host.EventAssigned, host.EventFireStarted, host.EventFireSkipped, host.EventItemStarted:
+	case event.Assigned, event.FireStarted, event.FireSkipped, event.ItemStarted:
 		if len(j.active) == 0 { // the beginning of the file is gone: who speaks of a job has it
 			c.enter(j, p, m.time)
 		}
@@ -490,7 +490,7 @@ func (c *Checker) find(f Finding) {
 }
 
 // item takes an event of one item.
-func (c *Checker) item(j *job, in *instance, e *host.Event, m mark) {
+func (c *Checker) item(j *job, in *instance, e *event.Event, m mark) {
 	n := *e.Item
 	it := j.items[n]
 	if it == nil {
@@ -503,29 +503,29 @@ func (c *Checker) item(j *job, in *instance, e *host.Event, m mark) {
 		it.pending = slices.DeleteFunc(it.pending, func(p pending) bool { return p.fire == f.id })
 	}
 	switch e.Kind {
-	case host.EventItemStarted:
+	case event.ItemStarted:
 		c.itemStarted(j, it, in, f, e, m)
-	case host.EventItemEnded:
+	case event.ItemEnded:
 		if r := it.run(in, e.Fence); r != nil {
 			r.ended = m
 		}
 		if e.Outcome != abi.OutcomeCancelled {
 			f.note(n, itemFinished, m)
 		}
-	case host.EventItemCompleted:
+	case event.ItemCompleted:
 		c.itemCompleted(j, it, in, f, e, m)
-	case host.EventItemHeld: // the run is closed, and no other host repeats it
+	case event.ItemHeld: // the run is closed, and no other host repeats it
 		j.report.Skipped++
 		delete(j.promises, n) // until an operator releases the item
 		f.note(n, itemExcused, m)
-	case host.EventItemSkipped:
+	case event.ItemSkipped:
 		c.itemSkipped(j, it, in, f, e, m)
 	}
 	c.retire(j, it, false)
 }
 
 // itemStarted takes a run in.
-func (c *Checker) itemStarted(j *job, it *item, in *instance, f *fire, e *host.Event, m mark) {
+func (c *Checker) itemStarted(j *job, it *item, in *instance, f *fire, e *event.Event, m mark) {
 	r := it.run(in, e.Fence)
 	if r == nil {
 		r = &run{id: e.RunID, instance: in, fence: e.Fence, started: m, from: e.OffsetWrites}
@@ -545,7 +545,7 @@ func (c *Checker) itemStarted(j *job, it *item, in *instance, f *fire, e *host.E
 }
 
 // itemCompleted closes a run that took effect.
-func (c *Checker) itemCompleted(j *job, it *item, in *instance, f *fire, e *host.Event, m mark) {
+func (c *Checker) itemCompleted(j *job, it *item, in *instance, f *fire, e *event.Event, m mark) {
 	j.report.Completed++
 	r := it.run(in, e.Fence)
 	if r == nil { // its beginning is in a file that is gone
@@ -558,7 +558,7 @@ func (c *Checker) itemCompleted(j *job, it *item, in *instance, f *fire, e *host
 }
 
 // itemSkipped takes in why an item did not run, or that a run was given up.
-func (c *Checker) itemSkipped(j *job, it *item, in *instance, f *fire, e *host.Event, m mark) {
+func (c *Checker) itemSkipped(j *job, it *item, in *instance, f *fire, e *event.Event, m mark) {
 	j.report.Skipped++
 	if e.Fence != 0 { // a run was given up: what becomes of the item others report
 		if r := it.run(in, e.Fence); r != nil {
@@ -686,7 +686,7 @@ func (c *Checker) retire(j *job, it *item, all bool) {
 
 // previous takes what the record says of the item's run before m, by another
 // instance.
-func (c *Checker) previous(j *job, it *item, was *host.PreviousRun, m mark) {
+func (c *Checker) previous(j *job, it *item, was *event.PreviousRun, m mark) {
 	id := idOf(was.Instant, was.Trigger)
 	open := was.Outcome == ""
 	if f := j.fires[id]; f != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // fireID is a scheduled instant in Unix milliseconds, or a trigger round.
@@ -99,7 +99,7 @@ func (s span) excuse(f *fire) {
 }
 
 // fireOf is the fire that an event belongs to; nil if it was judged long ago.
-func (c *Checker) fireOf(j *job, e *host.Event, m mark) *fire {
+func (c *Checker) fireOf(j *job, e *event.Event, m mark) *fire {
 	if e.Instant.IsZero() && e.Trigger == 0 {
 		return nil
 	}
@@ -154,7 +154,7 @@ type total struct {
 }
 
 // shared takes note of a division.
-func (c *Checker) shared(j *job, e *host.Event) {
+func (c *Checker) shared(j *job, e *event.Event) {
 	if e.Total <= 0 || e.Total > coordination.MaxItems {
 		return
 	}
@@ -187,7 +187,7 @@ func (j *job) least(since time.Time, n int) int {
 }
 
 // fire takes an event of a whole fire on one host.
-func (c *Checker) fire(j *job, p *process, e *host.Event, m mark) {
+func (c *Checker) fire(j *job, p *process, e *event.Event, m mark) {
 	c.quiet(j, e.Time)
 	j.lastFire, j.quietFrom = m, e.Time
 	f := c.fireOf(j, e, m)
@@ -211,7 +211,7 @@ func (c *Checker) fire(j *job, p *process, e *host.Event, m mark) {
 }
 
 // countTotal takes in how many items the fire has.
-func (c *Checker) countTotal(j *job, f *fire, e *host.Event) {
+func (c *Checker) countTotal(j *job, f *fire, e *event.Event) {
 	if !f.late && (f.total == 0 || e.Total < f.total) {
 		f.total = j.least(f.due, e.Total)
 		// Of an instant after the last division that was reported: of a newer
@@ -224,10 +224,10 @@ func (c *Checker) countTotal(j *job, f *fire, e *host.Event) {
 }
 
 // accountFor notes until when the host has accounted for the job's instants.
-func (j *job) accountFor(e *host.Event, m mark) {
+func (j *job) accountFor(e *event.Event, m mark) {
 	switch through := later(e.Instant, e.Through); {
 	case e.Trigger != 0:
-	case e.Kind == host.EventFireStarted:
+	case e.Kind == event.FireStarted:
 		j.begunAt = later(j.begunAt, e.Instant)
 	case len(e.Items) == 0 && !e.Owed:
 		j.skippedAt = later(j.skippedAt, through)
@@ -243,9 +243,9 @@ func (j *job) accountFor(e *host.Event, m mark) {
 }
 
 // excuse notes the items that have a reason not to run.
-func (c *Checker) excuse(j *job, f *fire, p *process, e *host.Event, m mark) {
+func (c *Checker) excuse(j *job, f *fire, p *process, e *event.Event, m mark) {
 	switch {
-	case e.Kind == host.EventFireStarted:
+	case e.Kind == event.FireStarted:
 		f.started = true
 	case !e.Owed && e.Through.IsZero() && !f.skippedBy[p]:
 		if f.skippedBy == nil {
@@ -254,7 +254,7 @@ func (c *Checker) excuse(j *job, f *fire, p *process, e *host.Event, m mark) {
 		f.skippedBy[p] = true
 	}
 	switch {
-	case e.Kind == host.EventFireStarted:
+	case e.Kind == event.FireStarted:
 	case !e.Through.IsZero():
 		c.span(j, e.Items, e.Instant, e.Through, m)
 	case len(e.Items) == 0:

@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // assigned says which items the host has from then on.
 func (b *book) assigned(at float64, items ...int) *book {
-	return b.of(at, host.EventAssigned, host.Event{Items: items})
+	return b.of(at, event.Assigned, event.Event{Items: items})
 }
 
 // TestItemsOfNoGivenHistory: items that Java hosts run are in no history, and those of a
@@ -33,7 +33,7 @@ func TestItemsOfNoGivenHistory(t *testing.T) {
 		"it went to another host before":            {fired(one(0, 1).assigned(1, 0)), false, 0, 1},
 		"it goes to a Java host at the instant":     {one(0, 1).assigned(5, 0).fire(5, 5, 2, 0).run(6, 7, 5, 0, 5).skip(15, 15, 0, "x").later(1000), true, 0, 0},
 		"a promise beside a Java host that took the item over": {one(0, 1).fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(1, 2, 0, 1, 6).
-			of(10, host.EventFireSkipped, host.Event{Instant: instant(10), Source: abi.SourceSchedule, Items: []int{0, 1}, Owed: true, Total: 2}).
+			of(10, event.FireSkipped, event.Event{Instant: instant(10), Source: abi.SourceSchedule, Items: []int{0, 1}, Owed: true, Total: 2}).
 			assigned(11, 0).run(12, 13, 10, 0, 7).skip(20, 20, 0, "x").later(1000), true, 0, 0},
 	} {
 		o := Options{}
@@ -56,12 +56,12 @@ func TestPeriodIsForScheduledJobs(t *testing.T) {
 	o := Options{Period: instant(60).Sub(t0)}
 	added := func(source abi.Source) *book {
 		b := &book{name: "a", id: a1}
-		b.add(0, host.Event{Kind: host.EventHostStarted})
-		return b.of(0, host.EventJobAdded, host.Event{Source: source})
+		b.add(0, event.Event{Kind: event.HostStarted})
+		return b.of(0, event.JobAdded, event.Event{Source: source})
 	}
 	triggered := func(b *book) *book {
-		return b.of(1, host.EventFireStarted, host.Event{Instant: instant(1), Trigger: 7, Source: abi.SourceTrigger, Items: []int{0}, Total: 1}).
-			of(900, host.EventFireStarted, host.Event{Instant: instant(900), Trigger: 8, Source: abi.SourceTrigger, Items: []int{0}, Total: 1})
+		return b.of(1, event.FireStarted, event.Event{Instant: instant(1), Trigger: 7, Source: abi.SourceTrigger, Items: []int{0}, Total: 1}).
+			of(900, event.FireStarted, event.Event{Instant: instant(900), Trigger: 8, Source: abi.SourceTrigger, Items: []int{0}, Total: 1})
 	}
 	late := func(r *Report) (n int) {
 		for _, f := range r.Findings {
@@ -78,8 +78,8 @@ func TestPeriodIsForScheduledJobs(t *testing.T) {
 		"with cron":                           {triggered(added("")), true},
 		"without":                             {triggered(added(abi.SourceTrigger)), false},
 		"without, never triggered":            {added(abi.SourceTrigger).later(900), false},
-		"with cron since":                     {added(abi.SourceTrigger).of(1, host.EventJobChanged, host.Event{Reason: "schedule"}).later(900), true},
-		"a changed module says nothing of it": {triggered(added(abi.SourceTrigger).of(1, host.EventJobChanged, host.Event{Source: abi.SourceTrigger, Reason: "module"})), false},
+		"with cron since":                     {added(abi.SourceTrigger).of(1, event.JobChanged, event.Event{Reason: "schedule"}).later(900), true},
+		"a changed module says nothing of it": {triggered(added(abi.SourceTrigger).of(1, event.JobChanged, event.Event{Source: abi.SourceTrigger, Reason: "module"})), false},
 	} {
 		if r := check(o, tc.book); late(r) > 0 != tc.want {
 			t.Errorf("%s: %+v, want a finding: %v", name, r.Findings, tc.want)

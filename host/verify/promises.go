@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // promise is a run that a reason announced: a skip that says that the item runs
@@ -21,7 +21,7 @@ type promise struct {
 }
 
 // owe takes a promise. Of several, the oldest counts.
-func (j *job) owe(n int, e *host.Event, m mark) {
+func (j *job) owe(n int, e *event.Event, m mark) {
 	if e.Trigger != 0 {
 		return
 	}

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // promise skips an item for an instant and announces a run in its place.
 func (b *book) promise(at, due float64, item int) *book {
-	return b.of(at, host.EventItemSkipped, host.Event{Instant: instant(due), Item: &item, RunID: runID(due, item), Owed: true, Reason: "the item still runs; it runs again right after"})
+	return b.of(at, event.ItemSkipped, event.Event{Instant: instant(due), Item: &item, RunID: runID(due, item), Owed: true, Reason: "the item still runs; it runs again right after"})
 }
 
 // awake keeps the host talking of the job, every 30 seconds.
@@ -29,7 +29,7 @@ func TestPromises(t *testing.T) {
 	// begun runs an item at second 0, and makes all that is due later no matter.
 	begun := func() *book { return open("a", a1).fire(0, 0, 1, 0).run(1, 12, 0, 0, 5) }
 	final := func(b *book, at float64) *book {
-		return b.of(at, host.EventItemSkipped, host.Event{Instant: instant(at), Item: new(int), Reason: "the item is disabled"})
+		return b.of(at, event.ItemSkipped, event.Event{Instant: instant(at), Item: new(int), Reason: "the item is disabled"})
 	}
 	for name, tc := range map[string]struct {
 		build func() []*book
@@ -86,26 +86,26 @@ func TestPromises(t *testing.T) {
 		}, true},
 		"fewer items": {func() []*book {
 			b := open("a", a1).fire(0, 0, 2, 0).run(1, 12, 0, 0, 5).promise(10, 10, 0).promise(10, 10, 1).run(13, 14, 10, 0, 6)
-			return []*book{b.of(15, host.EventSharded, host.Event{Total: 1}).awake(30, 700)}
+			return []*book{b.of(15, event.Sharded, event.Event{Total: 1}).awake(30, 700)}
 		}, true},
 		"held back": {func() []*book {
-			return []*book{begun().promise(10, 10, 0).of(15, host.EventItemHeld, host.Event{Instant: instant(10), Item: new(int)}).awake(30, 700)}
+			return []*book{begun().promise(10, 10, 0).of(15, event.ItemHeld, event.Event{Instant: instant(10), Item: new(int)}).awake(30, 700)}
 		}, true},
 		"removed": {func() []*book {
-			return []*book{begun().promise(10, 10, 0).of(15, host.EventJobRemoved, host.Event{Reason: "removed from the registry"}).awake(30, 700)}
+			return []*book{begun().promise(10, 10, 0).of(15, event.JobRemoved, event.Event{Reason: "removed from the registry"}).awake(30, 700)}
 		}, true},
 		"all servers are disabled": {func() []*book {
-			return []*book{begun().promise(10, 10, 0).of(20, host.EventFireSkipped, host.Event{Instant: instant(20), Source: abi.SourceSchedule, Reason: "disabled"}).awake(30, 700)}
+			return []*book{begun().promise(10, 10, 0).of(20, event.FireSkipped, event.Event{Instant: instant(20), Source: abi.SourceSchedule, Reason: "disabled"}).awake(30, 700)}
 		}, true},
 		"one server is disabled": {func() []*book {
 			a, b := begun().promise(10, 10, 0), open("b", b1).fire(21, 20, 1)
-			return []*book{a.of(20, host.EventFireSkipped, host.Event{Instant: instant(20), Source: abi.SourceSchedule, Reason: "disabled"}).awake(30, 700), b}
+			return []*book{a.of(20, event.FireSkipped, event.Event{Instant: instant(20), Source: abi.SourceSchedule, Reason: "disabled"}).awake(30, 700), b}
 		}, false},
 		"of a whole fire": {func() []*book {
-			return []*book{begun().of(10, host.EventFireSkipped, host.Event{Instant: instant(10), Through: instant(30), Items: []int{0}, Source: abi.SourceSchedule, Owed: true}).awake(30, 700)}
+			return []*book{begun().of(10, event.FireSkipped, event.Event{Instant: instant(10), Through: instant(30), Items: []int{0}, Source: abi.SourceSchedule, Owed: true}).awake(30, 700)}
 		}, false},
 		"of a whole fire, and made up": {func() []*book {
-			b := begun().of(10, host.EventFireSkipped, host.Event{Instant: instant(10), Through: instant(30), Items: []int{0}, Source: abi.SourceSchedule, Owed: true})
+			b := begun().of(10, event.FireSkipped, event.Event{Instant: instant(10), Through: instant(30), Items: []int{0}, Source: abi.SourceSchedule, Owed: true})
 			return []*book{b.run(41, 42, 40, 0, 6).awake(50, 700)}
 		}, true},
 	} {
@@ -131,7 +131,7 @@ func TestPromises(t *testing.T) {
 func TestWordOfTheDead(t *testing.T) {
 	t.Parallel()
 	item := 0
-	lost := host.Event{Instant: instant(0), Item: &item, RunID: runID(0, item), Outcome: "LOST", Reason: "its host died while it ran"}
+	lost := event.Event{Instant: instant(0), Item: &item, RunID: runID(0, item), Outcome: "LOST", Reason: "its host died while it ran"}
 	for name, tc := range map[string]struct {
 		survivor  func(*book) *book
 		completed bool
@@ -140,20 +140,20 @@ func TestWordOfTheDead(t *testing.T) {
 		"nobody says anything":       {func(b *book) *book { return b.skip(10, 10, 0, "x").awake(30, 1500) }, false, true},
 		"its completion took effect": {func(b *book) *book { return b.skip(10, 10, 0, "x").awake(30, 1500) }, true, false},
 		"lost": {func(b *book) *book {
-			return b.skip(10, 10, 0, "x").awake(30, 400).of(410, host.EventItemSkipped, lost).awake(430, 1500)
+			return b.skip(10, 10, 0, "x").awake(30, 400).of(410, event.ItemSkipped, lost).awake(430, 1500)
 		}, false, false},
 		"taken over": {func(b *book) *book {
 			return b.skip(10, 10, 0, "x").awake(30, 400).run(410, 411, 0, 0, 6).awake(430, 1500)
 		}, false, false},
 		"lost, and written down much too late": {func(b *book) *book {
-			return b.skip(10, 10, 0, "x").awake(30, 1500).of(1510, host.EventItemSkipped, lost)
+			return b.skip(10, 10, 0, "x").awake(30, 1500).of(1510, event.ItemSkipped, lost)
 		}, false, true},
 		"nobody could, there is no session": {func(b *book) *book {
 			return b.skip(10, 10, 0, "x").awake(30, 590).session(600, "suspect").awake(630, 1500)
 		}, false, false},
 		"nobody may, the server is disabled": {func(b *book) *book {
 			for at := 10.0; at < 1500; at += 30 {
-				b.of(at, host.EventFireSkipped, host.Event{Instant: instant(at), Source: abi.SourceSchedule, Reason: "disabled"})
+				b.of(at, event.FireSkipped, event.Event{Instant: instant(at), Source: abi.SourceSchedule, Reason: "disabled"})
 			}
 			return b
 		}, false, false},
@@ -173,7 +173,7 @@ func TestWordOfTheDead(t *testing.T) {
 func TestStillRuns(t *testing.T) {
 	t.Parallel()
 	says := func(b *book, at float64) *book {
-		return b.of(at, host.EventItemSkipped, host.Event{Instant: instant(at), Item: new(int), Runs: true, Reason: "the item still runs; misfire is off"})
+		return b.of(at, event.ItemSkipped, event.Event{Instant: instant(at), Item: new(int), Runs: true, Reason: "the item still runs; misfire is off"})
 	}
 	for name, tc := range map[string]struct {
 		books []*book
@@ -203,7 +203,7 @@ func TestStillRuns(t *testing.T) {
 func TestSkippedByAll(t *testing.T) {
 	t.Parallel()
 	skips := func(b *book, at float64) *book {
-		return b.of(at, host.EventFireSkipped, host.Event{Instant: instant(at), Items: []int{0}, Total: 2, Source: abi.SourceSchedule, Reason: "this server is disabled for the job"})
+		return b.of(at, event.FireSkipped, event.Event{Instant: instant(at), Items: []int{0}, Total: 2, Source: abi.SourceSchedule, Reason: "this server is disabled for the job"})
 	}
 	for name, tc := range map[string]struct {
 		books   []*book
@@ -212,7 +212,7 @@ func TestSkippedByAll(t *testing.T) {
 		"all skipped it":    {[]*book{skips(open("a", a1), 10).awake(30, 700)}, true},
 		"one did not":       {[]*book{skips(open("a", a1), 10).awake(30, 700), open("b", b1).awake(30, 700)}, false},
 		"one began an item": {[]*book{skips(open("a", a1), 10).awake(30, 700), open("b", b1).fire(10, 10, 2, 2).awake(30, 700)}, false},
-		"one came after it": {[]*book{skips(open("a", a1), 10).awake(30, 700), open("b", b1).of(20, host.EventJobRemoved, host.Event{}).of(30, host.EventJobAdded, host.Event{}).awake(60, 700)}, true},
+		"one came after it": {[]*book{skips(open("a", a1), 10).awake(30, 700), open("b", b1).of(20, event.JobRemoved, event.Event{}).of(30, event.JobAdded, event.Event{}).awake(60, 700)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			excused := true

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -108,7 +108,7 @@ type stream struct {
 	lines *bufio.Reader
 	place Place
 
-	event host.Event
+	event event.Event
 	at    Place
 	when  time.Time // of the event, and never before the one before it
 }
@@ -140,7 +140,7 @@ func (s *stream) next() (bool, error) {
 			continue
 		}
 		s.place.Line++
-		s.event = host.Event{}
+		s.event = event.Event{}
 		if !whole || json.Unmarshal(line, &s.event) != nil || s.event.Kind == "" {
 			s.report.BadLines++
 			continue

@@ -10,7 +10,7 @@
 //  1. No item had two live owners: guests of one item never ran on two hosts
 //     at once.
 //  2. Every item of every due fire ran to its own end, or a reason why not was
-//     written down. A reason that announces a run ([host.Event], Owed) is kept by
+//     written down. A reason that announces a run ([event.Event], Owed) is kept by
 //     a run for that instant or a newer one, or by a later reason that announces
 //     none, within [Options.Settle] of the time at which no run of the item is
 //     under way and some host with a live session has the job.
@@ -33,7 +33,7 @@
 // for the fire, either its completion took effect and the line about it was
 // lost with the process, or the item was forgotten. Which of them is shown by the
 // host that begins the item next: its line says what the item's record held
-// ([host.PreviousRun]). A run that was open there, and of which no line says
+// ([event.PreviousRun]). A run that was open there, and of which no line says
 // that it was given up, is a violation. If the item is not begun again, or
 // more hosts died before one could write that line, the files cannot show it, and
 // the run is listed as unproven.
@@ -71,7 +71,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -231,7 +231,7 @@ type Report struct {
 type mark struct {
 	at      Place
 	time    time.Time
-	kind    host.EventKind
+	kind    event.Kind
 	host    string
 	fence   int64
 	item    int
@@ -239,12 +239,12 @@ type mark struct {
 	reason  string
 }
 
-func markOf(e *host.Event, at Place) mark {
+func markOf(e *event.Event, at Place) mark {
 	m := mark{at: at, time: e.Time, kind: e.Kind, host: e.Host, fence: e.Fence, item: -1, outcome: e.Outcome}
 	if e.Item != nil {
 		m.item = *e.Item
 	}
-	if e.Kind == host.EventItemSkipped || e.Kind == host.EventFireSkipped || e.Kind == host.EventSession {
+	if e.Kind == event.ItemSkipped || e.Kind == event.FireSkipped || e.Kind == event.Session {
 		m.reason = words.ClipTo(e.Reason, 160)
 	}
 	return m

@@ -18,8 +18,8 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 var t0 = time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
@@ -34,25 +34,25 @@ type book struct {
 type entry struct {
 	book *book
 	at   Place
-	e    host.Event
+	e    event.Event
 }
 
 func open(name, id string) *book {
 	b := &book{name: name, id: id}
-	b.add(0, host.Event{Kind: host.EventHostStarted})
-	b.add(0, host.Event{Kind: host.EventSession, Host: id, Reason: "live"})
-	b.add(0, host.Event{Kind: host.EventJobAdded, Host: id, Job: "j"})
+	b.add(0, event.Event{Kind: event.HostStarted})
+	b.add(0, event.Event{Kind: event.Session, Host: id, Reason: "live"})
+	b.add(0, event.Event{Kind: event.JobAdded, Host: id, Job: "j"})
 	return b
 }
 
 // add writes an event so many seconds after the beginning.
-func (b *book) add(at float64, e host.Event) *book {
+func (b *book) add(at float64, e event.Event) *book {
 	e.Time = t0.Add(time.Duration(at * float64(time.Second)))
 	b.seen = append(b.seen, entry{b, Place{b.name, len(b.seen) + 1}, e})
 	return b
 }
 
-func (b *book) of(at float64, kind host.EventKind, e host.Event) *book {
+func (b *book) of(at float64, kind event.Kind, e event.Event) *book {
 	e.Kind, e.Host, e.Job = kind, b.id, "j"
 	return b.add(at, e)
 }
@@ -63,21 +63,21 @@ func instant(second float64) time.Time {
 
 // fire begins items for the instant.
 func (b *book) fire(at, due float64, total int, items ...int) *book {
-	return b.of(at, host.EventFireStarted, host.Event{Instant: instant(due), Source: abi.SourceSchedule, Items: items, Total: total, Next: instant(due + 10)})
+	return b.of(at, event.FireStarted, event.Event{Instant: instant(due), Source: abi.SourceSchedule, Items: items, Total: total, Next: instant(due + 10)})
 }
 
 func runID(due float64, item int) string { return fmt.Sprintf("j/%v/%d", due, item) }
 
 func (b *book) start(at, due float64, item int, fence int64) *book {
-	return b.of(at, host.EventItemStarted, host.Event{Instant: instant(due), Item: &item, Fence: fence, RunID: runID(due, item), Attempt: 1})
+	return b.of(at, event.ItemStarted, event.Event{Instant: instant(due), Item: &item, Fence: fence, RunID: runID(due, item), Attempt: 1})
 }
 
 func (b *book) end(at, due float64, item int, fence int64, o abi.Outcome) *book {
-	return b.of(at, host.EventItemEnded, host.Event{Instant: instant(due), Item: &item, Fence: fence, RunID: runID(due, item), Outcome: o})
+	return b.of(at, event.ItemEnded, event.Event{Instant: instant(due), Item: &item, Fence: fence, RunID: runID(due, item), Outcome: o})
 }
 
 func (b *book) done(at, due float64, item int, fence int64) *book {
-	return b.of(at, host.EventItemCompleted, host.Event{Instant: instant(due), Item: &item, Fence: fence, RunID: runID(due, item), Outcome: "OK"})
+	return b.of(at, event.ItemCompleted, event.Event{Instant: instant(due), Item: &item, Fence: fence, RunID: runID(due, item), Outcome: "OK"})
 }
 
 // run is all of it.
@@ -86,11 +86,11 @@ func (b *book) run(from, to, due float64, item int, fence int64) *book {
 }
 
 func (b *book) skip(at, due float64, item int, why string) *book {
-	return b.of(at, host.EventItemSkipped, host.Event{Instant: instant(due), Item: &item, RunID: runID(due, item), Reason: why})
+	return b.of(at, event.ItemSkipped, event.Event{Instant: instant(due), Item: &item, RunID: runID(due, item), Reason: why})
 }
 
 func (b *book) lost(at float64) *book {
-	return b.add(at, host.Event{Kind: host.EventSession, Host: b.id, Reason: "lost"})
+	return b.add(at, event.Event{Kind: event.Session, Host: b.id, Reason: "lost"})
 }
 
 // live begins another term.
@@ -105,7 +105,7 @@ func calm(name, id string) *book {
 }
 
 func (b *book) session(at float64, state string) *book {
-	return b.add(at, host.Event{Kind: host.EventSession, Host: b.id, Reason: state})
+	return b.add(at, event.Event{Kind: event.Session, Host: b.id, Reason: state})
 }
 
 // other completes an item of another job every ten seconds, so that it is plain
@@ -114,24 +114,24 @@ func (b *book) other(from, to float64) *book {
 	item := 0
 	for at := from; at <= to; at += 10 {
 		fence := int64(at)*1000 + int64(b.name[0])
-		b.add(at, host.Event{Kind: host.EventItemCompleted, Host: b.id, Job: "k", Item: &item, Fence: fence, RunID: fmt.Sprintf("k/%d/0", fence), Outcome: "OK"})
+		b.add(at, event.Event{Kind: event.ItemCompleted, Host: b.id, Job: "k", Item: &item, Fence: fence, RunID: fmt.Sprintf("k/%d/0", fence), Outcome: "OK"})
 	}
 	return b
 }
 
 // after begins an item where the record names a run before.
-func (b *book) after(at, due float64, item int, fence int64, was host.PreviousRun) *book {
-	return b.of(at, host.EventItemStarted, host.Event{Instant: instant(due), Item: &item, Fence: fence, RunID: runID(due, item), Attempt: 1, Previous: &was})
+func (b *book) after(at, due float64, item int, fence int64, was event.PreviousRun) *book {
+	return b.of(at, event.ItemStarted, event.Event{Instant: instant(due), Item: &item, Fence: fence, RunID: runID(due, item), Attempt: 1, Previous: &was})
 }
 
 // first divides the items where there was no division.
 func (b *book) first(at float64) *book {
-	return b.of(at, host.EventSharded, host.Event{Reason: "items were never divided"})
+	return b.of(at, event.Sharded, event.Event{Reason: "items were never divided"})
 }
 
 // later keeps the host alive until so many seconds.
 func (b *book) later(at float64) *book {
-	return b.of(at, host.EventAssigned, host.Event{Items: []int{0}})
+	return b.of(at, event.Assigned, event.Event{Items: []int{0}})
 }
 
 // check merges the books by time.
@@ -180,25 +180,25 @@ func TestEachInvariant(t *testing.T) {
 		}, 0, "", ""},
 		"the item went with a smaller total count": {func() []*book {
 			a, _ := two()
-			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).of(5, host.EventSharded, host.Event{Total: 1, Reason: "the count changed"}).skip(10, 10, 0, "x").later(1000)}
+			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).of(5, event.Sharded, event.Event{Total: 1, Reason: "the count changed"}).skip(10, 10, 0, "x").later(1000)}
 		}, 0, "", ""},
 		"the items were divided, and it is forgotten all the same": {func() []*book {
 			a, _ := two()
-			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).of(5, host.EventSharded, host.Event{Total: 2, Reason: "instances changed"}).skip(10, 10, 0, "x").later(1000)}
+			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).of(5, event.Sharded, event.Event{Total: 2, Reason: "instances changed"}).skip(10, 10, 0, "x").later(1000)}
 		}, Accounted, Violated, ""},
 		"the total count was smaller when the instant came, and is greater when it is told": {func() []*book {
 			a, _ := two()
-			return []*book{a.fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(3, 4, 0, 1, 6).of(5, host.EventSharded, host.Event{Total: 1}).
-				of(12, host.EventSharded, host.Event{Total: 2}).fire(13, 10, 2, 0).run(13, 14, 10, 0, 7).skip(20, 20, 0, "x").later(1000)}
+			return []*book{a.fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(3, 4, 0, 1, 6).of(5, event.Sharded, event.Event{Total: 1}).
+				of(12, event.Sharded, event.Event{Total: 2}).fire(13, 10, 2, 0).run(13, 14, 10, 0, 7).skip(20, 20, 0, "x").later(1000)}
 		}, 0, "", ""},
 		"the total count was smaller before the instant, not at it": {func() []*book {
 			a, _ := two()
-			return []*book{a.fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(3, 4, 0, 1, 6).of(5, host.EventSharded, host.Event{Total: 1}).
-				of(8, host.EventSharded, host.Event{Total: 2}).fire(13, 10, 2, 0).run(13, 14, 10, 0, 7).skip(20, 20, 0, "x").later(1000)}
+			return []*book{a.fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(3, 4, 0, 1, 6).of(5, event.Sharded, event.Event{Total: 1}).
+				of(8, event.Sharded, event.Event{Total: 2}).fire(13, 10, 2, 0).run(13, 14, 10, 0, 7).skip(20, 20, 0, "x").later(1000)}
 		}, Accounted, Violated, ""},
 		"of a division to more items nobody lived to tell": {func() []*book {
 			a, _ := two()
-			return []*book{a.fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(3, 4, 0, 1, 6).of(5, host.EventSharded, host.Event{Total: 1}).
+			return []*book{a.fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(3, 4, 0, 1, 6).of(5, event.Sharded, event.Event{Total: 1}).
 				fire(10, 10, 1, 0).run(11, 12, 10, 0, 7).fire(20, 20, 2, 0, 1).run(21, 22, 20, 0, 8).run(21, 22, 20, 1, 9).
 				fire(30, 30, 2, 0).run(31, 32, 30, 0, 10).skip(40, 40, 0, "x").later(1000)}
 		}, Accounted, Violated, ""},
@@ -261,12 +261,12 @@ func TestEachInvariant(t *testing.T) {
 		}, OneOwner, Fenced, ""},
 		"halted, and told to stop when it woke": {func() []*book {
 			a, b := two()
-			a.start(1, 0, 0, 5).end(60, 0, 0, 5, abi.OutcomeCancelled).add(60.1, host.Event{Kind: host.EventHostStopped})
+			a.start(1, 0, 0, 5).end(60, 0, 0, 5, abi.OutcomeCancelled).add(60.1, event.Event{Kind: event.HostStopped})
 			return []*book{a, b.run(40, 50, 0, 0, 8)}
 		}, OneOwner, Fenced, ""},
 		"overlap of a host that stopped": {func() []*book {
 			a, b := two()
-			a.start(1, 0, 0, 5).other(45, 55).end(60, 0, 0, 5, abi.OutcomeCancelled).add(60.1, host.Event{Kind: host.EventHostStopped})
+			a.start(1, 0, 0, 5).other(45, 55).end(60, 0, 0, 5, abi.OutcomeCancelled).add(60.1, event.Event{Kind: event.HostStopped})
 			return []*book{a, b.run(40, 50, 0, 0, 8)}
 		}, OneOwner, Violated, ""},
 		"forgotten item": {func() []*book {
@@ -279,7 +279,7 @@ func TestEachInvariant(t *testing.T) {
 		}, Accounted, Violated, "a:4"},
 		"the schedule changed": {func() []*book {
 			a := open("a", a1)
-			return []*book{a.fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).of(5, host.EventJobChanged, host.Event{}).later(300).later(600)}
+			return []*book{a.fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).of(5, event.JobChanged, event.Event{}).later(300).later(600)}
 		}, 0, "", ""},
 		"too early to tell": {func() []*book {
 			a := open("a", a1)
@@ -287,11 +287,11 @@ func TestEachInvariant(t *testing.T) {
 		}, 0, "", ""},
 		"all hosts were down": {func() []*book {
 			a := open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5)
-			a.add(5000, host.Event{Kind: host.EventHostStarted})
+			a.add(5000, event.Event{Kind: event.HostStarted})
 			a.id = "10.0.0.1@-@2"
 			item := 0
-			a.of(5001, host.EventJobAdded, host.Event{})
-			a.of(5002, host.EventItemSkipped, host.Event{Item: &item, Instant: instant(10), Through: instant(4999), Reason: "nobody"})
+			a.of(5001, event.JobAdded, event.Event{})
+			a.of(5002, event.ItemSkipped, event.Event{Item: &item, Instant: instant(10), Through: instant(4999), Reason: "nobody"})
 			return []*book{a.later(5600)}
 		}, 0, "", ""},
 		// An answer was lost, and the leader divides again. The second host
@@ -316,10 +316,10 @@ func TestEachInvariant(t *testing.T) {
 			a, b := two()
 			a.first(0.5).fire(10, 10, 2, 0).run(10, 11, 10, 0, 5)
 			b.fire(10, 10, 2, 1).start(10, 10, 1, 6) // and is killed, which only its next life shows
-			a.add(60, host.Event{Kind: host.EventHostStarted})
+			a.add(60, event.Event{Kind: event.HostStarted})
 			a.id = "10.0.0.1@-@2"
-			a.of(61, host.EventJobAdded, host.Event{}).first(62)
-			b.add(400, host.Event{Kind: host.EventHostStarted})
+			a.of(61, event.JobAdded, event.Event{}).first(62)
+			b.add(400, event.Event{Kind: event.HostStarted})
 			return []*book{a.later(600), b}
 		}, 0, "", ""},
 		"begun by a host that died, and never again": {func() []*book {
@@ -354,8 +354,8 @@ func TestEachInvariant(t *testing.T) {
 			a, b := two()
 			item := 0
 			a.start(1, 0, 0, 5).end(2, 0, 0, 5, "OK")
-			a.of(2, host.EventItemCompleted, host.Event{Item: &item, Instant: instant(0), RunID: runID(0, 0), Fence: 5, OffsetWrites: 7})
-			b.of(30, host.EventItemStarted, host.Event{Item: &item, Instant: instant(10), RunID: runID(10, 0), Fence: 8, OffsetWrites: 6})
+			a.of(2, event.ItemCompleted, event.Event{Item: &item, Instant: instant(0), RunID: runID(0, 0), Fence: 5, OffsetWrites: 7})
+			b.of(30, event.ItemStarted, event.Event{Item: &item, Instant: instant(10), RunID: runID(10, 0), Fence: 8, OffsetWrites: 6})
 			b.end(31, 10, 0, 8, "OK").done(31, 10, 0, 8)
 			return []*book{a, b}
 		}, OffsetsForward, Violated, "a:6 b:4"},
@@ -374,50 +374,50 @@ func TestEachInvariant(t *testing.T) {
 		"begun by a host that died, and completed by its record": {func() []*book {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
-			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0), Outcome: "OK"}).end(501, 500, 0, 8, "OK")
+			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, event.PreviousRun{Host: a1, Instant: instant(0), Outcome: "OK"}).end(501, 500, 0, 8, "OK")
 			return []*book{a, b.later(900)}
 		}, 0, "", ""},
 		"begun by a host that died, and completed by its record at once": {func() []*book {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
-			b.after(10, 10, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0), Outcome: "FAILED"}).end(11, 10, 0, 8, "OK")
+			b.after(10, 10, 0, 8, event.PreviousRun{Host: a1, Instant: instant(0), Outcome: "FAILED"}).end(11, 10, 0, 8, "OK")
 			return []*book{a, b.later(900)}
 		}, 0, "", ""},
 		"begun by a host that died, and given up by its record": {func() []*book {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
-			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0), Outcome: coordination.OutcomeLost}).end(501, 500, 0, 8, "OK")
+			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, event.PreviousRun{Host: a1, Instant: instant(0), Outcome: coordination.OutcomeLost}).end(501, 500, 0, 8, "OK")
 			return []*book{a, b.later(900)}
 		}, 0, "", ""},
 		"begun by a host that died, and held back": {func() []*book {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
 			item := 0
-			b.of(8, host.EventItemHeld, host.Event{Instant: instant(0), Item: &item, RunID: runID(0, 0), Outcome: coordination.OutcomeHeld})
+			b.of(8, event.ItemHeld, event.Event{Instant: instant(0), Item: &item, RunID: runID(0, 0), Outcome: coordination.OutcomeHeld})
 			return []*book{a, b.skip(10, 10, 0, "x").later(900)}
 		}, 0, "", ""},
 		"begun by a host that died, and held back by its record": {func() []*book {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
-			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0), Outcome: coordination.OutcomeHeld}).end(501, 500, 0, 8, "OK")
+			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, event.PreviousRun{Host: a1, Instant: instant(0), Outcome: coordination.OutcomeHeld}).end(501, 500, 0, 8, "OK")
 			return []*book{a, b.later(900)}
 		}, 0, "", ""},
 		"begun by a host that died, and never taken over": {func() []*book {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
-			b.after(10, 10, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0)}).end(11, 10, 0, 8, "OK")
+			b.after(10, 10, 0, 8, event.PreviousRun{Host: a1, Instant: instant(0)}).end(11, 10, 0, 8, "OK")
 			return []*book{a, b.later(900)}
 		}, Accounted, Violated, "a:5 a:5 b:4"},
 		"begun by a host that died, and not taken over until much later": {func() []*book {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
-			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0)}).end(501, 500, 0, 8, "OK")
+			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, event.PreviousRun{Host: a1, Instant: instant(0)}).end(501, 500, 0, 8, "OK")
 			return []*book{a, b.later(900)}
 		}, Accounted, Violated, "a:5 a:5 b:6"},
 		"begun by a host that died, open, and the word of it comes later": {func() []*book {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
-			b.after(10, 10, 0, 8, host.PreviousRun{Host: a1, Instant: instant(0)}).end(11, 10, 0, 8, "OK").skip(12, 0, 0, "its host died")
+			b.after(10, 10, 0, 8, event.PreviousRun{Host: a1, Instant: instant(0)}).end(11, 10, 0, 8, "OK").skip(12, 0, 0, "its host died")
 			return []*book{a, b.later(900)}
 		}, 0, "", ""},
 		"begun by a host that died, and taken over after hours": {func() []*book {
@@ -427,7 +427,7 @@ func TestEachInvariant(t *testing.T) {
 		"begun by a host that died, and the record tells of another run": {func() []*book {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
-			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, host.PreviousRun{Host: a1, Instant: instant(20), Outcome: "OK"}).end(501, 500, 0, 8, "OK")
+			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, event.PreviousRun{Host: a1, Instant: instant(20), Outcome: "OK"}).end(501, 500, 0, 8, "OK")
 			return []*book{a, b.later(900)}
 		}, Accounted, Unproven, "a:5 a:5"},
 		"not taken up again after a lost session": {func() []*book {
@@ -442,18 +442,18 @@ func TestEachInvariant(t *testing.T) {
 		}, Settled, Violated, "a:4 b:4"},
 		"not taken up again, and removed much later": {func() []*book {
 			a := calm("a", a1).lost(20).live(25, "10.0.0.1@-@2").other(30, 200)
-			return []*book{a.of(201, host.EventJobRemoved, host.Event{Reason: "its definition is gone"}).other(210, 7200)}
+			return []*book{a.of(201, event.JobRemoved, event.Event{Reason: "its definition is gone"}).other(210, 7200)}
 		}, Settled, Violated, "a:4 a:9"},
 		"not taken up again, and an instant was due": {func() []*book {
 			a := open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).lost(20).live(25, "10.0.0.1@-@2")
 			return []*book{a.other(30, 7200)}
 		}, Accounted, Violated, "a:4"},
 		"taken up again, and silent": {func() []*book {
-			a := calm("a", a1).lost(20).live(25, "10.0.0.1@-@2").of(26, host.EventJobAdded, host.Event{})
+			a := calm("a", a1).lost(20).live(25, "10.0.0.1@-@2").of(26, event.JobAdded, event.Event{})
 			return []*book{a.other(30, 7200)}
 		}, Settled, Violated, "a:4"},
 		"lost, and gone while there was no session": {func() []*book {
-			a := calm("a", a1).lost(20).live(25, "10.0.0.1@-@2").of(25, host.EventJobRemoved, host.Event{Reason: "its definition is gone"})
+			a := calm("a", a1).lost(20).live(25, "10.0.0.1@-@2").of(25, event.JobRemoved, event.Event{Reason: "its definition is gone"})
 			return []*book{a.other(30, 7200)}
 		}, 0, "", ""},
 		"lost, and fired by another host since": {func() []*book {
@@ -466,7 +466,7 @@ func TestEachInvariant(t *testing.T) {
 		}, 0, "", ""},
 		"lost, and no session for hours": {func() []*book {
 			a := calm("a", a1).lost(20)
-			a.live(7200, "10.0.0.1@-@2").of(7201, host.EventJobAdded, host.Event{}).skip(7210, 7210, 0, "x")
+			a.live(7200, "10.0.0.1@-@2").of(7201, event.JobAdded, event.Event{}).skip(7210, 7210, 0, "x")
 			return []*book{a.later(7230)}
 		}, 0, "", ""},
 		"in doubt for long": {func() []*book {
@@ -474,17 +474,17 @@ func TestEachInvariant(t *testing.T) {
 			return []*book{a.later(430)}
 		}, 0, "", ""},
 		"halted for long": {func() []*book {
-			a := calm("a", a1).lost(600).live(600, "10.0.0.1@-@2").of(601, host.EventJobAdded, host.Event{}).skip(610, 610, 0, "x")
+			a := calm("a", a1).lost(600).live(600, "10.0.0.1@-@2").of(601, event.JobAdded, event.Event{}).skip(610, 610, 0, "x")
 			return []*book{a.later(630)}
 		}, 0, "", ""},
 		"lost, and killed before it came back": {func() []*book {
 			a := calm("a", a1).lost(20).other(21, 21)
-			a.add(7200, host.Event{Kind: host.EventHostStarted})
+			a.add(7200, event.Event{Kind: event.HostStarted})
 			return []*book{a.live(7201, "10.0.0.1@-@2").other(7210, 7400)}
 		}, 0, "", ""},
 		"lost, and stopped": {func() []*book {
-			a := calm("a", a1).lost(20).live(25, "10.0.0.1@-@2").add(30, host.Event{Kind: host.EventHostStopped})
-			a.add(7200, host.Event{Kind: host.EventHostStarted})
+			a := calm("a", a1).lost(20).live(25, "10.0.0.1@-@2").add(30, event.Event{Kind: event.HostStopped})
+			a.add(7200, event.Event{Kind: event.HostStarted})
 			return []*book{a.live(7201, "10.0.0.1@-@3").other(7210, 7400)}
 		}, 0, "", ""},
 		"silent": {func() []*book {
@@ -842,7 +842,7 @@ func TestAHistoryWithAGapProvesNothing(t *testing.T) {
 	lost := func(gap bool) *book {
 		b := open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5)
 		if gap {
-			b.of(3, host.EventOverQuota, host.Event{Ceiling: ceiling.HistoryBytes})
+			b.of(3, event.OverQuota, event.Event{Ceiling: ceiling.HistoryBytes})
 		}
 		return b.later(300).later(600)
 	}
@@ -853,11 +853,11 @@ func TestAHistoryWithAGapProvesNothing(t *testing.T) {
 	if r.Violations != 0 || r.Unproven == 0 || !strings.Contains(r.Findings[0].Text, "the history has not all events of the job") {
 		t.Errorf("found %+v", r.Findings)
 	}
-	if r := check(Options{}, lost(false).of(601, host.EventOverQuota, host.Event{Ceiling: ceiling.HistoryBytes})); r.Violations == 0 {
+	if r := check(Options{}, lost(false).of(601, event.OverQuota, event.Event{Ceiling: ceiling.HistoryBytes})); r.Violations == 0 {
 		t.Error("a gap after the loss excuses it")
 	}
 	// Another quota leaves the history whole.
-	b := open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).of(3, host.EventOverQuota, host.Event{Ceiling: ceiling.LogLines}).later(300).later(600)
+	b := open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).of(3, event.OverQuota, event.Event{Ceiling: ceiling.LogLines}).later(300).later(600)
 	if r := check(Options{}, b); r.Violations == 0 {
 		t.Error("dropped log lines excuse a loss")
 	}

@@ -18,8 +18,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -44,7 +44,7 @@ const (
 type View struct {
 	show    func(line)
 	brief   bool
-	queue   chan host.Event
+	queue   chan event.Event
 	done    chan struct{}
 	dropped atomic.Int64
 	// ending says that the host is on its way out.
@@ -116,7 +116,7 @@ func New(show func(line), brief bool) *View {
 	v := &View{
 		show:     show,
 		brief:    brief,
-		queue:    make(chan host.Event, viewQueue),
+		queue:    make(chan event.Event, viewQueue),
 		done:     make(chan struct{}),
 		failures: make(map[fireKey]*failures),
 		repeats:  make(map[string]*repeat),
@@ -130,7 +130,7 @@ func New(show func(line), brief bool) *View {
 }
 
 // Add takes an event. It never blocks; what does not fit is counted.
-func (v *View) Add(e host.Event) {
+func (v *View) Add(e event.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
@@ -250,36 +250,36 @@ func (v *View) seldom(l line) {
 	v.limited(l)
 }
 
-func (v *View) event(e host.Event) {
+func (v *View) event(e event.Event) {
 	key := fireKey{e.Job, e.Instant.UnixNano(), e.Trigger, e.Source}
 	switch e.Kind {
-	case host.EventElected, host.EventSharded, host.EventAssigned: // what a job that came may begin with
+	case event.Elected, event.Sharded, event.Assigned: // what a job that came may begin with
 	default:
 		if l, held := v.cameNow(e.Job); held {
 			v.show(l)
 		}
 	}
 	switch e.Kind {
-	case host.EventFireStarted:
+	case event.FireStarted:
 		f := v.of(key)
 		f.lag, f.items = e.Lag, len(e.Items)
-	case host.EventItemEnded:
+	case event.ItemEnded:
 		v.itemEnded(key, e)
-	case host.EventFireEnded:
+	case event.FireEnded:
 		v.fireEnded(key, e)
-	case host.EventFireSkipped:
+	case event.FireSkipped:
 		v.seldom(lineOf(e, zapcore.InfoLevel, because(e, "nothing to run")))
-	case host.EventItemSkipped:
+	case event.ItemSkipped:
 		text := "not run"
 		if e.Item != nil {
 			text = "item " + strconv.Itoa(*e.Item) + " " + text
 		}
 		v.seldom(lineOf(e, zapcore.InfoLevel, because(e, text)))
-	case host.EventAssigned:
+	case event.Assigned:
 		v.assigned(e)
-	case host.EventSharded:
+	case event.Sharded:
 		v.limited(lineOf(e, zapcore.DebugLevel, because(e, "items assigned")))
-	case host.EventElected:
+	case event.Elected:
 		v.limited(lineOf(e, zapcore.DebugLevel, "this host is the job's leader"))
 	default: // what else happens in a fire is in the log already
 		v.jobEvent(e)
@@ -287,12 +287,12 @@ func (v *View) event(e host.Event) {
 }
 
 // lineOf is a sentence about an event.
-func lineOf(e host.Event, level zapcore.Level, text string) line {
+func lineOf(e event.Event, level zapcore.Level, text string) line {
 	return line{time: e.Time, level: level, job: e.Job, text: text}
 }
 
 // because adds the event's reason.
-func because(e host.Event, text string) string {
+func because(e event.Event, text string) string {
 	if e.Reason == "" {
 		return text
 	}
@@ -301,32 +301,32 @@ func because(e host.Event, text string) string {
 
 // jobEvent shows what becomes of a job, or of the session. EventJobError,
 // EventRefused and a lost session are in the log already.
-func (v *View) jobEvent(e host.Event) {
+func (v *View) jobEvent(e event.Event) {
 	say := func(level zapcore.Level, text string) { v.show(lineOf(e, level, text)) }
 	switch e.Kind {
-	case host.EventJobAdded:
+	case event.JobAdded:
 		added := lineOf(e, zapcore.InfoLevel, because(e, "job added"))
 		if !v.brief || len(v.added) >= mostAdded {
 			v.show(added)
 			return
 		}
 		v.added = append(v.added, added)
-	case host.EventJobChanged:
+	case event.JobChanged:
 		if e.Digest == "" { // a new module is in the host's own log
 			say(zapcore.InfoLevel, because(e, "job changed"))
 		}
-	case host.EventJobRemoved:
+	case event.JobRemoved:
 		level := zapcore.InfoLevel
 		if v.ending.Load() { // all jobs leave then
 			level = zapcore.DebugLevel
 		}
 		say(level, because(e, "job left"))
 		v.forget(e.Job)
-	case host.EventOverQuota:
+	case event.OverQuota:
 		say(zapcore.WarnLevel, because(e, "over its quota"))
-	case host.EventJobStopped:
+	case event.JobStopped:
 		say(zapcore.WarnLevel, because(e, "job stopped by an operator"))
-	case host.EventSession:
+	case event.Session:
 		switch e.Reason {
 		case "live":
 			say(zapcore.DebugLevel, "registry session live")
@@ -337,7 +337,7 @@ func (v *View) jobEvent(e host.Event) {
 }
 
 // assigned shows which items this host has now, if that is news.
-func (v *View) assigned(e host.Event) {
+func (v *View) assigned(e event.Event) {
 	text := "this host runs " + itemsText(e.Items)
 	if len(e.Items) == 0 {
 		if !v.owners[e.Job] {
@@ -377,7 +377,7 @@ func (v *View) of(key fireKey) *failures {
 	return f
 }
 
-func (v *View) itemEnded(key fireKey, e host.Event) {
+func (v *View) itemEnded(key fireKey, e event.Event) {
 	if e.Item == nil {
 		return
 	}
@@ -399,7 +399,7 @@ func (v *View) itemEnded(key fireKey, e host.Event) {
 	}
 }
 
-func (v *View) fireEnded(key fireKey, e host.Event) {
+func (v *View) fireEnded(key fireKey, e event.Event) {
 	f := v.of(key)
 	delete(v.failures, key)
 	l := line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, fire: &fireLine{

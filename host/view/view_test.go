@@ -12,19 +12,19 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // watch feeds events to a view in a bubble and returns what it showed.
-func watch(t *testing.T, feed func(add func(host.Event))) []string {
+func watch(t *testing.T, feed func(add func(event.Event))) []string {
 	t.Helper()
 	var shown []string
 	synctest.Test(t, func(*testing.T) {
 		var out strings.Builder
 		c := console.New(&out, console.Style{Columns: true})
 		v := New(ShowRow(c, zapcore.InfoLevel), true)
-		feed(func(e host.Event) {
+		feed(func(e event.Event) {
 			e.Time = time.Now()
 			v.Add(e)
 			synctest.Wait() // the view has shown it
@@ -43,16 +43,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestOneLinePerFire(t *testing.T) {
 	t.Parallel()
-	got := watch(t, func(add func(host.Event)) {
+	got := watch(t, func(add func(event.Event)) {
 		at := time.Now()
-		fire := func(e host.Event) { e.Job, e.Instant, e.Source = "cities", at, abi.SourceSchedule; add(e) }
-		fire(host.Event{Kind: host.EventFireStarted, Items: []int{0, 1, 2, 5}, Lag: 1500 * time.Millisecond})
+		fire := func(e event.Event) { e.Job, e.Instant, e.Source = "cities", at, abi.SourceSchedule; add(e) }
+		fire(event.Event{Kind: event.FireStarted, Items: []int{0, 1, 2, 5}, Lag: 1500 * time.Millisecond})
 		for n := range 3 {
-			fire(host.Event{Kind: host.EventItemStarted, Item: number(n), Attempt: 1})
-			fire(host.Event{Kind: host.EventItemEnded, Item: number(n), Attempt: 1, Outcome: abi.OutcomeOK})
-			fire(host.Event{Kind: host.EventItemCompleted, Item: number(n)})
+			fire(event.Event{Kind: event.ItemStarted, Item: number(n), Attempt: 1})
+			fire(event.Event{Kind: event.ItemEnded, Item: number(n), Attempt: 1, Outcome: abi.OutcomeOK})
+			fire(event.Event{Kind: event.ItemCompleted, Item: number(n)})
 		}
-		fire(host.Event{Kind: host.EventFireEnded, Items: []int{0, 1, 2, 5}, Outcome: abi.OutcomeOK, Duration: 12345 * time.Microsecond})
+		fire(event.Event{Kind: event.FireEnded, Items: []int{0, 1, 2, 5}, Outcome: abi.OutcomeOK, Duration: 12345 * time.Microsecond})
 	})
 	want := []string{"fire cities items 0-2,5 schedule 12.3ms OK 1.5s late"}
 	if !reflect.DeepEqual(got, want) {
@@ -63,24 +63,24 @@ func TestOneLinePerFire(t *testing.T) {
 // TestFailedFire: the line of a fire names the items that are not OK; why is in their own lines.
 func TestFailedFire(t *testing.T) {
 	t.Parallel()
-	got := watch(t, func(add func(host.Event)) {
-		fire := func(trigger int64, e host.Event) {
+	got := watch(t, func(add func(event.Event)) {
+		fire := func(trigger int64, e event.Event) {
 			e.Job, e.Trigger, e.Source = "j", trigger, abi.SourceTrigger
 			add(e)
 		}
 		ended := func(trigger int64, item, attempt int, o abi.Outcome, reason string) {
-			fire(trigger, host.Event{Kind: host.EventItemEnded, Item: &item, Attempt: attempt, Outcome: o, Reason: reason})
+			fire(trigger, event.Event{Kind: event.ItemEnded, Item: &item, Attempt: attempt, Outcome: o, Reason: reason})
 		}
 		// Two fires at once; in the first, item 1 comes good at the second try.
-		fire(1, host.Event{Kind: host.EventFireStarted, Items: []int{0, 1, 2}})
-		fire(2, host.Event{Kind: host.EventFireStarted, Items: []int{3}})
+		fire(1, event.Event{Kind: event.FireStarted, Items: []int{0, 1, 2}})
+		fire(2, event.Event{Kind: event.FireStarted, Items: []int{3}})
 		ended(1, 1, 1, abi.OutcomeRetry, "busy\x1b[31m")
 		ended(2, 3, 1, abi.OutcomeTrap, "unreachable\nwith a stack")
 		ended(1, 2, 1, abi.OutcomeFail, "no disk")
 		ended(1, 1, 2, abi.OutcomeOK, "")
 		ended(1, 0, 1, abi.OutcomeOK, "")
-		fire(2, host.Event{Kind: host.EventFireEnded, Items: []int{3}, Outcome: abi.OutcomeFail, Duration: time.Second})
-		fire(1, host.Event{Kind: host.EventFireEnded, Items: []int{0, 1, 2}, Outcome: abi.OutcomeFail, Duration: time.Minute})
+		fire(2, event.Event{Kind: event.FireEnded, Items: []int{3}, Outcome: abi.OutcomeFail, Duration: time.Second})
+		fire(1, event.Event{Kind: event.FireEnded, Items: []int{0, 1, 2}, Outcome: abi.OutcomeFail, Duration: time.Minute})
 	})
 	want := []string{
 		`warn j item 1, attempt 1: RETRY: busy\x1b[31m`,
@@ -95,10 +95,10 @@ func TestFailedFire(t *testing.T) {
 func TestManyFiresAreSummedUp(t *testing.T) {
 	t.Parallel()
 	const perSecond, seconds = 500, 20
-	got := watch(t, func(add func(host.Event)) {
+	got := watch(t, func(add func(event.Event)) {
 		for range seconds {
 			for n := range perSecond {
-				e := host.Event{Kind: host.EventFireEnded, Job: fmt.Sprintf("job%d", n), Instant: time.Now(), Items: []int{0}, Outcome: abi.OutcomeOK, Source: abi.SourceSchedule}
+				e := event.Event{Kind: event.FireEnded, Job: fmt.Sprintf("job%d", n), Instant: time.Now(), Items: []int{0}, Outcome: abi.OutcomeOK, Source: abi.SourceSchedule}
 				if n == 0 {
 					e.Outcome = abi.OutcomeFail
 				}
@@ -134,12 +134,12 @@ func TestManyFiresAreSummedUp(t *testing.T) {
 
 func TestTheSameReasonIsToldOnceAMinute(t *testing.T) {
 	t.Parallel()
-	got := watch(t, func(add func(host.Event)) {
+	got := watch(t, func(add func(event.Event)) {
 		for range 90 {
-			add(host.Event{Kind: host.EventFireSkipped, Job: "a", Reason: "disabled"})
+			add(event.Event{Kind: event.FireSkipped, Job: "a", Reason: "disabled"})
 			time.Sleep(time.Second)
 		}
-		add(host.Event{Kind: host.EventItemSkipped, Job: "a", Item: number(4), Reason: "still running"})
+		add(event.Event{Kind: event.ItemSkipped, Job: "a", Item: number(4), Reason: "still running"})
 	})
 	want := []string{
 		"info a nothing to run: disabled",
@@ -153,23 +153,23 @@ func TestTheSameReasonIsToldOnceAMinute(t *testing.T) {
 
 func TestJobsComeAndGo(t *testing.T) {
 	t.Parallel()
-	got := watch(t, func(add func(host.Event)) {
-		add(host.Event{Kind: host.EventHostStarted})
-		add(host.Event{Kind: host.EventSession, Reason: "live"})
-		add(host.Event{Kind: host.EventSession, Reason: "suspect"})
-		add(host.Event{Kind: host.EventJobAdded, Job: "a"})
-		add(host.Event{Kind: host.EventAssigned, Job: "a"}) // not its turn yet
-		add(host.Event{Kind: host.EventElected, Job: "a"})
-		add(host.Event{Kind: host.EventSharded, Job: "a"})
-		add(host.Event{Kind: host.EventAssigned, Job: "a", Items: []int{3}})
-		add(host.Event{Kind: host.EventAssigned, Job: "a"})
-		add(host.Event{Kind: host.EventJobChanged, Job: "a", Reason: "schedule"})
-		add(host.Event{Kind: host.EventJobChanged, Job: "a", Reason: "module", Digest: "d"})
-		add(host.Event{Kind: host.EventListener, Job: "a", Outcome: abi.OutcomeOK, Reason: "x"})
-		add(host.Event{Kind: host.EventListener, Job: "a", Outcome: abi.OutcomeTrap, Reason: "job_after_executed: trap"})
-		add(host.Event{Kind: host.EventJobStopped, Job: "a", Reason: "removed"})
-		add(host.Event{Kind: host.EventJobRemoved, Job: "a", Reason: "definition gone"})
-		add(host.Event{Kind: "of a later version"})
+	got := watch(t, func(add func(event.Event)) {
+		add(event.Event{Kind: event.HostStarted})
+		add(event.Event{Kind: event.Session, Reason: "live"})
+		add(event.Event{Kind: event.Session, Reason: "suspect"})
+		add(event.Event{Kind: event.JobAdded, Job: "a"})
+		add(event.Event{Kind: event.Assigned, Job: "a"}) // not its turn yet
+		add(event.Event{Kind: event.Elected, Job: "a"})
+		add(event.Event{Kind: event.Sharded, Job: "a"})
+		add(event.Event{Kind: event.Assigned, Job: "a", Items: []int{3}})
+		add(event.Event{Kind: event.Assigned, Job: "a"})
+		add(event.Event{Kind: event.JobChanged, Job: "a", Reason: "schedule"})
+		add(event.Event{Kind: event.JobChanged, Job: "a", Reason: "module", Digest: "d"})
+		add(event.Event{Kind: event.Listener, Job: "a", Outcome: abi.OutcomeOK, Reason: "x"})
+		add(event.Event{Kind: event.Listener, Job: "a", Outcome: abi.OutcomeTrap, Reason: "job_after_executed: trap"})
+		add(event.Event{Kind: event.JobStopped, Job: "a", Reason: "removed"})
+		add(event.Event{Kind: event.JobRemoved, Job: "a", Reason: "definition gone"})
+		add(event.Event{Kind: "of a later version"})
 	})
 	want := []string{
 		"warn host registry session suspect: nothing begins until it is known to be alive",
@@ -188,13 +188,13 @@ func TestJobsComeAndGo(t *testing.T) {
 // shown after it.
 func TestAJobThatBringsNoItems(t *testing.T) {
 	t.Parallel()
-	got := watch(t, func(add func(host.Event)) {
-		add(host.Event{Kind: host.EventJobAdded, Job: "a"})
-		add(host.Event{Kind: host.EventJobAdded, Job: "b"})
-		add(host.Event{Kind: host.EventFireSkipped, Job: "b", Reason: "disabled"})
+	got := watch(t, func(add func(event.Event)) {
+		add(event.Event{Kind: event.JobAdded, Job: "a"})
+		add(event.Event{Kind: event.JobAdded, Job: "b"})
+		add(event.Event{Kind: event.FireSkipped, Job: "b", Reason: "disabled"})
 		time.Sleep(1100 * time.Millisecond)
-		add(host.Event{Kind: host.EventAssigned, Job: "a", Items: []int{0}})
-		add(host.Event{Kind: host.EventJobAdded, Job: "c"}) // shown at the end
+		add(event.Event{Kind: event.Assigned, Job: "a", Items: []int{0}})
+		add(event.Event{Kind: event.JobAdded, Job: "c"}) // shown at the end
 	})
 	want := []string{
 		"info b job added",
@@ -217,7 +217,7 @@ func TestTheViewDropsRatherThanWaits(t *testing.T) {
 		last = l
 	}, false)
 	for range viewQueue + 100 { // the first few are taken, none is shown
-		v.Add(host.Event{Kind: host.EventJobAdded, Job: "a"})
+		v.Add(event.Event{Kind: event.JobAdded, Job: "a"})
 	}
 	if d := v.dropped.Load(); d < 99 || d > 100 {
 		t.Errorf("dropped %d, want 99 or 100", d)
@@ -225,7 +225,7 @@ func TestTheViewDropsRatherThanWaits(t *testing.T) {
 	close(block)
 	v.Close()
 	v.Close()
-	v.Add(host.Event{Kind: host.EventJobAdded}) // after the end: no harm
+	v.Add(event.Event{Kind: event.JobAdded}) // after the end: no harm
 	if !strings.Contains(last.text, "events came too fast") {
 		t.Errorf("the last line is %q", last.text)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
 
@@ -254,13 +254,13 @@ func TestUnseen(t *testing.T) {
 	t.Parallel()
 	c := verify.New(verify.Options{Settle: time.Second})
 	at := time.UnixMilli(1_700_000_000_000)
-	add := func(after time.Duration, kind host.EventKind, items []int, file string) {
-		c.Add(host.Event{Time: at.Add(after), Kind: kind, Host: file + "@-@1-a", Job: "j", Instant: at.Add(after).Truncate(time.Second), Source: "schedule", Items: items, Total: 2}, verify.Place{File: file})
+	add := func(after time.Duration, kind event.Kind, items []int, file string) {
+		c.Add(event.Event{Time: at.Add(after), Kind: kind, Host: file + "@-@1-a", Job: "j", Instant: at.Add(after).Truncate(time.Second), Source: "schedule", Items: items, Total: 2}, verify.Place{File: file})
 	}
-	add(0, host.EventJobAdded, nil, "1.1.1.1")
-	add(0, host.EventJobAdded, nil, "1.1.1.2") // the owner of item 1
-	add(0, host.EventFireSkipped, []int{0}, "1.1.1.1")
-	add(time.Minute, host.EventFireSkipped, []int{0, 1}, "1.1.1.1")
+	add(0, event.JobAdded, nil, "1.1.1.1")
+	add(0, event.JobAdded, nil, "1.1.1.2") // the owner of item 1
+	add(0, event.FireSkipped, []int{0}, "1.1.1.1")
+	add(time.Minute, event.FireSkipped, []int{0, 1}, "1.1.1.1")
 	r := c.Finish()
 	if len(r.Findings) != 1 || unseen(r.Findings[0]) != "j/2023-11-14T22:13:20.000Z/1" {
 		t.Errorf("findings %+v", r.Findings)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestSoakInShort: a cluster lives through each kind of fault, with modules and
@@ -68,7 +68,7 @@ func recorded(t *testing.T, value func(column string, at int) (float64, bool)) s
 		csv.WriteString("\n")
 	}
 	csv.WriteString("2026-03-01T12:00:30Z,72") // and it is killed
-	event, err := json.Marshal(host.Event{Time: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC), Kind: host.EventHostStarted})
+	event, err := json.Marshal(event.Event{Time: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC), Kind: event.HostStarted})
 	if err != nil {
 		t.Fatal(err)
 	}

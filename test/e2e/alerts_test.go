@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -181,7 +181,7 @@ func TestAlerts(t *testing.T) {
 
 	f := c.fly("lost", a, b)
 	b.kill()
-	a.of("lost", f.at[a], kind(host.EventItemSkipped), item(f.of(b)[0]), outcome("LOST"))
+	a.of("lost", f.at[a], kind(event.ItemSkipped), item(f.of(b)[0]), outcome("LOST"))
 	p.fires("WasmjobRunLost", "lost")
 	p.fires("WasmjobHostDown", "")
 	c.open("a")

@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -58,11 +59,11 @@ func TestBrokenConfiguration(t *testing.T) {
 		at := marks(a, b)
 		c.write(s, "tick/config", bad.text)
 		for _, m := range []*member{a, b} {
-			e := m.of("tick", at[m], kind(host.EventJobError))
+			e := m.of("tick", at[m], kind(event.JobError))
 			if !strings.Contains(strings.ToLower(e.Reason), strings.ToLower(bad.why)) {
 				t.Errorf("of %q the host says %q, which does not tell of %s", bad.text, e.Reason, bad.why)
 			}
-			ran := m.of("tick", e.at, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+			ran := m.of("tick", e.at, kind(event.FireEnded), outcome(abi.OutcomeOK))
 			if len(ran.Items) != 2 {
 				t.Errorf("with %q a fire is of items %v", bad.text, ran.Items)
 			}
@@ -73,7 +74,7 @@ func TestBrokenConfiguration(t *testing.T) {
 	}
 	at := marks(a, b)
 	c.write(s, "tick/config", "no: [configuration")
-	a.of("tick", at[a], kind(host.EventJobError))
+	a.of("tick", at[a], kind(event.JobError))
 	late := c.add(longest...)
 	line := late.line(0, "joining the job", "tick/config", "cannot be read, and overwrite is false")
 	if line.Level != "warn" {
@@ -108,18 +109,18 @@ func TestInstanceDeletedByHand(t *testing.T) {
 	c.open("a")
 	for _, m := range []*member{a, b} {
 		for _, n := range f.of(m) {
-			if done := m.of("held", f.at[m], kind(host.EventItemCompleted), item(n)); done.Outcome != abi.OutcomeOK || done.Source != abi.SourceTrigger {
+			if done := m.of("held", f.at[m], kind(event.ItemCompleted), item(n)); done.Outcome != abi.OutcomeOK || done.Source != abi.SourceTrigger {
 				t.Errorf("item %d ends as %+v", n, done.Event)
 			}
 		}
 	}
-	a.of("held", f.at[a], kind(host.EventJobStopped), because("removed by an operator"))
+	a.of("held", f.at[a], kind(event.JobStopped), because("removed by an operator"))
 	c.divided("held", b)
 	c.wholeFire("held", 4, b)
 	if j := a.place.job("held"); j.State != host.JobStopped || !strings.Contains(j.Reason, "stopped by an operator") {
 		t.Errorf("the host is %s: %s", j.State, j.Reason)
 	}
-	if n := b.count("held", kind(host.EventItemStarted), source(abi.SourceFailover)); n > 0 {
+	if n := b.count("held", kind(event.ItemStarted), source(abi.SourceFailover)); n > 0 {
 		t.Errorf("%d items were failed over from a host that finishes them", n)
 	}
 	a.stop()
@@ -179,16 +180,16 @@ func TestJobDeletedByHand(t *testing.T) {
 		c.open(name)
 		for _, m := range all {
 			for _, n := range f.of(m) {
-				ended := m.of(name, f.at[m], kind(host.EventItemEnded), item(n), f.same())
+				ended := m.of(name, f.at[m], kind(event.ItemEnded), item(n), f.same())
 				if ended.Outcome != abi.OutcomeOK && ended.Outcome != abi.OutcomeCancelled {
 					t.Errorf("item %d of %s, which was deleted, ends as %+v", n, name, ended.Event)
 				}
 			}
-			m.of(name, f.at[m], kind(host.EventJobRemoved))
+			m.of(name, f.at[m], kind(event.JobRemoved))
 			if j := m.place.job(name); j.State != host.JobRemoved && j.State != host.JobStopped || j.Reason == "" {
 				t.Errorf("%s is %s on %s: %s", name, j.State, m.ip, j.Reason)
 			}
-			m.of("tick", m.of("tick", m.mark(), kind(host.EventFireEnded)).at+1, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+			m.of("tick", m.of("tick", m.mark(), kind(event.FireEnded)).at+1, kind(event.FireEnded), outcome(abi.OutcomeOK))
 		}
 		if left := tree(t, s, roots...); len(left) > 0 {
 			t.Errorf("%s is back: %v", name, left)
@@ -235,15 +236,15 @@ func TestRegistryIsFull(t *testing.T) {
 	c.open("a")
 	for _, m := range []*member{a, b} {
 		for _, n := range f.of(m) {
-			m.of("held", f.at[m], kind(host.EventItemCompleted), item(n), outcome(abi.OutcomeOK))
+			m.of("held", f.at[m], kind(event.ItemCompleted), item(n), outcome(abi.OutcomeOK))
 		}
 	}
 	if _, err := s.Commit(t.Context(), registry.Delete(limits, registry.AnyVersion)); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range []*member{a, b} {
-		m.of("tick", m.mark(), kind(host.EventItemCompleted), outcome(abi.OutcomeOK))
-		if n := m.count("", kind(host.EventSession), because("lost")); n > 0 {
+		m.of("tick", m.mark(), kind(event.ItemCompleted), outcome(abi.OutcomeOK))
+		if n := m.count("", kind(event.Session), because("lost")); n > 0 {
 			t.Errorf("%s lost its session", m.ip)
 		}
 	}
@@ -261,7 +262,7 @@ func TestServerThatTakesLittle(t *testing.T) {
 	c.zk, c.ns = e.Connect(), "little"
 	c.job("small", everySecond, "shardingTotalCount: 2", "failover: true")
 	m := c.add(longest...)
-	id := m.of("small", 0, kind(host.EventFireEnded)).Host
+	id := m.of("small", 0, kind(event.FireEnded)).Host
 	c.job("large", "shardingTotalCount: 500", "failover: true")
 	m.line(0, "coordination; trying again", `"job":"large"`, "jute.maxbuffer is smaller")
 	j := m.place.job("large")
@@ -271,7 +272,7 @@ func TestServerThatTakesLittle(t *testing.T) {
 		t.Errorf("a job whose items cannot be divided is %s (%s), with warnings %q", j.State, j.Reason, j.Warnings)
 	}
 	for at, n := m.mark(), 0; n < 3; n++ {
-		ended := m.of("small", at, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+		ended := m.of("small", at, kind(event.FireEnded), outcome(abi.OutcomeOK))
 		if at = ended.at + 1; ended.Host != id {
 			t.Errorf("the host was %s and is %s", id, ended.Host)
 		}
@@ -287,7 +288,7 @@ func TestLargeConfiguration(t *testing.T) {
 	c := newCluster(t)
 	c.job("tick", everySecond, "shardingTotalCount: 2")
 	m := c.add(longest...)
-	m.of("tick", 0, kind(host.EventFireEnded))
+	m.of("tick", 0, kind(event.FireEnded))
 	s := c.session("")
 	long := strings.Repeat("a long story ", 70_000) // 910,000 bytes
 	from := m.logMark()
@@ -299,8 +300,8 @@ func TestLargeConfiguration(t *testing.T) {
 	good := string(c.nodes(s, "tick/config")[0].Data)
 	at := m.mark()
 	c.write(s, "tick/config", strings.Replace(strings.Replace(good, "description: ''", "description: "+long, 1), "shardingTotalCount: 2", "shardingTotalCount: 3", 1))
-	e := m.of("tick", at, kind(host.EventJobError), because("bytes in the registry, expected at most 524288"))
-	m.of("tick", e.at, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+	e := m.of("tick", at, kind(event.JobError), because("bytes in the registry, expected at most 524288"))
+	m.of("tick", e.at, kind(event.FireEnded), outcome(abi.OutcomeOK))
 	m.place.define("tick", everySecond, "shardingTotalCount: 4", "overwrite: true")
 	m.of("tick", e.at, assigned(4))
 	c.judge("tick")

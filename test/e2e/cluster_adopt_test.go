@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestClusterAdoptsACopy: a host does not join a job whose records name
@@ -19,7 +19,7 @@ func TestClusterAdoptsACopy(t *testing.T) {
 	c.put(c.session(""), sibling+`0 = {"owner":"10.0.0.1@-@1","instant":1,"after":9895604649984,"begun":1,"ended":2,"outcome":"OK"}`, sibling+`1 = {"instant":1}`)
 
 	m := c.add()
-	e := m.of("tick", 0, kind(host.EventJobError))
+	e := m.of("tick", 0, kind(event.JobError))
 	if !strings.Contains(e.Reason, "copied from another one") {
 		t.Errorf("the host says %q", e.Reason)
 	}
@@ -30,7 +30,7 @@ func TestClusterAdoptsACopy(t *testing.T) {
 	}
 	c.refused(1, []string{"adopted already"}, "adopt", "--zk", c.zk, "--namespace", c.ns)
 	m = c.add()
-	if e := m.of("tick", 0, kind(host.EventItemStarted)); e.Fence <= before {
+	if e := m.of("tick", 0, kind(event.ItemStarted)); e.Fence <= before {
 		t.Errorf("an item runs with fence %d, expected one above %d", e.Fence, before)
 	}
 	m.stop()

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -102,7 +102,7 @@ func TestZooKeeperComesLater(t *testing.T) {
 		t.Errorf("status of a host that waits:\n%s", out)
 	}
 	proxy.Heal()
-	m.of("tick", 0, kind(host.EventFireEnded))
+	m.of("tick", 0, kind(event.FireEnded))
 	if code, _ := m.get("/readyz"); code != 200 {
 		t.Errorf("/readyz of a host at work: %d", code)
 	}
@@ -128,7 +128,7 @@ func TestCredentials(t *testing.T) {
 	m := &member{place: newPlace(t), ip: "127.0.1.1"}
 	m.place.guestJob("tick", c.jobs["tick"]...)
 	m.process = m.place.startEnv(secret, "--zk", c.zk, "--namespace", c.ns, "--session-timeout", "3s", "--server-ip", m.ip)
-	m.of("tick", 0, kind(host.EventFireEnded))
+	m.of("tick", 0, kind(event.FireEnded))
 	if out := m.place.cliEnv(secret, "run", "--print-config", "--plugins", m.place.path("plugins"), "--zk", c.zk); strings.Contains(out.out+out.err, "pass") ||
 		!strings.Contains(out.out, "owner:********, from WASMJOB_ZK_CREDENTIALS") {
 		t.Errorf("the settings show\n%s%s", out.out, out.err)
@@ -253,7 +253,7 @@ func TestExport(t *testing.T) {
 	if !slices.Equal(now, then) || len(now) != 2 {
 		t.Errorf("jobs were\n%+v\nand are with the exported files\n%+v", then, now)
 	}
-	if n := next.count("tick", kind(host.EventJobChanged)) + next.count("manual", kind(host.EventJobChanged)); n > 0 {
+	if n := next.count("tick", kind(event.JobChanged)) + next.count("manual", kind(event.JobChanged)); n > 0 {
 		t.Errorf("the exported files changed the configuration %d times", n)
 	}
 	next.stop()
@@ -278,7 +278,7 @@ func TestNothingThere(t *testing.T) {
 	}
 	c.job("tick", everySecond, "shardingTotalCount: 1")
 	m := c.add()
-	m.of("tick", 0, kind(host.EventFireEnded))
+	m.of("tick", 0, kind(event.FireEnded))
 	for _, args := range [][]string{{"shards", "tock"}, {"status", "tock"}, {"trigger", "tock"}, {"disable", "tock"}, {"enable", "tock", "--item", "0"},
 		{"shutdown", "tock"}, {"remove", "tock"}, {"disable", "tock", "--server", m.ip}} {
 		c.refused(1, []string{`"tock"`, `did you mean "tick"?`}, append(args, "--zk", c.zk, "--namespace", c.ns)...)

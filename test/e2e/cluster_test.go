@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/verify"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -128,7 +129,7 @@ func (c *cluster) leader(job string, of ...*member) (leads *member, others []*me
 
 // assigned: the host was given so many items.
 func assigned(n int) test {
-	return test{fmt.Sprintf("%d items", n), func(e host.Event) bool { return e.Kind == host.EventAssigned && len(e.Items) == n }}
+	return test{fmt.Sprintf("%d items", n), func(e event.Event) bool { return e.Kind == event.Assigned && len(e.Items) == n }}
 }
 
 // session is a session of the test's own, to look at the registry with.
@@ -238,7 +239,7 @@ func TestClusterScales(t *testing.T) {
 	c.job("tick", everySecond, "shardingTotalCount: 6", "failover: true")
 	a := c.add()
 	a.of("tick", 0, assigned(6))
-	a.of("tick", 0, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+	a.of("tick", 0, kind(event.FireEnded), outcome(abi.OutcomeOK))
 	at := marks(a)
 	b := c.add()
 	everywhere("tick", at, map[*member]int{a: 3, b: 3})
@@ -246,7 +247,7 @@ func TestClusterScales(t *testing.T) {
 	d := c.add()
 	at = everywhere("tick", at, map[*member]int{a: 2, b: 2, d: 2})
 	for m, from := range at {
-		m.of("tick", from, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+		m.of("tick", from, kind(event.FireEnded), outcome(abi.OutcomeOK))
 	}
 	if s := c.shards("tick"); len(s.Instances) != 3 || len(s.Digests) != 1 || len(s.Items) != 6 {
 		t.Errorf("three hosts, six items, one module are %+v", s)
@@ -257,7 +258,7 @@ func TestClusterScales(t *testing.T) {
 	at = everywhereFires(t, at)
 	a.stop()
 	d.of("tick", at[d], assigned(6))
-	d.of("tick", d.mark(), kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+	d.of("tick", d.mark(), kind(event.FireEnded), outcome(abi.OutcomeOK))
 	c.judge("tick")
 }
 
@@ -266,7 +267,7 @@ func everywhereFires(t *testing.T, from map[*member]int) map[*member]int {
 	t.Helper()
 	after := make(map[*member]int)
 	for m, at := range from {
-		after[m] = m.of("tick", at, kind(host.EventFireEnded), outcome(abi.OutcomeOK)).at + 1
+		after[m] = m.of("tick", at, kind(event.FireEnded), outcome(abi.OutcomeOK)).at + 1
 	}
 	return after
 }
@@ -289,15 +290,15 @@ func TestClusterFailsOver(t *testing.T) {
 		at := marks(append(rest, victim)...)
 		c.registry("trigger", job)
 		var flying []int
-		fire := victim.of(job, at[victim], kind(host.EventFireStarted))
+		fire := victim.of(job, at[victim], kind(event.FireStarted))
 		for n := range 6 {
 			if i := slices.Index(fire.Items, n); i >= 0 {
-				victim.of(job, fire.at, kind(host.EventItemStarted), item(n))
+				victim.of(job, fire.at, kind(event.ItemStarted), item(n))
 				flying = append(flying, n)
 			}
 		}
 		for _, m := range rest {
-			m.of(job, at[m], kind(host.EventFireStarted))
+			m.of(job, at[m], kind(event.FireStarted))
 		}
 		if len(flying) == 0 {
 			t.Fatalf("nothing of %s ran on %s", job, victim.ip)
@@ -309,7 +310,7 @@ func TestClusterFailsOver(t *testing.T) {
 			// Whoever takes an item over says so; wait for news of any host.
 			news := newsOf(rest)
 			for _, m := range rest {
-				for _, e := range m.all(job, at[m], kind(host.EventItemStarted), source(abi.SourceFailover)) {
+				for _, e := range m.all(job, at[m], kind(event.ItemStarted), source(abi.SourceFailover)) {
 					again[*e.Item] = m
 				}
 			}
@@ -322,7 +323,7 @@ func TestClusterFailsOver(t *testing.T) {
 		}
 		c.open(gate)
 		for n, m := range again {
-			done := m.of(job, at[m], kind(host.EventItemCompleted), item(n))
+			done := m.of(job, at[m], kind(event.ItemCompleted), item(n))
 			if done.Outcome != abi.OutcomeOK || done.Trigger != fire.Trigger {
 				t.Errorf("item %d of trigger %d is completed as %+v", n, fire.Trigger, done.Event)
 			}
@@ -389,12 +390,12 @@ func TestClusterChangesTotalCount(t *testing.T) {
 	at = everywhereFires(t, at)
 	b.place.define("tick", everySecond, "shardingTotalCount: 2", "failover: true")
 	for _, m := range []*member{a, b, d} { // two of them have one, the third none
-		found := m.of("tick", at[m], kind(host.EventAssigned), test{"few items", func(e host.Event) bool { return len(e.Items) < 2 }})
+		found := m.of("tick", at[m], kind(event.Assigned), test{"few items", func(e event.Event) bool { return len(e.Items) < 2 }})
 		at[m] = found.at
 	}
 	ran := 0
 	for _, m := range []*member{a, b, d} {
-		ran += len(m.of("tick", at[m], kind(host.EventAssigned)).Items)
+		ran += len(m.of("tick", at[m], kind(event.Assigned)).Items)
 	}
 	if s := c.shards("tick"); ran != 2 || len(s.Items) != 2 || s.ShardingTotalCount != 2 {
 		t.Errorf("%d of 2 items are assigned; %+v", ran, s)
@@ -428,7 +429,7 @@ func TestClusterIsOperated(t *testing.T) {
 	a.place.must("trigger", "manual")
 	trigger := int64(0)
 	for _, m := range []*member{a, b, d} {
-		done := m.of("manual", 0, kind(host.EventFireEnded), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
+		done := m.of("manual", 0, kind(event.FireEnded), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 		if trigger != 0 && done.Trigger != trigger {
 			t.Errorf("one trigger is %d and %d", trigger, done.Trigger)
 		}
@@ -441,10 +442,10 @@ func TestClusterIsOperated(t *testing.T) {
 	c.registry("trigger", "manual")
 	ran := 0
 	for _, m := range []*member{a, b, d} {
-		e := m.of("manual", marked[m], test{"end of a fire", func(e host.Event) bool {
-			return e.Kind == host.EventFireEnded || e.Kind == host.EventItemSkipped && *e.Item == 0
+		e := m.of("manual", marked[m], test{"end of a fire", func(e event.Event) bool {
+			return e.Kind == event.FireEnded || e.Kind == event.ItemSkipped && *e.Item == 0
 		}})
-		if e.Kind == host.EventFireEnded {
+		if e.Kind == event.FireEnded {
 			ran += len(e.Items)
 		}
 	}
@@ -454,9 +455,9 @@ func TestClusterIsOperated(t *testing.T) {
 
 	// Another version on one host: everybody can see it.
 	b.place.drop("manual.wasm", guest(t, 2))
-	b.of("manual", 0, kind(host.EventJobChanged), digestOf(guest(t, 2)))
+	b.of("manual", 0, kind(event.JobChanged), digestOf(guest(t, 2)))
 	c.registry("trigger", "manual") // with it the host tells the others
-	b.of("manual", b.of("manual", 0, kind(host.EventJobChanged), digestOf(guest(t, 2))).at, kind(host.EventFireEnded))
+	b.of("manual", b.of("manual", 0, kind(event.JobChanged), digestOf(guest(t, 2))).at, kind(event.FireEnded))
 	if s := c.shards("manual"); len(s.Digests) != 2 {
 		t.Errorf("two versions are seen as %v", s.Digests)
 	}
@@ -467,7 +468,7 @@ func TestClusterIsOperated(t *testing.T) {
 	// An instance is stopped, and stays so; the others have its items.
 	id := d.of("tick", 0, owned()).Host
 	c.registry("shutdown", "tick", "--instance", id)
-	d.of("tick", 0, kind(host.EventJobStopped))
+	d.of("tick", 0, kind(event.JobStopped))
 	at = everywhere("tick", at, map[*member]int{a: 3, b: 3})
 	everywhereFires(t, at)
 	if r := d.place.job("tick"); r.State != host.JobStopped {
@@ -491,7 +492,7 @@ func TestClusterIsOperated(t *testing.T) {
 	// A job is removed for good.
 	c.registry("remove", "manual", "--purge")
 	for _, m := range []*member{a, b} {
-		m.of("manual", 0, kind(host.EventJobRemoved))
+		m.of("manual", 0, kind(event.JobRemoved))
 	}
 	c.registry("disable", "tick", "--item", "5")
 	c.registry("enable", "tick", "--item", "5")
@@ -510,7 +511,7 @@ func TestClusterDump(t *testing.T) {
 	c := newCluster(t)
 	c.job("tick", everySecond, "shardingTotalCount: 1")
 	m := c.add("--dump-port", "0")
-	m.of("tick", m.of("tick", 0, kind(host.EventFireEnded)).at+1, kind(host.EventFireEnded))
+	m.of("tick", m.of("tick", 0, kind(event.FireEnded)).at+1, kind(event.FireEnded))
 	address := ""
 	for _, f := range strings.Split(m.line(0, "host starts").raw, `"`) {
 		if strings.HasPrefix(f, "127.0.0.1:") && f != m.address {

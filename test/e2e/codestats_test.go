@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 const (
@@ -99,12 +100,12 @@ func TestCodestatsGoesOn(t *testing.T) {
 	h := p.start(flags...)
 	h.of("codestats", 0, owned())
 	p.must("trigger", "codestats")
-	fire := h.of("codestats", 0, kind(host.EventFireStarted))
+	fire := h.of("codestats", 0, kind(event.FireStarted))
 	// The item with the huge file is the one that does not end.
 	ended := make(map[int]bool)
 	at := fire.at
 	for len(ended) < 2 {
-		e := h.of("codestats", at, kind(host.EventItemCompleted))
+		e := h.of("codestats", at, kind(event.ItemCompleted))
 		if e.Outcome != abi.OutcomeOK {
 			t.Fatalf("item %d: %s %s", *e.Item, e.Outcome, e.Reason)
 		}
@@ -132,20 +133,20 @@ func TestCodestatsGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	h = p.start(flags...)
-	again := h.of("codestats", 0, kind(host.EventItemEnded))
+	again := h.of("codestats", 0, kind(event.ItemEnded))
 	if *again.Item != stuck || again.Source != abi.SourceFailover || again.Outcome != abi.OutcomeOK || !ofFire(fire).ok(again.Event) {
 		t.Errorf("after the kill: %+v", again.Event)
 	}
 	if want := before.Total - beforeHuge; again.Records != want {
 		t.Errorf("%d files were counted after the kill, want the %d that were left of %d", again.Records, want, before.Total)
 	}
-	h.of("codestats", again.at, kind(host.EventItemCompleted), item(stuck))
+	h.of("codestats", again.at, kind(event.ItemCompleted), item(stuck))
 	goesOn := h.line(0, `"pass goes on"`)
 	if goesOn.Attrs["behind"] != fmt.Sprintf("aaa/a%03d.go", beforeHuge-1) || goesOn.Attrs["files"] != strconv.Itoa(beforeHuge) {
 		t.Errorf("went on with %v", goesOn.Attrs)
 	}
 	h.stop()
-	if n := h.count("codestats", kind(host.EventItemStarted)); n != 1 {
+	if n := h.count("codestats", kind(event.ItemStarted)); n != 1 {
 		t.Errorf("%d items were run after the kill, want 1: the others were complete", n)
 	}
 

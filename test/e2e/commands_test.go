@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestOperating does to a running host what an operator does.
@@ -27,46 +28,46 @@ func TestOperating(t *testing.T) {
 	if out := p.must("trigger", "work"); out != "triggered work\n" {
 		t.Errorf("trigger says %q", out)
 	}
-	fire := h.of("work", 0, kind(host.EventFireStarted), source(abi.SourceTrigger))
-	h.of("work", fire.at, kind(host.EventFireEnded), ofFire(fire), outcome(abi.OutcomeOK))
+	fire := h.of("work", 0, kind(event.FireStarted), source(abi.SourceTrigger))
+	h.of("work", fire.at, kind(event.FireEnded), ofFire(fire), outcome(abi.OutcomeOK))
 
 	// While it runs, one trigger is kept, however often it is asked for.
 	for range 3 {
 		p.must("trigger", "busy")
-		h.of("busy", 0, kind(host.EventItemStarted))
+		h.of("busy", 0, kind(event.ItemStarted))
 	}
 	p.open("a")
-	first := h.of("busy", 0, kind(host.EventFireEnded))
-	h.of("busy", first.at, kind(host.EventFireEnded), test{"another round", func(e host.Event) bool { return e.Trigger != first.Trigger }})
+	first := h.of("busy", 0, kind(event.FireEnded))
+	h.of("busy", first.at, kind(event.FireEnded), test{"another round", func(e event.Event) bool { return e.Trigger != first.Trigger }})
 
 	// One item.
 	p.must("disable", "clock", "--item", "1")
-	skipped := h.of("clock", 0, kind(host.EventItemSkipped), item(1), because("disabled"))
-	h.fires("clock", skipped.at, test{"without item 1", func(e host.Event) bool { return len(e.Items) == 1 && e.Items[0] == 0 }})
+	skipped := h.of("clock", 0, kind(event.ItemSkipped), item(1), because("disabled"))
+	h.fires("clock", skipped.at, test{"without item 1", func(e event.Event) bool { return len(e.Items) == 1 && e.Items[0] == 0 }})
 	from := h.mark()
 	p.must("enable", "clock", "--item", "1")
-	h.of("clock", from, kind(host.EventItemCompleted), item(1))
+	h.of("clock", from, kind(event.ItemCompleted), item(1))
 
 	// All of it.
 	p.must("disable", "clock")
-	off := h.of("clock", from, kind(host.EventFireSkipped), because("disabled"))
+	off := h.of("clock", from, kind(event.FireSkipped), because("disabled"))
 	if s := p.job("clock").State; s != host.JobDisabled {
 		t.Errorf("the disabled job is %s", s)
 	}
 	from = h.mark()
 	p.must("enable", "clock")
 	on := h.fires("clock", from)
-	if n := len(h.all("clock", off.at, kind(host.EventItemStarted))); n > 2*len(h.all("clock", on.at, kind(host.EventFireStarted))) {
+	if n := len(h.all("clock", off.at, kind(event.ItemStarted))); n > 2*len(h.all("clock", on.at, kind(event.FireStarted))) {
 		t.Errorf("%d items ran from when the job was disabled", n)
 	}
 	p.must("disable", "--all")
-	h.of("clock", on.at, kind(host.EventFireSkipped), because("disabled"))
+	h.of("clock", on.at, kind(event.FireSkipped), because("disabled"))
 	p.must("enable", "--all")
 
 	// Out of the registry, and back when its file is changed, not before.
 	from = h.mark()
 	p.must("remove", "work", "--purge")
-	gone := h.of("work", from, kind(host.EventJobRemoved), because("removed from the registry"))
+	gone := h.of("work", from, kind(event.JobRemoved), because("removed from the registry"))
 	if s := p.job("work"); s.State != host.JobRemoved || s.Reason == "" {
 		t.Errorf("the removed job is %s: %q", s.State, s.Reason)
 	}
@@ -80,17 +81,17 @@ func TestOperating(t *testing.T) {
 	p.define("work", "shardingTotalCount: 3")
 	h.of("work", gone.at, owned())
 	p.must("trigger", "work")
-	again := h.of("work", gone.at, kind(host.EventFireStarted), source(abi.SourceTrigger))
+	again := h.of("work", gone.at, kind(event.FireStarted), source(abi.SourceTrigger))
 	if len(again.Items) != 3 {
 		t.Errorf("the job that came back has items %v, want 3", again.Items)
 	}
-	if e := h.of("work", again.at, kind(host.EventItemStarted)); e.Fence <= h.of("work", fire.at, kind(host.EventItemCompleted)).Fence {
+	if e := h.of("work", again.at, kind(event.ItemStarted)); e.Fence <= h.of("work", fire.at, kind(event.ItemCompleted)).Fence {
 		t.Errorf("fence %d: it has to grow for ever", e.Fence)
 	}
 
 	// Removed once more: start brings it back as it is defined.
 	p.must("remove", "work")
-	gone = h.of("work", again.at, kind(host.EventJobRemoved), because("removed from the registry"))
+	gone = h.of("work", again.at, kind(event.JobRemoved), because("removed from the registry"))
 	p.must("start", "work")
 	h.of("work", gone.at, owned())
 	p.refused(1, []string{"no such job"}, "start", "wrok")

@@ -14,7 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // compilation watches a directory for compiled modules until a host begins to
@@ -155,7 +155,7 @@ func TestCompilerIsKilled(t *testing.T) {
 	t.Logf("%d processes were killed", killed)
 	h.of("hello", 0, owned())
 	p.must("trigger", "hello")
-	h.of("hello", 0, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+	h.of("hello", 0, kind(event.FireEnded), outcome(abi.OutcomeOK))
 	if left := children(t, h.cmd.Process.Pid); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestNothingIsShownAsRunningWhoseHostIsGone (T3 of docs/reliability.md): a run stays RUNNING
@@ -54,7 +54,7 @@ func TestNothingIsShownAsRunningWhoseHostIsGone(t *testing.T) {
 	over, lost := flights["over"], flights["lost"]
 	taken := over.takenOver(t, over.of(a), b)
 	left := lost.of(a)[0]
-	b.of("lost", lost.at[b], kind(host.EventItemSkipped), item(left), outcome("LOST"))
+	b.of("lost", lost.at[b], kind(event.ItemSkipped), item(left), outcome("LOST"))
 	if i := c.running(s, "over")[over.of(a)[0]]; !strings.HasPrefix(i.RunningOn, b.ip+"@-@") || i.State != coordination.ShardRunning || !i.Record.Open() {
 		t.Errorf("the item that was taken over is shown as %+v", i)
 	}
@@ -136,7 +136,7 @@ func TestAFleetThatCrashedAndCameBackTogetherRecovers(t *testing.T) {
 	f.once(t, items, taken, started...)
 	c.divided("tick", started...)
 	for _, m := range started {
-		m.of("tick", m.mark(), kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+		m.of("tick", m.mark(), kind(event.FireEnded), outcome(abi.OutcomeOK))
 	}
 	c.wholeFire("held", 6, started...)
 	c.judge("tick", "held")
@@ -157,7 +157,7 @@ func TestAHostThatComesBackAtOnceIsAnotherOne(t *testing.T) {
 	next := c.again(m, mortal...)
 	f.at[next] = 0
 	taken := f.takenOver(t, f.of(m), next)
-	if e := next.of("held", 0, kind(host.EventItemStarted)); e.Host == old || !strings.HasPrefix(e.Host, m.ip+"@-@") {
+	if e := next.of("held", 0, kind(event.ItemStarted)); e.Host == old || !strings.HasPrefix(e.Host, m.ip+"@-@") {
 		t.Errorf("%s came back as %s", old, e.Host)
 	}
 	c.open("a")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -178,9 +178,9 @@ func TestFrozenHosts(t *testing.T) {
 	}
 	<-gone
 	last := left[0]
-	last.of("freeze", 0, kind(host.EventItemHeld), because("wasmjob release freeze --item 0"))
+	last.of("freeze", 0, kind(event.ItemHeld), because("wasmjob release freeze --item 0"))
 	for _, m := range slices.Clone(c.members) {
-		if n := m.count("freeze", kind(host.EventItemCompleted)); n > 0 {
+		if n := m.count("freeze", kind(event.ItemCompleted)); n > 0 {
 			t.Errorf("%s completed an item that never ends", m.ip)
 		}
 		if m != last {
@@ -215,7 +215,7 @@ func TestStoppedHost(t *testing.T) {
 	<-gone
 	next := c.again(m, "--cache", c.path("home", "cache"))
 	next.line(0, "the last host here did not end well", `"ending":"dead_man"`, fmt.Sprintf(`"pid":%d`, m.cmd.Process.Pid))
-	next.of("", 0, kind(host.EventHostStarted), because("its dead man's timer was due"))
+	next.of("", 0, kind(event.HostStarted), because("its dead man's timer was due"))
 	next.metric(`wasmjob_last_end_info{reason="dead_man"} 1`)
 	next.metric("wasmjob_dead_man_armed 1")
 	next.stop()
@@ -238,7 +238,7 @@ func TestStuckGuest(t *testing.T) {
 	c.zk = direct
 	m.of("freeze", 0, owned())
 	c.registry("trigger", "freeze")
-	m.of("freeze", 0, kind(host.EventItemStarted))
+	m.of("freeze", 0, kind(event.ItemStarted))
 	proxy.Cut()
 	if code := m.exit(); code != 3 {
 		t.Errorf("exit code %d, expected 3", code)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -44,7 +44,7 @@ func TestEnsemble(t *testing.T) {
 	same := func() {
 		t.Helper()
 		for _, m := range fleet {
-			id := m.of("tick", m.mark(), kind(host.EventItemCompleted), outcome(abi.OutcomeOK)).Host
+			id := m.of("tick", m.mark(), kind(event.ItemCompleted), outcome(abi.OutcomeOK)).Host
 			if ids[m] == "" {
 				ids[m] = id
 			}
@@ -59,12 +59,12 @@ func TestEnsemble(t *testing.T) {
 		c.open(f.job)
 		for _, m := range on {
 			for _, run := range f.runs[m] {
-				done := m.of(f.job, run.at, kind(host.EventItemCompleted), item(*run.Item), f.same())
+				done := m.of(f.job, run.at, kind(event.ItemCompleted), item(*run.Item), f.same())
 				if done.Outcome != abi.OutcomeOK || done.Source != abi.SourceTrigger || done.Host != run.Host || done.Fence != run.Fence {
 					t.Errorf("item %d of %s ran on %s (fence %d) and was completed as %+v", *run.Item, f.job, run.Host, run.Fence, done.Event)
 				}
 			}
-			if n := len(m.all(f.job, f.at[m], kind(host.EventItemStarted), f.same())); n != len(f.runs[m]) {
+			if n := len(m.all(f.job, f.at[m], kind(event.ItemStarted), f.same())); n != len(f.runs[m]) {
 				t.Errorf("%d items of %s were started on %s, %d were in flight", n, f.job, m.ip, len(f.runs[m]))
 			}
 		}
@@ -128,7 +128,7 @@ func TestEnsemble(t *testing.T) {
 		}
 	}
 	for _, m := range short {
-		m.of("", at[m], kind(host.EventSession), because("lost"))
+		m.of("", at[m], kind(event.Session), because("lost"))
 	}
 	for _, i := range []int{0, 1} {
 		if err := e.Restart(i); err != nil {
@@ -137,7 +137,7 @@ func TestEnsemble(t *testing.T) {
 	}
 	taken := g.takenOver(t, g.of(short...), short...)
 	for n, m := range taken {
-		again := m.of("quorum", at[m], kind(host.EventItemStarted), item(n), source(abi.SourceFailover))
+		again := m.of("quorum", at[m], kind(event.ItemStarted), item(n), source(abi.SourceFailover))
 		for _, old := range short {
 			if again.Host == g.runs[old][0].Host {
 				t.Errorf("a session was lost, and %s runs item %d again", again.Host, n)
@@ -146,7 +146,7 @@ func TestEnsemble(t *testing.T) {
 	}
 	brief.open("quorum")
 	for n, m := range taken {
-		m.of("quorum", at[m], kind(host.EventItemCompleted), item(n), source(abi.SourceFailover), outcome(abi.OutcomeOK))
+		m.of("quorum", at[m], kind(event.ItemCompleted), item(n), source(abi.SourceFailover), outcome(abi.OutcomeOK))
 	}
 	same()
 	landed(steady, f, fleet...)
@@ -159,7 +159,7 @@ func TestEnsemble(t *testing.T) {
 	steady.wholeFire("quorum", 6, now...)
 	brief.wholeFire("quorum", 4, short...)
 	for _, m := range fleet {
-		if n := m.count("", kind(host.EventSession), because("lost")); n > 0 {
+		if n := m.count("", kind(event.Session), because("lost")); n > 0 {
 			t.Errorf("%s lost its session", m.ip)
 		}
 	}

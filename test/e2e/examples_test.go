@@ -7,6 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestExamples starts a host as make run does, and does what the examples'
@@ -45,32 +46,32 @@ func TestExamples(t *testing.T) {
 	// The others wait to be triggered.
 	spinning := h.mark()
 	p.must("trigger", "spin")
-	started := h.of("spin", spinning, kind(host.EventItemStarted))
+	started := h.of("spin", spinning, kind(event.ItemStarted))
 	p.must("trigger", "cities")
 	p.must("trigger", "slow")
 	p.must("trigger", "crash")
 	p.must("trigger", "listeners")
 	for i, want := range []abi.Outcome{abi.OutcomeTrap, abi.OutcomeFail, abi.OutcomeRetry, abi.OutcomeOK} {
-		h.of("crash", 0, kind(host.EventItemCompleted), item(i), outcome(want))
+		h.of("crash", 0, kind(event.ItemCompleted), item(i), outcome(want))
 	}
-	h.of("crash", 0, kind(host.EventItemEnded), because("item 0 crashes, as it should"))
+	h.of("crash", 0, kind(event.ItemEnded), because("item 0 crashes, as it should"))
 	h.line(0, `"job":"crash"`, "main.run") // the stack
-	if n := h.count("crash", kind(host.EventItemEnded), item(2)); n != 2 {
+	if n := h.count("crash", kind(event.ItemEnded), item(2)); n != 2 {
 		t.Errorf("the item that asks for another try had %d attempts, want 2", n)
 	}
-	h.of("listeners", 0, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+	h.of("listeners", 0, kind(event.FireEnded), outcome(abi.OutcomeOK))
 	for _, export := range []string{abi.ExportBefore, abi.ExportBeforeOnce, abi.ExportAfter, abi.ExportAfterOnce} {
-		h.of("listeners", 0, kind(host.EventListener), test{export, func(e host.Event) bool { return e.Reason == export }}, outcome(abi.OutcomeOK))
+		h.of("listeners", 0, kind(event.Listener), test{export, func(e event.Event) bool { return e.Reason == export }}, outcome(abi.OutcomeOK))
 	}
-	stopped := h.of("spin", started.at, kind(host.EventItemCompleted), outcome(abi.OutcomeTimeout))
-	if n := len(slices.DeleteFunc(h.all("cities", started.at, kind(host.EventItemCompleted), outcome(abi.OutcomeOK)), func(e seen) bool { return e.at > stopped.at })); n == 0 {
+	stopped := h.of("spin", started.at, kind(event.ItemCompleted), outcome(abi.OutcomeTimeout))
+	if n := len(slices.DeleteFunc(h.all("cities", started.at, kind(event.ItemCompleted), outcome(abi.OutcomeOK)), func(e seen) bool { return e.at > stopped.at })); n == 0 {
 		t.Error("while spin span, nothing of cities was completed")
 	}
-	h.of("script", 0, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+	h.of("script", 0, kind(event.FireEnded), outcome(abi.OutcomeOK))
 	h.line(0, `"job":"script"`, "primes from 0 to 499999 (item 0 of 4)")
 
 	// slow is still busy, shows how far it is, and stops when it is asked to.
-	h.of("slow", 0, kind(host.EventItemStarted), item(1))
+	h.of("slow", 0, kind(event.ItemStarted), item(1))
 	slow := p.job("slow")
 	if slow.State != host.JobRunning || len(slow.Items) != 2 || slow.Items[0].Total != 20 || !slow.Items[0].Running {
 		t.Errorf("slow: %+v", slow)
@@ -78,7 +79,7 @@ func TestExamples(t *testing.T) {
 	from := h.mark()
 	p.remove("cities.yaml")
 	p.remove("cities.wasm")
-	h.of("cities", from, kind(host.EventJobRemoved))
+	h.of("cities", from, kind(event.JobRemoved))
 	text := p.must("status")
 	for _, want := range []string{"slow", "running", "codestats", "MODULE", "crash", "(by trigger)"} {
 		if !strings.Contains(text, want) {

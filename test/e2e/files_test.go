@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 const everySecond = `cron: "* * * * * ?"`
@@ -24,7 +24,7 @@ func (h *process) refuse(file string, data []byte, kept bool, reasons ...string)
 
 func (h *process) refused(from, line int, file string, kept bool, reasons ...string) seen {
 	h.t.Helper()
-	tests := []test{kind(host.EventRefused), {"file " + file, func(e host.Event) bool { return e.File == file }}}
+	tests := []test{kind(event.Refused), {"file " + file, func(e event.Event) bool { return e.File == file }}}
 	for _, r := range reasons {
 		tests = append(tests, because(r))
 	}
@@ -49,8 +49,8 @@ func (h *process) refused(from, line int, file string, kept bool, reasons ...str
 // fires waits for the next fire of the job and its good end.
 func (h *process) fires(job string, from int, tests ...test) seen {
 	h.t.Helper()
-	started := h.of(job, from, append(tests, kind(host.EventFireStarted))...)
-	ended := h.of(job, started.at, kind(host.EventFireEnded), ofFire(started))
+	started := h.of(job, from, append(tests, kind(event.FireStarted))...)
+	ended := h.of(job, started.at, kind(event.FireEnded), ofFire(started))
 	if ended.Outcome != abi.OutcomeOK {
 		h.t.Errorf("the fire of %s ended with %s", job, ended.Outcome)
 	}
@@ -65,21 +65,21 @@ func TestHotReload(t *testing.T) {
 
 	// Add: item 0 greets, item 1 holds.
 	p.guestJob("greet", everySecond, "shardingTotalCount: 2", `shardingItemParameters: "1=hold:slow"`, "misfire: false")
-	held := h.of("greet", 0, kind(host.EventItemStarted), item(1), digestOf(v1))
+	held := h.of("greet", 0, kind(event.ItemStarted), item(1), digestOf(v1))
 	h.line(0, `"here is version 1"`, `"job":"greet"`)
 
 	// Replace, while item 1 runs: item 0 has the new version from the next
 	// fire on, item 1 ends on the old one.
 	line := h.logMark()
 	p.drop("greet.wasm", v2)
-	changed := h.of("greet", held.at, kind(host.EventJobChanged), digestOf(v2), because("module"))
-	h.of("greet", changed.at, kind(host.EventItemEnded), item(0), digestOf(v2), outcome(abi.OutcomeOK))
+	changed := h.of("greet", held.at, kind(event.JobChanged), digestOf(v2), because("module"))
+	h.of("greet", changed.at, kind(event.ItemEnded), item(0), digestOf(v2), outcome(abi.OutcomeOK))
 	h.line(line, `"here is version 2"`)
-	if n := h.count("greet", kind(host.EventItemEnded), item(1)); n != 0 {
+	if n := h.count("greet", kind(event.ItemEnded), item(1)); n != 0 {
 		t.Fatalf("item 1 has ended %d times, but nobody let it", n)
 	}
 	p.open("slow")
-	completed := h.of("greet", changed.at, kind(host.EventItemCompleted), item(1))
+	completed := h.of("greet", changed.at, kind(event.ItemCompleted), item(1))
 	if !fits(completed.Event, "greet", []test{digestOf(v1), outcome(abi.OutcomeOK), ofFire(held)}) {
 		t.Errorf("item 1 was not completed on the version that it was begun with: %+v", completed.Event)
 	}
@@ -108,7 +108,7 @@ func TestHotReload(t *testing.T) {
 	from := h.mark()
 	p.guestJob("greet", everySecond, "shardingTotalCount: 3", "misfire: false")
 	p.drop("greet.wasm", v3)
-	h.fires("greet", from, digestOf(v3), test{"3 items", func(e host.Event) bool { return len(e.Items) == 3 }})
+	h.fires("greet", from, digestOf(v3), test{"3 items", func(e event.Event) bool { return len(e.Items) == 3 }})
 	if j := p.job("greet"); j.ShardingTotalCount != 3 || j.Digest != h.of("greet", from, digestOf(v3)).Digest {
 		t.Errorf("status shows %+v", j)
 	}
@@ -119,7 +119,7 @@ func TestHotReload(t *testing.T) {
 	// Delete: the job leaves. What is left of it is told.
 	from, line = h.mark(), h.logMark()
 	p.remove("greet.yaml")
-	left := h.of("greet", from, kind(host.EventJobRemoved), because("its definition is gone"))
+	left := h.of("greet", from, kind(event.JobRemoved), because("its definition is gone"))
 	h.refused(from, line, "greet.wasm", false, "no definition names it")
 	if jobs := p.status().Status.Jobs; len(jobs) != 0 {
 		t.Errorf("jobs without a definition: %+v", jobs)
@@ -157,8 +157,8 @@ func TestDefinitions(t *testing.T) {
 	// The definition in force goes: the rival's turn comes.
 	from := h.mark()
 	p.remove("pair.yaml")
-	h.of("two", from, kind(host.EventJobRemoved))
-	h.of("one", from, kind(host.EventFireStarted), test{"5 items", func(e host.Event) bool { return len(e.Items) == 5 }})
+	h.of("two", from, kind(event.JobRemoved))
+	h.of("one", from, kind(event.FireStarted), test{"5 items", func(e event.Event) bool { return len(e.Items) == 5 }})
 	if r := p.status().Status.Refused; len(r) != 0 {
 		t.Errorf("still refused: %+v", r)
 	}
@@ -166,9 +166,9 @@ func TestDefinitions(t *testing.T) {
 	// A changed parameter.
 	from = h.mark()
 	p.define("rival", "jobName: one", "module: pair.wasm", everySecond, "shardingTotalCount: 1", "jobParameter: 'fail:as it was told'")
-	h.of("one", from, kind(host.EventJobChanged), because("jobParameter"))
-	h.of("one", from, kind(host.EventItemEnded), outcome(abi.OutcomeFail), because("as it was told"))
-	h.of("three", from, kind(host.EventJobRemoved))
+	h.of("one", from, kind(event.JobChanged), because("jobParameter"))
+	h.of("one", from, kind(event.ItemEnded), outcome(abi.OutcomeFail), because("as it was told"))
+	h.of("three", from, kind(event.JobRemoved))
 	h.stop()
 }
 
@@ -202,7 +202,7 @@ func TestMountedVolume(t *testing.T) {
 	h.fires("job", 0, digestOf(v1))
 	from := h.mark()
 	version("..2026_02", v2, "4")
-	if f := h.fires("job", h.of("job", from, kind(host.EventJobChanged), digestOf(v2)).at); len(f.Items) != 4 || !digestOf(v2).ok(f.Event) {
+	if f := h.fires("job", h.of("job", from, kind(event.JobChanged), digestOf(v2)).at); len(f.Items) != 4 || !digestOf(v2).ok(f.Event) {
 		t.Errorf("the fire after the turn: %+v", f.Event)
 	}
 	if err := os.RemoveAll(p.path("plugins", "..2026_01")); err != nil {
@@ -222,7 +222,7 @@ func TestSlowCopy(t *testing.T) {
 	h := p.start()
 	wasm := guest(t, 5)
 	p.define("copied", everySecond, "shardingTotalCount: 1")
-	h.of("", 0, kind(host.EventRefused), because("no such file"))
+	h.of("", 0, kind(event.Refused), because("no such file"))
 	f, err := os.Create(p.path("plugins", "copied.wasm"))
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestSlowCopy(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(half) == 1000 {
-			h.of("", 0, kind(host.EventRefused), because("truncated"))
+			h.of("", 0, kind(event.Refused), because("truncated"))
 		}
 	}
 	h.fires("copied", 0, digestOf(wasm))
@@ -253,7 +253,7 @@ func TestDirectoryThatVanishes(t *testing.T) {
 	if err := os.Rename(p.path("plugins"), p.path("elsewhere")); err != nil {
 		t.Fatal(err)
 	}
-	gone := h.of("", 0, kind(host.EventRefused), because("cannot be read"))
+	gone := h.of("", 0, kind(event.Refused), because("cannot be read"))
 	h.fires("clock", gone.at)
 	if r := p.refusal(p.path("plugins")); r == nil || !r.Kept {
 		t.Errorf("status does not tell that the directory is away: %+v", p.status().Status.Refused)
@@ -264,7 +264,7 @@ func TestDirectoryThatVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.of("late", gone.at, owned())
-	if n := h.count("clock", kind(host.EventJobRemoved)); n != 0 {
+	if n := h.count("clock", kind(event.JobRemoved)); n != 0 {
 		t.Error("the job left when the directory did")
 	}
 	if r := p.status().Status.Refused; len(r) != 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestHarm: items that end badly, each in its way, side by side in one fire.
@@ -47,11 +48,11 @@ func TestHarm(t *testing.T) {
 	h.of("harm", 0, owned())
 	h.fires("clock", 0)
 	p.must("trigger", "harm")
-	fire := h.of("harm", 0, kind(host.EventFireStarted))
-	end := h.of("harm", fire.at, kind(host.EventFireEnded), ofFire(fire), outcome(abi.OutcomeFail))
+	fire := h.of("harm", 0, kind(event.FireStarted))
+	end := h.of("harm", fire.at, kind(event.FireEnded), ofFire(fire), outcome(abi.OutcomeFail))
 	for i, w := range ways {
-		e := h.of("harm", fire.at, kind(host.EventItemCompleted), item(i), ofFire(fire))
-		last := h.all("harm", fire.at, kind(host.EventItemEnded), item(i), ofFire(fire))
+		e := h.of("harm", fire.at, kind(event.ItemCompleted), item(i), ofFire(fire))
+		last := h.all("harm", fire.at, kind(event.ItemEnded), item(i), ofFire(fire))
 		if e.Outcome != w.outcome || len(last) == 0 || !strings.Contains(last[len(last)-1].Reason, w.reason) {
 			t.Errorf("%s: %s, attempts %+v, want %s because of %q", w.what, e.Outcome, last, w.outcome, w.reason)
 		}
@@ -65,7 +66,7 @@ func TestHarm(t *testing.T) {
 		}
 	}
 	// The clock went on, on time: a guest that spins does not hold others up.
-	ticks := h.all("clock", fire.at, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+	ticks := h.all("clock", fire.at, kind(event.FireEnded), outcome(abi.OutcomeOK))
 	during := 0
 	for _, e := range ticks {
 		if e.at < end.at {
@@ -95,8 +96,8 @@ func TestHarm(t *testing.T) {
 	// Once more: nothing is left behind.
 	from := h.mark()
 	p.must("trigger", "harm")
-	h.of("harm", from, kind(host.EventItemCompleted), item(0), outcome(abi.OutcomeOK))
-	h.of("harm", from, kind(host.EventFireEnded))
+	h.of("harm", from, kind(event.ItemCompleted), item(0), outcome(abi.OutcomeOK))
+	h.of("harm", from, kind(event.FireEnded))
 	h.stop()
 }
 
@@ -111,17 +112,17 @@ func TestSpinning(t *testing.T) {
 	h.of("spin", 0, owned())
 	h.fires("clock", 0)
 	p.must("trigger", "spin")
-	fire := h.of("spin", 0, kind(host.EventFireStarted))
+	fire := h.of("spin", 0, kind(event.FireStarted))
 	for n := range items {
-		h.of("spin", fire.at, kind(host.EventItemStarted), item(n))
+		h.of("spin", fire.at, kind(event.ItemStarted), item(n))
 	}
 	tick := h.fires("clock", h.mark())
 	p.job("spin") // the host answers
-	end := h.of("spin", fire.at, kind(host.EventFireEnded))
+	end := h.of("spin", fire.at, kind(event.FireEnded))
 	if tick.at > end.at {
 		t.Errorf("while %d guests span, the clock did not fire", items)
 	}
-	if n := h.count("spin", kind(host.EventItemCompleted), outcome(abi.OutcomeTimeout)); n != items {
+	if n := h.count("spin", kind(event.ItemCompleted), outcome(abi.OutcomeTimeout)); n != items {
 		t.Errorf("the time of %d items was up, want all %d", n, items)
 	}
 	h.fires("clock", end.at)

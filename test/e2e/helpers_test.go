@@ -14,7 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -41,7 +41,7 @@ func (c *cluster) allFire(jobs []string, by, all []*member) time.Duration {
 		for _, m := range all {
 			for _, e := range m.since(from[m]) {
 				from[m]++
-				if e.Kind != host.EventItemCompleted || e.Outcome != abi.OutcomeOK || !e.Instant.After(start) {
+				if e.Kind != event.ItemCompleted || e.Outcome != abi.OutcomeOK || !e.Instant.After(start) {
 					continue
 				}
 				f := fire{e.Job, e.Instant.UnixMilli()}
@@ -83,7 +83,7 @@ func (c *cluster) allFire(jobs []string, by, all []*member) time.Duration {
 }
 
 // since are the events from the given place on.
-func (h *process) since(at int) []host.Event {
+func (h *process) since(at int) []event.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.events[at:])
@@ -164,9 +164,9 @@ func (c *cluster) fly(job string, on ...*member) *flight {
 	f := &flight{job: job, at: marks(on...), runs: make(map[*member][]seen)}
 	c.registry("trigger", job)
 	for _, m := range on {
-		fire := m.of(job, f.at[m], kind(host.EventFireStarted), source(abi.SourceTrigger))
+		fire := m.of(job, f.at[m], kind(event.FireStarted), source(abi.SourceTrigger))
 		for _, n := range fire.Items {
-			f.runs[m] = append(f.runs[m], m.of(job, fire.at, kind(host.EventItemStarted), item(n), ofFire(fire)))
+			f.runs[m] = append(f.runs[m], m.of(job, fire.at, kind(event.ItemStarted), item(n), ofFire(fire)))
 		}
 	}
 	return f
@@ -188,10 +188,10 @@ func (f *flight) of(on ...*member) (items []int) {
 func (f *flight) same() test {
 	for _, runs := range f.runs {
 		for _, run := range runs {
-			return test{fmt.Sprintf("trigger %d", run.Trigger), func(e host.Event) bool { return e.Trigger == run.Trigger }}
+			return test{fmt.Sprintf("trigger %d", run.Trigger), func(e event.Event) bool { return e.Trigger == run.Trigger }}
 		}
 	}
-	return test{"of a fire without items", func(host.Event) bool { return false }}
+	return test{"of a fire without items", func(event.Event) bool { return false }}
 }
 
 // takenOver waits until each of the items runs again, as a failover, on one of
@@ -202,7 +202,7 @@ func (f *flight) takenOver(t *testing.T, items []int, by ...*member) map[int]*me
 	for {
 		news := newsOf(by)
 		for _, m := range by {
-			for _, e := range m.all(f.job, f.at[m], kind(host.EventItemStarted), source(abi.SourceFailover), f.same()) {
+			for _, e := range m.all(f.job, f.at[m], kind(event.ItemStarted), source(abi.SourceFailover), f.same()) {
 				if !slices.Contains(items, *e.Item) {
 					t.Fatalf("item %d of %s was taken over, and nothing was wrong with it", *e.Item, f.job)
 				}
@@ -222,13 +222,13 @@ func (f *flight) once(t *testing.T, items []int, taken map[int]*member, on ...*m
 	t.Helper()
 	for _, n := range items {
 		m := taken[n]
-		done := m.of(f.job, f.at[m], kind(host.EventItemCompleted), item(n), f.same())
+		done := m.of(f.job, f.at[m], kind(event.ItemCompleted), item(n), f.same())
 		if done.Outcome != abi.OutcomeOK || done.Source != abi.SourceFailover {
 			t.Errorf("item %d of %s ends as %+v", n, f.job, done.Event)
 		}
 		starts := 0
 		for _, m := range on {
-			starts += len(m.all(f.job, f.at[m], kind(host.EventItemStarted), item(n), f.same()))
+			starts += len(m.all(f.job, f.at[m], kind(event.ItemStarted), item(n), f.same()))
 		}
 		if starts != 1 {
 			t.Errorf("item %d of %s was run again %d times", n, f.job, starts)
@@ -247,7 +247,7 @@ func (c *cluster) wholeFire(job string, total int, on ...*member) {
 		news := newsOf(on)
 		ran := make(map[int]int)
 		for _, m := range on {
-			for _, e := range m.all(job, at[m], kind(host.EventItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK)) {
+			for _, e := range m.all(job, at[m], kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK)) {
 				if ran[*e.Item]++; ran[*e.Item] > 1 {
 					c.t.Errorf("a trigger ran item %d of %s twice", *e.Item, job)
 				}

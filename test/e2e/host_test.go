@@ -27,6 +27,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -210,7 +211,7 @@ type process struct {
 
 	mu      sync.Mutex
 	news    chan struct{} // closed, and made anew, when there is more
-	events  []host.Event
+	events  []event.Event
 	lines   []logLine
 	strange []string // on stderr, and not of the log
 }
@@ -300,7 +301,7 @@ func (h *process) cleanup() {
 	}
 	if h.t.Failed() {
 		h.t.Logf("the host's log:\n%s\nits events:\n%s", tailOf(h.lines, func(l logLine) string { return l.raw }),
-			tailOf(h.events, func(e host.Event) string { b, _ := json.Marshal(e); return string(b) }))
+			tailOf(h.events, func(e event.Event) string { b, _ := json.Marshal(e); return string(b) }))
 	}
 }
 
@@ -329,7 +330,7 @@ func (h *process) log(line string) {
 	})
 }
 
-func (h *process) event(e host.Event) {
+func (h *process) event(e event.Event) {
 	h.tell(func() { h.events = append(h.events, e) })
 }
 
@@ -369,49 +370,49 @@ func (h *process) await(what string, look func() bool) {
 
 // seen is an event, and its place among all.
 type seen struct {
-	host.Event
+	event.Event
 	at int
 }
 
 // test is a condition on an event, with its description.
 type test struct {
 	text string
-	ok   func(host.Event) bool
+	ok   func(event.Event) bool
 }
 
-func kind(k host.EventKind) test {
-	return test{string(k), func(e host.Event) bool { return e.Kind == k }}
+func kind(k event.Kind) test {
+	return test{string(k), func(e event.Event) bool { return e.Kind == k }}
 }
 
 func item(n int) test {
-	return test{fmt.Sprintf("item %d", n), func(e host.Event) bool { return e.Item != nil && *e.Item == n }}
+	return test{fmt.Sprintf("item %d", n), func(e event.Event) bool { return e.Item != nil && *e.Item == n }}
 }
 
 func source(s abi.Source) test {
-	return test{"source " + string(s), func(e host.Event) bool { return e.Source == s }}
+	return test{"source " + string(s), func(e event.Event) bool { return e.Source == s }}
 }
 
 func because(text string) test {
-	return test{fmt.Sprintf("reason %q", text), func(e host.Event) bool { return strings.Contains(e.Reason, text) }}
+	return test{fmt.Sprintf("reason %q", text), func(e event.Event) bool { return strings.Contains(e.Reason, text) }}
 }
 
 func outcome(o abi.Outcome) test {
-	return test{"outcome " + string(o), func(e host.Event) bool { return e.Outcome == o }}
+	return test{"outcome " + string(o), func(e event.Event) bool { return e.Outcome == o }}
 }
 
 func ofFire(f seen) test {
-	return test{"fire " + f.Instant.String(), func(e host.Event) bool { return e.Instant.Equal(f.Instant) && e.Trigger == f.Trigger }}
+	return test{"fire " + f.Instant.String(), func(e event.Event) bool { return e.Instant.Equal(f.Instant) && e.Trigger == f.Trigger }}
 }
 
 func digestOf(wasm []byte) test {
 	sum := sha256.Sum256(wasm)
 	digest := hex.EncodeToString(sum[:])
-	return test{"digest " + digest[:12], func(e host.Event) bool { return e.Digest == digest }}
+	return test{"digest " + digest[:12], func(e event.Event) bool { return e.Digest == digest }}
 }
 
 // owned: this host has the items of the job.
 func owned() test {
-	return test{"owned items", func(e host.Event) bool { return e.Kind == host.EventAssigned && len(e.Items) > 0 }}
+	return test{"owned items", func(e event.Event) bool { return e.Kind == event.Assigned && len(e.Items) > 0 }}
 }
 
 func describe(job string, tests []test) string {
@@ -422,7 +423,7 @@ func describe(job string, tests []test) string {
 	return strings.Join(texts, ", ")
 }
 
-func fits(e host.Event, job string, tests []test) bool {
+func fits(e event.Event, job string, tests []test) bool {
 	return e.Job == job && !slices.ContainsFunc(tests, func(c test) bool { return !c.ok(e) })
 }
 
@@ -540,7 +541,7 @@ func (h *process) stop() {
 		}
 		n++
 	}
-	if n < len(h.events) || len(h.events) == 0 || h.events[len(h.events)-1].Kind != host.EventHostStopped {
+	if n < len(h.events) || len(h.events) == 0 || h.events[len(h.events)-1].Kind != event.HostStopped {
 		h.t.Errorf("the history has %d events, %d were seen; the last should be that the host stopped", n, len(h.events))
 	}
 }
@@ -591,7 +592,7 @@ func newTail(file string) (*tail, error) {
 func (t *tail) close() error { return t.watcher.Close() }
 
 // run reads on each change, and a last time when stop is closed.
-func (t *tail) run(stop <-chan struct{}, each func(host.Event)) {
+func (t *tail) run(stop <-chan struct{}, each func(event.Event)) {
 	for {
 		select {
 		case <-t.watcher.Events:
@@ -604,7 +605,7 @@ func (t *tail) run(stop <-chan struct{}, each func(host.Event)) {
 	}
 }
 
-func (t *tail) read(each func(host.Event)) {
+func (t *tail) read(each func(event.Event)) {
 	f, err := os.Open(t.file)
 	if err != nil {
 		return
@@ -619,9 +620,9 @@ func (t *tail) read(each func(host.Event)) {
 			return
 		}
 		t.offset += int64(len(line))
-		var e host.Event
+		var e event.Event
 		if json.Unmarshal(line, &e) != nil {
-			e = host.Event{Kind: "not an event", Reason: string(line)}
+			e = event.Event{Kind: "not an event", Reason: string(line)}
 		}
 		each(e)
 	}

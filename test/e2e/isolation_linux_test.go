@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // workers are the worker processes of the host, by id, that run guests of the job.
@@ -43,18 +43,18 @@ func TestIsolatedFreeze(t *testing.T) {
 	}
 	from, line := h.mark(), h.logMark()
 	p.must("trigger", "freeze")
-	h.of("freeze", from, kind(host.EventItemEnded), outcome(abi.OutcomeTimeout),
+	h.of("freeze", from, kind(event.ItemEnded), outcome(abi.OutcomeTimeout),
 		because("the worker process was killed because item 0 overran its limit"))
 	h.line(line, "a worker process was killed", `"job":"freeze"`, "item 0 overran its limit")
 	h.metric("wasmjob_worker_processes_killed_total 1")
 	// The next run has a process of its own.
 	from = h.mark()
 	p.must("trigger", "freeze")
-	h.of("freeze", from, kind(host.EventItemEnded), outcome(abi.OutcomeTimeout))
+	h.of("freeze", from, kind(event.ItemEnded), outcome(abi.OutcomeTimeout))
 	h.metric("wasmjob_worker_processes_killed_total 2")
 	from = h.mark()
-	h.of("tick", from, kind(host.EventItemEnded), outcome(abi.OutcomeOK))
-	if n := h.count("tick", kind(host.EventItemEnded)) - h.count("tick", kind(host.EventItemEnded), outcome(abi.OutcomeOK)); n != 0 {
+	h.of("tick", from, kind(event.ItemEnded), outcome(abi.OutcomeOK))
+	if n := h.count("tick", kind(event.ItemEnded)) - h.count("tick", kind(event.ItemEnded), outcome(abi.OutcomeOK)); n != 0 {
 		t.Errorf("%d items of the other job did not end well", n)
 	}
 	pids := h.workers("tick")
@@ -76,7 +76,7 @@ func TestIsolatedHostKilled(t *testing.T) {
 	h := p.start("--cache", p.path("home", "cache"))
 	h.of("freeze", 0, owned())
 	p.must("trigger", "freeze")
-	h.of("freeze", 0, kind(host.EventItemStarted))
+	h.of("freeze", 0, kind(event.ItemStarted))
 	var pids []int
 	for len(pids) == 0 { // it is started at the same time
 		pids = h.workers("freeze")

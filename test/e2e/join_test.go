@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestAHostThatComesWhileItemsRunIsNotForgotten: it gets its share of what is
@@ -31,7 +31,7 @@ func TestAHostThatComesWhileItemsRunIsNotForgotten(t *testing.T) {
 	everywhere("held", at, map[*member]int{a: 2, b: 2, d: 2})
 	for _, m := range []*member{a, b} {
 		for _, n := range f.of(m) {
-			m.of("held", f.at[m], kind(host.EventItemCompleted), item(n), outcome(abi.OutcomeOK))
+			m.of("held", f.at[m], kind(event.ItemCompleted), item(n), outcome(abi.OutcomeOK))
 		}
 	}
 	c.wholeFire("held", 6, a, b, d)

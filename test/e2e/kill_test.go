@@ -9,8 +9,8 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // The exit code of what was to be killed and runs on.
@@ -41,8 +41,8 @@ func TestKill(t *testing.T) {
 	}
 
 	p.must("trigger", "greedy")
-	first := h.of("greedy", 0, kind(host.EventItemStarted), item(0))
-	h.of("greedy", 0, kind(host.EventItemStarted), item(1))
+	first := h.of("greedy", 0, kind(event.ItemStarted), item(0))
+	h.of("greedy", 0, kind(event.ItemStarted), item(1))
 	// Item 2 waits for a worker.
 	k := kills(t, p.must("kill", "greedy", "--item", "2", "--json"))
 	if len(k.Runs) != 1 || k.Runs[0].State != admin.KillEnded || k.Runs[0].Outcome != "CANCELLED" || !strings.HasSuffix(k.Runs[0].Reason, "it had not started") {
@@ -60,8 +60,8 @@ func TestKill(t *testing.T) {
 	if len(k.Runs) != 1 || k.Runs[0].Item != 1 || k.Runs[0].State != admin.KillEnded || !strings.HasSuffix(k.Runs[0].Reason, "its guest was stopped by force") {
 		t.Errorf("of one that spins: %+v", k)
 	}
-	h.of("greedy", 0, kind(host.EventFireEnded))
-	if n := len(h.all("greedy", 0, kind(host.EventItemStarted))); n != 2 {
+	h.of("greedy", 0, kind(event.FireEnded))
+	if n := len(h.all("greedy", 0, kind(event.ItemStarted))); n != 2 {
 		t.Errorf("%d items were started, want the two that ran", n)
 	}
 	p.must("enable", "greedy")
@@ -69,7 +69,7 @@ func TestKill(t *testing.T) {
 	// Whoever does not wait is told so.
 	from := h.mark()
 	p.must("trigger", "greedy")
-	h.of("greedy", from, kind(host.EventItemStarted), item(1))
+	h.of("greedy", from, kind(event.ItemStarted), item(1))
 	p.refused(exitRunning, []string{"asked"}, "kill", "greedy", "--grace", "1h", "--wait", "0s")
 	k = kills(t, p.must("kill", "greedy", "--grace", "0s", "--json")) // and now
 	for _, r := range k.Runs {
@@ -81,9 +81,9 @@ func TestKill(t *testing.T) {
 	// What goes for good has the drain timeout.
 	from = h.mark()
 	p.must("trigger", "greedy")
-	h.of("greedy", from, kind(host.EventItemStarted), item(1))
+	h.of("greedy", from, kind(event.ItemStarted), item(1))
 	p.must("remove", "greedy")
-	h.of("greedy", from, kind(host.EventItemEnded), item(1), outcome(abi.OutcomeCancelled))
+	h.of("greedy", from, kind(event.ItemEnded), item(1), outcome(abi.OutcomeCancelled))
 	h.stop()
 }
 
@@ -97,16 +97,16 @@ func TestClusterKill(t *testing.T) {
 	a := c.add()
 	a.of("busy", 0, assigned(2))
 	c.registry("trigger", "busy")
-	a.of("busy", 0, kind(host.EventItemStarted), item(0))
-	first := a.of("busy", 0, kind(host.EventItemStarted), item(1))
+	a.of("busy", 0, kind(event.ItemStarted), item(0))
+	first := a.of("busy", 0, kind(event.ItemStarted), item(1))
 	b := c.add() // which is given an item when that ends
-	b.of("busy", 0, kind(host.EventJobAdded))
+	b.of("busy", 0, kind(event.JobAdded))
 	k := kills(t, b.must("kill", "busy", "--item", "1", "--json"))
 	if len(k.Runs) != 1 || k.Runs[0].RunID != first.RunID || !strings.HasPrefix(k.Runs[0].Host, a.ip+"@-@") || k.Runs[0].State != admin.KillEnded ||
 		!strings.HasSuffix(k.Runs[0].Reason, "its guest ended by itself") {
 		t.Errorf("on the other host: %+v", k)
 	}
-	a.of("busy", first.at, kind(host.EventItemCompleted), item(1), outcome(abi.OutcomeCancelled), because("an operator killed it ("))
+	a.of("busy", first.at, kind(event.ItemCompleted), item(1), outcome(abi.OutcomeCancelled), because("an operator killed it ("))
 	k = kills(t, c.registry("kill", "busy", "--grace", "300ms", "--json"))
 	if len(k.Runs) != 1 || k.Runs[0].Item != 0 || !strings.HasSuffix(k.Runs[0].Reason, "its guest was stopped by force") {
 		t.Errorf("by the registry: %+v", k)
@@ -147,17 +147,17 @@ func TestClusterHoldsBack(t *testing.T) {
 	c.job("poison", "shardingTotalCount: 1", "failover: true", `jobParameter: "hold:a"`)
 	members := []*member{c.add(), c.add(), c.add()}
 	for _, m := range members {
-		m.of("poison", 0, kind(host.EventJobAdded))
+		m.of("poison", 0, kind(event.JobAdded))
 	}
 	first(t, members, "poison", assigned(1))
 	c.registry("trigger", "poison")
 	for range 2 {
-		runs := first(t, members, "poison", kind(host.EventItemStarted))
+		runs := first(t, members, "poison", kind(event.ItemStarted))
 		runs.kill()
 		members = slices.DeleteFunc(members, func(m *member) bool { return m == runs })
 	}
 	last := members[0]
-	held := last.of("poison", 0, kind(host.EventItemHeld), item(0), outcome("HELD"), because("wasmjob release poison --item 0"))
+	held := last.of("poison", 0, kind(event.ItemHeld), item(0), outcome("HELD"), because("wasmjob release poison --item 0"))
 	s := c.shards("poison")
 	if i := s.Items[0]; i.State != "HELD" || i.Deaths != 2 || len(i.Died) != 2 || i.Held.IsZero() {
 		t.Errorf("shards says %+v", i)
@@ -168,7 +168,7 @@ func TestClusterHoldsBack(t *testing.T) {
 		}
 	}
 	c.registry("trigger", "poison")
-	last.of("poison", held.at, kind(host.EventItemSkipped), item(0), because("held back since"))
+	last.of("poison", held.at, kind(event.ItemSkipped), item(0), because("held back since"))
 	if code, metrics := last.get("/metrics"); !strings.Contains(metrics, `wasmjob_items_held{job_name="poison"} 1`) {
 		t.Errorf("the metrics do not show it: %d %s", code, metrics)
 	}
@@ -178,9 +178,9 @@ func TestClusterHoldsBack(t *testing.T) {
 	if out := last.must("release", "poison", "--item", "0"); out != "item 0 of poison is not held back\n" {
 		t.Errorf("and then %q", out)
 	}
-	last.of("poison", held.at, kind(host.EventItemReleased), item(0), because("an operator released it"))
+	last.of("poison", held.at, kind(event.ItemReleased), item(0), because("an operator released it"))
 	c.open("a")
 	c.registry("trigger", "poison")
-	last.of("poison", held.at, kind(host.EventItemCompleted), item(0), outcome(abi.OutcomeOK))
+	last.of("poison", held.at, kind(event.ItemCompleted), item(0), outcome(abi.OutcomeOK))
 	last.stop()
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestALeaderThatIsShutDownLeavesNoItemBehind, neither by our command nor by the
@@ -35,7 +35,7 @@ func TestALeaderThatIsShutDownLeavesNoItemBehind(t *testing.T) {
 		} else if _, err := s.Commit(t.Context(), registry.Delete("/"+c.ns+"/"+name+"/instances/"+id, registry.AnyVersion)); err != nil {
 			t.Fatal(err)
 		}
-		leads.of(name, at[leads], kind(host.EventJobStopped))
+		leads.of(name, at[leads], kind(event.JobStopped))
 		everywhere(name, at, map[*member]int{others[0]: 3, others[1]: 3})
 		c.wholeFire(name, 6, others...)
 	}
@@ -62,7 +62,7 @@ func TestAGracefulStopWithRunningItemsIsNoCrash(t *testing.T) {
 	c.open("a")
 	for _, m := range []*member{a, b} {
 		for _, n := range f.of(m) {
-			if done := m.of("held", f.at[m], kind(host.EventItemCompleted), item(n)); done.Outcome != abi.OutcomeOK || done.Source != abi.SourceTrigger {
+			if done := m.of("held", f.at[m], kind(event.ItemCompleted), item(n)); done.Outcome != abi.OutcomeOK || done.Source != abi.SourceTrigger {
 				t.Errorf("item %d ends as %+v", n, done.Event)
 			}
 		}
@@ -72,7 +72,7 @@ func TestAGracefulStopWithRunningItemsIsNoCrash(t *testing.T) {
 	}
 	b.of("held", at[b], assigned(4))
 	c.wholeFire("held", 4, b)
-	if n := b.count("held", kind(host.EventItemStarted), source(abi.SourceFailover)); n != 0 {
+	if n := b.count("held", kind(event.ItemStarted), source(abi.SourceFailover)); n != 0 {
 		t.Errorf("%d items were failed over from a host that stopped in good order", n)
 	}
 	c.judge("held")

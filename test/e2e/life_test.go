@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // startDurable starts a host whose registry outlives it, and whose gate is
@@ -39,39 +40,39 @@ func TestFailoverOntoItself(t *testing.T) {
 	}
 	p.must("disable", "half", "--item", "1")
 	p.must("disable", "still")
-	h.of("half", 0, kind(host.EventItemSkipped), item(1), because("disabled"))
+	h.of("half", 0, kind(event.ItemSkipped), item(1), because("disabled"))
 	p.must("trigger", "held")
 	p.must("trigger", "lost")
-	fire := h.of("held", 0, kind(host.EventFireStarted), source(abi.SourceTrigger))
+	fire := h.of("held", 0, kind(event.FireStarted), source(abi.SourceTrigger))
 	for _, n := range []int{1, 2} {
-		h.of("held", fire.at, kind(host.EventItemStarted), item(n), ofFire(fire))
+		h.of("held", fire.at, kind(event.ItemStarted), item(n), ofFire(fire))
 	}
-	done := h.of("held", fire.at, kind(host.EventItemCompleted), item(0), ofFire(fire))
-	lost := h.of("lost", 0, kind(host.EventItemStarted))
+	done := h.of("held", fire.at, kind(event.ItemCompleted), item(0), ofFire(fire))
+	lost := h.of("lost", 0, kind(event.ItemStarted))
 	h.kill()
 	p.refused(1, []string{"no host is running here"}, "status") // whatever note it left
 
 	p.define("edited", `cron: "0 0 0 1 1 ? 2098"`, "shardingTotalCount: 2", "jobParameter: say")
 	h = p.startDurable(jobs)
 	for _, n := range []int{1, 2} {
-		again := h.of("held", 0, kind(host.EventItemStarted), item(n))
+		again := h.of("held", 0, kind(event.ItemStarted), item(n))
 		if again.Source != abi.SourceFailover || !ofFire(fire).ok(again.Event) || again.Fence <= done.Fence {
 			t.Errorf("item %d of the fire %s (fence %d) is run again as %+v", n, fire.Instant, done.Fence, again.Event)
 		}
 	}
-	h.of("lost", 0, kind(host.EventItemSkipped), item(0), outcome("LOST"), because("failover is off"))
+	h.of("lost", 0, kind(event.ItemSkipped), item(0), outcome("LOST"), because("failover is off"))
 	p.open("a")
 	for _, n := range []int{1, 2} {
-		h.of("held", 0, kind(host.EventItemCompleted), item(n), outcome(abi.OutcomeOK), ofFire(fire))
+		h.of("held", 0, kind(event.ItemCompleted), item(n), outcome(abi.OutcomeOK), ofFire(fire))
 	}
 
 	// What was set is still set.
-	skipped := h.of("half", 0, kind(host.EventItemSkipped), item(1), because("disabled"))
-	h.of("half", skipped.at, kind(host.EventItemCompleted), item(0))
-	if n := h.count("half", kind(host.EventItemStarted), item(1)); n != 0 {
+	skipped := h.of("half", 0, kind(event.ItemSkipped), item(1), because("disabled"))
+	h.of("half", skipped.at, kind(event.ItemCompleted), item(0))
+	if n := h.count("half", kind(event.ItemStarted), item(1)); n != 0 {
 		t.Errorf("the disabled item was run %d times", n)
 	}
-	if n := h.count("still", kind(host.EventItemStarted)); n != 0 {
+	if n := h.count("still", kind(event.ItemStarted)); n != 0 {
 		t.Errorf("the disabled job was run %d times", n)
 	}
 	if j := p.job("still"); j.State != host.JobDisabled {
@@ -84,19 +85,19 @@ func TestFailoverOntoItself(t *testing.T) {
 	// A life later nothing is owed any more.
 	h.stop()
 	for _, n := range []int{1, 2} {
-		if c := h.count("held", kind(host.EventItemStarted), item(n)); c != 1 {
+		if c := h.count("held", kind(event.ItemStarted), item(n)); c != 1 {
 			t.Errorf("item %d was run again %d times, want once", n, c)
 		}
 	}
-	if c := h.count("lost", kind(host.EventItemStarted)); c != 0 {
+	if c := h.count("lost", kind(event.ItemStarted)); c != 0 {
 		t.Errorf("failover is off, but %+v was run again", lost.Event)
 	}
 	h = p.startDurable(jobs)
 	p.must("enable", "still")
 	p.must("enable", "half", "--item", "1")
-	h.of("still", 0, kind(host.EventItemCompleted))
-	h.of("half", 0, kind(host.EventItemCompleted), item(1))
-	if c := h.count("held", kind(host.EventItemStarted)) + h.count("lost", kind(host.EventItemStarted)); c != 0 {
+	h.of("still", 0, kind(event.ItemCompleted))
+	h.of("half", 0, kind(event.ItemCompleted), item(1))
+	if c := h.count("held", kind(event.ItemStarted)) + h.count("lost", kind(event.ItemStarted)); c != 0 {
 		t.Errorf("%d items were run that nobody asked for", c)
 	}
 	h.stop()
@@ -109,16 +110,16 @@ func TestDrain(t *testing.T) {
 	p := newPlace(t)
 	p.guestJob("queue", everySecond, "shardingTotalCount: 3", "maxConcurrency: 1", `jobParameter: "hold:a"`)
 	h := p.startDurable([]string{"queue"}, "--drain-timeout", "10m")
-	running := h.of("queue", 0, kind(host.EventItemStarted))
+	running := h.of("queue", 0, kind(event.ItemStarted))
 	h.signal(syscall.SIGTERM)
 	h.line(0, "a second signal stops at once")
 	queued := []int{0, 1, 2}
 	queued = slices.Delete(queued, *running.Item, *running.Item+1)
 	for _, n := range queued {
 		// Handed back at once, while the other one still runs.
-		h.of("queue", running.at, kind(host.EventItemSkipped), item(n), ofFire(running), because("handed back"))
+		h.of("queue", running.at, kind(event.ItemSkipped), item(n), ofFire(running), because("handed back"))
 	}
-	if h.count("queue", kind(host.EventItemEnded)) != 0 {
+	if h.count("queue", kind(event.ItemEnded)) != 0 {
 		t.Error("the running item has ended, but nobody let it")
 	}
 	if code, _ := h.get("/readyz"); code != 503 {
@@ -128,14 +129,14 @@ func TestDrain(t *testing.T) {
 	if code := h.exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	h.of("queue", running.at, kind(host.EventItemCompleted), item(*running.Item), ofFire(running), outcome(abi.OutcomeOK))
-	if n := h.count("queue", kind(host.EventItemStarted)); n != 1 {
+	h.of("queue", running.at, kind(event.ItemCompleted), item(*running.Item), ofFire(running), outcome(abi.OutcomeOK))
+	if n := h.count("queue", kind(event.ItemStarted)); n != 1 {
 		t.Errorf("%d items were begun, want the one that ran at the signal", n)
 	}
 
 	h = p.startDurable([]string{"queue"})
 	for _, n := range queued {
-		made := h.of("queue", 0, kind(host.EventItemCompleted), item(n))
+		made := h.of("queue", 0, kind(event.ItemCompleted), item(n))
 		// An instant that came just then stands for the one that is owed.
 		if made.Source != abi.SourceCatchUp && made.Source != abi.SourceSchedule || made.Instant.Before(running.Instant) {
 			t.Errorf("item %d was run as %+v, want the instant %s made up for", n, made.Event, running.Instant)
@@ -152,23 +153,23 @@ func TestDrainTimeout(t *testing.T) {
 	h := p.startDurable([]string{"deaf"}, "--drain-timeout", "1s")
 	h.of("deaf", 0, owned())
 	p.must("trigger", "deaf")
-	running := h.of("deaf", 0, kind(host.EventItemStarted))
+	running := h.of("deaf", 0, kind(event.ItemStarted))
 	h.signal(os.Interrupt)
 	if code := h.exit(); code != 0 {
 		t.Errorf("exit code %d after a drain with its timeout, want 0", code)
 	}
 	h.line(0, "the drain timeout is over")
-	h.of("deaf", running.at, kind(host.EventItemEnded), outcome(abi.OutcomeCancelled))
-	if n := h.count("deaf", kind(host.EventItemCompleted)); n != 0 {
+	h.of("deaf", running.at, kind(event.ItemEnded), outcome(abi.OutcomeCancelled))
+	if n := h.count("deaf", kind(event.ItemCompleted)); n != 0 {
 		t.Error("the item counts as completed")
 	}
 	h = p.startDurable([]string{"deaf"})
-	again := h.of("deaf", 0, kind(host.EventItemStarted))
+	again := h.of("deaf", 0, kind(event.ItemStarted))
 	if again.Source != abi.SourceFailover || !ofFire(running).ok(again.Event) {
 		t.Errorf("run again as %+v", again.Event)
 	}
 	p.open("a")
-	h.of("deaf", 0, kind(host.EventItemCompleted), outcome(abi.OutcomeOK))
+	h.of("deaf", 0, kind(event.ItemCompleted), outcome(abi.OutcomeOK))
 	h.stop()
 }
 
@@ -180,8 +181,8 @@ func TestSecondSignal(t *testing.T) {
 	h := p.startDurable([]string{"deaf"}, "--drain-timeout", "10m")
 	h.of("deaf", 0, owned())
 	p.must("trigger", "deaf")
-	h.of("deaf", 0, kind(host.EventItemStarted), item(0))
-	h.of("deaf", 0, kind(host.EventItemStarted), item(1))
+	h.of("deaf", 0, kind(event.ItemStarted), item(0))
+	h.of("deaf", 0, kind(event.ItemStarted), item(1))
 	h.signal(syscall.SIGTERM)
 	h.line(0, "a second signal stops at once")
 	h.signal(syscall.SIGTERM)
@@ -189,14 +190,14 @@ func TestSecondSignal(t *testing.T) {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	h.line(0, "stopped at once by a second signal")
-	h.of("", 0, kind(host.EventHostStopped))
+	h.of("", 0, kind(event.HostStopped))
 	p.refused(1, []string{"no host is running here"}, "status")
 
 	// It is as after a crash.
 	p.open("a")
 	h = p.startDurable([]string{"deaf"})
-	h.of("deaf", 0, kind(host.EventItemCompleted), item(0), source(abi.SourceFailover))
-	h.of("deaf", 0, kind(host.EventItemCompleted), item(1), source(abi.SourceFailover))
+	h.of("deaf", 0, kind(event.ItemCompleted), item(0), source(abi.SourceFailover))
+	h.of("deaf", 0, kind(event.ItemCompleted), item(1), source(abi.SourceFailover))
 	h.stop()
 }
 
@@ -218,7 +219,7 @@ func TestSuspended(t *testing.T) {
 	}
 	from := h.mark()
 	h.signal(syscall.SIGCONT)
-	missed := h.of("clock", from, kind(host.EventFireSkipped))
+	missed := h.of("clock", from, kind(event.FireSkipped))
 	if missed.Reason == "" || missed.Instant.After(woken.Instant) {
 		t.Errorf("of what was missed it says %+v", missed.Event)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -50,7 +50,7 @@ func TestNoJobFallsSilentWhenZooKeeperGoesAndComes(t *testing.T) {
 	lost := func(at map[*member]int) {
 		t.Helper()
 		for m, from := range at {
-			m.of("", from, kind(host.EventSession), because("lost"))
+			m.of("", from, kind(event.Session), because("lost"))
 		}
 	}
 	for _, way := range []struct {
@@ -96,7 +96,7 @@ func TestNoJobFallsSilentWhenZooKeeperGoesAndComes(t *testing.T) {
 		took := c.allFire(jobs, both, both)
 		t.Logf("%s: every item of all jobs has run on both hosts %s later", way.name, took.Round(time.Millisecond))
 		for _, m := range both {
-			for _, k := range []host.EventKind{host.EventJobStopped, host.EventJobRemoved} {
+			for _, k := range []event.Kind{event.JobStopped, event.JobRemoved} {
 				for _, name := range jobs {
 					if n := m.count(name, kind(k)); n > 0 {
 						t.Errorf("%s: %s on %s: %s", way.name, k, m.ip, name)

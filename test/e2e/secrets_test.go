@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestNoSecretIsInTheRegistry: whatever a host is told, and whatever it writes.
@@ -17,7 +17,7 @@ func TestNoSecretIsInTheRegistry(t *testing.T) {
 	m := &member{place: newPlace(t), ip: "127.0.1.1"}
 	m.place.guestJob("tick", c.jobs["tick"]...)
 	m.process = m.place.startEnv([]string{"WASMJOB_ZK_CREDENTIALS=" + credentials}, "--zk", c.zk, "--namespace", c.ns, "--session-timeout", "2m", "--server-ip", m.ip)
-	m.of("tick", 0, kind(host.EventFireEnded))
+	m.of("tick", 0, kind(event.FireEnded))
 	s := c.session(credentials)
 	found := 0
 	for path, data := range tree(t, s, "/"+c.ns, "/"+c.ns+".wasmjob") {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestAShortDisconnectIsNoCrash: the connection of a host breaks and comes back
@@ -33,12 +33,12 @@ func TestAShortDisconnectIsNoCrash(t *testing.T) {
 	before := c.nodes(s, paths...)
 	proxy.Drop() // and it connects again
 	at := marks(a, b)
-	a.of("tick", at[a], kind(host.EventItemCompleted))
+	a.of("tick", at[a], kind(event.ItemCompleted))
 	proxy.Cut() // for as long as the other fires twice
 	away := a.mark()
-	second := b.of("tick", b.of("tick", b.mark(), kind(host.EventFireEnded)).at+1, kind(host.EventFireEnded))
+	second := b.of("tick", b.of("tick", b.mark(), kind(event.FireEnded)).at+1, kind(event.FireEnded))
 	proxy.Heal()
-	a.of("tick", away, kind(host.EventItemCompleted), test{"after that", func(e host.Event) bool { return e.Time.After(second.Time) }})
+	a.of("tick", away, kind(event.ItemCompleted), test{"after that", func(e event.Event) bool { return e.Time.After(second.Time) }})
 	for i, n := range c.nodes(s, paths...) {
 		if !n.Exists || n.Czxid != before[i].Czxid {
 			t.Errorf("%s was made in transaction %d, and now it is %+v", paths[i], before[i].Czxid, n)
@@ -47,18 +47,18 @@ func TestAShortDisconnectIsNoCrash(t *testing.T) {
 	c.open("a")
 	for _, m := range []*member{a, b} {
 		for _, n := range f.of(m) {
-			done := m.of("held", f.at[m], kind(host.EventItemCompleted), item(n))
+			done := m.of("held", f.at[m], kind(event.ItemCompleted), item(n))
 			if done.Outcome != abi.OutcomeOK || done.Source != abi.SourceTrigger {
 				t.Errorf("item %d ends as %+v", n, done.Event)
 			}
 		}
-		if n := m.count("held", kind(host.EventItemStarted)); n != 2 {
+		if n := m.count("held", kind(event.ItemStarted)); n != 2 {
 			t.Errorf("%s started %d items, want its 2", m.ip, n)
 		}
-		if n := m.count("", kind(host.EventSession), because("lost")); n != 0 {
+		if n := m.count("", kind(event.Session), because("lost")); n != 0 {
 			t.Errorf("%s lost its session", m.ip)
 		}
-		if e := m.of("tick", m.mark(), kind(host.EventItemCompleted)); !strings.HasPrefix(e.Host, m.ip) || m == a && e.Host != id {
+		if e := m.of("tick", m.mark(), kind(event.ItemCompleted)); !strings.HasPrefix(e.Host, m.ip) || m == a && e.Host != id {
 			t.Errorf("%s is now %s", m.ip, e.Host)
 		}
 	}
@@ -92,7 +92,7 @@ func TestALeaderThatSleptThroughItsSessionHasNoSay(t *testing.T) {
 	for skipped := false; !skipped; {
 		news := newsOf(others)
 		for _, m := range others {
-			skipped = skipped || len(m.all("lost", lost.at[m], kind(host.EventItemSkipped), item(left), outcome("LOST"))) > 0
+			skipped = skipped || len(m.all("lost", lost.at[m], kind(event.ItemSkipped), item(left), outcome("LOST"))) > 0
 		}
 		if !skipped {
 			waitAny(t, news)
@@ -106,17 +106,17 @@ func TestALeaderThatSleptThroughItsSessionHasNoSay(t *testing.T) {
 		}
 	}
 	leads.signal(syscall.SIGCONT)
-	leads.of("", from, kind(host.EventSession), because("lost"))
+	leads.of("", from, kind(event.Session), because("lost"))
 	for _, f := range []*flight{over, lost} {
 		fresh := leads.of(f.job, from, owned())
 		if old := f.runs[leads][0].Host; fresh.Host == old {
 			t.Errorf("%s woke and is still itself", old)
 		}
-		if done := leads.all(f.job, from, kind(host.EventItemCompleted), f.same()); len(done) > 0 {
+		if done := leads.all(f.job, from, kind(event.ItemCompleted), f.same()); len(done) > 0 {
 			t.Errorf("the host woke and completed %+v", done)
 		}
 		for _, m := range others {
-			m.of(f.job, f.at[m], kind(host.EventFireEnded), f.same())
+			m.of(f.job, f.at[m], kind(event.FireEnded), f.same())
 		}
 	}
 	for _, name := range []string{"over", "lost"} {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestATriggerWhileTheJobRunsIsNotLost: on the host that is busy it waits, and a
@@ -24,15 +24,15 @@ func TestATriggerWhileTheJobRunsIsNotLost(t *testing.T) {
 	c.open("a")
 	ends := []seen{}
 	for at := f.at[first]; len(ends) < 2; {
-		e := first.of("held", at, kind(host.EventItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
+		e := first.of("held", at, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 		ends, at = append(ends, e), e.at+1
 	}
 	c.registry("trigger", "held") // the one that is kept on the slow one counts for both
-	last := first.of("held", ends[1].at+1, kind(host.EventItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
+	last := first.of("held", ends[1].at+1, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 	c.open("b")
 	at := f.at[slow]
 	for _, want := range []int64{ends[0].Trigger, last.Trigger} {
-		e := slow.of("held", at, kind(host.EventItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
+		e := slow.of("held", at, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 		if e.Trigger != want {
 			t.Errorf("the slow host ran trigger %d, want %d", e.Trigger, want)
 		}

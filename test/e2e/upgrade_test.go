@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // released is the program of the version before, built from its commit, which
@@ -43,7 +43,7 @@ func TestRollingUpgrade(t *testing.T) {
 		t.Helper()
 		c.divided("tick", on...)
 		for _, m := range on {
-			m.of("tick", m.mark(), kind(host.EventFireEnded), outcome("OK"))
+			m.of("tick", m.mark(), kind(event.FireEnded), outcome("OK"))
 		}
 	}
 	// dies kills the leader while all items run: the other host takes its own over.
@@ -63,7 +63,7 @@ func TestRollingUpgrade(t *testing.T) {
 
 	a := c.addOf(old, flags...)
 	for _, job := range []string{"tick", "up", "down"} {
-		a.of(job, 0, kind(host.EventElected)) // it leads all while it lives
+		a.of(job, 0, kind(event.Elected)) // it leads all while it lives
 	}
 	b := c.addOf(old, flags...)
 	ticks(a, b)

@@ -8,7 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
 
@@ -25,7 +25,7 @@ func TestVerifyLooksAtTheRegistry(t *testing.T) {
 	a := c.add()
 	a.of("tick", 0, assigned(2))
 	c.registry("trigger", "tick") // after it the host has looked at the marks once
-	a.of("tick", 0, kind(host.EventFireEnded), outcome(abi.OutcomeOK))
+	a.of("tick", 0, kind(event.FireEnded), outcome(abi.OutcomeOK))
 	if out := c.registry("verify"); !strings.Contains(out, "namespace "+c.ns+": 1 job, looked at ") || !strings.Contains(out, "0 violations") {
 		t.Errorf("all is well, and verify says\n%s", out)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
@@ -54,7 +55,7 @@ type aside struct {
 	count    int // of modules so far
 
 	mu     sync.Mutex
-	events []host.Event
+	events []event.Event
 	bad    []host.Refusal
 	news   chan struct{} // closed when there is something new
 
@@ -95,7 +96,7 @@ func newBeside() (tester, error) {
 	h, err := host.New(host.Config{
 		Dial:      func(ctx context.Context) (registry.Center, error) { return server.Connect(ctx) },
 		Namespace: "hostile", ServerIP: "10.0.0.1",
-		OnEvent: func(e host.Event) {
+		OnEvent: func(e event.Event) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			e.Item, e.Previous = nil, nil // which may keep what they point into
@@ -132,7 +133,7 @@ func newBeside() (tester, error) {
 	if err := b.put(honest, noop, "cron: '* * * * * ?'\n"); err != nil {
 		return nil, err
 	}
-	b.wait(func() bool { return b.find(0, honest, host.EventFireEnded) != nil })
+	b.wait(func() bool { return b.find(0, honest, event.FireEnded) != nil })
 	return b, nil
 }
 
@@ -181,7 +182,7 @@ func (b *aside) wait(so func() bool) {
 
 // find is the first event of a job of a kind, among those from mark on; nil if
 // there is none. The caller has the lock.
-func (b *aside) find(mark int, job string, kind host.EventKind) *host.Event {
+func (b *aside) find(mark int, job string, kind event.Kind) *event.Event {
 	for i, e := range b.events[mark:] {
 		if e.Job == job && e.Kind == kind {
 			return &b.events[mark+i]
@@ -239,7 +240,7 @@ func (b *aside) attack(m Module) (r report, err error) {
 		return r, err
 	}
 	b.wait(func() bool {
-		ready := b.find(mark, next, host.EventAssigned)
+		ready := b.find(mark, next, event.Assigned)
 		if ready != nil {
 			r.Next = ready.Time.Sub(began)
 		}
@@ -247,7 +248,7 @@ func (b *aside) attack(m Module) (r report, err error) {
 	})
 	b.wait(func() bool {
 		r.Refused = b.refusal(hostile)
-		return r.Refused != "" || b.find(mark, hostile, host.EventAssigned) != nil
+		return r.Refused != "" || b.find(mark, hostile, event.Assigned) != nil
 	})
 	r.Loading = time.Since(began)
 	if r.Refused == "" {
@@ -255,22 +256,22 @@ func (b *aside) attack(m Module) (r report, err error) {
 			return r, err
 		}
 		b.wait(func() bool {
-			ended := b.find(mark, hostile, host.EventItemEnded)
+			ended := b.find(mark, hostile, event.ItemEnded)
 			if ended != nil {
 				r.Ran, r.Outcome, r.Text = ended.Duration, ended.Outcome, ended.Reason
 			}
-			return ended != nil && b.find(mark, hostile, host.EventFireEnded) != nil
+			return ended != nil && b.find(mark, hostile, event.FireEnded) != nil
 		})
 	}
 	// What the honest job did meanwhile, and once more after that.
 	last := b.mark()
-	b.wait(func() bool { return b.find(last, honest, host.EventFireStarted) != nil })
+	b.wait(func() bool { return b.find(last, honest, event.FireStarted) != nil })
 	b.mu.Lock()
 	for _, e := range b.events[mark:] {
 		switch {
-		case e.Job == honest && e.Kind == host.EventFireStarted:
+		case e.Job == honest && e.Kind == event.FireStarted:
 			r.Late = max(r.Late, e.Lag)
-		case e.Job == honest && e.Kind == host.EventFireSkipped:
+		case e.Job == honest && e.Kind == event.FireSkipped:
 			r.Late = max(r.Late, time.Second)
 		}
 	}
@@ -282,8 +283,8 @@ func (b *aside) attack(m Module) (r report, err error) {
 		return r, err
 	}
 	b.wait(func() bool {
-		gone := b.find(mark, hostile, host.EventJobRemoved) != nil || r.Refused != ""
-		return gone && b.refusal(hostile) == "" && b.find(mark, next, host.EventJobRemoved) != nil
+		gone := b.find(mark, hostile, event.JobRemoved) != nil || r.Refused != ""
+		return gone && b.refusal(hostile) == "" && b.find(mark, next, event.JobRemoved) != nil
 	})
 	r.Grown = resident() - before
 	return r, nil

@@ -23,7 +23,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/wasmjob/wasmjob/bench/peers/tap"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/strategy"
 	"github.com/wasmjob/wasmjob/test/interop/peer"
 	"github.com/wasmjob/wasmjob/test/zkserver"
@@ -239,11 +239,11 @@ func (o *ours) stop() {
 }
 
 // await waits for an event of the job.
-func (o *ours) await(what string, mark int, ok func(host.Event) bool) host.Event {
+func (o *ours) await(what string, mark int, ok func(event.Event) bool) event.Event {
 	o.c.t.Helper()
 	ctx, cancel := o.c.within()
 	defer cancel()
-	e, err := o.Await(ctx, what, mark, func(e host.Event) bool { return e.Job == o.c.job && ok(e) })
+	e, err := o.Await(ctx, what, mark, func(e event.Event) bool { return e.Job == o.c.job && ok(e) })
 	o.c.check(err)
 	return e
 }

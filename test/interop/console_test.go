@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/interop/peer"
 )
 
@@ -204,7 +204,7 @@ func TestConsoleEdits(t *testing.T) {
 	c.until("quiet", func(v *view) bool { return v.idle(2) })
 	once := make(map[string]int)
 	for _, o := range []*ours{a, b} {
-		for _, e := range o.Events(func(e host.Event) bool { return e.Kind == host.EventItemStarted && e.Source == abi.SourceSchedule }) {
+		for _, e := range o.Events(func(e event.Event) bool { return e.Kind == event.ItemStarted && e.Source == abi.SourceSchedule }) {
 			once[e.Instant.Format(time.TimeOnly)+" "+strconv.Itoa(*e.Item)]++
 		}
 	}
@@ -220,7 +220,7 @@ func TestConsoleEdits(t *testing.T) {
 	// What no host can use is refused, and the last good one stays in force.
 	events := a.Mark()
 	update(peer.Request{"cron": "not a cron"})
-	a.await("the refusal", events, func(e host.Event) bool { return e.Kind == host.EventJobError && strings.Contains(e.Reason, "cron") })
+	a.await("the refusal", events, func(e event.Event) bool { return e.Kind == event.JobError && strings.Contains(e.Reason, "cron") })
 	c.round(2)
 	update(peer.Request{"cron": never})
 	c.round(2)
@@ -285,8 +285,8 @@ func TestConsoleDisables(t *testing.T) {
 	events, mark = [2]int{a.Mark(), b.Mark()}, c.log.Mark()
 	cron("0/1 * * * * ?")
 	for i, o := range []*ours{a, b} {
-		o.await("an instant to be skipped", events[i], func(e host.Event) bool {
-			return e.Kind == host.EventFireSkipped && strings.Contains(e.Reason, "disabled")
+		o.await("an instant to be skipped", events[i], func(e event.Event) bool {
+			return e.Kind == event.FireSkipped && strings.Contains(e.Reason, "disabled")
 		})
 	}
 	cron(never)
@@ -304,8 +304,8 @@ func TestConsoleDisables(t *testing.T) {
 }
 
 // scheduled is the event that a host goes by another cron expression.
-func scheduled(cron string) func(host.Event) bool {
-	return func(e host.Event) bool { return e.Kind == host.EventJobChanged && strings.Contains(e.Reason, cron) }
+func scheduled(cron string) func(event.Event) bool {
+	return func(e event.Event) bool { return e.Kind == event.JobChanged && strings.Contains(e.Reason, cron) }
 }
 
 // TestConsoleEnds: dump, the shutdown of an instance while it works, removal of
@@ -340,7 +340,7 @@ func TestConsoleEnds(t *testing.T) {
 	c.console("shutdown", peer.Request{"ip": a.ip}, nil)
 	a.release()
 	b.release()
-	a.await("to stop", events, func(e host.Event) bool { return e.Kind == host.EventJobStopped })
+	a.await("to stop", events, func(e event.Event) bool { return e.Kind == event.JobStopped })
 	c.ended(mark, items(4)...)
 	c.until("quiet", func(v *view) bool { return v.idle(4) })
 	c.divided(4, 1)
@@ -364,7 +364,7 @@ func TestConsoleEnds(t *testing.T) {
 
 	events = b.Mark()
 	c.console("remove configuration", nil, nil)
-	b.await("to leave the removed job", events, func(e host.Event) bool { return e.Kind == host.EventJobRemoved || e.Kind == host.EventJobStopped })
+	b.await("to leave the removed job", events, func(e event.Event) bool { return e.Kind == event.JobRemoved || e.Kind == event.JobStopped })
 	var gone *briefJob
 	if c.console("job", nil, &gone); gone != nil {
 		t.Errorf("the API still shows %+v", gone)

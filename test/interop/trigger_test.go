@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/interop/peer"
 )
 
@@ -134,8 +134,8 @@ func TestConsoleTriggersWhileItemsRunAndAServerIsDisabled(t *testing.T) {
 		switch {
 		case n == 2:
 		case n == 1 && slices.Contains(theirs, i):
-			o.await("the items that were not run", events, func(e host.Event) bool {
-				return e.Kind == host.EventFireSkipped && strings.Contains(e.Reason, "disabled")
+			o.await("the items that were not run", events, func(e event.Event) bool {
+				return e.Kind == event.FireSkipped && strings.Contains(e.Reason, "disabled")
 			})
 		default:
 			t.Errorf("item %d ran %d times, want 2 (those of the disabled server: %v):\n%s", i, n, theirs, peer.Text(c.log.Runs(c.job, mark)))

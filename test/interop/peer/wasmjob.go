@@ -17,7 +17,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // WasmjobOptions say how a host of ours is started.
@@ -48,7 +48,7 @@ type Wasmjob struct {
 	options WasmjobOptions
 
 	events sync.Mutex
-	seen   []host.Event
+	seen   []event.Event
 	news   chan struct{} // closed, and made anew, when there is more
 }
 
@@ -103,12 +103,12 @@ func (w *Wasmjob) Run(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-func (w *Wasmjob) event(e host.Event) {
+func (w *Wasmjob) event(e event.Event) {
 	if w.log != nil && e.Item != nil {
 		switch e.Kind {
-		case host.EventItemStarted:
+		case event.ItemStarted:
 			w.log.begin(Run{Host: w.name, Job: e.Job, Item: *e.Item, Begin: e.Time, Source: string(e.Source)})
-		case host.EventItemEnded:
+		case event.ItemEnded:
 			w.log.end(w.name, e.Job, *e.Item, e.Time, false)
 		}
 	}
@@ -120,7 +120,7 @@ func (w *Wasmjob) event(e host.Event) {
 }
 
 // Events are the events so far that ok accepts.
-func (w *Wasmjob) Events(ok func(host.Event) bool) (list []host.Event) {
+func (w *Wasmjob) Events(ok func(event.Event) bool) (list []event.Event) {
 	w.events.Lock()
 	defer w.events.Unlock()
 	for _, e := range w.seen {
@@ -139,11 +139,11 @@ func (w *Wasmjob) Mark() int {
 }
 
 // Await waits for an event, from the mark on, that ok accepts.
-func (w *Wasmjob) Await(ctx context.Context, what string, mark int, ok func(host.Event) bool) (host.Event, error) {
+func (w *Wasmjob) Await(ctx context.Context, what string, mark int, ok func(event.Event) bool) (event.Event, error) {
 	for last := false; ; {
 		w.events.Lock()
 		i := slices.IndexFunc(w.seen[mark:], ok)
-		var found host.Event
+		var found event.Event
 		if i >= 0 {
 			found = w.seen[mark+i]
 		}
@@ -194,7 +194,7 @@ func newTail(file string) (*tail, error) {
 func (t *tail) close() error { return t.watcher.Close() }
 
 // run reads on each change, and a last time when stop is closed.
-func (t *tail) run(stop <-chan struct{}, each func(host.Event)) {
+func (t *tail) run(stop <-chan struct{}, each func(event.Event)) {
 	for {
 		select {
 		case <-t.watcher.Events:
@@ -207,7 +207,7 @@ func (t *tail) run(stop <-chan struct{}, each func(host.Event)) {
 	}
 }
 
-func (t *tail) read(each func(host.Event)) {
+func (t *tail) read(each func(event.Event)) {
 	f, err := os.Open(t.file)
 	if err != nil {
 		return // not yet there
@@ -222,9 +222,9 @@ func (t *tail) read(each func(host.Event)) {
 			return // the rest of the line comes later
 		}
 		t.offset += int64(len(text))
-		var e host.Event
+		var e event.Event
 		if json.Unmarshal(text, &e) != nil {
-			e = host.Event{Time: time.Now(), Kind: "not an event", Reason: string(text)}
+			e = event.Event{Time: time.Now(), Kind: "not an event", Reason: string(text)}
 		}
 		each(e)
 	}

@@ -1,4 +1,6 @@
-package host
+// Package event has what a host reports to those who watch it: events, why something
+// was skipped, what is waited for, and what guests say. Histories hold them.
+package event
 
 import (
 	"time"
@@ -7,65 +9,65 @@ import (
 	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
-// EventKind says what an Event reports. The set may grow; readers skip kinds
+// Kind says what an Event reports. The set may grow; readers skip kinds
 // they do not know.
-type EventKind string
+type Kind string
 
 // The kinds.
 const (
-	// EventFireStarted: this host begins items of a fire. Items lists them.
-	EventFireStarted EventKind = "fire.started"
-	// EventFireEnded: the last of this host's items of the fire ended.
+	// FireStarted: this host begins items of a fire. Items lists them.
+	FireStarted Kind = "fire.started"
+	// FireEnded: the last of this host's items of the fire ended.
 	// Outcome is OK only if all items were; Duration is from the begin.
-	EventFireEnded EventKind = "fire.ended"
-	// EventFireSkipped: this host began nothing for a due instant. Reason
+	FireEnded Kind = "fire.ended"
+	// FireSkipped: this host began nothing for a due instant. Reason
 	// says why (no items here, disabled, resharding, missed, …); Items are
 	// those that it owned.
-	EventFireSkipped EventKind = "fire.skipped"
-	// EventItemStarted, EventItemEnded: one attempt of one item.
-	EventItemStarted EventKind = "item.started"
-	EventItemEnded   EventKind = "item.ended"
-	// EventItemCompleted: the item's completion took effect in the registry.
+	FireSkipped Kind = "fire.skipped"
+	// ItemStarted, ItemEnded: one attempt of one item.
+	ItemStarted Kind = "item.started"
+	ItemEnded   Kind = "item.ended"
+	// ItemCompleted: the item's completion took effect in the registry.
 	// An item that has this event for an instant is never run again for it.
-	EventItemCompleted EventKind = "item.completed"
-	// EventItemSkipped: an item of this host did not run for the instant, and
+	ItemCompleted Kind = "item.completed"
+	// ItemSkipped: an item of this host did not run for the instant, and
 	// Reason says why (disabled, still running: misfire, failover off, …).
-	EventItemSkipped EventKind = "item.skipped"
-	// EventItemHeld: too many hosts in a row have died in runs of the item. This
+	ItemSkipped Kind = "item.skipped"
+	// ItemHeld: too many hosts in a row have died in runs of the item. This
 	// one is closed, Outcome is HELD, and the item is held back until an operator
 	// releases it; Reason names the hosts.
-	EventItemHeld EventKind = "item.held"
-	// EventItemReleased: an operator released the item. Its owner reports that when
+	ItemHeld Kind = "item.held"
+	// ItemReleased: an operator released the item. Its owner reports that when
 	// it sees it: with status, and when the item is due.
-	EventItemReleased EventKind = "item.released"
-	// EventItemRepaired: the item's record named an instant that was later than
+	ItemReleased Kind = "item.released"
+	// ItemRepaired: the item's record named an instant that was later than
 	// the registry's clock, and the item was begun all the same: Instant is that of
 	// the run, Drift by how much the record was ahead of it.
-	EventItemRepaired EventKind = "item.repaired"
-	// EventListener: a listener export ended; Reason is its name.
-	EventListener EventKind = "listener"
+	ItemRepaired Kind = "item.repaired"
+	// Listener: a listener export ended; Reason is its name.
+	Listener Kind = "listener"
 
-	EventJobAdded    EventKind = "job.added"
-	EventJobChanged  EventKind = "job.changed"   // configuration or module; Reason says which
-	EventJobRemoved  EventKind = "job.removed"   // Reason: definition gone, removed by operator, …
-	EventJobStopped  EventKind = "job.stopped"   // by an operator: instance node deleted
-	EventJobError    EventKind = "job.error"     // the job cannot run, or Wait has taken too long; Reason
-	EventOverQuota   EventKind = "job.overQuota" // Count uses went beyond the Ceiling; Reason
-	EventRefused     EventKind = "file.refused"
-	EventSharded     EventKind = "job.sharded" // this host, as leader, divided the items
-	EventAssigned    EventKind = "job.assigned"
-	EventElected     EventKind = "job.elected"  // this host became the job's leader
-	EventSession     EventKind = "session"      // Reason: live, suspect, yield, lost; or Wait is set
-	EventClock       EventKind = "clock"        // this host's clock is too far from the registry's, by Drift, or is not any more
-	EventHostStarted EventKind = "host.started" // Reason: how the last host here ended, unless well
-	EventHostStopped EventKind = "host.stopped"
+	JobAdded    Kind = "job.added"
+	JobChanged  Kind = "job.changed"   // configuration or module; Reason says which
+	JobRemoved  Kind = "job.removed"   // Reason: definition gone, removed by operator, …
+	JobStopped  Kind = "job.stopped"   // by an operator: instance node deleted
+	JobError    Kind = "job.error"     // the job cannot run, or Wait has taken too long; Reason
+	OverQuota   Kind = "job.overQuota" // Count uses went beyond the Ceiling; Reason
+	Refused     Kind = "file.refused"
+	Sharded     Kind = "job.sharded" // this host, as leader, divided the items
+	Assigned    Kind = "job.assigned"
+	Elected     Kind = "job.elected"  // this host became the job's leader
+	Session     Kind = "session"      // Reason: live, suspect, yield, lost; or Wait is set
+	Clock       Kind = "clock"        // this host's clock is too far from the registry's, by Drift, or is not any more
+	HostStarted Kind = "host.started" // Reason: how the last host here ended, unless well
+	HostStopped Kind = "host.stopped"
 )
 
 // Event is one fact about a host, in the order in which the host saw them. It
 // is what the log, the terminal, the history file and the metrics read.
 type Event struct {
 	Time time.Time `json:"time"`
-	Kind EventKind `json:"kind"`
+	Kind Kind      `json:"kind"`
 	// Host is the instance id of the term, Job empty for events of the host.
 	Host string `json:"host"`
 	Job  string `json:"job,omitempty"`
@@ -73,7 +75,7 @@ type Event struct {
 	// seen), Trigger the number of the trigger round, 0 for other sources.
 	Instant time.Time `json:"instant,omitzero"`
 	Trigger int64     `json:"trigger,omitempty"`
-	// Source is what made the fire; of EventJobAdded and EventJobChanged it is
+	// Source is what made the fire; of JobAdded and JobChanged it is
 	// abi.SourceTrigger if the job has no cron, and fires by triggers alone.
 	Source abi.Source `json:"source,omitempty"`
 	// RunID is job/instant/item.
@@ -82,11 +84,11 @@ type Event struct {
 	Item  *int  `json:"item,omitempty"`
 	Items []int `json:"items,omitempty"`
 	// Total is how many items the fire has over all hosts, as far as this one
-	// knows, for EventFireStarted and EventFireSkipped; for EventSharded it is how
+	// knows, for FireStarted and FireSkipped; for Sharded it is how
 	// many were divided.
 	Total int `json:"total,omitempty"`
 	// Next is the job's scheduled instant after Instant, for a scheduled
-	// EventFireStarted and EventFireSkipped.
+	// FireStarted and FireSkipped.
 	Next time.Time `json:"next,omitzero"`
 	// Through is set when a skip stands for all instants from Instant on: the
 	// last of them, or a time between that and the next.
@@ -95,14 +97,14 @@ type Event struct {
 	// one that stands for it: it follows when what is in its way is over, or a
 	// later skip says why not.
 	Owed bool `json:"owed,omitempty"`
-	// Cause is the kind of Reason, for EventFireSkipped, EventItemSkipped and
-	// EventItemHeld.
+	// Cause is the kind of Reason, for FireSkipped, ItemSkipped and
+	// ItemHeld.
 	Cause SkipCause `json:"cause,omitempty"`
 	// Runs is set for a skip whose reason is that the item runs on this host: its
 	// guest was started, and its completion has not taken effect.
 	Runs bool `json:"runs,omitempty"`
 	// Previous is what the item's record said of its newest run when it was
-	// begun again, for the first attempt of an EventItemStarted whose item another
+	// begun again, for the first attempt of an ItemStarted whose item another
 	// instance began before. It is nil if the record has none, if that run
 	// was handed back, and for a run that was taken over: it is the same.
 	Previous *PreviousRun `json:"previous,omitempty"`
@@ -120,9 +122,9 @@ type Event struct {
 	Batches int64         `json:"batches,omitempty"`
 	Records int64         `json:"records,omitempty"`
 	// DroppedLines counts the guest's log lines that were beyond the limits of
-	// one invocation, for EventItemEnded and EventListener.
+	// one invocation, for ItemEnded and Listener.
 	DroppedLines int64 `json:"droppedLines,omitempty"`
-	// Ceiling is the quota that an EventOverQuota is about, and Count how many
+	// Ceiling is the quota that an OverQuota is about, and Count how many
 	// uses went beyond it since the last such event: they were dropped, or, for
 	// ceiling.OffsetCommits, had to wait.
 	Ceiling ceiling.Name `json:"ceiling,omitempty"`
@@ -134,9 +136,9 @@ type Event struct {
 	// lasted, Items are those that it is about.
 	Wait Wait `json:"wait,omitempty"`
 	// Drift is by how much a clock is ahead, behind if it is negative, for
-	// EventClock and EventItemRepaired.
+	// Clock and ItemRepaired.
 	Drift time.Duration `json:"driftNs,omitempty"`
-	// File is set for EventRefused.
+	// File is set for Refused.
 	File string `json:"file,omitempty"`
 }
 

@@ -1,0 +1,22 @@
+package event
+
+// GuestLog is one line of a guest.
+type GuestLog struct {
+	Job, TaskID, RunID string
+	Item               int // -1 in a listener
+	// Fence is the run's fence token; 0 in a listener.
+	Fence   int64
+	Level   int // see abi.LevelInfo
+	Message string
+	// Attrs alternates keys and values.
+	Attrs []string
+}
+
+// GuestMetric is one value that a guest reported.
+type GuestMetric struct {
+	Job   string
+	Item  int
+	Kind  int // abi.MetricCounter, …
+	Name  string
+	Value int64
+}

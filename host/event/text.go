@@ -1,0 +1,59 @@
+package event
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxReason is the longest Event.Reason in bytes; longer ones are cut.
+const MaxReason = 1 << 10
+
+// Harmless is text of a guest as every sink may show it: control characters but
+// line breaks and tabs, and what is no UTF-8, become U+FFFD. They could pass for
+// the host's own lines in a terminal, and grow sixfold in JSON.
+func Harmless(s string) string {
+	const replacement = '\uFFFD'
+	if !strings.ContainsFunc(s, isControl) && utf8.ValidString(s) {
+		return s
+	}
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	return strings.Map(func(r rune) rune {
+		if isControl(r) {
+			return replacement
+		}
+		return r
+	}, s) // Map turns what is no UTF-8 into U+FFFD
+}
+
+func isControl(r rune) bool {
+	return (r < ' ' && r != '\n' && r != '\t') || (0x7F <= r && r < 0xA0)
+}
+
+// Cut cuts text to at most n bytes, not inside a character.
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	const mark = "…"
+	n -= len(mark)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + mark
+}
+
+// Reason is text of a guest as an event has it.
+func Reason(s string) string { return Cut(Harmless(s), MaxReason) }
+
+// HarmlessAll is Harmless for each of the texts.
+func HarmlessAll(texts []string) []string {
+	if !slices.ContainsFunc(texts, func(s string) bool { return Harmless(s) != s }) {
+		return texts
+	}
+	out := make([]string, len(texts))
+	for i, s := range texts {
+		out[i] = Harmless(s)
+	}
+	return out
+}
