@@ -275,7 +275,7 @@ func (j *job) watchDrift() {
 	if late && !j.late {
 		reason := fmt.Sprintf("this host's clock is %s, more than the catch-up window of %s: of what was due in the meantime only the newest instant runs here when the clock is right", d, window)
 		j.log.Error(reason)
-		j.emit(event.Event{Kind: event.JobError, Reason: reason})
+		j.Emit(event.Event{Kind: event.JobError, Reason: reason})
 	}
 	j.late = late
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/run"
 )
 
 // complete writes the ends of runs, in groups: at once when nothing runs any
@@ -23,7 +23,7 @@ func (j *job) complete(now moment) {
 	j.keepOwn()
 	pending := 0
 	for _, e := range j.ended {
-		if !e.unfinished {
+		if !e.Unfinished {
 			pending++
 		}
 	}
@@ -33,7 +33,7 @@ func (j *job) complete(now moment) {
 		j.commitEnded(now)
 	}
 	for f := range j.fires {
-		if f.open == 0 && f.guestsDone {
+		if f.Open == 0 && f.GuestsDone {
 			j.closeFire(f)
 		}
 	}
@@ -69,27 +69,13 @@ func recordedReason(r abi.Result) string {
 func (j *job) commitEnded(now moment) {
 	c := coordination.Completing{Items: make(map[int]coordination.Ended), Now: now.wall}
 	for _, e := range j.ended {
-		c.Marked = c.Marked || e.run.fire.config.MonitorExecution
+		c.Marked = c.Marked || e.Run.Fire().Config.MonitorExecution
 	}
 	for n, e := range j.ended {
-		if e.unfinished {
+		if e.Unfinished {
 			continue
 		}
-		e.run.mu.Lock()
-		ended := coordination.Ended{State: e.run.state, Outcome: string(e.result.Outcome), Reason: cmp.Or(e.reason, recordedReason(e.result)), Failover: e.run.fire.source == abi.SourceFailover}
-		if e.handedBack() {
-			before := e.run.state.Record.HandBack(e.run.fire.id)
-			ended.HandBack = &before
-		}
-		switch {
-		case e.unstarted:
-		case e.result.Staged && e.result.Outcome == abi.OutcomeOK:
-			ended.Offset, ended.HasOffset = e.result.Offset, true
-		case e.run.isStaged:
-			ended.Offset, ended.HasOffset = e.run.staged, true
-		}
-		e.run.mu.Unlock()
-		c.Items[n] = ended
+		c.Items[n] = e.Completing(string(e.Result.Outcome), cmp.Or(e.Reason, recordedReason(e.Result)))
 		if it := j.items[n]; it != nil && !it.owned {
 			c.Wake = true
 		}
@@ -121,44 +107,44 @@ func (j *job) commitEnded(now moment) {
 
 // settle draws the conclusions of an item's completion, once it took effect or was
 // refused.
-func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState, took bool) {
-	f := e.run.fire
-	f.open--
+func (j *job) settle(now moment, n int, e run.Ended, state coordination.ItemState, took bool) {
+	f := e.Run.Fire()
+	f.Open--
 	j.live--
 	it := j.items[n]
 	j.reportEnd(n, e, state, took)
-	if took && e.handedBack() && it != nil && j.beyond(it) { // no host will get it
-		j.skipItem(it, f.id, event.SkipDisabled, j.fewer())
+	if took && e.HandedBack() && it != nil && j.beyond(it) { // no host will get it
+		j.skipItem(it, f.ID, event.SkipDisabled, j.fewer())
 	}
-	if !took || e.handedBack() {
-		f.cut++
+	if !took || e.HandedBack() {
+		f.Cut++
 	} else {
-		j.tally.count(now, e.result.Outcome)
+		j.tally.count(now, e.Result.Outcome)
 	}
-	if !e.handedBack() && e.result.Outcome != abi.OutcomeOK {
-		f.failed++
-		j.handleError(f.config, "item failed", e.result, zap.Int("item", n), zap.String("run", e.run.runID()))
-		f.thrown = f.thrown || f.config.JobErrorHandlerType == "THROW"
+	if !e.HandedBack() && e.Result.Outcome != abi.OutcomeOK {
+		f.Failures++
+		j.HandleError(f.Config, "item failed", e.Result, zap.Int("item", n), zap.String("run", e.Run.RunID()))
+		f.Thrown = f.Thrown || f.Config.JobErrorHandlerType == "THROW"
 	}
 	if it == nil {
 		return
 	}
 	it.run = nil
-	it.lastOutcome, it.lastMessage, it.lastEnd = e.result.Outcome, event.Reason(e.result.Message), now.wall
+	it.lastOutcome, it.lastMessage, it.lastEnd = e.Result.Outcome, event.Reason(e.Result.Message), now.wall
 	if took {
 		state.Misfire = state.Misfire || it.state.Misfire // marked while it ran
 		it.state = state
 	} else {
 		it.state.RecordVersion = -2 // known to be wrong: the next begin reads again
 	}
-	if f.thrown && it.due != nil {
+	if f.Thrown && it.due != nil {
 		j.skipItem(it, *it.due, event.SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
 		it.due = nil
 	}
-	moves := e.moved && j.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
+	moves := e.Moved && j.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
 	stays := it.owned && !j.exit.draining && j.exit.leaving == "" && !moves
-	if e.handedBack() && took && it.due == nil && stays {
-		j.owe(it, f.id) // handed back, and the host stays after all
+	if e.HandedBack() && took && it.due == nil && stays {
+		j.owe(it, f.ID) // handed back, and the host stays after all
 	}
 	if !it.owned {
 		delete(j.items, n)
@@ -166,27 +152,27 @@ func (j *job) settle(now moment, n int, e endedRun, state coordination.ItemState
 }
 
 // reportEnd reports that an item's completion took effect, or why it did not.
-func (j *job) reportEnd(n int, e endedRun, state coordination.ItemState, took bool) {
-	f := e.run.fire
-	ev := event.Event{Item: &n, Instant: f.id.Time(), Trigger: f.id.Trigger, Source: f.source, RunID: e.run.runID(),
-		Fence: e.run.fence, Digest: f.exec.Digest(), Attempt: int(e.run.attempt.Load()), Outcome: e.result.Outcome}
+func (j *job) reportEnd(n int, e run.Ended, state coordination.ItemState, took bool) {
+	f := e.Run.Fire()
+	ev := event.Event{Item: &n, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), RunID: e.Run.RunID(),
+		Fence: e.Run.Fence, Digest: f.Exec.Digest(), Attempt: e.Run.Attempt(), Outcome: e.Result.Outcome}
 	switch {
 	case !took && !j.member.View.Exists:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipDisabled, "the job was removed while the item ran"
 	case !took:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item was taken over by another host before its completion could be written"
-		j.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.run.fence))
-	case e.unstarted:
+		j.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.Run.Fence))
+	case e.Unstarted:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "handed back unstarted: the host is stopping"
 		if j.exit.left != "" {
 			ev.Reason = "handed back unstarted: the job was " + string(j.exit.state)
 		}
-	case e.moved:
+	case e.Moved:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item moves to another host, and the run goes on there"
 	default:
-		ev.Kind, ev.OffsetWrites, ev.Reason = event.ItemCompleted, offsetWrites(state), e.reason
+		ev.Kind, ev.OffsetWrites, ev.Reason = event.ItemCompleted, run.OffsetWrites(state), e.Reason
 	}
-	j.emit(ev)
+	j.Emit(ev)
 }
 
 // count counts an item that was completed.
@@ -199,33 +185,6 @@ func (t *tally) count(now moment, outcome abi.Outcome) {
 	if t.at.IsZero() {
 		t.at = now.Add(tallyInterval)
 	}
-}
-
-// handleError does what the job's error handler says, within the job's log
-// quota.
-func (j *job) handleError(c jobconfig.Configuration, what string, r abi.Result, fields ...zap.Field) {
-	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", event.Harmless(r.Message)))
-	size := len(r.Message)
-	if r.Err != nil && !repeats(r.Message, r.Err.Error()) {
-		fields = append(fields, zap.Error(r.Err))
-		size += len(r.Err.Error())
-	}
-	if !j.mayLog(lineOverhead + size) {
-		return
-	}
-	switch c.JobErrorHandlerType {
-	case "IGNORE":
-		j.log.Debug(what, fields...)
-	default:
-		j.log.Error(what, fields...)
-	}
-}
-
-// repeats reports whether the error of a run says no more than its reason.
-func repeats(reason, text string) bool {
-	cause := strings.TrimSpace(text[strings.LastIndex(text, ": ")+1:]) // what comes before says where
-	// A panic ends in the instruction unreachable; the reason has its message.
-	return cause == "unreachable" || strings.Contains(text, reason) || strings.Contains(reason, cause)
 }
 
 // saveOffsets makes the offsets that streaming loops have staged durable, all
@@ -251,35 +210,30 @@ func (j *job) flushOffsets(now moment) {
 	j.mail.mu.Unlock()
 
 	offsets := make(map[int]coordination.Ended)
-	var locked []*execution
+	var saving []*run.Execution
 	for n, it := range j.items {
 		if it.run == nil {
 			continue
 		}
-		// An execution that is just committing by itself is left for next time.
-		if !it.run.mu.TryLock() {
+		save, staged, busy := it.run.Save()
+		if busy { // left for next time
 			j.offsetsAt = now.Add(offsetInterval)
-			continue
 		}
-		if !it.run.isStaged || it.run.lost {
-			it.run.mu.Unlock()
-			continue
+		if staged {
+			saving = append(saving, it.run)
+			offsets[n] = save
 		}
-		locked = append(locked, it.run)
-		offsets[n] = coordination.Ended{State: it.run.state, Offset: it.run.staged, HasOffset: true}
 	}
-	if len(locked) == 0 {
+	if len(saving) == 0 {
 		return
 	}
 	out, err := coordination.SaveOffsets(j.work, j.member.Registry, j.member.Layout, offsets)
-	for _, e := range locked {
-		if state, ok := out.Items[e.item]; ok && err == nil {
-			e.state, e.staged, e.isStaged = state, nil, false
-		} else if slices.Contains(out.Lost, e.item) {
-			e.lost = true
-			e.cancel(abi.CancelLost)
+	for _, e := range saving {
+		if state, ok := out.Items[e.Item]; ok && err == nil {
+			e.Saved(&state, false)
+		} else {
+			e.Saved(nil, slices.Contains(out.Lost, e.Item))
 		}
-		e.mu.Unlock()
 	}
 	if err != nil {
 		j.failed(now, "saving offsets", err)

@@ -36,7 +36,7 @@
 //	 3. Begin: records, running marks and the host's list of runs, guarded by
 //	    the share and by every item's record. What cannot begin says why.
 //	 4. A goroutine per fire calls the listeners and runs the workers; a worker
-//	    takes items one by one, each within a slot of the host (slots.go), retries by the
+//	    takes items one by one, each within a slot of the host (host/slots), retries by the
 //	    job's policy, and posts the result to the loop.
 //	 5. Complete: the ends of all runs that are there, at once when nothing runs
 //	    any more, else 50 ms after the first. An offset goes with its item.
@@ -49,12 +49,12 @@
 //	the term          caller of Run     told to stop           the caller
 //	a job's loop      term.reconcile    left, or session lost  term.run
 //	a fire            job.start         its workers are done   job.run
-//	a worker          fire.run          no item is left        fire.run
+//	a worker          run.Fire.Run      no item is left        run.Fire.Run
 //
 // # Waits
 //
 // Nothing is waited for that only another process can do without a name, a
-// [Wait], and a deadline. What a loop waits for it finds again each time it has
+// [event.Wait], and a deadline. What a loop waits for it finds again each time it has
 // done all that it can (watchWaits), so that no wait has to be ended by the code that
 // began it; since when is kept as long as it is found again. Status shows it,
 // and at the deadline one event; a scrape asks nothing of the registry.

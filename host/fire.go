@@ -1,13 +1,10 @@
 package host
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,46 +15,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/run"
 )
-
-// fire is one firing of the job on this host: items that were begun in one
-// commit, the workers that run them, and what is still open. The fields below
-// the line belong to the job's loop.
-type fire struct {
-	job      *job
-	self     coordination.JobInstance
-	id       coordination.Fire
-	source   abi.Source
-	config   jobconfig.Configuration
-	guest    jobconfig.Guest
-	exec     abi.Executor // one use, ended by closeFire
-	runs     []*execution
-	taskID   string
-	previous time.Time
-	next     time.Time
-	// taken is how many of runs have been taken by workers, or handed back.
-	taken atomic.Int64
-	// handBack is closed when nothing more may start; see returnQueued.
-	handBack chan struct{}
-	// noneLeft is closed when a worker found no item to take.
-	noneLeft chan struct{}
-	// announces is set if Java hosts may wait for this host's items in the phases of
-	// listeners that run once over all.
-	announces bool
-	// waits is what the fire's goroutine waits for of other hosts; nil for nothing.
-	waits atomic.Pointer[listenerWait]
-
-	// absent are items of this host that are due and do not run in this fire.
-	absent coordination.Items
-
-	open       int // runs whose completion has not taken effect
-	cut        int // runs that did not come to their own end, or not in time
-	failed     int
-	begun      time.Time
-	started    time.Time // when its begin was answered
-	guestsDone bool
-	thrown     bool // an item failed and the error handler is THROW
-}
 
 // tick handles the clock: the instants up to now are due. Several at once are
 // coalesced into the newest one.
@@ -198,7 +157,7 @@ func (j *job) supersede(it *item, id coordination.Fire) {
 	if it.due != nil && it.due.ID() != id.ID() && it.due.Source != string(abi.SourceMisfire) {
 		e := j.skipped(it.number, *it.due, event.SkipLater, "a newer fire is due, "+id.ID()+": it stands for this one")
 		e.Owed = id.Trigger == 0
-		j.emit(e)
+		j.Emit(e)
 	}
 }
 
@@ -206,7 +165,7 @@ func (j *job) supersede(it *item, id coordination.Fire) {
 func (j *job) misfire(it *item, id coordination.Fire) {
 	cause, reason, runs := event.SkipBusy, "the item is marked as running elsewhere", false
 	if it.run != nil {
-		reason, runs = it.run.busy(time.Now())
+		reason, runs = it.run.Busy(time.Now())
 	}
 	if j.member.View.Config.Misfire {
 		cause, reason = event.SkipLater, reason+"; it runs again right after"
@@ -217,7 +176,7 @@ func (j *job) misfire(it *item, id coordination.Fire) {
 	}
 	e := j.skipped(it.number, id, cause, reason)
 	e.Runs = runs
-	j.emit(e)
+	j.Emit(e)
 }
 
 // makeUp finds what was due for items that this host has just been given,
@@ -458,7 +417,7 @@ func (j *job) repaired(n int, id coordination.Fire, before, after coordination.R
 	reason := fmt.Sprintf("the item's record named %s, which is ahead of the registry's clock and of this host's: a clock was wrong, or the record was edited; the item runs by the clocks again",
 		time.UnixMilli(before.Instant).UTC().Format(time.RFC3339))
 	j.log.Error("item repaired", zap.Int("item", n), zap.String("reason", reason))
-	j.emit(event.Event{Kind: event.ItemRepaired, Item: &n, Instant: id.Time(), Source: abi.Source(id.Source), RunID: coordination.RunID(j.name, id, n),
+	j.Emit(event.Event{Kind: event.ItemRepaired, Item: &n, Instant: id.Time(), Source: abi.Source(id.Source), RunID: coordination.RunID(j.name, id, n),
 		Drift: by, Reason: reason})
 }
 
@@ -477,7 +436,7 @@ func fireOf(r coordination.Record) coordination.Fire {
 func (j *job) heldBack(n int, id coordination.Fire, r coordination.Record) {
 	reason := r.HeldBack(j.name, n)
 	j.log.Error("item held back", zap.Int("item", n), zap.String("reason", reason))
-	j.emit(event.Event{Kind: event.ItemHeld, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
+	j.Emit(event.Event{Kind: event.ItemHeld, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
 		RunID: coordination.RunID(j.name, id, n), Outcome: coordination.OutcomeHeld, Cause: event.SkipHeld, Reason: reason})
 	if it := j.items[n]; it != nil && it.run == nil {
 		it.state.Record, it.state.RecordVersion = r, -2 // the next begin reads it
@@ -488,7 +447,7 @@ func (j *job) heldBack(n int, id coordination.Fire, r coordination.Record) {
 func (j *job) reread(it *item, state coordination.ItemState) {
 	if it.state.Record.Held != 0 && state.Record.Held == 0 && state.Record.Outcome == coordination.OutcomeHeld {
 		j.log.Info("item released", zap.Int("item", it.number))
-		j.emit(event.Event{Kind: event.ItemReleased, Item: &it.number, Reason: "an operator released it"})
+		j.Emit(event.Event{Kind: event.ItemReleased, Item: &it.number, Reason: "an operator released it"})
 	}
 	it.state = state
 }
@@ -612,73 +571,36 @@ func (j *job) concurrency() int {
 func (j *job) most(g jobconfig.Guest) int {
 	n := int(j.host.cfg.Ceilings.Of(j.name, ceiling.MaxConcurrency).Cap(int64(g.MaxConcurrency)))
 	if n <= 0 {
-		return j.slots
+		return j.known.Slots
 	}
-	return min(n, j.slots)
-}
-
-// previousRun is what a record has of a run of another instance. Nil if it
-// tells of none, or not of which: a takeover leaves open whether it was of the
-// trigger or of the instant, and a run that was handed back is no run.
-func previousRun(self string, r coordination.Record) *event.PreviousRun {
-	if r.Begun == 0 || r.Owner == "" || r.Owner == self || (r.Ended == r.Begun && r.Outcome == coordination.OutcomeCancelled) ||
-		(r.Source == string(abi.SourceFailover) && r.Trigger != 0) {
-		return nil
-	}
-	was := &event.PreviousRun{Host: r.Owner, Outcome: abi.Outcome(r.Outcome)}
-	if r.Source == string(abi.SourceTrigger) {
-		was.Trigger = r.Trigger
-	} else {
-		was.Instant = time.UnixMilli(r.Instant).UTC()
-	}
-	return was
+	return min(n, j.known.Slots)
 }
 
 // start hands begun items to guests. before has what was known of them when
 // they were begun; nil if they were taken over.
 func (j *job) start(now moment, id coordination.Fire, states, before map[int]coordination.ItemState, absent coordination.Items) {
-	f := &fire{job: j, self: j.member.Self, id: id, source: abi.Source(id.Source), config: j.member.View.Config, guest: j.guest, begun: now.Time, started: time.Now(), open: len(states),
-		handBack: make(chan struct{}), noneLeft: make(chan struct{}), absent: absent}
-	f.exec = j.module.exec
-	f.exec.Retain()
-	numbers := make([]int, 0, len(states))
-	for n := range states {
-		numbers = append(numbers, n)
-	}
-	slices.Sort(numbers)
-	f.taskID = coordination.TaskID(j.name, numbers, j.member.Self.ID)
-	f.announces = len(f.config.JobListenerTypes) > 0 && j.member.View.Mixed()
-	if f.next = j.calendar.Next; id.Trigger == 0 && j.calendar.Schedule != nil {
-		f.next = j.calendar.After(id.Time())
-	}
-	parameters, err := jobconfig.ParseItemParameters(f.config.ShardingItemParameters)
-	if err != nil {
-		j.log.Error("item parameters", zap.Error(err)) // refused by Validate before
+	begun := run.Begun{Self: j.member.Self, ID: id, Config: j.member.View.Config, Guest: j.guest, Exec: j.module.exec, States: states, Before: before, Absent: absent,
+		At: now.Time, Next: j.calendar.Next, Workers: min(len(states), j.concurrency()), Places: j.most(j.guest)}
+	begun.Exec.Retain()
+	begun.Announces = len(begun.Config.JobListenerTypes) > 0 && j.member.View.Mixed()
+	if id.Trigger == 0 && j.calendar.Schedule != nil {
+		begun.Next = j.calendar.After(id.Time())
 	}
 	if j.lastFire != nil {
-		f.previous = j.lastFire.Instant
+		begun.Previous = j.lastFire.Instant
 	}
-	for _, n := range numbers {
-		it := j.items[n]
+	f := run.New(j.known, begun)
+	for _, e := range f.Runs {
+		it := j.items[e.Item]
 		it.answered(id) // what else is due comes when this has ended
-		it.state = states[n]
-		parameter, has := parameters[n]
-		run := &execution{fire: f, item: n, state: states[n], fence: states[n].RecordZxid, parameter: parameter, hasParameter: has,
-			previous: previousRun(j.member.Self.ID, before[n].Record)}
-		run.queued.Store(1)
-		if f.guest.StreamingProcess {
-			run.asked = make(chan struct{})
-		}
-		it.run = run
+		it.state, it.run = states[e.Item], e
 		j.live++
-		f.runs = append(f.runs, run)
 	}
 	j.fires[f] = true
-	j.emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.source, Items: numbers,
-		Total: j.total(), Next: nextAfter(&j.calendar, id), Digest: f.exec.Digest(), Lag: lag(now.wall, id)})
-	workers := min(len(f.runs), j.concurrency())
+	j.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(),
+		Total: j.total(), Next: nextAfter(&j.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id)})
 	guests := j.guests
-	j.wg.Go(func() { f.run(guests, workers) })
+	j.wg.Go(func() { f.Run(guests) })
 }
 
 // lag is how late a scheduled fire began.
@@ -689,80 +611,25 @@ func lag(now time.Time, id coordination.Fire) time.Duration {
 	return max(now.Sub(id.Time()), 0)
 }
 
-// run is a fire's own goroutine: listeners, workers, and the news that all of
-// them are done.
-func (f *fire) run(guests context.Context, workers int) {
-	var wg sync.WaitGroup
-	wg.Go(func() { f.announce(guests, coordination.PhaseStarted, abi.ExportBeforeOnce) })
-	f.before(guests)
-	// One worker for each processor is enough for items that come and go: a
-	// worker more is one more instance to make. The others come when items take
-	// their time.
-	few := min(workers, runtime.GOMAXPROCS(0))
-	for range few {
-		wg.Go(func() { f.work(guests) })
-	}
-	if few < workers && f.slow(guests, few) {
-		for range workers - few {
-			wg.Go(func() { f.work(guests) })
-		}
-	}
-	wg.Wait()
-	f.after(guests)
-	f.announce(guests, coordination.PhaseCompleted, abi.ExportAfterOnce)
-	f.job.post(func(m *mailbox) { m.over = append(m.over, f) })
-}
-
-// briskItem is how long an item takes at most, if a worker for each processor
-// is enough; brisk is how long it is waited to see that.
-const (
-	briskItem = time.Millisecond
-	brisk     = 10 * time.Millisecond
-)
-
-// slow waits until all items are taken, and reports true as soon as they take
-// more than briskItem each with so many workers.
-func (f *fire) slow(guests context.Context, workers int) bool {
-	ticker := time.NewTicker(brisk)
-	defer ticker.Stop()
-	for before := int64(0); ; {
-		select {
-		case <-f.noneLeft:
-			return false
-		case <-guests.Done():
-			return false
-		case <-ticker.C:
-		}
-		taken := f.taken.Load()
-		if taken-before < int64(workers)*int64(brisk/briskItem) {
-			return true
-		}
-		before = taken
-	}
-}
-
 // closeFire ends a fire whose goroutines have ended and whose completions are
 // all settled, or will never be.
-func (j *job) closeFire(f *fire) {
+func (j *job) closeFire(f *run.Fire) {
 	delete(j.fires, f)
-	f.exec.Release()
+	f.Exec.Release()
 	j.measure(f)
 	outcome := abi.OutcomeOK
 	switch {
-	case f.failed > 0:
+	case f.Failures > 0:
 		outcome = abi.OutcomeFail
-	case f.cut > 0 || f.open > 0:
+	case f.Cut > 0 || f.Open > 0:
 		outcome = abi.OutcomeCancelled
 	}
-	var items []int
-	for _, r := range f.runs {
-		items = append(items, r.item)
-	}
-	duration := time.Since(f.begun)
-	status := &FireStatus{Instant: f.id.Time(), Source: f.source, Items: items, Outcome: outcome, Duration: duration}
+	items := f.Items()
+	duration := time.Since(f.At)
+	status := &FireStatus{Instant: f.ID.Time(), Source: f.Source(), Items: items, Outcome: outcome, Duration: duration}
 	j.lastFire = status
-	j.emit(event.Event{Kind: event.FireEnded, Instant: status.Instant, Trigger: f.id.Trigger, Source: f.source, Items: items,
-		Digest: f.exec.Digest(), Outcome: outcome, Duration: duration})
+	j.Emit(event.Event{Kind: event.FireEnded, Instant: status.Instant, Trigger: f.ID.Trigger, Source: f.Source(), Items: items,
+		Digest: f.Exec.Digest(), Outcome: outcome, Duration: duration})
 }
 
 // total is how many items the job has for certain: those that the last division

@@ -19,6 +19,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/run"
+	"github.com/wasmjob/wasmjob/host/slots"
 )
 
 // Module is a loaded module that can be configured for a job. It is safe for
@@ -121,7 +123,7 @@ var (
 type Host struct {
 	cfg     Config
 	log     *zap.Logger
-	slots   *slots
+	slots   *slots.Slots
 	commits *commits
 	events  emitter
 	wake    chan struct{} // Apply has news; size 1
@@ -205,7 +207,7 @@ func New(cfg Config) (*Host, error) {
 	h := &Host{
 		cfg:     cfg,
 		log:     cfg.Logger,
-		slots:   newSlots(cfg.MaxConcurrency),
+		slots:   slots.New(cfg.MaxConcurrency),
 		commits: newCommits(),
 		wake:    make(chan struct{}, 1),
 		state:   HostStarting,
@@ -295,7 +297,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 				return nil
 			}
 			h.log.Error("registry: cannot connect; trying again", zap.Error(err))
-			if !pause(dialling, dialPause) {
+			if !run.Pause(dialling, dialPause) {
 				return nil
 			}
 			continue
@@ -332,18 +334,6 @@ func (h *Host) part(t *term) {
 	h.mu.Lock()
 	h.parted = parted
 	h.mu.Unlock()
-}
-
-// pause waits, and reports false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func (h *Host) setState(s HostState, t *term) {

@@ -155,7 +155,7 @@ func (p *queue) overdue(j *job, now moment) {
 		}
 		e := &event.WaitError{What: what, For: "its turn in ElasticJob's latch", After: now.Sub(p.since),
 			Then: fmt.Sprintf("node %s has stood in the way for %s: going ahead of whoever made it", q.Path, now.Sub(p.since).Round(time.Second))}
-		j.expired(e)
+		j.Expired(e)
 	}
 }
 

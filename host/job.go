@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -21,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/run"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -66,30 +66,18 @@ const (
 	offsetInterval = time.Second
 )
 
-// job is one job on this host for one term. All fields below the mailbox
-// belong to the goroutine in run; nothing else touches them.
+// job is one job on this host for one term. All fields but those of shared belong to
+// the goroutine in run; nothing else touches them.
 type job struct {
-	term *term
-	host *Host
-	log  *zap.Logger
-	name string
-	// member is this host in the job, as the loop knows it. base is added to the
-	// registry's transaction numbers, as of the last join.
+	shared
+	// member is this host in the job, as the loop knows it.
 	member coordination.Member
-	base   atomic.Int64
+	known  *run.Job // what the job's fires know of it
 
-	done    chan struct{} // closed when run has returned
-	settled atomic.Bool   // joined, or in error
-	mail    mailbox
-
-	work    context.Context // ends with the session; guests live under it
 	kill    context.CancelCauseFunc
 	guests  context.Context // ends with work, or when the drain is over
 	wg      sync.WaitGroup  // fires
-	account *account        // in the host's slots
-	slots   int             // of the host, that the job may have at once
-	quotas  quotas
-	quotaAt time.Time // when to report what went beyond a quota
+	quotaAt time.Time       // when to report what went beyond a quota
 
 	// What the job is.
 	wanted     Job  // as last applied
@@ -120,8 +108,8 @@ type job struct {
 	// What runs, and what is due.
 	items       map[int]*item
 	live        int // items with a run
-	fires       map[*fire]bool
-	ended       map[int]endedRun // wait for their completion to be committed
+	fires       map[*run.Fire]bool
+	ended       map[int]run.Ended // wait for their completion to be committed
 	endedSince  time.Time
 	completedAt time.Time // when ends of runs were last written down
 	offsetsAt   time.Time // when to save what guests have staged
@@ -255,7 +243,7 @@ type item struct {
 	number int
 	owned  bool // in this host's share
 	state  coordination.ItemState
-	run    *execution // nil while it does not run here
+	run    *run.Execution // nil while it does not run here
 	// due is a fire that the item owes: missed while it ran, or while no host
 	// held it.
 	due *coordination.Fire
@@ -270,83 +258,33 @@ type item struct {
 	lastEnd     time.Time
 }
 
-// mailbox is how other goroutines talk to the loop. Whole values, newest wins.
-type mailbox struct {
-	mu      sync.Mutex
-	wake    chan struct{}
-	update  *Job
-	leave   string
-	drain   bool
-	start   bool // an operator wants the job back
-	ended   []endedRun
-	over    []*fire
-	offsets bool
-	refused bool // a guest's commit was: something may be to repair
-	beyond  bool // something went beyond a quota
-	asks    []ask
-	last    JobStatus
-}
-
 func newJob(t *term, wanted Job, self coordination.JobInstance) *job {
 	name := wanted.Definition.JobName
 	j := &job{
-		term: t, host: t.host, name: name, wanted: wanted,
-		log:    t.host.log.With(zap.String("job", name)),
+		shared: shared{
+			term: t, host: t.host, name: name, log: t.host.log.With(zap.String("job", name)),
+			done: make(chan struct{}), quotas: newQuotas(t.host.cfg.Ceilings, name),
+		},
 		member: coordination.Member{Layout: coordination.NewLayout(t.host.cfg.Namespace, name), Self: self},
-		done:   make(chan struct{}),
-		items:  make(map[int]*item), fires: make(map[*fire]bool), ended: make(map[int]endedRun),
-		account:    t.host.slots.account(),
-		slots:      t.host.cfg.Ceilings.Of(name, ceiling.Share).Slots(t.host.cfg.MaxConcurrency),
-		quotas:     newQuotas(t.host.cfg.Ceilings, name),
+		wanted: wanted,
+		items:  make(map[int]*item), fires: make(map[*run.Fire]bool), ended: make(map[int]run.Ended),
 		pace:       pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)},
 		recovery:   recovery{pause: recoverPause},
 		cron:       cronText{zone: time.Local},
 		wasEnabled: true,
 	}
-	j.member.Registry = counted{t.registry, j, &j.pace.wrote}
+	cfg := &t.host.cfg
+	j.identity.Store(&self.ID)
+	j.known = &run.Job{
+		Owner: &j.shared, Name: name, Layout: j.member.Layout, Log: j.log,
+		Account: t.host.slots.Account(), Slots: cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency),
+		HostInfo: cfg.HostInfo, OnLog: cfg.OnLog, OnMetric: cfg.OnMetric,
+	}
+	j.member.Registry = counted{t.registry, &j.shared, &j.pace.wrote}
 	j.election.Line, j.takers.Line = &j.member.Election, &j.member.Takeover
 	j.mail.wake = make(chan struct{}, 1)
 	j.mail.last = JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile}
 	return j
-}
-
-func (j *job) post(f func(*mailbox)) {
-	j.mail.mu.Lock()
-	f(&j.mail)
-	j.mail.mu.Unlock()
-	notify(j.mail.wake)
-}
-
-// update hands over a new definition or module.
-func (j *job) update(wanted Job) {
-	j.post(func(m *mailbox) { m.update, m.leave = &wanted, "" })
-}
-
-// nudge makes the loop look again: the session is trusted again, or is not any
-// more, or the wall clock was set.
-func (j *job) nudge() { notify(j.mail.wake) }
-
-// leave makes the host leave the job once its running items have ended.
-func (j *job) leave(why string) { j.post(func(m *mailbox) { m.update, m.leave = nil, why }) }
-
-// startAgain makes the host join the job again if an operator stopped or removed it.
-func (j *job) startAgain() { j.post(func(m *mailbox) { m.start = true }) }
-
-// drain is leave with a time limit.
-func (j *job) drain() { j.post(func(m *mailbox) { m.drain = true }) }
-
-// ask requests the job's status, with what only the registry knows if it is to be
-// full; the answer comes once.
-func (j *job) ask(full bool) <-chan JobStatus {
-	c := make(chan JobStatus, 1)
-	j.post(func(m *mailbox) { m.asks = append(m.asks, ask{c, full}) })
-	return c
-}
-
-func (j *job) lastStatus() JobStatus {
-	j.mail.mu.Lock()
-	defer j.mail.mu.Unlock()
-	return j.mail.last
 }
 
 // run is the job's loop. It returns when the host has left the job, or when
@@ -416,7 +354,7 @@ func (j *job) end() {
 	}
 	for _, it := range j.items {
 		if it.run != nil && errors.Is(cause, errSessionLost) {
-			it.run.cancel(abi.CancelLost)
+			it.run.Cancel(abi.CancelLost)
 		}
 	}
 	cut := j.sorted(func(it *item) bool { return it.run != nil })
@@ -439,7 +377,7 @@ func (j *job) end() {
 	}
 	j.flushQuotas()
 	for f := range j.fires {
-		f.exec.Release()
+		f.Exec.Release()
 	}
 	j.unwatchAll()
 	if j.module.exec != nil {
@@ -497,17 +435,17 @@ func (j *job) read() (news bool) {
 		j.hear(e)
 	}
 	for _, f := range over {
-		f.guestsDone = true
+		f.GuestsDone = true
 	}
 	return news
 }
 
 // hear takes the news that a run is over.
-func (j *job) hear(e endedRun) {
+func (j *job) hear(e run.Ended) {
 	if len(j.ended) == 0 {
 		j.endedSince = time.Now()
 	}
-	j.ended[e.run.item] = e
+	j.ended[e.Run.Item] = e
 }
 
 // advance does everything that can be done now. It reports true when the host
@@ -594,7 +532,7 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.ongoing.at)
 	at(j.killing.lookAt)
 	at(j.exit.until)
-	at(j.exit.until.Add(-softGrace(j.host.cfg.DrainTimeout)))
+	at(j.exit.until.Add(-run.SoftGrace(j.host.cfg.DrainTimeout)))
 	at(j.quotaAt)
 	if len(j.ended) > 0 {
 		at(j.windowEnd())
@@ -646,11 +584,6 @@ func (j *job) failed(now moment, what string, err error) {
 	}
 	j.refusal.what, j.refusal.at = what+": "+err.Error(), now.Time
 	j.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
-}
-
-func (j *job) emit(e event.Event) {
-	e.Host, e.Job, e.Reason = j.member.Self.ID, j.name, event.Reason(e.Reason)
-	j.host.emit(e)
 }
 
 // same reports whether two jobs are defined alike and run the same module.
@@ -707,7 +640,7 @@ func (j *job) definitionChanged(now moment) {
 		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
 	case len(applied.Changed) > 0:
 		j.joining.err = nil
-		j.emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed)})
+		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed)})
 	default:
 		j.joining.err = nil
 	}
@@ -722,18 +655,18 @@ func (j *job) keepOwn() {
 		return
 	}
 	for n, e := range j.ended {
-		if !e.unfinished {
+		if !e.Unfinished {
 			continue
 		}
-		e.unfinished = false
+		e.Unfinished = false
 		switch {
 		case removed:
-			e.reason = "the job was removed"
-			if e.result.Outcome == "" || e.result.Outcome == abi.OutcomeCancelled {
-				e.result = abi.Result{Outcome: abi.OutcomeCancelled, Message: e.reason}
+			e.Reason = "the job was removed"
+			if e.Result.Outcome == "" || e.Result.Outcome == abi.OutcomeCancelled {
+				e.Result = abi.Result{Outcome: abi.OutcomeCancelled, Message: e.Reason}
 			}
-		case e.result.Outcome == "":
-			e.unstarted = true
+		case e.Result.Outcome == "":
+			e.Unstarted = true
 		}
 		j.ended[n] = e
 	}
@@ -767,6 +700,8 @@ func (j *job) rejoin(now moment) {
 	j.admitGuests()
 	j.seen, j.member.View = false, coordination.View{Config: j.member.View.Config}
 	j.member.Self = j.term.again(j.name)
+	id := j.member.Self.ID
+	j.identity.Store(&id)
 	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
 	j.cron.madeFor, j.configured = "", configured{}
 	j.election.reset()
@@ -817,12 +752,12 @@ func (j *job) configure(now moment) {
 		j.javaSchedule(c)
 		if err != nil {
 			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
-			j.emit(event.Event{Kind: event.JobError, Reason: err.Error()})
+			j.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
 		} else {
 			j.calendar.Schedule, j.cron.zone, j.cron.text = s, zone, c.Cron
 			j.calendar.Arm(now.wall)
 			if changed {
-				j.emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c.Cron), Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
+				j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c.Cron), Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
 			}
 		}
 	}
@@ -841,7 +776,7 @@ func (j *job) configure(now moment) {
 	j.module.madeFor, j.module.err = execFor, err
 	if err != nil {
 		j.log.Error("module refused for this job", zap.String("module", j.wanted.ModuleFile), zap.Error(err))
-		j.emit(event.Event{Kind: event.JobError, Reason: err.Error()})
+		j.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
 		return
 	}
 	before := ""
@@ -852,7 +787,7 @@ func (j *job) configure(now moment) {
 	j.module.exec, j.module.informed = exec, false
 	if changed && before != exec.Digest() {
 		j.log.Info("module changed", zap.String("from", short(before)), zap.String("to", short(exec.Digest())))
-		j.emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c.Cron), Digest: exec.Digest(), Reason: "module"})
+		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c.Cron), Digest: exec.Digest(), Reason: "module"})
 		j.announce = true
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/run"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -73,7 +74,7 @@ func (j *job) join(now moment) bool {
 	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, coordination.Runs{}, 0
 	j.joined, j.pace.looked = true, true
 	j.janitor, j.sweepAt = false, time.Time{}
-	j.emit(event.Event{Kind: event.JobAdded, Source: sourceOf(j.wanted.Definition.Cron), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
+	j.Emit(event.Event{Kind: event.JobAdded, Source: sourceOf(j.wanted.Definition.Cron), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
 	return true
 }
 
@@ -143,10 +144,10 @@ func (j *job) see(s registry.Snapshot) {
 	v := j.member.View
 	if v.ConfigErr != nil && (before.ConfigErr == nil || before.ConfigErr.Error() != v.ConfigErr.Error()) {
 		j.log.Error("configuration in the registry refused; the last good one stays in force", zap.Error(v.ConfigErr))
-		j.emit(event.Event{Kind: event.JobError, Reason: v.ConfigErr.Error()})
+		j.Emit(event.Event{Kind: event.JobError, Reason: v.ConfigErr.Error()})
 	}
 	if v.Leader != before.Leader && v.Leading() {
-		j.emit(event.Event{Kind: event.Elected})
+		j.Emit(event.Event{Kind: event.Elected})
 	}
 }
 
@@ -214,7 +215,7 @@ func (j *job) stopped(now moment) {
 	j.registered = false
 	const why = "its instance was removed by an operator"
 	j.giveUp(unfinished, why)
-	j.emit(event.Event{Kind: event.JobStopped, Reason: why, Items: unfinished})
+	j.Emit(event.Event{Kind: event.JobStopped, Reason: why, Items: unfinished})
 	j.quit(JobStopped, "stopped by an operator; 'wasmjob start "+j.name+"' runs it again")
 }
 
@@ -226,17 +227,17 @@ func (j *job) quit(state JobState, why string) {
 	j.settled.Store(true)
 	j.unwatchAll()
 	j.dropTrigger(event.SkipDisabled, why)
-	j.emit(event.Event{Kind: event.JobRemoved, Reason: why})
+	j.Emit(event.Event{Kind: event.JobRemoved, Reason: why})
 	for n, it := range j.items {
 		if it.run == nil {
 			delete(j.items, n)
 		} else {
 			it.owned, it.due = false, nil
-			it.run.cancel(abi.CancelStop)
+			it.run.Cancel(abi.CancelStop)
 		}
 	}
 	for f := range j.fires {
-		f.returnQueued()
+		f.ReturnQueued()
 	}
 }
 
@@ -261,18 +262,15 @@ func (j *job) clearAway(now moment) bool {
 	return true
 }
 
-// softGrace is how long before a hard stop guests are cancelled.
-func softGrace(limit time.Duration) time.Duration { return min(5*time.Second, limit/5) }
-
 // windDown hands back what has not begun, and asks streaming loops to end.
 func (j *job) windDown() {
 	for _, it := range j.items {
 		if it.run != nil {
-			it.run.yield()
+			it.run.Yield()
 		}
 	}
 	for f := range j.fires {
-		f.returnQueued()
+		f.ReturnQueued()
 	}
 }
 
@@ -298,10 +296,10 @@ func (j *job) press(now moment) (hard, over bool) {
 		j.exit.until = now.Add(limit)
 	}
 	hard = !now.Before(j.exit.until)
-	if !now.Before(j.exit.until.Add(-softGrace(limit))) {
+	if !now.Before(j.exit.until.Add(-run.SoftGrace(limit))) {
 		for _, it := range j.items {
 			if it.run != nil {
-				it.run.cancel(abi.CancelStop)
+				it.run.Cancel(abi.CancelStop)
 			}
 		}
 	}
@@ -313,7 +311,7 @@ func (j *job) press(now moment) (hard, over bool) {
 	}
 	refused := hard && now.Before(j.refusal.retryAt)
 	for _, it := range j.items {
-		if e, ended := j.ended[it.number]; it.run != nil && !(ended && (e.unfinished || refused)) {
+		if e, ended := j.ended[it.number]; it.run != nil && !(ended && (e.Unfinished || refused)) {
 			return hard, false
 		}
 	}
@@ -328,9 +326,9 @@ func (j *job) unfinished() coordination.Items {
 // giveUp reports runs that are left unfinished, and forgets them.
 func (j *job) giveUp(items coordination.Items, why string) {
 	for _, n := range items {
-		run := j.ended[n].run
-		j.emit(event.Event{Kind: event.ItemSkipped, Item: &n, Instant: run.fire.id.Time(), Trigger: run.fire.id.Trigger, Source: run.fire.source,
-			RunID: run.runID(), Fence: run.fence, Digest: run.fire.exec.Digest(), Outcome: abi.OutcomeCancelled,
+		run := j.ended[n].Run
+		j.Emit(event.Event{Kind: event.ItemSkipped, Item: &n, Instant: run.Fire().ID.Time(), Trigger: run.Fire().ID.Trigger, Source: run.Fire().Source(),
+			RunID: run.RunID(), Fence: run.Fence, Digest: run.Fire().Exec.Digest(), Outcome: abi.OutcomeCancelled,
 			Cause: event.SkipUnfinished, Reason: why + "; the run is unfinished: it goes on elsewhere or after a restart if failover is on"})
 		delete(j.ended, n)
 		j.live--
@@ -405,7 +403,7 @@ func (j *job) withdraw(now moment) bool {
 	}
 	j.giveUp(unfinished, why)
 	j.flushQuotas()
-	j.emit(event.Event{Kind: event.JobRemoved, Reason: why, Items: unfinished})
+	j.Emit(event.Event{Kind: event.JobRemoved, Reason: why, Items: unfinished})
 	return true
 }
 
@@ -443,7 +441,7 @@ func (j *job) settleDoubt(now moment) error {
 // fired reports whether the goroutines of all fires have ended.
 func (j *job) fired() bool {
 	for f := range j.fires {
-		if !f.guestsDone {
+		if !f.GuestsDone {
 			return false
 		}
 		j.closeFire(f)
@@ -498,7 +496,7 @@ func (j *job) coordinate(now moment) {
 		}
 		j.pace.waitsFor, j.pace.lookedAt = j.pace.wrote, time.Now()
 		if sharded.Commits > 0 {
-			j.emit(event.Event{Kind: event.Sharded, Total: sharded.Division.Total, Reason: why(v)})
+			j.Emit(event.Event{Kind: event.Sharded, Total: sharded.Division.Total, Reason: why(v)})
 		}
 	}
 	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.refusal.retryAt) {
@@ -597,7 +595,7 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 	gained := j.gain(share)
 	for _, n := range share.Pending {
 		if it := j.items[n]; it != nil && it.run != nil {
-			it.run.move()
+			it.run.Move()
 		}
 	}
 	if share.Edited(former) && !j.member.View.Necessary && j.member.View.Leader != "" {
@@ -606,7 +604,7 @@ func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
 		}
 	}
 	if len(share.Items) > 0 || gone > 0 {
-		j.emit(event.Event{Kind: event.Assigned, Items: slices.Sorted(maps.Keys(share.Items))})
+		j.Emit(event.Event{Kind: event.Assigned, Items: slices.Sorted(maps.Keys(share.Items))})
 	}
 	j.findDue(now, share, gained)
 }

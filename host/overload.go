@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/run"
 )
 
 // overloadLag is how long after its instant an item may start, at most, before
@@ -54,19 +55,19 @@ func (o *overload) window(normal time.Duration) time.Duration {
 func (o *overload) savesMarks(java bool) bool { return o.behind && !java }
 
 // measure notes how late the items of a fire started, when it has ended.
-func (j *job) measure(f *fire) {
-	if f.id.Trigger != 0 || (f.source != abi.SourceSchedule && f.source != abi.SourceMisfire) {
+func (j *job) measure(f *run.Fire) {
+	if f.ID.Trigger != 0 || (f.Source() != abi.SourceSchedule && f.Source() != abi.SourceMisfire) {
 		return
 	}
 	var lag time.Duration
-	for _, e := range f.runs {
-		if started := e.startedAt.Load(); started != 0 {
-			lag = max(lag, time.UnixMilli(started).Sub(f.id.Time()))
+	for _, e := range f.Runs {
+		if started := e.StartedAt(); !started.IsZero() {
+			lag = max(lag, started.Sub(f.ID.Time()))
 		}
 	}
 	var period time.Duration
-	if !f.next.IsZero() {
-		period = f.next.Sub(f.id.Time())
+	if !f.Next.IsZero() {
+		period = f.Next.Sub(f.ID.Time())
 	}
 	switch changed := j.overload.started(lag, period); {
 	case changed && j.overload.behind:

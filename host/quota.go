@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -11,7 +10,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -22,9 +20,6 @@ const (
 	burstSeconds = 10
 	// quotaInterval is how often the use beyond a quota is reported, at most.
 	quotaInterval = 5 * time.Second
-	// lineOverhead is what a line of the log takes besides the guest's texts,
-	// and attributeOverhead what a key and its value do, in bytes.
-	lineOverhead, attributeOverhead = 200, 6
 )
 
 // quotas are what one job may use on this host in a second. Guests use them
@@ -57,49 +52,6 @@ func (q *quota) take(n int) bool {
 	return q.limiter == nil || q.limiter.AllowN(time.Now(), n)
 }
 
-// note counts what went beyond the quota.
-func (j *job) note(q *quota) {
-	if q.beyond.Add(1) == 1 {
-		j.post(func(m *mailbox) { m.beyond = true })
-	}
-}
-
-// mayLog uses the job's log quotas for one line of so many bytes as written. It
-// reports false if the line is to be dropped.
-func (j *job) mayLog(bytes int) bool {
-	switch q := j.quotas; {
-	case !q.lines.take(1):
-		j.note(q.lines)
-	case !q.bytes.take(bytes):
-		j.note(q.bytes)
-	default:
-		return true
-	}
-	return false
-}
-
-// mayCommit waits until the job's quota of offset commits has one for the
-// guest. Waiting slows a loop that commits without end down; an error would
-// only make it try again. It reports false if ctx ended first.
-func (j *job) mayCommit(ctx context.Context) bool {
-	q := j.quotas.commits
-	if q.limiter == nil {
-		return true
-	}
-	now := time.Now()
-	r := q.limiter.ReserveN(now, 1)
-	wait := r.DelayFrom(now)
-	if wait == 0 {
-		return true
-	}
-	j.note(q)
-	if !pause(ctx, wait) {
-		r.Cancel()
-		return false
-	}
-	return true
-}
-
 // reportQuotas reports what the job has used beyond its quotas, at most once
 // per quotaInterval.
 func (j *job) reportQuotas(now moment) {
@@ -113,27 +65,9 @@ func (j *job) reportQuotas(now moment) {
 	if j.quotaAt.IsZero() || now.Before(j.quotaAt) {
 		return
 	}
+	j.quotaAt = time.Time{}
 	j.flushQuotas()
 }
-
-// flushQuotas reports it now.
-func (j *job) flushQuotas() {
-	j.quotaAt = time.Time{}
-	for _, q := range []*quota{j.quotas.lines, j.quotas.bytes, j.quotas.commits} {
-		n := q.beyond.Swap(0)
-		if n == 0 {
-			continue
-		}
-		what := "log lines were dropped"
-		if q == j.quotas.commits {
-			what = "offset commits had to wait"
-		}
-		j.emit(event.Event{Kind: event.OverQuota, Ceiling: q.ceiling.Name, Count: n, Reason: fmt.Sprintf("%d %s: %s", n, what, q.ceiling)})
-	}
-}
-
-// accept refuses a configuration that is beyond the host's ceilings.
-func (j *job) accept(c jobconfig.Configuration) error { return j.host.cfg.Ceilings.Check(c) }
 
 // beyondCeilings reports whether an error is a configuration's that is beyond
 // the host's ceilings.
@@ -163,7 +97,7 @@ func (j *job) refuse(now moment, err error) {
 	j.settled.Store(true)
 	if !known {
 		j.log.Error("the job does not run on this host", zap.Error(err))
-		j.emit(event.Event{Kind: event.JobError, Reason: err.Error()})
+		j.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
 	}
 }
 
@@ -189,7 +123,7 @@ func (j *job) decline(now moment) {
 	j.dropTrigger(event.SkipRefused, "the configuration is beyond this host's ceilings")
 	j.unwatchAll()
 	clear(j.items)
-	j.emit(event.Event{Kind: event.JobRemoved, Reason: "the configuration is beyond this host's ceilings"})
+	j.Emit(event.Event{Kind: event.JobRemoved, Reason: "the configuration is beyond this host's ceilings"})
 	j.rejoin(now)
 	j.refuse(now, why)
 }
@@ -203,19 +137,4 @@ func (j *job) leaderRefuses() string {
 		return ""
 	}
 	return fmt.Sprintf("the leader, %s, refuses the configuration: it divides %d items, and the configuration has %d; see its status", v.Leader, v.Division.Total, v.Config.ShardingTotalCount)
-}
-
-// written is about what a line takes in a sink, in bytes: what JSON escapes
-// takes two.
-func written(texts ...string) int {
-	n := lineOverhead
-	for _, s := range texts {
-		n += len(s) + attributeOverhead
-		for i := range len(s) {
-			if c := s[i]; c == '"' || c == '\\' || c == '\n' || c == '\t' {
-				n++
-			}
-		}
-	}
-	return n
 }

@@ -207,12 +207,10 @@ func (j *job) status() JobStatus {
 			i.Held = time.UnixMilli(held)
 		}
 		if it.run != nil {
-			i.Running, i.Fence = true, it.run.fence
-			i.Attempt = int(it.run.attempt.Load())
-			i.Done, i.Total = it.run.done.Load(), it.run.total.Load()
-			if since := it.run.since.Load(); since != 0 {
-				i.Since = time.UnixMilli(since)
-			}
+			i.Running, i.Fence = true, it.run.Fence
+			i.Attempt = it.run.Attempt()
+			i.Done, i.Total = it.run.Done()
+			i.Since = it.run.Since()
 		}
 		s.Items = append(s.Items, i)
 	}

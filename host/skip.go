@@ -20,7 +20,7 @@ func (j *job) skipFires(id coordination.Fire, through time.Time, cause event.Ski
 	for _, it := range j.sorted(func(it *item) bool { return it.owned }) {
 		owned = append(owned, it.number)
 	}
-	j.emit(event.Event{Kind: event.FireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
+	j.Emit(event.Event{Kind: event.FireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
 		Total: j.total(), Next: nextAfter(&j.calendar, id), Through: through, Owed: cause == event.SkipLater, Cause: cause, Reason: reason})
 }
 
@@ -34,7 +34,7 @@ func (j *job) skipItem(it *item, id coordination.Fire, cause event.SkipCause, re
 func (j *job) skipItems(it *item, id coordination.Fire, through time.Time, cause event.SkipCause, reason string) {
 	e := j.skipped(it.number, id, cause, reason)
 	e.Through = through
-	j.emit(e)
+	j.Emit(e)
 }
 
 // skipped is the event of an item that does not run, or whose run does not count.
@@ -47,5 +47,5 @@ func (j *job) skipped(item int, id coordination.Fire, cause event.SkipCause, rea
 func (j *job) skipRun(item int, id coordination.Fire, outcome abi.Outcome, cause event.SkipCause, reason string) {
 	e := j.skipped(item, id, cause, reason)
 	e.Outcome = outcome
-	j.emit(e)
+	j.Emit(e)
 }

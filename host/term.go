@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/run"
 )
 
 // progressInterval is how often the log says how many jobs have joined, while not
@@ -304,7 +305,7 @@ func (t *term) drain() chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	limit := t.host.cfg.DrainTimeout
-	t.host.log.Info("draining: nothing new begins", zap.Duration("guestsAskedToEndAfter", limit-softGrace(limit)), zap.Duration("timeout", limit), zap.Int("jobs", len(t.jobs)))
+	t.host.log.Info("draining: nothing new begins", zap.Duration("guestsAskedToEndAfter", limit-run.SoftGrace(limit)), zap.Duration("timeout", limit), zap.Int("jobs", len(t.jobs)))
 	all := make([]*job, 0, len(t.jobs))
 	for _, j := range t.jobs {
 		j.drain()

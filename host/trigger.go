@@ -90,7 +90,7 @@ func (j *job) beginRound(now moment) {
 		} else {
 			e := j.skipped(it.number, id, event.SkipLater, "the item still runs, and begins for a newer fire right after")
 			e.Owed = it.due.Trigger == 0
-			j.emit(e)
+			j.Emit(e)
 		}
 	}
 	j.begin(now, id, idle, absent, false)

@@ -1,19 +1,14 @@
 package host
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -24,18 +19,6 @@ const (
 	// longestRun is the same for what may have to wait for an item to end.
 	longestRun = 10 * time.Minute
 )
-
-// expired reports a wait that has reached its deadline, whatever the job's
-// error handler says: it is not the job's error.
-func (j *job) expired(e *event.WaitError, items ...int) {
-	j.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then), zap.NamedError("error", e.Err))
-	j.reportWait(e, items...)
-}
-
-// reportWait is expired for an error that is returned: the caller logs it.
-func (j *job) reportWait(e *event.WaitError, items ...int) {
-	j.emit(event.Event{Kind: event.JobError, Wait: e.What, Items: items, Duration: e.After, Reason: e.Error()})
-}
 
 // waitKey distinguishes what a job's loop waits for: by item where that matters,
 // else the item is -1.
@@ -101,7 +84,7 @@ func (j *job) watchWaits(now moment) {
 		items, since := w.sum(keys)
 		e := &event.WaitError{What: what, After: now.Sub(since)}
 		e.For, e.Then = j.waitsFor(what, items)
-		j.expired(e, items...)
+		j.Expired(e, items...)
 	}
 }
 
@@ -139,8 +122,8 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 		yield(event.WaitRegistry, -1, time.Time{})
 	}
 	for f := range j.fires {
-		if p := f.waits.Load(); p != nil {
-			since := p.since
+		if p := f.Waits(); p != nil {
+			since := p.Since
 			if o := j.ongoing.list[waitKey{event.WaitListener, -1}]; o != nil && o.round == j.ongoing.round {
 				since = soonest(o.since, since) // of several fires
 			}
@@ -195,9 +178,9 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 // zero if none waits.
 func (j *job) queuedSince() (since time.Time) {
 	for f := range j.fires {
-		for _, e := range f.runs {
-			if queued := e.queued.Load(); queued != 0 && j.goesOn(e) {
-				since = soonest(since, f.begun.Add(time.Duration(queued)))
+		for _, e := range f.Runs {
+			if queued := e.QueuedSince(); !queued.IsZero() && j.goesOn(e) {
+				since = soonest(since, queued)
 				break
 			}
 		}
@@ -245,8 +228,8 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 			"see what runs: wasmjob status --items; a timeout ends items that go on for ever"
 	case event.WaitListener:
 		for f := range j.fires {
-			if p := f.waits.Load(); p != nil {
-				return p.forWhat(), ""
+			if p := f.Waits(); p != nil {
+				return p.For(), ""
 			}
 		}
 		return "the other hosts, around a listener", ""
@@ -277,123 +260,6 @@ func (j *job) waitStatus(now moment) []WaitStatus {
 		list = append(list, s)
 	}
 	return list
-}
-
-// listenerWait is a fire's wait for other hosts around a listener.
-type listenerWait struct {
-	export string
-	since  time.Time
-}
-
-func (w *listenerWait) forWhat() string {
-	return "the items of the other hosts, around the listener " + w.export
-}
-
-// counted is a session as one job uses it: its calls have a time limit each,
-// however many an exchange takes, failures are counted, and it notes the newest
-// transaction that one of them made.
-type counted struct {
-	registry.Center
-	job  *job
-	zxid *int64
-}
-
-// registry is the session for one goroutine beside the loop.
-func (j *job) registry() registry.Center {
-	return counted{j.term.registry, j, new(int64)}
-}
-
-func (c counted) Commit(ctx context.Context, ops ...registry.Op) (results []registry.Result, err error) {
-	late := func() {
-		c.job.reportWait(&event.WaitError{What: event.WaitRegistry, For: "its turn among this host's commits", Then: "it goes on waiting: the registry is slow", After: commitTimeout})
-	}
-	if err := c.job.host.commits.enter(ctx, late); err != nil {
-		return nil, err
-	}
-	sent := time.Now()
-	err = c.limited(ctx, func(ctx context.Context) error {
-		results, err = c.Center.Commit(ctx, ops...)
-		return err
-	})
-	c.job.host.commits.leave(sent, time.Now(), results != nil)
-	for k := range results {
-		results[k] = results[k].Raise(c.job.base.Load())
-		*c.zxid = max(*c.zxid, results[k].Zxid)
-	}
-	if i := slices.IndexFunc(results, func(r registry.Result) bool { return !r.Time.IsZero() }); i >= 0 {
-		c.job.host.registry.note(sent, time.Now(), results[i].Time)
-	}
-	return results, err
-}
-
-func (c counted) Read(ctx context.Context, queries ...registry.Query) (nodes []registry.Node, err error) {
-	err = c.limited(ctx, func(ctx context.Context) error {
-		nodes, err = c.Center.Read(ctx, queries...)
-		return err
-	})
-	for k := range nodes {
-		nodes[k] = nodes[k].Raise(c.job.base.Load())
-	}
-	return nodes, err
-}
-
-// limited makes a call with a time limit. Its error is a *WaitError if the limit
-// was reached, and not one that the caller had set.
-func (c counted) limited(ctx context.Context, call func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, commitTimeout)
-	defer cancel()
-	err := call(limited)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		late := &event.WaitError{What: event.WaitRegistry, For: "an answer of the registry", After: commitTimeout, Err: err}
-		if c.job.work.Err() == nil {
-			c.job.reportWait(late)
-		}
-		err = late
-	}
-	c.job.host.failures.note(err)
-	return err
-}
-
-// failures counts requests that the registry did not answer, or refused.
-type failures struct {
-	counts [len(failureReasons)]atomic.Int64
-}
-
-// failureReasons are the reasons by which failures are counted.
-var failureReasons = [...]string{"timeout", "unknown", "suspect", "unavailable", "too_large", "other"}
-
-// note counts an error, unless it is nil or in the order of things: another was
-// faster, or the session or the caller has ended.
-func (f *failures) note(err error) {
-	reason := ""
-	switch {
-	case err == nil, errors.Is(err, registry.ErrConflict), errors.Is(err, registry.ErrSessionLost), errors.Is(err, registry.ErrClosed):
-		return
-	case errors.Is(err, event.ErrWaited):
-		reason = "timeout"
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return
-	case errors.Is(err, registry.ErrUnknown):
-		reason = "unknown"
-	case errors.Is(err, registry.ErrSuspect):
-		reason = "suspect"
-	case errors.Is(err, registry.ErrUnavailable):
-		reason = "unavailable"
-	case errors.Is(err, registry.ErrTooLarge):
-		reason = "too_large"
-	default:
-		reason = "other"
-	}
-	f.counts[slices.Index(failureReasons[:], reason)].Add(1)
-}
-
-// snapshot is how many failures there were, by reason.
-func (f *failures) snapshot() map[string]int64 {
-	m := make(map[string]int64, len(failureReasons))
-	for i, reason := range failureReasons {
-		m[reason] = f.counts[i].Load()
-	}
-	return m
 }
 
 // callAfter calls f after some time. The function that it returns calls that

@@ -57,3 +57,22 @@ func HarmlessAll(texts []string) []string {
 	}
 	return out
 }
+
+// LineOverhead is what a line of the log takes besides the guest's texts, and
+// attributeOverhead what a key and its value do, in bytes.
+const LineOverhead, attributeOverhead = 200, 6
+
+// Written is about what a line takes in a sink, in bytes: what JSON escapes
+// takes two.
+func Written(texts ...string) int {
+	n := LineOverhead
+	for _, s := range texts {
+		n += len(s) + attributeOverhead
+		for i := range len(s) {
+			if c := s[i]; c == '"' || c == '\\' || c == '\n' || c == '\t' {
+				n++
+			}
+		}
+	}
+	return n
+}

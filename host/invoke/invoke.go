@@ -19,11 +19,11 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
+	"github.com/wasmjob/wasmjob/host/run"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -272,7 +272,7 @@ func (r *Run) item(ctx context.Context, w abi.Worker, item int, fire time.Time) 
 	ctx, cancel, h, inv := r.begin(ctx, item, fire)
 	defer cancel()
 	began := time.Now()
-	result := host.OutOfTime(w.Execute(ctx, inv), h.Cancelled(), r.Timeout)
+	result := run.OutOfTime(w.Execute(ctx, inv), h.Cancelled(), r.Timeout)
 	took := time.Since(began)
 	if result.Outcome == abi.OutcomeOK && result.Staged {
 		h.keep(result.Offset)

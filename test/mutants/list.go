@@ -115,7 +115,7 @@ var mutants = []mutant{
 		"if err := copied(n.Data(l.record(0)), base); err != nil {",
 		"if err := copied(n.Data(l.record(0)), base); err != nil && base < 0 {",
 		"host", "TestCopiedRegistry"},
-	{"fences of a copy not raised", "host/wait.go",
+	{"fences of a copy not raised", "host/requests.go",
 		"results[k] = results[k].Raise(c.job.base.Load())",
 		"results[k] = results[k].Raise(0)",
 		"host", "TestCopiedRegistry"},

@@ -1,4 +1,4 @@
-package host
+package run
 
 import (
 	"context"
@@ -7,40 +7,41 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/slots"
 )
 
 // TestKilledExecution kills a run at each point of its way from the begin to the
 // guest.
 func TestKilledExecution(t *testing.T) {
 	t.Parallel()
-	kill := func(e *execution) (unclaimed bool) {
-		first, unclaimed := e.abort("killed", time.Now().Add(time.Hour))
-		if again, _ := e.abort("again", time.Now().Add(2*time.Hour)); !first || again {
+	kill := func(e *Execution) (unclaimed bool) {
+		first, unclaimed := e.Abort("killed", time.Now().Add(time.Hour))
+		if again, _ := e.Abort("again", time.Now().Add(2*time.Hour)); !first || again {
 			t.Errorf("first %v, again %v", first, again)
 		}
 		return unclaimed
 	}
 
-	e := &execution{} // no worker has taken it
+	e := &Execution{} // no worker has taken it
 	if !kill(e) || e.claimed.CompareAndSwap(false, true) {
 		t.Error("a worker could take it")
 	}
 
-	e = &execution{} // a worker has taken it, and is about to wait for a slot
+	e = &Execution{} // a worker has taken it, and is about to wait for a slot
 	e.claimed.Store(true)
 	if kill(e) {
 		t.Error("it has been taken")
 	}
 	own, end := e.life(t.Context())
-	if !errors.Is(context.Cause(own), errOperator) || e.enter() {
+	if !errors.Is(context.Cause(own), ErrOperator) || e.enter() {
 		t.Error("it goes on")
 	}
 	end()
-	if ended, killed := e.killedBefore(); !killed || ended.result.Outcome != abi.OutcomeCancelled || ended.reason != "killed; it had not started" {
+	if ended, killed := e.KilledBefore(); !killed || ended.Result.Outcome != abi.OutcomeCancelled || ended.Reason != "killed; it had not started" {
 		t.Errorf("%+v, %v", ended, killed)
 	}
 
-	e = &execution{} // it waits for a slot, or has just got one
+	e = &Execution{} // it waits for a slot, or has just got one
 	e.claimed.Store(true)
 	own, end = e.life(t.Context())
 	kill(e)
@@ -49,7 +50,7 @@ func TestKilledExecution(t *testing.T) {
 	}
 	end()
 
-	e = &execution{} // the guest runs
+	e = &Execution{} // the guest runs
 	e.claimed.Store(true)
 	own, end = e.life(t.Context())
 	if !e.enter() {
@@ -59,14 +60,14 @@ func TestKilledExecution(t *testing.T) {
 	if own.Err() != nil || abi.Cancel(e.reason.Load()) != abi.CancelAbort {
 		t.Error("it has no grace, or was not asked")
 	}
-	if at := e.press(time.Now()); at.IsZero() || own.Err() != nil {
+	if at := e.Press(time.Now()); at.IsZero() || own.Err() != nil {
 		t.Error("it has no grace")
 	}
-	if e.abort("sooner", time.Now()); !e.press(time.Now()).IsZero() || own.Err() == nil {
+	if e.Abort("sooner", time.Now()); !e.Press(time.Now()).IsZero() || own.Err() == nil {
 		t.Error("it was not stopped by force")
 	}
 	e.leave()
-	if ended, killed := e.killed(abi.Result{Outcome: abi.OutcomeTrap}); !killed || ended.result.Outcome != abi.OutcomeCancelled || ended.reason != "killed; its guest was stopped by force" {
+	if ended, killed := e.killed(abi.Result{Outcome: abi.OutcomeTrap}); !killed || ended.Result.Outcome != abi.OutcomeCancelled || ended.Reason != "killed; its guest was stopped by force" {
 		t.Errorf("%+v, %v", ended, killed)
 	}
 	end()
@@ -76,9 +77,9 @@ func TestKilledExecution(t *testing.T) {
 // itself.
 func TestKilledByItsTimeout(t *testing.T) {
 	t.Parallel()
-	e := &execution{}
+	e := &Execution{}
 	e.stopping.reason = "killed"
-	if ended, killed := e.killed(abi.Result{Outcome: abi.OutcomeTimeout}); !killed || ended.result.Outcome != abi.OutcomeCancelled || ended.reason != "killed; its time was up" {
+	if ended, killed := e.killed(abi.Result{Outcome: abi.OutcomeTimeout}); !killed || ended.Result.Outcome != abi.OutcomeCancelled || ended.Reason != "killed; its time was up" {
 		t.Errorf("%+v, %v", ended, killed)
 	}
 }
@@ -87,25 +88,28 @@ func TestKilledByItsTimeout(t *testing.T) {
 // guest does not begin, and the slot is free again.
 func TestKilledWithASlot(t *testing.T) {
 	t.Parallel()
-	slots := newSlots(1)
-	f := &fire{job: &job{host: &Host{slots: slots}}}
-	e := &execution{fire: f, slot: &hold{account: slots.account()}}
-	if !e.slot.take(1, 0, nil, t.Context().Done()) {
+	account := slots.New(1).Account()
+	f := &Fire{}
+	e := &Execution{fire: f, slot: &slots.Hold{Account: account}}
+	if !e.slot.Take(1, 0, nil, t.Context().Done()) {
 		t.Fatal("no slot")
 	}
 	e.claimed.Store(true)
 	own, end := e.life(t.Context())
 	defer end()
-	e.abort("killed", time.Now())
+	e.Abort("killed", time.Now())
 	defer func() {
 		if recover() != nil {
 			t.Error("the guest was begun")
 		}
 	}()
-	if ended := f.attempts(t.Context(), own, nil, e); ended.reason != "killed; it had not started" {
+	if ended := f.attempts(t.Context(), own, nil, e); ended.Reason != "killed; it had not started" {
 		t.Errorf("%+v", ended)
 	}
-	if e.slot.end(); slots.free != 1 {
+	e.slot.End()
+	over := make(chan struct{})
+	close(over)
+	if free := (&slots.Hold{Account: account}); !free.Take(1, 0, over, nil) {
 		t.Error("the slot is not free")
 	}
 }

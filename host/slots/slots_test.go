@@ -1,4 +1,4 @@
-package host
+package slots
 
 import (
 	"strings"
@@ -10,15 +10,15 @@ import (
 // line lets items wait for slots, and notes in which order they are given one.
 type line struct {
 	given []string
-	holds map[string]*hold
+	holds map[string]*Hold
 }
 
 // wait has the item wait, and returns when it does.
-func (l *line) wait(name string, a *account, instant int64) {
-	h := &hold{account: a}
+func (l *line) wait(name string, a *Account, instant int64) {
+	h := &Hold{Account: a}
 	l.holds[name] = h
 	go func() {
-		if h.take(0, instant, nil, nil) {
+		if h.Take(0, instant, nil, nil) {
 			l.given = append(l.given, name)
 		}
 	}()
@@ -27,7 +27,7 @@ func (l *line) wait(name string, a *account, instant int64) {
 
 // end gives the item's slot back, and returns when another has it.
 func (l *line) end(name string) {
-	l.holds[name].end()
+	l.holds[name].End()
 	synctest.Wait()
 }
 
@@ -41,9 +41,9 @@ func (l *line) check(t *testing.T, want string) {
 // A job that has a slot comes after one that has none, whoever waits longer.
 func TestSlots_fewestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(3)
-		a, b := s.account(), s.account()
-		l := line{holds: make(map[string]*hold)}
+		s := New(3)
+		a, b := s.Account(), s.Account()
+		l := line{holds: make(map[string]*Hold)}
 		for _, name := range []string{"b1", "b2", "b3"} {
 			l.wait(name, b, 1)
 		}
@@ -66,9 +66,9 @@ func TestSlots_fewestFirst(t *testing.T) {
 // has and however old they are.
 func TestSlots_turns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(1)
-		a, b := s.account(), s.account()
-		l := line{holds: make(map[string]*hold)}
+		s := New(1)
+		a, b := s.Account(), s.Account()
+		l := line{holds: make(map[string]*Hold)}
 		for _, name := range []string{"a1", "a2", "a3", "a4"} {
 			l.wait(name, a, 1)
 		}
@@ -82,7 +82,7 @@ func TestSlots_turns(t *testing.T) {
 		l.wait("b3", b, 3)
 		l.wait("b4", b, 3)
 		l.wait("a5", a, 4)
-		l.wait("c1", s.account(), 4) // it was never given one
+		l.wait("c1", s.Account(), 4) // it was never given one
 		l.end("b3")
 		l.end("c1")
 		l.end("a5")
@@ -94,24 +94,24 @@ func TestSlots_turns(t *testing.T) {
 // then waits behind the others of its job.
 func TestSlots_givesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(1)
-		a := s.account()
-		l := line{holds: make(map[string]*hold)}
+		s := New(1)
+		a := s.Account()
+		l := line{holds: make(map[string]*Hold)}
 		l.wait("a1", a, 1)
-		if l.holds["a1"].wanted() {
+		if l.holds["a1"].Wanted() {
 			t.Error("nobody waits, and the slot is wanted")
 		}
 		l.wait("a2", a, 2)
 		h := l.holds["a1"]
-		if h.wanted() {
+		if h.Wanted() {
 			t.Error("it was given the slot just now")
 		}
-		time.Sleep(slotQuantum)
-		if !h.wanted() {
+		time.Sleep(quantum)
+		if !h.Wanted() {
 			t.Error("nobody wants the slot")
 		}
 		go func() {
-			if h.again(3, nil, nil) {
+			if h.Again(3, nil, nil) {
 				l.given = append(l.given, "a1")
 			}
 		}()
@@ -129,15 +129,15 @@ func TestSlots_givesWay(t *testing.T) {
 // moment.
 func TestSlots_stopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(1)
-		a := s.account()
-		first, second := &hold{account: a}, &hold{account: a}
-		if !first.take(1, 1, nil, nil) {
+		s := New(1)
+		a := s.Account()
+		first, second := &Hold{Account: a}, &Hold{Account: a}
+		if !first.Take(1, 1, nil, nil) {
 			t.Fatal("no slot")
 		}
 		stop := make(chan struct{})
 		answers := make(chan bool)
-		go func() { answers <- second.take(1, 1, stop, nil) }()
+		go func() { answers <- second.Take(1, 1, stop, nil) }()
 		synctest.Wait()
 		close(stop)
 		if <-answers || second.slot || second.place || len(a.waiting) != 0 {
@@ -145,19 +145,19 @@ func TestSlots_stopped(t *testing.T) {
 		}
 		for range 100 { // both at once, mostly
 			stop := make(chan struct{})
-			go func() { answers <- second.take(1, 1, stop, nil) }()
+			go func() { answers <- second.Take(1, 1, stop, nil) }()
 			synctest.Wait()
 			close(stop)
-			first.end()
+			first.End()
 			if got := <-answers; got != second.slot || got != second.place {
 				t.Fatalf("it was told %v, and has a slot: %v, a place: %v", got, second.slot, second.place)
 			}
-			second.end()
-			if !first.take(1, 1, nil, nil) {
+			second.End()
+			if !first.Take(1, 1, nil, nil) {
 				t.Fatal("no slot")
 			}
 		}
-		first.end()
+		first.End()
 		if s.free != 1 || a.held != 0 || a.places != 0 {
 			t.Errorf("%d slots are free, %d held, %d places taken", s.free, a.held, a.places)
 		}
@@ -168,31 +168,31 @@ func TestSlots_stopped(t *testing.T) {
 // a place, waits for its slot: two that have places would take turns for ever.
 func TestSlots_crowded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(1)
-		a := s.account()
-		one, two, third := &hold{account: a}, &hold{account: a}, &hold{account: a}
+		s := New(1)
+		a := s.Account()
+		one, two, third := &Hold{Account: a}, &Hold{Account: a}, &Hold{Account: a}
 		const limit = 2
-		if !one.take(limit, 1, nil, nil) {
+		if !one.Take(limit, 1, nil, nil) {
 			t.Fatal("the first item has no slot")
 		}
-		one.rest()
-		if !two.take(limit, 1, nil, nil) {
+		one.Rest()
+		if !two.Take(limit, 1, nil, nil) {
 			t.Fatal("the second item has no slot")
 		}
-		go one.again(1, nil, nil)
+		go one.Again(1, nil, nil)
 		synctest.Wait()
-		if two.crowded() {
+		if two.Crowded() {
 			t.Error("crowded, and nobody waits for a place")
 		}
 		stop := make(chan struct{})
-		go third.take(limit, 1, stop, nil)
+		go third.Take(limit, 1, stop, nil)
 		synctest.Wait()
-		if !two.crowded() {
+		if !two.Crowded() {
 			t.Error("not crowded while an item waits for a place")
 		}
 		close(stop)
-		two.end()
+		two.End()
 		synctest.Wait()
-		one.end()
+		one.End()
 	})
 }

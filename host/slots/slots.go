@@ -1,4 +1,6 @@
-package host
+// Package slots shares the slots of a host, in each of which one item runs, fairly
+// among its jobs.
+package slots
 
 import (
 	"cmp"
@@ -8,34 +10,29 @@ import (
 	"time"
 )
 
-const (
-	// slotQuantum is how long a streaming item keeps its slot while others wait
-	// for one.
-	slotQuantum = 100 * time.Millisecond
-	// streamTurn is how long a streaming item runs while others of its job wait
-	// for its place: its run has to end for that, which takes commits.
-	streamTurn = 10 * time.Second
-)
+// quantum is how long a streaming item keeps its slot while others wait for one.
+const quantum = 100 * time.Millisecond
 
-// slots are the host's, for items that run, shared fairly by job: a free slot
+// Slots are the host's, for items that run, shared fairly by job: a free slot
 // goes to the job that has the fewest, of several to the one that was given a
 // slot longest ago, and within the job to the oldest instant. All methods of
-// slots, account and hold are safe for concurrent use, but for those of one hold.
-type slots struct {
+// Slots, Account and Hold are safe for concurrent use, but for those of one hold.
+type Slots struct {
 	mu     sync.Mutex
 	free   int
 	served uint64   // slots given so far
 	queue  slotHeap // accounts with a waiter that only lacks a slot
 }
 
-func newSlots(n int) *slots { return &slots{free: n} }
+// New returns n slots.
+func New(n int) *Slots { return &Slots{free: n} }
 
-// account is one job's part in the slots. It also bounds how many items of the
+// Account is one job's part in the slots. It also bounds how many items of the
 // job run at once on this host: an item has a place from its first attempt to its
 // last, and a slot while its guest runs. Fires of one job overlap when an item
 // takes longer than the schedule; the bound is the job's.
-type account struct {
-	slots   *slots
+type Account struct {
+	slots   *Slots
 	held    int       // slots
 	places  int       // taken
 	served  uint64    // slots.served when it was given one last
@@ -43,7 +40,8 @@ type account struct {
 	at      int       // in slots.queue, -1 if it is not there
 }
 
-func (s *slots) account() *account { return &account{slots: s, at: -1} }
+// Account returns the account of one more job.
+func (s *Slots) Account() *Account { return &Account{slots: s, at: -1} }
 
 // waiter waits for a slot, and for a place unless it has one.
 type waiter struct {
@@ -53,69 +51,69 @@ type waiter struct {
 	granted chan struct{} // closed when it has what it waits for
 }
 
-// hold is what one worker has. The zero hold of an account has nothing. Its
+// Hold is what one worker has. The zero Hold of an account has nothing. Its
 // methods are called by one goroutine at a time.
-type hold struct {
-	account     *account
+type Hold struct {
+	Account     *Account // not changed
 	slot, place bool
 	since       time.Time // when it was given the slot
-	placed      time.Time // when it was given the place
+	Placed      time.Time // when it was given the place
 }
 
-// take gives back what the worker has, and waits for a place and a slot for an
+// Take gives back what the worker has, and waits for a place and a slot for an
 // item of the instant, while fewer than limit places are taken; 0 is no limit. It
 // reports false, and has nothing, if stop or done was closed first.
-func (h *hold) take(limit int, instant int64, stop, done <-chan struct{}) bool {
+func (h *Hold) Take(limit int, instant int64, stop, done <-chan struct{}) bool {
 	return h.wait(&waiter{limit: limit, instant: instant}, stop, done)
 }
 
-// again waits for a slot for the item that has its place. It reports false, and
+// Again waits for a slot for the item that has its place. It reports false, and
 // has the place only, if stop or done was closed first.
-func (h *hold) again(instant int64, stop, done <-chan struct{}) bool {
+func (h *Hold) Again(instant int64, stop, done <-chan struct{}) bool {
 	return h.wait(&waiter{placed: true, instant: instant}, stop, done)
 }
 
-// rest gives the slot back and keeps the place.
-func (h *hold) rest() {
-	s := h.account.slots
+// Rest gives the slot back and keeps the place.
+func (h *Hold) Rest() {
+	s := h.Account.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.drop(false)
 	s.give()
 }
 
-// end gives back all.
-func (h *hold) end() {
-	s := h.account.slots
+// End gives back all.
+func (h *Hold) End() {
+	s := h.Account.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.drop(true)
 	s.give()
 }
 
-// wanted reports whether somebody waits for the slot, and it was held for a
+// Wanted reports whether somebody waits for the slot, and it was held for a
 // while.
-func (h *hold) wanted() bool {
-	if !h.slot || time.Since(h.since) < slotQuantum {
+func (h *Hold) Wanted() bool {
+	if !h.slot || time.Since(h.since) < quantum {
 		return false
 	}
-	s := h.account.slots
+	s := h.Account.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queue) > 0
 }
 
-// crowded reports whether an item of the job waits because the job has all of its
+// Crowded reports whether an item of the job waits because the job has all of its
 // places.
-func (h *hold) crowded() bool {
-	s := h.account.slots
+func (h *Hold) Crowded() bool {
+	s := h.Account.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(h.account.waiting, func(w *waiter) bool { return !w.placed && w.limit > 0 && h.account.places >= w.limit })
+	return slices.ContainsFunc(h.Account.waiting, func(w *waiter) bool { return !w.placed && w.limit > 0 && h.Account.places >= w.limit })
 }
 
-func (h *hold) wait(w *waiter, stop, done <-chan struct{}) bool {
-	a, s := h.account, h.account.slots
+func (h *Hold) wait(w *waiter, stop, done <-chan struct{}) bool {
+	a, s := h.Account, h.Account.slots
 	w.granted = make(chan struct{})
 	s.mu.Lock()
 	// In line before it gives back: its own items may be next.
@@ -146,7 +144,7 @@ func (h *hold) wait(w *waiter, stop, done <-chan struct{}) bool {
 	}
 	h.slot, h.place, h.since = true, true, time.Now()
 	if !w.placed {
-		h.placed = h.since
+		h.Placed = h.since
 	}
 	if !granted { // it came at the same time
 		h.drop(!w.placed)
@@ -156,8 +154,8 @@ func (h *hold) wait(w *waiter, stop, done <-chan struct{}) bool {
 }
 
 // drop gives back the slot, and the place if it is to. slots.mu is held.
-func (h *hold) drop(place bool) {
-	a := h.account
+func (h *Hold) drop(place bool) {
+	a := h.Account
 	if h.slot {
 		h.slot = false
 		a.held--
@@ -172,12 +170,12 @@ func (h *hold) drop(place bool) {
 
 // next is the index of the first waiter that only lacks a slot, -1 if there is
 // none.
-func (a *account) next() int {
+func (a *Account) next() int {
 	return slices.IndexFunc(a.waiting, func(w *waiter) bool { return w.placed || w.limit <= 0 || a.places < w.limit })
 }
 
 // settle puts the account where it belongs in the queue. slots.mu is held.
-func (a *account) settle() {
+func (a *Account) settle() {
 	q := &a.slots.queue
 	switch waits := a.next() >= 0; {
 	case waits && a.at < 0:
@@ -190,7 +188,7 @@ func (a *account) settle() {
 }
 
 // give hands free slots to those who wait. mu is held.
-func (s *slots) give() {
+func (s *Slots) give() {
 	for s.free > 0 && len(s.queue) > 0 {
 		a := s.queue[0]
 		i := a.next()
@@ -208,7 +206,7 @@ func (s *slots) give() {
 }
 
 // slotHeap has the account at its top that is given the next slot.
-type slotHeap []*account
+type slotHeap []*Account
 
 func (q slotHeap) Len() int { return len(q) }
 
@@ -226,7 +224,7 @@ func (q slotHeap) Swap(i, j int) {
 
 // Push and Pop are called by container/heap only.
 func (q *slotHeap) Push(x any) {
-	a := x.(*account)
+	a := x.(*Account)
 	a.at = len(*q)
 	*q = append(*q, a)
 }

@@ -1,0 +1,215 @@
+// Package run carries out a fire: its listeners, its workers, and the guests of its
+// items. It reports to the job that the fire belongs to, and decides nothing for it.
+package run
+
+import (
+	"context"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/slots"
+)
+
+// Owner is the job that a fire belongs to. Fires call it from their goroutines.
+type Owner interface {
+	// Clock is the wall clock that the host goes by.
+	Clock() time.Time
+	// Registry is the host's session, for one goroutine, and Trust says whether it
+	// lives; see [registry.Center].
+	Registry() registry.Center
+	Trust() (registry.Trust, <-chan struct{})
+	// Emit reports an event. Expired reports a wait that has taken too long, HandleError
+	// hands a failure to the job's error handler.
+	Emit(event.Event)
+	Expired(e *event.WaitError, items ...int)
+	HandleError(c jobconfig.Configuration, what string, r abi.Result, fields ...zap.Field)
+	// MayLog uses the job's quota for one line of so many bytes, MayCommit that of
+	// commits of offsets, for which it waits. They report false if there is none.
+	MayLog(bytes int) bool
+	MayCommit(context.Context) bool
+	// Staged: an execution has an offset to be saved. Refused: a commit of one met
+	// a conflict. Ended: a run is over. Over: the goroutine of the fire has ended.
+	Staged()
+	Refused()
+	Ended(Ended)
+	Over(*Fire)
+}
+
+// Job is what the fires of a job know of it. It is not changed.
+type Job struct {
+	Owner
+	Name   string
+	Layout coordination.Layout
+	Log    *zap.Logger
+	// Account is the job's in the host's slots, of which it may have Slots at once.
+	Account *slots.Account
+	Slots   int
+	// HostInfo, OnLog and OnMetric are those of the host's Config.
+	HostInfo string
+	OnLog    func(event.GuestLog)
+	OnMetric func(event.GuestMetric) abi.Code
+}
+
+// Begun is what was begun in one commit, and how it is to run.
+type Begun struct {
+	Self   coordination.JobInstance
+	ID     coordination.Fire
+	Config jobconfig.Configuration
+	Guest  jobconfig.Guest
+	// Exec is what runs the items. The fire has a use of it, which the owner ends.
+	Exec abi.Executor
+	// States are those of the items that were begun, Before what was known of them
+	// until then; it is nil if they were taken over.
+	States, Before map[int]coordination.ItemState
+	// Absent are items of this host that are due and do not run in this fire.
+	Absent coordination.Items
+	// At is when, by Go's own clock; Previous and Next are the instants around it.
+	At             time.Time
+	Previous, Next time.Time
+	// Workers is how many items run at once, Places how many of the job in all its
+	// fires.
+	Workers, Places int
+	// Announces is set if Java hosts may wait for this host's items in the phases of
+	// listeners that run once over all.
+	Announces bool
+}
+
+// Fire is one firing of a job on this host: items that were begun in one commit,
+// the workers that run them, and what is still open.
+type Fire struct {
+	Begun
+	Runs []*Execution // by item
+
+	job     *Job
+	taskID  string
+	started time.Time
+	// taken is how many of Runs have been taken by workers, or handed back.
+	taken atomic.Int64
+	// handBack is closed when nothing more may start; see ReturnQueued.
+	handBack chan struct{}
+	// noneLeft is closed when a worker found no item to take.
+	noneLeft chan struct{}
+	// waits is what the fire's goroutine waits for of other hosts; nil for nothing.
+	waits atomic.Pointer[ListenerWait]
+
+	// What the loop of the job keeps of it; nothing here uses that.
+	Open       int // runs whose completion has not taken effect
+	Cut        int // runs that did not come to their own end, or not in time
+	Failures   int
+	GuestsDone bool
+	Thrown     bool // an item failed and the error handler is THROW
+}
+
+// New returns the fire of what was begun. It does nothing until Run is called.
+func New(job *Job, b Begun) *Fire {
+	f := &Fire{Begun: b, job: job, started: time.Now(), handBack: make(chan struct{}), noneLeft: make(chan struct{}), Open: len(b.States)}
+	parameters, err := jobconfig.ParseItemParameters(b.Config.ShardingItemParameters)
+	if err != nil {
+		job.Log.Error("item parameters", zap.Error(err)) // refused by Validate before
+	}
+	items := f.Items()
+	f.taskID = coordination.TaskID(job.Name, items, b.Self.ID)
+	for _, n := range items {
+		parameter, has := parameters[n]
+		e := &Execution{fire: f, Item: n, state: b.States[n], Fence: b.States[n].RecordZxid, parameter: parameter, hasParameter: has,
+			previous: previousRun(b.Self.ID, b.Before[n].Record)}
+		e.queued.Store(1)
+		if b.Guest.StreamingProcess {
+			e.asked = make(chan struct{})
+		}
+		f.Runs = append(f.Runs, e)
+	}
+	return f
+}
+
+// Items are those that were begun, ascending.
+func (f *Fire) Items() []int { return slices.Sorted(maps.Keys(f.States)) }
+
+// Source is what made the fire.
+func (f *Fire) Source() abi.Source { return abi.Source(f.ID.Source) }
+
+// Started is when its begin was answered.
+func (f *Fire) Started() time.Time { return f.started }
+
+// Waits is what the fire waits for of other hosts; nil for nothing.
+func (f *Fire) Waits() *ListenerWait { return f.waits.Load() }
+
+// Run is the fire's own goroutine: listeners, workers, and the news that all of
+// them are done.
+func (f *Fire) Run(guests context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { f.announce(guests, coordination.PhaseStarted, abi.ExportBeforeOnce) })
+	f.before(guests)
+	// One worker for each processor is enough for items that come and go: a
+	// worker more is one more instance to make. The others come when items take
+	// their time.
+	few := min(f.Workers, runtime.GOMAXPROCS(0))
+	for range few {
+		wg.Go(func() { f.work(guests) })
+	}
+	if few < f.Workers && f.slow(guests, few) {
+		for range f.Workers - few {
+			wg.Go(func() { f.work(guests) })
+		}
+	}
+	wg.Wait()
+	f.after(guests)
+	f.announce(guests, coordination.PhaseCompleted, abi.ExportAfterOnce)
+	f.job.Over(f)
+}
+
+// briskItem is how long an item takes at most, if a worker for each processor
+// is enough; brisk is how long it is waited to see that.
+const (
+	briskItem = time.Millisecond
+	brisk     = 10 * time.Millisecond
+)
+
+// slow waits until all items are taken, and reports true as soon as they take
+// more than briskItem each with so many workers.
+func (f *Fire) slow(guests context.Context, workers int) bool {
+	ticker := time.NewTicker(brisk)
+	defer ticker.Stop()
+	for before := int64(0); ; {
+		select {
+		case <-f.noneLeft:
+			return false
+		case <-guests.Done():
+			return false
+		case <-ticker.C:
+		}
+		taken := f.taken.Load()
+		if taken-before < int64(workers)*int64(brisk/briskItem) {
+			return true
+		}
+		before = taken
+	}
+}
+
+// previousRun is what a record has of a run of another instance. Nil if it
+// tells of none, or not of which: a takeover leaves open whether it was of the
+// trigger or of the instant, and a run that was handed back is no run.
+func previousRun(self string, r coordination.Record) *event.PreviousRun {
+	if r.Begun == 0 || r.Owner == "" || r.Owner == self || (r.Ended == r.Begun && r.Outcome == coordination.OutcomeCancelled) ||
+		(r.Source == string(abi.SourceFailover) && r.Trigger != 0) {
+		return nil
+	}
+	was := &event.PreviousRun{Host: r.Owner, Outcome: abi.Outcome(r.Outcome)}
+	if r.Source == string(abi.SourceTrigger) {
+		was.Trigger = r.Trigger
+	} else {
+		was.Instant = time.UnixMilli(r.Instant).UTC()
+	}
+	return was
+}

@@ -1,0 +1,192 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/slots"
+)
+
+// ListenerWait is a fire's wait for other hosts around a listener.
+type ListenerWait struct {
+	export string
+	Since  time.Time
+}
+
+// For says in words what is waited for.
+func (w *ListenerWait) For() string {
+	return "the items of the other hosts, around the listener " + w.export
+}
+
+// before calls the listeners that run before the items.
+func (f *Fire) before(guests context.Context) {
+	f.once(guests, coordination.PhaseStarted, abi.ExportBeforeOnce)
+	f.listen(guests, abi.ExportBefore)
+}
+
+// after calls the listeners that run after the items.
+func (f *Fire) after(guests context.Context) {
+	f.listen(guests, abi.ExportAfter)
+	f.once(guests, coordination.PhaseCompleted, abi.ExportAfterOnce)
+}
+
+// listen runs a listener export in an instance of its own.
+func (f *Fire) listen(guests context.Context, export string) {
+	if !f.Exec.HasListener(export) {
+		return
+	}
+	// Fires overlap, and so do their listeners: a place for each, or one job
+	// had all slots in the end.
+	slot := slots.Hold{Account: f.job.Account}
+	if !slot.Take(f.job.Slots, f.ID.Instant, nil, guests.Done()) {
+		return
+	}
+	defer slot.End()
+	worker, err := f.Exec.NewWorker(guests)
+	if err != nil {
+		return // guests are to end
+	}
+	defer worker.Close()
+	began, wall := time.Now(), f.job.Clock()
+	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
+	defer cancel()
+	e := &Execution{fire: f, Item: -1}
+	inv := &abi.Invocation{Host: e, Context: f.context(e)}
+	inv.Context.Deadline = wall.Add(listenerTimeout)
+	result := worker.Listen(ctx, export, inv)
+	f.job.Emit(event.Event{Kind: event.Listener, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Digest: f.Exec.Digest(),
+		Outcome: result.Outcome, Duration: time.Since(began), Reason: reasonOf(export, result.Message), DroppedLines: result.DroppedLines})
+	if result.Outcome != abi.OutcomeOK {
+		f.job.HandleError(f.Config, "listener "+export+" failed", result)
+	}
+}
+
+func reasonOf(export, message string) string {
+	if message == "" {
+		return export
+	}
+	return export + ": " + message
+}
+
+// listenerTimeout bounds a listener, and how long hosts wait for each other
+// around one that runs once over all of them.
+const listenerTimeout = time.Minute
+
+// javaListener is how long a Java host that came last may be at its listener.
+const javaListener = 2 * time.Second
+
+// once runs a listener on one host only: the last of all hosts to come here.
+// The others wait until it has run.
+func (f *Fire) once(guests context.Context, phase coordination.Phase, export string) {
+	if !f.Exec.HasListener(export) || (f.Source() != abi.SourceSchedule && f.Source() != abi.SourceTrigger) {
+		return // some items of a fire that the others had before
+	}
+	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
+	defer cancel()
+	wait := &ListenerWait{export, time.Now()}
+	f.waits.Store(wait)
+	r, l := f.job.Registry(), f.job.Layout
+	// Watch first, so that the end of the phase cannot be missed.
+	changes, err := r.Watch(ctx, coordination.GuaranteeWatch(l, phase))
+	last := false
+	var arrived coordination.Items
+	if err == nil {
+		arrived = f.here()
+		last, err = coordination.Arrive(ctx, r, l, f.Self, phase, arrived, f.Config.ShardingTotalCount)
+	}
+	if err == nil && !last {
+		err = f.await(ctx, r, changes, phase, arrived)
+	}
+	f.waits.Store(nil)
+	switch {
+	case err == nil && last:
+		f.listen(guests, export) // the others wait until the marks are gone
+		f.endPhase(guests, phase)
+	case err != nil && guests.Err() == nil && ctx.Err() != nil:
+		f.job.Expired(&event.WaitError{What: event.WaitListener, For: wait.For(), Then: "going on without it", After: time.Since(wait.Since), Err: err})
+		f.endPhase(guests, phase)
+	case err != nil && guests.Err() == nil:
+		message := fmt.Sprintf("waiting for the other hosts: %v", err)
+		f.job.Emit(event.Event{Kind: event.Listener, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Digest: f.Exec.Digest(),
+			Outcome: abi.OutcomeError, Duration: time.Since(wait.Since), Reason: reasonOf(export, message)})
+		f.job.HandleError(f.Config, "listener "+export, abi.Result{Outcome: abi.OutcomeError, Err: err, Message: message})
+		f.endPhase(guests, phase)
+	}
+}
+
+// here are the items of this host that are due in the fire.
+func (f *Fire) here() coordination.Items {
+	items := slices.Clone(f.Absent)
+	for _, e := range f.Runs {
+		items = append(items, e.Item)
+	}
+	slices.Sort(items)
+	return items
+}
+
+// announce marks that the items have come to a phase for which the module has no
+// listener: listeners of Java hosts wait for all items. The Java host that comes
+// last runs its own. If this host is the last, none does; then the marks are cleared,
+// or the Java hosts would wait until they time out.
+func (f *Fire) announce(guests context.Context, phase coordination.Phase, export string) {
+	if !f.Announces || f.Exec.HasListener(export) || (f.Source() != abi.SourceSchedule && f.Source() != abi.SourceTrigger) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
+	defer cancel()
+	r, l := f.job.Registry(), f.job.Layout
+	items := f.here()
+	last, err := coordination.Arrive(ctx, r, l, f.Self, phase, items, f.Config.ShardingTotalCount)
+	if err == nil && last {
+		// A Java host may have come last, and be at its listener.
+		grace, done := context.WithTimeout(ctx, javaListener)
+		defer done()
+		var changes <-chan registry.Snapshot
+		changes, err = r.Watch(grace, coordination.GuaranteeWatch(l, phase))
+		if err == nil && f.await(grace, r, changes, phase, items) != nil && guests.Err() == nil {
+			f.job.Log.Info("the listeners of Java hosts that run once over all do not run in this fire: its last item was here, and the module does not export that listener",
+				zap.String("export", export), zap.Time("instant", f.ID.Time()))
+			f.endPhase(guests, phase)
+		}
+	}
+	if err != nil && guests.Err() == nil {
+		f.job.Log.Warn("marking items for the listeners of Java hosts", zap.String("export", export), zap.Error(err))
+	}
+}
+
+// endPhase lets everybody go on who waits for a listener of the phase.
+func (f *Fire) endPhase(guests context.Context, phase coordination.Phase) {
+	if err := coordination.ClearGuarantee(guests, f.job.Registry(), f.job.Layout, phase); err != nil {
+		f.job.Log.Warn("clearing the marks of a listener", zap.Error(err))
+	}
+}
+
+// await returns when the phase at which the items have arrived is over. A
+// snapshot may be older than the arrival: it only says when to look.
+func (f *Fire) await(ctx context.Context, r registry.Center, changes <-chan registry.Snapshot, phase coordination.Phase, items coordination.Items) error {
+	for {
+		nodes, err := r.Read(ctx, coordination.GuaranteeWatch(f.job.Layout, phase))
+		if err != nil {
+			return err
+		}
+		if coordination.GuaranteePassed(nodes[0], items) {
+			return nil
+		}
+		select {
+		case _, ok := <-changes:
+			if !ok {
+				return ctx.Err()
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,316 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/slots"
+)
+
+// SoftGrace is how long before a hard stop guests are cancelled.
+func SoftGrace(limit time.Duration) time.Duration { return min(5*time.Second, limit/5) }
+
+// Pause waits, and reports false if ctx ended first.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// work is one worker of a fire: it takes items until none is left.
+func (f *Fire) work(guests context.Context) {
+	var worker abi.Worker
+	defer func() {
+		if worker != nil {
+			if err := worker.Close(); err != nil {
+				f.job.Log.Warn("closing a guest", zap.Error(err))
+			}
+		}
+	}()
+	slot := &slots.Hold{Account: f.job.Account}
+	defer slot.End()
+	for e := f.take(); e != nil; e = f.take() {
+		own, end := e.life(guests)
+		e.slot = slot
+		if !f.ready(own, e, &worker) {
+			end()
+			if ended, killed := e.KilledBefore(); killed {
+				f.job.Ended(ended)
+			} else {
+				f.giveBack(e)
+			}
+			continue
+		}
+		ended := f.attempts(guests, own, worker, e)
+		end()
+		f.job.Ended(ended)
+	}
+}
+
+// ready waits for an item's turn, and for the memory of a worker if there is none
+// yet. It reports false if the item may not start any more.
+func (f *Fire) ready(own context.Context, e *Execution, worker *abi.Worker) bool {
+	select {
+	case <-f.handBack:
+		return false
+	default:
+	}
+	if !e.slot.Take(f.Places, f.ID.Instant, f.handBack, own.Done()) {
+		return false
+	}
+	e.queued.Store(0)
+	if *worker != nil {
+		return true
+	}
+	w, err := f.newWorker(own)
+	if err != nil {
+		e.slot.End()
+		return false
+	}
+	*worker = w
+	return true
+}
+
+// newWorker waits for the memory that a guest needs. The error says that the
+// items are handed back, or that the item is to end.
+func (f *Fire) newWorker(own context.Context) (abi.Worker, error) {
+	ctx, cancel := context.WithCancel(own)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-f.handBack:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		cancel()
+		<-watched
+	}()
+	return f.Exec.NewWorker(ctx)
+}
+
+// take is the next item that no worker has taken; nil if there is none.
+func (f *Fire) take() *Execution {
+	for {
+		n := f.taken.Add(1) - 1
+		if n == int64(len(f.Runs)) {
+			close(f.noneLeft) // no other goroutine comes to this number
+		}
+		if n >= int64(len(f.Runs)) {
+			return nil
+		}
+		if f.Runs[n].claimed.CompareAndSwap(false, true) {
+			return f.Runs[n]
+		}
+	}
+}
+
+// giveBack ends an item that was not started. A scheduled instant that is
+// handed back is due again for the next owner. A trigger and a takeover are not
+// found that way: they stay open, as after a crash.
+func (f *Fire) giveBack(e *Execution) {
+	ended := Ended{Run: e, Unstarted: true}
+	if f.ID.Trigger != 0 || f.Source() == abi.SourceFailover {
+		ended = Ended{Run: e, Unfinished: true}
+	}
+	f.job.Ended(ended)
+}
+
+// ReturnQueued hands back all items that wait for a worker or a slot, at once,
+// however long those that run may take. The job's loop calls it.
+func (f *Fire) ReturnQueued() {
+	select {
+	case <-f.handBack:
+		return
+	default:
+		close(f.handBack)
+	}
+	for e := f.take(); e != nil; e = f.take() {
+		f.giveBack(e)
+	}
+}
+
+// again waits for a slot for another attempt. It reports false if there will be
+// none.
+func (e *Execution) again(own context.Context) bool {
+	e.queue()
+	defer e.queued.Store(0)
+	return e.slot.Again(e.fire.ID.Instant, nil, own.Done())
+}
+
+// attempts runs an item, again if the policy says so. It is called with a
+// slot, and has it or has given it back when it returns. own is the item's part
+// of guests.
+func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execution) Ended {
+	policy := f.Guest.Retry
+	backoff := policy.Backoff
+	for attempt := 1; ; attempt++ {
+		if !e.enter() {
+			ended, _ := e.KilledBefore()
+			return ended
+		}
+		result := f.attempt(own, worker, e, attempt)
+		e.leave()
+		if ended, killed := e.killed(result); killed {
+			return ended
+		}
+		if result.Batches > 0 {
+			attempt, backoff = 1, policy.Backoff // a streaming loop got on; its patience starts again
+		}
+		if (guests.Err() != nil && result.Outcome != abi.OutcomeOK) || f.cutShort(e, result) {
+			return Ended{Run: e, Result: result, Unfinished: true}
+		}
+		if e.moved(result) {
+			return Ended{Run: e, Result: result, Moved: true}
+		}
+		if e.doubted.Load() && result.Outcome == abi.OutcomeCancelled {
+			// It was cancelled as lost, and was not lost. That is no
+			// failure of its own: once that is certain it runs again.
+			e.slot.Rest()
+			if !e.certainAgain(own) || !e.again(own) {
+				if ended, killed := e.killed(result); killed {
+					return ended
+				}
+				return Ended{Run: e, Result: result, Unfinished: true}
+			}
+			attempt--
+			continue
+		}
+		again := result.Outcome != abi.OutcomeOK && slices.Contains(policy.On, string(result.Outcome)) &&
+			attempt < policy.Attempts && (e.Cancelled() == abi.CancelNone || e.Cancelled() == abi.CancelDeadline)
+		if again {
+			e.slot.Rest()
+		}
+		if !again || !Pause(own, backoff) || !e.again(own) {
+			if ended, killed := e.killed(result); killed {
+				return ended
+			}
+			return Ended{Run: e, Result: result, Unfinished: guests.Err() != nil && result.Outcome != abi.OutcomeOK}
+		}
+		backoff = min(2*backoff, max(policy.MaxBackoff, policy.Backoff))
+	}
+}
+
+// certainAgain waits for the end of a doubt. It reports false if the host stops.
+func (e *Execution) certainAgain(guests context.Context) bool {
+	for {
+		trust, changed := e.fire.job.Trust()
+		switch trust {
+		case registry.TrustLive:
+			reason := abi.Cancel(e.reason.Load())
+			return reason == abi.CancelNone || reason == abi.CancelYield
+		case registry.TrustLost:
+			return false
+		}
+		select {
+		case <-changed:
+		case <-guests.Done():
+			return false
+		case <-e.fire.handBack:
+			return false
+		}
+	}
+}
+
+// cutShort reports whether the guest ended early because the host asked it to, since
+// it leaves: such a run is not over, it goes on elsewhere or after a restart.
+func (f *Fire) cutShort(e *Execution, r abi.Result) bool {
+	select {
+	case <-f.handBack:
+	default:
+		return false
+	}
+	return e.stoppedEarly(r, abi.CancelStop, abi.CancelYield)
+}
+
+// attempt runs the item once.
+func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, attempt int) abi.Result {
+	began, wall := time.Now(), f.job.Clock()
+	e.attempt.Store(int64(attempt))
+	e.since.Store(wall.UnixMilli())
+	e.startedAt.CompareAndSwap(0, wall.UnixMilli())
+	ctx, cancel := guests, context.CancelFunc(func() {})
+	var deadline time.Time // by the wall clock, for the guest
+	e.soft.Store(0)
+	e.doubted.Store(false)
+	if limit := f.Guest.Timeout; limit > 0 && !f.Guest.StreamingProcess {
+		deadline = wall.Add(limit)
+		e.soft.Store(max(int64(began.Add(limit-SoftGrace(limit)).Sub(f.At)), 1))
+		ctx, cancel = context.WithDeadline(guests, began.Add(limit))
+	}
+	defer cancel()
+	e.mu.Lock()
+	writes := OffsetWrites(e.state)
+	inv := &abi.Invocation{Host: e, Offset: e.state.Offset, HasOffset: e.state.HasOffset}
+	if e.isStaged { // a retry goes on from the last batch that succeeded
+		inv.Offset, inv.HasOffset = e.staged, true
+	}
+	e.mu.Unlock()
+	inv.Context = f.context(e)
+	inv.Context.Attempt, inv.Context.Deadline = attempt, deadline
+
+	ev := event.Event{Item: &e.Item, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), RunID: inv.Context.RunID,
+		Fence: e.Fence, Digest: f.Exec.Digest(), Attempt: attempt, OffsetWrites: writes}
+	ev.Kind = event.ItemStarted
+	if attempt == 1 {
+		ev.Previous = e.previous
+	}
+	f.job.Emit(ev)
+	e.started.Store(true)
+	ev.OffsetWrites, ev.Previous = 0, nil
+	result := worker.Execute(ctx, inv)
+	if !e.doubted.Load() {
+		result = OutOfTime(result, e.Cancelled(), f.Guest.Timeout)
+	}
+	if result.Outcome == abi.OutcomeCancelled && context.Cause(guests) == ErrOperator {
+		result.Message = ErrOperator.Error()
+	}
+	ev.Kind, ev.Outcome, ev.Duration, ev.Reason = event.ItemEnded, result.Outcome, time.Since(began), result.Message
+	ev.Memory, ev.Batches, ev.Records, ev.DroppedLines = result.Memory, result.Batches, result.Records, result.DroppedLines
+	f.job.Emit(ev)
+	return result
+}
+
+// OutOfTime is the result of an attempt that may have obeyed its time-out: a guest
+// that returns because its time is nearly up has not done its work in time. c is
+// why the guest was asked to end, limit its time-out.
+func OutOfTime(r abi.Result, c abi.Cancel, limit time.Duration) abi.Result {
+	if r.Outcome == abi.OutcomeCancelled && c == abi.CancelDeadline {
+		r.Outcome = abi.OutcomeTimeout
+		r.Message = fmt.Sprintf("it ended early because its time was nearly up (timeout %s): %s", limit, r.Message)
+	}
+	return r
+}
+
+// OffsetWrites counts the writes of an item's offset.
+func OffsetWrites(s coordination.ItemState) int64 {
+	if !s.HasOffset {
+		return 0
+	}
+	return int64(s.OffsetVersion) + 1
+}
+
+// context is what the guest sees.
+func (f *Fire) context(e *Execution) abi.ShardingContext {
+	return abi.ShardingContext{
+		JobName: f.job.Name, TaskID: f.taskID, ShardingTotalCount: f.Config.ShardingTotalCount, JobParameter: f.Config.JobParameter,
+		ShardingItem: e.Item, ShardingParameter: e.parameter, HasShardingParameter: e.hasParameter,
+		FireTime: f.ID.Time(), PreviousFireTime: f.Previous, NextFireTime: f.Next, Attempt: 1,
+		Fence: e.Fence, FetchDataCount: f.Guest.FetchDataCount, RunID: e.RunID(), Source: f.Source(), HostInfo: f.job.HostInfo,
+	}
+}
