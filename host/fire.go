@@ -35,7 +35,7 @@ func (j *job) tick(now moment) {
 		j.readShare(now)
 		return
 	}
-	if !j.member.Share.Current(j.member.View) {
+	if !j.knowsShare() {
 		j.park(at) // resumed when the share has been read
 		return
 	}
@@ -223,7 +223,7 @@ func (j *job) makeUp(now time.Time, gained []int) {
 // makeUpPassed finds what was due for items that are not beyond the total count
 // any more: this host was given them before it heard that there are more.
 func (j *job) makeUpPassed(now time.Time) {
-	if !j.passed || !j.member.Share.Current(j.member.View) {
+	if !j.passed || !j.knowsShare() {
 		return
 	}
 	j.passed = false
@@ -245,7 +245,7 @@ func (j *job) makeUpPassed(now time.Time) {
 
 // followUp begins what is owed: items that missed an instant, and a trigger.
 func (j *job) followUp(now moment) {
-	if now.Before(j.refusal.retryAt) || !j.member.Share.Current(j.member.View) || j.module.exec == nil {
+	if now.Before(j.refusal.retryAt) || !j.knowsShare() || j.module.exec == nil {
 		return
 	}
 	if !j.member.View.Enabled {
@@ -274,13 +274,13 @@ func (j *job) followUp(now moment) {
 		}
 	}
 	for id, items := range byFire {
-		if now.Before(j.refusal.retryAt) {
+		if now.Before(j.refusal.retryAt) || !j.knowsShare() {
 			return
 		}
 		j.begin(now, id, items, nil, false)
 	}
 	// A trigger waits until it is certain whose items are whose.
-	if !j.member.View.Necessary && !j.member.View.Processing {
+	if !j.member.View.Necessary && !j.member.View.Processing && j.knowsShare() {
 		j.beginRound(now)
 	}
 }
@@ -331,8 +331,7 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 			j.failed(now, "beginning the items of "+id.ID(), err)
 			return false
 		}
-		j.againAt = now.Add(againPause)
-		j.rereadShare(now)
+		j.foundStale(now)
 		return false
 	}
 	for _, it := range items {
@@ -353,8 +352,7 @@ func (j *job) begin(now moment, id coordination.Fire, items []*item, absent coor
 		j.start(now, id, out.Items, states, absent)
 	}
 	if out.Stale {
-		j.againAt = now.Add(againPause)
-		j.rereadShare(now)
+		j.foundStale(now)
 	}
 	return trigger
 }
@@ -452,11 +450,11 @@ func (j *job) reread(it *item, state coordination.ItemState) {
 	it.state = state
 }
 
-// fit takes out items that cannot begin any more: their share was read again
-// since they were chosen, or the total count was lowered.
+// fit takes out items that cannot begin any more: they run, since a begin before this
+// one was found to have taken effect, or the total count was lowered.
 func (j *job) fit(id coordination.Fire, items []*item) []*item {
 	return slices.DeleteFunc(items, func(it *item) bool {
-		if j.items[it.number] != it || !it.owned || it.run != nil {
+		if it.run != nil {
 			return true
 		}
 		if !j.beyond(it) {

@@ -132,6 +132,7 @@ func TestParkedInstantWhenTheShareChanges(t *testing.T) {
 	now := time.Now()
 	j.calendar.Parked = now
 	j.takeShare(moment{now, now}, nil)
+	j.readShare(moment{now, now}) // the next pass of the loop
 	if len(j.items) > 0 || len(j.member.Share.Items) > 0 {
 		t.Errorf("the host has items %v, its share %v; expected none", j.items, j.member.Share.Items)
 	}

@@ -57,7 +57,7 @@ const (
 	// sees to that first.
 	fewCrashed = 3
 	// againPause is how long a begin waits that met another state of the
-	// registry than it knew, after it has read that.
+	// registry than it knew.
 	againPause = 100 * time.Millisecond
 	// tallyInterval is how often this host publishes how many items succeeded
 	// and failed here.
@@ -124,8 +124,7 @@ type job struct {
 	sweepAt  time.Time
 	janitor  bool    // as of the last sweep
 	repairs  repairs // external edits to repair
-	stale    int     // begins in a row that found the registry to be otherwise
-	staleAt  time.Time
+	stale    staleShare
 	refusal  refusal
 	againAt  time.Time // when to try again what the registry's state stood against
 	overload overload
@@ -342,6 +341,9 @@ func (j *job) run(work context.Context) {
 		j.answer()
 		j.expect(now)
 		j.wakeAt = now.Add(j.sleep(now))
+		if j.stale.atOnce {
+			j.stale.atOnce, j.wakeAt = false, now.Time
+		}
 		timer.Reset(time.Until(j.wakeAt))
 	}
 }

@@ -538,7 +538,11 @@ func (j *job) mayStep(now moment) bool {
 
 // readShare reads what this host owns if the division has changed.
 func (j *job) readShare(now moment) {
-	if j.member.Share.Current(j.member.View) || now.Before(j.refusal.retryAt) {
+	if j.knowsShare() || now.Before(j.refusal.retryAt) {
+		return
+	}
+	if j.stale.reread {
+		j.rereadShare(now)
 		return
 	}
 	known := make(map[int]coordination.ItemState)
@@ -550,23 +554,49 @@ func (j *job) readShare(now moment) {
 	j.takeShare(now, known)
 }
 
-// rereadShare reads every item that does not run here again, after a begin that
-// found the registry to be otherwise. If that goes on and on, no host is on the way
-// to change anything: the host looks for external edits to repair, asks for a
-// division, and tries less often.
-func (j *job) rereadShare(now moment) {
-	if now.Sub(j.staleAt) > longestSleep {
-		j.stale = 0
+// staleShare is what a begin found out that met another state of the registry than
+// this host knew.
+type staleShare struct {
+	reread bool      // the share is to be read again, before anything begins
+	atOnce bool      // in a pass of the loop that follows this one at once
+	count  int       // such begins in a row
+	at     time.Time // the last of them
+}
+
+// knowsShare reports whether what this host knows of its share is what was divided.
+func (j *job) knowsShare() bool { return !j.stale.reread && j.member.Share.Current(j.member.View) }
+
+// foundStale has the share read again in a later pass of the loop, after a begin that
+// found the registry to be otherwise: at once, but for several of them in a row.
+func (j *job) foundStale(now moment) {
+	s := &j.stale
+	since := now.Sub(s.at)
+	if since > longestSleep {
+		s.count = 0
 	}
-	j.staleAt = now.Time
-	if j.stale++; j.stale > 3 {
-		j.againAt = now.Add(min(againPause<<min(j.stale, 10), commitTimeout))
+	s.reread, s.at = true, now.Time
+	s.count++
+	j.againAt = now.Add(againPause)
+	if s.often() {
+		j.againAt = now.Add(min(againPause<<min(s.count, 10), commitTimeout))
 		j.repairs.refused = true
-		if j.stale%4 == 0 && !j.member.View.Necessary && j.member.View.Leader != "" {
-			if err := j.member.AskForSharding(j.work); err != nil {
-				j.failed(now, "asking for a division", err)
-				return
-			}
+	}
+	s.atOnce = since > againPause && !s.often()
+}
+
+// often reports whether so many begins in a row found the registry to be otherwise that
+// no host seems to be on the way to change anything.
+func (s *staleShare) often() bool { return s.count > 3 }
+
+// rereadShare reads every item that does not run here again. If that goes on and on,
+// the host looks for external edits to repair, asks for a division, and tries less
+// often.
+func (j *job) rereadShare(now moment) {
+	j.stale.reread = false
+	if j.stale.often() && j.stale.count%4 == 0 && !j.member.View.Necessary && j.member.View.Leader != "" {
+		if err := j.member.AskForSharding(j.work); err != nil {
+			j.failed(now, "asking for a division", err)
+			return
 		}
 	}
 	known := make(map[int]coordination.ItemState)
@@ -673,9 +703,6 @@ func (j *job) findDue(now moment, share coordination.Share, gained []int) {
 	}
 	for _, n := range slices.Concat(gained, stays) {
 		it := j.items[n]
-		if it == nil {
-			continue // lost again while the parked instant was begun
-		}
 		if round := it.state.Record.HandedBackTrigger(); round != 0 {
 			j.owesRound(now, it, round)
 		}
