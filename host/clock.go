@@ -251,35 +251,6 @@ func (t *term) watchClocks(c *clocks) {
 	}
 }
 
-// readClock asks for the registry's clock, if the host does not know it. It
-// reports whether it has asked.
-func (j *job) readClock(now moment) bool {
-	if r := &j.host.registry; !r.wanted(j.host.machine(), j.host.cfg.ClockBound) || !r.claim(now.Time) {
-		return false
-	}
-	if _, err := coordination.RegistryTime(j.work, j.member.Registry, j.member.Layout); err != nil { // the answer to every commit is noted
-		j.failed(now, "reading the registry's clock", err)
-	}
-	return true
-}
-
-// watchDrift reports once that this host's clock is behind the registry's by more
-// than the job's catch-up window.
-func (j *job) watchDrift() {
-	d, known := j.host.registry.drift(j.host.machine())
-	if !known || j.host.cfg.ClockBound < 0 {
-		return
-	}
-	window := j.guest.CatchUpWindow
-	late := -d.certain() > max(window, j.host.cfg.ClockBound)
-	if late && !j.late {
-		reason := fmt.Sprintf("this host's clock is %s, more than the catch-up window of %s: of what was due in the meantime only the newest instant runs here when the clock is right", d, window)
-		j.log.Error(reason)
-		j.Emit(event.Event{Kind: event.JobError, Reason: reason})
-	}
-	j.late = late
-}
-
 // instants are the limits of what may begin now, for coordination.Beginning. A
 // record is repaired only if two clocks agree that it is ahead, the machine's and
 // the registry's: else it may be the registry's that is wrong.
@@ -303,4 +274,49 @@ func (h *Host) clockStatus() *ClockStatus {
 	}
 	return &ClockStatus{Drift: d.middle(), Uncertainty: (d.most - d.least) / 2, Bound: max(h.cfg.ClockBound, 0),
 		Off: h.cfg.ClockBound >= 0 && d.certain().Abs() > h.cfg.ClockBound}
+}
+
+// readClock asks for the registry's clock, if the host does not know it. It
+// reports whether it has asked.
+func (p *place) readClock(now moment) bool {
+	if r := &p.host.registry; !r.wanted(p.host.machine(), p.host.cfg.ClockBound) || !r.claim(now.Time) {
+		return false
+	}
+	if _, err := coordination.RegistryTime(p.work, p.member.Registry, p.member.Layout); err != nil { // the answer to every commit is noted
+		p.failed(now, "reading the registry's clock", err)
+	}
+	return true
+}
+
+// watchDrift reports once that this host's clock is behind the registry's by more
+// than the job's catch-up window.
+func (p *place) watchDrift() {
+	d, known := p.host.registry.drift(p.host.machine())
+	if !known || p.host.cfg.ClockBound < 0 {
+		return
+	}
+	window := p.guest.CatchUpWindow
+	late := -d.certain() > max(window, p.host.cfg.ClockBound)
+	if late && !p.late {
+		reason := fmt.Sprintf("this host's clock is %s, more than the catch-up window of %s: of what was due in the meantime only the newest instant runs here when the clock is right", d, window)
+		p.log.Error(reason)
+		p.Emit(event.Event{Kind: event.JobError, Reason: reason})
+	}
+	p.late = late
+}
+
+// clockDrift compares this host's clock with the registry's, if the job wants
+// that. Empty means that it may run.
+func (p *place) clockDrift() string {
+	limit := p.member.View.Config.MaxTimeDiffSeconds
+	if limit < 0 {
+		return ""
+	}
+	if _, err := coordination.RegistryTime(p.work, p.member.Registry, p.member.Layout); err != nil { // the answer to every commit is noted
+		return fmt.Sprintf("the registry's clock cannot be read, and maxTimeDiffSeconds is %d: %v", limit, err)
+	}
+	if d, known := p.host.registry.drift(p.host.machine()); known && d.certain().Abs() > time.Duration(limit)*time.Second {
+		return fmt.Sprintf("this host's clock is %s from the registry's; maxTimeDiffSeconds is %d", d.middle().Abs().Round(time.Millisecond), limit)
+	}
+	return ""
 }

@@ -140,7 +140,8 @@ func TestArrivals(t *testing.T) {
 	var jobs []*job
 	begin := time.Unix(0, 0)
 	for n := range mostArrivals + 5 {
-		j := &job{shared: shared{name: fmt.Sprintf("job%03d", n)}}
+		j := new(job)
+		j.name = fmt.Sprintf("job%03d", n)
 		j.mail.wake = make(chan struct{}, 1)
 		jobs = append(jobs, j)
 		if going := a.enter(j, begin.Add(-time.Duration(n)*time.Minute)); going != (n < mostArrivals) {

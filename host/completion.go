@@ -17,39 +17,18 @@ import (
 	"github.com/wasmjob/wasmjob/host/run"
 )
 
-// complete writes the ends of runs, in groups: at once when nothing runs any
-// more, else a short time after the first.
-func (j *job) complete(now moment) {
-	j.keepOwn()
-	pending := 0
-	for _, e := range j.ended {
-		if !e.Unfinished {
-			pending++
-		}
-	}
-	due := pending > 0 && !now.Before(j.refusal.retryAt) && j.term.registry.Trusted() &&
-		(len(j.ended) >= j.running() || !now.Before(j.windowEnd()))
-	if due {
-		j.commitEnded(now)
-	}
-	for f := range j.fires {
-		if f.Open == 0 && f.GuestsDone {
-			j.closeFire(f)
-		}
-	}
-	if j.exit.state == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && j.exit.leaving == "" && !j.exit.draining && j.exit.left == "" && !j.exit.tried(now) {
-		j.stopped(now)
-	}
-}
+// killWatchAfter is how long guests of a fire run before this host watches what
+// operators ask it to end. A fire that is over sooner costs nothing; what was
+// asked meanwhile is found then.
+const killWatchAfter = time.Second
 
-// windowEnd is when the items that have ended are completed, whether or not
-// others still run.
-func (j *job) windowEnd() time.Time {
-	first, again := j.endedSince.Add(j.overload.window(completionWindow)), j.completedAt.Add(completionInterval)
-	if again.After(first) {
-		return again
-	}
-	return first
+// killing is what operators want to end of this host's runs.
+type killing struct {
+	asked   coordination.Kills
+	version int32     // of the node
+	stands  bool      // the node is there
+	lookAt  time.Time // when to look at them again
+	ranLong time.Time // when something last had run for long
 }
 
 // longestRecorded bounds the reason in an item's record, in bytes: it is written with
@@ -66,64 +45,64 @@ func recordedReason(r abi.Result) string {
 	return event.Cut(event.Harmless(first), longestRecorded)
 }
 
-func (j *job) commitEnded(now moment) {
+func (rn *runner) commitEnded(now moment) {
 	c := coordination.Completing{Items: make(map[int]coordination.Ended), Now: now.wall}
-	for _, e := range j.ended {
+	for _, e := range rn.ended {
 		c.Marked = c.Marked || e.Run.Fire().Config.MonitorExecution
 	}
-	for n, e := range j.ended {
+	for n, e := range rn.ended {
 		if e.Unfinished {
 			continue
 		}
 		c.Items[n] = e.Completing(string(e.Result.Outcome), cmp.Or(e.Reason, recordedReason(e.Result)))
-		if it := j.items[n]; it != nil && !it.owned {
+		if it := rn.items[n]; it != nil && !it.owned {
 			c.Wake = true
 		}
-		if j.member.Share.Pending.Contains(n) && !j.member.View.Necessary {
+		if rn.member.Share.Pending.Contains(n) && !rn.member.View.Necessary {
 			c.AskForSharding = true
 		}
 	}
-	out, err := j.member.Complete(j.work, c)
+	out, err := rn.member.Complete(rn.work, c)
 	switch {
 	case err == nil:
-		j.completedAt = now.Time
-		j.adopt(now, out.Adopted)
-	case errors.Is(err, registry.ErrConflict) && !j.member.View.Exists:
+		rn.completedAt = now.Time
+		rn.adopt(now, out.Adopted)
+	case errors.Is(err, registry.ErrConflict) && !rn.member.View.Exists:
 		out = coordination.Completed{} // the job was removed, and its records with it
 	default:
-		j.failed(now, "completing items", err)
+		rn.failed(now, "completing items", err)
 		return
 	}
 	for _, n := range slices.Sorted(maps.Keys(c.Items)) {
-		e := j.ended[n]
-		delete(j.ended, n)
+		e := rn.ended[n]
+		delete(rn.ended, n)
 		state, took := out.Items[n]
-		j.settle(now, n, e, state, took)
+		rn.settle(now, n, e, state, took)
 	}
-	if len(j.ended) > 0 {
-		j.endedSince = now.Time
+	if len(rn.ended) > 0 {
+		rn.endedSince = now.Time
 	}
 }
 
 // settle draws the conclusions of an item's completion, once it took effect or was
 // refused.
-func (j *job) settle(now moment, n int, e run.Ended, state coordination.ItemState, took bool) {
+func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.ItemState, took bool) {
 	f := e.Run.Fire()
 	f.Open--
-	j.live--
-	it := j.items[n]
-	j.reportEnd(n, e, state, took)
-	if took && e.HandedBack() && it != nil && j.beyond(it) { // no host will get it
-		j.skipItem(it, f.ID, event.SkipDisabled, j.fewer())
+	rn.live--
+	it := rn.items[n]
+	rn.reportEnd(n, e, state, took)
+	if took && e.HandedBack() && it != nil && rn.beyond(it) { // no host will get it
+		rn.skipItem(it, f.ID, event.SkipDisabled, rn.fewer())
 	}
 	if !took || e.HandedBack() {
 		f.Cut++
 	} else {
-		j.tally.count(now, e.Result.Outcome)
+		rn.tally.count(now, e.Result.Outcome)
 	}
 	if !e.HandedBack() && e.Result.Outcome != abi.OutcomeOK {
 		f.Failures++
-		j.HandleError(f.Config, "item failed", e.Result, zap.Int("item", n), zap.String("run", e.Run.RunID()))
+		rn.HandleError(f.Config, "item failed", e.Result, zap.Int("item", n), zap.String("run", e.Run.RunID()))
 		f.Thrown = f.Thrown || f.Config.JobErrorHandlerType == "THROW"
 	}
 	if it == nil {
@@ -138,86 +117,74 @@ func (j *job) settle(now moment, n int, e run.Ended, state coordination.ItemStat
 		it.state.RecordVersion = -2 // known to be wrong: the next begin reads again
 	}
 	if f.Thrown && it.due != nil {
-		j.skipItem(it, *it.due, event.SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
+		rn.skipItem(it, *it.due, event.SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
 		it.due = nil
 	}
-	moves := e.Moved && j.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
-	stays := it.owned && !j.exit.draining && j.exit.leaving == "" && !moves
+	moves := e.Moved && rn.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
+	stays := it.owned && !rn.exit.draining && rn.exit.leaving == "" && !moves
 	if e.HandedBack() && took && it.due == nil && stays {
-		j.owe(it, f.ID) // handed back, and the host stays after all
+		rn.owe(it, f.ID) // handed back, and the host stays after all
 	}
 	if !it.owned {
-		delete(j.items, n)
+		delete(rn.items, n)
 	}
 }
 
 // reportEnd reports that an item's completion took effect, or why it did not.
-func (j *job) reportEnd(n int, e run.Ended, state coordination.ItemState, took bool) {
+func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, took bool) {
 	f := e.Run.Fire()
 	ev := event.Event{Item: &n, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), RunID: e.Run.RunID(),
 		Fence: e.Run.Fence, Digest: f.Exec.Digest(), Attempt: e.Run.Attempt(), Outcome: e.Result.Outcome}
 	switch {
-	case !took && !j.member.View.Exists:
+	case !took && !rn.member.View.Exists:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipDisabled, "the job was removed while the item ran"
 	case !took:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item was taken over by another host before its completion could be written"
-		j.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.Run.Fence))
+		rn.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.Run.Fence))
 	case e.Unstarted:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "handed back unstarted: the host is stopping"
-		if j.exit.left != "" {
-			ev.Reason = "handed back unstarted: the job was " + string(j.exit.state)
+		if rn.exit.left != "" {
+			ev.Reason = "handed back unstarted: the job was " + string(rn.exit.state)
 		}
 	case e.Moved:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item moves to another host, and the run goes on there"
 	default:
 		ev.Kind, ev.OffsetWrites, ev.Reason = event.ItemCompleted, run.OffsetWrites(state), e.Reason
 	}
-	j.Emit(ev)
-}
-
-// count counts an item that was completed.
-func (t *tally) count(now moment, outcome abi.Outcome) {
-	if outcome == abi.OutcomeOK {
-		t.succeeded++
-	} else {
-		t.failed++
-	}
-	if t.at.IsZero() {
-		t.at = now.Add(tallyInterval)
-	}
+	rn.Emit(ev)
 }
 
 // saveOffsets makes the offsets that streaming loops have staged durable, all
 // in one commit, at most once per interval.
-func (j *job) saveOffsets(now moment) {
-	j.mail.mu.Lock()
-	staged := j.mail.offsets
-	j.mail.mu.Unlock()
-	if staged && j.offsetsAt.IsZero() {
-		j.offsetsAt = now.Add(offsetInterval)
+func (rn *runner) saveOffsets(now moment) {
+	rn.mail.mu.Lock()
+	staged := rn.mail.offsets
+	rn.mail.mu.Unlock()
+	if staged && rn.offsetsAt.IsZero() {
+		rn.offsetsAt = now.Add(offsetInterval)
 	}
-	if j.offsetsAt.IsZero() || now.Before(j.offsetsAt) || now.Before(j.refusal.retryAt) {
+	if rn.offsetsAt.IsZero() || now.Before(rn.offsetsAt) || now.Before(rn.refusal.retryAt) {
 		return
 	}
-	j.flushOffsets(now)
+	rn.flushOffsets(now)
 }
 
 // flushOffsets makes what is staged durable now.
-func (j *job) flushOffsets(now moment) {
-	j.offsetsAt = time.Time{}
-	j.mail.mu.Lock()
-	j.mail.offsets = false
-	j.mail.mu.Unlock()
+func (rn *runner) flushOffsets(now moment) {
+	rn.offsetsAt = time.Time{}
+	rn.mail.mu.Lock()
+	rn.mail.offsets = false
+	rn.mail.mu.Unlock()
 
 	offsets := make(map[int]coordination.Ended)
 	var saving []*run.Execution
-	for n, it := range j.items {
+	for n, it := range rn.items {
 		if it.run == nil {
 			continue
 		}
 		save, staged, busy := it.run.Save()
 		if busy { // left for next time
-			j.offsetsAt = now.Add(offsetInterval)
+			rn.offsetsAt = now.Add(offsetInterval)
 		}
 		if staged {
 			saving = append(saving, it.run)
@@ -227,7 +194,7 @@ func (j *job) flushOffsets(now moment) {
 	if len(saving) == 0 {
 		return
 	}
-	out, err := coordination.SaveOffsets(j.work, j.member.Registry, j.member.Layout, offsets)
+	out, err := coordination.SaveOffsets(rn.work, rn.member.Registry, rn.member.Layout, offsets)
 	for _, e := range saving {
 		if state, ok := out.Items[e.Item]; ok && err == nil {
 			e.Saved(&state, false)
@@ -236,7 +203,239 @@ func (j *job) flushOffsets(now moment) {
 		}
 	}
 	if err != nil {
-		j.failed(now, "saving offsets", err)
-		j.offsetsAt = now.Add(offsetInterval)
+		rn.failed(now, "saving offsets", err)
+		rn.offsetsAt = now.Add(offsetInterval)
 	}
+}
+
+// closeFire ends a fire whose goroutines have ended and whose completions are
+// all settled, or will never be.
+func (rn *runner) closeFire(f *run.Fire) {
+	delete(rn.fires, f)
+	f.Exec.Release()
+	rn.measure(f)
+	outcome := abi.OutcomeOK
+	switch {
+	case f.Failures > 0:
+		outcome = abi.OutcomeFail
+	case f.Cut > 0 || f.Open > 0:
+		outcome = abi.OutcomeCancelled
+	}
+	items := f.Items()
+	duration := time.Since(f.At)
+	status := &FireStatus{Instant: f.ID.Time(), Source: f.Source(), Items: items, Outcome: outcome, Duration: duration}
+	rn.lastFire = status
+	rn.Emit(event.Event{Kind: event.FireEnded, Instant: status.Instant, Trigger: f.ID.Trigger, Source: f.Source(), Items: items,
+		Digest: f.Exec.Digest(), Outcome: outcome, Duration: duration})
+}
+
+// fired reports whether the goroutines of all fires have ended.
+func (rn *runner) fired() bool {
+	for f := range rn.fires {
+		if !f.GuestsDone {
+			return false
+		}
+		rn.closeFire(f)
+	}
+	return true
+}
+
+// measure notes how late the items of a fire started, when it has ended.
+func (rn *runner) measure(f *run.Fire) {
+	if f.ID.Trigger != 0 || (f.Source() != abi.SourceSchedule && f.Source() != abi.SourceMisfire) {
+		return
+	}
+	var lag time.Duration
+	for _, e := range f.Runs {
+		if started := e.StartedAt(); !started.IsZero() {
+			lag = max(lag, started.Sub(f.ID.Time()))
+		}
+	}
+	var period time.Duration
+	if !f.Next.IsZero() {
+		period = f.Next.Sub(f.ID.Time())
+	}
+	switch changed := rn.overload.started(lag, period); {
+	case changed && rn.overload.behind:
+		rn.log.Warn("the job is behind: its items start too late, and what they owe begins together until they do not", zap.Duration("lag", lag), zap.Duration("limit", rn.overload.limit))
+	case changed:
+		rn.log.Info("the job is in time again", zap.Duration("lag", lag))
+	}
+}
+
+// adopt runs what a commit had begun whose answer was lost, and what cannot be
+// handed back. A host that leaves owes it instead.
+func (rn *runner) adopt(now moment, claims []coordination.Claim) {
+	if rn.exit.leaving == "" && !rn.exit.draining && rn.module.exec != nil {
+		rn.takeOver(now, "", claims)
+	}
+}
+
+// resolve settles a doubt that nothing else has settled: what was asked for is
+// not asked for again if the item was disabled since, say, or if a list of runs
+// that was to be taken over is gone because it was.
+func (rn *runner) resolve(now moment) {
+	if now.Before(rn.refusal.retryAt) {
+		return // it has gone wrong just now
+	}
+	if err := rn.settleDoubt(now); err != nil {
+		rn.failed(now, "resolving commits of unknown outcome", err)
+	}
+}
+
+// settleDoubt deals with what was begun by a commit whose answer was lost, and
+// was not asked for again since: a scheduled instant is handed back, and is due
+// again, other runs are adopted.
+func (rn *runner) settleDoubt(now moment) error {
+	adopted, err := rn.member.Resolve(rn.work, now.wall, rn.exit.leaving == "" && !rn.exit.draining)
+	if len(adopted) > 0 {
+		rn.adopt(now, adopted)
+	}
+	return err
+}
+
+// keepOwn settles runs here that were cut short, if no other host will find them
+// unfinished: this one stays in the job after all, or the job was removed.
+func (rn *runner) keepOwn() {
+	removed := rn.exit.state == JobRemoved
+	stays := rn.exit.leaving == "" && !rn.exit.draining && rn.exit.left == "" && rn.seen && rn.member.View.Joined()
+	if !removed && !stays {
+		return
+	}
+	for n, e := range rn.ended {
+		if !e.Unfinished {
+			continue
+		}
+		e.Unfinished = false
+		switch {
+		case removed:
+			e.Reason = "the job was removed"
+			if e.Result.Outcome == "" || e.Result.Outcome == abi.OutcomeCancelled {
+				e.Result = abi.Result{Outcome: abi.OutcomeCancelled, Message: e.Reason}
+			}
+		case e.Result.Outcome == "":
+			e.Unstarted = true
+		}
+		rn.ended[n] = e
+	}
+}
+
+// press ends what runs here within the drain timeout: guests are asked shortly
+// before that is over, and then stopped by force. over is set when all of it has
+// ended, or counts as unfinished: a guest that was stopped by force, and at last
+// one whose completion the registry keeps refusing. hard is set from the end of
+// the timeout on.
+func (rn *runner) press(now moment) (hard, over bool) {
+	limit := rn.host.cfg.DrainTimeout
+	if rn.exit.until.IsZero() {
+		rn.exit.until = now.Add(limit)
+	}
+	hard = !now.Before(rn.exit.until)
+	if !now.Before(rn.exit.until.Add(-run.SoftGrace(limit))) {
+		for _, it := range rn.items {
+			if it.run != nil {
+				it.run.Cancel(abi.CancelStop)
+			}
+		}
+	}
+	if hard && rn.guests.Err() == nil {
+		if n := rn.running(); n > 0 {
+			rn.log.Warn("the drain timeout is over: stopping guests", zap.Int("items", n))
+		}
+		rn.kill(errDrainOver)
+	}
+	refused := hard && now.Before(rn.refusal.retryAt)
+	for _, it := range rn.items {
+		if e, ended := rn.ended[it.number]; it.run != nil && !(ended && (e.Unfinished || refused)) {
+			return hard, false
+		}
+	}
+	return hard, rn.fired()
+}
+
+// giveUp reports runs that are left unfinished, and forgets them.
+func (rn *runner) giveUp(items coordination.Items, why string) {
+	for _, n := range items {
+		run := rn.ended[n].Run
+		rn.Emit(event.Event{Kind: event.ItemSkipped, Item: &n, Instant: run.Fire().ID.Time(), Trigger: run.Fire().ID.Trigger, Source: run.Fire().Source(),
+			RunID: run.RunID(), Fence: run.Fence, Digest: run.Fire().Exec.Digest(), Outcome: abi.OutcomeCancelled,
+			Cause: event.SkipUnfinished, Reason: why + "; the run is unfinished: it goes on elsewhere or after a restart if failover is on"})
+		delete(rn.ended, n)
+		rn.live--
+		if it := rn.items[n]; it != nil {
+			it.run = nil
+		}
+	}
+}
+
+// windDown hands back what has not begun, and asks streaming loops to end.
+func (rn *runner) windDown() {
+	for _, it := range rn.items {
+		if it.run != nil {
+			it.run.Yield()
+		}
+	}
+	for f := range rn.fires {
+		f.ReturnQueued()
+	}
+}
+
+// seeKills takes what operators ask of this host from a snapshot.
+func (rn *runner) seeKills(s registry.Snapshot) {
+	if n, watched := s[coordination.KillQuery(rn.member.Layout, rn.member.Self)]; watched {
+		rn.killing.asked, rn.killing.version, rn.killing.stands = coordination.ReadKills(n), n.Version, n.Exists
+	}
+}
+
+// endKilled ends the runs that operators have killed, and says so when nothing
+// of them runs any more. What was begun since is not meant.
+func (rn *runner) endKilled(now moment) {
+	rn.killing.lookAt = time.Time{}
+	if !rn.killing.stands {
+		return
+	}
+	open := false
+	for _, it := range rn.sorted(func(it *item) bool { return it.run != nil }) {
+		k, asked := rn.killing.asked.Of(it.number, it.run.Fence)
+		if !asked {
+			continue
+		}
+		open = true
+		grace := time.Duration(k.Grace) * time.Millisecond
+		first, unclaimed := it.run.Abort(k.Reason(), now.Add(grace))
+		if first {
+			rn.log.Warn("an operator ends a run", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.String("reason", k.Reason()), zap.Duration("grace", grace))
+		}
+		if unclaimed {
+			ended, _ := it.run.KilledBefore()
+			rn.hear(ended)
+		}
+		if at := it.run.Press(now.Time); !at.IsZero() {
+			rn.killing.lookAt = soonest(rn.killing.lookAt, at)
+		}
+	}
+	if open || now.Before(rn.refusal.retryAt) || !rn.term.registry.Trusted() {
+		return
+	}
+	if err := coordination.DropKills(rn.work, rn.member.Registry, rn.member.Layout, rn.member.Self, rn.killing.version); err != nil {
+		rn.failed(now, "ending a kill", err)
+		return
+	}
+	rn.killing.stands = false
+}
+
+// wantsKills reports whether to watch what operators ask to end: something has
+// run for long, lately.
+func (rn *runner) wantsKills(now moment) bool {
+	for f := range rn.fires {
+		since := f.Started().Add(killWatchAfter)
+		switch {
+		case !slices.ContainsFunc(f.Runs, rn.goesOn):
+		case !now.Before(since):
+			rn.killing.ranLong = now.Time
+		default:
+			rn.killing.lookAt = soonest(rn.killing.lookAt, since)
+		}
+	}
+	return !rn.killing.ranLong.IsZero() && now.Before(rn.killing.ranLong.Add(longestSleep))
 }

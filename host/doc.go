@@ -14,7 +14,10 @@
 //
 // # A job's loop
 //
-// All of a job's state belongs to the goroutine in job.run. It wakes for a
+// A job is made of layers, each of which uses those below it and none above (job.go):
+// what it shares with other goroutines, its place among the hosts, its items, what
+// begins and completes them, and the loop. But for the first, all of its
+// state belongs to the goroutine in job.run. It wakes for a
 // snapshot of the job's control nodes, for its mailbox, and for the clock, and
 // then does everything that can be done now, in this order: write completions;
 // withdraw if it is leaving or draining; join; look whether the job is still
@@ -48,7 +51,7 @@
 //	goroutine         started in        ends when              joined by
 //	the term          caller of Run     told to stop           the caller
 //	a job's loop      term.reconcile    left, or session lost  term.run
-//	a fire            job.start         its workers are done   job.run
+//	a fire            runner.start      its workers are done   job.run
 //	a worker          run.Fire.Run      no item is left        run.Fire.Run
 //
 // # Waits

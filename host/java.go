@@ -25,13 +25,43 @@ const (
 	javaGrace = 2 * time.Second
 )
 
-// javaRefuses says why the schedule is not followed while Java hosts are in
-// the job: they would fire at other instants, or not at all.
-func (j *job) javaRefuses() string {
-	if j.cron.javaErr == nil || !j.member.View.Mixed() {
-		return ""
+// queue is a place in a latch, and since when the host waits there for whom.
+type queue struct {
+	*coordination.Line
+	behind string
+	since  time.Time
+}
+
+func (p *queue) reset() { *p.Line, p.behind, p.since = coordination.Line{}, "", time.Time{} }
+
+// overdue goes ahead of somebody who keeps this host waiting too long. Nothing
+// of ours relies on the latch alone.
+func (p *queue) overdue(j *job, now moment) {
+	q, waiting := p.Waiting()
+	switch {
+	case !waiting:
+		p.behind = ""
+	case q.Path != p.behind:
+		p.behind, p.since = q.Path, now.Time
+	case !p.Around && !now.Before(p.since.Add(longestQueue)):
+		p.Around, p.Behind = true, ""
+		j.pace.looked, j.recovery.at = true, soonest(j.recovery.at, now.Time)
+		what := event.WaitElection
+		if p == &j.takers {
+			what = event.WaitFailover
+		}
+		e := &event.WaitError{What: what, For: "its turn in ElasticJob's latch", After: now.Sub(p.since),
+			Then: fmt.Sprintf("node %s has stood in the way for %s: going ahead of whoever made it", q.Path, now.Sub(p.since).Round(time.Second))}
+		j.Expired(e)
 	}
-	return fmt.Sprintf("a Java host (%s) is in the job, and it would not fire at the same instants: %v", j.member.View.Java()[0], j.cron.javaErr)
+}
+
+// until is when the waiting has taken too long; zero if the host does not wait.
+func (p *queue) until() time.Time {
+	if _, waiting := p.Waiting(); !waiting || p.behind == "" {
+		return time.Time{}
+	}
+	return p.since.Add(longestQueue)
 }
 
 // seeJava draws conclusions from a snapshot: what changed about Java hosts.
@@ -90,15 +120,6 @@ func (j *job) watchExtra(now moment) {
 	j.watch.extra, j.watch.extraFor, j.watch.endExtra = snapshots, want, cancel
 }
 
-func (j *job) endExtra() {
-	if j.watch.endExtra != nil {
-		j.watch.endExtra()
-	}
-	j.watch.extra, j.watch.extraFor, j.watch.endExtra = nil, nil, nil
-	j.killing.stands = false
-	j.member.View = j.member.View.WithExtra(nil)
-}
-
 // seeExtra takes a snapshot of the extra watch.
 func (j *job) seeExtra(now moment, s registry.Snapshot) {
 	j.member.View = j.member.View.WithExtra(s)
@@ -128,58 +149,37 @@ func (j *job) seeExtra(now moment, s registry.Snapshot) {
 	j.pace.looked = true
 }
 
-// queue is a place in a latch, and since when the host waits there for whom.
-type queue struct {
-	*coordination.Line
-	behind string
-	since  time.Time
+func (j *job) endExtra() {
+	if j.watch.endExtra != nil {
+		j.watch.endExtra()
+	}
+	j.watch.extra, j.watch.extraFor, j.watch.endExtra = nil, nil, nil
+	j.killing.stands = false
+	j.member.View = j.member.View.WithExtra(nil)
 }
 
-func (p *queue) reset() { *p.Line, p.behind, p.since = coordination.Line{}, "", time.Time{} }
-
-// overdue goes ahead of somebody who keeps this host waiting too long. Nothing
-// of ours relies on the latch alone.
-func (p *queue) overdue(j *job, now moment) {
-	q, waiting := p.Waiting()
-	switch {
-	case !waiting:
-		p.behind = ""
-	case q.Path != p.behind:
-		p.behind, p.since = q.Path, now.Time
-	case !p.Around && !now.Before(p.since.Add(longestQueue)):
-		p.Around, p.Behind = true, ""
-		j.pace.looked, j.recovery.at = true, soonest(j.recovery.at, now.Time)
-		what := event.WaitElection
-		if p == &j.takers {
-			what = event.WaitFailover
-		}
-		e := &event.WaitError{What: what, For: "its turn in ElasticJob's latch", After: now.Sub(p.since),
-			Then: fmt.Sprintf("node %s has stood in the way for %s: going ahead of whoever made it", q.Path, now.Sub(p.since).Round(time.Second))}
-		j.Expired(e)
-	}
+// javaSchedule looks whether Java hosts would follow the schedule.
+func (p *place) javaSchedule(c jobconfig.Configuration) {
+	p.cron.javaErr = schedule.JavaCompatible(c.Cron, c.TimeZone)
 }
 
-// until is when the waiting has taken too long; zero if the host does not wait.
-func (p *queue) until() time.Time {
-	if _, waiting := p.Waiting(); !waiting || p.behind == "" {
-		return time.Time{}
+// javaRefuses says why the schedule is not followed while Java hosts are in
+// the job: they would fire at other instants, or not at all.
+func (p *place) javaRefuses() string {
+	if p.cron.javaErr == nil || !p.member.View.Mixed() {
+		return ""
 	}
-	return p.since.Add(longestQueue)
+	return fmt.Sprintf("a Java host (%s) is in the job, and it would not fire at the same instants: %v", p.member.View.Java()[0], p.cron.javaErr)
 }
 
 // notOwed notes that an item came from Java hosts: what was due before is
 // theirs, whether they ran it or not.
-func (j *job) notOwed(it *item, before time.Time) {
-	if since := it.state.Record.Instant; since != 0 && j.calendar.Schedule != nil {
-		if first := j.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
-			j.skipItem(it, coordination.Fire{Instant: first.UnixMilli(), Source: "schedule"},
+func (set *itemSet) notOwed(it *item, before time.Time) {
+	if since := it.state.Record.Instant; since != 0 && set.calendar.Schedule != nil {
+		if first := set.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
+			set.skipItem(it, coordination.Fire{Instant: first.UnixMilli(), Source: "schedule"},
 				event.SkipElsewhere, "from here on the item may have belonged to a Java host; whether that ran it is not known")
 		}
 	}
 	it.state.Record.Instant = max(it.state.Record.Instant, before.UnixMilli())
-}
-
-// javaSchedule looks whether Java hosts would follow the schedule.
-func (j *job) javaSchedule(c jobconfig.Configuration) {
-	j.cron.javaErr = schedule.JavaCompatible(c.Cron, c.TimeZone)
 }

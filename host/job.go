@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -15,10 +14,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/ceiling"
-	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
 	"github.com/wasmjob/wasmjob/host/schedule"
@@ -66,37 +63,23 @@ const (
 	offsetInterval = time.Second
 )
 
-// job is one job on this host for one term. All fields but those of shared belong to
-// the goroutine in run; nothing else touches them.
+// job is one job on this host for one term: its loop. It is made of layers, each of
+// which uses those below it and none above:
+//
+//	job      joins and leaves, coordinates with other hosts, follows the definition
+//	runner   begins items, and completes what has ended
+//	itemSet  the items that this host owns or runs, and what is due for them
+//	place    this host's membership, and what the job is by its configuration
+//	shared   what other goroutines use as well
+//
+// All fields but those of shared belong to the goroutine in run; nothing else touches
+// them.
 type job struct {
-	shared
-	// member is this host in the job, as the loop knows it.
-	member coordination.Member
-	known  *run.Job // what the job's fires know of it
+	runner
 
-	kill    context.CancelCauseFunc
-	guests  context.Context // ends with work, or when the drain is over
-	wg      sync.WaitGroup  // fires
-	quotaAt time.Time       // when to report what went beyond a quota
-
-	// What the job is.
-	wanted     Job  // as last applied
-	changed    bool // the definition or the module is not what was last applied
-	configured configured
-	disabled   bool // the configuration's, as last carried over
-	guest      jobconfig.Guest
-	module     module
-	cron       cronText
-	calendar   due.Calendar
-
-	// This host's place in the job.
-	joining  joining
-	exit     exit
-	joined   bool
-	seen     bool // the view was made from a snapshot of this membership
-	announce bool // what the others know of this host (HostDetail) is out of date
-	// registered: the registry may hold nodes of this host for the job.
-	registered   bool
+	changed      bool // the definition or the module is not what was last applied
+	configured   configured
+	disabled     bool // the configuration's, as last carried over
 	wasEnabled   bool
 	watch        watch
 	pace         pace
@@ -104,77 +87,12 @@ type job struct {
 	takers       queue
 	flagSeen     time.Time // View.FlagSeen, by Go's own clock
 	deferredSeen time.Time // View.DeferredSeen, by Go's own clock
-
-	// What runs, and what is due.
-	items       map[int]*item
-	live        int // items with a run
-	fires       map[*run.Fire]bool
-	ended       map[int]run.Ended // wait for their completion to be committed
-	endedSince  time.Time
-	completedAt time.Time // when ends of runs were last written down
-	offsetsAt   time.Time // when to save what guests have staged
-	passed      bool      // an item's passed is set
-	trigger     waiting
-	lastFire    *FireStatus
-	tally       tally
-	killing     killing
-
-	// What is looked after.
-	recovery recovery
-	sweepAt  time.Time
-	janitor  bool    // as of the last sweep
-	repairs  repairs // external edits to repair
-	stale    staleShare
-	refusal  refusal
-	againAt  time.Time // when to try again what the registry's state stood against
-	overload overload
-	ongoing  waits
-	late     bool // it was reported that the clock is behind by more than the catch-up window
-
-	wakeAt time.Time // when there is something to do, whatever the mail says
-	wall   time.Time // the wall clock, when the loop woke last
-}
-
-// module is the executor that the next fire uses; exec is nil while there is none.
-type module struct {
-	exec     abi.Executor
-	madeFor  string // digest and guest settings that exec was made for
-	err      error
-	expected time.Time // the next fire, as exec knows it, if informed is set
-	informed bool
-}
-
-// cronText is what the calendar's schedule was made from.
-type cronText struct {
-	text    string
-	zone    *time.Location
-	madeFor string // cron and zone as the configuration has them
-	err     error
-	javaErr error // why Java hosts would not follow the schedule
-}
-
-// joining is what came of the last attempt to join, or to apply a definition.
-type joining struct {
-	err      error
-	applied  coordination.Applied // by the steps of a joining that waits
-	waited   time.Duration        // for others to write this host's name down
-	outdated string               // says that the definition file is, and how; else empty
-}
-
-// exit is a host's way out of a job.
-type exit struct {
-	left     string // why the job is not run here: stopped, removed
-	state    JobState
-	leaving  string
-	draining bool
-	// until is when what runs is stopped by force, because the host drains,
-	// leaves the job, was stopped by an operator, or the job was removed.
-	until     time.Time
-	begun     bool      // what a leaving begins with was done
-	announced bool      // the others know
-	stopped   bool      // what a stop by an operator begins with was done
-	stopAt    time.Time // when a stop by an operator takes effect
-	triedAt   time.Time // when to leave was tried last
+	recovery     recovery
+	janitor      bool // as of the last sweep
+	ongoing      waits
+	quotaAt      time.Time // when to report what went beyond a quota
+	wakeAt       time.Time // when there is something to do, whatever the mail says
+	wall         time.Time // the wall clock, when the loop woke last
 }
 
 // watch is the watches of a job. extra is a second one, of what stands in the way for a
@@ -208,70 +126,20 @@ type recovery struct {
 	led        bool      // this host led the job when it last looked
 }
 
-// killing is what operators want to end of this host's runs.
-type killing struct {
-	asked   coordination.Kills
-	version int32     // of the node
-	stands  bool      // the node is there
-	lookAt  time.Time // when to look at them again
-	ranLong time.Time // when something last had run for long
-}
-
-// refusal is what the registry refused last, and when to try again.
-type refusal struct {
-	what    string
-	at      time.Time
-	retryAt time.Time
-}
-
-// tally counts the items that this host has completed; it is published at a time, if
-// that is set.
-type tally struct {
-	succeeded, failed int64
-	at                time.Time
-}
-
 // configured is what schedule and executor were last made from.
 type configured struct {
 	config int64
 	digest string
 }
 
-// item is one sharding item, as this host sees it.
-type item struct {
-	number int
-	owned  bool // in this host's share
-	state  coordination.ItemState
-	run    *run.Execution // nil while it does not run here
-	// due is a fire that the item owes: missed while it ran, or while no host
-	// held it.
-	due *coordination.Fire
-	// held is set when due was tried and the item was marked as running
-	// elsewhere: try again when the others have news.
-	held bool
-	// passed is set when an instant passed over the item, or what it missed was
-	// not looked for, because it was beyond the total count.
-	passed      bool
-	lastOutcome abi.Outcome
-	lastMessage string
-	lastEnd     time.Time
-}
-
 func newJob(t *term, wanted Job, self coordination.JobInstance) *job {
 	name := wanted.Definition.JobName
-	j := &job{
-		shared: shared{
-			term: t, host: t.host, name: name, log: t.host.log.With(zap.String("job", name)),
-			done: make(chan struct{}), quotas: newQuotas(t.host.cfg.Ceilings, name),
-		},
-		member: coordination.Member{Layout: coordination.NewLayout(t.host.cfg.Namespace, name), Self: self},
-		wanted: wanted,
-		items:  make(map[int]*item), fires: make(map[*run.Fire]bool), ended: make(map[int]run.Ended),
-		pace:       pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)},
-		recovery:   recovery{pause: recoverPause},
-		cron:       cronText{zone: time.Local},
-		wasEnabled: true,
-	}
+	j := &job{pace: pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)}, recovery: recovery{pause: recoverPause}, wasEnabled: true}
+	j.term, j.host, j.name, j.log = t, t.host, name, t.host.log.With(zap.String("job", name))
+	j.done, j.quotas = make(chan struct{}), newQuotas(t.host.cfg.Ceilings, name)
+	j.member = coordination.Member{Layout: coordination.NewLayout(t.host.cfg.Namespace, name), Self: self}
+	j.wanted, j.cron.zone = wanted, time.Local
+	j.items, j.fires, j.ended = make(map[int]*item), make(map[*run.Fire]bool), make(map[int]run.Ended)
 	cfg := &t.host.cfg
 	j.identity.Store(&self.ID)
 	j.known = &run.Job{
@@ -388,24 +256,6 @@ func (j *job) end() {
 	j.answer()
 }
 
-// unwatchAll ends the watches of the job.
-func (j *job) unwatchAll() {
-	if j.watch.end != nil {
-		j.watch.end()
-	}
-	j.watch.end, j.watch.control = nil, nil
-	j.endExtra()
-}
-
-// publishTally publishes how many items succeeded and failed here, if that has
-// changed and it is time.
-func (j *job) publishTally(now moment) {
-	if j.tally.at.IsZero() || now.Before(j.tally.at) || now.Before(j.refusal.retryAt) {
-		return
-	}
-	j.tally.at, j.announce = time.Time{}, true
-}
-
 // read empties the mailbox into the loop's own fields. It reports whether
 // there was more in it than ends of runs, and questions for the status.
 func (j *job) read() (news bool) {
@@ -440,14 +290,6 @@ func (j *job) read() (news bool) {
 		f.GuestsDone = true
 	}
 	return news
-}
-
-// hear takes the news that a run is over.
-func (j *job) hear(e run.Ended) {
-	if len(j.ended) == 0 {
-		j.endedSince = time.Now()
-	}
-	j.ended[e.Run.Item] = e
 }
 
 // advance does everything that can be done now. It reports true when the host
@@ -575,18 +417,16 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// failed notes that the registry refused, and when to try again.
-func (j *job) failed(now moment, what string, err error) {
-	if j.work.Err() != nil || errors.Is(err, registry.ErrSessionLost) {
-		return
+func soonest(a, b time.Time) time.Time {
+	if !a.IsZero() && a.Before(b) {
+		return a
 	}
-	j.refusal.retryAt = now.Add(retryPause)
-	if errors.Is(err, registry.ErrConflict) {
-		j.repairs.refused = true
-	}
-	j.refusal.what, j.refusal.at = what+": "+err.Error(), now.Time
-	j.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
+	return b
 }
+
+func sortedInts(s []int) []int { slices.Sort(s); return s }
+
+func sortedStrings(s []string) []string { return slices.Sorted(slices.Values(s)) }
 
 // same reports whether two jobs are defined alike and run the same module.
 func same(a, b Job) bool {
@@ -645,39 +485,6 @@ func (j *job) definitionChanged(now moment) {
 		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed)})
 	default:
 		j.joining.err = nil
-	}
-}
-
-// keepOwn settles runs here that were cut short, if no other host will find them
-// unfinished: this one stays in the job after all, or the job was removed.
-func (j *job) keepOwn() {
-	removed := j.exit.state == JobRemoved
-	stays := j.exit.leaving == "" && !j.exit.draining && j.exit.left == "" && j.seen && j.member.View.Joined()
-	if !removed && !stays {
-		return
-	}
-	for n, e := range j.ended {
-		if !e.Unfinished {
-			continue
-		}
-		e.Unfinished = false
-		switch {
-		case removed:
-			e.Reason = "the job was removed"
-			if e.Result.Outcome == "" || e.Result.Outcome == abi.OutcomeCancelled {
-				e.Result = abi.Result{Outcome: abi.OutcomeCancelled, Message: e.Reason}
-			}
-		case e.Result.Outcome == "":
-			e.Unstarted = true
-		}
-		j.ended[n] = e
-	}
-}
-
-// admitGuests lets guests run again after those before were stopped by force.
-func (j *job) admitGuests() {
-	if j.guests.Err() != nil && j.work.Err() == nil {
-		j.guests, j.kill = context.WithCancelCause(j.work)
 	}
 }
 
@@ -794,29 +601,51 @@ func (j *job) configure(now moment) {
 	}
 }
 
-func (j *job) detail() coordination.HostDetail {
-	return coordination.HostDetail{State: coordination.DetailReady, Digest: j.wanted.Module.Digest(), TimeZone: j.cron.zone.String(),
-		Succeeded: j.tally.succeeded, Failed: j.tally.failed}
-}
-
-// running counts the items that run here, or whose completion is not written yet.
-func (j *job) running() int { return j.live }
-
-// sorted are the items for which keep is true, by number.
-func (j *job) sorted(keep func(*item) bool) []*item {
-	var list []*item
-	for _, it := range j.items {
-		if keep(it) {
-			list = append(list, it)
-		}
-	}
-	slices.SortFunc(list, func(a, b *item) int { return a.number - b.number })
-	return list
-}
-
 func short(digest string) string {
 	if len(digest) > 12 {
 		return digest[:12]
 	}
 	return digest
+}
+
+// reportQuotas reports what the job has used beyond its quotas, at most once
+// per quotaInterval.
+func (j *job) reportQuotas(now moment) {
+	j.mail.mu.Lock()
+	beyond := j.mail.beyond
+	j.mail.beyond = false
+	j.mail.mu.Unlock()
+	if beyond && j.quotaAt.IsZero() {
+		j.quotaAt = now.Add(quotaInterval)
+	}
+	if j.quotaAt.IsZero() || now.Before(j.quotaAt) {
+		return
+	}
+	j.quotaAt = time.Time{}
+	j.flushQuotas()
+}
+
+// complete writes the ends of runs, in groups: at once when nothing runs any
+// more, else a short time after the first.
+func (j *job) complete(now moment) {
+	j.keepOwn()
+	pending := 0
+	for _, e := range j.ended {
+		if !e.Unfinished {
+			pending++
+		}
+	}
+	due := pending > 0 && !now.Before(j.refusal.retryAt) && j.term.registry.Trusted() &&
+		(len(j.ended) >= j.running() || !now.Before(j.windowEnd()))
+	if due {
+		j.commitEnded(now)
+	}
+	for f := range j.fires {
+		if f.Open == 0 && f.GuestsDone {
+			j.closeFire(f)
+		}
+	}
+	if j.exit.state == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && j.exit.leaving == "" && !j.exit.draining && j.exit.left == "" && !j.exit.tried(now) {
+		j.stopped(now)
+	}
 }

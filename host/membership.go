@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/run"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -100,21 +98,6 @@ func firstDue(d jobconfig.Configuration, now moment) time.Time {
 	return s.Next(now.wall)
 }
 
-// brought takes note of what became of the definition.
-func (j *job) brought(applied coordination.Applied) {
-	j.host.setFormer(j.name, j.wanted.Definition.YAML())
-	j.joining.outdated = ""
-	fields, file := zap.String("fields", joinWords(applied.Kept)), zap.String("file", j.wanted.File)
-	switch {
-	case applied.Superseded:
-		j.joining.outdated = "the definition file is out of date: it was applied before and replaced by a newer one since, and is not applied again; it differs in " +
-			joinWords(applied.Kept) + "; copy the newer file to this host, or see docs/definitions.md, File and registry"
-		j.log.Warn("the definition file is out of date: it was applied before and replaced by a newer one since; the registry's configuration stays in force", fields, file)
-	case len(applied.Kept) > 0:
-		j.log.Warn("the registry's configuration differs from the definition file and stays in force; overwrite: true would change it", fields, file)
-	}
-}
-
 // check tries whether the module fits the definition: a host registers for a
 // job only while it has a loadable module for it.
 func check(wanted Job) error {
@@ -176,12 +159,6 @@ func (j *job) look(now moment) bool {
 	}
 	j.settled.Store(true)
 	return true
-}
-
-// tried reports whether this host has lately tried to leave, and stayed
-// after all: that it is not in the job's list is no operator's doing then.
-func (e *exit) tried(now moment) bool {
-	return !e.triedAt.IsZero() && now.Sub(e.triedAt) < longestSleep
 }
 
 // stopSettle is how long a host whose instance is gone waits for the job to go, too:
@@ -262,82 +239,6 @@ func (j *job) clearAway(now moment) bool {
 	return true
 }
 
-// windDown hands back what has not begun, and asks streaming loops to end.
-func (j *job) windDown() {
-	for _, it := range j.items {
-		if it.run != nil {
-			it.run.Yield()
-		}
-	}
-	for f := range j.fires {
-		f.ReturnQueued()
-	}
-}
-
-// logDrain says which items the host waits for before it ends.
-func (j *job) logDrain() {
-	var items coordination.Items
-	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
-		items = append(items, it.number)
-	}
-	if len(items) > 0 {
-		j.log.Info("draining: waiting for items to end", zap.Stringer("items", items))
-	}
-}
-
-// press ends what runs here within the drain timeout: guests are asked shortly
-// before that is over, and then stopped by force. over is set when all of it has
-// ended, or counts as unfinished: a guest that was stopped by force, and at last
-// one whose completion the registry keeps refusing. hard is set from the end of
-// the timeout on.
-func (j *job) press(now moment) (hard, over bool) {
-	limit := j.host.cfg.DrainTimeout
-	if j.exit.until.IsZero() {
-		j.exit.until = now.Add(limit)
-	}
-	hard = !now.Before(j.exit.until)
-	if !now.Before(j.exit.until.Add(-run.SoftGrace(limit))) {
-		for _, it := range j.items {
-			if it.run != nil {
-				it.run.Cancel(abi.CancelStop)
-			}
-		}
-	}
-	if hard && j.guests.Err() == nil {
-		if n := j.running(); n > 0 {
-			j.log.Warn("the drain timeout is over: stopping guests", zap.Int("items", n))
-		}
-		j.kill(errDrainOver)
-	}
-	refused := hard && now.Before(j.refusal.retryAt)
-	for _, it := range j.items {
-		if e, ended := j.ended[it.number]; it.run != nil && !(ended && (e.Unfinished || refused)) {
-			return hard, false
-		}
-	}
-	return hard, j.fired()
-}
-
-// unfinished are the runs that have ended and are not completed.
-func (j *job) unfinished() coordination.Items {
-	return slices.Sorted(maps.Keys(j.ended))
-}
-
-// giveUp reports runs that are left unfinished, and forgets them.
-func (j *job) giveUp(items coordination.Items, why string) {
-	for _, n := range items {
-		run := j.ended[n].Run
-		j.Emit(event.Event{Kind: event.ItemSkipped, Item: &n, Instant: run.Fire().ID.Time(), Trigger: run.Fire().ID.Trigger, Source: run.Fire().Source(),
-			RunID: run.RunID(), Fence: run.Fence, Digest: run.Fire().Exec.Digest(), Outcome: abi.OutcomeCancelled,
-			Cause: event.SkipUnfinished, Reason: why + "; the run is unfinished: it goes on elsewhere or after a restart if failover is on"})
-		delete(j.ended, n)
-		j.live--
-		if it := j.items[n]; it != nil {
-			it.run = nil
-		}
-	}
-}
-
 // withdraw finishes what runs and leaves the job. It reports true when the
 // host has left.
 func (j *job) withdraw(now moment) bool {
@@ -404,48 +305,6 @@ func (j *job) withdraw(now moment) bool {
 	j.giveUp(unfinished, why)
 	j.flushQuotas()
 	j.Emit(event.Event{Kind: event.JobRemoved, Reason: why, Items: unfinished})
-	return true
-}
-
-// adopt runs what a commit had begun whose answer was lost, and what cannot be
-// handed back. A host that leaves owes it instead.
-func (j *job) adopt(now moment, claims []coordination.Claim) {
-	if j.exit.leaving == "" && !j.exit.draining && j.module.exec != nil {
-		j.takeOver(now, "", claims)
-	}
-}
-
-// resolve settles a doubt that nothing else has settled: what was asked for is
-// not asked for again if the item was disabled since, say, or if a list of runs
-// that was to be taken over is gone because it was.
-func (j *job) resolve(now moment) {
-	if now.Before(j.refusal.retryAt) {
-		return // it has gone wrong just now
-	}
-	if err := j.settleDoubt(now); err != nil {
-		j.failed(now, "resolving commits of unknown outcome", err)
-	}
-}
-
-// settleDoubt deals with what was begun by a commit whose answer was lost, and
-// was not asked for again since: a scheduled instant is handed back, and is due
-// again, other runs are adopted.
-func (j *job) settleDoubt(now moment) error {
-	adopted, err := j.member.Resolve(j.work, now.wall, j.exit.leaving == "" && !j.exit.draining)
-	if len(adopted) > 0 {
-		j.adopt(now, adopted)
-	}
-	return err
-}
-
-// fired reports whether the goroutines of all fires have ended.
-func (j *job) fired() bool {
-	for f := range j.fires {
-		if !f.GuestsDone {
-			return false
-		}
-		j.closeFire(f)
-	}
 	return true
 }
 
@@ -536,208 +395,6 @@ func (j *job) mayStep(now moment) bool {
 	return false
 }
 
-// readShare reads what this host owns if the division has changed.
-func (j *job) readShare(now moment) {
-	if j.knowsShare() || now.Before(j.refusal.retryAt) {
-		return
-	}
-	if j.stale.reread {
-		j.rereadShare(now)
-		return
-	}
-	known := make(map[int]coordination.ItemState)
-	for n, it := range j.items {
-		if it.owned || it.run != nil {
-			known[n] = it.state
-		}
-	}
-	j.takeShare(now, known)
-}
-
-// staleShare is what a begin found out that met another state of the registry than
-// this host knew.
-type staleShare struct {
-	reread bool      // the share is to be read again, before anything begins
-	atOnce bool      // in a pass of the loop that follows this one at once
-	count  int       // such begins in a row
-	at     time.Time // the last of them
-}
-
-// knowsShare reports whether what this host knows of its share is what was divided.
-func (j *job) knowsShare() bool { return !j.stale.reread && j.member.Share.Current(j.member.View) }
-
-// foundStale has the share read again in a later pass of the loop, after a begin that
-// found the registry to be otherwise: at once, but for several of them in a row.
-func (j *job) foundStale(now moment) {
-	s := &j.stale
-	since := now.Sub(s.at)
-	if since > longestSleep {
-		s.count = 0
-	}
-	s.reread, s.at = true, now.Time
-	s.count++
-	j.againAt = now.Add(againPause)
-	if s.often() {
-		j.againAt = now.Add(min(againPause<<min(s.count, 10), commitTimeout))
-		j.repairs.refused = true
-	}
-	s.atOnce = since > againPause && !s.often()
-}
-
-// often reports whether so many begins in a row found the registry to be otherwise that
-// no host seems to be on the way to change anything.
-func (s *staleShare) often() bool { return s.count > 3 }
-
-// rereadShare reads every item that does not run here again. If that goes on and on,
-// the host looks for external edits to repair, asks for a division, and tries less
-// often.
-func (j *job) rereadShare(now moment) {
-	j.stale.reread = false
-	if j.stale.often() && j.stale.count%4 == 0 && !j.member.View.Necessary && j.member.View.Leader != "" {
-		if err := j.member.AskForSharding(j.work); err != nil {
-			j.failed(now, "asking for a division", err)
-			return
-		}
-	}
-	known := make(map[int]coordination.ItemState)
-	for n, it := range j.items {
-		if it.run != nil {
-			known[n] = it.state
-		}
-	}
-	j.takeShare(now, known)
-}
-
-// takeShare reads the share, and draws the conclusions: items come and go, and what
-// was due for those that have come is found.
-func (j *job) takeShare(now moment, known map[int]coordination.ItemState) {
-	former := j.member.Share
-	read, err := j.member.ReadShare(j.work, known)
-	if err != nil {
-		j.failed(now, "reading the share", err)
-		return
-	}
-	if !read {
-		return
-	}
-	share := j.member.Share
-	gone := j.letGo(share)
-	gained := j.gain(share)
-	for _, n := range share.Pending {
-		if it := j.items[n]; it != nil && it.run != nil {
-			it.run.Move()
-		}
-	}
-	if share.Edited(former) && !j.member.View.Necessary && j.member.View.Leader != "" {
-		if err := j.member.AskForSharding(j.work); err != nil {
-			j.failed(now, "asking for a division", err)
-		}
-	}
-	if len(share.Items) > 0 || gone > 0 {
-		j.Emit(event.Event{Kind: event.Assigned, Items: slices.Sorted(maps.Keys(share.Items))})
-	}
-	j.findDue(now, share, gained)
-}
-
-// letGo forgets the items that are not in the share any more; what runs goes on. It
-// returns how many this host has lost.
-func (j *job) letGo(share coordination.Share) (lost int) {
-	for n, it := range j.items {
-		if _, mine := share.Items[n]; mine {
-			continue
-		}
-		if it.owned {
-			lost++
-		}
-		if it.due != nil && aheadOf(it.state.Record, *it.due) { // it would not
-			j.skipItem(it, *it.due, event.SkipElsewhere, string(coordination.RefusedPast))
-		}
-		it.owned, it.due = false, nil // its owner now finds what is due
-		if it.run == nil {
-			delete(j.items, n)
-		}
-	}
-	return lost
-}
-
-// gain takes over the states of the share's items, and returns those that this host
-// did not own before.
-func (j *job) gain(share coordination.Share) (gained []int) {
-	for n, state := range share.Items {
-		it := j.items[n]
-		if it == nil {
-			it = &item{number: n}
-			j.items[n] = it
-		}
-		if it.run == nil {
-			j.reread(it, state)
-		}
-		if !it.owned {
-			it.owned = true
-			gained = append(gained, n)
-		}
-	}
-	return gained
-}
-
-// findDue finds what is due for the items that this host has gained, and for those
-// that stay after all: instants that were missed, the one that is parked, and trigger
-// rounds.
-func (j *job) findDue(now moment, share coordination.Share, gained []int) {
-	for _, n := range gained {
-		if share.Foreign.Contains(n) {
-			before := now.wall
-			if !j.calendar.Parked.IsZero() { // Java hosts wait for the division, and then run the instant
-				before = later(j.calendar.Parked.Add(-time.Millisecond), now.wall)
-			}
-			j.notOwed(j.items[n], before)
-		}
-	}
-	stays := handedBack(j.items, share, gained)
-	if at := j.calendar.Parked; !at.IsZero() {
-		j.calendar.Parked = time.Time{}
-		j.fire(now, at)
-		j.makeUp(now.wall, gained)
-	} else if len(gained)+len(stays) > 0 {
-		j.makeUp(now.wall, slices.Concat(gained, stays))
-	}
-	for _, n := range slices.Concat(gained, stays) {
-		it := j.items[n]
-		if round := it.state.Record.HandedBackTrigger(); round != 0 {
-			j.owesRound(now, it, round)
-		}
-	}
-	if j.member.View.Trigger != 0 && j.trigger.consumed < share.Round {
-		return // this host's own trigger is for them as well
-	}
-	for _, n := range share.Owing {
-		if it := j.items[n]; it != nil && it.owned {
-			j.owesRound(now, it, share.Round)
-		}
-	}
-}
-
-// owesRound notes that an item is to run in a trigger round, unless it runs or owes
-// something.
-func (j *job) owesRound(now moment, it *item, round int64) {
-	if j.member.View.Enabled && it.run == nil && it.due == nil && !j.beyond(it) {
-		it.due = &coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}
-	}
-}
-
-// handedBack are the idle items whose run was handed back because they were to move,
-// and that stay after all; not those gained.
-func handedBack(items map[int]*item, share coordination.Share, gained []int) (stay []int) {
-	for n, it := range items {
-		r := it.state.Record
-		if it.owned && it.run == nil && it.due == nil && !share.Pending.Contains(n) && !slices.Contains(gained, n) &&
-			(r.HandedBack() != 0 || r.HandedBackTrigger() != 0) {
-			stay = append(stay, n)
-		}
-	}
-	return sortedInts(stay)
-}
-
 // recoverCrashed takes over from hosts that died, or notes what is lost.
 func (j *job) recoverCrashed(now moment) {
 	r := &j.recovery
@@ -806,34 +463,6 @@ func (j *job) recoverCrashed(now moment) {
 	r.pause = min(2*r.pause, longestRecoverPause)
 }
 
-// recoverFrom takes over what one dead host has left. It reports false after an error.
-func (j *job) recoverFrom(now moment, r coordination.Recovery) bool {
-	dead := r.Dead
-	out, err := j.member.Recover(j.work, r)
-	for _, lost := range out.Lost {
-		why := "failover is off"
-		if lost.State.Record.Owner != dead {
-			why = "it has been begun anew since"
-		}
-		j.skipRun(lost.Item, lost.Fire, coordination.OutcomeLost, event.SkipLost, "its host "+dead+" died while it ran, and "+why)
-	}
-	for _, h := range out.Held {
-		j.heldBack(h.Item, h.Fire, h.State.Record)
-	}
-	for _, k := range out.Killed {
-		j.skipRun(k.Item, k.Fire, abi.OutcomeCancelled, event.SkipDisabled, k.State.Record.Reason)
-	}
-	for _, e := range out.Elsewhere {
-		j.skipRun(e.Item, e.Fire, coordination.OutcomeElsewhere, event.SkipElsewhere, "its host "+dead+" died while it ran, and a Java host has run it again")
-	}
-	if err != nil {
-		j.failed(now, "recovering items of "+dead, err)
-		return false
-	}
-	j.takeOver(now, dead, out.Claimed)
-	return true
-}
-
 // sweep removes unowned marks: the janitor does at the slow
 // reconcile interval, and when it has become that; any host does that a mark
 // stands in the way of.
@@ -886,4 +515,75 @@ func why(v coordination.View) string {
 		return reason
 	}
 	return "asked for by the flag"
+}
+
+// decline leaves the job once what runs has ended, and tries to join again
+// later.
+func (j *job) decline(now moment) {
+	if j.running() > 0 || now.Before(j.refusal.retryAt) {
+		return
+	}
+	why := j.member.View.ConfigErr
+	if err := j.member.Leave(j.work, nil); err != nil {
+		j.failed(now, "leaving the job", err)
+		return
+	}
+	j.dropTrigger(event.SkipRefused, "the configuration is beyond this host's ceilings")
+	j.unwatchAll()
+	clear(j.items)
+	j.Emit(event.Event{Kind: event.JobRemoved, Reason: "the configuration is beyond this host's ceilings"})
+	j.rejoin(now)
+	j.refuse(now, why)
+}
+
+// unwatchAll ends the watches of the job.
+func (j *job) unwatchAll() {
+	if j.watch.end != nil {
+		j.watch.end()
+	}
+	j.watch.end, j.watch.control = nil, nil
+	j.endExtra()
+}
+
+// repair repairs what an external edit has deleted or overwritten of what this
+// host and the others rely on. A host looks when it was refused something, when
+// it is missing among the members, when a division does not come about, and when
+// a stranger has come; the janitor does now and then.
+func (j *job) repair(now moment) {
+	if !j.joined || !j.seen || j.exit.left != "" || !j.member.View.Exists || !j.member.View.Joined() || now.Before(j.refusal.retryAt) || !j.term.registry.Trusted() {
+		return
+	}
+	strangers := j.member.View.Java()
+	came := len(strangers) > 0 && !slices.Equal(strangers, j.repairs.strangers)
+	j.repairs.strangers = strangers
+	if !j.member.View.Necessary {
+		j.repairs.flagged = time.Time{}
+	} else if j.repairs.flagged.IsZero() {
+		j.repairs.flagged = now.Time
+	}
+	stuck := j.member.View.Necessary && now.Sub(j.repairs.flagged) > 2*repairPause // a division cannot be made
+	j.repairs.wanted = j.repairs.wanted || j.repairs.refused || came || stuck || j.member.View.MissingFromMembers()
+	if minutes := j.member.View.Config.ReconcileIntervalMinutes; minutes > 0 && j.repairs.at.IsZero() {
+		j.repairs.at = now.Add(time.Duration(minutes) * time.Minute)
+	}
+	if j.repairs.wanted {
+		j.repairs.at = soonest(later(j.repairs.last.Add(repairPause), now.Time), j.repairs.at)
+	}
+	if j.repairs.at.IsZero() || now.Before(j.repairs.at) {
+		return
+	}
+	items := j.repairs.refused
+	j.repairs.at = time.Time{}
+	if !j.repairs.wanted && !j.member.View.IsJanitor() {
+		return
+	}
+	j.repairs.last, j.repairs.refused, j.repairs.wanted = now.Time, false, false
+	repaired, err := j.member.Repair(j.work, coordination.Repairing{Detail: j.detail(), Items: items})
+	if err != nil {
+		j.failed(now, "repairing external edits", err)
+		return
+	}
+	if len(repaired) > 0 {
+		j.log.Warn("the registry was edited outside wasmjob; repaired it", zap.Strings("nodes", repaired))
+	}
 }

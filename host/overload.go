@@ -2,11 +2,6 @@ package host
 
 import (
 	"time"
-
-	"go.uber.org/zap"
-
-	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/run"
 )
 
 // overloadLag is how long after its instant an item may start, at most, before
@@ -53,26 +48,3 @@ func (o *overload) window(normal time.Duration) time.Duration {
 // savesMarks reports whether no misfire marks are made: this host remembers what
 // its items owe. Java hosts look at the marks.
 func (o *overload) savesMarks(java bool) bool { return o.behind && !java }
-
-// measure notes how late the items of a fire started, when it has ended.
-func (j *job) measure(f *run.Fire) {
-	if f.ID.Trigger != 0 || (f.Source() != abi.SourceSchedule && f.Source() != abi.SourceMisfire) {
-		return
-	}
-	var lag time.Duration
-	for _, e := range f.Runs {
-		if started := e.StartedAt(); !started.IsZero() {
-			lag = max(lag, started.Sub(f.ID.Time()))
-		}
-	}
-	var period time.Duration
-	if !f.Next.IsZero() {
-		period = f.Next.Sub(f.ID.Time())
-	}
-	switch changed := j.overload.started(lag, period); {
-	case changed && j.overload.behind:
-		j.log.Warn("the job is behind: its items start too late, and what they owe begins together until they do not", zap.Duration("lag", lag), zap.Duration("limit", j.overload.limit))
-	case changed:
-		j.log.Info("the job is in time again", zap.Duration("lag", lag))
-	}
-}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // futureInstant is how far ahead of the clock the newest instant of an item may
@@ -217,23 +219,6 @@ func (j *job) status() JobStatus {
 	return s
 }
 
-// newestFire is the job's last fire here, or before this host began what the
-// records of its items know of it.
-func (j *job) newestFire() *FireStatus {
-	if j.lastFire != nil {
-		return j.lastFire
-	}
-	records := make(map[int]coordination.Record)
-	for n, it := range j.items {
-		records[n] = it.state.Record
-	}
-	f, ok := coordination.NewestFire(records)
-	if !ok || f.Ended.IsZero() {
-		return nil
-	}
-	return &FireStatus{Instant: f.Instant, Source: abi.Source(f.Source), Items: f.Items, Outcome: abi.Outcome(f.Outcome), Duration: f.Ended.Sub(f.Begun)}
-}
-
 // state names what the job is doing, and why if it does not run.
 func (j *job) state() (JobState, string) {
 	switch {
@@ -270,4 +255,186 @@ func (j *job) state() (JobState, string) {
 		return JobSharding, "the items were never divided"
 	}
 	return JobReady, ""
+}
+
+// watchWaits notes what the loop waits for now, and reports once each wait
+// that has taken too long.
+func (j *job) watchWaits(now moment) {
+	w := &j.ongoing
+	w.round++
+	w.at = time.Time{}
+	var overdue map[event.Wait][]waitKey
+	j.eachWait(now, func(what event.Wait, item int, since time.Time) {
+		key := waitKey{what, item}
+		o := w.list[key]
+		if o == nil {
+			if w.list == nil {
+				w.list = make(map[waitKey]*ongoing)
+			}
+			o = &ongoing{since: now.Time}
+			w.list[key] = o
+		}
+		if !since.IsZero() {
+			o.since = since
+		}
+		o.round = w.round
+		limit, ok := deadline(what, j.host.cfg.DrainTimeout)
+		switch end := o.since.Add(limit); {
+		case !ok || o.reported:
+		case now.Before(end):
+			w.at = soonest(w.at, end)
+		default:
+			o.reported = true
+			if overdue == nil {
+				overdue = make(map[event.Wait][]waitKey)
+			}
+			overdue[what] = append(overdue[what], key)
+		}
+	})
+	maps.DeleteFunc(w.list, func(_ waitKey, o *ongoing) bool { return o.round != w.round })
+	for _, what := range event.Waits() {
+		keys := overdue[what]
+		if len(keys) == 0 {
+			continue
+		}
+		items, since := w.sum(keys)
+		e := &event.WaitError{What: what, After: now.Sub(since)}
+		e.For, e.Then = j.waitsFor(what, items)
+		j.Expired(e, items...)
+	}
+}
+
+// eachWait calls yield for all that the loop waits for now. since is zero where
+// it is not known otherwise.
+func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since time.Time)) {
+	v := &j.member.View
+	refuses := now.Before(j.refusal.retryAt) && !refused(j.joining.err) // else it is this host that refuses
+	if refuses || (j.joined && !j.seen && j.exit.left == "") {
+		yield(event.WaitRegistry, -1, time.Time{})
+	}
+	for f := range j.fires {
+		if p := f.Waits(); p != nil {
+			since := p.Since
+			if o := j.ongoing.list[waitKey{event.WaitListener, -1}]; o != nil && o.round == j.ongoing.round {
+				since = soonest(o.since, since) // of several fires
+			}
+			yield(event.WaitListener, -1, since)
+		}
+	}
+	if since := j.queuedSince(); !since.IsZero() {
+		yield(event.WaitSlot, -1, since)
+	}
+	if j.exit.draining || j.exit.leaving != "" {
+		if j.running() > 0 {
+			yield(event.WaitDrain, -1, time.Time{})
+		}
+		return
+	}
+	if !j.joined || !j.seen || j.exit.left != "" || !v.Exists || !v.Joined() {
+		return
+	}
+	if _, waits := j.election.Waiting(); waits {
+		yield(event.WaitElection, -1, j.election.since)
+	}
+	if _, waits := j.takers.Waiting(); waits {
+		yield(event.WaitFailover, -1, j.takers.since)
+	}
+	switch {
+	case v.JavaLed() && v.Halted():
+		yield(event.WaitJavaLeader, -1, time.Time{})
+	case v.Enabled && (v.Necessary || v.Processing || !j.member.Share.Current(*v) || (v.Division.Total == 0 && !v.JavaLed())):
+		yield(event.WaitDivision, -1, time.Time{})
+	}
+	if len(v.FailoverItems) > 0 || len(v.Crashed()) > 0 {
+		yield(event.WaitTakeover, -1, time.Time{})
+	}
+	if v.Trigger != 0 {
+		yield(event.WaitTrigger, -1, time.Time{})
+	}
+	for _, it := range j.items {
+		key := waitKey{event.WaitMark, it.number}
+		// Every snapshot is a reason to try again; that does not end the wait.
+		if it.owned && it.due != nil && it.run == nil && (it.held || j.ongoing.list[key] != nil) {
+			yield(event.WaitMark, it.number, time.Time{})
+		}
+	}
+	for _, n := range v.Division.Pending {
+		if it := j.items[n]; v.Leading() || (it != nil && it.run != nil) {
+			yield(event.WaitMove, n, time.Time{})
+		}
+	}
+}
+
+// waitsFor says in words what the loop waits for, and what can be done about it.
+func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
+	v := &j.member.View
+	numbers := coordination.Items(items).String()
+	switch what {
+	case event.WaitRegistry:
+		if !j.seen && j.joined {
+			return "the registry to show the job", "nothing begins until it does"
+		}
+		return "the registry, which refuses: " + j.refusal.what, "it is tried again each second"
+	case event.WaitDivision:
+		if v.Leader == "" {
+			return "the items to be divided, and the job has no leader", "see that a host with the job is enabled and not in error"
+		}
+		return "the items to be divided by the leader, " + v.Leader, "see its log; restart its host if it makes no progress"
+	case event.WaitJavaLeader:
+		return "the items to be divided by a Java leader, " + v.Leader + ", which waits until no item of the job runs anywhere; nothing begins meanwhile",
+			"see which item runs: wasmjob shards " + j.name + "; or have one of ours elected: wasmjob shutdown " + j.name + " --instance " + v.Leader
+	case event.WaitElection:
+		return "its turn in ElasticJob's latch, behind node " + j.election.behind, ""
+	case event.WaitFailover:
+		return "its turn in ElasticJob's latch, behind node " + j.takers.behind, ""
+	case event.WaitTakeover:
+		if gone := v.Crashed(); len(gone) > 0 {
+			return "somebody to take what was begun by hosts that are gone: " + joinWords(gone),
+				"it takes an enabled host with the module, and items that are not disabled"
+		}
+		return "somebody to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes an enabled host with the module"
+	case event.WaitMark:
+		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: wasmjob shards " + j.name + "; delete marks that no host owns"
+	case event.WaitMove:
+		return "items " + numbers + " to end where they run: they go to other hosts then",
+			"see who runs them: wasmjob status " + j.name + "; the job's timeout ends them, or a restart of that host"
+	case event.WaitTrigger:
+		return "the job to be idle here, to serve a trigger", "items that run are shown by: wasmjob status --items"
+	case event.WaitSlot:
+		return fmt.Sprintf("a slot: the host has %d for all jobs, and this job may have %d", j.host.cfg.MaxConcurrency, j.concurrency()),
+			"see what runs: wasmjob status --items; a timeout ends items that go on for ever"
+	case event.WaitListener:
+		for f := range j.fires {
+			if p := f.Waits(); p != nil {
+				return p.For(), ""
+			}
+		}
+		return "the other hosts, around a listener", ""
+	case event.WaitDrain:
+		return fmt.Sprintf("%d items to end, because this host leaves the job", j.running()), ""
+	}
+	return string(what), ""
+}
+
+// waitStatus has the waits that go on.
+func (j *job) waitStatus(now moment) []WaitStatus {
+	var list []WaitStatus
+	for _, what := range event.Waits() {
+		var keys []waitKey
+		reported := false
+		for key, o := range j.ongoing.list {
+			if key.what == what {
+				keys = append(keys, key)
+				reported = reported || o.reported
+			}
+		}
+		if len(keys) == 0 {
+			continue
+		}
+		items, since := j.ongoing.sum(keys)
+		s := WaitStatus{What: what, Since: now.instant(since), Items: items, Expired: reported}
+		s.Reason, _ = j.waitsFor(what, items)
+		list = append(list, s)
+	}
+	return list
 }

@@ -26,21 +26,21 @@ type waiting struct {
 }
 
 // triggered returns the fire of the trigger that waits, if there is one.
-func (j *job) triggered(now moment) (id coordination.Fire, ok bool) {
-	t := &j.trigger
-	if j.member.View.Trigger == 0 || now.Before(j.refusal.retryAt) {
+func (rn *runner) triggered(now moment) (id coordination.Fire, ok bool) {
+	t := &rn.trigger
+	if rn.member.View.Trigger == 0 || now.Before(rn.refusal.retryAt) {
 		return id, false
 	}
-	if t.seen != j.member.View.Trigger || t.round == 0 {
-		t.seen, t.round = j.member.View.Trigger, 0
+	if t.seen != rn.member.View.Trigger || t.round == 0 {
+		t.seen, t.round = rn.member.View.Trigger, 0
 		var err error
-		if t.round, err = j.member.TriggerRound(j.work, t.consumed); err != nil {
-			j.failed(now, "reading the trigger", err)
+		if t.round, err = rn.member.TriggerRound(rn.work, t.consumed); err != nil {
+			rn.failed(now, "reading the trigger", err)
 			return id, false
 		}
 	}
 	if t.round == 0 {
-		j.member.View.Trigger = 0 // gone, as the next snapshot says
+		rn.member.View.Trigger = 0 // gone, as the next snapshot says
 		return id, false
 	}
 	return coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: t.round, Source: string(abi.SourceTrigger)}, true
@@ -49,33 +49,33 @@ func (j *job) triggered(now moment) (id coordination.Fire, ok bool) {
 // beginRound begins the idle items of the trigger that waits. Those that still run
 // begin when they end, unless a newer fire is due by then; until that is settled the
 // trigger is kept, so that they run in the round elsewhere if this host dies.
-func (j *job) beginRound(now moment) {
-	idle := j.sorted(func(it *item) bool { return it.owned && it.run == nil && !j.beyond(it) })
-	t := &j.trigger
-	if len(idle) == 0 && len(j.items) > 0 && t.seen != j.member.View.Trigger {
+func (rn *runner) beginRound(now moment) {
+	idle := rn.sorted(func(it *item) bool { return it.owned && it.run == nil && !rn.beyond(it) })
+	t := &rn.trigger
+	if len(idle) == 0 && len(rn.items) > 0 && t.seen != rn.member.View.Trigger {
 		return // a trigger that comes before an item ends counts as one with it
 	}
-	id, ok := j.triggered(now)
+	id, ok := rn.triggered(now)
 	if !ok {
 		return
 	}
 	if t.began == id.Trigger {
 		waits := func(it *item) bool { return it.owned && !it.held && it.due != nil && it.due.Trigger == id.Trigger }
-		if len(j.sorted(waits)) > 0 {
+		if len(rn.sorted(waits)) > 0 {
 			return
 		}
 		t.round = 0 // the job may have been triggered again meanwhile
-		if id, ok = j.triggered(now); !ok {
+		if id, ok = rn.triggered(now); !ok {
 			return
 		}
 		idle = slices.DeleteFunc(idle, func(it *item) bool { return it.state.Record.Trigger >= id.Trigger })
 	}
-	busy := j.sorted(func(it *item) bool {
-		return it.owned && it.run != nil && !j.beyond(it) && it.state.Record.Trigger < id.Trigger
+	busy := rn.sorted(func(it *item) bool {
+		return it.owned && it.run != nil && !rn.beyond(it) && it.state.Record.Trigger < id.Trigger
 	})
 	switch {
 	case len(busy) == 0, t.began == id.Trigger:
-		j.consume(now, id, idle)
+		rn.consume(now, id, idle)
 		return
 	case len(idle) == 0:
 		t.round = 0 // all are busy: the round waits for the first
@@ -88,33 +88,33 @@ func (j *job) beginRound(now moment) {
 		if it.due == nil {
 			it.due = &id
 		} else {
-			e := j.skipped(it.number, id, event.SkipLater, "the item still runs, and begins for a newer fire right after")
+			e := rn.skipped(it.number, id, event.SkipLater, "the item still runs, and begins for a newer fire right after")
 			e.Owed = it.due.Trigger == 0
-			j.Emit(e)
+			rn.Emit(e)
 		}
 	}
-	j.begin(now, id, idle, absent, false)
+	rn.begin(now, id, idle, absent, false)
 }
 
 // consume begins the items of the trigger that waits, and takes that away.
-func (j *job) consume(now moment, id coordination.Fire, items []*item) bool {
-	if !j.begin(now, id, items, nil, true) {
+func (rn *runner) consume(now moment, id coordination.Fire, items []*item) bool {
+	if !rn.begin(now, id, items, nil, true) {
 		return false
 	}
-	j.trigger.consumed = max(j.trigger.consumed, id.Trigger)
-	j.member.View.Trigger = 0 // the next snapshot says so too
+	rn.trigger.consumed = max(rn.trigger.consumed, id.Trigger)
+	rn.member.View.Trigger = 0 // the next snapshot says so too
 	return true
 }
 
 // dropTrigger reports a trigger that waits and that this host will not serve.
-func (j *job) dropTrigger(cause event.SkipCause, why string) {
-	if j.member.View.Trigger == 0 {
+func (rn *runner) dropTrigger(cause event.SkipCause, why string) {
+	if rn.member.View.Trigger == 0 {
 		return
 	}
-	round := j.member.View.Trigger
-	if j.trigger.seen == round && j.trigger.round != 0 {
-		round = j.trigger.round
+	round := rn.member.View.Trigger
+	if rn.trigger.seen == round && rn.trigger.round != 0 {
+		round = rn.trigger.round
 	}
-	j.skipFire(coordination.Fire{Instant: j.host.clock().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, cause, why)
-	j.member.View.Trigger = 0
+	rn.skipFire(coordination.Fire{Instant: rn.host.clock().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, cause, why)
+	rn.member.View.Trigger = 0
 }

@@ -1,0 +1,498 @@
+package host
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/due"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/run"
+)
+
+// itemSet is the items of a job that this host owns or runs, and what is due for them.
+type itemSet struct {
+	place
+	items       map[int]*item
+	live        int // items with a run
+	fires       map[*run.Fire]bool
+	ended       map[int]run.Ended // wait for their completion to be committed
+	endedSince  time.Time
+	completedAt time.Time // when ends of runs were last written down
+	passed      bool      // an item's passed is set
+	calendar    due.Calendar
+	lastFire    *FireStatus
+	overload    overload
+}
+
+// item is one sharding item, as this host sees it.
+type item struct {
+	number int
+	owned  bool // in this host's share
+	state  coordination.ItemState
+	run    *run.Execution // nil while it does not run here
+	// due is a fire that the item owes: missed while it ran, or while no host
+	// held it.
+	due *coordination.Fire
+	// held is set when due was tried and the item was marked as running
+	// elsewhere: try again when the others have news.
+	held bool
+	// passed is set when an instant passed over the item, or what it missed was
+	// not looked for, because it was beyond the total count.
+	passed      bool
+	lastOutcome abi.Outcome
+	lastMessage string
+	lastEnd     time.Time
+}
+
+// answered notes that a fire is no longer due: it has begun, or a reason why not
+// is told. Another that the item owes stays due: a trigger that is refused stands
+// for no instant.
+func (it *item) answered(id coordination.Fire) {
+	if it.due != nil && it.due.ID() == id.ID() {
+		it.due = nil
+	}
+}
+
+// sorted are the items for which keep is true, by number.
+func (set *itemSet) sorted(keep func(*item) bool) []*item {
+	var list []*item
+	for _, it := range set.items {
+		if keep(it) {
+			list = append(list, it)
+		}
+	}
+	slices.SortFunc(list, func(a, b *item) int { return a.number - b.number })
+	return list
+}
+
+// running counts the items that run here, or whose completion is not written yet.
+func (set *itemSet) running() int { return set.live }
+
+// begunUntil is the earliest instant that an item of this host was begun for last,
+// or after which it was first divided: of what came due up to it, this host owes
+// nothing. What came due before it was given an item, it makes up for when it is;
+// held is whether it has one.
+func (set *itemSet) begunUntil() (earliest time.Time, held bool) {
+	for _, it := range set.items {
+		if !it.owned {
+			continue
+		}
+		if begun := time.UnixMilli(it.state.Record.Instant); !held || begun.Before(earliest) {
+			earliest, held = begun, true
+		}
+	}
+	return earliest, held
+}
+
+// reportSkip reports scheduled instants for which no fire comes; nil is none.
+func (set *itemSet) reportSkip(s *due.Skip) {
+	if s != nil {
+		set.skipFires(coordination.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceSchedule)}, s.Through, skipCauses[s.Cause], s.Reason)
+	}
+}
+
+// skipFire reports a fire of which no item begins here.
+func (set *itemSet) skipFire(id coordination.Fire, cause event.SkipCause, reason string) {
+	set.skipFires(id, time.Time{}, cause, reason)
+}
+
+// skipFires reports a fire of which no item begins here, and if through is set
+// all instants up to that.
+func (set *itemSet) skipFires(id coordination.Fire, through time.Time, cause event.SkipCause, reason string) {
+	var owned []int
+	for _, it := range set.sorted(func(it *item) bool { return it.owned }) {
+		owned = append(owned, it.number)
+	}
+	set.Emit(event.Event{Kind: event.FireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
+		Total: set.total(), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause == event.SkipLater, Cause: cause, Reason: reason})
+}
+
+// skipItem reports an item that does not run for a fire.
+func (set *itemSet) skipItem(it *item, id coordination.Fire, cause event.SkipCause, reason string) {
+	set.skipItems(it, id, time.Time{}, cause, reason)
+}
+
+// skipItems reports an item that does not run for a fire, and if through is set
+// for none of the instants up to that.
+func (set *itemSet) skipItems(it *item, id coordination.Fire, through time.Time, cause event.SkipCause, reason string) {
+	e := set.skipped(it.number, id, cause, reason)
+	e.Through = through
+	set.Emit(e)
+}
+
+// skipRun reports a run that ends without a completion of its own.
+func (set *itemSet) skipRun(item int, id coordination.Fire, outcome abi.Outcome, cause event.SkipCause, reason string) {
+	e := set.skipped(item, id, cause, reason)
+	e.Outcome = outcome
+	set.Emit(e)
+}
+
+// skipped is the event of an item that does not run, or whose run does not count.
+func (set *itemSet) skipped(item int, id coordination.Fire, cause event.SkipCause, reason string) event.Event {
+	return event.Event{Kind: event.ItemSkipped, Item: &item, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
+		RunID: coordination.RunID(set.name, id, item), Owed: cause == event.SkipLater, Cause: cause, Reason: reason}
+}
+
+// supersede reports a due fire that is coalesced into a newer one. A
+// misfire has been reported already.
+func (set *itemSet) supersede(it *item, id coordination.Fire) {
+	if it.due != nil && it.due.ID() != id.ID() && it.due.Source != string(abi.SourceMisfire) {
+		e := set.skipped(it.number, *it.due, event.SkipLater, "a newer fire is due, "+id.ID()+": it stands for this one")
+		e.Owed = id.Trigger == 0
+		set.Emit(e)
+	}
+}
+
+// owe notes that an item has a fire to make up for. Of several, the newest
+// stands for all.
+func (set *itemSet) owe(it *item, id coordination.Fire) {
+	set.supersede(it, id)
+	it.due = &id
+}
+
+// misfire notes that an item could not begin because it still runs.
+func (set *itemSet) misfire(it *item, id coordination.Fire) {
+	cause, reason, runs := event.SkipBusy, "the item is marked as running elsewhere", false
+	if it.run != nil {
+		reason, runs = it.run.Busy(time.Now())
+	}
+	if set.member.View.Config.Misfire {
+		cause, reason = event.SkipLater, reason+"; it runs again right after"
+		id.Source = string(abi.SourceMisfire)
+		set.owe(it, id)
+	} else {
+		reason += "; misfire is off"
+	}
+	e := set.skipped(it.number, id, cause, reason)
+	e.Runs = runs
+	set.Emit(e)
+}
+
+// moves reports whether an item that stayed here only because it ran is on its
+// way to another host, which will find what is due. If that may be too late
+// for the catch-up window, or the item goes nowhere, it is begun here.
+func (set *itemSet) moves(now moment, it *item) bool {
+	return set.member.Share.Pending.Contains(it.number) && set.member.View.Config.Misfire && it.due.Trigger == 0 &&
+		now.wall.Sub(it.due.Time()) < set.guest.CatchUpWindow/2
+}
+
+// owesRound notes that an item is to run in a trigger round, unless it runs or owes
+// something.
+func (set *itemSet) owesRound(now moment, it *item, round int64) {
+	if set.member.View.Enabled && it.run == nil && it.due == nil && !set.beyond(it) {
+		it.due = &coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}
+	}
+}
+
+// park keeps an instant until the items have been divided.
+func (set *itemSet) park(at time.Time) {
+	begun, held := set.begunUntil()
+	set.reportSkip(set.calendar.Park(at, begun, held))
+}
+
+// makeUp finds what was due for items that this host has just been given,
+// while they had no owner.
+func (set *itemSet) makeUp(now time.Time, gained []int) {
+	if set.calendar.Schedule == nil || !set.member.View.Enabled || set.javaRefuses() != "" || set.leaderRefuses() != "" {
+		return
+	}
+	slices.Sort(gained)
+	type owed struct {
+		at   time.Time
+		skip *due.Skip
+	}
+	found := make(map[[2]int64]owed) // items mostly were begun last at the same instant
+	for _, n := range gained {
+		it := set.items[n]
+		if it == nil || it.due != nil || it.state.Record.Instant == 0 {
+			continue
+		}
+		if it.passed = set.beyond(it); it.passed {
+			set.passed = true
+			continue
+		}
+		begun, back := it.state.Record.Instant, it.state.Record.HandedBack()
+		o, known := found[[2]int64{begun, back}]
+		if !known {
+			var handedBack time.Time
+			if back != 0 {
+				handedBack = time.UnixMilli(back)
+			}
+			o.at, o.skip = set.calendar.CatchUp(now, time.UnixMilli(begun), handedBack, set.member.View.Config.Misfire)
+			found[[2]int64{begun, back}] = o
+		}
+		if o.skip != nil {
+			id := coordination.Fire{Instant: o.skip.First.UnixMilli(), Source: string(abi.SourceCatchUp)}
+			set.skipItems(it, id, o.skip.Through, skipCauses[o.skip.Cause], o.skip.Reason)
+		}
+		if !o.at.IsZero() {
+			it.due = &coordination.Fire{Instant: o.at.UnixMilli(), Source: string(abi.SourceCatchUp)}
+		}
+	}
+}
+
+// makeUpPassed finds what was due for items that are not beyond the total count
+// any more: this host was given them before it heard that there are more.
+func (set *itemSet) makeUpPassed(now time.Time) {
+	if !set.passed || !set.knowsShare() {
+		return
+	}
+	set.passed = false
+	var passed []int
+	for n, it := range set.items {
+		switch {
+		case it.passed && set.beyond(it):
+			set.passed = true
+		case it.passed:
+			if it.passed = false; it.owned && it.run == nil {
+				passed = append(passed, n)
+			}
+		}
+	}
+	if len(passed) > 0 {
+		set.makeUp(now, passed)
+	}
+}
+
+// letGo forgets the items that are not in the share any more; what runs goes on. It
+// returns how many this host has lost.
+func (set *itemSet) letGo(share coordination.Share) (lost int) {
+	for n, it := range set.items {
+		if _, mine := share.Items[n]; mine {
+			continue
+		}
+		if it.owned {
+			lost++
+		}
+		if it.due != nil && aheadOf(it.state.Record, *it.due) { // it would not
+			set.skipItem(it, *it.due, event.SkipElsewhere, string(coordination.RefusedPast))
+		}
+		it.owned, it.due = false, nil // its owner now finds what is due
+		if it.run == nil {
+			delete(set.items, n)
+		}
+	}
+	return lost
+}
+
+// gain takes over the states of the share's items, and returns those that this host
+// did not own before.
+func (set *itemSet) gain(share coordination.Share) (gained []int) {
+	for n, state := range share.Items {
+		it := set.items[n]
+		if it == nil {
+			it = &item{number: n}
+			set.items[n] = it
+		}
+		if it.run == nil {
+			set.reread(it, state)
+		}
+		if !it.owned {
+			it.owned = true
+			gained = append(gained, n)
+		}
+	}
+	return gained
+}
+
+// reread takes over an item's state as the registry has it, and reports a release.
+func (set *itemSet) reread(it *item, state coordination.ItemState) {
+	if it.state.Record.Held != 0 && state.Record.Held == 0 && state.Record.Outcome == coordination.OutcomeHeld {
+		set.log.Info("item released", zap.Int("item", it.number))
+		set.Emit(event.Event{Kind: event.ItemReleased, Item: &it.number, Reason: "an operator released it"})
+	}
+	it.state = state
+}
+
+// repaired reports that an item was begun though its record named a later instant:
+// one that was ahead of all clocks.
+func (set *itemSet) repaired(n int, id coordination.Fire, before, after coordination.Record) {
+	by := time.UnixMilli(before.Instant).Sub(time.UnixMilli(after.Instant))
+	if by <= 0 {
+		return
+	}
+	reason := fmt.Sprintf("the item's record named %s, which is ahead of the registry's clock and of this host's: a clock was wrong, or the record was edited; the item runs by the clocks again",
+		time.UnixMilli(before.Instant).UTC().Format(time.RFC3339))
+	set.log.Error("item repaired", zap.Int("item", n), zap.String("reason", reason))
+	set.Emit(event.Event{Kind: event.ItemRepaired, Item: &n, Instant: id.Time(), Source: abi.Source(id.Source), RunID: coordination.RunID(set.name, id, n),
+		Drift: by, Reason: reason})
+}
+
+// lost reports a run that was open when this host began the item again, and
+// that is in no list of runs any more: its host died, failover is off, and
+// that is not recorded yet. Of what is in a list, the host that takes it off
+// reports it.
+func (set *itemSet) lost(n int, r coordination.Record) {
+	if !r.Open() || r.Owner == set.member.Self.ID || slices.Contains(set.member.View.Members, r.Owner) {
+		return
+	}
+	id := fireOf(r)
+	set.skipRun(n, id, coordination.OutcomeLost, event.SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
+}
+
+// heldBack reports a run whose host was one too many to die with it: nothing of
+// the item begins until an operator releases it.
+func (set *itemSet) heldBack(n int, id coordination.Fire, r coordination.Record) {
+	reason := r.HeldBack(set.name, n)
+	set.log.Error("item held back", zap.Int("item", n), zap.String("reason", reason))
+	set.Emit(event.Event{Kind: event.ItemHeld, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
+		RunID: coordination.RunID(set.name, id, n), Outcome: coordination.OutcomeHeld, Cause: event.SkipHeld, Reason: reason})
+	if it := set.items[n]; it != nil && it.run == nil {
+		it.state.Record, it.state.RecordVersion = r, -2 // the next begin reads it
+	}
+}
+
+// fit takes out items that cannot begin any more: they run, since a begin before this
+// one was found to have taken effect, or the total count was lowered.
+func (set *itemSet) fit(id coordination.Fire, items []*item) []*item {
+	return slices.DeleteFunc(items, func(it *item) bool {
+		if it.run != nil {
+			return true
+		}
+		if !set.beyond(it) {
+			return false
+		}
+		it.answered(id)
+		set.skipItem(it, id, event.SkipDisabled, set.fewer())
+		return true
+	})
+}
+
+// dropDisabled takes out items that were found disabled before and still are. It
+// reads those too whose records were found ahead of the instant, by a clock that
+// was wrong, and an operator may have deleted them since; and those that are held
+// back, which an operator may have released.
+func (set *itemSet) dropDisabled(id coordination.Fire, items []*item) []*item {
+	var doubt coordination.Items
+	for _, it := range items {
+		if it.state.Disabled || aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
+			doubt = append(doubt, it.number)
+		}
+	}
+	if len(doubt) == 0 {
+		return items
+	}
+	states, err := coordination.ReadItems(set.work, set.member.Registry, set.member.Layout, doubt)
+	if err != nil {
+		return items // the begin finds out
+	}
+	var rest []*item
+	for _, it := range items {
+		if s, asked := states[it.number]; asked {
+			if it.state.Disabled = s.Disabled; aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
+				set.reread(it, s)
+			}
+			if s.Disabled {
+				it.answered(id)
+				set.skipItem(it, id, event.SkipDisabled, string(coordination.RefusedDisabled))
+				continue
+			}
+		}
+		rest = append(rest, it)
+	}
+	return rest
+}
+
+// goesOn reports whether a run has not ended.
+func (set *itemSet) goesOn(e *run.Execution) bool {
+	it := set.items[e.Item]
+	if it == nil || it.run != e {
+		return false
+	}
+	_, ended := set.ended[e.Item]
+	return !ended
+}
+
+// unfinished are the runs that have ended and are not completed.
+func (set *itemSet) unfinished() coordination.Items {
+	return slices.Sorted(maps.Keys(set.ended))
+}
+
+// queuedSince is since when the item waits for a slot that has waited longest;
+// zero if none waits.
+func (set *itemSet) queuedSince() (since time.Time) {
+	for f := range set.fires {
+		for _, e := range f.Runs {
+			if queued := e.QueuedSince(); !queued.IsZero() && set.goesOn(e) {
+				since = soonest(since, queued)
+				break
+			}
+		}
+	}
+	return since
+}
+
+// newestFire is the job's last fire here, or before this host began what the
+// records of its items know of it.
+func (set *itemSet) newestFire() *FireStatus {
+	if set.lastFire != nil {
+		return set.lastFire
+	}
+	records := make(map[int]coordination.Record)
+	for n, it := range set.items {
+		records[n] = it.state.Record
+	}
+	f, ok := coordination.NewestFire(records)
+	if !ok || f.Ended.IsZero() {
+		return nil
+	}
+	return &FireStatus{Instant: f.Instant, Source: abi.Source(f.Source), Items: f.Items, Outcome: abi.Outcome(f.Outcome), Duration: f.Ended.Sub(f.Begun)}
+}
+
+// hear takes the news that a run is over.
+func (set *itemSet) hear(e run.Ended) {
+	if len(set.ended) == 0 {
+		set.endedSince = time.Now()
+	}
+	set.ended[e.Run.Item] = e
+}
+
+// windowEnd is when the items that have ended are completed, whether or not
+// others still run.
+func (set *itemSet) windowEnd() time.Time {
+	first, again := set.endedSince.Add(set.overload.window(completionWindow)), set.completedAt.Add(completionInterval)
+	if again.After(first) {
+		return again
+	}
+	return first
+}
+
+// logDrain says which items the host waits for before it ends.
+func (set *itemSet) logDrain() {
+	var items coordination.Items
+	for _, it := range set.sorted(func(it *item) bool { return it.run != nil }) {
+		items = append(items, it.number)
+	}
+	if len(items) > 0 {
+		set.log.Info("draining: waiting for items to end", zap.Stringer("items", items))
+	}
+}
+
+// fireOf is the fire that a record's newest run was of. A takeover leaves open
+// whether it was of a trigger.
+func fireOf(r coordination.Record) coordination.Fire {
+	id := coordination.Fire{Instant: r.Instant, Source: r.Source}
+	if r.Source == string(abi.SourceTrigger) {
+		id.Trigger = r.Trigger
+	}
+	return id
+}
+
+// aheadOf reports whether a record names an instant after that of a scheduled fire.
+func aheadOf(r coordination.Record, id coordination.Fire) bool {
+	return id.Trigger == 0 && r.Instant > id.Instant
+}
+
+// nextAfter is the scheduled instant after a scheduled fire's.
+func nextAfter(c *due.Calendar, id coordination.Fire) time.Time {
+	if id.Source != string(abi.SourceSchedule) {
+		return time.Time{}
+	}
+	return c.After(id.Time())
+}
