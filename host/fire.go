@@ -273,7 +273,7 @@ func (rn *runner) takeOver(now moment, dead string, claims []coordination.Claim)
 // start hands begun items to guests. before has what was known of them when
 // they were begun; nil if they were taken over.
 func (rn *runner) start(now moment, id coordination.Fire, states, before map[int]coordination.ItemState, absent coordination.Items) {
-	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, States: states, Before: before, Absent: absent,
+	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
 		At: now.Time, Next: rn.calendar.Next, Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
 	begun.Exec.Retain()
 	begun.Announces = len(begun.Config.JobListenerTypes) > 0 && rn.member.View.Mixed()
@@ -283,7 +283,7 @@ func (rn *runner) start(now moment, id coordination.Fire, states, before map[int
 	if rn.lastFire != nil {
 		begun.Previous = rn.lastFire.Instant
 	}
-	f := run.New(rn.known, begun)
+	f := run.New(rn.known, begun, states, before)
 	for _, e := range f.Runs {
 		it := rn.items[e.Item]
 		it.answered(id) // what else is due comes when this has ended

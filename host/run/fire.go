@@ -69,9 +69,6 @@ type Begun struct {
 	Guest  jobconfig.Guest
 	// Exec is what runs the items. The fire has a use of it, which the owner ends.
 	Exec abi.Executor
-	// States are those of the items that were begun, Before what was known of them
-	// until then; it is nil if they were taken over.
-	States, Before map[int]coordination.ItemState
 	// Absent are items of this host that are due and do not run in this fire.
 	Absent coordination.Items
 	// At is when, by Go's own clock; Previous and Next are the instants around it.
@@ -111,19 +108,21 @@ type Fire struct {
 	Thrown     bool // an item failed and the error handler is THROW
 }
 
-// New returns the fire of what was begun. It does nothing until Run is called.
-func New(job *Job, b Begun) *Fire {
-	f := &Fire{Begun: b, job: job, started: time.Now(), handBack: make(chan struct{}), noneLeft: make(chan struct{}), Open: len(b.States)}
+// New returns the fire of what was begun: states are those of the items, before is what
+// was known of them until then, nil if they were taken over. It does nothing until Run
+// is called.
+func New(job *Job, b Begun, states, before map[int]coordination.ItemState) *Fire {
+	f := &Fire{Begun: b, job: job, started: time.Now(), handBack: make(chan struct{}), noneLeft: make(chan struct{}), Open: len(states)}
 	parameters, err := jobconfig.ParseItemParameters(b.Config.ShardingItemParameters)
 	if err != nil {
 		job.Log.Error("item parameters", zap.Error(err)) // refused by Validate before
 	}
-	items := f.Items()
+	items := slices.Sorted(maps.Keys(states))
 	f.taskID = coordination.TaskID(job.Name, items, b.Self.ID)
 	for _, n := range items {
 		parameter, has := parameters[n]
-		e := &Execution{fire: f, Item: n, state: b.States[n], Fence: b.States[n].RecordZxid, parameter: parameter, hasParameter: has,
-			previous: previousRun(b.Self.ID, b.Before[n].Record)}
+		e := &Execution{fire: f, Item: n, state: states[n], Fence: states[n].RecordZxid, parameter: parameter, hasParameter: has,
+			previous: previousRun(b.Self.ID, before[n].Record)}
 		e.queued.Store(1)
 		if b.Guest.StreamingProcess {
 			e.asked = make(chan struct{})
@@ -134,7 +133,13 @@ func New(job *Job, b Begun) *Fire {
 }
 
 // Items are those that were begun, ascending.
-func (f *Fire) Items() []int { return slices.Sorted(maps.Keys(f.States)) }
+func (f *Fire) Items() []int {
+	items := make([]int, len(f.Runs))
+	for i, e := range f.Runs {
+		items[i] = e.Item
+	}
+	return items
+}
 
 // Source is what made the fire.
 func (f *Fire) Source() abi.Source { return abi.Source(f.ID.Source) }
