@@ -35,6 +35,9 @@ type guest struct {
 
 func (g *guest) Digest() string { return g.digest }
 
+// Granted implements Module: nothing is.
+func (*guest) Granted() string { return "" }
+
 func (g *guest) Executor(jobconfig.Configuration) (abi.Executor, error) {
 	if g.bad != nil {
 		return nil, g.bad

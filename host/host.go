@@ -28,6 +28,9 @@ import (
 type Module interface {
 	// Digest is the lower-case hex SHA-256 of the module's bytes.
 	Digest() string
+	// Granted is another text whenever the operator grants the job something else:
+	// then another executor is made.
+	Granted() string
 	// Executor configures the module for the job. The caller owns one use
 	// of the result and ends it with Release.
 	Executor(c jobconfig.Configuration) (abi.Executor, error)

@@ -576,7 +576,7 @@ func (j *job) configure(now moment) {
 		return
 	}
 	j.guest, j.calendar.Window = guest, guest.CatchUpWindow
-	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName)
+	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName) + j.wanted.Module.Granted()
 	if execFor == j.module.madeFor {
 		return
 	}

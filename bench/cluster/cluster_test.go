@@ -533,6 +533,7 @@ var ok = abi.Result{Outcome: abi.OutcomeOK}
 func noop(context.Context, *abi.Invocation) abi.Result { return ok }
 
 func (m module) Digest() string                                              { return strings.Repeat("0", 64) }
+func (module) Granted() string                                               { return "" }
 func (m module) Executor(jobconfig.Configuration) (abi.Executor, error)      { return m, nil }
 func (m module) HasListener(string) bool                                     { return false }
 func (m module) NewWorker(context.Context) (abi.Worker, error)               { return m, nil }

@@ -312,6 +312,7 @@ func (h *house) report(b *testing.B, from, to time.Time, ceiling int) {
 type noop struct{}
 
 func (noop) Digest() string                                         { return strings.Repeat("0", 64) }
+func (noop) Granted() string                                        { return "" }
 func (noop) Executor(jobconfig.Configuration) (abi.Executor, error) { return noop{}, nil }
 func (noop) HasListener(string) bool                                { return false }
 func (noop) NewWorker(context.Context) (abi.Worker, error)          { return noop{}, nil }

@@ -21,7 +21,8 @@ import (
 // that changes.
 type granted struct {
 	*operator.Grant
-	key string
+	key    string
+	signer string // of the module
 }
 
 // signed says who signed a module.
@@ -59,7 +60,7 @@ func (s state) granted(d definition.Definition, digest string, m compiled) (gran
 	if missing := operator.Difference(Wants(m.imports(), guest.Needs), g); len(missing) > 0 {
 		return granted{}, errors.New("wants what is not granted: " + strings.Join(missing, "; "))
 	}
-	return granted{g, g.Key() + by.signer}, nil
+	return granted{g, g.Key() + by.signer, by.signer}, nil
 }
 
 func (s state) distrust(job string, by signed, keys []signature.Key) error {

@@ -159,7 +159,7 @@ func (m *boundModule) Executor(c jobconfig.Configuration) (abi.Executor, error) 
 	if err != nil {
 		return nil, err
 	}
-	return offer.Wrap(x, m.granted.Grant, m.quotas), nil
+	return offer.Wrap(x, m.granted.Grant, m.granted.signer, m.quotas), nil
 }
 
 func (m *boundModule) executor(c jobconfig.Configuration) (abi.Executor, error) {

@@ -113,6 +113,9 @@ type Event struct {
 	OffsetWrites int64         `json:"offsetWrites,omitempty"`
 	Fence        int64         `json:"fence,omitempty"`
 	Digest       string        `json:"digest,omitempty"`
+	// Signer is the name of the key that signed the module; empty if none that the
+	// operator knows did.
+	Signer string `json:"signer,omitempty"`
 	Attempt      int           `json:"attempt,omitempty"`
 	Outcome      abi.Outcome   `json:"outcome,omitempty"`
 	Duration     time.Duration `json:"durationNs,omitempty"`
@@ -124,6 +127,9 @@ type Event struct {
 	// DroppedLines counts the guest's log lines that were beyond the limits of
 	// one invocation, for ItemEnded and Listener.
 	DroppedLines int64 `json:"droppedLines,omitempty"`
+	// Outside counts what the guest did with each capability, for ItemEnded and
+	// Listener.
+	Outside map[string]abi.OutsideCount `json:"outside,omitempty"`
 	// Ceiling is the quota that an OverQuota is about, and Count how many
 	// uses went beyond it since the last such event: they were dropped, or, for
 	// ceiling.OffsetCommits, had to wait.

@@ -49,6 +49,8 @@ type Execution struct {
 	queued    atomic.Int64  // nanoseconds after the fire's begin from which it waits for a slot, 0 = it does not
 	asked     chan struct{} // of a streaming item: closed when it is asked to end
 	waking    sync.Once
+	notice    sync.Mutex
+	noticed   chan struct{} // closed when it is asked to end; nil: nobody waits for that
 	slot      *slots.Hold // of the worker that has it; used by that one only
 	stopping  stopping
 	mu        sync.Mutex // state and staged; held across the commit of an offset
@@ -195,8 +197,43 @@ func (e *Execution) stoppedEarly(r abi.Result, reasons ...abi.Cancel) bool {
 	return r.Yielded || (r.Outcome == abi.OutcomeCancelled && slices.Contains(reasons, abi.Cancel(e.reason.Load())))
 }
 
-// wake wakes a streaming item that waits for its slot.
+// AwaitCancel returns when Cancelled has begun to answer something else than
+// CancelNone, or ctx has ended. One goroutine calls it at a time.
+func (e *Execution) AwaitCancel(ctx context.Context) {
+	noticed := make(chan struct{})
+	e.notice.Lock()
+	e.noticed = noticed
+	e.notice.Unlock()
+	for ctx.Err() == nil {
+		_, changed := e.fire.job.Trust()
+		if e.Cancelled() != abi.CancelNone {
+			return
+		}
+		var late <-chan time.Time
+		if soft := e.soft.Load(); soft != 0 {
+			t := time.NewTimer(time.Until(e.fire.At.Add(time.Duration(soft))))
+			defer t.Stop()
+			late = t.C
+		}
+		select {
+		case <-noticed:
+			return
+		case <-changed:
+		case <-late:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// wake wakes a streaming item that waits for its slot, and a guest that waits for
+// the world outside.
 func (e *Execution) wake() {
+	e.notice.Lock()
+	if e.noticed != nil {
+		close(e.noticed)
+		e.noticed = nil
+	}
+	e.notice.Unlock()
 	if e.asked != nil {
 		e.waking.Do(func() { close(e.asked) })
 	}

@@ -63,7 +63,7 @@ func (f *Fire) listen(guests context.Context, export string) {
 	inv.Context.Deadline = wall.Add(listenerTimeout)
 	result := worker.Listen(ctx, export, inv)
 	f.job.Emit(event.Event{Kind: event.Listener, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Digest: f.Exec.Digest(),
-		Outcome: result.Outcome, Duration: time.Since(began), Reason: reasonOf(export, result.Message), DroppedLines: result.DroppedLines})
+		Outcome: result.Outcome, Duration: time.Since(began), Reason: reasonOf(export, result.Message), DroppedLines: result.DroppedLines, Outside: result.Outside})
 	if result.Outcome != abi.OutcomeOK {
 		f.job.HandleError(f.Config, "listener "+export+" failed", result)
 	}

@@ -145,6 +145,14 @@ func (f *Fire) ReturnQueued() {
 	}
 }
 
+// signer names who signed the executor's module, if it knows that.
+func signer(x abi.Executor) string {
+	if s, ok := x.(interface{ Signer() string }); ok {
+		return s.Signer()
+	}
+	return ""
+}
+
 // again waits for a slot for another attempt. It reports false if there will be
 // none.
 func (e *Execution) again(own context.Context) bool {
@@ -265,7 +273,7 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	inv.Context.Attempt, inv.Context.Deadline = attempt, deadline
 
 	ev := event.Event{Item: &e.Item, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), RunID: inv.Context.RunID,
-		Fence: e.Fence, Digest: f.Exec.Digest(), Attempt: attempt, OffsetWrites: writes}
+		Fence: e.Fence, Digest: f.Exec.Digest(), Signer: signer(f.Exec), Attempt: attempt, OffsetWrites: writes}
 	ev.Kind = event.ItemStarted
 	if attempt == 1 {
 		ev.Previous = e.previous
@@ -282,6 +290,7 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	}
 	ev.Kind, ev.Outcome, ev.Duration, ev.Reason = event.ItemEnded, result.Outcome, time.Since(began), result.Message
 	ev.Memory, ev.Batches, ev.Records, ev.DroppedLines = result.Memory, result.Batches, result.Records, result.DroppedLines
+	ev.Outside = result.Outside
 	f.job.Emit(ev)
 	return result
 }

@@ -20,10 +20,10 @@ import (
 )
 
 // Wrap makes an executor of an executor, for a job with the grant. It takes over the
-// caller's use of it. The quotas are those of all jobs of the process. Connections are
+// caller's use of it. signer names who signed the module. The quotas are those of all jobs of the process. Connections are
 // kept from fire to fire, and end with the last use of the executor.
-func Wrap(x abi.Executor, grant *grants.Grant, quotas *dir.Quotas) abi.Executor {
-	e := &executor{Executor: x, grant: grant, quotas: quotas, secrets: newSecrets(grant.Secrets), uses: 1}
+func Wrap(x abi.Executor, grant *grants.Grant, signer string, quotas *dir.Quotas) abi.Executor {
+	e := &executor{Executor: x, grant: grant, signer: signer, quotas: quotas, secrets: newSecrets(grant.Secrets), uses: 1}
 	if len(grant.HTTP) > 0 {
 		e.http = http.New(grant, http.Options{Secret: e.secrets.value})
 	}
@@ -37,6 +37,7 @@ func Wrap(x abi.Executor, grant *grants.Grant, quotas *dir.Quotas) abi.Executor 
 type executor struct {
 	abi.Executor
 	grant   *grants.Grant
+	signer  string
 	quotas  *dir.Quotas
 	secrets *secrets
 	http    *http.Instance // nil: nothing of it is granted
@@ -45,6 +46,9 @@ type executor struct {
 	mu   sync.Mutex
 	uses int
 }
+
+// Signer names the key that signed the module; empty if none did that is known.
+func (x *executor) Signer() string { return x.signer }
 
 // Retain implements abi.Executor.
 func (x *executor) Retain() bool {

@@ -169,7 +169,7 @@ func newWorker(t *testing.T, g *grants.Grant, apart bool) abi.Worker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x = offer.Wrap(x, g, dir.NewQuotas())
+	x = offer.Wrap(x, g, "release", dir.NewQuotas())
 	t.Cleanup(x.Release)
 	w, err := x.NewWorker(ctx)
 	if err != nil {
