@@ -246,16 +246,20 @@ func TestSign(t *testing.T) {
 	command(t, nil, "verify-signature", module, "--key", b.at("none")).expect(t, exitUsage, "--key: ")
 }
 
-// With a password it takes a second and a gigabyte.
 func TestSignWithPassword(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs 1 GiB of memory")
-	}
+	t.Parallel()
+	const keys = "../../host/signature/testdata/"
 	b := newBench(t)
 	module, password := b.write("report.wasm", string(caller())), b.write("password", "open sesame\n")
-	command(t, nil, "sign", "--new-key", b.at("k"), "--password-file", password).expect(t, exitOK)
-	command(t, []string{"WASMJOB_SIGN_PASSWORD=shut"}, "sign", module, "--key", b.at("k.key")).expect(t, exitFailure, "this is not its password")
-	command(t, []string{"WASMJOB_SIGN_PASSWORD=open sesame"}, "sign", module, "--key", b.at("k.key")).expect(t, exitOK)
-	command(t, nil, "verify-signature", module, "--key", b.at("k.pub")).expect(t, exitOK)
-	command(t, nil, "sign", module, "--key", b.at("k.key")).expect(t, exitUsage, "a password is needed")
+	sign := func(environ []string, more ...string) result {
+		t.Helper()
+		return command(t, environ, append([]string{"sign", module, "--key", keys + "encrypted.key"}, more...)...)
+	}
+	sign(nil).expect(t, exitUsage, "a password is needed, and there is no terminal")
+	sign([]string{"WASMJOB_SIGN_PASSWORD=shut"}).expect(t, exitFailure, "encrypted.key: the key is encrypted, and this is not its password")
+	sign(nil, "--password-file", b.at("none")).expect(t, exitFailure, "--password-file: ")
+	sign(nil, "--password-file", password).expect(t, exitOK)
+	sign([]string{"WASMJOB_SIGN_PASSWORD=open sesame"}).expect(t, exitOK)
+	command(t, nil, "verify-signature", module, "--key", keys+"minisign.pub").expect(t, exitOK, "is signed by minisign")
+	command(t, nil, "sign", "--new-key", b.at("k"), "--password-file", b.write("nothing", "\n")).expect(t, exitUsage, "the password is empty")
 }

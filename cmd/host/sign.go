@@ -39,8 +39,8 @@ program.
 
 --new-key NAME makes a pair of keys, NAME.key and NAME.pub. The private one is
 encrypted with a password, which is asked for, or comes from the variable
-` + passwordVariable + ` or --password-file; that takes a second and 1 GiB of
-memory, here and each time that it is used.`,
+` + passwordVariable + ` or --password-file; that takes some seconds and 1 GiB
+of memory, here and each time that it is used.`,
 		Example: `  wasmjob sign --new-key release
   wasmjob sign report.wasm --key release.key`,
 		RunE: func(_ *cobra.Command, args []string) error {

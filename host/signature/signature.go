@@ -139,7 +139,7 @@ var ErrPassword = errors.New("the key is encrypted, and this is not its password
 func Encrypted(file []byte) bool { return minisign.IsEncrypted(file) }
 
 // ParsePrivate reads the file of a private key, as minisign -G writes it. A key that
-// minisign encrypted takes about a second and 1 GiB of memory.
+// minisign encrypted takes some seconds and 1 GiB of memory.
 func ParsePrivate(file []byte, password string) (Private, error) {
 	var p Private
 	var err error
