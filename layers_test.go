@@ -143,9 +143,6 @@ var rooms = []room{
 	{name: "host/capability/kv", may: []string{"abi", "host/capability"}, testsMay: []string{"host/grants"}, why: "the state of an item; how it is committed is the host's"},
 	{name: "host/capability/env", may: []string{"abi", "host/capability"}, why: "reads what is granted, and nothing else"},
 	{name: "host/capability/dir", may: []string{"abi", "host/capability", "host/grants"}, outside: []string{wazero}, why: "what guests do in directories, carried out in the host; of wazero it knows the flags of files"},
-	{name: "host/capability/offer", may: []string{"abi", "host/grants", "host/capability", "host/capability/*"},
-		testsMay: []string{"host/plugin", "host/plugin/process"},
-		why:      "puts the capabilities of a job together, around whatever runs its guests"},
 	{name: "host/event", may: []string{"abi", "host/ceiling"},
 		testsMay: []string{"coordination/registry"},
 		why:      "what a host reports: whoever reads a history needs the words, and not the host"},
@@ -166,7 +163,10 @@ var rooms = []room{
 	{name: "host/definition", may: []string{"coordination/jobconfig", "host/ceiling", "host/grants", "host/schedule", "host/words"}, outside: []string{yaml},
 		testsOutside: []string{jsonschema},
 		why:          "turns text into the words of coordination; runs nothing"},
-	{name: "host/catalog", may: []string{"host", "host/ceiling", "host/plugin", "host/plugin/process", "host/plugin/wasm", "host/definition", "host/grants", "host/schedule", "host/signature", "coordination/jobconfig", "abi"},
+	{name: "host/capability/offer", may: []string{"abi", "host/grants", "host/plugin", "host/capability", "host/capability/*"},
+		testsMay: []string{"host/plugin/process"},
+		why:      "puts the capabilities of a job together, around whatever runs its guests"},
+	{name: "host/catalog", may: []string{"host", "host/capability/dir", "host/capability/offer", "host/ceiling", "host/plugin", "host/plugin/process", "host/plugin/wasm", "host/definition", "host/grants", "host/schedule", "host/signature", "coordination/jobconfig", "abi"},
 		outside: []string{fsnotify, zap},
 		why:     "where files become jobs: it must know both, and which fires first; nobody below may know files"},
 	{name: "host/filelock", why: "a history and a host's record have one writer each; both ask here"},
@@ -189,7 +189,7 @@ var rooms = []room{
 	{name: "host/show", may: []string{"host/words", "abi", "coordination", "host", "host/event", "host/admin", "host/console", "host/grants", "host/plugin/wasm", "host/verify"},
 		testsMay: []string{"coordination/jobconfig"},
 		why:      "turns reports into text: it is given values and returns strings, so that every table is tested without a host"},
-	{name: "host/invoke", may: []string{"host/words", "abi", "coordination", "host/event", "host/run", "host/console", "host/plugin", "host/plugin/process", "host/plugin/wasm"}, outside: []string{fsnotify, zap},
+	{name: "host/invoke", may: []string{"host/words", "host/grants", "host/capability/dir", "host/capability/kv", "host/capability/offer", "abi", "coordination", "host/event", "host/run", "host/console", "host/plugin", "host/plugin/process", "host/plugin/wasm"}, outside: []string{fsnotify, zap},
 		why: "a module and no host around it: what a registry and a schedule would give, it makes up"},
 	{name: "host/life", may: []string{"host/admin", "host/deadman"}, outside: []string{zap},
 		why: "the process proves that it lives, whatever it runs"},
@@ -249,6 +249,7 @@ var anyTest = []string{goleak}
 // shared are the modules that live in more than one room, and why. All others
 // have one home.
 var shared = map[string]string{
+	wazero:   "runs guests in host/plugin; host/capability/dir has its flags of files, which WASI's calls come with",
 	cobra:    "reads the command line of each program, cmd/host and cmd/chaos",
 	pflag:    "the flags of the same two",
 	cron:     "its Schedule is the interface that host/due and a job keep; only host/schedule makes one",

@@ -73,6 +73,7 @@ is run again whenever its file changes; Ctrl-C ends that.`,
 			if err := o.read(); err != nil {
 				return usageError{err}
 			}
+			o.Grant = o.grant
 			return p.invoke(cmd.Context(), o)
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

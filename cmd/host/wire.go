@@ -193,7 +193,7 @@ func (s *system) wireCatalog(context.Context) (err error) {
 		log = console.AtLeast(log, zap.WarnLevel)
 	}
 	s.catalog, err = catalog.New(catalog.Options{
-		Dir: l.Plugins, Runtime: s.runtime, Mounts: l.Mounts, Ceilings: l.Ceilings,
+		Dir: l.Plugins, Runtime: s.runtime, Mounts: l.Mounts, Grants: l.GrantSet, GrantsFile: l.Grants, Ceilings: l.Ceilings,
 		Workers: s.workers, Isolate: l.Isolation, Concurrency: l.MaxConcurrency, Logger: log, Notices: s.log, Cache: l.Cache, Rescan: l.Rescan,
 	})
 	return err

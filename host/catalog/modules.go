@@ -208,17 +208,12 @@ func (m *boundModule) settings(c jobconfig.Configuration) (plugin.Settings, erro
 		FreshPerItem: g.Isolation == jobconfig.IsolationItem,
 		MemoryLimit:  memoryLimit(m.ceilings, c.JobName, g.MemoryLimit),
 		Args:         g.Args,
-		Env:          m.granted.Env,
-		PluginConfig: m.granted.Config,
-		Granted:      append(m.granted.Modules(), m.allowed...),
-	}
-	for _, d := range m.granted.Dirs {
-		s.Mounts = append(s.Mounts, plugin.Mount{Host: d.Host, Guest: d.Guest, Write: d.Write})
+		Granted:      m.allowed,
 	}
 	if g.StreamingProcess {
 		s.CallTimeout = time.Duration(m.ceilings.Of(c.JobName, ceiling.Timeout).Cap(int64(streamCallTimeout)))
 	}
-	return s, nil
+	return offer.Settings(s, m.granted.Grant), nil
 }
 
 // fit tries whether the module can be run with the configuration.

@@ -110,15 +110,15 @@ type Event struct {
 	Previous *PreviousRun `json:"previous,omitempty"`
 	// OffsetWrites is how often the item's offset had been written when the
 	// run started, and when its completion took effect.
-	OffsetWrites int64         `json:"offsetWrites,omitempty"`
-	Fence        int64         `json:"fence,omitempty"`
-	Digest       string        `json:"digest,omitempty"`
+	OffsetWrites int64  `json:"offsetWrites,omitempty"`
+	Fence        int64  `json:"fence,omitempty"`
+	Digest       string `json:"digest,omitempty"`
 	// Signer is the name of the key that signed the module; empty if none that the
 	// operator knows did.
-	Signer string `json:"signer,omitempty"`
-	Attempt      int           `json:"attempt,omitempty"`
-	Outcome      abi.Outcome   `json:"outcome,omitempty"`
-	Duration     time.Duration `json:"durationNs,omitempty"`
+	Signer   string        `json:"signer,omitempty"`
+	Attempt  int           `json:"attempt,omitempty"`
+	Outcome  abi.Outcome   `json:"outcome,omitempty"`
+	Duration time.Duration `json:"durationNs,omitempty"`
 	// Lag is how much later than Instant the items were begun.
 	Lag     time.Duration `json:"lagNs,omitempty"`
 	Memory  int64         `json:"memoryBytes,omitempty"`

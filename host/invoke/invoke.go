@@ -19,7 +19,11 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/capability/dir"
+	"github.com/wasmjob/wasmjob/host/capability/kv"
+	"github.com/wasmjob/wasmjob/host/capability/offer"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
@@ -43,6 +47,9 @@ type Plan struct {
 	// Timeout is how long each item may take; 0 is no limit.
 	Timeout  time.Duration
 	Settings plugin.Settings
+	// Grant is what the module, of which it gets the bytes, may do outside, and what
+	// Settings have besides. The error says why it may not be run.
+	Grant    func(module []byte) (*grants.Grant, error)
 	HostInfo string
 	// Level is the lowest level of the guest's lines that is shown.
 	Level zapcore.Level
@@ -95,12 +102,20 @@ type Result struct {
 	Done    int64            `json:"done,omitempty"`
 	Total   int64            `json:"total,omitempty"`
 	Metrics map[string]int64 `json:"metrics,omitempty"`
+	// State is what was committed of the item's key/value state, Outside what the guest
+	// did with each capability.
+	State   map[string]string           `json:"state,omitempty"`
+	Outside map[string]abi.OutsideCount `json:"outside,omitempty"`
 }
 
 // Once loads the module and runs all items. It returns ErrFailed if an item did not
 // end well.
 func (r *Run) Once(ctx context.Context) error {
 	wasm, err := ReadModule(r.File)
+	if err != nil {
+		return err
+	}
+	grant, err := r.Grant(wasm)
 	if err != nil {
 		return err
 	}
@@ -112,10 +127,11 @@ func (r *Run) Once(ctx context.Context) error {
 	if err := r.checkStreaming(module.Info().Types); err != nil {
 		return err
 	}
-	executor, err := r.executor(ctx, module)
+	executor, err := r.executor(ctx, module, offer.Settings(r.Settings, grant))
 	if err != nil {
 		return err
 	}
+	executor = offer.Wrap(executor, grant, "", dir.NewQuotas())
 	defer executor.Release()
 	worker, err := executor.NewWorker(ctx)
 	if err != nil {
@@ -141,11 +157,11 @@ func (r *Run) load(ctx context.Context, wasm []byte) (*plugin.Module, error) {
 	return r.Runtime.Load(ctx, r.File, wasm, time.Time{})
 }
 
-func (r *Run) executor(ctx context.Context, module *plugin.Module) (abi.Executor, error) {
+func (r *Run) executor(ctx context.Context, module *plugin.Module, s plugin.Settings) (abi.Executor, error) {
 	if r.Workers != nil {
-		return r.Workers.Module(module).Executor(ctx, r.Settings, 1)
+		return r.Workers.Module(module).Executor(ctx, s, 1)
 	}
-	return module.Executor(r.Settings)
+	return module.Executor(s)
 }
 
 // widest is how wide the labels are.
@@ -219,7 +235,6 @@ func (r *Run) context(item int, fire time.Time) abi.ShardingContext {
 		FetchDataCount:       r.FetchCount,
 		RunID:                fmt.Sprintf("%s/%s/%d", r.JobName, fire.UTC().Format(time.RFC3339Nano), item),
 		Source:               abi.SourceInvoke,
-		PluginConfig:         r.Settings.PluginConfig,
 		HostInfo:             r.HostInfo,
 	}
 	if r.Timeout > 0 {
@@ -281,15 +296,21 @@ func (r *Run) item(ctx context.Context, w abi.Worker, item int, fire time.Time) 
 	res := Result{
 		Job: r.JobName, Item: item, Outcome: result.Outcome, Status: result.Status, Message: result.Message,
 		Duration: took, Memory: result.Memory, Batches: result.Batches, Records: result.Records,
-		Done: h.done.Load(), Total: h.total.Load(), Metrics: h.values(),
+		Done: h.done.Load(), Total: h.total.Load(), Metrics: h.values(), Outside: result.Outside,
 	}
 	var trap *plugin.Error
 	if errors.As(result.Err, &trap) {
 		res.Stack = trap.Stack
 	}
-	if committed {
-		res.Offset = offsetText(offset)
+	state, err := kv.Decode(offset, committed)
+	if err != nil {
+		r.Log.Error("what was committed cannot be shown", zap.Error(err))
+		state = &kv.State{}
 	}
+	if committed = state.HasOffset; committed {
+		res.Offset = offsetText(state.Offset)
+	}
+	res.State = state.Pairs()
 	if inv.Context.HasShardingParameter {
 		res.Parameter = &inv.Context.ShardingParameter
 	}
@@ -318,11 +339,32 @@ func (r *Run) item(ctx context.Context, w abi.Worker, item int, fire time.Time) 
 	if committed {
 		more = append(more, "offset "+res.Offset)
 	}
+	for _, key := range slices.Sorted(maps.Keys(res.State)) {
+		more = append(more, key+"="+words.Clip(offsetText([]byte(res.State[key]))))
+	}
+	for _, name := range slices.Sorted(maps.Keys(res.Outside)) {
+		more = append(more, outside(name, res.Outside[name]))
+	}
 	if named(res.Stack) {
 		more = append(more, "\n"+res.Stack)
 	}
 	r.row("item", r.label(item), took, result, strings.Join(more, ", "))
 	return result.Outcome == abi.OutcomeOK
+}
+
+// outside says what a guest did with a capability.
+func outside(name string, c abi.OutsideCount) string {
+	text := fmt.Sprintf("%s %s", name, words.Count(int(c.Calls), "call"))
+	if c.Sent+c.Received > 0 {
+		text += fmt.Sprintf(" (%s sent, %s received)", words.Size(c.Sent), words.Size(c.Received))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(c.Refused)) {
+		text += fmt.Sprintf(", %d refused: %s", c.Refused[reason], reason)
+	}
+	if c.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", c.Failed)
+	}
+	return text
 }
 
 // label is how an item is called in the results.

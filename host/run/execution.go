@@ -51,7 +51,7 @@ type Execution struct {
 	waking    sync.Once
 	notice    sync.Mutex
 	noticed   chan struct{} // closed when it is asked to end; nil: nobody waits for that
-	slot      *slots.Hold // of the worker that has it; used by that one only
+	slot      *slots.Hold   // of the worker that has it; used by that one only
 	stopping  stopping
 	mu        sync.Mutex // state and staged; held across the commit of an offset
 	state     coordination.ItemState

@@ -83,7 +83,7 @@ func Decode(data []byte, has bool) (*State, error) {
 // Encode makes the value for the registry of an offset and all pairs, those that are
 // staged among them. Without pairs it is the offset itself.
 func (s *State) Encode(offset []byte, has bool) []byte {
-	pairs := s.pairs()
+	pairs := s.Pairs()
 	if len(pairs) == 0 && has && !bytes.HasPrefix(offset, []byte(mark)) {
 		return offset
 	}
@@ -106,7 +106,8 @@ func (s *State) Encode(offset []byte, has bool) []byte {
 	return b
 }
 
-func (s *State) pairs() map[string]string {
+// Pairs are all pairs, those that are staged among them. They are not changed.
+func (s *State) Pairs() map[string]string {
 	if len(s.staged) == 0 {
 		return s.committed
 	}
@@ -130,7 +131,7 @@ func (s *State) Changed() bool { return len(s.staged) > 0 }
 // Taken says that what is staged was taken, with the offset.
 func (s *State) Taken(offset []byte, has bool) {
 	s.Offset, s.HasOffset = offset, has
-	s.committed, s.staged = s.pairs(), nil
+	s.committed, s.staged = s.Pairs(), nil
 }
 
 // Get returns a value.
@@ -154,7 +155,7 @@ var (
 // Set stages a value. The key has been checked.
 func (s *State) Set(key, value string) error {
 	size, count := len(key)+len(value), 1
-	for k, v := range s.pairs() {
+	for k, v := range s.Pairs() {
 		if k != key {
 			size += len(k) + len(v)
 			count++
@@ -189,7 +190,7 @@ func (s *State) stage(key string, value *string) {
 // List returns the keys that begin with a prefix, in their order.
 func (s *State) List(prefix string) []string {
 	var keys []string
-	for key := range s.pairs() {
+	for key := range s.Pairs() {
 		if strings.HasPrefix(key, prefix) {
 			keys = append(keys, key)
 		}

@@ -17,7 +17,18 @@ import (
 	"github.com/wasmjob/wasmjob/host/capability/kv"
 	"github.com/wasmjob/wasmjob/host/capability/net"
 	"github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/plugin"
 )
+
+// Settings are the settings of a job's executor with what the grant adds to them.
+func Settings(s plugin.Settings, grant *grants.Grant) plugin.Settings {
+	s.Env, s.PluginConfig, s.Mounts = grant.Env, grant.Config, nil
+	s.Granted = append(grant.Modules(), s.Granted...)
+	for _, d := range grant.Dirs {
+		s.Mounts = append(s.Mounts, plugin.Mount{Host: d.Host, Guest: d.Guest, Write: d.Write})
+	}
+	return s
+}
 
 // Wrap makes an executor of an executor, for a job with the grant. It takes over the
 // caller's use of it. signer names who signed the module. The quotas are those of all jobs of the process. Connections are

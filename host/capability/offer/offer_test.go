@@ -149,10 +149,7 @@ func newWorker(t *testing.T, g *grants.Grant, apart bool) abi.Worker {
 			t.Error(err)
 		}
 	})
-	s := plugin.Settings{JobName: "report", Granted: g.Modules(), Env: g.Env}
-	for _, d := range g.Dirs {
-		s.Mounts = append(s.Mounts, plugin.Mount{Host: d.Host, Guest: d.Guest, Write: d.Write})
-	}
+	s := offer.Settings(plugin.Settings{JobName: "report"}, g)
 	m, err := rt.Open("guest.wasm", code)
 	if err != nil {
 		t.Fatal(err)
