@@ -387,9 +387,9 @@ func testsByName(t *testing.T) map[string]bool {
 
 var complaintRow = regexp.MustCompile(`(?m)^\| (T\d+) \|.*\| ([^|]*) \|$`)
 
-// TestComplaintsInDocs: each complaint has a test, and the tests that the page
+// TestReliabilityPageNamesTests: each complaint has a test, and the tests that the page
 // names exist.
-func TestComplaintsInDocs(t *testing.T) {
+func TestReliabilityPageNamesTests(t *testing.T) {
 	t.Parallel()
 	tests := testsByName(t)
 	data, err := os.ReadFile("docs/reliability.md")
@@ -414,9 +414,9 @@ func TestComplaintsInDocs(t *testing.T) {
 	}
 }
 
-// TestFlawsInDocs: each of ElasticJob's flaws has a test that shows what
+// TestElasticJobPageNamesTests: each of ElasticJob's flaws has a test that shows what
 // happens here, and the tests that the page names exist.
-func TestFlawsInDocs(t *testing.T) {
+func TestElasticJobPageNamesTests(t *testing.T) {
 	t.Parallel()
 	const scenarios = "coordination/testdata/scenarios/"
 	tests := testsByName(t)

@@ -88,7 +88,7 @@ func TestAskKill(t *testing.T) {
 	}
 }
 
-// TestAskKillJava: what runs on a Java host is listed, and nobody asks it.
+// TestAskKillJava: what runs on a Java host is listed, and no node asks it to end.
 func TestAskKillJava(t *testing.T) {
 	t.Parallel()
 	c, _ := group(t, 1, nil)
@@ -105,29 +105,6 @@ func TestAskKillJava(t *testing.T) {
 	must(t, c.operate(moves.ReadEndings(c.layout, out, &endings)))
 	if !endings[0].Open {
 		t.Errorf("it has ended as %+v", endings[0])
-	}
-}
-
-// TestSweepOfKills: a kill whose host is gone goes, and so does an old one of a
-// host that does not answer.
-func TestSweepOfKills(t *testing.T) {
-	t.Parallel()
-	c, h := group(t, 2, nil)
-	begin(t, h[0], c.now.Add(time.Second))
-	var out []co.KillTarget
-	must(t, c.operate(moves.AskKill(c.killing(-1, 0), &out)))
-	c.hand(registry.Create(c.layout.Sibling()+"/kill/10.0.0.9@-@gone", []byte("[]")))
-	sweep := func(at time.Time) []string {
-		var swept co.Swept
-		must(t, h[1].look())
-		must(t, h[1].perform(moves.Sweep(&h[1].Member, at, &swept)))
-		return c.children(c.layout.Sibling() + "/kill")
-	}
-	if left := sweep(time.Now()); !slices.Equal(left, []string{h[0].Self.ID}) {
-		t.Errorf("left are %v, want that of the host that lives", left)
-	}
-	if left := sweep(time.Now().Add(2 * time.Hour)); len(left) != 0 {
-		t.Errorf("two hours later %v are left", left)
 	}
 }
 
@@ -174,7 +151,7 @@ func TestReleaseLostAnswer(t *testing.T) {
 }
 
 // TestHoldLostAnswer: a begin finds an open run of a dead host that is one too
-// many, and does not hear that it has held the item back.
+// many, and gets no answer to the commit that holds the item back.
 func TestHoldLostAnswer(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, func(cfg *jobconfig.Configuration) {

@@ -1,6 +1,7 @@
 package coordination_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -10,9 +11,10 @@ import (
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
-// TestOperator: servers, items and instances, and what an operator is told
+// TestOperator: servers, items and instances, and what an operator gets as answers
 // about things that are not there.
 func TestOperator(t *testing.T) {
 	t.Parallel()
@@ -69,72 +71,172 @@ func TestOperator(t *testing.T) {
 	}
 }
 
-// TestMisfireMarks: marks that are there, items that are not, and very many.
-func TestMisfireMarks(t *testing.T) {
+// TestShutdownOfAJavaHost: its running marks are persistent with failover, so
+// that without its instance node they look as those of a host that crashed.
+func TestShutdownOfAJavaHost(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 9000 })
-	must(t, h[0].perform(moves.MarkMisfire(c.layout, co.Items{3, 5})))
-	var items co.Items
-	for i := range 9003 { // the last three do not exist
-		items = append(items, i)
-	}
-	must(t, h[0].perform(moves.MarkMisfire(c.layout, items)))
-	for _, i := range []int{0, 3, 5, 8999} {
-		if !c.node(c.mark(i, "misfire")).Exists {
-			t.Errorf("item %d is not marked", i)
+	t.Run("it runs", func(t *testing.T) {
+		c, _, j := runningJava(t)
+		err := c.operate(moves.StopInstance(c.layout, j.id))
+		if !errors.Is(err, co.ErrJavaRuns) || !strings.Contains(err.Error(), j.executing.String()) || !strings.Contains(err.Error(), "--server 10.0.0.9") {
+			t.Errorf("shutdown while it runs %s: %v", j.executing, err)
 		}
+		if !j.joined() {
+			t.Fatal("its instance node was removed")
+		}
+		j.finish = true
+		j.rest()
+		must(t, c.operate(moves.StopInstance(c.layout, j.id)))
+		if j.joined() {
+			t.Error("its instance node is still there")
+		}
+	})
+	t.Run("it begins meanwhile", func(t *testing.T) {
+		c, _, j := runningJava(t)
+		items := slices.Clone(j.executing)
+		j.finish = true
+		j.rest()
+		op := c.op
+		defer func() { c.op = op }()
+		c.op = beforeCommits{Center: op, do: func() {
+			c.now = c.now.Add(10 * time.Second)
+			j.due()
+			j.rest()
+		}}
+		if err := c.operate(moves.StopInstance(c.layout, j.id)); !errors.Is(err, co.ErrJavaRuns) {
+			t.Errorf("shutdown while it begins %s: %v", items, err)
+		}
+		if !j.joined() {
+			t.Error("its instance node was removed")
+		}
+	})
+	t.Run("without failover", func(t *testing.T) {
+		c, _, j := runningJava(t)
+		for _, i := range j.executing { // as it makes them then
+			must(t, second(j.rc.Commit(c.ctx, registry.Delete(c.mark(i, "running"), registry.AnyVersion))))
+			must(t, second(j.rc.Commit(c.ctx, registry.CreateEphemeral(c.mark(i, "running"), []byte(j.id)))))
+		}
+		must(t, c.operate(moves.StopInstance(c.layout, j.id)))
+	})
+	t.Run("ours", func(t *testing.T) {
+		c, h, _ := runningJava(t)
+		c.now = c.now.Add(10 * time.Second)
+		must(t, h[0].look())
+		must(t, h[0].fire(c.now))
+		if len(h[0].running()) == 0 {
+			t.Fatal("ours runs nothing")
+		}
+		must(t, c.operate(moves.StopInstance(c.layout, h[0].Self.ID)))
+	})
+}
+
+// TestRemoveLarge: a job of 30,000 nodes goes in several commits, while hosts
+// watch; a removal that had to start over does not say that there was nothing.
+func TestRemoveLarge(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 15_000 })
+	r := registrytest.Faulty(c.op, func(call int, op string) registrytest.Fault {
+		if call == 8 && op == "commit" {
+			return registrytest.LostAnswer
+		}
+		return registrytest.NoFault
+	})
+	commits := 0
+	counted := counting{r, &commits}
+	must(t, perform(context.Background(), counted, moves.Remove(c.layout, true)))
+	if commits < 5 {
+		t.Errorf("it took %d commits", commits)
+	}
+	if c.node(c.layout.Root()).Exists || c.node(c.layout.Sibling()).Exists {
+		t.Error("something is left")
+	}
+	if err := perform(context.Background(), c.op, moves.Remove(c.layout, true)); !errors.Is(err, co.ErrRemoved) {
+		t.Errorf("removing it again: %v", err)
+	}
+	must(t, second(h[0].step()))
+	c.settle()
+	if c.node(c.layout.Root()).Exists || c.node(c.layout.Sibling()).Exists {
+		t.Error("a host brought something back")
+	}
+	// The last commit took effect, and the answer was lost.
+	small, _ := group(t, 1, nil)
+	lossy := registrytest.Faulty(small.op, func(_ int, op string) registrytest.Fault {
+		if op == "commit" {
+			return registrytest.LostAnswer
+		}
+		return registrytest.NoFault
+	})
+	must(t, perform(context.Background(), lossy, moves.Remove(small.layout, false)))
+}
+
+// counting counts commits.
+type counting struct {
+	registry.Center
+	commits *int
+}
+
+func (c counting) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	*c.commits++
+	return c.Center.Commit(ctx, ops...)
+}
+
+// TestTriggerKeepsPending: no trigger is lost, none is doubled.
+func TestTriggerKeepsPending(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 2, nil)
+	trigger := func() { must(t, c.operate(moves.TriggerJob(c.layout))) }
+	node := func(h *simHost) registry.Node { return c.node(c.layout.Root() + "/trigger/" + h.Self.ID) }
+	trigger()
+	first := node(h[0]).Czxid
+	if node(h[1]).Czxid != first {
+		t.Error("a round has two numbers")
+	}
+	must(t, second(h[1].step())) // consumes its own
+	trigger()
+	if node(h[0]).Czxid != first || node(h[1]).Czxid <= first {
+		t.Error("a pending trigger was replaced")
+	}
+	c.hand(registry.Create(c.layout.Root()+"/trigger/10.9.9.9@-@gone", nil))
+	trigger()
+	if c.node(c.layout.Root() + "/trigger/10.9.9.9@-@gone").Exists {
+		t.Error("a trigger of nobody is kept")
+	}
+	for _, host := range h {
+		host.crash()
+	}
+	if err := c.operate(moves.TriggerJob(c.layout)); err == nil || !strings.Contains(err.Error(), "no instance") {
+		t.Errorf("nobody is there: %v", err)
 	}
 }
 
-// TestSweep: marks of nobody go, marks of the living stay, and what is owed is
-// left to Recover.
-func TestSweep(t *testing.T) {
+// TestWhatAnOperatorSwitchedStaysSoAfterARestart: a server that was disabled is
+// not enabled by its host's restart, and the other way round; nor by the loss
+// of a session.
+func TestWhatAnOperatorSwitchedStaysSoAfterARestart(t *testing.T) {
 	t.Parallel()
-	c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
-	c.pass(time.Second)
-	a, b := h[0], h[1]
-	must(t, a.complete(a.running(), "OK", ""))
-	owed := b.running()
-	b.crash()
-	mine := a.owned()
-	// With failover on, marks of somebody unknown would be owed.
-	must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.Failover = false }))
-	c.hand(
-		registry.Create(c.mark(mine[0], "running"), []byte("10.9.9.9@-@gone")),
-		registry.Create(c.mark(mine[1], "failovering"), []byte("10.9.9.9@-@gone")),
-		registry.Create(c.mark(mine[2], "running"), []byte(a.Self.ID)), // A lives and knows nothing of it
-		registry.Create(c.layout.Root()+"/trigger/10.9.9.9@-@gone", nil),
-		registry.Create(c.layout.Root()+"/sharding/x", nil),
-	)
-	must(t, a.look())
-	var swept co.Swept
-	must(t, a.perform(moves.Sweep(&a.Member, c.now, &swept)))
-	slices.Sort(swept.Nodes)
-	want := []string{c.mark(mine[0], "running"), c.mark(mine[1], "failovering"), c.mark(mine[2], "running"), c.layout.Root() + "/trigger/10.9.9.9@-@gone"}
-	slices.Sort(want)
-	if !slices.Equal(swept.Nodes, want) {
-		t.Errorf("swept %v, want %v", swept, want)
-	}
-	for _, i := range owed {
-		if !c.node(c.mark(i, "running")).Exists {
-			t.Errorf("the mark of item %d, which is owed, was swept", i)
+	for _, disabled := range []bool{false, true} { // what the definition says
+		c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Disabled = disabled })
+		a, node := h[0], c.layout.Root()+"/servers/"+h[0].ip
+		before := string(c.node(node).Data)
+		must(t, c.operate(moves.SetServers(c.layout, disabled, a.ip)))
+		want := string(c.node(node).Data)
+		if before == want {
+			t.Fatalf("the server was and is %s", want)
 		}
-	}
-	// A begins after the marks were read: the new mark stays.
-	c.hand(registry.Create(c.mark(mine[0], "failovering"), []byte("10.9.9.9@-@gone")), registry.Create(c.mark(mine[1], "failovering"), []byte(a.Self.ID)))
-	c.now = c.now.Add(10 * time.Second)
-	sweeper := c.addHost("D", "10.0.0.4")
-	must(t, second(sweeper.join(c.file)))
-	must(t, sweeper.look())
-	sweeper.beforeCommit(func() { must(t, a.fire(c.now)) })
-	swept = co.Swept{}
-	must(t, sweeper.perform(moves.Sweep(&sweeper.Member, c.now, &swept)))
-	if !slices.Equal(swept.Nodes, []string{c.mark(mine[0], "failovering")}) {
-		t.Errorf("swept %v", swept)
-	}
-	for _, i := range mine {
-		if !c.node(c.mark(i, "running")).Exists {
-			t.Errorf("the mark of item %d, which runs, was swept", i)
+		for _, end := range []func(){a.crash, func() { must(t, a.leave("left", nil)) }} {
+			must(t, a.look())
+			end()
+			if got := string(c.node(node).Data); got != want {
+				t.Errorf("disabled: %v; while the host is away its server is %q, want %q", disabled, got, want)
+			}
+			must(t, second(a.join(c.file)))
+			c.settle()
+			if got := string(c.node(node).Data); got != want {
+				t.Errorf("disabled: %v; after a restart the server is %q, want %q", disabled, got, want)
+			}
+			if got := len(c.assignments()[a.Self.ID]) > 0; got != disabled {
+				t.Errorf("disabled: %v; the host has %s", disabled, c.assignments()[a.Self.ID])
+			}
 		}
 	}
 }

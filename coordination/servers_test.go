@@ -1,7 +1,6 @@
 package coordination_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -79,22 +78,11 @@ func TestRetireServersWhileAHostComes(t *testing.T) {
 	must(t, err)
 	c.now = c.now.Add(25 * time.Hour)
 	z := c.addHost("Z", "10.0.1.1")
-	between := &beforeCommit{Center: h[0].rc, call: func() { must(t, second(z.join(c.file))) }}
+	between := beforeCommits{Center: h[0].rc, do: func() { must(t, second(z.join(c.file))) }}
 	h[0].Registry = between
 	retired, err := h[0].RetireServers(c.ctx, c.now, 24*time.Hour)
 	must(t, err)
 	if n := c.node(path); !n.Exists || len(retired) > 0 {
 		t.Errorf("the server of a host that has come: node %v, removed %v", n.Exists, retired)
 	}
-}
-
-// beforeCommit calls a function before each commit.
-type beforeCommit struct {
-	registry.Center
-	call func()
-}
-
-func (b *beforeCommit) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
-	b.call()
-	return b.Center.Commit(ctx, ops...)
 }

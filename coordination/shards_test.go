@@ -170,3 +170,26 @@ func TestReadManyJobs(t *testing.T) {
 		t.Errorf("%d jobs", len(all))
 	}
 }
+
+// TestAnItemOfOneThatIsGoneCanBeShown: what an operator sees of a job while an
+// owner is offline.
+func TestAnItemOfOneThatIsGoneCanBeShown(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 2, nil)
+	gone, items := h[1].Self.ID, h[1].owned()
+	h[1].crash()
+	var s co.Shards
+	must(t, c.operate(moves.ReadShards(c.layout, &s)))
+	for _, it := range s.Items {
+		want := co.ShardPending
+		if items.Contains(it.Item) {
+			want = co.ShardSharding
+		}
+		if it.State != want {
+			t.Errorf("item %d: %+v, want it to be %s", it.Item, it, want)
+		}
+	}
+	if i := slices.IndexFunc(s.Instances, func(i co.ShardInstance) bool { return i.ID == gone }); i < 0 || !s.Instances[i].Gone {
+		t.Errorf("the host that is gone is not shown as such: %+v", s.Instances)
+	}
+}

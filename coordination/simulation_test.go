@@ -3,7 +3,6 @@ package coordination_test
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -823,19 +822,4 @@ func (c *cluster) edit(change func(*jobconfig.Configuration)) error {
 	change(&cfg)
 	_, err = c.op.Commit(c.ctx, registry.Set(path, cfg.YAML(), n.Version))
 	return err
-}
-
-func decode(t testing.TB, data []byte, into any) {
-	t.Helper()
-	if err := json.Unmarshal(data, into); err != nil {
-		t.Fatalf("%q: %v", data, err)
-	}
-}
-
-// countCalls counts every call to the registry.
-func countCalls(n *int) func(int, string) registrytest.Fault {
-	return func(int, string) registrytest.Fault {
-		*n++
-		return registrytest.NoFault
-	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // TestOffsetAfterPurge: the offset of a run is refused in a job that was purged
-// and made anew, also if another host has begun the item there since and the
+// and created again, also if another host has begun the item there since and the
 // versions of the records are the same.
 //
 // It kills the mutant "offset without the list of runs".

@@ -2,12 +2,166 @@ package coordination_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
+
+// group starts hosts A, B, … each on a server of its own, with the job's items
+// divided among them.
+func group(t *testing.T, n int, set func(*jobconfig.Configuration)) (*chronicle, []*simHost) {
+	t.Helper()
+	c := newChronicle(t)
+	c.file.ShardingTotalCount = 6
+	if set != nil {
+		set(&c.file)
+	}
+	for k := range n {
+		h := c.addHost(string(rune('A'+k)), fmt.Sprintf("10.0.0.%d", k+1))
+		if _, err := h.join(c.file); err != nil {
+			t.Fatalf("join: %v", err)
+		}
+	}
+	c.settle()
+	return c, slices.Clone(c.hosts)
+}
+
+// beforeCommit lets something happen before the next commit of a host.
+func (h *simHost) beforeCommit(what func()) {
+	h.plan = func(_ int, op string) registrytest.Fault {
+		if op == "commit" {
+			h.plan = nil
+			what()
+		}
+		return registrytest.NoFault
+	}
+}
+
+// nextCommit makes the next commit of a host go wrong.
+func (h *simHost) nextCommit(fault registrytest.Fault) {
+	h.plan = func(_ int, op string) registrytest.Fault {
+		if op != "commit" {
+			return registrytest.NoFault
+		}
+		h.plan = nil
+		return fault
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *chronicle) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *chronicle) hand(ops ...registry.Op) {
+	c.t.Helper()
+	if _, err := c.op.Commit(c.ctx, ops...); err != nil {
+		c.t.Fatalf("by hand: %v", err)
+	}
+}
+
+func (c *chronicle) division() co.Division {
+	c.t.Helper()
+	var d co.Division
+	decode(c.t, c.node(c.layout.Sibling()+"/assignment").Data, &d)
+	return d
+}
+
+func (c *chronicle) record(i int) co.Record {
+	c.t.Helper()
+	var r co.Record
+	decode(c.t, c.node(fmt.Sprintf("%s/sharding/%d", c.layout.Sibling(), i)).Data, &r)
+	return r
+}
+
+func (c *chronicle) mark(i int, name string) string {
+	return fmt.Sprintf("%s/sharding/%d/%s", c.layout.Root(), i, name)
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// begin begins all items that the host owns, and takes note of it.
+func begin(t *testing.T, h *simHost, at time.Time) co.Begun {
+	t.Helper()
+	states := make(map[int]co.ItemState)
+	for i, it := range h.items {
+		states[i] = it.state
+	}
+	var out co.Begun
+	fire := co.Fire{Instant: at.UnixMilli(), Source: "schedule"}
+	must(t, h.perform(moves.Begin(&h.Member, co.Beginning{Fire: fire, Items: states, Now: at}, &out)))
+	for i, state := range out.Items {
+		h.items[i].running, h.items[i].state, h.items[i].fire = true, state, fire
+	}
+	return out
+}
+
+// reader counts what is asked of a registry.
+type reader struct {
+	registry.Center
+	queries, most int // most: in one read
+}
+
+func (c *reader) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
+	c.queries += len(queries)
+	c.most = max(c.most, len(queries))
+	return c.Center.Read(ctx, queries...)
+}
+
+// counted performs a step of the host and counts what it read.
+func (h *simHost) counted(m move) *reader {
+	h.t.Helper()
+	c := &reader{Center: h.rc}
+	if err := perform(h.ctx, c, m); err != nil {
+		h.t.Fatal(err)
+	}
+	return c
+}
+
+// everything is a list of runs that was edited outside wasmjob: a few bytes.
+const everything = `{"runs":[{"instant":1772359210000,"source":"schedule","items":"0-999999","marked":true}]}`
+
+func failoverOn(cfg *jobconfig.Configuration) { cfg.Failover = true }
+
+// edited is a group in the middle of a fire whose nodes the test will edit.
+func edited(t *testing.T, n int) (*chronicle, []*simHost) {
+	c, h := group(t, n, failoverOn)
+	c.edited = true
+	c.pass(10 * time.Second)
+	return c, h
+}
+
+// beginAt begins one item on a host that knows its state and a configuration.
+// Whatever share it has is current: another guard must do.
+func beginAt(t *testing.T, h *simHost, item int, state co.ItemState, config jobconfig.Configuration, at time.Time) co.Begun {
+	t.Helper()
+	config.Failover = false // or the marks of a takeover would be looked at as well
+	m := h.Member
+	m.View.Config = config
+	sibling := h.layout.Sibling()
+	m.Share = co.Share{Guard: co.ShareGuard{Assignment: h.node(sibling + "/assignment/" + h.Self.ID).Version, Epoch: h.node(sibling + "/epoch").Version}}
+	var out co.Begun
+	must(t, h.perform(moves.Begin(&m, co.Beginning{Fire: co.Fire{Instant: at.UnixMilli(), Source: "schedule"},
+		Items: map[int]co.ItemState{item: state}, Now: at}, &out)))
+	h.Runs, h.RunsVersion = m.Runs, m.RunsVersion
+	return out
+}
 
 // move is a protocol step that a test hands to a host of its own, which takes it with
 // its own session.
@@ -222,4 +376,59 @@ func (stepper) ReadJobs(namespace string, out *[]co.JobBrief) move {
 	return into(out, func(ctx context.Context, r registry.Center) ([]co.JobBrief, error) {
 		return co.ReadJobs(ctx, r, namespace)
 	})
+}
+
+// countCommits counts the commits.
+func countCommits(n *int) func(int, string) registrytest.Fault {
+	return func(_ int, op string) registrytest.Fault {
+		if op == "commit" {
+			*n++
+		}
+		return registrytest.NoFault
+	}
+}
+
+// runningJava is two hosts of ours and a Java host that runs its share of a job with
+// failover.
+func runningJava(t *testing.T) (*chronicle, []*simHost, *javaPeer) {
+	t.Helper()
+	c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
+	j := c.addJava("J", "10.0.0.9")
+	j.start()
+	j.rest()
+	c.settle()
+	c.now = c.now.Add(10 * time.Second)
+	j.due()
+	j.rest()
+	if len(j.executing) == 0 {
+		t.Fatal("the Java host runs nothing")
+	}
+	return c, h, j
+}
+
+// beforeCommits lets something happen before each commit.
+type beforeCommits struct {
+	registry.Center
+	do func()
+}
+
+func (b beforeCommits) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	b.do()
+	return b.Center.Commit(ctx, ops...)
+}
+
+// countCalls counts every call to the registry.
+func countCalls(n *int) func(int, string) registrytest.Fault {
+	return func(int, string) registrytest.Fault {
+		*n++
+		return registrytest.NoFault
+	}
+}
+
+// decode reads JSON, or fails the test.
+func decode(t testing.TB, data []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(data, into); err != nil {
+		t.Fatalf("%q: %v", data, err)
+	}
 }

@@ -2,7 +2,9 @@ package coordination_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,10 +14,10 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 )
 
-// TestLargeDivisionStopsAnywhere makes a division that takes several commits,
+// TestLargeShardingStopsAnywhere makes a division that takes several commits,
 // while items run, and stops the leader after each of them. No item is ever
 // in two hands, what runs stays where it runs, and the next leader finishes.
-func TestLargeDivisionStopsAnywhere(t *testing.T) {
+func TestLargeShardingStopsAnywhere(t *testing.T) {
 	t.Parallel()
 	const total = 6000
 	for k := 0; ; k++ {
@@ -108,9 +110,9 @@ func TestTotalRaisedAgain(t *testing.T) {
 	c.finish()
 }
 
-// TestNoEndlessDividing: in every one of these situations the hosts come to
+// TestNoEndlessSharding: in every one of these situations the hosts come to
 // rest, and stay there.
-func TestNoEndlessDividing(t *testing.T) {
+func TestNoEndlessSharding(t *testing.T) {
 	t.Parallel()
 	for name, situation := range map[string]func(*chronicle, []*simHost){
 		"alias of a strategy": func(c *chronicle, _ []*simHost) {
@@ -189,7 +191,7 @@ func TestNoEndlessDividing(t *testing.T) {
 }
 
 // TestLargeShare: what a host begins, completes and saves goes in as many
-// commits as it needs, and a fault in the middle of it is mended by putting it
+// commits as it needs, and a fault in the middle of it is repaired by putting it
 // again.
 func TestLargeShare(t *testing.T) {
 	t.Parallel()
@@ -251,6 +253,187 @@ func TestLargeShare(t *testing.T) {
 			if r := c.record(i); r.Open() || c.node(c.mark(i, "running")).Exists {
 				t.Errorf("fault %d: item %d: %+v", fault, i, r)
 			}
+		}
+	}
+}
+
+// TestAHostThatComesOrGoesWhileItemsAreDividedIsCounted: the membership changes
+// after the leader has read it, and before it commits the division.
+func TestAHostThatComesOrGoesWhileItemsAreDividedIsCounted(t *testing.T) {
+	t.Parallel()
+	for _, comes := range []bool{true, false} {
+		c, h := group(t, 3, nil)
+		leader, late := h[0], c.addHost("D", "10.0.0.4")
+		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 9 }))
+		leader.beforeCommit(func() {
+			if comes {
+				must(t, second(late.join(c.file)))
+				return
+			}
+			h[2].crash()
+		})
+		for leader.plan != nil { // until the division has met it
+			if stepped, err := leader.step(); err != nil || !stepped {
+				t.Fatalf("the leader does not divide: %v", err)
+			}
+		}
+		c.settle()
+		shares := c.assignments()
+		if got := len(shares[late.Self.ID]) > 0; got != comes {
+			t.Errorf("the host that came has %s", shares[late.Self.ID])
+		}
+		if items := shares[h[2].Self.ID]; (len(items) > 0) != comes {
+			t.Errorf("the host that went has %s", items)
+		}
+		c.finish()
+	}
+}
+
+// TestASlowItemHoldsUpNoOtherAtAResharding: one item runs on and on while
+// hosts come; all others are divided and run in every fire.
+func TestASlowItemHoldsUpNoOtherAtAResharding(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 2, nil)
+	c.pass(10 * time.Second)
+	slow, holder := h[0].running()[0], h[0]
+	quick := func(i int) bool { return i != slow }
+	c.complete(quick)
+	for _, name := range []string{"C", "D"} {
+		d := c.addHost(name, "10.0.0."+name)
+		must(t, second(d.join(c.file)))
+		c.settle()
+		c.pass(10 * time.Second)
+		if items := d.running(); len(items) == 0 {
+			t.Errorf("%s came while item %d runs, and runs nothing in the next fire", name, slow)
+		}
+		c.complete(quick)
+		for i := range 6 {
+			if r := c.record(i); quick(i) && (r.Open() || r.Instant != c.now.UnixMilli()) {
+				t.Errorf("item %d waited for the slow one: %+v", i, r)
+			}
+		}
+	}
+	if !holder.running().Contains(slow) || !c.assignments()[holder.Self.ID].Contains(slow) {
+		t.Errorf("the slow item has not stayed where it runs")
+	}
+	c.complete(all)
+	c.finish()
+}
+
+// TestStaticShardingGivesAwayTheItemsOfADeadHost, and leaves all others where
+// they are.
+func TestStaticShardingGivesAwayTheItemsOfADeadHost(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 3, func(cfg *jobconfig.Configuration) { cfg.StaticSharding = true })
+	before := c.assignments()
+	late := c.addHost("D", "10.0.0.4")
+	must(t, second(late.join(c.file)))
+	c.settle()
+	for id, items := range before {
+		if got := c.assignments()[id]; !slices.Equal(got, items) {
+			t.Errorf("a host came, and %s has %s instead of %s", id, got, items)
+		}
+	}
+	gone := h[1].Self.ID
+	h[1].crash()
+	c.settle()
+	after := c.assignments()
+	for id, items := range before {
+		if id == gone {
+			continue
+		}
+		for _, i := range items {
+			if !after[id].Contains(i) {
+				t.Errorf("item %d was moved away from %s, which is alive", i, id)
+			}
+		}
+	}
+	owners := make(map[int]string)
+	for id, items := range after {
+		for _, i := range items {
+			owners[i] = id
+		}
+	}
+	for _, i := range before[gone] {
+		if id, ok := owners[i]; !ok || id == gone {
+			t.Errorf("item %d of the dead host belongs to %q", i, id)
+		}
+	}
+	c.finish()
+}
+
+// TestAStrategyThatFailsBlocksNoHost: a configuration that cannot be divided
+// by is refused, the last good one stays in force, and a leader that dies in
+// the middle of a division leaves no flag that others wait for.
+func TestAStrategyThatFailsBlocksNoHost(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 2, nil)
+	before := c.assignments()
+	path := c.layout.Root() + "/config"
+	text := string(c.node(path).Data)
+	broken := text + "jobShardingStrategyType: NO_SUCH_STRATEGY\n"
+	if strings.Contains(text, "jobShardingStrategyType") {
+		t.Fatalf("the configuration names a strategy:\n%s", text)
+	}
+	c.hand(registry.Set(path, []byte(broken), registry.AnyVersion))
+	c.settle()
+	if err := h[0].View.ConfigErr; err == nil || !strings.Contains(err.Error(), "NO_SUCH_STRATEGY") {
+		t.Errorf("the strategy does not exist, and the reason is %v", err)
+	}
+	if !maps.EqualFunc(before, c.assignments(), slices.Equal) {
+		t.Errorf("the division became %v", c.assignments())
+	}
+	c.pass(10 * time.Second)
+	for i := range 6 {
+		if r := c.record(i); !r.Open() {
+			t.Errorf("item %d does not begin while the configuration is broken: %+v", i, r)
+		}
+	}
+	c.complete(all)
+	c.hand(registry.Set(path, []byte(text), registry.AnyVersion))
+	c.finish()
+}
+
+// TestAnUnownedListOfRunsStopsNoSharding: somebody's node among the instances
+// lives, and has a list that cannot be read.
+func TestAnUnownedListOfRunsStopsNoSharding(t *testing.T) {
+	t.Parallel()
+	c, h := edited(t, 2)
+	stranger := c.server.Connect(t)
+	defer func() { _ = stranger.Close() }()
+	must(t, second(stranger.Commit(c.ctx, registry.CreateEphemeral(c.layout.Root()+"/instances/x", nil))))
+	c.hand(registry.Create(c.layout.Sibling()+"/runs/x", []byte("NaN")))
+	before := c.node(c.layout.Sibling() + "/assignment").Version
+	c.settle()
+	c.now = c.now.Add(time.Minute) // x is taken for a Java host, which has its time to hear of the flag
+	c.settle()
+	if after := c.node(c.layout.Sibling() + "/assignment").Version; after == before {
+		t.Errorf("the items were not divided for %s", h[0].View.Instances)
+	}
+	// One of ours recreates its list, and is waited for.
+	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].Self.ID, []byte("NaN"), registry.AnyVersion))
+	must(t, h[0].look())
+	if err := h[0].perform(moves.Reshard(&h[0].Member, c.now, nil)); err == nil {
+		t.Error("items were divided though nobody can tell what a host runs")
+	}
+}
+
+// TestReshardDatesItemsByTheRegistrysClock: the clock of the leader is remembered
+// nowhere.
+func TestReshardDatesItemsByTheRegistrysClock(t *testing.T) {
+	t.Parallel()
+	for _, wrong := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		c, hosts := group(t, 1, nil)
+		h := hosts[0]
+		mine := c.file
+		mine.ShardingTotalCount = 9
+		must(t, h.perform(moves.ApplyDefinition(c.layout, mine, h.former, nil, nil)))
+		h.View.Clock = c.now.Add(time.Minute)
+		must(t, h.perform(moves.Reshard(&h.Member, c.now.Add(wrong), nil)))
+		var states map[int]co.ItemState
+		must(t, h.perform(moves.ReadItems(h.layout, co.Items{7}, &states)))
+		if got := time.UnixMilli(states[7].Record.Instant); !got.Equal(h.View.Clock.Truncate(time.Millisecond)) {
+			t.Errorf("a leader whose clock is %s ahead: the new item begins with %s, want the registry's %s", wrong, got.UTC(), h.View.Clock.UTC())
 		}
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// Each test here takes away what else would stop a former leader or owner, so
-// that one guard is left. Its name stands in the list of mutants, which
-// test/mutants applies.
+// Each test of this file removes every other reason to refuse a former leader or
+// owner, so that one guard is left. The list of mutants names the test for that
+// guard (test/mutants).
 
-// TestFormerLeader: a host read all that a division needs, and was leader no
-// more when it committed. Another one of ours leads, with the same membership
-// and configuration, and has not divided yet. Only the term tells them apart.
+// TestFenceOfFormerLeader: a host read all that a division needs, and was leader
+// no more when it committed. Another one of ours leads, with the same membership
+// and configuration, and has not divided yet. Only the term differs.
 // It kills the mutant "division without the term's guard".
-func TestFormerLeader(t *testing.T) {
+func TestFenceOfFormerLeader(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, nil)
 	former, next := h[0], h[1]
@@ -51,13 +51,13 @@ func TestFormerLeader(t *testing.T) {
 	c.finish()
 }
 
-// TestFormerOwner: a host writes for an item that another host has begun since,
+// TestFenceOfFormerOwner: a host writes for an item that another host has begun since,
 // or is running.
-func TestFormerOwner(t *testing.T) {
+func TestFenceOfFormerOwner(t *testing.T) {
 	t.Parallel()
 
-	// Somebody deleted the node that tells that A lives, B looked, and A has made
-	// it again since. Without running marks only that node tells that the item
+	// Somebody deleted the node that shows that A lives, B looked, and A has made
+	// it again since. Without running marks only that node shows that the item
 	// may still run on A.
 	// It kills the mutant "begin without the old owner's detail guard".
 	t.Run("lives", func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestFormerOwner(t *testing.T) {
 		}
 	})
 
-	// Somebody deleted the node that tells that A lives, and B began the item.
+	// Somebody deleted the node that shows that A lives, and B began the item.
 	// A's session lives, and its list of runs is as it was.
 	taken := func(t *testing.T) (c *chronicle, a *simHost, item int, state co.ItemState) {
 		c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.MonitorExecution = false })
@@ -151,20 +151,4 @@ func TestFormerOwner(t *testing.T) {
 			t.Errorf("the record of C's run was overwritten: %+v", c.record(item))
 		}
 	})
-}
-
-// beginAt begins one item on a host that knows its state and a configuration.
-// Whatever share it has is current: another guard must do.
-func beginAt(t *testing.T, h *simHost, item int, state co.ItemState, config jobconfig.Configuration, at time.Time) co.Begun {
-	t.Helper()
-	config.Failover = false // or the marks of a takeover would be looked at as well
-	m := h.Member
-	m.View.Config = config
-	sibling := h.layout.Sibling()
-	m.Share = co.Share{Guard: co.ShareGuard{Assignment: h.node(sibling + "/assignment/" + h.Self.ID).Version, Epoch: h.node(sibling + "/epoch").Version}}
-	var out co.Begun
-	must(t, h.perform(moves.Begin(&m, co.Beginning{Fire: co.Fire{Instant: at.UnixMilli(), Source: "schedule"},
-		Items: map[int]co.ItemState{item: state}, Now: at}, &out)))
-	h.Runs, h.RunsVersion = m.Runs, m.RunsVersion
-	return out
 }
