@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // A registry's transaction numbers are fence tokens and name trigger rounds: both
@@ -77,9 +78,9 @@ type raised struct {
 // keep theirs; see [registry.Snapshot.Raise].
 func Raised(ctx context.Context, r registry.Center, namespace string) (registry.Center, error) {
 	var base int64
-	err := perform(ctx, r, "read the base of the namespace", func(ctx context.Context, x *exchange) error {
+	err := step.Perform(ctx, r, "read the base of the namespace", func(ctx context.Context, x *step.Exchange) error {
 		path := NewLayout(namespace, "").adopted()
-		n, err := x.read(ctx, registry.Data(path))
+		n, err := x.Read(ctx, registry.Data(path))
 		base = parseAdopted(n.Data(path).Data).Base
 		return err
 	})
@@ -130,21 +131,21 @@ type Adoption struct {
 // copy, or was adopted already. Adopt reads all records.
 func Adopt(ctx context.Context, r registry.Center, namespace string) (out Adoption, err error) {
 	root := NewLayout(namespace, "").adopted()
-	err = perform(ctx, r, "adopt", func(ctx context.Context, x *exchange) error {
-		n, err := x.read(ctx, registry.Data(root), registry.Children(root))
+	err = step.Perform(ctx, r, "adopt", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Data(root), registry.Children(root))
 		if err != nil {
 			return err
 		}
 		node := n.Data(root)
 		out.Jobs = len(n.Children(root))
-		records, err := x.allRecords(ctx, namespace, n.Children(root))
+		records, err := allRecords(ctx, x, namespace, n.Children(root))
 		if err != nil {
 			return err
 		}
 		out.Items = len(records)
 		isCopy := false
 		for part := range slices.Chunk(records, recordsAtOnce) {
-			n, err := x.read(ctx, part...)
+			n, err := x.Read(ctx, part...)
 			if err != nil {
 				return err
 			}
@@ -157,7 +158,7 @@ func Adopt(ctx context.Context, r registry.Center, namespace string) (out Adopti
 			return errors.New("no record names a transaction that this registry has not had: it is no copy, or was adopted already; nothing was changed")
 		}
 		out.Base = (out.Highest>>32 + adoptMargin) << 32
-		return x.writeBase(ctx, node, out.Base)
+		return writeBase(ctx, x, node, out.Base)
 	})
 	return out, err
 }
@@ -167,13 +168,13 @@ const recordsAtOnce = 1000
 
 // allRecords are the records of all items of the jobs, none of which may have a
 // host of ours.
-func (x *exchange) allRecords(ctx context.Context, namespace string, jobs []string) (records []registry.Query, err error) {
+func allRecords(ctx context.Context, x *step.Exchange, namespace string, jobs []string) (records []registry.Query, err error) {
 	var read []registry.Query
 	for _, job := range jobs {
 		l := NewLayout(namespace, job)
 		read = append(read, registry.Children(l.details()), registry.Children(l.records()))
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return nil, err
 	}
@@ -190,13 +191,13 @@ func (x *exchange) allRecords(ctx context.Context, namespace string, jobs []stri
 }
 
 // writeBase writes the base of a namespace, once.
-func (x *exchange) writeBase(ctx context.Context, root registry.Node, base int64) error {
+func writeBase(ctx context.Context, x *step.Exchange, root registry.Node, base int64) error {
 	for {
-		_, err := x.commit(ctx, registry.Set(root.Path, adopted{base}.data(), root.Version))
-		if !isUnknown(err) {
+		_, err := x.Commit(ctx, registry.Set(root.Path, adopted{base}.data(), root.Version))
+		if !step.IsUnknown(err) {
 			return err
 		}
-		n, err := x.read(ctx, registry.Data(root.Path))
+		n, err := x.Read(ctx, registry.Data(root.Path))
 		if err != nil || parseAdopted(n.Data(root.Path).Data).Base == base {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // Beginning is a host's wish to begin items of one fire.
@@ -143,7 +144,7 @@ type begin struct {
 	left map[int]bool
 }
 
-func (g *begin) run(ctx context.Context, x *exchange) error {
+func (g *begin) run(ctx context.Context, x *step.Exchange) error {
 	if open := g.refuse(); len(open) > 0 {
 		if err := g.look(ctx, x, open); err != nil { // how the hosts of those runs ended
 			return err
@@ -151,8 +152,8 @@ func (g *begin) run(ctx context.Context, x *exchange) error {
 	}
 	for len(g.todo) > 0 || g.trigger {
 		c := g.next()
-		results, err := x.commit(ctx, c.ops...)
-		conflict := conflictOf(err)
+		results, err := x.Commit(ctx, c.ops...)
+		conflict := step.ConflictOf(err)
 		if err == nil || conflict != nil {
 			g.out.Commits++
 		}
@@ -179,7 +180,7 @@ func (g *begin) run(ctx context.Context, x *exchange) error {
 				}
 				continue
 			}
-		} else if isUnknown(err) {
+		} else if step.IsUnknown(err) {
 			g.unknown = true
 		} else {
 			return err
@@ -209,7 +210,7 @@ func (g *begin) next() beginCommit {
 	for _, i := range g.todo {
 		before := len(body.ops)
 		record := g.ops(i, &body)
-		room -= size(body.ops[before:]) + listed(i, last)
+		room -= step.Size(body.ops[before:]) + listed(i, last)
 		if last = i; room < 0 && len(next.part) > 0 {
 			body.cut(before)
 			break
@@ -349,11 +350,11 @@ func (g *begin) stale() {
 // look finds out why items could not begin, all of them in one read, or whether
 // they have begun though the commit's outcome was unknown. Begins of which nothing
 // ran are handed back.
-func (g *begin) look(ctx context.Context, x *exchange, items Items) error {
+func (g *begin) look(ctx context.Context, x *step.Exchange, items Items) error {
 	l, self := g.Layout, g.Self.ID
 	items = slices.Clone(items)
 	for {
-		n, err := x.read(ctx, g.beginQueries(items)...)
+		n, err := x.Read(ctx, g.beginQueries(items)...)
 		if err != nil {
 			return err
 		}
@@ -381,8 +382,8 @@ func (g *begin) look(ctx context.Context, x *exchange, items Items) error {
 		if g.trigger && g.out.Items != nil && len(g.todo) == 0 {
 			// It may have been consumed with what was begun after all.
 			g.trigger = false
-			_, err := x.commit(ctx, registry.Delete(l.trigger(self), registry.AnyVersion))
-			if unlessConflict(err) != nil {
+			_, err := x.Commit(ctx, registry.Delete(l.trigger(self), registry.AnyVersion))
+			if step.UnlessConflict(err) != nil {
 				return err
 			}
 		}
@@ -484,11 +485,11 @@ func forgets(n registry.Node, item int) bool {
 }
 
 // handBack deals with begins of this host of which nothing ran.
-func (g *begin) handBack(ctx context.Context, x *exchange, orphans Items) error {
+func (g *begin) handBack(ctx context.Context, x *step.Exchange, orphans Items) error {
 	if len(orphans) == 0 {
 		return nil
 	}
-	settled, err := x.settleOrphans(ctx, g.Layout, g.Self.ID, g.own, orphans)
+	settled, err := settleOrphans(ctx, x, g.Layout, g.Self.ID, g.own, orphans)
 	if err != nil {
 		return err
 	}

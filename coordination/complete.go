@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // Ended is one run that ended.
@@ -89,7 +90,7 @@ type completion struct {
 	ask   bool
 }
 
-func (c *completion) run(ctx context.Context, x *exchange) error {
+func (c *completion) run(ctx context.Context, x *step.Exchange) error {
 	if len(c.Items) == 0 {
 		if err := c.look(ctx, x, nil); err != nil {
 			return err
@@ -102,8 +103,8 @@ func (c *completion) run(ctx context.Context, x *exchange) error {
 			return nil // all is lost, even the list
 		}
 
-		results, err := x.commit(ctx, next.ops...)
-		conflict := conflictOf(err)
+		results, err := x.Commit(ctx, next.ops...)
+		conflict := step.ConflictOf(err)
 		if err == nil || conflict != nil {
 			c.out.Commits++
 		}
@@ -121,7 +122,7 @@ func (c *completion) run(ctx context.Context, x *exchange) error {
 		case conflict != nil && next.roles[conflict.Index] == roleAsk:
 			c.ask = false // the flag stands already
 			continue
-		case !contested(err):
+		case !step.Contested(err):
 			return err
 		}
 		if err := c.look(ctx, x, next.part); err != nil {
@@ -183,7 +184,7 @@ func (c *completion) next() completeCommit {
 	for _, i := range c.todo {
 		before := len(b.ops)
 		record := c.ops(i, b)
-		room -= size(b.ops[before:]) + listed(i, last)
+		room -= step.Size(b.ops[before:]) + listed(i, last)
 		if last = i; room < 0 && len(next.part) > 0 {
 			b.cut(before)
 			break
@@ -256,14 +257,14 @@ func (s ItemState) saved(offset []byte) ItemState {
 
 // look finds out why items could not be completed, or whether they have been
 // though the commit's outcome was unknown.
-func (c *completion) look(ctx context.Context, x *exchange, items Items) error {
+func (c *completion) look(ctx context.Context, x *step.Exchange, items Items) error {
 	l, self := c.Layout, c.Self.ID
 	read := make([]registry.Query, 0, 2+5*len(items))
 	read = append(read, registry.Data(l.runsOf(self)), registry.Data(l.members()))
 	for _, i := range items {
 		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)))
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return err
 	}
@@ -284,7 +285,7 @@ func (c *completion) look(ctx context.Context, x *exchange, items Items) error {
 		return nil
 	}
 
-	settled, err := x.settleOrphans(ctx, l, self, c.own, orphans)
+	settled, err := settleOrphans(ctx, x, l, self, c.own, orphans)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@
 // becomes of the work of a host that died. A [Member] is one host's membership of
 // one job. Each of its methods is a protocol step that reads from top to bottom:
 // read nodes by name, decide by pure functions, commit, and look again after a
-// conflict. One helper (exchange.go) bounds the conflicts of a step. There is no
+// conflict. Package step bounds the conflicts of a step. There is no
 // clock in it and no goroutine; the host runs the items.
 //
 // The words and the nodes are those of ElasticJob 3.0.5, whose consoles and

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // Recovery is a host's wish to deal with what a crashed host left behind.
@@ -85,7 +86,7 @@ const OutcomeElsewhere = "ELSEWHERE"
 // Recover again when that node is gone.
 func (m *Member) Recover(ctx context.Context, r Recovery) (Recovered, error) {
 	g := recovery{Member: m, Recovery: r, own: ownList{m.Runs, m.RunsVersion}}
-	err := m.perform(ctx, "recover", func(ctx context.Context, x *exchange) error {
+	err := m.perform(ctx, "recover", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			done, err := g.look(ctx, x)
 			if done || err != nil {
@@ -126,7 +127,7 @@ type recovery struct {
 
 // look reads what the dead host has left, and takes what this host is to take.
 // done is false if it is to look again.
-func (r *recovery) look(ctx context.Context, x *exchange) (done bool, err error) {
+func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err error) {
 	if r.Dead == "" {
 		return r.lookAtMarks(ctx, x)
 	}
@@ -135,7 +136,7 @@ func (r *recovery) look(ctx context.Context, x *exchange) (done bool, err error)
 	for _, id := range takers {
 		read = append(read, registry.Data(l.runsOf(id)))
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return false, err
 	}
@@ -184,18 +185,18 @@ func (r *recovery) before(items Items) Items {
 
 // beyond finds out which of the items the job has never had: those beyond the
 // total count that are in no tree. Nothing is owed of what an external edit has made up.
-func (r *recovery) beyond(ctx context.Context, x *exchange, items Items) (none Items, err error) {
+func (r *recovery) beyond(ctx context.Context, x *step.Exchange, items Items) (none Items, err error) {
 	n, _ := slices.BinarySearch(items, max(r.View.Config.ShardingTotalCount, r.View.Division.Total))
 	if n == len(items) {
 		return nil, nil
 	}
-	return x.neverWere(ctx, r.View.Layout, items[n:])
+	return neverWere(ctx, x, r.View.Layout, items[n:])
 }
 
 // neverWere finds out which of the items have a node in neither tree. No host
 // begins an item that has no record.
-func (x *exchange) neverWere(ctx context.Context, l Layout, items Items) (none Items, err error) {
-	n, err := x.read(ctx, registry.Children(l.records()), registry.Children(l.sharding()))
+func neverWere(ctx context.Context, x *step.Exchange, l Layout, items Items) (none Items, err error) {
+	n, err := x.Read(ctx, registry.Children(l.records()), registry.Children(l.sharding()))
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +212,7 @@ func (x *exchange) neverWere(ctx context.Context, l Layout, items Items) (none I
 // adopt claims what this host has begun by a commit whose outcome was unknown, and
 // hands back what turns out not to be its own any more. own is the node of its list
 // of runs. adopted is true if there was something of that kind.
-func (r *recovery) adopt(ctx context.Context, x *exchange, own registry.Node) (adopted bool, err error) {
+func (r *recovery) adopt(ctx context.Context, x *step.Exchange, own registry.Node) (adopted bool, err error) {
 	l, self, out := r.View.Layout, r.View.Self.ID, &r.out
 	if versionOf(own) == r.own.version {
 		return false, nil
@@ -222,13 +223,13 @@ func (r *recovery) adopt(ctx context.Context, x *exchange, own registry.Node) (a
 		return false, nil
 	}
 
-	none, err := x.neverWere(ctx, l, orphans)
+	none, err := neverWere(ctx, x, l, orphans)
 	if err != nil {
 		return false, err
 	}
 	r.own.runs = r.own.runs.without(none)
 	orphans = slices.DeleteFunc(slices.Clone(orphans), none.Contains)
-	states, err := x.readItems(ctx, l, orphans)
+	states, err := readItems(ctx, x, l, orphans)
 	if err != nil {
 		return false, err
 	}
@@ -242,7 +243,7 @@ func (r *recovery) adopt(ctx context.Context, x *exchange, own registry.Node) (a
 		}
 	}
 	out.Commits++
-	r.own, err = x.handBack(ctx, l, self, r.own, strange)
+	r.own, err = handBack(ctx, x, l, self, r.own, strange)
 	return true, err
 }
 
@@ -250,7 +251,7 @@ func (r *recovery) adopt(ctx context.Context, x *exchange, own registry.Node) (a
 // items are still assigned to it they are resharded: the instances may be
 // the same as at the last division, for a host that was stopped by an operator
 // is not counted any more and keeps what it runs. n has the nodes of the dead host.
-func (r *recovery) bury(ctx context.Context, x *exchange, n registry.Snapshot) error {
+func (r *recovery) bury(ctx context.Context, x *step.Exchange, n registry.Snapshot) error {
 	l := r.View.Layout
 	members, assigned := n.Data(l.members()), n.Data(l.assignmentOf(r.Dead))
 	var ops []registry.Op
@@ -271,14 +272,14 @@ func (r *recovery) bury(ctx context.Context, x *exchange, n registry.Snapshot) e
 	// A Java leader divides of its own accord when an instance goes, and may
 	// have done so already: its division says nothing to our assignment nodes.
 	if divide := len(assigned.Data) > 0 && !r.View.JavaLed(); divide {
-		_, err = x.commit(ctx, append(slices.Clone(ops), registry.Create(l.necessary(), nil))...)
-		if conflict := conflictOf(err); conflict != nil && conflict.Index == len(ops) {
-			_, err = x.commit(ctx, ops...) // the flag stands already
+		_, err = x.Commit(ctx, append(slices.Clone(ops), registry.Create(l.necessary(), nil))...)
+		if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == len(ops) {
+			_, err = x.Commit(ctx, ops...) // the flag stands already
 		}
 	} else {
-		_, err = x.commit(ctx, ops...)
+		_, err = x.Commit(ctx, ops...)
 	}
-	if contested(err) { // somebody else does it, or the next call sees that it is done
+	if step.Contested(err) { // somebody else does it, or the next call sees that it is done
 		return nil
 	}
 	if err == nil {
@@ -300,8 +301,8 @@ func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left []str
 		read = append(read, registry.Data(l.runsOf(id)), registry.Data(l.instance(id)), registry.Data(l.detail(id)), registry.Data(l.assignmentOf(id)), registry.Data(l.kill(id)))
 	}
 	read = append(read, registry.Data(l.members()))
-	err = m.perform(ctx, "bury", func(ctx context.Context, x *exchange) error {
-		n, err := x.read(ctx, read...)
+	err = m.perform(ctx, "bury", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, read...)
 		if err != nil {
 			return err
 		}
@@ -309,8 +310,8 @@ func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left []str
 		if left, ops = v.burials(dead, n); !bury || len(ops) == 0 {
 			return nil
 		}
-		_, err = x.commit(ctx, ops...)
-		if contested(err) { // somebody else does it, or the next call
+		_, err = x.Commit(ctx, ops...)
+		if step.Contested(err) { // somebody else does it, or the next call
 			return nil
 		}
 		return err
@@ -343,7 +344,7 @@ func (v View) burials(dead []string, n registry.Snapshot) (left []string, ops []
 				ops = append(ops, registry.Delete(node.Path, node.Version))
 			}
 		}
-		if size(ops) > commitBudget {
+		if step.Size(ops) > step.Budget {
 			break // the others next time
 		}
 	}
@@ -380,7 +381,7 @@ type owing struct {
 // readOwed reads some of the items that are owed and that this host takes or
 // reports. What others are to take they look after; where no host takes anything,
 // one of ours reports it.
-func (r *recovery) readOwed(ctx context.Context, x *exchange, owed Runs) (owing, error) {
+func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed Runs) (owing, error) {
 	l, cfg := r.View.Layout, r.View.Config
 	reports := r.View.IsJanitor() && (!cfg.Failover || !cfg.MonitorExecution)
 	o := owing{items: make(map[int]owedItem)}
@@ -400,7 +401,7 @@ func (r *recovery) readOwed(ctx context.Context, x *exchange, owed Runs) (owing,
 	for _, i := range items {
 		read = append(read, registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)), registry.Data(l.failoverItem(i)), registry.Data(l.item(i)))
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return o, err
 	}
@@ -419,9 +420,9 @@ func (r *recovery) readOwed(ctx context.Context, x *exchange, owed Runs) (owing,
 
 // lookForJava finds out until when a Java host was in the job. The view may be
 // older than the marks that are gone.
-func (r *recovery) lookForJava(ctx context.Context, x *exchange) error {
+func (r *recovery) lookForJava(ctx context.Context, x *step.Exchange) error {
 	l := r.View.Layout
-	n, err := x.read(ctx, registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.assignment()), registry.Data(l.epoch()), registry.Data(l.itemInstance(0)))
+	n, err := x.Read(ctx, registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.assignment()), registry.Data(l.epoch()), registry.Data(l.itemInstance(0)))
 	if err != nil {
 		return err
 	}
@@ -580,7 +581,7 @@ type begins struct {
 
 // take decides item by item and writes it in commits. done is false if this host is
 // to look again.
-func (r *recovery) take(ctx context.Context, x *exchange, owed Runs, runs registry.Node) (done bool, err error) {
+func (r *recovery) take(ctx context.Context, x *step.Exchange, owed Runs, runs registry.Node) (done bool, err error) {
 	l, self := r.View.Layout, r.View.Self.ID
 	var t taking
 	var o owing
@@ -598,7 +599,7 @@ func (r *recovery) take(ctx context.Context, x *exchange, owed Runs, runs regist
 		return true, r.giveWay(ctx, x)
 	}
 	if len(t.claims) > 0 && r.leave == nil && (t.marked || r.View.Mixed()) {
-		turn, err := x.standInLine(ctx, l, self, l.failoverLatch(), &r.Takeover)
+		turn, err := standInLine(ctx, x, l, self, l.failoverLatch(), &r.Takeover)
 		if err != nil || turn == nil {
 			return true, err
 		}
@@ -622,14 +623,14 @@ func (r *recovery) take(ctx context.Context, x *exchange, owed Runs, runs regist
 	for _, op := range r.leave {
 		t.add(roleRoot, -1, op)
 	}
-	results, err := x.commit(ctx, t.ops...)
-	if conflict := conflictOf(err); conflict != nil && conflict.Op.Path == l.instance(dead) {
+	results, err := x.Commit(ctx, t.ops...)
+	if conflict := step.ConflictOf(err); conflict != nil && conflict.Op.Path == l.instance(dead) {
 		return true, r.giveWay(ctx, x) // it is not dead
 	}
-	if isUnknown(err) { // if it took effect no host finds these again
+	if step.IsUnknown(err) { // if it took effect no host finds these again
 		r.out.note(t.closed)
 	}
-	if contested(err) { // another host took a share meanwhile, or an item changed
+	if step.Contested(err) { // another host took a share meanwhile, or an item changed
 		r.leave = nil
 		return false, nil
 	}
@@ -645,7 +646,7 @@ func (r *recovery) take(ctx context.Context, x *exchange, owed Runs, runs regist
 	if len(left.Runs) > 0 || r.Dead == "" {
 		return true, nil
 	}
-	n, err := x.read(ctx, registry.Data(runs.Path), registry.Data(l.members()), registry.Data(l.assignmentOf(r.Dead)), registry.Data(l.kill(r.Dead)))
+	n, err := x.Read(ctx, registry.Data(runs.Path), registry.Data(l.members()), registry.Data(l.assignmentOf(r.Dead)), registry.Data(l.kill(r.Dead)))
 	if err != nil {
 		return false, err
 	}
@@ -701,7 +702,7 @@ func (r *recovery) decide(owed Runs, runs registry.Node, o *owing) taking {
 		before := len(t.ops)
 		r.write(f, i, it, owed, &t)
 		t.dropped = append(t.dropped, i)
-		room -= size(t.ops[before:]) + 2*listed(i, last) // in two lists
+		room -= step.Size(t.ops[before:]) + 2*listed(i, last) // in two lists
 		last = i
 	}
 	return t
@@ -773,11 +774,11 @@ func (out *Recovered) note(closed Recovered) {
 }
 
 // giveWay ends a recovery that has nothing to write, and leaves the latch.
-func (r *recovery) giveWay(ctx context.Context, x *exchange) error {
+func (r *recovery) giveWay(ctx context.Context, x *step.Exchange) error {
 	if r.leave == nil && !r.Takeover.Standing {
 		return nil
 	}
-	return x.leaveLine(ctx, r.View.Self.ID, r.View.failoverLatch(), &r.Takeover)
+	return leaveLine(ctx, x, r.View.Self.ID, r.View.failoverLatch(), &r.Takeover)
 }
 
 // claim adds what begins an item that is owed, after the given record.
@@ -809,10 +810,10 @@ func (r *recovery) claim(i int, claim *Claim, it owedItem, before Record, c *com
 // lookAtMarks claims what Java hosts have marked as crashed and is in no host's list
 // of runs. A mark on an item that a host of ours runs was made too
 // late: it is taken away. done is false if this host is to look again.
-func (r *recovery) lookAtMarks(ctx context.Context, x *exchange) (done bool, err error) {
+func (r *recovery) lookAtMarks(ctx context.Context, x *step.Exchange) (done bool, err error) {
 	l, self := r.View.Layout, r.View.Self.ID
 	r.takers = r.View.takers()
-	n, err := x.read(ctx, registry.Children(l.failoverItems()), registry.Children(l.runs()), registry.Children(l.details()), registry.Data(l.config()))
+	n, err := x.Read(ctx, registry.Children(l.failoverItems()), registry.Children(l.runs()), registry.Children(l.details()), registry.Data(l.config()))
 	if err != nil {
 		return false, err
 	}
@@ -833,7 +834,7 @@ func (r *recovery) lookAtMarks(ctx context.Context, x *exchange) (done bool, err
 	for _, id := range hosts {
 		read = append(read, registry.Data(l.runsOf(id)))
 	}
-	if n, err = x.read(ctx, read...); err != nil {
+	if n, err = x.Read(ctx, read...); err != nil {
 		return false, err
 	}
 	if adopted, err := r.adopt(ctx, x, n.Data(l.runsOf(self))); adopted || err != nil {
@@ -842,7 +843,7 @@ func (r *recovery) lookAtMarks(ctx context.Context, x *exchange) (done bool, err
 	r.out.Left = r.before(r.out.Left)
 	listed, late := r.lateMarks(marks, hosts, n)
 	if len(late) > 0 {
-		return false, x.drop(ctx, late)
+		return false, drop(ctx, x, late)
 	}
 
 	free := slices.DeleteFunc(marks, func(i int) bool { return listed[i] })
@@ -854,7 +855,7 @@ func (r *recovery) lookAtMarks(ctx context.Context, x *exchange) (done bool, err
 		late = append(late, registry.Absent(l.item(i)), registry.Delete(l.failoverItem(i), registry.AnyVersion))
 	}
 	if len(late) > 0 {
-		return false, x.drop(ctx, late)
+		return false, drop(ctx, x, late)
 	}
 	if len(free) == 0 {
 		return true, r.giveWay(ctx, x)
@@ -889,9 +890,9 @@ func (r *recovery) lateMarks(marks Items, hosts []string, n registry.Snapshot) (
 }
 
 // drop takes marks away, as many as fit a commit; look again afterwards.
-func (x *exchange) drop(ctx context.Context, ops []registry.Op) error {
-	_, err := x.commit(ctx, firstPart(ops)...)
-	return unlessConflict(err)
+func drop(ctx context.Context, x *step.Exchange, ops []registry.Op) error {
+	_, err := x.Commit(ctx, step.FirstPart(ops)...)
+	return step.UnlessConflict(err)
 }
 
 // clear removes the marks that the dead host left on an item.

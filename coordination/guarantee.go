@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // Phase is one of the two points of a fire at which a listener runs once over
@@ -57,33 +58,33 @@ func GuaranteePassed(n registry.Node, items Items) bool {
 // ClearGuarantee; the others wait until it has. Disabled items are not waited
 // for.
 func Arrive(ctx context.Context, r registry.Center, l Layout, self JobInstance, p Phase, items Items, total int) (last bool, err error) {
-	err = perform(ctx, r, "arrive", func(ctx context.Context, x *exchange) error {
-		if err := x.markArrival(ctx, l, p, items); err != nil {
+	err = step.Perform(ctx, r, "arrive", func(ctx context.Context, x *step.Exchange) error {
+		if err := markArrival(ctx, x, l, p, items); err != nil {
 			return err
 		}
-		last, err = x.claimPhase(ctx, l, self, p, total)
+		last, err = claimPhase(ctx, x, l, self, p, total)
 		return err
 	})
 	return last, err
 }
 
 // markArrival makes the marks of a host's items, in one commit or several.
-func (x *exchange) markArrival(ctx context.Context, l Layout, p Phase, items Items) error {
+func markArrival(ctx context.Context, x *step.Exchange, l Layout, p Phase, items Items) error {
 	for {
 		var marks []registry.Op
 		for _, i := range items {
 			marks = append(marks, registry.Create(l.guaranteeItem(p, i), nil))
 		}
-		part := firstPart(marks)
+		part := step.FirstPart(marks)
 		ops := append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.guarantee(p))}, part...)
-		_, err := x.commit(ctx, ops...)
+		_, err := x.Commit(ctx, ops...)
 		if err == nil {
 			if items = items[len(part):]; len(items) == 0 {
 				return nil
 			}
 			continue
 		}
-		conflict := conflictOf(err)
+		conflict := step.ConflictOf(err)
 		if conflict == nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func (x *exchange) markArrival(ctx context.Context, l Layout, p Phase, items Ite
 		}
 
 		// Left by an earlier fire that timed out.
-		n, err := x.read(ctx, registry.Children(l.guarantee(p)))
+		n, err := x.Read(ctx, registry.Children(l.guarantee(p)))
 		if err != nil {
 			return err
 		}
@@ -106,14 +107,14 @@ func (x *exchange) markArrival(ctx context.Context, l Layout, p Phase, items Ite
 
 // claimPhase reports whether this host is the last to arrive: all items are there,
 // and no other host that lives has claimed the phase, which the node's data says.
-func (x *exchange) claimPhase(ctx context.Context, l Layout, self JobInstance, p Phase, total int) (last bool, err error) {
+func claimPhase(ctx context.Context, x *step.Exchange, l Layout, self JobInstance, p Phase, total int) (last bool, err error) {
 	marks, claim := registry.Children(l.guarantee(p)), registry.Data(l.guarantee(p))
 	for {
 		read := []registry.Query{marks, claim, registry.Children(l.instances())}
 		for i := range total {
 			read = append(read, registry.Data(l.itemDisabled(i)))
 		}
-		n, err := x.read(ctx, read...)
+		n, err := x.Read(ctx, read...)
 		if err != nil {
 			return false, err
 		}
@@ -128,8 +129,8 @@ func (x *exchange) claimPhase(ctx context.Context, l Layout, self JobInstance, p
 		if claimed || !n[claim].Exists {
 			return false, nil
 		}
-		_, err = x.commit(ctx, registry.Set(l.guarantee(p), []byte(self.ID), n[claim].Version))
-		if conflictOf(err) == nil {
+		_, err = x.Commit(ctx, registry.Set(l.guarantee(p), []byte(self.ID), n[claim].Version))
+		if step.ConflictOf(err) == nil {
 			return err == nil, err
 		}
 	}
@@ -147,9 +148,9 @@ func setOf(names []string) map[string]bool {
 // the subtree; of several hosts that try, the one whose first commit succeeds does
 // it.
 func ClearGuarantee(ctx context.Context, r registry.Center, l Layout, p Phase) error {
-	return perform(ctx, r, "clear guarantee", func(ctx context.Context, x *exchange) error {
+	return step.Perform(ctx, r, "clear guarantee", func(ctx context.Context, x *step.Exchange) error {
 		for begun := false; ; {
-			n, err := x.read(ctx, registry.Children(l.guarantee(p)))
+			n, err := x.Read(ctx, registry.Children(l.guarantee(p)))
 			if err != nil {
 				return err
 			}
@@ -157,7 +158,7 @@ func ClearGuarantee(ctx context.Context, r registry.Center, l Layout, p Phase) e
 			if !marks.Exists {
 				return nil
 			}
-			cleared, err := x.clearPhase(ctx, l, p, marks.Names, &begun)
+			cleared, err := clearPhase(ctx, x, l, p, marks.Names, &begun)
 			if err != nil || cleared {
 				return err
 			}
@@ -167,15 +168,15 @@ func ClearGuarantee(ctx context.Context, r registry.Center, l Layout, p Phase) e
 
 // clearPhase deletes a phase's node and the marks below it. cleared is false if
 // marks came while this host, which had begun, deleted them.
-func (x *exchange) clearPhase(ctx context.Context, l Layout, p Phase, names []string, begun *bool) (cleared bool, err error) {
+func clearPhase(ctx context.Context, x *step.Exchange, l Layout, p Phase, names []string, begun *bool) (cleared bool, err error) {
 	ops := make([]registry.Op, 0, len(names)+1)
 	for _, name := range names {
 		ops = append(ops, registry.Delete(l.guarantee(p)+"/"+name, registry.AnyVersion))
 	}
 	ops = append(ops, registry.Delete(l.guarantee(p), registry.AnyVersion))
-	for part := range parts(ops, commitBudget) {
-		_, err := x.commit(ctx, part...)
-		if conflictOf(err) != nil {
+	for part := range step.Parts(ops, step.Budget) {
+		_, err := x.Commit(ctx, part...)
+		if step.ConflictOf(err) != nil {
 			return !*begun, nil // another host does it
 		}
 		if err != nil {

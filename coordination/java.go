@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // byJava reports whether the division in force was made by a Java leader, from
@@ -30,7 +31,7 @@ type adoption struct {
 
 // adopt takes the share; done is false if a Java leader divided the items
 // meanwhile. share is left alone while a Java leader is about to divide them.
-func (a adoption) adopt(ctx context.Context, x *exchange, share *Share) (done bool, err error) {
+func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (done bool, err error) {
 	v, l := a.view, a.view.Layout
 	total := v.Config.ShardingTotalCount
 	read := make([]registry.Query, 0, total+len(v.Servers))
@@ -43,7 +44,7 @@ func (a adoption) adopt(ctx context.Context, x *exchange, share *Share) (done bo
 	if len(read) == 0 {
 		return true, nil
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return false, err
 	}
@@ -57,13 +58,13 @@ func (a adoption) adopt(ctx context.Context, x *exchange, share *Share) (done bo
 	}
 
 	s, mine, ops := a.take(items, disabled)
-	results, err := x.commit(ctx, ops...)
-	if conflict := conflictOf(err); conflict != nil {
+	results, err := x.Commit(ctx, ops...)
+	if conflict := step.ConflictOf(err); conflict != nil {
 		path := conflict.Op.Path
 		divides := path == l.leader() || path == l.necessary() || path == l.processing()
 		return divides, nil // then the next snapshot says more
 	}
-	if isUnknown(err) {
+	if step.IsUnknown(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -79,11 +80,11 @@ func (a adoption) adopt(ctx context.Context, x *exchange, share *Share) (done bo
 	// between them and the commit. It has not if the node that it makes
 	// anew every time is still the one that was read first; from the
 	// commit on the anchor shows it.
-	n, err = x.read(ctx, registry.Data(a.first.Path))
+	n, err = x.Read(ctx, registry.Data(a.first.Path))
 	if err != nil || n.Data(a.first.Path).Czxid != a.first.Czxid {
 		return false, err
 	}
-	if _, err := x.fill(ctx, &s, v, mine, a.known); err != nil {
+	if _, err := fill(ctx, x, &s, v, mine, a.known); err != nil {
 		return false, err
 	}
 	*share = s
@@ -184,8 +185,8 @@ func ReadHosts(ctx context.Context, r registry.Center, l Layout, ids []string) (
 		read = append(read, registry.Data(l.detail(id)), registry.Data(l.runsOf(id)))
 	}
 	hosts := make(map[string]HostDetail, len(ids))
-	err := perform(ctx, r, "read hosts", func(ctx context.Context, x *exchange) error {
-		n, err := x.read(ctx, read...)
+	err := step.Perform(ctx, r, "read hosts", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, read...)
 		for _, id := range ids {
 			detail := n.Data(l.detail(id))
 			if !detail.Exists {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // What operators kill, and what is held back. A kill is written below the
@@ -104,9 +105,9 @@ func ReadKills(n registry.Node) Kills { return parseKills(n.Data) }
 // DropKills deletes the node once nothing that it names runs any more. One that
 // was set since it was read stays, and so does one that is gone.
 func DropKills(ctx context.Context, r registry.Center, l Layout, self JobInstance, version int32) error {
-	return perform(ctx, r, "end kill", func(ctx context.Context, x *exchange) error {
-		_, err := x.commit(ctx, registry.Delete(l.kill(self.ID), version))
-		return unlessConflict(err)
+	return step.Perform(ctx, r, "end kill", func(ctx context.Context, x *step.Exchange) error {
+		_, err := x.Commit(ctx, registry.Delete(l.kill(self.ID), version))
+		return step.UnlessConflict(err)
 	})
 }
 
@@ -147,7 +148,7 @@ type KillTarget struct {
 // is not in the registry.
 func AskKill(ctx context.Context, r registry.Center, k Killing) (targets []KillTarget, err error) {
 	g := killing{Killing: k}
-	err = perform(ctx, r, "kill", func(ctx context.Context, x *exchange) error {
+	err = step.Perform(ctx, r, "kill", func(ctx context.Context, x *step.Exchange) error {
 		if targets, err = g.find(ctx, x); err != nil || k.Look {
 			return err
 		}
@@ -173,9 +174,9 @@ func (g *killing) means(item int, host string) bool {
 }
 
 // find lists the runs that are meant.
-func (g *killing) find(ctx context.Context, x *exchange) ([]KillTarget, error) {
+func (g *killing) find(ctx context.Context, x *step.Exchange) ([]KillTarget, error) {
 	l := g.Layout
-	n, err := x.read(ctx, registry.Data(l.config()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.details()), registry.Children(l.sharding()))
+	n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.details()), registry.Children(l.sharding()))
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +197,7 @@ func (g *killing) find(ctx context.Context, x *exchange) ([]KillTarget, error) {
 			read = append(read, registry.Data(l.itemRunning(i)))
 		}
 	}
-	if n, err = x.read(ctx, read...); err != nil {
+	if n, err = x.Read(ctx, read...); err != nil {
 		return nil, err
 	}
 
@@ -217,7 +218,7 @@ func (g *killing) find(ctx context.Context, x *exchange) ([]KillTarget, error) {
 
 // findOurs lists the runs of hosts of ours that are meant and open. n has the hosts'
 // lists of runs.
-func (g *killing) findOurs(ctx context.Context, x *exchange, hosts []string, n registry.Snapshot) ([]KillTarget, error) {
+func (g *killing) findOurs(ctx context.Context, x *step.Exchange, hosts []string, n registry.Snapshot) ([]KillTarget, error) {
 	l := g.Layout
 	var listed []KillTarget
 	var read []registry.Query
@@ -235,7 +236,7 @@ func (g *killing) findOurs(ctx context.Context, x *exchange, hosts []string, n r
 			}
 		}
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +254,7 @@ func (g *killing) findOurs(ctx context.Context, x *exchange, hosts []string, n r
 // ask reads what the hosts have been asked already, and writes what they are
 // asked now. After a conflict, or if the outcome is unknown, it does so again: the
 // runs stay those that were found, and what was written is found.
-func (g *killing) ask(ctx context.Context, x *exchange, targets []KillTarget) error {
+func (g *killing) ask(ctx context.Context, x *step.Exchange, targets []KillTarget) error {
 	l := g.Layout
 	byHost := make(map[string]map[int64]Items)
 	for _, t := range targets {
@@ -271,7 +272,7 @@ func (g *killing) ask(ctx context.Context, x *exchange, targets []KillTarget) er
 		read = append(read, registry.Data(l.kill(id)))
 	}
 	for {
-		n, err := x.read(ctx, read...)
+		n, err := x.Read(ctx, read...)
 		if err != nil {
 			return err
 		}
@@ -282,9 +283,9 @@ func (g *killing) ask(ctx context.Context, x *exchange, targets []KillTarget) er
 				kill.Runs = append(kill.Runs, KillRun{fence, byHost[id][fence]})
 			}
 			node := n.Data(l.kill(id))
-			ops = append(ops, set(node, parseKills(node.Data).with(kill).data()))
+			ops = append(ops, step.Put(node, parseKills(node.Data).with(kill).data()))
 		}
-		done, err := x.writeKills(ctx, l, ops)
+		done, err := writeKills(ctx, x, l, ops)
 		if done || err != nil {
 			return err
 		}
@@ -292,13 +293,13 @@ func (g *killing) ask(ctx context.Context, x *exchange, targets []KillTarget) er
 }
 
 // writeKills writes in commits that fit; done is false if something has changed.
-func (x *exchange) writeKills(ctx context.Context, l Layout, ops []registry.Op) (done bool, err error) {
-	for part := range parts(ops, commitBudget) {
-		_, err := x.commit(ctx, append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.kills())}, part...)...)
-		if conflict := conflictOf(err); conflict != nil && conflict.Index == 0 {
+func writeKills(ctx context.Context, x *step.Exchange, l Layout, ops []registry.Op) (done bool, err error) {
+	for part := range step.Parts(ops, step.Budget) {
+		_, err := x.Commit(ctx, append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.kills())}, part...)...)
+		if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == 0 {
 			return false, ErrRemoved
 		}
-		if contested(err) {
+		if step.Contested(err) {
 			return false, nil
 		}
 		if err != nil {
@@ -349,12 +350,12 @@ type Ending struct {
 // ReadEndings reads what has become of runs, in the order of targets. A run of a
 // Java host is open as long as it has its mark.
 func ReadEndings(ctx context.Context, r registry.Center, l Layout, targets []KillTarget) (endings []Ending, err error) {
-	err = perform(ctx, r, "read killed runs", func(ctx context.Context, x *exchange) error {
+	err = step.Perform(ctx, r, "read killed runs", func(ctx context.Context, x *step.Exchange) error {
 		var read []registry.Query
 		for _, t := range targets {
 			read = append(read, registry.Data(l.record(t.Item)), registry.Data(l.itemRunning(t.Item)))
 		}
-		n, err := x.read(ctx, read...)
+		n, err := x.Read(ctx, read...)
 		if err != nil {
 			return err
 		}
@@ -391,8 +392,8 @@ type Released struct {
 // was due until now, by the registry's clock (RegistryTime), has no catch-up.
 // It returns ErrRemoved for a job that is not in the registry.
 func Release(ctx context.Context, r registry.Center, l Layout, item int, now time.Time) (out Released, err error) {
-	err = perform(ctx, r, "release", func(ctx context.Context, x *exchange) error {
-		n, err := x.read(ctx, registry.Data(l.config()), registry.Children(l.records()))
+	err = step.Perform(ctx, r, "release", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.records()))
 		if err != nil {
 			return err
 		}
@@ -408,7 +409,7 @@ func Release(ctx context.Context, r registry.Center, l Layout, item int, now tim
 		slices.Sort(items)
 		out.Missing = item >= 0 && len(items) == 0
 		for done := false; !done; {
-			if done, err = x.release(ctx, l, items, now, &out); err != nil {
+			if done, err = release(ctx, x, l, items, now, &out); err != nil {
 				return err
 			}
 		}
@@ -419,12 +420,12 @@ func Release(ctx context.Context, r registry.Center, l Layout, item int, now tim
 
 // release writes the records of those items that are held back; done is false if
 // something has changed meanwhile.
-func (x *exchange) release(ctx context.Context, l Layout, items Items, now time.Time, out *Released) (done bool, err error) {
+func release(ctx context.Context, x *step.Exchange, l Layout, items Items, now time.Time, out *Released) (done bool, err error) {
 	var read []registry.Query
 	for _, i := range items {
 		read = append(read, registry.Data(l.record(i)))
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return false, err
 	}
@@ -437,14 +438,14 @@ func (x *exchange) release(ctx context.Context, l Layout, items Items, now time.
 			ops = append(ops, registry.Set(node.Path, r.release(now.UnixMilli()).data(), node.Version))
 		}
 	}
-	for part := range parts(ops, commitBudget) {
-		_, err := x.commit(ctx, part...)
-		if err == nil || isUnknown(err) { // then perhaps; if not, the next look does
+	for part := range step.Parts(ops, step.Budget) {
+		_, err := x.Commit(ctx, part...)
+		if err == nil || step.IsUnknown(err) { // then perhaps; if not, the next look does
 			out.Items = slices.Concat(out.Items, held[:len(part)])
 			slices.Sort(out.Items)
 			out.Items = slices.Compact(out.Items)
 		}
-		if contested(err) {
+		if step.Contested(err) {
 			return false, nil
 		}
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // Line is a host's place in one of ElasticJob's latches, in which Java hosts
@@ -51,18 +52,18 @@ type turn struct {
 // standInLine takes a place in a latch, and reads the queries together with it. It
 // returns nil while it is another's turn, with line.Behind set, and for a job that
 // was removed. Standing again, later, keeps the place.
-func (x *exchange) standInLine(ctx context.Context, l Layout, self, latch string, line *Line, queries ...registry.Query) (*turn, error) {
+func standInLine(ctx context.Context, x *step.Exchange, l Layout, self, latch string, line *Line, queries ...registry.Query) (*turn, error) {
 	line.Behind = ""
 	queries = append([]registry.Query{registry.Children(latch)}, queries...)
 	for {
 		if !line.Standing {
-			removed, err := x.enterLatch(ctx, l, self, latch, line)
+			removed, err := enterLatch(ctx, x, l, self, latch, line)
 			if removed || err != nil {
 				return nil, err
 			}
 		}
 
-		n, err := x.read(ctx, queries...)
+		n, err := x.Read(ctx, queries...)
 		if err != nil {
 			return nil, err
 		}
@@ -80,16 +81,16 @@ func (x *exchange) standInLine(ctx context.Context, l Layout, self, latch string
 }
 
 // enterLatch makes this host's node in a latch. removed is true if the job is gone.
-func (x *exchange) enterLatch(ctx context.Context, l Layout, self, latch string, line *Line) (removed bool, err error) {
+func enterLatch(ctx context.Context, x *step.Exchange, l Layout, self, latch string, line *Line) (removed bool, err error) {
 	line.Standing = true // perhaps
-	_, err = x.commit(ctx,
+	_, err = x.Commit(ctx,
 		// The server reaps a latch in which no host stands.
 		registry.Check(l.config(), registry.AnyVersion), registry.Ensure(latch), registry.CreateSequential(latch+"/"+latchName(self), nil))
-	if conflict := conflictOf(err); conflict != nil && conflict.Index == 0 {
+	if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == 0 {
 		line.Standing = false
 		return true, nil
 	}
-	if contested(err) { // the next look shows the place, if there is one
+	if step.Contested(err) { // the next look shows the place, if there is one
 		return false, nil
 	}
 	return false, err
@@ -128,16 +129,16 @@ func placeInLine(names []string, self string) (mine []string, behind string) {
 }
 
 // leaveLine takes the host out of a latch.
-func (x *exchange) leaveLine(ctx context.Context, self, latch string, line *Line) error {
+func leaveLine(ctx context.Context, x *step.Exchange, self, latch string, line *Line) error {
 	for {
-		n, err := x.read(ctx, registry.Children(latch))
+		n, err := x.Read(ctx, registry.Children(latch))
 		if err != nil {
 			return err
 		}
 		mine, _ := placeInLine(n.Children(latch), self)
 		if len(mine) > 0 {
-			_, err = x.commit(ctx, leaving(latch, mine)...)
-			if contested(err) {
+			_, err = x.Commit(ctx, leaving(latch, mine)...)
+			if step.Contested(err) {
 				continue
 			}
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // Member is one host's membership of one job: what the host knows of the job and
@@ -42,8 +43,8 @@ func (m *Member) Observe(s registry.Snapshot) {
 func (m *Member) mixed() bool { return m.Share.Java || m.View.Mixed() }
 
 // perform runs one step with the member's session.
-func (m *Member) perform(ctx context.Context, name string, step func(context.Context, *exchange) error) error {
-	return perform(ctx, m.Registry, name, step)
+func (m *Member) perform(ctx context.Context, name string, what func(context.Context, *step.Exchange) error) error {
+	return step.Perform(ctx, m.Registry, name, what)
 }
 
 // Resolve deals with commits whose outcome is still unknown: a scheduled instant is

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // HostDetail is what a host of ours publishes about itself for a job:
@@ -109,7 +110,7 @@ type Applied struct {
 // name is among the members. The host that writes that list adds the names of all who
 // are announced; the one with the lowest name does so at once.
 func (m *Member) Join(ctx context.Context, j Joining) error {
-	return m.perform(ctx, "join", func(ctx context.Context, x *exchange) error {
+	return m.perform(ctx, "join", func(ctx context.Context, x *step.Exchange) error {
 		a := arrival{Member: m, Joining: j}
 		for {
 			if err := a.look(ctx, x); err != nil {
@@ -119,12 +120,12 @@ func (m *Member) Join(ctx context.Context, j Joining) error {
 			if len(ops) == 0 {
 				return nil
 			}
-			_, err := x.commit(ctx, ops...)
-			if conflictOf(err) != nil {
+			_, err := x.Commit(ctx, ops...)
+			if step.ConflictOf(err) != nil {
 				a.crowd = true
 				continue
 			}
-			if isUnknown(err) {
+			if step.IsUnknown(err) {
 				continue
 			}
 			if err != nil || a.isLast(ops) {
@@ -152,9 +153,9 @@ type arrival struct {
 }
 
 // look reads what is there, and decides what the definition changes.
-func (a *arrival) look(ctx context.Context, x *exchange) error {
+func (a *arrival) look(ctx context.Context, x *step.Exchange) error {
 	l, id := a.Layout, a.Self.ID
-	n, err := x.read(ctx, registry.Data(l.root), registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.server(a.Self.ServerIP)), registry.Data(l.members()), registry.Children(l.details()), registry.Data(l.superseded()),
+	n, err := x.Read(ctx, registry.Data(l.root), registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.server(a.Self.ServerIP)), registry.Data(l.members()), registry.Children(l.details()), registry.Data(l.superseded()),
 		registry.Data(l.adopted()), registry.Data(l.record(0)), registry.Data(l.instance(id)), registry.Data(l.detail(id)), registry.Data(l.runsOf(id)), registry.Data(l.assignmentOf(id)))
 	if err != nil {
 		return err
@@ -351,7 +352,7 @@ func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept f
 		if beyond := accept(mine); beyond != nil {
 			return nil, Applied{}, fmt.Errorf("the job's definition is refused: %w", beyond)
 		}
-		ops := []registry.Op{registry.Create(l.config(), yaml), set(d.last, yaml)}
+		ops := []registry.Op{registry.Create(l.config(), yaml), step.Put(d.last, yaml)}
 		if d.superseded.Exists { // by what was applied to the job before it was removed
 			ops = append(ops, registry.Set(d.superseded.Path, nil, d.superseded.Version))
 		}
@@ -394,27 +395,19 @@ func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept f
 	}
 	switch {
 	case !d.last.Exists:
-		ops = append(ops, set(d.last, yaml))
+		ops = append(ops, step.Put(d.last, yaml))
 	case string(d.last.Data) != string(yaml):
-		ops = append(ops, set(d.last, yaml), set(d.superseded, list.replace(d.last.Data, yaml).data()))
+		ops = append(ops, step.Put(d.last, yaml), step.Put(d.superseded, list.replace(d.last.Data, yaml).data()))
 	}
 	return ops, applied, nil
-}
-
-// set makes a persistent node, or sets the one that was read.
-func set(n registry.Node, data []byte) registry.Op {
-	if n.Exists {
-		return registry.Set(n.Path, data, n.Version)
-	}
-	return registry.Create(n.Path, data)
 }
 
 // ApplyDefinition brings a changed definition file to the registry. former and accept
 // are as in Joining. It returns ErrRemoved for a job that is not in the registry.
 func ApplyDefinition(ctx context.Context, r registry.Center, l Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) (applied Applied, err error) {
-	err = perform(ctx, r, "apply definition", func(ctx context.Context, x *exchange) error {
+	err = step.Perform(ctx, r, "apply definition", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.read(ctx, registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.superseded()))
+			n, err := x.Read(ctx, registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.superseded()))
 			if err != nil {
 				return err
 			}
@@ -426,8 +419,8 @@ func ApplyDefinition(ctx context.Context, r registry.Center, l Layout, mine jobc
 			if ops, applied, err = d.apply(mine, former, accept); err != nil || len(ops) == 0 {
 				return err
 			}
-			_, err = x.commit(ctx, ops...)
-			if conflictOf(err) == nil {
+			_, err = x.Commit(ctx, ops...)
+			if step.ConflictOf(err) == nil {
 				return err
 			}
 		}
@@ -441,8 +434,8 @@ var ErrRemoved = errors.New("the job was removed from the registry")
 
 // Announce publishes the host's detail.
 func (m *Member) Announce(ctx context.Context, d HostDetail) error {
-	return m.perform(ctx, "announce", func(ctx context.Context, x *exchange) error {
-		_, err := x.commit(ctx, registry.Set(m.detail(m.Self.ID), d.data(), registry.AnyVersion)) // Repair recreates it if it is gone
+	return m.perform(ctx, "announce", func(ctx context.Context, x *step.Exchange) error {
+		_, err := x.Commit(ctx, registry.Set(m.detail(m.Self.ID), d.data(), registry.AnyVersion)) // Repair recreates it if it is gone
 		return err
 	})
 }
@@ -452,9 +445,9 @@ func (m *Member) Announce(ctx context.Context, d HostDetail) error {
 func (m *Member) Drain(ctx context.Context, d HostDetail) error {
 	l, v := m.Layout, m.View
 	d.State = DetailDraining
-	return m.perform(ctx, "drain", func(ctx context.Context, x *exchange) error {
+	return m.perform(ctx, "drain", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.read(ctx, registry.Data(l.detail(v.Self.ID)), registry.Data(l.members()), registry.Data(l.necessary()), registry.Data(l.shardingFlags()))
+			n, err := x.Read(ctx, registry.Data(l.detail(v.Self.ID)), registry.Data(l.members()), registry.Data(l.necessary()), registry.Data(l.shardingFlags()))
 			if err != nil {
 				return err
 			}
@@ -473,8 +466,8 @@ func (m *Member) Drain(ctx context.Context, d HostDetail) error {
 			if len(ops) == 0 {
 				return nil
 			}
-			_, err = x.commit(ctx, ops...)
-			if conflictOf(err) == nil {
+			_, err = x.Commit(ctx, ops...)
+			if step.ConflictOf(err) == nil {
 				return err
 			}
 		}
@@ -491,9 +484,9 @@ func (v View) others() bool {
 // as begun by a host that is gone, and failover is owed for them.
 func (m *Member) Leave(ctx context.Context, unfinished Items) error {
 	l, id := m.Layout, m.Self.ID
-	return m.perform(ctx, "leave", func(ctx context.Context, x *exchange) error {
+	return m.perform(ctx, "leave", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.read(ctx, registry.Data(l.members()), registry.Data(l.instance(id)), registry.Data(l.leader()), registry.Data(l.detail(id)),
+			n, err := x.Read(ctx, registry.Data(l.members()), registry.Data(l.instance(id)), registry.Data(l.leader()), registry.Data(l.detail(id)),
 				registry.Data(l.assignmentOf(id)), registry.Data(l.runsOf(id)), registry.Data(l.trigger(id)), registry.Data(l.necessary()), registry.Data(l.config()), registry.Data(l.term()), registry.Data(l.shardingFlags()), registry.Children(l.instances()),
 				registry.Children(l.electionLatch()), registry.Children(l.failoverLatch()), registry.Data(l.kill(id)))
 			if err != nil {
@@ -503,8 +496,8 @@ func (m *Member) Leave(ctx context.Context, unfinished Items) error {
 			if len(ops) == 0 {
 				return nil
 			}
-			_, err = x.commit(ctx, ops...)
-			if !contested(err) {
+			_, err = x.Commit(ctx, ops...)
+			if !step.Contested(err) {
 				return err
 			}
 		}
@@ -566,26 +559,26 @@ func (m *Member) leaving(n registry.Snapshot, unfinished Items) []registry.Op {
 // If a Java leader has divided the items since one of ours did, the new leader
 // reshards them: until then no host of ours begins by the old division.
 func (m *Member) Elect(ctx context.Context) error {
-	return m.perform(ctx, "elect", func(ctx context.Context, x *exchange) error { return x.elect(ctx, m.View, &m.Election) })
+	return m.perform(ctx, "elect", func(ctx context.Context, x *step.Exchange) error { return elect(ctx, x, m.View, &m.Election) })
 }
 
-func (x *exchange) elect(ctx context.Context, v View, line *Line) error {
+func elect(ctx context.Context, x *step.Exchange, v View, line *Line) error {
 	l, latch := v.Layout, v.electionLatch()
 	for {
-		turn, err := x.standInLine(ctx, l, v.Self.ID, latch, line, registry.Data(l.leader()), registry.Data(l.term()), registry.Data(l.epoch()), registry.Data(l.assignment()), registry.Data(l.itemInstance(0)))
+		turn, err := standInLine(ctx, x, l, v.Self.ID, latch, line, registry.Data(l.leader()), registry.Data(l.term()), registry.Data(l.epoch()), registry.Data(l.assignment()), registry.Data(l.itemInstance(0)))
 		if err != nil || turn == nil {
 			return err
 		}
 		ops, vacant := v.election(turn)
 		if !vacant {
-			return x.leaveLine(ctx, v.Self.ID, latch, line)
+			return leaveLine(ctx, x, v.Self.ID, latch, line)
 		}
-		_, err = x.commit(ctx, ops...)
+		_, err = x.Commit(ctx, ops...)
 		if err == nil {
 			*line = Line{}
 			return nil
 		}
-		conflict := conflictOf(err)
+		conflict := step.ConflictOf(err)
 		if conflict == nil {
 			return err
 		}
@@ -594,7 +587,7 @@ func (x *exchange) elect(ctx context.Context, v View, line *Line) error {
 			return conflict
 		}
 		if path == l.config() || path == l.leader() || path == l.term() || path == l.instance(v.Leader) {
-			return x.leaveLine(ctx, v.Self.ID, latch, line) // somebody has been elected
+			return leaveLine(ctx, x, v.Self.ID, latch, line) // somebody has been elected
 		}
 		// The place in line, or a division, has changed.
 	}
@@ -637,8 +630,8 @@ func (v View) election(t *turn) (ops []registry.Op, vacant bool) {
 // Resign gives up leadership, for a leader whose server is disabled.
 func (m *Member) Resign(ctx context.Context) error {
 	l, v := m.Layout, m.View
-	return m.perform(ctx, "resign", func(ctx context.Context, x *exchange) error {
-		n, err := x.read(ctx, registry.Data(l.leader()), registry.Data(l.term()))
+	return m.perform(ctx, "resign", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Data(l.leader()), registry.Data(l.term()))
 		if err != nil {
 			return err
 		}
@@ -648,19 +641,19 @@ func (m *Member) Resign(ctx context.Context) error {
 		}
 		// The leader node's version is the same for all of ours, and another
 		// one for Java. The term's proves that it is still this host's.
-		_, err = x.commit(ctx, registry.Check(term.Path, term.Version), registry.Delete(leader.Path, 1))
-		return unlessConflict(err)
+		_, err = x.Commit(ctx, registry.Check(term.Path, term.Version), registry.Delete(leader.Path, 1))
+		return step.UnlessConflict(err)
 	})
 }
 
 // AskForSharding sets the flag that the items must be resharded.
 func (m *Member) AskForSharding(ctx context.Context) error {
-	return m.perform(ctx, "ask for sharding", func(ctx context.Context, x *exchange) error { return x.askForSharding(ctx, m.View) })
+	return m.perform(ctx, "ask for sharding", func(ctx context.Context, x *step.Exchange) error { return askForSharding(ctx, x, m.View) })
 }
 
-func (x *exchange) askForSharding(ctx context.Context, v View) error {
-	_, err := x.commit(ctx, registry.Check(v.config(), registry.AnyVersion), registry.Create(v.necessary(), nil))
-	return unlessConflict(err)
+func askForSharding(ctx context.Context, x *step.Exchange, v View) error {
+	_, err := x.Commit(ctx, registry.Check(v.config(), registry.AnyVersion), registry.Create(v.necessary(), nil))
+	return step.UnlessConflict(err)
 }
 
 // CanLead reports whether this host should stand for election: there is no

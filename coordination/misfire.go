@@ -5,24 +5,25 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // MarkMisfire makes ElasticJob's misfire marks, for consoles and for the owner
 // after a resharding. The host itself remembers what it missed.
 func MarkMisfire(ctx context.Context, r registry.Center, l Layout, items Items) error {
-	return perform(ctx, r, "mark misfire", func(ctx context.Context, x *exchange) error {
+	return step.Perform(ctx, r, "mark misfire", func(ctx context.Context, x *step.Exchange) error {
 		for len(items) > 0 {
 			var ops []registry.Op
 			for _, i := range items {
 				ops = append(ops, registry.Create(l.itemMisfire(i), nil))
 			}
-			part := firstPart(ops)
-			_, err := x.commit(ctx, part...)
+			part := step.FirstPart(ops)
+			_, err := x.Commit(ctx, part...)
 			if err == nil {
 				items = items[len(part):]
 				continue
 			}
-			if conflictOf(err) == nil {
+			if step.ConflictOf(err) == nil {
 				return err
 			}
 
@@ -31,7 +32,7 @@ func MarkMisfire(ctx context.Context, r registry.Center, l Layout, items Items) 
 			for _, i := range items {
 				read = append(read, registry.Data(l.item(i)), registry.Data(l.itemMisfire(i)))
 			}
-			n, err := x.read(ctx, read...)
+			n, err := x.Read(ctx, read...)
 			if err != nil {
 				return err
 			}
@@ -50,9 +51,9 @@ func MarkMisfire(ctx context.Context, r registry.Center, l Layout, items Items) 
 // RegistryTime asks for the registry's clock. It returns ErrRemoved for a job that
 // is not in the registry, and does not bring it back.
 func RegistryTime(ctx context.Context, r registry.Center, l Layout) (now time.Time, err error) {
-	err = perform(ctx, r, "read registry time", func(ctx context.Context, x *exchange) error {
-		results, err := x.commit(ctx, registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.systemTime()), registry.Set(l.systemTime(), nil, registry.AnyVersion))
-		if conflict := conflictOf(err); conflict != nil && conflict.Index == 0 {
+	err = step.Perform(ctx, r, "read registry time", func(ctx context.Context, x *step.Exchange) error {
+		results, err := x.Commit(ctx, registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.systemTime()), registry.Set(l.systemTime(), nil, registry.AnyVersion))
+		if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == 0 {
 			return ErrRemoved
 		}
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // Saved is what became of SaveOffsets.
@@ -22,7 +23,7 @@ type Saved struct {
 // such list, while its records may have come to the same versions.
 func SaveOffsets(ctx context.Context, r registry.Center, l Layout, items map[int]Ended) (Saved, error) {
 	s := saving{layout: l, items: maps.Clone(items), todo: slices.Sorted(maps.Keys(items)), out: Saved{Items: make(map[int]ItemState)}}
-	err := perform(ctx, r, "save offsets", s.run)
+	err := step.Perform(ctx, r, "save offsets", s.run)
 	return s.out, err
 }
 
@@ -34,10 +35,10 @@ type saving struct {
 	out    Saved
 }
 
-func (s *saving) run(ctx context.Context, x *exchange) error {
+func (s *saving) run(ctx context.Context, x *step.Exchange) error {
 	for len(s.todo) > 0 {
 		c, part := s.next()
-		_, err := x.commit(ctx, c.ops...)
+		_, err := x.Commit(ctx, c.ops...)
 		if err == nil {
 			for _, i := range part {
 				s.out.Items[i] = s.items[i].State.saved(s.items[i].Offset)
@@ -45,7 +46,7 @@ func (s *saving) run(ctx context.Context, x *exchange) error {
 			s.todo = s.todo[len(part):]
 			continue
 		}
-		if !contested(err) {
+		if !step.Contested(err) {
 			return err
 		}
 		if err := s.look(ctx, x, part); err != nil {
@@ -63,7 +64,7 @@ func (s *saving) next() (c commit, part Items) {
 		item := commit{}
 		item.add(roleRecord, i, registry.Check(l.record(i), e.State.RecordVersion))
 		item.add(roleOffset, i, e.State.setOffset(l.offset(i), e.Offset))
-		if size(c.ops)+size(item.ops) > commitBudget && len(part) > 0 {
+		if step.Size(c.ops)+step.Size(item.ops) > step.Budget && len(part) > 0 {
 			break
 		}
 		c.join(item)
@@ -75,14 +76,14 @@ func (s *saving) next() (c commit, part Items) {
 
 // look finds items that were lost, and offsets that were saved though the commit's
 // outcome was unknown: writing the same bytes again does no harm.
-func (s *saving) look(ctx context.Context, x *exchange, part Items) error {
+func (s *saving) look(ctx context.Context, x *step.Exchange, part Items) error {
 	l := s.layout
 	owner := s.items[part[len(part)-1]].State.Record.Owner
 	read := []registry.Query{registry.Data(l.runsOf(owner))}
 	for _, i := range part {
 		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)))
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return err
 	}

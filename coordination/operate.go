@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // What an operator does to a job. ElasticJob's console writes the same nodes.
@@ -21,9 +22,9 @@ var ErrNothingRuns = errors.New("nothing would run")
 // counts for both: none is lost and none is doubled. The parent node is set in
 // the same commit; its transaction is the number of the round.
 func TriggerJob(ctx context.Context, r registry.Center, l Layout) error {
-	return perform(ctx, r, "trigger", func(ctx context.Context, x *exchange) error {
+	return step.Perform(ctx, r, "trigger", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.read(ctx, registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.triggers()))
+			n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.triggers()))
 			if err != nil {
 				return err
 			}
@@ -34,11 +35,11 @@ func TriggerJob(ctx context.Context, r registry.Center, l Layout) error {
 			if len(instances) == 0 {
 				return fmt.Errorf("%w: the job has no instance; 'wasmjob status' on its hosts says why", ErrNothingRuns)
 			}
-			if err := x.anyEnabled(ctx, l, instances); err != nil {
+			if err := anyEnabled(ctx, x, l, instances); err != nil {
 				return err
 			}
-			_, err = x.commit(ctx, l.triggerOps(instances, waiting)...)
-			if conflictOf(err) == nil {
+			_, err = x.Commit(ctx, l.triggerOps(instances, waiting)...)
+			if step.ConflictOf(err) == nil {
 				return err
 			}
 		}
@@ -66,7 +67,7 @@ func (l Layout) triggerOps(instances, waiting []string) []registry.Op {
 
 // anyEnabled refuses a trigger of a job that is disabled on the servers of all its
 // instances.
-func (x *exchange) anyEnabled(ctx context.Context, l Layout, instances []string) error {
+func anyEnabled(ctx context.Context, x *step.Exchange, l Layout, instances []string) error {
 	ips := make([]string, len(instances))
 	for k, id := range instances {
 		ips[k] = serverOf(id)
@@ -77,7 +78,7 @@ func (x *exchange) anyEnabled(ctx context.Context, l Layout, instances []string)
 	for _, ip := range ips {
 		read = append(read, registry.Data(l.server(ip)))
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return err
 	}
@@ -96,8 +97,8 @@ func (x *exchange) anyEnabled(ctx context.Context, l Layout, instances []string)
 // round is 0 if there is no trigger.
 func (m *Member) TriggerRound(ctx context.Context, consumed int64) (round int64, err error) {
 	l, id := m.Layout, m.Self.ID
-	err = m.perform(ctx, "read trigger", func(ctx context.Context, x *exchange) error {
-		n, err := x.read(ctx, registry.Data(l.triggers()), registry.Data(l.trigger(id)), registry.Data(l.instance(id)))
+	err = m.perform(ctx, "read trigger", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Data(l.triggers()), registry.Data(l.trigger(id)), registry.Data(l.instance(id)))
 		if err != nil {
 			return err
 		}
@@ -117,16 +118,16 @@ func (m *Member) TriggerRound(ctx context.Context, consumed int64) (round int64,
 // SetServers enables or disables servers for the job; with no addresses, all
 // of them.
 func SetServers(ctx context.Context, r registry.Center, l Layout, enable bool, ips ...string) error {
-	return perform(ctx, r, "set servers", func(ctx context.Context, x *exchange) error { return x.setServers(ctx, l, enable, ips) })
+	return step.Perform(ctx, r, "set servers", func(ctx context.Context, x *step.Exchange) error { return setServers(ctx, x, l, enable, ips) })
 }
 
-func (x *exchange) setServers(ctx context.Context, l Layout, enable bool, ips []string) error {
+func setServers(ctx context.Context, x *step.Exchange, l Layout, enable bool, ips []string) error {
 	state := []byte(serverDisabled)
 	if enable {
 		state = []byte(serverEnabled)
 	}
 	for {
-		n, err := x.read(ctx, registry.Data(l.config()), registry.Children(l.servers()))
+		n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.servers()))
 		if err != nil {
 			return err
 		}
@@ -146,8 +147,8 @@ func (x *exchange) setServers(ctx context.Context, l Layout, enable bool, ips []
 				ops = append(ops, registry.Create(l.server(ip), state))
 			}
 		}
-		_, err = x.commit(ctx, ops...)
-		if conflictOf(err) == nil {
+		_, err = x.Commit(ctx, ops...)
+		if step.ConflictOf(err) == nil {
 			return err
 		}
 	}
@@ -158,8 +159,8 @@ func (x *exchange) setServers(ctx context.Context, l Layout, enable bool, ips []
 // now. What others write into that field, as a Java host with overwrite does, is for
 // servers that come new: an operator's choice stands. carried says which it was.
 func CarryDisabled(ctx context.Context, r registry.Center, l Layout, disabled bool, since int64, ip string) (carried bool, err error) {
-	err = perform(ctx, r, "carry disabled over", func(ctx context.Context, x *exchange) error {
-		n, err := x.read(ctx, registry.Data(l.definition()))
+	err = step.Perform(ctx, r, "carry disabled over", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Data(l.definition()))
 		if err != nil {
 			return err
 		}
@@ -169,7 +170,7 @@ func CarryDisabled(ctx context.Context, r registry.Center, l Layout, disabled bo
 		if !carried {
 			return nil
 		}
-		return x.setServers(ctx, l, !disabled, []string{ip})
+		return setServers(ctx, x, l, !disabled, []string{ip})
 	})
 	return carried, err
 }
@@ -177,9 +178,9 @@ func CarryDisabled(ctx context.Context, r registry.Center, l Layout, disabled bo
 // SetItem enables or disables one item. A disabled item keeps its owner and
 // does not run.
 func SetItem(ctx context.Context, r registry.Center, l Layout, item int, enable bool) error {
-	return perform(ctx, r, "set item", func(ctx context.Context, x *exchange) error {
+	return step.Perform(ctx, r, "set item", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.read(ctx, registry.Data(l.item(item)), registry.Data(l.itemDisabled(item)), registry.Data(l.config()))
+			n, err := x.Read(ctx, registry.Data(l.item(item)), registry.Data(l.itemDisabled(item)), registry.Data(l.config()))
 			if err != nil {
 				return err
 			}
@@ -196,8 +197,8 @@ func SetItem(ctx context.Context, r registry.Center, l Layout, item int, enable 
 			if enable {
 				op = registry.Delete(l.itemDisabled(item), registry.AnyVersion)
 			}
-			_, err = x.commit(ctx, op)
-			if conflictOf(err) == nil {
+			_, err = x.Commit(ctx, op)
+			if step.ConflictOf(err) == nil {
 				return err
 			}
 		}
@@ -212,13 +213,13 @@ var ErrJavaRuns = errors.New("a Java host that is shut down goes on running its 
 // running marks are persistent, as they are with failover, cannot be distinguished from
 // one that crashed then: ErrJavaRuns.
 func StopInstance(ctx context.Context, r registry.Center, l Layout, id string) error {
-	return perform(ctx, r, "stop instance", func(ctx context.Context, x *exchange) error {
-		n, err := x.read(ctx, registry.Data(l.members()), registry.Data(l.detail(id)), registry.Children(l.sharding()))
+	return step.Perform(ctx, r, "stop instance", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Data(l.members()), registry.Data(l.detail(id)), registry.Children(l.sharding()))
 		if err != nil {
 			return err
 		}
 		if slices.Contains(parseMembers(n.Data(l.members()).Data), id) || n.Data(l.detail(id)).Exists {
-			_, err := x.commit(ctx, registry.Delete(l.instance(id), registry.AnyVersion))
+			_, err := x.Commit(ctx, registry.Delete(l.instance(id), registry.AnyVersion))
 			return err
 		}
 		var items Items
@@ -228,18 +229,18 @@ func StopInstance(ctx context.Context, r registry.Center, l Layout, id string) e
 			}
 		}
 		slices.Sort(items)
-		return x.stopJava(ctx, l, id, items)
+		return stopJava(ctx, x, l, id, items)
 	})
 }
 
 // stopJava removes the instance of a Java host that runs nothing.
-func (x *exchange) stopJava(ctx context.Context, l Layout, id string, items Items) error {
+func stopJava(ctx context.Context, x *step.Exchange, l Layout, id string, items Items) error {
 	var read []registry.Query
 	for _, i := range items {
 		read = append(read, registry.Data(l.itemRunning(i)), registry.Data(l.itemFailovering(i)), registry.Data(l.itemInstance(i)))
 	}
 	for {
-		n, err := x.read(ctx, read...)
+		n, err := x.Read(ctx, read...)
 		if err != nil {
 			return err
 		}
@@ -251,7 +252,7 @@ func (x *exchange) stopJava(ctx context.Context, l Layout, id string, items Item
 			if lasts(running) || lasts(failovering) {
 				runs = append(runs, i)
 			}
-			if string(n.Data(l.itemInstance(i)).Data) == id && !running.Exists && size(ops) < commitBudget {
+			if string(n.Data(l.itemInstance(i)).Data) == id && !running.Exists && step.Size(ops) < step.Budget {
 				ops = append(ops, registry.Absent(l.itemRunning(i))) // it does not begin one meanwhile
 			}
 		}
@@ -259,8 +260,8 @@ func (x *exchange) stopJava(ctx context.Context, l Layout, id string, items Item
 			return fmt.Errorf("%s runs %s: %w; disable its server (wasmjob disable %s --server %s), which also ends its leadership, wait until it runs nothing, and shut it down then",
 				id, runs, ErrJavaRuns, l.Job, serverOf(id))
 		}
-		_, err = x.commit(ctx, ops...)
-		if conflict := conflictOf(err); conflict == nil || conflict.Index == 0 {
+		_, err = x.Commit(ctx, ops...)
+		if conflict := step.ConflictOf(err); conflict == nil || conflict.Index == 0 {
 			return err // of a conflict: it has gone by itself
 		}
 	}
@@ -274,9 +275,9 @@ func Remove(ctx context.Context, r registry.Center, l Layout, purge bool) error 
 	if purge {
 		roots = append(roots, l.sibling)
 	}
-	return perform(ctx, r, "remove", func(ctx context.Context, x *exchange) error {
+	return step.Perform(ctx, r, "remove", func(ctx context.Context, x *step.Exchange) error {
 		for deleted := false; ; {
-			paths, err := x.subtrees(ctx, roots)
+			paths, err := subtrees(ctx, x, roots)
 			if err != nil {
 				return err
 			}
@@ -286,7 +287,7 @@ func Remove(ctx context.Context, r registry.Center, l Layout, purge bool) error 
 			if len(paths) == 0 {
 				return ErrRemoved
 			}
-			done, err := x.removeAll(ctx, l, paths, &deleted)
+			done, err := removeAll(ctx, x, l, paths, &deleted)
 			if done || err != nil {
 				return err
 			}
@@ -296,13 +297,13 @@ func Remove(ctx context.Context, r registry.Center, l Layout, purge bool) error 
 
 // subtrees are the paths of all nodes that there are at roots and below, parents
 // first.
-func (x *exchange) subtrees(ctx context.Context, roots []string) (all []string, err error) {
+func subtrees(ctx context.Context, x *step.Exchange, roots []string) (all []string, err error) {
 	for level := roots; len(level) > 0; {
 		read := make([]registry.Query, len(level))
 		for i, p := range level {
 			read[i] = registry.Children(p)
 		}
-		n, err := x.read(ctx, read...)
+		n, err := x.Read(ctx, read...)
 		if err != nil {
 			return nil, err
 		}
@@ -323,7 +324,7 @@ func (x *exchange) subtrees(ctx context.Context, roots []string) (all []string, 
 // removeAll deletes nodes, which are listed parents first, in commits that fit. The
 // configuration goes first: without it hosts begin nothing and write nothing. done
 // is false if something has changed; deleted is set once something is deleted.
-func (x *exchange) removeAll(ctx context.Context, l Layout, paths []string, deleted *bool) (done bool, err error) {
+func removeAll(ctx context.Context, x *step.Exchange, l Layout, paths []string, deleted *bool) (done bool, err error) {
 	config := l.config()
 	ops := make([]registry.Op, 0, len(paths))
 	if slices.Contains(paths, config) {
@@ -334,12 +335,12 @@ func (x *exchange) removeAll(ctx context.Context, l Layout, paths []string, dele
 			ops = append(ops, registry.Delete(p, registry.AnyVersion))
 		}
 	}
-	for part := range parts(ops, commitBudget) {
-		_, err := x.commit(ctx, part...)
-		if err == nil || isUnknown(err) { // then perhaps
+	for part := range step.Parts(ops, step.Budget) {
+		_, err := x.Commit(ctx, part...)
+		if err == nil || step.IsUnknown(err) { // then perhaps
 			*deleted = true
 		}
-		if contested(err) {
+		if step.Contested(err) {
 			return false, nil
 		}
 		if err != nil {

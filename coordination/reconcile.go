@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"context"
+	"github.com/wasmjob/wasmjob/coordination/step"
 	"time"
 )
 
@@ -78,8 +79,8 @@ func (v View) reconcileLeader(now time.Time) Action {
 func (m *Member) Act(ctx context.Context, a Action, now time.Time) (Sharded, error) {
 	switch a {
 	case ActionLeaveLine:
-		return Sharded{}, m.perform(ctx, string(a), func(ctx context.Context, x *exchange) error {
-			return x.leaveLine(ctx, m.Self.ID, m.electionLatch(), &m.Election)
+		return Sharded{}, m.perform(ctx, string(a), func(ctx context.Context, x *step.Exchange) error {
+			return leaveLine(ctx, x, m.Self.ID, m.electionLatch(), &m.Election)
 		})
 	case ActionResign:
 		return Sharded{}, m.Resign(ctx)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // Fire identifies one firing of a job: by its scheduled instant, or by the
@@ -396,11 +397,11 @@ func (r Runs) fireOf(item int) Fire {
 
 // room is how many bytes of items fit a commit that writes this list too. However
 // long the list is, a commit carries more than one item.
-func (r Runs) room() int { return max(commitBudget-len(r.data()), leastRoom) }
+func (r Runs) room() int { return max(step.Budget-len(r.data()), leastRoom) }
 
 // leastRoom is what a commit has for items when the list of runs is very long:
 // both together still fit a request.
-const leastRoom = commitBudget / 8
+const leastRoom = step.Budget / 8
 
 // listed bounds by how many bytes a list of runs grows when the item is added to
 // it or removed from it, after the item before: a range is extended or cut, or

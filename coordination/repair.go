@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // Repairing is a host's wish to have in order what the job's hosts rely on.
@@ -30,7 +31,7 @@ func (v View) MissingFromMembers() bool {
 // A job that was removed, and a host that was stopped by an operator, are left
 // as they are. repaired lists the nodes that were made, set or taken away.
 func (m *Member) Repair(ctx context.Context, p Repairing) (repaired []string, err error) {
-	err = m.perform(ctx, "repair", func(ctx context.Context, x *exchange) error {
+	err = m.perform(ctx, "repair", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			g := repairing{Member: m, Repairing: p}
 			there, err := g.read(ctx, x)
@@ -41,14 +42,14 @@ func (m *Member) Repair(ctx context.Context, p Repairing) (repaired []string, er
 			if len(paths) == 0 {
 				return nil
 			}
-			_, err = x.commit(ctx, ops...)
-			if conflict := conflictOf(err); conflict != nil && conflict.Index < 2 {
+			_, err = x.Commit(ctx, ops...)
+			if conflict := step.ConflictOf(err); conflict != nil && conflict.Index < 2 {
 				return nil // the job was removed, or this host was stopped
 			}
 			if err == nil {
 				repaired = append(repaired, paths...)
 			}
-			if !contested(err) {
+			if !step.Contested(err) {
 				return err
 			}
 		}
@@ -68,14 +69,14 @@ type repairing struct {
 
 // read reads all that a host repairs. there is false if the job was removed, or
 // this host was stopped.
-func (g *repairing) read(ctx context.Context, x *exchange) (there bool, err error) {
+func (g *repairing) read(ctx context.Context, x *step.Exchange) (there bool, err error) {
 	l, v, self := g.View.Layout, g.View, g.View.Self.ID
 	read := []registry.Query{registry.Data(l.config()), registry.Data(l.instance(self)), registry.Data(l.detail(self)), registry.Data(l.runsOf(self)), registry.Data(l.assignmentOf(self)),
 		registry.Children(l.instances()), registry.Children(l.details()), registry.Children(l.sharding()), registry.Data(l.necessary())}
 	for _, p := range l.places() {
 		read = append(read, registry.Data(p))
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil || !n.Data(l.config()).Exists || !n.Data(l.instance(self)).Exists {
 		return false, err
 	}
@@ -101,7 +102,7 @@ func (g *repairing) read(ctx context.Context, x *exchange) (there bool, err erro
 			items = append(items, registry.Data(l.item(i)))
 		}
 	}
-	if n, err = x.read(ctx, slices.Concat(strangers, items)...); err != nil {
+	if n, err = x.Read(ctx, slices.Concat(strangers, items)...); err != nil {
 		return false, err
 	}
 	for _, q := range strangers {

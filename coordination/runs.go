@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // A host's list of runs (node runs/{id}) is written by no other host while the
@@ -95,14 +96,14 @@ type settled struct {
 // instant is handed back, and is due again. What was taken over from a host that
 // died, and what a trigger asked for, no host would find again: it stays begun,
 // and the host is to run it.
-func (x *exchange) settleOrphans(ctx context.Context, l Layout, self string, own ownList, orphans Items) (settled, error) {
-	none, err := x.neverWere(ctx, l, orphans)
+func settleOrphans(ctx context.Context, x *step.Exchange, l Layout, self string, own ownList, orphans Items) (settled, error) {
+	none, err := neverWere(ctx, x, l, orphans)
 	if err != nil {
 		return settled{}, err
 	}
 	own.runs = own.runs.without(none)
 	orphans = slices.DeleteFunc(slices.Clone(orphans), none.Contains)
-	states, err := x.readItems(ctx, l, orphans)
+	states, err := readItems(ctx, x, l, orphans)
 	if err != nil {
 		return settled{}, err
 	}
@@ -117,18 +118,18 @@ func (x *exchange) settleOrphans(ctx context.Context, l Layout, self string, own
 			back = append(back, i)
 		}
 	}
-	own, err = x.handBack(ctx, l, self, own, back)
+	own, err = handBack(ctx, x, l, self, own, back)
 	return settled{own, adopted}, err
 }
 
 // handBack undoes begins of this host of which nothing ran.
-func (x *exchange) handBack(ctx context.Context, l Layout, self string, own ownList, items Items) (ownList, error) {
+func handBack(ctx context.Context, x *step.Exchange, l Layout, self string, own ownList, items Items) (ownList, error) {
 	for len(items) > 0 {
 		var read []registry.Query
 		for _, i := range items {
 			read = append(read, registry.Data(l.record(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)))
 		}
-		n, err := x.read(ctx, read...)
+		n, err := x.Read(ctx, read...)
 		if err != nil {
 			return own, err
 		}
@@ -136,18 +137,18 @@ func (x *exchange) handBack(ctx context.Context, l Layout, self string, own ownL
 		c, part := handBackOps(l, self, own.runs, items, n)
 		left := own.runs.without(part)
 		c.addRuns(l, self, left, own.version)
-		results, err := x.commit(ctx, c.ops...)
-		conflict := conflictOf(err)
+		results, err := x.Commit(ctx, c.ops...)
+		conflict := step.ConflictOf(err)
 		switch {
 		case err == nil:
 			own, items = ownList{left, results[len(results)-1].Version}, items[len(part):]
 		case conflict != nil && c.roles[conflict.Index] == roleRuns:
 			return own, fmt.Errorf("this host's own list of runs was changed by somebody else: %w", conflict)
 		case conflict != nil: // look again
-		case !isUnknown(err):
+		case !step.IsUnknown(err):
 			return own, err
 		default:
-			n, err := x.read(ctx, registry.Data(l.runsOf(self)))
+			n, err := x.Read(ctx, registry.Data(l.runsOf(self)))
 			if err != nil {
 				return own, err
 			}
@@ -172,7 +173,7 @@ func handBackOps(l Layout, self string, runs Runs, items Items, n registry.Snaps
 				item.add(roleItem, i, registry.Delete(path, registry.AnyVersion))
 			}
 		}
-		if size(c.ops)+size(item.ops) > commitBudget && len(part) > 0 {
+		if step.Size(c.ops)+step.Size(item.ops) > step.Budget && len(part) > 0 {
 			break
 		}
 		c.join(item)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // unused are the servers of a job that have no instance, with since when that
@@ -72,8 +73,8 @@ func UnusedServers(servers, instances, details []string, noted []byte) map[strin
 // The janitor calls it at the slow reconcile interval.
 func (m *Member) RetireServers(ctx context.Context, now time.Time, keep time.Duration) (retired []string, err error) {
 	l := m.Layout
-	err = m.perform(ctx, "retire servers", func(ctx context.Context, x *exchange) error {
-		n, err := x.read(ctx, registry.Data(l.config()), registry.Children(l.servers()), registry.Children(l.instances()), registry.Children(l.details()), registry.Data(l.unusedServers()))
+	err = m.perform(ctx, "retire servers", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.servers()), registry.Children(l.instances()), registry.Children(l.details()), registry.Data(l.unusedServers()))
 		if err != nil || !n.Data(l.config()).Exists {
 			return err
 		}
@@ -94,24 +95,24 @@ func (m *Member) RetireServers(ctx context.Context, now time.Time, keep time.Dur
 			}
 		}
 		if !maps.Equal(next, parseUnused(noted.Data)) {
-			_, err := x.commit(ctx, registry.Check(l.config(), registry.AnyVersion), set(noted, next.data()))
+			_, err := x.Commit(ctx, registry.Check(l.config(), registry.AnyVersion), step.Put(noted, next.data()))
 			if err != nil {
-				return unlessConflict(err) // another host does it, or the job is gone
+				return step.UnlessConflict(err) // another host does it, or the job is gone
 			}
 		}
-		return x.retireServers(ctx, l, due, now.Add(-keep), &retired)
+		return retireServers(ctx, x, l, due, now.Add(-keep), &retired)
 	})
 	return retired, err
 }
 
 // retireServers removes those of the servers that are enabled, if their nodes
 // were set before a time.
-func (x *exchange) retireServers(ctx context.Context, l Layout, ips []string, before time.Time, retired *[]string) error {
+func retireServers(ctx context.Context, x *step.Exchange, l Layout, ips []string, before time.Time, retired *[]string) error {
 	read := make([]registry.Query, len(ips))
 	for i, ip := range ips {
 		read[i] = registry.Data(l.server(ip))
 	}
-	nodes, err := x.read(ctx, read...)
+	nodes, err := x.Read(ctx, read...)
 	if err != nil {
 		return err
 	}
@@ -122,5 +123,5 @@ func (x *exchange) retireServers(ctx context.Context, l Layout, ips []string, be
 			groups = append(groups, []registry.Op{registry.Delete(n.Path, n.Version)})
 		}
 	}
-	return x.sweepEach(ctx, groups, retired)
+	return sweepEach(ctx, x, groups, retired)
 }

@@ -9,13 +9,9 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/strategy"
 )
-
-// commitBudget is the size in bytes beyond which a resharding is cut into
-// several commits: half of the request limit that a ZooKeeper server has by
-// default.
-const commitBudget = 512 << 10
 
 // Sharded says what a resharding did.
 type Sharded struct {
@@ -45,7 +41,7 @@ func (m *Member) Reshard(ctx context.Context, now time.Time) (Sharded, error) {
 		now = v.Clock
 	}
 	var out Sharded
-	err := m.perform(ctx, "reshard", func(ctx context.Context, x *exchange) error {
+	err := m.perform(ctx, "reshard", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			s := sharding{view: v, now: now}
 			leads, err := s.read(ctx, x)
@@ -57,7 +53,7 @@ func (m *Member) Reshard(ctx context.Context, now time.Time) (Sharded, error) {
 				return err
 			}
 			out.Division, out.Items = d, owners
-			done, err := x.commitEach(ctx, s.commits(d, owners), &out.Commits)
+			done, err := commitEach(ctx, x, s.commits(d, owners), &out.Commits)
 			if err != nil || done {
 				return err
 			}
@@ -68,10 +64,10 @@ func (m *Member) Reshard(ctx context.Context, now time.Time) (Sharded, error) {
 
 // commitEach makes the commits one after the other. done is false after a
 // conflict: something moved, look again.
-func (x *exchange) commitEach(ctx context.Context, commits [][]registry.Op, made *int) (done bool, err error) {
+func commitEach(ctx context.Context, x *step.Exchange, commits [][]registry.Op, made *int) (done bool, err error) {
 	for _, ops := range commits {
-		_, err := x.commit(ctx, ops...)
-		if conflictOf(err) != nil {
+		_, err := x.Commit(ctx, ops...)
+		if step.ConflictOf(err) != nil {
 			return false, nil
 		}
 		if err != nil {
@@ -114,9 +110,9 @@ type sharding struct {
 
 // read reads all that a resharding goes by. leads is false if this host does not
 // lead the job any more.
-func (s *sharding) read(ctx context.Context, x *exchange) (leads bool, err error) {
+func (s *sharding) read(ctx context.Context, x *step.Exchange) (leads bool, err error) {
 	l := s.view.Layout
-	n, err := x.read(ctx, registry.Data(l.config()), registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.term()), registry.Data(l.assignment()),
+	n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.term()), registry.Data(l.assignment()),
 		registry.Children(l.sharding()), registry.Children(l.records()), registry.Children(l.shardingFlags()), registry.Children(l.runs()), registry.Children(l.assignment()), registry.Children(l.servers()), registry.Data(l.leader()),
 		registry.Children(l.details()), registry.Data(l.epoch()), registry.Data(l.triggers()), registry.Children(l.triggers()))
 	if err != nil {
@@ -147,7 +143,7 @@ func (s *sharding) read(ctx context.Context, x *exchange) (leads bool, err error
 		return false, err
 	}
 	servers := n.Children(l.servers())
-	if n, err = x.read(ctx, s.queries(servers)...); err != nil {
+	if n, err = x.Read(ctx, s.queries(servers)...); err != nil {
 		return false, err
 	}
 	if err := s.understandHosts(n, servers); err != nil {
@@ -276,12 +272,12 @@ func (s *sharding) understandItems(n registry.Snapshot) {
 
 // lookBelow finds the items beyond the total that cannot be removed: what is
 // below a mark an external edit has made, and it may go on for ever.
-func (s *sharding) lookBelow(ctx context.Context, x *exchange) error {
+func (s *sharding) lookBelow(ctx context.Context, x *step.Exchange) error {
 	read := make([]registry.Query, 0, len(s.surplus))
 	for _, p := range s.surplus {
 		read = append(read, registry.Children(p))
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return err
 	}
@@ -453,7 +449,7 @@ func (s *sharding) commits(d Division, owners strategy.Assignment) [][]registry.
 
 	guards := []registry.Op{registry.Check(l.term(), s.term.Version), registry.Check(l.leader(), 1), registry.Check(l.members(), s.members.Version), registry.Check(l.config(), s.config.Version)}
 	guarded := func(ops ...registry.Op) []registry.Op { return append(slices.Clone(guards), ops...) }
-	if size(revoke)+size(items)+size(grant)+size(last) <= commitBudget {
+	if step.Size(revoke)+step.Size(items)+step.Size(grant)+step.Size(last) <= step.Budget {
 		return [][]registry.Op{guarded(slices.Concat(revoke, items, grant, last)...)}
 	}
 
@@ -468,7 +464,7 @@ func (s *sharding) commits(d Division, owners strategy.Assignment) [][]registry.
 	}
 	commits := [][]registry.Op{guarded(first...)}
 	for _, ops := range [][]registry.Op{revoke, items, grant} {
-		for part := range parts(ops, commitBudget) {
+		for part := range step.Parts(ops, step.Budget) {
 			commits = append(commits, guarded(part...))
 		}
 	}
@@ -612,56 +608,4 @@ func (s *sharding) handOver(item int, owner string) []registry.Op {
 		ops = append(ops, registry.Create(path, []byte(owner)), registry.Set(path, []byte(owner), 0))
 	}
 	return ops
-}
-
-// size estimates the bytes of a request with these ops.
-func size(ops []registry.Op) int {
-	n := 0
-	for _, op := range ops {
-		n += opSize(op)
-	}
-	return n
-}
-
-// opSize is what an op takes in a ZooKeeper multi: its header, the lengths,
-// the version, and for what makes a node its flags and one short ACL entry.
-func opSize(op registry.Op) int {
-	const header, makes = 21, 35
-	n := header + len(op.Path) + len(op.Data)
-	switch op.Kind {
-	case registry.OpCreate, registry.OpEphemeral, registry.OpSequential, registry.OpEnsure:
-		n += makes
-	case registry.OpAbsent: // a create and a delete
-		n += header + len(op.Path) + makes
-	}
-	return n
-}
-
-// parts cuts ops into parts of about limit bytes. A check stays with the op
-// that follows it, and a delete with the create of the same path.
-func parts(ops []registry.Op, limit int) func(yield func([]registry.Op) bool) {
-	return func(yield func([]registry.Op) bool) {
-		start, bytes := 0, 0
-		for i, op := range ops {
-			together := i > 0 && (ops[i-1].Kind == registry.OpCheck || (ops[i-1].Kind == registry.OpDelete && ops[i-1].Path == op.Path))
-			if bytes+opSize(op) > limit && i > start && !together {
-				if !yield(ops[start:i]) {
-					return
-				}
-				start, bytes = i, 0
-			}
-			bytes += opSize(op)
-		}
-		if start < len(ops) {
-			yield(ops[start:])
-		}
-	}
-}
-
-// firstPart is the first of parts, as much as fits a commit.
-func firstPart(ops []registry.Op) []registry.Op {
-	for part := range parts(ops, commitBudget) {
-		return part
-	}
-	return nil
 }

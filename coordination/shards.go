@@ -8,6 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // What an operator sees of jobs: read on request, nothing of it is watched.
@@ -90,7 +91,7 @@ type ShardItem struct {
 // is not in the registry.
 func ReadShards(ctx context.Context, r registry.Center, l Layout) (Shards, error) {
 	s := shardReading{layout: l}
-	err := perform(ctx, r, "read shards", s.run)
+	err := step.Perform(ctx, r, "read shards", s.run)
 	return s.out, err
 }
 
@@ -103,9 +104,9 @@ type shardReading struct {
 	out                Shards
 }
 
-func (s *shardReading) run(ctx context.Context, x *exchange) error {
+func (s *shardReading) run(ctx context.Context, x *step.Exchange) error {
 	l := s.layout
-	n, err := x.read(ctx, registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.servers()), registry.Data(l.leader()), registry.Children(l.shardingFlags()),
+	n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.servers()), registry.Data(l.leader()), registry.Children(l.shardingFlags()),
 		registry.Data(l.members()), registry.Data(l.assignment()), registry.Children(l.details()), registry.Children(l.runs()), registry.Children(l.sharding()))
 	if err != nil {
 		return err
@@ -143,7 +144,7 @@ func (s *shardReading) run(ctx context.Context, x *exchange) error {
 		read = append(read, registry.Data(l.itemInstance(i)), registry.Data(l.itemDisabled(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)),
 			registry.Data(l.itemFailovering(i)), registry.Data(l.itemMisfire(i)), registry.Data(l.failoverItem(i)), registry.Data(l.record(i)))
 	}
-	if s.nodes, err = x.read(ctx, read...); err != nil {
+	if s.nodes, err = x.Read(ctx, read...); err != nil {
 		return err
 	}
 	s.report(ids, items)
@@ -284,14 +285,14 @@ const (
 // ReadJobs lists the jobs of a namespace, by name. A namespace that is not
 // there has none.
 func ReadJobs(ctx context.Context, r registry.Center, namespace string) (jobs []JobBrief, err error) {
-	err = perform(ctx, r, "read jobs", func(ctx context.Context, x *exchange) error {
+	err = step.Perform(ctx, r, "read jobs", func(ctx context.Context, x *step.Exchange) error {
 		all := registry.Children(JobsPath(namespace))
-		n, err := x.read(ctx, all)
+		n, err := x.Read(ctx, all)
 		if err != nil {
 			return err
 		}
 		for part := range slices.Chunk(n[all].Names, jobsAtOnce) {
-			briefs, err := x.readJobs(ctx, namespace, part)
+			briefs, err := readJobs(ctx, x, namespace, part)
 			if err != nil {
 				return err
 			}
@@ -305,13 +306,13 @@ func ReadJobs(ctx context.Context, r registry.Center, namespace string) (jobs []
 // jobsAtOnce bounds what one read of ReadJobs asks for.
 const jobsAtOnce = 100
 
-func (x *exchange) readJobs(ctx context.Context, namespace string, names []string) (briefs []JobBrief, err error) {
+func readJobs(ctx context.Context, x *step.Exchange, namespace string, names []string) (briefs []JobBrief, err error) {
 	var read []registry.Query
 	for _, name := range names {
 		l := NewLayout(namespace, name)
 		read = append(read, registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.servers()), registry.Data(l.leader()), registry.Children(l.sharding()), registry.Children(l.details()), registry.Children(l.config()))
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +328,7 @@ func (x *exchange) readJobs(ctx context.Context, namespace string, names []strin
 			}
 		}
 	}
-	more, err := x.read(ctx, read...)
+	more, err := x.Read(ctx, read...)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // Share is what a host owns, with what it must know of each item to begin it.
@@ -86,9 +87,9 @@ func (m *Member) ReadShare(ctx context.Context, known map[int]ItemState) (read b
 		return false, nil
 	}
 	var share Share
-	err = m.perform(ctx, "read share", func(ctx context.Context, x *exchange) error {
+	err = m.perform(ctx, "read share", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			done, err := x.readShare(ctx, m.View, known, &share)
+			done, err := readShare(ctx, x, m.View, known, &share)
 			if done || err != nil {
 				return err
 			}
@@ -103,9 +104,9 @@ func (m *Member) ReadShare(ctx context.Context, known map[int]ItemState) (read b
 
 // readShare is one attempt to read the share; done is false if a Java leader
 // divided the items meanwhile.
-func (x *exchange) readShare(ctx context.Context, v View, known map[int]ItemState, share *Share) (done bool, err error) {
+func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]ItemState, share *Share) (done bool, err error) {
 	l := v.Layout
-	n, err := x.read(ctx, registry.Data(l.assignmentOf(v.Self.ID)), registry.Data(l.assignment()), registry.Data(l.runsOf(v.Self.ID)), registry.Data(l.epoch()), registry.Data(l.itemInstance(0)))
+	n, err := x.Read(ctx, registry.Data(l.assignmentOf(v.Self.ID)), registry.Data(l.assignment()), registry.Data(l.runsOf(v.Self.ID)), registry.Data(l.epoch()), registry.Data(l.itemInstance(0)))
 	if err != nil {
 		return false, err
 	}
@@ -113,7 +114,7 @@ func (x *exchange) readShare(ctx context.Context, v View, known map[int]ItemStat
 	mine, err := ParseItems(string(assigned.Data))
 	if err != nil {
 		if v.Leader != "" && !v.JavaLed() && !v.Necessary {
-			return true, x.askForSharding(ctx, v) // the leader writes it again
+			return true, askForSharding(ctx, x, v) // the leader writes it again
 		}
 		return false, fmt.Errorf("node %s: %w", assigned.Path, err)
 	}
@@ -123,7 +124,7 @@ func (x *exchange) readShare(ctx context.Context, v View, known map[int]ItemStat
 			return a.adopt(ctx, x, share)
 		}
 		if v.OurTerm && !v.Necessary && len(division.Data) > 0 {
-			return true, x.askForSharding(ctx, v) // an instance node was recreated by an external edit
+			return true, askForSharding(ctx, x, v) // an instance node was recreated by an external edit
 		}
 		return true, nil
 	}
@@ -144,7 +145,7 @@ func (x *exchange) readShare(ctx context.Context, v View, known map[int]ItemStat
 	// share is not older than the view's division.
 	s := Share{Items: make(map[int]ItemState, len(mine)), Pending: divided.Pending, division: v.divisionNode.Mzxid, round: v.round,
 		Guard: ShareGuard{Assignment: assigned.Version, Epoch: epoch.Version}}
-	anchored, err := x.fill(ctx, &s, v, mine, known)
+	anchored, err := fill(ctx, x, &s, v, mine, known)
 	if err != nil {
 		return false, err
 	}
@@ -159,11 +160,11 @@ func (x *exchange) readShare(ctx context.Context, v View, known map[int]ItemStat
 		return true, nil
 	}
 	if !anchored || beyond { // a node was changed or deleted by an external edit
-		return true, x.askForSharding(ctx, v)
+		return true, askForSharding(ctx, x, v)
 	}
 	runs, err := parseRuns(n.Data(l.runsOf(v.Self.ID)).Data)
 	if err == nil && s.waitsToMove(mine, runs.Items()) {
-		return true, x.askForSharding(ctx, v)
+		return true, askForSharding(ctx, x, v)
 	}
 	return true, nil
 }
@@ -176,7 +177,7 @@ func (s Share) waitsToMove(mine, running Items) bool {
 
 // fill reads the items' states, and the anchor of the guard. anchored is false
 // if that node is not there.
-func (x *exchange) fill(ctx context.Context, s *Share, v View, mine Items, known map[int]ItemState) (anchored bool, err error) {
+func fill(ctx context.Context, x *step.Exchange, s *Share, v View, mine Items, known map[int]ItemState) (anchored bool, err error) {
 	l := v.Layout
 	var fresh Items
 	for _, i := range mine {
@@ -191,7 +192,7 @@ func (x *exchange) fill(ctx context.Context, s *Share, v View, mine Items, known
 		s.Guard.Anchor = mine[0]
 		read = append(read, registry.Data(l.itemInstance(mine[0])))
 	}
-	n, err := x.read(ctx, read...)
+	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return false, err
 	}
@@ -207,8 +208,8 @@ func (x *exchange) fill(ctx context.Context, s *Share, v View, mine Items, known
 }
 
 // readItems reads the states of items.
-func (x *exchange) readItems(ctx context.Context, l Layout, items Items) (map[int]ItemState, error) {
-	n, err := x.read(ctx, itemQueries(l, items)...)
+func readItems(ctx context.Context, x *step.Exchange, l Layout, items Items) (map[int]ItemState, error) {
+	n, err := x.Read(ctx, itemQueries(l, items)...)
 	if err != nil {
 		return nil, err
 	}
@@ -245,8 +246,8 @@ func ReadDisabled(ctx context.Context, r registry.Center, l Layout, items Items)
 		read[k] = registry.Data(l.itemDisabled(i))
 	}
 	disabled := make(map[int]bool)
-	err := perform(ctx, r, "read disabled items", func(ctx context.Context, x *exchange) error {
-		n, err := x.read(ctx, read...)
+	err := step.Perform(ctx, r, "read disabled items", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, read...)
 		for _, i := range items {
 			if n.Data(l.itemDisabled(i)).Exists {
 				disabled[i] = true
@@ -259,8 +260,8 @@ func ReadDisabled(ctx context.Context, r registry.Center, l Layout, items Items)
 
 // ReadItems reads the states of items.
 func ReadItems(ctx context.Context, r registry.Center, l Layout, items Items) (states map[int]ItemState, err error) {
-	err = perform(ctx, r, "read items", func(ctx context.Context, x *exchange) (err error) {
-		states, err = x.readItems(ctx, l, items)
+	err = step.Perform(ctx, r, "read items", func(ctx context.Context, x *step.Exchange) (err error) {
+		states, err = readItems(ctx, x, l, items)
 		return err
 	})
 	return states, err

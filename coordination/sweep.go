@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // Sweep looks after marks of items that belong to no living host: left by
@@ -65,7 +66,7 @@ type sweeping struct {
 	elsewhere map[string]bool
 }
 
-func (s *sweeping) run(ctx context.Context, x *exchange) error {
+func (s *sweeping) run(ctx context.Context, x *step.Exchange) error {
 	if err := s.read(ctx, x); err != nil {
 		return err
 	}
@@ -74,23 +75,23 @@ func (s *sweeping) run(ctx context.Context, x *exchange) error {
 	}
 	j := s.judge()
 	if j.ask {
-		if err := x.askForSharding(ctx, s.view); err != nil {
+		if err := askForSharding(ctx, x, s.view); err != nil {
 			return err
 		}
 	}
 	if len(j.owed) > 0 {
-		_, err := x.commit(ctx, j.owed...)
-		if unlessConflict(err) != nil { // else another host has done it, or the Java host is back
+		_, err := x.Commit(ctx, j.owed...)
+		if step.UnlessConflict(err) != nil { // else another host has done it, or the Java host is back
 			return err
 		}
 	}
-	return x.sweepEach(ctx, j.groups, &s.swept.Nodes)
+	return sweepEach(ctx, x, j.groups, &s.swept.Nodes)
 }
 
 // read reads the job's items and the marks that are there.
-func (s *sweeping) read(ctx context.Context, x *exchange) error {
+func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 	v, l := s.view, s.view.Layout
-	n, err := x.read(ctx, registry.Children(l.sharding()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.triggers()), registry.Children(l.details()), registry.Data(l.members()), registry.Children(l.kills()))
+	n, err := x.Read(ctx, registry.Children(l.sharding()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.triggers()), registry.Children(l.details()), registry.Data(l.members()), registry.Children(l.kills()))
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (s *sweeping) read(ctx context.Context, x *exchange) error {
 			read = append(read, registry.Children(l.item(i)), registry.Data(l.itemInstance(i)))
 		}
 	}
-	if n, err = x.read(ctx, read...); err != nil {
+	if n, err = x.Read(ctx, read...); err != nil {
 		return err
 	}
 
@@ -135,13 +136,13 @@ func (s *sweeping) read(ctx context.Context, x *exchange) error {
 			read = append(read, registry.Data(l.trigger(id)))
 		}
 	}
-	s.marks, err = x.read(ctx, read...)
+	s.marks, err = x.Read(ctx, read...)
 	return err
 }
 
 // lookElsewhere finds out which of the hosts whose marks outlived their instance
 // node live nevertheless.
-func (s *sweeping) lookElsewhere(ctx context.Context, x *exchange) error {
+func (s *sweeping) lookElsewhere(ctx context.Context, x *step.Exchange) error {
 	l := s.view.Layout
 	s.elsewhere = make(map[string]bool)
 	gone := make(map[string]bool)
@@ -163,7 +164,7 @@ func (s *sweeping) lookElsewhere(ctx context.Context, x *exchange) error {
 	}
 
 	jobs := registry.Children(JobsPath(l.Namespace))
-	n, err := x.read(ctx, jobs)
+	n, err := x.Read(ctx, jobs)
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func (s *sweeping) lookElsewhere(ctx context.Context, x *exchange) error {
 			}
 		}
 	}
-	if n, err = x.read(ctx, read...); err != nil {
+	if n, err = x.Read(ctx, read...); err != nil {
 		return err
 	}
 	for q, id := range idOf {
@@ -356,13 +357,13 @@ func (s *sweeping) owe(owed map[string]Items, members Members) []registry.Op {
 
 // sweepEach removes in commits that fit. A mark that has changed since it was
 // read belongs to somebody: it is left out.
-func (x *exchange) sweepEach(ctx context.Context, groups [][]registry.Op, swept *[]string) error {
+func sweepEach(ctx context.Context, x *step.Exchange, groups [][]registry.Op, swept *[]string) error {
 	for len(groups) > 0 {
 		var ops []registry.Op
 		var of []int // op → group
 		n := 0
 		for k, group := range groups {
-			if size(ops)+size(group) > commitBudget && k > 0 {
+			if step.Size(ops)+step.Size(group) > step.Budget && k > 0 {
 				break
 			}
 			for _, op := range group {
@@ -370,8 +371,8 @@ func (x *exchange) sweepEach(ctx context.Context, groups [][]registry.Op, swept 
 			}
 			n++
 		}
-		_, err := x.commit(ctx, ops...)
-		if conflict := conflictOf(err); conflict != nil {
+		_, err := x.Commit(ctx, ops...)
+		if conflict := step.ConflictOf(err); conflict != nil {
 			k := of[conflict.Index]
 			groups = slices.Delete(slices.Clone(groups), k, k+1)
 			continue

@@ -1,4 +1,4 @@
-package coordination
+package step
 
 import (
 	"context"
@@ -8,10 +8,9 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// exchange is what one protocol step asks of the registry, request by request. A
-// step reads nodes by name, decides by pure functions, commits, and looks again
-// after a conflict. The exchange bounds the conflicts of all its requests together.
-type exchange struct {
+// Exchange is what one step asks of the registry, request by request. It bounds the
+// conflicts of all its requests together. It is for one goroutine.
+type Exchange struct {
 	registry  registry.Center
 	conflicts int
 	// failed is why the newest of the commits that failed did so; same is how often
@@ -30,9 +29,10 @@ const (
 	maxSame = 20
 )
 
-// perform runs one protocol step. Its errors begin with the step's name.
-func perform(ctx context.Context, r registry.Center, name string, step func(context.Context, *exchange) error) error {
-	if err := step(ctx, &exchange{registry: r}); err != nil {
+// Perform runs one step on a session. Its errors begin with the step's name and wrap
+// those of the registry.
+func Perform(ctx context.Context, r registry.Center, name string, step func(context.Context, *Exchange) error) error {
+	if err := step(ctx, &Exchange{registry: r}); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
@@ -50,15 +50,15 @@ func (e *exhausted) Error() string {
 
 func (e *exhausted) Unwrap() error { return e.last }
 
-func (x *exchange) mayGoOn() error {
+func (x *Exchange) mayGoOn() error {
 	if x.conflicts >= maxConflicts || x.same >= maxSame {
 		return &exhausted{x.conflicts, x.failed}
 	}
 	return nil
 }
 
-// read asks for nodes in one request. Without queries it asks for nothing.
-func (x *exchange) read(ctx context.Context, queries ...registry.Query) (registry.Snapshot, error) {
+// Read asks for nodes in one request. Without queries it asks for nothing.
+func (x *Exchange) Read(ctx context.Context, queries ...registry.Query) (registry.Snapshot, error) {
 	if len(queries) == 0 {
 		return nil, nil
 	}
@@ -76,18 +76,18 @@ func (x *exchange) read(ctx context.Context, queries ...registry.Query) (registr
 	return found, nil
 }
 
-// commit applies all ops or none. [contested], [conflictOf] and [isUnknown] say of its error what
+// Commit applies all ops or none. [Contested], [ConflictOf] and [IsUnknown] say of its error what
 // to do about it.
-func (x *exchange) commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+func (x *Exchange) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	if err := x.mayGoOn(); err != nil {
 		return nil, err
 	}
 	results, err := x.registry.Commit(ctx, ops...)
-	conflict := conflictOf(err)
-	if conflict == nil && !isUnknown(err) {
+	conflict := ConflictOf(err)
+	if conflict == nil && !IsUnknown(err) {
 		return results, err
 	}
-	before := conflictOf(x.failed)
+	before := ConflictOf(x.failed)
 	x.failed = err
 	x.conflicts++
 	switch {
@@ -101,8 +101,8 @@ func (x *exchange) commit(ctx context.Context, ops ...registry.Op) ([]registry.R
 	return nil, err
 }
 
-// conflictOf is the conflict that a commit met; nil if it was something else.
-func conflictOf(err error) *registry.OpError {
+// ConflictOf is the conflict that a commit met; nil if it was something else.
+func ConflictOf(err error) *registry.OpError {
 	var conflict *registry.OpError
 	var end *exhausted
 	if errors.As(err, &end) || !errors.As(err, &conflict) {
@@ -111,20 +111,20 @@ func conflictOf(err error) *registry.OpError {
 	return conflict
 }
 
-// isUnknown reports that a commit may or may not have taken effect.
-func isUnknown(err error) bool {
+// IsUnknown reports that a commit may or may not have taken effect.
+func IsUnknown(err error) bool {
 	var end *exhausted
 	return errors.Is(err, registry.ErrUnknown) && !errors.As(err, &end)
 }
 
-// contested reports that a commit met a conflict, or that its outcome is unknown:
+// Contested reports that a commit met a conflict, or that its outcome is unknown:
 // look again.
-func contested(err error) bool { return conflictOf(err) != nil || isUnknown(err) }
+func Contested(err error) bool { return ConflictOf(err) != nil || IsUnknown(err) }
 
-// unlessConflict is the error of a commit of which a conflict says only that it is
+// UnlessConflict is the error of a commit of which a conflict says only that it is
 // not needed any more.
-func unlessConflict(err error) error {
-	if conflictOf(err) != nil {
+func UnlessConflict(err error) error {
+	if ConflictOf(err) != nil {
 		return nil
 	}
 	return err
