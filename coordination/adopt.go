@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // A registry's transaction numbers are fence tokens and name trigger rounds: both
@@ -57,15 +58,15 @@ func (e *CopiedError) Error() string {
 // copied returns a *CopiedError if the record was written by another registry's
 // transactions, and nil otherwise. base is the namespace's.
 func copied(n registry.Node, base int64) error {
-	if names, written := parseRecord(n.Data).names(), n.Mzxid+base; n.Exists && names > written {
+	if names, written := newestNamed(tree.ParseRecord(n.Data)), n.Mzxid+base; n.Exists && names > written {
 		return &CopiedError{Record: n.Path, Names: names, Written: written}
 	}
 	return nil
 }
 
-// names is the highest transaction that the record names. All that it names were
+// newestNamed is the highest transaction that the record names. All that it names were
 // before the one that wrote it.
-func (r Record) names() int64 { return max(r.Trigger, r.After) }
+func newestNamed(r tree.Record) int64 { return max(r.Trigger, r.After) }
 
 // raised adds a base to all transaction numbers.
 type raised struct {
@@ -79,7 +80,7 @@ type raised struct {
 func Raised(ctx context.Context, r registry.Center, namespace string) (registry.Center, error) {
 	var base int64
 	err := step.Perform(ctx, r, "read the base of the namespace", func(ctx context.Context, x *step.Exchange) error {
-		path := NewLayout(namespace, "").adopted()
+		path := tree.NewLayout(namespace, "").Adopted()
 		n, err := x.Read(ctx, registry.Data(path))
 		base = parseAdopted(n.Data(path).Data).Base
 		return err
@@ -130,7 +131,7 @@ type Adoption struct {
 // of ours may be in any of its jobs. It returns an error if the registry is no
 // copy, or was adopted already. Adopt reads all records.
 func Adopt(ctx context.Context, r registry.Center, namespace string) (out Adoption, err error) {
-	root := NewLayout(namespace, "").adopted()
+	root := tree.NewLayout(namespace, "").Adopted()
 	err = step.Perform(ctx, r, "adopt", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Data(root), registry.Children(root))
 		if err != nil {
@@ -150,7 +151,7 @@ func Adopt(ctx context.Context, r registry.Center, namespace string) (out Adopti
 				return err
 			}
 			for _, record := range n {
-				out.Highest = max(out.Highest, parseRecord(record.Data).names())
+				out.Highest = max(out.Highest, newestNamed(tree.ParseRecord(record.Data)))
 				isCopy = isCopy || copied(record, parseAdopted(node.Data).Base) != nil
 			}
 		}
@@ -171,20 +172,20 @@ const recordsAtOnce = 1000
 func allRecords(ctx context.Context, x *step.Exchange, namespace string, jobs []string) (records []registry.Query, err error) {
 	var read []registry.Query
 	for _, job := range jobs {
-		l := NewLayout(namespace, job)
-		read = append(read, registry.Children(l.details()), registry.Children(l.records()))
+		l := tree.NewLayout(namespace, job)
+		read = append(read, registry.Children(l.Details()), registry.Children(l.Records()))
 	}
 	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return nil, err
 	}
 	for _, job := range jobs {
-		l := NewLayout(namespace, job)
-		if hosts := n.Children(l.details()); len(hosts) > 0 {
+		l := tree.NewLayout(namespace, job)
+		if hosts := n.Children(l.Details()); len(hosts) > 0 {
 			return nil, fmt.Errorf("host %s is in job %s: stop all hosts of the namespace first", hosts[0], job)
 		}
-		for _, name := range n.Children(l.records()) {
-			records = append(records, registry.Data(l.records()+"/"+name))
+		for _, name := range n.Children(l.Records()) {
+			records = append(records, registry.Data(l.Records()+"/"+name))
 		}
 	}
 	return records, nil

@@ -8,11 +8,12 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Beginning is a host's wish to begin items of one fire.
 type Beginning struct {
-	Fire Fire
+	Fire tree.Fire
 	// Items with the states that are known of them.
 	Items map[int]ItemState
 	// ConsumeTrigger deletes the trigger that waits for this host.
@@ -34,8 +35,8 @@ type Begun struct {
 	Refused map[int]Refusal
 	// Held are those of Refused that were found to be held back, with what is
 	// recorded; Holds are those of Held that this commit holds back.
-	Held  map[int]Record
-	Holds Items
+	Held  map[int]tree.Record
+	Holds tree.Items
 	// Stale is set when the host's share is not what it was: read it again.
 	Stale bool
 	// Adopted had been begun by an earlier commit whose answer was lost, and
@@ -70,7 +71,7 @@ func (m *Member) Begin(ctx context.Context, b Beginning) (Begun, error) {
 		Member:    m,
 		Beginning: b,
 		own:       ownList{m.Runs, m.RunsVersion},
-		out:       Begun{Refused: make(map[int]Refusal), Held: make(map[int]Record)},
+		out:       Begun{Refused: make(map[int]Refusal), Held: make(map[int]tree.Record)},
 		trigger:   b.ConsumeTrigger,
 		forgotten: make(map[int]registry.Node),
 		left:      make(map[int]bool),
@@ -86,7 +87,7 @@ func (m *Member) Begin(ctx context.Context, b Beginning) (Begun, error) {
 
 // refuse takes out what the known states refuse. open are those of the rest whose
 // last run another host began and did not complete.
-func (g *begin) refuse() (open Items) {
+func (g *begin) refuse() (open tree.Items) {
 	for i, state := range g.Items {
 		if g.tooEarly() {
 			g.out.Refused[i] = RefusedAhead
@@ -97,7 +98,7 @@ func (g *begin) refuse() (open Items) {
 			g.Items[i] = state
 		}
 		// A commit whose outcome is unknown may have begun this very run: look finds it.
-		begun := state.Record.Owner == g.Self.ID && state.Record.Open() && state.Record.isOf(g.Fire) && !g.Runs.has(i)
+		begun := state.Record.Owner == g.Self.ID && state.Record.Open() && state.Record.IsOf(g.Fire) && !g.Runs.Has(i)
 		if state.Record.Accepts(g.Fire) != nil && !begun {
 			g.out.Refused[i] = RefusedPast
 			continue
@@ -122,7 +123,7 @@ func (b Beginning) tooEarly() bool {
 }
 
 // wrong reports whether a wrong clock wrote the instant of a record.
-func (b Beginning) wrong(r Record) bool {
+func (b Beginning) wrong(r tree.Record) bool {
 	return b.Fire.Trigger == 0 && b.Ahead != 0 && r.Instant > max(b.Ahead, b.Fire.Instant)
 }
 
@@ -132,8 +133,8 @@ type begin struct {
 	Beginning
 	own     ownList // as of the newest commit or look
 	out     Begun
-	todo    Items // neither begun nor refused, ascending
-	trigger bool  // the trigger is to be consumed
+	todo    tree.Items // neither begun nor refused, ascending
+	trigger bool       // the trigger is to be consumed
 	// forgotten are items whose record names a run of a host that lives and does
 	// not have it in its list of runs, which is given: an external edit has changed one of
 	// the two.
@@ -169,7 +170,7 @@ func (g *begin) run(ctx context.Context, x *step.Exchange) error {
 		if conflict != nil {
 			switch c.roles[conflict.Index] {
 			case roleRoot:
-				return ErrRemoved
+				return tree.ErrRemoved
 			case roleShare:
 				g.stale()
 				return nil
@@ -195,22 +196,22 @@ func (g *begin) run(ctx context.Context, x *step.Exchange) error {
 // beginCommit begins some of the items that are to begin.
 type beginCommit struct {
 	commit
-	part, rest Items
-	records    map[int]Record // that it writes, of part
-	runs       Runs           // that it writes
+	part, rest tree.Items
+	records    map[int]tree.Record // that it writes, of part
+	runs       tree.Runs           // that it writes
 }
 
 // next begins as many items as fit one commit.
 func (g *begin) next() beginCommit {
 	l := g.Layout
-	next := beginCommit{records: make(map[int]Record)}
-	var begins Items
+	next := beginCommit{records: make(map[int]tree.Record)}
+	var begins tree.Items
 	body := newCommit(4 * len(g.todo))
-	room, last := g.own.runs.room(), -1
+	room, last := itemRoom(g.own.runs), -1
 	for _, i := range g.todo {
 		before := len(body.ops)
 		record := g.ops(i, &body)
-		room -= step.Size(body.ops[before:]) + listed(i, last)
+		room -= step.Size(body.ops[before:]) + tree.ListGrowth(i, last)
 		if last = i; room < 0 && len(next.part) > 0 {
 			body.cut(before)
 			break
@@ -221,24 +222,24 @@ func (g *begin) next() beginCommit {
 		}
 	}
 	next.rest = g.todo[len(next.part):]
-	next.runs = g.own.runs.with(g.Fire, g.marked(), begins)
+	next.runs = g.own.runs.With(g.Fire, g.marked(), begins)
 
 	c := newCommit(len(body.ops) + 9)
-	c.add(roleRoot, -1, registry.Check(l.config(), registry.AnyVersion))
+	c.add(roleRoot, -1, registry.Check(l.Config(), registry.AnyVersion))
 	guard := g.Share.Guard
-	c.add(roleShare, -1, registry.Check(l.assignmentOf(g.Self.ID), guard.Assignment))
-	c.add(roleShare, -1, registry.Check(l.epoch(), guard.Epoch))
+	c.add(roleShare, -1, registry.Check(l.AssignmentOf(g.Self.ID), guard.Assignment))
+	c.add(roleShare, -1, registry.Check(l.Epoch(), guard.Epoch))
 	if guard.AnchorVersion > 0 {
-		c.add(roleShare, -1, registry.Check(l.itemInstance(guard.Anchor), guard.AnchorVersion))
+		c.add(roleShare, -1, registry.Check(l.ItemInstance(guard.Anchor), guard.AnchorVersion))
 	}
 	if g.View.JavaLed() {
-		c.add(roleShare, -1, registry.Absent(l.necessary()))
-		c.add(roleShare, -1, registry.Absent(l.processing()))
+		c.add(roleShare, -1, registry.Absent(l.Necessary()))
+		c.add(roleShare, -1, registry.Absent(l.Processing()))
 	}
 	if g.trigger && len(next.rest) == 0 {
-		c.add(roleTrigger, -1, registry.Delete(l.trigger(g.Self.ID), registry.AnyVersion))
+		c.add(roleTrigger, -1, registry.Delete(l.Trigger(g.Self.ID), registry.AnyVersion))
 	} else if g.trigger {
-		c.add(roleTrigger, -1, registry.Check(l.trigger(g.Self.ID), registry.AnyVersion))
+		c.add(roleTrigger, -1, registry.Check(l.Trigger(g.Self.ID), registry.AnyVersion))
 	}
 	c.join(body)
 	if len(begins) > 0 {
@@ -274,47 +275,47 @@ func (g *begin) began(c beginCommit, results []registry.Result) {
 // ops adds what begins one item, and returns the record that it writes. If the
 // host that began it last is one too many to have died with it, the item is held
 // back instead.
-func (g *begin) ops(i int, c *commit) Record {
+func (g *begin) ops(i int, c *commit) tree.Record {
 	l, state := g.Layout, g.Items[i]
 	mine := state.Record.Owner == g.Self.ID && !state.Record.Open()
 	open := state.Record.Open() && state.Record.Owner != g.Self.ID
-	before := state.Record.after(state.RecordZxid)
+	before := state.Record.Follow(state.RecordZxid)
 	if _, forgets := g.forgotten[i]; open && !forgets && !g.left[i] {
-		before = before.died(before.Owner)
+		before = before.NoteDeath(before.Owner)
 	}
 	if open && tooMany(g.View.Config, state.Record, before) {
-		record := before.hold(g.Now.UnixMilli())
-		c.add(roleRecord, i, registry.Set(l.record(i), record.data(), state.RecordVersion)) // look has seen that its host is gone
+		record := before.Hold(g.Now.UnixMilli())
+		c.add(roleRecord, i, registry.Set(l.Record(i), record.Data(), state.RecordVersion)) // look has seen that its host is gone
 		return record
 	}
-	record := before.begin(g.Self.ID, g.Fire, g.Now.UnixMilli())
+	record := before.Begin(g.Self.ID, g.Fire, g.Now.UnixMilli())
 	version := state.RecordVersion
 	if version < 0 {
-		c.add(roleRecord, i, registry.Create(l.record(i), nil))
+		c.add(roleRecord, i, registry.Create(l.Record(i), nil))
 		version = 0
 	}
-	c.add(roleRecord, i, registry.Set(l.record(i), record.data(), version))
-	c.add(roleItem, i, registry.Absent(l.itemDisabled(i)))
+	c.add(roleRecord, i, registry.Set(l.Record(i), record.Data(), version))
+	c.add(roleItem, i, registry.Absent(l.ItemDisabled(i)))
 	if (g.View.Config.Failover && (!mine || g.mixed())) || open {
 		// It may be owed, and about to be taken, or taken. One that was taken over runs on when failover is switched off. What
 		// this host itself ran last, and has owned since, no other host can have
 		// taken: hosts of ours set the record, and a Java host, also one that
 		// came after the view, takes only what was marked for it. It marks what
 		// a host that died was running, and no host has run this item since.
-		c.add(roleItem, i, registry.Absent(l.failoverItem(i)))
-		c.add(roleItem, i, registry.Absent(l.itemFailover(i)))
+		c.add(roleItem, i, registry.Absent(l.FailoverItem(i)))
+		c.add(roleItem, i, registry.Absent(l.ItemFailover(i)))
 	}
 	if runs, ok := g.forgotten[i]; open && ok {
 		c.add(roleItem, i, registry.Check(runs.Path, runs.Version))
 	} else if open {
 		// Its host may live: under a Java leader items move while they run.
-		c.add(roleItem, i, registry.Absent(l.detail(state.Record.Owner)))
+		c.add(roleItem, i, registry.Absent(l.Detail(state.Record.Owner)))
 	}
 	if g.View.Config.MonitorExecution {
 		c.add(roleItem, i, g.runningMark(i))
 	}
 	if state.Misfire {
-		c.add(roleItem, i, registry.Delete(l.itemMisfire(i), registry.AnyVersion))
+		c.add(roleItem, i, registry.Delete(l.ItemMisfire(i), registry.AnyVersion))
 	}
 	return record
 }
@@ -326,13 +327,13 @@ func (g *begin) marked() bool { return g.View.Config.MonitorExecution && g.View.
 // ElasticJob has it since 3.0.2.
 func (g *begin) runningMark(item int) registry.Op {
 	if g.View.Config.Failover {
-		return registry.Create(g.itemRunning(item), []byte(g.Self.ID))
+		return registry.Create(g.Layout.ItemRunning(item), []byte(g.Self.ID))
 	}
-	return registry.CreateEphemeral(g.itemRunning(item), []byte(g.Self.ID))
+	return registry.CreateEphemeral(g.Layout.ItemRunning(item), []byte(g.Self.ID))
 }
 
 // begun is the state after a begin.
-func (s ItemState) begun(r Record, version int32, zxid int64) ItemState {
+func (s ItemState) begun(r tree.Record, version int32, zxid int64) ItemState {
 	s.Record, s.RecordVersion, s.RecordZxid, s.Misfire = r, version, zxid, false
 	return s
 }
@@ -350,7 +351,7 @@ func (g *begin) stale() {
 // look finds out why items could not begin, all of them in one read, or whether
 // they have begun though the commit's outcome was unknown. Begins of which nothing
 // ran are handed back.
-func (g *begin) look(ctx context.Context, x *step.Exchange, items Items) error {
+func (g *begin) look(ctx context.Context, x *step.Exchange, items tree.Items) error {
 	l, self := g.Layout, g.Self.ID
 	items = slices.Clone(items)
 	for {
@@ -358,7 +359,7 @@ func (g *begin) look(ctx context.Context, x *step.Exchange, items Items) error {
 		if err != nil {
 			return err
 		}
-		own := n.Data(l.runsOf(self))
+		own := n.Data(l.RunsOf(self))
 		actual, orphans := ownRuns(own, g.own.runs, g.own.version)
 		asked := len(items)
 		for _, i := range orphans {
@@ -378,11 +379,11 @@ func (g *begin) look(ctx context.Context, x *step.Exchange, items Items) error {
 		}
 		handBacks := slices.DeleteFunc(slices.Clone(orphans), func(i int) bool { return begun[i] })
 		g.todo = slices.DeleteFunc(slices.Clone(g.todo), func(i int) bool { return done[i] })
-		g.own = ownList{actual, versionOf(own)}
+		g.own = ownList{actual, tree.VersionOf(own)}
 		if g.trigger && g.out.Items != nil && len(g.todo) == 0 {
 			// It may have been consumed with what was begun after all.
 			g.trigger = false
-			_, err := x.Commit(ctx, registry.Delete(l.trigger(self), registry.AnyVersion))
+			_, err := x.Commit(ctx, registry.Delete(l.Trigger(self), registry.AnyVersion))
 			if step.UnlessConflict(err) != nil {
 				return err
 			}
@@ -392,15 +393,15 @@ func (g *begin) look(ctx context.Context, x *step.Exchange, items Items) error {
 }
 
 // beginQueries are the nodes on which it depends whether items can begin.
-func (g *begin) beginQueries(items Items) []registry.Query {
+func (g *begin) beginQueries(items tree.Items) []registry.Query {
 	l := g.Layout
 	read := make([]registry.Query, 0, 1+9*len(items))
-	read = append(read, registry.Data(l.runsOf(g.Self.ID)))
+	read = append(read, registry.Data(l.RunsOf(g.Self.ID)))
 	for _, i := range items {
-		read = append(read, registry.Data(l.record(i)), registry.Data(l.item(i)), registry.Data(l.itemDisabled(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemRunning(i)),
-			registry.Data(l.itemMisfire(i)), registry.Data(l.failoverItem(i)))
+		read = append(read, registry.Data(l.Record(i)), registry.Data(l.Item(i)), registry.Data(l.ItemDisabled(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemRunning(i)),
+			registry.Data(l.ItemMisfire(i)), registry.Data(l.FailoverItem(i)))
 		if owner := g.Items[i].Record.Owner; owner != "" {
-			read = append(read, registry.Data(l.detail(owner)), registry.Data(l.runsOf(owner)))
+			read = append(read, registry.Data(l.Detail(owner)), registry.Data(l.RunsOf(owner)))
 		}
 	}
 	return read
@@ -408,18 +409,18 @@ func (g *begin) beginQueries(items Items) []registry.Query {
 
 // understand decides about one item that a commit has not begun: it is to be tried
 // again, or is refused, or has begun nevertheless.
-func (g *begin) understand(i int, n registry.Snapshot, actual Runs, orphans Items) (again, begun bool) {
+func (g *begin) understand(i int, n registry.Snapshot, actual tree.Runs, orphans tree.Items) (again, begun bool) {
 	l, self := g.Layout, g.Self.ID
-	state, record := g.Items[i], n.Data(l.record(i))
+	state, record := g.Items[i], n.Data(l.Record(i))
 	var owner, ownersRuns registry.Node // of the host that last began the item
 	if id := state.Record.Owner; id != "" {
-		owner, ownersRuns = n.Data(l.detail(id)), n.Data(l.runsOf(id))
+		owner, ownersRuns = n.Data(l.Detail(id)), n.Data(l.RunsOf(id))
 	}
-	exists := n.Data(l.item(i)).Exists
-	r := parseRecord(record.Data)
+	exists := n.Data(l.Item(i)).Exists
+	r := tree.ParseRecord(record.Data)
 	open := r.Open() && r.Owner != self
 
-	if orphans.Contains(i) && r.Owner == self && r.Open() && actual.fireOf(i).same(g.Fire) {
+	if orphans.Contains(i) && r.Owner == self && r.Open() && actual.FireOf(i).Same(g.Fire) {
 		if g.out.Items == nil {
 			g.out.Items = make(map[int]ItemState)
 		}
@@ -433,7 +434,7 @@ func (g *begin) understand(i int, n registry.Snapshot, actual Runs, orphans Item
 		}
 		return false, false
 	}
-	if !exists || versionOf(record) != state.RecordVersion {
+	if !exists || tree.VersionOf(record) != state.RecordVersion {
 		g.out.Refused[i], g.out.Stale = RefusedStale, true
 		return false, false
 	}
@@ -445,7 +446,7 @@ func (g *begin) understand(i int, n registry.Snapshot, actual Runs, orphans Item
 		g.out.Refused[i] = RefusedRunning
 		return false, false
 	}
-	if g.View.Config.MonitorExecution && n.Data(l.itemRunning(i)).Exists {
+	if g.View.Config.MonitorExecution && n.Data(l.ItemRunning(i)).Exists {
 		g.out.Refused[i] = RefusedRunning
 		return false, false
 	}
@@ -454,25 +455,25 @@ func (g *begin) understand(i int, n registry.Snapshot, actual Runs, orphans Item
 	if open && owner.Exists {
 		g.forgotten[i] = ownersRuns
 	}
-	runs, err := parseRuns(ownersRuns.Data)
+	runs, err := tree.ParseRuns(ownersRuns.Data)
 	g.left[i] = open && err == nil && runs.Left
-	state.Misfire = n.Data(l.itemMisfire(i)).Exists
+	state.Misfire = n.Data(l.ItemMisfire(i)).Exists
 	g.Items[i] = state
 	return true, false
 }
 
 // markedAgainst says which mark of an operator, or of a failover, keeps an item
 // from beginning.
-func (g *begin) markedAgainst(i int, n registry.Snapshot, r Record) Refusal {
+func (g *begin) markedAgainst(i int, n registry.Snapshot, r tree.Record) Refusal {
 	l := g.Layout
 	open, mine := r.Open() && r.Owner != g.Self.ID, r.Owner == g.Self.ID && !r.Open()
-	if n.Data(l.itemDisabled(i)).Exists {
+	if n.Data(l.ItemDisabled(i)).Exists {
 		return RefusedDisabled
 	}
-	if n.Data(l.itemFailover(i)).Exists && (g.View.Config.Failover || open) {
+	if n.Data(l.ItemFailover(i)).Exists && (g.View.Config.Failover || open) {
 		return RefusedFailover
 	}
-	if n.Data(l.failoverItem(i)).Exists && (open || (g.View.Config.Failover && (!mine || g.mixed()))) {
+	if n.Data(l.FailoverItem(i)).Exists && (open || (g.View.Config.Failover && (!mine || g.mixed()))) {
 		return RefusedFailover
 	}
 	return ""
@@ -480,12 +481,12 @@ func (g *begin) markedAgainst(i int, n registry.Snapshot, r Record) Refusal {
 
 // forgets reports whether a list of runs is there, and without the item.
 func forgets(n registry.Node, item int) bool {
-	runs, err := parseRuns(n.Data)
-	return n.Exists && err == nil && !runs.has(item)
+	runs, err := tree.ParseRuns(n.Data)
+	return n.Exists && err == nil && !runs.Has(item)
 }
 
 // handBack deals with begins of this host of which nothing ran.
-func (g *begin) handBack(ctx context.Context, x *step.Exchange, orphans Items) error {
+func (g *begin) handBack(ctx context.Context, x *step.Exchange, orphans tree.Items) error {
 	if len(orphans) == 0 {
 		return nil
 	}

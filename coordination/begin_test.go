@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestBeginWhileSharding: a host begins items after the leader has read what
@@ -160,11 +161,11 @@ func TestLostAnswers(t *testing.T) {
 			}
 		}
 		h.nextCommit(fault)
-		must(t, h.complete(co.Items{0, 1, 2}, "OK", "done"))
-		if string(c.node(c.layout.Sibling()+"/offset/0").Data) != "done" || c.record(0).Open() || !c.record(3).Open() || !slices.Equal(h.Runs.Items(), co.Items{3, 4, 5}) {
+		must(t, h.complete(tree.Items{0, 1, 2}, "OK", "done"))
+		if string(c.node(c.layout.Sibling()+"/offset/0").Data) != "done" || c.record(0).Open() || !c.record(3).Open() || !slices.Equal(h.Runs.Items(), tree.Items{3, 4, 5}) {
 			t.Errorf("fault %d: after the completion: %+v, runs %v", fault, c.record(0), h.Runs)
 		}
-		must(t, h.complete(co.Items{3, 4, 5}, "OK", ""))
+		must(t, h.complete(tree.Items{3, 4, 5}, "OK", ""))
 		c.finish()
 	}
 }
@@ -173,7 +174,7 @@ func TestLostAnswers(t *testing.T) {
 // is found by whatever the host does next.
 func TestBeginOutcomeUnknown(t *testing.T) {
 	t.Parallel()
-	unheard := func(t *testing.T) (*chronicle, *simHost, co.Fire) {
+	unheard := func(t *testing.T) (*chronicle, *simHost, tree.Fire) {
 		c, hosts := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 		h := hosts[0]
 		states := make(map[int]co.ItemState)
@@ -188,7 +189,7 @@ func TestBeginOutcomeUnknown(t *testing.T) {
 			}
 			return registrytest.Refused
 		}
-		fire := co.Fire{Instant: c.now.Add(time.Second).UnixMilli(), Source: "schedule"}
+		fire := tree.Fire{Instant: c.now.Add(time.Second).UnixMilli(), Source: "schedule"}
 		var out co.Begun
 		err := h.perform(moves.Begin(&h.Member, co.Beginning{Fire: fire, Items: states, Now: c.now}, &out))
 		if !errors.Is(err, registry.ErrUnavailable) {
@@ -223,7 +224,7 @@ func TestBeginOutcomeUnknown(t *testing.T) {
 		}
 		must(t, h.readShare())
 		for i := range h.items {
-			if r := c.record(i); r.Open() || r.Outcome != co.OutcomeCancelled || r.Accepts(fire) != nil {
+			if r := c.record(i); r.Open() || r.Outcome != tree.OutcomeCancelled || r.Accepts(fire) != nil {
 				t.Errorf("item %d was not handed back: %+v", i, r)
 			}
 			if c.node(c.mark(i, "running")).Exists {
@@ -260,7 +261,7 @@ func TestBeginGoesByTheRegistrysClock(t *testing.T) {
 		c, hosts := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 3 })
 		h := hosts[0]
 		limit := c.now.Add(time.Second)
-		try := func(fire co.Fire, ahead time.Time) co.Begun {
+		try := func(fire tree.Fire, ahead time.Time) co.Begun {
 			t.Helper()
 			states := make(map[int]co.ItemState)
 			for i, it := range h.items {
@@ -274,7 +275,7 @@ func TestBeginGoesByTheRegistrysClock(t *testing.T) {
 			return out
 		}
 
-		out := try(co.Fire{Instant: limit.UnixMilli() + 1, Source: "schedule"}, limit)
+		out := try(tree.Fire{Instant: limit.UnixMilli() + 1, Source: "schedule"}, limit)
 		if len(out.Items) != 0 || len(out.Refused) != 3 || out.Refused[1] != co.RefusedAhead || out.Commits != 0 {
 			t.Errorf("an instant after the limit: begun %v, refused %v in %d commits", out.Items, out.Refused, out.Commits)
 		}
@@ -289,7 +290,7 @@ func TestBeginGoesByTheRegistrysClock(t *testing.T) {
 			must(t, err)
 			state.RecordVersion = r[0].Version
 		}
-		fire := co.Fire{Instant: limit.UnixMilli(), Source: "schedule"}
+		fire := tree.Fire{Instant: limit.UnixMilli(), Source: "schedule"}
 		h.nextCommit(fault)
 		out = try(fire, c.now.Add(2*time.Hour))
 		if len(out.Items) != 2 || out.Refused[0] != co.RefusedPast {
@@ -297,13 +298,13 @@ func TestBeginGoesByTheRegistrysClock(t *testing.T) {
 		}
 		for i, want := range map[int]time.Time{0: c.now.Add(time.Hour), 1: limit, 2: limit} {
 			var states map[int]co.ItemState
-			must(t, h.perform(moves.ReadItems(h.layout, co.Items{i}, &states)))
+			must(t, h.perform(moves.ReadItems(h.layout, tree.Items{i}, &states)))
 			if got := states[i].Record.Instant; got != want.UnixMilli() {
 				t.Errorf("fault %d: the record of item %d names %s, want %s", fault, i, time.UnixMilli(got).UTC(), want.UTC())
 			}
 		}
 		must(t, h.complete(h.running(), "OK", ""))
-		out = try(co.Fire{Instant: limit.UnixMilli() + 1, Trigger: 1 << 40, Source: "trigger"}, c.now.Add(2*time.Hour))
+		out = try(tree.Fire{Instant: limit.UnixMilli() + 1, Trigger: 1 << 40, Source: "trigger"}, c.now.Add(2*time.Hour))
 		if len(out.Items) != 3 {
 			t.Errorf("a trigger: begun %v, refused %v", out.Items, out.Refused)
 		}
@@ -345,7 +346,7 @@ func TestEveryRunHasAnIDAndItsSource(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
 	ids := make(map[string]bool)
-	note := func(source string, items co.Items) {
+	note := func(source string, items tree.Items) {
 		t.Helper()
 		for _, i := range items {
 			r := c.record(i)
@@ -356,7 +357,7 @@ func TestEveryRunHasAnIDAndItsSource(t *testing.T) {
 		for _, host := range c.living() {
 			for i, it := range host.items {
 				if it.running && items.Contains(i) {
-					id := co.RunID("demo", it.fire, i)
+					id := tree.RunID("demo", it.fire, i)
 					if ids[id] {
 						t.Errorf("two runs are %s", id)
 					}
@@ -365,7 +366,7 @@ func TestEveryRunHasAnIDAndItsSource(t *testing.T) {
 			}
 		}
 	}
-	items := co.Items{0, 1, 2, 3, 4, 5}
+	items := tree.Items{0, 1, 2, 3, 4, 5}
 	c.pass(10 * time.Second)
 	note("schedule", items)
 	c.pass(10 * time.Second) // a misfire of all
@@ -379,7 +380,7 @@ func TestEveryRunHasAnIDAndItsSource(t *testing.T) {
 	owed := h[1].running()
 	must(t, h[0].complete(h[0].running(), "OK", ""))
 	for _, i := range owed { // the run goes on elsewhere under its id
-		delete(ids, co.RunID("demo", h[1].items[i].fire, i))
+		delete(ids, tree.RunID("demo", h[1].items[i].fire, i))
 	}
 	h[1].crash()
 	c.settle()

@@ -1,6 +1,10 @@
 package coordination
 
-import "github.com/wasmjob/wasmjob/coordination/registry"
+import (
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+)
 
 // role says what an op of a commit is for, so that a conflict can be
 // understood.
@@ -50,10 +54,18 @@ func (c *commit) join(o commit) {
 }
 
 // addRuns writes the host's list of runs.
-func (c *commit) addRuns(l Layout, self string, runs Runs, version int32) {
-	if version == noVersion { // deleted by an external edit
-		c.add(roleRuns, -1, registry.Create(l.runsOf(self), nil))
+func (c *commit) addRuns(l tree.Layout, self string, runs tree.Runs, version int32) {
+	if version == tree.NoVersion { // deleted by an external edit
+		c.add(roleRuns, -1, registry.Create(l.RunsOf(self), nil))
 		version = 0
 	}
-	c.add(roleRuns, -1, registry.Set(l.runsOf(self), runs.data(), version))
+	c.add(roleRuns, -1, registry.Set(l.RunsOf(self), runs.Data(), version))
 }
+
+// room is how many bytes of items fit a commit that writes this list too. However
+// long the list is, a commit carries more than one item.
+func itemRoom(r tree.Runs) int { return max(step.Budget-len(r.Data()), leastRoom) }
+
+// leastRoom is what a commit has for items when the list of runs is very long:
+// both together still fit a request.
+const leastRoom = step.Budget / 8

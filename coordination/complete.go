@@ -8,6 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Ended is one run that ended.
@@ -22,7 +23,7 @@ type Ended struct {
 	// Failover is true if the run was taken over from a host that died.
 	Failover bool
 	// HandBack, if not nil, is written in place of the outcome: the fire stays due.
-	HandBack *Record
+	HandBack *tree.Record
 }
 
 // Completing is a host's wish to complete items.
@@ -45,7 +46,7 @@ type Completed struct {
 	// Items took effect, with their new states. Lost are no longer this
 	// host's: their completion and offset did not take effect.
 	Items map[int]ItemState
-	Lost  Items
+	Lost  tree.Items
 	// Adopted had been begun by a commit whose answer was lost, and cannot be
 	// handed back: the host is to run them as failover.
 	Adopted []Claim
@@ -83,7 +84,7 @@ type completion struct {
 	Completing
 	own   ownList // as of the newest commit or look
 	out   Completed
-	todo  Items
+	todo  tree.Items
 	marks map[int]endMarks // of items that were looked at
 	wake  registry.Node    // the members node, to be set as it is
 	stale []registry.Op    // delete marks that name this host on items that are lost
@@ -135,34 +136,34 @@ func (c *completion) run(ctx context.Context, x *step.Exchange) error {
 type endMarks struct{ running, failover, failovering bool }
 
 // ended is the record of an item that is completed.
-func (c *completion) ended(i int) Record {
+func (c *completion) ended(i int) tree.Record {
 	e := c.Items[i]
 	if e.HandBack != nil {
 		return *e.HandBack
 	}
-	return e.State.Record.end(e.Outcome, e.Reason, c.Now.UnixMilli())
+	return e.State.Record.End(e.Outcome, e.Reason, c.Now.UnixMilli())
 }
 
 // ops adds what completes one item, and returns the record that it writes.
-func (c *completion) ops(i int, b *commit) Record {
+func (c *completion) ops(i int, b *commit) tree.Record {
 	l, e := c.Layout, c.Items[i]
-	record := c.ended(i).after(e.State.RecordZxid)
+	record := c.ended(i).Follow(e.State.RecordZxid)
 	marks, looked := c.marks[i]
 	if !looked {
 		marks = endMarks{running: c.Marked || c.View.Config.MonitorExecution, failover: e.Failover, failovering: e.Failover}
 	}
-	b.add(roleRecord, i, registry.Set(l.record(i), record.data(), e.State.RecordVersion))
+	b.add(roleRecord, i, registry.Set(l.Record(i), record.Data(), e.State.RecordVersion))
 	if marks.running {
-		b.add(roleItem, i, registry.Delete(l.itemRunning(i), registry.AnyVersion))
+		b.add(roleItem, i, registry.Delete(l.ItemRunning(i), registry.AnyVersion))
 	}
 	if marks.failover {
-		b.add(roleItem, i, registry.Delete(l.itemFailover(i), registry.AnyVersion))
+		b.add(roleItem, i, registry.Delete(l.ItemFailover(i), registry.AnyVersion))
 	}
 	if marks.failovering {
-		b.add(roleItem, i, registry.Delete(l.itemFailovering(i), registry.AnyVersion))
+		b.add(roleItem, i, registry.Delete(l.ItemFailovering(i), registry.AnyVersion))
 	}
 	if e.HasOffset {
-		b.add(roleOffset, i, e.State.setOffset(l.offset(i), e.Offset))
+		b.add(roleOffset, i, e.State.setOffset(l.Offset(i), e.Offset))
 	}
 	return record
 }
@@ -170,21 +171,21 @@ func (c *completion) ops(i int, b *commit) Record {
 // completeCommit completes some of the items that are to be completed.
 type completeCommit struct {
 	commit
-	part, rest Items
-	records    map[int]Record // that it writes, of part
-	runs       Runs           // that it writes, or that are left
+	part, rest tree.Items
+	records    map[int]tree.Record // that it writes, of part
+	runs       tree.Runs           // that it writes, or that are left
 }
 
 // next completes as many items as fit one commit.
 func (c *completion) next() completeCommit {
 	l := c.Layout
-	next := completeCommit{commit: newCommit(2*len(c.todo) + 3), records: make(map[int]Record)}
+	next := completeCommit{commit: newCommit(2*len(c.todo) + 3), records: make(map[int]tree.Record)}
 	b := &next.commit
-	room, last := c.own.runs.room(), -1
+	room, last := itemRoom(c.own.runs), -1
 	for _, i := range c.todo {
 		before := len(b.ops)
 		record := c.ops(i, b)
-		room -= step.Size(b.ops[before:]) + listed(i, last)
+		room -= step.Size(b.ops[before:]) + tree.ListGrowth(i, last)
 		if last = i; room < 0 && len(next.part) > 0 {
 			b.cut(before)
 			break
@@ -194,22 +195,22 @@ func (c *completion) next() completeCommit {
 	next.rest = c.todo[len(next.part):]
 
 	drop := slices.Sorted(slices.Values(slices.Concat(next.part, c.out.Lost)))
-	next.runs = c.own.runs.without(drop)
-	listed := c.own.version != noVersion
-	if len(next.part) > 0 || (listed && next.runs.ranges().Len() < c.own.runs.ranges().Len()) {
+	next.runs = c.own.runs.Without(drop)
+	listed := c.own.version != tree.NoVersion
+	if len(next.part) > 0 || (listed && next.runs.Ranges().Len() < c.own.runs.Ranges().Len()) {
 		b.addRuns(l, c.Self.ID, next.runs, c.own.version)
 	} else if len(c.Items) == 0 && listed {
 		// What was read may be old: the write may still be on its way there.
-		b.add(roleRuns, -1, registry.Check(l.runsOf(c.Self.ID), c.own.version))
+		b.add(roleRuns, -1, registry.Check(l.RunsOf(c.Self.ID), c.own.version))
 	}
 	for _, op := range c.stale {
 		b.add(roleStale, -1, op)
 	}
 	if len(next.rest) == 0 && c.wake.Exists {
-		b.add(roleWake, -1, registry.Set(l.members(), c.wake.Data, c.wake.Version))
+		b.add(roleWake, -1, registry.Set(l.Members(), c.wake.Data, c.wake.Version))
 	}
 	if len(next.rest) == 0 && c.ask {
-		b.add(roleAsk, -1, registry.Create(l.necessary(), nil))
+		b.add(roleAsk, -1, registry.Create(l.Necessary(), nil))
 	}
 	return next
 }
@@ -231,7 +232,7 @@ func (c *completion) completed(next completeCommit, results []registry.Result) {
 			c.own = ownList{next.runs, result.Version}
 		}
 	}
-	if c.own.version == noVersion {
+	if c.own.version == tree.NoVersion {
 		c.own.runs = next.runs // the list is gone, and is recreated of these
 	}
 }
@@ -257,19 +258,19 @@ func (s ItemState) saved(offset []byte) ItemState {
 
 // look finds out why items could not be completed, or whether they have been
 // though the commit's outcome was unknown.
-func (c *completion) look(ctx context.Context, x *step.Exchange, items Items) error {
+func (c *completion) look(ctx context.Context, x *step.Exchange, items tree.Items) error {
 	l, self := c.Layout, c.Self.ID
 	read := make([]registry.Query, 0, 2+5*len(items))
-	read = append(read, registry.Data(l.runsOf(self)), registry.Data(l.members()))
+	read = append(read, registry.Data(l.RunsOf(self)), registry.Data(l.Members()))
 	for _, i := range items {
-		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)))
+		read = append(read, registry.Data(l.Record(i)), registry.Data(l.Offset(i)), registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemFailovering(i)))
 	}
 	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return err
 	}
 
-	own, members := n.Data(l.runsOf(self)), n.Data(l.members())
+	own, members := n.Data(l.RunsOf(self)), n.Data(l.Members())
 	actual, orphans := ownRuns(own, c.own.runs, c.own.version)
 	done := make(map[int]bool)
 	for _, i := range items {
@@ -277,7 +278,7 @@ func (c *completion) look(ctx context.Context, x *step.Exchange, items Items) er
 	}
 	slices.Sort(c.out.Lost)
 	c.todo = slices.DeleteFunc(slices.Clone(c.todo), func(i int) bool { return done[i] })
-	c.own = ownList{actual, versionOf(own)}
+	c.own = ownList{actual, tree.VersionOf(own)}
 	if c.wake.Exists {
 		c.wake = members // somebody woke the others before this was written: once more
 	}
@@ -301,9 +302,9 @@ func (c *completion) look(ctx context.Context, x *step.Exchange, items Items) er
 // tried again, or has been completed nevertheless, or is lost.
 func (c *completion) understand(i int, n registry.Snapshot) (again bool) {
 	l, self, e := c.Layout, c.Self.ID, c.Items[i]
-	record, offset := n.Data(l.record(i)), n.Data(l.offset(i))
-	marks := [...]registry.Node{n.Data(l.itemRunning(i)), n.Data(l.itemFailover(i)), n.Data(l.itemFailovering(i))}
-	r := parseRecord(record.Data)
+	record, offset := n.Data(l.Record(i)), n.Data(l.Offset(i))
+	marks := [...]registry.Node{n.Data(l.ItemRunning(i)), n.Data(l.ItemFailover(i)), n.Data(l.ItemFailovering(i))}
+	r := tree.ParseRecord(record.Data)
 	// The version alone proves that the run is still this host's: an offset of
 	// another version is one that was saved without an answer.
 	state := e.State

@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestCompleteBeforeObserving: an item that stays only because it runs is
@@ -107,12 +108,12 @@ func TestCompleteOutcomeUnknown(t *testing.T) {
 		}
 		return registrytest.Refused
 	}
-	if err := h.complete(co.Items{0, 1}, "OK", "end"); !errors.Is(err, registry.ErrUnavailable) {
+	if err := h.complete(tree.Items{0, 1}, "OK", "end"); !errors.Is(err, registry.ErrUnavailable) {
 		t.Fatalf("complete: %v", err)
 	}
 	h.plan = nil
-	must(t, h.complete(co.Items{0, 1, 2}, "OK", "end"))
-	if strings.Contains(c.log.String(), "no longer") || !slices.Equal(h.Runs.Items(), co.Items{3, 4, 5}) {
+	must(t, h.complete(tree.Items{0, 1, 2}, "OK", "end"))
+	if strings.Contains(c.log.String(), "no longer") || !slices.Equal(h.Runs.Items(), tree.Items{3, 4, 5}) {
 		t.Errorf("runs are %v", h.Runs)
 	}
 	if h.items[0].state.OffsetVersion != c.node(c.layout.Sibling()+"/offset/0").Version || string(c.node(c.layout.Sibling()+"/offset/2").Data) != "end" {
@@ -144,7 +145,7 @@ func TestCompleteOdds(t *testing.T) {
 	before := c.node(l.Sibling() + "/members").Version
 	var out co.Completed
 	must(t, h.perform(moves.Complete(&h.Member, completing, &out)))
-	if len(out.Items) != 5 || !slices.Equal(out.Lost, co.Items{3}) || len(h.Runs.Runs) != 0 {
+	if len(out.Items) != 5 || !slices.Equal(out.Lost, tree.Items{3}) || len(h.Runs.Runs) != 0 {
 		t.Errorf("completed %+v", out)
 	}
 	if got := string(c.node(l.Sibling() + "/offset/2").Data); got != "end" || out.Items[2].OffsetVersion != 1 {

@@ -12,6 +12,7 @@ import (
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // chronicle notes what hosts say, so that a failure can be read, and counts
@@ -153,14 +154,14 @@ func (c *chronicle) finish() {
 // release lets run again what is held back: of that, hosts died in a row.
 func (c *chronicle) release() {
 	c.t.Helper()
-	for i := range co.MaxItems {
+	for i := range tree.MaxItems {
 		n := c.node(fmt.Sprintf("%s/sharding/%d", c.layout.Sibling(), i))
 		if !n.Exists {
 			break
 		}
-		var r co.Record
+		var r tree.Record
 		decode(c.t, n.Data, &r)
-		if r.Held != 0 && (r.Outcome != co.OutcomeHeld || r.Deaths < 2 || len(strings.Fields(r.Died)) < 2 || r.Open()) {
+		if r.Held != 0 && (r.Outcome != tree.OutcomeHeld || r.Deaths < 2 || len(strings.Fields(r.Died)) < 2 || r.Open()) {
 			c.t.Errorf("item %d is held back with %+v", i, r)
 		}
 	}
@@ -189,7 +190,7 @@ func (c *chronicle) check() {
 			t.Errorf("%s sees a stale division: %s", h.name, h.View.DivisionStale())
 		}
 	}
-	var assigned co.Items
+	var assigned tree.Items
 	for id, items := range c.assignments() {
 		if !alive[id] {
 			t.Errorf("%s is gone and has an assignment", id)
@@ -197,7 +198,7 @@ func (c *chronicle) check() {
 		assigned = append(assigned, items...)
 	}
 	slices.Sort(assigned)
-	var want co.Items
+	var want tree.Items
 	for i := range cfg.ShardingTotalCount {
 		want = append(want, i)
 	}
@@ -229,7 +230,7 @@ func (c *chronicle) check() {
 		if !alive[owner] {
 			t.Errorf("item %d belongs to %s, who is gone", i, owner)
 		}
-		var r co.Record
+		var r tree.Record
 		decode(t, c.node(fmt.Sprintf("%s/sharding/%d", sibling, i)).Data, &r)
 		// The last fire reached every item.
 		if r.Open() || r.Outcome != "OK" || r.Begun < c.now.Add(-30*time.Second).UnixMilli() {
@@ -292,7 +293,7 @@ func (c *chronicle) story(victim string, call int, fault registrytest.Fault) (re
 	c.complete(all)
 	c.settle()
 	if b.alive() {
-		c.try(b, "drain", b.perform(moves.Drain(&b.Member, co.HostDetail{})))
+		c.try(b, "drain", b.perform(moves.Drain(&b.Member, tree.HostDetail{})))
 		b.leaving = true
 	}
 	c.settle()

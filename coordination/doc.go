@@ -59,50 +59,9 @@
 // in our tree, raised by every Elect. Anybody may find that the division is
 // out of date ([View.DivisionStale]) and raise the flag.
 //
-// # ElasticJob's tree, /{namespace}/{job}
+// # The nodes
 //
-//	(data of the root)           ElasticJob's job class, if there is one
-//	config                       the configuration, YAML; a job without it was removed
-//	servers/{ip}                 ENABLED or DISABLED: an operator's choice, kept over restarts
-//	instances/{id}               ephemeral: takes part. id is {ip}@-@{token}, new for every life
-//	leader/election/instance     ephemeral: the leader's id. Version 1: one of ours; 0: Java
-//	leader/election/latch/…      a queue: who stands first may elect (Curator's recipe)
-//	leader/failover/latch/…      the same for taking over, while Java hosts are in the job
-//	leader/sharding/necessary    flag: reshard the items
-//	leader/sharding/processing   ephemeral flag: a division of several commits is being made
-//	leader/failover/items/{i}    a Java host's mark that item i waits for a taker
-//	sharding/{i}/instance        the id of the item's owner
-//	sharding/{i}/running         the id of who runs it; ephemeral without failover, else persistent
-//	sharding/{i}/misfire         an instant came while it ran
-//	sharding/{i}/disabled        an operator's mark: keeps its owner, does not begin
-//	sharding/{i}/failover        ephemeral: the id of who repeats a crashed run
-//	sharding/{i}/failovering     the same, persistent: it outlives the taker's crash
-//	trigger/{id}                 the instance is to run its items now; its parent's mzxid is the round
-//	guarantee/started|completed/{i}   the item has come to this point of the fire
-//	systemTime/current           written to learn the registry's clock
-//
-// # Our tree, /{namespace}.wasmjob/{job}
-//
-//	leader                       version = the term; data: the leader's id
-//	members                      ids of our hosts that joined and did not leave in good order
-//	epoch                        raised with every division by a Java leader, and when that is undone
-//	assignment                   what the last division was made from ([Division])
-//	assignment/{id}              the host's share, as ranges: "0-3,7"
-//	instances/{id}               ephemeral: READY or DRAINING, module digest, zone ([HostDetail])
-//	runs/{id}                    what the host has begun and not completed ([Runs])
-//	kill/{id}                    which of that operators want to end ([Kill])
-//	sharding/{i}                 the item's [Record]: owner, newest instant, begin, end, outcome
-//	offset/{i}                   how far the item's guest has come
-//	definition                   the definition file as it was last applied
-//	superseded                   digests of those that were applied before it
-//	servers                      since when which servers have had no instance
-//
-// The node above them, /{namespace}.wasmjob, holds what is added to the registry's
-// transaction numbers: 0 but in a copy that was adopted ([Adopt]).
-//
-// The second tree stands beside the first, not in it, because Java parses its
-// own nodes strictly, takes every child of a namespace for a job, and is told
-// of every change below a job.
+// Package tree says which nodes there are, and what they hold.
 //
 // # What guards what
 //
@@ -183,7 +142,7 @@
 //
 // A kill names runs by their fences, in a node of its own for each host: a later
 // run is never meant. The host watches that node while something of it has run
-// for long ([KillQuery]), completes what it ends as CANCELLED, and deletes the
+// for long ([tree.KillQuery]), completes what it ends as CANCELLED, and deletes the
 // node. Who recovers a dead host reads it too: a run that was killed is closed,
 // and no host takes it over.
 //

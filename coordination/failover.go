@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Recovery is a host's wish to deal with what a crashed host left behind.
@@ -20,7 +21,7 @@ type Recovery struct {
 	// Limit is how many items this host can take now.
 	Limit int
 	// Busy are items that this host is running itself.
-	Busy Items
+	Busy tree.Items
 	Now  time.Time
 }
 
@@ -42,7 +43,7 @@ type Recovered struct {
 	// in State.Record.
 	Killed []Claim
 	// Left were not taken: disabled, somebody else's share, or over Limit.
-	Left Items
+	Left tree.Items
 	// Settled is set when nothing of the dead host is left.
 	Settled bool
 	Commits int
@@ -51,15 +52,11 @@ type Recovered struct {
 // Claim is one item of a crashed host.
 type Claim struct {
 	Item  int
-	Fire  Fire
+	Fire  tree.Fire
 	State ItemState
 	// Owner is the host that died.
 	Owner string
 }
-
-// OutcomeElsewhere is the outcome of a run whose host died and which a Java
-// host has repeated, with whatever outcome.
-const OutcomeElsewhere = "ELSEWHERE"
 
 // Recover takes over items that a crashed host had begun, or with failover off
 // writes down that they are lost. The items are divided in turn among the hosts
@@ -113,13 +110,13 @@ type recovery struct {
 	leave []registry.Op
 	// takers are the hosts among which all of owed is divided, in turn.
 	takers []string
-	owed   Items
+	owed   tree.Items
 	// alive are the hosts whose detail node is there.
 	alive []string
 	// from is where to go on: the items below it have been decided about.
 	from int
 	// kills are what operators had asked of the dead host.
-	kills Kills
+	kills tree.Kills
 	// javaSeen is until when a Java host was in the job, Unix milliseconds; it is
 	// known if an item of the dead host has lost its marks.
 	javaSeen int64
@@ -132,38 +129,38 @@ func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err e
 		return r.lookAtMarks(ctx, x)
 	}
 	l, takers := r.View.Layout, r.View.takers()
-	read := []registry.Query{registry.Data(l.runsOf(r.Dead)), registry.Data(l.instance(r.Dead)), registry.Data(l.detail(r.Dead)), registry.Data(l.members()), registry.Data(l.assignmentOf(r.Dead)), registry.Data(l.config()), registry.Data(l.runsOf(r.View.Self.ID)), registry.Children(l.details()), registry.Data(l.kill(r.Dead))}
+	read := []registry.Query{registry.Data(l.RunsOf(r.Dead)), registry.Data(l.Instance(r.Dead)), registry.Data(l.Detail(r.Dead)), registry.Data(l.Members()), registry.Data(l.AssignmentOf(r.Dead)), registry.Data(l.Config()), registry.Data(l.RunsOf(r.View.Self.ID)), registry.Children(l.Details()), registry.Data(l.Kill(r.Dead))}
 	for _, id := range takers {
-		read = append(read, registry.Data(l.runsOf(id)))
+		read = append(read, registry.Data(l.RunsOf(id)))
 	}
 	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return false, err
 	}
-	r.alive, r.kills = n.Children(l.details()), parseKills(n.Data(l.kill(r.Dead)).Data)
-	if !n.Data(l.config()).Exists {
-		return false, ErrRemoved
+	r.alive, r.kills = n.Children(l.Details()), tree.ReadKills(n.Data(l.Kill(r.Dead)))
+	if !n.Data(l.Config()).Exists {
+		return false, tree.ErrRemoved
 	}
-	if adopted, err := r.adopt(ctx, x, n.Data(l.runsOf(r.View.Self.ID))); adopted || err != nil {
+	if adopted, err := r.adopt(ctx, x, n.Data(l.RunsOf(r.View.Self.ID))); adopted || err != nil {
 		return false, err
 	}
 	r.out.Left = r.before(r.out.Left)
-	if n.Data(l.instance(r.Dead)).Exists || n.Data(l.detail(r.Dead)).Exists {
+	if n.Data(l.Instance(r.Dead)).Exists || n.Data(l.Detail(r.Dead)).Exists {
 		return true, nil // it is not dead
 	}
 
-	runs := n.Data(l.runsOf(r.Dead))
-	owed, err := parseRuns(runs.Data)
+	runs := n.Data(l.RunsOf(r.Dead))
+	owed, err := tree.ParseRuns(runs.Data)
 	if err != nil {
 		// No host knows what was running. Its marks are swept by
 		// Sweep; what is due is found from the items' records.
-		owed = Runs{}
+		owed = tree.Runs{}
 	}
 	none, err := r.beyond(ctx, x, owed.Items())
 	if err != nil {
 		return false, err
 	}
-	owed = owed.without(none)
+	owed = owed.Without(none)
 	if len(owed.Runs) == 0 {
 		if !r.All && !r.View.IsJanitor() {
 			return true, nil // one buries it, not all
@@ -178,14 +175,14 @@ func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err e
 }
 
 // before is the part of items that is below from.
-func (r *recovery) before(items Items) Items {
+func (r *recovery) before(items tree.Items) tree.Items {
 	n, _ := slices.BinarySearch(items, r.from)
 	return items[:n]
 }
 
 // beyond finds out which of the items the job has never had: those beyond the
 // total count that are in no tree. Nothing is owed of what an external edit has made up.
-func (r *recovery) beyond(ctx context.Context, x *step.Exchange, items Items) (none Items, err error) {
+func (r *recovery) beyond(ctx context.Context, x *step.Exchange, items tree.Items) (none tree.Items, err error) {
 	n, _ := slices.BinarySearch(items, max(r.View.Config.ShardingTotalCount, r.View.Division.Total))
 	if n == len(items) {
 		return nil, nil
@@ -195,14 +192,14 @@ func (r *recovery) beyond(ctx context.Context, x *step.Exchange, items Items) (n
 
 // neverWere finds out which of the items have a node in neither tree. No host
 // begins an item that has no record.
-func neverWere(ctx context.Context, x *step.Exchange, l Layout, items Items) (none Items, err error) {
-	n, err := x.Read(ctx, registry.Children(l.records()), registry.Children(l.sharding()))
+func neverWere(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.Items) (none tree.Items, err error) {
+	n, err := x.Read(ctx, registry.Children(l.Records()), registry.Children(l.Sharding()))
 	if err != nil {
 		return nil, err
 	}
 	were := make(map[int]bool)
-	for _, name := range slices.Concat(n.Children(l.records()), n.Children(l.sharding())) {
-		if i, ok := itemNumber(name); ok {
+	for _, name := range slices.Concat(n.Children(l.Records()), n.Children(l.Sharding())) {
+		if i, ok := tree.ItemNumber(name); ok {
 			were[i] = true
 		}
 	}
@@ -214,11 +211,11 @@ func neverWere(ctx context.Context, x *step.Exchange, l Layout, items Items) (no
 // of runs. adopted is true if there was something of that kind.
 func (r *recovery) adopt(ctx context.Context, x *step.Exchange, own registry.Node) (adopted bool, err error) {
 	l, self, out := r.View.Layout, r.View.Self.ID, &r.out
-	if versionOf(own) == r.own.version {
+	if tree.VersionOf(own) == r.own.version {
 		return false, nil
 	}
 	actual, orphans := ownRuns(own, r.own.runs, r.own.version)
-	r.own = ownList{actual, versionOf(own)}
+	r.own = ownList{actual, tree.VersionOf(own)}
 	if len(orphans) == 0 {
 		return false, nil
 	}
@@ -227,17 +224,17 @@ func (r *recovery) adopt(ctx context.Context, x *step.Exchange, own registry.Nod
 	if err != nil {
 		return false, err
 	}
-	r.own.runs = r.own.runs.without(none)
+	r.own.runs = r.own.runs.Without(none)
 	orphans = slices.DeleteFunc(slices.Clone(orphans), none.Contains)
 	states, err := readItems(ctx, x, l, orphans)
 	if err != nil {
 		return false, err
 	}
-	var strange Items
+	var strange tree.Items
 	for _, i := range orphans {
 		state := states[i]
 		if state.Record.Owner == self && state.Record.Open() {
-			out.Claimed = append(out.Claimed, Claim{Item: i, Fire: r.own.runs.fireOf(i), State: state, Owner: r.Dead})
+			out.Claimed = append(out.Claimed, Claim{Item: i, Fire: r.own.runs.FireOf(i), State: state, Owner: r.Dead})
 		} else {
 			strange = append(strange, i)
 		}
@@ -253,12 +250,12 @@ func (r *recovery) adopt(ctx context.Context, x *step.Exchange, own registry.Nod
 // is not counted any more and keeps what it runs. n has the nodes of the dead host.
 func (r *recovery) bury(ctx context.Context, x *step.Exchange, n registry.Snapshot) error {
 	l := r.View.Layout
-	members, assigned := n.Data(l.members()), n.Data(l.assignmentOf(r.Dead))
+	members, assigned := n.Data(l.Members()), n.Data(l.AssignmentOf(r.Dead))
 	var ops []registry.Op
-	if list := parseMembers(members.Data); slices.Contains(list, r.Dead) {
-		ops = append(ops, registry.Set(l.members(), list.without(r.Dead).data(), members.Version))
+	if list := tree.ParseMembers(members.Data); slices.Contains(list, r.Dead) {
+		ops = append(ops, registry.Set(l.Members(), list.Without(r.Dead).Data(), members.Version))
 	}
-	for _, node := range []registry.Node{n.Data(l.runsOf(r.Dead)), assigned, n.Data(l.kill(r.Dead))} {
+	for _, node := range []registry.Node{n.Data(l.RunsOf(r.Dead)), assigned, n.Data(l.Kill(r.Dead))} {
 		if node.Exists {
 			ops = append(ops, registry.Delete(node.Path, node.Version))
 		}
@@ -272,7 +269,7 @@ func (r *recovery) bury(ctx context.Context, x *step.Exchange, n registry.Snapsh
 	// A Java leader divides of its own accord when an instance goes, and may
 	// have done so already: its division says nothing to our assignment nodes.
 	if divide := len(assigned.Data) > 0 && !r.View.JavaLed(); divide {
-		_, err = x.Commit(ctx, append(slices.Clone(ops), registry.Create(l.necessary(), nil))...)
+		_, err = x.Commit(ctx, append(slices.Clone(ops), registry.Create(l.Necessary(), nil))...)
 		if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == len(ops) {
 			_, err = x.Commit(ctx, ops...) // the flag stands already
 		}
@@ -298,9 +295,9 @@ func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left []str
 	l, v := m.Layout, m.View
 	var read []registry.Query
 	for _, id := range dead {
-		read = append(read, registry.Data(l.runsOf(id)), registry.Data(l.instance(id)), registry.Data(l.detail(id)), registry.Data(l.assignmentOf(id)), registry.Data(l.kill(id)))
+		read = append(read, registry.Data(l.RunsOf(id)), registry.Data(l.Instance(id)), registry.Data(l.Detail(id)), registry.Data(l.AssignmentOf(id)), registry.Data(l.Kill(id)))
 	}
-	read = append(read, registry.Data(l.members()))
+	read = append(read, registry.Data(l.Members()))
 	err = m.perform(ctx, "bury", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, read...)
 		if err != nil {
@@ -323,23 +320,23 @@ func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left []str
 // fit a commit. left are the others that are dead.
 func (v View) burials(dead []string, n registry.Snapshot) (left []string, ops []registry.Op) {
 	l := v.Layout
-	members := n.Data(l.members())
-	list := parseMembers(members.Data)
+	members := n.Data(l.Members())
+	list := tree.ParseMembers(members.Data)
 	var buried []string
 	divide := false
 	for _, id := range dead {
-		lives := n.Data(l.instance(id)).Exists || n.Data(l.detail(id)).Exists
+		lives := n.Data(l.Instance(id)).Exists || n.Data(l.Detail(id)).Exists
 		if lives || !slices.Contains(list, id) { // or is buried
 			continue
 		}
-		runs, assigned := n.Data(l.runsOf(id)), n.Data(l.assignmentOf(id))
-		if owed, err := parseRuns(runs.Data); err == nil && len(owed.Runs) > 0 {
+		runs, assigned := n.Data(l.RunsOf(id)), n.Data(l.AssignmentOf(id))
+		if owed, err := tree.ParseRuns(runs.Data); err == nil && len(owed.Runs) > 0 {
 			left = append(left, id)
 			continue
 		}
 		buried = append(buried, id)
 		divide = divide || len(assigned.Data) > 0
-		for _, node := range []registry.Node{runs, assigned, n.Data(l.kill(id))} {
+		for _, node := range []registry.Node{runs, assigned, n.Data(l.Kill(id))} {
 			if node.Exists {
 				ops = append(ops, registry.Delete(node.Path, node.Version))
 			}
@@ -351,16 +348,16 @@ func (v View) burials(dead []string, n registry.Snapshot) (left []string, ops []
 	if len(buried) == 0 {
 		return left, nil
 	}
-	ops = append(ops, registry.Set(members.Path, list.without(buried...).data(), members.Version))
+	ops = append(ops, registry.Set(members.Path, list.Without(buried...).Data(), members.Version))
 	if divide && !v.JavaLed() && !v.Necessary { // as for one that is buried alone
-		ops = append(ops, registry.Create(l.necessary(), nil))
+		ops = append(ops, registry.Create(l.Necessary(), nil))
 	}
 	return left, ops
 }
 
 // owedItem is what the registry holds of one item of a crashed host.
 type owedItem struct {
-	fire                                       Fire
+	fire                                       tree.Fire
 	state                                      ItemState
 	running, failover, failovering, mark, node registry.Node
 }
@@ -381,12 +378,12 @@ type owing struct {
 // readOwed reads some of the items that are owed and that this host takes or
 // reports. What others are to take they look after; where no host takes anything,
 // one of ours reports it.
-func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed Runs) (owing, error) {
+func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed tree.Runs) (owing, error) {
 	l, cfg := r.View.Layout, r.View.Config
 	reports := r.View.IsJanitor() && (!cfg.Failover || !cfg.MonitorExecution)
 	o := owing{items: make(map[int]owedItem)}
-	var items Items
-	for i := range owed.ranges().since(r.from) {
+	var items tree.Items
+	for i := range owed.Ranges().Since(r.from) {
 		if !reports && !r.takes(i) {
 			continue
 		}
@@ -399,7 +396,7 @@ func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed Runs) (o
 
 	read := itemQueries(l, items)
 	for _, i := range items {
-		read = append(read, registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)), registry.Data(l.itemFailovering(i)), registry.Data(l.failoverItem(i)), registry.Data(l.item(i)))
+		read = append(read, registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemFailovering(i)), registry.Data(l.FailoverItem(i)), registry.Data(l.Item(i)))
 	}
 	n, err := x.Read(ctx, read...)
 	if err != nil {
@@ -407,10 +404,10 @@ func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed Runs) (o
 	}
 	unmarked := false
 	for _, i := range items {
-		it := owedItem{fire: owed.fireOf(i), state: l.itemState(n, i), running: n.Data(l.itemRunning(i)), failover: n.Data(l.itemFailover(i)),
-			failovering: n.Data(l.itemFailovering(i)), mark: n.Data(l.failoverItem(i)), node: n.Data(l.item(i))}
+		it := owedItem{fire: owed.FireOf(i), state: itemState(l, n, i), running: n.Data(l.ItemRunning(i)), failover: n.Data(l.ItemFailover(i)),
+			failovering: n.Data(l.ItemFailovering(i)), mark: n.Data(l.FailoverItem(i)), node: n.Data(l.Item(i))}
 		o.items[i] = it
-		unmarked = unmarked || (owed.Java == "" && owed.markedOf(i) && it.unmarked())
+		unmarked = unmarked || (owed.Java == "" && owed.MarkedOf(i) && it.unmarked())
 	}
 	if unmarked {
 		err = r.lookForJava(ctx, x)
@@ -422,14 +419,14 @@ func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed Runs) (o
 // older than the marks that are gone.
 func (r *recovery) lookForJava(ctx context.Context, x *step.Exchange) error {
 	l := r.View.Layout
-	n, err := x.Read(ctx, registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.assignment()), registry.Data(l.epoch()), registry.Data(l.itemInstance(0)))
+	n, err := x.Read(ctx, registry.Children(l.Instances()), registry.Data(l.Members()), registry.Data(l.Assignment()), registry.Data(l.Epoch()), registry.Data(l.ItemInstance(0)))
 	if err != nil {
 		return err
 	}
-	members, division := parseMembers(n.Data(l.members()).Data), parseDivision(n.Data(l.assignment()).Data)
-	stranger := slices.ContainsFunc(n.Children(l.instances()), func(id string) bool { return !slices.Contains(members, id) })
+	members, division := tree.ParseMembers(n.Data(l.Members()).Data), tree.ParseDivision(n.Data(l.Assignment()).Data)
+	stranger := slices.ContainsFunc(n.Children(l.Instances()), func(id string) bool { return !slices.Contains(members, id) })
 	r.javaSeen = division.JavaSeen
-	if stranger || division.Java || len(division.Foreigners) > 0 || byJava(n.Data(l.epoch()), n.Data(l.itemInstance(0))) {
+	if stranger || division.Java || len(division.Foreigners) > 0 || byJava(n.Data(l.Epoch()), n.Data(l.ItemInstance(0))) {
 		r.javaSeen = math.MaxInt64
 	}
 	return nil
@@ -455,7 +452,7 @@ const (
 )
 
 // judge decides about one item. claimed is how many this host has claimed so far.
-func (r *recovery) judge(i int, it owedItem, owed Runs, claimed int) fate {
+func (r *recovery) judge(i int, it owedItem, owed tree.Runs, claimed int) fate {
 	java := owed.Java != "" || r.Dead == ""
 	if r.settled(it, owed) {
 		return fateSettled
@@ -482,7 +479,7 @@ func (r *recovery) judge(i int, it owedItem, owed Runs, claimed int) fate {
 		}
 		return fateLost
 	}
-	if !java && owed.markedOf(i) && it.unmarked() && it.state.Record.Begun <= r.javaSeen {
+	if !java && owed.MarkedOf(i) && it.unmarked() && it.state.Record.Begun <= r.javaSeen {
 		return fateElsewhere
 	}
 	mayTake := claimed < r.Limit && !it.state.Disabled && !r.Busy.Contains(i) && r.View.Enabled && r.takes(i)
@@ -496,7 +493,7 @@ func (r *recovery) judge(i int, it owedItem, owed Runs, claimed int) fate {
 }
 
 // deadOf is the host whose marks are those of the dead one.
-func (r *recovery) deadOf(owed Runs) string {
+func (r *recovery) deadOf(owed tree.Runs) string {
 	if owed.Java != "" {
 		return owed.Java
 	}
@@ -504,7 +501,7 @@ func (r *recovery) deadOf(owed Runs) string {
 }
 
 // settled reports that nothing is owed of an item any more.
-func (r *recovery) settled(it owedItem, owed Runs) bool {
+func (r *recovery) settled(it owedItem, owed tree.Runs) bool {
 	record, dead := it.state.Record, r.deadOf(owed)
 	if java := owed.Java != "" || r.Dead == ""; !java {
 		return record.Owner == dead && !record.Open()
@@ -522,7 +519,7 @@ func (r *recovery) repeats(i int, it owedItem) bool {
 
 // taken reports that another host runs an item, or may. A failover mark that is not
 // ephemeral is unowned: an external edit has made it.
-func (r *recovery) taken(it owedItem, owed Runs) bool {
+func (r *recovery) taken(it owedItem, owed tree.Runs) bool {
 	taken := func(mark registry.Node) bool {
 		return mark.Exists && slices.Contains(r.View.Instances, string(mark.Data))
 	}
@@ -535,20 +532,20 @@ func names(mark registry.Node, id string) bool { return mark.Exists && string(ma
 // mourned is the item's record with the death of the dead host, if that died
 // with the run: not one that left in good order, and no Java host, which ran
 // another program.
-func (r *recovery) mourned(it owedItem, owed Runs) Record {
+func (r *recovery) mourned(it owedItem, owed tree.Runs) tree.Record {
 	if r.Dead == "" || owed.Java != "" || owed.Left {
 		return it.state.Record
 	}
-	return it.state.Record.died(r.Dead)
+	return it.state.Record.NoteDeath(r.Dead)
 }
 
 // holds reports whether the dead host is one too many for the item.
-func (r *recovery) holds(it owedItem, owed Runs) bool {
+func (r *recovery) holds(it owedItem, owed tree.Runs) bool {
 	return tooMany(r.View.Config, it.state.Record, r.mourned(it, owed))
 }
 
 // tooMany reports whether a death brings an item's record to the job's limit.
-func tooMany(c jobconfig.Configuration, before, after Record) bool {
+func tooMany(c jobconfig.Configuration, before, after tree.Record) bool {
 	guest, _ := c.Guest() // what cannot be read has its default
 	return guest.MaxHostDeaths > 0 && after.Deaths > before.Deaths && after.Deaths >= guest.MaxHostDeaths
 }
@@ -568,20 +565,20 @@ type taking struct {
 	commit
 	closed  Recovered // what is closed, by kind
 	claims  map[int]Claim
-	begun   []begins // the claims, as they follow each other
-	dropped Items    // from the dead host's list
-	marked  bool     // a Java host has marked one of the claims
+	begun   []begins   // the claims, as they follow each other
+	dropped tree.Items // from the dead host's list
+	marked  bool       // a Java host has marked one of the claims
 }
 
 // begins are items that are begun for one fire.
 type begins struct {
-	Fire
-	items Items
+	tree.Fire
+	items tree.Items
 }
 
 // take decides item by item and writes it in commits. done is false if this host is
 // to look again.
-func (r *recovery) take(ctx context.Context, x *step.Exchange, owed Runs, runs registry.Node) (done bool, err error) {
+func (r *recovery) take(ctx context.Context, x *step.Exchange, owed tree.Runs, runs registry.Node) (done bool, err error) {
 	l, self := r.View.Layout, r.View.Self.ID
 	var t taking
 	var o owing
@@ -599,7 +596,7 @@ func (r *recovery) take(ctx context.Context, x *step.Exchange, owed Runs, runs r
 		return true, r.giveWay(ctx, x)
 	}
 	if len(t.claims) > 0 && r.leave == nil && (t.marked || r.View.Mixed()) {
-		turn, err := standInLine(ctx, x, l, self, l.failoverLatch(), &r.Takeover)
+		turn, err := standInLine(ctx, x, l, self, l.FailoverLatch(), &r.Takeover)
 		if err != nil || turn == nil {
 			return true, err
 		}
@@ -608,14 +605,14 @@ func (r *recovery) take(ctx context.Context, x *step.Exchange, owed Runs, runs r
 	}
 
 	dead := r.deadOf(owed)
-	mine, left := r.own.runs, owed.without(t.dropped)
+	mine, left := r.own.runs, owed.Without(t.dropped)
 	for _, b := range t.begun {
-		mine = mine.with(b.Fire, true, b.items)
+		mine = mine.With(b.Fire, true, b.items)
 	}
 	if r.Dead != "" {
-		t.add(roleRoot, -1, registry.Absent(l.instance(dead)))
-		t.add(roleRoot, -1, registry.Absent(l.detail(dead)))
-		t.add(roleShare, -1, registry.Set(runs.Path, left.data(), runs.Version))
+		t.add(roleRoot, -1, registry.Absent(l.Instance(dead)))
+		t.add(roleRoot, -1, registry.Absent(l.Detail(dead)))
+		t.add(roleShare, -1, registry.Set(runs.Path, left.Data(), runs.Version))
 	}
 	if len(t.claims) > 0 {
 		t.addRuns(l, self, mine, r.own.version)
@@ -624,7 +621,7 @@ func (r *recovery) take(ctx context.Context, x *step.Exchange, owed Runs, runs r
 		t.add(roleRoot, -1, op)
 	}
 	results, err := x.Commit(ctx, t.ops...)
-	if conflict := step.ConflictOf(err); conflict != nil && conflict.Op.Path == l.instance(dead) {
+	if conflict := step.ConflictOf(err); conflict != nil && conflict.Op.Path == l.Instance(dead) {
 		return true, r.giveWay(ctx, x) // it is not dead
 	}
 	if step.IsUnknown(err) { // if it took effect no host finds these again
@@ -646,7 +643,7 @@ func (r *recovery) take(ctx context.Context, x *step.Exchange, owed Runs, runs r
 	if len(left.Runs) > 0 || r.Dead == "" {
 		return true, nil
 	}
-	n, err := x.Read(ctx, registry.Data(runs.Path), registry.Data(l.members()), registry.Data(l.assignmentOf(r.Dead)), registry.Data(l.kill(r.Dead)))
+	n, err := x.Read(ctx, registry.Data(runs.Path), registry.Data(l.Members()), registry.Data(l.AssignmentOf(r.Dead)), registry.Data(l.Kill(r.Dead)))
 	if err != nil {
 		return false, err
 	}
@@ -655,7 +652,7 @@ func (r *recovery) take(ctx context.Context, x *step.Exchange, owed Runs, runs r
 
 // noteTaken notes what a commit has closed and claimed. mine is this host's list of
 // runs since then.
-func (r *recovery) noteTaken(t taking, mine Runs, results []registry.Result) {
+func (r *recovery) noteTaken(t taking, mine tree.Runs, results []registry.Result) {
 	r.out.Commits++
 	r.out.note(t.closed)
 	for k, result := range results {
@@ -678,10 +675,10 @@ func (r *recovery) noteTaken(t taking, mine Runs, results []registry.Result) {
 
 // decide decides about the items that were read, as many as fit one commit; of the
 // others o shows where to go on.
-func (r *recovery) decide(owed Runs, runs registry.Node, o *owing) taking {
+func (r *recovery) decide(owed tree.Runs, runs registry.Node, o *owing) taking {
 	t := taking{claims: make(map[int]Claim)}
-	room, last := max(r.own.runs.room()-len(runs.Data), leastRoom), -1
-	for i := range owed.ranges().since(r.from) {
+	room, last := max(itemRoom(r.own.runs)-len(runs.Data), leastRoom), -1
+	for i := range owed.Ranges().Since(r.from) {
 		if o.more && i >= o.end {
 			break
 		}
@@ -702,20 +699,20 @@ func (r *recovery) decide(owed Runs, runs registry.Node, o *owing) taking {
 		before := len(t.ops)
 		r.write(f, i, it, owed, &t)
 		t.dropped = append(t.dropped, i)
-		room -= step.Size(t.ops[before:]) + 2*listed(i, last) // in two lists
+		room -= step.Size(t.ops[before:]) + 2*tree.ListGrowth(i, last) // in two lists
 		last = i
 	}
 	return t
 }
 
 // write adds what becomes of one item.
-func (r *recovery) write(f fate, i int, it owedItem, owed Runs, t *taking) {
+func (r *recovery) write(f fate, i int, it owedItem, owed tree.Runs, t *taking) {
 	l, now, dead := r.View.Layout, r.Now.UnixMilli(), r.deadOf(owed)
 	claim := Claim{Item: i, Fire: it.fire, State: it.state, Owner: r.Dead}
-	end := func(record Record) Claim {
-		record = record.after(it.state.RecordZxid)
+	end := func(record tree.Record) Claim {
+		record = record.Follow(it.state.RecordZxid)
 		if dead == r.Dead && dead != "" { // what a Java host ran is in no record
-			t.add(roleRecord, -1, registry.Set(l.record(i), record.data(), it.state.RecordVersion))
+			t.add(roleRecord, -1, registry.Set(l.Record(i), record.Data(), it.state.RecordVersion))
 			claim.State.Record = record
 		}
 		it.clear(dead, &t.commit, i)
@@ -729,20 +726,20 @@ func (r *recovery) write(f fate, i int, it owedItem, owed Runs, t *taking) {
 	case fateSettled:
 		it.clear(dead, &t.commit, i)
 		if it.mark.Exists && it.state.Record.Open() { // made too late, or an external edit has changed the record
-			t.add(roleItem, i, registry.Check(l.record(i), it.state.RecordVersion))
+			t.add(roleItem, i, registry.Check(l.Record(i), it.state.RecordVersion))
 			t.add(roleItem, i, registry.Delete(it.mark.Path, registry.AnyVersion))
 		}
 	case fateLost:
-		closed.Lost = append(closed.Lost, end(r.mourned(it, owed).lost(now)))
+		closed.Lost = append(closed.Lost, end(r.mourned(it, owed).Lose(now)))
 	case fateKilled:
-		closed.Killed = append(closed.Killed, end(it.state.Record.end(OutcomeCancelled, r.killed(i, it), max(now, it.state.Record.Begun+1))))
+		closed.Killed = append(closed.Killed, end(it.state.Record.End(tree.OutcomeCancelled, r.killed(i, it), max(now, it.state.Record.Begun+1))))
 	case fateHeld:
-		closed.Held = append(closed.Held, end(r.mourned(it, owed).hold(now)))
+		closed.Held = append(closed.Held, end(r.mourned(it, owed).Hold(now)))
 	case fateOvertaken:
 		it.clear(dead, &t.commit, i)
 		closed.Lost = append(closed.Lost, claim)
 	case fateElsewhere:
-		closed.Elsewhere = append(closed.Elsewhere, end(it.state.Record.end(OutcomeElsewhere, "", now)))
+		closed.Elsewhere = append(closed.Elsewhere, end(it.state.Record.End(tree.OutcomeElsewhere, "", now)))
 		for _, mark := range []registry.Node{it.running, it.failover, it.failovering, it.mark} {
 			t.add(roleItem, i, registry.Absent(mark.Path)) // they were read one after the other
 		}
@@ -778,21 +775,21 @@ func (r *recovery) giveWay(ctx context.Context, x *step.Exchange) error {
 	if r.leave == nil && !r.Takeover.Standing {
 		return nil
 	}
-	return leaveLine(ctx, x, r.View.Self.ID, r.View.failoverLatch(), &r.Takeover)
+	return leaveLine(ctx, x, r.View.Self.ID, r.View.Layout.FailoverLatch(), &r.Takeover)
 }
 
 // claim adds what begins an item that is owed, after the given record.
-func (r *recovery) claim(i int, claim *Claim, it owedItem, before Record, c *commit) {
+func (r *recovery) claim(i int, claim *Claim, it owedItem, before tree.Record, c *commit) {
 	l, self := r.View.Layout, r.View.Self.ID
-	record := before.after(it.state.RecordZxid).begin(self, it.fire, r.Now.UnixMilli())
-	record.Source = sourceFailover
+	record := before.Follow(it.state.RecordZxid).Begin(self, it.fire, r.Now.UnixMilli())
+	record.Source = tree.SourceFailover
 	version := it.state.RecordVersion
 	if version < 0 {
-		c.add(roleItem, i, registry.Create(l.record(i), nil))
+		c.add(roleItem, i, registry.Create(l.Record(i), nil))
 		version = 0
 	}
-	c.add(roleRecord, i, registry.Set(l.record(i), record.data(), version))
-	c.add(roleItem, i, registry.Absent(l.itemDisabled(i)))
+	c.add(roleRecord, i, registry.Set(l.Record(i), record.Data(), version))
+	c.add(roleItem, i, registry.Absent(l.ItemDisabled(i)))
 	if it.mark.Exists {
 		c.add(roleItem, i, registry.Delete(it.mark.Path, registry.AnyVersion))
 	} else { // by a Java host that has just come
@@ -801,7 +798,7 @@ func (r *recovery) claim(i int, claim *Claim, it owedItem, before Record, c *com
 	if it.failover.Exists {
 		c.add(roleItem, i, registry.Delete(it.failover.Path, it.failover.Version))
 	}
-	c.add(roleItem, i, registry.CreateEphemeral(l.itemFailover(i), []byte(self)))
+	c.add(roleItem, i, registry.CreateEphemeral(l.ItemFailover(i), []byte(self)))
 	c.put(i, it.failovering, []byte(self))
 	c.put(i, it.running, []byte(self))
 	claim.State.Record = record
@@ -813,31 +810,31 @@ func (r *recovery) claim(i int, claim *Claim, it owedItem, before Record, c *com
 func (r *recovery) lookAtMarks(ctx context.Context, x *step.Exchange) (done bool, err error) {
 	l, self := r.View.Layout, r.View.Self.ID
 	r.takers = r.View.takers()
-	n, err := x.Read(ctx, registry.Children(l.failoverItems()), registry.Children(l.runs()), registry.Children(l.details()), registry.Data(l.config()))
+	n, err := x.Read(ctx, registry.Children(l.FailoverItems()), registry.Children(l.Runs()), registry.Children(l.Details()), registry.Data(l.Config()))
 	if err != nil {
 		return false, err
 	}
-	if !n.Data(l.config()).Exists {
-		return false, ErrRemoved
+	if !n.Data(l.Config()).Exists {
+		return false, tree.ErrRemoved
 	}
-	hosts := n.Children(l.runs())
-	r.alive = n.Children(l.details())
-	var marks Items
-	for _, name := range n.Children(l.failoverItems()) {
-		if i, ok := itemNumber(name); ok {
+	hosts := n.Children(l.Runs())
+	r.alive = n.Children(l.Details())
+	var marks tree.Items
+	for _, name := range n.Children(l.FailoverItems()) {
+		if i, ok := tree.ItemNumber(name); ok {
 			marks = append(marks, i)
 		}
 	}
 	slices.Sort(marks)
 
-	read := []registry.Query{registry.Data(l.runsOf(self))}
+	read := []registry.Query{registry.Data(l.RunsOf(self))}
 	for _, id := range hosts {
-		read = append(read, registry.Data(l.runsOf(id)))
+		read = append(read, registry.Data(l.RunsOf(id)))
 	}
 	if n, err = x.Read(ctx, read...); err != nil {
 		return false, err
 	}
-	if adopted, err := r.adopt(ctx, x, n.Data(l.runsOf(self))); adopted || err != nil {
+	if adopted, err := r.adopt(ctx, x, n.Data(l.RunsOf(self))); adopted || err != nil {
 		return false, err
 	}
 	r.out.Left = r.before(r.out.Left)
@@ -852,7 +849,7 @@ func (r *recovery) lookAtMarks(ctx context.Context, x *step.Exchange) (done bool
 		return false, err
 	}
 	for _, i := range none {
-		late = append(late, registry.Absent(l.item(i)), registry.Delete(l.failoverItem(i), registry.AnyVersion))
+		late = append(late, registry.Absent(l.Item(i)), registry.Delete(l.FailoverItem(i), registry.AnyVersion))
 	}
 	if len(late) > 0 {
 		return false, drop(ctx, x, late)
@@ -860,18 +857,18 @@ func (r *recovery) lookAtMarks(ctx context.Context, x *step.Exchange) (done bool
 	if len(free) == 0 {
 		return true, r.giveWay(ctx, x)
 	}
-	fire := Fire{Instant: r.Now.UnixMilli(), Source: sourceFailover}
-	return r.take(ctx, x, Runs{}.with(fire, true, free), registry.Node{})
+	fire := tree.Fire{Instant: r.Now.UnixMilli(), Source: tree.SourceFailover}
+	return r.take(ctx, x, tree.Runs{}.With(fire, true, free), registry.Node{})
 }
 
 // lateMarks removes marks of items that a host of ours runs. listed are the items
 // that are in some host's list of runs.
-func (r *recovery) lateMarks(marks Items, hosts []string, n registry.Snapshot) (listed map[int]bool, late []registry.Op) {
+func (r *recovery) lateMarks(marks tree.Items, hosts []string, n registry.Snapshot) (listed map[int]bool, late []registry.Op) {
 	l := r.View.Layout
 	listed = make(map[int]bool)
 	for _, id := range hosts {
-		node := n.Data(l.runsOf(id))
-		runs, err := parseRuns(node.Data)
+		node := n.Data(l.RunsOf(id))
+		runs, err := tree.ParseRuns(node.Data)
 		if err != nil {
 			continue
 		}
@@ -881,7 +878,7 @@ func (r *recovery) lateMarks(marks Items, hosts []string, n registry.Snapshot) (
 				continue
 			}
 			if !listed[i] && slices.Contains(r.alive, id) {
-				late = append(late, registry.Check(node.Path, node.Version), registry.Delete(l.failoverItem(i), registry.AnyVersion))
+				late = append(late, registry.Check(node.Path, node.Version), registry.Delete(l.FailoverItem(i), registry.AnyVersion))
 			}
 			listed[i] = true
 		}
@@ -905,10 +902,10 @@ func (it owedItem) clear(dead string, c *commit, item int) {
 }
 
 // idle are those of the takers that run nothing of the job; all, if each does.
-func idle(l Layout, takers []string, n registry.Snapshot) []string {
+func idle(l tree.Layout, takers []string, n registry.Snapshot) []string {
 	var idle []string
 	for _, id := range takers {
-		if r, err := parseRuns(n.Data(l.runsOf(id)).Data); err == nil && len(r.Runs) == 0 {
+		if r, err := tree.ParseRuns(n.Data(l.RunsOf(id)).Data); err == nil && len(r.Runs) == 0 {
 			idle = append(idle, id)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestTwoTakersAtOnce: both survivors want all that a dead host left. Each
@@ -86,7 +87,7 @@ func TestRecoverDivides(t *testing.T) {
 		must(t, others[0].look())
 		limited, err := others[0].recover(h[0].Self.ID, true, 0)
 		must(t, err)
-		if len(limited.Claimed) > 0 || !slices.Equal(limited.Left, co.Items{5}) {
+		if len(limited.Claimed) > 0 || !slices.Equal(limited.Left, tree.Items{5}) {
 			t.Errorf("with no place left: %+v", limited)
 		}
 		c.settle()
@@ -105,7 +106,7 @@ func TestRecoverDividesAmongTheIdle(t *testing.T) {
 			dead, survivors := h[3], h[:3]
 			c.pass(10 * time.Second)
 			had := dead.running()
-			must(t, dead.complete(co.Items{had[1], had[3], had[5]}, "OK", ""))
+			must(t, dead.complete(tree.Items{had[1], had[3], had[5]}, "OK", ""))
 			crashed := dead.running() // every other one
 			for k, o := range survivors {
 				if k >= busy {
@@ -116,7 +117,7 @@ func TestRecoverDividesAmongTheIdle(t *testing.T) {
 			for _, o := range survivors {
 				must(t, o.look())
 			}
-			var all co.Items
+			var all tree.Items
 			for k := range 3 {
 				n := (first + k) % 3
 				out, err := survivors[n].recover(dead.Self.ID, false, 100)
@@ -152,7 +153,7 @@ func TestRecoverOdds(t *testing.T) {
 	h[1].crash()
 	// The first item's record was written by somebody else since; the second
 	// is beyond a total count that was lowered.
-	other, err := json.Marshal(co.Record{Owner: "somebody", Instant: 1, Begun: 2})
+	other, err := json.Marshal(tree.Record{Owner: "somebody", Instant: 1, Begun: 2})
 	must(t, err)
 	c.hand(registry.Set(fmt.Sprintf("%s/sharding/%d", c.layout.Sibling(), owed[0]), other, registry.AnyVersion))
 	must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = owed[1] }))
@@ -162,7 +163,7 @@ func TestRecoverOdds(t *testing.T) {
 	if !out.Settled || len(out.Claimed) != 0 {
 		t.Errorf("recovered %+v", out)
 	}
-	var lost co.Items
+	var lost tree.Items
 	for _, l := range out.Lost {
 		lost = append(lost, l.Item)
 	}
@@ -261,9 +262,9 @@ func TestLostThoughBegunAgain(t *testing.T) {
 	c.pass(10 * time.Second)
 	survivor, dead, owed := h[0], h[1].Self.ID, h[1].running()
 	must(t, survivor.complete(survivor.running(), "OK", ""))
-	cut := co.Fire{Instant: c.now.UnixMilli(), Source: "schedule"}
+	cut := tree.Fire{Instant: c.now.UnixMilli(), Source: "schedule"}
 	h[1].crash()
-	for !slices.Equal(survivor.owned(), co.Items{0, 1, 2, 3, 4, 5}) {
+	for !slices.Equal(survivor.owned(), tree.Items{0, 1, 2, 3, 4, 5}) {
 		if stepped, err := survivor.step(); err != nil || !stepped {
 			t.Fatalf("it does not get the dead host's items: %v", err)
 		}
@@ -276,7 +277,7 @@ func TestLostThoughBegunAgain(t *testing.T) {
 	must(t, survivor.look())
 	out, err := survivor.recover(dead, false, 100)
 	must(t, err)
-	var lost co.Items
+	var lost tree.Items
 	for _, l := range out.Lost {
 		lost = append(lost, l.Item)
 		if l.Fire != cut {
@@ -460,7 +461,7 @@ func TestUnknownItemsOfADeadHostAreNotReadOneByOne(t *testing.T) {
 	if n.queries > 9*c.file.ShardingTotalCount+50 {
 		t.Errorf("%d nodes were read for %d items", n.queries, c.file.ShardingTotalCount)
 	}
-	var claimed co.Items
+	var claimed tree.Items
 	for _, claim := range out.Claimed {
 		claimed = append(claimed, claim.Item)
 	}
@@ -491,7 +492,7 @@ func TestALargeRecoveryReadsEveryItemOnce(t *testing.T) {
 	if n.queries > 9*items*3/2 || n.most > 9*500 {
 		t.Errorf("%d nodes were read for %d items, %d at once", n.queries, items, n.most)
 	}
-	if len(out.Claimed) != items-1 || !slices.Equal(out.Left, co.Items{7}) {
+	if len(out.Claimed) != items-1 || !slices.Equal(out.Left, tree.Items{7}) {
 		t.Errorf("claimed %d, left %s", len(out.Claimed), out.Left)
 	}
 	taker.takeOver(h[0].Self.ID, out.Claimed)
@@ -552,7 +553,7 @@ func TestAStoppedHostKeepsWhatItRunsThoughItsListIsEmptied(t *testing.T) {
 	t.Parallel()
 	c, h := edited(t, 2)
 	running := h[1].running()
-	mark := c.layout.Root() + "/leader/failover/items/" + co.Items{running[0]}.String()
+	mark := c.layout.Root() + "/leader/failover/items/" + tree.Items{running[0]}.String()
 	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].Self.ID, nil, registry.AnyVersion),
 		registry.Delete(c.layout.Root()+"/instances/"+h[1].Self.ID, registry.AnyVersion), registry.Create(mark, nil))
 	must(t, h[0].look())

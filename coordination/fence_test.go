@@ -9,6 +9,7 @@ import (
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Each test of this file removes every other reason to refuse a former leader or
@@ -103,7 +104,7 @@ func TestFenceOfFormerOwner(t *testing.T) {
 		c, a, item, state := taken(t)
 		var saved co.Saved
 		must(t, a.perform(moves.SaveOffsets(c.layout, map[int]co.Ended{item: {State: state, Offset: []byte("late"), HasOffset: true}}, &saved)))
-		if !slices.Equal(saved.Lost, co.Items{item}) || offset(c, item) != "first" {
+		if !slices.Equal(saved.Lost, tree.Items{item}) || offset(c, item) != "first" {
 			t.Errorf("A's offset of an item that B began since: lost %v, the node holds %q", saved.Lost, offset(c, item))
 		}
 	})
@@ -115,7 +116,7 @@ func TestFenceOfFormerOwner(t *testing.T) {
 		var out co.Completed
 		must(t, a.perform(moves.Complete(&a.Member, co.Completing{Now: c.now,
 			Items: map[int]co.Ended{item: {State: state, Outcome: "OK", Offset: []byte("late"), HasOffset: true}}}, &out)))
-		if !slices.Equal(out.Lost, co.Items{item}) || c.record(item) != before || offset(c, item) != "first" {
+		if !slices.Equal(out.Lost, tree.Items{item}) || c.record(item) != before || offset(c, item) != "first" {
 			t.Errorf("A's completion of an item that B began since: lost %v, the record is %+v, the offset %q", out.Lost, c.record(item), offset(c, item))
 		}
 	})
@@ -133,7 +134,7 @@ func TestFenceOfFormerOwner(t *testing.T) {
 		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.MonitorExecution = true }))
 		a.crash()
 		must(t, b.look())
-		var newer co.Record
+		var newer tree.Record
 		b.beforeCommit(func() {
 			if out := beginAt(t, next, item, state, old, c.now.Add(2*time.Second)); len(out.Items) != 1 {
 				t.Fatalf("C did not begin item %d: %v", item, out.Refused)

@@ -14,6 +14,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // FuzzRegistry edits the nodes of a job as another program or a hand might,
@@ -237,7 +238,7 @@ func (v *vandal) rest() {
 
 func (v *vandal) mend(h *simHost) {
 	var mended []string
-	err := h.perform(moves.Repair(&h.Member, co.Repairing{Detail: co.HostDetail{State: co.DetailReady}, Items: true}, &mended))
+	err := h.perform(moves.Repair(&h.Member, co.Repairing{Detail: tree.HostDetail{State: tree.DetailReady}, Items: true}, &mended))
 	v.say("%s: mends %d nodes: %v", h.name, len(mended), err)
 }
 
@@ -284,7 +285,7 @@ func (v *vandal) recover() {
 	}
 	for i := range v.file.ShardingTotalCount {
 		path := fmt.Sprintf("%s/sharding/%d", sibling, i)
-		var r co.Record
+		var r tree.Record
 		if n := v.node(path); json.Unmarshal(n.Data, &r) == nil && time.UnixMilli(r.Instant).After(v.now) {
 			ops = append(ops, registry.Delete(path, registry.AnyVersion)) // the status says so
 		}
@@ -320,13 +321,13 @@ func (v *vandal) recover() {
 	for range 2 { // a first fire may find marks that the next does not
 		v.pass(time.Minute)
 		v.rest()
-		var running co.Items
+		var running tree.Items
 		for _, h := range v.living() {
 			running = append(running, h.running()...)
 		}
 		slices.Sort(running)
 		v.say("%s run", orNone(running))
-		if want := (co.Items{0, 1, 2}); v.now.Sub(start) > 0 && !slices.Equal(running, want) {
+		if want := (tree.Items{0, 1, 2}); v.now.Sub(start) > 0 && !slices.Equal(running, want) {
 			t.Errorf("%s run, want %s", orNone(running), want)
 		}
 		quiet()

@@ -3,9 +3,11 @@ package coordination
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Phase is one of the two points of a fire at which a listener runs once over
@@ -18,34 +20,31 @@ const (
 	PhaseCompleted Phase = false
 )
 
-func (l Layout) guarantee(p Phase) string {
+func guarantee(l tree.Layout, p Phase) string {
 	if p == PhaseStarted {
-		return l.started()
+		return l.Started()
 	}
-	return l.completed()
+	return l.Completed()
 }
 
-func (l Layout) guaranteeItem(p Phase, i int) string {
-	if p == PhaseStarted {
-		return l.startedItem(i)
-	}
-	return l.completedItem(i)
+func guaranteeItem(l tree.Layout, p Phase, i int) string {
+	return guarantee(l, p) + "/" + strconv.Itoa(i)
 }
 
 // GuaranteeWatch is what to watch while waiting for a phase: the node is gone
 // when some host has run the listener.
-func GuaranteeWatch(l Layout, p Phase) registry.Query { return registry.Children(l.guarantee(p)) }
+func GuaranteeWatch(l tree.Layout, p Phase) registry.Query { return registry.Children(guarantee(l, p)) }
 
 // GuaranteePassed reports, from what GuaranteeWatch shows, whether the phase
 // at which a host has arrived with these items is over: the marks are gone, or
 // those that are there are of the next fire. The answer is certain only for a
 // node that was read after the arrival; a snapshot may have been sent before.
-func GuaranteePassed(n registry.Node, items Items) bool {
+func GuaranteePassed(n registry.Node, items tree.Items) bool {
 	if !n.Exists {
 		return true
 	}
 	for _, i := range items {
-		if slices.Contains(n.Names, itoa(i)) {
+		if slices.Contains(n.Names, strconv.Itoa(i)) {
 			return false
 		}
 	}
@@ -57,7 +56,7 @@ func GuaranteePassed(n registry.Node, items Items) bool {
 // run. That host runs the listener and then clears the marks with
 // ClearGuarantee; the others wait until it has. Disabled items are not waited
 // for.
-func Arrive(ctx context.Context, r registry.Center, l Layout, self JobInstance, p Phase, items Items, total int) (last bool, err error) {
+func Arrive(ctx context.Context, r registry.Center, l tree.Layout, self tree.JobInstance, p Phase, items tree.Items, total int) (last bool, err error) {
 	err = step.Perform(ctx, r, "arrive", func(ctx context.Context, x *step.Exchange) error {
 		if err := markArrival(ctx, x, l, p, items); err != nil {
 			return err
@@ -69,14 +68,14 @@ func Arrive(ctx context.Context, r registry.Center, l Layout, self JobInstance, 
 }
 
 // markArrival makes the marks of a host's items, in one commit or several.
-func markArrival(ctx context.Context, x *step.Exchange, l Layout, p Phase, items Items) error {
+func markArrival(ctx context.Context, x *step.Exchange, l tree.Layout, p Phase, items tree.Items) error {
 	for {
 		var marks []registry.Op
 		for _, i := range items {
-			marks = append(marks, registry.Create(l.guaranteeItem(p, i), nil))
+			marks = append(marks, registry.Create(guaranteeItem(l, p, i), nil))
 		}
 		part := step.FirstPart(marks)
-		ops := append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.guarantee(p))}, part...)
+		ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(guarantee(l, p))}, part...)
 		_, err := x.Commit(ctx, ops...)
 		if err == nil {
 			if items = items[len(part):]; len(items) == 0 {
@@ -89,30 +88,30 @@ func markArrival(ctx context.Context, x *step.Exchange, l Layout, p Phase, items
 			return err
 		}
 		if conflict.Index == 0 {
-			return ErrRemoved
+			return tree.ErrRemoved
 		}
 		if conflict.Reason != registry.ReasonExists { // the marks have just been cleared
 			continue
 		}
 
 		// Left by an earlier fire that timed out.
-		n, err := x.Read(ctx, registry.Children(l.guarantee(p)))
+		n, err := x.Read(ctx, registry.Children(guarantee(l, p)))
 		if err != nil {
 			return err
 		}
-		there := setOf(n.Children(l.guarantee(p)))
-		items = slices.DeleteFunc(slices.Clone(items), func(i int) bool { return there[itoa(i)] })
+		there := setOf(n.Children(guarantee(l, p)))
+		items = slices.DeleteFunc(slices.Clone(items), func(i int) bool { return there[strconv.Itoa(i)] })
 	}
 }
 
 // claimPhase reports whether this host is the last to arrive: all items are there,
 // and no other host that lives has claimed the phase, which the node's data says.
-func claimPhase(ctx context.Context, x *step.Exchange, l Layout, self JobInstance, p Phase, total int) (last bool, err error) {
-	marks, claim := registry.Children(l.guarantee(p)), registry.Data(l.guarantee(p))
+func claimPhase(ctx context.Context, x *step.Exchange, l tree.Layout, self tree.JobInstance, p Phase, total int) (last bool, err error) {
+	marks, claim := registry.Children(guarantee(l, p)), registry.Data(guarantee(l, p))
 	for {
-		read := []registry.Query{marks, claim, registry.Children(l.instances())}
+		read := []registry.Query{marks, claim, registry.Children(l.Instances())}
 		for i := range total {
-			read = append(read, registry.Data(l.itemDisabled(i)))
+			read = append(read, registry.Data(l.ItemDisabled(i)))
 		}
 		n, err := x.Read(ctx, read...)
 		if err != nil {
@@ -120,16 +119,16 @@ func claimPhase(ctx context.Context, x *step.Exchange, l Layout, self JobInstanc
 		}
 		there := setOf(n[marks].Names)
 		for i := range total {
-			if !n.Data(l.itemDisabled(i)).Exists && !there[itoa(i)] {
+			if !n.Data(l.ItemDisabled(i)).Exists && !there[strconv.Itoa(i)] {
 				return false, nil
 			}
 		}
 		by := string(n[claim].Data)
-		claimed := by != "" && by != self.ID && slices.Contains(n.Children(l.instances()), by)
+		claimed := by != "" && by != self.ID && slices.Contains(n.Children(l.Instances()), by)
 		if claimed || !n[claim].Exists {
 			return false, nil
 		}
-		_, err = x.Commit(ctx, registry.Set(l.guarantee(p), []byte(self.ID), n[claim].Version))
+		_, err = x.Commit(ctx, registry.Set(guarantee(l, p), []byte(self.ID), n[claim].Version))
 		if step.ConflictOf(err) == nil {
 			return err == nil, err
 		}
@@ -147,14 +146,14 @@ func setOf(names []string) map[string]bool {
 // ClearGuarantee ends a phase: its listener has run, or the time is up. It deletes
 // the subtree; of several hosts that try, the one whose first commit succeeds does
 // it.
-func ClearGuarantee(ctx context.Context, r registry.Center, l Layout, p Phase) error {
+func ClearGuarantee(ctx context.Context, r registry.Center, l tree.Layout, p Phase) error {
 	return step.Perform(ctx, r, "clear guarantee", func(ctx context.Context, x *step.Exchange) error {
 		for begun := false; ; {
-			n, err := x.Read(ctx, registry.Children(l.guarantee(p)))
+			n, err := x.Read(ctx, registry.Children(guarantee(l, p)))
 			if err != nil {
 				return err
 			}
-			marks := n[registry.Children(l.guarantee(p))]
+			marks := n[registry.Children(guarantee(l, p))]
 			if !marks.Exists {
 				return nil
 			}
@@ -168,12 +167,12 @@ func ClearGuarantee(ctx context.Context, r registry.Center, l Layout, p Phase) e
 
 // clearPhase deletes a phase's node and the marks below it. cleared is false if
 // marks came while this host, which had begun, deleted them.
-func clearPhase(ctx context.Context, x *step.Exchange, l Layout, p Phase, names []string, begun *bool) (cleared bool, err error) {
+func clearPhase(ctx context.Context, x *step.Exchange, l tree.Layout, p Phase, names []string, begun *bool) (cleared bool, err error) {
 	ops := make([]registry.Op, 0, len(names)+1)
 	for _, name := range names {
-		ops = append(ops, registry.Delete(l.guarantee(p)+"/"+name, registry.AnyVersion))
+		ops = append(ops, registry.Delete(guarantee(l, p)+"/"+name, registry.AnyVersion))
 	}
-	ops = append(ops, registry.Delete(l.guarantee(p), registry.AnyVersion))
+	ops = append(ops, registry.Delete(guarantee(l, p), registry.AnyVersion))
 	for part := range step.Parts(ops, step.Budget) {
 		_, err := x.Commit(ctx, part...)
 		if step.ConflictOf(err) != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestGuaranteeConcurrently: of several hosts that arrive, in any order and
@@ -49,7 +50,7 @@ func TestGuaranteeConcurrently(t *testing.T) {
 		must(t, h[0].perform(moves.ClearGuarantee(c.layout, co.PhaseStarted)))
 	}
 	// Very many marks take several commits.
-	var items co.Items
+	var items tree.Items
 	for i := range 20_000 {
 		items = append(items, i)
 	}
@@ -82,7 +83,7 @@ func TestDistributedListenersWaitForNoDisabledItem(t *testing.T) {
 	a, b := h[0], h[1]
 	off := b.owned()[0]
 	rest := slices.DeleteFunc(b.owned(), func(i int) bool { return i == off })
-	arrive := func(h *simHost, items co.Items) (last bool) {
+	arrive := func(h *simHost, items tree.Items) (last bool) {
 		t.Helper()
 		must(t, h.perform(moves.Arrive(c.layout, h.Self, co.PhaseStarted, items, 6, &last)))
 		return last

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // group starts hosts A, B, … each on a server of its own, with the job's items
@@ -76,16 +77,16 @@ func (c *chronicle) hand(ops ...registry.Op) {
 	}
 }
 
-func (c *chronicle) division() co.Division {
+func (c *chronicle) division() tree.Division {
 	c.t.Helper()
-	var d co.Division
+	var d tree.Division
 	decode(c.t, c.node(c.layout.Sibling()+"/assignment").Data, &d)
 	return d
 }
 
-func (c *chronicle) record(i int) co.Record {
+func (c *chronicle) record(i int) tree.Record {
 	c.t.Helper()
-	var r co.Record
+	var r tree.Record
 	decode(c.t, c.node(fmt.Sprintf("%s/sharding/%d", c.layout.Sibling(), i)).Data, &r)
 	return r
 }
@@ -104,7 +105,7 @@ func begin(t *testing.T, h *simHost, at time.Time) co.Begun {
 		states[i] = it.state
 	}
 	var out co.Begun
-	fire := co.Fire{Instant: at.UnixMilli(), Source: "schedule"}
+	fire := tree.Fire{Instant: at.UnixMilli(), Source: "schedule"}
 	must(t, h.perform(moves.Begin(&h.Member, co.Beginning{Fire: fire, Items: states, Now: at}, &out)))
 	for i, state := range out.Items {
 		h.items[i].running, h.items[i].state, h.items[i].fire = true, state, fire
@@ -157,7 +158,7 @@ func beginAt(t *testing.T, h *simHost, item int, state co.ItemState, config jobc
 	sibling := h.layout.Sibling()
 	m.Share = co.Share{Guard: co.ShareGuard{Assignment: h.node(sibling + "/assignment/" + h.Self.ID).Version, Epoch: h.node(sibling + "/epoch").Version}}
 	var out co.Begun
-	must(t, h.perform(moves.Begin(&m, co.Beginning{Fire: co.Fire{Instant: at.UnixMilli(), Source: "schedule"},
+	must(t, h.perform(moves.Begin(&m, co.Beginning{Fire: tree.Fire{Instant: at.UnixMilli(), Source: "schedule"},
 		Items: map[int]co.ItemState{item: state}, Now: at}, &out)))
 	h.Runs, h.RunsVersion = m.Runs, m.RunsVersion
 	return out
@@ -196,7 +197,7 @@ func (stepper) Join(m *co.Member, j co.Joining) move {
 	return with(m, func(ctx context.Context) error { return m.Join(ctx, j) })
 }
 
-func (stepper) ApplyDefinition(l co.Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error, out *co.Applied) move {
+func (stepper) ApplyDefinition(l tree.Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error, out *co.Applied) move {
 	return func(ctx context.Context, r registry.Center) error {
 		applied, err := co.ApplyDefinition(ctx, r, l, mine, former, accept)
 		if out != nil {
@@ -206,15 +207,15 @@ func (stepper) ApplyDefinition(l co.Layout, mine jobconfig.Configuration, former
 	}
 }
 
-func (stepper) Announce(m *co.Member, d co.HostDetail) move {
+func (stepper) Announce(m *co.Member, d tree.HostDetail) move {
 	return with(m, func(ctx context.Context) error { return m.Announce(ctx, d) })
 }
 
-func (stepper) Drain(m *co.Member, d co.HostDetail) move {
+func (stepper) Drain(m *co.Member, d tree.HostDetail) move {
 	return with(m, func(ctx context.Context) error { return m.Drain(ctx, d) })
 }
 
-func (stepper) Leave(m *co.Member, unfinished co.Items) move {
+func (stepper) Leave(m *co.Member, unfinished tree.Items) move {
 	return with(m, func(ctx context.Context) error { return m.Leave(ctx, unfinished) })
 }
 
@@ -244,20 +245,20 @@ func (stepper) ReadShare(m *co.Member, known map[int]co.ItemState) move {
 	return with(m, func(ctx context.Context) error { return second(m.ReadShare(ctx, known)) })
 }
 
-func (stepper) ReadItems(l co.Layout, items co.Items, out *map[int]co.ItemState) move {
+func (stepper) ReadItems(l tree.Layout, items tree.Items, out *map[int]co.ItemState) move {
 	return into(out, func(ctx context.Context, r registry.Center) (map[int]co.ItemState, error) {
 		return co.ReadItems(ctx, r, l, items)
 	})
 }
 
-func (stepper) ReadDisabled(l co.Layout, items co.Items, out *map[int]bool) move {
+func (stepper) ReadDisabled(l tree.Layout, items tree.Items, out *map[int]bool) move {
 	return into(out, func(ctx context.Context, r registry.Center) (map[int]bool, error) {
 		return co.ReadDisabled(ctx, r, l, items)
 	})
 }
 
-func (stepper) ReadHosts(l co.Layout, ids []string, out *map[string]co.HostDetail) move {
-	return into(out, func(ctx context.Context, r registry.Center) (map[string]co.HostDetail, error) {
+func (stepper) ReadHosts(l tree.Layout, ids []string, out *map[string]tree.HostDetail) move {
+	return into(out, func(ctx context.Context, r registry.Center) (map[string]tree.HostDetail, error) {
 		return co.ReadHosts(ctx, r, l, ids)
 	})
 }
@@ -270,7 +271,7 @@ func (stepper) Complete(m *co.Member, c co.Completing, out *co.Completed) move {
 	return with(m, func(ctx context.Context) (err error) { *out, err = m.Complete(ctx, c); return err })
 }
 
-func (stepper) SaveOffsets(l co.Layout, items map[int]co.Ended, out *co.Saved) move {
+func (stepper) SaveOffsets(l tree.Layout, items map[int]co.Ended, out *co.Saved) move {
 	return into(out, func(ctx context.Context, r registry.Center) (co.Saved, error) {
 		return co.SaveOffsets(ctx, r, l, items)
 	})
@@ -296,25 +297,25 @@ func (stepper) Repair(m *co.Member, p co.Repairing, out *[]string) move {
 	return with(m, func(ctx context.Context) (err error) { *out, err = m.Repair(ctx, p); return err })
 }
 
-func (stepper) MarkMisfire(l co.Layout, items co.Items) move {
+func (stepper) MarkMisfire(l tree.Layout, items tree.Items) move {
 	return func(ctx context.Context, r registry.Center) error { return co.MarkMisfire(ctx, r, l, items) }
 }
 
-func (stepper) RegistryTime(l co.Layout, out *time.Time) move {
+func (stepper) RegistryTime(l tree.Layout, out *time.Time) move {
 	return into(out, func(ctx context.Context, r registry.Center) (time.Time, error) { return co.RegistryTime(ctx, r, l) })
 }
 
-func (stepper) Arrive(l co.Layout, self co.JobInstance, p co.Phase, items co.Items, total int, last *bool) move {
+func (stepper) Arrive(l tree.Layout, self tree.JobInstance, p co.Phase, items tree.Items, total int, last *bool) move {
 	return into(last, func(ctx context.Context, r registry.Center) (bool, error) {
 		return co.Arrive(ctx, r, l, self, p, items, total)
 	})
 }
 
-func (stepper) ClearGuarantee(l co.Layout, p co.Phase) move {
+func (stepper) ClearGuarantee(l tree.Layout, p co.Phase) move {
 	return func(ctx context.Context, r registry.Center) error { return co.ClearGuarantee(ctx, r, l, p) }
 }
 
-func (stepper) DropKills(l co.Layout, self co.JobInstance, version int32) move {
+func (stepper) DropKills(l tree.Layout, self tree.JobInstance, version int32) move {
 	return func(ctx context.Context, r registry.Center) error { return co.DropKills(ctx, r, l, self, version) }
 }
 
@@ -322,19 +323,19 @@ func (stepper) AskKill(k co.Killing, out *[]co.KillTarget) move {
 	return into(out, func(ctx context.Context, r registry.Center) ([]co.KillTarget, error) { return co.AskKill(ctx, r, k) })
 }
 
-func (stepper) ReadEndings(l co.Layout, targets []co.KillTarget, out *[]co.Ending) move {
+func (stepper) ReadEndings(l tree.Layout, targets []co.KillTarget, out *[]co.Ending) move {
 	return into(out, func(ctx context.Context, r registry.Center) ([]co.Ending, error) {
 		return co.ReadEndings(ctx, r, l, targets)
 	})
 }
 
-func (stepper) Release(l co.Layout, item int, now time.Time, out *co.Released) move {
+func (stepper) Release(l tree.Layout, item int, now time.Time, out *co.Released) move {
 	return into(out, func(ctx context.Context, r registry.Center) (co.Released, error) {
 		return co.Release(ctx, r, l, item, now)
 	})
 }
 
-func (stepper) TriggerJob(l co.Layout) move {
+func (stepper) TriggerJob(l tree.Layout) move {
 	return func(ctx context.Context, r registry.Center) error { return co.TriggerJob(ctx, r, l) }
 }
 
@@ -342,25 +343,25 @@ func (stepper) TriggerRound(m *co.Member, consumed int64, out *int64) move {
 	return with(m, func(ctx context.Context) (err error) { *out, err = m.TriggerRound(ctx, consumed); return err })
 }
 
-func (stepper) SetServers(l co.Layout, enable bool, ips ...string) move {
+func (stepper) SetServers(l tree.Layout, enable bool, ips ...string) move {
 	return func(ctx context.Context, r registry.Center) error { return co.SetServers(ctx, r, l, enable, ips...) }
 }
 
-func (stepper) CarryDisabled(l co.Layout, disabled bool, since int64, ip string, carried *bool) move {
+func (stepper) CarryDisabled(l tree.Layout, disabled bool, since int64, ip string, carried *bool) move {
 	return into(carried, func(ctx context.Context, r registry.Center) (bool, error) {
 		return co.CarryDisabled(ctx, r, l, disabled, since, ip)
 	})
 }
 
-func (stepper) SetItem(l co.Layout, item int, enable bool) move {
+func (stepper) SetItem(l tree.Layout, item int, enable bool) move {
 	return func(ctx context.Context, r registry.Center) error { return co.SetItem(ctx, r, l, item, enable) }
 }
 
-func (stepper) StopInstance(l co.Layout, id string) move {
+func (stepper) StopInstance(l tree.Layout, id string) move {
 	return func(ctx context.Context, r registry.Center) error { return co.StopInstance(ctx, r, l, id) }
 }
 
-func (stepper) Remove(l co.Layout, purge bool) move {
+func (stepper) Remove(l tree.Layout, purge bool) move {
 	return func(ctx context.Context, r registry.Center) error { return co.Remove(ctx, r, l, purge) }
 }
 
@@ -368,7 +369,7 @@ func (stepper) Adopt(namespace string, out *co.Adoption) move {
 	return into(out, func(ctx context.Context, r registry.Center) (co.Adoption, error) { return co.Adopt(ctx, r, namespace) })
 }
 
-func (stepper) ReadShards(l co.Layout, out *co.Shards) move {
+func (stepper) ReadShards(l tree.Layout, out *co.Shards) move {
 	return into(out, func(ctx context.Context, r registry.Center) (co.Shards, error) { return co.ReadShards(ctx, r, l) })
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // byJava reports whether the division in force was made by a Java leader, from
@@ -25,7 +26,7 @@ func byJava(epoch, first registry.Node) bool {
 type adoption struct {
 	view                             View
 	known                            map[int]ItemState
-	had                              Items // what the host owned before
+	had                              tree.Items // what the host owned before
 	assigned, division, epoch, first registry.Node
 }
 
@@ -36,10 +37,10 @@ func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (do
 	total := v.Config.ShardingTotalCount
 	read := make([]registry.Query, 0, total+len(v.Servers))
 	for i := range total {
-		read = append(read, registry.Data(l.itemInstance(i)))
+		read = append(read, registry.Data(l.ItemInstance(i)))
 	}
 	for _, ip := range v.Servers {
-		read = append(read, registry.Data(l.server(ip)))
+		read = append(read, registry.Data(l.Server(ip)))
 	}
 	if len(read) == 0 {
 		return true, nil
@@ -50,18 +51,18 @@ func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (do
 	}
 	items := make([]registry.Node, total)
 	for i := range items {
-		items[i] = n.Data(l.itemInstance(i))
+		items[i] = n.Data(l.ItemInstance(i))
 	}
 	disabled := make(map[string]bool)
 	for _, ip := range v.Servers {
-		disabled[ip] = !enabled(n.Data(l.server(ip)).Data)
+		disabled[ip] = !tree.IsEnabled(n.Data(l.Server(ip)).Data)
 	}
 
 	s, mine, ops := a.take(items, disabled)
 	results, err := x.Commit(ctx, ops...)
 	if conflict := step.ConflictOf(err); conflict != nil {
 		path := conflict.Op.Path
-		divides := path == l.leader() || path == l.necessary() || path == l.processing()
+		divides := path == l.Leader() || path == l.Necessary() || path == l.Processing()
 		return divides, nil // then the next snapshot says more
 	}
 	if step.IsUnknown(err) {
@@ -93,7 +94,7 @@ func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (do
 
 // take is the host's share, and the ops that write it down and prove that Java
 // does not divide at that moment.
-func (a adoption) take(items []registry.Node, disabled map[string]bool) (s Share, mine Items, ops []registry.Op) {
+func (a adoption) take(items []registry.Node, disabled map[string]bool) (s Share, mine tree.Items, ops []registry.Op) {
 	v, l := a.view, a.view.Layout
 	for i, n := range items {
 		if n.Exists && string(n.Data) == v.Self.ID {
@@ -107,13 +108,13 @@ func (a adoption) take(items []registry.Node, disabled map[string]bool) (s Share
 		}
 	}
 	made := strconv.FormatInt(a.first.Czxid, 10)
-	ops = []registry.Op{registry.Check(l.leader(), 0), registry.Absent(l.necessary()), registry.Absent(l.processing())}
+	ops = []registry.Op{registry.Check(l.Leader(), 0), registry.Absent(l.Necessary()), registry.Absent(l.Processing())}
 	if string(a.epoch.Data) == made {
 		ops = append(ops, registry.Check(a.epoch.Path, a.epoch.Version))
 		s.Guard.Epoch = a.epoch.Version
 	} else {
 		ops = append(ops, registry.Set(a.epoch.Path, []byte(made), a.epoch.Version),
-			registry.Set(a.division.Path, a.divided(items, disabled).data(), a.division.Version))
+			registry.Set(a.division.Path, a.divided(items, disabled).Data(), a.division.Version))
 		s.Guard.Epoch = a.epoch.Version + 1
 	}
 	version := a.assigned.Version
@@ -137,7 +138,7 @@ func (a adoption) take(items []registry.Node, disabled map[string]bool) (s Share
 // divided over when it began, which may not be what is there now. Where that
 // leaves doubts the division is taken for one over other instances, so that it
 // is asked for once more; but not twice for the same doubts.
-func (a adoption) divided(items []registry.Node, disabled map[string]bool) Division {
+func (a adoption) divided(items []registry.Node, disabled map[string]bool) tree.Division {
 	v := a.view
 	owns := make(map[string]bool)
 	for _, n := range items {
@@ -147,13 +148,13 @@ func (a adoption) divided(items []registry.Node, disabled map[string]bool) Divis
 	}
 	able := 0
 	for _, id := range v.Instances {
-		if !disabled[serverOf(id)] {
+		if !disabled[tree.ServerOf(id)] {
 			able++
 		}
 	}
-	d := Division{Total: len(items), Strategy: v.strategyName(), Java: true, Foreigners: v.Java()}
+	d := tree.Division{Total: len(items), Strategy: v.strategyName(), Java: true, Foreigners: v.Java()}
 	for _, id := range v.Instances {
-		if !owns[id] && !disabled[serverOf(id)] && able <= len(items) {
+		if !owns[id] && !disabled[tree.ServerOf(id)] && able <= len(items) {
 			d.Doubts = append(d.Doubts, id)
 		} else {
 			d.Instances = append(d.Instances, id)
@@ -165,7 +166,7 @@ func (a adoption) divided(items []registry.Node, disabled map[string]bool) Divis
 		}
 	}
 	slices.Sort(d.Doubts)
-	if before := parseDivision(a.division.Data); before.Java && slices.Equal(before.Doubts, d.Doubts) {
+	if before := tree.ParseDivision(a.division.Data); before.Java && slices.Equal(before.Doubts, d.Doubts) {
 		d.Instances = slices.Clone(v.Instances)
 	}
 	return d
@@ -173,28 +174,28 @@ func (a adoption) divided(items []registry.Node, disabled map[string]bool) Divis
 
 // ItemMarks are the nodes of which each keeps an item from beginning while it
 // is there: who waits for a Java host's run watches them.
-func ItemMarks(l Layout, item int) []registry.Query {
-	return []registry.Query{registry.Data(l.itemRunning(item)), registry.Data(l.itemFailover(item)), registry.Data(l.failoverItem(item))}
+func ItemMarks(l tree.Layout, item int) []registry.Query {
+	return []registry.Query{registry.Data(l.ItemRunning(item)), registry.Data(l.ItemFailover(item)), registry.Data(l.FailoverItem(item))}
 }
 
 // ReadHosts reads what hosts of ours publish for a job; an id that
 // has no such node, a Java host's, is left out.
-func ReadHosts(ctx context.Context, r registry.Center, l Layout, ids []string) (map[string]HostDetail, error) {
+func ReadHosts(ctx context.Context, r registry.Center, l tree.Layout, ids []string) (map[string]tree.HostDetail, error) {
 	var read []registry.Query
 	for _, id := range ids {
-		read = append(read, registry.Data(l.detail(id)), registry.Data(l.runsOf(id)))
+		read = append(read, registry.Data(l.Detail(id)), registry.Data(l.RunsOf(id)))
 	}
-	hosts := make(map[string]HostDetail, len(ids))
+	hosts := make(map[string]tree.HostDetail, len(ids))
 	err := step.Perform(ctx, r, "read hosts", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, read...)
 		for _, id := range ids {
-			detail := n.Data(l.detail(id))
+			detail := n.Data(l.Detail(id))
 			if !detail.Exists {
 				continue
 			}
-			d := parseDetail(detail.Data)
-			if d.State == DetailReady && len(n.Data(l.runsOf(id)).Data) > 0 {
-				d.State = DetailRunning
+			d := tree.ParseDetail(detail.Data)
+			if d.State == tree.DetailReady && len(n.Data(l.RunsOf(id)).Data) > 0 {
+				d.State = tree.DetailRunning
 			}
 			hosts[id] = d
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // mixed is a chronicle with Java hosts in it, which may make a request before
@@ -238,7 +239,7 @@ func (m mixed) wholeFire() {
 		for _, p := range m.javas {
 			by += p.ran[i]
 		}
-		var rec co.Record
+		var rec tree.Record
 		if n := m.node(fmt.Sprintf("%s/sharding/%d", m.layout.Sibling(), i)); n.Exists { // not while only Java hosts have had it
 			rec = m.record(i)
 		}

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // javaPeer is a host of ElasticJob 3.0.5, as far as the registry sees it: the
@@ -34,7 +34,7 @@ type javaPeer struct {
 	again   bool        // fire once more: a trigger, a takeover
 	only    bool        // the fire was for a takeover
 
-	executing co.Items // what it runs
+	executing tree.Items // what it runs
 	ran       map[int]int
 	finish    bool
 	// deciding is set between the look for the flag and the running marks;
@@ -563,7 +563,7 @@ func (p *javaPeer) fire(bool) {
 	failover := cfg.Failover && cfg.MonitorExecution
 	defer func() { p.deciding = false }()
 	p.deciding = true
-	var chosen co.Items
+	var chosen tree.Items
 	if failover {
 		names := p.list("sharding")
 		for _, name := range names {
@@ -612,7 +612,7 @@ func (p *javaPeer) fire(bool) {
 }
 
 // execute runs items until the test ends them.
-func (p *javaPeer) execute(cfg jobconfig.Configuration, items co.Items) {
+func (p *javaPeer) execute(cfg jobconfig.Configuration, items tree.Items) {
 	if len(items) == 0 {
 		return
 	}

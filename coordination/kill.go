@@ -2,13 +2,13 @@ package coordination
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // What operators kill, and what is held back. A kill is written below the
@@ -16,104 +16,18 @@ import (
 // while it runs anything for long, and deletes it when nothing of it runs any
 // more. It names each run by its fence, which no later run has.
 
-// Kill is one operator's wish: an entry of node kill/{id}.
-type Kill struct {
-	// By says who asked, in words; it may be empty.
-	By string `json:"by,omitempty"`
-	// At is when, by the clock of the one who asked, Unix milliseconds.
-	At int64 `json:"at"`
-	// Grace is how long guests may go on after they have been asked to end,
-	// milliseconds.
-	Grace int64     `json:"graceMs"`
-	Runs  []KillRun `json:"runs"`
-}
-
-// KillRun is a set of items that were begun by one commit.
-type KillRun struct {
-	Fence int64 `json:"fence"`
-	Items Items `json:"items"`
-}
-
-// Reason is why a run was killed, for its record and its events.
-func (k Kill) Reason() string {
-	who := "an operator killed it"
-	if k.By != "" {
-		who += " (" + k.By + ")"
-	}
-	return who + " at " + time.UnixMilli(k.At).UTC().Format(time.RFC3339)
-}
-
-// Kills are what operators have asked of one host.
-type Kills []Kill
-
-// Of is the newest kill of an item's run.
-func (k Kills) Of(item int, fence int64) (Kill, bool) {
-	for _, kill := range slices.Backward(k) {
-		for _, run := range kill.Runs {
-			if run.Fence == fence && run.Items.Contains(item) {
-				return kill, true
-			}
-		}
-	}
-	return Kill{}, false
-}
-
-// parseKills reads a node leniently: what cannot be read asks for nothing.
-func parseKills(data []byte) Kills {
-	var k Kills
-	if json.Unmarshal(data, &k) != nil {
-		return nil
-	}
-	return k
-}
-
-func (k Kills) data() []byte {
-	b, err := json.Marshal(k)
-	if err != nil { // numbers and strings always marshal
-		return nil
-	}
-	return b
-}
-
-// with adds a kill; what it names is taken out of the older ones.
-func (k Kills) with(kill Kill) Kills {
-	var kills Kills
-	for _, old := range k {
-		var left []KillRun
-		for _, run := range old.Runs {
-			items := slices.DeleteFunc(slices.Clone(run.Items), func(i int) bool {
-				_, again := Kills{kill}.Of(i, run.Fence)
-				return again
-			})
-			if len(items) > 0 {
-				left = append(left, KillRun{run.Fence, items})
-			}
-		}
-		if old.Runs = left; len(left) > 0 {
-			kills = append(kills, old)
-		}
-	}
-	return append(kills, kill)
-}
-
-// KillQuery is the node that a host watches for kills of its runs.
-func KillQuery(l Layout, self JobInstance) registry.Query { return registry.Data(l.kill(self.ID)) }
-
-// ReadKills understands the node.
-func ReadKills(n registry.Node) Kills { return parseKills(n.Data) }
-
 // DropKills deletes the node once nothing that it names runs any more. One that
 // was set since it was read stays, and so does one that is gone.
-func DropKills(ctx context.Context, r registry.Center, l Layout, self JobInstance, version int32) error {
+func DropKills(ctx context.Context, r registry.Center, l tree.Layout, self tree.JobInstance, version int32) error {
 	return step.Perform(ctx, r, "end kill", func(ctx context.Context, x *step.Exchange) error {
-		_, err := x.Commit(ctx, registry.Delete(l.kill(self.ID), version))
+		_, err := x.Commit(ctx, registry.Delete(l.Kill(self.ID), version))
 		return step.UnlessConflict(err)
 	})
 }
 
 // Killing is an operator's wish to end what runs of a job.
 type Killing struct {
-	Layout Layout
+	Layout tree.Layout
 	// Item is one item, -1 all. Run is one run by its id, "" any; Server is
 	// that of the instances that are meant, "" any.
 	Item        int
@@ -130,7 +44,7 @@ type Killing struct {
 // KillTarget is one run that is to end.
 type KillTarget struct {
 	Item int
-	Fire Fire
+	Fire tree.Fire
 	// Host has begun it: an instance id. Java is set if that is a Java host,
 	// which no host can ask; Gone if it has died, so that the run is not taken
 	// over.
@@ -139,7 +53,7 @@ type KillTarget struct {
 	// Fence and Record are of the run when it was asked to end, zero for a
 	// Java host.
 	Fence  int64
-	Record Record
+	Record tree.Record
 }
 
 // AskKill asks the hosts of a job to end what they run. It may be called again:
@@ -170,31 +84,31 @@ func (g *killing) java() bool {
 
 // means reports whether a run of the item on the host is meant; host "" is any.
 func (g *killing) means(item int, host string) bool {
-	return (g.Item < 0 || g.Item == item) && (g.Server == "" || host == "" || serverOf(host) == g.Server)
+	return (g.Item < 0 || g.Item == item) && (g.Server == "" || host == "" || tree.ServerOf(host) == g.Server)
 }
 
 // find lists the runs that are meant.
 func (g *killing) find(ctx context.Context, x *step.Exchange) ([]KillTarget, error) {
 	l := g.Layout
-	n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.details()), registry.Children(l.sharding()))
+	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Runs()), registry.Children(l.Instances()), registry.Children(l.Details()), registry.Children(l.Sharding()))
 	if err != nil {
 		return nil, err
 	}
-	if !n.Data(l.config()).Exists {
-		return nil, ErrRemoved
+	if !n.Data(l.Config()).Exists {
+		return nil, tree.ErrRemoved
 	}
-	g.instances, g.details = n.Children(l.instances()), n.Children(l.details())
-	hosts := n.Children(l.runs())
-	var marks Items // whose running marks are read
+	g.instances, g.details = n.Children(l.Instances()), n.Children(l.Details())
+	hosts := n.Children(l.Runs())
+	var marks tree.Items // whose running marks are read
 	var read []registry.Query
 	for _, id := range hosts {
-		read = append(read, registry.Data(l.runsOf(id)))
+		read = append(read, registry.Data(l.RunsOf(id)))
 	}
 	java := g.java()
-	for _, name := range n.Children(l.sharding()) {
-		if i, ok := itemNumber(name); ok && java && g.means(i, "") {
+	for _, name := range n.Children(l.Sharding()) {
+		if i, ok := tree.ItemNumber(name); ok && java && g.means(i, "") {
 			marks = append(marks, i)
-			read = append(read, registry.Data(l.itemRunning(i)))
+			read = append(read, registry.Data(l.ItemRunning(i)))
 		}
 	}
 	if n, err = x.Read(ctx, read...); err != nil {
@@ -207,7 +121,7 @@ func (g *killing) find(ctx context.Context, x *step.Exchange) ([]KillTarget, err
 	}
 	targets := onOurs
 	for _, i := range marks {
-		mark := n.Data(l.itemRunning(i))
+		mark := n.Data(l.ItemRunning(i))
 		if id := string(mark.Data); mark.Exists && slices.Contains(g.instances, id) && !slices.Contains(g.details, id) && g.means(i, id) && g.Run == "" {
 			targets = append(targets, KillTarget{Item: i, Host: id, Java: true})
 		}
@@ -223,16 +137,16 @@ func (g *killing) findOurs(ctx context.Context, x *step.Exchange, hosts []string
 	var listed []KillTarget
 	var read []registry.Query
 	for _, id := range hosts {
-		runs, err := parseRuns(n.Data(l.runsOf(id)).Data)
+		runs, err := tree.ParseRuns(n.Data(l.RunsOf(id)).Data)
 		if err != nil || runs.Java != "" {
 			continue // it is recreated, or names no run of ours
 		}
 		gone := !slices.Contains(g.instances, id) && !slices.Contains(g.details, id)
 		for _, i := range runs.Items() {
-			fire := runs.fireOf(i)
-			if g.means(i, id) && (g.Run == "" || RunID(l.Job, fire, i) == g.Run) {
+			fire := runs.FireOf(i)
+			if g.means(i, id) && (g.Run == "" || tree.RunID(l.Job, fire, i) == g.Run) {
 				listed = append(listed, KillTarget{Item: i, Fire: fire, Host: id, Gone: gone})
-				read = append(read, registry.Data(l.record(i)))
+				read = append(read, registry.Data(l.Record(i)))
 			}
 		}
 	}
@@ -242,8 +156,8 @@ func (g *killing) findOurs(ctx context.Context, x *step.Exchange, hosts []string
 	}
 	var open []KillTarget
 	for _, t := range listed {
-		record := n.Data(l.record(t.Item))
-		t.Record, t.Fence = parseRecord(record.Data), record.Mzxid
+		record := n.Data(l.Record(t.Item))
+		t.Record, t.Fence = tree.ParseRecord(record.Data), record.Mzxid
 		if t.Record.Owner == t.Host && t.Record.Open() { // else it has ended since
 			open = append(open, t)
 		}
@@ -256,20 +170,20 @@ func (g *killing) findOurs(ctx context.Context, x *step.Exchange, hosts []string
 // runs stay those that were found, and what was written is found.
 func (g *killing) ask(ctx context.Context, x *step.Exchange, targets []KillTarget) error {
 	l := g.Layout
-	byHost := make(map[string]map[int64]Items)
+	byHost := make(map[string]map[int64]tree.Items)
 	for _, t := range targets {
 		if t.Java {
 			continue
 		}
 		if byHost[t.Host] == nil {
-			byHost[t.Host] = make(map[int64]Items)
+			byHost[t.Host] = make(map[int64]tree.Items)
 		}
 		byHost[t.Host][t.Fence] = append(byHost[t.Host][t.Fence], t.Item)
 	}
 	hosts := slices.Sorted(maps.Keys(byHost))
 	var read []registry.Query
 	for _, id := range hosts {
-		read = append(read, registry.Data(l.kill(id)))
+		read = append(read, registry.Data(l.Kill(id)))
 	}
 	for {
 		n, err := x.Read(ctx, read...)
@@ -278,12 +192,12 @@ func (g *killing) ask(ctx context.Context, x *step.Exchange, targets []KillTarge
 		}
 		var ops []registry.Op
 		for _, id := range hosts {
-			kill := Kill{By: g.By, At: g.Now.UnixMilli(), Grace: g.Grace.Milliseconds()}
+			kill := tree.Kill{By: g.By, At: g.Now.UnixMilli(), Grace: g.Grace.Milliseconds()}
 			for _, fence := range slices.Sorted(maps.Keys(byHost[id])) {
-				kill.Runs = append(kill.Runs, KillRun{fence, byHost[id][fence]})
+				kill.Runs = append(kill.Runs, tree.KillRun{Fence: fence, Items: byHost[id][fence]})
 			}
-			node := n.Data(l.kill(id))
-			ops = append(ops, step.Put(node, parseKills(node.Data).with(kill).data()))
+			node := n.Data(l.Kill(id))
+			ops = append(ops, step.Put(node, tree.ReadKills(node).With(kill).Data()))
 		}
 		done, err := writeKills(ctx, x, l, ops)
 		if done || err != nil {
@@ -293,11 +207,11 @@ func (g *killing) ask(ctx context.Context, x *step.Exchange, targets []KillTarge
 }
 
 // writeKills writes in commits that fit; done is false if something has changed.
-func writeKills(ctx context.Context, x *step.Exchange, l Layout, ops []registry.Op) (done bool, err error) {
+func writeKills(ctx context.Context, x *step.Exchange, l tree.Layout, ops []registry.Op) (done bool, err error) {
 	for part := range step.Parts(ops, step.Budget) {
-		_, err := x.Commit(ctx, append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.kills())}, part...)...)
+		_, err := x.Commit(ctx, append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.Kills())}, part...)...)
 		if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == 0 {
-			return false, ErrRemoved
+			return false, tree.ErrRemoved
 		}
 		if step.Contested(err) {
 			return false, nil
@@ -310,10 +224,10 @@ func writeKills(ctx context.Context, x *step.Exchange, l Layout, ops []registry.
 }
 
 // KillWatch are the nodes that change when one of the runs ends.
-func KillWatch(l Layout, targets []KillTarget) []registry.Query {
+func KillWatch(l tree.Layout, targets []KillTarget) []registry.Query {
 	var q []registry.Query
 	for _, t := range targets {
-		if query := registry.Data(l.runsOf(t.Host)); !t.Java && !slices.Contains(q, query) {
+		if query := registry.Data(l.RunsOf(t.Host)); !t.Java && !slices.Contains(q, query) {
 			q = append(q, query)
 		}
 	}
@@ -322,16 +236,16 @@ func KillWatch(l Layout, targets []KillTarget) []registry.Query {
 
 // Unlisted are those of the targets that the snapshot of KillWatch does not show
 // to run: they have ended, or run on a Java host.
-func Unlisted(l Layout, s registry.Snapshot, targets []KillTarget) []KillTarget {
-	lists := make(map[string]Runs)
+func Unlisted(l tree.Layout, s registry.Snapshot, targets []KillTarget) []KillTarget {
+	lists := make(map[string]tree.Runs)
 	var ended []KillTarget
 	for _, t := range targets {
 		runs, read := lists[t.Host]
 		if !read {
-			runs, _ = parseRuns(s.Data(l.runsOf(t.Host)).Data) // unreadable: it is recreated
+			runs, _ = tree.ParseRuns(s.Data(l.RunsOf(t.Host)).Data) // unreadable: it is recreated
 			lists[t.Host] = runs
 		}
-		if t.Java || !runs.fireOf(t.Item).same(t.Fire) || len(runs.Runs) == 0 {
+		if t.Java || !runs.FireOf(t.Item).Same(t.Fire) || len(runs.Runs) == 0 {
 			ended = append(ended, t)
 		}
 	}
@@ -349,25 +263,25 @@ type Ending struct {
 
 // ReadEndings reads what has become of runs, in the order of targets. A run of a
 // Java host is open as long as it has its mark.
-func ReadEndings(ctx context.Context, r registry.Center, l Layout, targets []KillTarget) (endings []Ending, err error) {
+func ReadEndings(ctx context.Context, r registry.Center, l tree.Layout, targets []KillTarget) (endings []Ending, err error) {
 	err = step.Perform(ctx, r, "read killed runs", func(ctx context.Context, x *step.Exchange) error {
 		var read []registry.Query
 		for _, t := range targets {
-			read = append(read, registry.Data(l.record(t.Item)), registry.Data(l.itemRunning(t.Item)))
+			read = append(read, registry.Data(l.Record(t.Item)), registry.Data(l.ItemRunning(t.Item)))
 		}
 		n, err := x.Read(ctx, read...)
 		if err != nil {
 			return err
 		}
 		for _, t := range targets {
-			endings = append(endings, t.ending(parseRecord(n.Data(l.record(t.Item)).Data), n.Data(l.itemRunning(t.Item))))
+			endings = append(endings, t.ending(tree.ParseRecord(n.Data(l.Record(t.Item)).Data), n.Data(l.ItemRunning(t.Item))))
 		}
 		return nil
 	})
 	return endings, err
 }
 
-func (t KillTarget) ending(r Record, running registry.Node) Ending {
+func (t KillTarget) ending(r tree.Record, running registry.Node) Ending {
 	if t.Java {
 		return Ending{Open: running.Exists && string(running.Data) == t.Host}
 	}
@@ -384,25 +298,25 @@ func (t KillTarget) ending(r Record, running registry.Node) Ending {
 type Released struct {
 	// Items were held back and are no more; Missing is set if the job has no
 	// such item.
-	Items   Items
+	Items   tree.Items
 	Missing bool
 }
 
 // Release lets items run again that were held back: one, or with -1 all. What
 // was due until now, by the registry's clock (RegistryTime), has no catch-up.
 // It returns ErrRemoved for a job that is not in the registry.
-func Release(ctx context.Context, r registry.Center, l Layout, item int, now time.Time) (out Released, err error) {
+func Release(ctx context.Context, r registry.Center, l tree.Layout, item int, now time.Time) (out Released, err error) {
 	err = step.Perform(ctx, r, "release", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.records()))
+		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Records()))
 		if err != nil {
 			return err
 		}
-		if !n.Data(l.config()).Exists {
-			return ErrRemoved
+		if !n.Data(l.Config()).Exists {
+			return tree.ErrRemoved
 		}
-		var items Items
-		for _, name := range n.Children(l.records()) {
-			if i, ok := itemNumber(name); ok && (item < 0 || i == item) {
+		var items tree.Items
+		for _, name := range n.Children(l.Records()) {
+			if i, ok := tree.ItemNumber(name); ok && (item < 0 || i == item) {
 				items = append(items, i)
 			}
 		}
@@ -420,22 +334,22 @@ func Release(ctx context.Context, r registry.Center, l Layout, item int, now tim
 
 // release writes the records of those items that are held back; done is false if
 // something has changed meanwhile.
-func release(ctx context.Context, x *step.Exchange, l Layout, items Items, now time.Time, out *Released) (done bool, err error) {
+func release(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.Items, now time.Time, out *Released) (done bool, err error) {
 	var read []registry.Query
 	for _, i := range items {
-		read = append(read, registry.Data(l.record(i)))
+		read = append(read, registry.Data(l.Record(i)))
 	}
 	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return false, err
 	}
 	var ops []registry.Op
-	var held Items
+	var held tree.Items
 	for _, i := range items {
-		node := n.Data(l.record(i))
-		if r := parseRecord(node.Data); r.Held != 0 {
+		node := n.Data(l.Record(i))
+		if r := tree.ParseRecord(node.Data); r.Held != 0 {
 			held = append(held, i)
-			ops = append(ops, registry.Set(node.Path, r.release(now.UnixMilli()).data(), node.Version))
+			ops = append(ops, registry.Set(node.Path, r.Release(now.UnixMilli()).Data(), node.Version))
 		}
 	}
 	for part := range step.Parts(ops, step.Budget) {

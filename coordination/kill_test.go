@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // killing is an operator's wish to end what runs.
@@ -20,8 +21,8 @@ func (c *chronicle) killing(item int, grace time.Duration) co.Killing {
 }
 
 // asked is what a host is asked to end.
-func (h *simHost) asked() (items co.Items, kills co.Kills) {
-	kills = co.ReadKills(h.read(co.KillQuery(h.layout, h.Self)))
+func (h *simHost) asked() (items tree.Items, kills tree.Kills) {
+	kills = tree.ReadKills(h.read(tree.KillQuery(h.layout, h.Self)))
 	for i, it := range h.sorted() {
 		if _, ok := kills.Of(i, it.state.RecordZxid); ok && it.running {
 			items = append(items, i)
@@ -38,7 +39,7 @@ func TestAskKill(t *testing.T) {
 		c, h := group(t, 2, nil)
 		begin(t, h[0], c.now.Add(time.Second))
 		begin(t, h[1], c.now.Add(time.Second))
-		running := []co.Items{h[0].running(), h[1].running()}
+		running := []tree.Items{h[0].running(), h[1].running()}
 		rc := registrytest.Faulty(c.server.Connect(t), func(_ int, op string) registrytest.Fault {
 			f := fault
 			if op != "commit" {
@@ -47,7 +48,7 @@ func TestAskKill(t *testing.T) {
 			if fault != registrytest.NoFault { // meanwhile the item ends, and begins anew
 				fault = registrytest.NoFault
 				must(t, h[0].complete(running[0][:1], "OK", ""))
-				must(t, h[0].begin(co.Fire{Instant: c.now.Add(2 * time.Second).UnixMilli(), Source: "schedule"}, running[0][:1], false))
+				must(t, h[0].begin(tree.Fire{Instant: c.now.Add(2 * time.Second).UnixMilli(), Source: "schedule"}, running[0][:1], false))
 			}
 			return f
 		})
@@ -78,12 +79,12 @@ func TestAskKill(t *testing.T) {
 		}
 		_ = rc.Close()
 	}
-	nobody := co.NewLayout("nobody", "none")
+	nobody := tree.NewLayout("nobody", "none")
 	c := newChronicle(t)
-	if err := c.operate(moves.AskKill(co.Killing{Layout: nobody, Item: -1}, new([]co.KillTarget))); !errors.Is(err, co.ErrRemoved) {
+	if err := c.operate(moves.AskKill(co.Killing{Layout: nobody, Item: -1}, new([]co.KillTarget))); !errors.Is(err, tree.ErrRemoved) {
 		t.Errorf("of a job that is not there: %v", err)
 	}
-	if err := c.operate(moves.Release(nobody, -1, c.now, new(co.Released))); !errors.Is(err, co.ErrRemoved) {
+	if err := c.operate(moves.Release(nobody, -1, c.now, new(co.Released))); !errors.Is(err, tree.ErrRemoved) {
 		t.Errorf("release of a job that is not there: %v", err)
 	}
 }
@@ -144,7 +145,7 @@ func TestReleaseLostAnswer(t *testing.T) {
 		var out co.Released
 		must(t, perform(c.ctx, rc, moves.Release(c.layout, 0, c.now, &out)))
 		_ = rc.Close()
-		if r := c.record(0); r.Held != 0 || r.Deaths != 0 || r.Died != "" || r.Instant != c.now.UnixMilli() || !slices.Equal(out.Items, co.Items{0}) {
+		if r := c.record(0); r.Held != 0 || r.Deaths != 0 || r.Died != "" || r.Instant != c.now.UnixMilli() || !slices.Equal(out.Items, tree.Items{0}) {
 			t.Errorf("fault %d: %+v, released %v", fault, r, out.Items)
 		}
 	}
@@ -173,7 +174,7 @@ func TestHoldLostAnswer(t *testing.T) {
 	left.nextCommit(registrytest.LostAnswer)
 	out := begin(t, left, c.now.Add(time.Second))
 	r := c.record(0)
-	if r.Held == 0 || r.Outcome != co.OutcomeHeld || out.Refused[0] != co.RefusedHeld || !slices.Equal(out.Holds, co.Items{0}) {
+	if r.Held == 0 || r.Outcome != tree.OutcomeHeld || out.Refused[0] != co.RefusedHeld || !slices.Equal(out.Holds, tree.Items{0}) {
 		t.Errorf("%+v\nrefused %v, holds %v", r, out.Refused, out.Holds)
 	}
 	if !strings.Contains(r.HeldBack("demo", 0), fmt.Sprintf("a host died in its runs (%s)", dead.Self.ID)) {

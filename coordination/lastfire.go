@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"maps"
 	"slices"
 	"time"
@@ -8,7 +9,7 @@ import (
 
 // LastFire is the newest fire of a job, as far as the records of its items know it.
 type LastFire struct {
-	Items   Items
+	Items   tree.Items
 	Instant time.Time // of a trigger: when its first item began
 	Source  string
 	// Begun is when the first item began, Ended when the last one ended; zero if
@@ -24,8 +25,8 @@ var outcomesByHarm = []string{"OK", "CANCELLED", "RETRY", "FAIL", "TIMEOUT", "EX
 
 // NewestFire finds the newest fire in records, by item; ok is false if no item was
 // ever begun.
-func NewestFire(records map[int]Record) (fire LastFire, ok bool) {
-	var newest Record
+func NewestFire(records map[int]tree.Record) (fire LastFire, ok bool) {
+	var newest tree.Record
 	for _, r := range records {
 		if r.Begun > newest.Begun {
 			newest = r

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestNewestFire: of all items' records those of the newest fire count, whichever
@@ -12,30 +13,30 @@ import (
 func TestNewestFire(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1_000_000)
-	ended := func(instant int64, outcome string) co.Record {
-		return co.Record{Instant: instant, Begun: instant + 5, Ended: instant + 100, Source: "schedule", Outcome: outcome}
+	ended := func(instant int64, outcome string) tree.Record {
+		return tree.Record{Instant: instant, Begun: instant + 5, Ended: instant + 100, Source: "schedule", Outcome: outcome}
 	}
 	now := at.UnixMilli()
 	for name, tc := range map[string]struct {
-		records map[int]co.Record
+		records map[int]tree.Record
 		outcome string
 		items   string
 	}{
-		"none began":          {map[int]co.Record{0: {Instant: now}}, "", ""},
-		"all well":            {map[int]co.Record{0: ended(now, "OK"), 1: ended(now, "OK")}, "OK", "0-1"},
-		"the worst counts":    {map[int]co.Record{0: ended(now, "FAIL"), 1: ended(now, "TRAP"), 2: ended(now, "OK"), 3: ended(now, "CANCELLED")}, "TRAP", "0-3"},
-		"a host died":         {map[int]co.Record{0: ended(now, "LOST"), 1: ended(now, "TRAP")}, "LOST", "0-1"},
-		"an older fire":       {map[int]co.Record{0: ended(now-10_000, "TRAP"), 1: ended(now, "OK")}, "OK", "1"},
-		"one still runs":      {map[int]co.Record{0: {Instant: now, Begun: now}, 1: ended(now, "FAIL")}, "FAIL", "0-1"},
-		"an outcome unknown":  {map[int]co.Record{0: ended(now, "OK"), 1: ended(now, "NEW")}, "NEW", "0-1"},
-		"a trigger after one": {map[int]co.Record{0: {Instant: now, Trigger: 1, Begun: now + 300, Ended: now + 400, Outcome: "FAIL", Source: "trigger"}, 1: ended(now, "OK")}, "FAIL", "0"},
+		"none began":          {map[int]tree.Record{0: {Instant: now}}, "", ""},
+		"all well":            {map[int]tree.Record{0: ended(now, "OK"), 1: ended(now, "OK")}, "OK", "0-1"},
+		"the worst counts":    {map[int]tree.Record{0: ended(now, "FAIL"), 1: ended(now, "TRAP"), 2: ended(now, "OK"), 3: ended(now, "CANCELLED")}, "TRAP", "0-3"},
+		"a host died":         {map[int]tree.Record{0: ended(now, "LOST"), 1: ended(now, "TRAP")}, "LOST", "0-1"},
+		"an older fire":       {map[int]tree.Record{0: ended(now-10_000, "TRAP"), 1: ended(now, "OK")}, "OK", "1"},
+		"one still runs":      {map[int]tree.Record{0: {Instant: now, Begun: now}, 1: ended(now, "FAIL")}, "FAIL", "0-1"},
+		"an outcome unknown":  {map[int]tree.Record{0: ended(now, "OK"), 1: ended(now, "NEW")}, "NEW", "0-1"},
+		"a trigger after one": {map[int]tree.Record{0: {Instant: now, Trigger: 1, Begun: now + 300, Ended: now + 400, Outcome: "FAIL", Source: "trigger"}, 1: ended(now, "OK")}, "FAIL", "0"},
 	} {
 		fire, ok := co.NewestFire(tc.records)
 		if ok != (tc.outcome != "") || fire.Outcome != tc.outcome || fire.Items.String() != tc.items {
 			t.Errorf("%s: %+v %t, want %q of items %q", name, fire, ok, tc.outcome, tc.items)
 		}
 	}
-	fire, _ := co.NewestFire(map[int]co.Record{0: ended(now, "OK"), 1: {Instant: now, Begun: now + 50, Ended: now + 300, Outcome: "OK", Source: "schedule"}})
+	fire, _ := co.NewestFire(map[int]tree.Record{0: ended(now, "OK"), 1: {Instant: now, Begun: now + 50, Ended: now + 300, Outcome: "OK", Source: "schedule"}})
 	if !fire.Begun.Equal(at.Add(5*time.Millisecond)) || !fire.Ended.Equal(at.Add(300*time.Millisecond)) || fire.Source != "schedule" {
 		t.Errorf("times of %+v", fire)
 	}

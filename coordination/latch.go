@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Line is a host's place in one of ElasticJob's latches, in which Java hosts
@@ -52,7 +53,7 @@ type turn struct {
 // standInLine takes a place in a latch, and reads the queries together with it. It
 // returns nil while it is another's turn, with line.Behind set, and for a job that
 // was removed. Standing again, later, keeps the place.
-func standInLine(ctx context.Context, x *step.Exchange, l Layout, self, latch string, line *Line, queries ...registry.Query) (*turn, error) {
+func standInLine(ctx context.Context, x *step.Exchange, l tree.Layout, self, latch string, line *Line, queries ...registry.Query) (*turn, error) {
 	line.Behind = ""
 	queries = append([]registry.Query{registry.Children(latch)}, queries...)
 	for {
@@ -81,11 +82,11 @@ func standInLine(ctx context.Context, x *step.Exchange, l Layout, self, latch st
 }
 
 // enterLatch makes this host's node in a latch. removed is true if the job is gone.
-func enterLatch(ctx context.Context, x *step.Exchange, l Layout, self, latch string, line *Line) (removed bool, err error) {
+func enterLatch(ctx context.Context, x *step.Exchange, l tree.Layout, self, latch string, line *Line) (removed bool, err error) {
 	line.Standing = true // perhaps
 	_, err = x.Commit(ctx,
 		// The server reaps a latch in which no host stands.
-		registry.Check(l.config(), registry.AnyVersion), registry.Ensure(latch), registry.CreateSequential(latch+"/"+latchName(self), nil))
+		registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(latch), registry.CreateSequential(latch+"/"+latchName(self), nil))
 	if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == 0 {
 		line.Standing = false
 		return true, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Member is one host's membership of one job: what the host knows of the job and
@@ -13,10 +14,10 @@ import (
 // name, decides by pure functions, commits, and looks again after a conflict; after
 // an error it may be called again. A Member is for one goroutine: the job's loop.
 //
-// What other goroutines and operators do is a function of a session and a [Layout].
+// What other goroutines and operators do is a function of a session and a [tree.Layout].
 type Member struct {
-	Layout
-	Self     JobInstance
+	tree.Layout
+	Self     tree.JobInstance
 	Registry registry.Center
 	// View is what the newest snapshot has shown.
 	View View
@@ -24,7 +25,7 @@ type Member struct {
 	Share Share
 	// Runs is what the host has begun and not completed, RunsVersion the version of
 	// its node.
-	Runs        Runs
+	Runs        tree.Runs
 	RunsVersion int32
 	// Unknown is set while the registry may hold begins that this host does not know
 	// of, because the outcome of a commit is unknown. Begin, Complete and Recover find

@@ -2,8 +2,6 @@ package coordination
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,48 +9,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
-
-// HostDetail is what a host of ours publishes about itself for a job:
-// node instances/{id} of our tree, ephemeral.
-type HostDetail struct {
-	// State is READY or DRAINING as it is written. RUNNING is what a reader
-	// makes of READY while the host's list of runs is not empty.
-	State string `json:"state"`
-	// Digest is the module that the host runs for the job.
-	Digest string `json:"digest,omitempty"`
-	// TimeZone is the zone in which the host reads a schedule without one.
-	TimeZone string `json:"timeZone,omitempty"`
-	// Admin is the address of the host's admin interface.
-	Admin string `json:"admin,omitempty"`
-	// Succeeded and Failed count the items that the host has completed for the
-	// job in this life. They are written now and then.
-	Succeeded int64 `json:"succeeded,omitempty"`
-	Failed    int64 `json:"failed,omitempty"`
-}
-
-// The states of a host.
-const (
-	DetailReady    = "READY"
-	DetailRunning  = "RUNNING"
-	DetailDraining = "DRAINING"
-)
-
-func (d HostDetail) data() []byte {
-	b, err := json.Marshal(d)
-	if err != nil { // strings always marshal
-		return nil
-	}
-	return b
-}
-
-func parseDetail(data []byte) HostDetail {
-	var d HostDetail
-	if json.Unmarshal(data, &d) != nil {
-		return HostDetail{}
-	}
-	return d
-}
 
 // Joining is a host's wish to take part in a job.
 type Joining struct {
@@ -64,7 +22,7 @@ type Joining struct {
 	Former []byte
 	// JobClass is written to the root node if that is blank.
 	JobClass string
-	Detail   HostDetail
+	Detail   tree.HostDetail
 	// Accept refuses a configuration that asks for more than this host
 	// allows; nil refuses none. A host does not join a job whose configuration
 	// it refuses.
@@ -77,24 +35,6 @@ type Joining struct {
 	// after so long, with the same Applied and with Waited raised by it.
 	Wait   *time.Duration
 	Waited time.Duration
-}
-
-// Applied says what became of a definition.
-type Applied struct {
-	Configuration jobconfig.Configuration
-	// Created is true if the job was not in the registry before.
-	Created bool
-	// Changed are the fields that the definition file changed; Kept are those
-	// where the registry differs from the file and stays.
-	Changed, Kept []string
-	// Superseded is set when the definition was applied to the job before, has
-	// been replaced by a newer one since, and differs from what is in force:
-	// nothing of it was applied, and the host's file is out of date.
-	Superseded bool
-	// Base is what the host has to add to all transaction numbers of the job.
-	Base int64
-
-	stepped bool // a step of a joining that is not its last took effect
 }
 
 // Join registers the host for the job: configuration, server, instance. It
@@ -155,20 +95,20 @@ type arrival struct {
 // look reads what is there, and decides what the definition changes.
 func (a *arrival) look(ctx context.Context, x *step.Exchange) error {
 	l, id := a.Layout, a.Self.ID
-	n, err := x.Read(ctx, registry.Data(l.root), registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.server(a.Self.ServerIP)), registry.Data(l.members()), registry.Children(l.details()), registry.Data(l.superseded()),
-		registry.Data(l.adopted()), registry.Data(l.record(0)), registry.Data(l.instance(id)), registry.Data(l.detail(id)), registry.Data(l.runsOf(id)), registry.Data(l.assignmentOf(id)))
+	n, err := x.Read(ctx, registry.Data(l.Root()), registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Server(a.Self.ServerIP)), registry.Data(l.Members()), registry.Children(l.Details()), registry.Data(l.Superseded()),
+		registry.Data(l.Adopted()), registry.Data(l.Record(0)), registry.Data(l.Instance(id)), registry.Data(l.Detail(id)), registry.Data(l.RunsOf(id)), registry.Data(l.AssignmentOf(id)))
 	if err != nil {
 		return err
 	}
-	a.root, a.config, a.server, a.membersNode = n.Data(l.root), n.Data(l.config()), n.Data(l.server(a.Self.ServerIP)), n.Data(l.members())
-	a.details = n.Children(l.details())
-	a.instance, a.detail, a.runs, a.assigned = n.Data(l.instance(id)), n.Data(l.detail(id)), n.Data(l.runsOf(id)), n.Data(l.assignmentOf(id))
-	base := parseAdopted(n.Data(l.adopted()).Data).Base
-	if err := copied(n.Data(l.record(0)), base); err != nil { // every fire begins item 0, unless that is disabled
+	a.root, a.config, a.server, a.membersNode = n.Data(l.Root()), n.Data(l.Config()), n.Data(l.Server(a.Self.ServerIP)), n.Data(l.Members())
+	a.details = n.Children(l.Details())
+	a.instance, a.detail, a.runs, a.assigned = n.Data(l.Instance(id)), n.Data(l.Detail(id)), n.Data(l.RunsOf(id)), n.Data(l.AssignmentOf(id))
+	base := parseAdopted(n.Data(l.Adopted()).Data).Base
+	if err := copied(n.Data(l.Record(0)), base); err != nil { // every fire begins item 0, unless that is disabled
 		return err
 	}
 
-	d := definitions{layout: l, config: a.config, last: n.Data(l.definition()), superseded: n.Data(l.superseded())}
+	d := definitions{layout: l, config: a.config, last: n.Data(l.Definition()), superseded: n.Data(l.Superseded())}
 	if a.change, a.applied, err = d.apply(a.Definition, a.Former, a.Accept); err != nil {
 		return err
 	}
@@ -186,7 +126,7 @@ func (a *arrival) joined() bool { return a.instance.Exists && a.config.Exists }
 // isLast reports whether the host has joined with these ops.
 func (a *arrival) isLast(ops []registry.Op) bool {
 	last := ops[len(ops)-1]
-	return a.instance.Exists || (last.Kind == registry.OpEphemeral && last.Path == a.Layout.instance(a.Self.ID))
+	return a.instance.Exists || (last.Kind == registry.OpEphemeral && last.Path == a.Layout.Instance(a.Self.ID))
 }
 
 // fillApplied says what has become of the definition, by this step and those before.
@@ -213,17 +153,17 @@ func (a *arrival) next() []registry.Op {
 	if a.joined() {
 		return a.change
 	}
-	id, members := a.Self.ID, parseMembers(a.membersNode.Data)
+	id, members := a.Self.ID, tree.ParseMembers(a.membersNode.Data)
 	coming := slices.DeleteFunc(slices.Clone(a.details), func(other string) bool { return slices.Contains(members, other) })
 	if !a.detail.Exists {
 		dead := slices.ContainsFunc(members, func(other string) bool { return !slices.Contains(a.details, other) })
 		others := slices.ContainsFunc(coming, func(other string) bool { return other != id })
 		if alone := !a.crowd && !dead && !others && a.config.Exists; alone {
-			return slices.Concat(a.ground(), a.enroll(Members{id}), a.own(), a.appear())
+			return slices.Concat(a.ground(), a.enroll(tree.Members{id}), a.own(), a.appear())
 		}
 		if !a.config.Exists {
 			a.change = nil // who writes the names makes the job
-			return append([]registry.Op{registry.Ensure(a.Layout.details())}, a.announce()...)
+			return append([]registry.Op{registry.Ensure(a.Layout.Details())}, a.announce()...)
 		}
 		return slices.Concat(a.ground(), a.announce())
 	}
@@ -254,38 +194,38 @@ func (a *arrival) ground() []registry.Op {
 	if a.config.Exists {
 		// It must not be removed meanwhile: a host does not bring back
 		// a job that it found.
-		ops = append(ops, registry.Check(l.config(), a.config.Version))
+		ops = append(ops, registry.Check(l.Config(), a.config.Version))
 	}
 	if !a.detail.Exists || !a.membersNode.Exists || !a.config.Exists {
-		ops = append(ops, l.skeleton()...)
+		ops = append(ops, skeleton(l)...)
 	}
 	if a.JobClass != "" && len(a.root.Data) == 0 {
-		ops = append(ops, registry.Set(l.root, []byte(a.JobClass), registry.AnyVersion))
+		ops = append(ops, registry.Set(l.Root(), []byte(a.JobClass), registry.AnyVersion))
 	}
 	ops = append(ops, a.change...)
-	state := []byte(serverEnabled)
+	state := []byte(tree.Enabled)
 	if a.applied.Configuration.Disabled {
-		state = []byte(serverDisabled)
+		state = []byte(tree.Disabled)
 	}
 	switch {
 	case !a.server.Exists:
 		// The answer to a set shows the registry's clock, and no other is sure to follow.
-		ops = append(ops, registry.Create(l.server(a.Self.ServerIP), nil), registry.Set(l.server(a.Self.ServerIP), state, 0))
+		ops = append(ops, registry.Create(l.Server(a.Self.ServerIP), nil), registry.Set(l.Server(a.Self.ServerIP), state, 0))
 	case len(a.server.Data) == 0:
-		ops = append(ops, registry.Set(l.server(a.Self.ServerIP), state, a.server.Version))
+		ops = append(ops, registry.Set(l.Server(a.Self.ServerIP), state, a.server.Version))
 	default: // as a Java host does: RetireServers then leaves it
-		ops = append(ops, registry.Set(l.server(a.Self.ServerIP), a.server.Data, a.server.Version))
+		ops = append(ops, registry.Set(l.Server(a.Self.ServerIP), a.server.Data, a.server.Version))
 	}
 	if !a.config.Exists {
 		// What is left of an earlier life of the job divides nothing.
-		ops = append(ops, registry.Set(l.assignment(), nil, registry.AnyVersion))
+		ops = append(ops, registry.Set(l.Assignment(), nil, registry.AnyVersion))
 	}
 	return ops
 }
 
 // announce says that this host is on its way.
 func (a *arrival) announce() []registry.Op {
-	return []registry.Op{registry.CreateEphemeral(a.Layout.detail(a.Self.ID), a.Detail.data())}
+	return []registry.Op{registry.CreateEphemeral(a.Layout.Detail(a.Self.ID), a.Detail.Data())}
 }
 
 // enroll writes names into the list of members.
@@ -294,7 +234,7 @@ func (a *arrival) enroll(ids []string) []registry.Op {
 	if !a.membersNode.Exists {
 		version = 0
 	}
-	return []registry.Op{registry.Set(a.Layout.members(), parseMembers(a.membersNode.Data).with(ids...).data(), version)}
+	return []registry.Op{registry.Set(a.Layout.Members(), tree.ParseMembers(a.membersNode.Data).With(ids...).Data(), version)}
 }
 
 // own makes the host's own nodes.
@@ -306,7 +246,7 @@ func (a *arrival) own() []registry.Op {
 			ops = append(ops, registry.Delete(old.Path, old.Version))
 		}
 	}
-	ops = append(ops, registry.Create(l.runsOf(id), nil), registry.Create(l.assignmentOf(id), nil))
+	ops = append(ops, registry.Create(l.RunsOf(id), nil), registry.Create(l.AssignmentOf(id), nil))
 	if !a.detail.Exists {
 		ops = append(ops, a.announce()...)
 	}
@@ -316,152 +256,52 @@ func (a *arrival) own() []registry.Op {
 // appear puts the host into the list of instances, for Java hosts too. Its name
 // is among the members then: an instance that is not is a Java host.
 func (a *arrival) appear() []registry.Op {
-	return []registry.Op{registry.CreateEphemeral(a.Layout.instance(a.Self.ID), a.Self.yaml())}
+	return []registry.Op{registry.CreateEphemeral(a.Layout.Instance(a.Self.ID), a.Self.YAML())}
 }
 
 // skeleton are the nodes below which marks are made. They are only ever made
 // when a host joins, so that no mark brings a removed job back.
-func (l Layout) skeleton() []registry.Op {
+func skeleton(l tree.Layout) []registry.Op {
 	var ops []registry.Op
 	for _, p := range []string{
-		l.servers(), l.instances(), l.election(), l.shardingFlags(), l.failoverItems(), l.sharding(), l.triggers(),
-		l.term(), l.members(), l.epoch(), l.assignment(), l.details(), l.runs(), l.records(), l.offsets(),
+		l.Servers(), l.Instances(), l.Election(), l.ShardingFlags(), l.FailoverItems(), l.Sharding(), l.Triggers(),
+		l.Term(), l.Members(), l.Epoch(), l.Assignment(), l.Details(), l.Runs(), l.Records(), l.Offsets(),
 	} {
 		ops = append(ops, registry.Ensure(p))
 	}
 	return ops
 }
 
-// definitions are the nodes that a definition file is applied to: the
-// configuration in force, the definition as it was last applied, and the list of
-// those before it.
-type definitions struct {
-	layout                   Layout
-	config, last, superseded registry.Node
-}
-
-// apply decides what the registry's configuration becomes: a field that was
-// changed in the file since it was last applied is applied, one that was changed
-// in the registry only stays. former is as in Joining.
-func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) ([]registry.Op, Applied, error) {
-	l, yaml := d.layout, mine.YAML()
-	if accept == nil {
-		accept = func(jobconfig.Configuration) error { return nil }
-	}
-	if !d.config.Exists {
-		if beyond := accept(mine); beyond != nil {
-			return nil, Applied{}, fmt.Errorf("the job's definition is refused: %w", beyond)
-		}
-		ops := []registry.Op{registry.Create(l.config(), yaml), step.Put(d.last, yaml)}
-		if d.superseded.Exists { // by what was applied to the job before it was removed
-			ops = append(ops, registry.Set(d.superseded.Path, nil, d.superseded.Version))
-		}
-		return ops, Applied{Configuration: mine, Created: true}, nil
-	}
-	list := parseSuperseded(d.superseded.Data)
-	outdated := d.last.Exists && string(d.last.Data) != string(yaml) && string(d.last.Data) != string(former) && list.contains(yaml)
-	stays := "overwrite is false"
-	if outdated && mine.Overwrite {
-		mine.Overwrite, stays = false, "the definition file was superseded by a newer one"
-	}
-	theirs, _, err := jobconfig.Parse(d.config.Data)
-	if err != nil {
-		if !mine.Overwrite {
-			return nil, Applied{}, fmt.Errorf("the job's configuration in the registry (node %s) cannot be read, and %s: %w", l.config(), stays, err)
-		}
-		theirs = jobconfig.Configuration{JobName: mine.JobName}
-	}
-	base, _, baseErr := jobconfig.Parse(d.last.Data)
-	hasBase := d.last.Exists && baseErr == nil && !outdated
-	result, changed, kept := jobconfig.Merge(base, hasBase, mine, theirs)
-	if outdated {
-		result = theirs
-	}
-	invalid := result.Validate()
-	if invalid == nil {
-		invalid = accept(result)
-	}
-	if invalid != nil {
-		return nil, Applied{}, fmt.Errorf("the job's configuration in the registry (node %s), with what the definition changes in it, is refused: %w", l.config(), invalid)
-	}
-	if outdated {
-		differs := slices.Sorted(slices.Values(slices.Concat(kept, changed)))
-		return nil, Applied{Configuration: result, Kept: differs, Superseded: len(differs) > 0}, nil
-	}
-	applied := Applied{Configuration: result, Changed: changed, Kept: kept}
-	var ops []registry.Op
-	if (string(result.YAML()) != string(d.config.Data) && len(changed) > 0) || err != nil {
-		ops = append(ops, registry.Set(l.config(), result.YAML(), d.config.Version))
-	}
-	switch {
-	case !d.last.Exists:
-		ops = append(ops, step.Put(d.last, yaml))
-	case string(d.last.Data) != string(yaml):
-		ops = append(ops, step.Put(d.last, yaml), step.Put(d.superseded, list.replace(d.last.Data, yaml).data()))
-	}
-	return ops, applied, nil
-}
-
-// ApplyDefinition brings a changed definition file to the registry. former and accept
-// are as in Joining. It returns ErrRemoved for a job that is not in the registry.
-func ApplyDefinition(ctx context.Context, r registry.Center, l Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) (applied Applied, err error) {
-	err = step.Perform(ctx, r, "apply definition", func(ctx context.Context, x *step.Exchange) error {
-		for {
-			n, err := x.Read(ctx, registry.Data(l.config()), registry.Data(l.definition()), registry.Data(l.superseded()))
-			if err != nil {
-				return err
-			}
-			d := definitions{layout: l, config: n.Data(l.config()), last: n.Data(l.definition()), superseded: n.Data(l.superseded())}
-			if !d.config.Exists {
-				return ErrRemoved
-			}
-			var ops []registry.Op
-			if ops, applied, err = d.apply(mine, former, accept); err != nil || len(ops) == 0 {
-				return err
-			}
-			_, err = x.Commit(ctx, ops...)
-			if step.ConflictOf(err) == nil {
-				return err
-			}
-		}
-	})
-	return applied, err
-}
-
-// ErrRemoved says that the job is not in the registry any more. It is not brought back
-// by a host that is running; see docs/operating.md.
-var ErrRemoved = errors.New("the job was removed from the registry")
-
 // Announce publishes the host's detail.
-func (m *Member) Announce(ctx context.Context, d HostDetail) error {
+func (m *Member) Announce(ctx context.Context, d tree.HostDetail) error {
 	return m.perform(ctx, "announce", func(ctx context.Context, x *step.Exchange) error {
-		_, err := x.Commit(ctx, registry.Set(m.detail(m.Self.ID), d.data(), registry.AnyVersion)) // Repair recreates it if it is gone
+		_, err := x.Commit(ctx, registry.Set(m.Layout.Detail(m.Self.ID), d.Data(), registry.AnyVersion)) // Repair recreates it if it is gone
 		return err
 	})
 }
 
 // Drain announces that the host is stopping and asks for a division of the
 // items without it.
-func (m *Member) Drain(ctx context.Context, d HostDetail) error {
+func (m *Member) Drain(ctx context.Context, d tree.HostDetail) error {
 	l, v := m.Layout, m.View
-	d.State = DetailDraining
+	d.State = tree.DetailDraining
 	return m.perform(ctx, "drain", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.Read(ctx, registry.Data(l.detail(v.Self.ID)), registry.Data(l.members()), registry.Data(l.necessary()), registry.Data(l.shardingFlags()))
+			n, err := x.Read(ctx, registry.Data(l.Detail(v.Self.ID)), registry.Data(l.Members()), registry.Data(l.Necessary()), registry.Data(l.ShardingFlags()))
 			if err != nil {
 				return err
 			}
 			var ops []registry.Op
-			if detail := n.Data(l.detail(v.Self.ID)); detail.Exists {
-				ops = append(ops, registry.Set(detail.Path, d.data(), registry.AnyVersion))
+			if detail := n.Data(l.Detail(v.Self.ID)); detail.Exists {
+				ops = append(ops, registry.Set(detail.Path, d.Data(), registry.AnyVersion))
 			}
-			if members := n.Data(l.members()); v.others() && members.Exists {
+			if members := n.Data(l.Members()); v.others() && members.Exists {
 				// A division that is being made has not seen this: the leader
 				// has to start over.
 				ops = append(ops, registry.Set(members.Path, members.Data, members.Version))
 			}
-			if v.others() && !n.Data(l.necessary()).Exists && n.Data(l.shardingFlags()).Exists {
-				ops = append(ops, registry.Create(l.necessary(), nil))
+			if v.others() && !n.Data(l.Necessary()).Exists && n.Data(l.ShardingFlags()).Exists {
+				ops = append(ops, registry.Create(l.Necessary(), nil))
 			}
 			if len(ops) == 0 {
 				return nil
@@ -482,13 +322,13 @@ func (v View) others() bool {
 // Leave takes the host out of the job in good order. If unfinished is not
 // empty, or the registry knows of runs of this host, those items stay recorded
 // as begun by a host that is gone, and failover is owed for them.
-func (m *Member) Leave(ctx context.Context, unfinished Items) error {
+func (m *Member) Leave(ctx context.Context, unfinished tree.Items) error {
 	l, id := m.Layout, m.Self.ID
 	return m.perform(ctx, "leave", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.Read(ctx, registry.Data(l.members()), registry.Data(l.instance(id)), registry.Data(l.leader()), registry.Data(l.detail(id)),
-				registry.Data(l.assignmentOf(id)), registry.Data(l.runsOf(id)), registry.Data(l.trigger(id)), registry.Data(l.necessary()), registry.Data(l.config()), registry.Data(l.term()), registry.Data(l.shardingFlags()), registry.Children(l.instances()),
-				registry.Children(l.electionLatch()), registry.Children(l.failoverLatch()), registry.Data(l.kill(id)))
+			n, err := x.Read(ctx, registry.Data(l.Members()), registry.Data(l.Instance(id)), registry.Data(l.Leader()), registry.Data(l.Detail(id)),
+				registry.Data(l.AssignmentOf(id)), registry.Data(l.RunsOf(id)), registry.Data(l.Trigger(id)), registry.Data(l.Necessary()), registry.Data(l.Config()), registry.Data(l.Term()), registry.Data(l.ShardingFlags()), registry.Children(l.Instances()),
+				registry.Children(l.ElectionLatch()), registry.Children(l.FailoverLatch()), registry.Data(l.Kill(id)))
 			if err != nil {
 				return err
 			}
@@ -505,7 +345,7 @@ func (m *Member) Leave(ctx context.Context, unfinished Items) error {
 }
 
 // leaving are the ops by which this host leaves the job, from what Leave reads.
-func (m *Member) leaving(n registry.Snapshot, unfinished Items) []registry.Op {
+func (m *Member) leaving(n registry.Snapshot, unfinished tree.Items) []registry.Op {
 	l, id := m.Layout, m.Self.ID
 	var ops []registry.Op
 	drop := func(paths ...string) {
@@ -515,36 +355,36 @@ func (m *Member) leaving(n registry.Snapshot, unfinished Items) []registry.Op {
 			}
 		}
 	}
-	leader, term := n.Data(l.leader()), n.Data(l.term())
+	leader, term := n.Data(l.Leader()), n.Data(l.Term())
 	if string(leader.Data) == id && leader.Exists && leader.Version == 1 {
 		if term.Exists { // no other host was elected since
 			ops = append(ops, registry.Check(term.Path, term.Version))
 		}
 		ops = append(ops, registry.Delete(leader.Path, 1)) // a Java host's has version 0
 	}
-	for _, latch := range []string{l.electionLatch(), l.failoverLatch()} {
+	for _, latch := range []string{l.ElectionLatch(), l.FailoverLatch()} {
 		mine, _ := placeInLine(n.Children(latch), id)
 		ops = append(ops, leaving(latch, mine)...)
 	}
-	drop(l.instance(id), l.detail(id))
+	drop(l.Instance(id), l.Detail(id))
 
 	// The registry may know of runs that the host does not know: those of a begin
 	// whose outcome is unknown.
-	own, members := n.Data(l.runsOf(id)), n.Data(l.members())
-	runs, err := parseRuns(own.Data)
+	own, members := n.Data(l.RunsOf(id)), n.Data(l.Members())
+	runs, err := tree.ParseRuns(own.Data)
 	if len(unfinished) == 0 && len(own.Data) == 0 {
-		drop(l.assignmentOf(id), l.runsOf(id), l.kill(id))
-		if left := parseMembers(members.Data).without(id); members.Exists {
-			ops = append(ops, registry.Set(l.members(), left.data(), members.Version))
+		drop(l.AssignmentOf(id), l.RunsOf(id), l.Kill(id))
+		if left := tree.ParseMembers(members.Data).Without(id); members.Exists {
+			ops = append(ops, registry.Set(l.Members(), left.Data(), members.Version))
 		}
 	} else if err == nil && len(runs.Runs) > 0 && !runs.Left { // it does not die of them
 		runs.Left = true
-		ops = append(ops, registry.Set(own.Path, runs.data(), own.Version))
+		ops = append(ops, registry.Set(own.Path, runs.Data(), own.Version))
 	}
-	drop(l.trigger(id))
-	others := slices.ContainsFunc(n.Children(l.instances()), func(other string) bool { return other != id })
-	if others && !n.Data(l.necessary()).Exists && n.Data(l.config()).Exists && n.Data(l.shardingFlags()).Exists {
-		ops = append(ops, registry.Create(l.necessary(), nil))
+	drop(l.Trigger(id))
+	others := slices.ContainsFunc(n.Children(l.Instances()), func(other string) bool { return other != id })
+	if others && !n.Data(l.Necessary()).Exists && n.Data(l.Config()).Exists && n.Data(l.ShardingFlags()).Exists {
+		ops = append(ops, registry.Create(l.Necessary(), nil))
 	}
 	return ops
 }
@@ -563,9 +403,9 @@ func (m *Member) Elect(ctx context.Context) error {
 }
 
 func elect(ctx context.Context, x *step.Exchange, v View, line *Line) error {
-	l, latch := v.Layout, v.electionLatch()
+	l, latch := v.Layout, v.Layout.ElectionLatch()
 	for {
-		turn, err := standInLine(ctx, x, l, v.Self.ID, latch, line, registry.Data(l.leader()), registry.Data(l.term()), registry.Data(l.epoch()), registry.Data(l.assignment()), registry.Data(l.itemInstance(0)))
+		turn, err := standInLine(ctx, x, l, v.Self.ID, latch, line, registry.Data(l.Leader()), registry.Data(l.Term()), registry.Data(l.Epoch()), registry.Data(l.Assignment()), registry.Data(l.ItemInstance(0)))
 		if err != nil || turn == nil {
 			return err
 		}
@@ -583,10 +423,10 @@ func elect(ctx context.Context, x *step.Exchange, v View, line *Line) error {
 			return err
 		}
 		path := conflict.Op.Path
-		if (path == l.term() && conflict.Reason == registry.ReasonAbsent) || (path == l.leader() && conflict.Reason == registry.ReasonParent) {
+		if (path == l.Term() && conflict.Reason == registry.ReasonAbsent) || (path == l.Leader() && conflict.Reason == registry.ReasonParent) {
 			return conflict
 		}
-		if path == l.config() || path == l.leader() || path == l.term() || path == l.instance(v.Leader) {
+		if path == l.Config() || path == l.Leader() || path == l.Term() || path == l.Instance(v.Leader) {
 			return leaveLine(ctx, x, v.Self.ID, latch, line) // somebody has been elected
 		}
 		// The place in line, or a division, has changed.
@@ -597,7 +437,7 @@ func elect(ctx context.Context, x *step.Exchange, v View, line *Line) error {
 // one that stays.
 func (v View) election(t *turn) (ops []registry.Op, vacant bool) {
 	l, n := v.Layout, t.nodes
-	leader, term, division, first := n.Data(l.leader()), n.Data(l.term()), n.Data(l.assignment()), n.Data(l.itemInstance(0))
+	leader, term, division, first := n.Data(l.Leader()), n.Data(l.Term()), n.Data(l.Assignment()), n.Data(l.ItemInstance(0))
 	ops = slices.Clone(t.leave)
 	if leader.Exists {
 		if v.invalidLeaderNode(leader) {
@@ -608,21 +448,21 @@ func (v View) election(t *turn) (ops []registry.Op, vacant bool) {
 			if string(leader.Data) != v.Leader || leader.Version != 1 || v.Leader == v.Self.ID || !term.Exists {
 				return nil, false
 			}
-			ops = append(ops, registry.Absent(l.instance(v.Leader)))
+			ops = append(ops, registry.Absent(l.Instance(v.Leader)))
 		}
 		ops = append(ops, registry.Check(term.Path, term.Version), registry.Delete(leader.Path, leader.Version))
 	}
-	ops = append(ops, registry.Check(l.config(), registry.AnyVersion),
-		registry.CreateEphemeral(l.leader(), []byte(v.Self.ID)),
-		registry.Set(l.leader(), []byte(v.Self.ID), 0), // version 1: one of ours
-		registry.Set(l.term(), []byte(v.Self.ID), registry.AnyVersion))
-	d := parseDivision(division.Data)
+	ops = append(ops, registry.Check(l.Config(), registry.AnyVersion),
+		registry.CreateEphemeral(l.Leader(), []byte(v.Self.ID)),
+		registry.Set(l.Leader(), []byte(v.Self.ID), 0), // version 1: one of ours
+		registry.Set(l.Term(), []byte(v.Self.ID), registry.AnyVersion))
+	d := tree.ParseDivision(division.Data)
 	if d.Java || len(d.Members) == 0 { // it is resharded, or nothing is owned
 		return ops, true
 	}
-	if byJava(n.Data(l.epoch()), first) || !first.Exists {
+	if byJava(n.Data(l.Epoch()), first) || !first.Exists {
 		d.Java = true // as far as the new leader can know
-		return append(ops, registry.Set(division.Path, d.data(), division.Version)), true
+		return append(ops, registry.Set(division.Path, d.Data(), division.Version)), true
 	}
 	return append(ops, registry.Check(first.Path, first.Version)), true // and Java has not divided until now
 }
@@ -631,11 +471,11 @@ func (v View) election(t *turn) (ops []registry.Op, vacant bool) {
 func (m *Member) Resign(ctx context.Context) error {
 	l, v := m.Layout, m.View
 	return m.perform(ctx, "resign", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, registry.Data(l.leader()), registry.Data(l.term()))
+		n, err := x.Read(ctx, registry.Data(l.Leader()), registry.Data(l.Term()))
 		if err != nil {
 			return err
 		}
-		leader, term := n.Data(l.leader()), n.Data(l.term())
+		leader, term := n.Data(l.Leader()), n.Data(l.Term())
 		if string(leader.Data) != v.Self.ID || !leader.Exists || leader.Version != 1 {
 			return nil
 		}
@@ -652,7 +492,7 @@ func (m *Member) AskForSharding(ctx context.Context) error {
 }
 
 func askForSharding(ctx context.Context, x *step.Exchange, v View) error {
-	_, err := x.Commit(ctx, registry.Check(v.config(), registry.AnyVersion), registry.Create(v.necessary(), nil))
+	_, err := x.Commit(ctx, registry.Check(v.Layout.Config(), registry.AnyVersion), registry.Create(v.Layout.Necessary(), nil))
 	return step.UnlessConflict(err)
 }
 

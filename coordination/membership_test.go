@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestDrainWhileSharding: the leader has read that a host is ready, and the
@@ -19,7 +20,7 @@ func TestDrainWhileSharding(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, nil)
 	must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 7 }))
-	h[0].beforeCommit(func() { must(t, h[1].perform(moves.Drain(&h[1].Member, co.HostDetail{}))) })
+	h[0].beforeCommit(func() { must(t, h[1].perform(moves.Drain(&h[1].Member, tree.HostDetail{}))) })
 	must(t, second(h[0].step()))
 	if d := c.division(); !slices.Equal(d.Draining, []string{h[1].Self.ID}) {
 		t.Errorf("draining are %v", d.Draining)
@@ -214,7 +215,7 @@ func (c *cluster) members() []string {
 // arrive calls Join once for a host that has waited for others for a while; it
 // reports how long the host is to wait on.
 func (h *simHost) arrive(definition jobconfig.Configuration, applied *co.Applied, waited time.Duration) (wait time.Duration, err error) {
-	err = h.perform(moves.Join(&h.Member, co.Joining{Definition: definition, Applied: applied, Detail: co.HostDetail{State: co.DetailReady},
+	err = h.perform(moves.Join(&h.Member, co.Joining{Definition: definition, Applied: applied, Detail: tree.HostDetail{State: tree.DetailReady},
 		Wait: &wait, Waited: waited}))
 	return wait, err
 }

@@ -6,16 +6,17 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // MarkMisfire makes ElasticJob's misfire marks, for consoles and for the owner
 // after a resharding. The host itself remembers what it missed.
-func MarkMisfire(ctx context.Context, r registry.Center, l Layout, items Items) error {
+func MarkMisfire(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) error {
 	return step.Perform(ctx, r, "mark misfire", func(ctx context.Context, x *step.Exchange) error {
 		for len(items) > 0 {
 			var ops []registry.Op
 			for _, i := range items {
-				ops = append(ops, registry.Create(l.itemMisfire(i), nil))
+				ops = append(ops, registry.Create(l.ItemMisfire(i), nil))
 			}
 			part := step.FirstPart(ops)
 			_, err := x.Commit(ctx, part...)
@@ -30,15 +31,15 @@ func MarkMisfire(ctx context.Context, r registry.Center, l Layout, items Items) 
 			// Some items have the mark, or are gone.
 			var read []registry.Query
 			for _, i := range items {
-				read = append(read, registry.Data(l.item(i)), registry.Data(l.itemMisfire(i)))
+				read = append(read, registry.Data(l.Item(i)), registry.Data(l.ItemMisfire(i)))
 			}
 			n, err := x.Read(ctx, read...)
 			if err != nil {
 				return err
 			}
-			var left Items
+			var left tree.Items
 			for _, i := range items {
-				if n.Data(l.item(i)).Exists && !n.Data(l.itemMisfire(i)).Exists {
+				if n.Data(l.Item(i)).Exists && !n.Data(l.ItemMisfire(i)).Exists {
 					left = append(left, i)
 				}
 			}
@@ -50,11 +51,11 @@ func MarkMisfire(ctx context.Context, r registry.Center, l Layout, items Items) 
 
 // RegistryTime asks for the registry's clock. It returns ErrRemoved for a job that
 // is not in the registry, and does not bring it back.
-func RegistryTime(ctx context.Context, r registry.Center, l Layout) (now time.Time, err error) {
+func RegistryTime(ctx context.Context, r registry.Center, l tree.Layout) (now time.Time, err error) {
 	err = step.Perform(ctx, r, "read registry time", func(ctx context.Context, x *step.Exchange) error {
-		results, err := x.Commit(ctx, registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.systemTime()), registry.Set(l.systemTime(), nil, registry.AnyVersion))
+		results, err := x.Commit(ctx, registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.SystemTime()), registry.Set(l.SystemTime(), nil, registry.AnyVersion))
 		if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == 0 {
-			return ErrRemoved
+			return tree.ErrRemoved
 		}
 		if err != nil {
 			return err

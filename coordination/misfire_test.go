@@ -3,16 +3,16 @@ package coordination_test
 import (
 	"testing"
 
-	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestMisfireMarks: marks that are there, items that are not, and very many.
 func TestMisfireMarks(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 9000 })
-	must(t, h[0].perform(moves.MarkMisfire(c.layout, co.Items{3, 5})))
-	var items co.Items
+	must(t, h[0].perform(moves.MarkMisfire(c.layout, tree.Items{3, 5})))
+	var items tree.Items
 	for i := range 9003 { // the last three do not exist
 		items = append(items, i)
 	}

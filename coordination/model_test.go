@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 var (
@@ -458,13 +458,13 @@ func (m *model) do(d doing) did {
 
 // ending says what must not be when nobody has anything to do.
 func (m *model) ending(w modelWorld) string {
-	tree, root, sibling := m.forest.trees[w.tree], m.forest.layout.Root(), m.forest.layout.Sibling()
+	now, root, sibling := m.forest.trees[w.tree], m.forest.layout.Root(), m.forest.layout.Sibling()
 	alive, enabled := make(map[string]bool), make(map[string]bool)
 	for _, id := range w.hosts {
 		if id != dead {
 			self := modelSelf(m.hosts.states[id].host)
 			alive[self.ID] = true
-			if tree.get(root+"/servers/"+self.ServerIP).data != "DISABLED" {
+			if now.get(root+"/servers/"+self.ServerIP).data != "DISABLED" {
 				enabled[self.ID] = true
 			}
 		}
@@ -472,7 +472,7 @@ func (m *model) ending(w modelWorld) string {
 	if len(enabled) == 0 {
 		return "" // there is nobody to do it
 	}
-	config := tree.get(root + "/config")
+	config := now.get(root + "/config")
 	total, due := modelItems, modelItems
 	if !strings.Contains(config.data, fmt.Sprintf("shardingTotalCount: %d\n", modelItems)) {
 		total--
@@ -487,11 +487,11 @@ func (m *model) ending(w modelWorld) string {
 			}
 		}
 	}
-	if leader := tree.get(root + "/leader/election/instance"); leader == nil || !enabled[leader.data] {
+	if leader := now.get(root + "/leader/election/instance"); leader == nil || !enabled[leader.data] {
 		return "all hosts rest, and none that is enabled leads"
 	}
 	assigned := make(map[int]bool)
-	for _, n := range tree.nodes {
+	for _, n := range now.nodes {
 		tail := n.path[strings.LastIndexByte(n.path, '/')+1:]
 		left := false
 		switch {
@@ -502,7 +502,7 @@ func (m *model) ending(w modelWorld) string {
 		case strings.HasPrefix(n.path, sibling+"/runs/"):
 			left = !alive[tail] || n.data != ""
 		case strings.HasPrefix(n.path, sibling+"/assignment/"):
-			items, err := co.ParseItems(n.data)
+			items, err := tree.ParseItems(n.data)
 			left = !alive[tail] || err != nil || len(items) > 0 && !enabled[tail]
 			for _, i := range items {
 				assigned[i] = true

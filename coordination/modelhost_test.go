@@ -13,6 +13,7 @@ import (
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // call is an operation that a host waits for, or a wait for news.
@@ -96,13 +97,13 @@ const modelRounds = 3
 
 // modelHosts holds each state of the hosts once.
 type modelHosts struct {
-	layout   co.Layout
+	layout   tree.Layout
 	failover bool
 	states   []*hostState
 	byKey    map[string]*hostState
 }
 
-func newModelHosts(layout co.Layout, failover bool) *modelHosts {
+func newModelHosts(layout tree.Layout, failover bool) *modelHosts {
 	return &modelHosts{layout: layout, failover: failover, byKey: make(map[string]*hostState)}
 }
 
@@ -119,8 +120,8 @@ func (h *modelHosts) start(host int) *hostState {
 	return h.state(h.actor(host, nil), nil, "", reply{})
 }
 
-func modelSelf(host int) co.JobInstance {
-	return co.NewJobInstance(fmt.Sprintf("10.0.0.%d", host+1), fmt.Sprint(host+1))
+func modelSelf(host int) tree.JobInstance {
+	return tree.NewJobInstance(fmt.Sprintf("10.0.0.%d", host+1), fmt.Sprint(host+1))
 }
 
 // actor is a host that is about to join, or one at rest.
@@ -281,7 +282,7 @@ func (a *actor) live(yield func(call) bool) {
 	err := registry.ErrUnknown
 	for a.items == nil && err != nil {
 		if err = perform(ctx, a, moves.Join(&a.Member, co.Joining{Definition: file,
-			Detail: co.HostDetail{State: co.DetailReady}})); !a.goOn(err) {
+			Detail: tree.HostDetail{State: tree.DetailReady}})); !a.goOn(err) {
 			return
 		}
 	}
@@ -448,7 +449,7 @@ func (a *actor) step(ctx context.Context) (idle bool, err error) {
 		return false, a.complete(ctx, busy)
 	}
 	for _, at := range a.due {
-		f := co.Fire{Instant: at, Source: "schedule"}
+		f := tree.Fire{Instant: at, Source: "schedule"}
 		states := make(map[int]co.ItemState)
 		for i, it := range a.items {
 			if it.owned && !it.running && !it.held && it.state.Record.Accepts(f) == nil {
@@ -462,8 +463,8 @@ func (a *actor) step(ctx context.Context) (idle bool, err error) {
 	return true, nil
 }
 
-func (a *actor) busy() co.Items {
-	var items co.Items
+func (a *actor) busy() tree.Items {
+	var items tree.Items
 	for i, it := range a.items {
 		if it.running {
 			items = append(items, i)
@@ -503,7 +504,7 @@ func (a *actor) readShare(ctx context.Context) error {
 	return nil
 }
 
-func (a *actor) begin(ctx context.Context, f co.Fire, states map[int]co.ItemState) error {
+func (a *actor) begin(ctx context.Context, f tree.Fire, states map[int]co.ItemState) error {
 	var out co.Begun
 	if err := perform(ctx, a, moves.Begin(&a.Member, co.Beginning{Fire: f, Items: states,
 		Now: f.Time()}, &out)); err != nil {
@@ -527,7 +528,7 @@ func (a *actor) begin(ctx context.Context, f co.Fire, states map[int]co.ItemStat
 	return nil
 }
 
-func (a *actor) complete(ctx context.Context, items co.Items) error {
+func (a *actor) complete(ctx context.Context, items tree.Items) error {
 	c := co.Completing{Items: make(map[int]co.Ended), Now: time.UnixMilli(5000)}
 	for _, i := range items {
 		it := a.items[i]

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // modelNode is a node of the model's registry. Transaction numbers are not kept:
@@ -81,7 +81,7 @@ func nodeState(n registry.Node) string {
 
 // modelForest holds each state of the registry once.
 type modelForest struct {
-	layout co.Layout
+	layout tree.Layout
 	nodes  map[modelNode]*modelNode
 	number map[*modelNode]uint32
 	trees  []*modelTree
@@ -89,7 +89,7 @@ type modelForest struct {
 }
 
 func newModelForest() *modelForest {
-	return &modelForest{layout: co.NewLayout("model", "demo"), nodes: make(map[modelNode]*modelNode), number: make(map[*modelNode]uint32),
+	return &modelForest{layout: tree.NewLayout("model", "demo"), nodes: make(map[modelNode]*modelNode), number: make(map[*modelNode]uint32),
 		byKey: make(map[string]*modelTree)}
 }
 
@@ -122,7 +122,7 @@ func (f *modelForest) owners(t *modelTree) string {
 	owner := make(map[int]string)
 	base := f.layout.Sibling() + "/assignment"
 	for _, id := range t.below(base) {
-		items, err := co.ParseItems(t.get(base + "/" + id).data)
+		items, err := tree.ParseItems(t.get(base + "/" + id).data)
 		if err != nil {
 			return fmt.Sprintf("assignment of %s: %v", id, err)
 		}
@@ -275,7 +275,7 @@ func (f *modelForest) says(t *modelTree, host int, before string, op registry.Op
 		return saying{}, false
 	}
 	var s saying
-	r, was := co.Record{}, co.Record{}
+	r, was := tree.Record{}, tree.Record{}
 	if _, err := fmt.Sscan(name, &s.item); err != nil || json.Unmarshal(op.Data, &r) != nil || r.Begun == 0 {
 		return saying{}, false
 	}
@@ -293,13 +293,13 @@ func (f *modelForest) says(t *modelTree, host int, before string, op registry.Op
 	case r.Open():
 		s.what = saysBegun
 		if share := t.get(f.layout.Sibling() + "/assignment/" + modelSelf(host).ID); share != nil {
-			items, err := co.ParseItems(share.data)
+			items, err := tree.ParseItems(share.data)
 			s.owned = err == nil && items.Contains(s.item)
 		}
 		s.owned = s.owned || r.Source == "failover"
-	case r.Outcome == co.OutcomeLost:
+	case r.Outcome == tree.OutcomeLost:
 		s.what = saysLost
-	case r.Outcome == co.OutcomeCancelled:
+	case r.Outcome == tree.OutcomeCancelled:
 		s.what = saysBack
 	default:
 		s.what = saysCompleted

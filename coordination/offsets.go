@@ -7,12 +7,13 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Saved is what became of SaveOffsets.
 type Saved struct {
 	Items map[int]ItemState
-	Lost  Items
+	Lost  tree.Items
 }
 
 // SaveOffsets makes offsets of running items durable, in one commit, or several if
@@ -21,7 +22,7 @@ type Saved struct {
 // The record's version proves that the item is still the host's own, as long as
 // the host's list of runs is there: a job that was purged and recreated has no
 // such list, while its records may have come to the same versions.
-func SaveOffsets(ctx context.Context, r registry.Center, l Layout, items map[int]Ended) (Saved, error) {
+func SaveOffsets(ctx context.Context, r registry.Center, l tree.Layout, items map[int]Ended) (Saved, error) {
 	s := saving{layout: l, items: maps.Clone(items), todo: slices.Sorted(maps.Keys(items)), out: Saved{Items: make(map[int]ItemState)}}
 	err := step.Perform(ctx, r, "save offsets", s.run)
 	return s.out, err
@@ -29,9 +30,9 @@ func SaveOffsets(ctx context.Context, r registry.Center, l Layout, items map[int
 
 // saving is a SaveOffsets on its way.
 type saving struct {
-	layout Layout
+	layout tree.Layout
 	items  map[int]Ended
-	todo   Items
+	todo   tree.Items
 	out    Saved
 }
 
@@ -57,46 +58,46 @@ func (s *saving) run(ctx context.Context, x *step.Exchange) error {
 }
 
 // next saves as many offsets as fit one commit.
-func (s *saving) next() (c commit, part Items) {
+func (s *saving) next() (c commit, part tree.Items) {
 	l, owner := s.layout, ""
 	for _, i := range s.todo {
 		e := s.items[i]
 		item := commit{}
-		item.add(roleRecord, i, registry.Check(l.record(i), e.State.RecordVersion))
-		item.add(roleOffset, i, e.State.setOffset(l.offset(i), e.Offset))
+		item.add(roleRecord, i, registry.Check(l.Record(i), e.State.RecordVersion))
+		item.add(roleOffset, i, e.State.setOffset(l.Offset(i), e.Offset))
 		if step.Size(c.ops)+step.Size(item.ops) > step.Budget && len(part) > 0 {
 			break
 		}
 		c.join(item)
 		part, owner = append(part, i), e.State.Record.Owner
 	}
-	c.add(roleRuns, -1, registry.Check(l.runsOf(owner), registry.AnyVersion))
+	c.add(roleRuns, -1, registry.Check(l.RunsOf(owner), registry.AnyVersion))
 	return c, part
 }
 
 // look finds items that were lost, and offsets that were saved though the commit's
 // outcome was unknown: writing the same bytes again does no harm.
-func (s *saving) look(ctx context.Context, x *step.Exchange, part Items) error {
+func (s *saving) look(ctx context.Context, x *step.Exchange, part tree.Items) error {
 	l := s.layout
 	owner := s.items[part[len(part)-1]].State.Record.Owner
-	read := []registry.Query{registry.Data(l.runsOf(owner))}
+	read := []registry.Query{registry.Data(l.RunsOf(owner))}
 	for _, i := range part {
-		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)))
+		read = append(read, registry.Data(l.Record(i)), registry.Data(l.Offset(i)))
 	}
 	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return err
 	}
 
-	var again Items
+	var again tree.Items
 	for _, i := range part {
-		record, offset, e := n.Data(l.record(i)), n.Data(l.offset(i)), s.items[i]
-		run := parseRecord(record.Data)
-		if versionOf(record) != e.State.RecordVersion || run.Owner != owner || run.Begun != e.State.Record.Begun {
+		record, offset, e := n.Data(l.Record(i)), n.Data(l.Offset(i)), s.items[i]
+		run := tree.ParseRecord(record.Data)
+		if tree.VersionOf(record) != e.State.RecordVersion || run.Owner != owner || run.Begun != e.State.Record.Begun {
 			s.out.Lost = append(s.out.Lost, i)
 			continue
 		}
-		if own := n.Data(l.runsOf(owner)); !own.Exists {
+		if own := n.Data(l.RunsOf(owner)); !own.Exists {
 			return gone(own)
 		}
 		e.State.Offset, e.State.OffsetVersion, e.State.HasOffset = offset.Data, offset.Version, offset.Exists

@@ -10,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // What an operator does to a job. ElasticJob's console writes the same nodes.
@@ -21,24 +22,24 @@ var ErrNothingRuns = errors.New("nothing would run")
 // instance that has not consumed an earlier trigger keeps that one, which
 // counts for both: none is lost and none is doubled. The parent node is set in
 // the same commit; its transaction is the number of the round.
-func TriggerJob(ctx context.Context, r registry.Center, l Layout) error {
+func TriggerJob(ctx context.Context, r registry.Center, l tree.Layout) error {
 	return step.Perform(ctx, r, "trigger", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.triggers()))
+			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Children(l.Triggers()))
 			if err != nil {
 				return err
 			}
-			if !n.Data(l.config()).Exists {
-				return ErrRemoved
+			if !n.Data(l.Config()).Exists {
+				return tree.ErrRemoved
 			}
-			instances, waiting := n.Children(l.instances()), n.Children(l.triggers())
+			instances, waiting := n.Children(l.Instances()), n.Children(l.Triggers())
 			if len(instances) == 0 {
 				return fmt.Errorf("%w: the job has no instance; 'wasmjob status' on its hosts says why", ErrNothingRuns)
 			}
 			if err := anyEnabled(ctx, x, l, instances); err != nil {
 				return err
 			}
-			_, err = x.Commit(ctx, l.triggerOps(instances, waiting)...)
+			_, err = x.Commit(ctx, triggerOps(l, instances, waiting)...)
 			if step.ConflictOf(err) == nil {
 				return err
 			}
@@ -48,18 +49,18 @@ func TriggerJob(ctx context.Context, r registry.Center, l Layout) error {
 
 // triggerOps make the triggers of a round. waiting are instances that have not
 // consumed an earlier one.
-func (l Layout) triggerOps(instances, waiting []string) []registry.Op {
-	ops := []registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Ensure(l.triggers()), registry.Set(l.triggers(), nil, registry.AnyVersion)}
+func triggerOps(l tree.Layout, instances, waiting []string) []registry.Op {
+	ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.Triggers()), registry.Set(l.Triggers(), nil, registry.AnyVersion)}
 	for _, id := range waiting {
 		if !slices.Contains(instances, id) {
-			ops = append(ops, registry.Delete(l.trigger(id), registry.AnyVersion)) // its instance is gone
+			ops = append(ops, registry.Delete(l.Trigger(id), registry.AnyVersion)) // its instance is gone
 		}
 	}
 	for _, id := range instances {
 		if slices.Contains(waiting, id) {
-			ops = append(ops, registry.Check(l.trigger(id), registry.AnyVersion)) // still not consumed
+			ops = append(ops, registry.Check(l.Trigger(id), registry.AnyVersion)) // still not consumed
 		} else {
-			ops = append(ops, registry.Create(l.trigger(id), nil))
+			ops = append(ops, registry.Create(l.Trigger(id), nil))
 		}
 	}
 	return ops
@@ -67,22 +68,22 @@ func (l Layout) triggerOps(instances, waiting []string) []registry.Op {
 
 // anyEnabled refuses a trigger of a job that is disabled on the servers of all its
 // instances.
-func anyEnabled(ctx context.Context, x *step.Exchange, l Layout, instances []string) error {
+func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances []string) error {
 	ips := make([]string, len(instances))
 	for k, id := range instances {
-		ips[k] = serverOf(id)
+		ips[k] = tree.ServerOf(id)
 	}
 	slices.Sort(ips)
 	ips = slices.Compact(ips)
 	var read []registry.Query
 	for _, ip := range ips {
-		read = append(read, registry.Data(l.server(ip)))
+		read = append(read, registry.Data(l.Server(ip)))
 	}
 	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(ips, func(ip string) bool { return enabled(n.Data(l.server(ip)).Data) }) {
+	if !slices.ContainsFunc(ips, func(ip string) bool { return tree.IsEnabled(n.Data(l.Server(ip)).Data) }) {
 		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); 'wasmjob enable %s' lets it run", ErrNothingRuns, strings.Join(ips, ", "), l.Job)
 	}
 	return nil
@@ -98,11 +99,11 @@ func anyEnabled(ctx context.Context, x *step.Exchange, l Layout, instances []str
 func (m *Member) TriggerRound(ctx context.Context, consumed int64) (round int64, err error) {
 	l, id := m.Layout, m.Self.ID
 	err = m.perform(ctx, "read trigger", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, registry.Data(l.triggers()), registry.Data(l.trigger(id)), registry.Data(l.instance(id)))
+		n, err := x.Read(ctx, registry.Data(l.Triggers()), registry.Data(l.Trigger(id)), registry.Data(l.Instance(id)))
 		if err != nil {
 			return err
 		}
-		parent, own, instance := n.Data(l.triggers()), n.Data(l.trigger(id)), n.Data(l.instance(id))
+		parent, own, instance := n.Data(l.Triggers()), n.Data(l.Trigger(id)), n.Data(l.Instance(id))
 		if !own.Exists {
 			return nil
 		}
@@ -117,34 +118,34 @@ func (m *Member) TriggerRound(ctx context.Context, consumed int64) (round int64,
 
 // SetServers enables or disables servers for the job; with no addresses, all
 // of them.
-func SetServers(ctx context.Context, r registry.Center, l Layout, enable bool, ips ...string) error {
+func SetServers(ctx context.Context, r registry.Center, l tree.Layout, enable bool, ips ...string) error {
 	return step.Perform(ctx, r, "set servers", func(ctx context.Context, x *step.Exchange) error { return setServers(ctx, x, l, enable, ips) })
 }
 
-func setServers(ctx context.Context, x *step.Exchange, l Layout, enable bool, ips []string) error {
-	state := []byte(serverDisabled)
+func setServers(ctx context.Context, x *step.Exchange, l tree.Layout, enable bool, ips []string) error {
+	state := []byte(tree.Disabled)
 	if enable {
-		state = []byte(serverEnabled)
+		state = []byte(tree.Enabled)
 	}
 	for {
-		n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.servers()))
+		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Servers()))
 		if err != nil {
 			return err
 		}
-		if !n.Data(l.config()).Exists {
-			return ErrRemoved
+		if !n.Data(l.Config()).Exists {
+			return tree.ErrRemoved
 		}
-		servers := n.Children(l.servers())
+		servers := n.Children(l.Servers())
 		targets := ips
 		if len(targets) == 0 {
 			targets = servers
 		}
-		ops := []registry.Op{registry.Check(l.config(), registry.AnyVersion)}
+		ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion)}
 		for _, ip := range targets {
 			if slices.Contains(servers, ip) {
-				ops = append(ops, registry.Set(l.server(ip), state, registry.AnyVersion))
+				ops = append(ops, registry.Set(l.Server(ip), state, registry.AnyVersion))
 			} else {
-				ops = append(ops, registry.Create(l.server(ip), state))
+				ops = append(ops, registry.Create(l.Server(ip), state))
 			}
 		}
 		_, err = x.Commit(ctx, ops...)
@@ -158,13 +159,13 @@ func setServers(ctx context.Context, x *step.Exchange, l Layout, enable bool, ip
 // that was applied after the transaction since; the job's configuration says it by
 // now. What others write into that field, as a Java host with overwrite does, is for
 // servers that come new: an operator's choice stands. carried says which it was.
-func CarryDisabled(ctx context.Context, r registry.Center, l Layout, disabled bool, since int64, ip string) (carried bool, err error) {
+func CarryDisabled(ctx context.Context, r registry.Center, l tree.Layout, disabled bool, since int64, ip string) (carried bool, err error) {
 	err = step.Perform(ctx, r, "carry disabled over", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, registry.Data(l.definition()))
+		n, err := x.Read(ctx, registry.Data(l.Definition()))
 		if err != nil {
 			return err
 		}
-		definition := n.Data(l.definition())
+		definition := n.Data(l.Definition())
 		c, _, err := jobconfig.Parse(definition.Data)
 		carried = definition.Exists && err == nil && definition.Mzxid > since && c.Disabled == disabled
 		if !carried {
@@ -177,25 +178,25 @@ func CarryDisabled(ctx context.Context, r registry.Center, l Layout, disabled bo
 
 // SetItem enables or disables one item. A disabled item keeps its owner and
 // does not run.
-func SetItem(ctx context.Context, r registry.Center, l Layout, item int, enable bool) error {
+func SetItem(ctx context.Context, r registry.Center, l tree.Layout, item int, enable bool) error {
 	return step.Perform(ctx, r, "set item", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.Read(ctx, registry.Data(l.item(item)), registry.Data(l.itemDisabled(item)), registry.Data(l.config()))
+			n, err := x.Read(ctx, registry.Data(l.Item(item)), registry.Data(l.ItemDisabled(item)), registry.Data(l.Config()))
 			if err != nil {
 				return err
 			}
-			if !n.Data(l.config()).Exists {
-				return ErrRemoved
+			if !n.Data(l.Config()).Exists {
+				return tree.ErrRemoved
 			}
-			if !n.Data(l.item(item)).Exists {
+			if !n.Data(l.Item(item)).Exists {
 				return fmt.Errorf("job %s has no item %d", l.Job, item)
 			}
-			if n.Data(l.itemDisabled(item)).Exists == !enable {
+			if n.Data(l.ItemDisabled(item)).Exists == !enable {
 				return nil
 			}
-			op := registry.Create(l.itemDisabled(item), nil)
+			op := registry.Create(l.ItemDisabled(item), nil)
 			if enable {
-				op = registry.Delete(l.itemDisabled(item), registry.AnyVersion)
+				op = registry.Delete(l.ItemDisabled(item), registry.AnyVersion)
 			}
 			_, err = x.Commit(ctx, op)
 			if step.ConflictOf(err) == nil {
@@ -212,19 +213,19 @@ var ErrJavaRuns = errors.New("a Java host that is shut down goes on running its 
 // finish what it runs and to stop: an operator's shutdown. A Java host whose
 // running marks are persistent, as they are with failover, cannot be distinguished from
 // one that crashed then: ErrJavaRuns.
-func StopInstance(ctx context.Context, r registry.Center, l Layout, id string) error {
+func StopInstance(ctx context.Context, r registry.Center, l tree.Layout, id string) error {
 	return step.Perform(ctx, r, "stop instance", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, registry.Data(l.members()), registry.Data(l.detail(id)), registry.Children(l.sharding()))
+		n, err := x.Read(ctx, registry.Data(l.Members()), registry.Data(l.Detail(id)), registry.Children(l.Sharding()))
 		if err != nil {
 			return err
 		}
-		if slices.Contains(parseMembers(n.Data(l.members()).Data), id) || n.Data(l.detail(id)).Exists {
-			_, err := x.Commit(ctx, registry.Delete(l.instance(id), registry.AnyVersion))
+		if slices.Contains(tree.ParseMembers(n.Data(l.Members()).Data), id) || n.Data(l.Detail(id)).Exists {
+			_, err := x.Commit(ctx, registry.Delete(l.Instance(id), registry.AnyVersion))
 			return err
 		}
-		var items Items
-		for _, name := range n.Children(l.sharding()) {
-			if i, ok := itemNumber(name); ok {
+		var items tree.Items
+		for _, name := range n.Children(l.Sharding()) {
+			if i, ok := tree.ItemNumber(name); ok {
 				items = append(items, i)
 			}
 		}
@@ -234,31 +235,31 @@ func StopInstance(ctx context.Context, r registry.Center, l Layout, id string) e
 }
 
 // stopJava removes the instance of a Java host that runs nothing.
-func stopJava(ctx context.Context, x *step.Exchange, l Layout, id string, items Items) error {
+func stopJava(ctx context.Context, x *step.Exchange, l tree.Layout, id string, items tree.Items) error {
 	var read []registry.Query
 	for _, i := range items {
-		read = append(read, registry.Data(l.itemRunning(i)), registry.Data(l.itemFailovering(i)), registry.Data(l.itemInstance(i)))
+		read = append(read, registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailovering(i)), registry.Data(l.ItemInstance(i)))
 	}
 	for {
 		n, err := x.Read(ctx, read...)
 		if err != nil {
 			return err
 		}
-		var runs Items
-		ops := []registry.Op{registry.Delete(l.instance(id), registry.AnyVersion)}
+		var runs tree.Items
+		ops := []registry.Op{registry.Delete(l.Instance(id), registry.AnyVersion)}
 		for _, i := range items {
-			running, failovering := n.Data(l.itemRunning(i)), n.Data(l.itemFailovering(i))
+			running, failovering := n.Data(l.ItemRunning(i)), n.Data(l.ItemFailovering(i))
 			lasts := func(mark registry.Node) bool { return mark.Exists && !mark.Ephemeral && string(mark.Data) == id }
 			if lasts(running) || lasts(failovering) {
 				runs = append(runs, i)
 			}
-			if string(n.Data(l.itemInstance(i)).Data) == id && !running.Exists && step.Size(ops) < step.Budget {
-				ops = append(ops, registry.Absent(l.itemRunning(i))) // it does not begin one meanwhile
+			if string(n.Data(l.ItemInstance(i)).Data) == id && !running.Exists && step.Size(ops) < step.Budget {
+				ops = append(ops, registry.Absent(l.ItemRunning(i))) // it does not begin one meanwhile
 			}
 		}
 		if len(runs) > 0 {
 			return fmt.Errorf("%s runs %s: %w; disable its server (wasmjob disable %s --server %s), which also ends its leadership, wait until it runs nothing, and shut it down then",
-				id, runs, ErrJavaRuns, l.Job, serverOf(id))
+				id, runs, ErrJavaRuns, l.Job, tree.ServerOf(id))
 		}
 		_, err = x.Commit(ctx, ops...)
 		if conflict := step.ConflictOf(err); conflict == nil || conflict.Index == 0 {
@@ -270,10 +271,10 @@ func stopJava(ctx context.Context, x *step.Exchange, l Layout, id string, items 
 // Remove deletes the job from the registry. Hosts that run it stop and do not
 // bring it back. With purge the nodes of ours go as well: offsets, records. It
 // returns ErrRemoved if there was nothing to delete.
-func Remove(ctx context.Context, r registry.Center, l Layout, purge bool) error {
-	roots := []string{l.root}
+func Remove(ctx context.Context, r registry.Center, l tree.Layout, purge bool) error {
+	roots := []string{l.Root()}
 	if purge {
-		roots = append(roots, l.sibling)
+		roots = append(roots, l.Sibling())
 	}
 	return step.Perform(ctx, r, "remove", func(ctx context.Context, x *step.Exchange) error {
 		for deleted := false; ; {
@@ -285,7 +286,7 @@ func Remove(ctx context.Context, r registry.Center, l Layout, purge bool) error 
 				return nil
 			}
 			if len(paths) == 0 {
-				return ErrRemoved
+				return tree.ErrRemoved
 			}
 			done, err := removeAll(ctx, x, l, paths, &deleted)
 			if done || err != nil {
@@ -324,8 +325,8 @@ func subtrees(ctx context.Context, x *step.Exchange, roots []string) (all []stri
 // removeAll deletes nodes, which are listed parents first, in commits that fit. The
 // configuration goes first: without it hosts begin nothing and write nothing. done
 // is false if something has changed; deleted is set once something is deleted.
-func removeAll(ctx context.Context, x *step.Exchange, l Layout, paths []string, deleted *bool) (done bool, err error) {
-	config := l.config()
+func removeAll(ctx context.Context, x *step.Exchange, l tree.Layout, paths []string, deleted *bool) (done bool, err error) {
+	config := l.Config()
 	ops := make([]registry.Op, 0, len(paths))
 	if slices.Contains(paths, config) {
 		ops = append(ops, registry.Delete(config, registry.AnyVersion))

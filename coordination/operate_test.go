@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestOperator: servers, items and instances, and what an operator gets as answers
@@ -54,10 +55,10 @@ func TestOperator(t *testing.T) {
 	}
 	must(t, c.operate(moves.SetServers(c.layout, true, "10.0.0.1")))
 	must(t, c.operate(moves.TriggerJob(c.layout)))
-	nobody := co.NewLayout(c.layout.Namespace, "nobody")
+	nobody := tree.NewLayout(c.layout.Namespace, "nobody")
 	for name, m := range map[string]move{"trigger": moves.TriggerJob(nobody), "set servers": moves.SetServers(nobody, true), "remove": moves.Remove(nobody, true),
 		"apply definition": moves.ApplyDefinition(nobody, c.file, nil, nil, nil), "registry time": moves.RegistryTime(nobody, new(time.Time))} {
-		if err := c.operate(m); !errors.Is(err, co.ErrRemoved) {
+		if err := c.operate(m); !errors.Is(err, tree.ErrRemoved) {
 			t.Errorf("%s of a job that is not there: %v", name, err)
 		}
 	}
@@ -150,7 +151,7 @@ func TestRemoveLarge(t *testing.T) {
 	if c.node(c.layout.Root()).Exists || c.node(c.layout.Sibling()).Exists {
 		t.Error("something is left")
 	}
-	if err := perform(context.Background(), c.op, moves.Remove(c.layout, true)); !errors.Is(err, co.ErrRemoved) {
+	if err := perform(context.Background(), c.op, moves.Remove(c.layout, true)); !errors.Is(err, tree.ErrRemoved) {
 		t.Errorf("removing it again: %v", err)
 	}
 	must(t, second(h[0].step()))

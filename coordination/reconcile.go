@@ -80,7 +80,7 @@ func (m *Member) Act(ctx context.Context, a Action, now time.Time) (Sharded, err
 	switch a {
 	case ActionLeaveLine:
 		return Sharded{}, m.perform(ctx, string(a), func(ctx context.Context, x *step.Exchange) error {
-			return leaveLine(ctx, x, m.Self.ID, m.electionLatch(), &m.Election)
+			return leaveLine(ctx, x, m.Self.ID, m.Layout.ElectionLatch(), &m.Election)
 		})
 	case ActionResign:
 		return Sharded{}, m.Resign(ctx)

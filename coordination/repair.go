@@ -7,11 +7,12 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Repairing is a host's wish to have in order what the job's hosts rely on.
 type Repairing struct {
-	Detail HostDetail
+	Detail tree.HostDetail
 	// Items is set to look at the node of every item as well.
 	Items bool
 }
@@ -71,35 +72,35 @@ type repairing struct {
 // this host was stopped.
 func (g *repairing) read(ctx context.Context, x *step.Exchange) (there bool, err error) {
 	l, v, self := g.View.Layout, g.View, g.View.Self.ID
-	read := []registry.Query{registry.Data(l.config()), registry.Data(l.instance(self)), registry.Data(l.detail(self)), registry.Data(l.runsOf(self)), registry.Data(l.assignmentOf(self)),
-		registry.Children(l.instances()), registry.Children(l.details()), registry.Children(l.sharding()), registry.Data(l.necessary())}
-	for _, p := range l.places() {
+	read := []registry.Query{registry.Data(l.Config()), registry.Data(l.Instance(self)), registry.Data(l.Detail(self)), registry.Data(l.RunsOf(self)), registry.Data(l.AssignmentOf(self)),
+		registry.Children(l.Instances()), registry.Children(l.Details()), registry.Children(l.Sharding()), registry.Data(l.Necessary())}
+	for _, p := range places(l) {
 		read = append(read, registry.Data(p))
 	}
 	n, err := x.Read(ctx, read...)
-	if err != nil || !n.Data(l.config()).Exists || !n.Data(l.instance(self)).Exists {
+	if err != nil || !n.Data(l.Config()).Exists || !n.Data(l.Instance(self)).Exists {
 		return false, err
 	}
-	g.instance, g.detail, g.runs, g.assigned, g.flag = n.Data(l.instance(self)), n.Data(l.detail(self)), n.Data(l.runsOf(self)), n.Data(l.assignmentOf(self)), n.Data(l.necessary())
-	for _, p := range l.places() {
+	g.instance, g.detail, g.runs, g.assigned, g.flag = n.Data(l.Instance(self)), n.Data(l.Detail(self)), n.Data(l.RunsOf(self)), n.Data(l.AssignmentOf(self)), n.Data(l.Necessary())
+	for _, p := range places(l) {
 		g.places = append(g.places, n.Data(p))
 	}
 
-	instances, details := n.Children(l.instances()), n.Children(l.details())
+	instances, details := n.Children(l.Instances()), n.Children(l.Details())
 	var strangers, items []registry.Query
 	for _, id := range instances {
 		if known := slices.Contains(details, id) && slices.Contains(v.Members, id); !known && id != self {
-			strangers = append(strangers, registry.Data(l.instance(id)))
+			strangers = append(strangers, registry.Data(l.Instance(id)))
 		}
 	}
 	for _, id := range details {
 		if !slices.Contains(instances, id) {
-			strangers = append(strangers, registry.Data(l.detail(id)))
+			strangers = append(strangers, registry.Data(l.Detail(id)))
 		}
 	}
-	for _, name := range n.Children(l.sharding()) {
-		if i, ok := itemNumber(name); ok && g.Items {
-			items = append(items, registry.Data(l.item(i)))
+	for _, name := range n.Children(l.Sharding()) {
+		if i, ok := tree.ItemNumber(name); ok && g.Items {
+			items = append(items, registry.Data(l.Item(i)))
 		}
 	}
 	if n, err = x.Read(ctx, slices.Concat(strangers, items)...); err != nil {
@@ -115,9 +116,9 @@ func (g *repairing) read(ctx context.Context, x *step.Exchange) (there bool, err
 }
 
 // places are the nodes of skeleton and those above them, parents first.
-func (l Layout) places() []string {
-	paths := []string{l.root + "/leader", l.root + "/leader/failover", l.adopted(), l.sibling}
-	for _, op := range l.skeleton() {
+func places(l tree.Layout) []string {
+	paths := []string{l.Root() + "/leader", l.Root() + "/leader/failover", l.Adopted(), l.Sibling()}
+	for _, op := range skeleton(l) {
 		paths = append(paths, op.Path)
 	}
 	return paths
@@ -134,15 +135,15 @@ func (g *repairing) repair() (ops []registry.Op, paths []string) {
 			divide = true
 		}
 	}
-	members, term := at[l.members()], at[l.term()]
-	with := parseMembers(members.Data).with(self)
+	members, term := at[l.Members()], at[l.Term()]
+	with := tree.ParseMembers(members.Data).With(self)
 	if !members.Exists || !term.Exists {
 		// Their versions begin again. A division that relies on one of them must
 		// find that the other has changed.
-		ops = append(ops, registry.Set(l.members(), with.data(), members.Version), registry.Set(l.term(), term.Data, term.Version))
-	} else if string(with.data()) != string(members.Data) {
-		ops = append(ops, registry.Set(l.members(), with.data(), members.Version))
-		divide = divide || !slices.Contains(parseMembers(members.Data), self)
+		ops = append(ops, registry.Set(l.Members(), with.Data(), members.Version), registry.Set(l.Term(), term.Data, term.Version))
+	} else if string(with.Data()) != string(members.Data) {
+		ops = append(ops, registry.Set(l.Members(), with.Data(), members.Version))
+		divide = divide || !slices.Contains(tree.ParseMembers(members.Data), self)
 	}
 	if !g.assigned.Exists {
 		divide = true
@@ -158,10 +159,10 @@ func (g *repairing) repair() (ops []registry.Op, paths []string) {
 		paths = append(paths, op.Path)
 	}
 	if divide && !g.flag.Exists {
-		ops = append(ops, registry.Create(l.necessary(), nil))
+		ops = append(ops, registry.Create(l.Necessary(), nil))
 	}
 	// Not a job that was removed meanwhile, and not a host that was stopped.
-	ops = append([]registry.Op{registry.Check(l.config(), registry.AnyVersion), registry.Check(l.instance(self), g.instance.Version)}, ops...)
+	ops = append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Check(l.Instance(self), g.instance.Version)}, ops...)
 	return ops, slices.Compact(paths)
 }
 
@@ -187,22 +188,22 @@ func (g *repairing) repairPlaces() (ops []registry.Op, at map[string]registry.No
 // repairOwn makes this host's own nodes.
 func (g *repairing) repairOwn() (ops []registry.Op) {
 	l, self := g.View.Layout, g.View.Self.ID
-	if _, err := parseRuns(g.runs.Data); !g.runs.Exists {
-		ops = append(ops, registry.Create(l.runsOf(self), g.Runs.data()))
+	if _, err := tree.ParseRuns(g.runs.Data); !g.runs.Exists {
+		ops = append(ops, registry.Create(l.RunsOf(self), g.Runs.Data()))
 	} else if err != nil {
-		ops = append(ops, registry.Set(l.runsOf(self), g.Runs.data(), g.runs.Version))
+		ops = append(ops, registry.Set(l.RunsOf(self), g.Runs.Data(), g.runs.Version))
 	}
 	if !g.assigned.Exists {
-		ops = append(ops, registry.Create(l.assignmentOf(self), nil))
+		ops = append(ops, registry.Create(l.AssignmentOf(self), nil))
 	}
 	if n := g.detail; !n.Exists || !n.Ephemeral {
 		if n.Exists {
 			ops = append(ops, registry.Delete(n.Path, n.Version))
 		}
-		ops = append(ops, registry.CreateEphemeral(l.detail(self), g.Detail.data()))
+		ops = append(ops, registry.CreateEphemeral(l.Detail(self), g.Detail.Data()))
 	}
 	if n := g.instance; !n.Ephemeral {
-		ops = append(ops, registry.Delete(n.Path, n.Version), registry.CreateEphemeral(n.Path, g.View.Self.yaml()))
+		ops = append(ops, registry.Delete(n.Path, n.Version), registry.CreateEphemeral(n.Path, g.View.Self.YAML()))
 	}
 	return ops
 }

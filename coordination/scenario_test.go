@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestScenario runs the scripts in testdata/scenarios. A script is a story:
@@ -238,7 +239,7 @@ func (s *script) command(line string) error {
 	case "fire":
 		return s.host(arg(1)).fire(s.instant(arg(2)))
 	case "complete":
-		items, err := co.ParseItems(arg(2))
+		items, err := tree.ParseItems(arg(2))
 		if err != nil {
 			return err
 		}
@@ -275,7 +276,7 @@ func (s *script) command(line string) error {
 	case "drain":
 		h := s.host(arg(1))
 		h.leaving = true
-		return h.perform(moves.Drain(&h.Member, co.HostDetail{}))
+		return h.perform(moves.Drain(&h.Member, tree.HostDetail{}))
 	case "recover":
 		h := s.host(arg(1))
 		if err := h.look(); err != nil {
@@ -479,7 +480,7 @@ func (s *script) arrive(h *simHost, phase, items string) error {
 	if phase == "started" {
 		p = co.PhaseStarted
 	}
-	mine, err := co.ParseItems(items)
+	mine, err := tree.ParseItems(items)
 	if err != nil {
 		return err
 	}
@@ -509,7 +510,7 @@ func (s *script) shares() {
 	for _, id := range ids {
 		s.say("%s owns %s", id, orNone(shares[id]))
 	}
-	var d co.Division
+	var d tree.Division
 	if json.Unmarshal(s.node(s.layout.Sibling()+"/assignment").Data, &d) == nil && len(d.Pending) > 0 {
 		s.say("%s will move when completed", d.Pending)
 	}
@@ -583,7 +584,7 @@ func clock(ms int64) string { return time.UnixMilli(ms).UTC().Format("15:04:05")
 
 // record prints an item's record.
 func (s *script) record(data []byte) string {
-	var r co.Record
+	var r tree.Record
 	if json.Unmarshal(data, &r) != nil {
 		return string(data)
 	}
@@ -643,10 +644,10 @@ func (s *script) kill(words []string) error {
 
 // kills ends what a host is asked to end.
 func (s *script) kills(h *simHost) {
-	query := co.KillQuery(s.layout, h.Self)
+	query := tree.KillQuery(s.layout, h.Self)
 	n := h.read(query)
-	kills := co.ReadKills(n)
-	var end co.Items
+	kills := tree.ReadKills(n)
+	var end tree.Items
 	for i, it := range h.sorted() {
 		if _, asked := kills.Of(i, it.state.RecordZxid); it.running && asked {
 			end = append(end, i)
@@ -654,7 +655,7 @@ func (s *script) kills(h *simHost) {
 	}
 	s.say("%s: is to end %s", h.name, orNone(end))
 	if len(end) > 0 {
-		if err := h.complete(end, co.OutcomeCancelled, ""); err != nil {
+		if err := h.complete(end, tree.OutcomeCancelled, ""); err != nil {
 			s.say("%s: %v", h.name, err)
 		}
 	}

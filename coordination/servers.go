@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // unused are the servers of a job that have no instance, with since when that
@@ -46,7 +47,7 @@ func (u unused) data() []byte {
 func UnusedServers(servers, instances, details []string, noted []byte) map[string]time.Time {
 	used := make(map[string]bool)
 	for _, id := range slices.Concat(instances, details) {
-		used[serverOf(id)] = true
+		used[tree.ServerOf(id)] = true
 	}
 	since := parseUnused(noted)
 	list := make(map[string]time.Time)
@@ -74,12 +75,12 @@ func UnusedServers(servers, instances, details []string, noted []byte) map[strin
 func (m *Member) RetireServers(ctx context.Context, now time.Time, keep time.Duration) (retired []string, err error) {
 	l := m.Layout
 	err = m.perform(ctx, "retire servers", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.servers()), registry.Children(l.instances()), registry.Children(l.details()), registry.Data(l.unusedServers()))
-		if err != nil || !n.Data(l.config()).Exists {
+		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Servers()), registry.Children(l.Instances()), registry.Children(l.Details()), registry.Data(l.UnusedServers()))
+		if err != nil || !n.Data(l.Config()).Exists {
 			return err
 		}
-		noted := n.Data(l.unusedServers())
-		list := UnusedServers(n.Children(l.servers()), n.Children(l.instances()), n.Children(l.details()), noted.Data)
+		noted := n.Data(l.UnusedServers())
+		list := UnusedServers(n.Children(l.Servers()), n.Children(l.Instances()), n.Children(l.Details()), noted.Data)
 		next := make(unused)
 		var due []string
 		for _, ip := range slices.Sorted(maps.Keys(list)) {
@@ -95,7 +96,7 @@ func (m *Member) RetireServers(ctx context.Context, now time.Time, keep time.Dur
 			}
 		}
 		if !maps.Equal(next, parseUnused(noted.Data)) {
-			_, err := x.Commit(ctx, registry.Check(l.config(), registry.AnyVersion), step.Put(noted, next.data()))
+			_, err := x.Commit(ctx, registry.Check(l.Config(), registry.AnyVersion), step.Put(noted, next.data()))
 			if err != nil {
 				return step.UnlessConflict(err) // another host does it, or the job is gone
 			}
@@ -107,10 +108,10 @@ func (m *Member) RetireServers(ctx context.Context, now time.Time, keep time.Dur
 
 // retireServers removes those of the servers that are enabled, if their nodes
 // were set before a time.
-func retireServers(ctx context.Context, x *step.Exchange, l Layout, ips []string, before time.Time, retired *[]string) error {
+func retireServers(ctx context.Context, x *step.Exchange, l tree.Layout, ips []string, before time.Time, retired *[]string) error {
 	read := make([]registry.Query, len(ips))
 	for i, ip := range ips {
-		read[i] = registry.Data(l.server(ip))
+		read[i] = registry.Data(l.Server(ip))
 	}
 	nodes, err := x.Read(ctx, read...)
 	if err != nil {
@@ -119,7 +120,7 @@ func retireServers(ctx context.Context, x *step.Exchange, l Layout, ips []string
 	var groups [][]registry.Op
 	for _, q := range read {
 		n := nodes[q]
-		if n.Exists && strings.EqualFold(strings.TrimSpace(string(n.Data)), serverEnabled) && !n.Mtime.After(before) {
+		if n.Exists && strings.EqualFold(strings.TrimSpace(string(n.Data)), tree.Enabled) && !n.Mtime.After(before) {
 			groups = append(groups, []registry.Op{registry.Delete(n.Path, n.Version)})
 		}
 	}

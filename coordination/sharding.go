@@ -5,17 +5,19 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/strategy"
 )
 
 // Sharded says what a resharding did.
 type Sharded struct {
-	Division Division
+	Division tree.Division
 	// Items are the new owners, index = item.
 	Items strategy.Assignment
 	// Commits is how many commits it took.
@@ -92,10 +94,10 @@ type sharding struct {
 
 	cfg       jobconfig.Configuration
 	refused   bool // cfg is not what the registry has
-	before    Division
+	before    tree.Division
 	disabled  map[string]bool // server address → disabled
 	draining  map[string]bool // instance id
-	ours      Members
+	ours      tree.Members
 	java      []string                 // instances that are not ours
 	running   map[int]string           // item → live host that runs it
 	onJava    map[int]bool             // of running, those that a Java host runs
@@ -112,20 +114,20 @@ type sharding struct {
 // lead the job any more.
 func (s *sharding) read(ctx context.Context, x *step.Exchange) (leads bool, err error) {
 	l := s.view.Layout
-	n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.instances()), registry.Data(l.members()), registry.Data(l.term()), registry.Data(l.assignment()),
-		registry.Children(l.sharding()), registry.Children(l.records()), registry.Children(l.shardingFlags()), registry.Children(l.runs()), registry.Children(l.assignment()), registry.Children(l.servers()), registry.Data(l.leader()),
-		registry.Children(l.details()), registry.Data(l.epoch()), registry.Data(l.triggers()), registry.Children(l.triggers()))
+	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Members()), registry.Data(l.Term()), registry.Data(l.Assignment()),
+		registry.Children(l.Sharding()), registry.Children(l.Records()), registry.Children(l.ShardingFlags()), registry.Children(l.Runs()), registry.Children(l.Assignment()), registry.Children(l.Servers()), registry.Data(l.Leader()),
+		registry.Children(l.Details()), registry.Data(l.Epoch()), registry.Data(l.Triggers()), registry.Children(l.Triggers()))
 	if err != nil {
 		return false, err
 	}
-	s.config, s.members, s.term, s.division = n.Data(l.config()), n.Data(l.members()), n.Data(l.term()), n.Data(l.assignment())
-	s.leader, s.epoch = n.Data(l.leader()), n.Data(l.epoch())
-	s.instances, s.details = slices.Clone(n.Children(l.instances())), n.Children(l.details())
-	s.items, s.records, s.flags = n.Children(l.sharding()), n.Children(l.records()), n.Children(l.shardingFlags())
-	s.runsOf, s.assigned = n.Children(l.runs()), n.Children(l.assignment())
-	s.round, s.triggered = n.Data(l.triggers()).Mzxid, n.Children(l.triggers())
+	s.config, s.members, s.term, s.division = n.Data(l.Config()), n.Data(l.Members()), n.Data(l.Term()), n.Data(l.Assignment())
+	s.leader, s.epoch = n.Data(l.Leader()), n.Data(l.Epoch())
+	s.instances, s.details = slices.Clone(n.Children(l.Instances())), n.Children(l.Details())
+	s.items, s.records, s.flags = n.Children(l.Sharding()), n.Children(l.Records()), n.Children(l.ShardingFlags())
+	s.runsOf, s.assigned = n.Children(l.Runs()), n.Children(l.Assignment())
+	s.round, s.triggered = n.Data(l.Triggers()).Mzxid, n.Children(l.Triggers())
 	if !s.config.Exists {
-		return false, ErrRemoved
+		return false, tree.ErrRemoved
 	}
 	if string(s.leader.Data) != s.view.Self.ID || s.leader.Version != 1 {
 		return false, nil
@@ -136,13 +138,13 @@ func (s *sharding) read(ctx context.Context, x *step.Exchange) (leads bool, err 
 		}
 	}
 
-	s.before = parseDivision(s.division.Data)
-	s.ours = parseMembers(s.members.Data)
+	s.before = tree.ParseDivision(s.division.Data)
+	s.ours = tree.ParseMembers(s.members.Data)
 	s.java = slices.DeleteFunc(slices.Clone(s.instances), func(id string) bool { return slices.Contains(s.ours, id) })
 	if err := s.configure(); err != nil {
 		return false, err
 	}
-	servers := n.Children(l.servers())
+	servers := n.Children(l.Servers())
 	if n, err = x.Read(ctx, s.queries(servers)...); err != nil {
 		return false, err
 	}
@@ -174,35 +176,35 @@ func (s *sharding) queries(servers []string) []registry.Query {
 	l, total := s.view.Layout, s.cfg.ShardingTotalCount
 	var read []registry.Query
 	for _, ip := range servers {
-		read = append(read, registry.Data(l.server(ip)))
+		read = append(read, registry.Data(l.Server(ip)))
 	}
 	for _, id := range s.instances {
-		read = append(read, registry.Data(l.detail(id)))
+		read = append(read, registry.Data(l.Detail(id)))
 	}
 	for _, id := range s.runsOf {
-		read = append(read, registry.Data(l.runsOf(id)))
+		read = append(read, registry.Data(l.RunsOf(id)))
 	}
 	for _, id := range s.assigned {
-		read = append(read, registry.Data(l.assignmentOf(id)))
+		read = append(read, registry.Data(l.AssignmentOf(id)))
 	}
 	mixed := len(s.java) > 0 || s.before.Java || len(s.before.Foreigners) > 0 // items may come from Java hosts
 	s.hasRecord = make(map[int]bool, len(s.records))
 	for _, name := range s.records {
-		if i, ok := itemNumber(name); ok {
+		if i, ok := tree.ItemNumber(name); ok {
 			s.hasRecord[i] = true
 			if mixed || (i >= s.before.Total && i < total) {
-				read = append(read, registry.Data(l.record(i)))
+				read = append(read, registry.Data(l.Record(i)))
 			}
 		}
 	}
 	for _, name := range s.items {
-		if i, ok := itemNumber(name); ok {
-			read = append(read, registry.Data(l.itemInstance(i)))
+		if i, ok := tree.ItemNumber(name); ok {
+			read = append(read, registry.Data(l.ItemInstance(i)))
 			if len(s.java) > 0 {
-				read = append(read, registry.Data(l.itemRunning(i)))
+				read = append(read, registry.Data(l.ItemRunning(i)))
 			}
 			if i >= total {
-				read = append(read, registry.Children(l.item(i)))
+				read = append(read, registry.Children(l.Item(i)))
 			}
 		}
 	}
@@ -213,34 +215,34 @@ func (s *sharding) understandHosts(n registry.Snapshot, servers []string) error 
 	l := s.view.Layout
 	s.disabled, s.draining = make(map[string]bool), make(map[string]bool)
 	for _, ip := range servers {
-		s.disabled[ip] = !enabled(n.Data(l.server(ip)).Data)
+		s.disabled[ip] = !tree.IsEnabled(n.Data(l.Server(ip)).Data)
 	}
 	for _, id := range s.instances {
-		s.draining[id] = parseDetail(n.Data(l.detail(id)).Data).State == DetailDraining
+		s.draining[id] = tree.ParseDetail(n.Data(l.Detail(id)).Data).State == tree.DetailDraining
 	}
 	s.running, s.onJava, s.runs = make(map[int]string), make(map[int]bool), make(map[string]registry.Node)
 	for _, id := range s.runsOf {
 		if !s.lives(id) {
 			continue // what it ran is owed, not running
 		}
-		runs, err := parseRuns(n.Data(l.runsOf(id)).Data)
+		runs, err := tree.ParseRuns(n.Data(l.RunsOf(id)).Data)
 		if err != nil && !slices.Contains(s.ours, id) {
 			continue // no host of ours, which would recreate it: an external edit has written it
 		}
 		if err != nil {
-			return fmt.Errorf("node %s cannot be read: %w", l.runsOf(id), err)
+			return fmt.Errorf("node %s cannot be read: %w", l.RunsOf(id), err)
 		}
-		s.runs[id] = n.Data(l.runsOf(id))
+		s.runs[id] = n.Data(l.RunsOf(id))
 		for _, i := range runs.Items() {
 			// One that never was an item does not run, wherever that comes from.
-			if i < s.cfg.ShardingTotalCount || slices.Contains(s.items, itoa(i)) {
+			if i < s.cfg.ShardingTotalCount || slices.Contains(s.items, strconv.Itoa(i)) {
 				s.running[i] = id
 			}
 		}
 	}
 	s.holds = make(map[string]registry.Node)
 	for _, id := range s.assigned {
-		s.holds[id] = n.Data(l.assignmentOf(id))
+		s.holds[id] = n.Data(l.AssignmentOf(id))
 	}
 	return nil
 }
@@ -249,22 +251,22 @@ func (s *sharding) understandItems(n registry.Snapshot) {
 	l := s.view.Layout
 	s.instance, s.recordOf = make(map[int]registry.Node), make(map[int]registry.Node)
 	for _, name := range s.items {
-		i, ok := itemNumber(name)
+		i, ok := tree.ItemNumber(name)
 		if !ok {
 			continue
 		}
-		s.instance[i] = n.Data(l.itemInstance(i))
-		if mark := n.Data(l.itemRunning(i)); mark.Exists && s.running[i] == "" && slices.Contains(s.java, string(mark.Data)) {
+		s.instance[i] = n.Data(l.ItemInstance(i))
+		if mark := n.Data(l.ItemRunning(i)); mark.Exists && s.running[i] == "" && slices.Contains(s.java, string(mark.Data)) {
 			s.running[i], s.onJava[i] = string(mark.Data), true
 		}
-		for _, child := range n.Children(l.item(i)) {
+		for _, child := range n.Children(l.Item(i)) {
 			if i >= s.cfg.ShardingTotalCount && s.running[i] == "" {
-				s.surplus = append(s.surplus, l.item(i)+"/"+child)
+				s.surplus = append(s.surplus, l.Item(i)+"/"+child)
 			}
 		}
 	}
 	for i := range s.hasRecord {
-		if record := n.Data(l.record(i)); record.Exists {
+		if record := n.Data(l.Record(i)); record.Exists {
 			s.recordOf[i] = record
 		}
 	}
@@ -297,9 +299,9 @@ func (s *sharding) lives(id string) bool {
 }
 
 // divide decides who gets what.
-func (s *sharding) divide() (Division, strategy.Assignment, error) {
+func (s *sharding) divide() (tree.Division, strategy.Assignment, error) {
 	total := s.cfg.ShardingTotalCount
-	d := Division{Instances: strategy.Sorted(s.instances), Foreigners: s.java, Total: total, Strategy: s.cfg.JobShardingStrategyType}
+	d := tree.Division{Instances: strategy.Sorted(s.instances), Foreigners: s.java, Total: total, Strategy: s.cfg.JobShardingStrategyType}
 	if d.JavaSeen = s.before.JavaSeen; s.before.Java || len(s.before.Foreigners) > 0 {
 		d.JavaSeen = s.now.UnixMilli()
 	}
@@ -308,7 +310,7 @@ func (s *sharding) divide() (Division, strategy.Assignment, error) {
 	}
 	for _, id := range d.Instances {
 		switch {
-		case s.disabled[serverOf(id)]:
+		case s.disabled[tree.ServerOf(id)]:
 			d.Excluded = append(d.Excluded, id)
 		case s.draining[id]:
 			d.Draining = append(d.Draining, id)
@@ -318,14 +320,14 @@ func (s *sharding) divide() (Division, strategy.Assignment, error) {
 	}
 	divide, name, err := strategy.ByName(d.Strategy)
 	if err != nil {
-		return Division{}, nil, err
+		return tree.Division{}, nil, err
 	}
 	d.Strategy = name
 	owners := make(strategy.Assignment, total)
 	if len(d.Members) > 0 {
 		owners = divide(s.view.Job, d.Members, total, s.now)
 		if len(owners) != total {
-			return Division{}, nil, fmt.Errorf("strategy %s divided %d items of %d", name, len(owners), total)
+			return tree.Division{}, nil, fmt.Errorf("strategy %s divided %d items of %d", name, len(owners), total)
 		}
 	}
 	if s.cfg.StaticSharding {
@@ -356,7 +358,7 @@ func (s *sharding) divide() (Division, strategy.Assignment, error) {
 // deferMoves keeps what our hosts began shortly before the flag, or later, away
 // from Java hosts. A Java host that found the flag at an instant waits, and begins
 // that instant with the items that it has after this division.
-func (s *sharding) deferMoves(d *Division, owners strategy.Assignment) {
+func (s *sharding) deferMoves(d *tree.Division, owners strategy.Assignment) {
 	if len(s.java) == 0 || s.view.FlagSeen.IsZero() {
 		return
 	}
@@ -371,7 +373,7 @@ func (s *sharding) deferMoves(d *Division, owners strategy.Assignment) {
 		if !read || !slices.Contains(s.java, owner) || !slices.Contains(s.ours, had) {
 			continue
 		}
-		if r := parseRecord(record.Data); (r.Begun == 0) || (max(r.Begun, r.Instant) < fresh) {
+		if r := tree.ParseRecord(record.Data); (r.Begun == 0) || (max(r.Begun, r.Instant) < fresh) {
 			continue
 		}
 		owners[i] = s.view.Self.ID
@@ -388,7 +390,7 @@ const owingKept = 5 * time.Minute
 // owing notes which items may miss the newest trigger because they move away
 // from an instance that has not consumed it, and may be gone: to one that has,
 // or does before it hears of them, or that was not there when it was given.
-func (s *sharding) owing(d *Division, owners strategy.Assignment) {
+func (s *sharding) owing(d *tree.Division, owners strategy.Assignment) {
 	if s.round == 0 {
 		return
 	}
@@ -427,7 +429,7 @@ func (s *sharding) keep(owners strategy.Assignment, members []string) (strategy.
 // configuration are those that were read. The leader node is recreated
 // with every term, so that its version alone proves nothing but that it is
 // one of ours; who else of ours takes over begins a new term.
-func (s *sharding) commits(d Division, owners strategy.Assignment) [][]registry.Op {
+func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]registry.Op {
 	l := s.view.Layout
 	undone := len(s.epoch.Data) > 0
 	for i := range owners {
@@ -438,29 +440,29 @@ func (s *sharding) commits(d Division, owners strategy.Assignment) [][]registry.
 	revoke, grant := s.assign(d, owners)
 	if undone {
 		// A division of Java's is undone: who still begins by it must not.
-		revoke = append([]registry.Op{registry.Set(l.epoch(), nil, s.epoch.Version)}, revoke...)
+		revoke = append([]registry.Op{registry.Set(l.Epoch(), nil, s.epoch.Version)}, revoke...)
 	}
-	last := []registry.Op{registry.Set(l.assignment(), d.data(), s.division.Version)}
+	last := []registry.Op{registry.Set(l.Assignment(), d.Data(), s.division.Version)}
 	for _, flag := range []string{"necessary", "processing"} {
 		if slices.Contains(s.flags, flag) {
-			last = append(last, registry.Delete(l.shardingFlags()+"/"+flag, registry.AnyVersion))
+			last = append(last, registry.Delete(l.ShardingFlags()+"/"+flag, registry.AnyVersion))
 		}
 	}
 
-	guards := []registry.Op{registry.Check(l.term(), s.term.Version), registry.Check(l.leader(), 1), registry.Check(l.members(), s.members.Version), registry.Check(l.config(), s.config.Version)}
+	guards := []registry.Op{registry.Check(l.Term(), s.term.Version), registry.Check(l.Leader(), 1), registry.Check(l.Members(), s.members.Version), registry.Check(l.Config(), s.config.Version)}
 	guarded := func(ops ...registry.Op) []registry.Op { return append(slices.Clone(guards), ops...) }
 	if step.Size(revoke)+step.Size(items)+step.Size(grant)+step.Size(last) <= step.Budget {
 		return [][]registry.Op{guarded(slices.Concat(revoke, items, grant, last)...)}
 	}
 
-	first := []registry.Op{registry.Ensure(l.shardingFlags())}
+	first := []registry.Op{registry.Ensure(l.ShardingFlags())}
 	if !slices.Contains(s.flags, "processing") {
-		first = append(first, registry.CreateEphemeral(l.processing(), nil))
-		last = append(last, registry.Delete(l.processing(), registry.AnyVersion))
+		first = append(first, registry.CreateEphemeral(l.Processing(), nil))
+		last = append(last, registry.Delete(l.Processing(), registry.AnyVersion))
 	}
 	if !slices.Contains(s.flags, "necessary") {
-		first = append(first, registry.Create(l.necessary(), nil))
-		last = append(last, registry.Delete(l.necessary(), registry.AnyVersion))
+		first = append(first, registry.Create(l.Necessary(), nil))
+		last = append(last, registry.Delete(l.Necessary(), registry.AnyVersion))
 	}
 	commits := [][]registry.Op{guarded(first...)}
 	for _, ops := range [][]registry.Op{revoke, items, grant} {
@@ -473,13 +475,13 @@ func (s *sharding) commits(d Division, owners strategy.Assignment) [][]registry.
 
 // handOvers write each item's owner, and its record where that is new, and remove
 // the nodes of items that are no more.
-func (s *sharding) handOvers(d Division, owners strategy.Assignment) []registry.Op {
+func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []registry.Op {
 	l := s.view.Layout
 	var ops []registry.Op
 	for i, owner := range owners {
 		n := s.instance[i]
 		if had := string(n.Data); n.Exists && had != owner && slices.Contains(s.java, had) {
-			ops = append(ops, registry.Absent(l.itemRunning(i))) // it has not begun since it was read
+			ops = append(ops, registry.Absent(l.ItemRunning(i))) // it has not begun since it was read
 		}
 		ops = append(ops, s.handOver(i, owner)...)
 		ops = append(ops, s.baseline(i, owner)...)
@@ -493,15 +495,15 @@ func (s *sharding) handOvers(d Division, owners strategy.Assignment) []registry.
 	}
 	for _, id := range s.triggered {
 		if !s.lives(id) { // what it would have run is noted as owed
-			ops = append(ops, registry.Delete(l.trigger(id), registry.AnyVersion))
+			ops = append(ops, registry.Delete(l.Trigger(id), registry.AnyVersion))
 		}
 	}
 	for _, p := range s.surplus {
 		ops = append(ops, registry.Delete(p, registry.AnyVersion))
 	}
 	for _, name := range s.items {
-		if i, ok := itemNumber(name); ok && i >= d.Total && s.running[i] == "" && !s.stuck[l.item(i)] {
-			ops = append(ops, registry.Delete(l.item(i), registry.AnyVersion))
+		if i, ok := tree.ItemNumber(name); ok && i >= d.Total && s.running[i] == "" && !s.stuck[l.Item(i)] {
+			ops = append(ops, registry.Delete(l.Item(i), registry.AnyVersion))
 		}
 	}
 	return ops
@@ -517,19 +519,19 @@ func (s *sharding) baseline(i int, owner string) []registry.Op {
 	had := string(n.Data)
 	foreign := slices.Contains(s.java, had) || slices.Contains(s.before.Foreigners, had) || (s.before.Java && !slices.Contains(s.ours, had))
 	fromJava := n.Exists && slices.Contains(s.ours, owner) && foreign
-	base := Record{Instant: s.now.UnixMilli()}
+	base := tree.Record{Instant: s.now.UnixMilli()}
 	if fromJava && !s.view.FlagSeen.IsZero() && s.view.FlagSeen.Before(s.now) {
 		base.Instant = s.view.FlagSeen.UnixMilli() // from then on Java hosts wait
 	}
 	if !s.hasRecord[i] {
-		return []registry.Op{registry.Create(l.record(i), base.data())}
+		return []registry.Op{registry.Create(l.Record(i), base.Data())}
 	}
 
 	old, read := s.recordOf[i]
 	if !read || s.running[i] != "" || (!fromJava && i < s.before.Total) {
 		return nil
 	}
-	r := parseRecord(old.Data)
+	r := tree.ParseRecord(old.Data)
 	if r.Open() {
 		return nil
 	}
@@ -537,14 +539,14 @@ func (s *sharding) baseline(i int, owner string) []registry.Op {
 	if fromJava {
 		r.Owner = "" // somebody else ran it since
 	}
-	return []registry.Op{registry.Set(l.record(i), r.data(), old.Version)}
+	return []registry.Op{registry.Set(l.Record(i), r.Data(), old.Version)}
 }
 
 // assign writes every host's share: revoke takes away what moves, grant gives
 // every host what is its own now.
-func (s *sharding) assign(d Division, owners strategy.Assignment) (revoke, grant []registry.Op) {
+func (s *sharding) assign(d tree.Division, owners strategy.Assignment) (revoke, grant []registry.Op) {
 	l := s.view.Layout
-	shares := make(map[string]Items)
+	shares := make(map[string]tree.Items)
 	for i, owner := range owners {
 		if owner != "" {
 			shares[owner] = append(shares[owner], i)
@@ -559,8 +561,8 @@ func (s *sharding) assign(d Division, owners strategy.Assignment) (revoke, grant
 	for _, id := range s.assigned {
 		node, share := s.holds[id], shares[id]
 		there := slices.Contains(s.instances, id)
-		had, err := ParseItems(string(node.Data)) // unreadable: it has nothing
-		var stays Items
+		had, err := tree.ParseItems(string(node.Data)) // unreadable: it has nothing
+		var stays tree.Items
 		for _, i := range had {
 			if share.Contains(i) {
 				stays = append(stays, i)
@@ -583,7 +585,7 @@ func (s *sharding) assign(d Division, owners strategy.Assignment) (revoke, grant
 	for id, share := range shares {
 		if slices.Contains(s.ours, id) && slices.Contains(s.instances, id) && !slices.Contains(s.assigned, id) {
 			// Deleted by an external edit.
-			grant = append(grant, registry.Create(l.assignmentOf(id), []byte(share.String())))
+			grant = append(grant, registry.Create(l.AssignmentOf(id), []byte(share.String())))
 		}
 	}
 	return revoke, grant
@@ -595,9 +597,9 @@ func (s *sharding) handOver(item int, owner string) []registry.Op {
 	var ops []registry.Op
 	n, exists := s.instance[item]
 	if !exists {
-		ops = append(ops, registry.Ensure(s.view.Layout.item(item)))
+		ops = append(ops, registry.Ensure(s.view.Layout.Item(item)))
 	}
-	path, had := s.view.Layout.itemInstance(item), string(n.Data)
+	path, had := s.view.Layout.ItemInstance(item), string(n.Data)
 	switch {
 	case n.Exists && had == owner && n.Version > 0:
 	case n.Exists && owner == "":

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestLargeShardingStopsAnywhere makes a division that takes several commits,
@@ -25,7 +26,7 @@ func TestLargeShardingStopsAnywhere(t *testing.T) {
 		leader, other := h[0], h[1]
 		c.now = c.now.Add(10 * time.Second)
 		busy := slices.Clone(other.owned()[:40])
-		must(t, other.begin(co.Fire{Instant: c.now.UnixMilli(), Source: "schedule"}, busy, false))
+		must(t, other.begin(tree.Fire{Instant: c.now.UnixMilli(), Source: "schedule"}, busy, false))
 		d := c.addHost("C", "10.0.0.3")
 		must(t, second(d.join(c.file)))
 		must(t, c.edit(func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = total + 500 }))
@@ -138,7 +139,7 @@ func TestNoEndlessSharding(t *testing.T) {
 		},
 		"everybody drains": func(c *chronicle, _ []*simHost) {
 			for _, host := range c.hosts {
-				c.must(host.perform(moves.Drain(&host.Member, co.HostDetail{})))
+				c.must(host.perform(moves.Drain(&host.Member, tree.HostDetail{})))
 			}
 		},
 		"unreadable share": func(c *chronicle, h []*simHost) {
@@ -431,7 +432,7 @@ func TestReshardDatesItemsByTheRegistrysClock(t *testing.T) {
 		h.View.Clock = c.now.Add(time.Minute)
 		must(t, h.perform(moves.Reshard(&h.Member, c.now.Add(wrong), nil)))
 		var states map[int]co.ItemState
-		must(t, h.perform(moves.ReadItems(h.layout, co.Items{7}, &states)))
+		must(t, h.perform(moves.ReadItems(h.layout, tree.Items{7}, &states)))
 		if got := time.UnixMilli(states[7].Record.Instant); !got.Equal(h.View.Clock.Truncate(time.Millisecond)) {
 			t.Errorf("a leader whose clock is %s ahead: the new item begins with %s, want the registry's %s", wrong, got.UTC(), h.View.Clock.UTC())
 		}

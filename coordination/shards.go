@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // What an operator sees of jobs: read on request, nothing of it is watched.
@@ -41,11 +42,11 @@ type ShardInstance struct {
 	// State is READY, RUNNING or DRAINING; empty for a Java host and for one
 	// that is gone.
 	State  string
-	Detail HostDetail
-	Items  Items // that it owns
+	Detail tree.HostDetail
+	Items  tree.Items // that it owns
 	// Runs are the items that it has begun and not completed. Of a Java host
 	// they are those that it has marked.
-	Runs Items
+	Runs tree.Items
 	// Begun and Completed are the newest times at which the instance began and
 	// ended a run of an item that no host has begun since; zero for none.
 	Begun, Completed time.Time
@@ -82,14 +83,14 @@ type ShardItem struct {
 	Failover  bool
 	// Moves: the item stays with its host only until it is completed.
 	Moves  bool
-	Record Record
+	Record tree.Record
 	// Fence is the token of the run that is open, 0 for none.
 	Fence int64
 }
 
 // ReadShards reads a job for an operator. It returns ErrRemoved for one that
 // is not in the registry.
-func ReadShards(ctx context.Context, r registry.Center, l Layout) (Shards, error) {
+func ReadShards(ctx context.Context, r registry.Center, l tree.Layout) (Shards, error) {
 	s := shardReading{layout: l}
 	err := step.Perform(ctx, r, "read shards", s.run)
 	return s.out, err
@@ -97,37 +98,37 @@ func ReadShards(ctx context.Context, r registry.Center, l Layout) (Shards, error
 
 // shardReading turns what ReadShards has read into what it reports.
 type shardReading struct {
-	layout             Layout
+	layout             tree.Layout
 	nodes              registry.Snapshot
 	instances, details []string
-	pending            Items
+	pending            tree.Items
 	out                Shards
 }
 
 func (s *shardReading) run(ctx context.Context, x *step.Exchange) error {
 	l := s.layout
-	n, err := x.Read(ctx, registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.servers()), registry.Data(l.leader()), registry.Children(l.shardingFlags()),
-		registry.Data(l.members()), registry.Data(l.assignment()), registry.Children(l.details()), registry.Children(l.runs()), registry.Children(l.sharding()))
+	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Children(l.Servers()), registry.Data(l.Leader()), registry.Children(l.ShardingFlags()),
+		registry.Data(l.Members()), registry.Data(l.Assignment()), registry.Children(l.Details()), registry.Children(l.Runs()), registry.Children(l.Sharding()))
 	if err != nil {
 		return err
 	}
-	if !n.Data(l.config()).Exists {
-		return ErrRemoved
+	if !n.Data(l.Config()).Exists {
+		return tree.ErrRemoved
 	}
-	config, _, err := jobconfig.Parse(n.Data(l.config()).Data)
+	config, _, err := jobconfig.Parse(n.Data(l.Config()).Data)
 	if err != nil {
 		config = jobconfig.Configuration{JobName: l.Job} // the items can be shown all the same
 	}
-	leader := n.Data(l.leader())
+	leader := n.Data(l.Leader())
 	s.out = Shards{Job: l.Job, Configuration: config, Leader: string(leader.Data), OurLeader: leader.Exists && leader.Version == 1,
-		Sharding: len(n.Children(l.shardingFlags())) > 0}
-	s.instances, s.details, s.pending = n.Children(l.instances()), n.Children(l.details()), parseDivision(n.Data(l.assignment()).Data).Pending
-	ids := slices.Concat(s.instances, s.details, n.Children(l.runs()), parseMembers(n.Data(l.members()).Data))
+		Sharding: len(n.Children(l.ShardingFlags())) > 0}
+	s.instances, s.details, s.pending = n.Children(l.Instances()), n.Children(l.Details()), tree.ParseDivision(n.Data(l.Assignment()).Data).Pending
+	ids := slices.Concat(s.instances, s.details, n.Children(l.Runs()), tree.ParseMembers(n.Data(l.Members()).Data))
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	var items Items
-	for _, name := range n.Children(l.sharding()) {
-		if i, ok := itemNumber(name); ok {
+	var items tree.Items
+	for _, name := range n.Children(l.Sharding()) {
+		if i, ok := tree.ItemNumber(name); ok {
 			items = append(items, i)
 		}
 	}
@@ -135,14 +136,14 @@ func (s *shardReading) run(ctx context.Context, x *step.Exchange) error {
 
 	var read []registry.Query
 	for _, id := range ids {
-		read = append(read, registry.Data(l.detail(id)), registry.Data(l.runsOf(id)))
+		read = append(read, registry.Data(l.Detail(id)), registry.Data(l.RunsOf(id)))
 	}
-	for _, ip := range n.Children(l.servers()) {
-		read = append(read, registry.Data(l.server(ip)))
+	for _, ip := range n.Children(l.Servers()) {
+		read = append(read, registry.Data(l.Server(ip)))
 	}
 	for _, i := range items {
-		read = append(read, registry.Data(l.itemInstance(i)), registry.Data(l.itemDisabled(i)), registry.Data(l.itemRunning(i)), registry.Data(l.itemFailover(i)),
-			registry.Data(l.itemFailovering(i)), registry.Data(l.itemMisfire(i)), registry.Data(l.failoverItem(i)), registry.Data(l.record(i)))
+		read = append(read, registry.Data(l.ItemInstance(i)), registry.Data(l.ItemDisabled(i)), registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailover(i)),
+			registry.Data(l.ItemFailovering(i)), registry.Data(l.ItemMisfire(i)), registry.Data(l.FailoverItem(i)), registry.Data(l.Record(i)))
 	}
 	if s.nodes, err = x.Read(ctx, read...); err != nil {
 		return err
@@ -155,25 +156,25 @@ func (s *shardReading) lives(id string) bool {
 	return slices.Contains(s.instances, id) || slices.Contains(s.details, id)
 }
 
-func (s *shardReading) report(ids []string, items Items) {
+func (s *shardReading) report(ids []string, items tree.Items) {
 	l, out := s.layout, &s.out
 	at := make(map[string]*ShardInstance, len(ids))
 	out.Instances = make([]ShardInstance, len(ids))
 	runsOn := make(map[int]string)
 	for k, id := range ids {
-		detail := s.nodes.Data(l.detail(id))
-		i := ShardInstance{ID: id, ServerIP: serverOf(id), Java: slices.Contains(s.instances, id) && !detail.Exists, Gone: !s.lives(id),
-			Disabled: !enabled(s.nodes.Data(l.server(serverOf(id))).Data), Detail: parseDetail(detail.Data)}
-		if runs, err := parseRuns(s.nodes.Data(l.runsOf(id)).Data); err == nil {
+		detail := s.nodes.Data(l.Detail(id))
+		i := ShardInstance{ID: id, ServerIP: tree.ServerOf(id), Java: slices.Contains(s.instances, id) && !detail.Exists, Gone: !s.lives(id),
+			Disabled: !tree.IsEnabled(s.nodes.Data(l.Server(tree.ServerOf(id))).Data), Detail: tree.ParseDetail(detail.Data)}
+		if runs, err := tree.ParseRuns(s.nodes.Data(l.RunsOf(id)).Data); err == nil {
 			i.Runs = runs.Items()
 		}
 		if detail.Exists {
-			i.State = DetailReady
+			i.State = tree.DetailReady
 			if len(i.Runs) > 0 {
-				i.State = DetailRunning
+				i.State = tree.DetailRunning
 			}
-			if i.Detail.State == DetailDraining {
-				i.State = DetailDraining
+			if i.Detail.State == tree.DetailDraining {
+				i.State = tree.DetailDraining
 			}
 		}
 		for _, item := range i.Runs {
@@ -214,17 +215,17 @@ func newer(t time.Time, ms int64) time.Time {
 // it is.
 func (s *shardReading) item(i int, begun string) ShardItem {
 	l, n := s.layout, s.nodes
-	running, failovering, record := n.Data(l.itemRunning(i)), n.Data(l.itemFailovering(i)), n.Data(l.record(i))
-	it := ShardItem{Item: i, Owner: string(n.Data(l.itemInstance(i)).Data), Disabled: n.Data(l.itemDisabled(i)).Exists, Misfired: n.Data(l.itemMisfire(i)).Exists, Moves: s.pending.Contains(i),
-		Record: parseRecord(record.Data), RunningOn: begun}
+	running, failovering, record := n.Data(l.ItemRunning(i)), n.Data(l.ItemFailovering(i)), n.Data(l.Record(i))
+	it := ShardItem{Item: i, Owner: string(n.Data(l.ItemInstance(i)).Data), Disabled: n.Data(l.ItemDisabled(i)).Exists, Misfired: n.Data(l.ItemMisfire(i)).Exists, Moves: s.pending.Contains(i),
+		Record: tree.ParseRecord(record.Data), RunningOn: begun}
 	if begun == "" && running.Exists {
 		it.RunningOn = string(running.Data)
 	}
-	owed := n.Data(l.failoverItem(i)).Exists || (failovering.Exists && !s.lives(string(failovering.Data)))
+	owed := n.Data(l.FailoverItem(i)).Exists || (failovering.Exists && !s.lives(string(failovering.Data)))
 	if it.RunningOn != "" && !s.lives(it.RunningOn) {
 		it.RunningOn, owed = "", true
 	}
-	it.Failover = n.Data(l.itemFailover(i)).Exists || owed
+	it.Failover = n.Data(l.ItemFailover(i)).Exists || owed
 	if it.RunningOn != "" && it.Record.Owner == it.RunningOn && it.Record.Open() {
 		it.Fence = record.Mzxid
 	}
@@ -286,7 +287,7 @@ const (
 // there has none.
 func ReadJobs(ctx context.Context, r registry.Center, namespace string) (jobs []JobBrief, err error) {
 	err = step.Perform(ctx, r, "read jobs", func(ctx context.Context, x *step.Exchange) error {
-		all := registry.Children(JobsPath(namespace))
+		all := registry.Children(tree.JobsPath(namespace))
 		n, err := x.Read(ctx, all)
 		if err != nil {
 			return err
@@ -309,8 +310,8 @@ const jobsAtOnce = 100
 func readJobs(ctx context.Context, x *step.Exchange, namespace string, names []string) (briefs []JobBrief, err error) {
 	var read []registry.Query
 	for _, name := range names {
-		l := NewLayout(namespace, name)
-		read = append(read, registry.Data(l.config()), registry.Children(l.instances()), registry.Children(l.servers()), registry.Data(l.leader()), registry.Children(l.sharding()), registry.Children(l.details()), registry.Children(l.config()))
+		l := tree.NewLayout(namespace, name)
+		read = append(read, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Children(l.Servers()), registry.Data(l.Leader()), registry.Children(l.Sharding()), registry.Children(l.Details()), registry.Children(l.Config()))
 	}
 	n, err := x.Read(ctx, read...)
 	if err != nil {
@@ -318,13 +319,13 @@ func readJobs(ctx context.Context, x *step.Exchange, namespace string, names []s
 	}
 	read = nil
 	for _, name := range names {
-		l := NewLayout(namespace, name)
-		for _, ip := range n.Children(l.servers()) {
-			read = append(read, registry.Data(l.server(ip)))
+		l := tree.NewLayout(namespace, name)
+		for _, ip := range n.Children(l.Servers()) {
+			read = append(read, registry.Data(l.Server(ip)))
 		}
-		for _, item := range n.Children(l.sharding()) {
-			if i, ok := itemNumber(item); ok {
-				read = append(read, registry.Data(l.itemInstance(i)), registry.Data(l.record(i)))
+		for _, item := range n.Children(l.Sharding()) {
+			if i, ok := tree.ItemNumber(item); ok {
+				read = append(read, registry.Data(l.ItemInstance(i)), registry.Data(l.Record(i)))
 			}
 		}
 	}
@@ -333,7 +334,7 @@ func readJobs(ctx context.Context, x *step.Exchange, namespace string, names []s
 		return nil, err
 	}
 	for _, name := range names {
-		if b, ok := jobBrief(NewLayout(namespace, name), n, more); ok {
+		if b, ok := jobBrief(tree.NewLayout(namespace, name), n, more); ok {
 			briefs = append(briefs, b)
 		}
 	}
@@ -342,15 +343,15 @@ func readJobs(ctx context.Context, x *step.Exchange, namespace string, names []s
 
 // jobBrief is one job; false for a node of the namespace that is none. more has the
 // job's servers and items, n its other nodes.
-func jobBrief(l Layout, n, more registry.Snapshot) (JobBrief, bool) {
-	config, instances := n.Data(l.config()), n.Children(l.instances())
+func jobBrief(l tree.Layout, n, more registry.Snapshot) (JobBrief, bool) {
+	config, instances := n.Data(l.Config()), n.Children(l.Instances())
 	if !config.Exists {
 		return JobBrief{}, false
 	}
-	if settings := n.Children(l.config()); len(settings) > 0 {
+	if settings := n.Children(l.Config()); len(settings) > 0 {
 		return JobBrief{Name: l.Job, Status: Job1x, Error: "a job of ElasticJob 1.x; take it over with 'wasmjob import elasticjob'"}, true
 	}
-	b := JobBrief{Name: l.Job, Instances: len(instances), Leader: string(n.Data(l.leader()).Data)}
+	b := JobBrief{Name: l.Job, Instances: len(instances), Leader: string(n.Data(l.Leader()).Data)}
 	c, _, err := jobconfig.Parse(config.Data)
 	if err != nil {
 		b.Error = strings.Join(strings.Fields(err.Error()), " ")
@@ -358,19 +359,19 @@ func jobBrief(l Layout, n, more registry.Snapshot) (JobBrief, bool) {
 		b.Description, b.Cron, b.TimeZone, b.Total = c.Description, c.Cron, c.TimeZone, c.ShardingTotalCount
 	}
 	for _, id := range instances {
-		if !slices.Contains(n.Children(l.details()), id) {
+		if !slices.Contains(n.Children(l.Details()), id) {
 			b.Java++
 		}
 	}
-	anyEnabled := slices.ContainsFunc(n.Children(l.servers()), func(ip string) bool { return enabled(more.Data(l.server(ip)).Data) })
+	anyEnabled := slices.ContainsFunc(n.Children(l.Servers()), func(ip string) bool { return tree.IsEnabled(more.Data(l.Server(ip)).Data) })
 	owned, orphaned := false, false
-	records := make(map[int]Record)
-	for _, name := range n.Children(l.sharding()) {
-		if i, ok := itemNumber(name); ok {
-			owner := more.Data(l.itemInstance(i))
+	records := make(map[int]tree.Record)
+	for _, name := range n.Children(l.Sharding()) {
+		if i, ok := tree.ItemNumber(name); ok {
+			owner := more.Data(l.ItemInstance(i))
 			owned = owned || owner.Exists
 			orphaned = orphaned || (owner.Exists && !slices.Contains(instances, string(owner.Data)))
-			records[i] = parseRecord(more.Data(l.record(i)).Data)
+			records[i] = tree.ParseRecord(more.Data(l.Record(i)).Data)
 			if records[i].Held != 0 {
 				b.Held++
 			}

@@ -10,6 +10,7 @@ import (
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestReadShards: what an operator sees while items run, are disabled, wait
@@ -51,9 +52,9 @@ func TestReadShards(t *testing.T) {
 	}
 	for k, host := range []*simHost{a, b} {
 		i := s.Instances[k]
-		state := co.DetailReady
+		state := tree.DetailReady
 		if host == b {
-			state = co.DetailRunning
+			state = tree.DetailRunning
 		}
 		if i.ID != host.Self.ID || i.ServerIP != host.ip || i.Java || i.Gone || i.State != state || !slices.Equal(i.Items, host.owned()) ||
 			!slices.Equal(i.Runs, host.running()) || !i.Begun.Equal(c.now) || i.Completed.IsZero() != (host == b) || i.Detail.Digest != "sha256:d0" {
@@ -90,7 +91,7 @@ func TestReadShards(t *testing.T) {
 	if !other.Java || other.Gone || !other.Disabled || !slices.Equal(other.Runs, a.owned()[:1]) {
 		t.Errorf("the Java host is %+v", other)
 	}
-	if err := c.operate(moves.ReadShards(co.NewLayout(c.layout.Namespace, "nobody"), &s)); !errors.Is(err, co.ErrRemoved) {
+	if err := c.operate(moves.ReadShards(tree.NewLayout(c.layout.Namespace, "nobody"), &s)); !errors.Is(err, tree.ErrRemoved) {
 		t.Errorf("a job that is not there: %v", err)
 	}
 }
@@ -121,7 +122,7 @@ func TestReadJobs(t *testing.T) {
 	if got := one(); got.Status != co.JobOK || got.LastOutcome != "TRAP" || !got.LastEnded.Equal(c.now) {
 		t.Errorf("after a fire with a trap it is %+v", got)
 	}
-	c.hand(registry.Create(co.JobsPath(c.layout.Namespace)+"/no-job", nil))
+	c.hand(registry.Create(tree.JobsPath(c.layout.Namespace)+"/no-job", nil))
 	must(t, c.operate(moves.SetServers(c.layout, false)))
 	if got := one(); got.Status != co.JobDisabled {
 		t.Errorf("disabled it is %+v", got)
@@ -156,7 +157,7 @@ func TestReadManyJobs(t *testing.T) {
 	c, _ := group(t, 1, nil)
 	config := c.node(c.layout.Root() + "/config").Data
 	for i := range 230 {
-		root := co.JobsPath(c.layout.Namespace) + "/job" + string(rune('a'+i/26)) + string(rune('a'+i%26))
+		root := tree.JobsPath(c.layout.Namespace) + "/job" + string(rune('a'+i/26)) + string(rune('a'+i%26))
 		c.hand(registry.Create(root, nil), registry.Create(root+"/config", config))
 	}
 	var all []co.JobBrief

@@ -7,6 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Share is what a host owns, with what it must know of each item to begin it.
@@ -14,14 +15,14 @@ type Share struct {
 	Guard ShareGuard
 	Items map[int]ItemState
 	// Pending are items that go elsewhere when they are completed.
-	Pending Items
+	Pending tree.Items
 	// Java is set when a Java leader divided the items. Foreign are then the
 	// items that this host did not own before: which of their instants were
 	// run is not known.
 	Java    bool
-	Foreign Items
+	Foreign tree.Items
 	// Owing are items that missed trigger round Round by moving here.
-	Owing    Items
+	Owing    tree.Items
 	Round    int64
 	division int64
 	round    int
@@ -43,7 +44,7 @@ type ShareGuard struct {
 
 // ItemState is what the registry holds of one item.
 type ItemState struct {
-	Record        Record
+	Record        tree.Record
 	RecordVersion int32
 	RecordZxid    int64
 	Offset        []byte
@@ -106,12 +107,12 @@ func (m *Member) ReadShare(ctx context.Context, known map[int]ItemState) (read b
 // divided the items meanwhile.
 func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]ItemState, share *Share) (done bool, err error) {
 	l := v.Layout
-	n, err := x.Read(ctx, registry.Data(l.assignmentOf(v.Self.ID)), registry.Data(l.assignment()), registry.Data(l.runsOf(v.Self.ID)), registry.Data(l.epoch()), registry.Data(l.itemInstance(0)))
+	n, err := x.Read(ctx, registry.Data(l.AssignmentOf(v.Self.ID)), registry.Data(l.Assignment()), registry.Data(l.RunsOf(v.Self.ID)), registry.Data(l.Epoch()), registry.Data(l.ItemInstance(0)))
 	if err != nil {
 		return false, err
 	}
-	assigned, division, epoch, first := n.Data(l.assignmentOf(v.Self.ID)), n.Data(l.assignment()), n.Data(l.epoch()), n.Data(l.itemInstance(0))
-	mine, err := ParseItems(string(assigned.Data))
+	assigned, division, epoch, first := n.Data(l.AssignmentOf(v.Self.ID)), n.Data(l.Assignment()), n.Data(l.Epoch()), n.Data(l.ItemInstance(0))
+	mine, err := tree.ParseItems(string(assigned.Data))
 	if err != nil {
 		if v.Leader != "" && !v.JavaLed() && !v.Necessary {
 			return true, askForSharding(ctx, x, v) // the leader writes it again
@@ -135,7 +136,7 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 	}
 
 	// An external edit may have written any number of items there that are none.
-	divided, beyond := parseDivision(division.Data), false
+	divided, beyond := tree.ParseDivision(division.Data), false
 	mine = slices.DeleteFunc(mine, func(i int) bool {
 		none := i >= max(divided.Total, v.Config.ShardingTotalCount) && !divided.Pending.Contains(i)
 		beyond = beyond || none
@@ -162,7 +163,7 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 	if !anchored || beyond { // a node was changed or deleted by an external edit
 		return true, askForSharding(ctx, x, v)
 	}
-	runs, err := parseRuns(n.Data(l.runsOf(v.Self.ID)).Data)
+	runs, err := tree.ParseRuns(n.Data(l.RunsOf(v.Self.ID)).Data)
 	if err == nil && s.waitsToMove(mine, runs.Items()) {
 		return true, askForSharding(ctx, x, v)
 	}
@@ -171,15 +172,15 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 
 // waitsToMove reports whether an item was to stay only while it ran, and does not
 // run.
-func (s Share) waitsToMove(mine, running Items) bool {
+func (s Share) waitsToMove(mine, running tree.Items) bool {
 	return slices.ContainsFunc(s.Pending, func(i int) bool { return mine.Contains(i) && !running.Contains(i) })
 }
 
 // fill reads the items' states, and the anchor of the guard. anchored is false
 // if that node is not there.
-func fill(ctx context.Context, x *step.Exchange, s *Share, v View, mine Items, known map[int]ItemState) (anchored bool, err error) {
+func fill(ctx context.Context, x *step.Exchange, s *Share, v View, mine tree.Items, known map[int]ItemState) (anchored bool, err error) {
 	l := v.Layout
-	var fresh Items
+	var fresh tree.Items
 	for _, i := range mine {
 		if state, ok := known[i]; ok {
 			s.Items[i] = state
@@ -190,49 +191,49 @@ func fill(ctx context.Context, x *step.Exchange, s *Share, v View, mine Items, k
 	read := itemQueries(l, fresh)
 	if len(mine) > 0 {
 		s.Guard.Anchor = mine[0]
-		read = append(read, registry.Data(l.itemInstance(mine[0])))
+		read = append(read, registry.Data(l.ItemInstance(mine[0])))
 	}
 	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return false, err
 	}
 	for _, i := range fresh {
-		s.Items[i] = l.itemState(n, i)
+		s.Items[i] = itemState(l, n, i)
 	}
 	if len(mine) == 0 {
 		return true, nil
 	}
-	anchor := n.Data(l.itemInstance(mine[0]))
+	anchor := n.Data(l.ItemInstance(mine[0]))
 	s.Guard.AnchorVersion = max(anchor.Version, 1) // where it is not there no begin succeeds
 	return anchor.Version > 0 && string(anchor.Data) == v.Self.ID, nil
 }
 
 // readItems reads the states of items.
-func readItems(ctx context.Context, x *step.Exchange, l Layout, items Items) (map[int]ItemState, error) {
+func readItems(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.Items) (map[int]ItemState, error) {
 	n, err := x.Read(ctx, itemQueries(l, items)...)
 	if err != nil {
 		return nil, err
 	}
 	states := make(map[int]ItemState, len(items))
 	for _, i := range items {
-		states[i] = l.itemState(n, i)
+		states[i] = itemState(l, n, i)
 	}
 	return states, nil
 }
 
 // itemQueries are the nodes that itemState understands, of each item.
-func itemQueries(l Layout, items Items) []registry.Query {
+func itemQueries(l tree.Layout, items tree.Items) []registry.Query {
 	read := make([]registry.Query, 0, 4*len(items)+1)
 	for _, i := range items {
-		read = append(read, registry.Data(l.record(i)), registry.Data(l.offset(i)), registry.Data(l.itemMisfire(i)), registry.Data(l.itemDisabled(i)))
+		read = append(read, registry.Data(l.Record(i)), registry.Data(l.Offset(i)), registry.Data(l.ItemMisfire(i)), registry.Data(l.ItemDisabled(i)))
 	}
 	return read
 }
 
-func (l Layout) itemState(n registry.Snapshot, i int) ItemState {
-	record, offset := n.Data(l.record(i)), n.Data(l.offset(i))
-	s := ItemState{Record: parseRecord(record.Data), RecordVersion: versionOf(record), RecordZxid: record.Mzxid,
-		Misfire: n.Data(l.itemMisfire(i)).Exists, Disabled: n.Data(l.itemDisabled(i)).Exists}
+func itemState(l tree.Layout, n registry.Snapshot, i int) ItemState {
+	record, offset := n.Data(l.Record(i)), n.Data(l.Offset(i))
+	s := ItemState{Record: tree.ParseRecord(record.Data), RecordVersion: tree.VersionOf(record), RecordZxid: record.Mzxid,
+		Misfire: n.Data(l.ItemMisfire(i)).Exists, Disabled: n.Data(l.ItemDisabled(i)).Exists}
 	if offset.Exists {
 		s.Offset, s.OffsetVersion, s.HasOffset = offset.Data, offset.Version, true
 	}
@@ -240,16 +241,16 @@ func (l Layout) itemState(n registry.Snapshot, i int) ItemState {
 }
 
 // ReadDisabled reads which of the items are disabled.
-func ReadDisabled(ctx context.Context, r registry.Center, l Layout, items Items) (map[int]bool, error) {
+func ReadDisabled(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) (map[int]bool, error) {
 	read := make([]registry.Query, len(items))
 	for k, i := range items {
-		read[k] = registry.Data(l.itemDisabled(i))
+		read[k] = registry.Data(l.ItemDisabled(i))
 	}
 	disabled := make(map[int]bool)
 	err := step.Perform(ctx, r, "read disabled items", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, read...)
 		for _, i := range items {
-			if n.Data(l.itemDisabled(i)).Exists {
+			if n.Data(l.ItemDisabled(i)).Exists {
 				disabled[i] = true
 			}
 		}
@@ -259,7 +260,7 @@ func ReadDisabled(ctx context.Context, r registry.Center, l Layout, items Items)
 }
 
 // ReadItems reads the states of items.
-func ReadItems(ctx context.Context, r registry.Center, l Layout, items Items) (states map[int]ItemState, err error) {
+func ReadItems(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) (states map[int]ItemState, err error) {
 	err = step.Perform(ctx, r, "read items", func(ctx context.Context, x *step.Exchange) (err error) {
 		states, err = readItems(ctx, x, l, items)
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // cluster is one job on some simulated hosts: the pure core against a
@@ -26,7 +27,7 @@ type cluster struct {
 	t      testing.TB
 	ctx    context.Context
 	server registrytest.Server
-	layout co.Layout
+	layout tree.Layout
 	op     registry.Center // the operator's session
 	now    time.Time
 	file   jobconfig.Configuration // the definition file
@@ -63,8 +64,8 @@ type simItem struct {
 	running  bool
 	failover bool
 	held     bool
-	fire     co.Fire
-	due      *co.Fire
+	fire     tree.Fire
+	due      *tree.Fire
 }
 
 // start is the instant at which every cluster begins.
@@ -102,7 +103,7 @@ func newCluster(t testing.TB, server registrytest.Server) *cluster {
 	c := &cluster{
 		t: t, ctx: context.Background(), server: server, now: start,
 		// The namespace is a new one: a registry may serve several tests.
-		layout: co.NewLayout("scenario-"+rand.Text(), "demo"),
+		layout: tree.NewLayout("scenario-"+rand.Text(), "demo"),
 		file: jobconfig.Configuration{JobName: "demo", Cron: "0/10 * * * * ?", ShardingTotalCount: 3, MonitorExecution: true, Misfire: true,
 			MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10},
 		say: func(string, ...any) {},
@@ -159,7 +160,7 @@ func (h *simHost) connect() {
 	if h.lives > 1 {
 		token = fmt.Sprintf("%s%d", h.name, h.lives)
 	}
-	h.Member = co.Member{Layout: h.layout, Self: co.NewJobInstance(h.ip, token)}
+	h.Member = co.Member{Layout: h.layout, Self: tree.NewJobInstance(h.ip, token)}
 	h.items = make(map[int]*simItem)
 	h.snapshot = nil
 	h.joined, h.why, h.leaving, h.stopped, h.recoverAt = false, "", false, nil, time.Time{}
@@ -241,7 +242,7 @@ func (h *simHost) join(definition jobconfig.Configuration) (co.Applied, error) {
 		h.connect()
 	}
 	err := h.perform(moves.Join(&h.Member, co.Joining{Definition: definition, Former: h.former, Applied: &applied,
-		Detail: co.HostDetail{State: co.DetailReady, Digest: "sha256:d0"}}))
+		Detail: tree.HostDetail{State: tree.DetailReady, Digest: "sha256:d0"}}))
 	if err == nil {
 		h.joined, h.why, h.former = true, "", definition.YAML()
 	}
@@ -279,8 +280,8 @@ func (h *simHost) look() error {
 	return nil
 }
 
-func (h *simHost) running() co.Items {
-	var items co.Items
+func (h *simHost) running() tree.Items {
+	var items tree.Items
 	for i, it := range h.items {
 		if it.running {
 			items = append(items, i)
@@ -357,7 +358,7 @@ func because(why string) string {
 	return ": " + why
 }
 
-func (h *simHost) leave(why string, unfinished co.Items) error {
+func (h *simHost) leave(why string, unfinished tree.Items) error {
 	for _, i := range unfinished {
 		h.items[i].running = false // a host stops its guests before it leaves
 	}
@@ -416,7 +417,7 @@ func (h *simHost) readShare() error {
 	}
 	for _, i := range share.Owing {
 		if it := h.items[i]; it.owned && !it.running && it.due == nil {
-			it.due = &co.Fire{Instant: h.now.UnixMilli(), Trigger: share.Round, Source: "trigger"}
+			it.due = &tree.Fire{Instant: h.now.UnixMilli(), Trigger: share.Round, Source: "trigger"}
 		}
 	}
 	if edited && !h.View.Necessary && h.View.Leader != "" {
@@ -425,15 +426,15 @@ func (h *simHost) readShare() error {
 	return nil
 }
 
-func orNone(items co.Items) string {
+func orNone(items tree.Items) string {
 	if len(items) == 0 {
 		return "nothing"
 	}
 	return items.String()
 }
 
-func (h *simHost) owned() co.Items {
-	var items co.Items
+func (h *simHost) owned() tree.Items {
+	var items tree.Items
 	for i, it := range h.items {
 		if it.owned {
 			items = append(items, i)
@@ -518,7 +519,7 @@ func (h *simHost) takeOver(dead string, claims []co.Claim) {
 func (h *simHost) followUp() (bool, error) {
 	for i, it := range h.sorted() {
 		if it.owned && !it.running && it.due != nil && !it.held {
-			return true, h.begin(*it.due, co.Items{i}, false)
+			return true, h.begin(*it.due, tree.Items{i}, false)
 		}
 	}
 	if h.View.Trigger == 0 || len(h.running()) > 0 || !h.View.Enabled {
@@ -534,7 +535,7 @@ func (h *simHost) followUp() (bool, error) {
 		h.seen = 0
 		return false, nil
 	}
-	fire := co.Fire{Instant: h.now.UnixMilli(), Trigger: h.round, Source: "trigger"}
+	fire := tree.Fire{Instant: h.now.UnixMilli(), Trigger: h.round, Source: "trigger"}
 	err := h.begin(fire, h.owned(), true)
 	if err == nil {
 		h.consumed = max(h.consumed, h.round)
@@ -554,7 +555,7 @@ func (h *simHost) sorted() func(func(int, *simItem) bool) {
 
 // fire begins the idle items of a scheduled instant, and marks the others.
 func (h *simHost) fire(at time.Time) error {
-	id := co.Fire{Instant: at.UnixMilli(), Source: "schedule"}
+	id := tree.Fire{Instant: at.UnixMilli(), Source: "schedule"}
 	if len(h.stopped) > 0 {
 		return nil // it is about to leave
 	}
@@ -565,7 +566,7 @@ func (h *simHost) fire(at time.Time) error {
 	if err := h.lookAtHeld(); err != nil {
 		return err
 	}
-	var idle, busy co.Items
+	var idle, busy tree.Items
 	for i, it := range h.sorted() {
 		switch {
 		case !it.owned:
@@ -595,7 +596,7 @@ func (h *simHost) fire(at time.Time) error {
 
 // lookAtHeld reads the items that are held back, as far as the host knows.
 func (h *simHost) lookAtHeld() error {
-	var held co.Items
+	var held tree.Items
 	for i, it := range h.sorted() {
 		if it.owned && !it.running && it.state.Record.Held != 0 {
 			held = append(held, i)
@@ -614,7 +615,7 @@ func (h *simHost) lookAtHeld() error {
 	return nil
 }
 
-func (h *simHost) begin(id co.Fire, items co.Items, trigger bool) error {
+func (h *simHost) begin(id tree.Fire, items tree.Items, trigger bool) error {
 	states := make(map[int]co.ItemState)
 	for _, i := range items {
 		states[i] = h.items[i].state
@@ -631,7 +632,7 @@ func (h *simHost) begin(id co.Fire, items co.Items, trigger bool) error {
 		return err
 	}
 	h.takeOver("", out.Adopted)
-	var begun co.Items
+	var begun tree.Items
 	for i, state := range out.Items {
 		it := h.items[i]
 		it.running, it.failover, it.state, it.fire, it.due = true, false, state, id, nil
@@ -667,7 +668,7 @@ func (h *simHost) begin(id co.Fire, items co.Items, trigger bool) error {
 }
 
 // complete ends items.
-func (h *simHost) complete(items co.Items, outcome, offset string) error {
+func (h *simHost) complete(items tree.Items, outcome, offset string) error {
 	c := co.Completing{Items: make(map[int]co.Ended), Now: h.now}
 	for _, i := range items {
 		it := h.items[i]
@@ -697,7 +698,7 @@ func (h *simHost) complete(items co.Items, outcome, offset string) error {
 		}
 	}
 	h.takeOver("", out.Adopted)
-	done := co.Items(slices.Sorted(maps.Keys(out.Items)))
+	done := tree.Items(slices.Sorted(maps.Keys(out.Items)))
 	if len(done) > 0 {
 		h.say("%s: completed %s (%s)", h.name, done, outcome)
 	}
@@ -775,12 +776,12 @@ func (c *cluster) invariants() {
 }
 
 // assignments reads the shares of all hosts.
-func (c *cluster) assignments() map[string]co.Items {
+func (c *cluster) assignments() map[string]tree.Items {
 	c.t.Helper()
-	shares := make(map[string]co.Items)
+	shares := make(map[string]tree.Items)
 	base := c.layout.Sibling() + "/assignment"
 	for _, id := range c.children(base) {
-		items, err := co.ParseItems(string(c.node(base + "/" + id).Data))
+		items, err := tree.ParseItems(string(c.node(base + "/" + id).Data))
 		if err != nil {
 			c.t.Fatalf("assignment of %s: %v", id, err)
 		}

@@ -6,12 +6,11 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Sweep looks after marks of items that belong to no living host: left by
@@ -54,13 +53,13 @@ type sweeping struct {
 	swept                               Swept
 	instances, details, lists, triggers []string
 	kills                               []string // hosts that are asked to end something
-	items                               Items
+	items                               tree.Items
 	members                             registry.Node
-	ours                                Members
+	ours                                tree.Members
 	owners                              []string // of items; "" where there is none
 	// surplus are nodes beyond the total count that no division has left for
 	// somebody who runs the item. The next one takes them away.
-	surplus Items
+	surplus tree.Items
 	marks   registry.Snapshot // marks of items, lists of runs, kills and triggers
 	// elsewhere are Java hosts that are not in the job, and whose processes live.
 	elsewhere map[string]bool
@@ -91,17 +90,17 @@ func (s *sweeping) run(ctx context.Context, x *step.Exchange) error {
 // read reads the job's items and the marks that are there.
 func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 	v, l := s.view, s.view.Layout
-	n, err := x.Read(ctx, registry.Children(l.sharding()), registry.Children(l.runs()), registry.Children(l.instances()), registry.Children(l.triggers()), registry.Children(l.details()), registry.Data(l.members()), registry.Children(l.kills()))
+	n, err := x.Read(ctx, registry.Children(l.Sharding()), registry.Children(l.Runs()), registry.Children(l.Instances()), registry.Children(l.Triggers()), registry.Children(l.Details()), registry.Data(l.Members()), registry.Children(l.Kills()))
 	if err != nil {
 		return err
 	}
-	s.instances, s.lists, s.triggers = n.Children(l.instances()), n.Children(l.runs()), n.Children(l.triggers())
-	s.details, s.members, s.kills = n.Children(l.details()), n.Data(l.members()), n.Children(l.kills())
-	s.ours = parseMembers(s.members.Data)
+	s.instances, s.lists, s.triggers = n.Children(l.Instances()), n.Children(l.Runs()), n.Children(l.Triggers())
+	s.details, s.members, s.kills = n.Children(l.Details()), n.Data(l.Members()), n.Children(l.Kills())
+	s.ours = tree.ParseMembers(s.members.Data)
 	var read []registry.Query
 	total := max(v.Config.ShardingTotalCount, v.Division.Total)
-	for _, name := range n.Children(l.sharding()) {
-		i, ok := itemNumber(name)
+	for _, name := range n.Children(l.Sharding()) {
+		i, ok := tree.ItemNumber(name)
 		if !ok {
 			continue
 		}
@@ -109,7 +108,7 @@ func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 			s.surplus = append(s.surplus, i)
 		} else {
 			s.items = append(s.items, i)
-			read = append(read, registry.Children(l.item(i)), registry.Data(l.itemInstance(i)))
+			read = append(read, registry.Children(l.Item(i)), registry.Data(l.ItemInstance(i)))
 		}
 	}
 	if n, err = x.Read(ctx, read...); err != nil {
@@ -118,22 +117,22 @@ func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 
 	read = nil
 	for _, i := range s.items {
-		s.owners = append(s.owners, string(n.Data(l.itemInstance(i)).Data))
-		for _, mark := range []string{l.itemRunning(i), l.itemFailovering(i), l.itemFailover(i)} {
-			if slices.Contains(n.Children(l.item(i)), path.Base(mark)) {
+		s.owners = append(s.owners, string(n.Data(l.ItemInstance(i)).Data))
+		for _, mark := range []string{l.ItemRunning(i), l.ItemFailovering(i), l.ItemFailover(i)} {
+			if slices.Contains(n.Children(l.Item(i)), path.Base(mark)) {
 				read = append(read, registry.Data(mark))
 			}
 		}
 	}
 	for _, id := range s.lists {
-		read = append(read, registry.Data(l.runsOf(id)))
+		read = append(read, registry.Data(l.RunsOf(id)))
 	}
 	for _, id := range s.kills {
-		read = append(read, registry.Data(l.kill(id)))
+		read = append(read, registry.Data(l.Kill(id)))
 	}
 	for _, id := range s.triggers {
 		if !slices.Contains(s.instances, id) {
-			read = append(read, registry.Data(l.trigger(id)))
+			read = append(read, registry.Data(l.Trigger(id)))
 		}
 	}
 	s.marks, err = x.Read(ctx, read...)
@@ -147,15 +146,15 @@ func (s *sweeping) lookElsewhere(ctx context.Context, x *step.Exchange) error {
 	s.elsewhere = make(map[string]bool)
 	gone := make(map[string]bool)
 	for _, i := range s.items {
-		for _, path := range []string{l.itemRunning(i), l.itemFailovering(i)} {
+		for _, path := range []string{l.ItemRunning(i), l.ItemFailovering(i)} {
 			n := s.marks.Data(path)
-			if id := string(n.Data); n.Exists && !n.Ephemeral && !s.lives(id) && fitsANode(id) && !slices.Contains(s.ours, id) && !slices.Contains(s.lists, id) {
+			if id := string(n.Data); n.Exists && !n.Ephemeral && !s.lives(id) && tree.FitsANode(id) && !slices.Contains(s.ours, id) && !slices.Contains(s.lists, id) {
 				gone[id] = true
 			}
 		}
 	}
 	for _, i := range s.items {
-		if n := s.marks.Data(l.itemFailover(i)); n.Exists && n.Ephemeral && gone[string(n.Data)] {
+		if n := s.marks.Data(l.ItemFailover(i)); n.Exists && n.Ephemeral && gone[string(n.Data)] {
 			s.elsewhere[string(n.Data)] = true
 		}
 	}
@@ -163,7 +162,7 @@ func (s *sweeping) lookElsewhere(ctx context.Context, x *step.Exchange) error {
 		return nil
 	}
 
-	jobs := registry.Children(JobsPath(l.Namespace))
+	jobs := registry.Children(tree.JobsPath(l.Namespace))
 	n, err := x.Read(ctx, jobs)
 	if err != nil {
 		return err
@@ -173,7 +172,7 @@ func (s *sweeping) lookElsewhere(ctx context.Context, x *step.Exchange) error {
 	for _, job := range n[jobs].Names {
 		for _, id := range slices.Sorted(maps.Keys(gone)) {
 			if job != l.Job {
-				q := registry.Data(NewLayout(l.Namespace, job).instance(id))
+				q := registry.Data(tree.NewLayout(l.Namespace, job).Instance(id))
 				read, idOf[q] = append(read, q), id
 			}
 		}
@@ -203,8 +202,8 @@ func (s *sweeping) judge() (j judgement) {
 	runsOf := make(map[string]registry.Node) // of hosts that live
 	listed := make(map[int]bool)
 	for _, id := range s.lists {
-		node := s.marks.Data(l.runsOf(id))
-		runs, err := parseRuns(node.Data)
+		node := s.marks.Data(l.RunsOf(id))
+		runs, err := tree.ParseRuns(node.Data)
 		if err != nil {
 			continue
 		}
@@ -216,17 +215,17 @@ func (s *sweeping) judge() (j judgement) {
 			runsOf[id] = node
 		}
 	}
-	owed := make(map[string]Items)
+	owed := make(map[string]tree.Items)
 	for _, i := range s.items {
 		j.groups = append(j.groups, s.sweepItem(i, listed[i], runsOf, owed)...)
 	}
 	for _, id := range s.kills {
-		if n := s.marks.Data(l.kill(id)); staleKill(n, s.lives(id), slices.Contains(s.lists, id), s.now) {
+		if n := s.marks.Data(l.Kill(id)); staleKill(n, s.lives(id), slices.Contains(s.lists, id), s.now) {
 			j.groups = append(j.groups, []registry.Op{registry.Delete(n.Path, n.Version)})
 		}
 	}
 	for _, id := range s.triggers {
-		if trigger := s.marks.Data(l.trigger(id)); trigger.Exists {
+		if trigger := s.marks.Data(l.Trigger(id)); trigger.Exists {
 			j.groups = append(j.groups, []registry.Op{registry.Delete(trigger.Path, trigger.Version)})
 		}
 	}
@@ -235,8 +234,8 @@ func (s *sweeping) judge() (j judgement) {
 	// list says: it is one of the crashed again.
 	members, forgotten := s.ours, false
 	for _, id := range s.lists {
-		if s.members.Exists && !s.lives(id) && !slices.Contains(members, id) && fitsANode(id) {
-			members, forgotten = members.with(id), true
+		if s.members.Exists && !s.lives(id) && !slices.Contains(members, id) && tree.FitsANode(id) {
+			members, forgotten = members.With(id), true
 		}
 	}
 	if len(owed) > 0 || forgotten {
@@ -249,20 +248,20 @@ func (s *sweeping) judge() (j judgement) {
 // sweepItem removes marks of one item that belong to no host that lives. owed gets
 // the item if a Java host that is gone was running it; listed is true if it is in
 // some host's list of runs.
-func (s *sweeping) sweepItem(i int, listed bool, runsOf map[string]registry.Node, owed map[string]Items) (groups [][]registry.Op) {
+func (s *sweeping) sweepItem(i int, listed bool, runsOf map[string]registry.Node, owed map[string]tree.Items) (groups [][]registry.Op) {
 	l, cfg := s.view.Layout, s.view.Config
 	repeats := cfg.Failover && cfg.MonitorExecution && s.view.ConfigErr == nil && s.members.Exists
-	running, failovering, failover := s.marks.Data(l.itemRunning(i)), s.marks.Data(l.itemFailovering(i)), s.marks.Data(l.itemFailover(i))
+	running, failovering, failover := s.marks.Data(l.ItemRunning(i)), s.marks.Data(l.ItemFailovering(i)), s.marks.Data(l.ItemFailover(i))
 	if failover.Exists && !failover.Ephemeral { // no host makes one that outlives it
 		groups, failover = append(groups, []registry.Op{registry.Delete(failover.Path, failover.Version)}), registry.Node{}
 	}
 	if listed {
 		return groups
 	}
-	if failover.Exists && !running.Exists && !anID(string(failover.Data)) {
+	if failover.Exists && !running.Exists && !tree.IsInstanceID(string(failover.Data)) {
 		// Its session may last, and what it says is not its maker's word.
 		// Who runs the item has the running mark, or a list of runs.
-		groups = append(groups, []registry.Op{registry.Absent(l.itemRunning(i)), registry.Delete(failover.Path, failover.Version)})
+		groups = append(groups, []registry.Op{registry.Absent(l.ItemRunning(i)), registry.Delete(failover.Path, failover.Version)})
 		failover = registry.Node{}
 	}
 	taken := failover.Exists && s.lives(string(failover.Data)) // somebody repeats it
@@ -287,8 +286,8 @@ func (s *sweeping) sweepItem(i int, listed bool, runsOf map[string]registry.Node
 		if taken {
 			continue
 		}
-		ran := !slices.Contains(s.ours, id) && !slices.Contains(s.lists, id) && fitsANode(id)
-		if repeats && ran && mark.Path != l.itemFailover(i) {
+		ran := !slices.Contains(s.ours, id) && !slices.Contains(s.lists, id) && tree.FitsANode(id)
+		if repeats && ran && mark.Path != l.ItemFailover(i) {
 			owed[id] = append(owed[id], i)
 		} else {
 			groups = append(groups, []registry.Op{registry.Delete(mark.Path, mark.Version)})
@@ -322,37 +321,20 @@ func (s *sweeping) leftover(listed map[int]bool) bool {
 	return slices.ContainsFunc(s.surplus, func(i int) bool { return !listed[i] })
 }
 
-// fitsANode reports whether an id that an external edit may have written can be part of the
-// name of a node, and of the list of members.
-func fitsANode(id string) bool {
-	return id != "" && id != "." && id != ".." && len(id) < 256 && registry.CheckPath("/"+id) == nil && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == utf8.RuneError })
-}
-
-// anID reports whether a mark's data can be the id of an instance, ours or a
-// Java host's: address, "@-@", token.
-func anID(id string) bool {
-	address, token, ok := strings.Cut(id, delimiter)
-	plain := func(r rune) bool { return r > ' ' && r < utf8.RuneSelf && !strings.ContainsRune(`"'{}[],/\`, r) }
-	all := func(s string) bool {
-		return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) })
-	}
-	return ok && all(address) && all(token)
-}
-
 // owe writes down what Java hosts that are gone were running.
-func (s *sweeping) owe(owed map[string]Items, members Members) []registry.Op {
+func (s *sweeping) owe(owed map[string]tree.Items, members tree.Members) []registry.Op {
 	l := s.view.Layout
-	fire := Fire{Instant: s.now.UnixMilli(), Source: sourceFailover}
-	ops := []registry.Op{registry.Check(l.config(), registry.AnyVersion)}
+	fire := tree.Fire{Instant: s.now.UnixMilli(), Source: tree.SourceFailover}
+	ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion)}
 	for _, id := range slices.Sorted(maps.Keys(owed)) {
 		items := owed[id]
 		slices.Sort(items)
-		runs := Runs{Java: id}.with(fire, true, slices.Compact(items))
+		runs := tree.Runs{Java: id}.With(fire, true, slices.Compact(items))
 		name := fmt.Sprintf("%s-owed-%d", id, fire.Instant)
-		ops = append(ops, registry.Absent(l.instance(id)), registry.Create(l.runsOf(name), runs.data()))
-		members = members.with(name)
+		ops = append(ops, registry.Absent(l.Instance(id)), registry.Create(l.RunsOf(name), runs.Data()))
+		members = members.With(name)
 	}
-	return append(ops, registry.Set(l.members(), members.data(), s.members.Version))
+	return append(ops, registry.Set(l.Members(), members.Data(), s.members.Version))
 }
 
 // sweepEach removes in commits that fit. A mark that has changed since it was

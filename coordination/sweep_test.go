@@ -10,6 +10,7 @@ import (
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestSweep: unowned marks go, marks of the living stay, and what is owed is
@@ -194,7 +195,7 @@ func TestSweepLeavesTheRunsOfAJavaHostThatLives(t *testing.T) {
 			var nodes []string
 			switch proof {
 			case "another job":
-				nodes = []string{co.NewLayout(c.layout.Namespace, "other").Root() + "/instances/" + j.id}
+				nodes = []string{tree.NewLayout(c.layout.Namespace, "other").Root() + "/instances/" + j.id}
 			case "a failover mark":
 				nodes = []string{c.mark(items[0], "failover")}
 			}
@@ -202,7 +203,7 @@ func TestSweepLeavesTheRunsOfAJavaHostThatLives(t *testing.T) {
 				must(t, second(j.rc.Commit(c.ctx, registry.Ensure(path[:strings.LastIndex(path, "/")]), registry.CreateEphemeral(path, []byte(j.id)))))
 			}
 			c.hand(registry.Delete(c.layout.Root()+"/instances/"+j.id, registry.AnyVersion))
-			take := func() (taken co.Items, lives bool) {
+			take := func() (taken tree.Items, lives bool) {
 				c.settle()
 				for _, p := range h {
 					must(t, p.look())

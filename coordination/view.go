@@ -1,14 +1,13 @@
 package coordination
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/strategy"
 )
 
@@ -16,8 +15,8 @@ import (
 // it watches, understood. It is a value; a stale one costs a conflict and is
 // repaired by the next.
 type View struct {
-	Layout
-	Self JobInstance
+	tree.Layout
+	Self tree.JobInstance
 	// Exists is false when the job's configuration node is gone: the job was
 	// removed.
 	Exists bool
@@ -48,10 +47,10 @@ type View struct {
 	// instance, 0 for none. TriggerRound says which round it is of.
 	Trigger int64
 	// FailoverItems are marked as crashed and wait for somebody to take them.
-	FailoverItems Items
-	Members       Members
+	FailoverItems tree.Items
+	Members       tree.Members
 	membersNode   registry.Node
-	Division      Division
+	Division      tree.Division
 	divisionNode  registry.Node
 	// FlagSeen is when this host first saw the flag standing; the host notes
 	// it, and a snapshot without the flag clears it. The leader of a job with
@@ -71,98 +70,52 @@ type View struct {
 	extra registry.Snapshot
 }
 
-// Division is what the last resharding was made from: node assignment.
-type Division struct {
-	// Members were given to the strategy, in its order. Instances are all that
-	// were there; Excluded were left out because their server is disabled,
-	// Draining because they are stopping.
-	Members   []string `json:"members"`
-	Instances []string `json:"instances"`
-	Excluded  []string `json:"excluded,omitempty"`
-	Draining  []string `json:"draining,omitempty"`
-	Total     int      `json:"total"`
-	Strategy  string   `json:"strategy"`
-	// Pending are items that stay where they run for now and move when they
-	// are completed, and items beyond Total that go then.
-	Pending Items `json:"pending,omitempty"`
-	// Static is set when the division was kept because of staticSharding.
-	Static bool `json:"static,omitempty"`
-	// Foreign are those of Pending that run on Java hosts, which do not say when
-	// they have ended: the leader watches for it.
-	Foreign Items `json:"foreign,omitempty"`
-	// Foreigners are those of Instances that are Java hosts.
-	Foreigners []string `json:"foreigners,omitempty"`
-	// Deferred are items that stay with our hosts because a Java host may still
-	// wait with an instant that ours have begun: the next division moves them.
-	// Fresh is the oldest such instant, and At is when the division was made,
-	// both in Unix milliseconds; they are set while Java hosts are in the job.
-	Deferred Items `json:"deferred,omitempty"`
-	Fresh    int64 `json:"fresh,omitempty"`
-	At       int64 `json:"at,omitempty"`
-	// JavaSeen is until when a Java host was known to be in the job, Unix
-	// milliseconds; it is brought up to date when one has gone.
-	JavaSeen int64 `json:"javaSeen,omitempty"`
-	// Java is set when a Java leader made the division. Then Instances is what
-	// seems to have been divided over, and Doubts are instances that own
-	// something and are gone, or own nothing and are there.
-	Java   bool     `json:"java,omitempty"`
-	Doubts []string `json:"doubts,omitempty"`
-	// Refused is the transaction of the configuration that the leader refuses:
-	// Total and Strategy are then those of the division before.
-	Refused int64 `json:"refused,omitempty"`
-	// Owing are items that moved away from an instance which had not consumed
-	// the trigger of round Round. OwingSince is when, Unix milliseconds.
-	Owing      Items `json:"owing,omitempty"`
-	Round      int64 `json:"round,omitempty"`
-	OwingSince int64 `json:"owingSince,omitempty"`
-}
-
 // Control is the set of nodes that a host of the job watches. None of them is
 // a mark of a single item.
-func Control(l Layout, self JobInstance) []registry.Query {
+func Control(l tree.Layout, self tree.JobInstance) []registry.Query {
 	return []registry.Query{
-		registry.Data(l.config()),
-		registry.Children(l.instances()),
-		registry.Children(l.servers()),
-		registry.Data(l.server(self.ServerIP)),
-		registry.Data(l.leader()),
-		registry.Children(l.shardingFlags()),
-		registry.Data(l.trigger(self.ID)),
-		registry.Children(l.failoverItems()),
-		registry.Data(l.members()),
-		registry.Data(l.assignment()),
+		registry.Data(l.Config()),
+		registry.Children(l.Instances()),
+		registry.Children(l.Servers()),
+		registry.Data(l.Server(self.ServerIP)),
+		registry.Data(l.Leader()),
+		registry.Children(l.ShardingFlags()),
+		registry.Data(l.Trigger(self.ID)),
+		registry.Children(l.FailoverItems()),
+		registry.Data(l.Members()),
+		registry.Data(l.Assignment()),
 	}
 }
 
 // ParseView understands a snapshot of the Control nodes. before is the view
 // of the snapshot before it; it supplies the configuration while the one in
 // the registry cannot be read, and saves parsing what has not changed.
-func ParseView(s registry.Snapshot, l Layout, self JobInstance, before View) View {
+func ParseView(s registry.Snapshot, l tree.Layout, self tree.JobInstance, before View) View {
 	v := View{Layout: l, Self: self, Accept: before.Accept}
-	v.configNode = s.Data(l.config())
+	v.configNode = s.Data(l.Config())
 	v.Exists = v.configNode.Exists
 	v.Config, v.ConfigWarnings, v.ConfigErr = before.Config, before.ConfigWarnings, before.ConfigErr
 	if v.Exists && (v.configNode.Mzxid != before.configNode.Mzxid || !before.configNode.Exists) {
 		v.Config, v.ConfigWarnings, v.ConfigErr = readConfiguration(l.Job, v.configNode.Data, before.Config, v.Accept)
 	}
 
-	v.Instances = slices.Clone(s.Children(l.instances()))
+	v.Instances = slices.Clone(s.Children(l.Instances()))
 	slices.Sort(v.Instances)
 	slices.Reverse(v.Instances)
-	v.Servers = s.Children(l.servers())
-	v.serverNode = s.Data(l.server(self.ServerIP))
-	v.Enabled = !v.serverNode.Exists || enabled(v.serverNode.Data)
+	v.Servers = s.Children(l.Servers())
+	v.serverNode = s.Data(l.Server(self.ServerIP))
+	v.Enabled = !v.serverNode.Exists || tree.IsEnabled(v.serverNode.Data)
 
-	v.membersNode = s.Data(l.members())
-	v.Members = parseMembers(v.membersNode.Data)
-	leader := s.Data(l.leader())
+	v.membersNode = s.Data(l.Members())
+	v.Members = tree.ParseMembers(v.membersNode.Data)
+	leader := s.Data(l.Leader())
 	if !v.invalidLeaderNode(leader) {
 		v.Leader = string(leader.Data)
 	}
 	// Java creates the leader node and never sets it; we create and set it in
 	// one commit, so that ours has version 1.
 	v.OurTerm = v.Leader != "" && leader.Version == 1
-	for _, flag := range s.Children(l.shardingFlags()) {
+	for _, flag := range s.Children(l.ShardingFlags()) {
 		v.Necessary = v.Necessary || flag == "necessary"
 		v.Processing = v.Processing || flag == "processing"
 	}
@@ -174,21 +127,21 @@ func ParseView(s registry.Snapshot, l Layout, self JobInstance, before View) Vie
 		v.FlagSeen = before.FlagSeen
 	}
 	v.extra = before.extra
-	if t := s.Data(l.trigger(self.ID)); t.Exists {
+	if t := s.Data(l.Trigger(self.ID)); t.Exists {
 		v.Trigger = t.Czxid
 	}
-	for _, name := range s.Children(l.failoverItems()) {
-		if i, ok := itemNumber(name); ok {
+	for _, name := range s.Children(l.FailoverItems()) {
+		if i, ok := tree.ItemNumber(name); ok {
 			v.FailoverItems = append(v.FailoverItems, i)
 		}
 	}
 	slices.Sort(v.FailoverItems)
 
-	v.divisionNode = s.Data(l.assignment())
+	v.divisionNode = s.Data(l.Assignment())
 	if v.divisionNode.Exists && v.divisionNode.Mzxid == before.divisionNode.Mzxid {
 		v.Division, v.DeferredSeen = before.Division, before.DeferredSeen
 	} else {
-		v.Division = parseDivision(v.divisionNode.Data)
+		v.Division = tree.ParseDivision(v.divisionNode.Data)
 	}
 	return v
 }
@@ -199,7 +152,7 @@ func ParseView(s registry.Snapshot, l Layout, self JobInstance, before View) Vie
 func (v View) invalidLeaderNode(leader registry.Node) bool {
 	id := string(leader.Data)
 	ours := slices.Contains(v.Members, id)
-	return leader.Exists && (!leader.Ephemeral || leader.Version > 1 || !fitsANode(id) || (leader.Version == 0 && ours))
+	return leader.Exists && (!leader.Ephemeral || leader.Version > 1 || !tree.FitsANode(id) || (leader.Version == 0 && ours))
 }
 
 // readConfiguration parses and checks; on error the last good one stays.
@@ -222,33 +175,6 @@ func readConfiguration(job string, data []byte, last jobconfig.Configuration, ac
 	}
 	return c, warnings, nil
 }
-
-func parseDivision(data []byte) Division {
-	var d Division
-	if json.Unmarshal(data, &d) != nil {
-		return Division{}
-	}
-	return d
-}
-
-func (d Division) data() []byte {
-	b, err := json.Marshal(d)
-	if err != nil { // strings and numbers always marshal
-		return nil
-	}
-	return b
-}
-
-// enabled understands the data of a server node: anything but DISABLED is
-// enabled, since 2.x wrote nothing for that.
-func enabled(data []byte) bool {
-	return !strings.EqualFold(strings.TrimSpace(string(data)), serverDisabled)
-}
-
-const (
-	serverEnabled  = "ENABLED"
-	serverDisabled = "DISABLED"
-)
 
 // Joined reports whether this instance is in the job's list. Once it has
 // joined and its session lives, false means that an operator removed it: the
@@ -347,17 +273,17 @@ func (v View) Extra() []registry.Query {
 	}
 	var servers []string
 	for _, id := range v.Java() {
-		servers = append(servers, serverOf(id))
+		servers = append(servers, tree.ServerOf(id))
 	}
 	slices.Sort(servers)
 	var q []registry.Query
 	for _, ip := range slices.Compact(servers) {
 		if ip != v.Self.ServerIP {
-			q = append(q, registry.Data(v.server(ip)))
+			q = append(q, registry.Data(v.Layout.Server(ip)))
 		}
 	}
 	if len(v.Division.Foreign) > 0 {
-		q = append(q, registry.Data(v.itemRunning(v.Division.Foreign[0])))
+		q = append(q, registry.Data(v.Layout.ItemRunning(v.Division.Foreign[0])))
 	}
 	return q
 }
@@ -375,13 +301,13 @@ func (v View) javaChanged() string {
 		return ""
 	}
 	for _, id := range v.Java() {
-		n, watched := v.extra[registry.Data(v.server(serverOf(id)))]
-		if watched && n.Exists && slices.Contains(v.Division.Instances, id) && slices.Contains(v.Division.Excluded, id) == enabled(n.Data) {
+		n, watched := v.extra[registry.Data(v.Layout.Server(tree.ServerOf(id)))]
+		if watched && n.Exists && slices.Contains(v.Division.Instances, id) && slices.Contains(v.Division.Excluded, id) == tree.IsEnabled(n.Data) {
 			return "the server of " + id + " was disabled or enabled"
 		}
 	}
 	if len(v.Division.Foreign) > 0 {
-		if n, watched := v.extra[registry.Data(v.itemRunning(v.Division.Foreign[0]))]; watched && !n.Exists {
+		if n, watched := v.extra[registry.Data(v.Layout.ItemRunning(v.Division.Foreign[0]))]; watched && !n.Exists {
 			return fmt.Sprintf("item %d has ended on its Java host", v.Division.Foreign[0])
 		}
 	}

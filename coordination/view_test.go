@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // FuzzParseView feeds nodes of any content to the view and to what reads it.
@@ -17,8 +18,8 @@ func FuzzParseView(f *testing.F) {
 	f.Add([]byte("{"), "", "x", []byte(`{"pending":"0-999999,0-999999"}`), "0", int32(0))
 	f.Add([]byte(nil), "@-@\n@-@@-@", "", []byte("null"), "processing", int32(-1))
 	f.Fuzz(func(t *testing.T, config []byte, instances, leader string, division []byte, names string, version int32) {
-		l := NewLayout("ns", "demo")
-		self := NewJobInstance("10.0.0.1", "A")
+		l := tree.NewLayout("ns", "demo")
+		self := tree.NewJobInstance("10.0.0.1", "A")
 		node := func(data []byte) registry.Node {
 			return registry.Node{Exists: version != 0, Data: data, Version: version, Mzxid: int64(version)}
 		}
@@ -32,10 +33,10 @@ func FuzzParseView(f *testing.F) {
 			s[q] = n
 		}
 		set := func(q registry.Query, n registry.Node) { n.Query = q; s[q] = n }
-		set(registry.Data(l.config()), node(config))
-		set(registry.Data(l.assignment()), node(division))
-		set(registry.Data(l.members()), node([]byte(instances)))
-		set(registry.Children(l.instances()), registry.Node{Exists: true, Names: strings.Split(instances, "\n")})
+		set(registry.Data(l.Config()), node(config))
+		set(registry.Data(l.Assignment()), node(division))
+		set(registry.Data(l.Members()), node([]byte(instances)))
+		set(registry.Children(l.Instances()), registry.Node{Exists: true, Names: strings.Split(instances, "\n")})
 		v := ParseView(s, l, self, View{})
 		v = ParseView(s, l, self, v)
 		v = ParseView(registry.Snapshot{}, l, self, v)
@@ -54,10 +55,10 @@ func FuzzParseView(f *testing.F) {
 // be read is none.
 func TestDivisionStale(t *testing.T) {
 	t.Parallel()
-	self := NewJobInstance("10.0.0.1", "A")
-	base := View{Layout: NewLayout("ns", "demo"), Self: self, Exists: true, Enabled: true, Instances: []string{"10.0.0.2@-@B", self.ID},
+	self := tree.NewJobInstance("10.0.0.1", "A")
+	base := View{Layout: tree.NewLayout("ns", "demo"), Self: self, Exists: true, Enabled: true, Instances: []string{"10.0.0.2@-@B", self.ID},
 		Config:       jobconfig.Configuration{ShardingTotalCount: 3},
-		Division:     Division{Members: []string{"10.0.0.2@-@B", self.ID}, Instances: []string{"10.0.0.2@-@B", self.ID}, Total: 3, Strategy: "AVG_ALLOCATION"},
+		Division:     tree.Division{Members: []string{"10.0.0.2@-@B", self.ID}, Instances: []string{"10.0.0.2@-@B", self.ID}, Total: 3, Strategy: "AVG_ALLOCATION"},
 		divisionNode: registry.Node{Exists: true, Data: []byte("x")}}
 	for _, c := range []struct {
 		change func(*View)
@@ -78,7 +79,7 @@ func TestDivisionStale(t *testing.T) {
 		{func(v *View) { v.Enabled = false }, "this server was disabled"},
 		{func(v *View) { v.Enabled, v.Division.Excluded = false, []string{self.ID} }, ""},
 		{func(v *View) { v.Division.Excluded = []string{self.ID} }, "this server was enabled"},
-		{func(v *View) { v.Division.Pending = Items{1} }, ""},
+		{func(v *View) { v.Division.Pending = tree.Items{1} }, ""},
 	} {
 		v := base
 		c.change(&v)

@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -104,7 +105,7 @@ func TestCopiedRegistry(t *testing.T) {
 				if got := len(c.list(event.JobError)); got != 1 {
 					t.Errorf("%d errors are reported, expected one", got)
 				}
-				layout := coordination.NewLayout("test", "copied")
+				layout := tree.NewLayout("test", "copied")
 				trigger := func() error { return coordination.TriggerJob(t.Context(), rc, layout) }
 				adopt := func() (out coordination.Adoption, err error) {
 					out, err = coordination.Adopt(t.Context(), rc, "test")

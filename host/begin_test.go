@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 func TestBegin_everyInstantHasAReason(t *testing.T) {
@@ -75,7 +75,7 @@ func TestBegin_unknownOutcomeIsHandedBack(t *testing.T) {
 		c.commit(registry.Set("/test/j/servers/10.0.0.1", []byte("DISABLED"), registry.AnyVersion))
 		time.Sleep(time.Minute)
 		nodes := c.nodes(registry.Data("/test.wasmjob/j/sharding/0"), registry.Data("/test/j/sharding/0/running"))
-		var r coordination.Record
+		var r tree.Record
 		if err := json.Unmarshal(nodes[0].Data, &r); err != nil || r.Open() || nodes[1].Exists {
 			t.Errorf("record %s, running %v; want it handed back\n%s", nodes[0].Data, nodes[1].Exists, c.all())
 		}

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/verify"
@@ -188,7 +188,7 @@ func TestClockJumpsBackAndItemsOfOthersFireAtOnce(t *testing.T) {
 		}
 		for item, j := range r.records {
 			if time.UnixMilli(j.instant).After(time.Now()) {
-				path := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/sharding/" + string(rune('0'+item))
+				path := tree.NewLayout(rigNamespace, rigJob).Sibling() + "/sharding/" + string(rune('0'+item))
 				if _, err := rc.Commit(t.Context(), registry.Delete(path, registry.AnyVersion)); err != nil {
 					t.Fatal(err)
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
 )
@@ -24,7 +25,7 @@ const killWatchAfter = time.Second
 
 // killing is what operators want to end of this host's runs.
 type killing struct {
-	asked   coordination.Kills
+	asked   tree.Kills
 	version int32     // of the node
 	stands  bool      // the node is there
 	lookAt  time.Time // when to look at them again
@@ -354,7 +355,7 @@ func (rn *runner) press(now moment) (hard, over bool) {
 }
 
 // giveUp reports runs that are left unfinished, and forgets them.
-func (rn *runner) giveUp(items coordination.Items, why string) {
+func (rn *runner) giveUp(items tree.Items, why string) {
 	for _, n := range items {
 		run := rn.ended[n].Run
 		rn.Emit(event.Event{Kind: event.ItemSkipped, Item: &n, Instant: run.Fire().ID.Time(), Trigger: run.Fire().ID.Trigger, Source: run.Fire().Source(),
@@ -382,8 +383,8 @@ func (rn *runner) windDown() {
 
 // seeKills takes what operators ask of this host from a snapshot.
 func (rn *runner) seeKills(s registry.Snapshot) {
-	if n, watched := s[coordination.KillQuery(rn.member.Layout, rn.member.Self)]; watched {
-		rn.killing.asked, rn.killing.version, rn.killing.stands = coordination.ReadKills(n), n.Version, n.Exists
+	if n, watched := s[tree.KillQuery(rn.member.Layout, rn.member.Self)]; watched {
+		rn.killing.asked, rn.killing.version, rn.killing.stands = tree.ReadKills(n), n.Version, n.Exists
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/verify"
@@ -31,13 +31,13 @@ var (
 type ledger struct {
 	mu     sync.Mutex
 	runs   map[string]string // the open run of each record, by path
-	last   map[string]coordination.Record
-	lists  map[string]coordination.Runs
+	last   map[string]tree.Record
+	lists  map[string]tree.Runs
 	closed map[string]bool // by run id
 }
 
 func newLedger() *ledger {
-	return &ledger{runs: make(map[string]string), last: make(map[string]coordination.Record), lists: make(map[string]coordination.Runs), closed: make(map[string]bool)}
+	return &ledger{runs: make(map[string]string), last: make(map[string]tree.Record), lists: make(map[string]tree.Runs), closed: make(map[string]bool)}
 }
 
 func (l *ledger) isClosed(run string) bool {
@@ -55,7 +55,7 @@ func (l *ledger) write(ops []registry.Op) {
 		if len(parts) != 5 || !strings.HasSuffix(parts[1], ".wasmjob") || op.Kind != registry.OpSet || parts[3] != "sharding" {
 			continue
 		}
-		var now coordination.Record
+		var now tree.Record
 		if json.Unmarshal(op.Data, &now) != nil {
 			continue
 		}
@@ -64,7 +64,7 @@ func (l *ledger) write(ops []registry.Op) {
 			continue
 		}
 		if run := l.runs[op.Path]; !now.Open() && run != "" {
-			if now.Outcome != coordination.OutcomeCancelled || now.Instant == before.Instant && now.Trigger == before.Trigger {
+			if now.Outcome != tree.OutcomeCancelled || now.Instant == before.Instant && now.Trigger == before.Trigger {
 				l.closed[run] = true
 			}
 			l.runs[op.Path] = ""
@@ -72,9 +72,9 @@ func (l *ledger) write(ops []registry.Op) {
 		if now.Open() {
 			switch {
 			case now.Trigger > before.Trigger:
-				l.runs[op.Path] = coordination.RunID(parts[2], coordination.Fire{Trigger: now.Trigger}, item)
+				l.runs[op.Path] = tree.RunID(parts[2], tree.Fire{Trigger: now.Trigger}, item)
 			case now.Instant > before.Instant || l.runs[op.Path] == "":
-				l.runs[op.Path] = coordination.RunID(parts[2], coordination.Fire{Instant: now.Instant}, item)
+				l.runs[op.Path] = tree.RunID(parts[2], tree.Fire{Instant: now.Instant}, item)
 			}
 		}
 		l.last[op.Path] = now
@@ -84,13 +84,13 @@ func (l *ledger) write(ops []registry.Op) {
 		if len(parts) != 5 || parts[3] != "runs" || op.Kind != registry.OpSet && op.Kind != registry.OpDelete {
 			continue
 		}
-		var now coordination.Runs
+		var now tree.Runs
 		if len(op.Data) > 0 && json.Unmarshal(op.Data, &now) != nil {
 			continue
 		}
 		for _, run := range l.lists[op.Path].Runs {
 			for i := range run.Items.All() {
-				name := coordination.RunID(parts[2], run.Fire, i)
+				name := tree.RunID(parts[2], run.Fire, i)
 				if record := fmt.Sprintf("/%s/%s/sharding/%d", parts[1], parts[2], i); !now.Items().Contains(i) && l.runs[record] != name {
 					l.closed[name] = true
 				}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -145,7 +145,7 @@ func TestAChangedTimeZoneOrKindOfScheduleTakesEffect(t *testing.T) {
 		d := definition("zoned", "0 0 12 * * ?", 1)
 		n := c.start(1, job(d, sleeper(time.Second)))
 		time.Sleep(time.Second)
-		l := coordination.NewLayout("test", "zoned")
+		l := tree.NewLayout("test", "zoned")
 		set := func(cron, zone string) {
 			t.Helper()
 			d.Cron, d.TimeZone = cron, zone

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -150,7 +150,7 @@ func TestARecordThatIsAheadIsRepaired(t *testing.T) {
 		c.start(1, job(d, sleeper(time.Second)))
 		time.Sleep(3*time.Minute + 10*time.Second)
 		ahead := time.Now().Add(30 * 24 * time.Hour).Truncate(time.Second)
-		c.record("often", 1, func(r *coordination.Record) { r.Instant = ahead.UnixMilli() })
+		c.record("often", 1, func(r *tree.Record) { r.Instant = ahead.UnixMilli() })
 		time.Sleep(4 * time.Minute)
 		told := c.list(event.ItemRepaired)
 		if len(told) != 1 || *told[0].Item != 1 || told[0].Drift < 29*24*time.Hour || !strings.Contains(told[0].Reason, ahead.UTC().Format(time.RFC3339)) {
@@ -207,19 +207,19 @@ func TestNothingRunsTwiceWhenTheRegistrysClockIsSetBack(t *testing.T) {
 }
 
 // record edits the record of an item, as a hand does.
-func (c *cluster) record(name string, item int, edit func(*coordination.Record)) {
+func (c *cluster) record(name string, item int, edit func(*tree.Record)) {
 	c.t.Helper()
 	rc, err := c.server.Connect(c.t.Context())
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer func() { _ = rc.Close() }()
-	path := coordination.NewLayout("test", name).Sibling() + "/sharding/" + fmt.Sprint(item)
+	path := tree.NewLayout("test", name).Sibling() + "/sharding/" + fmt.Sprint(item)
 	n, err := rc.Read(c.t.Context(), registry.Data(path))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	var r coordination.Record
+	var r tree.Record
 	if err := json.Unmarshal(n[0].Data, &r); err != nil {
 		c.t.Fatal(err)
 	}

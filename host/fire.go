@@ -11,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
@@ -56,7 +57,7 @@ var skipCauses = map[due.Cause]event.SkipCause{due.Later: event.SkipLater, due.D
 // fire begins the items of a scheduled instant that are idle and notes a
 // misfire for those that still run.
 func (rn *runner) fire(now moment, at time.Time) {
-	id := coordination.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceSchedule)}
+	id := tree.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceSchedule)}
 	switch {
 	case !rn.member.View.Enabled:
 		rn.skipFire(id, event.SkipDisabled, "this server is disabled for the job")
@@ -75,7 +76,7 @@ func (rn *runner) fire(now moment, at time.Time) {
 		return
 	}
 	var idle []*item
-	var busy, absent coordination.Items
+	var busy, absent tree.Items
 	for _, it := range rn.sorted(func(it *item) bool { return it.owned }) {
 		switch {
 		case rn.beyond(it):
@@ -127,7 +128,7 @@ func (rn *runner) followUp(now moment) {
 		}
 		return
 	}
-	byFire := make(map[coordination.Fire][]*item)
+	byFire := make(map[tree.Fire][]*item)
 	for _, it := range rn.sorted(func(it *item) bool { return it.owned && it.run == nil && it.due != nil && !it.held }) {
 		if !rn.moves(now, it) {
 			byFire[*it.due] = append(byFire[*it.due], it)
@@ -148,7 +149,7 @@ func (rn *runner) followUp(now moment) {
 // begin commits the begin of items and starts the guests of those that could.
 // It reports whether a trigger was consumed. absent are other items of this
 // host that are due and do not begin.
-func (rn *runner) begin(now moment, id coordination.Fire, items []*item, absent coordination.Items, trigger bool) bool {
+func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool {
 	items = rn.dropDisabled(id, rn.fit(id, items))
 	if len(items) == 0 && !trigger {
 		return false
@@ -210,7 +211,7 @@ func (rn *runner) begin(now moment, id coordination.Fire, items []*item, absent 
 }
 
 // refused takes note that an item did not begin, and reports why.
-func (rn *runner) refused(now moment, it *item, id coordination.Fire, why coordination.Refusal, out coordination.Begun, trigger bool) {
+func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.Refusal, out coordination.Begun, trigger bool) {
 	switch why {
 	case coordination.RefusedDisabled:
 		it.answered(id)
@@ -247,7 +248,7 @@ func (rn *runner) refused(now moment, it *item, id coordination.Fire, why coordi
 
 // takeOver starts items that a crashed host had begun.
 func (rn *runner) takeOver(now moment, dead string, claims []coordination.Claim) {
-	byFire := make(map[coordination.Fire]map[int]coordination.ItemState)
+	byFire := make(map[tree.Fire]map[int]coordination.ItemState)
 	for _, c := range claims {
 		if byFire[c.Fire] == nil {
 			byFire[c.Fire] = make(map[int]coordination.ItemState)
@@ -272,7 +273,7 @@ func (rn *runner) takeOver(now moment, dead string, claims []coordination.Claim)
 
 // start hands begun items to guests. before has what was known of them when
 // they were begun; nil if they were taken over.
-func (rn *runner) start(now moment, id coordination.Fire, states, before map[int]coordination.ItemState, absent coordination.Items) {
+func (rn *runner) start(now moment, id tree.Fire, states, before map[int]coordination.ItemState, absent tree.Items) {
 	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
 		At: now.Time, Next: rn.calendar.Next, Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
 	begun.Exec.Retain()
@@ -298,7 +299,7 @@ func (rn *runner) start(now moment, id coordination.Fire, states, before map[int
 }
 
 // lag is how late a scheduled fire began.
-func lag(now time.Time, id coordination.Fire) time.Duration {
+func lag(now time.Time, id tree.Fire) time.Duration {
 	if id.Trigger != 0 || id.Source != string(abi.SourceSchedule) {
 		return 0
 	}
@@ -433,7 +434,7 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery) bool {
 		if lost.State.Record.Owner != dead {
 			why = "it has been begun anew since"
 		}
-		rn.skipRun(lost.Item, lost.Fire, coordination.OutcomeLost, event.SkipLost, "its host "+dead+" died while it ran, and "+why)
+		rn.skipRun(lost.Item, lost.Fire, tree.OutcomeLost, event.SkipLost, "its host "+dead+" died while it ran, and "+why)
 	}
 	for _, h := range out.Held {
 		rn.heldBack(h.Item, h.Fire, h.State.Record)
@@ -442,7 +443,7 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery) bool {
 		rn.skipRun(k.Item, k.Fire, abi.OutcomeCancelled, event.SkipDisabled, k.State.Record.Reason)
 	}
 	for _, e := range out.Elsewhere {
-		rn.skipRun(e.Item, e.Fire, coordination.OutcomeElsewhere, event.SkipElsewhere, "its host "+dead+" died while it ran, and a Java host has run it again")
+		rn.skipRun(e.Item, e.Fire, tree.OutcomeElsewhere, event.SkipElsewhere, "its host "+dead+" died while it ran, and a Java host has run it again")
 	}
 	if err != nil {
 		rn.failed(now, "recovering items of "+dead, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -18,16 +19,16 @@ import (
 // in the round already, still owes the instant.
 func TestATriggerAnswersNoInstant(t *testing.T) {
 	t.Parallel()
-	scheduled := coordination.Fire{Instant: 1000, Source: string(abi.SourceCatchUp)}
-	trigger := coordination.Fire{Instant: 1500, Trigger: 7, Source: string(abi.SourceTrigger)}
+	scheduled := tree.Fire{Instant: 1000, Source: string(abi.SourceCatchUp)}
+	trigger := tree.Fire{Instant: 1500, Trigger: 7, Source: string(abi.SourceTrigger)}
 	for name, tc := range map[string]struct {
-		due, answer coordination.Fire
+		due, answer tree.Fire
 		owes        bool
 	}{
 		"a trigger, of an instant": {scheduled, trigger, true},
-		"a newer instant":          {scheduled, coordination.Fire{Instant: 2000}, true},
-		"the instant itself":       {scheduled, coordination.Fire{Instant: 1000, Source: string(abi.SourceMisfire)}, false},
-		"the round, some time on":  {trigger, coordination.Fire{Instant: 1700, Trigger: 7}, false},
+		"a newer instant":          {scheduled, tree.Fire{Instant: 2000}, true},
+		"the instant itself":       {scheduled, tree.Fire{Instant: 1000, Source: string(abi.SourceMisfire)}, false},
+		"the round, some time on":  {trigger, tree.Fire{Instant: 1700, Trigger: 7}, false},
 		"an instant, of a trigger": {trigger, scheduled, true},
 	} {
 		it := &item{due: &tc.due}
@@ -122,7 +123,7 @@ func (c *twoDivisions) Commit(_ context.Context, ops ...registry.Op) ([]registry
 func TestParkedInstantWhenTheShareChanges(t *testing.T) {
 	t.Parallel()
 	j, _ := javaJob(t, nil)
-	l, self := coordination.NewLayout("ns", "j"), coordination.JobInstance{ID: "10.0.0.1@-@1"}
+	l, self := tree.NewLayout("ns", "j"), tree.JobInstance{ID: "10.0.0.1@-@1"}
 	j.member = coordination.Member{Layout: l, Self: self, Registry: &twoDivisions{self: self.ID}}
 	j.member.View = coordination.View{Layout: l, Self: self, Enabled: true}
 	j.member.View.Config.MaxTimeDiffSeconds, j.member.View.Config.ShardingTotalCount = -1, 1

@@ -19,9 +19,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -337,7 +337,7 @@ func (s *spoiler) judge() (v verdict) {
 	v.whole = true
 	for at := from.Add(20 * time.Second); at.Before(from.Add(looking - 20*time.Second)); at = at.Add(20 * time.Second) {
 		for i := range s.def.ShardingTotalCount {
-			if id := coordination.RunID(garbageJob, coordination.Fire{Instant: at.UnixMilli()}, i); !done[id] {
+			if id := tree.RunID(garbageJob, tree.Fire{Instant: at.UnixMilli()}, i); !done[id] {
 				v.whole = false
 			}
 		}

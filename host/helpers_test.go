@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -366,7 +366,7 @@ func (r *rig) marks() (marks []string) {
 		r.t.Fatal(err)
 	}
 	defer rc.Close()
-	root := coordination.NewLayout(rigNamespace, rigJob).Root()
+	root := tree.NewLayout(rigNamespace, rigJob).Root()
 	queries := []registry.Query{registry.Children(root + "/leader/failover/items")}
 	for i := range r.def.ShardingTotalCount {
 		queries = append(queries, registry.Children(fmt.Sprintf("%s/sharding/%d", root, i)))

@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -693,7 +694,7 @@ func TestAStreamWhoseItemMovesGoesOnThere(t *testing.T) {
 					time.Sleep(1500 * time.Millisecond)
 					owner, _, _ := strings.Cut(string(c.nodes(registry.Data("/test/stream/sharding/0/instance"))[0].Data), "@")
 					if err := c.operate(func(ctx context.Context, r registry.Center) error {
-						return coordination.SetServers(ctx, r, coordination.NewLayout("test", "stream"), false, owner)
+						return coordination.SetServers(ctx, r, tree.NewLayout("test", "stream"), false, owner)
 					}); err != nil {
 						t.Fatal(err)
 					}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
@@ -38,7 +39,7 @@ type item struct {
 	run    *run.Execution // nil while it does not run here
 	// due is a fire that the item owes: missed while it ran, or while no host
 	// held it.
-	due *coordination.Fire
+	due *tree.Fire
 	// held is set when due was tried and the item was marked as running
 	// elsewhere: try again when the others have news.
 	held bool
@@ -53,7 +54,7 @@ type item struct {
 // answered notes that a fire is no longer due: it has begun, or a reason why not
 // is told. Another that the item owes stays due: a trigger that is refused stands
 // for no instant.
-func (it *item) answered(id coordination.Fire) {
+func (it *item) answered(id tree.Fire) {
 	if it.due != nil && it.due.ID() == id.ID() {
 		it.due = nil
 	}
@@ -93,18 +94,18 @@ func (set *itemSet) begunUntil() (earliest time.Time, held bool) {
 // reportSkip reports scheduled instants for which no fire comes; nil is none.
 func (set *itemSet) reportSkip(s *due.Skip) {
 	if s != nil {
-		set.skipFires(coordination.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceSchedule)}, s.Through, skipCauses[s.Cause], s.Reason)
+		set.skipFires(tree.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceSchedule)}, s.Through, skipCauses[s.Cause], s.Reason)
 	}
 }
 
 // skipFire reports a fire of which no item begins here.
-func (set *itemSet) skipFire(id coordination.Fire, cause event.SkipCause, reason string) {
+func (set *itemSet) skipFire(id tree.Fire, cause event.SkipCause, reason string) {
 	set.skipFires(id, time.Time{}, cause, reason)
 }
 
 // skipFires reports a fire of which no item begins here, and if through is set
 // all instants up to that.
-func (set *itemSet) skipFires(id coordination.Fire, through time.Time, cause event.SkipCause, reason string) {
+func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipCause, reason string) {
 	var owned []int
 	for _, it := range set.sorted(func(it *item) bool { return it.owned }) {
 		owned = append(owned, it.number)
@@ -114,34 +115,34 @@ func (set *itemSet) skipFires(id coordination.Fire, through time.Time, cause eve
 }
 
 // skipItem reports an item that does not run for a fire.
-func (set *itemSet) skipItem(it *item, id coordination.Fire, cause event.SkipCause, reason string) {
+func (set *itemSet) skipItem(it *item, id tree.Fire, cause event.SkipCause, reason string) {
 	set.skipItems(it, id, time.Time{}, cause, reason)
 }
 
 // skipItems reports an item that does not run for a fire, and if through is set
 // for none of the instants up to that.
-func (set *itemSet) skipItems(it *item, id coordination.Fire, through time.Time, cause event.SkipCause, reason string) {
+func (set *itemSet) skipItems(it *item, id tree.Fire, through time.Time, cause event.SkipCause, reason string) {
 	e := set.skipped(it.number, id, cause, reason)
 	e.Through = through
 	set.Emit(e)
 }
 
 // skipRun reports a run that ends without a completion of its own.
-func (set *itemSet) skipRun(item int, id coordination.Fire, outcome abi.Outcome, cause event.SkipCause, reason string) {
+func (set *itemSet) skipRun(item int, id tree.Fire, outcome abi.Outcome, cause event.SkipCause, reason string) {
 	e := set.skipped(item, id, cause, reason)
 	e.Outcome = outcome
 	set.Emit(e)
 }
 
 // skipped is the event of an item that does not run, or whose run does not count.
-func (set *itemSet) skipped(item int, id coordination.Fire, cause event.SkipCause, reason string) event.Event {
+func (set *itemSet) skipped(item int, id tree.Fire, cause event.SkipCause, reason string) event.Event {
 	return event.Event{Kind: event.ItemSkipped, Item: &item, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		RunID: coordination.RunID(set.name, id, item), Owed: cause == event.SkipLater, Cause: cause, Reason: reason}
+		RunID: tree.RunID(set.name, id, item), Owed: cause == event.SkipLater, Cause: cause, Reason: reason}
 }
 
 // supersede reports a due fire that is coalesced into a newer one. A
 // misfire has been reported already.
-func (set *itemSet) supersede(it *item, id coordination.Fire) {
+func (set *itemSet) supersede(it *item, id tree.Fire) {
 	if it.due != nil && it.due.ID() != id.ID() && it.due.Source != string(abi.SourceMisfire) {
 		e := set.skipped(it.number, *it.due, event.SkipLater, "a newer fire is due, "+id.ID()+": it stands for this one")
 		e.Owed = id.Trigger == 0
@@ -151,13 +152,13 @@ func (set *itemSet) supersede(it *item, id coordination.Fire) {
 
 // owe notes that an item has a fire to make up for. Of several, the newest
 // stands for all.
-func (set *itemSet) owe(it *item, id coordination.Fire) {
+func (set *itemSet) owe(it *item, id tree.Fire) {
 	set.supersede(it, id)
 	it.due = &id
 }
 
 // misfire notes that an item could not begin because it still runs.
-func (set *itemSet) misfire(it *item, id coordination.Fire) {
+func (set *itemSet) misfire(it *item, id tree.Fire) {
 	cause, reason, runs := event.SkipBusy, "the item is marked as running elsewhere", false
 	if it.run != nil {
 		reason, runs = it.run.Busy(time.Now())
@@ -186,7 +187,7 @@ func (set *itemSet) moves(now moment, it *item) bool {
 // something.
 func (set *itemSet) owesRound(now moment, it *item, round int64) {
 	if set.member.View.Enabled && it.run == nil && it.due == nil && !set.beyond(it) {
-		it.due = &coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}
+		it.due = &tree.Fire{Instant: now.wall.UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}
 	}
 }
 
@@ -228,11 +229,11 @@ func (set *itemSet) makeUp(now time.Time, gained []int) {
 			found[[2]int64{begun, back}] = o
 		}
 		if o.skip != nil {
-			id := coordination.Fire{Instant: o.skip.First.UnixMilli(), Source: string(abi.SourceCatchUp)}
+			id := tree.Fire{Instant: o.skip.First.UnixMilli(), Source: string(abi.SourceCatchUp)}
 			set.skipItems(it, id, o.skip.Through, skipCauses[o.skip.Cause], o.skip.Reason)
 		}
 		if !o.at.IsZero() {
-			it.due = &coordination.Fire{Instant: o.at.UnixMilli(), Source: string(abi.SourceCatchUp)}
+			it.due = &tree.Fire{Instant: o.at.UnixMilli(), Source: string(abi.SourceCatchUp)}
 		}
 	}
 }
@@ -303,7 +304,7 @@ func (set *itemSet) gain(share coordination.Share) (gained []int) {
 
 // reread takes over an item's state as the registry has it, and reports a release.
 func (set *itemSet) reread(it *item, state coordination.ItemState) {
-	if it.state.Record.Held != 0 && state.Record.Held == 0 && state.Record.Outcome == coordination.OutcomeHeld {
+	if it.state.Record.Held != 0 && state.Record.Held == 0 && state.Record.Outcome == tree.OutcomeHeld {
 		set.log.Info("item released", zap.Int("item", it.number))
 		set.Emit(event.Event{Kind: event.ItemReleased, Item: &it.number, Reason: "an operator released it"})
 	}
@@ -312,7 +313,7 @@ func (set *itemSet) reread(it *item, state coordination.ItemState) {
 
 // repaired reports that an item was begun though its record named a later instant:
 // one that was ahead of all clocks.
-func (set *itemSet) repaired(n int, id coordination.Fire, before, after coordination.Record) {
+func (set *itemSet) repaired(n int, id tree.Fire, before, after tree.Record) {
 	by := time.UnixMilli(before.Instant).Sub(time.UnixMilli(after.Instant))
 	if by <= 0 {
 		return
@@ -320,7 +321,7 @@ func (set *itemSet) repaired(n int, id coordination.Fire, before, after coordina
 	reason := fmt.Sprintf("the item's record named %s, which is ahead of the registry's clock and of this host's: a clock was wrong, or the record was edited; the item runs by the clocks again",
 		time.UnixMilli(before.Instant).UTC().Format(time.RFC3339))
 	set.log.Error("item repaired", zap.Int("item", n), zap.String("reason", reason))
-	set.Emit(event.Event{Kind: event.ItemRepaired, Item: &n, Instant: id.Time(), Source: abi.Source(id.Source), RunID: coordination.RunID(set.name, id, n),
+	set.Emit(event.Event{Kind: event.ItemRepaired, Item: &n, Instant: id.Time(), Source: abi.Source(id.Source), RunID: tree.RunID(set.name, id, n),
 		Drift: by, Reason: reason})
 }
 
@@ -328,21 +329,21 @@ func (set *itemSet) repaired(n int, id coordination.Fire, before, after coordina
 // that is in no list of runs any more: its host died, failover is off, and
 // that is not recorded yet. Of what is in a list, the host that takes it off
 // reports it.
-func (set *itemSet) lost(n int, r coordination.Record) {
+func (set *itemSet) lost(n int, r tree.Record) {
 	if !r.Open() || r.Owner == set.member.Self.ID || slices.Contains(set.member.View.Members, r.Owner) {
 		return
 	}
 	id := fireOf(r)
-	set.skipRun(n, id, coordination.OutcomeLost, event.SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
+	set.skipRun(n, id, tree.OutcomeLost, event.SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
 }
 
 // heldBack reports a run whose host was one too many to die with it: nothing of
 // the item begins until an operator releases it.
-func (set *itemSet) heldBack(n int, id coordination.Fire, r coordination.Record) {
+func (set *itemSet) heldBack(n int, id tree.Fire, r tree.Record) {
 	reason := r.HeldBack(set.name, n)
 	set.log.Error("item held back", zap.Int("item", n), zap.String("reason", reason))
 	set.Emit(event.Event{Kind: event.ItemHeld, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		RunID: coordination.RunID(set.name, id, n), Outcome: coordination.OutcomeHeld, Cause: event.SkipHeld, Reason: reason})
+		RunID: tree.RunID(set.name, id, n), Outcome: tree.OutcomeHeld, Cause: event.SkipHeld, Reason: reason})
 	if it := set.items[n]; it != nil && it.run == nil {
 		it.state.Record, it.state.RecordVersion = r, -2 // the next begin reads it
 	}
@@ -350,7 +351,7 @@ func (set *itemSet) heldBack(n int, id coordination.Fire, r coordination.Record)
 
 // fit takes out items that cannot begin any more: they run, since a begin before this
 // one was found to have taken effect, or the total count was lowered.
-func (set *itemSet) fit(id coordination.Fire, items []*item) []*item {
+func (set *itemSet) fit(id tree.Fire, items []*item) []*item {
 	return slices.DeleteFunc(items, func(it *item) bool {
 		if it.run != nil {
 			return true
@@ -368,8 +369,8 @@ func (set *itemSet) fit(id coordination.Fire, items []*item) []*item {
 // reads those too whose records were found ahead of the instant, by a clock that
 // was wrong, and an operator may have deleted them since; and those that are held
 // back, which an operator may have released.
-func (set *itemSet) dropDisabled(id coordination.Fire, items []*item) []*item {
-	var doubt coordination.Items
+func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
+	var doubt tree.Items
 	for _, it := range items {
 		if it.state.Disabled || aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
 			doubt = append(doubt, it.number)
@@ -410,7 +411,7 @@ func (set *itemSet) goesOn(e *run.Execution) bool {
 }
 
 // unfinished are the runs that have ended and are not completed.
-func (set *itemSet) unfinished() coordination.Items {
+func (set *itemSet) unfinished() tree.Items {
 	return slices.Sorted(maps.Keys(set.ended))
 }
 
@@ -434,7 +435,7 @@ func (set *itemSet) newestFire() *FireStatus {
 	if set.lastFire != nil {
 		return set.lastFire
 	}
-	records := make(map[int]coordination.Record)
+	records := make(map[int]tree.Record)
 	for n, it := range set.items {
 		records[n] = it.state.Record
 	}
@@ -465,7 +466,7 @@ func (set *itemSet) windowEnd() time.Time {
 
 // logDrain says which items the host waits for before it ends.
 func (set *itemSet) logDrain() {
-	var items coordination.Items
+	var items tree.Items
 	for _, it := range set.sorted(func(it *item) bool { return it.run != nil }) {
 		items = append(items, it.number)
 	}
@@ -476,8 +477,8 @@ func (set *itemSet) logDrain() {
 
 // fireOf is the fire that a record's newest run was of. A takeover leaves open
 // whether it was of a trigger.
-func fireOf(r coordination.Record) coordination.Fire {
-	id := coordination.Fire{Instant: r.Instant, Source: r.Source}
+func fireOf(r tree.Record) tree.Fire {
+	id := tree.Fire{Instant: r.Instant, Source: r.Source}
 	if r.Source == string(abi.SourceTrigger) {
 		id.Trigger = r.Trigger
 	}
@@ -485,12 +486,12 @@ func fireOf(r coordination.Record) coordination.Fire {
 }
 
 // aheadOf reports whether a record names an instant after that of a scheduled fire.
-func aheadOf(r coordination.Record, id coordination.Fire) bool {
+func aheadOf(r tree.Record, id tree.Fire) bool {
 	return id.Trigger == 0 && r.Instant > id.Instant
 }
 
 // nextAfter is the scheduled instant after a scheduled fire's.
-func nextAfter(c *due.Calendar, id coordination.Fire) time.Time {
+func nextAfter(c *due.Calendar, id tree.Fire) time.Time {
 	if id.Source != string(abi.SourceSchedule) {
 		return time.Time{}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -101,7 +102,7 @@ func (j *job) watchExtra(now moment) {
 		break
 	}
 	if j.wantsKills(now) {
-		want = append(want, coordination.KillQuery(j.member.Layout, j.member.Self))
+		want = append(want, tree.KillQuery(j.member.Layout, j.member.Self))
 	}
 	if slices.Equal(want, j.watch.extraFor) {
 		return
@@ -124,7 +125,7 @@ func (j *job) watchExtra(now moment) {
 func (j *job) seeExtra(now moment, s registry.Snapshot) {
 	j.member.View = j.member.View.WithExtra(s)
 	j.seeKills(s)
-	if _, kills := s[coordination.KillQuery(j.member.Layout, j.member.Self)]; kills && len(s) == 1 {
+	if _, kills := s[tree.KillQuery(j.member.Layout, j.member.Self)]; kills && len(s) == 1 {
 		return
 	}
 	for _, line := range []*queue{&j.election, &j.takers} {
@@ -177,7 +178,7 @@ func (p *place) javaRefuses() string {
 func (set *itemSet) notOwed(it *item, before time.Time) {
 	if since := it.state.Record.Instant; since != 0 && set.calendar.Schedule != nil {
 		if first := set.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
-			set.skipItem(it, coordination.Fire{Instant: first.UnixMilli(), Source: "schedule"},
+			set.skipItem(it, tree.Fire{Instant: first.UnixMilli(), Source: "schedule"},
 				event.SkipElsewhere, "from here on the item may have belonged to a Java host; whether that ran it is not known")
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -33,7 +34,7 @@ func javaJob(t *testing.T, r registry.Center) (*job, *[]event.Event) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self := coordination.JobInstance{ID: ourselves, ServerIP: "10.0.0.1"}
+	self := tree.JobInstance{ID: ourselves, ServerIP: "10.0.0.1"}
 	j := newJob(newTerm(h, r), Job{Definition: jobconfig.Configuration{JobName: "mixed"}}, self)
 	j.work = t.Context()
 	j.member.View = coordination.View{Layout: j.member.Layout, Self: self, Exists: true, Leader: ourselves, OurTerm: true,
@@ -242,8 +243,8 @@ func TestTheExtraWatchFollowsWhatStandsInTheWay(t *testing.T) {
 			t.Error("the watch was made anew, and nothing had changed")
 		}
 		// A held item is waited for as long as Java hosts are there.
-		j.items[4] = &item{number: 4, held: true, due: &coordination.Fire{Instant: 1}}
-		j.items[7] = &item{number: 7, held: true, due: &coordination.Fire{Instant: 1}}
+		j.items[4] = &item{number: 4, held: true, due: &tree.Fire{Instant: 1}}
+		j.items[7] = &item{number: 7, held: true, due: &tree.Fire{Instant: 1}}
 		j.watchExtra(now)
 		if len(j.watch.extraFor) != 4 || j.watch.extraFor[1] != coordination.ItemMarks(j.member.Layout, 4)[0] {
 			t.Errorf("it watches %v, want the latch and the marks of item 4", j.watch.extraFor)

@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
@@ -132,12 +133,12 @@ type configured struct {
 	digest string
 }
 
-func newJob(t *term, wanted Job, self coordination.JobInstance) *job {
+func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	name := wanted.Definition.JobName
 	j := &job{pace: pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)}, recovery: recovery{pause: recoverPause}, wasEnabled: true}
 	j.term, j.host, j.name, j.log = t, t.host, name, t.host.log.With(zap.String("job", name))
 	j.done, j.quotas = make(chan struct{}), newQuotas(t.host.cfg.Ceilings, name)
-	j.member = coordination.Member{Layout: coordination.NewLayout(t.host.cfg.Namespace, name), Self: self}
+	j.member = coordination.Member{Layout: tree.NewLayout(t.host.cfg.Namespace, name), Self: self}
 	j.wanted, j.cron.zone = wanted, time.Local
 	j.items, j.fires, j.ended = make(map[int]*item), make(map[*run.Fire]bool), make(map[int]run.Ended)
 	cfg := &t.host.cfg
@@ -229,7 +230,7 @@ func (j *job) end() {
 	}
 	cut := j.sorted(func(it *item) bool { return it.run != nil })
 	if errors.Is(cause, errKilled) && len(cut) > 0 {
-		var items coordination.Items
+		var items tree.Items
 		for _, it := range cut {
 			items = append(items, it.number)
 		}
@@ -473,7 +474,7 @@ func (j *job) definitionChanged(now moment) {
 		j.brought(applied)
 	}
 	switch {
-	case errors.Is(err, coordination.ErrRemoved):
+	case errors.Is(err, tree.ErrRemoved):
 	case transient(err):
 		j.changed = true
 		j.failed(now, "applying the definition", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -49,7 +50,7 @@ func (c *cluster) operate(step func(context.Context, registry.Center) error) err
 func (c *cluster) kill(name string, item int, run string, grace time.Duration) []coordination.KillTarget {
 	c.t.Helper()
 	var out []coordination.KillTarget
-	k := coordination.Killing{Layout: coordination.NewLayout("test", name), Item: item, Run: run, By: "tester", Grace: grace, Now: time.Now()}
+	k := coordination.Killing{Layout: tree.NewLayout("test", name), Item: item, Run: run, By: "tester", Grace: grace, Now: time.Now()}
 	if err := c.operate(func(ctx context.Context, r registry.Center) (err error) {
 		out, err = coordination.AskKill(ctx, r, k)
 		return err
@@ -61,7 +62,7 @@ func (c *cluster) kill(name string, item int, run string, grace time.Duration) [
 
 // asked are the hosts that are asked to end something.
 func (c *cluster) asked(name string) []string {
-	return c.nodes(registry.Children(coordination.NewLayout("test", name).Sibling() + "/kill"))[0].Names
+	return c.nodes(registry.Children(tree.NewLayout("test", name).Sibling() + "/kill"))[0].Names
 }
 
 func TestKill(t *testing.T) {
@@ -197,7 +198,7 @@ func TestKill(t *testing.T) {
 			c := newCluster(t)
 			c.start(1, job(definition("j", "0 * * * * ?", 1), sleeper(10*time.Second)))
 			time.Sleep(time.Minute + 500*time.Millisecond) // it is not watched yet
-			l := coordination.NewLayout("test", "j")
+			l := tree.NewLayout("test", "j")
 			targets := c.kill("j", -1, "", 0)
 			if len(targets) != 1 {
 				t.Fatalf("targets %v", targets)
@@ -218,7 +219,7 @@ func TestKill(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			run := coordination.RunID("j", targets[0].Fire, 0)
+			run := tree.RunID("j", targets[0].Fire, 0)
 			if none := c.kill("j", -1, run, 0); len(none) != 0 {
 				t.Errorf("run %s is over, and %v are meant", run, none)
 			}
@@ -281,7 +282,7 @@ func TestAShutdownThatIsTakenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		layout := coordination.NewLayout("test", "j")
+		layout := tree.NewLayout("test", "j")
 		d := definition("j", "0 * * * * ?", 1)
 		g := sleeper(50 * time.Second)
 		n := c.start(1, job(d, g))
@@ -305,7 +306,7 @@ func TestAShutdownThatIsTakenBack(t *testing.T) {
 // timeout to end, however long they would take.
 func TestEndsInItsGrace(t *testing.T) {
 	t.Parallel()
-	layout := coordination.NewLayout("test", "j")
+	layout := tree.NewLayout("test", "j")
 	for name, leave := range map[string]func(c *cluster, n *node) error{
 		"definition deleted": func(_ *cluster, n *node) error { n.host.Apply(nil, nil); return nil },
 		"shut down": func(c *cluster, _ *node) error {
@@ -423,7 +424,7 @@ func TestHeldBack(t *testing.T) {
 					die()
 				}
 				held := c.list(event.ItemHeld)
-				if deaths != 2 || len(held) != 1 || *held[0].Item != 0 || held[0].Outcome != coordination.OutcomeHeld ||
+				if deaths != 2 || len(held) != 1 || *held[0].Item != 0 || held[0].Outcome != tree.OutcomeHeld ||
 					!strings.Contains(held[0].Reason, "2 hosts in a row died in its runs (10.0.0.") || !strings.Contains(held[0].Reason, "wasmjob release j --item 0") {
 					t.Fatalf("%d hosts died; held: %s\n%s", deaths, lines(held), c.all())
 				}
@@ -453,7 +454,7 @@ func TestHeldBack(t *testing.T) {
 				poison.Store(false)
 				var out coordination.Released
 				if err := c.operate(func(ctx context.Context, r registry.Center) (err error) {
-					out, err = coordination.Release(ctx, r, coordination.NewLayout("test", "j"), 0, time.Now())
+					out, err = coordination.Release(ctx, r, tree.NewLayout("test", "j"), 0, time.Now())
 					return err
 				}); err != nil || !slices.Equal(out.Items, []int{0}) {
 					t.Fatalf("release: %+v, %v", out, err)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -47,7 +47,7 @@ func TestAnOrphanInALatchHoldsUpNoStart(t *testing.T) {
 		const name = "_c_00000000-0000-0000-0000-000000000000-latch-0000000000"
 		for n, j := range jobs {
 			for _, latch := range []string{"/leader/election/latch", "/leader/failover/latch"} {
-				path := coordination.NewLayout("test", j.Definition.JobName).Root() + latch
+				path := tree.NewLayout("test", j.Definition.JobName).Root() + latch
 				if n%2 == 0 {
 					c.commit(registry.Ensure(path), registry.Create(path+"/"+name, nil))
 					continue

@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -69,7 +70,7 @@ func (j *job) join(now moment) bool {
 	}
 	j.member.View, j.seen = coordination.View{Layout: j.member.Layout, Self: j.member.Self, Accept: j.accept}, false
 	j.announce = false
-	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, coordination.Runs{}, 0
+	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, tree.Runs{}, 0
 	j.joined, j.pace.looked = true, true
 	j.janitor, j.sweepAt = false, time.Time{}
 	j.Emit(event.Event{Kind: event.JobAdded, Source: sourceOf(j.wanted.Definition.Cron), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed)})
@@ -440,7 +441,7 @@ func (j *job) recoverCrashed(now moment) {
 	if waits || yields || j.module.exec == nil {
 		limit = 0
 	}
-	var busy coordination.Items
+	var busy tree.Items
 	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
 		busy = append(busy, it.number)
 	}

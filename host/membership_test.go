@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -29,7 +30,7 @@ func TestRestless(t *testing.T) {
 		g := sleeper(0)
 		c.start(1, job(definition("restless", "0 * * * * ?", 2), g))
 		time.Sleep(30 * time.Second)
-		layout := coordination.NewLayout("test", "restless")
+		layout := tree.NewLayout("test", "restless")
 		flag := layout.Root() + "/leader/sharding/necessary"
 		r, err := c.server.Connect(t.Context())
 		if err != nil {
@@ -108,7 +109,7 @@ func TestAHostThatWaitsForASlowItemAsksTheRegistryForNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			s, err := coordination.ReadShards(context.Background(), r, coordination.NewLayout("test", "slow"))
+			s, err := coordination.ReadShards(context.Background(), r, tree.NewLayout("test", "slow"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
@@ -149,8 +150,8 @@ func (t *tally) count(now moment, outcome abi.Outcome) {
 	}
 }
 
-func (p *place) detail() coordination.HostDetail {
-	return coordination.HostDetail{State: coordination.DetailReady, Digest: p.wanted.Module.Digest(), TimeZone: p.cron.zone.String(),
+func (p *place) detail() tree.HostDetail {
+	return tree.HostDetail{State: tree.DetailReady, Digest: p.wanted.Module.Digest(), TimeZone: p.cron.zone.String(),
 		Succeeded: p.tally.succeeded, Failed: p.tally.failed}
 }
 

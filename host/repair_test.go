@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestReconcilingGoesOnAfterAnError: what the sweep finds is found an interval
@@ -21,7 +21,7 @@ func TestReconcilingGoesOnAfterAnError(t *testing.T) {
 		d.ReconcileIntervalMinutes = 1
 		c.start(1, job(d, sleeper(time.Second)))
 		time.Sleep(10 * time.Second)
-		l := coordination.NewLayout("test", "swept")
+		l := tree.NewLayout("test", "swept")
 		stale := l.Root() + "/trigger/10.9.9.9@-@gone"
 		c.commit(registry.Create(stale, nil))
 		there := func() bool { return c.nodes(registry.Data(stale))[0].Exists }

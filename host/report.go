@@ -10,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -57,7 +58,7 @@ func (j *job) readDisabled() {
 	if !j.seen || j.exit.left != "" || j.work.Err() != nil {
 		return
 	}
-	var items coordination.Items
+	var items tree.Items
 	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
 		items = append(items, it.number)
 	}
@@ -68,7 +69,7 @@ func (j *job) readDisabled() {
 	if err != nil {
 		return // shown as it was last known
 	}
-	var held coordination.Items
+	var held tree.Items
 	for _, n := range items {
 		j.items[n].state.Disabled = disabled[n]
 		if j.items[n].state.Record.Held != 0 {
@@ -368,7 +369,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 // waitsFor says in words what the loop waits for, and what can be done about it.
 func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 	v := &j.member.View
-	numbers := coordination.Items(items).String()
+	numbers := tree.Items(items).String()
 	switch what {
 	case event.WaitRegistry:
 		if !j.seen && j.joined {

@@ -17,10 +17,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/verify"
@@ -77,11 +77,11 @@ type rig struct {
 	events  []rigEvent
 	faults  []string
 	records map[int]*journal
-	born    map[int]int64                // the instant up to which nothing is owed to an item, when it was made or came back
-	lists   map[string]coordination.Runs // what each instance has begun
-	closed  map[string]bool              // run ids whose completion took effect, or that were written off
-	offsets map[int]offset               // what is durable
-	heard   map[int]int64                // the newest step of each item of which a guest was told that it is durable
+	born    map[int]int64        // the instant up to which nothing is owed to an item, when it was made or came back
+	lists   map[string]tree.Runs // what each instance has begun
+	closed  map[string]bool      // run ids whose completion took effect, or that were written off
+	offsets map[int]offset       // what is durable
+	heard   map[int]int64        // the newest step of each item of which a guest was told that it is durable
 	step    int64
 	spans   map[int][]span // when items ran
 	notes   []note
@@ -153,7 +153,7 @@ func newRig(t testing.TB, items int) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, server: server, records: make(map[int]*journal), born: make(map[int]int64), lists: make(map[string]coordination.Runs), closed: make(map[string]bool),
+	r := &rig{t: t, server: server, records: make(map[int]*journal), born: make(map[int]int64), lists: make(map[string]tree.Runs), closed: make(map[string]bool),
 		offsets: make(map[int]offset), heard: make(map[int]int64), spans: make(map[int][]span)}
 	r.def = definition(rigJob, "0/10 * * * * ?", items)
 	r.def.Failover = true
@@ -993,7 +993,7 @@ func looksForHeld(queries []registry.Query) bool {
 // provesRun reports whether the node is one of those that prove that a run is its
 // host's: a record, or a list of runs.
 func provesRun(path string) bool {
-	sibling := coordination.NewLayout(rigNamespace, rigJob).Sibling()
+	sibling := tree.NewLayout(rigNamespace, rigJob).Sibling()
 	return strings.HasPrefix(path, sibling+"/sharding/") || strings.HasPrefix(path, sibling+"/runs/")
 }
 
@@ -1223,7 +1223,7 @@ func describe(ops []registry.Op) string {
 func (r *rig) write(m *machine, ops []registry.Op, results []registry.Result) {
 	defer r.writeOff(ops)
 	defer r.writeOffsets(m, ops)
-	records := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/sharding/"
+	records := tree.NewLayout(rigNamespace, rigJob).Sibling() + "/sharding/"
 	for i, op := range ops {
 		name, isRecord := strings.CutPrefix(op.Path, records)
 		if !isRecord {
@@ -1237,7 +1237,7 @@ func (r *rig) write(m *machine, ops []registry.Op, results []registry.Result) {
 			delete(r.records, item)
 			continue
 		}
-		var now coordination.Record
+		var now tree.Record
 		if op.Kind == registry.OpCheck || json.Unmarshal(op.Data, &now) != nil {
 			continue
 		}
@@ -1259,10 +1259,10 @@ func (r *rig) write(m *machine, ops []registry.Op, results []registry.Result) {
 			r.records[item] = before
 		}
 		if !now.Open() {
-			if before.open && now.Outcome != coordination.OutcomeCancelled {
+			if before.open && now.Outcome != tree.OutcomeCancelled {
 				r.closed[before.run] = true
 			}
-			if before.open && now.Outcome == coordination.OutcomeCancelled && now.Instant == before.instant && now.Trigger == before.trigger {
+			if before.open && now.Outcome == tree.OutcomeCancelled && now.Instant == before.instant && now.Trigger == before.trigger {
 				r.closed[before.run] = true // the guest's own end
 			}
 			if all := r.spans[item]; before.open && len(all) > 0 {
@@ -1275,9 +1275,9 @@ func (r *rig) write(m *machine, ops []registry.Op, results []registry.Result) {
 		run := before.run
 		switch {
 		case now.Trigger > before.trigger:
-			run = coordination.RunID(rigJob, coordination.Fire{Trigger: now.Trigger}, item)
+			run = tree.RunID(rigJob, tree.Fire{Trigger: now.Trigger}, item)
 		case now.Instant > before.instant:
-			run = coordination.RunID(rigJob, coordination.Fire{Instant: now.Instant}, item)
+			run = tree.RunID(rigJob, tree.Fire{Instant: now.Instant}, item)
 		}
 		if r.closed[run] {
 			r.wrong("host %d begins %s under fence %d although its completion took effect", m.n, run, fence)
@@ -1319,7 +1319,7 @@ func (r *rig) writeOffsets(m *machine, ops []registry.Op) {
 
 // offsetItem is the item whose offset the path is.
 func offsetItem(path string) (item int, is bool) {
-	name, is := strings.CutPrefix(path, coordination.NewLayout(rigNamespace, rigJob).Sibling()+"/offset/")
+	name, is := strings.CutPrefix(path, tree.NewLayout(rigNamespace, rigJob).Sibling()+"/offset/")
 	item, err := strconv.Atoi(name)
 	return item, is && err == nil
 }
@@ -1329,17 +1329,17 @@ func offsetItem(path string) (item int, is bool) {
 // held.
 func (r *rig) writeOff(ops []registry.Op) {
 	for _, op := range ops {
-		id, isList := strings.CutPrefix(op.Path, coordination.NewLayout(rigNamespace, rigJob).Sibling()+"/runs/")
+		id, isList := strings.CutPrefix(op.Path, tree.NewLayout(rigNamespace, rigJob).Sibling()+"/runs/")
 		if !isList || op.Kind != registry.OpSet && op.Kind != registry.OpDelete {
 			continue
 		}
-		var now coordination.Runs
+		var now tree.Runs
 		if len(op.Data) > 0 && json.Unmarshal(op.Data, &now) != nil {
 			continue
 		}
 		for _, run := range r.lists[id].Runs {
 			for i := range run.Items.All() {
-				name := coordination.RunID(rigJob, run.Fire, i)
+				name := tree.RunID(rigJob, run.Fire, i)
 				if j := r.records[i]; !now.Items().Contains(i) && j != nil && j.run != name {
 					r.closed[name] = true
 				}
@@ -1478,7 +1478,7 @@ func (r *rig) whole(rc registry.Center, end time.Time) map[int]expectation {
 
 // lacks says what the cluster lacks to be whole.
 func (r *rig) lacks(rc registry.Center) string {
-	ctx, l := context.Background(), coordination.NewLayout(rigNamespace, rigJob)
+	ctx, l := context.Background(), tree.NewLayout(rigNamespace, rigJob)
 	left, err := verify.Registry(ctx, rc, rigNamespace)
 	if err != nil {
 		return err.Error()
@@ -1567,7 +1567,7 @@ func (r *rig) settled(rc registry.Center) {
 	for _, f := range left {
 		r.wrong("left in the registry: %s %v", f.Text, f.Nodes)
 	}
-	offsets := coordination.NewLayout(rigNamespace, rigJob).Sibling() + "/offset"
+	offsets := tree.NewLayout(rigNamespace, rigJob).Sibling() + "/offset"
 	items, err := rc.Read(ctx, registry.Children(offsets))
 	if err != nil {
 		r.t.Error(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -33,7 +34,7 @@ func TestServersThatCameAndWent(t *testing.T) {
 					h.stop()
 					<-h.done
 				}
-				if err := coordination.SetServers(t.Context(), rc, coordination.NewLayout("test", "pods"), false, "10.0.0.7"); err != nil {
+				if err := coordination.SetServers(t.Context(), rc, tree.NewLayout("test", "pods"), false, "10.0.0.7"); err != nil {
 					t.Fatal(err)
 				}
 				limit := max(keep, 0)

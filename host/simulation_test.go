@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -135,7 +136,7 @@ func (w *world) run(ctx context.Context, inv *abi.Invocation) abi.Result {
 
 const simJob = "sim"
 
-func simLayout() coordination.Layout { return coordination.NewLayout("test", simJob) }
+func simLayout() tree.Layout { return tree.NewLayout("test", simJob) }
 
 // operate carries out a move for an operator.
 func (w *world) operate(step func(context.Context, registry.Center) error) error {
@@ -344,7 +345,7 @@ func (w *world) check(from, to time.Time, total int) {
 	}
 	for at := from; at.Before(to); at = at.Add(time.Minute) {
 		for item := range total {
-			id := coordination.RunID(simJob, coordination.Fire{Instant: at.UnixMilli()}, item)
+			id := tree.RunID(simJob, tree.Fire{Instant: at.UnixMilli()}, item)
 			if !seen[id] {
 				w.fault("%s has neither run nor a reason why not", id)
 			}

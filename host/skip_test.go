@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -88,7 +89,7 @@ func TestFailureIsRecorded(t *testing.T) {
 			return ok
 		}}))
 		time.Sleep(30 * time.Second)
-		recorded := func() coordination.Record {
+		recorded := func() tree.Record {
 			t.Helper()
 			time.Sleep(time.Minute)
 			r, err := c.server.Connect(t.Context())
@@ -96,7 +97,7 @@ func TestFailureIsRecorded(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			s, err := coordination.ReadShards(t.Context(), r, coordination.NewLayout("test", "fails"))
+			s, err := coordination.ReadShards(t.Context(), r, tree.NewLayout("test", "fails"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -111,7 +111,7 @@ func TestLostRuns_busyHosts(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		lost := 0
 		for _, e := range c.list(event.ItemSkipped) {
-			if e.Outcome == coordination.OutcomeLost {
+			if e.Outcome == tree.OutcomeLost {
 				lost++
 				if late := e.Time.Sub(dead); late > time.Second {
 					t.Errorf("item %d was reported lost after %s", *e.Item, late)

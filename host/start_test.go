@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -27,7 +28,7 @@ func TestStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			layout := coordination.NewLayout("test", "back")
+			layout := tree.NewLayout("test", "back")
 			if err := coordination.StopInstance(t.Context(), r, layout, n.host.Status().Instance); err != nil {
 				t.Fatal(err)
 			}

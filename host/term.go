@@ -14,8 +14,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
 )
@@ -35,7 +35,7 @@ var (
 type term struct {
 	host     *Host
 	registry registry.Center
-	self     coordination.JobInstance
+	self     tree.JobInstance
 
 	mu   sync.Mutex
 	jobs map[string]*job // by job name
@@ -58,7 +58,7 @@ func newTerm(h *Host, r registry.Center) *term {
 	}
 	return &term{
 		host: h, registry: r,
-		self:  coordination.NewJobInstance(h.cfg.ServerIP, token()),
+		self:  tree.NewJobInstance(h.cfg.ServerIP, token()),
 		jobs:  make(map[string]*job),
 		joins: make(map[string]int), arrivals: newArrivals(),
 		ended: make(chan *job),
@@ -74,10 +74,10 @@ func newToken() string {
 
 // identity is the instance for a job: the term's id, with a number from the
 // second time on that the term joins the job.
-func (t *term) identity(name string) coordination.JobInstance {
+func (t *term) identity(name string) tree.JobInstance {
 	t.joins[name]++
 	if n := t.joins[name]; n > 1 {
-		return coordination.JobInstance{ID: fmt.Sprintf("%s-%d", t.self.ID, n), ServerIP: t.self.ServerIP}
+		return tree.JobInstance{ID: fmt.Sprintf("%s-%d", t.self.ID, n), ServerIP: t.self.ServerIP}
 	}
 	return t.self
 }
@@ -389,7 +389,7 @@ func (t *term) status(wait time.Duration, full bool) []JobStatus {
 }
 
 // again gives a job that was left and is wanted back a new instance id.
-func (t *term) again(name string) coordination.JobInstance {
+func (t *term) again(name string) tree.JobInstance {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.identity(name)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -26,7 +26,7 @@ type waiting struct {
 }
 
 // triggered returns the fire of the trigger that waits, if there is one.
-func (rn *runner) triggered(now moment) (id coordination.Fire, ok bool) {
+func (rn *runner) triggered(now moment) (id tree.Fire, ok bool) {
 	t := &rn.trigger
 	if rn.member.View.Trigger == 0 || now.Before(rn.refusal.retryAt) {
 		return id, false
@@ -43,7 +43,7 @@ func (rn *runner) triggered(now moment) (id coordination.Fire, ok bool) {
 		rn.member.View.Trigger = 0 // gone, as the next snapshot says
 		return id, false
 	}
-	return coordination.Fire{Instant: now.wall.UnixMilli(), Trigger: t.round, Source: string(abi.SourceTrigger)}, true
+	return tree.Fire{Instant: now.wall.UnixMilli(), Trigger: t.round, Source: string(abi.SourceTrigger)}, true
 }
 
 // beginRound begins the idle items of the trigger that waits. Those that still run
@@ -82,7 +82,7 @@ func (rn *runner) beginRound(now moment) {
 		return
 	}
 	t.began = id.Trigger
-	var absent coordination.Items
+	var absent tree.Items
 	for _, it := range busy {
 		absent = append(absent, it.number)
 		if it.due == nil {
@@ -97,7 +97,7 @@ func (rn *runner) beginRound(now moment) {
 }
 
 // consume begins the items of the trigger that waits, and takes that away.
-func (rn *runner) consume(now moment, id coordination.Fire, items []*item) bool {
+func (rn *runner) consume(now moment, id tree.Fire, items []*item) bool {
 	if !rn.begin(now, id, items, nil, true) {
 		return false
 	}
@@ -115,6 +115,6 @@ func (rn *runner) dropTrigger(cause event.SkipCause, why string) {
 	if rn.trigger.seen == round && rn.trigger.round != 0 {
 		round = rn.trigger.round
 	}
-	rn.skipFire(coordination.Fire{Instant: rn.host.clock().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, cause, why)
+	rn.skipFire(tree.Fire{Instant: rn.host.clock().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, cause, why)
 	rn.member.View.Trigger = 0
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -133,7 +133,7 @@ func TestATriggerAtTheMomentAServerIsDisabled(t *testing.T) {
 				c.start(n, job(definition("switched", "", total), sleeper(0)))
 				time.Sleep(time.Second)
 			}
-			layout := coordination.NewLayout("test", "switched")
+			layout := tree.NewLayout("test", "switched")
 			ops := []registry.Op{registry.Set(fmt.Sprintf("%s/servers/10.0.0.%d", layout.Root(), off), []byte("DISABLED"), registry.AnyVersion)}
 			trigger := layout.Root() + "/trigger"
 			ops = append(ops, registry.Ensure(trigger), registry.Set(trigger, nil, registry.AnyVersion))

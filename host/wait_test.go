@@ -11,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 	t.Parallel()
 	due := func(j *job, n int) {
-		j.items[n] = &item{number: n, owned: true, held: true, due: &coordination.Fire{Instant: 1}}
+		j.items[n] = &item{number: n, owned: true, held: true, due: &tree.Fire{Instant: 1}}
 	}
 	for what, c := range map[event.Wait]struct {
 		begin, end func(j *job)
@@ -52,7 +53,7 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 			limit: longestRun, items: []int{2, 4}, words: []string{"items 2,4", "marked as running elsewhere"},
 		},
 		event.WaitMove: {
-			begin: func(j *job) { j.member.View.Division.Pending = coordination.Items{1, 3} }, end: func(j *job) { j.member.View.Division.Pending = nil },
+			begin: func(j *job) { j.member.View.Division.Pending = tree.Items{1, 3} }, end: func(j *job) { j.member.View.Division.Pending = nil },
 			limit: longestRun, items: []int{1, 3}, words: []string{"items 1,3", "wasmjob status mixed"},
 		},
 		event.WaitTrigger: {
@@ -126,16 +127,16 @@ func TestWaitsForItemsAreToldApart(t *testing.T) {
 	j, events := javaJob(t, nil)
 	j.joined, j.seen, j.member.View.Enabled = true, true, true
 	j.member.View.Division.Total, j.member.Share = 5, coordination.Share{Items: make(map[int]coordination.ItemState)}
-	j.member.View.Division.Pending = coordination.Items{1}
+	j.member.View.Division.Pending = tree.Items{1}
 	j.watchWaits(at(0))
-	j.member.View.Division.Pending = coordination.Items{1, 2}
+	j.member.View.Division.Pending = tree.Items{1, 2}
 	j.watchWaits(at(time.Minute))
-	j.member.View.Division.Pending = coordination.Items{2}
+	j.member.View.Division.Pending = tree.Items{2}
 	j.watchWaits(at(2 * time.Minute))
 	if s := j.waitStatus(at(0)); len(s) != 1 || !s[0].Since.Equal(at(time.Minute).wall) {
 		t.Errorf("item 1 has ended, and the status says %+v", s)
 	}
-	j.member.View.Division.Pending = coordination.Items{2, 3}
+	j.member.View.Division.Pending = tree.Items{2, 3}
 	j.watchWaits(at(time.Minute + longestRun))
 	j.watchWaits(at(time.Minute + 2*longestRun))
 	if len(*events) != 2 || !slices.Equal((*events)[0].Items, []int{2}) || !slices.Equal((*events)[1].Items, []int{3}) {

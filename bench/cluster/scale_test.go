@@ -13,6 +13,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -313,13 +314,13 @@ func sessions(b *testing.B, hosts, items int) {
 			b.Error(err)
 			return
 		}
-		p := &peer{b: b, session: s, meter: m, member: coordination.Member{Layout: coordination.NewLayout("sessions", "huge"),
-			Self: coordination.NewJobInstance(fmt.Sprintf("10.0.0.%d", n), fmt.Sprint(1000+n)), Registry: counted{s, m}}}
+		p := &peer{b: b, session: s, meter: m, member: coordination.Member{Layout: tree.NewLayout("sessions", "huge"),
+			Self: tree.NewJobInstance(fmt.Sprintf("10.0.0.%d", n), fmt.Sprint(1000+n)), Registry: counted{s, m}}}
 		mu.Lock()
 		peers = append(peers, p)
 		mu.Unlock()
 		p.perform(func(ctx context.Context) error {
-			return p.member.Join(ctx, coordination.Joining{Definition: definition, Detail: coordination.HostDetail{State: coordination.DetailReady}})
+			return p.member.Join(ctx, coordination.Joining{Definition: definition, Detail: tree.HostDetail{State: tree.DetailReady}})
 		})
 		if _, err := s.Watch(watching, coordination.Control(p.member.Layout, p.member.Self)...); err != nil {
 			b.Error(err)

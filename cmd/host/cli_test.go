@@ -19,8 +19,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/catalog"
@@ -429,10 +429,10 @@ func (o *operated) Start(_ context.Context, job string) error   { return o.note(
 func (o *operated) Enable(_ context.Context, job string) error  { return o.note("enable " + job) }
 func (o *operated) Disable(_ context.Context, job string) error { return o.note("disable " + job) }
 func (o *operated) EnableItem(_ context.Context, job string, item int) error {
-	return o.note("enable " + job + " " + coordination.Items([]int{item}).String())
+	return o.note("enable " + job + " " + tree.Items([]int{item}).String())
 }
 func (o *operated) DisableItem(_ context.Context, job string, item int) error {
-	return o.note("disable " + job + " " + coordination.Items([]int{item}).String())
+	return o.note("disable " + job + " " + tree.Items([]int{item}).String())
 }
 func (o *operated) Remove(_ context.Context, job string, purge bool) error {
 	if purge {

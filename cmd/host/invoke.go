@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/invoke"
@@ -240,7 +240,7 @@ const maxItems = 100_000
 
 // parseItems reads 0-2,5 as ascending numbers without doubles.
 func parseItems(s string) ([]int, error) {
-	items, err := coordination.ParseItems(strings.ReplaceAll(s, " ", ""))
+	items, err := tree.ParseItems(strings.ReplaceAll(s, " ", ""))
 	if err != nil || len(items) > maxItems {
 		return nil, fmt.Errorf("%q are not items; want numbers and ranges from 0, such as 0-2,5, and not more than %d items", words.Clip(s), maxItems)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/console"
@@ -39,7 +39,7 @@ type operator interface {
 	Shutdown(ctx context.Context, job, server, instance string) error
 	Remove(ctx context.Context, job string, purge bool) error
 	Kill(ctx context.Context, job string, o admin.KillOptions, progress func(*admin.Kills)) (*admin.Kills, error)
-	Release(ctx context.Context, job string, item int) (coordination.Items, error)
+	Release(ctx context.Context, job string, item int) (tree.Items, error)
 }
 
 // target are the flags that say who is meant.

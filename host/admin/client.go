@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // ErrNoHost says that no host was found, or that it does not answer.
@@ -215,7 +215,7 @@ func (c *Client) Kill(ctx context.Context, job string, o KillOptions, progress f
 
 // Release lets items run again that were held back: one, or with -1 all. It
 // returns those that were.
-func (c *Client) Release(ctx context.Context, job string, item int) (coordination.Items, error) {
+func (c *Client) Release(ctx context.Context, job string, item int) (tree.Items, error) {
 	path := jobPath(job, "release")
 	if item >= 0 {
 		path += "?item=" + strconv.Itoa(item)

@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -29,7 +30,7 @@ func NewRegistry(namespace string, center func() registry.Center) *Registry {
 }
 
 // perform takes an operator's step on a job.
-func (r *Registry) perform(ctx context.Context, job string, step func(context.Context, registry.Center, coordination.Layout) error) error {
+func (r *Registry) perform(ctx context.Context, job string, step func(context.Context, registry.Center, tree.Layout) error) error {
 	c := r.center()
 	if c == nil {
 		return host.ErrNotLive
@@ -39,9 +40,9 @@ func (r *Registry) perform(ctx context.Context, job string, step func(context.Co
 	}
 	c, err := coordination.Raised(ctx, c, r.namespace)
 	if err == nil {
-		err = step(ctx, c, coordination.NewLayout(r.namespace, job))
+		err = step(ctx, c, tree.NewLayout(r.namespace, job))
 	}
-	if errors.Is(err, coordination.ErrRemoved) {
+	if errors.Is(err, tree.ErrRemoved) {
 		return fmt.Errorf("namespace %s: %w", r.namespace, &noJobError{job})
 	}
 	if err != nil {
@@ -51,8 +52,8 @@ func (r *Registry) perform(ctx context.Context, job string, step func(context.Co
 }
 
 // query is perform for a step with a result.
-func query[T any](ctx context.Context, r *Registry, job string, step func(context.Context, registry.Center, coordination.Layout) (T, error)) (out T, err error) {
-	err = r.perform(ctx, job, func(ctx context.Context, c registry.Center, l coordination.Layout) (err error) {
+func query[T any](ctx context.Context, r *Registry, job string, step func(context.Context, registry.Center, tree.Layout) (T, error)) (out T, err error) {
+	err = r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) (err error) {
 		out, err = step(ctx, c, l)
 		return err
 	})
@@ -138,7 +139,7 @@ func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
 	if c == nil {
 		return nil, host.ErrNotLive
 	}
-	division, err := c.Read(ctx, registry.Data(coordination.NewLayout(r.namespace, job).Sibling()+"/assignment"))
+	division, err := c.Read(ctx, registry.Data(tree.NewLayout(r.namespace, job).Sibling()+"/assignment"))
 	if err != nil {
 		return nil, fmt.Errorf("job %q: %w", job, err)
 	}
@@ -165,7 +166,7 @@ func (r *Registry) Disable(ctx context.Context, job string) error {
 
 func (r *Registry) setServers(ctx context.Context, job string, enable bool) error {
 	return r.each(ctx, job, func(name string) error {
-		return r.perform(ctx, name, func(ctx context.Context, c registry.Center, l coordination.Layout) error {
+		return r.perform(ctx, name, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 			return coordination.SetServers(ctx, c, l, enable)
 		})
 	})
@@ -190,7 +191,7 @@ func (r *Registry) setServer(ctx context.Context, job, server string, enable boo
 		if c == nil {
 			return host.ErrNotLive
 		}
-		l := coordination.NewLayout(r.namespace, name)
+		l := tree.NewLayout(r.namespace, name)
 		nodes, err := c.Read(ctx, registry.Children(l.Root()+"/servers"))
 		if err != nil {
 			return fmt.Errorf("job %q: %w", name, err)
@@ -202,7 +203,7 @@ func (r *Registry) setServer(ctx context.Context, job, server string, enable boo
 			return nil
 		}
 		known++
-		return r.perform(ctx, name, func(ctx context.Context, c registry.Center, l coordination.Layout) error {
+		return r.perform(ctx, name, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 			return coordination.SetServers(ctx, c, l, enable, server)
 		})
 	})
@@ -234,7 +235,7 @@ func (r *Registry) setItem(ctx context.Context, job string, item int, enable boo
 	if err := r.hasItem(ctx, job, item); err != nil {
 		return err
 	}
-	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l coordination.Layout) error {
+	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 		return coordination.SetItem(ctx, c, l, item, enable)
 	})
 }
@@ -301,7 +302,7 @@ func (d *shutdown) of(ctx context.Context, r *Registry, job string) error {
 		if (d.instance != "" && i.ID != d.instance) || (d.server != "" && i.Server != d.server) {
 			continue
 		}
-		err := r.perform(ctx, job, func(ctx context.Context, c registry.Center, l coordination.Layout) error {
+		err := r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 			return coordination.StopInstance(ctx, c, l, i.ID)
 		})
 		var conflict *registry.OpError
@@ -410,9 +411,9 @@ func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress
 			return nil, err
 		}
 	}
-	layout := coordination.NewLayout(r.namespace, job)
+	layout := tree.NewLayout(r.namespace, job)
 	k := coordination.Killing{Layout: layout, Item: o.Item, Run: o.Run, Server: o.Server, By: o.By, Grace: o.Grace, Now: time.Now()}
-	askKill := func(ctx context.Context, c registry.Center, _ coordination.Layout) ([]coordination.KillTarget, error) {
+	askKill := func(ctx context.Context, c registry.Center, _ tree.Layout) ([]coordination.KillTarget, error) {
 		return coordination.AskKill(ctx, c, k)
 	}
 	targets, err := query(ctx, r, job, askKill)
@@ -440,7 +441,7 @@ func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress
 func (r *Registry) notRunning(ctx context.Context, k coordination.Killing) error {
 	run := k.Run
 	k.Run, k.Look = "", true
-	look := func(ctx context.Context, c registry.Center, _ coordination.Layout) ([]coordination.KillTarget, error) {
+	look := func(ctx context.Context, c registry.Center, _ tree.Layout) ([]coordination.KillTarget, error) {
 		return coordination.AskKill(ctx, c, k)
 	}
 	targets, err := query(ctx, r, k.Layout.Job, look)
@@ -450,7 +451,7 @@ func (r *Registry) notRunning(ctx context.Context, k coordination.Killing) error
 	var have []string
 	for _, t := range targets {
 		if !t.Java {
-			have = append(have, coordination.RunID(k.Layout.Job, t.Fire, t.Item))
+			have = append(have, tree.RunID(k.Layout.Job, t.Fire, t.Item))
 		}
 	}
 	return &noTargetError{fmt.Sprintf("run %s is not running", run), have}
@@ -459,7 +460,7 @@ func (r *Registry) notRunning(ctx context.Context, k coordination.Killing) error
 // killWait is a kill on its way.
 type killWait struct {
 	job     string
-	layout  coordination.Layout
+	layout  tree.Layout
 	targets []coordination.KillTarget
 	endings []coordination.Ending // of targets
 }
@@ -521,7 +522,7 @@ func (w *killWait) look(ctx context.Context, r *Registry, s registry.Snapshot) (
 	var endings []coordination.Ending
 	if len(ended) > 0 {
 		var err error
-		endings, err = query(ctx, r, w.job, func(ctx context.Context, c registry.Center, l coordination.Layout) ([]coordination.Ending, error) {
+		endings, err = query(ctx, r, w.job, func(ctx context.Context, c registry.Center, l tree.Layout) ([]coordination.Ending, error) {
 			return coordination.ReadEndings(ctx, c, l, ended)
 		})
 		if err != nil {
@@ -545,7 +546,7 @@ func (w *killWait) kills() *Kills {
 		e := w.endings[n]
 		k := Kill{Item: t.Item, Host: t.Host, Fence: t.Fence, State: KillAsked, Outcome: e.Outcome, Reason: e.Reason}
 		if !t.Java {
-			k.RunID = coordination.RunID(w.job, t.Fire, t.Item)
+			k.RunID = tree.RunID(w.job, t.Fire, t.Item)
 		}
 		switch {
 		case t.Java:
@@ -562,12 +563,12 @@ func (w *killWait) kills() *Kills {
 
 // Release lets items run again that were held back because hosts died in their
 // runs: one, or with -1 all. It returns those that were.
-func (r *Registry) Release(ctx context.Context, job string, item int) (coordination.Items, error) {
+func (r *Registry) Release(ctx context.Context, job string, item int) (tree.Items, error) {
 	now, err := query(ctx, r, job, coordination.RegistryTime)
 	if err != nil {
 		return nil, err
 	}
-	out, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l coordination.Layout) (coordination.Released, error) {
+	out, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (coordination.Released, error) {
 		return coordination.Release(ctx, c, l, item, now)
 	})
 	if err == nil && out.Missing {
@@ -579,7 +580,7 @@ func (r *Registry) Release(ctx context.Context, job string, item int) (coordinat
 // Remove takes the job out of the registry; purge forgets its offsets and
 // records too.
 func (r *Registry) Remove(ctx context.Context, job string, purge bool) error {
-	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l coordination.Layout) error {
+	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 		return coordination.Remove(ctx, c, l, purge)
 	})
 }
@@ -655,8 +656,8 @@ type Shards struct {
 }
 
 // numbers are those of the items.
-func (s *Shards) numbers() coordination.Items {
-	list := make(coordination.Items, len(s.Items))
+func (s *Shards) numbers() tree.Items {
+	list := make(tree.Items, len(s.Items))
 	for n, i := range s.Items {
 		list[n] = i.Item
 	}

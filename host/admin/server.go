@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 )
 
@@ -413,7 +414,7 @@ func itemOf(req *http.Request) (int, error) {
 
 // releasedItems is the answer of release.
 type releasedItems struct {
-	Items coordination.Items `json:"items"`
+	Items tree.Items `json:"items"`
 }
 
 // killLine is one line of the answer of kill: the whole state, or an error that

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tree is a registry that holds nodes by path.
-func tree(t *testing.T, nodes ...string) registry.Center {
+// registryOf is a registry that holds nodes by path.
+func registryOf(t *testing.T, nodes ...string) registry.Center {
 	t.Helper()
 	s, err := embedded.Open(embedded.Options{})
 	if err != nil {
@@ -44,7 +44,7 @@ func tree(t *testing.T, nodes ...string) registry.Center {
 
 func TestText(t *testing.T) {
 	t.Parallel()
-	r := tree(t,
+	r := registryOf(t,
 		"/team/ns/report/config = cron: 0/5 * * * * ?\njobName: report\n",
 		"/team/ns/report/servers/10.0.0.12 = ENABLED",
 		"/team/ns/report/servers/10.0.0.1 = DISABLED",
@@ -140,7 +140,7 @@ func ask(t *testing.T, address, request string) string {
 
 func TestServer(t *testing.T) {
 	t.Parallel()
-	r := tree(t, "/ns/report/config = a: 1\n")
+	r := registryOf(t, "/ns/report/config = a: 1\n")
 	address := serve(t, r.Read)
 	for request, want := range map[string]string{
 		"dump@report\n":                   "/report/config | a: 1\n\n",

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"unicode/utf16"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // command is what a request begins with; the job's name follows.
@@ -40,7 +40,7 @@ func Text(ctx context.Context, read func(context.Context, ...registry.Query) ([]
 	if jobconfig.CheckJobName(job) != nil {
 		return "\n", nil // there can be no such job
 	}
-	root := coordination.NewLayout(namespace, job).Root()
+	root := tree.NewLayout(namespace, job).Root()
 	children := make(map[string][]string)
 	values := make(map[string]string)
 	for level := []string{root}; len(level) > 0; {

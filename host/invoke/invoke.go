@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/capability/dir"
 	"github.com/wasmjob/wasmjob/host/capability/kv"
 	"github.com/wasmjob/wasmjob/host/capability/offer"
@@ -223,7 +223,7 @@ func (r *Run) context(item int, fire time.Time) abi.ShardingContext {
 	parameter, has := r.Parameters[item]
 	c := abi.ShardingContext{
 		JobName:              r.JobName,
-		TaskID:               coordination.TaskID(r.JobName, r.Items, "127.0.0.1@-@invoke"),
+		TaskID:               tree.TaskID(r.JobName, r.Items, "127.0.0.1@-@invoke"),
 		ShardingTotalCount:   r.Total,
 		JobParameter:         r.JobParameter,
 		ShardingItem:         item,

@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Version says which ElasticJob, or a host like it, wrote a job's nodes.
@@ -45,7 +45,7 @@ type Found struct {
 // Detect lists the jobs of a namespace, by name. A node without any
 // configuration is none: it is what a removed job leaves behind.
 func Detect(ctx context.Context, r Reader, namespace string) ([]Found, error) {
-	root := coordination.JobsPath(namespace)
+	root := tree.JobsPath(namespace)
 	jobs, err := r.Read(ctx, registry.Children(root))
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs of %s: %w", root, err)

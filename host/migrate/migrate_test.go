@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tree is a registry with nodes, "path = value" each.
-func tree(t *testing.T, nodes ...string) registry.Center {
+// registryOf is a registry with nodes, "path = value" each.
+func registryOf(t *testing.T, nodes ...string) registry.Center {
 	t.Helper()
 	s, err := embedded.Open(embedded.Options{})
 	if err != nil {
@@ -48,7 +48,7 @@ func tree(t *testing.T, nodes ...string) registry.Center {
 
 // versions is a namespace with a job of each version.
 func versions(t *testing.T) registry.Center {
-	return tree(t,
+	return registryOf(t,
 		// 1.x: a node for each setting.
 		"/ns/one/config/jobClass = com.example.One",
 		"/ns/one/config/jobType = DATA_FLOW",
@@ -117,7 +117,7 @@ func TestDetect(t *testing.T) {
 		t.Errorf("an empty namespace: %v", err)
 	}
 	// JSON that 3.x reads as YAML is no sign of 2.x.
-	if err := Check(t.Context(), tree(t, `/ns/j/config = {"jobName": "j", "cron": "0 0 0 * * ?", "shardingTotalCount": 1}`), "ns"); err != nil {
+	if err := Check(t.Context(), registryOf(t, `/ns/j/config = {"jobName": "j", "cron": "0 0 0 * * ?", "shardingTotalCount": 1}`), "ns"); err != nil {
 		t.Errorf("YAML in JSON's form: %v", err)
 	}
 }
@@ -230,7 +230,7 @@ func TestRoundTrip(t *testing.T) {
 			Isolation: jobconfig.IsolationItem, MemoryLimit: 96<<20 + int64(n%2)<<10, FetchDataCount: n, CatchUpWindow: time.Duration(n) * time.Hour,
 			Retry: jobconfig.RetryPolicy{Attempts: 1 + n, Backoff: time.Duration(n) * time.Second, MaxBackoff: time.Minute, On: []string{"RETRY", "TRAP"}},
 		}.Props(c.Props)
-		r := tree(t, "/ns/"+name+"/config = "+string(c.YAML()))
+		r := registryOf(t, "/ns/"+name+"/config = "+string(c.YAML()))
 		found, err := Detect(t.Context(), r, "ns")
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%q: %v, %v", s, found, err)

@@ -13,9 +13,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Kind is what a job is to be built as.
@@ -53,7 +53,7 @@ func Read(ctx context.Context, r Reader, namespace string, found []Found) ([]Job
 	var problems []error
 	for _, f := range found {
 		j := Job{Found: f, Kind: KindSimple}
-		root := coordination.JobsPath(namespace) + "/" + f.Name
+		root := tree.JobsPath(namespace) + "/" + f.Name
 		err := j.read(ctx, r, root)
 		if err == nil {
 			err = jobconfig.CheckJobName(f.Name)
@@ -112,7 +112,7 @@ func (j *Job) readItems(ctx context.Context, r Reader, root string) error {
 	if err != nil {
 		return err
 	}
-	offsets, disabled := 0, coordination.Items{}
+	offsets, disabled := 0, tree.Items{}
 	for k, n := range nodes {
 		switch {
 		case k < len(lists[0].Names):

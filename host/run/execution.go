@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/slots"
 )
@@ -428,5 +429,5 @@ func (e *Execution) certain(ctx context.Context) bool {
 }
 
 func (e *Execution) RunID() string {
-	return coordination.RunID(e.fire.job.Name, e.fire.ID, e.Item)
+	return tree.RunID(e.fire.job.Name, e.fire.ID, e.Item)
 }

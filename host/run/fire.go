@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/slots"
 )
@@ -50,7 +51,7 @@ type Owner interface {
 type Job struct {
 	Owner
 	Name   string
-	Layout coordination.Layout
+	Layout tree.Layout
 	Log    *zap.Logger
 	// Account is the job's in the host's slots, of which it may have Slots at once.
 	Account *slots.Account
@@ -63,14 +64,14 @@ type Job struct {
 
 // Begun is what was begun in one commit, and how it is to run.
 type Begun struct {
-	Self   coordination.JobInstance
-	ID     coordination.Fire
+	Self   tree.JobInstance
+	ID     tree.Fire
 	Config jobconfig.Configuration
 	Guest  jobconfig.Guest
 	// Exec is what runs the items. The fire has a use of it, which the owner ends.
 	Exec abi.Executor
 	// Absent are items of this host that are due and do not run in this fire.
-	Absent coordination.Items
+	Absent tree.Items
 	// At is when, by Go's own clock; Previous and Next are the instants around it.
 	At             time.Time
 	Previous, Next time.Time
@@ -118,7 +119,7 @@ func New(job *Job, b Begun, states, before map[int]coordination.ItemState) *Fire
 		job.Log.Error("item parameters", zap.Error(err)) // refused by Validate before
 	}
 	items := slices.Sorted(maps.Keys(states))
-	f.taskID = coordination.TaskID(job.Name, items, b.Self.ID)
+	f.taskID = tree.TaskID(job.Name, items, b.Self.ID)
 	for _, n := range items {
 		parameter, has := parameters[n]
 		e := &Execution{fire: f, Item: n, state: states[n], Fence: states[n].RecordZxid, parameter: parameter, hasParameter: has,
@@ -205,8 +206,8 @@ func (f *Fire) slow(guests context.Context, workers int) bool {
 // previousRun is what a record has of a run of another instance. Nil if it
 // tells of none, or not of which: a takeover leaves open whether it was of the
 // trigger or of the instant, and a run that was handed back is no run.
-func previousRun(self string, r coordination.Record) *event.PreviousRun {
-	if r.Begun == 0 || r.Owner == "" || r.Owner == self || (r.Ended == r.Begun && r.Outcome == coordination.OutcomeCancelled) ||
+func previousRun(self string, r tree.Record) *event.PreviousRun {
+	if r.Begun == 0 || r.Owner == "" || r.Owner == self || (r.Ended == r.Begun && r.Outcome == tree.OutcomeCancelled) ||
 		(r.Source == string(abi.SourceFailover) && r.Trigger != 0) {
 		return nil
 	}

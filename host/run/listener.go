@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/slots"
 )
@@ -97,7 +98,7 @@ func (f *Fire) once(guests context.Context, phase coordination.Phase, export str
 	// Watch first, so that the end of the phase cannot be missed.
 	changes, err := r.Watch(ctx, coordination.GuaranteeWatch(l, phase))
 	last := false
-	var arrived coordination.Items
+	var arrived tree.Items
 	if err == nil {
 		arrived = f.here()
 		last, err = coordination.Arrive(ctx, r, l, f.Self, phase, arrived, f.Config.ShardingTotalCount)
@@ -123,7 +124,7 @@ func (f *Fire) once(guests context.Context, phase coordination.Phase, export str
 }
 
 // here are the items of this host that are due in the fire.
-func (f *Fire) here() coordination.Items {
+func (f *Fire) here() tree.Items {
 	items := slices.Clone(f.Absent)
 	for _, e := range f.Runs {
 		items = append(items, e.Item)
@@ -171,7 +172,7 @@ func (f *Fire) endPhase(guests context.Context, phase coordination.Phase) {
 
 // await returns when the phase at which the items have arrived is over. A
 // snapshot may be older than the arrival: it only says when to look.
-func (f *Fire) await(ctx context.Context, r registry.Center, changes <-chan registry.Snapshot, phase coordination.Phase, items coordination.Items) error {
+func (f *Fire) await(ctx context.Context, r registry.Center, changes <-chan registry.Snapshot, phase coordination.Phase, items tree.Items) error {
 	for {
 		nodes, err := r.Read(ctx, coordination.GuaranteeWatch(f.job.Layout, phase))
 		if err != nil {

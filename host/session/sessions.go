@@ -9,8 +9,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/migrate"
@@ -242,9 +242,9 @@ func checkNamespace(ctx context.Context, c registry.Center, namespace string) er
 	if err := migrate.Check(ctx, c, namespace); err != nil {
 		return err
 	}
-	for _, root := range []string{coordination.JobsPath(namespace), coordination.JobsPath(namespace) + ".wasmjob"} {
+	for _, root := range []string{tree.JobsPath(namespace), tree.JobsPath(namespace) + ".wasmjob"} {
 		// What no name of a job can be, made and deleted in one commit.
-		probe := root + "/" + "@-@" + coordination.NewJobInstance("probe", fmt.Sprint(time.Now().UnixNano())).ID
+		probe := root + "/" + "@-@" + tree.NewJobInstance("probe", fmt.Sprint(time.Now().UnixNano())).ID
 		_, err := c.Commit(ctx, registry.Ensure(root), registry.Create(probe, nil), registry.Delete(probe, registry.AnyVersion))
 		if err != nil {
 			return fmt.Errorf("this host may not write below %s: %w", root, err)

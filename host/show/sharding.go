@@ -8,6 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -15,7 +16,7 @@ import (
 
 func stateColour(state string) string {
 	switch state {
-	case string(coordination.ShardRunning), coordination.DetailReady, string(coordination.JobOK):
+	case string(coordination.ShardRunning), tree.DetailReady, string(coordination.JobOK):
 		return console.Green
 	case string(coordination.ShardFailover), string(coordination.ShardHeld), string(coordination.JobCrashed), "GONE":
 		return console.Red

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/console"
@@ -232,7 +232,7 @@ func cronText(cron, zone string) string {
 
 // itemsHere says which of the job's items the host has.
 func itemsHere(j host.JobStatus) string {
-	var items coordination.Items
+	var items tree.Items
 	disabled, held := 0, 0
 	for _, i := range j.Items {
 		items = append(items, i.Item)

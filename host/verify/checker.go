@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -694,7 +694,7 @@ func (c *Checker) previous(j *job, it *item, was *event.PreviousRun, m mark) {
 		case open && had.fate == itemBegun:
 			had.over = m
 			f.fates[it.number] = had
-		case was.Outcome == coordination.OutcomeLost, was.Outcome == coordination.OutcomeHeld:
+		case was.Outcome == tree.OutcomeLost, was.Outcome == tree.OutcomeHeld:
 			f.note(it.number, itemExcused, m)
 		case !open && had.fate < itemFinished:
 			f.note(it.number, itemFinished, m)

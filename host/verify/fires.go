@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -138,7 +138,7 @@ func (c *Checker) up(j *job, id fireID, instant time.Time) *fire {
 // fewer takes note of how many items a job has: who has fewer now does not make
 // up for more.
 func (c *Checker) fewer(j *job, total int) {
-	if total <= 0 || total > coordination.MaxItems {
+	if total <= 0 || total > tree.MaxItems {
 		return
 	}
 	for _, f := range j.order {
@@ -155,7 +155,7 @@ type total struct {
 
 // shared takes note of a division.
 func (c *Checker) shared(j *job, e *event.Event) {
-	if e.Total <= 0 || e.Total > coordination.MaxItems {
+	if e.Total <= 0 || e.Total > tree.MaxItems {
 		return
 	}
 	c.fewer(j, e.Total)
@@ -194,7 +194,7 @@ func (c *Checker) fire(j *job, p *process, e *event.Event, m mark) {
 	if f == nil {
 		return
 	}
-	if e.Total > 0 && e.Total <= coordination.MaxItems && e.Source == abi.SourceSchedule {
+	if e.Total > 0 && e.Total <= tree.MaxItems && e.Source == abi.SourceSchedule {
 		c.countTotal(j, f, e)
 	}
 	j.accountFor(e, m)
@@ -388,7 +388,7 @@ func (j *job) skippedByAll(f *fire) bool {
 
 // runID is the id of an item's run in the fire.
 func (f *fire) runID(j *job, n int) string {
-	return coordination.RunID(j.name, coordination.Fire{Instant: f.id.instant, Trigger: f.id.trigger}, n)
+	return tree.RunID(j.name, tree.Fire{Instant: f.id.instant, Trigger: f.id.trigger}, n)
 }
 
 // unfinished reports an item that was begun and has no end.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // Registry looks for what is left behind in a registry that has come to rest:
@@ -53,13 +54,13 @@ type UnusedServer struct {
 
 // JavaJobs are the jobs of a namespace in which a Java host takes part now.
 func JavaJobs(ctx context.Context, rc registry.Center, namespace string) ([]string, error) {
-	jobs, err := rc.Read(ctx, registry.Children(coordination.JobsPath(namespace)))
+	jobs, err := rc.Read(ctx, registry.Children(tree.JobsPath(namespace)))
 	if err != nil {
 		return nil, fmt.Errorf("reading the jobs of namespace %s: %w", namespace, err)
 	}
 	var java []string
 	for _, name := range jobs[0].Names {
-		l := coordination.NewLayout(namespace, name)
+		l := tree.NewLayout(namespace, name)
 		n, err := rc.Read(ctx, registry.Children(l.Root()+"/instances"), registry.Children(l.Sibling()+"/instances"))
 		if err != nil {
 			return nil, fmt.Errorf("job %s: %w", name, err)
@@ -124,14 +125,14 @@ func (r *Report) AddRegistry(looked *RegistryReport, findings []Finding) {
 
 // lookAround is one look at all jobs.
 func lookAround(ctx context.Context, rc registry.Center, namespace string) (*RegistryReport, []Finding, error) {
-	jobs, err := rc.Read(ctx, registry.Children(coordination.JobsPath(namespace)))
+	jobs, err := rc.Read(ctx, registry.Children(tree.JobsPath(namespace)))
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the jobs of namespace %s: %w", namespace, err)
 	}
 	r := &RegistryReport{Namespace: namespace}
 	var findings []Finding
 	for _, name := range jobs[0].Names {
-		l := coordination.NewLayout(namespace, name)
+		l := tree.NewLayout(namespace, name)
 		s := &survey{ctx: ctx, rc: rc, job: name, root: l.Root(), sibling: l.Sibling()}
 		s.look()
 		if s.err != nil {
@@ -248,7 +249,7 @@ func (s *survey) membership() {
 		if n.Exists && !s.alive[id] {
 			s.find(-1, n.Path, "%s is gone and has items: %q", id, n.Data)
 		}
-		items, err := coordination.ParseItems(string(n.Data))
+		items, err := tree.ParseItems(string(n.Data))
 		if err != nil {
 			s.find(-1, n.Path, "the items of %s cannot be read: %v", id, err)
 		}
@@ -269,7 +270,7 @@ func (s *survey) membership() {
 // runs is as much of a host's list of runs as is needed here.
 type runs struct {
 	Runs []struct {
-		Items coordination.Items `json:"items"`
+		Items tree.Items `json:"items"`
 	} `json:"runs"`
 }
 

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -386,20 +386,20 @@ func TestEachInvariant(t *testing.T) {
 		"begun by a host that died, and given up by its record": {func() []*book {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
-			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, event.PreviousRun{Host: a1, Instant: instant(0), Outcome: coordination.OutcomeLost}).end(501, 500, 0, 8, "OK")
+			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, event.PreviousRun{Host: a1, Instant: instant(0), Outcome: tree.OutcomeLost}).end(501, 500, 0, 8, "OK")
 			return []*book{a, b.later(900)}
 		}, 0, "", ""},
 		"begun by a host that died, and held back": {func() []*book {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
 			item := 0
-			b.of(8, event.ItemHeld, event.Event{Instant: instant(0), Item: &item, RunID: runID(0, 0), Outcome: coordination.OutcomeHeld})
+			b.of(8, event.ItemHeld, event.Event{Instant: instant(0), Item: &item, RunID: runID(0, 0), Outcome: tree.OutcomeHeld})
 			return []*book{a, b.skip(10, 10, 0, "x").later(900)}
 		}, 0, "", ""},
 		"begun by a host that died, and held back by its record": {func() []*book {
 			a, b := two()
 			a.fire(0, 0, 1, 0).start(1, 0, 0, 5)
-			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, event.PreviousRun{Host: a1, Instant: instant(0), Outcome: coordination.OutcomeHeld}).end(501, 500, 0, 8, "OK")
+			b.skip(10, 10, 0, "x").later(400).after(500, 500, 0, 8, event.PreviousRun{Host: a1, Instant: instant(0), Outcome: tree.OutcomeHeld}).end(501, 500, 0, 8, "OK")
 			return []*book{a, b.later(900)}
 		}, 0, "", ""},
 		"begun by a host that died, and never taken over": {func() []*book {
@@ -562,13 +562,13 @@ func TestAFireOfWhichNobodyTells(t *testing.T) {
 		return []*book{open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).later(300).later(600)}
 	}
 	if r := check(Options{Completed: func(id string) bool {
-		return id == coordination.RunID("j", coordination.Fire{Instant: instant(10).UnixMilli()}, 0)
+		return id == tree.RunID("j", tree.Fire{Instant: instant(10).UnixMilli()}, 0)
 	}}, build()...); len(r.Findings) > 0 {
 		t.Errorf("found %+v", r.Findings)
 	}
 	half := open("a", a1).fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 5).run(1, 2, 0, 1, 6).later(300).later(600)
 	if r := check(Options{Completed: func(id string) bool {
-		return id == coordination.RunID("j", coordination.Fire{Instant: instant(10).UnixMilli()}, 0)
+		return id == tree.RunID("j", tree.Fire{Instant: instant(10).UnixMilli()}, 0)
 	}}, half); r.Violations != 1 {
 		t.Errorf("of two items one was completed, and found %+v", r.Findings)
 	}

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -409,7 +409,7 @@ func (v *View) fireEnded(key fireKey, e event.Event) {
 	if e.Outcome != abi.OutcomeOK {
 		l.level = zapcore.WarnLevel
 		if total := max(f.items, len(e.Items)); total > 1 && len(f.bad) > 0 {
-			bad := coordination.Items(slices.Sorted(maps.Keys(f.bad))).String()
+			bad := tree.Items(slices.Sorted(maps.Keys(f.bad))).String()
 			if len(bad) > console.LongList {
 				bad = bad[:console.LongList] + "…"
 			}
@@ -439,7 +439,7 @@ func itemsText(items []int) string {
 	if len(items) == 1 {
 		return "item " + strconv.Itoa(items[0])
 	}
-	return "items " + coordination.Items(items).String()
+	return "items " + tree.Items(items).String()
 }
 
 // ShowRow shows lines in columns, on a terminal.
@@ -489,7 +489,7 @@ func ShowLog(log *zap.Logger) func(line) {
 		if f := l.fire; f != nil {
 			text = "fire ended"
 			fields = append(fields,
-				zap.Time("instant", f.instant), zap.String("items", coordination.Items(f.items).String()), zap.String("source", string(f.source)),
+				zap.Time("instant", f.instant), zap.String("items", tree.Items(f.items).String()), zap.String("source", string(f.source)),
 				zap.Duration("duration", f.duration), zap.Duration("lag", f.lag), zap.String("outcome", string(f.outcome)))
 			if f.reason != "" {
 				fields = append(fields, zap.String("reason", f.reason))

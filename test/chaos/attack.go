@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/verify"
@@ -194,7 +194,7 @@ func (s *stage) whole(ctx context.Context) error {
 	}
 	var queries []registry.Query
 	for _, j := range jobs() {
-		queries = append(queries, registry.Children(coordination.NewLayout(s.o.Namespace, j.name).Root()+"/instances"))
+		queries = append(queries, registry.Children(tree.NewLayout(s.o.Namespace, j.name).Root()+"/instances"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

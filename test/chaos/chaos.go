@@ -28,8 +28,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -290,7 +290,7 @@ func (s *stage) dial(ctx context.Context, connect string) (registry.Center, erro
 
 // vacant sees that nobody's jobs are in the namespace.
 func (s *stage) vacant(ctx context.Context) error {
-	nodes, err := s.registry.Read(ctx, registry.Children(coordination.JobsPath(s.o.Namespace)))
+	nodes, err := s.registry.Read(ctx, registry.Children(tree.JobsPath(s.o.Namespace)))
 	if err != nil {
 		return err
 	}

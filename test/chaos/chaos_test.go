@@ -20,9 +20,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -133,7 +133,7 @@ func TestForeignCluster(t *testing.T) {
 		return jobconfig.Configuration{JobName: "x", Cron: "0 0 0 * * ?", ShardingTotalCount: 1, Description: description}.YAML()
 	}
 	for name, description := range map[string]string{"tick": ourMark, "sum": "mine", "other": ourMark} {
-		l := coordination.NewLayout(o.Namespace, name)
+		l := tree.NewLayout(o.Namespace, name)
 		if _, err := c.Commit(t.Context(), registry.Ensure(l.Root()), registry.Create(l.Root()+"/config", configuration(description)), registry.Ensure(l.Sibling()+"/offset/0")); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestForeignCluster(t *testing.T) {
 	if removed, err := Remove(t.Context(), o); err != nil || !slices.Equal(removed, []string{"tick"}) {
 		t.Errorf("removed %v, %v", removed, err)
 	}
-	tick := coordination.NewLayout(o.Namespace, "tick")
+	tick := tree.NewLayout(o.Namespace, "tick")
 	nodes, err := c.Read(t.Context(), registry.Children("/attack"), registry.Data(tick.Root()), registry.Data(tick.Sibling()))
 	if err != nil || !slices.Equal(nodes[0].Names, []string{"other", "sum"}) || nodes[1].Exists || nodes[2].Exists {
 		t.Errorf("left are %+v, %v", nodes, err)
@@ -163,7 +163,7 @@ func TestTraces(t *testing.T) {
 	}
 	defer c.Close()
 	const id = "127.0.0.11@-@77-abc"
-	l := coordination.NewLayout("n", "x")
+	l := tree.NewLayout("n", "x")
 	found := []string{
 		l.Root() + "/instances/" + id, l.Root() + "/leader/election/instance", l.Root() + "/leader/election/latch/" + id + "-0000000001", l.Root() + "/leader/failover/latch/a-" + id,
 		l.Root() + "/sharding/0/running", l.Root() + "/sharding/1/failover", l.Root() + "/trigger/" + id, l.Sibling() + "/instances/" + id,

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -222,7 +222,7 @@ func (s *stage) leadingHost(ctx context.Context, leads bool) *node {
 	if err != nil {
 		return any
 	}
-	nodes, err := r.Read(ctx, registry.Data(coordination.NewLayout(s.o.Namespace, "long").Root()+"/leader/election/instance"))
+	nodes, err := r.Read(ctx, registry.Data(tree.NewLayout(s.o.Namespace, "long").Root()+"/leader/election/instance"))
 	if err != nil {
 		return any
 	}

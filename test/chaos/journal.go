@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // ZooKeeper's transaction log: a header, then entries of checksum, length,
@@ -380,14 +380,14 @@ func (a *audit) list(t *txn, job string, w write) map[itemID]string {
 	if len(w.data) == 0 {
 		return runs
 	}
-	var parsed coordination.Runs
+	var parsed tree.Runs
 	if err := json.Unmarshal(w.data, &parsed); err != nil {
 		a.find(t, "%s cannot be read: %v", w.path, err)
 		return runs
 	}
 	for _, run := range parsed.Runs {
 		for i := range run.Items.All() {
-			runs[itemID{job, i}] = coordination.RunID(job, run.Fire, i)
+			runs[itemID{job, i}] = tree.RunID(job, run.Fire, i)
 		}
 	}
 	return runs
@@ -404,7 +404,7 @@ func (a *audit) record(t *txn, id itemID, w write, lists map[string]map[itemID]s
 		r.open = false
 		return
 	}
-	var now coordination.Record
+	var now tree.Record
 	if len(w.data) > 0 {
 		if err := json.Unmarshal(w.data, &now); err != nil {
 			a.find(t, "%s cannot be read: %v", w.path, err)
@@ -428,7 +428,7 @@ func (a *audit) record(t *txn, id itemID, w write, lists map[string]map[itemID]s
 	case r.open && now.Ended != 0:
 		a.completions++
 		run := a.runs[id.job+"/"+r.owner][id]
-		if now.Outcome != coordination.OutcomeCancelled && run != "" {
+		if now.Outcome != tree.OutcomeCancelled && run != "" {
 			if done, ok := a.completed[run]; ok {
 				a.find(t, "run %s is completed twice, first by transaction %#x", run, done)
 			}

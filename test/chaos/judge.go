@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -50,7 +50,7 @@ func (s *stage) bare(ctx context.Context, list []job) error {
 		s.violate("all hosts have drained, and there is %s", text)
 	}
 	for _, j := range list {
-		l := coordination.NewLayout(s.o.Namespace, j.name)
+		l := tree.NewLayout(s.o.Namespace, j.name)
 		if err == nil {
 			var members []registry.Node
 			if members, err = r.Read(ctx, registry.Data(l.Sibling()+"/members")); err == nil && len(members[0].Data) > 0 {
@@ -90,7 +90,7 @@ func (s *stage) bare(ctx context.Context, list []job) error {
 }
 
 // total checks the offset of an item against the truth.
-func (s *stage) total(ctx context.Context, r registry.Center, l coordination.Layout, id itemID) error {
+func (s *stage) total(ctx context.Context, r registry.Center, l tree.Layout, id itemID) error {
 	nodes, err := r.Read(ctx, registry.Data(fmt.Sprintf("%s/offset/%d", l.Sibling(), id.item)))
 	if err != nil {
 		return err

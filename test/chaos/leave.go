@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // ourMark is in the description of every job that an attack makes: nothing else
@@ -41,14 +42,14 @@ func (s *stage) traces(ctx context.Context, r registry.Center, list []job, begin
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var level []string
-	var roots []coordination.Layout
+	var roots []tree.Layout
 	for _, j := range list {
-		l := coordination.NewLayout(s.o.Namespace, j.name)
+		l := tree.NewLayout(s.o.Namespace, j.name)
 		roots = append(roots, l)
 		level = append(level, l.Root(), l.Sibling())
 	}
 	past := func(p string) bool {
-		return slices.ContainsFunc(roots, func(l coordination.Layout) bool {
+		return slices.ContainsFunc(roots, func(l tree.Layout) bool {
 			return p == l.Sibling()+"/leader" || p == l.Sibling()+"/assignment" || strings.HasPrefix(p, l.Sibling()+"/sharding/") ||
 				strings.HasPrefix(p, l.Root()+"/sharding/") && path.Base(p) == "instance"
 		})
@@ -108,7 +109,7 @@ func (s *stage) clear(ctx context.Context) error {
 	if s.was {
 		return nil
 	}
-	for _, p := range []string{coordination.JobsPath(s.o.Namespace), path.Dir(coordination.NewLayout(s.o.Namespace, "x").Sibling())} {
+	for _, p := range []string{tree.JobsPath(s.o.Namespace), path.Dir(tree.NewLayout(s.o.Namespace, "x").Sibling())} {
 		if _, err := r.Commit(ctx, registry.Delete(p, registry.AnyVersion)); err != nil && !errors.Is(err, registry.ErrConflict) {
 			return err // a conflict: somebody else has a job there by now
 		}
@@ -145,7 +146,7 @@ func ourJobs(ctx context.Context, r registry.Center, namespace string, had []str
 	for _, j := range jobs() {
 		if !slices.Contains(had, j.name) {
 			names = append(names, j.name)
-			queries = append(queries, registry.Data(coordination.NewLayout(namespace, j.name).Root()+"/config"))
+			queries = append(queries, registry.Data(tree.NewLayout(namespace, j.name).Root()+"/config"))
 		}
 	}
 	nodes, err := r.Read(ctx, queries...)
@@ -167,7 +168,7 @@ func remove(ctx context.Context, r registry.Center, namespace string, had []stri
 		return nil, err
 	}
 	for _, name := range ours {
-		l := coordination.NewLayout(namespace, name)
+		l := tree.NewLayout(namespace, name)
 		nodes, err := r.Read(ctx, registry.Children(l.Root()+"/instances"))
 		if err != nil {
 			return removed, err
@@ -175,7 +176,7 @@ func remove(ctx context.Context, r registry.Center, namespace string, had []stri
 		if hosts := nodes[0].Names; len(hosts) > 0 {
 			return removed, fmt.Errorf("job %s of namespace %s is at %s; end its hosts first", name, namespace, strings.Join(hosts, ", "))
 		}
-		if err := coordination.Remove(ctx, r, l, true); err != nil && !errors.Is(err, coordination.ErrRemoved) {
+		if err := coordination.Remove(ctx, r, l, true); err != nil && !errors.Is(err, tree.ErrRemoved) {
 			return removed, fmt.Errorf("job %s of namespace %s: %w", name, namespace, err)
 		}
 		removed = append(removed, name)

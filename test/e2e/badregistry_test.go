@@ -136,7 +136,7 @@ func raze(t *testing.T, s *zookeeper.Session, roots ...string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) {
-		nodes := tree(t, s, roots...)
+		nodes := subtree(t, s, roots...)
 		if len(nodes) == 0 {
 			return
 		}
@@ -154,7 +154,7 @@ func raze(t *testing.T, s *zookeeper.Session, roots ...string) {
 			_, _ = s.Commit(t.Context(), registry.Delete(path, registry.AnyVersion)) // if somebody was faster, all the better
 		}
 	}
-	t.Fatalf("%v cannot be deleted: hosts go on writing %v", roots, tree(t, s, roots...))
+	t.Fatalf("%v cannot be deleted: hosts go on writing %v", roots, subtree(t, s, roots...))
 }
 
 // TestJobDeletedByHand: the whole tree of a job, and of another one both trees,
@@ -191,7 +191,7 @@ func TestJobDeletedByHand(t *testing.T) {
 			}
 			m.of("tick", m.of("tick", m.mark(), kind(event.FireEnded)).at+1, kind(event.FireEnded), outcome(abi.OutcomeOK))
 		}
-		if left := tree(t, s, roots...); len(left) > 0 {
+		if left := subtree(t, s, roots...); len(left) > 0 {
 			t.Errorf("%s is back: %v", name, left)
 		}
 		if out := c.registry("jobs"); strings.Contains(out, name) {

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -195,7 +196,7 @@ func (c *cluster) judge(jobs ...string) *verify.Report {
 		c.t.Errorf("left in the registry: %s: job %s item %d: %s", f.Class, f.Job, f.Item, f.Text)
 	}
 	for _, name := range jobs {
-		l := coordination.NewLayout(c.ns, name)
+		l := tree.NewLayout(c.ns, name)
 		shards, err := coordination.ReadShards(c.t.Context(), s, l)
 		if err != nil {
 			c.t.Fatal(err)
@@ -498,7 +499,7 @@ func TestClusterIsOperated(t *testing.T) {
 	c.registry("enable", "tick", "--item", "5")
 	c.judge("tick")
 	s := c.session("")
-	l := coordination.NewLayout(c.ns, "manual")
+	l := tree.NewLayout(c.ns, "manual")
 	nodes, err := s.Read(t.Context(), registry.Data(l.Root()), registry.Data(l.Sibling()))
 	if err != nil || nodes[0].Exists || nodes[1].Exists {
 		t.Errorf("a purged job is still there: %+v, %v", nodes, err)

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -87,7 +87,7 @@ func (h *process) timers() (clocks []string) {
 // ended before, in ZooKeeper's own view. The channel closes when so many are left.
 func (c *cluster) outlives(job string, left int) <-chan struct{} {
 	c.t.Helper()
-	path := coordination.NewLayout(c.ns, job).Root() + "/instances"
+	path := tree.NewLayout(c.ns, job).Root() + "/instances"
 	watch, err := c.session("").Watch(c.t.Context(), registry.Children(path))
 	if err != nil {
 		c.t.Fatal(err)
@@ -138,7 +138,7 @@ func TestFrozenHosts(t *testing.T) {
 		m.place.guestJob("tick", everySecond, "shardingTotalCount: 3")
 	}
 	s := c.session("")
-	layout := coordination.NewLayout(c.ns, "freeze")
+	layout := tree.NewLayout(c.ns, "freeze")
 	instances, item := registry.Children(layout.Root()+"/instances"), layout.Root()+"/sharding/0"
 	owned, running := registry.Data(item+"/instance"), registry.Data(item+"/running")
 	watch, err := s.Watch(within(t), instances, owned, running)

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
@@ -92,7 +93,7 @@ func (h *process) since(at int) []event.Event {
 // running are the items of a job as they are shown.
 func (c *cluster) running(s *zookeeper.Session, job string) []coordination.ShardItem {
 	c.t.Helper()
-	shards, err := coordination.ReadShards(within(c.t), s, coordination.NewLayout(c.ns, job))
+	shards, err := coordination.ReadShards(within(c.t), s, tree.NewLayout(c.ns, job))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func (c *cluster) gone(s *zookeeper.Session, job, id string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
-	q := registry.Children(coordination.NewLayout(c.ns, job).Root() + "/instances")
+	q := registry.Children(tree.NewLayout(c.ns, job).Root() + "/instances")
 	watch, err := s.Watch(ctx, q)
 	if err != nil {
 		c.t.Fatal(err)
@@ -276,7 +277,7 @@ func (c *cluster) divided(job string, on ...*member) {
 	var last registry.Snapshot
 	for last = range watch {
 		there := last.Children(root + "/instances")
-		var d coordination.Division
+		var d tree.Division
 		if json.Unmarshal(last[division].Data, &d) != nil || len(last[flags].Names) > 0 || len(there) != len(on) || len(d.Instances) != len(on) || len(d.Pending) > 0 {
 			continue
 		}
@@ -304,8 +305,8 @@ func (c *cluster) nodes(s *zookeeper.Session, paths ...string) []registry.Node {
 	return nodes
 }
 
-// tree is all that is below some nodes, and they themselves.
-func tree(t *testing.T, s *zookeeper.Session, roots ...string) map[string][]byte {
+// subtree is all that is below some nodes, and they themselves.
+func subtree(t *testing.T, s *zookeeper.Session, roots ...string) map[string][]byte {
 	t.Helper()
 	all := make(map[string][]byte)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

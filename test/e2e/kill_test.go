@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -118,7 +118,7 @@ func TestClusterKill(t *testing.T) {
 			t.Errorf("%s ran it again: %+v", m.ip, again)
 		}
 	}
-	nodes, err := c.session("").Read(t.Context(), registry.Children(coordination.NewLayout(c.ns, "busy").Sibling()+"/kill"))
+	nodes, err := c.session("").Read(t.Context(), registry.Children(tree.NewLayout(c.ns, "busy").Sibling()+"/kill"))
 	if err != nil || len(nodes[0].Names) > 0 {
 		t.Errorf("kills are left: %v, %v", nodes, err)
 	}

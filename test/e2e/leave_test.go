@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -56,7 +56,7 @@ func TestAGracefulStopWithRunningItemsIsNoCrash(t *testing.T) {
 	at := marks(b)
 	a.signal(syscall.SIGTERM)
 	b.of("idle", at[b], assigned(4))
-	if s := c.shards("held"); !slices.ContainsFunc(s.Instances, func(i admin.Instance) bool { return i.State == coordination.DetailDraining }) {
+	if s := c.shards("held"); !slices.ContainsFunc(s.Instances, func(i admin.Instance) bool { return i.State == tree.DetailDraining }) {
 		t.Errorf("nobody is shown as draining: %+v", s.Instances)
 	}
 	c.open("a")

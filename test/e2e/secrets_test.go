@@ -20,7 +20,7 @@ func TestNoSecretIsInTheRegistry(t *testing.T) {
 	m.of("tick", 0, kind(event.FireEnded))
 	s := c.session(credentials)
 	found := 0
-	for path, data := range tree(t, s, "/"+c.ns, "/"+c.ns+".wasmjob") {
+	for path, data := range subtree(t, s, "/"+c.ns, "/"+c.ns+".wasmjob") {
 		found++
 		if strings.Contains(path+string(data), "secret-word") {
 			t.Errorf("%s holds %q", path, data)

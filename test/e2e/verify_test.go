@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
@@ -30,7 +30,7 @@ func TestVerifyLooksAtTheRegistry(t *testing.T) {
 		t.Errorf("all is well, and verify says\n%s", out)
 	}
 	s := c.session("")
-	orphan := coordination.NewLayout(c.ns, "tick").Root() + "/sharding/1/failover"
+	orphan := tree.NewLayout(c.ns, "tick").Root() + "/sharding/1/failover"
 	c.put(s, orphan+" = 127.0.1.9@-@gone")
 	c.refused(1, []string{"violated 5  job tick item 1", "127.0.1.9@-@gone, which is gone", orphan, "1 violation,"},
 		"verify", "--zk", c.zk, "--namespace", c.ns, "--rest", "1s")

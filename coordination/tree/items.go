@@ -1,4 +1,4 @@
-package coordination
+package tree
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 type Items []int
 
 // String returns the text form.
-func (s Items) String() string { return rangesOf(s).String() }
+func (s Items) String() string { return RangesOf(s).String() }
 
 // Contains reports whether the item is in the set.
 func (s Items) Contains(item int) bool {
@@ -29,7 +29,7 @@ const MaxItems = 1_000_000
 // ParseItems reads the text form. The result is ascending and has no
 // duplicates.
 func ParseItems(text string) (Items, error) {
-	r, err := parseRanges(text)
+	r, err := ParseRanges(text)
 	return r.Items(), err
 }
 
@@ -51,8 +51,8 @@ type Range struct{ From, To int }
 // depends on the ranges, not on the items.
 type Ranges []Range
 
-// rangesOf is the set of the items, which may be in any order.
-func rangesOf(items Items) Ranges {
+// RangesOf is the set of the items, which may be in any order.
+func RangesOf(items Items) Ranges {
 	if !slices.IsSorted(items) {
 		items = slices.Sorted(slices.Values(items))
 	}
@@ -73,7 +73,7 @@ func (r Ranges) append(next Range) Ranges {
 	return append(r, next)
 }
 
-func parseRanges(text string) (Ranges, error) {
+func ParseRanges(text string) (Ranges, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -84,8 +84,8 @@ func parseRanges(text string) (Ranges, error) {
 		if !isRange {
 			to = from
 		}
-		a, okA := itemNumber(from)
-		b, okB := itemNumber(to)
+		a, okA := ItemNumber(from)
+		b, okB := ItemNumber(to)
 		if !okA || !okB || b < a || b >= MaxItems {
 			return nil, fmt.Errorf("items %q: %q is not an item or a range such as 0-3 below %d", jobconfig.Clip(text), jobconfig.Clip(part), MaxItems)
 		}
@@ -137,10 +137,10 @@ func (r Ranges) Contains(item int) bool {
 }
 
 // All yields the items, ascending.
-func (r Ranges) All() iter.Seq[int] { return r.since(0) }
+func (r Ranges) All() iter.Seq[int] { return r.Since(0) }
 
-// since yields the items that are not below first, ascending.
-func (r Ranges) since(first int) iter.Seq[int] {
+// Since yields the items that are not below first, ascending.
+func (r Ranges) Since(first int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for n := sort.Search(len(r), func(n int) bool { return r[n].To >= first }); n < len(r); n++ {
 			for i := max(r[n].From, first); i <= r[n].To; i++ {
@@ -166,8 +166,8 @@ func (r Ranges) Items() Items {
 	return items
 }
 
-// with is the set with the items of another one.
-func (r Ranges) with(o Ranges) Ranges {
+// With is the set with the items of another one.
+func (r Ranges) With(o Ranges) Ranges {
 	switch {
 	case len(o) == 0:
 		return r
@@ -185,8 +185,8 @@ func (r Ranges) with(o Ranges) Ranges {
 	return all
 }
 
-// without is the set without the items of another one.
-func (r Ranges) without(o Ranges) Ranges {
+// Without is the set without the items of another one.
+func (r Ranges) Without(o Ranges) Ranges {
 	var left Ranges
 	for _, part := range r {
 		for len(o) > 0 && o[0].To < part.From {

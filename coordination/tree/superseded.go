@@ -1,4 +1,4 @@
-package coordination
+package tree
 
 import (
 	"crypto/sha256"
@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// superseded are digests of definitions that were applied to the job and then
+// Superseded are digests of definitions that were applied to the job and then
 // replaced by newer ones, oldest first, at most maxSuperseded: node superseded.
 // A host that comes back with one of them has missed the newer one.
-type superseded []string
+type Superseded []string
 
 const (
 	maxSuperseded = 100
@@ -18,16 +18,16 @@ const (
 	digestLength = 16
 )
 
-// parseSuperseded reads the list. What cannot be read names no definition.
-func parseSuperseded(data []byte) superseded {
-	var s superseded
+// ParseSuperseded reads the list. What cannot be read names no definition.
+func ParseSuperseded(data []byte) Superseded {
+	var s Superseded
 	if json.Unmarshal(data, &s) != nil {
 		return nil
 	}
 	return s
 }
 
-func (s superseded) data() []byte {
+func (s Superseded) Data() []byte {
 	b, err := json.Marshal(s)
 	if err != nil { // strings always marshal
 		return nil
@@ -40,12 +40,12 @@ func digestOf(definition []byte) string {
 	return hex.EncodeToString(sum[:digestLength])
 }
 
-func (s superseded) contains(definition []byte) bool {
+func (s Superseded) Contains(definition []byte) bool {
 	return slices.Contains(s, digestOf(definition))
 }
 
-// replace is the list after the definition newer has replaced older.
-func (s superseded) replace(older, newer []byte) superseded {
+// Replace is the list after the definition newer has replaced older.
+func (s Superseded) Replace(older, newer []byte) Superseded {
 	drop := []string{digestOf(older), digestOf(newer)}
 	list := slices.DeleteFunc(slices.Clone(s), func(d string) bool { return slices.Contains(drop, d) })
 	list = append(list, drop[0])

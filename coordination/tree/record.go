@@ -1,15 +1,11 @@
-package coordination
+package tree
 
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
 // Fire identifies one firing of a job: by its scheduled instant, or by the
@@ -37,8 +33,8 @@ func (f Fire) ID() string {
 	return f.Time().UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// same reports whether both are one firing, whatever made it run.
-func (f Fire) same(g Fire) bool {
+// Same reports whether both are one firing, whatever made it run.
+func (f Fire) Same(g Fire) bool {
 	if f.Trigger != 0 || g.Trigger != 0 {
 		return f.Trigger == g.Trigger
 	}
@@ -134,7 +130,7 @@ func (r Record) Accepts(f Fire) error {
 	return nil
 }
 
-func (r Record) begin(owner string, f Fire, now int64) Record {
+func (r Record) Begin(owner string, f Fire, now int64) Record {
 	n := Record{Owner: owner, Instant: r.Instant, Trigger: r.Trigger, After: r.After, Begun: now, Source: f.Source, Deaths: r.Deaths, Died: r.Died}
 	if f.Trigger != 0 {
 		n.Trigger = max(f.Trigger, r.Trigger)
@@ -147,14 +143,14 @@ func (r Record) begin(owner string, f Fire, now int64) Record {
 	return n
 }
 
-// after notes the transaction that wrote what the record was.
-func (r Record) after(zxid int64) Record {
+// Follow notes the transaction that wrote what the record was.
+func (r Record) Follow(zxid int64) Record {
 	r.After = max(r.After, zxid)
 	return r
 }
 
-// isOf reports whether the fire is the newest that was begun of its kind.
-func (r Record) isOf(f Fire) bool {
+// IsOf reports whether the fire is the newest that was begun of its kind.
+func (r Record) IsOf(f Fire) bool {
 	if f.Trigger != 0 {
 		return f.Trigger == r.Trigger
 	}
@@ -191,34 +187,34 @@ func (r Record) HandedBack() int64 {
 	return r.Back
 }
 
-// end closes a run that its host, or a Java host, has completed.
-func (r Record) end(outcome, reason string, now int64) Record {
+// End closes a run that its host, or a Java host, has completed.
+func (r Record) End(outcome, reason string, now int64) Record {
 	r.Ended, r.Outcome, r.Reason = now, outcome, reason
 	r.Deaths, r.Died = 0, ""
 	return r
 }
 
-// died notes that the host of the newest run has died with it.
-func (r Record) died(host string) Record {
+// NoteDeath notes that the host of the newest run has died with it.
+func (r Record) NoteDeath(host string) Record {
 	names := append(strings.Fields(r.Died), host)
 	r.Deaths, r.Died = r.Deaths+1, strings.Join(names[max(0, len(names)-maxDied):], " ")
 	return r
 }
 
-// lost closes a run that no host repeats.
-func (r Record) lost(now int64) Record {
+// Lose closes a run that no host repeats.
+func (r Record) Lose(now int64) Record {
 	r.Ended, r.Outcome = now, OutcomeLost
 	return r
 }
 
-// hold closes a run that no host repeats, and holds the item back.
-func (r Record) hold(now int64) Record {
+// Hold closes a run that no host repeats, and holds the item back.
+func (r Record) Hold(now int64) Record {
 	r.Ended, r.Outcome, r.Held = now, OutcomeHeld, now
 	return r
 }
 
-// release lets the item begin again, for instants after the given one.
-func (r Record) release(instant int64) Record {
+// Release lets the item begin again, for instants after the given one.
+func (r Record) Release(instant int64) Record {
 	r.Deaths, r.Died, r.Held = 0, "", 0
 	r.Instant = max(r.Instant, instant)
 	return r
@@ -234,7 +230,7 @@ func (r Record) HeldBack(job string, item int) string {
 		time.UnixMilli(r.Held).UTC().Format(time.RFC3339), hosts, strings.ReplaceAll(r.Died, " ", ", "), job, item)
 }
 
-func (r Record) data() []byte {
+func (r Record) Data() []byte {
 	b := make([]byte, 0, 160)
 	num := func(key string, v int64) {
 		if v != 0 {
@@ -291,14 +287,14 @@ func appendText(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// parseRecord reads a record leniently: what cannot be read is as if the item
+// ParseRecord reads a record leniently: what cannot be read is as if the item
 // had never run, and so is a run of no host.
-func parseRecord(data []byte) Record {
+func ParseRecord(data []byte) Record {
 	var r Record
 	if json.Unmarshal(data, &r) != nil {
 		return Record{}
 	}
-	if !fitsANode(r.Owner) {
+	if !FitsANode(r.Owner) {
 		r.Owner = ""
 		if r.Open() {
 			r.Begun = 0
@@ -307,137 +303,13 @@ func parseRecord(data []byte) Record {
 	return r
 }
 
-// Run is a set of items that one host has begun for one fire.
-type Run struct {
-	Fire
-	Items Ranges `json:"items"`
-	// Marked is set for runs whose running marks outlive their host: Java hosts
-	// know of them.
-	Marked bool `json:"marked,omitempty"`
-}
+// SourceFailover is the source of a run that was taken over.
+const SourceFailover = "failover"
 
-// Runs is what one host has begun and not completed: node runs/{id}. While
-// the host lives, resharding goes around these items; when it is gone, they
-// are what is owed.
-type Runs struct {
-	Runs []Run `json:"runs,omitempty"`
-	// Java is the id of a Java host that died, if a host of ours has written
-	// down here what that left running. The node has another name then: Java
-	// ids come back.
-	Java string `json:"java,omitempty"`
-	// Owed is all that was left when the first host took something over, and
-	// Takers are those among which it was divided then: the n-th of Owed is for
-	// the n-th of Takers, in turn. Of a host that lives both are empty.
-	Owed   Items    `json:"owed,omitempty"`
-	Takers []string `json:"takers,omitempty"`
-	// Left is set when the host has stopped its guests and left the job: it did
-	// not die of what it ran.
-	Left bool `json:"left,omitempty"`
-}
+// OutcomeCancelled is the outcome of a run that was handed back before
+// anything of it ran: its instant is due again.
+const OutcomeCancelled = "CANCELLED"
 
-func parseRuns(data []byte) (Runs, error) {
-	var r Runs
-	if len(data) == 0 {
-		return r, nil
-	}
-	err := json.Unmarshal(data, &r)
-	if err == nil && r.Java != "" && !fitsANode(r.Java) {
-		err = fmt.Errorf("java: found %q, expected the id of an instance", jobconfig.Clip(r.Java))
-	}
-	return r, err
-}
-
-func (r Runs) data() []byte {
-	if len(r.Runs) == 0 {
-		return nil
-	}
-	b, err := json.Marshal(r)
-	if err != nil { // numbers and strings always marshal
-		return nil
-	}
-	return b
-}
-
-// Items are all items of all runs, ascending.
-func (r Runs) Items() Items { return r.ranges().Items() }
-
-// ranges are all items of all runs.
-func (r Runs) ranges() Ranges {
-	var all Ranges
-	for _, run := range r.Runs {
-		all = all.with(run.Items)
-	}
-	return all
-}
-
-// has reports whether the item is in one of the runs.
-func (r Runs) has(item int) bool {
-	return slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Items.Contains(item) })
-}
-
-// markedOf reports whether the item's running mark outlives the host.
-func (r Runs) markedOf(item int) bool {
-	for _, run := range r.Runs {
-		if run.Items.Contains(item) {
-			return run.Marked
-		}
-	}
-	return false
-}
-
-// fireOf is the fire for which an item was begun; zero if it was not.
-func (r Runs) fireOf(item int) Fire {
-	for _, run := range r.Runs {
-		if run.Items.Contains(item) {
-			return run.Fire
-		}
-	}
-	return Fire{}
-}
-
-// room is how many bytes of items fit a commit that writes this list too. However
-// long the list is, a commit carries more than one item.
-func (r Runs) room() int { return max(step.Budget-len(r.data()), leastRoom) }
-
-// leastRoom is what a commit has for items when the list of runs is very long:
-// both together still fit a request.
-const leastRoom = step.Budget / 8
-
-// listed bounds by how many bytes a list of runs grows when the item is added to
-// it or removed from it, after the item before: a range is extended or cut, or
-// there is a new one.
-func listed(item, before int) int {
-	if item == before+1 {
-		return 0
-	}
-	return 2 * len(",1000000")
-}
-
-func (r Runs) with(f Fire, marked bool, items Items) Runs {
-	if len(items) == 0 {
-		return r
-	}
-	added := rangesOf(items)
-	n := r.less(added)
-	for i := range n.Runs {
-		if n.Runs[i].Fire == f && n.Runs[i].Marked == marked {
-			n.Runs[i].Items = n.Runs[i].Items.with(added)
-			return n
-		}
-	}
-	n.Runs = append(n.Runs, Run{Fire: f, Items: added, Marked: marked})
-	return n
-}
-
-func (r Runs) without(items Items) Runs { return r.less(rangesOf(items)) }
-
-// less are the runs without some items.
-func (r Runs) less(drop Ranges) Runs {
-	n := Runs{Java: r.Java, Owed: r.Owed, Takers: r.Takers, Left: r.Left}
-	for _, run := range r.Runs {
-		if kept := run.Items.without(drop); len(kept) > 0 {
-			n.Runs = append(n.Runs, Run{Fire: run.Fire, Items: kept, Marked: run.Marked})
-		}
-	}
-	return n
-}
+// OutcomeElsewhere is the outcome of a run whose host died and which a Java
+// host has repeated, with whatever outcome.
+const OutcomeElsewhere = "ELSEWHERE"

@@ -1,4 +1,4 @@
-package coordination
+package tree
 
 import (
 	"math/rand/v2"
@@ -59,20 +59,20 @@ func TestRangesAgainstModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 2000 {
 		a, b := someItems(r, 12), someItems(r, 12)
-		in, of := rangesOf(a), rangesOf(b)
+		in, of := RangesOf(a), RangesOf(b)
 		first := r.IntN(13)
 		both := Items(slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b)))))
 		rest := slices.DeleteFunc(slices.Clone(a), b.Contains)
 		since := slices.DeleteFunc(slices.Clone(a), func(i int) bool { return i < first })
 		for what, got := range map[string]struct{ got, want Items }{
-			"with": {in.with(of).Items(), both}, "without": {in.without(of).Items(), rest}, "since": {slices.Collect(in.since(first)), since}, "items": {in.Items(), a},
+			"with": {in.With(of).Items(), both}, "without": {in.Without(of).Items(), rest}, "since": {slices.Collect(in.Since(first)), since}, "items": {in.Items(), a},
 		} {
 			if !slices.Equal(got.got, got.want) {
 				t.Fatalf("%v, %v, %d: %s is %v, want %v", a, b, first, what, got.got, got.want)
 			}
 		}
-		if in.with(of).String() != both.String() || in.without(of).Len() != len(rest) {
-			t.Fatalf("%v and %v: %v, %v", a, b, in.with(of), in.without(of))
+		if in.With(of).String() != both.String() || in.Without(of).Len() != len(rest) {
+			t.Fatalf("%v and %v: %v, %v", a, b, in.With(of), in.Without(of))
 		}
 		for i := range 13 {
 			if in.Contains(i) != a.Contains(i) {

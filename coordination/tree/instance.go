@@ -1,10 +1,12 @@
-package coordination
+package tree
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -27,9 +29,9 @@ func NewJobInstance(serverIP, token string) JobInstance {
 	return JobInstance{ID: serverIP + delimiter + token, ServerIP: serverIP}
 }
 
-// yaml is the data of the instance node: ElasticJob's two keys and no other,
+// YAML is the data of the instance node: ElasticJob's two keys and no other,
 // since Java refuses what it does not know.
-func (i JobInstance) yaml() []byte {
+func (i JobInstance) YAML() []byte {
 	b, err := yaml.Marshal(struct {
 		ID string `yaml:"jobInstanceId"`
 		IP string `yaml:"serverIp"`
@@ -40,9 +42,9 @@ func (i JobInstance) yaml() []byte {
 	return b
 }
 
-// serverOf returns the server address in an instance id. One that an external edit made
+// ServerOf returns the server address in an instance id. One that an external edit made
 // up, without an address, is its own.
-func serverOf(id string) string {
+func ServerOf(id string) string {
 	if ip, _, _ := strings.Cut(id, delimiter); ip != "" {
 		return ip
 	}
@@ -69,21 +71,38 @@ func TaskID(job string, items []int, instance string) string {
 // good order, ascending.
 type Members []string
 
-func parseMembers(data []byte) Members {
+func ParseMembers(data []byte) Members {
 	// What an external edit wrote there and no host can be called is not asked after.
-	m := Members(slices.DeleteFunc(strings.Fields(string(data)), func(id string) bool { return !fitsANode(id) }))
+	m := Members(slices.DeleteFunc(strings.Fields(string(data)), func(id string) bool { return !FitsANode(id) }))
 	slices.Sort(m)
 	return slices.Compact(m)
 }
 
-func (m Members) data() []byte { return []byte(strings.Join(m, "\n")) }
+func (m Members) Data() []byte { return []byte(strings.Join(m, "\n")) }
 
-func (m Members) with(ids ...string) Members {
+func (m Members) With(ids ...string) Members {
 	n := append(slices.Clone(m), ids...)
 	slices.Sort(n)
 	return slices.Compact(n)
 }
 
-func (m Members) without(ids ...string) Members {
+func (m Members) Without(ids ...string) Members {
 	return slices.DeleteFunc(slices.Clone(m), func(id string) bool { return slices.Contains(ids, id) })
+}
+
+// FitsANode reports whether an id that an external edit may have written can be part of the
+// name of a node, and of the list of members.
+func FitsANode(id string) bool {
+	return id != "" && id != "." && id != ".." && len(id) < 256 && registry.CheckPath("/"+id) == nil && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == utf8.RuneError })
+}
+
+// IsInstanceID reports whether a mark's data can be the id of an instance, ours or a
+// Java host's: address, "@-@", token.
+func IsInstanceID(id string) bool {
+	address, token, ok := strings.Cut(id, delimiter)
+	plain := func(r rune) bool { return r > ' ' && r < utf8.RuneSelf && !strings.ContainsRune(`"'{}[],/\`, r) }
+	all := func(s string) bool {
+		return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) })
+	}
+	return ok && all(address) && all(token)
 }

@@ -1,0 +1,126 @@
+package coordination
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+)
+
+// Applied says what became of a definition.
+type Applied struct {
+	Configuration jobconfig.Configuration
+	// Created is true if the job was not in the registry before.
+	Created bool
+	// Changed are the fields that the definition file changed; Kept are those
+	// where the registry differs from the file and stays.
+	Changed, Kept []string
+	// Superseded is set when the definition was applied to the job before, has
+	// been replaced by a newer one since, and differs from what is in force:
+	// nothing of it was applied, and the host's file is out of date.
+	Superseded bool
+	// Base is what the host has to add to all transaction numbers of the job.
+	Base int64
+
+	stepped bool // a step of a joining that is not its last took effect
+}
+
+// definitions are the nodes that a definition file is applied to: the
+// configuration in force, the definition as it was last applied, and the list of
+// those before it.
+type definitions struct {
+	layout                   tree.Layout
+	config, last, superseded registry.Node
+}
+
+// apply decides what the registry's configuration becomes: a field that was
+// changed in the file since it was last applied is applied, one that was changed
+// in the registry only stays. former is as in Joining.
+func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) ([]registry.Op, Applied, error) {
+	l, yaml := d.layout, mine.YAML()
+	if accept == nil {
+		accept = func(jobconfig.Configuration) error { return nil }
+	}
+	if !d.config.Exists {
+		if beyond := accept(mine); beyond != nil {
+			return nil, Applied{}, fmt.Errorf("the job's definition is refused: %w", beyond)
+		}
+		ops := []registry.Op{registry.Create(l.Config(), yaml), step.Put(d.last, yaml)}
+		if d.superseded.Exists { // by what was applied to the job before it was removed
+			ops = append(ops, registry.Set(d.superseded.Path, nil, d.superseded.Version))
+		}
+		return ops, Applied{Configuration: mine, Created: true}, nil
+	}
+	list := tree.ParseSuperseded(d.superseded.Data)
+	outdated := d.last.Exists && string(d.last.Data) != string(yaml) && string(d.last.Data) != string(former) && list.Contains(yaml)
+	stays := "overwrite is false"
+	if outdated && mine.Overwrite {
+		mine.Overwrite, stays = false, "the definition file was superseded by a newer one"
+	}
+	theirs, _, err := jobconfig.Parse(d.config.Data)
+	if err != nil {
+		if !mine.Overwrite {
+			return nil, Applied{}, fmt.Errorf("the job's configuration in the registry (node %s) cannot be read, and %s: %w", l.Config(), stays, err)
+		}
+		theirs = jobconfig.Configuration{JobName: mine.JobName}
+	}
+	base, _, baseErr := jobconfig.Parse(d.last.Data)
+	hasBase := d.last.Exists && baseErr == nil && !outdated
+	result, changed, kept := jobconfig.Merge(base, hasBase, mine, theirs)
+	if outdated {
+		result = theirs
+	}
+	invalid := result.Validate()
+	if invalid == nil {
+		invalid = accept(result)
+	}
+	if invalid != nil {
+		return nil, Applied{}, fmt.Errorf("the job's configuration in the registry (node %s), with what the definition changes in it, is refused: %w", l.Config(), invalid)
+	}
+	if outdated {
+		differs := slices.Sorted(slices.Values(slices.Concat(kept, changed)))
+		return nil, Applied{Configuration: result, Kept: differs, Superseded: len(differs) > 0}, nil
+	}
+	applied := Applied{Configuration: result, Changed: changed, Kept: kept}
+	var ops []registry.Op
+	if (string(result.YAML()) != string(d.config.Data) && len(changed) > 0) || err != nil {
+		ops = append(ops, registry.Set(l.Config(), result.YAML(), d.config.Version))
+	}
+	switch {
+	case !d.last.Exists:
+		ops = append(ops, step.Put(d.last, yaml))
+	case string(d.last.Data) != string(yaml):
+		ops = append(ops, step.Put(d.last, yaml), step.Put(d.superseded, list.Replace(d.last.Data, yaml).Data()))
+	}
+	return ops, applied, nil
+}
+
+// ApplyDefinition brings a changed definition file to the registry. former and accept
+// are as in Joining. It returns ErrRemoved for a job that is not in the registry.
+func ApplyDefinition(ctx context.Context, r registry.Center, l tree.Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) (applied Applied, err error) {
+	err = step.Perform(ctx, r, "apply definition", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Superseded()))
+			if err != nil {
+				return err
+			}
+			d := definitions{layout: l, config: n.Data(l.Config()), last: n.Data(l.Definition()), superseded: n.Data(l.Superseded())}
+			if !d.config.Exists {
+				return tree.ErrRemoved
+			}
+			var ops []registry.Op
+			if ops, applied, err = d.apply(mine, former, accept); err != nil || len(ops) == 0 {
+				return err
+			}
+			_, err = x.Commit(ctx, ops...)
+			if step.ConflictOf(err) == nil {
+				return err
+			}
+		}
+	})
+	return applied, err
+}

@@ -1,0 +1,44 @@
+package tree
+
+import "encoding/json"
+
+// HostDetail is what a host of ours publishes about itself for a job:
+// node instances/{id} of our tree, ephemeral.
+type HostDetail struct {
+	// State is READY or DRAINING as it is written. RUNNING is what a reader
+	// makes of READY while the host's list of runs is not empty.
+	State string `json:"state"`
+	// Digest is the module that the host runs for the job.
+	Digest string `json:"digest,omitempty"`
+	// TimeZone is the zone in which the host reads a schedule without one.
+	TimeZone string `json:"timeZone,omitempty"`
+	// Admin is the address of the host's admin interface.
+	Admin string `json:"admin,omitempty"`
+	// Succeeded and Failed count the items that the host has completed for the
+	// job in this life. They are written now and then.
+	Succeeded int64 `json:"succeeded,omitempty"`
+	Failed    int64 `json:"failed,omitempty"`
+}
+
+// The states of a host.
+const (
+	DetailReady    = "READY"
+	DetailRunning  = "RUNNING"
+	DetailDraining = "DRAINING"
+)
+
+func (d HostDetail) Data() []byte {
+	b, err := json.Marshal(d)
+	if err != nil { // strings always marshal
+		return nil
+	}
+	return b
+}
+
+func ParseDetail(data []byte) HostDetail {
+	var d HostDetail
+	if json.Unmarshal(data, &d) != nil {
+		return HostDetail{}
+	}
+	return d
+}

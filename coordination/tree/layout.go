@@ -1,0 +1,193 @@
+package tree
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// Layout names the nodes of one job. It is the only place that knows paths.
+//
+// The tree under Root is ElasticJob 3.0.5's; Java peers and consoles read and
+// write it. The tree under Sibling is ours: Java parses its own nodes
+// strictly, takes every child of a namespace for a job, and pays for every
+// change below a job, so nothing of ours may live there.
+type Layout struct {
+	Namespace, Job string
+	root, sibling  string
+}
+
+// NewLayout returns the layout of a job. The namespace may have several
+// segments ("team/prod").
+func NewLayout(namespace, job string) Layout {
+	ns := "/" + strings.Trim(namespace, "/")
+	return Layout{Namespace: namespace, Job: job, root: ns + "/" + job, sibling: ns + ".wasmjob/" + job}
+}
+
+// JobsPath is the node whose children are the jobs of a namespace.
+func JobsPath(namespace string) string { return "/" + strings.Trim(namespace, "/") }
+
+// Root is the job's node; its data is ElasticJob's job class.
+func (l Layout) Root() string { return l.root }
+
+// Sibling is the root of what ElasticJob does not know.
+func (l Layout) Sibling() string { return l.sibling }
+
+// The nodes of ElasticJob's tree.
+
+// Config is the job's configuration, ElasticJob's YAML. A job without it was removed.
+func (l Layout) Config() string { return l.root + "/config" }
+
+// Servers is the parent of all Server nodes.
+func (l Layout) Servers() string { return l.root + "/servers" }
+
+// Server holds ENABLED or DISABLED: an operator's choice, kept over restarts.
+func (l Layout) Server(ip string) string { return l.root + "/servers/" + ip }
+
+// Instances is the parent of all Instance nodes.
+func (l Layout) Instances() string { return l.root + "/instances" }
+
+// Instance is there while the instance takes part; ephemeral.
+func (l Layout) Instance(id string) string { return l.root + "/instances/" + id }
+
+// Election is the parent of Leader and ElectionLatch.
+func (l Layout) Election() string { return l.root + "/leader/election" }
+
+// Leader names the leader; ephemeral. Its version is 1 if one of ours made it, 0 for Java.
+func (l Layout) Leader() string { return l.root + "/leader/election/instance" }
+
+// ElectionLatch is the queue of those who want to elect (Curator's recipe).
+func (l Layout) ElectionLatch() string { return l.root + "/leader/election/latch" }
+
+// FailoverLatch is the queue of those who want to take over beside Java hosts.
+func (l Layout) FailoverLatch() string { return l.root + "/leader/failover/latch" }
+
+// ShardingFlags is the parent of Necessary and Processing.
+func (l Layout) ShardingFlags() string { return l.root + "/leader/sharding" }
+
+// Necessary is the flag that the items must be resharded.
+func (l Layout) Necessary() string { return l.root + "/leader/sharding/necessary" }
+
+// Processing is there while a division of several commits is made; ephemeral.
+func (l Layout) Processing() string { return l.root + "/leader/sharding/processing" }
+
+// FailoverItems is the parent of all FailoverItem nodes.
+func (l Layout) FailoverItems() string { return l.root + "/leader/failover/items" }
+
+// FailoverItem is a Java host's mark that the item waits for a taker.
+func (l Layout) FailoverItem(i int) string { return l.root + "/leader/failover/items/" + itoa(i) }
+
+// Sharding is the parent of all Item nodes.
+func (l Layout) Sharding() string { return l.root + "/sharding" }
+
+// Item is the parent of the item's marks.
+func (l Layout) Item(i int) string { return l.root + "/sharding/" + itoa(i) }
+
+// ItemInstance names the item's owner.
+func (l Layout) ItemInstance(i int) string { return l.root + "/sharding/" + itoa(i) + "/instance" }
+
+// ItemRunning names the instance that runs the item; persistent with failover, else ephemeral.
+func (l Layout) ItemRunning(i int) string { return l.root + "/sharding/" + itoa(i) + "/running" }
+
+// ItemMisfire marks that an instant came while the item ran.
+func (l Layout) ItemMisfire(i int) string { return l.root + "/sharding/" + itoa(i) + "/misfire" }
+
+// ItemDisabled is an operator's mark: the item keeps its owner and does not begin.
+func (l Layout) ItemDisabled(i int) string { return l.root + "/sharding/" + itoa(i) + "/disabled" }
+
+// ItemFailover names the instance that repeats a crashed run; ephemeral.
+func (l Layout) ItemFailover(i int) string { return l.root + "/sharding/" + itoa(i) + "/failover" }
+
+// ItemFailovering is the same as ItemFailover, persistent: it outlives the taker's crash.
+func (l Layout) ItemFailovering(i int) string {
+	return l.root + "/sharding/" + itoa(i) + "/failovering"
+}
+
+// Triggers is the parent of all Trigger nodes; its mzxid is the round.
+func (l Layout) Triggers() string { return l.root + "/trigger" }
+
+// Trigger asks the instance to run its items now.
+func (l Layout) Trigger(id string) string { return l.root + "/trigger/" + id }
+
+// Started is the parent of the marks of items that have begun a fire.
+func (l Layout) Started() string { return l.root + "/guarantee/started" }
+
+// Completed is the parent of the marks of items that have completed a fire.
+func (l Layout) Completed() string { return l.root + "/guarantee/completed" }
+
+// SystemTime is written to learn the registry's clock.
+func (l Layout) SystemTime() string { return l.root + "/systemTime/current" }
+
+// The nodes of ours, all below Sibling but one.
+
+// Adopted is the node of the namespace: its data is what is added to transactions.
+func (l Layout) Adopted() string { return l.sibling[:strings.LastIndexByte(l.sibling, '/')] }
+
+// Term has the term of leadership among our hosts as its version.
+func (l Layout) Term() string { return l.sibling + "/leader" }
+
+// Members lists the ids of our hosts that have joined and not left in good order.
+// One that is listed here and not in Instances has crashed.
+func (l Layout) Members() string { return l.sibling + "/members" }
+
+// Epoch has a version that is raised whenever hosts of ours find, or undo, a division
+// by a Java leader. Its data names the division in force if that is Java's: the
+// transaction that made sharding/0/instance; else it is empty.
+func (l Layout) Epoch() string { return l.sibling + "/epoch" }
+
+// Assignment holds what the last resharding was made from; see [Division].
+func (l Layout) Assignment() string { return l.sibling + "/assignment" }
+
+// AssignmentOf holds the items of one host, as ranges.
+func (l Layout) AssignmentOf(id string) string { return l.sibling + "/assignment/" + id }
+
+// Details is the parent of all Detail nodes.
+func (l Layout) Details() string { return l.sibling + "/instances" }
+
+// Detail is what a host of ours publishes about itself, ephemeral; see [HostDetail].
+func (l Layout) Detail(id string) string { return l.sibling + "/instances/" + id }
+
+// Runs is the parent of all lists of runs.
+func (l Layout) Runs() string { return l.sibling + "/runs" }
+
+// RunsOf holds what one host has begun and not completed; see [Runs].
+func (l Layout) RunsOf(id string) string { return l.sibling + "/runs/" + id }
+
+// Records is the parent of all Record nodes.
+func (l Layout) Records() string { return l.sibling + "/sharding" }
+
+// Record holds the item's [Record]. Every begin sets it.
+func (l Layout) Record(i int) string { return l.sibling + "/sharding/" + itoa(i) }
+
+// Offsets is the parent of all Offset nodes.
+func (l Layout) Offsets() string { return l.sibling + "/offset" }
+
+// Offset holds how far the item's guest has come.
+func (l Layout) Offset(i int) string { return l.sibling + "/offset/" + itoa(i) }
+
+// Definition is the definition file as it was last applied.
+func (l Layout) Definition() string { return l.sibling + "/definition" }
+
+// Superseded holds digests of the definitions that were applied before that one; see [Superseded].
+func (l Layout) Superseded() string { return l.sibling + "/superseded" }
+
+// UnusedServers holds since when which servers have had no instance.
+func (l Layout) UnusedServers() string { return l.sibling + "/servers" }
+
+// Kills is the parent of all Kill nodes.
+func (l Layout) Kills() string { return l.sibling + "/kill" }
+
+// Kill holds which runs of one host operators want to end; see [Kill].
+func (l Layout) Kill(id string) string { return l.sibling + "/kill/" + id }
+
+func itoa(i int) string { return strconv.Itoa(i) }
+
+// ItemNumber parses the name of an item's node; Java parses it as an int.
+func ItemNumber(name string) (int, bool) {
+	n, err := strconv.Atoi(name)
+	return n, err == nil && n >= 0 && strconv.Itoa(n) == name
+}
+
+// ErrRemoved says that the job is not in the registry any more. It is not brought back
+// by a host that is running; see docs/operating.md.
+var ErrRemoved = errors.New("the job was removed from the registry")

@@ -1,0 +1,84 @@
+package tree
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+func TestRecordIsReadAgain(t *testing.T) {
+	t.Parallel()
+	for _, r := range []Record{
+		{},
+		{Owner: "10.0.0.1@-@a", Instant: 1, Trigger: 2, Begun: 3, Ended: 4, Source: "schedule", Outcome: "OK"},
+		{Owner: "a\"b\\c\x00\x7f\n", Instant: -1, Source: "ü\u2028", Outcome: "<&>"},
+	} {
+		var got Record
+		if err := json.Unmarshal(r.Data(), &got); err != nil || got != r {
+			t.Errorf("%+v is written as %s and read as %+v, %v", r, r.Data(), got, err)
+		}
+	}
+	for _, data := range []string{"", "nonsense", "[]", `{"instant":"x"}`, "null"} {
+		if got := ParseRecord([]byte(data)); got != (Record{}) {
+			t.Errorf("%q is read as %+v", data, got)
+		}
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add("10.0.0.1@-@a", int64(1), int64(2), int64(3), int64(4), "schedule", "OK")
+	f.Fuzz(func(t *testing.T, owner string, instant, trigger, begun, ended int64, source, outcome string) {
+		r := Record{Owner: owner, Instant: instant, Trigger: trigger, Begun: begun, Ended: ended, Source: source, Outcome: outcome,
+			Reason: source, Deaths: int(begun % 9), Died: outcome, Held: ended, Former: Former{owner, begun, ended, outcome}}
+		if !json.Valid(r.Data()) {
+			t.Errorf("%+v is written as %q", r, r.Data())
+		}
+		// What JSON cannot hold becomes U+FFFD, once.
+		if got := ParseRecord(r.Data()); ParseRecord(got.Data()) != got || got.Instant != instant || got.Begun != begun {
+			t.Errorf("%+v is read as %+v", r, got)
+		}
+	})
+}
+
+func TestRecordAccepts(t *testing.T) {
+	t.Parallel()
+	r := Record{Instant: 100, Trigger: 7}
+	for _, c := range []struct {
+		fire Fire
+		ok   bool
+	}{
+		{Fire{Instant: 99}, false}, {Fire{Instant: 100}, false}, {Fire{Instant: 101}, true},
+		{Fire{Instant: 1, Trigger: 6}, false}, {Fire{Instant: 1000, Trigger: 7}, false}, {Fire{Instant: 1, Trigger: 8}, true},
+	} {
+		if err := r.Accepts(c.fire); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c.fire, err)
+		}
+	}
+	// What was begun is not accepted again, until it is handed back.
+	for _, f := range []Fire{{Instant: 200, Source: "schedule"}, {Instant: 5, Trigger: 9, Source: "trigger"}} {
+		begun := r.Begin("x", f, 300)
+		if begun.Accepts(f) == nil || !begun.Open() || !begun.IsOf(f) {
+			t.Errorf("%+v after the begin of %+v", begun, f)
+		}
+		back := begun.HandBack(f)
+		if back.Accepts(f) != nil || back.Open() {
+			t.Errorf("%+v after %+v was handed back", back, f)
+		}
+		due := f.Instant
+		if f.Trigger != 0 {
+			due = 0
+		}
+		if back = ParseRecord(back.Data()); back.HandedBack() != due || back.HandedBackTrigger() != f.Trigger {
+			t.Errorf("%+v says that %d and round %d are due, expected %d and %d", back, back.HandedBack(), back.HandedBackTrigger(), due, f.Trigger)
+		}
+		if again := back.Begin("y", f, 400); again.HandedBackTrigger() != 0 {
+			t.Errorf("%+v: the round runs, and is due", again)
+		}
+		if back.Instant = max(back.Instant, f.Instant); back.HandedBack() != 0 || back.Begin("y", f, 400).HandedBack() != 0 {
+			t.Errorf("%+v: the instant has passed, and is due", back)
+		}
+	}
+	// A failover repeats an old fire, and the newest stays the newest.
+	if got := r.Begin("x", Fire{Instant: 50}, 1); got.Instant != 100 || got.Trigger != 7 {
+		t.Errorf("after an old fire: %+v", got)
+	}
+}

@@ -1,0 +1,168 @@
+package tree
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+)
+
+// Run is a set of items that one host has begun for one fire.
+type Run struct {
+	Fire
+	Items Ranges `json:"items"`
+	// Marked is set for runs whose running marks outlive their host: Java hosts
+	// know of them.
+	Marked bool `json:"marked,omitempty"`
+}
+
+// Runs is what one host has begun and not completed: node runs/{id}. While
+// the host lives, resharding goes around these items; when it is gone, they
+// are what is owed.
+type Runs struct {
+	Runs []Run `json:"runs,omitempty"`
+	// Java is the id of a Java host that died, if a host of ours has written
+	// down here what that left running. The node has another name then: Java
+	// ids come back.
+	Java string `json:"java,omitempty"`
+	// Owed is all that was left when the first host took something over, and
+	// Takers are those among which it was divided then: the n-th of Owed is for
+	// the n-th of Takers, in turn. Of a host that lives both are empty.
+	Owed   Items    `json:"owed,omitempty"`
+	Takers []string `json:"takers,omitempty"`
+	// Left is set when the host has stopped its guests and left the job: it did
+	// not die of what it ran.
+	Left bool `json:"left,omitempty"`
+}
+
+func ParseRuns(data []byte) (Runs, error) {
+	var r Runs
+	if len(data) == 0 {
+		return r, nil
+	}
+	err := json.Unmarshal(data, &r)
+	if err == nil && r.Java != "" && !FitsANode(r.Java) {
+		err = fmt.Errorf("java: found %q, expected the id of an instance", jobconfig.Clip(r.Java))
+	}
+	return r, err
+}
+
+func (r Runs) Data() []byte {
+	if len(r.Runs) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(r)
+	if err != nil { // numbers and strings always marshal
+		return nil
+	}
+	return b
+}
+
+// Items are all items of all runs, ascending.
+func (r Runs) Items() Items { return r.Ranges().Items() }
+
+// Ranges are all items of all runs.
+func (r Runs) Ranges() Ranges {
+	var all Ranges
+	for _, run := range r.Runs {
+		all = all.With(run.Items)
+	}
+	return all
+}
+
+// Has reports whether the item is in one of the runs.
+func (r Runs) Has(item int) bool {
+	return slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Items.Contains(item) })
+}
+
+// MarkedOf reports whether the item's running mark outlives the host.
+func (r Runs) MarkedOf(item int) bool {
+	for _, run := range r.Runs {
+		if run.Items.Contains(item) {
+			return run.Marked
+		}
+	}
+	return false
+}
+
+// FireOf is the fire for which an item was begun; zero if it was not.
+func (r Runs) FireOf(item int) Fire {
+	for _, run := range r.Runs {
+		if run.Items.Contains(item) {
+			return run.Fire
+		}
+	}
+	return Fire{}
+}
+
+// ListGrowth bounds by how many bytes a list of runs grows when the item is added to
+// it or removed from it, after the item before: a range is extended or cut, or
+// there is a new one.
+func ListGrowth(item, before int) int {
+	if item == before+1 {
+		return 0
+	}
+	return 2 * len(",1000000")
+}
+
+func (r Runs) With(f Fire, marked bool, items Items) Runs {
+	if len(items) == 0 {
+		return r
+	}
+	added := RangesOf(items)
+	n := r.less(added)
+	for i := range n.Runs {
+		if n.Runs[i].Fire == f && n.Runs[i].Marked == marked {
+			n.Runs[i].Items = n.Runs[i].Items.With(added)
+			return n
+		}
+	}
+	n.Runs = append(n.Runs, Run{Fire: f, Items: added, Marked: marked})
+	return n
+}
+
+func (r Runs) Without(items Items) Runs { return r.less(RangesOf(items)) }
+
+// less are the runs without some items.
+func (r Runs) less(drop Ranges) Runs {
+	n := Runs{Java: r.Java, Owed: r.Owed, Takers: r.Takers, Left: r.Left}
+	for _, run := range r.Runs {
+		if kept := run.Items.Without(drop); len(kept) > 0 {
+			n.Runs = append(n.Runs, Run{Fire: run.Fire, Items: kept, Marked: run.Marked})
+		}
+	}
+	return n
+}
+
+// UnmarshalJSON reads the list of a node. A list of more than MaxItems items in
+// all is refused: a few bytes of a range stand for a million.
+func (r *Runs) UnmarshalJSON(data []byte) error {
+	var text struct {
+		Runs []struct {
+			Run
+			Items string `json:"items"` // in place of the run's own
+		} `json:"runs"`
+		Java   string   `json:"java"`
+		Owed   Items    `json:"owed"`
+		Takers []string `json:"takers"`
+		Left   bool     `json:"left"`
+	}
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	*r = Runs{Java: text.Java, Owed: text.Owed, Takers: text.Takers, Left: text.Left}
+	n := 0
+	for _, t := range text.Runs {
+		items, err := ParseRanges(t.Items)
+		if err != nil {
+			return err
+		}
+		if n += items.Len(); n > MaxItems {
+			return fmt.Errorf("runs: more than %d items", MaxItems)
+		}
+		t.Run.Items = items
+		r.Runs = append(r.Runs, t.Run)
+	}
+	return nil
+}
