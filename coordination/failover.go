@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -596,11 +597,11 @@ func (r *recovery) take(ctx context.Context, x *step.Exchange, owed tree.Runs, r
 		return true, r.giveWay(ctx, x)
 	}
 	if len(t.claims) > 0 && r.leave == nil && (t.marked || r.View.Mixed()) {
-		turn, err := standInLine(ctx, x, l, self, l.FailoverLatch(), &r.Takeover)
+		turn, err := latch.Stand(ctx, x, l, self, l.FailoverLatch(), &r.Takeover)
 		if err != nil || turn == nil {
 			return true, err
 		}
-		r.leave = turn.leave
+		r.leave = turn.Leave
 		return false, nil
 	}
 
@@ -669,7 +670,7 @@ func (r *recovery) noteTaken(t taking, mine tree.Runs, results []registry.Result
 		}
 	}
 	if r.leave != nil {
-		r.Takeover, r.leave = Line{}, nil
+		r.Takeover, r.leave = latch.Line{}, nil
 	}
 }
 
@@ -775,7 +776,7 @@ func (r *recovery) giveWay(ctx context.Context, x *step.Exchange) error {
 	if r.leave == nil && !r.Takeover.Standing {
 		return nil
 	}
-	return leaveLine(ctx, x, r.View.Self.ID, r.View.Layout.FailoverLatch(), &r.Takeover)
+	return latch.Leave(ctx, x, r.View.Self.ID, r.View.Layout.FailoverLatch(), &r.Takeover)
 }
 
 // claim adds what begins an item that is owed, after the given record.

@@ -10,6 +10,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -227,22 +228,22 @@ func TestRecoverLeavesTheLatch(t *testing.T) {
 	c.settle()
 	h[0].crash()
 	looked := 0
-	latch := c.layout.Root() + "/leader/failover/latch"
+	queue := c.layout.Root() + "/leader/failover/latch"
 	for _, o := range others {
 		must(t, o.look())
 		sum := sha256.Sum256([]byte(o.Self.ID))
 		name := fmt.Sprintf("_c_%x-%x-%x-%x-%x-latch-", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
-		if _, err := o.rc.Commit(c.ctx, registry.Ensure(latch), registry.CreateSequential(latch+"/"+name, nil)); err != nil {
+		if _, err := o.rc.Commit(c.ctx, registry.Ensure(queue), registry.CreateSequential(queue+"/"+name, nil)); err != nil {
 			t.Fatal(err)
 		}
-		o.Takeover = co.Line{Standing: true}
+		o.Takeover = latch.Line{Standing: true}
 		out, err := o.recover(h[0].Self.ID, false, 100)
 		must(t, err)
 		if len(out.Left) == 0 {
 			continue // it was this one's share
 		}
 		looked++
-		left, err := c.op.Read(c.ctx, registry.Children(latch))
+		left, err := c.op.Read(c.ctx, registry.Children(queue))
 		must(t, err)
 		if len(left[0].Names) > 0 || o.Takeover.Standing {
 			t.Errorf("%s has nothing to take and stands in the latch: %v", o.name, left[0].Names)

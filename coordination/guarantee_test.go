@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
@@ -19,7 +19,7 @@ func TestGuaranteeConcurrently(t *testing.T) {
 	for round := range 20 {
 		last := make([]bool, 3)
 		arrive := func(k int) {
-			must(t, h[k].perform(moves.Arrive(c.layout, h[k].View.Self, co.PhaseStarted, h[k].owned(), 9, &last[k])))
+			must(t, h[k].perform(moves.Arrive(c.layout, h[k].View.Self, guarantee.Started, h[k].owned(), 9, &last[k])))
 		}
 		calls := 0
 		h[round%3].plan = func(int, string) registrytest.Fault {
@@ -34,7 +34,7 @@ func TestGuaranteeConcurrently(t *testing.T) {
 			arrive((round + 1) % 3)
 		}
 		path := c.layout.Root() + "/guarantee/started"
-		if n := c.read(registry.Children(path)); co.GuaranteePassed(n, h[0].owned()) != !slices.Contains(n.Names, h[0].owned()[:1].String()) {
+		if n := c.read(registry.Children(path)); guarantee.Passed(n, h[0].owned()) != !slices.Contains(n.Names, h[0].owned()[:1].String()) {
 			t.Errorf("passed with %v", n.Names)
 		}
 		arrive((round + 2) % 3)
@@ -47,7 +47,7 @@ func TestGuaranteeConcurrently(t *testing.T) {
 		if n != 1 || !c.node(path).Exists {
 			t.Fatalf("round %d: %d hosts were the last, %v; the others wait until it is cleared", round, n, last)
 		}
-		must(t, h[0].perform(moves.ClearGuarantee(c.layout, co.PhaseStarted)))
+		must(t, h[0].perform(moves.ClearGuarantee(c.layout, guarantee.Started)))
 	}
 	// Very many marks take several commits.
 	var items tree.Items
@@ -55,21 +55,21 @@ func TestGuaranteeConcurrently(t *testing.T) {
 		items = append(items, i)
 	}
 	done := false
-	must(t, h[0].perform(moves.Arrive(c.layout, h[0].View.Self, co.PhaseCompleted, items[:19_999], 20_000, &done)))
+	must(t, h[0].perform(moves.Arrive(c.layout, h[0].View.Self, guarantee.Completed, items[:19_999], 20_000, &done)))
 	if done {
 		t.Error("one item is missing")
 	}
-	must(t, h[1].perform(moves.Arrive(c.layout, h[1].View.Self, co.PhaseCompleted, items[19_999:], 20_000, &done)))
+	must(t, h[1].perform(moves.Arrive(c.layout, h[1].View.Self, guarantee.Completed, items[19_999:], 20_000, &done)))
 	if !done {
 		t.Error("the last item did not end it")
 	}
-	must(t, h[1].perform(moves.ClearGuarantee(c.layout, co.PhaseCompleted)))
+	must(t, h[1].perform(moves.ClearGuarantee(c.layout, guarantee.Completed)))
 	if c.node(c.layout.Root() + "/guarantee/completed").Exists {
 		t.Error("marks are left")
 	}
-	must(t, h[0].perform(moves.Arrive(c.layout, h[0].View.Self, co.PhaseCompleted, items[:3], 20_000, &done)))
-	must(t, h[0].perform(moves.ClearGuarantee(c.layout, co.PhaseCompleted)))
-	must(t, h[0].perform(moves.ClearGuarantee(c.layout, co.PhaseCompleted)))
+	must(t, h[0].perform(moves.Arrive(c.layout, h[0].View.Self, guarantee.Completed, items[:3], 20_000, &done)))
+	must(t, h[0].perform(moves.ClearGuarantee(c.layout, guarantee.Completed)))
+	must(t, h[0].perform(moves.ClearGuarantee(c.layout, guarantee.Completed)))
 	if c.node(c.layout.Root() + "/guarantee/completed").Exists {
 		t.Error("not cleared")
 	}
@@ -85,7 +85,7 @@ func TestDistributedListenersWaitForNoDisabledItem(t *testing.T) {
 	rest := slices.DeleteFunc(b.owned(), func(i int) bool { return i == off })
 	arrive := func(h *simHost, items tree.Items) (last bool) {
 		t.Helper()
-		must(t, h.perform(moves.Arrive(c.layout, h.Self, co.PhaseStarted, items, 6, &last)))
+		must(t, h.perform(moves.Arrive(c.layout, h.Self, guarantee.Started, items, 6, &last)))
 		return last
 	}
 	if arrive(a, a.owned()) {
@@ -95,10 +95,10 @@ func TestDistributedListenersWaitForNoDisabledItem(t *testing.T) {
 	if !arrive(b, rest) {
 		t.Errorf("item %d is disabled, and waited for", off)
 	}
-	must(t, b.perform(moves.ClearGuarantee(c.layout, co.PhaseStarted)))
+	must(t, b.perform(moves.ClearGuarantee(c.layout, guarantee.Started)))
 	// A host that looks only now, as after a lost notification, sees that it is over.
-	n := c.read(co.GuaranteeWatch(c.layout, co.PhaseStarted))
-	if !co.GuaranteePassed(n, a.owned()) {
+	n := c.read(guarantee.Watch(c.layout, guarantee.Started))
+	if !guarantee.Passed(n, a.owned()) {
 		t.Errorf("the phase is over, and A would go on waiting: %+v", n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
@@ -305,14 +306,14 @@ func (stepper) RegistryTime(l tree.Layout, out *time.Time) move {
 	return into(out, func(ctx context.Context, r registry.Center) (time.Time, error) { return co.RegistryTime(ctx, r, l) })
 }
 
-func (stepper) Arrive(l tree.Layout, self tree.JobInstance, p co.Phase, items tree.Items, total int, last *bool) move {
+func (stepper) Arrive(l tree.Layout, self tree.JobInstance, p guarantee.Phase, items tree.Items, total int, last *bool) move {
 	return into(last, func(ctx context.Context, r registry.Center) (bool, error) {
-		return co.Arrive(ctx, r, l, self, p, items, total)
+		return guarantee.Arrive(ctx, r, l, self, p, items, total)
 	})
 }
 
-func (stepper) ClearGuarantee(l tree.Layout, p co.Phase) move {
-	return func(ctx context.Context, r registry.Center) error { return co.ClearGuarantee(ctx, r, l, p) }
+func (stepper) ClearGuarantee(l tree.Layout, p guarantee.Phase) move {
+	return func(ctx context.Context, r registry.Center) error { return guarantee.Clear(ctx, r, l, p) }
 }
 
 func (stepper) DropKills(l tree.Layout, self tree.JobInstance, version int32) move {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -32,7 +33,7 @@ type Member struct {
 	// them, and Resolve does if nothing else has.
 	Unknown bool
 	// Election and Takeover are the host's places in ElasticJob's latches.
-	Election, Takeover Line
+	Election, Takeover latch.Line
 }
 
 // Observe takes a snapshot of the Control nodes.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -362,9 +363,9 @@ func (m *Member) leaving(n registry.Snapshot, unfinished tree.Items) []registry.
 		}
 		ops = append(ops, registry.Delete(leader.Path, 1)) // a Java host's has version 0
 	}
-	for _, latch := range []string{l.ElectionLatch(), l.FailoverLatch()} {
-		mine, _ := placeInLine(n.Children(latch), id)
-		ops = append(ops, leaving(latch, mine)...)
+	for _, queue := range []string{l.ElectionLatch(), l.FailoverLatch()} {
+		mine, _ := latch.Place(n.Children(queue), id)
+		ops = append(ops, latch.Leaving(queue, mine)...)
 	}
 	drop(l.Instance(id), l.Detail(id))
 
@@ -402,20 +403,20 @@ func (m *Member) Elect(ctx context.Context) error {
 	return m.perform(ctx, "elect", func(ctx context.Context, x *step.Exchange) error { return elect(ctx, x, m.View, &m.Election) })
 }
 
-func elect(ctx context.Context, x *step.Exchange, v View, line *Line) error {
-	l, latch := v.Layout, v.Layout.ElectionLatch()
+func elect(ctx context.Context, x *step.Exchange, v View, line *latch.Line) error {
+	l, queue := v.Layout, v.Layout.ElectionLatch()
 	for {
-		turn, err := standInLine(ctx, x, l, v.Self.ID, latch, line, registry.Data(l.Leader()), registry.Data(l.Term()), registry.Data(l.Epoch()), registry.Data(l.Assignment()), registry.Data(l.ItemInstance(0)))
+		turn, err := latch.Stand(ctx, x, l, v.Self.ID, queue, line, registry.Data(l.Leader()), registry.Data(l.Term()), registry.Data(l.Epoch()), registry.Data(l.Assignment()), registry.Data(l.ItemInstance(0)))
 		if err != nil || turn == nil {
 			return err
 		}
 		ops, vacant := v.election(turn)
 		if !vacant {
-			return leaveLine(ctx, x, v.Self.ID, latch, line)
+			return latch.Leave(ctx, x, v.Self.ID, queue, line)
 		}
 		_, err = x.Commit(ctx, ops...)
 		if err == nil {
-			*line = Line{}
+			*line = latch.Line{}
 			return nil
 		}
 		conflict := step.ConflictOf(err)
@@ -427,7 +428,7 @@ func elect(ctx context.Context, x *step.Exchange, v View, line *Line) error {
 			return conflict
 		}
 		if path == l.Config() || path == l.Leader() || path == l.Term() || path == l.Instance(v.Leader) {
-			return leaveLine(ctx, x, v.Self.ID, latch, line) // somebody has been elected
+			return latch.Leave(ctx, x, v.Self.ID, queue, line) // somebody has been elected
 		}
 		// The place in line, or a division, has changed.
 	}
@@ -435,10 +436,10 @@ func elect(ctx context.Context, x *step.Exchange, v View, line *Line) error {
 
 // election are the ops that make this host the leader; vacant is false if there is
 // one that stays.
-func (v View) election(t *turn) (ops []registry.Op, vacant bool) {
-	l, n := v.Layout, t.nodes
+func (v View) election(t *latch.Turn) (ops []registry.Op, vacant bool) {
+	l, n := v.Layout, t.Nodes
 	leader, term, division, first := n.Data(l.Leader()), n.Data(l.Term()), n.Data(l.Assignment()), n.Data(l.ItemInstance(0))
-	ops = slices.Clone(t.leave)
+	ops = slices.Clone(t.Leave)
 	if leader.Exists {
 		if v.invalidLeaderNode(leader) {
 			if v.Leader != "" || !term.Exists {

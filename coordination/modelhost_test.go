@@ -12,6 +12,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
@@ -362,7 +363,7 @@ func (a *actor) wait(ctx context.Context, seen []registry.Node) bool {
 	for _, n := range seen {
 		idle = append(idle, news{query: n.Query, was: nodeState(n)})
 	}
-	lines := []*co.Line{&a.Election, &a.Takeover}
+	lines := []*latch.Line{&a.Election, &a.Takeover}
 	for _, line := range lines {
 		if q, waiting := line.Waiting(); waiting {
 			idle = append(idle, news{query: q, gone: true})

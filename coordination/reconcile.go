@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"context"
+	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"time"
 )
@@ -80,7 +81,7 @@ func (m *Member) Act(ctx context.Context, a Action, now time.Time) (Sharded, err
 	switch a {
 	case ActionLeaveLine:
 		return Sharded{}, m.perform(ctx, string(a), func(ctx context.Context, x *step.Exchange) error {
-			return leaveLine(ctx, x, m.Self.ID, m.Layout.ElectionLatch(), &m.Election)
+			return latch.Leave(ctx, x, m.Self.ID, m.Layout.ElectionLatch(), &m.Election)
 		})
 	case ActionResign:
 		return Sharded{}, m.Resign(ctx)

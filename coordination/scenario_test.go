@@ -16,6 +16,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
@@ -476,9 +477,9 @@ func (s *script) saveOffset(h *simHost, item, text string) error {
 }
 
 func (s *script) arrive(h *simHost, phase, items string) error {
-	p := co.PhaseCompleted
+	p := guarantee.Completed
 	if phase == "started" {
-		p = co.PhaseStarted
+		p = guarantee.Started
 	}
 	mine, err := tree.ParseItems(items)
 	if err != nil {

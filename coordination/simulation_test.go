@@ -15,6 +15,7 @@ import (
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -345,7 +346,7 @@ func (h *simHost) step() (stepped bool, err error) {
 }
 
 // lookAhead sees whether it is the host's turn in a latch.
-func (h *simHost) lookAhead(line *co.Line) {
+func (h *simHost) lookAhead(line *latch.Line) {
 	if q, waiting := line.Waiting(); waiting && !h.read(q).Exists {
 		line.Behind = ""
 	}

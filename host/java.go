@@ -8,6 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -28,12 +29,12 @@ const (
 
 // queue is a place in a latch, and since when the host waits there for whom.
 type queue struct {
-	*coordination.Line
+	*latch.Line
 	behind string
 	since  time.Time
 }
 
-func (p *queue) reset() { *p.Line, p.behind, p.since = coordination.Line{}, "", time.Time{} }
+func (p *queue) reset() { *p.Line, p.behind, p.since = latch.Line{}, "", time.Time{} }
 
 // overdue goes ahead of somebody who keeps this host waiting too long. Nothing
 // of ours relies on the latch alone.

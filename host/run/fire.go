@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -155,7 +156,7 @@ func (f *Fire) Waits() *ListenerWait { return f.waits.Load() }
 // them are done.
 func (f *Fire) Run(guests context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { f.announce(guests, coordination.PhaseStarted, abi.ExportBeforeOnce) })
+	wg.Go(func() { f.announce(guests, guarantee.Started, abi.ExportBeforeOnce) })
 	f.before(guests)
 	// One worker for each processor is enough for items that come and go: a
 	// worker more is one more instance to make. The others come when items take
@@ -171,7 +172,7 @@ func (f *Fire) Run(guests context.Context) {
 	}
 	wg.Wait()
 	f.after(guests)
-	f.announce(guests, coordination.PhaseCompleted, abi.ExportAfterOnce)
+	f.announce(guests, guarantee.Completed, abi.ExportAfterOnce)
 	f.job.Over(f)
 }
 

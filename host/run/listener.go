@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -29,14 +29,14 @@ func (w *ListenerWait) For() string {
 
 // before calls the listeners that run before the items.
 func (f *Fire) before(guests context.Context) {
-	f.once(guests, coordination.PhaseStarted, abi.ExportBeforeOnce)
+	f.once(guests, guarantee.Started, abi.ExportBeforeOnce)
 	f.listen(guests, abi.ExportBefore)
 }
 
 // after calls the listeners that run after the items.
 func (f *Fire) after(guests context.Context) {
 	f.listen(guests, abi.ExportAfter)
-	f.once(guests, coordination.PhaseCompleted, abi.ExportAfterOnce)
+	f.once(guests, guarantee.Completed, abi.ExportAfterOnce)
 }
 
 // listen runs a listener export in an instance of its own.
@@ -86,7 +86,7 @@ const javaListener = 2 * time.Second
 
 // once runs a listener on one host only: the last of all hosts to come here.
 // The others wait until it has run.
-func (f *Fire) once(guests context.Context, phase coordination.Phase, export string) {
+func (f *Fire) once(guests context.Context, phase guarantee.Phase, export string) {
 	if !f.Exec.HasListener(export) || (f.Source() != abi.SourceSchedule && f.Source() != abi.SourceTrigger) {
 		return // some items of a fire that the others had before
 	}
@@ -96,12 +96,12 @@ func (f *Fire) once(guests context.Context, phase coordination.Phase, export str
 	f.waits.Store(wait)
 	r, l := f.job.Registry(), f.job.Layout
 	// Watch first, so that the end of the phase cannot be missed.
-	changes, err := r.Watch(ctx, coordination.GuaranteeWatch(l, phase))
+	changes, err := r.Watch(ctx, guarantee.Watch(l, phase))
 	last := false
 	var arrived tree.Items
 	if err == nil {
 		arrived = f.here()
-		last, err = coordination.Arrive(ctx, r, l, f.Self, phase, arrived, f.Config.ShardingTotalCount)
+		last, err = guarantee.Arrive(ctx, r, l, f.Self, phase, arrived, f.Config.ShardingTotalCount)
 	}
 	if err == nil && !last {
 		err = f.await(ctx, r, changes, phase, arrived)
@@ -137,7 +137,7 @@ func (f *Fire) here() tree.Items {
 // listener: listeners of Java hosts wait for all items. The Java host that comes
 // last runs its own. If this host is the last, none does; then the marks are cleared,
 // or the Java hosts would wait until they time out.
-func (f *Fire) announce(guests context.Context, phase coordination.Phase, export string) {
+func (f *Fire) announce(guests context.Context, phase guarantee.Phase, export string) {
 	if !f.Announces || f.Exec.HasListener(export) || (f.Source() != abi.SourceSchedule && f.Source() != abi.SourceTrigger) {
 		return
 	}
@@ -145,13 +145,13 @@ func (f *Fire) announce(guests context.Context, phase coordination.Phase, export
 	defer cancel()
 	r, l := f.job.Registry(), f.job.Layout
 	items := f.here()
-	last, err := coordination.Arrive(ctx, r, l, f.Self, phase, items, f.Config.ShardingTotalCount)
+	last, err := guarantee.Arrive(ctx, r, l, f.Self, phase, items, f.Config.ShardingTotalCount)
 	if err == nil && last {
 		// A Java host may have come last, and be at its listener.
 		grace, done := context.WithTimeout(ctx, javaListener)
 		defer done()
 		var changes <-chan registry.Snapshot
-		changes, err = r.Watch(grace, coordination.GuaranteeWatch(l, phase))
+		changes, err = r.Watch(grace, guarantee.Watch(l, phase))
 		if err == nil && f.await(grace, r, changes, phase, items) != nil && guests.Err() == nil {
 			f.job.Log.Info("the listeners of Java hosts that run once over all do not run in this fire: its last item was here, and the module does not export that listener",
 				zap.String("export", export), zap.Time("instant", f.ID.Time()))
@@ -164,21 +164,21 @@ func (f *Fire) announce(guests context.Context, phase coordination.Phase, export
 }
 
 // endPhase lets everybody go on who waits for a listener of the phase.
-func (f *Fire) endPhase(guests context.Context, phase coordination.Phase) {
-	if err := coordination.ClearGuarantee(guests, f.job.Registry(), f.job.Layout, phase); err != nil {
+func (f *Fire) endPhase(guests context.Context, phase guarantee.Phase) {
+	if err := guarantee.Clear(guests, f.job.Registry(), f.job.Layout, phase); err != nil {
 		f.job.Log.Warn("clearing the marks of a listener", zap.Error(err))
 	}
 }
 
 // await returns when the phase at which the items have arrived is over. A
 // snapshot may be older than the arrival: it only says when to look.
-func (f *Fire) await(ctx context.Context, r registry.Center, changes <-chan registry.Snapshot, phase coordination.Phase, items tree.Items) error {
+func (f *Fire) await(ctx context.Context, r registry.Center, changes <-chan registry.Snapshot, phase guarantee.Phase, items tree.Items) error {
 	for {
-		nodes, err := r.Read(ctx, coordination.GuaranteeWatch(f.job.Layout, phase))
+		nodes, err := r.Read(ctx, guarantee.Watch(f.job.Layout, phase))
 		if err != nil {
 			return err
 		}
-		if coordination.GuaranteePassed(nodes[0], items) {
+		if guarantee.Passed(nodes[0], items) {
 			return nil
 		}
 		select {

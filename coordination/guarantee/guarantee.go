@@ -1,4 +1,4 @@
-package coordination
+package guarantee
 
 import (
 	"context"
@@ -16,30 +16,32 @@ type Phase bool
 
 // The phases.
 const (
-	PhaseStarted   Phase = true
-	PhaseCompleted Phase = false
+	Started   Phase = true
+	Completed Phase = false
 )
 
-func guarantee(l tree.Layout, p Phase) string {
-	if p == PhaseStarted {
+// node is the parent of a phase's marks.
+func node(l tree.Layout, p Phase) string {
+	if p == Started {
 		return l.Started()
 	}
 	return l.Completed()
 }
 
-func guaranteeItem(l tree.Layout, p Phase, i int) string {
-	return guarantee(l, p) + "/" + strconv.Itoa(i)
+// mark says that an item has come to the phase.
+func mark(l tree.Layout, p Phase, i int) string {
+	return node(l, p) + "/" + strconv.Itoa(i)
 }
 
-// GuaranteeWatch is what to watch while waiting for a phase: the node is gone
+// Watch is what to watch while waiting for a phase: the node is gone
 // when some host has run the listener.
-func GuaranteeWatch(l tree.Layout, p Phase) registry.Query { return registry.Children(guarantee(l, p)) }
+func Watch(l tree.Layout, p Phase) registry.Query { return registry.Children(node(l, p)) }
 
-// GuaranteePassed reports, from what GuaranteeWatch shows, whether the phase
+// Passed reports, from what Watch shows, whether the phase
 // at which a host has arrived with these items is over: the marks are gone, or
 // those that are there are of the next fire. The answer is certain only for a
 // node that was read after the arrival; a snapshot may have been sent before.
-func GuaranteePassed(n registry.Node, items tree.Items) bool {
+func Passed(n registry.Node, items tree.Items) bool {
 	if !n.Exists {
 		return true
 	}
@@ -54,7 +56,7 @@ func GuaranteePassed(n registry.Node, items tree.Items) bool {
 // Arrive marks that this host's items have come to the phase. last is true on
 // exactly one host: the one whose items were the last of all that can
 // run. That host runs the listener and then clears the marks with
-// ClearGuarantee; the others wait until it has. Disabled items are not waited
+// Clear; the others wait until it has. Disabled items are not waited
 // for.
 func Arrive(ctx context.Context, r registry.Center, l tree.Layout, self tree.JobInstance, p Phase, items tree.Items, total int) (last bool, err error) {
 	err = step.Perform(ctx, r, "arrive", func(ctx context.Context, x *step.Exchange) error {
@@ -72,10 +74,10 @@ func markArrival(ctx context.Context, x *step.Exchange, l tree.Layout, p Phase, 
 	for {
 		var marks []registry.Op
 		for _, i := range items {
-			marks = append(marks, registry.Create(guaranteeItem(l, p, i), nil))
+			marks = append(marks, registry.Create(mark(l, p, i), nil))
 		}
 		part := step.FirstPart(marks)
-		ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(guarantee(l, p))}, part...)
+		ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(node(l, p))}, part...)
 		_, err := x.Commit(ctx, ops...)
 		if err == nil {
 			if items = items[len(part):]; len(items) == 0 {
@@ -95,11 +97,11 @@ func markArrival(ctx context.Context, x *step.Exchange, l tree.Layout, p Phase, 
 		}
 
 		// Left by an earlier fire that timed out.
-		n, err := x.Read(ctx, registry.Children(guarantee(l, p)))
+		n, err := x.Read(ctx, registry.Children(node(l, p)))
 		if err != nil {
 			return err
 		}
-		there := setOf(n.Children(guarantee(l, p)))
+		there := setOf(n.Children(node(l, p)))
 		items = slices.DeleteFunc(slices.Clone(items), func(i int) bool { return there[strconv.Itoa(i)] })
 	}
 }
@@ -107,7 +109,7 @@ func markArrival(ctx context.Context, x *step.Exchange, l tree.Layout, p Phase, 
 // claimPhase reports whether this host is the last to arrive: all items are there,
 // and no other host that lives has claimed the phase, which the node's data says.
 func claimPhase(ctx context.Context, x *step.Exchange, l tree.Layout, self tree.JobInstance, p Phase, total int) (last bool, err error) {
-	marks, claim := registry.Children(guarantee(l, p)), registry.Data(guarantee(l, p))
+	marks, claim := registry.Children(node(l, p)), registry.Data(node(l, p))
 	for {
 		read := []registry.Query{marks, claim, registry.Children(l.Instances())}
 		for i := range total {
@@ -128,7 +130,7 @@ func claimPhase(ctx context.Context, x *step.Exchange, l tree.Layout, self tree.
 		if claimed || !n[claim].Exists {
 			return false, nil
 		}
-		_, err = x.Commit(ctx, registry.Set(guarantee(l, p), []byte(self.ID), n[claim].Version))
+		_, err = x.Commit(ctx, registry.Set(node(l, p), []byte(self.ID), n[claim].Version))
 		if step.ConflictOf(err) == nil {
 			return err == nil, err
 		}
@@ -143,17 +145,17 @@ func setOf(names []string) map[string]bool {
 	return set
 }
 
-// ClearGuarantee ends a phase: its listener has run, or the time is up. It deletes
+// Clear ends a phase: its listener has run, or the time is up. It deletes
 // the subtree; of several hosts that try, the one whose first commit succeeds does
 // it.
-func ClearGuarantee(ctx context.Context, r registry.Center, l tree.Layout, p Phase) error {
+func Clear(ctx context.Context, r registry.Center, l tree.Layout, p Phase) error {
 	return step.Perform(ctx, r, "clear guarantee", func(ctx context.Context, x *step.Exchange) error {
 		for begun := false; ; {
-			n, err := x.Read(ctx, registry.Children(guarantee(l, p)))
+			n, err := x.Read(ctx, registry.Children(node(l, p)))
 			if err != nil {
 				return err
 			}
-			marks := n[registry.Children(guarantee(l, p))]
+			marks := n[registry.Children(node(l, p))]
 			if !marks.Exists {
 				return nil
 			}
@@ -170,9 +172,9 @@ func ClearGuarantee(ctx context.Context, r registry.Center, l tree.Layout, p Pha
 func clearPhase(ctx context.Context, x *step.Exchange, l tree.Layout, p Phase, names []string, begun *bool) (cleared bool, err error) {
 	ops := make([]registry.Op, 0, len(names)+1)
 	for _, name := range names {
-		ops = append(ops, registry.Delete(guarantee(l, p)+"/"+name, registry.AnyVersion))
+		ops = append(ops, registry.Delete(node(l, p)+"/"+name, registry.AnyVersion))
 	}
-	ops = append(ops, registry.Delete(guarantee(l, p), registry.AnyVersion))
+	ops = append(ops, registry.Delete(node(l, p), registry.AnyVersion))
 	for part := range step.Parts(ops, step.Budget) {
 		_, err := x.Commit(ctx, part...)
 		if step.ConflictOf(err) != nil {

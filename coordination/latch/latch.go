@@ -1,4 +1,4 @@
-package coordination
+package latch
 
 import (
 	"context"
@@ -41,19 +41,19 @@ func latchName(self string) string {
 	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-latch-", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-// turn is what a host may do once it is first in a latch.
-type turn struct {
+// Turn is what a host may do once it is first in a latch.
+type Turn struct {
 	// leave are the ops that leave the latch; they belong in the commit for which
 	// the host stood there.
-	leave []registry.Op
+	Leave []registry.Op
 	// nodes is what was read while it was this host's turn.
-	nodes registry.Snapshot
+	Nodes registry.Snapshot
 }
 
-// standInLine takes a place in a latch, and reads the queries together with it. It
+// Stand takes a place in a latch, and reads the queries together with it. It
 // returns nil while it is another's turn, with line.Behind set, and for a job that
 // was removed. Standing again, later, keeps the place.
-func standInLine(ctx context.Context, x *step.Exchange, l tree.Layout, self, latch string, line *Line, queries ...registry.Query) (*turn, error) {
+func Stand(ctx context.Context, x *step.Exchange, l tree.Layout, self, latch string, line *Line, queries ...registry.Query) (*Turn, error) {
 	line.Behind = ""
 	queries = append([]registry.Query{registry.Children(latch)}, queries...)
 	for {
@@ -68,7 +68,7 @@ func standInLine(ctx context.Context, x *step.Exchange, l tree.Layout, self, lat
 		if err != nil {
 			return nil, err
 		}
-		mine, behind := placeInLine(n.Children(latch), self)
+		mine, behind := Place(n.Children(latch), self)
 		if len(mine) == 0 {
 			line.Standing = false
 			continue
@@ -77,7 +77,7 @@ func standInLine(ctx context.Context, x *step.Exchange, l tree.Layout, self, lat
 			line.Behind = latch + "/" + behind
 			return nil, nil
 		}
-		return &turn{leaving(latch, mine), n}, nil
+		return &Turn{Leaving(latch, mine), n}, nil
 	}
 }
 
@@ -97,7 +97,8 @@ func enterLatch(ctx context.Context, x *step.Exchange, l tree.Layout, self, latc
 	return false, err
 }
 
-func leaving(latch string, nodes []string) []registry.Op {
+// Leaving are the ops that delete nodes of a latch, by name.
+func Leaving(latch string, nodes []string) []registry.Op {
 	var ops []registry.Op
 	for _, name := range nodes {
 		ops = append(ops, registry.Delete(latch+"/"+name, registry.AnyVersion))
@@ -105,9 +106,9 @@ func leaving(latch string, nodes []string) []registry.Op {
 	return ops
 }
 
-// placeInLine finds this host's nodes in a latch, and the node before the first
+// Place finds this host's nodes in a latch, and the node before the first
 // of them; that is empty if there is none.
-func placeInLine(names []string, self string) (mine []string, behind string) {
+func Place(names []string, self string) (mine []string, behind string) {
 	const word = "latch-"
 	number := func(name string) string {
 		if k := strings.LastIndex(name, word); k >= 0 {
@@ -129,16 +130,17 @@ func placeInLine(names []string, self string) (mine []string, behind string) {
 	return mine, behind
 }
 
-// leaveLine takes the host out of a latch.
-func leaveLine(ctx context.Context, x *step.Exchange, self, latch string, line *Line) error {
+// Leave takes the host out of a latch, and clears its line. Standing in none is no
+// error.
+func Leave(ctx context.Context, x *step.Exchange, self, latch string, line *Line) error {
 	for {
 		n, err := x.Read(ctx, registry.Children(latch))
 		if err != nil {
 			return err
 		}
-		mine, _ := placeInLine(n.Children(latch), self)
+		mine, _ := Place(n.Children(latch), self)
 		if len(mine) > 0 {
-			_, err = x.Commit(ctx, leaving(latch, mine)...)
+			_, err = x.Commit(ctx, Leaving(latch, mine)...)
 			if step.Contested(err) {
 				continue
 			}
