@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -55,7 +55,7 @@ func fires(b *testing.B, g noop, items int, registry string) {
 		b.Fatal(err)
 	}
 	fire := func() event.Event {
-		if err := coordination.TriggerJob(b.Context(), operator, tree.NewLayout("bench", "job")); err != nil {
+		if err := operate.TriggerJob(b.Context(), operator, tree.NewLayout("bench", "job")); err != nil {
 			b.Fatal(err)
 		}
 		timer := time.NewTimer(time.Minute)

@@ -11,6 +11,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
@@ -165,7 +166,7 @@ func (c *chronicle) release() {
 			c.t.Errorf("item %d is held back with %+v", i, r)
 		}
 	}
-	var out co.Released
+	var out operate.Released
 	if err := c.operate(moves.Release(c.layout, -1, c.now, &out)); err != nil {
 		c.t.Errorf("release: %v", err)
 	}

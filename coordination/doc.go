@@ -149,7 +149,7 @@
 // A record counts the hosts that died in a row with its item: at a takeover, when
 // a run is written down as LOST, and at the begin that finds it open. The one that
 // reaches the job's limit closes the run as HELD and holds the item back: no begin
-// gets past that before [Release]. A list of runs says whether its host left in
+// gets past that before [operate.Release]. A list of runs says whether its host left in
 // good order, and then it did not die of them.
 //
 // # When an answer is lost

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/copied"
 	"github.com/wasmjob/wasmjob/coordination/guarantee"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -320,24 +323,26 @@ func (stepper) DropKills(l tree.Layout, self tree.JobInstance, version int32) mo
 	return func(ctx context.Context, r registry.Center) error { return co.DropKills(ctx, r, l, self, version) }
 }
 
-func (stepper) AskKill(k co.Killing, out *[]co.KillTarget) move {
-	return into(out, func(ctx context.Context, r registry.Center) ([]co.KillTarget, error) { return co.AskKill(ctx, r, k) })
-}
-
-func (stepper) ReadEndings(l tree.Layout, targets []co.KillTarget, out *[]co.Ending) move {
-	return into(out, func(ctx context.Context, r registry.Center) ([]co.Ending, error) {
-		return co.ReadEndings(ctx, r, l, targets)
+func (stepper) AskKill(k operate.Killing, out *[]operate.KillTarget) move {
+	return into(out, func(ctx context.Context, r registry.Center) ([]operate.KillTarget, error) {
+		return operate.AskKill(ctx, r, k)
 	})
 }
 
-func (stepper) Release(l tree.Layout, item int, now time.Time, out *co.Released) move {
-	return into(out, func(ctx context.Context, r registry.Center) (co.Released, error) {
-		return co.Release(ctx, r, l, item, now)
+func (stepper) ReadEndings(l tree.Layout, targets []operate.KillTarget, out *[]operate.Ending) move {
+	return into(out, func(ctx context.Context, r registry.Center) ([]operate.Ending, error) {
+		return operate.ReadEndings(ctx, r, l, targets)
+	})
+}
+
+func (stepper) Release(l tree.Layout, item int, now time.Time, out *operate.Released) move {
+	return into(out, func(ctx context.Context, r registry.Center) (operate.Released, error) {
+		return operate.Release(ctx, r, l, item, now)
 	})
 }
 
 func (stepper) TriggerJob(l tree.Layout) move {
-	return func(ctx context.Context, r registry.Center) error { return co.TriggerJob(ctx, r, l) }
+	return func(ctx context.Context, r registry.Center) error { return operate.TriggerJob(ctx, r, l) }
 }
 
 func (stepper) TriggerRound(m *co.Member, consumed int64, out *int64) move {
@@ -345,38 +350,44 @@ func (stepper) TriggerRound(m *co.Member, consumed int64, out *int64) move {
 }
 
 func (stepper) SetServers(l tree.Layout, enable bool, ips ...string) move {
-	return func(ctx context.Context, r registry.Center) error { return co.SetServers(ctx, r, l, enable, ips...) }
+	return func(ctx context.Context, r registry.Center) error {
+		return operate.SetServers(ctx, r, l, enable, ips...)
+	}
 }
 
 func (stepper) CarryDisabled(l tree.Layout, disabled bool, since int64, ip string, carried *bool) move {
 	return into(carried, func(ctx context.Context, r registry.Center) (bool, error) {
-		return co.CarryDisabled(ctx, r, l, disabled, since, ip)
+		return operate.CarryDisabled(ctx, r, l, disabled, since, ip)
 	})
 }
 
 func (stepper) SetItem(l tree.Layout, item int, enable bool) move {
-	return func(ctx context.Context, r registry.Center) error { return co.SetItem(ctx, r, l, item, enable) }
+	return func(ctx context.Context, r registry.Center) error { return operate.SetItem(ctx, r, l, item, enable) }
 }
 
 func (stepper) StopInstance(l tree.Layout, id string) move {
-	return func(ctx context.Context, r registry.Center) error { return co.StopInstance(ctx, r, l, id) }
+	return func(ctx context.Context, r registry.Center) error { return operate.StopInstance(ctx, r, l, id) }
 }
 
 func (stepper) Remove(l tree.Layout, purge bool) move {
-	return func(ctx context.Context, r registry.Center) error { return co.Remove(ctx, r, l, purge) }
+	return func(ctx context.Context, r registry.Center) error { return operate.Remove(ctx, r, l, purge) }
 }
 
-func (stepper) Adopt(namespace string, out *co.Adoption) move {
-	return into(out, func(ctx context.Context, r registry.Center) (co.Adoption, error) { return co.Adopt(ctx, r, namespace) })
+func (stepper) Adopt(namespace string, out *copied.Adoption) move {
+	return into(out, func(ctx context.Context, r registry.Center) (copied.Adoption, error) {
+		return copied.Adopt(ctx, r, namespace)
+	})
 }
 
-func (stepper) ReadShards(l tree.Layout, out *co.Shards) move {
-	return into(out, func(ctx context.Context, r registry.Center) (co.Shards, error) { return co.ReadShards(ctx, r, l) })
+func (stepper) ReadShards(l tree.Layout, out *inspect.Shards) move {
+	return into(out, func(ctx context.Context, r registry.Center) (inspect.Shards, error) {
+		return inspect.ReadShards(ctx, r, l)
+	})
 }
 
-func (stepper) ReadJobs(namespace string, out *[]co.JobBrief) move {
-	return into(out, func(ctx context.Context, r registry.Center) ([]co.JobBrief, error) {
-		return co.ReadJobs(ctx, r, namespace)
+func (stepper) ReadJobs(namespace string, out *[]inspect.JobBrief) move {
+	return into(out, func(ctx context.Context, r registry.Center) ([]inspect.JobBrief, error) {
+		return inspect.ReadJobs(ctx, r, namespace)
 	})
 }
 

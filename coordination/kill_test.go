@@ -9,15 +9,17 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // killing is an operator's wish to end what runs.
-func (c *chronicle) killing(item int, grace time.Duration) co.Killing {
-	return co.Killing{Layout: c.layout, Item: item, By: "op", Grace: grace, Now: c.now}
+func (c *chronicle) killing(item int, grace time.Duration) operate.Killing {
+	return operate.Killing{Layout: c.layout, Item: item, By: "op", Grace: grace, Now: c.now}
 }
 
 // asked is what a host is asked to end.
@@ -52,7 +54,7 @@ func TestAskKill(t *testing.T) {
 			}
 			return f
 		})
-		var out []co.KillTarget
+		var out []operate.KillTarget
 		must(t, perform(c.ctx, rc, moves.AskKill(c.killing(-1, 5*time.Second), &out)))
 		if len(out) != 6 {
 			t.Errorf("fault %d: %d runs are meant, want 6", fault, len(out))
@@ -81,10 +83,10 @@ func TestAskKill(t *testing.T) {
 	}
 	nobody := tree.NewLayout("nobody", "none")
 	c := newChronicle(t)
-	if err := c.operate(moves.AskKill(co.Killing{Layout: nobody, Item: -1}, new([]co.KillTarget))); !errors.Is(err, tree.ErrRemoved) {
+	if err := c.operate(moves.AskKill(operate.Killing{Layout: nobody, Item: -1}, new([]operate.KillTarget))); !errors.Is(err, tree.ErrRemoved) {
 		t.Errorf("of a job that is not there: %v", err)
 	}
-	if err := c.operate(moves.Release(nobody, -1, c.now, new(co.Released))); !errors.Is(err, tree.ErrRemoved) {
+	if err := c.operate(moves.Release(nobody, -1, c.now, new(operate.Released))); !errors.Is(err, tree.ErrRemoved) {
 		t.Errorf("release of a job that is not there: %v", err)
 	}
 }
@@ -94,15 +96,15 @@ func TestAskKillJava(t *testing.T) {
 	t.Parallel()
 	c, _ := group(t, 1, nil)
 	c.hand(registry.CreateEphemeral(c.layout.Root()+"/instances/10.0.0.9@-@J", nil), registry.CreateEphemeral(c.mark(4, "running"), []byte("10.0.0.9@-@J")))
-	var out []co.KillTarget
+	var out []operate.KillTarget
 	must(t, c.operate(moves.AskKill(c.killing(-1, 0), &out)))
-	if len(out) != 1 || !out[0].Java || out[0].Item != 4 || len(co.KillWatch(c.layout, out)) != 0 {
+	if len(out) != 1 || !out[0].Java || out[0].Item != 4 || len(operate.KillWatch(c.layout, out)) != 0 {
 		t.Errorf("targets %+v", out)
 	}
 	if n := c.children(c.layout.Sibling() + "/kill"); len(n) != 0 {
 		t.Errorf("asked are %v", n)
 	}
-	var endings []co.Ending
+	var endings []operate.Ending
 	must(t, c.operate(moves.ReadEndings(c.layout, out, &endings)))
 	if !endings[0].Open {
 		t.Errorf("it has ended as %+v", endings[0])
@@ -127,7 +129,7 @@ func TestReleaseLostAnswer(t *testing.T) {
 			c.now = c.now.Add(2 * time.Second)
 			c.settle()
 		}
-		var jobs []co.JobBrief
+		var jobs []inspect.JobBrief
 		if must(t, c.operate(moves.ReadJobs(c.layout.Namespace, &jobs))); jobs[0].Held != 1 {
 			t.Errorf("the job in a line: %+v, want one item held", jobs[0])
 		}
@@ -142,7 +144,7 @@ func TestReleaseLostAnswer(t *testing.T) {
 			}
 			return f
 		})
-		var out co.Released
+		var out operate.Released
 		must(t, perform(c.ctx, rc, moves.Release(c.layout, 0, c.now, &out)))
 		_ = rc.Close()
 		if r := c.record(0); r.Held != 0 || r.Deaths != 0 || r.Died != "" || r.Instant != c.now.UnixMilli() || !slices.Equal(out.Items, tree.Items{0}) {

@@ -64,3 +64,30 @@ func (m *Member) Resolve(ctx context.Context, now time.Time, ask bool) (adopted 
 	}
 	return out.Adopted, nil
 }
+
+// TriggerRound finds the number of the round to which the trigger that waits
+// for this host belongs: the transaction that last made or set the parent node.
+// ElasticJob recreates that node for every round, before the nodes of the
+// instances, each of which is a transaction of its own. consumed is the newest
+// round that this host has consumed. A trigger that is of no round after that,
+// or of one before this host was there, was made by an external edit and counts by itself.
+// round is 0 if there is no trigger.
+func (m *Member) TriggerRound(ctx context.Context, consumed int64) (round int64, err error) {
+	l, id := m.Layout, m.Self.ID
+	err = m.perform(ctx, "read trigger", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Data(l.Triggers()), registry.Data(l.Trigger(id)), registry.Data(l.Instance(id)))
+		if err != nil {
+			return err
+		}
+		parent, own, instance := n.Data(l.Triggers()), n.Data(l.Trigger(id)), n.Data(l.Instance(id))
+		if !own.Exists {
+			return nil
+		}
+		round = own.Czxid
+		if parent.Mzxid > consumed && instance.Exists && parent.Mzxid > instance.Czxid {
+			round = parent.Mzxid
+		}
+		return nil
+	})
+	return round, err
+}

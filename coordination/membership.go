@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/copied"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -104,8 +105,8 @@ func (a *arrival) look(ctx context.Context, x *step.Exchange) error {
 	a.root, a.config, a.server, a.membersNode = n.Data(l.Root()), n.Data(l.Config()), n.Data(l.Server(a.Self.ServerIP)), n.Data(l.Members())
 	a.details = n.Children(l.Details())
 	a.instance, a.detail, a.runs, a.assigned = n.Data(l.Instance(id)), n.Data(l.Detail(id)), n.Data(l.RunsOf(id)), n.Data(l.AssignmentOf(id))
-	base := parseAdopted(n.Data(l.Adopted()).Data).Base
-	if err := copied(n.Data(l.Record(0)), base); err != nil { // every fire begins item 0, unless that is disabled
+	base := copied.Base(n.Data(l.Adopted()).Data)
+	if err := copied.Check(n.Data(l.Record(0)), base); err != nil { // every fire begins item 0, unless that is disabled
 		return err
 	}
 

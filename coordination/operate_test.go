@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -50,7 +50,7 @@ func TestOperator(t *testing.T) {
 	}
 	must(t, c.operate(moves.SetServers(c.layout, false)))
 	want := "trigger: nothing would run: the job is disabled on all servers that have an instance (10.0.0.1); 'wasmjob enable demo' lets it run"
-	if err := c.operate(moves.TriggerJob(c.layout)); !errors.Is(err, co.ErrNothingRuns) || err.Error() != want {
+	if err := c.operate(moves.TriggerJob(c.layout)); !errors.Is(err, operate.ErrNothingRuns) || err.Error() != want {
 		t.Errorf("trigger of a disabled job: %v, want %s", err, want)
 	}
 	must(t, c.operate(moves.SetServers(c.layout, true, "10.0.0.1")))
@@ -79,7 +79,7 @@ func TestShutdownOfAJavaHost(t *testing.T) {
 	t.Run("it runs", func(t *testing.T) {
 		c, _, j := runningJava(t)
 		err := c.operate(moves.StopInstance(c.layout, j.id))
-		if !errors.Is(err, co.ErrJavaRuns) || !strings.Contains(err.Error(), j.executing.String()) || !strings.Contains(err.Error(), "--server 10.0.0.9") {
+		if !errors.Is(err, operate.ErrJavaRuns) || !strings.Contains(err.Error(), j.executing.String()) || !strings.Contains(err.Error(), "--server 10.0.0.9") {
 			t.Errorf("shutdown while it runs %s: %v", j.executing, err)
 		}
 		if !j.joined() {
@@ -104,7 +104,7 @@ func TestShutdownOfAJavaHost(t *testing.T) {
 			j.due()
 			j.rest()
 		}}
-		if err := c.operate(moves.StopInstance(c.layout, j.id)); !errors.Is(err, co.ErrJavaRuns) {
+		if err := c.operate(moves.StopInstance(c.layout, j.id)); !errors.Is(err, operate.ErrJavaRuns) {
 			t.Errorf("shutdown while it begins %s: %v", items, err)
 		}
 		if !j.joined() {

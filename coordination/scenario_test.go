@@ -18,6 +18,7 @@ import (
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -314,7 +315,7 @@ func (s *script) command(line string) error {
 		if arg(1) != "all" {
 			item = s.number(arg(1))
 		}
-		var out co.Released
+		var out operate.Released
 		err := s.operate(moves.Release(s.layout, item, s.now, &out))
 		s.say("operator: releases %s", orNone(out.Items))
 		return err
@@ -616,14 +617,14 @@ func (s *script) record(data []byte) string {
 
 // kill asks hosts to end runs.
 func (s *script) kill(words []string) error {
-	k := co.Killing{Layout: s.layout, Item: -1, By: "op", Grace: 5 * time.Second, Now: s.now}
+	k := operate.Killing{Layout: s.layout, Item: -1, By: "op", Grace: 5 * time.Second, Now: s.now}
 	switch {
 	case words[0] == "run":
 		k.Run = words[1]
 	case words[0] != "all":
 		k.Item = s.number(words[0])
 	}
-	var targets []co.KillTarget
+	var targets []operate.KillTarget
 	if err := s.operate(moves.AskKill(k, &targets)); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -26,19 +26,19 @@ func TestReadShards(t *testing.T) {
 	owed := b.running()
 	c.must(c.operate(moves.SetItem(c.layout, owed[0], false)))
 	c.hand(registry.Create(c.mark(a.owned()[1], "misfire"), nil))
-	var s co.Shards
+	var s inspect.Shards
 	must(t, c.operate(moves.ReadShards(c.layout, &s)))
 	if s.Leader != a.Self.ID || !s.OurLeader || s.Sharding || s.Configuration.ShardingTotalCount != 6 || len(s.Items) != 6 || len(s.Instances) != 2 {
 		t.Fatalf("shards %+v", s)
 	}
 	for _, it := range s.Items {
 		mine := a.owned().Contains(it.Item)
-		want := co.ShardRunning
+		want := inspect.ShardRunning
 		switch {
 		case mine:
-			want = co.ShardPending
+			want = inspect.ShardPending
 		case it.Item == owed[0]:
-			want = co.ShardDisabled
+			want = inspect.ShardDisabled
 		}
 		if it.State != want || (it.Fence != 0) != !mine || (it.RunningOn == b.Self.ID) != !mine || it.Misfired != (it.Item == a.owned()[1]) || it.Failover {
 			t.Errorf("item %d: %+v, want it to be %s", it.Item, it, want)
@@ -70,13 +70,13 @@ func TestReadShards(t *testing.T) {
 	must(t, c.operate(moves.ReadShards(c.layout, &s)))
 	for _, it := range s.Items {
 		switch {
-		case it.Item == owed[0] && (it.State != co.ShardDisabled || !it.Failover),
-			it.Item != owed[0] && owed.Contains(it.Item) && (it.State != co.ShardFailover || !it.Failover || it.RunningOn != ""),
-			it.Item == a.owned()[0] && (it.State != co.ShardRunning || it.RunningOn != java || it.Fence != 0):
+		case it.Item == owed[0] && (it.State != inspect.ShardDisabled || !it.Failover),
+			it.Item != owed[0] && owed.Contains(it.Item) && (it.State != inspect.ShardFailover || !it.Failover || it.RunningOn != ""),
+			it.Item == a.owned()[0] && (it.State != inspect.ShardRunning || it.RunningOn != java || it.Fence != 0):
 			t.Errorf("item %+v", it)
 		}
 	}
-	var gone, other co.ShardInstance
+	var gone, other inspect.ShardInstance
 	for _, i := range s.Instances {
 		switch i.ID {
 		case b.Self.ID:
@@ -100,16 +100,16 @@ func TestReadShards(t *testing.T) {
 func TestReadJobs(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Description = "for a test" })
-	one := func() co.JobBrief {
+	one := func() inspect.JobBrief {
 		t.Helper()
-		var all []co.JobBrief
+		var all []inspect.JobBrief
 		must(t, c.operate(moves.ReadJobs(c.layout.Namespace, &all)))
 		if len(all) != 1 {
 			t.Fatalf("jobs %+v", all)
 		}
 		return all[0]
 	}
-	want := co.JobBrief{Name: "demo", Description: "for a test", Cron: "0/10 * * * * ?", Total: 6, Status: co.JobOK, Instances: 2, Leader: h[0].Self.ID}
+	want := inspect.JobBrief{Name: "demo", Description: "for a test", Cron: "0/10 * * * * ?", Total: 6, Status: inspect.JobOK, Instances: 2, Leader: h[0].Self.ID}
 	if got := one(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -119,21 +119,21 @@ func TestReadJobs(t *testing.T) {
 	failed := h[1].running()
 	must(t, h[1].complete(failed[:1], "TRAP", ""))
 	must(t, h[1].complete(failed[1:], "FAIL", ""))
-	if got := one(); got.Status != co.JobOK || got.LastOutcome != "TRAP" || !got.LastEnded.Equal(c.now) {
+	if got := one(); got.Status != inspect.JobOK || got.LastOutcome != "TRAP" || !got.LastEnded.Equal(c.now) {
 		t.Errorf("after a fire with a trap it is %+v", got)
 	}
 	c.hand(registry.Create(tree.JobsPath(c.layout.Namespace)+"/no-job", nil))
 	must(t, c.operate(moves.SetServers(c.layout, false)))
-	if got := one(); got.Status != co.JobDisabled {
+	if got := one(); got.Status != inspect.JobDisabled {
 		t.Errorf("disabled it is %+v", got)
 	}
 	must(t, c.operate(moves.SetServers(c.layout, true)))
 	h[1].crash()
-	if got := one(); got.Status != co.JobShardingFlag || got.Instances != 1 {
+	if got := one(); got.Status != inspect.JobShardingFlag || got.Instances != 1 {
 		t.Errorf("while an owner is gone it is %+v", got)
 	}
 	h[0].crash()
-	if got := one(); got.Status != co.JobCrashed || got.Leader != "" {
+	if got := one(); got.Status != inspect.JobCrashed || got.Leader != "" {
 		t.Errorf("without an instance it is %+v", got)
 	}
 	c.hand(registry.Set(c.layout.Root()+"/config", []byte("no: [configuration"), registry.AnyVersion))
@@ -141,10 +141,10 @@ func TestReadJobs(t *testing.T) {
 		t.Errorf("with a configuration that cannot be read it is %+v", got)
 	}
 	c.hand(registry.Create(c.layout.Root()+"/config/cron", []byte("0 0 0 * * ?")))
-	if got := one(); got.Status != co.Job1x || !strings.Contains(got.Error, "1.x") {
+	if got := one(); got.Status != inspect.Job1x || !strings.Contains(got.Error, "1.x") {
 		t.Errorf("a job of 1.x is %+v", got)
 	}
-	var none []co.JobBrief
+	var none []inspect.JobBrief
 	must(t, c.operate(moves.ReadJobs("nowhere", &none)))
 	if len(none) != 0 {
 		t.Errorf("a namespace that is not there has %+v", none)
@@ -160,9 +160,9 @@ func TestReadManyJobs(t *testing.T) {
 		root := tree.JobsPath(c.layout.Namespace) + "/job" + string(rune('a'+i/26)) + string(rune('a'+i%26))
 		c.hand(registry.Create(root, nil), registry.Create(root+"/config", config))
 	}
-	var all []co.JobBrief
+	var all []inspect.JobBrief
 	must(t, c.operate(moves.ReadJobs(c.layout.Namespace, &all)))
-	if len(all) != 231 || !slices.IsSortedFunc(all, func(a, b co.JobBrief) int {
+	if len(all) != 231 || !slices.IsSortedFunc(all, func(a, b inspect.JobBrief) int {
 		if a.Name < b.Name {
 			return -1
 		}
@@ -179,18 +179,18 @@ func TestAnItemOfOneThatIsGoneCanBeShown(t *testing.T) {
 	c, h := group(t, 2, nil)
 	gone, items := h[1].Self.ID, h[1].owned()
 	h[1].crash()
-	var s co.Shards
+	var s inspect.Shards
 	must(t, c.operate(moves.ReadShards(c.layout, &s)))
 	for _, it := range s.Items {
-		want := co.ShardPending
+		want := inspect.ShardPending
 		if items.Contains(it.Item) {
-			want = co.ShardSharding
+			want = inspect.ShardSharding
 		}
 		if it.State != want {
 			t.Errorf("item %d: %+v, want it to be %s", it.Item, it, want)
 		}
 	}
-	if i := slices.IndexFunc(s.Instances, func(i co.ShardInstance) bool { return i.ID == gone }); i < 0 || !s.Instances[i].Gone {
+	if i := slices.IndexFunc(s.Instances, func(i inspect.ShardInstance) bool { return i.ID == gone }); i < 0 || !s.Instances[i].Gone {
 		t.Errorf("the host that is gone is not shown as such: %+v", s.Instances)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
@@ -166,7 +167,7 @@ func TestSweepOfKills(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 2, nil)
 	begin(t, h[0], c.now.Add(time.Second))
-	var out []co.KillTarget
+	var out []operate.KillTarget
 	must(t, c.operate(moves.AskKill(c.killing(-1, 0), &out)))
 	c.hand(registry.Create(c.layout.Sibling()+"/kill/10.0.0.9@-@gone", []byte("[]")))
 	sweep := func(at time.Time) []string {

@@ -6,8 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/copied"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -106,9 +108,9 @@ func TestCopiedRegistry(t *testing.T) {
 					t.Errorf("%d errors are reported, expected one", got)
 				}
 				layout := tree.NewLayout("test", "copied")
-				trigger := func() error { return coordination.TriggerJob(t.Context(), rc, layout) }
-				adopt := func() (out coordination.Adoption, err error) {
-					out, err = coordination.Adopt(t.Context(), rc, "test")
+				trigger := func() error { return operate.TriggerJob(t.Context(), rc, layout) }
+				adopt := func() (out copied.Adoption, err error) {
+					out, err = copied.Adopt(t.Context(), rc, "test")
 					return out, err
 				}
 				if err := trigger(); err == nil || !strings.Contains(err.Error(), "no instance") {
@@ -147,10 +149,10 @@ func TestCopiedRegistry(t *testing.T) {
 				if took := assigned[len(assigned)-1].Time.Sub(started); took > 500*time.Millisecond {
 					t.Errorf("the items were assigned after %s: the host does not know its own writes in what it watches", took)
 				}
-				var shards coordination.Shards
-				raised, err := coordination.Raised(t.Context(), rc, "test")
+				var shards inspect.Shards
+				raised, err := copied.Raised(t.Context(), rc, "test")
 				if err == nil {
-					shards, err = coordination.ReadShards(t.Context(), raised, layout)
+					shards, err = inspect.ReadShards(t.Context(), raised, layout)
 				}
 				if err != nil {
 					t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -694,7 +694,7 @@ func TestAStreamWhoseItemMovesGoesOnThere(t *testing.T) {
 					time.Sleep(1500 * time.Millisecond)
 					owner, _, _ := strings.Cut(string(c.nodes(registry.Data("/test/stream/sharding/0/instance"))[0].Data), "@")
 					if err := c.operate(func(ctx context.Context, r registry.Center) error {
-						return coordination.SetServers(ctx, r, tree.NewLayout("test", "stream"), false, owner)
+						return operate.SetServers(ctx, r, tree.NewLayout("test", "stream"), false, owner)
 					}); err != nil {
 						t.Fatal(err)
 					}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -439,7 +440,7 @@ func (set *itemSet) newestFire() *FireStatus {
 	for n, it := range set.items {
 		records[n] = it.state.Record
 	}
-	f, ok := coordination.NewestFire(records)
+	f, ok := inspect.NewestFire(records)
 	if !ok || f.Ended.IsZero() {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/ceiling"
@@ -540,7 +541,7 @@ func (j *job) configure(now moment) {
 	if j.configured != (configured{}) && c.Disabled != j.disabled {
 		// The servers hold what is in force; a change of the definition is
 		// carried over once, by every host to its own.
-		carried, err := coordination.CarryDisabled(j.work, j.member.Registry, j.member.Layout, c.Disabled, j.configured.config, j.member.Self.ServerIP)
+		carried, err := operate.CarryDisabled(j.work, j.member.Registry, j.member.Layout, c.Disabled, j.configured.config, j.member.Self.ServerIP)
 		if err != nil {
 			j.failed(now, "applying disabled", err)
 			return

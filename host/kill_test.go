@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -47,12 +47,12 @@ func (c *cluster) operate(step func(context.Context, registry.Center) error) err
 }
 
 // kill asks for the end of what runs; item -1 is all.
-func (c *cluster) kill(name string, item int, run string, grace time.Duration) []coordination.KillTarget {
+func (c *cluster) kill(name string, item int, run string, grace time.Duration) []operate.KillTarget {
 	c.t.Helper()
-	var out []coordination.KillTarget
-	k := coordination.Killing{Layout: tree.NewLayout("test", name), Item: item, Run: run, By: "tester", Grace: grace, Now: time.Now()}
+	var out []operate.KillTarget
+	k := operate.Killing{Layout: tree.NewLayout("test", name), Item: item, Run: run, By: "tester", Grace: grace, Now: time.Now()}
 	if err := c.operate(func(ctx context.Context, r registry.Center) (err error) {
-		out, err = coordination.AskKill(ctx, r, k)
+		out, err = operate.AskKill(ctx, r, k)
 		return err
 	}); err != nil {
 		c.t.Fatal(err)
@@ -288,7 +288,7 @@ func TestAShutdownThatIsTakenBack(t *testing.T) {
 		n := c.start(1, job(d, g))
 		time.Sleep(time.Minute + 2*time.Second)
 		if err := c.operate(func(ctx context.Context, r registry.Center) error {
-			return coordination.StopInstance(ctx, r, layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])
+			return operate.StopInstance(ctx, r, layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +311,7 @@ func TestEndsInItsGrace(t *testing.T) {
 		"definition deleted": func(_ *cluster, n *node) error { n.host.Apply(nil, nil); return nil },
 		"shut down": func(c *cluster, _ *node) error {
 			return c.operate(func(ctx context.Context, r registry.Center) error {
-				return coordination.StopInstance(ctx, r, layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])
+				return operate.StopInstance(ctx, r, layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])
 			})
 		},
 		"removed":            func(_ *cluster, n *node) error { return n.operator().Remove(context.Background(), "j", false) },
@@ -452,9 +452,9 @@ func TestHeldBack(t *testing.T) {
 					t.Errorf("%d hosts show it", shows)
 				}
 				poison.Store(false)
-				var out coordination.Released
+				var out operate.Released
 				if err := c.operate(func(ctx context.Context, r registry.Center) (err error) {
-					out, err = coordination.Release(ctx, r, tree.NewLayout("test", "j"), 0, time.Now())
+					out, err = operate.Release(ctx, r, tree.NewLayout("test", "j"), 0, time.Now())
 					return err
 				}); err != nil || !slices.Equal(out.Items, []int{0}) {
 					t.Fatalf("release: %+v, %v", out, err)

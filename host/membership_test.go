@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -109,7 +109,7 @@ func TestAHostThatWaitsForASlowItemAsksTheRegistryForNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			s, err := coordination.ReadShards(context.Background(), r, tree.NewLayout("test", "slow"))
+			s, err := inspect.ReadShards(context.Background(), r, tree.NewLayout("test", "slow"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/copied"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
@@ -59,7 +59,7 @@ func beyondCeilings(err error) bool {
 // refused reports whether it is this host that does not want to join: for its
 // ceilings, or because the registry is a copy.
 func refused(err error) bool {
-	copied := (*coordination.CopiedError)(nil)
+	copied := (*copied.Error)(nil)
 	return beyondCeilings(err) || errors.As(err, &copied)
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -34,7 +34,7 @@ func TestServersThatCameAndWent(t *testing.T) {
 					h.stop()
 					<-h.done
 				}
-				if err := coordination.SetServers(t.Context(), rc, tree.NewLayout("test", "pods"), false, "10.0.0.7"); err != nil {
+				if err := operate.SetServers(t.Context(), rc, tree.NewLayout("test", "pods"), false, "10.0.0.7"); err != nil {
 					t.Fatal(err)
 				}
 				limit := max(keep, 0)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -247,13 +247,13 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 			case action == 14: // an operator kills what runs
 				item := w.pick(d.ShardingTotalCount+1) - 1
 				_ = w.operate(func(ctx context.Context, r registry.Center) error {
-					_, err := coordination.AskKill(ctx, r, coordination.Killing{Layout: simLayout(), Item: item, By: "sim", Grace: w.between(0, 10*time.Second), Now: time.Now()})
+					_, err := operate.AskKill(ctx, r, operate.Killing{Layout: simLayout(), Item: item, By: "sim", Grace: w.between(0, 10*time.Second), Now: time.Now()})
 					return err
 				})
 			case action == 15 && w.pick(3) == 0: // or stops an instance, and its host is started again
 				for _, id := range w.instances() {
 					_ = w.operate(func(ctx context.Context, r registry.Center) error {
-						return coordination.StopInstance(ctx, r, simLayout(), id)
+						return operate.StopInstance(ctx, r, simLayout(), id)
 					})
 					break
 				}
@@ -293,7 +293,7 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 		}
 		time.Sleep(10 * time.Minute)
 		for w.operate(func(ctx context.Context, r registry.Center) error {
-			_, err := coordination.Release(ctx, r, simLayout(), -1, time.Now())
+			_, err := operate.Release(ctx, r, simLayout(), -1, time.Now())
 			return err
 		}) != nil {
 			time.Sleep(time.Second)

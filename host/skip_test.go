@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -97,7 +97,7 @@ func TestFailureIsRecorded(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			s, err := coordination.ReadShards(t.Context(), r, tree.NewLayout("test", "fails"))
+			s, err := inspect.ReadShards(t.Context(), r, tree.NewLayout("test", "fails"))
 			if err != nil {
 				t.Fatal(err)
 			}

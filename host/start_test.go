@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -29,7 +29,7 @@ func TestStart(t *testing.T) {
 			}
 			defer r.Close()
 			layout := tree.NewLayout("test", "back")
-			if err := coordination.StopInstance(t.Context(), r, layout, n.host.Status().Instance); err != nil {
+			if err := operate.StopInstance(t.Context(), r, layout, n.host.Status().Instance); err != nil {
 				t.Fatal(err)
 			}
 		},

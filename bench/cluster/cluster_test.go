@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
@@ -366,7 +366,7 @@ func (n *node) trigger(ctx context.Context, job string) error {
 	n.c.mu.Lock()
 	session := n.session
 	n.c.mu.Unlock()
-	return coordination.TriggerJob(ctx, session, tree.NewLayout(n.c.namespace, job))
+	return operate.TriggerJob(ctx, session, tree.NewLayout(n.c.namespace, job))
 }
 
 // wait joins a host that was told to stop.

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/copied"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -38,7 +41,7 @@ func (r *Registry) perform(ctx context.Context, job string, step func(context.Co
 	if err := jobconfig.CheckJobName(job); err != nil {
 		return fmt.Errorf("job %q: %w: %w", job, host.ErrNoJob, err)
 	}
-	c, err := coordination.Raised(ctx, c, r.namespace)
+	c, err := copied.Raised(ctx, c, r.namespace)
 	if err == nil {
 		err = step(ctx, c, tree.NewLayout(r.namespace, job))
 	}
@@ -74,7 +77,7 @@ func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
 	if c == nil {
 		return nil, host.ErrNotLive
 	}
-	list, err := coordination.ReadJobs(ctx, c, r.namespace)
+	list, err := inspect.ReadJobs(ctx, c, r.namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -89,13 +92,13 @@ func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
 }
 
 // Adopt makes the namespace of a registry that was copied from another one
-// usable; see coordination.Adopt.
-func (r *Registry) Adopt(ctx context.Context) (coordination.Adoption, error) {
+// usable; see copied.Adopt.
+func (r *Registry) Adopt(ctx context.Context) (copied.Adoption, error) {
 	c := r.center()
 	if c == nil {
-		return coordination.Adoption{}, host.ErrNotLive
+		return copied.Adoption{}, host.ErrNotLive
 	}
-	return coordination.Adopt(ctx, c, r.namespace)
+	return copied.Adopt(ctx, c, r.namespace)
 }
 
 // names are those of one job, or of all if the name is empty.
@@ -127,7 +130,7 @@ func (r *Registry) each(ctx context.Context, job string, do func(name string) er
 
 // Shards returns a job item by item and instance by instance.
 func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
-	s, err := query(ctx, r, job, coordination.ReadShards)
+	s, err := query(ctx, r, job, inspect.ReadShards)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +156,7 @@ func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
 
 // Trigger makes every instance of the job run its items once, now.
 func (r *Registry) Trigger(ctx context.Context, job string) error {
-	return r.perform(ctx, job, coordination.TriggerJob)
+	return r.perform(ctx, job, operate.TriggerJob)
 }
 
 // Enable lets all servers run the job again; job "" is all jobs.
@@ -167,7 +170,7 @@ func (r *Registry) Disable(ctx context.Context, job string) error {
 func (r *Registry) setServers(ctx context.Context, job string, enable bool) error {
 	return r.each(ctx, job, func(name string) error {
 		return r.perform(ctx, name, func(ctx context.Context, c registry.Center, l tree.Layout) error {
-			return coordination.SetServers(ctx, c, l, enable)
+			return operate.SetServers(ctx, c, l, enable)
 		})
 	})
 }
@@ -204,7 +207,7 @@ func (r *Registry) setServer(ctx context.Context, job, server string, enable boo
 		}
 		known++
 		return r.perform(ctx, name, func(ctx context.Context, c registry.Center, l tree.Layout) error {
-			return coordination.SetServers(ctx, c, l, enable, server)
+			return operate.SetServers(ctx, c, l, enable, server)
 		})
 	})
 	switch {
@@ -236,7 +239,7 @@ func (r *Registry) setItem(ctx context.Context, job string, item int, enable boo
 		return err
 	}
 	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) error {
-		return coordination.SetItem(ctx, c, l, item, enable)
+		return operate.SetItem(ctx, c, l, item, enable)
 	})
 }
 
@@ -259,7 +262,7 @@ func (r *Registry) hasItem(ctx context.Context, job string, item int) error {
 // Shutdown takes instances out of a job, which has them finish what they
 // run and to stop until they are started again: the one that is named, or
 // those of a server, or all of the job if neither is. job "" is all jobs. Java
-// hosts that run items with failover are refused: coordination.ErrJavaRuns.
+// hosts that run items with failover are refused: operate.ErrJavaRuns.
 func (r *Registry) Shutdown(ctx context.Context, job, server, instance string) error {
 	d := shutdown{server: server, instance: instance, all: make(map[string]bool)}
 	if err := r.each(ctx, job, func(name string) error { return d.of(ctx, r, name) }); err != nil {
@@ -303,12 +306,12 @@ func (d *shutdown) of(ctx context.Context, r *Registry, job string) error {
 			continue
 		}
 		err := r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) error {
-			return coordination.StopInstance(ctx, c, l, i.ID)
+			return operate.StopInstance(ctx, c, l, i.ID)
 		})
 		var conflict *registry.OpError
 		switch {
 		case errors.As(err, &conflict): // it has gone by itself
-		case errors.Is(err, coordination.ErrJavaRuns):
+		case errors.Is(err, operate.ErrJavaRuns):
 			d.refused = append(d.refused, err)
 		case err != nil:
 			return err
@@ -412,9 +415,9 @@ func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress
 		}
 	}
 	layout := tree.NewLayout(r.namespace, job)
-	k := coordination.Killing{Layout: layout, Item: o.Item, Run: o.Run, Server: o.Server, By: o.By, Grace: o.Grace, Now: time.Now()}
-	askKill := func(ctx context.Context, c registry.Center, _ tree.Layout) ([]coordination.KillTarget, error) {
-		return coordination.AskKill(ctx, c, k)
+	k := operate.Killing{Layout: layout, Item: o.Item, Run: o.Run, Server: o.Server, By: o.By, Grace: o.Grace, Now: time.Now()}
+	askKill := func(ctx context.Context, c registry.Center, _ tree.Layout) ([]operate.KillTarget, error) {
+		return operate.AskKill(ctx, c, k)
 	}
 	targets, err := query(ctx, r, job, askKill)
 	if err != nil {
@@ -423,7 +426,7 @@ func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress
 	if o.Run != "" && len(targets) == 0 {
 		return nil, r.notRunning(ctx, k)
 	}
-	w := &killWait{job: job, layout: layout, targets: targets, endings: make([]coordination.Ending, len(targets))}
+	w := &killWait{job: job, layout: layout, targets: targets, endings: make([]operate.Ending, len(targets))}
 	for n := range w.endings {
 		w.endings[n].Open = true
 	}
@@ -438,11 +441,11 @@ func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress
 }
 
 // notRunning says that a run does not run, and which do.
-func (r *Registry) notRunning(ctx context.Context, k coordination.Killing) error {
+func (r *Registry) notRunning(ctx context.Context, k operate.Killing) error {
 	run := k.Run
 	k.Run, k.Look = "", true
-	look := func(ctx context.Context, c registry.Center, _ tree.Layout) ([]coordination.KillTarget, error) {
-		return coordination.AskKill(ctx, c, k)
+	look := func(ctx context.Context, c registry.Center, _ tree.Layout) ([]operate.KillTarget, error) {
+		return operate.AskKill(ctx, c, k)
 	}
 	targets, err := query(ctx, r, k.Layout.Job, look)
 	if err != nil {
@@ -461,8 +464,8 @@ func (r *Registry) notRunning(ctx context.Context, k coordination.Killing) error
 type killWait struct {
 	job     string
 	layout  tree.Layout
-	targets []coordination.KillTarget
-	endings []coordination.Ending // of targets
+	targets []operate.KillTarget
+	endings []operate.Ending // of targets
 }
 
 // wait looks whenever a host's list of runs has changed.
@@ -471,7 +474,7 @@ func (w *killWait) wait(ctx context.Context, r *Registry, limit time.Duration, p
 	if c == nil {
 		return host.ErrNotLive
 	}
-	watch := coordination.KillWatch(w.layout, w.targets)
+	watch := operate.KillWatch(w.layout, w.targets)
 	if len(watch) == 0 {
 		return nil // all on Java hosts
 	}
@@ -507,7 +510,7 @@ func (w *killWait) wait(ctx context.Context, r *Registry, limit time.Duration, p
 // look reads how those have ended that are in no list any more. It returns how
 // many have not, Java hosts' apart.
 func (w *killWait) look(ctx context.Context, r *Registry, s registry.Snapshot) (open int, err error) {
-	var left []coordination.KillTarget
+	var left []operate.KillTarget
 	var at []int
 	for n, t := range w.targets {
 		if w.endings[n].Open && !t.Java {
@@ -515,15 +518,15 @@ func (w *killWait) look(ctx context.Context, r *Registry, s registry.Snapshot) (
 		}
 	}
 	gone := make(map[int]bool)
-	ended := coordination.Unlisted(w.layout, s, left)
+	ended := operate.Unlisted(w.layout, s, left)
 	for _, t := range ended {
 		gone[t.Item] = true
 	}
-	var endings []coordination.Ending
+	var endings []operate.Ending
 	if len(ended) > 0 {
 		var err error
-		endings, err = query(ctx, r, w.job, func(ctx context.Context, c registry.Center, l tree.Layout) ([]coordination.Ending, error) {
-			return coordination.ReadEndings(ctx, c, l, ended)
+		endings, err = query(ctx, r, w.job, func(ctx context.Context, c registry.Center, l tree.Layout) ([]operate.Ending, error) {
+			return operate.ReadEndings(ctx, c, l, ended)
 		})
 		if err != nil {
 			return 0, err
@@ -568,8 +571,8 @@ func (r *Registry) Release(ctx context.Context, job string, item int) (tree.Item
 	if err != nil {
 		return nil, err
 	}
-	out, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (coordination.Released, error) {
-		return coordination.Release(ctx, c, l, item, now)
+	out, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (operate.Released, error) {
+		return operate.Release(ctx, c, l, item, now)
 	})
 	if err == nil && out.Missing {
 		err = r.hasItem(ctx, job, item)
@@ -581,7 +584,7 @@ func (r *Registry) Release(ctx context.Context, job string, item int) (tree.Item
 // records too.
 func (r *Registry) Remove(ctx context.Context, job string, purge bool) error {
 	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) error {
-		return coordination.Remove(ctx, c, l, purge)
+		return operate.Remove(ctx, c, l, purge)
 	})
 }
 
@@ -717,7 +720,7 @@ type Shard struct {
 	Held   time.Time `json:"held,omitzero"`
 }
 
-func newShards(s *coordination.Shards) *Shards {
+func newShards(s *inspect.Shards) *Shards {
 	c := s.Configuration
 	out := &Shards{
 		Job: s.Job, Cron: c.Cron, TimeZone: c.TimeZone, ShardingTotalCount: c.ShardingTotalCount, Leader: s.Leader,

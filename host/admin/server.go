@@ -21,7 +21,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 )
@@ -657,7 +657,7 @@ func (s *Server) failed(w http.ResponseWriter, err error) {
 		fail(w, http.StatusServiceUnavailable, err.Error())
 	case errors.Is(err, host.ErrNoJob), errors.As(err, &target):
 		fail(w, http.StatusNotFound, err.Error())
-	case errors.Is(err, host.ErrJobRemoved), errors.Is(err, coordination.ErrJavaRuns), errors.Is(err, coordination.ErrNothingRuns):
+	case errors.Is(err, host.ErrJobRemoved), errors.Is(err, operate.ErrJavaRuns), errors.Is(err, operate.ErrNothingRuns):
 		fail(w, http.StatusConflict, err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
 		fail(w, http.StatusGatewayTimeout, fmt.Sprintf("not done within %s, it may still take effect: %v", operationTimeout, err))

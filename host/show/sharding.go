@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/console"
@@ -16,11 +16,11 @@ import (
 
 func stateColour(state string) string {
 	switch state {
-	case string(coordination.ShardRunning), tree.DetailReady, string(coordination.JobOK):
+	case string(inspect.ShardRunning), tree.DetailReady, string(inspect.JobOK):
 		return console.Green
-	case string(coordination.ShardFailover), string(coordination.ShardHeld), string(coordination.JobCrashed), "GONE":
+	case string(inspect.ShardFailover), string(inspect.ShardHeld), string(inspect.JobCrashed), "GONE":
 		return console.Red
-	case string(coordination.ShardPending):
+	case string(inspect.ShardPending):
 		return console.Grey
 	}
 	return console.Yellow

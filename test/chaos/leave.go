@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
@@ -176,7 +176,7 @@ func remove(ctx context.Context, r registry.Center, namespace string, had []stri
 		if hosts := nodes[0].Names; len(hosts) > 0 {
 			return removed, fmt.Errorf("job %s of namespace %s is at %s; end its hosts first", name, namespace, strings.Join(hosts, ", "))
 		}
-		if err := coordination.Remove(ctx, r, l, true); err != nil && !errors.Is(err, tree.ErrRemoved) {
+		if err := operate.Remove(ctx, r, l, true); err != nil && !errors.Is(err, tree.ErrRemoved) {
 			return removed, fmt.Errorf("job %s of namespace %s: %w", name, namespace, err)
 		}
 		removed = append(removed, name)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
@@ -197,7 +197,7 @@ func (c *cluster) judge(jobs ...string) *verify.Report {
 	}
 	for _, name := range jobs {
 		l := tree.NewLayout(c.ns, name)
-		shards, err := coordination.ReadShards(c.t.Context(), s, l)
+		shards, err := inspect.ReadShards(c.t.Context(), s, l)
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -34,7 +34,7 @@ func TestNothingIsShownAsRunningWhoseHostIsGone(t *testing.T) {
 	for _, name := range names {
 		flights[name] = c.fly(name, a, b)
 		for _, i := range c.running(s, name) {
-			if i.RunningOn == "" || i.State != coordination.ShardRunning {
+			if i.RunningOn == "" || i.State != inspect.ShardRunning {
 				t.Errorf("item %d of %s runs, and is shown as %+v", i.Item, name, i)
 			}
 		}
@@ -46,7 +46,7 @@ func TestNothingIsShownAsRunningWhoseHostIsGone(t *testing.T) {
 	for _, name := range names {
 		c.gone(s, name, dead)
 		for _, i := range c.running(s, name) {
-			if i.RunningOn == dead || i.State == coordination.ShardRunning && i.RunningOn == "" {
+			if i.RunningOn == dead || i.State == inspect.ShardRunning && i.RunningOn == "" {
 				t.Errorf("the host has died, and item %d of %s is shown as %+v", i.Item, name, i)
 			}
 		}
@@ -55,10 +55,10 @@ func TestNothingIsShownAsRunningWhoseHostIsGone(t *testing.T) {
 	taken := over.takenOver(t, over.of(a), b)
 	left := lost.of(a)[0]
 	b.of("lost", lost.at[b], kind(event.ItemSkipped), item(left), outcome("LOST"))
-	if i := c.running(s, "over")[over.of(a)[0]]; !strings.HasPrefix(i.RunningOn, b.ip+"@-@") || i.State != coordination.ShardRunning || !i.Record.Open() {
+	if i := c.running(s, "over")[over.of(a)[0]]; !strings.HasPrefix(i.RunningOn, b.ip+"@-@") || i.State != inspect.ShardRunning || !i.Record.Open() {
 		t.Errorf("the item that was taken over is shown as %+v", i)
 	}
-	if i := c.running(s, "lost")[left]; i.RunningOn != "" || i.State == coordination.ShardRunning || i.Record.Open() || i.Record.Outcome != "LOST" {
+	if i := c.running(s, "lost")[left]; i.RunningOn != "" || i.State == inspect.ShardRunning || i.Record.Open() || i.Record.Outcome != "LOST" {
 		t.Errorf("the item that was lost is shown as %+v", i)
 	}
 	for _, name := range names {
@@ -78,7 +78,7 @@ func TestNothingIsShownAsRunningWhoseHostIsGone(t *testing.T) {
 	b.kill()
 	c.gone(s, "late", last)
 	for _, i := range c.running(s, "late") {
-		if i.RunningOn != "" || i.State != coordination.ShardFailover {
+		if i.RunningOn != "" || i.State != inspect.ShardFailover {
 			t.Errorf("no host is there, and item %d is shown as %+v", i.Item, i)
 		}
 	}
@@ -87,7 +87,7 @@ func TestNothingIsShownAsRunningWhoseHostIsGone(t *testing.T) {
 			t.Errorf("no host is there, and shards says %q", line)
 		}
 	}
-	if line := c.registry("jobs"); strings.Count(line, string(coordination.JobCrashed)) != len(names)+1 {
+	if line := c.registry("jobs"); strings.Count(line, string(inspect.JobCrashed)) != len(names)+1 {
 		t.Errorf("no host is there, and jobs says\n%s", line)
 	}
 
@@ -101,7 +101,7 @@ func TestNothingIsShownAsRunningWhoseHostIsGone(t *testing.T) {
 	next.stop()
 	for _, name := range append(names, "late") {
 		for _, i := range c.running(s, name) {
-			if i.RunningOn != "" || i.State == coordination.ShardRunning || i.Record.Open() {
+			if i.RunningOn != "" || i.State == inspect.ShardRunning || i.Record.Open() {
 				t.Errorf("the last host has stopped, and item %d of %s is shown as %+v", i.Item, name, i)
 			}
 		}

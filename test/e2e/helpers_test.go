@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
@@ -91,9 +91,9 @@ func (h *process) since(at int) []event.Event {
 }
 
 // running are the items of a job as they are shown.
-func (c *cluster) running(s *zookeeper.Session, job string) []coordination.ShardItem {
+func (c *cluster) running(s *zookeeper.Session, job string) []inspect.ShardItem {
 	c.t.Helper()
-	shards, err := coordination.ReadShards(within(c.t), s, tree.NewLayout(c.ns, job))
+	shards, err := inspect.ReadShards(within(c.t), s, tree.NewLayout(c.ns, job))
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -253,7 +253,7 @@ func (b *aside) attack(m Module) (r report, err error) {
 	})
 	r.Loading = time.Since(began)
 	if r.Refused == "" {
-		if err := coordination.TriggerJob(context.Background(), b.operator, tree.NewLayout("hostile", hostile)); err != nil {
+		if err := operate.TriggerJob(context.Background(), b.operator, tree.NewLayout("hostile", hostile)); err != nil {
 			return r, err
 		}
 		b.wait(func() bool {

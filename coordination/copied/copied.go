@@ -1,4 +1,4 @@
-package coordination
+package copied
 
 import (
 	"context"
@@ -11,13 +11,6 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
-
-// A registry's transaction numbers are fence tokens and name trigger rounds: both
-// must only grow. In a registry whose nodes were copied from another one they
-// begin again. Such a copy is known by its records: each names transactions that
-// were before the one that wrote it, so that none of them can be higher. After
-// an operator has adopted the copy, hosts add a number to all transactions, the
-// base of the namespace.
 
 // adopted is the data of the namespace's node in our tree.
 type adopted struct {
@@ -34,6 +27,10 @@ func parseAdopted(data []byte) adopted {
 	return a
 }
 
+// Base is what is added to the registry's transaction numbers, from the data of the
+// namespace's node: 0 but in a copy that was adopted.
+func Base(data []byte) int64 { return parseAdopted(data).Base }
+
 func (a adopted) data() []byte {
 	b, err := json.Marshal(a)
 	if err != nil { // numbers always marshal
@@ -42,24 +39,24 @@ func (a adopted) data() []byte {
 	return b
 }
 
-// CopiedError says that the registry is a copy that was not adopted.
-type CopiedError struct {
+// Error says that the registry is a copy that was not adopted.
+type Error struct {
 	// Record is the path of a record that names the transaction Names, and was
 	// itself written by Written, which is lower.
 	Record         string
 	Names, Written int64
 }
 
-func (e *CopiedError) Error() string {
+func (e *Error) Error() string {
 	return fmt.Sprintf("this registry was copied from another one: %s names transaction %d, and transaction %d wrote it; "+
 		"fences and trigger rounds would begin anew; run 'wasmjob adopt' (docs/cluster.md, A registry that was copied)", e.Record, e.Names, e.Written)
 }
 
-// copied returns a *CopiedError if the record was written by another registry's
+// Check returns an *Error if the record was written by another registry's
 // transactions, and nil otherwise. base is the namespace's.
-func copied(n registry.Node, base int64) error {
+func Check(n registry.Node, base int64) error {
 	if names, written := newestNamed(tree.ParseRecord(n.Data)), n.Mzxid+base; n.Exists && names > written {
-		return &CopiedError{Record: n.Path, Names: names, Written: written}
+		return &Error{Record: n.Path, Names: names, Written: written}
 	}
 	return nil
 }
@@ -152,7 +149,7 @@ func Adopt(ctx context.Context, r registry.Center, namespace string) (out Adopti
 			}
 			for _, record := range n {
 				out.Highest = max(out.Highest, newestNamed(tree.ParseRecord(record.Data)))
-				isCopy = isCopy || copied(record, parseAdopted(node.Data).Base) != nil
+				isCopy = isCopy || Check(record, parseAdopted(node.Data).Base) != nil
 			}
 		}
 		if !isCopy {

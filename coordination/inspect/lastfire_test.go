@@ -1,10 +1,10 @@
-package coordination_test
+package inspect_test
 
 import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
@@ -31,12 +31,12 @@ func TestNewestFire(t *testing.T) {
 		"an outcome unknown":  {map[int]tree.Record{0: ended(now, "OK"), 1: ended(now, "NEW")}, "NEW", "0-1"},
 		"a trigger after one": {map[int]tree.Record{0: {Instant: now, Trigger: 1, Begun: now + 300, Ended: now + 400, Outcome: "FAIL", Source: "trigger"}, 1: ended(now, "OK")}, "FAIL", "0"},
 	} {
-		fire, ok := co.NewestFire(tc.records)
+		fire, ok := inspect.NewestFire(tc.records)
 		if ok != (tc.outcome != "") || fire.Outcome != tc.outcome || fire.Items.String() != tc.items {
 			t.Errorf("%s: %+v %t, want %q of items %q", name, fire, ok, tc.outcome, tc.items)
 		}
 	}
-	fire, _ := co.NewestFire(map[int]tree.Record{0: ended(now, "OK"), 1: {Instant: now, Begun: now + 50, Ended: now + 300, Outcome: "OK", Source: "schedule"}})
+	fire, _ := inspect.NewestFire(map[int]tree.Record{0: ended(now, "OK"), 1: {Instant: now, Begun: now + 50, Ended: now + 300, Outcome: "OK", Source: "schedule"}})
 	if !fire.Begun.Equal(at.Add(5*time.Millisecond)) || !fire.Ended.Equal(at.Add(300*time.Millisecond)) || fire.Source != "schedule" {
 		t.Errorf("times of %+v", fire)
 	}

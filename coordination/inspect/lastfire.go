@@ -1,4 +1,4 @@
-package coordination
+package inspect
 
 import (
 	"github.com/wasmjob/wasmjob/coordination/tree"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/copied"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
@@ -40,7 +40,7 @@ func TestRecordNamesItsPast(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	c, hosts := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 2500 })
-	adopt := func() (out co.Adoption, err error) {
+	adopt := func() (out copied.Adoption, err error) {
 		err = c.operate(moves.Adopt(c.layout.Namespace, &out))
 		return out, err
 	}
@@ -60,7 +60,7 @@ func TestAdopt(t *testing.T) {
 		registry.Set(c.layout.Sibling()+"/sharding/0", fmt.Appendf(nil, `{"instant":1,"trigger":%d}`, last-1), registry.AnyVersion))))
 	z := c.addHost("Z", "10.9.9.9")
 	_, err := z.join(c.file)
-	var copied *co.CopiedError
+	var copied *copied.Error
 	if !errors.As(err, &copied) || copied.Names != last-1 {
 		t.Fatalf("a host joins a copy: %v", err)
 	}

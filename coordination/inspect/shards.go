@@ -1,4 +1,4 @@
-package coordination
+package inspect
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
-
-// What an operator sees of jobs: read on request, nothing of it is watched.
 
 // Shards is one job, item by item and instance by instance, as the registry
 // has it. The nodes are not all of one instant.

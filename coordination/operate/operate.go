@@ -1,4 +1,4 @@
-package coordination
+package operate
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
-
-// What an operator does to a job. ElasticJob's console writes the same nodes.
 
 // ErrNothingRuns refuses a trigger that no instance would serve.
 var ErrNothingRuns = errors.New("nothing would run")
@@ -87,33 +85,6 @@ func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances 
 		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); 'wasmjob enable %s' lets it run", ErrNothingRuns, strings.Join(ips, ", "), l.Job)
 	}
 	return nil
-}
-
-// TriggerRound finds the number of the round to which the trigger that waits
-// for this host belongs: the transaction that last made or set the parent node.
-// ElasticJob recreates that node for every round, before the nodes of the
-// instances, each of which is a transaction of its own. consumed is the newest
-// round that this host has consumed. A trigger that is of no round after that,
-// or of one before this host was there, was made by an external edit and counts by itself.
-// round is 0 if there is no trigger.
-func (m *Member) TriggerRound(ctx context.Context, consumed int64) (round int64, err error) {
-	l, id := m.Layout, m.Self.ID
-	err = m.perform(ctx, "read trigger", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, registry.Data(l.Triggers()), registry.Data(l.Trigger(id)), registry.Data(l.Instance(id)))
-		if err != nil {
-			return err
-		}
-		parent, own, instance := n.Data(l.Triggers()), n.Data(l.Trigger(id)), n.Data(l.Instance(id))
-		if !own.Exists {
-			return nil
-		}
-		round = own.Czxid
-		if parent.Mzxid > consumed && instance.Exists && parent.Mzxid > instance.Czxid {
-			round = parent.Mzxid
-		}
-		return nil
-	})
-	return round, err
 }
 
 // SetServers enables or disables servers for the job; with no addresses, all
