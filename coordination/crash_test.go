@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
@@ -133,7 +133,7 @@ func (c *chronicle) finish() {
 		if err := h.look(); err != nil {
 			c.t.Fatalf("%s: %v", h.name, err)
 		}
-		var swept co.Swept
+		var swept cleanup.Swept
 		if err := h.perform(moves.Sweep(&h.Member, c.now, &swept)); err != nil {
 			c.t.Errorf("%s: sweep: %v", h.name, err)
 		}

@@ -132,7 +132,7 @@
 // are made by looking, deleting and creating). Nothing of ours is unsafe without
 // them: who waits too long goes ahead.
 //
-// What a dead Java host left running is written down by [Member.Sweep] as a list of
+// What a dead Java host left running is written down by cleanup.Sweep as a list of
 // runs, and recovered like any other. What a dead host of ours left, Java hosts
 // may take too: an item whose persistent mark is gone, with no other in its
 // place, was run by one of them and is closed as ELSEWHERE, if one was in the job since

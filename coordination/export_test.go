@@ -9,5 +9,5 @@ import "fmt"
 // is read anew with each view unless it cannot be read, and what is watched
 // besides where Java hosts are.
 func Remembered(v View, s Share) string {
-	return fmt.Sprint(v.divisionNode.Version, v.Division, v.OurTerm, v.flagged(), v.FlagSeen, s.Items != nil, s.division, s.round == v.round, s.Guard, s.Pending, s.Owing, s.Round, s.Java)
+	return fmt.Sprint(v.divisionNode.Version, v.Division, v.OurTerm, v.Flagged(), v.FlagSeen, s.Items != nil, s.division, s.round == v.round, s.Guard, s.Pending, s.Owing, s.Round, s.Java)
 }

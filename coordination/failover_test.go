@@ -9,6 +9,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -194,7 +195,7 @@ func TestRecoverOdds(t *testing.T) {
 	if !out.Settled {
 		t.Errorf("recovered %+v", out)
 	}
-	var swept co.Swept
+	var swept cleanup.Swept
 	must(t, h[0].perform(moves.Sweep(&h[0].Member, c.now, &swept)))
 	if len(swept.Nodes) != 0 {
 		t.Errorf("swept %v", swept)

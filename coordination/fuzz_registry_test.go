@@ -13,6 +13,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
@@ -311,7 +312,7 @@ func (v *vandal) recover() {
 		for _, h := range v.living() {
 			if h.look() == nil && h.View.Joined() {
 				v.mend(h)
-				var swept co.Swept
+				var swept cleanup.Swept
 				v.try(h, "sweep", h.perform(moves.Sweep(&h.Member, v.now, &swept)))
 				v.say("%s: sweeps %d", h.name, len(swept.Nodes))
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/copied"
 	"github.com/wasmjob/wasmjob/coordination/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/inspect"
@@ -289,12 +290,18 @@ func (stepper) Bury(m *co.Member, dead []string, bury bool, out *[]string) move 
 	return with(m, func(ctx context.Context) (err error) { *out, err = m.Bury(ctx, dead, bury); return err })
 }
 
-func (stepper) Sweep(m *co.Member, now time.Time, out *co.Swept) move {
-	return with(m, func(ctx context.Context) (err error) { *out, err = m.Sweep(ctx, now); return err })
+func (stepper) Sweep(m *co.Member, now time.Time, out *cleanup.Swept) move {
+	return with(m, func(ctx context.Context) (err error) {
+		*out, err = cleanup.Sweep(ctx, m.Registry, m.View, now)
+		return err
+	})
 }
 
 func (stepper) RetireServers(m *co.Member, now time.Time, keep time.Duration, out *[]string) move {
-	return with(m, func(ctx context.Context) (err error) { *out, err = m.RetireServers(ctx, now, keep); return err })
+	return with(m, func(ctx context.Context) (err error) {
+		*out, err = cleanup.RetireServers(ctx, m.Registry, m.Layout, now, keep)
+		return err
+	})
 }
 
 func (stepper) Repair(m *co.Member, p co.Repairing, out *[]string) move {

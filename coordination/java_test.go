@@ -8,6 +8,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
@@ -74,7 +75,7 @@ func (m mixed) calm() {
 		m.settle()
 		m.complete(all)
 		for _, h := range m.living() {
-			var swept co.Swept
+			var swept cleanup.Swept
 			m.try(h, "sweep", h.perform(moves.Sweep(&h.Member, m.now, &swept)))
 		}
 		m.now = m.now.Add(2 * time.Second)

@@ -2,7 +2,6 @@ package coordination
 
 import (
 	"context"
-	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
@@ -16,13 +15,4 @@ func DropKills(ctx context.Context, r registry.Center, l tree.Layout, self tree.
 		_, err := x.Commit(ctx, registry.Delete(l.Kill(self.ID), version))
 		return step.UnlessConflict(err)
 	})
-}
-
-// killKept is how long a kill is kept that its host does not answer: one of an
-// earlier version cannot.
-const killKept = time.Hour
-
-// staleKill reports whether no host needs a kill any more.
-func staleKill(n registry.Node, lives, listed bool, now time.Time) bool {
-	return n.Exists && ((!lives && !listed) || now.Sub(n.Mtime) > killKept)
 }

@@ -490,10 +490,12 @@ func (m *Member) Resign(ctx context.Context) error {
 
 // AskForSharding sets the flag that the items must be resharded.
 func (m *Member) AskForSharding(ctx context.Context) error {
-	return m.perform(ctx, "ask for sharding", func(ctx context.Context, x *step.Exchange) error { return askForSharding(ctx, x, m.View) })
+	return m.perform(ctx, "ask for sharding", func(ctx context.Context, x *step.Exchange) error { return AskForSharding(ctx, x, m.View) })
 }
 
-func askForSharding(ctx context.Context, x *step.Exchange, v View) error {
+// AskForSharding sets that flag within another step. A conflict is no error: the flag
+// stands already, or the job was removed.
+func AskForSharding(ctx context.Context, x *step.Exchange, v View) error {
 	_, err := x.Commit(ctx, registry.Check(v.Layout.Config(), registry.AnyVersion), registry.Create(v.Layout.Necessary(), nil))
 	return step.UnlessConflict(err)
 }

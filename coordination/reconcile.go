@@ -61,7 +61,7 @@ func (m *Member) Reconcile(now time.Time) Action {
 // reconcileLeader is Reconcile for the leader. Java hosts wait for the flag.
 func (v View) reconcileLeader(now time.Time) Action {
 	mixed := v.Mixed()
-	if v.flagged() || v.DivisionStale() != "" {
+	if v.Flagged() || v.DivisionStale() != "" {
 		if mixed && !v.Necessary {
 			return ActionAsk
 		}

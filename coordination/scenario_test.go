@@ -16,6 +16,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
@@ -291,7 +292,7 @@ func (s *script) command(line string) error {
 		if err := h.look(); err != nil {
 			return err
 		}
-		var swept co.Swept
+		var swept cleanup.Swept
 		err := h.perform(moves.Sweep(&h.Member, s.now, &swept))
 		for _, path := range swept.Nodes {
 			s.say("%s: sweeps %s", h.name, path)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
@@ -74,13 +75,13 @@ func TestRetireServersWhileAHostComes(t *testing.T) {
 	must(t, c.operate(moves.SetServers(c.layout, true, "10.0.1.1")))
 	c.now = time.Now().Add(2 * 24 * time.Hour)
 	h[0].Registry = h[0].rc
-	_, err := h[0].RetireServers(c.ctx, c.now, 24*time.Hour)
+	_, err := cleanup.RetireServers(c.ctx, h[0].Registry, h[0].Layout, c.now, 24*time.Hour)
 	must(t, err)
 	c.now = c.now.Add(25 * time.Hour)
 	z := c.addHost("Z", "10.0.1.1")
 	between := beforeCommits{Center: h[0].rc, do: func() { must(t, second(z.join(c.file))) }}
 	h[0].Registry = between
-	retired, err := h[0].RetireServers(c.ctx, c.now, 24*time.Hour)
+	retired, err := cleanup.RetireServers(c.ctx, h[0].Registry, h[0].Layout, c.now, 24*time.Hour)
 	must(t, err)
 	if n := c.node(path); !n.Exists || len(retired) > 0 {
 		t.Errorf("the server of a host that has come: node %v, removed %v", n.Exists, retired)

@@ -115,7 +115,7 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 	mine, err := tree.ParseItems(string(assigned.Data))
 	if err != nil {
 		if v.Leader != "" && !v.JavaLed() && !v.Necessary {
-			return true, askForSharding(ctx, x, v) // the leader writes it again
+			return true, AskForSharding(ctx, x, v) // the leader writes it again
 		}
 		return false, fmt.Errorf("node %s: %w", assigned.Path, err)
 	}
@@ -125,7 +125,7 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 			return a.adopt(ctx, x, share)
 		}
 		if v.OurTerm && !v.Necessary && len(division.Data) > 0 {
-			return true, askForSharding(ctx, x, v) // an instance node was recreated by an external edit
+			return true, AskForSharding(ctx, x, v) // an instance node was recreated by an external edit
 		}
 		return true, nil
 	}
@@ -161,11 +161,11 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 		return true, nil
 	}
 	if !anchored || beyond { // a node was changed or deleted by an external edit
-		return true, askForSharding(ctx, x, v)
+		return true, AskForSharding(ctx, x, v)
 	}
 	runs, err := tree.ParseRuns(n.Data(l.RunsOf(v.Self.ID)).Data)
 	if err == nil && s.waitsToMove(mine, runs.Items()) {
-		return true, askForSharding(ctx, x, v)
+		return true, AskForSharding(ctx, x, v)
 	}
 	return true, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -35,7 +36,7 @@ func TestSweep(t *testing.T) {
 		registry.Create(c.layout.Root()+"/sharding/x", nil),
 	)
 	must(t, a.look())
-	var swept co.Swept
+	var swept cleanup.Swept
 	must(t, a.perform(moves.Sweep(&a.Member, c.now, &swept)))
 	slices.Sort(swept.Nodes)
 	want := []string{c.mark(mine[0], "running"), c.mark(mine[1], "failovering"), c.mark(mine[2], "running"), c.layout.Root() + "/trigger/10.9.9.9@-@gone"}
@@ -55,7 +56,7 @@ func TestSweep(t *testing.T) {
 	must(t, second(sweeper.join(c.file)))
 	must(t, sweeper.look())
 	sweeper.beforeCommit(func() { must(t, a.fire(c.now)) })
-	swept = co.Swept{}
+	swept = cleanup.Swept{}
 	must(t, sweeper.perform(moves.Sweep(&sweeper.Member, c.now, &swept)))
 	if !slices.Equal(swept.Nodes, []string{c.mark(mine[0], "failovering")}) {
 		t.Errorf("swept %v", swept)
@@ -69,7 +70,7 @@ func TestSweep(t *testing.T) {
 
 func (h *simHost) sweep() []string {
 	h.t.Helper()
-	var swept co.Swept
+	var swept cleanup.Swept
 	if err := h.look(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func TestATreeOfUnknownItemsIsRemoved(t *testing.T) {
 	if left := c.children(c.layout.Root() + "/leader/failover/items"); len(left) > 0 {
 		t.Errorf("%d marks are left", len(left))
 	}
-	var swept co.Swept
+	var swept cleanup.Swept
 	n = h[0].counted(moves.Sweep(&h[0].Member, c.now, &swept))
 	if n.queries > 100 {
 		t.Errorf("%d nodes were read by the sweep", n.queries)
@@ -171,7 +172,7 @@ func TestSweepOfKills(t *testing.T) {
 	must(t, c.operate(moves.AskKill(c.killing(-1, 0), &out)))
 	c.hand(registry.Create(c.layout.Sibling()+"/kill/10.0.0.9@-@gone", []byte("[]")))
 	sweep := func(at time.Time) []string {
-		var swept co.Swept
+		var swept cleanup.Swept
 		must(t, h[1].look())
 		must(t, h[1].perform(moves.Sweep(&h[1].Member, at, &swept)))
 		return c.children(c.layout.Sibling() + "/kill")
@@ -208,7 +209,7 @@ func TestSweepLeavesTheRunsOfAJavaHostThatLives(t *testing.T) {
 				c.settle()
 				for _, p := range h {
 					must(t, p.look())
-					var swept co.Swept
+					var swept cleanup.Swept
 					must(t, p.perform(moves.Sweep(&p.Member, c.now, &swept)))
 					lives = swept.JavaLives
 					c.settle()

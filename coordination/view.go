@@ -120,7 +120,7 @@ func ParseView(s registry.Snapshot, l tree.Layout, self tree.JobInstance, before
 		v.Processing = v.Processing || flag == "processing"
 	}
 	v.round = before.round
-	if !v.OurTerm && v.flagged() && !before.flagged() {
+	if !v.OurTerm && v.Flagged() && !before.Flagged() {
 		v.round++
 	}
 	if v.Necessary {
@@ -213,14 +213,14 @@ func (v View) Crashed() []string {
 // ElasticJob's rules.
 func (v View) JavaLed() bool { return v.Leader != "" && !v.OurTerm }
 
-// flagged reports that a division is asked for or being made.
-func (v View) flagged() bool { return v.Necessary || v.Processing }
+// Flagged reports that a division is asked for or being made.
+func (v View) Flagged() bool { return v.Necessary || v.Processing }
 
 // Halted reports that Java hosts begin nothing, because a division is asked for
 // or being made; then our hosts begin nothing either. A Java host that waits
 // begins its instant after the division, with the items that it gets: one that
 // a host of ours had begun meanwhile would run twice.
-func (v View) Halted() bool { return v.flagged() && (v.JavaLed() || v.Mixed()) }
+func (v View) Halted() bool { return v.Flagged() && (v.JavaLed() || v.Mixed()) }
 
 // FlagSettle is how long the flag must stand before a leader of ours divides
 // items that Java hosts own. A Java host looks for the flag before a fire, and

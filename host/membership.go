@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -478,13 +479,13 @@ func (j *job) sweep(now moment) {
 		return
 	}
 	var retired []string
-	swept, err := j.member.Sweep(j.work, now.wall)
+	swept, err := cleanup.Sweep(j.work, j.member.Registry, j.member.View, now.wall)
 	if keep := j.host.cfg.KeepServers; err == nil && j.janitor && keep > 0 {
 		at := j.member.View.Clock // the registry's
 		if at.IsZero() {
 			at = now.wall
 		}
-		retired, err = j.member.RetireServers(j.work, at, keep)
+		retired, err = cleanup.RetireServers(j.work, j.member.Registry, j.member.Layout, at, keep)
 	}
 	j.sweepAt = time.Time{}
 	if minutes := j.member.View.Config.ReconcileIntervalMinutes; minutes > 0 && j.janitor {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
@@ -211,7 +210,7 @@ func (s *survey) look() {
 // servers lists those without an instance.
 func (s *survey) servers(instances, details []string) {
 	noted := s.read(registry.Data(s.sibling + "/servers"))[0]
-	list := coordination.UnusedServers(s.children(s.root+"/servers"), instances, details, noted.Data)
+	list := tree.UnusedServers(s.children(s.root+"/servers"), instances, details, noted.Data)
 	for _, ip := range slices.Sorted(maps.Keys(list)) {
 		state := strings.TrimSpace(string(s.read(registry.Data(s.root + "/servers/" + ip))[0].Data))
 		s.unused = append(s.unused, UnusedServer{Job: s.job, Server: ip, Disabled: strings.EqualFold(state, "DISABLED"), Since: list[ip]})

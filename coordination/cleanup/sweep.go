@@ -1,4 +1,4 @@
-package coordination
+package cleanup
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -31,9 +32,9 @@ import (
 // the namespace, under the same id: a Java process has one id for all its jobs.
 // Its marks stay until it removes them. Of a process with one job nothing else
 // remains.
-func (m *Member) Sweep(ctx context.Context, now time.Time) (Swept, error) {
-	s := sweeping{view: m.View, now: now}
-	err := m.perform(ctx, "sweep", s.run)
+func Sweep(ctx context.Context, r registry.Center, v coordination.View, now time.Time) (Swept, error) {
+	s := sweeping{view: v, now: now}
+	err := step.Perform(ctx, r, "sweep", s.run)
 	return s.swept, err
 }
 
@@ -48,7 +49,7 @@ type Swept struct {
 
 // sweeping is a Sweep on its way: what was read.
 type sweeping struct {
-	view                                View
+	view                                coordination.View
 	now                                 time.Time
 	swept                               Swept
 	instances, details, lists, triggers []string
@@ -74,7 +75,7 @@ func (s *sweeping) run(ctx context.Context, x *step.Exchange) error {
 	}
 	j := s.judge()
 	if j.ask {
-		if err := askForSharding(ctx, x, s.view); err != nil {
+		if err := coordination.AskForSharding(ctx, x, s.view); err != nil {
 			return err
 		}
 	}
@@ -300,7 +301,7 @@ func (s *sweeping) sweepItem(i int, listed bool, runsOf map[string]registry.Node
 // instances to own it: a former leader that went on dividing may have caused it.
 func (s *sweeping) orphans() bool {
 	d := s.view.Division
-	if s.view.flagged() || (len(d.Members) == 0 && !d.Java) {
+	if s.view.Flagged() || (len(d.Members) == 0 && !d.Java) {
 		return false
 	}
 	owned := 0
@@ -315,7 +316,7 @@ func (s *sweeping) orphans() bool {
 // leftover reports whether there is a node of an item beyond the total count
 // that is in no host's list.
 func (s *sweeping) leftover(listed map[int]bool) bool {
-	if s.view.flagged() || s.view.ConfigErr != nil || s.view.Division.Total == 0 {
+	if s.view.Flagged() || s.view.ConfigErr != nil || s.view.Division.Total == 0 {
 		return false
 	}
 	return slices.ContainsFunc(s.surplus, func(i int) bool { return !listed[i] })
@@ -370,4 +371,13 @@ func sweepEach(ctx context.Context, x *step.Exchange, groups [][]registry.Op, sw
 		groups = groups[n:]
 	}
 	return nil
+}
+
+// killKept is how long a kill is kept that its host does not answer: one of an
+// earlier version cannot.
+const killKept = time.Hour
+
+// staleKill reports whether no host needs a kill any more.
+func staleKill(n registry.Node, lives, listed bool, now time.Time) bool {
+	return n.Exists && ((!lives && !listed) || now.Sub(n.Mtime) > killKept)
 }
