@@ -10,6 +10,11 @@
 // hosts can share the tree. What ElasticJob does not know is kept in a second
 // tree beside it.
 //
+// Below this package stand the nodes and their content (tree), how a step reads and
+// commits (step), ElasticJob's latch (latch) and copies of registries (copied); beside
+// it what people see (inspect) and do (operate), and the barrier of listeners
+// (guarantee); above it what removes leftovers (cleanup).
+//
 // # A picture
 //
 // A host that takes part in a job watches ten nodes ([Control]) and understands

@@ -24,7 +24,7 @@ type Line struct {
 	// the host does not wait. Watch it, and try again when it is gone.
 	Behind string
 	// Around is set by a host that has waited too long for Behind: it goes
-	// ahead. Nothing of ours relies on the latch alone, see doc.go.
+	// ahead. Nothing of ours relies on the latch alone, see package coordination.
 	Around bool
 }
 

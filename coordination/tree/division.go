@@ -48,6 +48,7 @@ type Division struct {
 	OwingSince int64 `json:"owingSince,omitempty"`
 }
 
+// ParseDivision reads node assignment; what cannot be read is the zero Division.
 func ParseDivision(data []byte) Division {
 	var d Division
 	if json.Unmarshal(data, &d) != nil {
@@ -56,6 +57,7 @@ func ParseDivision(data []byte) Division {
 	return d
 }
 
+// Data is what the node holds, JSON.
 func (d Division) Data() []byte {
 	b, err := json.Marshal(d)
 	if err != nil { // strings and numbers always marshal

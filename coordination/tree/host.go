@@ -27,6 +27,7 @@ const (
 	DetailDraining = "DRAINING"
 )
 
+// Data is what the node holds, JSON.
 func (d HostDetail) Data() []byte {
 	b, err := json.Marshal(d)
 	if err != nil { // strings always marshal
@@ -35,6 +36,8 @@ func (d HostDetail) Data() []byte {
 	return b
 }
 
+// ParseDetail reads node instances/{id} of our tree; what cannot be read is the zero
+// HostDetail.
 func ParseDetail(data []byte) HostDetail {
 	var d HostDetail
 	if json.Unmarshal(data, &d) != nil {

@@ -71,6 +71,7 @@ func TaskID(job string, items []int, instance string) string {
 // good order, ascending.
 type Members []string
 
+// ParseMembers reads node members. The result is ascending and has no duplicates.
 func ParseMembers(data []byte) Members {
 	// What an external edit wrote there and no host can be called is not asked after.
 	m := Members(slices.DeleteFunc(strings.Fields(string(data)), func(id string) bool { return !FitsANode(id) }))
@@ -78,14 +79,17 @@ func ParseMembers(data []byte) Members {
 	return slices.Compact(m)
 }
 
+// Data is what the node holds: one id a line.
 func (m Members) Data() []byte { return []byte(strings.Join(m, "\n")) }
 
+// With is the list with ids added, ascending and without duplicates.
 func (m Members) With(ids ...string) Members {
 	n := append(slices.Clone(m), ids...)
 	slices.Sort(n)
 	return slices.Compact(n)
 }
 
+// Without is the list without some ids.
 func (m Members) Without(ids ...string) Members {
 	return slices.DeleteFunc(slices.Clone(m), func(id string) bool { return slices.Contains(ids, id) })
 }

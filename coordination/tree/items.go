@@ -73,6 +73,8 @@ func (r Ranges) append(next Range) Ranges {
 	return append(r, next)
 }
 
+// ParseRanges reads the text form. The result is ascending. More than MaxItems items
+// in all are an error.
 func ParseRanges(text string) (Ranges, error) {
 	if text == "" {
 		return nil, nil

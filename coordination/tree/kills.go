@@ -59,6 +59,7 @@ func ReadKills(n registry.Node) Kills {
 	return k
 }
 
+// Data is what the node holds, JSON.
 func (k Kills) Data() []byte {
 	b, err := json.Marshal(k)
 	if err != nil { // numbers and strings always marshal

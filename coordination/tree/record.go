@@ -130,6 +130,8 @@ func (r Record) Accepts(f Fire) error {
 	return nil
 }
 
+// Begin is the record of a run that owner begins for a fire; now is Unix milliseconds.
+// The run before it becomes Former if another instance began that.
 func (r Record) Begin(owner string, f Fire, now int64) Record {
 	n := Record{Owner: owner, Instant: r.Instant, Trigger: r.Trigger, After: r.After, Begun: now, Source: f.Source, Deaths: r.Deaths, Died: r.Died}
 	if f.Trigger != 0 {
@@ -230,6 +232,7 @@ func (r Record) HeldBack(job string, item int) string {
 		time.UnixMilli(r.Held).UTC().Format(time.RFC3339), hosts, strings.ReplaceAll(r.Died, " ", ", "), job, item)
 }
 
+// Data is what the node holds, JSON.
 func (r Record) Data() []byte {
 	b := make([]byte, 0, 160)
 	num := func(key string, v int64) {

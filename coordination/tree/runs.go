@@ -36,6 +36,8 @@ type Runs struct {
 	Left bool `json:"left,omitempty"`
 }
 
+// ParseRuns reads node runs/{id}; an empty node holds no runs. What cannot be read is
+// an error: then it is not known what the host runs.
 func ParseRuns(data []byte) (Runs, error) {
 	var r Runs
 	if len(data) == 0 {
@@ -48,6 +50,7 @@ func ParseRuns(data []byte) (Runs, error) {
 	return r, err
 }
 
+// Data is what the node holds, JSON; nil without runs.
 func (r Runs) Data() []byte {
 	if len(r.Runs) == 0 {
 		return nil
@@ -106,6 +109,7 @@ func ListGrowth(item, before int) int {
 	return 2 * len(",1000000")
 }
 
+// With is the list with items begun for a fire. They leave the run that they were in.
 func (r Runs) With(f Fire, marked bool, items Items) Runs {
 	if len(items) == 0 {
 		return r
@@ -122,6 +126,7 @@ func (r Runs) With(f Fire, marked bool, items Items) Runs {
 	return n
 }
 
+// Without is the list without some items.
 func (r Runs) Without(items Items) Runs { return r.less(RangesOf(items)) }
 
 // less are the runs without some items.

@@ -8,6 +8,7 @@ func IsEnabled(data []byte) bool {
 	return !strings.EqualFold(strings.TrimSpace(string(data)), Disabled)
 }
 
+// What a server node holds.
 const (
 	Enabled  = "ENABLED"
 	Disabled = "DISABLED"

@@ -27,6 +27,7 @@ func ParseSuperseded(data []byte) Superseded {
 	return s
 }
 
+// Data is what the node holds, JSON.
 func (s Superseded) Data() []byte {
 	b, err := json.Marshal(s)
 	if err != nil { // strings always marshal
@@ -40,6 +41,7 @@ func digestOf(definition []byte) string {
 	return hex.EncodeToString(sum[:digestLength])
 }
 
+// Contains reports whether the definition is in the list.
 func (s Superseded) Contains(definition []byte) bool {
 	return slices.Contains(s, digestOf(definition))
 }

@@ -22,6 +22,7 @@ func ParseUnused(data []byte) Unused {
 	return u
 }
 
+// Data is what the node holds, JSON; nil without servers.
 func (u Unused) Data() []byte {
 	if len(u) == 0 {
 		return nil
