@@ -100,7 +100,7 @@ func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept f
 }
 
 // ApplyDefinition brings a changed definition file to the registry. former and accept
-// are as in Joining. It returns ErrRemoved for a job that is not in the registry.
+// are as in Joining. It returns tree.ErrRemoved for a job that is not in the registry.
 func ApplyDefinition(ctx context.Context, r registry.Center, l tree.Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) (applied Applied, err error) {
 	err = step.Perform(ctx, r, "apply definition", func(ctx context.Context, x *step.Exchange) error {
 		for {

@@ -49,7 +49,7 @@ func MarkMisfire(ctx context.Context, r registry.Center, l tree.Layout, items tr
 	})
 }
 
-// RegistryTime asks for the registry's clock. It returns ErrRemoved for a job that
+// RegistryTime asks for the registry's clock. It returns tree.ErrRemoved for a job that
 // is not in the registry, and does not bring it back.
 func RegistryTime(ctx context.Context, r registry.Center, l tree.Layout) (now time.Time, err error) {
 	err = step.Perform(ctx, r, "read registry time", func(ctx context.Context, x *step.Exchange) error {

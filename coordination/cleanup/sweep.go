@@ -143,35 +143,54 @@ func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 // lookElsewhere finds out which of the hosts whose marks outlived their instance
 // node live nevertheless.
 func (s *sweeping) lookElsewhere(ctx context.Context, x *step.Exchange) error {
-	l := s.view.Layout
 	s.elsewhere = make(map[string]bool)
-	gone := make(map[string]bool)
+	gone := s.goneJava()
 	for _, i := range s.items {
-		for _, path := range []string{l.ItemRunning(i), l.ItemFailovering(i)} {
-			n := s.marks.Data(path)
-			if id := string(n.Data); n.Exists && !n.Ephemeral && !s.lives(id) && tree.FitsANode(id) && !slices.Contains(s.ours, id) && !slices.Contains(s.lists, id) {
-				gone[id] = true
-			}
-		}
-	}
-	for _, i := range s.items {
-		if n := s.marks.Data(l.ItemFailover(i)); n.Exists && n.Ephemeral && gone[string(n.Data)] {
+		if n := s.marks.Data(s.view.Layout.ItemFailover(i)); n.Exists && n.Ephemeral && gone[string(n.Data)] {
 			s.elsewhere[string(n.Data)] = true
 		}
 	}
 	if len(gone) == 0 {
 		return nil
 	}
+	return s.lookInOtherJobs(ctx, x, gone)
+}
 
+// goneJava are the Java hosts that are not in the job and have marks in it which
+// outlive their session.
+func (s *sweeping) goneJava() map[string]bool {
+	l, gone := s.view.Layout, make(map[string]bool)
+	for _, i := range s.items {
+		for _, path := range []string{l.ItemRunning(i), l.ItemFailovering(i)} {
+			n := s.marks.Data(path)
+			if n.Exists && !n.Ephemeral && s.isGoneJava(string(n.Data)) {
+				gone[string(n.Data)] = true
+			}
+		}
+	}
+	return gone
+}
+
+// isGoneJava reports whether an id is of a host that is not in the job, and of none
+// of ours.
+func (s *sweeping) isGoneJava(id string) bool {
+	ours := slices.Contains(s.ours, id) || slices.Contains(s.lists, id)
+	return !ours && !s.lives(id) && tree.FitsANode(id)
+}
+
+// lookInOtherJobs finds those of the hosts that are in another job of the namespace.
+func (s *sweeping) lookInOtherJobs(ctx context.Context, x *step.Exchange, hosts map[string]bool) error {
+	l := s.view.Layout
 	jobs := registry.Children(tree.JobsPath(l.Namespace))
 	n, err := x.Read(ctx, jobs)
 	if err != nil {
 		return err
 	}
+
 	idOf := make(map[registry.Query]string)
 	var read []registry.Query
 	for _, job := range n[jobs].Names {
-		for _, id := range slices.Sorted(maps.Keys(gone)) {
+		for _, id := range slices.Sorted(maps.Keys(hosts)) {
 			if job != l.Job {
 				q := registry.Data(tree.NewLayout(l.Namespace, job).Instance(id))
 				read, idOf[q] = append(read, q), id

@@ -86,7 +86,7 @@ type ShardItem struct {
 	Fence int64
 }
 
-// ReadShards reads a job for an operator. It returns ErrRemoved for one that
+// ReadShards reads a job for an operator. It returns tree.ErrRemoved for one that
 // is not in the registry.
 func ReadShards(ctx context.Context, r registry.Center, l tree.Layout) (Shards, error) {
 	s := shardReading{layout: l}

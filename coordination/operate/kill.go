@@ -49,7 +49,7 @@ type KillTarget struct {
 
 // AskKill asks the hosts of a job to end what they run. It may be called again:
 // what has been asked for already stays asked for, with the newer grace. It
-// returns the runs that are meant, by item, and ErrRemoved for a job that
+// returns the runs that are meant, by item, and tree.ErrRemoved for a job that
 // is not in the registry.
 func AskKill(ctx context.Context, r registry.Center, k Killing) (targets []KillTarget, err error) {
 	g := killing{Killing: k}
@@ -294,8 +294,8 @@ type Released struct {
 }
 
 // Release lets items run again that were held back: one, or with -1 all. What
-// was due until now, by the registry's clock (RegistryTime), has no catch-up.
-// It returns ErrRemoved for a job that is not in the registry.
+// was due until now, by the registry's clock (coordination.RegistryTime), has no
+// catch-up. It returns tree.ErrRemoved for a job that is not in the registry.
 func Release(ctx context.Context, r registry.Center, l tree.Layout, item int, now time.Time) (out Released, err error) {
 	err = step.Perform(ctx, r, "release", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Records()))

@@ -241,7 +241,7 @@ func stopJava(ctx context.Context, x *step.Exchange, l tree.Layout, id string, i
 
 // Remove deletes the job from the registry. Hosts that run it stop and do not
 // bring it back. With purge the nodes of ours go as well: offsets, records. It
-// returns ErrRemoved if there was nothing to delete.
+// returns tree.ErrRemoved if there was nothing to delete.
 func Remove(ctx context.Context, r registry.Center, l tree.Layout, purge bool) error {
 	roots := []string{l.Root()}
 	if purge {

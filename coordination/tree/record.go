@@ -15,8 +15,8 @@ type Fire struct {
 	// registry's number of the round is in Trigger and Instant is the time at
 	// which this host saw it.
 	Instant int64 `json:"instant"`
-	// Trigger is the number of the round (see TriggerRound), 0 for a scheduled
-	// fire. It is the same on all hosts of the round.
+	// Trigger is the number of the round (see coordination.Member.TriggerRound), 0
+	// for a scheduled fire. It is the same on all hosts of the round.
 	Trigger int64 `json:"trigger,omitempty"`
 	// Source is one of abi.Source's values.
 	Source string `json:"source"`
