@@ -53,7 +53,7 @@ func TestNetHTTP(t *testing.T) {
 		`INFO refused denied=true error="Get \"https://elsewhere.example.com/\": http: https://elsewhere.example.com/ is not granted`,
 		`Authorization [Basic dXNlcjpwYXNzd29yZA==]\nIdempotency-Key [test/1/0-`,
 		`INFO timeout deadline=true`,
-		`INFO timeout of the body deadline=true`,
+		`INFO body begin=x cancelled=true`,
 		`INFO cloned status="200 OK"`,
 		`INFO cloned, kept alive status="200 OK"`,
 		`INFO cloned, TLS by the host status="200 OK"`,

@@ -35,13 +35,9 @@ func Web(ctx context.Context, _ sdk.ShardingContext) error {
 	hasty := http.Client{Timeout: 50 * time.Millisecond}
 	_, err = hasty.Get(api + "/hang")
 	slog.Info("timeout", "deadline", errors.Is(err, context.DeadlineExceeded))
-	resp, err := hasty.Get(api + "/endless")
-	if err != nil {
+	if err := endless(ctx); err != nil {
 		return err
 	}
-	_, err = io.ReadAll(resp.Body)
-	slog.Info("timeout of the body", "deadline", errors.Is(err, context.DeadlineExceeded))
-	resp.Body.Close()
 
 	cloned := http.DefaultTransport.(*http.Transport).Clone()
 	client := http.Client{Transport: cloned}
@@ -51,6 +47,25 @@ func Web(ctx context.Context, _ sdk.ShardingContext) error {
 	show("cloned, refused")(client.Get("https://elsewhere.example.com/"))
 	cloned.CloseIdleConnections()
 	return stream(ctx)
+}
+
+// endless is cancelled while it reads a body.
+func endless(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/endless", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	time.AfterFunc(20*time.Millisecond, cancel)
+	body, err := io.ReadAll(resp.Body)
+	slog.Info("body", "begin", string(body), "cancelled", errors.Is(err, context.Canceled))
+	return nil
 }
 
 func show(what string) func(*http.Response, error) {
