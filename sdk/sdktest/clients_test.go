@@ -32,7 +32,7 @@ func TestClients(t *testing.T) {
 			return here, nil
 		})
 	}
-	p := program{buildIn(t, "../net/testdata/clients", ".", "-buildmode=c-shared", "-ldflags=-s -w"), wazero.NewCompilationCache()}
+	p := program{buildClients(t, ".", "-buildmode=c-shared", "-ldflags=-s -w"), wazero.NewCompilationCache()}
 	t.Logf("%d bytes", len(p.module))
 	t.Cleanup(func() { p.cache.Close(t.Context()) })
 	g := p.load(t, &h).instance(t, t.Output())

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -72,9 +71,9 @@ func TestLanguages(t *testing.T) {
 // programOf is the first program of a page in a language that has the mark.
 func programOf(t *testing.T, page, language, mark string) string {
 	t.Helper()
-	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(page, -1) {
-		if strings.Contains(m[1], mark) {
-			return m[1]
+	for _, program := range programs(page, language) {
+		if strings.Contains(program, mark) {
+			return program
 		}
 	}
 	t.Fatalf("there is no program in %s with %s", language, mark)

@@ -86,8 +86,11 @@ func (o *outside) do(handle int32, act func(s *stream) int32) int32 {
 		return o.fail(abi.ErrInvalid, "there is no open handle %d", handle)
 	}
 	code := act(s)
-	s.waiting = abi.Code(code) == abi.ErrAgain
-	if code < 0 && !s.waiting && s.failed != "" {
+	if abi.Code(code) == abi.ErrAgain {
+		s.waiting = true
+		return code
+	}
+	if code < 0 && s.failed != "" {
 		o.last = s.failed
 	}
 	return code

@@ -50,6 +50,37 @@ func build(t *testing.T, pkg string, flags ...string) []byte {
 	return buildIn(t, ".", pkg, flags...)
 }
 
+// clients is the folder of the module that requires client libraries.
+const clients = "../net/testdata/clients"
+
+// buildClients is build for that module. It requires ours, whose own requirements change
+// without it: what it lacks of them is added to a copy of its go.mod.
+func buildClients(t *testing.T, pkg string, flags ...string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		b, err := os.ReadFile(filepath.Join(clients, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "go.mod" {
+			root, err := filepath.Abs("../..")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, ours = []byte(strings.ReplaceAll(string(b), "=> ../../../..", "=> "+root)), nil
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), append(b, ours...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return buildIn(t, clients, pkg, append(flags, "-mod=mod", "-modfile="+filepath.Join(dir, "go.mod"))...)
+}
+
 // buildIn is build for the module that a folder is in.
 func buildIn(t *testing.T, dir, pkg string, flags ...string) []byte {
 	t.Helper()

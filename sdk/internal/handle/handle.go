@@ -96,9 +96,6 @@ func (h *Handle) Do(stop <-chan struct{}, act func(id int32) int32) (int32, erro
 			}
 			h.room.leave(h.id, woken)
 		}
-		// After a call that goes on the host forgets that another one waits for the
-		// same handle: that one has to ask again.
-		h.room.wake(h.id)
 		if n < 0 {
 			return 0, fail(h.id, n)
 		}
