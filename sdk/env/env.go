@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/sdk"
 	"github.com/wasmjob/wasmjob/sdk/internal/border"
+	"github.com/wasmjob/wasmjob/sdk/internal/handle"
 )
 
 // Get returns an environment variable that is granted to the job. The error is
@@ -20,9 +20,8 @@ func Get(name string) (string, error) {
 
 // Secret returns a secret that is granted to the job as readable; the others are of use
 // in headers of requests only (see package sdk/http). It is what it was when the fire
-// began. The error is ErrDenied if it is not granted or not readable, ErrNotFound if
-// there is none with the name, and ErrUnavailable if the host cannot read it now. The host
-// removes secrets from what the guest logs, but not from what it sends elsewhere.
+// began. The error is ErrDenied if it is not granted or not readable, and ErrUnavailable
+// if the host cannot read it now. The host removes secrets from what the guest logs, but not from what it sends elsewhere.
 func Secret(name string) (string, error) {
 	return read("secret", name, func(buf []byte) int32 { return border.EnvSecret(name, buf) })
 }
@@ -41,7 +40,7 @@ func Config() []byte {
 func read(what, name string, from func(buf []byte) int32) (string, error) {
 	value, code := border.Whole(256, from)
 	if code < 0 {
-		return "", fmt.Errorf("env: %s %q: %w", what, name, sdk.Errno(code))
+		return "", fmt.Errorf("read %s %.256q: %w", what, name, handle.Fail(0, code))
 	}
 	return string(value), nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/sdk"
 	"github.com/wasmjob/wasmjob/sdk/internal/border"
+	"github.com/wasmjob/wasmjob/sdk/internal/handle"
 )
 
 // Get returns a value; ok is false if the item has none with the key. The errors are
@@ -31,8 +32,9 @@ func Get(key string) (value []byte, ok bool, err error) {
 	return value, code == 0, check("get", key, int64(code))
 }
 
-// Set stages a value. Besides those of [Get] the errors are ErrTooLarge and ErrQuota (a
-// limit of the state), and ErrCancelled (the item may no longer be this host's).
+// Set stages a value. Besides those of [Get] the errors are ErrTooLarge (keys and values
+// over abi.MaxValue together), ErrQuota (more than abi.MaxKeys keys) and ErrCancelled
+// (the item may no longer be this host's).
 func Set(key string, value []byte) error {
 	return check("set", key, int64(border.KVSet(key, value)))
 }
@@ -77,5 +79,5 @@ func check(deed, key string, code int64) error {
 	if code >= 0 {
 		return nil
 	}
-	return fmt.Errorf("kv: %s %.256q: %w", deed, key, sdk.Errno(code))
+	return fmt.Errorf("%s %.256q: %w", deed, key, handle.Fail(0, int32(code)))
 }

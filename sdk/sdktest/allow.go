@@ -47,7 +47,7 @@ func (h *Host) AllowNet(target string, dial func() (net.Conn, error)) {
 }
 
 // route finds who answers for an address, or says why there is none.
-func (h *Host) route(u *url.URL) (http.RoundTripper, string) {
+func (h *Host) route(method string, u *url.URL) (http.RoundTripper, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.routes) == 0 {
@@ -61,7 +61,7 @@ func (h *Host) route(u *url.URL) (http.RoundTripper, string) {
 		}
 	}
 	if longest == "" {
-		return nil, fmt.Sprintf("http: %s://%s%s is not granted to job %q: the test allows %q", u.Scheme, u.Host, u.Path, h.context.JobName, sorted(h.routes))
+		return nil, fmt.Sprintf("http: %s %s://%s is not granted to job %q: the test allows %q", method, u.Scheme, u.Host, h.context.JobName, sorted(h.routes))
 	}
 	return h.routes[longest], ""
 }
@@ -82,7 +82,7 @@ func (h *Host) withSecrets(value string) (string, error) {
 		name := secretName.FindStringSubmatch(found)[1]
 		secret, ok := h.Secrets[name]
 		if !ok {
-			err = fmt.Errorf("secret %q is not granted to job %q", name, h.context.JobName)
+			err = fmt.Errorf("the secret %q is not granted to job %q", name, h.context.JobName)
 		}
 		return secret
 	}), err

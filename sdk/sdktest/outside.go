@@ -236,14 +236,14 @@ func (i imports) IOError(handle int32, buf []byte) int32 {
 // EnvGet and EnvSecret answer from the maps of the test.
 
 func (i imports) EnvGet(name string, buf []byte) int32 {
-	return i.fromEnv("there is no variable %q for job %q", i.h.Env, name, buf)
+	return i.fromEnv(abi.ErrNotFound, "variable: %q is not granted to job %q", i.h.Env, name, buf)
 }
 
 func (i imports) EnvSecret(name string, buf []byte) int32 {
-	return i.fromEnv("there is no secret %q for job %q", i.h.Secrets, name, buf)
+	return i.fromEnv(abi.ErrDenied, "secret: %q is not granted to job %q", i.h.Secrets, name, buf)
 }
 
-func (i imports) fromEnv(missing string, values map[string]string, name string, buf []byte) int32 {
+func (i imports) fromEnv(code abi.Code, missing string, values map[string]string, name string, buf []byte) int32 {
 	o := i.out()
 	if len(i.h.Env)+len(i.h.Secrets) == 0 {
 		return o.refuse(abi.ErrDenied, "%s is not granted to job %q", abi.ModuleEnv, o.job)
@@ -253,7 +253,7 @@ func (i imports) fromEnv(missing string, values map[string]string, name string, 
 	}
 	value, ok := values[name]
 	if !ok {
-		return o.refuse(abi.ErrNotFound, missing, name, o.job)
+		return o.refuse(code, missing, name, o.job)
 	}
 	return give(buf, []byte(value))
 }

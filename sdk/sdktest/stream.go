@@ -224,7 +224,7 @@ func (i imports) HTTPOpen(head []byte) int32 {
 	if err != nil {
 		return o.refuse(abi.ErrInvalid, "http: %v", err)
 	}
-	trip, reason := i.h.route(req.URL)
+	trip, reason := i.h.route(req.Method, req.URL)
 	if trip == nil {
 		return o.refuse(abi.ErrDenied, "%s", reason)
 	}

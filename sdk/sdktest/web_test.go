@@ -50,7 +50,7 @@ func TestNetHTTP(t *testing.T) {
 		`INFO redirect status="200 OK" length=-1 type="" body=arrived`,
 		`INFO post status="200 OK" length=-1 type=text/plain body="300000 0123`,
 		`INFO again status="200 OK" length=-1 type=text/plain body="4 body"`,
-		`INFO refused denied=true error="Get \"https://elsewhere.example.com/\": http: https://elsewhere.example.com/ is not granted`,
+		`INFO refused denied=true error="Get \"https://elsewhere.example.com/\": http: GET https://elsewhere.example.com is not granted`,
 		`Authorization [Basic dXNlcjpwYXNzd29yZA==]\nIdempotency-Key [test/1/0-`,
 		`INFO timeout deadline=true`,
 		`INFO body begin=x cancelled=true`,

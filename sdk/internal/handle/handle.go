@@ -45,9 +45,13 @@ func (e *Error) Unwrap() error { return e.Errno }
 // Timeout says whether a time of the host was up.
 func (e *Error) Timeout() bool { return e.Errno == sdk.ErrTimeout }
 
-// fail makes an error with the host's reason. It is asked at once: the next failure
-// replaces it. Of handle 0 it is the newest reason of all.
-func fail(handle, code int32) error {
+// Fail makes an [*Error] of a code, with the host's reason. The host is asked at once: the
+// next failure replaces it. Of handle 0 it is the newest reason of all.
+func Fail(handle, code int32) error {
+	switch sdk.Errno(code) {
+	case sdk.ErrNotFound, sdk.ErrState: // for these it has no reason, but maybe an older one
+		return &Error{Errno: sdk.Errno(code)}
+	}
 	text, _ := border.Whole(256, func(buf []byte) int32 { return border.IOError(handle, buf) })
 	return &Error{sdk.Errno(code), string(text)}
 }
@@ -67,7 +71,7 @@ type Handle struct {
 func Open(open func() int32) (*Handle, error) {
 	id := open()
 	if id < 0 {
-		return nil, fail(0, id)
+		return nil, Fail(0, id)
 	}
 	run := border.Current()
 	return &Handle{id: id, run: run, room: roomOf(run), closed: make(chan struct{})}, nil
@@ -97,7 +101,7 @@ func (h *Handle) Do(stop <-chan struct{}, act func(id int32) int32) (int32, erro
 			h.room.leave(h.id, woken)
 		}
 		if n < 0 {
-			return 0, fail(h.id, n)
+			return 0, Fail(h.id, n)
 		}
 		return n, nil
 	}

@@ -186,7 +186,7 @@ func cancelled(ctx context.Context, _ sdk.ShardingContext) error {
 
 // readers have the body of a request that fails, and of one that is not read.
 func readers(ctx context.Context, _ sdk.ShardingContext) error {
-	_, err := http.Do(ctx, http.Request{Method: "POST", URL: API + "/echo", Body: io.MultiReader(strings.NewReader("begin"), broken{})})
+	_, err := http.Do(ctx, http.Request{Method: "POST", URL: API + "/hang", Body: io.MultiReader(strings.NewReader("begin"), broken{})})
 	slog.Info("body", "error", err)
 	if _, err = http.Do(ctx, http.Request{URL: API + "/hello", Header: http.Header{"X": {"\x00"}}}); err == nil {
 		return errors.New("a NUL went through")
