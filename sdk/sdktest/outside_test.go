@@ -138,7 +138,10 @@ var outcomes = map[string]abi.Outcome{
 func prepare(behaviour string) *Host {
 	h := world(behaviour)
 	if behaviour == "cancelled" {
-		time.AfterFunc(100*time.Millisecond, func() { h.Cancel(abi.CancelStop) })
+		h.AllowHTTP(outsideguest.API+"/hang", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			h.Cancel(abi.CancelStop)
+			<-r.Context().Done()
+		}))
 	}
 	return h
 }
