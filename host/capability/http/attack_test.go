@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/capability/capabilitytest"
+	"github.com/wasmjob/wasmjob/host/capability/pipe"
 	"github.com/wasmjob/wasmjob/host/grants"
 )
 
@@ -233,12 +235,13 @@ func TestProxyOfEnvironment(t *testing.T) {
 	}
 }
 
-// TestBomb has bodies that are much longer than what is sent, or have no end.
+// TestBomb has bodies that are much longer than what may be received, and than what is
+// sent.
 func TestBomb(t *testing.T) {
 	q := grants.Quotas{Received: 1 << 20}
-	endless := func(w io.Writer) {
+	long := func(w io.Writer) {
 		piece := make([]byte, 64<<10)
-		for {
+		for range 1024 {
 			if _, err := w.Write(piece); err != nil {
 				return
 			}
@@ -247,9 +250,9 @@ func TestBomb(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"gzip": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
-			endless(gzip.NewWriter(w))
+			long(gzip.NewWriter(w))
 		},
-		"endless": func(w http.ResponseWriter, _ *http.Request) { endless(w) },
+		"plain": func(w http.ResponseWriter, _ *http.Request) { long(w) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, server := serve(t, handler, q)
@@ -661,16 +664,31 @@ func TestTLS(t *testing.T) {
 	with := rule
 	with.CA = write("ca.pem", "CERTIFICATE", server.Certificate().Raw)
 	with.Path, with.Host = "/with/", "example.com" // a name of the certificate of httptest
+	key, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := with
+	client.Path, client.Cert, client.Key = "/client/", with.CA, write("key.pem", "PRIVATE KEY", key)
+	wrong := with
+	wrong.Path, wrong.CA = "/wrong/", client.Key
+	keyless := with
+	keyless.Path, keyless.Cert, keyless.Key = "/keyless/", with.CA, with.CA
 	missing := rule
 	missing.Path, missing.CA = "/missing/", filepath.Join(dir, "missing.pem")
 	other := with
 	other.Path, other.Host = "/", "example.org"
 	names := &capabilitytest.Names{Lookup: func(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} }}
-	g := begin(t, Options{resolver: names.Resolver()}, &grants.Grant{HTTP: []grants.HTTP{with, missing, other, rule}})
+	g := begin(t, Options{resolver: names.Resolver()}, &grants.Grant{HTTP: []grants.HTTP{with, client, wrong, keyless, missing, other, rule}})
 	at := func(host, path string) string { return fmt.Sprintf("https://%s:%d%s", host, rule.Port, path) }
 	if _, body, _ := get(t, g, "", "GET", at("example.com", "/with/")); body != "0HTTP/1.1" {
 		t.Errorf("%q", body)
 	}
+	if _, body, _ := get(t, g, "", "GET", at("example.com", "/client/")); body != "1HTTP/1.1" {
+		t.Errorf("%q", body)
+	}
+	fails(t, g, abi.ErrUnavailable, "has no certificate", "GET", at("example.com", "/wrong/"))
+	fails(t, g, abi.ErrUnavailable, "the granted client certificate", "GET", at("example.com", "/keyless/"))
 	fails(t, g, abi.ErrUnavailable, "certificate", "GET", at("127.0.0.1", "/"))
 	fails(t, g, abi.ErrUnavailable, "missing.pem", "GET", at("127.0.0.1", "/missing/"))
 	fails(t, g, abi.ErrUnavailable, "not example.org", "GET", at("example.org", "/"))
@@ -696,5 +714,57 @@ func TestClosedInFlight(t *testing.T) {
 		}
 		g.Run.Close()
 		in.Close()
+	}
+}
+
+// TestLostWhileItWaits loses the item while a server does not read: of what the host has
+// taken from the guest, no more than one piece is written.
+func TestLostWhileItWaits(t *testing.T) {
+	for _, name := range []string{"item", "session"} {
+		t.Run(name, func(t *testing.T) {
+			read, over := make(chan struct{}), make(chan struct{})
+			var received int64
+			server := listen(t, func(c net.Conn) {
+				defer close(over)
+				<-read
+				received, _ = io.Copy(io.Discard, c)
+			})
+			var lost atomic.Bool
+			mayAct := func() error {
+				if lost.Load() {
+					return errors.New("the host has lost its session")
+				}
+				return nil
+			}
+			g := begin(t, Options{MayAct: mayAct}, &grants.Grant{HTTP: []grants.HTTP{granted(t, server)}, Quotas: grants.Quotas{Sent: 1 << 30}})
+			h := g.Open("POST", server)
+			taken := int64(0)
+			for { // until all buffers are full
+				n := g.Call("job_v1_io.write", nil, make([]byte, 64<<10), h)
+				if n > 0 {
+					taken += n
+				} else if n != int64(abi.ErrAgain) {
+					t.Fatal(g.Error(h))
+				} else if g.Wait(100) == int64(abi.ErrTimeout) {
+					break
+				}
+			}
+			if name == "item" {
+				g.Owner.Cancel(abi.CancelLost)
+			} else {
+				lost.Store(true)
+			}
+			close(read)
+			select {
+			case <-over:
+			case <-time.After(10 * time.Second):
+				t.Error("the connection goes on")
+				g.Run.Close()
+				<-over
+			}
+			if most := taken - pipe.Limit + 64<<10; received > most {
+				t.Errorf("the server got %d bytes, of %d that were taken; at most %d are allowed", received, taken, most)
+			}
+		})
 	}
 }

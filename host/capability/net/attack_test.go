@@ -19,6 +19,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/capability/capabilitytest"
+	"github.com/wasmjob/wasmjob/host/capability/pipe"
 	"github.com/wasmjob/wasmjob/host/grants"
 )
 
@@ -255,5 +256,57 @@ func TestClosedInFlight(t *testing.T) {
 		}
 		g.Run.Close()
 		in.Close()
+	}
+}
+
+// TestLostWhileItWaits loses the item while a server does not read: of what the host has
+// taken from the guest, no more than one piece is written.
+func TestLostWhileItWaits(t *testing.T) {
+	for _, name := range []string{"item", "session"} {
+		t.Run(name, func(t *testing.T) {
+			read, over := make(chan struct{}), make(chan struct{})
+			var received int64
+			n := listen(t, func(c net.Conn) {
+				defer close(over)
+				<-read
+				received, _ = io.Copy(io.Discard, c)
+			})
+			var lost atomic.Bool
+			mayAct := func() error {
+				if lost.Load() {
+					return errors.New("the host has lost its session")
+				}
+				return nil
+			}
+			g := begin(t, Options{MayAct: mayAct}, &grants.Grant{Net: []grants.Net{n}, Quotas: grants.Quotas{Sent: 1 << 30}})
+			h := g.Dial(targetOf(n))
+			taken := int64(0)
+			for { // until all buffers are full
+				n := g.Call("job_v1_io.write", nil, make([]byte, 64<<10), h)
+				if n > 0 {
+					taken += n
+				} else if n != int64(abi.ErrAgain) {
+					t.Fatal(g.Error(h))
+				} else if g.Wait(100) == int64(abi.ErrTimeout) {
+					break
+				}
+			}
+			if name == "item" {
+				g.Owner.Cancel(abi.CancelLost)
+			} else {
+				lost.Store(true)
+			}
+			close(read)
+			select {
+			case <-over:
+			case <-time.After(10 * time.Second):
+				t.Error("the connection goes on")
+				g.Run.Close()
+				<-over
+			}
+			if most := taken - pipe.Limit + 64<<10; received > most {
+				t.Errorf("the server got %d bytes, of %d that were taken; at most %d are allowed", received, taken, most)
+			}
+		})
 	}
 }

@@ -13,6 +13,8 @@ const (
 	// Limit is how many bytes a pipe holds.
 	Limit = 256 << 10
 	first = 2 << 10 // what it allocates at first
+	// piece is what is written at once: who writes may be asked to stop in between.
+	piece = 32 << 10
 	// worth is how much room is worth waking a side that waits for room.
 	worth = Limit / 4
 )
@@ -134,7 +136,7 @@ func (p *Pipe) next() ([]byte, error) {
 		if p.size > 0 {
 			b := p.ring[p.start:min(p.start+p.size, len(p.ring))]
 			p.mu.Unlock()
-			return b, nil
+			return b[:min(len(b), piece)], nil
 		}
 		if p.end != nil {
 			p.mu.Unlock()
