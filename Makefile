@@ -129,6 +129,7 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	$(WASI) $$($(GO) tool -n staticcheck) $(GUESTS)
 	$(GO) test -count 1 .
 	$(GO) mod tidy -diff
+	cd bench/extism && $(GO) mod tidy -diff && $(GO) vet ./...
 	bash -n .ci/run .ci/setup host/plugin/wasm/testdata/programs/build
 	@echo "lint: ok"
 
@@ -147,6 +148,10 @@ bench: ## run the benchmarks; BENCH=pattern picks some
 .PHONY: interop
 interop: ## share jobs with ElasticJob, and be operated by it; EJ=3.0.5 is built from source
 	$(GO) test -tags interop -count 1 -timeout 15m ./test/interop -elasticjob $(EJ)
+
+.PHONY: bench-extism
+bench-extism: ## compare a warm call and a guest's request with Extism's Go SDK
+	cd bench/extism && $(GO) test -run '^$$' -bench . -benchtime 2s .
 
 .PHONY: bench-peers
 bench-peers: ## measure ElasticJob and ours on one ZooKeeper: bin/peers.md; PEERS has flags

@@ -33,10 +33,19 @@ const mark = "\x00wasmjob.kv\x01"
 // Encode made. has is false if there is nothing. The error says that the value is
 // damaged.
 func Decode(data []byte, has bool) (*State, error) {
-	s := &State{Offset: data, HasOffset: has}
+	s := &State{}
+	if err := s.Decode(data, has); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Decode makes the state what the function of that name returns.
+func (s *State) Decode(data []byte, has bool) error {
+	*s = State{Offset: data, HasOffset: has}
 	rest, ok := bytes.CutPrefix(data, []byte(mark))
 	if !ok {
-		return s, nil
+		return nil
 	}
 	// A flag and the offset, the number of pairs, and each key and value, all with
 	// their length before them.
@@ -51,18 +60,18 @@ func Decode(data []byte, has bool) (*State, error) {
 		return text, true
 	}
 	if len(rest) == 0 || rest[0] > 1 {
-		return nil, damaged
+		return damaged
 	}
 	s.HasOffset, rest = rest[0] == 1, rest[1:]
 	if s.Offset, ok = next(); !ok {
-		return nil, damaged
+		return damaged
 	}
 	if !s.HasOffset {
 		s.Offset = nil
 	}
 	count, used := binary.Uvarint(rest)
 	if used <= 0 || count > abi.MaxKeys {
-		return nil, damaged
+		return damaged
 	}
 	rest = rest[used:]
 	s.committed = make(map[string]string, count)
@@ -70,14 +79,14 @@ func Decode(data []byte, has bool) (*State, error) {
 		key, ok := next()
 		value, ok2 := next()
 		if !ok || !ok2 {
-			return nil, damaged
+			return damaged
 		}
 		s.committed[string(key)] = string(value)
 	}
 	if len(rest) > 0 || uint64(len(s.committed)) != count {
-		return nil, damaged
+		return damaged
 	}
-	return s, nil
+	return nil
 }
 
 // Encode makes the value for the registry of an offset and all pairs, those that are

@@ -34,7 +34,7 @@ func Settings(s plugin.Settings, grant *grants.Grant) plugin.Settings {
 // caller's use of it. signer names who signed the module. The quotas are those of all jobs of the process. Connections are
 // kept from fire to fire, and end with the last use of the executor.
 func Wrap(x abi.Executor, grant *grants.Grant, signer string, quotas *dir.Quotas) abi.Executor {
-	e := &executor{Executor: x, grant: grant, signer: signer, quotas: quotas, secrets: newSecrets(grant.Secrets), uses: 1}
+	e := &executor{Executor: x, grant: grant, nothing: grant.Nothing(), signer: signer, quotas: quotas, secrets: newSecrets(grant.Secrets), uses: 1}
 	if len(grant.HTTP) > 0 {
 		e.http = http.New(grant, http.Options{Secret: e.secrets.value})
 	}
@@ -48,6 +48,7 @@ func Wrap(x abi.Executor, grant *grants.Grant, signer string, quotas *dir.Quotas
 type executor struct {
 	abi.Executor
 	grant   *grants.Grant
+	nothing bool // is granted that the host has to carry out
 	signer  string
 	quotas  *dir.Quotas
 	secrets *secrets
@@ -114,13 +115,22 @@ func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
 	x.mu.Lock()
 	x.uses++
 	x.mu.Unlock()
-	return &worker{w, x}, nil
+	return &worker{Worker: w, x: x}, nil
 }
 
 // worker is a worker of one fire.
 type worker struct {
 	abi.Worker
-	x *executor
+	x     *executor
+	plain plain
+}
+
+// plain is an invocation of a job to which nothing is granted. It is used again for
+// each, so that it costs nothing.
+type plain struct {
+	inv   abi.Invocation
+	host  host
+	state kv.State
 }
 
 // Close implements abi.Worker.
@@ -134,20 +144,23 @@ func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 	if inv == nil || inv.Host == nil {
 		return w.Worker.Execute(ctx, inv) // it says what is wrong
 	}
-	state, err := kv.Decode(inv.Offset, inv.HasOffset)
-	if err != nil {
+	p := &w.plain
+	if !w.x.nothing {
+		p = &plain{} // what is open knows by it to which run it belongs
+	}
+	if err := p.state.Decode(inv.Offset, inv.HasOffset); err != nil {
 		return abi.Result{Outcome: abi.OutcomeError, Message: err.Error(), Err: err}
 	}
-	own, end := w.begin(inv, state)
-	own.Offset, own.HasOffset = state.Offset, state.HasOffset
-	r := w.Worker.Execute(ctx, own)
-	end(&r)
-	if r.Outcome == abi.OutcomeOK && (r.Staged || state.Changed()) {
-		offset, has := state.Offset, state.HasOffset
+	end := w.begin(p, inv)
+	p.inv.Offset, p.inv.HasOffset = p.state.Offset, p.state.HasOffset
+	r := w.Worker.Execute(ctx, &p.inv)
+	end.finish(&r)
+	if r.Outcome == abi.OutcomeOK && (r.Staged || p.state.Changed()) {
+		offset, has := p.state.Offset, p.state.HasOffset
 		if r.Staged {
 			offset, has = r.Offset, true
 		}
-		r.Offset, r.Staged = state.Encode(offset, has), true
+		r.Offset, r.Staged = p.state.Encode(offset, has), true
 	}
 	return r
 }
@@ -157,35 +170,48 @@ func (w *worker) Listen(ctx context.Context, export string, inv *abi.Invocation)
 	if inv == nil || inv.Host == nil {
 		return w.Worker.Listen(ctx, export, inv)
 	}
-	own, end := w.begin(inv, &kv.State{})
-	r := w.Worker.Listen(ctx, export, own)
-	end(&r)
+	p := &plain{}
+	end := w.begin(p, inv)
+	r := w.Worker.Listen(ctx, export, &p.inv)
+	end.finish(&r)
 	return r
 }
 
-// begin makes the invocation as the guest has it, and the function that ends it and
-// completes its result.
-func (w *worker) begin(inv *abi.Invocation, state *kv.State) (own *abi.Invocation, end func(*abi.Result)) {
-	h := &host{Host: inv.Host, state: state, secrets: w.x.secrets}
-	copied := *inv
-	copied.Host = h
-	own = &copied
-	if w.x.grant.Nothing() {
-		return own, func(r *abi.Result) { r.Outside = nil } // a worker process says nothing of it
+// begin makes the invocation as the guest has it, and what ends it.
+func (w *worker) begin(p *plain, inv *abi.Invocation) outside {
+	p.inv = *inv
+	p.host = host{Host: inv.Host, state: &p.state, secrets: w.x.secrets}
+	p.inv.Host = &p.host
+	if w.x.nothing {
+		return outside{}
 	}
 	dirs := dir.New(w.x.grant.Dirs, w.x.quotas)
 	functions := w.x.functions()
-	maps.Copy(functions, kv.Functions(state))
+	maps.Copy(functions, kv.Functions(&p.state))
 	maps.Copy(functions, dirs.Functions())
 	c := &inv.Context
 	run := capability.NewRun(capability.Info{Job: c.JobName, RunID: c.RunID, Fence: c.Fence, Traceparent: c.Traceparent},
-		w.x.grant, h, functions)
-	own.Outside = run
-	return own, func(r *abi.Result) {
-		run.Close()
-		dirs.Close()
-		r.Message, r.Outside = w.x.secrets.redact(r.Message), run.Usage.All()
+		w.x.grant, &p.host, functions)
+	p.inv.Outside = run
+	return outside{run, dirs, w.x.secrets}
+}
+
+// outside is what a run has outside; nothing if nothing is granted.
+type outside struct {
+	run     *capability.Run
+	dirs    *dir.Dirs
+	secrets *secrets
+}
+
+// finish ends it, and completes the result.
+func (o outside) finish(r *abi.Result) {
+	r.Outside = nil // a worker process says nothing of it
+	if o.run == nil {
+		return
 	}
+	o.run.Close()
+	o.dirs.Close()
+	r.Message, r.Outside = o.secrets.redact(r.Message), o.run.Usage.All()
 }
 
 // host is the abi.Host of an invocation, with the state of the item beside its offset.

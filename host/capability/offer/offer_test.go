@@ -428,3 +428,39 @@ func TestNothingIsGranted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A job to which nothing is granted costs no allocation more.
+func TestNothingCostsNothing(t *testing.T) { // not beside others, which allocate
+	x := offer.Wrap(idle{}, &grants.Grant{Dirs: []grants.Dir{{Host: "/", Guest: "/data"}}}, "", dir.NewQuotas())
+	w, err := x.NewWorker(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	inv := &abi.Invocation{Host: &recorder{}, Offset: []byte("7"), HasOffset: true}
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(100, func() {
+		if r := w.Execute(ctx, inv); r.Outcome != abi.OutcomeOK || string(r.Offset) != "8" {
+			t.Errorf("%+v", r)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// idle is an executor whose guests stage an offset.
+type idle struct {
+	abi.Executor
+	abi.Worker
+}
+
+func (idle) NewWorker(context.Context) (abi.Worker, error) { return idle{}, nil }
+func (idle) Close() error                                  { return nil }
+func (idle) Execute(_ context.Context, inv *abi.Invocation) abi.Result {
+	if string(inv.Offset) != "7" || inv.Outside != nil {
+		return abi.Result{Outcome: abi.OutcomeFail}
+	}
+	return abi.Result{Outcome: abi.OutcomeOK, Offset: eight, Staged: true}
+}
+
+var eight = []byte("8")
