@@ -115,8 +115,8 @@ ifeq ($(ALL),)
 else
 	@$(if $(RACE),,echo "no C compiler: the race detector is off")
 	$(TESTSUM) $(RACE) -timeout 20m
-	@# The race detector needs more memory than this test allows.
-	$(if $(RACE),$(GO) test -count 1 -run '^TestChildMemory$$' ./host/plugin)
+	@# The race detector needs more memory, and time, than these tests allow.
+	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt)$$' ./host/plugin ./host/signature)
 endif
 
 .PHONY: lint

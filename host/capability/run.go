@@ -21,6 +21,8 @@ type Owner interface {
 	// AwaitCancel returns when Cancelled has begun to answer something else than
 	// CancelNone, or ctx has ended.
 	AwaitCancel(ctx context.Context)
+	// Log takes a line for the job's log, as a guest's.
+	Log(level int, msg string, kv []string)
 }
 
 // Function carries out a function of a capability. The error is the reason why the
@@ -106,6 +108,10 @@ func NewRun(info Info, grant *grants.Grant, owner Owner, functions map[string]Fu
 	r.Left.set(grant.Quotas.Or())
 	return r
 }
+
+// Warn says something in the job's log that the guest cannot be told: its own answer
+// has a number only.
+func (r *Run) Warn(msg string, kv ...string) { r.owner.Log(abi.LevelWarn, msg, kv) }
 
 // MayAct says whether an effect outside is allowed: the item is this host's. Every
 // write to the world asks it, just before. It is safe for concurrent use.

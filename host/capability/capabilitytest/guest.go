@@ -39,6 +39,9 @@ func (o *Owner) Cancelled() abi.Cancel {
 	return o.reason
 }
 
+// Log implements capability.Owner.
+func (*Owner) Log(int, string, []string) {}
+
 // AwaitCancel implements capability.Owner.
 func (o *Owner) AwaitCancel(ctx context.Context) {
 	select {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -34,6 +35,7 @@ type Dirs struct {
 	dirs   []*directory
 	open   map[int64]*file
 	next   int64
+	warned bool // that a quota is used up
 }
 
 // directory is one of them. It is opened when it is used first.
@@ -95,7 +97,7 @@ func (d *Dirs) Functions() map[string]capability.Function {
 			n, err := do(r, c)
 			if errno := syscall.Errno(0); errors.As(err, &errno) {
 				if errno == syscall.EDQUOT {
-					r.Usage.Refused("dir", "quota")
+					d.full(r)
 				}
 				return -abi.DirError - int64(errno), nil
 			}
@@ -109,6 +111,25 @@ func (d *Dirs) Functions() map[string]capability.Function {
 		add(name, do, true)
 	}
 	return functions
+}
+
+// full says, once in a run, why the guest gets an I/O error: WASI's functions have no
+// number for a quota on their way through wazero.
+func (d *Dirs) full(r *capability.Run) {
+	r.Usage.Refused("dir", "quota")
+	if d.warned {
+		return
+	}
+	d.warned = true
+	for _, dir := range d.dirs {
+		if q := dir.quota; q != nil {
+			q.mu.Lock()
+			bytes, files := q.bytes, q.files
+			q.mu.Unlock()
+			r.Warn("a file cannot be made or grow, which the job sees as an I/O error: the quota of its directory is used up", "directory", dir.Guest,
+				"bytes", fmt.Sprintf("%d of %d", bytes, dir.Bytes), "files", fmt.Sprintf("%d of %d", files, dir.Files))
+		}
+	}
 }
 
 // plain gives errors of package os that have no errno one.

@@ -20,6 +20,7 @@ type owner struct{ cancelled abi.Cancel }
 
 func (o *owner) Cancelled() abi.Cancel           { return o.cancelled }
 func (o *owner) AwaitCancel(ctx context.Context) { <-ctx.Done() }
+func (*owner) Log(int, string, []string)         {}
 
 // guest calls the functions of a run as a guest does.
 type guest struct {

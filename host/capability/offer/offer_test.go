@@ -75,14 +75,19 @@ var builtGuest = sync.OnceValues(func() ([]byte, error) {
 type recorder struct {
 	mu        sync.Mutex
 	lines     []string
+	warnings  []string
 	cancel    abi.Cancel
 	committed [][]byte
 	code      abi.Code
 }
 
-func (r *recorder) Log(_ int, msg string, _ []string) {
+func (r *recorder) Log(level int, msg string, _ []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if level == abi.LevelWarn { // of the host
+		r.warnings = append(r.warnings, msg)
+		return
+	}
 	r.lines = append(r.lines, msg)
 	if msg == "lose" {
 		r.cancel = abi.CancelLost
@@ -318,6 +323,9 @@ func TestFilesWithinTheirQuota(t *testing.T) {
 		}...)
 		if u := p.result.Outside["dir"]; u.Refused["quota"] != 6 {
 			t.Errorf("%+v", u)
+		}
+		if len(p.host.warnings) != 1 || !strings.Contains(p.host.warnings[0], "the quota of its directory is used up") {
+			t.Errorf("%q", p.host.warnings)
 		}
 		// The files far and 19 more.
 		if got := p.run("many /out/f 30"); !slices.Equal(got, []string{"many errno I/O error"}) {
