@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -23,6 +24,9 @@ type granted struct {
 	*operator.Grant
 	key    string
 	signer string // of the module
+	// linked are capabilities' import modules that are not granted, and are there all
+	// the same: each call is denied.
+	linked []string
 }
 
 // signed says who signed a module.
@@ -34,33 +38,57 @@ type signed struct {
 	sig, keys string
 }
 
-// granted is what the job of a definition gets with a module. The error says what is
-// missing of what it wants, or that the module is not signed as it must be.
-func (s state) granted(d definition.Definition, digest string, m compiled) (granted, error) {
-	job := d.Configuration.JobName
-	by := s.signed[digest]
-	if keys := s.grants.TrustFor(job); keys != nil {
-		if !slices.ContainsFunc(keys, func(k signature.Key) bool { return k.Name == by.signer && by.signer != "" }) {
-			return granted{}, s.distrust(job, by, keys)
-		}
-	}
-	g := s.grants.For(job, operator.Module{Digest: digest, Signer: by.signer})
+// granted is what a job gets with a module.
+func (s state) granted(job, digest string) granted {
+	signer := s.signed[digest].signer
+	g := s.grants.For(job, operator.Module{Digest: digest, Signer: signer})
 	var dirs []operator.Dir
 	for _, m := range s.mounts[job] {
 		dirs = append(dirs, operator.Dir{Host: m.Host, Guest: m.Guest})
 	}
 	g.Dirs = append(dirs, g.Dirs...)
-	guest, err := d.Configuration.Guest()
-	if err != nil {
-		return granted{}, err
+	return granted{Grant: g, key: g.Key() + signer, signer: signer}
+}
+
+// wanting says what the job of a definition lacks with a module: a grant, or the
+// signature that is demanded; nil if nothing.
+func (s state) wanting(d definition.Definition, digest string, m compiled, g granted) error {
+	job := d.Configuration.JobName
+	by := s.signed[digest]
+	if keys := s.grants.TrustFor(job); keys != nil {
+		if !slices.ContainsFunc(keys, func(k signature.Key) bool { return k.Name == by.signer && by.signer != "" }) {
+			return s.distrust(job, by, keys)
+		}
 	}
 	if s.ungranted {
-		return granted{Grant: g}, nil
+		return nil
 	}
-	if missing := operator.Difference(Wants(m.imports(), guest.Needs), g); len(missing) > 0 {
-		return granted{}, errors.New("wants what is not granted: " + strings.Join(missing, "; "))
+	guest, err := d.Configuration.Guest()
+	if err != nil {
+		return err
 	}
-	return granted{g, g.Key() + by.signer, by.signer}, nil
+	if missing := operator.Difference(Wants(m.imports(), guest.Needs), g.Grant); len(missing) > 0 {
+		return errors.New("wants what is not granted: " + strings.Join(missing, "; "))
+	}
+	return nil
+}
+
+// regranted is a job that stays as it was, with what is granted to it now: if
+// something was taken away, its calls are denied from its next fire on.
+func (s state) regranted(b *binding, m compiled) *binding {
+	g := s.granted(b.doc.Configuration.JobName, b.digest)
+	for _, module := range slices.Sorted(maps.Keys(m.imports())) {
+		if abi.IsCapability(module) && !slices.Contains(g.Modules(), module) {
+			g.linked = append(g.linked, module)
+		}
+	}
+	g.key += strings.Join(g.linked, " ")
+	if g.key == b.granted {
+		return b
+	}
+	again := *b
+	again.granted, again.job.Module = g.key, m.bind(b.doc.Configuration.JobName, g)
+	return &again
 }
 
 func (s state) distrust(job string, by signed, keys []signature.Key) error {

@@ -57,11 +57,20 @@ func TestGrantsAreRead(t *testing.T) {
 		t.Error("the job has another module, though no grant has changed")
 	}
 
-	// What is taken away is refused, and what ran goes on until its definition or module changes.
+	// What is taken away is gone: the job goes on without it, and it is said.
 	write("grants: [{jobs: b, kv: true}]\n")
 	r.awaitContaining(`a "" a.yaml a.wasm @two with job_v1_kv.`, "refused (kept) a.yaml: ", noState)
+	taken := r.last.jobs[0].job.Module
+	if taken.Granted() == granted.Granted() {
+		t.Error("the job has still what was taken away")
+	}
+	r.write("a.yaml: job a a.wasm p") // is refused, for the same reason
+	r.awaitContaining(`a "" a.yaml a.wasm @two with job_v1_kv.`, "refused (kept) a.yaml: ", noState)
+	if r.last.jobs[0].job.Module.Granted() != taken.Granted() {
+		t.Error("the grant has changed")
+	}
 	r.write("a.wasm: three.")
-	r.await(`a "" a.yaml a.wasm @three.`)
+	r.await(`a "p" a.yaml a.wasm @three.`)
 	if logs := r.logs.FilterMessage("grants").All(); len(logs) == 0 || !strings.Contains(logs[0].ContextMap()["warning"].(string), `no job that matches "b"`) {
 		t.Errorf("nothing was said of a grant for no job: %v", logs)
 	}

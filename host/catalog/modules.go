@@ -208,7 +208,7 @@ func (m *boundModule) settings(c jobconfig.Configuration) (plugin.Settings, erro
 		FreshPerItem: g.Isolation == jobconfig.IsolationItem,
 		MemoryLimit:  memoryLimit(m.ceilings, c.JobName, g.MemoryLimit),
 		Args:         g.Args,
-		Granted:      m.allowed,
+		Granted:      slices.Concat(m.allowed, m.granted.linked),
 	}
 	if g.StreamingProcess {
 		s.CallTimeout = time.Duration(m.ceilings.Of(c.JobName, ceiling.Timeout).Cap(int64(streamCallTimeout)))

@@ -478,7 +478,7 @@ func (s state) stay(a attempt, owner claim, before *binding, outcomes map[string
 	if _, ok := s.files[before.job.ModuleFile]; !ok {
 		return nil
 	}
-	return before
+	return s.regranted(before, outcomes[before.digest].compiled)
 }
 
 // attempt is what came of putting a job together: a binding, or a problem, or
@@ -519,8 +519,8 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 			return attempt{problem: "the file is refused"}
 		}
 	}
-	g, err := s.granted(c.doc, digest, o.compiled)
-	if err != nil {
+	g := s.granted(conf.JobName, digest)
+	if err := s.wanting(c.doc, digest, o.compiled, g); err != nil {
 		return attempt{problem: err.Error()}
 	}
 	if before != nil && before.job.File == c.file && before.digest == digest && before.granted == g.key && sameDocument(before.doc, c.doc) {
