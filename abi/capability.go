@@ -106,11 +106,11 @@ func CapabilityImports() []Import {
 	}, {
 		Module: ModuleHTTP, Name: "status", Params: []Param{handle}, Answer: AnswerCount,
 		During: PhaseRun, Codes: []Code{ErrInvalid, ErrAgain, ErrUnavailable, ErrTimeout, ErrQuota, ErrTooLarge, ErrDenied, ErrCancelled},
-		Does: "says the status code, once it has come",
+		Does: "says the status code, once it has come; a request whose body has not ended begins with this call, and its body goes out in chunks, unless it has a Content-Length",
 	}, {
 		Module: ModuleHTTP, Name: "headers", Params: []Param{handle, {"buf", KindBuffer}}, Answer: AnswerLength,
 		During: PhaseRun, Codes: []Code{ErrInvalid, ErrAgain, ErrUnavailable, ErrTimeout, ErrQuota, ErrTooLarge, ErrDenied, ErrCancelled},
-		Does: "reads the headers of the response, a key/value list with a pair for each value, sorted by name",
+		Does: "reads the headers of the response, a key/value list with a pair for each value, sorted by name; it begins a request as status does",
 	}, {
 		Module: ModuleNet, Name: "dial", Params: []Param{{"target", KindText}}, Answer: AnswerHandle,
 		During: PhaseRun, Codes: []Code{ErrInvalid, ErrDenied, ErrTooLarge, ErrQuota, ErrCancelled},

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -225,4 +226,55 @@ func listen(t testing.TB, f func(net.Conn)) string {
 		}
 	})
 	return "http://" + l.Addr().String()
+}
+
+// A request begins when its response is asked for, also if its body has neither ended nor
+// is long: a server may answer to a part of it, before the guest writes the rest.
+func TestBeginWithStatus(t *testing.T) {
+	for name, ask := range map[string]func(*capabilitytest.Guest, int64) int64{
+		"status":  func(g *capabilitytest.Guest, h int64) int64 { return g.Status(h) },
+		"headers": func(g *capabilitytest.Guest, h int64) int64 { return int64(min(len(g.Headers(h)), 1)) * 200 },
+	} {
+		for _, length := range []string{"", "10"} {
+			t.Run(name+length, func(t *testing.T) {
+				g, server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+					half := make([]byte, 5)
+					if _, err := io.ReadFull(r.Body, half); err != nil {
+						panic(err)
+					}
+					if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+						panic(err)
+					}
+					fmt.Fprintf(w, "%d %s ", r.ContentLength, half)
+					if err := http.NewResponseController(w).Flush(); err != nil {
+						panic(err)
+					}
+					if _, err := io.Copy(w, r.Body); err != nil {
+						panic(http.ErrAbortHandler)
+					}
+				}, grants.Quotas{FirstByte: 5 * time.Second})
+				head := []string{"POST", server}
+				want := "-1 first other"
+				if length != "" {
+					head, want = append(head, "Content-Length", length), length+" first other"
+				}
+				h := g.Open(head...)
+				if code := g.Write(h, []byte("first")); code != 0 {
+					t.Fatalf("write: %d: %s", code, g.Error(h))
+				}
+				if n := ask(g, h); n != 200 {
+					t.Fatalf("no response to what is written so far: %d: %s", n, g.Error(h))
+				}
+				if code := g.Write(h, []byte("other")); code != 0 {
+					t.Fatalf("write: %d: %s", code, g.Error(h))
+				}
+				if code := g.Finish(h); code != 0 {
+					t.Fatalf("finish: %d: %s", code, g.Error(h))
+				}
+				if all, code := g.ReadAll(h); code != 0 || string(all) != want {
+					t.Errorf("%q, %d: %s", all, code, g.Error(h))
+				}
+			})
+		}
+	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-// startAt is how much of a body is waited for before its request begins: a body that
-// ends before has a Content-Length.
+// startAt is how much of a body is waited for before its request begins, unless the
+// guest asks for the response first: a body that ends before has a Content-Length.
 const startAt = 64 << 10
 
 // maxReason bounds what a message has of a server's answer, in bytes.
@@ -140,6 +140,7 @@ func ofResponse(r *capability.Run, c *abi.Call, give func(*stream) int64) (int64
 		if !ok {
 			return 0, invalid("the handle %d is not of a request", c.Numbers[0])
 		}
+		s.begin() // who asks for the response may wait for it before writing more
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.status != 0 {
