@@ -508,6 +508,15 @@ grants:
 			t.Errorf("%s: %q, expected %s", want, got, text)
 		}
 	}
+	// The functions for handles come with any capability, and are no want of their own beside one.
+	for _, module := range []string{"job_v1_http", "job_v1_net", "job_v1_kv", "job_v1_env"} {
+		if list := Compare([]string{"job_v1_io", module}, s.For("b", Module{})); len(list) != 1 || !strings.Contains(list[0].What, module) {
+			t.Errorf("with %s: %v", module, list)
+		}
+	}
+	if list := Compare([]string{"job_v1_io", "env", "job_v1"}, s.For("b", Module{})); len(list) != 1 || list[0].Missing == "" {
+		t.Errorf("alone: %v", list)
+	}
 	got := Difference(all, s.For("b", Module{}))
 	if len(got) != len(all)-4 || !slices.Contains(got, "http (the module imports job_v1_http): grants.yaml has no http for it") {
 		t.Errorf("of nothing: %q", got)

@@ -155,11 +155,11 @@ func isModule(s string) bool {
 // missing. What every job has, such as the import module job_v1, is left out.
 func Compare(wanted []string, g *Grant) []Want {
 	var list []Want
-	streams := slices.Contains(wanted, abi.ModuleHTTP) || slices.Contains(wanted, abi.ModuleNet)
+	others := slices.ContainsFunc(wanted, func(w string) bool { return w != abi.ModuleIO && isModule(w) && Wants(w) != "" })
 	for _, w := range wanted {
 		if isModule(w) {
-			// Handles come with requests and connections, which are named themselves.
-			if kind := Wants(w); kind != "" && (w != abi.ModuleIO || !streams) {
+			// ModuleIO comes with any other capability, which is named itself.
+			if kind := Wants(w); kind != "" && (w != abi.ModuleIO || !others) {
 				list = append(list, Want{kind + " (the module imports " + w + ")", g.missingModule(w, kind)})
 			}
 			continue
