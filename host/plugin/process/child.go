@@ -22,8 +22,10 @@ type child struct {
 	out *writer // to it
 	pid int
 
-	readies chan ready    // has room for one
-	dead    chan struct{} // closed when the process has ended and was waited for
+	readies chan ready      // has room for one
+	dead    chan struct{}   // closed when the process has ended and was waited for
+	life    context.Context // ends with dead, by over
+	over    context.CancelFunc
 	state   *os.ProcessState
 	stderr  head
 
@@ -36,6 +38,7 @@ type child struct {
 // start starts a process and hands it the module. Somebody ends it.
 func (w *Workers) start(ctx context.Context, job string, q *start) (*child, error) {
 	c := &child{w: w, job: job, readies: make(chan ready, 1), dead: make(chan struct{}), workers: map[int64]*worker{}}
+	c.life, c.over = context.WithCancel(context.Background())
 	c.cmd = w.o.Command(job)
 	c.cmd.Env = []string{}
 	c.cmd.Dir = "/"
@@ -122,6 +125,7 @@ func (c *child) serve(out io.Reader) {
 	w.stats.Running--
 	w.mu.Unlock()
 	close(c.dead)
+	c.over()
 }
 
 // read takes frames. An error ends the process.

@@ -334,6 +334,11 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 		c.mu.Unlock()
 	}()
 
+	// What is done for the process ends with it: an answer may take as long as the item.
+	served, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+
 	over := make(chan struct{}) // no later than the end of this function
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -355,7 +360,7 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 	for {
 		select {
 		case m := <-w.inbox:
-			if r, done := v.take(ctx, m); done {
+			if r, done := v.take(ctx, served, m); done {
 				return r
 			}
 			continue
@@ -363,7 +368,7 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 		}
 		select { // it may have been the last that it said
 		case m := <-w.inbox:
-			if r, done := v.take(ctx, m); done {
+			if r, done := v.take(ctx, served, m); done {
 				return r
 			}
 		default:
@@ -372,10 +377,10 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 	}
 }
 
-// take acts on a message; done if it was the last.
-func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bool) {
+// take acts on a message; done if it was the last. served ends with the process, too.
+func (v *invocation) take(ctx, served context.Context, m message) (r abi.Result, done bool) {
 	if m.result == nil {
-		a, err := v.answer(ctx, m.call)
+		a, err := v.answer(served, m.call)
 		if err != nil {
 			v.c.kill("it did not keep to the protocol: " + err.Error())
 			return r, false // its end is next
@@ -385,6 +390,9 @@ func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bo
 		return r, false
 	}
 	r, err := m.result.unpack()
+	if err == nil {
+		err = v.plausible(&r)
+	}
 	if err != nil {
 		v.c.kill("it did not keep to the protocol: " + err.Error())
 		<-v.c.dead
@@ -393,7 +401,21 @@ func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bo
 	if v.listener {
 		r.Offset, r.Staged = nil, false
 	}
+	r.Outside = nil // the host has counted that itself
 	return r, true
+}
+
+// plausible says what is wrong with a result of a job that does not stream: a host gives
+// new attempts to a stream that got on, and lets it go on elsewhere.
+func (v *invocation) plausible(r *abi.Result) error {
+	most := int64(0)
+	if v.w.x.needs.Type == wasm.TypeDataflow && r.Outcome == abi.OutcomeOK {
+		most = 1
+	}
+	if streams := v.w.x.settings.Streaming && !v.listener; !streams && (r.Yielded || r.Batches > most) {
+		return fmt.Errorf("%d batches (yielded: %t) of a job that does not stream", r.Batches, r.Yielded)
+	}
+	return nil
 }
 
 // stop signals the process that the context has ended, and kills it if that does not
@@ -505,7 +527,12 @@ func fits(f *abi.Import, q *call) bool {
 			texts++
 		case abi.KindBuffer:
 			buffers++
+		case abi.KindInt64:
+			numbers++
 		default:
+			if numbers < len(q.Numbers) && q.Numbers[numbers] != int64(int32(q.Numbers[numbers])) {
+				return false
+			}
 			numbers++
 		}
 	}

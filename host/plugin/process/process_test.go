@@ -380,8 +380,19 @@ func strangers() map[string]func() error {
 			}
 		}
 	}
+	wait := call{Name: callOutside, Text: "job_v1_io.wait", Numbers: []int64{-1}}
 	return map[string]func() error{
-		"deaf":                   tells(),
+		"deaf":            tells(),
+		"waits, and errs": tells(wait, "nonsense"),
+		"waits, and ends": func() error {
+			in, out, q, err := first()
+			if err != nil || in == nil {
+				return err
+			}
+			wait.Worker = q.Worker
+			return out.send(kindCall, wait)
+		},
+		"boastful":               tells(result{Result: abi.Result{Outcome: abi.OutcomeOK, Outside: map[string]abi.OutsideCount{"http": {Calls: 7}}}}),
 		"a strange kind":         tells(kind(99)),
 		"a kind of the host's":   tells(kindRun),
 		"no JSON":                tells("nonsense"),
@@ -403,6 +414,21 @@ func strangers() map[string]func() error {
 		"a long end":             tells(result{Result: abi.Result{Outcome: abi.OutcomeOK, Staged: true, Offset: make([]byte, abi.MaxOffset+1)}}),
 		"an offset of a failure": tells(result{Result: abi.Result{Outcome: abi.OutcomeFail, Staged: true}}),
 		"a kind of error":        tells(result{Result: abi.Result{Outcome: abi.OutcomeTrap}, Error: &failure{Kind: "odd"}}),
+		// The rest are calls of capabilities.
+		"no such function":         tells(call{Name: callOutside, Text: "job_v1_dir.chmod"}),
+		"a function of job_v1":     tells(call{Name: callOutside, Text: "job_v1.log", Texts: [][]byte{{}, {}}}),
+		"too few numbers":          tells(call{Name: callOutside, Text: "job_v1_dir.truncate", Numbers: []int64{1}}),
+		"too many numbers":         tells(call{Name: callOutside, Text: "job_v1_io.close", Numbers: []int64{1, 2}}),
+		"too few texts":            tells(call{Name: callOutside, Text: "job_v1_dir.rename", Numbers: []int64{0}, Texts: [][]byte{[]byte("a")}}),
+		"too many texts":           tells(call{Name: callOutside, Text: "job_v1_io.wait", Numbers: []int64{0}, Texts: [][]byte{{}}}),
+		"a limit without buffer":   tells(call{Name: callOutside, Text: "job_v1_io.wait", Numbers: []int64{0}, Limit: 1}),
+		"a huge limit":             tells(call{Name: callOutside, Text: "job_v1_io.read", Numbers: []int64{1}, Limit: maxPiece + 1}),
+		"a negative limit":         tells(call{Name: callOutside, Text: "job_v1_io.read", Numbers: []int64{1}, Limit: -1}),
+		"a long text":              tells(call{Name: callOutside, Text: "job_v1_io.write", Numbers: []int64{1}, Texts: [][]byte{make([]byte, maxPiece+1)}}),
+		"a number beyond its type": tells(call{Name: callOutside, Text: "job_v1_io.close", Numbers: []int64{1<<32 + 1}}),
+		"yields without a stream":  tells(result{Result: abi.Result{Outcome: abi.OutcomeOK, Yielded: true}}),
+		"fails with batches":       tells(result{Result: abi.Result{Outcome: abi.OutcomeRetry, Batches: 1}}),
+		"a call after its result":  tells(result{Result: abi.Result{Outcome: "FINE"}}, call{Name: callOutside, Text: "job_v1_io.wait", Numbers: []int64{-1}}),
 		"a huge frame": func() error {
 			in, out, _, err := first()
 			if err != nil || in == nil {
@@ -416,7 +442,7 @@ func strangers() map[string]func() error {
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	for name := range strangers() {
-		if name == "deaf" {
+		if name == "deaf" || name == "boastful" || strings.HasPrefix(name, "waits") {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -424,7 +450,12 @@ func TestStrangers(t *testing.T) {
 			w := workers(t, name, plugin.Options{}, Options{})
 			x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
 			h := newRecorder()
-			r := worked(t, x).Execute(t.Context(), item(h, "ok"))
+			inv := item(h, "ok")
+			inv.Outside = outside(func(_ context.Context, c *abi.Call) int64 {
+				t.Errorf("%s was called", c.Function.Name)
+				return 0
+			})
+			r := worked(t, x).Execute(t.Context(), inv)
 			if r.Outcome != abi.OutcomeError || !strings.Contains(r.Message, "was killed because it did not keep to the protocol: ") {
 				t.Errorf("%+v", r)
 			}
@@ -435,6 +466,43 @@ func TestStrangers(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		})
+	}
+}
+
+// outside is an abi.Outside.
+type outside func(context.Context, *abi.Call) int64
+
+func (f outside) Call(ctx context.Context, c *abi.Call) int64 { return f(ctx, c) }
+
+// TestEndsWhileItWaits has a process end while the host waits for the world outside on its
+// behalf, or for the host itself: that ends with the process, not with the item's time.
+func TestEndsWhileItWaits(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"waits, and errs", "waits, and ends"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := executorOf(t, open(t, workers(t, name, plugin.Options{}, Options{}), "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
+			inv := item(newRecorder(), "ok")
+			inv.Outside = outside(func(ctx context.Context, c *abi.Call) int64 {
+				<-ctx.Done()
+				return int64(abi.ErrCancelled)
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			r := worked(t, x).Execute(ctx, inv)
+			if r.Outcome != abi.OutcomeError || ctx.Err() != nil {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// TestBoastful has a process say what its guest did outside, which only the host knows.
+func TestBoastful(t *testing.T) {
+	t.Parallel()
+	x := executorOf(t, open(t, workers(t, "boastful", plugin.Options{}, Options{}), "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
+	if r := worked(t, x).Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK || r.Outside != nil {
+		t.Errorf("%+v", r)
 	}
 }
 
