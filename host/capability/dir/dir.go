@@ -1,7 +1,7 @@
 // Package dir carries out what guests do in the directories that they may write to. It
 // runs in the host, also for a guest of a worker process. Nothing leads out of a
 // directory (os.Root), nothing but regular files and directories is opened or made, and
-// every change asks first whether the item is still this host's.
+// every change asks whether the item is still this host's, just before it is made.
 package dir
 
 import (
@@ -49,6 +49,7 @@ type directory struct {
 type file struct {
 	*os.File
 	dir   *directory
+	id    identity
 	name  string // as the guest has it
 	write bool
 }
@@ -67,7 +68,7 @@ func New(granted []grants.Dir, quotas *Quotas) *Dirs {
 // Close closes what is open.
 func (d *Dirs) Close() {
 	for _, f := range d.open {
-		f.Close()
+		_ = f.close() // what was written is written
 	}
 	for _, dir := range d.dirs {
 		if dir.root != nil {
@@ -207,41 +208,24 @@ func (d *Dirs) openFile(r *capability.Run, c *abi.Call) (int64, error) {
 			return 0, err
 		}
 	}
-	look := dir.root.Stat
-	if flags&sys.O_NOFOLLOW != 0 {
-		look = dir.root.Lstat
-	}
-	info, err := look(at)
-	switch {
-	case err == nil && info.IsDir():
-		if write && flags&sys.O_DIRECTORY == 0 {
-			return 0, syscall.EISDIR
-		}
-		return 0, nil
-	case err == nil && flags&sys.O_DIRECTORY != 0:
-		return 0, syscall.ENOTDIR
-	case err == nil && info.Mode()&fs.ModeSymlink != 0:
-		return 0, syscall.ELOOP
-	case err == nil && flags&sys.O_CREAT != 0 && flags&sys.O_EXCL != 0:
-		return 0, syscall.EEXIST
-	case err == nil:
-		if err := allowed(info, write); err != nil {
-			return 0, err
-		}
-	case !errors.Is(err, fs.ErrNotExist) || flags&sys.O_CREAT == 0:
-		return 0, err
-	}
 	if len(d.open) >= maxFiles {
 		return 0, syscall.EMFILE
 	}
-	f, err := dir.openFile(at, flags, mode, err != nil)
-	if err != nil {
+	f, id, err := dir.find(r, at, flags, mode)
+	for range 10 { // another run makes or removes it at the same time
+		made := errors.Is(err, fs.ErrExist) && flags&sys.O_EXCL == 0
+		if flags&sys.O_CREAT == 0 || (!made && !errors.Is(err, fs.ErrNotExist)) {
+			break
+		}
+		f, id, err = dir.find(r, at, flags, mode)
+	}
+	if f == nil || err != nil {
 		return 0, err
 	}
-	opened := &file{f, dir, path.Join(dir.Guest, at), flags&(sys.O_WRONLY|sys.O_RDWR) != 0}
+	opened := &file{f, dir, id, path.Join(dir.Guest, at), flags&(sys.O_WRONLY|sys.O_RDWR) != 0}
 	if flags&sys.O_TRUNC != 0 {
-		if err := opened.resize(0); err != nil {
-			f.Close()
+		if err := opened.resize(r, 0); err != nil {
+			_ = opened.close() // nothing was written
 			return 0, err
 		}
 	}
@@ -253,8 +237,38 @@ func (d *Dirs) openFile(r *capability.Run, c *abi.Call) (int64, error) {
 	return d.next, nil
 }
 
+// find opens a file, or makes it, as the flags say. There is none if it is a directory.
+func (dir *directory) find(r *capability.Run, at string, flags sys.Oflag, mode fs.FileMode) (*os.File, identity, error) {
+	write := flags&(sys.O_WRONLY|sys.O_RDWR|sys.O_TRUNC|sys.O_CREAT) != 0
+	look := dir.root.Stat
+	if flags&sys.O_NOFOLLOW != 0 {
+		look = dir.root.Lstat
+	}
+	info, err := look(at)
+	switch {
+	case err == nil && info.IsDir():
+		if write && flags&sys.O_DIRECTORY == 0 {
+			return nil, identity{}, syscall.EISDIR
+		}
+		return nil, identity{}, nil
+	case err == nil && flags&sys.O_DIRECTORY != 0:
+		return nil, identity{}, syscall.ENOTDIR
+	case err == nil && info.Mode()&fs.ModeSymlink != 0:
+		return nil, identity{}, syscall.ELOOP
+	case err == nil && flags&sys.O_CREAT != 0 && flags&sys.O_EXCL != 0:
+		return nil, identity{}, syscall.EEXIST
+	case err == nil:
+		if err := allowed(info, write); err != nil {
+			return nil, identity{}, err
+		}
+	case !errors.Is(err, fs.ErrNotExist) || flags&sys.O_CREAT == 0:
+		return nil, identity{}, err
+	}
+	return dir.openFile(r, at, flags, mode, err != nil)
+}
+
 // openFile opens a file, and makes it if it is not there.
-func (dir *directory) openFile(at string, flags sys.Oflag, mode fs.FileMode, create bool) (*os.File, error) {
+func (dir *directory) openFile(r *capability.Run, at string, flags sys.Oflag, mode fs.FileMode, create bool) (*os.File, identity, error) {
 	how := os.O_RDONLY
 	switch {
 	case flags&sys.O_RDWR != 0, flags&sys.O_TRUNC != 0 && flags&sys.O_WRONLY == 0:
@@ -263,31 +277,34 @@ func (dir *directory) openFile(at string, flags sys.Oflag, mode fs.FileMode, cre
 		how = os.O_WRONLY
 	}
 	how |= syscall.O_NONBLOCK // in case it has become a pipe since
+	q := dir.quota
+	q.mu.Lock() // whoever takes the file's name knows that it is open
+	defer q.mu.Unlock()
 	if !create {
 		f, err := dir.root.OpenFile(at, how, 0)
-		return checked(f, err, how&(os.O_WRONLY|os.O_RDWR) != 0)
+		return q.opened(f, err, how&(os.O_WRONLY|os.O_RDWR) != 0)
 	}
-	q := dir.quota
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	if err := q.measure(dir.root); err != nil {
-		return nil, err
+		return nil, identity{}, err
 	}
 	if err := q.one(dir.Files); err != nil {
-		return nil, err
+		return nil, identity{}, err
+	}
+	if err := r.MayAct(); err != nil {
+		return nil, identity{}, err
 	}
 	f, err := dir.root.OpenFile(at, how|os.O_CREATE|os.O_EXCL, mode|0o200)
-	f, err = checked(f, err, true)
+	f, id, err := q.opened(f, err, true)
 	if err == nil {
 		q.files++
 	}
-	return f, err
+	return f, id, err
 }
 
-// checked closes a file that may not be used.
-func checked(f *os.File, err error, write bool) (*os.File, error) {
+// opened counts a file as open, or closes it if it may not be used. The caller holds mu.
+func (d *quota) opened(f *os.File, err error, write bool) (*os.File, identity, error) {
 	if err != nil {
-		return nil, err
+		return nil, identity{}, err
 	}
 	info, err := f.Stat()
 	if err == nil {
@@ -295,9 +312,29 @@ func checked(f *os.File, err error, write bool) (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, identity{}, err
 	}
-	return f, nil
+	id := identityOf(info)
+	d.open[id]++
+	return f, id, nil
+}
+
+// close closes the file. If that was the last use of a file without a name, its room is
+// free.
+func (f *file) close() error {
+	q := f.dir.quota
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.open[f.id]--; q.open[f.id] == 0 {
+		delete(q.open, f.id)
+		if q.nameless[f.id] {
+			delete(q.nameless, f.id)
+			if info, err := f.Stat(); err == nil {
+				q.bytes -= info.Size()
+			}
+		}
+	}
+	return f.Close()
 }
 
 func give(c *abi.Call, info fs.FileInfo) (int64, error) {
@@ -371,6 +408,9 @@ func (d *Dirs) write(r *capability.Run, c *abi.Call) (int64, error) {
 	if err == nil {
 		err = q.measure(f.dir.root)
 	}
+	if err == nil {
+		err = r.MayAct() // it has waited for its turn
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -406,16 +446,16 @@ func (d *Dirs) writable(c *abi.Call) (*file, error) {
 	return f, err
 }
 
-func (d *Dirs) truncate(_ *capability.Run, c *abi.Call) (int64, error) {
+func (d *Dirs) truncate(r *capability.Run, c *abi.Call) (int64, error) {
 	f, err := d.writable(c)
 	if err != nil {
 		return 0, err
 	}
-	return 0, f.resize(c.Numbers[1])
+	return 0, f.resize(r, c.Numbers[1])
 }
 
 // resize cuts a file, or adds zeros to it.
-func (f *file) resize(size int64) error {
+func (f *file) resize(r *capability.Run, size int64) error {
 	if size < 0 {
 		return syscall.EINVAL
 	}
@@ -428,6 +468,9 @@ func (f *file) resize(size int64) error {
 	}
 	if err == nil {
 		err = q.measure(f.dir.root)
+	}
+	if err == nil {
+		err = r.MayAct()
 	}
 	if err != nil {
 		return err
@@ -457,7 +500,7 @@ func (d *Dirs) close(_ *capability.Run, c *abi.Call) (int64, error) {
 		return 0, err
 	}
 	delete(d.open, c.Numbers[0])
-	return 0, f.Close()
+	return 0, f.close()
 }
 
 func (d *Dirs) list(_ *capability.Run, c *abi.Call) (int64, error) {
@@ -465,10 +508,11 @@ func (d *Dirs) list(_ *capability.Run, c *abi.Call) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	entries, err := fs.ReadDir(dir.root.FS(), path.Clean(name(c.Texts[0])))
+	entries, err := readDir(dir.root, name(c.Texts[0]))
 	if err != nil {
 		return 0, err
 	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	n := 0
 	from := min(max(c.Numbers[1], 0), int64(len(entries)))
 	for _, e := range entries[from:] {
@@ -488,18 +532,28 @@ func (d *Dirs) list(_ *capability.Run, c *abi.Call) (int64, error) {
 	return int64(n), nil
 }
 
-func (d *Dirs) mkdir(_ *capability.Run, c *abi.Call) (int64, error) {
+// readDir reads the entries of a directory, and opens nothing else: a pipe, for one.
+func readDir(root *os.Root, at string) ([]fs.DirEntry, error) {
+	f, err := root.OpenFile(at, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // read only: nothing is lost if that fails
+	return f.ReadDir(-1)
+}
+
+func (d *Dirs) mkdir(r *capability.Run, c *abi.Call) (int64, error) {
 	dir, err := d.at(c)
 	if err != nil {
 		return 0, err
 	}
-	return 0, dir.changed(1, func() error {
+	return 0, dir.changed(r, 1, func() error {
 		return dir.root.Mkdir(name(c.Texts[0]), fs.FileMode(c.Numbers[1])&0o777|0o700)
 	})
 }
 
 // changed carries out a change after which there are so many files more.
-func (dir *directory) changed(files int64, change func() error) error {
+func (dir *directory) changed(r *capability.Run, files int64, change func() error) error {
 	q := dir.quota
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -511,6 +565,9 @@ func (dir *directory) changed(files int64, change func() error) error {
 			return err
 		}
 	}
+	if err := r.MayAct(); err != nil { // it has waited for its turn
+		return err
+	}
 	err := change()
 	if err == nil {
 		q.files += files
@@ -518,12 +575,12 @@ func (dir *directory) changed(files int64, change func() error) error {
 	return err
 }
 
-func (d *Dirs) rmdir(_ *capability.Run, c *abi.Call) (int64, error) {
+func (d *Dirs) rmdir(r *capability.Run, c *abi.Call) (int64, error) {
 	dir, err := d.at(c)
 	if err != nil {
 		return 0, err
 	}
-	return 0, dir.changed(-1, func() error {
+	return 0, dir.changed(r, -1, func() error {
 		info, err := dir.root.Lstat(name(c.Texts[0]))
 		if err != nil {
 			return err
@@ -542,7 +599,7 @@ func (d *Dirs) unlink(r *capability.Run, c *abi.Call) (int64, error) {
 	}
 	at := name(c.Texts[0])
 	r.Usage.Target("dir", path.Join(dir.Guest, at))
-	return 0, dir.changed(-1, func() error {
+	return 0, dir.changed(r, -1, func() error {
 		info, err := dir.root.Lstat(at)
 		if err != nil {
 			return err
@@ -553,17 +610,9 @@ func (d *Dirs) unlink(r *capability.Run, c *abi.Call) (int64, error) {
 		if err := dir.root.Remove(at); err != nil {
 			return err
 		}
-		dir.quota.bytes -= held(info)
+		dir.quota.free(info)
 		return nil
 	})
-}
-
-// held are the bytes that go with the last name of a file.
-func held(info fs.FileInfo) int64 {
-	if info.Mode().IsRegular() && links(info) == 1 {
-		return info.Size()
-	}
-	return 0
 }
 
 func (d *Dirs) rename(r *capability.Run, c *abi.Call) (int64, error) {
@@ -576,7 +625,7 @@ func (d *Dirs) rename(r *capability.Run, c *abi.Call) (int64, error) {
 		return 0, syscall.EINVAL
 	}
 	r.Usage.Target("dir", path.Join(dir.Guest, to))
-	return 0, dir.changed(0, func() error {
+	return 0, dir.changed(r, 0, func() error {
 		old, err := dir.root.Lstat(from)
 		if err != nil {
 			return err
@@ -588,16 +637,26 @@ func (d *Dirs) rename(r *capability.Run, c *abi.Call) (int64, error) {
 		}
 		if replaces {
 			dir.quota.files--
-			dir.quota.bytes -= held(over)
+			dir.quota.free(over)
 		}
 		return nil
 	})
 }
 
-func (d *Dirs) utimes(_ *capability.Run, c *abi.Call) (int64, error) {
+func (d *Dirs) utimes(r *capability.Run, c *abi.Call) (int64, error) {
 	dir, err := d.at(c)
 	if err != nil {
 		return 0, err
 	}
-	return 0, dir.root.Chtimes(name(c.Texts[0]), time.Unix(0, c.Numbers[1]), time.Unix(0, c.Numbers[2]))
+	at := name(c.Texts[0])
+	return 0, dir.changed(r, 0, func() error {
+		info, err := dir.root.Stat(at)
+		if err == nil && !info.IsDir() {
+			err = allowed(info, true)
+		}
+		if err != nil {
+			return err
+		}
+		return dir.root.Chtimes(at, time.Unix(0, c.Numbers[1]), time.Unix(0, c.Numbers[2]))
+	})
 }

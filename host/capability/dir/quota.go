@@ -1,8 +1,10 @@
 package dir
 
 import (
+	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"sync"
 	"syscall"
 )
@@ -25,6 +27,18 @@ type quota struct {
 	mu           sync.Mutex // held across a change, so that two do not both take the last room
 	measured     bool
 	bytes, files int64
+	open         map[identity]int  // how often a file is open
+	nameless     map[identity]bool // open files that were removed: they take room until they are closed
+}
+
+// identity is what a file is known by, whatever its name is.
+type identity struct{ device, inode uint64 }
+
+func identityOf(info fs.FileInfo) identity {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return identity{uint64(st.Dev), st.Ino}
+	}
+	return identity{}
 }
 
 func (q *Quotas) use(path string) *quota {
@@ -32,7 +46,7 @@ func (q *Quotas) use(path string) *quota {
 	defer q.mu.Unlock()
 	d := q.dirs[path]
 	if d == nil {
-		d = &quota{}
+		d = &quota{open: map[identity]int{}, nameless: map[identity]bool{}}
 		q.dirs[path] = d
 	}
 	d.uses++
@@ -54,18 +68,50 @@ func (d *quota) measure(root *os.Root) error {
 	if d.measured {
 		return nil
 	}
-	err := fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
-		if err != nil || path == "." {
-			return err
-		}
+	d.bytes, d.files = 0, 0
+	if err := d.walk(root, "."); err != nil {
+		return err
+	}
+	d.measured = true
+	return nil
+}
+
+// walk adds what is in a directory. Others may change it meanwhile.
+func (d *quota) walk(root *os.Root, at string) error {
+	entries, err := readDir(root, at)
+	gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+	if at != "." && gone {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
 		d.files++
+		if e.IsDir() {
+			if err := d.walk(root, path.Join(at, e.Name())); err != nil {
+				return err
+			}
+			continue
+		}
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
 			d.bytes += info.Size()
 		}
-		return nil
-	})
-	d.measured = err == nil
-	return err
+	}
+	return nil
+}
+
+// free gives back the bytes that went with the last name of a file, unless it is open.
+// The caller holds mu.
+func (d *quota) free(info fs.FileInfo) {
+	if !info.Mode().IsRegular() || links(info) > 1 {
+		return
+	}
+	if id := identityOf(info); d.open[id] > 0 {
+		d.nameless[id] = true
+		return
+	}
+	d.bytes -= info.Size()
 }
 
 // room is how many of the wanted bytes may be added.
