@@ -348,6 +348,18 @@ func (stepper) Release(l tree.Layout, item int, now time.Time, out *operate.Rele
 	})
 }
 
+func (stepper) ChangeKept(l tree.Layout, item int, now time.Time, change func([]byte, bool) ([]byte, error), out *operate.Kept) move {
+	return into(out, func(ctx context.Context, r registry.Center) (operate.Kept, error) {
+		return operate.ChangeKept(ctx, r, l, item, now, change)
+	})
+}
+
+func (stepper) ReadKept(l tree.Layout, item int, out *[]operate.Kept) move {
+	return into(out, func(ctx context.Context, r registry.Center) ([]operate.Kept, error) {
+		return operate.ReadKept(ctx, r, l, item)
+	})
+}
+
 func (stepper) TriggerJob(l tree.Layout) move {
 	return func(ctx context.Context, r registry.Center) error { return operate.TriggerJob(ctx, r, l) }
 }

@@ -320,6 +320,8 @@ func (s *script) command(line string) error {
 		err := s.operate(moves.Release(s.layout, item, s.now, &out))
 		s.say("operator: releases %s", orNone(out.Items))
 		return err
+	case "rewind": // rewind 0 line-100: an operator sets the offset of an item
+		return s.setOffset(s.number(arg(1)), arg(2))
 	case "kill": // kill all, kill 2, kill run ID
 		return s.kill(words[1:])
 	case "kills": // kills A: what A is asked to end
@@ -667,4 +669,14 @@ func (s *script) kills(h *simHost) {
 			s.say("%s: %v", h.name, err)
 		}
 	}
+}
+
+// setOffset is an operator's change of an item's offset.
+func (s *script) setOffset(item int, offset string) error {
+	var kept operate.Kept
+	if err := s.operate(moves.ChangeKept(s.layout, item, s.now, writes(offset), &kept)); err != nil {
+		return err
+	}
+	s.say("operator: sets the offset of %d to %s", item, kept.Data)
+	return nil
 }

@@ -202,7 +202,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	add(groupAuthor, p.invokeCommand(), p.inspectCommand(), p.validateCommand(), p.nextCommand(), p.schemaCommand(),
 		signCommand(p), verifySignatureCommand(p))
 	add(groupOperate, p.statusCommand(), p.jobsCommand(), p.shardsCommand(), p.triggerCommand(), p.enableCommand(), p.disableCommand(),
-		p.killCommand(), p.releaseCommand(), p.shutdownCommand(), p.startCommand(), p.removeCommand())
+		p.killCommand(), p.releaseCommand(), offsetCommand(p), kvCommand(p), p.shutdownCommand(), p.startCommand(), p.removeCommand())
 	add(groupMove, p.importCommand(), p.exportCommand(), p.adoptCommand())
 	add(groupCheck, p.verifyCommand())
 	root.AddCommand(p.compileCommand(), p.guestsCommand())

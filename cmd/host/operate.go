@@ -40,6 +40,8 @@ type operator interface {
 	Remove(ctx context.Context, job string, purge bool) error
 	Kill(ctx context.Context, job string, o admin.KillOptions, progress func(*admin.Kills)) (*admin.Kills, error)
 	Release(ctx context.Context, job string, item int) (tree.Items, error)
+	Kept(ctx context.Context, job string, item int) ([]admin.Kept, error)
+	ChangeKept(ctx context.Context, job string, item int, change admin.KeptChange) (*admin.Kept, error)
 }
 
 // target are the flags that say who is meant.

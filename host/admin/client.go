@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -192,7 +193,7 @@ func (c *Client) Kill(ctx context.Context, job string, o KillOptions, progress f
 		}
 	}
 	var last *Kills
-	err := c.ask(ctx, http.MethodPost, jobPath(job, "kill")+"?"+query.Encode(), func(body io.Reader) error {
+	err := c.ask(ctx, http.MethodPost, jobPath(job, "kill")+"?"+query.Encode(), nil, func(body io.Reader) error {
 		for d := json.NewDecoder(body); ; {
 			var state killLine
 			switch err := d.Decode(&state); {
@@ -223,6 +224,34 @@ func (c *Client) Release(ctx context.Context, job string, item int) (tree.Items,
 	var out releasedItems
 	err := c.do(ctx, http.MethodPost, path, &out)
 	return out.Items, err
+}
+
+// Kept is what the items of a job keep: one, or with -1 all.
+func (c *Client) Kept(ctx context.Context, job string, item int) ([]Kept, error) {
+	var all []Kept
+	err := c.do(ctx, http.MethodGet, keptPath(job, item), &all)
+	return all, err
+}
+
+// ChangeKept changes what an item keeps; item -1 is the only one of its job. See
+// [Registry.ChangeKept].
+func (c *Client) ChangeKept(ctx context.Context, job string, item int, change KeptChange) (*Kept, error) {
+	body, err := json.Marshal(change)
+	if err != nil {
+		return nil, fmt.Errorf("change %s: %w", job, err)
+	}
+	var k Kept
+	if err := c.ask(ctx, http.MethodPost, keptPath(job, item), body, c.into(&k)); err != nil {
+		return nil, err
+	}
+	return &k, nil
+}
+
+func keptPath(job string, item int) string {
+	if item < 0 {
+		return jobPath(job, "kept")
+	}
+	return jobPath(job, "kept") + "?item=" + strconv.Itoa(item)
 }
 
 // Remove takes the job out of the registry; purge forgets its offsets and
@@ -278,7 +307,12 @@ func jobPath(job, what string) string {
 }
 
 func (c *Client) do(ctx context.Context, method, path string, into any) error {
-	return c.ask(ctx, method, path, func(r io.Reader) error {
+	return c.ask(ctx, method, path, nil, c.into(into))
+}
+
+// into reads an answer; nil skips it.
+func (c *Client) into(into any) func(io.Reader) error {
+	return func(r io.Reader) error {
 		body, err := io.ReadAll(io.LimitReader(r, mostAnswer))
 		if err != nil {
 			return fmt.Errorf("ask the host at %s: %w", c.address, err)
@@ -290,19 +324,19 @@ func (c *Client) do(ctx context.Context, method, path string, into any) error {
 			return fmt.Errorf("the answer of %s is not a host's: %w", c.address, err)
 		}
 		return nil
-	})
+	}
 }
 
 // mostAnswer bounds what is read of an answer, in bytes.
 const mostAnswer = 64 << 20
 
 // ask sends a request and has the body of a good answer read.
-func (c *Client) ask(ctx context.Context, method, path string, read func(io.Reader) error) error {
+func (c *Client) ask(ctx context.Context, method, path string, body []byte, read func(io.Reader) error) error {
 	name := "localhost"
 	if c.address.Network == "tcp" {
 		name = c.address.Name
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+name+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+name+path, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("ask the host at %s: %w", c.address, err)
 	}

@@ -249,14 +249,22 @@ func (r *Registry) hasItem(ctx context.Context, job string, item int) error {
 	if err != nil {
 		return err
 	}
-	if numbers := s.numbers(); !numbers.Contains(item) {
-		var have []string
-		if len(numbers) > 0 {
-			have = []string{numbers.String()}
-		}
-		return &noTargetError{fmt.Sprintf("job %q has no item %d", job, item), have}
+	return hasNumber(job, item, s.numbers())
+}
+
+// hasNumber is hasItem for the numbers of the job's items.
+func hasNumber(job string, item int, numbers tree.Items) error {
+	if numbers.Contains(item) {
+		return nil
 	}
-	return nil
+	var have []string
+	if len(numbers) > 0 {
+		have = []string{numbers.String()}
+	}
+	if item < 0 {
+		return &noTargetError{fmt.Sprintf("job %q has no item yet", job), have}
+	}
+	return &noTargetError{fmt.Sprintf("job %q has no item %d", job, item), have}
 }
 
 // Shutdown takes instances out of a job, which has them finish what they
@@ -606,7 +614,7 @@ func (e *noTargetError) Error() string {
 	return e.what + "; there is " + strings.Join(have, ", ")
 }
 
-func sortedKeys(set map[string]bool) []string {
+func sortedKeys[T any](set map[string]T) []string {
 	var list []string
 	for k := range set {
 		list = append(list, k)

@@ -21,6 +21,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -381,6 +382,14 @@ func (s *Server) registryEndpoints(mux *http.ServeMux, r *Registry) {
 		}
 		return releasedItems{items}, err
 	}))
+	mux.Handle("GET /v1/jobs/{job}/kept", show(func(req *http.Request) (any, error) {
+		item, err := itemOf(req)
+		if err != nil {
+			return nil, err
+		}
+		return r.Kept(req.Context(), req.PathValue("job"), item)
+	}))
+	mux.Handle("POST /v1/jobs/{job}/kept", show(func(req *http.Request) (any, error) { return s.changeKept(req, r) }))
 	server := func(do func(ctx context.Context, job, server string) error) http.Handler {
 		return s.authorized(s.operation(func(req *http.Request) error {
 			return do(req.Context(), req.PathValue("job"), req.PathValue("server"))
@@ -397,6 +406,32 @@ func (s *Server) registryEndpoints(mux *http.ServeMux, r *Registry) {
 			return r.Shutdown(req.Context(), req.PathValue("job"), server, instance)
 		})))
 	}
+}
+
+// maxChange bounds the body of a change: an offset and a state, of which JSON may make
+// six times as much.
+const maxChange = 6 * (abi.MaxOffset + 2*abi.MaxValue)
+
+// changeKept changes what an item keeps.
+func (s *Server) changeKept(req *http.Request, r *Registry) (any, error) {
+	item, err := itemOf(req)
+	if err != nil {
+		return nil, err
+	}
+	var change KeptChange
+	d := json.NewDecoder(req.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&change); err != nil {
+		return nil, badRequest{fmt.Sprintf("the body is not a change: %v", err)}
+	}
+	k, err := r.ChangeKept(req.Context(), req.PathValue("job"), item, change)
+	log := s.opts.Logger.With(zap.String("operation", operationText(req)), zap.Stringer("change", change))
+	if err != nil {
+		log.Warn("operation failed", zap.Error(err))
+		return nil, err
+	}
+	log.Info("operation done", zap.Int("item", k.Item))
+	return k, nil
 }
 
 // itemOf is the item that a query names, -1 for none.
@@ -489,7 +524,11 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 			fail(w, http.StatusForbidden, fmt.Sprintf("this address does not answer to the name %q; use localhost or an IP address", r.Host))
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
+		most := int64(4 << 10)
+		if r.Method == http.MethodPost && path.Base(r.URL.Path) == "kept" {
+			most = maxChange
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, most)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -657,7 +696,7 @@ func (s *Server) failed(w http.ResponseWriter, err error) {
 		fail(w, http.StatusServiceUnavailable, err.Error())
 	case errors.Is(err, host.ErrNoJob), errors.As(err, &target):
 		fail(w, http.StatusNotFound, err.Error())
-	case errors.Is(err, host.ErrJobRemoved), errors.Is(err, operate.ErrJavaRuns), errors.Is(err, operate.ErrNothingRuns):
+	case errors.Is(err, host.ErrJobRemoved), errors.Is(err, operate.ErrJavaRuns), errors.Is(err, operate.ErrNothingRuns), errors.Is(err, operate.ErrItemRuns):
 		fail(w, http.StatusConflict, err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
 		fail(w, http.StatusGatewayTimeout, fmt.Sprintf("not done within %s, it may still take effect: %v", operationTimeout, err))

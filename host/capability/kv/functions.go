@@ -36,6 +36,9 @@ func Functions(s *State) map[string]capability.Function {
 	return functions
 }
 
+// CheckKey says what is wrong with a key.
+func CheckKey(key string) error { return check(key, false) }
+
 // check says what is wrong with a key. The prefix of a list may be empty.
 func check(key string, prefix bool) error {
 	switch {

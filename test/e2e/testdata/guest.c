@@ -18,6 +18,8 @@ JOB("ctx_int") i64 ctx_int(u32 field);
 JOB("log") void log_line(int level, const void *msg, u32 len, const void *kv, u32 kv_len);
 JOB("set_error") void set_error(const void *msg, u32 len);
 JOB("cancelled") int cancelled(void);
+JOB("offset_get") int offset_get(void *buf, u32 limit);
+JOB("offset_set") int offset_set(const void *offset, u32 len);
 WASI("path_filestat_get") int path_filestat_get(int fd, u32 flags, const void *path, u32 len, void *stat);
 WASI("poll_oneoff") int poll_oneoff(const void *in, void *out, u32 n, u32 *events);
 WASI("proc_exit") _Noreturn void proc_exit(u32 code);
@@ -80,6 +82,16 @@ static int hold(int listens) {
 	}
 }
 
+// resume says the offset, sets "done", and holds.
+static int resume(void) {
+	static char text[64] = "from ";
+	int n = offset_get(text + 5, sizeof text - 6);
+	if (n >= 0) text[5 + n] = 0;
+	say(n < 0 ? "from the beginning" : text);
+	offset_set("done", 4);
+	return hold(1);
+}
+
 static volatile int sink;
 static const char version[] = "here is version 1";
 
@@ -96,6 +108,7 @@ EXPORT("job_execute") int execute(void) {
 	if (is("") || is("say")) { say(version); return OK; }
 	if (is("hold")) return hold(1);
 	if (is("stubborn")) return hold(0);
+	if (is("resume")) return resume();
 	if (is("fail")) return fail(argument);
 	if (is("second")) return ctx_int(ATTEMPT) < 2 ? RETRY : OK;
 	if (is("status")) return number();

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/show"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// keptHelp is what the help of both commands says of changes.
+const keptHelp = `A change is refused while the item runs, on whatever host: its run would overwrite
+what is set. Wait for its end, or end it with 'wasmjob kill JOB --item N';
+'wasmjob disable JOB --item N' keeps it from running again meanwhile. The next run
+sees what was set, whichever host has it.
+
+A value that begins with @ names a file, whose bytes are taken as they are. --item
+may be left out for a job with one item.`
+
+// keptFlags are those that both commands have.
+type keptFlags struct {
+	item   int
+	reset  bool
+	asJSON bool
+}
+
+func (f *keptFlags) add(cmd *cobra.Command, reset string) {
+	addItemFlag(cmd, &f.item)
+	cmd.Flags().BoolVar(&f.reset, "reset", false, reset)
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "show it as JSON")
+}
+
+func (f *keptFlags) check(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("item") && f.item < 0 {
+		return usagef("--item: %d is not a number from 0", f.item)
+	}
+	return nil
+}
+
+// given is the value of a flag: text, or the bytes of a file that is named after @.
+func given(flag, text string) (admin.Bytes, error) {
+	name, isFile := strings.CutPrefix(text, "@")
+	if !isFile {
+		return admin.Bytes(text), nil
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return "", usagef("--%s: %v", flag, err)
+	}
+	return admin.Bytes(data), nil
+}
+
+func offsetCommand(p *program) *cobra.Command {
+	var t *target
+	var f keptFlags
+	set := ""
+	cmd := &cobra.Command{
+		Use:   "offset JOB [flags]",
+		Short: "Show and change the offsets of a job's items",
+		Long: `Show the offset of each item, or change that of one. An item's offset is what its
+last run has committed; the next run goes on from there.
+
+` + keptHelp,
+		Example: `  wasmjob offset cities
+  wasmjob offset cities --item 2 --set 2026-03-01
+  wasmjob offset cities --item 2 --set @offset.bin
+  wasmjob offset cities --item 2 --reset
+  wasmjob offset cities --zk zk1:2181 --namespace prod --json`,
+		Args: exactly("the job's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			change := admin.KeptChange{ResetOffset: f.reset}
+			sets := cmd.Flags().Changed("set")
+			if sets && f.reset {
+				return usagef("--set and --reset do not go together")
+			}
+			if sets {
+				offset, err := given("set", set)
+				if err != nil {
+					return err
+				}
+				change.Offset = &offset
+			}
+			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+				if sets || f.reset {
+					return changeKept(ctx, p, r, args[0], f, change)
+				}
+				return showKept(ctx, p, r, args[0], f, show.Offsets)
+			})
+		},
+	}
+	f.add(cmd, "take the offset away: the next run has none, as the first one")
+	cmd.Flags().StringVar(&set, "set", "", "the new offset: `TEXT`, or @FILE")
+	t = p.addTarget(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	return cmd
+}
+
+func kvCommand(p *program) *cobra.Command {
+	var t *target
+	var f keptFlags
+	var sets, deletes []string
+	get := ""
+	cmd := &cobra.Command{
+		Use:   "kv JOB [flags]",
+		Short: "Show and change the key/value state of a job's items",
+		Long: `Show the keys that each item keeps, with --item and their values, or change those of
+one. --get writes a value as it is, without a line break unless to a terminal.
+Keys that are deleted go first, then those are set that are to be set, all at once.
+
+` + keptHelp,
+		Example: `  wasmjob kv cities
+  wasmjob kv cities --item 2
+  wasmjob kv cities --item 2 --get cursor
+  wasmjob kv cities --item 2 --set cursor=2026-03-01 --set table=@table.json --delete old
+  wasmjob kv cities --item 2 --reset`,
+		Args: exactly("the job's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			change := admin.KeptChange{ResetState: f.reset, Delete: deletes}
+			for _, text := range sets {
+				key, value, ok := strings.Cut(text, "=")
+				if !ok || key == "" {
+					return usagef("--set: %q is not KEY=VALUE", words.Clip(text))
+				}
+				data, err := given("set", value)
+				if err != nil {
+					return err
+				}
+				if change.Set == nil {
+					change.Set = make(map[string]admin.Bytes)
+				}
+				change.Set[key] = data
+			}
+			changes, gets := change.String() != "", cmd.Flags().Changed("get")
+			switch {
+			case gets && changes:
+				return usagef("--get goes without --set, --delete and --reset")
+			case len(deletes) > 0 && f.reset:
+				return usagef("--delete and --reset do not go together")
+			}
+			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+				switch {
+				case changes:
+					return changeKept(ctx, p, r, args[0], f, change)
+				case gets:
+					return getKept(ctx, p, r, args[0], f, get)
+				}
+				return showKept(ctx, p, r, args[0], f, show.KeyValues)
+			})
+		},
+	}
+	f.add(cmd, "delete all keys")
+	cmd.Flags().StringVar(&get, "get", "", "write the value of `KEY`")
+	cmd.Flags().StringArrayVar(&sets, "set", nil, "set a key: `KEY=VALUE`, or KEY=@FILE; may be repeated")
+	cmd.Flags().StringArrayVar(&deletes, "delete", nil, "delete `KEY`; may be repeated")
+	t = p.addTarget(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	return cmd
+}
+
+// changeKept changes what an item keeps, and says what it did.
+func changeKept(ctx context.Context, p *program, r *reached, job string, f keptFlags, change admin.KeptChange) error {
+	k, err := r.ChangeKept(ctx, job, f.item, change)
+	if err != nil {
+		return r.similar(ctx, job, err)
+	}
+	if f.asJSON {
+		return p.printJSON(k)
+	}
+	return p.done(nil, fmt.Sprintf("item %d of %s: %s", k.Item, job, change))
+}
+
+// showKept shows what items keep.
+func showKept(ctx context.Context, p *program, r *reached, job string, f keptFlags, table func(s console.Style, all []admin.Kept, now time.Time) string) error {
+	all, err := r.Kept(ctx, job, f.item)
+	if err != nil {
+		return r.similar(ctx, job, err)
+	}
+	switch {
+	case f.asJSON && f.item >= 0 && len(all) == 1:
+		return p.printJSON(all[0])
+	case f.asJSON:
+		return p.printJSON(all)
+	}
+	_, err = p.out.Write([]byte(table(p.tables(), all, time.Now())))
+	return err
+}
+
+// getKept writes one value.
+func getKept(ctx context.Context, p *program, r *reached, job string, f keptFlags, key string) error {
+	all, err := r.Kept(ctx, job, f.item)
+	switch {
+	case err != nil:
+		return r.similar(ctx, job, err)
+	case len(all) == 0:
+		return fmt.Errorf("job %q has no item yet", job)
+	case len(all) > 1:
+		return usagef("job %s has %d items: say which one is meant with --item", job, len(all))
+	}
+	value, err := all[0].Value(key)
+	if err != nil {
+		return fmt.Errorf("%w%s", err, words.Suggest(key, all[0].Keys))
+	}
+	if f.asJSON {
+		return p.printJSON(value)
+	}
+	if p.outTTY {
+		value += "\n"
+	}
+	_, err = p.out.Write([]byte(value))
+	return err
+}
