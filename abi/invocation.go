@@ -85,7 +85,7 @@ type Result struct {
 	// invocation.
 	DroppedLines int64
 	// Outside counts what the invocation did with each capability, by name (http, net,
-	// kv, env, dirs); nil if it did nothing.
+	// kv, env, dir); nil if it did nothing.
 	Outside map[string]OutsideCount
 }
 

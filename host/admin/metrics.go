@@ -29,6 +29,7 @@ const jobLabel = "job_name"
 type Metrics struct {
 	registry *prometheus.Registry
 	guests   guestMetrics
+	outside  outsideMetrics
 
 	fires, attempts           *prometheus.CounterVec // job, outcome
 	fireSkips, itemSkips      *prometheus.CounterVec // job, reason
@@ -108,6 +109,7 @@ func NewMetrics(version string, status func() host.Status) *Metrics {
 	}
 	m.operations = counter("registry_operations_total", "Requests to the registry, by kind.", "kind")
 	m.guests.init(m.registry)
+	m.outside = newOutsideMetrics(counter)
 
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "wasmjob", Name: "build_info", Help: "1, with the version as a label.",
@@ -253,6 +255,7 @@ func (m *Metrics) Observe(e event.Event) {
 	case event.ItemEnded:
 		m.observeAttempt(e)
 	case event.Listener:
+		m.outside.observe(e.Job, e.Outside)
 		m.droppedLines.WithLabelValues(e.Job).Add(float64(e.DroppedLines))
 	case event.ItemCompleted:
 		m.completions.WithLabelValues(e.Job).Inc()
@@ -294,6 +297,7 @@ func (m *Metrics) observeJob(e event.Event) {
 
 // observeAttempt takes the end of an attempt of an item.
 func (m *Metrics) observeAttempt(e event.Event) {
+	m.outside.observe(e.Job, e.Outside)
 	m.attempts.WithLabelValues(e.Job, string(e.Outcome)).Inc()
 	m.itemTime.WithLabelValues(e.Job).Observe(e.Duration.Seconds())
 	if e.Batches > 0 {
@@ -368,6 +372,7 @@ func (m *Metrics) appear(job string) {
 	for _, quota := range ceiling.Quotas() {
 		m.overQuota.WithLabelValues(job, string(quota))
 	}
+	m.outside.appear(job)
 	for _, v := range []*prometheus.CounterVec{m.completions, m.repairs, m.records, m.batches, m.droppedLines, m.elections, m.reshardings} {
 		v.WithLabelValues(job)
 	}
@@ -394,6 +399,7 @@ func (m *Metrics) forget(job string) {
 	for _, v := range []*prometheus.HistogramVec{m.lag, m.fireTime, m.itemTime} {
 		v.DeletePartialMatch(label)
 	}
+	m.outside.forget(label)
 	m.guests.forget(job)
 }
 

@@ -63,6 +63,10 @@ func TestSeriesBeginWithZero(t *testing.T) {
 	for _, quota := range ceiling.Quotas() {
 		want[fmt.Sprintf("wasmjob_over_quota_total{ceiling=%q,job_name=%q}", quota, "a")] = "0"
 	}
+	for _, name := range networks {
+		want[fmt.Sprintf("wasmjob_outside_calls_total{capability=%q,job_name=%q}", name, "a")] = "0"
+		want[fmt.Sprintf("wasmjob_outside_failed_total{capability=%q,job_name=%q}", name, "a")] = "0"
+	}
 	for _, name := range []string{"items_completed_total", "items_repaired_total", "log_lines_dropped_total", "elections_won_total", "reshardings_total", "fire_lag_seconds_count"} {
 		want[fmt.Sprintf("wasmjob_%s{job_name=%q}", name, "a")] = "0"
 	}
@@ -97,7 +101,14 @@ func TestEventsBecomeMetrics(t *testing.T) {
 	e(event.ItemStarted, func(e *event.Event) { e.Attempt = 1 })
 	e(event.ItemStarted, func(e *event.Event) { e.Attempt = 2 })
 	e(event.ItemEnded, func(e *event.Event) { e.Outcome = abi.OutcomeRetry; e.Batches = 2; e.Records = 30; e.DroppedLines = 5 })
-	e(event.Listener, func(e *event.Event) { e.DroppedLines = 2 })
+	e(event.ItemEnded, func(e *event.Event) {
+		e.Outcome = abi.OutcomeOK
+		e.Outside = map[string]abi.OutsideCount{"http": {Calls: 5, Failed: 2, Sent: 70, Received: 900, Refused: map[string]int64{"denied": 3, "made up": 1}}, "kv": {Calls: 1}}
+	})
+	e(event.Listener, func(e *event.Event) {
+		e.DroppedLines = 2
+		e.Outside = map[string]abi.OutsideCount{"http": {Calls: 1, Sent: 5}}
+	})
 	e(event.ItemCompleted, nil)
 	e(event.ItemSkipped, func(e *event.Event) { e.Cause = event.SkipLost })
 	e(event.FireSkipped, func(e *event.Event) { e.Cause = event.SkipDisabled })
@@ -112,8 +123,18 @@ func TestEventsBecomeMetrics(t *testing.T) {
 	}
 	expect(t, m, map[string]string{
 		`wasmjob_items_waiting`: "2",
-		`wasmjob_item_attempts_total{job_name="a",outcome="RETRY"}`:   "1",
-		`wasmjob_items_completed_total{job_name="a"}`:                 "1",
+		`wasmjob_item_attempts_total{job_name="a",outcome="RETRY"}`: "1",
+		`wasmjob_items_completed_total{job_name="a"}`:               "1",
+
+		`wasmjob_outside_calls_total{capability="http",job_name="a"}`:                    "6",
+		`wasmjob_outside_calls_total{capability="kv",job_name="a"}`:                      "1",
+		`wasmjob_outside_failed_total{capability="http",job_name="a"}`:                   "2",
+		`wasmjob_outside_sent_bytes_total{capability="http",job_name="a"}`:               "75",
+		`wasmjob_outside_received_bytes_total{capability="http",job_name="a"}`:           "900",
+		`wasmjob_outside_refused_total{capability="http",job_name="a",reason="denied"}`:  "3",
+		`wasmjob_outside_refused_total{capability="http",job_name="a",reason="quota"}`:   "0",
+		`wasmjob_outside_refused_total{capability="http",job_name="a",reason="made up"}`: "",
+
 		`wasmjob_items_skipped_total{job_name="a",reason="lost"}`:     "1",
 		`wasmjob_fires_skipped_total{job_name="a",reason="disabled"}`: "1",
 		`wasmjob_elections_won_total{job_name="a"}`:                   "1",

@@ -69,15 +69,19 @@ func (u *Usage) called(f *abi.Import) {
 
 // refused counts a call that was answered with a code that refuses it.
 func (u *Usage) refused(f *abi.Import, code abi.Code) {
-	reason := map[abi.Code]string{abi.ErrDenied: "denied", abi.ErrQuota: "quota", abi.ErrTooLarge: "too large",
-		abi.ErrCancelled: "ownership lost or cancelled", abi.ErrInvalid: "invalid"}[code]
-	if reason == "" {
-		return
+	if reason := reasons[code]; reason != "" {
+		u.Refused(nameOf(f), reason)
 	}
-	u.Refused(nameOf(f), reason)
 }
 
-// Refused counts a call that was refused.
+// reasons are why calls are refused, by the codes that say so.
+var reasons = map[abi.Code]string{abi.ErrDenied: "denied", abi.ErrQuota: "quota", abi.ErrTooLarge: "too large",
+	abi.ErrCancelled: "ownership lost or cancelled", abi.ErrInvalid: "invalid"}
+
+// Reasons lists the reasons for which calls are refused.
+func Reasons() []string { return slices.Sorted(maps.Values(reasons)) }
+
+// Refused counts a call that was refused for one of Reasons.
 func (u *Usage) Refused(capability, reason string) {
 	u.Add(capability, func(c *abi.OutsideCount) {
 		if c.Refused == nil {

@@ -1,0 +1,58 @@
+package admin
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/capability"
+)
+
+// outsideMetrics count what guests do outside of their sandbox. The labels have few
+// values: capabilities and reasons are the host's own words. Targets have no label,
+// since a job may have very many; events and status name them.
+type outsideMetrics struct {
+	calls, failed, sent, received *prometheus.CounterVec // job, capability
+	refused                       *prometheus.CounterVec // job, capability, reason
+}
+
+// networks are the capabilities whose calls can fail because of others.
+var networks = []string{"http", "net"}
+
+func newOutsideMetrics(counter func(name, help string, labels ...string) *prometheus.CounterVec) outsideMetrics {
+	const of = "capability"
+	return outsideMetrics{
+		calls:    counter("outside_calls_total", "Calls of guests to the world outside of their sandbox, by capability.", jobLabel, of),
+		failed:   counter("outside_failed_total", "Requests and connections of guests that had no answer, by capability.", jobLabel, of),
+		sent:     counter("outside_sent_bytes_total", "Bytes that guests sent or wrote, by capability.", jobLabel, of),
+		received: counter("outside_received_bytes_total", "Bytes that guests received or read, by capability.", jobLabel, of),
+		refused:  counter("outside_refused_total", "Calls of guests that the host refused, by capability and reason.", jobLabel, of, "reason"),
+	}
+}
+
+// appear makes the series by which alerts go, also of jobs that never use them.
+func (o *outsideMetrics) appear(job string) {
+	for _, name := range networks {
+		o.calls.WithLabelValues(job, name)
+		o.failed.WithLabelValues(job, name)
+	}
+}
+
+// observe counts what one attempt, or one listener, did.
+func (o *outsideMetrics) observe(job string, outside map[string]abi.OutsideCount) {
+	for name, c := range outside {
+		o.calls.WithLabelValues(job, name).Add(float64(c.Calls))
+		o.failed.WithLabelValues(job, name).Add(float64(c.Failed))
+		o.sent.WithLabelValues(job, name).Add(float64(c.Sent))
+		o.received.WithLabelValues(job, name).Add(float64(c.Received))
+		for _, reason := range capability.Reasons() {
+			o.refused.WithLabelValues(job, name, reason).Add(float64(c.Refused[reason]))
+		}
+	}
+}
+
+// forget drops the series of a job.
+func (o *outsideMetrics) forget(label prometheus.Labels) {
+	for _, v := range []*prometheus.CounterVec{o.calls, o.failed, o.sent, o.received, o.refused} {
+		v.DeletePartialMatch(label)
+	}
+}
