@@ -97,6 +97,8 @@ type OutsideCount struct {
 	Sent     int64            `json:"sent,omitempty"`     // bytes
 	Received int64            `json:"received,omitempty"` // bytes
 	Targets  []string         `json:"targets,omitempty"`  // hosts called, files written: the first ones
+	// FailedTargets are those of the Failed: the first ones.
+	FailedTargets []string `json:"failedTargets,omitempty"`
 }
 
 // Host is what the embedding program offers to a running invocation: the part

@@ -110,7 +110,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 		return
 	}
 	it.run = nil
-	it.lastOutcome, it.lastMessage, it.lastEnd = e.Result.Outcome, event.Reason(e.Result.Message), now.wall
+	it.lastOutcome, it.lastMessage, it.lastEnd, it.lastOutside = e.Result.Outcome, event.Reason(e.Result.Message), now.wall, e.Result.Outside
 	if took {
 		state.Misfire = state.Misfire || it.state.Misfire // marked while it ran
 		it.state = state

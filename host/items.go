@@ -50,6 +50,7 @@ type item struct {
 	lastOutcome abi.Outcome
 	lastMessage string
 	lastEnd     time.Time
+	lastOutside map[string]abi.OutsideCount
 }
 
 // answered notes that a fire is no longer due: it has begun, or a reason why not

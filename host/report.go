@@ -160,6 +160,12 @@ func (j *job) status() JobStatus {
 	}
 	if j.module.exec != nil {
 		s.Digest = j.module.exec.Digest()
+		if x, ok := j.module.exec.(interface{ Grants() []string }); ok {
+			s.Granted = x.Grants()
+		}
+		if x, ok := j.module.exec.(interface{ Signer() string }); ok {
+			s.Signer = x.Signer()
+		}
 		if typed, ok := j.module.exec.(interface{ Type() string }); ok && s.Type == "" {
 			s.Type = typed.Type() // from the module's exports
 		}
@@ -202,7 +208,7 @@ func (j *job) status() JobStatus {
 	}
 	for _, it := range j.sorted(func(*item) bool { return true }) {
 		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.due != nil, Disabled: it.state.Disabled,
-			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd}
+			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd, LastOutside: it.lastOutside}
 		if r := it.state.Record; i.LastOutcome == "" && r.Ended != 0 && r.Outcome != "" { // it ran before this host had it
 			i.LastOutcome, i.LastMessage, i.LastEnd = abi.Outcome(r.Outcome), r.Reason, time.UnixMilli(r.Ended)
 		}

@@ -115,6 +115,11 @@ type JobStatus struct {
 	// Isolation is how long a guest instance lives and where: fire, item, or process,
 	// which the definition or the host's operator asks for.
 	Isolation string `json:"isolation,omitempty"`
+	// Granted says what the job is granted outside of its sandbox, in a few words each.
+	Granted []string `json:"granted,omitempty"`
+	// Signer is the name of the key that signed the module; empty if none did that the
+	// operator knows.
+	Signer string `json:"signer,omitempty"`
 	// Leader is the instance id of the job's leader, empty while there is none.
 	Leader string `json:"leader"`
 	// Instances are the ids of all instances of the job, ascending.
@@ -167,7 +172,9 @@ type ItemStatus struct {
 	// LastOutcome, LastMessage and LastEnd are those of the last run here.
 	LastOutcome abi.Outcome `json:"lastOutcome,omitempty"`
 	LastMessage string      `json:"lastMessage,omitempty"`
-	LastEnd     time.Time   `json:"lastEnd,omitzero"`
+	// LastOutside is what the last attempt of that run did with each capability.
+	LastOutside map[string]abi.OutsideCount `json:"lastOutside,omitempty"`
+	LastEnd     time.Time                   `json:"lastEnd,omitzero"`
 }
 
 // FireStatus is one fire, as this host saw it.

@@ -236,8 +236,9 @@ did not end well, that are disabled or held back, or that misfired;
 --items shows all.
 
 With a job's name, show the instances of the job on all hosts: their state, what
-they own and run, and which module, as the registry has it. With --zk, ask the
-registry itself.`,
+they own and run, and which module, as the registry has it; and of the host that is asked
+what the job is granted, who signed its module, and what its last runs did outside.
+With --zk, ask the registry itself.`,
 		Example: `  wasmjob status
   wasmjob status cities
   wasmjob status --watch
@@ -265,7 +266,18 @@ func (p *program) statusOf(ctx context.Context, r *reached, args []string, all b
 		if err != nil {
 			return nil, "", r.similar(ctx, args[0], err)
 		}
-		return s, show.Instances(p.tables(), s, time.Now()), nil
+		here, err := r.here(ctx, args[0])
+		if err != nil {
+			return nil, "", err
+		}
+		text := show.Instances(p.tables(), s, time.Now())
+		if here == nil {
+			return s, text, nil
+		}
+		if more := show.Here(p.tables(), here); more != "" {
+			text += "\n" + more
+		}
+		return jobReport{s, here}, text, nil
 	case r.client != nil:
 		report, err := r.client.Status(ctx)
 		if err != nil {
@@ -278,6 +290,30 @@ func (p *program) statusOf(ctx context.Context, r *reached, args []string, all b
 		return nil, "", err
 	}
 	return list, r.registry.heading(p.tables()) + "\n" + show.Namespace(p.tables(), list), nil
+}
+
+// jobReport is what status shows of one job as JSON: what the registry has, and what the
+// host has that was asked.
+type jobReport struct {
+	*admin.Shards
+	Here *host.JobStatus `json:"here,omitempty"`
+}
+
+// here is the job on the host that is asked; nil if none is, or it does not have the job.
+func (r *reached) here(ctx context.Context, job string) (*host.JobStatus, error) {
+	if r.client == nil {
+		return nil, nil
+	}
+	report, err := r.client.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range report.Status.Jobs {
+		if j.Name == job {
+			return &j, nil
+		}
+	}
+	return nil, nil
 }
 
 // repeat shows until a signal comes or showing fails.

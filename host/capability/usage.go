@@ -41,6 +41,16 @@ func (u *Usage) Target(capability, name string) {
 	})
 }
 
+// Failed counts a call of a target that had no answer.
+func (u *Usage) Failed(capability, target string) {
+	u.Add(capability, func(c *abi.OutsideCount) {
+		c.Failed++
+		if len(c.FailedTargets) < maxTargets && !slices.Contains(c.FailedTargets, target) {
+			c.FailedTargets = append(c.FailedTargets, target)
+		}
+	})
+}
+
 // All returns a copy, nil if nothing was done.
 func (u *Usage) All() map[string]abi.OutsideCount {
 	u.mu.Lock()
@@ -51,7 +61,7 @@ func (u *Usage) All() map[string]abi.OutsideCount {
 	all := make(map[string]abi.OutsideCount, len(u.byName))
 	for name, c := range u.byName {
 		copied := *c
-		copied.Refused, copied.Targets = maps.Clone(c.Refused), slices.Clone(c.Targets)
+		copied.Refused, copied.Targets, copied.FailedTargets = maps.Clone(c.Refused), slices.Clone(c.Targets), slices.Clone(c.FailedTargets)
 		all[name] = copied
 	}
 	return all

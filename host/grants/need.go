@@ -265,6 +265,19 @@ func (n *Need) withheld(g *Grant, reason string) string {
 	return reason
 }
 
+// Words are what the grant gives, in a few words each.
+func (g *Grant) Words() []string {
+	var list []string
+	for _, l := range g.lines() {
+		if l.Kind == "kv" {
+			list = append(list, l.Kind)
+			continue
+		}
+		list = append(list, l.Kind+" "+l.What)
+	}
+	return list
+}
+
 // lines are what the grant gives, in words.
 func (g *Grant) lines() []Line {
 	var lines []Line

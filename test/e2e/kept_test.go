@@ -25,8 +25,15 @@ func TestKept(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.guestJob("import", "shardingTotalCount: 2", `jobParameter: "resume:a"`)
-	h := p.start("--data", p.path("data"), "--mount", "import="+p.path("gate")+":/gate")
+	p.put("grants.yaml", []byte("grants:\n  - jobs: import\n    kv: true\n"))
+	h := p.start("--data", p.path("data"), "--grants", p.path("grants.yaml"), "--mount", "import="+p.path("gate")+":/gate")
 	h.of("import", 0, owned())
+	if out := p.must("status", "import"); !strings.Contains(out, "granted    dir /gate, kv\n") {
+		t.Errorf("status says %q", out)
+	}
+	if out := p.must("status", "import", "--json"); !strings.Contains(out, `"granted": [`) || !strings.Contains(out, `"leader": `) {
+		t.Errorf("status --json says %s", out)
+	}
 	p.refused(1, []string{`no job "imprt"`, `did you mean "import"?`}, "offset", "imprt")
 	p.refused(1, []string{`no job "imprt"`, `did you mean "import"?`}, "kv", "imprt", "--item", "0", "--reset")
 	p.refused(1, []string{`no item 7`, "there is 0-1"}, "offset", "import", "--item", "7")
@@ -51,7 +58,8 @@ func TestKept(t *testing.T) {
 		t.Errorf("while it runs: %+v", k)
 	}
 	p.open("a")
-	h.of("import", 0, kind(event.FireEnded), outcome(abi.OutcomeOK))
+	h.of("import", 0, kind(event.ItemCompleted), item(0), outcome(abi.OutcomeOK))
+	h.of("import", 0, kind(event.ItemCompleted), item(1), outcome(abi.OutcomeOK))
 	if k := kept(t, p.must("offset", "import", "--item", "0", "--json")); k.RunsOn != "" || k.Fence != first.Fence || *k.Offset != "done" {
 		t.Errorf("when it has ended: %+v", k)
 	}
@@ -68,7 +76,7 @@ func TestKept(t *testing.T) {
 	p.must("trigger", "import")
 	h.line(logged, `"from line 9"`)
 	h.line(logged, `"from the beginning"`)
-	h.of("import", first.at, kind(event.FireEnded), test{"the second", func(e event.Event) bool { return e.Trigger != first.Trigger }})
+	h.of("import", first.at, kind(event.ItemCompleted), item(0), test{"the second", func(e event.Event) bool { return e.Trigger != first.Trigger }})
 	k := kept(t, p.must("kv", "import", "--item", "0", "--json"))
 	if *k.Offset != "done" || len(k.Values) != 2 || k.Values["cursor"] != "10" || k.Values["bytes"] != "line 9" {
 		t.Errorf("a run leaves the state as %+v", k)

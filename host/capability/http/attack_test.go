@@ -375,7 +375,7 @@ func TestBroken(t *testing.T) {
 			server := listen(t, c.server)
 			g := begin(t, Options{}, &grants.Grant{HTTP: []grants.HTTP{granted(t, server)}})
 			fails(t, g, c.code, c.reason, "GET", server)
-			if n := g.Run.Usage.All()["http"]; n.Failed != 1 {
+			if n := g.Run.Usage.All()["http"]; n.Failed != 1 || len(n.FailedTargets) != 1 || n.FailedTargets[0] != n.Targets[0] {
 				t.Errorf("usage: %+v", n)
 			}
 		})

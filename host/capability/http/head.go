@@ -2,6 +2,7 @@ package http
 
 import (
 	"fmt"
+	"net"
 	"net/textproto"
 	"net/url"
 	"slices"
@@ -27,6 +28,11 @@ type header struct{ name, value string }
 
 // origin names the server in messages.
 func (h *head) origin() string { return h.url.Scheme + "://" + h.url.Host }
+
+// address is the host and the port, for counts.
+func (h *head) address() string {
+	return net.JoinHostPort(h.url.Hostname(), strconv.Itoa(int(h.port)))
+}
 
 func invalid(format string, args ...any) error {
 	return capability.Fail(abi.ErrInvalid, format, args...)

@@ -111,7 +111,7 @@ func (in *Instance) open(ctx context.Context, r *capability.Run, c *abi.Call) (i
 			return nil, tooMuchSent(r)
 		}
 		r.Usage.Add(name, func(n *abi.OutsideCount) { n.Sent += int64(len(c.Texts[0])) })
-		r.Usage.Target(name, net.JoinHostPort(h.url.Hostname(), strconv.Itoa(int(h.port))))
+		r.Usage.Target(name, h.address())
 		return in.begin(ctx, r, h, granted, used, notify), nil
 	})
 	if err != nil {
@@ -122,7 +122,7 @@ func (in *Instance) open(ctx context.Context, r *capability.Run, c *abi.Call) (i
 
 // begin makes a stream, which owns a request in flight from now on.
 func (in *Instance) begin(ctx context.Context, r *capability.Run, h *head, granted *grants.HTTP, used secrets, notify func()) *stream {
-	s := &stream{in: in, run: r, notify: notify, secrets: used, origin: h.origin(), length: h.length,
+	s := &stream{in: in, run: r, notify: notify, secrets: used, origin: h.origin(), address: h.address(), length: h.length,
 		up: pipe.New(notify), down: pipe.New(notify), start: make(chan struct{}), over: make(chan struct{})}
 	ctx, s.stop = context.WithCancelCause(ctx)
 	request := &http.Request{Method: h.method, URL: h.url, Header: headersOf(r, h), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}

@@ -33,6 +33,7 @@ type stream struct {
 	run     *capability.Run
 	notify  func()
 	origin  string
+	address string // host and port, for counts
 	secrets secrets
 	up      *pipe.Pipe // the request's body
 	down    *pipe.Pipe // the response's
@@ -296,7 +297,7 @@ func (s *stream) listOf(all http.Header) string {
 func (s *stream) fail(ctx context.Context, err error) {
 	err = s.failure(ctx, err)
 	if s.status == 0 {
-		s.run.Usage.Add(name, func(c *abi.OutsideCount) { c.Failed++ })
+		s.run.Usage.Failed(name, s.address)
 	}
 	s.stop(err)
 	s.up.Break(err)

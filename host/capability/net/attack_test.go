@@ -69,7 +69,7 @@ func TestAddresses(t *testing.T) {
 	h := g.Dial(targetOf(n))
 	want(t, g, g.Connected(h), abi.ErrDenied, "is not public")
 	want(t, g, g.Write(h, []byte("x")), abi.ErrDenied, "is not public")
-	if all := g.Run.Usage.All()["net"]; hits.Load() != 0 || all.Failed != 1 {
+	if all := g.Run.Usage.All()["net"]; hits.Load() != 0 || all.Failed != 1 || len(all.FailedTargets) != 1 || all.FailedTargets[0] != all.Targets[0] {
 		t.Errorf("%d connections; usage: %+v", hits.Load(), all)
 	}
 }

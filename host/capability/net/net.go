@@ -188,7 +188,7 @@ func (s *stream) abort(reason error) error {
 func (s *stream) do(ctx context.Context, granted *grants.Net) {
 	conn, err := s.connect(ctx, granted)
 	if err != nil {
-		s.run.Usage.Add(name, func(c *abi.OutsideCount) { c.Failed++ })
+		s.run.Usage.Failed(name, net.JoinHostPort(s.target.host, strconv.Itoa(int(s.target.port))))
 		s.fail(ctx, err, true)
 		return
 	}

@@ -62,6 +62,9 @@ type executor struct {
 // Signer names the key that signed the module; empty if none did that is known.
 func (x *executor) Signer() string { return x.signer }
 
+// Grants says what the job is granted, in a few words each.
+func (x *executor) Grants() []string { return x.grant.Words() }
+
 // Retain implements abi.Executor.
 func (x *executor) Retain() bool {
 	x.mu.Lock()
