@@ -15,8 +15,23 @@ type Usage struct {
 	byName map[string]*abi.OutsideCount
 }
 
-// maxTargets is how many targets are remembered of each capability.
-const maxTargets = 16
+// maxTargets is how many targets are remembered of each capability, maxTarget how many
+// bytes of each: they are in the events of each run.
+const (
+	maxTargets = 16
+	maxTarget  = 256
+)
+
+// withTarget adds a target to those that are remembered.
+func withTarget(list []string, name string) []string {
+	if len(name) > maxTarget {
+		name = strings.ToValidUTF8(name[:maxTarget-len("…")], "") + "…"
+	}
+	if len(list) >= maxTargets || slices.Contains(list, name) {
+		return list
+	}
+	return append(list, name)
+}
 
 func newUsage() *Usage { return &Usage{byName: map[string]*abi.OutsideCount{}} }
 
@@ -34,20 +49,14 @@ func (u *Usage) Add(capability string, change func(*abi.OutsideCount)) {
 
 // Target remembers what was called or written.
 func (u *Usage) Target(capability, name string) {
-	u.Add(capability, func(c *abi.OutsideCount) {
-		if len(c.Targets) < maxTargets && !slices.Contains(c.Targets, name) {
-			c.Targets = append(c.Targets, name)
-		}
-	})
+	u.Add(capability, func(c *abi.OutsideCount) { c.Targets = withTarget(c.Targets, name) })
 }
 
 // Failed counts a call of a target that had no answer.
 func (u *Usage) Failed(capability, target string) {
 	u.Add(capability, func(c *abi.OutsideCount) {
 		c.Failed++
-		if len(c.FailedTargets) < maxTargets && !slices.Contains(c.FailedTargets, target) {
-			c.FailedTargets = append(c.FailedTargets, target)
-		}
+		c.FailedTargets = withTarget(c.FailedTargets, target)
 	})
 }
 

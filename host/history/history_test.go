@@ -40,7 +40,12 @@ func numbered(n int) event.Event {
 		Fence:    int64(n),
 		Outcome:  abi.OutcomeFail,
 		Duration: time.Duration(n) * time.Millisecond,
-		Reason:   "line one\nline two " + fmt.Sprint(n),
+		Signer:   "release",
+		Outside: map[string]abi.OutsideCount{
+			"dir":  {Calls: 3, Received: 9, Targets: []string{"/in/\u00e4\u2028<b>"}},
+			"http": {Calls: 2, Failed: 1, Sent: 7, Refused: map[string]int64{"too large": 1}, Targets: []string{"a:443"}, FailedTargets: []string{"b:80"}},
+		},
+		Reason: "line one\nline two " + fmt.Sprint(n),
 	}
 }
 

@@ -96,6 +96,9 @@ func TestKept(t *testing.T) {
 		t.Errorf("kv says %q", out)
 	}
 	h.stop()
+	if out := p.must("verify", h.history); strings.Contains(out, "passed over") {
+		t.Errorf("verify says %s", out)
+	}
 }
 
 // TestClusterKept changes offsets in ZooKeeper, and has another host go on from there.
