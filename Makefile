@@ -54,15 +54,17 @@ $(MODULES): plugins/examples/%.wasm: $$(wildcard plugins/examples/$$*/*) plugins
 SELF := $(MAKE)
 
 .PHONY: run
-run: build plugins/examples/cities.wasm ## start the host on the embedded registry with the examples
+run: build plugins/examples/cities.wasm ## start the host on the embedded registry with the examples, and a server that they talk to
+	@$(GO) build -o bin/demo ./test/demo
 	@$(SELF) -q examples || echo "The other examples are compiled while the host runs, and drop in one by one; until then it misses their modules."
 	@{ nice $(SELF) -s examples || echo "an example could not be compiled: make examples" >&2; } & \
-	exec bin/wasmjob run --plugins plugins/examples --mount '$(MOUNT)'
+	exec bin/demo bin/wasmjob run --plugins plugins/examples --grants plugins/grants.yaml --mount '$(MOUNT)'
 
 .PHONY: cluster
 cluster: build examples ## show a cluster: a real ZooKeeper (Debian's zookeeper) and three hosts
 	@$(GO) build -o bin/cluster ./test/cluster
-	@exec bin/cluster --mount '$(MOUNT)'
+	@$(GO) build -o bin/demo ./test/demo
+	@exec bin/demo bin/cluster --grants plugins/grants.yaml --mount '$(MOUNT)'
 
 # What sim lets hosts die at besides: every third operation, every seventh of pairs.
 CRASHES := TestCrashAtEveryOperation|TestTwoCrashes|TestGarbage|TestGarbageAtRandom
@@ -218,4 +220,4 @@ check: lint test ## lint, test, and see that neither changed the tree
 
 .PHONY: clean
 clean: ## delete what the other targets made
-	rm -rf bin plugins/examples/*.wasm plugins/examples/.*.wasm.tmp
+	rm -rf bin out plugins/examples/*.wasm plugins/examples/.*.wasm.tmp

@@ -253,9 +253,12 @@ var rooms = []room{
 	{name: "test/mutants", why: "takes guards out of a copy of the tree and runs its tests; it reads sources as text, and knows no room"},
 	{name: "test/cluster", may: []string{"test/zkserver"},
 		why: "shows the built program in a cluster; it types what a user would type"},
+	{name: "test/demo/server", why: "what the examples talk to is somebody else's: it knows nothing of ours"},
+	{name: "test/demo", may: []string{"test/demo/server"},
+		why: "runs the built program beside the servers of the examples; it types what a user would type"},
 	{name: "test/soak", may: []string{"coordination/registry", "coordination/zookeeper", "test/chaos"},
 		why: "lets the built program live for hours and measures it; it has the chaos room's stage, and a session to look with"},
-	{name: "test/e2e", testsMay: []string{"abi", "coordination/registry", "coordination/zookeeper", "coordination/tree", "coordination/inspect", "host", "host/event", "host/admin", "host/history", "host/verify", "test/zkserver"}, testsOutside: []string{fsnotify},
+	{name: "test/e2e", testsMay: []string{"abi", "coordination/registry", "coordination/zookeeper", "coordination/tree", "coordination/inspect", "host", "host/event", "host/admin", "host/history", "host/verify", "test/demo/server", "test/zkserver"}, testsOutside: []string{fsnotify},
 		why: "drives the built program from outside; of the rooms it knows the words that the program's output is made of, and looks into the registry beside it"},
 }
 
@@ -447,6 +450,7 @@ var (
 		{"cmd/host", "the program alone decides when it ends"},
 		{"cmd/chaos", "a program of its own"},
 		{"test/cluster", "a program of its own"},
+		{"test/demo", "a program of its own"},
 		{"test/soak", "a program of its own"},
 		{"test/mutants", "a program of its own"},
 		{"plugins/examples", "a guest is a program; crash and script show what its end looks like"},

@@ -46,6 +46,7 @@ func main() {
 	flag.StringVar(&c.program, "program", "bin/wasmjob", "the host to run")
 	flag.StringVar(&c.plugins, "plugins", "plugins/examples", "the directory with the jobs")
 	flag.StringVar(&c.mount, "mount", "", "a directory for a job, as wasmjob run takes it")
+	flag.StringVar(&c.grants, "grants", "", "what jobs may do outside of their sandbox, as wasmjob run takes it")
 	flag.StringVar(&c.job, "job", "cities", "the job that is shown")
 	hosts := flag.Int("hosts", 3, "how many hosts")
 	flag.Parse()
@@ -58,11 +59,11 @@ func main() {
 
 // cluster is what runs.
 type cluster struct {
-	program, plugins, mount, job string
-	out                          io.Writer
-	dir                          string
-	servers                      string // of ZooKeeper
-	hosts                        []*node
+	program, plugins, mount, grants, job string
+	out                                  io.Writer
+	dir                                  string
+	servers                              string // of ZooKeeper
+	hosts                                []*node
 }
 
 // node is one host.
@@ -131,7 +132,11 @@ func (c *cluster) say(format string, args ...any) {
 
 // compile fills the cache of compiled modules, so that not every host has to.
 func (c *cluster) compile(ctx context.Context) error {
-	out, err := exec.CommandContext(ctx, c.program, "validate", c.plugins).CombinedOutput()
+	args := []string{"validate", c.plugins}
+	if c.grants != "" {
+		args = append(args, "--grants", c.grants)
+	}
+	out, err := exec.CommandContext(ctx, c.program, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s validate %s: %w\n%s", c.program, c.plugins, err, out)
 	}
@@ -165,6 +170,9 @@ func (c *cluster) arguments(n int, ip, admin string) []string {
 		"--server-ip", ip, "--admin", admin, "--history", filepath.Join(c.dir, fmt.Sprintf("host%d.jsonl", n+1))}
 	if c.mount != "" {
 		args = append(args, "--mount", c.mount)
+	}
+	if c.grants != "" {
+		args = append(args, "--grants", c.grants)
 	}
 	return args
 }

@@ -14,13 +14,13 @@ import (
 // README says.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p, _, here := outside(t)
 	for _, name := range exampleNames(t) {
 		p.drop(name+".wasm", read(t, example(t, name)))
-		p.drop(name+".yaml", read(t, "../../plugins/examples/"+name+".yaml"))
+		p.drop(name+".yaml", []byte(here(string(read(t, "../../plugins/examples/"+name+".yaml")))))
 	}
 	root := t.TempDir() // in place of Go's sources
-	h := p.start("--mount", "codestats="+root+":/src", "--drain-timeout", "2s")
+	h := p.start("--grants", p.path("conf", "grants.yaml"), "--mount", "codestats="+root+":/src", "--drain-timeout", "2s")
 
 	// cities fires by itself.
 	fire := h.fires("cities", 0)
