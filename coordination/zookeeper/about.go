@@ -25,13 +25,8 @@ type About struct {
 
 // About returns what is known of the session at this moment.
 func (s *Session) About() About {
-	trust, _ := s.Trust()
-	a := About{Timeout: s.Timeout(), Age: s.o.clock() - time.Duration(s.trust.answered.Load()), Trust: trust}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a.ID, a.Connections = s.id, s.joined
-	if s.up != 0 && s.wire != nil {
-		a.Server = s.wire.RemoteAddr().String()
-	}
+	trust, _ := s.life.level()
+	a := About{Timeout: s.life.trust.granted(), Age: s.o.clock() - time.Duration(s.life.trust.answered.Load()), Trust: trust}
+	a.ID, a.Server, a.Connections = s.link.about()
 	return a
 }

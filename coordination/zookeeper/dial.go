@@ -1,237 +1,70 @@
 package zookeeper
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
-	"sync"
 	"time"
 )
 
-// servers is the client's list of servers. It hands out names, not addresses:
-// they are looked up at every connection.
-type servers struct {
-	tell func(error)
+// dialer makes connections to servers, and knows how long that may take.
+type dialer struct {
+	o       *Options
+	life    *life
+	servers servers
 
-	mu       sync.Mutex
-	names    []string
-	next     int
-	tries    int // since the last session
-	closed   bool
-	why      error           // of the last failure
-	hollow   map[string]bool // accepted a connection, and gave no session, since the last one
-	reported map[string]reported
+	ctx  context.Context
+	stop context.CancelFunc // of ctx
 }
 
-// reported is what was logged of a server's failure, and when.
-type reported struct {
-	why string
-	at  time.Time
-}
-
-// Init, Len, Next and Connected implement zk.HostProvider.
-func (h *servers) Init(names []string) error {
-	h.names = slices.Clone(names) // the client has shuffled them
-	return nil
-}
-
-func (h *servers) Len() int { return len(h.names) }
-
-// Next also makes the client look whether it was closed, if it was.
-func (h *servers) Next() (server string, pause bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	name := h.names[h.next%len(h.names)]
-	h.next++
-	h.tries++
-	return name, h.closed
-}
-
-func (h *servers) Connected() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.tries, h.hollow, h.reported = 0, nil, nil
-}
-
-func (h *servers) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-}
-
-// failed notes why a server could not be used. Once all were tried it reports, of
-// each when it is news, and not too often.
-func (h *servers) failed(name string, err error) {
-	const often = 10 * time.Second
-	h.mu.Lock()
-	h.why = err
-	before, now := h.reported[name], time.Now()
-	news := h.tries >= len(h.names) && !h.closed && before.why != err.Error() && now.Sub(before.at) >= often
-	if news {
-		if h.reported == nil {
-			h.reported = make(map[string]reported)
-		}
-		h.reported[name] = reported{err.Error(), now}
-	}
-	h.mu.Unlock()
-	if news {
-		h.tell(err)
-	}
-}
-
-func (h *servers) reason() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.why
-}
-
-// empty notes that a server accepted a connection and gave no session.
-func (h *servers) empty(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.hollow == nil {
-		h.hollow = make(map[string]bool)
-	}
-	h.hollow[name] = true
-}
-
-// from are all servers in the order in which they are tried from this one on:
-// at last those that accepted a connection and gave no session.
-func (h *servers) from(name string) (list []candidate, rounds int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	i := max(slices.Index(h.names, name), 0)
-	for _, hollow := range []bool{false, true} {
-		for _, n := range slices.Concat(h.names[i:], h.names[:i]) {
-			if h.hollow[n] == hollow {
-				list = append(list, candidate{server: n, hollow: hollow})
-			}
-		}
-	}
-	return list, (h.tries - 1) / len(h.names)
-}
-
-// used notes which server the client is connected to: the next is another one.
-func (h *servers) used(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.next = slices.Index(h.names, name) + 1
-}
-
-// all are all servers.
-func (h *servers) all() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.names)
-}
-
-// prefer has the client try this server next.
-func (h *servers) prefer(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if i := slices.Index(h.names, name); i >= 0 {
-		h.next = i
-	}
-}
-
-// tried notes that one more is tried at the same time as others.
-func (h *servers) tried() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.tries++
-}
-
-// pause is how long to wait before the next try: nothing while there are
-// servers that were not tried, then longer and longer, up to most.
-func (h *servers) pause(most time.Duration) time.Duration {
-	const least = 20 * time.Millisecond
-	h.mu.Lock()
-	rounds := (h.tries - 1) / len(h.names)
-	h.mu.Unlock()
-	if rounds <= 0 {
-		return 0
-	}
-	d := max(min(least<<min(rounds, 10), most), least)
-	return d/2 + rand.N(d/2)
-}
-
-// dial is the client's dialer. It connects to the server that the client has
-// chosen, or to another one that lets us in while that is silent.
-func (s *Session) dial(network, address string, _ time.Duration) (net.Conn, error) {
-	<-s.started
-	if pause := s.servers.pause(s.longestPause()); pause > 0 {
-		timer := time.NewTimer(pause)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-s.dialing.Done():
-		}
-	}
-	s.mu.Lock()
-	refuse := s.id != 0 && s.conn.SessionID() == 0
-	s.mu.Unlock()
-	if refuse { // the client forgot the session that ended, and wants another
-		<-s.dialing.Done()
-		return nil, errRefused
-	}
-	conn, server, err := s.race(network, address)
-	if err != nil {
-		return nil, err
-	}
-	s.servers.used(server)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dialing.Err() != nil { // nothing would close it
-		_ = conn.Close()
-		return nil, errRefused
-	}
-	s.wires++
-	s.wire = &wire{Conn: conn, in: bufio.NewReaderSize(conn, 32<<10), s: s, to: server, gone: make(chan struct{})}
-	return s.wire, nil
+func newDialer(o *Options, l *life) *dialer {
+	d := &dialer{o: o, life: l}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	return d
 }
 
 // expects is T, or what will be asked for.
-func (s *Session) expects() time.Duration {
-	if t := s.Timeout(); t != 0 {
+func (d *dialer) expects() time.Duration {
+	if t := d.life.trust.granted(); t != 0 {
 		return t
 	}
-	return s.o.SessionTimeout
+	return d.o.SessionTimeout
 }
 
 // patience is how long one server may take to let us in.
-func (s *Session) patience() time.Duration {
-	return max(min(s.expects()/6, 5*time.Second), 100*time.Millisecond)
+func (d *dialer) patience() time.Duration {
+	return max(min(d.expects()/6, 5*time.Second), 100*time.Millisecond)
 }
 
 // headStart is how long a server has before the next one is tried beside it. One
 // that has accepted a connection and gave no session would win for ever against a
 // better one that is slower: that has more time, and if no session is at stake the
 // more the longer it takes.
-func (s *Session) headStart(hollow bool, rounds int) time.Duration {
-	d := max(min(s.expects()/48, 500*time.Millisecond), 50*time.Millisecond)
+func (d *dialer) headStart(hollow bool, rounds int) time.Duration {
+	least := max(min(d.expects()/48, 500*time.Millisecond), 50*time.Millisecond)
 	switch {
 	case !hollow:
-		return d
-	case s.Timeout() != 0:
-		return 2 * d
+		return least
+	case d.life.trust.granted() != 0:
+		return 2 * least
 	}
-	return min(d<<min(rounds, 10), s.patience())
+	return min(least<<min(rounds, 10), d.patience())
 }
 
 // silence is how long an address may not answer at all. A lost packet is sent
 // again after one second, three and seven.
-func (s *Session) silence() time.Duration {
-	return max(min(s.expects()/16, 3*time.Second), 300*time.Millisecond)
+func (d *dialer) silence() time.Duration {
+	return max(min(d.expects()/16, 3*time.Second), 300*time.Millisecond)
 }
 
 // longestPause is how long servers that refuse are left alone at most. A session
 // that may still be saved does not wait for long.
-func (s *Session) longestPause() time.Duration {
-	if t := s.Timeout(); t != 0 {
+func (d *dialer) longestPause() time.Duration {
+	if t := d.life.trust.granted(); t != 0 {
 		return max(min(t/48, time.Second), 200*time.Millisecond)
 	}
 	return time.Second
@@ -255,10 +88,10 @@ type outcome struct {
 // race connects to the first server that lets us in. They are tried in their
 // order, each with a head start on the next: a machine that is gone does not
 // refuse, it is silent. It returns once nothing of it is under way.
-func (s *Session) race(network, first string) (net.Conn, string, error) {
-	ctx, cancel := context.WithCancel(s.dialing)
+func (d *dialer) race(network, first string) (net.Conn, string, error) {
+	ctx, cancel := context.WithCancel(d.ctx)
 	defer cancel()
-	waiting, rounds := s.servers.from(first)
+	waiting, rounds := d.servers.from(first)
 	results := make(chan outcome)
 	var won *outcome
 	var last error
@@ -275,12 +108,12 @@ func (s *Session) race(network, first string) (net.Conn, string, error) {
 			waiting = waiting[1:]
 			if running++; c.address == "" {
 				if begun++; begun > 1 { // the client has counted the first
-					s.servers.tried()
+					d.servers.tried()
 				}
 			}
-			go func() { results <- s.try(ctx, network, c) }() // received below
+			go func() { results <- d.try(ctx, network, c) }() // received below
 			if len(waiting) > 0 {
-				next.Reset(s.headStart(waiting[0].hollow, rounds))
+				next.Reset(d.headStart(waiting[0].hollow, rounds))
 			}
 		case r := <-results:
 			running--
@@ -293,7 +126,7 @@ func (s *Session) race(network, first string) (net.Conn, string, error) {
 			case won != nil:
 			case r.err != nil:
 				last = r.err
-				s.servers.failed(r.server, r.err)
+				d.servers.failed(r.server, r.err)
 				if running == 0 || (len(waiting) > 0 && !waiting[0].hollow) {
 					next.Reset(0)
 				}
@@ -312,8 +145,8 @@ func (s *Session) race(network, first string) (net.Conn, string, error) {
 }
 
 // try finds the addresses of a server, in random order, or connects to one.
-func (s *Session) try(ctx context.Context, network string, c candidate) (r outcome) {
-	ctx, cancel := context.WithTimeout(ctx, s.patience())
+func (d *dialer) try(ctx context.Context, network string, c candidate) (r outcome) {
+	ctx, cancel := context.WithTimeout(ctx, d.patience())
 	defer cancel()
 	r.candidate = c
 	host, port, err := net.SplitHostPort(c.server)
@@ -322,7 +155,7 @@ func (s *Session) try(ctx context.Context, network string, c candidate) (r outco
 		return r
 	}
 	if c.address == "" {
-		found, err := s.o.lookup(ctx, host)
+		found, err := d.o.lookup(ctx, host)
 		if err == nil && len(found) == 0 {
 			err = fmt.Errorf("%s has no address", host)
 		}
@@ -332,16 +165,16 @@ func (s *Session) try(ctx context.Context, network string, c candidate) (r outco
 		r.err = err
 		return r
 	}
-	conn, err := (&net.Dialer{Timeout: s.silence()}).DialContext(ctx, network, c.address)
+	conn, err := (&net.Dialer{Timeout: d.silence()}).DialContext(ctx, network, c.address)
 	if err != nil {
 		r.err = err
 		return r
 	}
-	if s.o.TLS == nil {
+	if d.o.TLS == nil {
 		r.conn = conn
 		return r
 	}
-	config := s.o.TLS.Clone()
+	config := d.o.TLS.Clone()
 	if config.ServerName == "" {
 		config.ServerName = host
 	}
@@ -353,4 +186,90 @@ func (s *Session) try(ctx context.Context, network string, c candidate) (r outco
 	}
 	r.conn = secure
 	return r
+}
+
+// question is one to all servers, whether they live.
+type question struct {
+	from   <-chan string // who does, as in the list of servers; each may answer more than once
+	cancel context.CancelFunc
+	heard  signs
+}
+
+func (q *question) end() {
+	if q.cancel != nil {
+		q.cancel()
+	}
+	*q = question{}
+}
+
+// whoLives asks all servers for a sign of life, each on a connection of its own, again
+// and again until that is given or the question is ended.
+func (d *dialer) whoLives() question {
+	ctx, cancel := context.WithCancel(d.life.ctx)
+	from := make(chan string)
+	for _, server := range d.servers.all() {
+		d.life.spawn(func() {
+			for ctx.Err() == nil {
+				if d.lives(ctx, server) {
+					select {
+					case from <- server:
+					case <-ctx.Done():
+					}
+					return
+				}
+				pause := time.NewTimer(d.headStart(true, 0))
+				select {
+				case <-pause.C:
+				case <-ctx.Done():
+				}
+				pause.Stop()
+			}
+		})
+	}
+	return question{from: from, cancel: cancel}
+}
+
+// lives reports whether a server answers one of ZooKeeper's four letter words: any
+// answer will do, also that the word is not allowed.
+func (d *dialer) lives(ctx context.Context, server string) bool {
+	found := d.try(ctx, "tcp", candidate{server: server})
+	for _, address := range found.addresses {
+		r := d.try(ctx, "tcp", candidate{server: server, address: address})
+		if r.conn == nil {
+			continue
+		}
+		ends := context.AfterFunc(ctx, func() { _ = r.conn.Close() })
+		_ = r.conn.SetDeadline(time.Now().Add(d.patience()))
+		_, err := r.conn.Write([]byte("ruok"))
+		if err == nil {
+			_, err = r.conn.Read(make([]byte, 1))
+		}
+		ends()
+		_ = r.conn.Close()
+		if err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// conf is the server's answer to "conf", on a connection of its own; "" if there
+// is none.
+func (d *dialer) conf(server, address string) string {
+	ctx, cancel := context.WithTimeout(d.life.ctx, 5*time.Second)
+	defer cancel()
+	r := d.try(ctx, "tcp", candidate{server: server, address: address})
+	if r.conn == nil {
+		return ""
+	}
+	defer r.conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = r.conn.Close() })()
+	if _, err := io.WriteString(r.conn, "conf"); err != nil {
+		return ""
+	}
+	text, err := io.ReadAll(r.conn)
+	if err != nil && len(text) == 0 {
+		return ""
+	}
+	return string(text)
 }

@@ -8,8 +8,8 @@ import (
 // Expire ends a session as one that went silent for too long: it finds out by
 // its clock, and then ZooKeeper lets its nodes go.
 func (s *Session) Expire() {
-	s.lose()
-	s.conn.Close()
+	s.life.lose()
+	s.link.conn.Close()
 }
 
 // WithClock gives a session another clock.
@@ -31,7 +31,7 @@ func (o Options) WithLookup(lookup func(context.Context, string) ([]string, erro
 func LeastTimeout(conf string) (time.Duration, bool) { return leastTimeout(conf) }
 
 // ID is ZooKeeper's number of the session.
-func (s *Session) ID() int64 { return s.conn.SessionID() }
+func (s *Session) ID() int64 { return s.link.conn.SessionID() }
 
 // Failed is why a server could not be used, if one was found to be so.
-func (s *Session) Failed() error { return s.servers.reason() }
+func (s *Session) Failed() error { return s.dialer.servers.reason() }

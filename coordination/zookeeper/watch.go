@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
@@ -13,7 +14,7 @@ import (
 
 // entry is a query that somebody watches. Everybody who watches it shares it:
 // ZooKeeper holds one watch for it, and a change costs one read. Everything is
-// guarded by Session.mu.
+// guarded by watches.mu.
 type entry struct {
 	query   registry.Query
 	node    registry.Node
@@ -38,57 +39,111 @@ type watch struct {
 	stop    func() bool
 }
 
+// watches are those of all callers. Its dispatcher reads what they watch, and
+// shows it to them.
+type watches struct {
+	o        *Options
+	life     *life
+	link     *link
+	requests *requests
+	wake     chan struct{} // wakes the dispatcher: stale or forgotten is not empty
+
+	mu      sync.Mutex
+	entries map[registry.Query]*entry
+	stale   map[*entry]struct{} // entries whose node may have changed
+	open    map[*watch]struct{}
+	// forgotten are the paths that somebody has ceased to watch.
+	forgotten map[string]struct{}
+}
+
+func newWatches(o *Options, r *requests) *watches {
+	return &watches{
+		o: o, life: r.life, link: r.link, requests: r,
+		wake:    make(chan struct{}, 1),
+		entries: make(map[registry.Query]*entry),
+		stale:   make(map[*entry]struct{}),
+		open:    make(map[*watch]struct{}), forgotten: make(map[string]struct{}),
+	}
+}
+
+// close ends all watches. The session is over: none is added.
+func (ws *watches) close() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for w := range ws.open {
+		ws.unwatch(w)
+	}
+}
+
+// watched reports whether a read is one that somebody watches. The path is as
+// ZooKeeper has it.
+func (ws *watches) watched(op int32, path string) bool {
+	path = ws.requests.mine(path)
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	data, children := ws.entries[registry.Data(path)], ws.entries[registry.Children(path)]
+	switch op {
+	case opGetData:
+		return data != nil
+	case opGetChildren:
+		return children != nil
+	}
+	return data != nil || children != nil
+}
+
 // touched notes that an event came about a node, whose path is as ZooKeeper
 // has it.
-func (s *Session) touched(path string, what zk.EventType) {
-	path = s.mine(path)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (ws *watches) touched(path string, what zk.EventType) {
+	path = ws.requests.mine(path)
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
 	if what != zk.EventNodeChildrenChanged {
-		s.touch(s.entries[registry.Data(path)])
+		ws.touch(ws.entries[registry.Data(path)])
 	}
 	if what != zk.EventNodeDataChanged {
-		s.touch(s.entries[registry.Children(path)])
+		ws.touch(ws.entries[registry.Children(path)])
 	}
 }
 
 // allTouched has everything read again: the watches of a connection that is
-// gone are gone with it. s.mu is held.
-func (s *Session) allTouched() {
-	for _, e := range s.entries {
-		s.touch(e)
+// gone are gone with it.
+func (ws *watches) allTouched() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, e := range ws.entries {
+		ws.touch(e)
 	}
 }
 
-// touch notes that an entry, which may be nil, is to be read. s.mu is held.
-func (s *Session) touch(e *entry) {
+// touch notes that an entry, which may be nil, is to be read. ws.mu is held.
+func (ws *watches) touch(e *entry) {
 	if e == nil {
 		return
 	}
 	e.changes++
-	s.stale[e] = struct{}{}
+	ws.stale[e] = struct{}{}
 	select {
-	case s.wake <- struct{}{}:
+	case ws.wake <- struct{}{}:
 	default: // it is about to look
 	}
 }
 
 // owned notes that a commit of this session was answered: its events came
 // before the answer, and no snapshot without them may be sent from now on.
-func (s *Session) owned() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for e := range s.stale {
+func (ws *watches) owned() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for e := range ws.stale {
 		e.due = e.changes
 	}
 }
 
 // dispatch reads what may have changed and notifies those who watch it.
-func (s *Session) dispatch() {
+func (ws *watches) dispatch() {
 	for {
 		select {
-		case <-s.wake:
-		case <-s.lost:
+		case <-ws.wake:
+		case <-ws.life.lost:
 			return
 		}
 		type job struct {
@@ -97,12 +152,12 @@ func (s *Session) dispatch() {
 			changes uint64
 		}
 		var jobs []job
-		s.mu.Lock()
-		for e := range s.stale {
+		ws.mu.Lock()
+		for e := range ws.stale {
 			jobs = append(jobs, job{e, e.query, e.changes})
 		}
-		unwatch := s.unneeded()
-		s.mu.Unlock()
+		unwatch := ws.unneeded()
+		ws.mu.Unlock()
 		// Before the reads: what is watched again meanwhile gets its watch by
 		// the next one of them.
 		unwatch()
@@ -110,9 +165,9 @@ func (s *Session) dispatch() {
 			node registry.Node
 			err  error
 		}
-		found, err := parallel(s.life, s, jobs, func(ctx context.Context, j job) (finding, error) {
-			node, err := s.observe(ctx, j.query)
-			if err != nil && s.over() != nil {
+		found, err := parallel(ws.life.ctx, ws.life, jobs, func(ctx context.Context, j job) (finding, error) {
+			node, err := ws.observe(ctx, j.query)
+			if err != nil && ws.life.over() != nil {
 				return finding{}, err
 			}
 			return finding{node, err}, nil
@@ -120,35 +175,35 @@ func (s *Session) dispatch() {
 		if err != nil {
 			return
 		}
-		s.mu.Lock()
+		ws.mu.Lock()
 		for i, j := range jobs {
-			s.found(j.of, j.changes, found[i].node, found[i].err)
+			ws.found(j.of, j.changes, found[i].node, found[i].err)
 		}
 		for _, j := range jobs {
 			for w := range j.of.watches {
-				s.show(w)
+				ws.show(w)
 			}
 		}
-		if len(s.stale) > 0 {
+		if len(ws.stale) > 0 {
 			select {
-			case s.wake <- struct{}{}:
+			case ws.wake <- struct{}{}:
 			default:
 			}
 		}
-		s.mu.Unlock()
+		ws.mu.Unlock()
 	}
 }
 
 // unneeded removes the watches that ZooKeeper holds for no reader any more: the
 // nodes may never change again, and their paths may be new ones each time. What
-// it returns is to be called without s.mu, which is held here.
-func (s *Session) unneeded() func() {
-	forgotten := s.forgotten
-	s.forgotten = make(map[string]struct{})
-	w, up := s.wire, s.up != 0 // watches end with their connection
+// it returns is to be called without ws.mu, which is held here.
+func (ws *watches) unneeded() func() {
+	forgotten := ws.forgotten
+	ws.forgotten = make(map[string]struct{})
+	up, w, _ := ws.link.present() // watches end with their connection
 	remove := make(map[string]int32)
 	for path := range forgotten {
-		data, children := s.entries[registry.Data(path)], s.entries[registry.Children(path)]
+		data, children := ws.entries[registry.Data(path)], ws.entries[registry.Children(path)]
 		switch {
 		case children != nil: // may wait for the node itself, too
 		case data != nil:
@@ -159,8 +214,8 @@ func (s *Session) unneeded() func() {
 	}
 	return func() {
 		for path, what := range remove {
-			if up {
-				w.unwatch(path, what)
+			if up != 0 {
+				w.unwatch(ws.requests.real(path), what)
 			}
 		}
 	}
@@ -168,37 +223,37 @@ func (s *Session) unneeded() func() {
 
 // observe reads a node and leaves a watch for its next change; the wire sets
 // it on the reads of what is watched.
-func (s *Session) observe(ctx context.Context, q registry.Query) (registry.Node, error) {
+func (ws *watches) observe(ctx context.Context, q registry.Query) (registry.Node, error) {
 	for {
-		node, err := s.fetch(ctx, q)
+		node, err := ws.requests.fetch(ctx, q)
 		if err != nil || node.Exists {
 			return node, err
 		}
 		// A read of what does not exist leaves no watch.
-		stat, err := s.status(ctx, q.Path)
+		stat, err := ws.requests.status(ctx, q.Path)
 		if err != nil || stat == nil {
 			return node, err
 		}
 	}
 }
 
-// found takes what was read. s.mu is held.
-func (s *Session) found(e *entry, changes uint64, node registry.Node, err error) {
-	if s.entries[e.query] != e {
-		delete(s.stale, e) // it has no watcher any more
+// found takes what was read. ws.mu is held.
+func (ws *watches) found(e *entry, changes uint64, node registry.Node, err error) {
+	if ws.entries[e.query] != e {
+		delete(ws.stale, e) // it has no watcher any more
 		return
 	}
 	first := e.known == 0
 	e.known = changes
 	if e.changes == changes {
-		delete(s.stale, e)
+		delete(ws.stale, e)
 	}
 	if err != nil {
-		s.o.Logger.Error("a watched node cannot be read", zap.String("path", e.query.Path), zap.Error(err))
+		ws.o.Logger.Error("a watched node cannot be read", zap.String("path", e.query.Path), zap.Error(err))
 		for w := range e.watches {
 			if !w.begun {
 				w.err = err
-				s.unwatch(w)
+				ws.unwatch(w)
 			}
 		}
 		return
@@ -224,8 +279,8 @@ func differs(a, b registry.Node) bool {
 }
 
 // show puts a snapshot in a watch's channel in place of what is there, if
-// there is news and all of it may be sent. s.mu is held.
-func (s *Session) show(w *watch) {
+// there is news and all of it may be sent. ws.mu is held.
+func (ws *watches) show(w *watch) {
 	if !w.news || w.closed {
 		return
 	}
@@ -250,89 +305,79 @@ func (s *Session) show(w *watch) {
 	}
 }
 
-// Watch implements registry.Center. It returns when the first
-// snapshot is there. A watch of k queries costs k watches at the server, less
-// those that this session has on the same nodes already.
-func (s *Session) Watch(ctx context.Context, queries ...registry.Query) (<-chan registry.Snapshot, error) {
-	if err := s.ready(ctx, "watch"); err != nil {
-		return nil, err
-	}
-	for _, q := range queries {
-		if err := registry.CheckPath(q.Path); err != nil {
-			return nil, err
-		}
-	}
-	w, err := s.enlist(ctx, queries)
+// watch returns when the first snapshot is there.
+func (ws *watches) watch(ctx context.Context, queries []registry.Query) (<-chan registry.Snapshot, error) {
+	w, err := ws.enlist(ctx, queries)
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case <-w.first:
-	case <-s.lost:
-		return nil, s.over()
+	case <-ws.life.lost:
+		return nil, ws.life.over()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("registry: watch: %w", ctx.Err())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
 	switch {
 	case w.err != nil:
 		return nil, w.err
 	case !w.closed:
 		return w.ch, nil
-	case s.over() != nil:
-		return nil, s.over()
+	case ws.life.over() != nil:
+		return nil, ws.life.over()
 	}
 	return nil, fmt.Errorf("registry: watch: %w", ctx.Err())
 }
 
 // enlist registers a watch.
-func (s *Session) enlist(ctx context.Context, queries []registry.Query) (*watch, error) {
+func (ws *watches) enlist(ctx context.Context, queries []registry.Query) (*watch, error) {
 	w := &watch{ch: make(chan registry.Snapshot, 1), first: make(chan struct{}), news: true}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stage.Load() != live {
-		return nil, s.over()
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.life.stage.Load() != live {
+		return nil, ws.life.over()
 	}
 	for _, q := range queries {
-		e := s.entries[q]
+		e := ws.entries[q]
 		if e == nil {
 			e = &entry{query: q, watches: make(map[*watch]struct{})}
-			s.entries[q] = e
-			s.touch(e)
+			ws.entries[q] = e
+			ws.touch(e)
 		}
 		if !slices.Contains(w.entries, e) {
 			w.entries = append(w.entries, e)
 		}
 		e.watches[w] = struct{}{}
 	}
-	s.watches[w] = struct{}{}
-	s.work.Add(1)
+	ws.open[w] = struct{}{}
+	ws.life.work.Add(1) // the end of the session waits for ws.mu, and Close for that end
 	w.stop = context.AfterFunc(ctx, func() {
-		defer s.work.Done()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.unwatch(w)
+		defer ws.life.work.Done()
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		ws.unwatch(w)
 	})
-	s.show(w)
+	ws.show(w)
 	return w, nil
 }
 
-// unwatch forgets a watch and closes its channel. s.mu is held.
-func (s *Session) unwatch(w *watch) {
+// unwatch forgets a watch and closes its channel. ws.mu is held.
+func (ws *watches) unwatch(w *watch) {
 	if w.closed {
 		return
 	}
 	w.closed = true
-	delete(s.watches, w)
+	delete(ws.open, w)
 	for _, e := range w.entries {
 		delete(e.watches, w)
-		if len(e.watches) == 0 && s.entries[e.query] == e {
-			delete(s.entries, e.query)
-			delete(s.stale, e)
-			s.forgotten[e.query.Path] = struct{}{}
+		if len(e.watches) == 0 && ws.entries[e.query] == e {
+			delete(ws.entries, e.query)
+			delete(ws.stale, e)
+			ws.forgotten[e.query.Path] = struct{}{}
 			select {
-			case s.wake <- struct{}{}:
+			case ws.wake <- struct{}{}:
 			default: // the dispatcher is about to look
 			}
 		}
@@ -343,6 +388,6 @@ func (s *Session) unwatch(w *watch) {
 		close(w.first)
 	}
 	if w.stop() {
-		s.work.Done()
+		ws.life.work.Done()
 	}
 }

@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // ZooKeeper's numbers for requests, as they are on the wire.
@@ -41,7 +38,7 @@ const (
 // upwards from 1 and passes over answers below 0.
 const unwatchNumber uint32 = 1<<32 - opUnwatch
 
-// opName names a request for who counts them.
+// opName names a request by the name under which it is counted.
 func opName(op int32) string {
 	switch op {
 	case opCreate:
@@ -83,9 +80,9 @@ var errRefused = errors.New("zookeeper: the session is over")
 // sent any more is not.
 type wire struct {
 	net.Conn
-	in *bufio.Reader // many answers come in one piece
-	s  *Session
-	to string
+	in   *bufio.Reader // many answers come in one piece
+	link *link
+	to   string
 
 	greeted bool          // the first request was written
 	sent    time.Duration // when
@@ -108,15 +105,15 @@ func (w *wire) Write(b []byte) (int, error) {
 	op := int32(binary.BigEndian.Uint32(b[8:]))
 	switch op {
 	case opMulti:
-		if !w.s.admit() {
+		if !w.link.admit() {
 			return len(b), nil // as if it got lost
 		}
 	case opExists, opGetData, opGetChildren:
-		if n := len(b) - 1; n >= 16 && w.s.watched(op, string(b[16:n])) {
+		if n := len(b) - 1; n >= 16 && w.link.watched(op, string(b[16:n])) {
 			b = append(b[:n:n], 1)
 		}
 	}
-	w.s.count(op)
+	w.link.count(op)
 	return w.Conn.Write(b)
 }
 
@@ -124,7 +121,6 @@ func (w *wire) Write(b []byte) (int, error) {
 // session, if there is one. No caller waits for the answer. A connection takes
 // writes of several goroutines one after the other.
 func (w *wire) unwatch(path string, what int32) {
-	path = w.s.real(path)
 	b := make([]byte, 0, 20+len(path))
 	b = binary.BigEndian.AppendUint32(b, uint32(16+len(path)))
 	b = binary.BigEndian.AppendUint32(b, unwatchNumber)
@@ -132,7 +128,7 @@ func (w *wire) unwatch(path string, what int32) {
 	b = binary.BigEndian.AppendUint32(b, uint32(len(path)))
 	b = append(b, path...)
 	b = binary.BigEndian.AppendUint32(b, uint32(what))
-	w.s.count(opUnwatch)
+	w.link.count(opUnwatch)
 	if _, err := w.Conn.Write(b); err != nil {
 		_ = w.Conn.Close() // half a request may be on its way
 	}
@@ -144,16 +140,16 @@ func (w *wire) greet(b []byte) (int, error) {
 		return 0, fmt.Errorf("zookeeper: a connect request of %d bytes", len(b))
 	}
 	id := int64(binary.BigEndian.Uint64(b[20:]))
-	w.s.mu.Lock()
-	refuse := id == 0 && w.s.id != 0
-	w.s.mu.Unlock()
+	w.link.mu.Lock()
+	refuse := id == 0 && w.link.id != 0
+	w.link.mu.Unlock()
 	if refuse {
 		return 0, errRefused
 	}
-	w.greeted, w.sent = true, w.s.o.clock()
-	w.limit = time.AfterFunc(w.s.patience(), func() { _ = w.Conn.Close() })
-	if w.s.o.OnOperation != nil {
-		w.s.o.OnOperation("connect", 1)
+	w.greeted, w.sent = true, w.link.o.clock()
+	w.limit = time.AfterFunc(w.link.dialer.patience(), func() { _ = w.Conn.Close() })
+	if w.link.o.OnOperation != nil {
+		w.link.o.OnOperation("connect", 1)
 	}
 	return w.Conn.Write(b)
 }
@@ -164,8 +160,8 @@ func (w *wire) Read(b []byte) (int, error) {
 	if err != nil {
 		w.once.Do(func() { close(w.gone) })
 		if !w.answered {
-			w.s.servers.empty(w.to)
-			w.s.servers.failed(w.to, fmt.Errorf("%s: no session: %w (a server without a quorum?)", w.to, err))
+			w.link.dialer.servers.empty(w.to)
+			w.link.dialer.servers.failed(w.to, fmt.Errorf("%s: no session: %w (a server without a quorum?)", w.to, err))
 		}
 	}
 	return n, err
@@ -209,8 +205,8 @@ func (w *wire) look(b []byte) {
 // answer looks at the head of an answer.
 func (w *wire) answer() {
 	if w.answered { // number, zxid, error
-		if zxid := int64(binary.BigEndian.Uint64(w.head[8:])); zxid > w.s.zxid.Load() {
-			w.s.zxid.Store(zxid) // nothing else writes it
+		if zxid := int64(binary.BigEndian.Uint64(w.head[8:])); zxid > w.link.zxid.Load() {
+			w.link.zxid.Store(zxid) // nothing else writes it
 		}
 		return
 	}
@@ -222,58 +218,12 @@ func (w *wire) answer() {
 	if id == 0 || timeout == 0 {
 		return // the session is over; the client sees it too
 	}
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	if w.s.id == 0 {
-		w.s.trust.confirm(w.sent)
+	w.link.mu.Lock()
+	defer w.link.mu.Unlock()
+	if w.link.id == 0 {
+		w.link.life.trust.confirm(w.sent)
 	}
-	w.s.id = id
-	w.s.trust.grant(timeout)
-	w.s.renewed()
-}
-
-// count reports a request to whoever counts them.
-func (s *Session) count(op int32) {
-	if s.o.OnOperation != nil {
-		s.o.OnOperation(opName(op), 1)
-	}
-}
-
-// watched reports whether a read is one that somebody watches. The path is as
-// ZooKeeper has it.
-func (s *Session) watched(op int32, path string) bool {
-	path = s.mine(path)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	data, children := s.entries[registry.Data(path)], s.entries[registry.Children(path)]
-	switch op {
-	case opGetData:
-		return data != nil
-	case opGetChildren:
-		return children != nil
-	}
-	return data != nil || children != nil
-}
-
-// real is a path as ZooKeeper has it.
-func (s *Session) real(path string) string {
-	if s.chroot == "" {
-		return path
-	}
-	if path == "/" {
-		return s.chroot
-	}
-	return s.chroot + path
-}
-
-// mine is a path of ZooKeeper's as the callers know it.
-func (s *Session) mine(path string) string {
-	if s.chroot == "" {
-		return path
-	}
-	if path == s.chroot {
-		return "/"
-	}
-	below, _ := strings.CutPrefix(path, s.chroot)
-	return below
+	w.link.id = id
+	w.link.life.trust.grant(timeout)
+	w.link.life.renewed()
 }

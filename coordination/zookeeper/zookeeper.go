@@ -17,6 +17,31 @@
 //   - Watches are set by the reads of one dispatcher, and set again with a read
 //     after every reconnect. Every event of the connection is taken note of
 //     before the answers that follow it are.
+//
+// A session has these parts. Each has a state of its own, and calls only those
+// before it:
+//
+//   - life: the stage of the session, the trust in it, and its goroutines.
+//   - dialer: which server is tried when, and for how long.
+//   - link: the connection of the moment. A wire is one connection as the client
+//     sees it.
+//   - requests: reads of single nodes, repeated after a reconnect.
+//   - watches: what callers watch, and the dispatcher.
+//   - claims: which ephemeral nodes are made by commits whose outcome is open.
+//   - commits: multis, one after the other, and the outcome of each.
+//   - pulse: the syncs, and leaving a server that does not answer them.
+//
+// Four things go the other way. The client reports events, which Session.event
+// gives to life, link and watches. The wire asks commits whether a multi may be
+// sent, and watches whether a read sets a watch. The end of life closes the
+// watches. The dialer reports servers that refuse to link.
+//
+// A request waits for a connection and for its answer, until its context is done
+// or the session ends. A commit waits until the one before it is on the wire, not
+// for that one's answer. The dispatcher does not wait for callers, who get the
+// newest snapshot only. Close waits for all goroutines. Locks are taken in the
+// order life, watches or commits, link; trust, claims and servers are taken last. Nothing
+// is waited for under one of them.
 package zookeeper
 
 import (
@@ -25,9 +50,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -120,11 +143,11 @@ func Dial(ctx context.Context, o Options) (*Session, error) {
 	if o.lookup == nil {
 		o.lookup = net.DefaultResolver.LookupHost
 	}
-	s := newSession(o, chroot)
-	s.acl = zk.WorldACL(zk.PermAll)
+	acl := zk.WorldACL(zk.PermAll)
 	if o.Credentials != "" {
-		s.acl = zk.DigestACL(zk.PermAll, user, password)
+		acl = zk.DigestACL(zk.PermAll, user, password)
 	}
+	s := newSession(&o, chroot, acl)
 	if err := s.connect(ctx, servers); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -148,180 +171,6 @@ func parseConnect(text string) (servers []string, chroot string, err error) {
 		servers = append(servers, server)
 	}
 	return zk.FormatServers(servers), chroot, nil
-}
-
-// connect gets the session going.
-func (s *Session) connect(ctx context.Context, servers []string) error {
-	conn, events, err := zk.Connect(servers, s.o.SessionTimeout,
-		zk.WithDialer(s.dial),
-		zk.WithHostProvider(&s.servers),
-		zk.WithEventCallback(s.event),
-		zk.WithLogger(quiet{s.o.Logger}),
-		zk.WithMaxConnBufferSize(s.o.MaxRequest+wrapping),
-	)
-	if err != nil {
-		return fmt.Errorf("zookeeper: %s: %w", s.o.Connect, err)
-	}
-	s.mu.Lock()
-	s.conn = conn
-	s.mu.Unlock()
-	close(s.started)
-	go func() {
-		for range events { // the callback has them all; this channel drops some
-		}
-		close(s.finished)
-	}()
-	if err := s.begin(ctx); err != nil {
-		if why := s.servers.reason(); why != nil && ctx.Err() != nil {
-			err = fmt.Errorf("%w (%w)", why, err) // what can be mended first
-		}
-		return fmt.Errorf("zookeeper: no session with %s: %w", s.o.Connect, err)
-	}
-	return nil
-}
-
-// wantsSASL ends the error that the client makes of ZooKeeper's code
-// SESSIONCLOSEDREQUIRESASLAUTH, which it does not know.
-const wantsSASL = ": -124"
-
-// begin waits for the first connection and prepares the session for use.
-func (s *Session) begin(ctx context.Context) error {
-	if _, err := s.connected(ctx, 0, false); err != nil {
-		return err
-	}
-	s.spawn(s.pulse)
-	if s.o.Credentials != "" {
-		// The client gives them again after every reconnect.
-		if _, err := retry(ctx, s, func() (struct{}, error) {
-			return struct{}{}, s.conn.AddAuth("digest", []byte(s.o.Credentials))
-		}); err != nil {
-			return fmt.Errorf("authenticate: %w", err)
-		}
-	}
-	// A server that wants another authentication grants a session, and ends each
-	// connection at its first request.
-	_, err := retry(ctx, s, func() (string, error) { return s.conn.Sync(s.real("/")) })
-	if err != nil && strings.HasSuffix(err.Error(), wantsSASL) {
-		return fmt.Errorf("%w: the servers ask for an authentication that this session has not: sessionRequireClientSASLAuth, or enforce.auth.schemes without digest; wasmjob speaks digest only (zkCredentialsFile)", ErrNoAuth)
-	}
-	if err != nil {
-		return err
-	}
-	s.spawn(s.dispatch)
-	if s.chroot != "" {
-		if err := s.makeChroot(ctx); err != nil {
-			return err
-		}
-	}
-	s.spawn(s.examine)
-	if granted := s.Timeout(); granted < s.o.SessionTimeout {
-		s.o.Logger.Warn("ZooKeeper grants a shorter session than asked for: its maxSessionTimeout is lower",
-			zap.Duration("asked", s.o.SessionTimeout), zap.Duration("granted", granted))
-	}
-	return nil
-}
-
-// examine asks the server for its limits and warns of a session that could end
-// elsewhere before a server that is cut off stops answering syncs. Servers that do
-// not tell, as they do by default, leave that to those who read the log.
-func (s *Session) examine() {
-	s.mu.Lock()
-	w := s.wire
-	s.mu.Unlock()
-	if w == nil {
-		return
-	}
-	text := s.limits(w)
-	least, ok := leastTimeout(text)
-	switch {
-	case !ok:
-		s.o.Logger.Info("the ZooKeeper server does not tell its limits; the session is to be at least 3 × (syncLimit + 1) × tickTime of the ensemble, 36s with the settings that ZooKeeper comes with",
-			zap.Duration("session", s.Timeout()))
-	case s.Timeout() < least:
-		s.o.Logger.Warn("the ZooKeeper session is short for this ensemble: a host could be cut off and not know in time",
-			zap.Duration("session", s.Timeout()), zap.Duration("expected at least", least))
-	}
-}
-
-// limits is the server's answer to "conf", on a connection of its own; "" if there
-// is none.
-func (s *Session) limits(w *wire) string {
-	ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
-	defer cancel()
-	r := s.try(ctx, "tcp", candidate{server: w.to, address: w.RemoteAddr().String()})
-	if r.conn == nil {
-		return ""
-	}
-	defer r.conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = r.conn.Close() })()
-	if _, err := io.WriteString(r.conn, "conf"); err != nil {
-		return ""
-	}
-	text, err := io.ReadAll(r.conn)
-	if err != nil && len(text) == 0 {
-		return ""
-	}
-	return string(text)
-}
-
-// leastTimeout is 3 × (syncLimit + 1) × tickTime, from a server's answer to "conf";
-// 0 if the server stands alone. A leader looks every tick whether its followers
-// were heard of within syncLimit ticks, so it may take one more. ok is false if
-// the answer has neither.
-func leastTimeout(conf string) (least time.Duration, ok bool) {
-	number := func(key string) (time.Duration, bool) {
-		for line := range strings.SplitSeq(conf, "\n") {
-			if value, ok := strings.CutPrefix(line, key+"="); ok {
-				n, err := strconv.Atoi(strings.TrimSpace(value))
-				if err == nil {
-					return time.Duration(n), true
-				}
-			}
-		}
-		return 0, false
-	}
-	tick, ok := number("tickTime")
-	limit, ensemble := number("syncLimit")
-	if !ok || !ensemble {
-		return 0, ok
-	}
-	return 3 * (limit + 1) * tick * time.Millisecond, true
-}
-
-// makeChroot makes the missing parts of the chroot.
-func (s *Session) makeChroot(ctx context.Context) error {
-	for i := 1; i <= len(s.chroot); i++ {
-		if i < len(s.chroot) && s.chroot[i] != '/' {
-			continue
-		}
-		path := s.chroot[:i]
-		_, err := retry(ctx, s, func() (struct{}, error) {
-			exists, _, err := s.conn.Exists(path)
-			if err == nil && !exists {
-				_, err = s.conn.Create(path, nil, zk.FlagPersistent, s.acl)
-			}
-			if errors.Is(err, zk.ErrNodeExists) {
-				err = nil
-			}
-			return struct{}{}, err
-		})
-		if errors.Is(err, zk.ErrNoAuth) {
-			return s.denied(path, "create")
-		}
-		if err != nil {
-			return fmt.Errorf("chroot %s: %w", path, err)
-		}
-	}
-	return nil
-}
-
-// denied words a lack of rights. path is below the chroot or the chroot's own.
-func (s *Session) denied(path, deed string) error {
-	if s.o.Credentials == "" {
-		return fmt.Errorf("%w: %s %s: this session has no credentials; the node's ACL expects some", ErrNoAuth, deed, path)
-	}
-	user, _, _ := strings.Cut(s.o.Credentials, ":")
-	return fmt.Errorf("%w: %s %s: the node's ACL does not know user %q with this password", ErrNoAuth, deed, path, user)
 }
 
 // quiet passes the client's own words on, for those who debug.
