@@ -158,7 +158,7 @@ var rooms = []room{
 		why:      "connections, without a word on jobs and items: it has a grant and a run"},
 	{name: "host/capability/kv", may: []string{"abi", "host/capability"}, testsMay: []string{"host/grants"}, why: "the state of an item; how it is committed is the host's"},
 	{name: "host/capability/env", may: []string{"abi", "host/capability"}, why: "reads what is granted, and nothing else"},
-	{name: "host/capability/dir", may: []string{"abi", "host/capability", "host/grants"}, outside: []string{wazero}, why: "what guests do in directories, carried out in the host; of wazero it knows the flags of files"},
+	{name: "host/capability/dir", may: []string{"abi", "host/capability", "host/grants"}, outside: []string{wazero}, testsMay: []string{"host/capability/capabilitytest"}, why: "what guests do in directories, carried out in the host; of wazero it knows the flags of files"},
 	{name: "host/event", may: []string{"abi", "host/ceiling"},
 		testsMay: []string{"coordination/registry"},
 		why:      "what a host reports: whoever reads a history needs the words, and not the host"},

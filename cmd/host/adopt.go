@@ -10,7 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-func (p *program) adoptCommand() *cobra.Command {
+func adoptCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt --zk SERVERS --namespace NS",
 		Short: "Use a ZooKeeper whose nodes were copied from another one",
@@ -25,7 +25,7 @@ in any job of the namespace. A registry that is no copy is left as it is.`,
 		Example: "  wasmjob adopt --zk zk1:2181,zk2:2181 --namespace prod",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.adopt(cmd.Context(), cmd)
+			return adopt(cmd.Context(), p, cmd)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -33,8 +33,8 @@ in any job of the namespace. A registry that is no copy is left as it is.`,
 	return cmd
 }
 
-func (p *program) adopt(ctx context.Context, cmd *cobra.Command) error {
-	o, err := p.openNamespace(ctx, cmd.Flags())
+func adopt(ctx context.Context, p *program, cmd *cobra.Command) error {
+	o, err := openNamespace(ctx, p, cmd.Flags())
 	if err != nil {
 		return err
 	}

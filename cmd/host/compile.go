@@ -39,7 +39,7 @@ func thisProgram() func(args ...string) *exec.Cmd {
 }
 
 // compiler is plugin.Options' Compiler; nil: modules are compiled here.
-func (p *program) compiler() func() *exec.Cmd {
+func compiler(p *program) func() *exec.Cmd {
 	if p.self == nil {
 		return nil
 	}
@@ -48,14 +48,14 @@ func (p *program) compiler() func() *exec.Cmd {
 
 // newWorkers makes the worker processes of a runtime; nil if this program cannot
 // be started once more.
-func (p *program) newWorkers(r *plugin.Runtime, log *slog.Logger) *process.Workers {
+func newWorkers(p *program, r *plugin.Runtime, log *slog.Logger) *process.Workers {
 	if p.self == nil {
 		return nil
 	}
 	return process.New(process.Options{Runtime: r, Logger: log, Command: func(job string) *exec.Cmd { return p.self(guestsWord, job) }})
 }
 
-func (p *program) guestsCommand() *cobra.Command {
+func guestsCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   guestsWord + " JOB",
 		Short: "Run the guests of a job for the host that has started this",
@@ -74,7 +74,7 @@ validate; it is of no use to people.`,
 	}
 }
 
-func (p *program) compileCommand() *cobra.Command {
+func compileCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   compileWord,
 		Short: "Compile a module for the host that has started this",

@@ -29,7 +29,7 @@ func deadManSetting() setting {
 // deadMan reports whether the kernel's timers are wanted. Somebody who tries a
 // host out in a terminal may stop it with Ctrl-Z, and a shell may have inherited
 // the variables of a supervisor.
-func (p *program) deadMan(l *loaded) bool {
+func deadMan(p *program, l *loaded) bool {
 	if l.DeadMan != auto {
 		return l.DeadMan != off
 	}

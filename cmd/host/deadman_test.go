@@ -21,7 +21,7 @@ func TestWhoHasADeadMansTimer(t *testing.T) {
 		{"on", registryEmbedded, "", true, true},
 	} {
 		p := &program{outTTY: c.terminal, errTTY: c.terminal, environ: []string{c.environ}}
-		if got := p.deadMan(&loaded{Config: Config{DeadMan: c.when, Registry: c.registry}}); got != c.want {
+		if got := deadMan(p, &loaded{Config: Config{DeadMan: c.when, Registry: c.registry}}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

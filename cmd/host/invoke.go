@@ -40,7 +40,7 @@ type invocation struct {
 	granted *grants.Set  // what the files grant; nil: nothing
 }
 
-func (p *program) invokeCommand() *cobra.Command {
+func invokeCommand(p *program) *cobra.Command {
 	o := &invocation{cache: machineDefaults(p.getenv).cache}
 	cmd := &cobra.Command{
 		Use:   "invoke MODULE.wasm [flags] [-- ARG…]",
@@ -74,7 +74,7 @@ is run again whenever its file changes; Ctrl-C ends that.`,
 				return usageError{err}
 			}
 			o.Grant = o.grant
-			return p.invoke(cmd.Context(), o)
+			return invokeModule(cmd.Context(), p, o)
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"wasm"}, cobra.ShellCompDirectiveFilterFileExt
@@ -247,8 +247,8 @@ func parseItems(s string) ([]int, error) {
 	return items, nil
 }
 
-// invoke runs the plan, again and again if it watches.
-func (p *program) invoke(ctx context.Context, o *invocation) error {
+// invokeModule runs the plan, again and again if it watches.
+func invokeModule(ctx context.Context, p *program, o *invocation) error {
 	signals, endSignals := p.notify()
 	defer endSignals()
 	out := console.New(p.out, console.Style{Columns: true, Colour: p.colour(p.outTTY)})
@@ -261,7 +261,7 @@ func (p *program) invoke(ctx context.Context, o *invocation) error {
 	if o.cache == off {
 		o.cache = ""
 	}
-	runtime, err := newRuntime(ctx, plugin.Options{CacheDir: o.cache, Compiler: p.compiler(), Logger: warnings})
+	runtime, err := newRuntime(ctx, plugin.Options{CacheDir: o.cache, Compiler: compiler(p), Logger: warnings})
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (p *program) invoke(ctx context.Context, o *invocation) error {
 	}()
 	var workers *process.Workers
 	if o.isolation != "" {
-		if workers = p.newWorkers(runtime, warnings); workers == nil {
+		if workers = newWorkers(p, runtime, warnings); workers == nil {
 			return errors.New("--isolation process: this program cannot be started once more")
 		}
 		defer workers.Close()

@@ -81,7 +81,7 @@ func whoAsks() string {
 	return words.Clip(words.Printable(name))
 }
 
-func (p *program) killCommand() *cobra.Command {
+func killCommand(p *program) *cobra.Command {
 	var t *target
 	var f killFlags
 	item, run := -1, ""
@@ -123,11 +123,11 @@ item or run; 2 the command line; 4 something runs on, or was not waited for.`,
 				o.Item = n
 			}
 			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
-				k, err := p.end(ctx, r, args[0], f, o)
+				k, err := endRuns(ctx, p, r, args[0], f, o)
 				if err != nil {
 					return r.similar(ctx, args[0], err)
 				}
-				return p.ended([]*admin.Kills{k}, f)
+				return judgeKills(p, []*admin.Kills{k}, f)
 			})
 		},
 	}
@@ -147,8 +147,8 @@ func itemOfRun(job, run string) (item int, ok bool) {
 	return n, ok && found && fire != "" && err == nil && n >= 0
 }
 
-// end kills what runs of one job, and says meanwhile what it waits for.
-func (p *program) end(ctx context.Context, r *reached, job string, f killFlags, o admin.KillOptions) (*admin.Kills, error) {
+// endRuns kills what runs of one job, and says meanwhile what it waits for.
+func endRuns(ctx context.Context, p *program, r *reached, job string, f killFlags, o admin.KillOptions) (*admin.Kills, error) {
 	said := false
 	return r.Kill(ctx, job, o, func(k *admin.Kills) {
 		if open := k.Open(); !said && open > 0 && o.Wait > 0 && !f.asJSON {
@@ -161,7 +161,7 @@ func (p *program) end(ctx context.Context, r *reached, job string, f killFlags, 
 // endNow ends what runs of a job that was disabled, or of all that were meant.
 // A host may have begun something before it saw that: it looks again until
 // nothing runs.
-func (p *program) endNow(ctx context.Context, r *reached, job string, f killFlags, o admin.KillOptions) error {
+func endNow(ctx context.Context, p *program, r *reached, job string, f killFlags, o admin.KillOptions) error {
 	names := []string{job}
 	if job == "" {
 		var err error
@@ -173,7 +173,7 @@ func (p *program) endNow(ctx context.Context, r *reached, job string, f killFlag
 	for _, name := range names {
 		sum := &admin.Kills{Job: name, Runs: []admin.Kill{}}
 		for range mostRounds {
-			k, err := p.end(ctx, r, name, f, o)
+			k, err := endRuns(ctx, p, r, name, f, o)
 			if err != nil {
 				return err
 			}
@@ -184,7 +184,7 @@ func (p *program) endNow(ctx context.Context, r *reached, job string, f killFlag
 		}
 		all = append(all, sum)
 	}
-	return p.ended(all, f)
+	return judgeKills(p, all, f)
 }
 
 // meant are the jobs that a command without a job's name is about: those of the
@@ -208,8 +208,8 @@ func (r *reached) meant(ctx context.Context, server string) ([]string, error) {
 	return names, err
 }
 
-// ended shows what became of what was to end.
-func (p *program) ended(all []*admin.Kills, f killFlags) error {
+// judgeKills shows what became of what was to end.
+func judgeKills(p *program, all []*admin.Kills, f killFlags) error {
 	open, runs := 0, 0
 	for _, k := range all {
 		open += k.Open()
@@ -232,7 +232,7 @@ func (p *program) ended(all []*admin.Kills, f killFlags) error {
 	return err
 }
 
-func (p *program) releaseCommand() *cobra.Command {
+func releaseCommand(p *program) *cobra.Command {
 	var t *target
 	item := -1
 	cmd := &cobra.Command{

@@ -198,14 +198,14 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 			root.AddCommand(c)
 		}
 	}
-	add(groupHost, p.runCommand(), grantsCommand(p), p.versionCommand())
-	add(groupAuthor, p.invokeCommand(), p.inspectCommand(), p.validateCommand(), p.nextCommand(), p.schemaCommand(),
+	add(groupHost, runCommand(p), grantsCommand(p), versionCommand(p))
+	add(groupAuthor, invokeCommand(p), inspectCommand(p), validateCommand(p), nextCommand(p), schemaCommand(p),
 		signCommand(p), verifySignatureCommand(p))
-	add(groupOperate, p.statusCommand(), p.jobsCommand(), p.shardsCommand(), p.triggerCommand(), p.enableCommand(), p.disableCommand(),
-		p.killCommand(), p.releaseCommand(), offsetCommand(p), kvCommand(p), p.shutdownCommand(), p.startCommand(), p.removeCommand())
-	add(groupMove, p.importCommand(), p.exportCommand(), p.adoptCommand())
-	add(groupCheck, p.verifyCommand())
-	root.AddCommand(p.compileCommand(), p.guestsCommand())
+	add(groupOperate, statusCommand(p), jobsCommand(p), shardsCommand(p), triggerCommand(p), enableCommand(p), disableCommand(p),
+		killCommand(p), releaseCommand(p), offsetCommand(p), kvCommand(p), shutdownCommand(p), startCommand(p), removeCommand(p))
+	add(groupMove, importCommand(p), exportCommand(p), adoptCommand(p))
+	add(groupCheck, verifyCommand(p))
+	root.AddCommand(compileCommand(p), guestsCommand(p))
 	return root
 }
 
@@ -283,7 +283,7 @@ func wrapFlags(template string) string {
 	return strings.ReplaceAll(template, ".InheritedFlags.FlagUsages", "(.InheritedFlags.FlagUsagesWrapped 100)")
 }
 
-func (p *program) versionCommand() *cobra.Command {
+func versionCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Show the version",

@@ -17,8 +17,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-func (p *program) importCommand() *cobra.Command {
-	return p.moveCommand(moving{
+func importCommand(p *program) *cobra.Command {
+	return moveCommand(p, moving{
 		use: "import elasticjob --zk SERVERS --namespace NS --out DIR [flags]", short: "Write definitions for the jobs of an ElasticJob namespace",
 		long: `Read the jobs that ElasticJob 1.x, 2.x or 3.x keeps in a namespace, and write for
 each a definition, NAME.yaml, and the beginnings of a module in Go, NAME/main.go.
@@ -41,8 +41,8 @@ file, and is told on stderr. Files that exist are left alone without --force.`,
 	})
 }
 
-func (p *program) exportCommand() *cobra.Command {
-	return p.moveCommand(moving{
+func exportCommand(p *program) *cobra.Command {
+	return moveCommand(p, moving{
 		use: "export --zk SERVERS --namespace NS --out DIR [flags]", short: "Write the registry's configuration as definition files",
 		long: `Write the configuration that the registry has of each job of a namespace as a
 definition file, NAME.yaml. Modules are not in the registry: put them beside the
@@ -60,7 +60,7 @@ type moving struct {
 	skeletons                 bool
 }
 
-func (p *program) moveCommand(m moving) *cobra.Command {
+func moveCommand(p *program, m moving) *cobra.Command {
 	out, job, force := "", "", false
 	cmd := &cobra.Command{
 		Use: m.use, Short: m.short, Long: m.long, Example: m.example, Args: m.args,
@@ -69,7 +69,7 @@ func (p *program) moveCommand(m moving) *cobra.Command {
 				return usagef("--out is missing: the directory to write to")
 			}
 			ctx := cmd.Context()
-			o, err := p.openNamespace(ctx, cmd.Flags())
+			o, err := openNamespace(ctx, p, cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -77,7 +77,7 @@ func (p *program) moveCommand(m moving) *cobra.Command {
 			if err = errors.Join(err, o.close()); len(jobs) == 0 {
 				return err
 			}
-			return errors.Join(err, p.writeJobs(jobs, out, m.skeletons, force))
+			return errors.Join(err, writeJobs(p, jobs, out, m.skeletons, force))
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -112,7 +112,7 @@ func (o *opened) find(ctx context.Context, job string) ([]migrate.Job, error) {
 }
 
 // writeJobs writes the files of all jobs, and reports each.
-func (p *program) writeJobs(jobs []migrate.Job, dir string, skeletons, force bool) error {
+func writeJobs(p *program, jobs []migrate.Job, dir string, skeletons, force bool) error {
 	var problems []error
 	used := make(map[string]string)
 	for _, j := range jobs {

@@ -32,7 +32,7 @@ type opened struct {
 
 // openNamespace connects to the shared registry that flags, environment and file
 // name.
-func (p *program) openNamespace(ctx context.Context, flags *pflag.FlagSet) (*opened, error) {
+func openNamespace(ctx context.Context, p *program, flags *pflag.FlagSet) (*opened, error) {
 	l, err := loadRegistry(p.environ, flags)
 	if err != nil {
 		return nil, err

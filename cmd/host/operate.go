@@ -117,7 +117,7 @@ func (p *program) reach(ctx context.Context, t *target) (*reached, error) {
 		return nil, err
 	}
 	if direct {
-		o, err := p.openNamespace(ctx, t.flags)
+		o, err := openNamespace(ctx, p, t.flags)
 		if err != nil {
 			return nil, err
 		}
@@ -224,7 +224,7 @@ func (r *reached) names(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-func (p *program) statusCommand() *cobra.Command {
+func statusCommand(p *program) *cobra.Command {
 	var how shown
 	all := false
 	cmd := &cobra.Command{
@@ -254,12 +254,12 @@ With --zk, ask the registry itself.`,
 	how.add(cmd, "it")
 	cmd.Flags().BoolVar(&all, "items", false, "show all items")
 	return p.onTarget(cmd, func(ctx context.Context, r *reached, args []string) error {
-		return p.show(ctx, &how, func() (any, string, error) { return p.statusOf(ctx, r, args, all) })
+		return p.show(ctx, &how, func() (any, string, error) { return statusOf(ctx, p, r, args, all) })
 	})
 }
 
 // statusOf is what status shows, as a value for JSON and as text.
-func (p *program) statusOf(ctx context.Context, r *reached, args []string, all bool) (v any, text string, err error) {
+func statusOf(ctx context.Context, p *program, r *reached, args []string, all bool) (v any, text string, err error) {
 	switch {
 	case len(args) > 0:
 		s, err := r.Shards(ctx, args[0])
@@ -345,7 +345,7 @@ func (p *program) tables() console.Style {
 	return s
 }
 
-func (p *program) jobsCommand() *cobra.Command {
+func jobsCommand(p *program) *cobra.Command {
 	var how shown
 	cmd := &cobra.Command{
 		Use:     "jobs [flags]",
@@ -371,7 +371,7 @@ func (p *program) jobsCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) triggerCommand() *cobra.Command {
+func triggerCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trigger JOB [flags]",
 		Short: "Run a job now",
@@ -406,15 +406,15 @@ func (p *program) done(err error, what string) error {
 	return err
 }
 
-func (p *program) enableCommand() *cobra.Command {
-	return p.switchCommand("enable", "enabled", "Let a job, a server or an item run again",
+func enableCommand(p *program) *cobra.Command {
+	return switchCommand(p, "enable", "enabled", "Let a job, a server or an item run again",
 		`Let a job that was disabled run again, on all its servers; with --server on one
 of them, with --item one of its items. --server without a job, or with --all, is
 all jobs of that server.`, true)
 }
 
-func (p *program) disableCommand() *cobra.Command {
-	return p.switchCommand("disable", "disabled", "Keep a job, a server or an item from running",
+func disableCommand(p *program) *cobra.Command {
+	return switchCommand(p, "disable", "disabled", "Keep a job, a server or an item from running",
 		`Keep a job from running on any server; with --server on one of them, whose items
 go to the others; with --item one of its items. What runs goes on to its end, or
 with --now is ended as by 'wasmjob kill', whose exit codes it has then.
@@ -463,7 +463,7 @@ func (w *switching) perform(ctx context.Context, o operator, job string) (what s
 	return w.done + " " + of, jobs(ctx, job)
 }
 
-func (p *program) switchCommand(name, done, short, long string, enable bool) *cobra.Command {
+func switchCommand(p *program, name, done, short, long string, enable bool) *cobra.Command {
 	var t *target
 	w := switching{enable: enable, done: done}
 	example := "  wasmjob NAME cities\n  wasmjob NAME cities --server 10.0.0.7\n  wasmjob NAME cities --item 2\n  wasmjob NAME --server 10.0.0.7\n  wasmjob NAME --all"
@@ -503,7 +503,7 @@ func (p *program) switchCommand(name, done, short, long string, enable bool) *co
 				if err != nil || !w.now {
 					return err
 				}
-				return p.endNow(ctx, r, job, w.ending, o)
+				return endNow(ctx, p, r, job, w.ending, o)
 			})
 		},
 	}
@@ -525,7 +525,7 @@ func addItemFlag(cmd *cobra.Command, item *int) {
 	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
 }
 
-func (p *program) shutdownCommand() *cobra.Command {
+func shutdownCommand(p *program) *cobra.Command {
 	server, instance := "", ""
 	cmd := &cobra.Command{
 		Use:   "shutdown [JOB] [flags]",
@@ -568,7 +568,7 @@ elsewhere. Disable its server and wait until it runs nothing.`,
 	})
 }
 
-func (p *program) startCommand() *cobra.Command {
+func startCommand(p *program) *cobra.Command {
 	var t *target
 	cmd := &cobra.Command{
 		Use:   "start JOB [flags]",
@@ -617,7 +617,7 @@ func startedText(ctx context.Context, c *admin.Client, job string) string {
 	return started
 }
 
-func (p *program) removeCommand() *cobra.Command {
+func removeCommand(p *program) *cobra.Command {
 	purge := false
 	cmd := &cobra.Command{
 		Use:   "remove JOB [flags]",

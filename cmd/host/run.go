@@ -20,7 +20,7 @@ import (
 
 func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
-func (p *program) runCommand() *cobra.Command {
+func runCommand(p *program) *cobra.Command {
 	d := machineDefaults(p.getenv)
 	printConfig := false
 	cmd := &cobra.Command{
@@ -81,7 +81,7 @@ In a terminal the host shows one line per fire. Otherwise, and with
 				}
 				return l.print(p.out)
 			}
-			return p.serve(cmd.Context(), l)
+			return serve(cmd.Context(), p, l)
 		},
 	}
 	addConfigFlags(cmd.Flags(), d)
@@ -104,7 +104,7 @@ func gcPercent(modules int64) int {
 
 // paceCollector sets gcPercent as modules come and go; nil if the environment says
 // how often the collector runs.
-func (p *program) paceCollector() func(modules int64) {
+func paceCollector(p *program) func(modules int64) {
 	if p.getenv("GOGC") != "" {
 		return nil
 	}
@@ -112,13 +112,13 @@ func (p *program) paceCollector() func(modules int64) {
 }
 
 // serve runs a host until a signal ends it.
-func (p *program) serve(ctx context.Context, l *loaded) error {
+func serve(ctx context.Context, p *program, l *loaded) error {
 	signals, end := p.notify()
 	defer end()
-	if p.paceCollector() != nil {
+	if paceCollector(p) != nil {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent(0)))
 	}
-	s, err := p.wire(ctx, l)
+	s, err := wire(ctx, p, l)
 	if err != nil {
 		return err
 	}

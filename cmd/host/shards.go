@@ -9,7 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/show"
 )
 
-func (p *program) shardsCommand() *cobra.Command {
+func shardsCommand(p *program) *cobra.Command {
 	var how shown
 	cmd := &cobra.Command{
 		Use:   "shards JOB [flags]",

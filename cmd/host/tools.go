@@ -24,7 +24,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-func (p *program) inspectCommand() *cobra.Command {
+func inspectCommand(p *program) *cobra.Command {
 	asJSON := false
 	var granted, job string
 	cmd := &cobra.Command{
@@ -92,7 +92,7 @@ func (p *program) printJSON(v any) error {
 	return e.Encode(v)
 }
 
-func (p *program) validateCommand() *cobra.Command {
+func validateCommand(p *program) *cobra.Command {
 	asJSON, isolation, granted := false, "", ""
 	cache := machineDefaults(p.getenv).cache
 	cmd := &cobra.Command{
@@ -132,11 +132,11 @@ and its module want is shown beside what is granted.`,
 				return err
 			}
 			ctx := cmd.Context()
-			runtime, err := newRuntime(ctx, plugin.Options{CacheDir: cache, Compiler: p.compiler()})
+			runtime, err := newRuntime(ctx, plugin.Options{CacheDir: cache, Compiler: compiler(p)})
 			if err != nil {
 				return err
 			}
-			o := catalog.Options{Runtime: runtime, Ceilings: ceilings, Isolate: isolate, Workers: p.newWorkers(runtime, nil), Granted: check.granted()}
+			o := catalog.Options{Runtime: runtime, Ceilings: ceilings, Isolate: isolate, Workers: newWorkers(p, runtime, nil), Granted: check.granted()}
 			findings := catalog.Check(ctx, o, args)
 			if o.Workers != nil {
 				o.Workers.Close()
@@ -178,7 +178,7 @@ and its module want is shown beside what is granted.`,
 	return cmd
 }
 
-func (p *program) schemaCommand() *cobra.Command {
+func schemaCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of job definitions, for editors",
@@ -197,7 +197,7 @@ A path to a file with this command's output works in the URL's place.`,
 	}
 }
 
-func (p *program) nextCommand() *cobra.Command {
+func nextCommand(p *program) *cobra.Command {
 	var zone, from string
 	times := 5
 	cmd := &cobra.Command{

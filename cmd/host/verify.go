@@ -19,7 +19,7 @@ import (
 // time for another host to notice and to run the items.
 const leastSettle = time.Minute
 
-func (p *program) verifyCommand() *cobra.Command {
+func verifyCommand(p *program) *cobra.Command {
 	var o verify.Options
 	asJSON := false
 	var rest time.Duration
@@ -64,7 +64,7 @@ read.`,
 			var r *verify.Report
 			var err error
 			if len(args) == 0 || slices.ContainsFunc(where, cmd.Flags().Changed) {
-				r, err = p.verifyWithRegistry(ctx, cmd.Flags(), rest, o, args)
+				r, err = verifyWithRegistry(ctx, p, cmd.Flags(), rest, o, args)
 				if len(args) == 0 && errors.Is(err, errNoServers) {
 					err = errors.New("the history files are missing, or --zk to look at the registry")
 				}
@@ -105,8 +105,8 @@ read.`,
 
 // verifyWithRegistry checks the files, with what the registry says of Java hosts,
 // and adds what is left behind in the registry.
-func (p *program) verifyWithRegistry(ctx context.Context, flags *pflag.FlagSet, rest time.Duration, how verify.Options, files []string) (r *verify.Report, err error) {
-	o, err := p.openNamespace(ctx, flags)
+func verifyWithRegistry(ctx context.Context, p *program, flags *pflag.FlagSet, rest time.Duration, how verify.Options, files []string) (r *verify.Report, err error) {
+	o, err := openNamespace(ctx, p, flags)
 	if err != nil {
 		return nil, err
 	}

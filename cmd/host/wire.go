@@ -87,7 +87,7 @@ func (s *system) close() error {
 
 // wire builds the system. Nothing runs yet but the goroutines that carry lines
 // and events, which close joins.
-func (p *program) wire(ctx context.Context, l *loaded) (*system, error) {
+func wire(ctx context.Context, p *program, l *loaded) (*system, error) {
 	s := &system{program: p, loaded: l}
 	for _, part := range []func(context.Context) error{
 		s.wireOutput, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireRegistry, s.wireAddress, s.wireHost, s.wireAdmin, s.wireDump,
@@ -166,7 +166,7 @@ func (s *system) wireRuntime(ctx context.Context) error {
 	if err != nil {
 		return usageError{fmt.Errorf("moduleMemory: %w", err)}
 	}
-	s.runtime, err = newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: p.compiler(), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: p.paceCollector(), Logger: console.Slog(s.log)})
+	s.runtime, err = newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: compiler(p), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: paceCollector(p), Logger: console.Slog(s.log)})
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (s *system) wireRuntime(ctx context.Context) error {
 	if err := memoryMetrics(s.metrics, s.runtime.Memory); err != nil {
 		return err
 	}
-	if s.workers = p.newWorkers(s.runtime, console.Slog(s.log)); s.workers == nil {
+	if s.workers = newWorkers(p, s.runtime, console.Slog(s.log)); s.workers == nil {
 		return nil
 	}
 	s.onClose("worker processes", func() error { s.workers.Close(); return nil })
@@ -216,7 +216,7 @@ func (s *system) wireRegistry(context.Context) (err error) {
 	if !shared && l.Data != "" {
 		record = l.Data
 	}
-	s.life = life.New(life.Options{Timer: p.deadMan(l), IfAny: l.DeadMan == auto, Dir: record, Getenv: p.getenv, Log: s.log})
+	s.life = life.New(life.Options{Timer: deadMan(p, l), IfAny: l.DeadMan == auto, Dir: record, Getenv: p.getenv, Log: s.log})
 	s.onClose("proof of life", s.life.Close)
 	s.registry.Fence = s.life.Fence
 	if err := s.life.Metrics(s.metrics); err != nil || !shared {

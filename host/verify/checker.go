@@ -210,7 +210,7 @@ func (c *Checker) add(e event.Event, at Place, source string) {
 func (c *Checker) jobEvent(j *job, p *process, e *event.Event, m mark) {
 	switch e.Kind {
 	case event.JobAdded:
-		c.enter(j, p, m.time)
+		j.enter(p, m.time)
 		delete(p.owed, j)
 		j.unscheduled = e.Source == abi.SourceTrigger
 	case event.Assigned:
@@ -373,7 +373,7 @@ func (c *Checker) trust(p *process, m mark) {
 	}
 	for j := range p.owed {
 		if !p.jobs[j] {
-			c.enter(j, p, m.time)
+			j.enter(p, m.time)
 		}
 	}
 	for j := range p.jobs {
@@ -441,7 +441,7 @@ func (c *Checker) job(name string, p *process, m mark) *job {
 	switch m.kind {
 	case event.Assigned, event.FireStarted, event.FireSkipped, event.ItemStarted:
 		if len(j.active) == 0 { // the beginning of the file is gone: who speaks of a job has it
-			c.enter(j, p, m.time)
+			j.enter(p, m.time)
 		}
 		if p.jobs[j] {
 			delete(p.owed, j)
@@ -451,7 +451,7 @@ func (c *Checker) job(name string, p *process, m mark) *job {
 }
 
 // enter notes that a process has a job.
-func (c *Checker) enter(j *job, p *process, now time.Time) {
+func (j *job) enter(p *process, now time.Time) {
 	if _, has := j.active[p]; !has && !j.trustedBut(p) {
 		j.quietFrom, j.trustedFrom = now, now
 	}
@@ -540,7 +540,7 @@ func (c *Checker) itemStarted(j *job, it *item, in *instance, f *fire, e *event.
 	f.note(it.number, itemBegun, m)
 	j.settled(it.number, e.Trigger, e.Instant)
 	if e.Previous != nil {
-		c.previous(j, it, e.Previous, m)
+		j.previous(it, e.Previous, m)
 	}
 }
 
@@ -686,7 +686,7 @@ func (c *Checker) retire(j *job, it *item, all bool) {
 
 // previous takes what the record says of the item's run before m, by another
 // instance.
-func (c *Checker) previous(j *job, it *item, was *event.PreviousRun, m mark) {
+func (j *job) previous(it *item, was *event.PreviousRun, m mark) {
 	id := idOf(was.Instant, was.Trigger)
 	open := was.Outcome == ""
 	if f := j.fires[id]; f != nil {

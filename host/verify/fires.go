@@ -137,7 +137,7 @@ func (c *Checker) up(j *job, id fireID, instant time.Time) *fire {
 
 // fewer takes note of how many items a job has: who has fewer now does not make
 // up for more.
-func (c *Checker) fewer(j *job, total int) {
+func (j *job) fewer(total int) {
 	if total <= 0 || total > tree.MaxItems {
 		return
 	}
@@ -158,7 +158,7 @@ func (c *Checker) shared(j *job, e *event.Event) {
 	if e.Total <= 0 || e.Total > tree.MaxItems {
 		return
 	}
-	c.fewer(j, e.Total)
+	j.fewer(e.Total)
 	j.counted(total{e.Time, e.Total}, c.now)
 }
 
@@ -220,7 +220,7 @@ func (c *Checker) countTotal(j *job, f *fire, e *event.Event) {
 			j.counted(total{e.Time, e.Total}, c.now)
 		}
 	}
-	c.fewer(j, e.Total)
+	j.fewer(e.Total)
 }
 
 // accountFor notes until when the host has accounted for the job's instants.

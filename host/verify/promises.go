@@ -70,7 +70,7 @@ func (c *Checker) demand(j *job, now time.Time) {
 func (c *Checker) demandRuns(j *job, now time.Time) {
 	for _, n := range slices.Sorted(maps.Keys(j.promises)) {
 		p := j.promises[n]
-		if !j.trustedBut(nil) || c.underWay(j, n) {
+		if !j.trustedBut(nil) || j.underWay(n) {
 			p.since = now
 			continue
 		}
@@ -99,7 +99,7 @@ func (c *Checker) demandRuns(j *job, now time.Time) {
 }
 
 // underWay reports whether a run of the item goes on, as far as is known.
-func (c *Checker) underWay(j *job, n int) bool {
+func (j *job) underWay(n int) bool {
 	it := j.items[n]
 	return it != nil && slices.ContainsFunc(it.runs, func(r *run) bool {
 		return r.done.kind == "" && r.skipped.kind == "" && !r.instance.lost && !r.instance.process.over
