@@ -67,6 +67,7 @@ func sessionClose(e *env) {
 	if err := rc.Close(); err != nil {
 		e.Fatalf("close: %v", err)
 	}
+	e.ok(registry.Create(e.p("/after"), nil)) // what this session reads is as new as that
 	for _, path := range []string{e.p("/e"), e.p("/q/e"), r[2].Path} {
 		if e.node(path).Exists {
 			e.Errorf("%s is there after its session was closed", path)
