@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
@@ -73,17 +74,22 @@ func TestChangeKeptOfARun(t *testing.T) {
 		must(t, h[0].complete(tree.Items{2}, "OK", ""))
 		must(t, c.operate(moves.ChangeKept(c.layout, 2, c.now, writes("7"), new(operate.Kept))))
 	})
-	t.Run("it begins meanwhile", func(t *testing.T) {
-		c, h := group(t, 1, nil)
-		op := c.op
-		defer func() { c.op = op }()
-		c.op = beforeCommits{Center: op, do: func() {
-			if !h[0].items[2].running {
-				begin(t, h[0], c.now.Add(time.Second))
-			}
-		}}
-		refused(c.cluster, c.operate(moves.ChangeKept(c.layout, 2, c.now, writes("7"), new(operate.Kept))), h[0].Self.ID)
-	})
+	for name, set := range map[string]func(*jobconfig.Configuration){
+		"it begins meanwhile":                nil,
+		"it begins meanwhile without a mark": func(cfg *jobconfig.Configuration) { cfg.MonitorExecution = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, h := group(t, 1, set)
+			op := c.op
+			defer func() { c.op = op }()
+			c.op = beforeCommits{Center: op, do: func() {
+				if !h[0].items[2].running {
+					begin(t, h[0], c.now.Add(time.Second))
+				}
+			}}
+			refused(c.cluster, c.operate(moves.ChangeKept(c.layout, 2, c.now, writes("7"), new(operate.Kept))), h[0].Self.ID)
+		})
+	}
 	t.Run("its host has died", func(t *testing.T) {
 		c, h := group(t, 1, nil)
 		begin(t, h[0], c.now.Add(time.Second))

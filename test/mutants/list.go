@@ -85,7 +85,7 @@ var mutants = []mutant{
 		"host", "TestSupersededDefinition"},
 	{"offset without the list of runs", "coordination/offsets.go",
 		"\tc.add(roleRuns, -1, registry.Check(l.RunsOf(owner), registry.AnyVersion))\n",
-		"",
+		"\t_ = owner\n",
 		"coordination", "TestOffsetAfterPurge"},
 	{"offset of a run", "coordination/operate/kept.go",
 		"k.RunsOn != \"\"",
