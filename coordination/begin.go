@@ -296,12 +296,7 @@ func (g *begin) ops(i int, c *commit) tree.Record {
 	}
 	c.add(roleRecord, i, registry.Set(l.Record(i), record.Data(), version))
 	c.add(roleItem, i, registry.Absent(l.ItemDisabled(i)))
-	if (g.View.Config.Failover && (!mine || g.mixed())) || open {
-		// It may be owed, and about to be taken, or taken. One that was taken over runs on when failover is switched off. What
-		// this host itself ran last, and has owned since, no other host can have
-		// taken: hosts of ours set the record, and a Java host, also one that
-		// came after the view, takes only what was marked for it. It marks what
-		// a host that died was running, and no host has run this item since.
+	if g.mayBeTaken(mine, open) {
 		c.add(roleItem, i, registry.Absent(l.FailoverItem(i)))
 		c.add(roleItem, i, registry.Absent(l.ItemFailover(i)))
 	}
@@ -318,6 +313,19 @@ func (g *begin) ops(i int, c *commit) tree.Record {
 		c.add(roleItem, i, registry.Delete(l.ItemMisfire(i), registry.AnyVersion))
 	}
 	return record
+}
+
+// mayBeTaken reports whether another host may take over an item, or may have done
+// so. mine says that this host ran it last and to the end, open that it is another
+// host's run that has no end.
+//
+// One that was taken over runs on when failover is switched off. What this host
+// itself ran last, and has owned since, no other host can have taken: hosts of ours
+// set the record, and a Java host, also one that came after the view, takes only what
+// was marked for it. It marks what a host that died was running, and no host has run
+// this item since.
+func (g *begin) mayBeTaken(mine, open bool) bool {
+	return open || (g.View.Config.Failover && (!mine || g.mixed()))
 }
 
 // marked reports whether the running marks outlive the host.
@@ -442,11 +450,9 @@ func (g *begin) understand(i int, n registry.Snapshot, actual tree.Runs, orphans
 		g.out.Refused[i] = why
 		return false, false
 	}
-	if open && owner.Exists && !forgets(ownersRuns, i) {
-		g.out.Refused[i] = RefusedRunning
-		return false, false
-	}
-	if g.View.Config.MonitorExecution && n.Data(l.ItemRunning(i)).Exists {
+	runsOn := open && owner.Exists && !forgets(ownersRuns, i)
+	marked := g.View.Config.MonitorExecution && n.Data(l.ItemRunning(i)).Exists
+	if runsOn || marked {
 		g.out.Refused[i] = RefusedRunning
 		return false, false
 	}
@@ -473,7 +479,7 @@ func (g *begin) markedAgainst(i int, n registry.Snapshot, r tree.Record) Refusal
 	if n.Data(l.ItemFailover(i)).Exists && (g.View.Config.Failover || open) {
 		return RefusedFailover
 	}
-	if n.Data(l.FailoverItem(i)).Exists && (open || (g.View.Config.Failover && (!mine || g.mixed()))) {
+	if n.Data(l.FailoverItem(i)).Exists && g.mayBeTaken(mine, open) {
 		return RefusedFailover
 	}
 	return ""

@@ -324,8 +324,8 @@ func (c *completion) understand(i int, n registry.Snapshot) (again bool) {
 		c.out.Items[i] = state
 		return false
 	}
-	if r.Owner != self && r.Former.Owner == self && r.Former.Begun == e.State.Record.Begun && r.Former.Ended != 0 {
-		// It was completed, moved to another host, and was begun there.
+	completedBefore := r.Former.Owner == self && r.Former.Begun == e.State.Record.Begun && r.Former.Ended != 0
+	if r.Owner != self && completedBefore { // it moved to another host, and was begun there
 		if state = e.State; e.HasOffset {
 			state = state.saved(e.Offset)
 		}

@@ -46,14 +46,7 @@ func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept f
 		accept = func(jobconfig.Configuration) error { return nil }
 	}
 	if !d.config.Exists {
-		if beyond := accept(mine); beyond != nil {
-			return nil, Applied{}, fmt.Errorf("the job's definition is refused: %w", beyond)
-		}
-		ops := []registry.Op{registry.Create(l.Config(), yaml), step.Put(d.last, yaml)}
-		if d.superseded.Exists { // by what was applied to the job before it was removed
-			ops = append(ops, registry.Set(d.superseded.Path, nil, d.superseded.Version))
-		}
-		return ops, Applied{Configuration: mine, Created: true}, nil
+		return d.create(mine, accept)
 	}
 	list := tree.ParseSuperseded(d.superseded.Data)
 	outdated := d.last.Exists && string(d.last.Data) != string(yaml) && string(d.last.Data) != string(former) && list.Contains(yaml)
@@ -85,18 +78,36 @@ func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept f
 		differs := slices.Sorted(slices.Values(slices.Concat(kept, changed)))
 		return nil, Applied{Configuration: result, Kept: differs, Superseded: len(differs) > 0}, nil
 	}
-	applied := Applied{Configuration: result, Changed: changed, Kept: kept}
 	var ops []registry.Op
 	if (string(result.YAML()) != string(d.config.Data) && len(changed) > 0) || err != nil {
 		ops = append(ops, registry.Set(l.Config(), result.YAML(), d.config.Version))
 	}
-	switch {
-	case !d.last.Exists:
-		ops = append(ops, step.Put(d.last, yaml))
-	case string(d.last.Data) != string(yaml):
-		ops = append(ops, step.Put(d.last, yaml), step.Put(d.superseded, list.Replace(d.last.Data, yaml).Data()))
+	return append(ops, d.remember(yaml, list)...), Applied{Configuration: result, Changed: changed, Kept: kept}, nil
+}
+
+// create makes the configuration of a job that has none.
+func (d definitions) create(mine jobconfig.Configuration, accept func(jobconfig.Configuration) error) ([]registry.Op, Applied, error) {
+	if beyond := accept(mine); beyond != nil {
+		return nil, Applied{}, fmt.Errorf("the job's definition is refused: %w", beyond)
 	}
-	return ops, applied, nil
+	yaml := mine.YAML()
+	ops := []registry.Op{registry.Create(d.layout.Config(), yaml), step.Put(d.last, yaml)}
+	if d.superseded.Exists { // by what was applied to the job before it was removed
+		ops = append(ops, registry.Set(d.superseded.Path, nil, d.superseded.Version))
+	}
+	return ops, Applied{Configuration: mine, Created: true}, nil
+}
+
+// remember writes down the definition that is applied now, and in list the one
+// that it supersedes.
+func (d definitions) remember(yaml []byte, list tree.Superseded) []registry.Op {
+	if !d.last.Exists {
+		return []registry.Op{step.Put(d.last, yaml)}
+	}
+	if string(d.last.Data) == string(yaml) {
+		return nil
+	}
+	return []registry.Op{step.Put(d.last, yaml), step.Put(d.superseded, list.Replace(d.last.Data, yaml).Data())}
 }
 
 // ApplyDefinition brings a changed definition file to the registry. former and accept

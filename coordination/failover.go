@@ -581,17 +581,9 @@ type begins struct {
 // to look again.
 func (r *recovery) take(ctx context.Context, x *step.Exchange, owed tree.Runs, runs registry.Node) (done bool, err error) {
 	l, self := r.View.Layout, r.View.Self.ID
-	var t taking
-	var o owing
-	for {
-		if o, err = r.readOwed(ctx, x, owed); err != nil {
-			return false, err
-		}
-		t = r.decide(owed, runs, &o)
-		if len(t.dropped) > 0 || !o.more {
-			break
-		}
-		r.from = o.end
+	t, o, err := r.nextTaking(ctx, x, owed, runs)
+	if err != nil {
+		return false, err
 	}
 	if len(t.dropped) == 0 {
 		return true, r.giveWay(ctx, x)
@@ -649,6 +641,22 @@ func (r *recovery) take(ctx context.Context, x *step.Exchange, owed tree.Runs, r
 		return false, err
 	}
 	return true, r.bury(ctx, x, n)
+}
+
+// nextTaking reads what is owed, and decides about it, until there is something to
+// write or nothing more to read.
+func (r *recovery) nextTaking(ctx context.Context, x *step.Exchange, owed tree.Runs, runs registry.Node) (taking, owing, error) {
+	for {
+		o, err := r.readOwed(ctx, x, owed)
+		if err != nil {
+			return taking{}, owing{}, err
+		}
+		t := r.decide(owed, runs, &o)
+		if len(t.dropped) > 0 || !o.more {
+			return t, o, nil
+		}
+		r.from = o.end
+	}
 }
 
 // noteTaken notes what a commit has closed and claimed. mine is this host's list of

@@ -11,8 +11,8 @@ import (
 )
 
 // byJava reports whether the division in force was made by a Java leader, from
-// the epoch node and the instance node of item 0. Java makes the instance nodes
-// of all items anew, so that they have version 0; a leader of ours leaves every
+// the epoch node and the instance node of item 0. Java deletes and creates
+// the instance nodes of all items, so that they have version 0; a leader of ours leaves every
 // one of them with a version above 0, and empties the epoch.
 func byJava(epoch, first registry.Node) bool {
 	return len(epoch.Data) > 0 || (first.Exists && first.Version == 0)
@@ -78,8 +78,8 @@ func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (do
 	}
 
 	// What was read is of several instants, and Java may have divided
-	// between them and the commit. It has not if the node that it makes
-	// anew every time is still the one that was read first; from the
+	// between them and the commit. It has not if the node that it creates
+	// every time is still the one that was read first; from the
 	// commit on the anchor shows it.
 	n, err = x.Read(ctx, registry.Data(a.first.Path))
 	if err != nil || n.Data(a.first.Path).Czxid != a.first.Czxid {

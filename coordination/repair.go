@@ -25,9 +25,9 @@ func (v View) MissingFromMembers() bool {
 
 // Repair repairs what an external edit has deleted or put in
 // another one's place: the nodes below which hosts write, this host's own ones,
-// its name among the members. It takes away hosts that do not exist: the nodes by
-// which a host is known to live are ephemeral, and one that is not stands for
-// nobody. If something was gone that a division relies on, it asks for one.
+// its name among the members. It removes hosts that do not exist: the nodes by
+// which a host is known to live are ephemeral, and one that is not belongs to no
+// host. If something was gone that a division relies on, it asks for one.
 //
 // A job that was removed, and a host that was stopped by an operator, are left
 // as they are. repaired lists the nodes that were made, set or taken away.

@@ -49,7 +49,7 @@
 // # Who waits for whom
 //
 //	goroutine         started in        ends when              joined by
-//	the term          caller of Run     told to stop           the caller
+//	the term          caller of Run     ctx or kill is done    the caller
 //	a job's loop      term.reconcile    left, or session lost  term.run
 //	a fire            runner.start      its workers are done   job.run
 //	a worker          run.Fire.Run      no item is left        run.Fire.Run

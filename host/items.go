@@ -53,8 +53,8 @@ type item struct {
 	lastOutside map[string]abi.OutsideCount
 }
 
-// answered notes that a fire is no longer due: it has begun, or a reason why not
-// is told. Another that the item owes stays due: a trigger that is refused stands
+// answered notes that a fire is no longer due: it has begun, or why not has been
+// reported. Another that the item owes stays due: a trigger that is refused stands
 // for no instant.
 func (it *item) answered(id tree.Fire) {
 	if it.due != nil && it.due.ID() == id.ID() {

@@ -223,7 +223,7 @@ func (s *shortForms) read(wrong *mistakes) grants.Grant {
 		h, err := grants.ParseHTTP(text)
 		wrong.add("http-allow", err)
 		h.Methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-		// Of *.HOST whoever has the domain says what the addresses are.
+		// The owner of a domain chooses the addresses of *.HOST.
 		h.Private, h.Secrets = !strings.HasPrefix(h.Host, "*."), names
 		g.HTTP = append(g.HTTP, h)
 	}

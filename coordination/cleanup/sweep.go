@@ -218,37 +218,12 @@ type judgement struct {
 }
 
 func (s *sweeping) judge() (j judgement) {
-	l := s.view.Layout
-	runsOf := make(map[string]registry.Node) // of hosts that live
-	listed := make(map[int]bool)
-	for _, id := range s.lists {
-		node := s.marks.Data(l.RunsOf(id))
-		runs, err := tree.ParseRuns(node.Data)
-		if err != nil {
-			continue
-		}
-		items := runs.Items()
-		for _, i := range slices.Concat(s.items, s.surplus) {
-			listed[i] = listed[i] || items.Contains(i)
-		}
-		if s.lives(id) {
-			runsOf[id] = node
-		}
-	}
+	listed, runsOf := s.readLists()
 	owed := make(map[string]tree.Items)
 	for _, i := range s.items {
 		j.groups = append(j.groups, s.sweepItem(i, listed[i], runsOf, owed)...)
 	}
-	for _, id := range s.kills {
-		if n := s.marks.Data(l.Kill(id)); staleKill(n, s.lives(id), slices.Contains(s.lists, id), s.now) {
-			j.groups = append(j.groups, []registry.Op{registry.Delete(n.Path, n.Version)})
-		}
-	}
-	for _, id := range s.triggers {
-		if trigger := s.marks.Data(l.Trigger(id)); trigger.Exists {
-			j.groups = append(j.groups, []registry.Op{registry.Delete(trigger.Path, trigger.Version)})
-		}
-	}
+	j.groups = append(j.groups, s.sweepRequests()...)
 
 	// A dead host that an external edit has taken from the members is still owed what its
 	// list says: it is one of the crashed again.
@@ -265,12 +240,48 @@ func (s *sweeping) judge() (j judgement) {
 	return j
 }
 
+// readLists returns which items are in some host's list of runs, and the lists of
+// the hosts that live.
+func (s *sweeping) readLists() (listed map[int]bool, runsOf map[string]registry.Node) {
+	listed, runsOf = make(map[int]bool), make(map[string]registry.Node)
+	for _, id := range s.lists {
+		node := s.marks.Data(s.view.Layout.RunsOf(id))
+		runs, err := tree.ParseRuns(node.Data)
+		if err != nil {
+			continue
+		}
+		items := runs.Items()
+		for _, i := range slices.Concat(s.items, s.surplus) {
+			listed[i] = listed[i] || items.Contains(i)
+		}
+		if s.lives(id) {
+			runsOf[id] = node
+		}
+	}
+	return listed, runsOf
+}
+
+// sweepRequests removes kills and triggers that no host answers any more.
+func (s *sweeping) sweepRequests() (groups [][]registry.Op) {
+	l := s.view.Layout
+	for _, id := range s.kills {
+		if n := s.marks.Data(l.Kill(id)); staleKill(n, s.lives(id), slices.Contains(s.lists, id), s.now) {
+			groups = append(groups, []registry.Op{registry.Delete(n.Path, n.Version)})
+		}
+	}
+	for _, id := range s.triggers {
+		if trigger := s.marks.Data(l.Trigger(id)); trigger.Exists {
+			groups = append(groups, []registry.Op{registry.Delete(trigger.Path, trigger.Version)})
+		}
+	}
+	return groups
+}
+
 // sweepItem removes marks of one item that belong to no host that lives. owed gets
 // the item if a Java host that is gone was running it; listed is true if it is in
 // some host's list of runs.
 func (s *sweeping) sweepItem(i int, listed bool, runsOf map[string]registry.Node, owed map[string]tree.Items) (groups [][]registry.Op) {
-	l, cfg := s.view.Layout, s.view.Config
-	repeats := cfg.Failover && cfg.MonitorExecution && s.view.ConfigErr == nil && s.members.Exists
+	l := s.view.Layout
 	running, failovering, failover := s.marks.Data(l.ItemRunning(i)), s.marks.Data(l.ItemFailovering(i)), s.marks.Data(l.ItemFailover(i))
 	if failover.Exists && !failover.Ephemeral { // no host makes one that outlives it
 		groups, failover = append(groups, []registry.Op{registry.Delete(failover.Path, failover.Version)}), registry.Node{}
@@ -306,14 +317,24 @@ func (s *sweeping) sweepItem(i int, listed bool, runsOf map[string]registry.Node
 		if taken {
 			continue
 		}
-		ran := !slices.Contains(s.ours, id) && !slices.Contains(s.lists, id) && tree.FitsANode(id)
-		if repeats && ran && mark.Path != l.ItemFailover(i) {
+		if mark.Path != l.ItemFailover(i) && s.repeats() && s.javaRan(id) {
 			owed[id] = append(owed[id], i)
 		} else {
 			groups = append(groups, []registry.Op{registry.Delete(mark.Path, mark.Version)})
 		}
 	}
 	return groups
+}
+
+// repeats reports whether hosts repeat items of others that have died.
+func (s *sweeping) repeats() bool {
+	cfg := s.view.Config
+	return cfg.Failover && cfg.MonitorExecution && s.view.ConfigErr == nil && s.members.Exists
+}
+
+// javaRan reports whether a mark's host, which is gone, is no host of ours.
+func (s *sweeping) javaRan(id string) bool {
+	return !slices.Contains(s.ours, id) && !slices.Contains(s.lists, id) && tree.FitsANode(id)
 }
 
 // orphans reports whether an item has no owner that lives, though there are

@@ -162,41 +162,8 @@ func (c *commits) send(ctx context.Context, p *plan) (results []registry.Result,
 		<-c.handoff
 		return nil, c.life.over()
 	}
-	_, changed := c.life.level()
-	for waiting := true; waiting; {
-		select {
-		case <-t.decided:
-			waiting = false
-		case a := <-done:
-			select {
-			case <-t.decided: // and answered, or lost
-				done <- a
-			default:
-				<-c.handoff
-				if lossy(a.err) {
-					return nil, errNotSent
-				}
-				return nil, fmt.Errorf("%w: not sent: %w", registry.ErrUnavailable, a.err)
-			}
-			waiting = false
-		case <-changed:
-			var level registry.Trust
-			if level, changed = c.life.level(); level != registry.TrustLive && c.withdraw(t) {
-				return nil, c.letGo(t, done, c.life.doubted())
-			}
-		case <-ctx.Done():
-			if c.withdraw(t) {
-				return nil, c.letGo(t, done, ctx.Err())
-			}
-			<-t.decided
-			waiting = false
-		case <-c.life.lost:
-			if c.withdraw(t) {
-				return nil, c.letGo(t, done, c.life.over())
-			}
-			<-t.decided
-			waiting = false
-		}
+	if err := c.awaitWire(ctx, t, done); err != nil {
+		return nil, err
 	}
 	<-c.handoff
 	if !t.sent {
@@ -222,6 +189,47 @@ func (c *commits) send(ctx context.Context, p *plan) (results []registry.Result,
 		default:
 		}
 		return nil, fmt.Errorf("%w: %v", registry.ErrUnknown, c.life.over())
+	}
+}
+
+// awaitWire waits until the wire has decided about the multi. If it returns an error
+// the multi is not sent, and the next one is handed over without the caller's doing.
+func (c *commits) awaitWire(ctx context.Context, t *ticket, done chan answer[[]zk.MultiResponse]) error {
+	_, changed := c.life.level()
+	for {
+		select {
+		case <-t.decided:
+			return nil
+		case a := <-done:
+			select {
+			case <-t.decided: // and answered, or lost
+				done <- a
+				return nil
+			default:
+			}
+			<-c.handoff
+			if lossy(a.err) {
+				return errNotSent
+			}
+			return fmt.Errorf("%w: not sent: %w", registry.ErrUnavailable, a.err)
+		case <-changed:
+			var level registry.Trust
+			if level, changed = c.life.level(); level != registry.TrustLive && c.withdraw(t) {
+				return c.letGo(t, done, c.life.doubted())
+			}
+		case <-ctx.Done():
+			if c.withdraw(t) {
+				return c.letGo(t, done, ctx.Err())
+			}
+			<-t.decided
+			return nil
+		case <-c.life.lost:
+			if c.withdraw(t) {
+				return c.letGo(t, done, c.life.over())
+			}
+			<-t.decided
+			return nil
+		}
 	}
 }
 

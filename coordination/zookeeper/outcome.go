@@ -39,8 +39,28 @@ func (c *commits) resolve(ctx context.Context, p *plan, t *ticket) ([]registry.R
 	if err := c.requests.sync(ctx); err != nil {
 		return nil, unknown(err)
 	}
-	var paths []string
-	for _, op := range p.ops {
+	paths := evidence(p.ops)
+	found, err := parallel(ctx, c.life, paths, c.requests.status)
+	if err != nil {
+		return nil, unknown(err)
+	}
+	stats := make(map[string]*zk.Stat, len(paths))
+	for i, path := range paths {
+		stats[path] = found[i]
+	}
+	did, applied := c.transaction(p.ops, stats, t.seen)
+	if !applied {
+		return nil, errNotApplied
+	}
+	if did == 0 || c.claims.shared(t) {
+		return nil, unknown(nil)
+	}
+	return c.reconstruct(ctx, p, did)
+}
+
+// evidence is the nodes that show what became of ops: those that they write.
+func evidence(ops []registry.Op) (paths []string) {
+	for _, op := range ops {
 		switch op.Kind {
 		case registry.OpSet:
 			paths = append(paths, op.Path)
@@ -53,32 +73,26 @@ func (c *commits) resolve(ctx context.Context, p *plan, t *ticket) ([]registry.R
 			break
 		}
 	}
-	found, err := parallel(ctx, c.life, paths, c.requests.status)
-	if err != nil {
-		return nil, unknown(err)
-	}
-	stats := make(map[string]*zk.Stat, len(paths))
-	for i, path := range paths {
-		stats[path] = found[i]
-	}
-	did := int64(0) // the transaction that did it
-	for _, op := range p.ops {
+	return paths
+}
+
+// transaction judges by the evidence. did is the transaction that did all of the
+// ops, 0 if none is proved to have; applied is false if it is proved that none did.
+func (c *commits) transaction(ops []registry.Op, stats map[string]*zk.Stat, seen int64) (did int64, applied bool) {
+	for _, op := range ops {
 		here, above := stats[op.Path], stats[parent(op.Path)]
 		switch {
-		case op.Kind == registry.OpSet && here != nil && here.Mzxid <= t.seen,
-			op.Kind == registry.OpDelete && here != nil && here.Czxid <= t.seen,
-			op.Kind != registry.OpSet && above != nil && above.Pzxid <= t.seen:
+		case op.Kind == registry.OpSet && here != nil && here.Mzxid <= seen,
+			op.Kind == registry.OpDelete && here != nil && here.Czxid <= seen,
+			op.Kind != registry.OpSet && above != nil && above.Pzxid <= seen:
 			if c.writes(op) {
-				return nil, errNotApplied
+				return 0, false
 			}
-		case op.Kind == registry.OpEphemeral && here != nil && here.Czxid > t.seen && here.EphemeralOwner == c.link.conn.SessionID():
+		case op.Kind == registry.OpEphemeral && here != nil && here.Czxid > seen && here.EphemeralOwner == c.link.conn.SessionID():
 			did = here.Czxid
 		}
 	}
-	if did == 0 || c.claims.shared(t) {
-		return nil, unknown(nil)
-	}
-	return c.reconstruct(ctx, p, did)
+	return did, true
 }
 
 // writes reports whether an op leaves a trace at all.

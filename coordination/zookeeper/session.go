@@ -103,8 +103,8 @@ func (s *Session) begin(ctx context.Context) error {
 }
 
 // examine asks the server for its limits and warns of a session that could end
-// elsewhere before a server that is cut off stops answering syncs. Servers that do
-// not tell, as they do by default, leave that to those who read the log.
+// elsewhere before a server that is cut off stops answering syncs. Servers do
+// not answer by default; then the log says what the timeout is to be.
 func (s *Session) examine() {
 	_, w, _ := s.link.present()
 	if w == nil {
@@ -123,8 +123,8 @@ func (s *Session) examine() {
 }
 
 // leastTimeout is 3 × (syncLimit + 1) × tickTime, from a server's answer to "conf";
-// 0 if the server stands alone. A leader looks every tick whether its followers
-// were heard of within syncLimit ticks, so it may take one more. ok is false if
+// 0 if the server stands alone. A leader checks every tick whether its followers
+// have answered within syncLimit ticks, so it may take one more. ok is false if
 // the answer has neither.
 func leastTimeout(conf string) (least time.Duration, ok bool) {
 	number := func(key string) (time.Duration, bool) {

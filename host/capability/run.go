@@ -109,8 +109,8 @@ func NewRun(info Info, grant *grants.Grant, owner Owner, functions map[string]Fu
 	return r
 }
 
-// Warn says something in the job's log that the guest cannot be told: its own answer
-// has a number only.
+// Warn logs for the job what the guest does not learn: its own answer has a number
+// only.
 func (r *Run) Warn(msg string, kv ...string) { r.owner.Log(abi.LevelWarn, msg, kv) }
 
 // MayAct says whether an effect outside is allowed: the item is this host's. Every

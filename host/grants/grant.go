@@ -82,7 +82,7 @@ type Dir struct {
 	Bytes, Files int64
 }
 
-// Secret is where a secret comes from: one of File and Env is set. It is read anew for
+// Secret is where a secret comes from: one of File and Env is set. It is read again for
 // each fire.
 type Secret struct {
 	File, Env string
