@@ -30,7 +30,11 @@ type reported struct {
 
 // Init, Len, Next and Connected implement zk.HostProvider.
 func (h *servers) Init(names []string) error {
-	h.names = slices.Clone(names) // the client has shuffled them
+	for _, name := range names { // the client has shuffled them
+		if !slices.Contains(h.names, name) {
+			h.names = append(h.names, name)
+		}
+	}
 	return nil
 }
 
