@@ -39,18 +39,20 @@ func TestShape(t *testing.T) {
 	s := measure(t, "abi", "cmd", "coordination", "host", "sdk", "strategy")
 	perThousand := func(n int) float64 { return 1000 * float64(n) / float64(s.lines) }
 	types := s.types()
+	byMethods := slices.SortedFunc(slices.Values(types), func(a, b typeShape) int { return b.methods - a.methods })
+	byFiles := slices.SortedFunc(slices.Values(types), func(a, b typeShape) int { return len(b.files) - len(a.files) })
 	packages := s.packages()
 	figures := []figure{
 		{name: "fields of the largest type", value: float64(types[0].fields), limit: 40, aim: 40, worst: shown(types, 3)},
-		{name: "methods of the type with the most", value: float64(most(types, func(x typeShape) int { return x.methods })), limit: 77, aim: 45},
-		{name: "files with methods of one type, at most", value: float64(most(types, func(x typeShape) int { return len(x.files) })), limit: 14, aim: 3},
-		{name: "lines of the largest package", value: float64(packages[0].lines), limit: 5900, aim: 5000, worst: shown(packages, 4)},
+		{name: "methods of the type with the most", value: float64(byMethods[0].methods), limit: 48, aim: 45, worst: shown(byMethods, 3)},
+		{name: "files with methods of one type, at most", value: float64(len(byFiles[0].files)), limit: 9, aim: 3, worst: shown(byFiles, 4)},
+		{name: "lines of the largest package", value: float64(packages[0].lines), limit: 5850, aim: 5000, worst: shown(packages, 4)},
 		{name: "lines of package coordination", value: float64(s.byPackage["coordination"]), limit: 5000, aim: 5000},
-		{name: "functions with a complexity over 15, percent", value: 100 * float64(len(s.complex)) / float64(s.functions), limit: 2.5, aim: 2, decimals: 1, worst: s.complex},
-		{name: "switches without a tag, per 1,000 lines", value: perThousand(s.tagless), limit: 4, aim: 2, decimals: 1},
+		{name: "functions with a complexity over 15, percent", value: 100 * float64(len(s.complex)) / float64(s.functions), limit: 2, aim: 2, decimals: 1, worst: s.complex},
+		{name: "switches without a tag, per 1,000 lines", value: perThousand(s.tagless), limit: 3.8, aim: 2, decimals: 1},
 		{name: "conditions with || and bare &&, per 1,000 lines", value: perThousand(len(s.mixed)), limit: 0, aim: 0, decimals: 1, worst: s.mixed},
 		{name: "reads by position", value: float64(len(s.positional)), limit: 0, aim: 0, worst: s.positional},
-		{name: "comment lines in words of our own", value: float64(len(s.dialect)), limit: 25, aim: 20, worst: s.dialect},
+		{name: "comment lines in words of our own", value: float64(len(s.dialect)), limit: 20, aim: 20, worst: s.dialect},
 		{name: "lines of the product", value: float64(s.lines), aim: 36000, informationAlone: true},
 	}
 	for _, f := range figures {
@@ -64,15 +66,6 @@ func TestShape(t *testing.T) {
 			t.Errorf("%s: %.*f, at most %.*f are allowed: %s", f.name, f.decimals, f.value, f.decimals, f.limit, strings.Join(f.worst[:min(len(f.worst), 5)], "; "))
 		}
 	}
-}
-
-// most is the largest of what of tells.
-func most(list []typeShape, of func(typeShape) int) int {
-	n := 0
-	for _, x := range list {
-		n = max(n, of(x))
-	}
-	return n
 }
 
 func shown[T fmt.Stringer](list []T, n int) []string {
