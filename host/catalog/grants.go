@@ -22,11 +22,11 @@ import (
 // that changes.
 type granted struct {
 	*operator.Grant
-	key    string
-	signer string // of the module
-	// linked are capabilities' import modules that are not granted, and are there all
-	// the same: each call is denied.
-	linked []string
+	key string
+	by  signed // the module
+	// kept says that the job may want more than it is granted: it was in force before, and
+	// what it has lost is refused call by call.
+	kept bool
 }
 
 // signed says who signed a module.
@@ -38,57 +38,60 @@ type signed struct {
 	sig, keys string
 }
 
-// granted is what a job gets with a module.
-func (s state) granted(job, digest string) granted {
-	signer := s.signed[digest].signer
-	g := s.grants.For(job, operator.Module{Digest: digest, Signer: signer})
+// granted is what the job of a definition gets with a module. The error says what is
+// missing of what it wants, or that the module is not signed as it must be.
+func (s state) granted(d definition.Definition, digest string, m compiled) (granted, error) {
+	job := d.Configuration.JobName
+	by := s.signed[digest]
+	if keys := s.grants.TrustFor(job); keys != nil {
+		if !slices.ContainsFunc(keys, func(k signature.Key) bool { return k.Name == by.signer && by.signer != "" }) {
+			return granted{}, s.distrust(job, by, keys)
+		}
+	}
+	g := s.grant(job, digest, by)
+	guest, err := d.Configuration.Guest()
+	if err != nil {
+		return granted{}, err
+	}
+	if s.ungranted {
+		return granted{Grant: g.Grant}, nil
+	}
+	if missing := operator.Difference(Wants(m.imports(), guest.Needs), g.Grant); len(missing) > 0 {
+		return granted{}, errors.New("wants what is not granted: " + strings.Join(missing, "; "))
+	}
+	return g, nil
+}
+
+// grant is what the job may do with a module that was signed by someone.
+func (s state) grant(job, digest string, by signed) granted {
+	g := s.grants.For(job, operator.Module{Digest: digest, Signer: by.signer})
 	var dirs []operator.Dir
 	for _, m := range s.mounts[job] {
 		dirs = append(dirs, operator.Dir{Host: m.Host, Guest: m.Guest})
 	}
 	g.Dirs = append(dirs, g.Dirs...)
-	return granted{Grant: g, key: g.Key() + signer, signer: signer}
+	return granted{Grant: g, key: g.Key() + by.signer, by: by}
 }
 
-// wanting says what the job of a definition lacks with a module: a grant, or the
-// signature that is demanded; nil if nothing.
-func (s state) wanting(d definition.Definition, digest string, m compiled, g granted) error {
-	job := d.Configuration.JobName
-	by := s.signed[digest]
-	if keys := s.grants.TrustFor(job); keys != nil {
-		if !slices.ContainsFunc(keys, func(k signature.Key) bool { return k.Name == by.signer && by.signer != "" }) {
-			return s.distrust(job, by, keys)
-		}
-	}
+// regrant is a binding that stays in force, with what is granted now: what was taken away
+// from a job is gone with the next fire, also if the job wants it and is refused. A
+// signature that was removed from the module since is still one of its bytes.
+func (s state) regrant(b *binding, m compiled) *binding {
 	if s.ungranted {
-		return nil
+		return b
 	}
-	guest, err := d.Configuration.Guest()
-	if err != nil {
-		return err
+	by := s.signed[b.digest]
+	if by.signer == "" && b.by.keys == by.keys {
+		by = b.by
 	}
-	if missing := operator.Difference(Wants(m.imports(), guest.Needs), g.Grant); len(missing) > 0 {
-		return errors.New("wants what is not granted: " + strings.Join(missing, "; "))
-	}
-	return nil
-}
-
-// regranted is a job that stays as it was, with what is granted to it now: if
-// something was taken away, its calls are denied from its next fire on.
-func (s state) regranted(b *binding, m compiled) *binding {
-	g := s.granted(b.doc.Configuration.JobName, b.digest)
-	for _, module := range slices.Sorted(maps.Keys(m.imports())) {
-		if abi.IsCapability(module) && !slices.Contains(g.Modules(), module) {
-			g.linked = append(g.linked, module)
-		}
-	}
-	g.key += strings.Join(g.linked, " ")
+	g := s.grant(b.job.Definition.JobName, b.digest, by)
 	if g.key == b.granted {
 		return b
 	}
-	again := *b
-	again.granted, again.job.Module = g.key, m.bind(b.doc.Configuration.JobName, g)
-	return &again
+	g.kept = true
+	other := *b
+	other.granted, other.by, other.job.Module = g.key, g.by, m.bind(b.job.Definition.JobName, g)
+	return &other
 }
 
 func (s state) distrust(job string, by signed, keys []signature.Key) error {
@@ -96,14 +99,14 @@ func (s state) distrust(job string, by signed, keys []signature.Key) error {
 	for _, k := range keys {
 		names = append(names, k.Name)
 	}
-	reason := "has no signature"
+	reason := "it has no signature"
 	switch {
 	case by.reason != nil:
 		reason = by.reason.Error()
 	case by.signer != "":
-		reason = "is signed by " + by.signer
+		reason = "it is signed by " + by.signer
 	}
-	return fmt.Errorf("job %q needs a module signed by %s: it %s", job, strings.Join(names, " or "), reason)
+	return fmt.Errorf("job %q needs a module signed by %s: %s", job, strings.Join(names, " or "), reason)
 }
 
 // watchGrants starts the goroutine that reads the grants again when they change. run
@@ -173,15 +176,23 @@ func (r *run) checkSignatures() {
 			next[digest] = by
 		}
 	}
-	for name, f := range r.state.files {
+	found := map[string]signed{}
+	for _, name := range slices.Sorted(maps.Keys(r.state.files)) {
+		f := r.state.files[name]
 		if kindOf(name) != aModule || f.digest == "" {
 			continue
 		}
 		sig := r.state.files[name+signature.Suffix].digest
-		if old, ok := r.state.signed[f.digest]; !ok || old.sig != sig || old.keys != keys {
-			next[f.digest] = r.signed(name, f, sig, known, keys)
+		by, ok := r.state.signed[f.digest]
+		if !ok || by.sig != sig || by.keys != keys {
+			by = r.signed(name, f, sig, known, keys)
+		}
+		// Of copies of a module, one with a signature is enough.
+		if other, has := found[f.digest]; !has || other.signer == "" {
+			found[f.digest] = by
 		}
 	}
+	maps.Copy(next, found)
 	r.state.signed = next
 }
 
@@ -199,12 +210,12 @@ func (r *run) signed(name string, f file, sig string, known []signature.Key, key
 	}
 	var module, text bytes.Buffer
 	if c := digestFile(r.dir, name, f.stamp, abi.MaxModuleSize, &module); c.digest != f.digest {
-		by.sig, by.reason = "", errors.New("has changed while it was checked") // the next look reads it
+		by.sig, by.reason = "", errors.New("it has changed while it was checked") // the next look reads it
 		return by
 	}
 	of := r.state.files[name+signature.Suffix]
 	if c := digestFile(r.dir, name+signature.Suffix, of.stamp, signature.MaxSize, &text); c.digest != sig {
-		by.sig, by.reason = "", errors.New("has a signature that has changed while it was checked")
+		by.sig, by.reason = "", errors.New("its signature has changed while it was checked")
 		return by
 	}
 	by.signer, by.reason = signature.Check(module.Bytes(), text.Bytes(), known)

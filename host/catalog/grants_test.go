@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,20 +58,22 @@ func TestGrantsAreRead(t *testing.T) {
 		t.Error("the job has another module, though no grant has changed")
 	}
 
-	// What is taken away is gone: the job goes on without it, and it is said.
+	// What is taken away is refused. The job goes on until its definition or module changes, but
+	// without what was taken away.
 	write("grants: [{jobs: b, kv: true}]\n")
 	r.awaitContaining(`a "" a.yaml a.wasm @two with job_v1_kv.`, "refused (kept) a.yaml: ", noState)
-	taken := r.last.jobs[0].job.Module
-	if taken.Granted() == granted.Granted() {
-		t.Error("the job has still what was taken away")
+	if now := r.last.jobs[0].job.Module; now.Granted() == granted.Granted() {
+		t.Error("the job still has what was taken away from it")
 	}
-	r.write("a.yaml: job a a.wasm p") // is refused, for the same reason
+	write("grants: [{jobs: a, kv: true}]\n")
+	r.await(`a "" a.yaml a.wasm @two with job_v1_kv.`)
+	if now := r.last.jobs[0].job.Module; now.Granted() != granted.Granted() {
+		t.Error("the job has not got back what was taken away from it")
+	}
+	write("grants: [{jobs: b, kv: true}]\n")
 	r.awaitContaining(`a "" a.yaml a.wasm @two with job_v1_kv.`, "refused (kept) a.yaml: ", noState)
-	if r.last.jobs[0].job.Module.Granted() != taken.Granted() {
-		t.Error("the grant has changed")
-	}
 	r.write("a.wasm: three.")
-	r.await(`a "p" a.yaml a.wasm @three.`)
+	r.await(`a "" a.yaml a.wasm @three.`)
 	if logs := r.logs.FilterMessage("grants").All(); len(logs) == 0 || !strings.Contains(logs[0].ContextMap()["warning"].(string), `no job that matches "b"`) {
 		t.Errorf("nothing was said of a grant for no job: %v", logs)
 	}
@@ -121,8 +124,21 @@ func TestSignaturesAreDemanded(t *testing.T) {
 	r := newRig(t, options, "a.yaml: job a", "b.yaml: job b", "b.wasm: free.")
 	b := `b "" b.yaml b.wasm @free.`
 	r.write("a.wasm: one.")
-	r.awaitContaining(b, `refused a.yaml: `, `needs a module signed by release: it there is no signature`)
+	r.awaitContaining(b, `refused a.yaml: `, `needs a module signed by release: there is no signature`)
 	r.write(sign(key, "one."))
+	r.await(`a "" a.yaml a.wasm @one.`, b)
+
+	// Copies without a signature do not take it away from the file that has one.
+	for i := range 8 {
+		r.write(fmt.Sprintf("copy%d.wasm: one.", i))
+	}
+	r.awaitContaining(`a "" a.yaml a.wasm @one.`, "refused copy7.wasm: ")
+	if got := r.last.String(); strings.Contains(got, "there is no signature") {
+		t.Errorf("%s", got)
+	}
+	for i := range 8 {
+		r.must(os.Remove(r.path(fmt.Sprintf("copy%d.wasm", i))))
+	}
 	r.await(`a "" a.yaml a.wasm @one.`, b)
 
 	const old = `a "" a.yaml a.wasm @one.`

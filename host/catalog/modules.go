@@ -159,7 +159,7 @@ func (m *boundModule) Executor(c jobconfig.Configuration) (abi.Executor, error) 
 	if err != nil {
 		return nil, err
 	}
-	return offer.Wrap(x, m.granted.Grant, m.granted.signer, m.quotas), nil
+	return offer.Wrap(x, m.granted.Grant, m.granted.by.signer, m.quotas), nil
 }
 
 func (m *boundModule) executor(c jobconfig.Configuration) (abi.Executor, error) {
@@ -208,10 +208,13 @@ func (m *boundModule) settings(c jobconfig.Configuration) (plugin.Settings, erro
 		FreshPerItem: g.Isolation == jobconfig.IsolationItem,
 		MemoryLimit:  memoryLimit(m.ceilings, c.JobName, g.MemoryLimit),
 		Args:         g.Args,
-		Granted:      slices.Concat(m.allowed, m.granted.linked),
+		Granted:      m.allowed,
 	}
 	if g.StreamingProcess {
 		s.CallTimeout = time.Duration(m.ceilings.Of(c.JobName, ceiling.Timeout).Cap(int64(streamCallTimeout)))
+	}
+	if m.granted.kept {
+		s.Granted = slices.Concat(s.Granted, Capabilities())
 	}
 	return offer.Settings(s, m.granted.Grant), nil
 }

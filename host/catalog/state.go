@@ -96,6 +96,7 @@ type binding struct {
 	doc     definition.Definition
 	digest  string
 	granted string // granted.key
+	by      signed // granted.by
 	job     host.Job
 }
 
@@ -470,7 +471,8 @@ func choose(claims []claim, before *binding) claim {
 }
 
 // stay is the new binding if there is one, else the one before if it may go on:
-// its definition still claims the job, and its module is still there.
+// its definition still claims the job, and its module is still there. It goes on
+// with what is granted now.
 func (s state) stay(a attempt, owner claim, before *binding, outcomes map[string]outcome) *binding {
 	if a.binding != nil || before == nil || before.job.File != owner.file || outcomes[before.digest].compiled == nil {
 		return a.binding
@@ -478,7 +480,7 @@ func (s state) stay(a attempt, owner claim, before *binding, outcomes map[string
 	if _, ok := s.files[before.job.ModuleFile]; !ok {
 		return nil
 	}
-	return s.regranted(before, outcomes[before.digest].compiled)
+	return s.regrant(before, outcomes[before.digest].compiled)
 }
 
 // attempt is what came of putting a job together: a binding, or a problem, or
@@ -519,8 +521,8 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 			return attempt{problem: "the file is refused"}
 		}
 	}
-	g := s.granted(conf.JobName, digest)
-	if err := s.wanting(c.doc, digest, o.compiled, g); err != nil {
+	g, err := s.granted(c.doc, digest, o.compiled)
+	if err != nil {
 		return attempt{problem: err.Error()}
 	}
 	if before != nil && before.job.File == c.file && before.digest == digest && before.granted == g.key && sameDocument(before.doc, c.doc) {
@@ -544,7 +546,7 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 	} else if err := fit(m, conf); err != nil {
 		return attempt{problem: err.Error()}
 	}
-	return attempt{binding: &binding{doc: c.doc, digest: digest, granted: g.key, job: host.Job{
+	return attempt{binding: &binding{doc: c.doc, digest: digest, granted: g.key, by: g.by, job: host.Job{
 		Definition: conf, JobClass: c.doc.JobClass, Module: m, File: c.file, ModuleFile: name, Apart: isolated(s.isolate, conf),
 	}}}
 }
