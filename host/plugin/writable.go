@@ -128,7 +128,8 @@ type writableFile struct {
 	handle   int64
 	at       string
 	append   bool
-	next     int64 // where to read or write; of a directory the number of the next entry
+	next     int64        // where to read or write; of a directory the number of the next entry
+	listed   []sys.Dirent // those from next on that the host has said already
 }
 
 // gone says that the file was opened by an invocation that is over.
@@ -218,7 +219,7 @@ func (p position) Seek(offset int64, whence int) (int64, error) {
 	if base+offset < 0 || (p.f.handle == 0 && base+offset != 0) {
 		return 0, syscall.EINVAL
 	}
-	p.f.next = base + offset
+	p.f.next, p.f.listed = base+offset, nil
 	return p.f.next, nil
 }
 func (position) Stat() (fs.FileInfo, error) { return nil, syscall.EIO }
@@ -233,31 +234,43 @@ func (f *writableFile) Readdir(n int) (entries []sys.Dirent, errno sys.Errno) {
 	if f.handle != 0 {
 		return nil, sys.ENOTDIR
 	}
-	buf := make([]byte, 64<<10)
 	for n <= 0 || len(entries) < n {
-		got, errno := f.w.do("list", buf, []int64{f.w.number, f.next}, []byte(f.at))
-		if errno != 0 {
-			return nil, errno
-		}
-		if got == 0 {
-			break
-		}
-		for text := range strings.SplitSeq(strings.TrimSuffix(string(buf[:got]), "\x00"), "\x00") {
-			if n > 0 && len(entries) == n {
+		if len(f.listed) == 0 {
+			if errno := f.list(); errno != 0 {
+				return nil, errno
+			}
+			if len(f.listed) == 0 {
 				break
 			}
-			f.next++
-			mode := fs.ModeIrregular
-			switch text[0] {
-			case 'd':
-				mode = fs.ModeDir
-			case '-':
-				mode = 0
-			}
-			entries = append(entries, sys.Dirent{Name: text[1:], Type: mode})
 		}
+		k := len(f.listed)
+		if n > 0 {
+			k = min(k, n-len(entries))
+		}
+		entries = append(entries, f.listed[:k]...)
+		f.listed, f.next = f.listed[k:], f.next+int64(k)
 	}
 	return entries, 0
+}
+
+// list asks for the next entries.
+func (f *writableFile) list() sys.Errno {
+	buf := make([]byte, 64<<10)
+	got, errno := f.w.do("list", buf, []int64{f.w.number, f.next}, []byte(f.at))
+	if errno != 0 || got == 0 {
+		return errno
+	}
+	for text := range strings.SplitSeq(strings.TrimSuffix(string(buf[:got]), "\x00"), "\x00") {
+		mode := fs.ModeIrregular
+		switch text[0] {
+		case 'd':
+			mode = fs.ModeDir
+		case '-':
+			mode = 0
+		}
+		f.listed = append(f.listed, sys.Dirent{Name: text[1:], Type: mode})
+	}
+	return 0
 }
 
 // Write implements [sys.File].

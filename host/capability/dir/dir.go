@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -36,6 +37,15 @@ type Dirs struct {
 	open   map[int64]*file
 	next   int64
 	warned bool // that a quota is used up
+	listed listing
+}
+
+// listing is the directory that was listed last, of which the guest may want the rest.
+type listing struct {
+	dir     *directory
+	at      string
+	entries []fs.DirEntry // sorted
+	next    int64         // how many of them the guest has
 }
 
 // directory is one of them. It is opened when it is used first.
@@ -508,14 +518,18 @@ func (d *Dirs) list(_ *capability.Run, c *abi.Call) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	entries, err := readDir(dir.root, name(c.Texts[0]))
-	if err != nil {
-		return 0, err
+	at, from := name(c.Texts[0]), min(max(c.Numbers[1], 0), math.MaxInt32)
+	l := &d.listed
+	if goesOn := from > 0 && from == l.next && dir == l.dir && at == l.at; !goesOn {
+		entries, err := readDir(dir.root, at)
+		if err != nil {
+			return 0, err
+		}
+		slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+		*l = listing{dir, at, entries, min(from, int64(len(entries)))}
 	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	n := 0
-	from := min(max(c.Numbers[1], 0), int64(len(entries)))
-	for _, e := range entries[from:] {
+	for _, e := range l.entries[l.next:] {
 		letter := "?"
 		switch {
 		case e.IsDir():
@@ -528,6 +542,10 @@ func (d *Dirs) list(_ *capability.Run, c *abi.Call) (int64, error) {
 			break
 		}
 		n += copy(c.Buf[n:], text)
+		l.next++
+	}
+	if n == 0 {
+		*l = listing{} // the end
 	}
 	return int64(n), nil
 }

@@ -154,7 +154,8 @@ func newWorker(t *testing.T, g *grants.Grant, apart bool) abi.Worker {
 			t.Error(err)
 		}
 	})
-	s := offer.Settings(plugin.Settings{JobName: "report"}, g)
+	// As for a job from which something was taken away that its module imports.
+	s := offer.Settings(plugin.Settings{JobName: "report", Granted: []string{abi.ModuleIO, abi.ModuleKV, abi.ModuleEnv}}, g)
 	m, err := rt.Open("guest.wasm", code)
 	if err != nil {
 		t.Fatal(err)
@@ -472,3 +473,33 @@ func (idle) Execute(_ context.Context, inv *abi.Invocation) abi.Result {
 }
 
 var eight = []byte("8")
+
+// What a job's module imports and is not granted any more is refused call by call.
+func TestTakenAway(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(base string) grants.Grant { return grants.Grant{Env: map[string]string{"ZONE": "Berlin"}} }, func(p *place, _ string) {
+		p.says([2]string{"env ZONE", "Berlin Berlin"}, [2]string{"set k 1", `error code -3: kv: state is not granted to job "report"`},
+			[2]string{"put /out/a x", "errno Read-only file system"}, [2]string{"secret TOKEN", `error code -3: secret: "TOKEN" is not granted to job "report"`})
+	})
+	everywhere(t, func(base string) grants.Grant { return grants.Grant{} }, func(p *place, _ string) {
+		p.says([2]string{"env ZONE", "error code -3:"}, [2]string{"set k 1", "error code -3:"}, [2]string{"put /out/a x", "errno Read-only file system"})
+	})
+}
+
+// A directory of any size is listed whole, with names of any length.
+func TestLongList(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(base string) grants.Grant {
+		for i := range 3000 {
+			name := fmt.Sprintf("%d-%s", i, strings.Repeat("n", i%200))
+			if err := os.WriteFile(filepath.Join(base, name), nil, 0o666); err != nil {
+				panic(err)
+			}
+		}
+		return grants.Grant{Dirs: []grants.Dir{{Host: base, Guest: "/out", Write: true, Bytes: 1 << 20, Files: 3002}}}
+	}, func(p *place, base string) {
+		p.says([2]string{"count /out", "3000"}, [2]string{"put /out/" + strings.Repeat("x", 255) + " x", ""}, [2]string{"count /out", "3001"},
+			[2]string{"put /out/" + strings.Repeat("x", 256) + " x", "errno File name too long"}, [2]string{"put /out/a x", ""},
+			[2]string{"put /out/b x", "errno I/O error"}, [2]string{"rmall /out/" + strings.Repeat("x", 255), ""}, [2]string{"count /out", "3001"})
+	})
+}
