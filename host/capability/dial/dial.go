@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/capability/address"
@@ -224,12 +225,40 @@ func (c *Conn) refused() error {
 	return nil
 }
 
-// Write implements net.Conn.
+// Write implements net.Conn. It asks again whenever it has waited for room: the process may
+// have been halted meanwhile, until the item was another host's.
 func (c *Conn) Write(b []byte) (int, error) {
-	if err := c.refused(); err != nil {
+	socket, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return 0, errors.ErrUnsupported
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
 		return 0, err
 	}
-	return c.Conn.Write(b)
+	n := 0
+	var failed error
+	err = raw.Write(func(fd uintptr) (done bool) {
+		for n < len(b) {
+			if failed = c.refused(); failed != nil {
+				return true
+			}
+			k, err := syscall.Write(int(fd), b[n:])
+			n += max(k, 0)
+			switch {
+			case errors.Is(err, syscall.EAGAIN):
+				return false // it is called again when there is room
+			case err != nil && !errors.Is(err, syscall.EINTR):
+				failed = &net.OpError{Op: "write", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("write", err)}
+				return true
+			}
+		}
+		return true
+	})
+	if failed != nil {
+		err = failed
+	}
+	return n, err
 }
 
 // CloseWrite says to the other side that nothing more follows.
