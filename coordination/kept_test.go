@@ -55,7 +55,7 @@ func TestChangeKept(t *testing.T) {
 // TestChangeKeptOfARun: a run is not disturbed, whether it began before the operator
 // has looked or since.
 //
-// It kills the mutants "offset of a run" and "offset without the record".
+// It kills the mutant "offset of a run" and the mutant "offset without the record".
 func TestChangeKeptOfARun(t *testing.T) {
 	t.Parallel()
 	refused := func(c *cluster, err error, host string) {
