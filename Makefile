@@ -29,6 +29,8 @@ MODULES  := $(EXAMPLES:%=plugins/examples/%.wasm)
 GUEST_SOURCES := $(filter-out %_test.go,$(wildcard sdk/*.go sdk/*/*.go sdk/*/*/*.go sdk/*/*/*.s abi/*.go)) go.mod go.sum
 WASI := GOOS=wasip1 GOARCH=wasm
 GUESTS := ./sdk/... ./plugins/...
+# The example that is a module of its own: the product does not require pgx.
+SYNC := plugins/examples/sync
 
 .PHONY: help
 help: ## show this list
@@ -43,11 +45,12 @@ build: ## build the host, bin/wasmjob, and what attacks it, bin/wasmjob-chaos
 .PHONY: examples
 examples: $(MODULES) ## compile plugins/examples/NAME to plugins/examples/NAME.wasm
 
-# A library that the host calls (c-shared), but for script, which is a program.
+# A library that the host calls (c-shared), but for script, which is a program. Built
+# in its folder, since sync is a module of its own.
 # The rename shows a running host either the old file or the new one, whole.
 $(MODULES): plugins/examples/%.wasm: $$(wildcard plugins/examples/$$*/*) plugins/examples/% $(GUEST_SOURCES)
-	$(WASI) $(GO) build -trimpath -ldflags '-s -w' $(if $(filter script,$*),,-buildmode=c-shared) \
-		-o plugins/examples/.$*.wasm.tmp ./plugins/examples/$*
+	$(WASI) $(GO) build -C plugins/examples/$* -trimpath -ldflags '-s -w' $(if $(filter script,$*),,-buildmode=c-shared) \
+		-o ../.$*.wasm.tmp .
 	@mv plugins/examples/.$*.wasm.tmp $@
 
 # Under a name of its own, or make -n would start the host.
@@ -59,6 +62,11 @@ run: build plugins/examples/cities.wasm ## start the host on the embedded regist
 	@$(SELF) -q examples || echo "The other examples are compiled while the host runs, and drop in one by one; until then it misses their modules."
 	@{ nice $(SELF) -s examples || echo "an example could not be compiled: make examples" >&2; } & \
 	exec bin/demo bin/wasmjob run --plugins plugins/examples --grants plugins/grants.yaml --mount '$(MOUNT)'
+
+.PHONY: demo
+demo: build examples ## as make run, with a real PostgreSQL (Debian's postgresql) into which the example sync copies
+	@$(GO) build -o bin/demo ./test/demo
+	@exec bin/demo -postgres bin/wasmjob run --plugins plugins/examples --grants plugins/grants.yaml --mount '$(MOUNT)'
 
 .PHONY: cluster
 cluster: build examples ## show a cluster: a real ZooKeeper (Debian's zookeeper) and three hosts
@@ -112,11 +120,13 @@ TESTSUM = $(GO) tool gotestsum --format pkgname --format-hide-empty-pkg \
 test: examples $(if $(ALL),sim) ## run all tests in minutes; ALL=1: with the race detector, and make sim before, as CI does; AGAIN=file: up to three that fail once more, listed there
 ifeq ($(ALL),)
 	$(TESTSUM) -tags brief -timeout 20m
+	$(GO) test -C $(SYNC) -timeout 5m ./...
 	@echo "left out (make test ALL=1 has it): the race detector, and all but a few seeds of the simulations"
 	@echo "left out (.ci/run has it): make lint, make deploy-check, make alerts, make fuzz-sandbox, make interop"
 else
 	@$(if $(RACE),,echo "no C compiler: the race detector is off")
 	$(TESTSUM) $(RACE) -timeout 20m
+	$(GO) test -C $(SYNC) $(RACE) -timeout 5m ./...
 	@# The race detector needs more memory, and time, than these tests allow.
 	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt)$$' ./host/plugin ./host/signature)
 endif
@@ -131,6 +141,8 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	$(WASI) $$($(GO) tool -n staticcheck) $(GUESTS)
 	$(GO) test -count 1 .
 	$(GO) mod tidy -diff
+	staticcheck=$$($(GO) tool -n staticcheck) && cd $(SYNC) && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./... && \
+		$(WASI) $(GO) vet . && $(WASI) $$staticcheck .
 	cd bench/extism && $(GO) mod tidy -diff && $(GO) vet ./...
 	bash -n .ci/run .ci/setup host/plugin/wasm/testdata/programs/build
 	@echo "lint: ok"

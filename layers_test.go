@@ -254,11 +254,12 @@ var rooms = []room{
 	{name: "test/cluster", may: []string{"test/zkserver"},
 		why: "shows the built program in a cluster; it types what a user would type"},
 	{name: "test/demo/server", why: "what the examples talk to is somebody else's: it knows nothing of ours"},
-	{name: "test/demo", may: []string{"test/demo/server"},
+	{name: "test/pgserver", why: "starts somebody else's server: it knows its files and its port, and nothing of ours"},
+	{name: "test/demo", may: []string{"test/demo/server", "test/pgserver"},
 		why: "runs the built program beside the servers of the examples; it types what a user would type"},
 	{name: "test/soak", may: []string{"coordination/registry", "coordination/zookeeper", "test/chaos"},
 		why: "lets the built program live for hours and measures it; it has the chaos room's stage, and a session to look with"},
-	{name: "test/e2e", testsMay: []string{"abi", "coordination/registry", "coordination/zookeeper", "coordination/tree", "coordination/inspect", "host", "host/event", "host/admin", "host/history", "host/verify", "test/demo/server", "test/zkserver"}, testsOutside: []string{fsnotify},
+	{name: "test/e2e", testsMay: []string{"abi", "coordination/registry", "coordination/zookeeper", "coordination/tree", "coordination/inspect", "host", "host/event", "host/admin", "host/history", "host/verify", "test/demo/server", "test/pgserver", "test/zkserver"}, testsOutside: []string{fsnotify},
 		why: "drives the built program from outside; of the rooms it knows the words that the program's output is made of, and looks into the registry beside it"},
 }
 

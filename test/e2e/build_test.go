@@ -127,12 +127,12 @@ func example(t *testing.T, name string) string {
 	t.Helper()
 	program, compiled := wasmjob(t), cache(t)
 	return made(t, name+".wasm", func(ctx context.Context, path string) error {
-		args := []string{"build", "-trimpath", "-ldflags", "-s -w"}
+		args := []string{"build", "-C", "plugins/examples/" + name, "-trimpath", "-ldflags", "-s -w"}
 		if name != "script" {
 			args = append(args, "-buildmode=c-shared")
 		}
 		env := []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0"}
-		if err := command(ctx, env, "go", append(args, "-o", path, "./plugins/examples/"+name)...); err != nil {
+		if err := command(ctx, env, "go", append(args, "-o", path, ".")...); err != nil {
 			return err
 		}
 		return command(ctx, nil, program, "validate", "--cache", compiled, path)

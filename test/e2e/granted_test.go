@@ -35,6 +35,7 @@ func outside(t *testing.T) (*place, *server.Webhook, func(text string) string) {
 		}
 	}
 	p.put("out/webhook-token", []byte(token+"\n"))
+	p.put("out/db-password", []byte("of nothing\n"))
 	p.put("conf/grants.yaml", []byte(here(string(read(t, "../../plugins/grants.yaml")))))
 	return p, w, here
 }
