@@ -180,3 +180,44 @@ func TestAChangedTimeZoneOrKindOfScheduleTakesEffect(t *testing.T) {
 		day("12:00 schedule")
 	})
 }
+
+// allowed is a module with a grant.
+type allowed struct {
+	*guest
+	grant string
+}
+
+func (a allowed) Granted() string { return a.grant }
+
+// What the operator grants anew, or takes away, holds from the next fire on; a run keeps what it
+// began with.
+func TestAnotherGrantIsAnotherExecutor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var ran [3]atomic.Int64
+		with := func(n int, grant string) host.Job {
+			g := sleeper(90 * time.Second)
+			run := g.run
+			g.run = func(ctx context.Context, inv *abi.Invocation) abi.Result {
+				ran[n].Add(1)
+				return run(ctx, inv)
+			}
+			j := job(definition("j", "0 0/5 * * * ?", 1), g)
+			j.Module = allowed{g, grant}
+			return j
+		}
+		n := c.start(1, with(0, "much"))
+		time.Sleep(5*time.Minute + 30*time.Second) // it runs
+		n.host.Apply([]host.Job{with(1, "nothing")}, nil)
+		time.Sleep(3 * time.Minute)
+		if ran[0].Load() != 1 || ran[1].Load() != 0 {
+			t.Fatalf("%d and %d runs; the one at hand ends as it began", ran[0].Load(), ran[1].Load())
+		}
+		time.Sleep(5 * time.Minute)
+		n.host.Apply([]host.Job{with(2, "much")}, nil)
+		time.Sleep(5 * time.Minute)
+		if a, b, c := ran[0].Load(), ran[1].Load(), ran[2].Load(); a != 1 || b != 1 || c != 1 {
+			t.Errorf("%d, %d and %d runs", a, b, c)
+		}
+	})
+}

@@ -432,7 +432,7 @@ func sortedStrings(s []string) []string { return slices.Sorted(slices.Values(s))
 
 // same reports whether two jobs are defined alike and run the same module.
 func same(a, b Job) bool {
-	return a.Module.Digest() == b.Module.Digest() && a.JobClass == b.JobClass && a.ModuleFile == b.ModuleFile &&
+	return a.Module.Digest() == b.Module.Digest() && a.Module.Granted() == b.Module.Granted() && a.JobClass == b.JobClass && a.ModuleFile == b.ModuleFile &&
 		bytes.Equal(a.Definition.YAML(), b.Definition.YAML())
 }
 
@@ -521,7 +521,7 @@ func (j *job) rejoin(now moment) {
 
 // configure makes schedule and executor fit the configuration in force.
 func (j *job) configure(now moment) {
-	from := configured{j.member.View.ConfigChange(), j.wanted.Module.Digest()}
+	from := configured{j.member.View.ConfigChange(), j.wanted.Module.Digest() + j.wanted.Module.Granted()}
 	if from == j.configured {
 		return
 	}

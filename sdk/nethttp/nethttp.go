@@ -4,23 +4,24 @@
 //
 // http.Get, http.DefaultClient, http.Client{} and whatever else uses
 // http.DefaultTransport send their requests through the host then, as package sdk/http
-// does, with the same grants and errors; a request for another Host than its URL's is refused. A transport made by Clone of it speaks HTTP
-// itself, over connections of package sdk/net, which need grants of "net" (the host
-// speaks TLS). So does a transport of the program's own whose DialContext and
-// DialTLSContext are those of package sdk/net; without them it finds no network.
+// does, with the same grants and errors; a request for another Host than its URL's is
+// refused. A transport made by Clone of it, and one of the program's own, speak HTTP
+// themselves and need connections: see package sdk/nethttp/clones.
 //
 // A guest with net/http has about 11 MB, one with sdk/http about 4 MB. Natively the package
 // does the same: a test's host answers, and without one nothing does.
 package nethttp
 
 import (
+	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
 
 	sdkhttp "github.com/wasmjob/wasmjob/sdk/http"
-	sdknet "github.com/wasmjob/wasmjob/sdk/net"
 )
 
 // A guest has no other network, and code that uses net/http is not to be changed.
@@ -34,8 +35,15 @@ func init() {
 	// Of what is cloned from it, which does not have the protocols.
 	t.Proxy = nil
 	t.ForceAttemptHTTP2 = false
-	t.DialContext = sdknet.DialContext
-	t.DialTLSContext = sdknet.DialTLSContext
+	t.DialContext = unconnected
+	t.DialTLSContext = unconnected
+}
+
+// unconnected is the network of a module that imports no connections: their import would
+// be refused where only requests are granted.
+func unconnected(_ context.Context, _, address string) (net.Conn, error) {
+	return nil, fmt.Errorf("dial %s: a transport that is not http.DefaultTransport needs connections: import _ %q, and have %q granted", address,
+		"github.com/wasmjob/wasmjob/sdk/nethttp/clones", "net")
 }
 
 // Transport is an http.RoundTripper on the host's requests, for an http.Client of the

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/sdk"
-	_ "github.com/wasmjob/wasmjob/sdk/nethttp"
+	_ "github.com/wasmjob/wasmjob/sdk/nethttp/clones"
 )
 
 const api = "https://api.example.com"
