@@ -151,10 +151,10 @@ Keys that are deleted go first, then those are set that are to be set, all at on
 				return usagef("--delete and --reset do not go together")
 			}
 			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
-				switch {
-				case changes:
+				if changes {
 					return changeKept(ctx, p, r, args[0], f, change)
-				case gets:
+				}
+				if gets {
 					return getKept(ctx, p, r, args[0], f, get)
 				}
 				return showKept(ctx, p, r, args[0], f, show.KeyValues)
@@ -188,10 +188,10 @@ func showKept(ctx context.Context, p *program, r *reached, job string, f keptFla
 	if err != nil {
 		return r.similar(ctx, job, err)
 	}
-	switch {
-	case f.asJSON && f.item >= 0 && len(all) == 1:
+	if f.asJSON && f.item >= 0 && len(all) == 1 {
 		return p.printJSON(all[0])
-	case f.asJSON:
+	}
+	if f.asJSON {
 		return p.printJSON(all)
 	}
 	_, err = p.out.Write([]byte(table(p.tables(), all, time.Now())))

@@ -135,10 +135,10 @@ type keptChange struct {
 // written meanwhile.
 func (c *keptChange) attempt(ctx context.Context, x *step.Exchange, n registry.Snapshot) (done bool, err error) {
 	l, i := c.layout, c.item
-	switch {
-	case !n.Data(l.Config()).Exists:
+	if !n.Data(l.Config()).Exists {
 		return false, tree.ErrRemoved
-	case !n.Data(l.Item(i)).Exists:
+	}
+	if !n.Data(l.Item(i)).Exists {
 		return false, fmt.Errorf("job %s has no item %d", l.Job, i)
 	}
 	record, offset := n.Data(l.Record(i)), n.Data(l.Offset(i))

@@ -124,10 +124,9 @@ type KeptChange struct {
 // String says what is to be changed, without values.
 func (c KeptChange) String() string {
 	var parts []string
-	switch {
-	case c.ResetOffset:
+	if c.ResetOffset {
 		parts = append(parts, "reset the offset")
-	case c.Offset != nil:
+	} else if c.Offset != nil {
 		parts = append(parts, fmt.Sprintf("set the offset, %d bytes", len(*c.Offset)))
 	}
 	if c.ResetState {
