@@ -138,10 +138,10 @@ func post(ctx context.Context, url string, body []byte) error {
 		},
 		Body: bytes.NewReader(body),
 	})
-	switch {
-	case errors.Is(err, sdk.ErrDenied):
+	if errors.Is(err, sdk.ErrDenied) {
 		return err // another attempt is refused as well
-	case err != nil:
+	}
+	if err != nil {
 		return sdk.Retry(err)
 	}
 	defer resp.Body.Close()

@@ -41,12 +41,13 @@ func connect(ctx context.Context, address string) (*database, error) {
 	}
 	config.DialFunc, config.LookupFunc = net.DialContext, net.LookupHost
 	conn, err := pgx.ConnectConfig(ctx, config)
-	switch {
-	case errors.Is(err, sdk.ErrDenied):
+	if errors.Is(err, sdk.ErrDenied) {
 		return nil, err // another attempt is refused as well
-	case errors.Is(err, sdk.ErrUnavailable):
+	}
+	if errors.Is(err, sdk.ErrUnavailable) {
 		return nil, sdk.Retry(fmt.Errorf("%w (make demo starts a database)", err))
-	case err != nil:
+	}
+	if err != nil {
 		return nil, sdk.Retry(err)
 	}
 	return &database{conn: conn}, nil

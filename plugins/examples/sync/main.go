@@ -106,17 +106,17 @@ func save(position int64) error {
 func fetch(ctx context.Context, api, city string, position int64) (p page, err error) {
 	query := url.Values{"city": {city}, "after": {strconv.FormatInt(position, 10)}, "limit": {strconv.Itoa(pageSize)}}
 	resp, err := http.Get(ctx, api+"?"+query.Encode())
-	switch {
-	case errors.Is(err, sdk.ErrDenied):
+	if errors.Is(err, sdk.ErrDenied) {
 		return p, err // another attempt is refused as well
-	case err != nil:
+	}
+	if err != nil {
 		return p, sdk.Retry(err)
 	}
 	defer resp.Body.Close()
-	switch {
-	case resp.Status == 429 || resp.Status >= 500:
+	if resp.Status == 429 || resp.Status >= 500 {
 		return p, sdk.Retry(fmt.Errorf("orders: status %d", resp.Status))
-	case resp.Status != 200:
+	}
+	if resp.Status != 200 {
 		return p, fmt.Errorf("orders: status %d", resp.Status)
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil {
