@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/capability/dir"
+	"github.com/wasmjob/wasmjob/host/capability/offer"
+	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
@@ -333,11 +336,22 @@ func (s *stopper) run(m Module) (r report) {
 		return r
 	}
 	defer loaded.Close()
-	x, err := loaded.Executor(plugin.Settings{Type: m.Type, Streaming: m.Streaming})
+	grant := &grants.Grant{}
+	if m.Granted {
+		at, err := os.MkdirTemp("", "hostile-")
+		if err != nil {
+			r.Refused = err.Error()
+			return r
+		}
+		defer os.RemoveAll(at)
+		grant = everything(at)
+	}
+	x, err := loaded.Executor(offer.Settings(plugin.Settings{Type: m.Type, Streaming: m.Streaming}, grant))
 	if err != nil {
 		r.Refused = err.Error()
 		return r
 	}
+	x = offer.Wrap(x, grant, "", dir.NewQuotas())
 	defer x.Release()
 	worker, err := x.NewWorker(context.Background())
 	if err != nil {
@@ -364,6 +378,17 @@ func (s *stopper) run(m Module) (r report) {
 	r.Ran, r.Others, r.Busy, r.Pause = time.Since(began), max(others()-elsewhere, 0), threadTime()-busy, longest()
 	r.Outcome, r.Text = got.Outcome, got.Message
 	return r
+}
+
+// everything is a grant of all capabilities. Nothing listens at its address.
+func everything(at string) *grants.Grant {
+	return &grants.Grant{
+		HTTP: []grants.HTTP{{Scheme: "http", Host: "127.0.0.1", Port: 1, Path: "/", Private: true}},
+		Net:  []grants.Net{{Scheme: "tcp", Host: "127.0.0.1", Port: 1, Private: true}},
+		Dirs: []grants.Dir{{Host: at, Guest: "/", Write: true, Bytes: 256 << 20, Files: 1000}},
+		KV:   true, Env: map[string]string{"k": "v"}, Secrets: map[string]grants.Secret{"k": {File: "/proc/version", Readable: true}},
+		Quotas: grants.Quotas{Requests: 1 << 30, Connections: 1 << 30, Sent: 1 << 40, Received: 1 << 40},
+	}
 }
 
 // quiet is a host that takes everything.

@@ -17,7 +17,7 @@ func Corpus() ([]Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(loops(), calls(), bulks(), memories(), wasi(), hostCalls(), entries(),
+	return slices.Concat(loops(), calls(), bulks(), memories(), wasi(), hostCalls(), capabilities(), entries(),
 		sections(), encodings(), compileBombs(), foreign(), found), nil
 }
 
@@ -340,6 +340,87 @@ func hostCalls() []Module {
 		}
 		modules = append(modules, Module{Name: "host/" + c.name, Wasm: j.execute("",
 			bulk(w.MemoryFill(), 0, 'a', whole), forever(before, c.code, w.Call(f), done))})
+	}
+	return modules
+}
+
+// capabilities do without end what they are granted: state, variables, requests, connections
+// and files.
+func capabilities() []Module {
+	i, l := w.I32Const, w.I64Const
+	const url, target, key = 0, 100, 200 // where the texts of data lie
+	head, peer := "GET\x00http://127.0.0.1:1/\x00", "tcp://127.0.0.1:1"
+	var modules []Module
+	for _, c := range []struct {
+		name, module, function string
+		code                   []byte // its parameters
+		again                  string // a function of job_v1_io that is called for each handle; empty: none
+	}{
+		{"wait", abi.ModuleIO, "wait", i(-1), ""},
+		{"error", abi.ModuleIO, "error", w.Code(i(0), i(0), i(page)), ""},
+		{"open", abi.ModuleHTTP, "open", w.Code(i(url), i(int32(len(head)))), ""},
+		{"open and close", abi.ModuleHTTP, "open", w.Code(i(url), i(int32(len(head)))), "close"},
+		{"open and finish", abi.ModuleHTTP, "open", w.Code(i(url), i(int32(len(head)))), "finish"},
+		{"open of much", abi.ModuleHTTP, "open", w.Code(i(page), i(whole-page)), ""},
+		{"status", abi.ModuleHTTP, "status", i(1), ""},
+		{"dial", abi.ModuleNet, "dial", w.Code(i(target), i(int32(len(peer)))), ""},
+		{"dial and close", abi.ModuleNet, "dial", w.Code(i(target), i(int32(len(peer)))), "close"},
+		{"dial of much", abi.ModuleNet, "dial", w.Code(i(0), i(whole)), ""},
+		{"kv get", abi.ModuleKV, "get", w.Code(i(key), i(1), i(0), i(whole)), ""},
+		{"kv set", abi.ModuleKV, "set", w.Code(i(key), i(1), i(0), i(abi.MaxValue-10)), ""},
+		{"kv set of much", abi.ModuleKV, "set", w.Code(i(key), i(1), i(0), i(whole)), ""},
+		{"kv list", abi.ModuleKV, "list", w.Code(i(key), i(0), i(0), i(whole)), ""},
+		{"kv increment", abi.ModuleKV, "increment", w.Code(i(key), i(1), l(1)), ""},
+		{"env get", abi.ModuleEnv, "get", w.Code(i(key), i(1), i(0), i(page)), ""},
+		{"env secret", abi.ModuleEnv, "secret", w.Code(i(key), i(1), i(0), i(page)), ""},
+	} {
+		j := newJob(pages)
+		call := func(module, function string) uint32 {
+			for _, im := range abi.CapabilityImports() {
+				if im.Module == module && im.Name == function {
+					return j.Import(module, function, letters(im.Type.Params), letters(im.Type.Results))
+				}
+			}
+			panic(module + "." + function)
+		}
+		f, then := call(c.module, c.function), w.Drop()
+		if c.again != "" {
+			then = w.Code(w.Call(call(abi.ModuleIO, c.again)), w.Drop())
+		}
+		j.Data(url, []byte(head))
+		j.Data(target, []byte(peer))
+		j.Data(key, []byte("k"))
+		end := Stopped
+		if c.name == "wait" {
+			end = Ended // there is nothing to wait for
+		}
+		modules = append(modules, Module{Name: "capability/" + c.name, Granted: true, End: end, Wasm: j.execute("", forever(c.code, w.Call(f), then))})
+	}
+
+	for _, c := range []struct {
+		name, function, params string
+		code                   []byte
+	}{
+		{"file open", "path_open", "iiiiillii", w.Code(i(3), i(0), i(key), i(1), i(1), l(-1), l(-1), i(0), i(300))},
+		{"file write", "fd_write", "iiii", w.Code(i(5), i(400), i(1), i(300))},
+		{"file read", "fd_read", "iiii", w.Code(i(5), i(400), i(1), i(300))},
+		{"file cut", "fd_filestat_set_size", "il", w.Code(i(5), l(whole))},
+		{"file sync", "fd_sync", "i", i(5)},
+		{"directory list", "fd_readdir", "iiili", w.Code(i(3), i(page), i(whole-page), l(0), i(300))},
+		{"directory make", "path_create_directory", "iii", w.Code(i(3), i(key+1), i(1))},
+		{"file rename", "path_rename", "iiiiii", w.Code(i(3), i(key), i(1), i(3), i(key+1), i(1))},
+		{"file remove", "path_unlink_file", "iii", w.Code(i(3), i(key+2), i(1))},
+	} {
+		j := newJob(pages)
+		open := j.wasi("path_open", "iiiiillii", "i")
+		f := open
+		if c.function != "path_open" {
+			f = j.wasi(c.function, c.params, "i")
+		}
+		j.Data(key, []byte("abc"))
+		j.Data(400, []byte{0, 0, 1, 0, 0, 0, 0, 7}) // much, at a page
+		modules = append(modules, Module{Name: "capability/" + c.name, Granted: true, Wasm: j.execute("",
+			w.Code(i(3), i(0), i(key), i(1), i(1), l(-1), l(-1), i(0), i(300), w.Call(open), w.Drop()), forever(c.code, w.Call(f), w.Drop()))})
 	}
 	return modules
 }

@@ -30,6 +30,8 @@ type Module struct {
 	Streaming bool
 	// Listener is the export that attacks; empty: what the job runs.
 	Listener string
+	// Granted modules may use all capabilities: a directory that is written to is /.
+	Granted bool
 	// Invalid modules are no WebAssembly; an engine may crash when it reads them.
 	Invalid bool
 	End     End

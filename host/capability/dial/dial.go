@@ -245,10 +245,10 @@ func (c *Conn) Write(b []byte) (int, error) {
 			}
 			k, err := syscall.Write(int(fd), b[n:])
 			n += max(k, 0)
-			switch {
-			case errors.Is(err, syscall.EAGAIN):
+			if errors.Is(err, syscall.EAGAIN) {
 				return false // it is called again when there is room
-			case err != nil && !errors.Is(err, syscall.EINTR):
+			}
+			if err != nil && !errors.Is(err, syscall.EINTR) {
 				failed = &net.OpError{Op: "write", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("write", err)}
 				return true
 			}

@@ -280,10 +280,9 @@ func (dir *directory) find(r *capability.Run, at string, flags sys.Oflag, mode f
 // openFile opens a file, and makes it if it is not there.
 func (dir *directory) openFile(r *capability.Run, at string, flags sys.Oflag, mode fs.FileMode, create bool) (*os.File, identity, error) {
 	how := os.O_RDONLY
-	switch {
-	case flags&sys.O_RDWR != 0, flags&sys.O_TRUNC != 0 && flags&sys.O_WRONLY == 0:
+	if cuts := flags&sys.O_TRUNC != 0; (cuts && flags&sys.O_WRONLY == 0) || flags&sys.O_RDWR != 0 {
 		how = os.O_RDWR
-	case flags&sys.O_WRONLY != 0:
+	} else if flags&sys.O_WRONLY != 0 {
 		how = os.O_WRONLY
 	}
 	how |= syscall.O_NONBLOCK // in case it has become a pipe since
@@ -531,10 +530,9 @@ func (d *Dirs) list(_ *capability.Run, c *abi.Call) (int64, error) {
 	n := 0
 	for _, e := range l.entries[l.next:] {
 		letter := "?"
-		switch {
-		case e.IsDir():
+		if e.IsDir() {
 			letter = "d"
-		case e.Type().IsRegular():
+		} else if e.Type().IsRegular() {
 			letter = "-"
 		}
 		text := letter + e.Name() + "\x00"
