@@ -27,6 +27,9 @@ import (
 	"github.com/wasmjob/wasmjob/host/grants"
 )
 
+// maxPath is the system's limit of a path, in bytes.
+const maxPath = 4 << 10
+
 // maxFiles bounds the files that a run has open at once.
 const maxFiles = 256
 
@@ -104,6 +107,9 @@ func (d *Dirs) Functions() map[string]capability.Function {
 				if err := r.MayAct(); err != nil {
 					return 0, err
 				}
+			}
+			if name != "write" && slices.ContainsFunc(c.Texts, func(path []byte) bool { return len(path) > maxPath }) {
+				return -abi.DirError - int64(syscall.ENAMETOOLONG), nil
 			}
 			n, err := do(r, c)
 			if errno := syscall.Errno(0); errors.As(err, &errno) {

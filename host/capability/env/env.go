@@ -11,7 +11,7 @@ import (
 )
 
 // Functions are those of job_v1_env. secret finds the value of a granted secret, as
-// it was at the begin of the fire.
+// it is when it is asked for.
 func Functions(secret func(name string) (string, error)) map[string]capability.Function {
 	return map[string]capability.Function{
 		abi.ModuleEnv + ".get": func(_ context.Context, r *capability.Run, c *abi.Call) (int64, error) {
@@ -47,7 +47,7 @@ func Functions(secret func(name string) (string, error)) map[string]capability.F
 }
 
 func nameOf(c *abi.Call) (string, error) {
-	name := string(c.Texts[0])
+	name := string(c.Texts[0][:min(len(c.Texts[0]), abi.MaxTarget+1)])
 	if name == "" || len(name) > abi.MaxTarget || !utf8.ValidString(name) || strings.ContainsAny(name, "=\x00") {
 		return "", capability.Fail(abi.ErrInvalid, "the name %.40q is not a name", name)
 	}

@@ -26,6 +26,9 @@ func Functions(s *State) map[string]capability.Function {
 			if !r.Grant.KV {
 				return 0, capability.Fail(abi.ErrDenied, "kv: state is not granted to job %q", r.Info.Job)
 			}
+			if n := len(c.Texts[0]); n > abi.MaxKey { // a guest's text is not copied before its length is known
+				return 0, capability.Fail(abi.ErrInvalid, "kv: the key has %d bytes, expected at most %d", n, abi.MaxKey)
+			}
 			key := string(c.Texts[0])
 			if err := check(key, name == "list"); err != nil {
 				return 0, err
@@ -44,8 +47,6 @@ func check(key string, prefix bool) error {
 	switch {
 	case key == "" && !prefix:
 		return capability.Fail(abi.ErrInvalid, "kv: the key is empty")
-	case len(key) > abi.MaxKey:
-		return capability.Fail(abi.ErrInvalid, "kv: the key has %d bytes, expected at most %d", len(key), abi.MaxKey)
 	case !utf8.ValidString(key) || strings.ContainsRune(key, 0):
 		return capability.Fail(abi.ErrInvalid, "kv: the key %q is not UTF-8 without NUL", key)
 	}
@@ -63,6 +64,9 @@ func (s *State) get(_ *capability.Run, c *abi.Call, key string) (int64, error) {
 func (s *State) set(r *capability.Run, c *abi.Call, key string) (int64, error) {
 	if err := r.MayAct(); err != nil {
 		return 0, err
+	}
+	if len(c.Texts[1]) > abi.MaxValue {
+		return 0, capability.Fail(abi.ErrTooLarge, "kv: %v", ErrTooLarge)
 	}
 	return int64(abi.OK), put(s, key, string(c.Texts[1]))
 }

@@ -71,9 +71,6 @@ func parse(text string) (target, error) {
 	invalid := func(why string) (target, error) {
 		return target{}, capability.Fail(abi.ErrInvalid, "net: the target %q: %s", words.Clip(text), why)
 	}
-	if len(text) > abi.MaxTarget {
-		return target{}, capability.Fail(abi.ErrTooLarge, "net: the target has %d bytes, at most %d are allowed", len(text), abi.MaxTarget)
-	}
 	scheme, at, found := strings.Cut(text, "://")
 	if !found || (scheme != "tcp" && scheme != "tls") {
 		return invalid("expected tcp://HOST:PORT or tls://HOST:PORT")
@@ -93,6 +90,9 @@ func parse(text string) (target, error) {
 }
 
 func (in *Instance) dial(ctx context.Context, r *capability.Run, c *abi.Call) (int64, error) {
+	if n := len(c.Texts[0]); n > abi.MaxTarget {
+		return 0, capability.Fail(abi.ErrTooLarge, "net: the target has %d bytes, at most %d are allowed", n, abi.MaxTarget)
+	}
 	t, err := parse(string(c.Texts[0]))
 	if err != nil {
 		return 0, err

@@ -3,9 +3,11 @@ package offer_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +15,12 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/capability"
+	"github.com/wasmjob/wasmjob/host/capability/capabilitytest"
 	"github.com/wasmjob/wasmjob/host/capability/dir"
+	"github.com/wasmjob/wasmjob/host/capability/env"
+	"github.com/wasmjob/wasmjob/host/capability/kv"
+	"github.com/wasmjob/wasmjob/host/capability/net"
 	"github.com/wasmjob/wasmjob/host/capability/offer"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -502,4 +509,52 @@ func TestLongList(t *testing.T) {
 			[2]string{"put /out/" + strings.Repeat("x", 256) + " x", "errno File name too long"}, [2]string{"put /out/a x", ""},
 			[2]string{"put /out/b x", "errno I/O error"}, [2]string{"rmall /out/" + strings.Repeat("x", 255), ""}, [2]string{"count /out", "3001"})
 	})
+}
+
+// A text that is too long is refused before it is copied: the copy would be memory of the
+// host that is on no account.
+func TestLongTextsAreNotCopied(t *testing.T) { // not beside others, which allocate
+	g := &grants.Grant{KV: true, Env: map[string]string{"a": "b"}, Net: []grants.Net{{Scheme: "tcp", Host: "db", Port: 1}},
+		Dirs: []grants.Dir{{Host: t.TempDir(), Guest: "/out", Write: true}}}
+	dirs, connections := dir.New(g.Dirs, dir.NewQuotas()), net.New(g, net.Options{})
+	defer connections.Close()
+	defer dirs.Close()
+	functions := map[string]capability.Function{}
+	for _, more := range []map[string]capability.Function{kv.Functions(&kv.State{}), env.Functions(nil), dirs.Functions(), connections.Functions()} {
+		maps.Copy(functions, more)
+	}
+	run := capability.NewRun(capability.Info{}, g, capabilitytest.NewOwner(), functions)
+	defer run.Close()
+	long := make([]byte, 16<<20)
+	for i := range long {
+		long[i] = 'x'
+	}
+	for _, f := range slices.Concat(abi.CapabilityImports(), abi.DirectoryFunctions()) {
+		if functions[f.Module+"."+f.Name] == nil || f.Name == "write" {
+			continue
+		}
+		for n := range 2 {
+			c := &abi.Call{Function: &f, Buf: make([]byte, 100)}
+			texts := 0
+			for _, p := range f.Params {
+				switch p.Kind {
+				case abi.KindText, abi.KindBytes:
+					c.Texts = append(c.Texts, []byte("k"))
+					if texts++; texts == n+1 {
+						c.Texts[n] = long
+					}
+				case abi.KindBuffer:
+				default:
+					c.Numbers = append(c.Numbers, 0)
+				}
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			v := run.Call(t.Context(), c)
+			runtime.ReadMemStats(&after)
+			if texts > n && (v >= 0 || after.TotalAlloc-before.TotalAlloc > 1<<20) {
+				t.Errorf("%s.%s: %d, with %d bytes of memory", f.Module, f.Name, v, after.TotalAlloc-before.TotalAlloc)
+			}
+		}
+	}
 }
