@@ -108,6 +108,9 @@ func write(g *capabilitytest.Guest, h int64) int64 {
 	return g.Call("job_v1_io.write", nil, make([]byte, 10), h)
 }
 
+// TestWait: see its cases.
+//
+// It kills the mutant "guest's write that ends the wait of its read".
 func TestWait(t *testing.T) {
 	t.Run("nothing to wait for", func(t *testing.T) {
 		g, open := begin(t)

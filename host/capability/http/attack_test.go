@@ -47,6 +47,8 @@ func fails(t *testing.T, g *capabilitytest.Guest, code abi.Code, reason string, 
 }
 
 // TestAddresses has names that lead to addresses which are not public.
+//
+// It kills the mutant "guest that is led to an address that is not public".
 func TestAddresses(t *testing.T) {
 	var hits atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
@@ -97,6 +99,8 @@ func TestRebinding(t *testing.T) {
 }
 
 // TestPoolPerGrant has a grant with private: true beside one without it, for one host.
+//
+// It kills the mutant "guest's connection used under another grant".
 func TestPoolPerGrant(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(echo))
 	defer server.Close()
@@ -175,6 +179,8 @@ func TestHeads(t *testing.T) {
 }
 
 // TestLength has bodies of another length than the guest has said.
+//
+// It kills the mutant "guest's body that is cut and looks whole".
 func TestLength(t *testing.T) {
 	var got atomic.Int64
 	g, server := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -237,6 +243,8 @@ func TestProxyOfEnvironment(t *testing.T) {
 
 // TestBomb has bodies that are much longer than what may be received, and than what is
 // sent.
+//
+// It kills the mutant "guest's body over the quota".
 func TestBomb(t *testing.T) {
 	q := grants.Quotas{Received: 1 << 20}
 	long := func(w io.Writer) {
@@ -537,6 +545,8 @@ func (r *recorder) count(text string) int {
 
 // TestLostMidBody loses the item when a part of a body has been sent: the server gets
 // nothing of what the guest writes then, nor what looks like an end, nor a new request.
+//
+// It kills the mutant "guest's bytes written though the session is lost".
 func TestLostMidBody(t *testing.T) {
 	for name, lose := range map[string]func(*capabilitytest.Guest, *atomic.Bool){
 		"item":    func(g *capabilitytest.Guest, _ *atomic.Bool) { g.Owner.Cancel(abi.CancelLost) },
@@ -593,6 +603,8 @@ func TestLostBeforeStart(t *testing.T) {
 }
 
 // TestSecret has servers that give a secret back in every place.
+//
+// It kills the mutant "secret in the headers of a response".
 func TestSecret(t *testing.T) {
 	const secret = "s3cr3t-t0k3n"
 	reply := func(c net.Conn) {

@@ -261,6 +261,8 @@ func TestClosedInFlight(t *testing.T) {
 
 // TestLostWhileItWaits loses the item while a server does not read: of what the host has
 // taken from the guest, no more than one piece is written.
+//
+// It kills the mutant "guest's bytes written though the item is lost".
 func TestLostWhileItWaits(t *testing.T) {
 	for _, name := range []string{"item", "session"} {
 		t.Run(name, func(t *testing.T) {
