@@ -138,7 +138,7 @@ func (r *run) regrant(ctx context.Context, u operator.Update) {
 	changed := r.state.grants != u.Set
 	r.state.grants, r.state.grantsProblem = u.Set, problem
 	if changed {
-		r.log.Info("the grants have changed", zap.String("grants", r.grantsFile))
+		r.notices.Info("other grants are in force from the next fires on", zap.String("grants", r.grantsFile))
 	}
 	r.checkSignatures()
 	r.act(ctx)
@@ -147,11 +147,14 @@ func (r *run) regrant(ctx context.Context, u operator.Update) {
 	}
 }
 
-// warnOfGrants says which grants are for no job.
+// warnOfGrants says which grants are for no job that is defined, and what they name that
+// is not there.
 func (r *run) warnOfGrants() {
 	var jobs []string
-	for name := range r.state.jobs {
-		jobs = append(jobs, name)
+	for _, f := range r.state.files {
+		for _, d := range f.docs {
+			jobs = append(jobs, d.Configuration.JobName)
+		}
 	}
 	for _, w := range r.state.grants.Warnings(jobs) {
 		r.log.Warn("grants", zap.String("warning", w))

@@ -135,6 +135,7 @@ func (r *run) run(ctx context.Context) error {
 
 	r.watchGrants(ctx)
 	r.look(ctx, true)
+	r.warnOfGrants()
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for {

@@ -182,7 +182,7 @@ maxConcurrency: 1
 props:
   own.key: yes
 `,
-		"http": `# an HTTP job (POST http://example.org/): guests have no network yet
+		"http": `# an HTTP job (POST http://example.org/): write one that sends the request, and grant it the URL (docs/grants.md)
 # props of a Java host are left out: http.method, http.uri
 jobName: http
 cron: 0 0 * * * ?

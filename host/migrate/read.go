@@ -383,7 +383,7 @@ func (j *Job) carry() {
 		j.note("the command line was: %s", j.Command)
 	}
 	if j.Kind == KindHTTP {
-		j.note("an HTTP job (%s %s): guests have no network yet", c.Props[propHTTPMethod], c.Props[propHTTPURI])
+		j.note("an HTTP job (%s %s): write one that sends the request, and grant it the URL (docs/grants.md)", c.Props[propHTTPMethod], c.Props[propHTTPURI])
 	}
 	j.dropProps()
 }

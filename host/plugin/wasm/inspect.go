@@ -91,8 +91,8 @@ func (i *Info) HasListener(typ, export string) bool {
 
 // Warnings say what a module will not be able to do here, as far as its bytes say.
 func Warnings(wasm []byte) []string {
-	if bytes.Contains(wasm, []byte("net/http.(*Transport).")) {
-		return []string{"it uses Go's HTTP client: guests have no sockets yet, and every request fails"}
+	if bytes.Contains(wasm, []byte("net/http.(*Transport).")) && !bytes.Contains(wasm, []byte(abi.ModuleHTTP)) {
+		return []string{`it uses Go's HTTP client without the host's: every request fails; import _ "github.com/wasmjob/wasmjob/sdk/nethttp"`}
 	}
 	return nil
 }
