@@ -272,10 +272,14 @@ func (h *host) save(ctx context.Context, offset []byte, save func(context.Contex
 type secrets struct {
 	granted map[string]grants.Secret
 
-	mu       sync.Mutex
-	values   map[string]string // that were read, the newest of each
-	redactor *grants.Redactor  // nil: none was
+	mu        sync.Mutex
+	values    map[string]string  // that were read, the newest of each
+	redactors []*grants.Redactor // of the values, the newest last, and of those before
 }
+
+// maxRedactors bounds how many changes of its secrets ago a guest may have read one that
+// is not logged.
+const maxRedactors = 16
 
 func newSecrets(granted map[string]grants.Secret) *secrets {
 	return &secrets{granted: granted, values: map[string]string{}}
@@ -295,7 +299,8 @@ func (s *secrets) value(name string) (string, error) {
 	defer s.mu.Unlock()
 	if old, ok := s.values[name]; !ok || old != value {
 		s.values[name] = value
-		s.redactor = grants.NewRedactor(s.values)
+		s.redactors = append(s.redactors, grants.NewRedactor(s.values))
+		s.redactors = s.redactors[max(len(s.redactors)-maxRedactors, 0):]
 	}
 	return value, nil
 }
@@ -303,10 +308,10 @@ func (s *secrets) value(name string) (string, error) {
 // redact takes the values that were read out of a text.
 func (s *secrets) redact(text string) string {
 	s.mu.Lock()
-	r := s.redactor
+	list := s.redactors // what is in it is not changed
 	s.mu.Unlock()
-	if r == nil {
-		return text
+	for _, r := range list {
+		text = r.Redact(text)
 	}
-	return r.Redact(text)
+	return text
 }

@@ -408,7 +408,7 @@ func TestEnvironmentAndSecrets(t *testing.T) {
 		g := writable(filepath.Join(base))
 		g.Secrets = map[string]grants.Secret{"OPEN": {File: file, Readable: true}, "CLOSED": {File: file}, "GONE": {File: file + "x", Readable: true}}
 		return g
-	}, func(p *place, _ string) {
+	}, func(p *place, base string) {
 		p.says([][2]string{
 			{"env ZONE", "Berlin Berlin"},
 			{"env HOME", "error code -2:"},
@@ -417,6 +417,13 @@ func TestEnvironmentAndSecrets(t *testing.T) {
 		}...)
 		got := p.run("secret OPEN", "secret GONE")
 		if got[0] != "secret [secret OPEN]" || !strings.HasPrefix(got[1], "secret error code -6: secret: ") {
+			t.Errorf("%q", got)
+		}
+		// A guest may log the one before, too.
+		if err := os.WriteFile(filepath.Join(base, "token"), []byte("an0ther-value"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.run("secret OPEN", "s3cr3t-value", "an0ther-value"); got[0] != "secret [secret OPEN]" || got[1] != "[secret OPEN] error unknown word" || got[2] != "[secret OPEN] error unknown word" {
 			t.Errorf("%q", got)
 		}
 	})
