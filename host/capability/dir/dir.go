@@ -152,10 +152,10 @@ func (d *Dirs) full(r *capability.Run) {
 // plain gives errors of package os that have no errno one.
 func plain(err error) error {
 	f := (*capability.Failure)(nil)
-	switch {
-	case err == nil || errors.As(err, &f):
+	if err == nil || errors.As(err, &f) {
 		return err
-	case errors.Is(err, fs.ErrNotExist):
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		return capability.Fail(abi.ErrNotFound, "%v", err)
 	}
 	return capability.Fail(abi.ErrDenied, "%v", err) // os.Root: the path leads out

@@ -27,7 +27,7 @@ func Functions(s *State) map[string]capability.Function {
 				return 0, capability.Fail(abi.ErrDenied, "kv: state is not granted to job %q", r.Info.Job)
 			}
 			if n := len(c.Texts[0]); n > abi.MaxKey { // a guest's text is not copied before its length is known
-				return 0, capability.Fail(abi.ErrInvalid, "kv: the key has %d bytes, expected at most %d", n, abi.MaxKey)
+				return 0, longKey(n)
 			}
 			key := string(c.Texts[0])
 			if err := check(key, name == "list"); err != nil {
@@ -42,11 +42,17 @@ func Functions(s *State) map[string]capability.Function {
 // CheckKey says what is wrong with a key.
 func CheckKey(key string) error { return check(key, false) }
 
+func longKey(n int) error {
+	return capability.Fail(abi.ErrInvalid, "kv: the key has %d bytes, expected at most %d", n, abi.MaxKey)
+}
+
 // check says what is wrong with a key. The prefix of a list may be empty.
 func check(key string, prefix bool) error {
 	switch {
 	case key == "" && !prefix:
 		return capability.Fail(abi.ErrInvalid, "kv: the key is empty")
+	case len(key) > abi.MaxKey:
+		return longKey(len(key))
 	case !utf8.ValidString(key) || strings.ContainsRune(key, 0):
 		return capability.Fail(abi.ErrInvalid, "kv: the key %q is not UTF-8 without NUL", key)
 	}
@@ -73,10 +79,10 @@ func (s *State) set(r *capability.Run, c *abi.Call, key string) (int64, error) {
 
 func put(s *State, key, value string) error {
 	err := s.Set(key, value)
-	switch {
-	case errors.Is(err, ErrTooMany):
+	if errors.Is(err, ErrTooMany) {
 		return capability.Fail(abi.ErrQuota, "kv: %v", err)
-	case err != nil:
+	}
+	if err != nil {
 		return capability.Fail(abi.ErrTooLarge, "kv: %v", err)
 	}
 	return nil

@@ -231,3 +231,11 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestCheckKey(t *testing.T) {
+	for key, ok := range map[string]bool{"a": true, "": false, strings.Repeat("k", abi.MaxKey): true, strings.Repeat("k", abi.MaxKey+1): false, "\xff": false, "a\x00": false} {
+		if err := kv.CheckKey(key); (err == nil) != ok {
+			t.Errorf("%.20q: %v", key, err)
+		}
+	}
+}
