@@ -137,12 +137,10 @@ func (r *run) regrant(ctx context.Context, u operator.Update) {
 	}
 	changed := r.state.grants != u.Set
 	r.state.grants, r.state.grantsProblem = u.Set, problem
-	if changed {
-		r.notices.Info("other grants are in force from the next fires on", zap.String("grants", r.grantsFile))
-	}
 	r.checkSignatures()
 	r.act(ctx)
 	if changed {
+		r.notices.Info("other grants are in force from the next fires on", zap.String("grants", r.grantsFile))
 		r.warnOfGrants()
 	}
 }

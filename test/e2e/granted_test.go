@@ -140,3 +140,63 @@ func TestReportAndNotify(t *testing.T) {
 		}
 	}
 }
+
+// TestGrantsOfARunningHost: what the operator grants, corrects and takes away in the files
+// takes effect with the next fire, without a restart; signatures likewise.
+func TestGrantsOfARunningHost(t *testing.T) {
+	t.Parallel()
+	p, w, here := outside(t)
+	w.Busy = 0
+	p.put("out/reports/north.md", []byte("# north\n"))
+	p.put("out/reports/south.md", []byte("# south\n"))
+	good := string(read(t, p.path("conf", "grants.yaml")))
+	grant := func(text string) { p.put("conf/grants.yaml", []byte(text)) }
+	grant(strings.ReplaceAll(good, "methods: [POST]", "methods: [PUT]"))
+
+	definition := here(string(read(t, "../../plugins/examples/notify.yaml")))
+	definition = strings.ReplaceAll(definition, "\ncron:", "\n# cron:")
+	h := p.start("--grants", p.path("conf", "grants.yaml"))
+	p.drop("notify.wasm", read(t, example(t, "notify")))
+	h.refuse("notify.yaml", []byte(definition), false, "http POST", "PUT")
+
+	grant(good)
+	h.of("notify", 0, owned())
+	fire := func() (from int) {
+		t.Helper()
+		from = h.mark()
+		p.must("trigger", "notify")
+		h.of("notify", from, kind(event.FireEnded))
+		return from
+	}
+	from := fire()
+	h.of("notify", from, kind(event.FireEnded), outcome(abi.OutcomeOK))
+	sent := len(w.Messages())
+	if sent != 2 {
+		t.Fatalf("the webhook got %d messages", sent)
+	}
+
+	// Taken away: the job is there, and may do nothing outside.
+	line := h.logMark()
+	grant("grants: []\n")
+	h.line(line, "notify.yaml", "wants what is not granted")
+	h.line(line, "other grants are in force")
+	p.put("out/reports/north.md", []byte("# north\n\nnews\n"))
+	from = fire()
+	h.of("notify", from, kind(event.FireEnded), outcome(abi.OutcomeFail))
+	if got := len(w.Messages()); got != sent {
+		t.Errorf("the webhook got %d messages, %d of them before the grant was taken away", got, sent)
+	}
+
+	// Broken or gone it stays as it is; given back, it is as it was.
+	line = h.logMark()
+	grant("grants: [{jobs: notify, kv: tru")
+	h.line(line, "grants", "grants.yaml")
+	grant(good)
+	h.line(line, "other grants are in force")
+	from = fire()
+	h.of("notify", from, kind(event.FireEnded), outcome(abi.OutcomeOK))
+	if m := w.Messages(); len(m) != sent+1 || m[sent].Report != "north" {
+		t.Errorf("the webhook got %+v", m)
+	}
+	h.stop()
+}
