@@ -25,6 +25,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // The test binary is also the programs that it starts.
@@ -139,12 +140,12 @@ func everywhere(t *testing.T, grant func(dir string) grants.Grant, test func(p *
 			t.Parallel()
 			base := t.TempDir()
 			g := grant(base)
-			test(&place{t: t, grant: &g, worker: newWorker(t, &g, apart)}, base)
+			test(&place{t: t, grant: &g, worker: newWorker(t, &g, plugin.Settings{JobName: "report", Type: wasm.TypeSimple}, apart)}, base)
 		})
 	}
 }
 
-func newWorker(t *testing.T, g *grants.Grant, apart bool) abi.Worker {
+func newWorker(t *testing.T, g *grants.Grant, settings plugin.Settings, apart bool) abi.Worker {
 	t.Helper()
 	code, err := builtGuest()
 	if err != nil {
@@ -162,7 +163,8 @@ func newWorker(t *testing.T, g *grants.Grant, apart bool) abi.Worker {
 		}
 	})
 	// As for a job from which something was taken away that its module imports.
-	s := offer.Settings(plugin.Settings{JobName: "report", Granted: []string{abi.ModuleIO, abi.ModuleKV, abi.ModuleEnv}}, g)
+	settings.Granted = []string{abi.ModuleIO, abi.ModuleKV, abi.ModuleEnv}
+	s := offer.Settings(settings, g)
 	m, err := rt.Open("guest.wasm", code)
 	if err != nil {
 		t.Fatal(err)
@@ -398,6 +400,31 @@ func TestStateIsCommittedWithTheOffset(t *testing.T) {
 	})
 }
 
+// A batch that succeeds keeps its state, also without an offset; one that fails loses its own,
+// and no other's.
+func TestStateOfBatches(t *testing.T) {
+	t.Parallel()
+	for _, apart := range []bool{false, true} {
+		t.Run(map[bool]string{false: "inside", true: "apart"}[apart], func(t *testing.T) {
+			t.Parallel()
+			g := writable(t.TempDir())
+			p := &place{t: t, grant: &g, worker: newWorker(t, &g, plugin.Settings{JobName: "report", Type: wasm.TypeDataflow, Streaming: true, FreshPerItem: true}, apart)}
+			p.run("set k 1\noffset a", "--", "set k 2", "--", "set k 3\noffset c\nstatus 1")
+			if p.result.Outcome != abi.OutcomeFail || p.result.Batches != 2 || len(p.host.committed) != 2 {
+				t.Fatalf("%d saved, %+v", len(p.host.committed), p.result)
+			}
+			p.stored, p.has = p.host.committed[1], true
+			p.says([2]string{"get k", "2"}, [2]string{"offset?", "a"})
+
+			// Without streaming the batch's state goes with the run.
+			p.worker = newWorker(t, &g, plugin.Settings{JobName: "report", Type: wasm.TypeDataflow, FreshPerItem: true}, apart)
+			p.run("set k 4", "status 1")
+			p.says([2]string{"get k", "2"}, [2]string{"set k 5", ""})
+			p.says([2]string{"get k", "5"}, [2]string{"offset?", "a"})
+		})
+	}
+}
+
 func TestEnvironmentAndSecrets(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(base string) grants.Grant {
@@ -446,7 +473,7 @@ func TestNothingIsGranted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	_, err = m.Executor(plugin.Settings{JobName: "report", Granted: []string{abi.ModuleIO, abi.ModuleEnv}})
+	_, err = m.Executor(plugin.Settings{JobName: "report", Type: wasm.TypeSimple, Granted: []string{abi.ModuleIO, abi.ModuleEnv}})
 	if err == nil || !strings.Contains(err.Error(), "the module imports get, set, increment from job_v1_kv, which is not granted to the job") {
 		t.Error(err)
 	}

@@ -95,9 +95,25 @@ func marker() {}
 var kept *os.File // between items
 
 //go:wasmexport job_execute
-func execute() int32 {
+func execute() int32 { return perform(script()) }
+
+var batch int // of a DATAFLOW job: the parts of its parameter between lines of --
+
+//go:wasmexport job_fetch
+func fetch() int32 {
+	batch++
+	if batch > len(strings.Split(script(), "--\n")) {
+		return 0
+	}
+	return 1
+}
+
+//go:wasmexport job_process
+func process() int32 { return perform(strings.Split(script(), "--\n")[batch-1]) }
+
+func perform(script string) int32 {
 	status := int32(0)
-	for line := range strings.SplitSeq(script(), "\n") {
+	for line := range strings.SplitSeq(script, "\n") {
 		f := strings.Fields(line)
 		if len(f) == 0 {
 			continue
