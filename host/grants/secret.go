@@ -25,7 +25,7 @@ const (
 )
 
 // Resolve reads a secret, without the line break at the end of its file. The error
-// does not show it.
+// shows neither it nor the file's name, for a guest may read it.
 func Resolve(s Secret) (string, error) {
 	if s.Env != "" {
 		value := os.Getenv(s.Env)
@@ -42,16 +42,16 @@ func Resolve(s Secret) (string, error) {
 	}
 	data, err := readFile(s.File)
 	if err != nil {
-		return "", fmt.Errorf("%s %w", s.File, err)
+		return "", fmt.Errorf("its file %w", err)
 	}
 	if line, ended := bytes.CutSuffix(data, []byte("\n")); ended {
 		data = bytes.TrimSuffix(line, []byte("\r"))
 	}
 	switch {
 	case len(data) == 0:
-		return "", fmt.Errorf("%s is empty", s.File)
+		return "", errors.New("its file is empty")
 	case len(data) > MaxSecret:
-		return "", fmt.Errorf("%s has more than %d bytes", s.File, MaxSecret)
+		return "", fmt.Errorf("its file has more than %d bytes", MaxSecret)
 	}
 	return string(data), nil
 }

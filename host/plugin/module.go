@@ -160,7 +160,8 @@ func (m *Module) check(s Settings) (typ string, pages uint32, err error) {
 // checkImports refuses a module that wants a capability that is not granted.
 func (s *Settings) checkImports(info *wasm.Info, refused *LoadError) {
 	for _, module := range slices.Sorted(maps.Keys(info.Imports)) {
-		if abi.IsCapability(module) && !slices.Contains(s.Granted, module) {
+		// Handles come with whatever gives handles.
+		if module != abi.ModuleIO && abi.IsCapability(module) && !slices.Contains(s.Granted, module) {
 			refused.add("the module imports %s from %s, which is not granted to the job (--grants)",
 				strings.Join(info.Imports[module], ", "), module)
 		}

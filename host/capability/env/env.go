@@ -39,7 +39,7 @@ func Functions(secret func(name string) (string, error)) map[string]capability.F
 			}
 			value, err := secret(name)
 			if err != nil {
-				return 0, capability.Fail(abi.ErrUnavailable, "secret: %v", err)
+				return 0, capability.Fail(abi.ErrUnavailable, "secret: %q: %v", name, err)
 			}
 			return c.Give(value), nil
 		},

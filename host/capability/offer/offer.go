@@ -5,7 +5,7 @@ package offer
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"sync"
 
@@ -289,11 +289,11 @@ func newSecrets(granted map[string]grants.Secret) *secrets {
 func (s *secrets) value(name string) (string, error) {
 	where, ok := s.granted[name]
 	if !ok {
-		return "", fmt.Errorf("%q is not granted", name)
+		return "", errors.New("it is not granted")
 	}
 	value, err := grants.Resolve(where)
 	if err != nil {
-		return "", fmt.Errorf("%q: %w", name, err)
+		return "", err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
