@@ -182,7 +182,7 @@ var rooms = []room{
 		testsOutside: []string{jsonschema},
 		why:          "turns text into the words of coordination; runs nothing"},
 	{name: "host/capability/offer", may: []string{"abi", "host/grants", "host/plugin", "host/capability", "host/capability/*"},
-		testsMay: []string{"host/plugin/process"}, testsOutside: []string{wazero},
+		testsMay: []string{"host/plugin/process", "host/plugin/wasm"}, testsOutside: []string{wazero},
 		why: "puts the capabilities of a job together, around whatever runs its guests"},
 	{name: "host/catalog", may: []string{"host", "host/capability/dir", "host/capability/offer", "host/ceiling", "host/plugin", "host/plugin/process", "host/plugin/wasm", "host/definition", "host/grants", "host/schedule", "host/signature", "coordination/jobconfig", "abi"},
 		outside: []string{fsnotify, zap},

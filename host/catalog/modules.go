@@ -164,6 +164,9 @@ func (m *boundModule) Executor(c jobconfig.Configuration) (abi.Executor, error) 
 
 func (m *boundModule) executor(c jobconfig.Configuration) (abi.Executor, error) {
 	s, err := m.settings(c)
+	if err == nil {
+		err = dir.Check(m.granted.Dirs)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -183,7 +183,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	mounts := map[string]granted{"b": {Grant: &grants.Grant{}}, "a": {Grant: &grants.Grant{Dirs: []grants.Dir{{Host: filepath.Join(t.TempDir(), "gone"), Guest: "/data"}}}}}
+	mounts := map[string]granted{"w": {Grant: &grants.Grant{Dirs: []grants.Dir{{Host: filepath.Join(t.TempDir(), "gone"), Guest: "/out", Write: true}}}}, "b": {Grant: &grants.Grant{}}, "a": {Grant: &grants.Grant{Dirs: []grants.Dir{{Host: filepath.Join(t.TempDir(), "gone"), Guest: "/data"}}}}}
 	l := compiledModule{Module: m, terms: terms{quotas: dir.NewQuotas()}}
 	for name, test := range map[string]struct {
 		job   string
@@ -192,6 +192,7 @@ func TestSettings(t *testing.T) {
 	}{
 		"plain":       {"b", nil, ""},
 		"mount":       {"a", nil, "gone"},
+		"directory":   {"w", nil, "the directory that is granted as /out: stat "},
 		"bad setting": {"b", map[string]string{"wasm.memoryLimit": "much"}, "much"},
 		"bad type":    {"b", map[string]string{"wasm.type": "SCRIPT"}, "SCRIPT"},
 		"memory":      {"b", map[string]string{"wasm.memoryLimit": "1"}, "memory"},

@@ -116,6 +116,9 @@ func (r *Run) Once(ctx context.Context) error {
 		return err
 	}
 	grant, err := r.Grant(wasm)
+	if err == nil {
+		err = dir.Check(grant.Dirs)
+	}
 	if err != nil {
 		return err
 	}

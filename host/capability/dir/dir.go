@@ -33,6 +33,24 @@ const maxPath = 4 << 10
 // maxFiles bounds the files that a run has open at once.
 const maxFiles = 256
 
+// Check says which of the directories that may be written to is not there.
+func Check(granted []grants.Dir) error {
+	var missing []error
+	for _, g := range granted {
+		if !g.Write {
+			continue
+		}
+		info, err := os.Stat(g.Host)
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is not a directory", g.Host)
+		}
+		if err != nil {
+			missing = append(missing, fmt.Errorf("the directory that is granted as %s: %w", g.Guest, err))
+		}
+	}
+	return errors.Join(missing...)
+}
+
 // Dirs are the directories of one run, which is used by one goroutine at a time.
 type Dirs struct {
 	quotas *Quotas
