@@ -18,8 +18,8 @@ type Owner interface {
 	// Cancelled says whether the invocation is being cancelled, and why; it is asked
 	// before everything that has an effect outside.
 	Cancelled() abi.Cancel
-	// AwaitCancel returns when Cancelled has begun to answer something else than
-	// CancelNone, or ctx has ended.
+	// AwaitCancel returns when the guest is to end, or ctx has ended. One that is asked
+	// to yield is not to end.
 	AwaitCancel(ctx context.Context)
 	// Log takes a line for the job's log, as a guest's.
 	Log(level int, msg string, kv []string)

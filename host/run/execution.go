@@ -198,31 +198,31 @@ func (e *Execution) stoppedEarly(r abi.Result, reasons ...abi.Cancel) bool {
 	return r.Yielded || (r.Outcome == abi.OutcomeCancelled && slices.Contains(reasons, abi.Cancel(e.reason.Load())))
 }
 
-// AwaitCancel returns when Cancelled has begun to answer something else than
-// CancelNone, or ctx has ended. One goroutine calls it at a time.
+// AwaitCancel returns when the guest is to end, or ctx has ended. A guest that is asked
+// to yield is not to end: it finishes its batch. One goroutine calls it at a time.
 func (e *Execution) AwaitCancel(ctx context.Context) {
-	noticed := make(chan struct{})
-	e.notice.Lock()
-	e.noticed = noticed
-	e.notice.Unlock()
 	for ctx.Err() == nil {
+		noticed := make(chan struct{})
+		e.notice.Lock()
+		e.noticed = noticed
+		e.notice.Unlock()
 		_, changed := e.fire.job.Trust()
-		if e.Cancelled() != abi.CancelNone {
+		if c := e.Cancelled(); c != abi.CancelNone && c != abi.CancelYield {
 			return
 		}
 		var late <-chan time.Time
+		stop := func() bool { return false }
 		if soft := e.soft.Load(); soft != 0 {
 			t := time.NewTimer(time.Until(e.fire.At.Add(time.Duration(soft))))
-			defer t.Stop()
-			late = t.C
+			late, stop = t.C, t.Stop
 		}
 		select {
 		case <-noticed:
-			return
 		case <-changed:
 		case <-late:
 		case <-ctx.Done():
 		}
+		stop()
 	}
 }
 
