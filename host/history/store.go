@@ -1,0 +1,177 @@
+package history
+
+import (
+	"context"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// Store keeps what hosts report, and finds it again: events, fires and runs made from
+// them, the lines that guests log, and changes. It is safe for concurrent use.
+//
+// Adding never blocks and never fails: what a store cannot take at once waits in a
+// bounded queue, and what does not fit there is counted in State. Reading returns
+// what was written a moment ago, newest first.
+type Store interface {
+	AddEvent(e event.Event)
+	AddLine(l Line)
+	AddChange(c Change)
+
+	Fires(ctx context.Context, f Filter) (Page[Fire], error)
+	Runs(ctx context.Context, f Filter) (Page[Run], error)
+	Events(ctx context.Context, f Filter) (Page[event.Event], error)
+	Lines(ctx context.Context, f Filter) (Page[Line], error)
+	Changes(ctx context.Context, f Filter) (Page[Change], error)
+
+	State() State
+	// Close writes what is queued.
+	Close() error
+}
+
+// MaxLimit is the most records of a page, DefaultLimit those of one that asks for none.
+const MaxLimit, DefaultLimit = 1000, 50
+
+// Filter says which records are wanted: those for which all of it holds. The zero
+// value is all.
+type Filter struct {
+	// Jobs are patterns of names, as path.Match has them; none is all jobs. Events of
+	// a host, which have no job, are found if there is no pattern.
+	Jobs []string
+	Host string // an instance id
+	Item *int
+	// Run is a run's id, as [tree.RunID] makes it.
+	Run string
+	// Instant is the scheduled time of one fire, Trigger its trigger round.
+	Instant time.Time
+	Trigger int64
+	// Failed wants what ended and was not OK; Outcomes are alternatives.
+	Failed   bool
+	Outcomes []abi.Outcome
+	Kinds    []event.Kind
+	// Level is the least level of a line, as abi.LevelInfo; Text is contained in it, or
+	// in the message of a run, regardless of case.
+	Level int
+	Text  string
+	// From and To bound the time of the record, To exclusively; zero is no bound.
+	// A fire and a run have the time at which they began.
+	From, To time.Time
+	// Limit is 1 to MaxLimit, 0 is DefaultLimit. After is the Next of the page before.
+	Limit int
+	After string
+	// Oldest wants the oldest first.
+	Oldest bool
+}
+
+// Page is a part of what a filter finds.
+type Page[T any] struct {
+	Records []T `json:"records"`
+	// Next is the Filter.After of the next page, empty if there is none.
+	Next string `json:"next,omitempty"`
+}
+
+// Fire is a job's fire over all hosts that are known to the store.
+type Fire struct {
+	Job     string     `json:"job"`
+	Instant time.Time  `json:"instant"`
+	Trigger int64      `json:"trigger,omitempty"`
+	Source  abi.Source `json:"source"`
+	Hosts   []string   `json:"hosts"`
+	// Items are those that began; Total is how many the fire has over all hosts, 0 if
+	// that is not known.
+	Items []int `json:"items"`
+	Total int   `json:"total,omitempty"`
+	// Succeeded, Failed and Running count items.
+	Succeeded int       `json:"succeeded"`
+	Failed    int       `json:"failed"`
+	Running   int       `json:"running"`
+	Begun     time.Time `json:"begun"`
+	// Ended is zero while an item runs.
+	Ended    time.Time     `json:"ended,omitzero"`
+	Duration time.Duration `json:"durationNs"`
+	Lag      time.Duration `json:"lagNs"`
+	// Outcome is the worst of the items that ended, empty if none did; Message is what
+	// such an item said.
+	Outcome abi.Outcome `json:"outcome,omitempty"`
+	Message string      `json:"message,omitempty"`
+}
+
+// Run is one item of one fire, with its last attempt.
+type Run struct {
+	ID      string     `json:"id"`
+	Job     string     `json:"job"`
+	Item    int        `json:"item"`
+	Instant time.Time  `json:"instant"`
+	Trigger int64      `json:"trigger,omitempty"`
+	Source  abi.Source `json:"source"`
+	Host    string     `json:"host"`
+	Attempt int        `json:"attempt"`
+	Begun   time.Time  `json:"begun"`
+	// Ended is zero while it runs.
+	Ended    time.Time     `json:"ended,omitzero"`
+	Duration time.Duration `json:"durationNs"`
+	Lag      time.Duration `json:"lagNs"`
+	// Outcome is empty while it runs. Completed: the completion took effect in the registry.
+	Outcome      abi.Outcome                 `json:"outcome,omitempty"`
+	Completed    bool                        `json:"completed"`
+	Message      string                      `json:"message,omitempty"`
+	Fence        int64                       `json:"fence,omitempty"`
+	Digest       string                      `json:"digest,omitempty"`
+	Signer       string                      `json:"signer,omitempty"`
+	Memory       int64                       `json:"memoryBytes,omitempty"`
+	Batches      int64                       `json:"batches,omitempty"`
+	Records      int64                       `json:"records,omitempty"`
+	DroppedLines int64                       `json:"droppedLines,omitempty"`
+	Outside      map[string]abi.OutsideCount `json:"outside,omitempty"`
+}
+
+// Line is one line that a guest logged.
+type Line struct {
+	Time  time.Time `json:"time"`
+	Job   string    `json:"job"`
+	RunID string    `json:"runId"`
+	// Item is -1 in a listener.
+	Item    int      `json:"item"`
+	Host    string   `json:"host"`
+	Level   int      `json:"level"` // as abi.LevelInfo
+	Message string   `json:"message"`
+	Attrs   []string `json:"attrs,omitempty"` // keys and values in turns
+}
+
+// Change is one change that somebody made to a job or to a host: an audit record.
+type Change struct {
+	Time time.Time `json:"time"`
+	// Who is the user; From is where the request came from: an address, "file",
+	// "registry" for an external edit.
+	Who  string `json:"who"`
+	From string `json:"from"`
+	// What is the operation: "disable", "trigger", "edit cron", …
+	What string `json:"what"`
+	Job  string `json:"job,omitempty"`
+	Item *int   `json:"item,omitempty"`
+	Host string `json:"host,omitempty"`
+	// Before and After are what was changed, as text; both may be empty.
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+	// Why is what the user gave as the reason.
+	Why string `json:"why,omitempty"`
+	// Error says why it did not take effect, empty if it did.
+	Error string `json:"error,omitempty"`
+}
+
+// State is how a store fares.
+type State struct {
+	// Where names the store without a password.
+	Where string `json:"where"`
+	// Shared: all hosts of the cluster write there, so that it answers for all.
+	Shared bool `json:"shared"`
+	// Queued waits in memory, Spooled on the disk; Dropped was lost since the host began.
+	Queued  int64 `json:"queued"`
+	Spooled int64 `json:"spooled"`
+	Dropped int64 `json:"dropped"`
+	// Problem says why the last records could not be written, empty if they could;
+	// Since is when the first of them waited.
+	Problem string    `json:"problem,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
