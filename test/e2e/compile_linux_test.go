@@ -167,7 +167,11 @@ func TestCompilesAfterUpgrade(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	program := p.path("wasmjob")
-	if err := os.WriteFile(program, read(t, wasmjob(t)), 0o755); err != nil {
+	content := read(t, wasmjob(t))
+	syscall.ForkLock.RLock() // a process that another test starts meanwhile would keep the file open for writing
+	err := os.WriteFile(program, content, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	c := newCompilation(t, p.path("compiled"))
