@@ -27,7 +27,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/invoke"
 )
 
@@ -338,10 +338,10 @@ func TestInvokeRefuses(t *testing.T) {
 	command(t, nil, "invoke", guest, "extra").expect(t, exitUsage, `unexpected argument "extra"`)
 }
 
-// lines is a writer that tells of each line.
-type lines struct{ c chan string }
+// lineByLine is a writer that tells of each line.
+type lineByLine struct{ c chan string }
 
-func (l lines) Write(p []byte) (int, error) {
+func (l lineByLine) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
 		l.c <- line
 	}
@@ -349,7 +349,7 @@ func (l lines) Write(p []byte) (int, error) {
 }
 
 // await reads lines until one contains the words.
-func (l lines) await(t *testing.T, words string) string {
+func (l lineByLine) await(t *testing.T, words string) string {
 	t.Helper()
 	var seen []string
 	for {
@@ -385,7 +385,7 @@ func TestInvokeWatchesTheFile(t *testing.T) {
 	}
 	put(wat + "noop.wasm")
 	signals := make(chan os.Signal, 2)
-	out := lines{make(chan string, 1000)}
+	out := lineByLine{make(chan string, 1000)}
 	p := &program{out: out, err: out, environ: []string{"HOME=" + t.TempDir()}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
 	ended := make(chan int)
 	go func() { ended <- p.main(context.Background(), []string{"invoke", file, "--watch", "--cache", "off"}) }()
@@ -550,7 +550,7 @@ func TestRun(t *testing.T) {
 	socket := filepath.Join(home, "s")
 	env := []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home}
 	signals := make(chan os.Signal, 2)
-	out, logs := lines{make(chan string, 10_000)}, lines{make(chan string, 10_000)}
+	out, logs := lineByLine{make(chan string, 10_000)}, lineByLine{make(chan string, 10_000)}
 	p := &program{out: out, err: logs, outTTY: true, environ: append(env, "NO_COLOR=1", "WASMJOB_PLUGIN=x"), notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
 	ended := make(chan int)
 	go func() {
@@ -581,7 +581,7 @@ func TestRun(t *testing.T) {
 	}
 	logs.await(t, "a second signal stops at once")
 	kinds := make(map[event.Kind]int)
-	for e, err := range history.Read(file) {
+	for e, err := range lines.Read(file) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -616,7 +616,7 @@ func TestCeilingsAreInForce(t *testing.T) {
 	file := filepath.Join(home, "events.jsonl")
 	socket := filepath.Join(home, "s")
 	signals := make(chan os.Signal, 2)
-	out, logs := lines{make(chan string, 10_000)}, lines{make(chan string, 10_000)}
+	out, logs := lineByLine{make(chan string, 10_000)}, lineByLine{make(chan string, 10_000)}
 	p := &program{out: out, err: logs, outTTY: true, environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
 	if err := os.WriteFile(filepath.Join(dir, "more.yaml"), []byte("module: cities.wasm\nshardingTotalCount: 31\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -636,7 +636,7 @@ func TestCeilingsAreInForce(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	gaps := 0
-	for e, err := range history.Read(file) {
+	for e, err := range lines.Read(file) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -660,8 +660,8 @@ func TestRunWithoutJobs(t *testing.T) {
 	}
 	command(t, nil, "run", dir).expect(t, exitUsage, "did you mean --plugins "+dir+"?")
 	signals := make(chan os.Signal, 2)
-	logs := lines{make(chan string, 10_000)}
-	p := &program{out: lines{make(chan string, 10_000)}, err: logs, environ: []string{"HOME=" + home}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	logs := lineByLine{make(chan string, 10_000)}
+	p := &program{out: lineByLine{make(chan string, 10_000)}, err: logs, environ: []string{"HOME=" + home}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", "off", "--server-ip", "127.0.0.1"})
@@ -691,7 +691,7 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	home := t.TempDir()
 	socket, history := filepath.Join(home, "s"), filepath.Join(home, "history")
 	signals := make(chan os.Signal, 2)
-	logs := lines{make(chan string, 10_000)}
+	logs := lineByLine{make(chan string, 10_000)}
 	p := &program{out: io.Discard, err: logs, environ: []string{"XDG_RUNTIME_DIR=" + home, "HOME=" + home}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
 	ended := make(chan int)
 	go func() {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/ensemble"
-	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -151,7 +151,7 @@ func (l *loader) checkMounts() {
 // setCeilings takes over the entries that were given; the defaults come last.
 func (l *loaded) setCeilings(given []givenCeilings) {
 	if l.HistorySize == 0 {
-		l.HistorySize = history.SizeFor(l.History)
+		l.HistorySize = lines.SizeFor(l.History)
 	}
 	standard := ceiling.Default(l.HistorySize)
 	for _, g := range given {

@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/dump"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/life"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
@@ -56,7 +57,7 @@ type system struct {
 	life     *life.Life
 	closers  []func() error
 	metrics  *admin.Metrics
-	events   *history.Writer // nil: there is no history file
+	history  history.Store
 	runtime  *plugin.Runtime
 	workers  *process.Workers // nil: this program cannot be started once more
 	// left says that the catalog was not waited for; see run.
@@ -133,22 +134,27 @@ func (s *system) wireOutput(context.Context) error {
 func (s *system) wireEvents(context.Context) (err error) {
 	l := s.loaded
 	s.metrics = admin.NewMetrics(versionText(), func() host.Status { return s.host.Status() })
-	if l.History == "" {
-		return nil
-	}
-	s.events, err = history.Open(history.Options{Path: l.History, MaxBytes: l.HistorySize, Ceilings: l.Ceilings, Logger: s.log,
+	s.history, err = lines.Open(lines.Options{Path: l.History, MaxBytes: l.HistorySize, Ceilings: l.Ceilings, Logger: s.log,
 		OnOverQuota: func(job string) {
 			s.metrics.Observe(event.Event{Kind: event.OverQuota, Job: job, Ceiling: ceiling.HistoryBytes, Count: 1})
 		}})
 	if err != nil {
 		return err
 	}
-	s.onClose("history", s.events.Close)
+	s.onClose("history", s.history.Close)
+	if l.History == "" {
+		return nil
+	}
+	return historyMetrics(s.metrics, s.history.State)
+}
+
+// historyMetrics shows how the history fares.
+func historyMetrics(m *admin.Metrics, state func() history.State) error {
 	return errors.Join(
-		s.metrics.CounterFunc("history_events_dropped_total", "Events that are not in the history file.",
-			func() float64 { return float64(s.events.Dropped()) }),
-		s.metrics.GaugeFunc("history_failing", "1 while the history file cannot be written.", func() float64 {
-			if s.events.Trouble() != nil {
+		m.CounterFunc("history_events_dropped_total", "Records that are not in the history.",
+			func() float64 { return float64(state().Dropped) }),
+		m.GaugeFunc("history_failing", "1 while the history cannot be written.", func() float64 {
+			if state().Problem != "" {
 				return 1
 			}
 			return 0
@@ -256,12 +262,13 @@ func (s *system) wireHost(context.Context) (err error) {
 		StopGrace:      s.registry.StopGrace,
 		OnEvent: func(e event.Event) { // none of them blocks
 			s.metrics.Observe(e)
-			if s.events != nil {
-				s.events.Add(e)
-			}
+			s.history.AddEvent(e)
 			s.view.Add(e)
 		},
-		OnLog:    func(g event.GuestLog) { console.GuestLog(s.guestLog, g) },
+		OnLog: func(g event.GuestLog) {
+			console.GuestLog(s.guestLog, g)
+			s.history.AddLine(history.Line{Time: g.Time, Job: g.Job, RunID: g.RunID, Item: g.Item, Host: g.Host, Level: g.Level, Message: g.Message, Attrs: g.Attrs})
+		},
 		OnMetric: s.metrics.Guest,
 		LastEnd:  s.life.LastEnd(),
 		HostInfo: "wasmjob " + versionText() + " " + platform(),
@@ -375,21 +382,16 @@ func (s *system) read(ctx context.Context, queries ...registry.Query) ([]registr
 	return c.Read(ctx, queries...)
 }
 
-// historyState describes the history file; nil if there is none.
+// historyState describes the history; nil if the host has none but its memory.
 func (s *system) historyState() *admin.History {
-	if s.events == nil {
+	if s.loaded.History == "" {
 		return nil
 	}
-	return historyState(s.events)
+	return historyState(s.history.State())
 }
 
-// historyState describes the history file.
-func historyState(w *history.Writer) *admin.History {
-	h := &admin.History{File: w.Path(), Dropped: w.Dropped()}
-	if trouble := w.Trouble(); trouble != nil {
-		h.Problem, h.Since = trouble.Err.Error(), trouble.Since
-	}
-	return h
+func historyState(h history.State) *admin.History {
+	return &admin.History{File: h.Where, Dropped: h.Dropped, Problem: h.Problem, Since: h.Since}
 }
 
 // pending is the catalog's progress, for the admin address.

@@ -10,7 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/show"
 )
 
@@ -21,12 +21,12 @@ func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w, err := history.Open(history.Options{Path: filepath.Join(dir, "h.jsonl")})
+	w, err := lines.Open(lines.Options{Path: filepath.Join(dir, "h.jsonl")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := func() string {
-		return show.Status(console.Style{}, &admin.Report{Now: time.Now(), About: admin.About{History: w.Path()}, History: historyState(w)}, false)
+		return show.Status(console.Style{}, &admin.Report{Now: time.Now(), About: admin.About{History: w.Path()}, History: historyState(w.State())}, false)
 	}
 	if got := text(); !strings.Contains(got, "history    "+w.Path()+"\n\n") {
 		t.Errorf("nothing is wrong yet:\n%s", got)
@@ -34,7 +34,7 @@ func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	w.Add(event.Event{Kind: event.JobAdded})
+	w.AddEvent(event.Event{Kind: event.JobAdded})
 	if err := w.Close(); err != nil { // writes what is queued
 		t.Fatal(err)
 	}

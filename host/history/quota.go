@@ -19,7 +19,7 @@ const (
 	burstPart, againPart = 4, 4
 )
 
-// quota is what one job may still take in the history. It belongs to run.
+// quota is what one job may still take in the history.
 type quota struct {
 	ceiling ceiling.Ceiling
 	free    float64 // bytes
@@ -33,12 +33,28 @@ func newQuota(c ceiling.Ceiling, now time.Time) *quota {
 	return &quota{ceiling: c, free: float64(c.Value) / burstPart, at: now}
 }
 
+// refill adds what has become free since the last time. It returns the most that may be.
+func (q *quota) refill(now time.Time) (burst float64) {
+	burst = float64(q.ceiling.Value) / burstPart
+	q.free = min(burst, q.free+float64(q.ceiling.Value)*now.Sub(q.at).Seconds()/day.Seconds())
+	q.at = now
+	return burst
+}
+
+// line uses so many bytes for a line. Half of what may be taken at once is kept for
+// events: what a job logs does not drive out what became of it.
+func (q *quota) line(bytes int, now time.Time) bool {
+	if burst := q.refill(now); q.free-float64(bytes) < burst/2 {
+		return false
+	}
+	q.free -= float64(bytes)
+	return true
+}
+
 // take uses so many bytes. It reports false if the job's events are to be
 // dropped; what went before and what comes after that is reported by the caller.
 func (q *quota) take(bytes int, now time.Time) bool {
-	burst := float64(q.ceiling.Value) / burstPart
-	q.free = min(burst, q.free+float64(q.ceiling.Value)*now.Sub(q.at).Seconds()/day.Seconds())
-	q.at = now
+	burst := q.refill(now)
 	need := min(float64(bytes), burst)
 	if (q.beyond && q.free < burst/againPart) || q.free < need {
 		return false
@@ -47,38 +63,48 @@ func (q *quota) take(bytes int, now time.Time) bool {
 	return true
 }
 
-// admit reports whether an event of so many bytes may be kept, and encodes into
-// the batch what there is to say about those that may not.
-func (w *Writer) admit(e event.Event, bytes int, say func(event.Event)) bool {
-	if e.Job == "" {
+// admit reports whether a record of so many bytes may be kept, and says first what there
+// is to say about those that may not.
+func (q *quotas) admit(r Record, bytes int, say func(event.Event)) bool {
+	job := r.Job()
+	if job == "" || r.Change != nil { // who changed what is never dropped
 		return true
 	}
 	now := time.Now()
-	q := w.quotas[e.Job]
-	if q == nil {
-		q = newQuota(w.ceilings.Of(e.Job, ceiling.HistoryBytes), now)
-		w.quotas[e.Job] = q
+	one := q.jobs[job]
+	if one == nil {
+		one = newQuota(q.ceilings.Of(job, ceiling.HistoryBytes), now)
+		q.jobs[job] = one
 	}
-	if q.ceiling.Value == ceiling.Off {
+	if one.ceiling.Value == ceiling.Off {
 		return true
 	}
-	ok := q.take(bytes, now)
+	if r.Line != nil {
+		return one.line(bytes, now) || q.over(job)
+	}
+	ok := one.take(bytes, now)
 	switch {
-	case ok && q.beyond:
-		say(q.end(e.Job, e.Host, e.Time))
-	case !ok && !q.beyond:
-		q.beyond = true
-		w.log.Warn("the history drops a job's events", zap.String("job", e.Job), zap.Stringer("because", q.ceiling))
-		say(event.Event{Time: e.Time, Kind: event.OverQuota, Host: e.Host, Job: e.Job, Ceiling: ceiling.HistoryBytes,
-			Reason: fmt.Sprintf("from here on the job's events are not kept: %s", q.ceiling)})
+	case ok && one.beyond:
+		say(one.end(job, r.Event.Host, r.Event.Time))
+	case !ok && !one.beyond:
+		one.beyond = true
+		q.log.Warn("the history drops a job's events", zap.String("job", job), zap.Stringer("because", one.ceiling))
+		say(event.Event{Time: r.Event.Time, Kind: event.OverQuota, Host: r.Event.Host, Job: job, Ceiling: ceiling.HistoryBytes,
+			Reason: fmt.Sprintf("from here on the job's events are not kept: %s", one.ceiling)})
 	}
 	if !ok {
-		q.dropped++
-		if w.onOverQuota != nil {
-			w.onOverQuota(e.Job)
-		}
+		one.dropped++
+		return q.over(job)
 	}
-	return ok
+	return true
+}
+
+// over reports a record that is dropped. It returns false.
+func (q *quotas) over(job string) bool {
+	if q.onOver != nil {
+		q.onOver(job)
+	}
+	return false
 }
 
 // end is the event that says how many were dropped.

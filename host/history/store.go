@@ -50,7 +50,8 @@ type Filter struct {
 	Failed   bool
 	Outcomes []abi.Outcome
 	Kinds    []event.Kind
-	// Level is the least level of a line, as abi.LevelInfo; Text is contained in it, or
+	// Level is the least level of a line, as abi.LevelInfo, which is 0: lines of lower
+	// levels are found only if it is set. Text is contained in it, or
 	// in the message of a run, regardless of case.
 	Level int
 	Text  string
@@ -67,7 +68,9 @@ type Filter struct {
 // Page is a part of what a filter finds.
 type Page[T any] struct {
 	Records []T `json:"records"`
-	// Next is the Filter.After of the next page, empty if there is none.
+	// Next is the Filter.After of the next page, empty if there is none. A page may have
+	// fewer records than the limit, even none, and a next: the store had to look through so
+	// much that it answers with what it has.
 	Next string `json:"next,omitempty"`
 }
 
@@ -137,6 +140,8 @@ type Line struct {
 	Level   int      `json:"level"` // as abi.LevelInfo
 	Message string   `json:"message"`
 	Attrs   []string `json:"attrs,omitempty"` // keys and values in turns
+	// Gap counts the lines of the run before this one that are not kept.
+	Gap int64 `json:"gap,omitempty"`
 }
 
 // Change is one change that somebody made to a job or to a host: an audit record.

@@ -312,7 +312,7 @@ func (e *Execution) Log(level int, msg string, kv []string) {
 	if !f.job.MayLog(event.Written(append([]string{msg}, kv...)...)) {
 		return
 	}
-	f.job.OnLog(event.GuestLog{Job: f.job.Name, TaskID: f.taskID, RunID: e.RunID(), Item: e.Item, Fence: e.Fence, Level: level, Message: msg, Attrs: kv})
+	f.job.OnLog(event.GuestLog{Time: f.job.Clock(), Host: f.Self.ID, Job: f.job.Name, TaskID: f.taskID, RunID: e.RunID(), Item: e.Item, Fence: e.Fence, Level: level, Message: msg, Attrs: kv})
 }
 
 // isLost reports whether the item is, or may be, another host's: the guest was

@@ -613,7 +613,7 @@ func (c *Checker) repeated(j *job, it *item, r *run) {
 	}
 	c.find(Finding{Invariant: OnceCompleted, Class: class, Job: j.name, Item: it.number, RunID: r.id,
 		Text:  fmt.Sprintf("the item was completed for this fire under fence %d, and ran again under fence %d", r.again.fence, r.fence),
-		Lines: lines(r.again.done, r.started)})
+		Lines: linesOf(r.again.done, r.started)})
 }
 
 func (c *Checker) completed(j *job, it *item, r *run, m mark) {
@@ -621,13 +621,13 @@ func (c *Checker) completed(j *job, it *item, r *run, m mark) {
 	switch {
 	case before != nil:
 		c.find(Finding{Invariant: OnceCompleted, Class: Violated, Job: j.name, Item: it.number, RunID: r.id,
-			Text: "the item was completed twice for one fire", Lines: lines(before.done, m)})
+			Text: "the item was completed twice for one fire", Lines: linesOf(before.done, m)})
 	default:
 		for _, other := range it.runs { // by a clock that is ahead, its line came first
 			if other != r && other.id == r.id && other.fence > r.fence {
 				c.find(Finding{Invariant: OnceCompleted, Class: Violated, Job: j.name, Item: it.number, RunID: r.id,
 					Text:  fmt.Sprintf("the item was completed for this fire under fence %d, and ran again under fence %d", r.fence, other.fence),
-					Lines: lines(m, other.started)})
+					Lines: linesOf(m, other.started)})
 			}
 		}
 	}
@@ -774,7 +774,7 @@ func (c *Checker) compare(j *job, it *item, a, b *run) {
 		if d := last.time.Sub(from); d > skew {
 			c.find(Finding{Invariant: OneOwner, Class: class, Job: j.name, Item: it.number, RunID: b.id,
 				Text:  fmt.Sprintf("guests of the item were alive on two hosts at once for at least %s", d-skew),
-				Lines: lines(a.started, a.until(), b.started, b.until())})
+				Lines: linesOf(a.started, a.until(), b.started, b.until())})
 		}
 	}
 	c.report.Checked[FencesGrow]++
@@ -790,12 +790,12 @@ func (c *Checker) compare(j *job, it *item, a, b *run) {
 			c.find(Finding{Invariant: OffsetsForward, Class: Violated, Job: j.name, Item: it.number, RunID: former.id,
 				Text: fmt.Sprintf("the run under fence %d left the offset written %d times, and the one under fence %d began where it was written %d times",
 					former.fence, former.to, latter.fence, latter.from),
-				Lines: lines(former.done, latter.started)})
+				Lines: linesOf(former.done, latter.started)})
 		}
 	} else if former.from > latter.from {
 		c.find(Finding{Invariant: OffsetsForward, Class: Violated, Job: j.name, Item: it.number, RunID: latter.id,
 			Text:  fmt.Sprintf("the offset was written %d times when fence %d began, and %d times when fence %d did", former.from, former.fence, latter.from, latter.fence),
-			Lines: lines(former.started, latter.started)})
+			Lines: linesOf(former.started, latter.started)})
 	}
 }
 
@@ -806,7 +806,7 @@ func (c *Checker) fences(j *job, it *item, a, b *run) {
 		class = Fenced // it was begun before, and started late by a host that was halted
 	}
 	c.find(Finding{Invariant: FencesGrow, Class: class, Job: j.name, Item: it.number, RunID: b.id,
-		Text: fmt.Sprintf("a run under fence %d started after one under fence %d", b.fence, a.fence), Lines: lines(a.started, b.started)})
+		Text: fmt.Sprintf("a run under fence %d started after one under fence %d", b.fence, a.fence), Lines: linesOf(a.started, b.started)})
 }
 
 // removed forgets what was due before an instant of a job that was removed from

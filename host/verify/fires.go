@@ -344,7 +344,7 @@ func (c *Checker) completedUnseen(j *job, f *fire) bool {
 	if c.o.Completed == nil || !slices.ContainsFunc(slices.Collect(maps.Keys(j.items)), func(i int) bool { return c.o.Completed(f.runID(j, i)) }) {
 		c.report.Checked[Accounted]++
 		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: -1,
-			Text: "nothing is told of the fire at " + f.id.String() + ", which was due", Lines: lines(f.expected)})
+			Text: "nothing is told of the fire at " + f.id.String() + ", which was due", Lines: linesOf(f.expected)})
 		return false
 	}
 	f.total = j.least(f.due, 1+slices.Max(slices.Collect(maps.Keys(j.items))))
@@ -364,7 +364,7 @@ func (c *Checker) accountItem(j *job, f *fire, i int) {
 	case it.fate == 0 && j.java && !j.had(i, f.due.Add(-c.o.Skew), f.due.Add(c.o.Settle)): // a Java host's
 	case it.fate == 0:
 		finding := Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: i,
-			Text: "the item neither ran for " + f.id.String() + " nor is there a reason why not", Lines: lines(f.seen, f.expected)}
+			Text: "the item neither ran for " + f.id.String() + " nor is there a reason why not", Lines: linesOf(f.seen, f.expected)}
 		if c.o.Completed == nil && j.missing(i, f.due.Add(-c.o.Skew), f.due.Add(c.o.Settle)) {
 			finding.Class = Unproven
 			finding.Text += "; no host whose history is given had the item then, so that a history is missing, or a Java host ran it"
@@ -405,11 +405,11 @@ func (c *Checker) unfinished(j *job, f *fire, n int, what itemFate) {
 	}
 	in, it := c.instances[m.host], j.items[n]
 	if in == nil || !in.process.killed || it == nil {
-		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: n, RunID: runID, Text: text, Lines: lines(append(marks, what.over)...)})
+		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: n, RunID: runID, Text: text, Lines: linesOf(append(marks, what.over)...)})
 		return
 	}
 	p := pending{fire: f.id, over: what.over, since: c.now, finding: Finding{Invariant: Accounted, Class: Unproven, Job: j.name, Item: n, RunID: runID,
-		Text: text + "; its host died without a word", Lines: lines(append(marks, in.process.last)...)}}
+		Text: text + "; its host died without a word", Lines: linesOf(append(marks, in.process.last)...)}}
 	if it.pending = append(it.pending, p); len(it.pending) > mostPending {
 		c.unproven(it.pending[0])
 		it.pending = slices.Delete(it.pending, 0, 1)
@@ -428,7 +428,7 @@ func (c *Checker) quiet(j *job, now time.Time) {
 			text += ": no host took it up again after its session was lost"
 			marks = append(marks, lost)
 		}
-		c.find(Finding{Invariant: Settled, Class: Violated, Job: j.name, Item: -1, Text: text, Lines: lines(marks...)})
+		c.find(Finding{Invariant: Settled, Class: Violated, Job: j.name, Item: -1, Text: text, Lines: linesOf(marks...)})
 		j.quietFrom = now
 	}
 }

@@ -94,7 +94,7 @@ func (c *Checker) demandRuns(j *job, now time.Time) {
 		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: n, RunID: f.runID(j, n),
 			Text: fmt.Sprintf("a run was promised for %s or later, nothing was in its way for %s, and neither it nor a reason came",
 				id, now.Sub(free).Round(time.Millisecond)),
-			Lines: lines(p.mark)})
+			Lines: linesOf(p.mark)})
 	}
 }
 
@@ -138,6 +138,6 @@ func (c *Checker) stillRuns(j *job, it *item, in *instance, m mark) {
 	c.report.Checked[Accounted]++
 	if !slices.ContainsFunc(it.runs, func(r *run) bool { return r.instance == in && r.done.kind == "" && r.skipped.kind == "" }) {
 		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: it.number,
-			Text: "the host says that the item still runs on it, and no run of the item is open there", Lines: lines(m)})
+			Text: "the host says that the item still runs on it, and no run of the item is open there", Lines: linesOf(m)})
 	}
 }

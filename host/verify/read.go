@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/history/lines"
 )
 
 // longestLine bounds what is kept of one line: an event of a fire of very many
@@ -36,15 +36,15 @@ func Files(ctx context.Context, o Options, paths ...string) (*Report, error) {
 	seen := make(map[string]bool)
 	for _, path := range paths {
 		path = filepath.Clean(path)
-		if base := history.Base(path); base != path {
+		if base := lines.Base(path); base != path {
 			if _, err := os.Stat(base); err == nil {
 				path = base
 			}
 		}
-		if seen[history.Base(path)] {
+		if seen[lines.Base(path)] {
 			continue
 		}
-		seen[history.Base(path)] = true
+		seen[lines.Base(path)] = true
 		c.report.Files = append(c.report.Files, path)
 		s := &stream{name: path, report: &c.report}
 		ok, err := s.begin()
@@ -115,7 +115,7 @@ type stream struct {
 
 // begin finds the files and reads the first event.
 func (s *stream) begin() (bool, error) {
-	older, err := history.Segments(s.name)
+	older, err := lines.Segments(s.name)
 	if err != nil {
 		return false, err
 	}
@@ -157,7 +157,7 @@ func (s *stream) open() (bool, error) {
 	for len(s.rest) > 0 {
 		name := s.rest[0]
 		s.rest = s.rest[1:]
-		f, err := history.OpenFile(name)
+		f, err := lines.OpenFile(name)
 		if errors.Is(err, os.ErrNotExist) && (len(s.rest) > 0 || s.lines != nil) {
 			continue
 		}

@@ -270,7 +270,7 @@ func (m mark) line() Line {
 	return Line{Place: m.at, Time: m.time, Text: text}
 }
 
-func lines(marks ...mark) []Line {
+func linesOf(marks ...mark) []Line {
 	var list []Line
 	for _, m := range marks {
 		if m.kind != "" {

@@ -28,7 +28,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/history/lines"
 )
 
 // place is where one test's hosts live: a plugins directory, a directory that
@@ -535,7 +535,7 @@ func (h *process) stop() {
 		h.t.Errorf("exit code %d after SIGTERM, want 0", code)
 	}
 	n := 0
-	for _, err := range history.Read(h.history) {
+	for _, err := range lines.Read(h.history) {
 		if err != nil {
 			h.t.Error(err)
 		}

@@ -1,5 +1,5 @@
 //go:build !linux && !darwin && !freebsd
 
-package history
+package lines
 
 func diskSize(string) int64 { return 0 }

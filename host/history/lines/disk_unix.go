@@ -1,6 +1,6 @@
 //go:build linux || darwin || freebsd
 
-package history
+package lines
 
 import "golang.org/x/sys/unix"
 

@@ -1,4 +1,4 @@
-package history
+package lines
 
 import (
 	"encoding/json"
@@ -61,7 +61,7 @@ func readEvents(t *testing.T, path string) []event.Event {
 	return events
 }
 
-func open(t *testing.T, o Options) *Writer {
+func open(t *testing.T, o Options) *Store {
 	t.Helper()
 	w, err := Open(o)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestEventsComeBackInOrderAcrossReopening(t *testing.T) {
 		for n := range 100 {
 			e := numbered(round*100 + n)
 			want = append(want, e)
-			w.Add(e)
+			w.AddEvent(e)
 		}
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestTheFilesStayWithinTheCap(t *testing.T) {
 	for n := range total {
 		for taken := false; !taken; {
 			before := w.Dropped()
-			w.Add(numbered(n))
+			w.AddEvent(numbered(n))
 			taken = w.Dropped() == before
 			runtime.Gosched()
 		}
@@ -174,7 +174,7 @@ func TestSegments(t *testing.T) {
 		}
 	}
 	reads(1, 2, 3, 4)
-	w := &Writer{path: path, part: 10, cap: 1 << 20, log: zap.NewNop()}
+	w := &writer{path: path, part: 10, cap: 1 << 20, log: zap.NewNop()}
 	w.write([]byte(line(5)), 1)
 	w.size = 10
 	w.write([]byte(line(6)), 1)
@@ -215,7 +215,7 @@ func TestALineCutShortIsRepairedAndPassedOver(t *testing.T) {
 			t.Fatalf("%s: read %d events before the repair, want 1", name, len(got))
 		}
 		w := open(t, Options{Path: path})
-		w.Add(numbered(2))
+		w.AddEvent(numbered(2))
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestALineCutShortIsRepairedAndPassedOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := open(t, Options{Path: path})
-	w.Add(numbered(3))
+	w.AddEvent(numbered(3))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestReadNamesALineThatIsNoEventAndGoesOn(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	line, _ := json.Marshal(numbered(5))
-	if err := os.WriteFile(path, []byte("{}\nnonsense\n"+string(line)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(blank+"nonsense\n"+string(line)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var fences []int64
@@ -266,24 +266,8 @@ func TestReadNamesALineThatIsNoEventAndGoesOn(t *testing.T) {
 	}
 }
 
-func TestAFullQueueDropsAndCounts(t *testing.T) {
-	t.Parallel()
-	w := &Writer{queue: make(chan event.Event, 2), done: make(chan struct{}), log: zap.NewNop()}
-	for n := range 5 { // nobody reads the queue
-		w.Add(numbered(n))
-	}
-	if d := w.Dropped(); d != 3 {
-		t.Fatalf("dropped %d, want 3", d)
-	}
-	close(w.done)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	w.Add(numbered(9))
-	if d := w.Dropped(); d != 4 {
-		t.Fatalf("dropped %d after Close, want 4", d)
-	}
-}
+// blank is an event that says nothing.
+const blank = "{\"kind\":\"x\"}\n"
 
 func TestAFullDiskIsReportedOnceAndOutlived(t *testing.T) {
 	t.Parallel()
@@ -296,18 +280,19 @@ func TestAFullDiskIsReportedOnceAndOutlived(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	core, logs := observer.New(zapcore.InfoLevel)
-	w := &Writer{path: path, part: 1 << 20, cap: 4 << 20, log: zap.New(core), file: full}
-	line := []byte("{}\n")
+	var lost int64
+	w := &writer{path: path, part: 1 << 20, cap: 4 << 20, log: zap.New(core), file: full}
+	line := []byte(blank)
 	for range 3 {
-		w.write(line, 1)
+		lost += w.write(line, 1)
 	}
 	if got := logs.Len(); got != 1 {
 		t.Fatalf("%d log lines for 3 failed writes, want 1", got)
 	}
-	if d := w.Dropped(); d != 3 {
+	if d := lost; d != 3 {
 		t.Fatalf("dropped %d, want 3", d)
 	}
-	if trouble := w.Trouble(); trouble == nil || !errors.Is(trouble.Err, syscall.ENOSPC) || trouble.Since.IsZero() {
+	if trouble := w.problem.Load(); trouble == nil || !errors.Is(trouble.Err, syscall.ENOSPC) || trouble.Since.IsZero() {
 		t.Errorf("trouble is %+v, want no space", trouble)
 	}
 	if w.file != nil {
@@ -316,15 +301,15 @@ func TestAFullDiskIsReportedOnceAndOutlived(t *testing.T) {
 		}
 		w.file = nil
 	}
-	w.write(line, 1) // opens the file again
-	if logs.Len() != 2 || logs.All()[1].ContextMap()["eventsLost"] != int64(3) {
+	lost += w.write(line, 1) // opens the file again
+	if logs.Len() != 2 || logs.All()[1].ContextMap()["recordsLost"] != int64(3) {
 		t.Fatalf("log after the disk has room: %v", logs.All())
 	}
 	if err := w.file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := readEvents(t, path); len(got) != 1 || w.Trouble() != nil {
-		t.Fatalf("read %d events, want 1; trouble is %+v, want none", len(got), w.Trouble())
+	if got := readEvents(t, path); len(got) != 1 || w.problem.Load() != nil {
+		t.Fatalf("read %d events, want 1; trouble is %+v, want none", len(got), w.problem.Load())
 	}
 }
 
@@ -337,31 +322,32 @@ func TestAFileThatIsTakenAwayIsMadeAnew(t *testing.T) {
 	}
 	path := filepath.Join(dir, "events.jsonl")
 	core, logs := observer.New(zapcore.InfoLevel)
-	w := &Writer{path: path, part: 1 << 20, cap: 4 << 20, log: zap.New(core)}
-	w.write([]byte("{ }\n"), 1)
+	var lost int64
+	w := &writer{path: path, part: 1 << 20, cap: 4 << 20, log: zap.New(core)}
+	lost += w.write([]byte(blank), 1)
 	if err := os.Rename(path, path+".taken"); err != nil {
 		t.Fatal(err)
 	}
-	w.write([]byte("{ }\n{ }\n"), 2)
-	if got := readEvents(t, path); len(got) != 2 || w.Dropped() != 0 {
-		t.Errorf("read %d events of the new file, dropped %d; want 2 and none", len(got), w.Dropped())
+	lost += w.write([]byte(blank+blank), 2)
+	if got := readEvents(t, path); len(got) != 2 || lost != 0 {
+		t.Errorf("read %d events of the new file, dropped %d; want 2 and none", len(got), lost)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		w.write([]byte("{ }\n"), 1)
+		lost += w.write([]byte(blank), 1)
 	}
-	first := w.Trouble()
-	if first == nil || !errors.Is(first.Err, os.ErrNotExist) || w.Dropped() != 2 || logs.Len() != 1 {
-		t.Fatalf("without its directory: trouble %+v, %d dropped, log %v", first, w.Dropped(), logs.All())
+	first := w.problem.Load()
+	if first == nil || !errors.Is(first.Err, os.ErrNotExist) || lost != 2 || logs.Len() != 1 {
+		t.Fatalf("without its directory: trouble %+v, %d dropped, log %v", first, lost, logs.All())
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w.write([]byte("{ }\n"), 1)
-	if got := readEvents(t, path); len(got) != 1 || w.Trouble() != nil || w.Dropped() != 2 {
-		t.Errorf("with its directory back: read %d events, trouble %+v, %d dropped", len(got), w.Trouble(), w.Dropped())
+	lost += w.write([]byte(blank), 1)
+	if got := readEvents(t, path); len(got) != 1 || w.problem.Load() != nil || lost != 2 {
+		t.Errorf("with its directory back: read %d events, trouble %+v, %d dropped", len(got), w.problem.Load(), lost)
 	}
 	if err := w.file.Close(); err != nil {
 		t.Fatal(err)
@@ -375,21 +361,22 @@ func TestARotationThatFailsIsOutlived(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(path+".1", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w := &Writer{path: path, part: 10, cap: 1 << 20, log: zap.NewNop()}
-	w.write([]byte("{ }\n{ }\n"), 2)
-	w.write([]byte("{  }\n"), 1)
-	if d := w.Dropped(); d != 1 {
+	var lost int64
+	w := &writer{path: path, part: 10, cap: 1 << 20, log: zap.NewNop()}
+	lost += w.write([]byte(blank+blank), 2)
+	lost += w.write([]byte(blank), 1)
+	if d := lost; d != 1 {
 		t.Fatalf("dropped %d, want 1", d)
 	}
 	if err := os.RemoveAll(path + ".1"); err != nil {
 		t.Fatal(err)
 	}
-	w.write([]byte("{   }\n"), 1)
+	lost += w.write([]byte(blank), 1)
 	if err := w.file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := readEvents(t, path); len(got) != 3 || w.Dropped() != 1 {
-		t.Fatalf("read %d events, dropped %d", len(got), w.Dropped())
+	if got := readEvents(t, path); len(got) != 3 || lost != 1 {
+		t.Fatalf("read %d events, dropped %d", len(got), lost)
 	}
 }
 
@@ -399,8 +386,8 @@ func TestAnEventThatIsTooLongIsDropped(t *testing.T) {
 	w := open(t, Options{Path: path, MaxBytes: MinMaxBytes})
 	long := numbered(1)
 	long.Reason = strings.Repeat("x", MinMaxBytes/4)
-	w.Add(long)
-	w.Add(numbered(2))
+	w.AddEvent(long)
+	w.AddEvent(numbered(2))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -413,7 +400,6 @@ func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, o := range map[string]Options{
-		"no name":         {},
 		"tiny cap":        {Path: filepath.Join(dir, "a"), MaxBytes: 10},
 		"no directory":    {Path: filepath.Join(dir, "no", "a")},
 		"a directory":     {Path: dir},
@@ -435,7 +421,7 @@ func TestAddAndCloseFromManyGoroutines(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for n := range each {
-				w.Add(numbered(n))
+				w.AddEvent(numbered(n))
 			}
 		})
 	}
@@ -447,11 +433,11 @@ func TestAddAndCloseFromManyGoroutines(t *testing.T) {
 }
 
 // flood adds errors of one job, each of them a long one.
-func flood(w *Writer, n int) {
+func flood(w *Store, n int) {
 	for i := range n {
 		e := numbered(i)
 		e.Job, e.Reason = "noisy", strings.Repeat("x", event.MaxReason)
-		w.Add(e)
+		w.AddEvent(e)
 	}
 }
 
@@ -468,10 +454,10 @@ func TestOneJobDoesNotDriveOutTheOthers(t *testing.T) {
 		}
 		dropped++
 	}})
-	w.Add(numbered(1))
+	w.AddEvent(numbered(1))
 	const floods = 20_000 // 26 MB
 	flood(w, floods)
-	w.Add(numbered(2))
+	w.AddEvent(numbered(2))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -507,44 +493,6 @@ func TestOneJobDoesNotDriveOutTheOthers(t *testing.T) {
 	}
 }
 
-// What a job may take comes back in the course of a day, in whole stretches.
-func TestQuotaComesBack(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	q := newQuota(ceiling.Ceiling{Name: ceiling.HistoryBytes, Value: 96_000}, now) // 4,000 an hour, 24,000 at once
-	use := func(n int) (kept int) {
-		for range n {
-			if q.take(100, now) {
-				q.beyond = false
-				kept++
-			} else {
-				q.beyond = true
-			}
-		}
-		return kept
-	}
-	if got := use(1000); got != 240 {
-		t.Errorf("%d events at once, expected 240", got)
-	}
-	now = now.Add(time.Hour)
-	if got := use(1000); got != 0 {
-		t.Errorf("%d events after an hour, expected none before a quarter is free", got)
-	}
-	now = now.Add(time.Hour)
-	if got := use(1000); got != 80 {
-		t.Errorf("%d events after two hours, expected two hours' worth", got)
-	}
-	now = now.Add(100 * time.Hour)
-	if got := use(1000); got != 240 {
-		t.Errorf("%d events after days, expected no more than at the begin", got)
-	}
-	// An event that is larger than all that has room when nothing was used.
-	now = now.Add(100 * time.Hour)
-	if !q.take(1<<20, now) || q.take(1, now) {
-		t.Error("a very large event takes all there is")
-	}
-}
-
 // TestOneWriter: a file that another host writes is refused and left as it is, also
 // after it was rotated; it is free when that host has closed it.
 func TestOneWriter(t *testing.T) {
@@ -563,7 +511,7 @@ func TestOneWriter(t *testing.T) {
 	}
 	refused()
 	for n := range 200 { // more than its part of the cap
-		first.Add(numbered(n))
+		first.AddEvent(numbered(n))
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)

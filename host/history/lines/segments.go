@@ -1,4 +1,4 @@
-package history
+package lines
 
 import (
 	"compress/gzip"

@@ -1,0 +1,220 @@
+package history
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+const (
+	// DefaultQueue is how many records may wait if that is not said.
+	DefaultQueue = 8192
+
+	// batchRecords and batchBytes end the gathering of a batch.
+	batchRecords = 1000
+	batchBytes   = 64 << 10
+)
+
+// FeedOptions say what a store takes.
+type FeedOptions struct {
+	// Queue is how many records may wait; 0 is DefaultQueue.
+	Queue int
+	// Ceilings have ceiling.HistoryBytes of each job: what its records take beyond that
+	// is dropped, and an event says so. A quarter of a day's may be taken at once, of
+	// which lines take half at most. The empty list is no limit.
+	Ceilings ceiling.List
+	// OnOverQuota is called for every record that is dropped for its job's quota, from
+	// one goroutine. It must not block. nil is none.
+	OnOverQuota func(job string)
+	Logger      *zap.Logger
+}
+
+// Feed is the way of records into a store: a bounded queue, behind which one goroutine
+// holds jobs to their quotas, keeps the last lines of each run, and writes batches.
+// It is safe for concurrent use.
+type Feed struct {
+	write   func(batch []Entry)
+	log     *zap.Logger
+	dropped atomic.Int64
+	done    chan struct{} // closed when run has returned
+
+	mu     sync.Mutex // guards closed and the sending side of queue
+	closed bool
+	queue  chan Record
+
+	// Owned by run.
+	quotas quotas
+	tails  tails
+	batch  []Entry
+	size   int64
+}
+
+// NewFeed starts one goroutine, which Close joins. It calls write with what was added,
+// in order; write may keep the entries, but not the slice.
+func NewFeed(o FeedOptions, write func(batch []Entry)) *Feed {
+	if o.Queue <= 0 {
+		o.Queue = DefaultQueue
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	f := &Feed{
+		write: write, log: o.Logger, done: make(chan struct{}), queue: make(chan Record, o.Queue),
+		quotas: quotas{ceilings: o.Ceilings, onOver: o.OnOverQuota, log: o.Logger, jobs: make(map[string]*quota)},
+		tails:  tails{runs: make(map[string]*tail)},
+	}
+	go f.run()
+	return f
+}
+
+// AddEvent notes an event. It never blocks: if the queue is full, or the feed is closed,
+// the event is dropped and counted.
+func (f *Feed) AddEvent(e event.Event) { f.add(Record{Event: &e}) }
+
+// AddLine notes a line, likewise.
+func (f *Feed) AddLine(l Line) { f.add(Record{Line: &l}) }
+
+// AddChange notes a change, likewise.
+func (f *Feed) AddChange(c Change) { f.add(Record{Change: &c}) }
+
+func (f *Feed) add(r Record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		f.dropped.Add(1)
+		return
+	}
+	select {
+	case f.queue <- r:
+	default:
+		f.dropped.Add(1)
+	}
+}
+
+// Dropped is how many records were not written: the queue was full, or Drop was called.
+func (f *Feed) Dropped() int64 { return f.dropped.Load() }
+
+// Drop counts records that could not be written.
+func (f *Feed) Drop(n int64) { f.dropped.Add(n) }
+
+// Queued is how many records wait.
+func (f *Feed) Queued() int64 { return int64(len(f.queue)) }
+
+// Close writes what is queued and waits for the goroutine. Further calls return when
+// the first has.
+func (f *Feed) Close() {
+	f.mu.Lock()
+	if !f.closed {
+		f.closed = true
+		close(f.queue)
+	}
+	f.mu.Unlock()
+	<-f.done
+}
+
+func (f *Feed) run() {
+	defer close(f.done)
+	tick := time.NewTicker(tailPause)
+	defer tick.Stop()
+	for open := true; open; {
+		select {
+		case r, ok := <-f.queue:
+			if open = ok; ok {
+				f.take(r)
+				f.gather()
+			}
+		case now := <-tick.C:
+			f.tails.due(now, f.line)
+		}
+		f.flush()
+	}
+	f.tails.end(f.line)
+	f.quotas.end(f.put)
+	f.flush()
+}
+
+// gather takes what else is queued, up to a batch.
+func (f *Feed) gather() {
+	for len(f.batch) < batchRecords && f.size < batchBytes {
+		select {
+		case r, ok := <-f.queue:
+			if !ok {
+				return // run sees it, too
+			}
+			f.take(r)
+		default:
+			return
+		}
+	}
+}
+
+func (f *Feed) flush() {
+	if len(f.batch) > 0 {
+		f.write(f.batch)
+	}
+	clear(f.batch)
+	f.batch, f.size = f.batch[:0], 0
+}
+
+func (f *Feed) take(r Record) {
+	switch {
+	case r.Line != nil:
+		f.tails.add(r.Line, time.Now(), f.line)
+		return
+	case r.Event != nil:
+		f.tails.ended(r.Event, f.line)
+	}
+	f.admit(r)
+}
+
+// line takes a line that is to be written now.
+func (f *Feed) line(l *Line) { f.admit(Record{Line: l}) }
+
+// admit encodes a record and puts it into the batch, if the job's quota allows it.
+func (f *Feed) admit(r Record) {
+	e, err := NewEntry(r)
+	if err != nil { // texts and numbers always marshal
+		f.dropped.Add(1)
+		f.log.Warn("record does not fit the history", zap.Error(err))
+		return
+	}
+	if f.quotas.admit(r, len(e.JSON)+1, f.put) {
+		f.append(e)
+	}
+}
+
+// put puts an event of the feed itself into the batch.
+func (f *Feed) put(e event.Event) {
+	if entry, err := NewEntry(Record{Event: &e}); err == nil {
+		f.append(entry)
+	}
+}
+
+func (f *Feed) append(e Entry) {
+	f.batch = append(f.batch, e)
+	f.size += int64(len(e.JSON)) + 1
+}
+
+// quotas are what jobs may still take. They belong to the feed's goroutine.
+type quotas struct {
+	ceilings ceiling.List
+	onOver   func(job string)
+	log      *zap.Logger
+	jobs     map[string]*quota
+}
+
+// end reports what was dropped of jobs that are beyond their quotas.
+func (q *quotas) end(say func(event.Event)) {
+	for _, job := range slices.Sorted(maps.Keys(q.jobs)) {
+		if one := q.jobs[job]; one.beyond {
+			say(one.end(job, "", time.Now()))
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// Lost and Held are outcomes of runs that no guest ended, besides those of abi: the
+// host died while failover was off, or one host too many died in runs of the item.
+const (
+	Lost abi.Outcome = "LOST"
+	Held abi.Outcome = "HELD"
+)
+
+// apart is how far the instants of two fires of one trigger round may be apart. Hosts
+// see a round one after the other; a registry that was made again counts its rounds
+// from the beginning.
+const apart = time.Hour
+
+// FireKey identifies a fire: by its instant, or by the number of its trigger round.
+// It is comparable.
+type FireKey struct {
+	Job     string
+	Instant int64 // Unix milliseconds; 0 if Trigger is set
+	Trigger int64
+}
+
+// KeyOf is the key of the fire that an event is about.
+func KeyOf(e event.Event) FireKey { return fireKey(e.Job, e.Instant, e.Trigger) }
+
+func fireKey(job string, instant time.Time, trigger int64) FireKey {
+	if trigger != 0 {
+		return FireKey{Job: job, Trigger: trigger}
+	}
+	return FireKey{Job: job, Instant: instant.UnixMilli()}
+}
+
+// Key is the key of the run's fire.
+func (r *Run) Key() FireKey { return fireKey(r.Job, r.Instant, r.Trigger) }
+
+// Key is the key of the fire.
+func (f *Fire) Key() FireKey { return fireKey(f.Job, f.Instant, f.Trigger) }
+
+// Key is the key of the part's fire.
+func (p *Part) Key() FireKey { return fireKey(p.Job, p.Instant, p.Trigger) }
+
+// Failed reports whether the run ended and was not OK.
+func (r *Run) Failed() bool { return !r.Ended.IsZero() && r.Outcome != abi.OutcomeOK }
+
+// AboutRun reports whether an event makes or changes a run.
+func AboutRun(e event.Event) bool {
+	if e.RunID == "" || e.Item == nil {
+		return false
+	}
+	switch e.Kind {
+	case event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemHeld:
+		return true
+	case event.ItemSkipped: // a run that was begun, and is given up
+		return e.Outcome != ""
+	}
+	return false
+}
+
+// Reused reports whether the event, which has the run's id, is about another run: that
+// of a trigger round whose number was counted twice.
+func (r *Run) Reused(e event.Event) bool {
+	return e.Trigger != 0 && e.Instant.Sub(r.Instant).Abs() > apart
+}
+
+// Apply changes the run by an event for which AboutRun holds. The zero Run is one of
+// which nothing is known. Events of a host come in their order; those of several hosts
+// in any order: the greater fence is the newer one.
+func (r *Run) Apply(e event.Event) {
+	if r.ID == "" {
+		*r = Run{ID: e.RunID, Job: e.Job, Item: *e.Item, Instant: e.Instant, Trigger: e.Trigger, Source: e.Source, Host: e.Host, Begun: e.Time}
+	}
+	if e.Fence != 0 && e.Fence < r.Fence {
+		if e.Kind == event.ItemStarted && e.Time.Before(r.Begun) {
+			r.Begun = e.Time
+		}
+		return
+	}
+	switch e.Kind {
+	case event.ItemStarted:
+		r.start(e)
+	case event.ItemEnded:
+		r.end(e)
+		r.Attempt, r.Digest, r.Signer, r.Duration = e.Attempt, e.Digest, e.Signer, e.Duration
+		r.Memory, r.Batches, r.Records, r.DroppedLines, r.Outside = e.Memory, e.Batches, e.Records, e.DroppedLines, e.Outside
+	case event.ItemCompleted:
+		if r.Ended.IsZero() { // the end is not known: the store has not all events
+			r.end(e)
+		}
+		r.Completed = true
+		r.Message = cmp.Or(r.Message, e.Reason)
+	case event.ItemSkipped:
+		r.skip(e)
+	case event.ItemHeld:
+		r.end(e)
+	}
+}
+
+func (r *Run) start(e event.Event) {
+	if e.Host != r.Host || e.Fence != r.Fence {
+		begun, lag := r.Begun, r.Lag
+		*r = Run{ID: r.ID, Job: r.Job, Item: r.Item, Instant: r.Instant, Trigger: r.Trigger, Source: e.Source, Lag: lag, Begun: begun}
+	}
+	if e.Time.Before(r.Begun) {
+		r.Begun = e.Time
+	}
+	if e.Source == abi.SourceSchedule {
+		r.Lag = max(r.Begun.Sub(e.Instant), 0)
+	}
+	r.Host, r.Fence, r.Attempt, r.Digest, r.Signer = e.Host, e.Fence, e.Attempt, e.Digest, e.Signer
+	r.Ended, r.Outcome, r.Message, r.Completed, r.Duration = time.Time{}, "", "", false, 0
+}
+
+func (r *Run) end(e event.Event) {
+	r.Host, r.Ended, r.Outcome, r.Message = e.Host, e.Time, e.Outcome, e.Reason
+	r.Fence = max(r.Fence, e.Fence)
+}
+
+// skip applies what became of a run that has no completion.
+func (r *Run) skip(e event.Event) {
+	if e.Fence != 0 { // its own host speaks, after the end
+		r.Message = cmp.Or(r.Message, e.Reason)
+		if r.Ended.IsZero() {
+			r.Ended, r.Outcome = e.Time, e.Outcome
+		}
+		return
+	}
+	if r.Ended.IsZero() { // another host does, of one that died; which that was stays
+		r.Ended, r.Outcome, r.Message = e.Time, e.Outcome, e.Reason
+	}
+}
+
+// Part is what one host has of a fire.
+type Part struct {
+	Job     string
+	Instant time.Time
+	Trigger int64
+	Source  abi.Source
+	Host    string
+	Items   []int
+	Total   int
+	Begun   time.Time
+	Ended   time.Time // zero while an item runs
+	Lag     time.Duration
+	Outcome abi.Outcome // empty while an item runs
+}
+
+// AboutPart reports whether an event makes or changes a host's part of a fire.
+func AboutPart(e event.Event) bool { return e.Kind == event.FireStarted || e.Kind == event.FireEnded }
+
+// Apply changes the part by an event for which AboutPart holds. The zero Part is one of
+// which nothing is known. A host may begin further items of a fire: those of a host
+// that died, or those that were late.
+func (p *Part) Apply(e event.Event) {
+	if p.Host == "" {
+		*p = Part{Job: e.Job, Instant: e.Instant, Trigger: e.Trigger, Source: e.Source, Host: e.Host, Begun: e.Time, Lag: e.Lag}
+	}
+	for _, item := range e.Items {
+		if i, found := slices.BinarySearch(p.Items, item); !found {
+			p.Items = slices.Insert(p.Items, i, item)
+		}
+	}
+	if e.Kind == event.FireStarted {
+		p.Total = max(p.Total, e.Total)
+		p.Ended, p.Outcome = time.Time{}, ""
+		return
+	}
+	p.Ended, p.Outcome = e.Time, e.Outcome
+}
+
+// severity orders outcomes: the worst has the most.
+func severity(o abi.Outcome) int {
+	return slices.Index([]abi.Outcome{"", abi.OutcomeOK, abi.OutcomeRetry, abi.OutcomeCancelled, abi.OutcomeFail, abi.OutcomeExit,
+		abi.OutcomeTimeout, abi.OutcomeTrap, abi.OutcomeError, Lost, Held}, o)
+}
+
+// Sum is the fire that the hosts' parts and the runs make. There is at least one part
+// or run. Without runs, which a store may have forgotten, items ended as the parts did.
+func Sum(parts []Part, runs []Run) Fire {
+	var f Fire
+	for i := range parts {
+		f.addPart(&parts[i])
+		if len(runs) == 0 {
+			f.addItems(&parts[i])
+		}
+	}
+	for i := range runs {
+		f.addRun(&runs[i])
+	}
+	slices.Sort(f.Hosts)
+	f.Hosts = slices.Compact(f.Hosts)
+	slices.Sort(f.Items)
+	f.Items = slices.Compact(f.Items)
+	if f.Running > 0 {
+		f.Ended = time.Time{}
+	} else if !f.Ended.IsZero() {
+		f.Duration = f.Ended.Sub(f.Begun)
+	}
+	return f
+}
+
+// begin takes over what names the fire: the first to begin says what made it.
+func (f *Fire) begin(job string, instant time.Time, trigger int64, source abi.Source, begun time.Time, lag time.Duration) {
+	if f.Begun.IsZero() || begun.Before(f.Begun) {
+		f.Job, f.Instant, f.Trigger, f.Source, f.Begun, f.Lag = job, instant, trigger, source, begun, lag
+	}
+}
+
+func (f *Fire) addPart(p *Part) {
+	f.begin(p.Job, p.Instant, p.Trigger, p.Source, p.Begun, p.Lag)
+	f.Hosts = append(f.Hosts, p.Host)
+	f.Items = append(f.Items, p.Items...)
+	f.Total = max(f.Total, p.Total)
+}
+
+// addItems counts the items of a part of which no runs are known.
+func (f *Fire) addItems(p *Part) {
+	f.count(len(p.Items), p.Ended, p.Outcome, "")
+}
+
+func (f *Fire) addRun(r *Run) {
+	f.begin(r.Job, r.Instant, r.Trigger, r.Source, r.Begun, r.Lag)
+	f.Hosts = append(f.Hosts, r.Host)
+	f.Items = append(f.Items, r.Item)
+	f.count(1, r.Ended, r.Outcome, r.Message)
+}
+
+func (f *Fire) count(items int, ended time.Time, outcome abi.Outcome, message string) {
+	switch {
+	case ended.IsZero():
+		f.Running += items
+		return
+	case outcome == abi.OutcomeOK:
+		f.Succeeded += items
+	default:
+		f.Failed += items
+	}
+	if ended.After(f.Ended) {
+		f.Ended = ended
+	}
+	if severity(outcome) > severity(f.Outcome) {
+		f.Outcome, f.Message = outcome, message
+	}
+}

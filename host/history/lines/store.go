@@ -1,0 +1,222 @@
+// Package lines keeps a host's history in a file: one JSON object per line, in the
+// order in which the host reported them. Without a file it keeps what fits into memory.
+//
+// The history is capped. When the file has grown to its part of the cap it is
+// compressed to NAME.1.gz, the next to NAME.2.gz, and so on; the oldest of them go,
+// so that all files together stay within the cap.
+//
+// The history never harms the host: see [history.Feed]. Nothing is flushed to the disk record by
+// record, so a crash of the machine (not of the host) may lose the last ones. When the file
+// cannot be written, records are dropped and counted, and that is said once. A
+// file that is moved away or removed is recreated with the next record.
+package lines
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// Options say where and how much; all of them may be left out.
+type Options struct {
+	// Path of the file. Its directory must exist. Empty: in memory only.
+	Path string
+	// MaxBytes bounds the file and its older ones together; 0 is
+	// DefaultMaxBytes, less than MinMaxBytes is an error.
+	MaxBytes int64
+	// Queue, Ceilings, OnOverQuota and Logger are those of [history.FeedOptions]; the
+	// logger hears as well when the file cannot be written, and when it can be again.
+	Queue       int
+	Ceilings    ceiling.List
+	OnOverQuota func(job string)
+	Logger      *zap.Logger
+}
+
+// indexBytes is about what recent records may take in memory.
+const indexBytes = 32 << 20
+
+// Store is a [history.Store]. It is safe for concurrent use.
+type Store struct {
+	*history.Feed
+	path   string
+	writer *writer // nil: in memory only
+	log    *zap.Logger
+	index  *index
+	seeded chan struct{} // closed when the index has what the file has
+}
+
+var _ history.Store = (*Store)(nil)
+
+// Open opens the file for appending, or makes it, mode 0640. One that another
+// host writes is refused. A line that a
+// crash cut short is taken off its end. It starts goroutines, which Close
+// joins. Until the end of the file is read, queries wait.
+func Open(o Options) (*Store, error) {
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	if o.MaxBytes < MinMaxBytes {
+		return nil, fmt.Errorf("history: the cap is %d bytes, want at least %d", o.MaxBytes, MinMaxBytes)
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	s := &Store{log: o.Logger, index: newIndex(indexBytes), seeded: make(chan struct{})}
+	if o.Path != "" {
+		path, err := filepath.Abs(o.Path) // the working directory may change
+		if err != nil {
+			return nil, fmt.Errorf("history: %w", err)
+		}
+		s.path = path
+		if s.writer, err = openWriter(path, o.MaxBytes, o.Logger); err != nil {
+			return nil, fmt.Errorf("history: %w", err)
+		}
+	}
+	feed := history.FeedOptions{Queue: o.Queue, Ceilings: o.Ceilings, OnOverQuota: o.OnOverQuota, Logger: o.Logger}
+	go s.seed()
+	s.Feed = history.NewFeed(feed, s.write)
+	return s, nil
+}
+
+// Path is the absolute name of the file, empty if there is none.
+func (s *Store) Path() string { return s.path }
+
+// Trouble is why the last records could not be written, nil if they could. It
+// ends with the next record that is written.
+func (s *Store) Trouble() *Trouble {
+	if s.writer == nil {
+		return nil
+	}
+	return s.writer.problem.Load()
+}
+
+// State implements [history.Store].
+func (s *Store) State() history.State {
+	state := history.State{Where: s.path, Queued: s.Queued(), Dropped: s.Dropped()}
+	if s.path == "" {
+		state.Where = "memory"
+	}
+	if t := s.Trouble(); t != nil {
+		state.Problem, state.Since = t.Err.Error(), t.Since
+	}
+	return state
+}
+
+// Close writes what is queued, waits for the goroutine and closes the file.
+// Further calls return nil.
+func (s *Store) Close() error {
+	s.Feed.Close()
+	<-s.seeded
+	if s.writer == nil {
+		return nil
+	}
+	if err := s.writer.close(); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	return nil
+}
+
+// write is called by the feed.
+func (s *Store) write(batch []history.Entry) {
+	<-s.seeded // or the file's end is read twice
+	s.index.add(batch)
+	if s.writer == nil {
+		return
+	}
+	// With lines under half of a part, no write is longer than a part.
+	limit := min(batchBytes, s.writer.part/2)
+	var text bytes.Buffer
+	count := int64(0)
+	for _, e := range batch {
+		if !s.writer.fits(e.JSON) { // a fire of very many items
+			s.Drop(1)
+			s.log.Warn("record does not fit the history file", zap.String("job", e.Job()), zap.Int("bytes", len(e.JSON)))
+			continue
+		}
+		if int64(text.Len()) >= limit {
+			s.Drop(s.writer.write(text.Bytes(), count))
+			text.Reset()
+			count = 0
+		}
+		text.Write(e.JSON)
+		text.WriteByte('\n')
+		count++
+	}
+	s.Drop(s.writer.write(text.Bytes(), count))
+}
+
+// Fires implements [history.Store].
+func (s *Store) Fires(ctx context.Context, f history.Filter) (history.Page[history.Fire], error) {
+	return query(ctx, s, f, func(f *history.Filter) (history.Page[history.Fire], error) {
+		return find(&s.index.fires, f, history.ListFires, func(x **fire) (history.Fire, bool) {
+			sum := (*x).sum()
+			return sum, f.MatchFire(&sum)
+		})
+	})
+}
+
+// Runs implements [history.Store].
+func (s *Store) Runs(ctx context.Context, f history.Filter) (history.Page[history.Run], error) {
+	return query(ctx, s, f, func(f *history.Filter) (history.Page[history.Run], error) {
+		return find(&s.index.runs, f, history.ListRuns, func(r **history.Run) (history.Run, bool) { return **r, f.MatchRun(*r) })
+	})
+}
+
+// Events implements [history.Store].
+func (s *Store) Events(ctx context.Context, f history.Filter) (history.Page[event.Event], error) {
+	return query(ctx, s, f, func(f *history.Filter) (history.Page[event.Event], error) {
+		return find(&s.index.events, f, history.ListEvents, matched(f.MatchEvent))
+	})
+}
+
+// Lines implements [history.Store].
+func (s *Store) Lines(ctx context.Context, f history.Filter) (history.Page[history.Line], error) {
+	return query(ctx, s, f, func(f *history.Filter) (history.Page[history.Line], error) {
+		return find(&s.index.lines, f, history.ListLines, matched(f.MatchLine))
+	})
+}
+
+// Changes implements [history.Store].
+func (s *Store) Changes(ctx context.Context, f history.Filter) (history.Page[history.Change], error) {
+	return query(ctx, s, f, func(f *history.Filter) (history.Page[history.Change], error) {
+		return find(&s.index.changes, f, history.ListChanges, matched(f.MatchChange))
+	})
+}
+
+// matched gives a record that matches as it is.
+func matched[T any](match func(*T) bool) func(*T) (T, bool) {
+	return func(record *T) (T, bool) { return *record, match(record) }
+}
+
+// query checks the filter, waits for the index and asks it.
+func query[T any](ctx context.Context, s *Store, f history.Filter, ask func(*history.Filter) (history.Page[T], error)) (history.Page[T], error) {
+	if err := f.Check(); err != nil {
+		return history.Page[T]{}, err
+	}
+	select {
+	case <-s.seeded:
+	case <-ctx.Done():
+		return history.Page[T]{}, ctx.Err()
+	}
+	s.index.mu.RLock()
+	defer s.index.mu.RUnlock()
+	return ask(&f)
+}
+
+// seed reads the end of the file into the index.
+func (s *Store) seed() {
+	defer close(s.seeded)
+	if s.path == "" {
+		return
+	}
+	if err := s.index.seed(s.path); err != nil {
+		s.log.Warn("the history's older records cannot be read", zap.String("file", s.path), zap.Error(err))
+	}
+}

@@ -1,0 +1,78 @@
+package lines
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// TestQueriesAfterReopening: what a store answers, another one that opens its file does.
+func TestQueriesAfterReopening(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	s := open(t, Options{Path: path})
+	at := time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+	item := 7
+	e := event.Event{Time: at.Add(time.Second), Kind: event.FireStarted, Host: "h1", Job: "cities", Instant: at, Source: abi.SourceSchedule, Items: []int{7}, Total: 8}
+	s.AddEvent(e)
+	e.Kind, e.Item, e.Items, e.RunID, e.Attempt, e.Fence = event.ItemStarted, &item, nil, "cities/2026-03-01T03:00:00.000Z/7", 1, 5
+	s.AddEvent(e)
+	s.AddLine(history.Line{Time: e.Time, Job: e.Job, RunID: e.RunID, Item: item, Host: "h1", Message: "hello"})
+	e.Kind, e.Time, e.Outcome, e.Reason = event.ItemEnded, e.Time.Add(time.Second), abi.OutcomeFail, "no such City"
+	s.AddEvent(e)
+	s.AddChange(history.Change{Time: e.Time, Who: "ann", What: "trigger", Job: "cities"})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, Options{Path: path})
+	for what, s := range map[string]*Store{"writer": s, "reader": again} {
+		runs, err := s.Runs(t.Context(), history.Filter{Jobs: []string{"cit*"}, Failed: true, Text: "CITY"})
+		if err != nil || len(runs.Records) != 1 || runs.Records[0].Outcome != abi.OutcomeFail || runs.Records[0].Lag != time.Second {
+			t.Errorf("%s: runs %+v %v", what, runs, err)
+		}
+		fires, err := s.Fires(t.Context(), history.Filter{Item: &item})
+		if err != nil || len(fires.Records) != 1 || fires.Records[0].Failed != 1 || fires.Records[0].Total != 8 || fires.Records[0].Message != "no such City" {
+			t.Errorf("%s: fires %+v %v", what, fires, err)
+		}
+		lines, err := s.Lines(t.Context(), history.Filter{Run: e.RunID})
+		if err != nil || len(lines.Records) != 1 || lines.Records[0].Message != "hello" {
+			t.Errorf("%s: lines %+v %v", what, lines, err)
+		}
+		changes, err := s.Changes(t.Context(), history.Filter{})
+		if err != nil || len(changes.Records) != 1 || changes.Records[0].Who != "ann" {
+			t.Errorf("%s: changes %+v %v", what, changes, err)
+		}
+		events, err := s.Events(t.Context(), history.Filter{Limit: 2})
+		if err != nil || len(events.Records) != 2 || events.Records[0].Kind != event.ItemEnded || events.Next == "" {
+			t.Fatalf("%s: events %+v %v", what, events, err)
+		}
+		events, err = s.Events(t.Context(), history.Filter{Limit: 2, After: events.Next})
+		if err != nil || len(events.Records) != 1 || events.Records[0].Kind != event.FireStarted || events.Next != "" {
+			t.Errorf("%s: older events %+v %v", what, events, err)
+		}
+	}
+}
+
+// TestMemory: a store without a file answers, too.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.AddEvent(event.Event{Time: time.Now(), Kind: event.HostStarted})
+		synctest.Wait()
+		if page, err := s.Events(t.Context(), history.Filter{}); err != nil || len(page.Records) != 1 {
+			t.Errorf("%+v %v", page, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

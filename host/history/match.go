@@ -1,0 +1,119 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// Check is an error that wraps [ErrFilter] if no record can be found by the filter
+// because it is wrong. It sets the limit.
+func (f *Filter) Check() error {
+	for _, pattern := range f.Jobs {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("%w: jobs: found %.80q, expected a name or a pattern such as team-a-*", ErrFilter, pattern)
+		}
+	}
+	if f.Limit < 0 || f.Limit > MaxLimit {
+		return fmt.Errorf("%w: limit: found %d, expected 1 to %d", ErrFilter, f.Limit, MaxLimit)
+	}
+	f.Limit = cmp.Or(f.Limit, DefaultLimit)
+	if !f.From.IsZero() && !f.To.IsZero() && f.To.Before(f.From) {
+		return fmt.Errorf("%w: to: found %s, expected a time after from, %s", ErrFilter, f.To.Format(time.RFC3339), f.From.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// within reports whether a time is within the filter's bounds.
+func (f *Filter) within(t time.Time) bool {
+	return (f.From.IsZero() || !t.Before(f.From)) && (f.To.IsZero() || t.Before(f.To))
+}
+
+func (f *Filter) job(name string) bool {
+	return len(f.Jobs) == 0 || slices.ContainsFunc(f.Jobs, func(p string) bool { return p == name || ceiling.Matches(p, name) })
+}
+
+// fire reports whether a record is of the fire that the filter names.
+func (f *Filter) fire(instant time.Time, trigger int64) bool {
+	if f.Trigger != 0 {
+		return f.Trigger == trigger
+	}
+	return f.Instant.IsZero() || f.Instant.UnixMilli() == instant.UnixMilli()
+}
+
+func (f *Filter) outcome(failed bool, o abi.Outcome) bool {
+	return (!f.Failed || failed) && (len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, o))
+}
+
+func (f *Filter) host(id string) bool { return f.Host == "" || f.Host == id }
+
+func (f *Filter) item(n int) bool { return f.Item == nil || *f.Item == n }
+
+// text reports whether one of the texts has that of the filter.
+func (f *Filter) text(texts ...string) bool {
+	if f.Text == "" {
+		return true
+	}
+	want := strings.ToLower(f.Text)
+	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), want) })
+}
+
+// MatchRun reports whether the filter finds a run. Kinds and Level have no meaning for it.
+func (f *Filter) MatchRun(r *Run) bool {
+	return f.job(r.Job) && f.host(r.Host) && f.item(r.Item) && (f.Run == "" || f.Run == r.ID) && f.fire(r.Instant, r.Trigger) &&
+		f.outcome(r.Failed(), r.Outcome) && f.within(r.Begun) && f.text(r.Message)
+}
+
+// MatchFire reports whether the filter finds a fire.
+func (f *Filter) MatchFire(x *Fire) bool {
+	if f.Item != nil && !slices.Contains(x.Items, *f.Item) {
+		return false
+	}
+	if f.Run != "" && !slices.ContainsFunc(x.Items, func(n int) bool { return x.runID(n) == f.Run }) {
+		return false
+	}
+	return f.job(x.Job) && (f.Host == "" || slices.Contains(x.Hosts, f.Host)) && f.fire(x.Instant, x.Trigger) &&
+		f.outcome(x.Failed > 0, x.Outcome) && f.within(x.Begun) && f.text(x.Message)
+}
+
+// runID is the id of an item's run, as tree.RunID makes it.
+func (f *Fire) runID(item int) string {
+	id := "t" + strconv.FormatInt(f.Trigger, 10)
+	if f.Trigger == 0 {
+		id = f.Instant.UTC().Format("2006-01-02T15:04:05.000Z")
+	}
+	return f.Job + "/" + id + "/" + strconv.Itoa(item)
+}
+
+// MatchEvent reports whether the filter finds an event.
+func (f *Filter) MatchEvent(e *event.Event) bool {
+	if f.Item != nil && (e.Item == nil || *e.Item != *f.Item) && !slices.Contains(e.Items, *f.Item) {
+		return false
+	}
+	failed := e.Outcome != "" && e.Outcome != abi.OutcomeOK
+	return f.job(e.Job) && f.host(e.Host) && (f.Run == "" || f.Run == e.RunID) && f.fire(e.Instant, e.Trigger) &&
+		f.outcome(failed, e.Outcome) && (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) && f.within(e.Time) && f.text(e.Reason)
+}
+
+// MatchLine reports whether the filter finds a line.
+func (f *Filter) MatchLine(l *Line) bool {
+	return f.job(l.Job) && f.host(l.Host) && f.item(l.Item) && (f.Run == "" || f.Run == l.RunID) && l.Level >= f.Level &&
+		f.within(l.Time) && f.text(append([]string{l.Message}, l.Attrs...)...)
+}
+
+// MatchChange reports whether the filter finds a change.
+func (f *Filter) MatchChange(c *Change) bool {
+	if f.Item != nil && (c.Item == nil || *c.Item != *f.Item) {
+		return false
+	}
+	return f.job(c.Job) && f.host(c.Host) && (!f.Failed || c.Error != "") && f.within(c.Time) &&
+		f.text(c.Who, c.What, c.Job, c.Before, c.After, c.Why, c.Error)
+}

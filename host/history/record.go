@@ -1,0 +1,106 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// KindLine and KindChange are the kinds of the records in a file that are not events.
+const (
+	KindLine   event.Kind = "log"
+	KindChange event.Kind = "change"
+)
+
+// Record is one of the three that a store keeps: one of the fields is set.
+type Record struct {
+	Event  *event.Event
+	Line   *Line
+	Change *Change
+}
+
+// Time is that of the record.
+func (r Record) Time() time.Time {
+	switch {
+	case r.Event != nil:
+		return r.Event.Time
+	case r.Line != nil:
+		return r.Line.Time
+	case r.Change != nil:
+		return r.Change.Time
+	}
+	return time.Time{}
+}
+
+// Job is that of the record, empty if it has none.
+func (r Record) Job() string {
+	switch {
+	case r.Event != nil:
+		return r.Event.Job
+	case r.Line != nil:
+		return r.Line.Job
+	case r.Change != nil:
+		return r.Change.Job
+	}
+	return ""
+}
+
+type (
+	lineRecord struct {
+		Kind event.Kind `json:"kind"`
+		*Line
+	}
+	changeRecord struct {
+		Kind event.Kind `json:"kind"`
+		*Change
+	}
+)
+
+// MarshalJSON writes a record as one object, which has a kind: an event as it is.
+func (r Record) MarshalJSON() ([]byte, error) {
+	switch {
+	case r.Line != nil:
+		return json.Marshal(lineRecord{KindLine, r.Line})
+	case r.Change != nil:
+		return json.Marshal(changeRecord{KindChange, r.Change})
+	}
+	return json.Marshal(r.Event)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. An object without a kind is an error.
+func (r *Record) UnmarshalJSON(data []byte) error {
+	var e event.Event
+	var kind struct {
+		Kind event.Kind `json:"kind"`
+	}
+	if err := json.Unmarshal(data, &kind); err != nil {
+		return err
+	}
+	*r = Record{}
+	switch kind.Kind {
+	case "":
+		return fmt.Errorf("found no kind, expected that of an event, %q or %q", KindLine, KindChange)
+	case KindLine:
+		r.Line = new(Line)
+		return json.Unmarshal(data, r.Line)
+	case KindChange:
+		r.Change = new(Change)
+		return json.Unmarshal(data, r.Change)
+	}
+	r.Event = &e
+	return json.Unmarshal(data, r.Event)
+}
+
+// Entry is a record and its JSON, without a newline.
+type Entry struct {
+	Record
+	JSON []byte
+}
+
+// NewEntry encodes a record.
+func NewEntry(r Record) (Entry, error) {
+	data, err := r.MarshalJSON()
+	return Entry{r, data}, err
+}
