@@ -28,6 +28,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/history/lines"
 )
 
@@ -624,6 +625,8 @@ func (t *tail) read(each func(event.Event)) {
 		if json.Unmarshal(line, &e) != nil {
 			e = event.Event{Kind: "not an event", Reason: string(line)}
 		}
-		each(e)
+		if e.Kind != history.KindLine && e.Kind != history.KindChange {
+			each(e)
+		}
 	}
 }
