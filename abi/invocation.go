@@ -99,6 +99,27 @@ type OutsideCount struct {
 	Targets  []string         `json:"targets,omitempty"`  // hosts called, files written: the first ones
 	// FailedTargets are those of the Failed: the first ones.
 	FailedTargets []string `json:"failedTargets,omitempty"`
+	// Times are how long the targets of requests and connections took, by target: of
+	// many those of the slowest.
+	Times map[string]TargetTime `json:"times,omitempty"`
+}
+
+// Slowest is the target that took longest for one call; empty if no times are known.
+func (c OutsideCount) Slowest() (target string, t TargetTime) {
+	for name, of := range c.Times {
+		if target == "" || of.Slowest > t.Slowest || (of.Slowest == t.Slowest && name < target) {
+			target, t = name, of
+		}
+	}
+	return target, t
+}
+
+// TargetTime is how long a target took.
+type TargetTime struct {
+	Calls int64 `json:"calls"` // requests, or connections
+	// Slowest is the longest time that it took for one: to connect and to answer, also
+	// if that failed. What the guest took to write and to read does not count.
+	Slowest time.Duration `json:"slowestNs"`
 }
 
 // Host is what the embedding program offers to a running invocation: the part

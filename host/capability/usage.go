@@ -1,12 +1,16 @@
 package capability
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Usage counts what a run did outside. It is safe for concurrent use.
@@ -22,11 +26,16 @@ const (
 	maxTarget  = 256
 )
 
-// withTarget adds a target to those that are remembered.
-func withTarget(list []string, name string) []string {
+func cut(name string) string {
 	if len(name) > maxTarget {
 		name = strings.ToValidUTF8(name[:maxTarget-len("…")], "") + "…"
 	}
+	return name
+}
+
+// withTarget adds a target to those that are remembered.
+func withTarget(list []string, name string) []string {
+	name = cut(name)
 	if len(list) >= maxTargets || slices.Contains(list, name) {
 		return list
 	}
@@ -60,6 +69,59 @@ func (u *Usage) Failed(capability, target string) {
 	})
 }
 
+// Took remembers how long a target took for a request, or a connection. Of more targets than
+// are remembered it drops the fastest.
+func (u *Usage) Took(capability, target string, took time.Duration) {
+	target = cut(target)
+	u.Add(capability, func(c *abi.OutsideCount) {
+		if c.Times == nil {
+			c.Times = map[string]abi.TargetTime{}
+		}
+		t := c.Times[target]
+		t.Calls++
+		t.Slowest = max(t.Slowest, took)
+		c.Times[target] = t
+		if len(c.Times) > maxTargets {
+			delete(c.Times, fastest(c.Times))
+		}
+	})
+}
+
+func fastest(times map[string]abi.TargetTime) string {
+	return slices.MinFunc(slices.Collect(maps.Keys(times)), func(a, b string) int {
+		return cmp.Or(cmp.Compare(times[a].Slowest, times[b].Slowest), cmp.Compare(b, a))
+	})
+}
+
+// slow is how long a target takes that may be why a run fails.
+const slow = time.Second
+
+// Slow names the slowest target, if it is slow enough to be why a run failed; else it is
+// empty.
+func Slow(outside map[string]abi.OutsideCount) string {
+	text, worst := "", slow
+	for _, name := range slices.Sorted(maps.Keys(outside)) {
+		c := outside[name]
+		if _, t := c.Slowest(); t.Slowest >= worst {
+			text, worst = Slowest(name, c), t.Slowest
+		}
+	}
+	return text
+}
+
+// Slowest says which target of a capability was the slowest; it is empty if that is not known.
+func Slowest(capability string, c abi.OutsideCount) string {
+	target, t := c.Slowest()
+	if target == "" {
+		return ""
+	}
+	call := "request"
+	if capability == "net" {
+		call = "connection"
+	}
+	return fmt.Sprintf("%s to %s, slowest %s", words.Count(int(t.Calls), call), target, words.Short(t.Slowest))
+}
+
 // All returns a copy, nil if nothing was done.
 func (u *Usage) All() map[string]abi.OutsideCount {
 	u.mu.Lock()
@@ -71,6 +133,7 @@ func (u *Usage) All() map[string]abi.OutsideCount {
 	for name, c := range u.byName {
 		copied := *c
 		copied.Refused, copied.Targets, copied.FailedTargets = maps.Clone(c.Refused), slices.Clone(c.Targets), slices.Clone(c.FailedTargets)
+		copied.Times = maps.Clone(c.Times)
 		all[name] = copied
 	}
 	return all

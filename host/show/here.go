@@ -8,6 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/capability"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -51,11 +52,23 @@ func lastOutside(items []host.ItemStatus) map[string]abi.OutsideCount {
 				refused[reason] += n
 			}
 			all.Refused = refused
+			all.Times = slower(all.Times, c.Times)
 			all.Targets, all.FailedTargets = union(all.Targets, c.Targets), union(all.FailedTargets, c.FailedTargets)
 			sum[name] = all
 		}
 	}
 	return sum
+}
+
+// slower adds up the calls of each target, and keeps the slowest.
+func slower(a, b map[string]abi.TargetTime) map[string]abi.TargetTime {
+	both := make(map[string]abi.TargetTime)
+	maps.Copy(both, a)
+	for target, t := range b {
+		of := both[target]
+		both[target] = abi.TargetTime{Calls: of.Calls + t.Calls, Slowest: max(of.Slowest, t.Slowest)}
+	}
+	return both
 }
 
 // union lists what is in one of two lists.
@@ -77,6 +90,9 @@ func outsideText(name string, c abi.OutsideCount) (text, failed string) {
 	text = name + ": " + strings.Join(parts, ", ")
 	if len(c.Targets) > 0 {
 		text += ", " + fewOf(c.Targets)
+	}
+	if slowest := capability.Slowest(name, c); slowest != "" {
+		text += "; " + slowest
 	}
 	if c.Failed > 0 {
 		failed = fmt.Sprintf("; %d failed", c.Failed)

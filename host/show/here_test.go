@@ -2,6 +2,7 @@ package show
 
 import (
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
@@ -12,16 +13,18 @@ func TestHere(t *testing.T) {
 	t.Parallel()
 	j := &host.JobStatus{Granted: []string{"http https://api.example.com:443/", "kv"}, Signer: "release", Items: []host.ItemStatus{
 		{LastOutside: map[string]abi.OutsideCount{
-			"http": {Calls: 3, Sent: 100, Received: 2048, Targets: []string{"api.example.com:443", "b:443", "c:443"}},
-			"kv":   {Calls: 1},
+			"http": {Calls: 3, Sent: 100, Received: 2048, Targets: []string{"api.example.com:443", "b:443", "c:443"},
+				Times: map[string]abi.TargetTime{"b:443": {Calls: 1, Slowest: time.Second}, "api.example.com:443": {Calls: 1, Slowest: 2 * time.Second}}},
+			"kv": {Calls: 1},
 		}},
 		{},
 		{LastOutside: map[string]abi.OutsideCount{"http": {Calls: 2, Failed: 2, Sent: 1, Refused: map[string]int64{"denied": 1},
-			Targets: []string{"b:443", "d:443"}, FailedTargets: []string{"d:443"}}}},
+			Targets: []string{"b:443", "d:443"}, FailedTargets: []string{"d:443"},
+			Times: map[string]abi.TargetTime{"b:443": {Calls: 2, Slowest: 12400 * time.Millisecond}}}}},
 	}}
 	want := `granted    http https://api.example.com:443/, kv
 signed by  release
-outside    http: 5 calls, 101 bytes sent, 2.0 KiB received, api.example.com:443, b:443, c:443 and 1 more; 2 failed: d:443; 1 refused (denied)
+outside    http: 5 calls, 101 bytes sent, 2.0 KiB received, api.example.com:443, b:443, c:443 and 1 more; 3 requests to b:443, slowest 12.4s; 2 failed: d:443; 1 refused (denied)
            kv: 1 call
 `
 	if got := Here(console.Style{}, j); got != want {

@@ -38,7 +38,7 @@ func Module(s console.Style, name string, info *wasm.Info, wants []grants.Want, 
 	if len(info.Imports) > 0 {
 		b.WriteString(s.Paint(console.Grey, "imports") + "\n")
 		for _, module := range slices.Sorted(maps.Keys(info.Imports)) {
-			fmt.Fprintf(&b, "  %s: %s\n    %s\n", s.Paint(console.Bold, words.Printable(module)), capability(module), words.Printable(strings.Join(unique(info.Imports[module]), " ")))
+			fmt.Fprintf(&b, "  %s: %s\n    %s\n", s.Paint(console.Bold, words.Printable(module)), purpose(module), words.Printable(strings.Join(unique(info.Imports[module]), " ")))
 		}
 	}
 	if len(info.Manifest) > 0 {
@@ -74,8 +74,8 @@ func unique(names []string) []string {
 	return list
 }
 
-// capability says what importing from a module lets a guest do.
-func capability(module string) string {
+// purpose says what importing from a module lets a guest do.
+func purpose(module string) string {
 	switch module {
 	case abi.Module:
 		return "the job's own context, log, progress, metrics and offset"

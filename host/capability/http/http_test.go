@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -275,6 +276,81 @@ func TestBeginWithStatus(t *testing.T) {
 					t.Errorf("%q, %d: %s", all, code, g.Error(h))
 				}
 			})
+		}
+	}
+}
+
+// What counts is how long the server takes, to the end of its answer, not how long the guest
+// takes to write and to read.
+func TestSlowTarget(t *testing.T) {
+	const pause = 30 * time.Millisecond
+	var held atomic.Int64
+	begun := make(chan struct{}, 1)
+	g, server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/head":
+			came := time.Now()
+			time.Sleep(pause)
+			held.Store(int64(time.Since(came)))
+		case "/body":
+			came := time.Now()
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			time.Sleep(pause)
+			held.Store(int64(time.Since(came)))
+		case "/hang":
+			begun <- struct{}{}
+			<-r.Context().Done()
+		default:
+			begun <- struct{}{}
+			io.Copy(w, r.Body)
+		}
+	}, grants.Quotas{})
+	times := func(g *capabilitytest.Guest) abi.TargetTime {
+		all := g.Run.Usage.All()["http"].Times
+		if len(all) != 1 {
+			t.Errorf("%+v", all)
+		}
+		return all[strings.TrimPrefix(server, "http://")]
+	}
+	for n, path := range []string{"/head", "/body"} {
+		get(t, g, "", "GET", server+path)
+		if now := times(g); now.Calls != int64(n+1) || now.Slowest < time.Duration(held.Load()) {
+			t.Errorf("%s: %+v, the server's answer took %s", path, now, time.Duration(held.Load()))
+		}
+	}
+
+	another := func() *capabilitytest.Guest {
+		return begin(t, Options{}, &grants.Grant{HTTP: []grants.HTTP{granted(t, server)}})
+	}
+	g = another()
+	h := g.Open("GET", server+"/hang")
+	g.Finish(h)
+	<-begun
+	time.Sleep(pause)
+	g.CloseHandle(h)
+	if now := times(g); now.Calls != 1 || now.Slowest < pause {
+		t.Errorf("without an answer: %+v", now)
+	}
+
+	// The machine may be busy: of a longer pause less is lost to that.
+	for wait := pause; ; wait *= 2 {
+		g, start := another(), time.Now()
+		h := g.Open("POST", server+"/echo")
+		g.Write(h, make([]byte, startAt+1))
+		<-begun
+		time.Sleep(wait)
+		g.Finish(h)
+		if _, code := g.ReadAll(h); code != 0 {
+			t.Fatal(g.Error(h))
+		}
+		g.CloseHandle(h)
+		now, all := times(g), time.Since(start)
+		if now.Slowest < all-wait/2 {
+			break
+		}
+		if wait > time.Second {
+			t.Fatalf("a guest that took %s counts as a server that took %s, of %s", wait, now.Slowest, all)
 		}
 	}
 }

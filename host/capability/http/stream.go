@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/capability"
@@ -40,6 +42,9 @@ type stream struct {
 	stop    context.CancelCauseFunc
 	start   chan struct{} // closed when the request is to begin
 	over    chan struct{} // closed when the goroutine has ended
+
+	took time.Duration // that the server took; of the goroutine
+	idle atomic.Int64  // nanoseconds in which the request waited for the guest
 
 	// Of the guest's calls; the goroutine reads length and whole after start.
 	length   int64 // of the body; -1: not known
@@ -185,7 +190,10 @@ func (s *stream) do(ctx context.Context, t *http.Transport, request *http.Reques
 		s.fail(ctx, err)
 		return
 	}
+	began := time.Now()
 	response, err := t.RoundTrip(request)
+	s.took = time.Since(began) - time.Duration(s.idle.Load())
+	defer func() { s.run.Usage.Took(name, s.address, s.took) }()
 	if err == nil {
 		err = s.receive(ctx, response)
 	}
@@ -229,7 +237,9 @@ func (s *stream) setBody(request *http.Request) error {
 type body struct{ s *stream }
 
 func (b body) Read(p []byte) (int, error) {
+	began := time.Now()
 	n, err := b.s.up.Read(p)
+	b.s.idle.Add(int64(time.Since(began)))
 	if refused := b.s.run.MayAct(); refused != nil {
 		return 0, refused
 	}
@@ -255,7 +265,9 @@ func (s *stream) receive(ctx context.Context, response *http.Response) error {
 		s.notify()
 	}
 	read := func(p []byte) (int, error) {
+		began := time.Now()
 		n, err := response.Body.Read(p)
+		s.took += time.Since(began)
 		if err != nil && err != io.EOF {
 			err = s.failure(ctx, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/capability"
@@ -63,9 +64,9 @@ type target struct {
 	port         uint16
 }
 
-func (t target) String() string {
-	return t.scheme + "://" + net.JoinHostPort(t.host, strconv.Itoa(int(t.port)))
-}
+func (t target) String() string { return t.scheme + "://" + t.address() }
+
+func (t target) address() string { return net.JoinHostPort(t.host, strconv.Itoa(int(t.port))) }
 
 func parse(text string) (target, error) {
 	invalid := func(why string) (target, error) {
@@ -105,7 +106,7 @@ func (in *Instance) dial(ctx context.Context, r *capability.Run, c *abi.Call) (i
 		if !r.Left.Connections.Take(1) {
 			return nil, capability.Fail(abi.ErrQuota, "net: the run has made %d connections, which is the limit", r.Left.Connections.Limit())
 		}
-		r.Usage.Target(name, net.JoinHostPort(t.host, strconv.Itoa(int(t.port))))
+		r.Usage.Target(name, t.address())
 		s := &stream{in: in, run: r, target: t, up: pipe.New(notify), down: pipe.New(notify), notify: notify}
 		ctx, s.stop = context.WithCancelCause(ctx)
 		s.joined.Go(func() { s.do(ctx, granted) })
@@ -126,6 +127,7 @@ type stream struct {
 	connected atomic.Bool
 	asked     atomic.Bool // a write of nothing was answered with Again
 	finished  bool        // of the guest's calls
+	answers   answers
 }
 
 // Write implements capability.Stream. Of nothing, it says whether there is a connection.
@@ -141,6 +143,7 @@ func (s *stream) Write(b []byte) (int, error) {
 	if !sent.Take(size) {
 		return 0, s.abort(capability.Fail(abi.ErrQuota, "net: the run may send %d bytes, and has sent %d before", sent.Limit(), sent.Used()))
 	}
+	s.answers.wrote() // before the answer can come
 	n, err := s.up.Put(b)
 	sent.Return(size - int64(n))
 	if n > 0 {
@@ -168,7 +171,13 @@ func (s *stream) Finish() error {
 }
 
 // Read implements capability.Stream.
-func (s *stream) Read(b []byte) (int, error) { return s.down.Get(b) }
+func (s *stream) Read(b []byte) (int, error) {
+	n, err := s.down.Get(b)
+	if err != nil {
+		s.answers.awaited()
+	}
+	return n, err
+}
 
 // Close implements capability.Stream.
 func (s *stream) Close() {
@@ -186,9 +195,12 @@ func (s *stream) abort(reason error) error {
 
 // do makes the connection, and receives; a second goroutine sends.
 func (s *stream) do(ctx context.Context, granted *grants.Net) {
+	began := time.Now()
 	conn, err := s.connect(ctx, granted)
+	connecting := time.Since(began)
+	defer func() { s.run.Usage.Took(name, s.target.address(), max(connecting, s.answers.end())) }()
 	if err != nil {
-		s.run.Usage.Failed(name, net.JoinHostPort(s.target.host, strconv.Itoa(int(s.target.port))))
+		s.run.Usage.Failed(name, s.target.address())
 		s.fail(ctx, err, true)
 		return
 	}
@@ -246,6 +258,7 @@ func (s *stream) receive(ctx context.Context, conn net.Conn) {
 		if !received.Take(int64(n)) {
 			return capability.Fail(abi.ErrQuota, "net: the run may receive %d bytes, and has received %d before", received.Limit(), received.Used())
 		}
+		s.answers.came()
 		s.run.Usage.Add(name, func(c *abi.OutsideCount) { c.Received += int64(n) })
 		return nil
 	}

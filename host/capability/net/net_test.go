@@ -6,7 +6,9 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -99,4 +101,76 @@ func TestDenied(t *testing.T) {
 	want(t, g, g.Dial("tls"+strings.TrimPrefix(targetOf(n), "tcp")), abi.ErrDenied, "is not granted to job")
 	want(t, g, g.Dial("tcp://127.0.0.1:1"), abi.ErrDenied, "tcp://127.0.0.1:1")
 	want(t, g, g.Dial("udp://127.0.0.1:1"), abi.ErrInvalid, "tcp://HOST:PORT")
+}
+
+// What counts is how long the other side takes to answer, not how long the guest takes.
+func TestSlowTarget(t *testing.T) {
+	const pause = 30 * time.Millisecond
+	took := func(g *capabilitytest.Guest, n grants.Net, calls int64) time.Duration {
+		all := g.Run.Usage.All()["net"].Times
+		of := all[net.JoinHostPort(n.Host, strconv.Itoa(int(n.Port)))]
+		if len(all) != 1 || of.Calls != calls {
+			t.Errorf("%+v", all)
+		}
+		return of.Slowest
+	}
+	var held atomic.Int64
+	slow := listen(t, func(c net.Conn) {
+		b := make([]byte, 2)
+		for range 2 {
+			if _, err := io.ReadFull(c, b); err != nil {
+				return
+			}
+			came := time.Now()
+			time.Sleep(pause)
+			held.Store(max(held.Load(), int64(time.Since(came))))
+			c.Write(b)
+		}
+		c.Close()
+	})
+	silent := listen(t, func(c net.Conn) { io.Copy(io.Discard, c) })
+	g := begin(t, Options{}, &grants.Grant{Net: []grants.Net{slow, silent}})
+	begun := time.Now()
+	for range 2 {
+		h := g.Dial(targetOf(slow))
+		for range 2 {
+			if code := g.Write(h, []byte("hi")); code != 0 || g.Read(h, make([]byte, 2)) != 2 {
+				t.Fatalf("%d: %s", code, g.Error(h))
+			}
+		}
+		if _, code := g.ReadAll(h); code != 0 {
+			t.Fatal(g.Error(h))
+		}
+		g.CloseHandle(h)
+	}
+	if d := took(g, slow, 2); d < time.Duration(held.Load()) || d > time.Since(begun)-3*pause {
+		t.Errorf("the slowest answer took %s, of %s in all; the server's took %s", d, time.Since(begun), time.Duration(held.Load()))
+	}
+
+	for _, waits := range []bool{true, false} {
+		g := begin(t, Options{}, &grants.Grant{Net: []grants.Net{silent}})
+		begun := time.Now()
+		h := g.Dial(targetOf(silent))
+		if code := g.Connected(h); code != 0 {
+			t.Fatal(g.Error(h))
+		}
+		connected := time.Since(begun)
+		g.Write(h, []byte("hi"))
+		if waits {
+			g.Call(abi.ModuleIO+".read", make([]byte, 1), nil, h)
+		}
+		time.Sleep(pause)
+		g.CloseHandle(h)
+		if d := took(g, silent, 1); (waits && d < pause) || (!waits && d > connected) {
+			t.Errorf("an answer that the guest waits for (%v), and that never comes, took %s", waits, d)
+		}
+	}
+
+	missing := grants.Net{Scheme: "tcp", Host: "127.0.0.1", Port: 1, Private: true}
+	g = begin(t, Options{}, &grants.Grant{Net: []grants.Net{missing}})
+	want(t, g, g.Connected(g.Dial(targetOf(missing))), abi.ErrUnavailable, "refused")
+	g.Run.Close()
+	if d := took(g, missing, 1); d <= 0 {
+		t.Error("a connection that failed took no time")
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -215,6 +216,9 @@ func (o outside) finish(r *abi.Result) {
 	o.run.Close()
 	o.dirs.Close()
 	r.Message, r.Outside = o.secrets.redact(r.Message), o.run.Usage.All()
+	if slow := capability.Slow(r.Outside); slow != "" && r.Outcome != abi.OutcomeOK {
+		r.Message = strings.TrimPrefix(r.Message+"; "+slow, "; ")
+	}
 }
 
 // host is the abi.Host of an invocation, with the state of the item beside its offset.

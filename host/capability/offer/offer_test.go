@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -590,5 +593,82 @@ func TestLongTextsAreNotCopied(t *testing.T) { // not beside others, which alloc
 				t.Errorf("%s.%s: %d, with %d bytes of memory", f.Module, f.Name, v, after.TotalAlloc-before.TotalAlloc)
 			}
 		}
+	}
+}
+
+// slow is an executor whose guests wait for a server, and then end with an outcome.
+type slow struct {
+	abi.Executor
+	abi.Worker
+	url     string
+	outcome abi.Outcome
+	message string
+}
+
+func (x slow) NewWorker(context.Context) (abi.Worker, error) { return x, nil }
+func (slow) Close() error                                    { return nil }
+func (slow) Release()                                        {}
+func (x slow) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
+	return x.Listen(ctx, "", inv)
+}
+func (x slow) Listen(ctx context.Context, _ string, inv *abi.Invocation) abi.Result {
+	call := func(name string, number int64, text string) int64 {
+		for _, f := range abi.CapabilityImports() {
+			if f.Module+"."+f.Name == name {
+				return inv.Outside.Call(ctx, &abi.Call{Function: &f, Numbers: []int64{number}, Texts: [][]byte{[]byte(text)}})
+			}
+		}
+		return -1
+	}
+	h := call(abi.ModuleHTTP+".open", 0, string(abi.AppendList(nil, "GET", x.url)))
+	call(abi.ModuleIO+".finish", h, "")
+	for call(abi.ModuleHTTP+".status", h, "") == int64(abi.ErrAgain) {
+		call(abi.ModuleIO+".wait", -1, "")
+	}
+	return abi.Result{Outcome: x.outcome, Message: x.message}
+}
+
+// The message of a run that fails names the target that was slow.
+func TestSlowTargetInTheMessage(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			time.Sleep(1010 * time.Millisecond)
+		}
+	}))
+	t.Cleanup(server.Close)
+	at, err := netip.ParseAddrPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &grants.Grant{HTTP: []grants.HTTP{{Scheme: "http", Host: at.Addr().String(), Port: at.Port(), Path: "/", Private: true}}}
+	for _, c := range []struct {
+		x    slow
+		want string
+	}{
+		{slow{url: "/slow", outcome: abi.OutcomeFail, message: "no rates"}, "no rates; 1 request to " + at.String() + ", slowest 1."},
+		{slow{url: "/slow", outcome: abi.OutcomeTimeout}, "1 request to " + at.String() + ", slowest 1."},
+		{slow{url: "/slow", outcome: abi.OutcomeOK}, ""},
+		{slow{url: "/", outcome: abi.OutcomeFail, message: "no rates"}, "no rates"},
+	} {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			c.x.url = server.URL + c.x.url
+			x := offer.Wrap(c.x, g, "", dir.NewQuotas())
+			defer x.Release()
+			w, err := x.NewWorker(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			inv := &abi.Invocation{Host: &recorder{}}
+			for _, r := range []abi.Result{w.Execute(t.Context(), inv), w.Listen(t.Context(), "", inv)} {
+				of := r.Outside["http"].Times[at.String()]
+				named := of.Slowest >= time.Second && c.x.outcome != abi.OutcomeOK
+				if !strings.HasPrefix(r.Message, c.want) || strings.Contains(r.Message, "slowest") != named || of.Calls != 1 {
+					t.Errorf("%q, %+v", r.Message, of)
+				}
+			}
+		})
 	}
 }

@@ -42,8 +42,9 @@ func numbered(n int) event.Event {
 		Duration: time.Duration(n) * time.Millisecond,
 		Signer:   "release",
 		Outside: map[string]abi.OutsideCount{
-			"dir":  {Calls: 3, Received: 9, Targets: []string{"/in/\u00e4\u2028<b>"}},
-			"http": {Calls: 2, Failed: 1, Sent: 7, Refused: map[string]int64{"too large": 1}, Targets: []string{"a:443"}, FailedTargets: []string{"b:80"}},
+			"dir": {Calls: 3, Received: 9, Targets: []string{"/in/\u00e4\u2028<b>"}},
+			"http": {Calls: 2, Failed: 1, Sent: 7, Refused: map[string]int64{"too large": 1}, Targets: []string{"a:443"}, FailedTargets: []string{"b:80"},
+				Times: map[string]abi.TargetTime{"a:443": {Calls: 2, Slowest: 3 * time.Second}}},
 		},
 		Reason: "line one\nline two " + fmt.Sprint(n),
 	}
