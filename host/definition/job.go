@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/yamlnode"
 )
 
 // job reads one document.
@@ -60,7 +61,7 @@ func (j *job) read() Definition {
 		if n.Kind == yaml.MappingNode {
 			j.fields(n, "retry.", retryNames())
 		} else {
-			j.problem(n, "retry", "found %s, expected a mapping of %s", describe(n), strings.Join(retryNames(), ", "))
+			j.problem(n, "retry", "found %s, expected a mapping of %s", yamlnode.Describe(n), strings.Join(retryNames(), ", "))
 		}
 	}
 	j.defaults()
@@ -86,8 +87,8 @@ func (j *job) fields(n *yaml.Node, prefix string, known []string) {
 		name := prefix + key.Value
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			j.problem(key, "", "found %s as the name of a field, expected a name", describe(key))
-		case key.Value == "<<" && isPlain(key):
+			j.problem(key, "", "found %s as the name of a field, expected a name", yamlnode.Describe(key))
+		case key.Value == "<<" && yamlnode.IsPlain(key):
 			j.problem(key, "", "mappings cannot be merged with <<, expected the fields themselves")
 		case !isField(key.Value, known):
 			message, meant := unknown(key.Value, known)
@@ -101,7 +102,7 @@ func (j *job) fields(n *yaml.Node, prefix string, known []string) {
 		case value.Style&yaml.TaggedStyle != 0:
 			j.nodes[name] = value
 			j.problem(value, name, "found the tag %s, expected a value without one", jobconfig.Clip(value.Tag))
-		case isNull(value):
+		case yamlnode.IsNull(value):
 			j.nodes[name] = value
 			j.problem(value, name, "found nothing, expected a value; leave the field out to have its default")
 		default:
@@ -180,7 +181,7 @@ func (j *job) needs() {
 		return
 	}
 	for _, item := range n.Content {
-		if item = j.target(item); item.Kind != yaml.ScalarNode || isNull(item) {
+		if item = j.target(item); item.Kind != yaml.ScalarNode || yamlnode.IsNull(item) {
 			continue // that was said
 		}
 		if _, err := grants.ParseNeed(item.Value); err != nil {
@@ -295,10 +296,10 @@ func (j *job) itemParameters() {
 		item, err := strconv.ParseInt(key.Value, 10, 32)
 		switch {
 		case key.Kind != yaml.ScalarNode || err != nil:
-			j.problem(key, field, "found %s, expected the number of an item", describe(key))
+			j.problem(key, field, "found %s, expected the number of an item", yamlnode.Describe(key))
 			continue
-		case value.Kind != yaml.ScalarNode || isNull(value) || value.Value == "" || strings.TrimSpace(value.Value) != value.Value || strings.ContainsAny(value.Value, ",="):
-			j.problem(value, field, "found %s for item %d, expected a text that is not empty, without commas, equals signs and blanks around it", describe(value), item)
+		case value.Kind != yaml.ScalarNode || yamlnode.IsNull(value) || value.Value == "" || strings.TrimSpace(value.Value) != value.Value || strings.ContainsAny(value.Value, ",="):
+			j.problem(value, field, "found %s for item %d, expected a text that is not empty, without commas, equals signs and blanks around it", yamlnode.Describe(value), item)
 			continue
 		}
 		entry := fmt.Sprintf("%d=%s", item, value.Value)
@@ -327,7 +328,7 @@ func (j *job) props() {
 			j.property(props, j.target(n.Content[i]), j.target(n.Content[i+1]))
 		}
 	} else if n != nil {
-		j.problem(n, "props", "found %s, expected a mapping of names to texts", describe(n))
+		j.problem(n, "props", "found %s, expected a mapping of names to texts", yamlnode.Describe(n))
 	}
 	if s, ok := props[jobconfig.PropStreamingProcess]; ok && j.nodes["streamingProcess"] == nil {
 		j.guest.StreamingProcess = s == "true"
@@ -342,17 +343,17 @@ func (j *job) property(props map[string]string, key, value *yaml.Node) {
 	name := key.Value
 	field := "props." + jobconfig.Clip(name)
 	switch {
-	case key.Kind != yaml.ScalarNode || isNull(key):
-		j.problem(key, "props", "found %s, expected the name of a property", describe(key))
+	case key.Kind != yaml.ScalarNode || yamlnode.IsNull(key):
+		j.problem(key, "props", "found %s, expected the name of a property", yamlnode.Describe(key))
 		return
-	case name == "<<" && isPlain(key):
+	case name == "<<" && yamlnode.IsPlain(key):
 		j.problem(key, "props", "mappings cannot be merged with <<, expected the properties themselves")
 		return
 	case strings.HasPrefix(name, jobconfig.PropPrefix):
 		j.problem(key, field, "%s", ownProperty(name))
 		return
-	case value.Kind != yaml.ScalarNode || isNull(value):
-		j.problem(value, field, "found %s, expected a text", describe(value))
+	case value.Kind != yaml.ScalarNode || yamlnode.IsNull(value):
+		j.problem(value, field, "found %s, expected a text", yamlnode.Describe(value))
 		return
 	}
 	if _, twice := props[name]; twice {
@@ -366,9 +367,9 @@ func (j *job) property(props map[string]string, key, value *yaml.Node) {
 	on, ok := boolean(value.Value)
 	switch {
 	case !ok:
-		j.problem(value, field, "found %s, expected true or false", describe(value))
+		j.problem(value, field, "found %s, expected true or false", yamlnode.Describe(value))
 	case j.value("streamingProcess") != nil && on != j.guest.StreamingProcess:
-		j.problem(value, field, "found %s, but streamingProcess says %v", describe(value), j.guest.StreamingProcess)
+		j.problem(value, field, "found %s, but streamingProcess says %v", yamlnode.Describe(value), j.guest.StreamingProcess)
 	}
 	props[name] = strconv.FormatBool(on)
 }
@@ -429,7 +430,7 @@ func (j *job) scalar(field, expected string, parse func(string) error) {
 		return
 	}
 	if n.Kind != yaml.ScalarNode {
-		j.problem(n, field, "found %s, expected %s", describe(n), expected)
+		j.problem(n, field, "found %s, expected %s", yamlnode.Describe(n), expected)
 		return
 	}
 	for _, err := range flatten(parse(n.Value)) {
@@ -451,7 +452,7 @@ func (j *job) bool(field string, into *bool) {
 	}
 	b, ok := boolean(n.Value)
 	if n.Kind != yaml.ScalarNode || !ok {
-		j.problem(n, field, "found %s, expected true or false", describe(n))
+		j.problem(n, field, "found %s, expected true or false", yamlnode.Describe(n))
 		return
 	}
 	*into = b
@@ -479,7 +480,7 @@ func (j *job) ranged(field string, lowest, highest int, into *int) {
 	v, err := strconv.Atoi(n.Value)
 	switch {
 	case n.Kind != yaml.ScalarNode || (err != nil && !errors.Is(err, strconv.ErrRange)) || !decimal.MatchString(n.Value):
-		j.problem(n, field, "found %s, expected a whole number", describe(n))
+		j.problem(n, field, "found %s, expected a whole number", yamlnode.Describe(n))
 	case err != nil || v < lowest || v > highest:
 		j.problem(n, field, "found %s, expected a whole number from %d to %d", jobconfig.Clip(n.Value), lowest, highest)
 	default:
@@ -497,14 +498,14 @@ func (j *job) list(field string) []string {
 		if field == "needs" {
 			example = "[kv, secret API_TOKEN]"
 		}
-		j.problem(n, field, "found %s, expected a list of texts, such as %s", describe(n), example)
+		j.problem(n, field, "found %s, expected a list of texts, such as %s", yamlnode.Describe(n), example)
 		return nil
 	}
 	var texts []string
 	for _, item := range n.Content {
 		item = j.target(item)
-		if item.Kind != yaml.ScalarNode || isNull(item) {
-			j.problem(item, field, "found %s, expected a text", describe(item))
+		if item.Kind != yaml.ScalarNode || yamlnode.IsNull(item) {
+			j.problem(item, field, "found %s, expected a text", yamlnode.Describe(item))
 			continue
 		}
 		texts = append(texts, item.Value)

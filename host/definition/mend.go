@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/host/yamlnode"
 )
 
 const (
@@ -80,7 +82,7 @@ func (p *parser) mend(lines []string, first int, left *int) []*yaml.Node {
 	var lost []string
 	for {
 		data := []byte(strings.Join(lines, "\n"))
-		roots, err := decode(data)
+		roots, err := yamlnode.Decode(data)
 		if err == nil {
 			for _, root := range roots {
 				p.lost[root] = lost
@@ -91,7 +93,7 @@ func (p *parser) mend(lines []string, first int, left *int) []*yaml.Node {
 		at := found.Line - 1
 		if from := begins(lines, touched, at); *left == 0 || from < len(lines) {
 			// One that the line before caused, as a rule: what comes after is unknown.
-			if roots, err = decode([]byte(strings.Join(lines[:from], "\n"))); err != nil {
+			if roots, err = yamlnode.Decode([]byte(strings.Join(lines[:from], "\n"))); err != nil {
 				return nil
 			}
 			for _, root := range roots {

@@ -1,18 +1,15 @@
 package definition
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/yamlnode"
 )
 
 // parser collects what is wrong with one file.
@@ -38,7 +35,7 @@ func (p *parser) documents(data []byte) (roots []*yaml.Node) {
 		p.problems = append(p.problems, Problem{Message: fmt.Sprintf("found %d bytes, expected at most %d", len(data), MaxSize)})
 		return nil
 	}
-	documents, err := decode(data)
+	documents, err := yamlnode.Decode(data)
 	if err != nil {
 		documents = p.mended(data, documents, err)
 	}
@@ -46,8 +43,8 @@ func (p *parser) documents(data []byte) (roots []*yaml.Node) {
 		switch {
 		case root.Kind == yaml.MappingNode:
 			roots = append(roots, root)
-		case !isNull(root):
-			p.problem(root, "", "found %s, expected the fields of a job, such as cron: \"0 0/10 * * * ?\"", form(root))
+		case !yamlnode.IsNull(root):
+			p.problem(root, "", "found %s, expected the fields of a job, such as cron: \"0 0/10 * * * ?\"", yamlnode.Form(root))
 		}
 	}
 	if len(roots) == 0 && len(p.problems) == 0 {
@@ -56,51 +53,13 @@ func (p *parser) documents(data []byte) (roots []*yaml.Node) {
 	return roots
 }
 
-// decode returns the roots of all documents; of those before it if one is
-// broken.
-func decode(data []byte) (roots []*yaml.Node, err error) {
-	// The parser is not ours; whatever it does with a file, the host goes on.
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r)
-		}
-	}()
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var document yaml.Node
-		err := decoder.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			return roots, nil
-		}
-		if err != nil {
-			return roots, err
-		}
-		root := &document
-		if len(document.Content) > 0 {
-			root = document.Content[0]
-		}
-		roots = append(roots, root)
-	}
-}
-
-var lineOfError = regexp.MustCompile(`^line (\d+): `)
-
 // syntaxProblem gives the parser's error its place, and a hint if the line
 // shows one of the mistakes that people make.
 func syntaxProblem(data []byte, err error) Problem {
-	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	at, message := yamlnode.Syntax(err)
 	lines := strings.Split(string(data), "\n")
-	at := 1 // the parser does not count its first line
-	if m := lineOfError.FindStringSubmatch(message); m != nil {
-		at, _ = strconv.Atoi(m[1])
-		message = message[len(m[0]):]
-	} else if m := unknownAnchor.FindStringSubmatch(message); m != nil {
-		at = lineWith(lines, func(line string) bool { return strings.Contains(line, "*"+m[1]) })
-		message = "unknown anchor referenced"
-	} else if strings.HasPrefix(message, "control characters") {
-		at = lineWith(lines, func(line string) bool {
-			return strings.ContainsFunc(line, func(r rune) bool { return (r < ' ' && r != '\t' && r != '\r') || (0x7F <= r && r < 0xA0) })
-		})
+	if at == 0 {
+		at, message = placeOf(message, lines)
 	}
 	if within.MatchString(message) {
 		at = firstBroken(lines, at+1)
@@ -125,6 +84,19 @@ func syntaxProblem(data []byte, err error) Problem {
 		message += fmt.Sprintf(": the line is indented by %d, the one before by %d", indent(lines[at-1]), indent(lines[before]))
 	}
 	return Problem{at, 1, "", "not YAML: " + message}
+}
+
+// placeOf finds the line of a mistake for which the parser names none.
+func placeOf(message string, lines []string) (line int, short string) {
+	if m := unknownAnchor.FindStringSubmatch(message); m != nil {
+		return lineWith(lines, func(line string) bool { return strings.Contains(line, "*"+m[1]) }), "unknown anchor referenced"
+	}
+	if strings.HasPrefix(message, "control characters") {
+		return lineWith(lines, func(line string) bool {
+			return strings.ContainsFunc(line, func(r rune) bool { return (r < ' ' && r != '\t' && r != '\r') || (0x7F <= r && r < 0xA0) })
+		}), message
+	}
+	return 1, message // the parser does not count its first line
 }
 
 // within is what the parser says with the line before the mapping or list that
@@ -153,7 +125,7 @@ func firstBroken(lines []string, otherwise int) int {
 		return otherwise
 	}
 	for n := len(lines) - 1; n > 0; n-- {
-		if _, err := decode([]byte(strings.Join(lines[:n], "\n"))); err == nil {
+		if _, err := yamlnode.Decode([]byte(strings.Join(lines[:n], "\n"))); err == nil {
 			for n < len(lines)-1 && strings.TrimSpace(lines[n]) == "" {
 				n++
 			}
@@ -268,43 +240,4 @@ func (p *parser) target(n *yaml.Node) *yaml.Node {
 	t := *n.Alias
 	t.Line, t.Column = n.Line, n.Column
 	return &t
-}
-
-func isPlain(n *yaml.Node) bool {
-	const marked = yaml.TaggedStyle | yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
-	return n.Kind == yaml.ScalarNode && n.Style&marked == 0
-}
-
-func isNull(n *yaml.Node) bool {
-	if !isPlain(n) {
-		return false
-	}
-	switch n.Value {
-	case "", "~", "null", "Null", "NULL":
-		return true
-	}
-	return false
-}
-
-// describe says what was found as the value of a known field.
-func describe(n *yaml.Node) string {
-	if f := form(n); f != aText {
-		return f
-	}
-	return strconv.Quote(jobconfig.Clip(n.Value))
-}
-
-const aText = "a text"
-
-// form says of what kind something is, without its content.
-func form(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case isNull(n):
-		return "nothing"
-	}
-	return aText
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/signature"
 	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/host/yamlnode"
 )
 
 // What a directory that is written to may hold, unless its entry says more or less.
@@ -58,7 +59,7 @@ const goodName = "expected a name of letters, digits, _, . and -"
 func (f *file) key(name, n *yaml.Node) {
 	field := join("keys", name.Value)
 	if !nameOf.MatchString(name.Value) {
-		f.problem(name, "keys", "found %s, "+goodName, describe(name))
+		f.problem(name, "keys", "found %s, "+goodName, yamlnode.Describe(name))
 		return
 	}
 	if place, twice := f.named[name.Value]; twice {
@@ -170,7 +171,7 @@ func (f *file) entry(n *yaml.Node) {
 	f.texts(fields["digests"], "digests", func(n *yaml.Node, text string) {
 		text = strings.TrimPrefix(strings.ToLower(text), "sha256:")
 		if !sha256Hex.MatchString(text) {
-			f.problem(n, "digests", "found %s, expected the SHA-256 of a module, 64 hexadecimal digits, as wasmjob inspect shows it", describe(n))
+			f.problem(n, "digests", "found %s, expected the SHA-256 of a module, 64 hexadecimal digits, as wasmjob inspect shows it", yamlnode.Describe(n))
 			return
 		}
 		e.digests = append(e.digests, text)
@@ -225,7 +226,7 @@ func (f *file) secret(g *Grant, name, n *yaml.Node) {
 	field := join("secrets", name.Value)
 	f.given[name.Value] = true
 	if !nameOf.MatchString(name.Value) {
-		f.problem(name, "secrets", "found %s, "+goodName, describe(name))
+		f.problem(name, "secrets", "found %s, "+goodName, yamlnode.Describe(name))
 		return
 	}
 	if n.Kind == yaml.ScalarNode { // what it is must not be shown
@@ -280,7 +281,7 @@ func (f *file) there(n *yaml.Node, name, what string) {
 func (f *file) envName(n *yaml.Node, field string) string {
 	text, ok := f.text(n, field)
 	if ok && !isEnvName(text) {
-		f.problem(n, field, "found %s, expected the name of a variable", describe(n))
+		f.problem(n, field, "found %s, expected the name of a variable", yamlnode.Describe(n))
 		return ""
 	}
 	return text
@@ -290,7 +291,7 @@ func isEnvName(s string) bool { return s != "" && !strings.ContainsAny(s, "=\x00
 
 func (f *file) variable(g *Grant, name, n *yaml.Node) {
 	if !isEnvName(name.Value) {
-		f.problem(name, "env", "found %s, expected the name of a variable", describe(name))
+		f.problem(name, "env", "found %s, expected the name of a variable", yamlnode.Describe(name))
 		return
 	}
 	value, ok := f.text(n, join("env", name.Value))
@@ -319,7 +320,7 @@ func (f *file) http(g *Grant, n *yaml.Node) {
 	}
 	h, err := parseURL(text.Value)
 	if text.Kind != yaml.ScalarNode {
-		err = fmt.Errorf("found %s, expected a URL such as https://api.example.com/v1/", describe(text))
+		err = fmt.Errorf("found %s, expected a URL such as https://api.example.com/v1/", yamlnode.Describe(text))
 	}
 	if err != nil {
 		f.problem(text, "http.url", "%v", err)
@@ -330,7 +331,7 @@ func (f *file) http(g *Grant, n *yaml.Node) {
 	f.texts(fields["methods"], "http.methods", func(n *yaml.Node, text string) {
 		method := strings.ToUpper(text)
 		if !isMethod(method) {
-			f.problem(n, "http.methods", "found %s, expected a method such as GET or POST", describe(n))
+			f.problem(n, "http.methods", "found %s, expected a method such as GET or POST", yamlnode.Describe(n))
 			return
 		}
 		h.Methods = append(h.Methods, method)
@@ -380,7 +381,7 @@ func (f *file) net(g *Grant, n *yaml.Node) {
 	}
 	t, err := parseAddress(to.Value)
 	if to.Kind != yaml.ScalarNode {
-		err = fmt.Errorf("found %s, expected an address such as tcp://db.internal:5432", describe(to))
+		err = fmt.Errorf("found %s, expected an address such as tcp://db.internal:5432", yamlnode.Describe(to))
 	}
 	if err != nil {
 		f.problem(to, "net.to", "%v", err)
@@ -426,7 +427,7 @@ func (f *file) guestPath(g *Grant, n *yaml.Node) string {
 	}
 	text, ok := f.text(n, "dirs.guest")
 	if ok && !isGuestPath(text) {
-		f.problem(n, "dirs.guest", "found %s, expected an absolute path without . and .., such as /data", describe(n))
+		f.problem(n, "dirs.guest", "found %s, expected an absolute path without . and .., such as /data", yamlnode.Describe(n))
 	}
 	if slices.ContainsFunc(g.Dirs, func(o Dir) bool { return o.Guest == text }) {
 		f.problem(n, "dirs.guest", "%s is given twice, expected one directory of the host for it", jobconfig.Clip(text))

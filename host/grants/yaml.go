@@ -1,12 +1,8 @@
 package grants
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/host/yamlnode"
 )
 
 // file is a file that is being read.
@@ -42,11 +39,12 @@ func (f *file) root(data []byte) *yaml.Node {
 		f.problems = append(f.problems, Problem{File: f.name, Message: fmt.Sprintf(format, args...)})
 		return nil
 	}
-	documents, err := decode(data)
+	documents, err := yamlnode.Decode(data)
+	documents = slices.DeleteFunc(documents, yamlnode.IsNull)
 	switch {
 	case err != nil:
-		line, message := syntax(err)
-		f.problems = append(f.problems, Problem{File: f.name, Line: line, Column: 1, Message: "not YAML: " + message})
+		line, message := yamlnode.Syntax(err)
+		f.problems = append(f.problems, Problem{File: f.name, Line: max(line, 1), Column: 1, Message: "not YAML: " + message})
 		return nil
 	case len(documents) == 0:
 		// A file that is being written begins so; it must not take all grants away.
@@ -54,49 +52,10 @@ func (f *file) root(data []byte) *yaml.Node {
 	case len(documents) > 1:
 		return whole("found %d YAML documents, expected one", len(documents))
 	case documents[0].Kind != yaml.MappingNode:
-		f.problem(documents[0], "", "found %s, expected the fields grants, keys and trust", form(documents[0]))
+		f.problem(documents[0], "", "found %s, expected the fields grants, keys and trust", yamlnode.Form(documents[0]))
 		return nil
 	}
 	return documents[0]
-}
-
-// decode returns the roots of all documents that are not empty.
-func decode(data []byte) (roots []*yaml.Node, err error) {
-	// The parser is not ours; whatever it does with a file, the host goes on.
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r)
-		}
-	}()
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var document yaml.Node
-		err := decoder.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			return roots, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, root := range document.Content {
-			if !isNull(root) {
-				roots = append(roots, root)
-			}
-		}
-	}
-}
-
-var lineOfError = regexp.MustCompile(`^line (\d+): `)
-
-// syntax takes the line out of the parser's error. It can be one off.
-func syntax(err error) (line int, message string) {
-	message = strings.TrimPrefix(err.Error(), "yaml: ")
-	line = 1
-	if m := lineOfError.FindStringSubmatch(message); m != nil {
-		line, _ = strconv.Atoi(m[1]) // digits
-		message = message[len(m[0]):]
-	}
-	return line, message
 }
 
 // fields returns the values of a mapping by name. field is the mapping's own name; the
@@ -123,7 +82,7 @@ func (f *file) pairs(n *yaml.Node, field string, each func(key, value *yaml.Node
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		f.problem(n, field, "found %s, expected a mapping", describe(n))
+		f.problem(n, field, "found %s, expected a mapping", yamlnode.Describe(n))
 		return
 	}
 	first := map[string]int{}
@@ -132,12 +91,12 @@ func (f *file) pairs(n *yaml.Node, field string, each func(key, value *yaml.Node
 		line, twice := first[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			f.problem(key, field, "found %s as the name of a field, expected a name", form(key))
-		case isPlain(key) && key.Value == "<<":
+			f.problem(key, field, "found %s as the name of a field, expected a name", yamlnode.Form(key))
+		case yamlnode.IsPlain(key) && key.Value == "<<":
 			f.problem(key, field, "mappings cannot be merged with <<, expected the fields themselves")
 		case twice:
 			f.problem(key, field, "%q is given twice, first in line %d", jobconfig.Clip(key.Value), line)
-		case isNull(value):
+		case yamlnode.IsNull(value):
 			f.problem(key, field, "%q has no value, expected one; leave the field out to grant nothing by it", jobconfig.Clip(key.Value))
 		case !f.plain(value, join(field, key.Value)):
 		default:
@@ -175,7 +134,7 @@ func (f *file) each(n *yaml.Node, field string, do func(*yaml.Node)) {
 		return
 	}
 	if n.Kind != yaml.SequenceNode {
-		f.problem(n, field, "found %s, expected a list", describe(n))
+		f.problem(n, field, "found %s, expected a list", yamlnode.Describe(n))
 	}
 	for _, e := range n.Content {
 		if n.Kind == yaml.SequenceNode && f.plain(e, field) {
@@ -204,8 +163,8 @@ func (f *file) texts(n *yaml.Node, field string, each func(n *yaml.Node, text st
 }
 
 func (f *file) text(n *yaml.Node, field string) (string, bool) {
-	if n.Kind != yaml.ScalarNode || isNull(n) {
-		f.problem(n, field, "found %s, expected a text", describe(n))
+	if n.Kind != yaml.ScalarNode || yamlnode.IsNull(n) {
+		f.problem(n, field, "found %s, expected a text", yamlnode.Describe(n))
 		return "", false
 	}
 	return n.Value, true
@@ -223,7 +182,7 @@ func (f *file) bool(n *yaml.Node, field string) bool {
 			return false
 		}
 	}
-	f.problem(n, field, "found %s, expected true or false", describe(n))
+	f.problem(n, field, "found %s, expected true or false", yamlnode.Describe(n))
 	return false
 }
 
@@ -233,7 +192,7 @@ func (f *file) number(n *yaml.Node, field string, least, most int64) int64 {
 	}
 	v, err := strconv.ParseInt(n.Value, 10, 64)
 	if n.Kind != yaml.ScalarNode || err != nil || v < least || v > most {
-		f.problem(n, field, "found %s, expected a whole number from %d to %d", describe(n), least, most)
+		f.problem(n, field, "found %s, expected a whole number from %d to %d", yamlnode.Describe(n), least, most)
 		return 0
 	}
 	return v
@@ -245,7 +204,7 @@ func (f *file) size(n *yaml.Node, field string, most int64) int64 {
 	}
 	v, ok := jobconfig.ParseSize(n.Value)
 	if n.Kind != yaml.ScalarNode || !ok || v < 1 || v > most {
-		f.problem(n, field, "found %s, expected a size such as 64MiB, up to %s", describe(n), jobconfig.ShowSize(most))
+		f.problem(n, field, "found %s, expected a size such as 64MiB, up to %s", yamlnode.Describe(n), jobconfig.ShowSize(most))
 		return 0
 	}
 	return v
@@ -257,7 +216,7 @@ func (f *file) duration(n *yaml.Node, field string, least, most time.Duration) t
 	}
 	v, err := time.ParseDuration(n.Value)
 	if n.Kind != yaml.ScalarNode || err != nil || v < least || v > most {
-		f.problem(n, field, "found %s, expected a duration from %s to %s, such as 5s", describe(n), words.Duration(least), words.Duration(most))
+		f.problem(n, field, "found %s, expected a duration from %s to %s, such as 5s", yamlnode.Describe(n), words.Duration(least), words.Duration(most))
 		return 0
 	}
 	return v
@@ -273,49 +232,10 @@ func (f *file) path(n *yaml.Node, field string) string {
 	case !ok:
 		return ""
 	case text == "" || strings.ContainsRune(text, 0):
-		f.problem(n, field, "found %s, expected a path", describe(n))
+		f.problem(n, field, "found %s, expected a path", yamlnode.Describe(n))
 		return ""
 	case filepath.IsAbs(text):
 		return filepath.Clean(text)
 	}
 	return filepath.Join(f.dir, text)
-}
-
-func isPlain(n *yaml.Node) bool {
-	const marked = yaml.TaggedStyle | yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
-	return n.Kind == yaml.ScalarNode && n.Style&marked == 0
-}
-
-func isNull(n *yaml.Node) bool {
-	if !isPlain(n) {
-		return false
-	}
-	switch n.Value {
-	case "", "~", "null", "Null", "NULL":
-		return true
-	}
-	return false
-}
-
-const aText = "a text"
-
-// describe says what was found.
-func describe(n *yaml.Node) string {
-	if s := form(n); s != aText {
-		return s
-	}
-	return strconv.Quote(jobconfig.Clip(n.Value))
-}
-
-// form says of what kind something is, without its content.
-func form(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case isNull(n):
-		return "nothing"
-	}
-	return aText
 }

@@ -16,14 +16,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/capability"
 	"github.com/wasmjob/wasmjob/host/capability/address"
 )
 
 // Options are what all connections have in common.
 type Options struct {
-	// MayAct is asked before each write of any connection: whether the host trusts
-	// its session. nil: always.
-	MayAct func() error
 	// Connect bounds resolving, connecting and TLS together.
 	Connect time.Duration
 	// Resolver is nil for the system's.
@@ -55,12 +54,7 @@ type Dialer struct {
 type entry struct{ end func() }
 
 // New makes a Dialer. The caller ends it with Close.
-func New(o Options) *Dialer {
-	if o.MayAct == nil {
-		o.MayAct = func() error { return nil }
-	}
-	return &Dialer{o: o, open: map[*entry]struct{}{}}
-}
+func New(o Options) *Dialer { return &Dialer{o: o, open: map[*entry]struct{}{}} }
 
 // errClosed is the error of a Dialer after Close.
 var errClosed = errors.New("the job's connections are closed")
@@ -106,9 +100,6 @@ func (d *Dialer) TCP(ctx context.Context, t Target, user *User) (*Conn, error) {
 }
 
 func (d *Dialer) tcp(ctx context.Context, cancel context.CancelFunc, t Target, user *User) (*Conn, error) {
-	if err := d.o.MayAct(); err != nil {
-		return nil, err
-	}
 	try := &entry{end: cancel}
 	if !d.add(try) {
 		return nil, errClosed
@@ -119,7 +110,7 @@ func (d *Dialer) tcp(ctx context.Context, cancel context.CancelFunc, t Target, u
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{Conn: raw, mayAct: d.o.MayAct}
+	c := &Conn{Conn: raw}
 	c.Use(user)
 	made := &entry{end: func() { _ = c.Close() }} // it is closed either way
 	c.closed = sync.OnceValue(func() error {
@@ -183,7 +174,7 @@ func (t Target) config() (*tls.Config, error) {
 
 // User is for whom a connection is used. All of its functions are set.
 type User struct {
-	// MayAct is asked before each write, besides that of the Options.
+	// MayAct is asked before each write.
 	MayAct func() error
 	// Lost reports whether what the system has not sent yet when the connection is
 	// closed is not to be sent.
@@ -195,7 +186,6 @@ type User struct {
 // Conn is a connection that asks before each write whether it may.
 type Conn struct {
 	net.Conn
-	mayAct func() error
 	user   atomic.Pointer[User]
 	closed func() error
 }
@@ -216,9 +206,6 @@ func (c *Conn) Use(u *User) { c.user.Store(u) }
 func (c *Conn) Leave(u *User) { c.user.CompareAndSwap(u, nil) }
 
 func (c *Conn) refused() error {
-	if err := c.mayAct(); err != nil {
-		return err
-	}
 	if u := c.user.Load(); u != nil {
 		return u.MayAct()
 	}
@@ -277,8 +264,7 @@ func (c *Conn) Close() error { return c.closed() }
 
 func (c *Conn) close() error {
 	u := c.user.Load()
-	lost := c.mayAct() != nil || (u != nil && u.Lost())
-	if tcp, ok := c.Conn.(*net.TCPConn); ok && lost {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok && u != nil && u.Lost() {
 		_ = tcp.SetLinger(0) // fails if the other side has closed it
 	}
 	err := c.Conn.Close()
@@ -286,4 +272,24 @@ func (c *Conn) close() error {
 		u.Closed()
 	}
 	return err
+}
+
+// Failure says what an error of a connection means to a guest, if it is not the other side that
+// failed; else it is nil. place is what the message begins with.
+func Failure(ctx context.Context, r *capability.Run, err error, place string) error {
+	var f *capability.Failure
+	if errors.As(context.Cause(ctx), &f) || errors.As(err, &f) {
+		return f
+	}
+	if refused := r.MayAct(); refused != nil {
+		return refused
+	}
+	if ctx.Err() != nil {
+		return capability.Fail(abi.ErrCancelled, "the time of the run is up")
+	}
+	var refused *address.Refused
+	if errors.As(err, &refused) {
+		return capability.Fail(abi.ErrDenied, "%s: %v", place, refused)
+	}
+	return nil
 }

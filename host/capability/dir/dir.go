@@ -302,7 +302,7 @@ func (dir *directory) find(r *capability.Run, at string, flags sys.Oflag, mode f
 }
 
 // openFile opens a file, and makes it if it is not there.
-func (dir *directory) openFile(r *capability.Run, at string, flags sys.Oflag, mode fs.FileMode, create bool) (*os.File, identity, error) {
+func (dir *directory) openFile(r *capability.Run, at string, flags sys.Oflag, mode fs.FileMode, create bool) (f *os.File, id identity, err error) {
 	how := os.O_RDONLY
 	if cuts := flags&sys.O_TRUNC != 0; (cuts && flags&sys.O_WRONLY == 0) || flags&sys.O_RDWR != 0 {
 		how = os.O_RDWR
@@ -311,26 +311,17 @@ func (dir *directory) openFile(r *capability.Run, at string, flags sys.Oflag, mo
 	}
 	how |= syscall.O_NONBLOCK // in case it has become a pipe since
 	q := dir.quota
-	q.mu.Lock() // whoever takes the file's name knows that it is open
-	defer q.mu.Unlock()
 	if !create {
+		q.mu.Lock() // whoever takes the file's name knows that it is open
+		defer q.mu.Unlock()
 		f, err := dir.root.OpenFile(at, how, 0)
 		return q.opened(f, err, how&(os.O_WRONLY|os.O_RDWR) != 0)
 	}
-	if err := q.measure(dir.root); err != nil {
-		return nil, identity{}, err
-	}
-	if err := q.one(dir.Files); err != nil {
-		return nil, identity{}, err
-	}
-	if err := r.MayAct(); err != nil {
-		return nil, identity{}, err
-	}
-	f, err := dir.root.OpenFile(at, how|os.O_CREATE|os.O_EXCL, mode|0o200)
-	f, id, err := q.opened(f, err, true)
-	if err == nil {
-		q.files++
-	}
+	err = dir.changed(r, 1, func() error {
+		f, err = dir.root.OpenFile(at, how|os.O_CREATE|os.O_EXCL, mode|0o200)
+		f, id, err = q.opened(f, err, true)
+		return err
+	})
 	return f, id, err
 }
 
@@ -434,16 +425,7 @@ func (d *Dirs) write(r *capability.Run, c *abi.Call) (int64, error) {
 	q := f.dir.quota
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	info, err := f.Stat()
-	if err == nil {
-		err = allowed(info, true)
-	}
-	if err == nil {
-		err = q.measure(f.dir.root)
-	}
-	if err == nil {
-		err = r.MayAct() // it has waited for its turn
-	}
+	info, err := f.mayChange(r)
 	if err != nil {
 		return 0, err
 	}
@@ -468,6 +450,22 @@ func (d *Dirs) write(r *capability.Run, c *abi.Call) (int64, error) {
 		err = nil
 	}
 	return int64(n), err
+}
+
+// mayChange says what a file is before it is changed, and makes sure that it may be. The caller
+// holds the quota's mu.
+func (f *file) mayChange(r *capability.Run) (fs.FileInfo, error) {
+	info, err := f.Stat()
+	if err == nil {
+		err = allowed(info, true)
+	}
+	if err == nil {
+		err = f.dir.quota.measure(f.dir.root)
+	}
+	if err == nil {
+		err = r.MayAct() // it has waited for its turn
+	}
+	return info, err
 }
 
 // writable finds a file that was opened to be written to.
@@ -495,16 +493,7 @@ func (f *file) resize(r *capability.Run, size int64) error {
 	q := f.dir.quota
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	info, err := f.Stat()
-	if err == nil {
-		err = allowed(info, true)
-	}
-	if err == nil {
-		err = q.measure(f.dir.root)
-	}
-	if err == nil {
-		err = r.MayAct()
-	}
+	info, err := f.mayChange(r)
 	if err != nil {
 		return err
 	}

@@ -545,45 +545,27 @@ func (r *recorder) count(text string) int {
 
 // TestLostMidBody loses the item when a part of a body has been sent: the server gets
 // nothing of what the guest writes then, nor what looks like an end, nor a new request.
-//
-// It kills the mutant "guest's bytes written though the session is lost".
 func TestLostMidBody(t *testing.T) {
-	for name, lose := range map[string]func(*capabilitytest.Guest, *atomic.Bool){
-		"item":    func(g *capabilitytest.Guest, _ *atomic.Bool) { g.Owner.Cancel(abi.CancelLost) },
-		"session": func(_ *capabilitytest.Guest, lost *atomic.Bool) { lost.Store(true) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := &recorder{more: make(chan struct{}, 1), over: make(chan struct{})}
-			server := listen(t, r.serve)
-			var lost atomic.Bool
-			g := begin(t, Options{MayAct: func() error {
-				if lost.Load() {
-					return errors.New("the host has lost its session")
-				}
-				return nil
-			}}, &grants.Grant{HTTP: []grants.HTTP{granted(t, server)}})
-			h := g.Open("POST", server)
-			if code := g.Write(h, bytes.Repeat([]byte("A"), startAt+1)); code != 0 {
-				t.Fatal(g.Error(h))
-			}
-			r.await("A", startAt+1)
-			lose(g, &lost)
-			g.Write(h, bytes.Repeat([]byte("B"), startAt+1))
-			g.Finish(h)
-			want(t, g, g.Status(h), abi.ErrCancelled, "")
-			if h := g.Open("POST", server); h > 0 { // of the host's session, the run knows nothing
-				g.Finish(h)
-				want(t, g, g.Status(h), abi.ErrCancelled, "lost")
-			}
-			g.Run.Close()
-			<-r.over
-			if n := r.count("B"); n != 0 || r.count("\r\n0\r\n\r\n") != 0 {
-				t.Errorf("the server got %d bytes more", n)
-			}
-			if n := r.count("POST"); n != 1 {
-				t.Errorf("the server got %d requests", n)
-			}
-		})
+	r := &recorder{more: make(chan struct{}, 1), over: make(chan struct{})}
+	server := listen(t, r.serve)
+	g := begin(t, Options{}, &grants.Grant{HTTP: []grants.HTTP{granted(t, server)}})
+	h := g.Open("POST", server)
+	if code := g.Write(h, bytes.Repeat([]byte("A"), startAt+1)); code != 0 {
+		t.Fatal(g.Error(h))
+	}
+	r.await("A", startAt+1)
+	g.Owner.Cancel(abi.CancelLost)
+	g.Write(h, bytes.Repeat([]byte("B"), startAt+1))
+	g.Finish(h)
+	want(t, g, g.Status(h), abi.ErrCancelled, "")
+	want(t, g, g.Open("POST", server), abi.ErrCancelled, "lost")
+	g.Run.Close()
+	<-r.over
+	if n := r.count("B"); n != 0 || r.count("\r\n0\r\n\r\n") != 0 {
+		t.Errorf("the server got %d bytes more", n)
+	}
+	if n := r.count("POST"); n != 1 {
+		t.Errorf("the server got %d requests", n)
 	}
 }
 
@@ -732,51 +714,36 @@ func TestClosedInFlight(t *testing.T) {
 // TestLostWhileItWaits loses the item while a server does not read: of what the host has
 // taken from the guest, no more than one piece is written.
 func TestLostWhileItWaits(t *testing.T) {
-	for _, name := range []string{"item", "session"} {
-		t.Run(name, func(t *testing.T) {
-			read, over := make(chan struct{}), make(chan struct{})
-			var received int64
-			server := listen(t, func(c net.Conn) {
-				defer close(over)
-				<-read
-				received, _ = io.Copy(io.Discard, c)
-			})
-			var lost atomic.Bool
-			mayAct := func() error {
-				if lost.Load() {
-					return errors.New("the host has lost its session")
-				}
-				return nil
-			}
-			g := begin(t, Options{MayAct: mayAct}, &grants.Grant{HTTP: []grants.HTTP{granted(t, server)}, Quotas: grants.Quotas{Sent: 1 << 30}})
-			h := g.Open("POST", server)
-			taken := int64(0)
-			for { // until all buffers are full
-				n := g.Call("job_v1_io.write", nil, make([]byte, 64<<10), h)
-				if n > 0 {
-					taken += n
-				} else if n != int64(abi.ErrAgain) {
-					t.Fatal(g.Error(h))
-				} else if g.Wait(100) == int64(abi.ErrTimeout) {
-					break
-				}
-			}
-			if name == "item" {
-				g.Owner.Cancel(abi.CancelLost)
-			} else {
-				lost.Store(true)
-			}
-			close(read)
-			select {
-			case <-over:
-			case <-time.After(10 * time.Second):
-				t.Error("the connection goes on")
-				g.Run.Close()
-				<-over
-			}
-			if most := taken - pipe.Limit + 64<<10; received > most {
-				t.Errorf("the server got %d bytes, of %d that were taken; at most %d are allowed", received, taken, most)
-			}
-		})
+	read, over := make(chan struct{}), make(chan struct{})
+	var received int64
+	server := listen(t, func(c net.Conn) {
+		defer close(over)
+		<-read
+		received, _ = io.Copy(io.Discard, c)
+	})
+	g := begin(t, Options{}, &grants.Grant{HTTP: []grants.HTTP{granted(t, server)}, Quotas: grants.Quotas{Sent: 1 << 30}})
+	h := g.Open("POST", server)
+	taken := int64(0)
+	for { // until all buffers are full
+		n := g.Call("job_v1_io.write", nil, make([]byte, 64<<10), h)
+		if n > 0 {
+			taken += n
+		} else if n != int64(abi.ErrAgain) {
+			t.Fatal(g.Error(h))
+		} else if g.Wait(100) == int64(abi.ErrTimeout) {
+			break
+		}
+	}
+	g.Owner.Cancel(abi.CancelLost)
+	close(read)
+	select {
+	case <-over:
+	case <-time.After(10 * time.Second):
+		t.Error("the connection goes on")
+		g.Run.Close()
+		<-over
+	}
+	if most := taken - pipe.Limit + 64<<10; received > most {
+		t.Errorf("the server got %d bytes, of %d that were taken; at most %d are allowed", received, taken, most)
 	}
 }

@@ -26,11 +26,7 @@ import (
 type Options struct {
 	// Secret returns the value of a secret that the grant names; its error is for the
 	// guest, and must not contain a value. nil: there are none.
-	Secret func(name string) (string, error)
-	// MayAct is asked before bytes leave on any connection: whether the host trusts
-	// its session. nil: always. What it says of a run, Run.MayAct says.
-	MayAct func() error
-
+	Secret   func(name string) (string, error)
 	resolver *net.Resolver // of tests
 }
 
@@ -65,7 +61,7 @@ const (
 func New(grant *grants.Grant, o Options) *Instance {
 	q := grant.Quotas.Or()
 	return &Instance{o: o, grant: grant, quotas: q, transports: map[rule]*http.Transport{},
-		dialer: dial.New(dial.Options{MayAct: o.MayAct, Connect: q.Connect, Resolver: o.resolver})}
+		dialer: dial.New(dial.Options{Connect: q.Connect, Resolver: o.resolver})}
 }
 
 // Close ends all connections, and returns when none is left.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/capability"
-	"github.com/wasmjob/wasmjob/host/capability/address"
 	"github.com/wasmjob/wasmjob/host/capability/dial"
 	"github.com/wasmjob/wasmjob/host/capability/pipe"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -325,27 +324,11 @@ func (s *stream) fail(ctx context.Context, err error) {
 
 // failure says what an error means to the guest.
 func (s *stream) failure(ctx context.Context, err error) error {
-	var f *capability.Failure
-	if errors.As(context.Cause(ctx), &f) || errors.As(err, &f) {
+	if f := dial.Failure(ctx, s.run, err, "http: "+s.origin); f != nil {
 		return f
-	}
-	if refused := s.run.MayAct(); refused != nil {
-		return refused
-	}
-	if ctx.Err() != nil {
-		return capability.Fail(abi.ErrCancelled, "the time of the run is up")
-	}
-	if may := s.in.o.MayAct; may != nil {
-		if refused := may(); refused != nil {
-			return capability.Fail(abi.ErrCancelled, "%v", refused)
-		}
 	}
 	fail := func(code abi.Code, format string, args ...any) error {
 		return capability.Fail(code, "http: "+s.origin+": "+format, args...)
-	}
-	var refused *address.Refused
-	if errors.As(err, &refused) {
-		return fail(abi.ErrDenied, "%v", refused)
 	}
 	var connecting *unconnected
 	early := errors.As(err, &connecting)

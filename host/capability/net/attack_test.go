@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -27,7 +26,7 @@ import (
 var quick = grants.Quotas{Connect: 100 * time.Millisecond}
 
 func TestTargets(t *testing.T) {
-	g := begin(t, Options{}, &grants.Grant{Net: []grants.Net{{Scheme: "tcp", Host: "db.example.com", Port: 5432}}})
+	g := begin(t, &grants.Grant{Net: []grants.Net{{Scheme: "tcp", Host: "db.example.com", Port: 5432}}})
 	for _, c := range []struct {
 		code           abi.Code
 		reason, target string
@@ -65,7 +64,7 @@ func TestAddresses(t *testing.T) {
 	var hits atomic.Int64
 	n := listen(t, func(net.Conn) { hits.Add(1) })
 	n.Host, n.Private = "db.test", false
-	g := begin(t, Options{resolver: names.Resolver()}, &grants.Grant{Net: []grants.Net{n}})
+	g := resolve(t, names.Resolver(), &grants.Grant{Net: []grants.Net{n}})
 	h := g.Dial(targetOf(n))
 	want(t, g, g.Connected(h), abi.ErrDenied, "is not public")
 	want(t, g, g.Write(h, []byte("x")), abi.ErrDenied, "is not public")
@@ -91,7 +90,7 @@ func TestNoConnection(t *testing.T) {
 	}}
 	slow := grants.Net{Scheme: "tcp", Host: "slow.test", Port: 1}
 	missing := grants.Net{Scheme: "tcp", Host: "missing.test", Port: 1}
-	g := begin(t, Options{resolver: names.Resolver()}, &grants.Grant{Net: []grants.Net{silent, plain, closed, slow, missing}, Quotas: quick})
+	g := resolve(t, names.Resolver(), &grants.Grant{Net: []grants.Net{silent, plain, closed, slow, missing}, Quotas: quick})
 	for _, c := range []struct {
 		n      grants.Net
 		code   abi.Code
@@ -136,7 +135,7 @@ func TestTLS(t *testing.T) {
 	other, unknown := good, good
 	other.Host = "example.org"
 	unknown.Host, unknown.CA = "127.0.0.1", ""
-	g := begin(t, Options{resolver: names.Resolver()}, &grants.Grant{Net: []grants.Net{good, other, unknown}})
+	g := resolve(t, names.Resolver(), &grants.Grant{Net: []grants.Net{good, other, unknown}})
 	h := g.Dial(targetOf(good))
 	g.Write(h, []byte("hello"))
 	g.Finish(h)
@@ -155,7 +154,7 @@ func TestQuotas(t *testing.T) {
 			}
 		}
 	})
-	g := begin(t, Options{}, &grants.Grant{Net: []grants.Net{endless}, Quotas: grants.Quotas{Received: 1 << 20, Sent: 1 << 20, Connections: 3}})
+	g := begin(t, &grants.Grant{Net: []grants.Net{endless}, Quotas: grants.Quotas{Received: 1 << 20, Sent: 1 << 20, Connections: 3}})
 	h := g.Dial(targetOf(endless))
 	all, code := g.ReadAll(h)
 	want(t, g, int64(code), abi.ErrQuota, "may receive 1048576 bytes")
@@ -177,41 +176,28 @@ func TestQuotas(t *testing.T) {
 // TestLost loses the item when a part has been sent: the server gets nothing of what the
 // guest writes then.
 func TestLost(t *testing.T) {
-	for name, lose := range map[string]func(*capabilitytest.Guest, *atomic.Bool){
-		"item":    func(g *capabilitytest.Guest, _ *atomic.Bool) { g.Owner.Cancel(abi.CancelLost) },
-		"session": func(_ *capabilitytest.Guest, lost *atomic.Bool) { lost.Store(true) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			const part = 10_000
-			came, over := make(chan struct{}), make(chan struct{})
-			var rest []byte
-			n := listen(t, func(c net.Conn) {
-				defer close(over)
-				_, _ = io.CopyN(io.Discard, c, part)
-				close(came)
-				rest, _ = io.ReadAll(c)
-			})
-			var lost atomic.Bool
-			g := begin(t, Options{MayAct: func() error {
-				if lost.Load() {
-					return errors.New("the host has lost its session")
-				}
-				return nil
-			}}, &grants.Grant{Net: []grants.Net{n}})
-			h := g.Dial(targetOf(n))
-			if code := g.Write(h, bytes.Repeat([]byte("A"), part)); code != 0 {
-				t.Fatal(g.Error(h))
-			}
-			<-came
-			lose(g, &lost)
-			g.Write(h, bytes.Repeat([]byte("B"), part))
-			g.Finish(h)
-			g.Run.Close()
-			<-over
-			if len(rest) != 0 {
-				t.Errorf("the server got %d bytes more", len(rest))
-			}
-		})
+	const part = 10_000
+	came, over := make(chan struct{}), make(chan struct{})
+	var rest []byte
+	n := listen(t, func(c net.Conn) {
+		defer close(over)
+		_, _ = io.CopyN(io.Discard, c, part)
+		close(came)
+		rest, _ = io.ReadAll(c)
+	})
+	g := begin(t, &grants.Grant{Net: []grants.Net{n}})
+	h := g.Dial(targetOf(n))
+	if code := g.Write(h, bytes.Repeat([]byte("A"), part)); code != 0 {
+		t.Fatal(g.Error(h))
+	}
+	<-came
+	g.Owner.Cancel(abi.CancelLost)
+	g.Write(h, bytes.Repeat([]byte("B"), part))
+	g.Finish(h)
+	g.Run.Close()
+	<-over
+	if len(rest) != 0 {
+		t.Errorf("the server got %d bytes more", len(rest))
 	}
 }
 
@@ -223,7 +209,7 @@ func TestPeerCloses(t *testing.T) {
 		_, _ = io.CopyN(io.Discard, c, 5)
 		c.Close()
 	})
-	g := begin(t, Options{}, &grants.Grant{Net: []grants.Net{n}})
+	g := begin(t, &grants.Grant{Net: []grants.Net{n}})
 	h := g.Dial(targetOf(n))
 	if all, code := g.ReadAll(h); code != 0 || string(all) != "bye" {
 		t.Fatalf("%q, %d: %s", all, code, g.Error(h))
@@ -242,7 +228,7 @@ func TestClosedInFlight(t *testing.T) {
 	n := listen(t, echo)
 	grant := &grants.Grant{Net: []grants.Net{n}}
 	for i := range 50 {
-		in := New(grant, Options{})
+		in := New(grant)
 		g := capabilitytest.NewGuest(t, grant, in.Functions())
 		for range i % 8 {
 			h := g.Dial(targetOf(n))
@@ -264,51 +250,36 @@ func TestClosedInFlight(t *testing.T) {
 //
 // It kills the mutant "guest's bytes written though the item is lost".
 func TestLostWhileItWaits(t *testing.T) {
-	for _, name := range []string{"item", "session"} {
-		t.Run(name, func(t *testing.T) {
-			read, over := make(chan struct{}), make(chan struct{})
-			var received int64
-			n := listen(t, func(c net.Conn) {
-				defer close(over)
-				<-read
-				received, _ = io.Copy(io.Discard, c)
-			})
-			var lost atomic.Bool
-			mayAct := func() error {
-				if lost.Load() {
-					return errors.New("the host has lost its session")
-				}
-				return nil
-			}
-			g := begin(t, Options{MayAct: mayAct}, &grants.Grant{Net: []grants.Net{n}, Quotas: grants.Quotas{Sent: 1 << 30}})
-			h := g.Dial(targetOf(n))
-			taken := int64(0)
-			for { // until all buffers are full
-				n := g.Call("job_v1_io.write", nil, make([]byte, 64<<10), h)
-				if n > 0 {
-					taken += n
-				} else if n != int64(abi.ErrAgain) {
-					t.Fatal(g.Error(h))
-				} else if g.Wait(100) == int64(abi.ErrTimeout) {
-					break
-				}
-			}
-			if name == "item" {
-				g.Owner.Cancel(abi.CancelLost)
-			} else {
-				lost.Store(true)
-			}
-			close(read)
-			select {
-			case <-over:
-			case <-time.After(10 * time.Second):
-				t.Error("the connection goes on")
-				g.Run.Close()
-				<-over
-			}
-			if most := taken - pipe.Limit + 64<<10; received > most {
-				t.Errorf("the server got %d bytes, of %d that were taken; at most %d are allowed", received, taken, most)
-			}
-		})
+	read, over := make(chan struct{}), make(chan struct{})
+	var received int64
+	n := listen(t, func(c net.Conn) {
+		defer close(over)
+		<-read
+		received, _ = io.Copy(io.Discard, c)
+	})
+	g := begin(t, &grants.Grant{Net: []grants.Net{n}, Quotas: grants.Quotas{Sent: 1 << 30}})
+	h := g.Dial(targetOf(n))
+	taken := int64(0)
+	for { // until all buffers are full
+		n := g.Call("job_v1_io.write", nil, make([]byte, 64<<10), h)
+		if n > 0 {
+			taken += n
+		} else if n != int64(abi.ErrAgain) {
+			t.Fatal(g.Error(h))
+		} else if g.Wait(100) == int64(abi.ErrTimeout) {
+			break
+		}
+	}
+	g.Owner.Cancel(abi.CancelLost)
+	close(read)
+	select {
+	case <-over:
+	case <-time.After(10 * time.Second):
+		t.Error("the connection goes on")
+		g.Run.Close()
+		<-over
+	}
+	if most := taken - pipe.Limit + 64<<10; received > most {
+		t.Errorf("the server got %d bytes, of %d that were taken; at most %d are allowed", received, taken, most)
 	}
 }

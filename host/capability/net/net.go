@@ -22,19 +22,9 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-// Options are what an Instance is given besides the grant.
-type Options struct {
-	// MayAct is asked before bytes leave on any connection: whether the host trusts
-	// its session. nil: always. What it says of a run, Run.MayAct says.
-	MayAct func() error
-
-	resolver *net.Resolver // of tests
-}
-
 // Instance makes the connections of all runs of one job under one version of its grant.
 // It is safe for concurrent use.
 type Instance struct {
-	o      Options
 	grant  *grants.Grant
 	quotas grants.Quotas
 	dialer *dial.Dialer
@@ -44,10 +34,12 @@ type Instance struct {
 const name = "net"
 
 // New makes an Instance. The caller ends it with Close, when no run uses it any more.
-func New(grant *grants.Grant, o Options) *Instance {
+func New(grant *grants.Grant) *Instance { return resolving(grant, nil) }
+
+// resolving makes an Instance with another resolver than the system's.
+func resolving(grant *grants.Grant, resolver *net.Resolver) *Instance {
 	q := grant.Quotas.Or()
-	return &Instance{o: o, grant: grant, quotas: q,
-		dialer: dial.New(dial.Options{MayAct: o.MayAct, Connect: q.Connect, Resolver: o.resolver})}
+	return &Instance{grant: grant, quotas: q, dialer: dial.New(dial.Options{Connect: q.Connect, Resolver: resolver})}
 }
 
 // Close ends all connections, and returns when none is left.
@@ -292,31 +284,12 @@ func (s *stream) fail(ctx context.Context, err error, connecting bool) {
 
 // failure says what an error means to the guest.
 func (s *stream) failure(ctx context.Context, err error, connecting bool) error {
-	var f *capability.Failure
-	if errors.As(context.Cause(ctx), &f) || errors.As(err, &f) {
+	if f := dial.Failure(ctx, s.run, err, "net: "+s.target.String()); f != nil {
 		return f
-	}
-	if refused := s.run.MayAct(); refused != nil {
-		return refused
-	}
-	if ctx.Err() != nil {
-		return capability.Fail(abi.ErrCancelled, "the time of the run is up")
-	}
-	if may := s.in.o.MayAct; may != nil {
-		if refused := may(); refused != nil {
-			return capability.Fail(abi.ErrCancelled, "%v", refused)
-		}
-	}
-	fail := func(code abi.Code, format string, args ...any) error {
-		return capability.Fail(code, "net: "+s.target.String()+": "+format, args...)
-	}
-	var refused *address.Refused
-	if errors.As(err, &refused) {
-		return fail(abi.ErrDenied, "%v", refused)
 	}
 	var slow net.Error
 	if connecting && errors.As(err, &slow) && slow.Timeout() {
-		return fail(abi.ErrTimeout, "no connection within %s", s.in.quotas.Connect)
+		return capability.Fail(abi.ErrTimeout, "net: %s: no connection within %s", s.target, s.in.quotas.Connect)
 	}
-	return fail(abi.ErrUnavailable, "%v", err)
+	return capability.Fail(abi.ErrUnavailable, "net: %s: %v", s.target, err)
 }

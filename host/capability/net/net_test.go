@@ -20,8 +20,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // begin starts a run with a grant. It ends with the test.
-func begin(t testing.TB, o Options, g *grants.Grant) *capabilitytest.Guest {
-	in := New(g, o)
+func begin(t testing.TB, g *grants.Grant) *capabilitytest.Guest { return resolve(t, nil, g) }
+
+// resolve is begin with another resolver than the system's.
+func resolve(t testing.TB, resolver *net.Resolver, g *grants.Grant) *capabilitytest.Guest {
+	in := resolving(g, resolver)
 	t.Cleanup(in.Close)
 	return capabilitytest.NewGuest(t, g, in.Functions())
 }
@@ -75,7 +78,7 @@ func want(t testing.TB, g *capabilitytest.Guest, got int64, code abi.Code, reaso
 
 func TestConnection(t *testing.T) {
 	n := listen(t, echo)
-	g := begin(t, Options{}, &grants.Grant{Net: []grants.Net{n}})
+	g := begin(t, &grants.Grant{Net: []grants.Net{n}})
 	h := g.Dial(targetOf(n))
 	if code := g.Connected(h); code != 0 {
 		t.Fatalf("connected: %d: %s", code, g.Error(h))
@@ -97,7 +100,7 @@ func TestConnection(t *testing.T) {
 
 func TestDenied(t *testing.T) {
 	n := listen(t, echo)
-	g := begin(t, Options{}, &grants.Grant{Net: []grants.Net{n}})
+	g := begin(t, &grants.Grant{Net: []grants.Net{n}})
 	want(t, g, g.Dial("tls"+strings.TrimPrefix(targetOf(n), "tcp")), abi.ErrDenied, "is not granted to job")
 	want(t, g, g.Dial("tcp://127.0.0.1:1"), abi.ErrDenied, "tcp://127.0.0.1:1")
 	want(t, g, g.Dial("udp://127.0.0.1:1"), abi.ErrInvalid, "tcp://HOST:PORT")
@@ -129,7 +132,7 @@ func TestSlowTarget(t *testing.T) {
 		c.Close()
 	})
 	silent := listen(t, func(c net.Conn) { io.Copy(io.Discard, c) })
-	g := begin(t, Options{}, &grants.Grant{Net: []grants.Net{slow, silent}})
+	g := begin(t, &grants.Grant{Net: []grants.Net{slow, silent}})
 	begun := time.Now()
 	for range 2 {
 		h := g.Dial(targetOf(slow))
@@ -148,7 +151,7 @@ func TestSlowTarget(t *testing.T) {
 	}
 
 	for _, waits := range []bool{true, false} {
-		g := begin(t, Options{}, &grants.Grant{Net: []grants.Net{silent}})
+		g := begin(t, &grants.Grant{Net: []grants.Net{silent}})
 		begun := time.Now()
 		h := g.Dial(targetOf(silent))
 		if code := g.Connected(h); code != 0 {
@@ -167,7 +170,7 @@ func TestSlowTarget(t *testing.T) {
 	}
 
 	missing := grants.Net{Scheme: "tcp", Host: "127.0.0.1", Port: 1, Private: true}
-	g = begin(t, Options{}, &grants.Grant{Net: []grants.Net{missing}})
+	g = begin(t, &grants.Grant{Net: []grants.Net{missing}})
 	want(t, g, g.Connected(g.Dial(targetOf(missing))), abi.ErrUnavailable, "refused")
 	g.Run.Close()
 	if d := took(g, missing, 1); d <= 0 {

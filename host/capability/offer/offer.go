@@ -40,7 +40,7 @@ func Wrap(x abi.Executor, grant *grants.Grant, signer string, quotas *dir.Quotas
 		e.http = http.New(grant, http.Options{Secret: e.secrets.value})
 	}
 	if len(grant.Net) > 0 {
-		e.net = net.New(grant, net.Options{})
+		e.net = net.New(grant)
 	}
 	return e
 }

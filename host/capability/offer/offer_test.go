@@ -553,7 +553,7 @@ func TestLongList(t *testing.T) {
 func TestLongTextsAreNotCopied(t *testing.T) { // not beside others, which allocate
 	g := &grants.Grant{KV: true, Env: map[string]string{"a": "b"}, Net: []grants.Net{{Scheme: "tcp", Host: "db", Port: 1}},
 		Dirs: []grants.Dir{{Host: t.TempDir(), Guest: "/out", Write: true}}}
-	dirs, connections := dir.New(g.Dirs, dir.NewQuotas()), net.New(g, net.Options{})
+	dirs, connections := dir.New(g.Dirs, dir.NewQuotas()), net.New(g)
 	defer connections.Close()
 	defer dirs.Close()
 	functions := map[string]capability.Function{}
