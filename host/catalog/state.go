@@ -267,6 +267,14 @@ func (r *report) addLine(file string, line int, format string, args ...any) {
 	r.add(file, complaint{line: line, text: fmt.Sprintf(format, args...)})
 }
 
+// addJob says what is wrong with a job. Of a version that is not in force, and that another has
+// followed which cannot be read, nothing is said: what counts is what is wrong with the new one.
+func (r *report) addJob(s state, c claim, inForce bool, format string, args ...any) {
+	if inForce || len(s.files[c.file].problems) == 0 {
+		r.addLine(c.file, c.doc.Line, "job %q: "+format, append([]any{c.doc.Configuration.JobName}, args...)...)
+	}
+}
+
 // decide works out which jobs are in force, which files are refused, and what
 // has to be compiled, from what the files hold and what became of the modules.
 //
@@ -305,7 +313,6 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		unread = unread || (len(f.docs) == 0 && len(f.problems) == 0)
 		refused[stem(name)] = len(f.docs) == 0
 		r.add(name, f.problems...)
-		r.kept[name] = len(f.problems) > 0 && len(f.docs) > 0
 	}
 
 	compile := make(map[string]want) // by digest
@@ -340,7 +347,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		before := s.jobs[job]
 		owner := choose(claims[job], before)
 		if most, beyond := tooMany[job]; beyond {
-			r.addLine(owner.file, owner.doc.Line, "job %q: is one too many, %s", job, most)
+			r.addJob(s, owner, false, "is one too many, %s", most)
 			continue
 		}
 		a := next.bind(owner, before, outcomes)
@@ -353,7 +360,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		}
 		for _, c := range claims[job] {
 			if c.file != owner.file || c.doc.Line != owner.doc.Line {
-				r.addLine(c.file, c.doc.Line, "job %q: is defined in %s (line %d), expected one definition", job, owner.file, owner.doc.Line)
+				r.addJob(s, c, false, "is defined in %s (line %d), expected one definition", owner.file, owner.doc.Line)
 			}
 		}
 		if a.try {
@@ -362,7 +369,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			compile[a.digest] = w
 		}
 		if a.problem != "" {
-			r.addLine(owner.file, owner.doc.Line, "job %q: module %q: %s", job, owner.doc.Module, a.problem)
+			r.addJob(s, owner, b != nil, "module %q: %s", owner.doc.Module, a.problem)
 			r.kept[owner.file] = r.kept[owner.file] || b != nil
 		}
 		if digest := cmp.Or(a.digest, s.files[owner.doc.Module].digest); b == nil && a.problem == "" && digest != "" {
@@ -371,6 +378,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		if b != nil {
 			next.jobs[job] = b
 			p.jobs = append(p.jobs, b)
+			r.kept[b.job.File] = r.kept[b.job.File] || len(s.files[b.job.File].problems) > 0
 			p.needed[b.digest] = true
 			named[b.job.ModuleFile] = true
 		}

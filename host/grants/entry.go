@@ -329,9 +329,9 @@ func (f *file) http(g *Grant, n *yaml.Node) {
 	h.place = f.place(n)
 	h.Private = f.bool(fields["private"], "http.private")
 	f.texts(fields["methods"], "http.methods", func(n *yaml.Node, text string) {
-		method := strings.ToUpper(text)
-		if !isMethod(method) {
-			f.problem(n, "http.methods", "found %s, expected a method such as GET or POST", yamlnode.Describe(n))
+		method, err := parseMethod(text)
+		if err != nil {
+			f.problem(n, "http.methods", "%v", err)
 			return
 		}
 		h.Methods = append(h.Methods, method)
@@ -341,10 +341,18 @@ func (f *file) http(g *Grant, n *yaml.Node) {
 	g.HTTP = append(g.HTTP, h)
 }
 
-// isMethod reports whether a text can be a method. CONNECT makes of a request something
-// else.
-func isMethod(s string) bool {
-	return s != "" && s != "CONNECT" && len(s) <= 20 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'A' || r > 'Z') && r != '-' })
+// knownMethods are those that requests can have, but for CONNECT, which makes of a request
+// something else: of RFC 9110, PATCH, QUERY, WebDAV with its extensions, and that of caches.
+var knownMethods = [...]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY",
+	"PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH", "MKCALENDAR", "ACL", "LINK", "UNLINK", "PURGE"}
+
+// parseMethod reads the name of a method, in letters of any case.
+func parseMethod(text string) (string, error) {
+	method := strings.ToUpper(text)
+	if slices.Contains(knownMethods[:], method) {
+		return method, nil
+	}
+	return "", fmt.Errorf("found %q, expected a method such as GET or POST%s", jobconfig.Clip(text), words.Suggest(method, knownMethods[:]))
 }
 
 // tls reads the files of a connection.
@@ -405,7 +413,7 @@ func (f *file) directory(g *Grant, n *yaml.Node) {
 	}
 	d := Dir{
 		Host: f.path(fields["host"], "dirs.host"), Guest: f.guestPath(g, fields["guest"]), Write: f.bool(fields["write"], "dirs.write"),
-		Bytes: f.size(fields["quota"], "dirs.quota", 1<<50), Files: f.number(fields["files"], "dirs.files", 1, 1<<40),
+		Bytes: f.size(fields["quota"], "dirs.quota", 1<<50), Files: f.number(fields["files"], "dirs.files", 1, 1<<40), place: f.place(n),
 	}
 	if d.Write {
 		d.Bytes, d.Files = cmp.Or(d.Bytes, DefaultDirBytes), cmp.Or(d.Files, DefaultDirFiles)

@@ -80,6 +80,8 @@ type Dir struct {
 	// Bytes and Files bound what a directory that is written to may hold in all, of
 	// all that write there.
 	Bytes, Files int64
+
+	place string // FILE:LINE; empty for --mount
 }
 
 // Secret is where a secret comes from: one of File and Env is set. It is read again for

@@ -263,7 +263,7 @@ func (g *Grant) refuseHTTP(want *HTTP) error {
 		if i := slices.Index(hosts, near); i >= 0 {
 			has = fmt.Sprintf("%s has %s for %s", g.HTTP[i].place, g.HTTP[i].Scheme, near)
 		} else if len(hosts) > 0 {
-			has = g.where() + " has " + several(hosts)
+			has = several(hosts, func(i int) string { return g.HTTP[i].place })
 		}
 	}
 	for _, w := range g.withheld {
@@ -289,19 +289,31 @@ func nearestHost(host string, hosts []string) string {
 	return ""
 }
 
-// several names a few things, once each.
-func several(list []string) string {
-	var names []string
-	for _, s := range list {
-		if !slices.Contains(names, s) {
-			names = append(names, s)
-		}
-	}
+// several names a few of the things that are granted, once each, with the places of their
+// entries.
+func several(list []string, place func(i int) string) string {
 	const most = 3
-	if more := len(names) - most; more > 0 {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
+	var named []string
+	text, at := "", ""
+	for i, s := range list {
+		if slices.Contains(named, s) {
+			continue
+		}
+		if named = append(named, s); len(named) > most {
+			continue
+		}
+		if text != "" {
+			text += ", "
+		}
+		if p := place(i); p != at {
+			text, at = text+p+" has ", p
+		}
+		text += s
 	}
-	return strings.Join(names, ", ")
+	if more := len(named) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // where names the files of grants.
@@ -359,7 +371,7 @@ func (g *Grant) refuseNet(want *Net) error {
 		has = g.Net[i].place + " has " + addresses[i]
 	}
 	if has == "" && len(addresses) > 0 {
-		has = g.where() + " has " + several(addresses)
+		has = several(addresses, func(i int) string { return g.Net[i].place })
 	}
 	for _, w := range g.withheld {
 		if w.grant.net(want) != nil {

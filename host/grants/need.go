@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -79,8 +80,7 @@ func (n *Need) read(rest []string) (err error) {
 			n.http, err = parseURL(last)
 		}
 		if len(rest) == 2 {
-			n.http.Methods = strings.Split(strings.ToUpper(rest[0]), ",")
-			bad = slices.ContainsFunc(n.http.Methods, func(m string) bool { return !isMethod(m) })
+			n.http.Methods, err = parseMethods(rest[0], err)
 		}
 	case "net":
 		if !bad {
@@ -97,6 +97,16 @@ func (n *Need) read(rest []string) (err error) {
 		return errForm
 	}
 	return err
+}
+
+// parseMethods reads methods with commas between them. err is what is wrong with what follows
+// them.
+func parseMethods(text string, err error) (methods []string, _ error) {
+	for name := range strings.SplitSeq(text, ",") {
+		method, wrong := parseMethod(name)
+		methods, err = append(methods, method), cmp.Or(wrong, err)
+	}
+	return methods, err
 }
 
 func (n *Need) readDir(rest []string) error {
@@ -243,7 +253,7 @@ func (n *Need) missingDir(g *Grant) string {
 		return g.nothing("directory " + n.dir.Guest)
 	}
 	if n.dir.Write && !g.Dirs[i].Write {
-		return g.where() + " has it to be read only, expected \"write: true\""
+		return cmp.Or(g.Dirs[i].place, g.where()) + " has it to be read only, expected \"write: true\""
 	}
 	return ""
 }

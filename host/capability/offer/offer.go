@@ -63,6 +63,14 @@ type executor struct {
 // Signer names the key that signed the module; empty if none did that is known.
 func (x *executor) Signer() string { return x.signer }
 
+// Type is what the module's exports say of the job; empty if they say nothing.
+func (x *executor) Type() string {
+	if typed, ok := x.Executor.(interface{ Type() string }); ok {
+		return typed.Type()
+	}
+	return ""
+}
+
 // Grants says what the job is granted, in a few words each.
 func (x *executor) Grants() []string { return x.grant.Words() }
 

@@ -186,6 +186,9 @@ func newWorker(t *testing.T, g *grants.Grant, settings plugin.Settings, apart bo
 	}
 	x = offer.Wrap(x, g, "release", dir.NewQuotas())
 	t.Cleanup(x.Release)
+	if typed, ok := x.(interface{ Type() string }); !ok || typed.Type() != settings.Type {
+		t.Error("the executor does not say of which type its module is")
+	}
 	w, err := x.NewWorker(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -267,6 +270,12 @@ func TestFiles(t *testing.T) {
 		u := p.result.Outside["dir"]
 		if u.Sent != 5+6+1+2 || !slices.Contains(u.Targets, "/out/a") {
 			t.Errorf("%+v", u)
+		}
+		p.says([2]string{"mkdir /out/d", ""}) // with 0o777, and files with 0o666
+		for name, mode := range map[string]os.FileMode{"a": 0o600, "d": 0o700 | os.ModeDir} {
+			if info, err := os.Stat(filepath.Join(base, name)); err != nil || info.Mode() != mode {
+				t.Errorf("%s: %v, %v", name, info.Mode(), err)
+			}
 		}
 	})
 }
