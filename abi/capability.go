@@ -89,7 +89,7 @@ func CapabilityImports() []Import {
 	}, {
 		Module: ModuleIO, Name: "close", Params: []Param{handle}, Answer: AnswerCode,
 		During: PhaseRun, Codes: []Code{ErrInvalid},
-		Does: "drops a handle, and what is not done; all handles end with the invocation",
+		Does: "drops a handle, and what is not done; what was written to a connection is sent before, if the other side takes it within a second. All handles end with the invocation, at once",
 	}, {
 		Module: ModuleIO, Name: "wait", Params: []Param{{"timeout_ms", KindInt32}}, Answer: AnswerHandle,
 		During: PhaseRun, Codes: []Code{ErrInvalid, ErrTimeout, ErrCancelled},

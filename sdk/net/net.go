@@ -105,6 +105,7 @@ func (c *conn) Write(p []byte) (int, error) {
 // answer.
 func (c *conn) CloseWrite() error { return c.error("close", c.h.Finish(c.write.passed())) }
 
+// Close sends what was written before, if the other side takes it within a second.
 func (c *conn) Close() error { return c.error("close", c.h.Close()) }
 
 // LocalAddr has no meaning: the connection is the host's.

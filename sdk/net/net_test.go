@@ -110,3 +110,47 @@ func TestRefused(t *testing.T) {
 		t.Errorf("%s", r.Message)
 	}
 }
+
+// TestCloseSends: what was written before Close is sent, as by a socket; a server that takes
+// nothing is not waited for.
+func TestCloseSends(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &sdktest.Host{}
+		came := make(chan string, 1)
+		h.AllowNet("tcp://log:514", func() (net.Conn, error) {
+			here, there := net.Pipe()
+			go func() {
+				all, _ := io.ReadAll(there)
+				came <- string(all)
+			}()
+			return here, nil
+		})
+		h.AllowNet("tcp://deaf:514", func() (net.Conn, error) {
+			here, there := net.Pipe()
+			context.AfterFunc(t.Context(), func() { there.Close() })
+			return here, nil
+		})
+		r := h.Run(func(context.Context, sdk.ShardingContext) error {
+			for _, server := range []string{"log:514", "deaf:514"} {
+				c, err := sdknet.Dial("tcp", server)
+				if err != nil {
+					return err
+				}
+				if _, err := io.WriteString(c, "farewell"); err != nil {
+					return err
+				}
+				if err := c.Close(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if r.Outcome != abi.OutcomeOK {
+			t.Errorf("%s %s", r.Outcome, r.Message)
+		}
+		if got := <-came; got != "farewell" {
+			t.Errorf("the server got %q", got)
+		}
+	})
+}

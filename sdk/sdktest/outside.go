@@ -185,10 +185,29 @@ func (i imports) IOFinish(handle int32) int32 {
 }
 
 func (i imports) IOClose(handle int32) int32 {
-	return i.out().do(handle, func(s *stream) int32 {
-		s.o.drop(s)
+	o := i.out()
+	o.flush(handle)
+	return o.do(handle, func(s *stream) int32 {
+		o.drop(s)
 		return int32(abi.OK)
 	})
+}
+
+// flush waits until what was written to a connection is sent, if that does not take long.
+func (o *outside) flush(handle int32) {
+	o.mu.Lock()
+	s := o.streams[handle]
+	if s == nil || s.sending == nil {
+		o.mu.Unlock()
+		return
+	}
+	s.finished = true
+	o.changed.Broadcast()
+	o.mu.Unlock()
+	select {
+	case <-s.sending:
+	case <-time.After(time.Second):
+	}
 }
 
 func (i imports) IOWait(timeoutMs int32) int32 {

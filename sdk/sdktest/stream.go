@@ -31,11 +31,12 @@ type stream struct {
 	finished bool // the guest writes nothing more
 	asked    bool // the guest wants the response
 
-	conn      net.Conn // of a connection
-	connected bool     // or a request, which takes a body from the start
-	sent      []byte   // by the guest, and not carried on yet
-	received  []byte   // and not read yet
-	ended     bool     // nothing more will be received
+	conn      net.Conn      // of a connection
+	connected bool          // or a request, which takes a body from the start
+	sending   chan struct{} // closed when what the guest has written to a connection is sent
+	sent      []byte        // by the guest, and not carried on yet
+	received  []byte        // and not read yet
+	ended     bool          // nothing more will be received
 
 	status  int // of a response
 	headers []byte
@@ -177,12 +178,14 @@ func (s *stream) connect(target string, dial func() (net.Conn, error)) {
 		s.fail(abi.ErrUnavailable, "net: %s: %v", target, err)
 		return
 	}
-	s.change(func() { s.conn, s.connected = conn, true })
+	sending := make(chan struct{})
+	s.change(func() { s.conn, s.connected, s.sending = conn, true, sending })
 	if s.ctx.Err() != nil { // it was closed before there was a connection
 		conn.Close()
 		return
 	}
 	s.o.pumps.Go(func() {
+		defer close(sending)
 		if _, err := io.Copy(conn, s); err != nil {
 			s.fail(abi.ErrUnavailable, "net: %s: %v", target, err)
 		} else if half, ok := conn.(interface{ CloseWrite() error }); ok {

@@ -99,7 +99,7 @@ func (in *Instance) dial(ctx context.Context, r *capability.Run, c *abi.Call) (i
 			return nil, capability.Fail(abi.ErrQuota, "net: the run has made %d connections, which is the limit", r.Left.Connections.Limit())
 		}
 		r.Usage.Target(name, t.address())
-		s := &stream{in: in, run: r, target: t, up: pipe.New(notify), down: pipe.New(notify), notify: notify}
+		s := &stream{in: in, run: r, target: t, up: pipe.New(notify), down: pipe.New(notify), notify: notify, sent: make(chan struct{})}
 		ctx, s.stop = context.WithCancelCause(ctx)
 		s.joined.Go(func() { s.do(ctx, granted) })
 		return s, nil
@@ -117,8 +117,10 @@ type stream struct {
 	joined   sync.WaitGroup // of its goroutines
 
 	connected atomic.Bool
-	asked     atomic.Bool // a write of nothing was answered with Again
-	finished  bool        // of the guest's calls
+	sent      chan struct{} // closed when all is sent that the guest has written, or none can be
+	cut       atomic.Bool   // something of that was not sent
+	asked     atomic.Bool   // a write of nothing was answered with Again
+	finished  bool          // of the guest's calls
 	answers   answers
 }
 
@@ -171,14 +173,31 @@ func (s *stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements capability.Stream.
+// linger is how long a connection that the guest closes waits for what it has written to be
+// taken. The guest's goroutines wait meanwhile.
+const linger = time.Second
+
+// Close implements capability.Stream. A guest that closes a connection has its bytes sent
+// before, as it is used to; at the end of the run they are dropped.
 func (s *stream) Close() {
+	if s.connected.Load() && s.run.MayAct() == nil {
+		s.up.End(io.EOF)
+		t := time.NewTimer(linger)
+		defer t.Stop()
+		select {
+		case <-s.sent:
+		case <-t.C:
+		}
+	}
 	_ = s.abort(capability.Fail(abi.ErrCancelled, "net: %s was closed", s.target))
 	s.joined.Wait()
 }
 
 // abort ends the connection for a reason, which it returns.
 func (s *stream) abort(reason error) error {
+	if s.up.Size() > 0 {
+		s.cut.Store(true)
+	}
 	s.stop(reason)
 	s.up.Break(reason)
 	s.down.Break(reason)
@@ -206,13 +225,12 @@ func (s *stream) do(ctx context.Context, granted *grants.Net) {
 		defer close(closed)
 		_ = raw.Close() // the reason is known
 	})
-	sent := make(chan struct{})
 	s.joined.Go(func() {
-		defer close(sent)
+		defer close(s.sent)
 		s.send(ctx, conn)
 	})
 	s.receive(ctx, conn)
-	<-sent
+	<-s.sent
 	if open() {
 		_ = raw.Close() // both sides have ended
 	} else {
@@ -224,7 +242,7 @@ func (s *stream) connect(ctx context.Context, granted *grants.Net) (net.Conn, er
 	if err := s.run.MayAct(); err != nil {
 		return nil, err
 	}
-	user := &dial.User{MayAct: s.run.MayAct, Lost: s.run.Lost, Closed: func() {}}
+	user := &dial.User{MayAct: s.run.MayAct, Lost: func() bool { return s.cut.Load() || s.run.Lost() }, Closed: func() {}}
 	t := dial.Target{Host: s.target.host, Port: s.target.port, Private: granted.Private, CA: granted.CA, Cert: granted.Cert, Key: granted.Key}
 	if s.target.scheme == "tls" {
 		return s.in.dialer.TLS(ctx, t, user)

@@ -2,11 +2,13 @@ package net
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/capability/capabilitytest"
+	"github.com/wasmjob/wasmjob/host/capability/pipe"
 	"github.com/wasmjob/wasmjob/host/grants"
 )
 
@@ -175,5 +178,60 @@ func TestSlowTarget(t *testing.T) {
 	g.Run.Close()
 	if d := took(g, missing, 1); d <= 0 {
 		t.Error("a connection that failed took no time")
+	}
+}
+
+// What a guest has written before it closes a connection is sent, as it is of a socket.
+func TestCloseSends(t *testing.T) {
+	came := make(chan []byte)
+	n := listen(t, func(c net.Conn) {
+		all, _ := io.ReadAll(c)
+		came <- all
+		c.Close()
+	})
+	g := begin(t, &grants.Grant{Net: []grants.Net{n}, Quotas: grants.Quotas{Connections: 200}})
+	for size := 1; size < pipe.Limit; size *= 3 {
+		h := g.Dial(targetOf(n))
+		if code := g.Connected(h); code != 0 {
+			t.Fatal(g.Error(h))
+		}
+		text := bytes.Repeat([]byte("x"), size)
+		if code := g.Write(h, text); code != 0 {
+			t.Fatal(g.Error(h))
+		}
+		g.CloseHandle(h)
+		if got := <-came; !bytes.Equal(got, text) {
+			t.Errorf("%d bytes of %d", len(got), size)
+		}
+	}
+}
+
+// What is not sent, because the other side takes nothing or the run is over, is missed: the
+// connection does not look as if it had ended well.
+func TestCloseThatDropsIsAReset(t *testing.T) {
+	for _, run := range []bool{false, true} {
+		read, came := make(chan struct{}), make(chan error)
+		n := listen(t, func(c net.Conn) {
+			<-read
+			_, err := io.Copy(io.Discard, c)
+			came <- err
+		})
+		g := begin(t, &grants.Grant{Net: []grants.Net{n}, Quotas: grants.Quotas{Sent: 1 << 30}})
+		h := g.Dial(targetOf(n))
+		for { // until all buffers are full
+			if g.Call("job_v1_io.write", nil, make([]byte, 64<<10), h) == int64(abi.ErrAgain) && g.Wait(100) == int64(abi.ErrTimeout) {
+				break
+			}
+		}
+		begun := time.Now()
+		if run {
+			g.Run.Close()
+		} else if g.CloseHandle(h); time.Since(begun) < linger {
+			t.Error("the guest did not wait")
+		}
+		close(read)
+		if err := <-came; !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the other side reads to %v", err)
+		}
 	}
 }

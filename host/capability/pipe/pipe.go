@@ -241,6 +241,13 @@ func (p *Pipe) over(reason error, drop bool) {
 	}
 }
 
+// Size is how many bytes are in the pipe.
+func (p *Pipe) Size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.size
+}
+
 // All takes out all bytes of a pipe of which nothing has been taken, and that has ended.
 func (p *Pipe) All() []byte {
 	p.mu.Lock()
