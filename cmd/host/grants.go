@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/invoke"
@@ -41,6 +43,7 @@ func readGrants(p *program, flag string) (*grants.Set, error) {
 func grantsCommand(p *program) *cobra.Command {
 	var file, module string
 	asJSON := false
+	t := &target{}
 	cmd := &cobra.Command{
 		Use:   "grants [JOB] [flags]",
 		Short: "Show what jobs may do outside of their sandbox",
@@ -48,8 +51,12 @@ func grantsCommand(p *program) *cobra.Command {
 connections, directories, state, secrets (their names), variables, quotas, and
 whose signature is demanded. With a JOB: what that job gets; with --module as
 well: what it gets with this module, and what the module wants that is not
-granted. The exit code is 1 if something is missing.`,
-		Example: `  wasmjob grants --grants grants.yaml
+granted. The exit code is 1 if something is missing.
+
+Without --grants, and without WASMJOB_GRANTS, a running host is asked: what is in
+force there, job by job.`,
+		Example: `  wasmjob grants
+  wasmjob grants --grants grants.yaml
   wasmjob grants report --grants grants.yaml --module jobs/report.wasm`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -57,23 +64,36 @@ granted. The exit code is 1 if something is missing.`,
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			set, err := readGrants(p, file)
-			switch {
-			case err != nil:
-				return err
-			case set == nil:
-				return usagef("--grants is missing, the file or directory with the grants")
-			case module != "" && len(args) == 0:
+		RunE: func(cmd *cobra.Command, args []string) error {
+			asked := cmd.Flags().Changed("admin") || cmd.Flags().Changed("token-file")
+			if asked && file != "" {
+				return usagef("--grants is about files, --admin about a host that runs; leave one of them out")
+			}
+			if module != "" && len(args) == 0 {
 				return usagef("--module is about one job: name it")
+			}
+			var set *grants.Set
+			if !asked {
+				var err error
+				if set, err = readGrants(p, file); err != nil {
+					return err
+				}
+			}
+			if set == nil && module != "" {
+				return usagef("--module is compared with files: name them with --grants")
+			}
+			if set == nil {
+				return grantsInForce(cmd.Context(), p, t, strings.Join(args, ""), asJSON)
 			}
 			r := grantsReport{Job: strings.Join(args, "")}
 			var m *grants.Module
 			if module != "" {
+				var err error
 				if m, err = r.look(set, module); err != nil {
 					return err
 				}
 			}
+			var err error
 			r.Grants = set.Explain(r.Job, m)
 			if asJSON {
 				if r.Grants == nil {
@@ -90,9 +110,48 @@ granted. The exit code is 1 if something is missing.`,
 		},
 	}
 	addGrantsFlag(cmd.Flags(), &file)
+	p.addHost(cmd, t)
 	cmd.Flags().StringVar(&module, "module", "", "the job's module, a `FILE`: conditions and what it imports are looked at")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "show it as JSON")
 	return cmd
+}
+
+// jobGrants is what a job is granted on a host.
+type jobGrants struct {
+	Job     string   `json:"job"`
+	Granted []string `json:"granted"`
+	Signer  string   `json:"signer,omitempty"` // of its module
+}
+
+// grantsInForce shows what jobs are granted on the host that runs; of one job, if it is named.
+func grantsInForce(ctx context.Context, p *program, t *target, job string, asJSON bool) error {
+	c, err := p.find(ctx, t)
+	if err != nil {
+		return err
+	}
+	report, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	var jobs []host.JobStatus
+	var names []string
+	for _, j := range report.Status.Jobs {
+		if names = append(names, j.Name); job == "" || job == j.Name {
+			jobs = append(jobs, j)
+		}
+	}
+	if job != "" && len(jobs) == 0 {
+		return fmt.Errorf("the host has no job %q in force%s", words.Clip(job), words.Suggest(job, names))
+	}
+	if asJSON {
+		list := []jobGrants{}
+		for _, j := range jobs {
+			list = append(list, jobGrants{j.Name, append([]string{}, j.Granted...), j.Signer})
+		}
+		return p.printJSON(list)
+	}
+	_, err = io.WriteString(p.out, show.InForce(p.tables(), jobs))
+	return err
 }
 
 // grantsReport is what the command grants shows.

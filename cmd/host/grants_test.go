@@ -82,7 +82,9 @@ func TestGrantsCommand(t *testing.T) {
 		t.Errorf("%d, %v: %s", r.code, err, r.out)
 	}
 
-	command(t, nil, "grants").expect(t, exitUsage, "--grants is missing")
+	command(t, nil, "grants", "report", "--module", module).expect(t, exitUsage, "--module is compared with files: name them with --grants")
+	command(t, nil, "grants", "--grants", file, "--admin", "127.0.0.1:1").expect(t, exitUsage, "--grants is about files, --admin about a host that runs")
+	command(t, []string{"WASMJOB_GRANTS=" + file}, "grants", "--admin", "127.0.0.1:1").expect(t, exitFailure, "127.0.0.1:1")
 	command(t, nil, "grants", "--grants", file, "--module", module).expect(t, exitUsage, "--module is about one job")
 	command(t, nil, "grants", "--grants", b.at("none")).expect(t, exitUsage, "none: cannot be read: it does not exist")
 	command(t, nil, "grants", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]")).expect(t, exitUsage,

@@ -51,14 +51,20 @@ type target struct {
 }
 
 func (p *program) addTarget(cmd *cobra.Command) *target {
-	t := &target{flags: cmd.Flags()}
-	cmd.Flags().StringVar(&t.address, "admin", p.getenv(envPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here)")
-	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.getenv(envPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with the host's token (default: from the note that the host left)")
+	t := &target{}
+	p.addHost(cmd, t)
 	addRegistryFlags(cmd.Flags())
 	for _, name := range []string{configFlag, "registry", "zk"} {
 		cmd.Flags().Lookup(name).Usage += "; asks ZooKeeper itself, no host needs to run"
 	}
 	return t
+}
+
+// addHost adds the flags that say which host is meant.
+func (p *program) addHost(cmd *cobra.Command, t *target) {
+	t.flags = cmd.Flags()
+	t.flags.StringVar(&t.address, "admin", p.getenv(envPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here)")
+	t.flags.StringVar(&t.tokenFile, "token-file", p.getenv(envPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with the host's token (default: from the note that the host left)")
 }
 
 // direct reports whether the registry itself is meant: --registry was given, or

@@ -3,8 +3,10 @@ package show
 import (
 	"strings"
 
+	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Grants shows who may do what.
@@ -19,6 +21,24 @@ func Grants(s console.Style, lines []grants.Line) string {
 			detail = strings.TrimPrefix(detail+"; only modules with "+strings.Replace(l.If, "signed by", "a signature by", 1), "; ")
 		}
 		t.Add(console.Coloured(strings.Join(l.Jobs, ", "), console.Bold), console.Plain(l.Kind), console.Plain(l.What), console.Plain(l.Place), console.Coloured(detail, console.Grey))
+	}
+	return t.String()
+}
+
+// InForce shows what jobs are granted on the host that was asked.
+func InForce(s console.Style, jobs []host.JobStatus) string {
+	if len(jobs) == 0 {
+		return "no jobs\n"
+	}
+	t := console.NewTable(s, "JOB", "SIGNED BY", "GRANTED")
+	for _, j := range jobs {
+		name, signer := console.Coloured(j.Name, console.Bold), console.Plain(words.Dash(j.Signer))
+		if len(j.Granted) == 0 {
+			t.Add(name, signer, console.Coloured("nothing", console.Grey))
+		}
+		for _, what := range j.Granted {
+			t.Add(name, signer, console.Plain(what))
+		}
 	}
 	return t.String()
 }

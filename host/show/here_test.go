@@ -34,3 +34,19 @@ outside    http: 5 calls, 101 bytes sent, 2.0 KiB received, api.example.com:443,
 		t.Errorf("of nothing: %q", got)
 	}
 }
+
+func TestInForce(t *testing.T) {
+	t.Parallel()
+	want := `JOB     SIGNED BY  GRANTED
+cities  -          nothing
+report  release    http https://api.example.com:443/
+report  release    kv
+`
+	jobs := []host.JobStatus{{Name: "cities"}, {Name: "report", Signer: "release", Granted: []string{"http https://api.example.com:443/", "kv"}}}
+	if got := InForce(console.Style{}, jobs); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if got := InForce(console.Style{}, nil); got != "no jobs\n" {
+		t.Errorf("without jobs: %q", got)
+	}
+}

@@ -159,8 +159,21 @@ func TestGrantsOfARunningHost(t *testing.T) {
 	p.drop("notify.wasm", read(t, example(t, "notify")))
 	h.refuse("notify.yaml", []byte(definition), false, "http POST", "PUT")
 
+	p.refused(1, []string{`the host has no job "notify" in force`}, "grants", "notify")
 	grant(good)
 	h.of("notify", 0, owned())
+	inForce := func(want ...string) {
+		t.Helper()
+		for _, args := range [][]string{{"grants"}, {"grants", "notify", "--json"}} {
+			out := p.must(args...)
+			for _, text := range want {
+				if !strings.Contains(out, text) {
+					t.Errorf("%s says %s, want %s", args, out, text)
+				}
+			}
+		}
+	}
+	inForce("notify", here("http "+webhook+"/webhook"), "secret WEBHOOK_TOKEN", "dir /reports")
 	fire := func() (from int) {
 		t.Helper()
 		from = h.mark()
@@ -180,6 +193,9 @@ func TestGrantsOfARunningHost(t *testing.T) {
 	grant("grants: []\n")
 	h.line(line, "notify.yaml", "wants what is not granted")
 	h.line(line, "other grants are in force")
+	if out := p.must("grants", "notify"); !strings.Contains(out, "nothing") || strings.Contains(out, "WEBHOOK_TOKEN") {
+		t.Errorf("grants says %s", out)
+	}
 	p.put("out/reports/north.md", []byte("# north\n\nnews\n"))
 	from = fire()
 	h.of("notify", from, kind(event.FireEnded), outcome(abi.OutcomeFail))
