@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
+	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -244,8 +246,8 @@ func TestHints(t *testing.T) {
 	for parameter, hint := range map[string]string{
 		"get":   `Connection reset by peer (guests have no sockets: import _ "github.com/wasmjob/wasmjob/sdk/nethttp"`,
 		"dial":  `as text: dial tcp 10.0.0.1:80: address 10.0.0.1:80: connect: Connection refused (guests have no sockets`,
-		"file":  "open /data/orders.csv: Bad file number (nothing is mounted at this path",
-		"panic": "panic: open /data/orders.csv: Bad file number (nothing is mounted at this path",
+		"file":  "open /data/orders.csv: Bad file number (nothing is mounted at this path: the job is granted no directory, and a guest has no other files)",
+		"panic": "panic: open /data/orders.csv: Bad file number (nothing is mounted at this path: the job is granted no directory, ",
 	} {
 		h = &Host{Context: Context{JobParameter: parameter}}
 		g := rt.instance(t, io.Discard)
@@ -253,5 +255,39 @@ func TestHints(t *testing.T) {
 		if r := h.item(export(t, g, abi.ExportExecute)); !strings.Contains(r.Message, hint) {
 			t.Errorf("%s: %s, want %s", parameter, r.Message, hint)
 		}
+	}
+}
+
+// TestHintsOfPaths: a path that is not there fails with what is, as a host mounts it: an empty
+// root beside what is granted.
+func TestHintsOfPaths(t *testing.T) {
+	t.Parallel()
+	var h *Host
+	rt := guest(t, "alone").load(t, &h)
+	const failed = "panic: open /data/orders.csv: No such file or directory"
+	for _, c := range []struct {
+		want   string
+		mounts []string
+	}{
+		{failed + " (nothing is mounted at this path: the job is granted no directory, and a guest has no other files), at", nil},
+		{failed + " (nothing is mounted at this path: the job is granted /sales, /dat, and a guest has no other files), at", []string{"/sales", "/dat"}},
+		{failed + ", at", []string{"/sales", "/data"}},
+	} {
+		h = &Host{}
+		files := wazero.NewFSConfig()
+		for _, m := range c.mounts {
+			files = files.WithFSMount(fstest.MapFS{"file": {}}, m)
+		}
+		g := rt.instanceWith(t, io.Discard, files.WithFSMount(fstest.MapFS{}, "/"))
+		h.begin()
+		if r := h.item(export(t, g, abi.ExportExecute)); !strings.Contains(r.Message, c.want) {
+			t.Errorf("with %q: %s, want %s", c.mounts, r.Message, c.want)
+		}
+	}
+	h = &Host{}
+	g := rt.instanceWith(t, io.Discard, wazero.NewFSConfig().WithFSMount(fstest.MapFS{"file": {}}, "/"))
+	h.begin()
+	if r := h.item(export(t, g, abi.ExportExecute)); !strings.Contains(r.Message, failed+", at") {
+		t.Errorf("with a root: %s", r.Message)
 	}
 }

@@ -277,8 +277,14 @@ func (m memory) region(p, n uint64) []byte {
 // instance makes a guest, with its standard error going to stderr.
 func (r *runtime) instance(t *testing.T, stderr io.Writer) api.Module {
 	t.Helper()
+	return r.instanceWith(t, stderr, wazero.NewFSConfig())
+}
+
+// instanceWith makes one with files.
+func (r *runtime) instanceWith(t *testing.T, stderr io.Writer, files wazero.FSConfig) api.Module {
+	t.Helper()
 	m, err := r.InstantiateModule(t.Context(), r.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize").
-		WithStdout(t.Output()).WithStderr(stderr).WithSysWalltime().WithSysNanotime().WithSysNanosleep())
+		WithFSConfig(files).WithStdout(t.Output()).WithStderr(stderr).WithSysWalltime().WithSysNanotime().WithSysNanosleep())
 	if err != nil {
 		t.Fatal(err)
 	}

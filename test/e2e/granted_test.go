@@ -199,6 +199,9 @@ func TestGrantsOfARunningHost(t *testing.T) {
 	p.put("out/reports/north.md", []byte("# north\n\nnews\n"))
 	from = fire()
 	h.of("notify", from, kind(event.FireEnded), outcome(abi.OutcomeFail))
+	if ended := h.of("notify", from, kind(event.ItemEnded)); !strings.Contains(ended.Reason, "nothing is mounted at this path: the job is granted no directory") {
+		t.Errorf("without its directory the job says %s", ended.Reason)
+	}
 	if got := len(w.Messages()); got != sent {
 		t.Errorf("the webhook got %d messages, %d of them before the grant was taken away", got, sent)
 	}
