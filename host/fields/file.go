@@ -1,0 +1,280 @@
+package fields
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// File is a file that is being read.
+type File struct {
+	// Name is the file's, as messages have it.
+	Name string
+	// Problems are those that were found so far.
+	Problems Problems
+}
+
+// Problem notes what is wrong with a node.
+func (f *File) Problem(n *yaml.Node, field, format string, args ...any) {
+	f.Problems = append(f.Problems, Problem{File: f.Name, Line: n.Line, Column: n.Column, Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// Root is the mapping of the file's one document; nil if there is none. empty and
+// expected complete the messages about a file without one.
+func (f *File) Root(data []byte, empty, expected string) *yaml.Node {
+	whole := func(line, column int, message string) {
+		f.Problems = append(f.Problems, Problem{File: f.Name, Line: line, Column: column, Message: message})
+	}
+	documents, err := decode(data)
+	switch {
+	case err != nil:
+		line, message := syntax(err)
+		whole(line, 1, "not YAML: "+message)
+		return nil
+	case len(documents) == 0:
+		// A file that is being written begins so.
+		whole(0, 0, "the file is empty, "+empty)
+		return nil
+	case len(documents) > 1:
+		whole(0, 0, fmt.Sprintf("found %d YAML documents, expected one", len(documents)))
+		return nil
+	case documents[0].Kind != yaml.MappingNode:
+		f.Problem(documents[0], "", "found %s, expected %s", form(documents[0]), expected)
+		return nil
+	}
+	return documents[0]
+}
+
+// decode returns the roots of all documents that are not empty.
+func decode(data []byte) (roots []*yaml.Node, err error) {
+	// The parser is not ours; whatever it does with a file, the host goes on.
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var document yaml.Node
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return roots, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, root := range document.Content {
+			if !isNull(root) {
+				roots = append(roots, root)
+			}
+		}
+	}
+}
+
+// syntax takes the line out of the parser's error. It can be one off.
+func syntax(err error) (line int, message string) {
+	message = strings.TrimPrefix(err.Error(), "yaml: ")
+	line = 1
+	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(message); m != nil {
+		line, _ = strconv.Atoi(m[1]) // digits
+		message = message[len(m[0]):]
+	}
+	return line, message
+}
+
+// Fields returns the values of a mapping by name. field is the mapping's own name; the
+// names of its entries come after it.
+func (f *File) Fields(n *yaml.Node, field string, known ...string) map[string]*yaml.Node {
+	found := map[string]*yaml.Node{}
+	f.Pairs(n, field, func(key, value *yaml.Node) {
+		if !slices.Contains(known, key.Value) {
+			expected := words.Suggest(key.Value, known)
+			if expected == "" {
+				expected = ", expected one of " + strings.Join(known, ", ")
+			}
+			f.Problem(key, field, "unknown field %q%s", words.Clip(key.Value), expected)
+			return
+		}
+		found[key.Value] = value
+	})
+	return found
+}
+
+// Pairs calls each for the entries of a mapping that have a name of their own and a value.
+func (f *File) Pairs(n *yaml.Node, field string, each func(key, value *yaml.Node)) {
+	if n == nil {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		f.Problem(n, field, "found %s, expected a mapping", Describe(n))
+		return
+	}
+	first := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		line, twice := first[key.Value]
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			f.Problem(key, field, "found %s as the name of a field, expected a name", form(key))
+		case isPlain(key) && key.Value == "<<":
+			f.Problem(key, field, "mappings cannot be merged with <<, expected the fields themselves")
+		case twice:
+			f.Problem(key, field, "%q is given twice, first in line %d", words.Clip(key.Value), line)
+		case isNull(value):
+			f.Problem(key, field, "%q has no value, expected one; leave the field out if there is none", words.Clip(key.Value))
+		case !f.plain(value, Join(field, key.Value)):
+		default:
+			each(key, value)
+		}
+		if !twice {
+			first[key.Value] = key.Line
+		}
+	}
+}
+
+// plain refuses what makes a file mean other things than it shows.
+func (f *File) plain(n *yaml.Node, field string) bool {
+	switch {
+	case n.Kind == yaml.AliasNode:
+		f.Problem(n, field, "found an alias (*), expected the value itself")
+		return false
+	case n.Style&yaml.TaggedStyle != 0:
+		f.Problem(n, field, "found the tag %s, expected a value without one", words.Clip(n.Tag))
+		return false
+	}
+	return true
+}
+
+// Join is the name of a field in a field.
+func Join(field, name string) string {
+	if field == "" {
+		return words.Clip(name)
+	}
+	return field + "." + words.Clip(name)
+}
+
+// Each calls do for the elements of a list. Of no list there are none.
+func (f *File) Each(n *yaml.Node, field string, do func(*yaml.Node)) {
+	if n == nil {
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		f.Problem(n, field, "found %s, expected a list", Describe(n))
+		return
+	}
+	for _, e := range n.Content {
+		if f.plain(e, field) {
+			do(e)
+		}
+	}
+}
+
+// Texts takes a text, or a list of texts that is not empty.
+func (f *File) Texts(n *yaml.Node, field string, each func(n *yaml.Node, text string)) {
+	if n == nil {
+		return
+	}
+	if n.Kind == yaml.ScalarNode {
+		each(n, n.Value)
+		return
+	}
+	if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+		f.Problem(n, field, "found an empty list, expected at least one text")
+	}
+	f.Each(n, field, func(e *yaml.Node) {
+		if text, ok := f.Text(e, field); ok {
+			each(e, text)
+		}
+	})
+}
+
+// Text takes a text. Of no node there is none, which is no problem.
+func (f *File) Text(n *yaml.Node, field string) (string, bool) {
+	if n == nil {
+		return "", false
+	}
+	if n.Kind != yaml.ScalarNode || isNull(n) {
+		f.Problem(n, field, "found %s, expected a text", Describe(n))
+		return "", false
+	}
+	return n.Value, true
+}
+
+// Time takes an instant such as 2026-11-23T17:00:00Z, or a day; the zero time if there is none.
+func (f *File) Time(n *yaml.Node, field string) time.Time {
+	if n == nil {
+		return time.Time{}
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, n.Value); n.Kind == yaml.ScalarNode && err == nil {
+			return t
+		}
+	}
+	f.Problem(n, field, "found %s, expected an instant such as 2026-11-23T17:00:00Z, or a day such as 2026-11-23", Describe(n))
+	return time.Time{}
+}
+
+// Path is a path of this machine; a relative one begins at the file's directory.
+func (f *File) Path(n *yaml.Node, field string) string {
+	text, ok := f.Text(n, field)
+	switch {
+	case !ok:
+		return ""
+	case text == "" || strings.ContainsRune(text, 0):
+		f.Problem(n, field, "found %s, expected a path", Describe(n))
+		return ""
+	case filepath.IsAbs(text):
+		return filepath.Clean(text)
+	}
+	return filepath.Join(filepath.Dir(f.Name), text)
+}
+
+func isPlain(n *yaml.Node) bool {
+	const marked = yaml.TaggedStyle | yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+	return n.Kind == yaml.ScalarNode && n.Style&marked == 0
+}
+
+func isNull(n *yaml.Node) bool {
+	if !isPlain(n) {
+		return false
+	}
+	switch n.Value {
+	case "", "~", "null", "Null", "NULL":
+		return true
+	}
+	return false
+}
+
+const aText = "a text"
+
+// Describe says what was found.
+func Describe(n *yaml.Node) string {
+	if s := form(n); s != aText {
+		return s
+	}
+	return strconv.Quote(words.Clip(n.Value))
+}
+
+// form says of what kind something is, without its content.
+func form(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case isNull(n):
+		return "nothing"
+	}
+	return aText
+}
