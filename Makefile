@@ -144,6 +144,7 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	staticcheck=$$($(GO) tool -n staticcheck) && cd $(SYNC) && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./... && \
 		$(WASI) $(GO) vet . && $(WASI) $$staticcheck .
 	cd bench/extism && $(GO) mod tidy -diff && $(GO) vet ./...
+	staticcheck=$$($(GO) tool -n staticcheck) && cd test/oidcserver/op && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./...
 	bash -n .ci/run .ci/setup host/plugin/wasm/testdata/programs/build
 	@echo "lint: ok"
 

@@ -37,9 +37,11 @@ const (
 	cobra      = "github.com/spf13/cobra"
 	cron       = "github.com/robfig/cron/v3"
 	minisign   = "aead.dev/minisign"
+	oauth2     = "golang.org/x/oauth2"
 	memlimit   = "github.com/KimMachineGun/automemlimit"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	goleak     = "go.uber.org/goleak"
+	gooidc     = "github.com/coreos/go-oidc/v3"
 	gozk       = "github.com/go-zookeeper/zk"
 	jsonschema = "github.com/santhosh-tekuri/jsonschema/v6"
 	landlock   = "github.com/landlock-lsm/go-landlock"
@@ -48,6 +50,7 @@ const (
 	prometheus = "github.com/prometheus"
 	term       = "golang.org/x/term"
 	wazero     = "github.com/tetratelabs/wazero"
+	xcrypto    = "golang.org/x/crypto"
 	xsync      = "golang.org/x/sync"
 	xsys       = "golang.org/x/sys"
 	xtime      = "golang.org/x/time"
@@ -142,6 +145,9 @@ var rooms = []room{
 		why: "pure functions: what a job may have at most; whoever enforces a ceiling asks here"},
 	{name: "host/yamlnode", may: []string{"coordination/jobconfig"}, outside: []string{yaml},
 		why: "how a file of YAML is taken apart, and its nodes are worded, is the same for definitions and grants"},
+	{name: "host/fields", may: []string{"host/words"}, outside: []string{yaml},
+		why: "how a file of settings is read, and how its mistakes are reported, whatever the settings are"},
+	{name: "host/watch", outside: []string{fsnotify}, why: "that a file has changed, whatever is in it"},
 	{name: "host/grants", may: []string{"abi", "coordination/jobconfig", "host/ceiling", "host/signature", "host/words", "host/yamlnode"}, outside: []string{fsnotify, yaml},
 		why: "what an operator grants is read from files, whatever it is granted for; patterns are those of ceilings, sizes those of jobs"},
 	{name: "host/capability", may: []string{"abi", "host/grants", "host/words"},
@@ -194,6 +200,24 @@ var rooms = []room{
 		why: "what every store of records has in common; it knows none of them"},
 	{name: "host/history/lines", may: []string{"host/ceiling", "host/event", "host/filelock", "host/history", "abi"}, outside: []string{zap, xsys},
 		why: "keeps records in a file, or in memory, and reads them back; a host does not wait for it"},
+	{name: "host/access", may: []string{"host/ceiling", "host/history", "host/words"}, outside: []string{zap},
+		why: "who may do what: whoever carries out an operation asks here, and how somebody signed in is behind an interface; of the history it knows what a change is"},
+	{name: "host/access/web", may: []string{"host/access", "host/words"},
+		why: "what every request is held to, before anybody knows who sent it"},
+	{name: "host/access/cookie", may: []string{"host/access"},
+		why: "what a browser keeps: it knows a session, and not how it came about"},
+	{name: "host/access/throttle", why: "who tries too often, by name and address alone"},
+	{name: "host/access/password", outside: []string{xcrypto}, why: "hashes of passwords, and nothing of whose they are"},
+	{name: "host/access/users", may: []string{"host/access", "host/access/password", "host/ceiling", "host/fields", "host/filelock", "host/watch", "host/words"}, outside: []string{yaml, zap},
+		why: "the file that says who may do what; it knows no request but by what it carries"},
+	{name: "host/access/certificates", may: []string{"host/fields", "host/watch"}, outside: []string{zap},
+		testsMay: []string{"host/access", "host/access/users"},
+		why:      "the files of TLS; who a certificate stands for is the users file's"},
+	{name: "host/access/oidc", may: []string{"host/access", "host/access/users", "host/words"}, outside: []string{gooidc, oauth2, zap},
+		why: "the only room that speaks OpenID Connect; it keeps nothing between two steps"},
+	{name: "host/access/login", may: []string{"host/access", "host/access/cookie", "host/access/oidc", "host/access/throttle", "host/access/users", "host/access/web", "host/words"}, outside: []string{zap},
+		testsMay: []string{"host/access/password", "test/oidcserver"},
+		why:      "how somebody signs in and out, without a page: the console has those"},
 	{name: "host/verify", may: []string{"host/ceiling", "host/event", "host/words", "host/history/lines", "abi", "coordination/registry", "coordination/tree"},
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
 	{name: "host/admin", may: []string{"host/ceiling", "host/event", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/copied", "coordination/inspect", "coordination/operate", "host/capability", "host/capability/kv"}, outside: []string{prometheus, zap},
@@ -261,6 +285,7 @@ var rooms = []room{
 		why: "shows the built program in a cluster; it types what a user would type"},
 	{name: "test/demo/server", why: "what the examples talk to is somebody else's: it knows nothing of ours"},
 	{name: "test/pgserver", why: "starts somebody else's server: it knows its files and its port, and nothing of ours"},
+	{name: "test/oidcserver", why: "starts somebody else's provider, a module of its own; it knows its settings, and nothing of ours"},
 	{name: "test/demo", may: []string{"test/demo/server", "test/pgserver"},
 		why: "runs the built program beside the servers of the examples; it types what a user would type"},
 	{name: "test/soak", may: []string{"coordination/registry", "coordination/zookeeper", "test/chaos"},
@@ -280,10 +305,10 @@ var shared = map[string]string{
 	pflag:    "the flags of the same two",
 	cron:     "its Schedule is the interface that host/due and a job keep; only host/schedule makes one",
 	zap:      "the logger travels as a value",
-	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for, and by host/grants; cmd/host and cmd/chaos read the settings file",
+	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for, by host/grants and by host/fields for others, of which host/access/users also writes; cmd/host and cmd/chaos read the settings file",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history/lines",
 	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, lines for people in host/view",
-	fsnotify: "directories are watched by the catalog, one file by host/invoke, the operator's grants by host/grants, a history by tests",
+	fsnotify: "directories are watched by the catalog, one file by host/invoke, the operator's grants by host/grants, other files by host/watch, a history by tests",
 }
 
 // listed is what go list says about a package.
@@ -460,6 +485,7 @@ var (
 		{"test/demo", "a program of its own"},
 		{"test/soak", "a program of its own"},
 		{"test/mutants", "a program of its own"},
+		{"test/oidcserver/op", "a program of its own"},
 		{"plugins/examples", "a guest is a program; crash and script show what its end looks like"},
 	}
 	mayPanic = []exception{

@@ -1,0 +1,343 @@
+package cookie
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/wasmjob/wasmjob/host/access"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// clock is set by tests.
+type clock struct{ t time.Time }
+
+func (c *clock) now() time.Time { return c.t }
+
+func keysOf(cluster string, fill byte) Keys {
+	return Keys{Cluster: cluster, Secret: []byte(strings.Repeat(string(rune(fill)), minSecret))}
+}
+
+// sessions are those of a cluster, with a clock; every user exists.
+func sessions(k Keys) (*Sessions, *clock) {
+	c := &clock{time.Date(2026, 11, 23, 17, 0, 0, 0, time.UTC)}
+	ok := func(*http.Request) error { return nil }
+	return &Sessions{
+		Box: &Box{Keys: func() (Keys, bool) { return k, true }, Secure: func(r *http.Request) bool { return r.TLS != nil }, Now: c.now},
+		Resolve: func(s Session) (access.Principal, error) {
+			return access.Principal{Name: s.Name, Method: s.Method}, nil
+		},
+		Origin: ok, Host: ok, Revoked: &Memory{Now: c.now},
+	}, c
+}
+
+// signIn begins a session and returns its cookie.
+func signIn(t *testing.T, s *Sessions, with ...*http.Cookie) *http.Cookie {
+	t.Helper()
+	w, r := httptest.NewRecorder(), request("POST", with...)
+	if err := s.Begin(w, r, Session{Name: "ann", Method: access.ByPassword}); err != nil {
+		t.Fatal(err)
+	}
+	return w.Result().Cookies()[0]
+}
+
+func request(method string, cookies ...*http.Cookie) *http.Request {
+	r := httptest.NewRequest(method, "/", http.NoBody)
+	for _, c := range cookies {
+		r.AddCookie(c)
+	}
+	return r
+}
+
+// refused expects a problem.
+func refused(t *testing.T, err error, status int, detail string) {
+	t.Helper()
+	var p *access.Problem
+	if !errors.As(err, &p) || p.Status != status || !strings.Contains(p.Detail, detail) {
+		t.Errorf("%v, want %d and %q", err, status, detail)
+	}
+}
+
+func TestSession(t *testing.T) {
+	t.Parallel()
+	s, clock := sessions(keysOf("prod", 'k'))
+	c := signIn(t, s)
+	if c.Name != "wasmjob-session-prod" || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure || c.Path != "/" || c.MaxAge != int(Life/time.Second) {
+		t.Errorf("%+v", c)
+	}
+	p, err := s.Identify(request("GET", c))
+	if err != nil || p.Name != "ann" || p.Method != access.ByPassword || p.Session == "" {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if _, err := s.Identify(request("GET")); !errors.Is(err, access.ErrNone) {
+		t.Errorf("without a cookie: %v", err)
+	}
+	if _, err := s.Identify(request("GET", &http.Cookie{Name: "other", Value: "x"})); !errors.Is(err, access.ErrNone) {
+		t.Errorf("with another cookie: %v", err)
+	}
+	clock.t = clock.t.Add(Life)
+	_, err = s.Identify(request("GET", c))
+	refused(t, err, 401, "expired")
+	var problem *access.Problem
+	if errors.As(err, &problem) && !strings.Contains(problem.Header.Get("Set-Cookie"), "Max-Age=0") {
+		t.Errorf("the browser keeps an expired cookie: %q", problem.Header)
+	}
+}
+
+// TestSecureCookie: with TLS the browser takes the cookie from this host alone.
+func TestSecureCookie(t *testing.T) {
+	t.Parallel()
+	s, _ := sessions(keysOf("prod", 'k'))
+	r := httptest.NewRequest("POST", "https://cron.example.com/", http.NoBody)
+	w := httptest.NewRecorder()
+	if err := s.Begin(w, r, Session{Name: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	if c := w.Result().Cookies()[0]; !c.Secure || c.Name != "__Host-wasmjob-session-prod" || c.Domain != "" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestForged: what this cluster has not made is refused, whatever was changed.
+func TestForged(t *testing.T) {
+	t.Parallel()
+	s, _ := sessions(keysOf("prod", 'k'))
+	good := signIn(t, s)
+	raw, err := base64.RawURLEncoding.DecodeString(good.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{
+		"nothing": "", "no base64": "%%%", "cut": good.Value[:len(good.Value)/2], "longer": good.Value + "AAAA", "huge": strings.Repeat("A", 1<<16),
+		"plain": base64.RawURLEncoding.EncodeToString([]byte(`{"e":9999999999,"d":{"i":"x","n":"root","m":"password"}}`)),
+	}
+	for i := range raw {
+		changed := append([]byte{}, raw...)
+		changed[i] ^= 1
+		values[fmt.Sprintf("bit of byte %d", i)] = base64.RawURLEncoding.EncodeToString(changed)
+	}
+	for name, value := range values {
+		if _, err := s.Identify(request("GET", &http.Cookie{Name: good.Name, Value: value})); err == nil {
+			t.Errorf("%s is taken", name)
+		} else {
+			refused(t, err, 401, "sign in again")
+		}
+	}
+	// A cookie of another kind is none of a session.
+	w := httptest.NewRecorder()
+	if err := s.Box.Set(w, request("GET"), "login", Session{ID: "x", Name: "root"}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Identify(request("GET", &http.Cookie{Name: good.Name, Value: w.Result().Cookies()[0].Value}))
+	refused(t, err, 401, "sign in again")
+	_, err = s.Identify(request("GET", good, good))
+	refused(t, err, 401, "two cookies")
+}
+
+// TestOtherCluster: a cookie of another cluster is refused with both names, also under
+// ours, and also if both have the same secret.
+func TestOtherCluster(t *testing.T) {
+	t.Parallel()
+	ours, _ := sessions(keysOf("prod", 'k'))
+	for name, k := range map[string]Keys{"another secret": keysOf("test", 'x'), "the same secret": keysOf("test", 'k')} {
+		theirs, _ := sessions(k)
+		c := signIn(t, theirs)
+		_, err := ours.Identify(request("GET", c))
+		refused(t, err, 401, `your session is one of the cluster "test", and this is the cluster "prod"`)
+		var p *access.Problem
+		if errors.As(err, &p) && p.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: the other cluster's session is ended", name)
+		}
+		c.Name = "wasmjob-session-prod"
+		_, err = ours.Identify(request("GET", c))
+		refused(t, err, 401, "not made by this cluster")
+	}
+	// Beside ours, the other one does no harm.
+	theirs, _ := sessions(keysOf("test", 'x'))
+	if _, err := ours.Identify(request("GET", signIn(t, theirs), signIn(t, ours))); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFixation: a session that was in the browser before is not the one that a user gets.
+func TestFixation(t *testing.T) {
+	t.Parallel()
+	s, _ := sessions(keysOf("prod", 'k'))
+	planted := signIn(t, s)
+	own := signIn(t, s, planted)
+	a, err := s.Identify(request("GET", planted))
+	b, failed := s.Identify(request("GET", own))
+	if err != nil || failed != nil || a.Session == b.Session || planted.Value == own.Value {
+		t.Errorf("%+v, %v; %+v, %v", a, err, b, failed)
+	}
+}
+
+func TestLogout(t *testing.T) {
+	t.Parallel()
+	s, _ := sessions(keysOf("prod", 'k'))
+	c, other := signIn(t, s), signIn(t, s)
+	w := httptest.NewRecorder()
+	if err := s.End(w, request("POST", c)); err != nil {
+		t.Fatal(err)
+	}
+	if set := w.Result().Cookies(); len(set) != 1 || set[0].MaxAge >= 0 {
+		t.Errorf("%+v", set)
+	}
+	_, err := s.Identify(request("GET", c))
+	refused(t, err, 401, "signed out")
+	if _, err := s.Identify(request("GET", other)); err != nil {
+		t.Errorf("another session of the user: %v", err)
+	}
+	if err := s.End(httptest.NewRecorder(), request("POST")); err != nil {
+		t.Errorf("without a session: %v", err)
+	}
+}
+
+// TestCSRF: what changes something wants the session's own token.
+func TestCSRF(t *testing.T) {
+	t.Parallel()
+	s, _ := sessions(keysOf("prod", 'k'))
+	c, other := signIn(t, s), signIn(t, s)
+	p, err := s.Identify(request("GET", c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := s.Identify(request("GET", other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := s.CSRF(p)
+	if token == "" || token == s.CSRF(q) || s.CSRF(access.Principal{}) != "" {
+		t.Errorf("tokens %q, %q", token, s.CSRF(q))
+	}
+	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
+		_, err := s.Identify(request(method, c))
+		refused(t, err, 403, CSRFHeader)
+		for given, ok := range map[string]bool{token: true, s.CSRF(q): false, token + "x": false} {
+			r := request(method, c)
+			r.Header.Set(CSRFHeader, given)
+			if _, err := s.Identify(r); (err == nil) != ok {
+				t.Errorf("%s with %q: %v", method, given, err)
+			}
+		}
+	}
+	form := httptest.NewRequest("POST", "/", strings.NewReader(url.Values{CSRFField: {token}}.Encode()))
+	form.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
+	form.AddCookie(c)
+	if _, err := s.Identify(form); err != nil {
+		t.Errorf("a form: %v", err)
+	}
+	query := httptest.NewRequest("POST", "/?"+url.Values{CSRFField: {token}}.Encode(), http.NoBody)
+	query.AddCookie(c)
+	_, err = s.Identify(query)
+	refused(t, err, 403, CSRFHeader)
+	s.Origin = func(*http.Request) error { return access.NewProblem(access.Forged, 403, "elsewhere") }
+	r := request("POST", c)
+	r.Header.Set(CSRFHeader, token)
+	_, err = s.Identify(r)
+	refused(t, err, 403, "elsewhere")
+}
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	s, _ := sessions(keysOf("prod", 'k'))
+	c := signIn(t, s)
+	s.Resolve = func(Session) (access.Principal, error) { return access.Principal{}, errors.New("its user was removed") }
+	_, err := s.Identify(request("GET", c))
+	refused(t, err, 401, "its user was removed; sign in again")
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	for name, k := range map[string]Keys{"short": {"prod", []byte("short")}, "empty": keysOf("", 'k'), "odd": keysOf("a-b", 'k'), "semicolon": keysOf("a;b", 'k'), "long": keysOf(strings.Repeat("a", 33), 'k')} {
+		if k.Check() == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	s, _ := sessions(keysOf("prod", 'k'))
+	c := signIn(t, s)
+	s.Box.Keys = func() (Keys, bool) { return Keys{}, false }
+	_, err := s.Identify(request("GET", c))
+	refused(t, err, 503, "registry")
+	if err := s.Begin(httptest.NewRecorder(), request("POST"), Session{}); err == nil {
+		t.Error("a session is begun without keys")
+	}
+	s.Box.Keys = func() (Keys, bool) { return keysOf("prod", 'n'), true }
+	_, err = s.Identify(request("GET", c))
+	refused(t, err, 401, "sign in again")
+	if err := s.Box.Set(httptest.NewRecorder(), request("GET"), "x", strings.Repeat("a", 4000), time.Hour); err == nil {
+		t.Error("a cookie that no browser keeps is set")
+	}
+}
+
+// TestRevocationsAreBounded: however many sign out, memory is bounded, and no session
+// comes back to life; the newest sessions stay.
+func TestRevocationsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := &clock{time.Unix(1e9, 0)}
+	m := &Memory{Now: c.now}
+	const n = 3*maxRevoked + 10
+	begun := make([]time.Time, n)
+	for i := range n {
+		c.t = c.t.Add(10 * time.Millisecond)
+		begun[i] = c.t
+		if err := m.Add(context.Background(), fmt.Sprint(i), c.t, c.t.Add(Life)); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.revoked) > maxRevoked {
+			t.Fatalf("%d are remembered", len(m.revoked))
+		}
+	}
+	for i := range n {
+		if !m.Has(fmt.Sprint(i), begun[i]) {
+			t.Fatalf("session %d is alive again", i)
+		}
+	}
+	if m.Has("new", c.t) {
+		t.Error("a new session is taken for one that was signed out")
+	}
+	c.t = c.t.Add(Life)
+	for i := range maxRevoked {
+		if err := m.Add(context.Background(), "later"+fmt.Sprint(i), c.t, c.t.Add(Life)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(m.revoked) > maxRevoked {
+		t.Errorf("%d are remembered", len(m.revoked))
+	}
+}
+
+// FuzzOpen: no value but one that was sealed opens, and nothing that a browser sends
+// panics.
+func FuzzOpen(f *testing.F) {
+	k := keysOf("prod", 'k')
+	good, err := k.seal(kindSession, Session{ID: "x", Name: "ann"}, time.Unix(2e9, 0))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good, "wasmjob-session-prod")
+	f.Add("", "wasmjob-session-")
+	f.Add("a.b.c", "__Host-wasmjob-session-test")
+	f.Fuzz(func(t *testing.T, value, name string) {
+		var s Session
+		if err := k.open(kindSession, value, time.Unix(1e9, 0), &s); err == nil && s.ID != "x" {
+			t.Errorf("%q opens", value)
+		}
+		sessions, _ := sessions(k)
+		r := httptest.NewRequest("GET", "/", http.NoBody)
+		r.Header.Set("Cookie", name+"="+value)
+		if p, err := sessions.Identify(r); err == nil && p.Name != "ann" {
+			t.Errorf("%q is %+v", name+"="+value, p)
+		}
+	})
+}

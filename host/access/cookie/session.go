@@ -1,0 +1,162 @@
+package cookie
+
+import (
+	"crypto/rand"
+	"errors"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/access"
+)
+
+const (
+	// Life is how long a session lasts, whatever it does.
+	Life = 12 * time.Hour
+	// CSRFHeader carries the session's token with requests that change something;
+	// CSRFField is a form's field that does.
+	CSRFHeader = "X-Csrf-Token"
+	CSRFField  = "csrf"
+
+	kindSession = "session"
+)
+
+// Session is a browser that has signed in.
+type Session struct {
+	ID string `json:"i"`
+	// Name is the user's, Method how the user signed in.
+	Name   string        `json:"n"`
+	Method access.Method `json:"m"`
+	// Credential changes with what the user signed in by: a session ends when its user
+	// has another password.
+	Credential string `json:"c,omitempty"`
+	// Groups are the provider's that count here.
+	Groups []string  `json:"g,omitempty"`
+	Begun  time.Time `json:"b"`
+}
+
+// Sessions are those of a cluster's browsers. It is a source of a guard, and safe for
+// concurrent use.
+type Sessions struct {
+	Box *Box
+	// Resolve says what a session's user may do now; an error, such as of a user that
+	// was removed, ends the session.
+	Resolve func(Session) (access.Principal, error)
+	// Origin refuses requests of other sites; it is asked for each request with a cookie.
+	Origin func(*http.Request) error
+	// Host refuses names that are not this server's, likewise.
+	Host func(*http.Request) error
+	// Revoked remembers the sessions that have ended.
+	Revoked Revocations
+}
+
+// Begin starts a session of a user. It always has a new id, whatever cookie the request
+// had: a session that somebody else has put into the browser is not taken over.
+func (s *Sessions) Begin(w http.ResponseWriter, r *http.Request, session Session) error {
+	session.ID, session.Begun = rand.Text(), s.Box.Now().UTC().Truncate(time.Second)
+	return s.Box.Set(w, r, kindSession, session, Life)
+}
+
+// Identify finds the session that the request's cookie is of.
+func (s *Sessions) Identify(r *http.Request) (access.Principal, error) {
+	session, k, err := s.session(r)
+	if err != nil {
+		return access.Principal{}, err
+	}
+	if err := s.Host(r); err != nil {
+		return access.Principal{}, err
+	}
+	if err := s.Origin(r); err != nil {
+		return access.Principal{}, err
+	}
+	if !safe(r) && !k.matches("csrf", session.ID, csrfOf(r)) {
+		return access.Principal{}, access.NewProblem(access.Forged, http.StatusForbidden,
+			"a request with a session cookie that changes something wants the session's token in the header %s, or in the form's field %s", CSRFHeader, CSRFField)
+	}
+	p, err := s.Resolve(session)
+	if err != nil {
+		return access.Principal{}, s.over(r, k, "this session has ended: "+err.Error()+"; sign in again")
+	}
+	p.Session = session.ID
+	return p, nil
+}
+
+// session is the request's, whether it may be used or not. The error is ErrNone or a problem.
+func (s *Sessions) session(r *http.Request) (Session, Keys, error) {
+	var session Session
+	if r.Header.Get("Cookie") == "" {
+		return session, Keys{}, access.ErrNone
+	}
+	k, err := s.Box.keys()
+	if err != nil {
+		return session, k, err
+	}
+	var theirs errForeign
+	err = s.Box.get(r, k, kindSession, &session)
+	switch {
+	case errors.Is(err, errNone):
+		return session, k, access.ErrNone
+	case errors.As(err, &theirs):
+		return session, k, access.Unauthenticated("your session is one of the cluster %q, and this is the cluster %q: sign in here", theirs.theirs, theirs.ours)
+	case errors.Is(err, errExpired):
+		return session, k, s.over(r, k, "this session has expired; sign in again")
+	case err != nil:
+		return session, k, s.over(r, k, err.Error()+"; sign in again")
+	case s.Revoked.Has(session.ID, session.Begun):
+		return session, k, s.over(r, k, "this session was signed out; sign in again")
+	}
+	return session, k, nil
+}
+
+// over is the answer to a cookie that is no use any more: the browser forgets it.
+func (s *Sessions) over(r *http.Request, k Keys, why string) error {
+	p := access.Unauthenticated("%s", why)
+	p.Header.Add("Set-Cookie", s.Box.drop(r, k, kindSession).String())
+	return p
+}
+
+// End ends the request's session on all hosts that share the revocations, and has the
+// browser forget it. It may be called without a session.
+func (s *Sessions) End(w http.ResponseWriter, r *http.Request) error {
+	session, k, err := s.session(r)
+	if k.Cluster != "" {
+		http.SetCookie(w, s.Box.drop(r, k, kindSession))
+	}
+	if err != nil {
+		return nil // there is none, or it has ended
+	}
+	return s.Revoked.Add(r.Context(), session.ID, session.Begun, session.Begun.Add(Life))
+}
+
+// CSRF is the token that a page of the principal's session sends with its changes; empty
+// if there is no session.
+func (s *Sessions) CSRF(p access.Principal) string {
+	if p.Session == "" {
+		return ""
+	}
+	k, err := s.Box.keys()
+	if err != nil {
+		return ""
+	}
+	token, err := k.token("csrf", p.Session)
+	if err != nil {
+		return ""
+	}
+	return token
+}
+
+// safe reports whether a request only reads.
+func safe(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
+}
+
+// csrfOf is the token that a request carries.
+func csrfOf(r *http.Request) string {
+	if t := r.Header.Get(CSRFHeader); t != "" {
+		return t
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && kind == "application/x-www-form-urlencoded" {
+		return r.PostFormValue(CSRFField)
+	}
+	return ""
+}

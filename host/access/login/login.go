@@ -1,0 +1,434 @@
+package login
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/access/cookie"
+	"github.com/wasmjob/wasmjob/host/access/oidc"
+	"github.com/wasmjob/wasmjob/host/access/throttle"
+	"github.com/wasmjob/wasmjob/host/access/users"
+	"github.com/wasmjob/wasmjob/host/access/web"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// The paths. The console links to them and has its forms send to them.
+const (
+	Path        = "/login"
+	LinkPath    = "/login/link"
+	LogoutPath  = "/logout"
+	OIDCPath    = "/oidc/start"
+	oidcAnswers = "/oidc/callback"
+)
+
+const (
+	// pageLife is how long a login page can be left open, pendingLife a provider's.
+	pageLife    = time.Hour
+	pendingLife = 15 * time.Minute
+	// maxQueue bounds the requests that wait until a password can be checked.
+	maxQueue = 16
+
+	kindPage    = "login"
+	kindPending = "oidc"
+)
+
+// Page is what a login page shows. Its form sends name, password, next and csrf by POST
+// to Path.
+type Page struct {
+	// Cluster is the cluster's id.
+	Cluster string `json:"cluster"`
+	// Passwords: there are users with a password, for whom there is a form.
+	Passwords bool `json:"passwords"`
+	// Provider is the name of the OpenID Connect provider, ProviderURL the address that
+	// signs in there; empty if there is none.
+	Provider    string `json:"provider,omitempty"`
+	ProviderURL string `json:"providerUrl,omitempty"`
+	// Name is what was typed before, Next where to go after it.
+	Name string `json:"name,omitempty"`
+	Next string `json:"next"`
+	// CSRF goes into the form's field csrf.
+	CSRF string `json:"csrf"`
+	// Problem says why the last attempt failed; nil at first.
+	Problem *access.Problem `json:"problem,omitempty"`
+	// Plain: what is typed goes over the network without TLS.
+	Plain bool `json:"plain,omitempty"`
+}
+
+// Status is the answer's: 200, or that of the problem.
+func (p Page) Status() int {
+	if p.Problem != nil {
+		return p.Problem.Status
+	}
+	return http.StatusOK
+}
+
+// Options are what a Login needs.
+type Options struct {
+	Users    *users.Live
+	Sessions *cookie.Sessions
+	Site     *web.Site
+	Provider *oidc.Client
+	// Show writes a login page, with the status that it has; nil shows it as JSON.
+	Show func(w http.ResponseWriter, r *http.Request, p Page)
+	// Signed is called for each sign-in and sign-out: what is "sign in" or "sign out",
+	// failed why it did not come about.
+	Signed func(ctx context.Context, who access.Principal, what string, failed error)
+	Now    func() time.Time
+	Logger *zap.Logger
+}
+
+// Login answers below /login, /logout and /oidc. It is safe for concurrent use.
+type Login struct {
+	Options
+	throttle *throttle.Throttle
+	links    *links
+	// known and strangers are the lanes in which passwords are checked, one at a time
+	// each: those that have signed in from there before do not wait for a storm of others.
+	known, strangers *lane
+}
+
+// New makes the handlers.
+func New(o Options) *Login {
+	if o.Show == nil {
+		o.Show = showJSON
+	}
+	if o.Signed == nil {
+		o.Signed = func(context.Context, access.Principal, string, error) {}
+	}
+	return &Login{Options: o, throttle: throttle.New(o.Now), links: &links{now: o.Now}, known: newLane(), strangers: newLane()}
+}
+
+// Handler answers all paths of this package.
+func (l *Login) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Path, l.page)
+	mux.HandleFunc("POST "+Path, l.password)
+	mux.HandleFunc("GET "+LinkPath, l.link)
+	mux.HandleFunc("POST "+LogoutPath, l.logout)
+	mux.HandleFunc("GET "+OIDCPath, l.startOIDC)
+	mux.HandleFunc("GET "+oidcAnswers, l.finishOIDC)
+	return l.Site.Hosts(mux)
+}
+
+// Link is the path and query of a login link, which signs in once, within minutes, as
+// the one who has the host's own token.
+func (l *Login) Link() string {
+	return LinkPath + "?" + url.Values{"code": {l.links.add()}}.Encode()
+}
+
+// Refused answers a page's request whose sender is not known: by the way to the login
+// page if that can help.
+func (l *Login) Refused(w http.ResponseWriter, r *http.Request, p *access.Problem) {
+	if p.Status != http.StatusUnauthorized || r.Method != http.MethodGet {
+		p.ServeHTTP(w, r)
+		return
+	}
+	for _, c := range p.Header.Values("Set-Cookie") {
+		w.Header().Add("Set-Cookie", c)
+	}
+	next := url.Values{"next": {r.URL.RequestURI()}}
+	http.Redirect(w, r, Path+"?"+next.Encode(), http.StatusSeeOther)
+}
+
+// Resolve says what a session's user may do now.
+func Resolve(live *users.Live) func(cookie.Session) (access.Principal, error) {
+	return func(s cookie.Session) (access.Principal, error) {
+		p := access.Principal{Name: s.Name, Method: s.Method}
+		switch s.Method {
+		case access.ByLink:
+			return access.HostToken(access.ByLink), nil
+		case access.ByPassword:
+			u, ok := live.Set().User(s.Name)
+			if !ok || u.Password.Zero() || u.Credential() != s.Credential {
+				return p, errors.New("its user was removed, or has another password")
+			}
+			p.Bindings = u.Bindings
+			return p, nil
+		case access.ByOIDC:
+			provider := live.Set().Provider()
+			if provider == nil || provider.Issuer != s.Credential {
+				return p, errors.New("its provider is not used any more")
+			}
+			if p.Bindings = provider.Bindings(s.Groups); len(p.Bindings) == 0 {
+				return p, errors.New("its user's groups have no role any more")
+			}
+			return p, nil
+		}
+		return p, errors.New("it was begun in a way that is not known here")
+	}
+}
+
+// page shows the login page.
+func (l *Login) page(w http.ResponseWriter, r *http.Request) { l.show(w, r, "", nil) }
+
+// show shows the login page, with what went wrong.
+func (l *Login) show(w http.ResponseWriter, r *http.Request, name string, problem *access.Problem) {
+	set := l.Users.Set()
+	p := Page{Passwords: set.Passwords(), Name: words.ClipTo(name, 64), Next: local(r.FormValue("next")), Problem: problem, Plain: !l.Site.Secure(r) && remote(r)}
+	if k, ok := l.Sessions.Box.Keys(); ok {
+		p.Cluster = k.Cluster
+	}
+	if provider := set.Provider(); provider != nil {
+		p.Provider, p.ProviderURL = provider.Name, OIDCPath+"?"+url.Values{"next": {p.Next}}.Encode()
+	}
+	if err := l.formToken(w, r, &p.CSRF); err != nil && p.Problem == nil {
+		p.Problem = asProblem(err)
+	}
+	if problem != nil {
+		for name, values := range problem.Header {
+			w.Header()[name] = append(w.Header()[name], values...)
+		}
+	}
+	l.Show(w, r, p)
+}
+
+// formToken is the token of the browser's forms. All login pages that are open in it have
+// the same one.
+func (l *Login) formToken(w http.ResponseWriter, r *http.Request, token *string) error {
+	if err := l.Sessions.Box.Get(r, kindPage, token); err == nil {
+		return nil
+	}
+	*token = rand.Text()
+	return l.Sessions.Box.Set(w, r, kindPage, *token, pageLife)
+}
+
+// remote reports whether the browser reaches the server over a network.
+func remote(r *http.Request) bool {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(r.Host); err == nil {
+		host = name
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return !strings.EqualFold(host, "localhost") && (err != nil || !ip.IsLoopback())
+}
+
+// local is next if it is a path of this site, else /.
+func local(next string) string {
+	u, err := url.Parse(next)
+	ours := err == nil && u.Scheme == "" && u.Host == "" && u.User == nil && u.Opaque == "" && strings.HasPrefix(next, "/")
+	odd := strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n\t\x00")
+	if !ours || odd || strings.HasPrefix(u.Path, Path) || u.Path == LogoutPath {
+		return "/"
+	}
+	return u.RequestURI()
+}
+
+// password signs in by name and password.
+func (l *Login) password(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
+	if err := r.ParseForm(); err != nil {
+		access.NewProblem(access.NotSignedIn, http.StatusBadRequest, "the form cannot be read").ServeHTTP(w, r)
+		return
+	}
+	name, text := r.PostForm.Get("name"), r.PostForm.Get("password")
+	from := l.Site.Client(r)
+	who := access.Principal{Name: words.ClipTo(name, 64), Method: access.ByPassword, From: from}
+	if err := l.formOf(r); err != nil {
+		l.show(w, r, name, asProblem(err))
+		return
+	}
+	u, err := l.check(r.Context(), name, text, from)
+	if err == nil {
+		err = l.Sessions.Begin(w, r, cookie.Session{Name: u.Name, Method: access.ByPassword, Credential: u.Credential()})
+	}
+	l.signed(r.Context(), who, err)
+	if err != nil {
+		l.show(w, r, name, asProblem(err))
+		return
+	}
+	l.Sessions.Box.Drop(w, r, kindPage)
+	http.Redirect(w, r, local(r.PostForm.Get("next")), http.StatusSeeOther)
+}
+
+// formOf refuses a form that this site has not shown in this browser: else another site
+// could sign somebody in under a name of its own.
+func (l *Login) formOf(r *http.Request) error {
+	if err := l.Site.CheckOrigin(r); err != nil {
+		return err
+	}
+	var shown string
+	if err := l.Sessions.Box.Get(r, kindPage, &shown); err != nil || !access.NewSecret(shown).Is(r.PostForm.Get(cookie.CSRFField)) {
+		if p := (*access.Problem)(nil); errors.As(err, &p) {
+			return p
+		}
+		return access.NewProblem(access.Forged, http.StatusForbidden, "this form was not shown here, or too long ago; try again")
+	}
+	return nil
+}
+
+// check finds the user with a name and a password, as slowly for one that does not exist.
+func (l *Login) check(ctx context.Context, name, text, from string) (users.User, error) {
+	account := "password " + name
+	wait, known := l.throttle.Try(account, from)
+	if wait > 0 {
+		return users.User{}, later(wait, tooMany)
+	}
+	way := l.strangers
+	if known {
+		way = l.known
+	}
+	leave, err := way.enter(ctx)
+	if err != nil {
+		return users.User{}, err
+	}
+	defer leave()
+	u, ok := l.Users.Set().User(name)
+	if !u.Password.Verify(text) || !ok {
+		return users.User{}, access.NewProblem(access.NotSignedIn, http.StatusUnauthorized, "there is no user of this name with this password")
+	}
+	l.throttle.Succeeded(account, from)
+	return u, nil
+}
+
+const tooMany = "too many attempts to sign in"
+
+// once runs one attempt of a way to sign in that no account is known for; it is counted
+// for its address.
+func (l *Login) once(from string, attempt func() error) error {
+	if wait, _ := l.throttle.Try("", from); wait > 0 {
+		return later(wait, tooMany)
+	}
+	if err := attempt(); err != nil {
+		return err
+	}
+	l.throttle.Succeeded("", from)
+	return nil
+}
+
+// signed reports an attempt, but for one that was not made: a storm would fill the log.
+func (l *Login) signed(ctx context.Context, who access.Principal, err error) {
+	var p *access.Problem
+	if errors.As(err, &p) && p.Type == access.TooMany {
+		return
+	}
+	l.Signed(ctx, who, "sign in", err)
+}
+
+func later(wait time.Duration, why string) error {
+	seconds := int(math.Ceil(wait.Seconds()))
+	p := access.NewProblem(access.TooMany, http.StatusTooManyRequests, "%s; try again in %s", why, words.Duration(time.Duration(seconds)*time.Second))
+	p.Header = http.Header{"Retry-After": {strconv.Itoa(seconds)}}
+	return p
+}
+
+// link signs in by a login link.
+func (l *Login) link(w http.ResponseWriter, r *http.Request) {
+	who := access.HostToken(access.ByLink)
+	who.From = l.Site.Client(r)
+	err := l.once(who.From, func() error {
+		if !l.links.take(r.URL.Query().Get("code")) {
+			return access.NewProblem(access.NotSignedIn, http.StatusForbidden, "this login link was used already, or is older than %s; 'wasmjob login' prints another one", words.Duration(linkLife))
+		}
+		return l.Sessions.Begin(w, r, cookie.Session{Name: who.Name, Method: access.ByLink})
+	})
+	l.signed(r.Context(), who, err)
+	if err != nil {
+		l.show(w, r, "", asProblem(err))
+		return
+	}
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// logout ends the session.
+func (l *Login) logout(w http.ResponseWriter, r *http.Request) {
+	who, err := l.Sessions.Identify(r)
+	if p := (*access.Problem)(nil); errors.As(err, &p) && p.Status != http.StatusUnauthorized {
+		p.ServeHTTP(w, r) // a request of another site signs out no user
+		return
+	}
+	ended := l.Sessions.End(w, r)
+	if err == nil {
+		who.From = l.Site.Client(r)
+		l.Signed(r.Context(), who, "sign out", ended)
+	}
+	if ended != nil {
+		l.Logger.Error("a session is not ended on the other hosts", zap.Error(ended))
+		access.NewProblem(access.NotNow, http.StatusServiceUnavailable, "this browser has forgotten the session, and other hosts would still take it; the host's log says why").ServeHTTP(w, r)
+		return
+	}
+	http.Redirect(w, r, Path, http.StatusSeeOther)
+}
+
+// pending is a sign-in at the provider, while the browser is there.
+type pending struct {
+	oidc.Pending
+	Next string `json:"n"`
+}
+
+// startOIDC sends the browser to the provider.
+func (l *Login) startOIDC(w http.ResponseWriter, r *http.Request) {
+	provider := l.Users.Set().Provider()
+	if provider == nil {
+		l.show(w, r, "", access.NewProblem(access.NotSignedIn, http.StatusNotFound, "there is no OpenID Connect provider here"))
+		return
+	}
+	address, begun, err := l.Provider.Start(r.Context(), provider, l.Site.Base(r)+oidcAnswers)
+	if err == nil {
+		err = l.Sessions.Box.Set(w, r, kindPending, pending{begun, local(r.URL.Query().Get("next"))}, pendingLife)
+	}
+	if err != nil {
+		l.show(w, r, "", asProblem(err))
+		return
+	}
+	http.Redirect(w, r, address, http.StatusSeeOther)
+}
+
+// finishOIDC takes the browser back from the provider.
+func (l *Login) finishOIDC(w http.ResponseWriter, r *http.Request) {
+	who := access.Principal{Method: access.ByOIDC, From: l.Site.Client(r)}
+	next := "/"
+	err := l.once(who.From, func() (err error) {
+		next, err = l.answered(w, r, &who)
+		return err
+	})
+	l.signed(r.Context(), who, err)
+	if err != nil {
+		l.show(w, r, "", asProblem(err))
+		return
+	}
+	http.Redirect(w, r, next, http.StatusSeeOther)
+}
+
+// answered begins a session for who the provider says.
+func (l *Login) answered(w http.ResponseWriter, r *http.Request, who *access.Principal) (next string, err error) {
+	provider := l.Users.Set().Provider()
+	if provider == nil {
+		return "", access.NewProblem(access.NotSignedIn, http.StatusNotFound, "there is no OpenID Connect provider here")
+	}
+	var begun pending
+	if err := l.Sessions.Box.Get(r, kindPending, &begun); err != nil {
+		if p := (*access.Problem)(nil); errors.As(err, &p) {
+			return "", p
+		}
+		return "", access.NewProblem(access.NotSignedIn, http.StatusForbidden, "this sign-in was not begun in this browser, or too long ago; begin again")
+	}
+	l.Sessions.Box.Drop(w, r, kindPending) // its answer is taken once
+	id, err := l.Provider.Finish(r.Context(), provider, begun.Pending, r.URL.Query())
+	who.Name = id.Name
+	if err != nil {
+		return "", err
+	}
+	s := cookie.Session{Name: id.Name, Method: access.ByOIDC, Credential: provider.Issuer, Groups: id.Groups}
+	return local(begun.Next), l.Sessions.Begin(w, r, s)
+}
+
+// asProblem is the problem that an error is, or stands for.
+func asProblem(err error) *access.Problem {
+	var p *access.Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	return access.NewProblem(access.NotNow, http.StatusServiceUnavailable, "nobody can sign in at the moment; the host's log says why")
+}

@@ -1,0 +1,164 @@
+package users
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/watch"
+)
+
+// Live is the set in force. It is safe for concurrent use.
+type Live struct {
+	path string
+	log  *zap.Logger
+	set  atomic.Pointer[Set]
+	// problem is why the newest file is not in force, empty if it is.
+	problem atomic.Pointer[string]
+}
+
+// Open reads the file, which may not exist yet. An empty path has no users ever.
+func Open(path string, log *zap.Logger) (*Live, error) {
+	l := &Live{path: path, log: log}
+	l.set.Store(Empty())
+	if path == "" {
+		return l, nil
+	}
+	set, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	l.take(set)
+	return l, nil
+}
+
+// Set is what is in force now.
+func (l *Live) Set() *Set { return l.set.Load() }
+
+// Path is the file's, empty if there is none.
+func (l *Live) Path() string { return l.path }
+
+// Problem says why the newest file is not in force; empty: it is.
+func (l *Live) Problem() string {
+	if p := l.problem.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// Watch reads the file again whenever it changes, until ctx ends. A file that has a
+// mistake, or was removed, leaves the set before in force, which the log says. The error
+// says that changes cannot be noticed.
+func (l *Live) Watch(ctx context.Context) error {
+	if l.path == "" {
+		<-ctx.Done()
+		return nil
+	}
+	return watch.Files(ctx, func() []string { return append([]string{l.path}, l.Set().files...) }, l.look)
+}
+
+// look reads the file and takes it, or says why not. It is called by Watch alone.
+func (l *Live) look() {
+	set, err := Read(l.path)
+	if _, gone := os.Stat(l.path); err == nil && errors.Is(gone, fs.ErrNotExist) && !l.Set().Same(Empty()) {
+		err = errors.New(l.path + " was removed, and those in it stay users; a file with \"users: []\" has none")
+	}
+	if err != nil {
+		if text := err.Error(); text != l.Problem() {
+			l.problem.Store(&text)
+			l.log.Error("the users file is not taken; the one before stays in force", zap.Error(err))
+		}
+		return
+	}
+	l.problem.Store(nil)
+	if !set.Same(l.Set()) {
+		l.take(set)
+		l.log.Info("users read again", zap.String("file", l.path), zap.Int("users", len(set.users)), zap.Int("tokens", len(set.tokens)))
+	}
+}
+
+func (l *Live) take(set *Set) {
+	l.set.Store(set)
+	for _, w := range set.Warnings() {
+		l.log.Warn(w)
+	}
+}
+
+const bearer = "Bearer "
+
+// Tokens is a source of a guard: bearer tokens. host is the host's own token, empty if
+// there is none; now is the clock.
+func (l *Live) Tokens(host string, now func() time.Time) access.Source {
+	return &tokens{live: l, host: access.NewSecret(host), now: now}
+}
+
+type tokens struct {
+	live *Live
+	host access.Secret
+	now  func() time.Time
+}
+
+// Identify finds the token that a request carries. One that is wrong is refused, whatever
+// else the request has.
+func (s *tokens) Identify(r *http.Request) (access.Principal, error) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return access.Principal{}, access.ErrNone
+	}
+	if len(header) < len(bearer) || !strings.EqualFold(header[:len(bearer)], bearer) {
+		return access.Principal{}, access.Unauthenticated("this address takes tokens: Authorization: Bearer TOKEN")
+	}
+	given := header[len(bearer):]
+	if s.host.Is(given) {
+		return access.HostToken(access.ByHostToken), nil
+	}
+	t, ok := s.live.Set().Token(given)
+	switch {
+	case !ok:
+		return access.Principal{}, access.Unauthenticated("the token is not the one of this host, and none of its users file: it is wrong, or was revoked")
+	case !s.now().Before(t.Expires):
+		return access.Principal{}, access.Unauthenticated("the token %q has expired at %s; 'wasmjob token create' makes another one", t.Name, t.Expires.UTC().Format(time.RFC3339))
+	}
+	return access.Principal{Name: t.Name, Method: access.ByToken, Bindings: t.Bindings}, nil
+}
+
+// Certificates is a source of a guard: certificates of clients that the server has
+// verified. origin refuses requests of other sites, since browsers send certificates
+// with those, too.
+func (l *Live) Certificates(origin func(*http.Request) error) access.Source {
+	return &certificates{l, origin}
+}
+
+type certificates struct {
+	live   *Live
+	origin func(*http.Request) error
+}
+
+// Identify finds the user for whom the certificate stands.
+func (s *certificates) Identify(r *http.Request) (access.Principal, error) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return access.Principal{}, access.ErrNone
+	}
+	subject := Subject(r.TLS.VerifiedChains[0][0])
+	u, ok := s.live.Set().Subject(subject)
+	if !ok {
+		return access.Principal{}, access.Unauthenticated("the certificate is valid, and its subject %q is no user's; add it to a user's certificates in the users file", subject)
+	}
+	if err := s.origin(r); err != nil {
+		return access.Principal{}, err
+	}
+	return access.Principal{Name: u.Name, Method: access.ByCertificate, Bindings: u.Bindings}, nil
+}
+
+// Subject is how the users file names the subject of a certificate (RFC 2253), such as
+// CN=ann,O=Example.
+func Subject(c *x509.Certificate) string { return c.Subject.String() }

@@ -1,0 +1,70 @@
+package web
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/access"
+)
+
+// Limits of one request. A handler that takes longer, such as one that streams, sets
+// deadlines of its own through http.ResponseController.
+const (
+	// HeaderTimeout is for the whole header, BodyTimeout for header and body.
+	HeaderTimeout = 5 * time.Second
+	BodyTimeout   = 10 * time.Second
+	// AnswerTimeout is for the answer, from the end of the header on.
+	AnswerTimeout = 30 * time.Second
+	// IdleTimeout is how long a connection waits for its next request.
+	IdleTimeout = time.Minute
+	// MaxHeader and MaxBody are bytes.
+	MaxHeader = 16 << 10
+	MaxBody   = 64 << 10
+)
+
+// Limit gives a server the limits of header and time.
+func Limit(s *http.Server) {
+	s.ReadHeaderTimeout = HeaderTimeout
+	s.ReadTimeout = BodyTimeout
+	s.WriteTimeout = AnswerTimeout
+	s.IdleTimeout = IdleTimeout
+	s.MaxHeaderBytes = MaxHeader
+}
+
+// Body refuses bodies of more than most bytes: at once if the header says so, else when
+// they have been read so far.
+func Body(most int64, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > most {
+			p := access.NewProblem(access.TooLarge, http.StatusRequestEntityTooLarge, "the body has %d bytes, expected at most %d", r.ContentLength, most)
+			p.Header = http.Header{"Connection": {"close"}} // nothing of it is read
+			p.ServeHTTP(w, r)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, most)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// policy lets pages load their own files and nothing else, run no script that stands in
+// the page, and be in no frame.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
+	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// Headers sets what every answer has. A handler may replace Cache-Control where an
+// answer may be kept.
+func Headers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		// Not no-referrer: browsers would send forms with "Origin: null".
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}

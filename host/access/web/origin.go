@@ -1,0 +1,181 @@
+package web
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// Site is where people reach the server, and what is between them and it. It is safe
+// for concurrent use.
+type Site struct {
+	url     *url.URL // nil: none was named
+	proxies []netip.Prefix
+	names   []string
+	// certificate is the server's at the moment; nil: there is no TLS.
+	certificate func() *tls.Certificate
+	cross       *http.CrossOriginProtection
+}
+
+// SiteOptions describe a site. The zero value is a server without TLS and proxy that is
+// reached as localhost or by an IP address.
+type SiteOptions struct {
+	// URL is the address that people type, such as https://cron.example.com, empty if
+	// they type this server's own.
+	URL string
+	// Proxies are the networks of proxies that end TLS: what they say of the client in
+	// X-Forwarded-For and X-Forwarded-Proto is believed.
+	Proxies []netip.Prefix
+	// Names are further names that the server answers to, such as the machine's.
+	Names []string
+	// Certificate is the server's at the moment, whose names it answers to; nil: there
+	// is no TLS.
+	Certificate func() *tls.Certificate
+}
+
+// NewSite checks the options.
+func NewSite(o SiteOptions) (*Site, error) {
+	s := &Site{proxies: o.Proxies, names: o.Names, certificate: o.Certificate, cross: http.NewCrossOriginProtection()}
+	if o.URL == "" {
+		return s, nil
+	}
+	u, err := ParseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	s.url = u
+	if err := s.cross.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
+		return nil, fmt.Errorf("found %q: %w", words.Clip(o.URL), err)
+	}
+	return s, nil
+}
+
+// ParseURL reads the address of a site: scheme and host, and no path.
+func ParseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("found %q, expected an address such as https://cron.example.com", words.Clip(text))
+	}
+	web := u.Scheme == "https" || u.Scheme == "http"
+	if !web || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("found %q, expected an address such as https://cron.example.com, without a path", words.Clip(text))
+	}
+	u.Path = ""
+	u.Host = strings.ToLower(u.Host)
+	return u, nil
+}
+
+// CheckHost refuses a name in the Host header that is not the server's: a web page that
+// points its own name at this address would be of the same origin otherwise (DNS
+// rebinding). An IP address cannot be such a name.
+func (s *Site) CheckHost(r *http.Request) error {
+	name := r.Host
+	if host, _, err := net.SplitHostPort(r.Host); err == nil {
+		name = host
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
+	if _, err := netip.ParseAddr(name); err == nil || s.answersTo(name) {
+		return nil
+	}
+	return access.NewProblem(access.WrongHost, http.StatusForbidden,
+		"this address does not answer to the name %q; use localhost, an IP address or the name that the host was given (--admin-url)", words.Clip(r.Host))
+}
+
+func (s *Site) answersTo(name string) bool {
+	if name == "localhost" || (s.url != nil && name == s.url.Hostname()) {
+		return true
+	}
+	if slices.ContainsFunc(s.names, func(n string) bool { return strings.EqualFold(n, name) }) {
+		return true
+	}
+	if s.certificate == nil || name == "" {
+		return false
+	}
+	c := s.certificate()
+	return c != nil && c.Leaf != nil && c.Leaf.VerifyHostname(name) == nil
+}
+
+// Hosts lets only requests through whose Host header is this server's.
+func (s *Site) Hosts(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.CheckHost(r); err != nil {
+			access.Answer(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// CheckOrigin refuses what a browser sends for a page of another site, but for requests
+// that only read. Programs that are no browser send neither header, and pass.
+func (s *Site) CheckOrigin(r *http.Request) error {
+	if err := s.cross.Check(r); err != nil {
+		return access.NewProblem(access.Forged, http.StatusForbidden,
+			"a page of another site sent this request (Origin %q), and what changes something is taken from this site alone", words.Clip(r.Header.Get("Origin")))
+	}
+	return nil
+}
+
+// Client is the address that the request came from, without the port: behind proxies
+// that are believed, the first from the right that is none of them. It is empty for a
+// socket.
+func (s *Site) Client(r *http.Request) string {
+	client, ok := peer(r)
+	if !ok {
+		return ""
+	}
+	if !s.proxy(client) {
+		return client.String()
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, hop := range slices.Backward(hops) {
+		next, err := netip.ParseAddr(strings.TrimSpace(hop))
+		if err != nil {
+			break // what stands before it may be made up
+		}
+		client = next.Unmap().WithZone("")
+		if !s.proxy(client) {
+			break
+		}
+	}
+	return client.String()
+}
+
+// peer is the other end of the connection.
+func peer(r *http.Request) (netip.Addr, bool) {
+	a, err := netip.ParseAddrPort(r.RemoteAddr)
+	return a.Addr().Unmap().WithZone(""), err == nil
+}
+
+func (s *Site) proxy(a netip.Addr) bool {
+	return slices.ContainsFunc(s.proxies, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// Secure reports whether the browser speaks TLS, to this server or to a proxy before it.
+func (s *Site) Secure(r *http.Request) bool {
+	if r.TLS != nil {
+		return true
+	}
+	client, ok := peer(r)
+	return ok && s.proxy(client) && r.Header.Get("X-Forwarded-Proto") == "https"
+}
+
+// Base is the address by which the browser reaches the server, such as
+// https://cron.example.com. Call it after CheckHost.
+func (s *Site) Base(r *http.Request) string {
+	switch {
+	case s.url != nil:
+		return s.url.String()
+	case s.Secure(r):
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
