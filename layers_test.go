@@ -220,7 +220,7 @@ var rooms = []room{
 		why:      "how somebody signs in and out, without a page: the console has those"},
 	{name: "host/verify", may: []string{"host/ceiling", "host/event", "host/words", "host/history/lines", "abi", "coordination/registry", "coordination/tree"},
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
-	{name: "host/admin", may: []string{"host/ceiling", "host/event", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/copied", "coordination/inspect", "coordination/operate", "host/capability", "host/capability/kv"}, outside: []string{prometheus, zap},
+	{name: "host/admin", may: []string{"host/ceiling", "host/event", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/copied", "coordination/inspect", "coordination/operate", "host/capability", "host/capability/kv", "host/schedule"}, outside: []string{prometheus, zap},
 		testsMay: []string{"coordination/embedded", "host/ceiling"},
 		why:      "shows a host from outside; what it shows of all hosts, and what operators do to jobs, goes through the registry"},
 	{name: "host/migrate", may: []string{"host/words", "coordination/registry", "coordination/jobconfig", "coordination/tree", "host/definition"}, outside: []string{yaml},

@@ -1,0 +1,145 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+)
+
+// Config is a job's configuration in the registry. Version is that of its node: an
+// edit names the version that it was made from.
+type Config struct {
+	jobconfig.Configuration
+	Version int32
+}
+
+// StaleError refuses an edit that was made from an older version.
+type StaleError struct {
+	// Found is the version that the edit was made from, Now the configuration that there is.
+	Found int32
+	Now   Config
+}
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("the configuration was changed since version %d, which the edit was made from: it is version %d now; look at it and edit that", e.Found, e.Now.Version)
+}
+
+// ReadConfig reads the configuration of a job.
+func ReadConfig(ctx context.Context, r registry.Center, l tree.Layout) (c Config, err error) {
+	err = step.Perform(ctx, r, "read the configuration", func(ctx context.Context, x *step.Exchange) error {
+		c, err = readConfig(ctx, x, l)
+		return err
+	})
+	return c, err
+}
+
+func readConfig(ctx context.Context, x *step.Exchange, l tree.Layout) (Config, error) {
+	n, err := x.Read(ctx, registry.Data(l.Config()))
+	if err != nil {
+		return Config{}, err
+	}
+	node := n.Data(l.Config())
+	if !node.Exists {
+		return Config{}, tree.ErrRemoved
+	}
+	c, _, err := jobconfig.Parse(node.Data)
+	if err != nil {
+		return Config{}, fmt.Errorf("the configuration in the registry cannot be read: %w", err)
+	}
+	return Config{c, node.Version}, nil
+}
+
+// Editable are the settings of a job that can be edited in the registry: all but those
+// that belong to the definition file alone.
+func Editable() []jobconfig.Setting {
+	var c jobconfig.Configuration
+	var g jobconfig.Guest
+	return slices.DeleteFunc(jobconfig.Settings(), func(s jobconfig.Setting) bool {
+		return s.In(&c, &g) == nil || (s.Key == "" && s.Prop == "") || s.Name == "jobName" || s.Name == "overwrite"
+	})
+}
+
+// Edit returns the configuration with settings changed: texts by their names in a
+// definition file. Its error names the setting, as a *jobconfig.FieldError.
+func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configuration, error) {
+	g, err := c.Guest()
+	if err != nil {
+		return c, err
+	}
+	props := make(map[string]string, len(c.Props))
+	for key, value := range c.Props {
+		props[key] = value
+	}
+	c.Props = props
+	for name, text := range edits {
+		i := slices.IndexFunc(Editable(), func(s jobconfig.Setting) bool { return s.Name == name })
+		if i < 0 {
+			return c, &jobconfig.FieldError{Field: name, Problem: "is no setting that can be edited"}
+		}
+		setting := Editable()[i]
+		if setting.Type == jobconfig.Boolean && text != "true" && text != "false" {
+			return c, &jobconfig.FieldError{Field: name, Problem: fmt.Sprintf("found %q, expected true or false", jobconfig.Clip(text))}
+		}
+		if err := setting.Parse(&c, &g, text); err != nil {
+			return c, &jobconfig.FieldError{Field: name, Problem: err.Error()}
+		}
+	}
+	g.Props(c.Props)
+	return c, c.Validate()
+}
+
+// EditConfig writes a job's configuration with settings changed. version is the one
+// that the edit was made from, AnyVersion for whichever there is; another one is a
+// *StaleError. check may refuse the new configuration. All hosts of the job take it
+// over; a definition file that sets the same differently wins only if that changes.
+func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version int32, edits map[string]string, check func(jobconfig.Configuration) error) (before, after Config, err error) {
+	err = step.Perform(ctx, r, "edit the configuration", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			if before, err = readConfig(ctx, x, l); err != nil {
+				return err
+			}
+			if version != registry.AnyVersion && version != before.Version {
+				return &StaleError{version, before}
+			}
+			if after.Configuration, err = Edit(before.Configuration, edits); err != nil {
+				return err
+			}
+			if err := check(after.Configuration); err != nil {
+				return err
+			}
+			results, err := x.Commit(ctx, registry.Set(l.Config(), after.YAML(), before.Version))
+			if step.ConflictOf(err) == nil {
+				if err == nil {
+					after.Version = results[0].Version
+				}
+				return err
+			}
+		}
+	})
+	return before, after, err
+}
+
+// Text is the value of an editable setting, as Edit takes it.
+func Text(s jobconfig.Setting, c jobconfig.Configuration) string {
+	g, _ := c.Guest() // what cannot be read has its default
+	switch p := s.In(&c, &g).(type) {
+	case *string:
+		return *p
+	case *bool:
+		return strconv.FormatBool(*p)
+	case *int:
+		return strconv.Itoa(*p)
+	case **string:
+		if *p != nil {
+			return **p
+		}
+		return ""
+	}
+	return s.Text(g)
+}

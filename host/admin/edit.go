@@ -1,0 +1,137 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/schedule"
+)
+
+// JobConfig is a job's configuration in the registry.
+type JobConfig struct {
+	Job string `json:"job"`
+	// Version is for an edit: it says which configuration the edit was made from.
+	Version int32 `json:"version"`
+	// Settings are all that can be edited, by their names in a definition file, as texts.
+	Settings map[string]string `json:"settings"`
+}
+
+func newJobConfig(job string, c operate.Config) *JobConfig {
+	out := &JobConfig{Job: job, Version: c.Version, Settings: make(map[string]string)}
+	for _, s := range operate.Editable() {
+		out.Settings[s.Name] = operate.Text(s, c.Configuration)
+	}
+	return out
+}
+
+// Edit is an edit of a job's configuration.
+type Edit struct {
+	// Version is that of the configuration from which the edit was made; -1 edits
+	// whichever there is.
+	Version int32
+	// Settings are the new values, by names; the others stay.
+	Settings map[string]string
+	// Preview changes nothing.
+	Preview bool
+}
+
+// Edited is a job's configuration before and after an edit.
+type Edited struct {
+	Before *JobConfig `json:"before"`
+	After  *JobConfig `json:"after"`
+}
+
+// StaleError refuses an edit that was made from another version than there is.
+type StaleError struct {
+	Found int32 // the version that the edit was made from
+	Now   *JobConfig
+}
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("the configuration of job %q was changed since version %d, which the edit was made from: it is version %d now; look at it and edit that",
+		e.Now.Job, e.Found, e.Now.Version)
+}
+
+// errPreview ends an edit before it is written.
+var errPreview = errors.New("a preview")
+
+// Config is the configuration of a job.
+func (r *Registry) Config(ctx context.Context, job string) (*JobConfig, error) {
+	c, err := query(ctx, r, job, operate.ReadConfig)
+	if err != nil {
+		return nil, err
+	}
+	return newJobConfig(job, c), nil
+}
+
+// EditConfig edits the configuration of a job, on all its hosts. Errors are a
+// *StaleError, and a *jobconfig.FieldError for each setting at fault.
+func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited, error) {
+	var after jobconfig.Configuration
+	check := func(c jobconfig.Configuration) error {
+		after = c
+		if err := checkCron(c); err != nil || !e.Preview {
+			return err
+		}
+		return errPreview
+	}
+	type both struct{ before, after operate.Config }
+	done, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (both, error) {
+		before, after, err := operate.EditConfig(ctx, c, l, e.Version, e.Settings, check)
+		if errors.Is(err, errPreview) {
+			err = nil
+		}
+		return both{before, after}, err
+	})
+	var stale *operate.StaleError
+	if errors.As(err, &stale) {
+		return nil, &StaleError{stale.Found, newJobConfig(job, stale.Now)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	done.after.Configuration = after
+	if e.Preview {
+		done.after.Version = done.before.Version
+	}
+	return &Edited{newJobConfig(job, done.before), newJobConfig(job, done.after)}, nil
+}
+
+// checkCron checks the schedule and its zone.
+func checkCron(c jobconfig.Configuration) error {
+	_, err := Next(c.Cron, c.TimeZone, time.Time{}, 0)
+	return err
+}
+
+// Next are the next instants of a schedule after a time, at most n; none without a
+// schedule. The error is about the expression or the zone: a *jobconfig.FieldError.
+func Next(cron, timeZone string, after time.Time, n int) ([]time.Time, error) {
+	return Between(cron, timeZone, after.Add(1), time.Time{}, n)
+}
+
+// Between are the instants of a schedule from one time to another, at most n; a zero
+// end is none. The error is as that of [Next].
+func Between(cron, timeZone string, from, to time.Time, n int) ([]time.Time, error) {
+	zone, err := schedule.Zone(timeZone)
+	if err != nil {
+		return nil, &jobconfig.FieldError{Field: "timeZone", Problem: err.Error()}
+	}
+	if cron == "" {
+		return nil, nil
+	}
+	s, err := schedule.Parse(cron, zone)
+	if err != nil {
+		return nil, &jobconfig.FieldError{Field: "cron", Problem: err.Error()}
+	}
+	var times []time.Time
+	for at := s.Next(from.Add(-1)); len(times) < n && !at.IsZero() && (to.IsZero() || at.Before(to)); at = s.Next(at) {
+		times = append(times, at)
+	}
+	return times, nil
+}
