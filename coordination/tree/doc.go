@@ -42,6 +42,11 @@
 //	superseded                   digests of those that were applied before it
 //	servers                      since when which servers have had no instance
 //
+// Beside the jobs, in a node whose name no job can have:
+//
+//	@-@hosts                     the key by which the namespace's hosts know each other
+//	@-@hosts/{id}                ephemeral: a host and where its API is ([ClusterDetail])
+//
 // The node above them, /{namespace}.wasmjob, holds what is added to the registry's
 // transaction numbers: 0 but in a copy that was adopted.
 //

@@ -1,6 +1,9 @@
 package tree
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // HostDetail is what a host of ours publishes about itself for a job:
 // node instances/{id} of our tree, ephemeral.
@@ -42,6 +45,35 @@ func ParseDetail(data []byte) HostDetail {
 	var d HostDetail
 	if json.Unmarshal(data, &d) != nil {
 		return HostDetail{}
+	}
+	return d
+}
+
+// ClusterDetail is what a host publishes about itself for the namespace:
+// node @-@hosts/{id}, ephemeral.
+type ClusterDetail struct {
+	ServerIP string `json:"serverIp"`
+	// API is the URL of the host's API, empty if it has none.
+	API     string    `json:"api,omitempty"`
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+}
+
+// Data is what the node holds, JSON.
+func (d ClusterDetail) Data() []byte {
+	b, err := json.Marshal(d)
+	if err != nil { // texts and a time always marshal
+		return nil
+	}
+	return b
+}
+
+// ParseClusterDetail reads a node @-@hosts/{id}; what cannot be read is the zero
+// ClusterDetail.
+func ParseClusterDetail(data []byte) ClusterDetail {
+	var d ClusterDetail
+	if json.Unmarshal(data, &d) != nil {
+		return ClusterDetail{}
 	}
 	return d
 }

@@ -191,3 +191,10 @@ func ItemNumber(name string) (int, bool) {
 // ErrRemoved says that the job is not in the registry any more. It is not brought back
 // by a host that is running; see docs/operating.md.
 var ErrRemoved = errors.New("the job was removed from the registry")
+
+// ClusterHosts is the node whose children are the hosts of a namespace, whatever jobs
+// they have; it holds the key by which they know each other. No job can have its name.
+func ClusterHosts(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@hosts" }
+
+// ClusterHost is there while a host has a session; ephemeral, a [ClusterDetail].
+func ClusterHost(namespace, id string) string { return ClusterHosts(namespace) + "/" + id }

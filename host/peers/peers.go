@@ -1,0 +1,224 @@
+package peers
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+)
+
+const (
+	keyBytes = 32
+	// retryAfter lies between two attempts to write what the registry refused.
+	retryAfter = time.Second
+)
+
+// Peer is another host of the namespace.
+type Peer struct {
+	ID string
+	tree.ClusterDetail
+}
+
+// Peers publishes a host and knows the others. It is safe for concurrent use.
+type Peers struct {
+	namespace string
+	self      func() tree.ClusterDetail
+	log       *zap.Logger
+	sessions  chan registry.Center // the newest one
+
+	mu     sync.Mutex
+	id     string // of this life, empty while there is none
+	key    []byte
+	others []Peer // by id
+}
+
+// New returns the peers of a host; self is what it publishes. Nothing happens before
+// Run.
+func New(namespace string, self func() tree.ClusterDetail, log *zap.Logger) *Peers {
+	return &Peers{namespace: namespace, self: self, log: log, sessions: make(chan registry.Center, 1)}
+}
+
+// Begun hands over a new session. It does not block; Run publishes the host in it.
+func (p *Peers) Begun(c registry.Center) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.sessions: // an older one
+	default:
+	}
+	p.sessions <- c
+}
+
+// List are the other hosts, by id. While there is no session it is as it was.
+func (p *Peers) List() []Peer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.others)
+}
+
+// ID names this host among its peers; empty before its first session.
+func (p *Peers) ID() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.id
+}
+
+// Run publishes the host in each session until ctx is done.
+func (p *Peers) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case c := <-p.sessions:
+			for again := true; again; {
+				again = p.live(ctx, c)
+			}
+		}
+	}
+}
+
+// live keeps the host published in a session, until that is over. It reports whether
+// it is to be called again: the registry refused something.
+func (p *Peers) live(ctx context.Context, c registry.Center) (again bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := p.publish(ctx, c)
+	if err == nil {
+		err = p.watch(ctx, c)
+	}
+	if err != nil && ctx.Err() == nil {
+		p.log.Debug("the host cannot be published for its peers", zap.Error(err))
+	}
+	retry := time.NewTimer(retryAfter)
+	defer retry.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c.Lost():
+		return false
+	case <-retry.C:
+		return true
+	}
+}
+
+// publish makes the host's node, and the key if there is none yet.
+func (p *Peers) publish(ctx context.Context, c registry.Center) error {
+	all := tree.ClusterHosts(p.namespace)
+	key, err := p.readKey(ctx, c, all)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	before := p.id
+	id := strings.ToLower(rand.Text()) // also if the commit fails: its outcome may be unknown
+	p.id, p.key = id, key
+	p.mu.Unlock()
+	if before != "" { // published in this session, or gone with the one before
+		_, err := c.Commit(ctx, registry.Delete(tree.ClusterHost(p.namespace, before), registry.AnyVersion))
+		if err != nil && !errors.Is(err, registry.ErrConflict) {
+			return fmt.Errorf("publish the host: %w", err)
+		}
+	}
+	if _, err := c.Commit(ctx, registry.CreateEphemeral(tree.ClusterHost(p.namespace, id), p.self().Data())); err != nil {
+		return fmt.Errorf("publish the host: %w", err)
+	}
+	return nil
+}
+
+// readKey reads the namespace's key; the first host makes it.
+func (p *Peers) readKey(ctx context.Context, c registry.Center, path string) ([]byte, error) {
+	for {
+		n, err := c.Read(ctx, registry.Data(path))
+		if err != nil {
+			return nil, fmt.Errorf("read the hosts' key: %w", err)
+		}
+		if key, err := hex.DecodeString(string(n[0].Data)); n[0].Exists && err == nil && len(key) == keyBytes {
+			return key, nil
+		}
+		if !n[0].Exists {
+			if _, err := c.Commit(ctx, registry.Ensure(path)); err != nil {
+				return nil, fmt.Errorf("make the hosts' key: %w", err)
+			}
+			continue
+		}
+		key := make([]byte, keyBytes)
+		if _, err := rand.Read(key); err != nil {
+			return nil, fmt.Errorf("make the hosts' key: %w", err)
+		}
+		_, err = c.Commit(ctx, registry.Set(path, []byte(hex.EncodeToString(key)), n[0].Version))
+		if err != nil && !errors.Is(err, registry.ErrConflict) { // else another host was first
+			return nil, fmt.Errorf("make the hosts' key: %w", err)
+		}
+	}
+}
+
+// watch keeps the list of peers until the session is over, the host's own node is
+// gone, or the key is another one.
+func (p *Peers) watch(ctx context.Context, c registry.Center) error {
+	all := tree.ClusterHosts(p.namespace)
+	changes, err := c.Watch(ctx, registry.Children(all), registry.Data(all))
+	if err != nil {
+		return fmt.Errorf("watch the hosts: %w", err)
+	}
+	known := make(map[string]tree.ClusterDetail)
+	for s := range changes {
+		ids := s.Children(all)
+		if err := p.learn(ctx, c, ids, known); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		gone := !slices.Contains(ids, p.id)
+		changed := !bytes.Equal([]byte(hex.EncodeToString(p.key)), s.Data(all).Data)
+		p.others = p.others[:0:0]
+		for _, id := range ids {
+			if id != p.id {
+				p.others = append(p.others, Peer{id, known[id]})
+			}
+		}
+		p.mu.Unlock()
+		if gone || changed {
+			return errors.New("the host's node, or the hosts' key, was changed outside wasmjob")
+		}
+	}
+	return nil
+}
+
+// learn reads the details of hosts that are new, and forgets those that are gone.
+func (p *Peers) learn(ctx context.Context, c registry.Center, ids []string, known map[string]tree.ClusterDetail) error {
+	var read []registry.Query
+	var fresh []string
+	for _, id := range ids {
+		if _, ok := known[id]; !ok {
+			read, fresh = append(read, registry.Data(tree.ClusterHost(p.namespace, id))), append(fresh, id)
+		}
+	}
+	for id := range known {
+		if !slices.Contains(ids, id) {
+			delete(known, id)
+		}
+	}
+	if len(read) == 0 {
+		return nil
+	}
+	nodes, err := c.Read(ctx, read...)
+	if err != nil {
+		return fmt.Errorf("read the hosts: %w", err)
+	}
+	for n, node := range nodes {
+		if node.Exists {
+			known[fresh[n]] = tree.ParseClusterDetail(node.Data)
+		}
+	}
+	return nil
+}
