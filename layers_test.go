@@ -40,6 +40,7 @@ const (
 	oauth2     = "golang.org/x/oauth2"
 	memlimit   = "github.com/KimMachineGun/automemlimit"
 	fsnotify   = "github.com/fsnotify/fsnotify"
+	huma       = "github.com/danielgtaylor/huma/v2"
 	goleak     = "go.uber.org/goleak"
 	gooidc     = "github.com/coreos/go-oidc/v3"
 	gozk       = "github.com/go-zookeeper/zk"
@@ -220,12 +221,23 @@ var rooms = []room{
 		why:      "how somebody signs in and out, without a page: the console has those"},
 	{name: "host/verify", may: []string{"host/ceiling", "host/event", "host/words", "host/history/lines", "abi", "coordination/registry", "coordination/tree"},
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
-	{name: "host/admin", may: []string{"host/ceiling", "host/event", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/copied", "coordination/inspect", "coordination/operate", "host/capability", "host/capability/kv", "host/schedule"}, outside: []string{prometheus, zap},
+	{name: "host/admin", may: []string{"host/ceiling", "host/event", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/copied", "coordination/inspect", "coordination/operate", "host/capability", "host/capability/kv", "host/schedule", "host/access"}, outside: []string{prometheus, zap},
 		testsMay: []string{"coordination/embedded", "host/ceiling"},
 		why:      "shows a host from outside; what it shows of all hosts, and what operators do to jobs, goes through the registry"},
+	{name: "host/cluster", may: []string{"abi", "coordination/tree", "host", "host/admin", "host/event", "host/history"},
+		testsMay: []string{"host/history/lines"},
+		why:      "puts together what hosts say; how they are asked it is given as functions, so that tests answer in virtual time"},
 	{name: "host/peers", may: []string{"coordination/registry", "coordination/tree"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded", "coordination/zookeeper", "test/zkserver"},
 		why:      "how hosts find and trust each other, whatever they ask"},
+	{name: "host/service", may: []string{"coordination/tree", "host", "host/access", "host/admin", "host/cluster", "host/event", "host/history"}, outside: []string{zap},
+		testsMay: []string{"abi", "coordination/registry", "host/service/servicetest"},
+		why:      "what people and programs ask for, done in one place whoever asks; it knows neither HTTP nor pages"},
+	{name: "host/service/servicetest", may: []string{"abi", "coordination/embedded", "coordination/jobconfig", "coordination/registry", "coordination/tree", "host", "host/admin", "host/cluster", "host/event", "host/history", "host/history/lines", "host/peers", "host/service"}, outside: []string{zap},
+		why: "whole hosts for the tests of the service and of what stands on it"},
+	{name: "host/api", may: []string{"abi", "coordination/jobconfig", "coordination/operate", "coordination/tree", "host", "host/admin", "host/cluster", "host/event", "host/history", "host/service"}, outside: []string{huma, zap},
+		testsMay: []string{"coordination/registry", "coordination/embedded", "host/access", "host/service/servicetest"},
+		why:      "the service as HTTP: it decides nothing, and nothing below it knows of HTTP"},
 	{name: "host/migrate", may: []string{"host/words", "coordination/registry", "coordination/jobconfig", "coordination/tree", "host/definition"}, outside: []string{yaml},
 		testsMay: []string{"coordination/embedded"},
 		why:      "knows the trees of old ElasticJobs, which nothing else here should; writes definitions, and has them read back"},

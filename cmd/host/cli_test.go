@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/catalog"
@@ -403,86 +401,73 @@ func TestInvokeWatchesTheFile(t *testing.T) {
 	}
 }
 
-// operated notes what it was asked to do.
-type operated struct {
-	mu     sync.Mutex
-	done   []string
-	status host.Status
+// hosted is a host that runs in process, and the environment of commands that ask it.
+type hosted struct {
+	out, logs lineByLine
+	env       []string
 }
 
-func (o *operated) note(s string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.done = append(o.done, s)
-	return nil
+// startHost runs a host until the test ends.
+func startHost(t *testing.T, dir string, args ...string) *hosted {
+	t.Helper()
+	home := t.TempDir()
+	socket := filepath.Join(home, "s")
+	signals := make(chan os.Signal, 2)
+	h := &hosted{
+		out: lineByLine{make(chan string, 10_000)}, logs: lineByLine{make(chan string, 10_000)},
+		env: []string{"XDG_RUNTIME_DIR=" + home, "WASMJOB_ADMIN=" + socket}, // the address keeps other hosts out of the test
+	}
+	p := &program{out: h.out, err: h.logs, outTTY: true, environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"},
+		notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	ended := make(chan int)
+	go func() {
+		ended <- p.main(context.Background(), append([]string{"run", "--plugins", dir, "--admin", socket, "--server-ip", "127.0.0.1"}, args...))
+	}()
+	t.Cleanup(func() {
+		signals <- syscall.SIGTERM
+		if code := <-ended; code != exitOK {
+			t.Errorf("the host ended with code %d", code)
+		}
+	})
+	return h
 }
 
-func (o *operated) FullStatus() host.Status { return o.status }
-func (o *operated) Ready() (bool, string)   { return true, "" }
-func (o *operated) Trigger(_ context.Context, job string) error {
-	if job == "none" || job == "citis" {
-		return host.ErrNoJob
+// await runs a command until what it shows has a word.
+func (h *hosted) await(t *testing.T, word string, args ...string) result {
+	t.Helper()
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		r := command(t, h.env, args...)
+		if r.code == exitOK && strings.Contains(r.out, word) {
+			return r
+		}
+		select {
+		case <-again.C:
+		case <-limit.C:
+			t.Fatalf("%v: %q is not in %d\n%s%s", args, word, r.code, r.out, r.err)
+		}
 	}
-	return o.note("trigger " + job)
-}
-func (o *operated) Start(_ context.Context, job string) error   { return o.note("start " + job) }
-func (o *operated) Enable(_ context.Context, job string) error  { return o.note("enable " + job) }
-func (o *operated) Disable(_ context.Context, job string) error { return o.note("disable " + job) }
-func (o *operated) EnableItem(_ context.Context, job string, item int) error {
-	return o.note("enable " + job + " " + tree.Items([]int{item}).String())
-}
-func (o *operated) DisableItem(_ context.Context, job string, item int) error {
-	return o.note("disable " + job + " " + tree.Items([]int{item}).String())
-}
-func (o *operated) Remove(_ context.Context, job string, purge bool) error {
-	if purge {
-		job += " purge"
-	}
-	return o.note("remove " + job)
 }
 
 func TestOperatingARunningHost(t *testing.T) {
 	t.Parallel()
 	command(t, []string{"XDG_RUNTIME_DIR=" + t.TempDir()}, "status", "--admin", "127.0.0.1:1").expect(t, exitFailure, "no host is running here", "127.0.0.1:1", "wasmjob run")
 
-	now := time.Now()
-	o := &operated{status: host.Status{
-		Instance: "10.0.0.1@-@7-x", State: host.HostLive, Namespace: "ns", Started: now.Add(-time.Hour),
-		Jobs: []host.JobStatus{
-			{Name: "cities", State: host.JobRunning, ShardingTotalCount: 1, Items: []host.ItemStatus{{Item: 0, LastOutcome: abi.OutcomeOK, LastEnd: now}}},
-			{Name: "once", State: host.JobError, ShardingTotalCount: 1},
-		},
-		Refused: []host.Refusal{{File: "bad.wasm", Reasons: []string{"not a module"}, Since: now}},
-	}}
-	run := t.TempDir()
-	s, err := admin.Listen(admin.Options{Address: admin.Address{Network: "tcp", Name: "127.0.0.1:0"}, Token: admin.NewToken(), Host: o, Operations: o})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil { // a note of a host that is gone
-		t.Fatal(err)
-	}
-	token := admin.NewToken()
-	s, err = admin.Listen(admin.Options{Address: admin.Address{Network: "tcp", Name: "127.0.0.1:0"}, Token: token, Host: o, Operations: o, About: admin.About{Version: "v9", Plugins: "/jobs", Registry: "embedded, in memory"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
+	dir := jobDir(t, "type: SIMPLE\nshardingTotalCount: 3\njobParameter: ok\n") // only a trigger runs it
+	for name, text := range map[string]string{"once.yaml": "module: cities.wasm\ntype: SIMPLE\nshardingTotalCount: 1\njobParameter: ok\n", "bad.wasm": "not a module"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
 		}
-	})
-	if _, err := (admin.Note{Address: s.Address().String(), Token: token}).Leave([]string{filepath.Join(run, "wasmjob")}); err != nil {
-		t.Fatal(err)
 	}
-	// The address keeps hosts that really run here out of the test.
-	env := []string{"XDG_RUNTIME_DIR=" + run, "WASMJOB_ADMIN=" + s.Address().String()}
+	h := startHost(t, dir)
+	env := h.env
+	h.await(t, "0-2 of 3", "status")
+	h.await(t, "0 of 1", "status")
 
-	command(t, env, "status").expect(t, exitOK, "live, ready, up 1h", "10.0.0.1@-@7-x", "v9", "cities", "Refused files")
+	command(t, env, "status").expect(t, exitOK, "live, ready, up ", "127.0.0.1@-@", "cities", "Refused files", "bad.wasm")
 	command(t, env, "status", "--items").expect(t, exitOK, "cities  0 ")
 	var watched bytes.Buffer
 	signals := make(chan os.Signal, 1)
@@ -493,46 +478,44 @@ func TestOperatingARunningHost(t *testing.T) {
 	}
 	command(t, env, "jobs").expect(t, exitOK, "NAME", "cities", "once")
 	var report admin.Report
-	if err := json.Unmarshal([]byte(command(t, env, "status", "--json").out), &report); err != nil || report.Status.Instance != o.status.Instance {
+	if err := json.Unmarshal([]byte(command(t, env, "status", "--json").out), &report); err != nil || report.Status.Namespace != "wasmjob" || len(report.Status.Jobs) != 2 {
 		t.Errorf("%v: %+v", err, report)
 	}
 	var jobs []host.JobStatus
 	if err := json.Unmarshal([]byte(command(t, env, "jobs", "--json").out), &jobs); err != nil || len(jobs) != 2 {
 		t.Errorf("%v: %+v", err, jobs)
 	}
-	for want, args := range map[string][]string{
-		"trigger cities":               {"trigger", "cities"},
-		"enable cities":                {"enable", "cities"},
-		"disable cities":               {"disable", "cities"},
-		"enable cities, enable once":   {"enable", "--all"},
-		"disable cities, disable once": {"disable", "--all"},
-		"enable cities 0":              {"enable", "cities", "--item", "0"},
-		"disable cities 2":             {"disable", "cities", "--item", "2"},
-		"start cities":                 {"start", "cities"},
-		"remove cities":                {"remove", "cities"},
-		"remove cities purge":          {"remove", "cities", "--purge"},
-	} {
-		command(t, env, args...).expect(t, exitOK)
-		o.mu.Lock()
-		if strings.Join(o.done, ", ") != want {
-			t.Errorf("%v did %q", args, o.done)
-		}
-		o.done = nil
-		o.mu.Unlock()
+
+	command(t, env, "trigger", "cities").expect(t, exitOK, "triggered cities")
+	h.out.await(t, "fire  cities")
+	command(t, env, "disable", "cities", "--item", "2").expect(t, exitOK)
+	h.await(t, "disabled", "status", "--items")
+	command(t, env, "enable", "cities", "--item", "2").expect(t, exitOK)
+	if r := command(t, env, "start", "cities"); r.code != exitOK || r.out != "cities runs here already\n" {
+		t.Errorf("start of a job that runs: %d %q", r.code, r.out)
 	}
-	for state, want := range map[host.JobState]string{
-		host.JobReady: "cities runs here already\n", host.JobRunning: "cities runs here already\n", host.JobSharding: "cities runs here already\n",
-		host.JobDisabled: "cities is disabled: wasmjob enable cities\n",
-		host.JobStopped:  "started cities\n", host.JobRemoved: "started cities\n",
-	} {
-		o.status.Jobs[0].State = state
-		if r := command(t, env, "start", "cities"); r.code != exitOK || r.out != want {
-			t.Errorf("start of a job that is %s: %d %q, want %q", state, r.code, r.out, want)
-		}
+	command(t, env, "disable", "cities").expect(t, exitOK)
+	h.await(t, "disabled", "jobs")
+	if r := command(t, env, "start", "cities"); r.code != exitOK || r.out != "cities is disabled: wasmjob enable cities\n" {
+		t.Errorf("start of a job that is disabled: %d %q", r.code, r.out)
 	}
-	command(t, env, "trigger", "none").expect(t, exitFailure, host.ErrNoJob.Error()+"\n")
+	command(t, env, "disable", "--all").expect(t, exitOK)
+	command(t, env, "enable", "--all").expect(t, exitOK)
+	h.await(t, "cities runs here already", "start", "cities")
+	command(t, env, "shutdown", "cities", "--server", "127.0.0.1").expect(t, exitOK)
+	h.await(t, "stopped", "jobs")
+	h.await(t, "started cities\n", "start", "cities")
+	h.await(t, "cities runs here already", "start", "cities")
+	for _, purge := range [][]string{nil, {"--purge"}} {
+		command(t, env, append([]string{"remove", "cities"}, purge...)...).expect(t, exitOK)
+		h.await(t, "removed", "jobs")
+		h.await(t, "started cities\n", "start", "cities")
+		h.await(t, "cities runs here already", "start", "cities")
+	}
+
+	command(t, env, "trigger", "none").expect(t, exitFailure, `there is no job "none"`+"\n")
 	command(t, env, "start", "cities", "--zk", "127.0.0.1:1").expect(t, exitUsage, "only a host can start a job again")
-	command(t, env, "trigger", "citis").expect(t, exitFailure, host.ErrNoJob.Error()+`; did you mean "cities"?`)
+	command(t, env, "trigger", "citis").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"?`)
 	command(t, env, "__complete", "trigger", "").expect(t, exitOK, "cities\nonce\n")
 	wrong := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(wrong, []byte(admin.NewToken()), 0o600); err != nil {

@@ -13,10 +13,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/api"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/dump"
@@ -24,9 +27,11 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/life"
+	"github.com/wasmjob/wasmjob/host/peers"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
 	"github.com/wasmjob/wasmjob/host/serverip"
+	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/session"
 	"github.com/wasmjob/wasmjob/host/view"
 )
@@ -50,7 +55,14 @@ type system struct {
 	host     *host.Host
 	catalog  *catalog.Catalog
 	admin    *admin.Server // nil if it is off
-	dump     *dump.Server  // nil if it is off
+	// The whole cluster: its other hosts, what they say, and what is done to it.
+	peers    *peers.Peers
+	reporter *admin.Reporter
+	local    *cluster.Local
+	cluster  *cluster.Cluster
+	service  *service.Service
+	started  time.Time
+	dump     *dump.Server // nil if it is off
 	// registry gives the host its sessions; serverIP names the server there.
 	registry *session.Sessions
 	serverIP string
@@ -89,9 +101,9 @@ func (s *system) close() error {
 // wire builds the system. Nothing runs yet but the goroutines that carry lines
 // and events, which close joins.
 func wire(ctx context.Context, p *program, l *loaded) (*system, error) {
-	s := &system{program: p, loaded: l}
+	s := &system{program: p, loaded: l, started: time.Now()}
 	for _, part := range []func(context.Context) error{
-		s.wireOutput, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireRegistry, s.wireAddress, s.wireHost, s.wireAdmin, s.wireDump,
+		s.wireOutput, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireRegistry, s.wireAddress, s.wireHost, s.wireCluster, s.wireAdmin, s.wireDump,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(err, s.close())
@@ -249,8 +261,15 @@ func (s *system) wireAddress(ctx context.Context) error {
 // wireHost makes the host.
 func (s *system) wireHost(context.Context) (err error) {
 	l := s.loaded
+	s.peers = peers.New(l.Namespace, s.published, s.log)
 	s.host, err = host.New(host.Config{
-		Dial:           s.registry.Begin,
+		Dial: func(ctx context.Context) (registry.Center, error) {
+			c, err := s.registry.Begin(ctx)
+			if err == nil {
+				s.peers.Begun(c)
+			}
+			return c, err
+		},
 		Namespace:      l.Namespace,
 		ServerIP:       s.serverIP,
 		MaxConcurrency: l.MaxConcurrency,
@@ -338,6 +357,56 @@ func (s *system) stuck(jobs []string) {
 	os.Exit(exitStuck)
 }
 
+// wireCluster makes what shows the whole cluster, and lets other hosts ask this one.
+func (s *system) wireCluster(context.Context) error {
+	l := s.loaded
+	s.reporter = &admin.Reporter{Host: s.host, About: s.about(), Pending: s.pending, Session: s.registry.About, Waiting: s.registry.WaitsFor,
+		History: s.historyState, Warnings: s.warnings}
+	s.local = cluster.NewLocal(func() admin.Report { return s.reporter.Report(false) })
+	transport := peers.NewTransport()
+	s.onClose("peers", func() error { transport.CloseIdleConnections(); return nil })
+	others := func() (list []cluster.Peer) {
+		for _, p := range s.peers.List() {
+			list = append(list, cluster.Peer(p))
+		}
+		return list
+	}
+	get := func(ctx context.Context, p cluster.Peer, path string, into any) error {
+		return s.peers.Get(ctx, transport, peers.Peer(p), path, into)
+	}
+	s.cluster = cluster.New(cluster.Options{
+		Local: s.local, Self: func() cluster.Peer { return cluster.Peer{ID: s.peers.ID(), ClusterDetail: s.published()} }, Peers: others,
+		Fetch: func(ctx context.Context, p cluster.Peer, epoch string, since uint64) (d cluster.Delta, err error) {
+			err = get(ctx, p, cluster.DeltaPath(epoch, since), &d)
+			return d, err
+		},
+	})
+	s.service = service.New(service.Options{
+		Namespace: l.Namespace, Cluster: s.cluster, Histories: &cluster.Histories{Store: s.history, Peers: others, Get: get}, Store: s.history,
+		Registry: admin.NewRegistry(l.Namespace, s.registry.Session), Host: s.host, Pending: s.pending, Logger: s.log,
+	})
+	return nil
+}
+
+// about is what the process says of itself.
+func (s *system) about() admin.About {
+	l := s.loaded
+	about := admin.About{Version: versionText(), PID: os.Getpid(), Plugins: l.Plugins, Registry: s.registry.Backend.String(), History: l.History}
+	if abs, err := filepath.Abs(l.Plugins); err == nil {
+		about.Plugins = abs
+	}
+	return about
+}
+
+// published is what the other hosts know of this one.
+func (s *system) published() tree.ClusterDetail {
+	d := tree.ClusterDetail{ServerIP: s.serverIP, Version: versionText(), Started: s.started}
+	if s.admin != nil {
+		d.API = s.admin.Address().URL(s.serverIP)
+	}
+	return d
+}
+
 // wireAdmin makes the admin address.
 func (s *system) wireAdmin(context.Context) error {
 	l := s.loaded
@@ -348,14 +417,10 @@ func (s *system) wireAdmin(context.Context) error {
 	if err != nil {
 		return err
 	}
-	about := admin.About{Version: versionText(), PID: os.Getpid(), Plugins: l.Plugins, Registry: s.registry.Backend.String(), History: l.History}
-	if abs, err := filepath.Abs(l.Plugins); err == nil {
-		about.Plugins = abs
-	}
+	answers := api.New(api.Options{Service: s.service, Cluster: s.cluster, Local: s.local, Store: s.history, Verify: s.peers.Verify,
+		Report: func() admin.Report { return s.reporter.Report(true) }, Logger: s.log})
 	s.admin, err = admin.Listen(admin.Options{
-		Address: *l.Admin, Token: token, Host: s.host, Metrics: s.metrics.Handler(s.log), About: about, Pending: s.pending, Logger: s.log,
-		Registry: admin.NewRegistry(l.Namespace, s.registry.Session), Session: s.registry.About, Waiting: s.registry.WaitsFor,
-		History: s.historyState, Warnings: s.warnings,
+		Address: *l.Admin, Token: token, Ready: s.reporter.Ready, Metrics: s.metrics.Handler(s.log), API: answers, Peers: answers.Peers(), Logger: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w (--admin ADDRESS or --admin off)", err)
@@ -364,7 +429,7 @@ func (s *system) wireAdmin(context.Context) error {
 	if !l.Admin.Local() {
 		s.log.Warn("the admin address can be reached from other machines, without TLS", zap.Stringer("address", s.admin.Address()))
 	}
-	note := admin.Note{Address: s.admin.Address().String(), Token: token, PID: os.Getpid(), Plugins: about.Plugins, Started: time.Now()}
+	note := admin.Note{Address: s.admin.Address().String(), Token: token, PID: os.Getpid(), Plugins: s.about().Plugins, Started: s.started}
 	if remove, err := note.Leave(admin.NoteDirs(s.program.getenv)); err != nil {
 		s.log.Warn("clients will not find this host by themselves: they need --admin and --token-file", zap.Error(err))
 	} else {
@@ -446,6 +511,9 @@ func (s *system) run(stop, kill context.Context) error {
 		others++
 		part(ended, "admin", func() error { return s.admin.Run(around) })
 	}
+	others += 2
+	part(ended, "peers", func() error { return s.peers.Run(around) })
+	part(ended, "cluster", func() error { return s.cluster.Run(around) })
 	if s.dump != nil {
 		others++
 		part(ended, "dump port", func() error { return s.dump.Run(around) })

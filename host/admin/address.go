@@ -79,3 +79,16 @@ func (a Address) reachable() Address {
 	}
 	return Address{Network: "tcp", Name: net.JoinHostPort(host, port)}
 }
+
+// URL is where other machines reach a server that listens there: on all interfaces, by
+// the address that names this machine. Empty for a socket.
+func (a Address) URL(serverIP string) string {
+	host, port, err := net.SplitHostPort(a.Name)
+	if a.Network != "tcp" || err != nil {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || (err == nil && ip.IsUnspecified()) {
+		host = serverIP
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}

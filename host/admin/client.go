@@ -195,7 +195,10 @@ func (c *Client) Kill(ctx context.Context, job string, o KillOptions, progress f
 	var last *Kills
 	err := c.ask(ctx, http.MethodPost, jobPath(job, "kill")+"?"+query.Encode(), nil, func(body io.Reader) error {
 		for d := json.NewDecoder(body); ; {
-			var state killLine
+			var state struct {
+				*Kills
+				Error string `json:"error"`
+			}
 			switch err := d.Decode(&state); {
 			case errors.Is(err, io.EOF) && last == nil:
 				return fmt.Errorf("the host at %s has broken off", c.address)
@@ -221,7 +224,9 @@ func (c *Client) Release(ctx context.Context, job string, item int) (tree.Items,
 	if item >= 0 {
 		path += "?item=" + strconv.Itoa(item)
 	}
-	var out releasedItems
+	var out struct {
+		Items tree.Items `json:"items"`
+	}
 	err := c.do(ctx, http.MethodPost, path, &out)
 	return out.Items, err
 }
@@ -360,11 +365,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, read
 		if err != nil {
 			return fmt.Errorf("ask the host at %s: %w", c.address, err)
 		}
-		var p problem
-		if json.Unmarshal(body, &p) != nil || p.Error == "" {
-			p.Error = fmt.Sprintf("it is not a host, or a proxy is before it: %s", resp.Status)
-		}
-		return &ServerError{Address: c.address, Code: resp.StatusCode, Message: p.Error}
+		return &ServerError{Address: c.address, Code: resp.StatusCode, Message: refusal(body, resp.Status)}
 	}
 	return read(resp.Body)
 }
@@ -379,4 +380,24 @@ type ServerError struct {
 
 func (e *ServerError) Error() string {
 	return fmt.Sprintf("the host at %s says: %s", e.Address, e.Message)
+}
+
+// refusal is what a problem says: of each part of the request that is wrong, or of the whole.
+func refusal(body []byte, status string) string {
+	var p Problem
+	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
+		return "it is not a host, or a proxy is before it: " + status
+	}
+	if len(p.Errors) == 0 {
+		return p.Detail
+	}
+	var parts []string
+	for _, e := range p.Errors {
+		_, name, within := strings.Cut(e.Location, ".") // query.limit
+		if !within {
+			name = e.Location
+		}
+		parts = append(parts, strings.TrimPrefix(name+": "+e.Message, ": "))
+	}
+	return strings.Join(parts, "; ")
 }

@@ -144,11 +144,11 @@ func (c KeptChange) String() string {
 // check refuses what is out of bounds.
 func (c KeptChange) check() error {
 	if c.Offset != nil && len(*c.Offset) > abi.MaxOffset {
-		return badRequest{fmt.Sprintf("the offset has %d bytes, expected at most %d", len(*c.Offset), abi.MaxOffset)}
+		return &BadRequestError{"body.offset", fmt.Sprintf("the offset has %d bytes, expected at most %d", len(*c.Offset), abi.MaxOffset)}
 	}
 	for _, key := range sortedKeys(c.Set) {
 		if err := kv.CheckKey(key); err != nil {
-			return badRequest{err.Error()}
+			return &BadRequestError{"body.set", err.Error()}
 		}
 	}
 	return nil
@@ -177,7 +177,7 @@ func (c KeptChange) apply(job string, item int, data []byte, has bool) ([]byte, 
 	}
 	for _, key := range sortedKeys(c.Set) {
 		if err := state.Set(key, string(c.Set[key])); err != nil {
-			return nil, badRequest{fmt.Sprintf("key %q: %v", key, err)}
+			return nil, &BadRequestError{"body.set", fmt.Sprintf("key %q: %v", key, err)}
 		}
 	}
 	offset, hasOffset := state.Offset, state.HasOffset
@@ -216,7 +216,7 @@ func (r *Registry) ChangeKept(ctx context.Context, job string, item int, change 
 	}
 	numbers := s.numbers()
 	if item < 0 && len(numbers) > 1 {
-		return nil, badRequest{fmt.Sprintf("job %q has items %s: say which one is meant", job, numbers)}
+		return nil, &BadRequestError{"query.item", fmt.Sprintf("job %q has items %s: say which one is meant", job, numbers)}
 	}
 	if item < 0 && len(numbers) == 1 {
 		item = numbers[0]

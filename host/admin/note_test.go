@@ -3,10 +3,12 @@ package admin
 import (
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -31,8 +33,8 @@ func TestAClientFindsTheOneHost(t *testing.T) {
 		t.Fatalf("without a host: %v", err)
 	}
 
-	d := &deeds{}
-	s := start(t, Options{Host: d})
+	var asked atomic.Pointer[string]
+	s := start(t, Options{API: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked.Store(new(r.Method + " " + r.URL.Path)) })})
 	remove := leave(t, dirs, Note{Address: s.Address().String(), Token: token})
 	for path, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, noteName(s.Address().String())): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
@@ -49,8 +51,8 @@ func TestAClientFindsTheOneHost(t *testing.T) {
 		if err := c.Trigger(t.Context(), "x"); err != nil {
 			t.Fatal(err)
 		}
-		if got := d.taken(); !reflect.DeepEqual(got, []string{`trigger "x"`}) {
-			t.Fatalf("did %v", got)
+		if got := asked.Swap(nil); got == nil || *got != "POST /v1/jobs/x/trigger" {
+			t.Fatalf("asked for %v", got)
 		}
 	}
 	find(Where{})
@@ -80,7 +82,7 @@ func TestAClientFindsTheOneHost(t *testing.T) {
 	}
 
 	// A second host: now one must say which.
-	s2 := start(t, Options{Host: &deeds{}})
+	s2 := start(t, Options{})
 	remove2 := leave(t, dirs, Note{Address: s2.Address().String(), Token: token, Plugins: "/other"})
 	if _, err := Find(t.Context(), Where{Dirs: dirs}); err == nil || !strings.Contains(err.Error(), "2 hosts") || !strings.Contains(err.Error(), "/other") {
 		t.Errorf("two hosts: %v", err)

@@ -349,17 +349,17 @@ const (
 	maxBy    = 200
 )
 
-// check refuses what is out of bounds.
-func (o KillOptions) check() error {
+// Check refuses what is out of bounds.
+func (o KillOptions) Check() error {
 	switch {
 	case o.Item < -1:
-		return badRequest{fmt.Sprintf("item %d is not a number from 0", o.Item)}
+		return &BadRequestError{"query.item", fmt.Sprintf("item %d is not a number from 0", o.Item)}
 	case o.Grace < 0 || o.Grace > MaxGrace:
-		return badRequest{fmt.Sprintf("grace %s is not from 0 to %s", o.Grace, MaxGrace)}
+		return &BadRequestError{"query.grace", fmt.Sprintf("grace %s is not from 0 to %s", o.Grace, MaxGrace)}
 	case o.Wait < 0 || o.Wait > MaxGrace:
-		return badRequest{fmt.Sprintf("wait %s is not from 0 to %s", o.Wait, MaxGrace)}
+		return &BadRequestError{"query.wait", fmt.Sprintf("wait %s is not from 0 to %s", o.Wait, MaxGrace)}
 	case len(o.By) > maxBy:
-		return badRequest{fmt.Sprintf("by: %d bytes, expected at most %d", len(o.By), maxBy)}
+		return &BadRequestError{"query.by", fmt.Sprintf("by: %d bytes, expected at most %d", len(o.By), maxBy)}
 	}
 	return nil
 }
@@ -414,7 +414,7 @@ const (
 // as CANCELLED: it is not tried again, not taken over and not caught up on. One
 // that begins later is not meant.
 func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress func(*Kills)) (*Kills, error) {
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
 		return nil, err
 	}
 	if o.Item >= 0 {
@@ -596,11 +596,17 @@ func (r *Registry) Remove(ctx context.Context, job string, purge bool) error {
 	})
 }
 
+// ErrNoTarget says that what was to be operated is not there.
+var ErrNoTarget = errors.New("no such target")
+
 // noTargetError: what was to be operated is not there, and this is what is.
 type noTargetError struct {
 	what string
 	have []string
 }
+
+// Is makes it an ErrNoTarget.
+func (e *noTargetError) Is(target error) bool { return target == ErrNoTarget }
 
 func (e *noTargetError) Error() string {
 	const most = 20

@@ -1,10 +1,7 @@
 package admin
 
 import (
-	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -158,63 +155,6 @@ func TestRegistrySaysWhatIsNotThere(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
-
-// TestRegistryEndpoints asks by way of the server, with the client.
-func TestRegistryEndpoints(t *testing.T) {
-	t.Parallel()
-	r, look := namespace(t, "a")
-	const token = "0123456789abcdef"
-	s, err := Listen(Options{Address: Address{"tcp", "127.0.0.1:0"}, Token: token, Host: &host.Host{}, Registry: r})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	c := NewClient(s.Address(), token)
-	if shards, err := c.Shards(t.Context(), "a"); err != nil || len(shards.Items) != 2 || shards.Items[0].Owner != "10.0.0.1@-@a" {
-		t.Errorf("shards %+v, %v", shards, err)
-	}
-	if jobs, err := c.Jobs(t.Context()); err != nil || len(jobs) != 1 || jobs[0].Name != "a" {
-		t.Errorf("jobs %+v, %v", jobs, err)
-	}
-	if err := errors.Join(c.DisableServer(t.Context(), "a", "10.0.0.1"), c.DisableServer(t.Context(), "", "10.0.0.2"), c.EnableServer(t.Context(), "a", "10.0.0.2"),
-		c.Shutdown(t.Context(), "a", "", "10.0.0.2@-@a")); err != nil {
-		t.Error(err)
-	}
-	if v, _ := look("/ns/a/servers/10.0.0.1"); v != "DISABLED" {
-		t.Errorf("the server is %s", v)
-	}
-	if v, _ := look("/ns/a/servers/10.0.0.2"); v != "ENABLED" {
-		t.Errorf("the other server is %s", v)
-	}
-	if _, there := look("/ns/a/instances/10.0.0.2@-@a"); there {
-		t.Error("the instance was not stopped")
-	}
-	var no *ServerError
-	if _, err := c.Shards(t.Context(), "x"); !errors.As(err, &no) || no.Code != http.StatusNotFound {
-		t.Errorf("shards of no job: %v", err)
-	}
-	if err := c.Shutdown(t.Context(), "a", "", "nobody"); !errors.As(err, &no) || no.Code != http.StatusNotFound || !strings.Contains(err.Error(), "no instance nobody") {
-		t.Errorf("shutdown of nobody: %v", err)
-	}
-	if err := c.Shutdown(t.Context(), "", "", ""); !errors.As(err, &no) || no.Code != http.StatusBadRequest {
-		t.Errorf("shutdown of all: %v", err)
-	}
-	answer := httptest.NewRecorder()
-	request := httptest.NewRequest(http.MethodGet, "/v1/jobs/a/shards", nil)
-	request.Host = "localhost"
-	s.http.Handler.ServeHTTP(answer, request)
-	if answer.Code != http.StatusUnauthorized {
-		t.Errorf("without the token: %d", answer.Code)
-	}
-}
 
 // TestItemsOfJavaHostsHaveNoTimes: what is recorded of an item that a Java host has is
 // of a run before.

@@ -1,0 +1,139 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/service"
+)
+
+const (
+	// operationTimeout bounds one operation.
+	operationTimeout = 15 * time.Second
+	// maxBody bounds the body of a request, in bytes.
+	maxBody = 64 << 10
+)
+
+// Options are what the API stands on.
+type Options struct {
+	Service *service.Service
+	Cluster *cluster.Cluster
+	// Local and Store answer peers, for which Verify decides whether they are.
+	Local  *cluster.Local
+	Store  history.Store
+	Verify func(*http.Request) error
+	// Report describes this host, for GET /v1/status.
+	Report func() admin.Report
+	// Version is that of the program.
+	Version string
+	Logger  *zap.Logger
+}
+
+// API serves requests below /v1.
+type API struct {
+	o       Options
+	mux     *http.ServeMux
+	huma    huma.API
+	streams chan struct{} // a place for each that is open
+	keys    *keys
+}
+
+// New returns the API.
+func New(o Options) *API {
+	a := &API{o: o, mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), keys: newKeys()}
+	formats := map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
+	config := huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{Title: "wasmjob", Version: "1",
+				Description: "The API of every host of a cluster. Each host answers for the whole cluster; hosts that do not answer are named in `silent`."},
+			Components: &huma.Components{
+				Schemas:         schemas(),
+				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}},
+			},
+			Security: []map[string][]string{{"token": {}}},
+			Tags: []*huma.Tag{
+				{Name: "look", Description: "What jobs and hosts do now."},
+				{Name: "history", Description: "What ran, what was logged, and who changed what."},
+				{Name: "operate", Description: "What operators do to jobs, on all their hosts."},
+			},
+		},
+		OpenAPIPath: "/v1/openapi", Formats: formats, DefaultFormat: "application/json", RejectUnknownQueryParameters: true,
+	}
+	a.huma = humago.New(a.mux, config)
+	a.looking()
+	a.histories()
+	a.operating()
+	a.streaming()
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		WriteProblem(w, &huma.ErrorModel{Status: http.StatusNotFound, Detail: "no such endpoint: " + r.Method + " " + r.URL.Path})
+	})
+	return a
+}
+
+// ServeHTTP implements [http.Handler].
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	a.mux.ServeHTTP(w, r)
+}
+
+// OpenAPI is the description of the API, as YAML.
+func (a *API) OpenAPI() ([]byte, error) { return a.huma.OpenAPI().YAML() }
+
+// body is an answer.
+type body[T any] struct{ Body T }
+
+// none is the input of a request without parameters.
+type none struct{}
+
+// operation describes an operation; what makes an id of its path unique.
+func operation(method, path, id, tag, summary string, more ...func(*huma.Operation)) huma.Operation {
+	o := huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, MaxBodyBytes: maxBody,
+		Errors: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable}}
+	if strings.Contains(path, "{") {
+		o.Errors = append(o.Errors, http.StatusNotFound)
+	}
+	for _, m := range more {
+		m(&o)
+	}
+	return o
+}
+
+// look registers an operation that answers with a value.
+func look[I, O any](a *API, path, id, tag, summary string, do func(ctx context.Context, in *I) (O, error)) {
+	huma.Register(a.huma, operation(http.MethodGet, path, id, tag, summary), func(ctx context.Context, in *I) (*body[O], error) {
+		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+		defer cancel()
+		v, err := do(ctx, in)
+		if err != nil {
+			return nil, problem(err)
+		}
+		return &body[O]{v}, nil
+	})
+}
+
+// act registers an operation that answers with nothing.
+func act[I any](a *API, method, path, id, summary string, do func(ctx context.Context, in *I) error) {
+	o := operation(method, path, id, "operate", summary, func(o *huma.Operation) {
+		o.DefaultStatus = http.StatusNoContent
+		o.Errors = append(o.Errors, http.StatusConflict)
+	})
+	huma.Register(a.huma, o, func(ctx context.Context, in *I) (*struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+		defer cancel()
+		if err := do(ctx, in); err != nil {
+			return nil, problem(err)
+		}
+		return nil, nil
+	})
+}

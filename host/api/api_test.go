@@ -1,0 +1,415 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/service/servicetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const token = "0123456789abcdef0123456789"
+
+// served is a host whose API is served.
+type served struct {
+	*servicetest.House
+	t      *testing.T
+	api    *API
+	url    string
+	client *admin.Client
+	http   *http.Client
+}
+
+// serve starts a host and serves its API until the test ends.
+func serve(t *testing.T, o servicetest.Options) *served {
+	t.Helper()
+	s := &served{t: t, http: &http.Client{Transport: &http.Transport{}}}
+	t.Cleanup(s.http.CloseIdleConnections)
+	var server *admin.Server
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	o.Listen = func(h *servicetest.House) string {
+		s.api = New(Options{Service: h.Service, Cluster: h.Cluster, Local: h.Local, Store: h.Store, Verify: h.Peers.Verify,
+			Report: func() admin.Report { return h.Reporter.Report(true) }, Logger: h.Log})
+		var err error
+		server, err = admin.Listen(admin.Options{Address: admin.Address{Network: "tcp", Name: "127.0.0.1:0"}, Token: token,
+			Ready: h.Reporter.Ready, API: s.api, Peers: s.api.Peers(), Logger: h.Log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { ended <- server.Run(ctx) }()
+		s.url = server.Address().URL("127.0.0.1")
+		return s.url
+	}
+	t.Cleanup(func() { // after the host has ended
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	s.House = servicetest.Start(t, o)
+	s.client = admin.NewClient(server.Address(), token)
+	return s
+}
+
+// answer is what an endpoint answered.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// problem is the problem of an answer.
+func (a answer) problem(t *testing.T) admin.Problem {
+	t.Helper()
+	var p admin.Problem
+	if err := json.Unmarshal(a.body, &p); err != nil {
+		t.Fatalf("%d is no problem: %v: %s", a.code, err, a.body)
+	}
+	if a.header.Get("Content-Type") != "application/problem+json" || p.Status != a.code || p.Title != http.StatusText(a.code) || p.Detail == "" {
+		t.Errorf("%d %s: %+v", a.code, a.header.Get("Content-Type"), p)
+	}
+	return p
+}
+
+// ask sends a request with the token; headers are names and values in turns.
+func (s *served) ask(method, path, body string, headers ...string) answer {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, data}
+}
+
+// get reads a good answer into a value.
+func get[T any](s *served, path string) (v T) {
+	s.t.Helper()
+	a := s.ask(http.MethodGet, path, "")
+	if a.code != http.StatusOK || a.header.Get("Content-Type") != "application/json" || a.header.Get("Cache-Control") != "no-store" {
+		s.t.Fatalf("%s: %d %s %s", path, a.code, a.header, a.body)
+	}
+	if err := json.Unmarshal(a.body, &v); err != nil {
+		s.t.Fatalf("%s: %v: %s", path, err, a.body)
+	}
+	return v
+}
+
+// once is a job that only triggers run.
+func once(name string, items int) host.Job { return servicetest.Job(name, "", items, servicetest.OK) }
+
+// TestOperationsByTheClient has the client operate a job, and looks at the registry.
+func TestOperationsByTheClient(t *testing.T) {
+	t.Parallel()
+	const odd = `a b%ü?x=1#"<日本>`
+	s := serve(t, servicetest.Options{Jobs: []host.Job{once("cities", 3), once(odd, 1)}})
+	ctx, c := t.Context(), s.client
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	is := func(path, want string) {
+		t.Helper()
+		if got, _ := s.Look(path); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+	ran := func(job string, times int) {
+		t.Helper()
+		s.Until(fmt.Sprintf("%s has run %d times", job, times), func() bool {
+			runs := get[cluster.Found[struct{ Job, Outcome string }]](s, "/v1/runs?limit=1000&outcome=ok&job="+url.QueryEscape(service.Escaped(job)))
+			return len(runs.Records) == times
+		})
+	}
+	do(c.Trigger(ctx, "cities"))
+	ran("cities", 3)
+	do(c.Trigger(ctx, odd))
+	ran(odd, 1)
+	do(c.Disable(ctx, "cities"))
+	is("/ns/cities/servers/127.0.0.1", "DISABLED")
+	is("/ns/"+odd+"/servers/127.0.0.1", "ENABLED")
+	do(c.Disable(ctx, ""))
+	is("/ns/"+odd+"/servers/127.0.0.1", "DISABLED")
+	do(c.Enable(ctx, ""))
+	is("/ns/cities/servers/127.0.0.1", "ENABLED")
+	do(c.DisableServer(ctx, "cities", "127.0.0.1"))
+	is("/ns/cities/servers/127.0.0.1", "DISABLED")
+	do(c.EnableServer(ctx, "", "127.0.0.1"))
+	is("/ns/cities/servers/127.0.0.1", "ENABLED")
+	do(c.DisableItem(ctx, "cities", 2))
+	if _, there := s.Look("/ns/cities/sharding/2/disabled"); !there {
+		t.Error("item 2 is not disabled")
+	}
+	do(c.EnableItem(ctx, "cities", 2))
+	if jobs, err := c.Jobs(ctx); err != nil || len(jobs) != 2 {
+		t.Errorf("%+v, %v", jobs, err)
+	}
+	shards, err := c.Shards(ctx, "cities")
+	if err != nil || len(shards.Items) != 3 || len(shards.Instances) != 1 {
+		t.Fatalf("%+v, %v", shards, err)
+	}
+	do(c.Shutdown(ctx, "cities", "", shards.Instances[0].ID))
+	s.Until("the job is stopped", func() bool { return state(s, "cities") == host.JobStopped })
+	do(c.Start(ctx, "cities"))
+	s.Until("the job is back", func() bool { return state(s, "cities") == host.JobReady })
+	do(c.Remove(ctx, "cities", false))
+	s.Until("the job is removed", func() bool { return state(s, "cities") == host.JobRemoved })
+	do(c.Remove(ctx, odd, true))
+	if _, there := s.Look("/ns.wasmjob/" + odd); there {
+		t.Error("what is purged is there")
+	}
+	report, err := c.Status(ctx)
+	if err != nil || report.About.Version != "test" || len(report.Status.Jobs) != 2 || report.Status.State != host.HostLive {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+func state(s *served, job string) host.JobState {
+	for _, j := range s.Host.Status().Jobs {
+		if j.Name == job {
+			return j.State
+		}
+	}
+	return ""
+}
+
+// TestErrors: each kind of error has its status, and its text is the one of who says it.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{
+		Jobs: []host.Job{once("cities", 2), once("gone", 1)},
+		Refused: []host.Refusal{
+			{File: "bad.yaml", Reasons: []string{"line 3: cron: no"}},
+			{File: "many.yaml", Reasons: []string{`line 1: job "first": worse`, `line 9: job "second": worst`}},
+		},
+	})
+	if err := s.client.Remove(t.Context(), "gone", false); err != nil {
+		t.Fatal(err)
+	}
+	s.Until("the job is removed", func() bool { return state(s, "gone") == host.JobRemoved })
+	s.Pending.Store(&admin.Pending{Compiling: []admin.Compiling{{Module: "slow.wasm", Jobs: []string{"slow"}}}})
+	for request, want := range map[string]struct {
+		code          int
+		where, detail string
+	}{
+		"POST /v1/jobs/none/trigger":                  {404, "", `there is no job "none"`},
+		"GET /v1/jobs/none":                           {404, "", `no host has a job "none"`},
+		"GET /v1/jobs/none/shards":                    {404, "", `there is no job "none"`},
+		"GET /v1/jobs/none/config":                    {404, "", `there is no job "none"`},
+		"GET /v1/jobs/none/kept":                      {404, "", `there is no job "none"`},
+		"DELETE /v1/jobs/none":                        {404, "", `there is no job "none"`},
+		"POST /v1/jobs/gone/enable":                   {409, "", host.ErrJobRemoved.Error()},
+		"POST /v1/jobs/bad/enable":                    {404, "", "bad.yaml is refused: line 3: cron: no"},
+		"POST /v1/jobs/second/enable":                 {404, "", `many.yaml is refused: line 9: job "second": worst`},
+		"POST /v1/jobs/slow/trigger":                  {503, "", "its module is still being compiled; try again in a moment"},
+		"POST /v1/jobs/slow/disable":                  {503, "", "its module is still being compiled"},
+		"GET /v1/jobs/slow":                           {404, "", "its module slow.wasm is still being compiled"},
+		"POST /v1/jobs/cities/items/9/disable":        {404, "", `job "cities" has no item 9; there is 0-1`},
+		"POST /v1/jobs/cities/items/one/disable":      {422, "path.item", "a number from 0"},
+		"POST /v1/jobs/cities/items/-1/disable":       {422, "path.item", "a number from 0"},
+		"DELETE /v1/jobs/cities?purge=perhaps":        {422, "query.purge", "boolean"},
+		"POST /v1/shutdown":                           {422, "query", "neither a job, a server nor an instance"},
+		"POST /v1/jobs/cities/shutdown?instance=none": {404, "", "no instance none; there is 127.0.0.1@-@"},
+		"POST /v1/jobs/cities/kill?grace=5":           {422, "query.grace", "a duration such as 5s"},
+		"POST /v1/jobs/cities/kill?grace=25h":         {422, "query.grace", "is not from 0 to 24h0m0s"},
+		"POST /v1/jobs/cities/kill?run=cities/x/1":    {404, "", "run cities/x/1 is not running; there is none"},
+		"POST /v1/jobs/cities/kept?item=0":            {400, "", "body is required"},
+		"GET /v1/jobs?sort=colour":                    {422, "query.sort", "name, next, last, health or duration"},
+		"GET /v1/jobs?health=sick":                    {422, "query.health[0]", "one of"},
+		"GET /v1/jobs?limit=-1":                       {422, "query.limit", ">= 1"},
+		"GET /v1/jobs?limt=1":                         {422, "query.limt", "unknown query parameter"},
+		"GET /v1/jobs?after=none":                     {422, "query.after", "that job is not in the list any more"},
+		"GET /v1/runs?limit=0":                        {422, "query.limit", "1 to 1000"},
+		"GET /v1/runs?after=AAAA":                     {422, "query.after", "the next of a page of the same list"},
+		"GET /v1/runs?job=%5B":                        {422, "query.job", "a pattern"},
+		"GET /v1/runs?from=yesterday":                 {422, "query.from", "how long ago"},
+		"GET /v1/run":                                 {422, "query.id", "required"},
+		"GET /v1/run?id=cities/x/1":                   {404, "", "no run"},
+		"GET /v1/schedule?cron=0+61+*+*+*+?":          {422, "query.cron", "61"},
+		"GET /v1/schedule?cron=@daily&timeZone=Mars":  {422, "query.timeZone", "Mars"},
+		"GET /v1/calendar?to=2020-01-01T00:00:00Z":    {422, "query.to", "up to 31 days"},
+		"GET /v1/nothing":                             {404, "", "no such endpoint: GET /v1/nothing"},
+		"GET /v1/jobs/cities/trigger":                 {404, "", "no such endpoint: GET /v1/jobs/cities/trigger"},
+		"GET /v1/logs/stream":                         {422, "query.job", "neither a job nor a run"},
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		a := s.ask(method, path, "")
+		if a.code != want.code {
+			t.Errorf("%s: %d %s; want %d", request, a.code, a.body, want.code)
+			continue
+		}
+		p := a.problem(t)
+		text := p.Detail
+		if want.where != "" {
+			if len(p.Errors) != 1 || p.Errors[0].Location != want.where {
+				t.Errorf("%s: %+v, want it at %s", request, p, want.where)
+				continue
+			}
+			text += " " + p.Errors[0].Message
+		}
+		if !strings.Contains(text, want.detail) {
+			t.Errorf("%s: %+v, want %q", request, p, want.detail)
+		}
+	}
+	var no *admin.ServerError
+	if err := s.client.Enable(t.Context(), "second"); !errors.As(err, &no) || no.Code != 404 || !strings.Contains(no.Message, `many.yaml is refused: line 9: job "second": worst`) {
+		t.Errorf("the client: %v", err)
+	}
+	if err := s.client.DisableItem(t.Context(), "cities", -1); !errors.As(err, &no) || no.Code != 422 || no.Message != `item: found "-1", expected a number from 0` {
+		t.Errorf("the client: %v", err)
+	}
+}
+
+// TestKept shows and changes what items keep.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{Jobs: []host.Job{once("a", 2)}})
+	ctx, c := t.Context(), s.client
+	offset := admin.Bytes("line\x00 7\xff")
+	k, err := c.ChangeKept(ctx, "a", 1, admin.KeptChange{Offset: &offset, Set: map[string]admin.Bytes{"table": "\xff"}})
+	if err != nil || *k.Offset != offset || k.Values["table"] != "\xff" {
+		t.Fatalf("%+v, %v", k, err)
+	}
+	all, err := c.Kept(ctx, "a", -1)
+	if err != nil || len(all) != 2 || *all[1].Offset != offset || all[1].Values != nil || all[0].Offset != nil {
+		t.Errorf("%+v, %v", all, err)
+	}
+	long := admin.Bytes(strings.Repeat("\x01", abi.MaxOffset+1))
+	var no *admin.ServerError
+	if _, err := c.ChangeKept(ctx, "a", 0, admin.KeptChange{Offset: &long}); !errors.As(err, &no) || no.Code != 422 || !strings.Contains(no.Message, "the offset has 4097 bytes") {
+		t.Errorf("too long: %v", err)
+	}
+	if _, err := c.ChangeKept(ctx, "a", -1, admin.KeptChange{ResetOffset: true}); !errors.As(err, &no) || no.Code != 422 || !strings.Contains(no.Message, "say which one is meant") {
+		t.Errorf("which item: %v", err)
+	}
+	if _, err := c.ChangeKept(ctx, "a", 0, admin.KeptChange{Delete: []string{"x"}}); !errors.As(err, &no) || no.Code != 404 {
+		t.Errorf("no such key: %v", err)
+	}
+	if a := s.ask("POST", "/v1/jobs/a/kept?item=0", `{"ofset":"x"}`); a.code != 422 || a.problem(t).Errors[0].Location != "body.ofset" {
+		t.Errorf("an unknown field: %d %s", a.code, a.body)
+	}
+	s.Put("/ns.wasmjob/a/sharding/0", fmt.Sprintf(`{"owner":"10.0.0.1@-@a","instant":1000,"begun":%d}`, time.Now().UnixMilli()))
+	if _, err := c.ChangeKept(ctx, "a", 0, admin.KeptChange{ResetOffset: true}); !errors.As(err, &no) || no.Code != 409 || !strings.Contains(no.Message, "item 0 runs on 10.0.0.1@-@a") {
+		t.Errorf("what runs: %v", err)
+	}
+}
+
+// TestKill ends runs, and says how they ended.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("long", "", 2, servicetest.Wait)}})
+	if err := s.client.Trigger(t.Context(), "long"); err != nil {
+		t.Fatal(err)
+	}
+	s.Until("both items run", func() bool {
+		d := get[service.JobDetail](s, "/v1/jobs/long")
+		return d.Running == 2
+	})
+	var seen []int
+	kills, err := s.client.Kill(t.Context(), "long", admin.KillOptions{Item: -1, By: "test", Wait: time.Minute}, func(k *admin.Kills) { seen = append(seen, k.Open()) })
+	if err != nil || len(kills.Runs) != 2 || kills.Open() != 0 || kills.Runs[0].Outcome != string(abi.OutcomeCancelled) || seen[0] != 2 {
+		t.Errorf("%+v, %v, seen %v", kills, err, seen)
+	}
+	a := s.ask("POST", "/v1/jobs/long/kill?wait=1s", "")
+	if a.code != 200 || a.header.Get("Content-Type") != "application/x-ndjson" || !bytes.Contains(a.body, []byte(`"runs":[]`)) {
+		t.Errorf("nothing runs: %d %s %s", a.code, a.header, a.body)
+	}
+}
+
+// TestEditConfig edits, previews, and is refused with what there is now.
+func TestEditConfig(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("cities", "0 0 3 * * ?", 2, servicetest.OK)}})
+	read := s.ask("GET", "/v1/jobs/cities/config", "")
+	tag := read.header.Get("ETag")
+	var c admin.JobConfig
+	if err := json.Unmarshal(read.body, &c); err != nil || c.Settings["cron"] != "0 0 3 * * ?" || tag != fmt.Sprintf(`"%d"`, c.Version) {
+		t.Fatalf("%v %s %s", err, tag, read.body)
+	}
+	edit := func(query, tag, body string) answer {
+		t.Helper()
+		if tag == "" {
+			return s.ask("PATCH", "/v1/jobs/cities/config"+query, body)
+		}
+		return s.ask("PATCH", "/v1/jobs/cities/config"+query, body, "If-Match", tag)
+	}
+	const four = `{"settings":{"cron":"0 0 4 * * ?"}}`
+	preview := edit("?preview=true", tag, four)
+	var e admin.Edited
+	if err := json.Unmarshal(preview.body, &e); err != nil || preview.code != 200 || e.Before.Settings["cron"] != "0 0 3 * * ?" || e.After.Settings["cron"] != "0 0 4 * * ?" || e.After.Version != c.Version {
+		t.Fatalf("%v: %d %s", err, preview.code, preview.body)
+	}
+	if got := get[admin.JobConfig](s, "/v1/jobs/cities/config"); got.Version != c.Version {
+		t.Errorf("a preview changed it: %+v", got)
+	}
+	done := edit("?reason=earlier", tag, four)
+	if err := json.Unmarshal(done.body, &e); err != nil || done.code != 200 || e.After.Version <= c.Version || done.header.Get("ETag") != fmt.Sprintf(`"%d"`, e.After.Version) {
+		t.Fatalf("%v: %d %s", err, done.code, done.body)
+	}
+	s.Until("the host has it", func() bool { return get[service.JobDetail](s, "/v1/jobs/cities").Cron == "0 0 4 * * ?" })
+	// An edit that was made from the version before.
+	stale := edit("", tag, `{"settings":{"cron":"0 0 5 * * ?"}}`)
+	if p := stale.problem(t); stale.code != 412 || !strings.Contains(p.Detail, fmt.Sprintf("it is version %d now", e.After.Version)) || stale.header.Get("ETag") != done.header.Get("ETag") {
+		t.Errorf("%d %s %+v", stale.code, stale.header, p)
+	}
+	for name, c := range map[string]struct {
+		tag, body string
+		code      int
+		where     string
+	}{
+		"no If-Match":      {"", four, 422, "header.If-Match"},
+		"a bad If-Match":   {"x", four, 422, "header.If-Match"},
+		"a bad cron":       {"*", `{"settings":{"cron":"0 61 * * * ?"}}`, 422, "body.settings.cron"},
+		"a bad count":      {"*", `{"settings":{"shardingTotalCount":"0"}}`, 422, "body.settings.shardingTotalCount"},
+		"no such setting":  {"*", `{"settings":{"crom":"x"}}`, 422, "body.settings.crom"},
+		"no settings":      {"*", `{}`, 422, "body"},
+		"an unknown field": {"*", `{"settings":{},"x":1}`, 422, "body.x"},
+		"no JSON":          {"*", `{`, 400, ""},
+	} {
+		a := edit("", c.tag, c.body)
+		p := a.problem(t)
+		if a.code != c.code || (c.where != "" && (len(p.Errors) == 0 || p.Errors[0].Location != c.where)) {
+			t.Errorf("%s: %d %+v, want %d at %s", name, a.code, p, c.code, c.where)
+		}
+	}
+	changes := get[cluster.Found[struct{ What, Why, Before, After, Error string }]](s, "/v1/audit?job=cities&oldest=true")
+	if len(changes.Records) < 2 || changes.Records[0].What != "edit cron" || changes.Records[0].Why != "earlier" ||
+		changes.Records[0].Before != `{"cron":"0 0 3 * * ?"}` || changes.Records[0].After != `{"cron":"0 0 4 * * ?"}` || !strings.Contains(changes.Records[1].Error, "version") {
+		t.Errorf("%+v", changes)
+	}
+}

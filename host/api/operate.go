@@ -1,0 +1,334 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/service"
+)
+
+// Why is the reason of a change, for the audit.
+type Why struct {
+	Reason string `query:"reason" maxLength:"1000" doc:"why, for the audit"`
+}
+
+// JobInput names a job.
+type JobInput struct {
+	JobPath
+	Why
+}
+
+// ItemInput names a job and perhaps an item.
+type ItemInput struct {
+	JobPath
+	Item string `query:"item" doc:"one item; all if it is missing"`
+}
+
+// number is the item, -1 for none.
+func (in *ItemInput) number() (int, error) {
+	if in.Item == "" {
+		return -1, nil
+	}
+	return itemNumber("query.item", in.Item)
+}
+
+func itemNumber(where, text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, &service.InputError{Where: where, Problem: fmt.Sprintf("found %q, expected a number from 0", text)}
+	}
+	return n, nil
+}
+
+type itemPath struct {
+	JobPath
+	Why
+	Item string `path:"item"`
+}
+
+type serverPath struct {
+	Job    string `path:"job"`
+	Server string `path:"server" doc:"the address of a server"`
+	Why
+}
+
+type allServerPath struct {
+	Server string `path:"server" doc:"the address of a server"`
+	Why
+}
+
+// ShutdownInput names instances.
+type ShutdownInput struct {
+	Server   string `query:"server" doc:"all its instances"`
+	Instance string `query:"instance"`
+	Why
+}
+
+type jobShutdownInput struct {
+	JobPath
+	ShutdownInput
+}
+
+type removeInput struct {
+	JobInput
+	Purge bool `query:"purge" doc:"its records and offsets, too"`
+}
+
+type triggerInput struct {
+	JobInput
+	Key string `header:"Idempotency-Key" maxLength:"200" doc:"a second request with the same key to this host within a day triggers nothing"`
+}
+
+// releasedItems is the answer of release.
+type releasedItems struct {
+	Items tree.Items `json:"items"`
+}
+
+type releaseInput struct {
+	ItemInput
+	Why
+}
+
+// maxChange bounds the body of a change: an offset and a state, of which JSON may make
+// six times as much.
+const maxChange = 6 * (abi.MaxOffset + 2*abi.MaxValue)
+
+type changeInput struct {
+	ItemInput
+	Why
+	Body admin.KeptChange
+}
+
+type editInput struct {
+	JobInput
+	IfMatch string `header:"If-Match" doc:"the ETag of the configuration that the edit was made from"`
+	Preview bool   `query:"preview" doc:"changes nothing"`
+	Body    struct {
+		Settings map[string]string `json:"settings" doc:"new values, by the names of a definition file"`
+	}
+}
+
+// tagged is an answer with the version of what it shows.
+type tagged[T any] struct {
+	ETag string `header:"ETag"`
+	Body T
+}
+
+func etag(version int32) string { return `"` + strconv.Itoa(int(version)) + `"` }
+
+func (a *API) operating() {
+	s := a.o.Service
+	for _, enable := range []bool{true, false} {
+		verb := map[bool]string{true: "enable", false: "disable"}[enable]
+		act(a, http.MethodPost, "/v1/"+verb, verb+"All", verb+" all jobs", func(ctx context.Context, in *Why) error {
+			return s.SetEnabled(ctx, "", enable, in.Reason)
+		})
+		act(a, http.MethodPost, "/v1/servers/{server}/"+verb, verb+"ServerForAll", verb+" a server for all jobs", func(ctx context.Context, in *allServerPath) error {
+			return s.SetServer(ctx, "", in.Server, enable, in.Reason)
+		})
+		act(a, http.MethodPost, "/v1/jobs/{job}/"+verb, verb+"Job", verb+" a job on all servers", func(ctx context.Context, in *JobInput) error {
+			return s.SetEnabled(ctx, in.Job, enable, in.Reason)
+		})
+		act(a, http.MethodPost, "/v1/jobs/{job}/servers/{server}/"+verb, verb+"Server", verb+" a server for a job", func(ctx context.Context, in *serverPath) error {
+			return s.SetServer(ctx, in.Job, in.Server, enable, in.Reason)
+		})
+		act(a, http.MethodPost, "/v1/jobs/{job}/items/{item}/"+verb, verb+"Item", verb+" an item", func(ctx context.Context, in *itemPath) error {
+			n, err := itemNumber("path.item", in.Item)
+			if err != nil {
+				return err
+			}
+			return s.SetItem(ctx, in.Job, n, enable, in.Reason)
+		})
+	}
+	act(a, http.MethodPost, "/v1/jobs/{job}/trigger", "triggerJob", "Have a job fire now", func(ctx context.Context, in *triggerInput) error {
+		return a.keys.once(in.Job+" "+in.Key, in.Key != "", func() error { return s.Trigger(ctx, in.Job, in.Reason) })
+	})
+	act(a, http.MethodPost, "/v1/jobs/{job}/start", "startJob", "Have this host join a job again", func(ctx context.Context, in *JobInput) error {
+		return s.Start(ctx, in.Job, in.Reason)
+	})
+	act(a, http.MethodPost, "/v1/shutdown", "shutdownInstances", "Take instances out of all jobs", func(ctx context.Context, in *ShutdownInput) error {
+		return s.Shutdown(ctx, "", in.Server, in.Instance, in.Reason)
+	})
+	act(a, http.MethodPost, "/v1/jobs/{job}/shutdown", "shutdownJob", "Take instances out of a job", func(ctx context.Context, in *jobShutdownInput) error {
+		return s.Shutdown(ctx, in.Job, in.Server, in.Instance, in.Reason)
+	})
+	act(a, http.MethodDelete, "/v1/jobs/{job}", "removeJob", "Remove a job from the registry", func(ctx context.Context, in *removeInput) error {
+		return s.Remove(ctx, in.Job, in.Purge, in.Reason)
+	})
+	a.configuring()
+	a.keeping()
+	a.killing()
+}
+
+// configuring has a job's configuration read and edited.
+func (a *API) configuring() {
+	s := a.o.Service
+	read := operation(http.MethodGet, "/v1/jobs/{job}/config", "getConfig", "look", "A job's configuration")
+	huma.Register(a.huma, read, func(ctx context.Context, in *JobPath) (*tagged[*admin.JobConfig], error) {
+		c, err := s.Config(ctx, in.Job)
+		if err != nil {
+			return nil, problem(err)
+		}
+		return &tagged[*admin.JobConfig]{etag(c.Version), c}, nil
+	})
+	edit := operation(http.MethodPatch, "/v1/jobs/{job}/config", "editConfig", "operate", "Edit a job's configuration on all its hosts",
+		func(o *huma.Operation) { o.Errors = append(o.Errors, http.StatusPreconditionFailed) })
+	huma.Register(a.huma, edit, func(ctx context.Context, in *editInput) (*tagged[*admin.Edited], error) {
+		version, err := ifMatch(in.IfMatch)
+		if err != nil {
+			return nil, problem(err)
+		}
+		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+		defer cancel()
+		e, err := s.EditConfig(ctx, in.Job, admin.Edit{Version: version, Settings: in.Body.Settings, Preview: in.Preview}, in.Reason)
+		if err != nil {
+			return nil, problem(placed("body.settings.", err))
+		}
+		return &tagged[*admin.Edited]{etag(e.After.Version), e}, nil
+	})
+}
+
+// ifMatch is the version that an edit was made from; -1 for *.
+func ifMatch(text string) (int32, error) {
+	if text == "*" {
+		return -1, nil
+	}
+	n, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 32)
+	if err != nil || n < 0 {
+		return 0, &service.InputError{Where: "header.If-Match",
+			Problem: fmt.Sprintf("found %q, expected the ETag of GET /v1/jobs/{job}/config, or * to edit whatever there is", text)}
+	}
+	return int32(n), nil
+}
+
+// keeping changes what items keep.
+func (a *API) keeping() {
+	s := a.o.Service
+	release := operation(http.MethodPost, "/v1/jobs/{job}/release", "releaseItems", "operate", "Let items run again that were held back")
+	huma.Register(a.huma, release, func(ctx context.Context, in *releaseInput) (*body[releasedItems], error) {
+		item, err := in.number()
+		if err != nil {
+			return nil, problem(err)
+		}
+		items, err := s.Release(ctx, in.Job, item, in.Reason)
+		if err != nil {
+			return nil, problem(err)
+		}
+		return &body[releasedItems]{releasedItems{items}}, nil
+	})
+	change := operation(http.MethodPost, "/v1/jobs/{job}/kept", "changeKept", "operate", "Change an item's offset or key/value state",
+		func(o *huma.Operation) { o.MaxBodyBytes, o.Errors = maxChange, append(o.Errors, http.StatusConflict) })
+	huma.Register(a.huma, change, func(ctx context.Context, in *changeInput) (*body[*admin.Kept], error) {
+		item, err := in.number()
+		if err != nil {
+			return nil, problem(err)
+		}
+		k, err := s.ChangeKept(ctx, in.Job, item, in.Body, in.Reason)
+		if err != nil {
+			return nil, problem(err)
+		}
+		return &body[*admin.Kept]{k}, nil
+	})
+}
+
+type killInput struct {
+	JobPath
+	Item   string `query:"item"`
+	Run    string `query:"run" doc:"one run by its id"`
+	Server string `query:"server" doc:"only on this server"`
+	Grace  string `query:"grace" doc:"how long guests may go on: 5s"`
+	By     string `query:"by" doc:"who asks, for the run's record"`
+	Wait   string `query:"wait" doc:"how long to wait for their ends"`
+	Why
+}
+
+func (in *killInput) options() (o admin.KillOptions, err error) {
+	o = admin.KillOptions{Item: -1, Run: in.Run, Server: in.Server, By: in.By}
+	if in.Item != "" {
+		if o.Item, err = itemNumber("query.item", in.Item); err != nil {
+			return o, err
+		}
+	}
+	for _, d := range []struct {
+		name, text string
+		into       *time.Duration
+	}{{"grace", in.Grace, &o.Grace}, {"wait", in.Wait, &o.Wait}} {
+		if d.text == "" {
+			continue
+		}
+		if *d.into, err = time.ParseDuration(d.text); err != nil {
+			return o, &service.InputError{Where: "query." + d.name, Problem: fmt.Sprintf("found %q, expected a duration such as 5s", d.text)}
+		}
+	}
+	return o, o.Check()
+}
+
+// KillLine is one line of the answer of a kill: the whole state, or an error that came
+// after the first.
+type KillLine struct {
+	*admin.Kills
+	Error string `json:"error,omitempty"`
+}
+
+// killing answers with a line when all hosts are asked, and one for each change until
+// nothing runs any more, or the time is over.
+func (a *API) killing() {
+	kill := operation(http.MethodPost, "/v1/jobs/{job}/kill", "killRuns", "operate", "End what a job runs: an answer of one JSON object a line, each the whole state")
+	huma.Register(a.huma, kill, func(ctx context.Context, in *killInput) (*huma.StreamResponse, error) {
+		o, err := in.options()
+		if err != nil {
+			return nil, problem(err)
+		}
+		return &huma.StreamResponse{Body: func(c huma.Context) { a.kill(c, in, o) }}, nil
+	})
+}
+
+func (a *API) kill(c huma.Context, in *killInput, o admin.KillOptions) {
+	_, w := humago.Unwrap(c)
+	limit := o.Wait + operationTimeout
+	ctx, cancel := context.WithTimeout(c.Context(), limit)
+	defer cancel()
+	conn := http.NewResponseController(w)
+	deadline := time.Now().Add(limit + operationTimeout)
+	_, _ = conn.SetReadDeadline(deadline), conn.SetWriteDeadline(deadline) // a connection without deadlines has none to reach
+	begun := false
+	say := func(line KillLine) {
+		if !begun {
+			begun = true
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			w.WriteHeader(http.StatusOK)
+		}
+		writeLine(w, line)
+		_ = conn.Flush() // the client notices
+	}
+	kills, err := a.o.Service.Kill(ctx, in.Job, o, in.Reason, func(k *admin.Kills) { say(KillLine{Kills: k}) })
+	switch {
+	case err != nil && begun:
+		say(KillLine{Kills: kills, Error: err.Error()})
+	case err != nil:
+		writeError(w, err)
+	case !begun:
+		say(KillLine{Kills: kills})
+	}
+}
+
+// writeLine writes a value as a line of JSON.
+func writeLine(w io.Writer, v any) {
+	b, err := json.Marshal(v)
+	if err != nil { // values of ours always marshal
+		return
+	}
+	_, _ = w.Write(append(b, '\n')) // an error of the connection is the client's to notice
+}

@@ -1,0 +1,60 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// Peers answers what other hosts ask this one, each request by its signature.
+func (a *API) Peers() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET "+cluster.PathDelta, a.peer(func(r *http.Request) (any, error) {
+		since, _ := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64) // else all
+		return a.o.Local.Delta(r.URL.Query().Get("epoch"), since), nil
+	}))
+	own(mux, a, cluster.PathFires, a.o.Store.Fires)
+	own(mux, a, cluster.PathRuns, a.o.Store.Runs)
+	own(mux, a, cluster.PathEvents, a.o.Store.Events)
+	own(mux, a, cluster.PathLines, a.o.Store.Lines)
+	own(mux, a, cluster.PathChanges, a.o.Store.Changes)
+	return mux
+}
+
+// own answers from this host's own store.
+func own[T any](mux *http.ServeMux, a *API, path string, find func(context.Context, history.Filter) (history.Page[T], error)) {
+	mux.Handle("GET "+path, a.peer(func(r *http.Request) (any, error) {
+		f, err := cluster.ParseQuery(r.URL.Query())
+		if err != nil {
+			return nil, err
+		}
+		return find(r.Context(), f)
+	}))
+}
+
+// peer answers a host of the namespace, and nobody else.
+func (a *API) peer(answer func(r *http.Request) (any, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.o.Verify(r); err != nil {
+			WriteProblem(w, &huma.ErrorModel{Status: http.StatusUnauthorized, Detail: err.Error()})
+			return
+		}
+		v, err := answer(r)
+		var body []byte
+		if err == nil {
+			body, err = json.Marshal(v)
+		}
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // an error of the connection is the client's to notice
+	})
+}

@@ -1,0 +1,245 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+)
+
+// Health says what an operator has to do about a job. It is the first of these that
+// is true.
+type Health string
+
+// The healths, worst first.
+const (
+	HealthError   Health = "error"   // a host cannot run it: no module, a bad configuration, no session
+	HealthFailing Health = "failing" // its last fire did not end well, or an item is held back
+	HealthLate    Health = "late"    // it is due, and nothing began; or it has waited too long
+	HealthPaused  Health = "paused"  // disabled on all its servers, stopped, or removed
+	HealthOK      Health = "ok"
+)
+
+// Healths are all, worst first.
+func Healths() []Health {
+	return []Health{HealthError, HealthFailing, HealthLate, HealthPaused, HealthOK}
+}
+
+// lateAfter is how much later than its instant a job may begin before it is late.
+const lateAfter = 5 * time.Second
+
+// Job is one job over all hosts that answer.
+type Job struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	Health      Health `json:"health"`
+	// State is the one of its hosts' that says most, Reason why.
+	State  host.JobState `json:"state"`
+	Reason string        `json:"reason,omitempty"`
+	// Cron is the schedule in force, empty if there is none; Next is its next instant,
+	// zero if there is none.
+	Cron     string    `json:"cron"`
+	TimeZone string    `json:"timeZone"`
+	Next     time.Time `json:"next,omitzero"`
+	Type     string    `json:"type,omitempty"`
+	// ShardingTotalCount is how many items it has; Running, Failed, Held and Disabled
+	// count those of which that is true, Failed by their last runs.
+	ShardingTotalCount int `json:"shardingTotalCount"`
+	Running            int `json:"running"`
+	Failed             int `json:"failed"`
+	Held               int `json:"held"`
+	Disabled           int `json:"disabled"`
+	// Last is the newest fire that ended; nil if none is known.
+	Last *Last `json:"last,omitempty"`
+	// Hosts are the ids of those that have the job, as in Host.ID.
+	Hosts  []string `json:"hosts"`
+	Leader string   `json:"leader,omitempty"`
+	// Module, File, Digests and Signer say what runs; Digests are several while a new
+	// version is being brought out.
+	Module   string   `json:"module"`
+	File     string   `json:"file"`
+	Digests  []string `json:"digests"`
+	Signer   string   `json:"signer,omitempty"`
+	Granted  []string `json:"granted,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Waits are what its hosts wait for.
+	Waits []host.WaitStatus `json:"waits,omitempty"`
+}
+
+// Last is a job's newest fire that ended, over all hosts.
+type Last struct {
+	Instant  time.Time     `json:"instant,omitzero"`
+	Source   abi.Source    `json:"source,omitempty"`
+	Ended    time.Time     `json:"ended"`
+	Duration time.Duration `json:"durationNs,omitempty"`
+	// Outcome is the worst of its items; Message is what such an item said.
+	Outcome abi.Outcome `json:"outcome"`
+	Message string      `json:"message,omitempty"`
+}
+
+// Item is one sharding item on the host that has it.
+type Item struct {
+	host.ItemStatus
+	Host string `json:"host"`
+}
+
+// statesByNews are the states of a job on a host, those first that say most about it.
+func statesByNews() []host.JobState {
+	return []host.JobState{host.JobError, host.JobRunning, host.JobSharding, host.JobReady, host.JobJoining, host.JobDraining, host.JobDisabled,
+		host.JobStopped, host.JobRemoved, host.JobNoSession}
+}
+
+// part is a job on one host.
+type part struct {
+	host string
+	host.JobStatus
+}
+
+// merge puts together what hosts say of one job. parts are by host, at least one.
+func merge(parts []part, now time.Time) Job {
+	order := statesByNews()
+	best := slices.MinFunc(parts, func(a, b part) int {
+		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
+	})
+	j := Job{
+		Name: best.Name, Description: best.Description, State: best.State, Reason: best.Reason, Cron: cmp.Or(best.Cron, best.RefusedCron), TimeZone: best.TimeZone,
+		Type: best.Type, ShardingTotalCount: best.ShardingTotalCount, Module: best.Module, File: best.File, Signer: best.Signer, Granted: best.Granted,
+		Hosts: []string{}, Digests: []string{},
+	}
+	for _, p := range parts {
+		j.Hosts = append(j.Hosts, p.host)
+		if p.Digest != "" && !slices.Contains(j.Digests, p.Digest) {
+			j.Digests = append(j.Digests, p.Digest)
+		}
+		j.Leader = cmp.Or(j.Leader, p.Leader)
+		if !p.Next.IsZero() && (j.Next.IsZero() || p.Next.Before(j.Next)) && scheduled(p.State) {
+			j.Next = p.Next
+		}
+		for _, w := range p.Warnings {
+			if !slices.Contains(j.Warnings, w) {
+				j.Warnings = append(j.Warnings, w)
+			}
+		}
+		j.Waits = append(j.Waits, p.Waits...)
+	}
+	items := itemsOf(parts)
+	for _, i := range items {
+		if i.Running {
+			j.Running++
+		}
+		if failed(i.LastOutcome) {
+			j.Failed++
+		}
+		if !i.Held.IsZero() {
+			j.Held++
+		}
+		if i.Disabled {
+			j.Disabled++
+		}
+	}
+	j.Last = lastOf(parts, items)
+	j.Health = healthOf(&j, parts, now)
+	return j
+}
+
+// scheduled reports whether a host in that state will begin the job when it is due.
+func scheduled(s host.JobState) bool {
+	return s != host.JobDisabled && s != host.JobStopped && s != host.JobRemoved && s != host.JobDraining
+}
+
+// itemsOf are the items of a job: of one that moves, the host that runs it counts.
+func itemsOf(parts []part) []Item {
+	byNumber := make(map[int]Item)
+	for _, p := range parts {
+		for _, i := range p.Items {
+			have, known := byNumber[i.Item]
+			if !known || (i.Running && !have.Running) || (i.Running == have.Running && i.LastEnd.After(have.LastEnd)) {
+				byNumber[i.Item] = Item{i, p.host}
+			}
+		}
+	}
+	items := make([]Item, 0, len(byNumber))
+	for _, i := range byNumber {
+		items = append(items, i)
+	}
+	slices.SortFunc(items, func(a, b Item) int { return a.Item - b.Item })
+	return items
+}
+
+// failed reports whether an outcome is one that somebody should look at.
+func failed(o abi.Outcome) bool {
+	return o != "" && o != abi.OutcomeOK && o != abi.OutcomeCancelled
+}
+
+// lastOf is the newest fire that hosts remember. After a restart they remember only
+// what the records of their items say.
+func lastOf(parts []part, items []Item) *Last {
+	var last *Last
+	for _, p := range parts {
+		f := p.LastFire
+		if f == nil {
+			continue
+		}
+		ended := f.Instant.Add(f.Duration)
+		if last == nil || f.Instant.After(last.Instant) {
+			last = &Last{Instant: f.Instant, Source: f.Source, Ended: ended, Duration: f.Duration, Outcome: f.Outcome}
+		} else if f.Instant.Equal(last.Instant) {
+			last.Duration = max(last.Duration, f.Duration)
+			if failed(f.Outcome) {
+				last.Outcome = f.Outcome
+			}
+		}
+	}
+	for _, i := range items {
+		switch {
+		case i.LastEnd.IsZero() || i.LastOutcome == "":
+		case last == nil:
+			last = &Last{Ended: i.LastEnd, Outcome: i.LastOutcome, Message: i.LastMessage}
+		case last.Instant.IsZero():
+			last.Ended = later(last.Ended, i.LastEnd)
+			if failed(i.LastOutcome) {
+				last.Outcome, last.Message = i.LastOutcome, i.LastMessage
+			}
+		default:
+			last.Ended = later(last.Ended, i.LastEnd)
+			if failed(i.LastOutcome) && last.Message == "" && !i.LastEnd.Before(last.Instant) {
+				last.Outcome, last.Message = i.LastOutcome, i.LastMessage
+			}
+		}
+	}
+	return last
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func healthOf(j *Job, parts []part, now time.Time) Health {
+	errors, paused := false, true
+	for _, p := range parts {
+		errors = errors || p.State == host.JobError || p.State == host.JobNoSession
+		paused = paused && (p.State == host.JobDisabled || p.State == host.JobStopped || p.State == host.JobRemoved)
+	}
+	expired := slices.ContainsFunc(j.Waits, func(w host.WaitStatus) bool { return w.Expired })
+	switch {
+	case errors:
+		return HealthError
+	case j.Held > 0, j.Last != nil && failed(j.Last.Outcome):
+		return HealthFailing
+	case paused:
+		return HealthPaused
+	case expired, isLate(j, now):
+		return HealthLate
+	}
+	return HealthOK
+}
+
+// isLate reports whether a job is due, and none of its items runs.
+func isLate(j *Job, now time.Time) bool {
+	return !j.Next.IsZero() && now.Sub(j.Next) > lateAfter && j.Running == 0
+}

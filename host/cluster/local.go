@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
+)
+
+// freshness is how old what a host says of itself may be when it is asked.
+const freshness = 500 * time.Millisecond
+
+// Delta is what has changed on a host since it was asked before.
+type Delta struct {
+	// Epoch is another one when the host was started anew, Generation the number of
+	// this answer: both are for the next question.
+	Epoch      string `json:"epoch"`
+	Generation uint64 `json:"generation"`
+	// Whole: Jobs are all jobs, not only those that changed.
+	Whole bool `json:"whole,omitempty"`
+	// Report is about the host, without its jobs.
+	Report admin.Report     `json:"report"`
+	Jobs   []host.JobStatus `json:"jobs,omitempty"`
+	// Gone are the names of jobs that the host has no more.
+	Gone []string `json:"gone,omitempty"`
+}
+
+// Local is what this host says of itself, to its own pages and to its peers. It is
+// safe for concurrent use.
+type Local struct {
+	report func() admin.Report
+	epoch  string
+
+	mu         sync.Mutex
+	at         time.Time
+	generation uint64
+	host       admin.Report
+	jobs       map[string]numbered
+	gone       map[string]uint64 // by the generation in which they were missed first
+}
+
+// numbered is a job's status and the generation in which it came to be so.
+type numbered struct {
+	status     host.JobStatus
+	generation uint64
+}
+
+// NewLocal returns what a host says of itself; report asks nothing of the registry.
+func NewLocal(report func() admin.Report) *Local {
+	return &Local{report: report, epoch: rand.Text(), jobs: make(map[string]numbered), gone: make(map[string]uint64)}
+}
+
+// Delta is what has changed since an earlier answer; all if that was of another life
+// of the host, or if there was none.
+func (l *Local) Delta(epoch string, since uint64) Delta {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); now.Sub(l.at) >= freshness {
+		l.look()
+		l.at = now
+	}
+	d := Delta{Epoch: l.epoch, Generation: l.generation, Report: l.host, Whole: epoch != l.epoch || since > l.generation}
+	if d.Whole {
+		since = 0
+	}
+	for _, j := range l.jobs {
+		if j.generation > since {
+			d.Jobs = append(d.Jobs, j.status)
+		}
+	}
+	for name, generation := range l.gone {
+		if generation > since && !d.Whole {
+			d.Gone = append(d.Gone, name)
+		}
+	}
+	slices.Sort(d.Gone)
+	return d
+}
+
+// look compares what the host is doing with what it was doing. The caller holds l.mu.
+func (l *Local) look() {
+	l.generation++
+	l.host = l.report()
+	jobs := l.host.Status.Jobs
+	l.host.Status.Jobs = nil
+	seen := make(map[string]bool, len(jobs))
+	for _, j := range jobs {
+		seen[j.Name] = true
+		delete(l.gone, j.Name)
+		if before, known := l.jobs[j.Name]; !known || !reflect.DeepEqual(before.status, j) {
+			l.jobs[j.Name] = numbered{j, l.generation}
+		}
+	}
+	for name := range l.jobs {
+		if !seen[name] {
+			delete(l.jobs, name)
+			l.gone[name] = l.generation
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// Reason is what people give as the reason of a change, at most event.MaxReason bytes.
+type Reason = string
+
+// change carries out a change, and records it, whether it took effect or not; do may
+// complete the record. Who may not do it leaves a line in the log only: records of what
+// was refused would push those of changes out of the history.
+func (s *Service) change(ctx context.Context, a access.Action, c *history.Change, do func() error) error {
+	by := access.Change(ctx, c.What, c.Job)
+	c.Time, c.Who, c.From, c.Why = by.Time, by.Who, by.From, event.Reason(c.Why)
+	log := s.o.Logger.With(zap.String("operation", c.What), zap.String("job", c.Job), zap.String("by", c.Who))
+	if err := access.Require(ctx, a, c.Job); err != nil {
+		log.Warn("operation refused", zap.Error(err))
+		return err
+	}
+	err := do()
+	if err != nil {
+		c.Error = event.Reason(err.Error())
+	}
+	s.o.Store.AddChange(*c)
+	if err != nil {
+		log.Warn("operation failed", zap.Error(err))
+		return err
+	}
+	log.Info("operation done", zap.String("after", c.After), zap.String("reason", c.Why))
+	return nil
+}
+
+// Trigger has a job fire now.
+func (s *Service) Trigger(ctx context.Context, job string, why Reason) error {
+	return s.change(ctx, access.Operate, &history.Change{What: "trigger", Job: job, Why: why}, func() error {
+		pending := s.o.Pending()
+		for _, c := range pending.Compiling {
+			if slices.Contains(c.Jobs, job) {
+				return &BusyError{fmt.Sprintf("job %q: its module is still being compiled; try again in a moment", job)}
+			}
+		}
+		if s.o.Host.Status().State == host.HostDraining {
+			return fmt.Errorf("job %q: %w", job, host.ErrDraining)
+		}
+		return s.explained(job, s.o.Registry.Trigger(ctx, job))
+	})
+}
+
+// BusyError says that it may be done in a moment.
+type BusyError struct{ What string }
+
+func (e *BusyError) Error() string { return e.What }
+
+// SetEnabled enables or disables a job on all its servers; job "" is all jobs that the
+// principal may operate.
+func (s *Service) SetEnabled(ctx context.Context, job string, enable bool, why Reason) error {
+	if job == "" {
+		return s.each(ctx, func(name string) error { return s.SetEnabled(ctx, name, enable, why) })
+	}
+	do := s.o.Registry.Disable
+	if enable {
+		do = s.o.Registry.Enable
+	}
+	c := &history.Change{What: verb(enable), Job: job, Why: why}
+	return s.change(ctx, access.Operate, c, func() error { return s.explained(job, do(ctx, job)) })
+}
+
+func verb(enable bool) string {
+	if enable {
+		return "enable"
+	}
+	return "disable"
+}
+
+// SetServer enables or disables one server for a job; job "" is all jobs that know it.
+func (s *Service) SetServer(ctx context.Context, job, server string, enable bool, why Reason) error {
+	do := s.o.Registry.DisableServer
+	if enable {
+		do = s.o.Registry.EnableServer
+	}
+	c := &history.Change{What: verb(enable), Job: job, Host: server, Why: why}
+	return s.change(ctx, access.Operate, c, func() error { return s.explained(job, do(ctx, job, server)) })
+}
+
+// each does something to all jobs that the principal may operate.
+func (s *Service) each(ctx context.Context, do func(job string) error) error {
+	list, err := s.o.Registry.Jobs(ctx)
+	problems := []error{err}
+	for _, b := range list {
+		if access.Require(ctx, access.Operate, b.Name) != nil {
+			continue
+		}
+		if err := do(b.Name); !errors.Is(err, host.ErrNoJob) { // else it was removed since
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// SetItem enables or disables one item.
+func (s *Service) SetItem(ctx context.Context, job string, item int, enable bool, why Reason) error {
+	c := &history.Change{What: verb(enable), Job: job, Item: &item, Why: why}
+	do := s.o.Registry.DisableItem
+	if enable {
+		do = s.o.Registry.EnableItem
+	}
+	return s.change(ctx, access.Operate, c, func() error { return s.explained(job, do(ctx, job, item)) })
+}
+
+// Shutdown takes instances out of a job; see admin.Registry.Shutdown.
+func (s *Service) Shutdown(ctx context.Context, job, server, instance string, why Reason) error {
+	if job+server+instance == "" {
+		return &InputError{"query", "found neither a job, a server nor an instance: a shutdown of all instances of all jobs is not offered"}
+	}
+	c := &history.Change{What: "shutdown", Job: job, Host: instance + server, Why: why}
+	return s.change(ctx, access.Operate, c, func() error { return s.explained(job, s.o.Registry.Shutdown(ctx, job, server, instance)) })
+}
+
+// Start makes this host join a job again that was shut down or removed.
+func (s *Service) Start(ctx context.Context, job string, why Reason) error {
+	return s.change(ctx, access.Operate, &history.Change{What: "start", Job: job, Why: why}, func() error {
+		return s.explained(job, s.o.Host.Start(ctx, job))
+	})
+}
+
+// Remove takes a job out of the registry; purge forgets its records too.
+func (s *Service) Remove(ctx context.Context, job string, purge bool, why Reason) error {
+	c, action := &history.Change{What: "remove", Job: job, Why: why}, access.Author
+	if purge {
+		c.After, action = "its records are removed, too", access.Admin
+	}
+	return s.change(ctx, action, c, func() error { return s.explained(job, s.o.Registry.Remove(ctx, job, purge)) })
+}
+
+// Kill ends runs of a job; see admin.Registry.Kill.
+func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why Reason, progress func(*admin.Kills)) (kills *admin.Kills, err error) {
+	c := &history.Change{What: "kill", Job: job, Host: o.Server, After: o.Run, Why: why}
+	if o.Item >= 0 {
+		c.Item = &o.Item
+	}
+	err = s.change(ctx, access.Operate, c, func() (err error) {
+		kills, err = s.o.Registry.Kill(ctx, job, o, progress)
+		return s.explained(job, err)
+	})
+	return kills, err
+}
+
+// Release lets items run again that were held back: one, or with -1 all.
+func (s *Service) Release(ctx context.Context, job string, item int, why Reason) (items tree.Items, err error) {
+	c := &history.Change{What: "release", Job: job, Why: why}
+	if item >= 0 {
+		c.Item = &item
+	}
+	err = s.change(ctx, access.Operate, c, func() (err error) {
+		if items, err = s.o.Registry.Release(ctx, job, item); err == nil {
+			s.o.Host.FullStatus() // reads held items again: an owner here reports the release
+		}
+		return s.explained(job, err)
+	})
+	return items, err
+}
+
+// Kept is what items keep from run to run: one, or with -1 all.
+func (s *Service) Kept(ctx context.Context, job string, item int) ([]admin.Kept, error) {
+	if err := access.Require(ctx, access.View, job); err != nil {
+		return nil, err
+	}
+	kept, err := s.o.Registry.Kept(ctx, job, item)
+	return kept, s.explained(job, err)
+}
+
+// ChangeKept changes what an item keeps; see admin.Registry.ChangeKept.
+func (s *Service) ChangeKept(ctx context.Context, job string, item int, change admin.KeptChange, why Reason) (kept *admin.Kept, err error) {
+	c := &history.Change{What: "change what is kept", Job: job, After: change.String(), Why: why}
+	if item >= 0 {
+		c.Item = &item
+	}
+	err = s.change(ctx, access.Author, c, func() (err error) {
+		kept, err = s.o.Registry.ChangeKept(ctx, job, item, change)
+		return s.explained(job, err)
+	})
+	return kept, err
+}
+
+// Config is the configuration of a job in the registry. It is read now.
+func (s *Service) Config(ctx context.Context, job string) (*admin.JobConfig, error) {
+	if err := access.Require(ctx, access.View, job); err != nil {
+		return nil, err
+	}
+	c, err := s.o.Registry.Config(ctx, job)
+	return c, s.explained(job, err)
+}
+
+// EditConfig edits it; a preview changes nothing.
+func (s *Service) EditConfig(ctx context.Context, job string, e admin.Edit, why Reason) (edited *admin.Edited, err error) {
+	do := func() (err error) {
+		edited, err = s.o.Registry.EditConfig(ctx, job, e)
+		return s.explained(job, err)
+	}
+	if e.Preview {
+		if err := access.Require(ctx, access.Author, job); err != nil {
+			return nil, err
+		}
+		err := do()
+		return edited, err
+	}
+	c := &history.Change{What: "edit " + strings.Join(slices.Sorted(maps.Keys(e.Settings)), ", "), Job: job, Why: why}
+	err = s.change(ctx, access.Author, c, func() error {
+		err := do()
+		if err == nil {
+			c.Before, c.After = changed(edited)
+		}
+		return err
+	})
+	return edited, err
+}
+
+// changed are the settings that differ, before and after, as JSON.
+func changed(e *admin.Edited) (before, after string) {
+	old, now := make(map[string]string), make(map[string]string)
+	for name, value := range e.After.Settings {
+		if e.Before.Settings[name] != value {
+			old[name], now[name] = e.Before.Settings[name], value
+		}
+	}
+	return asJSON(old), asJSON(now)
+}
+
+func asJSON(v map[string]string) string {
+	b, err := json.Marshal(v)
+	if err != nil { // texts always marshal
+		return ""
+	}
+	return string(b)
+}
+
+// explained adds to the error about a job that the registry does not have what hosts
+// know of it.
+func (s *Service) explained(job string, err error) error {
+	if err == nil || job == "" || !errors.Is(err, host.ErrNoJob) {
+		return err
+	}
+	for _, c := range s.o.Pending().Compiling {
+		if slices.Contains(c.Jobs, job) {
+			return &BusyError{fmt.Sprintf("job %q: its module is still being compiled; try again in a moment", job)}
+		}
+	}
+	st := s.o.Host.Status()
+	if slices.ContainsFunc(st.Jobs, func(j host.JobStatus) bool { return j.Name == job }) {
+		return fmt.Errorf("job %q: %w", job, host.ErrJobRemoved)
+	}
+	for _, f := range st.Refused {
+		if reasons := reasonsFor(f, job); len(reasons) > 0 {
+			return fmt.Errorf("%w: %s is refused: %s", err, f.File, strings.Join(reasons, "; "))
+		}
+	}
+	return err
+}
+
+// reasonsFor are the reasons of a refused file that are about a job.
+func reasonsFor(f host.Refusal, job string) []string {
+	if strings.TrimSuffix(f.File, path.Ext(f.File)) == job {
+		return f.Reasons
+	}
+	of := fmt.Sprintf("job %q: ", job)
+	return slices.DeleteFunc(slices.Clone(f.Reasons), func(reason string) bool { return !strings.Contains(reason, of) })
+}

@@ -1,0 +1,326 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// found finds records, and leaves out those of jobs that the principal may not see.
+func found[T any](ctx context.Context, f history.Filter, find func(context.Context, history.Filter) (cluster.Found[T], error), job func(T) string) (cluster.Found[T], error) {
+	if _, err := checkLimit(f.Limit); err != nil {
+		return cluster.Found[T]{}, err
+	}
+	out, err := find(ctx, f)
+	if err != nil {
+		return out, err
+	}
+	may := make(map[string]bool)
+	records := []T{}
+	for _, r := range out.Records {
+		name := job(r)
+		if _, asked := may[name]; !asked {
+			may[name] = seen(ctx, name)
+		}
+		if may[name] {
+			records = append(records, r)
+		}
+	}
+	out.Records = records
+	return out, nil
+}
+
+// Fires finds fires.
+func (s *Service) Fires(ctx context.Context, f history.Filter) (cluster.Found[history.Fire], error) {
+	return found(ctx, f, s.o.Histories.Fires, func(r history.Fire) string { return r.Job })
+}
+
+// Runs finds runs.
+func (s *Service) Runs(ctx context.Context, f history.Filter) (cluster.Found[history.Run], error) {
+	return found(ctx, f, s.o.Histories.Runs, func(r history.Run) string { return r.Job })
+}
+
+// Events finds events.
+func (s *Service) Events(ctx context.Context, f history.Filter) (cluster.Found[event.Event], error) {
+	return found(ctx, f, s.o.Histories.Events, func(r event.Event) string { return r.Job })
+}
+
+// Lines finds lines that guests logged.
+func (s *Service) Lines(ctx context.Context, f history.Filter) (cluster.Found[history.Line], error) {
+	return found(ctx, f, s.o.Histories.Lines, func(r history.Line) string { return r.Job })
+}
+
+// Changes finds who changed what.
+func (s *Service) Changes(ctx context.Context, f history.Filter) (cluster.Found[history.Change], error) {
+	return found(ctx, f, s.o.Histories.Changes, func(r history.Change) string { return r.Job })
+}
+
+// RunDetail is a run with all that is known of it.
+type RunDetail struct {
+	history.Run
+	// Events are those of the run, oldest first: its attempts among them.
+	Events []event.Event `json:"events"`
+	// Lines are the newest that its guest logged, oldest first.
+	Lines  []history.Line `json:"lines"`
+	Silent []string       `json:"silent,omitempty"`
+}
+
+// Run is one run by its id.
+func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
+	job, _, _ := strings.Cut(id, "/")
+	if err := access.Require(ctx, access.View, job); err != nil {
+		return nil, err
+	}
+	f := history.Filter{Jobs: []string{Escaped(job)}, Run: id, Limit: history.MaxLimit}
+	runs, err := s.o.Histories.Runs(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if len(runs.Records) == 0 {
+		return nil, &NotFoundError{fmt.Sprintf("no run %q is known: it was not, or the history does not reach back so far", id)}
+	}
+	d := &RunDetail{Run: runs.Records[0], Silent: runs.Silent}
+	lines, err := s.o.Histories.Lines(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(lines.Records)
+	d.Lines = append([]history.Line{}, lines.Records...)
+	f.Oldest = true
+	events, err := s.o.Histories.Events(ctx, f)
+	d.Events = append([]event.Event{}, events.Records...)
+	return d, err
+}
+
+// Escaped is a pattern that matches one name.
+func Escaped(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if strings.ContainsRune(`*?[]\`, r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// Upcoming is an instant at which a job will fire.
+type Upcoming struct {
+	Time time.Time `json:"time"`
+	Job  string    `json:"job"`
+}
+
+// Calendar is what will fire.
+type Calendar struct {
+	// Upcoming are instants, by time.
+	Upcoming []Upcoming `json:"upcoming"`
+	// Frequent are jobs that fire more often than is listed one by one: each with its
+	// first instant.
+	Frequent []Upcoming `json:"frequent"`
+	// Omitted counts the jobs that are left out because there are too many.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+// The bounds of a calendar: instants of one job, and of all.
+const (
+	mostPerJob   = 60
+	mostInstants = 10_000
+)
+
+// Calendar are the instants from one time to another. Jobs are patterns, none is all.
+func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []string) (*Calendar, error) {
+	const longest = 31 * 24 * time.Hour
+	if !to.After(from) || to.Sub(from) > longest {
+		return nil, &InputError{"query.to", fmt.Sprintf("found %s after from, expected up to 31 days", to.Sub(from))}
+	}
+	if err := s.o.Cluster.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	c := &Calendar{Upcoming: []Upcoming{}, Frequent: []Upcoming{}}
+	filter := JobFilter{Jobs: jobs}
+	for _, j := range s.o.Cluster.Jobs() {
+		// A job that is paused, or has no schedule, has no next instant.
+		if j.Next.IsZero() || !j.Next.Before(to) || !filter.wants(&j) || !seen(ctx, j.Name) {
+			continue
+		}
+		c.add(&j, from, to)
+	}
+	slices.SortStableFunc(c.Upcoming, func(a, b Upcoming) int { return a.Time.Compare(b.Time) })
+	return c, nil
+}
+
+// add adds the instants of a job.
+func (c *Calendar) add(j *cluster.Job, from, to time.Time) {
+	next, err := admin.Between(j.Cron, zoneOf(j.TimeZone), from, to, mostPerJob+1)
+	switch {
+	case err != nil || len(next) == 0: // the job's own page says what is wrong
+	case len(c.Upcoming)+len(c.Frequent) >= mostInstants:
+		c.Omitted++
+	case len(next) > mostPerJob:
+		c.Frequent = append(c.Frequent, Upcoming{next[0], j.Name})
+	default:
+		for _, t := range next {
+			c.Upcoming = append(c.Upcoming, Upcoming{t, j.Name})
+		}
+	}
+}
+
+// Overview is what an operator looks at first.
+type Overview struct {
+	Now       time.Time              `json:"now"`
+	Namespace string                 `json:"namespace"`
+	Counts    map[cluster.Health]int `json:"counts"`
+	// Trouble are the jobs that are not OK and not paused, worst first, Waiting those that
+	// wait for something.
+	Trouble []cluster.Job `json:"trouble"`
+	Waiting []cluster.Job `json:"waiting"`
+	// Running are the jobs that run, Failures the newest runs that failed.
+	Running  []cluster.Job  `json:"running"`
+	Failures []history.Run  `json:"failures"`
+	NextHour *Calendar      `json:"nextHour"`
+	Hosts    []cluster.Host `json:"hosts"`
+	Refused  []Refusal      `json:"refused"`
+	Silent   []string       `json:"silent,omitempty"`
+	// History is how this host's history fares.
+	History history.State `json:"history"`
+}
+
+// Refusal is a file that a host refused.
+type Refusal struct {
+	Host string `json:"host"`
+	host.Refusal
+}
+
+// mostShown bounds each list of the overview.
+const mostShown = 20
+
+// Overview shows what fails, what is late, what runs and what comes.
+func (s *Service) Overview(ctx context.Context) (*Overview, error) {
+	if err := s.o.Cluster.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	o := &Overview{Now: now, Namespace: s.o.Namespace, Counts: make(map[cluster.Health]int), Hosts: s.o.Cluster.Hosts(), Silent: s.silent(), History: s.o.Store.State(),
+		Trouble: []cluster.Job{}, Waiting: []cluster.Job{}, Running: []cluster.Job{}, Refused: []Refusal{}}
+	for _, j := range s.o.Cluster.Jobs() {
+		if !seen(ctx, j.Name) {
+			continue
+		}
+		o.Counts[j.Health]++
+		if j.Health != cluster.HealthOK && j.Health != cluster.HealthPaused {
+			o.Trouble = append(o.Trouble, j)
+		}
+		if len(j.Waits) > 0 {
+			o.Waiting = append(o.Waiting, j)
+		}
+		if j.Running > 0 {
+			o.Running = append(o.Running, j)
+		}
+	}
+	slices.SortStableFunc(o.Trouble, func(a, b cluster.Job) int { return harm(&a) - harm(&b) })
+	for _, list := range []*[]cluster.Job{&o.Trouble, &o.Waiting, &o.Running} {
+		*list = (*list)[:min(len(*list), mostShown)]
+	}
+	o.Refused = refusedBy(ctx, o.Hosts)
+	failures, err := s.Runs(ctx, history.Filter{Failed: true, Limit: mostShown, From: now.Add(-24 * time.Hour)})
+	if err != nil {
+		return nil, err
+	}
+	o.Failures = failures.Records
+	if o.NextHour, err = s.Calendar(ctx, now, now.Add(time.Hour), nil); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// refusedBy are the files that hosts refused. Who may not see all jobs sees none.
+func refusedBy(ctx context.Context, hosts []cluster.Host) []Refusal {
+	list := []Refusal{}
+	if !seen(ctx, "") {
+		return list
+	}
+	for _, h := range hosts {
+		if h.Report == nil {
+			continue
+		}
+		for _, r := range h.Report.Status.Refused {
+			list = append(list, Refusal{hostName(h), r})
+		}
+	}
+	return list
+}
+
+// Module is a module over all hosts, by its digest.
+type Module struct {
+	Digest string   `json:"digest"`
+	Files  []string `json:"files"`
+	Signer string   `json:"signer,omitempty"`
+	// Jobs run it, Hosts have it, by their ids.
+	Jobs    []string `json:"jobs"`
+	Hosts   []string `json:"hosts"`
+	Granted []string `json:"granted,omitempty"`
+}
+
+// Modules are the modules that run, and the files that hosts refused.
+type Modules struct {
+	Modules []Module  `json:"modules"`
+	Refused []Refusal `json:"refused"`
+	Silent  []string  `json:"silent,omitempty"`
+}
+
+// Modules lists modules by their files.
+func (s *Service) Modules(ctx context.Context) (*Modules, error) {
+	if err := s.o.Cluster.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	byDigest := make(map[string]*Module)
+	for _, j := range s.o.Cluster.Jobs() {
+		if !seen(ctx, j.Name) {
+			continue
+		}
+		_, _, on, _ := s.o.Cluster.Job(j.Name)
+		for id, status := range on {
+			if status.Digest == "" {
+				continue
+			}
+			m := byDigest[status.Digest]
+			if m == nil {
+				m = &Module{Digest: status.Digest}
+				byDigest[status.Digest] = m
+			}
+			m.Files, m.Jobs, m.Hosts = with(m.Files, status.Module), with(m.Jobs, j.Name), with(m.Hosts, id)
+			if status.Signer != "" {
+				m.Signer = status.Signer
+			}
+			for _, g := range status.Granted {
+				m.Granted = with(m.Granted, g)
+			}
+		}
+	}
+	out := &Modules{Modules: []Module{}, Refused: refusedBy(ctx, s.o.Cluster.Hosts()), Silent: s.silent()}
+	for _, m := range byDigest {
+		out.Modules = append(out.Modules, *m)
+	}
+	slices.SortFunc(out.Modules, func(a, b Module) int {
+		return strings.Compare(strings.Join(a.Files, " ")+a.Digest, strings.Join(b.Files, " ")+b.Digest)
+	})
+	return out, nil
+}
+
+// with is a sorted list with one more text, once.
+func with(list []string, text string) []string {
+	at, known := slices.BinarySearch(list, text)
+	if known {
+		return list
+	}
+	return slices.Insert(list, at, text)
+}

@@ -1,0 +1,266 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// Options are what a service works with.
+type Options struct {
+	Namespace string
+	Cluster   *cluster.Cluster
+	Histories *cluster.Histories
+	// Store takes records of changes.
+	Store    history.Store
+	Registry *admin.Registry
+	// Host is this host.
+	Host interface {
+		Start(ctx context.Context, job string) error
+		Status() host.Status
+		FullStatus() host.Status
+	}
+	// Pending says what this host still waits for.
+	Pending func() admin.Pending
+	Logger  *zap.Logger
+}
+
+// Service carries out what people and programs ask. It is safe for concurrent use.
+// Each method asks first whether the context's principal may ([access.Require]).
+type Service struct{ o Options }
+
+// New returns a service.
+func New(o Options) *Service { return &Service{o} }
+
+// NotFoundError says that there is no such thing, or the principal may not know of it.
+type NotFoundError struct{ What string }
+
+func (e *NotFoundError) Error() string { return e.What }
+
+// InputError says that a part of a request is wrong. Where is its place: query.sort, body.cron.
+type InputError struct{ Where, Problem string }
+
+func (e *InputError) Error() string { return e.Where + ": " + e.Problem }
+
+// seen reports whether the principal may see a job.
+func seen(ctx context.Context, job string) bool {
+	return access.Require(ctx, access.View, job) == nil
+}
+
+// JobFilter says which jobs are wanted, and in which order.
+type JobFilter struct {
+	// Text is contained in the name or the description, regardless of case; Jobs are
+	// patterns of names, none is all.
+	Text string
+	Jobs []string
+	// Health and State are alternatives, none is any.
+	Health []cluster.Health
+	State  []host.JobState
+	// Host is the id of one that has the job.
+	Host string
+	// Sort is name, next, last, health or duration; with a "-" before it the last is first.
+	Sort string
+	// Limit is 1 to history.MaxLimit, 0 is history.DefaultLimit; After is the name of the
+	// last job of the page before.
+	Limit int
+	After string
+}
+
+// Jobs are jobs of the cluster.
+type Jobs struct {
+	history.Page[cluster.Job]
+	// Total counts all that the filter finds, Counts all jobs by health.
+	Total  int                    `json:"total"`
+	Counts map[cluster.Health]int `json:"counts"`
+	// Silent are hosts that do not answer.
+	Silent []string `json:"silent,omitempty"`
+}
+
+// Jobs lists jobs.
+func (s *Service) Jobs(ctx context.Context, f JobFilter) (*Jobs, error) {
+	compare, err := jobOrder(f.Sort)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.o.Cluster.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	out := &Jobs{Counts: make(map[cluster.Health]int), Silent: s.silent()}
+	out.Records = []cluster.Job{}
+	var found []cluster.Job
+	for _, j := range s.o.Cluster.Jobs() {
+		if !seen(ctx, j.Name) {
+			continue
+		}
+		out.Counts[j.Health]++
+		if f.wants(&j) {
+			found = append(found, j)
+		}
+	}
+	slices.SortStableFunc(found, compare)
+	out.Total = len(found)
+	if f.After != "" {
+		at := slices.IndexFunc(found, func(j cluster.Job) bool { return j.Name == f.After })
+		if at < 0 {
+			return nil, &InputError{"query.after", fmt.Sprintf("found %q, expected the name of the last job of a page: that job is not in the list any more; begin anew", f.After)}
+		}
+		found = found[at+1:]
+	}
+	limit, err := checkLimit(f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) > limit {
+		found = found[:limit]
+		out.Next = found[limit-1].Name
+	}
+	out.Records = append(out.Records, found...)
+	return out, nil
+}
+
+func checkLimit(n int) (int, error) {
+	switch {
+	case n == 0:
+		return history.DefaultLimit, nil
+	case n < 0 || n > history.MaxLimit:
+		return 0, &InputError{"query.limit", fmt.Sprintf("found %d, expected 1 to %d", n, history.MaxLimit)}
+	}
+	return n, nil
+}
+
+func (f *JobFilter) wants(j *cluster.Job) bool {
+	return (f.Text == "" || contains(j.Name, f.Text) || contains(j.Description, f.Text)) &&
+		(len(f.Jobs) == 0 || slices.ContainsFunc(f.Jobs, func(p string) bool { ok, _ := path.Match(p, j.Name); return ok })) &&
+		(len(f.Health) == 0 || slices.Contains(f.Health, j.Health)) &&
+		(len(f.State) == 0 || slices.Contains(f.State, j.State)) &&
+		(f.Host == "" || slices.Contains(j.Hosts, f.Host))
+}
+
+// silent names the hosts that do not answer.
+func (s *Service) silent() []string {
+	var list []string
+	for _, h := range s.o.Cluster.Hosts() {
+		if h.Silent != "" {
+			list = append(list, hostName(h)+": "+h.Silent)
+		}
+	}
+	return list
+}
+
+func hostName(h cluster.Host) string {
+	if h.API != "" {
+		return h.API
+	}
+	return h.ServerIP
+}
+
+// JobDetail is a job with all that hosts say of it.
+type JobDetail struct {
+	cluster.Job
+	Items []cluster.Item `json:"items"`
+	// On is its status on each of its hosts, by their ids.
+	On map[string]host.JobStatus `json:"on"`
+	// Upcoming are its next instants.
+	Upcoming []time.Time `json:"upcoming"`
+	Silent   []string    `json:"silent,omitempty"`
+}
+
+// upcoming is how many instants a job's detail has.
+const upcoming = 10
+
+// Job is one job.
+func (s *Service) Job(ctx context.Context, name string) (*JobDetail, error) {
+	if err := access.Require(ctx, access.View, name); err != nil {
+		return nil, err
+	}
+	if err := s.o.Cluster.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	j, items, on, ok := s.o.Cluster.Job(name)
+	if !ok {
+		return nil, s.noJob(name)
+	}
+	d := &JobDetail{Job: j, Items: items, On: on, Upcoming: []time.Time{}, Silent: s.silent()}
+	if j.Next.IsZero() { // it does not fire: it is paused, or has no schedule
+		return d, nil
+	}
+	after := j.Next.Add(-time.Nanosecond)
+	if next, err := admin.Next(j.Cron, zoneOf(j.TimeZone), after, upcoming); err == nil {
+		d.Upcoming = next
+	}
+	return d, nil
+}
+
+// zoneOf is a zone as a job's status has it, for schedule.Zone.
+func zoneOf(name string) string {
+	if name == "Local" {
+		return ""
+	}
+	return name
+}
+
+// noJob says that no host has a job, and what is known of it.
+func (s *Service) noJob(name string) error {
+	for _, h := range s.o.Cluster.Hosts() {
+		if h.Report == nil {
+			continue
+		}
+		for _, c := range h.Report.Compiling {
+			if slices.Contains(c.Jobs, name) {
+				return &NotFoundError{fmt.Sprintf("job %q: its module %s is still being compiled on %s; try again in a moment", name, c.Module, hostName(h))}
+			}
+		}
+	}
+	return &NotFoundError{fmt.Sprintf("no host has a job %q", name)}
+}
+
+// Hosts are all hosts of the namespace.
+func (s *Service) Hosts(ctx context.Context) ([]cluster.Host, error) {
+	if err := s.o.Cluster.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return s.o.Cluster.Hosts(), nil
+}
+
+// ChangedJobs are the jobs that have changed since a generation; see [cluster.Cluster].
+func (s *Service) ChangedJobs(ctx context.Context, since uint64) (jobs []cluster.Job, generation uint64, more <-chan struct{}) {
+	all, generation, more := s.o.Cluster.Changes(since)
+	jobs = []cluster.Job{}
+	for _, j := range all {
+		if seen(ctx, j.Name) {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, generation, more
+}
+
+// RegistryJobs are the jobs as the registry has them. They are read now.
+func (s *Service) RegistryJobs(ctx context.Context) ([]admin.Brief, error) {
+	all, err := s.o.Registry.Jobs(ctx)
+	list := []admin.Brief{}
+	for _, b := range all {
+		if seen(ctx, b.Name) {
+			list = append(list, b)
+		}
+	}
+	return list, err
+}
+
+// Shards is a job, item by item, as the registry has it. It is read now.
+func (s *Service) Shards(ctx context.Context, job string) (*admin.Shards, error) {
+	if err := access.Require(ctx, access.View, job); err != nil {
+		return nil, err
+	}
+	shards, err := s.o.Registry.Shards(ctx, job)
+	return shards, s.explained(job, err)
+}
