@@ -38,6 +38,7 @@ const (
 	cron       = "github.com/robfig/cron/v3"
 	minisign   = "aead.dev/minisign"
 	oauth2     = "golang.org/x/oauth2"
+	mysql      = "github.com/go-sql-driver/mysql"
 	memlimit   = "github.com/KimMachineGun/automemlimit"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	huma       = "github.com/danielgtaylor/huma/v2"
@@ -48,7 +49,9 @@ const (
 	landlock   = "github.com/landlock-lsm/go-landlock"
 	koanf      = "github.com/knadh/koanf"
 	pflag      = "github.com/spf13/pflag"
+	pgx        = "github.com/jackc/pgx/v5"
 	prometheus = "github.com/prometheus"
+	sqlite     = "modernc.org/sqlite"
 	term       = "golang.org/x/term"
 	wazero     = "github.com/tetratelabs/wazero"
 	xcrypto    = "golang.org/x/crypto"
@@ -199,8 +202,14 @@ var rooms = []room{
 	{name: "host/filelock", why: "a history and a host's record have one writer each; both ask here"},
 	{name: "host/history", may: []string{"host/ceiling", "host/event", "abi"}, outside: []string{zap},
 		why: "what every store of records has in common; it knows none of them"},
+	{name: "host/history/historytest", may: []string{"abi", "host/event", "host/history"},
+		why: "the suite for every store cannot know any of them"},
 	{name: "host/history/lines", may: []string{"host/ceiling", "host/event", "host/filelock", "host/history", "abi"}, outside: []string{zap, xsys},
-		why: "keeps records in a file, or in memory, and reads them back; a host does not wait for it"},
+		testsMay: []string{"host/history/historytest"},
+		why:      "keeps records in a file, or in memory, and reads them back; a host does not wait for it"},
+	{name: "host/history/database", may: []string{"host/ceiling", "host/event", "host/filelock", "host/history", "abi"}, outside: []string{zap, mysql, pgx, sqlite},
+		testsMay: []string{"host/history/historytest", "test/mariadbserver", "test/pgserver"},
+		why:      "keeps records in databases: the only room that knows SQL"},
 	{name: "host/access", may: []string{"host/ceiling", "host/history", "host/words"}, outside: []string{zap},
 		why: "who may do what: whoever carries out an operation asks here, and how somebody signed in is behind an interface; of the history it knows what a change is"},
 	{name: "host/access/web", may: []string{"host/access", "host/words"},
@@ -272,7 +281,7 @@ var rooms = []room{
 		why:      "attacks built hosts from outside; it reads what they wrote and what the registry holds"},
 	{name: "cmd/chaos", may: []string{"coordination/registry", "coordination/zookeeper", "host/ensemble", "test/chaos"}, outside: []string{cobra, pflag, yaml},
 		why: "the program around the chaos room: the laboratory has flags of its own, so that wasmjob does not carry it"},
-	{name: "cmd/host", may: []string{"abi", "strategy", "host/words", "coordination/registry", "coordination/jobconfig", "coordination/tree", "host", "host/*", "host/history/lines", "host/plugin/process", "host/plugin/wasm"},
+	{name: "cmd/host", may: []string{"abi", "strategy", "host/words", "coordination/registry", "coordination/jobconfig", "coordination/tree", "host", "host/*", "host/history/*", "host/plugin/process", "host/plugin/wasm"},
 		outside:  []string{cobra, pflag, koanf, memlimit, yaml, zap, xsys, term},
 		testsMay: []string{"sdk", "test/wasm"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
@@ -301,6 +310,7 @@ var rooms = []room{
 	{name: "test/demo/server", why: "what the examples talk to is somebody else's: it knows nothing of ours"},
 	{name: "test/pgserver", why: "starts somebody else's server: it knows its files and its port, and nothing of ours"},
 	{name: "test/oidcserver", why: "starts somebody else's provider, a module of its own; it knows its settings, and nothing of ours"},
+	{name: "test/mariadbserver", why: "starts somebody else's server: it knows its files and its port, and nothing of ours"},
 	{name: "test/demo", may: []string{"test/demo/server", "test/pgserver"},
 		why: "runs the built program beside the servers of the examples; it types what a user would type"},
 	{name: "test/soak", may: []string{"coordination/registry", "coordination/zookeeper", "test/chaos"},

@@ -33,7 +33,9 @@ type FeedOptions struct {
 	// OnOverQuota is called for every record that is dropped for its job's quota, from
 	// one goroutine. It must not block. nil is none.
 	OnOverQuota func(job string)
-	Logger      *zap.Logger
+	// Linger is how long a batch that is not full waits for more.
+	Linger time.Duration
+	Logger *zap.Logger
 }
 
 // Feed is the way of records into a store: a bounded queue, behind which one goroutine
@@ -41,6 +43,7 @@ type FeedOptions struct {
 // It is safe for concurrent use.
 type Feed struct {
 	write   func(batch []Entry)
+	linger  time.Duration
 	log     *zap.Logger
 	dropped atomic.Int64
 	done    chan struct{} // closed when run has returned
@@ -66,7 +69,7 @@ func NewFeed(o FeedOptions, write func(batch []Entry)) *Feed {
 		o.Logger = zap.NewNop()
 	}
 	f := &Feed{
-		write: write, log: o.Logger, done: make(chan struct{}), queue: make(chan Record, o.Queue),
+		write: write, linger: o.Linger, log: o.Logger, done: make(chan struct{}), queue: make(chan Record, o.Queue),
 		quotas: quotas{ceilings: o.Ceilings, onOver: o.OnOverQuota, log: o.Logger, jobs: make(map[string]*quota)},
 		tails:  tails{runs: make(map[string]*tail)},
 	}
@@ -140,8 +143,14 @@ func (f *Feed) run() {
 	f.flush()
 }
 
-// gather takes what else is queued, up to a batch.
+// gather takes what else is queued, and comes soon, up to a batch.
 func (f *Feed) gather() {
+	var end <-chan time.Time
+	if f.linger > 0 {
+		timer := time.NewTimer(f.linger)
+		defer timer.Stop()
+		end = timer.C
+	}
 	for len(f.batch) < batchRecords && f.size < batchBytes {
 		select {
 		case r, ok := <-f.queue:
@@ -149,7 +158,19 @@ func (f *Feed) gather() {
 				return // run sees it, too
 			}
 			f.take(r)
+			continue
 		default:
+		}
+		if end == nil {
+			return
+		}
+		select {
+		case r, ok := <-f.queue:
+			if !ok {
+				return
+			}
+			f.take(r)
+		case <-end:
 			return
 		}
 	}

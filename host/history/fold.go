@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -37,6 +38,15 @@ func fireKey(job string, instant time.Time, trigger int64) FireKey {
 		return FireKey{Job: job, Trigger: trigger}
 	}
 	return FireKey{Job: job, Instant: instant.UnixMilli()}
+}
+
+// String is the fire's name: JOB/2026-03-01T03:00:00.000Z, or JOB/t57 for a trigger
+// round. The ids of its runs begin with it, and a slash.
+func (k FireKey) String() string {
+	if k.Trigger != 0 {
+		return k.Job + "/t" + strconv.FormatInt(k.Trigger, 10)
+	}
+	return k.Job + "/" + time.UnixMilli(k.Instant).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
 // Key is the key of the run's fire.
@@ -150,11 +160,21 @@ type Part struct {
 	Begun   time.Time
 	Ended   time.Time // zero while an item runs
 	Lag     time.Duration
-	Outcome abi.Outcome // empty while an item runs
+	// Outcome is that of the part, which a store may replace by the worst of its runs, with
+	// that run's message. It is empty while an item runs.
+	Outcome abi.Outcome
+	Message string
+	// Succeeded and Failed count the items that ended, if a store counts them.
+	Succeeded, Failed int
 }
 
 // AboutPart reports whether an event makes or changes a host's part of a fire.
 func AboutPart(e event.Event) bool { return e.Kind == event.FireStarted || e.Kind == event.FireEnded }
+
+// Reused reports whether both parts, whose keys are the same, are of two fires: see [Run.Reused].
+func (p *Part) Reused(q *Part) bool {
+	return p.Trigger != 0 && p.Instant.Sub(q.Instant).Abs() > apart
+}
 
 // Apply changes the part by an event for which AboutPart holds. The zero Part is one of
 // which nothing is known. A host may begin further items of a fire: those of a host
@@ -184,7 +204,9 @@ func severity(o abi.Outcome) int {
 
 // Sum is the fire that the hosts' parts and the runs make. There is at least one part
 // or run. Without runs, which a store may have forgotten, items ended as the parts did.
+// It sorts runs by item.
 func Sum(parts []Part, runs []Run) Fire {
+	slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(a.Item, b.Item) })
 	var f Fire
 	for i := range parts {
 		f.addPart(&parts[i])
@@ -223,7 +245,12 @@ func (f *Fire) addPart(p *Part) {
 
 // addItems counts the items of a part of which no runs are known.
 func (f *Fire) addItems(p *Part) {
-	f.count(len(p.Items), p.Ended, p.Outcome, "")
+	if p.Ended.IsZero() || p.Succeeded+p.Failed == 0 {
+		f.count(len(p.Items), p.Ended, p.Outcome, p.Message)
+		return
+	}
+	f.count(0, p.Ended, p.Outcome, p.Message)
+	f.Succeeded, f.Failed = f.Succeeded+p.Succeeded, f.Failed+p.Failed
 }
 
 func (f *Fire) addRun(r *Run) {

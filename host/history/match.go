@@ -85,13 +85,7 @@ func (f *Filter) MatchFire(x *Fire) bool {
 }
 
 // runID is the id of an item's run, as tree.RunID makes it.
-func (f *Fire) runID(item int) string {
-	id := "t" + strconv.FormatInt(f.Trigger, 10)
-	if f.Trigger == 0 {
-		id = f.Instant.UTC().Format("2006-01-02T15:04:05.000Z")
-	}
-	return f.Job + "/" + id + "/" + strconv.Itoa(item)
-}
+func (f *Fire) runID(item int) string { return f.Key().String() + "/" + strconv.Itoa(item) }
 
 // MatchEvent reports whether the filter finds an event.
 func (f *Filter) MatchEvent(e *event.Event) bool {

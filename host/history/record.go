@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -99,8 +100,11 @@ type Entry struct {
 	JSON []byte
 }
 
-// NewEntry encodes a record.
+// NewEntry encodes a record. What is no text in it becomes U+FFFD.
 func NewEntry(r Record) (Entry, error) {
 	data, err := r.MarshalJSON()
+	if err == nil && bytes.Contains(data, []byte(`\ufffd`)) {
+		err = r.UnmarshalJSON(data)
+	}
 	return Entry{r, data}, err
 }

@@ -35,9 +35,14 @@ type tail struct {
 	gap  int64   // lines that were dropped before held
 }
 
-// lineSize is about what a line takes.
+// lineSize is the size of a line's texts, and a little for the rest.
 func lineSize(l *Line) int {
-	return event.Written(l.Message) + event.Written(l.Attrs...) - event.LineOverhead
+	const rest = 16
+	n := len(l.Message) + rest
+	for _, a := range l.Attrs {
+		n += len(a)
+	}
+	return n
 }
 
 // add takes a line; write is called with those that are to be written now.

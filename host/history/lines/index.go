@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -52,8 +51,8 @@ func (x *fire) job() string {
 // sum is the fire as it is shown.
 func (x *fire) sum() history.Fire {
 	runs := make([]history.Run, 0, len(x.runs))
-	for _, item := range slices.Sorted(maps.Keys(x.runs)) {
-		runs = append(runs, *x.runs[item])
+	for _, r := range x.runs {
+		runs = append(runs, *r)
 	}
 	return history.Sum(x.parts, runs)
 }

@@ -1,0 +1,303 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+const (
+	// mostPending is how many records may wait in memory behind the feed, mostChunk how many
+	// one transaction takes.
+	mostPending = 8192
+	mostChunk   = 2000
+	// writeTimeout bounds one transaction.
+	writeTimeout = 30 * time.Second
+	// leastPause and mostPause are between two tries to reach a database.
+	leastPause = 500 * time.Millisecond
+	mostPause  = 15 * time.Second
+)
+
+// backlog is what the database has not taken yet: chunks in memory, and behind them,
+// newer, the spool. It is safe for concurrent use.
+type backlog struct {
+	log *zap.Logger
+
+	mu      sync.Mutex
+	pending []history.Entry // oldest first
+	written int64           // records of this process that were not in the spool
+	spool   *spool
+	problem *problem
+	full    bool          // the spool's trouble was logged
+	news    chan struct{} // has room for one: there is something to do
+	closed  bool
+}
+
+type problem struct {
+	err   error
+	since time.Time
+}
+
+// add takes a batch. It returns how many records were lost.
+func (b *backlog) add(batch []history.Entry) (lost int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.spool.empty() && len(b.pending)+len(batch) <= mostPending {
+		b.pending = append(b.pending, batch...)
+	} else if err := b.spool.add(batch); err != nil {
+		lost = int64(len(batch))
+		if !b.full {
+			b.full = true
+			b.log.Warn("the history's spool cannot take records: they are dropped", zap.Error(err))
+		}
+	} else {
+		b.full = false
+	}
+	b.wake()
+	return lost
+}
+
+func (b *backlog) wake() {
+	select {
+	case b.news <- struct{}{}:
+	default:
+	}
+}
+
+// next is what is to be written now; ok is false if there is nothing.
+func (b *backlog) next(writer string) (c chunk, ok bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.pending) > 0 {
+		n := min(len(b.pending), mostChunk)
+		c = chunk{entries: b.pending[:n:n], writer: writer}
+		for i := range c.entries {
+			c.ends = append(c.ends, b.written+int64(i)+1)
+		}
+		return c, true, nil
+	}
+	f, entries, ends, err := b.spool.read(mostChunk)
+	if f == nil || err != nil {
+		return chunk{}, false, err
+	}
+	return chunk{entries: entries, writer: f.name, ends: ends, spool: f}, true, nil
+}
+
+// done notes that a part of what next returned is written.
+func (b *backlog) done(c chunk) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c.spool != nil {
+		return b.spool.done(c.spool, c.ends[len(c.ends)-1], int64(len(c.entries)))
+	}
+	n := len(c.entries)
+	b.written += int64(n)
+	clear(b.pending[:n])
+	b.pending = b.pending[n:]
+	return nil
+}
+
+// fail notes why nothing could be written.
+func (b *backlog) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.problem == nil {
+		b.log.Warn("the history cannot be written; jobs go on, and records wait on the disk", zap.Error(err))
+		b.problem = &problem{since: time.Now()}
+	}
+	b.problem.err = err
+}
+
+// good notes that something was written.
+func (b *backlog) good() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.problem != nil {
+		b.log.Info("the history is written again", zap.Duration("after", time.Since(b.problem.since)), zap.Int64("spooled", b.spool.records))
+		b.problem = nil
+	}
+}
+
+// state fills in what the backlog knows.
+func (b *backlog) state(s *history.State) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.Queued += int64(len(b.pending))
+	s.Spooled = b.spool.records
+	if b.problem != nil {
+		s.Problem, s.Since = b.problem.err.Error(), b.problem.since
+	}
+}
+
+// end says that nothing is added any more.
+func (b *backlog) end() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.wake()
+}
+
+func (b *backlog) ended() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
+// close spools what is left in memory. A batch whose commit had no answer may be written
+// twice by that. It returns how many records were lost.
+func (b *backlog) close() (lost int64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.pending) > 0 {
+		if err = b.spool.addFirst(b.pending); err != nil {
+			lost = int64(len(b.pending))
+		}
+		b.pending = nil
+	}
+	return lost, errors.Join(err, b.spool.close())
+}
+
+// work writes the backlog until it is closed and empty, or until a try fails after it
+// was closed. ctx ends a try.
+func (s *Store) work(ctx context.Context) {
+	defer close(s.worked)
+	pause := leastPause
+	for {
+		did, err := s.step(ctx)
+		switch {
+		case err != nil:
+			s.backlog.fail(s.config.hide(err))
+			if s.backlog.ended() || !wait(ctx, pause, s.closing) {
+				return
+			}
+			pause = min(2*pause, mostPause)
+		case did:
+			s.backlog.good()
+			pause = leastPause
+		case s.backlog.ended():
+			return
+		default:
+			select {
+			case <-s.backlog.news:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// wait waits. It returns false if ctx is done first; closing cuts it short.
+func wait(ctx context.Context, d time.Duration, closing <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-closing:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// step does what is next. did is false if there is nothing.
+func (s *Store) step(ctx context.Context) (did bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if !s.migrated {
+		if err := s.migrate(ctx); err != nil {
+			return false, err
+		}
+		s.migrated = true
+	}
+	c, ok, err := s.backlog.next(s.writer)
+	if err != nil || !ok {
+		return false, err
+	}
+	if c, ok, err = s.unwritten(ctx, c); err != nil || !ok {
+		return err == nil, err
+	}
+	if err := s.writeChunk(ctx, c); err != nil {
+		s.doubt = true // the commit may have taken effect
+		return false, err
+	}
+	return true, nil
+}
+
+// unwritten takes off a chunk what the database has already: an earlier process has
+// loaded a part of the spool, or a commit's answer was lost. ok is false if nothing is left;
+// the next step looks again.
+func (s *Store) unwritten(ctx context.Context, c chunk) (rest chunk, ok bool, err error) {
+	if c.spool != nil && !c.spool.known {
+		position, err := s.position(ctx, c.writer)
+		if err != nil {
+			return c, false, err
+		}
+		s.backlog.mu.Lock()
+		defer s.backlog.mu.Unlock()
+		return c, false, s.backlog.spool.skip(c.spool, position)
+	}
+	if len(c.entries) == 0 { // lines of the spool that are no records
+		return c, false, s.backlog.done(c)
+	}
+	if !s.doubt {
+		return c, true, nil
+	}
+	position, err := s.position(ctx, c.writer)
+	if err != nil {
+		return c, false, err
+	}
+	s.doubt = false
+	n := 0
+	for n < len(c.ends) && c.ends[n] <= position {
+		n++
+	}
+	if n == 0 {
+		return c, true, nil
+	}
+	return c, false, s.backlog.done(c.part(0, n))
+}
+
+// part are the entries from one to before another.
+func (c chunk) part(from, to int) chunk {
+	if len(c.entries) == 0 {
+		return c
+	}
+	return chunk{entries: c.entries[from:to], writer: c.writer, ends: c.ends[from:to], spool: c.spool}
+}
+
+// writeChunk writes a chunk. One that the database refuses for what is in it is cut until
+// the record is found, which is dropped.
+func (s *Store) writeChunk(ctx context.Context, c chunk) error {
+	err := s.commit(ctx, c)
+	if err == nil {
+		return s.backlog.done(c)
+	}
+	if !s.kind.badRecord(err) {
+		return err
+	}
+	if n := len(c.entries); n > 1 {
+		if err := s.writeChunk(ctx, c.part(0, n/2)); err != nil {
+			return err
+		}
+		return s.writeChunk(ctx, c.part(n/2, n))
+	}
+	s.feed.Drop(1)
+	s.log.Warn("the database does not take a record", zap.String("job", c.entries[0].Job()), zap.Error(s.config.hide(err)))
+	return s.backlog.done(c)
+}
+
+// hide takes the password out of an error's text.
+func (c *Config) hide(err error) error {
+	text := err.Error()
+	shown := c.withoutPassword(text)
+	if shown == text {
+		return err
+	}
+	return fmt.Errorf("%s", shown)
+}

@@ -1,0 +1,208 @@
+package database
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// Fires implements [history.Store]. The rows are hosts' parts of fires; a fire stands where
+// the first of its parts stands, in the page's order, of those that the filter finds.
+func (s *Store) Fires(ctx context.Context, f history.Filter) (history.Page[history.Fire], error) {
+	if err := f.Check(); err != nil {
+		return history.Page[history.Fire]{}, err
+	}
+	p := newPage[history.Fire](&f)
+	l := &list[part]{kind: history.ListFires, table: "wasmjob_executions", columns: strings.Join(partColumns, ", "), time: "begun", ids: []string{"fire", "host"},
+		id: func(id string) ([]any, error) {
+			fire, host, _ := strings.Cut(clean0(id), "\x00")
+			return []any{clean(fire), clean(host)}, nil
+		},
+		scan: func(row scanner) (part, history.Position, error) {
+			x, err := scanPart(row)
+			return x, history.PositionOf(x.Begun, x.fire+"\x00"+x.Host), err
+		}}
+	s.partConditions(&f, l)
+	seen := make(map[string]bool)
+	l.take = func(ctx context.Context, rows []part, at []history.Position) (bool, error) {
+		groups, err := s.groups(ctx, rows)
+		if err != nil {
+			return false, err
+		}
+		for i := range rows {
+			fire, first := groups.of(&f, &rows[i])
+			if !first || seen[rows[i].fire+"\x00"+fire.Begun.String()] || !f.MatchFire(&fire) {
+				continue
+			}
+			if !p.add(fire, at[i], l.kind) {
+				return false, nil
+			}
+			seen[rows[i].fire+"\x00"+fire.Begun.String()] = true
+		}
+		return true, nil
+	}
+	next, more, err := query(ctx, s, &f, l)
+	if err != nil {
+		return history.Page[history.Fire]{}, err
+	}
+	if more {
+		p.Next = next.Cursor(l.kind)
+	}
+	return p.Page, nil
+}
+
+func clean0(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// partConditions narrow parts down to those of fires that the filter may want.
+func (s *Store) partConditions(f *history.Filter, l *list[part]) {
+	if job, ok := exactJob(f); ok && (!f.Instant.IsZero() || f.Trigger != 0) {
+		l.indexed.add("fire = ?", clip(fireOf(job, f), mostID))
+	} else {
+		s.common(f, &l.indexed, &l.filter)
+		s.instant(f, &l.filter)
+	}
+	if f.Run != "" {
+		if i := strings.LastIndexByte(f.Run, '/'); i >= 0 {
+			l.indexed.add("fire = ?", clip(f.Run[:i], mostID))
+		}
+	}
+	if f.Failed {
+		l.indexed.add("failed = 1")
+	}
+	s.outcomes(f, &l.filter)
+	if f.Text != "" {
+		l.filter.add(s.kind.like("message"), pattern(f.Text))
+	}
+}
+
+// groups are fires by name, with all their parts.
+type groups struct {
+	parts map[string][]part
+	runs  map[string][]history.Run
+}
+
+// groups reads all parts of the fires of some parts, and the runs where the parts do not
+// say all.
+func (s *Store) groups(ctx context.Context, rows []part) (*groups, error) {
+	g := &groups{parts: make(map[string][]part), runs: make(map[string][]history.Run)}
+	var fires []any
+	var earliest, latest time.Time
+	for i := range rows {
+		if _, known := g.parts[rows[i].fire]; !known {
+			g.parts[rows[i].fire] = nil
+			fires = append(fires, rows[i].fire)
+		}
+		if earliest.IsZero() || rows[i].Begun.Before(earliest) {
+			earliest = rows[i].Begun
+		}
+		if rows[i].Begun.After(latest) {
+			latest = rows[i].Begun
+		}
+	}
+	for len(fires) > 0 {
+		n := min(len(fires), 500)
+		var c conditions
+		c.in("fire", fires[:n])
+		c.add("begun >= ?", nanos(earliest.Add(-mostApart)))
+		c.add("begun <= ?", nanos(latest.Add(mostApart)))
+		found, _, err := fetch(ctx, s, "SELECT "+strings.Join(partColumns, ", ")+" FROM wasmjob_executions"+c.where()+" ORDER BY begun", c.args, func(row scanner) (part, history.Position, error) {
+			p, err := scanPart(row)
+			return p, history.Position{}, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range found {
+			g.parts[p.fire] = append(g.parts[p.fire], p)
+		}
+		fires = fires[n:]
+	}
+	for fire, parts := range g.parts {
+		if complete(parts) {
+			continue
+		}
+		runs, err := s.runsOf(ctx, fire, parts)
+		if err != nil {
+			return nil, err
+		}
+		g.runs[fire] = runs
+	}
+	return g, nil
+}
+
+// mostApart is how far the begins of a fire's parts may be apart: a host takes items over
+// when another one has died, or catches up.
+const mostApart = 24 * time.Hour
+
+// complete reports whether the parts say all of a fire: all have ended, and no item is in two
+// of them.
+func complete(parts []part) bool {
+	items := make(map[int]bool)
+	for _, p := range parts {
+		if p.Ended.IsZero() || p.Succeeded+p.Failed != len(p.Items) {
+			return false
+		}
+		for _, n := range p.Items {
+			if items[n] {
+				return false
+			}
+			items[n] = true
+		}
+	}
+	return true
+}
+
+// runsOf reads the runs of a fire.
+func (s *Store) runsOf(ctx context.Context, fire string, parts []part) ([]history.Run, error) {
+	var c conditions
+	c.add("id > ? AND id < ?", fire+"/", fire+"0")
+	c.add("begun >= ?", nanos(parts[0].Begun.Add(-clockSlack)))
+	runs, _, err := fetch(ctx, s, "SELECT "+strings.Join(runColumns, ", ")+" FROM wasmjob_items"+c.where(), c.args, func(row scanner) (history.Run, history.Position, error) {
+		r, err := scanRun(row)
+		return r, history.Position{}, err
+	})
+	return runs, err
+}
+
+// of is the fire of a part. first is true if the fire stands where this part stands.
+func (g *groups) of(f *history.Filter, row *part) (fire history.Fire, first bool) {
+	var parts []history.Part
+	best := *row
+	for _, p := range g.parts[row.fire] {
+		if p.Reused(&row.Part) { // another round of the same number
+			continue
+		}
+		parts = append(parts, p.Part)
+		if found(f, &p) && before(f, &p, &best) {
+			best = p
+		}
+	}
+	var runs []history.Run
+	for _, r := range g.runs[row.fire] {
+		if !(&history.Part{Instant: r.Instant, Trigger: r.Trigger}).Reused(&row.Part) {
+			runs = append(runs, r)
+		}
+	}
+	if len(parts) == 0 { // deleted meanwhile
+		parts = []history.Part{row.Part}
+	}
+	return history.Sum(parts, runs), best.Begun.Equal(row.Begun) && best.Host == row.Host
+}
+
+// found reports whether the filter finds a fire by this part.
+func found(f *history.Filter, p *part) bool {
+	one := history.Sum([]history.Part{p.Part}, nil)
+	narrow := history.Filter{Host: f.Host, Failed: f.Failed, Outcomes: f.Outcomes, Text: f.Text, From: f.From, To: f.To}
+	return narrow.MatchFire(&one)
+}
+
+// before reports whether a part comes before another in the page's order.
+func before(f *history.Filter, p, q *part) bool {
+	a, b := history.PositionOf(p.Begun, p.fire+"\x00"+p.Host), history.PositionOf(q.Begun, q.fire+"\x00"+q.Host)
+	if f.Oldest {
+		return a.Before(b)
+	}
+	return b.Before(a)
+}

@@ -1,0 +1,103 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// schemaVersion is that of the tables as this program knows them: how many migrations
+// there are.
+const schemaVersion = 1
+
+// migrationTimeout bounds the wait for another host that migrates.
+const migrationTimeout = 30 * time.Second
+
+// ErrNewer is why a host does not use a database.
+var ErrNewer = errors.New("the history's tables were made by a newer version of wasmjob")
+
+// migrate makes the tables, or brings them up to date. Hosts that do so at once do it
+// one after the other.
+func (s *Store) migrate(ctx context.Context) error {
+	found, err := s.version(ctx, s.db)
+	if errors.Is(err, ErrNewer) || (err == nil && found == schemaVersion && !s.config.ElasticJob) {
+		return err
+	}
+	_, err = s.kind.locked(ctx, s.db, true, func(conn *sql.Conn) error {
+		if s.kind == mySQL { // which has no transactions for tables
+			if _, err := conn.ExecContext(ctx, createSchema); err != nil {
+				return err
+			}
+			return s.steps(ctx, conn)
+		}
+		tx, err := conn.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // after the commit there is nothing to roll back
+		if _, err := tx.ExecContext(ctx, createSchema); err != nil {
+			return err
+		}
+		if err := s.steps(ctx, tx); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+	return err
+}
+
+const createSchema = "CREATE TABLE IF NOT EXISTS wasmjob_schema (version INTEGER NOT NULL PRIMARY KEY, since BIGINT NOT NULL)"
+
+// querier is a pool, a connection or a transaction.
+type querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// version is that of the tables; an error if there are none.
+func (s *Store) version(ctx context.Context, q querier) (int, error) {
+	var found int
+	err := q.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM wasmjob_schema").Scan(&found)
+	if err == nil && found > schemaVersion {
+		err = fmt.Errorf("%w: found version %d of the tables, expected at most %d", ErrNewer, found, schemaVersion)
+	}
+	return found, err
+}
+
+// steps does what is missing. A step that MySQL was interrupted in is repeated: its
+// statements must allow that.
+func (s *Store) steps(ctx context.Context, q querier) error {
+	found, err := s.version(ctx, q)
+	if err != nil {
+		return err
+	}
+	for n := found + 1; n <= schemaVersion; n++ {
+		text, err := migrations.ReadFile(fmt.Sprintf("migrations/%s_%03d.sql", strings.ToLower(string(s.kind)), n))
+		if err != nil {
+			return err
+		}
+		for statement := range strings.SplitSeq(string(text), ";\n") {
+			if strings.TrimSpace(statement) == "" {
+				continue
+			}
+			if _, err := q.ExecContext(ctx, statement); err != nil {
+				return fmt.Errorf("migration %d: %w", n, err)
+			}
+		}
+		if _, err := q.ExecContext(ctx, s.kind.bind("INSERT INTO wasmjob_schema (version, since) VALUES (?, ?)"), n, time.Now().UnixNano()); err != nil {
+			return fmt.Errorf("migration %d: %w", n, err)
+		}
+	}
+	if s.config.ElasticJob {
+		return s.elasticJobTables(ctx, q)
+	}
+	return nil
+}

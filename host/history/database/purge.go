@@ -1,0 +1,267 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// purgeFirst is how long after its start a host first looks for what is too old,
+	// purgeEvery how often.
+	purgeFirst = time.Minute
+	purgeEvery = time.Hour
+	// windowRows is how many rows one statement looks at, windowPause how long the
+	// database is left alone after it.
+	windowRows  = 1000
+	windowPause = 20 * time.Millisecond
+	// writerKept is how long the database remembers how far a writer had come.
+	writerKept = 400 * day
+)
+
+// purge deletes what is too old, every hour, on one host at a time.
+func (s *Store) purge(ctx context.Context) {
+	defer close(s.purged)
+	timer := time.NewTimer(purgeFirst)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := s.Purge(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			s.log.Warn("what is too old in the history cannot be deleted now", zap.Error(s.config.hide(err)))
+		}
+		timer.Reset(purgeEvery)
+	}
+}
+
+// Purge deletes what is too old at that time, unless another host does. It is called
+// every hour by the store itself.
+func (s *Store) Purge(ctx context.Context, now time.Time) error {
+	_, err := s.kind.locked(ctx, s.db, false, func(*sql.Conn) error {
+		if found, err := s.version(ctx, s.db); err != nil || found != schemaVersion {
+			return err
+		}
+		r := s.config.Retention
+		if s.kind == postgres {
+			if err := s.purgeDays(ctx, now); err != nil {
+				return err
+			}
+		} else {
+			for _, t := range daily() {
+				if err := s.purgeRows(ctx, t.table, t.by, now.Add(-r.Successes), r.Successes, "NOT ("+keptRows(t.table)+")"); err != nil {
+					return err
+				}
+				if err := s.purgeRows(ctx, t.table, t.by, now.Add(-r.Failures), r.Failures, ""); err != nil {
+					return err
+				}
+			}
+		}
+		if err := s.purgeRows(ctx, "wasmjob_audit", "time", now.Add(-r.Audit), r.Audit, ""); err != nil {
+			return err
+		}
+		if err := s.purgeRows(ctx, "wasmjob_writers", "seen", now.Add(-writerKept), writerKept, ""); err != nil {
+			return err
+		}
+		if err := s.purgeElasticJob(ctx, now); err != nil {
+			return err
+		}
+		return s.purgeSize(ctx, now)
+	})
+	return err
+}
+
+// keptRows is the condition of rows that are kept as long as failures.
+func keptRows(table string) string {
+	switch table {
+	case "wasmjob_executions", "wasmjob_items":
+		return "ended = 0 OR failed = 1"
+	}
+	return "keep = 1"
+}
+
+// purgeRows deletes a table's rows from before a time, a window of rows at a time, so
+// that nobody waits for it. A keep of 0 is for ever.
+func (s *Store) purgeRows(ctx context.Context, table, by string, before time.Time, keep time.Duration, condition string) error {
+	if keep == 0 {
+		return nil
+	}
+	if condition != "" {
+		condition = " AND " + condition
+	}
+	from, end := int64(-1<<63), nanos(before)
+	if s.from[table+condition] != 0 {
+		from = s.from[table+condition]
+	}
+	for from < end {
+		to := end
+		err := s.db.QueryRowContext(ctx, s.kind.bind(fmt.Sprintf("SELECT %s FROM %s WHERE %s >= ? AND %s < ? ORDER BY %s LIMIT 1 OFFSET %d", by, table, by, by, by, windowRows)), from, end).Scan(&to)
+		if err != nil && err != sql.ErrNoRows {
+			return err
+		}
+		if to == from { // more rows of one time than a window has
+			to++
+		}
+		if _, err := s.db.ExecContext(ctx, s.kind.bind("DELETE FROM "+table+" WHERE "+by+" >= ? AND "+by+" < ?"+condition), from, to); err != nil {
+			return err
+		}
+		if from = to; from < end && !wait(ctx, windowPause, nil) {
+			return ctx.Err()
+		}
+	}
+	if condition != "" { // what is kept here is not looked at each time
+		s.from[table+condition] = end
+	}
+	return nil
+}
+
+// purgeElasticJob deletes the oldest rows of ElasticJob's tables, those of our hosts and
+// of Java's: it does not do so itself.
+func (s *Store) purgeElasticJob(ctx context.Context, now time.Time) error {
+	keep := s.config.Retention.Failures
+	if !s.config.ElasticJob || keep == 0 {
+		return nil
+	}
+	for table, by := range map[string]string{"JOB_EXECUTION_LOG": "start_time", "JOB_STATUS_TRACE_LOG": "creation_time"} {
+		for {
+			var result sql.Result
+			var err error
+			before := s.timestamp(now.Add(-keep))
+			if s.kind == mySQL {
+				result, err = s.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM %s WHERE %s < ? LIMIT %d", table, by, windowRows), before)
+			} else {
+				result, err = s.db.ExecContext(ctx, s.kind.bind(fmt.Sprintf("DELETE FROM %s WHERE id IN (SELECT id FROM %s WHERE %s < ? LIMIT %d)", table, table, by, windowRows)), before)
+			}
+			if err != nil {
+				return err
+			}
+			if n, err := result.RowsAffected(); err != nil || n < windowRows {
+				break
+			}
+			if !wait(ctx, windowPause, nil) {
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// purgeSize deletes the oldest rows of a SQLite file that is too large.
+func (s *Store) purgeSize(ctx context.Context, now time.Time) error {
+	if s.kind != sqlite {
+		return nil
+	}
+	for s.maxBytes > 0 {
+		var size int64
+		err := s.db.QueryRowContext(ctx, "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()").Scan(&size)
+		if err != nil {
+			return err
+		}
+		if size <= s.maxBytes {
+			break
+		}
+		oldest := nanos(now)
+		for _, t := range daily() {
+			var n sql.NullInt64
+			if err := s.db.QueryRowContext(ctx, "SELECT MIN("+t.by+") FROM "+t.table).Scan(&n); err != nil {
+				return err
+			}
+			if n.Valid {
+				oldest = min(oldest, n.Int64)
+			}
+		}
+		// A twentieth of the time that the file has, or all that it has of a moment.
+		before := oldest + max((nanos(now)-oldest)/20, 1)
+		for _, t := range daily() {
+			if err := s.purgeRows(ctx, t.table, t.by, instant(before), 1, ""); err != nil {
+				return err
+			}
+		}
+		if oldest >= nanos(now) {
+			break
+		}
+	}
+	_, err := s.db.ExecContext(ctx, "PRAGMA incremental_vacuum")
+	return err
+}
+
+// purgeDays drops PostgreSQL's partitions that are too old, and replaces those of which
+// only failures are kept.
+func (s *Store) purgeDays(ctx context.Context, now time.Time) error {
+	r := s.config.Retention
+	for _, t := range daily() {
+		days, err := s.daysOf(ctx, t.table)
+		if err != nil {
+			return err
+		}
+		for name, d := range days {
+			end := time.Unix(0, (d+1)*int64(day))
+			switch {
+			case r.Failures != 0 && !end.After(now.Add(-r.Failures)):
+				err = s.dropDay(ctx, name)
+			case r.Successes != 0 && !end.After(now.Add(-r.Successes)) && !strings.HasSuffix(name, keptSuffix):
+				err = s.thinDay(ctx, t.table, name, d)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// daysOf are a table's partitions.
+func (s *Store) daysOf(ctx context.Context, table string) (map[string]int64, error) {
+	rows, err := s.db.QueryContext(ctx, "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = to_regclass($1)", table)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	days := make(map[string]int64)
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		text := strings.TrimSuffix(strings.TrimPrefix(name, table+"_"), keptSuffix)
+		if at, err := time.Parse("20060102", text); err == nil { // others were made by somebody else
+			days[name] = dayOf(at.UnixNano())
+		}
+	}
+	return days, rows.Err()
+}
+
+func (s *Store) dropDay(ctx context.Context, name string) error {
+	_, err := s.db.ExecContext(ctx, "DROP TABLE "+name)
+	return err
+}
+
+// thinDay replaces a partition by one with the rows that are kept. Its writers wait for
+// that, of which there are hardly any; readers of the table do for the last moment.
+func (s *Store) thinDay(ctx context.Context, table, name string, d int64) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after the commit there is nothing to roll back
+	kept := name + keptSuffix
+	for _, statement := range []string{
+		"LOCK TABLE " + name + " IN SHARE MODE",
+		"CREATE TABLE " + kept + " (LIKE " + table + " INCLUDING DEFAULTS INCLUDING STORAGE)",
+		"INSERT INTO " + kept + " SELECT * FROM " + name + " WHERE " + keptRows(table),
+		"ALTER TABLE " + table + " DETACH PARTITION " + name,
+		fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)", table, kept, d*int64(day), (d+1)*int64(day)),
+		"DROP TABLE " + name,
+	} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,438 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// A query is a series of looks. Each goes through a number of rows, in the order of the
+// page, that conditions with an index leave, and reads those that further conditions leave.
+const (
+	// firstRows is how many rows the first look goes through; each further one goes through
+	// growth times as many, up to mostRows.
+	firstRows, growth, mostRows = 1000, 4, 16_000
+	// lookTime is how long a query goes on looking while its page is not full; then it
+	// answers with what it has.
+	lookTime = 150 * time.Millisecond
+)
+
+// ErrUnavailable is wrapped by the errors of queries that the database does not answer.
+var ErrUnavailable = errors.New("the history's database does not answer")
+
+// conditions are joined by AND.
+type conditions struct {
+	texts []string
+	args  []any
+}
+
+func (c *conditions) add(text string, args ...any) {
+	c.texts = append(c.texts, text)
+	c.args = append(c.args, args...)
+}
+
+func (c *conditions) where() string {
+	if len(c.texts) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(c.texts, " AND ")
+}
+
+// in adds that a column has one of the values.
+func (c *conditions) in(column string, values []any) {
+	c.add(column+" IN (?"+strings.Repeat(", ?", len(values)-1)+")", values...)
+}
+
+// list is a table as it is asked.
+type list[R any] struct {
+	kind    byte // of cursors
+	table   string
+	columns string
+	time    string   // the column with the time
+	ids     []string // the columns that come after it in the order
+	// indexed are conditions that have an index, which begins with their columns and goes
+	// on with time and ids; filter are others.
+	indexed, filter conditions
+	scan            func(scanner) (R, history.Position, error)
+	// id gives the values of ids from a position's.
+	id func(string) ([]any, error)
+	// take takes records that the conditions leave, in order. It returns false when the page is full.
+	take func(ctx context.Context, records []R, at []history.Position) (more bool, err error)
+}
+
+// numbered reads the id of a position in a table whose rows have numbers.
+func numbered(id string) ([]any, error) {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%w: after: found an unknown position, expected the next of a page of the same list", history.ErrFilter)
+	}
+	return []any{n}, nil
+}
+
+// query looks until the page is full, the table ends, or time is up. next is where to go
+// on then.
+func query[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R]) (next history.Position, more bool, err error) {
+	from, some, err := history.ParseCursor(l.kind, f.After)
+	if err != nil {
+		return from, false, err
+	}
+	if !f.From.IsZero() {
+		l.indexed.add(l.time+" >= ?", history.Nanos(f.From))
+	}
+	if !f.To.IsZero() {
+		l.indexed.add(l.time+" < ?", history.Nanos(f.To))
+	}
+	rows := firstRows
+	for end := time.Now().Add(lookTime); ; {
+		full, last, err := look(ctx, s, f, l, rows, from, some)
+		if err != nil || full || last == nil {
+			return from, false, err
+		}
+		from, some, rows = *last, true, min(growth*rows, mostRows)
+		if time.Now().After(end) {
+			return from, true, nil
+		}
+	}
+}
+
+// order is the page's order by columns.
+func (l *list[R]) order(f *history.Filter) string {
+	direction := " DESC"
+	if f.Oldest {
+		direction = ""
+	}
+	return " ORDER BY " + l.time + direction + ", " + strings.Join(l.ids, direction+", ") + direction
+}
+
+// beyond adds that rows are behind a position in the page's order, or, with or, at it.
+func (l *list[R]) beyond(c *conditions, p history.Position, forward bool, or string) error {
+	id, err := l.id(p.ID)
+	if err != nil {
+		return err
+	}
+	sign := "<"
+	if forward {
+		sign = ">"
+	}
+	// The first condition is for the index.
+	c.add(l.time+" "+sign+"= ?", p.Time)
+	c.add("("+l.time+", "+strings.Join(l.ids, ", ")+") "+sign+or+" (?"+strings.Repeat(", ?", len(id))+")", append([]any{p.Time}, id...)...)
+	return nil
+}
+
+// look goes through some rows behind a position. last is where it stopped; nil if there
+// is nothing behind.
+func look[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R], rows int, from history.Position, some bool) (full bool, last *history.Position, err error) {
+	c := conditions{slices.Clone(l.indexed.texts), slices.Clone(l.indexed.args)}
+	if some {
+		if err := l.beyond(&c, from, f.Oldest, ""); err != nil {
+			return false, nil, err
+		}
+	}
+	if len(l.filter.texts) > 0 {
+		if last, err = s.end(ctx, "SELECT "+l.time+", "+strings.Join(l.ids, ", ")+" FROM "+l.table+c.where()+l.order(f)+" LIMIT 1 OFFSET "+strconv.Itoa(rows-1), c.args, len(l.ids)); err != nil {
+			return false, nil, err
+		}
+		if last != nil {
+			if err := l.beyond(&c, *last, !f.Oldest, "="); err != nil {
+				return false, nil, err
+			}
+		}
+		c.add(strings.Join(l.filter.texts, " AND "), l.filter.args...)
+	}
+	most := 2 * (f.Limit + 1) // some are not what the filter wants
+	records, at, err := fetch(ctx, s, "SELECT "+l.columns+" FROM "+l.table+c.where()+l.order(f)+" LIMIT "+strconv.Itoa(most), c.args, l.scan)
+	if err != nil {
+		return false, nil, err
+	}
+	more, err := l.take(ctx, records, at)
+	if err != nil || !more {
+		return !more, nil, err
+	}
+	if len(records) == most {
+		return false, &at[len(at)-1], nil
+	}
+	return false, last, nil
+}
+
+// fetch reads rows.
+func fetch[R any](ctx context.Context, s *Store, statement string, args []any, scan func(scanner) (R, history.Position, error)) (records []R, at []history.Position, err error) {
+	rows, err := s.db.QueryContext(ctx, s.kind.bind(statement), args...)
+	if err != nil {
+		return nil, nil, s.unavailable(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		r, p, err := scan(rows)
+		if err != nil {
+			return nil, nil, s.unavailable(err)
+		}
+		records, at = append(records, r), append(at, p)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, nil, s.unavailable(err)
+	}
+	return records, at, nil
+}
+
+// end is the position of the last row that a look goes through; nil if there are fewer.
+func (s *Store) end(ctx context.Context, statement string, args []any, ids int) (*history.Position, error) {
+	var p history.Position
+	into := []any{&p.Time}
+	parts := make([]string, ids)
+	for i := range parts {
+		into = append(into, &parts[i])
+	}
+	err := s.db.QueryRowContext(ctx, s.kind.bind(statement), args...).Scan(into...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, s.unavailable(err)
+	}
+	p.ID = strings.Join(parts, "\x00")
+	return &p, nil
+}
+
+func (s *Store) unavailable(err error) error {
+	return fmt.Errorf("%w: %w", ErrUnavailable, s.config.hide(err))
+}
+
+// common adds the conditions that all lists have.
+func (s *Store) common(f *history.Filter, indexed, filter *conditions) {
+	if name, ok := exactJob(f); ok {
+		indexed.add("job = ?", clip(name, mostName))
+	} else if len(f.Jobs) > 0 {
+		var texts []string
+		var args []any
+		for _, p := range f.Jobs {
+			texts, args = append(texts, "job LIKE ? ESCAPE '!'"), append(args, jobPattern(p))
+		}
+		filter.add("("+strings.Join(texts, " OR ")+")", args...)
+	}
+	if f.Host != "" {
+		filter.add("host = ?", clip(f.Host, mostName))
+	}
+}
+
+// exactJob is the job that a filter wants, if that is one.
+func exactJob(f *history.Filter) (string, bool) {
+	if len(f.Jobs) != 1 || strings.ContainsAny(f.Jobs[0], `*?[\`) {
+		return "", false
+	}
+	return f.Jobs[0], true
+}
+
+// jobPattern is a pattern for LIKE that matches at least what a pattern of names does.
+func jobPattern(p string) string {
+	var b strings.Builder
+	for i := 0; i < len(p); i++ {
+		switch c := p[i]; c {
+		case '*':
+			b.WriteByte('%')
+		case '?':
+			b.WriteByte('_')
+		case '[', '\\': // whatever it is, and what comes after it
+			b.WriteByte('%')
+			return clean(b.String())
+		case '%', '_', '!':
+			b.WriteByte('!')
+			b.WriteByte(c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return clean(b.String())
+}
+
+// page collects what a filter finds.
+type page[R any] struct {
+	history.Page[R]
+	limit int
+	last  history.Position
+}
+
+func newPage[R any](f *history.Filter) *page[R] {
+	return &page[R]{Page: history.Page[R]{Records: []R{}}, limit: f.Limit}
+}
+
+// add adds a record. It returns false if the page is full: then there is a next one.
+func (p *page[R]) add(r R, at history.Position, list byte) bool {
+	if len(p.Records) == p.limit {
+		p.Next = p.last.Cursor(list)
+		return false
+	}
+	p.Records = append(p.Records, r)
+	p.last = at
+	return true
+}
+
+// simple asks a list whose rows are records.
+func simple[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R], match func(*R) bool) (history.Page[R], error) {
+	p := newPage[R](f)
+	l.take = func(_ context.Context, records []R, at []history.Position) (bool, error) {
+		for i := range records {
+			if match(&records[i]) && !p.add(records[i], at[i], l.kind) {
+				return false, nil
+			}
+		}
+		return true, nil
+	}
+	next, more, err := query(ctx, s, f, l)
+	if err != nil {
+		return history.Page[R]{}, err
+	}
+	if more {
+		p.Next = next.Cursor(l.kind)
+	}
+	return p.Page, nil
+}
+
+// Runs implements [history.Store].
+func (s *Store) Runs(ctx context.Context, f history.Filter) (history.Page[history.Run], error) {
+	if err := f.Check(); err != nil {
+		return history.Page[history.Run]{}, err
+	}
+	l := &list[history.Run]{kind: history.ListRuns, table: "wasmjob_items", columns: strings.Join(runColumns, ", "), time: "begun", ids: []string{"id"},
+		id: func(id string) ([]any, error) { return []any{clean(id)}, nil },
+		scan: func(row scanner) (history.Run, history.Position, error) {
+			r, err := scanRun(row)
+			return r, history.PositionOf(r.Begun, r.ID), err
+		}}
+	if f.Run != "" {
+		l.indexed.add("id = ?", clip(f.Run, mostID))
+	} else {
+		s.ofFire(&f, "id", l)
+		s.common(&f, &l.indexed, &l.filter)
+	}
+	if f.Failed {
+		l.indexed.add("failed = 1")
+	}
+	s.outcomes(&f, &l.filter)
+	if f.Item != nil {
+		l.filter.add("item = ?", *f.Item)
+	}
+	if f.Text != "" {
+		l.filter.add(s.kind.like("message"), pattern(f.Text))
+	}
+	return simple(ctx, s, &f, l, f.MatchRun)
+}
+
+// ofFire adds the condition that a run is of the filter's fire, which has an index if the
+// job is known.
+func (s *Store) ofFire(f *history.Filter, column string, l *list[history.Run]) {
+	if f.Instant.IsZero() && f.Trigger == 0 {
+		return
+	}
+	if job, ok := exactJob(f); ok {
+		fire := fireOf(job, f)
+		l.indexed.add(column+" > ? AND "+column+" < ?", clip(fire+"/", mostID), clip(fire+"0", mostID))
+		return
+	}
+	s.instant(f, &l.filter)
+}
+
+func fireOf(job string, f *history.Filter) string {
+	fire := history.Fire{Job: job, Instant: f.Instant, Trigger: f.Trigger}
+	return fire.Key().String()
+}
+
+func (s *Store) instant(f *history.Filter, c *conditions) {
+	if f.Trigger != 0 {
+		c.add("trigger_round = ?", f.Trigger)
+	} else if !f.Instant.IsZero() {
+		ms := f.Instant.UnixMilli() * int64(time.Millisecond)
+		c.add("instant >= ? AND instant < ?", ms, ms+int64(time.Millisecond))
+	}
+}
+
+func (s *Store) outcomes(f *history.Filter, c *conditions) {
+	if len(f.Outcomes) == 0 {
+		return
+	}
+	var values []any
+	for _, o := range f.Outcomes {
+		values = append(values, clip(string(o), mostWord))
+	}
+	c.in("outcome", values)
+}
+
+// Events implements [history.Store].
+func (s *Store) Events(ctx context.Context, f history.Filter) (history.Page[event.Event], error) {
+	if err := f.Check(); err != nil {
+		return history.Page[event.Event]{}, err
+	}
+	l := &list[event.Event]{kind: history.ListEvents, table: "wasmjob_events", time: "time", ids: []string{"id"}, id: numbered, scan: scanEvent,
+		columns: "time, id, data"}
+	if f.Run != "" {
+		l.indexed.add("run = ?", clip(f.Run, mostID))
+	} else {
+		s.common(&f, &l.indexed, &l.filter)
+	}
+	s.instant(&f, &l.filter)
+	s.outcomes(&f, &l.filter)
+	if f.Failed {
+		l.filter.add("keep = 1")
+	}
+	if len(f.Kinds) > 0 {
+		var values []any
+		for _, k := range f.Kinds {
+			values = append(values, clip(string(k), mostWord))
+		}
+		l.filter.in("kind", values)
+	}
+	if f.Text != "" {
+		l.filter.add(s.kind.like("reason"), pattern(f.Text))
+	}
+	return simple(ctx, s, &f, l, f.MatchEvent)
+}
+
+// Lines implements [history.Store].
+func (s *Store) Lines(ctx context.Context, f history.Filter) (history.Page[history.Line], error) {
+	if err := f.Check(); err != nil {
+		return history.Page[history.Line]{}, err
+	}
+	l := &list[history.Line]{kind: history.ListLines, table: "wasmjob_logs", time: "time", ids: []string{"id"}, id: numbered, scan: scanLine,
+		columns: "time, id, job, run, item, host, level, message, attrs, gap"}
+	if f.Run != "" {
+		l.indexed.add("run = ?", clip(f.Run, mostID))
+	} else {
+		s.common(&f, &l.indexed, &l.filter)
+	}
+	if f.Item != nil {
+		l.filter.add("item = ?", *f.Item)
+	}
+	l.filter.add("level >= ?", f.Level)
+	if f.Text != "" {
+		l.filter.add("("+s.kind.like("message")+" OR "+s.kind.like("attrs")+")", pattern(f.Text), pattern(f.Text))
+	}
+	return simple(ctx, s, &f, l, f.MatchLine)
+}
+
+// Changes implements [history.Store].
+func (s *Store) Changes(ctx context.Context, f history.Filter) (history.Page[history.Change], error) {
+	if err := f.Check(); err != nil {
+		return history.Page[history.Change]{}, err
+	}
+	l := &list[history.Change]{kind: history.ListChanges, table: "wasmjob_audit", time: "time", ids: []string{"id"}, id: numbered, scan: scanChange,
+		columns: "time, id, data"}
+	s.common(&f, &l.indexed, &l.filter)
+	if f.Item != nil {
+		l.filter.add("item = ?", *f.Item)
+	}
+	if f.Failed {
+		l.filter.add("failed = 1")
+	}
+	if f.Text != "" {
+		l.filter.add(s.kind.like("data"), pattern(f.Text))
+	}
+	return simple(ctx, s, &f, l, f.MatchChange)
+}

@@ -1,0 +1,168 @@
+package database
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// Options say where and how much. Config and Spool are required.
+type Options struct {
+	Config *Config
+	// Spool is a directory for what the database does not take in time; several hosts may
+	// have the same. It is made if it does not exist.
+	Spool string
+	// SpoolBytes bounds this host's part of it; 0 is DefaultSpoolBytes.
+	SpoolBytes int64
+	// MaxBytes bounds the file of SQLite; 0 is no bound.
+	MaxBytes int64
+	// Queue, Ceilings, OnOverQuota and Logger are those of [history.FeedOptions].
+	Queue       int
+	Ceilings    ceiling.List
+	OnOverQuota func(job string)
+	Logger      *zap.Logger
+}
+
+const (
+	// DefaultSpoolBytes is the bound of a spool if none is given.
+	DefaultSpoolBytes = 256 << 20
+
+	// linger has records of a fifth of a second share a transaction.
+	linger = 200 * time.Millisecond
+	// startTimeout bounds the wait for a database at the start, closeTimeout that at the end.
+	startTimeout = 5 * time.Second
+	closeTimeout = 5 * time.Second
+)
+
+// Store is a [history.Store]. It is safe for concurrent use.
+type Store struct {
+	*feed
+	config   *Config
+	kind     kind
+	db       *sql.DB
+	log      *zap.Logger
+	backlog  *backlog
+	maxBytes int64
+
+	stop    context.CancelFunc // ends what work does
+	unpurge context.CancelFunc // ends purge
+	closing chan struct{}      // closed at the begin of Close
+	worked  chan struct{}      // closed when work has returned
+	purged  chan struct{}      // closed when purge has returned
+	once    sync.Once
+	closed  error
+
+	// Owned by work.
+	writer   string // the name by which the database notes how far this process has come
+	migrated bool
+	doubt    bool // a commit may have taken effect that was taken to have failed
+	memory   *memory
+	days     map[int64]bool // that have partitions
+
+	// Owned by purge.
+	from map[string]int64 // up to where a table was purged of successes
+}
+
+// feed is embedded without its Close.
+type feed = history.Feed
+
+var _ history.Store = (*Store)(nil)
+
+// Open begins to write to a database. That the database cannot be reached, or refuses
+// the host, is no error: records are spooled, and State says so. Tables of a newer
+// version are one. Close joins the goroutines.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.SpoolBytes <= 0 {
+		o.SpoolBytes = DefaultSpoolBytes
+	}
+	if err := os.MkdirAll(o.Spool, 0o700); err != nil {
+		return nil, fmt.Errorf("history: spool: %w", err)
+	}
+	spooled, err := openSpool(o.Spool, o.Config.Where, o.SpoolBytes)
+	if spooled == nil {
+		return nil, fmt.Errorf("history: spool: %w", err)
+	}
+	if err != nil {
+		o.Logger.Warn("a file of the history's spool cannot be read; it stays", zap.Error(err))
+	}
+	db, err := o.Config.open()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("history: %w", o.Config.hide(err)), spooled.close())
+	}
+	s := &Store{
+		config: o.Config, kind: o.Config.kind, db: db, log: o.Logger, maxBytes: o.MaxBytes,
+		backlog: &backlog{log: o.Logger, spool: spooled, news: make(chan struct{}, 1)},
+		closing: make(chan struct{}), worked: make(chan struct{}), purged: make(chan struct{}),
+		writer: "host-" + rand.Text(), memory: newMemory(), days: make(map[int64]bool), from: make(map[string]int64),
+	}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, db.Close(), spooled.close())
+	}
+	var background context.Context
+	background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.feed = history.NewFeed(history.FeedOptions{Queue: o.Queue, Ceilings: o.Ceilings, OnOverQuota: o.OnOverQuota, Linger: linger, Logger: o.Logger},
+		func(batch []history.Entry) { s.Drop(s.backlog.add(batch)) })
+	go s.work(background)
+	var cleaning context.Context
+	cleaning, s.unpurge = context.WithCancel(background)
+	go s.purge(cleaning)
+	return s, nil
+}
+
+// start makes the tables if the database answers soon.
+func (s *Store) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err := s.migrate(ctx)
+	switch {
+	case errors.Is(err, ErrNewer):
+		return fmt.Errorf("history: %s: %w; upgrade this host, or give it another database (--history)", s.config.Where, err)
+	case err != nil:
+		s.backlog.fail(s.config.hide(err))
+	default:
+		s.migrated = true
+	}
+	return nil
+}
+
+// State implements [history.Store].
+func (s *Store) State() history.State {
+	state := history.State{Where: s.config.Where, Shared: s.config.Shared(), Queued: s.Queued(), Dropped: s.Dropped()}
+	s.backlog.state(&state)
+	return state
+}
+
+// Close writes what is queued, or spools it if the database does not take it within
+// five seconds, and joins the goroutines. Further calls return the same.
+func (s *Store) Close() error {
+	s.once.Do(func() {
+		s.feed.Close()
+		s.backlog.end()
+		close(s.closing)
+		s.unpurge()
+		timer := time.AfterFunc(closeTimeout, s.stop)
+		<-s.worked
+		timer.Stop()
+		s.stop()
+		<-s.purged
+		lost, err := s.backlog.close()
+		s.Drop(lost)
+		if err = errors.Join(err, s.db.Close()); err != nil {
+			s.closed = fmt.Errorf("history: %w", s.config.hide(err))
+		}
+	})
+	return s.closed
+}

@@ -1,0 +1,591 @@
+// Package historytest has the suite that every store of histories must pass.
+package historytest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// patience is how long a store may take to show what was added.
+const patience = 30 * time.Second
+
+// Run holds a store to what is expected of all. open opens an empty one; the suite closes it.
+func Run(t *testing.T, open func(t *testing.T) history.Store) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, history.Store){
+		"random filters": randomFilters, "life of a run": lifeOfARun, "failover": failover, "lost run": lostRun, "two hosts of a fire": twoHosts,
+		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
+		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			closed := false
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("%+v", s.State())
+				}
+				if err := s.Close(); err != nil && !closed {
+					t.Error(err)
+				}
+			})
+			test(t, s)
+			if state := s.State(); state.Dropped != 0 || state.Problem != "" {
+				t.Errorf("state %+v, want nothing dropped and no problem", state)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			closed = true
+			s.AddEvent(event.Event{Kind: event.JobAdded})
+			if d := s.State().Dropped; d != 1 {
+				t.Errorf("%d dropped after an event that came after Close, want 1", d)
+			}
+		})
+	}
+}
+
+// await waits until the condition holds.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !holds(); {
+		if time.Now().After(end) {
+			t.Fatalf("still no %s after %s", what, patience)
+		}
+		<-tick.C
+	}
+}
+
+// all reads all pages.
+func all[T any](t *testing.T, ask func(context.Context, history.Filter) (history.Page[T], error), f history.Filter) []T {
+	t.Helper()
+	var list []T
+	for range 10_000 {
+		page, err := ask(t.Context(), f)
+		if err != nil {
+			t.Fatalf("%+v: %v", f, err)
+		}
+		if len(page.Records) > cmp.Or(f.Limit, history.DefaultLimit) {
+			t.Fatalf("%+v: a page of %d records", f, len(page.Records))
+		}
+		list = append(list, page.Records...)
+		if page.Next == "" {
+			return list
+		}
+		f.After = page.Next
+	}
+	t.Fatalf("%+v: the pages have no end", f)
+	return nil
+}
+
+// text is a record as it can be compared: times by their instants.
+func text(record any) string {
+	data, err := json.MarshalIndent(record, "", " ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// same compares lists of records.
+func same[T any](t *testing.T, what string, got, want []T) bool {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		if i < len(got) && i < len(want) && reflect.DeepEqual(got[i], want[i]) {
+			continue
+		}
+		var g, w string
+		if i < len(got) {
+			g = text(got[i])
+		}
+		if i < len(want) {
+			w = text(want[i])
+		}
+		if g != w {
+			t.Errorf("%s: record %d of %d, want %d\ngot  %s\nwant %s", what, i, len(got), len(want), g, w)
+			return false
+		}
+	}
+	return true
+}
+
+// Add adds all that a world has, hosts' events in their order, and waits until all is found.
+func (w *World) Add(t *testing.T, s history.Store) {
+	t.Helper()
+	pause := func(n int) { // no faster than it is taken
+		if n%500 == 0 {
+			await(t, "room in the queue", func() bool { return s.State().Queued < 4000 })
+		}
+	}
+	for i, e := range w.Events {
+		s.AddEvent(e)
+		pause(i)
+	}
+	for i, l := range w.Lines {
+		s.AddLine(l)
+		pause(i)
+	}
+	for i, c := range w.Changes {
+		s.AddChange(c)
+		pause(i)
+	}
+	last := w.Changes[len(w.Changes)-1]
+	await(t, "last change", func() bool {
+		page, err := s.Changes(t.Context(), history.Filter{Limit: 1})
+		return err == nil && len(page.Records) == 1 && text(page.Records[0]) == text(last)
+	})
+}
+
+// randomFilters compares what filters find with what they should.
+func randomFilters(t *testing.T, s history.Store) {
+	w := NewWorld(1, 150, time.Now().Add(-2*time.Hour))
+	w.Add(t, s)
+	random := rand.New(rand.NewPCG(2, 0))
+	for n := range 80 {
+		f := w.filter(random)
+		if n == 0 {
+			f = history.Filter{Limit: 7, Level: -8}
+		}
+		what := fmt.Sprintf("filter %d %s", n, text(f))
+		ok := same(t, what+" runs", all(t, s.Runs, f), expect(f, w.Runs, f.MatchRun, func(r history.Run) (time.Time, string) { return r.Begun, r.ID })) &&
+			same(t, what+" fires", all(t, s.Fires, f), expect(f, w.Fires, f.MatchFire, func(x history.Fire) (time.Time, string) { return x.Begun, x.Job })) &&
+			same(t, what+" events", all(t, s.Events, f), expect(f, w.Events, f.MatchEvent, func(e event.Event) (time.Time, string) { return e.Time, "" })) &&
+			same(t, what+" lines", all(t, s.Lines, f), expect(f, w.Lines, f.MatchLine, func(l history.Line) (time.Time, string) { return l.Time, "" })) &&
+			same(t, what+" changes", all(t, s.Changes, f), expect(f, w.Changes, f.MatchChange, func(c history.Change) (time.Time, string) { return c.Time, "" }))
+		if !ok {
+			return
+		}
+	}
+}
+
+// expect is what a filter should find, in its order.
+func expect[T any](f history.Filter, list []T, match func(*T) bool, key func(T) (time.Time, string)) []T {
+	var found []T
+	for i := range list {
+		if match(&list[i]) {
+			found = append(found, list[i])
+		}
+	}
+	slices.SortStableFunc(found, func(a, b T) int {
+		at, aid := key(a)
+		bt, bid := key(b)
+		return cmp.Or(at.Compare(bt), cmp.Compare(aid, bid))
+	})
+	if !f.Oldest {
+		slices.Reverse(found)
+	}
+	return found
+}
+
+// filter makes one of the world's values.
+func (w *World) filter(random *rand.Rand) history.Filter {
+	f := history.Filter{Limit: []int{1, 3, 50, 1000}[random.IntN(4)], Oldest: random.IntN(2) == 0, Level: []int{-8, 0, 4}[random.IntN(3)]}
+	one := w.Runs[random.IntN(len(w.Runs))]
+	maybe := func(do func()) {
+		if random.IntN(5) == 0 {
+			do()
+		}
+	}
+	maybe(func() {
+		f.Jobs = []string{one.Job}
+		if strings.ContainsAny(one.Job, `[\`) {
+			f.Jobs[0] = "*" + one.Job[len(one.Job)-3:]
+		}
+	})
+	maybe(func() { f.Jobs = []string{"team-a-*", "c?ties", "[0-9]*"} })
+	maybe(func() { f.Host = one.Host })
+	maybe(func() { f.Item = &one.Item })
+	maybe(func() { f.Run = one.ID })
+	maybe(func() { f.Instant, f.Trigger = one.Instant, one.Trigger })
+	maybe(func() { f.Failed = true })
+	maybe(func() { f.Outcomes = []abi.Outcome{abi.OutcomeTrap, one.Outcome} })
+	maybe(func() { f.Kinds = []event.Kind{event.ItemEnded, event.FireStarted} })
+	maybe(func() { f.From = one.Begun.Add(-time.Minute) })
+	maybe(func() { f.To = one.Begun.Add(time.Minute) })
+	maybe(func() {
+		words := []rune(hostile()[random.IntN(len(hostile()))])
+		from := random.IntN(len(words))
+		f.Text = string(words[from:min(len(words), from+1+random.IntN(12))])
+		if random.IntN(2) == 0 {
+			f.Text = strings.ToUpper(f.Text)
+		}
+	})
+	return f
+}
+
+// story reports events of one item of one fire.
+type story struct {
+	s  history.Store
+	at time.Time
+	e  event.Event
+}
+
+func newStory(s history.Store, job string) *story {
+	item := 3
+	at := time.Now().UTC().Truncate(time.Second).Add(-time.Hour)
+	return &story{s, at, event.Event{Job: job, Host: "10.0.0.1@-@1-a", Instant: at, Source: abi.SourceSchedule, Item: &item, Items: []int{3},
+		RunID: fmt.Sprintf("%s/%s/3", job, at.Format("2006-01-02T15:04:05.000Z")), Fence: 10, Attempt: 1}}
+}
+
+// tell reports an event, a second after the one before.
+func (x *story) tell(kind event.Kind, change func(*event.Event)) {
+	x.at = x.at.Add(time.Second)
+	e := x.e
+	e.Time, e.Kind = x.at, kind
+	if kind == event.FireStarted || kind == event.FireEnded {
+		e.Item, e.RunID, e.Fence, e.Attempt = nil, "", 0, 0
+	} else {
+		e.Items = nil
+	}
+	if change != nil {
+		change(&e)
+	}
+	x.s.AddEvent(e)
+}
+
+// run waits until the story's run is as it should be.
+func (x *story) run(t *testing.T, what string, is func(history.Run) bool) history.Run {
+	t.Helper()
+	var r history.Run
+	await(t, what, func() bool {
+		page, err := x.s.Runs(t.Context(), history.Filter{Run: x.e.RunID})
+		if err != nil || len(page.Records) == 0 {
+			return false
+		}
+		if len(page.Records) > 1 {
+			t.Fatalf("%d runs of one id", len(page.Records))
+		}
+		r = page.Records[0]
+		return is(r)
+	})
+	return r
+}
+
+func (x *story) fire(t *testing.T, is func(history.Fire) bool) history.Fire {
+	t.Helper()
+	var f history.Fire
+	await(t, "fire", func() bool {
+		page, err := x.s.Fires(t.Context(), history.Filter{Jobs: []string{x.e.Job}})
+		if err != nil || len(page.Records) == 0 {
+			return false
+		}
+		if len(page.Records) > 1 {
+			t.Fatalf("%d fires: %s", len(page.Records), text(page.Records))
+		}
+		f = page.Records[0]
+		return is(f)
+	})
+	return f
+}
+
+func lifeOfARun(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	x.tell(event.FireStarted, func(e *event.Event) { e.Total = 8 })
+	x.tell(event.ItemStarted, nil)
+	r := x.run(t, "run that runs", func(r history.Run) bool { return r.Ended.IsZero() })
+	if r.Outcome != "" || !r.Begun.Equal(x.at) || r.Lag != 2*time.Second {
+		t.Errorf("running: %s", text(r))
+	}
+	if f := x.fire(t, func(f history.Fire) bool { return f.Running == 1 }); !f.Ended.IsZero() || f.Duration != 0 || f.Outcome != "" || f.Total != 8 {
+		t.Errorf("running: %s", text(f))
+	}
+	if failed := all(t, s.Runs, history.Filter{Failed: true}); len(failed) != 0 {
+		t.Errorf("what runs has not failed: %s", text(failed))
+	}
+	begun := x.at
+	x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome, e.Reason, e.Duration = abi.OutcomeRetry, "again", time.Second })
+	x.run(t, "attempt that ended", func(r history.Run) bool { return r.Outcome == abi.OutcomeRetry })
+	x.tell(event.ItemStarted, func(e *event.Event) { e.Attempt = 2 })
+	r = x.run(t, "second attempt", func(r history.Run) bool { return r.Attempt == 2 })
+	if !r.Ended.IsZero() || r.Outcome != "" || !r.Begun.Equal(begun) {
+		t.Errorf("second attempt: %s", text(r))
+	}
+	x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome, e.Duration, e.Attempt = abi.OutcomeOK, 7*time.Second, 2 })
+	x.tell(event.ItemCompleted, func(e *event.Event) { e.Outcome, e.Attempt = abi.OutcomeOK, 2 })
+	r = x.run(t, "completion", func(r history.Run) bool { return r.Completed })
+	if r.Outcome != abi.OutcomeOK || r.Message != "" || r.Duration != 7*time.Second || r.Ended.Sub(r.Begun) != 3*time.Second {
+		t.Errorf("completed: %s", text(r))
+	}
+	x.tell(event.FireEnded, func(e *event.Event) { e.Outcome = abi.OutcomeOK })
+	f := x.fire(t, func(f history.Fire) bool { return f.Succeeded == 1 && !f.Ended.IsZero() })
+	if f.Running+f.Failed != 0 || f.Outcome != abi.OutcomeOK {
+		t.Errorf("ended: %s", text(f))
+	}
+}
+
+// failover: another host takes a run over. What the first one reports later changes nothing.
+func failover(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	x.tell(event.FireStarted, nil)
+	x.tell(event.ItemStarted, nil)
+	second := func(e *event.Event) { e.Host, e.Fence, e.Source = "10.0.0.2@-@2-b", 11, abi.SourceFailover }
+	x.tell(event.FireStarted, func(e *event.Event) { second(e); e.Fence = 0 })
+	x.tell(event.ItemStarted, second)
+	x.run(t, "second host", func(r history.Run) bool { return r.Host == "10.0.0.2@-@2-b" })
+	x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome, e.Reason = abi.OutcomeCancelled, "late" })
+	x.tell(event.ItemEnded, func(e *event.Event) { second(e); e.Outcome = abi.OutcomeOK })
+	x.tell(event.ItemCompleted, func(e *event.Event) { second(e); e.Outcome = abi.OutcomeOK })
+	x.tell(event.FireEnded, func(e *event.Event) { second(e); e.Outcome, e.Fence = abi.OutcomeOK, 0 })
+	r := x.run(t, "end", func(r history.Run) bool { return r.Completed })
+	if r.Outcome != abi.OutcomeOK || r.Source != abi.SourceFailover || r.Fence != 11 || r.Begun.Sub(x.e.Instant) != 2*time.Second {
+		t.Errorf("taken over: %s", text(r))
+	}
+	f := x.fire(t, func(f history.Fire) bool { return !f.Ended.IsZero() })
+	if f.Succeeded != 1 || f.Running != 0 || len(f.Hosts) != 2 || !reflect.DeepEqual(f.Items, []int{3}) || f.Source != abi.SourceSchedule {
+		t.Errorf("the fire: %s", text(f))
+	}
+}
+
+// lostRun: a host died, failover is off, and another host says so.
+func lostRun(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	x.tell(event.FireStarted, nil)
+	x.tell(event.ItemStarted, nil)
+	x.run(t, "run", func(history.Run) bool { return true })
+	x.tell(event.ItemSkipped, func(e *event.Event) {
+		e.Host, e.Fence, e.Attempt, e.Outcome, e.Cause, e.Reason = "10.0.0.2@-@2-b", 0, 0, history.Lost, event.SkipLost, "its host died"
+	})
+	r := x.run(t, "end", func(r history.Run) bool { return !r.Ended.IsZero() })
+	if r.Outcome != history.Lost || r.Message != "its host died" || r.Host != x.e.Host || r.Completed {
+		t.Errorf("lost: %s", text(r))
+	}
+	if failed := all(t, s.Runs, history.Filter{Failed: true}); len(failed) != 1 {
+		t.Errorf("%d failed runs", len(failed))
+	}
+	await(t, "failed fire", func() bool {
+		page, err := s.Fires(t.Context(), history.Filter{Failed: true})
+		return err == nil && len(page.Records) == 1 && page.Records[0].Outcome == history.Lost && page.Records[0].Message == "its host died" && page.Records[0].Failed == 1
+	})
+}
+
+// twoHosts: a fire's items are on two hosts.
+func twoHosts(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	other := func(e *event.Event) {
+		e.Host, e.Fence = "10.0.0.2@-@2-b", 11
+		if item := 4; e.Item != nil {
+			e.Item, e.RunID = &item, strings.TrimSuffix(e.RunID, "3")+"4"
+		} else {
+			e.Items, e.Fence = []int{4}, 0
+		}
+	}
+	x.tell(event.FireStarted, func(e *event.Event) { e.Total = 5 })
+	x.tell(event.FireStarted, other)
+	x.tell(event.ItemStarted, nil)
+	x.tell(event.ItemStarted, other)
+	x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome = abi.OutcomeOK })
+	x.tell(event.ItemEnded, func(e *event.Event) { other(e); e.Outcome, e.Reason = abi.OutcomeTrap, "unreachable" })
+	x.tell(event.FireEnded, func(e *event.Event) { e.Outcome = abi.OutcomeOK })
+	x.tell(event.FireEnded, func(e *event.Event) { other(e); e.Outcome = abi.OutcomeFail })
+	f := x.fire(t, func(f history.Fire) bool { return f.Failed == 1 && f.Succeeded == 1 && !f.Ended.IsZero() })
+	if !reflect.DeepEqual(f.Items, []int{3, 4}) || len(f.Hosts) != 2 || f.Outcome != abi.OutcomeTrap || f.Message != "unreachable" || f.Total != 5 || f.Begun.Sub(f.Instant) != time.Second {
+		t.Errorf("the fire: %s", text(f))
+	}
+	for what, filter := range map[string]history.Filter{"host": {Host: "10.0.0.2@-@2-b"}, "failed": {Failed: true}, "text": {Text: "REACH"}, "outcome": {Outcomes: []abi.Outcome{abi.OutcomeTrap}}, "oldest": {Oldest: true},
+		"run": {Run: strings.TrimSuffix(x.e.RunID, "3") + "4"}, "instant": {Instant: x.e.Instant}} {
+		if found := all(t, s.Fires, filter); len(found) != 1 || text(found[0]) != text(f) {
+			t.Errorf("by %s: %s", what, text(found))
+		}
+	}
+}
+
+// reusedTrigger: a registry that was made again counts its rounds from the beginning.
+func reusedTrigger(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	for round := range 2 {
+		e := x.e
+		e.RunID, e.Trigger, e.Source = "cities/t57/3", 57, abi.SourceTrigger
+		e.Instant = x.e.Instant.Add(time.Duration(round) * 5 * time.Hour)
+		x.at = e.Instant
+		set := func(now *event.Event) {
+			now.Trigger, now.Source, now.Instant, now.Fence = e.Trigger, e.Source, e.Instant, int64(10-round)
+			if now.Item != nil {
+				now.RunID = e.RunID
+			}
+		}
+		x.tell(event.FireStarted, set)
+		x.tell(event.ItemStarted, set)
+		x.tell(event.ItemEnded, func(now *event.Event) { set(now); now.Outcome = abi.OutcomeOK })
+		x.tell(event.FireEnded, func(now *event.Event) { set(now); now.Outcome = abi.OutcomeOK })
+	}
+	await(t, "both rounds", func() bool {
+		return len(all(t, s.Runs, history.Filter{Run: "cities/t57/3"})) == 2 && len(all(t, s.Fires, history.Filter{Trigger: 57, Jobs: []string{"cities"}})) == 2
+	})
+}
+
+func forgedCursors(t *testing.T, s history.Store) {
+	w := NewWorld(3, 5, time.Now().Add(-time.Hour))
+	w.Add(t, s)
+	random := rand.New(rand.NewPCG(4, 0))
+	ask := func(after string) {
+		t.Helper()
+		f := history.Filter{After: after, Text: "a"}
+		for what, err := range map[string]error{"runs": second(s.Runs(t.Context(), f)), "fires": second(s.Fires(t.Context(), f)), "events": second(s.Events(t.Context(), f)),
+			"lines": second(s.Lines(t.Context(), f)), "changes": second(s.Changes(t.Context(), f))} {
+			if err != nil && !errors.Is(err, history.ErrFilter) {
+				t.Errorf("%s after %q: %v", what, after, err)
+			}
+		}
+	}
+	for _, after := range []string{"x", "=", "AAAA", strings.Repeat("A", 5000), "\x00", "é", "'; --"} {
+		ask(after)
+		if _, err := s.Runs(t.Context(), history.Filter{After: after}); !errors.Is(err, history.ErrFilter) || !strings.Contains(err.Error(), "after") {
+			t.Errorf("after %.40q: %v", after, err)
+		}
+	}
+	for _, list := range []byte{history.ListRuns, history.ListFires, history.ListEvents, history.ListLines, history.ListChanges} {
+		for _, id := range []string{"", "\x00", "\xff\xfe", "a\x00b\x00c", "' OR 1=1", "99999999999999999999", "-1", "1e9", strings.Repeat("作", 300)} {
+			for _, at := range []int64{0, -1 << 63, 1<<63 - 1, time.Now().UnixNano()} {
+				ask(history.Position{Time: at, ID: id}.Cursor(list))
+			}
+		}
+	}
+	for range 50 {
+		b := make([]byte, random.IntN(40))
+		for i := range b {
+			b[i] = "ABCDEFabcdef0123456789-_"[random.IntN(24)]
+		}
+		ask(string(b))
+	}
+}
+
+func second[T any](_ history.Page[T], err error) error { return err }
+
+func badFilters(t *testing.T, s history.Store) {
+	now := time.Now()
+	for field, f := range map[string]history.Filter{"jobs": {Jobs: []string{"a", "[b"}}, "limit": {Limit: history.MaxLimit + 1}, "to": {From: now, To: now.Add(-time.Second)}, "after": {After: "?"}} {
+		for what, err := range map[string]error{"runs": second(s.Runs(t.Context(), f)), "fires": second(s.Fires(t.Context(), f)), "events": second(s.Events(t.Context(), f)),
+			"lines": second(s.Lines(t.Context(), f)), "changes": second(s.Changes(t.Context(), f))} {
+			if !errors.Is(err, history.ErrFilter) || !strings.Contains(err.Error(), field+": ") {
+				t.Errorf("%s with a bad %s: %v", what, field, err)
+			}
+		}
+	}
+	if _, err := s.Runs(t.Context(), history.Filter{Limit: -1}); !errors.Is(err, history.ErrFilter) {
+		t.Errorf("a limit of -1: %v", err)
+	}
+	// What is strange, and not wrong, finds nothing.
+	for _, f := range []history.Filter{{Jobs: []string{"\x00"}}, {Host: "\xff"}, {Run: "a\x00"}, {Text: "\x00"}, {Outcomes: []abi.Outcome{"'"}}, {Kinds: []event.Kind{"\xff"}},
+		{From: time.Unix(1<<40, 0)}, {To: time.Unix(-1<<40, 0)}, {Trigger: -5}, {Instant: time.Unix(-1<<40, 0)}} {
+		for what, err := range map[string]error{"runs": second(s.Runs(t.Context(), f)), "fires": second(s.Fires(t.Context(), f)), "events": second(s.Events(t.Context(), f)),
+			"lines": second(s.Lines(t.Context(), f)), "changes": second(s.Changes(t.Context(), f))} {
+			if err != nil {
+				t.Errorf("%s by %+v: %v", what, f, err)
+			}
+		}
+	}
+}
+
+// equalTimes: records of one time come in the order in which they were added, over pages.
+func equalTimes(t *testing.T, s history.Store) {
+	at := time.Now().UTC().Add(-time.Minute)
+	for n := range 300 {
+		s.AddLine(history.Line{Time: at, Job: "j", RunID: "j/t1/0", Host: "h", Message: fmt.Sprint(n)})
+	}
+	await(t, "300 lines", func() bool { return len(all(t, s.Lines, history.Filter{})) == 300 })
+	for _, f := range []history.Filter{{Limit: 7, Oldest: true}, {Limit: 7}, {Limit: 13, Oldest: true, Text: "1"}} {
+		want := 0
+		if !f.Oldest {
+			want = 299
+		}
+		for _, l := range all(t, s.Lines, f) {
+			for f.Text != "" && !strings.Contains(fmt.Sprint(want), f.Text) {
+				want++
+			}
+			if l.Message != fmt.Sprint(want) {
+				t.Fatalf("%+v: line %s, want %d", f, l.Message, want)
+			}
+			if f.Oldest {
+				want++
+			} else {
+				want--
+			}
+		}
+		if (f.Oldest && want < 292) || (!f.Oldest && want != -1) {
+			t.Errorf("%+v: the last is %d", f, want)
+		}
+	}
+}
+
+// tailOfALog: of a run that logs on and on the end is kept.
+func tailOfALog(t *testing.T, s history.Store) {
+	x := newStory(s, "chatty")
+	x.tell(event.ItemStarted, nil)
+	const lines = 4000
+	for n := range lines { // 400 KiB
+		s.AddLine(history.Line{Time: x.at.Add(time.Duration(n) * time.Microsecond), Job: "chatty", RunID: x.e.RunID, Item: 3, Host: x.e.Host, Message: fmt.Sprintf("%04d %s", n, strings.Repeat("x", 95))})
+		if n%500 == 0 {
+			await(t, "room in the queue", func() bool { return s.State().Queued < 4000 })
+		}
+	}
+	x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome = abi.OutcomeOK })
+	x.run(t, "end", func(r history.Run) bool { return !r.Ended.IsZero() })
+	page, err := s.Lines(t.Context(), history.Filter{Run: x.e.RunID, Limit: 500})
+	if err != nil || len(page.Records) < 500 || !strings.HasPrefix(page.Records[0].Message, fmt.Sprintf("%04d ", lines-1)) {
+		t.Fatalf("%d lines, %v", len(page.Records), err)
+	}
+	total, gap := 0, int64(0)
+	for _, l := range all(t, s.Lines, history.Filter{Run: x.e.RunID, Limit: 1000}) {
+		total++
+		gap += l.Gap
+	}
+	if int64(total)+gap != lines || total > lines/2 {
+		t.Errorf("%d lines are kept and %d are said to be missing, of %d", total, gap, lines)
+	}
+}
+
+// atOnce: several goroutines add and read.
+func atOnce(t *testing.T, s history.Store) {
+	var group sync.WaitGroup
+	const each = 200
+	for g := range 4 {
+		group.Go(func() {
+			for n := range each {
+				s.AddEvent(event.Event{Time: time.Now(), Kind: event.JobChanged, Host: fmt.Sprint("h", g), Job: "j", Reason: fmt.Sprint(n)})
+				if n%50 == 0 {
+					if _, err := s.Events(context.WithoutCancel(t.Context()), history.Filter{Jobs: []string{"j"}}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	await(t, "all events", func() bool { return len(all(t, s.Events, history.Filter{Limit: 1000})) == 4*each })
+	if found := all(t, s.Events, history.Filter{Host: "h2", Limit: 1000, Oldest: true}); len(found) != each || found[0].Reason != "0" {
+		t.Errorf("%d events of a host", len(found))
+	}
+}
+
+// noBytes: texts that are no texts are kept as well as can be.
+func noBytes(t *testing.T, s history.Store) {
+	at := time.Now().UTC()
+	s.AddLine(history.Line{Time: at, Job: "j", RunID: "r", Host: "h", Message: "a\xff\xfeb\x00c", Attrs: []string{"\xff", "\x00", "odd"}})
+	s.AddChange(history.Change{Time: at, Who: "\xff\x00", What: "x\x00y", Job: "j"})
+	item := 1
+	s.AddEvent(event.Event{Time: at, Kind: event.ItemEnded, Host: "h\xff", Job: "j", Item: &item, RunID: "j/t1/1\x00", Trigger: 1, Reason: "r\x00\xff", Outcome: "ODD\xff"})
+	s.AddEvent(event.Event{Kind: event.JobAdded})                     // at no time
+	s.AddEvent(event.Event{Time: time.Unix(1<<36, 0), Kind: "later"}) // in 4147
+	await(t, "line", func() bool {
+		found := all(t, s.Lines, history.Filter{})
+		return len(found) == 1 && strings.HasPrefix(found[0].Message, "a\uFFFD") && len(found[0].Attrs) == 3
+	})
+	await(t, "change", func() bool { return len(all(t, s.Changes, history.Filter{})) == 1 })
+	await(t, "events", func() bool { return len(all(t, s.Events, history.Filter{})) == 3 })
+}
