@@ -47,6 +47,9 @@ type Recovered struct {
 	Left tree.Items
 	// Settled is set when nothing of the dead host is left.
 	Settled bool
+	// Gone is set if the dead host was found to be: its nodes are gone, and it has
+	// not left in good order.
+	Gone    bool
 	Commits int
 }
 
@@ -149,6 +152,7 @@ func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err e
 	if n.Data(l.Instance(r.Dead)).Exists || n.Data(l.Detail(r.Dead)).Exists {
 		return true, nil // it is not dead
 	}
+	r.out.Gone = r.out.Gone || slices.Contains(tree.ParseMembers(n.Data(l.Members()).Data), r.Dead)
 
 	runs := n.Data(l.RunsOf(r.Dead))
 	owed, err := tree.ParseRuns(runs.Data)
@@ -291,8 +295,8 @@ func (r *recovery) bury(ctx context.Context, x *step.Exchange, n registry.Snapsh
 // unfinished, all in one commit: after an outage that is every host there was. It
 // leaves alone who lives: one that an operator has stopped, or one that is on its
 // way into the job. Without bury it only looks. left are those with whom Recover
-// has to deal.
-func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left []string, err error) {
+// has to deal, gone the others that were found dead.
+func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left, gone []string, err error) {
 	l, v := m.Layout, m.View
 	var read []registry.Query
 	for _, id := range dead {
@@ -305,7 +309,7 @@ func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left []str
 			return err
 		}
 		var ops []registry.Op
-		if left, ops = v.burials(dead, n); !bury || len(ops) == 0 {
+		if left, gone, ops = v.burials(dead, n); !bury || len(ops) == 0 {
 			return nil
 		}
 		_, err = x.Commit(ctx, ops...)
@@ -314,16 +318,15 @@ func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left []str
 		}
 		return err
 	})
-	return left, err
+	return left, gone, err
 }
 
 // burials remove those of the dead hosts that left nothing unfinished, as many as
 // fit a commit. left are the others that are dead.
-func (v View) burials(dead []string, n registry.Snapshot) (left []string, ops []registry.Op) {
+func (v View) burials(dead []string, n registry.Snapshot) (left, buried []string, ops []registry.Op) {
 	l := v.Layout
 	members := n.Data(l.Members())
 	list := tree.ParseMembers(members.Data)
-	var buried []string
 	divide := false
 	for _, id := range dead {
 		lives := n.Data(l.Instance(id)).Exists || n.Data(l.Detail(id)).Exists
@@ -347,13 +350,13 @@ func (v View) burials(dead []string, n registry.Snapshot) (left []string, ops []
 		}
 	}
 	if len(buried) == 0 {
-		return left, nil
+		return left, nil, nil
 	}
 	ops = append(ops, registry.Set(members.Path, list.Without(buried...).Data(), members.Version))
 	if divide && !v.JavaLed() && !v.Necessary { // as for one that is buried alone
 		ops = append(ops, registry.Create(l.Necessary(), nil))
 	}
-	return left, ops
+	return left, buried, ops
 }
 
 // owedItem is what the registry holds of one item of a crashed host.

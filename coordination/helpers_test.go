@@ -287,7 +287,7 @@ func (stepper) Recover(m *co.Member, rec co.Recovery, out *co.Recovered) move {
 }
 
 func (stepper) Bury(m *co.Member, dead []string, bury bool, out *[]string) move {
-	return with(m, func(ctx context.Context) (err error) { *out, err = m.Bury(ctx, dead, bury); return err })
+	return with(m, func(ctx context.Context) (err error) { *out, _, err = m.Bury(ctx, dead, bury); return err })
 }
 
 func (stepper) Sweep(m *co.Member, now time.Time, out *cleanup.Swept) move {

@@ -202,7 +202,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		rn.repaired(n, id, states[n].Record, state.Record)
 	}
 	if len(out.Items) > 0 {
-		rn.start(now, id, out.Items, states, absent)
+		rn.start(now, id, "", out.Items, states, absent)
 	}
 	if out.Stale {
 		rn.foundStale(now)
@@ -221,7 +221,7 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		it.answered(id)
 		record := out.Held[it.number]
 		if slices.Contains(out.Holds, it.number) {
-			rn.heldBack(it.number, fireOf(it.state.Record), record)
+			rn.heldBack(it.number, fireOf(it.state.Record), it.state.Record.Owner, record)
 		}
 		it.state.Record = record
 		rn.skipItem(it, id, event.SkipHeld, record.HeldBack(rn.name, it.number))
@@ -267,13 +267,14 @@ func (rn *runner) takeOver(now moment, dead string, claims []coordination.Claim)
 		} else {
 			rn.log.Warn("taking over from a host that died", zap.String("host", dead), zap.String("fire", id.ID()), zap.Int("items", len(states)))
 		}
-		rn.start(now, id, states, nil, nil)
+		rn.start(now, id, dead, states, nil, nil)
 	}
 }
 
 // start hands begun items to guests. before has what was known of them when
-// they were begun; nil if they were taken over.
-func (rn *runner) start(now moment, id tree.Fire, states, before map[int]coordination.ItemState, absent tree.Items) {
+// they were begun; nil if they were taken over, from the host dead if that is not
+// empty.
+func (rn *runner) start(now moment, id tree.Fire, dead string, states, before map[int]coordination.ItemState, absent tree.Items) {
 	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
 		At: now.Time, Next: rn.calendar.Next, Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
 	begun.Exec.Retain()
@@ -292,7 +293,7 @@ func (rn *runner) start(now moment, id tree.Fire, states, before map[int]coordin
 		rn.live++
 	}
 	rn.fires[f] = true
-	rn.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(),
+	rn.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(), Other: dead,
 		Total: rn.total(), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id)})
 	guests := rn.guests
 	rn.wg.Go(func() { f.Run(guests) })
@@ -429,21 +430,24 @@ func handedBack(items map[int]*item, share coordination.Share, gained []int) (st
 func (rn *runner) recoverFrom(now moment, r coordination.Recovery) bool {
 	dead := r.Dead
 	out, err := rn.member.Recover(rn.work, r)
+	if out.Gone {
+		rn.term.gone(dead)
+	}
 	for _, lost := range out.Lost {
 		why := "failover is off"
 		if lost.State.Record.Owner != dead {
 			why = "it has been begun anew since"
 		}
-		rn.skipRun(lost.Item, lost.Fire, tree.OutcomeLost, event.SkipLost, "its host "+dead+" died while it ran, and "+why)
+		rn.skipRun(lost.Item, lost.Fire, dead, tree.OutcomeLost, event.SkipLost, "its host "+dead+" died while it ran, and "+why)
 	}
 	for _, h := range out.Held {
-		rn.heldBack(h.Item, h.Fire, h.State.Record)
+		rn.heldBack(h.Item, h.Fire, dead, h.State.Record)
 	}
 	for _, k := range out.Killed {
-		rn.skipRun(k.Item, k.Fire, abi.OutcomeCancelled, event.SkipDisabled, k.State.Record.Reason)
+		rn.skipRun(k.Item, k.Fire, dead, abi.OutcomeCancelled, event.SkipDisabled, k.State.Record.Reason)
 	}
 	for _, e := range out.Elsewhere {
-		rn.skipRun(e.Item, e.Fire, tree.OutcomeElsewhere, event.SkipElsewhere, "its host "+dead+" died while it ran, and a Java host has run it again")
+		rn.skipRun(e.Item, e.Fire, dead, tree.OutcomeElsewhere, event.SkipElsewhere, "its host "+dead+" died while it ran, and a Java host has run it again")
 	}
 	if err != nil {
 		rn.failed(now, "recovering items of "+dead, err)

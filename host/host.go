@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/inflight"
 	"github.com/wasmjob/wasmjob/host/run"
 	"github.com/wasmjob/wasmjob/host/slots"
 )
@@ -127,9 +130,10 @@ type Host struct {
 	cfg     Config
 	log     *zap.Logger
 	slots   *slots.Slots
-	commits *commits
+	commits *inflight.Commits
 	events  emitter
 	wake    chan struct{} // Apply has news; size 1
+	process string        // names the process, see event.Process
 
 	mu      sync.Mutex
 	started time.Time
@@ -211,8 +215,9 @@ func New(cfg Config) (*Host, error) {
 		cfg:     cfg,
 		log:     cfg.Logger,
 		slots:   slots.New(cfg.MaxConcurrency),
-		commits: newCommits(),
+		commits: inflight.New(),
 		wake:    make(chan struct{}, 1),
+		process: event.Process(cfg.ServerIP, strconv.Itoa(os.Getpid())),
 		state:   HostStarting,
 		desired: make(map[string]Job),
 		brought: make(map[string][]byte),
@@ -238,7 +243,7 @@ func (h *Host) Apply(jobs []Job, refused []Refusal) {
 	h.mu.Unlock()
 	for _, r := range refused {
 		if reasons := strings.Join(r.Reasons, "\n"); !known[r.File+"\x00"+reasons] {
-			h.emit(event.Event{Kind: event.Refused, File: r.File, Reason: reasons})
+			h.emit(event.Event{Kind: event.Refused, Host: h.process, File: r.File, Reason: reasons})
 		}
 	}
 	notify(h.wake)
@@ -278,10 +283,10 @@ func (h *Host) Run(ctx, kill context.Context) error {
 	}
 	h.started = h.clock()
 	h.mu.Unlock()
-	h.emit(event.Event{Kind: event.HostStarted, Reason: h.cfg.LastEnd})
+	h.emit(event.Event{Kind: event.HostStarted, Host: h.process, Reason: h.cfg.LastEnd})
 	defer func() {
 		h.setState(HostStopped, nil)
-		h.emit(event.Event{Kind: event.HostStopped})
+		h.emit(event.Event{Kind: event.HostStopped, Host: h.process})
 	}()
 	var owed map[string]bool
 	dialling, cancel := context.WithCancel(ctx)

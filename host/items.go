@@ -129,10 +129,10 @@ func (set *itemSet) skipItems(it *item, id tree.Fire, through time.Time, cause e
 	set.Emit(e)
 }
 
-// skipRun reports a run that ends without a completion of its own.
-func (set *itemSet) skipRun(item int, id tree.Fire, outcome abi.Outcome, cause event.SkipCause, reason string) {
+// skipRun reports a run of the host dead that ends without a completion of its own.
+func (set *itemSet) skipRun(item int, id tree.Fire, dead string, outcome abi.Outcome, cause event.SkipCause, reason string) {
 	e := set.skipped(item, id, cause, reason)
-	e.Outcome = outcome
+	e.Other, e.Outcome = dead, outcome
 	set.Emit(e)
 }
 
@@ -336,16 +336,16 @@ func (set *itemSet) lost(n int, r tree.Record) {
 		return
 	}
 	id := fireOf(r)
-	set.skipRun(n, id, tree.OutcomeLost, event.SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
+	set.skipRun(n, id, r.Owner, tree.OutcomeLost, event.SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
 }
 
-// heldBack reports a run whose host was one too many to die with it: nothing of
-// the item begins until an operator releases it.
-func (set *itemSet) heldBack(n int, id tree.Fire, r tree.Record) {
+// heldBack reports a run whose host, dead, was one too many to die with it: nothing
+// of the item begins until an operator releases it.
+func (set *itemSet) heldBack(n int, id tree.Fire, dead string, r tree.Record) {
 	reason := r.HeldBack(set.name, n)
 	set.log.Error("item held back", zap.Int("item", n), zap.String("reason", reason))
 	set.Emit(event.Event{Kind: event.ItemHeld, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		RunID: tree.RunID(set.name, id, n), Outcome: tree.OutcomeHeld, Cause: event.SkipHeld, Reason: reason})
+		RunID: tree.RunID(set.name, id, n), Other: dead, Outcome: tree.OutcomeHeld, Cause: event.SkipHeld, Reason: reason})
 	if it := set.items[n]; it != nil && it.run == nil {
 		it.state.Record, it.state.RecordVersion = r, -2 // the next begin reads it
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -81,7 +82,8 @@ type job struct {
 
 	changed      bool // the definition or the module is not what was last applied
 	configured   configured
-	disabled     bool // the configuration's, as last carried over
+	settings     event.Settings // as last reported
+	disabled     bool           // the configuration's, as last carried over
 	wasEnabled   bool
 	watch        watch
 	pace         pace
@@ -514,7 +516,7 @@ func (j *job) rejoin(now moment) {
 	id := j.member.Self.ID
 	j.identity.Store(&id)
 	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
-	j.cron.madeFor, j.configured = "", configured{}
+	j.cron.madeFor, j.configured, j.settings = "", configured{}, event.Settings{}
 	j.election.reset()
 	j.takers.reset()
 }
@@ -578,6 +580,7 @@ func (j *job) configure(now moment) {
 		return
 	}
 	j.guest, j.calendar.Window = guest, guest.CatchUpWindow
+	j.reportSettings(c)
 	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName) + j.wanted.Module.Granted()
 	if execFor == j.module.madeFor {
 		return
@@ -601,6 +604,17 @@ func (j *job) configure(now moment) {
 		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c.Cron), Digest: exec.Digest(), Reason: "module"})
 		j.announce = true
 	}
+}
+
+// reportSettings reports what the job goes by from now on, if that is news.
+func (j *job) reportSettings(c jobconfig.Configuration) {
+	s := event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Items: c.ShardingTotalCount,
+		Misfire: c.Misfire, Failover: c.Failover && c.MonitorExecution, CatchUp: j.guest.CatchUpWindow}
+	if j.settings == s {
+		return
+	}
+	j.settings = s
+	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(s.Cron), Settings: &s})
 }
 
 func short(digest string) string {

@@ -22,8 +22,12 @@ import (
 
 // join registers this host for the job. It reports false if it has not.
 func (j *job) join(now moment) bool {
+	before := j.module.err
 	if j.module.err = check(j.wanted); j.module.err != nil {
 		j.settled.Store(true)
+		if before == nil || before.Error() != j.module.err.Error() {
+			j.Emit(event.Event{Kind: event.JobError, Reason: j.module.err.Error()})
+		}
 		return false
 	}
 	if !j.term.arrivals.enter(j, firstDue(j.wanted.Definition, now)) {
@@ -421,11 +425,15 @@ func (j *job) recoverCrashed(now moment) {
 	}
 	again := r.attempts > 0
 	if len(dead) > 1 {
-		var err error
-		if dead, err = j.member.Bury(j.work, dead, again || j.member.View.IsJanitor()); err != nil {
+		left, gone, err := j.member.Bury(j.work, dead, again || j.member.View.IsJanitor())
+		if err != nil {
 			j.failed(now, "looking for what crashed hosts have left", err)
 			return
 		}
+		for _, id := range gone {
+			j.term.gone(id)
+		}
+		dead = left
 	}
 	if marked || len(dead) == 0 {
 		dead = append(dead, "") // whatever Java hosts have marked; and it leaves the latch

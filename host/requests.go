@@ -24,7 +24,7 @@ func (c counted) Commit(ctx context.Context, ops ...registry.Op) (results []regi
 	late := func() {
 		c.job.reportWait(&event.WaitError{What: event.WaitRegistry, For: "its turn among this host's commits", Then: "it goes on waiting: the registry is slow", After: commitTimeout})
 	}
-	if err := c.job.host.commits.enter(ctx, late); err != nil {
+	if err := c.job.host.commits.Enter(ctx, commitTimeout, late); err != nil {
 		return nil, err
 	}
 	sent := time.Now()
@@ -32,7 +32,7 @@ func (c counted) Commit(ctx context.Context, ops ...registry.Op) (results []regi
 		results, err = c.Center.Commit(ctx, ops...)
 		return err
 	})
-	c.job.host.commits.leave(sent, time.Now(), results != nil)
+	c.job.host.commits.Leave(sent, time.Now(), results != nil)
 	for k := range results {
 		results[k] = results[k].Raise(c.job.base.Load())
 		*c.zxid = max(*c.zxid, results[k].Zxid)

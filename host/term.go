@@ -47,6 +47,8 @@ type term struct {
 	owed  map[string]bool
 	wg    sync.WaitGroup // the job loops
 	ended chan *job      // a loop ended by itself
+	// buried are the hosts that were reported to be gone.
+	buried map[string]bool
 	// progressAt is when to log how many jobs have joined; zero once all have.
 	progressAt time.Time
 }
@@ -60,7 +62,7 @@ func newTerm(h *Host, r registry.Center) *term {
 		host: h, registry: r,
 		self:  tree.NewJobInstance(h.cfg.ServerIP, token()),
 		jobs:  make(map[string]*job),
-		joins: make(map[string]int), arrivals: newArrivals(),
+		joins: make(map[string]int), arrivals: newArrivals(), buried: make(map[string]bool),
 		ended: make(chan *job),
 	}
 }
@@ -288,6 +290,17 @@ func (t *term) start(name string) {
 	defer t.mu.Unlock()
 	if j := t.jobs[name]; j != nil {
 		j.startAgain()
+	}
+}
+
+// gone reports that another host is gone, once: each job finds it out by itself.
+func (t *term) gone(id string) {
+	t.mu.Lock()
+	known := t.buried[id]
+	t.buried[id] = true
+	t.mu.Unlock()
+	if !known {
+		t.host.emit(event.Event{Kind: event.HostGone, Host: t.self.ID, Other: id, Reason: "its session with the registry has ended"})
 	}
 }
 

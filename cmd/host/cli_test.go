@@ -76,7 +76,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{nil, exitOK, "Run a host:"},
 		{[]string{"--help"}, exitOK, "Write jobs:"},
-		{[]string{"--help"}, exitOK, "Check what hosts have done:\n  verify "},
+		{[]string{"--help"}, exitOK, "Check what hosts have done:\n  explain "},
 		{[]string{"help", "run"}, exitOK, "--print-config"},
 		{[]string{"version"}, exitOK, "wasmjob "},
 		{[]string{"--version"}, exitOK, "wasmjob "},

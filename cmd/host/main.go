@@ -204,7 +204,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	add(groupOperate, statusCommand(p), jobsCommand(p), shardsCommand(p), triggerCommand(p), enableCommand(p), disableCommand(p),
 		killCommand(p), releaseCommand(p), offsetCommand(p), kvCommand(p), shutdownCommand(p), startCommand(p), removeCommand(p))
 	add(groupMove, importCommand(p), exportCommand(p), adoptCommand(p))
-	add(groupCheck, verifyCommand(p))
+	add(groupCheck, explainCommand(p), verifyCommand(p))
 	root.AddCommand(compileCommand(p), guestsCommand(p))
 	return root
 }

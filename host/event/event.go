@@ -3,6 +3,7 @@
 package event
 
 import (
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -47,18 +48,25 @@ const (
 	// Listener: a listener export ended; Reason is its name.
 	Listener Kind = "listener"
 
-	JobAdded    Kind = "job.added"
-	JobChanged  Kind = "job.changed"   // configuration or module; Reason says which
-	JobRemoved  Kind = "job.removed"   // Reason: definition gone, removed by operator, …
-	JobStopped  Kind = "job.stopped"   // by an operator: instance node deleted
-	JobError    Kind = "job.error"     // the job cannot run, or Wait has taken too long; Reason
-	OverQuota   Kind = "job.overQuota" // Count uses went beyond the Ceiling; Reason
-	Refused     Kind = "file.refused"
-	Sharded     Kind = "job.sharded" // this host, as leader, divided the items
-	Assigned    Kind = "job.assigned"
-	Elected     Kind = "job.elected"  // this host became the job's leader
-	Session     Kind = "session"      // Reason: live, suspect, yield, lost; or Wait is set
-	Clock       Kind = "clock"        // this host's clock is too far from the registry's, by Drift, or is not any more
+	JobAdded   Kind = "job.added"
+	JobChanged Kind = "job.changed" // configuration or module; Reason says which
+	// JobConfigured: Settings are in force on this host from now on. It follows
+	// JobAdded, and every change of one of them.
+	JobConfigured Kind = "job.configured"
+	JobRemoved    Kind = "job.removed"   // Reason: definition gone, removed by operator, …
+	JobStopped    Kind = "job.stopped"   // by an operator: instance node deleted
+	JobError      Kind = "job.error"     // the job cannot run, or Wait has taken too long; Reason
+	OverQuota     Kind = "job.overQuota" // Count uses went beyond the Ceiling; Reason
+	Refused       Kind = "file.refused"
+	Sharded       Kind = "job.sharded" // this host, as leader, divided the items
+	Assigned      Kind = "job.assigned"
+	Elected       Kind = "job.elected" // this host became the job's leader
+	Session       Kind = "session"     // Reason: live, suspect, yield, lost; or Wait is set
+	Clock         Kind = "clock"       // this host's clock is too far from the registry's, by Drift, or is not any more
+	// HostGone: this host has found that Other is gone, and has not left its jobs
+	// in good order: its session with the registry has ended. Each host that looks
+	// reports it once.
+	HostGone    Kind = "host.gone"
 	HostStarted Kind = "host.started" // Reason: how the last host here ended, unless well
 	HostStopped Kind = "host.stopped"
 )
@@ -68,9 +76,15 @@ const (
 type Event struct {
 	Time time.Time `json:"time"`
 	Kind Kind      `json:"kind"`
-	// Host is the instance id of the term, Job empty for events of the host.
+	// Host is the instance id of the term, Job empty for events of the host. What
+	// is of no term (HostStarted, HostStopped, Refused) has the server's address
+	// and the process in place of the id, as [Process] makes them.
 	Host string `json:"host"`
 	Job  string `json:"job,omitempty"`
+	// Other is the id of another host that the event is about: the one that is
+	// gone, for HostGone, or that died while it ran what is taken over here or
+	// given up, for FireStarted, ItemSkipped and ItemHeld.
+	Other string `json:"other,omitempty"`
 	// Instant is the scheduled time of the fire (for a trigger: when it was
 	// seen), Trigger the number of the trigger round, 0 for other sources.
 	Instant time.Time `json:"instant,omitzero"`
@@ -103,6 +117,11 @@ type Event struct {
 	// Runs is set for a skip whose reason is that the item runs on this host: its
 	// guest was started, and its completion has not taken effect.
 	Runs bool `json:"runs,omitempty"`
+	// Waited is for what the first attempt of an ItemStarted waited since its fire
+	// began on this host, later ones since the pause before them; nil if for nothing.
+	Waited *Waited `json:"waited,omitempty"`
+	// Settings are those of JobConfigured.
+	Settings *Settings `json:"settings,omitempty"`
 	// Previous is what the item's record said of its newest run when it was
 	// begun again, for the first attempt of an ItemStarted whose item another
 	// instance began before. It is nil if the record has none, if that run
@@ -146,6 +165,52 @@ type Event struct {
 	Drift time.Duration `json:"driftNs,omitempty"`
 	// File is set for Refused.
 	File string `json:"file,omitempty"`
+}
+
+// Waited is how long an item waited on its host before its guest ran.
+type Waited struct {
+	// Listener: for what listeners do before the items of the fire.
+	Listener time.Duration `json:"listenerNs,omitempty"`
+	// Slot: for one of the host's slots, or of those that the job may have.
+	Slot time.Duration `json:"slotNs,omitempty"`
+	// Memory: for the memory of a guest.
+	Memory time.Duration `json:"memoryNs,omitempty"`
+}
+
+// LeastWaited is the shortest wait that is reported: what takes less is no wait.
+const LeastWaited = 10 * time.Millisecond
+
+// Report are the waits that are worth it, nil for none.
+func (w Waited) Report() *Waited {
+	for _, d := range []*time.Duration{&w.Listener, &w.Slot, &w.Memory} {
+		if *d < LeastWaited {
+			*d = 0
+		}
+	}
+	if w == (Waited{}) {
+		return nil
+	}
+	return &w
+}
+
+// Settings are those parts of a job's configuration that decide when and where its
+// items run.
+type Settings struct {
+	// Cron is empty for a job that only triggers run; TimeZone is that in force.
+	Cron     string `json:"cron"`
+	TimeZone string `json:"timeZone"`
+	Items    int    `json:"items"`
+	Misfire  bool   `json:"misfire"`
+	Failover bool   `json:"failover"`
+	// CatchUp is how late an instant that was missed may run.
+	CatchUp time.Duration `json:"catchUpNs"`
+}
+
+// Process names a host's process where no term of it is meant: its terms' instance
+// ids begin like that. token is what the ids have after the address.
+func Process(server, token string) string {
+	pid, _, _ := strings.Cut(token, "-")
+	return server + "@-@" + pid
 }
 
 // PreviousRun is a run of another instance, as the item's record has it.

@@ -53,6 +53,7 @@ type Execution struct {
 	notice    sync.Mutex
 	noticed   chan struct{} // closed when it is asked to end; nil: nobody waits for that
 	slot      *slots.Hold   // of the worker that has it; used by that one only
+	waited    event.Waited  // of the next attempt; used by that worker only
 	stopping  stopping
 	mu        sync.Mutex // state and staged; held across the commit of an offset
 	state     coordination.ItemState

@@ -93,6 +93,10 @@ type Fire struct {
 	job     *Job
 	taskID  string
 	started time.Time
+	// listened is how long the listeners took that run before the items, opened when
+	// the items could begin. They are not changed once workers run.
+	listened time.Duration
+	opened   time.Time
 	// taken is how many of Runs have been taken by workers, or handed back.
 	taken atomic.Int64
 	// handBack is closed when nothing more may start; see ReturnQueued.
@@ -157,7 +161,10 @@ func (f *Fire) Waits() *ListenerWait { return f.waits.Load() }
 func (f *Fire) Run(guests context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { f.announce(guests, guarantee.Started, abi.ExportBeforeOnce) })
+	began := time.Now()
 	f.before(guests)
+	f.opened = time.Now()
+	f.listened = f.opened.Sub(began)
 	// One worker for each processor is enough for items that come and go: a
 	// worker more is one more instance to make. The others come when items take
 	// their time.

@@ -72,10 +72,13 @@ func (f *Fire) ready(own context.Context, e *Execution, worker *abi.Worker) bool
 		return false
 	}
 	e.queued.Store(0)
+	e.waited = event.Waited{Listener: f.listened, Slot: time.Since(f.opened)}
 	if *worker != nil {
 		return true
 	}
+	began := time.Now()
 	w, err := f.newWorker(own)
+	e.waited.Memory = time.Since(began)
 	if err != nil {
 		e.slot.End()
 		return false
@@ -157,7 +160,11 @@ func signer(x abi.Executor) string {
 // none.
 func (e *Execution) again(own context.Context) bool {
 	e.queue()
-	defer e.queued.Store(0)
+	began := time.Now()
+	defer func() {
+		e.queued.Store(0)
+		e.waited = event.Waited{Slot: time.Since(began)}
+	}()
 	return e.slot.Again(e.fire.ID.Instant, nil, own.Done())
 }
 
@@ -274,13 +281,13 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 
 	ev := event.Event{Item: &e.Item, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), RunID: inv.Context.RunID,
 		Fence: e.Fence, Digest: f.Exec.Digest(), Signer: signer(f.Exec), Attempt: attempt, OffsetWrites: writes}
-	ev.Kind = event.ItemStarted
+	ev.Kind, ev.Waited = event.ItemStarted, e.waited.Report()
 	if attempt == 1 {
 		ev.Previous = e.previous
 	}
 	f.job.Emit(ev)
 	e.started.Store(true)
-	ev.OffsetWrites, ev.Previous = 0, nil
+	ev.OffsetWrites, ev.Previous, ev.Waited = 0, nil, nil
 	result := worker.Execute(ctx, inv)
 	if !e.doubted.Load() {
 		result = OutOfTime(result, e.Cancelled(), f.Guest.Timeout)

@@ -177,7 +177,7 @@ func (c *Checker) add(e event.Event, at Place, source string) {
 		return
 	}
 	var in *instance
-	if e.Host != "" {
+	if ofTerm := e.Job != "" || (e.Kind == event.Session && e.Wait == ""); ofTerm && e.Host != "" {
 		in = c.instance(e.Host, p)
 	}
 	if e.Kind == event.Session && in != nil {

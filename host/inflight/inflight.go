@@ -1,4 +1,6 @@
-package host
+// Package inflight bounds how many commits of a host are under way at once, by how long
+// the registry takes to answer them.
+package inflight
 
 import (
 	"context"
@@ -21,13 +23,13 @@ const (
 	latencyWindow = time.Minute
 )
 
-// commits bounds how many commits of the host are under way at once, so that a slow
+// Commits bounds how many commits of the host are under way at once, so that a slow
 // registry is given fewer and larger ones: who waits here has more to write when its
 // turn comes, and answers that prove the session alive do not queue behind hundreds.
 // The bound grows while it is used up: by one for each answer in time until one was
 // slow, and by one for each round of them from then on. It is halved for a round of
 // slow ones. It is safe for concurrent use.
-type commits struct {
+type Commits struct {
 	mu      sync.Mutex
 	limit   float64
 	under   int
@@ -39,11 +41,12 @@ type commits struct {
 	since time.Time
 }
 
-func newCommits() *commits { return &commits{limit: firstCommits} }
+// New returns a bound that no commit has met.
+func New() *Commits { return &Commits{limit: firstCommits} }
 
-// enter waits until a commit may be sent, and calls late once if that takes longer
-// than commitTimeout. After an error there is nothing to leave.
-func (c *commits) enter(ctx context.Context, late func()) error {
+// Enter waits until a commit may be sent, and calls late once if that takes longer
+// than patience. After an error there is nothing to leave.
+func (c *Commits) Enter(ctx context.Context, patience time.Duration, late func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -56,7 +59,7 @@ func (c *commits) enter(ctx context.Context, late func()) error {
 	turn := make(chan struct{})
 	c.waiting = append(c.waiting, turn)
 	c.mu.Unlock()
-	timer := time.NewTimer(commitTimeout)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for waits := true; waits; {
 		select {
@@ -79,9 +82,9 @@ func (c *commits) enter(ctx context.Context, late func()) error {
 	return ctx.Err()
 }
 
-// leave notes when a commit was sent, and that its answer came now. answered is false
+// Leave notes when a commit was sent, and that its answer came now. answered is false
 // if none did.
-func (c *commits) leave(sent, now time.Time, answered bool) {
+func (c *Commits) Leave(sent, now time.Time, answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	full := c.under >= int(c.limit)
@@ -102,7 +105,7 @@ func (c *commits) leave(sent, now time.Time, answered bool) {
 	c.admit()
 }
 
-func (c *commits) admit() {
+func (c *Commits) admit() {
 	for c.under < int(c.limit) && len(c.waiting) > 0 {
 		close(c.waiting[0])
 		c.waiting = c.waiting[1:]
@@ -110,7 +113,7 @@ func (c *commits) admit() {
 	}
 }
 
-func (c *commits) note(took time.Duration, now time.Time) {
+func (c *Commits) note(took time.Duration, now time.Time) {
 	if now.Sub(c.since) > latencyWindow {
 		c.least, c.since = [2]time.Duration{took, c.least[0]}, now
 	}
@@ -118,7 +121,7 @@ func (c *commits) note(took time.Duration, now time.Time) {
 }
 
 // shortest is the shortest answer of late; 0 if there was none.
-func (c *commits) shortest() time.Duration {
+func (c *Commits) shortest() time.Duration {
 	if c.least[1] == 0 {
 		return c.least[0]
 	}

@@ -1,14 +1,16 @@
-package host
+package inflight
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// patience is how long who waits does so in silence.
+const patience = 10 * time.Second
 
 // clerk answers commits, so many at once, and each takes its time.
 type clerk struct {
@@ -19,7 +21,7 @@ type clerk struct {
 // flood has many jobs commit again and again for a while, and returns how many
 // commits were answered, and how many were with the clerk at once at most, in the
 // second half of it.
-func (k *clerk) flood(c *commits, jobs int, d time.Duration) (answered, most int) {
+func (k *clerk) flood(c *Commits, jobs int, d time.Duration) (answered, most int) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	half := time.Now().Add(d / 2)
@@ -28,7 +30,7 @@ func (k *clerk) flood(c *commits, jobs int, d time.Duration) (answered, most int
 	under := 0
 	for range jobs {
 		wg.Go(func() {
-			for c.enter(ctx, func() {}) == nil {
+			for c.Enter(ctx, patience, func() {}) == nil {
 				sent := time.Now()
 				mu.Lock()
 				under++
@@ -43,7 +45,7 @@ func (k *clerk) flood(c *commits, jobs int, d time.Duration) (answered, most int
 				under--
 				answered++
 				mu.Unlock()
-				c.leave(sent, time.Now(), true)
+				c.Leave(sent, time.Now(), true)
 			}
 		})
 	}
@@ -67,7 +69,7 @@ func TestCommits(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCommits()
+				c := New()
 				k := &clerk{make(chan struct{}, tc.hands), tc.takes}
 				const seconds = 60
 				answered, most := k.flood(c, tc.jobs, seconds*time.Second)
@@ -85,7 +87,7 @@ func TestCommits(t *testing.T) {
 // A registry that stood still is given as much as before soon after.
 func TestCommitsAfterAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCommits()
+		c := New()
 		fast := &clerk{make(chan struct{}, 2000), 10 * time.Millisecond}
 		fast.flood(c, 500, 20*time.Second)
 		slow := &clerk{make(chan struct{}, 2000), 5 * time.Second}
@@ -100,9 +102,9 @@ func TestCommitsAfterAStall(t *testing.T) {
 // Who stops waiting takes no turn, and who waits for long says so once.
 func TestCommitsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCommits()
+		c := New()
 		for range firstCommits {
-			if err := c.enter(t.Context(), func() {}); err != nil {
+			if err := c.Enter(t.Context(), patience, func() {}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -111,59 +113,24 @@ func TestCommitsGivenUp(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if c.enter(ctx, func() { late.Add(1) }) != nil {
+				if c.Enter(ctx, patience, func() { late.Add(1) }) != nil {
 					gaveUp.Add(1)
 				}
 			})
 		}
-		time.Sleep(3 * commitTimeout)
+		time.Sleep(3 * patience)
 		if late.Load() != 3 {
 			t.Errorf("%d reports of 3 that wait", late.Load())
 		}
 		cancel()
 		wg.Wait()
 		entered := false
-		wg.Go(func() { entered = c.enter(t.Context(), func() {}) == nil })
+		wg.Go(func() { entered = c.Enter(t.Context(), patience, func() {}) == nil })
 		synctest.Wait()
-		c.leave(time.Now(), time.Now(), true)
+		c.Leave(time.Now(), time.Now(), true)
 		wg.Wait()
 		if gaveUp.Load() != 3 || !entered || c.under != firstCommits || len(c.waiting) != 0 {
 			t.Errorf("%d gave up, entered %v, %d under way, %d waiting", gaveUp.Load(), entered, c.under, len(c.waiting))
 		}
 	})
-}
-
-// Jobs that wait to join do so in the order in which they are due, and who does not
-// want to any more is not waited for.
-func TestArrivals(t *testing.T) {
-	a := newArrivals()
-	var jobs []*job
-	begin := time.Unix(0, 0)
-	for n := range mostArrivals + 5 {
-		j := new(job)
-		j.name = fmt.Sprintf("job%03d", n)
-		j.mail.wake = make(chan struct{}, 1)
-		jobs = append(jobs, j)
-		if going := a.enter(j, begin.Add(-time.Duration(n)*time.Minute)); going != (n < mostArrivals) {
-			t.Fatalf("job %d goes: %v", n, going)
-		}
-	}
-	late := jobs[mostArrivals:]
-	a.leave(late[4]) // due first
-	for k, want := range []*job{late[3], late[2], late[1], late[0]} {
-		a.leave(jobs[k])
-		select {
-		case <-want.mail.wake:
-		default:
-			t.Fatalf("job %s was not woken", want.name)
-		}
-		if !a.enter(want, begin) {
-			t.Fatalf("job %s may not join, and was woken", want.name)
-		}
-	}
-	a.leave(late[0]) // twice is as good as once
-	a.leave(late[0])
-	if len(a.going) != mostArrivals-1 || len(a.waiting) != 0 {
-		t.Errorf("%d go, %d wait", len(a.going), len(a.waiting))
-	}
 }

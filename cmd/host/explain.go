@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/explain"
+	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/show"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// witness has what an answer of explain rests on.
+type witness interface {
+	Facts(ctx context.Context, q explain.Question) (explain.Facts, error)
+}
+
+func explainCommand(p *program) *cobra.Command {
+	asJSON := false
+	var at, before string
+	item := -1
+	var files []string
+	cmd := &cobra.Command{
+		Use:     "explain JOB [flags]",
+		Aliases: []string{"why"},
+		Short:   "Say why a job ran late, elsewhere, again, or not at all",
+		Long: `Say in sentences what became of a fire of a job, and why: who had its items, what
+each waited for, who disabled it, which host died, and what the schedule says. The
+newest fire is meant, or that of --at, or the newest up to --before.
+
+It rests on the history files of the hosts (written with --history; the older files
+beside each are read with it). Name those of all hosts: of what is in none of them the
+answer says so. With --json each sentence has the events that it rests on.
+
+Times are those of this machine's zone unless they say another; the answer has those of
+the job's zone. 15:04 is the last such time of the day.`,
+		Example: `  wasmjob explain report --history host1.jsonl --history host2.jsonl
+  wasmjob explain report --at 03:00 --item 3 --history /var/log/wasmjob/host1.jsonl
+  wasmjob why report --before 2026-03-01T03:10:00Z --history host1.jsonl --json`,
+		Args: exactly("JOB"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := explain.Question{Job: args[0]}
+			if at != "" && before != "" {
+				return usagef("--at and --before mean different fires; want one of them")
+			}
+			var err error
+			switch {
+			case at != "":
+				q.At, err = fireTime("--at", at, time.Now())
+			case before != "":
+				q.Nearest = true
+				q.At, err = fireTime("--before", before, time.Now())
+			}
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("item") {
+				if item < 0 {
+					return usagef("--item: %d is not an item; want a number from 0 on", item)
+				}
+				q.Item = &item
+			}
+			if len(files) == 0 {
+				return usagef("the history files of the hosts are missing; want --history FILE, once for each host")
+			}
+			var from witness = historyFiles(files)
+			facts, err := from.Facts(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			answer := explain.Explain(q, facts)
+			if asJSON {
+				return p.printJSON(answer)
+			}
+			_, err = p.out.Write([]byte(show.Explained(p.tables(), answer)))
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&at, "at", "", "the instant that is meant, `TIME`: 03:00, 03:00:30, \"2026-03-01 03:00\" or RFC 3339")
+	f.StringVar(&before, "before", "", "the newest fire at this `TIME` or before it")
+	f.IntVar(&item, "item", -1, "one item only, `N`")
+	f.StringArrayVar(&files, "history", nil, "a host's history `FILE`; once for each host")
+	f.BoolVar(&asJSON, "json", false, "show the answer as JSON")
+	return cmd
+}
+
+// fireTime reads a time of day, which is the last that was, or a time.
+func fireTime(flag, s string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{"15:04:05", "15:04"} {
+		t, err := time.ParseInLocation(layout, s, now.Location())
+		if err != nil {
+			continue
+		}
+		y, m, d := now.Date()
+		of := func(day int) time.Time {
+			return time.Date(y, m, day, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
+		}
+		if today := of(d); !today.After(now) {
+			return today, nil
+		}
+		return of(d - 1), nil
+	}
+	t, err := parseTime(s, now.Location())
+	if err != nil {
+		return time.Time{}, usagef("%s: %q is not a time; want 03:00, 03:00:30, \"2026-03-01 03:00\" or RFC 3339", flag, words.Clip(s))
+	}
+	return t, nil
+}
+
+// historyFiles are histories in files, one of each host.
+type historyFiles []string
+
+const (
+	// aboutFire is how far from the instant that is meant events of fires matter.
+	aboutFire = 24 * time.Hour
+	// mostKept is of how many events of fires the newest are kept if none is meant.
+	mostKept = 200_000
+)
+
+// Facts reads the files.
+func (files historyFiles) Facts(ctx context.Context, q explain.Question) (explain.Facts, error) {
+	f := explain.Facts{Now: time.Now()}
+	var fires []event.Event
+	n := 0
+	for _, path := range files {
+		records := 0
+		for r, err := range lines.Records(path) {
+			if n++; n%4096 == 0 && ctx.Err() != nil {
+				return f, ctx.Err()
+			}
+			if errors.Is(err, lines.ErrLine) {
+				continue
+			}
+			if err != nil {
+				return f, usageError{err}
+			}
+			records++
+			if f.From.IsZero() || r.Time().Before(f.From) {
+				f.From = r.Time()
+			}
+			e := r.Event
+			switch {
+			case r.Job() != "" && r.Job() != q.Job:
+			case r.Change != nil:
+				f.Changes = append(f.Changes, *r.Change)
+			case e == nil:
+			case !explain.OfFire(e.Kind):
+				f.Events = append(f.Events, *e)
+			case matters(e, q):
+				fires = newestEvents(append(fires, *e))
+			}
+		}
+		if records == 0 {
+			return f, usageError{fmt.Errorf("%s: no event in it; expected a file that a host wrote with --history", path)}
+		}
+	}
+	f.Events = append(f.Events, fires...)
+	return f, nil
+}
+
+// matters reports whether an event of a fire may be about the one that is meant.
+func matters(e *event.Event, q explain.Question) bool {
+	return q.At.IsZero() || e.Time.Sub(q.At).Abs() <= aboutFire
+}
+
+// newestEvents are the newest of some events, if they are many.
+func newestEvents(events []event.Event) []event.Event {
+	if len(events) < 2*mostKept {
+		return events
+	}
+	slices.SortStableFunc(events, func(a, b event.Event) int { return a.Time.Compare(b.Time) })
+	return slices.Clone(events[len(events)-mostKept:])
+}

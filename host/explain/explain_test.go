@@ -1,0 +1,346 @@
+package explain_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/explain"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// How sentences read is in host/explain_test.go, where real hosts make the histories. Here
+// is what hosts do not do, or not in a test: histories with holes.
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const (
+	first  = "10.0.0.1@-@1-aa"
+	second = "10.0.0.2@-@1-bb"
+)
+
+func number(n int) *int { return &n }
+
+// of is an event of the job, so many seconds after noon.
+func of(seconds float64, kind event.Kind, host string, change func(*event.Event)) event.Event {
+	e := event.Event{Time: noon.Add(time.Duration(seconds * float64(time.Second))), Kind: kind, Host: host, Job: "j", Instant: noon, Source: abi.SourceSchedule}
+	if change != nil {
+		change(&e)
+	}
+	return e
+}
+
+func item(n int) func(*event.Event) { return func(e *event.Event) { e.Item = number(n) } }
+
+func texts(a explain.Answer) string {
+	lines := []string{string(a.Verdict)}
+	for _, s := range a.Sentences {
+		lines = append(lines, s.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestExplain_holes: what is not in the histories is not claimed.
+func TestExplain_holes(t *testing.T) {
+	t.Parallel()
+	settings := &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: 1, Misfire: true}
+	done := func(e *event.Event) { e.Item, e.Outcome = number(0), abi.OutcomeOK }
+	for _, c := range []struct {
+		name   string
+		facts  explain.Facts
+		want   string
+		answer explain.Verdict
+	}{
+		{
+			name:  "a run of which only the end is left",
+			facts: explain.Facts{Events: []event.Event{of(70, event.ItemEnded, first, done), of(71, event.ItemCompleted, first, done)}, Settings: settings},
+			want: `ran
+Item 0 was due at 12:00:00 and began on host 10.0.0.1; the histories do not show when.
+It succeeded at 12:01:10, after 0s.`,
+		},
+		{
+			name: "a run that a host gave up, which has no history",
+			facts: explain.Facts{Settings: settings, Silent: []string{first}, Events: []event.Event{of(30, event.ItemSkipped, second, func(e *event.Event) {
+				e.Item, e.Other, e.Outcome, e.Cause, e.Reason = number(0), first, "LOST", event.SkipLost, "its host died"
+			})}},
+			want: `lost
+Item 0 was due at 12:00:00 and began on host 10.0.0.1; the histories do not show when.
+Host 10.0.0.2 closed the run of host 10.0.0.1 at 12:00:30: its host died.
+The histories of 10.0.0.1 could not be had: what happened there is not in this answer.`,
+		},
+		{
+			name: "a late begin without a reason",
+			facts: explain.Facts{Settings: settings, Events: []event.Event{
+				of(40, event.FireStarted, first, func(e *event.Event) { e.Items = []int{0} }), of(40, event.ItemStarted, first, item(0)), of(41, event.ItemEnded, first, done), of(41, event.ItemCompleted, first, done)}},
+			want: `late
+Item 0 was due at 12:00:00 and began at 12:00:40 on host 10.0.0.1, 40s late.
+The histories do not show why it began late.
+It succeeded at 12:00:41, after 0s.`,
+		},
+		{
+			name: "a guest that ended, and nothing after that",
+			facts: explain.Facts{Settings: settings, Events: []event.Event{
+				of(0, event.ItemStarted, first, item(0)), of(1, event.ItemEnded, first, done)}},
+			want: `running
+Item 0 was due at 12:00:00 and began in time on host 10.0.0.1.
+The guest ended at 12:00:01 with OK; neither that this was written down nor another attempt is in the histories.`,
+		},
+		{
+			name:  "no event at all",
+			facts: explain.Facts{},
+			want: `unknown
+The histories have no host that had a job "j".`,
+		},
+		{
+			name: "another host has it, whose history is not there",
+			facts: explain.Facts{Settings: settings, Events: []event.Event{of(1, event.ItemSkipped, first, func(e *event.Event) {
+				e.Item, e.Cause, e.Reason = number(0), event.SkipElsewhere, "another host has begun it"
+			})}},
+			want: `elsewhere
+Item 0 was due at 12:00:00 and did not run: host 10.0.0.1 reported at 12:00:01: another host has begun it.`,
+		},
+		{
+			name: "instances of one server",
+			facts: explain.Facts{Settings: settings, Events: []event.Event{
+				of(-600, event.Assigned, first, func(e *event.Event) { e.Items = []int{0} }),
+				of(-60, event.JobRemoved, first, func(e *event.Event) { e.Reason = "the host is stopping" }),
+				of(20, event.JobAdded, "10.0.0.1@-@2-cc", nil),
+				of(20, event.Assigned, "10.0.0.1@-@2-cc", func(e *event.Event) { e.Items = []int{0} }),
+				of(21, event.ItemStarted, "10.0.0.1@-@2-cc", func(e *event.Event) { e.Item, e.Source = number(0), abi.SourceCatchUp }),
+			}},
+			want: `running
+Item 0 was due at 12:00:00 and began at 12:00:21 on host 10.0.0.1 (2-cc) as a catch-up, 21s late.
+The last that had the job before was host 10.0.0.1 (1-aa), until 11:59:00: the host is stopping.
+Host 10.0.0.1 (2-cc) came to the job at 12:00:20.
+Host 10.0.0.1 (2-cc) got it at 12:00:20.
+It has not ended, as far as the histories go.`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.facts.Now = noon.Add(time.Hour)
+			if got := texts(explain.Explain(explain.Question{Job: "j"}, c.facts)); got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestExplain_questions: which fire is meant, and which item.
+func TestExplain_questions(t *testing.T) {
+	t.Parallel()
+	settings := &event.Settings{Cron: "0 0 * * * ?", TimeZone: "Europe/Berlin", Items: 2}
+	facts := explain.Facts{Settings: settings, Now: noon.Add(150 * time.Minute), Events: []event.Event{
+		of(0, event.FireStarted, first, func(e *event.Event) { e.Items, e.Total = []int{0, 1}, 2 }),
+		of(600, event.FireStarted, first, func(e *event.Event) {
+			e.Items, e.Total, e.Trigger, e.Instant = []int{0, 1}, 2, 77, noon.Add(10*time.Minute+300*time.Millisecond)
+		}),
+	}}
+	for _, c := range []struct {
+		name    string
+		ask     explain.Question
+		instant time.Duration
+		trigger int64
+		verdict explain.Verdict
+		text    string
+	}{
+		{"the newest", explain.Question{}, 120 * time.Minute, 0, explain.Unknown, "15:00:00"},
+		{"an instant", explain.Question{At: noon}, 0, 0, explain.Pending, "13:00:00"},
+		{"the nearest before", explain.Question{At: noon.Add(59 * time.Minute), Nearest: true}, 10*time.Minute + 300*time.Millisecond, 77, explain.Pending, "triggered at 13:10:00"},
+		{"a trigger's second", explain.Question{At: noon.Add(10 * time.Minute)}, 10*time.Minute + 300*time.Millisecond, 77, explain.Pending, "triggered at 13:10:00"},
+		{"never", explain.Question{At: noon.Add(30 * time.Minute)}, 30 * time.Minute, 0, explain.NeverDue, "the one before is 13:00:00, the next 14:00:00"},
+		{"not yet", explain.Question{At: noon.Add(4 * time.Hour)}, 4 * time.Hour, 0, explain.NotYetDue, "the next instant is 17:00:00"},
+		{"no such item", explain.Question{At: noon, Item: number(2)}, 0, 0, explain.NeverDue, "The job had no item 2: it has 2 items"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.ask.Job = "j"
+			a := explain.Explain(c.ask, facts)
+			if !a.Instant.Equal(noon.Add(c.instant)) || a.Trigger != c.trigger || a.Verdict != c.verdict || !strings.Contains(texts(a), c.text) {
+				t.Errorf("%s, trigger %d:\n%s\nwant %s, %q", a.Instant.Sub(noon), a.Trigger, texts(a), c.instant, c.text)
+			}
+		})
+	}
+}
+
+// TestExplain_manyItems: what is the same for many items is said once, and the events
+// of a sentence are bounded.
+func TestExplain_manyItems(t *testing.T) {
+	t.Parallel()
+	const total = 5000
+	facts := explain.Facts{Now: noon.Add(time.Hour), Settings: &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: total}}
+	for n := range total {
+		facts.Events = append(facts.Events, of(0.1, event.ItemStarted, first, item(n)))
+		if n == 17 {
+			continue
+		}
+		facts.Events = append(facts.Events, of(1, event.ItemEnded, first, func(e *event.Event) { e.Item, e.Outcome = number(n), abi.OutcomeOK }),
+			of(1, event.ItemCompleted, first, func(e *event.Event) { e.Item, e.Outcome = number(n), abi.OutcomeOK }))
+	}
+	began := time.Now()
+	a := explain.Explain(explain.Question{Job: "j"}, facts)
+	t.Logf("%d items: %s", total, time.Since(began))
+	want := `running
+Item 17 was due at 12:00:00 and began in time on host 10.0.0.1.
+It has not ended, as far as the histories go.
+Items 0-16,18-4999 were due at 12:00:00 and began in time on host 10.0.0.1.
+They succeeded, the last at 12:00:01, after at most 0s.`
+	if got := texts(a); got != want {
+		t.Errorf("got\n%s", got)
+	}
+	for _, s := range a.Sentences {
+		if len(s.Events) == 0 || len(s.Events) > explain.MostEvents {
+			t.Errorf("%q has %d events", s.Text, len(s.Events))
+		}
+	}
+}
+
+// TestExplain_changes: the newest change that still holds is the one that counts, and
+// another item's does not.
+func TestExplain_changes(t *testing.T) {
+	t.Parallel()
+	change := func(minutes int, who, what string, item *int) history.Change {
+		return history.Change{Time: noon.Add(time.Duration(minutes) * time.Minute), Job: "j", Who: who, What: what, Item: item}
+	}
+	facts := explain.Facts{
+		Now: noon.Add(time.Hour), Settings: &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: 2},
+		Events: []event.Event{of(0, event.ItemSkipped, first, func(e *event.Event) {
+			e.Item, e.Cause, e.Reason = number(1), event.SkipDisabled, "the item is disabled"
+		})},
+		Changes: []history.Change{
+			change(-50, "alice", "disable", number(1)),
+			change(-40, "bob", "disable", number(0)),
+			change(-30, "carol", "enable", number(0)),
+			{Time: noon.Add(-time.Minute), Job: "j", Who: "dave", What: "disable", Error: "forbidden"},
+			{Time: noon.Add(-time.Minute), Job: "k", Who: "erin", What: "disable"},
+			change(5, "frank", "disable", number(1)),
+		},
+	}
+	got := texts(explain.Explain(explain.Question{Job: "j", Item: number(1)}, facts))
+	if want := `alice did "disable" of item 1 at 11:10:00.`; !strings.Contains(got, want) {
+		t.Errorf("got\n%s\nwant %s", got, want)
+	}
+	facts.Changes = append(facts.Changes, change(-20, "grace", "enable", number(1)))
+	got = texts(explain.Explain(explain.Question{Job: "j", Item: number(1)}, facts))
+	if want := "The histories do not have who did that."; !strings.Contains(got, want) {
+		t.Errorf("got\n%s\nwant %s", got, want)
+	}
+}
+
+var (
+	kinds = []event.Kind{event.FireStarted, event.FireSkipped, event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemSkipped, event.ItemHeld,
+		event.JobAdded, event.JobConfigured, event.JobRemoved, event.JobStopped, event.JobError, event.Refused, event.Sharded, event.Assigned, event.Elected,
+		event.Session, event.Clock, event.HostGone, event.HostStarted, event.HostStopped, "unknown"}
+	hosts    = []string{first, second, "10.0.0.1@-@2-cc", "10.0.0.3@-@1-dd", "", "@-@"}
+	outcomes = []abi.Outcome{abi.OutcomeOK, abi.OutcomeFail, abi.OutcomeCancelled, ""}
+	reasons  = []string{"live", "suspect", "yield", "lost", "", "job \"j\": because.\nAnd more", "it is right again"}
+	sources  = []abi.Source{abi.SourceSchedule, abi.SourceTrigger, abi.SourceMisfire, abi.SourceFailover, abi.SourceCatchUp, ""}
+	crons    = []string{"0 * * * * ?", "", "nonsense", "0 0 12 1 1 ? 2019", "*/7 * * * * ?"}
+)
+
+// random makes an event of eight bytes.
+func random(b []byte) event.Event {
+	pick := func(n byte, of int) int { return int(n) % of }
+	e := event.Event{Time: noon.Add(time.Duration(b[0])*2*time.Second - time.Minute), Kind: kinds[pick(b[1], len(kinds))], Host: hosts[pick(b[2], len(hosts))],
+		Job: "j", Source: sources[pick(b[3], len(sources))], Outcome: outcomes[pick(b[4], len(outcomes))], Reason: reasons[pick(b[5], len(reasons))]}
+	e.Cause = event.SkipCauses()[pick(b[6], len(event.SkipCauses()))]
+	e.Owed = e.Cause == event.SkipLater
+	if b[7]&1 != 0 {
+		e.Item = number(int(b[7]>>1) % 4)
+	}
+	e.Items = []int{int(b[7]>>1) % 4, int(b[7]>>3) % 4}
+	e.Total = int(b[7]) % 5
+	e.Instant = noon.Add(time.Duration(b[6]>>4) * time.Minute)
+	switch {
+	case b[5]&0x80 != 0:
+		e.Trigger = int64(b[5] & 3)
+	case b[5]&0x40 != 0:
+		e.Through = e.Instant.Add(time.Duration(b[5]&7) * time.Minute)
+	}
+	if b[3]&0x80 != 0 {
+		e.Other = hosts[pick(b[3]>>4, len(hosts))]
+	}
+	if b[3]&0x40 != 0 {
+		e.Waited = &event.Waited{Slot: time.Duration(b[4]) * time.Second}
+	}
+	if e.Kind == event.JobConfigured && b[4]&1 == 0 {
+		e.Settings = &event.Settings{Cron: crons[pick(b[5], len(crons))], TimeZone: "UTC", Items: int(b[6]) % 5}
+	}
+	switch e.Kind {
+	case event.Session, event.HostGone, event.HostStarted, event.HostStopped, event.Refused, event.Clock:
+		e.Job = ""
+	}
+	return e
+}
+
+// FuzzExplain: whatever events there are, an answer says of each item once that it began or
+// that it did not, and what else it says agrees with that.
+func FuzzExplain(f *testing.F) {
+	f.Add([]byte{}, uint8(0))
+	f.Add([]byte("\x1e\x00\x00\x00\x00\x00\x00\x00\x1e\x02\x00\x00\x00\x00\x00\x01\x1f\x03\x00\x00\x00\x00\x00\x01\x1f\x04\x00\x00\x00\x00\x00\x01"), uint8(3))
+	f.Fuzz(func(t *testing.T, data []byte, asks uint8) {
+		var facts explain.Facts
+		for len(data) >= 8 && len(facts.Events) < 200 {
+			facts.Events = append(facts.Events, random(data[:8]))
+			data = data[8:]
+		}
+		facts.Now = noon.Add(10 * time.Minute)
+		q := explain.Question{Job: "j", Nearest: asks&4 != 0}
+		if asks&1 != 0 {
+			q.At = noon.Add(time.Duration(asks>>4) * time.Minute)
+		}
+		if asks&2 != 0 {
+			q.Item = number(int(asks>>3) % 5)
+		}
+		a := explain.Explain(q, facts)
+		if _, err := json.Marshal(a); err != nil {
+			t.Fatal(err)
+		}
+		check(t, a)
+	})
+}
+
+// check looks for contradictions.
+func check(t *testing.T, a explain.Answer) {
+	t.Helper()
+	began, not, succeeded := make(map[int]int), make(map[int]int), make(map[int]bool)
+	for _, s := range a.Sentences {
+		if s.Text == "" || !strings.HasSuffix(s.Text, ".") || s.Kind == "" || strings.Contains(s.Text, "\n") {
+			t.Errorf("%q of kind %q", s.Text, s.Kind)
+		}
+		for _, n := range s.Items {
+			switch s.Kind {
+			case explain.KindBegan:
+				began[n]++
+			case explain.KindNotRun:
+				not[n]++
+			case explain.KindEnd:
+				succeeded[n] = succeeded[n] || strings.Contains(s.Text, "succeeded")
+			}
+		}
+	}
+	worst := explain.NeverDue
+	for _, v := range a.Items {
+		if began[v.Item]+not[v.Item] != 1 {
+			t.Errorf("item %d began %d times and did not %d times:\n%s", v.Item, began[v.Item], not[v.Item], texts(a))
+		}
+		ran := slices.Contains([]explain.Verdict{explain.Ran, explain.Late, explain.Failed, explain.Running, explain.Killed}, v.Verdict)
+		if ran && began[v.Item] == 0 {
+			t.Errorf("item %d: %s, and it did not run:\n%s", v.Item, v.Verdict, texts(a))
+		}
+		if ok := v.Verdict == explain.Ran || v.Verdict == explain.Late; ok != succeeded[v.Item] {
+			t.Errorf("item %d: %s, succeeded %v:\n%s", v.Item, v.Verdict, succeeded[v.Item], texts(a))
+		}
+		worst = v.Verdict
+	}
+	if len(a.Items) == 1 && a.Verdict != worst {
+		t.Errorf("%s of one item that is %s", a.Verdict, worst)
+	}
+	if a.Verdict == "" || len(a.Sentences) == 0 {
+		t.Errorf("%+v says nothing", a)
+	}
+}

@@ -1,0 +1,327 @@
+package explain
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/schedule"
+)
+
+// fire is the fire that is asked about.
+type fire struct {
+	instant time.Time // of a trigger, when a host saw it first
+	trigger int64
+}
+
+// early is an answer that has no fire.
+type early struct {
+	verdict Verdict
+	instant time.Time
+	story   story
+}
+
+// is reports whether an event is of the fire.
+func (f fire) is(e *event.Event) bool {
+	if f.trigger != 0 || e.Trigger != 0 {
+		return f.trigger == e.Trigger
+	}
+	return !e.Instant.IsZero() && e.Instant.UnixMilli() == f.instant.UnixMilli()
+}
+
+// covers reports whether a skip stands for the fire, too.
+func (f fire) covers(e *event.Event) bool {
+	return f.trigger == 0 && e.Trigger == 0 && !e.Instant.IsZero() && !e.Through.IsZero() && !e.Instant.After(f.instant) && !e.Through.Before(f.instant)
+}
+
+// OfFire reports whether events of a kind belong to a fire, or an item of it.
+func OfFire(k event.Kind) bool {
+	switch k {
+	case event.FireStarted, event.FireSkipped, event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemSkipped, event.ItemHeld:
+		return true
+	}
+	return false
+}
+
+// known are the fires that events say of, each once, in the order of their first event.
+func (tl *timeline) known() []fire {
+	seen := make(map[[2]int64]bool)
+	var fires []fire
+	for _, e := range tl.events {
+		if e.Job == "" || !OfFire(e.Kind) || e.Instant.IsZero() {
+			continue
+		}
+		key := [2]int64{e.Instant.UnixMilli(), 0}
+		if e.Trigger != 0 {
+			key = [2]int64{0, e.Trigger}
+		}
+		if !seen[key] {
+			seen[key] = true
+			fires = append(fires, fire{e.Instant, e.Trigger})
+		}
+	}
+	return fires
+}
+
+// choose finds the fire that is asked about, or says why there is none.
+func (tl *timeline) choose(q Question) (fire, *early) {
+	limit := tl.now
+	if !q.At.IsZero() {
+		limit = q.At
+	}
+	settings, in := tl.settingsAt(limit)
+	tl.inZone(settings)
+	known := tl.known()
+	if len(known) == 0 && settings == nil && !tl.anyHad() {
+		return fire{}, tl.noJob(q.At)
+	}
+	if !q.At.IsZero() && !q.Nearest {
+		return tl.exact(q.At, known, settings, in)
+	}
+	newest := fire{instant: lastDue(settings, limit)}
+	scheduled := !newest.instant.IsZero()
+	for _, f := range known {
+		if f.instant.After(newest.instant) && !f.instant.After(limit) {
+			newest, scheduled = f, false
+		}
+	}
+	if newest.instant.IsZero() || (scheduled && tl.cameAfter(newest.instant) && !tl.has(newest, known)) {
+		return fire{}, tl.notYet(limit, settings, in)
+	}
+	tl.fire = newest
+	return newest, nil
+}
+
+// anyHad reports whether any host has had the job.
+func (tl *timeline) anyHad() bool {
+	for _, m := range tl.order {
+		if len(m.spans) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether events say of a fire.
+func (tl *timeline) has(f fire, known []fire) bool {
+	for _, k := range known {
+		if k.trigger == f.trigger && k.instant.UnixMilli() == f.instant.UnixMilli() {
+			return true
+		}
+	}
+	return false
+}
+
+// cameAfter reports whether the first host that had the job came to it after a time, and
+// the histories reach back before that.
+func (tl *timeline) cameAfter(t time.Time) bool {
+	if len(tl.order) == 0 || tl.from.After(t) {
+		return false
+	}
+	for _, m := range tl.order {
+		if len(m.spans) == 0 || !m.spans[0].known || m.spans[0].begin.Time.Before(t) {
+			return false
+		}
+	}
+	return true
+}
+
+// exact is the fire of an instant.
+func (tl *timeline) exact(at time.Time, known []fire, settings *event.Settings, in *event.Event) (fire, *early) {
+	tl.fire = fire{instant: at}
+	if tl.has(tl.fire, known) {
+		return tl.fire, nil
+	}
+	for _, f := range known {
+		if f.trigger != 0 && !f.instant.Before(at) && f.instant.Before(at.Add(time.Second)) {
+			tl.fire = f
+			return f, nil
+		}
+	}
+	for _, e := range tl.events { // a skip may stand for it under a schedule that is not known
+		if e.Job != "" && OfFire(e.Kind) && tl.fire.covers(e) && settings == nil {
+			return tl.fire, nil
+		}
+	}
+	if settings == nil {
+		return tl.fire, tl.unknownDue(at)
+	}
+	next := nextDue(settings, at.Add(-time.Nanosecond))
+	switch {
+	case !next.Equal(at):
+		return tl.fire, tl.neverDue(at, settings, in)
+	case at.After(tl.now):
+		return tl.fire, tl.notYet(at, settings, in)
+	}
+	return tl.fire, nil
+}
+
+// inZone has times be shown in the job's zone.
+func (tl *timeline) inZone(s *event.Settings) {
+	if s == nil {
+		return
+	}
+	if l := location(s); l != nil {
+		tl.location = l
+	}
+}
+
+// location is a job's zone; nil if it is not known.
+func location(s *event.Settings) *time.Location {
+	if s.TimeZone == time.Local.String() {
+		return time.Local
+	}
+	l, err := schedule.Zone(s.TimeZone)
+	if err != nil {
+		return nil
+	}
+	return l
+}
+
+// nextDue is the first instant after a time; zero for none.
+func nextDue(s *event.Settings, t time.Time) time.Time {
+	if s == nil || s.Cron == "" {
+		return time.Time{}
+	}
+	l := location(s)
+	if l == nil {
+		return time.Time{}
+	}
+	parsed, err := schedule.Parse(s.Cron, l)
+	if err != nil {
+		return time.Time{}
+	}
+	return parsed.Next(t)
+}
+
+// lastDue is the last instant up to a time; zero for none in ten years.
+func lastDue(s *event.Settings, t time.Time) time.Time {
+	if s == nil || s.Cron == "" {
+		return time.Time{}
+	}
+	l := location(s)
+	if l == nil {
+		return time.Time{}
+	}
+	parsed, err := schedule.Parse(s.Cron, l)
+	if err != nil {
+		return time.Time{}
+	}
+	due := func(since time.Time) bool {
+		n := parsed.Next(since)
+		return !n.IsZero() && !n.After(t)
+	}
+	for back := time.Second; back < 10*366*24*time.Hour; back *= 2 {
+		since, until := t.Add(-back), t
+		if !due(since) {
+			continue
+		}
+		for until.Sub(since) > time.Millisecond { // instants are further apart
+			if middle := since.Add(until.Sub(since) / 2); due(middle) {
+				since = middle
+			} else {
+				until = middle
+			}
+		}
+		return parsed.Next(since)
+	}
+	return time.Time{}
+}
+
+// scheduleText is the schedule for people.
+func scheduleText(s *event.Settings) string {
+	return fmt.Sprintf("%q %s", s.Cron, s.TimeZone)
+}
+
+// noJob says that no host has had the job, and why if one refused it.
+func (tl *timeline) noJob(at time.Time) *early {
+	text := fmt.Sprintf("The histories have no host that had a job %q.", tl.job)
+	st := story{item: -1, verdict: Unknown, clauses: []clause{{kind: KindHistory, key: text, text: fixed(text)}}}
+	if c := tl.refusal(func(string) bool { return true }, tl.end()); c != nil {
+		st.verdict, st.clauses = Refused, append(st.clauses, *c)
+	}
+	return &early{st.verdict, at, st}
+}
+
+func (tl *timeline) unknownDue(at time.Time) *early {
+	text := fmt.Sprintf("The histories have no fire of %s, and do not say which schedule the job had; they begin at %s.", tl.at(at), tl.at(tl.from))
+	return &early{Unknown, at, story{item: -1, verdict: Unknown, clauses: []clause{{kind: KindHistory, time: at, key: text, text: fixed(text)}}}}
+}
+
+// neverDue says that the schedule has no such instant, which are next to it, and who
+// changed it.
+func (tl *timeline) neverDue(at time.Time, s *event.Settings, in *event.Event) *early {
+	st := story{item: -1, verdict: NeverDue}
+	before, next := lastDue(s, at), nextDue(s, at)
+	text := fmt.Sprintf("The job was not due at %s: its schedule then, %s, has no such instant", tl.at(at), scheduleText(s))
+	switch {
+	case s.Cron == "":
+		text = fmt.Sprintf("The job was not due at %s: it has no cron, only triggers run it, and none is known of that time", tl.at(at))
+	case in == nil:
+		text = fmt.Sprintf("The job was not due at %s: its schedule, %s, has no such instant", tl.at(at), scheduleText(s))
+	case in.Time.After(at):
+		text = fmt.Sprintf("The job was not due at %s by the oldest schedule that the histories have, %s of %s", tl.at(at), scheduleText(s), tl.at(in.Time))
+	}
+	switch {
+	case !before.IsZero() && !next.IsZero():
+		text += fmt.Sprintf("; the one before is %s, the next %s", tl.at(before), tl.at(next))
+	case !next.IsZero():
+		text += "; the next is " + tl.at(next)
+	case !before.IsZero():
+		text += "; the last was " + tl.at(before)
+	}
+	text += "."
+	c := clause{kind: KindDue, time: at, key: text, text: fixed(text)}
+	if in != nil {
+		c.events = []*event.Event{in}
+	}
+	st.clauses = append(st.clauses, c)
+	st.clauses = append(st.clauses, tl.reschedules(at)...)
+	return &early{NeverDue, at, st}
+}
+
+// reschedules says how the schedule changed about some time.
+func (tl *timeline) reschedules(at time.Time) (clauses []clause) {
+	var was *event.Event
+	for _, e := range tl.events {
+		if e.Kind != event.JobConfigured || e.Settings == nil {
+			continue
+		}
+		if was != nil && (was.Settings.Cron != e.Settings.Cron || was.Settings.TimeZone != e.Settings.TimeZone) && e.Time.After(at.Add(-24*time.Hour)) {
+			text := fmt.Sprintf("The schedule became %s at %s; it was %s.", scheduleText(e.Settings), tl.at(e.Time), scheduleText(was.Settings))
+			clauses = append(clauses, clause{kind: KindJob, time: e.Time, key: text, text: fixed(text), events: []*event.Event{was, e}})
+			if who := tl.changed(e.Time, "edit"); who != nil {
+				clauses = append(clauses, tl.changeClause(who))
+			}
+		}
+		was = e
+	}
+	if len(clauses) > 6 {
+		clauses = clauses[:6]
+	}
+	return clauses
+}
+
+// notYet says that nothing was due up to a time.
+func (tl *timeline) notYet(limit time.Time, s *event.Settings, in *event.Event) *early {
+	st := story{item: -1, verdict: NotYetDue}
+	next := nextDue(s, limit.Add(-time.Nanosecond))
+	text := "The job has no cron, and the histories have no trigger of it."
+	switch {
+	case s != nil && s.Cron != "" && next.IsZero():
+		text = fmt.Sprintf("The job has not been due up to %s, and is not any more: %s has no instant after that.", tl.at(limit), scheduleText(s))
+	case s != nil && s.Cron != "":
+		text = fmt.Sprintf("The job has not been due up to %s; by %s the next instant is %s.", tl.at(limit), scheduleText(s), tl.at(next))
+	}
+	c := clause{kind: KindDue, time: limit, key: text, text: fixed(text)}
+	if in != nil {
+		c.events = []*event.Event{in}
+	}
+	st.clauses = []clause{c}
+	if len(tl.order) > 0 && tl.order[0].spans != nil && tl.order[0].spans[0].known {
+		e := tl.order[0].spans[0].begin
+		text := fmt.Sprintf("It came to host %s at %s.", tl.name(e.Host), tl.at(e.Time))
+		st.clauses = append(st.clauses, clause{kind: KindJob, time: e.Time, key: text, text: fixed(text), events: []*event.Event{e}})
+	}
+	return &early{NotYetDue, limit, st}
+}

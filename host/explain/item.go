@@ -1,0 +1,795 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+const (
+	// lateAfter is how late an item may begin and still be in time.
+	lateAfter = time.Second
+	// lookBack is how long before an instant what became of a host may matter for it.
+	lookBack = 10 * time.Minute
+	// mostItems bounds the items of an answer.
+	mostItems = tree.MaxItems / 10
+	// mostAttempts are said of one by one.
+	mostAttempts = 3
+)
+
+// story is what became of an item in a fire.
+type story struct {
+	item    int // -1: it is about the job
+	verdict Verdict
+	clauses []clause
+}
+
+// run is one begin of an item on a host.
+type run struct {
+	host, other string
+	source      abi.Source
+	begun       *event.Event // the fire's; nil if the histories do not have it
+	attempts    []attempt
+	completed   *event.Event
+	closed      *event.Event // it ended without a completion of its own
+}
+
+// attempt is one attempt of a run.
+type attempt struct{ started, ended *event.Event }
+
+// began is when the run's guest began, or was to; nil if the histories do not have it.
+func (r *run) began() *event.Event {
+	if len(r.attempts) > 0 && r.attempts[0].started != nil {
+		return r.attempts[0].started
+	}
+	if len(r.attempts) > 0 {
+		return nil // it did, but when?
+	}
+	return r.begun
+}
+
+// since is when there was the first sign of the run.
+func (r *run) since() *event.Event {
+	for _, e := range []*event.Event{r.began(), r.begun} {
+		if e != nil {
+			return e
+		}
+	}
+	if len(r.attempts) > 0 {
+		return r.attempts[0].ended
+	}
+	if r.completed != nil {
+		return r.completed
+	}
+	return r.closed
+}
+
+// writer puts the story of one item together.
+type writer struct {
+	*timeline
+	fire  fire
+	item  int
+	runs  []*run
+	skips []*event.Event // that belong to no run
+	story story
+}
+
+// stories are what became of the items of a fire, one of them or all.
+func (tl *timeline) stories(f fire, item *int) []story {
+	byItem := make(map[int][]*event.Event)
+	total := 0
+	for _, e := range tl.events {
+		if e.Job == "" || !OfFire(e.Kind) || (!f.is(e) && !(f.covers(e) && (e.Kind == event.FireSkipped || e.Kind == event.ItemSkipped))) {
+			continue
+		}
+		if f.is(e) {
+			total = max(total, e.Total)
+		}
+		switch {
+		case e.Item != nil:
+			byItem[*e.Item] = append(byItem[*e.Item], e)
+		case e.Kind == event.FireStarted || e.Kind == event.FireSkipped:
+			for _, n := range e.Items {
+				byItem[n] = append(byItem[n], e)
+			}
+		}
+	}
+	settings, in := tl.settingsAt(f.instant)
+	if total == 0 && settings != nil {
+		total = settings.Items
+	}
+	if item != nil {
+		if *item < 0 || (settings != nil && *item >= settings.Items && len(byItem[*item]) == 0) {
+			return []story{tl.noSuchItem(*item, settings, in)}
+		}
+		return []story{tl.itemStory(f, *item, byItem[*item])}
+	}
+	var items []int
+	for n := range min(total, mostItems) {
+		items = append(items, n)
+	}
+	for n := range byItem {
+		if n >= min(total, mostItems) {
+			items = append(items, n)
+		}
+	}
+	slices.Sort(items)
+	if len(items) == 0 {
+		s := tl.itemStory(f, -1, nil)
+		return []story{s}
+	}
+	var all []story
+	for _, n := range items {
+		all = append(all, tl.itemStory(f, n, byItem[n]))
+	}
+	return all
+}
+
+func (tl *timeline) noSuchItem(item int, s *event.Settings, in *event.Event) story {
+	total := "as many as it has"
+	if s != nil {
+		total = words.Count(s.Items, "item")
+	}
+	text := fmt.Sprintf("The job had no item %d: it has %s, from 0 on.", item, total)
+	c := clause{kind: KindDue, key: text, text: fixed(text)}
+	if in != nil {
+		c.time, c.events = in.Time, []*event.Event{in}
+	}
+	return story{item: -1, verdict: NeverDue, clauses: []clause{c}}
+}
+
+// itemStory says of one item; -1 is the job, if nothing is known of its items.
+func (tl *timeline) itemStory(f fire, item int, events []*event.Event) story {
+	t := writer{timeline: tl, fire: f, item: item, story: story{item: item}}
+	for _, e := range events {
+		t.sort(e)
+	}
+	if len(t.runs) == 0 {
+		t.notRun()
+		return t.story
+	}
+	t.begin()
+	for i, r := range t.runs {
+		if i > 0 {
+			t.again(t.runs[i-1], r)
+		}
+		t.attempts(r)
+	}
+	t.end()
+	return t.story
+}
+
+// sort puts an event where it belongs.
+func (t *writer) sort(e *event.Event) {
+	switch e.Kind {
+	case event.FireStarted:
+		t.runs = append(t.runs, &run{host: e.Host, other: e.Other, source: e.Source, begun: e})
+	case event.ItemStarted:
+		r := t.open(e.Host)
+		if r == nil {
+			r = &run{host: e.Host, source: e.Source}
+			t.runs = append(t.runs, r)
+		}
+		r.attempts = append(r.attempts, attempt{started: e})
+	case event.ItemEnded:
+		r := t.open(e.Host)
+		if r == nil {
+			r = &run{host: e.Host, source: e.Source}
+			t.runs = append(t.runs, r)
+		}
+		if n := len(r.attempts); n > 0 && r.attempts[n-1].ended == nil {
+			r.attempts[n-1].ended = e
+		} else {
+			r.attempts = append(r.attempts, attempt{ended: e})
+		}
+	case event.ItemCompleted:
+		r := t.open(e.Host)
+		if r == nil {
+			r = &run{host: e.Host, source: e.Source}
+			t.runs = append(t.runs, r)
+		}
+		r.completed = e
+	case event.ItemSkipped, event.ItemHeld:
+		host := e.Other
+		if ofRun := e.Outcome != "" || e.Fence != 0; host == "" && ofRun && !e.Owed {
+			host = e.Host
+		}
+		if host == "" {
+			t.skips = append(t.skips, e)
+			return
+		}
+		r := t.open(host)
+		if r == nil { // its begin is in no history
+			r = &run{host: host}
+			t.runs = append(t.runs, r)
+		}
+		r.closed = e
+	case event.FireSkipped:
+		t.skips = append(t.skips, e)
+	}
+}
+
+// open is the newest run of a host that has not ended; nil for none.
+func (t *writer) open(host string) *run {
+	for _, r := range slices.Backward(t.runs) {
+		if r.host == host && r.completed == nil && r.closed == nil {
+			return r
+		}
+	}
+	return nil
+}
+
+func (t *writer) add(c clause) { t.story.clauses = append(t.story.clauses, c) }
+
+// say adds a clause whose text is the same for one item and for several, but for what
+// names them.
+func (t *writer) say(kind Kind, at time.Time, text func(group) string, events ...*event.Event) {
+	key := text(group{items: tree.Items{0}})
+	t.add(clause{kind: kind, time: at, key: key, text: text, events: events})
+}
+
+// begin says when and where the item began first, and what it waited for until then.
+func (t *writer) begin() {
+	r := t.runs[0]
+	since := r.began()
+	if since == nil {
+		t.someRun(r)
+		return
+	}
+	late := since.Time.Sub(t.fire.instant)
+	host := t.name(r.host)
+	events := []*event.Event{since}
+	if r.begun != nil && r.begun != since {
+		events = []*event.Event{r.begun, since}
+	}
+	started := len(r.attempts) > 0 || r.completed != nil
+	how := ""
+	switch r.source {
+	case abi.SourceCatchUp:
+		how = " as a catch-up"
+	case abi.SourceMisfire:
+		how = " as soon as its run before had ended"
+	}
+	c := clause{kind: KindBegan, time: since.Time, events: events, took: late, key: fmt.Sprint(host, how, started, late > lateAfter)}
+	c.text = func(g group) string {
+		was := "due"
+		if t.fire.trigger != 0 {
+			was = "triggered"
+		}
+		what := "began"
+		if !started {
+			what = g.is("was", "were") + " begun"
+		}
+		text := fmt.Sprintf("%s %s %s at %s and %s", g.Items(), g.is("was", "were"), was, t.at(t.fire.instant), what)
+		switch {
+		case late <= lateAfter:
+			return text + " in time on host " + host + how + "."
+		}
+		return fmt.Sprintf("%s %s on host %s%s, %s late.", text, t.span(g), host, how, upTo(g, g.most))
+	}
+	t.add(c)
+	t.triggeredBy()
+	before := len(t.story.clauses)
+	if late > lateAfter {
+		t.delays(r, since.Time)
+		t.waits(r)
+		if len(t.story.clauses) == before {
+			t.say(KindHistory, since.Time, func(group) string { return "The histories do not show why it began late." }, since)
+		}
+	} else {
+		t.moved(r)
+		t.clock(r.host, since.Time)
+	}
+}
+
+// someRun says that the item ran, of a run whose begin is in no history.
+func (t *writer) someRun(r *run) {
+	e, host := r.since(), t.name(r.host)
+	t.say(KindBegan, e.Time, func(g group) string {
+		return fmt.Sprintf("%s %s due at %s and began on host %s; the histories do not show when.", g.Items(), g.is("was", "were"), t.at(t.fire.instant), host)
+	}, e)
+}
+
+// triggeredBy says who triggered the job.
+func (t *writer) triggeredBy() {
+	if t.fire.trigger == 0 {
+		return
+	}
+	if c := t.changed(t.fire.instant.Add(lateAfter), "trigger"); c != nil && t.fire.instant.Sub(c.Time) < time.Minute {
+		t.add(t.changeClause(c))
+	}
+}
+
+// moved says why an item that began in time ran on another host than the time before.
+func (t *writer) moved(r *run) {
+	var before *event.Event
+	for _, e := range t.begins[t.item] {
+		if e.Kind == event.ItemStarted && e.Time.Before(r.since().Time) && !t.fire.is(e) {
+			before = e
+		}
+	}
+	if before == nil || before.Host == r.host {
+		return
+	}
+	was := t.name(before.Host)
+	t.say(KindShare, before.Time, func(group) string {
+		return fmt.Sprintf("The run before, at %s, was on host %s.", t.at(before.Time), was)
+	}, before)
+	t.wentFrom(before.Host, before.Time, r.since().Time)
+	t.shares(r.host, before.Time, r.since().Time)
+}
+
+// delays says what happened between the instant and the begin that kept the item.
+func (t *writer) delays(r *run, until time.Time) {
+	at := t.fire.instant
+	if owner, share := t.ownerAt(t.item, at); owner != nil && owner.id != r.host {
+		t.wentFrom(owner.id, later(share.Time, at.Add(-lookBack)), until)
+	} else if v, none := t.vacancyAt(at); none && owner == nil && t.fire.trigger == 0 {
+		t.leaver(v)
+	}
+	t.skipped(until)
+	t.session(r.host, at, until)
+	if s := t.members[r.host].spanAfter(at, until); s != nil {
+		e, host := s.begin, t.name(r.host)
+		t.say(KindJob, e.Time, func(group) string { return fmt.Sprintf("Host %s came to the job at %s.", host, t.at(e.Time)) }, e)
+	}
+	t.shares(r.host, at, until)
+	for _, e := range t.between(at, until, func(e *event.Event) bool {
+		return e.Kind == event.JobError && e.Host == r.host && (len(e.Items) == 0 || slices.Contains(e.Items, t.item))
+	}) {
+		host := t.name(e.Host)
+		t.say(KindWait, e.Time, func(group) string { return fmt.Sprintf("Host %s reported at %s: %s.", host, t.at(e.Time), reason(e)) }, e)
+	}
+	t.clock(r.host, until)
+}
+
+// spanAfter is the time in the job that the host began after a time and by another one;
+// nil if there is none.
+func (m *member) spanAfter(t, until time.Time) *span {
+	if m == nil {
+		return nil
+	}
+	for i := range m.spans {
+		if s := &m.spans[i]; s.known && s.begin.Time.After(t) && !s.begin.Time.After(until) {
+			return s
+		}
+	}
+	return nil
+}
+
+// wentFrom says what became of the host that had the item before: its session, its
+// leaving, or the last that was heard of it.
+func (t *writer) wentFrom(id string, from, until time.Time) {
+	host := t.name(id)
+	said := len(t.story.clauses)
+	for _, e := range t.find(event.Session, id, from, until) {
+		switch e.Reason {
+		case "suspect":
+			t.say(KindHost, e.Time, func(g group) string {
+				return fmt.Sprintf("Host %s, which had %s, got no answer from the registry: its session was in doubt from %s on, and nothing began there.", host, g.them(), t.at(e.Time))
+			}, e)
+		case "lost":
+			t.say(KindHost, e.Time, func(g group) string {
+				return fmt.Sprintf("Host %s, which had %s, gave its session up at %s and stopped what it ran.", host, g.them(), t.at(e.Time))
+			}, e)
+		}
+	}
+	if left := t.between(from, until, func(e *event.Event) bool {
+		return e.Host == id && (e.Kind == event.JobRemoved || e.Kind == event.JobStopped)
+	}); len(left) > 0 {
+		t.left(left[0])
+		return
+	}
+	gone := t.goneEvent(id, from)
+	if gone != nil && gone.Time.After(until) {
+		gone = nil
+	}
+	if last := t.lastBefore(id, until); len(t.story.clauses) == said && gone != nil && last != nil {
+		t.say(KindHost, last.Time, func(g group) string {
+			return fmt.Sprintf("Host %s had %s; the last that it reported is of %s.", host, g.them(), t.at(last.Time))
+		}, last)
+	}
+	if gone != nil {
+		by := t.name(gone.Host)
+		t.say(KindHost, gone.Time, func(group) string {
+			return fmt.Sprintf("The session of host %s had ended: host %s saw that at %s.", host, by, t.at(gone.Time))
+		}, gone)
+		t.lastWords(id, gone.Time)
+	}
+}
+
+// left says why a host left the job in good order, and who wanted that.
+func (t *writer) left(e *event.Event) {
+	host := t.name(e.Host)
+	t.say(KindJob, e.Time, func(g group) string {
+		return fmt.Sprintf("Host %s, which had %s, left the job at %s: %s.", host, g.them(), t.at(e.Time), reason(e))
+	}, e)
+	if who := t.changed(e.Time, "shutdown", "stop", "drain", "remove"); who != nil && e.Time.Sub(who.Time) < time.Hour {
+		t.add(t.changeClause(who))
+	}
+}
+
+// lastWords says what the server's next process found out about the end of the last.
+func (t *writer) lastWords(id string, after time.Time) {
+	server := tree.ServerOf(id)
+	found := within(t.common, after.Add(-lookBack), t.timeline.end(), func(e *event.Event) bool {
+		return e.Kind == event.HostStarted && e.Reason != "" && tree.ServerOf(e.Host) == server
+	})
+	if len(found) == 0 {
+		return
+	}
+	e := found[0]
+	t.say(KindHost, e.Time, func(group) string {
+		return fmt.Sprintf("When host %s started again at %s it found: %s.", server, t.at(e.Time), reason(e))
+	}, e)
+}
+
+// shares says how the items were divided in a time, as far as this host got the item
+// by it.
+func (t *writer) shares(host string, from, until time.Time) {
+	m := t.members[host]
+	if m == nil {
+		return
+	}
+	got := t.between(from, until, func(e *event.Event) bool {
+		return e.Kind == event.Assigned && e.Host == host && slices.Contains(e.Items, t.item) && !m.hadBefore(e, t.item)
+	})
+	if len(got) == 0 {
+		return
+	}
+	first := got[0]
+	divided := t.between(from, first.Time.Add(lateAfter), func(e *event.Event) bool { return e.Kind == event.Sharded })
+	if n := len(divided); n > 0 {
+		e := divided[n-1]
+		by := t.name(e.Host)
+		t.say(KindShare, e.Time, func(group) string {
+			return fmt.Sprintf("Host %s, the leader, divided the items at %s: %s.", by, t.at(e.Time), reason(e))
+		}, e)
+	}
+	to := t.name(host)
+	t.say(KindShare, first.Time, func(g group) string {
+		return fmt.Sprintf("Host %s got %s at %s.", to, g.them(), t.at(first.Time))
+	}, first)
+}
+
+// hadBefore reports whether a host had the item already when an event says that it has.
+func (m *member) hadBefore(e *event.Event, item int) bool {
+	i := slices.Index(m.shares, e)
+	return i > 0 && slices.Contains(m.shares[i-1].Items, item) && !m.leftBefore(m.shares[i-1], e.Time)
+}
+
+// skipped says why hosts did not begin the item up to a time, each reason once.
+func (t *writer) skipped(until time.Time) {
+	said := make(map[string]bool)
+	for _, e := range t.skips {
+		key := e.Host + "\x00" + e.Reason
+		if e.Time.After(until) || said[key] {
+			continue
+		}
+		said[key] = true
+		t.skip(e)
+	}
+}
+
+// skip says why a host did not begin the item.
+func (t *writer) skip(e *event.Event) {
+	host := t.name(e.Host)
+	t.say(KindSkip, e.Time, func(g group) string {
+		return fmt.Sprintf("Host %s did not begin %s at %s: %s.", host, g.them(), t.at(e.Time), reason(e))
+	}, e)
+}
+
+// session says of doubts about a host's session in a time.
+func (t *writer) session(id string, from, until time.Time) {
+	host := t.name(id)
+	var doubt *event.Event
+	for _, e := range t.find(event.Session, id, from.Add(-lookBack), until) {
+		switch {
+		case e.Wait != "":
+		case e.Reason == "suspect":
+			doubt = e
+		case e.Reason == "live" && doubt != nil && !e.Time.Before(from):
+			since := doubt
+			t.say(KindHost, since.Time, func(group) string {
+				return fmt.Sprintf("The session of host %s was in doubt from %s to %s: the registry did not answer, and nothing began there.", host, t.at(since.Time), t.at(e.Time))
+			}, since, e)
+			doubt = nil
+		case e.Reason != "yield":
+			doubt = nil
+		}
+	}
+}
+
+// clock says that a host's clock was wrong.
+func (t *writer) clock(id string, until time.Time) {
+	var off *event.Event
+	for _, e := range t.find(event.Clock, id, time.Time{}, until) {
+		off = e
+		if strings.Contains(e.Reason, "again") { // it is right
+			off = nil
+		}
+	}
+	if off != nil {
+		host := t.name(id)
+		t.say(KindHost, off.Time, func(group) string {
+			return fmt.Sprintf("Host %s reported at %s: %s.", host, t.at(off.Time), reason(off))
+		}, off)
+	}
+}
+
+// waits says what the run's first attempt waited for on its host.
+func (t *writer) waits(r *run) {
+	if len(r.attempts) == 0 || r.attempts[0].started == nil {
+		return
+	}
+	e := r.attempts[0].started
+	if e.Waited == nil {
+		return
+	}
+	host := t.name(r.host)
+	for _, w := range []struct {
+		d    time.Duration
+		what string
+	}{{e.Waited.Listener, "the listeners that run before the items"}, {e.Waited.Slot, "a free slot"}, {e.Waited.Memory, "memory for a guest"}} {
+		if w.d < lateAfter/4 {
+			continue
+		}
+		t.add(clause{kind: KindWait, time: e.Time, took: w.d, key: host + w.what, events: []*event.Event{e}, text: func(g group) string {
+			return fmt.Sprintf("On host %s %s waited %s for %s.", host, g.they(), upTo(g, w.d), w.what)
+		}})
+	}
+}
+
+// upTo is a duration, the longest of several.
+func upTo(g group, d time.Duration) string {
+	if len(g.items) > 1 && words.Short(g.least) != words.Short(g.most) {
+		return "up to " + words.Short(g.most)
+	}
+	return words.Short(d)
+}
+
+// again says why the item was begun once more in the fire.
+func (t *writer) again(before, r *run) {
+	since := r.since()
+	host := t.name(r.host)
+	when := r.began() != nil
+	switch {
+	case before.closed != nil && before.closed.Host == before.host:
+		t.closing(before)
+	case before.host != r.host:
+		t.wentFrom(before.host, before.since().Time, since.Time)
+	}
+	t.session(r.host, before.since().Time, since.Time)
+	t.add(clause{kind: KindAgain, time: since.Time, key: fmt.Sprint(host, r.source, when), events: []*event.Event{since}, text: func(g group) string {
+		if !when {
+			return fmt.Sprintf("%s began again on host %s; the histories do not show when.", g.They(), host)
+		}
+		switch r.source {
+		case abi.SourceFailover:
+			return fmt.Sprintf("Failover gave %s to host %s, where %s began %s.", g.them(), host, g.they(), t.span(g))
+		case abi.SourceCatchUp:
+			return fmt.Sprintf("%s began again %s on host %s, as a catch-up.", g.They(), t.span(g), host)
+		}
+		return fmt.Sprintf("%s began again %s on host %s.", g.They(), t.span(g), host)
+	}})
+	t.waits(r)
+}
+
+// span is "at" the time of a group, or "from" its first "to" its last.
+func (t *writer) span(g group) string {
+	if t.at(g.first) == t.at(g.last) {
+		return "at " + t.at(g.first)
+	}
+	return "from " + t.at(g.first) + " to " + t.at(g.last)
+}
+
+// attempts says of the attempts that came to nothing; the last one is said by end, if
+// the run ended with it.
+func (t *writer) attempts(r *run) {
+	var failed []*event.Event
+	for i, a := range r.attempts {
+		last := i == len(r.attempts)-1 && r.completed != nil
+		if a.ended != nil && a.ended.Outcome != abi.OutcomeOK && !last {
+			failed = append(failed, a.ended)
+		}
+	}
+	for i, e := range failed {
+		if rest := len(failed) - i; i == mostAttempts-1 && rest > 1 {
+			newest := failed[len(failed)-1]
+			t.say(KindAttempt, newest.Time, func(group) string {
+				return fmt.Sprintf("%d more attempts failed, the last at %s: %s.", rest, t.at(newest.Time), outcome(newest))
+			}, failed[i:]...)
+			return
+		}
+		t.say(KindAttempt, e.Time, func(group) string {
+			return fmt.Sprintf("Attempt %d ended at %s: %s.", max(e.Attempt, 1), t.at(e.Time), outcome(e))
+		}, e)
+	}
+}
+
+// closing says how a run ended without a completion.
+func (t *writer) closing(r *run) {
+	e, host := r.closed, t.name(r.closed.Host)
+	if e.Host == r.host {
+		t.say(KindEnd, e.Time, func(group) string {
+			return fmt.Sprintf("Host %s gave the run up at %s: %s.", host, t.at(e.Time), reason(e))
+		}, e)
+		return
+	}
+	t.wentFrom(r.host, r.since().Time, later(e.Time, t.timeline.end()))
+	t.say(KindEnd, e.Time, func(group) string {
+		return fmt.Sprintf("Host %s closed the run of host %s at %s: %s.", host, t.name(r.host), t.at(e.Time), reason(e))
+	}, e)
+}
+
+// end says how it ended, and finds the verdict.
+func (t *writer) end() {
+	for _, r := range t.runs {
+		if r.completed != nil {
+			t.completed(r)
+			return
+		}
+	}
+	r := t.runs[len(t.runs)-1]
+	if r.closed != nil {
+		t.closing(r)
+		t.story.verdict = t.verdictOf(r.closed)
+		return
+	}
+	since := r.since()
+	over := t.goneEvent(r.host, since.Time)
+	for _, e := range t.find(event.Session, r.host, since.Time, t.timeline.end()) {
+		if e.Reason == "lost" && over == nil {
+			over = e
+		}
+	}
+	if over != nil {
+		t.wentFrom(r.host, since.Time, t.timeline.end())
+		t.story.verdict = Unknown
+		t.say(KindHistory, over.Time, func(g group) string {
+			return fmt.Sprintf("The histories do not show that another host took %s over.", g.them())
+		}, over)
+		return
+	}
+	if n := len(r.attempts); n > 0 && r.attempts[n-1].ended != nil {
+		e := r.attempts[n-1].ended
+		t.story.verdict = Running
+		t.say(KindEnd, e.Time, func(g group) string {
+			return fmt.Sprintf("The guest ended at %s with %s; neither that this was written down nor another attempt is in the histories.", t.at(e.Time), outcome(e))
+		}, e)
+		return
+	}
+	t.story.verdict = Running
+	last := t.lastBefore(r.host, t.timeline.end())
+	if last == nil {
+		last = since
+	}
+	if len(r.attempts) == 0 {
+		t.story.verdict = Pending
+		t.say(KindEnd, last.Time, func(g group) string {
+			return fmt.Sprintf("%s %s still to start there, as far as the histories go.", g.They(), g.is("has", "have"))
+		}, since, last)
+		return
+	}
+	t.say(KindEnd, last.Time, func(g group) string {
+		return fmt.Sprintf("%s %s not ended, as far as the histories go.", g.They(), g.is("has", "have"))
+	}, since, last)
+}
+
+// completed says of a completion.
+func (t *writer) completed(r *run) {
+	e := r.completed
+	ended := e
+	if n := len(r.attempts); n > 0 && r.attempts[n-1].ended != nil {
+		ended = r.attempts[n-1].ended
+	}
+	late := len(t.runs) > 1
+	if began := t.runs[0].began(); began != nil {
+		late = late || began.Time.Sub(t.fire.instant) > lateAfter
+	}
+	attempts := max(len(r.attempts), 1)
+	switch {
+	case e.Outcome == abi.OutcomeOK && late:
+		t.story.verdict = Late
+	case e.Outcome == abi.OutcomeOK:
+		t.story.verdict = Ran
+	case e.Outcome == abi.OutcomeCancelled && e.Reason != "":
+		t.story.verdict = Killed
+	default:
+		t.story.verdict = Failed
+	}
+	events := []*event.Event{ended, e}
+	if ended == e {
+		events = events[:1]
+	}
+	if e.Outcome == abi.OutcomeOK {
+		t.add(clause{kind: KindEnd, time: ended.Time, took: ended.Duration, key: "ok", events: events, text: func(g group) string {
+			last, least := "", ""
+			if len(g.items) > 1 {
+				last, least = "the last ", "at most "
+			}
+			text := fmt.Sprintf("%s succeeded, %sat %s", g.They(), last, t.at(g.last))
+			if last == "" {
+				text = fmt.Sprintf("%s succeeded at %s", g.They(), t.at(g.last))
+			}
+			if ended.Kind == event.ItemEnded {
+				text += fmt.Sprintf(", after %s%s", least, words.Short(g.most))
+			}
+			return text + "."
+		}})
+		return
+	}
+	if t.story.verdict == Killed {
+		t.say(KindEnd, e.Time, func(g group) string {
+			return fmt.Sprintf("%s ended at %s: %s.", g.They(), t.at(e.Time), reason(e))
+		}, events...)
+		if who := t.changed(e.Time, "kill"); who != nil && e.Time.Sub(who.Time) < time.Hour {
+			t.add(t.changeClause(who))
+		}
+		return
+	}
+	said := outcome(ended)
+	t.say(KindEnd, ended.Time, func(g group) string {
+		return fmt.Sprintf("%s failed for good at %s, in attempt %d: %s.", g.They(), t.at(ended.Time), attempts, said)
+	}, events...)
+}
+
+// verdictOf is the verdict that a skip stands for.
+func (t *writer) verdictOf(e *event.Event) Verdict {
+	switch e.Cause {
+	case event.SkipLost:
+		return Lost
+	case event.SkipHeld:
+		return Held
+	case event.SkipMissed:
+		return Missed
+	case event.SkipRefused:
+		return Refused
+	case event.SkipBusy, event.SkipFailed:
+		return Skipped
+	case event.SkipDisabled:
+		if e.Outcome == abi.OutcomeCancelled {
+			return Killed
+		}
+		return Disabled
+	case event.SkipElsewhere:
+		return Elsewhere
+	case event.SkipLater, event.SkipUnfinished:
+		return Pending
+	}
+	return Unknown
+}
+
+// reason is an event's reason as a part of a sentence.
+func reason(e *event.Event) string {
+	text := strings.TrimRight(words.FirstLine(e.Reason), ".")
+	if text == "" {
+		return "it gave no reason"
+	}
+	return text
+}
+
+// outcome is what an attempt came to.
+func outcome(e *event.Event) string {
+	text := string(e.Outcome)
+	if text == "" {
+		text = "no outcome"
+	}
+	if e.Reason != "" {
+		text += " (" + reason(e) + ")"
+	}
+	return text
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,275 @@
+package explain
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// timeline is what hosts reported of a job and of themselves, in the order of time.
+type timeline struct {
+	job      string
+	now      time.Time
+	from     time.Time
+	events   []*event.Event
+	changes  []*history.Change
+	current  *event.Settings // those in force now, if they are known otherwise
+	silent   []string
+	members  map[string]*member // by instance id
+	order    []*member          // as they came
+	names    map[string]int     // how many instances of a server were in the job
+	location *time.Location
+	fire     fire
+	byHost   map[string][]*event.Event // events by their host
+	common   []*event.Event            // those that are of no job
+	begins   map[int][]*event.Event    // those that begin an item, by its number
+}
+
+// member is an instance that had the job.
+type member struct {
+	id    string
+	spans []span
+	// shares are the events that said which items it has, last its last event.
+	shares []*event.Event
+	last   *event.Event
+}
+
+// span is a time in which a host had the job.
+type span struct {
+	// begin is the first sign of it; known says that the host came with it, and had
+	// not been there before.
+	begin *event.Event
+	known bool
+	// end is what ended it; nil while it goes on.
+	end *event.Event
+}
+
+// newTimeline sorts the facts.
+func newTimeline(job string, f Facts) *timeline {
+	tl := &timeline{job: job, now: f.Now, from: f.From, current: f.Settings, silent: f.Silent, members: make(map[string]*member), names: make(map[string]int), location: time.UTC,
+		byHost: make(map[string][]*event.Event), begins: make(map[int][]*event.Event)}
+	for i := range f.Events {
+		e := &f.Events[i]
+		if e.Job == job || e.Job == "" {
+			tl.events = append(tl.events, e)
+		}
+	}
+	slices.SortStableFunc(tl.events, func(a, b *event.Event) int { return a.Time.Compare(b.Time) })
+	for i := range f.Changes {
+		if c := &f.Changes[i]; (c.Job == job || c.Job == "") && c.Error == "" {
+			tl.changes = append(tl.changes, c)
+		}
+	}
+	slices.SortStableFunc(tl.changes, func(a, b *history.Change) int { return a.Time.Compare(b.Time) })
+	if tl.from.IsZero() && len(tl.events) > 0 {
+		tl.from = tl.events[0].Time
+	}
+	for _, e := range tl.events {
+		tl.take(e)
+	}
+	for _, m := range tl.order {
+		tl.names[tree.ServerOf(m.id)]++
+	}
+	return tl
+}
+
+// take notes what an event says of who has the job.
+func (tl *timeline) take(e *event.Event) {
+	switch e.Kind {
+	case event.Session:
+		if e.Reason == "lost" && e.Wait == "" {
+			tl.close(e, e.Host)
+		}
+	case event.HostStopped, event.HostStarted: // another process of that name begins
+		tl.close(e, e.Host)
+	case event.HostGone:
+		tl.close(e, e.Other)
+	}
+	tl.byHost[e.Host] = append(tl.byHost[e.Host], e)
+	if e.Job == "" {
+		tl.common = append(tl.common, e)
+	}
+	if e.Job == "" || e.Host == "" {
+		return
+	}
+	switch {
+	case e.Kind == event.ItemStarted && e.Item != nil:
+		tl.begins[*e.Item] = append(tl.begins[*e.Item], e)
+	case e.Kind == event.FireStarted:
+		for _, n := range e.Items {
+			tl.begins[n] = append(tl.begins[n], e)
+		}
+	}
+	m := tl.members[e.Host]
+	if m == nil {
+		m = &member{id: e.Host}
+		tl.members[e.Host], tl.order = m, append(tl.order, m)
+	}
+	m.last = e
+	has := len(m.spans) > 0 && m.spans[len(m.spans)-1].end == nil
+	switch e.Kind {
+	case event.JobRemoved, event.JobStopped:
+		m.close(e)
+		return
+	case event.JobError, event.OverQuota: // also of a host that has not joined
+		return
+	case event.Assigned:
+		m.shares = append(m.shares, e)
+	}
+	if added := e.Kind == event.JobAdded; !has && (added || len(m.spans) == 0) {
+		m.spans = append(m.spans, span{begin: e, known: added})
+	}
+}
+
+// close ends what the instances of a process or a term have.
+func (tl *timeline) close(e *event.Event, host string) {
+	for _, m := range tl.order {
+		if isOf(m.id, host) {
+			m.close(e)
+		}
+	}
+}
+
+func (m *member) close(e *event.Event) {
+	if n := len(m.spans); n > 0 && m.spans[n-1].end == nil {
+		m.spans[n-1].end = e
+	}
+}
+
+// isOf reports whether an instance belongs to a term or a process: its id goes on
+// where theirs ends.
+func isOf(id, of string) bool {
+	return of != "" && (id == of || strings.HasPrefix(id, of+"-"))
+}
+
+// spanAt is the time in which the host had the job at some time; nil if it had not, as
+// far as the events show.
+func (m *member) spanAt(t time.Time) *span {
+	for i := range m.spans {
+		s := &m.spans[i]
+		if !s.begin.Time.After(t) && (s.end == nil || s.end.Time.After(t)) {
+			return s
+		}
+	}
+	return nil
+}
+
+// shareAt is the event that says what the host had at some time.
+func (m *member) shareAt(t time.Time) *event.Event {
+	var found *event.Event
+	for _, e := range m.shares {
+		if !e.Time.After(t) {
+			found = e
+		}
+	}
+	return found
+}
+
+// ownerAt is the host that had an item at some time, and the event that says so. A
+// host that had gone by then without a word still counts if no other got the item.
+func (tl *timeline) ownerAt(item int, t time.Time) (*member, *event.Event) {
+	var owner *member
+	var since *event.Event
+	for _, m := range tl.order {
+		e := m.shareAt(t)
+		if e == nil || !slices.Contains(e.Items, item) || (since != nil && e.Time.Before(since.Time)) {
+			continue
+		}
+		if left := m.leftBefore(e, t); !left {
+			owner, since = m, e
+		}
+	}
+	return owner, since
+}
+
+// leftBefore reports whether the host left the job in good order after an event, and
+// by some time.
+func (m *member) leftBefore(e *event.Event, t time.Time) bool {
+	for _, s := range m.spans {
+		if s.end != nil && !s.end.Time.Before(e.Time) && !s.end.Time.After(t) && (s.end.Kind == event.JobRemoved || s.end.Kind == event.JobStopped) {
+			return true
+		}
+	}
+	return false
+}
+
+// settingsAt are the settings in force at some time, and the event that says so, nil if
+// they are those of now.
+func (tl *timeline) settingsAt(t time.Time) (*event.Settings, *event.Event) {
+	var found *event.Event
+	for _, e := range tl.events {
+		if e.Kind == event.JobConfigured && e.Settings != nil && (found == nil || !e.Time.After(t)) {
+			found = e
+		}
+	}
+	if found != nil && (tl.current == nil || !found.Time.After(t)) {
+		return found.Settings, found
+	}
+	return tl.current, nil
+}
+
+// find are the events of a kind, and of no job, of the term or process that an instance
+// belongs to, from one time to another.
+func (tl *timeline) find(kind event.Kind, id string, from, to time.Time) []*event.Event {
+	return within(tl.common, from, to, func(e *event.Event) bool { return e.Kind == kind && isOf(id, e.Host) })
+}
+
+// between are the events of a time, both ends included.
+func (tl *timeline) between(from, to time.Time, wanted func(*event.Event) bool) []*event.Event {
+	return within(tl.events, from, to, wanted)
+}
+
+// within are those of some events, in the order of time, that are of a time and wanted.
+func within(events []*event.Event, from, to time.Time, wanted func(*event.Event) bool) []*event.Event {
+	first, _ := slices.BinarySearchFunc(events, from, func(e *event.Event, t time.Time) int { return cmp.Or(e.Time.Compare(t), 1) })
+	var found []*event.Event
+	for _, e := range events[first:] {
+		if e.Time.After(to) {
+			break
+		}
+		if wanted(e) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// goneEvent is the first event that says that an instance is gone, from some time on.
+func (tl *timeline) goneEvent(id string, from time.Time) *event.Event {
+	found := within(tl.common, from, tl.end(), func(e *event.Event) bool { return e.Kind == event.HostGone && isOf(id, e.Other) })
+	if len(found) == 0 {
+		return nil
+	}
+	return found[0]
+}
+
+// lastBefore is the last event of an instance, its term or its process by some time.
+func (tl *timeline) lastBefore(id string, t time.Time) *event.Event {
+	var found *event.Event
+	for host, events := range tl.byHost {
+		if !isOf(id, host) {
+			continue
+		}
+		n, _ := slices.BinarySearchFunc(events, t, func(e *event.Event, t time.Time) int { return cmp.Or(e.Time.Compare(t), -1) })
+		if n == 0 {
+			continue
+		}
+		if e := events[n-1]; found == nil || e.Time.After(found.Time) || (e.Time.Equal(found.Time) && len(host) > len(found.Host)) {
+			found = e
+		}
+	}
+	return found
+}
+
+// end is the time of the last event, or later.
+func (tl *timeline) end() time.Time {
+	if n := len(tl.events); n > 0 && tl.events[n-1].Time.After(tl.now) {
+		return tl.events[n-1].Time
+	}
+	return tl.now
+}

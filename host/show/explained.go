@@ -1,0 +1,38 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/explain"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// good are the verdicts that need no operator.
+var good = map[explain.Verdict]bool{explain.Ran: true, explain.Running: true, explain.NotYetDue: true, explain.NeverDue: true, explain.Coalesced: true}
+
+// Explained is the answer for people: the verdict, and what became of each item with what
+// led to it below.
+func Explained(s console.Style, a explain.Answer) string {
+	var b strings.Builder
+	colour := console.Yellow
+	if good[a.Verdict] {
+		colour = console.Green
+	}
+	fmt.Fprintf(&b, "%s: %s", words.Printable(a.Job), s.Paint(colour, string(a.Verdict)))
+	if !a.Instant.IsZero() {
+		fmt.Fprintf(&b, " (%s)", a.Instant.UTC().Format("2006-01-02 15:04:05 UTC"))
+	}
+	b.WriteString("\n")
+	for _, sentence := range a.Sentences {
+		indent := "  "
+		switch sentence.Kind {
+		case explain.KindBegan, explain.KindNotRun, explain.KindDue:
+			indent = ""
+			b.WriteString("\n")
+		}
+		b.WriteString(indent + words.Printable(sentence.Text) + "\n")
+	}
+	return b.String()
+}
