@@ -158,7 +158,7 @@ var rooms = []room{
 		testsMay: []string{"host/capability/capabilitytest"},
 		why:      "handles, quotas and counts, without a word on what stands behind a handle"},
 	{name: "host/capability/address", why: "which addresses are public is a table; whoever dials asks it"},
-	{name: "host/capability/dial", may: []string{"abi", "host/capability", "host/capability/address"},
+	{name: "host/capability/dial", may: []string{"abi", "host/capability", "host/capability/address"}, outside: []string{xsys},
 		why: "every connection of a guest is made here: one place checks addresses, names and ownership"},
 	{name: "host/capability/pipe", may: []string{"abi", "host/capability"},
 		why: "how bytes get from calls that do not block to a goroutine, whatever the bytes are"},

@@ -105,7 +105,13 @@ func (d *Dialer) tcp(ctx context.Context, cancel context.CancelFunc, t Target, u
 		return nil, errClosed
 	}
 	defer d.remove(try)
-	dialer := net.Dialer{Resolver: d.o.Resolver, ControlContext: address.Control(t.Private, t.Port)}
+	check := address.Control(t.Private, t.Port)
+	dialer := net.Dialer{Resolver: d.o.Resolver, ControlContext: func(ctx context.Context, network, at string, c syscall.RawConn) error {
+		if err := check(ctx, network, at, c); err != nil {
+			return err
+		}
+		return bound(c)
+	}}
 	raw, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))))
 	if err != nil {
 		return nil, err
