@@ -20,6 +20,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/wasmjob/wasmjob/test/child"
 )
 
 // ErrNotInstalled is why a server cannot be started on this machine.
@@ -133,26 +135,10 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), args...)
 	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.dir, log, log
 	s.owner.run(s.cmd)
-	if err := s.launch(); err != nil {
+	if err := child.Start(s.cmd, func(error) { close(s.exited) }); err != nil { // how it ends is in its state
 		return err
 	}
 	return s.await(ctx)
-}
-
-// launch starts the server and has a goroutine wait for its end. Where the system can,
-// the server is killed when the starting thread ends, so that thread is kept.
-func (s *Server) launch() error {
-	started := make(chan error, 1)
-	go func() { // joined by exited
-		defer lockedToParent(s.cmd)()
-		err := s.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = s.cmd.Wait() // how it ended is in its state
-			close(s.exited)
-		}
-	}()
-	return <-started
 }
 
 // await waits until the server answers.

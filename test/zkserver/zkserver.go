@@ -22,6 +22,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/wasmjob/wasmjob/test/child"
 )
 
 const (
@@ -290,31 +292,17 @@ func (e *Ensemble) launch(s *server) error {
 	cmd.Dir = s.dir
 	cmd.Stdout, cmd.Stderr = log, log
 	p := &process{cmd: cmd, exited: make(chan struct{})}
-	if err := p.run(); err != nil {
+	err = child.Start(cmd, func(err error) {
+		p.err = err
+		close(p.exited)
+	})
+	if err != nil {
 		return fmt.Errorf("start %s: %w", e.java, err)
 	}
 	s.mu.Lock()
 	s.proc = p
 	s.mu.Unlock()
 	return nil
-}
-
-// run starts the child and has a goroutine wait for its end. Where the system
-// can, the child is killed when the starting thread ends, so that thread is
-// kept for as long as the child lives.
-func (p *process) run() error {
-	started := make(chan error, 1)
-	go func() {
-		defer lockedToParent(p.cmd)()
-		if err := p.cmd.Start(); err != nil {
-			started <- err
-			return
-		}
-		started <- nil
-		p.err = p.cmd.Wait()
-		close(p.exited)
-	}()
-	return <-started
 }
 
 // await waits until a server answers with data of its own directory, and

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,24 +24,23 @@ func init() { simple.Register(run) }
 
 func main() {}
 
-func run(ctx context.Context, _ sdk.ShardingContext) error {
-	return errors.Join(postgres(ctx), cache(ctx))
+func run(ctx context.Context, sc sdk.ShardingContext) error {
+	return errors.Join(postgres(ctx, sc.JobParameter), cache(ctx))
 }
 
-func postgres(ctx context.Context) error {
-	config, err := pgx.ParseConfig("postgres://job:password@db.example.com:5432/orders?sslmode=disable")
+func postgres(ctx context.Context, url string) error {
+	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return err
 	}
 	config.DialFunc, config.LookupFunc = net.DialContext, net.LookupHost
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
 	var city string
-	if err := conn.QueryRow(ctx, "select city from orders where id = 1").Scan(&city); err != nil {
+	if err := conn.QueryRow(ctx, "select city from orders where id = $1", 1).Scan(&city); err != nil {
 		return err
 	}
 	slog.Info("pgx", "city", city)
@@ -56,7 +56,7 @@ func postgres(ctx context.Context) error {
 }
 
 func query(ctx context.Context, db *sql.DB) error {
-	rows, err := db.QueryContext(ctx, "select city from orders")
+	rows, err := db.QueryContext(ctx, "select city from orders order by id")
 	if err != nil {
 		return err
 	}
@@ -71,13 +71,37 @@ func query(ctx context.Context, db *sql.DB) error {
 	return rows.Err()
 }
 
+// cache uses commands one by one, in a pipeline, in a transaction, and one that the server answers
+// later than the client waits.
 func cache(ctx context.Context) error {
-	client := redis.NewClient(&redis.Options{Addr: "cache.example.com:6379", Dialer: net.DialContext})
+	client := redis.NewClient(&redis.Options{Addr: "cache.example.com:6379", Dialer: net.DialContext, ContextTimeoutEnabled: true})
 	defer client.Close()
 	if err := client.Set(ctx, "city", "Rome", 0).Err(); err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
 	city, err := client.Get(ctx, "city").Result()
-	slog.Info("redis", "city", city)
-	return err
+	if err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	if _, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for range 100 {
+			p.Incr(ctx, "visits")
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	var population, visits *redis.StringCmd
+	if _, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSet(ctx, "rome", "population", 2800000)
+		population, visits = p.HGet(ctx, "rome", "population"), p.Get(ctx, "visits")
+		return nil
+	}); err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	err = client.BLPop(short, time.Minute, "nothing").Err()
+	slog.Info("redis", "city", city, "population", population.Val(), "visits", visits.Val(), "deadline", errors.Is(err, os.ErrDeadlineExceeded))
+	return nil
 }
