@@ -259,7 +259,7 @@ var rooms = []room{
 		why: "how a line looks, for all that write lines; it takes them from anybody, and knows nobody"},
 	{name: "host/view", may: []string{"host/words", "abi", "host/event", "host/console", "coordination/tree"}, outside: []string{zap, xtime},
 		why: "which lines a host's events become; it sees the events and nothing else of the host"},
-	{name: "host/show", may: []string{"host/words", "abi", "coordination/tree", "coordination/inspect", "host", "host/event", "host/admin", "host/capability", "host/console", "host/explain", "host/grants", "host/plugin/wasm", "host/verify"},
+	{name: "host/show", may: []string{"host/cluster", "host/history", "host/service", "host/words", "abi", "coordination/tree", "coordination/inspect", "host", "host/event", "host/admin", "host/capability", "host/console", "host/explain", "host/grants", "host/plugin/wasm", "host/verify"},
 		testsMay: []string{"coordination/jobconfig"},
 		why:      "turns reports into text: it is given values and returns strings, so that every table is tested without a host"},
 	{name: "host/invoke", may: []string{"host/words", "host/grants", "host/capability/dir", "host/capability/kv", "host/capability/offer", "abi", "host/event", "host/run", "host/console", "host/plugin", "host/plugin/process", "host/plugin/wasm", "coordination/tree"}, outside: []string{fsnotify, zap},
@@ -285,7 +285,7 @@ var rooms = []room{
 		why:      "attacks built hosts from outside; it reads what they wrote and what the registry holds"},
 	{name: "cmd/chaos", may: []string{"coordination/registry", "coordination/zookeeper", "host/ensemble", "test/chaos"}, outside: []string{cobra, pflag, yaml},
 		why: "the program around the chaos room: the laboratory has flags of its own, so that wasmjob does not carry it"},
-	{name: "cmd/host", may: []string{"abi", "strategy", "host/words", "coordination/registry", "coordination/jobconfig", "coordination/tree", "host", "host/*", "host/history/*", "host/plugin/process", "host/plugin/wasm"},
+	{name: "cmd/host", may: []string{"coordination/operate", "abi", "strategy", "host/words", "coordination/registry", "coordination/jobconfig", "coordination/tree", "host", "host/*", "host/history/*", "host/plugin/process", "host/plugin/wasm"},
 		outside:  []string{cobra, pflag, koanf, memlimit, yaml, zap, xsys, term},
 		testsMay: []string{"sdk", "test/wasm"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
@@ -320,7 +320,7 @@ var rooms = []room{
 		why: "runs the built program beside the servers of the examples; it types what a user would type"},
 	{name: "test/soak", may: []string{"coordination/registry", "coordination/zookeeper", "test/chaos"},
 		why: "lets the built program live for hours and measures it; it has the chaos room's stage, and a session to look with"},
-	{name: "test/e2e", testsMay: []string{"abi", "coordination/registry", "coordination/zookeeper", "coordination/tree", "coordination/inspect", "host", "host/event", "host/admin", "host/history", "host/history/lines", "host/verify", "test/demo/server", "test/pgserver", "test/zkserver"}, testsOutside: []string{fsnotify},
+	{name: "test/e2e", testsMay: []string{"host/cluster", "abi", "coordination/registry", "coordination/zookeeper", "coordination/tree", "coordination/inspect", "host", "host/event", "host/admin", "host/history", "host/history/lines", "host/verify", "test/demo/server", "test/pgserver", "test/zkserver"}, testsOutside: []string{fsnotify},
 		why: "drives the built program from outside; of the rooms it knows the words that the program's output is made of, and looks into the registry beside it"},
 }
 

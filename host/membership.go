@@ -145,7 +145,7 @@ func (j *job) see(s registry.Snapshot) {
 func (j *job) look(now moment) bool {
 	switch {
 	case !j.member.View.Exists:
-		j.quit(JobRemoved, "removed from the registry; 'wasmjob start "+j.name+"' brings it back")
+		j.quit(JobRemoved, "removed from the registry; 'wasmjob restore "+j.name+"' brings it back")
 		j.clearAway(now)
 		return false
 	case !j.member.View.Joined() && j.exit.tried(now):

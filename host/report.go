@@ -332,8 +332,10 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 		yield(event.WaitSlot, -1, since)
 	}
 	if j.exit.draining || j.exit.leaving != "" {
-		if j.running() > 0 {
-			yield(event.WaitDrain, -1, time.Time{})
+		for _, it := range j.items {
+			if it.run != nil {
+				yield(event.WaitDrain, it.number, time.Time{})
+			}
 		}
 		return
 	}
@@ -418,7 +420,7 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 		}
 		return "the other hosts, around a listener", ""
 	case event.WaitDrain:
-		return fmt.Sprintf("%d items to end, because this host leaves the job", j.running()), ""
+		return "items " + numbers + " to end, because this host leaves the job", ""
 	}
 	return string(what), ""
 }

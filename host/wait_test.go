@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/run"
 )
 
 // Each wait of a loop shows in the status from its begin on, is told of once
@@ -61,8 +62,14 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 			limit: longestRun, words: []string{"to serve a trigger"},
 		},
 		event.WaitDrain: {
-			begin: func(j *job) { j.exit.draining, j.live = true, 3 }, end: func(j *job) { j.live = 0 },
-			limit: defaultDrain, words: []string{"3 items to end"},
+			begin: func(j *job) {
+				j.exit.draining = true
+				for _, n := range []int{1, 3} {
+					j.items[n] = &item{number: n, run: new(run.Execution)}
+				}
+			},
+			end:   func(j *job) { clear(j.items) },
+			limit: defaultDrain, items: []int{1, 3}, words: []string{"items 1,3 to end"},
 		},
 	} {
 		t.Run(string(what), func(t *testing.T) {

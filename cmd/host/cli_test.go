@@ -19,10 +19,10 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history/lines"
@@ -481,7 +481,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	if err := json.Unmarshal([]byte(command(t, env, "status", "--json").out), &report); err != nil || report.Status.Namespace != "wasmjob" || len(report.Status.Jobs) != 2 {
 		t.Errorf("%v: %+v", err, report)
 	}
-	var jobs []host.JobStatus
+	var jobs []cluster.Job
 	if err := json.Unmarshal([]byte(command(t, env, "jobs", "--json").out), &jobs); err != nil || len(jobs) != 2 {
 		t.Errorf("%v: %+v", err, jobs)
 	}

@@ -43,7 +43,7 @@ func readGrants(p *program, flag string) (*grants.Set, error) {
 func grantsCommand(p *program) *cobra.Command {
 	var file, module string
 	asJSON := false
-	t := &target{}
+	var t *target
 	cmd := &cobra.Command{
 		Use:   "grants [JOB] [flags]",
 		Short: "Show what jobs may do outside of their sandbox",
@@ -110,7 +110,7 @@ force there, job by job.`,
 		},
 	}
 	addGrantsFlag(cmd.Flags(), &file)
-	p.addHost(cmd, t)
+	t = p.addHost(cmd)
 	cmd.Flags().StringVar(&module, "module", "", "the job's module, a `FILE`: conditions and what it imports are looked at")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "show it as JSON")
 	return cmd

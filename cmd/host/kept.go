@@ -100,7 +100,7 @@ last run has committed; the next run goes on from there.
 	}
 	f.add(cmd, "take the offset away: the next run has none, as the first one")
 	cmd.Flags().StringVar(&set, "set", "", "the new offset: `TEXT`, or @FILE")
-	t = p.addTarget(cmd)
+	t = p.addChange(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd
 }
@@ -165,7 +165,7 @@ Keys that are deleted go first, then those are set that are to be set, all at on
 	cmd.Flags().StringVar(&get, "get", "", "write the value of `KEY`")
 	cmd.Flags().StringArrayVar(&sets, "set", nil, "set a key: `KEY=VALUE`, or KEY=@FILE; may be repeated")
 	cmd.Flags().StringArrayVar(&deletes, "delete", nil, "delete `KEY`; may be repeated")
-	t = p.addTarget(cmd)
+	t = p.addChange(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd
 }

@@ -134,7 +134,7 @@ item or run; 2 the command line; 4 something runs on, or was not waited for.`,
 	addItemFlag(cmd, &item)
 	cmd.Flags().StringVar(&run, "run", "", "only the run with this `ID`, if it is what runs")
 	f.add(cmd)
-	t = p.addTarget(cmd)
+	t = p.addChange(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd
 }
@@ -262,7 +262,7 @@ shows which are held back, and which hosts died.`,
 		},
 	}
 	addItemFlag(cmd, &item)
-	t = p.addTarget(cmd)
+	t = p.addChange(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd
 }

@@ -152,6 +152,7 @@ func versionText() string {
 const (
 	groupHost    = "host"
 	groupAuthor  = "author"
+	groupLook    = "look"
 	groupOperate = "operate"
 	groupMove    = "move"
 	groupCheck   = "check"
@@ -187,6 +188,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	root.AddGroup(
 		&cobra.Group{ID: groupHost, Title: "Run a host:"},
 		&cobra.Group{ID: groupAuthor, Title: "Write jobs:"},
+		&cobra.Group{ID: groupLook, Title: "Look at the cluster, by any of its hosts:"},
 		&cobra.Group{ID: groupOperate, Title: "Operate jobs, by the host that runs here or in ZooKeeper itself (--zk):"},
 		&cobra.Group{ID: groupCheck, Title: "Check what hosts have done:"},
 		&cobra.Group{ID: groupMove, Title: "Take jobs over from a registry:"},
@@ -201,8 +203,9 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	add(groupHost, runCommand(p), grantsCommand(p), versionCommand(p))
 	add(groupAuthor, invokeCommand(p), inspectCommand(p), validateCommand(p), nextCommand(p), schemaCommand(p),
 		signCommand(p), verifySignatureCommand(p))
-	add(groupOperate, statusCommand(p), jobsCommand(p), shardsCommand(p), triggerCommand(p), enableCommand(p), disableCommand(p),
-		killCommand(p), releaseCommand(p), offsetCommand(p), kvCommand(p), shutdownCommand(p), startCommand(p), removeCommand(p))
+	add(groupLook, statusCommand(p), jobsCommand(p), hostsCommand(p), shardsCommand(p), topCommand(p), historyCommand(p), runsCommand(p), logsCommand(p), auditCommand(p), calendarCommand(p))
+	add(groupOperate, triggerCommand(p), enableCommand(p), disableCommand(p), editCommand(p),
+		killCommand(p), releaseCommand(p), offsetCommand(p), kvCommand(p), shutdownCommand(p), startCommand(p), removeCommand(p), restoreCommand(p))
 	add(groupMove, importCommand(p), exportCommand(p), adoptCommand(p))
 	add(groupCheck, explainCommand(p), verifyCommand(p))
 	root.AddCommand(compileCommand(p), guestsCommand(p))

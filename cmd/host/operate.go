@@ -3,20 +3,26 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -42,17 +48,28 @@ type operator interface {
 	Release(ctx context.Context, job string, item int) (tree.Items, error)
 	Kept(ctx context.Context, job string, item int) ([]admin.Kept, error)
 	ChangeKept(ctx context.Context, job string, item int, change admin.KeptChange) (*admin.Kept, error)
+	Config(ctx context.Context, job string) (*admin.JobConfig, error)
+	EditConfig(ctx context.Context, job string, e admin.Edit) (*admin.Edited, error)
 }
 
 // target are the flags that say who is meant.
 type target struct {
 	address, tokenFile string
+	reason             string // of a change
 	flags              *pflag.FlagSet
 }
 
+// addHost adds the flags that name a host.
+func (p *program) addHost(cmd *cobra.Command) *target {
+	t := &target{flags: cmd.Flags()}
+	cmd.Flags().StringVar(&t.address, "admin", p.getenv(envPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here)")
+	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.getenv(envPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with the host's token (default: from the note that the host left)")
+	return t
+}
+
+// addTarget adds the flags that name a host or a registry.
 func (p *program) addTarget(cmd *cobra.Command) *target {
-	t := &target{}
-	p.addHost(cmd, t)
+	t := p.addHost(cmd)
 	addRegistryFlags(cmd.Flags())
 	for _, name := range []string{configFlag, "registry", "zk"} {
 		cmd.Flags().Lookup(name).Usage += "; asks ZooKeeper itself, no host needs to run"
@@ -60,11 +77,11 @@ func (p *program) addTarget(cmd *cobra.Command) *target {
 	return t
 }
 
-// addHost adds the flags that say which host is meant.
-func (p *program) addHost(cmd *cobra.Command, t *target) {
-	t.flags = cmd.Flags()
-	t.flags.StringVar(&t.address, "admin", p.getenv(envPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here)")
-	t.flags.StringVar(&t.tokenFile, "token-file", p.getenv(envPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with the host's token (default: from the note that the host left)")
+// addChange adds the flags of a command that changes something.
+func (p *program) addChange(cmd *cobra.Command) *target {
+	t := p.addTarget(cmd)
+	cmd.Flags().StringVar(&t.reason, "reason", "", "`TEXT` that says why, for 'wasmjob audit'")
+	return t
 }
 
 // direct reports whether the registry itself is meant: --registry was given, or
@@ -79,6 +96,9 @@ func (t *target) direct() (bool, error) {
 	}
 	if given == "" {
 		return false, nil
+	}
+	if t.reason != "" {
+		return false, usagef("--reason is recorded by hosts, and --%s asks the registry itself; leave one of them out", given)
 	}
 	for _, name := range []string{"admin", "token-file"} {
 		if t.flags.Changed(name) {
@@ -133,6 +153,7 @@ func (p *program) reach(ctx context.Context, t *target) (*reached, error) {
 	if err != nil {
 		return nil, err
 	}
+	c = c.WithReason(t.reason)
 	return &reached{operator: c, client: c}, nil
 }
 
@@ -148,7 +169,15 @@ func (p *program) with(cmd *cobra.Command, t *target, do func(ctx context.Contex
 // onTarget finishes a command about a job, or about all: it adds the flags that say
 // who is meant, and completes the job's name.
 func (p *program) onTarget(cmd *cobra.Command, run func(ctx context.Context, r *reached, args []string) error) *cobra.Command {
-	t := p.addTarget(cmd)
+	return p.on(p.addTarget(cmd), cmd, run)
+}
+
+// onChange is onTarget for a command that changes something.
+func (p *program) onChange(cmd *cobra.Command, run func(ctx context.Context, r *reached, args []string) error) *cobra.Command {
+	return p.on(p.addChange(cmd), cmd, run)
+}
+
+func (p *program) on(t *target, cmd *cobra.Command, run func(ctx context.Context, r *reached, args []string) error) *cobra.Command {
 	cmd.ValidArgsFunction = p.jobNames(t)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return p.with(cmd, t, func(ctx context.Context, r *reached) error { return run(ctx, r, args) })
@@ -156,24 +185,50 @@ func (p *program) onTarget(cmd *cobra.Command, run func(ctx context.Context, r *
 	return cmd
 }
 
-// shown are the flags of a command that shows something: as JSON, or again and
-// again.
-type shown struct{ asJSON, watch bool }
+// The forms in which commands show something.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+)
+
+// shown are the flags of a command that shows something: in which form, and whether
+// again and again.
+type shown struct {
+	output string
+	watch  bool
+}
 
 func (s *shown) add(cmd *cobra.Command, what string) {
-	cmd.Flags().BoolVar(&s.asJSON, "json", false, "show "+what+" as JSON")
+	s.addOutput(cmd, what)
 	cmd.Flags().BoolVar(&s.watch, "watch", false, "show "+what+" again each second, until Ctrl-C")
 }
 
-// show shows what look returns, as a value for JSON and as text.
+// addOutput adds the form alone.
+func (s *shown) addOutput(cmd *cobra.Command, what string) {
+	s.output = outputTable
+	cmd.Flags().StringVarP(&s.output, "output", "o", outputTable, "show "+what+" as table, json or yaml")
+	cmd.Flags().BoolFunc("json", "the same as --output json", func(string) error { s.output = outputJSON; return nil })
+	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{outputTable, outputJSON, outputYAML}, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// show shows what look returns, as a value for JSON and YAML and as text.
 func (p *program) show(ctx context.Context, s *shown, look func() (v any, text string, err error)) error {
 	once := func() error {
 		v, text, err := look()
 		if err != nil {
 			return err
 		}
-		if s.asJSON {
+		switch s.output {
+		case outputJSON:
 			return p.printJSON(v)
+		case outputYAML:
+			return p.printYAML(v)
+		case outputTable, "":
+		default:
+			return usagef("--output: found %q, expected table, json or yaml", words.Clip(s.output))
 		}
 		if s.watch && p.outTTY {
 			text = "\x1b[H\x1b[2J" + text
@@ -185,6 +240,32 @@ func (p *program) show(ctx context.Context, s *shown, look func() (v any, text s
 		return once()
 	}
 	return p.repeat(ctx, once)
+}
+
+// printYAML writes a value as YAML, with the names that it has in JSON.
+func (p *program) printYAML(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("show it as YAML: %w", err)
+	}
+	var node yaml.Node
+	if err := yaml.Unmarshal(b, &node); err != nil { // JSON is YAML
+		return fmt.Errorf("show it as YAML: %w", err)
+	}
+	block(&node)
+	if b, err = yaml.Marshal(&node); err != nil {
+		return fmt.Errorf("show it as YAML: %w", err)
+	}
+	_, err = p.out.Write(b)
+	return err
+}
+
+// block has a document that was read from JSON written as YAML is by people.
+func block(n *yaml.Node) {
+	n.Style = 0
+	for _, c := range n.Content {
+		block(c)
+	}
 }
 
 // jobNames completes the names of jobs.
@@ -353,24 +434,28 @@ func (p *program) tables() console.Style {
 
 func jobsCommand(p *program) *cobra.Command {
 	var how shown
+	var f jobFlags
 	cmd := &cobra.Command{
-		Use:     "jobs [flags]",
-		Short:   "List the jobs of the host, or of the registry",
-		Example: "  wasmjob jobs\n  wasmjob jobs --json\n  wasmjob jobs --zk zk1:2181 --namespace prod",
+		Use:   "jobs [flags]",
+		Short: "List the jobs of all hosts, or of the registry",
+		Long: `List the jobs of all hosts of the cluster: what they do, whether they are well, when
+they fire next, and how they ended last. With --zk, list those of the registry.`,
+		Example: "  wasmjob jobs\n  wasmjob jobs --health failing,late\n  wasmjob jobs --job 'etl-*' --sort -duration\n  wasmjob jobs --zk zk1:2181 --namespace prod",
 		Args:    exactly(),
 	}
-	cmd.Flags().BoolVar(&how.asJSON, "json", false, "show them as JSON")
+	f.add(cmd)
+	how.add(cmd, "them")
 	p.onTarget(cmd, func(ctx context.Context, r *reached, _ []string) error {
 		return p.show(ctx, &how, func() (any, string, error) {
 			if r.client == nil {
 				list, err := r.Jobs(ctx)
 				return list, show.Namespace(p.tables(), list), err
 			}
-			report, err := r.client.Status(ctx)
+			all, err := f.list(ctx, r.client)
 			if err != nil {
 				return nil, "", err
 			}
-			return report.Status.Jobs, show.Jobs(p.tables(), report), nil
+			return all.Records, show.ClusterJobs(p.tables(), all.Records, time.Now()) + show.Silent(p.tables(), all.Silent), nil
 		})
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
@@ -386,9 +471,44 @@ the job runs one trigger is kept, and served when it ends.`,
 		Example: "  wasmjob trigger cities",
 		Args:    exactly("the job's name"),
 	}
-	return p.onTarget(cmd, func(ctx context.Context, r *reached, args []string) error {
+	return p.onChange(cmd, func(ctx context.Context, r *reached, args []string) error {
 		return p.done(r.similar(ctx, args[0], r.Trigger(ctx, args[0])), "triggered "+args[0])
 	})
+}
+
+// jobFlags say which jobs are listed.
+type jobFlags struct {
+	text, sort   string
+	jobs, health []string
+}
+
+func (f *jobFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.text, "text", "", "only those whose name or description contains this `TEXT`")
+	cmd.Flags().StringSliceVar(&f.jobs, "job", nil, "only those whose names match one of these `PATTERNS`")
+	cmd.Flags().StringSliceVar(&f.health, "health", nil, "only `error,failing,late,paused,ok`")
+	cmd.Flags().StringVar(&f.sort, "sort", "name", "by name, next, last, health or duration; -next is the reverse")
+}
+
+// list asks for all pages.
+func (f *jobFlags) list(ctx context.Context, c *admin.Client) (*service.Jobs, error) {
+	q := url.Values{"limit": {strconv.Itoa(history.MaxLimit)}, "job": f.jobs, "health": f.health}
+	for name, value := range map[string]string{"q": f.text, "sort": f.sort} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	var all service.Jobs
+	for {
+		var page service.Jobs
+		if err := c.Get(ctx, "/v1/jobs?"+q.Encode(), &page); err != nil {
+			return nil, err
+		}
+		page.Records = append(all.Records, page.Records...)
+		if all = page; page.Next == "" {
+			return &all, nil
+		}
+		q.Set("after", page.Next)
+	}
 }
 
 // similar adds the nearest name to the error about a job that there is not.
@@ -520,7 +640,7 @@ func switchCommand(p *program, name, done, short, long string, enable bool) *cob
 	addItemFlag(cmd, &w.item)
 	cmd.Flags().StringVar(&w.server, "server", "", "only the server with this `IP`")
 	cmd.Flags().BoolVar(&w.all, "all", false, "all jobs of the host, or with --zk of the namespace")
-	t = p.addTarget(cmd)
+	t = p.addChange(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd
 }
@@ -558,7 +678,7 @@ elsewhere. Disable its server and wait until it runs nothing.`,
 	}
 	cmd.Flags().StringVar(&server, "server", "", "the instances on the server with this `IP`")
 	cmd.Flags().StringVar(&instance, "instance", "", "the instance with this `ID`; 'wasmjob status JOB' shows them")
-	return p.onTarget(cmd, func(ctx context.Context, r *reached, args []string) error {
+	return p.onChange(cmd, func(ctx context.Context, r *reached, args []string) error {
 		job := ""
 		if len(args) > 0 {
 			job = args[0]
@@ -598,9 +718,35 @@ host: give it on each host that is to run the job. A job that runs is left alone
 			})
 		},
 	}
-	t = p.addTarget(cmd)
+	t = p.addChange(cmd)
 	cmd.ValidArgsFunction = p.jobNames(t)
 	return cmd
+}
+
+func restoreCommand(p *program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore JOB [flags]",
+		Short: "Bring a job back on all hosts that was removed or shut down",
+		Long: `Have all hosts of the cluster join a job again that 'wasmjob remove' or 'wasmjob
+shutdown' took from them, and whose definition file is still there. It begins with
+its records and offsets, unless it was removed with --purge.`,
+		Example: "  wasmjob restore cities",
+		Args:    exactly("the job's name"),
+	}
+	t := p.addHost(cmd)
+	cmd.Flags().StringVar(&t.reason, "reason", "", "`TEXT` that says why, for 'wasmjob audit'")
+	return p.on(t, cmd, func(ctx context.Context, r *reached, args []string) error {
+		var restored service.Restored
+		err := r.client.Send(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(args[0])+"/restore", nil, &restored)
+		if err != nil {
+			return r.similar(ctx, args[0], err)
+		}
+		err = p.done(nil, "restored "+args[0]+" on "+strings.Join(restored.Hosts, ", "))
+		if len(restored.Failed) > 0 {
+			err = fmt.Errorf("not restored on %s", strings.Join(restored.Failed, "; "))
+		}
+		return err
+	})
 }
 
 // startedText is what start reports of a job, from its state on the host before.
@@ -636,7 +782,7 @@ comes later, unless --purge is given.`,
 		Args:    exactly("the job's name"),
 	}
 	cmd.Flags().BoolVar(&purge, "purge", false, "forget its offsets and records too")
-	return p.onTarget(cmd, func(ctx context.Context, r *reached, args []string) error {
+	return p.onChange(cmd, func(ctx context.Context, r *reached, args []string) error {
 		what := "removed " + args[0]
 		if purge {
 			what += " and all that was known of it"

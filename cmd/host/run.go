@@ -234,6 +234,9 @@ func (s *system) banner() {
 	if l.History != "" {
 		show("history", l.History)
 	}
+	if l.Grants != "" {
+		show("grants", l.Grants+paint(console.Grey, "  shown by: wasmjob grants"))
+	}
 	show("end", fmt.Sprintf("Ctrl-C drains (at most %s), twice stops at once", words.Duration(l.DrainTimeout)))
 	fmt.Fprintln(s.console.Out)
 }

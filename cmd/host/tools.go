@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/invoke"
@@ -152,7 +153,7 @@ and its module want is shown beside what is granted.`,
 				}
 				err = p.printJSON(findings)
 			} else {
-				_, err = io.WriteString(p.out, wanted)
+				_, err = io.WriteString(p.out, p.definedText(catalog.Defined(args), time.Now())+wanted)
 				for _, f := range findings {
 					if _, err = fmt.Fprintln(p.out, words.Printable(f.String())); err != nil {
 						break
@@ -176,6 +177,22 @@ and its module want is shown beside what is granted.`,
 	cmd.Flags().StringVar(&isolation, "isolation", "", "`WHERE` guests run on the host, as run has it; modules are tried there")
 	cmd.Flags().StringVar(&cache, "cache", cache, "`DIR` for compiled modules, or off")
 	return cmd
+}
+
+// definedText says when each job would fire next on this machine.
+func (p *program) definedText(jobs []catalog.DefinedJob, now time.Time) string {
+	var b strings.Builder
+	for _, j := range jobs {
+		c := j.Configuration
+		when := "by trigger"
+		if next, err := admin.Next(c.Cron, c.TimeZone, now, 1); err == nil && len(next) > 0 {
+			when = "next fire " + next[0].Format("2006-01-02 15:04:05 MST") + ", in " + words.Ago(next[0].Sub(now))
+		} else if c.Cron != "" {
+			when = "fires never again"
+		}
+		fmt.Fprintf(&b, "%s: %s, %s\n", words.Printable(c.JobName), words.Count(c.ShardingTotalCount, "item"), when)
+	}
+	return b.String()
 }
 
 func schemaCommand(p *program) *cobra.Command {

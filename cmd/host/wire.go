@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -282,6 +284,9 @@ func (s *system) wireHost(context.Context) (err error) {
 		OnEvent: func(e event.Event) { // none of them blocks
 			s.metrics.Observe(e)
 			s.history.AddEvent(e)
+			if strings.HasPrefix(string(e.Kind), "job.") {
+				s.local.Invalidate()
+			}
 			s.view.Add(e)
 		},
 		OnLog: func(g event.GuestLog) {
@@ -384,6 +389,9 @@ func (s *system) wireCluster(context.Context) error {
 	s.service = service.New(service.Options{
 		Namespace: l.Namespace, Cluster: s.cluster, Histories: &cluster.Histories{Store: s.history, Peers: others, Get: get}, Store: s.history,
 		Registry: admin.NewRegistry(l.Namespace, s.registry.Session), Host: s.host, Pending: s.pending, Logger: s.log,
+		StartOn: func(ctx context.Context, p cluster.Peer, job string) error {
+			return s.peers.Post(ctx, transport, peers.Peer(p), cluster.PathStart+"?"+url.Values{"job": {job}}.Encode())
+		},
 	})
 	return nil
 }
@@ -418,7 +426,7 @@ func (s *system) wireAdmin(context.Context) error {
 		return err
 	}
 	answers := api.New(api.Options{Service: s.service, Cluster: s.cluster, Local: s.local, Store: s.history, Verify: s.peers.Verify,
-		Report: func() admin.Report { return s.reporter.Report(true) }, Logger: s.log})
+		Report: func() admin.Report { return s.reporter.Report(true) }, Start: s.host.Start, Logger: s.log})
 	s.admin, err = admin.Listen(admin.Options{
 		Address: *l.Admin, Token: token, Ready: s.reporter.Ready, Metrics: s.metrics.Handler(s.log), API: answers, Peers: answers.Peers(), Logger: s.log,
 	})

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -26,7 +27,9 @@ var ErrNoHost = errors.New("no host is running here")
 type Client struct {
 	address Address
 	token   string
-	http    *http.Client
+	// reason is given with each change; ifMatch is the version that an edit is made from.
+	reason, ifMatch string
+	http            *http.Client
 }
 
 // NewClient returns a client for a host's address. It does not connect yet.
@@ -128,6 +131,13 @@ func running(ctx context.Context, all []found) (alive []*Client, names []string)
 		}
 	}
 	return alive, names
+}
+
+// WithReason is the client that gives a reason with each change, for the audit.
+func (c *Client) WithReason(reason string) *Client {
+	with := *c
+	with.reason = reason
+	return &with
 }
 
 // Address is where the client asks.
@@ -272,6 +282,31 @@ func (c *Client) Jobs(ctx context.Context) ([]Brief, error) {
 	return list, err
 }
 
+// Config is the configuration of a job in the registry.
+func (c *Client) Config(ctx context.Context, job string) (*JobConfig, error) {
+	var config JobConfig
+	if err := c.do(ctx, http.MethodGet, jobPath(job, "config"), &config); err != nil {
+		return nil, err
+	}
+	return &config, nil
+}
+
+// EditConfig edits it; see [Registry.EditConfig].
+func (c *Client) EditConfig(ctx context.Context, job string, e Edit) (*Edited, error) {
+	match := "*"
+	if e.Version >= 0 {
+		match = strconv.Quote(strconv.Itoa(int(e.Version)))
+	}
+	query := url.Values{"preview": {strconv.FormatBool(e.Preview)}}
+	var edited Edited
+	from := *c
+	from.ifMatch = match
+	if err := from.Send(ctx, http.MethodPatch, jobPath(job, "config")+"?"+query.Encode(), map[string]any{"settings": e.Settings}, &edited); err != nil {
+		return nil, err
+	}
+	return &edited, nil
+}
+
 // Shards returns a job, item by item and instance by instance, over all hosts.
 func (c *Client) Shards(ctx context.Context, job string) (*Shards, error) {
 	var s Shards
@@ -311,6 +346,45 @@ func jobPath(job, what string) string {
 	return strings.TrimSuffix("/v1/jobs/"+url.PathEscape(job)+"/"+what, "/")
 }
 
+// Get asks for a path of the API, such as /v1/runs?job=x, and reads the JSON of the answer.
+func (c *Client) Get(ctx context.Context, path string, into any) error {
+	return c.do(ctx, http.MethodGet, path, into)
+}
+
+// Send sends a value as JSON, and reads that of the answer.
+func (c *Client) Send(ctx context.Context, method, path string, value, into any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("ask the host at %s: %w", c.address, err)
+	}
+	return c.ask(ctx, method, path, body, c.into(into))
+}
+
+// Stream reads the events of a path, as server-sent events, until ctx is done, the host
+// ends or take returns an error.
+func (c *Client) Stream(ctx context.Context, path string, take func(name string, data []byte) error) error {
+	return c.ask(ctx, http.MethodGet, path, nil, func(body io.Reader) error {
+		name := ""
+		lines := bufio.NewScanner(body)
+		lines.Buffer(nil, mostAnswer)
+		for lines.Scan() {
+			field, value, _ := strings.Cut(lines.Text(), ": ")
+			switch field {
+			case "event":
+				name = value
+			case "data":
+				if err := take(name, []byte(value)); err != nil {
+					return err
+				}
+			}
+		}
+		if err := lines.Err(); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("the stream of the host at %s has ended: %w", c.address, err)
+		}
+		return nil
+	})
+}
+
 func (c *Client) do(ctx context.Context, method, path string, into any) error {
 	return c.ask(ctx, method, path, nil, c.into(into))
 }
@@ -344,6 +418,17 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, read
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+name+path, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("ask the host at %s: %w", c.address, err)
+	}
+	if c.ifMatch != "" {
+		req.Header.Set("If-Match", c.ifMatch)
+	}
+	if method != http.MethodGet && c.reason != "" {
+		q := req.URL.Query()
+		q.Set("reason", c.reason)
+		req.URL.RawQuery = q.Encode()
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)

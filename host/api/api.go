@@ -31,6 +31,8 @@ type Options struct {
 	Local  *cluster.Local
 	Store  history.Store
 	Verify func(*http.Request) error
+	// Start has this host join a job again; a peer that asks has asked who may.
+	Start func(ctx context.Context, job string) error
 	// Report describes this host, for GET /v1/status.
 	Report func() admin.Report
 	// Version is that of the program.

@@ -213,9 +213,19 @@ func ifMatch(text string) (int32, error) {
 	return int32(n), nil
 }
 
-// keeping changes what items keep.
+// keeping restores jobs, and changes what items keep.
 func (a *API) keeping() {
 	s := a.o.Service
+	restore := operation(http.MethodPost, "/v1/jobs/{job}/restore", "restoreJob", "operate", "Have all hosts join a job again that was removed or shut down")
+	huma.Register(a.huma, restore, func(ctx context.Context, in *JobInput) (*body[*service.Restored], error) {
+		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+		defer cancel()
+		r, err := s.Restore(ctx, in.Job, in.Reason)
+		if err != nil {
+			return nil, problem(err)
+		}
+		return &body[*service.Restored]{r}, nil
+	})
 	release := operation(http.MethodPost, "/v1/jobs/{job}/release", "releaseItems", "operate", "Let items run again that were held back")
 	huma.Register(a.huma, release, func(ctx context.Context, in *releaseInput) (*body[releasedItems], error) {
 		item, err := in.number()

@@ -19,6 +19,9 @@ func (a *API) Peers() http.Handler {
 		since, _ := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64) // else all
 		return a.o.Local.Delta(r.URL.Query().Get("epoch"), since), nil
 	}))
+	mux.Handle("POST "+cluster.PathStart, a.peer(func(r *http.Request) (any, error) {
+		return struct{}{}, a.o.Start(r.Context(), r.URL.Query().Get("job"))
+	}))
 	own(mux, a, cluster.PathFires, a.o.Store.Fires)
 	own(mux, a, cluster.PathRuns, a.o.Store.Runs)
 	own(mux, a, cluster.PathEvents, a.o.Store.Events)

@@ -54,13 +54,14 @@ func statusOf(err error) int {
 	var (
 		gone *service.NotFoundError
 		busy *service.BusyError
+		not  *service.ConflictError
 	)
 	switch {
 	case errors.As(err, &gone), is(host.ErrNoJob, admin.ErrNoTarget):
 		return http.StatusNotFound
 	case errors.As(err, &busy), is(host.ErrNotLive, host.ErrDraining, cluster.ErrEnded):
 		return http.StatusServiceUnavailable
-	case is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns):
+	case errors.As(err, &not), is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns):
 		return http.StatusConflict
 	case is(context.DeadlineExceeded):
 		return http.StatusGatewayTimeout
@@ -90,7 +91,7 @@ func parts(err error) (list []*huma.ErrorDetail) {
 	case errors.As(err, &bad):
 		list = append(list, &huma.ErrorDetail{Location: bad.Where, Message: bad.Problem})
 	case errors.As(err, &query):
-		list = append(list, &huma.ErrorDetail{Location: "query." + query.Name, Message: "expected " + query.Expected, Value: query.Found})
+		list = append(list, &huma.ErrorDetail{Location: "query." + query.Name, Message: fmt.Sprintf("found %q, expected %s", query.Found, query.Expected)})
 	case errors.Is(err, history.ErrFilter):
 		name, what, _ := strings.Cut(strings.TrimPrefix(err.Error(), history.ErrFilter.Error()+": "), ": ")
 		list = append(list, &huma.ErrorDetail{Location: "query." + strings.TrimSuffix(name, "s"), Message: what})

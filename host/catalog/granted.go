@@ -19,12 +19,34 @@ import (
 // cannot be read are left out here. The findings are what is missing, modules without
 // the signature that is demanded, and warnings of the grants themselves.
 func CheckGrants(set *operator.Set, paths []string) (jobs []operator.Wanted, findings []Finding) {
-	whole := false // all jobs are known
+	whole := slices.ContainsFunc(paths, isDir) // all jobs are known
 	names := map[string]bool{}
+	for _, d := range Defined(paths) {
+		names[d.Configuration.JobName] = true
+		w, found := checkGranted(set, d.File, d.Definition)
+		jobs, findings = append(jobs, w), append(findings, found...)
+	}
+	known := slices.Sorted(maps.Keys(names))
+	if whole {
+		for _, w := range set.Warnings(known) {
+			findings = append(findings, Finding{File: "grants", Problem: w, Warning: true})
+		}
+	}
+	return jobs, findings
+}
+
+// DefinedJob is a job and the file that defines it.
+type DefinedJob struct {
+	File string
+	definition.Definition
+}
+
+// Defined are the jobs of definition files, and of those in directories. A file with a
+// problem has none.
+func Defined(paths []string) (jobs []DefinedJob) {
 	for _, p := range paths {
 		files := []string{p}
-		if info, err := os.Stat(p); err == nil && info.IsDir() {
-			whole = true
+		if isDir(p) {
 			files = nil
 			for _, name := range slices.Sorted(maps.Keys(lookAt(p).entries)) {
 				files = append(files, filepath.Join(p, name))
@@ -35,19 +57,16 @@ func CheckGrants(set *operator.Set, paths []string) (jobs []operator.Wanted, fin
 				continue
 			}
 			for _, d := range definitionsOf(file) {
-				names[d.Configuration.JobName] = true
-				w, found := checkGranted(set, file, d)
-				jobs, findings = append(jobs, w), append(findings, found...)
+				jobs = append(jobs, DefinedJob{file, d})
 			}
 		}
 	}
-	known := slices.Sorted(maps.Keys(names))
-	if whole {
-		for _, w := range set.Warnings(known) {
-			findings = append(findings, Finding{File: "grants", Problem: w, Warning: true})
-		}
-	}
-	return jobs, findings
+	return jobs
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // Capabilities are the import modules that need a grant: what [Options] have as Granted

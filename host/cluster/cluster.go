@@ -45,6 +45,11 @@ type Host struct {
 	Running int `json:"running"`
 }
 
+// Peer is the host as it is asked.
+func (h *Host) Peer() Peer {
+	return Peer{h.ID, tree.ClusterDetail{ServerIP: h.ServerIP, API: h.API, Version: h.Version, Started: h.Started}}
+}
+
 // Peer is a host to ask.
 type Peer struct {
 	ID string
@@ -329,6 +334,13 @@ func (c *Cluster) parts(name string) []part {
 		}
 	}
 	return parts
+}
+
+// Expire has the next Refresh ask all hosts anew.
+func (c *Cluster) Expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = time.Time{}
 }
 
 // Refresh waits until what is known is fresh, for at most a second. An error is that

@@ -39,6 +39,8 @@ const (
 	PathEvents  = "/v1/peer/events"
 	PathLines   = "/v1/peer/logs"
 	PathChanges = "/v1/peer/audit"
+	// PathStart has a peer join a job again: ?job=NAME.
+	PathStart = "/v1/peer/start"
 	// PathDelta is where a peer says what has changed on it.
 	PathDelta = "/v1/peer/delta"
 )
@@ -63,7 +65,8 @@ type kind[T any] struct {
 func (h *Histories) Fires(ctx context.Context, f history.Filter) (Found[history.Fire], error) {
 	return find(ctx, h, f, kind[history.Fire]{PathFires, h.Store.Fires, func(r *history.Fire) time.Time { return r.Begun },
 		func(r *history.Fire) string {
-			return r.Job + "/" + strconv.FormatInt(r.Instant.UnixMilli(), 10) + "/" + strconv.FormatInt(r.Trigger, 10)
+			k := r.Key() // hosts see a trigger at different times
+			return k.Job + "/" + strconv.FormatInt(k.Instant, 10) + "/" + strconv.FormatInt(k.Trigger, 10)
 		}, joinFires})
 }
 

@@ -54,6 +54,14 @@ func NewLocal(report func() admin.Report) *Local {
 	return &Local{report: report, epoch: rand.Text(), jobs: make(map[string]numbered), gone: make(map[string]uint64)}
 }
 
+// Invalidate has the next question answered by what is true then: something has
+// happened that people look for at once.
+func (l *Local) Invalidate() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at = time.Time{}
+}
+
 // Delta is what has changed since an earlier answer; all if that was of another life
 // of the host, or if there was none.
 func (l *Local) Delta(epoch string, since uint64) Delta {

@@ -29,10 +29,20 @@ func NewTransport() *http.Transport {
 // Get asks a peer for a path, such as /v1/peer/runs?job=x, and reads the JSON of its
 // answer into a value.
 func (p *Peers) Get(ctx context.Context, transport http.RoundTripper, peer Peer, path string, into any) error {
+	return p.ask(ctx, transport, http.MethodGet, peer, path, into)
+}
+
+// Post has a peer change something.
+func (p *Peers) Post(ctx context.Context, transport http.RoundTripper, peer Peer, path string) error {
+	var none struct{}
+	return p.ask(ctx, transport, http.MethodPost, peer, path, &none)
+}
+
+func (p *Peers) ask(ctx context.Context, transport http.RoundTripper, method string, peer Peer, path string, into any) error {
 	if peer.API == "" {
 		return errors.New("it has no API (--admin off)")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(peer.API, "/")+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(peer.API, "/")+path, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("its address %s is none: %w", peer.API, err)
 	}

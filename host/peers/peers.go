@@ -41,12 +41,14 @@ type Peers struct {
 	id     string // of this life, empty while there is none
 	key    []byte
 	others []Peer // by id
+	// used are the nonces of changes that peers asked for in this life of the host.
+	used map[string]bool
 }
 
 // New returns the peers of a host; self is what it publishes. Nothing happens before
 // Run.
 func New(namespace string, self func() tree.ClusterDetail, log *zap.Logger) *Peers {
-	return &Peers{namespace: namespace, self: self, log: log, sessions: make(chan registry.Center, 1)}
+	return &Peers{namespace: namespace, self: self, log: log, sessions: make(chan registry.Center, 1), used: make(map[string]bool)}
 }
 
 // Begun hands over a new session. It does not block; Run publishes the host in it.

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -12,11 +13,12 @@ import (
 
 // Scheme begins the Authorization header of a request from host to host:
 //
-//	Wasmjob-Host TO SIGNATURE
+//	Wasmjob-Host TO NONCE SIGNATURE
 //
-// TO is the id of the host that is asked, and SIGNATURE the HMAC-SHA-256, in hex, of
-// "METHOD URI TO" with the namespace's key. An id lives as long as a session, and so
-// does a signature. Requests have no body.
+// TO is the id of the host that is asked, NONCE a text that was not used before, and
+// SIGNATURE the HMAC-SHA-256, in hex, of "METHOD URI TO NONCE" with the namespace's key.
+// An id lives as long as a session, and so does a signature; one that changes something
+// is taken once. Requests have no body.
 const Scheme = "Wasmjob-Host "
 
 // errNoKey: this host has had no session yet.
@@ -30,7 +32,8 @@ func (p *Peers) Sign(r *http.Request, to string) error {
 	if key == nil {
 		return errNoKey
 	}
-	r.Header.Set("Authorization", Scheme+to+" "+hex.EncodeToString(sum(key, r.Method, r.URL.RequestURI(), to)))
+	nonce := rand.Text()
+	r.Header.Set("Authorization", Scheme+to+" "+nonce+" "+hex.EncodeToString(sum(key, r.Method, r.URL.RequestURI(), to, nonce)))
 	return nil
 }
 
@@ -41,24 +44,38 @@ func (p *Peers) Verify(r *http.Request) error {
 		return fmt.Errorf("found no Authorization: %s", strings.TrimSpace(Scheme))
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	key, id := p.key, p.id
-	p.mu.Unlock()
 	if key == nil {
 		return errNoKey
 	}
-	to, text, _ := strings.Cut(given, " ")
+	to, rest, _ := strings.Cut(given, " ")
+	nonce, text, _ := strings.Cut(rest, " ")
 	signature, err := hex.DecodeString(text)
-	if err != nil || !hmac.Equal(signature, sum(key, r.Method, r.RequestURI, to)) {
+	if err != nil || !hmac.Equal(signature, sum(key, r.Method, r.RequestURI, to, nonce)) {
 		return errors.New("the signature is not that of a host of this namespace")
 	}
 	if to != id {
 		return fmt.Errorf("the request is for host %s, this is %s: its address leads here", to, id)
 	}
+	switch {
+	case r.Method == http.MethodGet:
+		return nil
+	case p.used[nonce]:
+		return errors.New("the request was sent before")
+	case len(p.used) >= maxUsed:
+		return errors.New("this host has taken too many changes of its peers; restart it")
+	}
+	p.used[nonce] = true
 	return nil
 }
 
-func sum(key []byte, method, uri, to string) []byte {
+// maxUsed bounds how many nonces are remembered: one for each change that an operator
+// makes by another host.
+const maxUsed = 100_000
+
+func sum(key []byte, method, uri, to, nonce string) []byte {
 	h := hmac.New(sha256.New, key)
-	_, _ = fmt.Fprintf(h, "%s %s %s", method, uri, to) // a hash takes all
+	_, _ = fmt.Fprintf(h, "%s %s %s %s", method, uri, to, nonce) // a hash takes all
 	return h.Sum(nil)
 }

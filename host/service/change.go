@@ -35,6 +35,7 @@ func (s *Service) change(ctx context.Context, a access.Action, c *history.Change
 		return err
 	}
 	err := do()
+	s.o.Cluster.Expire()
 	if err != nil {
 		c.Error = event.Reason(err.Error())
 	}
@@ -139,6 +140,60 @@ func (s *Service) Start(ctx context.Context, job string, why Reason) error {
 		return s.explained(job, s.o.Host.Start(ctx, job))
 	})
 }
+
+// Restored is what became of a job that was to be restored.
+type Restored struct {
+	// Hosts are those that join it again, Failed those that could not be asked, and why.
+	Hosts  []string `json:"hosts"`
+	Failed []string `json:"failed,omitempty"`
+}
+
+// Restore has all hosts join a job again that was removed or shut down on them.
+func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Restored, err error) {
+	c := &history.Change{What: "restore", Job: job, Why: why}
+	err = s.change(ctx, access.Author, c, func() (err error) {
+		s.o.Cluster.Expire()
+		if err := s.o.Cluster.Refresh(ctx); err != nil {
+			return err
+		}
+		_, _, on, ok := s.o.Cluster.Job(job)
+		if !ok {
+			return s.explained(job, &NotFoundError{fmt.Sprintf("no host has a definition of job %q: put its files into the plugins directory", job)})
+		}
+		r = s.restore(ctx, job, on)
+		c.After = strings.Join(r.Hosts, ", ")
+		if len(r.Hosts) == 0 && len(r.Failed) == 0 {
+			return &ConflictError{fmt.Sprintf("job %q is neither removed nor shut down on any host", job)}
+		}
+		return nil
+	})
+	return r, err
+}
+
+func (s *Service) restore(ctx context.Context, job string, on map[string]host.JobStatus) *Restored {
+	r := &Restored{Hosts: []string{}}
+	for _, h := range s.o.Cluster.Hosts() {
+		state := on[h.ID].State
+		if state != host.JobRemoved && state != host.JobStopped {
+			continue
+		}
+		start := func() error { return s.o.StartOn(ctx, h.Peer(), job) }
+		if h.Here {
+			start = func() error { return s.o.Host.Start(ctx, job) }
+		}
+		if err := start(); err != nil {
+			r.Failed = append(r.Failed, hostName(h)+": "+err.Error())
+			continue
+		}
+		r.Hosts = append(r.Hosts, hostName(h))
+	}
+	return r
+}
+
+// ConflictError says that it cannot be done as things are.
+type ConflictError struct{ What string }
+
+func (e *ConflictError) Error() string { return e.What }
 
 // Remove takes a job out of the registry; purge forgets its records too.
 func (s *Service) Remove(ctx context.Context, job string, purge bool, why Reason) error {

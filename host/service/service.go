@@ -30,6 +30,8 @@ type Options struct {
 		Status() host.Status
 		FullStatus() host.Status
 	}
+	// StartOn has another host of the cluster join a job again.
+	StartOn func(ctx context.Context, p cluster.Peer, job string) error
 	// Pending says what this host still waits for.
 	Pending func() admin.Pending
 	Logger  *zap.Logger

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	view "github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -118,7 +119,7 @@ func TestOperating(t *testing.T) {
 			t.Errorf("%q is not among the jobs:\n%s", want, text)
 		}
 	}
-	var jobs []host.JobStatus
+	var jobs []view.Job
 	if err := json.Unmarshal([]byte(p.must("jobs", "--json")), &jobs); err != nil || len(jobs) != 4 {
 		t.Errorf("jobs --json: %d jobs, %v", len(jobs), err)
 	}

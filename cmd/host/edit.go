@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+func editCommand(p *program) *cobra.Command {
+	preview := false
+	cmd := &cobra.Command{
+		Use:   "edit JOB [SETTING=VALUE …] [flags]",
+		Short: "Show or change the settings of a job on all its hosts",
+		Long: `Change settings of a job in the registry, by their names in a definition file, as
+ElasticJob's console does: all hosts of the job take them over at once. Without a
+setting, show those that there are. --preview shows what would change.
+
+A definition file that has another value wins only when that value changes there, or
+if the definition says overwrite: true.`,
+		Example: "  wasmjob edit cities\n  wasmjob edit cities cron='0 0 4 * * ?' --reason 'the backup runs until 3'\n  wasmjob edit cities shardingTotalCount=8 --preview",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("the job's name is missing")
+			}
+			_, err := parseEdits(args[1:])
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&preview, "preview", false, "change nothing")
+	p.onChange(cmd, func(ctx context.Context, r *reached, args []string) error {
+		job := args[0]
+		edits, err := parseEdits(args[1:])
+		if err != nil {
+			return err
+		}
+		if len(edits) == 0 {
+			c, err := r.Config(ctx, job)
+			if err != nil {
+				return r.similar(ctx, job, err)
+			}
+			return p.done(nil, strings.TrimSuffix(settingsText(p.tables(), c), "\n"))
+		}
+		e, err := r.EditConfig(ctx, job, admin.Edit{Version: -1, Settings: edits, Preview: preview})
+		if err != nil {
+			return r.similar(ctx, job, err)
+		}
+		what := "changed " + job
+		if preview {
+			what = "would change " + job
+		}
+		return p.done(nil, what+"\n"+strings.TrimSuffix(editText(e), "\n"))
+	})
+	complete := cmd.ValidArgsFunction
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return complete(cmd, args, part)
+		}
+		var names []string
+		for _, s := range operate.Editable() {
+			names = append(names, s.Name+"=")
+		}
+		return names, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	}
+	return cmd
+}
+
+// parseEdits reads SETTING=VALUE.
+func parseEdits(args []string) (map[string]string, error) {
+	var names []string
+	for _, s := range operate.Editable() {
+		names = append(names, s.Name)
+	}
+	edits := make(map[string]string)
+	for _, arg := range args {
+		name, value, ok := strings.Cut(arg, "=")
+		switch _, twice := edits[name]; {
+		case !ok:
+			return nil, usagef("found %q, expected SETTING=VALUE", words.Clip(arg))
+		case !slices.Contains(names, name):
+			return nil, usagef("%q is no setting that can be edited%s", words.Clip(name), words.Suggest(name, names))
+		case twice:
+			return nil, usagef("%s is given twice", name)
+		}
+		edits[name] = value
+	}
+	return edits, nil
+}
+
+func settingsText(s console.Style, c *admin.JobConfig) string {
+	t := console.NewTable(s, "SETTING", "VALUE")
+	for _, name := range slices.Sorted(maps.Keys(c.Settings)) {
+		t.Add(console.Coloured(name, console.Bold), console.Plain(words.Dash(c.Settings[name])))
+	}
+	return t.String()
+}
+
+// editText says what an edit changes, and when the job fires then.
+func editText(e *admin.Edited) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(e.After.Settings)) {
+		if before, after := e.Before.Settings[name], e.After.Settings[name]; before != after {
+			fmt.Fprintf(&b, "  %s: %q → %q\n", name, before, after)
+		}
+	}
+	if b.Len() == 0 {
+		return "  nothing: it is so already\n"
+	}
+	return b.String()
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/show"
+)
+
+// filterFlags are those of commands that look into the history.
+type filterFlags struct {
+	item           int
+	host, from, to string
+	text, after    string
+	failed         bool
+	outcomes       []string
+	limit          int
+}
+
+func (f *filterFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.from, "from", "", "only since this `TIME`, or so long ago: 90m, 2026-11-23T03:00:00Z")
+	cmd.Flags().StringVar(&f.to, "to", "", "only before this `TIME`, or so long ago")
+	cmd.Flags().IntVar(&f.limit, "limit", history.DefaultLimit, "at most so many, `N` up to "+strconv.Itoa(history.MaxLimit))
+	cmd.Flags().StringVar(&f.after, "after", "", "go on after a page: the `CURSOR` that it ended with")
+}
+
+func (f *filterFlags) addRuns(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what did not end well")
+	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, LOST, …")
+	addItemFlag(cmd, &f.item)
+	cmd.Flags().StringVar(&f.host, "host", "", "only on the instance with this `ID`")
+}
+
+// query is what the API is asked.
+func (f *filterFlags) query(cmd *cobra.Command, job string) string {
+	q := url.Values{"limit": {strconv.Itoa(f.limit)}}
+	for name, value := range map[string]string{"from": f.from, "to": f.to, "text": f.text, "after": f.after, "host": f.host} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if job != "" {
+		q.Set("job", job)
+	}
+	if f.failed {
+		q.Set("failed", "true")
+	}
+	q["outcome"] = f.outcomes
+	if cmd.Flags().Changed("item") {
+		q.Set("item", strconv.Itoa(f.item))
+	}
+	return q.Encode()
+}
+
+// onHost finishes a command that only a host can answer, about a job or about all.
+func (p *program) onHost(cmd *cobra.Command, how *shown, look func(ctx context.Context, r *reached, job string) (any, string, error)) *cobra.Command {
+	t := p.addHost(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		job := ""
+		if len(args) > 0 {
+			job = args[0]
+		}
+		return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+			return p.show(ctx, how, func() (any, string, error) { return look(ctx, r, job) })
+		})
+	}
+	return cmd
+}
+
+// atMostAJob takes a job's name, or none.
+func atMostAJob(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return exactly("the job's name")(cmd, args)
+}
+
+// records makes a command that shows records of the history.
+func records[T any](p *program, cmd *cobra.Command, path string, f *filterFlags, text func(console.Style, []T, time.Time) string) *cobra.Command {
+	var how shown
+	cmd.Args = atMostAJob
+	f.add(cmd)
+	how.add(cmd, "them")
+	return p.onHost(cmd, &how, func(ctx context.Context, r *reached, job string) (any, string, error) {
+		var found cluster.Found[T]
+		if err := r.client.Get(ctx, path+"?"+f.query(cmd, job), &found); err != nil {
+			return nil, "", err
+		}
+		s := p.tables()
+		out := text(s, found.Records, time.Now()) + show.Silent(s, found.Silent)
+		if found.Next != "" {
+			out += s.Paint(console.Grey, "there are more: --after "+found.Next) + "\n"
+		}
+		return found, out, nil
+	})
+}
+
+func historyCommand(p *program) *cobra.Command {
+	var f filterFlags
+	cmd := &cobra.Command{
+		Use:   "history [JOB] [flags]",
+		Short: "Show what fired, how it ended, and how late it was",
+		Long: `Show fires, the newest first: of a job, of jobs whose names match a pattern, or of
+all. 'wasmjob runs' shows them item by item, 'wasmjob logs' what their guests said.`,
+		Example: "  wasmjob history cities\n  wasmjob history --failed --from 12h\n  wasmjob history 'etl-*' --limit 200",
+	}
+	f.addRuns(cmd)
+	return records(p, cmd, "/v1/fires", &f, show.Fires)
+}
+
+func runsCommand(p *program) *cobra.Command {
+	var f filterFlags
+	cmd := &cobra.Command{
+		Use:     "runs [JOB] [flags]",
+		Short:   "Show the runs of items, and why they failed",
+		Example: "  wasmjob runs cities --item 2\n  wasmjob runs --failed --from 12h\n  wasmjob runs --text 'connection refused'",
+	}
+	f.addRuns(cmd)
+	cmd.Flags().StringVar(&f.text, "text", "", "only those whose message contains this `TEXT`")
+	return records(p, cmd, "/v1/runs", &f, show.Runs)
+}
+
+func auditCommand(p *program) *cobra.Command {
+	var f filterFlags
+	cmd := &cobra.Command{
+		Use:     "audit [JOB] [flags]",
+		Short:   "Show who changed what",
+		Example: "  wasmjob audit\n  wasmjob audit cities --from 168h",
+	}
+	return records(p, cmd, "/v1/audit", &f, show.Changes)
+}
+
+func logsCommand(p *program) *cobra.Command {
+	var f filterFlags
+	var how shown
+	follow, run := false, ""
+	cmd := &cobra.Command{
+		Use:   "logs [JOB] [flags]",
+		Short: "Show what guests logged, and follow it",
+		Long: `Show the newest lines that the guests of a job logged, oldest first; without a
+job those of all. --run shows one run. --follow goes on with what they log from now on,
+until Ctrl-C.`,
+		Example: "  wasmjob logs cities --follow\n  wasmjob logs --run cities/2026-11-23T03:00:00.000Z/2\n  wasmjob logs --text 'disk full' --from 24h",
+		Args:    atMostAJob,
+	}
+	f.add(cmd)
+	addItemFlag(cmd, &f.item)
+	cmd.Flags().StringVar(&f.text, "text", "", "only lines that contain this `TEXT`")
+	cmd.Flags().StringVar(&run, "run", "", "only those of the run with this `ID`")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is logged from now on")
+	how.addOutput(cmd, "them")
+	t := p.addHost(cmd)
+	cmd.ValidArgsFunction = p.jobNames(t)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		job := ""
+		if len(args) > 0 {
+			job = args[0]
+		}
+		if follow && job == "" && run == "" {
+			return usagef("--follow wants a job, or a run")
+		}
+		query := f.query(cmd, job)
+		if run != "" {
+			query += "&" + url.Values{"run": {run}}.Encode()
+		}
+		return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+			if err := p.showLines(ctx, r, &how, query); err != nil || !follow {
+				return err
+			}
+			return p.followLines(ctx, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}})
+		})
+	}
+	return cmd
+}
+
+// showLines shows lines, oldest first.
+func (p *program) showLines(ctx context.Context, r *reached, how *shown, query string) error {
+	return p.show(ctx, how, func() (any, string, error) {
+		var found cluster.Found[history.Line]
+		if err := r.client.Get(ctx, "/v1/logs?"+query, &found); err != nil {
+			return nil, "", err
+		}
+		s := p.tables()
+		var b strings.Builder
+		for n := range found.Records {
+			b.WriteString(show.Line(s, &found.Records[len(found.Records)-1-n]))
+		}
+		return found, b.String() + show.Silent(s, found.Silent), nil
+	})
+}
+
+// followLines shows lines as they are logged, until a signal comes.
+func (p *program) followLines(ctx context.Context, r *reached, how *shown, query url.Values) error {
+	ctx, end := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer end()
+	for name, values := range query {
+		if values[0] == "" {
+			query.Del(name)
+		}
+	}
+	err := r.client.Stream(ctx, "/v1/logs/stream?"+query.Encode(), func(_ string, data []byte) error {
+		if how.output != outputTable {
+			_, err := fmt.Fprintf(p.out, "%s\n", data)
+			return err
+		}
+		var l history.Line
+		if err := json.Unmarshal(data, &l); err != nil {
+			return fmt.Errorf("the host's answer is no line: %w", err)
+		}
+		_, err := fmt.Fprint(p.out, show.Line(p.tables(), &l))
+		return err
+	})
+	if ctx.Err() != nil { // a signal ends it well
+		return nil
+	}
+	return err
+}
+
+func hostsCommand(p *program) *cobra.Command {
+	var how shown
+	cmd := &cobra.Command{
+		Use:     "hosts [flags]",
+		Short:   "Show all hosts of the cluster, and what is wrong with them",
+		Example: "  wasmjob hosts\n  wasmjob hosts --watch",
+		Args:    exactly(),
+	}
+	how.add(cmd, "them")
+	return p.onHost(cmd, &how, func(ctx context.Context, r *reached, _ string) (any, string, error) {
+		var list []cluster.Host
+		err := r.client.Get(ctx, "/v1/hosts", &list)
+		return list, show.Hosts(p.tables(), list, time.Now()), err
+	})
+}
+
+func calendarCommand(p *program) *cobra.Command {
+	var how shown
+	span := time.Hour
+	cmd := &cobra.Command{
+		Use:     "calendar [JOB] [flags]",
+		Short:   "Show what will fire",
+		Example: "  wasmjob calendar\n  wasmjob calendar 'etl-*' --for 24h",
+		Args:    atMostAJob,
+	}
+	cmd.Flags().DurationVar(&span, "for", span, "how far to look")
+	how.add(cmd, "it")
+	return p.onHost(cmd, &how, func(ctx context.Context, r *reached, job string) (any, string, error) {
+		now := time.Now()
+		q := url.Values{"from": {now.Format(time.RFC3339)}, "to": {now.Add(span).Format(time.RFC3339)}}
+		if job != "" {
+			q.Set("job", job)
+		}
+		var c service.Calendar
+		err := r.client.Get(ctx, "/v1/calendar?"+q.Encode(), &c)
+		return c, show.Upcoming(p.tables(), c.Upcoming, c.Frequent, now), err
+	})
+}
+
+func topCommand(p *program) *cobra.Command {
+	var how shown
+	once := false
+	cmd := &cobra.Command{
+		Use:   "top [flags]",
+		Short: "Watch what fails, what is late and what runs",
+		Long: `Show, again each second until Ctrl-C, the hosts, and the jobs that fail, are late or
+run, on all hosts.`,
+		Example: "  wasmjob top\n  wasmjob top --once",
+		Args:    exactly(),
+		PreRun:  func(*cobra.Command, []string) { how.watch = !once },
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "show it once")
+	return p.onHost(cmd, &how, func(ctx context.Context, r *reached, _ string) (any, string, error) {
+		var o service.Overview
+		err := r.client.Get(ctx, "/v1/overview", &o)
+		return o, show.Overview(p.tables(), &o), err
+	})
+}

@@ -1,0 +1,271 @@
+package show
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// stamp is a time in the zone of who reads it; the day only if it is not today.
+func stamp(t, now time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	t, now = t.Local(), now.Local()
+	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
+		return t.Format("15:04:05")
+	}
+	return t.Format("2006-01-02 15:04:05")
+}
+
+func outcomeCell(o abi.Outcome) console.Cell {
+	if o == "" {
+		return console.Coloured("running", console.Green)
+	}
+	return console.Coloured(string(o), outcomeColour(o))
+}
+
+func durationText(d time.Duration, ended time.Time) string {
+	if ended.IsZero() {
+		return "-"
+	}
+	return words.Short(d)
+}
+
+// Fires lists fires.
+func Fires(s console.Style, list []history.Fire, now time.Time) string {
+	t := console.NewTable(s, "INSTANT", "JOB", "SOURCE", "ITEMS", "OUTCOME", "TOOK", "LAG", "HOSTS", "MESSAGE")
+	t.Spare = []string{"HOSTS", "LAG"}
+	for _, f := range list {
+		items := tree.Items(f.Items).String()
+		if f.Total > 0 {
+			items += " of " + strconv.Itoa(f.Total)
+		}
+		if f.Failed > 0 {
+			items += fmt.Sprintf(", %d failed", f.Failed)
+		}
+		t.Add(console.Plain(stamp(f.Instant, now)), console.Coloured(f.Job, console.Bold), console.Plain(string(f.Source)), console.Plain(items), outcomeCell(f.Outcome),
+			console.Plain(durationText(f.Duration, f.Ended)), console.Plain(words.Short(f.Lag)), console.Plain(servers(f.Hosts)), console.Plain(words.FirstLine(f.Message)))
+	}
+	return orNone(t.Empty(), "no fires", t.String())
+}
+
+// servers are the addresses of instances.
+func servers(ids []string) string {
+	var list []string
+	for _, id := range ids {
+		if ip := tree.ServerOf(id); !slices.Contains(list, ip) {
+			list = append(list, ip)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func orNone(empty bool, none, text string) string {
+	if empty {
+		return none + "\n"
+	}
+	return text
+}
+
+// Runs lists runs of items.
+func Runs(s console.Style, list []history.Run, now time.Time) string {
+	t := console.NewTable(s, "BEGUN", "RUN", "SOURCE", "HOST", "OUTCOME", "TOOK", "TRY", "MESSAGE")
+	t.Spare = []string{"SOURCE", "TRY"}
+	for _, r := range list {
+		t.Add(console.Plain(stamp(r.Begun, now)), console.Coloured(r.ID, console.Bold), console.Plain(string(r.Source)), console.Plain(tree.ServerOf(r.Host)), outcomeCell(r.Outcome),
+			console.Plain(durationText(r.Duration, r.Ended)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
+	}
+	return orNone(t.Empty(), "no runs", t.String())
+}
+
+// Line is a line that a guest logged.
+func Line(s console.Style, l *history.Line) string {
+	tag, colour := console.LevelTag(console.ZapLevel(l.Level))
+	who := l.Job
+	if l.Item >= 0 {
+		who += "/" + strconv.Itoa(l.Item)
+	}
+	var attrs strings.Builder
+	for n := 0; n+1 < len(l.Attrs); n += 2 {
+		fmt.Fprintf(&attrs, " %s=%s", words.Printable(l.Attrs[n]), words.Printable(l.Attrs[n+1]))
+	}
+	return fmt.Sprintf("%s %s %s %s%s\n", s.Paint(console.Grey, l.Time.Local().Format("2006-01-02 15:04:05.000")), s.Paint(colour, tag),
+		s.Paint(console.Bold, words.Printable(who)), words.Printable(l.Message), s.Paint(console.Grey, attrs.String()))
+}
+
+// Changes lists who changed what.
+func Changes(s console.Style, list []history.Change, now time.Time) string {
+	t := console.NewTable(s, "TIME", "WHO", "FROM", "WHAT", "JOB", "CHANGE", "WHY")
+	t.Spare = []string{"FROM"}
+	for _, c := range list {
+		job := c.Job
+		if c.Item != nil {
+			job += "/" + strconv.Itoa(*c.Item)
+		}
+		change := console.Plain(words.Dash(changeText(&c)))
+		if c.Error != "" {
+			change = console.Coloured("failed: "+c.Error, console.Red)
+		}
+		t.Add(console.Plain(stamp(c.Time, now)), console.Coloured(c.Who, console.Bold), console.Plain(words.Dash(c.From)), console.Plain(c.What), console.Plain(words.Dash(job)),
+			change, console.Plain(words.Dash(c.Why)))
+	}
+	return orNone(t.Empty(), "no changes", t.String())
+}
+
+// changeText says what was before and after; settings one by one.
+func changeText(c *history.Change) string {
+	before, after := make(map[string]string), make(map[string]string)
+	if json.Unmarshal([]byte(c.Before), &before) != nil || json.Unmarshal([]byte(c.After), &after) != nil {
+		return strings.TrimSuffix(strings.TrimPrefix(c.Before+" → "+c.After, " → "), " → ")
+	}
+	var parts []string
+	for name, value := range after {
+		parts = append(parts, fmt.Sprintf("%s: %q → %q", name, before[name], value))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+func healthColour(h cluster.Health) string {
+	switch h {
+	case cluster.HealthOK:
+		return console.Green
+	case cluster.HealthPaused:
+		return console.Grey
+	case cluster.HealthLate:
+		return console.Yellow
+	}
+	return console.Red
+}
+
+// ClusterJobs lists jobs over all hosts.
+func ClusterJobs(s console.Style, list []cluster.Job, now time.Time) string {
+	t := console.NewTable(s, "NAME", "HEALTH", "STATE", "CRON", "NEXT", "ITEMS", "HOSTS", "LAST FIRE")
+	t.Spare = []string{"HOSTS", "STATE"}
+	for _, j := range list {
+		next := "-"
+		if !j.Next.IsZero() {
+			next = "in " + words.Ago(max(0, j.Next.Sub(now)))
+		}
+		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.Health), healthColour(j.Health)), console.Coloured(string(j.State), jobColour(j.State)),
+			console.Plain(cronText(j.Cron, j.TimeZone)), console.Plain(next), console.Plain(itemCounts(&j)), console.Plain(strconv.Itoa(len(j.Hosts))), lastText(j.Last, now))
+	}
+	return orNone(t.Empty(), "no jobs", t.String())
+}
+
+// itemCounts says how many items a job has, and what is remarkable about them.
+func itemCounts(j *cluster.Job) string {
+	text := strconv.Itoa(j.ShardingTotalCount)
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{j.Running, "running"}, {j.Failed, "failed"}, {j.Held, "held"}, {j.Disabled, "disabled"}} {
+		if c.n > 0 {
+			text += fmt.Sprintf(", %d %s", c.n, c.what)
+		}
+	}
+	return text
+}
+
+func lastText(l *cluster.Last, now time.Time) console.Cell {
+	if l == nil {
+		return console.Plain("-")
+	}
+	text := string(l.Outcome)
+	if l.Duration > 0 {
+		text += " in " + words.Short(l.Duration)
+	}
+	text += ", " + words.Since(l.Ended, now)
+	if l.Message != "" {
+		text += ": " + words.FirstLine(l.Message)
+	}
+	return console.Coloured(text, outcomeColour(l.Outcome))
+}
+
+// Hosts lists the hosts of a cluster.
+func Hosts(s console.Style, list []cluster.Host, now time.Time) string {
+	t := console.NewTable(s, "HOST", "API", "STATE", "JOBS", "RUNNING", "VERSION", "UP", "WHAT IS WRONG")
+	t.Spare = []string{"VERSION", "UP"}
+	for _, h := range list {
+		name := h.ServerIP
+		if h.Here {
+			name += " (this)"
+		}
+		state, wrong := console.Coloured("silent", console.Red), h.Silent
+		if h.Silent == "" && h.Report != nil {
+			state = console.Coloured(string(h.Report.Status.State), console.Green)
+			if !h.Report.Ready {
+				state.Colour, wrong = console.Yellow, "not ready: "+h.Report.Reason
+			}
+			if n := len(h.Report.Status.Refused); n > 0 && wrong == "" {
+				wrong = words.Count(n, "file") + " refused"
+			}
+		}
+		t.Add(console.Coloured(name, console.Bold), console.Plain(words.Dash(h.API)), state, console.Plain(strconv.Itoa(h.Jobs)), console.Plain(strconv.Itoa(h.Running)),
+			console.Plain(h.Version), console.Plain(words.Ago(now.Sub(h.Started))), console.Plain(words.Dash(wrong)))
+	}
+	return t.String()
+}
+
+// Upcoming lists what will fire.
+func Upcoming(s console.Style, upcoming, frequent []service.Upcoming, now time.Time) string {
+	t := console.NewTable(s, "TIME", "IN", "JOB")
+	for _, u := range upcoming {
+		t.Add(console.Plain(stamp(u.Time, now)), console.Plain(words.Ago(max(0, u.Time.Sub(now)))), console.Coloured(u.Job, console.Bold))
+	}
+	text := orNone(t.Empty(), "nothing fires", t.String())
+	if len(frequent) > 0 {
+		var names []string
+		for _, f := range frequent {
+			names = append(names, f.Job)
+		}
+		text += "and again and again: " + strings.Join(names, ", ") + "\n"
+	}
+	return text
+}
+
+// Silent says which hosts have not answered.
+func Silent(s console.Style, silent []string) string {
+	var b strings.Builder
+	for _, h := range silent {
+		b.WriteString(s.Paint(console.Yellow, "does not answer, what it knows is missing: ") + words.Printable(h) + "\n")
+	}
+	return b.String()
+}
+
+// Overview shows what fails, what is late and what runs.
+func Overview(s console.Style, o *service.Overview) string {
+	var b strings.Builder
+	var counts []string
+	for _, h := range cluster.Healths() {
+		if n := o.Counts[h]; n > 0 {
+			counts = append(counts, s.Paint(healthColour(h), fmt.Sprintf("%d %s", n, h)))
+		}
+	}
+	b.WriteString(s.Fact("jobs", strings.Join(counts, ", ")))
+	b.WriteString("\n" + Hosts(s, o.Hosts, o.Now))
+	for _, part := range []struct {
+		title string
+		jobs  []cluster.Job
+	}{{"Trouble", o.Trouble}, {"Waiting", o.Waiting}, {"Running", o.Running}} {
+		if len(part.jobs) > 0 {
+			b.WriteString("\n" + s.Paint(console.Bold, part.title) + "\n" + ClusterJobs(s, part.jobs, o.Now))
+		}
+	}
+	if len(o.Failures) > 0 {
+		b.WriteString("\n" + s.Paint(console.Bold, "Failed lately") + "\n" + Runs(s, o.Failures, o.Now))
+	}
+	return b.String()
+}

@@ -1,0 +1,149 @@
+package e2e_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+	view "github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// decoded is what a command says with --json.
+func decoded[T any](t *testing.T, out string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(out), &v); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return v
+}
+
+// TestAnyHostAnswers asks each of two hosts about the whole cluster: with both alive,
+// with one stopped, and with one gone.
+func TestAnyHostAnswers(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.job("tick", everySecond, "shardingTotalCount: 4")
+	c.job("bad", "shardingTotalCount: 2", `jobParameter: "fail"`)
+	a := c.add()
+	a.of("tick", 0, assigned(4))
+	b := c.add()
+	b.of("tick", 0, assigned(2))
+	b.of("bad", 0, assigned(1))
+	a.must("trigger", "bad", "--reason", "to see it fail")
+	b.of("bad", 0, kind(event.ItemCompleted), outcome(abi.OutcomeFail))
+	a.of("bad", 0, kind(event.ItemCompleted), outcome(abi.OutcomeFail))
+	b.of("tick", 0, kind(event.ItemCompleted))
+
+	for _, m := range []*member{a, b} {
+		hosts := decoded[[]view.Host](t, m.must("hosts", "--json"))
+		if len(hosts) != 2 || hosts[0].ServerIP != m.ip || !hosts[0].Here || hosts[1].Silent != "" || hosts[1].Report.Status.State != host.HostLive {
+			t.Errorf("the hosts, by %s: %+v", m.ip, hosts)
+		}
+		jobs := decoded[[]view.Job](t, m.must("jobs", "--json"))
+		if len(jobs) != 2 || jobs[0].Name != "bad" || jobs[0].Health != view.HealthFailing || jobs[0].Failed != 2 || jobs[0].Last.Outcome != abi.OutcomeFail ||
+			len(jobs[0].Hosts) != 2 || jobs[1].Health != view.HealthOK {
+			t.Errorf("the jobs, by %s: %+v", m.ip, jobs)
+		}
+		fires := decoded[view.Found[history.Fire]](t, m.must("history", "bad", "--json")).Records
+		if len(fires) != 1 || len(fires[0].Hosts) != 2 || fires[0].Failed != 2 || len(fires[0].Items) != 2 {
+			t.Errorf("the fires, by %s: %+v", m.ip, fires)
+		}
+		runs := decoded[view.Found[history.Run]](t, m.must("runs", "--failed", "--json")).Records
+		if len(runs) != 2 || runs[0].Host == runs[1].Host || runs[0].Message == "" {
+			t.Errorf("the runs, by %s: %+v", m.ip, runs)
+		}
+		changes := decoded[view.Found[history.Change]](t, m.must("audit", "--json")).Records
+		if len(changes) != 1 || changes[0].What != "trigger" || changes[0].Why != "to see it fail" {
+			t.Errorf("the changes, by %s: %+v", m.ip, changes)
+		}
+	}
+
+	// Removed on both hosts, and brought back by one.
+	a.must("remove", "bad")
+	a.of("bad", 0, kind(event.JobRemoved))
+	b.of("bad", 0, kind(event.JobRemoved))
+	removed := func() bool {
+		jobs := decoded[[]view.Job](t, b.must("jobs", "--job", "bad", "--json"))
+		return len(jobs) == 1 && jobs[0].State == host.JobRemoved && jobs[0].Next.IsZero()
+	}
+	for end := time.Now().Add(patience); !removed(); {
+		if time.Now().After(end) {
+			t.Fatal("the removed job is not shown as such")
+		}
+	}
+	mark := a.mark()
+	if out := b.must("restore", "bad"); !strings.Contains(out, a.address) || !strings.Contains(out, b.address) {
+		t.Errorf("restore says %q", out)
+	}
+	a.of("bad", mark, assigned(1))
+	a.place.refused(1, []string{"neither removed nor shut down"}, "restore", "bad")
+
+	// One that does not answer is waited for a second, and shown.
+	b.signal(syscall.SIGSTOP)
+	began := time.Now()
+	hosts := decoded[[]view.Host](t, a.must("hosts", "--json"))
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if len(hosts) != 2 || !strings.Contains(hosts[1].Silent, "has not answered") {
+		t.Errorf("the hosts while one is stopped: %+v", hosts)
+	}
+	b.kill()
+	a.of("tick", 0, assigned(4), test{"after the death", func(e event.Event) bool { return e.Time.After(began) }})
+	if hosts := decoded[[]view.Host](t, a.must("hosts", "--json")); len(hosts) != 1 {
+		t.Errorf("the hosts when one is gone: %+v", hosts)
+	}
+	a.stop()
+}
+
+// TestLogs follows what guests log, and finds it again.
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.guestJob("talk", everySecond, "shardingTotalCount: 1")
+	h := p.start("--mount", "talk="+p.path("gate")+":/gate")
+	h.of("talk", 0, kind(event.ItemStarted))
+	p.refused(2, []string{"--follow wants a job"}, "logs", "--follow")
+	p.refused(1, []string{"from: found", "yesterday"}, "logs", "--from", "yesterday")
+
+	follow := exec.CommandContext(t.Context(), wasmjob(t), "logs", "talk", "--follow", "--limit", "1", "--output", "json")
+	follow.Env = p.env()
+	out, err := follow.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := follow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	var live history.Line
+	for lines.Scan() { // first the page of those that were logged, then each by itself
+		if json.Unmarshal(lines.Bytes(), &live) == nil && live.RunID != "" {
+			break
+		}
+	}
+	if live.Job != "talk" || live.Message == "" {
+		t.Errorf("followed: %+v, %v", live, lines.Err())
+	}
+	if err := follow.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() { // up to the end
+	}
+	if err := follow.Wait(); err != nil {
+		t.Errorf("a signal ends it with %v", err)
+	}
+	found := decoded[view.Found[history.Line]](t, p.must("logs", "--run", live.RunID, "--json")).Records
+	if len(found) != 1 || found[0].Message != live.Message {
+		t.Errorf("found: %+v, want %+v", found, live)
+	}
+	h.stop()
+}
