@@ -300,7 +300,7 @@ func (p *program) reach(flags *pflag.FlagSet) (err error) {
 		}
 		from = z.CredentialsFile
 		warning := ""
-		if z.Credentials, warning, err = ensemble.ReadCredentials(from); err != nil {
+		if z.Credentials, warning, err = ensemble.ReadCredentials(from, "ZooKeeper's"); err != nil {
 			return fmt.Errorf("--zk-credentials-file: %w", err)
 		}
 		if warning != "" {

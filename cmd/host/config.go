@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/history/database"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -62,9 +63,13 @@ type Config struct {
 	// LogLevel is the lowest level of the host's own lines that is shown,
 	// GuestLogLevel that of the guests' lines.
 	LogLevel, GuestLogLevel zapcore.Level
-	// History is the file that keeps the events. Empty is none.
-	History string
-	// HistorySize bounds it and its older files together, in bytes; 0 is auto.
+	// History is the file or the URL of the database that keeps the events; the URL may have
+	// a password. Empty is memory. HistoryDatabase is what was read of a URL; nil for a file.
+	History         string
+	HistoryDatabase *database.Config
+	// HistoryCredentialsFile has "user:password" in its first line.
+	HistoryCredentialsFile string
+	// HistorySize bounds what the history takes on this disk, in bytes; 0 is auto.
 	HistorySize int64
 	// MaxConcurrency bounds the items that run at once; 0 is 8 per processor.
 	MaxConcurrency int
@@ -165,7 +170,7 @@ const (
 
 // settings lists the entries in the order in which they are shown.
 func settings(d defaults) []setting {
-	return slices.Concat(jobSettings(d), registrySettings(), zooKeeperSettings(), hostSettings(d), []setting{deadManSetting()})
+	return slices.Concat(jobSettings(d), registrySettings(), zooKeeperSettings(), hostSettings(d), historySettings(), []setting{deadManSetting()})
 }
 
 // jobSettings say where jobs come from.
@@ -312,13 +317,6 @@ func hostSettings(d defaults) []setting {
 		}
 		return nil
 	})
-	file := textSetting("history", "FILE", "", "append every event to this file, one JSON object per line", func(c *Config) *string { return &c.History })
-	file.set = checked(file.set, func(s string) error {
-		if s == "" {
-			return nil
-		}
-		return directory(filepath.Dir(s))
-	})
 	return []setting{
 		serverIP,
 		textSetting("serverInterface", "NAME", "", "network interface whose IPv4 address names this server; with --server-ip NETWORK, the address there that is in the network", func(c *Config) *string { return &c.ServerInterface }),
@@ -329,13 +327,6 @@ func hostSettings(d defaults) []setting {
 		format,
 		levelSetting("logLevel", "lowest level of the host's log: debug, info, warn or error", func(c *Config) *zapcore.Level { return &c.LogLevel }),
 		levelSetting("guestLogLevel", "lowest level of what jobs log: debug, info, warn or error", func(c *Config) *zapcore.Level { return &c.GuestLogLevel }),
-		file,
-		{
-			key: "historySize", arg: "SIZE", standard: "auto",
-			help: "most that the history may take, with its older files; auto is 2 % of the disk, 64MiB to 4GiB",
-			set:  setHistorySize,
-			show: func(c *Config) string { return jobconfig.ShowSize(c.HistorySize) },
-		},
 		{
 			key: "maxConcurrency", arg: "N", standard: "0",
 			help: "most items that run at once on this host; 0 is 8 per processor",
@@ -414,22 +405,6 @@ func setDumpAddress(c *Config, s string) error {
 		return fmt.Errorf("%q is not a port; want a number up to 65535, IP:PORT or :PORT (all addresses)", words.Clip(s))
 	}
 	c.DumpAddress = net.JoinHostPort(host, strconv.FormatUint(n, 10))
-	return nil
-}
-
-func setHistorySize(c *Config, s string) error {
-	if s == "auto" {
-		c.HistorySize = 0
-		return nil
-	}
-	n, err := parseSize(s)
-	if err != nil {
-		return err
-	}
-	if n < 64<<10 {
-		return fmt.Errorf("%s is too small; want at least 64KiB", s)
-	}
-	c.HistorySize = n
 	return nil
 }
 

@@ -116,6 +116,9 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 	if len(l.problems) == 0 {
 		l.registryChoice(&result.Config, lookup(environ, ensemble.CredentialsVariable))
 	}
+	if len(l.problems) == 0 && want("history") {
+		l.chooseHistory(&result.Config, lookup(environ, historyCredentialsVariable))
+	}
 	result.warnings = l.warnings
 	if want("admin") && result.Admin != nil && !result.Admin.Local() && !result.InsecureAdmin {
 		l.problem(l.origins["admin"], "admin", fmt.Errorf("other machines can reach %s, and there is no TLS: who listens in on the way has the token; want an address such as 127.0.0.1:9770, a socket's path, off, or --insecure-admin as well", result.Admin))
@@ -151,7 +154,7 @@ func (l *loader) checkMounts() {
 // setCeilings takes over the entries that were given; the defaults come last.
 func (l *loaded) setCeilings(given []givenCeilings) {
 	if l.HistorySize == 0 {
-		l.HistorySize = lines.SizeFor(l.History)
+		l.HistorySize = lines.SizeFor(historyPath(&l.Config))
 	}
 	standard := ceiling.Default(l.HistorySize)
 	for _, g := range given {
@@ -374,7 +377,7 @@ func (l *loader) textCeilings(origin string, list []string) {
 
 func (l *loader) environment(environ []string) {
 	byVariable := make(map[string]setting)
-	names := []string{strings.TrimPrefix(mountVariable, envPrefix), strings.TrimPrefix(ceilingsVariable, envPrefix), strings.TrimPrefix(configVariable, envPrefix), strings.TrimPrefix(ensemble.CredentialsVariable, envPrefix)}
+	names := []string{strings.TrimPrefix(mountVariable, envPrefix), strings.TrimPrefix(ceilingsVariable, envPrefix), strings.TrimPrefix(configVariable, envPrefix), strings.TrimPrefix(ensemble.CredentialsVariable, envPrefix), strings.TrimPrefix(historyCredentialsVariable, envPrefix)}
 	for _, s := range l.settings {
 		byVariable[s.variable()] = s
 		names = append(names, strings.TrimPrefix(s.variable(), envPrefix))
@@ -392,7 +395,7 @@ func (l *loader) environment(environ []string) {
 				l.textMounts(name, strings.Split(value, ","))
 			case name == ceilingsVariable:
 				l.textCeilings(name, strings.Split(value, ";"))
-			case name != configVariable && name != ensemble.CredentialsVariable:
+			case name != configVariable && name != ensemble.CredentialsVariable && name != historyCredentialsVariable:
 				// Not an error: Kubernetes gives every container
 				// WASMJOB_PORT and the like if a service is called wasmjob.
 				hint := ""

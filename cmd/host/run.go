@@ -231,8 +231,8 @@ func (s *system) banner() {
 	if s.dump != nil {
 		show("dump", s.dump.Address())
 	}
-	if l.History != "" {
-		show("history", l.History)
+	if history := s.historyText(); history != "" {
+		show("history", history)
 	}
 	if l.Grants != "" {
 		show("grants", l.Grants+paint(console.Grey, "  shown by: wasmjob grants"))

@@ -20,14 +20,12 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/api"
 	"github.com/wasmjob/wasmjob/host/catalog"
-	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/dump"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/life"
 	"github.com/wasmjob/wasmjob/host/peers"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -145,34 +143,9 @@ func (s *system) wireOutput(context.Context) error {
 
 // wireEvents makes where events go. The host is asked for its status only after
 // it was made.
-func (s *system) wireEvents(context.Context) (err error) {
-	l := s.loaded
+func (s *system) wireEvents(ctx context.Context) error {
 	s.metrics = admin.NewMetrics(versionText(), func() host.Status { return s.host.Status() })
-	s.history, err = lines.Open(lines.Options{Path: l.History, MaxBytes: l.HistorySize, Ceilings: l.Ceilings, Logger: s.log,
-		OnOverQuota: func(job string) {
-			s.metrics.Observe(event.Event{Kind: event.OverQuota, Job: job, Ceiling: ceiling.HistoryBytes, Count: 1})
-		}})
-	if err != nil {
-		return err
-	}
-	s.onClose("history", s.history.Close)
-	if l.History == "" {
-		return nil
-	}
-	return historyMetrics(s.metrics, s.history.State)
-}
-
-// historyMetrics shows how the history fares.
-func historyMetrics(m *admin.Metrics, state func() history.State) error {
-	return errors.Join(
-		m.CounterFunc("history_events_dropped_total", "Records that are not in the history.",
-			func() float64 { return float64(state().Dropped) }),
-		m.GaugeFunc("history_failing", "1 while the history cannot be written.", func() float64 {
-			if state().Problem != "" {
-				return 1
-			}
-			return 0
-		}))
+	return s.wireHistory(ctx)
 }
 
 // wireRuntime makes what runs modules.
@@ -291,7 +264,7 @@ func (s *system) wireHost(context.Context) (err error) {
 		},
 		OnLog: func(g event.GuestLog) {
 			console.GuestLog(s.guestLog, g)
-			s.history.AddLine(history.Line{Time: g.Time, Job: g.Job, RunID: g.RunID, Item: g.Item, Host: g.Host, Level: g.Level, Message: g.Message, Attrs: g.Attrs})
+			s.addLine(g)
 		},
 		OnMetric: s.metrics.Guest,
 		LastEnd:  s.life.LastEnd(),
@@ -399,7 +372,7 @@ func (s *system) wireCluster(context.Context) error {
 // about is what the process says of itself.
 func (s *system) about() admin.About {
 	l := s.loaded
-	about := admin.About{Version: versionText(), PID: os.Getpid(), Plugins: l.Plugins, Registry: s.registry.Backend.String(), History: l.History}
+	about := admin.About{Version: versionText(), PID: os.Getpid(), Plugins: l.Plugins, Registry: s.registry.Backend.String(), History: s.historyText()}
 	if abs, err := filepath.Abs(l.Plugins); err == nil {
 		about.Plugins = abs
 	}
@@ -453,18 +426,6 @@ func (s *system) read(ctx context.Context, queries ...registry.Query) ([]registr
 		return nil, host.ErrNotLive
 	}
 	return c.Read(ctx, queries...)
-}
-
-// historyState describes the history; nil if the host has none but its memory.
-func (s *system) historyState() *admin.History {
-	if s.loaded.History == "" {
-		return nil
-	}
-	return historyState(s.history.State())
-}
-
-func historyState(h history.State) *admin.History {
-	return &admin.History{File: h.Where, Dropped: h.Dropped, Problem: h.Problem, Since: h.Since}
 }
 
 // pending is the catalog's progress, for the admin address.

@@ -179,7 +179,7 @@ func (l *loader) chooseCredentials(z *ensemble.Ensemble, secret string) {
 			l.bad("zkCredentialsFile", "credentials are in %s, too; give them once", ensemble.CredentialsVariable)
 			return
 		}
-		read, warning, err := ensemble.ReadCredentials(z.CredentialsFile)
+		read, warning, err := ensemble.ReadCredentials(z.CredentialsFile, "ZooKeeper's")
 		if err != nil {
 			l.bad("zkCredentialsFile", "%w", err)
 			return

@@ -21,11 +21,14 @@ type About struct {
 
 // History is how the history file fares.
 type History struct {
+	// File is the file's name, or the URL of the database without a password.
 	File string `json:"file"`
-	// Dropped is how many events are not in the file since the host began.
+	// Dropped is how many events are lost since the host began, Spooled how many wait on
+	// the disk for the database.
 	Dropped int64 `json:"dropped"`
+	Spooled int64 `json:"spooled,omitempty"`
 	// Problem says why the last events could not be written, empty if they
-	// could; Since is when the first of them was lost.
+	// could; Since is when the first of them was lost, or spooled.
 	Problem string    `json:"problem,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 }

@@ -122,9 +122,9 @@ func (e *Ensemble) TLSConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// ReadCredentials reads credentials from a file. The warning is empty unless
-// others can read it.
-func ReadCredentials(name string) (credentials, warning string, err error) {
+// ReadCredentials reads credentials from a file; whose they are, such as
+// "ZooKeeper's", is for the warning, which is empty unless others can read the file.
+func ReadCredentials(name, whose string) (credentials, warning string, err error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return "", "", err
@@ -137,7 +137,7 @@ func ReadCredentials(name string) (credentials, warning string, err error) {
 		return "", "", err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		warning = fmt.Sprintf("%s, which holds ZooKeeper's password, can be read by others (mode %04o): chmod 600 %s", name, mode, name)
+		warning = fmt.Sprintf("%s, which holds %s password, can be read by others (mode %04o): chmod 600 %s", name, whose, mode, name)
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
 	if line = strings.TrimSpace(line); line == "" {

@@ -146,6 +146,8 @@ func historyText(r *admin.Report) string {
 	switch {
 	case h == nil || (h.Dropped == 0 && h.Problem == ""):
 		return ""
+	case h.Problem != "" && h.Spooled > 0:
+		return fmt.Sprintf("cannot be written for %s, %s wait on the disk, %d lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Spooled), "event"), h.Dropped, h.Problem)
 	case h.Problem != "":
 		return fmt.Sprintf("cannot be written for %s, %s lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Dropped), "event"), h.Problem)
 	}

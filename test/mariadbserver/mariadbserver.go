@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/wasmjob/wasmjob/test/child"
 )
 
 // ErrNotInstalled is why a server cannot be started on this machine.
@@ -127,19 +129,7 @@ func (s *Server) launch(ctx context.Context) error {
 	s.cmd = exec.Command(s.daemon, args...)
 	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.dir, log, log
 	s.owner.run(s.cmd)
-	// Where the system can, the server is killed when the starting thread ends, so that
-	// thread is kept.
-	started := make(chan error, 1)
-	go func() { // joined by exited
-		defer lockedToParent(s.cmd)()
-		err := s.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = s.cmd.Wait() // how it ended is in its state
-			close(s.exited)
-		}
-	}()
-	if err := <-started; err != nil {
+	if err := child.Start(s.cmd, func(error) { close(s.exited) }); err != nil { // how it ended is in its state
 		return err
 	}
 	if err := s.await(ctx); err != nil {

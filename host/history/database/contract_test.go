@@ -50,29 +50,16 @@ func databaseName(t *testing.T) string {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) {
-		t.Parallel()
-		contract(t, sqliteURL)
-	})
-	t.Run("PostgreSQL", func(t *testing.T) {
-		t.Parallel()
-		contract(t, onPostgres(t, pgserver.ForTest(t)))
-	})
-	t.Run("MariaDB", func(t *testing.T) {
-		t.Parallel()
-		contract(t, onMariaDB(t, mariadbserver.ForTest(t)))
-	})
-}
-
-func contract(t *testing.T, fresh func(*testing.T) (string, string)) {
-	historytest.Run(t, func(t *testing.T) history.Store {
-		url, credentials := fresh(t)
-		return openStore(t, url, credentials, t.TempDir())
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		historytest.Run(t, func(t *testing.T) history.Store {
+			url, credentials := fresh(t)
+			return openStore(t, url, credentials, t.TempDir())
+		})
 	})
 }
 
 // onPostgres makes databases on a server.
-func onPostgres(t *testing.T, p *pgserver.Server) func(*testing.T) (string, string) {
+func onPostgres(p *pgserver.Server) func(*testing.T) (string, string) {
 	return func(t *testing.T) (string, string) {
 		t.Helper()
 		name := databaseName(t)
@@ -84,7 +71,7 @@ func onPostgres(t *testing.T, p *pgserver.Server) func(*testing.T) (string, stri
 }
 
 // onMariaDB does likewise.
-func onMariaDB(t *testing.T, m *mariadbserver.Server) func(*testing.T) (string, string) {
+func onMariaDB(m *mariadbserver.Server) func(*testing.T) (string, string) {
 	return func(t *testing.T) (string, string) {
 		t.Helper()
 		name := databaseName(t)

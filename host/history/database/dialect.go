@@ -45,6 +45,7 @@ func (c *Config) open() (*sql.DB, error) {
 			"time_zone":                "'+00:00'",
 		}
 		c.mysql.InterpolateParams = true
+		c.mysql.Logger = &mysql.NopLogger{} // errors are returned as well
 		connector, err := mysql.NewConnector(c.mysql)
 		if err != nil {
 			return nil, err
@@ -61,6 +62,30 @@ func (c *Config) open() (*sql.DB, error) {
 	db.SetMaxIdleConns(2)
 	db.SetConnMaxIdleTime(time.Minute)
 	return db, nil
+}
+
+// begin begins a transaction. MySQL's default would lock the gaps between rows, too, and
+// writers each other out.
+func (s *pool) begin(ctx context.Context) (*sql.Tx, error) {
+	if s.kind == mySQL {
+		return s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	}
+	return s.db.BeginTx(ctx, nil)
+}
+
+// again reports whether an error goes away by another try: transactions were in each
+// other's way.
+func (k kind) again(err error) bool {
+	switch k {
+	case postgres:
+		var e *pgconn.PgError
+		return errors.As(err, &e) && (e.Code == "40P01" || e.Code == "40001" || e.Code == "55P03")
+	case mySQL:
+		var e *mysql.MySQLError
+		return errors.As(err, &e) && (e.Number == 1213 || e.Number == 1205)
+	}
+	var e *driver.Error
+	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
 // bind turns the ? of a statement into what the database calls its parameters.
@@ -161,7 +186,7 @@ func (k kind) badRecord(err error) bool {
 			return false
 		}
 		switch e.Number {
-		case 1048, 1062, 1153, 1264, 1265, 1292, 1366, 1406, 3988: // null, double, too large, out of range, not a character …
+		case 1048, 1062, 1153, 1264, 1265, 1292, 1366, 1406, 3819, 3988, 4025: // null, double, too large, out of range, not a character, a check …
 			return true
 		}
 	case sqlite:

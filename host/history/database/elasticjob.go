@@ -27,7 +27,7 @@ const (
 )
 
 // elasticJobTables makes the tables that are not there.
-func (s *Store) elasticJobTables(ctx context.Context, q querier) error {
+func (s *pool) elasticJobTables(ctx context.Context, q querier) error {
 	number, flag, end := "", "INT", ""
 	switch s.kind {
 	case postgres:
@@ -59,7 +59,7 @@ func (w *writing) traces(entries []history.Entry) []*insert {
 		columns: []string{"id", "job_name", "task_id", "hostname", "ip", "sharding_item", "execution_source", "failure_cause", "is_success", "start_time", "complete_time"}}
 	states := &insert{table: "JOB_STATUS_TRACE_LOG",
 		columns: []string{"id", "job_name", "original_task_id", "task_id", "slave_id", "source", "execution_type", "sharding_item", "state", "message", "creation_time"}}
-	if w.store.kind != mySQL { // whose table has no key for it
+	if w.loader.kind != mySQL { // whose table has no key for it
 		states.keys = []string{"id"}
 	}
 	rows := make(map[string][]any) // of executions, by id: the last one counts
@@ -106,13 +106,13 @@ func (w *writing) executionRow(e *event.Event) []any {
 	var ended, cause any
 	success := false
 	if e.Kind == event.ItemEnded {
-		begun, ended, success = e.Time.Add(-e.Duration), w.store.timestamp(e.Time), e.Outcome == abi.OutcomeOK
+		begun, ended, success = e.Time.Add(-e.Duration), w.loader.timestamp(e.Time), e.Outcome == abi.OutcomeOK
 		if !success {
 			cause = clip(string(e.Outcome)+": "+e.Reason, ejText)
 		}
 	}
 	return []any{traceID(e.RunID, e.Host, strconv.FormatInt(e.Fence, 10), strconv.Itoa(e.Attempt)), clip(e.Job, ejJobName), w.taskID(e), clip(address, ejAddress), clip(address, ejAddress),
-		*e.Item, source, cause, w.store.boolean(success), w.store.timestamp(begun), ended}
+		*e.Item, source, cause, w.loader.boolean(success), w.loader.timestamp(begun), ended}
 }
 
 // stateRow is a row about a host's part of a fire.
@@ -123,7 +123,7 @@ func (w *writing) stateRow(e *event.Event, state, message string) []any {
 		items[i] = strconv.Itoa(n)
 	}
 	return []any{traceID(history.KeyOf(*e).String(), e.Host, strconv.FormatInt(e.Time.UnixNano(), 36), state), clip(e.Job, ejJobName), "", w.taskID(e), clip(address, ejAddress),
-		"LITE_EXECUTOR", executionType(e), clip("["+strings.Join(items, ", ")+"]", ejItems), state, clip(message, ejText), w.store.timestamp(e.Time)}
+		"LITE_EXECUTOR", executionType(e), clip("["+strings.Join(items, ", ")+"]", ejItems), state, clip(message, ejText), w.loader.timestamp(e.Time)}
 }
 
 func executionType(e *event.Event) string {
@@ -161,7 +161,7 @@ func traceID(texts ...string) string {
 
 // timestamp is a time as JDBC writes it: in UTC to MySQL, whose column has a zone (the
 // connection's is UTC), in this machine's zone to the others.
-func (s *Store) timestamp(t time.Time) string {
+func (s *pool) timestamp(t time.Time) string {
 	if s.kind == mySQL {
 		t = t.UTC()
 	} else {
@@ -170,7 +170,7 @@ func (s *Store) timestamp(t time.Time) string {
 	return t.Format("2006-01-02 15:04:05.000")
 }
 
-func (s *Store) boolean(b bool) any {
+func (s *pool) boolean(b bool) any {
 	if s.kind == postgres {
 		return b
 	}

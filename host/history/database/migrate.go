@@ -25,7 +25,7 @@ var ErrNewer = errors.New("the history's tables were made by a newer version of 
 
 // migrate makes the tables, or brings them up to date. Hosts that do so at once do it
 // one after the other.
-func (s *Store) migrate(ctx context.Context) error {
+func (s *pool) migrate(ctx context.Context) error {
 	found, err := s.version(ctx, s.db)
 	if errors.Is(err, ErrNewer) || (err == nil && found == schemaVersion && !s.config.ElasticJob) {
 		return err
@@ -63,7 +63,7 @@ type querier interface {
 }
 
 // version is that of the tables; an error if there are none.
-func (s *Store) version(ctx context.Context, q querier) (int, error) {
+func (s *pool) version(ctx context.Context, q querier) (int, error) {
 	var found int
 	err := q.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM wasmjob_schema").Scan(&found)
 	if err == nil && found > schemaVersion {
@@ -74,7 +74,7 @@ func (s *Store) version(ctx context.Context, q querier) (int, error) {
 
 // steps does what is missing. A step that MySQL was interrupted in is repeated: its
 // statements must allow that.
-func (s *Store) steps(ctx context.Context, q querier) error {
+func (s *pool) steps(ctx context.Context, q querier) error {
 	found, err := s.version(ctx, q)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func partitionName(table string, d int64) string {
 }
 
 // partitions makes those that records need.
-func (s *Store) partitions(ctx context.Context, entries []history.Entry) error {
+func (s *loader) partitions(ctx context.Context, entries []history.Entry) error {
 	if s.kind != postgres {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (s *Store) partitions(ctx context.Context, entries []history.Entry) error {
 }
 
 // makeDay makes the partitions of a day that are not there.
-func (s *Store) makeDay(ctx context.Context, d int64) error {
+func (s *loader) makeDay(ctx context.Context, d int64) error {
 	for _, t := range daily() {
 		name := partitionName(t.table, d)
 		var found bool
@@ -72,7 +72,7 @@ func (s *Store) makeDay(ctx context.Context, d int64) error {
 	return nil
 }
 
-func (s *Store) makePartition(ctx context.Context, table, name string, d int64) error {
+func (s *loader) makePartition(ctx context.Context, table, name string, d int64) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err

@@ -23,9 +23,17 @@ const (
 	writerKept = 400 * day
 )
 
-// purge deletes what is too old, every hour, on one host at a time.
-func (s *Store) purge(ctx context.Context) {
-	defer close(s.purged)
+// cleaner deletes what is too old. Its goroutine owns from.
+type cleaner struct {
+	*pool
+	maxBytes int64
+	done     chan struct{}    // closed when run has returned
+	from     map[string]int64 // up to where a table was purged of successes
+}
+
+// run deletes what is too old, every hour, on one host at a time.
+func (s *cleaner) run(ctx context.Context) {
+	defer close(s.done)
 	timer := time.NewTimer(purgeFirst)
 	defer timer.Stop()
 	for {
@@ -34,16 +42,15 @@ func (s *Store) purge(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := s.Purge(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		if err := s.round(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			s.log.Warn("what is too old in the history cannot be deleted now", zap.Error(s.config.hide(err)))
 		}
 		timer.Reset(purgeEvery)
 	}
 }
 
-// Purge deletes what is too old at that time, unless another host does. It is called
-// every hour by the store itself.
-func (s *Store) Purge(ctx context.Context, now time.Time) error {
+// round deletes what is too old at that time, unless another host does so now.
+func (s *cleaner) round(ctx context.Context, now time.Time) error {
 	_, err := s.kind.locked(ctx, s.db, false, func(*sql.Conn) error {
 		if found, err := s.version(ctx, s.db); err != nil || found != schemaVersion {
 			return err
@@ -88,7 +95,7 @@ func keptRows(table string) string {
 
 // purgeRows deletes a table's rows from before a time, a window of rows at a time, so
 // that nobody waits for it. A keep of 0 is for ever.
-func (s *Store) purgeRows(ctx context.Context, table, by string, before time.Time, keep time.Duration, condition string) error {
+func (s *cleaner) purgeRows(ctx context.Context, table, by string, before time.Time, keep time.Duration, condition string) error {
 	if keep == 0 {
 		return nil
 	}
@@ -108,7 +115,7 @@ func (s *Store) purgeRows(ctx context.Context, table, by string, before time.Tim
 		if to == from { // more rows of one time than a window has
 			to++
 		}
-		if _, err := s.db.ExecContext(ctx, s.kind.bind("DELETE FROM "+table+" WHERE "+by+" >= ? AND "+by+" < ?"+condition), from, to); err != nil {
+		if err := s.delete(ctx, "DELETE FROM "+table+" WHERE "+by+" >= ? AND "+by+" < ?"+condition, from, to); err != nil {
 			return err
 		}
 		if from = to; from < end && !wait(ctx, windowPause, nil) {
@@ -121,9 +128,31 @@ func (s *Store) purgeRows(ctx context.Context, table, by string, before time.Tim
 	return nil
 }
 
+// tries is how often a statement is tried that writers are in the way of.
+const tries = 5
+
+// delete runs a statement in a transaction of its own.
+func (s *cleaner) delete(ctx context.Context, statement string, args ...any) error {
+	for n := 1; ; n++ {
+		tx, err := s.begin(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, s.kind.bind(statement), args...)
+		if err == nil {
+			err = tx.Commit()
+		} else {
+			_ = tx.Rollback() // the first error says more
+		}
+		if err == nil || n == tries || !s.kind.again(err) || !wait(ctx, time.Duration(n)*windowPause, nil) {
+			return err
+		}
+	}
+}
+
 // purgeElasticJob deletes the oldest rows of ElasticJob's tables, those of our hosts and
 // of Java's: it does not do so itself.
-func (s *Store) purgeElasticJob(ctx context.Context, now time.Time) error {
+func (s *cleaner) purgeElasticJob(ctx context.Context, now time.Time) error {
 	keep := s.config.Retention.Failures
 	if !s.config.ElasticJob || keep == 0 {
 		return nil
@@ -153,7 +182,7 @@ func (s *Store) purgeElasticJob(ctx context.Context, now time.Time) error {
 }
 
 // purgeSize deletes the oldest rows of a SQLite file that is too large.
-func (s *Store) purgeSize(ctx context.Context, now time.Time) error {
+func (s *cleaner) purgeSize(ctx context.Context, now time.Time) error {
 	if s.kind != sqlite {
 		return nil
 	}
@@ -193,7 +222,7 @@ func (s *Store) purgeSize(ctx context.Context, now time.Time) error {
 
 // purgeDays drops PostgreSQL's partitions that are too old, and replaces those of which
 // only failures are kept.
-func (s *Store) purgeDays(ctx context.Context, now time.Time) error {
+func (s *cleaner) purgeDays(ctx context.Context, now time.Time) error {
 	r := s.config.Retention
 	for _, t := range daily() {
 		days, err := s.daysOf(ctx, t.table)
@@ -217,7 +246,7 @@ func (s *Store) purgeDays(ctx context.Context, now time.Time) error {
 }
 
 // daysOf are a table's partitions.
-func (s *Store) daysOf(ctx context.Context, table string) (map[string]int64, error) {
+func (s *cleaner) daysOf(ctx context.Context, table string) (map[string]int64, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = to_regclass($1)", table)
 	if err != nil {
 		return nil, err
@@ -237,14 +266,14 @@ func (s *Store) daysOf(ctx context.Context, table string) (map[string]int64, err
 	return days, rows.Err()
 }
 
-func (s *Store) dropDay(ctx context.Context, name string) error {
+func (s *cleaner) dropDay(ctx context.Context, name string) error {
 	_, err := s.db.ExecContext(ctx, "DROP TABLE "+name)
 	return err
 }
 
 // thinDay replaces a partition by one with the rows that are kept. Its writers wait for
 // that, of which there are hardly any; readers of the table do for the last moment.
-func (s *Store) thinDay(ctx context.Context, table, name string, d int64) error {
+func (s *cleaner) thinDay(ctx context.Context, table, name string, d int64) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err

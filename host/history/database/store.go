@@ -44,33 +44,25 @@ const (
 	closeTimeout = 5 * time.Second
 )
 
+// pool is a database as all parts of a store have it.
+type pool struct {
+	config *Config
+	kind   kind
+	db     *sql.DB
+	log    *zap.Logger
+}
+
 // Store is a [history.Store]. It is safe for concurrent use.
 type Store struct {
 	*feed
-	config   *Config
-	kind     kind
-	db       *sql.DB
-	log      *zap.Logger
-	backlog  *backlog
-	maxBytes int64
+	*pool
+	backlog *backlog
+	loader  *loader
+	cleaner *cleaner
 
-	stop    context.CancelFunc // ends what work does
-	unpurge context.CancelFunc // ends purge
-	closing chan struct{}      // closed at the begin of Close
-	worked  chan struct{}      // closed when work has returned
-	purged  chan struct{}      // closed when purge has returned
-	once    sync.Once
-	closed  error
-
-	// Owned by work.
-	writer   string // the name by which the database notes how far this process has come
-	migrated bool
-	doubt    bool // a commit may have taken effect that was taken to have failed
-	memory   *memory
-	days     map[int64]bool // that have partitions
-
-	// Owned by purge.
-	from map[string]int64 // up to where a table was purged of successes
+	stopLoading, stopCleaning context.CancelFunc
+	once                      sync.Once
+	closed                    error
 }
 
 // feed is embedded without its Close.
@@ -102,23 +94,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("history: %w", o.Config.hide(err)), spooled.close())
 	}
+	p := &pool{o.Config, o.Config.kind, db, o.Logger}
 	s := &Store{
-		config: o.Config, kind: o.Config.kind, db: db, log: o.Logger, maxBytes: o.MaxBytes,
-		backlog: &backlog{log: o.Logger, spool: spooled, news: make(chan struct{}, 1)},
-		closing: make(chan struct{}), worked: make(chan struct{}), purged: make(chan struct{}),
-		writer: "host-" + rand.Text(), memory: newMemory(), days: make(map[int64]bool), from: make(map[string]int64),
+		pool: p, backlog: &backlog{log: o.Logger, spool: spooled, news: make(chan struct{}, 1)},
+		cleaner: &cleaner{pool: p, maxBytes: o.MaxBytes, done: make(chan struct{}), from: make(map[string]int64)},
 	}
+	s.loader = &loader{pool: p, backlog: s.backlog, drop: func(n int64) { s.Drop(n) }, closing: make(chan struct{}), done: make(chan struct{}),
+		name: "host-" + rand.Text(), memory: newMemory(), days: make(map[int64]bool)}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, db.Close(), spooled.close())
 	}
-	var background context.Context
-	background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.feed = history.NewFeed(history.FeedOptions{Queue: o.Queue, Ceilings: o.Ceilings, OnOverQuota: o.OnOverQuota, Linger: linger, Logger: o.Logger},
 		func(batch []history.Entry) { s.Drop(s.backlog.add(batch)) })
-	go s.work(background)
-	var cleaning context.Context
-	cleaning, s.unpurge = context.WithCancel(background)
-	go s.purge(cleaning)
+	var loading, cleaning context.Context
+	loading, s.stopLoading = context.WithCancel(context.WithoutCancel(ctx))
+	cleaning, s.stopCleaning = context.WithCancel(loading)
+	go s.loader.run(loading)
+	go s.cleaner.run(cleaning)
 	return s, nil
 }
 
@@ -133,7 +125,7 @@ func (s *Store) start(ctx context.Context) error {
 	case err != nil:
 		s.backlog.fail(s.config.hide(err))
 	default:
-		s.migrated = true
+		s.loader.migrated = true
 	}
 	return nil
 }
@@ -151,13 +143,13 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.feed.Close()
 		s.backlog.end()
-		close(s.closing)
-		s.unpurge()
-		timer := time.AfterFunc(closeTimeout, s.stop)
-		<-s.worked
+		close(s.loader.closing)
+		s.stopCleaning()
+		timer := time.AfterFunc(closeTimeout, s.stopLoading)
+		<-s.loader.done
 		timer.Stop()
-		s.stop()
-		<-s.purged
+		s.stopLoading()
+		<-s.cleaner.done
 		lost, err := s.backlog.close()
 		s.Drop(lost)
 		if err = errors.Join(err, s.db.Close()); err != nil {

@@ -43,6 +43,8 @@ type Config struct {
 	ElasticJob bool
 	// Password: the URL has one.
 	Password bool
+	// Spool is the directory of the option spool, empty if that is not given.
+	Spool string
 
 	kind   kind
 	secret string          // the password
@@ -58,6 +60,38 @@ const (
 	postgres kind = "PostgreSQL"
 	mySQL    kind = "MySQL"
 )
+
+// ourOptions are those that all databases have.
+const ourOptions = "successes, failures, audit, elasticjob or spool"
+
+// Path is the file of SQLite, empty for the others.
+func (c *Config) Path() string { return c.path }
+
+// Redact is a URL as it may be shown, right or wrong; other texts stay.
+func Redact(text string) string {
+	scheme, _, found := strings.Cut(text, "://")
+	if !found {
+		return text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return scheme + "://…"
+	}
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return scheme + "://…"
+	}
+	for _, secret := range secretOptions() {
+		if values.Has(secret) {
+			values.Set(secret, "xxxxx")
+		}
+	}
+	u.RawQuery = values.Encode()
+	return u.Redacted()
+}
+
+// secretOptions are libpq's that hold passwords.
+func secretOptions() []string { return []string{"password", "sslpassword"} }
 
 // Shared reports whether hosts on several machines can use the database.
 func (c *Config) Shared() bool { return c.kind != sqlite }
@@ -80,14 +114,17 @@ var ErrURL = errors.New("not the URL of a history")
 // user:password, which take the place of those of the URL; they may be empty. No error
 // shows a password.
 func Parse(text, credentials string) (*Config, error) {
-	scheme, rest, _ := strings.Cut(text, ":")
+	scheme, rest, found := strings.Cut(text, ":")
+	if !found {
+		return nil, fmt.Errorf("%w: found no scheme, expected sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE", ErrURL)
+	}
 	switch strings.ToLower(scheme) {
 	case "sqlite":
 		return parseSQLite(rest, credentials)
 	case "postgres", "postgresql", "mysql":
 		return parseServer(strings.ToLower(scheme), text, credentials)
 	}
-	return nil, fmt.Errorf("%w: found %.20q…, expected a file's name, sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE", ErrURL, text)
+	return nil, fmt.Errorf("%w: found the scheme %.20q, expected sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE", ErrURL, scheme)
 }
 
 func parseSQLite(rest, credentials string) (*Config, error) {
@@ -101,7 +138,7 @@ func parseSQLite(rest, credentials string) (*Config, error) {
 		return nil, err
 	}
 	for key := range values {
-		return nil, fmt.Errorf("%w: found the option %.40q, expected successes, failures, audit or elasticjob", ErrURL, key)
+		return nil, fmt.Errorf("%w: found the option %.40q, expected %s", ErrURL, key, ourOptions)
 	}
 	switch {
 	case name == "":
@@ -158,7 +195,7 @@ func parseServer(scheme, text, credentials string) (*Config, error) {
 	if u.User != nil {
 		shown.User = url.User(u.User.Username())
 	}
-	for _, secret := range []string{"password", "sslpassword", "passfile"} {
+	for _, secret := range secretOptions() {
 		values.Del(secret)
 	}
 	shown.RawQuery = values.Encode()
@@ -172,7 +209,8 @@ func (c *Config) postgres(u url.URL) error {
 		return fmt.Errorf("%w: expected postgres://USER@HOST:PORT/DATABASE, with the options of libpq: %s", ErrURL, c.withoutPassword(err.Error()))
 	}
 	config.ConnectTimeout = connectTimeout
-	c.pgx = config
+	c.pgx, c.secret = config, config.Password
+	c.Password = c.Password || u.Query().Has("password")
 	return nil
 }
 
@@ -211,7 +249,7 @@ func (c *Config) mySQL(u *url.URL, values url.Values) error {
 			}
 			config.TLSConfig = value
 		default:
-			return fmt.Errorf("%w: found the option %.40q, expected successes, failures, audit, elasticjob or tls", ErrURL, key)
+			return fmt.Errorf("%w: found the option %.40q, expected tls, %s", ErrURL, key, ourOptions)
 		}
 	}
 	c.mysql = config
@@ -234,6 +272,12 @@ func (c *Config) options(values url.Values) error {
 	}
 	if r := c.Retention; r.Failures != 0 && (r.Successes == 0 || r.Successes > r.Failures) {
 		return fmt.Errorf("%w: successes are kept longer than failures; expected at most as long", ErrURL)
+	}
+	if values.Has("spool") {
+		if c.Spool = values.Get("spool"); c.Spool == "" {
+			return fmt.Errorf("%w: spool: found nothing, expected a directory", ErrURL)
+		}
+		values.Del("spool")
 	}
 	if values.Has("elasticjob") {
 		on, err := strconv.ParseBool(values.Get("elasticjob"))

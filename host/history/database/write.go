@@ -69,11 +69,11 @@ func (m *memory) shrink() {
 func partKey(fire, host string) string { return fire + "\x00" + host }
 
 // commit writes a chunk in one transaction.
-func (s *Store) commit(ctx context.Context, c chunk) (err error) {
+func (s *loader) commit(ctx context.Context, c chunk) (err error) {
 	if err := s.partitions(ctx, c.entries); err != nil {
 		return err
 	}
-	tx, err := s.db.BeginTx(ctx, nil)
+	tx, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *Store) commit(ctx context.Context, c chunk) (err error) {
 			clear(s.days) // they may have been purged
 		}
 	}()
-	w := &writing{store: s, tx: tx, memory: s.memory, runs: make(map[string]bool), parts: make(map[string]bool)}
+	w := &writing{loader: s, tx: tx, memory: s.memory, runs: make(map[string]bool), parts: make(map[string]bool)}
 	if err := w.write(ctx, c.entries); err != nil {
 		return err
 	}
@@ -101,14 +101,14 @@ func (s *Store) commit(ctx context.Context, c chunk) (err error) {
 }
 
 // position is how far a writer has come by the database; 0 if it has not begun.
-func (s *Store) position(ctx context.Context, writer string) (n int64, err error) {
+func (s *loader) position(ctx context.Context, writer string) (n int64, err error) {
 	err = s.db.QueryRowContext(ctx, s.kind.bind("SELECT COALESCE(MAX(position), 0) FROM wasmjob_writers WHERE id = ?"), writer).Scan(&n)
 	return n, err
 }
 
 // writing is one transaction.
 type writing struct {
-	store  *Store
+	loader *loader
 	tx     *sql.Tx
 	memory *memory
 	// runs and parts that changed.
@@ -146,7 +146,7 @@ func (w *writing) write(ctx context.Context, entries []history.Entry) error {
 	runs := insert{table: "wasmjob_items", columns: runColumns, keys: []string{"id", "begun"}, fenced: true, rows: w.runRows}
 	parts := insert{table: "wasmjob_executions", columns: partColumns, keys: []string{"fire", "host", "begun"}, rows: w.partRows}
 	all := []*insert{&events, &lines, &changes, &runs, &parts}
-	if w.store.config.ElasticJob {
+	if w.loader.config.ElasticJob {
 		all = append(all, w.traces(entries)...)
 	}
 	for _, in := range all {
@@ -154,7 +154,7 @@ func (w *writing) write(ctx context.Context, entries []history.Entry) error {
 		if len(in.keys) > 0 {
 			slices.SortFunc(in.rows, func(a, b []any) int { return strings.Compare(text(a[0]), text(b[0])) })
 		}
-		if err := in.run(ctx, w.store.kind, w.tx); err != nil {
+		if err := in.run(ctx, w.loader.kind, w.tx); err != nil {
 			return err
 		}
 	}
@@ -201,7 +201,7 @@ const clockSlack = time.Hour
 
 // read reads runs into the memory; of those with one id, the newest.
 func (w *writing) read(ctx context.Context, where string, args ...any) (err error) {
-	rows, err := w.tx.QueryContext(ctx, w.store.kind.bind("SELECT "+strings.Join(runColumns, ", ")+" FROM wasmjob_items WHERE "+where+" ORDER BY begun"), args...)
+	rows, err := w.tx.QueryContext(ctx, w.loader.kind.bind("SELECT "+strings.Join(runColumns, ", ")+" FROM wasmjob_items WHERE "+where+" ORDER BY begun"), args...)
 	if err != nil {
 		return err
 	}
@@ -286,7 +286,7 @@ func (w *writing) changedParts(ctx context.Context) error {
 // memory has of its end, nil if nothing. It returns nil if there is no such part.
 func (w *writing) readPart(ctx context.Context, key string, now *ownPart) (*ownPart, error) {
 	fire, host, _ := strings.Cut(key, "\x00")
-	row := w.tx.QueryRowContext(ctx, w.store.kind.bind("SELECT "+strings.Join(partColumns, ", ")+" FROM wasmjob_executions WHERE fire = ? AND host = ? ORDER BY begun DESC LIMIT 1"),
+	row := w.tx.QueryRowContext(ctx, w.loader.kind.bind("SELECT "+strings.Join(partColumns, ", ")+" FROM wasmjob_executions WHERE fire = ? AND host = ? ORDER BY begun DESC LIMIT 1"),
 		clip(fire, mostID), clip(host, mostName))
 	found, err := scanPart(row)
 	if err == sql.ErrNoRows {
@@ -340,7 +340,7 @@ func (w *writing) count(p *ownPart) {
 // keepLines has the lines of runs that failed kept as long as the runs.
 func (w *writing) keepLines(ctx context.Context) error {
 	for _, r := range w.failed {
-		_, err := w.tx.ExecContext(ctx, w.store.kind.bind("UPDATE wasmjob_logs SET keep = 1 WHERE run = ? AND time >= ?"), clip(r.ID, mostID), nanos(r.Begun.Add(-clockSlack)))
+		_, err := w.tx.ExecContext(ctx, w.loader.kind.bind("UPDATE wasmjob_logs SET keep = 1 WHERE run = ? AND time >= ?"), clip(r.ID, mostID), nanos(r.Begun.Add(-clockSlack)))
 		if err != nil {
 			return err
 		}
@@ -378,7 +378,7 @@ func (w *writing) trim(ctx context.Context, entries []history.Entry) error {
 			continue
 		}
 		t.pieces = slices.Clone(t.pieces[len(t.pieces)-leastPieces:])
-		_, err := w.tx.ExecContext(ctx, w.store.kind.bind("DELETE FROM wasmjob_logs WHERE run = ? AND time < ?"), clip(run, mostID), t.pieces[0].from)
+		_, err := w.tx.ExecContext(ctx, w.loader.kind.bind("DELETE FROM wasmjob_logs WHERE run = ? AND time < ?"), clip(run, mostID), t.pieces[0].from)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,407 @@
+package database
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// open opens a store with a log.
+func open(t *testing.T, url, credentials string, o Options) (*Store, *observer.ObservedLogs, error) {
+	t.Helper()
+	c, err := Parse(url, credentials)
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zapcore.DebugLevel)
+	o.Config, o.Logger = c, zap.New(core)
+	if o.Spool == "" {
+		o.Spool = t.TempDir()
+	}
+	s, err := Open(t.Context(), o)
+	if err == nil {
+		t.Cleanup(func() { _ = s.Close() })
+	}
+	return s, logs, err
+}
+
+// TestDeadAtTheStart: records wait on the disk, also for the next process, and come into
+// the database once and in order.
+func TestDeadAtTheStart(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		p := newProxy(t, addressOf(url))
+		p.refuse.Store(true)
+		spool, n := t.TempDir(), 0
+		for range 2 {
+			s, logs, err := open(t, p.through(url), credentials, Options{Spool: spool})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 500 {
+				s.AddEvent(number(n))
+				n++
+			}
+			await(t, "word of the problem", func() bool { return s.State().Problem != "" && !s.State().Since.IsZero() })
+			if _, err := s.Events(t.Context(), history.Filter{}); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("a query: %v", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if state := s.State(); state.Dropped != 0 || logs.FilterLevelExact(zap.WarnLevel).Len() != 1 {
+				t.Errorf("state %+v, log %v", state, logs.All())
+			}
+		}
+		s, _, err := open(t, p.through(url), credentials, Options{Spool: spool})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spooled := s.State().Spooled; spooled != 1000 {
+			t.Errorf("%d records are spooled, want 1000", spooled)
+		}
+		s.AddEvent(number(n))
+		p.refuse.Store(false)
+		await(t, "all in the database", func() bool { state := s.State(); return state.Problem == "" && state.Spooled+state.Queued == 0 })
+		await(t, "the last", func() bool { return len(messages(t, s)) == 1001 })
+		got := messages(t, s)
+		slices.SortFunc(got, func(a, b string) int { return len(a)*10000 - len(b)*10000 + strings.Compare(a, b) })
+		for i, m := range got {
+			if m != fmt.Sprint(i) {
+				t.Fatalf("record %d is %s", i, m)
+			}
+		}
+		if left, err := os.ReadDir(spool); err != nil || len(left) != 0 {
+			t.Errorf("the spool has %v, %v", left, err)
+		}
+	})
+}
+
+// TestDyingInTheMiddle: connections are cut at any moment, also between a commit and its
+// answer. Nothing is lost, nothing is there twice.
+func TestDyingInTheMiddle(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		p := newProxy(t, addressOf(url))
+		s, _, err := open(t, p.through(url), credentials, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		random := rand.New(rand.NewPCG(1, 2))
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		const total = 3000
+		for n := range total {
+			s.AddEvent(number(n))
+			if n%3 == 0 {
+				<-tick.C
+			}
+			if random.IntN(60) == 0 {
+				p.cut()
+			}
+			if n == total/3 {
+				p.refuse.Store(true)
+				p.cut()
+			}
+			if n == total/2 {
+				p.refuse.Store(false)
+			}
+		}
+		await(t, "all in the database", func() bool { state := s.State(); return state.Problem == "" && state.Spooled+state.Queued == 0 })
+		await(t, "the last", func() bool {
+			page, err := s.Events(t.Context(), history.Filter{Text: fmt.Sprint(total - 1)})
+			return err == nil && len(page.Records) == 1
+		})
+		inOrder(t, s, total)
+		if state := s.State(); state.Dropped != 0 {
+			t.Errorf("state %+v", state)
+		}
+	})
+}
+
+// TestSlow: a database that takes half a second for each answer holds nobody up, and nothing is lost.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		p := newProxy(t, addressOf(url))
+		s, _, err := open(t, p.through(url), credentials, Options{Queue: 2000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.delay.Store(int64(300 * time.Millisecond))
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		const total = 20_000
+		var slowest time.Duration
+		for n := range total {
+			began := time.Now()
+			s.AddEvent(number(n))
+			slowest = max(slowest, time.Since(began))
+			if n%15 == 0 {
+				<-tick.C
+			}
+		}
+		if state := s.State(); state.Dropped != 0 || state.Spooled == 0 {
+			t.Errorf("state %+v; want nothing dropped, and something spooled", state)
+		}
+		if slowest > 250*time.Millisecond { // it would be 300 ms if it waited for an answer
+			t.Errorf("adding took %s", slowest)
+		}
+		p.delay.Store(0)
+		await(t, "all in the database", func() bool { state := s.State(); return state.Spooled+state.Queued == 0 })
+		await(t, "the last", func() bool {
+			page, err := s.Events(t.Context(), history.Filter{Text: fmt.Sprint(total - 1)})
+			return err == nil && len(page.Records) == 1
+		})
+		inOrder(t, s, total)
+	})
+}
+
+// TestSpoolIsFull: what has no room is dropped and counted, and that is said once.
+func TestSpoolIsFull(t *testing.T) {
+	t.Parallel()
+	spool := t.TempDir()
+	s, logs, err := open(t, "postgres://u@127.0.0.1:1/d", "u:p", Options{Spool: spool, SpoolBytes: 100 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20_000 {
+		s.AddEvent(number(n))
+		for s.Queued() > 4000 {
+			time.Sleep(time.Millisecond) // the disk is slower
+		}
+	}
+	await(t, "full spool", func() bool { return s.State().Dropped > 1000 })
+	if n := logs.FilterMessageSnippet("spool cannot take").Len(); n != 1 {
+		t.Errorf("%d lines about the full spool: %v", n, logs.All())
+	}
+	if err := s.Close(); err == nil || !errors.Is(err, errSpoolFull) && !strings.Contains(err.Error(), "spool") {
+		t.Logf("closed: %v", err) // what was in memory may have room, or not
+	}
+	names, err := filepath.Glob(filepath.Join(spool, "*"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%v %v", names, err)
+	}
+}
+
+// TestNewerSchema: a host does not write to tables of a newer version.
+func TestNewerSchema(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		s := openStore(t, url, credentials, t.TempDir())
+		if _, err := s.db.ExecContext(t.Context(), "INSERT INTO wasmjob_schema (version, since) VALUES (7, 0)"); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := open(t, url, credentials, Options{})
+		if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "found version 7 of the tables, expected at most 1") || !strings.Contains(err.Error(), "upgrade this host") {
+			t.Errorf("opening: %v", err)
+		}
+	})
+}
+
+// TestHostsMigrateAtOnce: each finds the tables, which are made once.
+func TestHostsMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		var group sync.WaitGroup
+		spool := t.TempDir()
+		for n := range 6 {
+			group.Go(func() {
+				s, _, err := open(t, url+map[bool]string{true: "", false: "?"}[strings.Contains(url, "?")]+"&elasticjob=true", credentials, Options{Spool: spool})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				aRun(s, "cities", fmt.Sprint("host", n), time.Now().Add(time.Duration(n)*time.Second), abi.OutcomeOK)
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				if state := s.State(); state.Dropped+state.Spooled != 0 || state.Problem != "" {
+					t.Errorf("%+v", state)
+				}
+			})
+		}
+		group.Wait()
+		s := openStore(t, url, credentials, t.TempDir())
+		if n := count(t, s, "SELECT COUNT(*) FROM wasmjob_schema"); n != 1 {
+			t.Errorf("%d versions", n)
+		}
+		if n := count(t, s, "SELECT COUNT(*) FROM wasmjob_items"); n != 6 {
+			t.Errorf("%d runs of 6", n)
+		}
+	})
+}
+
+// TestARecordThatIsRefused: the others are written.
+func TestARecordThatIsRefused(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		s, logs, err := open(t, url, credentials, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		statement := "ALTER TABLE wasmjob_audit ADD CONSTRAINT poison CHECK (who <> 'poison')"
+		if s.kind == sqlite {
+			statement = "CREATE TRIGGER poison BEFORE INSERT ON wasmjob_audit WHEN NEW.who = 'poison' BEGIN SELECT RAISE(ABORT, 'poison'); END"
+		}
+		if _, err := s.db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 50 {
+			c := history.Change{Time: time.Now(), Who: fmt.Sprint(n), What: "x"}
+			if n == 20 || n == 33 {
+				c.Who = "poison"
+			}
+			s.AddChange(c)
+		}
+		await(t, "the others", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_audit") == 48 })
+		await(t, "what was dropped", func() bool { return s.State().Dropped == 2 })
+		if n := logs.FilterMessage("the database does not take a record").Len(); n != 2 {
+			t.Errorf("log %v", logs.All())
+		}
+	})
+}
+
+// TestTwoHosts: hosts of one fire write to one database, and a host that takes over knows
+// what the other has written.
+func TestTwoHosts(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		a, b := openStore(t, url, credentials, t.TempDir()), openStore(t, url, credentials, t.TempDir())
+		at, item := time.Now().UTC().Truncate(time.Second), 3
+		e := event.Event{Time: at.Add(time.Second), Kind: event.FireStarted, Host: "a", Job: "cities", Instant: at, Source: abi.SourceSchedule, Items: []int{3}, Total: 4}
+		a.AddEvent(e)
+		e.Kind, e.Item, e.Items, e.RunID, e.Fence, e.Attempt = event.ItemStarted, &item, nil, "cities/"+at.Format("2006-01-02T15:04:05.000Z")+"/3", 5, 1
+		a.AddEvent(e)
+		await(t, "the first host's run", func() bool {
+			page, err := b.Runs(t.Context(), history.Filter{Run: e.RunID})
+			return err == nil && len(page.Records) == 1
+		})
+		second := e
+		second.Host, second.Fence, second.Source, second.Time = "b", 6, abi.SourceFailover, at.Add(3*time.Second)
+		start := second
+		start.Kind, start.Item, start.Items, start.RunID, start.Fence, start.Attempt = event.FireStarted, nil, []int{3}, "", 0, 0
+		b.AddEvent(start)
+		b.AddEvent(second)
+		await(t, "the second host's run", func() bool {
+			page, err := a.Runs(t.Context(), history.Filter{Run: e.RunID})
+			return err == nil && len(page.Records) == 1 && page.Records[0].Host == "b"
+		})
+		e.Kind, e.Time, e.Outcome = event.ItemEnded, at.Add(4*time.Second), abi.OutcomeCancelled // by a host that does not know it yet
+		a.AddEvent(e)
+		second.Kind, second.Time, second.Outcome = event.ItemEnded, at.Add(5*time.Second), abi.OutcomeOK
+		b.AddEvent(second)
+		start.Kind, start.Time, start.Outcome = event.FireEnded, at.Add(5*time.Second), abi.OutcomeOK
+		b.AddEvent(start)
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		s := openStore(t, url, credentials, t.TempDir())
+		runs, err := s.Runs(t.Context(), history.Filter{})
+		if err != nil || len(runs.Records) != 1 || runs.Records[0].Outcome != abi.OutcomeOK || runs.Records[0].Fence != 6 || !runs.Records[0].Begun.Equal(at.Add(time.Second)) {
+			t.Errorf("%+v %v", runs, err)
+		}
+		fires, err := s.Fires(t.Context(), history.Filter{})
+		if err != nil || len(fires.Records) != 1 || fires.Records[0].Succeeded != 1 || fires.Records[0].Running != 0 || !slices.Equal(fires.Records[0].Hosts, []string{"a", "b"}) {
+			t.Errorf("%+v %v", fires, err)
+		}
+	})
+}
+
+// TestFullDisk: SQLite cannot write any more, and then can again. Nothing is lost: what it
+// does not take is spooled.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	if dir := os.Getenv("WASMJOB_TEST_FULL_DISK"); dir != "" {
+		fullDisk(t, dir)
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFullDisk$", "-test.v")
+	cmd.Env = append(os.Environ(), "WASMJOB_TEST_FULL_DISK="+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// fullDisk runs in a process of its own, whose files may not grow beyond a limit.
+func fullDisk(t *testing.T, dir string) {
+	limit := unix.Rlimit{Cur: 2 << 20, Max: unix.RLIM_INFINITY}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := open(t, "sqlite:"+filepath.Join(dir, "h.db"), "", Options{Spool: filepath.Join(dir, "spool")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const total = 20_000
+	for n := range total {
+		s.AddEvent(number(n))
+		if n%500 == 0 {
+			await(t, "room", func() bool { return s.Queued() < 4000 })
+		}
+		if n == 15_000 {
+			await(t, "full disk", func() bool { return s.State().Problem != "" || s.State().Queued == 0 })
+		}
+	}
+	await(t, "full disk", func() bool { return s.State().Problem != "" })
+	t.Log(s.State())
+	limit.Cur = unix.RLIM_INFINITY
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "all in the database", func() bool { state := s.State(); return state.Problem == "" && state.Spooled+state.Queued == 0 })
+	await(t, "the last", func() bool {
+		page, err := s.Events(t.Context(), history.Filter{Text: fmt.Sprint(total - 1)})
+		return err == nil && len(page.Records) == 1
+	})
+	inOrder(t, s, total)
+}
+
+// TestPasswordIsNowhere: not in what is logged, returned and shown when the server refuses it.
+func TestPasswordIsNowhere(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		user, _, _ := strings.Cut(credentials, ":")
+		for _, given := range [][2]string{{url, user + ":s3cr3t/%@:"}, {strings.Replace(url, user+"@", user+":s3cr3t%2F%25%40%3A@", 1), ""}} {
+			s, logs, err := open(t, given[0], given[1], Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.AddEvent(number(0))
+			await(t, "refusal", func() bool { return s.State().Problem != "" })
+			_, err = s.Events(t.Context(), history.Filter{})
+			shown := fmt.Sprintf("%+v %v %v", s.State(), err, s.Close())
+			for _, l := range logs.All() {
+				shown += fmt.Sprint(l.Message, l.ContextMap())
+			}
+			if strings.Contains(shown, "s3cr3t") || !strings.Contains(shown, user) {
+				t.Errorf("shown: %s", shown)
+			}
+		}
+	})
+}

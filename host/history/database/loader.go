@@ -1,0 +1,163 @@
+package database
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// loader writes the backlog into the database. Its goroutine owns what has no lock.
+type loader struct {
+	*pool
+	backlog *backlog
+	drop    func(n int64) // counts records that are lost
+	closing chan struct{} // closed at the begin of Close
+	done    chan struct{} // closed when run has returned
+
+	name     string // by which the database notes how far this process has come
+	migrated bool
+	doubt    bool // a commit may have taken effect that was taken to have failed
+	memory   *memory
+	days     map[int64]bool // that have partitions
+}
+
+// run writes the backlog until it is closed and empty, or until a try fails after it
+// was closed. ctx ends a try.
+func (s *loader) run(ctx context.Context) {
+	defer close(s.done)
+	pause := leastPause
+	for {
+		did, err := s.step(ctx)
+		switch {
+		case err != nil:
+			s.backlog.fail(s.config.hide(err))
+			if s.backlog.ended() || !wait(ctx, pause, s.closing) {
+				return
+			}
+			pause = min(2*pause, mostPause)
+		case did:
+			s.backlog.good()
+			pause = leastPause
+		case s.backlog.ended():
+			return
+		default:
+			select {
+			case <-s.backlog.news:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// wait waits. It returns false if ctx is done first; closing cuts it short.
+func wait(ctx context.Context, d time.Duration, closing <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-closing:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// step does what is next. did is false if there is nothing.
+func (s *loader) step(ctx context.Context) (did bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if !s.migrated {
+		if err := s.migrate(ctx); err != nil {
+			return false, err
+		}
+		s.migrated = true
+	}
+	c, ok, err := s.backlog.next(s.name)
+	if err != nil || !ok {
+		return false, err
+	}
+	if c, ok, err = s.unwritten(ctx, c); err != nil || !ok {
+		return err == nil, err
+	}
+	if err := s.writeChunk(ctx, c); err != nil {
+		s.doubt = true // the commit may have taken effect
+		return false, err
+	}
+	return true, nil
+}
+
+// unwritten takes off a chunk what the database has already: an earlier process has
+// loaded a part of the spool, or a commit's answer was lost. ok is false if nothing is left;
+// the next step looks again.
+func (s *loader) unwritten(ctx context.Context, c chunk) (rest chunk, ok bool, err error) {
+	if c.spool != nil && !c.spool.known {
+		position, err := s.position(ctx, c.writer)
+		if err != nil {
+			return c, false, err
+		}
+		s.backlog.mu.Lock()
+		defer s.backlog.mu.Unlock()
+		return c, false, s.backlog.spool.skip(c.spool, position)
+	}
+	if len(c.entries) == 0 { // lines of the spool that are no records
+		return c, false, s.backlog.done(c)
+	}
+	if !s.doubt {
+		return c, true, nil
+	}
+	position, err := s.position(ctx, c.writer)
+	if err != nil {
+		return c, false, err
+	}
+	s.doubt = false
+	n := 0
+	for n < len(c.ends) && c.ends[n] <= position {
+		n++
+	}
+	if n == 0 {
+		return c, true, nil
+	}
+	return c, false, s.backlog.done(c.part(0, n))
+}
+
+// part are the entries from one to before another.
+func (c chunk) part(from, to int) chunk {
+	if len(c.entries) == 0 {
+		return c
+	}
+	return chunk{entries: c.entries[from:to], writer: c.writer, ends: c.ends[from:to], spool: c.spool}
+}
+
+// writeChunk writes a chunk. One that the database refuses for what is in it is cut until
+// the record is found, which is dropped.
+func (s *loader) writeChunk(ctx context.Context, c chunk) error {
+	err := s.commit(ctx, c)
+	if err == nil {
+		return s.backlog.done(c)
+	}
+	if !s.kind.badRecord(err) {
+		return err
+	}
+	if n := len(c.entries); n > 1 {
+		if err := s.writeChunk(ctx, c.part(0, n/2)); err != nil {
+			return err
+		}
+		return s.writeChunk(ctx, c.part(n/2, n))
+	}
+	s.drop(1)
+	s.log.Warn("the database does not take a record", zap.String("job", c.entries[0].Job()), zap.Error(s.config.hide(err)))
+	return s.backlog.done(c)
+}
+
+// hide takes the password out of an error's text.
+func (c *Config) hide(err error) error {
+	text := err.Error()
+	shown := c.withoutPassword(text)
+	if shown == text {
+		return err
+	}
+	return fmt.Errorf("%s", shown)
+}

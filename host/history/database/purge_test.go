@@ -1,0 +1,183 @@
+package database
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// ids are the jobs of all runs.
+func jobs(t *testing.T, s *Store) (list []string) {
+	t.Helper()
+	page, err := s.Runs(t.Context(), history.Filter{Limit: history.MaxLimit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range page.Records {
+		list = append(list, r.Job)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// TestPurge: successes go after seven days, failures and what runs after 90, changes
+// after 400; and what a purge left is found and written to as before.
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		s := openStore(t, url, credentials, t.TempDir())
+		now := time.Now().UTC().Truncate(time.Second)
+		for _, age := range []int{0, 5, 9, 40, 89, 95} {
+			at := now.Add(-time.Duration(age) * day)
+			aRun(s, fmt.Sprintf("good-%02d", age), "h", at, abi.OutcomeOK)
+			aRun(s, fmt.Sprintf("bad-%02d", age), "h", at, abi.OutcomeFail)
+			item := 0
+			s.AddEvent(event.Event{Time: at, Kind: event.ItemStarted, Host: "h", Job: fmt.Sprintf("open-%02d", age), RunID: fmt.Sprintf("open-%02d/t%d/0", age, age+1), Trigger: int64(age + 1), Item: &item, Fence: 1, Attempt: 1, Instant: at})
+			s.AddEvent(event.Event{Time: at, Kind: event.JobError, Host: "h", Job: fmt.Sprintf("error-%02d", age), Reason: "r"})
+			s.AddEvent(event.Event{Time: at, Kind: event.Assigned, Host: "h", Job: fmt.Sprintf("assigned-%02d", age)})
+		}
+		for _, age := range []int{0, 399, 401} {
+			s.AddChange(history.Change{Time: now.Add(-time.Duration(age) * day), Who: fmt.Sprint(age), What: "x"})
+		}
+		await(t, "all", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_audit") == 3 })
+		await(t, "all runs", func() bool { return len(jobs(t, s)) == 18 })
+		for range 2 { // the second finds nothing to do
+			if err := s.cleaner.round(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := jobs(t, s), []string{"bad-00", "bad-05", "bad-09", "bad-40", "bad-89", "good-00", "good-05", "open-00", "open-05", "open-09", "open-40", "open-89"}; !slices.Equal(got, want) {
+			t.Errorf("runs of %v, want %v", got, want)
+		}
+		fires, err := s.Fires(t.Context(), history.Filter{Limit: 1000})
+		if err != nil || len(fires.Records) != 7 {
+			t.Errorf("%d fires, %v", len(fires.Records), err)
+		}
+		lines, err := s.Lines(t.Context(), history.Filter{Limit: 1000})
+		if err != nil || len(lines.Records) != 7 {
+			t.Errorf("%d lines, %v", len(lines.Records), err)
+		}
+		for kind, want := range map[event.Kind]int{event.JobError: 5, event.Assigned: 2, event.FireStarted: 4} {
+			events, err := s.Events(t.Context(), history.Filter{Kinds: []event.Kind{kind}})
+			if err != nil || len(events.Records) != want {
+				t.Errorf("%d events %s, want %d, %v", len(events.Records), kind, want, err)
+			}
+		}
+		changes, err := s.Changes(t.Context(), history.Filter{})
+		if err != nil || len(changes.Records) != 2 {
+			t.Errorf("%d changes, %v", len(changes.Records), err)
+		}
+		// What comes late has a place, and what runs can end.
+		aRun(s, "late", "h", now.Add(-9*day), abi.OutcomeFail)
+		item := 0
+		s.AddEvent(event.Event{Time: now, Kind: event.ItemEnded, Host: "h", Job: "open-40", RunID: "open-40/t41/0", Trigger: 41, Item: &item, Fence: 1, Attempt: 1, Instant: now.Add(-40 * day), Outcome: abi.OutcomeOK})
+		await(t, "late run", func() bool { return slices.Contains(jobs(t, s), "late") })
+		await(t, "end of an old run", func() bool {
+			page, err := s.Runs(t.Context(), history.Filter{Run: "open-40/t41/0"})
+			return err == nil && len(page.Records) == 1 && page.Records[0].Outcome == abi.OutcomeOK
+		})
+		if state := s.State(); state.Dropped != 0 {
+			t.Errorf("%+v", state)
+		}
+	})
+}
+
+// TestPurgeOff: what is kept for ever stays.
+func TestPurgeOff(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		sign := "?"
+		if strings.Contains(url, "?") {
+			sign = "&"
+		}
+		s := openStore(t, url+sign+"successes=off&failures=off&audit=off", credentials, t.TempDir())
+		aRun(s, "good", "h", time.Now().Add(-2000*day), abi.OutcomeOK)
+		s.AddChange(history.Change{Time: time.Now().Add(-2000 * day), Who: "w", What: "x"})
+		await(t, "all", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_audit") == 1 })
+		if err := s.cleaner.round(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if got := jobs(t, s); len(got) != 1 || count(t, s, "SELECT COUNT(*) FROM wasmjob_audit") != 1 {
+			t.Errorf("%v are left", got)
+		}
+	})
+}
+
+// TestPurgeWhileWriting: a purge and a writer do not disturb each other.
+func TestPurgeWhileWriting(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		s := openStore(t, url, credentials, t.TempDir())
+		now := time.Now()
+		for n := range 300 {
+			aRun(s, "cities", "h", now.Add(-time.Duration(n)*time.Hour), abi.OutcomeOK)
+		}
+		done := make(chan error)
+		go func() {
+			var err error
+			for range 5 {
+				if err = s.cleaner.round(t.Context(), now); err != nil {
+					break
+				}
+			}
+			done <- err
+		}()
+		for n := range 300 {
+			aRun(s, "cities", "h", now.Add(time.Duration(n)*time.Second), abi.OutcomeOK)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := s.cleaner.round(t.Context(), now); err != nil {
+			t.Error(err)
+		}
+		await(t, "all that is new", func() bool { return s.State().Queued == 0 })
+		await(t, "the last", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_items") >= 300+7*24-1 })
+		if state := s.State(); state.Dropped != 0 || state.Problem != "" {
+			t.Errorf("%+v", state)
+		}
+	})
+}
+
+// TestSizeOfSQLite: the file stays within its bound, and the newest stays in it.
+func TestSizeOfSQLite(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.db")
+	const most = 2 << 20
+	s, _, err := open(t, "sqlite:"+path, "", Options{MaxBytes: most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for n := range 20_000 {
+		e := number(n)
+		e.Time = now.Add(time.Duration(n-20_000) * time.Second)
+		s.AddEvent(e)
+		if n%1000 == 0 {
+			await(t, "room", func() bool { return s.State().Queued < 4000 })
+		}
+	}
+	await(t, "all", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_events") == 20_000 })
+	if err := s.cleaner.round(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.db.ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	left := messages(t, s)
+	if err != nil || info.Size() > most || len(left) < 2000 || left[len(left)-1] != "19999" {
+		t.Errorf("%d bytes, %d events left, the last is %s, %v", info.Size(), len(left), left[len(left)-1], err)
+	}
+}

@@ -1,0 +1,165 @@
+package database
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// lineOf is a record's line in a spool.
+func lineOf(t *testing.T, n int) history.Entry {
+	t.Helper()
+	e := number(n)
+	entry, err := history.NewEntry(history.Record{Event: &e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entry
+}
+
+// TestSpoolOfAnother: what a process that is gone has left is loaded, but for lines that are
+// none; what a process that lives has is left alone; what another database is to have, too.
+func TestSpoolOfAnother(t *testing.T) {
+	t.Parallel()
+	dir, path := t.TempDir(), filepath.Join(t.TempDir(), "h.db")
+	alive, err := openSpool(dir, "sqlite:"+path, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := alive.add([]history.Entry{lineOf(t, 100)}); err != nil {
+		t.Fatal(err)
+	}
+	other, err := openSpool(dir, "sqlite:/other", 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.add([]history.Entry{lineOf(t, 200)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.close(); err != nil {
+		t.Fatal(err)
+	}
+	gone, err := openSpool(dir, "sqlite:"+path, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.add([]history.Entry{lineOf(t, 0), {JSON: []byte("nonsense")}, {JSON: []byte("{}")}, lineOf(t, 1), {JSON: []byte(`{"kind":"log","time":7}`)}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gone.files[0].file.WriteString(`{"kind":"job.cha`); err != nil { // a crash
+		t.Fatal(err)
+	}
+	if err := gone.close(); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, "sqlite:"+path, "", dir)
+	await(t, "what was left", func() bool { return s.State().Spooled == 0 && len(messages(t, s)) == 2 })
+	inOrder(t, s, 2)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(left) != 2 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	if err := alive.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSpoolInParts: a process that ends while it loads a spool leaves to the next one what it has
+// not loaded, and no more.
+func TestSpoolInParts(t *testing.T) {
+	t.Parallel()
+	dir, path := t.TempDir(), filepath.Join(t.TempDir(), "h.db")
+	s := openStore(t, "sqlite:"+path, "", t.TempDir())
+	spool, err := openSpool(dir, "sqlite:"+path, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []history.Entry
+	for n := range 10 {
+		entries = append(entries, lineOf(t, n))
+	}
+	if err := spool.add(entries); err != nil {
+		t.Fatal(err)
+	}
+	f, _, ends, err := spool.read(100)
+	if err != nil || len(ends) != 10 {
+		t.Fatal(ends, err)
+	}
+	// The first four are there, and this process ends.
+	for n := range 4 {
+		s.AddEvent(*entries[n].Event)
+	}
+	await(t, "four", func() bool { return len(messages(t, s)) == 4 })
+	if _, err := s.db.ExecContext(t.Context(), "INSERT INTO wasmjob_writers (id, position, seen) VALUES (?, ?, 0)", f.name, ends[3]); err != nil {
+		t.Fatal(err)
+	}
+	if err := spool.close(); err != nil {
+		t.Fatal(err)
+	}
+	next := openStore(t, "sqlite:"+path, "", dir)
+	await(t, "the others", func() bool { return next.State().Spooled == 0 && len(messages(t, next)) == 10 })
+	inOrder(t, next, 10)
+}
+
+// TestSpoolFiles: it goes on in a new file when one is long, and a file that is loaded is removed.
+func TestSpoolFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := openSpool(dir, "x", 100<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := history.Entry{Record: lineOf(t, 1).Record, JSON: []byte(`{"kind":"x","reason":"` + strings.Repeat("x", 9<<20) + `"}`)}
+	for range 4 {
+		if err := s.add([]history.Entry{long}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.files) != 2 || s.records != 4 {
+		t.Errorf("%d files with %d records", len(s.files), s.records)
+	}
+	for n := range 2 {
+		f, entries, ends, err := s.read(1000)
+		if err != nil || len(entries) != 2 || entries[1].Event.Reason[0] != 'x' {
+			t.Fatal(n, len(entries), err)
+		}
+		if err := s.done(f, ends[0], 1); err != nil || len(s.files) != 2-n {
+			t.Fatal(err)
+		}
+		if err := s.done(f, ends[1], 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 || !s.empty() || s.bytes != 0 || s.records != 0 {
+		t.Errorf("left are %v, %v, %+v", left, err, s)
+	}
+}
+
+func TestSpoolDirectoryWithSpecialCharacters(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), `a[b]*?c`)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		s, err := openSpool(dir, "x", 1<<20)
+		if err != nil || int(s.records) != n {
+			t.Fatal(fmt.Sprintf("%+v", s), err)
+		}
+		if err := s.add([]history.Entry{lineOf(t, n)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Microsecond)
+	}
+}

@@ -1,0 +1,92 @@
+package database
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ text, credentials, where string }{
+		{"sqlite:/var/h.db", "", "sqlite:/var/h.db"},
+		{"sqlite:/var/a b?.db", "", ""},
+		{"SQLITE:/var/h.db?successes=1d&elasticjob=true&spool=/x", "", "sqlite:/var/h.db"},
+		{"postgres://u@h/d", "", "postgres://u@h/d"},
+		{"postgresql://u:pw@h:5433/d?sslmode=disable&failures=off", "", "postgresql://u@h:5433/d?sslmode=disable"},
+		{"postgres://u@h/d", "v:p@ss:w/rd", "postgres://v@h/d"},
+		{"postgres://h/d?user=u&password=pw&sslmode=disable", "", "postgres://h/d?sslmode=disable&user=u"},
+		{"mysql://u:pw@h/d?tls=false&audit=36h", "", "mysql://u@h/d?tls=false"},
+		{"mysql://u@[::1]:3307/d", "", "mysql://u@[::1]:3307/d"},
+		{"sqlite:", "", ""}, {"sqlite:///x", "", ""}, {"sqlite:/x?mode=ro", "", ""}, {"sqlite:/x", "u:p", ""}, {"sqlite:/x?successes=1h", "", ""},
+		{"sqlite:/x?successes=0d", "", ""}, {"sqlite:/x?successes=100d", "", ""}, {"sqlite:/x?successes=off", "", ""}, {"sqlite:/x?elasticjob=yes", "", ""}, {"sqlite:/x?spool=", "", ""}, {"sqlite:/x?a=%zz", "", ""},
+		{"postgres://u:pw@h:port/d", "", ""}, {"postgres://u:pw@h/d?sslmode=perhaps", "", ""}, {"postgres://u:p%w@h/d", "", ""}, {"postgres://u:pw@h/d#x", "", ""},
+		{"mysql://u:pw@h", "", ""}, {"mysql://u:pw@h/a/b", "", ""}, {"mysql://u:pw@/d", "", ""}, {"mysql://u:pw@h/d?tls=maybe", "", ""}, {"mysql://u:pw@h/d?allowAllFiles=true", "", ""},
+		{"oracle://u:pw@h/d", "", ""}, {"", "", ""}, {"/var/h.jsonl", "", ""},
+	} {
+		got, err := Parse(c.text, c.credentials)
+		switch {
+		case c.where == "" && !errors.Is(err, ErrURL):
+			t.Errorf("%s: %+v, %v; want an error", c.text, got, err)
+		case c.where != "" && (err != nil || got.Where != c.where):
+			t.Errorf("%s: %+v, %v; want %s", c.text, got, err, c.where)
+		}
+		if err != nil && strings.Contains(err.Error(), "pw") {
+			t.Errorf("%s: the password is in %q", c.text, err)
+		}
+		if strings.Contains(Redact(c.text), "pw") {
+			t.Errorf("%s: shown as %s", c.text, Redact(c.text))
+		}
+	}
+	c, err := Parse("sqlite:h.db?successes=3d&failures=48h&audit=off", "")
+	if err == nil {
+		t.Errorf("%+v: successes are kept longer than failures", c.Retention)
+	}
+	c, err = Parse("sqlite:h.db?successes=3d&failures=96h&audit=off", "")
+	if want := (Retention{3 * day, 4 * day, 0}); err != nil || c.Retention != want || c.ElasticJob {
+		t.Errorf("%+v %v", c, err)
+	}
+	if c, err = Parse("mysql://u@h/d", ""); err != nil || c.Retention != (Retention{7 * day, 90 * day, 400 * day}) || !c.Shared() {
+		t.Errorf("%+v %v", c, err)
+	}
+}
+
+// FuzzParse: no text panics, and no error or name shows a password.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"sqlite:/x", "postgres://u:PASSWORDx@h/d", "mysql://u:PASSWORDx@h/d?tls=true", "postgres://h/d?password=PASSWORDx", "mysql://u:PASSWORDx%zz@h/d", "postgres://u:PASSWORDx@h:x/d", "x://u:PASSWORDx@", "postgres://u:PASSWORDx@[::1/d"} {
+		f.Add(s, "")
+	}
+	f.Add("postgres://h/d", "u:PASSWORDx")
+	f.Fuzz(func(t *testing.T, text, credentials string) {
+		c, err := Parse(text, credentials)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("%+v %v", c, err)
+		}
+		// A text in which the password stands where a password does.
+		rest, found := strings.CutPrefix(text, "postgres://u:PASSWORDx@")
+		if !found || strings.Contains(rest, "PASSWORDx") {
+			return
+		}
+		shown := Redact(text)
+		if err != nil {
+			shown += err.Error()
+		} else {
+			shown += c.Where
+		}
+		if strings.Contains(shown, "PASSWORDx") {
+			t.Errorf("%q: %s", text, shown)
+		}
+	})
+}
+
+func TestDays(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 23, 23, 59, 59, 999, time.UTC)
+	if name := partitionName("t", dayOf(at.UnixNano())); name != "t_20261123" {
+		t.Error(name)
+	}
+	if dayOf(0) != 0 || dayOf(-1) != -1 || dayOf(int64(day)) != 1 {
+		t.Error(dayOf(0), dayOf(-1), dayOf(int64(day)))
+	}
+}
