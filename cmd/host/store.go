@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/history/database"
 	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/metrics"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -142,7 +143,7 @@ func (s *system) wireHistory(ctx context.Context) (err error) {
 }
 
 // historyMetrics shows how the history fares.
-func historyMetrics(m *admin.Metrics, state func() history.State) error {
+func historyMetrics(m *metrics.Metrics, state func() history.State) error {
 	return errors.Join(
 		m.CounterFunc("history_events_dropped_total", "Records that are not in the history: events, lines of guests, changes.",
 			func() float64 { return float64(state().Dropped) }),

@@ -27,6 +27,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/life"
+	"github.com/wasmjob/wasmjob/host/metrics"
 	"github.com/wasmjob/wasmjob/host/peers"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
@@ -68,7 +69,7 @@ type system struct {
 	serverIP string
 	life     *life.Life
 	closers  []func() error
-	metrics  *admin.Metrics
+	metrics  *metrics.Metrics
 	history  history.Store
 	runtime  *plugin.Runtime
 	workers  *process.Workers // nil: this program cannot be started once more
@@ -144,7 +145,7 @@ func (s *system) wireOutput(context.Context) error {
 // wireEvents makes where events go. The host is asked for its status only after
 // it was made.
 func (s *system) wireEvents(ctx context.Context) error {
-	s.metrics = admin.NewMetrics(versionText(), func() host.Status { return s.host.Status() })
+	s.metrics = metrics.New(versionText(), func() host.Status { return s.host.Status() })
 	return s.wireHistory(ctx)
 }
 
@@ -215,7 +216,16 @@ func (s *system) wireRegistry(context.Context) (err error) {
 	if err := s.life.Metrics(s.metrics); err != nil || !shared {
 		return err
 	}
-	return s.metrics.Sessions(s.registry.About)
+	return s.metrics.Sessions(s.sessionMetrics)
+}
+
+// sessionMetrics is what the metrics show of the registry's session.
+func (s *system) sessionMetrics() *metrics.Session {
+	about := s.registry.About()
+	if about == nil {
+		return nil
+	}
+	return &metrics.Session{Connected: about.Server != "", Trust: about.Trust, Answered: about.Answered, Reconnects: about.Reconnects}
 }
 
 // wireAddress chooses the address that names this server.
@@ -289,7 +299,7 @@ func (s *system) wireDump(context.Context) (err error) {
 }
 
 // memoryMetrics shows what guests and compiled code take of the memory budget.
-func memoryMetrics(m *admin.Metrics, memory func() plugin.Memory) error {
+func memoryMetrics(m *metrics.Metrics, memory func() plugin.Memory) error {
 	return errors.Join(
 		m.GaugeFunc("memory_budget_bytes", "What guests and compiled modules may take together; 0 is no limit.",
 			func() float64 { return float64(memory().Budget) }),
@@ -307,7 +317,7 @@ func memoryMetrics(m *admin.Metrics, memory func() plugin.Memory) error {
 }
 
 // workerMetrics shows the processes in which guests run.
-func workerMetrics(m *admin.Metrics, stats func() process.Stats) error {
+func workerMetrics(m *metrics.Metrics, stats func() process.Stats) error {
 	return errors.Join(
 		m.GaugeFunc("worker_processes", "Processes that run the guests of jobs with isolation: process.",
 			func() float64 { return float64(stats().Running) }),

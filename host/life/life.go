@@ -14,8 +14,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/deadman"
+	"github.com/wasmjob/wasmjob/host/metrics"
 )
 
 const (
@@ -193,7 +193,7 @@ func (v *Life) LastEnd() string {
 }
 
 // Metrics adds what there is to count.
-func (v *Life) Metrics(m *admin.Metrics) error {
+func (v *Life) Metrics(m *metrics.Metrics) error {
 	if v.Last != nil {
 		if err := m.LastEnd(string(v.Last.Ending)); err != nil {
 			return err

@@ -1,4 +1,6 @@
-package admin
+// Package metrics turns what a host reports into Prometheus metrics: its events, what
+// its guests report, and its status, which is asked at every scrape.
+package metrics
 
 import (
 	"fmt"
@@ -61,9 +63,9 @@ func fireOf(e event.Event) fire {
 	return fire{e.Job, e.Instant.UnixNano(), e.Trigger, e.Source}
 }
 
-// NewMetrics makes the metrics of a host of this version. Status is asked at
+// New makes the metrics of a host of this version. Status is asked at
 // every scrape.
-func NewMetrics(version string, status func() host.Status) *Metrics {
+func New(version string, status func() host.Status) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		waiting:  make(map[fire]int),
@@ -161,6 +163,16 @@ func (m *Metrics) LastEnd(reason string) error {
 // Operation counts requests to the registry, by kind.
 func (m *Metrics) Operation(kind string, n int) { m.operations.WithLabelValues(kind).Add(float64(n)) }
 
+// Session is what is known of the registry's session.
+type Session struct {
+	Connected bool   // to a server
+	Trust     string // live, suspect, yield or lost
+	// Answered is when the question was sent that was answered last; zero if none was.
+	Answered time.Time
+	// Reconnects counts the connections besides the first.
+	Reconnects int64
+}
+
 // Sessions adds what is known of the registry's session. It is asked at every
 // scrape, and nil while there is none.
 func (m *Metrics) Sessions(session func() *Session) error {
@@ -202,7 +214,7 @@ func (c sessionCollector) Collect(ch chan<- prometheus.Metric) {
 	level, up := "none", 0.0
 	if s != nil {
 		level = s.Trust
-		if s.Server != "" {
+		if s.Connected {
 			up = 1
 		}
 		if !s.Answered.IsZero() {
