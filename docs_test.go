@@ -155,12 +155,9 @@ func commandsInDocs(t *testing.T, program string) {
 }
 
 // texts are the texts in the code of the program, tests and guests apart.
-func texts(t *testing.T) (all []string, metrics map[string]bool) {
+func texts(t *testing.T) (all []string) {
 	t.Helper()
 	_, folders := sources(t)
-	metrics = make(map[string]bool)
-	var names []string
-	prefixes := []string{"wasmjob_", "wasmjob_guest_"}
 	for dir, files := range folders {
 		first, _, _ := strings.Cut(dir, "/")
 		if !slices.Contains([]string{"host", "cmd", "coordination"}, first) {
@@ -171,63 +168,35 @@ func texts(t *testing.T) (all []string, metrics map[string]bool) {
 				continue
 			}
 			ast.Inspect(f.ast, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.BasicLit:
-					if s, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
+				if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+					if s, err := strconv.Unquote(lit.Value); err == nil {
 						all = append(all, s)
-						if metricPrefix.MatchString(s) {
-							prefixes = append(prefixes, s)
-						}
-					}
-				case *ast.CallExpr: // name and help
-					if name, ok := text(n, 0); ok && metricName.MatchString(name) {
-						if help, ok := text(n, 1); ok && strings.HasSuffix(help, ".") {
-							names = append(names, name)
-						}
-					}
-				case *ast.CompositeLit: // prometheus.Opts
-					for _, e := range n.Elts {
-						if kv, ok := e.(*ast.KeyValueExpr); ok {
-							key, _ := kv.Key.(*ast.Ident)
-							if v, ok := kv.Value.(*ast.BasicLit); ok && key != nil && key.Name == "Name" {
-								if s, err := strconv.Unquote(v.Value); err == nil {
-									names = append(names, s)
-								}
-							}
-						}
 					}
 				}
 				return true
 			})
 		}
 	}
-	for _, prefix := range prefixes {
-		for _, name := range names {
-			metrics[prefix+name] = true
-		}
+	return all
+}
+
+// metrics are those in the table of docs/metrics.md, which a test in cmd/host holds against
+// the program.
+func metrics(t *testing.T) map[string]bool {
+	t.Helper()
+	data, err := os.ReadFile("docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return all, metrics
+	all := make(map[string]bool)
+	for _, m := range metricRow.FindAllStringSubmatch(string(data), -1) {
+		all[m[1]] = true
+	}
+	return all
 }
 
 var (
-	metricName   = regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
-	metricPrefix = regexp.MustCompile(`^wasmjob_[a-z_]+_$`)
-)
-
-// text is an argument that is a text.
-func text(call *ast.CallExpr, i int) (string, bool) {
-	if i >= len(call.Args) {
-		return "", false
-	}
-	lit, ok := call.Args[i].(*ast.BasicLit)
-	if !ok || lit.Kind != token.STRING {
-		return "", false
-	}
-	s, err := strconv.Unquote(lit.Value)
-	return s, err == nil
-}
-
-var (
+	metricRow      = regexp.MustCompile("(?m)^\\| `(wasmjob_[a-z_]+)` \\| (?:counter|gauge|histogram) ")
 	metricInDocs   = regexp.MustCompile(`\bwasmjob_[a-z_]+`)
 	variableInDocs = regexp.MustCompile(`\bWASMJOB_[A-Z_]+[A-Z]\b`)
 	// metricSuffix is what Prometheus adds to a histogram's name.
@@ -236,14 +205,14 @@ var (
 
 // namesInDocs: metrics and variables that a page names exist.
 func namesInDocs(t *testing.T, program string) {
-	all, metrics := texts(t)
+	all, known := texts(t), metrics(t)
 	flags := helpOf(t, program, []string{"run"}).text
 	found := 0
 	for _, p := range pages(t) {
 		for _, code := range p.code {
 			for _, name := range metricInDocs.FindAllString(code, -1) {
 				found++
-				if !metrics[name] && !metrics[metricSuffix.ReplaceAllString(name, "")] {
+				if !known[name] && !known[metricSuffix.ReplaceAllString(name, "")] {
 					t.Errorf("%s: there is no metric %s", p.name, name)
 				}
 			}
@@ -265,7 +234,7 @@ func namesInDocs(t *testing.T, program string) {
 // that the code may join, too.
 func TestLinesInRunbook(t *testing.T) {
 	t.Parallel()
-	all, _ := texts(t)
+	all := texts(t)
 	data, err := os.ReadFile("docs/runbook.md")
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/history/database"
+	"github.com/wasmjob/wasmjob/host/metrics"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -69,6 +70,8 @@ type Config struct {
 	HistoryDatabase *database.Config
 	// HistoryCredentialsFile has "user:password" in its first line.
 	HistoryCredentialsFile string
+	// MetricsJobs says which jobs have metrics of their own.
+	MetricsJobs metrics.Jobs
 	// HistorySize bounds what the history takes on this disk, in bytes; 0 is auto.
 	HistorySize int64
 	// MaxConcurrency bounds the items that run at once; 0 is 8 per processor.
@@ -323,6 +326,15 @@ func hostSettings(d defaults) []setting {
 		adminSetting(),
 		boolSetting("insecureAdmin", "serve on an admin address that other machines can reach, though there is no TLS: who listens in on the way has the token", func(c *Config) *bool { return &c.InsecureAdmin }),
 		textSetting("adminTokenFile", "FILE", "", "file with the token for operations, mode 0600, made if it does not exist (default: a new token at every start)", func(c *Config) *string { return &c.AdminTokenFile }),
+		{
+			key: "metricsJobs", arg: "all|none|N", standard: metrics.AllJobs.String(),
+			help: `which jobs have metrics of their own: all, none, or the N that run most; the rest are summed as job_name="other"`,
+			set: func(c *Config, s string) (err error) {
+				c.MetricsJobs, err = metrics.ParseJobs(s)
+				return err
+			},
+			show: func(c *Config) string { return c.MetricsJobs.String() },
+		},
 		dump,
 		format,
 		levelSetting("logLevel", "lowest level of the host's log: debug, info, warn or error", func(c *Config) *zapcore.Level { return &c.LogLevel }),

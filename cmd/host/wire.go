@@ -145,7 +145,7 @@ func (s *system) wireOutput(context.Context) error {
 // wireEvents makes where events go. The host is asked for its status only after
 // it was made.
 func (s *system) wireEvents(ctx context.Context) error {
-	s.metrics = metrics.New(versionText(), func() host.Status { return s.host.Status() })
+	s.metrics = metrics.New(metrics.Options{Version: versionText(), Status: func() host.Status { return s.host.Status() }, Jobs: s.loaded.MetricsJobs})
 	return s.wireHistory(ctx)
 }
 

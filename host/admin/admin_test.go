@@ -142,7 +142,7 @@ func TestReadyWhileModulesAreCompiled(t *testing.T) {
 
 func TestWhoMay(t *testing.T) {
 	t.Parallel()
-	m := metrics.New("v1", (&shown{}).FullStatus)
+	m := metrics.New(metrics.Options{Version: "v1", Status: (&shown{}).FullStatus})
 	s := start(t, Options{Metrics: m.Handler(zap.NewNop()), Peers: http.NotFoundHandler()})
 	good := "Bearer " + token
 	for _, c := range []struct {
@@ -201,7 +201,7 @@ func TestWhoMay(t *testing.T) {
 
 func TestMetricsWantTheTokenBeyondLoopback(t *testing.T) {
 	t.Parallel()
-	s := start(t, Options{Address: Address{"tcp", "0.0.0.0:0"}, Metrics: metrics.New("v1", (&shown{}).FullStatus).Handler(zap.NewNop())})
+	s := start(t, Options{Address: Address{"tcp", "0.0.0.0:0"}, Metrics: metrics.New(metrics.Options{Version: "v1", Status: (&shown{}).FullStatus}).Handler(zap.NewNop())})
 	for path, want := range map[string]int{"/metrics": 401, "/healthz": 200} {
 		if code, body := ask(t, s, "GET", path, map[string]string{"Host": "pod.example"}); code != want {
 			t.Errorf("%s: %d %s, want %d", path, code, body, want)

@@ -36,6 +36,15 @@ const (
 	Unknown Ending = "unknown"
 )
 
+// Endings are all of them.
+func Endings() []string {
+	var list []string
+	for _, e := range []Ending{Ended, Stuck, DeadMan, Killed, MachineRestart, Unknown} {
+		list = append(list, string(e))
+	}
+	return list
+}
+
 // DueFor is how long before a start a timer may have been due and still count as
 // the cause: supervisors start a host again within seconds. After a longer time
 // something else may well have ended the process before.

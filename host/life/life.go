@@ -195,7 +195,7 @@ func (v *Life) LastEnd() string {
 // Metrics adds what there is to count.
 func (v *Life) Metrics(m *metrics.Metrics) error {
 	if v.Last != nil {
-		if err := m.LastEnd(string(v.Last.Ending)); err != nil {
+		if err := m.LastEnd(string(v.Last.Ending), deadman.Endings()); err != nil {
 			return err
 		}
 	}

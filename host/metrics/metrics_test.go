@@ -49,7 +49,7 @@ func expect(t *testing.T, m *Metrics, want map[string]string) {
 // so that Prometheus sees the first failure as an increase.
 func TestSeriesBeginWithZero(t *testing.T) {
 	t.Parallel()
-	m := New("v7", func() host.Status { return host.Status{} })
+	m := New(Options{Version: "v7", Status: func() host.Status { return host.Status{} }})
 	m.Observe(event.Event{Kind: event.JobAdded, Job: "a", Digest: "d"})
 	want := make(map[string]string)
 	for _, outcome := range abi.Outcomes() {
@@ -89,7 +89,7 @@ func TestEventsBecomeMetrics(t *testing.T) {
 		Name: "a", State: host.JobRunning, Digest: "d1", Next: at, Instances: []string{"h1", "h2"},
 		Items: []host.ItemStatus{{Running: true, Done: 3, Total: 10}, {Running: true, Done: 1, Total: -1}, {Misfired: true, Done: 99}},
 	}}}
-	m := New("v7", func() host.Status { return status })
+	m := New(Options{Version: "v7", Status: func() host.Status { return status }})
 	e := func(kind event.Kind, set func(*event.Event)) {
 		ev := event.Event{Kind: kind, Job: "a", Instant: at, Source: abi.SourceSchedule}
 		if set != nil {
@@ -199,7 +199,7 @@ func TestEventsBecomeMetrics(t *testing.T) {
 
 func TestGuestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
-	m := New("v7", func() host.Status { return host.Status{} })
+	m := New(Options{Version: "v7", Status: func() host.Status { return host.Status{} }})
 	add := func(job string, kind int, name string, v int64) abi.Code {
 		return m.Guest(event.GuestMetric{Job: job, Kind: kind, Name: name, Value: v})
 	}
@@ -277,7 +277,7 @@ func TestWaitsAndFailuresOfTheRegistryBecomeMetrics(t *testing.T) {
 			{What: event.WaitMove, Since: time.Now().Add(-90 * time.Second), Items: []int{3}}, {What: event.WaitMark, Since: time.Now().Add(time.Hour)},
 		}}},
 	}
-	m := New("v7", func() host.Status { return status })
+	m := New(Options{Version: "v7", Status: func() host.Status { return status }})
 	for _, what := range event.Waits() {
 		expect(t, m, map[string]string{`wasmjob_waits_expired_total{what="` + string(what) + `"}`: "0"})
 	}
@@ -325,7 +325,7 @@ func TestWaitsAndFailuresOfTheRegistryBecomeMetrics(t *testing.T) {
 func TestClocksBecomeMetrics(t *testing.T) {
 	t.Parallel()
 	var status host.Status
-	m := New("v7", func() host.Status { return status })
+	m := New(Options{Version: "v7", Status: func() host.Status { return status }})
 	if v, shown := scrape(t, m)["wasmjob_clock_drift_seconds"]; shown {
 		t.Errorf("the drift is %s, and it is not known", v)
 	}

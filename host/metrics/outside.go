@@ -15,18 +15,20 @@ type outsideMetrics struct {
 	refused                       *prometheus.CounterVec // job, capability, reason
 }
 
-// networks are the capabilities whose calls can fail because of others.
-var networks = []string{"http", "net"}
+// networks are the capabilities whose calls can fail because of others, capabilities are
+// all.
+var (
+	networks     = []string{"http", "net"}
+	capabilities = []string{"http", "net", "kv", "env", "dir"}
+)
 
-func newOutsideMetrics(counter func(name, help string, labels ...string) *prometheus.CounterVec) outsideMetrics {
-	const of = "capability"
-	return outsideMetrics{
-		calls:    counter("outside_calls_total", "Calls of guests to the world outside of their sandbox, by capability.", jobLabel, of),
-		failed:   counter("outside_failed_total", "Requests and connections of guests that had no answer, by capability.", jobLabel, of),
-		sent:     counter("outside_sent_bytes_total", "Bytes that guests sent or wrote, by capability.", jobLabel, of),
-		received: counter("outside_received_bytes_total", "Bytes that guests received or read, by capability.", jobLabel, of),
-		refused:  counter("outside_refused_total", "Calls of guests that the host refused, by capability and reason.", jobLabel, of, "reason"),
-	}
+func (o *outsideMetrics) init(m *Metrics) {
+	of := Label{"capability", capabilities}
+	o.calls = m.counters("outside_calls_total", "Calls of guests to the world outside of their sandbox, by capability.", jobName(), of)
+	o.failed = m.counters("outside_failed_total", "Requests and connections of guests that had no answer, by capability.", jobName(), of)
+	o.sent = m.counters("outside_sent_bytes_total", "Bytes that guests sent or wrote, by capability.", jobName(), of)
+	o.received = m.counters("outside_received_bytes_total", "Bytes that guests received or read, by capability.", jobName(), of)
+	o.refused = m.counters("outside_refused_total", "Calls of guests that the host refused, by capability and reason.", jobName(), of, refusals())
 }
 
 // appear makes the series by which alerts go, also of jobs that never use them.

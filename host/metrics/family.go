@@ -1,0 +1,124 @@
+package metrics
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/capability"
+	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// Family is a metric with all its series, as docs/metrics.md has it.
+type Family struct {
+	Name, Help string
+	Type       Type
+	Labels     []Label
+}
+
+// Type is Prometheus' type of a metric.
+type Type string
+
+// The types.
+const (
+	Counter   Type = "counter"
+	Gauge     Type = "gauge"
+	Histogram Type = "histogram"
+)
+
+// Label is a label of a metric.
+type Label struct {
+	Name string
+	// Values are all that it may have; nil if they are not known beforehand.
+	Values []string
+}
+
+// Unit is what the values count or measure, by the suffix of the name.
+func (f Family) Unit() string {
+	name := strings.TrimSuffix(f.Name, "_total")
+	for _, unit := range []string{"seconds", "bytes"} {
+		if strings.HasSuffix(name, "_"+unit) {
+			return unit
+		}
+	}
+	if strings.HasSuffix(name, "_info") {
+		return "1"
+	}
+	return "number"
+}
+
+// Families are all metrics that were added, by name, but for those of Go and of the
+// process, which client_golang has.
+func (m *Metrics) Families() []Family {
+	all := slices.Clone(m.families)
+	slices.SortFunc(all, func(a, b Family) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// The labels. One of the same name has other values with another metric.
+func jobName() Label  { return Label{Name: jobLabel} }
+func outcomes() Label { return Label{"outcome", texts(abi.Outcomes())} }
+func causes() Label   { return Label{"reason", texts(event.SkipCauses())} }
+func waits() Label    { return Label{"what", texts(event.Waits())} }
+func quotas() Label   { return Label{"ceiling", texts(ceiling.Quotas())} }
+func refusals() Label { return Label{"reason", capability.Reasons()} }
+func failures() Label {
+	return Label{"reason", []string{"timeout", "unknown", "suspect", "unavailable", "too_large", "other"}}
+}
+
+// hostStates and jobStates are all of them.
+func hostStates() []host.HostState {
+	return []host.HostState{host.HostStarting, host.HostLive, host.HostSuspect, host.HostDraining, host.HostStopped}
+}
+
+func jobStates() []host.JobState {
+	return []host.JobState{host.JobNoSession, host.JobJoining, host.JobReady, host.JobRunning, host.JobDisabled, host.JobSharding,
+		host.JobDraining, host.JobStopped, host.JobRemoved, host.JobError}
+}
+
+func texts[T ~string](all []T) []string {
+	var list []string
+	for _, v := range all {
+		list = append(list, string(v))
+	}
+	return list
+}
+
+// names are those of labels.
+func names(labels []Label) []string {
+	var list []string
+	for _, l := range labels {
+		list = append(list, l.Name)
+	}
+	return list
+}
+
+// note keeps what a metric is, and returns its whole name.
+func (m *Metrics) note(typ Type, name, help string, labels []Label) string {
+	name = "wasmjob_" + name
+	m.families = append(m.families, Family{name, help, typ, labels})
+	return name
+}
+
+// counters adds a counter with labels.
+func (m *Metrics) counters(name, help string, labels ...Label) *prometheus.CounterVec {
+	name = m.note(Counter, name, help, labels)
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, names(labels))
+	m.registry.MustRegister(v)
+	return v
+}
+
+// counter adds one without labels.
+func (m *Metrics) counter(name, help string) prometheus.Counter {
+	return m.counters(name, help).WithLabelValues()
+}
+
+// desc describes what a collector shows.
+func (m *Metrics) desc(typ Type, name, help string, labels ...Label) *prometheus.Desc {
+	name = m.note(typ, name, help, labels)
+	return prometheus.NewDesc(name, help, names(labels), nil)
+}
