@@ -222,10 +222,10 @@ deploy-check: build ## hold what is in deploy/ against what will read it
 	cd deploy/check && WASMJOB=$(CURDIR)/bin/wasmjob $(GO) test -count 1 ./...
 
 .PHONY: alerts
-alerts: ## test the alert rules: each by promtool, and with a real Prometheus beside real hosts
+alerts: ## test metrics and alert rules: by promtool, and with a real Prometheus beside real hosts
 	promtool check rules deploy/prometheus/wasmjob.rules.yaml
 	promtool test rules deploy/prometheus/wasmjob.rules.test.yaml
-	$(GO) test -tags alerts -count 1 -timeout 10m -run '^TestAlerts$$' ./test/e2e
+	$(GO) test -tags alerts -count 1 -timeout 10m -run '^(TestAlerts|TestPromtool|TestPrometheusFindsRuns)$$' ./test/e2e
 
 .PHONY: check
 check: lint test ## lint, test, and see that neither changed the tree

@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,6 +39,12 @@ type alert struct {
 // seconds: what is tested is what they see, promtool tests how long they wait.
 func startPrometheus(t *testing.T, hosts ...*member) *prometheus {
 	t.Helper()
+	return startPrometheusWith(t, nil, hosts...)
+}
+
+// startPrometheusWith gives it flags as well.
+func startPrometheusWith(t *testing.T, flags []string, hosts ...*member) *prometheus {
+	t.Helper()
 	dir := t.TempDir()
 	rules := string(read(t, filepath.Join("..", "..", "deploy", "prometheus", "wasmjob.rules.yaml")))
 	rules = regexp.MustCompile(`(?m)^( *for:) .*$`).ReplaceAllString(rules, "$1 0s")
@@ -58,8 +66,8 @@ scrape_configs:
 	}
 	p := &prometheus{t: t, address: closedPort(t)}
 	var log bytes.Buffer
-	c := exec.Command("prometheus", "--config.file", filepath.Join(dir, "prometheus.yaml"),
-		"--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", p.address)
+	c := exec.Command("prometheus", append(flags, "--config.file", filepath.Join(dir, "prometheus.yaml"),
+		"--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", p.address)...)
 	c.Stdout, c.Stderr = &log, &log
 	if err := c.Start(); err != nil {
 		t.Fatalf("%v (make setup, or apt-get install prometheus)", err)
@@ -207,4 +215,78 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("%v for a job that was shut down by an operator", names)
 	}
 	a.kill() // it cannot leave in good order
+}
+
+// TestPromtool: promtool has nothing to say about the names and units of a running host's
+// metrics, but for those of guests: what kind they are is a part of the name, as the name
+// that the guest gives is a label.
+func TestPromtool(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.job("tick", everySecond, "shardingTotalCount: 2")
+	a := c.add()
+	a.place.drop("cities.wasm", read(t, example(t, "cities")))
+	a.place.drop("cities.yaml", read(t, "../../plugins/examples/cities.yaml"))
+	a.of("tick", 0, kind(event.FireEnded))
+	a.of("cities", 0, owned())
+	c.registry("trigger", "cities")
+	a.of("cities", 0, kind(event.FireEnded))
+	_, scrape := a.get("/metrics")
+	if !strings.Contains(scrape, "wasmjob_guest_counter_total{") {
+		t.Fatal("the guest's metrics are missing")
+	}
+	for _, line := range undocumented(t, scrape) {
+		t.Errorf("docs/metrics.md has it otherwise: %s", line)
+	}
+	tool := exec.CommandContext(within(t), "promtool", "check", "metrics")
+	tool.Stdin = strings.NewReader(scrape)
+	out, err := tool.CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if !regexp.MustCompile(`^wasmjob_guest_(counter_total|gauge|histogram) metric name should not include type`).MatchString(line) {
+			t.Errorf("promtool: %s", line)
+		}
+	}
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 3) { // 3: it has complaints
+		t.Errorf("promtool: %v", err)
+	}
+}
+
+// TestPrometheusFindsRuns: a real Prometheus takes native histograms and exemplars, and
+// leads from a number to a run that the history has.
+func TestPrometheusFindsRuns(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.job("tick", everySecond, "shardingTotalCount: 2")
+	a := c.add()
+	a.of("tick", 0, kind(event.FireEnded))
+	p := startPrometheusWith(t, []string{"--enable-feature=native-histograms,exemplar-storage"}, a)
+	p.await("a native histogram", func() bool {
+		var answer struct {
+			Data struct{ Result []struct{ Value [2]any } }
+		}
+		query := url.QueryEscape(`histogram_count(wasmjob_item_duration_seconds{job_name="tick"}) > 0 and histogram_quantile(0.99, wasmjob_item_duration_seconds{job_name="tick"}) > 0`)
+		return p.ask("/api/v1/query?query="+query, &answer) && len(answer.Data.Result) == 1
+	})
+	var runs []string
+	p.await("exemplars", func() bool {
+		var answer struct {
+			Data []struct {
+				Exemplars []struct{ Labels map[string]string }
+			}
+		}
+		path := fmt.Sprintf("/api/v1/query_exemplars?query=wasmjob_item_duration_seconds&start=%d&end=%d", time.Now().Add(-time.Hour).Unix(), time.Now().Add(time.Minute).Unix())
+		if !p.ask(path, &answer) {
+			return false
+		}
+		for _, s := range answer.Data {
+			for _, e := range s.Exemplars {
+				runs = append(runs, e.Labels["run_id"])
+			}
+		}
+		return len(runs) > 0
+	})
+	for _, run := range runs {
+		a.of("tick", 0, kind(event.ItemEnded), test{run, func(e event.Event) bool { return e.RunID == run }})
+	}
 }
