@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -288,5 +289,52 @@ func TestPrometheusFindsRuns(t *testing.T) {
 	})
 	for _, run := range runs {
 		a.of("tick", 0, kind(event.ItemEnded), test{run, func(e event.Event) bool { return e.RunID == run }})
+	}
+}
+
+// TestDashboardAnswers: a real Prometheus beside real hosts answers every query of the
+// dashboard, and has something to show but where nothing is wrong.
+func TestDashboardAnswers(t *testing.T) {
+	t.Parallel()
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(read(t, filepath.Join("..", "..", "deploy", "grafana", "wasmjob.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t)
+	c.job("tick", everySecond, "shardingTotalCount: 2")
+	c.job("fails", everySecond, "shardingTotalCount: 2", "jobParameter: fail:boom")
+	a, b := c.add(), c.add()
+	c.divided("tick", a, b)
+	c.divided("fails", a, b)
+	p := startPrometheus(t, a, b)
+	p.scraped(`wasmjob_fires_total{job_name="fails",outcome="FAIL"}`, 5)
+	quiet := []string{"Skipped, by reason", "What is waited for", "Worker processes", "Over quota", "Refused files and gaps in the history", "Failures by reason", "Clocks",
+		"Without an answer", "Refused", "Bytes sent", "Bytes received"}
+	queries := 0
+	for _, panel := range dashboard.Panels {
+		shown := false
+		for _, target := range panel.Targets {
+			queries++
+			expr := strings.NewReplacer("$job_name", ".*", "$job", "wasmjob", "$host", ".*", "$__rate_interval", "1m").Replace(target.Expr)
+			var answer struct {
+				Status string
+				Data   struct{ Result []any }
+			}
+			if !p.ask("/api/v1/query?query="+url.QueryEscape(expr), &answer) || answer.Status != "success" {
+				t.Errorf("%s: Prometheus does not answer %s", panel.Title, expr)
+			}
+			shown = shown || len(answer.Data.Result) > 0
+		}
+		if len(panel.Targets) > 0 && !shown && !slices.Contains(quiet, panel.Title) {
+			t.Errorf("%s has nothing to show", panel.Title)
+		}
+	}
+	if queries < 50 {
+		t.Errorf("%d queries only: the dashboard is not read as it is written", queries)
 	}
 }
