@@ -135,8 +135,9 @@ func Adopt(ctx context.Context, r registry.Center, namespace string) (out Adopti
 			return err
 		}
 		node := n.Data(root)
-		out.Jobs = len(n.Children(root))
-		records, err := allRecords(ctx, x, namespace, n.Children(root))
+		jobs := tree.JobsOf(n.Children(root))
+		out.Jobs = len(jobs)
+		records, err := allRecords(ctx, x, namespace, jobs)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -194,7 +195,14 @@ var ErrRemoved = errors.New("the job was removed from the registry")
 
 // ClusterHosts is the node whose children are the hosts of a namespace, whatever jobs
 // they have; it holds the key by which they know each other. No job can have its name.
-func ClusterHosts(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@hosts" }
+func ClusterHosts(namespace string) string { return JobsPath(namespace) + ".wasmjob/" + clusterHosts }
+
+const clusterHosts = "@-@hosts"
+
+// JobsOf are those of the nodes below a root that are jobs.
+func JobsOf(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == clusterHosts })
+}
 
 // ClusterHost is there while a host has a session; ephemeral, a [ClusterDetail].
 func ClusterHost(namespace, id string) string { return ClusterHosts(namespace) + "/" + id }

@@ -27,4 +27,14 @@ func TestRegistryOfAnAdoptedNamespace(t *testing.T) {
 	if err != nil || len(s.Items) != 2 || s.Items[0].Fence <= base {
 		t.Errorf("shards %+v, %v; expected a fence above %d", s, err, base)
 	}
+	// The node in which hosts find each other is no job.
+	c := r.center()
+	if _, err := c.Commit(t.Context(), registry.Set("/ns.wasmjob", nil, registry.AnyVersion), registry.Ensure("/ns.wasmjob/@-@hosts"),
+		registry.Delete("/ns.wasmjob/a/instances/10.0.0.1@-@a", registry.AnyVersion), registry.Delete("/ns.wasmjob/a/instances/10.0.0.2@-@a", registry.AnyVersion),
+		registry.Set("/ns.wasmjob/a/sharding/0", []byte(`{"owner":"10.0.0.1@-@a","instant":1,"begun":1,"after":9895604649984}`), registry.AnyVersion)); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := r.Adopt(t.Context()); err != nil || a.Jobs != 1 || a.Items != 1 {
+		t.Errorf("%+v, %v; expected one job with one item", a, err)
+	}
 }
