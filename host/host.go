@@ -397,18 +397,28 @@ func (h *Host) wanted() []string {
 // to the registry.
 const statusWait = time.Second
 
-// Status says what the host is doing, and asks nothing of the registry for it:
-// which items are disabled is shown as the host last saw it, and what a job's
-// other hosts say of themselves is left out. A job whose loop does not answer
-// within a second is shown as it last was.
-func (h *Host) Status() Status { return h.status(false) }
+// Status says what the host is doing, and asks nothing of the registry for it: which items are
+// disabled is shown as the host last saw it, and what a job's other hosts say of themselves is
+// left out. A job whose loop does not answer within a second is shown as it last was.
+func (h *Host) Status() Status { return h.status(statusWait, false) }
 
-// FullStatus is Status with what is not watched and is read now: two reads
-// a job, of a node for each item of this host that does not run and of one for
-// each host of the job. It is for people who ask, not for what asks again and again.
-func (h *Host) FullStatus() Status { return h.status(true) }
+// StatusWithin is Status that waits for so long at most.
+func (h *Host) StatusWithin(wait time.Duration) Status { return h.status(wait, false) }
 
-func (h *Host) status(full bool) Status {
+// FullStatus is Status with what is not watched and is read now: two reads a job, of a node for
+// each item here that does not run and of one for each of its hosts. It is for people who ask.
+func (h *Host) FullStatus() Status { return h.status(statusWait, true) }
+
+// Look has a job read again what it does not watch, and report it. It does not wait for that.
+func (h *Host) Look(job string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.term != nil {
+		h.term.look(job)
+	}
+}
+
+func (h *Host) status(wait time.Duration, full bool) Status {
 	h.mu.Lock()
 	s := Status{ServerIP: h.cfg.ServerIP, Namespace: h.cfg.Namespace, State: h.state, Started: h.started, Refused: slices.Clone(h.refused)}
 	t, dialling := h.term, h.dialling
@@ -427,7 +437,7 @@ func (h *Host) status(full bool) Status {
 		if s.State == HostLive && !t.registry.Trusted() {
 			s.State = HostSuspect
 		}
-		s.Jobs = t.status(statusWait, full)
+		s.Jobs = t.status(wait, full)
 	}
 	return s
 }

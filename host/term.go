@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -366,39 +367,35 @@ func (t *term) logProgress() {
 // said. A full answer is read from the registry.
 func (t *term) status(wait time.Duration, full bool) []JobStatus {
 	t.mu.Lock()
-	jobs := make([]*job, 0, len(t.jobs))
-	for _, j := range t.jobs {
-		jobs = append(jobs, j)
-	}
+	jobs := slices.Collect(maps.Values(t.jobs))
 	t.mu.Unlock()
 	slices.SortFunc(jobs, func(a, b *job) int { return strings.Compare(a.name, b.name) })
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	over, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
 	answers := make([]<-chan JobStatus, len(jobs))
 	for i, j := range jobs {
 		answers[i] = j.ask(full)
 	}
 	out := make([]JobStatus, len(jobs))
-	late := false
 	for i, j := range jobs {
-		if late {
-			select {
-			case out[i] = <-answers[i]:
-			default:
-				out[i] = j.lastStatus()
-			}
-			continue
-		}
 		select {
 		case out[i] = <-answers[i]:
 		case <-j.done:
 			out[i] = j.lastStatus()
-		case <-timer.C:
-			late = true
+		case <-over.Done():
 			out[i] = j.lastStatus()
 		}
 	}
 	return out
+}
+
+// look has a job read again what it does not watch.
+func (t *term) look(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if j := t.jobs[name]; j != nil {
+		j.ask(true)
+	}
 }
 
 // again gives a job that was left and is wanted back a new instance id.

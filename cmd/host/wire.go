@@ -60,6 +60,7 @@ type system struct {
 	peers    *peers.Peers
 	reporter *admin.Reporter
 	local    *cluster.Local
+	tail     *cluster.Tail
 	cluster  *cluster.Cluster
 	service  *service.Service
 	started  time.Time
@@ -102,7 +103,7 @@ func (s *system) close() error {
 // wire builds the system. Nothing runs yet but the goroutines that carry lines
 // and events, which close joins.
 func wire(ctx context.Context, p *program, l *loaded) (*system, error) {
-	s := &system{program: p, loaded: l, started: time.Now()}
+	s := &system{program: p, loaded: l, started: time.Now(), tail: cluster.NewTail()}
 	for _, part := range []func(context.Context) error{
 		s.wireOutput, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireRegistry, s.wireAddress, s.wireHost, s.wireCluster, s.wireAdmin, s.wireDump,
 	} {
@@ -362,15 +363,19 @@ func (s *system) wireCluster(context.Context) error {
 	get := func(ctx context.Context, p cluster.Peer, path string, into any) error {
 		return s.peers.Get(ctx, transport, peers.Peer(p), path, into)
 	}
+	stream := func(ctx context.Context, p cluster.Peer, path string, line func([]byte)) error {
+		return s.peers.Stream(ctx, transport, peers.Peer(p), path, line)
+	}
+	self := func() cluster.Peer { return cluster.Peer{ID: s.peers.ID(), ClusterDetail: s.published()} }
 	s.cluster = cluster.New(cluster.Options{
-		Local: s.local, Self: func() cluster.Peer { return cluster.Peer{ID: s.peers.ID(), ClusterDetail: s.published()} }, Peers: others,
+		Local: s.local, Self: self, Peers: others,
 		Fetch: func(ctx context.Context, p cluster.Peer, epoch string, since uint64) (d cluster.Delta, err error) {
 			err = get(ctx, p, cluster.DeltaPath(epoch, since), &d)
 			return d, err
 		},
 	})
 	s.service = service.New(service.Options{
-		Namespace: l.Namespace, Cluster: s.cluster, Histories: &cluster.Histories{Store: s.history, Peers: others, Get: get}, Store: s.history,
+		Namespace: l.Namespace, Cluster: s.cluster, Histories: &cluster.Histories{Store: s.history, Self: self, Peers: others, Get: get, Stream: stream, Tail: s.tail}, Store: s.history,
 		Registry: admin.NewRegistry(l.Namespace, s.registry.Session), Host: s.host, Pending: s.pending, Logger: s.log,
 		StartOn: func(ctx context.Context, p cluster.Peer, job string) error {
 			return s.peers.Post(ctx, transport, peers.Peer(p), cluster.PathStart+"?"+url.Values{"job": {job}}.Encode())
@@ -408,8 +413,8 @@ func (s *system) wireAdmin(context.Context) error {
 	if err != nil {
 		return err
 	}
-	answers := api.New(api.Options{Service: s.service, Cluster: s.cluster, Local: s.local, Store: s.history, Verify: s.peers.Verify,
-		Report: func() admin.Report { return s.reporter.Report(true) }, Start: s.host.Start, Logger: s.log})
+	answers := api.New(api.Options{Service: s.service, Cluster: s.cluster, Local: s.local, Tail: s.tail, Store: s.history, Verify: s.peers.Verify,
+		Report: s.reporter.Report, Start: s.host.Start, Logger: s.log})
 	s.admin, err = admin.Listen(admin.Options{
 		Address: *l.Admin, Token: token, Ready: s.reporter.Ready, Metrics: s.metrics.Handler(s.log), API: answers, Peers: answers.Peers(), Logger: s.log,
 	})

@@ -31,9 +31,9 @@ type shown struct {
 	state host.Status
 }
 
-func (d *shown) Status() host.Status     { return d.state }
-func (d *shown) FullStatus() host.Status { return d.state }
-func (d *shown) Ready() (bool, string)   { return d.ready, "" }
+func (d *shown) StatusWithin(time.Duration) host.Status { return d.state }
+func (d *shown) FullStatus() host.Status                { return d.state }
+func (d *shown) Ready() (bool, string)                  { return d.ready, "" }
 
 // answers is an API that says who asked it for what.
 func answers(w http.ResponseWriter, r *http.Request) {

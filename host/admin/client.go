@@ -153,7 +153,7 @@ func (c *Client) Ping(ctx context.Context) error {
 // Status returns what the host is doing.
 func (c *Client) Status(ctx context.Context) (*Report, error) {
 	var r Report
-	if err := c.do(ctx, http.MethodGet, "/v1/status", &r); err != nil {
+	if err := c.do(ctx, http.MethodGet, "/v1/status?full=true", &r); err != nil {
 		return nil, err
 	}
 	return &r, nil

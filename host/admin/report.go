@@ -99,15 +99,20 @@ type Reporter struct {
 	Warnings func() []string
 }
 
+// Within is how long a report waits for jobs that are busy: they are shown as they last
+// were. It is much less than others wait for the report.
+const Within = 300 * time.Millisecond
+
 // Report is what the host does; full is with what is read from the registry now.
 func (r *Reporter) Report(full bool) Report {
 	p := r.pending() // first: what ends meanwhile is in the status
 	ready, reason := r.ready(p)
-	status := r.Host.Status
+	report := Report{About: r.About, Now: time.Now(), Ready: ready, Reason: reason, Compiling: p.Compiling}
 	if full {
-		status = r.Host.FullStatus
+		report.Status = r.Host.FullStatus()
+	} else {
+		report.Status = r.Host.StatusWithin(Within)
 	}
-	report := Report{About: r.About, Now: time.Now(), Ready: ready, Reason: reason, Status: status(), Compiling: p.Compiling}
 	if r.Session != nil {
 		report.Session = r.Session()
 	}

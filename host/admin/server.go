@@ -34,7 +34,7 @@ const (
 
 // Host is what a report shows; [host.Host] is one.
 type Host interface {
-	Status() host.Status
+	StatusWithin(wait time.Duration) host.Status
 	FullStatus() host.Status
 	Ready() (ready bool, missing string)
 }

@@ -29,12 +29,13 @@ type Options struct {
 	Cluster *cluster.Cluster
 	// Local and Store answer peers, for which Verify decides whether they are.
 	Local  *cluster.Local
+	Tail   *cluster.Tail
 	Store  history.Store
 	Verify func(*http.Request) error
+	// Report describes this host; full is with what is read from the registry now.
+	Report func(full bool) admin.Report
 	// Start has this host join a job again; a peer that asks has asked who may.
 	Start func(ctx context.Context, job string) error
-	// Report describes this host, for GET /v1/status.
-	Report func() admin.Report
 	// Version is that of the program.
 	Version string
 	Logger  *zap.Logger
@@ -47,11 +48,12 @@ type API struct {
 	huma    huma.API
 	streams chan struct{} // a place for each that is open
 	keys    *keys
+	frames  *frames
 }
 
 // New returns the API.
 func New(o Options) *API {
-	a := &API{o: o, mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), keys: newKeys()}
+	a := &API{o: o, mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), keys: newKeys(), frames: &frames{made: make(map[frameKey][]byte)}}
 	formats := map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
@@ -109,6 +111,11 @@ func operation(method, path, id, tag, summary string, more ...func(*huma.Operati
 		m(&o)
 	}
 	return o
+}
+
+// describe adds a text to the summary.
+func describe(text string) func(*huma.Operation) {
+	return func(o *huma.Operation) { o.Description = text }
 }
 
 // look registers an operation that answers with a value.

@@ -46,8 +46,8 @@ func serve(t *testing.T, o servicetest.Options) *served {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	o.Listen = func(h *servicetest.House) string {
-		s.api = New(Options{Service: h.Service, Cluster: h.Cluster, Local: h.Local, Store: h.Store, Verify: h.Peers.Verify,
-			Report: func() admin.Report { return h.Reporter.Report(true) }, Logger: h.Log})
+		s.api = New(Options{Service: h.Service, Cluster: h.Cluster, Local: h.Local, Tail: h.Tail, Store: h.Store, Verify: h.Peers.Verify,
+			Report: h.Reporter.Report, Logger: h.Log})
 		var err error
 		server, err = admin.Listen(admin.Options{Address: admin.Address{Network: "tcp", Name: "127.0.0.1:0"}, Token: token,
 			Ready: h.Reporter.Ready, API: s.api, Peers: s.api.Peers(), Logger: h.Log})
@@ -152,7 +152,7 @@ func TestOperationsByTheClient(t *testing.T) {
 	ran := func(job string, times int) {
 		t.Helper()
 		s.Until(fmt.Sprintf("%s has run %d times", job, times), func() bool {
-			runs := get[cluster.Found[struct{ Job, Outcome string }]](s, "/v1/runs?limit=1000&outcome=ok&job="+url.QueryEscape(service.Escaped(job)))
+			runs := get[cluster.Found[struct{ Job, Outcome string }]](s, "/v1/runs?limit=1000&outcome=ok&job="+url.QueryEscape(cluster.Literal(job)))
 			return len(runs.Records) == times
 		})
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -15,8 +16,11 @@ const (
 // does nothing.
 type keys struct {
 	mu   sync.Mutex
-	done map[string]*keyed
+	done map[key]*keyed
 }
+
+// key is what somebody has called a request about a job.
+type key struct{ who, job, name string }
 
 // keyed is a request that was carried out, or is being.
 type keyed struct {
@@ -25,19 +29,23 @@ type keyed struct {
 	err   error
 }
 
-func newKeys() *keys { return &keys{done: make(map[string]*keyed)} }
+func newKeys() *keys { return &keys{done: make(map[key]*keyed)} }
 
 // once does something unless that was done with the same key; then it waits for it and
-// returns its error. One that failed is done again.
-func (k *keys) once(key string, given bool, do func() error) error {
-	if !given {
+// returns its error. One that failed is done again. Without a name it is always done.
+func (k *keys) once(ctx context.Context, key key, do func() error) error {
+	if key.name == "" {
 		return do()
 	}
 	k.mu.Lock()
 	if r := k.done[key]; r != nil && time.Since(r.at) < keyLife {
 		k.mu.Unlock()
-		<-r.ended
-		return r.err
+		select {
+		case <-r.ended:
+			return r.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	k.forget()
 	r := &keyed{at: time.Now(), ended: make(chan struct{})}
@@ -46,19 +54,21 @@ func (k *keys) once(key string, given bool, do func() error) error {
 	defer close(r.ended)
 	if r.err = do(); r.err != nil {
 		k.mu.Lock()
-		delete(k.done, key)
-		k.mu.Unlock()
+		defer k.mu.Unlock()
+		if k.done[key] == r {
+			delete(k.done, key)
+		}
 	}
 	return r.err
 }
 
 // forget removes old keys, and if there are too many the oldest. The caller holds k.mu.
 func (k *keys) forget() {
-	oldest := ""
+	var oldest key
 	for key, r := range k.done {
 		if time.Since(r.at) >= keyLife {
 			delete(k.done, key)
-		} else if oldest == "" || r.at.Before(k.done[oldest].at) {
+		} else if o := k.done[oldest]; o == nil || r.at.Before(o.at) {
 			oldest = key
 		}
 	}

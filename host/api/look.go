@@ -43,6 +43,10 @@ func (in *jobsInput) filter() service.JobFilter {
 	return f
 }
 
+type statusInput struct {
+	Full bool `query:"full" doc:"Read from the registry now which items are disabled, and what the other hosts of each job publish: two requests a job."`
+}
+
 type scheduleInput struct {
 	Cron     string    `query:"cron" required:"true" maxLength:"1000"`
 	TimeZone string    `query:"timeZone" maxLength:"100" doc:"empty is the zone of the host that answers"`
@@ -63,7 +67,9 @@ type schedule struct {
 
 func (a *API) looking() {
 	s := a.o.Service
-	look(a, "/v1/status", "getStatus", "look", "What this host does", func(context.Context, *none) (admin.Report, error) { return a.o.Report(), nil })
+	look(a, "/v1/status", "getStatus", "look", "What this host does", func(_ context.Context, in *statusInput) (admin.Report, error) {
+		return a.o.Report(in.Full), nil
+	})
 	look(a, "/v1/overview", "getOverview", "look", "What fails, what is late, what runs and what comes", func(ctx context.Context, _ *none) (*service.Overview, error) {
 		return s.Overview(ctx)
 	})

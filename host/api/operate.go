@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/service"
 )
@@ -153,7 +154,8 @@ func (a *API) operating() {
 		})
 	}
 	act(a, http.MethodPost, "/v1/jobs/{job}/trigger", "triggerJob", "Have a job fire now", func(ctx context.Context, in *triggerInput) error {
-		return a.keys.once(in.Job+" "+in.Key, in.Key != "", func() error { return s.Trigger(ctx, in.Job, in.Reason) })
+		once := key{access.From(ctx).String(), in.Job, in.Key}
+		return a.keys.once(ctx, once, func() error { return s.Trigger(ctx, in.Job, in.Reason) })
 	})
 	act(a, http.MethodPost, "/v1/jobs/{job}/start", "startJob", "Have this host join a job again", func(ctx context.Context, in *JobInput) error {
 		return s.Start(ctx, in.Job, in.Reason)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -22,6 +23,14 @@ func (a *API) Peers() http.Handler {
 	mux.Handle("POST "+cluster.PathStart, a.peer(func(r *http.Request) (any, error) {
 		return struct{}{}, a.o.Start(r.Context(), r.URL.Query().Get("job"))
 	}))
+	mux.Handle("GET "+cluster.PathParts, a.peer(func(r *http.Request) (any, error) {
+		keys, err := cluster.ParseParts(r.URL.Query())
+		if err != nil {
+			return nil, err
+		}
+		return cluster.Parts(r.Context(), a.o.Store, keys), nil
+	}))
+	mux.HandleFunc("GET "+cluster.PathTail, a.tail)
 	own(mux, a, cluster.PathFires, a.o.Store.Fires)
 	own(mux, a, cluster.PathRuns, a.o.Store.Runs)
 	own(mux, a, cluster.PathEvents, a.o.Store.Events)
@@ -60,4 +69,41 @@ func (a *API) peer(answer func(r *http.Request) (any, error)) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body) // an error of the connection is the client's to notice
 	})
+}
+
+// tail passes the lines of this host on to a peer, as they come.
+func (a *API) tail(w http.ResponseWriter, r *http.Request) {
+	if err := a.o.Verify(r); err != nil {
+		WriteProblem(w, &huma.ErrorModel{Status: http.StatusUnauthorized, Detail: err.Error()})
+		return
+	}
+	f, err := cluster.ParseQuery(r.URL.Query())
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	ctx, end := a.until(r.Context())
+	defer end()
+	s, err := newStream(w, "application/x-ndjson")
+	if err != nil {
+		return
+	}
+	following := a.o.Tail.Follow(f)
+	defer following.Close()
+	live := time.NewTicker(stillThere)
+	defer live.Stop()
+	for err == nil {
+		select {
+		case l := <-following.Lines():
+			l.Lost = following.Lost()
+			var data []byte
+			if data, err = json.Marshal(l); err == nil {
+				err = s.write(append(data, '\n'))
+			}
+		case <-live.C:
+			err = s.write([]byte("\n"))
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -16,6 +16,8 @@ func schemas() huma.Registry {
 	return r
 }
 
+func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
+
 // bytesSchema describes [admin.Bytes].
 type bytesSchema struct{}
 

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
@@ -23,46 +26,89 @@ const (
 	// stillThere lies between two events of a stream at most, so that proxies and
 	// clients see that it lives.
 	stillThere = 15 * time.Second
-	// linePace lies between two looks for new lines: a store has no way to say so.
-	linePace = 500 * time.Millisecond
+	// eventPace lies between two events of the stream of jobs at least. All streams go by
+	// the same beats, so that they send the same events.
+	eventPace = 250 * time.Millisecond
 )
 
 type streamInput struct {
-	Since uint64 `query:"since" doc:"the generation that is known; 0 sends all jobs first"`
+	Since string `query:"since" maxLength:"100" doc:"The id of the last event that was seen. Without it the first event has all jobs."`
 	// Last is what a browser sends when it connects again.
-	Last string `header:"Last-Event-ID"`
+	Last string `header:"Last-Event-ID" maxLength:"100" doc:"The same; what a browser sends when it connects again. It goes before since."`
 }
 
 type logStreamInput struct {
-	Job  string `query:"job" doc:"a job's name"`
-	Run  string `query:"run" doc:"a run's id"`
-	Text string `query:"text"`
-	Last string `header:"Last-Event-ID"`
+	Job   string `query:"job" maxLength:"255" doc:"A job's name."`
+	Run   string `query:"run" maxLength:"400" doc:"A run's id, job/instant/item."`
+	Text  string `query:"text" maxLength:"1000" doc:"Only lines that contain it, regardless of case."`
+	Level string `query:"level" maxLength:"10" doc:"Only lines of that level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
+	From  string `query:"from" maxLength:"100" doc:"Begin with the lines since a time, or since so long ago: 10m. Without it the stream begins now."`
+	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"The id of the last event that was seen; what a browser sends when it connects again. It goes before from."`
 }
 
 // changes is one event of the stream of jobs.
 type changes struct {
-	Jobs []cluster.Job `json:"jobs"`
+	Whole bool          `json:"whole,omitempty" doc:"jobs are all jobs; others are gone"`
+	Jobs  []cluster.Job `json:"jobs" doc:"jobs that have changed; one without hosts is gone"`
 }
 
 // streaming has the streams, as server-sent events.
 func (a *API) streaming() {
-	events := func(o *huma.Operation) {
-		o.Responses = map[string]*huma.Response{"200": {Description: "server-sent events", Content: map[string]*huma.MediaType{
-			"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}},
-		}}}
-	}
-	jobs := operation(http.MethodGet, "/v1/stream", "streamJobs", "look", "Jobs as they change: events `jobs` with a list; one without hosts is gone", events)
-	huma.Register(a.huma, jobs, func(ctx context.Context, in *streamInput) (*huma.StreamResponse, error) {
-		return a.stream(func(ctx context.Context, s *stream) error { return a.streamJobs(ctx, s, in) })
-	})
-	lines := operation(http.MethodGet, "/v1/logs/stream", "streamLines", "history", "What guests log from now on: events `line`", events)
-	huma.Register(a.huma, lines, func(ctx context.Context, in *logStreamInput) (*huma.StreamResponse, error) {
-		if in.Job == "" && in.Run == "" {
-			return nil, problem(&service.InputError{Where: "query.job", Problem: "found neither a job nor a run"})
+	events := func(of string, schema *huma.Schema) func(*huma.Operation) {
+		return func(o *huma.Operation) {
+			o.Responses = map[string]*huma.Response{"200": {Description: of, Content: map[string]*huma.MediaType{"text/event-stream": {Schema: schema}}}}
 		}
-		return a.stream(func(ctx context.Context, s *stream) error { return a.streamLines(ctx, s, in) })
+	}
+	text := &huma.Schema{Type: huma.TypeString, Description: "Server-sent events, as the HTML standard has them: the lines event, id and data, and an empty line. A line that begins with a colon shows that the stream lives."}
+	registry := a.huma.OpenAPI().Components.Schemas
+	jobsOf := registry.Schema(typeOf[changes](), true, "JobsEvent")
+	lineOf := registry.Schema(typeOf[cluster.Tailed](), true, "LineEvent")
+	jobs := operation(http.MethodGet, "/v1/stream", "streamJobs", "look", "Follow jobs as they change",
+		events("Events `jobs`; the data of each is JSON as in "+strings.TrimPrefix(jobsOf.Ref, "#/components/schemas/")+".", text), describe(
+			"The first event has all jobs, those after it only what has changed; all that changes within a quarter of a second is one event. "+
+				"The id of an event is for `Last-Event-ID`: the stream goes on there, or begins with all jobs again if too much has changed since, or another host answers."))
+	huma.Register(a.huma, jobs, func(_ context.Context, in *streamInput) (*huma.StreamResponse, error) {
+		since := cluster.ParseMark(in.Since)
+		if in.Last != "" {
+			since = cluster.ParseMark(in.Last)
+		}
+		return a.stream(func(ctx context.Context, s *stream) error { return a.streamJobs(ctx, s, since) }), nil
 	})
+	lines := operation(http.MethodGet, "/v1/logs/stream", "streamLines", "history", "Follow what guests log",
+		events("Events `line`; the data of each is JSON as in "+strings.TrimPrefix(lineOf.Ref, "#/components/schemas/")+".", text), describe(
+			"Lines of a job or of a run, on all hosts, in the order in which they come. The id of an event is the line's time. "+
+				"`lost` says how many lines before it came faster than they could be sent."))
+	huma.Register(a.huma, lines, func(ctx context.Context, in *logStreamInput) (*huma.StreamResponse, error) {
+		f, err := in.filter()
+		if err == nil {
+			err = a.o.Service.MayFollow(ctx, in.Job, in.Run)
+		}
+		if err != nil {
+			return nil, problem(err)
+		}
+		return a.stream(func(ctx context.Context, s *stream) error { return a.streamLines(ctx, s, f) }), nil
+	})
+}
+
+// filter is what is followed; its From is where the stream begins, zero for now.
+func (in *logStreamInput) filter() (history.Filter, error) {
+	if in.Job == "" && in.Run == "" {
+		return history.Filter{}, &service.InputError{Where: "query.job", Problem: "found neither a job nor a run"}
+	}
+	query := map[string][]string{"run": {in.Run}, "text": {in.Text}}
+	for name, value := range map[string]string{"level": in.Level, "from": in.From} {
+		if value != "" {
+			query[name] = []string{value}
+		}
+	}
+	f, err := cluster.ParseQuery(query)
+	if in.Job != "" {
+		f.Jobs = []string{cluster.Literal(in.Job)}
+	}
+	if at, err := time.Parse(time.RFC3339Nano, in.Last); err == nil {
+		f.From = at.Add(1)
+	}
+	return f, err
 }
 
 // stream is one that is open.
@@ -71,20 +117,23 @@ type stream struct {
 	conn *http.ResponseController
 }
 
-// send writes an event; an empty name is a sign of life.
-func (s *stream) send(name, id string, v any) error {
+// newStream begins an answer that has no end.
+func newStream(w http.ResponseWriter, contentType string) (*stream, error) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("X-Accel-Buffering", "no") // nginx passes events on at once
+	s := &stream{w, http.NewResponseController(w)}
+	if err := s.conn.SetReadDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("stream: %w", err)
+	}
+	return s, s.write(nil)
+}
+
+// write writes and flushes.
+func (s *stream) write(text []byte) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
 		return fmt.Errorf("stream: %w", err)
 	}
-	text := ": still there\n\n"
-	if name != "" {
-		data, err := json.Marshal(v)
-		if err != nil {
-			return fmt.Errorf("stream: %w", err)
-		}
-		text = fmt.Sprintf("event: %s\nid: %s\ndata: %s\n\n", name, id, data)
-	}
-	if _, err := s.w.Write([]byte(text)); err != nil {
+	if _, err := s.w.Write(text); err != nil {
 		return fmt.Errorf("stream: %w", err)
 	}
 	if err := s.conn.Flush(); err != nil {
@@ -93,102 +142,224 @@ func (s *stream) send(name, id string, v any) error {
 	return nil
 }
 
-// stream answers with a stream, if there is a place for one more.
-func (a *API) stream(run func(ctx context.Context, s *stream) error) (*huma.StreamResponse, error) {
-	select {
-	case a.streams <- struct{}{}:
-	default:
-		return nil, &huma.ErrorModel{Status: http.StatusServiceUnavailable, Title: http.StatusText(http.StatusServiceUnavailable),
-			Detail: fmt.Sprintf("%d streams are open at this host, which is the most; ask another host, or ask again and again instead", maxStreams)}
-	}
-	return &huma.StreamResponse{Body: func(c huma.Context) {
-		defer func() { <-a.streams }()
-		_, w := humago.Unwrap(c)
-		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("X-Accel-Buffering", "no") // nginx passes events on at once
-		s := &stream{w, http.NewResponseController(w)}
-		if err := s.conn.SetReadDeadline(time.Time{}); err != nil {
-			return
-		}
-		_ = run(c.Context(), s) // it ends when the client goes, or the host
-	}}, nil
+// frame is an event as it is sent; data is JSON.
+func frame(name, id string, data []byte) []byte {
+	return fmt.Appendf(nil, "event: %s\nid: %s\ndata: %s\n\n", name, id, data)
 }
 
-func (a *API) streamJobs(ctx context.Context, s *stream, in *streamInput) error {
+// alive is what is sent when nothing else is.
+const alive = ": still there\n\n"
+
+// enter takes a place for a stream; leave gives it back.
+func (a *API) enter() (leave func(), err error) {
+	select {
+	case a.streams <- struct{}{}:
+		return func() { <-a.streams }, nil
+	default:
+		return nil, &huma.ErrorModel{Status: http.StatusServiceUnavailable,
+			Detail: fmt.Sprintf("%d streams are open at this host, which is the most; ask another host, or ask again and again instead", maxStreams)}
+	}
+}
+
+// stream answers with a stream, if there is a place for one more.
+func (a *API) stream(run func(ctx context.Context, s *stream) error) *huma.StreamResponse {
+	return &huma.StreamResponse{Body: func(c huma.Context) {
+		_, w := humago.Unwrap(c)
+		leave, err := a.enter()
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		defer leave()
+		ctx, end := a.until(c.Context())
+		defer end()
+		if s, err := newStream(w, "text/event-stream"); err == nil {
+			_ = run(ctx, s) // it ends when the client goes, or the host
+		}
+	}}
+}
+
+// until is a context that ends with the host, too. The caller calls end.
+func (a *API) until(ctx context.Context) (until context.Context, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	joined := make(chan struct{})
+	go func() { // joined by end
+		defer close(joined)
+		select {
+		case <-a.o.Cluster.Ended():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(); <-joined }
+}
+
+func (a *API) streamJobs(ctx context.Context, s *stream, since cluster.Mark) error {
 	end, err := a.o.Cluster.Watch(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	since := in.Since
-	if in.Last != "" {
-		if _, err := fmt.Sscan(in.Last, &since); err != nil {
-			since = 0
-		}
-	}
 	if err := a.o.Cluster.Refresh(ctx); err != nil {
 		return err
 	}
-	alive := time.NewTicker(stillThere)
-	defer alive.Stop()
+	live := time.NewTicker(stillThere)
+	defer live.Stop()
 	for {
-		jobs, generation, more := a.o.Service.ChangedJobs(ctx, since)
-		if generation < since { // of another life of this host
-			since = 0
-			continue
-		}
-		if len(jobs) > 0 || since == 0 {
-			if err := s.send("jobs", fmt.Sprint(generation), changes{jobs}); err != nil {
+		event, more := a.frames.next(ctx, a.o.Service, &since)
+		if len(event) > 0 {
+			if err := s.write(event); err != nil {
 				return err
 			}
 		}
-		since = generation
-		select {
-		case <-more:
-		case <-alive.C:
-			if err := s.send("", "", nil); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return nil
-		case <-a.o.Cluster.Ended():
-			return nil
+		if err := s.rest(ctx, more, live.C); err != nil {
+			return err
 		}
 	}
 }
 
-func (a *API) streamLines(ctx context.Context, s *stream, in *logStreamInput) error {
-	f := history.Filter{Run: in.Run, Text: in.Text, Oldest: true, Limit: history.MaxLimit, From: time.Now()}
-	if in.Job != "" {
-		f.Jobs = []string{service.Escaped(in.Job)}
-	}
-	if at, err := time.Parse(time.RFC3339Nano, in.Last); err == nil {
-		f.From = at.Add(1)
-	}
-	pace, alive := time.NewTicker(linePace), time.NewTicker(stillThere)
-	defer pace.Stop()
-	defer alive.Stop()
-	for {
-		lines, err := a.o.Service.Lines(ctx, f)
-		if err != nil {
-			return err
-		}
-		for _, l := range lines.Records {
-			if err := s.send("line", l.Time.Format(time.RFC3339Nano), l); err != nil {
-				return err
-			}
-			f.From = l.Time.Add(1)
-		}
+// rest waits for a change, and for the next beat after it.
+func (s *stream) rest(ctx context.Context, more <-chan struct{}, live <-chan time.Time) error {
+	for changed := false; !changed; {
 		select {
-		case <-pace.C:
-		case <-alive.C:
-			if err := s.send("", "", nil); err != nil {
+		case <-more:
+			changed = true
+		case <-live:
+			if err := s.write([]byte(alive)); err != nil {
 				return err
 			}
 		case <-ctx.Done():
-			return nil
-		case <-a.o.Cluster.Ended():
-			return nil
+			return ctx.Err()
 		}
 	}
+	now := time.Now()
+	beat := time.NewTimer(now.Truncate(eventPace).Add(eventPace).Sub(now))
+	defer beat.Stop()
+	select {
+	case <-beat.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// frames keeps the newest events of the stream of jobs, which are the same for all who
+// have seen as much and may see the same.
+type frames struct {
+	mu    sync.Mutex
+	made  map[frameKey][]byte
+	bytes int
+}
+
+type frameKey struct {
+	since, now cluster.Mark
+	patterns   string
+}
+
+// mostFrames and mostFrameBytes bound how many events are kept.
+const mostFrames, mostFrameBytes = 16, 32 << 20
+
+// next is the event after a mark, which becomes that of the event; it is empty if
+// nothing has changed that the principal may see. more is closed with the next change.
+func (f *frames) next(ctx context.Context, s *service.Service, since *cluster.Mark) (event []byte, more <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	mark, more := s.Mark()
+	if mark == *since {
+		return nil, more
+	}
+	key := frameKey{*since, mark, strings.Join(access.From(ctx).Patterns(access.View), " ")}
+	if event, known := f.made[key]; known {
+		*since = mark
+		return event, more
+	}
+	changed := s.ChangedJobs(ctx, *since)
+	key.now, *since = changed.Mark, changed.Mark
+	if changed.Whole || len(changed.Jobs) > 0 {
+		data, err := json.Marshal(changes{changed.Whole, append([]cluster.Job{}, changed.Jobs...)})
+		if err != nil { // values of ours always marshal
+			return nil, changed.More
+		}
+		event = frame("jobs", changed.Mark.String(), data)
+	}
+	if f.bytes += len(event); len(f.made) >= mostFrames || f.bytes > mostFrameBytes {
+		clear(f.made)
+		f.bytes = len(event)
+	}
+	f.made[key] = event
+	return event, changed.More
+}
+
+// streamLines sends the lines since a time, and then those that come.
+func (a *API) streamLines(ctx context.Context, s *stream, f history.Filter) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer cancel()
+	from := f.From
+	f.From = time.Time{}
+	lines := make(chan cluster.Tailed)
+	following.Go(func() { a.o.Service.Follow(ctx, f, lines) })
+	sent := make(map[string]bool) // what the store had, and may come as well
+	if !from.IsZero() {
+		f.From = from
+		if err := a.backlog(ctx, s, f, sent); err != nil {
+			return err
+		}
+	}
+	live := time.NewTicker(stillThere)
+	defer live.Stop()
+	for {
+		select {
+		case l := <-lines:
+			if key := lineKey(&l.Line); sent[key] {
+				delete(sent, key)
+				continue
+			}
+			if err := s.line(l); err != nil {
+				return err
+			}
+		case <-live.C:
+			clear(sent) // what was to come twice has come
+			if err := s.write([]byte(alive)); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// backlog sends what the store has.
+func (a *API) backlog(ctx context.Context, s *stream, f history.Filter, sent map[string]bool) error {
+	f.Oldest, f.Limit = true, history.MaxLimit
+	for {
+		page, err := a.o.Service.Lines(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, l := range page.Records {
+			sent[lineKey(&l)] = true
+			if err := s.line(cluster.Tailed{Line: l}); err != nil {
+				return err
+			}
+		}
+		if page.Next == "" {
+			return nil
+		}
+		f.After = page.Next
+	}
+}
+
+func lineKey(l *history.Line) string {
+	return fmt.Sprint(l.Time.UnixNano(), " ", l.Host, " ", l.RunID, " ", l.Message)
+}
+
+// line sends a line.
+func (s *stream) line(l cluster.Tailed) error {
+	data, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("stream: %w", err)
+	}
+	return s.write(frame("line", l.Time.Format(time.RFC3339Nano), data))
 }

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"maps"
 	"slices"
@@ -12,16 +14,6 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
-)
-
-const (
-	// patience is how long a page waits for hosts that do not answer.
-	patience = time.Second
-	// longestFetch is how long a host may take for an answer that no page waits for
-	// any more: the first one is large.
-	longestFetch = 10 * time.Second
-	// livePace lies between two rounds while somebody watches.
-	livePace = 750 * time.Millisecond
 )
 
 // Host is one host of the namespace.
@@ -72,6 +64,7 @@ type Options struct {
 // answers while Run runs.
 type Cluster struct {
 	o       Options
+	epoch   string
 	rounds  chan chan struct{}
 	watches chan int      // +1, -1
 	ended   chan struct{} // closed when Run has returned
@@ -81,26 +74,22 @@ type Cluster struct {
 	generation uint64
 	self       string // the id of this host
 	hosts      map[string]*known
-	jobs       map[string]listed
+	jobs       map[string]Job
+	sorted     []Job // jobs by name; nil if it has to be made
+	log        changes
 	changed    chan struct{} // closed with the next change
 }
 
 // known is what is known of one host.
 type known struct {
-	peer   Peer
-	epoch  string
-	since  uint64
-	report *admin.Report
-	jobs   map[string]host.JobStatus
-	silent string
-	seen   time.Time
-}
-
-// listed is a job and the generation in which it came to be so; a job that is gone has
-// no hosts.
-type listed struct {
-	Job
-	generation uint64
+	peer    Peer
+	epoch   string
+	since   uint64
+	report  *admin.Report
+	jobs    map[string]host.JobStatus
+	running int // items of jobs that run
+	silent  string
+	seen    time.Time
 }
 
 // ErrEnded says that the host ends.
@@ -108,128 +97,8 @@ var ErrEnded = errors.New("this host is ending")
 
 // New returns a cluster that knows nothing before Run.
 func New(o Options) *Cluster {
-	return &Cluster{o: o, rounds: make(chan chan struct{}), watches: make(chan int), ended: make(chan struct{}), hosts: make(map[string]*known), jobs: make(map[string]listed),
-		changed: make(chan struct{})}
-}
-
-// answer is what became of one question to one host.
-type answer struct {
-	peer  Peer
-	delta Delta
-	err   error
-}
-
-// asking is one call of Run: the questions under way.
-type asking struct {
-	*Cluster
-	answers chan answer
-	// open are the ids of the hosts that have not answered, late those of which no
-	// page waits any more.
-	open, late map[string]bool
-	waiting    []chan struct{}
-	fetches    sync.WaitGroup
-}
-
-// Run asks the hosts when somebody wants to know, until ctx is done.
-func (c *Cluster) Run(ctx context.Context) error {
-	a := &asking{Cluster: c, answers: make(chan answer), open: make(map[string]bool), late: make(map[string]bool)}
-	ctx, cancel := context.WithCancel(ctx)
-	defer close(c.ended)
-	defer a.fetches.Wait()
-	defer cancel()
-	watchers := 0
-	limit := time.NewTimer(0)
-	<-limit.C
-	pace := time.NewTicker(livePace)
-	defer pace.Stop()
-	pace.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			a.finish()
-			return nil
-		case w := <-c.rounds:
-			a.waiting = append(a.waiting, w)
-			if len(a.waiting) == 1 {
-				a.begin(ctx)
-				limit.Reset(patience)
-			}
-		case n := <-c.watches:
-			if watchers += n; watchers == 0 {
-				pace.Stop()
-			} else if watchers == n {
-				pace.Reset(livePace)
-			}
-		case <-pace.C:
-			if len(a.waiting) == 0 {
-				a.waiting = append(a.waiting, make(chan struct{}))
-				a.begin(ctx)
-				limit.Reset(patience)
-			}
-		case r := <-a.answers:
-			c.take(r)
-			delete(a.open, r.peer.ID)
-			delete(a.late, r.peer.ID)
-		case <-limit.C:
-			for id := range a.open {
-				a.late[id] = true
-				c.silence(id, "it has not answered within "+patience.String())
-			}
-			clear(a.open)
-		}
-		if len(a.waiting) > 0 && len(a.open) == 0 {
-			a.finish()
-		}
-	}
-}
-
-// begin asks all hosts that are not being asked.
-func (a *asking) begin(ctx context.Context) {
-	self := a.o.Self()
-	a.take(answer{peer: self, delta: a.local(self.ID)})
-	peers := a.o.Peers()
-	a.forget(self, peers)
-	for _, p := range peers {
-		if a.late[p.ID] {
-			continue
-		}
-		a.open[p.ID] = true
-		epoch, since := a.knows(p.ID)
-		a.fetches.Go(func() { // joined by Run
-			fetching, cancel := context.WithTimeout(ctx, longestFetch)
-			defer cancel()
-			d, err := a.o.Fetch(fetching, p, epoch, since)
-			select {
-			case a.answers <- answer{p, d, err}:
-			case <-ctx.Done():
-			}
-		})
-	}
-}
-
-// finish ends a round: who waited reads on.
-func (a *asking) finish() {
-	defer func() {
-		for _, w := range a.waiting {
-			close(w)
-		}
-		a.waiting = nil
-	}()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.at = time.Now()
-	late := make(map[string]bool)
-	for name, j := range a.jobs {
-		if j.Health == HealthOK && isLate(&j.Job, a.at) {
-			late[name] = true
-		}
-	}
-	a.merge(late)
-}
-
-func (c *Cluster) local(id string) Delta {
-	epoch, since := c.knows(id)
-	return c.o.Local.Delta(epoch, since)
+	return &Cluster{o: o, epoch: strings.ToLower(rand.Text()), rounds: make(chan chan struct{}), watches: make(chan int), ended: make(chan struct{}),
+		hosts: make(map[string]*known), jobs: make(map[string]Job), changed: make(chan struct{})}
 }
 
 // knows says up to where a host's answers are known.
@@ -242,25 +111,29 @@ func (c *Cluster) knows(id string) (epoch string, since uint64) {
 	return "", 0
 }
 
-// forget removes hosts that are no more.
-func (c *Cluster) forget(self Peer, peers []Peer) {
+// list takes in which hosts there are, and forgets those that are no more.
+func (c *Cluster) list(self Peer, peers []Peer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.self = self.ID
+	there := map[string]bool{self.ID: true}
+	for _, p := range append(slices.Clone(peers), self) {
+		there[p.ID] = true
+		if k := c.hosts[p.ID]; k != nil {
+			k.peer = p
+			continue
+		}
+		c.hosts[p.ID] = &known{peer: p, jobs: make(map[string]host.JobStatus)}
+	}
 	stale := make(map[string]bool)
 	for id, k := range c.hosts {
-		if id == self.ID || slices.ContainsFunc(peers, func(p Peer) bool { return p.ID == id }) {
+		if there[id] {
 			continue
 		}
 		for name := range k.jobs {
 			stale[name] = true
 		}
 		delete(c.hosts, id)
-	}
-	for _, p := range peers {
-		if c.hosts[p.ID] == nil {
-			c.hosts[p.ID] = &known{peer: p, jobs: make(map[string]host.JobStatus)}
-		}
 	}
 	c.merge(stale)
 }
@@ -270,35 +143,54 @@ func (c *Cluster) silence(id, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.hosts[id]; k != nil {
-		k.silent = why
+		c.hush(k, why)
 	}
 }
 
-// take takes in what a host answered.
+// hush notes why a host does not answer; what it said of its jobs counts less then. The
+// caller holds c.mu.
+func (c *Cluster) hush(k *known, why string) {
+	answered := k.silent == ""
+	k.silent = why
+	if answered {
+		c.merge(names(k.jobs))
+	}
+}
+
+func names(jobs map[string]host.JobStatus) map[string]bool {
+	set := make(map[string]bool, len(jobs))
+	for name := range jobs {
+		set[name] = true
+	}
+	return set
+}
+
+// take takes in what a host answered. One that is gone meanwhile is not brought back.
 func (c *Cluster) take(a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := c.hosts[a.peer.ID]
+	k := c.hosts[a.id]
 	if k == nil {
-		k = &known{jobs: make(map[string]host.JobStatus)}
-		c.hosts[a.peer.ID] = k
+		return
 	}
-	k.peer = a.peer
 	if a.err != nil {
-		k.silent = a.err.Error()
+		c.hush(k, a.err.Error())
 		return
 	}
 	stale := make(map[string]bool)
+	if a.delta.Whole || k.silent != "" {
+		stale = names(k.jobs)
+	}
 	if a.delta.Whole {
-		for name := range k.jobs {
-			stale[name] = true
-		}
 		clear(k.jobs)
+		k.running = 0
 	}
 	for _, j := range a.delta.Jobs {
+		k.running += running(j) - running(k.jobs[j.Name])
 		k.jobs[j.Name], stale[j.Name] = j, true
 	}
 	for _, name := range a.delta.Gone {
+		k.running -= running(k.jobs[name])
 		delete(k.jobs, name)
 		stale[name] = true
 	}
@@ -307,20 +199,48 @@ func (c *Cluster) take(a answer) {
 	c.merge(stale)
 }
 
-// merge puts jobs together anew, and wakes who watches. The caller holds c.mu.
-func (c *Cluster) merge(names map[string]bool) {
-	if len(names) == 0 {
+// running counts the items that run.
+func running(j host.JobStatus) (n int) {
+	for _, i := range j.Items {
+		if i.Running {
+			n++
+		}
+	}
+	return n
+}
+
+// rounded notes the end of a round. What is late shows by the clock alone.
+func (c *Cluster) rounded() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = time.Now()
+	late := make(map[string]bool)
+	for name, j := range c.jobs {
+		if j.Health == HealthOK && isLate(&j, c.at) {
+			late[name] = true
+		}
+	}
+	c.merge(late)
+}
+
+// merge puts jobs together anew, and wakes who watches if one has changed. The caller
+// holds c.mu.
+func (c *Cluster) merge(stale map[string]bool) {
+	if len(stale) == 0 {
 		return
 	}
-	c.generation++
 	now := time.Now()
-	for name := range names {
-		j := Job{Name: name}
+	c.generation++
+	for name := range stale {
 		if parts := c.parts(name); len(parts) > 0 {
-			j = merge(parts, now)
+			c.jobs[name] = merge(parts, now)
+		} else {
+			delete(c.jobs, name)
 		}
-		c.jobs[name] = listed{j, c.generation}
+		c.log.add(c.generation, name)
 	}
+	c.log.trim(2*len(c.jobs) + leastLog)
+	c.sorted = nil
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
@@ -328,11 +248,12 @@ func (c *Cluster) merge(names map[string]bool) {
 // parts are what hosts say of a job, by host. The caller holds c.mu.
 func (c *Cluster) parts(name string) []part {
 	var parts []part
-	for _, id := range slices.Sorted(maps.Keys(c.hosts)) {
-		if j, ok := c.hosts[id].jobs[name]; ok {
-			parts = append(parts, part{id, j})
+	for id, k := range c.hosts {
+		if j, ok := k.jobs[name]; ok {
+			parts = append(parts, part{id, k.silent != "", j})
 		}
 	}
+	slices.SortFunc(parts, func(a, b part) int { return strings.Compare(a.host, b.host) })
 	return parts
 }
 
@@ -344,7 +265,7 @@ func (c *Cluster) Expire() {
 }
 
 // Refresh waits until what is known is fresh, for at most a second. An error is that
-// of the context.
+// of the context, or ErrEnded.
 func (c *Cluster) Refresh(ctx context.Context) error {
 	c.mu.RLock()
 	fresh := time.Since(c.at) < freshness
@@ -377,42 +298,50 @@ func (c *Cluster) Hosts() []Host {
 	defer c.mu.RUnlock()
 	list := make([]Host, 0, len(c.hosts))
 	for id, k := range c.hosts {
-		h := Host{ID: id, ServerIP: k.peer.ServerIP, API: k.peer.API, Version: k.peer.Version, Started: k.peer.Started, Here: id == c.self,
-			Silent: k.silent, Seen: k.seen, Report: k.report, Jobs: len(k.jobs)}
-		for _, j := range k.jobs {
-			for _, i := range j.Items {
-				if i.Running {
-					h.Running++
-				}
-			}
-		}
-		list = append(list, h)
+		list = append(list, Host{ID: id, ServerIP: k.peer.ServerIP, API: k.peer.API, Version: k.peer.Version, Started: k.peer.Started, Here: id == c.self,
+			Silent: k.silent, Seen: k.seen, Report: k.report, Jobs: len(k.jobs), Running: k.running})
 	}
 	slices.SortFunc(list, func(a, b Host) int {
-		switch {
-		case a.Here != b.Here && a.Here:
-			return -1
-		case a.Here != b.Here:
+		if a.Here != b.Here {
+			if a.Here {
+				return -1
+			}
 			return 1
 		}
-		return strings.Compare(a.ServerIP+a.API+a.ID, b.ServerIP+b.API+b.ID)
+		return cmp.Or(strings.Compare(a.ServerIP, b.ServerIP), strings.Compare(a.API, b.API), strings.Compare(a.ID, b.ID))
 	})
 	return list
 }
 
-// Jobs are all jobs, by name.
-func (c *Cluster) Jobs() []Job {
+// Silent are the hosts that do not answer, each with the reason.
+func (c *Cluster) Silent() (list []string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	list := make([]Job, 0, len(c.jobs))
-	for _, j := range c.jobs {
-		if len(j.Hosts) > 0 {
-			list = append(list, j.Job)
+	for _, id := range slices.Sorted(maps.Keys(c.hosts)) {
+		if k := c.hosts[id]; k.silent != "" {
+			list = append(list, silentText(k.peer, errors.New(k.silent)))
 		}
 	}
-	slices.SortFunc(list, func(a, b Job) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
+
+// Jobs are all jobs, by name. The list is shared: it must not be changed.
+func (c *Cluster) Jobs() []Job {
+	c.mu.RLock()
+	list := c.sorted
+	c.mu.RUnlock()
+	if list != nil {
+		return list
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sorted == nil {
+		c.sorted = slices.SortedFunc(maps.Values(c.jobs), byName)
+	}
+	return c.sorted
+}
+
+func byName(a, b Job) int { return strings.Compare(a.Name, b.Name) }
 
 // Job is one job with its items, and its status on each of its hosts by their ids; ok
 // is false if no host has it.
@@ -427,21 +356,7 @@ func (c *Cluster) Job(name string) (j Job, items []Item, on map[string]host.JobS
 	for _, p := range parts {
 		on[p.host] = p.JobStatus
 	}
-	return c.jobs[name].Job, itemsOf(parts), on, true
-}
-
-// Changes are the jobs that have changed since a generation, and the present one; a
-// job that is gone has no hosts. more is closed with the next change.
-func (c *Cluster) Changes(since uint64) (jobs []Job, generation uint64, more <-chan struct{}) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	for _, j := range c.jobs {
-		if j.generation > since {
-			jobs = append(jobs, j.Job)
-		}
-	}
-	slices.SortFunc(jobs, func(a, b Job) int { return strings.Compare(a.Name, b.Name) })
-	return jobs, c.generation, c.changed
+	return c.jobs[name], itemsOf(parts), on, true
 }
 
 // Watch has the hosts asked again and again until end is called.

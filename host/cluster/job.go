@@ -66,6 +66,8 @@ type Job struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Waits are what its hosts wait for.
 	Waits []host.WaitStatus `json:"waits,omitempty"`
+	// Stale: none of its hosts answers. All this is what they said last.
+	Stale bool `json:"stale,omitempty"`
 }
 
 // Last is a job's newest fire that ended, over all hosts.
@@ -93,26 +95,45 @@ func statesByNews() []host.JobState {
 
 // part is a job on one host.
 type part struct {
-	host string
+	host   string
+	silent bool // what it says may be long ago
 	host.JobStatus
 }
 
-// merge puts together what hosts say of one job. parts are by host, at least one.
+// answering are the parts of hosts that answer; all if none does.
+func answering(parts []part) (list []part, none bool) {
+	for _, p := range parts {
+		if !p.silent {
+			list = append(list, p)
+		}
+	}
+	if len(list) == 0 {
+		return parts, true
+	}
+	return list, false
+}
+
+// merge puts together what hosts say of one job. parts are by host, at least one. Hosts
+// that do not answer count for what others cannot know: which items they have, and how
+// those ended.
 func merge(parts []part, now time.Time) Job {
+	live, stale := answering(parts)
 	order := statesByNews()
-	best := slices.MinFunc(parts, func(a, b part) int {
+	best := slices.MinFunc(live, func(a, b part) int {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})
 	j := Job{
 		Name: best.Name, Description: best.Description, State: best.State, Reason: best.Reason, Cron: cmp.Or(best.Cron, best.RefusedCron), TimeZone: best.TimeZone,
 		Type: best.Type, ShardingTotalCount: best.ShardingTotalCount, Module: best.Module, File: best.File, Signer: best.Signer, Granted: best.Granted,
-		Hosts: []string{}, Digests: []string{},
+		Hosts: []string{}, Digests: []string{}, Stale: stale,
 	}
 	for _, p := range parts {
 		j.Hosts = append(j.Hosts, p.host)
 		if p.Digest != "" && !slices.Contains(j.Digests, p.Digest) {
 			j.Digests = append(j.Digests, p.Digest)
 		}
+	}
+	for _, p := range live {
 		j.Leader = cmp.Or(j.Leader, p.Leader)
 		if !p.Next.IsZero() && (j.Next.IsZero() || p.Next.Before(j.Next)) && scheduled(p.State) {
 			j.Next = p.Next
@@ -140,7 +161,7 @@ func merge(parts []part, now time.Time) Job {
 		}
 	}
 	j.Last = lastOf(parts, items)
-	j.Health = healthOf(&j, parts, now)
+	j.Health = healthOf(&j, live, now)
 	return j
 }
 
@@ -149,22 +170,37 @@ func scheduled(s host.JobState) bool {
 	return s != host.JobDisabled && s != host.JobStopped && s != host.JobRemoved && s != host.JobDraining
 }
 
-// itemsOf are the items of a job: of one that moves, the host that runs it counts.
+// itemsOf are the items of a job. Of one that several hosts know, that counts which a
+// host says that answers, then what the host says that runs it, then what is newer.
 func itemsOf(parts []part) []Item {
-	byNumber := make(map[int]Item)
+	type known struct {
+		Item
+		silent bool
+	}
+	byNumber := make(map[int]known)
 	for _, p := range parts {
 		for _, i := range p.Items {
-			have, known := byNumber[i.Item]
-			if !known || (i.Running && !have.Running) || (i.Running == have.Running && i.LastEnd.After(have.LastEnd)) {
-				byNumber[i.Item] = Item{i, p.host}
+			have, there := byNumber[i.Item]
+			better := !there
+			switch {
+			case !there:
+			case p.silent != have.silent:
+				better = have.silent
+			case i.Running != have.Running:
+				better = i.Running
+			default:
+				better = i.LastEnd.After(have.LastEnd)
+			}
+			if better {
+				byNumber[i.Item] = known{Item{i, p.host}, p.silent}
 			}
 		}
 	}
 	items := make([]Item, 0, len(byNumber))
 	for _, i := range byNumber {
-		items = append(items, i)
+		items = append(items, i.Item)
 	}
-	slices.SortFunc(items, func(a, b Item) int { return a.Item - b.Item })
+	slices.SortFunc(items, func(a, b Item) int { return a.ItemStatus.Item - b.ItemStatus.Item })
 	return items
 }
 

@@ -40,7 +40,7 @@ type Local struct {
 	generation uint64
 	host       admin.Report
 	jobs       map[string]numbered
-	gone       map[string]uint64 // by the generation in which they were missed first
+	gone       changes // jobs that it had, and has no more
 }
 
 // numbered is a job's status and the generation in which it came to be so.
@@ -51,7 +51,7 @@ type numbered struct {
 
 // NewLocal returns what a host says of itself; report asks nothing of the registry.
 func NewLocal(report func() admin.Report) *Local {
-	return &Local{report: report, epoch: rand.Text(), jobs: make(map[string]numbered), gone: make(map[string]uint64)}
+	return &Local{report: report, epoch: rand.Text(), jobs: make(map[string]numbered)}
 }
 
 // Invalidate has the next question answered by what is true then: something has
@@ -71,7 +71,7 @@ func (l *Local) Delta(epoch string, since uint64) Delta {
 		l.look()
 		l.at = now
 	}
-	d := Delta{Epoch: l.epoch, Generation: l.generation, Report: l.host, Whole: epoch != l.epoch || since > l.generation}
+	d := Delta{Epoch: l.epoch, Generation: l.generation, Report: l.host, Whole: epoch != l.epoch || since > l.generation || since < l.gone.forgotten}
 	if d.Whole {
 		since = 0
 	}
@@ -80,8 +80,11 @@ func (l *Local) Delta(epoch string, since uint64) Delta {
 			d.Jobs = append(d.Jobs, j.status)
 		}
 	}
-	for name, generation := range l.gone {
-		if generation > since && !d.Whole {
+	if d.Whole {
+		return d
+	}
+	for name := range l.gone.after(since) {
+		if _, back := l.jobs[name]; !back {
 			d.Gone = append(d.Gone, name)
 		}
 	}
@@ -98,7 +101,6 @@ func (l *Local) look() {
 	seen := make(map[string]bool, len(jobs))
 	for _, j := range jobs {
 		seen[j.Name] = true
-		delete(l.gone, j.Name)
 		if before, known := l.jobs[j.Name]; !known || !reflect.DeepEqual(before.status, j) {
 			l.jobs[j.Name] = numbered{j, l.generation}
 		}
@@ -106,7 +108,8 @@ func (l *Local) look() {
 	for name := range l.jobs {
 		if !seen[name] {
 			delete(l.jobs, name)
-			l.gone[name] = l.generation
+			l.gone.add(l.generation, name)
 		}
 	}
+	l.gone.trim(2*len(l.jobs) + leastLog)
 }

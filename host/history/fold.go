@@ -277,3 +277,46 @@ func (f *Fire) count(items int, ended time.Time, outcome abi.Outcome, message st
 		f.Outcome, f.Message = outcome, message
 	}
 }
+
+// Join puts together what two stores have of one fire, the parts of different hosts. Of
+// an item that both have, the host went on whose part began later: on the other one it
+// ended with that host, whatever is known there.
+func Join(a, b Fire) Fire {
+	if b.Begun.Before(a.Begun) {
+		a, b = b, a
+	}
+	taken := 0
+	for _, item := range b.Items {
+		if slices.Contains(a.Items, item) {
+			taken++
+		}
+	}
+	f := a
+	f.Running = max(a.Running-taken, 0) + b.Running
+	f.Succeeded, f.Failed = a.Succeeded+b.Succeeded, a.Failed+b.Failed
+	f.Total, f.Lag = max(a.Total, b.Total), max(a.Lag, b.Lag)
+	f.Hosts = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.Hosts, b.Hosts))))
+	f.Items = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.Items, b.Items))))
+	if severity(b.Outcome) > severity(a.Outcome) {
+		f.Outcome, f.Message = b.Outcome, b.Message
+	}
+	f.Ended, f.Duration = time.Time{}, 0
+	if f.Running > 0 {
+		return f
+	}
+	for _, ended := range []time.Time{a.Ended, b.Ended} {
+		if ended.After(f.Ended) {
+			f.Ended = ended
+		}
+	}
+	if !f.Ended.IsZero() {
+		f.Duration = f.Ended.Sub(f.Begun)
+	}
+	return f
+}
+
+// Same reports whether two records are of one fire. Numbers of trigger rounds come again
+// in a registry that was made again.
+func (f *Fire) Same(g *Fire) bool {
+	return f.Key() == g.Key() && f.Instant.Sub(g.Instant).Abs() <= apart
+}

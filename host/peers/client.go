@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +15,12 @@ import (
 	"time"
 )
 
-// maxAnswer bounds the answer of a peer, in bytes.
-const maxAnswer = 256 << 20
+// Bounds of what a peer answers, in bytes: all of it, one line of a stream, a refusal.
+const (
+	maxAnswer  = 256 << 20
+	maxLine    = 1 << 20
+	maxRefusal = 64 << 10
+)
 
 // NewTransport returns what requests to peers go through; it keeps connections.
 func NewTransport() *http.Transport {
@@ -29,43 +34,78 @@ func NewTransport() *http.Transport {
 // Get asks a peer for a path, such as /v1/peer/runs?job=x, and reads the JSON of its
 // answer into a value.
 func (p *Peers) Get(ctx context.Context, transport http.RoundTripper, peer Peer, path string, into any) error {
-	return p.ask(ctx, transport, http.MethodGet, peer, path, into)
-}
-
-// Post has a peer change something.
-func (p *Peers) Post(ctx context.Context, transport http.RoundTripper, peer Peer, path string) error {
-	var none struct{}
-	return p.ask(ctx, transport, http.MethodPost, peer, path, &none)
-}
-
-func (p *Peers) ask(ctx context.Context, transport http.RoundTripper, method string, peer Peer, path string, into any) error {
-	if peer.API == "" {
-		return errors.New("it has no API (--admin off)")
-	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(peer.API, "/")+path, http.NoBody)
+	resp, err := p.ask(ctx, transport, http.MethodGet, peer, path)
 	if err != nil {
-		return fmt.Errorf("its address %s is none: %w", peer.API, err)
-	}
-	if err := p.Sign(req, peer.ID); err != nil {
 		return err
-	}
-	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("%s: %w", peer.API, plain(err))
 	}
 	defer func() { _ = resp.Body.Close() }() // it has been read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return fmt.Errorf("%s: %w", peer.API, plain(err))
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s: %s", peer.API, resp.Status, detail(body))
-	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return fmt.Errorf("%s: its answer is not a host's: %w", peer.API, err)
 	}
 	return nil
+}
+
+// Post has a peer change something.
+func (p *Peers) Post(ctx context.Context, transport http.RoundTripper, peer Peer, path string) error {
+	resp, err := p.ask(ctx, transport, http.MethodPost, peer, path)
+	if err != nil {
+		return err
+	}
+	if err := resp.Body.Close(); err != nil {
+		return fmt.Errorf("%s: %w", peer.API, plain(err))
+	}
+	return nil
+}
+
+// Stream asks a peer for a path, and gives each line of the answer to a function, until
+// the answer or ctx ends.
+func (p *Peers) Stream(ctx context.Context, transport http.RoundTripper, peer Peer, path string, line func([]byte)) error {
+	resp, err := p.ask(ctx, transport, http.MethodGet, peer, path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // no more is read
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		line(lines.Bytes())
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", peer.API, plain(err))
+	}
+	return nil
+}
+
+// ask returns a good answer, whose body the caller closes.
+func (p *Peers) ask(ctx context.Context, transport http.RoundTripper, method string, peer Peer, path string) (*http.Response, error) {
+	if peer.API == "" {
+		return nil, errors.New("its API cannot be reached from other hosts (--admin off, or a socket)")
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(peer.API, "/")+path, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("its address %s is none: %w", peer.API, err)
+	}
+	if err := p.Sign(req, peer.ID); err != nil {
+		return nil, err
+	}
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", peer.API, plain(err))
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer func() { _ = resp.Body.Close() }() // it has been read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", peer.API, plain(err))
+	}
+	return nil, fmt.Errorf("%s answers %s: %s", peer.API, resp.Status, detail(body))
 }
 
 // plain leaves out what net/http repeats.

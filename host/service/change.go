@@ -27,25 +27,39 @@ type Reason = string
 // complete the record. Who may not do it leaves a line in the log only: records of what
 // was refused would push those of changes out of the history.
 func (s *Service) change(ctx context.Context, a access.Action, c *history.Change, do func() error) error {
-	by := access.Change(ctx, c.What, c.Job)
-	c.Time, c.Who, c.From, c.Why = by.Time, by.Who, by.From, event.Reason(c.Why)
-	log := s.o.Logger.With(zap.String("operation", c.What), zap.String("job", c.Job), zap.String("by", c.Who))
-	if err := access.Require(ctx, a, c.Job); err != nil {
-		log.Warn("operation refused", zap.Error(err))
+	if err := s.begin(ctx, a, c); err != nil {
 		return err
 	}
 	err := do()
 	s.o.Cluster.Expire()
+	s.end(c, err)
+	return err
+}
+
+// begin asks whether the principal may, and begins the record.
+func (s *Service) begin(ctx context.Context, a access.Action, c *history.Change) error {
+	by := access.Change(ctx, c.What, c.Job)
+	c.Time, c.Who, c.From, c.Why = by.Time, by.Who, by.From, event.Reason(c.Why)
+	err := access.Require(ctx, a, c.Job)
+	if err != nil {
+		s.logger(c).Warn("operation refused", zap.Error(err))
+	}
+	return err
+}
+
+// end records a change.
+func (s *Service) end(c *history.Change, err error) {
 	if err != nil {
 		c.Error = event.Reason(err.Error())
+		s.logger(c).Warn("operation failed", zap.Error(err))
+	} else {
+		s.logger(c).Info("operation done", zap.String("after", c.After), zap.String("reason", c.Why))
 	}
 	s.o.Store.AddChange(*c)
-	if err != nil {
-		log.Warn("operation failed", zap.Error(err))
-		return err
-	}
-	log.Info("operation done", zap.String("after", c.After), zap.String("reason", c.Why))
-	return nil
+}
+
+func (s *Service) logger(c *history.Change) *zap.Logger {
+	return s.o.Logger.With(zap.String("operation", c.What), zap.String("job", c.Job), zap.String("by", c.Who))
 }
 
 // Trigger has a job fire now.
@@ -204,16 +218,27 @@ func (s *Service) Remove(ctx context.Context, job string, purge bool, why Reason
 	return s.change(ctx, action, c, func() error { return s.explained(job, s.o.Registry.Remove(ctx, job, purge)) })
 }
 
-// Kill ends runs of a job; see admin.Registry.Kill.
+// Kill ends runs of a job; see admin.Registry.Kill. It is recorded when all hosts are
+// asked, which may be long before the runs have ended.
 func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why Reason, progress func(*admin.Kills)) (kills *admin.Kills, err error) {
 	c := &history.Change{What: "kill", Job: job, Host: o.Server, After: o.Run, Why: why}
 	if o.Item >= 0 {
 		c.Item = &o.Item
 	}
-	err = s.change(ctx, access.Operate, c, func() (err error) {
-		kills, err = s.o.Registry.Kill(ctx, job, o, progress)
-		return s.explained(job, err)
+	if err := s.begin(ctx, access.Operate, c); err != nil {
+		return nil, err
+	}
+	asked := false
+	kills, err = s.o.Registry.Kill(ctx, job, o, func(k *admin.Kills) {
+		if !asked {
+			asked = true
+			s.end(c, nil)
+		}
+		progress(k)
 	})
+	if err = s.explained(job, err); !asked {
+		s.end(c, err)
+	}
 	return kills, err
 }
 
@@ -225,7 +250,7 @@ func (s *Service) Release(ctx context.Context, job string, item int, why Reason)
 	}
 	err = s.change(ctx, access.Operate, c, func() (err error) {
 		if items, err = s.o.Registry.Release(ctx, job, item); err == nil {
-			s.o.Host.FullStatus() // reads held items again: an owner here reports the release
+			s.o.Host.Look(job) // an owner here reports the release
 		}
 		return s.explained(job, err)
 	})

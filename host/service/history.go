@@ -15,53 +15,79 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// found finds records, and leaves out those of jobs that the principal may not see.
-func found[T any](ctx context.Context, f history.Filter, find func(context.Context, history.Filter) (cluster.Found[T], error), job func(T) string) (cluster.Found[T], error) {
+// longestPatterns bounds how much of a filter the patterns of a principal may be, in
+// bytes: it goes to other hosts as a URL.
+const longestPatterns = 4 << 10
+
+// found finds records of jobs that the principal may see. What is no job's is for those
+// who may see all.
+func found[T any](ctx context.Context, f history.Filter, find func(context.Context, history.Filter, cluster.See) (cluster.Found[T], error)) (cluster.Found[T], error) {
+	if err := known(ctx); err != nil {
+		return cluster.Found[T]{}, err
+	}
 	if _, err := checkLimit(f.Limit); err != nil {
 		return cluster.Found[T]{}, err
 	}
-	out, err := find(ctx, f)
-	if err != nil {
-		return out, err
+	who := access.From(ctx)
+	if who.All(access.View) {
+		return find(ctx, f, nil)
+	}
+	patterns := who.Patterns(access.View)
+	if len(f.Jobs) == 0 && len(strings.Join(patterns, " ")) <= longestPatterns {
+		f.Jobs = patterns
 	}
 	may := make(map[string]bool)
-	records := []T{}
-	for _, r := range out.Records {
-		name := job(r)
-		if _, asked := may[name]; !asked {
-			may[name] = seen(ctx, name)
+	return find(ctx, f, func(job string) bool {
+		if _, asked := may[job]; !asked {
+			may[job] = who.May(access.View, job)
 		}
-		if may[name] {
-			records = append(records, r)
-		}
-	}
-	out.Records = records
-	return out, nil
+		return may[job]
+	})
 }
 
 // Fires finds fires.
 func (s *Service) Fires(ctx context.Context, f history.Filter) (cluster.Found[history.Fire], error) {
-	return found(ctx, f, s.o.Histories.Fires, func(r history.Fire) string { return r.Job })
+	return found(ctx, f, s.o.Histories.Fires)
 }
 
 // Runs finds runs.
 func (s *Service) Runs(ctx context.Context, f history.Filter) (cluster.Found[history.Run], error) {
-	return found(ctx, f, s.o.Histories.Runs, func(r history.Run) string { return r.Job })
+	return found(ctx, f, s.o.Histories.Runs)
 }
 
 // Events finds events.
 func (s *Service) Events(ctx context.Context, f history.Filter) (cluster.Found[event.Event], error) {
-	return found(ctx, f, s.o.Histories.Events, func(r event.Event) string { return r.Job })
+	return found(ctx, f, s.o.Histories.Events)
 }
 
 // Lines finds lines that guests logged.
 func (s *Service) Lines(ctx context.Context, f history.Filter) (cluster.Found[history.Line], error) {
-	return found(ctx, f, s.o.Histories.Lines, func(r history.Line) string { return r.Job })
+	return found(ctx, f, s.o.Histories.Lines)
+}
+
+// MayFollow is an error if the principal may not see the lines of a job or a run.
+func (s *Service) MayFollow(ctx context.Context, job, run string) error {
+	of, _, _ := strings.Cut(run, "/")
+	if job != "" {
+		if err := access.Require(ctx, access.View, job); err != nil {
+			return err
+		}
+	}
+	if run != "" {
+		return access.Require(ctx, access.View, of)
+	}
+	return nil
+}
+
+// Follow passes on the lines that come, of all hosts, until ctx is done. MayFollow was
+// asked before.
+func (s *Service) Follow(ctx context.Context, f history.Filter, out chan<- cluster.Tailed) {
+	s.o.Histories.Follow(ctx, f, out)
 }
 
 // Changes finds who changed what.
 func (s *Service) Changes(ctx context.Context, f history.Filter) (cluster.Found[history.Change], error) {
-	return found(ctx, f, s.o.Histories.Changes, func(r history.Change) string { return r.Job })
+	return found(ctx, f, s.o.Histories.Changes)
 }
 
 // RunDetail is a run with all that is known of it.
@@ -80,8 +106,8 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 	if err := access.Require(ctx, access.View, job); err != nil {
 		return nil, err
 	}
-	f := history.Filter{Jobs: []string{Escaped(job)}, Run: id, Limit: history.MaxLimit}
-	runs, err := s.o.Histories.Runs(ctx, f)
+	f := history.Filter{Jobs: []string{cluster.Literal(job)}, Run: id, Limit: history.MaxLimit}
+	runs, err := s.Runs(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -89,28 +115,16 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 		return nil, &NotFoundError{fmt.Sprintf("no run %q is known: it was not, or the history does not reach back so far", id)}
 	}
 	d := &RunDetail{Run: runs.Records[0], Silent: runs.Silent}
-	lines, err := s.o.Histories.Lines(ctx, f)
+	lines, err := s.Lines(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	slices.Reverse(lines.Records)
 	d.Lines = append([]history.Line{}, lines.Records...)
 	f.Oldest = true
-	events, err := s.o.Histories.Events(ctx, f)
+	events, err := s.Events(ctx, f)
 	d.Events = append([]event.Event{}, events.Records...)
 	return d, err
-}
-
-// Escaped is a pattern that matches one name.
-func Escaped(name string) string {
-	var b strings.Builder
-	for _, r := range name {
-		if strings.ContainsRune(`*?[]\`, r) {
-			b.WriteByte('\\')
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }
 
 // Upcoming is an instant at which a job will fire.
@@ -209,7 +223,7 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	now := time.Now()
-	o := &Overview{Now: now, Namespace: s.o.Namespace, Counts: make(map[cluster.Health]int), Hosts: s.o.Cluster.Hosts(), Silent: s.silent(), History: s.o.Store.State(),
+	o := &Overview{Now: now, Namespace: s.o.Namespace, Counts: make(map[cluster.Health]int), Hosts: s.o.Cluster.Hosts(), Silent: s.o.Cluster.Silent(), History: s.o.Store.State(),
 		Trouble: []cluster.Job{}, Waiting: []cluster.Job{}, Running: []cluster.Job{}, Refused: []Refusal{}}
 	for _, j := range s.o.Cluster.Jobs() {
 		if !seen(ctx, j.Name) {
@@ -306,7 +320,7 @@ func (s *Service) Modules(ctx context.Context) (*Modules, error) {
 			}
 		}
 	}
-	out := &Modules{Modules: []Module{}, Refused: refusedBy(ctx, s.o.Cluster.Hosts()), Silent: s.silent()}
+	out := &Modules{Modules: []Module{}, Refused: refusedBy(ctx, s.o.Cluster.Hosts()), Silent: s.o.Cluster.Silent()}
 	for _, m := range byDigest {
 		out.Modules = append(out.Modules, *m)
 	}

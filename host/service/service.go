@@ -28,7 +28,7 @@ type Options struct {
 	Host interface {
 		Start(ctx context.Context, job string) error
 		Status() host.Status
-		FullStatus() host.Status
+		Look(job string)
 	}
 	// StartOn has another host of the cluster join a job again.
 	StartOn func(ctx context.Context, p cluster.Peer, job string) error
@@ -53,6 +53,14 @@ func (e *NotFoundError) Error() string { return e.What }
 type InputError struct{ Where, Problem string }
 
 func (e *InputError) Error() string { return e.Where + ": " + e.Problem }
+
+// known is an error if it is not known who asks.
+func known(ctx context.Context) error {
+	if access.From(ctx).Method == "" {
+		return access.Require(ctx, access.View, "")
+	}
+	return nil
+}
 
 // seen reports whether the principal may see a job.
 func seen(ctx context.Context, job string) bool {
@@ -97,7 +105,7 @@ func (s *Service) Jobs(ctx context.Context, f JobFilter) (*Jobs, error) {
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	out := &Jobs{Counts: make(map[cluster.Health]int), Silent: s.silent()}
+	out := &Jobs{Counts: make(map[cluster.Health]int), Silent: s.o.Cluster.Silent()}
 	out.Records = []cluster.Job{}
 	var found []cluster.Job
 	for _, j := range s.o.Cluster.Jobs() {
@@ -148,17 +156,6 @@ func (f *JobFilter) wants(j *cluster.Job) bool {
 		(f.Host == "" || slices.Contains(j.Hosts, f.Host))
 }
 
-// silent names the hosts that do not answer.
-func (s *Service) silent() []string {
-	var list []string
-	for _, h := range s.o.Cluster.Hosts() {
-		if h.Silent != "" {
-			list = append(list, hostName(h)+": "+h.Silent)
-		}
-	}
-	return list
-}
-
 func hostName(h cluster.Host) string {
 	if h.API != "" {
 		return h.API
@@ -192,7 +189,7 @@ func (s *Service) Job(ctx context.Context, name string) (*JobDetail, error) {
 	if !ok {
 		return nil, s.noJob(name)
 	}
-	d := &JobDetail{Job: j, Items: items, On: on, Upcoming: []time.Time{}, Silent: s.silent()}
+	d := &JobDetail{Job: j, Items: items, On: on, Upcoming: []time.Time{}, Silent: s.o.Cluster.Silent()}
 	if j.Next.IsZero() { // it does not fire: it is paused, or has no schedule
 		return d, nil
 	}
@@ -234,16 +231,15 @@ func (s *Service) Hosts(ctx context.Context) ([]cluster.Host, error) {
 	return s.o.Cluster.Hosts(), nil
 }
 
-// ChangedJobs are the jobs that have changed since a generation; see [cluster.Cluster].
-func (s *Service) ChangedJobs(ctx context.Context, since uint64) (jobs []cluster.Job, generation uint64, more <-chan struct{}) {
-	all, generation, more := s.o.Cluster.Changes(since)
-	jobs = []cluster.Job{}
-	for _, j := range all {
-		if seen(ctx, j.Name) {
-			jobs = append(jobs, j)
-		}
-	}
-	return jobs, generation, more
+// Mark is that of now; more is closed with the next change.
+func (s *Service) Mark() (mark cluster.Mark, more <-chan struct{}) { return s.o.Cluster.Mark() }
+
+// ChangedJobs are the jobs that have changed since a mark, of those that the principal
+// may see; see [cluster.Cluster.Changes].
+func (s *Service) ChangedJobs(ctx context.Context, since cluster.Mark) cluster.Changed {
+	changed := s.o.Cluster.Changes(since)
+	changed.Jobs = slices.DeleteFunc(changed.Jobs, func(j cluster.Job) bool { return !seen(ctx, j.Name) })
+	return changed
 }
 
 // RegistryJobs are the jobs as the registry has them. They are read now.

@@ -162,6 +162,22 @@ func (s *Store) Fires(ctx context.Context, f history.Filter) (history.Page[histo
 	})
 }
 
+// FireOf is the newest fire of that key; ok is false if none is known. It asks nothing of
+// the file.
+func (s *Store) FireOf(ctx context.Context, key history.FireKey) (fire history.Fire, ok bool) {
+	select {
+	case <-s.seeded:
+	case <-ctx.Done():
+		return history.Fire{}, false
+	}
+	s.index.mu.RLock()
+	defer s.index.mu.RUnlock()
+	if f := s.index.byKey[key]; f != nil {
+		return f.sum(), true
+	}
+	return history.Fire{}, false
+}
+
 // Runs implements [history.Store].
 func (s *Store) Runs(ctx context.Context, f history.Filter) (history.Page[history.Run], error) {
 	return query(ctx, s, f, func(f *history.Filter) (history.Page[history.Run], error) {

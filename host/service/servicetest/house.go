@@ -53,6 +53,7 @@ type House struct {
 	Store     *lines.Store
 	Peers     *peers.Peers
 	Local     *cluster.Local
+	Tail      *cluster.Tail
 	Cluster   *cluster.Cluster
 	Histories *cluster.Histories
 	Service   *service.Service
@@ -98,7 +99,7 @@ func Start(t testing.TB, o Options) *House {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	h := &House{Server: o.Server, Log: o.Logger, t: t, more: make(chan struct{}), started: time.Now()}
+	h := &House{Server: o.Server, Log: o.Logger, t: t, more: make(chan struct{}), started: time.Now(), Tail: cluster.NewTail()}
 	h.Pending.Store(&admin.Pending{})
 	h.wire(o)
 	if o.Listen != nil {
@@ -121,7 +122,9 @@ func (h *House) wire(o Options) {
 	h.Host, err = host.New(host.Config{
 		Namespace: Namespace, ServerIP: o.IP, Logger: o.Logger, OnEvent: h.hear,
 		OnLog: func(g event.GuestLog) {
-			h.Store.AddLine(history.Line{Time: g.Time, Job: g.Job, RunID: g.RunID, Item: g.Item, Host: g.Host, Level: g.Level, Message: g.Message, Attrs: g.Attrs})
+			line := history.Line{Time: g.Time, Job: g.Job, RunID: g.RunID, Item: g.Item, Host: g.Host, Level: g.Level, Message: g.Message, Attrs: g.Attrs}
+			h.Store.AddLine(line)
+			h.Tail.Add(line)
 		},
 		Dial: func(ctx context.Context) (registry.Center, error) {
 			var c registry.Center
@@ -157,17 +160,20 @@ func (h *House) wire(o Options) {
 	get := func(ctx context.Context, p cluster.Peer, path string, into any) error {
 		return h.Peers.Get(ctx, transport, peers.Peer(p), path, into)
 	}
+	stream := func(ctx context.Context, p cluster.Peer, path string, line func([]byte)) error {
+		return h.Peers.Stream(ctx, transport, peers.Peer(p), path, line)
+	}
+	self := func() cluster.Peer {
+		return cluster.Peer{ID: h.Peers.ID(), ClusterDetail: tree.ClusterDetail{ServerIP: o.IP, API: h.url, Version: "test", Started: h.started}}
+	}
 	h.Cluster = cluster.New(cluster.Options{
-		Local: h.Local, Peers: others,
-		Self: func() cluster.Peer {
-			return cluster.Peer{ID: h.Peers.ID(), ClusterDetail: tree.ClusterDetail{ServerIP: o.IP, API: h.url, Version: "test", Started: h.started}}
-		},
+		Local: h.Local, Peers: others, Self: self,
 		Fetch: func(ctx context.Context, p cluster.Peer, epoch string, since uint64) (d cluster.Delta, err error) {
 			err = get(ctx, p, cluster.DeltaPath(epoch, since), &d)
 			return d, err
 		},
 	})
-	h.Histories = &cluster.Histories{Store: h.Store, Peers: others, Get: get}
+	h.Histories = &cluster.Histories{Store: h.Store, Self: self, Peers: others, Get: get, Stream: stream, Tail: h.Tail}
 	h.Service = service.New(service.Options{
 		Namespace: Namespace, Cluster: h.Cluster, Histories: h.Histories, Store: h.Store, Registry: h.Registry, Host: h.Host, Pending: pending, Logger: o.Logger,
 	})

@@ -1,0 +1,242 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// paging makes one list of those of several stores: by time, and of one time by the names
+// of their hosts. What a store has of one time stays in its order.
+type paging[T any] struct {
+	h      *Histories
+	kind   kind[T]
+	filter history.Filter // as it was asked for; Limit is set
+	see    See
+	limit  int
+	after  place // where the page before ended; at 0 with no count is the beginning
+
+	sources []*source[T]
+	// last is the place of the last record that was taken, or passed over.
+	last  place
+	taken bool
+}
+
+// source is a store that is asked.
+type source[T any] struct {
+	name string
+	peer *Peer // nil is this host
+	ask  history.Filter
+	skip int // records of after.at that the pages before had
+	page []T // what is not taken yet
+	// count is how many records of the time at are taken, those of pages before included.
+	at    int64
+	count int
+	more  bool // there is another page: ask.After has its cursor
+	pages int
+	err   error // of a peer that does not answer: it has no more
+}
+
+// placed is a record and where it stands.
+type placed[T any] struct {
+	record T
+	source *source[T]
+}
+
+// mostPages bounds how many pages of one store are read for one page of all.
+const mostPages = 50
+
+// open makes the sources.
+func (m *paging[T]) open() {
+	self := ""
+	var peers []Peer
+	if !m.h.Store.State().Shared {
+		self, peers = nameOf(m.h.Self()), m.h.Peers()
+	}
+	m.add(self, nil)
+	for _, p := range peers {
+		m.add(nameOf(p), &p)
+	}
+}
+
+// add adds a source that begins where the page before ended.
+func (m *paging[T]) add(name string, peer *Peer) {
+	s := &source[T]{name: name, peer: peer, ask: m.filter, more: true}
+	s.ask.After = ""
+	if m.filter.After != "" {
+		from := time.Unix(0, m.after.at)
+		switch {
+		case name == m.after.source:
+			s.at, s.count, s.skip = m.after.at, m.after.count, m.after.count
+		case name < m.after.source && m.filter.Oldest:
+			from = from.Add(1)
+		case name < m.after.source:
+			from = from.Add(-1)
+		}
+		if m.filter.Oldest {
+			s.ask.From = later(s.ask.From, from)
+		} else if to := from.Add(1); s.ask.To.IsZero() || to.Before(s.ask.To) {
+			s.ask.To = to
+		}
+		if !s.ask.From.IsZero() && !s.ask.To.IsZero() && !s.ask.From.Before(s.ask.To) {
+			s.more = false
+		}
+	}
+	s.ask.Limit = min(m.limit+s.skip, history.MaxLimit)
+	m.sources = append(m.sources, s)
+}
+
+// page takes records until there are as many as are wanted, or no more are to be had
+// in time. ctx bounds this host's store, waiting the others.
+func (m *paging[T]) page(ctx, waiting context.Context) ([]T, error) {
+	records := []T{}
+	for len(records) < m.limit {
+		found, err := m.take(ctx, waiting, m.limit-len(records))
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			break
+		}
+		if m.kind.whole == nil || len(m.sources) == 1 {
+			for _, f := range found {
+				records = append(records, f.record)
+			}
+			continue
+		}
+		records = append(records, m.kind.whole(waiting, m, found)...)
+		if waiting.Err() != nil {
+			break
+		}
+	}
+	return records, nil
+}
+
+// take takes the next records that may be seen, at most n.
+func (m *paging[T]) take(ctx, waiting context.Context, n int) (found []placed[T], err error) {
+	for len(found) < n {
+		if err := m.fill(ctx, waiting); err != nil {
+			return nil, err
+		}
+		s := m.first()
+		if s == nil {
+			return found, nil
+		}
+		record := s.page[0]
+		s.page = s.page[1:]
+		at := history.Nanos(m.kind.at(&record))
+		if at != s.at || s.count == 0 {
+			s.at, s.count = at, 0
+		}
+		s.count++
+		m.last, m.taken = place{at, s.count, s.name}, true
+		if m.see == nil || m.see(m.kind.job(&record)) {
+			found = append(found, placed[T]{record, s})
+		}
+	}
+	return found, nil
+}
+
+// first is the source whose next record comes first; nil if there is none, or if it is
+// not known, because a store has given nothing yet.
+func (m *paging[T]) first() *source[T] {
+	var first *source[T]
+	for _, s := range m.sources {
+		switch {
+		case len(s.page) == 0 && s.more:
+			return nil
+		case len(s.page) == 0:
+		case first == nil || m.before(s, first):
+			first = s
+		}
+	}
+	return first
+}
+
+func (m *paging[T]) before(a, b *source[T]) bool {
+	atA, atB := m.kind.at(&a.page[0]), m.kind.at(&b.page[0])
+	if atA.Equal(atB) {
+		return a.name < b.name
+	}
+	return atA.Before(atB) == m.filter.Oldest
+}
+
+// fill reads another page of each source that has nothing left to take.
+func (m *paging[T]) fill(ctx, waiting context.Context) error {
+	var reading sync.WaitGroup
+	for _, s := range m.sources {
+		if !s.more || len(s.page) > 0 {
+			continue
+		}
+		by := waiting
+		if s.peer == nil {
+			by = ctx
+		}
+		reading.Go(func() { m.read(by, s) })
+	}
+	reading.Wait()
+	return m.sources[0].err // this host's own
+}
+
+// read reads pages until one has something to take.
+func (m *paging[T]) read(ctx context.Context, s *source[T]) {
+	for s.more && len(s.page) == 0 && s.err == nil && s.pages < mostPages {
+		s.pages++
+		var page history.Page[T]
+		if s.peer == nil {
+			page, s.err = m.kind.own(ctx, s.ask)
+		} else {
+			s.err = m.h.Get(ctx, *s.peer, m.kind.path+"?"+Query(s.ask).Encode(), &page)
+		}
+		if s.err != nil {
+			s.more = false
+			return
+		}
+		s.page, s.ask.After, s.more = page.Records, page.Next, page.Next != ""
+		for s.skip > 0 && len(s.page) > 0 && history.Nanos(m.kind.at(&s.page[0])) == m.after.at {
+			s.page = s.page[1:]
+			s.skip--
+		}
+		if len(s.page) > 0 {
+			s.skip = 0 // the rest of that time is gone
+		}
+	}
+}
+
+// next is the cursor of the next page, empty if there is none.
+func (m *paging[T]) next() string {
+	more, looked := false, place{}
+	for _, s := range m.sources {
+		more = more || s.more || len(s.page) > 0
+		if !s.more || len(s.page) > 0 {
+			continue
+		}
+		// A store that looked through much without finding anything: up to there.
+		if p, some, err := history.ParseCursor(m.kind.list, s.ask.After); err == nil && some {
+			if to := (place{at: p.Time}); looked == (place{}) || (to.at < looked.at) == m.filter.Oldest {
+				looked = to
+			}
+		}
+	}
+	switch {
+	case !more:
+		return ""
+	case looked != (place{}) && (!m.taken || (m.filter.Oldest && looked.at > m.last.at) || (!m.filter.Oldest && looked.at < m.last.at)):
+		return looked.String()
+	case m.taken:
+		return m.last.String()
+	}
+	return m.filter.After
+}
+
+// silent are the hosts that have not answered.
+func (m *paging[T]) silent() (list []string) {
+	for _, s := range m.sources {
+		if s.err != nil && s.peer != nil {
+			list = append(list, silentText(*s.peer, s.err))
+		}
+	}
+	return list
+}

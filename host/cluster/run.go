@@ -1,0 +1,132 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// patience is how long a page waits for hosts that do not answer.
+	patience = time.Second
+	// longestFetch is how long a host may take for an answer that no page waits for
+	// any more: the first one is large.
+	longestFetch = 10 * time.Second
+	// livePace lies between two rounds while somebody watches.
+	livePace = 750 * time.Millisecond
+)
+
+// answer is what became of one question to one host.
+type answer struct {
+	id    string
+	delta Delta
+	err   error
+}
+
+// asking is one call of Run: the questions under way. It belongs to its goroutine.
+type asking struct {
+	*Cluster
+	answers chan answer
+	// open are the ids of the hosts that have not answered, late those of which no
+	// page waits any more.
+	open, late map[string]bool
+	under      bool // a round is under way
+	waiting    []chan struct{}
+	watchers   int
+	limit      *time.Timer
+	pace       *time.Ticker
+	fetches    sync.WaitGroup
+}
+
+// Run asks the hosts when somebody wants to know, until ctx is done.
+func (c *Cluster) Run(ctx context.Context) error {
+	a := &asking{Cluster: c, answers: make(chan answer), open: make(map[string]bool), late: make(map[string]bool),
+		limit: time.NewTimer(patience), pace: time.NewTicker(livePace)}
+	a.limit.Stop()
+	a.pace.Stop()
+	defer a.limit.Stop()
+	defer a.pace.Stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer close(c.ended)
+	defer a.fetches.Wait()
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			a.finish()
+			return nil
+		case w := <-c.rounds:
+			a.waiting = append(a.waiting, w)
+			a.begin(ctx)
+		case n := <-c.watches:
+			a.watch(n)
+		case <-a.pace.C:
+			a.begin(ctx)
+		case r := <-a.answers:
+			c.take(r)
+			delete(a.open, r.id)
+			delete(a.late, r.id)
+		case <-a.limit.C:
+			for id := range a.open {
+				a.late[id] = true
+				c.silence(id, "it has not answered within "+patience.String())
+			}
+			clear(a.open)
+		}
+		if a.under && len(a.open) == 0 {
+			a.finish()
+		}
+	}
+}
+
+// watch counts who watches.
+func (a *asking) watch(n int) {
+	before := a.watchers
+	a.watchers += n
+	switch {
+	case a.watchers == 0:
+		a.pace.Stop()
+	case before == 0:
+		a.pace.Reset(livePace)
+	}
+}
+
+// begin begins a round, unless one is under way: it asks all hosts that are not being
+// asked.
+func (a *asking) begin(ctx context.Context) {
+	if a.under {
+		return
+	}
+	a.under = true
+	self, peers := a.o.Self(), a.o.Peers()
+	a.list(self, peers)
+	epoch, since := a.knows(self.ID)
+	a.take(answer{id: self.ID, delta: a.o.Local.Delta(epoch, since)})
+	for _, p := range peers {
+		if a.late[p.ID] || p.ID == self.ID {
+			continue
+		}
+		a.open[p.ID] = true
+		epoch, since := a.knows(p.ID)
+		a.fetches.Go(func() { // joined by Run
+			fetching, cancel := context.WithTimeout(ctx, longestFetch)
+			defer cancel()
+			d, err := a.o.Fetch(fetching, p, epoch, since)
+			select {
+			case a.answers <- answer{p.ID, d, err}:
+			case <-ctx.Done():
+			}
+		})
+	}
+	a.limit.Reset(patience)
+}
+
+// finish ends a round: who waited reads on.
+func (a *asking) finish() {
+	a.rounded()
+	a.under = false
+	for _, w := range a.waiting {
+		close(w)
+	}
+	a.waiting = nil
+}
