@@ -223,7 +223,7 @@ func (c *Cluster) rounded() {
 	c.merge(late)
 }
 
-// merge puts jobs together anew, and wakes who watches if one has changed. The caller
+// merge puts jobs together again, and wakes who watches if one has changed. The caller
 // holds c.mu.
 func (c *Cluster) merge(stale map[string]bool) {
 	if len(stale) == 0 {
@@ -257,7 +257,7 @@ func (c *Cluster) parts(name string) []part {
 	return parts
 }
 
-// Expire has the next Refresh ask all hosts anew.
+// Expire has the next Refresh ask all hosts.
 func (c *Cluster) Expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

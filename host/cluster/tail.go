@@ -19,7 +19,7 @@ type Tail struct {
 	followers map[*Follower]bool
 }
 
-// NewTail returns a tail that nobody follows.
+// NewTail returns a tail without followers.
 func NewTail() *Tail { return &Tail{followers: make(map[*Follower]bool)} }
 
 // Add passes a line on. It does not block: who is slow loses lines.

@@ -131,7 +131,7 @@ func (s *shown) ran(job string) {
 	}
 }
 
-// look chooses anew if it is time: come are the jobs that have series of their own from
+// look chooses again if it is time: come are the jobs that have series of their own from
 // now on, gone those that have none any more.
 func (s *shown) look(now time.Time) (come, gone []string) {
 	if s.limit == AllJobs {

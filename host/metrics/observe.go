@@ -129,7 +129,7 @@ func (m *Metrics) observeQueue(e event.Event) {
 }
 
 // Guest takes a value that a guest reported. See [abi.MaxMetricNames]. Values of jobs
-// without series of their own are taken and dropped: nobody knows whether they add up.
+// without series of their own are taken and dropped: whether they add up is unknown.
 func (m *Metrics) Guest(g event.GuestMetric) abi.Code { return m.guests.add(g) }
 
 // queue is the number of items that wait for a worker.

@@ -94,7 +94,7 @@ func keptRows(table string) string {
 }
 
 // purgeRows deletes a table's rows from before a time, a window of rows at a time, so
-// that nobody waits for it. A keep of 0 is for ever.
+// that no writer waits for it. A keep of 0 is for ever.
 func (s *cleaner) purgeRows(ctx context.Context, table, by string, before time.Time, keep time.Duration, condition string) error {
 	if keep == 0 {
 		return nil

@@ -243,7 +243,7 @@ func newStory(s history.Store, job string) *story {
 		RunID: fmt.Sprintf("%s/%s/3", job, at.Format("2006-01-02T15:04:05.000Z")), Fence: 10, Attempt: 1}}
 }
 
-// tell reports an event, a second after the one before.
+// tell adds an event, a second after the one before.
 func (x *story) tell(kind event.Kind, change func(*event.Event)) {
 	x.at = x.at.Add(time.Second)
 	e := x.e
