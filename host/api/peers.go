@@ -50,7 +50,7 @@ func own[T any](mux *http.ServeMux, a *API, path string, find func(context.Conte
 	}))
 }
 
-// peer answers a host of the namespace.
+// peer answers hosts of the namespace only.
 func (a *API) peer(answer func(r *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.o.Verify(r); err != nil {

@@ -22,7 +22,7 @@ func (m Mark) String() string {
 	return m.Epoch + "." + strconv.FormatUint(m.Generation, 10)
 }
 
-// ParseMark reads a mark. What is none is the zero value: it stands for all jobs.
+// ParseMark reads a mark. What is none is the zero value, with which all jobs are given.
 func ParseMark(text string) Mark {
 	epoch, number, _ := strings.Cut(text, ".")
 	generation, err := strconv.ParseUint(number, 10, 64)

@@ -65,12 +65,13 @@ type Options struct {
 type Cluster struct {
 	o       Options
 	epoch   string
-	rounds  chan chan struct{}
+	rounds  chan asked
 	watches chan int      // +1, -1
 	ended   chan struct{} // closed when Run has returned
 
 	mu         sync.RWMutex
 	at         time.Time // of the newest round
+	expired    bool      // something has happened since that round began
 	generation uint64
 	self       string // the id of this host
 	hosts      map[string]*known
@@ -97,7 +98,7 @@ var ErrEnded = errors.New("this host is ending")
 
 // New returns a cluster that knows nothing before Run.
 func New(o Options) *Cluster {
-	return &Cluster{o: o, epoch: strings.ToLower(rand.Text()), rounds: make(chan chan struct{}), watches: make(chan int), ended: make(chan struct{}),
+	return &Cluster{o: o, epoch: strings.ToLower(rand.Text()), rounds: make(chan asked), watches: make(chan int), ended: make(chan struct{}),
 		hosts: make(map[string]*known), jobs: make(map[string]Job), changed: make(chan struct{})}
 }
 
@@ -115,7 +116,7 @@ func (c *Cluster) knows(id string) (epoch string, since uint64) {
 func (c *Cluster) list(self Peer, peers []Peer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.self = self.ID
+	c.self, c.expired = self.ID, false
 	there := map[string]bool{self.ID: true}
 	for _, p := range append(slices.Clone(peers), self) {
 		there[p.ID] = true
@@ -223,7 +224,7 @@ func (c *Cluster) rounded() {
 	c.merge(late)
 }
 
-// merge puts jobs together again, and wakes who watches if one has changed. The caller
+// merge puts jobs together once more, and wakes who watches if one may have changed. The caller
 // holds c.mu.
 func (c *Cluster) merge(stale map[string]bool) {
 	if len(stale) == 0 {
@@ -257,32 +258,38 @@ func (c *Cluster) parts(name string) []part {
 	return parts
 }
 
-// Expire has the next Refresh ask all hosts.
+// Expire has the next Refresh ask all hosts in a round that begins after it.
 func (c *Cluster) Expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.at = time.Time{}
+	c.expired = true
 }
 
-// Refresh waits until what is known is fresh, for at most a second. An error is that
-// of the context, or ErrEnded.
+// asked is one who waits for a round; later: for one that begins after this.
+type asked struct {
+	done chan struct{}
+	later bool
+}
+
+// Refresh waits until what is known is fresh, for at most a second; after Expire it may
+// be two. An error is that of the context, or ErrEnded.
 func (c *Cluster) Refresh(ctx context.Context) error {
 	c.mu.RLock()
 	fresh := time.Since(c.at) < freshness
+	w := asked{make(chan struct{}), c.expired}
 	c.mu.RUnlock()
-	if fresh {
+	if fresh && !w.later {
 		return nil
 	}
-	done := make(chan struct{})
 	select {
-	case c.rounds <- done:
+	case c.rounds <- w:
 	case <-c.ended:
 		return ErrEnded
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	select {
-	case <-done:
+	case <-w.done:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -16,7 +16,7 @@ const freshness = 500 * time.Millisecond
 
 // Delta is what has changed on a host since it was asked before.
 type Delta struct {
-	// Epoch is another one when the host was restarted, Generation the number of
+	// Epoch is another one when the host was started again, Generation the number of
 	// this answer: both are for the next question.
 	Epoch      string `json:"epoch"`
 	Generation uint64 `json:"generation"`

@@ -31,11 +31,12 @@ type asking struct {
 	// page waits any more.
 	open, late map[string]bool
 	under      bool // a round is under way
-	waiting    []chan struct{}
-	watchers   int
-	limit      *time.Timer
-	pace       *time.Ticker
-	fetches    sync.WaitGroup
+	// waiting are those who wait for it, next those for the one after it.
+	waiting, next []chan struct{}
+	watchers      int
+	limit         *time.Timer
+	pace          *time.Ticker
+	fetches       sync.WaitGroup
 }
 
 // Run asks the hosts when somebody wants to know, until ctx is done.
@@ -53,11 +54,11 @@ func (c *Cluster) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			a.waiting = append(a.waiting, a.next...)
 			a.finish()
 			return nil
 		case w := <-c.rounds:
-			a.waiting = append(a.waiting, w)
-			a.begin(ctx)
+			a.wait(ctx, w)
 		case n := <-c.watches:
 			a.watch(n)
 		case <-a.pace.C:
@@ -73,10 +74,23 @@ func (c *Cluster) Run(ctx context.Context) error {
 			}
 			clear(a.open)
 		}
-		if a.under && len(a.open) == 0 {
+		for a.under && len(a.open) == 0 {
 			a.finish()
+			if a.waiting, a.next = a.next, nil; len(a.waiting) > 0 {
+				a.begin(ctx)
+			}
 		}
 	}
+}
+
+// wait has somebody wait for the end of a round.
+func (a *asking) wait(ctx context.Context, w asked) {
+	if a.under && w.later {
+		a.next = append(a.next, w.done)
+		return
+	}
+	a.waiting = append(a.waiting, w.done)
+	a.begin(ctx)
 }
 
 // watch counts who watches.
