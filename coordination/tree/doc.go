@@ -46,6 +46,7 @@
 //
 //	@-@hosts                     the key by which the namespace's hosts know each other
 //	@-@hosts/{id}                ephemeral: a host and where its API is ([ClusterDetail])
+//	@-@signedout                 browsers' sessions that were signed out
 //
 // The node above them, /{namespace}.wasmjob, holds what is added to the registry's
 // transaction numbers: 0 but in a copy that was adopted.

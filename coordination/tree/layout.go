@@ -206,3 +206,7 @@ func JobsOf(names []string) []string {
 
 // ClusterHost is there while a host has a session; ephemeral, a [ClusterDetail].
 func ClusterHost(namespace, id string) string { return ClusterHosts(namespace) + "/" + id }
+
+// ClusterSignedOut holds the browsers' sessions that were signed out, and have not
+// expired yet; JSON.
+func ClusterSignedOut(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@signedout" }

@@ -289,13 +289,13 @@ func TestRevocationsAreBounded(t *testing.T) {
 	const n = 3*maxRevoked + 10
 	begun := make([]time.Time, n)
 	for i := range n {
-		c.t = c.t.Add(10 * time.Millisecond)
+		c.t = c.t.Add(100 * time.Millisecond)
 		begun[i] = c.t
-		if err := m.Add(context.Background(), fmt.Sprint(i), c.t, c.t.Add(Life)); err != nil {
+		if err := m.Add(context.Background(), fmt.Sprint(i), c.t); err != nil {
 			t.Fatal(err)
 		}
-		if len(m.revoked) > maxRevoked {
-			t.Fatalf("%d are remembered", len(m.revoked))
+		if len(m.ledger.Sessions) > maxRevoked {
+			t.Fatalf("%d are remembered", len(m.ledger.Sessions))
 		}
 	}
 	for i := range n {
@@ -306,14 +306,51 @@ func TestRevocationsAreBounded(t *testing.T) {
 	if m.Has("new", c.t) {
 		t.Error("a new session is taken for one that was signed out")
 	}
-	c.t = c.t.Add(Life)
+	floor := m.ledger.Floor
+	c.t = c.t.Add(Life + time.Second)
 	for i := range maxRevoked {
-		if err := m.Add(context.Background(), "later"+fmt.Sprint(i), c.t, c.t.Add(Life)); err != nil {
+		if err := m.Add(context.Background(), "later"+fmt.Sprint(i), c.t); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(m.revoked) > maxRevoked {
-		t.Errorf("%d are remembered", len(m.revoked))
+	if len(m.ledger.Sessions) > maxRevoked || m.ledger.Floor != floor {
+		t.Errorf("%d are remembered, and the floor went from %d to %d though all before have expired", len(m.ledger.Sessions), floor, m.ledger.Floor)
+	}
+}
+
+// TestLedgersMerge: of two lists that were filled apart nothing is lost, in either order.
+func TestLedgersMerge(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	fill := func(prefix string, n int) (l Ledger) {
+		for i := range n {
+			l.Add(prefix+fmt.Sprint(i), now.Add(-time.Duration(i)*time.Second), now, 100)
+		}
+		return l
+	}
+	for _, n := range [][2]int{{10, 20}, {100, 100}, {1000, 5}, {5, 1000}, {0, 7}} {
+		a, b := fill("a", n[0]), fill("b", n[1])
+		if changed := a.Merge(b, now, 100); changed != (n[1] > 0) {
+			t.Errorf("%v: changed %t", n, changed)
+		}
+		if len(a.Sessions) > 100 {
+			t.Errorf("%v: %d are remembered", n, len(a.Sessions))
+		}
+		for prefix, many := range map[string]int{"a": n[0], "b": n[1]} {
+			for i := range many {
+				if !a.Has(prefix+fmt.Sprint(i), now.Add(-time.Duration(i)*time.Second)) {
+					t.Fatalf("%v: %s%d is alive again", n, prefix, i)
+				}
+			}
+		}
+		if a.Merge(b, now, 100) {
+			t.Errorf("%v: the same list has something new", n)
+		}
+	}
+	old := Ledger{Sessions: map[string]int64{"x": now.Add(-Life).Unix()}}
+	var l Ledger
+	if l.Merge(old, now, 100) || len(l.Sessions) > 0 {
+		t.Errorf("what has expired is taken over: %+v", l)
 	}
 }
 

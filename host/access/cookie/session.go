@@ -125,7 +125,7 @@ func (s *Sessions) End(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return nil // there is none, or it has ended
 	}
-	return s.Revoked.Add(r.Context(), session.ID, session.Begun, session.Begun.Add(Life))
+	return s.Revoked.Add(r.Context(), session.ID, session.Begun)
 }
 
 // CSRF is the token that a page of the principal's session sends with its changes; empty
