@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/access/gate"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/ensemble"
@@ -59,6 +60,8 @@ type Config struct {
 	// AdminTokenFile holds the token from start to start; it is made if it
 	// does not exist. Empty: a new token at every start.
 	AdminTokenFile string
+	// Access is who may use the admin address, and how it is reached.
+	Access gate.Config
 	// LogFormat is "console" or "json".
 	LogFormat string
 	// LogLevel is the lowest level of the host's own lines that is shown,
@@ -173,7 +176,7 @@ const (
 
 // settings lists the entries in the order in which they are shown.
 func settings(d defaults) []setting {
-	return slices.Concat(jobSettings(d), registrySettings(), zooKeeperSettings(), hostSettings(d), historySettings(), []setting{deadManSetting()})
+	return slices.Concat(jobSettings(d), registrySettings(), zooKeeperSettings(), hostSettings(d), accessSettings(d), historySettings(), []setting{deadManSetting()})
 }
 
 // jobSettings say where jobs come from.
@@ -324,7 +327,7 @@ func hostSettings(d defaults) []setting {
 		serverIP,
 		textSetting("serverInterface", "NAME", "", "network interface whose IPv4 address names this server; with --server-ip NETWORK, the address there that is in the network", func(c *Config) *string { return &c.ServerInterface }),
 		adminSetting(),
-		boolSetting("insecureAdmin", "serve on an admin address that other machines can reach, though there is no TLS: who listens in on the way has the token", func(c *Config) *bool { return &c.InsecureAdmin }),
+		boolSetting("insecureAdmin", "serve on an admin address that other machines can reach, though neither it nor a proxy has TLS: who listens in on the way has the token", func(c *Config) *bool { return &c.InsecureAdmin }),
 		textSetting("adminTokenFile", "FILE", "", "file with the token for operations, mode 0600, made if it does not exist (default: a new token at every start)", func(c *Config) *string { return &c.AdminTokenFile }),
 		{
 			key: "metricsJobs", arg: "all|none|N", standard: metrics.AllJobs.String(),
@@ -488,6 +491,8 @@ func parseIsolation(s string) ([]string, error) {
 // defaults are the default values that depend on the machine.
 type defaults struct {
 	cache string
+	// users is the users file; empty: the machine has no place for one.
+	users string
 	// printed settings are shown and not run: the plugins directory need not exist.
 	printed bool
 }
@@ -501,6 +506,13 @@ func machineDefaults(getenv func(string) string) defaults {
 	}
 	if filepath.IsAbs(cache) {
 		d.cache = filepath.Join(cache, "wasmjob", "modules")
+	}
+	config := getenv("XDG_CONFIG_HOME")
+	if home := getenv("HOME"); !filepath.IsAbs(config) && filepath.IsAbs(home) {
+		config = filepath.Join(home, ".config")
+	}
+	if filepath.IsAbs(config) {
+		d.users = filepath.Join(config, "wasmjob", "users.yaml")
 	}
 	return d
 }

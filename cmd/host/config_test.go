@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,6 +15,9 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/access/certificates"
+	"github.com/wasmjob/wasmjob/host/access/gate"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/ensemble"
@@ -87,6 +91,7 @@ ceilings:
 		Plugins: dir, Registry: "embedded", Namespace: "from-flag/x", ZooKeeper: ensemble.Ensemble{SessionTimeout: 40 * time.Second},
 		LogFormat: "json", LogLevel: zapcore.ErrorLevel, GuestLogLevel: zapcore.InfoLevel,
 		HistorySize: 1 << 20, MaxConcurrency: 7, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 5 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, DeadMan: "auto", Rescan: 30 * time.Second,
+		Access: gate.Config{Open: access.OpenAuto},
 		Mounts: map[string][]plugin.Mount{
 			"a":      {{Host: dir, Guest: "/one"}, {Host: dir, Guest: "/two"}},
 			"b":      {{Host: dir, Guest: "/env"}},
@@ -189,10 +194,49 @@ func TestAdminBeyondThisMachine(t *testing.T) {
 			t.Errorf("%s, insecure: got %v", address, err)
 		}
 	}
+	for _, with := range [][]string{{"--admin-tls-cert", "c", "--admin-tls-key", "k"}, {"--admin-proxies", "10.0.0.0/8"}} {
+		if _, _, err := load(t, "", nil, append([]string{"--plugins", "P", "--admin", ":9770"}, with...)); err != nil {
+			t.Errorf("%v: %v", with, err)
+		}
+	}
 	for _, address := range []string{"127.0.0.1:1", "localhost:1", "[::1]:1", "/run/x", "unix:x", "off"} {
 		if _, _, err := load(t, "", nil, []string{"--plugins", "P", "--admin", address}); err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
+	}
+}
+
+func TestAccessSettings(t *testing.T) {
+	t.Parallel()
+	l, _, err := load(t, "", nil, []string{"--plugins", "P", "--users", "u.yaml", "--admin-url", "https://cron.example.com", "--admin-proxies", "10.1.2.3/8, 127.0.0.1,::1", "--admin-open", "health",
+		"--admin-tls-cert", "c", "--admin-tls-key", "k", "--admin-client-ca", "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := gate.Config{
+		Users: "u.yaml", URL: "https://cron.example.com", Open: access.OpenHealth, TLS: certificates.Files{Cert: "c", Key: "k", ClientCA: "a"},
+		Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")},
+	}
+	if !reflect.DeepEqual(l.Access, want) {
+		t.Errorf("got  %+v\nwant %+v", l.Access, want)
+	}
+	for flags, want := range map[string]string{
+		"--admin-url cron.example.com": "without a path",
+		"--admin-url https://x/path":   "without a path",
+		"--admin-proxies 10.0.0.0/8,,": `"" is not a network`,
+		"--admin-proxies example.com":  `"example.com" is not a network`,
+		"--admin-open helth":           `did you mean "health"?`,
+		"--admin-tls-cert c":           "want both adminTlsCert and adminTlsKey",
+		"--admin-tls-key k":            "want both adminTlsCert and adminTlsKey",
+		"--admin-client-ca a":          "want adminTlsCert and adminTlsKey as well",
+	} {
+		if _, _, err := load(t, "", nil, append([]string{"--plugins", "P"}, strings.Fields(flags)...)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", flags, err, want)
+		}
+	}
+	d := machineDefaults(func(name string) string { return map[string]string{"HOME": "/home/ann"}[name] })
+	if d.users != "/home/ann/.config/wasmjob/users.yaml" {
+		t.Errorf("the default is %s", d.users)
 	}
 }
 
@@ -223,6 +267,7 @@ func TestDefaults(t *testing.T) {
 		Plugins: dir, Registry: "embedded", Namespace: "wasmjob", ZooKeeper: ensemble.Ensemble{SessionTimeout: 40 * time.Second},
 		Admin: &admin.Address{Network: "tcp", Name: "127.0.0.1:9770"}, LogFormat: "console",
 		HistorySize: 64 << 20, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 30 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, Cache: "/cache", DeadMan: "auto", Rescan: 30 * time.Second,
+		Access: gate.Config{Open: access.OpenAuto},
 		Mounts: map[string][]plugin.Mount{}, Ceilings: ceiling.List{ceiling.Default(64 << 20)},
 	}
 	if !reflect.DeepEqual(l.Config, want) {

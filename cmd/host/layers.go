@@ -120,8 +120,14 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 		l.chooseHistory(&result.Config, lookup(environ, historyCredentialsVariable))
 	}
 	result.warnings = l.warnings
-	if want("admin") && result.Admin != nil && !result.Admin.Local() && !result.InsecureAdmin {
-		l.problem(l.origins["admin"], "admin", fmt.Errorf("other machines can reach %s, and there is no TLS: who listens in on the way has the token; want an address such as 127.0.0.1:9770, a socket's path, off, or --insecure-admin as well", result.Admin))
+	if want("admin") {
+		beyond := ""
+		if result.Admin != nil && !result.Admin.Local() {
+			beyond = result.Admin.String()
+		}
+		if key, err := result.Access.Check(beyond, result.InsecureAdmin); err != nil {
+			l.problem(l.origins[key], key, err)
+		}
 	}
 	result.setCeilings(l.ceilings)
 	if !want(mountsKey) {

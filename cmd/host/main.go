@@ -151,6 +151,7 @@ func versionText() string {
 // Groups of commands in the help.
 const (
 	groupHost    = "host"
+	groupAccess  = "access"
 	groupAuthor  = "author"
 	groupLook    = "look"
 	groupOperate = "operate"
@@ -187,6 +188,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	root.SetUsageTemplate(wrapFlags(root.UsageTemplate()))
 	root.AddGroup(
 		&cobra.Group{ID: groupHost, Title: "Run a host:"},
+		&cobra.Group{ID: groupAccess, Title: "Say who may use a host:"},
 		&cobra.Group{ID: groupAuthor, Title: "Write jobs:"},
 		&cobra.Group{ID: groupLook, Title: "Look at the cluster, by any of its hosts:"},
 		&cobra.Group{ID: groupOperate, Title: "Operate jobs, by the host that runs here or in ZooKeeper itself (--zk):"},
@@ -201,6 +203,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 		}
 	}
 	add(groupHost, runCommand(p), grantsCommand(p), versionCommand(p))
+	add(groupAccess, accessCommands(p)...)
 	add(groupAuthor, invokeCommand(p), inspectCommand(p), validateCommand(p), nextCommand(p), schemaCommand(p),
 		signCommand(p), verifySignatureCommand(p))
 	add(groupLook, statusCommand(p), jobsCommand(p), hostsCommand(p), shardsCommand(p), topCommand(p), historyCommand(p), runsCommand(p), logsCommand(p), auditCommand(p), calendarCommand(p))

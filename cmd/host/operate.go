@@ -54,16 +54,17 @@ type operator interface {
 
 // target are the flags that say who is meant.
 type target struct {
-	address, tokenFile string
-	reason             string // of a change
-	flags              *pflag.FlagSet
+	address, tokenFile, ca string
+	reason                 string // of a change
+	flags                  *pflag.FlagSet
 }
 
 // addHost adds the flags that name a host.
 func (p *program) addHost(cmd *cobra.Command) *target {
 	t := &target{flags: cmd.Flags()}
 	cmd.Flags().StringVar(&t.address, "admin", p.getenv(envPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here)")
-	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.getenv(envPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with the host's token (default: from the note that the host left)")
+	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.getenv(envPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with a token (default: the host's own, from the note that it left)")
+	cmd.Flags().StringVar(&t.ca, "ca", "", "`FILE` with the authorities of the host's certificate, or system; the address has TLS then (default: as the host's note says)")
 	return t
 }
 
@@ -100,7 +101,7 @@ func (t *target) direct() (bool, error) {
 	if t.reason != "" {
 		return false, usagef("--reason is recorded by hosts, and --%s asks the registry itself; leave one of them out", given)
 	}
-	for _, name := range []string{"admin", "token-file"} {
+	for _, name := range []string{"admin", "token-file", "ca"} {
 		if t.flags.Changed(name) {
 			return false, usagef("--%s asks a host, --%s the registry itself; leave one of them out", name, given)
 		}
@@ -129,7 +130,7 @@ func (p *program) find(ctx context.Context, t *target) (*admin.Client, error) {
 	if t.address == off {
 		return nil, usagef("--admin off is a setting of the host, and nothing to ask")
 	}
-	c, err := admin.Find(ctx, admin.Where{Address: t.address, TokenFile: t.tokenFile, Dirs: admin.NoteDirs(p.getenv)})
+	c, err := admin.Find(ctx, admin.Where{Address: t.address, TokenFile: t.tokenFile, CA: t.ca, Dirs: admin.NoteDirs(p.getenv)})
 	if errors.Is(err, admin.ErrNoHost) {
 		err = fmt.Errorf("%w\nStart one with 'wasmjob run', say where it is with --admin ADDRESS, or ask ZooKeeper itself with --zk SERVERS", err)
 	}

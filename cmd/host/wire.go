@@ -17,6 +17,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access/gate"
+	"github.com/wasmjob/wasmjob/host/access/signedout"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/api"
 	"github.com/wasmjob/wasmjob/host/catalog"
@@ -56,15 +58,18 @@ type system struct {
 	host     *host.Host
 	catalog  *catalog.Catalog
 	admin    *admin.Server // nil if it is off
+	gate     *gate.Gate    // before it; nil as well
 	// The whole cluster: its other hosts, what they say, and what is done to it.
-	peers    *peers.Peers
-	reporter *admin.Reporter
-	local    *cluster.Local
-	tail     *cluster.Tail
-	cluster  *cluster.Cluster
-	service  *service.Service
-	started  time.Time
-	dump     *dump.Server // nil if it is off
+	peers *peers.Peers
+	// signedOut are the sessions of browsers that have ended at any host.
+	signedOut *signedout.List
+	reporter  *admin.Reporter
+	local     *cluster.Local
+	tail      *cluster.Tail
+	cluster   *cluster.Cluster
+	service   *service.Service
+	started   time.Time
+	dump      *dump.Server // nil if it is off
 	// registry gives the host its sessions; serverIP names the server there.
 	registry *session.Sessions
 	serverIP string
@@ -248,11 +253,13 @@ func (s *system) wireAddress(ctx context.Context) error {
 func (s *system) wireHost(context.Context) (err error) {
 	l := s.loaded
 	s.peers = peers.New(l.Namespace, s.published, s.log)
+	s.signedOut = signedout.New(l.Namespace, time.Now, s.log)
 	s.host, err = host.New(host.Config{
 		Dial: func(ctx context.Context) (registry.Center, error) {
 			c, err := s.registry.Begin(ctx)
 			if err == nil {
 				s.peers.Begun(c)
+				s.signedOut.Begun(c)
 			}
 			return c, err
 		},
@@ -352,7 +359,7 @@ func (s *system) wireCluster(context.Context) error {
 	s.reporter = &admin.Reporter{Host: s.host, About: s.about(), Pending: s.pending, Session: s.registry.About, Waiting: s.registry.WaitsFor,
 		History: s.historyState, Warnings: s.warnings}
 	s.local = cluster.NewLocal(func() admin.Report { return s.reporter.Report(false) })
-	transport := peers.NewTransport()
+	transport := s.peers.NewTransport()
 	s.onClose("peers", func() error { transport.CloseIdleConnections(); return nil })
 	others := func() (list []cluster.Peer) {
 		for _, p := range s.peers.List() {
@@ -399,6 +406,9 @@ func (s *system) published() tree.ClusterDetail {
 	d := tree.ClusterDetail{ServerIP: s.serverIP, Version: versionText(), Started: s.started}
 	if s.admin != nil {
 		d.API = s.admin.Address().URL(s.serverIP)
+		if shown := s.gate.Certificate(); shown != nil {
+			d.API, d.Certificate = strings.Replace(d.API, "http:", "https:", 1), peers.CertificateSum(shown)
+		}
 	}
 	return d
 }
@@ -415,17 +425,21 @@ func (s *system) wireAdmin(context.Context) error {
 	}
 	answers := api.New(api.Options{Service: s.service, Cluster: s.cluster, Local: s.local, Tail: s.tail, Store: s.history, Verify: s.peers.Verify,
 		Report: s.reporter.Report, Start: s.host.Start, Logger: s.log})
+	gated, err := s.wireAccess(token)
+	if err != nil {
+		return err
+	}
 	s.admin, err = admin.Listen(admin.Options{
-		Address: *l.Admin, Token: token, Ready: s.reporter.Ready, Metrics: s.metrics.Handler(s.log), API: answers, Peers: answers.Peers(), Logger: s.log,
+		Access: gated, Address: *l.Admin, Token: token, Ready: s.reporter.Ready, Metrics: s.metrics.Handler(s.log), API: answers, Peers: answers.Peers(), Logger: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w (--admin ADDRESS or --admin off)", err)
 	}
 	s.onClose("admin address", s.admin.Close)
-	if !l.Admin.Local() {
-		s.log.Warn("the admin address can be reached from other machines, without TLS", zap.Stringer("address", s.admin.Address()))
+	if !l.Admin.Local() && s.gate.TLS() == nil {
+		s.log.Warn("the admin address can be reached from other machines, without TLS", zap.Stringer("address", s.admin.Address()), zap.Bool("behindProxy", len(l.Access.Proxies) > 0))
 	}
-	note := admin.Note{Address: s.admin.Address().String(), Token: token, PID: os.Getpid(), Plugins: s.about().Plugins, Started: s.started}
+	note := s.admin.Note(s.about().Plugins, s.started, l.Access.TLS.Cert)
 	if remove, err := note.Leave(admin.NoteDirs(s.program.getenv)); err != nil {
 		s.log.Warn("clients will not find this host by themselves: they need --admin and --token-file", zap.Error(err))
 	} else {
@@ -494,6 +508,9 @@ func (s *system) run(stop, kill context.Context) error {
 	if s.admin != nil {
 		others++
 		part(ended, "admin", func() error { return s.admin.Run(around) })
+		others += 2
+		part(ended, "access", func() error { return s.gate.Run(around) })
+		part(ended, "sign-outs", func() error { return s.signedOut.Run(around) })
 	}
 	others += 2
 	part(ended, "peers", func() error { return s.peers.Run(around) })

@@ -54,7 +54,10 @@ func ParseDetail(data []byte) HostDetail {
 type ClusterDetail struct {
 	ServerIP string `json:"serverIp"`
 	// API is the URL of the host's API, empty if it has none.
-	API     string    `json:"api,omitempty"`
+	API string `json:"api,omitempty"`
+	// Certificate is the SHA-256, in hex, of the certificate that the API shows; empty if it
+	// has no TLS.
+	Certificate string    `json:"certificate,omitempty"`
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 }

@@ -3,7 +3,9 @@ package admin
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,22 +31,32 @@ type Client struct {
 	token   string
 	// reason is given with each change; ifMatch is the version that an edit is made from.
 	reason, ifMatch string
+	scheme          string
 	http            *http.Client
 }
 
 // NewClient returns a client for a host's address. It does not connect yet.
-func NewClient(a Address, token string) *Client {
+func NewClient(a Address, token string) *Client { return newClient(a, token, nil) }
+
+// newClient is one that speaks TLS, unless config is nil.
+func newClient(a Address, token string, config *tls.Config) *Client {
 	a = a.reachable()
 	var d net.Dialer
+	scheme := "http"
+	if config != nil {
+		scheme = "https"
+	}
 	return &Client{
 		address: a,
 		token:   token,
+		scheme:  scheme,
 		http: &http.Client{
 			// A transport of its own: no proxy, and the socket if it is one.
 			Transport: &http.Transport{
 				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 					return d.DialContext(ctx, a.Network, a.Name)
 				},
+				TLSClientConfig:       config,
 				DisableKeepAlives:     true, // a question now and then
 				ResponseHeaderTimeout: operationTimeout + 10*time.Second,
 			},
@@ -60,6 +72,9 @@ type Where struct {
 	Address string
 	// TokenFile is empty, or a file with the token.
 	TokenFile string
+	// CA is a file with the authorities of the host's certificate, or SystemCA. Empty: there
+	// is no TLS, unless the host's note says so.
+	CA string
 	// Dirs are where hosts leave notes; see NoteDirs.
 	Dirs []string
 }
@@ -77,7 +92,7 @@ func Find(ctx context.Context, w Where) (*Client, error) {
 	}
 	all := notes(w.Dirs)
 	if w.Address != "" {
-		return at(ctx, w.Address, token, all)
+		return at(ctx, w, token, all)
 	}
 	alive, names := running(ctx, all)
 	switch len(alive) {
@@ -93,17 +108,23 @@ func Find(ctx context.Context, w Where) (*Client, error) {
 }
 
 // at is a client for an address; without a token it takes the one that was noted.
-func at(ctx context.Context, address, token string, all []found) (*Client, error) {
-	a, err := ParseAddress(address)
+func at(ctx context.Context, w Where, token string, all []found) (*Client, error) {
+	a, err := ParseAddress(w.Address)
 	if err != nil {
 		return nil, err
 	}
-	for i := 0; token == "" && i < len(all); i++ {
-		if noted, err := ParseAddress(all[i].Address); err == nil && noted.reachable() == a.reachable() {
-			token = all[i].Token
+	var config *tls.Config
+	for _, n := range all {
+		if noted, err := ParseAddress(n.Address); err == nil && noted.reachable() == a.reachable() {
+			token, config = cmp.Or(token, n.Token), n.config()
 		}
 	}
-	c := NewClient(a, token)
+	if w.CA != "" {
+		if config, err = trusting(w.CA); err != nil {
+			return nil, fmt.Errorf("authorities of the host's certificate: %w", err)
+		}
+	}
+	c := newClient(a, token, config)
 	if token != "" {
 		return c, nil
 	}
@@ -121,7 +142,7 @@ func running(ctx context.Context, all []found) (alive []*Client, names []string)
 		if err != nil {
 			continue
 		}
-		c := NewClient(a, n.Token)
+		c := newClient(a, n.Token, n.config())
 		switch err := c.Ping(ctx); {
 		case err == nil:
 			alive = append(alive, c)
@@ -415,7 +436,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, read
 	if c.address.Network == "tcp" {
 		name = c.address.Name
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+name+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, c.scheme+"://"+name+path, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("ask the host at %s: %w", c.address, err)
 	}
@@ -450,7 +471,11 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, read
 		if err != nil {
 			return fmt.Errorf("ask the host at %s: %w", c.address, err)
 		}
-		return &ServerError{Address: c.address, Code: resp.StatusCode, Message: refusal(body, resp.Status)}
+		message := refusal(body, resp.Status)
+		if c.scheme == "http" && bytes.Contains(body, []byte("HTTPS server")) { // as net/http answers
+			message = "this address has TLS; say whose certificates to trust: --ca FILE, or --ca system"
+		}
+		return &ServerError{Address: c.address, Code: resp.StatusCode, Message: message}
 	}
 	return read(resp.Body)
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,16 @@ type Note struct {
 	PID     int       `json:"pid"`
 	Plugins string    `json:"plugins"`
 	Started time.Time `json:"started"`
+	// Certificate is the file with the certificate that the host shows; empty: there is no TLS.
+	Certificate string `json:"certificate,omitempty"`
+}
+
+// config is how a client speaks TLS with the host; nil: not at all.
+func (n Note) config() *tls.Config {
+	if n.Certificate == "" {
+		return nil
+	}
+	return showing(n.Certificate)
 }
 
 // noteSuffix ends the names of notes.

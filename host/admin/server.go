@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
-	"strings"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/access/web"
 )
 
 const (
@@ -52,13 +52,14 @@ type Options struct {
 	// Metrics answers /metrics, API what lies below /v1. Peers answers other hosts, below
 	// PeerPath: it asks for their signatures by itself.
 	Metrics, API, Peers http.Handler
-	Logger              *zap.Logger
+	// Access is who may ask.
+	Access Access
+	Logger *zap.Logger
 }
 
 // Server listens from Listen on and answers while Run runs.
 type Server struct {
 	opts     Options
-	token    access.Secret
 	listener net.Listener
 	address  Address
 	http     *http.Server
@@ -75,6 +76,9 @@ func Listen(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
+	if err := o.Access.complete(o.Token, o.Address.Local(), o.Logger); err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
 	warnings, err := zap.NewStdLogAt(o.Logger, zap.WarnLevel)
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
@@ -83,19 +87,12 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o, token: access.NewSecret(o.Token), listener: l, address: o.Address}
+	s := &Server{opts: o, listener: l, address: o.Address}
 	if o.Address.Network == "tcp" {
 		s.address.Name = l.Addr().String()
 	}
-	s.http = &http.Server{
-		Handler:           s.handler(),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      operationTimeout + 15*time.Second,
-		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          warnings,
-	}
+	s.http = &http.Server{Handler: web.Headers(s.handler()), TLSConfig: o.Access.TLS, ErrorLog: warnings}
+	web.Limit(s.http)
 	return s, nil
 }
 
@@ -140,7 +137,13 @@ func (s *Server) Address() Address { return s.address }
 // once.
 func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(s.listener) }()
+	go func() {
+		if s.opts.Access.TLS != nil {
+			served <- s.http.ServeTLS(s.listener, "", "")
+			return
+		}
+		served <- s.http.Serve(s.listener)
+	}()
 	select {
 	case err := <-served:
 		return fmt.Errorf("admin address %s: %w", s.address, err)
@@ -155,15 +158,24 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
+// Note is what clients of the same user need. certificate is the file of the one that the
+// server shows, empty if there is no TLS.
+func (s *Server) Note(plugins string, started time.Time, certificate string) Note {
+	if abs, err := filepath.Abs(certificate); certificate != "" && err == nil {
+		certificate = abs
+	}
+	return Note{Address: s.address.String(), Token: s.opts.Token, PID: os.Getpid(), Plugins: plugins, Started: started, Certificate: certificate}
+}
+
 // Close gives the address back if Run was never called.
 func (s *Server) Close() error { return s.http.Close() }
 
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /healthz", s.open(access.OpenHealth, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		text(w, http.StatusOK, "ok")
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	})))
+	mux.Handle("GET /readyz", s.open(access.OpenHealth, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		ready, reason := s.opts.Ready()
 		switch {
 		case ready:
@@ -173,15 +185,17 @@ func (s *Server) handler() http.Handler {
 		default:
 			text(w, http.StatusServiceUnavailable, "not ready")
 		}
-	})
+	})))
 	if s.opts.Metrics != nil {
-		if s.opts.Address.Local() {
-			mux.Handle("GET /metrics", s.opts.Metrics)
-		} else {
-			mux.Handle("GET /metrics", s.authorized(s.opts.Metrics))
+		mux.Handle("GET /metrics", s.open(access.OpenAll, s.opts.Metrics))
+	}
+	if s.opts.Access.Login != nil {
+		for _, path := range LoginPaths() {
+			mux.Handle(path, s.opts.Access.Login)
 		}
 	}
-	mux.Handle("/v1/", s.authorized(s.opts.API))
+	mux.Handle("/v1/", s.opts.Access.Guard.Handler(s.opts.API))
+	mux.Handle("POST "+LinkPath, s.opts.Access.Guard.Handler(http.HandlerFunc(s.link)))
 	if s.opts.Peers != nil {
 		mux.Handle(PeerPath, s.opts.Peers)
 	}
@@ -191,48 +205,13 @@ func (s *Server) handler() http.Handler {
 	return s.guarded(mux)
 }
 
+// guarded refuses a foreign Host header on a local TCP address, and large bodies.
 func (s *Server) guarded(next http.Handler) http.Handler {
-	check := s.opts.Address.Network == "tcp" && s.opts.Address.Local()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if check && !localName(r.Host) {
-			fail(w, http.StatusForbidden, fmt.Sprintf("this address does not answer to the name %q; use localhost or an IP address", r.Host))
-			return
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r)
-	})
-}
-
-// localName reports whether a Host header cannot be a name from the DNS.
-func localName(hostPort string) bool {
-	name := hostPort
-	if h, _, err := net.SplitHostPort(hostPort); err == nil {
-		name = h
+	next = web.Body(maxBody, next)
+	if s.opts.Address.Network == "tcp" && s.opts.Address.Local() {
+		return s.opts.Access.Site.Hosts(next)
 	}
-	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
-	_, err := netip.ParseAddr(name)
-	return err == nil || strings.EqualFold(name, "localhost")
-}
-
-func (s *Server) authorized(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || !s.token.Is(given) {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			what := "the token is not the one of this host"
-			if !ok {
-				what = "this endpoint wants the host's token: Authorization: Bearer TOKEN"
-			}
-			fail(w, http.StatusUnauthorized, what)
-			return
-		}
-		who := access.HostToken(access.ByHostToken)
-		who.From = "here" // by a socket
-		if from, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-			who.From = from
-		}
-		next.ServeHTTP(w, r.WithContext(access.With(r.Context(), who)))
-	})
+	return next
 }
 
 // BadRequestError says that a part of what was asked for is wrong. Where is its place in a

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -67,8 +68,8 @@ type schedule struct {
 
 func (a *API) looking() {
 	s := a.o.Service
-	look(a, "/v1/status", "getStatus", "look", "What this host does", func(_ context.Context, in *statusInput) (admin.Report, error) {
-		return a.o.Report(in.Full), nil
+	look(a, "/v1/status", "getStatus", "look", "What this host does", func(ctx context.Context, in *statusInput) (admin.Report, error) {
+		return a.o.Report(in.Full).For(access.From(ctx)), nil
 	})
 	look(a, "/v1/overview", "getOverview", "look", "What fails, what is late, what runs and what comes", func(ctx context.Context, _ *none) (*service.Overview, error) {
 		return s.Overview(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -148,6 +149,11 @@ func WriteProblem(w http.ResponseWriter, p *huma.ErrorModel) {
 
 // writeError answers with an error.
 func writeError(w http.ResponseWriter, err error) {
+	var no *access.Problem
+	if errors.As(err, &no) {
+		no.ServeHTTP(w, nil)
+		return
+	}
 	answer := &huma.ErrorModel{Status: http.StatusInternalServerError, Detail: fmt.Sprint(err)}
 	errors.As(problem(err), &answer)
 	WriteProblem(w, answer)

@@ -3,7 +3,9 @@ package peers
 import (
 	"bytes"
 	"context"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -36,6 +38,7 @@ type Peers struct {
 	self      func() tree.ClusterDetail
 	log       *zap.Logger
 	sessions  chan registry.Center // the newest one
+	renew     chan struct{}        // has a value when the host is to be published again
 
 	mu     sync.Mutex
 	id     string // of this life, empty while there is none
@@ -48,7 +51,7 @@ type Peers struct {
 // New returns the peers of a host; self is what it publishes. Nothing happens before
 // Run.
 func New(namespace string, self func() tree.ClusterDetail, log *zap.Logger) *Peers {
-	return &Peers{namespace: namespace, self: self, log: log, sessions: make(chan registry.Center, 1), used: make(map[string]bool)}
+	return &Peers{namespace: namespace, self: self, log: log, sessions: make(chan registry.Center, 1), renew: make(chan struct{}, 1), used: make(map[string]bool)}
 }
 
 // Begun hands over a new session. It does not block; Run publishes the host in it.
@@ -60,6 +63,27 @@ func (p *Peers) Begun(c registry.Center) {
 	default:
 	}
 	p.sessions <- c
+}
+
+// Renew publishes the host again, with what it says of itself now. It does not block.
+func (p *Peers) Renew() {
+	select {
+	case p.renew <- struct{}{}:
+	default: // it is about to be
+	}
+}
+
+// Derive makes a secret of the namespace's key that is the same on all hosts; ok is false
+// before this host's first session.
+func (p *Peers) Derive(purpose string) (secret []byte, ok bool) {
+	p.mu.Lock()
+	key := p.key
+	p.mu.Unlock()
+	if key == nil {
+		return nil, false
+	}
+	secret, err := hkdf.Key(sha256.New, key, nil, "wasmjob "+purpose, 32)
+	return secret, err == nil
 }
 
 // List are the other hosts, by id. While there is no session it is as it was.
@@ -174,7 +198,17 @@ func (p *Peers) watch(ctx context.Context, c registry.Center) error {
 		return fmt.Errorf("watch the hosts: %w", err)
 	}
 	known := make(map[string]tree.ClusterDetail)
-	for s := range changes {
+	for {
+		var s registry.Snapshot
+		select {
+		case <-p.renew:
+			return errRenew
+		case next, ok := <-changes:
+			if !ok {
+				return nil
+			}
+			s = next
+		}
 		ids := s.Children(all)
 		if err := p.learn(ctx, c, ids, known); err != nil {
 			return err
@@ -193,8 +227,10 @@ func (p *Peers) watch(ctx context.Context, c registry.Center) error {
 			return errors.New("the host's node, or the hosts' key, was changed outside wasmjob")
 		}
 	}
-	return nil
 }
+
+// errRenew ends a watch so that the host is published again.
+var errRenew = errors.New("the host says something else of itself now")
 
 // learn reads the details of hosts that are new, and forgets those that are gone.
 func (p *Peers) learn(ctx context.Context, c registry.Center, ids []string, known map[string]tree.ClusterDetail) error {

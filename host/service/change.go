@@ -222,6 +222,9 @@ func (s *Service) Remove(ctx context.Context, job string, purge bool, why Reason
 // asked, which may be long before the runs have ended.
 func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why Reason, progress func(*admin.Kills)) (kills *admin.Kills, err error) {
 	c := &history.Change{What: "kill", Job: job, Host: o.Server, After: o.Run, Why: why}
+	if p := access.From(ctx); p.Method != access.ByHostToken || o.By == "" {
+		o.By = p.String() // who has the host's token says who it is
+	}
 	if o.Item >= 0 {
 		c.Item = &o.Item
 	}

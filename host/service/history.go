@@ -223,7 +223,7 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	now := time.Now()
-	o := &Overview{Now: now, Namespace: s.o.Namespace, Counts: make(map[cluster.Health]int), Hosts: s.o.Cluster.Hosts(), Silent: s.o.Cluster.Silent(), History: s.o.Store.State(),
+	o := &Overview{Now: now, Namespace: s.o.Namespace, Counts: make(map[cluster.Health]int), Hosts: s.hosts(ctx), Silent: s.o.Cluster.Silent(), History: s.o.Store.State(),
 		Trouble: []cluster.Job{}, Waiting: []cluster.Job{}, Running: []cluster.Job{}, Refused: []Refusal{}}
 	for _, j := range s.o.Cluster.Jobs() {
 		if !seen(ctx, j.Name) {

@@ -228,7 +228,19 @@ func (s *Service) Hosts(ctx context.Context) ([]cluster.Host, error) {
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	return s.o.Cluster.Hosts(), nil
+	return s.hosts(ctx), nil
+}
+
+// hosts are all hosts, each with the part of its report that the principal may see.
+func (s *Service) hosts(ctx context.Context) []cluster.Host {
+	list := slices.Clone(s.o.Cluster.Hosts())
+	for i, h := range list {
+		if h.Report != nil {
+			report := h.Report.For(access.From(ctx))
+			list[i].Report = &report
+		}
+	}
+	return list
 }
 
 // Mark is that of now; more is closed with the next change.

@@ -76,9 +76,9 @@ func (t *TLS) Config() *tls.Config {
 // Certificate is the one that is shown now.
 func (t *TLS) Certificate() *tls.Certificate { return t.held.Load().certificate }
 
-// Watch reads the files again whenever they change, until ctx ends. The error says that
-// changes cannot be noticed.
-func (t *TLS) Watch(ctx context.Context) error {
+// Watch reads the files again whenever they change, until ctx ends, and calls changed
+// when another certificate is shown. The error says that changes cannot be noticed.
+func (t *TLS) Watch(ctx context.Context, changed func()) error {
 	problem := ""
 	return watch.Files(ctx, t.files.names, func() {
 		h, err := t.read()
@@ -93,6 +93,7 @@ func (t *TLS) Watch(ctx context.Context) error {
 		if !bytes.Equal(h.text, t.held.Load().text) {
 			t.held.Store(h)
 			t.log.Info("the admin address has another certificate", zap.String("file", t.files.Cert), zap.Time("expires", h.certificate.Leaf.NotAfter))
+			changed()
 		}
 	})
 }

@@ -248,7 +248,8 @@ func TestWatch(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- server.Watch(ctx) }()
+	changes := make(chan struct{}, 10)
+	go func() { done <- server.Watch(ctx, func() { changes <- struct{}{} }) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -282,6 +283,9 @@ func TestWatch(t *testing.T) {
 	await("another certificate", func() bool { _, err := ask(t, address, next, nil); return err == nil })
 	if _, err := ask(t, address, own, nil); err == nil {
 		t.Error("the old certificate is still shown")
+	}
+	if n := len(changes); n != 1 {
+		t.Errorf("%d changes are reported", n)
 	}
 	write(t, f.ClientCA, next.pem)
 	user := own.client(pkix.Name{CommonName: "ann"}, time.Now().Add(time.Hour), x509.ExtKeyUsageClientAuth)

@@ -3,6 +3,8 @@ package users
 import (
 	"context"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -160,5 +162,11 @@ func (s *certificates) Identify(r *http.Request) (access.Principal, error) {
 }
 
 // Subject is how the users file names the subject of a certificate (RFC 2253), such as
-// CN=ann,O=Example.
-func Subject(c *x509.Certificate) string { return c.Subject.String() }
+// CN=ann,O=Example: in the order that the certificate has it, the last part first.
+func Subject(c *x509.Certificate) string {
+	var parts pkix.RDNSequence
+	if rest, err := asn1.Unmarshal(c.RawSubject, &parts); err != nil || len(rest) > 0 {
+		return c.Subject.String() // one that was not read from bytes
+	}
+	return parts.String()
+}

@@ -2,6 +2,9 @@ package users
 
 import (
 	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -566,3 +569,43 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestSubject: as openssl x509 -noout -subject -nameopt RFC2253 prints that of a
+// certificate which openssl has made.
+func TestSubject(t *testing.T) {
+	t.Parallel()
+	block, _ := pem.Decode([]byte(ofOpenSSL))
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Subject(c); got != `C=DE,OU=sre,O=Example\, Inc,CN=ann` {
+		t.Errorf("the subject is %s", got)
+	}
+	if got := Subject(&x509.Certificate{Subject: pkix.Name{CommonName: "ann"}}); got != "CN=ann" {
+		t.Errorf("the subject is %s", got)
+	}
+}
+
+const ofOpenSSL = `-----BEGIN CERTIFICATE-----
+MIIDYTCCAkmgAwIBAgIUbwlOfqlUSJrCvhXnhu2IlLuSvSEwDQYJKoZIhvcNAQEL
+BQAwQDEMMAoGA1UEAwwDYW5uMRUwEwYDVQQKDAxFeGFtcGxlLCBJbmMxDDAKBgNV
+BAsMA3NyZTELMAkGA1UEBhMCREUwHhcNMjYxMTIzMTc1NTMyWhcNMjYxMTI0MTc1
+NTMyWjBAMQwwCgYDVQQDDANhbm4xFTATBgNVBAoMDEV4YW1wbGUsIEluYzEMMAoG
+A1UECwwDc3JlMQswCQYDVQQGEwJERTCCASIwDQYJKoZIhvcNAQEBBQADggEPADCC
+AQoCggEBALkjx6MouKFPT0vmPaf1ECGVl8FISjAjAE+BLDJcKXMqzGX3hmxwzad0
+PG9PlSHZCzg4HFnQVYs4leuJgJOl/M/3SJg9srIkWrP5d11flwuZbpvkR2wy1rLB
+kK4gXzppRHFccS/ggKjoABden6VdnwzwyaO9OL5pHhpknFqIDDN+R0mc6g71O8M2
+04Zoy+w2fUuC0Qf/dBK1evz3a8t3YAtwslx0K4Xx9R5E4M7lwWU6YN6x9FKxdI4D
+88iPH0U1slvDRyfocQwmU8ZDX8vXn3nCjBsWNMXg6rS4LZu3ffs3In7ep2a82n+P
+1UFr8rDaDPufF7d6olkx6ISWLkSEdgkCAwEAAaNTMFEwHQYDVR0OBBYEFOJ015ld
+TVqXlLPPa/HY1kTrsj6xMB8GA1UdIwQYMBaAFOJ015ldTVqXlLPPa/HY1kTrsj6x
+MA8GA1UdEwEB/wQFMAMBAf8wDQYJKoZIhvcNAQELBQADggEBAALBRIb7WuAakK2X
+ntKIVDWDjEV+vwK0k+rh3HH/51pGVhhCgxB84tTfBeGcWNgmwvrxpSy2ADNBwjTI
+dOWjUeu5qm/ut5c6kZoAE5lWyAV3xpPwOgWBxXjtq+iqaeqyP2FrsZlJLiwl87P/
+p5c15qVe8MvY1KXDXbL82x5y3I8qlqrlwEmlTp7WsH48cK2nWNAInTb/Z3pANL5o
+CorUG2hYLpsa1CIhqT1IxSifpZnV7Wy1kf1nAQB/PxEfu6uvrC4SFbBPDkPX7BDq
+9ktHotJeWSJxNHO0mMmeq5P0qkgOZkzXhfPyETNfYP5Xb8WZhfu3k6kwWoQ0GORL
+FeJeQZ0=
+-----END CERTIFICATE-----
+`

@@ -73,6 +73,25 @@ func ParseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
+// ParseNetworks reads networks and addresses with commas between them; of nothing, none.
+func ParseNetworks(s string) (list []netip.Prefix, err error) {
+	if s == "" {
+		return nil, nil
+	}
+	for text := range strings.SplitSeq(s, ",") {
+		text = strings.TrimSpace(text)
+		p, err := netip.ParsePrefix(text)
+		if ip, failed := netip.ParseAddr(text); failed == nil {
+			p, err = ip.Prefix(ip.BitLen())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a network; want one such as 10.0.0.0/8, an IP address, or several with commas between them", words.Clip(text))
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
+}
+
 // CheckHost refuses a name in the Host header that is not the server's: a web page that
 // points its own name at this address would be of the same origin otherwise (DNS
 // rebinding). An IP address cannot be such a name.
@@ -124,13 +143,15 @@ func (s *Site) CheckOrigin(r *http.Request) error {
 	return nil
 }
 
+// Here stands for the address of who came by a socket of this machine.
+const Here = "here"
+
 // Client is the address that the request came from, without the port: behind proxies
-// that are believed, the first from the right that is none of them. It is empty for a
-// socket.
+// that are believed, the first from the right that is none of them. By a socket it is Here.
 func (s *Site) Client(r *http.Request) string {
 	client, ok := peer(r)
 	if !ok {
-		return ""
+		return Here
 	}
 	if !s.proxy(client) {
 		return client.String()

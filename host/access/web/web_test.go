@@ -128,7 +128,7 @@ func TestClient(t *testing.T) {
 		{"10.0.0.1:1", "1.1.1.1, rubbish, 10.0.0.2", "", "10.0.0.2", false},
 		{"10.0.0.1:1", "", "https", "10.0.0.1", true},
 		{"[::ffff:10.0.0.1]:1", "2001:db8::1%eth0", "", "2001:db8::1", false},
-		{"@", "203.0.113.9", "https", "", false}, // a socket
+		{"@", "203.0.113.9", "https", Here, false}, // a socket
 	} {
 		r := httptest.NewRequest("GET", "/", http.NoBody)
 		r.RemoteAddr = c.remote

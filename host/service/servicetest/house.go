@@ -149,7 +149,7 @@ func (h *House) wire(o Options) {
 	h.Registry = admin.NewRegistry(Namespace, h.Center)
 	h.Reporter = &admin.Reporter{Host: h.Host, About: admin.About{Version: "test"}, Pending: pending}
 	h.Local = cluster.NewLocal(func() admin.Report { return h.Reporter.Report(false) })
-	transport := peers.NewTransport()
+	transport := h.Peers.NewTransport()
 	h.t.Cleanup(transport.CloseIdleConnections)
 	others := func() (list []cluster.Peer) {
 		for _, p := range h.Peers.List() {

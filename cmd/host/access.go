@@ -1,0 +1,110 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wasmjob/wasmjob/host/access"
+	usercommand "github.com/wasmjob/wasmjob/host/access/command"
+	"github.com/wasmjob/wasmjob/host/access/gate"
+	"github.com/wasmjob/wasmjob/host/access/web"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// accessSettings say who may use the admin address.
+func accessSettings(d defaults) []setting {
+	text := func(key, arg, help string, field func(c *Config) *string) setting {
+		return textSetting(key, arg, "", help, field)
+	}
+	url := text("adminUrl", "URL", "address by which people reach the admin address, such as https://cron.example.com; needed behind a proxy with a name of its own, and for OpenID Connect", func(c *Config) *string { return &c.Access.URL })
+	url.set = checked(url.set, func(s string) error {
+		if s == "" {
+			return nil
+		}
+		_, err := web.ParseURL(s)
+		return err
+	})
+	return []setting{
+		usersSetting(d),
+		url,
+		{
+			key: "adminProxies", arg: "NETWORKS",
+			help: "networks of proxies before the admin address that end TLS, such as 10.0.0.0/8 or 127.0.0.1,10.1.2.3: what they say of the client is believed",
+			set: func(c *Config, s string) (err error) {
+				c.Access.Proxies, err = web.ParseNetworks(s)
+				return err
+			},
+			show: func(c *Config) string {
+				var list []string
+				for _, p := range c.Access.Proxies {
+					list = append(list, p.String())
+				}
+				return strings.Join(list, ",")
+			},
+		},
+		text("adminTlsCert", "FILE", "certificate of the admin address (PEM), with those that lead to its authority; read again when it changes", func(c *Config) *string { return &c.Access.TLS.Cert }),
+		text("adminTlsKey", "FILE", "private key of that certificate", func(c *Config) *string { return &c.Access.TLS.Key }),
+		text("adminClientCa", "FILE", "authorities whose certificates clients may show in place of a token; the users file says whose they are", func(c *Config) *string { return &c.Access.TLS.ClientCA }),
+		{
+			key: "adminOpen", arg: "WHAT", standard: string(access.OpenAuto),
+			help: "what is answered without a token: all (/healthz, /readyz and /metrics), health (without /metrics), none, or auto: all on an address of this machine, else health",
+			set: func(c *Config, s string) error {
+				if !slices.Contains(access.Opens(), s) {
+					return fmt.Errorf("%q is not known; want %s%s", words.Clip(s), strings.Join(access.Opens(), ", "), words.Suggest(s, access.Opens()))
+				}
+				c.Access.Open = access.Open(s)
+				return nil
+			},
+			show: func(c *Config) string { return string(c.Access.Open) },
+		},
+	}
+}
+
+// usersSetting is where users, tokens and groups are.
+func usersSetting(d defaults) setting {
+	return offSetting(textSetting("users", "FILE", cmp.Or(d.users, off), "file with users, tokens and an OpenID Connect provider (docs/access.md), read again when it changes; 'wasmjob user' and 'wasmjob token' edit it; off: only who has the host's own token", func(c *Config) *string { return &c.Access.Users }))
+}
+
+// wireAccess makes the gate before the admin address.
+func (s *system) wireAccess(token string) (_ admin.Access, err error) {
+	s.gate, err = gate.New(gate.Options{Config: s.loaded.Access, Token: token, Keys: gate.SharedKeys(s.peers.Derive, s.signedOut.Loaded),
+		Revoked: s.signedOut, Renewed: s.peers.Renew, Changed: s.history.AddChange, Logger: s.log})
+	if err != nil {
+		return admin.Access{}, usageError{err}
+	}
+	s.onClose("access", s.gate.Close)
+	g := s.gate
+	return admin.Access{Guard: g.Guard, Login: g.Login.Handler(), Link: g.Login.Link, Site: g.Site, TLS: g.TLS(), Open: s.loaded.Access.Open}, nil
+}
+
+// accessCommands are about who may do what.
+func accessCommands(p *program) []*cobra.Command {
+	of := &usercommand.Program{
+		In: p.in, Out: p.out, Err: p.err, Style: p.tables(), Exactly: exactly, Usage: func(err error) error { return usageError{err} },
+		Users: cmp.Or(p.getenv(usersSetting(defaults{}).variable()), machineDefaults(p.getenv).users),
+	}
+	return append(usercommand.Commands(of), loginCommand(p, of))
+}
+
+// loginCommand asks the host that the flags name.
+func loginCommand(p *program, of *usercommand.Program) *cobra.Command {
+	var t *target
+	cmd := usercommand.Login(of, func(cmd *cobra.Command) (link string, err error) {
+		if direct, err := t.direct(); err != nil || direct {
+			return "", cmp.Or(err, usagef("a host signs browsers in, not the registry: leave --zk, --config and --namespace out"))
+		}
+		err = p.with(cmd, t, func(ctx context.Context, r *reached) (err error) {
+			link, err = r.client.LoginLink(ctx)
+			return err
+		})
+		return link, err
+	})
+	t = p.addTarget(cmd)
+	return cmd
+}

@@ -1,0 +1,338 @@
+// Package command has the commands that edit a host's users file: user and token.
+package command
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/access/password"
+	"github.com/wasmjob/wasmjob/host/access/users"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/show"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// Program is what the commands have of the program that they belong to.
+type Program struct {
+	In       io.Reader // nil: none
+	Out, Err io.Writer
+	// Users is the file that is edited unless the flag --users names one; empty: none.
+	Users string
+	// Style is how tables look.
+	Style console.Style
+	// Usage marks an error as a mistake on the command line.
+	Usage func(error) error
+	// Exactly demands so many arguments; the names are for its message.
+	Exactly func(names ...string) cobra.PositionalArgs
+}
+
+// Commands are user and token, with those below them.
+func Commands(p *Program) []*cobra.Command {
+	return []*cobra.Command{userCommand(p), tokenCommand(p)}
+}
+
+func (p *Program) usagef(format string, args ...any) error {
+	return p.Usage(fmt.Errorf(format, args...))
+}
+
+// done reports a change.
+func (p *Program) done(err error, what string) error {
+	if err == nil {
+		_, err = fmt.Fprintln(p.Out, what)
+	}
+	return err
+}
+
+// usersFile is the file that a command edits.
+type usersFile struct {
+	p    *Program
+	name string
+}
+
+// add makes the flag.
+func (f *usersFile) add(cmd *cobra.Command) {
+	cmd.PersistentFlags().StringVar(&f.name, "users", f.p.Users, "users `FILE` of the host, as run has it")
+}
+
+// path is the file, or the error that there is none.
+func (f *usersFile) path() (string, error) {
+	if f.name == "" || f.name == "off" {
+		return "", f.p.usagef("--users is missing, the file with users and tokens; without a home directory there is no default")
+	}
+	return f.name, nil
+}
+
+func (f *usersFile) read() (*users.Set, error) {
+	path, err := f.path()
+	if err != nil {
+		return nil, err
+	}
+	return users.Read(path)
+}
+
+func (f *usersFile) edit(change func(*users.Document) error) error {
+	path, err := f.path()
+	if err != nil {
+		return err
+	}
+	return users.Edit(path, change)
+}
+
+// group is a command that has others.
+func (p *Program) group(use, short, long, example string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, RunE: func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return p.usagef("unknown command %q for %q", words.Clip(args[0]), cmd.CommandPath())
+		}
+		return cmd.Help()
+	}}
+	for _, c := range commands {
+		c.DisableFlagsInUseLine = true
+		cmd.AddCommand(c)
+	}
+	return cmd
+}
+
+// rolesFlag adds --role.
+func rolesFlag(cmd *cobra.Command, into *[]string) {
+	cmd.Flags().StringArrayVar(into, "role", nil, "`ROLE=JOBS`: viewer, operator, author or admin, and patterns of job names with commas between them, such as operator=etl-*,report; ROLE alone is for all jobs; may be repeated")
+}
+
+// bindings reads --role.
+func (p *Program) bindings(roles []string) (list []access.Binding, err error) {
+	if len(roles) == 0 {
+		return nil, p.usagef("--role is missing, such as --role operator=etl-* (roles are %s)", strings.Join(access.Roles(), ", "))
+	}
+	for _, text := range roles {
+		b, err := access.ParseBinding(text)
+		if err != nil {
+			return nil, p.Usage(fmt.Errorf("--role %s: %w", words.Clip(text), err))
+		}
+		list = append(list, b)
+	}
+	return list, nil
+}
+
+func userCommand(p *Program) *cobra.Command {
+	f := &usersFile{p: p}
+	cmd := p.group("user", "Say who may do what", `Add, list and remove users, and change their passwords, in the users file of a
+host, which reads it again when it changes. Roles are changed with an editor.
+docs/access.md has the roles.`,
+		"  wasmjob user add ann --role operator='etl-*' --role viewer\n  wasmjob user list",
+		userAddCommand(p, f), userListCommand(p, f), userRemoveCommand(p, f), userPasswdCommand(p, f))
+	f.add(cmd)
+	return cmd
+}
+
+func userAddCommand(p *Program, f *usersFile) *cobra.Command {
+	var roles, subjects []string
+	var passwordFile string
+	without := false
+	cmd := &cobra.Command{
+		Use:   "add NAME --role ROLE=JOBS… [flags]",
+		Short: "Add a user",
+		Long: `Add a user with roles, each for the jobs of some patterns. The password, of at
+least 12 characters, is asked for, or comes from --password-file.`,
+		Example: `  wasmjob user add ann --role operator='etl-*' --role viewer
+  wasmjob user add deploy --role author --no-password --certificate 'CN=deploy,O=Example'`,
+		Args: p.Exactly("the user's name"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			list, err := p.bindings(roles)
+			if err != nil {
+				return err
+			}
+			if err := users.CheckName(args[0]); err != nil {
+				return p.Usage(err)
+			}
+			var hash password.Hash
+			if !without {
+				if hash, err = p.newPassword(args[0], passwordFile); err != nil {
+					return err
+				}
+			}
+			return p.done(f.edit(func(d *users.Document) error { return d.AddUser(args[0], list, hash, subjects) }), "added "+args[0]+" to "+f.name)
+		},
+	}
+	rolesFlag(cmd, &roles)
+	cmd.Flags().StringVar(&passwordFile, "password-file", "", "`FILE` with the password")
+	cmd.Flags().BoolVar(&without, "no-password", false, "the user signs in by a certificate only")
+	cmd.Flags().StringArrayVar(&subjects, "certificate", nil, "`SUBJECT` of a client certificate that stands for the user, such as CN=ann,O=Example; may be repeated")
+	cmd.MarkFlagsMutuallyExclusive("no-password", "password-file")
+	return cmd
+}
+
+func userListCommand(p *Program, f *usersFile) *cobra.Command {
+	return &cobra.Command{
+		Use: "list [flags]", Short: "List users and their roles", Args: p.Exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			set, err := f.read()
+			if err != nil {
+				return err
+			}
+			_, err = io.WriteString(p.Out, show.Users(p.Style, set.Users()))
+			return err
+		},
+	}
+}
+
+func userRemoveCommand(p *Program, f *usersFile) *cobra.Command {
+	return &cobra.Command{
+		Use: "remove NAME [flags]", Short: "Remove a user, whose sessions end", Args: p.Exactly("the user's name"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return p.done(f.edit(func(d *users.Document) error { return d.RemoveUser(args[0]) }), "removed "+args[0]+" from "+f.name)
+		},
+	}
+}
+
+func userPasswdCommand(p *Program, f *usersFile) *cobra.Command {
+	var passwordFile string
+	cmd := &cobra.Command{
+		Use: "passwd NAME [flags]", Short: "Change a user's password, which ends the user's sessions", Args: p.Exactly("the user's name"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			set, err := f.read()
+			if err != nil {
+				return err
+			}
+			if _, ok := set.User(args[0]); !ok {
+				return fmt.Errorf("%s: there is no user %q", f.name, words.Clip(args[0]))
+			}
+			hash, err := p.newPassword(args[0], passwordFile)
+			if err != nil {
+				return err
+			}
+			return p.done(f.edit(func(d *users.Document) error { return d.SetPassword(args[0], hash) }), args[0]+" has another password in "+f.name)
+		},
+	}
+	cmd.Flags().StringVar(&passwordFile, "password-file", "", "`FILE` with the password")
+	return cmd
+}
+
+// newPassword hashes the password in a file, or one that is asked for twice.
+func (p *Program) newPassword(user, file string) (password.Hash, error) {
+	if file != "" {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return password.Hash{}, fmt.Errorf("--password-file: %w", err)
+		}
+		return password.New(strings.TrimRight(string(data), "\r\n"))
+	}
+	in, ok := p.In.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return password.Hash{}, p.usagef("a password is needed, and there is no terminal to ask for it; expected --password-file")
+	}
+	var texts [2]string
+	for i, prompt := range []string{"Password for " + user + ": ", "Once more: "} {
+		fmt.Fprint(p.Err, prompt)
+		text, err := term.ReadPassword(int(in.Fd()))
+		fmt.Fprintln(p.Err)
+		if err != nil {
+			return password.Hash{}, err
+		}
+		texts[i] = string(text)
+		if err := password.Check(texts[i]); err != nil {
+			return password.Hash{}, err
+		}
+	}
+	if !access.NewSecret(texts[0]).Is(texts[1]) {
+		return password.Hash{}, p.usagef("the two passwords differ")
+	}
+	return password.New(texts[0])
+}
+
+func tokenCommand(p *Program) *cobra.Command {
+	f := &usersFile{p: p}
+	cmd := p.group("token", "Give programs tokens", `Create, list and revoke tokens, in the users file of a host. A program sends its
+token with each request, as "Authorization: Bearer TOKEN"; commands read it from
+--token-file.`,
+		"  wasmjob token create ci --role operator='etl-*' > token\n  wasmjob token revoke ci",
+		tokenCreateCommand(p, f), tokenListCommand(p, f), tokenRevokeCommand(p, f))
+	f.add(cmd)
+	return cmd
+}
+
+const defaultTokenLife = "90d"
+
+func tokenCreateCommand(p *Program, f *usersFile) *cobra.Command {
+	var roles []string
+	life := defaultTokenLife
+	cmd := &cobra.Command{
+		Use:     "create NAME --role ROLE=JOBS… [flags]",
+		Short:   "Create a token, and print it: it is shown once",
+		Example: "  wasmjob token create ci --role operator='etl-*' --expires 30d > token",
+		Args:    p.Exactly("the token's name"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			list, err := p.bindings(roles)
+			if err != nil {
+				return err
+			}
+			if err := users.CheckName(args[0]); err != nil {
+				return p.Usage(err)
+			}
+			now := time.Now()
+			expires, err := users.Expiry(life, now)
+			if err != nil {
+				return p.Usage(fmt.Errorf("--expires: %w", err))
+			}
+			text := ""
+			err = f.edit(func(d *users.Document) (err error) {
+				text, err = d.AddToken(args[0], list, now, expires)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(p.Err, "created the token %s in %s; it expires at %s. It is shown here once:\n", args[0], f.name, expires.UTC().Format(time.RFC3339))
+			_, err = fmt.Fprintln(p.Out, text)
+			return err
+		},
+	}
+	rolesFlag(cmd, &roles)
+	cmd.Flags().StringVar(&life, "expires", life, "`WHEN` it expires: after 90d or 12h, or at 2027-01-31")
+	return cmd
+}
+
+func tokenListCommand(p *Program, f *usersFile) *cobra.Command {
+	return &cobra.Command{
+		Use: "list [flags]", Short: "List tokens, their roles and when they expire", Args: p.Exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			set, err := f.read()
+			if err != nil {
+				return err
+			}
+			_, err = io.WriteString(p.Out, show.Tokens(p.Style, set.Tokens(), time.Now()))
+			return err
+		},
+	}
+}
+
+func tokenRevokeCommand(p *Program, f *usersFile) *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke NAME [flags]", Short: "Revoke a token, at once", Args: p.Exactly("the token's name"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return p.done(f.edit(func(d *users.Document) error { return d.RevokeToken(args[0]) }), "revoked "+args[0]+" in "+f.name)
+		},
+	}
+}
+
+// Login is the command that prints a login link, which link asks the host for.
+func Login(p *Program, link func(cmd *cobra.Command) (string, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   "login [flags]",
+		Short: "Print a link that signs a browser in",
+		Long: `Ask the host for a link that signs a browser in, once and within five minutes, as
+the one who has the host's own token: with the role admin for all jobs.`,
+		Example: "  wasmjob login\n  wasmjob login --admin 10.0.0.7:9770 --token-file token --ca authorities.pem",
+		Args:    p.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			address, err := link(cmd)
+			return p.done(err, address)
+		},
+	}
+}

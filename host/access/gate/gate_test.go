@@ -1,0 +1,111 @@
+package gate
+
+import (
+	"context"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/access/certificates"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestOwnKeys: no other process makes the same, and hosts of one machine do not have
+// cookies of the same name.
+func TestOwnKeys(t *testing.T) {
+	t.Parallel()
+	a, again, b := ownKeys("127.0.0.1:9770"), ownKeys("127.0.0.1:9770"), ownKeys("127.0.0.1:9771")
+	if a.Check() != nil || a.Cluster != again.Cluster || a.Cluster == b.Cluster || string(a.Secret) == string(again.Secret) {
+		t.Errorf("%+v, %+v, %+v", a, again, b)
+	}
+}
+
+// TestGate: a login link begins a session that the guard knows, which is recorded; another
+// users file is in force soon.
+func TestGate(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "users.yaml")
+	changes := make(chan history.Change, 10)
+	g, err := New(Options{Config: Config{Users: file}, Token: "the-host's-own-token", Changed: func(c history.Change) { changes <- c }, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	r := httptest.NewRequest("GET", g.Login.Link(), nil)
+	r.Host = "localhost"
+	w := httptest.NewRecorder()
+	g.Login.Handler().ServeHTTP(w, r)
+	if c := <-changes; c.What != "sign in" || c.Who != "login link" || c.Error != "" || w.Code != 303 {
+		t.Errorf("%d, %+v", w.Code, c)
+	}
+	r = httptest.NewRequest("GET", "/", nil)
+	r.Host = "localhost"
+	r.AddCookie(w.Result().Cookies()[0])
+	if p, err := g.Guard.Identify(r); err != nil || !p.All(access.Admin) || g.Sessions.CSRF(p) == "" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if err := os.WriteFile(file, []byte("users: [{name: ann, roles: {viewer: '*'}}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	late, again := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
+	defer again.Stop()
+	for len(g.Users.Set().Users()) == 0 {
+		select {
+		case <-again.C:
+		case <-late:
+			t.Fatal("the users file was not noticed")
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil || g.Close() != nil || g.TLS() != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "users.yaml")
+	if err := os.WriteFile(file, []byte("users: ann"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]Config{
+		"users: ":                  {Users: file},
+		"TLS of the admin address": {TLS: certificates.Files{Cert: "none", Key: "none"}},
+		"the address of the site":  {URL: "x"},
+	} {
+		if _, err := New(Options{Config: c, Logger: zap.NewNop()}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestSharedKeys: hosts with one secret have the same keys, and none before they know what
+// was signed out.
+func TestSharedKeys(t *testing.T) {
+	t.Parallel()
+	secret, loaded := strings.Repeat("s", 26), false
+	derive := func(purpose string) ([]byte, bool) { return []byte(purpose + secret), secret != "" }
+	keys := SharedKeys(derive, func() bool { return loaded })
+	if _, ok := keys(); ok {
+		t.Error("there are keys before the list of sign-outs")
+	}
+	loaded = true
+	if k, ok := keys(); !ok || k.Check() != nil {
+		t.Errorf("%+v, %t", k, ok)
+	}
+	secret = ""
+	if _, ok := keys(); ok {
+		t.Error("there are keys without a secret")
+	}
+}

@@ -1,0 +1,161 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/access/users"
+	"github.com/wasmjob/wasmjob/host/access/web"
+)
+
+// Access is who may ask. The zero value lets in who has the token, and others see health,
+// and metrics on this machine.
+type Access struct {
+	// Guard finds out who sends a request; nil: by the token alone.
+	Guard *access.Guard
+	// Login answers LoginPaths; nil: there is no way to sign in with a browser.
+	Login http.Handler
+	// Link makes the path of a login link; nil: there is none.
+	Link func() string
+	// Site is where people reach the server; nil: this machine.
+	Site *web.Site
+	// TLS is nil for a server without.
+	TLS *tls.Config
+	// Open is what is answered to anybody; empty is access.OpenAuto.
+	Open access.Open
+}
+
+// LoginPaths are what Access.Login answers.
+func LoginPaths() []string { return []string{"/login", "/login/", "/logout", "/oidc/"} }
+
+// complete fills in what was not said.
+func (a *Access) complete(token string, local bool, log *zap.Logger) error {
+	var err error
+	if a.Site == nil {
+		if a.Site, err = web.NewSite(web.SiteOptions{}); err != nil {
+			return err
+		}
+	}
+	if a.Guard == nil {
+		none, err := users.Open("", log)
+		if err != nil {
+			return err
+		}
+		a.Guard = access.NewGuard(log, a.Site.Client, none.Tokens(token, time.Now))
+	}
+	if a.Open == "" || a.Open == access.OpenAuto {
+		a.Open = access.OpenHealth
+		if local {
+			a.Open = access.OpenAll
+		}
+	}
+	return nil
+}
+
+// open answers anybody if the setting says so, else who may see all jobs.
+func (s *Server) open(what access.Open, next http.Handler) http.Handler {
+	if s.opts.Access.Open == access.OpenAll || s.opts.Access.Open == what {
+		return next
+	}
+	return s.opts.Access.Guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := access.Require(r.Context(), access.View, ""); err != nil {
+			access.Answer(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+}
+
+// For is the part of the report that the principal may see.
+func (r Report) For(p access.Principal) Report {
+	if p.All(access.View) {
+		return r
+	}
+	r.Status.Jobs = slices.DeleteFunc(slices.Clone(r.Status.Jobs), func(j host.JobStatus) bool { return !p.May(access.View, j.Name) })
+	// These name files, modules and jobs that may be others'.
+	r.Status.Refused, r.Status.Waits, r.Compiling, r.Warnings, r.Reason = nil, nil, nil, nil, ""
+	return r
+}
+
+// LinkPath answers with a login link.
+const LinkPath = "/v1/login"
+
+// loginLink is the answer.
+type loginLink struct {
+	Link string `json:"link"`
+}
+
+// link answers with a login link, for who has the host's own token.
+func (s *Server) link(w http.ResponseWriter, r *http.Request) {
+	p := access.From(r.Context())
+	switch {
+	case p.Method != access.ByHostToken:
+		access.NewProblem(access.RoleMissing, http.StatusForbidden, "a login link is for who has the host's own token; you are %s", p).ServeHTTP(w, r)
+		return
+	case s.opts.Access.Link == nil:
+		fail(w, http.StatusNotFound, "this host has no login links")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(loginLink{s.opts.Access.Site.Base(r) + s.opts.Access.Link()}) // the client is gone if that fails
+}
+
+// LoginLink asks the host for the address of a login link.
+func (c *Client) LoginLink(ctx context.Context) (string, error) {
+	var l loginLink
+	err := c.do(ctx, http.MethodPost, LinkPath, &l)
+	return l.Link, err
+}
+
+// SystemCA stands for the authorities that this machine knows, where a file of some is
+// wanted.
+const SystemCA = "system"
+
+// trusting is for a server whose certificate one of the file's authorities has signed.
+func trusting(file string) (*tls.Config, error) {
+	if file == SystemCA {
+		return &tls.Config{}, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM form, expected those of the authorities of the host's", file)
+	}
+	return &tls.Config{RootCAs: pool}, nil
+}
+
+// showing is for a server of this machine that shows the certificate in a file, whatever
+// authority has signed it and whatever names are in it. The file is read for each
+// connection, as the server reads it again when it changes.
+func showing(file string) *tls.Config {
+	return &tls.Config{
+		InsecureSkipVerify: true, // in place of it:
+		VerifyConnection: func(state tls.ConnectionState) error {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			block, _ := pem.Decode(text)
+			if block == nil || len(state.PeerCertificates) == 0 || !bytes.Equal(block.Bytes, state.PeerCertificates[0].Raw) {
+				return fmt.Errorf("the server does not show the certificate in %s", file)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,192 @@
+package admin
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
+)
+
+// rolesOf is a source that takes a header's word for who asks.
+type rolesOf map[string][]access.Binding
+
+func (s rolesOf) Identify(r *http.Request) (access.Principal, error) {
+	name := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	bindings, ok := s[name]
+	if !ok {
+		return access.Principal{}, access.ErrNone
+	}
+	return access.Principal{Name: name, Method: access.ByToken, Bindings: bindings}, nil
+}
+
+// TestGuarded: the API knows who asks; what is open is for who may see all jobs if it is
+// closed, and a login link for who has the host's token.
+func TestGuarded(t *testing.T) {
+	t.Parallel()
+	guard := access.NewGuard(zap.NewNop(), func(*http.Request) string { return "10.0.0.7" }, rolesOf{
+		"viewer": {{Role: access.RoleViewer, Jobs: []string{"etl-*"}}}, "root": {{Role: access.RoleAdmin, Jobs: []string{"*"}}},
+	})
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := access.From(r.Context())
+		_, _ = fmt.Fprintf(w, "%s %s from %s", r.URL.Path, p, p.From)
+	})
+	s := start(t, Options{API: api, Access: Access{Guard: guard, Open: access.OpenNone}})
+	for _, c := range []struct {
+		method, path, who string
+		code              int
+		say               string
+	}{
+		{"GET", "/v1/status", "viewer", 200, "/v1/status token viewer from 10.0.0.7"},
+		{"GET", "/v1/status", "", 401, access.NotSignedIn},
+		{"GET", "/v1/status", "nobody", 401, access.NotSignedIn},
+		{"GET", "/healthz", "viewer", 403, "you need the role viewer for *"},
+		{"GET", "/healthz", "root", 200, "ok"},
+		{"GET", "/healthz", "", 401, access.NotSignedIn},
+		{"POST", LinkPath, "root", 403, "for who has the host's own token; you are token root"},
+		{"POST", LinkPath, "", 401, access.NotSignedIn},
+	} {
+		header := map[string]string{}
+		if c.who != "" {
+			header["Authorization"] = "Bearer " + c.who
+		}
+		if code, body := ask(t, s, c.method, c.path, header); code != c.code || !strings.Contains(body, c.say) {
+			t.Errorf("%s %s by %q: %d %s", c.method, c.path, c.who, code, body)
+		}
+	}
+	resp, err := http.Get("http://" + s.Address().Name + "/nothing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if policy := resp.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'none'") {
+		t.Errorf("the headers: %v", resp.Header)
+	}
+}
+
+// TestReportFor: who may not see all jobs sees its own, and no file's name.
+func TestReportFor(t *testing.T) {
+	t.Parallel()
+	r := Report{Status: host.Status{Jobs: []host.JobStatus{{Name: "etl-1"}, {Name: "pay"}}, Refused: []host.Refusal{{File: "pay.yaml"}}}, Reason: "compiling: pay.wasm",
+		Compiling: []Compiling{{Module: "pay.wasm"}}, Warnings: []string{"pay"}}
+	team := access.Principal{Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{"etl-*"}}}}
+	if text := fmt.Sprintf("%+v", r.For(team)); strings.Contains(text, "pay") || !strings.Contains(text, "etl-1") {
+		t.Errorf("a viewer of etl-* sees %s", text)
+	}
+	if got := r.For(access.HostToken(access.ByHostToken)); !reflect.DeepEqual(got, r) {
+		t.Errorf("who may see all jobs sees %+v", got)
+	}
+	if len(r.Status.Jobs) != 2 {
+		t.Error("the report itself was changed")
+	}
+}
+
+// TestOpen: what is answered to anybody goes by the setting.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	metrics := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	for open, want := range map[access.Open][2]int{"": {200, 200}, access.OpenAuto: {200, 200}, access.OpenAll: {200, 200}, access.OpenHealth: {200, 401}, access.OpenNone: {401, 401}} {
+		s := start(t, Options{Metrics: metrics, Access: Access{Open: open}})
+		health, _ := ask(t, s, "GET", "/readyz", nil)
+		code, _ := ask(t, s, "GET", "/metrics", nil)
+		if health != want[0] || code != want[1] {
+			t.Errorf("%q: %d and %d, want %v", open, health, code, want)
+		}
+		if code, _ := ask(t, s, "GET", "/metrics", map[string]string{"Authorization": "Bearer " + token}); code != 200 {
+			t.Errorf("%q: metrics with the token: %d", open, code)
+		}
+	}
+}
+
+// TestTLS: a client on this machine trusts the certificate that the note names, another
+// one that of an authority, and neither a server that shows another one.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, file := selfSigned(t, filepath.Join(dir, "cert.pem"))
+	_, other := selfSigned(t, filepath.Join(dir, "other.pem"))
+	report := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
+	s := start(t, Options{API: report, Access: Access{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Link: func() string { return "/login/link?code=x" }}})
+	note := Note{Address: s.Address().String(), Token: token, PID: os.Getpid(), Certificate: file}
+	notes := filepath.Join(dir, "notes")
+	if _, err := note.Leave([]string{notes}); err != nil {
+		t.Fatal(err)
+	}
+	tokenFile := filepath.Join(dir, "token")
+	if err := os.WriteFile(tokenFile, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		where Where
+		want  string // in the error; empty: there is none
+	}{
+		"by the note":            {Where{Dirs: []string{notes}}, ""},
+		"by the note's address":  {Where{Dirs: []string{notes}, Address: s.Address().String()}, ""},
+		"by an authority":        {Where{Address: s.Address().String(), TokenFile: tokenFile, CA: file}, ""},
+		"by another authority":   {Where{Address: s.Address().String(), TokenFile: tokenFile, CA: other}, "certificate signed by unknown authority"},
+		"by this machine's":      {Where{Address: s.Address().String(), TokenFile: tokenFile, CA: SystemCA}, "certificate signed by unknown authority"},
+		"by a file that is none": {Where{Address: s.Address().String(), TokenFile: tokenFile, CA: tokenFile}, "no certificate in PEM form"},
+		"by no file":             {Where{Address: s.Address().String(), TokenFile: tokenFile, CA: filepath.Join(dir, "none")}, "no such file"},
+		"without TLS":            {Where{Address: s.Address().String(), TokenFile: tokenFile}, "--ca system"},
+	} {
+		client, err := Find(t.Context(), c.where)
+		if err == nil {
+			_, err = client.Status(t.Context())
+		}
+		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	client, err := Find(t.Context(), Where{Dirs: []string{notes}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if link, err := client.LoginLink(t.Context()); err != nil || link != "https://"+s.Address().String()+"/login/link?code=x" {
+		t.Errorf("the link %s, %v", link, err)
+	}
+	// Another server took the host's place.
+	if err := os.Rename(other, file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "does not show the certificate") {
+		t.Errorf("another certificate: %v", err)
+	}
+	plain := start(t, Options{})
+	if _, err := NewClient(plain.Address(), token).LoginLink(t.Context()); err == nil || !strings.Contains(err.Error(), "no login links") {
+		t.Errorf("a host without links: %v", err)
+	}
+}
+
+// selfSigned makes a certificate for 127.0.0.1 and writes it to a file.
+func selfSigned(t *testing.T, file string) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
+}

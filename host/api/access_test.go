@@ -1,0 +1,100 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/service/servicetest"
+)
+
+// askAs sends a request as somebody.
+func (s *served) askAs(p access.Principal, method, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("If-Match", "*")
+	w := httptest.NewRecorder()
+	s.api.ServeHTTP(w, r.WithContext(access.With(r.Context(), p)))
+	return w
+}
+
+// TestRoles goes through all endpoints of the description: who may see the jobs etl-* alone
+// finds no other job's name anywhere, learns nothing of which there are, and changes
+// nothing; and who sends a request that nobody let through, gets nothing at all.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{
+		Jobs:    []host.Job{servicetest.Job("etl-1", "0 0 3 * * ?", 2, servicetest.Fail), servicetest.Job("pay", "0 0 3 * * ?", 2, servicetest.Fail)},
+		Refused: []host.Refusal{{File: "pay-2.yaml", Reasons: []string{"line 1: job \"pay-2\": no"}}},
+	})
+	s.Pending.Store(&admin.Pending{Compiling: []admin.Compiling{{Module: "pay-3.wasm", Jobs: []string{"pay-3"}}}})
+	for _, job := range []string{"pay", "etl-1"} {
+		if a := s.ask("POST", "/v1/jobs/"+job+"/trigger", ""); a.code/100 != 2 {
+			t.Fatalf("%d %s", a.code, a.body)
+		}
+	}
+	viewer := access.Principal{Name: "ann", Method: access.ByPassword, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{"etl-*"}}}}
+	looked, refused := 0, 0
+	for path, item := range s.api.huma.OpenAPI().Paths {
+		if strings.Contains(path, "stream") {
+			continue // it does not end
+		}
+		with := func(job string) string {
+			return strings.NewReplacer("{job}", job, "{run}", job+"%2F2026-01-01T00:00:00Z%2F0", "{id}", job+"%2F2026-01-01T00:00:00Z%2F0", "{item}", "0", "{server}", "127.0.0.1").Replace(path)
+		}
+		if strings.Contains(with("x"), "{") {
+			t.Errorf("%s has a part that this test does not know", path)
+		}
+		if item.Get != nil {
+			w := s.askAs(viewer, "GET", with("etl-1")+queryOf(path), "")
+			looked++
+			if text := strings.ReplaceAll(w.Body.String(), "ann", ""); strings.Contains(text, "pay") || w.Code >= 500 {
+				t.Errorf("GET %s shows another job: %d %s", path, w.Code, text)
+			}
+		}
+		for method, o := range map[string]any{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
+			if fmt.Sprint(o) == "<nil>" {
+				continue
+			}
+			body := map[string]string{"POST/kept": `{"offset":"1"}`, "PATCH/config": `{"settings":{"cron":"0 0 4 * * ?"}}`}[method+path[strings.LastIndexByte(path, '/'):]]
+			if w := s.askAs(access.Principal{}, method, with("pay")+queryOf(path), body); w.Code != 401 && strings.Contains(w.Body.String(), `"pay`) {
+				t.Errorf("%s %s without a principal: %d %s", method, path, w.Code, w.Body)
+			}
+			if method == "GET" && !strings.Contains(path, "{") {
+				continue
+			}
+			there, not := s.askAs(viewer, method, with("pay")+queryOf(path), body), s.askAs(viewer, method, with("poy")+queryOf(path), body)
+			refused++
+			if there.Code != not.Code || strings.ReplaceAll(there.Body.String(), "pay", "poy") != not.Body.String() {
+				t.Errorf("%s %s shows whether a job exists: %d %s; %d %s", method, path, there.Code, there.Body, not.Code, not.Body)
+			}
+			if strings.Contains(path, "{job}") && there.Code != http.StatusForbidden {
+				t.Errorf("%s %s: %d %s", method, path, there.Code, there.Body)
+			}
+		}
+	}
+	if looked < 10 || refused < 10 {
+		t.Errorf("%d endpoints were looked at, %d refused", looked, refused)
+	}
+	var p access.Problem
+	w := s.askAs(viewer, "POST", "/v1/jobs/etl-1/trigger", "")
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 403 || p.Type != access.RoleMissing || !strings.Contains(p.Detail, `to operate job "etl-1" you need the role operator for it; ann has viewer of etl-*`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// queryOf is what a path wants in its query.
+func queryOf(path string) string {
+	if path == "/v1/schedule" {
+		return "?cron=0+0+*+*+*+*"
+	}
+	return ""
+}
