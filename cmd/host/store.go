@@ -177,11 +177,11 @@ func (s *system) historyText() string {
 	return words.Printable(s.history.State().Where)
 }
 
-// addLine keeps a guest's line, and shows it to who follows.
+// addLine keeps a guest's line, and passes it on to who follows.
 func (s *system) addLine(g event.GuestLog) {
-	line := history.Line{Time: g.Time, Job: g.Job, RunID: g.RunID, Item: g.Item, Host: g.Host, Level: g.Level, Message: g.Message, Attrs: g.Attrs}
-	s.history.AddLine(line)
-	s.tail.Add(line)
+	l := history.Line{Time: g.Time, Job: g.Job, RunID: g.RunID, Item: g.Item, Host: g.Host, Level: g.Level, Message: g.Message, Attrs: g.Attrs}
+	s.history.AddLine(l)
+	s.tail.Add(l)
 }
 
 func setHistorySize(c *Config, s string) error {

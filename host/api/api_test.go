@@ -407,8 +407,13 @@ func TestEditConfig(t *testing.T) {
 			t.Errorf("%s: %d %+v, want %d at %s", name, a.code, p, c.code, c.where)
 		}
 	}
-	changes := get[cluster.Found[struct{ What, Why, Before, After, Error string }]](s, "/v1/audit?job=cities&oldest=true")
-	if len(changes.Records) < 2 || changes.Records[0].What != "edit cron" || changes.Records[0].Why != "earlier" ||
+	type change struct{ What, Why, Before, After, Error string }
+	var changes cluster.Found[change]
+	s.Until("both edits are recorded", func() bool {
+		changes = get[cluster.Found[change]](s, "/v1/audit?job=cities&oldest=true")
+		return len(changes.Records) >= 2
+	})
+	if changes.Records[0].What != "edit cron" || changes.Records[0].Why != "earlier" ||
 		changes.Records[0].Before != `{"cron":"0 0 3 * * ?"}` || changes.Records[0].After != `{"cron":"0 0 4 * * ?"}` || !strings.Contains(changes.Records[1].Error, "version") {
 		t.Errorf("%+v", changes)
 	}

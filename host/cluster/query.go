@@ -15,9 +15,6 @@ import (
 
 // The paths under which peers answer for their own stores.
 const (
-	// PathStart has a peer join a job again: ?job=NAME.
-	PathStart = "/v1/peer/start"
-
 	PathFires   = "/v1/peer/fires"
 	PathRuns    = "/v1/peer/runs"
 	PathEvents  = "/v1/peer/events"
@@ -25,6 +22,8 @@ const (
 	PathChanges = "/v1/peer/audit"
 	// PathParts is where a peer says what it knows of some fires.
 	PathParts = "/v1/peer/parts"
+	// PathStart has a peer join a job again: ?job=NAME.
+	PathStart = "/v1/peer/start"
 	// PathDelta is where a peer says what has changed on it.
 	PathDelta = "/v1/peer/delta"
 )

@@ -88,10 +88,7 @@ func (p *Peers) Post(ctx context.Context, transport http.RoundTripper, peer Peer
 	if err != nil {
 		return err
 	}
-	if err := resp.Body.Close(); err != nil {
-		return fmt.Errorf("%s: %w", peer.API, plain(err))
-	}
-	return nil
+	return resp.Body.Close()
 }
 
 // Stream asks a peer for a path, and gives each line of the answer to a function, until

@@ -44,7 +44,7 @@ type Peers struct {
 	id     string // of this life, empty while there is none
 	key    []byte
 	others []Peer // by id
-	// used are the nonces of changes that peers asked for in this life of the host.
+	// used are the nonces of changes that peers asked for, by this id.
 	used map[string]bool
 }
 
@@ -149,6 +149,7 @@ func (p *Peers) publish(ctx context.Context, c registry.Center) error {
 	before := p.id
 	id := strings.ToLower(rand.Text()) // also if the commit fails: its outcome may be unknown
 	p.id, p.key = id, key
+	clear(p.used) // they were for another id
 	p.mu.Unlock()
 	if before != "" { // published in this session, or gone with the one before
 		_, err := c.Commit(ctx, registry.Delete(tree.ClusterHost(p.namespace, before), registry.AnyVersion))

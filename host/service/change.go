@@ -31,7 +31,6 @@ func (s *Service) change(ctx context.Context, a access.Action, c *history.Change
 		return err
 	}
 	err := do()
-	s.o.Cluster.Expire()
 	s.end(c, err)
 	return err
 }
@@ -55,6 +54,7 @@ func (s *Service) end(c *history.Change, err error) {
 	} else {
 		s.logger(c).Info("operation done", zap.String("after", c.After), zap.String("reason", c.Why))
 	}
+	s.o.Cluster.Expire()
 	s.o.Store.AddChange(*c)
 }
 

@@ -107,8 +107,21 @@ func Start(t testing.TB, o Options) *House {
 	}
 	h.run()
 	h.Host.Apply(o.Jobs, o.Refused)
-	h.Until("all jobs have joined", func() bool { ready, _ := h.Host.Ready(); return ready })
+	h.Until("all jobs have joined, and their items are divided", h.settled)
 	return h
+}
+
+// settled reports whether no job of the host waits for the registry.
+func (h *House) settled() bool {
+	if ready, _ := h.Host.Ready(); !ready {
+		return false
+	}
+	for _, j := range h.Host.Status().Jobs {
+		if j.State == host.JobJoining || j.State == host.JobSharding {
+			return false
+		}
+	}
+	return true
 }
 
 func (h *House) wire(o Options) {
