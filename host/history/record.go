@@ -72,15 +72,13 @@ func (r Record) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON writes. An object without a kind is an error.
 func (r *Record) UnmarshalJSON(data []byte) error {
+	// Most records are events, and the fields of the others do not contradict theirs.
 	var e event.Event
-	var kind struct {
-		Kind event.Kind `json:"kind"`
-	}
-	if err := json.Unmarshal(data, &kind); err != nil {
+	if err := json.Unmarshal(data, &e); err != nil {
 		return err
 	}
 	*r = Record{}
-	switch kind.Kind {
+	switch e.Kind {
 	case "":
 		return fmt.Errorf("found no kind, expected that of an event, %q or %q", KindLine, KindChange)
 	case KindLine:
@@ -91,7 +89,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 		return json.Unmarshal(data, r.Change)
 	}
 	r.Event = &e
-	return json.Unmarshal(data, r.Event)
+	return nil
 }
 
 // Entry is a record and its JSON, without a newline.

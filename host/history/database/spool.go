@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -209,7 +208,7 @@ func (s *spool) read(most int) (f *spoolFile, entries []history.Entry, ends []in
 		}
 		at += int64(len(line))
 		var r history.Record
-		if json.Unmarshal(line, &r) != nil {
+		if r.UnmarshalJSON(line) != nil {
 			if n := len(ends); n > 0 {
 				ends[n-1] = at
 			}

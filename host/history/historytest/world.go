@@ -90,7 +90,7 @@ func (w *World) fire(random *rand.Rand, f history.Fire, host string, texts []str
 	}
 	f.Ended, f.Duration = at, at.Sub(f.Begun)
 	ended := base
-	ended.Time, ended.Kind, ended.Items, ended.Outcome, ended.Duration = f.Ended, event.FireEnded, f.Items, abi.OutcomeOK, f.Duration
+	ended.Time, ended.Kind, ended.Items, ended.Outcome, ended.Duration = f.Ended.Add(2*time.Microsecond), event.FireEnded, f.Items, abi.OutcomeOK, f.Duration
 	if f.Failed > 0 {
 		ended.Outcome = abi.OutcomeFail
 	}
@@ -129,6 +129,7 @@ func (w *World) run(random *rand.Rand, base event.Event, f history.Fire, item in
 	if random.IntN(8) == 0 {
 		at = at.Add(r.Duration)
 		report(event.ItemEnded, abi.OutcomeRetry, "again")
+		at = at.Add(time.Microsecond)
 		r.Attempt = 2
 		report(event.ItemStarted, "", "")
 	}
@@ -146,6 +147,7 @@ func (w *World) run(random *rand.Rand, base event.Event, f history.Fire, item in
 	at = at.Add(r.Duration)
 	r.Ended = at
 	report(event.ItemEnded, r.Outcome, r.Message)
+	at = at.Add(time.Microsecond)
 	report(event.ItemCompleted, r.Outcome, "")
 	return r
 }

@@ -10,15 +10,15 @@ import (
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	for name, path := range map[string]string{"memory": "", "file": "h.jsonl"} {
+	for name, o := range map[string]Options{"memory": {}, "file": {Path: "h.jsonl"}, "file without an index": {Path: "h.jsonl", MaxBytes: 2 << 20, index: 1 << 10}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			historytest.Run(t, func(t *testing.T) history.Store {
-				o := Options{}
-				if path != "" {
-					o.Path = filepath.Join(t.TempDir(), path)
+				own := o
+				if own.Path != "" {
+					own.Path = filepath.Join(t.TempDir(), own.Path)
 				}
-				return open(t, o)
+				return open(t, own)
 			})
 		})
 	}

@@ -2,7 +2,7 @@ package lines
 
 import (
 	"bufio"
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -29,6 +30,11 @@ type index struct {
 	runs    timeline[*history.Run]
 	byID    map[string]*history.Run
 	newest  map[string]*fire // by job
+	// partial is set while records are added before which there are others: what began
+	// before is left out.
+	partial bool
+	// closed is set when nothing is listed any more that begins, but what becomes of it is.
+	closed bool
 }
 
 // fire is what is known of one.
@@ -46,6 +52,21 @@ func (x *fire) job() string {
 		return x.parts[i].Job
 	}
 	return ""
+}
+
+// unfinished reports whether the end of a part is missing.
+func (x *fire) unfinished() bool {
+	return slices.ContainsFunc(x.parts, func(p history.Part) bool { return p.Ended.IsZero() })
+}
+
+// open reports whether an item runs.
+func (x *fire) open() bool {
+	for _, r := range x.runs {
+		if r.Ended.IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // sum is the fire as it is shown.
@@ -74,18 +95,15 @@ func (x *index) add(batch []history.Entry) {
 	x.events.trim(x.bytes, nil, nil)
 	x.lines.trim(x.bytes, nil, nil)
 	x.changes.trim(x.bytes, nil, nil)
-	x.fires.trim(x.bytes, func(f **fire) bool { return x.newest[(*f).job()] == *f }, func(e *entry[*fire]) { x.forget(e.record) })
+	x.fires.trim(x.bytes, func(f **fire) bool { return (*f).open() || x.newest[(*f).job()] == *f }, func(e *entry[*fire]) { x.forget(e.record) })
 	x.runs.trim(x.bytes, func(r **history.Run) bool {
 		f := x.byKey[(*r).Key()]
-		return f != nil && x.newest[(*r).Job] == f
+		return (*r).Ended.IsZero() || (f != nil && x.newest[(*r).Job] == f)
 	}, func(e *entry[*history.Run]) { x.forgetRun(e.record) })
 }
 
-// seedBytes is how much of the end of a history an index is made from: as much as it
-// can hold.
-func (x *index) seedBytes() int64 { return 2 * int64(x.bytes) }
-
-// seed reads the end of a history. What it cannot read is left out.
+// seed reads the newest files of a history, as much as the index can hold about. What
+// cannot be read is left out.
 func (x *index) seed(path string) error {
 	older, err := Segments(path)
 	if err != nil {
@@ -93,31 +111,45 @@ func (x *index) seed(path string) error {
 	}
 	var problems []error
 	var parts [][]history.Entry // newest first
-	left := x.seedBytes()
+	left := 2 * x.bytes
 	for _, name := range slices.Backward(append(older, path)) {
 		if left <= 0 {
 			break
 		}
-		part, err := entries(name)
+		part, err := entries(name, nil)
 		if err != nil {
 			problems = append(problems, err)
 		}
-		for i := len(part) - 1; i >= 0; i-- {
-			if left -= int64(len(part[i].JSON)); left <= 0 {
-				part = part[i:]
-				break
-			}
+		for _, e := range part {
+			left -= len(e.JSON)
 		}
 		parts = append(parts, part)
+	}
+	if x.partial = len(parts) <= len(older); x.partial {
+		x.setFloor(parts[len(parts)-1])
 	}
 	for _, part := range slices.Backward(parts) {
 		x.add(part)
 	}
+	x.partial = false
 	return errors.Join(problems...)
 }
 
-// entries reads a file. What is no record is passed over; a missing file has none.
-func entries(name string) (list []history.Entry, err error) {
+// disorder is by how much records of a file may be in another order than their times.
+const disorder = time.Second
+
+// setFloor notes that there are records before those of a file.
+func (x *index) setFloor(first []history.Entry) {
+	var floor history.Position
+	if len(first) > 0 {
+		floor = history.PositionOf(first[0].Time().Add(disorder), "")
+	}
+	x.events.floor, x.lines.floor, x.changes.floor, x.fires.floor, x.runs.floor = floor, floor, floor, floor, floor
+}
+
+// entries reads those records of a file whose lines are wanted; nil is all. What is no
+// record is passed over; a missing file has none.
+func entries(name string, wanted func(line []byte) bool) (list []history.Entry, err error) {
 	f, err := OpenFile(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -126,18 +158,31 @@ func entries(name string) (list []history.Entry, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	lines := bufio.NewReaderSize(f, 64<<10)
+	lines := bufio.NewReaderSize(f, 256<<10)
+	var long []byte
 	for {
-		line, err := lines.ReadBytes('\n')
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			long = append(long, line...)
+			continue
+		}
 		if errors.Is(err, io.EOF) {
 			return list, nil
 		}
 		if err != nil {
 			return list, fmt.Errorf("reading %s: %w", name, err)
 		}
+		if len(long) > 0 {
+			long = append(long, line...)
+			line, long = long, nil
+		}
+		if wanted != nil && !wanted(line) {
+			continue
+		}
+		line = bytes.Clone(line[:len(line)-1])
 		var r history.Record
-		if json.Unmarshal(line, &r) == nil {
-			list = append(list, history.Entry{Record: r, JSON: line[:len(line)-1]})
+		if r.UnmarshalJSON(line) == nil {
+			list = append(list, history.Entry{Record: r, JSON: line})
 		}
 	}
 }
@@ -160,27 +205,52 @@ func (x *index) one(r history.Record, size int) {
 // fold changes fires and runs by an event.
 func (x *index) fold(e *event.Event) {
 	if history.AboutPart(*e) {
-		f := x.fireOf(e)
-		i := slices.IndexFunc(f.parts, func(p history.Part) bool { return p.Host == e.Host })
-		if i < 0 {
-			i = len(f.parts)
-			f.parts = append(f.parts, history.Part{})
-		}
-		f.parts[i].Apply(*e)
+		x.foldPart(e)
 	}
-	if !history.AboutRun(*e) {
+	if history.AboutRun(*e) {
+		x.foldRun(e)
+	}
+}
+
+func (x *index) foldPart(e *event.Event) {
+	continued := x.closed || (x.partial && e.Kind != event.FireStarted)
+	if continued && x.byKey[history.KeyOf(*e)] == nil {
 		return
 	}
-	r := x.byID[e.RunID]
-	if r == nil || r.Reused(*e) {
-		f := x.fireOf(e)
-		r = new(history.Run)
+	f := x.fireOf(e)
+	i := slices.IndexFunc(f.parts, func(p history.Part) bool { return p.Host == e.Host })
+	if i < 0 {
+		i = len(f.parts)
+		f.parts = append(f.parts, history.Part{})
+	}
+	f.parts[i].Apply(*e)
+}
+
+func (x *index) foldRun(e *event.Event) {
+	if r := x.byID[e.RunID]; r != nil && !r.Reused(*e) {
 		r.Apply(*e)
-		x.byID[e.RunID], f.runs[*e.Item] = r, r
-		x.runs.put(entry[*history.Run]{history.PositionOf(r.Begun, r.ID), r, sizeOfRun})
 		return
 	}
+	f := x.byKey[history.KeyOf(*e)]
+	if x.closed {
+		if f != nil {
+			r := new(history.Run)
+			r.Apply(*e)
+			x.byID[e.RunID], f.runs[*e.Item] = r, r
+		}
+		return
+	}
+	if x.partial && (e.Kind == event.ItemEnded || e.Kind == event.ItemCompleted) {
+		return
+	}
+	r := new(history.Run)
 	r.Apply(*e)
+	x.byID[e.RunID] = r
+	x.runs.put(entry[*history.Run]{history.PositionOf(r.Begun, r.ID), r, sizeOfRun})
+	if x.partial && f == nil {
+		return // its fire began before
+	}
+	x.fireOf(e).runs[*e.Item] = r
 }
 
 // fireOf is the fire of an event, a new one if need be.

@@ -13,6 +13,7 @@ package lines
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -37,6 +38,8 @@ type Options struct {
 	Ceilings    ceiling.List
 	OnOverQuota func(job string)
 	Logger      *zap.Logger
+
+	index int // bytes, for tests; 0 is indexBytes
 }
 
 // indexBytes is about what recent records may take in memory.
@@ -50,6 +53,7 @@ type Store struct {
 	log    *zap.Logger
 	index  *index
 	seeded chan struct{} // closed when the index has what the file has
+	older  older
 }
 
 var _ history.Store = (*Store)(nil)
@@ -68,7 +72,7 @@ func Open(o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	s := &Store{log: o.Logger, index: newIndex(indexBytes), seeded: make(chan struct{})}
+	s := &Store{log: o.Logger, index: newIndex(cmp.Or(o.index, indexBytes)), seeded: make(chan struct{}), older: older{one: make(chan struct{}, 1)}}
 	if o.Path != "" {
 		path, err := filepath.Abs(o.Path) // the working directory may change
 		if err != nil {
@@ -114,6 +118,7 @@ func (s *Store) State() history.State {
 func (s *Store) Close() error {
 	s.Feed.Close()
 	<-s.seeded
+	s.older.forget()
 	if s.writer == nil {
 		return nil
 	}
@@ -154,12 +159,11 @@ func (s *Store) write(batch []history.Entry) {
 
 // Fires implements [history.Store].
 func (s *Store) Fires(ctx context.Context, f history.Filter) (history.Page[history.Fire], error) {
-	return query(ctx, s, f, func(f *history.Filter) (history.Page[history.Fire], error) {
-		return find(&s.index.fires, f, history.ListFires, func(x **fire) (history.Fire, bool) {
+	return query(ctx, s, f, source[*fire, history.Fire]{list: history.ListFires, of: func(x *index) *timeline[*fire] { return &x.fires },
+		match: func(f *history.Filter, x **fire) (history.Fire, bool) {
 			sum := (*x).sum()
 			return sum, f.MatchFire(&sum)
-		})
-	})
+		}})
 }
 
 // FireOf is the newest fire of that key; ok is false if none is known. It asks nothing of
@@ -180,50 +184,26 @@ func (s *Store) FireOf(ctx context.Context, key history.FireKey) (fire history.F
 
 // Runs implements [history.Store].
 func (s *Store) Runs(ctx context.Context, f history.Filter) (history.Page[history.Run], error) {
-	return query(ctx, s, f, func(f *history.Filter) (history.Page[history.Run], error) {
-		return find(&s.index.runs, f, history.ListRuns, func(r **history.Run) (history.Run, bool) { return **r, f.MatchRun(*r) })
-	})
+	return query(ctx, s, f, source[*history.Run, history.Run]{list: history.ListRuns, of: func(x *index) *timeline[*history.Run] { return &x.runs },
+		match: func(f *history.Filter, r **history.Run) (history.Run, bool) { return **r, f.MatchRun(*r) }})
 }
 
 // Events implements [history.Store].
 func (s *Store) Events(ctx context.Context, f history.Filter) (history.Page[event.Event], error) {
-	return query(ctx, s, f, func(f *history.Filter) (history.Page[event.Event], error) {
-		return find(&s.index.events, f, history.ListEvents, matched(f.MatchEvent))
-	})
+	return query(ctx, s, f, source[event.Event, event.Event]{list: history.ListEvents, of: func(x *index) *timeline[event.Event] { return &x.events },
+		match: func(f *history.Filter, e *event.Event) (event.Event, bool) { return *e, f.MatchEvent(e) }})
 }
 
 // Lines implements [history.Store].
 func (s *Store) Lines(ctx context.Context, f history.Filter) (history.Page[history.Line], error) {
-	return query(ctx, s, f, func(f *history.Filter) (history.Page[history.Line], error) {
-		return find(&s.index.lines, f, history.ListLines, matched(f.MatchLine))
-	})
+	return query(ctx, s, f, source[history.Line, history.Line]{list: history.ListLines, of: func(x *index) *timeline[history.Line] { return &x.lines },
+		match: func(f *history.Filter, l *history.Line) (history.Line, bool) { return *l, f.MatchLine(l) }})
 }
 
 // Changes implements [history.Store].
 func (s *Store) Changes(ctx context.Context, f history.Filter) (history.Page[history.Change], error) {
-	return query(ctx, s, f, func(f *history.Filter) (history.Page[history.Change], error) {
-		return find(&s.index.changes, f, history.ListChanges, matched(f.MatchChange))
-	})
-}
-
-// matched gives a record that matches as it is.
-func matched[T any](match func(*T) bool) func(*T) (T, bool) {
-	return func(record *T) (T, bool) { return *record, match(record) }
-}
-
-// query checks the filter, waits for the index and asks it.
-func query[T any](ctx context.Context, s *Store, f history.Filter, ask func(*history.Filter) (history.Page[T], error)) (history.Page[T], error) {
-	if err := f.Check(); err != nil {
-		return history.Page[T]{}, err
-	}
-	select {
-	case <-s.seeded:
-	case <-ctx.Done():
-		return history.Page[T]{}, ctx.Err()
-	}
-	s.index.mu.RLock()
-	defer s.index.mu.RUnlock()
-	return ask(&f)
+	return query(ctx, s, f, source[history.Change, history.Change]{list: history.ListChanges, of: func(x *index) *timeline[history.Change] { return &x.changes },
+		match: func(f *history.Filter, c *history.Change) (history.Change, bool) { return *c, f.MatchChange(c) }})
 }
 
 // seed reads the end of the file into the index.

@@ -13,6 +13,8 @@ import (
 type timeline[T any] struct {
 	list  []entry[T] // oldest first
 	bytes int
+	// floor is the newest position of which it may not have all; the zero Position is none.
+	floor history.Position
 }
 
 type entry[T any] struct {
@@ -69,6 +71,9 @@ func (l *timeline[T]) trim(most int, keep func(*T) bool, gone func(*entry[T])) {
 			continue
 		}
 		l.bytes -= e.size
+		if l.floor.Before(e.at) {
+			l.floor = e.at
+		}
 		if gone != nil {
 			gone(e)
 		}
@@ -82,52 +87,94 @@ func (l *timeline[T]) search(p history.Position) int {
 	return sort.Search(len(l.list), func(i int) bool { return !l.list[i].at.Before(p) })
 }
 
-// bounds are the part of the list that the filter's times and cursor leave.
-func (l *timeline[T]) bounds(f *history.Filter, list byte) (from, to int, err error) {
-	to = len(l.list)
+// window are the positions that a filter leaves: from low, inclusively, to high,
+// exclusively. A zero low, or a high without hasHigh, is no bound.
+type window struct {
+	low, high history.Position
+	hasHigh   bool
+}
+
+// windowOf is that of a filter's times and cursor.
+func windowOf(f *history.Filter, list byte) (w window, err error) {
 	if !f.From.IsZero() {
-		from = l.search(history.PositionOf(f.From, ""))
+		w.low = history.PositionOf(f.From, "")
 	}
 	if !f.To.IsZero() {
-		to = l.search(history.PositionOf(f.To, ""))
+		w.below(history.PositionOf(f.To, ""))
 	}
 	p, some, err := history.ParseCursor(list, f.After)
 	if err != nil || !some {
-		return from, to, err
+		return w, err
 	}
-	at := l.search(p)
 	if f.Oldest {
-		if at < len(l.list) && l.list[at].at == p {
-			at++
-		}
-		return max(from, at), to, nil
+		w.above(p)
+	} else {
+		w.below(p)
 	}
-	return from, min(to, at), nil
+	return w, nil
 }
 
-// find collects a page of what matches, in the filter's order.
-func find[T, R any](l *timeline[T], f *history.Filter, list byte, match func(*T) (R, bool)) (history.Page[R], error) {
-	page := history.Page[R]{Records: []R{}}
-	from, to, err := l.bounds(f, list)
-	if err != nil {
-		return page, err
+// below bounds the window by what is before p.
+func (w *window) below(p history.Position) {
+	if !w.hasHigh || p.Before(w.high) {
+		w.high, w.hasHigh = p, true
 	}
-	var last history.Position
+}
+
+// above bounds the window by what is after p.
+func (w *window) above(p history.Position) {
+	p.ID += "\x00" // the next one that there may be
+	if w.low.Before(p) {
+		w.low = p
+	}
+}
+
+// bounds are the part of the list that is in a window.
+func (l *timeline[T]) bounds(w window) (from, to int) {
+	to = len(l.list)
+	if w.low != (history.Position{}) {
+		from = l.search(w.low)
+	}
+	if w.hasHigh {
+		to = l.search(w.high)
+	}
+	return from, to
+}
+
+// page collects what a filter finds, over several parts of a history.
+type page[R any] struct {
+	history.Page[R]
+	list  byte
+	limit int
+	last  history.Position
+}
+
+func newPage[R any](f *history.Filter, list byte) *page[R] {
+	return &page[R]{Page: history.Page[R]{Records: []R{}}, list: list, limit: f.Limit}
+}
+
+// add adds a record. It returns false if the page is full: then there is a next one.
+func (p *page[R]) add(r R, at history.Position) bool {
+	if len(p.Records) == p.limit {
+		p.Next = p.last.Cursor(p.list)
+		return false
+	}
+	p.Records = append(p.Records, r)
+	p.last = at
+	return true
+}
+
+// collect adds what matches in a window, in the page's order. It returns false if the page is full.
+func collect[T, R any](l *timeline[T], p *page[R], w window, oldest bool, match func(*T) (R, bool)) bool {
+	from, to := l.bounds(w)
 	for n := range max(to-from, 0) {
 		i := from + n
-		if !f.Oldest {
+		if !oldest {
 			i = to - 1 - n
 		}
-		record, ok := match(&l.list[i].record)
-		if !ok {
-			continue
+		if record, ok := match(&l.list[i].record); ok && !p.add(record, l.list[i].at) {
+			return false
 		}
-		if len(page.Records) == f.Limit {
-			page.Next = last.Cursor(list)
-			break
-		}
-		page.Records = append(page.Records, record)
-		last = l.list[i].at
 	}
-	return page, nil
+	return true
 }
