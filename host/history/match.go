@@ -32,6 +32,27 @@ func (f *Filter) Check() error {
 	return nil
 }
 
+// OnlyJob is the name of the job that the filter wants, if its pattern matches one name
+// alone. A backslash takes the next character as it is.
+func (f *Filter) OnlyJob() (name string, ok bool) {
+	if len(f.Jobs) != 1 {
+		return "", false
+	}
+	var b strings.Builder
+	for i := 0; i < len(f.Jobs[0]); i++ {
+		c := f.Jobs[0][i]
+		switch {
+		case c == '*' || c == '?' || c == '[':
+			return "", false
+		case c == '\\' && i+1 < len(f.Jobs[0]):
+			i++
+			c = f.Jobs[0][i]
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), true
+}
+
 // within reports whether a time is within the filter's bounds.
 func (f *Filter) within(t time.Time) bool {
 	return (f.From.IsZero() || !t.Before(f.From)) && (f.To.IsZero() || t.Before(f.To))

@@ -57,7 +57,7 @@ func clean0(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // partConditions narrow parts down to those of fires that the filter may want.
 func (s *Store) partConditions(f *history.Filter, l *list[part]) {
-	if job, ok := exactJob(f); ok && (!f.Instant.IsZero() || f.Trigger != 0) {
+	if job, ok := f.OnlyJob(); ok && (!f.Instant.IsZero() || f.Trigger != 0) {
 		l.indexed.add("fire = ?", clip(fireOf(job, f), mostID))
 	} else {
 		s.common(f, &l.indexed, &l.filter)

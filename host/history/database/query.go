@@ -208,7 +208,7 @@ func (s *Store) unavailable(err error) error {
 
 // common adds the conditions that all lists have.
 func (s *Store) common(f *history.Filter, indexed, filter *conditions) {
-	if name, ok := exactJob(f); ok {
+	if name, ok := f.OnlyJob(); ok {
 		indexed.add("job = ?", clip(name, mostName))
 	} else if len(f.Jobs) > 0 {
 		var texts []string
@@ -221,14 +221,6 @@ func (s *Store) common(f *history.Filter, indexed, filter *conditions) {
 	if f.Host != "" {
 		filter.add("host = ?", clip(f.Host, mostName))
 	}
-}
-
-// exactJob is the job that a filter wants, if that is one.
-func exactJob(f *history.Filter) (string, bool) {
-	if len(f.Jobs) != 1 || strings.ContainsAny(f.Jobs[0], `*?[\`) {
-		return "", false
-	}
-	return f.Jobs[0], true
 }
 
 // jobPattern is a pattern for LIKE that matches at least what a pattern of names does.
@@ -332,7 +324,7 @@ func (s *Store) ofFire(f *history.Filter, column string, l *list[history.Run]) {
 	if f.Instant.IsZero() && f.Trigger == 0 {
 		return
 	}
-	if job, ok := exactJob(f); ok {
+	if job, ok := f.OnlyJob(); ok {
 		fire := fireOf(job, f)
 		l.indexed.add(column+" > ? AND "+column+" < ?", clip(fire+"/", mostID), clip(fire+"0", mostID))
 		return

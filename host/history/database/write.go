@@ -313,7 +313,7 @@ func (w *writing) readPart(ctx context.Context, key string, now *ownPart) (*ownP
 // count makes a part's outcome and numbers from its runs.
 func (w *writing) count(p *ownPart) {
 	var runs []history.Run
-	last := p.Ended
+	over := !p.Ended.IsZero()
 	for id := range p.runs {
 		r := w.memory.runs[id]
 		if r == nil || r.Host != p.Host {
@@ -321,7 +321,7 @@ func (w *writing) count(p *ownPart) {
 		}
 		runs = append(runs, *r)
 		if r.Outcome == history.Lost || r.Outcome == history.Held {
-			last = r.Ended // no FireEnded comes
+			over = true // no FireEnded comes
 		}
 	}
 	if len(runs) == 0 {
@@ -329,8 +329,8 @@ func (w *writing) count(p *ownPart) {
 	}
 	sum := history.Sum(nil, runs)
 	p.Succeeded, p.Failed = sum.Succeeded, sum.Failed
-	if p.Ended.IsZero() && sum.Running == 0 {
-		p.Ended = last
+	if over && sum.Running == 0 {
+		p.Ended = sum.Ended
 	}
 	if !p.Ended.IsZero() && sum.Outcome != "" && (p.Outcome == "" || p.Outcome != abi.OutcomeOK) {
 		p.Outcome, p.Message = sum.Outcome, sum.Message

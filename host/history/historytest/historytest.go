@@ -219,7 +219,7 @@ func (w *World) filter(random *rand.Rand) history.Filter {
 	maybe(func() {
 		f.Jobs = []string{one.Job}
 		if strings.ContainsAny(one.Job, `[\`) {
-			f.Jobs[0] = "*" + one.Job[len(one.Job)-3:]
+			f.Jobs[0] = strings.NewReplacer(`\`, `\\`, `[`, `\[`).Replace(one.Job)
 		}
 	})
 	maybe(func() { f.Jobs = []string{"team-a-*", "c?ties", "[0-9]*"} })

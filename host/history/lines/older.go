@@ -139,9 +139,9 @@ func (s *Store) floor(f *history.Filter, list byte) (floor history.Position, som
 	if s.path == "" || floor == (history.Position{}) {
 		return floor, false
 	}
-	if (list == history.ListFires || list == history.ListRuns) && len(f.Jobs) == 1 {
+	if job, ok := f.OnlyJob(); ok && (list == history.ListFires || list == history.ListRuns) {
 		// Of a job nothing is newer than its newest fire, which is kept.
-		if newest := x.newest[f.Jobs[0]]; newest != nil && newest.at.Before(floor) {
+		if newest := x.newest[job]; newest != nil && newest.at.Before(floor) {
 			floor = history.Position{Time: newest.at.Time - 1}
 		}
 	}
@@ -264,7 +264,8 @@ func pause[R any](p *page[R], f *history.Filter, list []segmentFile, i int, w wi
 func (s *Store) read(ctx context.Context, list []segmentFile, i int, f *history.Filter, kind byte, end time.Time) (*index, error) {
 	// The file itself, and what runs in the one before it, changes.
 	settled := i+2 < len(list)
-	key := fmt.Sprint(list[i].first.Time, " ", string(kind), " ", onlyJob(f))
+	job, _ := f.OnlyJob()
+	key := fmt.Sprint(list[i].first.Time, " ", string(kind), " ", job)
 	if x := s.older.last(key); settled && x != nil {
 		return x, nil
 	}
@@ -273,14 +274,6 @@ func (s *Store) read(ctx context.Context, list []segmentFile, i int, f *history.
 		s.older.keep(key, x)
 	}
 	return x, err
-}
-
-// onlyJob is the job that a filter wants, if that is one.
-func onlyJob(f *history.Filter) string {
-	if len(f.Jobs) != 1 || strings.ContainsAny(f.Jobs[0], `*?[\`) {
-		return ""
-	}
-	return f.Jobs[0]
 }
 
 func (s *Store) readAll(ctx context.Context, list []segmentFile, i int, f *history.Filter, kind byte, end time.Time) (*index, error) {
@@ -370,7 +363,7 @@ func kindOf(line []byte) string {
 // wanted selects the lines that a list is made of, and that the filter's job may be in.
 func wanted(f *history.Filter, list byte) func([]byte) bool {
 	var job []byte
-	if only := onlyJob(f); only != "" {
+	if only, ok := f.OnlyJob(); ok {
 		if name, err := json.Marshal(only); err == nil {
 			job = append([]byte(`"job":`), name...)
 		}
