@@ -239,8 +239,18 @@ func (h *Host) Apply(jobs []Job, refused []Refusal) {
 	for _, r := range h.refused {
 		known[r.File+"\x00"+strings.Join(r.Reasons, "\n")] = true
 	}
+	var accepted []string
+	for _, r := range h.refused {
+		again := slices.ContainsFunc(refused, func(n Refusal) bool { return n.File == r.File })
+		if !again && !slices.Contains(accepted, r.File) {
+			accepted = append(accepted, r.File)
+		}
+	}
 	h.refused, h.applied = slices.Clone(refused), true
 	h.mu.Unlock()
+	for _, file := range accepted {
+		h.emit(event.Event{Kind: event.Accepted, Host: h.process, File: file})
+	}
 	for _, r := range refused {
 		if reasons := strings.Join(r.Reasons, "\n"); !known[r.File+"\x00"+reasons] {
 			h.emit(event.Event{Kind: event.Refused, Host: h.process, File: r.File, Reason: reasons})

@@ -609,7 +609,7 @@ func (j *job) configure(now moment) {
 // reportSettings reports what the job goes by from now on, if that is news.
 func (j *job) reportSettings(c jobconfig.Configuration) {
 	s := event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Items: c.ShardingTotalCount,
-		Misfire: c.Misfire, Failover: c.Failover && c.MonitorExecution, CatchUp: j.guest.CatchUpWindow}
+		Misfire: c.Misfire, Failover: c.Failover && c.MonitorExecution, CatchUp: j.guest.CatchUpWindow, ErrorHandler: c.JobErrorHandlerType}
 	if j.settings == s {
 		return
 	}

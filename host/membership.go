@@ -479,6 +479,11 @@ func (j *job) recoverCrashed(now moment) {
 func (j *job) sweep(now moment) {
 	if janitor := j.member.View.IsJanitor(); janitor != j.janitor {
 		j.janitor = janitor
+		reason := ""
+		if !janitor {
+			reason = "another host is"
+		}
+		j.Emit(event.Event{Kind: event.Janitor, Reason: reason})
 		if janitor && j.sweepAt.IsZero() {
 			j.sweepAt = now.Time
 		}

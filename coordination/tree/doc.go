@@ -49,7 +49,8 @@
 //	@-@signedout                 browsers' sessions that were signed out
 //
 // The node above them, /{namespace}.wasmjob, holds what is added to the registry's
-// transaction numbers: 0 but in a copy that was adopted.
+// transaction numbers: 0 but in a copy that was adopted. Below it stands also what is of no
+// job: @-@alerts ([Alerts]), if hosts look for alerts.
 //
 // The second tree stands beside the first, not in it, because Java parses its
 // own nodes strictly, takes every child of a namespace for a job, and is notified

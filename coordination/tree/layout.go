@@ -201,7 +201,7 @@ const clusterHosts = "@-@hosts"
 
 // JobsOf are those of the nodes below a root that are jobs.
 func JobsOf(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == clusterHosts })
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.Contains(name, delimiter) })
 }
 
 // ClusterHost is there while a host has a session; ephemeral, a [ClusterDetail].

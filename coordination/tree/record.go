@@ -74,6 +74,12 @@ type Record struct {
 	// Reason says why, where the outcome alone does not: who killed it, or the
 	// first line of what a run that failed said.
 	Reason string `json:"reason,omitempty"`
+	// Failures counts the runs up to the newest that ended one after the other and
+	// were not OK; what an operator ended, and what was lost, does not count.
+	Failures int `json:"failures,omitempty"`
+	// Succeeded is when a run was OK last, Unix milliseconds, unless that is the
+	// newest: then Ended says it. 0: none that is known.
+	Succeeded int64 `json:"succeeded,omitempty"`
 	// Deaths counts the hosts that have died one after the other in runs of the
 	// item; the next completion sets it to 0. Died are the ids of the newest of
 	// them, at most maxDied, oldest first, separated by blanks.
@@ -133,7 +139,8 @@ func (r Record) Accepts(f Fire) error {
 // Begin is the record of a run that owner begins for a fire; now is Unix milliseconds.
 // The run before it becomes Former if another instance began that.
 func (r Record) Begin(owner string, f Fire, now int64) Record {
-	n := Record{Owner: owner, Instant: r.Instant, Trigger: r.Trigger, After: r.After, Begun: now, Source: f.Source, Deaths: r.Deaths, Died: r.Died}
+	n := Record{Owner: owner, Instant: r.Instant, Trigger: r.Trigger, After: r.After, Begun: now, Source: f.Source, Deaths: r.Deaths, Died: r.Died,
+		Failures: r.Failures, Succeeded: r.LastOK()}
 	if f.Trigger != 0 {
 		n.Trigger = max(f.Trigger, r.Trigger)
 	} else {
@@ -193,7 +200,22 @@ func (r Record) HandedBack() int64 {
 func (r Record) End(outcome, reason string, now int64) Record {
 	r.Ended, r.Outcome, r.Reason = now, outcome, reason
 	r.Deaths, r.Died = 0, ""
+	switch outcome {
+	case outcomeOK:
+		r.Failures, r.Succeeded = 0, 0
+	case OutcomeCancelled, OutcomeElsewhere:
+	default:
+		r.Failures++
+	}
 	return r
+}
+
+// LastOK is when a run of the item was OK last, Unix milliseconds; 0: none that is known.
+func (r Record) LastOK() int64 {
+	if r.Outcome == outcomeOK {
+		return r.Ended
+	}
+	return r.Succeeded
 }
 
 // NoteDeath notes that the host of the newest run has died with it.
@@ -258,6 +280,8 @@ func (r Record) Data() []byte {
 	text(`,"source":`, r.Source)
 	text(`,"outcome":`, r.Outcome)
 	text(`,"reason":`, r.Reason)
+	num(`,"failures":`, int64(r.Failures))
+	num(`,"succeeded":`, r.Succeeded)
 	num(`,"deaths":`, int64(r.Deaths))
 	text(`,"died":`, r.Died)
 	num(`,"held":`, r.Held)
@@ -308,6 +332,9 @@ func ParseRecord(data []byte) Record {
 
 // SourceFailover is the source of a run that was taken over.
 const SourceFailover = "failover"
+
+// outcomeOK is abi.OutcomeOK.
+const outcomeOK = "OK"
 
 // OutcomeCancelled is the outcome of a run that was handed back before
 // anything of it ran: its instant is due again.

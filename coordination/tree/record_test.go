@@ -82,3 +82,41 @@ func TestRecordAccepts(t *testing.T) {
 		t.Errorf("after an old fire: %+v", got)
 	}
 }
+
+// TestRecordFailures: a record knows how often the item has failed in a row and when it was
+// OK last, whoever had it.
+func TestRecordFailures(t *testing.T) {
+	t.Parallel()
+	r := Record{Instant: 1}
+	for n, c := range []struct {
+		host, outcome string
+		lost          bool
+		failures      int
+		lastOK        int64
+	}{
+		{"a", "OK", false, 0, 101},
+		{"a", "FAIL", false, 1, 101},
+		{"b", "TIMEOUT", false, 2, 101},
+		{"b", OutcomeCancelled, false, 2, 101}, // an operator
+		{"c", "", true, 2, 101},
+		{"a", "TRAP", false, 3, 101},
+		{"c", OutcomeElsewhere, false, 3, 101},
+		{"b", "OK", false, 0, 801},
+		{"b", "OK", false, 0, 901},
+	} {
+		now := int64(n+1) * 100
+		r = r.Begin(c.host, Fire{Instant: now, Source: "schedule"}, now)
+		if open := r.LastOK(); n > 0 && open != []int64{101, 101, 101, 101, 101, 101, 101, 101, 801}[n] {
+			t.Errorf("run %d is open, and the item was OK last at %d", n, open)
+		}
+		if c.lost {
+			r = r.Lose(now + 1)
+		} else {
+			r = r.End(c.outcome, "", now+1)
+		}
+		r = ParseRecord(r.Data())
+		if r.Failures != c.failures || r.LastOK() != c.lastOK {
+			t.Errorf("run %d: %d failures, OK last at %d; want %d, %d", n, r.Failures, r.LastOK(), c.failures, c.lastOK)
+		}
+	}
+}

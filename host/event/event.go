@@ -58,11 +58,16 @@ const (
 	JobError      Kind = "job.error"     // the job cannot run, or Wait has taken too long; Reason
 	OverQuota     Kind = "job.overQuota" // Count uses went beyond the Ceiling; Reason
 	Refused       Kind = "file.refused"
-	Sharded       Kind = "job.sharded" // this host, as leader, divided the items
-	Assigned      Kind = "job.assigned"
-	Elected       Kind = "job.elected" // this host became the job's leader
-	Session       Kind = "session"     // Reason: live, suspect, yield, lost; or Wait is set
-	Clock         Kind = "clock"       // this host's clock is too far from the registry's, by Drift, or is not any more
+	// Accepted: File, which was refused, is not any more, or is gone.
+	Accepted Kind = "file.accepted"
+	Sharded  Kind = "job.sharded" // this host, as leader, divided the items
+	Assigned Kind = "job.assigned"
+	Elected  Kind = "job.elected" // this host became the job's leader
+	// Janitor: this host looks after the job for all from now on, or, if Reason is set,
+	// does not any more; nor does it when it has left the job, or lost its session.
+	Janitor Kind = "job.janitor"
+	Session Kind = "session" // Reason: live, suspect, yield, lost; or Wait is set
+	Clock   Kind = "clock"   // this host's clock is too far from the registry's, by Drift, or is not any more
 	// HostGone: this host has found that Other is gone, and has not left its jobs
 	// in good order: its session with the registry has ended. Each host that looks
 	// reports it once.
@@ -151,7 +156,8 @@ type Event struct {
 	Outside map[string]abi.OutsideCount `json:"outside,omitempty"`
 	// Ceiling is the quota that an OverQuota is about, and Count how many
 	// uses went beyond it since the last such event: they were dropped, or, for
-	// ceiling.OffsetCommits, had to wait.
+	// ceiling.OffsetCommits, had to wait. For ItemCompleted, Count is how many runs of
+	// the item in a row were not OK, this one included, on whatever hosts.
 	Ceiling ceiling.Name `json:"ceiling,omitempty"`
 	Count   int64        `json:"count,omitempty"`
 	// Reason is text for people: a failure's message, why something was skipped.
@@ -202,6 +208,8 @@ type Settings struct {
 	Items    int    `json:"items"`
 	Misfire  bool   `json:"misfire"`
 	Failover bool   `json:"failover"`
+	// ErrorHandler is empty for LOG.
+	ErrorHandler string `json:"errorHandler,omitempty"`
 	// CatchUp is how late an instant that was missed may run.
 	CatchUp time.Duration `json:"catchUpNs"`
 }

@@ -364,7 +364,7 @@ func (m *member) spanAfter(t, until time.Time) *span {
 }
 
 // wentFrom says what became of the host that had the item before: its session, its
-// leaving, or the last that was heard of it.
+// leaving, or the last that it reported.
 func (t *writer) wentFrom(id string, from, until time.Time) {
 	host := t.name(id)
 	said := len(t.story.clauses)

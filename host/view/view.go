@@ -253,7 +253,7 @@ func (v *View) seldom(l line) {
 func (v *View) event(e event.Event) {
 	key := fireKey{e.Job, e.Instant.UnixNano(), e.Trigger, e.Source}
 	switch e.Kind {
-	case event.JobConfigured, event.Elected, event.Sharded, event.Assigned: // what a job that came may begin with
+	case event.JobConfigured, event.Janitor, event.Elected, event.Sharded, event.Assigned: // what a job that came may begin with
 	default:
 		if l, held := v.cameNow(e.Job); held {
 			v.show(l)

@@ -1,0 +1,118 @@
+// Package alert decides when jobs do not do what they should, who gets a message about
+// it, and what stands in the message. It is pure but for reading its file: events and the clock
+// go in, alerts come out, and of alerts messages are made. Rooms below it keep the alerts
+// in the registry, send the messages, and run the loop.
+package alert
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Rule is what an alert is about. It is named as in the file.
+type Rule string
+
+// The rules.
+const (
+	// Failures: an item has failed so many times in a row.
+	Failures Rule = "failures"
+	// SucceedEvery: an item has not succeeded for so long.
+	SucceedEvery Rule = "succeedEvery"
+	// StartWithin: items have not begun so long after their instant.
+	StartWithin Rule = "startWithin"
+	// LongerThan: a run takes longer than it should, or much longer than usual.
+	LongerThan Rule = "longerThan"
+	// Lost: an item's host died while it ran, and no host repeats the run.
+	Lost Rule = "lost"
+	// Held: an item is held back.
+	Held Rule = "held"
+	// Refused: a host refuses a file, or cannot run a job.
+	Refused Rule = "refused"
+	// HostGone: a host's session has ended, and the host had not stopped in good order.
+	HostGone Rule = "hostGone"
+	// Session: a host's session with the registry is in doubt, or is lost.
+	Session Rule = "session"
+	// History: a host cannot write its history.
+	History Rule = "history"
+)
+
+// AllRules are all rules.
+func AllRules() []Rule {
+	return []Rule{Failures, SucceedEvery, StartWithin, LongerThan, Lost, Held, Refused, HostGone, Session, History}
+}
+
+// Alert is something that is wrong, until it is not any more.
+type Alert struct {
+	// ID follows from Rule, Job, Item and Subject.
+	ID   string `json:"id"`
+	Rule Rule   `json:"rule"`
+	Job  string `json:"job,omitempty"`
+	Item *int   `json:"item,omitempty"`
+	// Subject distinguishes alerts of a rule where job and item do not: a server's
+	// address, and the file if it is about one.
+	Subject string `json:"subject,omitempty"`
+	// Host is the instance id of who found it.
+	Host string `json:"host,omitempty"`
+	// OfHost: it is about Host, and is over when that is gone.
+	OfHost bool `json:"ofHost,omitempty"`
+	// Route is the route that it takes, whatever others match; empty: those that match.
+	Route string    `json:"route,omitempty"`
+	Text  string    `json:"text"`
+	Since time.Time `json:"since"`
+	// Resolved is when it was over, zero while it is not; Why says why it is.
+	Resolved time.Time `json:"resolved,omitzero"`
+	Why      string    `json:"why,omitempty"`
+	// Sent is what has been sent, by [Target].
+	Sent map[Target]Sent `json:"sent,omitempty"`
+}
+
+// Target is a receiver of a route: ROUTE/RECEIVER.
+type Target string
+
+// Sent is the newest message about an alert that a target has taken.
+type Sent struct {
+	At time.Time `json:"at"`
+	// Resolved: it said that the alert is over.
+	Resolved bool `json:"resolved,omitempty"`
+}
+
+// Firing reports whether the alert is not over.
+func (a *Alert) Firing() bool { return a.Resolved.IsZero() }
+
+// named fills the ID in.
+func (a Alert) named() Alert {
+	item := ""
+	if a.Item != nil {
+		item = strconv.Itoa(*a.Item)
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(a.Rule), a.Job, item, a.Subject}, "\x00")))
+	a.ID = hex.EncodeToString(sum[:8])
+	return a
+}
+
+// IsID reports whether a text can be an alert's id, or a silence's.
+func IsID(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == 8 && s == strings.ToLower(s)
+}
+
+// Silence keeps alerts from being sent until it ends.
+type Silence struct {
+	ID string `json:"id"`
+	// Jobs is a pattern of jobs; "*" is also what is of no job. Rules are those that are
+	// meant; none is all.
+	Jobs  string    `json:"jobs"`
+	Rules []Rule    `json:"rules,omitempty"`
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until"`
+	By    string    `json:"by"`
+	Why   string    `json:"why,omitempty"`
+}
+
+// Covers reports whether the silence keeps an alert from being sent now.
+func (s *Silence) Covers(a *Alert, now time.Time) bool {
+	return now.Before(s.Until) && matches(s.Jobs, a.Job) && anyRule(s.Rules, a.Rule)
+}

@@ -1,0 +1,547 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/alert"
+	"github.com/wasmjob/wasmjob/host/alert/board"
+	"github.com/wasmjob/wasmjob/host/alert/dispatch"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// Real hosts share a registry in one process, in virtual time, each with a dispatcher; what
+// they send is noted. test/e2e has real processes, a ZooKeeper and real receivers.
+
+const (
+	namespace = "test"
+	// sessionTimeout is how long the registry keeps what a host has that is killed.
+	sessionTimeout = 12 * time.Second
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cluster is a registry, hosts, and what was sent.
+type cluster struct {
+	t      *testing.T
+	server *embedded.Server
+	file   *alert.File
+	fails  atomic.Bool // what jobs do
+	ops    atomic.Int64
+	nodes  []*node
+
+	mu   sync.Mutex
+	sent []string
+	down map[string]bool // receivers
+}
+
+// node is a host with its dispatcher.
+type node struct {
+	c       *cluster
+	n       int
+	service *dispatch.Dispatcher
+	host    *host.Host
+	dead    atomic.Bool
+	problem atomic.Pointer[string] // of its history
+
+	stop, kill context.CancelFunc
+	done       chan struct{}
+
+	mu      sync.Mutex
+	session *session
+}
+
+// session counts what is asked of the registry; of a host that was killed it lives on
+// for a while.
+type session struct {
+	*registrytest.FaultyCenter
+	node *node
+}
+
+func (s *session) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	s.count(ops)
+	return s.FaultyCenter.Commit(ctx, ops...)
+}
+
+// count counts commits of alerts alone.
+func (s *session) count(ops []registry.Op) {
+	if slices.ContainsFunc(ops, func(op registry.Op) bool { return strings.Contains(op.Path, "@-@alerts") }) {
+		s.node.c.ops.Add(1)
+	}
+}
+
+func (s *session) Read(ctx context.Context, q ...registry.Query) ([]registry.Node, error) {
+	if slices.ContainsFunc(q, func(q registry.Query) bool { return strings.Contains(q.Path, "@-@alerts") }) {
+		s.node.c.ops.Add(1)
+	}
+	return s.FaultyCenter.Read(ctx, q...)
+}
+
+func (s *session) Close() error {
+	if s.node.dead.Load() {
+		time.AfterFunc(sessionTimeout, func() { _ = s.FaultyCenter.Close() })
+		return nil
+	}
+	return s.FaultyCenter.Close()
+}
+
+func newCluster(t *testing.T, rules string) *cluster {
+	t.Helper()
+	server, err := embedded.Open(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := alert.Parse("alerts.yaml", []byte("receivers: {ops: {webhook: {url: \"https://ops.example\"}}}\nroutes: [{name: all, to: ops}]\n"+rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{t: t, server: server, file: f, down: make(map[string]bool)}
+	t.Cleanup(func() {
+		for _, n := range c.nodes {
+			n.kill()
+			<-n.done
+		}
+		time.Sleep(2 * sessionTimeout)
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// fixed are rules that do not change.
+type fixed struct{ file *alert.File }
+
+func (f fixed) File() *alert.File         { return f.file }
+func (fixed) Changed() <-chan struct{}    { return nil }
+func (fixed) Problem() string             { return "" }
+func (fixed) Watch(context.Context) error { return nil }
+
+// guest is a module in plain Go.
+type guest struct{ c *cluster }
+
+func (*guest) Digest() string  { return "guest" }
+func (*guest) Granted() string { return "" }
+func (g *guest) Executor(jobconfig.Configuration) (abi.Executor, error) {
+	return g, nil
+}
+func (*guest) HasListener(string) bool                         { return false }
+func (g *guest) NewWorker(context.Context) (abi.Worker, error) { return g, nil }
+func (*guest) Close() error                                    { return nil }
+func (*guest) Retain() bool                                    { return true }
+func (*guest) Expect(time.Time)                                {}
+func (*guest) Release()                                        {}
+func (g *guest) Execute(context.Context, *abi.Invocation) abi.Result {
+	if g.c.fails.Load() {
+		return abi.Result{Outcome: abi.OutcomeFail, Message: "no file"}
+	}
+	return abi.Result{Outcome: abi.OutcomeOK}
+}
+func (*guest) Listen(context.Context, string, *abi.Invocation) abi.Result { return abi.Result{} }
+
+func job(c *cluster, name string, items int) host.Job {
+	return host.Job{Module: &guest{c}, File: name + ".yaml", ModuleFile: name + ".wasm", Definition: jobconfig.Configuration{
+		JobName: name, Cron: "0 * * * * ?", TimeZone: "GMT", ShardingTotalCount: items, MonitorExecution: true, Misfire: true,
+		MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10, Props: map[string]string{},
+	}}
+}
+
+// start runs a host with jobs.
+func (c *cluster) start(jobs ...host.Job) *node {
+	c.t.Helper()
+	n := &node{c: c, n: len(c.nodes) + 1, done: make(chan struct{})}
+	c.nodes = append(c.nodes, n)
+	log := zap.NewNop()
+	if testing.Verbose() {
+		log = zaptest.NewLogger(c.t).Named(fmt.Sprint(n.n))
+	}
+	server := fmt.Sprintf("10.0.0.%d", n.n)
+	n.service = dispatch.New(dispatch.Options{Rules: fixed{c.file}, Namespace: namespace, Server: server, Session: n.center, Send: n.send, Logger: log,
+		History: func() (string, time.Time) {
+			if p := n.problem.Load(); p != nil {
+				return *p, time.Now()
+			}
+			return "", time.Time{}
+		}})
+	h, err := host.New(host.Config{
+		Namespace: namespace, ServerIP: server, Logger: zap.NewNop(),
+		Dial: func(ctx context.Context) (registry.Center, error) {
+			r, err := c.server.Connect(ctx)
+			if err != nil {
+				return nil, err
+			}
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.session = &session{registrytest.Faulty(r, nil), n}
+			return n.session, nil
+		},
+		OnEvent: func(e event.Event) {
+			if !n.dead.Load() {
+				n.service.Add(e)
+			}
+		},
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	n.host = h
+	h.Apply(jobs, nil)
+	ctx, stop := context.WithCancel(context.Background())
+	kill, killNow := context.WithCancel(context.Background())
+	around, end := context.WithCancel(context.Background())
+	n.stop, n.kill = stop, func() { killNow(); end() }
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer end()
+		if err := h.Run(ctx, kill); err != nil {
+			c.t.Error(err)
+		}
+	})
+	wg.Go(func() {
+		if err := n.service.Run(ctx, around); err != nil {
+			c.t.Error(err)
+		}
+	})
+	go func() { // joined by done
+		wg.Wait()
+		close(n.done)
+	}()
+	synctest.Wait()
+	time.Sleep(time.Second)
+	return n
+}
+
+func (n *node) center() registry.Center {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.session == nil {
+		return nil
+	}
+	return n.session
+}
+
+// die ends the host as kill -9 does.
+func (n *node) die() {
+	synctest.Wait()
+	n.dead.Store(true)
+	n.kill()
+	<-n.done
+}
+
+// send notes a message.
+func (n *node) send(_ context.Context, r alert.Receiver, m *alert.Message) error {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	if n.c.down[r.Name] {
+		return errors.New("it does not answer")
+	}
+	var texts []string
+	for i, a := range m.Firing {
+		mark := "still "
+		if i < m.New {
+			mark = ""
+		}
+		texts = append(texts, mark+a.Text)
+	}
+	for _, a := range m.Over {
+		texts = append(texts, "over: "+a.Text)
+	}
+	n.c.sent = append(n.c.sent, fmt.Sprintf("%s %d %s", time.Now().UTC().Format("04:05"), n.n, strings.Join(texts, "; ")))
+	return nil
+}
+
+// take returns what was sent since it was called last.
+func (c *cluster) take() []string {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sent := c.sent
+	c.sent = nil
+	return sent
+}
+
+func (c *cluster) expect(want ...string) {
+	c.t.Helper()
+	got := c.take()
+	match := func(got, want string) bool { return strings.HasPrefix(got, want) }
+	if !slices.EqualFunc(got, want, match) {
+		c.t.Errorf("sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// minute is so many minutes after the begin of the hour.
+func until(minutes, seconds int) {
+	time.Sleep(time.Until(time.Date(2000, 1, 1, 0, minutes, seconds, 0, time.UTC)))
+}
+
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+// TestDispatcher: what fails on any host is sent by one, within five seconds, and its end as
+// well; an undisturbed cluster asks nothing of the registry for alerts.
+func TestDispatcher(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		for range 3 {
+			c.start(job(c, "j", 3))
+		}
+		until(1, 0)
+		before := c.ops.Load()
+		until(9, 30)
+		if asked := c.ops.Load() - before; asked != 0 {
+			t.Errorf("%d requests in eight undisturbed minutes", asked)
+		}
+		c.expect()
+		c.fails.Store(true)
+		until(10, 5)
+		got := c.take()
+		if len(got) != 1 || !strings.HasPrefix(got[0], "10:02 1 ") || strings.Count(got[0], "failed, the run for 2000-01-01 00:10:00 GMT: FAIL (no file)") != 3 {
+			t.Errorf("%q", got)
+		}
+		until(13, 30) // it goes on failing
+		c.expect()
+		c.fails.Store(false)
+		until(14, 10)
+		got = c.take()
+		if len(got) != 1 || strings.Count(got[0], "over: item") != 3 {
+			t.Errorf("%q", got)
+		}
+		until(15, 30)
+		c.expect()
+		if st := c.nodes[0].service.Status(); !st.Keeper || st.Firing != 0 || st.Sent != 2 || c.nodes[1].service.Status().Keeper {
+			t.Errorf("%+v, %+v", st, c.nodes[1].service.Status())
+		}
+	})
+}
+
+// TestDispatcher_judgeDies: the host dies that judges and sends, and that alone had a job. That
+// it is gone, that its job does not run, and what has failed since is sent by another,
+// within the session time-out and ten seconds; what was sent before is not sent again.
+func TestDispatcher_judgeDies(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "defaults: {startWithin: 5s}")
+		judge := c.start(job(c, "both", 1), job(c, "lone", 1))
+		c.start(job(c, "both", 1))
+		until(2, 30)
+		c.fails.Store(true)
+		until(3, 30)
+		if got := c.take(); len(got) == 0 {
+			t.Fatal("nothing was sent")
+		}
+		until(3, 58)
+		judge.die()
+		gone := time.Now()
+		until(4, 40)
+		var late []string
+		found := make(map[string]bool)
+		for _, line := range c.take() {
+			for _, want := range []string{"host 10.0.0.1 is gone", "item 0 of lone has not begun: due at 2000-01-01 00:04:00 GMT, wanted within 5s; no host has the job"} {
+				if strings.Contains(line, want) {
+					found[want] = true
+				}
+			}
+			if at, err := time.Parse("2006-01-02 15:04:05", "2000-01-01 00:"+line[:5]); err != nil || at.Sub(gone) > sessionTimeout+10*time.Second {
+				late = append(late, line)
+			}
+			if strings.HasPrefix(line[8:], "still") || line[6] != '2' {
+				t.Errorf("%s", line)
+			}
+		}
+		if len(found) != 2 || len(late) > 0 {
+			t.Errorf("found %v, late %q", found, late)
+		}
+		// The server comes back, and so does its job.
+		c.fails.Store(false)
+		c.start(job(c, "both", 1), job(c, "lone", 1))
+		until(7, 0)
+		all := strings.Join(c.take(), "\n")
+		for _, want := range []string{"over: item 0 of lone has not begun", "over: item 0 of lone failed", "over: item 0 of both failed"} {
+			if !strings.Contains(all, want) {
+				t.Errorf("%q is not in\n%s", want, all)
+			}
+		}
+	})
+}
+
+// TestDispatcher_otherJanitor: the janitor of a job dies before an absence is due; the next
+// one finds it at the same time.
+func TestDispatcher_otherJanitor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "jobs: [{jobs: j, succeedEvery: 2m}]")
+		judge := c.start(job(c, "j", 2))
+		c.start(job(c, "j", 2))
+		until(3, 30)
+		c.expect()
+		c.fails.Store(true)
+		until(3, 40)
+		judge.die()
+		until(5, 0)
+		c.take()
+		until(5, 20)
+		if all := strings.Join(c.take(), "\n"); !strings.Contains(all, "of j have not succeeded for 2m: since 2000-01-01 00:03:00 GMT") {
+			t.Errorf("sent\n%s", all)
+		}
+	})
+}
+
+// TestDispatcher_session: a host whose session is in doubt says so itself; when it is lost the
+// others say that the host is gone, and when it is back that is over.
+func TestDispatcher_session(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		c.start(job(c, "j", 2))
+		n := c.start(job(c, "j", 2))
+		until(1, 30)
+		n.session.Doubt(registry.TrustSuspect)
+		until(1, 35)
+		c.expect("01:32 2 the session of host 10.0.0.2 with the registry is in doubt")
+		n.session.Doubt(registry.TrustLive)
+		until(1, 40)
+		c.expect("01:37 2 over: the session of host 10.0.0.2 with the registry is in doubt")
+		n.session.Doubt(registry.TrustLost)
+		until(1, 50)
+		got := strings.Join(c.take(), "\n")
+		if !strings.Contains(got, "2 host 10.0.0.2 has lost its session") && got != "" {
+			t.Errorf("sent\n%s", got)
+		}
+		until(3, 0)
+		if got := c.take(); slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "is gone") && !strings.Contains(s, "over") }) {
+			t.Errorf("sent %q: it was back at once", got)
+		}
+	})
+}
+
+// TestDispatcher_stops: a host that stops in good order is not gone, and what it had to say of
+// itself is over.
+func TestDispatcher_stops(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		first := c.start(job(c, "j", 2))
+		second := c.start(job(c, "j", 2))
+		problem := "no space left on device"
+		second.problem.Store(&problem)
+		until(1, 10)
+		c.expect("00:08 1 host 10.0.0.2 cannot write its history since 2000-01-01T00:00:06Z: no space left on device")
+		second.stop()
+		<-second.done
+		until(2, 0)
+		got := strings.Join(c.take(), "\n")
+		if !strings.Contains(got, "over: host 10.0.0.2 cannot write its history") || strings.Contains(got, "is gone") {
+			t.Errorf("sent\n%s", got)
+		}
+		first.stop()
+		<-first.done
+		c.start(job(c, "j", 2))
+		until(5, 0)
+		c.expect()
+	})
+}
+
+// TestDispatcher_receiverDown: what is not taken is sent until it is, once; that shows, and
+// holds up nothing else.
+func TestDispatcher_receiverDown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		n := c.start(job(c, "j", 1))
+		c.down["ops"] = true
+		until(1, 30)
+		c.fails.Store(true)
+		until(4, 0)
+		st := n.service.Status()
+		if st.Failed < 4 || st.Failed > 12 || len(st.Failing) != 1 || st.Failing[0].Target != "all/ops" || st.Failing[0].Error != "it does not answer" {
+			t.Errorf("%+v", st)
+		}
+		if p := n.service.Problems(); len(p) != 1 || !strings.Contains(p[0], "nothing can be sent to all/ops since") {
+			t.Errorf("%q", p)
+		}
+		c.mu.Lock()
+		c.down["ops"] = false
+		c.mu.Unlock()
+		until(6, 0)
+		if got := c.take(); len(got) != 1 || !strings.Contains(got[0], "item 0 of j failed") {
+			t.Errorf("%q", got)
+		}
+		if st := n.service.Status(); len(st.Failing) != 0 || len(n.service.Problems()) != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// TestDispatcher_silence: a silence that stands in the registry holds for all hosts, and ends
+// by itself.
+func TestDispatcher_silence(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		n := c.start(job(c, "j", 1))
+		b := board.Of(n.center(), namespace)
+		if _, err := b.Silence(t.Context(), alert.Silence{Jobs: "j", From: time.Now(), Until: time.Now().Add(3 * time.Minute), By: "alice"}); err != nil {
+			t.Fatal(err)
+		}
+		c.fails.Store(true)
+		until(2, 50)
+		c.expect()
+		until(3, 30)
+		c.expect("03:01 1 item 0 of j failed")
+		content, err := b.Read(t.Context())
+		if err != nil || len(content.Alerts) != 1 {
+			t.Errorf("%+v, %v", content, err)
+		}
+	})
+}
+
+// TestDispatcher_registryDown: what was found while the registry did not answer is written
+// when it does.
+func TestDispatcher_registryDown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		n := c.start(job(c, "j", 1))
+		until(0, 30)
+		n.service.Add(event.Event{Kind: event.ItemHeld, Host: "x", Job: "j", Item: new(int), Time: time.Now(), Reason: "a test"})
+		n.session.Doubt(registry.TrustSuspect)
+		until(0, 50)
+		c.take()
+		n.session.Doubt(registry.TrustLive)
+		until(1, 0)
+		if all := strings.Join(c.take(), "\n"); !strings.Contains(all, "item 0 of j is held back: a test") {
+			t.Errorf("sent\n%s", all)
+		}
+	})
+}
+
+// TestDispatcher_flood: more events than can be looked at are counted, and nobody waits.
+func TestDispatcher_flood(t *testing.T) {
+	t.Parallel()
+	f, err := alert.Parse("a.yaml", []byte("receivers: {ops: {webhook: {url: \"https://ops.example\"}}}\nroutes: [{name: all, to: ops}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := dispatch.New(dispatch.Options{Rules: fixed{f}, Logger: zap.NewNop()})
+	for range 1 << 15 {
+		s.Add(event.Event{Kind: event.ItemCompleted, Job: "j"})
+		s.Add(event.Event{Kind: event.Listener, Job: "j"}) // does not matter
+	}
+	if d := s.Status().Dropped; d != 1<<14 {
+		t.Errorf("%d events were dropped, want %d", d, 1<<14)
+	}
+}

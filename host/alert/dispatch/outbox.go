@@ -1,0 +1,199 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/alert"
+)
+
+// outbox is what is being sent, and what became of it.
+type outbox struct {
+	targets map[alert.Target]*delivery
+	// own are the alerts about this host's own session, which no other sends.
+	own []alert.Alert
+	// marks are messages that were taken, and are still to be noted on the board.
+	marks        []*marks
+	sent, failed int64
+}
+
+// delivery is how a target fares.
+type delivery struct {
+	busy     bool
+	attempts int // in a row that failed
+	since    time.Time
+	retryAt  time.Time
+	err      string
+}
+
+// marks are the alerts of a message that was taken.
+type marks struct {
+	to           alert.Target
+	at           time.Time
+	firing, over []string
+}
+
+func newOutbox() outbox { return outbox{targets: make(map[alert.Target]*delivery)} }
+
+// local takes an alert of which this host alone knows.
+func (o *outbox) local(a alert.Alert) {
+	i := slices.IndexFunc(o.own, func(other alert.Alert) bool { return other.ID == a.ID })
+	switch {
+	case i < 0 && a.Firing():
+		o.own = append(o.own, a)
+	case i < 0:
+	case a.Firing():
+		o.own[i].Resolved, o.own[i].Text = time.Time{}, a.Text
+	default:
+		o.own[i].Resolved, o.own[i].Why = a.Resolved, a.Why
+	}
+}
+
+// send plans and begins what is to be sent. It returns when to look again.
+func (l *loop) send(now time.Time) (next time.Time) {
+	f := l.s.o.Rules.File()
+	l.mail.tidy(f)
+	held := func(to alert.Target) bool {
+		d := l.mail.targets[to]
+		return d != nil && (d.busy || now.Before(d.retryAt))
+	}
+	begin := func(p alert.Plan, own bool) {
+		next = soonest(next, p.Next)
+		for i := range p.Messages {
+			if m := &p.Messages[i]; !held(m.Target()) {
+				l.deliver(f, m, own)
+			}
+		}
+	}
+	p := alert.PlanNow(f, l.mail.own, l.place.content.Silences, held, now)
+	l.mail.own = slices.DeleteFunc(l.mail.own, func(a alert.Alert) bool { return slices.Contains(p.Done, a.ID) })
+	begin(p, true)
+	if l.place.keeps() && l.place.read != 0 {
+		p := alert.PlanNow(f, l.mail.overlay(l.place.content.Alerts), l.place.content.Silences, held, now)
+		begin(p, false)
+		if l.place.read == l.place.seen.Change && len(l.mail.marks) == 0 {
+			l.place.drop = p.Done
+		}
+	}
+	for _, d := range l.mail.targets {
+		if !d.busy && now.Before(d.retryAt) {
+			next = soonest(next, d.retryAt)
+		}
+	}
+	return next
+}
+
+// tidy forgets targets that the file does not have any more.
+func (o *outbox) tidy(f *alert.File) {
+	for to, d := range o.targets {
+		route, receiver, _ := strings.Cut(string(to), "/")
+		is := func(r alert.Route) bool { return r.Name == route && slices.Contains(r.To, receiver) }
+		if !d.busy && !slices.ContainsFunc(f.Routes, is) {
+			delete(o.targets, to)
+		}
+	}
+}
+
+// overlay are the alerts of the board, with what was sent and is not noted there yet.
+func (o *outbox) overlay(alerts []alert.Alert) []alert.Alert {
+	if len(o.marks) == 0 {
+		return alerts
+	}
+	all := slices.Clone(alerts)
+	for i := range all {
+		a := &all[i]
+		for _, m := range o.marks {
+			over := slices.Contains(m.over, a.ID)
+			if over || slices.Contains(m.firing, a.ID) {
+				a.Sent = with(a.Sent, m.to, alert.Sent{At: m.at, Resolved: over})
+			}
+		}
+	}
+	return all
+}
+
+// with is a copy of what was sent, and this.
+func with(sent map[alert.Target]alert.Sent, to alert.Target, one alert.Sent) map[alert.Target]alert.Sent {
+	all := map[alert.Target]alert.Sent{to: one}
+	for other, s := range sent {
+		if other != to {
+			all[other] = s
+		}
+	}
+	return all
+}
+
+// deliver sends a message beside the loop.
+func (l *loop) deliver(f *alert.File, m *alert.Message, own bool) {
+	receiver, known := f.Receivers[m.Receiver]
+	if !known {
+		return
+	}
+	to := m.Target()
+	d := l.mail.targets[to]
+	if d == nil {
+		d = &delivery{}
+		l.mail.targets[to] = d
+	}
+	d.busy = true
+	l.beside(func(ctx context.Context) func() {
+		err := l.s.o.Send(ctx, receiver, m)
+		at := time.Now()
+		return func() { l.delivered(d, m, own, at, err) }
+	})
+}
+
+// delivered takes what became of a message.
+func (l *loop) delivered(d *delivery, m *alert.Message, own bool, at time.Time, err error) {
+	d.busy = false
+	if err != nil {
+		l.mail.failed++
+		if d.attempts == 0 {
+			d.since = at
+		}
+		d.attempts++
+		pause := min(shortestPause<<min(d.attempts-1, 10), longestPause)
+		d.retryAt, d.err = at.Add(pause), err.Error()
+		l.log.Warn("an alert was not sent; trying again", zap.String("to", string(m.Target())), zap.Int("attempt", d.attempts), zap.Duration("after", pause), zap.Error(err))
+		return
+	}
+	l.mail.sent++
+	*d = delivery{}
+	firing, over := m.IDs()
+	if !own {
+		l.mail.marks = append(l.mail.marks, &marks{m.Target(), at, firing, over})
+		return
+	}
+	for i := range l.mail.own {
+		a := &l.mail.own[i]
+		ended := slices.Contains(over, a.ID)
+		if ended || slices.Contains(firing, a.ID) {
+			a.Sent = with(a.Sent, m.Target(), alert.Sent{At: at, Resolved: ended})
+		}
+	}
+}
+
+// report makes the status.
+func (l *loop) report() {
+	st := Status{Keeper: l.place.keeps(), Firing: len(l.place.seen.Active) + len(l.mail.own), Sent: l.mail.sent, Failed: l.mail.failed, Problem: l.trouble}
+	for to, d := range l.mail.targets {
+		if d.attempts > 0 {
+			st.Failing = append(st.Failing, Failing{to, d.since, d.attempts, d.err})
+		}
+	}
+	slices.SortFunc(st.Failing, func(a, b Failing) int { return strings.Compare(string(a.Target), string(b.Target)) })
+	l.s.mu.Lock()
+	l.s.status = st
+	l.s.mu.Unlock()
+}
+
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}

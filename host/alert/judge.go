@@ -1,0 +1,830 @@
+package alert
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+const (
+	// checkAgain is how soon a check is repeated that has found something, and
+	// leastBetween the least time between two checks of a job.
+	checkAgain   = 15 * time.Second
+	leastBetween = 2 * time.Second
+	// lookBack is for how long an instant whose deadline has passed is still looked at by
+	// a host that has just become the one to do so.
+	lookBack = 10 * time.Minute
+	// usualRuns is of how many of the latest runs the median is what is usual, and
+	// leastUsual how many it takes.
+	usualRuns  = 25
+	leastUsual = 5
+	// goneFor is how long a host that is gone is an alert.
+	goneFor = 24 * time.Hour
+)
+
+// Change is an alert that begins, or is over.
+type Change struct {
+	Alert
+	// Local: it is about this host's own session or history: it is not kept in the
+	// registry.
+	Local bool
+}
+
+// Check asks for what the registry has of a job, because of a rule: whether items have
+// begun for an instant, or when they succeeded last.
+type Check struct {
+	Job     string
+	Rule    Rule
+	Instant time.Time // for StartWithin
+	// From is the first item to look at, of jobs with very many.
+	From int
+}
+
+// Found is the answer to a Check.
+type Found struct {
+	// Exists: the job is in the registry. Enabled: a server of it is. Java: a host of
+	// ElasticJob's takes part, and what it runs is in no record.
+	Exists, Enabled, Java bool
+	// Hosts are how many hosts have the job.
+	Hosts int
+	// Settings are those in the registry.
+	Settings event.Settings
+	// Items are those that were looked at; More is where to go on, 0 if they are all.
+	Items []FoundItem
+	More  int
+}
+
+// FoundItem is what the registry has of an item.
+type FoundItem struct {
+	Item     int
+	Record   tree.Record
+	Disabled bool
+}
+
+// Judge decides what is wrong, by the events of one host and by what it asks of the
+// registry. It is for one goroutine.
+type Judge struct {
+	file   *File
+	server string
+	host   string // the instance id of the term
+	jobs   map[string]*job
+	// active are the alerts that stand in the registry, mine those of them that this
+	// judge has begun, local those that do not stand there.
+	active map[string]bool
+	mine   map[string]Alert
+	local  map[string]bool
+	timers timers
+	out    []Change
+	checks []Check
+}
+
+// job is what the judge knows of a job.
+type job struct {
+	name     string
+	settings event.Settings
+	schedule *schedule.Schedule
+	zone     *time.Location
+	rules    Rules
+	// ours: this host looks after the job for all; orphan: no host has the job, and this one looks
+	// after it.
+	ours, orphan bool
+	since        time.Time // when it began to look
+	running      map[int]*running
+	reasons      map[int]string // why the newest attempts of items failed
+	usual        []time.Duration
+	// nextStart is the instant whose begin is checked next, startAt when; succeedAt is
+	// when successes are. Zero: not at all.
+	nextStart, startAt, succeedAt time.Time
+	checked                       time.Time
+	longAt                        time.Time // when the next run takes too long
+}
+
+// running is an item that runs on this host.
+type running struct {
+	since  time.Time
+	runID  string
+	longAt time.Time // when it takes too long; zero: never, or that was said
+}
+
+// NewJudge returns a judge for the host at an address.
+func NewJudge(f *File, server string) *Judge {
+	return &Judge{file: f, server: server, jobs: make(map[string]*job), active: make(map[string]bool), mine: make(map[string]Alert), local: make(map[string]bool)}
+}
+
+// Use takes other rules.
+func (j *Judge) Use(f *File, now time.Time) {
+	j.file = f
+	for _, jb := range j.jobs {
+		jb.rules = j.rulesOf(jb)
+		j.plan(jb, now)
+		for _, r := range jb.running {
+			j.timeRun(jb, r)
+		}
+	}
+}
+
+// rulesOf are the rules of a job. One whose error handler sends something has a rule
+// for that.
+func (j *Judge) rulesOf(jb *job) Rules {
+	r := j.file.For(jb.name)
+	if j.file.Handlers[strings.ToUpper(jb.settings.ErrorHandler)] != "" {
+		r.Failures = 1
+	}
+	return r
+}
+
+// Known takes over which alerts stand in the registry, or are about to.
+func (j *Judge) Known(active map[string]bool) {
+	j.active = active
+	for id := range j.mine {
+		if !active[id] { // somebody has ended it
+			delete(j.mine, id)
+		}
+	}
+}
+
+// Take returns what has changed and what is to be looked up since it was called last.
+func (j *Judge) Take() ([]Change, []Check) {
+	out, checks := j.out, j.checks
+	j.out, j.checks = nil, nil
+	return out, checks
+}
+
+// fire begins an alert, unless it is known.
+func (j *Judge) fire(a Alert, local bool) {
+	a = a.named()
+	if a.Host == "" {
+		a.Host = j.host
+	}
+	if local {
+		if !j.local[a.ID] {
+			j.local[a.ID] = true
+			j.out = append(j.out, Change{a, true})
+		}
+		return
+	}
+	// What is about a host may stand there from its life before this one.
+	if _, mine := j.mine[a.ID]; mine || (j.active[a.ID] && !a.OfHost) {
+		return
+	}
+	j.mine[a.ID], j.active[a.ID] = a, true
+	j.out = append(j.out, Change{a, false})
+}
+
+// resolve ends an alert, if there is one.
+func (j *Judge) resolve(a Alert, at time.Time, why string) {
+	if len(j.active)+len(j.local) == 0 {
+		return
+	}
+	a = a.named()
+	a.Resolved, a.Why = at, why
+	if j.local[a.ID] {
+		delete(j.local, a.ID)
+		j.out = append(j.out, Change{a, true})
+	}
+	if j.active[a.ID] {
+		delete(j.active, a.ID)
+		delete(j.mine, a.ID)
+		j.out = append(j.out, Change{a, false})
+	}
+}
+
+// See takes an event of this host.
+func (j *Judge) See(e event.Event) {
+	switch e.Kind {
+	case event.Session:
+		j.session(e)
+	case event.Refused, event.Accepted:
+		j.fileEvent(e)
+	}
+	if e.Job == "" {
+		return
+	}
+	jb := j.jobs[e.Job]
+	if jb == nil {
+		jb = &job{name: e.Job, running: make(map[int]*running), zone: time.UTC}
+		jb.rules = j.rulesOf(jb)
+		j.jobs[e.Job] = jb
+	}
+	switch e.Kind {
+	case event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemSkipped, event.ItemHeld, event.ItemReleased:
+		if e.Item != nil {
+			j.item(jb, *e.Item, e)
+		}
+	case event.JobError:
+		if e.Wait == "" && jb.rules.Refused {
+			j.fire(Alert{Rule: Refused, Job: e.Job, Subject: j.server, OfHost: true, Since: e.Time,
+				Text: fmt.Sprintf("host %s cannot run %s as it is: %s", j.server, e.Job, words.FirstLine(e.Reason))}, false)
+		}
+	case event.FireStarted, event.JobChanged:
+		j.resolve(Alert{Rule: Refused, Job: e.Job, Subject: j.server}, e.Time, "the job runs there again")
+	case event.JobConfigured:
+		j.configured(jb, e)
+	case event.Janitor:
+		j.care(jb, e.Reason == "", jb.orphan, e.Time)
+	case event.JobRemoved, event.JobStopped:
+		j.left(jb, e)
+	}
+}
+
+// configured takes over what a job goes by.
+func (j *Judge) configured(jb *job, e event.Event) {
+	if e.Settings == nil {
+		return
+	}
+	j.resolve(Alert{Rule: Refused, Job: e.Job, Subject: j.server}, e.Time, "the host goes by a configuration again")
+	jb.set(*e.Settings)
+	jb.rules = j.rulesOf(jb)
+	j.plan(jb, e.Time)
+}
+
+// set takes over settings.
+func (jb *job) set(s event.Settings) {
+	jb.settings, jb.schedule = s, nil
+	zone := time.Local
+	if s.TimeZone != time.Local.String() {
+		var err error
+		if zone, err = schedule.Zone(s.TimeZone); err != nil {
+			zone = time.UTC
+		}
+	}
+	jb.zone = zone
+	if s.Cron == "" {
+		return
+	}
+	if parsed, err := schedule.Parse(s.Cron, zone); err == nil {
+		jb.schedule = parsed
+	}
+}
+
+// left forgets a job that this host has left.
+func (j *Judge) left(jb *job, e event.Event) {
+	j.resolve(Alert{Rule: Refused, Job: jb.name, Subject: j.server}, e.Time, "the host has left the job")
+	for n := range jb.running {
+		j.ended(jb, n, e.Time, "the host has left the job")
+	}
+	j.care(jb, false, jb.orphan, e.Time)
+	if !jb.orphan {
+		delete(j.jobs, jb.name)
+	}
+}
+
+// session takes what becomes of this host's session.
+func (j *Judge) session(e event.Event) {
+	a := Alert{Rule: Session, Subject: j.server, OfHost: true, Since: e.Time, Host: e.Host}
+	switch {
+	case e.Wait != "":
+		a.Text = fmt.Sprintf("host %s has no session with the registry: %s", j.server, words.FirstLine(e.Reason))
+	case e.Reason == "live":
+		j.host = e.Host
+		j.resolve(a, e.Time, "the session is live")
+		return
+	case e.Reason == "suspect" || e.Reason == "yield":
+		a.Text = fmt.Sprintf("the session of host %s with the registry is in doubt: the registry does not answer, and nothing begins there", j.server)
+	case e.Reason == "lost":
+		a.Text = fmt.Sprintf("host %s has lost its session with the registry: everything was stopped there, and it starts a new one", j.server)
+		j.lost(e.Time)
+	default:
+		return
+	}
+	if j.file.Hosts.Session {
+		j.fire(a, true)
+	}
+}
+
+// lost forgets what this host has of its jobs: it joins them again, or another has them.
+func (j *Judge) lost(at time.Time) {
+	for _, jb := range j.jobs {
+		for n := range jb.running {
+			j.ended(jb, n, at, "its host has lost its session")
+		}
+		j.care(jb, false, false, at)
+	}
+}
+
+// fileEvent takes that a file is refused, or is not any more.
+func (j *Judge) fileEvent(e event.Event) {
+	a := Alert{Rule: Refused, Subject: j.server + " " + e.File, OfHost: true, Since: e.Time}
+	if name, _, quoted := strings.Cut(after(e.Reason, `job "`), `"`); quoted {
+		a.Job = name
+	}
+	if e.Kind == event.Accepted {
+		for _, known := range j.mine { // its reason may have named a job
+			if known.Rule == Refused && known.Subject == a.Subject {
+				a.Job = known.Job
+			}
+		}
+		j.resolve(a, e.Time, "the file is not refused any more")
+		return
+	}
+	rules := j.file.For(a.Job)
+	if rules.Refused {
+		a.Text = fmt.Sprintf("host %s refuses %s: %s", j.server, e.File, words.FirstLine(e.Reason))
+		j.fire(a, false)
+	}
+}
+
+func after(s, prefix string) string {
+	_, rest, _ := strings.Cut(s, prefix)
+	return rest
+}
+
+// item takes what becomes of an item.
+func (j *Judge) item(jb *job, n int, e event.Event) {
+	of := func(r Rule) Alert { return Alert{Rule: r, Job: jb.name, Item: &n} }
+	switch e.Kind {
+	case event.ItemStarted:
+		j.started(jb, n, e)
+	case event.ItemEnded:
+		jb.attempted(n, e)
+		j.ended(jb, n, e.Time, "the run has ended")
+	case event.ItemCompleted:
+		j.ended(jb, n, e.Time, "the run has ended")
+		j.completed(jb, n, e)
+	case event.ItemReleased:
+		j.resolve(of(Held), e.Time, "the item was released")
+	case event.ItemHeld:
+		if jb.rules.Held {
+			a := of(Held)
+			a.Since, a.Text = e.Time, fmt.Sprintf("item %d of %s is held back: %s", n, jb.name, words.FirstLine(e.Reason))
+			j.fire(a, false)
+		}
+	case event.ItemSkipped:
+		if e.Outcome != "" {
+			j.ended(jb, n, e.Time, "the run has ended")
+		}
+		if e.Cause == event.SkipLost && jb.rules.Lost {
+			a := of(Lost)
+			a.Since, a.Text = e.Time, fmt.Sprintf("the run of item %d of %s for %s is lost: %s", n, jb.name, jb.at(e.Instant), words.FirstLine(e.Reason))
+			j.fire(a, false)
+		}
+	}
+}
+
+// started takes the begin of an attempt. Only the first is the begin of the run.
+func (j *Judge) started(jb *job, n int, e event.Event) {
+	long := Alert{Rule: LongerThan, Job: jb.name, Item: &n}
+	if _, mine := j.mine[long.named().ID]; !mine {
+		j.resolve(long, e.Time, "another host runs the item now")
+	}
+	j.resolve(Alert{Rule: Held, Job: jb.name, Item: &n}, e.Time, "the item runs again")
+	if r := jb.running[n]; r != nil && r.runID == e.RunID {
+		return
+	}
+	r := &running{since: e.Time, runID: e.RunID}
+	jb.running[n] = r
+	j.timeRun(jb, r)
+}
+
+// timeRun sets when a run takes too long.
+func (j *Judge) timeRun(jb *job, r *running) {
+	limit := jb.longest()
+	r.longAt = time.Time{}
+	if limit == 0 {
+		return
+	}
+	r.longAt = r.since.Add(limit)
+	j.lookAtRuns(jb, r.longAt)
+}
+
+// lookAtRuns has the runs of a job looked at, once for all that are due until then.
+func (j *Judge) lookAtRuns(jb *job, at time.Time) {
+	if jb.longAt.IsZero() || at.Before(jb.longAt) {
+		jb.longAt = at
+		j.timers.add(timer{at, jb.name})
+	}
+}
+
+// longest is how long a run may take; 0: any time.
+func (jb *job) longest() time.Duration {
+	limit := jb.rules.LongerThan
+	if k := jb.rules.LongerThanUsual; k > 0 && len(jb.usual) >= leastUsual {
+		if usual := time.Duration(k * float64(jb.median())); limit == 0 || usual < limit {
+			limit = max(usual, time.Second)
+		}
+	}
+	return limit
+}
+
+// attempted notes how long an attempt took that was OK, or why it was not.
+func (jb *job) attempted(n int, e event.Event) {
+	delete(jb.reasons, n)
+	switch {
+	case e.Outcome == abi.OutcomeOK:
+		jb.took(e.Duration)
+	case e.Reason != "":
+		if jb.reasons == nil {
+			jb.reasons = make(map[int]string)
+		}
+		jb.reasons[n] = words.FirstLine(e.Reason)
+	}
+}
+
+// took notes how long a run took that was OK.
+func (jb *job) took(d time.Duration) {
+	if jb.usual = append(jb.usual, d); len(jb.usual) > usualRuns {
+		jb.usual = slices.Delete(jb.usual, 0, 1)
+	}
+}
+
+func (jb *job) median() time.Duration {
+	sorted := slices.Sorted(slices.Values(jb.usual))
+	return sorted[len(sorted)/2]
+}
+
+// ended takes the end of a run on this host.
+func (j *Judge) ended(jb *job, n int, at time.Time, why string) {
+	delete(jb.running, n)
+	j.resolve(Alert{Rule: LongerThan, Job: jb.name, Item: &n}, at, why)
+}
+
+// completed takes how a run ended.
+func (j *Judge) completed(jb *job, n int, e event.Event) {
+	a := Alert{Rule: Failures, Job: jb.name, Item: &n}
+	if e.Outcome == abi.OutcomeOK {
+		j.resolve(a, e.Time, "the item has succeeded")
+		j.resolve(Alert{Rule: Lost, Job: jb.name, Item: &n}, e.Time, "a newer run of the item has succeeded")
+		if jb.watched() && len(j.active) > 0 && j.active[(Alert{Rule: SucceedEvery, Job: jb.name}).named().ID] {
+			j.again(jb, SucceedEvery, e.Time.Add(leastBetween))
+		}
+		return
+	}
+	reason := cmp.Or(jb.reasons[n], words.FirstLine(e.Reason))
+	delete(jb.reasons, n)
+	limit := jb.rules.Failures
+	if limit == 0 || e.Count < int64(limit) {
+		return
+	}
+	a.Route = j.file.Handlers[strings.ToUpper(jb.settings.ErrorHandler)]
+	a.Since = e.Time
+	a.Text = fmt.Sprintf("item %d of %s failed, the run for %s: %s", n, jb.name, jb.at(e.Instant), e.Outcome)
+	if e.Count > 1 {
+		a.Text = fmt.Sprintf("item %d of %s failed %d times in a row, the last run for %s: %s", n, jb.name, e.Count, jb.at(e.Instant), e.Outcome)
+	}
+	if reason != "" {
+		a.Text += " (" + reason + ")"
+	}
+	j.fire(a, false)
+}
+
+// at is a time for people, in the job's zone.
+func (jb *job) at(t time.Time) string {
+	zone := jb.zone
+	if zone == nil {
+		zone = time.UTC
+	}
+	return t.In(zone).Format("2006-01-02 15:04:05 MST")
+}
+
+// watched reports whether this host looks after what the job does not do.
+func (jb *job) watched() bool { return jb.ours || jb.orphan }
+
+// Orphans takes over which jobs no host has: this host looks after them, since it keeps
+// the alerts. settings are theirs.
+func (j *Judge) Orphans(settings map[string]event.Settings, now time.Time) {
+	for name, s := range settings {
+		jb := j.jobs[name]
+		if jb == nil {
+			jb = &job{name: name, running: make(map[int]*running)}
+			j.jobs[name] = jb
+		}
+		if jb.settings != s || jb.zone == nil {
+			jb.set(s)
+			jb.rules = j.rulesOf(jb)
+		}
+		j.care(jb, jb.ours, true, now)
+	}
+	for name, jb := range j.jobs {
+		if _, still := settings[name]; jb.orphan && !still {
+			j.care(jb, jb.ours, false, now)
+		}
+	}
+}
+
+// care notes whether this host is to look after the job.
+func (j *Judge) care(jb *job, ours, orphan bool, now time.Time) {
+	before := jb.watched()
+	jb.ours, jb.orphan = ours, orphan
+	if jb.watched() == before {
+		return
+	}
+	if jb.watched() {
+		jb.since = now
+	}
+	j.plan(jb, now)
+}
+
+// plan sets when to check what the job does not do.
+func (j *Judge) plan(jb *job, now time.Time) {
+	jb.nextStart, jb.startAt, jb.succeedAt = time.Time{}, time.Time{}, time.Time{}
+	if !jb.watched() {
+		return
+	}
+	if d := jb.rules.StartWithin; d > 0 && jb.schedule != nil {
+		// Instants whose deadline has just passed may have had no judge.
+		jb.nextStart = jb.schedule.Next(now.Add(-d - lookBack))
+		for next := jb.nextStart; !next.IsZero() && !next.Add(d).After(now); next = jb.schedule.Next(next) {
+			jb.nextStart = next
+		}
+		j.armStart(jb, now)
+	}
+	if jb.rules.SucceedEvery > 0 {
+		j.again(jb, SucceedEvery, now.Add(leastBetween))
+	}
+}
+
+// armStart sets when the next begin is checked.
+func (j *Judge) armStart(jb *job, now time.Time) {
+	if jb.nextStart.IsZero() {
+		jb.startAt = time.Time{}
+		return
+	}
+	j.again(jb, StartWithin, later(jb.nextStart.Add(jb.rules.StartWithin), now))
+}
+
+// again sets when a rule is checked next.
+func (j *Judge) again(jb *job, r Rule, at time.Time) {
+	at = later(at, jb.checked.Add(leastBetween))
+	if r == StartWithin {
+		jb.startAt = at
+	} else {
+		jb.succeedAt = at
+	}
+	j.timers.add(timer{at, jb.name})
+}
+
+// Next is when Tick has something to do; zero for never.
+func (j *Judge) Next() time.Time { return j.timers.next() }
+
+// Tick does what is due.
+func (j *Judge) Tick(now time.Time) {
+	for {
+		t, due := j.timers.due(now)
+		if !due {
+			return
+		}
+		jb := j.jobs[t.job]
+		if jb == nil {
+			continue
+		}
+		if isDue(jb.longAt, now) {
+			j.tooLong(jb, now)
+		}
+		if isDue(jb.startAt, now) && jb.watched() {
+			jb.startAt, jb.checked = time.Time{}, now
+			j.checks = append(j.checks, Check{Job: jb.name, Rule: StartWithin, Instant: jb.nextStart})
+		}
+		if isDue(jb.succeedAt, now) && jb.watched() {
+			jb.succeedAt, jb.checked = time.Time{}, now
+			j.checks = append(j.checks, Check{Job: jb.name, Rule: SucceedEvery})
+		}
+	}
+}
+
+func isDue(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
+
+// tooLong begins the alerts of the runs that take too long.
+func (j *Judge) tooLong(jb *job, now time.Time) {
+	jb.longAt = time.Time{}
+	for n, r := range jb.running {
+		if r.longAt.IsZero() {
+			continue
+		}
+		if now.Before(r.longAt) {
+			j.lookAtRuns(jb, r.longAt)
+			continue
+		}
+		limit := r.longAt.Sub(r.since)
+		r.longAt = time.Time{}
+		what := "longer than " + words.Duration(limit)
+		if jb.rules.LongerThan != limit {
+			what = fmt.Sprintf("more than %g times as long as usual (%s)", jb.rules.LongerThanUsual, words.Short(jb.median()))
+		}
+		j.fire(Alert{Rule: LongerThan, Job: jb.name, Item: &n, OfHost: true, Since: now,
+			Text: fmt.Sprintf("item %d of %s runs %s on host %s, since %s", n, jb.name, what, j.server, jb.at(r.since))}, false)
+	}
+}
+
+// Checked takes the answer to a check. err says that there is none: the check is made
+// again.
+func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
+	jb := j.jobs[c.Job]
+	if jb == nil || !jb.watched() {
+		return
+	}
+	a := Alert{Rule: c.Rule, Job: c.Job}
+	switch {
+	case err != nil:
+		j.again(jb, c.Rule, now.Add(leastBetween))
+		return
+	case !f.Exists, !f.Enabled, f.Java:
+		why := "the job was removed"
+		if f.Exists {
+			why = "the job is disabled"
+		}
+		if f.Java {
+			why = "a host of ElasticJob's is in the job, whose runs are not known"
+		}
+		j.resolve(a, now, why)
+		j.next(jb, c, now)
+		return
+	}
+	if jb.orphan && f.Hosts > 0 && !jb.ours { // a host has it again
+		j.care(jb, false, false, now)
+		return
+	}
+	if jb.orphan && jb.settings != f.Settings {
+		jb.set(f.Settings)
+		j.plan(jb, now)
+		return
+	}
+	if c.Rule == StartWithin {
+		j.checkedStart(jb, c, f, a, now)
+	} else {
+		j.checkedSuccess(jb, c, f, a, now)
+	}
+}
+
+// next goes on to the next check of the rule.
+func (j *Judge) next(jb *job, c Check, now time.Time) {
+	if c.Rule == SucceedEvery {
+		j.again(jb, SucceedEvery, now.Add(min(jb.rules.SucceedEvery, time.Hour)))
+		return
+	}
+	if jb.schedule == nil {
+		return
+	}
+	d := jb.rules.StartWithin
+	jb.nextStart = jb.schedule.Next(c.Instant)
+	for next := jb.nextStart; !next.IsZero() && !next.Add(d).After(now); next = jb.schedule.Next(next) {
+		jb.nextStart = next // of several only the newest
+	}
+	j.armStart(jb, now)
+}
+
+// checkedStart judges whether the items have begun for an instant.
+func (j *Judge) checkedStart(jb *job, c Check, f Found, a Alert, now time.Time) {
+	var missing tree.Items
+	open := 0
+	for _, it := range f.Items {
+		if !it.Disabled && it.Record.Instant < c.Instant.UnixMilli() {
+			missing = append(missing, it.Item)
+			if it.Record.Open() {
+				open++
+			}
+		}
+	}
+	if len(missing) == 0 && f.More > 0 {
+		j.checks = append(j.checks, Check{Job: c.Job, Rule: c.Rule, Instant: c.Instant, From: f.More})
+		return
+	}
+	if len(missing) == 0 {
+		j.resolve(a, now, "all items have begun")
+		j.next(jb, c, now)
+		return
+	}
+	a.Since = now
+	a.Text = fmt.Sprintf("%s of %s not begun: due at %s, wanted within %s", itemsOf(missing), jb.name+plural(missing, " has", " have"), jb.at(c.Instant), words.Duration(jb.rules.StartWithin))
+	switch {
+	case f.Hosts == 0:
+		a.Text += "; no host has the job"
+	case open == len(missing):
+		a.Text += "; earlier runs are not over"
+	}
+	j.fire(a, false)
+	// The same again, or the newest instant whose deadline has passed by then.
+	j.again(jb, StartWithin, now.Add(checkAgain))
+	d := jb.rules.StartWithin
+	if jb.schedule == nil {
+		return
+	}
+	for next := jb.schedule.Next(c.Instant); !next.IsZero() && !next.Add(d).After(now.Add(checkAgain)); next = jb.schedule.Next(next) {
+		jb.nextStart = next
+	}
+}
+
+// checkedSuccess judges when the items have succeeded last.
+func (j *Judge) checkedSuccess(jb *job, c Check, f Found, a Alert, now time.Time) {
+	d := jb.rules.SucceedEvery
+	var missing tree.Items
+	oldest := now
+	for _, it := range f.Items {
+		if it.Disabled {
+			continue
+		}
+		last := jb.since
+		if ok := it.Record.LastOK(); ok != 0 {
+			last = time.UnixMilli(ok)
+		} else if it.Record.Begun == 0 && it.Record.Instant != 0 { // it came to be then
+			last = time.UnixMilli(it.Record.Instant)
+		}
+		if now.Sub(last) >= d {
+			missing = append(missing, it.Item)
+		}
+		if last.Before(oldest) {
+			oldest = last
+		}
+	}
+	if len(missing) == 0 && f.More > 0 {
+		j.checks = append(j.checks, Check{Job: c.Job, Rule: c.Rule, From: f.More})
+		return
+	}
+	if len(missing) == 0 {
+		j.resolve(a, now, "all items have succeeded lately")
+		j.again(jb, SucceedEvery, later(oldest.Add(d), now.Add(leastBetween)))
+		return
+	}
+	a.Since = now
+	a.Text = fmt.Sprintf("%s of %s not succeeded for %s: since %s", itemsOf(missing), jb.name+plural(missing, " has", " have"), words.Duration(d), jb.at(oldest))
+	j.fire(a, false)
+	j.again(jb, SucceedEvery, now.Add(checkAgain))
+}
+
+func itemsOf(items tree.Items) string {
+	if len(items) == 1 {
+		return "item " + items.String()
+	}
+	text := items.String()
+	if len(text) > 60 {
+		text = text[:60] + "…"
+	}
+	return "items " + text
+}
+
+func plural(items tree.Items, one, several string) string {
+	if len(items) == 1 {
+		return one
+	}
+	return several
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// History takes how this host's history fares; empty is well.
+func (j *Judge) History(problem string, since, now time.Time) {
+	a := Alert{Rule: History, Subject: j.server, OfHost: true, Since: now, Host: j.host}
+	if problem == "" {
+		j.resolve(a, now, "the history is written again")
+		return
+	}
+	if j.file.Hosts.History {
+		a.Text = fmt.Sprintf("host %s cannot write its history since %s: %s", j.server, since.UTC().Format(time.RFC3339), words.FirstLine(problem))
+		j.fire(a, false)
+	}
+}
+
+// Cluster is what the keeper of the alerts knows of all hosts.
+type Cluster struct {
+	// Hosts began to look for alerts, and did not stop in good order; Alive have a session.
+	Hosts, Alive []string
+}
+
+// Gone are the hosts that are gone.
+func (c *Cluster) Gone() []string {
+	var gone []string
+	for _, id := range c.Hosts {
+		if !slices.Contains(c.Alive, id) {
+			gone = append(gone, id)
+		}
+	}
+	return gone
+}
+
+// Keep judges the hosts, by the one that keeps the alerts. Alerts about hosts that are
+// gone are over. alerts are those that stand in the registry.
+func (j *Judge) Keep(c Cluster, alerts []Alert, now time.Time) {
+	back := make(map[string]bool)
+	for _, id := range c.Alive {
+		back[tree.ServerOf(id)] = true
+	}
+	for _, id := range c.Gone() {
+		if server := tree.ServerOf(id); j.file.Hosts.Gone && !back[server] {
+			j.fire(Alert{Rule: HostGone, Subject: server, Since: now,
+				Text: fmt.Sprintf("host %s is gone: its session with the registry has ended, and it had not stopped in good order (%s)", server, id)}, false)
+		}
+	}
+	for i := range alerts {
+		switch a := &alerts[i]; {
+		case !a.Firing():
+		case a.Rule == HostGone && back[a.Subject]:
+			j.resolve(*a, now, "a host is at that address again")
+		case a.Rule == HostGone && now.Sub(a.Since) > goneFor:
+			j.resolve(*a, now, "it is gone for a day, and is not looked for any more")
+		case a.OfHost && a.Host != "" && !slices.Contains(c.Alive, a.Host):
+			j.resolve(*a, now, "its host is gone")
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package alert
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/host/watch"
+)
+
+// Live is the file in force. It is safe for concurrent use.
+type Live struct {
+	path string
+	log  *zap.Logger
+	file atomic.Pointer[File]
+	// problem is why the newest file is not in force, empty if it is.
+	problem atomic.Pointer[string]
+	changed chan struct{} // size 1
+}
+
+// Open reads the file.
+func Open(path string, log *zap.Logger) (*Live, error) {
+	f, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	l := &Live{path: path, log: log, changed: make(chan struct{}, 1)}
+	l.file.Store(f)
+	return l, nil
+}
+
+// File is what is in force now.
+func (l *Live) File() *File { return l.file.Load() }
+
+// Path is the file's.
+func (l *Live) Path() string { return l.path }
+
+// Changed has news whenever another file is in force.
+func (l *Live) Changed() <-chan struct{} { return l.changed }
+
+// Problem says why the newest file is not in force; empty: it is.
+func (l *Live) Problem() string {
+	if p := l.problem.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// Watch reads the file again whenever it changes, until ctx ends. A file that has a
+// mistake, or was removed, leaves the one before in force, which the log says. The error
+// says that changes cannot be noticed.
+func (l *Live) Watch(ctx context.Context) error {
+	return watch.Files(ctx, func() []string { return []string{l.path} }, l.look)
+}
+
+// look reads the file and takes it, or says why not. It is called by Watch alone.
+func (l *Live) look() {
+	f, err := Read(l.path)
+	if errors.Is(err, os.ErrNotExist) {
+		err = errors.New(l.path + " was removed, and its rules stay in force")
+	}
+	if err != nil {
+		if text := err.Error(); text != l.Problem() {
+			l.problem.Store(&text)
+			l.log.Error("the file of alerts is not taken; the one before stays in force", zap.Error(err))
+		}
+		return
+	}
+	l.problem.Store(nil)
+	if f.sum == l.File().sum {
+		return
+	}
+	l.file.Store(f)
+	l.log.Info("alerts read again", zap.String("file", l.path), zap.Int("routes", len(f.Routes)), zap.Int("receivers", len(f.Receivers)))
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,440 @@
+package alert
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"net/mail"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/fields"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// maxFile bounds the file, in bytes.
+const maxFile = 1 << 20
+
+// Read reads the file. Its error has all that is wrong, one line each.
+func Read(path string) (*File, error) {
+	data, _, err := fields.ReadFile(path, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", path, err)
+	}
+	return Parse(path, data)
+}
+
+// Parse is Read for what stands in the file.
+func Parse(name string, data []byte) (*File, error) {
+	p := &parser{File: fields.File{Name: name}, out: &File{Hosts: Hosts{true, true, true}, Receivers: make(map[string]Receiver), Handlers: make(map[string]string), sum: sha256.Sum256(data)}}
+	p.file(p.Root(data, "expected receivers and routes", "a mapping with receivers and routes"))
+	if err := p.Problems.Sorted(); err != nil {
+		return nil, err
+	}
+	return p.out, nil
+}
+
+// parser reads one file.
+type parser struct {
+	fields.File
+	out *File
+}
+
+func (p *parser) file(root *yaml.Node) {
+	if root == nil {
+		return
+	}
+	found := p.Fields(root, "", "receivers", "routes", "defaults", "jobs", "hosts", "errorHandlers")
+	if n := found["receivers"]; n != nil {
+		p.Pairs(n, "receivers", p.receiver)
+	}
+	if found["routes"] == nil {
+		p.Problem(root, "routes", "is missing, expected a list of routes: without one no message is sent")
+	}
+	p.Each(found["routes"], "routes", p.route)
+	if n := found["defaults"]; n != nil {
+		p.out.entries = append(p.out.entries, entry{set: p.rules(n, "defaults")})
+	}
+	p.Each(found["jobs"], "jobs", p.job)
+	p.hosts(found["hosts"])
+	if n := found["errorHandlers"]; n != nil {
+		p.Pairs(n, "errorHandlers", p.handler)
+	}
+}
+
+// ruleFields are the fields of rules.
+var ruleFields = []string{"failures", "succeedEvery", "startWithin", "longerThan", "longerThanUsual", "lost", "held", "refused"}
+
+func (p *parser) job(n *yaml.Node) {
+	e := entry{}
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == "jobs" {
+				e.jobs = p.patterns(n.Content[i+1], "jobs.jobs")
+			}
+		}
+	}
+	if len(e.jobs) == 0 {
+		p.Problem(n, "jobs", "jobs is missing, expected a pattern of jobs, such as team-a-*")
+	}
+	e.set = p.rules(n, "jobs", "jobs")
+	p.out.entries = append(p.out.entries, e)
+}
+
+// rules reads the rules in a mapping, which may have other fields, too.
+func (p *parser) rules(n *yaml.Node, field string, others ...string) (set []func(*Rules)) {
+	found := p.Fields(n, field, append(slices.Clone(others), ruleFields...)...)
+	if v := found["failures"]; v != nil {
+		n := p.number(v, field+".failures", 1, 1000)
+		set = append(set, func(r *Rules) { r.Failures = n })
+	}
+	for name, at := range map[string]func(*Rules) *time.Duration{
+		"succeedEvery": func(r *Rules) *time.Duration { return &r.SucceedEvery },
+		"startWithin":  func(r *Rules) *time.Duration { return &r.StartWithin },
+		"longerThan":   func(r *Rules) *time.Duration { return &r.LongerThan },
+	} {
+		if v := found[name]; v != nil {
+			d := p.duration(v, field+"."+name, time.Second)
+			set = append(set, func(r *Rules) { *at(r) = d })
+		}
+	}
+	if v := found["longerThanUsual"]; v != nil {
+		k := p.factor(v, field+".longerThanUsual")
+		set = append(set, func(r *Rules) { r.LongerThanUsual = k })
+	}
+	for name, at := range map[string]func(*Rules) *bool{
+		"lost":    func(r *Rules) *bool { return &r.Lost },
+		"held":    func(r *Rules) *bool { return &r.Held },
+		"refused": func(r *Rules) *bool { return &r.Refused },
+	} {
+		if v := found[name]; v != nil {
+			on := p.yes(v, field+"."+name)
+			set = append(set, func(r *Rules) { *at(r) = on })
+		}
+	}
+	return set
+}
+
+func (p *parser) hosts(n *yaml.Node) {
+	if n == nil {
+		return
+	}
+	found := p.Fields(n, "hosts", "gone", "session", "history")
+	for name, at := range map[string]*bool{"gone": &p.out.Hosts.Gone, "session": &p.out.Hosts.Session, "history": &p.out.Hosts.History} {
+		if v := found[name]; v != nil {
+			*at = p.yes(v, "hosts."+name)
+		}
+	}
+}
+
+func (p *parser) handler(key, value *yaml.Node) {
+	names := []string{"EMAIL", "WECHAT", "DINGTALK"}
+	if !slices.Contains(names, key.Value) {
+		p.Problem(key, "errorHandlers", "found %q, expected one of ElasticJob's error handlers %s", words.Clip(key.Value), strings.Join(names, ", "))
+		return
+	}
+	route, ok := p.Text(value, fields.Join("errorHandlers", key.Value))
+	if !ok {
+		return
+	}
+	if !slices.ContainsFunc(p.out.Routes, func(r Route) bool { return r.Name == route }) {
+		p.Problem(value, fields.Join("errorHandlers", key.Value), "found %q, expected the name of a route", words.Clip(route))
+	}
+	p.out.Handlers[key.Value] = route
+}
+
+func (p *parser) route(n *yaml.Node) {
+	found := p.Fields(n, "routes", "name", "jobs", "rules", "to", "group", "wait", "repeat", "resolved", "continue")
+	r := Route{Group: []string{"job"}, Wait: DefaultWait, Repeat: DefaultRepeat, Resolved: true}
+	if name, ok := p.Text(found["name"], "routes.name"); ok {
+		r.Name = name
+	}
+	switch {
+	case !isName(r.Name):
+		p.Problem(n, "routes.name", "found %q, expected a name of letters, digits, - and _", words.Clip(r.Name))
+	case slices.ContainsFunc(p.out.Routes, func(other Route) bool { return other.Name == r.Name }):
+		p.Problem(n, "routes.name", "%q is the name of two routes", r.Name)
+	}
+	r.Jobs = p.patterns(found["jobs"], "routes.jobs")
+	p.Texts(found["rules"], "routes.rules", func(n *yaml.Node, text string) {
+		if !slices.Contains(AllRules(), Rule(text)) {
+			p.Problem(n, "routes.rules", "found the rule %q%s", words.Clip(text), suggest(text, AllRules()))
+		}
+		r.Rules = append(r.Rules, Rule(text))
+	})
+	if found["to"] == nil {
+		p.Problem(n, "routes.to", "is missing, expected receivers")
+	}
+	p.Texts(found["to"], "routes.to", func(n *yaml.Node, text string) {
+		if _, known := p.out.Receivers[text]; !known {
+			p.Problem(n, "routes.to", "found %q, expected the name of a receiver", words.Clip(text))
+		}
+		if slices.Contains(r.To, text) {
+			p.Problem(n, "routes.to", "%q is given twice", words.Clip(text))
+		}
+		r.To = append(r.To, text)
+	})
+	if v := found["group"]; v != nil {
+		r.Group = nil
+		p.Each(v, "routes.group", func(n *yaml.Node) {
+			if n.Value != "job" && n.Value != "rule" {
+				p.Problem(n, "routes.group", "found %s, expected job or rule", fields.Describe(n))
+			}
+			r.Group = append(r.Group, n.Value)
+		})
+	}
+	if v := found["wait"]; v != nil {
+		r.Wait = p.duration(v, "routes.wait", 0)
+	}
+	if v := found["repeat"]; v != nil {
+		r.Repeat = p.duration(v, "routes.repeat", time.Minute)
+	}
+	if v := found["resolved"]; v != nil {
+		r.Resolved = p.yes(v, "routes.resolved")
+	}
+	if v := found["continue"]; v != nil {
+		r.Continue = p.yes(v, "routes.continue")
+	}
+	p.out.Routes = append(p.out.Routes, r)
+}
+
+// receiverFields are the fields of each kind; the first is demanded of it, unless
+// there is an alternative.
+var receiverFields = map[Kind][]string{
+	Email:    {"to", "from", "server", "user", "passwordFile", "plain"},
+	Slack:    {"url", "urlFile"},
+	DingTalk: {"url", "urlFile", "secretFile"},
+	WeCom:    {"url", "urlFile"},
+	Feishu:   {"url", "urlFile", "secretFile"},
+	Telegram: {"chat", "tokenFile", "url"},
+	Webhook:  {"url", "urlFile", "tokenFile"},
+}
+
+func (p *parser) receiver(key, value *yaml.Node) {
+	field := fields.Join("receivers", key.Value)
+	if !isName(key.Value) {
+		p.Problem(key, "receivers", "found %q, expected a name of letters, digits, - and _", words.Clip(key.Value))
+	}
+	r := Receiver{Name: key.Value}
+	var names []string
+	for _, k := range Kinds() {
+		names = append(names, string(k))
+	}
+	kinds := p.Fields(value, field, names...)
+	if value.Kind == yaml.MappingNode && len(kinds) != 1 && len(value.Content) <= 2*len(kinds) {
+		p.Problem(value, field, "found %d kinds of receivers, expected one of %s", len(kinds), strings.Join(names, ", "))
+	}
+	for kind, n := range kinds {
+		r.Kind = Kind(kind)
+		p.receiverOf(&r, n, fields.Join(field, kind))
+	}
+	p.out.Receivers[key.Value] = r
+}
+
+func (p *parser) receiverOf(r *Receiver, n *yaml.Node, field string) {
+	found := p.Fields(n, field, receiverFields[r.Kind]...)
+	text := func(name string) string {
+		s, _ := p.Text(found[name], fields.Join(field, name))
+		return s
+	}
+	file := func(name string) string {
+		if found[name] == nil {
+			return ""
+		}
+		return p.Path(found[name], fields.Join(field, name))
+	}
+	r.URL, r.URLFile = text("url"), file("urlFile")
+	r.SecretFile = firstOf(file("secretFile"), file("tokenFile"), file("passwordFile"))
+	r.Chat = text("chat")
+	switch r.Kind {
+	case Email:
+		p.email(r, n, field, found)
+	case Telegram:
+		if r.Chat == "" || r.SecretFile == "" {
+			p.Problem(n, field, "expected chat and tokenFile: which chat, and the file with the bot's token")
+		}
+		p.address(found["url"], r.URL, field)
+	default:
+		if (r.URL == "") == (r.URLFile == "") {
+			p.Problem(n, field, "expected url or urlFile, the file in which it stands alone")
+		}
+		p.address(found["url"], r.URL, field)
+	}
+}
+
+// address checks a URL that stands in the file.
+func (p *parser) address(n *yaml.Node, text, field string) {
+	if n == nil {
+		return
+	}
+	if problem := CheckURL(text); problem != "" {
+		p.Problem(n, field+".url", "%s", problem)
+	}
+}
+
+// CheckURL says what is wrong with the URL of a receiver, without showing it; empty if
+// nothing is.
+func CheckURL(text string) string {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return "is no URL, expected one such as https://hooks.example.com/services/…"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Sprintf("found the scheme %q, expected https or http", words.Clip(u.Scheme))
+	case u.Host == "" || u.User != nil:
+		return "expected a host, and no user before it"
+	}
+	return ""
+}
+
+func (p *parser) email(r *Receiver, n *yaml.Node, field string, found map[string]*yaml.Node) {
+	for _, name := range []string{"to", "from", "server"} {
+		if found[name] == nil {
+			p.Problem(n, field, "%s is missing, expected to, from and server", name)
+		}
+	}
+	p.Texts(found["to"], field+".to", func(n *yaml.Node, text string) {
+		r.To = append(r.To, p.mailbox(n, field+".to", text))
+	})
+	if v := found["from"]; v != nil {
+		if text, ok := p.Text(v, field+".from"); ok {
+			r.From = p.mailbox(v, field+".from", text)
+		}
+	}
+	if v := found["server"]; v != nil {
+		r.Server, _ = p.Text(v, field+".server")
+		if host, port, err := net.SplitHostPort(r.Server); err != nil || host == "" || port == "" {
+			p.Problem(v, field+".server", "found %s, expected HOST:PORT, such as smtp.example.com:587", fields.Describe(v))
+		}
+	}
+	r.User, _ = p.Text(found["user"], field+".user")
+	if v := found["plain"]; v != nil {
+		r.Plain = p.yes(v, field+".plain")
+	}
+	switch {
+	case (r.User == "") != (r.SecretFile == ""):
+		p.Problem(n, field, "user and passwordFile go together")
+	case r.Plain && r.User != "":
+		p.Problem(n, field, "found a password for a connection without TLS (plain), expected none: anybody on the way could read it")
+	}
+}
+
+// mailbox checks an address of e-mail.
+func (p *parser) mailbox(n *yaml.Node, field, text string) string {
+	a, err := mail.ParseAddress(text)
+	if err != nil {
+		p.Problem(n, field, "found %q, expected an address such as ops@example.com", words.Clip(text))
+		return ""
+	}
+	return a.Address
+}
+
+// patterns takes patterns of jobs.
+func (p *parser) patterns(n *yaml.Node, field string) (list []string) {
+	p.Texts(n, field, func(n *yaml.Node, text string) {
+		if err := ceiling.CheckPattern(text); err != nil {
+			p.Problem(n, field, "%v", err)
+		}
+		list = append(list, text)
+	})
+	return list
+}
+
+// duration takes a duration, or off.
+func (p *parser) duration(n *yaml.Node, field string, least time.Duration) time.Duration {
+	if n.Value == off {
+		return 0
+	}
+	d, err := parseDuration(n.Value)
+	if n.Kind != yaml.ScalarNode || err != nil || d < least || d > 366*24*time.Hour {
+		p.Problem(n, field, "found %s, expected a duration such as 90s, 15m, 26h or 7d, at least %s, or off", fields.Describe(n), words.Duration(least))
+	}
+	return d
+}
+
+const off = "off"
+
+// parseDuration is time.ParseDuration with days.
+func parseDuration(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.Atoi(days)
+		if err != nil || n < 0 || n > 366 {
+			return 0, fmt.Errorf("%q is not a number of days", words.Clip(s))
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	return time.ParseDuration(s)
+}
+
+// number takes a whole number, or off.
+func (p *parser) number(n *yaml.Node, field string, least, most int) int {
+	if n.Value == off {
+		return 0
+	}
+	i, err := strconv.Atoi(n.Value)
+	if n.Kind != yaml.ScalarNode || err != nil || i < least || i > most {
+		p.Problem(n, field, "found %s, expected a number from %d to %d, or off", fields.Describe(n), least, most)
+	}
+	return i
+}
+
+// factor takes how many times something may be, or off.
+func (p *parser) factor(n *yaml.Node, field string) float64 {
+	if n.Value == off {
+		return 0
+	}
+	k, err := strconv.ParseFloat(n.Value, 64)
+	if ok := err == nil && k > 1 && k <= 1000; n.Kind != yaml.ScalarNode || !ok {
+		p.Problem(n, field, "found %s, expected a number over 1, such as 3, or off", fields.Describe(n))
+		return 0
+	}
+	return k
+}
+
+func (p *parser) yes(n *yaml.Node, field string) bool {
+	if n.Kind == yaml.ScalarNode {
+		switch n.Value {
+		case "true", "on":
+			return true
+		case "false", off:
+			return false
+		}
+	}
+	p.Problem(n, field, "found %s, expected true or false", fields.Describe(n))
+	return false
+}
+
+// isName reports whether a text can be the name of a route or a receiver.
+func isName(s string) bool {
+	bad := func(r rune) bool {
+		letter := (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z')
+		return !letter && (r < '0' || r > '9') && r != '-' && r != '_'
+	}
+	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, bad)
+}
+
+func suggest(text string, rules []Rule) string {
+	var names []string
+	for _, r := range rules {
+		names = append(names, string(r))
+	}
+	if s := words.Suggest(text, names); s != "" {
+		return s
+	}
+	return ", expected one of " + strings.Join(names, ", ")
+}
+
+func firstOf(list ...string) string {
+	for _, s := range list {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}

@@ -1,0 +1,168 @@
+package alert
+
+import (
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/ceiling"
+)
+
+// Rules are those of a job. Zero and false are off.
+type Rules struct {
+	// Failures is how many failures of an item in a row are too many.
+	Failures int
+	// SucceedEvery is the longest time between two successes of an item, StartWithin
+	// how late an item may begin, LongerThan how long a run may take.
+	SucceedEvery, StartWithin, LongerThan time.Duration
+	// LongerThanUsual is how many times the median of the latest runs a run may take.
+	LongerThanUsual     float64
+	Lost, Held, Refused bool
+}
+
+// Hosts are the rules about hosts.
+type Hosts struct{ Gone, Session, History bool }
+
+// File is what an operator wants messages about, and how. It is not changed after it was read.
+type File struct {
+	// entries are the rules of jobs, later ones over earlier ones.
+	entries []entry
+	// Hosts are the rules about hosts.
+	Hosts Hosts
+	// Receivers are by name.
+	Receivers map[string]Receiver
+	Routes    []Route
+	// Handlers are the routes of jobs whose error handler is one of ElasticJob's that
+	// send something: EMAIL, WECHAT and DINGTALK.
+	Handlers map[string]string
+	sum      [32]byte
+}
+
+// entry is what is set for the jobs of some patterns: each func sets one rule.
+type entry struct {
+	jobs []string // none: all
+	set  []func(*Rules)
+}
+
+// Standard are the rules of a job for which nothing is set.
+func Standard() Rules { return Rules{Failures: 1, Lost: true, Held: true, Refused: true} }
+
+// For are the rules of a job.
+func (f *File) For(job string) Rules {
+	r := Standard()
+	for _, e := range f.entries {
+		if len(e.jobs) == 0 || slices.ContainsFunc(e.jobs, func(p string) bool { return matches(p, job) }) {
+			for _, set := range e.set {
+				set(&r)
+			}
+		}
+	}
+	return r
+}
+
+// Patterns are the patterns of jobs for which something is set, in the order of the file.
+func (f *File) Patterns() []string {
+	var all []string
+	for _, e := range f.entries {
+		for _, p := range e.jobs {
+			if !slices.Contains(all, p) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// Receiver is who takes messages, and how.
+type Receiver struct {
+	Name string
+	Kind Kind
+	// URL is where a message is posted, if it is no secret; URLFile is the file with it
+	// if it is.
+	URL, URLFile string
+	// SecretFile is the file with what signs messages (DingTalk, Feishu), with the token
+	// (Telegram, webhook), or with the password (e-mail).
+	SecretFile string
+	// Chat is Telegram's.
+	Chat string
+	// Server, User, From, To and Plain are of e-mail: HOST:PORT, whom to log in as, the
+	// addresses, and that a connection without TLS is wanted.
+	Server, User, From string
+	To                 []string
+	Plain              bool
+}
+
+// Kind is how a receiver is reached.
+type Kind string
+
+// The kinds.
+const (
+	Email    Kind = "email"
+	Slack    Kind = "slack"
+	DingTalk Kind = "dingtalk"
+	WeCom    Kind = "wecom"
+	Feishu   Kind = "feishu"
+	Telegram Kind = "telegram"
+	Webhook  Kind = "webhook"
+)
+
+// Kinds are all kinds.
+func Kinds() []Kind { return []Kind{Email, Slack, DingTalk, WeCom, Feishu, Telegram, Webhook} }
+
+// Route says which alerts go to whom.
+type Route struct {
+	Name string
+	// Jobs are patterns; none: all alerts, also those of no job. Rules are those that
+	// are meant; none is all.
+	Jobs  []string
+	Rules []Rule
+	// To are names of receivers.
+	To []string
+	// Group are the alerts that go into one message: those of the same job, rule, both,
+	// or all.
+	Group []string
+	// Wait is how long a first alert waits for others, Repeat how soon one that goes on
+	// is sent again.
+	Wait, Repeat time.Duration
+	// Resolved: the ends of alerts are sent, too.
+	Resolved bool
+	// Continue: the next route that matches has the alert as well.
+	Continue bool
+}
+
+// What a route has if the file does not say otherwise.
+const (
+	DefaultWait   = 2 * time.Second
+	DefaultRepeat = 4 * time.Hour
+)
+
+// routes are those that an alert takes.
+func (f *File) routes(a *Alert) (taken []*Route) {
+	for i := range f.Routes {
+		r := &f.Routes[i]
+		if a.Route != "" {
+			if r.Name == a.Route {
+				return []*Route{r}
+			}
+			continue
+		}
+		ofJob := len(r.Jobs) == 0 || slices.ContainsFunc(r.Jobs, func(p string) bool { return a.Job != "" && matches(p, a.Job) })
+		if !ofJob || !anyRule(r.Rules, a.Rule) {
+			continue
+		}
+		taken = append(taken, r)
+		if !r.Continue {
+			break
+		}
+	}
+	return taken
+}
+
+// matches reports whether a pattern is for a job; of no job it is "*" alone.
+func matches(pattern, job string) bool {
+	if job == "" {
+		return pattern == "*"
+	}
+	return ceiling.Matches(pattern, job)
+}
+
+func anyRule(rules []Rule, r Rule) bool { return len(rules) == 0 || slices.Contains(rules, r) }

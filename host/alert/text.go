@@ -1,0 +1,76 @@
+package alert
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// Title is a message in one line.
+func (m *Message) Title() string {
+	what := m.Group
+	if what == "" {
+		what = "wasmjob"
+	}
+	what = strings.TrimPrefix(what, "job ")
+	switch {
+	case len(m.Firing) == 0:
+		return fmt.Sprintf("OK: %s (%s over)", what, words.Count(len(m.Over), "alert"))
+	case m.New == 0:
+		return fmt.Sprintf("STILL: %s (%s)", what, words.Count(len(m.Firing), "alert"))
+	}
+	return fmt.Sprintf("ALERT: %s (%d new of %d)", what, m.New, len(m.Firing))
+}
+
+// Text is a message in lines, of at most so many bytes: what does not fit is counted.
+func (m *Message) Text(most int) string {
+	lines := []string{m.Title()}
+	for i := range m.Firing {
+		a := &m.Firing[i]
+		mark := "- "
+		if i >= m.New && m.New > 0 {
+			mark = "- still: "
+		}
+		line := mark + a.Text + " [" + string(a.Rule) + ", " + a.Since.UTC().Format(time.RFC3339) + "]"
+		if help := a.help(); help != "" {
+			line += "\n  " + help
+		}
+		lines = append(lines, line)
+	}
+	for i := range m.Over {
+		a := &m.Over[i]
+		lines = append(lines, fmt.Sprintf("- over: %s [%s, %s to %s: %s]", a.Text, a.Rule, a.Since.UTC().Format(time.RFC3339), a.Resolved.UTC().Format(time.RFC3339), a.Why))
+	}
+	const rest = len("\n… and 1000000 more")
+	var b strings.Builder
+	for i, line := range lines {
+		if room := most - b.Len() - rest; len(line)+1 > room {
+			if i == 0 {
+				return words.ClipTo(line, max(most-len("…"), 0))
+			}
+			fmt.Fprintf(&b, "\n… and %d more", len(lines)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// help is the command that says more.
+func (a *Alert) help() string {
+	switch a.Rule {
+	case Failures, StartWithin, Lost, Held:
+		if a.Item != nil {
+			return fmt.Sprintf("wasmjob explain %s --item %d", a.Job, *a.Item)
+		}
+		return "wasmjob explain " + a.Job
+	case LongerThan, SucceedEvery:
+		return "wasmjob status " + a.Job
+	}
+	return ""
+}
