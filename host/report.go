@@ -147,7 +147,7 @@ func (j *job) status() JobStatus {
 	s := JobStatus{
 		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, File: j.wanted.File, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
-		Digest: j.wanted.Module.Digest(), Leader: j.member.View.Leader, Instances: sortedStrings(j.member.View.Instances), LastFire: j.newestFire(),
+		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: sortedStrings(j.member.View.Instances), LastFire: j.newestFire(),
 		Warnings: j.member.View.ConfigWarnings,
 	}
 	if j.cron.err != nil {
@@ -160,6 +160,9 @@ func (j *job) status() JobStatus {
 	}
 	if j.module.exec != nil {
 		s.Digest = j.module.exec.Digest()
+		if x, ok := j.module.exec.(interface{ About() (int, []string) }); ok {
+			s.Size, s.Imports = x.About()
+		}
 		if x, ok := j.module.exec.(interface{ Grants() []string }); ok {
 			s.Granted = x.Grants()
 		}

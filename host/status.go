@@ -112,6 +112,10 @@ type JobStatus struct {
 	Module             string    `json:"module"`
 	Type               string    `json:"type"`
 	Digest             string    `json:"digest"`
+	// Size and Imports are the module's, Needs what the definition wants granted.
+	Size    int      `json:"sizeBytes,omitempty"`
+	Imports []string `json:"imports,omitempty"`
+	Needs   []string `json:"needs,omitempty"`
 	// Isolation is how long a guest instance lives and where: fire, item, or process,
 	// which the definition or the host's operator asks for.
 	Isolation string `json:"isolation,omitempty"`

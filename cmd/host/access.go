@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	usercommand "github.com/wasmjob/wasmjob/host/access/command"
 	"github.com/wasmjob/wasmjob/host/access/gate"
+	"github.com/wasmjob/wasmjob/host/access/login"
 	"github.com/wasmjob/wasmjob/host/access/web"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -71,16 +73,62 @@ func usersSetting(d defaults) setting {
 	return offSetting(textSetting("users", "FILE", cmp.Or(d.users, off), "file with users, tokens and an OpenID Connect provider (docs/access.md), read again when it changes; 'wasmjob user' and 'wasmjob token' edit it; off: only who has the host's own token", func(c *Config) *string { return &c.Access.Users }))
 }
 
-// wireAccess makes the gate before the admin address.
-func (s *system) wireAccess(token string) (_ admin.Access, err error) {
-	s.gate, err = gate.New(gate.Options{Config: s.loaded.Access, Token: token, Keys: gate.SharedKeys(s.peers.Derive, s.signedOut.Loaded),
+// wireAccess makes the gate before the admin address, and the pages behind it.
+func (s *system) wireAccess(token string) (_ admin.Access, pages http.Handler, err error) {
+	c, err := s.pages()
+	if err != nil {
+		return admin.Access{}, nil, err
+	}
+	s.gate, err = gate.New(gate.Options{Config: s.loaded.Access, Token: token, Show: c.login, Keys: gate.SharedKeys(s.peers.Derive, s.signedOut.Loaded),
 		Revoked: s.signedOut, Renewed: s.peers.Renew, Changed: s.history.AddChange, Logger: s.log})
 	if err != nil {
-		return admin.Access{}, usageError{err}
+		return admin.Access{}, nil, usageError{err}
 	}
 	s.onClose("access", s.gate.Close)
 	g := s.gate
-	return admin.Access{Guard: g.Guard, Login: g.Login.Handler(), Link: g.Login.Link, Site: g.Site, TLS: g.TLS(), Open: s.loaded.Access.Open}, nil
+	a := admin.Access{Guard: g.Guard, Login: g.Login.Handler(), Link: g.Login.Link, Site: g.Site, TLS: g.TLS(), Open: s.loaded.Access.Open}
+	s.shows = c.Handler != nil
+	return a, s.guarded(c), nil
+}
+
+// consoleLink is where a browser of this machine reaches the console, with a link that
+// signs it in once; empty if there is no console.
+func (s *system) consoleLink() string {
+	a := s.admin.Address()
+	if !s.shows || a.Network != "tcp" {
+		return ""
+	}
+	scheme := "http"
+	if s.gate.TLS() != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + a.Reachable().Name + s.gate.Login.Link()
+}
+
+// pages are the console: what it shows to whom, how people sign in, and what it says to
+// those who may not. Without a console all are nil.
+type pages struct {
+	http.Handler
+	login   func(w http.ResponseWriter, r *http.Request, p login.Page)
+	refused func(w http.ResponseWriter, r *http.Request, p *access.Problem)
+}
+
+// guarded lets to the pages who is signed in, and others to what a login page is made of.
+func (s *system) guarded(p pages) http.Handler {
+	if p.Handler == nil {
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /static/", p)
+	mux.Handle("GET /preferences", p)
+	mux.Handle("/", s.gate.Guard.Pages(p, func(w http.ResponseWriter, r *http.Request, problem *access.Problem) {
+		if problem.Status == http.StatusUnauthorized && r.Method == http.MethodGet {
+			s.gate.Login.Refused(w, r, problem)
+			return
+		}
+		p.refused(w, r, problem)
+	}))
+	return mux
 }
 
 // accessCommands are about who may do what.

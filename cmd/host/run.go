@@ -227,6 +227,9 @@ func (s *system) banner() {
 			ask += " --admin " + address
 		}
 		show("admin", address+paint(console.Grey, "  ask it with: "+ask))
+		if link := s.consoleLink(); link != "" {
+			show("console", link+paint(console.Grey, "  signs a browser in, once"))
+		}
 	}
 	if s.dump != nil {
 		show("dump", s.dump.Address())

@@ -69,6 +69,7 @@ type system struct {
 	cluster   *cluster.Cluster
 	service   *service.Service
 	started   time.Time
+	shows     bool         // there is a console
 	dump      *dump.Server // nil if it is off
 	// registry gives the host its sessions; serverIP names the server there.
 	registry *session.Sessions
@@ -425,12 +426,12 @@ func (s *system) wireAdmin(context.Context) error {
 	}
 	answers := api.New(api.Options{Service: s.service, Cluster: s.cluster, Local: s.local, Tail: s.tail, Store: s.history, Verify: s.peers.Verify,
 		Report: s.reporter.Report, Start: s.host.Start, Logger: s.log})
-	gated, err := s.wireAccess(token)
+	gated, pages, err := s.wireAccess(token)
 	if err != nil {
 		return err
 	}
 	s.admin, err = admin.Listen(admin.Options{
-		Access: gated, Address: *l.Admin, Token: token, Ready: s.reporter.Ready, Metrics: s.metrics.Handler(s.log), API: answers, Peers: answers.Peers(), Logger: s.log,
+		Access: gated, Address: *l.Admin, Token: token, Ready: s.reporter.Ready, Metrics: s.metrics.Handler(s.log), API: answers, Peers: answers.Peers(), Pages: pages, Logger: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w (--admin ADDRESS or --admin off)", err)

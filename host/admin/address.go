@@ -65,8 +65,8 @@ func (a Address) Local() bool {
 	return host == "localhost" || (err == nil && ip.Unmap().IsLoopback())
 }
 
-// reachable is the address that a client on this machine dials.
-func (a Address) reachable() Address {
+// Reachable is the address that a client on this machine dials.
+func (a Address) Reachable() Address {
 	host, port, err := net.SplitHostPort(a.Name)
 	if a.Network != "tcp" || err != nil {
 		return a

@@ -301,8 +301,8 @@ func TestParseAddress(t *testing.T) {
 	}
 	for text, want := range map[string]string{":80": "127.0.0.1:80", "[::]:80": "127.0.0.1:80", "localhost:80": "127.0.0.1:80", "10.0.0.1:80": "10.0.0.1:80"} {
 		a, err := ParseAddress(text)
-		if err != nil || a.reachable().Name != want {
-			t.Errorf("%q is reached at %v, want %s (%v)", text, a.reachable(), want, err)
+		if err != nil || a.Reachable().Name != want {
+			t.Errorf("%q is reached at %v, want %s (%v)", text, a.Reachable(), want, err)
 		}
 	}
 }

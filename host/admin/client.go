@@ -40,7 +40,7 @@ func NewClient(a Address, token string) *Client { return newClient(a, token, nil
 
 // newClient is one that speaks TLS, unless config is nil.
 func newClient(a Address, token string, config *tls.Config) *Client {
-	a = a.reachable()
+	a = a.Reachable()
 	var d net.Dialer
 	scheme := "http"
 	if config != nil {
@@ -115,7 +115,7 @@ func at(ctx context.Context, w Where, token string, all []found) (*Client, error
 	}
 	var config *tls.Config
 	for _, n := range all {
-		if noted, err := ParseAddress(n.Address); err == nil && noted.reachable() == a.reachable() {
+		if noted, err := ParseAddress(n.Address); err == nil && noted.Reachable() == a.Reachable() {
 			token, config = cmp.Or(token, n.Token), n.config()
 		}
 	}

@@ -50,8 +50,9 @@ type Options struct {
 	// Ready says whether the host is ready, and why not if that is known.
 	Ready func() (ok bool, reason string)
 	// Metrics answers /metrics, API what lies below /v1. Peers answers other hosts, below
-	// PeerPath: it asks for their signatures by itself.
-	Metrics, API, Peers http.Handler
+	// PeerPath: it asks for their signatures by itself. Pages answers everything else, and
+	// asks by itself who wants to know; nil: nothing does.
+	Metrics, API, Peers, Pages http.Handler
 	// Access is who may ask.
 	Access Access
 	Logger *zap.Logger
@@ -198,6 +199,10 @@ func (s *Server) handler() http.Handler {
 	mux.Handle("POST "+LinkPath, s.opts.Access.Guard.Handler(http.HandlerFunc(s.link)))
 	if s.opts.Peers != nil {
 		mux.Handle(PeerPath, s.opts.Peers)
+	}
+	if s.opts.Pages != nil {
+		mux.Handle("/", s.opts.Pages)
+		return s.guarded(mux)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Sprintf("no such endpoint: %s %s", r.Method, r.URL.Path))

@@ -3,10 +3,12 @@ package api
 import (
 	"context"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -23,14 +25,15 @@ type JobPath struct {
 }
 
 type jobsInput struct {
-	Text   string   `query:"q" doc:"contained in the name or the description, regardless of case"`
-	Jobs   []string `query:"job,explode" doc:"patterns of names, such as etl-*"`
-	Health []string `query:"health,explode" enum:"error,failing,late,paused,ok"`
-	State  []string `query:"state,explode"`
-	Host   string   `query:"host" doc:"the id of a host that has the job"`
-	Sort   string   `query:"sort" doc:"name, next, last, health or duration; with - before it the last is first"`
-	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"50"`
-	After  string   `query:"after" doc:"the next of the page before"`
+	Text    string   `query:"q" doc:"contained in the name or the description, regardless of case"`
+	Jobs    []string `query:"job,explode" doc:"patterns of names, such as etl-*"`
+	Health  []string `query:"health,explode" enum:"error,failing,late,paused,ok"`
+	State   []string `query:"state,explode"`
+	Outcome []string `query:"outcome,explode" doc:"of the last fire: OK, FAIL, …"`
+	Host    string   `query:"host" doc:"the id of a host that has the job"`
+	Sort    string   `query:"sort" doc:"name, next, last, health or duration; with - before it the last is first"`
+	Limit   int      `query:"limit" minimum:"1" maximum:"1000" default:"50"`
+	After   string   `query:"after" doc:"the next of the page before"`
 }
 
 func (in *jobsInput) filter() service.JobFilter {
@@ -40,6 +43,9 @@ func (in *jobsInput) filter() service.JobFilter {
 	}
 	for _, s := range in.State {
 		f.State = append(f.State, host.JobState(s))
+	}
+	for _, o := range in.Outcome {
+		f.Outcome = append(f.Outcome, abi.Outcome(strings.ToUpper(o)))
 	}
 	return f
 }

@@ -32,8 +32,10 @@ type Host struct {
 	Seen   time.Time `json:"seen,omitzero"`
 	// Report is what it said last; nil if it never did.
 	Report *admin.Report `json:"report,omitempty"`
-	// Jobs counts those that it has, Running its items that run.
+	// Jobs counts those that it has, Items what it owns or runs of them, Running its
+	// items that run.
 	Jobs    int `json:"jobs"`
+	Items   int `json:"items"`
 	Running int `json:"running"`
 }
 
@@ -83,14 +85,15 @@ type Cluster struct {
 
 // known is what is known of one host.
 type known struct {
-	peer    Peer
-	epoch   string
-	since   uint64
-	report  *admin.Report
-	jobs    map[string]host.JobStatus
-	running int // items of jobs that run
-	silent  string
-	seen    time.Time
+	peer   Peer
+	epoch  string
+	since  uint64
+	report *admin.Report
+	jobs   map[string]host.JobStatus
+	// items and running count the items of jobs, and those that run.
+	items, running int
+	silent         string
+	seen           time.Time
 }
 
 // ErrEnded says that the host ends.
@@ -184,13 +187,15 @@ func (c *Cluster) take(a answer) {
 	}
 	if a.delta.Whole {
 		clear(k.jobs)
-		k.running = 0
+		k.items, k.running = 0, 0
 	}
 	for _, j := range a.delta.Jobs {
+		k.items += len(j.Items) - len(k.jobs[j.Name].Items)
 		k.running += running(j) - running(k.jobs[j.Name])
 		k.jobs[j.Name], stale[j.Name] = j, true
 	}
 	for _, name := range a.delta.Gone {
+		k.items -= len(k.jobs[name].Items)
 		k.running -= running(k.jobs[name])
 		delete(k.jobs, name)
 		stale[name] = true
@@ -267,7 +272,7 @@ func (c *Cluster) Expire() {
 
 // asked is one who waits for a round; later: for one that begins after this.
 type asked struct {
-	done chan struct{}
+	done  chan struct{}
 	later bool
 }
 
@@ -306,7 +311,7 @@ func (c *Cluster) Hosts() []Host {
 	list := make([]Host, 0, len(c.hosts))
 	for id, k := range c.hosts {
 		list = append(list, Host{ID: id, ServerIP: k.peer.ServerIP, API: k.peer.API, Version: k.peer.Version, Started: k.peer.Started, Here: id == c.self,
-			Silent: k.silent, Seen: k.seen, Report: k.report, Jobs: len(k.jobs), Running: k.running})
+			Silent: k.silent, Seen: k.seen, Report: k.report, Jobs: len(k.jobs), Items: k.items, Running: k.running})
 	}
 	slices.SortFunc(list, func(a, b Host) int {
 		if a.Here != b.Here {

@@ -241,6 +241,9 @@ func (x *executor) Digest() string { return x.code.info.Digest }
 // Type is SIMPLE, DATAFLOW or SCRIPT: what the job runs the module as.
 func (x *executor) Type() string { return x.typ }
 
+// About is the module's size in bytes, and what it imports from.
+func (x *executor) About() (size int, imports []string) { return x.code.info.About() }
+
 func (x *executor) HasListener(export string) bool {
 	return x.code.info.HasListener(x.typ, export)
 }

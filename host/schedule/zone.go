@@ -57,6 +57,9 @@ const longestZone = 64
 // offsetFromGMT reads exactly what Java takes for an offset, but for what it
 // takes in silence for plain GMT.
 func offsetFromGMT(name string) (seconds int, ok bool) {
+	if !strings.HasPrefix(name, "GMT") {
+		return 0, false // most are names, and the expression takes its time
+	}
 	m := regexp.MustCompile(`^GMT([+-])(\d{1,2})(?::?(\d{2}))?$`).FindStringSubmatch(name)
 	if m == nil {
 		return 0, false

@@ -161,22 +161,31 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 	}
 	c := &Calendar{Upcoming: []Upcoming{}, Frequent: []Upcoming{}}
 	filter := JobFilter{Jobs: jobs}
+	known := make(map[schedule][]time.Time)
 	for _, j := range s.o.Cluster.Jobs() {
 		// A job that is paused, or has no schedule, has no next instant.
 		if j.Next.IsZero() || !j.Next.Before(to) || !filter.wants(&j) || !seen(ctx, j.Name) {
 			continue
 		}
-		c.add(&j, from, to)
+		c.add(&j, from, to, known)
 	}
 	slices.SortStableFunc(c.Upcoming, func(a, b Upcoming) int { return a.Time.Compare(b.Time) })
 	return c, nil
 }
 
-// add adds the instants of a job.
-func (c *Calendar) add(j *cluster.Job, from, to time.Time) {
-	next, err := admin.Between(j.Cron, zoneOf(j.TimeZone), from, to, mostPerJob+1)
+// schedule is what instants are computed of.
+type schedule struct{ cron, zone string }
+
+// add adds the instants of a job. known are those of schedules: many jobs share one.
+func (c *Calendar) add(j *cluster.Job, from, to time.Time, known map[schedule][]time.Time) {
+	of := schedule{j.Cron, zoneOf(j.TimeZone)}
+	next, computed := known[of]
+	if !computed {
+		next, _ = admin.Between(of.cron, of.zone, from, to, mostPerJob+1) // the job's own page says what is wrong
+		known[of] = next
+	}
 	switch {
-	case err != nil || len(next) == 0: // the job's own page says what is wrong
+	case len(next) == 0:
 	case len(c.Upcoming)+len(c.Frequent) >= mostInstants:
 		c.Omitted++
 	case len(next) > mostPerJob:
@@ -278,6 +287,11 @@ type Module struct {
 	Digest string   `json:"digest"`
 	Files  []string `json:"files"`
 	Signer string   `json:"signer,omitempty"`
+	// Size is in bytes. Imports are the modules that it imports from, Needs what the
+	// definitions of its jobs want granted, Granted what is.
+	Size    int      `json:"sizeBytes,omitempty"`
+	Imports []string `json:"imports"`
+	Needs   []string `json:"needs"`
 	// Jobs run it, Hosts have it, by their ids.
 	Jobs    []string `json:"jobs"`
 	Hosts   []string `json:"hosts"`
@@ -308,7 +322,7 @@ func (s *Service) Modules(ctx context.Context) (*Modules, error) {
 			}
 			m := byDigest[status.Digest]
 			if m == nil {
-				m = &Module{Digest: status.Digest}
+				m = &Module{Digest: status.Digest, Size: status.Size, Imports: append([]string{}, status.Imports...), Needs: []string{}}
 				byDigest[status.Digest] = m
 			}
 			m.Files, m.Jobs, m.Hosts = with(m.Files, status.Module), with(m.Jobs, j.Name), with(m.Hosts, id)
@@ -317,6 +331,9 @@ func (s *Service) Modules(ctx context.Context) (*Modules, error) {
 			}
 			for _, g := range status.Granted {
 				m.Granted = with(m.Granted, g)
+			}
+			for _, n := range status.Needs {
+				m.Needs = with(m.Needs, n)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -73,9 +74,10 @@ type JobFilter struct {
 	// patterns of names, none is all.
 	Text string
 	Jobs []string
-	// Health and State are alternatives, none is any.
-	Health []cluster.Health
-	State  []host.JobState
+	// Health, State and Outcome, that of the last fire, are alternatives, none is any.
+	Health  []cluster.Health
+	State   []host.JobState
+	Outcome []abi.Outcome
 	// Host is the id of one that has the job.
 	Host string
 	// Sort is name, next, last, health or duration; with a "-" before it the last is first.
@@ -153,6 +155,7 @@ func (f *JobFilter) wants(j *cluster.Job) bool {
 		(len(f.Jobs) == 0 || slices.ContainsFunc(f.Jobs, func(p string) bool { ok, _ := path.Match(p, j.Name); return ok })) &&
 		(len(f.Health) == 0 || slices.Contains(f.Health, j.Health)) &&
 		(len(f.State) == 0 || slices.Contains(f.State, j.State)) &&
+		(len(f.Outcome) == 0 || (j.Last != nil && slices.Contains(f.Outcome, j.Last.Outcome))) &&
 		(f.Host == "" || slices.Contains(j.Hosts, f.Host))
 }
 

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"time"
@@ -65,6 +66,8 @@ type Options struct {
 	// nil: this process has keys of its own, and so sessions of its own.
 	Keys    func() (keys cookie.Keys, ok bool)
 	Revoked cookie.Revocations
+	// Show writes the login page; nil shows it as JSON.
+	Show func(w http.ResponseWriter, r *http.Request, p login.Page)
 	// Renewed is called when another certificate is shown; nil is nothing.
 	Renewed func()
 	// Changed takes the record of each sign-in and sign-out.
@@ -131,7 +134,7 @@ func New(o Options) (*Gate, error) {
 		Resolve: login.Resolve(g.Users), Origin: g.Site.CheckOrigin, Host: g.Site.CheckHost, Revoked: o.Revoked,
 	}
 	g.provider = oidc.New(time.Now, o.Logger)
-	g.Login = login.New(login.Options{Users: g.Users, Sessions: g.Sessions, Site: g.Site, Provider: g.provider, Signed: g.signed, Now: time.Now, Logger: o.Logger})
+	g.Login = login.New(login.Options{Users: g.Users, Sessions: g.Sessions, Site: g.Site, Provider: g.provider, Show: o.Show, Signed: g.signed, Now: time.Now, Logger: o.Logger})
 	g.Guard = access.NewGuard(o.Logger, g.Site.Client, g.Users.Tokens(o.Token, time.Now), g.Sessions, g.Users.Certificates(g.Site.CheckOrigin))
 	return g, nil
 }

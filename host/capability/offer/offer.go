@@ -71,6 +71,14 @@ func (x *executor) Type() string {
 	return ""
 }
 
+// About is the module's size in bytes, and what it imports from.
+func (x *executor) About() (size int, imports []string) {
+	if inner, ok := x.Executor.(interface{ About() (int, []string) }); ok {
+		return inner.About()
+	}
+	return 0, nil
+}
+
 // Grants says what the job is granted, in a few words each.
 func (x *executor) Grants() []string { return x.grant.Words() }
 

@@ -43,6 +43,9 @@ func (x *executor) Digest() string { return x.m.m.Digest() }
 // Type is SIMPLE, DATAFLOW or SCRIPT: what the job runs the module as.
 func (x *executor) Type() string { return x.needs.Type }
 
+// About is the module's size in bytes, and what it imports from.
+func (x *executor) About() (size int, imports []string) { return x.m.m.Info().About() }
+
 func (x *executor) HasListener(export string) bool {
 	return x.m.m.HasListener(x.needs.Type, export)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,11 @@ type Info struct {
 	Problems []string `json:"problems"`
 	// Warnings say what the module will not be able to do here.
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// About is the size, and the names of the modules that are imported from.
+func (i *Info) About() (size int, imports []string) {
+	return i.Size, slices.Sorted(maps.Keys(i.Imports))
 }
 
 // JobType finds the type to run the module as: the wanted one or, if that is empty, the

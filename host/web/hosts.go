@@ -1,0 +1,75 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/service"
+)
+
+// hostsView are all hosts.
+type hostsView struct {
+	P    *page
+	Rows []hostRow
+	// Versions are those of the programs, if there are several.
+	Versions []string
+}
+
+// hostRow is a host in a line.
+type hostRow struct {
+	P *page
+	cluster.Host
+	// Share is the host's part of all items that hosts own, in percent.
+	Share int
+	// Trust is what the host says of its session: live, suspect, yield or lost.
+	Trust string
+	Acts  []act
+}
+
+func hostsPage(_ context.Context, _ *Console, _ *http.Request, p *page) (view, error) {
+	p.Nav, p.Title = "hosts", p.T("nav.hosts")
+	p.Live = liveAll
+	v := hostsView{P: p}
+	items := 0
+	for _, h := range p.hosts {
+		items += h.Items
+		if h.Version != "" && !slices.Contains(v.Versions, h.Version) {
+			v.Versions = append(v.Versions, h.Version)
+		}
+	}
+	for _, h := range p.hosts {
+		row := hostRow{P: p, Host: h}
+		if items > 0 {
+			row.Share = (100*h.Items + items/2) / items
+		}
+		if h.Report != nil && h.Report.Session != nil {
+			row.Trust = h.Report.Session.Trust
+		}
+		if h.Report != nil && p.may(access.Operate, "") {
+			server := field{"server", h.ServerIP}
+			row.Acts = []act{p.act(h.ServerIP, "host.pause", "/hosts/pause", server), p.act(h.ServerIP, "host.resume", "/hosts/resume", server),
+				p.act(nameOf(h), "host.shutdown", "/hosts/shutdown", server, field{"instance", h.Report.Status.Instance})}
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	return view{"hosts", v}, nil
+}
+
+// modulesView are all modules.
+type modulesView struct {
+	P *page
+	*service.Modules
+}
+
+func modulesPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, error) {
+	p.Nav, p.Title = "modules", p.T("nav.modules")
+	p.Live = liveAll
+	m, err := c.o.Service.Modules(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	return view{"modules", modulesView{p, m}}, nil
+}

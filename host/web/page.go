@@ -1,0 +1,238 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/access/login"
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// page is what all pages have. Templates call its methods.
+type page struct {
+	// Title is the document's; Nav names the entry of the menu that it belongs to.
+	Title, Nav string
+	reader
+	address
+	Theme string
+	User  string
+	// SignOut is the address that ends the session, empty if there is none.
+	SignOut string
+	// Token is what forms carry so that no other site can send them.
+	Token     string
+	Namespace string
+	Version   string
+	Assets    string
+	// Live is liveAll for pages that are kept up to date, LiveJob the one job whose changes
+	// they show. Mark is up to where changes are in the page.
+	Live, LiveJob, Mark string
+	// Banners are above the page: what keeps it from being the whole truth.
+	Banners []banner
+	Flash   *flash
+
+	// may says what the reader may do, for the buttons that are shown.
+	may func(access.Action, string) bool
+	// hosts are named by their ids among peers, instances by their ids.
+	hosts     []cluster.Host
+	hostNames map[string]string
+	status    int
+}
+
+// liveAll is the page.Live of pages that are kept up to date.
+const liveAll = "all"
+
+// banner is a line above a page; Kind is stale or warn.
+type banner struct{ Kind, Text string }
+
+// The themes; the third is the system's.
+const (
+	themeLight = "light"
+	themeDark  = "dark"
+)
+
+// newPage begins the answer to a request; ctx is that of the request.
+func (c *Console) newPage(ctx context.Context, r *http.Request) *page {
+	who := access.From(ctx)
+	p := &page{
+		reader:  reader{Lang: chosen(cookieOf(r, cookieLang), r.Header.Get("Accept-Language")), Now: time.Now(), Zone: time.UTC, texts: c.texts},
+		address: address{r.URL.Path, r.URL.Query()}, Assets: c.assets.prefix, Version: c.o.Version, Namespace: c.o.Namespace,
+		Theme: cookieOf(r, cookieTheme),
+		User:  who.Name, Flash: readFlash(r), status: http.StatusOK, hostNames: make(map[string]string), may: who.May,
+	}
+	if p.Theme != themeLight && p.Theme != themeDark {
+		p.Theme = ""
+	}
+	if name := cookieOf(r, cookieZone); name != "" && name != "Local" {
+		if zone, err := time.LoadLocation(name); err == nil {
+			p.Zone, p.ZoneKnown = zone, true
+		}
+	}
+	if who.Session != "" {
+		p.SignOut = login.LogoutPath
+	}
+	if c.o.Token != nil {
+		p.Token = c.o.Token(who)
+	}
+	return p
+}
+
+// know takes in the hosts: their names, and what is wrong with what they say.
+func (p *page) know(hosts []cluster.Host) {
+	p.hosts = hosts
+	for _, h := range hosts {
+		name := nameOf(h)
+		p.hostNames[h.ID] = name
+		if h.Report != nil && h.Report.Status.Instance != "" {
+			p.hostNames[h.Report.Status.Instance] = name
+		}
+		p.Banners = append(p.Banners, p.bannersOf(h)...)
+	}
+}
+
+func nameOf(h cluster.Host) string { return cmp.Or(place(h.API), h.ServerIP) }
+
+// place is a URL without its scheme.
+func place(url string) string {
+	_, rest, has := strings.Cut(url, "://")
+	if !has {
+		return url
+	}
+	return rest
+}
+
+// bannersOf are the banners about one host.
+func (p *page) bannersOf(h cluster.Host) (list []banner) {
+	add := func(kind, key string, args ...any) { list = append(list, banner{kind, p.T(key, args...)}) }
+	if h.Silent != "" {
+		if h.Seen.IsZero() {
+			add("stale", "banner.silent.never", nameOf(h), h.Silent)
+		} else {
+			add("stale", "banner.silent", nameOf(h), p.At(h.Seen).Text, h.Silent)
+		}
+	}
+	if !h.Here || h.Report == nil {
+		return list
+	}
+	report := h.Report
+	if since, why := sessionless(report.Status); !since.IsZero() {
+		add("stale", "banner.registry", p.At(since).Text, why)
+	} else if report.Status.State == host.HostSuspect {
+		add("stale", "banner.suspect")
+	}
+	if report.Status.State == host.HostDraining {
+		add("warn", "banner.draining")
+	}
+	for _, c := range report.Compiling {
+		if c.Since.IsZero() {
+			add("warn", "banner.compiles.later", c.Module, strings.Join(c.Jobs, ", "))
+		} else {
+			add("warn", "banner.compiles", c.Module, strings.Join(c.Jobs, ", "), p.Since(c.Since))
+		}
+	}
+	if report.Status.Clock != nil && report.Status.Clock.Off {
+		add("warn", "banner.clock", words.Short(report.Status.Clock.Drift))
+	}
+	return list
+}
+
+// sessionless says since when a host has no session with the registry, and why; zero if
+// it has one.
+func sessionless(s host.Status) (since time.Time, why string) {
+	for _, w := range s.Waits {
+		if w.What == event.WaitSession {
+			return w.Since, w.Reason
+		}
+	}
+	if s.State == host.HostStarting {
+		return s.Started, ""
+	}
+	return time.Time{}, ""
+}
+
+// Host is the name of a host by one of its ids. An instance that is gone is named by its
+// server and its process.
+func (p *page) Host(id string) string {
+	if name := p.hostNames[id]; name != "" {
+		return name
+	}
+	ip, rest, instance := strings.Cut(id, "@-@")
+	if !instance {
+		return id
+	}
+	pid, _, _ := strings.Cut(rest, "-")
+	return ip + " (" + pid + ")"
+}
+
+// badge is a word with a colour.
+type badge struct{ Class, Text string }
+
+// healthBadge is a job's health.
+type healthBadge struct {
+	Health cluster.Health
+	Text   string
+}
+
+// HealthBadge is the badge of a job's health.
+func (p *page) HealthBadge(h cluster.Health) healthBadge {
+	return healthBadge{h, p.Word("health", h)}
+}
+
+// entry is an entry of the menu.
+type entry struct {
+	Href, Text string
+	Here       bool
+}
+
+// Entry is an entry of the menu.
+func (p *page) Entry(nav, href string) entry { return entry{href, p.T("nav." + nav), p.Nav == nav} }
+
+// tabs are those of a job's pages.
+type tabs struct {
+	P         *page
+	Name, Tab string
+}
+
+// Tabs are those of a job's pages; tab is the one that is shown.
+func (p *page) Tabs(name, tab string) tabs { return tabs{p, name, tab} }
+
+// State is the badge of a job's state on a host.
+func (p *page) State(s host.JobState) badge {
+	return badge{"state-" + strings.ReplaceAll(string(s), " ", "-"), p.Word("state", s)}
+}
+
+// Outcome is the badge of an outcome; without one it runs.
+func (p *page) Outcome(o abi.Outcome) badge {
+	switch outcomeClass(o) {
+	case "none":
+		return badge{"outcome-running", p.T("state.running")}
+	default:
+		return badge{"outcome-" + outcomeClass(o), p.Word("outcome", o)}
+	}
+}
+
+// outcomeClass is good, bad, cancelled or none.
+func outcomeClass(o abi.Outcome) string {
+	switch o {
+	case "":
+		return "none"
+	case abi.OutcomeOK:
+		return "good"
+	case abi.OutcomeCancelled:
+		return "cancelled"
+	default:
+		return "bad"
+	}
+}
+
+func jobPath(name string, parts ...string) string {
+	return strings.Join(append([]string{"/jobs/" + url.PathEscape(name)}, parts...), "/")
+}

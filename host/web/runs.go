@@ -1,0 +1,332 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/service"
+)
+
+// filter reads a history's filter from the page's address. Empty values are those of
+// forms, and mean nothing; a time without a zone is one of the page's.
+func (p *page) filter() (history.Filter, error) {
+	q := make(url.Values)
+	for name, values := range p.Query {
+		for _, value := range values {
+			if value != "" {
+				q.Add(name, value)
+			}
+		}
+	}
+	for _, name := range []string{"from", "to"} {
+		for _, form := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.DateOnly} {
+			if t, err := time.ParseInLocation(form, q.Get(name), p.Zone); err == nil {
+				q.Set(name, t.Format(time.RFC3339))
+			}
+		}
+	}
+	f, err := cluster.ParseQuery(q)
+	if f.Limit == 0 {
+		f.Limit = perPage
+	}
+	return f, err
+}
+
+// Input is a time of the query as an input of a form has it.
+func (p *page) Input(name string) string {
+	f, err := p.filter()
+	if err != nil || p.Query.Get(name) == "" {
+		return ""
+	}
+	t := f.From
+	if name == "to" {
+		t = f.To
+	}
+	return t.In(p.Zone).Format("2006-01-02T15:04")
+}
+
+// silence warns of hosts whose records are missing.
+func (p *page) silence(silent []string) {
+	for _, s := range silent {
+		p.Banners = append(p.Banners, banner{"stale", p.T("banner.missing", s)})
+	}
+}
+
+// fireTable and runTable are lists; Jobs says that they are of several jobs.
+type fireTable struct {
+	P     *page
+	Fires []history.Fire
+	Jobs  bool
+}
+
+type runTable struct {
+	P    *page
+	Runs []history.Run
+	Jobs bool
+}
+
+// changeTable is who changed what.
+type changeTable struct {
+	P       *page
+	Changes []history.Change
+	Jobs    bool
+}
+
+// difference is a setting before and after a change.
+type difference struct{ Name, Before, After string }
+
+// Differences are what a change has changed.
+func (p *page) Differences(c history.Change) []difference {
+	if c.Before == "" && c.After == "" {
+		return nil
+	}
+	var before, after map[string]string
+	if json.Unmarshal([]byte(c.Before), &before) != nil || json.Unmarshal([]byte(c.After), &after) != nil {
+		return []difference{{Before: p.First(c.Before), After: p.First(c.After)}}
+	}
+	var list []difference
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		list = append(list, difference{name, before[name], after[name]})
+	}
+	return list
+}
+
+// filterView is the form of a search. Kept are parameters that it has no inputs for.
+type filterView struct {
+	P        *page
+	Outcomes []abi.Outcome
+	Levels   []level
+	Kept     []string
+	Filtered bool
+}
+
+// Quick are links to spans of time up to now.
+func (f filterView) Quick() []entry {
+	var list []entry
+	for _, span := range []string{"1h", "24h", "168h"} {
+		list = append(list, entry{f.P.With("from", span, "to", "", "after", ""), f.P.T("span." + span), f.P.Value("from") == span})
+	}
+	return list
+}
+
+// level is one from which on lines are wanted.
+type level struct {
+	Value int
+	Text  string
+}
+
+// foundView is a page of records that a filter finds.
+type foundView struct {
+	P      *page
+	Fires  fireTable
+	Runs   runTable
+	Filter filterView
+	// Next is the Filter.After of the next page, empty if there is none.
+	Next     string
+	Filtered bool
+}
+
+func firesPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, error) {
+	p.Nav, p.Title = "fires", p.T("nav.fires")
+	p.Live = liveAll
+	f, err := p.filter()
+	if err != nil {
+		return view{}, err
+	}
+	found, err := c.o.Service.Fires(ctx, f)
+	if err != nil {
+		return view{}, err
+	}
+	p.silence(found.Silent)
+	return view{"fires", foundView{P: p, Fires: fireTable{p, found.Records, true}, Next: found.Next, Filter: p.search(), Filtered: p.filtered()}}, nil
+}
+
+// search is the form of a search in fires and runs.
+func (p *page) search() filterView {
+	return filterView{P: p, Outcomes: abi.Outcomes(), Kept: []string{"host", "item"}, Filtered: p.filtered()}
+}
+
+func runsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, error) {
+	p.Nav, p.Title = "fires", p.T("nav.runs")
+	p.Live = liveAll
+	f, err := p.filter()
+	if err != nil {
+		return view{}, err
+	}
+	found, err := c.o.Service.Runs(ctx, f)
+	if err != nil {
+		return view{}, err
+	}
+	p.silence(found.Silent)
+	return view{"runs", foundView{P: p, Runs: runTable{p, found.Records, true}, Next: found.Next, Filter: p.search(), Filtered: p.filtered()}}, nil
+}
+
+// fireView is one fire with the runs of its items.
+type fireView struct {
+	P *page
+	history.Fire
+	Runs runTable
+	// Spans are the runs drawn over the time of the fire.
+	Spans  []span
+	Events []event.Event
+}
+
+// span is a run in a drawing that is 1,000 wide: it waited from Wait on, and ran from X on.
+type span struct {
+	history.Run
+	Wait, X, W int
+}
+
+func firePage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
+	job := r.PathValue("job")
+	p.Nav, p.Live, p.LiveJob = "jobs", liveAll, job
+	f, err := p.filter()
+	if err != nil {
+		return view{}, err
+	}
+	f.Jobs, f.Limit = []string{cluster.Literal(job)}, history.MaxLimit
+	fires, err := c.o.Service.Fires(ctx, f)
+	if err != nil {
+		return view{}, err
+	}
+	if len(fires.Records) == 0 {
+		return view{}, &service.NotFoundError{What: p.T("fire.missing", job)}
+	}
+	runs, err := c.o.Service.Runs(ctx, f)
+	if err != nil {
+		return view{}, err
+	}
+	f.Oldest = true
+	events, err := c.o.Service.Events(ctx, f)
+	if err != nil {
+		return view{}, err
+	}
+	p.silence(fires.Silent)
+	slices.SortFunc(runs.Records, func(a, b history.Run) int { return cmp.Or(cmp.Compare(a.Item, b.Item), a.Begun.Compare(b.Begun)) })
+	v := fireView{P: p, Fire: fires.Records[0], Runs: runTable{P: p, Runs: runs.Records}, Events: events.Records}
+	p.Title = p.T("fire.title", job, p.At(v.Instant).Full)
+	v.Spans = spans(&v.Fire, runs.Records, p.Now)
+	return view{"fire", v}, nil
+}
+
+// Badge is the badge of the run's outcome.
+func (s span) Badge(p *page) badge { return p.Outcome(s.Outcome) }
+
+// mostSpans bounds the runs that are drawn.
+const mostSpans = 100
+
+// spans draws the runs of a fire.
+func spans(f *history.Fire, runs []history.Run, now time.Time) []span {
+	end := f.Ended
+	if end.IsZero() {
+		end = now
+	}
+	begin := f.Begun
+	if f.Instant.Before(begin) && begin.Sub(f.Instant) < time.Hour {
+		begin = f.Instant
+	}
+	whole := float64(max(end.Sub(begin), time.Millisecond))
+	at := func(t time.Time) int { return max(0, min(1000, int(1000*float64(t.Sub(begin))/whole))) }
+	list := []span{}
+	for _, r := range runs[:min(len(runs), mostSpans)] {
+		ended := r.Ended
+		if ended.IsZero() {
+			ended = end
+		}
+		x := at(r.Begun)
+		list = append(list, span{Run: r, X: x, W: max(2, at(ended)-x)})
+	}
+	return list
+}
+
+// attempt is one try of a run.
+type attempt struct {
+	Number   int
+	Begun    time.Time
+	Ended    time.Time
+	Outcome  abi.Outcome
+	Duration time.Duration
+	Reason   string
+	Host     string
+}
+
+// runView is one run.
+type runView struct {
+	P *page
+	*service.RunDetail
+	Attempts []attempt
+	Log      logView
+	Acts     []act
+	// Writes says that the item's offset was written Before times when the run began,
+	// and After times when it ended.
+	Writes     bool
+	WritesText string
+	// Explained says in sentences why the run went as it did.
+	Explained []string
+}
+
+func runPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
+	p.Nav = "jobs"
+	id := r.URL.Query().Get("run")
+	if id == "" {
+		return view{}, &cluster.QueryError{Name: "run", Found: "", Expected: "a run's id: JOB/INSTANT/ITEM"}
+	}
+	d, err := c.o.Service.Run(ctx, id)
+	if err != nil {
+		return view{}, err
+	}
+	p.Title = p.T("run.title", d.Job, d.Item)
+	p.Live, p.LiveJob = liveAll, d.Job
+	p.silence(d.Silent)
+	v := runView{P: p, RunDetail: d, Attempts: attempts(d.Events),
+		Log: logView{P: p, Lines: d.Lines, Stream: p.Link("/v1/logs/stream", "run", d.ID), Follows: d.Ended.IsZero()}}
+	v.Writes, v.WritesText = p.writes(d.Events)
+	if d.Ended.IsZero() && p.may(access.Operate, d.Job) {
+		v.Acts = []act{p.act(d.Job, "kill", jobPath(d.Job, "kill"), field{"run", d.ID})}
+	}
+	return view{"run", v}, nil
+}
+
+// writes says how often the item's offset was written before the run and in it.
+func (p *page) writes(events []event.Event) (known bool, text string) {
+	var before, after int64
+	for _, e := range events {
+		if e.Kind == event.ItemStarted && e.Attempt <= 1 {
+			before = e.OffsetWrites
+		}
+		if e.Kind == event.ItemCompleted {
+			after, known = e.OffsetWrites, true
+		}
+	}
+	if !known || before+after == 0 {
+		return false, ""
+	}
+	return true, p.T("offset.writes", after-before, after)
+}
+
+// attempts are those that events tell of, oldest first.
+func attempts(events []event.Event) []attempt {
+	list := []attempt{}
+	for _, e := range events {
+		at := slices.IndexFunc(list, func(a attempt) bool { return a.Number == e.Attempt && a.Host == e.Host })
+		if (e.Kind == event.ItemStarted || e.Kind == event.ItemEnded) && at < 0 {
+			at = len(list)
+			list = append(list, attempt{Number: e.Attempt, Host: e.Host, Begun: e.Time.Add(-e.Duration)})
+		}
+		if e.Kind == event.ItemEnded {
+			list[at].Ended, list[at].Outcome, list[at].Duration, list[at].Reason = e.Time, e.Outcome, e.Duration, e.Reason
+		}
+	}
+	return list
+}

@@ -1,0 +1,126 @@
+// A page is asked for again when the stream of jobs says that something has changed that
+// it shows; what differs is put in its place.
+import { morph } from './morph.js';
+import { setNow, clock } from './time.js';
+
+const root = document.documentElement;
+const main = document.getElementById('main');
+const pace = 1000; // between two refreshes at least, in ms
+const poll = 10000; // between two refreshes without a stream
+let source = null;
+let asked = false; // for a refresh that is not under way yet
+let busy = false;
+let timer = 0;
+let lost = 0; // when the stream was lost
+let mark = root.dataset.mark;
+
+const wants = () => main.dataset.live;
+
+// show replaces what the page shows by another text of it.
+export function show(html) {
+  const page = new DOMParser().parseFromString(html, 'text/html');
+  const now = page.getElementById('main');
+  if (!now) return;
+  morph(main, now);
+  const banners = document.getElementById('banners');
+  const newer = page.getElementById('banners');
+  if (banners && newer) morph(banners, newer);
+  document.title = page.title;
+  setNow(page.documentElement.dataset.now);
+  document.dispatchEvent(new CustomEvent('refreshed', { detail: now }));
+}
+
+export async function refresh() {
+  if (busy) {
+    asked = true;
+    return;
+  }
+  busy = true;
+  asked = false;
+  const begun = performance.now();
+  try {
+    const answer = await fetch(location.href, { redirect: 'manual', cache: 'no-store' });
+    if (answer.type === 'opaqueredirect' || answer.status === 401) {
+      location.reload(); // to sign in
+      return;
+    }
+    show(await answer.text());
+    if (!source) lose(false);
+  } catch {
+    lose(true);
+  }
+  // A host that is slow is asked less often.
+  const wait = Math.max(pace, 10 * (performance.now() - begun));
+  setTimeout(() => {
+    busy = false;
+    if (asked) refresh();
+  }, wait);
+}
+
+function schedule() {
+  if (document.hidden) {
+    asked = true;
+    return;
+  }
+  refresh();
+}
+
+function lose(gone) {
+  const sign = document.getElementById('live');
+  if (!sign) return;
+  if (gone && !lost) lost = Date.now();
+  if (!gone) lost = 0;
+  sign.hidden = false;
+  sign.classList.toggle('off', gone);
+  sign.textContent = gone ? sign.dataset.lost.replace('{0}', clock(lost)) : sign.dataset.live;
+}
+
+function concerns(jobs) {
+  const one = main.dataset.job;
+  return !one || jobs.some((j) => j.name === one);
+}
+
+function open() {
+  if (source || document.hidden) return;
+  source = new EventSource('/v1/stream?since=' + encodeURIComponent(mark));
+  source.addEventListener('open', () => lose(false));
+  source.addEventListener('jobs', (e) => {
+    mark = e.lastEventId || mark;
+    const changed = JSON.parse(e.data);
+    if (changed.whole || concerns(changed.jobs)) schedule();
+  });
+  source.addEventListener('error', () => {
+    lose(true);
+    if (source && source.readyState === EventSource.CLOSED) { // it was refused
+      source = null;
+      clearTimeout(timer);
+      timer = setTimeout(again, poll);
+    }
+  });
+}
+
+function again() {
+  refresh();
+  open();
+}
+
+// A tab that nobody sees keeps no connection: browsers have six for each server.
+function seen() {
+  if (document.hidden) {
+    if (source) source.close();
+    source = null;
+    clearTimeout(timer);
+    return;
+  }
+  again();
+}
+
+export function live() {
+  if (!main || !wants() || wants() === 'no') return;
+  document.addEventListener('visibilitychange', seen);
+  open();
+  // What no job's change tells of: hosts, clocks, times that pass.
+  setInterval(() => {
+    if (!document.hidden) refresh();
+  }, 3 * poll);
+}

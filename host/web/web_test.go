@@ -1,0 +1,422 @@
+package web
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/service/servicetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// site is a console over a real host, and a browser without scripts.
+type site struct {
+	*servicetest.House
+	t      *testing.T
+	url    string
+	client *http.Client
+	// Who sends requests; Lang is what the browser wants.
+	who  access.Principal
+	lang string
+}
+
+// open starts a host with jobs, and a console.
+func open(t *testing.T, o servicetest.Options) *site {
+	t.Helper()
+	s := &site{t: t, who: access.HostToken(access.ByHostToken), lang: "en"}
+	s.House = servicetest.Start(t, o)
+	failed := zapcore.NewCore(zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m"}), zapcore.AddSync(complains{t}), zap.ErrorLevel) // templates
+	c, err := New(Options{Service: s.Service, Namespace: servicetest.Namespace, Version: "test", Logger: zap.New(failed),
+		Token: func(p access.Principal) string { return "token-of-" + p.Name }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.ServeHTTP(w, r.WithContext(access.With(r.Context(), s.who)))
+	}))
+	t.Cleanup(server.Close)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url, s.client = server.URL, server.Client()
+	s.client.Jar = jar
+	return s
+}
+
+// complains fails a test for each line that is logged.
+type complains struct{ t *testing.T }
+
+func (c complains) Write(line []byte) (int, error) {
+	c.t.Errorf("%s", line)
+	return len(line), nil
+}
+
+// as is a principal with a role for jobs.
+func as(role access.Role, jobs ...string) access.Principal {
+	return access.Principal{Name: "ann", Method: access.ByPassword, Bindings: []access.Binding{{Role: role, Jobs: jobs}}}
+}
+
+// answer is an answer.
+type answer struct {
+	code   int
+	path   string // after redirects
+	header http.Header
+	body   string
+}
+
+func (s *site) ask(method, path string, form url.Values) answer {
+	s.t.Helper()
+	var body io.Reader = http.NoBody
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Accept-Language", s.lang)
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	got, err := s.client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = got.Body.Close() }()
+	text, err := io.ReadAll(got.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer{got.StatusCode, got.Request.URL.RequestURI(), got.Header, string(text)}
+}
+
+// get is a page, which has to be as good as all pages.
+func (s *site) get(path string) answer {
+	s.t.Helper()
+	a := s.ask(http.MethodGet, path, nil)
+	s.check(path, a)
+	return a
+}
+
+func (s *site) post(path string, pairs ...string) answer {
+	s.t.Helper()
+	form := make(url.Values)
+	for n := 0; n < len(pairs); n += 2 {
+		form.Add(pairs[n], pairs[n+1])
+	}
+	a := s.ask(http.MethodPost, path, form)
+	s.check(path, a)
+	return a
+}
+
+var inline = regexp.MustCompile(`(?i)<[^>]*\s(style|on[a-z]+)\s*=|<script(?:[^>]*)>[^<]|<style|\s(href|src|action|formaction)="\s*javascript:|ZgotmplZ`)
+
+// check is what holds for every page.
+func (s *site) check(path string, a answer) {
+	s.t.Helper()
+	if kind := a.header.Get("Content-Type"); kind != "text/html; charset=utf-8" {
+		s.t.Errorf("%s: %d %s %s", path, a.code, kind, a.body)
+		return
+	}
+	if found := inline.FindString(a.body); found != "" {
+		s.t.Errorf("%s: the policy keeps this from working, or it was made harmless: %s", path, found)
+	}
+	if a.header.Get("Content-Security-Policy") != policy || a.header.Get("Cache-Control") != "no-store" {
+		s.t.Errorf("%s: headers %v", path, a.header)
+	}
+	if !strings.Contains(a.body, "</html>") || strings.Contains(a.body, "%!") || strings.Contains(a.body, "<no value>") {
+		s.t.Errorf("%s: not a whole page:\n%s", path, a.body)
+	}
+}
+
+// has reports what a page shows, as text.
+func (a answer) has(t *testing.T, code int, texts ...string) {
+	t.Helper()
+	plain := a.text()
+	for _, text := range texts {
+		if !strings.Contains(plain, text) {
+			t.Errorf("%s does not have %q:\n%s", a.path, text, plain)
+		}
+	}
+	if a.code != code {
+		t.Errorf("%s: %d, expected %d:\n%s", a.path, a.code, code, plain)
+	}
+}
+
+func (a answer) lacks(t *testing.T, texts ...string) {
+	t.Helper()
+	plain := a.text()
+	for _, text := range texts {
+		if strings.Contains(plain, text) {
+			t.Errorf("%s has %q:\n%s", a.path, text, plain)
+		}
+	}
+}
+
+var (
+	tags   = regexp.MustCompile(`<[^>]*>`)
+	blanks = regexp.MustCompile(`\s+`)
+	hrefs  = regexp.MustCompile(`href="([^"]*)"`)
+)
+
+// text is what a page says.
+func (a answer) text() string {
+	_, main, _ := strings.Cut(a.body, "<div id=\"notes\">")
+	return blanks.ReplaceAllString(html.UnescapeString(tags.ReplaceAllString(main, " ")), " ")
+}
+
+// links are the addresses that a page links to.
+func (a answer) links() []string {
+	var list []string
+	for _, m := range hrefs.FindAllStringSubmatch(a.body, -1) {
+		list = append(list, html.UnescapeString(m[1]))
+	}
+	return list
+}
+
+// until asks for a page until it shows something.
+func (s *site) until(path, text string) answer {
+	s.t.Helper()
+	var a answer
+	s.Until(path+" shows "+text, func() bool {
+		a = s.get(path)
+		return strings.Contains(a.text(), text)
+	})
+	return a
+}
+
+func hostile() []string {
+	return []string{`"quoted" 'twice'`, `<script>alert(1)`, `a&amp;b<i>`, `100% %41 %zz`, `对账 每日`, `{{.P.Token}}`, `a?b=c#d`, `a+b c;d`, `*[a-z]?\`, `javascript:alert(1)`, `--`, `ünïcödé ` + "\u202e" + `rtl`}
+}
+
+// TestPages follows every link from the first page on, in both languages: all lead to a
+// page, whatever the jobs are called.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	jobs := []host.Job{
+		servicetest.Job("fails", "", 3, servicetest.Fail), servicetest.Job("runs", "", 2, servicetest.Wait),
+		servicetest.Job("nightly", "0 0 3 * * ?", 4, servicetest.OK), servicetest.Job("large", "0 0 * * * ?", 300, servicetest.OK),
+	}
+	for _, name := range hostile() {
+		jobs = append(jobs, servicetest.Job(name, "", 1, servicetest.Fail))
+	}
+	s := open(t, servicetest.Options{Jobs: jobs, Refused: []host.Refusal{{File: "bad<b>.yaml", Reasons: []string{"line 1: <i>no"}, Since: time.Now()}}})
+	for _, name := range append([]string{"fails", "runs"}, hostile()...) {
+		if a := s.post(jobPath(name, "trigger"), "back", "/jobs", "reason", "<b>why"); a.path != "/jobs" {
+			t.Errorf("%s: back at %s", name, a.path)
+		}
+	}
+	for _, name := range append([]string{"fails"}, hostile()...) {
+		s.until("/fires?failed=true&job="+url.QueryEscape(name2pattern(name)), name)
+	}
+	for _, lang := range []string{"en", "zh-CN,zh;q=0.9,en;q=0.8"} {
+		s.lang = lang
+		seen, queue := map[string]bool{"/": true}, []string{"/"}
+		for len(queue) > 0 {
+			path := queue[0]
+			queue = queue[1:]
+			a := s.get(path)
+			if a.code != http.StatusOK {
+				t.Errorf("%s: %d %s", path, a.code, a.text())
+			}
+			for _, link := range a.links() {
+				link, _, _ = strings.Cut(link, "#")
+				skip := link == "" || strings.HasPrefix(link, "/static/") || strings.HasPrefix(link, "/preferences") || path == "/calendar"
+				if !strings.HasPrefix(link, "/") && link != "" {
+					t.Errorf("%s links to %s, which is elsewhere", path, link)
+				}
+				if !skip && !seen[link] && len(seen) < 400 {
+					seen[link], queue = true, append(queue, link)
+				}
+			}
+		}
+		if len(seen) < 60 {
+			t.Errorf("only %d pages were found", len(seen))
+		}
+	}
+	for _, name := range hostile() {
+		s.get(jobPath(name)).has(t, http.StatusOK, name, "disk on fire")
+	}
+	s.get("/audit").has(t, http.StatusOK, "<b>why")
+	s.get("/modules").has(t, http.StatusOK, "bad<b>.yaml", "line 1: <i>no")
+}
+
+func name2pattern(name string) string { return (&address{}).Pattern(name) }
+
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{
+		servicetest.Job("fails", "", 1, servicetest.Fail), servicetest.Job("runs", "", 2, servicetest.Wait), servicetest.Job("soon", "0 * * * * ?", 1, servicetest.OK),
+	}})
+	s.get("/").has(t, 200, "Nothing fails, and nothing is late", "Nothing runs", "soon")
+	s.post("/jobs/fails/trigger")
+	s.post("/jobs/runs/trigger")
+	s.until("/", "failed: disk on fire")
+	s.until("/", "runs 2 items").has(t, 200, "Needs attention 1", "1 failing")
+	s.lang = "zh"
+	s.get("/").has(t, 200, "需要处理", "失败: disk on fire")
+	empty := open(t, servicetest.Options{})
+	empty.get("/").has(t, 200, "No jobs yet")
+	empty.get("/jobs").has(t, 200, "No jobs yet")
+	for path, text := range map[string]string{"/fires": "Nothing has run yet", "/runs": "Nothing has run yet", "/logs": "No line has been logged yet", "/audit": "Nobody has changed anything yet", "/modules": "No module runs yet"} {
+		empty.get(path).has(t, 200, text)
+		if !strings.Contains(path, "modules") {
+			empty.get(path+"?job=x").has(t, 200, "Nothing matches")
+		}
+	}
+}
+
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	var jobs []host.Job
+	for n := range 230 {
+		jobs = append(jobs, servicetest.Job(fmt.Sprintf("job-%03d", n), "0 0 3 * * ?", 1, servicetest.OK))
+	}
+	jobs = append(jobs, servicetest.Job("broken", "", 1, servicetest.Fail))
+	s := open(t, servicetest.Options{Jobs: jobs})
+	s.post("/jobs/broken/trigger")
+	s.until("/jobs?health=failing", "disk on fire").has(t, 200, "1 of 231", "broken")
+	// Three pages by name, without a job twice or none.
+	var names []string
+	for path, pages := "/jobs?sort=name", 0; path != ""; pages++ {
+		a := s.get(path)
+		path = ""
+		for _, m := range regexp.MustCompile(`name="job" value="([^"]*)"`).FindAllStringSubmatch(a.body, -1) {
+			names = append(names, m[1])
+		}
+		if m := regexp.MustCompile(`href="([^"]*)">Next page`).FindStringSubmatch(a.body); m != nil {
+			path = html.UnescapeString(m[1])
+		}
+		if pages > 5 {
+			t.Fatal("the pages do not end")
+		}
+	}
+	if len(names) != 231 || !slices.IsSorted(names) || len(slices.Compact(names)) != 231 {
+		t.Errorf("%d jobs: %v", len(names), names)
+	}
+	first := s.get("/jobs")
+	first.has(t, 200, "Jobs 231")
+	if at := strings.Index(first.body, `value="broken"`); at < 0 || at > strings.Index(first.body, `value="job-000"`) {
+		t.Error("what fails is not first")
+	}
+	s.get("/jobs?q=JOB-22").has(t, 200, "10 of 231", "job-229")
+	s.get("/jobs?outcome=fail").has(t, 200, "1 of 231", "broken")
+	s.get("/jobs?outcome=OK&outcome=").has(t, 200, "Nothing matches")
+	s.get("/jobs?q=nothing").has(t, 200, "Nothing matches")
+	s.get("/jobs?sort=colour").has(t, 400, "sort", "expected name, next")
+	s.get("/jobs?limit=x").has(t, 400, "limit", "expected a number")
+	s.get("/jobs?limit=1001").has(t, 400, "limit")
+	s.get("/jobs?after=gone").has(t, 400, "begin anew")
+	s.get("/runs?item=x").has(t, 400, "item", "a number")
+	s.get("/runs?from=yesterday").has(t, 400, "from", "a time such as")
+	s.get("/runs?item=&from=&job=").has(t, 200, "broken")
+	s.get("/nowhere").has(t, 404, "there is no page /nowhere")
+	s.get("/jobs/nope").has(t, 404, "no host has a job")
+	s.get("/jobs/job-000/items/7").has(t, 404, "has no item 7")
+	s.get("/jobs/job-000/items/x").has(t, 400, "item")
+	s.get("/run?run=a/1/2").has(t, 404, "no run")
+	s.get("/run").has(t, 400, "run")
+	s.get("/jobs/job-000/fire?instant=2020-01-01T00:00:00Z").has(t, 404, "this fire of job")
+}
+
+func TestActions(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{
+		servicetest.Job("a", "0 0 3 * * ?", 2, servicetest.OK), servicetest.Job("b", "0 0 3 * * ?", 2, servicetest.OK), servicetest.Job("runs", "", 2, servicetest.Wait),
+	}})
+	page := s.get("/jobs/a")
+	page.has(t, 200, "Run now", "Pause", "Remove")
+	if !strings.Contains(page.body, `name="csrf" value="token-of-host token"`) || strings.Count(page.body, "<form method=\"post\"") != strings.Count(page.body, `name="csrf"`) {
+		t.Error("a form carries no token")
+	}
+	s.post("/jobs/a/trigger", "reason", "because", "back", "/jobs/a").has(t, 200, "a runs now.")
+	s.get("/jobs/a").lacks(t, "a runs now.")
+	s.until("/jobs/a", "2 ok").has(t, 200, "trigger", "because")
+	s.post("/jobs/a/pause", "reason", "broken disk", "back", "/jobs/a").has(t, 200, "a is paused.")
+	s.until("/jobs/a", "Resume").has(t, 200, "broken disk", "disable")
+	s.post("/jobs/a/resume", "back", "/jobs/a")
+	s.until("/jobs?health=ok", "a")
+	s.post("/jobs/a/items/1/pause", "back", "/jobs/a/items/1")
+	s.until("/jobs/a/items/1", "Resume item").has(t, 200, "paused")
+	s.post("/jobs/a/items/1/offset", "do", "set", "offset", "17\nline <2>", "back", "/jobs/a/items/1").has(t, 200, "is changed")
+	s.get("/jobs/a/items/1").has(t, 200, "17 line <2>")
+	s.post("/jobs/a/items/1/offset", "do", "reset", "back", "/jobs/a/items/1")
+	s.get("/jobs/a/items/1").has(t, 200, "Offset none")
+	s.post("/jobs/runs/trigger")
+	run := s.until("/jobs/runs", "Kill runs")
+	run.has(t, 200, "running")
+	s.post("/jobs/runs/kill", "reason", "stuck", "back", "/jobs/runs").has(t, 200, "2 runs of runs are asked to end.")
+	s.until("/fires?job=runs", "cancelled")
+	s.post("/jobs/runs/release", "back", "/jobs/runs").has(t, 200, "No item of runs was held back.")
+	s.post("/jobs/nope/trigger", "back", "/jobs").has(t, 200, "there is no job")
+	s.post("/jobs/a/explode", "back", "/jobs").has(t, 200, "there is no page /jobs/a/explode")
+	s.post("/jobs/a/items/-1/pause").has(t, 400, "expected a number from 0")
+	// Several at once: what cannot be done keeps nothing else from being done.
+	s.post("/bulk", "do", "pause", "job", "a", "job", "b", "job", "gone", "back", "/jobs").has(t, 200, "2 jobs are paused.", "there is no job \"gone\"")
+	s.until("/jobs?health=paused", "2 of 3")
+	s.post("/bulk", "do", "resume", "job", "a", "job", "b", "back", "/jobs").has(t, 200, "2 jobs are resumed.")
+	s.post("/bulk", "do", "trigger", "back", "/jobs").has(t, 200, "No job is ticked.")
+	s.post("/bulk", "do", "explode", "job", "a").has(t, 400, "expected trigger, pause or resume")
+	s.post("/jobs/b/remove", "name", "a", "back", "/jobs").has(t, 400, "expected the job's name, \"b\"")
+}
+
+// TestBack: a form leads to no other site, whatever it says.
+func TestBack(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/jobs?a=b": "/jobs?a=b", "": "/", "//evil.example": "/", "/\\evil.example": "/", "https://evil.example": "/", "javascript:alert(1)": "/",
+		"jobs": "/", "/a\r\nSet-Cookie: x": "/", "/jobs/%2f%2fevil": "/jobs/%2f%2fevil", "///evil.example": "/", "http:/evil": "/",
+	} {
+		if got := local(path, "/"); got != want {
+			t.Errorf("%q: %q, expected %q", path, got, want)
+		}
+	}
+}
+
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{
+		servicetest.Job("etl-a", "0 0 3 * * ?", 1, servicetest.OK), servicetest.Job("pay", "0 0 3 * * ?", 1, servicetest.OK),
+	}, Refused: []host.Refusal{{File: "secret.yaml", Reasons: []string{"no"}, Since: time.Now()}}})
+	s.who = as(access.RoleViewer, "etl-*")
+	s.get("/jobs").has(t, 200, "etl-a")
+	s.get("/jobs").lacks(t, "pay", "Run now", "Pause")
+	s.get("/").lacks(t, "pay", "secret.yaml")
+	s.get("/jobs/etl-a").lacks(t, "Run now", "Remove", "Kill")
+	s.get("/jobs/etl-a/config").lacks(t, "Save", "Preview")
+	s.get("/hosts").lacks(t, "Drain")
+	s.get("/modules").lacks(t, "pay", "secret.yaml")
+	s.get("/calendar").lacks(t, "pay")
+	// A job that may not be seen looks the same as one that is not there.
+	for _, name := range []string{"pay", "none"} {
+		s.get("/jobs/"+name).has(t, 403, "You may not see this", "ann")
+		s.post("/jobs/"+name+"/trigger").has(t, 403, "You may not see this")
+	}
+	s.post("/jobs/etl-a/trigger").has(t, 403, "You may not see this", "operator")
+	s.post("/jobs/etl-a/config", "version", "-1", "was.cron", "0 0 3 * * ?", "set.cron", "0 0 4 * * ?", "do", "save").has(t, 403, "author")
+	s.post("/hosts/pause", "server", "127.0.0.1").has(t, 403, "operator")
+	s.who = as(access.RoleOperator, "etl-*")
+	s.get("/jobs/etl-a").has(t, 200, "Run now")
+	s.get("/jobs/etl-a").lacks(t, "Remove")
+	s.post("/jobs/etl-a/trigger", "back", "/jobs/etl-a").has(t, 200, "etl-a runs now.")
+	s.post("/bulk", "do", "pause", "job", "etl-a", "job", "pay").has(t, 403, "pay")
+	s.who = access.Principal{}
+	s.get("/jobs/etl-a").has(t, 401, "sign in first")
+}
