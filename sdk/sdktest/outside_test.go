@@ -130,7 +130,7 @@ func (c wireConn) Close() error {
 // outcomes are the behaviours of the guest outside, and how they end.
 var outcomes = map[string]abi.Outcome{
 	"get": abi.OutcomeOK, "post": abi.OutcomeOK, "head": abi.OutcomeOK, "redirect": abi.OutcomeOK, "stream": abi.OutcomeOK,
-	"timeout": abi.OutcomeOK, "early": abi.OutcomeOK, "dial": abi.OutcomeOK, "kv": abi.OutcomeOK,
+	"timeout": abi.OutcomeOK, "early": abi.OutcomeOK, "dial": abi.OutcomeOK, "turns": abi.OutcomeOK, "kv": abi.OutcomeOK,
 	"refused": abi.OutcomeFail, "readers": abi.OutcomeFail, "deadline": abi.OutcomeFail, "full": abi.OutcomeFail, "env": abi.OutcomeFail,
 	"cancelled": abi.OutcomeCancelled,
 }
@@ -174,6 +174,18 @@ func TestOutside(t *testing.T) {
 		t.Errorf("stderr: %s", stderr.String())
 	}
 	t.Run("goroutines run on", func(t *testing.T) { goroutinesRunOn(t, &current, g) })
+}
+
+// TestTimersOfOneGoroutine: a timer fires though the only goroutine waits often, and never long.
+func TestTimersOfOneGoroutine(t *testing.T) {
+	t.Parallel()
+	var h *Host
+	g := guest(t, "outside").load(t, &h).instance(t, t.Output())
+	h = prepare("turns")
+	h.begin()
+	if r := h.item(export(t, g, abi.ExportExecute)); r.Outcome != abi.OutcomeOK {
+		t.Errorf("%s %s", r.Outcome, r.Message)
+	}
 }
 
 // goroutinesRunOn: 50 requests that are answered after 200 ms each end in less than 400

@@ -2,9 +2,10 @@
 // for does not keep the others from running.
 //
 // A guest has one thread, and a call of the host stops all of its goroutines. So a
-// goroutine whose call is answered with ErrAgain parks, and while any are parked one
-// more goroutine, the poller, asks the host which handle may go on. It lets all others
-// run first, and stays with the host for 10 ms at most, so that timers fire in time.
+// goroutine whose call is answered with ErrAgain asks the host itself when it may go on, if no other
+// does. Else it parks, and while any are parked one more goroutine, the poller, asks which handle may
+// go on. Whoever asks lets all others run first, and stays with the host for 10 ms at most, so that
+// timers fire in time.
 package handle
 
 import (
@@ -87,6 +88,12 @@ func (h *Handle) Do(stop <-chan struct{}, act func(id int32) int32) (int32, erro
 			return 0, err
 		}
 		n := act(h.id)
+		if n == again && h.room.lead() {
+			if err := h.room.pollFor(h, stop); err != nil {
+				return 0, err
+			}
+			continue
+		}
 		if n == again {
 			// What happens from here on is noticed.
 			woken := h.room.park(h.id)

@@ -99,25 +99,78 @@ func (r *room) needed() bool {
 // poll asks the host while anybody waits.
 func (r *room) poll() {
 	for {
-		// All that can run do so, twice: once woken, and once more for what they wake.
-		began := time.Now()
-		runtime.Gosched()
-		runtime.Gosched()
-		stay := int32(pollTime)
-		if time.Since(began) > busyTime {
-			stay = 0 // they may not be done: only what is ready
-		}
+		stay := yield()
 		if !r.needed() {
 			return
 		}
-		switch n := border.IOWait(stay); {
-		case n > 0:
-			r.wake(n)
-		case abi.Code(n) == abi.ErrTimeout:
-		case abi.Code(n) == abi.ErrCancelled:
-			r.run.NoteCancel()
-		default: // nothing to wait for: who is parked has missed nothing, but asks again
-			r.wakeAll()
+		r.ask(stay)
+	}
+}
+
+// yield lets all others run first, and says how long to stay with the host then, in ms.
+func yield() int32 {
+	// All that can run do so, twice: once woken, and once more for what they wake.
+	began := time.Now()
+	runtime.Gosched()
+	runtime.Gosched()
+	if time.Since(began) > busyTime {
+		return 0 // they may not be done: only what is ready
+	}
+	return pollTime
+}
+
+// ask asks the host which handle may go on, and wakes those that wait for it. It returns the handle;
+// 0 is none, and -1 any.
+func (r *room) ask(stay int32) int32 {
+	switch n := border.IOWait(stay); {
+	case n > 0:
+		r.wake(n)
+		return n
+	case abi.Code(n) == abi.ErrTimeout:
+		return 0
+	case abi.Code(n) == abi.ErrCancelled:
+		r.run.NoteCancel()
+		return 0
+	}
+	// Nothing to wait for: who is parked has missed nothing, but asks again.
+	r.wakeAll()
+	return -1
+}
+
+// lead reports whether the caller is to ask the host itself, with pollFor: nobody else does. It
+// saves a goroutine, where one alone waits.
+func (r *room) lead() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.polling {
+		return false
+	}
+	r.polling = true
+	return true
+}
+
+// pollFor asks the host until a call for the handle may go on, or it is time to try: another
+// goroutine may have been woken for it before. The error is why it was given up.
+func (r *room) pollFor(h *Handle, stop <-chan struct{}) error {
+	defer r.follow()
+	for {
+		stay := yield()
+		if err := h.usable(stop); err != nil {
+			return err
 		}
+		n := r.ask(stay)
+		late := n == 0 && stay > 0
+		if n == h.id || n < 0 || late {
+			return nil
+		}
+	}
+}
+
+// follow ends what lead began: if others wait, a goroutine goes on to ask.
+func (r *room) follow() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.polling = len(r.parked) > 0; r.polling {
+		go r.poll()
 	}
 }

@@ -63,6 +63,7 @@ var behaviours = map[string]func(context.Context, sdk.ShardingContext) error{
 	"early":     early,
 	"dial":      dial,
 	"deadline":  deadline,
+	"turns":     turns,
 	"full":      full,
 	"kv":        state,
 	"env":       environment,
@@ -244,6 +245,31 @@ func dial(ctx context.Context, _ sdk.ShardingContext) error {
 	_, late := c.Write([]byte("x"))
 	slog.Info("after the end", "error", late)
 	return errors.Join(err, wrote)
+}
+
+// turns has a conversation of many short turns until its time is up: waits that are short do not
+// keep timers from firing, also where no other goroutine waits.
+func turns(ctx context.Context, _ sdk.ShardingContext) error {
+	c, err := sdknet.DialContext(ctx, "tcp", Echo)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond) // no goroutine watches it
+	defer cancel()
+	b := make([]byte, 1)
+	for began := time.Now(); short.Err() == nil; {
+		if time.Since(began) > 10*time.Second {
+			return errors.New("the time is not up after 10 s")
+		}
+		if _, err := c.Write(b); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(c, b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deadline sets deadlines before and while a read waits, and closes one that waits.
