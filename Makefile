@@ -145,6 +145,7 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 		$(WASI) $(GO) vet . && $(WASI) $$staticcheck .
 	cd bench/extism && $(GO) mod tidy -diff && $(GO) vet ./...
 	staticcheck=$$($(GO) tool -n staticcheck) && cd test/oidcserver/op && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./...
+	cd bench/outside && $(GO) mod tidy -diff && $(GO) vet ./... && $(WASI) $(GO) vet ./testdata/database ./testdata/item
 	bash -n .ci/run .ci/setup host/plugin/wasm/testdata/programs/build
 	@echo "lint: ok"
 
@@ -167,6 +168,10 @@ interop: ## share jobs with ElasticJob, and be operated by it; EJ=3.0.5 is built
 .PHONY: bench-extism
 bench-extism: ## compare a warm call and a guest's request with Extism's Go SDK
 	cd bench/extism && $(GO) test -run '^$$' -bench . -benchtime 2s .
+
+.PHONY: bench-outside
+bench-outside: ## measure queries of a real PostgreSQL by guests beside native ones, and items that do something outside
+	cd bench/outside && $(GO) test -run '^$$' -bench . -benchtime 4s .
 
 .PHONY: bench-peers
 bench-peers: ## measure ElasticJob and ours on one ZooKeeper: bin/peers.md; PEERS has flags
