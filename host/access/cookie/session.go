@@ -50,6 +50,12 @@ type Sessions struct {
 	Revoked Revocations
 }
 
+// Ready returns nil if sessions can be begun, else a problem.
+func (s *Sessions) Ready() error {
+	_, err := s.Box.keys()
+	return err
+}
+
 // Begin starts a session of a user. It always has a new id, whatever cookie the request
 // had: a session that somebody else has put into the browser is not taken over.
 func (s *Sessions) Begin(w http.ResponseWriter, r *http.Request, session Session) error {

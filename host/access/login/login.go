@@ -327,6 +327,10 @@ func later(wait time.Duration, why string) error {
 func (l *Login) link(w http.ResponseWriter, r *http.Request) {
 	who := access.HostToken(access.ByLink)
 	who.From = l.Site.Client(r)
+	if err := l.Sessions.Ready(); err != nil { // the link stays good
+		l.show(w, r, "", asProblem(err))
+		return
+	}
 	err := l.once(who.From, func() error {
 		if !l.links.take(r.URL.Query().Get("code")) {
 			return access.NewProblem(access.NotSignedIn, http.StatusForbidden, "this login link was used already, or is older than %s; 'wasmjob login' prints another one", words.Duration(linkLife))
@@ -388,6 +392,10 @@ func (l *Login) startOIDC(w http.ResponseWriter, r *http.Request) {
 // finishOIDC takes the browser back from the provider.
 func (l *Login) finishOIDC(w http.ResponseWriter, r *http.Request) {
 	who := access.Principal{Method: access.ByOIDC, From: l.Site.Client(r)}
+	if err := l.Sessions.Ready(); err != nil {
+		l.show(w, r, "", asProblem(err))
+		return
+	}
 	next := "/"
 	err := l.once(who.From, func() (err error) {
 		next, err = l.answered(w, r, &who)

@@ -277,9 +277,15 @@ func TestCluster(t *testing.T) {
 		t.Errorf("without keys: %d %s", a.code, a.problem)
 	}
 	b.get(test.url+Path).expect(t, 503, "registry")
+	link := test.url + test.Link()
+	b.get(link).expect(t, 503, "registry")
+	b.get(test.url+oidcAnswers).expect(t, 503, "registry")
+	b.signIn(test, "ann", secret).expect(t, 503, "registry")
 	b.get(test.url+"/jobs").expect(t, 503, "registry")
 	test.Sessions.Box.Keys = known
 	b.expect(test, "ann")
+	b.get(link).expect(t, 303, "/")
+	b.expect(test, "login link")
 }
 
 // TestExpired: a session lasts so long and no longer.
