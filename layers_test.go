@@ -149,10 +149,10 @@ var rooms = []room{
 		why: "pure functions: what a job may have at most; whoever enforces a ceiling asks here"},
 	{name: "host/yamlnode", may: []string{"coordination/jobconfig"}, outside: []string{yaml},
 		why: "how a file of YAML is taken apart, and its nodes are worded, is the same for definitions and grants"},
-	{name: "host/fields", may: []string{"host/words"}, outside: []string{yaml},
+	{name: "host/fields", may: []string{"host/words", "host/yamlnode"}, outside: []string{yaml},
 		why: "how a file of settings is read, and how its mistakes are reported, whatever the settings are"},
 	{name: "host/watch", outside: []string{fsnotify}, why: "that a file has changed, whatever is in it"},
-	{name: "host/grants", may: []string{"abi", "coordination/jobconfig", "host/ceiling", "host/signature", "host/words", "host/yamlnode"}, outside: []string{fsnotify, yaml},
+	{name: "host/grants", may: []string{"abi", "coordination/jobconfig", "host/ceiling", "host/signature", "host/watch", "host/words", "host/yamlnode"}, outside: []string{yaml},
 		why: "what an operator grants is read from files, whatever it is granted for; patterns are those of ceilings, sizes those of jobs"},
 	{name: "host/capability", may: []string{"abi", "host/grants", "host/words"},
 		testsMay: []string{"host/capability/capabilitytest"},
@@ -361,7 +361,7 @@ var shared = map[string]string{
 	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for, by host/grants and by host/fields for others, of which host/access/users also writes; cmd/host and cmd/chaos read the settings file",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history/lines",
 	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, lines for people in host/view",
-	fsnotify: "directories are watched by the catalog, one file by host/invoke, the operator's grants by host/grants, other files by host/watch, a history by tests",
+	fsnotify: "directories are watched by the catalog, one file by host/invoke, the files of an operator by host/watch, a history by tests",
 }
 
 // listed is what go list says about a package.

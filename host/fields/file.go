@@ -1,20 +1,16 @@
 package fields
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/host/yamlnode"
 )
 
 // File is a file that is being read.
@@ -36,11 +32,12 @@ func (f *File) Root(data []byte, empty, expected string) *yaml.Node {
 	whole := func(line, column int, message string) {
 		f.Problems = append(f.Problems, Problem{File: f.Name, Line: line, Column: column, Message: message})
 	}
-	documents, err := decode(data)
+	documents, err := yamlnode.Decode(data)
+	documents = slices.DeleteFunc(documents, yamlnode.IsNull)
 	switch {
 	case err != nil:
-		line, message := syntax(err)
-		whole(line, 1, "not YAML: "+message)
+		line, message := yamlnode.Syntax(err)
+		whole(max(line, 1), 1, "not YAML: "+message)
 		return nil
 	case len(documents) == 0:
 		// A file that is being written begins so.
@@ -50,47 +47,10 @@ func (f *File) Root(data []byte, empty, expected string) *yaml.Node {
 		whole(0, 0, fmt.Sprintf("found %d YAML documents, expected one", len(documents)))
 		return nil
 	case documents[0].Kind != yaml.MappingNode:
-		f.Problem(documents[0], "", "found %s, expected %s", form(documents[0]), expected)
+		f.Problem(documents[0], "", "found %s, expected %s", yamlnode.Form(documents[0]), expected)
 		return nil
 	}
 	return documents[0]
-}
-
-// decode returns the roots of all documents that are not empty.
-func decode(data []byte) (roots []*yaml.Node, err error) {
-	// The parser is not ours; whatever it does with a file, the host goes on.
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r)
-		}
-	}()
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var document yaml.Node
-		err := decoder.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			return roots, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, root := range document.Content {
-			if !isNull(root) {
-				roots = append(roots, root)
-			}
-		}
-	}
-}
-
-// syntax takes the line out of the parser's error. It can be one off.
-func syntax(err error) (line int, message string) {
-	message = strings.TrimPrefix(err.Error(), "yaml: ")
-	line = 1
-	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(message); m != nil {
-		line, _ = strconv.Atoi(m[1]) // digits
-		message = message[len(m[0]):]
-	}
-	return line, message
 }
 
 // Fields returns the values of a mapping by name. field is the mapping's own name; the
@@ -117,7 +77,7 @@ func (f *File) Pairs(n *yaml.Node, field string, each func(key, value *yaml.Node
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		f.Problem(n, field, "found %s, expected a mapping", Describe(n))
+		f.Problem(n, field, "found %s, expected a mapping", yamlnode.Describe(n))
 		return
 	}
 	first := map[string]int{}
@@ -126,12 +86,12 @@ func (f *File) Pairs(n *yaml.Node, field string, each func(key, value *yaml.Node
 		line, twice := first[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			f.Problem(key, field, "found %s as the name of a field, expected a name", form(key))
-		case isPlain(key) && key.Value == "<<":
+			f.Problem(key, field, "found %s as the name of a field, expected a name", yamlnode.Form(key))
+		case yamlnode.IsPlain(key) && key.Value == "<<":
 			f.Problem(key, field, "mappings cannot be merged with <<, expected the fields themselves")
 		case twice:
 			f.Problem(key, field, "%q is given twice, first in line %d", words.Clip(key.Value), line)
-		case isNull(value):
+		case yamlnode.IsNull(value):
 			f.Problem(key, field, "%q has no value, expected one; leave the field out if there is none", words.Clip(key.Value))
 		case !f.plain(value, Join(field, key.Value)):
 		default:
@@ -170,7 +130,7 @@ func (f *File) Each(n *yaml.Node, field string, do func(*yaml.Node)) {
 		return
 	}
 	if n.Kind != yaml.SequenceNode {
-		f.Problem(n, field, "found %s, expected a list", Describe(n))
+		f.Problem(n, field, "found %s, expected a list", yamlnode.Describe(n))
 		return
 	}
 	for _, e := range n.Content {
@@ -204,8 +164,8 @@ func (f *File) Text(n *yaml.Node, field string) (string, bool) {
 	if n == nil {
 		return "", false
 	}
-	if n.Kind != yaml.ScalarNode || isNull(n) {
-		f.Problem(n, field, "found %s, expected a text", Describe(n))
+	if n.Kind != yaml.ScalarNode || yamlnode.IsNull(n) {
+		f.Problem(n, field, "found %s, expected a text", yamlnode.Describe(n))
 		return "", false
 	}
 	return n.Value, true
@@ -221,7 +181,7 @@ func (f *File) Time(n *yaml.Node, field string) time.Time {
 			return t
 		}
 	}
-	f.Problem(n, field, "found %s, expected an instant such as 2026-11-23T17:00:00Z, or a day such as 2026-11-23", Describe(n))
+	f.Problem(n, field, "found %s, expected an instant such as 2026-11-23T17:00:00Z, or a day such as 2026-11-23", yamlnode.Describe(n))
 	return time.Time{}
 }
 
@@ -232,7 +192,7 @@ func (f *File) Path(n *yaml.Node, field string) string {
 	case !ok:
 		return ""
 	case text == "" || strings.ContainsRune(text, 0):
-		f.Problem(n, field, "found %s, expected a path", Describe(n))
+		f.Problem(n, field, "found %s, expected a path", yamlnode.Describe(n))
 		return ""
 	case filepath.IsAbs(text):
 		return filepath.Clean(text)
@@ -240,41 +200,5 @@ func (f *File) Path(n *yaml.Node, field string) string {
 	return filepath.Join(filepath.Dir(f.Name), text)
 }
 
-func isPlain(n *yaml.Node) bool {
-	const marked = yaml.TaggedStyle | yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
-	return n.Kind == yaml.ScalarNode && n.Style&marked == 0
-}
-
-func isNull(n *yaml.Node) bool {
-	if !isPlain(n) {
-		return false
-	}
-	switch n.Value {
-	case "", "~", "null", "Null", "NULL":
-		return true
-	}
-	return false
-}
-
-const aText = "a text"
-
 // Describe says what was found.
-func Describe(n *yaml.Node) string {
-	if s := form(n); s != aText {
-		return s
-	}
-	return strconv.Quote(words.Clip(n.Value))
-}
-
-// form says of what kind something is, without its content.
-func form(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case isNull(n):
-		return "nothing"
-	}
-	return aText
-}
+func Describe(n *yaml.Node) string { return yamlnode.Describe(n) }
