@@ -291,3 +291,32 @@ func careless(f *ast.File, secret *regexp.Regexp) (found []ast.Node) {
 	})
 	return found
 }
+
+// TestOutdated: an answer that lasts learns that its sender was removed, or has other roles.
+func TestOutdated(t *testing.T) {
+	t.Parallel()
+	if Outdated(t.Context()) {
+		t.Error("a context without a guard is outdated")
+	}
+	source := &fixed{p: Principal{Name: "ann", Method: ByPassword, Bindings: bind(t, "viewer=*")}}
+	g := NewGuard(zap.NewNop(), func(*http.Request) string { return "" }, source)
+	asked := 0
+	g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked++
+		if Outdated(r.Context()) {
+			t.Error("nothing has changed")
+		}
+		source.p.Bindings = bind(t, "viewer=etl-*")
+		if !Outdated(r.Context()) {
+			t.Error("another role is not noticed")
+		}
+		source.p.Bindings = bind(t, "viewer=*")
+		source.err = Unauthenticated("signed out")
+		if !Outdated(r.Context()) {
+			t.Error("the sign-out is not noticed")
+		}
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", http.NoBody))
+	if asked != 1 {
+		t.Error("the request was not let through")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"time"
 
 	"go.uber.org/zap"
@@ -82,8 +83,23 @@ func (g *Guard) guarded(next http.Handler, refused func(http.ResponseWriter, *ht
 			refused(w, r, g.problem(r, err))
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(With(r.Context(), p)))
+		again := func() (Principal, error) { return g.Identify(r) }
+		next.ServeHTTP(w, r.WithContext(context.WithValue(With(r.Context(), p), againKey{}, again)))
 	})
+}
+
+// againKey is that of the function in a context that identifies the sender once more.
+type againKey struct{}
+
+// Outdated reports whether the sender of the context's request would not be let in again,
+// or has other roles by now. Answers that last, such as streams, ask now and then, and end.
+func Outdated(ctx context.Context) bool {
+	again, ok := ctx.Value(againKey{}).(func() (Principal, error))
+	if !ok {
+		return false // no guard has let it in
+	}
+	now, err := again()
+	return err != nil || !reflect.DeepEqual(now.Bindings, From(ctx).Bindings)
 }
 
 // Require returns nil if the context's principal has the action for the job, else a

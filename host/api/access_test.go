@@ -6,11 +6,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
 
@@ -97,4 +103,35 @@ func queryOf(path string) string {
 		return "?cron=0+0+*+*+*+*"
 	}
 	return ""
+}
+
+// changing is a source of a guard whose answer changes.
+type changing struct{ role atomic.Value }
+
+func (s *changing) Identify(*http.Request) (access.Principal, error) {
+	return access.Principal{Name: "ann", Method: access.ByPassword, Bindings: []access.Binding{{Role: s.role.Load().(access.Role), Jobs: []string{"*"}}}}, nil
+}
+
+// TestStreamOfAnother: a stream ends soon after who opened it has another role.
+func TestStreamOfAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &API{o: Options{Cluster: cluster.New(cluster.Options{})}}
+		source := &changing{}
+		source.role.Store(access.RoleViewer)
+		guard := access.NewGuard(zap.NewNop(), func(*http.Request) string { return "" }, source)
+		guard.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			ctx, end := a.until(r.Context())
+			defer end()
+			time.Sleep(10 * stillThere)
+			if ctx.Err() != nil {
+				t.Error("the stream ended, and nothing has changed")
+			}
+			source.role.Store(access.RoleOperator)
+			time.Sleep(stillThere + time.Second)
+			if ctx.Err() == nil {
+				t.Error("the stream goes on with another role")
+			}
+		})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/stream", http.NoBody))
+	})
 }

@@ -179,16 +179,28 @@ func (a *API) stream(run func(ctx context.Context, s *stream) error) *huma.Strea
 	}}
 }
 
-// until is a context that ends with the host, too. The caller calls end.
+// until is a context that ends with the host, too, and soon after who has sent the request
+// may see something else than before. The caller calls end.
 func (a *API) until(ctx context.Context) (until context.Context, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	joined := make(chan struct{})
 	go func() { // joined by end
 		defer close(joined)
-		select {
-		case <-a.o.Cluster.Ended():
-			cancel()
-		case <-ctx.Done():
+		look := time.NewTicker(stillThere)
+		defer look.Stop()
+		for {
+			select {
+			case <-a.o.Cluster.Ended():
+				cancel()
+				return
+			case <-ctx.Done():
+				return
+			case <-look.C:
+				if access.Outdated(ctx) {
+					cancel()
+					return
+				}
+			}
 		}
 	}()
 	return ctx, func() { cancel(); <-joined }
