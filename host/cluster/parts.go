@@ -15,8 +15,8 @@ import (
 
 // A fire is one record over all hosts, and each host's store has its own part. Parts
 // begin at different times, so that those of one fire may be on different pages. So each
-// fire that is found is asked for at all other hosts by its key. It is shown where its
-// first part stands, and only there.
+// fire that is found is asked for at all other hosts by its key. It is shown where the
+// first of its parts began that the filter finds, and only there.
 
 // wholeFires puts fires together.
 func wholeFires(ctx context.Context, m *paging[history.Fire], found []placed[history.Fire]) []history.Fire {
@@ -24,6 +24,8 @@ func wholeFires(ctx context.Context, m *paging[history.Fire], found []placed[his
 	for _, f := range askParts(ctx, m, found) {
 		parts[f.record.Key()] = append(parts[f.record.Key()], f)
 	}
+	of := m.filter // of the whole fire; its parts are within the times
+	of.From, of.To = time.Time{}, time.Time{}
 	var fires []history.Fire
 	for _, f := range found {
 		sum, first := f.record, true
@@ -36,7 +38,7 @@ func wholeFires(ctx context.Context, m *paging[history.Fire], found []placed[his
 			}
 			sum = history.Join(sum, p.record)
 		}
-		if first && m.filter.MatchFire(&sum) {
+		if first && of.MatchFire(&sum) {
 			fires = append(fires, sum)
 		}
 	}
@@ -53,8 +55,12 @@ func earlier(p, q placed[history.Fire]) bool {
 // askParts asks all hosts for their parts of fires.
 func askParts(ctx context.Context, m *paging[history.Fire], found []placed[history.Fire]) []placed[history.Fire] {
 	var keys []history.FireKey
+	known := make(map[history.FireKey]bool)
 	for _, f := range found {
-		keys = append(keys, f.record.Key())
+		if key := f.record.Key(); !known[key] {
+			known[key] = true
+			keys = append(keys, key)
+		}
 	}
 	answers := make([][]history.Fire, len(m.sources))
 	var asked sync.WaitGroup

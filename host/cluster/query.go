@@ -83,11 +83,12 @@ func Query(f history.Filter) url.Values {
 	return q
 }
 
-// ParseQuery reads a filter from the query of a URL. Errors name the parameter.
+// ParseQuery reads a filter from the query of a URL. What is empty is as if it were
+// missing: that is how forms send it. Errors name the parameter.
 func ParseQuery(q url.Values) (f history.Filter, err error) {
 	r := queryReader{q: q}
-	f = history.Filter{Jobs: q["job"], Host: q.Get("host"), Run: q.Get("run"), Text: q.Get("text"), After: q.Get("after")}
-	if q.Has("item") {
+	f = history.Filter{Jobs: r.texts("job"), Host: q.Get("host"), Run: q.Get("run"), Text: q.Get("text"), After: q.Get("after")}
+	if q.Get("item") != "" {
 		n := int(r.number("item", 0, math.MaxInt32))
 		f.Item = &n
 	}
@@ -96,10 +97,10 @@ func ParseQuery(q url.Values) (f history.Filter, err error) {
 	f.Level = int(r.number("level", -100, 100))
 	f.Limit = int(r.number("limit", 1, history.MaxLimit))
 	f.Failed, f.Oldest = r.flag("failed"), r.flag("oldest")
-	for _, o := range q["outcome"] {
+	for _, o := range r.texts("outcome") {
 		f.Outcomes = append(f.Outcomes, abi.Outcome(strings.ToUpper(o)))
 	}
-	for _, k := range q["kind"] {
+	for _, k := range r.texts("kind") {
 		f.Kinds = append(f.Kinds, event.Kind(k))
 	}
 	return f, r.err
@@ -124,8 +125,18 @@ func (r *queryReader) wrong(name, expected string) {
 	}
 }
 
+// texts are all values of a parameter.
+func (r *queryReader) texts(name string) (list []string) {
+	for _, text := range r.q[name] {
+		if text != "" {
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
 func (r *queryReader) number(name string, least, most int64) int64 {
-	if !r.q.Has(name) {
+	if r.q.Get(name) == "" {
 		return 0
 	}
 	n, err := strconv.ParseInt(r.q.Get(name), 10, 64)

@@ -1,0 +1,661 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fleet is hosts that say what a test has them do, and a network between them.
+type fleet struct {
+	t    *testing.T
+	self *ship
+	mu   sync.Mutex
+	list []*ship // the others
+	// asked counts the questions to each.
+	asked map[string]int
+}
+
+// ship is one host.
+type ship struct {
+	id    string
+	mu    sync.Mutex
+	jobs  map[string]host.JobStatus
+	local *Local
+	// delay is how long it takes to answer, down why it does not.
+	delay time.Duration
+	down  error
+}
+
+func newShip(id string) *ship {
+	s := &ship{id: id, jobs: make(map[string]host.JobStatus)}
+	s.start()
+	return s
+}
+
+// start begins another life of the host.
+func (s *ship) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.local = NewLocal(func() admin.Report {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		jobs := slices.SortedFunc(maps.Values(s.jobs), func(a, b host.JobStatus) int { return strings.Compare(a.Name, b.Name) })
+		return admin.Report{Status: host.Status{Instance: s.id, Jobs: jobs}}
+	})
+}
+
+func (s *ship) set(jobs ...host.JobStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range jobs {
+		s.jobs[j.Name] = j
+	}
+}
+
+func (s *ship) drop(names ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		delete(s.jobs, name)
+	}
+}
+
+func (s *ship) answers(delay time.Duration, down error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delay, s.down = delay, down
+}
+
+func (s *ship) peer() Peer {
+	return Peer{s.id, tree.ClusterDetail{ServerIP: "10.0.0." + s.id, API: "http://10.0.0." + s.id + ":9770"}}
+}
+
+// sail starts a cluster that host "0" shows; stop ends it.
+func sail(t *testing.T, others ...*ship) (f *fleet, c *Cluster) {
+	t.Helper()
+	f = &fleet{t: t, self: newShip("0"), list: others, asked: make(map[string]int)}
+	c = New(Options{Local: f.self.local, Self: f.self.peer, Peers: f.peers, Fetch: f.fetch})
+	ctx, stop := context.WithCancel(context.Background())
+	var run sync.WaitGroup
+	run.Go(func() {
+		if err := c.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { stop(); run.Wait() })
+	return f, c
+}
+
+func (f *fleet) peers() (list []Peer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.list {
+		list = append(list, s.peer())
+	}
+	return list
+}
+
+// lists changes which hosts there are.
+func (f *fleet) lists(others ...*ship) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = others
+}
+
+func (f *fleet) questions(id string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked[id]
+}
+
+func (f *fleet) fetch(ctx context.Context, p Peer, epoch string, since uint64) (d Delta, err error) {
+	f.mu.Lock()
+	f.asked[p.ID]++
+	i := slices.IndexFunc(f.list, func(s *ship) bool { return s.id == p.ID })
+	if i < 0 {
+		f.mu.Unlock()
+		return d, errors.New("nothing answers there")
+	}
+	s := f.list[i]
+	f.mu.Unlock()
+	s.mu.Lock()
+	delay, down, local := s.delay, s.down, s.local
+	s.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return d, ctx.Err()
+	}
+	if down != nil {
+		return d, down
+	}
+	data, err := json.Marshal(local.Delta(epoch, since)) // as it comes over the network
+	if err != nil {
+		return d, err
+	}
+	return d, json.Unmarshal(data, &d)
+}
+
+// refresh is Refresh that takes as long as it should.
+func refresh(t *testing.T, c *Cluster, takes time.Duration) {
+	t.Helper()
+	from := time.Now()
+	if err := c.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(from); took != takes {
+		t.Errorf("it took %s, want %s", took, takes)
+	}
+}
+
+// stale lets what is known be too old.
+func stale() { time.Sleep(freshness) }
+
+func job(name string, state host.JobState, items ...host.ItemStatus) host.JobStatus {
+	return host.JobStatus{Name: name, State: state, ShardingTotalCount: 4, Items: items}
+}
+
+func jobNames(c *Cluster) string {
+	var names []string
+	for _, j := range c.Jobs() {
+		names = append(names, j.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func host1(c *Cluster, id string) Host {
+	for _, h := range c.Hosts() {
+		if h.ID == id {
+			return h
+		}
+	}
+	return Host{}
+}
+
+// TestClusterOfThree: what three hosts say is one list, and a host that is asked again says
+// only what has changed.
+func TestClusterOfThree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newShip("1"), newShip("2")
+		f, c := sail(t, one, two)
+		f.self.set(job("a", host.JobReady, host.ItemStatus{Item: 0}), job("b", host.JobReady))
+		one.set(job("a", host.JobRunning, host.ItemStatus{Item: 1, Running: true}))
+		two.set(job("a", host.JobReady, host.ItemStatus{Item: 2}), job("c", host.JobDisabled))
+		refresh(t, c, 0)
+		if got := jobNames(c); got != "a b c" {
+			t.Fatalf("jobs %s", got)
+		}
+		a, items, on, ok := c.Job("a")
+		if !ok || a.State != host.JobRunning || a.Running != 1 || strings.Join(a.Hosts, " ") != "0 1 2" || len(on) != 3 || a.Stale {
+			t.Errorf("%+v %v", a, on)
+		}
+		if len(items) != 3 || items[1].Host != "1" || items[2].Host != "2" || items[2].Item != 2 {
+			t.Errorf("%+v", items)
+		}
+		if j, _, _, _ := c.Job("c"); j.Health != HealthPaused {
+			t.Errorf("%+v", j)
+		}
+		if hosts := c.Hosts(); len(hosts) != 3 || !hosts[0].Here || hosts[0].ID != "0" || hosts[1].Running != 1 || hosts[2].Jobs != 2 || hosts[1].Report == nil {
+			t.Errorf("%+v", hosts)
+		}
+		if _, _, _, ok := c.Job("d"); ok {
+			t.Error("there is a job d")
+		}
+		mark := c.Changes(Mark{}).Mark
+		one.set(job("a", host.JobReady, host.ItemStatus{Item: 1}))
+		refresh(t, c, 0) // it is fresh
+		if got := c.Changes(mark); len(got.Jobs) != 0 {
+			t.Errorf("what is fresh is asked for again: %+v", got)
+		}
+		stale()
+		refresh(t, c, 0)
+		if got := c.Changes(mark); got.Whole || len(got.Jobs) != 1 || got.Jobs[0].State != host.JobReady || got.Jobs[0].Running != 0 {
+			t.Errorf("%+v", got)
+		}
+		if h := host1(c, "1"); h.Running != 0 || h.Jobs != 1 {
+			t.Errorf("%+v", h)
+		}
+	})
+}
+
+// TestSilentHost is waited for once, for a second, and shown with what it said last.
+func TestSilentHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newShip("1"), newShip("2")
+		one.set(job("a", host.JobReady, host.ItemStatus{Item: 0}), job("b", host.JobReady))
+		two.set(job("a", host.JobReady, host.ItemStatus{Item: 1}))
+		f, c := sail(t, one, two)
+		refresh(t, c, 0)
+		seen := host1(c, "1").Seen
+		one.answers(5*time.Second, nil)
+		stale()
+		refresh(t, c, patience)
+		if h := host1(c, "1"); h.Silent != "it has not answered within 1s" || !h.Seen.Equal(seen) || h.Jobs != 2 {
+			t.Errorf("%+v", h)
+		}
+		if got := c.Silent(); len(got) != 1 || got[0] != "http://10.0.0.1:9770: it has not answered within 1s" {
+			t.Errorf("%q", got)
+		}
+		if b, _, _, ok := c.Job("b"); !ok || !b.Stale {
+			t.Errorf("the job that only it has: %+v", b)
+		}
+		if a, items, _, _ := c.Job("a"); a.Stale || len(items) != 2 || strings.Join(a.Hosts, " ") != "1 2" {
+			t.Errorf("a job that another has, too: %+v %+v", a, items)
+		}
+		// Nobody waits for it again, and it is asked once at a time.
+		for range 3 {
+			stale()
+			refresh(t, c, 0)
+		}
+		if n := f.questions("1"); n != 2 {
+			t.Errorf("it was asked %d times", n)
+		}
+		// Its late answer counts.
+		one.set(job("b", host.JobRunning))
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if h := host1(c, "1"); h.Silent != "" || !h.Seen.After(seen) {
+			t.Errorf("after its answer: %+v", h)
+		}
+		if b, _, _, _ := c.Job("b"); b.Stale || b.State != host.JobRunning {
+			t.Errorf("after its answer: %+v", b)
+		}
+		// One that says at once that it cannot answer costs nothing.
+		one.answers(0, errors.New("no"))
+		stale()
+		refresh(t, c, 0)
+		if h := host1(c, "1"); h.Silent != "no" {
+			t.Errorf("%+v", h)
+		}
+		one.answers(0, nil)
+		stale()
+		refresh(t, c, 0)
+		if got := c.Silent(); len(got) != 0 {
+			t.Errorf("it is back: %q", got)
+		}
+	})
+}
+
+// TestHostThatNeverAnswers is given up after longestFetch, and asked again.
+func TestHostThatNeverAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one := newShip("1")
+		one.answers(time.Hour, nil)
+		f, c := sail(t, one)
+		refresh(t, c, patience)
+		if h := host1(c, "1"); h.Silent == "" || !h.Seen.IsZero() || h.Report != nil {
+			t.Errorf("%+v", h)
+		}
+		time.Sleep(longestFetch)
+		synctest.Wait()
+		if h := host1(c, "1"); !strings.Contains(h.Silent, "deadline") {
+			t.Errorf("%+v", h)
+		}
+		refresh(t, c, patience)
+		if n := f.questions("1"); n != 2 {
+			t.Errorf("it was asked %d times", n)
+		}
+	})
+}
+
+// TestSilentHostCountsLess: what it said last does not hide what others say.
+func TestSilentHostCountsLess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newShip("1"), newShip("2")
+		next := time.Now().Add(time.Minute)
+		a := job("a", host.JobError, host.ItemStatus{Item: 0, Running: true}, host.ItemStatus{Item: 1})
+		a.Next, a.Reason = next, "no module"
+		one.set(a)
+		b := job("a", host.JobReady, host.ItemStatus{Item: 0})
+		b.Next = next
+		two.set(b)
+		_, c := sail(t, one, two)
+		refresh(t, c, 0)
+		if j, _, _, _ := c.Job("a"); j.Health != HealthError || j.Running != 1 {
+			t.Errorf("both answer: %+v", j)
+		}
+		one.answers(0, errors.New("gone"))
+		time.Sleep(2 * time.Minute)
+		b.Next = next.Add(2 * time.Minute)
+		two.set(b)
+		refresh(t, c, 0)
+		j, items, _, _ := c.Job("a")
+		if j.Health != HealthOK || j.Running != 0 || !j.Next.Equal(b.Next) || j.State != host.JobReady {
+			t.Errorf("one is silent: %+v", j)
+		}
+		if len(items) != 2 || items[0].Host != "2" || items[1].Host != "1" {
+			t.Errorf("%+v", items)
+		}
+	})
+}
+
+// TestHostsComeAndGo: a host that is started again, one that leaves, and one whose answer
+// comes when it has left.
+func TestHostsComeAndGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newShip("1"), newShip("2")
+		one.set(job("a", host.JobReady), job("b", host.JobReady))
+		two.set(job("b", host.JobReady), job("c", host.JobReady))
+		f, c := sail(t, one, two)
+		refresh(t, c, 0)
+		// Another life, which counts its answers from the beginning.
+		one.drop("a")
+		one.set(job("d", host.JobReady))
+		one.start()
+		stale()
+		refresh(t, c, 0)
+		if got := jobNames(c); got != "b c d" {
+			t.Errorf("started again: %s", got)
+		}
+		mark := c.Changes(Mark{}).Mark
+		two.answers(2*time.Second, nil)
+		stale()
+		refresh(t, c, patience)
+		f.lists(one)
+		stale()
+		refresh(t, c, 0)
+		if got := jobNames(c); got != "b d" || len(c.Hosts()) != 2 {
+			t.Errorf("two has left: %s, %+v", got, c.Hosts())
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got := jobNames(c); got != "b d" || len(c.Hosts()) != 2 {
+			t.Errorf("its last answer brought it back: %s, %+v", got, c.Hosts())
+		}
+		changed := c.Changes(mark)
+		if changed.Whole || len(changed.Jobs) != 2 || changed.Jobs[0].Name != "b" || changed.Jobs[1].Name != "c" || len(changed.Jobs[1].Hosts) != 0 {
+			t.Errorf("%+v", changed)
+		}
+		three := newShip("3")
+		three.set(job("c", host.JobReady))
+		f.lists(one, three)
+		refresh(t, c, 0)
+		if got := jobNames(c); got != "b c d" {
+			t.Errorf("three has come: %s", got)
+		}
+	})
+}
+
+// TestJobThatVanishes from a host, and comes back.
+func TestJobThatVanishes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one := newShip("1")
+		one.set(job("a", host.JobReady, host.ItemStatus{Running: true}), job("b", host.JobReady))
+		_, c := sail(t, one)
+		refresh(t, c, 0)
+		mark := c.Changes(Mark{}).Mark
+		one.drop("a")
+		stale()
+		refresh(t, c, 0)
+		changed := c.Changes(mark)
+		if got := jobNames(c); got != "b" || len(changed.Jobs) != 1 || len(changed.Jobs[0].Hosts) != 0 || host1(c, "1").Running != 0 {
+			t.Errorf("%s %+v %+v", got, changed, host1(c, "1"))
+		}
+		one.set(job("a", host.JobReady))
+		stale()
+		refresh(t, c, 0)
+		if got := jobNames(c); got != "a b" {
+			t.Errorf("it is back: %s", got)
+		}
+		if changed := c.Changes(changed.Mark); len(changed.Jobs) != 1 || len(changed.Jobs[0].Hosts) != 1 {
+			t.Errorf("it is back: %+v", changed)
+		}
+	})
+}
+
+// TestLateHealth: a job is late by the clock alone, whoever says nothing about it.
+func TestLateHealth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, c := sail(t)
+		a := job("a", host.JobReady)
+		a.Next = time.Now().Add(time.Second)
+		f.self.set(a)
+		refresh(t, c, 0)
+		mark := c.Changes(Mark{}).Mark
+		time.Sleep(time.Second + lateAfter)
+		refresh(t, c, 0)
+		if j, _, _, _ := c.Job("a"); j.Health != HealthOK {
+			t.Errorf("at %s: %+v", lateAfter, j)
+		}
+		stale()
+		refresh(t, c, 0)
+		if j, _, _, _ := c.Job("a"); j.Health != HealthLate {
+			t.Errorf("after %s: %+v", lateAfter, j)
+		}
+		if changed := c.Changes(mark); len(changed.Jobs) != 1 || changed.Jobs[0].Health != HealthLate {
+			t.Errorf("%+v", changed)
+		}
+		a.Next = a.Next.Add(time.Hour)
+		f.self.set(a)
+		stale()
+		refresh(t, c, 0)
+		if j, _, _, _ := c.Job("a"); j.Health != HealthOK {
+			t.Errorf("it has fired: %+v", j)
+		}
+	})
+}
+
+// TestWatch: hosts are asked again and again while somebody watches, and not without.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one := newShip("1")
+		one.set(job("a", host.JobReady))
+		f, c := sail(t, one)
+		time.Sleep(time.Minute)
+		if n := f.questions("1"); n != 0 {
+			t.Errorf("asked %d times for nobody", n)
+		}
+		var ends []func()
+		for range 2 {
+			end, err := c.Watch(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends = append(ends, end)
+		}
+		_, more := c.Mark()
+		<-more // the first round has an answer
+		time.Sleep(10*livePace + livePace/2)
+		synctest.Wait()
+		if n := f.questions("1"); n != 11 {
+			t.Errorf("asked %d times in ten paces", n)
+		}
+		ends[0]()
+		time.Sleep(10 * livePace)
+		synctest.Wait()
+		if n := f.questions("1"); n != 21 {
+			t.Errorf("asked %d times in twenty paces", n)
+		}
+		ends[1]()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := f.questions("1"); n != 21 {
+			t.Errorf("asked %d times when nobody watches", n)
+		}
+		refresh(t, c, 0)
+		// A change is seen within a second.
+		end, err := c.Watch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer end()
+		changed := c.Changes(Mark{})
+		time.Sleep(livePace / 3)
+		one.set(job("a", host.JobRunning))
+		from := time.Now()
+		<-changed.More
+		if took := time.Since(from); took > time.Second {
+			t.Errorf("a change was seen after %s", took)
+		}
+	})
+}
+
+// TestExpire: what is asked for after a change is not answered by a round that began
+// before it.
+func TestExpire(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one := newShip("1")
+		_, c := sail(t, one)
+		refresh(t, c, 0)
+		one.answers(400*time.Millisecond, nil)
+		stale()
+		var before sync.WaitGroup
+		before.Go(func() { refresh(t, c, 400*time.Millisecond) })
+		time.Sleep(100 * time.Millisecond)
+		c.Expire()
+		refresh(t, c, 700*time.Millisecond)
+		before.Wait()
+		refresh(t, c, 0)
+	})
+}
+
+// TestEnd: nobody is left waiting when the host ends.
+func TestEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one := newShip("1")
+		one.answers(time.Hour, nil)
+		f := &fleet{t: t, self: newShip("0"), list: []*ship{one}, asked: make(map[string]int)}
+		c := New(Options{Local: f.self.local, Self: f.self.peer, Peers: f.peers, Fetch: f.fetch})
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = c.Run(ctx) })
+		end, err := c.Watch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.Go(func() { _ = c.Refresh(t.Context()) })
+		time.Sleep(patience / 2)
+		c.Expire()
+		run.Go(func() { _ = c.Refresh(t.Context()) })
+		synctest.Wait()
+		stop()
+		<-c.Ended()
+		run.Wait()
+		end()
+		if err := c.Refresh(t.Context()); !errors.Is(err, ErrEnded) {
+			t.Errorf("Refresh: %v", err)
+		}
+		if _, err := c.Watch(t.Context()); !errors.Is(err, ErrEnded) {
+			t.Errorf("Watch: %v", err)
+		}
+	})
+}
+
+// TestMarks: a mark of another life of the host, or one that is too old, gives all jobs.
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, c := sail(t)
+		f.self.set(job("a", host.JobReady), job("b", host.JobReady))
+		refresh(t, c, 0)
+		first := c.Changes(Mark{})
+		if !first.Whole || len(first.Jobs) != 2 {
+			t.Fatalf("%+v", first)
+		}
+		for name, m := range map[string]Mark{
+			"another life": {"x", first.Mark.Generation}, "the future": {first.Mark.Epoch, first.Mark.Generation + 1},
+		} {
+			if got := c.Changes(m); !got.Whole {
+				t.Errorf("%s: %+v", name, got)
+			}
+		}
+		if got := c.Changes(first.Mark); got.Whole || len(got.Jobs) != 0 {
+			t.Errorf("nothing has changed: %+v", got)
+		}
+		for n := range leastLog {
+			state := host.JobReady
+			if n%2 == 0 {
+				state = host.JobRunning
+			}
+			f.self.set(job("a", state))
+			stale()
+			refresh(t, c, 0)
+		}
+		newest := c.Changes(Mark{}).Mark
+		if got := c.Changes(first.Mark); got.Whole || len(got.Jobs) != 1 {
+			t.Errorf("%d changes later: %+v", leastLog, got)
+		}
+		for n := range 10 * leastLog {
+			f.self.set(job("x"+string(rune('0'+n%10)), host.JobReady))
+			stale()
+			refresh(t, c, 0)
+			f.self.drop("x" + string(rune('0'+n%10)))
+		}
+		if got := c.Changes(first.Mark); !got.Whole {
+			t.Errorf("much later: %+v", got)
+		}
+		if got := c.Changes(newest); !got.Whole || len(got.Jobs) != 3 {
+			t.Errorf("later: %+v", got)
+		}
+		if len(c.log.list) > 2*3+2*leastLog || len(f.self.local.gone.list) > 2*3+2*leastLog {
+			t.Errorf("%d changes and %d jobs that are gone are remembered", len(c.log.list), len(f.self.local.gone.list))
+		}
+		for text, want := range map[string]Mark{"": {}, "x": {}, ".5": {}, "e.": {}, "e.-1": {}, "e.5": {"e", 5}, "e.5.6": {}, newest.String(): newest} {
+			if got := ParseMark(text); got != want {
+				t.Errorf("%q is %+v, want %+v", text, got, want)
+			}
+		}
+	})
+}
+
+// TestLocal: who knows too little is told all.
+func TestLocal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newShip("1")
+		s.set(job("a", host.JobReady), job("b", host.JobReady))
+		first := s.local.Delta("", 0)
+		if !first.Whole || len(first.Jobs) != 2 {
+			t.Fatalf("%+v", first)
+		}
+		s.drop("a")
+		s.set(job("b", host.JobRunning))
+		if d := s.local.Delta(first.Epoch, first.Generation); d.Whole || len(d.Jobs)+len(d.Gone) != 0 {
+			t.Errorf("within %s: %+v", freshness, d)
+		}
+		s.local.Invalidate()
+		if d := s.local.Delta(first.Epoch, first.Generation); d.Whole || len(d.Jobs) != 1 || len(d.Gone) != 1 || d.Gone[0] != "a" || d.Report.Status.Jobs != nil {
+			t.Errorf("%+v", d)
+		}
+		if d := s.local.Delta("another life", first.Generation); !d.Whole || len(d.Jobs) != 1 || len(d.Gone) != 0 {
+			t.Errorf("%+v", d)
+		}
+		for range 2 * leastLog {
+			s.set(job("x", host.JobReady))
+			s.local.Invalidate()
+			s.local.Delta(first.Epoch, 0)
+			s.drop("x")
+			s.local.Invalidate()
+			s.local.Delta(first.Epoch, 0)
+		}
+		if d := s.local.Delta(first.Epoch, first.Generation); !d.Whole {
+			t.Errorf("long after: %+v", d)
+		}
+	})
+}

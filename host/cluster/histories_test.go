@@ -1,0 +1,521 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/history/lines"
+)
+
+// library is a host with a store; it answers as the API does.
+type library struct {
+	id     string
+	store  *lines.Store
+	silent bool
+}
+
+func (l *library) peer() Peer {
+	return Peer{l.id, tree.ClusterDetail{ServerIP: "10.0.0." + l.id, API: "http://" + l.id}}
+}
+
+func (l *library) answer(ctx context.Context, path string) (any, error) {
+	u, err := url.Parse(path)
+	if err != nil {
+		return nil, err
+	}
+	if u.Path == PathParts {
+		keys, err := ParseParts(u.Query())
+		if err != nil {
+			return nil, err
+		}
+		return Parts(ctx, l.store, keys), nil
+	}
+	f, err := ParseQuery(u.Query())
+	if err != nil {
+		return nil, err
+	}
+	switch u.Path {
+	case PathFires:
+		return l.store.Fires(ctx, f)
+	case PathRuns:
+		return l.store.Runs(ctx, f)
+	case PathEvents:
+		return l.store.Events(ctx, f)
+	case PathLines:
+		return l.store.Lines(ctx, f)
+	case PathChanges:
+		return l.store.Changes(ctx, f)
+	}
+	return nil, errors.New("no such path: " + path)
+}
+
+// libraries are histories over hosts, seen from one of them.
+type libraries []*library
+
+func newLibraries(t testing.TB, n int) (list libraries) {
+	t.Helper()
+	for i := range n {
+		s, err := lines.Open(lines.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, &library{id: fmt.Sprint(i), store: s})
+	}
+	return list
+}
+
+// close writes what the stores have taken; they answer on.
+func (list libraries) close(t testing.TB) {
+	t.Helper()
+	for _, l := range list {
+		if err := l.store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// from are the histories as host n finds them.
+func (list libraries) from(n int) *Histories {
+	return &Histories{
+		Store: list[n].store, Self: list[n].peer,
+		Peers: func() (peers []Peer) {
+			for _, l := range list {
+				if l != list[n] {
+					peers = append(peers, l.peer())
+				}
+			}
+			return peers
+		},
+		Get: func(ctx context.Context, p Peer, path string, into any) error {
+			l := list[slices.IndexFunc(list, func(l *library) bool { return l.id == p.ID })]
+			if l.silent {
+				return errors.New("it does not answer")
+			}
+			v, err := l.answer(ctx, path)
+			if err != nil {
+				return err
+			}
+			data, err := json.Marshal(v)
+			if err != nil {
+				return err
+			}
+			return json.Unmarshal(data, into)
+		},
+	}
+}
+
+var began = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+
+// pages reads all pages, each from another host, and has between run before each.
+func pages[T any](t *testing.T, list libraries, f history.Filter, find func(*Histories, history.Filter) (Found[T], error), between func(page int)) (all []T) {
+	t.Helper()
+	seen := make(map[string]bool)
+	for n := 0; ; n++ {
+		between(n)
+		found, err := find(list.from(n%len(list)), f)
+		if err != nil {
+			t.Fatalf("page %d of %+v: %v", n, f, err)
+		}
+		if len(found.Records) > f.Limit {
+			t.Fatalf("a page of %d records, the limit is %d", len(found.Records), f.Limit)
+		}
+		all = append(all, found.Records...)
+		if found.Next == "" {
+			return all
+		}
+		if seen[found.Next] {
+			t.Fatalf("the cursor %s comes again", found.Next)
+		}
+		seen[found.Next] = true
+		f.After = found.Next
+	}
+}
+
+// TestPagesOverHosts: each record that a filter finds is on one page, in the order of its
+// time, whatever times are equal and whichever host is asked for a page.
+func TestPagesOverHosts(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			dice := rand.New(rand.NewPCG(seed, 2))
+			list := newLibraries(t, 1+dice.IntN(4))
+			spread := []int{1, 3, 30, 1000}[dice.IntN(4)] // times that there are
+			var all []history.Line
+			for n := range 200 {
+				l := list[dice.IntN(len(list))]
+				line := history.Line{Time: began.Add(time.Duration(dice.IntN(spread)) * time.Second), Job: fmt.Sprint("job", dice.IntN(3)), RunID: fmt.Sprint("r", n),
+					Host: l.id, Item: dice.IntN(3), Message: fmt.Sprint("line ", n)}
+				all = append(all, line)
+				l.store.AddLine(line)
+			}
+			list.close(t)
+			for range 10 {
+				f := history.Filter{Limit: 1 + dice.IntN(60), Oldest: dice.IntN(2) == 0}
+				if dice.IntN(3) == 0 {
+					f.Jobs = []string{"job1", "job2"}
+				}
+				if dice.IntN(3) == 0 {
+					f.From = began.Add(time.Duration(dice.IntN(spread+1)) * time.Second)
+				}
+				if dice.IntN(3) == 0 {
+					f.To = began.Add(time.Duration(dice.IntN(2*spread)+spread) * time.Second)
+				}
+				see := func(job string) bool { return job != "job2" }
+				silent := -1 // a host that does not answer from some page on
+				if len(list) > 1 && dice.IntN(3) == 0 {
+					silent = dice.IntN(len(list))
+				}
+				var want []string
+				for _, l := range all {
+					if f.MatchLine(&l) && see(l.Job) {
+						want = append(want, l.RunID)
+					}
+				}
+				got := pages(t, list, f, func(h *Histories, f history.Filter) (Found[history.Line], error) { return h.Lines(t.Context(), f, see) }, func(page int) {
+					for n, l := range list {
+						l.silent = n == silent && page > 1
+					}
+				})
+				for n := 1; n < len(got); n++ {
+					if order := got[n-1].Time.Compare(got[n].Time); order != 0 && (order < 0) != f.Oldest {
+						t.Fatalf("%+v: %s comes before %s", f, got[n-1].Time, got[n].Time)
+					}
+				}
+				var ids []string
+				for _, l := range got {
+					ids = append(ids, l.RunID)
+				}
+				slices.Sort(ids)
+				slices.Sort(want)
+				if silent >= 0 { // its own pages are whole; of the others nothing is lost for it
+					own := func(ids []string) []string {
+						return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+							return slices.ContainsFunc(all, func(l history.Line) bool { return l.RunID == id && l.Host == fmt.Sprint(silent) })
+						})
+					}
+					if len(slices.Compact(slices.Clone(ids))) != len(ids) {
+						t.Fatalf("%+v: a record is there twice", f)
+					}
+					ids, want = own(ids), own(want)
+				}
+				if !slices.Equal(ids, want) {
+					t.Fatalf("%+v: found %d records, want %d", f, len(ids), len(want))
+				}
+			}
+		})
+	}
+}
+
+// TestManyOfOneTime: more records of one time than a page, or a store's page, can have.
+func TestManyOfOneTime(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 2)
+	const each = 2500
+	for n := range each {
+		for _, l := range list {
+			l.store.AddLine(history.Line{Time: began, Job: "a", RunID: fmt.Sprint("r", n), Host: l.id})
+		}
+	}
+	list.close(t)
+	for _, limit := range []int{7, 999, history.MaxLimit} {
+		got := pages(t, list, history.Filter{Limit: limit}, func(h *Histories, f history.Filter) (Found[history.Line], error) { return h.Lines(t.Context(), f, nil) }, func(int) {})
+		seen := make(map[string]bool)
+		for _, l := range got {
+			seen[l.Host+l.RunID] = true
+		}
+		if len(got) != 2*each || len(seen) != 2*each {
+			t.Errorf("limit %d: %d records, %d of them different; want %d", limit, len(got), len(seen), 2*each)
+		}
+	}
+}
+
+// TestFiresOverHosts: a fire is one record with all its parts, and on one page, however
+// far apart its hosts began it.
+func TestFiresOverHosts(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			dice := rand.New(rand.NewPCG(seed, 3))
+			list := newLibraries(t, 2+dice.IntN(2))
+			fires := make(map[history.FireKey][]history.Fire) // by parts
+			for n := range 60 {
+				instant := began.Add(time.Duration(n) * time.Minute)
+				trigger := int64(0)
+				if dice.IntN(4) == 0 {
+					trigger = int64(n + 1)
+				}
+				item := 0
+				for _, l := range list {
+					if dice.IntN(4) == 0 {
+						continue
+					}
+					at := instant.Add(time.Duration(dice.IntN(5)*dice.IntN(100)) * time.Second)
+					e := event.Event{Time: at, Kind: event.FireStarted, Host: l.id, Job: fmt.Sprint("job", n%3), Instant: instant, Trigger: trigger, Source: abi.SourceSchedule,
+						Items: []int{item, item + 1}, Total: 2 * len(list)}
+					if trigger != 0 { // each host has its own time of it
+						e.Instant, e.Source = at, abi.SourceTrigger
+					}
+					l.store.AddEvent(e)
+					e.Kind, e.Time, e.Outcome = event.FireEnded, at.Add(time.Second), []abi.Outcome{abi.OutcomeOK, abi.OutcomeOK, abi.OutcomeFail}[dice.IntN(3)]
+					l.store.AddEvent(e)
+					var p history.Part
+					e.Kind, e.Time = event.FireStarted, at
+					p.Apply(e)
+					e.Kind, e.Time = event.FireEnded, at.Add(time.Second)
+					p.Apply(e)
+					sum := history.Sum([]history.Part{p}, nil)
+					fires[sum.Key()] = append(fires[sum.Key()], sum)
+					item += 2
+				}
+			}
+			list.close(t)
+			for range 10 {
+				f := history.Filter{Limit: 1 + dice.IntN(20), Oldest: dice.IntN(2) == 0, Failed: dice.IntN(3) == 0}
+				if dice.IntN(4) == 0 {
+					f.Outcomes = []abi.Outcome{abi.OutcomeOK}
+				}
+				if dice.IntN(3) == 0 {
+					f.From, f.To = began.Add(10*time.Minute), began.Add(40*time.Minute)
+				}
+				if dice.IntN(3) == 0 {
+					f.Host = "1"
+				}
+				var want []history.Fire
+				for _, parts := range fires {
+					sum := parts[0]
+					for _, p := range parts[1:] {
+						sum = history.Join(sum, p)
+					}
+					of := f
+					of.From, of.To = time.Time{}, time.Time{}
+					if slices.ContainsFunc(parts, func(p history.Fire) bool { return f.MatchFire(&p) }) && of.MatchFire(&sum) {
+						want = append(want, sum)
+					}
+				}
+				got := pages(t, list, f, func(h *Histories, f history.Filter) (Found[history.Fire], error) { return h.Fires(t.Context(), f, nil) }, func(int) {})
+				order := func(a, b history.Fire) int {
+					return cmp.Or(strings.Compare(a.Job, b.Job), a.Instant.Compare(b.Instant), cmp.Compare(a.Trigger, b.Trigger))
+				}
+				slices.SortFunc(got, order)
+				slices.SortFunc(want, order)
+				if !reflect.DeepEqual(normal(got), normal(want)) {
+					t.Fatalf("%+v: found %d fires, want %d\n%+v\n%+v", f, len(got), len(want), normal(got), normal(want))
+				}
+			}
+		})
+	}
+}
+
+// normal are fires as JSON, in which equal times are equal.
+func normal(fires []history.Fire) []string {
+	var list []string
+	for _, f := range fires {
+		data, _ := json.Marshal(f)
+		list = append(list, string(data))
+	}
+	return list
+}
+
+// TestFireThatWasTakenOver: an item that a dead host began, and another one ended, does not
+// run any more.
+func TestFireThatWasTakenOver(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 2)
+	e := event.Event{Time: began, Kind: event.FireStarted, Host: "0", Job: "a", Instant: began, Source: abi.SourceSchedule, Items: []int{0, 1}, Total: 2}
+	list[0].store.AddEvent(e)
+	e.Host, e.Time, e.Items, e.Source = "1", began.Add(time.Minute), []int{1, 0}, abi.SourceFailover
+	list[1].store.AddEvent(e)
+	e.Kind, e.Time, e.Outcome = event.FireEnded, began.Add(2*time.Minute), abi.OutcomeOK
+	list[1].store.AddEvent(e)
+	list.close(t)
+	found, err := list.from(0).Fires(t.Context(), history.Filter{}, nil)
+	if err != nil || len(found.Records) != 1 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if f := found.Records[0]; f.Running != 0 || f.Succeeded != 2 || f.Source != abi.SourceSchedule || !f.Ended.Equal(began.Add(2*time.Minute)) || f.Duration != 2*time.Minute || strings.Join(f.Hosts, " ") != "0 1" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestSilentHistories: who does not answer is named, and not waited for longer than a second.
+func TestSilentHistories(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 3)
+	for _, l := range list {
+		l.store.AddChange(history.Change{Time: began, Who: "ann", What: "trigger", Job: l.id})
+	}
+	list.close(t)
+	h := list.from(0)
+	get := h.Get
+	h.Get = func(ctx context.Context, p Peer, path string, into any) error {
+		if p.ID == "1" {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return get(ctx, p, path, into)
+	}
+	from := time.Now()
+	found, err := h.Changes(t.Context(), history.Filter{}, nil)
+	if took := time.Since(from); took < patience || took > 10*patience {
+		t.Errorf("it took %s", took)
+	}
+	if err != nil || len(found.Records) != 2 || len(found.Silent) != 1 || !strings.HasPrefix(found.Silent[0], "http://1: ") || found.Next != "" {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// TestSharedStore answers alone, also with the cursors of pages.
+func TestSharedStore(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 2)
+	for n := range 30 {
+		list[0].store.AddLine(history.Line{Time: began.Add(time.Duration(n/3) * time.Second), Job: "a", RunID: fmt.Sprint(n)})
+	}
+	list.close(t)
+	h := list.from(0)
+	h.Store = shared{list[0].store}
+	h.Get = func(context.Context, Peer, string, any) error { t.Error("a host was asked"); return nil }
+	seen := make(map[string]bool)
+	f := history.Filter{Limit: 4}
+	for range 100 {
+		found, err := h.Lines(t.Context(), f, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range found.Records {
+			if seen[l.RunID] {
+				t.Errorf("%s is there twice", l.RunID)
+			}
+			seen[l.RunID] = true
+		}
+		if f.After = found.Next; f.After == "" {
+			break
+		}
+	}
+	if len(seen) != 30 {
+		t.Errorf("found %d", len(seen))
+	}
+}
+
+type shared struct{ history.Store }
+
+func (s shared) State() history.State { return history.State{Shared: true} }
+
+// TestForgedCursors are refused, or find nothing that they should not.
+func TestForgedCursors(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 2)
+	for n := range 10 {
+		list[n%2].store.AddLine(history.Line{Time: began, Job: "a", RunID: fmt.Sprint(n)})
+	}
+	list.close(t)
+	h := list.from(0)
+	for _, after := range []string{"x", ".", "..", "1", "1.1", "1.-1.x", "1.x.x", "99999999999999999999.1.x", "1.1000001.x", " 1.1.x", "AQ"} {
+		var wrong *QueryError
+		if _, err := h.Lines(t.Context(), history.Filter{After: after}, nil); !errors.As(err, &wrong) || wrong.Name != "after" {
+			t.Errorf("%q: %v", after, err)
+		}
+	}
+	at := began.UnixNano()
+	for after, want := range map[string]int{
+		fmt.Sprintf("%d.0.", at): 10, fmt.Sprintf("%d.1000000.http://0", at): 5, fmt.Sprintf("%d.5.zzz", at): 0, fmt.Sprintf("%d.5.\x00\"%%", at): 10,
+		"9223372036854775807.0.": 10, "-9223372036854775808.0.": 0, "0.0.": 0,
+	} {
+		found, err := h.Lines(t.Context(), history.Filter{After: after}, nil)
+		if err != nil || len(found.Records) != want {
+			t.Errorf("%q: %d records, %v; want %d", after, len(found.Records), err, want)
+		}
+	}
+}
+
+func FuzzPlace(f *testing.F) {
+	for _, text := range []string{"", "1.2.x", "-1.0.", "1.2.http://10.0.0.1:9770", "1.2.a.b"} {
+		f.Add(text)
+	}
+	list := newLibraries(f, 2)
+	list[0].store.AddLine(history.Line{Time: began, Job: "a"})
+	list.close(f)
+	h := list.from(1)
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := parsePlace(text)
+		if err == nil {
+			if again, err := parsePlace(p.String()); err != nil || again != p {
+				t.Errorf("%q is %+v, and then %+v, %v", text, p, again, err)
+			}
+		}
+		for _, oldest := range []bool{false, true} {
+			found, ferr := h.Lines(t.Context(), history.Filter{After: text, Oldest: oldest}, nil)
+			if (ferr == nil) != (err == nil || text == "") || len(found.Records) > 1 {
+				t.Errorf("%q: %+v, %v", text, found, ferr)
+			}
+		}
+	})
+}
+
+func FuzzParseQuery(f *testing.F) {
+	for _, q := range []string{"", "job=a&job=b*&item=3&level=-4&failed=true", "from=90m&to=2026-03-01T03:00:00Z&limit=7&oldest=true", "instant=2026-03-01T03:00:00.123456789%2B01:00", "trigger=9&outcome=fail&kind=log", "%zz"} {
+		f.Add(q)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		q, err := url.ParseQuery(text)
+		if err != nil {
+			return
+		}
+		for _, name := range []string{"from", "to", "instant"} { // those before now are others each time
+			if _, err := time.ParseDuration(q.Get(name)); err == nil {
+				return
+			}
+		}
+		filter, err := ParseQuery(q)
+		if err != nil {
+			var wrong *QueryError
+			if !errors.As(err, &wrong) || wrong.Name == "" || wrong.Expected == "" {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		again, err := ParseQuery(Query(filter))
+		if err != nil {
+			t.Fatalf("%q: %+v: %v", text, filter, err)
+		}
+		a, _ := json.Marshal(filter)
+		b, _ := json.Marshal(again)
+		if string(a) != string(b) {
+			t.Errorf("%q is %s, and then %s", text, a, b)
+		}
+	})
+}
+
+func FuzzParseParts(f *testing.F) {
+	f.Add("a", int64(5), int64(0))
+	f.Add("a b%/&=", int64(-5), int64(7))
+	f.Fuzz(func(t *testing.T, job string, instant, trigger int64) {
+		q, err := url.ParseQuery(partsQueries([]history.FireKey{{Job: job, Instant: instant, Trigger: trigger}})[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := ParseParts(q)
+		if good := !strings.Contains(job, "/") && trigger >= 0; good != (err == nil) {
+			t.Errorf("%q %d %d: %+v, %v", job, instant, trigger, keys, err)
+		}
+		if err == nil && (len(keys) != 1 || keys[0] != history.FireKey{Job: job, Instant: instant, Trigger: trigger}) {
+			t.Errorf("%q %d %d is %+v", job, instant, trigger, keys)
+		}
+	})
+}
