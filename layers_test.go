@@ -257,7 +257,7 @@ var rooms = []room{
 		testsMay: []string{"host/history/lines"},
 		why:      "puts together what hosts say; how they are asked it is given as functions, so that tests answer in virtual time"},
 	{name: "host/peers", may: []string{"coordination/registry", "coordination/tree"}, outside: []string{zap},
-		testsMay: []string{"coordination/embedded", "coordination/zookeeper", "test/zkserver"},
+		testsMay: []string{"coordination/embedded", "coordination/registrytest", "coordination/zookeeper", "test/zkserver"},
 		why:      "how hosts find and trust each other, whatever they ask"},
 	{name: "host/service", may: []string{"abi", "coordination/tree", "host", "host/access", "host/admin", "host/cluster", "host/event", "host/history"}, outside: []string{zap},
 		testsMay: []string{"abi", "coordination/registry", "host/service/servicetest"},

@@ -601,7 +601,7 @@ func TestMarks(t *testing.T) {
 		if got := c.Changes(first.Mark); got.Whole || len(got.Jobs) != 1 {
 			t.Errorf("%d changes later: %+v", leastLog, got)
 		}
-		for n := range 10 * leastLog {
+		for n := range 3 * leastLog {
 			f.self.set(job("x"+string(rune('0'+n%10)), host.JobReady))
 			stale()
 			refresh(t, c, 0)

@@ -40,6 +40,8 @@ type Peers struct {
 	sessions  chan registry.Center // the newest one
 	renew     chan struct{}        // has a value when the host is to be published again
 
+	trouble string // that was logged last; it belongs to Run
+
 	mu     sync.Mutex
 	id     string // of this life, empty while there is none
 	key    []byte
@@ -123,9 +125,7 @@ func (p *Peers) live(ctx context.Context, c registry.Center) (again bool) {
 	if err == nil {
 		err = p.watch(ctx, c)
 	}
-	if err != nil && ctx.Err() == nil {
-		p.log.Debug("the host cannot be published for its peers", zap.Error(err))
-	}
+	p.report(ctx, c, err)
 	retry := time.NewTimer(retryAfter)
 	defer retry.Stop()
 	select {
@@ -135,6 +135,23 @@ func (p *Peers) live(ctx context.Context, c registry.Center) (again bool) {
 		return false
 	case <-retry.C:
 		return true
+	}
+}
+
+// report logs why the host has to be published once more, each reason once in a row.
+func (p *Peers) report(ctx context.Context, c registry.Center, err error) {
+	select {
+	case <-c.Lost():
+		return
+	default:
+	}
+	if err == nil || ctx.Err() != nil || errors.Is(err, errRenew) {
+		p.trouble = ""
+		return
+	}
+	if p.trouble != err.Error() {
+		p.trouble = err.Error()
+		p.log.Warn("the host has to be published for its peers once more", zap.Duration("in", retryAfter), zap.Error(err))
 	}
 }
 
@@ -151,13 +168,17 @@ func (p *Peers) publish(ctx context.Context, c registry.Center) error {
 	p.id, p.key = id, key
 	clear(p.used) // they were for another id
 	p.mu.Unlock()
-	if before != "" { // published in this session, or gone with the one before
-		_, err := c.Commit(ctx, registry.Delete(tree.ClusterHost(p.namespace, before), registry.AnyVersion))
-		if err != nil && !errors.Is(err, registry.ErrConflict) {
+	ops := []registry.Op{registry.CreateEphemeral(tree.ClusterHost(p.namespace, id), p.self().Data())}
+	if before != "" { // published in this session, or in one whose nodes may be there yet
+		there, err := c.Read(ctx, registry.Data(tree.ClusterHost(p.namespace, before)))
+		if err != nil {
 			return fmt.Errorf("publish the host: %w", err)
 		}
+		if there[0].Exists {
+			ops = append(ops, registry.Delete(there[0].Path, registry.AnyVersion))
+		}
 	}
-	if _, err := c.Commit(ctx, registry.CreateEphemeral(tree.ClusterHost(p.namespace, id), p.self().Data())); err != nil {
+	if _, err := c.Commit(ctx, ops...); err != nil {
 		return fmt.Errorf("publish the host: %w", err)
 	}
 	return nil
@@ -224,8 +245,11 @@ func (p *Peers) watch(ctx context.Context, c registry.Center) error {
 			}
 		}
 		p.mu.Unlock()
-		if gone || changed {
-			return errors.New("the host's node, or the hosts' key, was changed outside wasmjob")
+		if changed {
+			return errors.New("the hosts' key was changed outside wasmjob")
+		}
+		if gone {
+			return errors.New("the host's node was deleted outside wasmjob")
 		}
 	}
 }

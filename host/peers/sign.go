@@ -64,7 +64,8 @@ func (p *Peers) Verify(r *http.Request) error {
 	case p.used[nonce]:
 		return errors.New("the request was sent before")
 	case len(p.used) >= maxUsed:
-		return errors.New("this host has taken too many changes of its peers; restart it")
+		p.Renew() // with another id
+		return errors.New("this host has taken too many changes by that id: ask it again by its next one")
 	}
 	p.used[nonce] = true
 	return nil
