@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -66,32 +67,65 @@ func Editable() []jobconfig.Setting {
 }
 
 // Edit returns the configuration with settings changed: texts by their names in a
-// definition file. Its error names the setting, as a *jobconfig.FieldError.
+// definition file, as Text shows them. An empty text takes a property away, so that it has
+// its default. Errors name the setting, as a *jobconfig.FieldError.
 func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configuration, error) {
 	g, err := c.Guest()
 	if err != nil {
 		return c, err
 	}
-	props := make(map[string]string, len(c.Props))
-	for key, value := range c.Props {
-		props[key] = value
+	before := c
+	c.Props = maps.Clone(c.Props)
+	if c.Props == nil {
+		c.Props = make(map[string]string)
 	}
-	c.Props = props
+	var edited, gone []string // properties
 	for name, text := range edits {
 		i := slices.IndexFunc(Editable(), func(s jobconfig.Setting) bool { return s.Name == name })
 		if i < 0 {
 			return c, &jobconfig.FieldError{Field: name, Problem: "is no setting that can be edited"}
 		}
 		setting := Editable()[i]
-		if setting.Type == jobconfig.Boolean && text != "true" && text != "false" {
+		switch {
+		case text == Text(setting, before):
+		case text == "" && setting.Prop != "":
+			gone = append(gone, setting.Prop)
+		case setting.Type == jobconfig.Boolean && text != "true" && text != "false":
 			return c, &jobconfig.FieldError{Field: name, Problem: fmt.Sprintf("found %q, expected true or false", jobconfig.Clip(text))}
-		}
-		if err := setting.Parse(&c, &g, text); err != nil {
-			return c, &jobconfig.FieldError{Field: name, Problem: err.Error()}
+		default:
+			if err := parse(setting, &c, &g, text); err != nil {
+				return c, &jobconfig.FieldError{Field: name, Problem: err.Error()}
+			}
+			edited = append(edited, setting.Prop)
 		}
 	}
-	g.Props(c.Props)
+	props := make(map[string]string)
+	g.Props(props)
+	for _, key := range edited {
+		if value, written := props[key]; written {
+			c.Props[key] = value
+		} else {
+			delete(c.Props, key)
+		}
+	}
+	for _, key := range gone {
+		delete(c.Props, key)
+	}
 	return c, c.Validate()
+}
+
+// parse reads a setting from a text; an empty one is none where the document knows both.
+func parse(s jobconfig.Setting, c *jobconfig.Configuration, g *jobconfig.Guest, text string) error {
+	p, absent := s.In(c, g).(**string)
+	switch {
+	case !absent:
+		return s.Parse(c, g, text)
+	case text == "":
+		*p = nil
+	default:
+		*p = &text
+	}
+	return nil
 }
 
 // EditConfig writes a job's configuration with settings changed. version is the one

@@ -58,8 +58,8 @@ type ClusterDetail struct {
 	// Certificate is the SHA-256, in hex, of the certificate that the API shows; empty if it
 	// has no TLS.
 	Certificate string    `json:"certificate,omitempty"`
-	Version string    `json:"version"`
-	Started time.Time `json:"started"`
+	Version     string    `json:"version"`
+	Started     time.Time `json:"started"`
 }
 
 // Data is what the node holds, JSON.
