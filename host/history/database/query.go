@@ -19,10 +19,10 @@ import (
 const (
 	// firstRows is how many rows the first look goes through; each further one goes through
 	// growth times as many, up to mostRows.
-	firstRows, growth, mostRows = 1000, 4, 16_000
+	firstRows, growth, mostRows = 1000, 2, 4000
 	// lookTime is how long a query goes on looking while its page is not full; then it
 	// answers with what it has.
-	lookTime = 150 * time.Millisecond
+	lookTime = 100 * time.Millisecond
 )
 
 // ErrUnavailable is wrapped by the errors of queries that the database does not answer.
