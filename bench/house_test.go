@@ -95,6 +95,12 @@ type house struct {
 // all n jobs of it are ready. It ends with the benchmark.
 func open(b *testing.B, name, dir string, n int) *house {
 	b.Helper()
+	return openKeeping(b, name, dir, n, nil)
+}
+
+// openKeeping gives all events to keep as well, unless that is nil.
+func openKeeping(b *testing.B, name, dir string, n int, keep func(event.Event)) *house {
+	b.Helper()
 	o := embedded.Options{}
 	if name == durable {
 		o.Dir = b.TempDir()
@@ -116,6 +122,9 @@ func open(b *testing.B, name, dir string, n int) *house {
 		Dial:      func(ctx context.Context) (registry.Center, error) { return server.Connect(ctx) },
 		Namespace: "bench", ServerIP: "10.0.0.1",
 		OnEvent: func(e event.Event) {
+			if keep != nil {
+				keep(e)
+			}
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if h.see != nil {

@@ -90,12 +90,17 @@ func (l *lags) report(b *testing.B) {
 
 // load runs jobs that fire every second and watches them for some seconds.
 func load(b *testing.B, g noop, registry string, jobs, seconds int) lags {
+	return loadKeeping(b, g, registry, jobs, seconds, nil)
+}
+
+// loadKeeping gives all events to keep as well, unless that is nil.
+func loadKeeping(b *testing.B, g noop, registry string, jobs, seconds int, keep func(event.Event)) lags {
 	dir := b.TempDir()
 	put(b, dir, g.name+".wasm", g.wasm)
 	for i := range jobs {
 		put(b, dir, fmt.Sprintf("job%05d.yaml", i), definition(fmt.Sprintf("job%05d", i), g, everySecond, itemsPerJob))
 	}
-	h := open(b, registry, dir, jobs)
+	h := openKeeping(b, registry, dir, jobs, keep)
 
 	type instant struct {
 		job string

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -477,5 +478,55 @@ func TestSizeOrPart(t *testing.T) {
 	}
 	if bytes, err := machineMemory(); err != nil || bytes < leastMemory {
 		t.Errorf("the machine has %d bytes (%v)", bytes, err)
+	}
+}
+
+// TestHistoryInADatabase: the URL is checked, credentials come from one place, and no
+// password is shown.
+func TestHistoryInADatabase(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("ann:s3cr3t\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		env, flags []string
+		where      string // empty: an error with want
+		want       string
+	}{
+		{nil, []string{"--history", "postgres://db/jobs?sslmode=disable", "--history-credentials-file", secret, "--cache", "C"}, "postgres://ann@db/jobs?sslmode=disable", ""},
+		{[]string{"WASMJOB_HISTORY_CREDENTIALS=bob:s3cr3t"}, []string{"--history", "mysql://db/jobs", "--cache", "C"}, "mysql://bob@db/jobs", ""},
+		{[]string{"WASMJOB_HISTORY=postgres://ann:s3cr3t@db/jobs?sslmode=disable"}, []string{"--data", "D"}, "postgres://ann@db/jobs?sslmode=disable", ""},
+		{nil, []string{"--history", "postgres://ann:s3cr3t@db/jobs?sslmode=disable&spool=/s", "--cache", "off"}, "postgres://ann@db/jobs?sslmode=disable", ""},
+		{nil, []string{"--history", "postgres://ann:s3cr3t@db/jobs", "--history-credentials-file", secret, "--cache", "C"}, "", "there are credentials in " + secret + ", too"},
+		{[]string{"WASMJOB_HISTORY_CREDENTIALS=bob:s3cr3t"}, []string{"--history", "mysql://db/jobs", "--history-credentials-file", secret, "--cache", "C"}, "", "credentials are in WASMJOB_HISTORY_CREDENTIALS, too"},
+		{[]string{"WASMJOB_HISTORY_CREDENTIALS=s3cr3t"}, []string{"--history", "mysql://db/jobs", "--cache", "C"}, "", "these are not credentials; want user:password"},
+		{nil, []string{"--history", "oracle://ann:s3cr3t@db/jobs"}, "", "found the scheme \"oracle\""},
+		{nil, []string{"--history", "mysql://ann:s3cr3t@db/jobs", "--cache", "off"}, "", "there is no place for it"},
+		{nil, []string{"--history-credentials-file", secret}, "", "has a meaning for databases only"},
+		{nil, []string{"--history", "sqlite:/no/such/directory/h.db", "--cache", "C"}, "", `directory "/no/such/directory" does not exist`},
+	} {
+		l, _, err := load(t, "", c.env, append([]string{"--plugins", "P"}, c.flags...))
+		if c.where == "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cr3t") {
+				t.Errorf("%v: %v, want %q", c.flags, err, c.want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%v: %v", c.flags, err)
+			continue
+		}
+		var printed strings.Builder
+		if err := l.print(&printed); err != nil {
+			t.Fatal(err)
+		}
+		if l.HistoryDatabase.Where != c.where || l.HistoryDatabase.Spool == "" || strings.Contains(printed.String()+fmt.Sprint(l.warnings), "s3cr3t") {
+			t.Errorf("%v: %s, spool %s, warnings %q, printed %s", c.flags, l.HistoryDatabase.Where, l.HistoryDatabase.Spool, l.warnings, printed.String())
+		}
+		given := strings.Contains(strings.Join(c.flags, " "), "s3cr3t")
+		if warned := strings.Contains(fmt.Sprint(l.warnings), "everybody on this machine can read"); warned != given {
+			t.Errorf("%v: warnings %q", c.flags, l.warnings)
+		}
 	}
 }

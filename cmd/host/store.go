@@ -32,7 +32,10 @@ func historySettings() []setting {
 			return nil
 		}
 		if database.IsURL(s) {
-			_, err := database.Parse(s, "")
+			c, err := database.Parse(s, "")
+			if err == nil && c.Path() != "" {
+				err = directory(filepath.Dir(c.Path()))
+			}
 			return err
 		}
 		return directory(filepath.Dir(s))

@@ -162,3 +162,34 @@ func BenchmarkPages(b *testing.B) {
 }
 
 func asked[T any](p history.Page[T], err error) (int, error) { return len(p.Records), err }
+
+// BenchmarkPurge deletes what ten million rows have that is too old: first the successes, of
+// which one row in 500 stays, then the rest. One operation is both.
+func BenchmarkPurge(b *testing.B) {
+	p := pgserver.ForTest(b)
+	c, err := Parse(p.URL(), pgserver.User+":"+p.Password)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := Open(b.Context(), Options{Config: c, Spool: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	now := time.Now()
+	for b.Loop() {
+		b.StopTimer()
+		fill(b, s, 2_500_000, now.Add(-9*day)) // two rows each, and two lines
+		b.StartTimer()
+		began := time.Now()
+		if err := s.cleaner.round(b.Context(), now); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(began).Seconds(), "successes-s")
+		began = time.Now()
+		if err := s.cleaner.round(b.Context(), now.Add(100*day)); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(began).Seconds(), "failures-s")
+	}
+}

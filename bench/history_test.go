@@ -1,0 +1,79 @@
+package bench_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/history/database"
+	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/test/mariadbserver"
+	"github.com/wasmjob/wasmjob/test/pgserver"
+)
+
+// BenchmarkHistory is a host with 143 jobs that all fire at every full second, each with 4
+// items, which are 2,000 events a second, with each kind of history and with none. The
+// database servers are on the same machine, and take of it what they need. One operation is
+// 20 seconds.
+func BenchmarkHistory(b *testing.B) {
+	asTheProgram(b)
+	g := cGuest(b)
+	inDatabase := func(b *testing.B, url, credentials string) history.Store {
+		config, err := database.Parse(url, credentials)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s, err := database.Open(b.Context(), database.Options{Config: config, Spool: b.TempDir()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return s
+	}
+	inFile := func(b *testing.B, path string) history.Store {
+		s, err := lines.Open(lines.Options{Path: path})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return s
+	}
+	for _, h := range []struct {
+		name string
+		open func(*testing.B) history.Store
+	}{
+		{"none", nil},
+		{"memory", func(b *testing.B) history.Store { return inFile(b, "") }},
+		{"file", func(b *testing.B) history.Store { return inFile(b, filepath.Join(b.TempDir(), "h.jsonl")) }},
+		{"SQLite", func(b *testing.B) history.Store {
+			return inDatabase(b, "sqlite:"+filepath.Join(b.TempDir(), "h.db"), "")
+		}},
+		{"PostgreSQL", func(b *testing.B) history.Store {
+			p := pgserver.ForTest(b)
+			return inDatabase(b, p.URL(), pgserver.User+":"+p.Password)
+		}},
+		{"MariaDB", func(b *testing.B) history.Store {
+			m := mariadbserver.ForTest(b)
+			return inDatabase(b, m.URL(), mariadbserver.User+":"+m.Password)
+		}},
+		{"dead", func(b *testing.B) history.Store {
+			return inDatabase(b, "postgres://127.0.0.1:1/x?sslmode=disable", "u:p")
+		}},
+	} {
+		b.Run("history="+h.name, func(b *testing.B) {
+			var keep func(event.Event)
+			var s history.Store
+			if h.open != nil {
+				s = h.open(b)
+				b.Cleanup(func() { _ = s.Close() })
+				keep = s.AddEvent
+			}
+			for b.Loop() {
+				l := loadKeeping(b, g, memory, 143, 20, keep)
+				l.report(b)
+			}
+			if s != nil {
+				b.ReportMetric(float64(s.State().Dropped), "dropped")
+			}
+		})
+	}
+}
