@@ -230,6 +230,8 @@ deploy-check: build ## hold what is in deploy/ against what will read it
 alerts: ## test metrics and alert rules: by promtool, and with a real Prometheus beside real hosts
 	promtool check rules deploy/prometheus/wasmjob.rules.yaml
 	promtool test rules deploy/prometheus/wasmjob.rules.test.yaml
+	promtool check rules deploy/prometheus/alerts.rules.yaml
+	promtool test rules deploy/prometheus/alerts.rules.test.yaml
 	$(GO) test -tags alerts -count 1 -timeout 10m -run '^(TestAlerts|TestPromtool|TestPrometheusFindsRuns|TestDashboardAnswers)$$' ./test/e2e
 
 .PHONY: check

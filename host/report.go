@@ -211,7 +211,11 @@ func (j *job) status() JobStatus {
 	}
 	for _, it := range j.sorted(func(*item) bool { return true }) {
 		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.due != nil, Disabled: it.state.Disabled,
-			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd, LastOutside: it.lastOutside}
+			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd, LastOutside: it.lastOutside,
+			Failures: it.state.Record.Failures}
+		if at := it.state.Record.LastOK(); at != 0 {
+			i.LastOK = time.UnixMilli(at)
+		}
 		if r := it.state.Record; i.LastOutcome == "" && r.Ended != 0 && r.Outcome != "" { // it ran before this host had it
 			i.LastOutcome, i.LastMessage, i.LastEnd = abi.Outcome(r.Outcome), r.Reason, time.UnixMilli(r.Ended)
 		}

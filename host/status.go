@@ -179,6 +179,10 @@ type ItemStatus struct {
 	// LastOutside is what the last attempt of that run did with each capability.
 	LastOutside map[string]abi.OutsideCount `json:"lastOutside,omitempty"`
 	LastEnd     time.Time                   `json:"lastEnd,omitzero"`
+	// Failures is how many runs of the item in a row were not OK, LastOK when one was, on
+	// whatever hosts; zero if that is not known.
+	Failures int       `json:"failures,omitempty"`
+	LastOK   time.Time `json:"lastOk,omitzero"`
 }
 
 // FireStatus is one fire, as this host saw it.

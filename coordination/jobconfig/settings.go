@@ -233,7 +233,7 @@ var settings = [...]Setting{
 		Help: "How often the registry is read again, in case something was missed; 0 or less: never",
 		in:   func(c *Configuration, _ *Guest) any { return &c.ReconcileIntervalMinutes }},
 	{Name: "jobErrorHandlerType", Key: "jobErrorHandlerType", Type: Text, omitEmpty: true, canonical: errorHandler, Default: "`LOG`",
-		Help: "What becomes of a failed item's error: `LOG` logs it, `THROW` makes it that of the whole fire, `IGNORE` drops it. ElasticJob's `EMAIL`, `WECHAT` and `DINGTALK` are not offered",
+		Help: "What becomes of a failed item's error: `LOG` logs it, `THROW` makes it that of the whole fire, `IGNORE` drops it; `EMAIL`, `WECHAT` and `DINGTALK` log it and send it by the route that the hosts' file of alerts has for them",
 		in:   func(c *Configuration, _ *Guest) any { return &c.JobErrorHandlerType }},
 	{Name: "description", Key: "description", Type: Text, Default: "none",
 		Help: "For people",

@@ -49,6 +49,11 @@ const (
 	HandlerThrow = "THROW"
 	// HandlerIgnore drops it.
 	HandlerIgnore = "IGNORE"
+	// HandlerEmail, HandlerWeChat and HandlerDingTalk log it, and hosts with a file of
+	// alerts send it by the route that the file has for them.
+	HandlerEmail    = "EMAIL"
+	HandlerWeChat   = "WECHAT"
+	HandlerDingTalk = "DINGTALK"
 )
 
 // ErrorHandler returns the configuration's error handler, LOG if it names
@@ -58,12 +63,10 @@ func (c Configuration) ErrorHandler() (string, error) {
 	switch name {
 	case "":
 		return HandlerLog, nil
-	case HandlerLog, HandlerThrow, HandlerIgnore:
+	case HandlerLog, HandlerThrow, HandlerIgnore, HandlerEmail, HandlerWeChat, HandlerDingTalk:
 		return name, nil
-	case "EMAIL", "WECHAT", "DINGTALK":
-		return HandlerLog, fmt.Errorf("%s is an error handler of ElasticJob that this host does not offer, expected LOG, THROW or IGNORE; watch the host's events or metrics in its place", name)
 	}
-	return HandlerLog, fmt.Errorf("found %q, expected LOG, THROW or IGNORE", Clip(c.JobErrorHandlerType))
+	return HandlerLog, fmt.Errorf("found %q, expected LOG, THROW, IGNORE, EMAIL, WECHAT or DINGTALK", Clip(c.JobErrorHandlerType))
 }
 
 // StrategyName returns the name by which a sharding strategy is stored, for its

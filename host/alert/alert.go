@@ -98,21 +98,3 @@ func IsID(s string) bool {
 	b, err := hex.DecodeString(s)
 	return err == nil && len(b) == 8 && s == strings.ToLower(s)
 }
-
-// Silence keeps alerts from being sent until it ends.
-type Silence struct {
-	ID string `json:"id"`
-	// Jobs is a pattern of jobs; "*" is also what is of no job. Rules are those that are
-	// meant; none is all.
-	Jobs  string    `json:"jobs"`
-	Rules []Rule    `json:"rules,omitempty"`
-	From  time.Time `json:"from"`
-	Until time.Time `json:"until"`
-	By    string    `json:"by"`
-	Why   string    `json:"why,omitempty"`
-}
-
-// Covers reports whether the silence keeps an alert from being sent now.
-func (s *Silence) Covers(a *Alert, now time.Time) bool {
-	return now.Before(s.Until) && matches(s.Jobs, a.Job) && anyRule(s.Rules, a.Rule)
-}

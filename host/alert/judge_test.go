@@ -554,6 +554,9 @@ func TestJudge_errorHandler(t *testing.T) {
 	if changes := fail("EMAIL"); len(changes) != 0 {
 		t.Errorf("%+v", changes)
 	}
+	if f := file(t, "errorHandlers: {DINGTALK: all}"); !f.Unrouted("email") || f.Unrouted("dingtalk") || f.Unrouted("LOG") || f.Unrouted("") {
+		t.Error("which handlers have no route is not known")
+	}
 	if changes := fail("dingtalk"); len(changes) != 1 || changes[0].Route != "all" {
 		t.Errorf("%+v", changes)
 	}

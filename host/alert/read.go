@@ -59,7 +59,9 @@ func (p *parser) file(root *yaml.Node) {
 	}
 	p.Each(found["routes"], "routes", p.route)
 	if n := found["defaults"]; n != nil {
-		p.out.entries = append(p.out.entries, entry{set: p.rules(n, "defaults")})
+		e := entry{}
+		p.rules(&e, n, "defaults")
+		p.out.entries = append(p.out.entries, e)
 	}
 	p.Each(found["jobs"], "jobs", p.job)
 	p.hosts(found["hosts"])
@@ -83,16 +85,21 @@ func (p *parser) job(n *yaml.Node) {
 	if len(e.jobs) == 0 {
 		p.Problem(n, "jobs", "jobs is missing, expected a pattern of jobs, such as team-a-*")
 	}
-	e.set = p.rules(n, "jobs", "jobs")
+	p.rules(&e, n, "jobs", "jobs")
 	p.out.entries = append(p.out.entries, e)
 }
 
 // rules reads the rules in a mapping, which may have other fields, too.
-func (p *parser) rules(n *yaml.Node, field string, others ...string) (set []func(*Rules)) {
+func (p *parser) rules(e *entry, n *yaml.Node, field string, others ...string) {
 	found := p.Fields(n, field, append(slices.Clone(others), ruleFields...)...)
+	for _, name := range ruleFields {
+		if found[name] != nil {
+			e.fields = append(e.fields, name)
+		}
+	}
 	if v := found["failures"]; v != nil {
 		n := p.number(v, field+".failures", 1, 1000)
-		set = append(set, func(r *Rules) { r.Failures = n })
+		e.set = append(e.set, func(r *Rules) { r.Failures = n })
 	}
 	for name, at := range map[string]func(*Rules) *time.Duration{
 		"succeedEvery": func(r *Rules) *time.Duration { return &r.SucceedEvery },
@@ -101,12 +108,12 @@ func (p *parser) rules(n *yaml.Node, field string, others ...string) (set []func
 	} {
 		if v := found[name]; v != nil {
 			d := p.duration(v, field+"."+name, time.Second)
-			set = append(set, func(r *Rules) { *at(r) = d })
+			e.set = append(e.set, func(r *Rules) { *at(r) = d })
 		}
 	}
 	if v := found["longerThanUsual"]; v != nil {
 		k := p.factor(v, field+".longerThanUsual")
-		set = append(set, func(r *Rules) { r.LongerThanUsual = k })
+		e.set = append(e.set, func(r *Rules) { r.LongerThanUsual = k })
 	}
 	for name, at := range map[string]func(*Rules) *bool{
 		"lost":    func(r *Rules) *bool { return &r.Lost },
@@ -115,10 +122,9 @@ func (p *parser) rules(n *yaml.Node, field string, others ...string) (set []func
 	} {
 		if v := found[name]; v != nil {
 			on := p.yes(v, field+"."+name)
-			set = append(set, func(r *Rules) { *at(r) = on })
+			e.set = append(e.set, func(r *Rules) { *at(r) = on })
 		}
 	}
-	return set
 }
 
 func (p *parser) hosts(n *yaml.Node) {
@@ -134,9 +140,8 @@ func (p *parser) hosts(n *yaml.Node) {
 }
 
 func (p *parser) handler(key, value *yaml.Node) {
-	names := []string{"EMAIL", "WECHAT", "DINGTALK"}
-	if !slices.Contains(names, key.Value) {
-		p.Problem(key, "errorHandlers", "found %q, expected one of ElasticJob's error handlers %s", words.Clip(key.Value), strings.Join(names, ", "))
+	if !slices.Contains(handlers, key.Value) {
+		p.Problem(key, "errorHandlers", "found %q, expected one of ElasticJob's error handlers %s", words.Clip(key.Value), strings.Join(handlers, ", "))
 		return
 	}
 	route, ok := p.Text(value, fields.Join("errorHandlers", key.Value))

@@ -2,6 +2,7 @@ package alert
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/ceiling"
@@ -37,11 +38,15 @@ type File struct {
 	sum      [32]byte
 }
 
-// entry is what is set for the jobs of some patterns: each func sets one rule.
+// entry is what is set for the jobs of some patterns: each func sets one field.
 type entry struct {
-	jobs []string // none: all
-	set  []func(*Rules)
+	jobs   []string // none: all
+	set    []func(*Rules)
+	fields []string // that are set
 }
+
+// sets reports whether the entry sets a field.
+func (e *entry) sets(field string) bool { return slices.Contains(e.fields, field) }
 
 // Standard are the rules of a job for which nothing is set.
 func Standard() Rules { return Rules{Failures: 1, Lost: true, Held: true, Refused: true} }
@@ -59,17 +64,14 @@ func (f *File) For(job string) Rules {
 	return r
 }
 
-// Patterns are the patterns of jobs for which something is set, in the order of the file.
-func (f *File) Patterns() []string {
-	var all []string
-	for _, e := range f.entries {
-		for _, p := range e.jobs {
-			if !slices.Contains(all, p) {
-				all = append(all, p)
-			}
-		}
-	}
-	return all
+// handlers are ElasticJob's error handlers that send something.
+var handlers = []string{"EMAIL", "WECHAT", "DINGTALK"}
+
+// Unrouted reports whether an error handler is to send something, and there is no route for
+// it.
+func (f *File) Unrouted(handler string) bool {
+	handler = strings.ToUpper(handler)
+	return slices.Contains(handlers, handler) && f.Handlers[handler] == ""
 }
 
 // Receiver is who takes messages, and how.

@@ -77,6 +77,7 @@ func New(o Options) *API {
 	a.looking()
 	a.histories()
 	a.operating()
+	a.alerting()
 	a.streaming()
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		WriteProblem(w, &huma.ErrorModel{Status: http.StatusNotFound, Detail: "no such endpoint: " + r.Method + " " + r.URL.Path})

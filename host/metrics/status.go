@@ -16,6 +16,7 @@ type statusCollector struct {
 	hostState, jobState, module, next, owned, running *prometheus.Desc
 	misfired, refused, instances, progress, expected  *prometheus.Desc
 	waiting, failures, held, drift                    *prometheus.Desc
+	inARow, lastOK, oldestRun                         *prometheus.Desc
 }
 
 func newStatusCollector(m *Metrics, status func() host.Status) *statusCollector {
@@ -36,6 +37,9 @@ func newStatusCollector(m *Metrics, status func() host.Status) *statusCollector 
 		refused:   m.desc(Gauge, "refused_files", "Files in the plugins directory that are refused now."),
 		waiting:   m.desc(Gauge, "waiting_seconds", "How long the oldest wait of its kind lasts; absent where nothing is waited for.", jobName(), waits()),
 		drift:     m.desc(Gauge, "clock_drift_seconds", "By how much this host's clock is ahead of the registry's, behind if it is negative; absent while that is not known."),
+		inARow:    m.desc(Gauge, "job_failures_in_a_row", "How many runs in a row were not OK, of the item of this host for which that is most; on whatever hosts they were.", jobName()),
+		lastOK:    m.desc(Gauge, "job_last_success_timestamp_seconds", "When the item of this host was OK last for which that is longest ago; absent while no item was.", jobName()),
+		oldestRun: m.desc(Gauge, "job_oldest_run_seconds", "How long the oldest run on this host lasts, from its newest attempt; absent while nothing runs.", jobName()),
 		failures:  m.desc(Counter, "registry_failures_total", "Requests to the registry that failed or were refused, by reason.", failures()),
 	}
 }
@@ -44,7 +48,7 @@ func newStatusCollector(m *Metrics, status func() host.Status) *statusCollector 
 func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.hostState, c.jobState, c.module, c.next, c.owned, c.running, c.misfired, c.instances, c.progress, c.expected, c.refused,
-		c.waiting, c.failures, c.held, c.drift,
+		c.waiting, c.failures, c.held, c.drift, c.inARow, c.lastOK, c.oldestRun,
 	} {
 		ch <- d
 	}
@@ -120,6 +124,13 @@ func (c *statusCollector) jobs(name string, jobs []host.JobStatus, gauge show) {
 	gauge(c.held, all.held, name)
 	gauge(c.progress, all.done, name)
 	gauge(c.expected, all.total, name)
+	gauge(c.inARow, all.inARow, name)
+	if !all.lastOK.IsZero() {
+		gauge(c.lastOK, float64(all.lastOK.UnixMilli())/1000, name)
+	}
+	if !all.since.IsZero() {
+		gauge(c.oldestRun, max(0, time.Since(all.since).Seconds()), name)
+	}
 }
 
 // waits shows the oldest wait of each kind.
@@ -136,7 +147,10 @@ func (c *statusCollector) waits(name string, list []host.WaitStatus, gauge show)
 }
 
 // counts are what is known of items.
-type counts struct{ owned, running, misfired, held, done, total float64 }
+type counts struct {
+	owned, running, misfired, held, done, total, inARow float64
+	lastOK, since                                       time.Time // the earliest
+}
 
 func (a *counts) add(b counts) {
 	a.owned += b.owned
@@ -145,6 +159,16 @@ func (a *counts) add(b counts) {
 	a.held += b.held
 	a.done += b.done
 	a.total += b.total
+	a.inARow = max(a.inARow, b.inARow)
+	a.lastOK, a.since = first(a.lastOK, b.lastOK), first(a.since, b.since)
+}
+
+// first is the earlier of two times; zero is none.
+func first(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
 }
 
 func countsOf(items []host.ItemStatus) counts {
@@ -160,7 +184,9 @@ func countsOf(items []host.ItemStatus) counts {
 			c.running++
 			c.done += float64(i.Done)
 			c.total += float64(max(0, i.Total))
+			c.since = first(c.since, i.Since)
 		}
+		c.inARow, c.lastOK = max(c.inARow, float64(i.Failures)), first(c.lastOK, i.LastOK)
 	}
 	return c
 }

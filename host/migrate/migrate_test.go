@@ -162,7 +162,7 @@ timeout: 0
 `,
 		"twentyone": `# servers are disabled for the job: 10.0.0.1; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable'
 # the strategy com.example.Mine is not known here, AVG_ALLOCATION is in its place: `,
-		"three": `# the error handler EMAIL is not offered here, LOG is in its place: errors are in the log, the events and the metrics
+		"three": `# the error handler EMAIL sends by the route that the hosts' file of alerts has for it (errorHandlers), see docs/alerts.md
 # shardingItemParameters were "0=a,1=b,7=x", of which what has no meaning is left out: "7=x" is for item 7, but the job has only items 0 to 1
 # the listeners audit are Java's; a module exports its own, see docs/writing-jobs.md
 # jobExtraConfigurations is a Java host's tracing into a database; a host here keeps events with --history
@@ -175,6 +175,7 @@ timeZone: GMT+08:00
 shardingTotalCount: 2
 shardingItemParameters: 0=a,1=b
 failover: true
+jobErrorHandlerType: EMAIL
 jobClass: com.example.Three
 type: DATAFLOW
 timeout: 0

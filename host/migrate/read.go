@@ -365,6 +365,7 @@ func (j *Job) carry() {
 		c.JobErrorHandlerType = ""
 	} else if c.JobErrorHandlerType != "" {
 		c.JobErrorHandlerType = handler
+		j.sends(handler)
 	}
 	j.itemParameters()
 	if len(c.JobListenerTypes) > 0 {
@@ -399,6 +400,14 @@ func (j *Job) carryPool() {
 		}
 	default:
 		j.note("the thread pool %s is a Java host's; see maxConcurrency", pool)
+	}
+}
+
+// sends notes that an error handler sends errors by what the hosts' file of alerts says,
+// and not by props of the job.
+func (j *Job) sends(handler string) {
+	if slices.Contains([]string{jobconfig.HandlerEmail, jobconfig.HandlerWeChat, jobconfig.HandlerDingTalk}, handler) {
+		j.note("the error handler %s sends by the route that the hosts' file of alerts has for it (errorHandlers), see docs/alerts.md", handler)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -33,6 +34,8 @@ type Options struct {
 	}
 	// StartOn has another host of the cluster join a job again.
 	StartOn func(ctx context.Context, p cluster.Peer, job string) error
+	// Session is the one that the host has with the registry; nil while it has none.
+	Session func() registry.Center
 	// Pending says what this host still waits for.
 	Pending func() admin.Pending
 	Logger  *zap.Logger

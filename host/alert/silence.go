@@ -1,0 +1,59 @@
+package alert
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// Silence keeps alerts from being sent until it ends.
+type Silence struct {
+	ID string `json:"id"`
+	// Jobs is a pattern of jobs; "*" is also what is of no job. Rules are those that are
+	// meant; none is all.
+	Jobs  string    `json:"jobs"`
+	Rules []Rule    `json:"rules,omitempty"`
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until"`
+	By    string    `json:"by"`
+	Why   string    `json:"why,omitempty"`
+}
+
+const (
+	// shortestSilence and longestSilence bound a silence.
+	shortestSilence = time.Minute
+	longestSilence  = 90 * 24 * time.Hour
+	// longestWhy bounds its reason, in bytes.
+	longestWhy = 500
+)
+
+// Check says what is wrong with a silence that somebody wants; field is which part.
+func (s *Silence) Check() (field, problem string) {
+	d := s.Until.Sub(s.From).Round(time.Second)
+	unknown := func(r Rule) bool { return !slices.Contains(AllRules(), r) }
+	switch i := slices.IndexFunc(s.Rules, unknown); {
+	case ceiling.CheckPattern(s.Jobs) != nil:
+		return "jobs", ceiling.CheckPattern(s.Jobs).Error()
+	case i >= 0:
+		return "rules", fmt.Sprintf("found the rule %q%s", words.Clip(string(s.Rules[i])), suggest(string(s.Rules[i]), AllRules()))
+	case d < shortestSilence || d > longestSilence:
+		return "for", fmt.Sprintf("found %s, expected 1m to 90d", words.Duration(d))
+	case len(s.Why) > longestWhy:
+		return "why", fmt.Sprintf("found %d bytes, expected at most %d", len(s.Why), longestWhy)
+	case strings.TrimSpace(s.By) == "":
+		return "by", "found nobody, expected who wants the silence"
+	}
+	return "", ""
+}
+
+// Covers reports whether the silence keeps an alert from being sent now.
+func (s *Silence) Covers(a *Alert, now time.Time) bool {
+	return now.Before(s.Until) && matches(s.Jobs, a.Job) && anyRule(s.Rules, a.Rule)
+}
+
+// ParseDuration is time.ParseDuration with days, such as 7d.
+func ParseDuration(s string) (time.Duration, error) { return parseDuration(s) }
