@@ -122,6 +122,28 @@ type TargetTime struct {
 	Slowest time.Duration `json:"slowestNs"`
 }
 
+// OutsideCall is one request or connection of an invocation, when it is over. Only
+// invocations whose trace is recorded report them.
+type OutsideCall struct {
+	Capability string // http or net
+	// SpanID names the call in its trace, 16 hexadecimal digits. It is what the server
+	// learned as the parent of what it does, unless the guest said something else.
+	SpanID string
+	// Method is the request's; empty for a connection.
+	Method string
+	// Scheme is http, https, tcp or tls; Target is the server's host and port.
+	Scheme, Target string
+	// Status is that of the response, 0 if there is none.
+	Status int
+	// Took is from the begin of the request, or of the dialling, to the end of the
+	// response, or of the connection; Connected when there was a connection, 0 if there was
+	// none or that is not known.
+	Took, Connected time.Duration
+	Sent, Received  int64 // bytes of bodies, or of the connection
+	// Failure is why it did not come to its end; empty if it did.
+	Failure string
+}
+
 // Host is what the embedding program offers to a running invocation: the part
 // of the contract that lies behind the imports. Implementations must be safe
 // for use by one goroutine per invocation, and Cancelled from any.

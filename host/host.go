@@ -96,6 +96,12 @@ type Config struct {
 	// OnMetric is called with every value that a guest reports, from the
 	// guest's goroutine; it returns an abi code. nil accepts and drops.
 	OnMetric func(event.GuestMetric) abi.Code
+	// OnCall is called with every request and connection of a guest that has a trace which
+	// is recorded, from any goroutine. nil drops them.
+	OnCall func(event.GuestCall)
+	// Traceparent is called before every attempt and listener, from its goroutine, and
+	// returns its W3C trace context, empty for none. nil: there are none.
+	Traceparent func(event.Run) string
 	// HostInfo is the text of abi.CtxHostInfo.
 	HostInfo string
 	// Now is the wall clock: by it instants come due, and events and what is

@@ -75,6 +75,9 @@ type Run struct {
 	Grant *grants.Grant
 	Usage *Usage
 	Left  Budgets
+	// Called takes requests and connections when they are over, from any goroutine; nil
+	// if the run has no trace that is recorded.
+	Called func(abi.OutsideCall)
 
 	owner     Owner
 	functions map[string]Function

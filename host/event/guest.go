@@ -1,6 +1,10 @@
 package event
 
-import "time"
+import (
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+)
 
 // GuestLog is one line of a guest.
 type GuestLog struct {
@@ -15,6 +19,24 @@ type GuestLog struct {
 	Message string
 	// Attrs alternates keys and values.
 	Attrs []string
+}
+
+// Run names a run of an item.
+type Run struct {
+	Job string
+	// Instant and Trigger say of which fire, as in Event.
+	Instant time.Time
+	Trigger int64
+	Item    int // -1 in a listener
+	RunID   string
+}
+
+// GuestCall is a request or a connection of a guest that is over. It comes before the
+// event of the end of its attempt or listener.
+type GuestCall struct {
+	Run
+	Time time.Time // when it was over, by the host's clock
+	abi.OutsideCall
 }
 
 // GuestMetric is one value that a guest reported.

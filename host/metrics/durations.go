@@ -19,7 +19,7 @@ const (
 	resetEvery   = time.Hour
 )
 
-// exemplarEvery is how often a bucket gets an exemplar. Nobody scrapes more often, and
+// exemplarEvery is how often a bucket gets an exemplar. Scrapes are not more frequent, and
 // each costs as much as all else about an event.
 const exemplarEvery = time.Second
 

@@ -344,6 +344,28 @@ func (e *Execution) Metric(kind int, name string, value int64) abi.Code {
 	return sink(event.GuestMetric{Job: e.fire.job.Name, Item: e.Item, Kind: kind, Name: name, Value: value})
 }
 
+// named is the run as those know it who watch the host.
+func (e *Execution) named() event.Run {
+	f := e.fire
+	return event.Run{Job: f.job.Name, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Item: e.Item, RunID: e.RunID()}
+}
+
+// OutsideCall passes on what the guest did outside. It is called by any goroutine, and
+// only if the run has a trace that is recorded.
+func (e *Execution) OutsideCall(c abi.OutsideCall) {
+	if sink := e.fire.job.OnCall; sink != nil {
+		sink(event.GuestCall{Run: e.named(), Time: e.fire.job.Clock(), OutsideCall: c})
+	}
+}
+
+// traceparent begins the run's next part in its trace; empty if there are no traces.
+func (e *Execution) traceparent() string {
+	if begin := e.fire.job.Traceparent; begin != nil {
+		return begin(e.named())
+	}
+	return ""
+}
+
 // StageOffset notes the newest offset; the job's loop makes it durable.
 func (e *Execution) StageOffset(_ context.Context, offset []byte) abi.Code {
 	if c := e.Cancelled(); c == abi.CancelLost {

@@ -57,10 +57,13 @@ type Job struct {
 	// Account is the job's in the host's slots, of which it may have Slots at once.
 	Account *slots.Account
 	Slots   int
-	// HostInfo, OnLog and OnMetric are those of the host's Config.
+	// HostInfo and the functions are those of the host's Config.
 	HostInfo string
 	OnLog    func(event.GuestLog)
 	OnMetric func(event.GuestMetric) abi.Code
+	OnCall   func(event.GuestCall)
+	// Traceparent makes the trace context of a run.
+	Traceparent func(event.Run) string
 }
 
 // Begun is what was begun in one commit, and how it is to run.

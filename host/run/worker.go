@@ -328,5 +328,6 @@ func (f *Fire) context(e *Execution) abi.ShardingContext {
 		ShardingItem: e.Item, ShardingParameter: e.parameter, HasShardingParameter: e.hasParameter,
 		FireTime: f.ID.Time(), PreviousFireTime: f.Previous, NextFireTime: f.Next, Attempt: 1,
 		Fence: e.Fence, FetchDataCount: f.Guest.FetchDataCount, RunID: e.RunID(), Source: f.Source(), HostInfo: f.job.HostInfo,
+		Traceparent: e.traceparent(),
 	}
 }

@@ -121,13 +121,14 @@ func (in *Instance) begin(ctx context.Context, r *capability.Run, h *head, grant
 	s := &stream{in: in, run: r, notify: notify, secrets: used, origin: h.origin(), address: h.address(), length: h.length,
 		up: pipe.New(notify), down: pipe.New(notify), start: make(chan struct{}), over: make(chan struct{})}
 	ctx, s.stop = context.WithCancelCause(ctx)
-	request := &http.Request{Method: h.method, URL: h.url, Header: headersOf(r, h), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	s.call = r.Begin(abi.OutsideCall{Capability: name, Method: h.method, Scheme: h.url.Scheme, Target: h.address()})
+	request := &http.Request{Method: h.method, URL: h.url, Header: headersOf(r, h, s.call), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	go s.do(ctx, in.transport(granted), request)
 	return s
 }
 
 // headersOf are the headers of the request, with what the host adds.
-func headersOf(r *capability.Run, h *head) http.Header {
+func headersOf(r *capability.Run, h *head, call *capability.Call) http.Header {
 	all := http.Header{}
 	for _, x := range h.headers {
 		all.Add(x.name, x.value)
@@ -148,7 +149,7 @@ func headersOf(r *capability.Run, h *head) http.Header {
 		all["idempotency-key"] = []string{key}
 	}
 	add("Wasmjob-Fence", strconv.FormatInt(r.Info.Fence, 10))
-	add("Traceparent", r.Info.Traceparent)
+	add("Traceparent", call.Traceparent(r))
 	add("User-Agent", "wasmjob")
 	return all
 }

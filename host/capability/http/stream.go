@@ -42,8 +42,9 @@ type stream struct {
 	start   chan struct{} // closed when the request is to begin
 	over    chan struct{} // closed when the goroutine has ended
 
-	took time.Duration // that the server took; of the goroutine
-	idle atomic.Int64  // nanoseconds in which the request waited for the guest
+	call *capability.Call // of the run's trace
+	took time.Duration    // that the server took; of the goroutine
+	idle atomic.Int64     // nanoseconds in which the request waited for the guest
 
 	// Of the guest's calls; the goroutine reads length and whole after start.
 	length   int64 // of the body; -1: not known
@@ -171,6 +172,8 @@ func (s *stream) do(ctx context.Context, t *http.Transport, request *http.Reques
 		s.fail(ctx, ctx.Err())
 		return
 	}
+	s.call.Start()
+	defer s.call.End()
 	user := &dial.User{MayAct: s.mayAct, Lost: s.run.Lost, Closed: func() {
 		s.up.Break(capability.Fail(abi.ErrUnavailable, "%s: the connection was closed before the end of the request", s.origin))
 	}}
@@ -179,6 +182,7 @@ func (s *stream) do(ctx context.Context, t *http.Transport, request *http.Reques
 		GotConn: func(info httptrace.GotConnInfo) {
 			conn = dial.Of(info.Conn)
 			conn.Use(user)
+			s.call.Connect()
 		},
 	}))
 	if err := s.setBody(request); err != nil {
@@ -258,6 +262,8 @@ func (s *stream) receive(ctx context.Context, response *http.Response) error {
 	}
 	s.mu.Lock()
 	s.status, s.headers = response.StatusCode, s.listOf(response.Header)
+	s.call.Answer(s.status)
+	s.call.Transfer(max(s.length, 0), 0)
 	asked := s.asked
 	s.mu.Unlock()
 	if asked {
@@ -269,6 +275,7 @@ func (s *stream) receive(ctx context.Context, response *http.Response) error {
 		s.took += time.Since(began)
 		if err != nil && err != io.EOF {
 			err = s.failure(ctx, err)
+			s.call.Fail(err) // before the guest knows, who may close the request for it
 		}
 		return n, err
 	}
@@ -277,6 +284,7 @@ func (s *stream) receive(ctx context.Context, response *http.Response) error {
 			return capability.Fail(abi.ErrQuota, "%s: the run may receive %d bytes, after decompression, and has received %d before", s.origin, s.run.Left.Received.Limit(), s.run.Left.Received.Used())
 		}
 		s.run.Usage.Add(name, func(c *abi.OutsideCount) { c.Received += int64(n) })
+		s.call.Transfer(0, int64(n))
 		return nil
 	}
 	for {
@@ -307,6 +315,7 @@ func (s *stream) listOf(all http.Header) string {
 // fail ends what the request did not come to.
 func (s *stream) fail(ctx context.Context, err error) {
 	err = s.failure(ctx, err)
+	s.call.Fail(err)
 	if s.status == 0 {
 		s.run.Usage.Failed(name, s.address)
 	}

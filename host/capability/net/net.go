@@ -101,6 +101,7 @@ func (in *Instance) dial(ctx context.Context, r *capability.Run, c *abi.Call) (i
 		r.Usage.Target(name, t.address())
 		s := &stream{in: in, run: r, target: t, up: pipe.New(notify), down: pipe.New(notify), notify: notify, sent: make(chan struct{})}
 		ctx, s.stop = context.WithCancelCause(ctx)
+		s.call = r.Begin(abi.OutsideCall{Capability: name, Scheme: t.scheme, Target: t.address()})
 		s.joined.Go(func() { s.do(ctx, granted) })
 		return s, nil
 	})
@@ -122,6 +123,7 @@ type stream struct {
 	asked     atomic.Bool   // a write of nothing was answered with Again
 	finished  bool          // of the guest's calls
 	answers   answers
+	call      *capability.Call // of the run's trace
 }
 
 // Write implements capability.Stream. Of nothing, it says whether there is a connection.
@@ -206,6 +208,8 @@ func (s *stream) abort(reason error) error {
 
 // do makes the connection, and receives; a second goroutine sends.
 func (s *stream) do(ctx context.Context, granted *grants.Net) {
+	s.call.Start()
+	defer s.call.End()
 	began := time.Now()
 	conn, err := s.connect(ctx, granted)
 	connecting := time.Since(began)
@@ -215,6 +219,7 @@ func (s *stream) do(ctx context.Context, granted *grants.Net) {
 		s.fail(ctx, err, true)
 		return
 	}
+	s.call.Connect()
 	s.connected.Store(true)
 	if s.asked.Load() {
 		s.notify()
@@ -252,7 +257,8 @@ func (s *stream) connect(ctx context.Context, granted *grants.Net) (net.Conn, er
 
 // send writes what the guest writes.
 func (s *stream) send(ctx context.Context, conn net.Conn) {
-	_, err := s.up.WriteTo(conn)
+	n, err := s.up.WriteTo(conn)
+	s.call.Transfer(n, 0)
 	if err == nil {
 		err = conn.(interface{ CloseWrite() error }).CloseWrite()
 	}
@@ -270,12 +276,14 @@ func (s *stream) receive(ctx context.Context, conn net.Conn) {
 		}
 		s.answers.came()
 		s.run.Usage.Add(name, func(c *abi.OutsideCount) { c.Received += int64(n) })
+		s.call.Transfer(0, int64(n))
 		return nil
 	}
 	read := func(p []byte) (int, error) {
 		n, err := conn.Read(p)
 		if err != nil && err != io.EOF {
 			err = s.failure(ctx, err, false)
+			s.call.Fail(err) // before the guest knows, who may close the connection for it
 		}
 		return n, err
 	}
@@ -292,6 +300,7 @@ func (s *stream) receive(ctx context.Context, conn net.Conn) {
 // fail ends both directions.
 func (s *stream) fail(ctx context.Context, err error, connecting bool) {
 	err = s.failure(ctx, err, connecting)
+	s.call.Fail(err)
 	s.stop(err)
 	s.up.Break(err)
 	s.down.End(err)

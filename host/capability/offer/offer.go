@@ -212,6 +212,9 @@ func (w *worker) begin(p *plain, inv *abi.Invocation) outside {
 	c := &inv.Context
 	run := capability.NewRun(capability.Info{Job: c.JobName, RunID: c.RunID, Fence: c.Fence, Traceparent: c.Traceparent},
 		w.x.grant, &p.host, functions)
+	if caller, ok := inv.Host.(interface{ OutsideCall(abi.OutsideCall) }); ok {
+		run.Called = caller.OutsideCall
+	}
 	p.inv.Outside = run
 	return outside{run, dirs, w.x.secrets}
 }
