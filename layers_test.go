@@ -48,8 +48,10 @@ const (
 	jsonschema = "github.com/santhosh-tekuri/jsonschema/v6"
 	landlock   = "github.com/landlock-lsm/go-landlock"
 	koanf      = "github.com/knadh/koanf"
+	otlp       = "go.opentelemetry.io/proto/slim/otlp"
 	pflag      = "github.com/spf13/pflag"
 	pgx        = "github.com/jackc/pgx/v5"
+	protobuf   = "google.golang.org/protobuf"
 	prometheus = "github.com/prometheus"
 	sqlite     = "modernc.org/sqlite"
 	term       = "golang.org/x/term"
@@ -271,6 +273,9 @@ var rooms = []room{
 	{name: "host/web", may: []string{"abi", "coordination/jobconfig", "coordination/operate", "coordination/registry", "coordination/tree", "host", "host/access", "host/access/login", "host/admin", "host/cluster", "host/definition", "host/event", "host/history", "host/schedule", "host/service", "host/words"}, outside: []string{zap},
 		testsMay: []string{"host/access/cookie", "host/ceiling", "host/history/lines", "host/service/servicetest"},
 		why:      "shows what host/service answers, as pages; it asks no registry, no host and no store by itself"},
+	{name: "host/trace", may: []string{"abi", "coordination/tree", "host/event"}, outside: []string{otlp, protobuf, zap},
+		testsMay: []string{"test/collector"},
+		why:      "makes spans of events; a host does not know of it, and no fire waits for it"},
 	{name: "host/migrate", may: []string{"host/words", "coordination/registry", "coordination/jobconfig", "coordination/tree", "host/definition"}, outside: []string{yaml},
 		testsMay: []string{"coordination/embedded"},
 		why:      "knows the trees of old ElasticJobs, which nothing else here should; writes definitions, and has them read back"},
@@ -302,6 +307,8 @@ var rooms = []room{
 		testsMay: []string{"coordination/registry", "coordination/embedded", "coordination/tree", "coordination/operate", "host", "host/catalog", "host/event", "host/grants", "host/capability/dir", "host/capability/offer", "host/plugin"}, testsOutside: []string{wazero},
 		why: "makes the modules from the contract that guests know; its tests let a whole host run them"},
 	{name: "test/child", why: "a server for tests goes with its test, whichever server it is"},
+	{name: "test/collector", outside: []string{otlp, protobuf},
+		why: "plays somebody else's server: it knows the protocol, and nothing of ours"},
 	{name: "test/zkserver", may: []string{"test/child"}, why: "starts somebody else's servers: it knows their files and ports, and nothing of ours"},
 	{name: "test/chaos", may: []string{"coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/operate", "host", "host/admin", "host/event", "host/history/lines", "host/verify", "test/zkserver"},
 		testsMay: []string{"coordination/zookeeper"},
@@ -323,7 +330,7 @@ var rooms = []room{
 		why: "does harm to hosts of both kinds from outside, and counts what their items do"},
 	{name: "test/interop", testsMay: []string{"abi", "strategy", "host/event", "bench/peers/tap", "test/interop/peer", "test/zkserver"}, testsOutside: []string{zookeeper},
 		why: "puts the built program beside ElasticJob; of the rooms it knows events, and the rule by which items are divided"},
-	{name: "bench", testsMay: []string{"abi", "coordination/registry", "coordination/embedded", "coordination/tree", "coordination/operate", "host", "host/event", "host/catalog", "host/history", "host/history/*", "host/plugin", "test/mariadbserver", "test/pgserver"},
+	{name: "bench", testsMay: []string{"abi", "coordination/registry", "coordination/embedded", "coordination/tree", "coordination/operate", "host", "host/event", "host/catalog", "host/history", "host/history/*", "host/plugin", "host/trace", "test/mariadbserver", "test/pgserver"},
 		why: "measures the rooms put together as cmd/host does it, without the program around them"},
 	{name: "bench/cluster", testsMay: []string{"abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/zookeeper", "coordination/tree", "coordination/operate", "host", "host/event", "test/zkserver"},
 		why: "counts what hosts ask of a real ZooKeeper; it sees them as cmd/host does, and their modules are functions"},
@@ -343,7 +350,7 @@ var rooms = []room{
 		why: "runs the built program beside the servers of the examples; it types what a user would type"},
 	{name: "test/soak", may: []string{"coordination/registry", "coordination/zookeeper", "test/chaos"},
 		why: "lets the built program live for hours and measures it; it has the chaos room's stage, and a session to look with"},
-	{name: "test/e2e", testsMay: []string{"host/cluster", "abi", "coordination/registry", "coordination/zookeeper", "coordination/tree", "coordination/inspect", "host", "host/event", "host/admin", "host/history", "host/history/lines", "host/verify", "test/demo/server", "test/pgserver", "test/zkserver"}, testsOutside: []string{fsnotify},
+	{name: "test/e2e", testsMay: []string{"host/cluster", "abi", "coordination/registry", "coordination/zookeeper", "coordination/tree", "coordination/inspect", "host", "host/event", "host/admin", "host/history", "host/history/lines", "host/verify", "test/collector", "test/demo/server", "test/pgserver", "test/zkserver"}, testsOutside: []string{fsnotify},
 		why: "drives the built program from outside; of the rooms it knows the words that the program's output is made of, and looks into the registry beside it"},
 }
 
@@ -360,6 +367,8 @@ var shared = map[string]string{
 	cron:     "its Schedule is the interface that host/due and a job keep; only host/schedule makes one",
 	zap:      "the logger travels as a value",
 	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for, by host/grants and by host/fields for others, of which host/access/users also writes; cmd/host and cmd/chaos read the settings file",
+	otlp:     "host/trace writes what test/collector reads",
+	protobuf: "the same two",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history/lines",
 	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, lines for people in host/view",
 	fsnotify: "directories are watched by the catalog, one file by host/invoke, the files of an operator by host/watch, a history by tests",

@@ -8,6 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -31,10 +32,10 @@ func BenchmarkFire(b *testing.B) {
 	}
 }
 
-func fires(b *testing.B, g noop, items int, registry string) {
+func fires(b *testing.B, g noop, items int, registry string, change ...func(*host.Config)) {
 	dir := b.TempDir()
 	define(b, dir, "job", g, "", items)
-	h := open(b, registry, dir, 1)
+	h := open(b, registry, dir, 1, change...)
 	ended := make(chan event.Event, 1)
 	completed := 0
 	h.watch(func(e event.Event) {

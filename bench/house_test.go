@@ -92,8 +92,9 @@ type house struct {
 }
 
 // open starts the system with what is in the plugins directory and waits until
-// all n jobs of it are ready. It ends with the benchmark.
-func open(b *testing.B, name, dir string, n int) *house {
+// all n jobs of it are ready. change changes the host's configuration. It ends with the
+// benchmark.
+func open(b *testing.B, name, dir string, n int, change ...func(*host.Config)) *house {
 	b.Helper()
 	return openKeeping(b, name, dir, n, nil)
 }
@@ -118,7 +119,7 @@ func openKeeping(b *testing.B, name, dir string, n int, keep func(event.Event)) 
 		b.Fatal(err)
 	}
 	h := &house{b: b, dir: dir, server: server}
-	h.host, err = host.New(host.Config{
+	cfg := host.Config{
 		Dial:      func(ctx context.Context) (registry.Center, error) { return server.Connect(ctx) },
 		Namespace: "bench", ServerIP: "10.0.0.1",
 		OnEvent: func(e event.Event) {
@@ -131,7 +132,11 @@ func openKeeping(b *testing.B, name, dir string, n int, keep func(event.Event)) 
 				h.see(e)
 			}
 		},
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	h.host, err = host.New(cfg)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/history/database"
 	"github.com/wasmjob/wasmjob/host/metrics"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/trace"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -75,6 +76,10 @@ type Config struct {
 	HistoryCredentialsFile string
 	// MetricsJobs says which jobs have metrics of their own.
 	MetricsJobs metrics.Jobs
+	// OTLP is the URL of a collector of traces; empty is none. TraceRatio is the part of
+	// the fires that is recorded.
+	OTLP       string
+	TraceRatio float64
 	// HistorySize bounds what the history takes on this disk, in bytes; 0 is auto.
 	HistorySize int64
 	// MaxConcurrency bounds the items that run at once; 0 is 8 per processor.
@@ -176,7 +181,7 @@ const (
 
 // settings lists the entries in the order in which they are shown.
 func settings(d defaults) []setting {
-	return slices.Concat(jobSettings(d), registrySettings(), zooKeeperSettings(), hostSettings(d), accessSettings(d), historySettings(), []setting{deadManSetting()})
+	return slices.Concat(jobSettings(d), registrySettings(), zooKeeperSettings(), hostSettings(d), accessSettings(d), traceSettings(d), historySettings(), []setting{deadManSetting()})
 }
 
 // jobSettings say where jobs come from.
@@ -329,15 +334,7 @@ func hostSettings(d defaults) []setting {
 		adminSetting(),
 		boolSetting("insecureAdmin", "serve on an admin address that other machines can reach, though neither it nor a proxy has TLS: who listens in on the way has the token", func(c *Config) *bool { return &c.InsecureAdmin }),
 		textSetting("adminTokenFile", "FILE", "", "file with the token for operations, mode 0600, made if it does not exist (default: a new token at every start)", func(c *Config) *string { return &c.AdminTokenFile }),
-		{
-			key: "metricsJobs", arg: "all|none|N", standard: metrics.AllJobs.String(),
-			help: `which jobs have metrics of their own: all, none, or the N that run most; the rest are summed as job_name="other"`,
-			set: func(c *Config, s string) (err error) {
-				c.MetricsJobs, err = metrics.ParseJobs(s)
-				return err
-			},
-			show: func(c *Config) string { return c.MetricsJobs.String() },
-		},
+		metricsSetting(),
 		dump,
 		format,
 		levelSetting("logLevel", "lowest level of the host's log: debug, info, warn or error", func(c *Config) *zapcore.Level { return &c.LogLevel }),
@@ -493,6 +490,7 @@ type defaults struct {
 	cache string
 	// users is the users file; empty: the machine has no place for one.
 	users string
+	otlp  string // empty: off
 	// printed settings are shown and not run: the plugins directory need not exist.
 	printed bool
 }
@@ -500,6 +498,9 @@ type defaults struct {
 // machineDefaults asks this machine.
 func machineDefaults(getenv func(string) string) defaults {
 	d := defaults{cache: off}
+	if t, err := trace.FromEnvironment(getenv); err == nil {
+		d.otlp = t.Endpoint
+	}
 	cache := getenv("XDG_CACHE_HOME")
 	if home := getenv("HOME"); !filepath.IsAbs(cache) && filepath.IsAbs(home) {
 		cache = filepath.Join(home, ".cache")

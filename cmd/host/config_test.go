@@ -91,7 +91,7 @@ ceilings:
 	want := Config{
 		Plugins: dir, Registry: "embedded", Namespace: "from-flag/x", ZooKeeper: ensemble.Ensemble{SessionTimeout: 40 * time.Second},
 		LogFormat: "json", LogLevel: zapcore.ErrorLevel, GuestLogLevel: zapcore.InfoLevel,
-		HistorySize: 1 << 20, MaxConcurrency: 7, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 5 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, DeadMan: "auto", Rescan: 30 * time.Second,
+		HistorySize: 1 << 20, MaxConcurrency: 7, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 5 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, DeadMan: "auto", TraceRatio: 1, Rescan: 30 * time.Second,
 		Access: gate.Config{Open: access.OpenAuto},
 		Mounts: map[string][]plugin.Mount{
 			"a":      {{Host: dir, Guest: "/one"}, {Host: dir, Guest: "/two"}},
@@ -267,7 +267,7 @@ func TestDefaults(t *testing.T) {
 	want := Config{
 		Plugins: dir, Registry: "embedded", Namespace: "wasmjob", ZooKeeper: ensemble.Ensemble{SessionTimeout: 40 * time.Second},
 		Admin: &admin.Address{Network: "tcp", Name: "127.0.0.1:9770"}, LogFormat: "console",
-		HistorySize: 64 << 20, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 30 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, Cache: "/cache", DeadMan: "auto", Rescan: 30 * time.Second,
+		HistorySize: 64 << 20, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 30 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, Cache: "/cache", DeadMan: "auto", TraceRatio: 1, Rescan: 30 * time.Second,
 		Access: gate.Config{Open: access.OpenAuto},
 		Mounts: map[string][]plugin.Mount{}, Ceilings: ceiling.List{ceiling.Default(64 << 20)},
 	}

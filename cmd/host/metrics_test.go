@@ -16,15 +16,15 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/metrics.md")
 
-// families are all metrics that a host can have: of one on ZooKeeper with a history that
-// starts where another one was before.
+// families are all metrics that a host can have: of one on ZooKeeper with a history and
+// traces, that starts where another one was before.
 func families(t *testing.T) []metrics.Family {
 	t.Helper()
 	dir := t.TempDir()
 	var list []metrics.Family
 	for range 2 {
 		l, _, err := load(t, "", nil, []string{"--plugins", "P", "--cache", filepath.Join(dir, "cache"), "--history", filepath.Join(dir, "h.jsonl"),
-			"--zk", "127.0.0.1:1", "--server-ip", "127.0.0.1", "--admin", "off", "--dead-man", "off"})
+			"--zk", "127.0.0.1:1", "--server-ip", "127.0.0.1", "--admin", "off", "--dead-man", "off", "--otlp", "http://127.0.0.1:1"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,6 +36,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/serverip"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/session"
+	"github.com/wasmjob/wasmjob/host/trace"
 	"github.com/wasmjob/wasmjob/host/view"
 )
 
@@ -77,6 +78,7 @@ type system struct {
 	life     *life.Life
 	closers  []func() error
 	metrics  *metrics.Metrics
+	traces   *trace.Tracer // nil if it is off
 	history  history.Store
 	runtime  *plugin.Runtime
 	workers  *process.Workers // nil: this program cannot be started once more
@@ -111,7 +113,7 @@ func (s *system) close() error {
 func wire(ctx context.Context, p *program, l *loaded) (*system, error) {
 	s := &system{program: p, loaded: l, started: time.Now(), tail: cluster.NewTail()}
 	for _, part := range []func(context.Context) error{
-		s.wireOutput, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireRegistry, s.wireAddress, s.wireHost, s.wireCluster, s.wireAdmin, s.wireDump,
+		s.wireOutput, s.wireTraces, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireRegistry, s.wireAddress, s.wireHost, s.wireCluster, s.wireAdmin, s.wireDump,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(err, s.close())
@@ -152,7 +154,10 @@ func (s *system) wireOutput(context.Context) error {
 // wireEvents makes where events go. The host is asked for its status only after
 // it was made.
 func (s *system) wireEvents(ctx context.Context) error {
-	s.metrics = metrics.New(metrics.Options{Version: versionText(), Status: func() host.Status { return s.host.Status() }, Jobs: s.loaded.MetricsJobs})
+	s.metrics = metrics.New(metrics.Options{Version: versionText(), Status: func() host.Status { return s.host.Status() }, Jobs: s.loaded.MetricsJobs, TraceID: s.traceID()})
+	if err := s.traceMetrics(); err != nil {
+		return err
+	}
 	return s.wireHistory(ctx)
 }
 
@@ -275,6 +280,9 @@ func (s *system) wireHost(context.Context) (err error) {
 		StopGrace:      s.registry.StopGrace,
 		OnEvent: func(e event.Event) { // none of them blocks
 			s.metrics.Observe(e)
+			if s.traces != nil {
+				s.traces.Observe(e)
+			}
 			s.history.AddEvent(e)
 			if strings.HasPrefix(string(e.Kind), "job.") {
 				s.local.Invalidate()
@@ -286,6 +294,7 @@ func (s *system) wireHost(context.Context) (err error) {
 			s.addLine(g)
 		},
 		OnMetric: s.metrics.Guest,
+		OnCall:   s.called(), Traceparent: s.traceparent(),
 		LastEnd:  s.life.LastEnd(),
 		HostInfo: "wasmjob " + versionText() + " " + platform(),
 		Logger:   s.log,

@@ -168,6 +168,15 @@ func sections() []section {
 			{title: "Bytes received", kind: chart, unit: "Bps", width: 12,
 				queries: one(`sum by (job_name, capability) (rate(wasmjob_outside_received_bytes_total{JOBS}[RATE]))`, "{{job_name}} {{capability}}")},
 		}},
+		{"Traces", []panel{
+			{title: "Spans", about: "Sent to the collector, and dropped.", kind: chart, unit: "ops", width: 12,
+				queries: []query{
+					{expr: `sum(rate(wasmjob_trace_spans_sent_total{HERE}[RATE]))`, legend: "sent"},
+					{expr: `sum by (instance) (rate(wasmjob_trace_spans_dropped_total{HERE}[RATE])) > 0`, legend: "dropped, {{instance}}"},
+				}},
+			{title: "Spans that wait", kind: chart, unit: "short", width: 12,
+				queries: one(`wasmjob_trace_spans_queued{HERE}`, "{{instance}}")},
+		}},
 	}
 }
 

@@ -313,7 +313,7 @@ func TestDashboardAnswers(t *testing.T) {
 	c.divided("fails", a, b)
 	p := startPrometheus(t, a, b)
 	p.scraped(`wasmjob_fires_total{job_name="fails",outcome="FAIL"}`, 5)
-	quiet := []string{"Skipped, by reason", "What is waited for", "Worker processes", "Over quota", "Refused files and gaps in the history", "Failures by reason", "Clocks",
+	quiet := []string{"Spans", "Spans that wait", "Skipped, by reason", "What is waited for", "Worker processes", "Over quota", "Refused files and gaps in the history", "Failures by reason", "Clocks",
 		"Without an answer", "Refused", "Bytes sent", "Bytes received"}
 	queries := 0
 	for _, panel := range dashboard.Panels {
