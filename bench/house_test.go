@@ -96,11 +96,11 @@ type house struct {
 // benchmark.
 func open(b *testing.B, name, dir string, n int, change ...func(*host.Config)) *house {
 	b.Helper()
-	return openKeeping(b, name, dir, n, nil)
+	return openKeeping(b, name, dir, n, nil, change...)
 }
 
 // openKeeping gives all events to keep as well, unless that is nil.
-func openKeeping(b *testing.B, name, dir string, n int, keep func(event.Event)) *house {
+func openKeeping(b *testing.B, name, dir string, n int, keep func(event.Event), change ...func(*host.Config)) *house {
 	b.Helper()
 	o := embedded.Options{}
 	if name == durable {
