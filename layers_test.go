@@ -271,7 +271,7 @@ var rooms = []room{
 		testsMay: []string{"host/alert/board", "coordination/registry", "coordination/embedded", "host/history/lines", "host/service/servicetest"},
 		why:      "the service as HTTP: it decides nothing, and nothing below it knows of HTTP"},
 	{name: "host/web", may: []string{"abi", "coordination/jobconfig", "coordination/operate", "coordination/registry", "coordination/tree", "host", "host/access", "host/access/login", "host/admin", "host/cluster", "host/definition", "host/event", "host/history", "host/schedule", "host/service", "host/words"}, outside: []string{zap},
-		testsMay: []string{"host/access/cookie", "host/ceiling", "host/history/lines", "host/service/servicetest"},
+		testsMay: []string{"host/history/lines", "host/service/servicetest"},
 		why:      "shows what host/service answers, as pages; it asks no registry, no host and no store by itself"},
 	{name: "host/trace", may: []string{"abi", "coordination/tree", "host/event"}, outside: []string{otlp, protobuf, zap},
 		testsMay: []string{"test/collector"},

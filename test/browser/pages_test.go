@@ -1,0 +1,123 @@
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// shop is a host with jobs as people have them: some fail, one runs, one waits.
+func shop(t *testing.T) *host {
+	t.Helper()
+	h := start(t, []string{
+		definition("etl-orders", "0 0 3 * * ?", "say", 8, "timeZone: Asia/Shanghai", "description: loads the orders of the night"),
+		definition("etl-invoices", "0 30 2 ? * MON-FRI", "say", 2, "timeZone: Europe/Berlin"),
+		definition("mail-digest", "0 0/10 * * * ?", "say", 4),
+		definition("payments-export", "", "fail:the bank does not answer: 503", 4, "retry: {attempts: 1}", "description: sends the payments of the day to the bank"),
+		definition("stock-sync", "0 0/15 * * * ?", "say", 6, "failover: true"),
+		definition("thumbnails", "", "hold:thumbnails", 12, "description: scales pictures, which takes its time"),
+		definition("report-weekly", "0 0 6 ? * MON", "say", 1, "disabled: true"),
+		definition(`对账 "每日" <i> 100%`, "0 0 4 * * ?", "say", 2),
+		definition("large", "0 0 5 * * ?", "say", 1500),
+	}, mounted(t, "thumbnails")...)
+	h.put("plugins/broken.yaml", "jobName: broken\ncron: 0 0 25 * * ?\nshardingTotalCount: 1\n")
+	for _, job := range []string{"payments-export", "stock-sync", "mail-digest", "thumbnails", "etl-orders"} {
+		h.must(http.MethodPost, "/v1/jobs/"+job+"/trigger", nil)
+	}
+	h.await("/v1/fires?failed=true", func(_ int, text string) bool { return strings.Contains(text, "payments-export") })
+	h.await("/v1/jobs/etl-orders", func(_ int, text string) bool { return strings.Contains(text, `"outcome":"OK"`) })
+	h.await("/v1/jobs/thumbnails", func(_ int, text string) bool { return strings.Contains(text, `"running":12`) })
+	h.await("/v1/modules", func(_ int, text string) bool { return strings.Contains(text, "broken.yaml") })
+	return h
+}
+
+// looks are all in which pages are looked at.
+func looks() map[string]look {
+	return map[string]look{
+		"light": plain, "dark": {dark: true, lang: "en", script: true}, "chinese": {lang: "zh-CN,zh;q=0.9", script: true},
+		"phone": {phone: true, lang: "en", script: true}, "phone-dark-chinese": {phone: true, dark: true, lang: "zh", script: true},
+	}
+}
+
+// TestPages looks at every page in every way: nothing is wider than the window, nothing
+// fails, nothing comes from elsewhere, and axe finds nothing serious.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	h := shop(t)
+	odd := url.PathEscape(`对账 "每日" <i> 100%`)
+	pages := []struct{ name, path string }{
+		{"overview", "/"}, {"jobs", "/jobs"}, {"job", "/jobs/payments-export"}, {"job-running", "/jobs/thumbnails"}, {"job-large", "/jobs/large"}, {"job-odd", "/jobs/" + odd},
+		{"config", "/jobs/etl-orders/config"}, {"item", "/jobs/etl-orders/items/3"}, {"history", "/fires"}, {"runs", "/runs?failed=true"}, {"hosts", "/hosts"},
+		{"modules", "/modules"}, {"calendar", "/calendar"}, {"logs", "/logs"}, {"audit", "/audit"}, {"missing", "/jobs/none"}, {"wrong", "/jobs?limit=x"},
+	}
+	for name, l := range looks() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := h.tab(t, l)
+			for _, p := range pages {
+				b.open(p.path)
+				if p.name == "job" {
+					b.click(".legend li") // scripts have run: charts are drawn next
+				}
+				b.until("document.readyState === 'complete'")
+				b.accessible(p.name)
+				b.shot(p.name + "-" + name)
+			}
+			// The pages of a fire and of a run are found by links.
+			b.open("/fires?failed=true")
+			b.click("tbody .when a")
+			b.until("location.pathname.endsWith('/fire')")
+			b.accessible("fire")
+			b.shot("fire-" + name)
+			b.click("#runs tbody a")
+			b.until("location.pathname === '/run'")
+			b.accessible("run")
+			b.shot("run-" + name)
+		})
+	}
+}
+
+// TestEmpty: a host without jobs says what to do.
+func TestEmpty(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil)
+	b := h.tab(t, plain)
+	for name, text := range map[string]string{"": "No jobs yet", "jobs": "No jobs yet", "fires": "Nothing has run yet", "logs": "No line has been logged yet", "audit": "Nobody has changed anything yet", "hosts": "this host", "modules": "No module runs yet", "calendar": "0 fires"} {
+		b.open("/" + name)
+		b.shows(text)
+		b.accessible("empty " + name)
+		b.shot("empty-" + name)
+	}
+}
+
+// TestManyJobs: 5,000 jobs are found, filtered and turned over, a hundred at a time.
+func TestManyJobs(t *testing.T) {
+	t.Parallel()
+	var jobs []string
+	for n := range 5000 {
+		jobs = append(jobs, definition(fmt.Sprintf("job-%04d", n), fmt.Sprintf("%d %d %d * * ?", n%60, n/60%60, n%24), "say", 1))
+	}
+	h := start(t, jobs)
+	b := h.tab(t, plain)
+	b.open("/jobs?sort=name")
+	b.shows("Jobs 5,000")
+	if rows := eval[int](b, "document.querySelectorAll('tbody tr').length"); rows != 100 {
+		t.Errorf("%d rows", rows)
+	}
+	b.accessible("many jobs")
+	b.shot("many-jobs")
+	b.press(".pager", "Next page")
+	b.until("document.querySelector('tbody .name').innerText.startsWith('job-0100')")
+	b.fill(".find input", "JOB-499")
+	b.key("\r")
+	b.shows("10 of 5,000")
+	b.open("/")
+	b.shows("5,000")
+	b.shot("many-overview")
+	// What a first visit loads, without the page itself: the files that are kept afterwards.
+	if weight := b.weight(); weight > 300<<10 {
+		t.Errorf("%d bytes were loaded", weight)
+	}
+}
