@@ -24,8 +24,8 @@ type queue struct {
 	failing bool
 }
 
-func newQueue() *queue {
-	return &queue{some: make(chan struct{}, 1), full: make(chan struct{}, 1), ring: make([]*span, maxQueued)}
+func newQueue(size int) *queue {
+	return &queue{some: make(chan struct{}, 1), full: make(chan struct{}, 1), ring: make([]*span, size)}
 }
 
 // add never blocks.

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -22,6 +23,10 @@ type Options struct {
 	// process from others.
 	Namespace, Version, Instance string
 	Logger                       *zap.Logger
+
+	// Of tests, which do not depend on a machine's speed; 0 is as it should be.
+	queued      int           // maxQueued
+	flushWithin time.Duration // flushWithin
 }
 
 // Tracer makes spans and sends them. Its methods are safe for concurrent use and do not
@@ -63,7 +68,7 @@ func Open(ctx context.Context, o Options) (*Tracer, error) {
 		o.Logger = zap.NewNop()
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	t := &Tracer{o: o, queue: newQueue(), stop: make(chan struct{}), end: end, done: make(chan struct{}), fires: make(map[key][]*fire)}
+	t := &Tracer{o: o, queue: newQueue(cmp.Or(o.queued, maxQueued)), stop: make(chan struct{}), end: end, done: make(chan struct{}), fires: make(map[key][]*fire)}
 	s := &sender{o: o, client: client, queue: t.queue, stop: t.stop, frame: o.resource()}
 	go func() { // joined by Close
 		defer close(t.done)
@@ -79,7 +84,7 @@ const flushWithin = time.Second
 func (t *Tracer) Close() error {
 	before := t.Stats().Dropped
 	close(t.stop)
-	timer := time.AfterFunc(flushWithin, t.end)
+	timer := time.AfterFunc(cmp.Or(t.o.flushWithin, flushWithin), t.end)
 	<-t.done
 	timer.Stop()
 	t.end()

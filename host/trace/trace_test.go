@@ -42,7 +42,8 @@ func collect(t testing.TB) *collector.Collector {
 func open(t testing.TB, c *collector.Collector, change func(*Options)) (*Tracer, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
-	o := Options{Settings: Settings{Endpoint: c.URL() + tracesPath, Timeout: patience}, Ratio: 1, Namespace: "prod", Version: "v7", Instance: "127.0.0.1@-@1", Logger: zap.New(core)}
+	o := Options{Settings: Settings{Endpoint: c.URL() + tracesPath, Timeout: patience}, Ratio: 1, Namespace: "prod", Version: "v7", Instance: "127.0.0.1@-@1", Logger: zap.New(core),
+		queued: 2 * maxBatch, flushWithin: patience}
 	if change != nil {
 		change(&o)
 	}
