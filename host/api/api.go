@@ -59,7 +59,7 @@ func New(o Options) *API {
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{Title: "wasmjob", Version: "1",
-				Description: "The API of every host of a cluster. Each host answers for the whole cluster; hosts that do not answer are named in `silent`."},
+				Description: apiText},
 			Components: &huma.Components{
 				Schemas:         schemas(),
 				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}},
@@ -79,6 +79,8 @@ func New(o Options) *API {
 	a.operating()
 	a.alerting()
 	a.streaming()
+	describeFields(a.huma.OpenAPI().Components.Schemas)
+	openAnswers(a.huma.OpenAPI())
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		WriteProblem(w, &huma.ErrorModel{Status: http.StatusNotFound, Detail: "no such endpoint: " + r.Method + " " + r.URL.Path})
 	})
@@ -103,7 +105,7 @@ type none struct{}
 
 // operation describes an operation; what makes an id of its path unique.
 func operation(method, path, id, tag, summary string, more ...func(*huma.Operation)) huma.Operation {
-	o := huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, MaxBodyBytes: maxBody,
+	o := huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, Description: operationTexts()[id], MaxBodyBytes: maxBody,
 		Errors: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable}}
 	if strings.Contains(path, "{") {
 		o.Errors = append(o.Errors, http.StatusNotFound)
@@ -112,11 +114,6 @@ func operation(method, path, id, tag, summary string, more ...func(*huma.Operati
 		m(&o)
 	}
 	return o
-}
-
-// describe adds a text to the summary.
-func describe(text string) func(*huma.Operation) {
-	return func(o *huma.Operation) { o.Description = text }
 }
 
 // look registers an operation that answers with a value.

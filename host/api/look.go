@@ -21,19 +21,19 @@ import (
 // JobPath is the part of a path that names a job. (Parameters of embedded structs are found
 // only if their types are exported.)
 type JobPath struct {
-	Job string `path:"job" doc:"the job's name"`
+	Job string `path:"job" maxLength:"255" doc:"The job's name. What has a meaning in a path is escaped: %2F, %3F, %25."`
 }
 
 type jobsInput struct {
-	Text    string   `query:"q" doc:"contained in the name or the description, regardless of case"`
-	Jobs    []string `query:"job,explode" doc:"patterns of names, such as etl-*"`
-	Health  []string `query:"health,explode" enum:"error,failing,late,paused,ok"`
-	State   []string `query:"state,explode"`
-	Outcome []string `query:"outcome,explode" doc:"of the last fire: OK, FAIL, …"`
-	Host    string   `query:"host" doc:"the id of a host that has the job"`
-	Sort    string   `query:"sort" doc:"name, next, last, health or duration; with - before it the last is first"`
-	Limit   int      `query:"limit" minimum:"1" maximum:"1000" default:"50"`
-	After   string   `query:"after" doc:"the next of the page before"`
+	Text    string   `query:"q" maxLength:"200" doc:"Only jobs whose name or description contains it, regardless of case."`
+	Jobs    []string `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns, such as etl-*."`
+	Health  []string `query:"health,explode" enum:"error,failing,late,paused,ok" doc:"Only jobs of that health; several are alternatives."`
+	State   []string `query:"state,explode" maxItems:"20" doc:"Only jobs in that state, such as running; several are alternatives."`
+	Outcome []string `query:"outcome,explode" maxItems:"20" doc:"Only jobs whose last fire has that outcome, such as OK or FAIL; several are alternatives."`
+	Host    string   `query:"host" maxLength:"200" doc:"Only jobs that this host has: an id as in the list of hosts."`
+	Sort    string   `query:"sort" maxLength:"20" doc:"name, next, last, health or duration; with - before it the last is first. Equal ones are by name."`
+	Limit   int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most jobs of a page."`
+	After   string   `query:"after" maxLength:"400" doc:"The next of the page before."`
 }
 
 func (in *jobsInput) filter() service.JobFilter {
@@ -55,21 +55,21 @@ type statusInput struct {
 }
 
 type scheduleInput struct {
-	Cron     string    `query:"cron" required:"true" maxLength:"1000"`
-	TimeZone string    `query:"timeZone" maxLength:"100" doc:"empty is the zone of the host that answers"`
-	From     time.Time `query:"from" doc:"now, if it is missing"`
-	Limit    int       `query:"limit" minimum:"1" maximum:"1000" default:"10"`
+	Cron     string    `query:"cron" required:"true" maxLength:"1000" doc:"A cron expression, as a definition has it."`
+	TimeZone string    `query:"timeZone" maxLength:"100" doc:"An IANA name, such as Europe/Berlin, or GMT+08:00; empty is the zone of the host that answers."`
+	From     time.Time `query:"from" doc:"The instants after this time; now, if it is missing."`
+	Limit    int       `query:"limit" minimum:"1" maximum:"1000" default:"10" doc:"How many instants."`
 }
 
 type calendarInput struct {
-	From time.Time `query:"from" doc:"now, if it is missing"`
-	To   time.Time `query:"to" doc:"a day after from, if it is missing; at most 31"`
-	Jobs []string  `query:"job,explode" doc:"patterns of names"`
+	From time.Time `query:"from" doc:"The beginning; now, if it is missing."`
+	To   time.Time `query:"to" doc:"The end, exclusively; a day after from, if it is missing, and at most 31."`
+	Jobs []string  `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns."`
 }
 
 // schedule are instants of a schedule.
 type schedule struct {
-	Next []time.Time `json:"next"`
+	Next []time.Time `json:"next" doc:"The next instants; none without a schedule, or if it never fires again."`
 }
 
 func (a *API) looking() {
@@ -124,22 +124,22 @@ func (a *API) looking() {
 
 // historyInput is a filter; its fields only describe the query, which [cluster.ParseQuery] reads.
 type historyInput struct {
-	Job     []string `query:"job,explode" doc:"patterns of names, such as etl-*"`
-	Host    string   `query:"host" doc:"an instance id"`
-	Item    string   `query:"item" doc:"a sharding item"`
-	Run     string   `query:"run" doc:"a run's id: job/instant/item"`
-	Instant string   `query:"instant" doc:"the scheduled time of a fire"`
-	Trigger string   `query:"trigger" doc:"the number of a trigger round"`
-	Failed  string   `query:"failed" doc:"true: what ended and was not OK"`
-	Outcome []string `query:"outcome,explode" doc:"OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, LOST or HELD"`
-	Kind    []string `query:"kind,explode" doc:"kinds of events"`
-	Level   string   `query:"level" doc:"the least level of a line"`
-	Text    string   `query:"text" doc:"contained in a line or in a run's message, regardless of case"`
-	From    string   `query:"from" doc:"a time, or how long ago: 90m"`
-	To      string   `query:"to" doc:"a time, or how long ago; exclusive"`
-	Limit   string   `query:"limit" doc:"1 to 1000, 50 if it is missing"`
-	After   string   `query:"after" doc:"the next of the page before"`
-	Oldest  string   `query:"oldest" doc:"true: the oldest first"`
+	Job     []string `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns, such as etl-*."`
+	Host    string   `query:"host" maxLength:"200" doc:"Only what was on this host: an instance id, IP@-@PID-TOKEN."`
+	Item    string   `query:"item" maxLength:"10" doc:"Only this sharding item."`
+	Run     string   `query:"run" maxLength:"400" doc:"Only this run: JOB/INSTANT/ITEM."`
+	Instant string   `query:"instant" maxLength:"50" doc:"Only the fire of this scheduled time."`
+	Trigger string   `query:"trigger" maxLength:"20" doc:"Only the fire of this trigger round."`
+	Failed  string   `query:"failed" enum:"true,false," doc:"true: only what ended and was not OK; of changes, what did not take effect."`
+	Outcome []string `query:"outcome,explode" maxItems:"20" doc:"Only these outcomes: OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, LOST, HELD."`
+	Kind    []string `query:"kind,explode" maxItems:"50" doc:"Only these kinds of events, such as item.ended."`
+	Level   string   `query:"level" maxLength:"5" doc:"Only lines of that level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
+	Text    string   `query:"text" maxLength:"1000" doc:"Only what contains it, regardless of case: lines, messages of runs, reasons of events, all texts of changes."`
+	From    string   `query:"from" maxLength:"50" doc:"Only what is not earlier: a time, or how long ago, such as 90m."`
+	To      string   `query:"to" maxLength:"50" doc:"Only what is earlier: a time, or how long ago."`
+	Limit   string   `query:"limit" maxLength:"5" doc:"The most records of a page, 1 to 1000; 50 if it is missing."`
+	After   string   `query:"after" maxLength:"1000" doc:"The next of the page before."`
+	Oldest  string   `query:"oldest" enum:"true,false," doc:"true: the oldest first."`
 
 	filter history.Filter
 }
@@ -162,7 +162,7 @@ func (in *historyInput) Resolve(ctx huma.Context) []error {
 
 // runInput names a run; its id has slashes, and is a parameter.
 type runInput struct {
-	ID string `query:"id" required:"true" doc:"the run's id: job/instant/item"`
+	ID string `query:"id" required:"true" maxLength:"400" doc:"The run's id: JOB/INSTANT/ITEM, or JOB/tROUND/ITEM of a trigger."`
 }
 
 func (a *API) histories() {

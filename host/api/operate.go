@@ -22,7 +22,7 @@ import (
 
 // Why is the reason of a change, for the audit.
 type Why struct {
-	Reason string `query:"reason" maxLength:"1000" doc:"why, for the audit"`
+	Reason string `query:"reason" maxLength:"1000" doc:"Why, for the record of the change."`
 }
 
 // JobInput names a job.
@@ -34,7 +34,7 @@ type JobInput struct {
 // ItemInput names a job and perhaps an item.
 type ItemInput struct {
 	JobPath
-	Item string `query:"item" doc:"one item; all if it is missing"`
+	Item string `query:"item" maxLength:"10" doc:"One item; all if it is missing."`
 }
 
 // number is the item, -1 for none.
@@ -56,24 +56,24 @@ func itemNumber(where, text string) (int, error) {
 type itemPath struct {
 	JobPath
 	Why
-	Item string `path:"item"`
+	Item string `path:"item" maxLength:"10" doc:"The number of a sharding item."`
 }
 
 type serverPath struct {
-	Job    string `path:"job"`
-	Server string `path:"server" doc:"the address of a server"`
+	JobPath
+	Server string `path:"server" maxLength:"100" doc:"The IP address of a server."`
 	Why
 }
 
 type allServerPath struct {
-	Server string `path:"server" doc:"the address of a server"`
+	Server string `path:"server" maxLength:"100" doc:"The IP address of a server."`
 	Why
 }
 
 // ShutdownInput names instances.
 type ShutdownInput struct {
-	Server   string `query:"server" doc:"all its instances"`
-	Instance string `query:"instance"`
+	Server   string `query:"server" maxLength:"100" doc:"All instances of the server with this IP address."`
+	Instance string `query:"instance" maxLength:"200" doc:"The instance with this id."`
 	Why
 }
 
@@ -84,17 +84,17 @@ type jobShutdownInput struct {
 
 type removeInput struct {
 	JobInput
-	Purge bool `query:"purge" doc:"its records and offsets, too"`
+	Purge bool `query:"purge" doc:"Remove its records and offsets, too."`
 }
 
 type triggerInput struct {
 	JobInput
-	Key string `header:"Idempotency-Key" maxLength:"200" doc:"a second request with the same key to this host within a day triggers nothing"`
+	Key string `header:"Idempotency-Key" maxLength:"200" doc:"A name of this request: one with the same name that is sent to the same host within a day triggers nothing more."`
 }
 
 // releasedItems is the answer of release.
 type releasedItems struct {
-	Items tree.Items `json:"items"`
+	Items tree.Items `json:"items" doc:"Those that were held back, as ranges: 0-3,7."`
 }
 
 type releaseInput struct {
@@ -114,16 +114,16 @@ type changeInput struct {
 
 type editInput struct {
 	JobInput
-	IfMatch string `header:"If-Match" doc:"the ETag of the configuration that the edit was made from"`
-	Preview bool   `query:"preview" doc:"changes nothing"`
+	IfMatch string `header:"If-Match" maxLength:"20" doc:"The ETag of the configuration that the edit was made from, or * for whichever there is."`
+	Preview bool   `query:"preview" doc:"Change nothing, and answer with what would be."`
 	Body    struct {
-		Settings map[string]string `json:"settings" doc:"new values, by the names of a definition file"`
+		Settings map[string]string `json:"settings" maxProperties:"100" doc:"New values as texts, by the names of a definition file. An empty one takes the setting away."`
 	}
 }
 
 // tagged is an answer with the version of what it shows.
 type tagged[T any] struct {
-	ETag string `header:"ETag"`
+	ETag string `header:"ETag" doc:"The version of the configuration, for If-Match of an edit."`
 	Body T
 }
 
@@ -132,20 +132,23 @@ func etag(version int32) string { return `"` + strconv.Itoa(int(version)) + `"` 
 func (a *API) operating() {
 	s := a.o.Service
 	for _, enable := range []bool{true, false} {
-		verb := map[bool]string{true: "enable", false: "disable"}[enable]
-		act(a, http.MethodPost, "/v1/"+verb, verb+"All", verb+" all jobs", func(ctx context.Context, in *Why) error {
+		verb, title := "disable", "Disable"
+		if enable {
+			verb, title = "enable", "Enable"
+		}
+		act(a, http.MethodPost, "/v1/"+verb, verb+"All", title+" all jobs", func(ctx context.Context, in *Why) error {
 			return s.SetEnabled(ctx, "", enable, in.Reason)
 		})
-		act(a, http.MethodPost, "/v1/servers/{server}/"+verb, verb+"ServerForAll", verb+" a server for all jobs", func(ctx context.Context, in *allServerPath) error {
+		act(a, http.MethodPost, "/v1/servers/{server}/"+verb, verb+"ServerForAll", title+" a server for all jobs", func(ctx context.Context, in *allServerPath) error {
 			return s.SetServer(ctx, "", in.Server, enable, in.Reason)
 		})
-		act(a, http.MethodPost, "/v1/jobs/{job}/"+verb, verb+"Job", verb+" a job on all servers", func(ctx context.Context, in *JobInput) error {
+		act(a, http.MethodPost, "/v1/jobs/{job}/"+verb, verb+"Job", title+" a job on all servers", func(ctx context.Context, in *JobInput) error {
 			return s.SetEnabled(ctx, in.Job, enable, in.Reason)
 		})
-		act(a, http.MethodPost, "/v1/jobs/{job}/servers/{server}/"+verb, verb+"Server", verb+" a server for a job", func(ctx context.Context, in *serverPath) error {
+		act(a, http.MethodPost, "/v1/jobs/{job}/servers/{server}/"+verb, verb+"Server", title+" a server for a job", func(ctx context.Context, in *serverPath) error {
 			return s.SetServer(ctx, in.Job, in.Server, enable, in.Reason)
 		})
-		act(a, http.MethodPost, "/v1/jobs/{job}/items/{item}/"+verb, verb+"Item", verb+" an item", func(ctx context.Context, in *itemPath) error {
+		act(a, http.MethodPost, "/v1/jobs/{job}/items/{item}/"+verb, verb+"Item", title+" an item", func(ctx context.Context, in *itemPath) error {
 			n, err := itemNumber("path.item", in.Item)
 			if err != nil {
 				return err
@@ -186,7 +189,11 @@ func (a *API) configuring() {
 		return &tagged[*admin.JobConfig]{etag(c.Version), c}, nil
 	})
 	edit := operation(http.MethodPatch, "/v1/jobs/{job}/config", "editConfig", "operate", "Edit a job's configuration on all its hosts",
-		func(o *huma.Operation) { o.Errors = append(o.Errors, http.StatusPreconditionFailed) })
+		func(o *huma.Operation) {
+			now := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[conflict](), true, "Conflict")
+			o.Responses = map[string]*huma.Response{"412": {Description: "It was changed since the version that If-Match names.",
+				Content: map[string]*huma.MediaType{"application/problem+json": {Schema: now}}}}
+		})
 	huma.Register(a.huma, edit, func(ctx context.Context, in *editInput) (*tagged[*admin.Edited], error) {
 		version, err := ifMatch(in.IfMatch)
 		if err != nil {
@@ -257,12 +264,12 @@ func (a *API) keeping() {
 
 type killInput struct {
 	JobPath
-	Item   string `query:"item"`
-	Run    string `query:"run" doc:"one run by its id"`
-	Server string `query:"server" doc:"only on this server"`
-	Grace  string `query:"grace" doc:"how long guests may go on: 5s"`
-	By     string `query:"by" doc:"who asks, for the run's record"`
-	Wait   string `query:"wait" doc:"how long to wait for their ends"`
+	Item   string `query:"item" maxLength:"10" doc:"Only this item."`
+	Run    string `query:"run" maxLength:"400" doc:"Only the run with this id."`
+	Server string `query:"server" maxLength:"100" doc:"Only what runs on the server with this IP address."`
+	Grace  string `query:"grace" maxLength:"20" doc:"How long guests may go on after they were asked to end, such as 5s; they are stopped by force then. 0 to 24h."`
+	By     string `query:"by" maxLength:"200" doc:"Who asks, for the runs' records."`
+	Wait   string `query:"wait" maxLength:"20" doc:"How long the answer waits for the ends. 0 to 24h."`
 	Why
 }
 
@@ -291,13 +298,17 @@ func (in *killInput) options() (o admin.KillOptions, err error) {
 // after the first.
 type KillLine struct {
 	*admin.Kills
-	Error string `json:"error,omitempty"`
+	Error string `json:"error,omitempty" doc:"Why no more is known; the last line then."`
 }
 
 // killing answers with a line when all hosts are asked, and one for each change until
 // nothing runs any more, or the time is over.
 func (a *API) killing() {
-	kill := operation(http.MethodPost, "/v1/jobs/{job}/kill", "killRuns", "operate", "End what a job runs: an answer of one JSON object a line, each the whole state")
+	line := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[KillLine](), true, "KillLine")
+	kill := operation(http.MethodPost, "/v1/jobs/{job}/kill", "killRuns", "operate", "End what a job runs", func(o *huma.Operation) {
+		o.Responses = map[string]*huma.Response{"200": {Description: "One JSON object a line, each the whole state.", Content: map[string]*huma.MediaType{"application/x-ndjson": {Schema: line}}}}
+		o.Errors = append(o.Errors, http.StatusConflict)
+	})
 	huma.Register(a.huma, kill, func(ctx context.Context, in *killInput) (*huma.StreamResponse, error) {
 		o, err := in.options()
 		if err != nil {

@@ -55,7 +55,7 @@ type changes struct {
 // streaming has the streams, as server-sent events.
 func (a *API) streaming() {
 	events := func(of string, schema *huma.Schema) func(*huma.Operation) {
-		return func(o *huma.Operation) {
+		return func(o *huma.Operation) { // by hand: huma knows no schema of such an answer
 			o.Responses = map[string]*huma.Response{"200": {Description: of, Content: map[string]*huma.MediaType{"text/event-stream": {Schema: schema}}}}
 		}
 	}
@@ -64,9 +64,7 @@ func (a *API) streaming() {
 	jobsOf := registry.Schema(typeOf[changes](), true, "JobsEvent")
 	lineOf := registry.Schema(typeOf[cluster.Tailed](), true, "LineEvent")
 	jobs := operation(http.MethodGet, "/v1/stream", "streamJobs", "look", "Follow jobs as they change",
-		events("Events `jobs`; the data of each is JSON as in "+strings.TrimPrefix(jobsOf.Ref, "#/components/schemas/")+".", text), describe(
-			"The first event has all jobs, those after it only what has changed; all that changes within a quarter of a second is one event. "+
-				"The id of an event is for `Last-Event-ID`: the stream goes on there, or begins with all jobs again if too much has changed since, or another host answers."))
+		events("Events `jobs`; the data of each is JSON as in "+strings.TrimPrefix(jobsOf.Ref, "#/components/schemas/")+".", text))
 	huma.Register(a.huma, jobs, func(_ context.Context, in *streamInput) (*huma.StreamResponse, error) {
 		since := cluster.ParseMark(in.Since)
 		if in.Last != "" {
@@ -75,9 +73,7 @@ func (a *API) streaming() {
 		return a.stream(func(ctx context.Context, s *stream) error { return a.streamJobs(ctx, s, since) }), nil
 	})
 	lines := operation(http.MethodGet, "/v1/logs/stream", "streamLines", "history", "Follow what guests log",
-		events("Events `line`; the data of each is JSON as in "+strings.TrimPrefix(lineOf.Ref, "#/components/schemas/")+".", text), describe(
-			"Lines of a job or of a run, on all hosts, in the order in which they come. The id of an event is the line's time. "+
-				"`lost` says how many lines before it came faster than they could be sent."))
+		events("Events `line`; the data of each is JSON as in "+strings.TrimPrefix(lineOf.Ref, "#/components/schemas/")+".", text))
 	huma.Register(a.huma, lines, func(ctx context.Context, in *logStreamInput) (*huma.StreamResponse, error) {
 		f, err := in.filter()
 		if err == nil {

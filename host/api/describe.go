@@ -1,0 +1,231 @@
+package api
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// apiText describes the API.
+const apiText = "The API of every host of a cluster: each answers for all of them. docs/api.md has examples.\n\n" +
+	"Send the host's token, or one of a user, as `Authorization: Bearer TOKEN`. Errors are problem details (RFC 9457); those about a part of the request name it in `errors`, " +
+	"as in `query.limit` or `body.settings.cron`. Unknown parameters and fields are refused. Times are RFC 3339, durations in fields that end in `Ns` are nanoseconds. " +
+	"Fields may be added to answers at any time: a client passes over what it does not know."
+
+// operationTexts describe the operations, by their ids, beside their summaries.
+func operationTexts() map[string]string {
+	const (
+		onAll = "It takes effect on all hosts of the job, whichever host is asked."
+		pages = " Without a shared database all hosts are asked, and those that have not answered within a second are named in `silent`. A page may have fewer records than its limit, even none, and a `next`: it is the last page only if `next` is missing."
+		read  = "Read from the registry now."
+	)
+	return map[string]string{
+		"getStatus":        "The host that is asked alone: its jobs, their items, what it waits for, the files that it refused, its session with the registry. `full=true` asks the registry; without it nothing is asked.",
+		"getOverview":      "What an operator looks at first. Each list has at most 20 entries; the other operations have all.",
+		"listJobs":         "Jobs of all hosts, as they are now: what hosts say is at most half a second old. The registry is not asked. `counts` counts all jobs by health, whatever the filter is.",
+		"getJob":           "A job over all hosts: its items, each on the host that has it, what each host says of it, and its next instants.",
+		"listHosts":        "All hosts of the namespace, the one that answers first. A host that does not answer is there, with the reason in `silent` and what it said last.",
+		"listModules":      "Modules by their digests: which files they are, which jobs run them, on which hosts, and what they are granted.",
+		"getCalendar":      "Instants of all jobs that have a schedule and are not paused. A job with more than 60 of them is in `frequent`, with its first.",
+		"trySchedule":      "The next instants of a cron expression, as a host would read it; what is wrong with it is the answer's error.",
+		"listRegistryJobs": read + " These are the jobs that the registry knows, also those that no host has.",
+		"getShards":        read + " Who owns and runs each item, on hosts of ours and of ElasticJob.",
+		"getKept":          read + " What items keep from run to run. Values of the key/value state are shown if one item is asked for.",
+		"getConfig":        read + " All settings that can be edited, by their names in a definition file. The ETag is for `If-Match` of an edit.",
+		"editConfig":       "Changes the settings that are given; the others stay. All hosts of the job take it over. The edit names by `If-Match` the version that it was made from, or `*`; if there is another one, the answer is 412 with that in `now`. With `preview=true` nothing is changed: the answer has what would be.",
+		"listFires":        "Each fire is one record over all hosts, by the time at which it began." + pages,
+		"listRuns":         "Runs of single items, by the time at which they began. A run that went from host to host is listed once for each, unless hosts share a database." + pages,
+		"getRun":           "A run by its id, with its events and the newest 1,000 lines that its guest logged.",
+		"listEvents":       "What hosts reported, as in the history file. Of the kinds, `item.started`, `item.ended` and `item.completed` are about runs." + pages,
+		"listLines":        "Lines of all runs. Lines below the level info are found only with `level`." + pages,
+		"listChanges":      "Who changed what, when, from where and why: also what did not take effect, with the reason in `error`." + pages,
+		"streamJobs": "The first event has all jobs, those after it only what has changed; all that changes within a quarter of a second is one event. " +
+			"The id of an event is for `Last-Event-ID`: the stream goes on there, or begins with all jobs again if too much has changed since, or another host answers. " +
+			"A host has 1,000 streams at most, and ends one whose reader takes longer than 10 s for an event.",
+		"streamLines": "Lines of a job or of a run, on all hosts, in the order in which they come. The id of an event is the line's time. " +
+			"`lost` says how many lines before it came faster than they could be sent.",
+		"triggerJob":    "All items run once on their hosts, whatever the schedule says. While the job runs, one trigger is kept, and served when it ends." + " With an `Idempotency-Key` the same request may be sent again to the same host: it triggers once.",
+		"enableAll":     "Lets all jobs run again, on all their servers. Of a principal who may operate some jobs it is those.",
+		"disableAll":    "Keeps all jobs from running. What runs goes on to its end. Of a principal who may operate some jobs it is those.",
+		"enableJob":     "Lets a job run again on all its servers. " + onAll,
+		"disableJob":    "Keeps a job from running. What runs goes on to its end. " + onAll,
+		"enableServer":  "Lets one server run the job again.",
+		"disableServer": "Keeps one server from running the job: its items go to the other servers.",
+
+		"enableServerForAll":  "Lets one server run all jobs again that know it.",
+		"disableServerForAll": "Keeps one server from running any job that knows it.",
+		"enableItem":          "Lets an item run again, whichever host has it.",
+		"disableItem":         "Keeps an item from running, whichever host has it. What runs goes on to its end.",
+		"startJob":            "For the host that is asked alone: it joins a job again that was shut down there, or that was removed from the registry while its definition is still there.",
+		"restoreJob":          "All hosts that have the job's definition, and on which it was removed or shut down, join it again.",
+		"shutdownInstances":   "Takes the instances of a server, or one instance, out of all their jobs: they finish what they run, and stop until they are started again.",
+		"shutdownJob":         "Takes instances out of a job: one, those of a server, or all. They finish what they run, and stop until they are started again.",
+		"removeJob":           "Takes a job out of the registry. Hosts stop it, and do not bring it back by themselves. Offsets and records stay for a job of that name that comes later, unless `purge` is set.",
+		"releaseItems":        "Lets items run again that were held back because hosts died in their runs. The answer names those that were.",
+		"changeKept":          "Changes what an item keeps, at once or not at all. It is refused while the item runs (409). What the body does not name stays.",
+		"killRuns": "Asks all hosts to end what a job runs: an item, one run, what a server runs, or all. What is killed is CANCELLED; it is not tried again, not taken over and not caught up on. " +
+			"The answer is one JSON object a line: the first when all hosts are asked, then one at each change, until nothing runs any more or the time of `wait` is over. An error after the first line is a line with `error`.",
+	}
+}
+
+// commonTexts describe fields, by their names in JSON, that have no comment of their own.
+func commonTexts() map[string]string {
+	return map[string]string{
+		"about":        "What the process says of itself.",
+		"admin":        "The address of the host's API.",
+		"after":        "What there is after the edit.",
+		"api":          "The URL of its API; missing if other hosts cannot reach it.",
+		"attempt":      "The number of the attempt, from 1.",
+		"batches":      "How many batches a DATAFLOW job has processed.",
+		"before":       "What there was before the edit.",
+		"begun":        "When it began.",
+		"calls":        "How many calls the guest made.",
+		"completed":    "When it last completed a run.",
+		"counts":       "All jobs by health.",
+		"disabled":     "An operator keeps it from running.",
+		"droppedLines": "Lines that were beyond the limits of one run.",
+		"durationNs":   "How long it took, in nanoseconds.",
+		"ended":        "When it ended.",
+		"failover":     "It was taken over from a host that died.",
+		"fence":        "The fence token: greater for each later run of the item.",
+		"files":        "Names of files with these bytes.",
+		"gone":         "It has died, and its items are not settled yet.",
+		"granted":      "What it is granted outside of its sandbox.",
+		"host":         "The instance id of the host, or its address.",
+		"hosts":        "The hosts.",
+		"id":           "Its id.",
+		"instant":      "The scheduled time, or the time of the trigger.",
+		"items":        "The items.",
+		"lagNs":        "How much later than scheduled it began, in nanoseconds.",
+		"lastEnd":      "When its last run ended.",
+		"memoryBytes":  "The size of the guest's memory at the end.",
+		"misfire":      "Run once more when an instant came while it ran.",
+		"misfired":     "An instant came while it ran.",
+		"modules":      "The modules.",
+		"namespace":    "The namespace in the registry.",
+		"next":         "The next scheduled instant.",
+		"nextHour":     "What fires within an hour.",
+		"now":          "The time of the host that answers.",
+		"outcome":      "How it ended.",
+		"outside":      "What it did with each capability, by name.",
+		"owner":        "The instance that has the item.",
+		"parameter":    "The parameter of the item.",
+		"pid":          "The id of the process.",
+		"ready":        "It has a live session, and its jobs have joined.",
+		"reasons":      "Why, in words.",
+		"records":      "The records of the page, or how many a DATAFLOW job has processed.",
+		"refused":      "Files that hosts refused.",
+		"runId":        "The id of the run: JOB/INSTANT/ITEM.",
+		"runningOn":    "The instance that runs it.",
+		"serverIp":     "The address that names the server.",
+		"signer":       "The key that signed the module.",
+		"silent":       "Hosts that have not answered, and why: what they know is missing.",
+		"since":        "Since when.",
+		"source":       "What made it run: schedule, trigger, misfire, failover, retry.",
+		"started":      "When it was started.",
+		"total":        "How much there is to do, as the guest says.",
+		"trigger":      "The number of the trigger round; missing if it was scheduled.",
+		"warnings":     "What is wrong with it and does not keep it from running.",
+	}
+}
+
+// openAnswers lets answers have further fields: a client passes over what it does not
+// know. What is sent to a host has none.
+func openAnswers(o *huma.OpenAPI) {
+	schemas := o.Components.Schemas.Map()
+	closed := make(map[*huma.Schema]bool)
+	var visit func(s *huma.Schema)
+	visit = func(s *huma.Schema) {
+		if s == nil || closed[s] {
+			return
+		}
+		closed[s] = true
+		visit(schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")])
+		visit(s.Items)
+		for _, p := range s.Properties {
+			visit(p)
+		}
+	}
+	for _, item := range o.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Patch, item.Delete} {
+			if op == nil || op.RequestBody == nil {
+				continue
+			}
+			for _, media := range op.RequestBody.Content {
+				visit(media.Schema)
+			}
+		}
+	}
+	for _, s := range schemas {
+		if !closed[s] && s.AdditionalProperties == false {
+			s.AdditionalProperties = nil
+		}
+	}
+}
+
+// describeFields gives each field of the schemas the comment that it has in the code.
+func describeFields(r huma.Registry) {
+	texts, common := fieldTexts(), commonTexts()
+	for name, schema := range r.Map() {
+		t := r.TypeFromRef("#/components/schemas/" + name)
+		for t != nil && t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t == nil {
+			continue
+		}
+		if schema.Description == "" {
+			schema.Description = texts[typeKey(t)]
+		}
+		if t.Kind() == reflect.Struct {
+			describeStruct(schema, t, texts)
+		}
+		for field, p := range schema.Properties {
+			if p.Description == "" {
+				p.Description = common[field]
+			}
+		}
+	}
+}
+
+func describeStruct(schema *huma.Schema, t reflect.Type, texts map[string]string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag := f.Tag.Get("json")
+		name, _, _ := strings.Cut(tag, ",")
+		inner := f.Type
+		for inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if f.Anonymous && tag == "" && inner.Kind() == reflect.Struct {
+			describeStruct(schema, inner, texts)
+			continue
+		}
+		p := schema.Properties[name]
+		if p == nil {
+			continue
+		}
+		if p.Type == huma.TypeArray && strings.Contains(tag, ",omit") {
+			p.Nullable = false // it is not there
+		}
+		if p.Description != "" {
+			continue
+		}
+		p.Description = strings.TrimSpace(texts[typeKey(t)+"."+f.Name] + " " + texts["values of "+typeKey(elem(f.Type))])
+	}
+}
+
+// elem is what a list or a pointer is of.
+func elem(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	return t
+}
+
+// typeKey names a type in fieldTexts: host.JobStatus.
+func typeKey(t reflect.Type) string {
+	name, _, _ := strings.Cut(t.Name(), "[")
+	return t.PkgPath()[strings.LastIndexByte(t.PkgPath(), '/')+1:] + "." + name
+}
