@@ -74,6 +74,7 @@ type Target string
 
 // Sent is the newest message about an alert that a target has taken.
 type Sent struct {
+	// At is when it was sent.
 	At time.Time `json:"at"`
 	// Resolved: it said that the alert is over.
 	Resolved bool `json:"resolved,omitempty"`

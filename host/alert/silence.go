@@ -15,12 +15,14 @@ type Silence struct {
 	ID string `json:"id"`
 	// Jobs is a pattern of jobs; "*" is also what is of no job. Rules are those that are
 	// meant; none is all.
-	Jobs  string    `json:"jobs"`
-	Rules []Rule    `json:"rules,omitempty"`
+	Jobs  string `json:"jobs"`
+	Rules []Rule `json:"rules,omitempty"`
+	// From is when it was made, Until when it ends.
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
-	By    string    `json:"by"`
-	Why   string    `json:"why,omitempty"`
+	// By is who made it, Why the reason that they gave.
+	By  string `json:"by"`
+	Why string `json:"why,omitempty"`
 }
 
 const (

@@ -73,7 +73,9 @@ func join(t *testing.T, name string, c registry.Center) *member {
 	t.Helper()
 	core, logs := observer.New(zap.WarnLevel)
 	m := &member{t: t, center: c, logs: logs,
-		Peers: New("ns", func() tree.ClusterDetail { return tree.ClusterDetail{ServerIP: name, API: "http://" + name, Version: "v"} }, zap.New(core))}
+		Peers: New("ns", func() tree.ClusterDetail {
+			return tree.ClusterDetail{ServerIP: name, API: "http://" + name, Version: "v"}
+		}, zap.New(core))}
 	ctx, stop := context.WithCancel(context.Background())
 	var run sync.WaitGroup
 	run.Go(func() {

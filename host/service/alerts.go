@@ -15,7 +15,9 @@ import (
 
 // Alerts are those that stand in the registry, with the silences.
 type Alerts struct {
-	Alerts   []alert.Alert   `json:"alerts"`
+	// Alerts are those that fire, and those that ended lately.
+	Alerts []alert.Alert `json:"alerts"`
+	// Silences are those in force.
 	Silences []alert.Silence `json:"silences"`
 }
 
