@@ -723,7 +723,7 @@ It succeeded at 00:02:34, after 20s.
 		want: `
 no host
 Item 0 was due at 00:02:00 and did not run: none of the hosts whose histories there are had the job then.
-The last that had the job before was host 10.0.0.1, until 00:01:05: removed from the registry; 'wasmjob start j' brings it back.
+The last that had the job before was host 10.0.0.1, until 00:01:05: removed from the registry; 'wasmjob restore j' brings it back.
 frank did "remove" of the job at 00:01:05, from 10.9.9.9.
 `,
 	},
