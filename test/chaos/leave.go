@@ -24,13 +24,23 @@ func (s *stage) gone(ctx context.Context, h *node, id string) error {
 	if s.deaf {
 		return nil // the soak's jobs come and go meanwhile; it looks at the end
 	}
-	r, err := s.looked(ctx)
-	if err != nil {
+	// A run that it left unfinished is named until another host has taken it over.
+	var left []string
+	err := until(ctx, 100*time.Millisecond, 10*time.Second, func() error {
+		r, err := s.looked(ctx)
+		if err == nil {
+			left, err = s.traces(ctx, r, jobs(), []string{id})
+		}
+		if err == nil && len(left) > 0 {
+			err = errors.New(left[0])
+		}
 		return err
-	}
-	left, err := s.traces(ctx, r, jobs(), []string{id})
+	})
 	for _, text := range left {
 		s.violate("%s has drained, and there is %s", h.name, text)
+	}
+	if len(left) > 0 {
+		return nil
 	}
 	return err
 }
@@ -109,7 +119,21 @@ func (s *stage) clear(ctx context.Context) error {
 	if s.was {
 		return nil
 	}
-	for _, p := range []string{tree.JobsPath(s.o.Namespace), path.Dir(tree.NewLayout(s.o.Namespace, "x").Sibling())} {
+	// What hosts keep beside the jobs: each other's addresses, alerts.
+	siblings := path.Dir(tree.NewLayout(s.o.Namespace, "x").Sibling())
+	nodes, err := r.Read(ctx, registry.Children(siblings))
+	if err != nil {
+		return err
+	}
+	for _, name := range nodes[0].Names {
+		if len(tree.JobsOf([]string{name})) > 0 {
+			continue
+		}
+		if err := operate.Remove(ctx, r, tree.NewLayout(s.o.Namespace, name), true); err != nil {
+			return fmt.Errorf("%s/%s: %w", siblings, name, err)
+		}
+	}
+	for _, p := range []string{tree.JobsPath(s.o.Namespace), siblings} {
 		if _, err := r.Commit(ctx, registry.Delete(p, registry.AnyVersion)); err != nil && !errors.Is(err, registry.ErrConflict) {
 			return err // a conflict: somebody else has a job there by now
 		}
