@@ -123,8 +123,8 @@ func (p *page) bannersOf(h cluster.Host) (list []banner) {
 		return list
 	}
 	report := h.Report
-	if since, why := sessionless(report.Status); !since.IsZero() {
-		add("stale", "banner.registry", p.At(since).Text, why)
+	if since := sessionless(report.Status); !since.IsZero() {
+		add("stale", "banner.registry", p.At(since).Text, report.Reason)
 	} else if report.Status.State == host.HostSuspect {
 		add("stale", "banner.suspect")
 	}
@@ -144,18 +144,18 @@ func (p *page) bannersOf(h cluster.Host) (list []banner) {
 	return list
 }
 
-// sessionless says since when a host has no session with the registry, and why; zero if
-// it has one.
-func sessionless(s host.Status) (since time.Time, why string) {
+// sessionless says since when a host has no session with the registry; zero if it has
+// one.
+func sessionless(s host.Status) time.Time {
 	for _, w := range s.Waits {
 		if w.What == event.WaitSession {
-			return w.Since, w.Reason
+			return w.Since
 		}
 	}
 	if s.State == host.HostStarting {
-		return s.Started, ""
+		return s.Started
 	}
-	return time.Time{}, ""
+	return time.Time{}
 }
 
 // Host is the name of a host by one of its ids. An instance that is gone is named by its

@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long anything may take before a test gives up.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // program is the built wasmjob; TestMain makes it.
 var program string
@@ -202,6 +202,24 @@ func (h *host) signal(s syscall.Signal) { _ = h.cmd.Process.Signal(s) } // it ma
 func (h *host) release(t *testing.T, name string) {
 	t.Helper()
 	h.put("gate/"+name, "")
+}
+
+// link signs a browser in, once.
+func (h *host) link() string {
+	h.t.Helper()
+	return strings.TrimSpace(h.command("", "login", "--admin", strings.TrimPrefix(h.url, "http://"), "--token-file", h.path("token")))
+}
+
+// command runs a command of the program, and returns what it writes.
+func (h *host) command(input string, args ...string) string {
+	h.t.Helper()
+	c := exec.CommandContext(h.t.Context(), program, args...)
+	c.Dir, c.Env, c.Stdin = h.dir, h.cmd.Env, strings.NewReader(input)
+	out, err := c.Output()
+	if err != nil {
+		h.t.Fatalf("%v: %v", args, err)
+	}
+	return string(out)
 }
 
 // api sends a request to the API.

@@ -66,6 +66,8 @@ type look struct {
 	phone  bool
 	lang   string
 	script bool // scripts run
+	// stranger: nobody has signed in yet.
+	stranger bool
 }
 
 // plain is a reader of English on a desk, in the light.
@@ -131,7 +133,7 @@ func (h *host) tab(t *testing.T, l look) *tab {
 	b.ok(err)
 	_, err = chromedp.Call(ctx, network.Enable, network.EnableParams{})
 	b.ok(err)
-	_, err = chromedp.Call(ctx, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: network.Headers{"Authorization": "Bearer " + h.token, "Accept-Language": l.lang}})
+	_, err = chromedp.Call(ctx, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: network.Headers{"Accept-Language": l.lang}})
 	b.ok(err)
 	messages := chromedp.Console(ctx)
 	go func() { // ends with ctx
@@ -142,6 +144,9 @@ func (h *host) tab(t *testing.T, l look) *tab {
 			b.complain(m)
 		}
 	}()
+	if !l.stranger {
+		b.ok(b.do(chromedp.Navigate(h.link())))
+	}
 	return b
 }
 

@@ -245,6 +245,7 @@ func TestCluster(t *testing.T) {
 	b.open("/jobs/spread")
 	b.until("document.querySelectorAll('.gridrow').length === 2 && document.querySelectorAll('.gridrow:first-child .cell[class*=item-]').length === 4")
 	b.until("document.querySelector('#strip tbody td.w2:nth-last-child(2)')?.innerText.includes(', ')") // fires on both
+	b.until("[...document.querySelectorAll('#strip tbody .counts')].some((e) => e.innerText === '8 ok')")
 	b.accessible("a job on two hosts")
 	b.shot("job-two-hosts")
 	// A host that is halted does not answer, and is shown with what it said last.
@@ -286,6 +287,48 @@ func TestLostHost(t *testing.T) {
 	<-h.ended
 	b.until("document.querySelector('#live').innerText.startsWith('not live since')")
 	b.shot("lost")
+}
+
+// TestSignIn: who is not known signs in, sees what the role allows, and signs out.
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	h := start(t, []string{definition("etl-a", "0 0 3 * * ?", "say", 1), definition("pay", "0 0 3 * * ?", "say", 1)}, "--users", "users.yaml")
+	h.put("password", "correct horse battery")
+	h.command("", "user", "add", "ann", "--users", h.path("users.yaml"), "--role", "operator=etl-*", "--password-file", h.path("password"))
+	b := h.tab(t, look{lang: "en", script: true, stranger: true})
+	b.open("/jobs/etl-a")
+	b.until("location.pathname === '/login' && document.querySelector('[name=password]')")
+	b.accessible("sign in")
+	b.shot("sign-in")
+	b.fill("[name=name]", "ann")
+	b.fill("[name=password]", "wrong horse battery")
+	b.key("\r")
+	b.shows("there is no user of this name with this password")
+	b.accessible("not signed in")
+	b.fill("[name=password]", "correct horse battery")
+	b.key("\r")
+	b.until("location.pathname === '/jobs/etl-a'")
+	b.shows("Run now")
+	if eval[bool](b, "document.body.innerText.includes('Remove')") {
+		t.Error("an operator may not remove jobs")
+	}
+	b.press("main", "Run now")
+	b.until("document.querySelector('details.act[open] button')")
+	b.click("details[open] button")
+	b.shows("etl-a runs now.")
+	b.open("/jobs")
+	b.shows("Jobs 1")
+	b.open("/jobs/pay")
+	b.shows("You may not see this")
+	b.accessible("forbidden")
+	b.shot("forbidden")
+	b.open("/audit")
+	b.shows("ann")
+	b.click(".menu summary")
+	b.press(".menu", "Sign out")
+	b.until("location.pathname === '/login'")
+	b.open("/jobs")
+	b.until("location.pathname === '/login'")
 }
 
 // TestSharedAddress: what is filtered is in the address, and language and theme are kept.
