@@ -122,7 +122,7 @@ ifeq ($(ALL),)
 	$(TESTSUM) -tags brief -timeout 20m
 	$(GO) test -C $(SYNC) -timeout 5m ./...
 	@echo "left out (make test ALL=1 has it): the race detector, and all but a few seeds of the simulations"
-	@echo "left out (.ci/run has it): make lint, make deploy-check, make alerts, make fuzz-sandbox, make interop"
+	@echo "left out (.ci/run has it): make lint, make deploy-check, make alerts, make fuzz-sandbox, make interop, make browser"
 else
 	@$(if $(RACE),,echo "no C compiler: the race detector is off")
 	$(TESTSUM) $(RACE) -timeout 20m
@@ -130,6 +130,10 @@ else
 	@# The race detector needs more memory, and time, than these tests allow.
 	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt)$$' ./host/plugin ./host/signature)
 endif
+
+.PHONY: browser
+browser: ## let a real browser (Chromium) do operators' tasks in the console, and look at each page; SHOTS=dir keeps pictures
+	$(GO) test -C test/browser -count 1 -timeout 20m . $(if $(SHOTS),-shots $(abspath $(SHOTS)))
 
 .PHONY: lint
 lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
@@ -146,6 +150,7 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	cd bench/extism && $(GO) mod tidy -diff && $(GO) vet ./...
 	staticcheck=$$($(GO) tool -n staticcheck) && cd test/oidcserver/op && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./...
 	cd bench/outside && $(GO) mod tidy -diff && $(GO) vet ./... && $(WASI) $(GO) vet ./testdata/database ./testdata/item
+	staticcheck=$$($(GO) tool -n staticcheck) && cd test/browser && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./...
 	bash -n .ci/run .ci/setup host/plugin/wasm/testdata/programs/build
 	@echo "lint: ok"
 
