@@ -46,7 +46,7 @@ func TestShape(t *testing.T) {
 		{name: "fields of the largest type", value: float64(types[0].fields), limit: 40, aim: 40, worst: shown(types, 3)},
 		{name: "methods of the type with the most", value: float64(byMethods[0].methods), limit: 48, aim: 45, worst: shown(byMethods, 3)},
 		{name: "files with methods of one type, at most", value: float64(len(byFiles[0].files)), limit: 9, aim: 3, worst: shown(byFiles, 4)},
-		{name: "lines of the largest package", value: float64(packages[0].lines), limit: 6900, aim: 5000, worst: shown(packages, 4)},
+		{name: "lines of the largest package", value: float64(packages[0].lines), limit: 5850, aim: 5000, worst: shown(packages, 4)},
 		{name: "lines of package coordination", value: float64(s.byPackage["coordination"]), limit: 5000, aim: 5000},
 		{name: "functions with a complexity over 15, percent", value: 100 * float64(len(s.complex)) / float64(s.functions), limit: 2, aim: 2, decimals: 1, worst: s.complex},
 		{name: "switches without a tag, per 1,000 lines", value: perThousand(s.tagless), limit: 3.9, aim: 2, decimals: 1},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access/login"
 	"github.com/wasmjob/wasmjob/host/access/web"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -82,7 +82,7 @@ func (s *system) wireAccess(token string) (_ admin.Access, pages http.Handler, e
 	s.gate, err = gate.New(gate.Options{Config: s.loaded.Access, Token: token, Show: c.login, Keys: gate.SharedKeys(s.peers.Derive, s.signedOut.Loaded),
 		Revoked: s.signedOut, Renewed: s.peers.Renew, Changed: s.history.AddChange, Logger: s.log})
 	if err != nil {
-		return admin.Access{}, nil, usageError{err}
+		return admin.Access{}, nil, command.Usage(err)
 	}
 	s.onClose("access", s.gate.Close)
 	g := s.gate
@@ -133,26 +133,5 @@ func (s *system) guarded(p pages) http.Handler {
 
 // accessCommands are about who may do what.
 func accessCommands(p *program) []*cobra.Command {
-	of := &usercommand.Program{
-		In: p.in, Out: p.out, Err: p.err, Style: p.tables(), Exactly: exactly, Usage: func(err error) error { return usageError{err} },
-		Users: cmp.Or(p.getenv(usersSetting(defaults{}).variable()), machineDefaults(p.getenv).users),
-	}
-	return append(usercommand.Commands(of), loginCommand(p, of))
-}
-
-// loginCommand asks the host that the flags name.
-func loginCommand(p *program, of *usercommand.Program) *cobra.Command {
-	var t *target
-	cmd := usercommand.Login(of, func(cmd *cobra.Command) (link string, err error) {
-		if direct, err := t.direct(); err != nil || direct {
-			return "", cmp.Or(err, usagef("a host signs browsers in, not the registry: leave --zk, --config and --namespace out"))
-		}
-		err = p.with(cmd, t, func(ctx context.Context, r *reached) (err error) {
-			link, err = r.client.LoginLink(ctx)
-			return err
-		})
-		return link, err
-	})
-	t = p.addTarget(cmd)
-	return cmd
+	return usercommand.Commands(&p.Program, cmp.Or(p.Getenv(usersSetting(defaults{}).variable()), machineDefaults(p.Getenv).users))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -23,7 +24,7 @@ that fences go on above those that were given out before.
 Run it once, after copying. Hosts that wait join within a minute. No host may be
 in any job of the namespace. A registry that is no copy is left as it is.`,
 		Example: "  wasmjob adopt --zk zk1:2181,zk2:2181 --namespace prod",
-		Args:    exactly(),
+		Args:    command.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return adopt(cmd.Context(), p, cmd)
 		},
@@ -38,10 +39,10 @@ func adopt(ctx context.Context, p *program, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	a, err := o.jobs.Adopt(ctx)
-	if err = errors.Join(err, o.close()); err != nil {
+	a, err := o.Jobs.Adopt(ctx)
+	if err = errors.Join(err, o.Close()); err != nil {
 		return err
 	}
-	return p.done(nil, fmt.Sprintf("adopted namespace %s: the highest number in %s and %s is %d; fences and trigger rounds go on above %d",
-		o.loaded.Namespace, words.Count(a.Jobs, "job"), words.Count(a.Items, "item"), a.Highest, a.Base))
+	return p.Done(nil, fmt.Sprintf("adopted namespace %s: the highest number in %s and %s is %d; fences and trigger rounds go on above %d",
+		o.Namespace, words.Count(a.Jobs, "job"), words.Count(a.Items, "item"), a.Highest, a.Base))
 }

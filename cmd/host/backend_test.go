@@ -4,7 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
+	"github.com/wasmjob/wasmjob/host/command"
 )
 
 // TestRegistryAddress: --registry names kind and servers at once, and says the
@@ -57,12 +58,14 @@ func TestRegistryAddress(t *testing.T) {
 // TestRegistryAddressOfCommands: a command that is given one asks the registry itself.
 func TestRegistryAddressOfCommands(t *testing.T) {
 	t.Parallel()
-	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	addRegistryFlags(flags)
+	p := &command.Program{RegistryFlags: addRegistryFlags}
+	cmd := &cobra.Command{}
+	target := p.AddTarget(cmd)
+	flags := cmd.Flags()
 	if err := flags.Parse([]string{"--registry", "zookeeper://zk1/jobs"}); err != nil {
 		t.Fatal(err)
 	}
-	if direct, err := (&target{flags: flags}).direct(); !direct || err != nil {
+	if direct, err := target.Direct(); !direct || err != nil {
 		t.Errorf("direct: %v, %v", direct, err)
 	}
 	l, err := loadRegistry(nil, flags)

@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history/lines"
@@ -43,13 +44,13 @@ type result struct {
 }
 
 // command runs a command line in process, in an environment of its own.
-func command(t *testing.T, environ []string, args ...string) result {
+func runCLI(t *testing.T, environ []string, args ...string) result {
 	t.Helper()
 	var out, err bytes.Buffer
-	p := &program{
-		out: &out, err: &err, environ: append([]string{"HOME=" + t.TempDir()}, environ...),
-		notify: func() (<-chan os.Signal, func()) { return nil, func() {} },
-	}
+	p := &program{Program: command.Program{
+		Out: &out, Err: &err, Environ: append([]string{"HOME=" + t.TempDir()}, environ...),
+		Notify: func() (<-chan os.Signal, func()) { return nil, func() {} },
+	}}
 	code := p.main(t.Context(), args)
 	return result{code, out.String(), err.String()}
 }
@@ -114,7 +115,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"status", "--admin", "off"}, exitUsage, "nothing to ask"},
 		{[]string{"status", "--admin", "nonsense"}, exitFailure, "want IP:PORT"},
 	} {
-		r := command(t, nil, c.args...)
+		r := runCLI(t, nil, c.args...)
 		r.expect(t, c.code, c.want)
 		if c.code != exitOK && r.out != "" {
 			t.Errorf("%q: a failure on stdout: %s", c.args, r.out)
@@ -124,7 +125,7 @@ func TestUsage(t *testing.T) {
 
 func TestEveryCommandHasAnExample(t *testing.T) {
 	t.Parallel()
-	p := &program{out: io.Discard, err: io.Discard}
+	p := &program{Program: command.Program{Out: io.Discard, Err: io.Discard}}
 	for _, c := range p.root().Commands() {
 		if c.Example == "" || c.Short == "" {
 			t.Errorf("%s lacks an example or a description", c.Name())
@@ -134,7 +135,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 
 func TestNext(t *testing.T) {
 	t.Parallel()
-	r := command(t, nil, "next", "0 30 2 * * ?", "--zone", "Europe/Berlin", "--from", "2026-03-28", "--count", "3")
+	r := runCLI(t, nil, "next", "0 30 2 * * ?", "--zone", "Europe/Berlin", "--from", "2026-03-28", "--count", "3")
 	r.expect(t, exitOK)
 	want := `Sat 2026-03-28 02:30:00 +01:00  CET    2h30m later
 Sun 2026-03-29 03:00:00 +02:00  CEST   1d2h later
@@ -143,24 +144,24 @@ Mon 2026-03-30 02:30:00 +02:00  CEST   2d2h later
 	if r.out != want {
 		t.Errorf("got\n%swant\n%s", r.out, want)
 	}
-	command(t, nil, "next", "0 0 0 1 1 ? 2027", "--from", "2026-01-01T00:00:00Z", "--count", "3").expect(t, exitOK, "2027-01-01", "it never fires again")
-	if r := command(t, nil, "next", "@every 90s", "--count", "2"); r.code != 0 || strings.Count(r.out, "\n") != 2 || !strings.Contains(r.out, "  in ") {
+	runCLI(t, nil, "next", "0 0 0 1 1 ? 2027", "--from", "2026-01-01T00:00:00Z", "--count", "3").expect(t, exitOK, "2027-01-01", "it never fires again")
+	if r := runCLI(t, nil, "next", "@every 90s", "--count", "2"); r.code != 0 || strings.Count(r.out, "\n") != 2 || !strings.Contains(r.out, "  in ") {
 		t.Errorf("%+v", r)
 	}
-	command(t, nil, "next", "0 0 0 1 1 ? 2020", "--from", "2026-01-01").expect(t, exitFailure, `"0 0 0 1 1 ? 2020" never fires after 2026-01-01 00:00:00`)
-	command(t, nil, "next", "61 * * * * ?").expect(t, exitFailure, "61")
-	command(t, nil, "next", "* * * * *", "--zone", "Asia/Shangai").expect(t, exitUsage, "--zone", "Asia/Shanghai")
-	command(t, nil, "next", "* * * * *", "--from", "soon").expect(t, exitUsage, `--from: "soon" is not a time`)
-	command(t, nil, "next", "* * * * *", "--count", "0").expect(t, exitUsage, "--count")
-	command(t, nil, "schema").expect(t, exitOK, `"$id": "`+jobconfig.SchemaURL+`"`, `"shardingTotalCount"`)
-	command(t, nil, "schema", "x").expect(t, exitUsage, "x")
-	command(t, nil, "next").expect(t, exitUsage, "the cron expression is missing")
+	runCLI(t, nil, "next", "0 0 0 1 1 ? 2020", "--from", "2026-01-01").expect(t, exitFailure, `"0 0 0 1 1 ? 2020" never fires after 2026-01-01 00:00:00`)
+	runCLI(t, nil, "next", "61 * * * * ?").expect(t, exitFailure, "61")
+	runCLI(t, nil, "next", "* * * * *", "--zone", "Asia/Shangai").expect(t, exitUsage, "--zone", "Asia/Shanghai")
+	runCLI(t, nil, "next", "* * * * *", "--from", "soon").expect(t, exitUsage, `--from: "soon" is not a time`)
+	runCLI(t, nil, "next", "* * * * *", "--count", "0").expect(t, exitUsage, "--count")
+	runCLI(t, nil, "schema").expect(t, exitOK, `"$id": "`+jobconfig.SchemaURL+`"`, `"shardingTotalCount"`)
+	runCLI(t, nil, "schema", "x").expect(t, exitUsage, "x")
+	runCLI(t, nil, "next").expect(t, exitUsage, "the cron expression is missing")
 }
 
 func TestInspect(t *testing.T) {
 	t.Parallel()
-	command(t, nil, "inspect", guest).expect(t, exitOK, "DATAFLOW, SIMPLE", "v1", "job_v1: the job's own context")
-	r := command(t, nil, "inspect", guest, "--json")
+	runCLI(t, nil, "inspect", guest).expect(t, exitOK, "DATAFLOW, SIMPLE", "v1", "job_v1: the job's own context")
+	r := runCLI(t, nil, "inspect", guest, "--json")
 	r.expect(t, exitOK)
 	var info struct {
 		Types  []string
@@ -173,19 +174,19 @@ func TestInspect(t *testing.T) {
 	if stat, err := os.Stat(guest); err != nil || int64(info.Size) != stat.Size() || len(info.Digest) != 64 {
 		t.Errorf("%+v, %v", info, err)
 	}
-	command(t, nil, "inspect", wat+"unknown_import.wasm").expect(t, exitFailure, "refused")
-	command(t, nil, "inspect", wat+"abi_v2.wasm", "--json").expect(t, exitFailure, `"problems"`)
+	runCLI(t, nil, "inspect", wat+"unknown_import.wasm").expect(t, exitFailure, "refused")
+	runCLI(t, nil, "inspect", wat+"abi_v2.wasm", "--json").expect(t, exitFailure, `"problems"`)
 	text := filepath.Join(t.TempDir(), "text.wasm")
 	if err := os.WriteFile(text, []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command(t, nil, "inspect", text).expect(t, exitFailure, "refused")
+	runCLI(t, nil, "inspect", text).expect(t, exitFailure, "refused")
 	for _, name := range []string{"inspect", "invoke"} {
-		command(t, nil, name, "text.yaml").expect(t, exitFailure, "text.yaml is a definition; expected a module, such as text.wasm")
+		runCLI(t, nil, name, "text.yaml").expect(t, exitFailure, "text.yaml is a definition; expected a module, such as text.wasm")
 	}
-	command(t, nil, "inspect", t.TempDir()).expect(t, exitFailure, "is a directory, expected a module's file")
+	runCLI(t, nil, "inspect", t.TempDir()).expect(t, exitFailure, "is a directory, expected a module's file")
 	missing := filepath.Join(t.TempDir(), "report")
-	command(t, nil, "invoke", missing).expect(t, exitFailure, missing+": cannot be read: no such file or directory\n")
+	runCLI(t, nil, "invoke", missing).expect(t, exitFailure, missing+": cannot be read: no such file or directory\n")
 	for _, name := range []string{"report.wasm", "reports.wasm"} {
 		if err := os.WriteFile(filepath.Join(filepath.Dir(missing), name), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -193,11 +194,11 @@ func TestInspect(t *testing.T) {
 	}
 	for _, name := range []string{"report", "reprot.wasm"} {
 		for _, tool := range []string{"inspect", "invoke"} {
-			command(t, nil, tool, filepath.Join(filepath.Dir(missing), name)).expect(t, exitFailure,
+			runCLI(t, nil, tool, filepath.Join(filepath.Dir(missing), name)).expect(t, exitFailure,
 				name+": cannot be read: no such file or directory; did you mean \""+missing+".wasm\"?\n")
 		}
 	}
-	command(t, nil, "inspect", "none.wasm").expect(t, exitFailure, "none.wasm")
+	runCLI(t, nil, "inspect", "none.wasm").expect(t, exitFailure, "none.wasm")
 }
 
 // jobDir is a plugins directory with one job.
@@ -223,20 +224,20 @@ func TestValidate(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command(t, nil, "validate", good, "--cache", filepath.Join(file, "cache")).expect(t, exitFailure, "not a directory", "(use --cache DIR or --cache off)")
-	command(t, nil, "validate", good, "--cache", "off").expect(t, exitOK, "ok\n")
-	if r := command(t, nil, "validate", good, "--json"); r.code != exitOK || strings.TrimSpace(r.out) != "[]" {
+	runCLI(t, nil, "validate", good, "--cache", filepath.Join(file, "cache")).expect(t, exitFailure, "not a directory", "(use --cache DIR or --cache off)")
+	runCLI(t, nil, "validate", good, "--cache", "off").expect(t, exitOK, "ok\n")
+	if r := runCLI(t, nil, "validate", good, "--json"); r.code != exitOK || strings.TrimSpace(r.out) != "[]" {
 		t.Errorf("%+v", r)
 	}
 	bad := jobDir(t, "type: SIMPLE\ncron: '0 61 * * * ?'\nshardingTotalCount: 0\nshardingItmParameters: 0=a\n")
-	command(t, nil, "validate", bad).expect(t, exitFailure, "61", "shardingTotalCount", "shardingItemParameters")
-	r := command(t, nil, "validate", bad, good, "--json")
+	runCLI(t, nil, "validate", bad).expect(t, exitFailure, "61", "shardingTotalCount", "shardingItemParameters")
+	r := runCLI(t, nil, "validate", bad, good, "--json")
 	r.expect(t, exitFailure)
 	var findings []catalog.Finding
 	if err := json.Unmarshal([]byte(r.out), &findings); err != nil || len(findings) != 3 || findings[0].File != filepath.Join(bad, "cities.yaml") || findings[0].Problem == "" {
 		t.Errorf("%v: %s", err, r.out)
 	}
-	command(t, nil, "validate", filepath.Join(good, "none.yaml")).expect(t, exitFailure, "none.yaml")
+	runCLI(t, nil, "validate", filepath.Join(good, "none.yaml")).expect(t, exitFailure, "none.yaml")
 }
 
 // invoked reads what invoke --json said, by item.
@@ -257,7 +258,7 @@ func TestInvoke(t *testing.T) {
 	t.Parallel()
 	simple := func(parameter string, more ...string) result {
 		t.Helper()
-		return command(t, nil, append([]string{"invoke", guest, "--type", "simple", "--cache", "off", "--json", "--job-parameter", parameter}, more...)...)
+		return runCLI(t, nil, append([]string{"invoke", guest, "--type", "simple", "--cache", "off", "--json", "--job-parameter", parameter}, more...)...)
 	}
 	for parameter, want := range map[string]abi.Outcome{
 		"ok": abi.OutcomeOK, "error": abi.OutcomeFail, "status:2": abi.OutcomeRetry, "trap": abi.OutcomeTrap, "exit:3": abi.OutcomeExit, "status:3": abi.OutcomeCancelled,
@@ -295,45 +296,45 @@ func TestInvoke(t *testing.T) {
 		t.Errorf("progress: %+v", got)
 	}
 
-	r := command(t, nil, "invoke", guest, "--type", "SIMPLE", "--job-parameter", "dump", "--items", "0-1,3", "--total", "4", "--param", "0=Beijing,1=Shanghai")
+	r := runCLI(t, nil, "invoke", guest, "--type", "SIMPLE", "--job-parameter", "dump", "--items", "0-1,3", "--total", "4", "--param", "0=Beijing,1=Shanghai")
 	r.expect(t, exitOK, "item 0 Beijing", "item 1 Shanghai", "item 3   ", "OK")
 	if strings.Contains(r.out, "item 2") || strings.Count(r.out, "\n") != 3 {
 		t.Errorf("stdout is\n%s", r.out)
 	}
-	r = command(t, nil, "invoke", guest, "--type", "SIMPLE", "--job-parameter", "attrs")
+	r = runCLI(t, nil, "invoke", guest, "--type", "SIMPLE", "--job-parameter", "attrs")
 	r.expect(t, exitOK)
 	if !strings.Contains(r.err, "warn  guest[0]      with  a=1 b=\"\"") {
 		t.Errorf("the guest's lines on stderr: %s", r.err)
 	}
-	if r := command(t, nil, "invoke", guest, "--type", "SIMPLE", "--job-parameter", "attrs", "--log-level", "error"); strings.Contains(r.err, "with") || !strings.Contains(r.err, "odd") {
+	if r := runCLI(t, nil, "invoke", guest, "--type", "SIMPLE", "--job-parameter", "attrs", "--log-level", "error"); strings.Contains(r.err, "with") || !strings.Contains(r.err, "odd") {
 		t.Errorf("--log-level error: %s", r.err)
 	}
 
-	r = command(t, nil, "invoke", guest, "--type", "DATAFLOW", "--streaming", "--fetch-data-count", "30", "--param", "0=100", "--json")
+	r = runCLI(t, nil, "invoke", guest, "--type", "DATAFLOW", "--streaming", "--fetch-data-count", "30", "--param", "0=100", "--json")
 	r.expect(t, exitOK)
 	if got := invoked(t, r)[0]; got.Records != 100 || got.Batches != 4 || got.Offset != "100" {
 		t.Errorf("dataflow: %+v", got)
 	}
 	// This one's listeners and its item do not all end well.
-	command(t, nil, "invoke", wat+"listeners.wasm").expect(t, exitFailure, "hook  listeners     "+abi.ExportBefore+" ", abi.ExportAfterOnce)
+	runCLI(t, nil, "invoke", wat+"listeners.wasm").expect(t, exitFailure, "hook  listeners     "+abi.ExportBefore+" ", abi.ExportAfterOnce)
 }
 
 func TestInvokeRefuses(t *testing.T) {
 	t.Parallel()
-	command(t, nil, "invoke", guest, "--streaming", "--type", "SIMPLE").expect(t, exitFailure, "--streaming is for DATAFLOW jobs", "guest.wasm is SIMPLE")
-	command(t, nil, "invoke", wat+"listeners.wasm", "--streaming").expect(t, exitFailure, "listeners.wasm is SIMPLE")
-	r := command(t, nil, "invoke", guest, "--items", "0-x", "--param", "0=a,9=b", "--total", "3", "--type", "SIMPEL", "--timeout", "-1s",
+	runCLI(t, nil, "invoke", guest, "--streaming", "--type", "SIMPLE").expect(t, exitFailure, "--streaming is for DATAFLOW jobs", "guest.wasm is SIMPLE")
+	runCLI(t, nil, "invoke", wat+"listeners.wasm", "--streaming").expect(t, exitFailure, "listeners.wasm is SIMPLE")
+	r := runCLI(t, nil, "invoke", guest, "--items", "0-x", "--param", "0=a,9=b", "--total", "3", "--type", "SIMPEL", "--timeout", "-1s",
 		"--mount", "/nonexistent:/src", "--mount", "bad", "--env", "X", "--memory-limit", "much", "--plugin-config", "@/nonexistent", "--log-level", "loud", "--offset", strings.Repeat("x", 5000))
 	r.expect(t, exitUsage,
 		`--items: "0-x" are not items`, "--param: there is no item 9", `--type: "SIMPEL" is not a type`, `did you mean "SIMPLE"?`, "--timeout: -1s is less than 0",
 		`--mount: directory "/nonexistent" does not exist`, `--mount: "bad" is not a mount`, `--env: "X" is not a variable`, `--memory-limit: "much"`,
 		"--plugin-config: open /nonexistent", `--log-level: "loud"`, "--offset: it has 5000 bytes")
-	command(t, nil, "invoke", guest, "--items", "5", "--total", "3").expect(t, exitUsage, "there is no item 5: the total count is 3")
-	command(t, nil, "invoke", guest, "--total", "1000000").expect(t, exitUsage, "too many to run here")
-	command(t, nil, "invoke", guest, "--items", "0-999999999").expect(t, exitUsage, "more than 100000 items")
-	command(t, nil, "invoke", guest).expect(t, exitFailure, "type") // it has two
-	command(t, nil, "invoke", wat+"no_marker.wasm").expect(t, exitFailure, "job_abi_v")
-	command(t, nil, "invoke", guest, "extra").expect(t, exitUsage, `unexpected argument "extra"`)
+	runCLI(t, nil, "invoke", guest, "--items", "5", "--total", "3").expect(t, exitUsage, "there is no item 5: the total count is 3")
+	runCLI(t, nil, "invoke", guest, "--total", "1000000").expect(t, exitUsage, "too many to run here")
+	runCLI(t, nil, "invoke", guest, "--items", "0-999999999").expect(t, exitUsage, "more than 100000 items")
+	runCLI(t, nil, "invoke", guest).expect(t, exitFailure, "type") // it has two
+	runCLI(t, nil, "invoke", wat+"no_marker.wasm").expect(t, exitFailure, "job_abi_v")
+	runCLI(t, nil, "invoke", guest, "extra").expect(t, exitUsage, `unexpected argument "extra"`)
 }
 
 // lineByLine is a writer that tells of each line.
@@ -384,7 +385,7 @@ func TestInvokeWatchesTheFile(t *testing.T) {
 	put(wat + "noop.wasm")
 	signals := make(chan os.Signal, 2)
 	out := lineByLine{make(chan string, 1000)}
-	p := &program{out: out, err: out, environ: []string{"HOME=" + t.TempDir()}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	p := &program{Program: command.Program{Out: out, Err: out, Environ: []string{"HOME=" + t.TempDir()}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
 	ended := make(chan int)
 	go func() { ended <- p.main(context.Background(), []string{"invoke", file, "--watch", "--cache", "off"}) }()
 	out.await(t, "OK")
@@ -417,8 +418,8 @@ func startHost(t *testing.T, dir string, args ...string) *hosted {
 		out: lineByLine{make(chan string, 10_000)}, logs: lineByLine{make(chan string, 10_000)},
 		env: []string{"XDG_RUNTIME_DIR=" + home, "WASMJOB_ADMIN=" + socket}, // the address keeps other hosts out of the test
 	}
-	p := &program{out: h.out, err: h.logs, outTTY: true, environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"},
-		notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	p := &program{Program: command.Program{Out: h.out, Err: h.logs, OutTTY: true, Environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"},
+		Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), append([]string{"run", "--plugins", dir, "--admin", socket, "--server-ip", "127.0.0.1"}, args...))
@@ -440,7 +441,7 @@ func (h *hosted) await(t *testing.T, word string, args ...string) result {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
-		r := command(t, h.env, args...)
+		r := runCLI(t, h.env, args...)
 		if r.code == exitOK && strings.Contains(r.out, word) {
 			return r
 		}
@@ -454,7 +455,7 @@ func (h *hosted) await(t *testing.T, word string, args ...string) result {
 
 func TestOperatingARunningHost(t *testing.T) {
 	t.Parallel()
-	command(t, []string{"XDG_RUNTIME_DIR=" + t.TempDir()}, "status", "--admin", "127.0.0.1:1").expect(t, exitFailure, "no host is running here", "127.0.0.1:1", "wasmjob run")
+	runCLI(t, []string{"XDG_RUNTIME_DIR=" + t.TempDir()}, "status", "--admin", "127.0.0.1:1").expect(t, exitFailure, "no host is running here", "127.0.0.1:1", "wasmjob run")
 
 	dir := jobDir(t, "type: SIMPLE\nshardingTotalCount: 3\njobParameter: ok\n") // only a trigger runs it
 	for name, text := range map[string]string{"once.yaml": "module: cities.wasm\ntype: SIMPLE\nshardingTotalCount: 1\njobParameter: ok\n", "bad.wasm": "not a module"} {
@@ -467,61 +468,61 @@ func TestOperatingARunningHost(t *testing.T) {
 	h.await(t, "0-2 of 3", "status")
 	h.await(t, "0 of 1", "status")
 
-	command(t, env, "status").expect(t, exitOK, "live, ready, up ", "127.0.0.1@-@", "cities", "Refused files", "bad.wasm")
-	command(t, env, "status", "--items").expect(t, exitOK, "cities  0 ")
+	runCLI(t, env, "status").expect(t, exitOK, "live, ready, up ", "127.0.0.1@-@", "cities", "Refused files", "bad.wasm")
+	runCLI(t, env, "status", "--items").expect(t, exitOK, "cities  0 ")
 	var watched bytes.Buffer
 	signals := make(chan os.Signal, 1)
 	signals <- os.Interrupt
-	p := &program{out: &watched, err: io.Discard, outTTY: true, environ: env, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	p := &program{Program: command.Program{Out: &watched, Err: io.Discard, OutTTY: true, Environ: env, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
 	if code := p.main(t.Context(), []string{"status", "--watch"}); code != exitOK || strings.Count(watched.String(), "\x1b[H\x1b[2J") != 1 {
 		t.Errorf("--watch: %d %q", code, &watched)
 	}
-	command(t, env, "jobs").expect(t, exitOK, "NAME", "cities", "once")
+	runCLI(t, env, "jobs").expect(t, exitOK, "NAME", "cities", "once")
 	var report admin.Report
-	if err := json.Unmarshal([]byte(command(t, env, "status", "--json").out), &report); err != nil || report.Status.Namespace != "wasmjob" || len(report.Status.Jobs) != 2 {
+	if err := json.Unmarshal([]byte(runCLI(t, env, "status", "--json").out), &report); err != nil || report.Status.Namespace != "wasmjob" || len(report.Status.Jobs) != 2 {
 		t.Errorf("%v: %+v", err, report)
 	}
 	var jobs []cluster.Job
-	if err := json.Unmarshal([]byte(command(t, env, "jobs", "--json").out), &jobs); err != nil || len(jobs) != 2 {
+	if err := json.Unmarshal([]byte(runCLI(t, env, "jobs", "--json").out), &jobs); err != nil || len(jobs) != 2 {
 		t.Errorf("%v: %+v", err, jobs)
 	}
 
-	command(t, env, "trigger", "cities").expect(t, exitOK, "triggered cities")
+	runCLI(t, env, "trigger", "cities").expect(t, exitOK, "triggered cities")
 	h.out.await(t, "fire  cities")
-	command(t, env, "disable", "cities", "--item", "2").expect(t, exitOK)
+	runCLI(t, env, "disable", "cities", "--item", "2").expect(t, exitOK)
 	h.await(t, "disabled", "status", "--items")
-	command(t, env, "enable", "cities", "--item", "2").expect(t, exitOK)
-	if r := command(t, env, "start", "cities"); r.code != exitOK || r.out != "cities runs here already\n" {
+	runCLI(t, env, "enable", "cities", "--item", "2").expect(t, exitOK)
+	if r := runCLI(t, env, "start", "cities"); r.code != exitOK || r.out != "cities runs here already\n" {
 		t.Errorf("start of a job that runs: %d %q", r.code, r.out)
 	}
-	command(t, env, "disable", "cities").expect(t, exitOK)
+	runCLI(t, env, "disable", "cities").expect(t, exitOK)
 	h.await(t, "disabled", "jobs")
-	if r := command(t, env, "start", "cities"); r.code != exitOK || r.out != "cities is disabled: wasmjob enable cities\n" {
+	if r := runCLI(t, env, "start", "cities"); r.code != exitOK || r.out != "cities is disabled: wasmjob enable cities\n" {
 		t.Errorf("start of a job that is disabled: %d %q", r.code, r.out)
 	}
-	command(t, env, "disable", "--all").expect(t, exitOK)
-	command(t, env, "enable", "--all").expect(t, exitOK)
+	runCLI(t, env, "disable", "--all").expect(t, exitOK)
+	runCLI(t, env, "enable", "--all").expect(t, exitOK)
 	h.await(t, "cities runs here already", "start", "cities")
-	command(t, env, "shutdown", "cities", "--server", "127.0.0.1").expect(t, exitOK)
+	runCLI(t, env, "shutdown", "cities", "--server", "127.0.0.1").expect(t, exitOK)
 	h.await(t, "stopped", "jobs")
 	h.await(t, "started cities\n", "start", "cities")
 	h.await(t, "cities runs here already", "start", "cities")
 	for _, purge := range [][]string{nil, {"--purge"}} {
-		command(t, env, append([]string{"remove", "cities"}, purge...)...).expect(t, exitOK)
+		runCLI(t, env, append([]string{"remove", "cities"}, purge...)...).expect(t, exitOK)
 		h.await(t, "removed", "jobs")
 		h.await(t, "started cities\n", "start", "cities")
 		h.await(t, "cities runs here already", "start", "cities")
 	}
 
-	command(t, env, "trigger", "none").expect(t, exitFailure, `there is no job "none"`+"\n")
-	command(t, env, "start", "cities", "--zk", "127.0.0.1:1").expect(t, exitUsage, "only a host can start a job again")
-	command(t, env, "trigger", "citis").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"?`)
-	command(t, env, "__complete", "trigger", "").expect(t, exitOK, "cities\nonce\n")
+	runCLI(t, env, "trigger", "none").expect(t, exitFailure, `there is no job "none"`+"\n")
+	runCLI(t, env, "start", "cities", "--zk", "127.0.0.1:1").expect(t, exitUsage, "only a host can start a job again")
+	runCLI(t, env, "trigger", "citis").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"?`)
+	runCLI(t, env, "__complete", "trigger", "").expect(t, exitOK, "cities\nonce\n")
 	wrong := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(wrong, []byte(admin.NewToken()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command(t, env, "jobs", "--token-file", wrong).expect(t, exitFailure, "the token is not the one of this host")
+	runCLI(t, env, "jobs", "--token-file", wrong).expect(t, exitFailure, "the token is not the one of this host")
 }
 
 // TestRun starts a host for real, in process, and steers it as people do.
@@ -534,7 +535,7 @@ func TestRun(t *testing.T) {
 	env := []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home}
 	signals := make(chan os.Signal, 2)
 	out, logs := lineByLine{make(chan string, 10_000)}, lineByLine{make(chan string, 10_000)}
-	p := &program{out: out, err: logs, outTTY: true, environ: append(env, "NO_COLOR=1", "WASMJOB_PLUGIN=x"), notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	p := &program{Program: command.Program{Out: out, Err: logs, OutTTY: true, Environ: append(env, "NO_COLOR=1", "WASMJOB_PLUGIN=x"), Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--history", file, "--server-ip", "127.0.0.1", "--data", filepath.Join(home, "data")})
@@ -545,18 +546,18 @@ func TestRun(t *testing.T) {
 	out.await(t, "this host runs items 0-2")
 
 	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}
-	command(t, client, "status").expect(t, exitOK, "live", "cities", "0-2 of 3")
-	command(t, client, "status", "--json").expect(t, exitOK, `"history": {`, `"file": "`+file+`"`, `"dropped": 0`)
-	command(t, client, "trigger", "cities").expect(t, exitOK, "triggered cities")
+	runCLI(t, client, "status").expect(t, exitOK, "live", "cities", "0-2 of 3")
+	runCLI(t, client, "status", "--json").expect(t, exitOK, `"history": {`, `"file": "`+file+`"`, `"dropped": 0`)
+	runCLI(t, client, "trigger", "cities").expect(t, exitOK, "triggered cities")
 	fire := out.await(t, "fire  cities")
 	for _, w := range []string{"items 0-2", "trigger", "OK"} {
 		if !strings.Contains(fire, w) {
 			t.Errorf("%q is not in %q", w, fire)
 		}
 	}
-	second := command(t, env, "run", "--plugins", dir, "--admin", socket)
+	second := runCLI(t, env, "run", "--plugins", dir, "--admin", socket)
 	second.expect(t, exitFailure, "unix:"+socket+" is in use", "--admin ADDRESS or --admin off")
-	command(t, env, "run", "--plugins", dir, "--admin", "off", "--data", filepath.Join(home, "data")).expect(t, exitFailure, "data")
+	runCLI(t, env, "run", "--plugins", dir, "--admin", "off", "--data", filepath.Join(home, "data")).expect(t, exitFailure, "data")
 
 	signals <- syscall.SIGTERM
 	if code := <-ended; code != exitOK {
@@ -575,7 +576,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%d events %s, want %d", kinds[kind], kind, want)
 		}
 	}
-	command(t, client, "status").expect(t, exitFailure, "no host is running here")
+	runCLI(t, client, "status").expect(t, exitFailure, "no host is running here")
 	if left, err := os.ReadDir(filepath.Join(home, "wasmjob")); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
@@ -588,19 +589,19 @@ func TestCeilingsAreInForce(t *testing.T) {
 	const job = "type: SIMPLE\nshardingTotalCount: 30\njobParameter: attrs\n"
 	dir := jobDir(t, job)
 	const beyond = `shardingTotalCount: found 30, the host's ceiling shardingTotalCount for jobs "cit*" is 29`
-	command(t, nil, "validate", dir).expect(t, exitOK, "ok\n")
-	command(t, nil, "validate", dir, "--ceiling", "cit*:shardingTotalCount=29").expect(t, exitFailure, beyond)
-	command(t, []string{"WASMJOB_CEILINGS=x:timeout=1h;cit*:shardingTotalCount=29"}, "validate", dir).expect(t, exitFailure, beyond)
-	command(t, nil, "validate", dir, "--ceiling", "nonsense").expect(t, exitUsage, "expected JOBS:NAME=VALUE")
+	runCLI(t, nil, "validate", dir).expect(t, exitOK, "ok\n")
+	runCLI(t, nil, "validate", dir, "--ceiling", "cit*:shardingTotalCount=29").expect(t, exitFailure, beyond)
+	runCLI(t, []string{"WASMJOB_CEILINGS=x:timeout=1h;cit*:shardingTotalCount=29"}, "validate", dir).expect(t, exitFailure, beyond)
+	runCLI(t, nil, "validate", dir, "--ceiling", "nonsense").expect(t, exitUsage, "expected JOBS:NAME=VALUE")
 	large := jobDir(t, "shardingTotalCount: 10001\n")
-	command(t, nil, "validate", large).expect(t, exitFailure, `found 10001, the host's ceiling shardingTotalCount for jobs "*" is 10000`)
+	runCLI(t, nil, "validate", large).expect(t, exitFailure, `found 10001, the host's ceiling shardingTotalCount for jobs "*" is 10000`)
 
 	home := t.TempDir()
 	file := filepath.Join(home, "events.jsonl")
 	socket := filepath.Join(home, "s")
 	signals := make(chan os.Signal, 2)
 	out, logs := lineByLine{make(chan string, 10_000)}, lineByLine{make(chan string, 10_000)}
-	p := &program{out: out, err: logs, outTTY: true, environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	p := &program{Program: command.Program{Out: out, Err: logs, OutTTY: true, Environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
 	if err := os.WriteFile(filepath.Join(dir, "more.yaml"), []byte("module: cities.wasm\nshardingTotalCount: 31\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -611,7 +612,7 @@ func TestCeilingsAreInForce(t *testing.T) {
 	}()
 	logs.await(t, `reasons="line 2: shardingTotalCount: found 31, the host's ceiling`)
 	out.await(t, "this host runs items 0-29")
-	command(t, []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}, "trigger", "cities").expect(t, exitOK)
+	runCLI(t, []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}, "trigger", "cities").expect(t, exitOK)
 	out.await(t, "fire  cities")
 	signals <- syscall.SIGTERM
 	out.await(t, `log lines were dropped: the host's ceiling logLines for jobs "cities" is 1 a second`)
@@ -641,10 +642,10 @@ func TestRunWithoutJobs(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "sub.d"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	command(t, nil, "run", dir).expect(t, exitUsage, "did you mean --plugins "+dir+"?")
+	runCLI(t, nil, "run", dir).expect(t, exitUsage, "did you mean --plugins "+dir+"?")
 	signals := make(chan os.Signal, 2)
 	logs := lineByLine{make(chan string, 10_000)}
-	p := &program{out: lineByLine{make(chan string, 10_000)}, err: logs, environ: []string{"HOME=" + home}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	p := &program{Program: command.Program{Out: lineByLine{make(chan string, 10_000)}, Err: logs, Environ: []string{"HOME=" + home}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", "off", "--server-ip", "127.0.0.1"})
@@ -675,7 +676,7 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	socket, history := filepath.Join(home, "s"), filepath.Join(home, "history")
 	signals := make(chan os.Signal, 2)
 	logs := lineByLine{make(chan string, 10_000)}
-	p := &program{out: io.Discard, err: logs, environ: []string{"XDG_RUNTIME_DIR=" + home, "HOME=" + home}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	p := &program{Program: command.Program{Out: io.Discard, Err: logs, Environ: []string{"XDG_RUNTIME_DIR=" + home, "HOME=" + home}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--drain-timeout", "1h", "--log-format", "json", "--log-level", "debug", "--history", history})
@@ -690,7 +691,7 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 		}
 	}
 	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}
-	command(t, client, "trigger", "cities").expect(t, exitOK)
+	runCLI(t, client, "trigger", "cities").expect(t, exitOK)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if events, err := os.ReadFile(history); err == nil && strings.Contains(string(events), string(event.ItemStarted)) {
 			break
@@ -722,13 +723,13 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 func TestValidateWarns(t *testing.T) {
 	t.Parallel()
 	dir := jobDir(t, "type: SIMPLE\nshardingTotalCount: 1\ncron: 0 0 0 1 1 ? 2020\n")
-	r := command(t, nil, "validate", "--cache", "off", dir)
+	r := runCLI(t, nil, "validate", "--cache", "off", dir)
 	r.expect(t, exitOK, `warning: cron "0 0 0 1 1 ? 2020" never fires again`, "\nok\n")
 	five := jobDir(t, "type: SIMPLE\nshardingTotalCount: 1\ncron: 0/10 * * * *\ntimeZone: GMT\n")
-	command(t, nil, "validate", "--cache", "off", five).expect(t, exitOK,
+	runCLI(t, nil, "validate", "--cache", "off", five).expect(t, exitOK,
 		`warning: cron "0/10 * * * *" has five fields and is read as Unix cron: minutes first, no seconds; it fires next at 2`, "0:00 +00:00", "\nok\n")
 	var findings []catalog.Finding
-	r = command(t, nil, "validate", "--json", "--cache", "off", dir)
+	r = runCLI(t, nil, "validate", "--json", "--cache", "off", dir)
 	if err := json.Unmarshal([]byte(r.out), &findings); err != nil || r.code != exitOK || len(findings) != 1 || !findings[0].Warning {
 		t.Errorf("--json: %d %v %+v", r.code, err, findings)
 	}
@@ -741,12 +742,12 @@ func TestColourOnlyWhereItIsWanted(t *testing.T) {
 		tty    bool
 		colour bool
 	}{{nil, true, true}, {nil, false, false}, {[]string{"NO_COLOR=1"}, true, false}, {[]string{"NO_COLOR="}, true, true}, {[]string{"TERM=dumb"}, true, false}} {
-		p := &program{environ: c.env}
-		if got := p.colour(c.tty); got != c.colour {
+		p := &program{Program: command.Program{Environ: c.env}}
+		if got := p.Colour(c.tty); got != c.colour {
 			t.Errorf("%q, terminal %t: colour %t", c.env, c.tty, got)
 		}
 		var out strings.Builder
-		console.NewLogger(false, zapcore.InfoLevel, console.New(&out, console.Style{Columns: c.tty, Colour: p.colour(c.tty)}), nil).Error("x", zap.Int("k", 1))
+		console.NewLogger(false, zapcore.InfoLevel, console.New(&out, console.Style{Columns: c.tty, Colour: p.Colour(c.tty)}), nil).Error("x", zap.Int("k", 1))
 		if got := strings.Contains(out.String(), "\x1b["); got != c.colour {
 			t.Errorf("%q, terminal %t: %q", c.env, c.tty, &out)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
 )
@@ -64,12 +65,12 @@ before the first of them. A host starts itself with it, and so do invoke and
 validate; it is of no use to people.`,
 		Example: "  wasmjob run-guests billing",
 		Hidden:  true,
-		Args:    exactly("the job"),
+		Args:    command.Exactly("the job"),
 		RunE: func(*cobra.Command, []string) error {
-			if p.in == nil {
+			if p.In == nil {
 				return fmt.Errorf("%s has no standard input", guestsWord)
 			}
-			return process.Serve(p.in, p.out)
+			return process.Serve(p.In, p.Out)
 		},
 	}
 }
@@ -83,12 +84,12 @@ started this says of it. A host starts itself with it, and so do invoke and
 validate; it is of no use to people.`,
 		Example: "  wasmjob compile-module",
 		Hidden:  true,
-		Args:    exactly(),
+		Args:    command.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			if p.in == nil {
+			if p.In == nil {
 				return fmt.Errorf("%s has no standard input", compileWord)
 			}
-			return plugin.ServeCompile(p.in, p.out)
+			return plugin.ServeCompile(p.In, p.Out)
 		},
 	}
 }

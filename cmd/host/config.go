@@ -20,7 +20,9 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/access/gate"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/history/database"
@@ -115,6 +117,8 @@ type Config struct {
 	// sandbox, GrantSet what was read there. Empty and nil: nothing.
 	Grants   string
 	GrantSet *grants.Set
+	// Alerts is the file that says who gets messages about what. Empty: no alerts.
+	Alerts string
 	// Ceilings are what no job may go beyond; the defaults are the last entry.
 	Ceilings ceiling.List
 }
@@ -145,7 +149,7 @@ type setting struct {
 }
 
 func (s setting) flag() string     { return separated(s.key, '-') }
-func (s setting) variable() string { return envPrefix + strings.ToUpper(separated(s.key, '_')) }
+func (s setting) variable() string { return command.EnvPrefix + strings.ToUpper(separated(s.key, '_')) }
 
 // separated turns logFormat into log-format.
 func separated(key string, by byte) string {
@@ -170,13 +174,13 @@ const mountsKey = "mounts"
 const (
 	ceilingsKey      = "ceilings"
 	ceilingFlag      = "ceiling"
-	ceilingsVariable = envPrefix + "CEILINGS"
+	ceilingsVariable = command.EnvPrefix + "CEILINGS"
 	ceilingJobs      = "jobs" // the pattern's key
 )
 
 const (
 	mountFlag     = "mount"
-	mountVariable = envPrefix + "MOUNTS"
+	mountVariable = command.EnvPrefix + "MOUNTS"
 )
 
 // settings lists the entries in the order in which they are shown.
@@ -193,7 +197,20 @@ func jobSettings(d defaults) []setting {
 		}
 		return directory(s)
 	})
-	return []setting{plugins, grantsSetting(d)}
+	return []setting{plugins, grantsSetting(d), alertsSetting(d)}
+}
+
+// alertsSetting is where rules and receivers of alerts are. The file is read here, so that
+// a mistake in it is one of the configuration; the host reads it when it starts.
+func alertsSetting(d defaults) setting {
+	s := textSetting("alerts", "FILE", "", "who gets messages when jobs do not do what they should, read again when it changes (docs/alerts.md); the same on all hosts; without it nobody does", func(c *Config) *string { return &c.Alerts })
+	s.set = checked(s.set, func(text string) (err error) {
+		if text != "" && !d.printed {
+			_, err = alert.Read(text)
+		}
+		return err
+	})
+	return s
 }
 
 // grantsSetting is where the grants are. They are read here, so that a mistake in them is

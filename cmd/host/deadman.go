@@ -34,7 +34,7 @@ func deadMan(p *program, l *loaded) bool {
 		return l.DeadMan != off
 	}
 	supervised := slices.ContainsFunc([]string{"NOTIFY_SOCKET", "INVOCATION_ID", "KUBERNETES_SERVICE_HOST"}, func(name string) bool {
-		return p.getenv(name) != ""
+		return p.Getenv(name) != ""
 	})
-	return l.backend().Shared() || (supervised && !p.outTTY && !p.errTTY)
+	return l.backend().Shared() || (supervised && !p.OutTTY && !p.ErrTTY)
 }

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/wasmjob/wasmjob/host/command"
+)
 
 // TestWhoHasADeadMansTimer: with ZooKeeper, and under a supervisor, unless
 // somebody says otherwise.
@@ -20,7 +24,7 @@ func TestWhoHasADeadMansTimer(t *testing.T) {
 		{off, registryZooKeeper, "INVOCATION_ID=1", false, false},
 		{"on", registryEmbedded, "", true, true},
 	} {
-		p := &program{outTTY: c.terminal, errTTY: c.terminal, environ: []string{c.environ}}
+		p := &program{Program: command.Program{OutTTY: c.terminal, ErrTTY: c.terminal, Environ: []string{c.environ}}}
 		if got := deadMan(p, &loaded{Config: Config{DeadMan: c.when, Registry: c.registry}}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/explain"
 )
 
@@ -72,7 +72,7 @@ Item 0 was due at 03:00:00 and began at 03:00:41 on host 10.0.0.2 as a catch-up,
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out, errs strings.Builder
-			p := &program{out: &out, err: &errs}
+			p := &program{Program: command.Program{Out: &out, Err: &errs}}
 			if code := p.main(t.Context(), tc.args); code != tc.code || !strings.Contains(out.String(), tc.out) || !strings.Contains(errs.String(), tc.errs) {
 				t.Errorf("exit code %d\n%s\n%s\nwant %d\n%s\n%s", code, out.String(), errs.String(), tc.code, tc.out, tc.errs)
 			}
@@ -80,7 +80,7 @@ Item 0 was due at 03:00:00 and began at 03:00:41 on host 10.0.0.2 as a catch-up,
 	}
 
 	var out, errs strings.Builder
-	p := &program{out: &out, err: &errs}
+	p := &program{Program: command.Program{Out: &out, Err: &errs}}
 	if code := p.main(t.Context(), append([]string{"explain", "report", "--json", "--item", "0"}, at...)); code != exitOK {
 		t.Fatal(errs.String())
 	}
@@ -90,19 +90,5 @@ Item 0 was due at 03:00:00 and began at 03:00:41 on host 10.0.0.2 as a catch-up,
 	}
 	if answer.Verdict != explain.Late || len(answer.Sentences) != 6 || len(answer.Sentences[0].Events) != 2 || answer.Sentences[0].Kind != explain.KindBegan {
 		t.Errorf("%+v", answer)
-	}
-}
-
-func TestFireTime(t *testing.T) {
-	t.Parallel()
-	zone := time.FixedZone("UTC+2", 2*3600)
-	now := time.Date(2026, 3, 1, 2, 30, 0, 0, zone)
-	for text, want := range map[string]string{
-		"02:00": "2026-03-01T02:00:00+02:00", "03:00": "2026-02-28T03:00:00+02:00", "02:29:59": "2026-03-01T02:29:59+02:00",
-		"2026-02-01 03:00": "2026-02-01T03:00:00+02:00", "2026-02-01T03:00:00Z": "2026-02-01T03:00:00Z",
-	} {
-		if got, err := fireTime("--at", text, now); err != nil || got.Format(time.RFC3339) != want {
-			t.Errorf("%s: %s, %v, want %s", text, got.Format(time.RFC3339), err, want)
-		}
 	}
 }

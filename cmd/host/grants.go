@@ -13,6 +13,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/invoke"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
@@ -29,13 +30,13 @@ func addGrantsFlag(flags *pflag.FlagSet, into *string) {
 // readGrants reads what the flag or the environment names; nil if neither does. A mistake in it is
 // one of usage.
 func readGrants(p *program, flag string) (*grants.Set, error) {
-	name := cmp.Or(flag, p.getenv(grantsSetting(defaults{}).variable()))
+	name := cmp.Or(flag, p.Getenv(grantsSetting(defaults{}).variable()))
 	if name == "" {
 		return nil, nil
 	}
 	set, err := grants.Read(name)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--grants: %w", err)}
+		return nil, command.Usage(fmt.Errorf("--grants: %w", err))
 	}
 	return set, nil
 }
@@ -43,7 +44,7 @@ func readGrants(p *program, flag string) (*grants.Set, error) {
 func grantsCommand(p *program) *cobra.Command {
 	var file, module string
 	asJSON := false
-	var t *target
+	var t *command.Target
 	cmd := &cobra.Command{
 		Use:   "grants [JOB] [flags]",
 		Short: "Show what jobs may do outside of their sandbox",
@@ -60,17 +61,17 @@ force there, job by job.`,
   wasmjob grants report --grants grants.yaml --module jobs/report.wasm`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usagef("unexpected argument %q", words.Clip(args[1]))
+				return command.Usagef("unexpected argument %q", words.Clip(args[1]))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			asked := cmd.Flags().Changed("admin") || cmd.Flags().Changed("token-file")
 			if asked && file != "" {
-				return usagef("--grants is about files, --admin about a host that runs; leave one of them out")
+				return command.Usagef("--grants is about files, --admin about a host that runs; leave one of them out")
 			}
 			if module != "" && len(args) == 0 {
-				return usagef("--module is about one job: name it")
+				return command.Usagef("--module is about one job: name it")
 			}
 			var set *grants.Set
 			if !asked {
@@ -80,7 +81,7 @@ force there, job by job.`,
 				}
 			}
 			if set == nil && module != "" {
-				return usagef("--module is compared with files: name them with --grants")
+				return command.Usagef("--module is compared with files: name them with --grants")
 			}
 			if set == nil {
 				return grantsInForce(cmd.Context(), p, t, strings.Join(args, ""), asJSON)
@@ -99,18 +100,18 @@ force there, job by job.`,
 				if r.Grants == nil {
 					r.Grants = []grants.Line{}
 				}
-				err = p.printJSON(r)
+				err = p.PrintJSON(r)
 			} else {
-				_, err = io.WriteString(p.out, r.text(p))
+				_, err = io.WriteString(p.Out, r.text(p))
 			}
 			if err == nil && r.lacks() {
-				err = said{}
+				err = command.Said{}
 			}
 			return err
 		},
 	}
 	addGrantsFlag(cmd.Flags(), &file)
-	t = p.addHost(cmd)
+	t = p.AddHost(cmd)
 	cmd.Flags().StringVar(&module, "module", "", "the job's module, a `FILE`: conditions and what it imports are looked at")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "show it as JSON")
 	return cmd
@@ -124,8 +125,8 @@ type jobGrants struct {
 }
 
 // grantsInForce shows what jobs are granted on the host that runs; of one job, if it is named.
-func grantsInForce(ctx context.Context, p *program, t *target, job string, asJSON bool) error {
-	c, err := p.find(ctx, t)
+func grantsInForce(ctx context.Context, p *program, t *command.Target, job string, asJSON bool) error {
+	c, err := p.Find(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -148,9 +149,9 @@ func grantsInForce(ctx context.Context, p *program, t *target, job string, asJSO
 		for _, j := range jobs {
 			list = append(list, jobGrants{j.Name, append([]string{}, j.Granted...), j.Signer})
 		}
-		return p.printJSON(list)
+		return p.PrintJSON(list)
 	}
-	_, err = io.WriteString(p.out, show.InForce(p.tables(), jobs))
+	_, err = io.WriteString(p.Out, show.InForce(p.Tables(), jobs))
 	return err
 }
 
@@ -241,8 +242,8 @@ func (r *grantsReport) text(p *program) string {
 	if r.Digest != "" {
 		b.WriteString("\n")
 	}
-	b.WriteString(show.Grants(p.tables(), r.Grants))
-	if wanted := show.Wanted(p.tables(), []grants.Wanted{{Job: r.Job, Wants: r.Wants}}); wanted != "" {
+	b.WriteString(show.Grants(p.Tables(), r.Grants))
+	if wanted := show.Wanted(p.Tables(), []grants.Wanted{{Job: r.Job, Wants: r.Wants}}); wanted != "" {
 		b.WriteString("\n" + wanted)
 	}
 	return b.String()
@@ -357,5 +358,5 @@ func (c *grantsCheck) compare(p *program, paths []string) (findings []catalog.Fi
 		return c.findings, ""
 	}
 	jobs, findings := catalog.CheckGrants(c.set, paths)
-	return findings, show.Wanted(p.tables(), jobs)
+	return findings, show.Wanted(p.Tables(), jobs)
 }

@@ -63,16 +63,16 @@ func TestGrantsCommand(t *testing.T) {
 	file := b.write("grants.yaml", someGrants)
 	module := b.write("report.wasm", string(caller()))
 
-	r := command(t, nil, "grants", "--grants", file)
+	r := runCLI(t, nil, "grants", "--grants", file)
 	r.expect(t, exitOK, "JOBS", "report", "https://api.example.com/v1/", "grants.yaml:2", "GET HEAD, with the secrets TOKEN", "other", "key/value state")
-	if strings.Contains(command(t, []string{"WASMJOB_GRANTS=" + file}, "grants", "other").out, "report") {
+	if strings.Contains(runCLI(t, []string{"WASMJOB_GRANTS=" + file}, "grants", "other").out, "report") {
 		t.Error("a job is shown what another gets")
 	}
-	command(t, nil, "grants", "none", "--grants", file).expect(t, exitOK, "nothing is granted")
-	command(t, nil, "grants", "report", "--grants", file, "--module", module).expect(t, exitOK,
+	runCLI(t, nil, "grants", "none", "--grants", file).expect(t, exitOK, "nothing is granted")
+	runCLI(t, nil, "grants", "report", "--grants", file, "--module", module).expect(t, exitOK,
 		"signer  -", "http (the module imports job_v1_http)  yes")
-	command(t, nil, "grants", "other", "--grants", file, "--module", module).expect(t, exitFailure, "no: grants.yaml has no http for it")
-	r = command(t, nil, "grants", "other", "--grants", file, "--module", module, "--json")
+	runCLI(t, nil, "grants", "other", "--grants", file, "--module", module).expect(t, exitFailure, "no: grants.yaml has no http for it")
+	r = runCLI(t, nil, "grants", "other", "--grants", file, "--module", module, "--json")
 	var report struct {
 		Digest string
 		Grants []grants.Line
@@ -82,12 +82,12 @@ func TestGrantsCommand(t *testing.T) {
 		t.Errorf("%d, %v: %s", r.code, err, r.out)
 	}
 
-	command(t, nil, "grants", "report", "--module", module).expect(t, exitUsage, "--module is compared with files: name them with --grants")
-	command(t, nil, "grants", "--grants", file, "--admin", "127.0.0.1:1").expect(t, exitUsage, "--grants is about files, --admin about a host that runs")
-	command(t, []string{"WASMJOB_GRANTS=" + file}, "grants", "--admin", "127.0.0.1:1").expect(t, exitFailure, "127.0.0.1:1")
-	command(t, nil, "grants", "--grants", file, "--module", module).expect(t, exitUsage, "--module is about one job")
-	command(t, nil, "grants", "--grants", b.at("none")).expect(t, exitUsage, "none: cannot be read: it does not exist")
-	command(t, nil, "grants", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]")).expect(t, exitUsage,
+	runCLI(t, nil, "grants", "report", "--module", module).expect(t, exitUsage, "--module is compared with files: name them with --grants")
+	runCLI(t, nil, "grants", "--grants", file, "--admin", "127.0.0.1:1").expect(t, exitUsage, "--grants is about files, --admin about a host that runs")
+	runCLI(t, []string{"WASMJOB_GRANTS=" + file}, "grants", "--admin", "127.0.0.1:1").expect(t, exitFailure, "127.0.0.1:1")
+	runCLI(t, nil, "grants", "--grants", file, "--module", module).expect(t, exitUsage, "--module is about one job")
+	runCLI(t, nil, "grants", "--grants", b.at("none")).expect(t, exitUsage, "none: cannot be read: it does not exist")
+	runCLI(t, nil, "grants", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]")).expect(t, exitUsage,
 		`broken.yaml:1:24: kv: found "1", expected true or false`)
 }
 
@@ -96,12 +96,12 @@ func TestHostRefusesBrokenGrants(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	plugins, file := b.at("."), b.write("broken.yaml", "grants: [{jobs: a, htp: []}]")
-	command(t, nil, "run", "--plugins", plugins, "--grants", file).expect(t, exitUsage,
+	runCLI(t, nil, "run", "--plugins", plugins, "--grants", file).expect(t, exitUsage,
 		"--grants: ", `broken.yaml:1:20: unknown field "htp"; did you mean "http"?`)
-	command(t, []string{"WASMJOB_GRANTS=" + b.at("none")}, "run", "--plugins", plugins).expect(t, exitUsage, "WASMJOB_GRANTS: ", "it does not exist")
+	runCLI(t, []string{"WASMJOB_GRANTS=" + b.at("none")}, "run", "--plugins", plugins).expect(t, exitUsage, "WASMJOB_GRANTS: ", "it does not exist")
 	conf := b.write("conf.yaml", "plugins: "+plugins+"\ngrants: "+file+"\n")
-	command(t, nil, "run", "--config", conf).expect(t, exitUsage, "conf.yaml:2: grants: ")
-	command(t, nil, "run", "--plugins", plugins, "--grants", file, "--print-config").expect(t, exitOK, "grants: "+file)
+	runCLI(t, nil, "run", "--config", conf).expect(t, exitUsage, "conf.yaml:2: grants: ")
+	runCLI(t, nil, "run", "--plugins", plugins, "--grants", file, "--print-config").expect(t, exitOK, "grants: "+file)
 	l, err := loadConfig([]string{"WASMJOB_PLUGINS=" + plugins, "WASMJOB_GRANTS=" + b.write("good.yaml", someGrants)}, pflag.NewFlagSet("none", pflag.ContinueOnError), defaults{})
 	if err != nil || !l.GrantSet.For("other", grants.Module{}).KV {
 		t.Errorf("%v", err)
@@ -115,35 +115,35 @@ func TestValidateGrants(t *testing.T) {
 	b.write("jobs/report.yaml", "shardingTotalCount: 1\nneeds: [http POST https://api.example.com/v1/, secret TOKEN, kv]\n")
 	file := b.write("grants.yaml", someGrants)
 	jobs := b.at("jobs")
-	command(t, nil, "validate", jobs, "--cache", "off").expect(t, exitFailure, "which is not granted to the job (--grants)")
-	command(t, nil, "validate", jobs, "--cache", "off", "--grants", file).expect(t, exitFailure,
+	runCLI(t, nil, "validate", jobs, "--cache", "off").expect(t, exitFailure, "which is not granted to the job (--grants)")
+	runCLI(t, nil, "validate", jobs, "--cache", "off", "--grants", file).expect(t, exitFailure,
 		"report.yaml:1: job \"report\" wants kv: grants.yaml has no kv for it", "secret TOKEN", "yes",
 		"wants http POST https://api.example.com/v1/: grants.yaml:3 has GET, HEAD for https://api.example.com/v1/",
 		`warning: grants.yaml:5: there is no job that matches "other"`)
 	enough := b.write("enough.yaml", "grants: [{jobs: rep*, http: [{url: 'https://api.example.com', methods: POST}], kv: true, secrets: {TOKEN: {env: PATH}}}]")
-	command(t, nil, "validate", b.at("jobs/report.yaml"), "--cache", "off", "--grants", enough).expect(t, exitOK, "ok\n", "http (the module imports job_v1_http)")
-	r := command(t, nil, "validate", jobs, "--cache", "off", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]"), "--json")
+	runCLI(t, nil, "validate", b.at("jobs/report.yaml"), "--cache", "off", "--grants", enough).expect(t, exitOK, "ok\n", "http (the module imports job_v1_http)")
+	r := runCLI(t, nil, "validate", jobs, "--cache", "off", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]"), "--json")
 	r.expect(t, exitFailure, `"problem": "kv: found \"1\", expected true or false"`, `"column": 24`)
 
 	signed := b.write("signed.yaml", "keys: {k: RWQstpHh+qxJIJqtWqk9JviMjZ0Z/LgruMp5nGSBUnV5NkE/MBENguTM}\ntrust: [{jobs: report, keys: [k]}]")
-	command(t, nil, "validate", jobs, "--cache", "off", "--grants", signed).expect(t, exitFailure,
+	runCLI(t, nil, "validate", jobs, "--cache", "off", "--grants", signed).expect(t, exitFailure,
 		`module report.wasm: there is no signature; signed.yaml:2 demands one by k for job "report"`)
 	b.write("jobs/report.wasm.minisig", "nonsense")
-	command(t, nil, "validate", jobs, "--cache", "off", "--grants", signed).expect(t, exitFailure, "the signature is malformed")
+	runCLI(t, nil, "validate", jobs, "--cache", "off", "--grants", signed).expect(t, exitFailure, "the signature is malformed")
 }
 
 func TestInspectShowsWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	module, file := b.write("report.wasm", string(caller())), b.write("grants.yaml", someGrants)
-	r := command(t, nil, "inspect", module)
+	r := runCLI(t, nil, "inspect", module)
 	r.expect(t, exitOK, "wants      http (the module imports job_v1_http)\n")
 	if strings.Contains(r.out, "missing") {
 		t.Errorf("something is missing though no grants were named:\n%s", r.out)
 	}
-	command(t, nil, "inspect", module, "--grants", file).expect(t, exitOK, "wants ")
-	command(t, nil, "inspect", module, "--grants", file, "--job", "other").expect(t, exitFailure, "missing: grants.yaml has no http for it")
-	command(t, nil, "inspect", module, "--grants", file, "--job", "other", "--json").expect(t, exitFailure, `"missing": "grants.yaml has no http for it"`, `"digest"`)
+	runCLI(t, nil, "inspect", module, "--grants", file).expect(t, exitOK, "wants ")
+	runCLI(t, nil, "inspect", module, "--grants", file, "--job", "other").expect(t, exitFailure, "missing: grants.yaml has no http for it")
+	runCLI(t, nil, "inspect", module, "--grants", file, "--job", "other", "--json").expect(t, exitFailure, `"missing": "grants.yaml has no http for it"`, `"digest"`)
 }
 
 func TestInvokeGrant(t *testing.T) {
@@ -189,12 +189,12 @@ func TestInvokeGrant(t *testing.T) {
 		t.Errorf("not signed: %v", err)
 	}
 
-	command(t, nil, "invoke", o.File, "--http-allow", "ftp://x", "--net-allow", "x", "--secret", "A=geheim", "--secret", "B", "--secret", "C=fil:x").expect(t, exitUsage,
+	runCLI(t, nil, "invoke", o.File, "--http-allow", "ftp://x", "--net-allow", "x", "--secret", "A=geheim", "--secret", "B", "--secret", "C=fil:x").expect(t, exitUsage,
 		`--http-allow: found "ftp://x"`, `--net-allow: found "x", expected tcp://HOST:PORT`, "--secret: A: expected NAME=file:PATH", "--secret: found no =", `did you mean "file"?`)
-	if r := command(t, nil, "invoke", o.File, "--secret", "A=geheim"); strings.Contains(r.err, "geheim") {
+	if r := runCLI(t, nil, "invoke", o.File, "--secret", "A=geheim"); strings.Contains(r.err, "geheim") {
 		t.Errorf("a secret is shown: %s", r.err)
 	}
-	command(t, nil, "invoke", o.File, "--grants", b.at("none")).expect(t, exitUsage, "--grants: ", "it does not exist")
+	runCLI(t, nil, "invoke", o.File, "--grants", b.at("none")).expect(t, exitUsage, "--grants: ", "it does not exist")
 }
 
 func TestSign(t *testing.T) {
@@ -202,18 +202,18 @@ func TestSign(t *testing.T) {
 	b := newBench(t)
 	module := b.write("report.wasm", string(caller()))
 	release, other := b.at("release"), b.at("other")
-	command(t, nil, "sign", "--new-key", release, "--no-password").expect(t, exitOK, "release.key signs, keep it secret", "  keys:\n    release: RW")
-	command(t, nil, "sign", "--new-key", release, "--no-password").expect(t, exitFailure, "release.key exists already")
-	command(t, nil, "sign", "--new-key", other, "--no-password").expect(t, exitOK)
+	runCLI(t, nil, "sign", "--new-key", release, "--no-password").expect(t, exitOK, "release.key signs, keep it secret", "  keys:\n    release: RW")
+	runCLI(t, nil, "sign", "--new-key", release, "--no-password").expect(t, exitFailure, "release.key exists already")
+	runCLI(t, nil, "sign", "--new-key", other, "--no-password").expect(t, exitOK)
 	if info, err := os.Stat(release + ".key"); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the private key: %v, %v", info.Mode(), err)
 	}
 	verify := func(key string) result {
 		t.Helper()
-		return command(t, nil, "verify-signature", module, "--key", key+".pub")
+		return runCLI(t, nil, "verify-signature", module, "--key", key+".pub")
 	}
 	verify(release).expect(t, exitFailure, "report.wasm: there is no signature")
-	command(t, nil, "sign", module, "--key", release+".key").expect(t, exitOK, "report.wasm.minisig is signed by ")
+	runCLI(t, nil, "sign", module, "--key", release+".key").expect(t, exitOK, "report.wasm.minisig is signed by ")
 	verify(release).expect(t, exitOK, "is signed by release (timestamp:", "file:report.wasm")
 	verify(other).expect(t, exitFailure, "the signature is by an unknown key")
 
@@ -222,30 +222,30 @@ func TestSign(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := strings.Split(string(public), "\n")[1]
-	command(t, nil, "verify-signature", module, "--key", line).expect(t, exitOK)
+	runCLI(t, nil, "verify-signature", module, "--key", line).expect(t, exitOK)
 	granted := b.write("grants.yaml", "keys: {ours: "+line+"}\ntrust: [{jobs: report, keys: ours}]")
-	command(t, nil, "verify-signature", module, "--grants", granted).expect(t, exitOK, "is signed by ours")
-	command(t, nil, "grants", "report", "--grants", granted, "--module", module).expect(t, exitFailure, "signer  ours", "modules must be signed by ours", "no: grants.yaml has no http")
+	runCLI(t, nil, "verify-signature", module, "--grants", granted).expect(t, exitOK, "is signed by ours")
+	runCLI(t, nil, "grants", "report", "--grants", granted, "--module", module).expect(t, exitFailure, "signer  ours", "modules must be signed by ours", "no: grants.yaml has no http")
 
 	// The module is changed after it was signed, and signed anew by another key.
 	if err := os.WriteFile(module, append(caller(), 0, 2, 1, 'x'), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	verify(release).expect(t, exitFailure, "the signature is of another file, or the module was changed")
-	command(t, nil, "grants", "report", "--grants", granted, "--module", module).expect(t, exitFailure, "refused the signature is of another file")
-	command(t, nil, "sign", module, "--key", other+".key").expect(t, exitOK)
+	runCLI(t, nil, "grants", "report", "--grants", granted, "--module", module).expect(t, exitFailure, "refused the signature is of another file")
+	runCLI(t, nil, "sign", module, "--key", other+".key").expect(t, exitOK)
 	verify(release).expect(t, exitFailure, "by an unknown key")
 	b.write("report.wasm"+signature.Suffix, "cut")
 	verify(release).expect(t, exitFailure, "malformed")
 
-	command(t, nil, "sign").expect(t, exitUsage, "the module's file is missing")
-	command(t, nil, "sign", module).expect(t, exitUsage, "--key is missing")
-	command(t, nil, "sign", module, "--new-key", "x").expect(t, exitUsage, "--new-key makes a key")
-	command(t, nil, "sign", module, "--key", release+".pub").expect(t, exitFailure, "no private key of minisign")
-	command(t, nil, "sign", "--new-key", b.at("third")).expect(t, exitUsage, "there is no terminal to ask for it")
-	command(t, nil, "verify-signature", module).expect(t, exitUsage, "there is no key")
-	command(t, nil, "verify-signature", module, "--key", module).expect(t, exitUsage, "no public key of minisign")
-	command(t, nil, "verify-signature", module, "--key", b.at("none")).expect(t, exitUsage, "--key: ")
+	runCLI(t, nil, "sign").expect(t, exitUsage, "the module's file is missing")
+	runCLI(t, nil, "sign", module).expect(t, exitUsage, "--key is missing")
+	runCLI(t, nil, "sign", module, "--new-key", "x").expect(t, exitUsage, "--new-key makes a key")
+	runCLI(t, nil, "sign", module, "--key", release+".pub").expect(t, exitFailure, "no private key of minisign")
+	runCLI(t, nil, "sign", "--new-key", b.at("third")).expect(t, exitUsage, "there is no terminal to ask for it")
+	runCLI(t, nil, "verify-signature", module).expect(t, exitUsage, "there is no key")
+	runCLI(t, nil, "verify-signature", module, "--key", module).expect(t, exitUsage, "no public key of minisign")
+	runCLI(t, nil, "verify-signature", module, "--key", b.at("none")).expect(t, exitUsage, "--key: ")
 }
 
 func TestSignWithPassword(t *testing.T) {
@@ -255,13 +255,13 @@ func TestSignWithPassword(t *testing.T) {
 	module, password := b.write("report.wasm", string(caller())), b.write("password", "open sesame\n")
 	sign := func(environ []string, more ...string) result {
 		t.Helper()
-		return command(t, environ, append([]string{"sign", module, "--key", keys + "encrypted.key"}, more...)...)
+		return runCLI(t, environ, append([]string{"sign", module, "--key", keys + "encrypted.key"}, more...)...)
 	}
 	sign(nil).expect(t, exitUsage, "a password is needed, and there is no terminal")
 	sign([]string{"WASMJOB_SIGN_PASSWORD=shut"}).expect(t, exitFailure, "encrypted.key: the key is encrypted, and this is not its password")
 	sign(nil, "--password-file", b.at("none")).expect(t, exitFailure, "--password-file: ")
 	sign(nil, "--password-file", password).expect(t, exitOK)
 	sign([]string{"WASMJOB_SIGN_PASSWORD=open sesame"}).expect(t, exitOK)
-	command(t, nil, "verify-signature", module, "--key", keys+"minisign.pub").expect(t, exitOK, "is signed by minisign")
-	command(t, nil, "sign", "--new-key", b.at("k"), "--password-file", b.write("nothing", "\n")).expect(t, exitUsage, "the password is empty")
+	runCLI(t, nil, "verify-signature", module, "--key", keys+"minisign.pub").expect(t, exitOK, "is signed by minisign")
+	runCLI(t, nil, "sign", "--new-key", b.at("k"), "--password-file", b.write("nothing", "\n")).expect(t, exitUsage, "the password is empty")
 }

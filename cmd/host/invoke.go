@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/invoke"
@@ -41,7 +42,7 @@ type invocation struct {
 }
 
 func invokeCommand(p *program) *cobra.Command {
-	o := &invocation{cache: machineDefaults(p.getenv).cache}
+	o := &invocation{cache: machineDefaults(p.Getenv).cache}
 	cmd := &cobra.Command{
 		Use:   "invoke MODULE.wasm [flags] [-- ARG…]",
 		Short: "Run a module once, here and now, without a registry",
@@ -61,7 +62,7 @@ is run again whenever its file changes; Ctrl-C ends that.`,
 			if at < 0 {
 				at = len(args)
 			}
-			return exactly("the module's file")(cmd, args[:at])
+			return command.Exactly("the module's file")(cmd, args[:at])
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.File = args[0]
@@ -71,7 +72,7 @@ is run again whenever its file changes; Ctrl-C ends that.`,
 				return err
 			}
 			if err := o.read(); err != nil {
-				return usageError{err}
+				return command.Usage(err)
 			}
 			o.Grant = o.grant
 			return invokeModule(cmd.Context(), p, o)
@@ -249,11 +250,11 @@ func parseItems(s string) ([]int, error) {
 
 // invokeModule runs the plan, again and again if it watches.
 func invokeModule(ctx context.Context, p *program, o *invocation) error {
-	signals, endSignals := p.notify()
+	signals, endSignals := p.Notify()
 	defer endSignals()
-	out := console.New(p.out, console.Style{Columns: true, Colour: p.colour(p.outTTY)})
-	logs := console.New(p.err, console.Style{Columns: true, Colour: p.colour(p.errTTY)})
-	if p.outTTY && p.errTTY {
+	out := console.New(p.Out, console.Style{Columns: true, Colour: p.Colour(p.OutTTY)})
+	logs := console.New(p.Err, console.Style{Columns: true, Colour: p.Colour(p.ErrTTY)})
+	if p.OutTTY && p.ErrTTY {
 		logs = out
 	}
 	log := console.NewLogger(false, o.Level, logs, nil)
@@ -294,7 +295,7 @@ func invokeModule(ctx context.Context, p *program, o *invocation) error {
 		err = run.Once(ctx)
 	}
 	if errors.Is(err, invoke.ErrFailed) {
-		return said{}
+		return command.Said{}
 	}
 	return err
 }

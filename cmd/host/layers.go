@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -27,10 +28,8 @@ import (
 )
 
 const (
-	envPrefix  = "WASMJOB_"
-	configFlag = "config"
 	// configVariable names the file as --config does.
-	configVariable = envPrefix + "CONFIG"
+	configVariable = command.EnvPrefix + "CONFIG"
 	// delimiter separates koanf's keys; a job's name cannot contain it.
 	delimiter = "/"
 )
@@ -82,9 +81,9 @@ func loadRegistry(environ []string, flags *pflag.FlagSet) (*loaded, error) {
 	})
 	switch {
 	case err != nil:
-		return nil, usageError{err}
+		return nil, command.Usage(err)
 	case !l.backend().Shared():
-		return nil, usageError{errNoServers}
+		return nil, command.Usage(errNoServers)
 	}
 	return l, nil
 }
@@ -114,10 +113,10 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 		}
 	}
 	if len(l.problems) == 0 {
-		l.registryChoice(&result.Config, lookup(environ, ensemble.CredentialsVariable))
+		l.registryChoice(&result.Config, command.Lookup(environ, ensemble.CredentialsVariable))
 	}
 	if len(l.problems) == 0 && want("history") {
-		l.chooseHistory(&result.Config, lookup(environ, historyCredentialsVariable))
+		l.chooseHistory(&result.Config, command.Lookup(environ, historyCredentialsVariable))
 	}
 	result.warnings = l.warnings
 	if want("admin") {
@@ -176,21 +175,10 @@ func mountOf(job string) string { return mountsKey + delimiter + job }
 
 // configFile finds the file's name, and what named it.
 func configFile(environ []string, flags *pflag.FlagSet) (name, from string) {
-	if f := flags.Lookup(configFlag); f != nil && f.Changed {
-		return f.Value.String(), "--" + configFlag
+	if f := flags.Lookup(command.ConfigFlag); f != nil && f.Changed {
+		return f.Value.String(), "--" + command.ConfigFlag
 	}
-	return lookup(environ, configVariable), configVariable
-}
-
-// lookup is the value of a variable; the last one counts, as for getenv.
-func lookup(environ []string, name string) string {
-	value := ""
-	for _, e := range environ {
-		if v, ok := strings.CutPrefix(e, name+"="); ok {
-			value = v
-		}
-	}
-	return value
+	return command.Lookup(environ, configVariable), configVariable
 }
 
 func (l *loader) problem(origin, key string, err error) {
@@ -198,7 +186,7 @@ func (l *loader) problem(origin, key string, err error) {
 		s := setting{key: key}
 		origin = key
 		err = fmt.Errorf("%w (the default; choose another with --%s, %s or in the file)", err, s.flag(), s.variable())
-	} else if !strings.HasPrefix(origin, "--") && !strings.HasPrefix(origin, envPrefix) {
+	} else if !strings.HasPrefix(origin, "--") && !strings.HasPrefix(origin, command.EnvPrefix) {
 		origin += ": " + key
 	}
 	l.problems = append(l.problems, fmt.Errorf("%s: %w", origin, err))
@@ -383,13 +371,13 @@ func (l *loader) textCeilings(origin string, list []string) {
 
 func (l *loader) environment(environ []string) {
 	byVariable := make(map[string]setting)
-	names := []string{strings.TrimPrefix(mountVariable, envPrefix), strings.TrimPrefix(ceilingsVariable, envPrefix), strings.TrimPrefix(configVariable, envPrefix), strings.TrimPrefix(ensemble.CredentialsVariable, envPrefix), strings.TrimPrefix(historyCredentialsVariable, envPrefix)}
+	names := []string{strings.TrimPrefix(mountVariable, command.EnvPrefix), strings.TrimPrefix(ceilingsVariable, command.EnvPrefix), strings.TrimPrefix(configVariable, command.EnvPrefix), strings.TrimPrefix(ensemble.CredentialsVariable, command.EnvPrefix), strings.TrimPrefix(historyCredentialsVariable, command.EnvPrefix)}
 	for _, s := range l.settings {
 		byVariable[s.variable()] = s
-		names = append(names, strings.TrimPrefix(s.variable(), envPrefix))
+		names = append(names, strings.TrimPrefix(s.variable(), command.EnvPrefix))
 	}
 	l.load(env.Provider("", env.Opt{
-		Prefix:      envPrefix,
+		Prefix:      command.EnvPrefix,
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(name, value string) (string, any) {
 			s, ok := byVariable[name]
@@ -405,8 +393,8 @@ func (l *loader) environment(environ []string) {
 				// Not an error: Kubernetes gives every container
 				// WASMJOB_PORT and the like if a service is called wasmjob.
 				hint := ""
-				if near := words.Nearest(strings.TrimPrefix(name, envPrefix), names); near != "" {
-					hint = "; did you mean " + envPrefix + near + "?"
+				if near := words.Nearest(strings.TrimPrefix(name, command.EnvPrefix), names); near != "" {
+					hint = "; did you mean " + command.EnvPrefix + near + "?"
 				}
 				l.warnings = append(l.warnings, fmt.Sprintf("the variable %s is not a setting%s", name, hint))
 			}
@@ -476,7 +464,7 @@ func addCeilingFlag(flags *pflag.FlagSet) {
 // is no host, and the defaults.
 func ceilingsOf(environ []string, flags *pflag.FlagSet) (ceiling.List, error) {
 	l := &loader{}
-	l.textCeilings(ceilingsVariable, strings.Split(lookup(environ, ceilingsVariable), ";"))
+	l.textCeilings(ceilingsVariable, strings.Split(command.Lookup(environ, ceilingsVariable), ";"))
 	if f, ok := flags.Lookup(ceilingFlag).Value.(pflag.SliceValue); ok {
 		l.textCeilings("--"+ceilingFlag, f.GetSlice())
 	}
@@ -502,7 +490,7 @@ func addRegistryFlags(flags *pflag.FlagSet) {
 }
 
 func addSettings(flags *pflag.FlagSet, list []setting) {
-	flags.Var(&textFlag{arg: "FILE"}, configFlag, "read settings from this YAML file ('wasmjob run --print-config' shows a sample)")
+	flags.Var(&textFlag{arg: "FILE"}, command.ConfigFlag, "read settings from this YAML file ('wasmjob run --print-config' shows a sample)")
 	for _, s := range list {
 		usage := s.help
 		if s.standard != "" && !strings.Contains(s.help, "(default") {

@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -20,10 +19,14 @@ import (
 	"strings"
 	"syscall"
 
+	alertcommand "github.com/wasmjob/wasmjob/host/alert/command"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/wasmjob/wasmjob/host/command"
+	"github.com/wasmjob/wasmjob/host/command/operators"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -41,23 +44,25 @@ const (
 
 func main() {
 	p := &program{
-		in:     os.Stdin,
-		out:    os.Stdout,
-		err:    os.Stderr,
-		outTTY: term.IsTerminal(int(os.Stdout.Fd())),
-		errTTY: term.IsTerminal(int(os.Stderr.Fd())),
-		width: func() int {
-			w, _, err := term.GetSize(int(os.Stdout.Fd()))
-			if err != nil {
-				return 0
-			}
-			return w
-		},
-		environ: os.Environ(),
-		notify: func() (<-chan os.Signal, func()) {
-			c := make(chan os.Signal, 2)
-			signal.Notify(c, os.Interrupt, syscall.SIGTERM)
-			return c, func() { signal.Stop(c) }
+		Program: command.Program{
+			In:     os.Stdin,
+			Out:    os.Stdout,
+			Err:    os.Stderr,
+			OutTTY: term.IsTerminal(int(os.Stdout.Fd())),
+			ErrTTY: term.IsTerminal(int(os.Stderr.Fd())),
+			Width: func() int {
+				w, _, err := term.GetSize(int(os.Stdout.Fd()))
+				if err != nil {
+					return 0
+				}
+				return w
+			},
+			Environ: os.Environ(),
+			Notify: func() (<-chan os.Signal, func()) {
+				c := make(chan os.Signal, 2)
+				signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+				return c, func() { signal.Stop(c) }
+			},
 		},
 		self: thisProgram(),
 	}
@@ -66,27 +71,17 @@ func main() {
 
 // program is one run of the command: what it may touch of the process.
 type program struct {
-	in             io.Reader // nil: none
-	out, err       io.Writer
-	outTTY, errTTY bool
-	// width is the terminal's on stdout, 0 if it is not known; nil is the same.
-	width   func() int
-	environ []string
-	// notify begins to deliver SIGINT and SIGTERM; the func ends it.
-	notify func() (<-chan os.Signal, func())
+	command.Program
 	// self makes a command that starts this program once more; nil: it cannot.
 	self func(args ...string) *exec.Cmd
 }
 
-func (p *program) getenv(name string) string { return lookup(p.environ, name) }
-
-// colour reports whether a stream takes colours.
-func (p *program) colour(tty bool) bool {
-	return tty && p.getenv("NO_COLOR") == "" && p.getenv("TERM") != "dumb"
-}
-
 // main runs the command line and returns the exit code.
 func (p *program) main(ctx context.Context, args []string) int {
+	p.RegistryFlags = addRegistryFlags
+	p.OpenNamespace = func(ctx context.Context, flags *pflag.FlagSet) (*command.Opened, error) {
+		return openNamespace(ctx, p, flags)
+	}
 	root := p.root()
 	root.SetArgs(args)
 	p.completion(root)
@@ -97,44 +92,19 @@ func (p *program) main(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	var said said
-	var usage usageError
+	var said command.Said
+	var usage command.UsageError
 	switch {
 	case errors.As(err, &said):
-	case errors.Is(err, errRunning):
+	case errors.Is(err, operators.ErrRunning):
 		return exitRunning
 	case errors.As(err, &usage):
-		fmt.Fprintf(p.err, "wasmjob: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
+		fmt.Fprintf(p.Err, "wasmjob: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
 		return exitUsage
 	default:
-		fmt.Fprintf(p.err, "wasmjob: %v\n", err)
+		fmt.Fprintf(p.Err, "wasmjob: %v\n", err)
 	}
 	return exitFailure
-}
-
-// usageError is a mistake on the command line or in the configuration.
-type usageError struct{ error }
-
-func (u usageError) Unwrap() error { return u.error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// said is a failure that has been shown in full.
-type said struct{}
-
-func (said) Error() string { return "failed" }
-
-// exactly demands so many arguments; names are for the message.
-func exactly(names ...string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) < len(names):
-			return usagef("%s is missing", names[len(args)])
-		case len(args) > len(names):
-			return usagef("unexpected argument %q", words.Clip(args[len(names)]))
-		}
-		return nil
-	}
 }
 
 // versionText is the version, from the linker or from what Go knows.
@@ -160,6 +130,10 @@ const (
 )
 
 func (p *program) root() *cobra.Command {
+	p.RegistryFlags = addRegistryFlags
+	p.OpenNamespace = func(ctx context.Context, flags *pflag.FlagSet) (*command.Opened, error) {
+		return openNamespace(ctx, p, flags)
+	}
 	root := &cobra.Command{
 		Use:     "wasmjob",
 		Short:   "Sharded cron jobs in WebAssembly sandboxes",
@@ -182,9 +156,9 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 		RunE:               func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetOut(p.out)
-	root.SetErr(p.err)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
+	root.SetOut(p.Out)
+	root.SetErr(p.Err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return command.Usage(flagError(cmd, err)) })
 	root.SetUsageTemplate(wrapFlags(root.UsageTemplate()))
 	root.AddGroup(
 		&cobra.Group{ID: groupHost, Title: "Run a host:"},
@@ -206,11 +180,10 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	add(groupAccess, accessCommands(p)...)
 	add(groupAuthor, invokeCommand(p), inspectCommand(p), validateCommand(p), nextCommand(p), schemaCommand(p),
 		signCommand(p), verifySignatureCommand(p))
-	add(groupLook, statusCommand(p), jobsCommand(p), hostsCommand(p), shardsCommand(p), topCommand(p), historyCommand(p), runsCommand(p), logsCommand(p), auditCommand(p), calendarCommand(p))
-	add(groupOperate, triggerCommand(p), enableCommand(p), disableCommand(p), editCommand(p),
-		killCommand(p), releaseCommand(p), offsetCommand(p), kvCommand(p), shutdownCommand(p), startCommand(p), removeCommand(p), restoreCommand(p))
+	add(groupLook, operators.Look(&p.Program)...)
+	add(groupOperate, append(operators.Operate(&p.Program), alertcommand.Commands(&p.Program, p.Getenv(alertsSetting(defaults{}).variable())))...)
 	add(groupMove, importCommand(p), exportCommand(p), adoptCommand(p))
-	add(groupCheck, explainCommand(p), verifyCommand(p))
+	add(groupCheck, operators.Explain(&p.Program), verifyCommand(p))
 	root.AddCommand(compileCommand(p), guestsCommand(p))
 	return root
 }
@@ -231,17 +204,17 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	case "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
 		return nil // cobra adds them later
 	case "print-config":
-		return usagef("unknown command %q; 'wasmjob run --print-config' shows the settings", name)
+		return command.Usagef("unknown command %q; 'wasmjob run --print-config' shows the settings", name)
 	case "chaos":
-		return usagef("unknown command %q; it is a program of its own: wasmjob-chaos", name)
+		return command.Usagef("unknown command %q; it is a program of its own: wasmjob-chaos", name)
 	case "migrate":
-		return usagef("unknown command %q; 'wasmjob import elasticjob' takes jobs over from ElasticJob", name)
+		return command.Usagef("unknown command %q; 'wasmjob import elasticjob' takes jobs over from ElasticJob", name)
 	}
 	names := []string{"help"}
 	for _, c := range root.Commands() {
 		names = append(names, c.Name())
 	}
-	return usagef("unknown command %q%s", words.Clip(name), words.Suggest(name, names))
+	return command.Usagef("unknown command %q%s", words.Clip(name), words.Suggest(name, names))
 }
 
 // completion has the command of that name refuse a shell that it does not know.
@@ -256,7 +229,7 @@ func (p *program) completion(root *cobra.Command) {
 		if len(args) == 0 {
 			return cmd.Help()
 		}
-		return usagef("there is no completion for %q; expected bash, zsh, fish or powershell", words.Clip(args[0]))
+		return command.Usagef("there is no completion for %q; expected bash, zsh, fish or powershell", words.Clip(args[0]))
 	}
 }
 
@@ -294,9 +267,9 @@ func versionCommand(p *program) *cobra.Command {
 		Use:     "version",
 		Short:   "Show the version",
 		Example: "  wasmjob version",
-		Args:    exactly(),
+		Args:    command.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(p.out, versionLine())
+			_, err := fmt.Fprintln(p.Out, versionLine())
 			return err
 		},
 	}

@@ -11,24 +11,29 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/metrics"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/metrics.md")
 
-// families are all metrics that a host can have: of one on ZooKeeper with a history and
-// traces, that starts where another one was before.
+// families are all metrics that a host can have: of one on ZooKeeper with a history, alerts
+// and traces, that starts where another one was before.
 func families(t *testing.T) []metrics.Family {
 	t.Helper()
 	dir := t.TempDir()
+	alerts := filepath.Join(dir, "alerts.yaml")
+	if err := os.WriteFile(alerts, []byte("receivers:\n  ops: {webhook: {url: \"http://127.0.0.1:1\"}}\nroutes:\n  - {name: all, to: ops}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var list []metrics.Family
 	for range 2 {
 		l, _, err := load(t, "", nil, []string{"--plugins", "P", "--cache", filepath.Join(dir, "cache"), "--history", filepath.Join(dir, "h.jsonl"),
-			"--zk", "127.0.0.1:1", "--server-ip", "127.0.0.1", "--admin", "off", "--dead-man", "off", "--otlp", "http://127.0.0.1:1"})
+			"--zk", "127.0.0.1:1", "--server-ip", "127.0.0.1", "--admin", "off", "--dead-man", "off", "--otlp", "http://127.0.0.1:1", "--alerts", alerts})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &program{out: &bytes.Buffer{}, err: &bytes.Buffer{}, environ: []string{"HOME=" + dir},
+		p := &program{Program: command.Program{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, Environ: []string{"HOME=" + dir}},
 			self: func(...string) *exec.Cmd { return exec.CommandContext(t.Context(), "false") }}
 		s, err := wire(t.Context(), p, l)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/migrate"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -29,11 +30,11 @@ file, and is told on stderr. Files that exist are left alone without --force.`,
 		args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return usagef("say what to import from: wasmjob import elasticjob")
+				return command.Usagef("say what to import from: wasmjob import elasticjob")
 			case args[0] != "elasticjob":
-				return usagef("%q cannot be imported from; want elasticjob%s", words.Clip(args[0]), words.Suggest(args[0], []string{"elasticjob"}))
+				return command.Usagef("%q cannot be imported from; want elasticjob%s", words.Clip(args[0]), words.Suggest(args[0], []string{"elasticjob"}))
 			case len(args) > 1:
-				return usagef("unexpected argument %q; choose a job with --job", words.Clip(args[1]))
+				return command.Usagef("unexpected argument %q; choose a job with --job", words.Clip(args[1]))
 			}
 			return nil
 		},
@@ -49,7 +50,7 @@ definition file, NAME.yaml. Modules are not in the registry: put them beside the
 definitions. Files that exist are left alone without --force.`,
 		example: `  wasmjob export --zk zk1:2181 --namespace prod --out backup
   wasmjob export --zk zk1:2181 --namespace prod --job cities --out jobs --force`,
-		args: exactly(),
+		args: command.Exactly(),
 	})
 }
 
@@ -66,15 +67,15 @@ func moveCommand(p *program, m moving) *cobra.Command {
 		Use: m.use, Short: m.short, Long: m.long, Example: m.example, Args: m.args,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
-				return usagef("--out is missing: the directory to write to")
+				return command.Usagef("--out is missing: the directory to write to")
 			}
 			ctx := cmd.Context()
 			o, err := openNamespace(ctx, p, cmd.Flags())
 			if err != nil {
 				return err
 			}
-			jobs, err := o.find(ctx, job)
-			if err = errors.Join(err, o.close()); len(jobs) == 0 {
+			jobs, err := findJobs(ctx, o, job)
+			if err = errors.Join(err, o.Close()); len(jobs) == 0 {
 				return err
 			}
 			return errors.Join(err, writeJobs(p, jobs, out, m.skeletons, force))
@@ -89,13 +90,13 @@ func moveCommand(p *program, m moving) *cobra.Command {
 }
 
 // find reads the jobs of the namespace, or one of them.
-func (o *opened) find(ctx context.Context, job string) ([]migrate.Job, error) {
-	found, err := migrate.Detect(ctx, o.center, o.loaded.Namespace)
+func findJobs(ctx context.Context, o *command.Opened, job string) ([]migrate.Job, error) {
+	found, err := migrate.Detect(ctx, o.Center, o.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("namespace %s has no jobs", o.loaded.Namespace)
+		return nil, fmt.Errorf("namespace %s has no jobs", o.Namespace)
 	}
 	if job != "" {
 		var names []string
@@ -104,11 +105,11 @@ func (o *opened) find(ctx context.Context, job string) ([]migrate.Job, error) {
 		}
 		i := slices.Index(names, job)
 		if i < 0 {
-			return nil, fmt.Errorf("namespace %s has no job %q%s", o.loaded.Namespace, words.Clip(job), words.Suggest(job, names))
+			return nil, fmt.Errorf("namespace %s has no job %q%s", o.Namespace, words.Clip(job), words.Suggest(job, names))
 		}
 		found = found[i : i+1]
 	}
-	return migrate.Read(ctx, o.center, o.loaded.Namespace, found)
+	return migrate.Read(ctx, o.Center, o.Namespace, found)
 }
 
 // writeJobs writes the files of all jobs, and reports each.
@@ -135,11 +136,11 @@ func writeJobs(p *program, jobs []migrate.Job, dir string, skeletons, force bool
 		if !skeletons {
 			said = fmt.Sprintf("%s  job %s", file, j.Name)
 		}
-		if _, err := fmt.Fprintln(p.out, words.Printable(said)); err != nil {
+		if _, err := fmt.Fprintln(p.Out, words.Printable(said)); err != nil {
 			return err
 		}
 		for _, n := range notes {
-			fmt.Fprintln(p.err, words.Printable(j.Name+": "+n))
+			fmt.Fprintln(p.Err, words.Printable(j.Name+": "+n))
 		}
 		if !skeletons {
 			continue
@@ -149,7 +150,7 @@ func writeJobs(p *program, jobs []migrate.Job, dir string, skeletons, force bool
 			problems = append(problems, err)
 			continue
 		}
-		if _, err := fmt.Fprintln(p.out, words.Printable(source+"  the beginnings of its module")); err != nil {
+		if _, err := fmt.Fprintln(p.Out, words.Printable(source+"  the beginnings of its module")); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/admin"
-	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/session"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -23,23 +23,16 @@ const (
 	commandWait = 15 * time.Second
 )
 
-// opened is a namespace in the registry itself, for a command.
-type opened struct {
-	loaded *loaded
-	center registry.Center
-	jobs   *admin.Registry
-}
-
 // openNamespace connects to the shared registry that flags, environment and file
 // name.
-func openNamespace(ctx context.Context, p *program, flags *pflag.FlagSet) (*opened, error) {
-	l, err := loadRegistry(p.environ, flags)
+func openNamespace(ctx context.Context, p *program, flags *pflag.FlagSet) (*command.Opened, error) {
+	l, err := loadRegistry(p.Environ, flags)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range l.warnings {
 		if !strings.HasPrefix(w, "the variable ") { // which only a host minds
-			fmt.Fprintln(p.err, "wasmjob: warning:", w)
+			fmt.Fprintln(p.Err, "wasmjob: warning:", w)
 		}
 	}
 	if l.Wait == 0 {
@@ -52,7 +45,7 @@ func openNamespace(ctx context.Context, p *program, flags *pflag.FlagSet) (*open
 	said := ""
 	r.Interval, r.WaitsLong = waitNotice, func(why string, _, limit time.Duration) {
 		if why != said {
-			fmt.Fprintf(p.err, "wasmjob: %s; gives up after %s\n", words.Printable(why), words.Duration(limit))
+			fmt.Fprintf(p.Err, "wasmjob: %s; gives up after %s\n", words.Printable(why), words.Duration(limit))
 			said = why
 		}
 	}
@@ -60,12 +53,5 @@ func openNamespace(ctx context.Context, p *program, flags *pflag.FlagSet) (*open
 	if err != nil {
 		return nil, err
 	}
-	return &opened{l, c, admin.NewRegistry(l.Namespace, func() registry.Center { return c })}, nil
-}
-
-func (o *opened) close() error { return o.center.Close() }
-
-// heading says which registry is shown.
-func (o *opened) heading(s console.Style) string {
-	return s.Fact("registry", o.loaded.backend().String()+", namespace "+o.loaded.Namespace)
+	return &command.Opened{Namespace: l.Namespace, Backend: l.backend().String(), Center: c, Jobs: admin.NewRegistry(l.Namespace, func() registry.Center { return c })}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -21,7 +22,7 @@ import (
 func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
 func runCommand(p *program) *cobra.Command {
-	d := machineDefaults(p.getenv)
+	d := machineDefaults(p.Getenv)
 	printConfig := false
 	cmd := &cobra.Command{
 		Use:   "run [flags]",
@@ -61,25 +62,25 @@ In a terminal the host shows one line per fire. Otherwise, and with
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && !cmd.Flags().Changed("plugins") {
 				if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
-					return usagef("unexpected argument %q; did you mean --plugins %s?", words.Clip(args[0]), words.Clip(args[0]))
+					return command.Usagef("unexpected argument %q; did you mean --plugins %s?", words.Clip(args[0]), words.Clip(args[0]))
 				}
 			}
-			return exactly()(cmd, args)
+			return command.Exactly()(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.printed = printConfig
-			l, err := loadConfig(p.environ, cmd.Flags(), d)
+			l, err := loadConfig(p.Environ, cmd.Flags(), d)
 			if err != nil {
-				return usageError{err}
+				return command.Usage(err)
 			}
 			if printConfig {
 				for _, w := range l.warnings {
-					fmt.Fprintln(p.err, "wasmjob: warning:", w)
+					fmt.Fprintln(p.Err, "wasmjob: warning:", w)
 				}
 				if err := directory(l.Plugins); err != nil {
-					fmt.Fprintln(p.err, "wasmjob: warning: plugins:", err)
+					fmt.Fprintln(p.Err, "wasmjob: warning: plugins:", err)
 				}
-				return l.print(p.out)
+				return l.print(p.Out)
 			}
 			return serve(cmd.Context(), p, l)
 		},
@@ -105,7 +106,7 @@ func gcPercent(modules int64) int {
 // paceCollector sets gcPercent as modules come and go; nil if the environment says
 // how often the collector runs.
 func paceCollector(p *program) func(modules int64) {
-	if p.getenv("GOGC") != "" {
+	if p.Getenv("GOGC") != "" {
 		return nil
 	}
 	return func(modules int64) { debug.SetGCPercent(gcPercent(modules)) }
@@ -113,7 +114,7 @@ func paceCollector(p *program) func(modules int64) {
 
 // serve runs a host until a signal ends it.
 func serve(ctx context.Context, p *program, l *loaded) error {
-	signals, end := p.notify()
+	signals, end := p.Notify()
 	defer end()
 	if paceCollector(p) != nil {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent(0)))
@@ -149,7 +150,7 @@ func serve(ctx context.Context, p *program, l *loaded) error {
 	}
 	if err != nil {
 		s.log.Error("host ended", zap.Error(err))
-		err = said{}
+		err = command.Said{}
 	} else {
 		s.log.Info("host ended")
 	}

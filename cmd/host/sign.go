@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/invoke"
 	"github.com/wasmjob/wasmjob/host/signature"
@@ -46,13 +47,13 @@ of memory, here and each time that it is used.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case o.newKey != "" && (len(args) > 0 || o.key != ""):
-				return usagef("--new-key makes a key and signs nothing; expected no module and no --key")
+				return command.Usagef("--new-key makes a key and signs nothing; expected no module and no --key")
 			case o.newKey != "":
 				return newKey(p, o)
 			case len(args) == 0:
-				return usagef("the module's file is missing")
+				return command.Usagef("the module's file is missing")
 			case o.key == "":
-				return usagef("--key is missing, the file with the private key ('wasmjob sign --new-key NAME' makes one)")
+				return command.Usagef("--key is missing, the file with the private key ('wasmjob sign --new-key NAME' makes one)")
 			}
 			return sign(p, o, args)
 		},
@@ -81,7 +82,7 @@ func newKey(p *program, o *signing) error {
 			return err
 		}
 		if password == "" {
-			return usagef("the password is empty; expected one, or --no-password")
+			return command.Usagef("the password is empty; expected one, or --no-password")
 		}
 	}
 	key, err := signature.NewKey()
@@ -98,7 +99,7 @@ func newKey(p *program, o *signing) error {
 		}
 	}
 	name := filepath.Base(o.newKey)
-	_, err = fmt.Fprintf(p.out, "%s signs, keep it secret\n%s checks; in the grants:\n\n  keys:\n    %s: %s\n", files[0], files[1], name, key.Public(name))
+	_, err = fmt.Fprintf(p.Out, "%s signs, keep it secret\n%s checks; in the grants:\n\n  keys:\n    %s: %s\n", files[0], files[1], name, key.Public(name))
 	return err
 }
 
@@ -121,16 +122,16 @@ func passwordFor(p *program, o *signing, prompt string) (string, error) {
 		}
 		return strings.TrimRight(string(data), "\r\n"), nil
 	}
-	if password := p.getenv(passwordVariable); password != "" {
+	if password := p.Getenv(passwordVariable); password != "" {
 		return password, nil
 	}
-	in, ok := p.in.(*os.File)
+	in, ok := p.In.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return "", usagef("a password is needed, and there is no terminal to ask for it; expected %s or --password-file", passwordVariable)
+		return "", command.Usagef("a password is needed, and there is no terminal to ask for it; expected %s or --password-file", passwordVariable)
 	}
-	fmt.Fprint(p.err, prompt)
+	fmt.Fprint(p.Err, prompt)
 	password, err := term.ReadPassword(int(in.Fd()))
-	fmt.Fprintln(p.err)
+	fmt.Fprintln(p.Err)
 	return string(password), err
 }
 
@@ -161,7 +162,7 @@ func sign(p *program, o *signing, modules []string) error {
 		if err := replaceFile(file+signature.Suffix, sig); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(p.out, "%s is signed by %s\n", file+signature.Suffix, key.Public("").ID()); err != nil {
+		if _, err := fmt.Fprintf(p.Out, "%s is signed by %s\n", file+signature.Suffix, key.Public("").ID()); err != nil {
 			return err
 		}
 	}
@@ -196,7 +197,7 @@ or with those that the grants name (--grants), as a host would do it for the job
 (--job). The exit code is 1 if the module is not signed by one of them.`,
 		Example: `  wasmjob verify-signature report.wasm --key release.pub
   wasmjob verify-signature report.wasm --grants grants.yaml`,
-		Args: exactly("the module's file"),
+		Args: command.Exactly("the module's file"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			set, err := readGrants(p, granted)
 			if err != nil {
@@ -208,7 +209,7 @@ or with those that the grants name (--grants), as a host would do it for the job
 			}
 			known = append(known, keysFor(set, cmp.Or(job, jobOf(args[0])))...)
 			if len(known) == 0 {
-				return usagef("there is no key; expected --key FILE, or --grants FILE with keys")
+				return command.Usagef("there is no key; expected --key FILE, or --grants FILE with keys")
 			}
 			return verifySignature(p, args[0], known)
 		},
@@ -239,10 +240,10 @@ func publicKeys(list []string) ([]signature.Key, error) {
 		if err != nil {
 			data, failed := os.ReadFile(text)
 			if failed != nil {
-				return nil, usageError{fmt.Errorf("--key: %w", failed)}
+				return nil, command.Usage(fmt.Errorf("--key: %w", failed))
 			}
 			if key, err = signature.ParseKey(name, string(data)); err != nil {
-				return nil, usageError{fmt.Errorf("--key: %s: %w", words.Clip(text), err)}
+				return nil, command.Usage(fmt.Errorf("--key: %s: %w", words.Clip(text), err))
 			}
 		}
 		keys = append(keys, key)
@@ -269,6 +270,6 @@ func verifySignature(p *program, file string, keys []signature.Key) error {
 			comment = strings.TrimSpace(string(text))
 		}
 	}
-	_, err = fmt.Fprintf(p.out, "%s is signed by %s (%s)\n", file, signer, words.Printable(comment))
+	_, err = fmt.Fprintf(p.Out, "%s is signed by %s (%s)\n", file, signer, words.Printable(comment))
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -22,7 +23,7 @@ import (
 
 // historyCredentialsVariable is the environment variable with the credentials of the
 // history's database. There is no flag for them: everybody on a machine can read command lines.
-const historyCredentialsVariable = envPrefix + "HISTORY_CREDENTIALS"
+const historyCredentialsVariable = command.EnvPrefix + "HISTORY_CREDENTIALS"
 
 // historySettings say where the host's history is kept.
 func historySettings() []setting {
@@ -133,7 +134,7 @@ func (s *system) wireHistory(ctx context.Context) (err error) {
 		s.history, err = lines.Open(lines.Options{Path: l.History, MaxBytes: l.HistorySize, Ceilings: l.Ceilings, OnOverQuota: over, Logger: s.log})
 	}
 	if errors.Is(err, database.ErrNewer) {
-		return usageError{err}
+		return command.Usage(err)
 	}
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/history/database"
 )
@@ -28,7 +29,7 @@ func TestRunWithADatabase(t *testing.T) {
 			socket := filepath.Join(home, "s")
 			signals := make(chan os.Signal, 2)
 			out, logs := lineByLine{make(chan string, 10_000)}, lineByLine{make(chan string, 10_000)}
-			p := &program{out: out, err: logs, outTTY: true, environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1", "WASMJOB_HISTORY_CREDENTIALS="}, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+			p := &program{Program: command.Program{Out: out, Err: logs, OutTTY: true, Environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1", "WASMJOB_HISTORY_CREDENTIALS="}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
 			ended := make(chan int)
 			go func() {
 				ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--history", in(c.url), "--server-ip", "127.0.0.1"})
@@ -36,9 +37,9 @@ func TestRunWithADatabase(t *testing.T) {
 			out.await(t, "history   "+in(c.url))
 			out.await(t, "this host runs items 0-2")
 			client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home, "HOME=" + home}
-			command(t, client, "trigger", "cities").expect(t, exitOK, "triggered cities")
+			runCLI(t, client, "trigger", "cities").expect(t, exitOK, "triggered cities")
 			out.await(t, "fire  cities")
-			command(t, client, "status", "--json").expect(t, exitOK, in(c.shown))
+			runCLI(t, client, "status", "--json").expect(t, exitOK, in(c.shown))
 			signals <- syscall.SIGTERM
 			if code := <-ended; code != exitOK {
 				t.Errorf("exit code %d", code)

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/invoke"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -39,7 +40,7 @@ job (--job).`,
 		Example: `  wasmjob inspect plugins/examples/cities.wasm
   wasmjob inspect report.wasm --grants grants.yaml --job nightly-report
   wasmjob inspect cities.wasm --json`,
-		Args: exactly("the module's file"),
+		Args: command.Exactly("the module's file"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := invoke.ReadModule(args[0])
 			if err != nil {
@@ -50,12 +51,12 @@ job (--job).`,
 				return err
 			}
 			if asJSON {
-				err = p.printJSON(r)
+				err = p.PrintJSON(r)
 			} else {
-				_, err = p.out.Write([]byte(show.Module(p.tables(), args[0], r.Info, r.Wants, r.Refused)))
+				_, err = p.Out.Write([]byte(show.Module(p.Tables(), args[0], r.Info, r.Wants, r.Refused)))
 			}
 			if err == nil && (len(r.Problems) > 0 || r.lacks()) {
-				err = said{}
+				err = command.Said{}
 			}
 			return err
 		},
@@ -88,14 +89,14 @@ func newRuntime(ctx context.Context, o plugin.Options) (*plugin.Runtime, error) 
 }
 
 func (p *program) printJSON(v any) error {
-	e := json.NewEncoder(p.out)
+	e := json.NewEncoder(p.Out)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }
 
 func validateCommand(p *program) *cobra.Command {
 	asJSON, isolation, granted := false, "", ""
-	cache := machineDefaults(p.getenv).cache
+	cache := machineDefaults(p.Getenv).cache
 	cmd := &cobra.Command{
 		Use:   "validate PATH… [flags]",
 		Short: "Check definitions and modules as a host would",
@@ -112,7 +113,7 @@ and its module want is shown beside what is granted.`,
   wasmjob validate jobs --grants grants.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("name a directory, a definition or a module")
+				return command.Usagef("name a directory, a definition or a module")
 			}
 			return nil
 		},
@@ -120,13 +121,13 @@ and its module want is shown beside what is granted.`,
 			if cache == off {
 				cache = ""
 			}
-			ceilings, err := ceilingsOf(p.environ, cmd.Flags())
+			ceilings, err := ceilingsOf(p.Environ, cmd.Flags())
 			if err != nil {
-				return usageError{err}
+				return command.Usage(err)
 			}
-			isolate, err := parseIsolation(cmp.Or(isolation, p.getenv(isolationSetting().variable())))
+			isolate, err := parseIsolation(cmp.Or(isolation, p.Getenv(isolationSetting().variable())))
 			if err != nil {
-				return usageError{fmt.Errorf("isolation: %w", err)}
+				return command.Usage(fmt.Errorf("isolation: %w", err))
 			}
 			check, err := checkOf(p, granted)
 			if err != nil {
@@ -151,11 +152,11 @@ and its module want is shown beside what is granted.`,
 				if findings == nil {
 					findings = []catalog.Finding{}
 				}
-				err = p.printJSON(findings)
+				err = p.PrintJSON(findings)
 			} else {
-				_, err = io.WriteString(p.out, p.definedText(catalog.Defined(args), time.Now())+wanted)
+				_, err = io.WriteString(p.Out, p.definedText(catalog.Defined(args), time.Now())+wanted)
 				for _, f := range findings {
-					if _, err = fmt.Fprintln(p.out, words.Printable(f.String())); err != nil {
+					if _, err = fmt.Fprintln(p.Out, words.Printable(f.String())); err != nil {
 						break
 					}
 				}
@@ -164,9 +165,9 @@ and its module want is shown beside what is granted.`,
 			case err != nil:
 				return err
 			case slices.ContainsFunc(findings, func(f catalog.Finding) bool { return !f.Warning }):
-				return said{}
+				return command.Said{}
 			case !asJSON:
-				_, err = fmt.Fprintln(p.out, "ok")
+				_, err = fmt.Fprintln(p.Out, "ok")
 			}
 			return err
 		},
@@ -206,9 +207,9 @@ completes and checks the fields of a file that begins with
 
 A path to a file with this command's output works in the URL's place.`,
 		Example: `  wasmjob schema > job.schema.json`,
-		Args:    exactly(),
+		Args:    command.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := p.out.Write(jobconfig.Schema())
+			_, err := p.Out.Write(jobconfig.Schema())
 			return err
 		},
 	}
@@ -229,22 +230,22 @@ descriptors.`,
   wasmjob next "@every 90s"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) >= 5 && len(args) <= 7 {
-				return usagef("quote the cron expression: wasmjob next %q", words.Clip(strings.Join(args, " ")))
+				return command.Usagef("quote the cron expression: wasmjob next %q", words.Clip(strings.Join(args, " ")))
 			}
-			return exactly("the cron expression")(cmd, args)
+			return command.Exactly("the cron expression")(cmd, args)
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if times < 1 || times > 10_000 {
-				return usagef("--count: %d is not a number from 1 to 10000", times)
+				return command.Usagef("--count: %d is not a number from 1 to 10000", times)
 			}
 			loc, err := schedule.Zone(zone)
 			if err != nil {
-				return usagef("--zone: %w", err)
+				return command.Usagef("--zone: %w", err)
 			}
 			start := time.Now()
 			if from != "" {
-				if start, err = parseTime(from, loc); err != nil {
-					return usagef("--from: %w", err)
+				if start, err = command.ParseTime(from, loc); err != nil {
+					return command.Usagef("--from: %w", err)
 				}
 			}
 			s, err := schedule.Parse(args[0], loc)
@@ -266,7 +267,7 @@ descriptors.`,
 			if len(list) < times {
 				b.WriteString("it never fires again\n")
 			}
-			_, err = p.out.Write([]byte(b.String()))
+			_, err = p.Out.Write([]byte(b.String()))
 			return err
 		},
 	}
@@ -274,14 +275,4 @@ descriptors.`,
 	cmd.Flags().IntVar(&times, "count", times, "how many times, `N`")
 	cmd.Flags().StringVar(&from, "from", "", "begin after this `TIME`: 2026-03-28, 2026-03-28T09:00 or with a zone as in RFC 3339 (default: now)")
 	return cmd
-}
-
-// parseTime reads a time; without a zone of its own it is one of loc.
-func parseTime(s string, loc *time.Location) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
-		if t, err := time.ParseInLocation(layout, s, loc); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%q is not a time; want 2026-03-28, 2026-03-28T09:00 or RFC 3339", words.Clip(s))
 }

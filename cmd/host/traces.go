@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/metrics"
 	"github.com/wasmjob/wasmjob/host/trace"
@@ -54,22 +55,22 @@ func traceSettings(d defaults) []setting {
 // wireTraces makes what sends traces, if they are wanted.
 func (s *system) wireTraces(ctx context.Context) error {
 	l := s.loaded
-	settings, err := trace.FromEnvironment(s.program.getenv)
+	settings, err := trace.FromEnvironment(s.program.Getenv)
 	switch {
-	case l.OTLP == "" && err != nil && trace.Wanted(s.program.getenv):
+	case l.OTLP == "" && err != nil && trace.Wanted(s.program.Getenv):
 		// It may be meant for other programs.
 		s.log.Warn("no traces are sent: the environment asks for them in a way that is not understood", zap.Error(err))
 		return nil
 	case l.OTLP == "":
 		return nil
 	case err != nil:
-		return usageError{err}
+		return command.Usage(err)
 	}
 	settings.Endpoint = l.OTLP
 	s.traces, err = trace.Open(ctx, trace.Options{Settings: settings, Ratio: l.TraceRatio, Namespace: l.Namespace, Version: versionText(),
 		Instance: rand.Text(), Logger: s.log})
 	if err != nil {
-		return usageError{err}
+		return command.Usage(err)
 	}
 	s.onClose("traces", func() error {
 		if err := s.traces.Close(); err != nil {

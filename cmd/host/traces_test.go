@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/wasmjob/wasmjob/host/command"
 )
 
 // TestTraceSettings: a flag wins over OpenTelemetry's variables, and mistakes are said.
@@ -49,7 +51,7 @@ func TestTracesOfTheEnvironment(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		p := &program{out: &bytes.Buffer{}, err: &log, environ: append(environ, "HOME="+filepath.Join(dir, "home"))}
+		p := &program{Program: command.Program{Out: &bytes.Buffer{}, Err: &log, Environ: append(environ, "HOME="+filepath.Join(dir, "home"))}}
 		s, err := wire(t.Context(), p, l)
 		if err != nil {
 			return "", err

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/access/login"
+	"github.com/wasmjob/wasmjob/host/command"
 )
 
 const somePassword = "correct horse battery"
@@ -40,7 +41,7 @@ func TestUsersFile(t *testing.T) {
 	if err := errors.Join(os.WriteFile(secret, []byte(somePassword+"\n"), 0o600), os.WriteFile(short, []byte("short"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	do := func(args ...string) result { t.Helper(); return command(t, []string{"HOME=" + home}, args...) }
+	do := func(args ...string) result { t.Helper(); return runCLI(t, []string{"HOME=" + home}, args...) }
 	do("user", "list").expect(t, exitOK, "no users")
 	do("token", "list").expect(t, exitOK, "no tokens")
 	do("user", "add", "ann", "--password-file", secret).expect(t, exitUsage, "--role is missing")
@@ -122,7 +123,7 @@ func TestAccessOfAHost(t *testing.T) {
 	env := []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home}
 	// A host that really runs here is none of this test's: its note lies elsewhere, and
 	// what is asked without an address is asked of the one note here.
-	do := func(args ...string) result { t.Helper(); return command(t, env, args...) }
+	do := func(args ...string) result { t.Helper(); return runCLI(t, env, args...) }
 	for name, role := range map[string]string{"viewer": "viewer=cit*", "operator": "operator=cit*"} {
 		r := do("token", "create", name, "--role", role)
 		r.expect(t, exitOK)
@@ -133,7 +134,7 @@ func TestAccessOfAHost(t *testing.T) {
 	do("user", "add", "ann", "--role", "viewer=cit*", "--password-file", in("password")).expect(t, exitOK)
 	signals := make(chan os.Signal, 2)
 	logs := lineByLine{make(chan string, 10_000)}
-	p := &program{out: io.Discard, err: logs, environ: env, notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}
+	p := &program{Program: command.Program{Out: io.Discard, Err: logs, Environ: env, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", "127.0.0.1:0", "--server-ip", "127.0.0.1", "--log-format", "json", "--cache", "off",
@@ -255,6 +256,6 @@ func TestAccessMistakes(t *testing.T) {
 		"and there is no TLS":                              {"--admin", "0.0.0.0:0"},
 	} {
 		args := append([]string{"run", "--plugins", home, "--server-ip", "127.0.0.1", "--cache", "off", "--admin", "127.0.0.1:0"}, flags...)
-		command(t, []string{"XDG_RUNTIME_DIR=" + home}, args...).expect(t, exitUsage, want)
+		runCLI(t, []string{"XDG_RUNTIME_DIR=" + home}, args...).expect(t, exitUsage, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/host/verify"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -57,7 +58,7 @@ read.`,
 				o.Skew = -1 // asked for: not at all
 			}
 			if o.Settle < leastSettle {
-				fmt.Fprintf(p.err, "wasmjob: warning: --settle %s is shorter than a takeover takes, which begins when the session of a dead host ends (--session-timeout, %s unless hosts set another): a fire may be called lost that another host has yet to run; want at least %s\n",
+				fmt.Fprintf(p.Err, "wasmjob: warning: --settle %s is shorter than a takeover takes, which begins when the session of a dead host ends (--session-timeout, %s unless hosts set another): a fire may be called lost that another host has yet to run; want at least %s\n",
 					words.Duration(o.Settle), defaultSession, words.Duration(leastSettle))
 			}
 			ctx := cmd.Context()
@@ -75,14 +76,14 @@ read.`,
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case err != nil:
-				return usageError{err}
+				return command.Usage(err)
 			case asJSON:
-				err = p.printJSON(r)
+				err = p.PrintJSON(r)
 			default:
-				_, err = p.out.Write([]byte(show.Verified(p.tables(), r, o.Settle)))
+				_, err = p.Out.Write([]byte(show.Verified(p.Tables(), r, o.Settle)))
 			}
 			if err == nil && r.Violations > 0 {
-				err = said{}
+				err = command.Said{}
 			}
 			return err
 		},
@@ -110,8 +111,8 @@ func verifyWithRegistry(ctx context.Context, p *program, flags *pflag.FlagSet, r
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, o.close()) }()
-	java, err := verify.JavaJobs(ctx, o.center, o.loaded.Namespace)
+	defer func() { err = errors.Join(err, o.Close()) }()
+	java, err := verify.JavaJobs(ctx, o.Center, o.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -119,12 +120,12 @@ func verifyWithRegistry(ctx context.Context, p *program, flags *pflag.FlagSet, r
 	if r, err = verify.Files(ctx, how, files...); err != nil {
 		return nil, err
 	}
-	looked, findings, err := verify.LeftBehind(ctx, o.center, o.loaded.Namespace, rest)
+	looked, findings, err := verify.LeftBehind(ctx, o.Center, o.Namespace, rest)
 	switch {
 	case err != nil:
 		return nil, err
 	case looked.Jobs == 0 && len(files) == 0:
-		return nil, fmt.Errorf("there is no job in namespace %s", o.loaded.Namespace)
+		return nil, fmt.Errorf("there is no job in namespace %s", o.Namespace)
 	}
 	r.AddRegistry(looked, findings)
 	return r, nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
 
@@ -52,7 +53,7 @@ func TestVerify(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out, errs strings.Builder
-			p := &program{out: &out, err: &errs}
+			p := &program{Program: command.Program{Out: &out, Err: &errs}}
 			if code := p.main(t.Context(), tc.args); code != tc.code {
 				t.Errorf("exit code %d, want %d: %s", code, tc.code, errs.String())
 			}
@@ -65,13 +66,13 @@ func TestVerify(t *testing.T) {
 	}
 	for settle, warned := range map[string]bool{"5s": true, "59s": true, "1m": false} {
 		var errs strings.Builder
-		p := &program{out: io.Discard, err: &errs}
+		p := &program{Program: command.Program{Out: io.Discard, Err: &errs}}
 		if code := p.main(t.Context(), []string{"verify", "--settle", settle, a}); code != exitOK || strings.Contains(errs.String(), "shorter than a takeover takes") != warned {
 			t.Errorf("--settle %s: exit code %d, %s", settle, code, errs.String())
 		}
 	}
 	var out strings.Builder
-	p := &program{out: &out, err: &out}
+	p := &program{Program: command.Program{Out: &out, Err: &out}}
 	if code := p.main(t.Context(), []string{"verify", "--json", a, b}); code != exitFailure {
 		t.Errorf("exit code %d", code)
 	}

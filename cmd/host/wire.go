@@ -20,9 +20,11 @@ import (
 	"github.com/wasmjob/wasmjob/host/access/gate"
 	"github.com/wasmjob/wasmjob/host/access/signedout"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/alert/dispatch"
 	"github.com/wasmjob/wasmjob/host/api"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/deadman"
 	"github.com/wasmjob/wasmjob/host/dump"
@@ -45,7 +47,7 @@ import (
 // it down in the opposite order.
 //
 //	output ─► log ─► runtime ─► catalog ─┐
-//	                 registry ───────────┴─► host ─► events ─► metrics, history, view
+//	                 registry ───────────┴─► host ─► events ─► metrics, history, alerts, view
 //	                                           └────► admin address
 type system struct {
 	program *program
@@ -80,6 +82,7 @@ type system struct {
 	metrics  *metrics.Metrics
 	traces   *trace.Tracer // nil if it is off
 	history  history.Store
+	alerts   *dispatch.Dispatcher // nil: there is no file of alerts
 	runtime  *plugin.Runtime
 	workers  *process.Workers // nil: this program cannot be started once more
 	// left says that the catalog was not waited for; see run.
@@ -113,7 +116,7 @@ func (s *system) close() error {
 func wire(ctx context.Context, p *program, l *loaded) (*system, error) {
 	s := &system{program: p, loaded: l, started: time.Now(), tail: cluster.NewTail()}
 	for _, part := range []func(context.Context) error{
-		s.wireOutput, s.wireTraces, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireRegistry, s.wireAddress, s.wireHost, s.wireCluster, s.wireAdmin, s.wireDump,
+		s.wireOutput, s.wireTraces, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireRegistry, s.wireAddress, s.wireAlerts, s.wireHost, s.wireCluster, s.wireAdmin, s.wireDump,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(err, s.close())
@@ -128,11 +131,11 @@ func (s *system) wireOutput(context.Context) error {
 	out := console.NewOutput()
 	s.output = out
 	s.onClose("output", func() error { out.Close(); return nil })
-	logOut := out.To(p.err)
-	logTo := console.New(logOut, console.Style{Columns: p.errTTY, Colour: p.colour(p.errTTY)})
-	if p.outTTY && l.LogFormat != logJSON {
-		s.console = console.New(out.To(p.out), console.Style{Columns: true, Colour: p.colour(p.outTTY)})
-		if p.errTTY {
+	logOut := out.To(p.Err)
+	logTo := console.New(logOut, console.Style{Columns: p.ErrTTY, Colour: p.Colour(p.ErrTTY)})
+	if p.OutTTY && l.LogFormat != logJSON {
+		s.console = console.New(out.To(p.Out), console.Style{Columns: true, Colour: p.Colour(p.OutTTY)})
+		if p.ErrTTY {
 			logTo = s.console // one terminal, one set of columns
 		}
 	}
@@ -166,11 +169,11 @@ func (s *system) wireRuntime(ctx context.Context) error {
 	p, l := s.program, s.loaded
 	memory, err := sizeOrPart(l.MemoryBudget, machineMemory)
 	if err != nil {
-		return usageError{fmt.Errorf("memoryBudget: %w", err)}
+		return command.Usage(fmt.Errorf("memoryBudget: %w", err))
 	}
 	modules, err := sizeOrPart(l.ModuleMemory, machineMemory)
 	if err != nil {
-		return usageError{fmt.Errorf("moduleMemory: %w", err)}
+		return command.Usage(fmt.Errorf("moduleMemory: %w", err))
 	}
 	s.runtime, err = newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: compiler(p), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: paceCollector(p), Logger: console.Slog(s.log)})
 	if err != nil {
@@ -222,7 +225,7 @@ func (s *system) wireRegistry(context.Context) (err error) {
 	if !shared && l.Data != "" {
 		record = l.Data
 	}
-	s.life = life.New(life.Options{Timer: deadMan(p, l), IfAny: l.DeadMan == auto, Dir: record, Getenv: p.getenv, Log: s.log})
+	s.life = life.New(life.Options{Timer: deadMan(p, l), IfAny: l.DeadMan == auto, Dir: record, Getenv: p.Getenv, Log: s.log})
 	s.onClose("proof of life", s.life.Close)
 	s.registry.Fence = s.life.Fence
 	if err := s.life.Metrics(s.metrics); err != nil || !shared {
@@ -245,7 +248,7 @@ func (s *system) wireAddress(ctx context.Context) error {
 	l := s.loaded
 	ip, doubt, err := serverip.Choose(ctx, serverip.Wanted{Address: l.ServerIP, Iface: l.ServerInterface, Servers: l.backend().Servers()})
 	if err != nil {
-		return usageError{err}
+		return command.Usage(err)
 	}
 	if doubt != "" {
 		s.log.Warn("this server's address is chosen by its interfaces; choose it with --server-ip if that is wrong",
@@ -284,6 +287,9 @@ func (s *system) wireHost(context.Context) (err error) {
 				s.traces.Observe(e)
 			}
 			s.history.AddEvent(e)
+			if s.alerts != nil {
+				s.alerts.Add(e)
+			}
 			if strings.HasPrefix(string(e.Kind), "job.") {
 				s.local.Invalidate()
 			}
@@ -450,7 +456,7 @@ func (s *system) wireAdmin(context.Context) error {
 		s.log.Warn("the admin address can be reached from other machines, without TLS", zap.Stringer("address", s.admin.Address()), zap.Bool("behindProxy", len(l.Access.Proxies) > 0))
 	}
 	note := s.admin.Note(s.about().Plugins, s.started, l.Access.TLS.Cert)
-	if remove, err := note.Leave(admin.NoteDirs(s.program.getenv)); err != nil {
+	if remove, err := note.Leave(admin.NoteDirs(s.program.Getenv)); err != nil {
 		s.log.Warn("clients will not find this host by themselves: they need --admin and --token-file", zap.Error(err))
 	} else {
 		s.onClose("note for clients", remove)
@@ -482,6 +488,9 @@ func (s *system) warnings() []string {
 	var list []string
 	for _, job := range s.catalog.Progress().UnusedMounts {
 		list = append(list, fmt.Sprintf("a directory is mounted for job %q, and there is no such job", job))
+	}
+	if s.alerts != nil {
+		list = append(list, s.alerts.Problems()...)
 	}
 	return list
 }
@@ -525,6 +534,10 @@ func (s *system) run(stop, kill context.Context) error {
 	others += 2
 	part(ended, "peers", func() error { return s.peers.Run(around) })
 	part(ended, "cluster", func() error { return s.cluster.Run(around) })
+	if s.alerts != nil {
+		others++
+		part(ended, "alerts", func() error { s.alerts.Run(stop, around); return nil })
+	}
 	if s.dump != nil {
 		others++
 		part(ended, "dump port", func() error { return s.dump.Run(around) })

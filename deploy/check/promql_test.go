@@ -161,48 +161,61 @@ func TestDashboardQueries(t *testing.T) {
 	}
 }
 
-// TestRules: so is what the alert rules ask for, and what they say of it.
+// TestRules: so is what the alert rules ask for, and what they say of it; those that are
+// made of the example of a file of alerts as well.
 func TestRules(t *testing.T) {
-	var file struct {
-		Groups []struct {
-			Rules []struct {
-				Alert, Expr string
-				Labels      map[string]string
-				Annotations map[string]string
+	known := metrics(t)
+	for name, least := range map[string]int{"wasmjob.rules.yaml": 20, "alerts.rules.yaml": 8} {
+		var file struct {
+			Groups []struct{ Rules []rule }
+		}
+		if err := yaml.Unmarshal(read(t, "prometheus/"+name), &file); err != nil {
+			t.Fatal(err)
+		}
+		rules := 0
+		for _, g := range file.Groups {
+			for i := range g.Rules {
+				rules++
+				g.Rules[i].check(t, known)
+			}
+		}
+		if rules < least {
+			t.Errorf("%s: %d rules only: the file is not read as it is written", name, rules)
+		}
+	}
+}
+
+// rule is one of Prometheus.
+type rule struct {
+	Alert, Expr string
+	Annotations map[string]string
+}
+
+func (r *rule) check(t *testing.T, known map[string]metric) {
+	t.Helper()
+	problems, has := complaints(r.Expr, known)
+	for _, problem := range problems {
+		t.Errorf("%s: %s\n%s", r.Alert, problem, r.Expr)
+	}
+	for _, text := range r.Annotations {
+		for _, m := range legend.FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(has, m[1]) {
+				t.Errorf("%s: %q has the label %q, and no series", r.Alert, text, m[1])
 			}
 		}
 	}
-	if err := yaml.Unmarshal(read(t, "prometheus/wasmjob.rules.yaml"), &file); err != nil {
-		t.Fatal(err)
+	page, section, _ := strings.Cut(r.Annotations["runbook"], "#")
+	if page != "docs/runbook.md" && page != "docs/alerts.md" {
+		t.Errorf("%s: it has no runbook", r.Alert)
+		return
 	}
-	runbook, err := os.ReadFile(filepath.Join(root, "docs", "runbook.md"))
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(page)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, rules := metrics(t), 0
-	for _, g := range file.Groups {
-		for _, r := range g.Rules {
-			rules++
-			problems, has := complaints(r.Expr, known)
-			for _, problem := range problems {
-				t.Errorf("%s: %s\n%s", r.Alert, problem, r.Expr)
-			}
-			for _, text := range r.Annotations {
-				for _, m := range legend.FindAllStringSubmatch(text, -1) {
-					if !slices.Contains(has, m[1]) {
-						t.Errorf("%s: %q has the label %q, and no series", r.Alert, text, m[1])
-					}
-				}
-			}
-			page, section, _ := strings.Cut(r.Annotations["runbook"], "#")
-			heading := regexp.MustCompile(`(?mi)^#+ +` + strings.ReplaceAll(regexp.QuoteMeta(section), "-", `[^\w\n]+`) + `\W*$`)
-			if page != "docs/runbook.md" || section == "" || !heading.Match(runbook) {
-				t.Errorf("%s: the runbook has no section %q", r.Alert, r.Annotations["runbook"])
-			}
-		}
-	}
-	if rules < 20 {
-		t.Errorf("%d rules only: the file is not read as it is written", rules)
+	heading := regexp.MustCompile(`(?mi)^#+ +` + strings.ReplaceAll(regexp.QuoteMeta(section), "-", `[^\w\n]+`) + `\W*$`)
+	if section == "" || !heading.Match(text) {
+		t.Errorf("%s: the runbook has no section %q", r.Alert, r.Annotations["runbook"])
 	}
 }
 

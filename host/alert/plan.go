@@ -177,3 +177,9 @@ func (p *Plan) add(g *group, receiver string, held func(Target) bool, now time.T
 	m.Firing, m.New = slices.Concat(fresh, old), len(fresh)
 	p.Messages = append(p.Messages, m)
 }
+
+// Test is a message to a receiver of a route that says that it is a test.
+func Test(r *Route, receiver string, now time.Time) Message {
+	a := Alert{Rule: "test", Text: "this is a test of the route " + r.Name + ", nothing is wrong", Since: now}.named()
+	return Message{Route: r.Name, Receiver: receiver, Group: "test", Firing: []Alert{a}, New: 1}
+}

@@ -1,12 +1,16 @@
-// Package command has the commands that edit a host's users file: user and token.
+// Package command has the commands about who may use a host: user and token, which edit
+// its users file, and login.
 package command
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/wasmjob/wasmjob/host/command"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -14,57 +18,30 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/password"
 	"github.com/wasmjob/wasmjob/host/access/users"
-	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-// Program is what the commands have of the program that they belong to.
-type Program struct {
-	In       io.Reader // nil: none
-	Out, Err io.Writer
-	// Users is the file that is edited unless the flag --users names one; empty: none.
-	Users string
-	// Style is how tables look.
-	Style console.Style
-	// Usage marks an error as a mistake on the command line.
-	Usage func(error) error
-	// Exactly demands so many arguments; the names are for its message.
-	Exactly func(names ...string) cobra.PositionalArgs
-}
-
-// Commands are user and token, with those below them.
-func Commands(p *Program) []*cobra.Command {
-	return []*cobra.Command{userCommand(p), tokenCommand(p)}
-}
-
-func (p *Program) usagef(format string, args ...any) error {
-	return p.Usage(fmt.Errorf(format, args...))
-}
-
-// done reports a change.
-func (p *Program) done(err error, what string) error {
-	if err == nil {
-		_, err = fmt.Fprintln(p.Out, what)
-	}
-	return err
+// Commands are user and token, with those below them, and login. users is the file that is
+// edited unless the flag --users names one; empty: none.
+func Commands(p *command.Program, users string) []*cobra.Command {
+	return []*cobra.Command{userCommand(p, users), tokenCommand(p, users), loginCommand(p)}
 }
 
 // usersFile is the file that a command edits.
 type usersFile struct {
-	p    *Program
-	name string
+	name, standard string
 }
 
 // add makes the flag.
 func (f *usersFile) add(cmd *cobra.Command) {
-	cmd.PersistentFlags().StringVar(&f.name, "users", f.p.Users, "users `FILE` of the host, as run has it")
+	cmd.PersistentFlags().StringVar(&f.name, "users", f.standard, "users `FILE` of the host, as run has it")
 }
 
 // path is the file, or the error that there is none.
 func (f *usersFile) path() (string, error) {
 	if f.name == "" || f.name == "off" {
-		return "", f.p.usagef("--users is missing, the file with users and tokens; without a home directory there is no default")
+		return "", command.Usagef("--users is missing, the file with users and tokens; without a home directory there is no default")
 	}
 	return f.name, nil
 }
@@ -85,44 +62,29 @@ func (f *usersFile) edit(change func(*users.Document) error) error {
 	return users.Edit(path, change)
 }
 
-// group is a command that has others.
-func (p *Program) group(use, short, long, example string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, RunE: func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return p.usagef("unknown command %q for %q", words.Clip(args[0]), cmd.CommandPath())
-		}
-		return cmd.Help()
-	}}
-	for _, c := range commands {
-		c.DisableFlagsInUseLine = true
-		cmd.AddCommand(c)
-	}
-	return cmd
-}
-
 // rolesFlag adds --role.
 func rolesFlag(cmd *cobra.Command, into *[]string) {
 	cmd.Flags().StringArrayVar(into, "role", nil, "`ROLE=JOBS`: viewer, operator, author or admin, and patterns of job names with commas between them, such as operator=etl-*,report; ROLE alone is for all jobs; may be repeated")
 }
 
 // bindings reads --role.
-func (p *Program) bindings(roles []string) (list []access.Binding, err error) {
+func bindings(roles []string) (list []access.Binding, err error) {
 	if len(roles) == 0 {
-		return nil, p.usagef("--role is missing, such as --role operator=etl-* (roles are %s)", strings.Join(access.Roles(), ", "))
+		return nil, command.Usagef("--role is missing, such as --role operator=etl-* (roles are %s)", strings.Join(access.Roles(), ", "))
 	}
 	for _, text := range roles {
 		b, err := access.ParseBinding(text)
 		if err != nil {
-			return nil, p.Usage(fmt.Errorf("--role %s: %w", words.Clip(text), err))
+			return nil, command.Usage(fmt.Errorf("--role %s: %w", words.Clip(text), err))
 		}
 		list = append(list, b)
 	}
 	return list, nil
 }
 
-func userCommand(p *Program) *cobra.Command {
-	f := &usersFile{p: p}
-	cmd := p.group("user", "Say who may do what", `Add, list and remove users, and change their passwords, in the users file of a
+func userCommand(p *command.Program, users string) *cobra.Command {
+	f := &usersFile{standard: users}
+	cmd := command.Group("user", "Say who may do what", `Add, list and remove users, and change their passwords, in the users file of a
 host, which reads it again when it changes. Roles are changed with an editor.
 docs/access.md has the roles.`,
 		"  wasmjob user add ann --role operator='etl-*' --role viewer\n  wasmjob user list",
@@ -131,7 +93,7 @@ docs/access.md has the roles.`,
 	return cmd
 }
 
-func userAddCommand(p *Program, f *usersFile) *cobra.Command {
+func userAddCommand(p *command.Program, f *usersFile) *cobra.Command {
 	var roles, subjects []string
 	var passwordFile string
 	without := false
@@ -142,22 +104,22 @@ func userAddCommand(p *Program, f *usersFile) *cobra.Command {
 least 12 characters, is asked for, or comes from --password-file.`,
 		Example: `  wasmjob user add ann --role operator='etl-*' --role viewer
   wasmjob user add deploy --role author --no-password --certificate 'CN=deploy,O=Example'`,
-		Args: p.Exactly("the user's name"),
+		Args: command.Exactly("the user's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			list, err := p.bindings(roles)
+			list, err := bindings(roles)
 			if err != nil {
 				return err
 			}
 			if err := users.CheckName(args[0]); err != nil {
-				return p.Usage(err)
+				return command.Usage(err)
 			}
 			var hash password.Hash
 			if !without {
-				if hash, err = p.newPassword(args[0], passwordFile); err != nil {
+				if hash, err = newPassword(p, args[0], passwordFile); err != nil {
 					return err
 				}
 			}
-			return p.done(f.edit(func(d *users.Document) error { return d.AddUser(args[0], list, hash, subjects) }), "added "+args[0]+" to "+f.name)
+			return p.Done(f.edit(func(d *users.Document) error { return d.AddUser(args[0], list, hash, subjects) }), "added "+args[0]+" to "+f.name)
 		},
 	}
 	rolesFlag(cmd, &roles)
@@ -168,33 +130,33 @@ least 12 characters, is asked for, or comes from --password-file.`,
 	return cmd
 }
 
-func userListCommand(p *Program, f *usersFile) *cobra.Command {
+func userListCommand(p *command.Program, f *usersFile) *cobra.Command {
 	return &cobra.Command{
-		Use: "list [flags]", Short: "List users and their roles", Args: p.Exactly(),
+		Use: "list [flags]", Short: "List users and their roles", Args: command.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			set, err := f.read()
 			if err != nil {
 				return err
 			}
-			_, err = io.WriteString(p.Out, show.Users(p.Style, set.Users()))
+			_, err = io.WriteString(p.Out, show.Users(p.Tables(), set.Users()))
 			return err
 		},
 	}
 }
 
-func userRemoveCommand(p *Program, f *usersFile) *cobra.Command {
+func userRemoveCommand(p *command.Program, f *usersFile) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME [flags]", Short: "Remove a user, whose sessions end", Args: p.Exactly("the user's name"),
+		Use: "remove NAME [flags]", Short: "Remove a user, whose sessions end", Args: command.Exactly("the user's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.done(f.edit(func(d *users.Document) error { return d.RemoveUser(args[0]) }), "removed "+args[0]+" from "+f.name)
+			return p.Done(f.edit(func(d *users.Document) error { return d.RemoveUser(args[0]) }), "removed "+args[0]+" from "+f.name)
 		},
 	}
 }
 
-func userPasswdCommand(p *Program, f *usersFile) *cobra.Command {
+func userPasswdCommand(p *command.Program, f *usersFile) *cobra.Command {
 	var passwordFile string
 	cmd := &cobra.Command{
-		Use: "passwd NAME [flags]", Short: "Change a user's password, which ends the user's sessions", Args: p.Exactly("the user's name"),
+		Use: "passwd NAME [flags]", Short: "Change a user's password, which ends the user's sessions", Args: command.Exactly("the user's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			set, err := f.read()
 			if err != nil {
@@ -203,11 +165,11 @@ func userPasswdCommand(p *Program, f *usersFile) *cobra.Command {
 			if _, ok := set.User(args[0]); !ok {
 				return fmt.Errorf("%s: there is no user %q", f.name, words.Clip(args[0]))
 			}
-			hash, err := p.newPassword(args[0], passwordFile)
+			hash, err := newPassword(p, args[0], passwordFile)
 			if err != nil {
 				return err
 			}
-			return p.done(f.edit(func(d *users.Document) error { return d.SetPassword(args[0], hash) }), args[0]+" has another password in "+f.name)
+			return p.Done(f.edit(func(d *users.Document) error { return d.SetPassword(args[0], hash) }), args[0]+" has another password in "+f.name)
 		},
 	}
 	cmd.Flags().StringVar(&passwordFile, "password-file", "", "`FILE` with the password")
@@ -215,7 +177,7 @@ func userPasswdCommand(p *Program, f *usersFile) *cobra.Command {
 }
 
 // newPassword hashes the password in a file, or one that is asked for twice.
-func (p *Program) newPassword(user, file string) (password.Hash, error) {
+func newPassword(p *command.Program, user, file string) (password.Hash, error) {
 	if file != "" {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -225,7 +187,7 @@ func (p *Program) newPassword(user, file string) (password.Hash, error) {
 	}
 	in, ok := p.In.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return password.Hash{}, p.usagef("a password is needed, and there is no terminal to ask for it; expected --password-file")
+		return password.Hash{}, command.Usagef("a password is needed, and there is no terminal to ask for it; expected --password-file")
 	}
 	var texts [2]string
 	for i, prompt := range []string{"Password for " + user + ": ", "Once more: "} {
@@ -241,14 +203,14 @@ func (p *Program) newPassword(user, file string) (password.Hash, error) {
 		}
 	}
 	if !access.NewSecret(texts[0]).Is(texts[1]) {
-		return password.Hash{}, p.usagef("the two passwords differ")
+		return password.Hash{}, command.Usagef("the two passwords differ")
 	}
 	return password.New(texts[0])
 }
 
-func tokenCommand(p *Program) *cobra.Command {
-	f := &usersFile{p: p}
-	cmd := p.group("token", "Give programs tokens", `Create, list and revoke tokens, in the users file of a host. A program sends its
+func tokenCommand(p *command.Program, users string) *cobra.Command {
+	f := &usersFile{standard: users}
+	cmd := command.Group("token", "Give programs tokens", `Create, list and revoke tokens, in the users file of a host. A program sends its
 token with each request, as "Authorization: Bearer TOKEN"; commands read it from
 --token-file.`,
 		"  wasmjob token create ci --role operator='etl-*' > token\n  wasmjob token revoke ci",
@@ -259,26 +221,26 @@ token with each request, as "Authorization: Bearer TOKEN"; commands read it from
 
 const defaultTokenLife = "90d"
 
-func tokenCreateCommand(p *Program, f *usersFile) *cobra.Command {
+func tokenCreateCommand(p *command.Program, f *usersFile) *cobra.Command {
 	var roles []string
 	life := defaultTokenLife
 	cmd := &cobra.Command{
 		Use:     "create NAME --role ROLE=JOBS… [flags]",
 		Short:   "Create a token, and print it: it is shown once",
 		Example: "  wasmjob token create ci --role operator='etl-*' --expires 30d > token",
-		Args:    p.Exactly("the token's name"),
+		Args:    command.Exactly("the token's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			list, err := p.bindings(roles)
+			list, err := bindings(roles)
 			if err != nil {
 				return err
 			}
 			if err := users.CheckName(args[0]); err != nil {
-				return p.Usage(err)
+				return command.Usage(err)
 			}
 			now := time.Now()
 			expires, err := users.Expiry(life, now)
 			if err != nil {
-				return p.Usage(fmt.Errorf("--expires: %w", err))
+				return command.Usage(fmt.Errorf("--expires: %w", err))
 			}
 			text := ""
 			err = f.edit(func(d *users.Document) (err error) {
@@ -298,41 +260,45 @@ func tokenCreateCommand(p *Program, f *usersFile) *cobra.Command {
 	return cmd
 }
 
-func tokenListCommand(p *Program, f *usersFile) *cobra.Command {
+func tokenListCommand(p *command.Program, f *usersFile) *cobra.Command {
 	return &cobra.Command{
-		Use: "list [flags]", Short: "List tokens, their roles and when they expire", Args: p.Exactly(),
+		Use: "list [flags]", Short: "List tokens, their roles and when they expire", Args: command.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			set, err := f.read()
 			if err != nil {
 				return err
 			}
-			_, err = io.WriteString(p.Out, show.Tokens(p.Style, set.Tokens(), time.Now()))
+			_, err = io.WriteString(p.Out, show.Tokens(p.Tables(), set.Tokens(), time.Now()))
 			return err
 		},
 	}
 }
 
-func tokenRevokeCommand(p *Program, f *usersFile) *cobra.Command {
+func tokenRevokeCommand(p *command.Program, f *usersFile) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke NAME [flags]", Short: "Revoke a token, at once", Args: p.Exactly("the token's name"),
+		Use: "revoke NAME [flags]", Short: "Revoke a token, at once", Args: command.Exactly("the token's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.done(f.edit(func(d *users.Document) error { return d.RevokeToken(args[0]) }), "revoked "+args[0]+" in "+f.name)
+			return p.Done(f.edit(func(d *users.Document) error { return d.RevokeToken(args[0]) }), "revoked "+args[0]+" in "+f.name)
 		},
 	}
 }
 
-// Login is the command that prints a login link, which link asks the host for.
-func Login(p *Program, link func(cmd *cobra.Command) (string, error)) *cobra.Command {
-	return &cobra.Command{
+func loginCommand(p *command.Program) *cobra.Command {
+	var t *command.Target
+	cmd := &cobra.Command{
 		Use:   "login [flags]",
 		Short: "Print a link that signs a browser in",
 		Long: `Ask the host for a link that signs a browser in, once and within five minutes, as
 the one who has the host's own token: with the role admin for all jobs.`,
 		Example: "  wasmjob login\n  wasmjob login --admin 10.0.0.7:9770 --token-file token --ca authorities.pem",
-		Args:    p.Exactly(),
+		Args:    command.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			address, err := link(cmd)
-			return p.done(err, address)
+			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
+				link, err := r.Client.LoginLink(ctx)
+				return p.Done(err, link)
+			})
 		},
 	}
+	t = p.AddHost(cmd)
+	return cmd
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/alert"
-	"github.com/wasmjob/wasmjob/host/alert/send"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -69,6 +68,8 @@ type Dispatcher struct {
 
 	mu     sync.Mutex
 	status Status
+	// blind says why changes of the file are not noticed, empty if they are.
+	blind string
 }
 
 // Status is how a dispatcher fares.
@@ -123,6 +124,9 @@ func (s *Dispatcher) Status() Status {
 	defer s.mu.Unlock()
 	st := s.status
 	st.Dropped = s.dropped.Load()
+	if s.blind != "" {
+		st.Problem = "changes of the file of alerts are not noticed: " + s.blind
+	}
 	if p := s.o.Rules.Problem(); p != "" {
 		st.Problem = "the file of alerts is not taken, and the one before stays in force: " + words.FirstLine(p)
 	}
@@ -147,20 +151,18 @@ func (s *Dispatcher) Problems() []string {
 
 // Run looks for alerts until end is done, and joins whatever it started. When stop is
 // done the host begins to stop in good order: it will not be gone then.
-func (s *Dispatcher) Run(stop, end context.Context) error {
+func (s *Dispatcher) Run(stop, end context.Context) {
 	l := newLoop(s, end)
 	defer l.close()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	var watching error
-	wg.Go(func() { watching = s.o.Rules.Watch(end) })
+	wg.Go(func() {
+		if err := s.o.Rules.Watch(end); err != nil {
+			s.o.Logger.Error("changes of the file of alerts are not noticed", zap.Error(err))
+			s.mu.Lock()
+			s.blind = err.Error()
+			s.mu.Unlock()
+		}
+	})
 	l.run(stop)
-	wg.Wait()
-	return watching
-}
-
-// Sender is what Options.Send is in a host.
-func Sender() (deliver func(ctx context.Context, r alert.Receiver, m *alert.Message) error, end func()) {
-	sender := send.New()
-	return sender.Send, sender.Close
 }

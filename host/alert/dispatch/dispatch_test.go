@@ -215,11 +215,7 @@ func (c *cluster) start(jobs ...host.Job) *node {
 			c.t.Error(err)
 		}
 	})
-	wg.Go(func() {
-		if err := n.service.Run(ctx, around); err != nil {
-			c.t.Error(err)
-		}
-	})
+	wg.Go(func() { n.service.Run(ctx, around) })
 	go func() { // joined by done
 		wg.Wait()
 		close(n.done)

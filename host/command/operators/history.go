@@ -1,4 +1,4 @@
-package main
+package operators
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
@@ -66,16 +67,16 @@ func (f *filterFlags) query(cmd *cobra.Command, job string) string {
 }
 
 // onHost finishes a command that only a host can answer, about a job or about all.
-func (p *program) onHost(cmd *cobra.Command, how *shown, look func(ctx context.Context, r *reached, job string) (any, string, error)) *cobra.Command {
-	t := p.addHost(cmd)
-	cmd.ValidArgsFunction = p.jobNames(t)
+func onHost(p *command.Program, cmd *cobra.Command, how *command.Shown, look func(ctx context.Context, r *command.Reached, job string) (any, string, error)) *cobra.Command {
+	t := p.AddHost(cmd)
+	cmd.ValidArgsFunction = p.JobNames(t)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		job := ""
 		if len(args) > 0 {
 			job = args[0]
 		}
-		return p.with(cmd, t, func(ctx context.Context, r *reached) error {
-			return p.show(ctx, how, func() (any, string, error) { return look(ctx, r, job) })
+		return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
+			return p.Show(ctx, how, func() (any, string, error) { return look(ctx, r, job) })
 		})
 	}
 	return cmd
@@ -86,21 +87,21 @@ func atMostAJob(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return exactly("the job's name")(cmd, args)
+	return command.Exactly("the job's name")(cmd, args)
 }
 
 // records makes a command that shows records of the history.
-func records[T any](p *program, cmd *cobra.Command, path string, f *filterFlags, text func(console.Style, []T, time.Time) string) *cobra.Command {
-	var how shown
+func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filterFlags, text func(console.Style, []T, time.Time) string) *cobra.Command {
+	var how command.Shown
 	cmd.Args = atMostAJob
 	f.add(cmd)
-	how.add(cmd, "them")
-	return p.onHost(cmd, &how, func(ctx context.Context, r *reached, job string) (any, string, error) {
+	how.Add(cmd, "them")
+	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, job string) (any, string, error) {
 		var found cluster.Found[T]
-		if err := r.client.Get(ctx, path+"?"+f.query(cmd, job), &found); err != nil {
+		if err := r.Client.Get(ctx, path+"?"+f.query(cmd, job), &found); err != nil {
 			return nil, "", err
 		}
-		s := p.tables()
+		s := p.Tables()
 		out := text(s, found.Records, time.Now()) + show.Silent(s, found.Silent)
 		if found.Next != "" {
 			out += s.Paint(console.Grey, "there are more: --after "+found.Next) + "\n"
@@ -109,7 +110,7 @@ func records[T any](p *program, cmd *cobra.Command, path string, f *filterFlags,
 	})
 }
 
-func historyCommand(p *program) *cobra.Command {
+func historyCommand(p *command.Program) *cobra.Command {
 	var f filterFlags
 	cmd := &cobra.Command{
 		Use:   "history [JOB] [flags]",
@@ -122,7 +123,7 @@ all. 'wasmjob runs' shows them item by item, 'wasmjob logs' what their guests sa
 	return records(p, cmd, "/v1/fires", &f, show.Fires)
 }
 
-func runsCommand(p *program) *cobra.Command {
+func runsCommand(p *command.Program) *cobra.Command {
 	var f filterFlags
 	cmd := &cobra.Command{
 		Use:     "runs [JOB] [flags]",
@@ -134,7 +135,7 @@ func runsCommand(p *program) *cobra.Command {
 	return records(p, cmd, "/v1/runs", &f, show.Runs)
 }
 
-func auditCommand(p *program) *cobra.Command {
+func auditCommand(p *command.Program) *cobra.Command {
 	var f filterFlags
 	cmd := &cobra.Command{
 		Use:     "audit [JOB] [flags]",
@@ -144,9 +145,9 @@ func auditCommand(p *program) *cobra.Command {
 	return records(p, cmd, "/v1/audit", &f, show.Changes)
 }
 
-func logsCommand(p *program) *cobra.Command {
+func logsCommand(p *command.Program) *cobra.Command {
 	var f filterFlags
-	var how shown
+	var how command.Shown
 	follow, run := false, ""
 	cmd := &cobra.Command{
 		Use:   "logs [JOB] [flags]",
@@ -162,39 +163,39 @@ until Ctrl-C.`,
 	cmd.Flags().StringVar(&f.text, "text", "", "only lines that contain this `TEXT`")
 	cmd.Flags().StringVar(&run, "run", "", "only those of the run with this `ID`")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is logged from now on")
-	how.addOutput(cmd, "them")
-	t := p.addHost(cmd)
-	cmd.ValidArgsFunction = p.jobNames(t)
+	how.AddOutput(cmd, "them")
+	t := p.AddHost(cmd)
+	cmd.ValidArgsFunction = p.JobNames(t)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		job := ""
 		if len(args) > 0 {
 			job = args[0]
 		}
 		if follow && job == "" && run == "" {
-			return usagef("--follow wants a job, or a run")
+			return command.Usagef("--follow wants a job, or a run")
 		}
 		query := f.query(cmd, job)
 		if run != "" {
 			query += "&" + url.Values{"run": {run}}.Encode()
 		}
-		return p.with(cmd, t, func(ctx context.Context, r *reached) error {
-			if err := p.showLines(ctx, r, &how, query); err != nil || !follow {
+		return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
+			if err := showLines(ctx, p, r, &how, query); err != nil || !follow {
 				return err
 			}
-			return p.followLines(ctx, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}})
+			return followLines(ctx, p, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}})
 		})
 	}
 	return cmd
 }
 
 // showLines shows lines, oldest first.
-func (p *program) showLines(ctx context.Context, r *reached, how *shown, query string) error {
-	return p.show(ctx, how, func() (any, string, error) {
+func showLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string) error {
+	return p.Show(ctx, how, func() (any, string, error) {
 		var found cluster.Found[history.Line]
-		if err := r.client.Get(ctx, "/v1/logs?"+query, &found); err != nil {
+		if err := r.Client.Get(ctx, "/v1/logs?"+query, &found); err != nil {
 			return nil, "", err
 		}
-		s := p.tables()
+		s := p.Tables()
 		var b strings.Builder
 		for n := range found.Records {
 			b.WriteString(show.Line(s, &found.Records[len(found.Records)-1-n]))
@@ -204,7 +205,7 @@ func (p *program) showLines(ctx context.Context, r *reached, how *shown, query s
 }
 
 // followLines shows lines as they are logged, until a signal comes.
-func (p *program) followLines(ctx context.Context, r *reached, how *shown, query url.Values) error {
+func followLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query url.Values) error {
 	ctx, end := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer end()
 	for name, values := range query {
@@ -212,16 +213,16 @@ func (p *program) followLines(ctx context.Context, r *reached, how *shown, query
 			query.Del(name)
 		}
 	}
-	err := r.client.Stream(ctx, "/v1/logs/stream?"+query.Encode(), func(_ string, data []byte) error {
-		if how.output != outputTable {
-			_, err := fmt.Fprintf(p.out, "%s\n", data)
+	err := r.Client.Stream(ctx, "/v1/logs/stream?"+query.Encode(), func(_ string, data []byte) error {
+		if how.Output != command.OutputTable {
+			_, err := fmt.Fprintf(p.Out, "%s\n", data)
 			return err
 		}
 		var l history.Line
 		if err := json.Unmarshal(data, &l); err != nil {
 			return fmt.Errorf("the host's answer is no line: %w", err)
 		}
-		_, err := fmt.Fprint(p.out, show.Line(p.tables(), &l))
+		_, err := fmt.Fprint(p.Out, show.Line(p.Tables(), &l))
 		return err
 	})
 	if ctx.Err() != nil { // a signal ends it well
@@ -230,24 +231,24 @@ func (p *program) followLines(ctx context.Context, r *reached, how *shown, query
 	return err
 }
 
-func hostsCommand(p *program) *cobra.Command {
-	var how shown
+func hostsCommand(p *command.Program) *cobra.Command {
+	var how command.Shown
 	cmd := &cobra.Command{
 		Use:     "hosts [flags]",
 		Short:   "Show all hosts of the cluster, and what is wrong with them",
 		Example: "  wasmjob hosts\n  wasmjob hosts --watch",
-		Args:    exactly(),
+		Args:    command.Exactly(),
 	}
-	how.add(cmd, "them")
-	return p.onHost(cmd, &how, func(ctx context.Context, r *reached, _ string) (any, string, error) {
+	how.Add(cmd, "them")
+	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, _ string) (any, string, error) {
 		var list []cluster.Host
-		err := r.client.Get(ctx, "/v1/hosts", &list)
-		return list, show.Hosts(p.tables(), list, time.Now()), err
+		err := r.Client.Get(ctx, "/v1/hosts", &list)
+		return list, show.Hosts(p.Tables(), list, time.Now()), err
 	})
 }
 
-func calendarCommand(p *program) *cobra.Command {
-	var how shown
+func calendarCommand(p *command.Program) *cobra.Command {
+	var how command.Shown
 	span := time.Hour
 	cmd := &cobra.Command{
 		Use:     "calendar [JOB] [flags]",
@@ -256,21 +257,21 @@ func calendarCommand(p *program) *cobra.Command {
 		Args:    atMostAJob,
 	}
 	cmd.Flags().DurationVar(&span, "for", span, "how far to look")
-	how.add(cmd, "it")
-	return p.onHost(cmd, &how, func(ctx context.Context, r *reached, job string) (any, string, error) {
+	how.Add(cmd, "it")
+	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, job string) (any, string, error) {
 		now := time.Now()
 		q := url.Values{"from": {now.Format(time.RFC3339)}, "to": {now.Add(span).Format(time.RFC3339)}}
 		if job != "" {
 			q.Set("job", job)
 		}
 		var c service.Calendar
-		err := r.client.Get(ctx, "/v1/calendar?"+q.Encode(), &c)
-		return c, show.Upcoming(p.tables(), c.Upcoming, c.Frequent, now), err
+		err := r.Client.Get(ctx, "/v1/calendar?"+q.Encode(), &c)
+		return c, show.Upcoming(p.Tables(), c.Upcoming, c.Frequent, now), err
 	})
 }
 
-func topCommand(p *program) *cobra.Command {
-	var how shown
+func topCommand(p *command.Program) *cobra.Command {
+	var how command.Shown
 	once := false
 	cmd := &cobra.Command{
 		Use:   "top [flags]",
@@ -278,13 +279,13 @@ func topCommand(p *program) *cobra.Command {
 		Long: `Show, again each second until Ctrl-C, the hosts, and the jobs that fail, are late or
 run, on all hosts.`,
 		Example: "  wasmjob top\n  wasmjob top --once",
-		Args:    exactly(),
-		PreRun:  func(*cobra.Command, []string) { how.watch = !once },
+		Args:    command.Exactly(),
+		PreRun:  func(*cobra.Command, []string) { how.Watch = !once },
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "show it once")
-	return p.onHost(cmd, &how, func(ctx context.Context, r *reached, _ string) (any, string, error) {
+	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, _ string) (any, string, error) {
 		var o service.Overview
-		err := r.client.Get(ctx, "/v1/overview", &o)
-		return o, show.Overview(p.tables(), &o), err
+		err := r.Client.Get(ctx, "/v1/overview", &o)
+		return o, show.Overview(p.Tables(), &o), err
 	})
 }

@@ -1,11 +1,9 @@
-package main
+package operators
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -27,8 +26,8 @@ const (
 	mostRounds = 5
 )
 
-// errRunning says that what was to be killed runs on, and that this was shown.
-var errRunning = errors.New("it runs on")
+// ErrRunning says that what was to be killed runs on, and that this was shown.
+var ErrRunning = errors.New("it runs on")
 
 // killFlags are those of kill and of disable --now.
 type killFlags struct {
@@ -55,34 +54,21 @@ func (f *killFlags) given(cmd *cobra.Command) bool {
 
 // options are what the flags ask for, of all items.
 func (f *killFlags) options() (admin.KillOptions, error) {
-	o := admin.KillOptions{Item: -1, Grace: f.grace, Wait: f.wait, By: whoAsks()}
+	o := admin.KillOptions{Item: -1, Grace: f.grace, Wait: f.wait, By: command.WhoAsks()}
 	if f.wait < 0 {
 		o.Wait = min(f.grace+afterGrace, admin.MaxGrace)
 	}
 	switch {
 	case f.grace < 0 || f.grace > admin.MaxGrace:
-		return o, usagef("--grace: %s is not from 0s to %s", f.grace, admin.MaxGrace)
+		return o, command.Usagef("--grace: %s is not from 0s to %s", f.grace, admin.MaxGrace)
 	case f.wait > admin.MaxGrace:
-		return o, usagef("--wait: %s is not from 0s to %s", f.wait, admin.MaxGrace)
+		return o, command.Usagef("--wait: %s is not from 0s to %s", f.wait, admin.MaxGrace)
 	}
 	return o, nil
 }
 
-// whoAsks names the user and the machine, for the record; empty if neither is
-// known.
-func whoAsks() string {
-	name := ""
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if machine, err := os.Hostname(); err == nil {
-		name = strings.TrimSuffix(name+"@"+machine, "@")
-	}
-	return words.Clip(words.Printable(name))
-}
-
-func killCommand(p *program) *cobra.Command {
-	var t *target
+func killCommand(p *command.Program) *cobra.Command {
+	var t *command.Target
 	var f killFlags
 	item, run := -1, ""
 	cmd := &cobra.Command{
@@ -103,29 +89,29 @@ item or run; 2 the command line; 4 something runs on, or was not waited for.`,
   wasmjob kill cities --item 2 --grace 30s
   wasmjob kill cities --run cities/2026-03-01T10:00:00.000Z/2 --grace 0s
   wasmjob kill cities --zk zk1:2181 --namespace prod`,
-		Args: exactly("the job's name"),
+		Args: command.Exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options()
 			switch {
 			case err != nil:
 				return err
 			case cmd.Flags().Changed("item") && item < 0:
-				return usagef("--item: %d is not a number from 0", item)
+				return command.Usagef("--item: %d is not a number from 0", item)
 			}
 			if o.Item, o.Run = item, run; run != "" {
 				n, ok := itemOfRun(args[0], run)
 				switch {
 				case !ok:
-					return usagef("--run: %q is not a run of %s; a run is JOB/INSTANT/ITEM, as in the log and the history", words.Clip(run), args[0])
+					return command.Usagef("--run: %q is not a run of %s; a run is JOB/INSTANT/ITEM, as in the log and the history", words.Clip(run), args[0])
 				case item >= 0 && item != n:
-					return usagef("--run: %q is not of item %d", words.Clip(run), item)
+					return command.Usagef("--run: %q is not of item %d", words.Clip(run), item)
 				}
 				o.Item = n
 			}
-			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
 				k, err := endRuns(ctx, p, r, args[0], f, o)
 				if err != nil {
-					return r.similar(ctx, args[0], err)
+					return r.Similar(ctx, args[0], err)
 				}
 				return judgeKills(p, []*admin.Kills{k}, f)
 			})
@@ -134,8 +120,8 @@ item or run; 2 the command line; 4 something runs on, or was not waited for.`,
 	addItemFlag(cmd, &item)
 	cmd.Flags().StringVar(&run, "run", "", "only the run with this `ID`, if it is what runs")
 	f.add(cmd)
-	t = p.addChange(cmd)
-	cmd.ValidArgsFunction = p.jobNames(t)
+	t = p.AddChange(cmd)
+	cmd.ValidArgsFunction = p.JobNames(t)
 	return cmd
 }
 
@@ -148,12 +134,12 @@ func itemOfRun(job, run string) (item int, ok bool) {
 }
 
 // endRuns kills what runs of one job, and says meanwhile what it waits for.
-func endRuns(ctx context.Context, p *program, r *reached, job string, f killFlags, o admin.KillOptions) (*admin.Kills, error) {
+func endRuns(ctx context.Context, p *command.Program, r *command.Reached, job string, f killFlags, o admin.KillOptions) (*admin.Kills, error) {
 	said := false
 	return r.Kill(ctx, job, o, func(k *admin.Kills) {
 		if open := k.Open(); !said && open > 0 && o.Wait > 0 && !f.asJSON {
 			said = true
-			fmt.Fprintf(p.err, "wasmjob: asked for the end of %s of %s; waits at most %s\n", words.Count(open, "run"), words.Printable(job), words.Duration(o.Wait))
+			fmt.Fprintf(p.Err, "wasmjob: asked for the end of %s of %s; waits at most %s\n", words.Count(open, "run"), words.Printable(job), words.Duration(o.Wait))
 		}
 	})
 }
@@ -161,11 +147,11 @@ func endRuns(ctx context.Context, p *program, r *reached, job string, f killFlag
 // endNow ends what runs of a job that was disabled, or of all that were meant.
 // A host may have begun something before it saw that: it looks again until
 // nothing runs.
-func endNow(ctx context.Context, p *program, r *reached, job string, f killFlags, o admin.KillOptions) error {
+func endNow(ctx context.Context, p *command.Program, r *command.Reached, job string, f killFlags, o admin.KillOptions) error {
 	names := []string{job}
 	if job == "" {
 		var err error
-		if names, err = r.meant(ctx, o.Server); err != nil {
+		if names, err = meant(ctx, r, o.Server); err != nil {
 			return err
 		}
 	}
@@ -189,10 +175,10 @@ func endNow(ctx context.Context, p *program, r *reached, job string, f killFlags
 
 // meant are the jobs that a command without a job's name is about: those of the
 // host, as with disable, or all that the registry has.
-func (r *reached) meant(ctx context.Context, server string) ([]string, error) {
+func meant(ctx context.Context, r *command.Reached, server string) ([]string, error) {
 	var names []string
-	if r.client != nil && server == "" {
-		report, err := r.client.Status(ctx)
+	if r.Client != nil && server == "" {
+		report, err := r.Client.Status(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -209,7 +195,7 @@ func (r *reached) meant(ctx context.Context, server string) ([]string, error) {
 }
 
 // judgeKills shows what became of what was to end.
-func judgeKills(p *program, all []*admin.Kills, f killFlags) error {
+func judgeKills(p *command.Program, all []*admin.Kills, f killFlags) error {
 	open, runs := 0, 0
 	for _, k := range all {
 		open += k.Open()
@@ -218,22 +204,22 @@ func judgeKills(p *program, all []*admin.Kills, f killFlags) error {
 	var err error
 	switch {
 	case f.asJSON && len(all) == 1:
-		err = p.printJSON(all[0])
+		err = p.PrintJSON(all[0])
 	case f.asJSON:
-		err = p.printJSON(all)
+		err = p.PrintJSON(all)
 	case runs == 0:
-		_, err = fmt.Fprintln(p.out, "nothing of it runs")
+		_, err = fmt.Fprintln(p.Out, "nothing of it runs")
 	default:
-		_, err = p.out.Write([]byte(show.Kills(p.tables(), all)))
+		_, err = p.Out.Write([]byte(show.Kills(p.Tables(), all)))
 	}
 	if err == nil && open > 0 {
-		return errRunning
+		return ErrRunning
 	}
 	return err
 }
 
-func releaseCommand(p *program) *cobra.Command {
-	var t *target
+func releaseCommand(p *command.Program) *cobra.Command {
+	var t *command.Target
 	item := -1
 	cmd := &cobra.Command{
 		Use:   "release JOB [flags]",
@@ -243,12 +229,12 @@ maxHostDeaths allows: all that are held back, or with --item one. They run at
 their next instant, without catch-up of what was due until now. 'wasmjob shards JOB'
 shows which are held back, and which hosts died.`,
 		Example: "  wasmjob release cities\n  wasmjob release cities --item 2\n  wasmjob release cities --zk zk1:2181 --namespace prod",
-		Args:    exactly("the job's name"),
+		Args:    command.Exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("item") && item < 0 {
-				return usagef("--item: %d is not a number from 0", item)
+				return command.Usagef("--item: %d is not a number from 0", item)
 			}
-			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
 				items, err := r.Release(ctx, args[0], item)
 				what := "released items " + items.String() + " of " + args[0]
 				switch {
@@ -257,12 +243,12 @@ shows which are held back, and which hosts died.`,
 				case len(items) == 0:
 					what = "nothing of " + args[0] + " is held back"
 				}
-				return p.done(r.similar(ctx, args[0], err), what)
+				return p.Done(r.Similar(ctx, args[0], err), what)
 			})
 		},
 	}
 	addItemFlag(cmd, &item)
-	t = p.addChange(cmd)
-	cmd.ValidArgsFunction = p.jobNames(t)
+	t = p.AddChange(cmd)
+	cmd.ValidArgsFunction = p.JobNames(t)
 	return cmd
 }

@@ -1,4 +1,4 @@
-package main
+package operators
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history/lines"
@@ -21,7 +22,8 @@ type witness interface {
 	Facts(ctx context.Context, q explain.Question) (explain.Facts, error)
 }
 
-func explainCommand(p *program) *cobra.Command {
+// Explain is the command that says why a job ran late, or not.
+func Explain(p *command.Program) *cobra.Command {
 	asJSON := false
 	var at, before string
 	item := -1
@@ -43,11 +45,11 @@ the job's zone. 15:04 is the last such time of the day.`,
 		Example: `  wasmjob explain report --history host1.jsonl --history host2.jsonl
   wasmjob explain report --at 03:00 --item 3 --history /var/log/wasmjob/host1.jsonl
   wasmjob why report --before 2026-03-01T03:10:00Z --history host1.jsonl --json`,
-		Args: exactly("JOB"),
+		Args: command.Exactly("JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := explain.Question{Job: args[0]}
 			if at != "" && before != "" {
-				return usagef("--at and --before mean different fires; want one of them")
+				return command.Usagef("--at and --before mean different fires; want one of them")
 			}
 			var err error
 			switch {
@@ -62,12 +64,12 @@ the job's zone. 15:04 is the last such time of the day.`,
 			}
 			if cmd.Flags().Changed("item") {
 				if item < 0 {
-					return usagef("--item: %d is not an item; want a number from 0 on", item)
+					return command.Usagef("--item: %d is not an item; want a number from 0 on", item)
 				}
 				q.Item = &item
 			}
 			if len(files) == 0 {
-				return usagef("the history files of the hosts are missing; want --history FILE, once for each host")
+				return command.Usagef("the history files of the hosts are missing; want --history FILE, once for each host")
 			}
 			var from witness = historyFiles(files)
 			facts, err := from.Facts(cmd.Context(), q)
@@ -76,9 +78,9 @@ the job's zone. 15:04 is the last such time of the day.`,
 			}
 			answer := explain.Explain(q, facts)
 			if asJSON {
-				return p.printJSON(answer)
+				return p.PrintJSON(answer)
 			}
-			_, err = p.out.Write([]byte(show.Explained(p.tables(), answer)))
+			_, err = p.Out.Write([]byte(show.Explained(p.Tables(), answer)))
 			return err
 		},
 	}
@@ -107,9 +109,9 @@ func fireTime(flag, s string, now time.Time) (time.Time, error) {
 		}
 		return of(d - 1), nil
 	}
-	t, err := parseTime(s, now.Location())
+	t, err := command.ParseTime(s, now.Location())
 	if err != nil {
-		return time.Time{}, usagef("%s: %q is not a time; want 03:00, 03:00:30, \"2026-03-01 03:00\" or RFC 3339", flag, words.Clip(s))
+		return time.Time{}, command.Usagef("%s: %q is not a time; want 03:00, 03:00:30, \"2026-03-01 03:00\" or RFC 3339", flag, words.Clip(s))
 	}
 	return t, nil
 }
@@ -139,7 +141,7 @@ func (files historyFiles) Facts(ctx context.Context, q explain.Question) (explai
 				continue
 			}
 			if err != nil {
-				return f, usageError{err}
+				return f, command.Usage(err)
 			}
 			records++
 			if f.From.IsZero() || r.Time().Before(f.From) {
@@ -158,7 +160,7 @@ func (files historyFiles) Facts(ctx context.Context, q explain.Question) (explai
 			}
 		}
 		if records == 0 {
-			return f, usageError{fmt.Errorf("%s: no event in it; expected a file that a host wrote with --history", path)}
+			return f, command.Usage(fmt.Errorf("%s: no event in it; expected a file that a host wrote with --history", path))
 		}
 	}
 	f.Events = append(f.Events, fires...)

@@ -1,4 +1,4 @@
-package main
+package operators
 
 import (
 	"context"
@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/show"
 )
 
-func shardsCommand(p *program) *cobra.Command {
-	var how shown
+func shardsCommand(p *command.Program) *cobra.Command {
+	var how command.Shown
 	cmd := &cobra.Command{
 		Use:   "shards JOB [flags]",
 		Short: "Show which instance has which item of a job",
@@ -20,16 +21,16 @@ or with --zk the registry itself.`,
 		Example: `  wasmjob shards cities
   wasmjob shards cities --watch
   wasmjob shards cities --zk zk1:2181,zk2:2181 --namespace prod --json`,
-		Args: exactly("the job's name"),
+		Args: command.Exactly("the job's name"),
 	}
-	how.add(cmd, "them")
-	return p.onTarget(cmd, func(ctx context.Context, r *reached, args []string) error {
-		return p.show(ctx, &how, func() (any, string, error) {
+	how.Add(cmd, "them")
+	return p.OnTarget(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
+		return p.Show(ctx, &how, func() (any, string, error) {
 			s, err := r.Shards(ctx, args[0])
 			if err != nil {
-				return nil, "", r.similar(ctx, args[0], err)
+				return nil, "", r.Similar(ctx, args[0], err)
 			}
-			return s, show.Shards(p.tables(), s, time.Now()), nil
+			return s, show.Shards(p.Tables(), s, time.Now()), nil
 		})
 	})
 }

@@ -1,4 +1,4 @@
-package main
+package operators
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-func editCommand(p *program) *cobra.Command {
+func editCommand(p *command.Program) *cobra.Command {
 	preview := false
 	cmd := &cobra.Command{
 		Use:   "edit JOB [SETTING=VALUE …] [flags]",
@@ -29,14 +30,14 @@ if the definition says overwrite: true.`,
 		Example: "  wasmjob edit cities\n  wasmjob edit cities cron='0 0 4 * * ?' --reason 'the backup runs until 3'\n  wasmjob edit cities shardingTotalCount=8 --preview",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("the job's name is missing")
+				return command.Usagef("the job's name is missing")
 			}
 			_, err := parseEdits(args[1:])
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&preview, "preview", false, "change nothing")
-	p.onChange(cmd, func(ctx context.Context, r *reached, args []string) error {
+	p.OnChange(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
 		job := args[0]
 		edits, err := parseEdits(args[1:])
 		if err != nil {
@@ -45,19 +46,19 @@ if the definition says overwrite: true.`,
 		if len(edits) == 0 {
 			c, err := r.Config(ctx, job)
 			if err != nil {
-				return r.similar(ctx, job, err)
+				return r.Similar(ctx, job, err)
 			}
-			return p.done(nil, strings.TrimSuffix(settingsText(p.tables(), c), "\n"))
+			return p.Done(nil, strings.TrimSuffix(settingsText(p.Tables(), c), "\n"))
 		}
 		e, err := r.EditConfig(ctx, job, admin.Edit{Version: -1, Settings: edits, Preview: preview})
 		if err != nil {
-			return r.similar(ctx, job, err)
+			return r.Similar(ctx, job, err)
 		}
 		what := "changed " + job
 		if preview {
 			what = "would change " + job
 		}
-		return p.done(nil, what+"\n"+strings.TrimSuffix(editText(e), "\n"))
+		return p.Done(nil, what+"\n"+strings.TrimSuffix(editText(e), "\n"))
 	})
 	complete := cmd.ValidArgsFunction
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
@@ -84,11 +85,11 @@ func parseEdits(args []string) (map[string]string, error) {
 		name, value, ok := strings.Cut(arg, "=")
 		switch _, twice := edits[name]; {
 		case !ok:
-			return nil, usagef("found %q, expected SETTING=VALUE", words.Clip(arg))
+			return nil, command.Usagef("found %q, expected SETTING=VALUE", words.Clip(arg))
 		case !slices.Contains(names, name):
-			return nil, usagef("%q is no setting that can be edited%s", words.Clip(name), words.Suggest(name, names))
+			return nil, command.Usagef("%q is no setting that can be edited%s", words.Clip(name), words.Suggest(name, names))
 		case twice:
-			return nil, usagef("%s is given twice", name)
+			return nil, command.Usagef("%s is given twice", name)
 		}
 		edits[name] = value
 	}

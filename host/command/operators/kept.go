@@ -1,4 +1,4 @@
-package main
+package operators
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -39,7 +40,7 @@ func (f *keptFlags) add(cmd *cobra.Command, reset string) {
 
 func (f *keptFlags) check(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("item") && f.item < 0 {
-		return usagef("--item: %d is not a number from 0", f.item)
+		return command.Usagef("--item: %d is not a number from 0", f.item)
 	}
 	return nil
 }
@@ -52,13 +53,13 @@ func given(flag, text string) (admin.Bytes, error) {
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return "", usagef("--%s: %v", flag, err)
+		return "", command.Usagef("--%s: %v", flag, err)
 	}
 	return admin.Bytes(data), nil
 }
 
-func offsetCommand(p *program) *cobra.Command {
-	var t *target
+func offsetCommand(p *command.Program) *cobra.Command {
+	var t *command.Target
 	var f keptFlags
 	set := ""
 	cmd := &cobra.Command{
@@ -73,7 +74,7 @@ last run has committed; the next run goes on from there.
   wasmjob offset cities --item 2 --set @offset.bin
   wasmjob offset cities --item 2 --reset
   wasmjob offset cities --zk zk1:2181 --namespace prod --json`,
-		Args: exactly("the job's name"),
+		Args: command.Exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
@@ -81,7 +82,7 @@ last run has committed; the next run goes on from there.
 			change := admin.KeptChange{ResetOffset: f.reset}
 			sets := cmd.Flags().Changed("set")
 			if sets && f.reset {
-				return usagef("--set and --reset do not go together")
+				return command.Usagef("--set and --reset do not go together")
 			}
 			if sets {
 				offset, err := given("set", set)
@@ -90,7 +91,7 @@ last run has committed; the next run goes on from there.
 				}
 				change.Offset = &offset
 			}
-			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
 				if sets || f.reset {
 					return changeKept(ctx, p, r, args[0], f, change)
 				}
@@ -100,13 +101,13 @@ last run has committed; the next run goes on from there.
 	}
 	f.add(cmd, "take the offset away: the next run has none, as the first one")
 	cmd.Flags().StringVar(&set, "set", "", "the new offset: `TEXT`, or @FILE")
-	t = p.addChange(cmd)
-	cmd.ValidArgsFunction = p.jobNames(t)
+	t = p.AddChange(cmd)
+	cmd.ValidArgsFunction = p.JobNames(t)
 	return cmd
 }
 
-func kvCommand(p *program) *cobra.Command {
-	var t *target
+func kvCommand(p *command.Program) *cobra.Command {
+	var t *command.Target
 	var f keptFlags
 	var sets, deletes []string
 	get := ""
@@ -123,7 +124,7 @@ Keys that are deleted go first, then those are set that are to be set, all at on
   wasmjob kv cities --item 2 --get cursor
   wasmjob kv cities --item 2 --set cursor=2026-03-01 --set table=@table.json --delete old
   wasmjob kv cities --item 2 --reset`,
-		Args: exactly("the job's name"),
+		Args: command.Exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
@@ -132,7 +133,7 @@ Keys that are deleted go first, then those are set that are to be set, all at on
 			for _, text := range sets {
 				key, value, ok := strings.Cut(text, "=")
 				if !ok || key == "" {
-					return usagef("--set: %q is not KEY=VALUE", words.Clip(text))
+					return command.Usagef("--set: %q is not KEY=VALUE", words.Clip(text))
 				}
 				data, err := given("set", value)
 				if err != nil {
@@ -146,11 +147,11 @@ Keys that are deleted go first, then those are set that are to be set, all at on
 			changes, gets := change.String() != "", cmd.Flags().Changed("get")
 			switch {
 			case gets && changes:
-				return usagef("--get goes without --set, --delete and --reset")
+				return command.Usagef("--get goes without --set, --delete and --reset")
 			case len(deletes) > 0 && f.reset:
-				return usagef("--delete and --reset do not go together")
+				return command.Usagef("--delete and --reset do not go together")
 			}
-			return p.with(cmd, t, func(ctx context.Context, r *reached) error {
+			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
 				if changes {
 					return changeKept(ctx, p, r, args[0], f, change)
 				}
@@ -165,60 +166,60 @@ Keys that are deleted go first, then those are set that are to be set, all at on
 	cmd.Flags().StringVar(&get, "get", "", "write the value of `KEY`")
 	cmd.Flags().StringArrayVar(&sets, "set", nil, "set a key: `KEY=VALUE`, or KEY=@FILE; may be repeated")
 	cmd.Flags().StringArrayVar(&deletes, "delete", nil, "delete `KEY`; may be repeated")
-	t = p.addChange(cmd)
-	cmd.ValidArgsFunction = p.jobNames(t)
+	t = p.AddChange(cmd)
+	cmd.ValidArgsFunction = p.JobNames(t)
 	return cmd
 }
 
 // changeKept changes what an item keeps, and says what it did.
-func changeKept(ctx context.Context, p *program, r *reached, job string, f keptFlags, change admin.KeptChange) error {
+func changeKept(ctx context.Context, p *command.Program, r *command.Reached, job string, f keptFlags, change admin.KeptChange) error {
 	k, err := r.ChangeKept(ctx, job, f.item, change)
 	if err != nil {
-		return r.similar(ctx, job, err)
+		return r.Similar(ctx, job, err)
 	}
 	if f.asJSON {
-		return p.printJSON(k)
+		return p.PrintJSON(k)
 	}
-	return p.done(nil, fmt.Sprintf("item %d of %s: %s", k.Item, job, change))
+	return p.Done(nil, fmt.Sprintf("item %d of %s: %s", k.Item, job, change))
 }
 
 // showKept shows what items keep.
-func showKept(ctx context.Context, p *program, r *reached, job string, f keptFlags, table func(s console.Style, all []admin.Kept, now time.Time) string) error {
+func showKept(ctx context.Context, p *command.Program, r *command.Reached, job string, f keptFlags, table func(s console.Style, all []admin.Kept, now time.Time) string) error {
 	all, err := r.Kept(ctx, job, f.item)
 	if err != nil {
-		return r.similar(ctx, job, err)
+		return r.Similar(ctx, job, err)
 	}
 	if f.asJSON && f.item >= 0 && len(all) == 1 {
-		return p.printJSON(all[0])
+		return p.PrintJSON(all[0])
 	}
 	if f.asJSON {
-		return p.printJSON(all)
+		return p.PrintJSON(all)
 	}
-	_, err = p.out.Write([]byte(table(p.tables(), all, time.Now())))
+	_, err = p.Out.Write([]byte(table(p.Tables(), all, time.Now())))
 	return err
 }
 
 // getKept writes one value.
-func getKept(ctx context.Context, p *program, r *reached, job string, f keptFlags, key string) error {
+func getKept(ctx context.Context, p *command.Program, r *command.Reached, job string, f keptFlags, key string) error {
 	all, err := r.Kept(ctx, job, f.item)
 	switch {
 	case err != nil:
-		return r.similar(ctx, job, err)
+		return r.Similar(ctx, job, err)
 	case len(all) == 0:
 		return fmt.Errorf("job %q has no item yet", job)
 	case len(all) > 1:
-		return usagef("job %s has %d items: say which one is meant with --item", job, len(all))
+		return command.Usagef("job %s has %d items: say which one is meant with --item", job, len(all))
 	}
 	value, err := all[0].Value(key)
 	if err != nil {
 		return fmt.Errorf("%w%s", err, words.Suggest(key, all[0].Keys))
 	}
 	if f.asJSON {
-		return p.printJSON(value)
+		return p.PrintJSON(value)
 	}
-	if p.outTTY {
+	if p.OutTTY {
 		value += "\n"
 	}
-	_, err = p.out.Write([]byte(value))
+	_, err = p.Out.Write([]byte(value))
 	return err
 }

@@ -1,0 +1,466 @@
+// Package operators has the commands that look at a cluster and operate it: by one of its
+// hosts, or by the registry itself.
+package operators
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/command"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/show"
+)
+
+// Look are the commands that show what a cluster does and has done.
+func Look(p *command.Program) []*cobra.Command {
+	return []*cobra.Command{statusCommand(p), jobsCommand(p), hostsCommand(p), shardsCommand(p), topCommand(p), historyCommand(p), runsCommand(p), logsCommand(p),
+		auditCommand(p), calendarCommand(p)}
+}
+
+// Operate are the commands that change what a cluster does.
+func Operate(p *command.Program) []*cobra.Command {
+	return []*cobra.Command{triggerCommand(p), enableCommand(p), disableCommand(p), editCommand(p), killCommand(p), releaseCommand(p), offsetCommand(p), kvCommand(p),
+		shutdownCommand(p), startCommand(p), removeCommand(p), restoreCommand(p)}
+}
+
+func statusCommand(p *command.Program) *cobra.Command {
+	var how command.Shown
+	all := false
+	cmd := &cobra.Command{
+		Use:   "status [JOB] [flags]",
+		Short: "Show what the host is doing, or who runs a job",
+		Long: `Show the jobs of the running host, their items, their modules, and the files
+that it refused with the reasons. Of the items those are shown that run, that
+did not end well, that are disabled or held back, or that misfired;
+--items shows all.
+
+With a job's name, show the instances of the job on all hosts: their state, what
+they own and run, and which module, as the registry has it; and of the host that is asked
+what the job is granted, who signed its module, and what its last runs did outside.
+With --zk, ask the registry itself.`,
+		Example: `  wasmjob status
+  wasmjob status cities
+  wasmjob status --watch
+  wasmjob status --zk zk1:2181 --namespace prod
+  wasmjob status --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return command.Exactly("the job's name")(cmd, args)
+		},
+	}
+	how.Add(cmd, "it")
+	cmd.Flags().BoolVar(&all, "items", false, "show all items")
+	return p.OnTarget(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
+		return p.Show(ctx, &how, func() (any, string, error) { return statusOf(ctx, p, r, args, all) })
+	})
+}
+
+// statusOf is what status shows, as a value for JSON and as text.
+func statusOf(ctx context.Context, p *command.Program, r *command.Reached, args []string, all bool) (v any, text string, err error) {
+	switch {
+	case len(args) > 0:
+		s, err := r.Shards(ctx, args[0])
+		if err != nil {
+			return nil, "", r.Similar(ctx, args[0], err)
+		}
+		here, err := here(ctx, r, args[0])
+		if err != nil {
+			return nil, "", err
+		}
+		text := show.Instances(p.Tables(), s, time.Now())
+		if here == nil {
+			return s, text, nil
+		}
+		if more := show.Here(p.Tables(), here); more != "" {
+			text += "\n" + more
+		}
+		return jobReport{s, here}, text, nil
+	case r.Client != nil:
+		report, err := r.Client.Status(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		return report, show.Status(p.Tables(), report, all), nil
+	}
+	list, err := r.Jobs(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	return list, r.Registry.Heading(p.Tables()) + "\n" + show.Namespace(p.Tables(), list), nil
+}
+
+// jobReport is what status shows of one job as JSON: what the registry has, and what the
+// host has that was asked.
+type jobReport struct {
+	*admin.Shards
+	Here *host.JobStatus `json:"here,omitempty"`
+}
+
+// here is the job on the host that is asked; nil if none is, or it does not have the job.
+func here(ctx context.Context, r *command.Reached, job string) (*host.JobStatus, error) {
+	if r.Client == nil {
+		return nil, nil
+	}
+	report, err := r.Client.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range report.Status.Jobs {
+		if j.Name == job {
+			return &j, nil
+		}
+	}
+	return nil, nil
+}
+
+func jobsCommand(p *command.Program) *cobra.Command {
+	var how command.Shown
+	var f jobFlags
+	cmd := &cobra.Command{
+		Use:   "jobs [flags]",
+		Short: "List the jobs of all hosts, or of the registry",
+		Long: `List the jobs of all hosts of the cluster: what they do, whether they are well, when
+they fire next, and how they ended last. With --zk, list those of the registry.`,
+		Example: "  wasmjob jobs\n  wasmjob jobs --health failing,late\n  wasmjob jobs --job 'etl-*' --sort -duration\n  wasmjob jobs --zk zk1:2181 --namespace prod",
+		Args:    command.Exactly(),
+	}
+	f.add(cmd)
+	how.Add(cmd, "them")
+	p.OnTarget(cmd, func(ctx context.Context, r *command.Reached, _ []string) error {
+		return p.Show(ctx, &how, func() (any, string, error) {
+			if r.Client == nil {
+				list, err := r.Jobs(ctx)
+				return list, show.Namespace(p.Tables(), list), err
+			}
+			all, err := f.list(ctx, r.Client)
+			if err != nil {
+				return nil, "", err
+			}
+			return all.Records, show.ClusterJobs(p.Tables(), all.Records, time.Now()) + show.Silent(p.Tables(), all.Silent), nil
+		})
+	})
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return cmd
+}
+
+func triggerCommand(p *command.Program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "trigger JOB [flags]",
+		Short: "Run a job now",
+		Long: `Run all items of a job now, on all its hosts, whatever its schedule says. While
+the job runs one trigger is kept, and served when it ends.`,
+		Example: "  wasmjob trigger cities",
+		Args:    command.Exactly("the job's name"),
+	}
+	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
+		return p.Done(r.Similar(ctx, args[0], r.Trigger(ctx, args[0])), "triggered "+args[0])
+	})
+}
+
+// jobFlags say which jobs are listed.
+type jobFlags struct {
+	text, sort   string
+	jobs, health []string
+}
+
+func (f *jobFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.text, "text", "", "only those whose name or description contains this `TEXT`")
+	cmd.Flags().StringSliceVar(&f.jobs, "job", nil, "only those whose names match one of these `PATTERNS`")
+	cmd.Flags().StringSliceVar(&f.health, "health", nil, "only `error,failing,late,paused,ok`")
+	cmd.Flags().StringVar(&f.sort, "sort", "name", "by name, next, last, health or duration; -next is the reverse")
+}
+
+// list asks for all pages.
+func (f *jobFlags) list(ctx context.Context, c *admin.Client) (*service.Jobs, error) {
+	q := url.Values{"limit": {strconv.Itoa(history.MaxLimit)}, "job": f.jobs, "health": f.health}
+	for name, value := range map[string]string{"q": f.text, "sort": f.sort} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	var all service.Jobs
+	for {
+		var page service.Jobs
+		if err := c.Get(ctx, "/v1/jobs?"+q.Encode(), &page); err != nil {
+			return nil, err
+		}
+		page.Records = append(all.Records, page.Records...)
+		if all = page; page.Next == "" {
+			return &all, nil
+		}
+		q.Set("after", page.Next)
+	}
+}
+
+func enableCommand(p *command.Program) *cobra.Command {
+	return switchCommand(p, "enable", "enabled", "Let a job, a server or an item run again",
+		`Let a job that was disabled run again, on all its servers; with --server on one
+of them, with --item one of its items. --server without a job, or with --all, is
+all jobs of that server.`, true)
+}
+
+func disableCommand(p *command.Program) *cobra.Command {
+	return switchCommand(p, "disable", "disabled", "Keep a job, a server or an item from running",
+		`Keep a job from running on any server; with --server on one of them, whose items
+go to the others; with --item one of its items. What runs goes on to its end, or
+with --now is ended as by 'wasmjob kill', whose exit codes it has then.
+--server without a job, or with --all, is all jobs of that server. It lasts until
+the same is enabled again, and with a durable registry it outlives the hosts.`, false)
+}
+
+// switching is an enable or a disable: what its flags ask for.
+type switching struct {
+	enable   bool
+	done     string // as the message says it
+	server   string
+	item     int // -1: none
+	all, now bool
+	ending   killFlags
+}
+
+func (w *switching) check(cmd *cobra.Command) error {
+	byItem := cmd.Flags().Changed("item")
+	switch {
+	case byItem && w.all:
+		return command.Usagef("--item and --all do not go together")
+	case byItem && w.server != "":
+		return command.Usagef("--item and --server do not go together")
+	case byItem && w.item < 0:
+		return command.Usagef("--item: %d is not a number from 0", w.item)
+	case !w.now && w.ending.given(cmd):
+		return command.Usagef("--grace, --wait and --json go with --now")
+	}
+	return nil
+}
+
+// perform switches a job, or all if it is empty, and says what it did.
+func (w *switching) perform(ctx context.Context, o command.Operator, job string) (what string, err error) {
+	jobs, servers, items := o.Disable, o.DisableServer, o.DisableItem
+	if w.enable {
+		jobs, servers, items = o.Enable, o.EnableServer, o.EnableItem
+	}
+	of := cmp.Or(job, "all jobs")
+	if w.server != "" {
+		return w.done + " server " + w.server + " for " + of, servers(ctx, job, w.server)
+	}
+	if w.item >= 0 {
+		return fmt.Sprintf("%s item %d of %s", w.done, w.item, of), items(ctx, job, w.item)
+	}
+	return w.done + " " + of, jobs(ctx, job)
+}
+
+func switchCommand(p *command.Program, name, done, short, long string, enable bool) *cobra.Command {
+	var t *command.Target
+	w := switching{enable: enable, done: done}
+	example := "  wasmjob NAME cities\n  wasmjob NAME cities --server 10.0.0.7\n  wasmjob NAME cities --item 2\n  wasmjob NAME --server 10.0.0.7\n  wasmjob NAME --all"
+	if !enable {
+		example += "\n  wasmjob NAME cities --now --grace 30s"
+	}
+	cmd := &cobra.Command{
+		Use:     name + " [JOB] [flags]",
+		Short:   short,
+		Long:    long,
+		Example: strings.ReplaceAll(example, "NAME", name),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if w.all || (len(args) == 0 && w.server != "") {
+				return command.Exactly()(cmd, args)
+			}
+			return command.Exactly("the job's name (or --all, or --server IP)")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := w.check(cmd); err != nil {
+				return err
+			}
+			o, err := w.ending.options()
+			if err != nil {
+				return err
+			}
+			o.Server, o.Item = w.server, w.item
+			job := ""
+			if len(args) > 0 {
+				job = args[0]
+			}
+			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
+				what, err := w.perform(ctx, r, job)
+				err = r.Similar(ctx, job, err)
+				if !w.now || !w.ending.asJSON {
+					err = p.Done(err, what)
+				}
+				if err != nil || !w.now {
+					return err
+				}
+				return endNow(ctx, p, r, job, w.ending, o)
+			})
+		},
+	}
+	if !enable {
+		cmd.Flags().BoolVar(&w.now, "now", false, "end what runs, too")
+		w.ending.add(cmd)
+	}
+	addItemFlag(cmd, &w.item)
+	cmd.Flags().StringVar(&w.server, "server", "", "only the server with this `IP`")
+	cmd.Flags().BoolVar(&w.all, "all", false, "all jobs of the host, or with --zk of the namespace")
+	t = p.AddChange(cmd)
+	cmd.ValidArgsFunction = p.JobNames(t)
+	return cmd
+}
+
+// addItemFlag adds the flag that names one item; without it that is -1.
+func addItemFlag(cmd *cobra.Command, item *int) {
+	cmd.Flags().IntVar(item, "item", -1, "only this item, `N` from 0")
+	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
+}
+
+func shutdownCommand(p *command.Program) *cobra.Command {
+	server, instance := "", ""
+	cmd := &cobra.Command{
+		Use:   "shutdown [JOB] [flags]",
+		Short: "Stop instances of a job until they are started again",
+		Long: `Take instances out of a job, as ElasticJob's console does: all of the job, those
+of a server, or one. They finish what they run within the host's drain timeout and
+leave the job; their items go to the others. The process of the host goes on. An instance comes back when
+'wasmjob start' is given on its host, the host is restarted, or the job's
+definition file there changes. Without a job, --server or --instance is meant in
+all jobs.
+
+A Java instance that runs items of a job with failover is refused: without its node
+in the registry it cannot be told from a crashed one, and its items would run again
+elsewhere. Disable its server and wait until it runs nothing.`,
+		Example: `  wasmjob shutdown cities --instance 10.0.0.7@-@4711-1f2e3d4c
+  wasmjob shutdown cities --server 10.0.0.7
+  wasmjob shutdown --server 10.0.0.7 --zk zk1:2181 --namespace prod`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && server+instance != "" {
+				return nil
+			}
+			return command.Exactly("the job's name (or --server IP, or --instance ID)")(cmd, args)
+		},
+	}
+	cmd.Flags().StringVar(&server, "server", "", "the instances on the server with this `IP`")
+	cmd.Flags().StringVar(&instance, "instance", "", "the instance with this `ID`; 'wasmjob status JOB' shows them")
+	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
+		job := ""
+		if len(args) > 0 {
+			job = args[0]
+		}
+		what := "all instances"
+		switch {
+		case instance != "":
+			what = instance
+		case server != "":
+			what = "the instances on " + server
+		}
+		return p.Done(r.Similar(ctx, job, r.Shutdown(ctx, job, server, instance)), "asked "+what+" of "+cmp.Or(job, "all jobs")+" to stop")
+	})
+}
+
+func startCommand(p *command.Program) *cobra.Command {
+	var t *command.Target
+	cmd := &cobra.Command{
+		Use:   "start JOB [flags]",
+		Short: "Bring a job back that was shut down or removed",
+		Long: `Have the host join a job again that 'wasmjob shutdown' stopped there, or that was
+removed from the registry while its definition file is still there. It is for one
+host: give it on each host that is to run the job. A job that runs is left alone.`,
+		Example: "  wasmjob start cities\n  wasmjob start cities --admin 10.0.0.7:9770 --token-file token",
+		Args:    command.Exactly("the job's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			direct, err := t.Direct()
+			if err != nil {
+				return err
+			}
+			if direct {
+				return command.Usagef("only a host can start a job again, not the registry: leave --zk, --config and --namespace out")
+			}
+			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
+				what := startedText(ctx, r.Client, args[0])
+				return p.Done(r.Similar(ctx, args[0], r.Client.Start(ctx, args[0])), what)
+			})
+		},
+	}
+	t = p.AddChange(cmd)
+	cmd.ValidArgsFunction = p.JobNames(t)
+	return cmd
+}
+
+func restoreCommand(p *command.Program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore JOB [flags]",
+		Short: "Bring a job back on all hosts that was removed or shut down",
+		Long: `Have all hosts of the cluster join a job again that 'wasmjob remove' or 'wasmjob
+shutdown' took from them, and whose definition file is still there. It begins with
+its records and offsets, unless it was removed with --purge.`,
+		Example: "  wasmjob restore cities",
+		Args:    command.Exactly("the job's name"),
+	}
+	t := p.AddHost(cmd)
+	cmd.Flags().StringVar(&t.Reason, "reason", "", "`TEXT` that says why, for 'wasmjob audit'")
+	return p.On(t, cmd, func(ctx context.Context, r *command.Reached, args []string) error {
+		var restored service.Restored
+		err := r.Client.Send(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(args[0])+"/restore", nil, &restored)
+		if err != nil {
+			return r.Similar(ctx, args[0], err)
+		}
+		err = p.Done(nil, "restored "+args[0]+" on "+strings.Join(restored.Hosts, ", "))
+		if len(restored.Failed) > 0 {
+			err = fmt.Errorf("not restored on %s", strings.Join(restored.Failed, "; "))
+		}
+		return err
+	})
+}
+
+// startedText is what start reports of a job, from its state on the host before.
+func startedText(ctx context.Context, c *admin.Client, job string) string {
+	started := "started " + job
+	report, err := c.Status(ctx)
+	if err != nil {
+		return started
+	}
+	n := slices.IndexFunc(report.Status.Jobs, func(j host.JobStatus) bool { return j.Name == job })
+	if n < 0 {
+		return started
+	}
+	switch report.Status.Jobs[n].State {
+	case host.JobReady, host.JobRunning, host.JobSharding:
+		return job + " runs here already"
+	case host.JobDisabled:
+		return fmt.Sprintf("%s is disabled: wasmjob enable %s", job, job)
+	}
+	return started
+}
+
+func removeCommand(p *command.Program) *cobra.Command {
+	purge := false
+	cmd := &cobra.Command{
+		Use:   "remove JOB [flags]",
+		Short: "Take a job out of the registry",
+		Long: `Take a job out of the registry. Hosts that run it stop it, what runs ends within
+their drain timeout, and they do not bring it back until 'wasmjob start' is given
+on them, they are restarted, or its definition file changes. Its offsets and records stay, for a job of that name that
+comes later, unless --purge is given.`,
+		Example: "  wasmjob remove cities\n  wasmjob remove cities --purge",
+		Args:    command.Exactly("the job's name"),
+	}
+	cmd.Flags().BoolVar(&purge, "purge", false, "forget its offsets and records too")
+	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
+		what := "removed " + args[0]
+		if purge {
+			what += " and all that was known of it"
+		}
+		return p.Done(r.Similar(ctx, args[0], r.Remove(ctx, args[0], purge)), what)
+	})
+}

@@ -1,0 +1,177 @@
+// Package command is what commands have in common: what they may touch of the process,
+// mistakes on the command line, the flags that name a host or a registry, and the forms
+// in which something is shown.
+//
+// The rooms of commands import it; package main puts their commands together. Nothing of
+// it is used by two goroutines.
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+const (
+	// EnvPrefix begins the names of the variables that are settings.
+	EnvPrefix = "WASMJOB_"
+	// ConfigFlag names the configuration file.
+	ConfigFlag = "config"
+)
+
+// Program is one run of the command line: what it may touch of the process.
+type Program struct {
+	In             io.Reader // nil: none
+	Out, Err       io.Writer
+	OutTTY, ErrTTY bool
+	// Width is the terminal's on stdout, 0 if it is not known; nil is the same.
+	Width   func() int
+	Environ []string
+	// Notify begins to deliver SIGINT and SIGTERM; the func ends it.
+	Notify func() (<-chan os.Signal, func())
+	// RegistryFlags adds the flags that name a registry, OpenNamespace connects to the one
+	// that they name, or the environment, or a configuration file.
+	RegistryFlags func(*pflag.FlagSet)
+	OpenNamespace func(context.Context, *pflag.FlagSet) (*Opened, error)
+}
+
+// Opened is a namespace in the registry itself, for a command.
+type Opened struct {
+	Namespace string
+	Backend   string // as people know it
+	Center    registry.Center
+	Jobs      *admin.Registry
+}
+
+// Close ends the session.
+func (o *Opened) Close() error { return o.Center.Close() }
+
+// Heading says which registry is shown.
+func (o *Opened) Heading(s console.Style) string {
+	return s.Fact("registry", o.Backend+", namespace "+o.Namespace)
+}
+
+// Getenv is the value of a variable; empty if there is none.
+func (p *Program) Getenv(name string) string { return Lookup(p.Environ, name) }
+
+// Lookup is the value of a variable, the last one if there are several; empty if there is
+// none.
+func Lookup(environ []string, name string) string {
+	value := ""
+	for _, e := range environ {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// Colour reports whether a stream takes colours.
+func (p *Program) Colour(tty bool) bool {
+	return tty && p.Getenv("NO_COLOR") == "" && p.Getenv("TERM") != "dumb"
+}
+
+// Tables is how tables look on stdout.
+func (p *Program) Tables() console.Style {
+	s := console.Style{Colour: p.Colour(p.OutTTY)}
+	if p.OutTTY && p.Width != nil {
+		s.Width = p.Width()
+	}
+	return s
+}
+
+// PrintJSON writes a value.
+func (p *Program) PrintJSON(v any) error {
+	e := json.NewEncoder(p.Out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// Done reports what was done, unless there is an error.
+func (p *Program) Done(err error, what string) error {
+	if err == nil {
+		_, err = fmt.Fprintln(p.Out, what)
+	}
+	return err
+}
+
+// UsageError is a mistake on the command line or in the configuration.
+type UsageError struct{ error }
+
+// Unwrap is the mistake.
+func (u UsageError) Unwrap() error { return u.error }
+
+// Usage marks an error as a mistake on the command line.
+func Usage(err error) error { return UsageError{err} }
+
+// Usagef makes one.
+func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// Said is a failure that has been shown in full.
+type Said struct{}
+
+func (Said) Error() string { return "failed" }
+
+// Exactly demands so many arguments; names are for the message.
+func Exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return Usagef("%s is missing", names[len(args)])
+		case len(args) > len(names):
+			return Usagef("unexpected argument %q", words.Clip(args[len(names)]))
+		}
+		return nil
+	}
+}
+
+// ParseTime reads a time; without a zone of its own it is one of loc.
+func ParseTime(s string, loc *time.Location) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, s, loc); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is not a time; want 2026-03-28, 2026-03-28T09:00 or RFC 3339", words.Clip(s))
+}
+
+// WhoAsks names the user and the machine, for the record; empty if neither is
+// known.
+func WhoAsks() string {
+	name := ""
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if machine, err := os.Hostname(); err == nil {
+		name = strings.TrimSuffix(name+"@"+machine, "@")
+	}
+	return words.Clip(words.Printable(name))
+}
+
+// Group is a command that has others.
+func Group(use, short, long, example string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, RunE: func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return Usagef("unknown command %q for %q", words.Clip(args[0]), cmd.CommandPath())
+		}
+		return cmd.Help()
+	}}
+	for _, c := range commands {
+		c.DisableFlagsInUseLine = true
+		cmd.AddCommand(c)
+	}
+	return cmd
+}

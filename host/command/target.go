@@ -1,0 +1,339 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// watchInterval is how often status --watch asks.
+const watchInterval = time.Second
+
+// Operator is what commands do to jobs: a running host's admin address, or the
+// registry itself.
+type Operator interface {
+	Jobs(ctx context.Context) ([]admin.Brief, error)
+	Shards(ctx context.Context, job string) (*admin.Shards, error)
+	Trigger(ctx context.Context, job string) error
+	Enable(ctx context.Context, job string) error
+	Disable(ctx context.Context, job string) error
+	EnableServer(ctx context.Context, job, server string) error
+	DisableServer(ctx context.Context, job, server string) error
+	EnableItem(ctx context.Context, job string, item int) error
+	DisableItem(ctx context.Context, job string, item int) error
+	Shutdown(ctx context.Context, job, server, instance string) error
+	Remove(ctx context.Context, job string, purge bool) error
+	Kill(ctx context.Context, job string, o admin.KillOptions, progress func(*admin.Kills)) (*admin.Kills, error)
+	Release(ctx context.Context, job string, item int) (tree.Items, error)
+	Kept(ctx context.Context, job string, item int) ([]admin.Kept, error)
+	ChangeKept(ctx context.Context, job string, item int, change admin.KeptChange) (*admin.Kept, error)
+	Config(ctx context.Context, job string) (*admin.JobConfig, error)
+	EditConfig(ctx context.Context, job string, e admin.Edit) (*admin.Edited, error)
+}
+
+// Target are the flags that say who is meant.
+type Target struct {
+	address, tokenFile, ca string
+	Reason                 string // of a change
+	flags                  *pflag.FlagSet
+}
+
+// AddHost adds the flags that name a host.
+func (p *Program) AddHost(cmd *cobra.Command) *Target {
+	t := &Target{flags: cmd.Flags()}
+	cmd.Flags().StringVar(&t.address, "admin", p.Getenv(EnvPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here)")
+	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.Getenv(EnvPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with a token (default: the host's own, from the note that it left)")
+	cmd.Flags().StringVar(&t.ca, "ca", "", "`FILE` with the authorities of the host's certificate, or system; the address has TLS then (default: as the host's note says)")
+	return t
+}
+
+// AddTarget adds the flags that name a host or a registry.
+func (p *Program) AddTarget(cmd *cobra.Command) *Target {
+	t := p.AddHost(cmd)
+	p.RegistryFlags(cmd.Flags())
+	for _, name := range []string{ConfigFlag, "registry", "zk"} {
+		cmd.Flags().Lookup(name).Usage += "; asks ZooKeeper itself, no host needs to run"
+	}
+	return t
+}
+
+// AddChange adds the flags of a command that changes something.
+func (p *Program) AddChange(cmd *cobra.Command) *Target {
+	t := p.AddTarget(cmd)
+	cmd.Flags().StringVar(&t.Reason, "reason", "", "`TEXT` that says why, for 'wasmjob audit'")
+	return t
+}
+
+// Direct reports whether the registry itself is meant: --registry was given, or
+// another flag of the registry.
+func (t *Target) Direct() (bool, error) {
+	given := ""
+	for _, name := range []string{"zk", "registry", ConfigFlag, "namespace"} {
+		if t.flags.Changed(name) {
+			given = name
+			break
+		}
+	}
+	if given == "" {
+		return false, nil
+	}
+	if t.Reason != "" {
+		return false, Usagef("--reason is recorded by hosts, and --%s asks the registry itself; leave one of them out", given)
+	}
+	for _, name := range []string{"admin", "token-file", "ca"} {
+		if t.flags.Changed(name) {
+			return false, Usagef("--%s asks a host, --%s the registry itself; leave one of them out", name, given)
+		}
+	}
+	return true, nil
+}
+
+// Reached is the host or the registry that a command talks to.
+type Reached struct {
+	Operator
+	// Client is the host; nil for the registry itself.
+	Client *admin.Client
+	// Registry is that; nil for a host.
+	Registry *Opened
+}
+
+// close ends what reach began; the command's own error counts first.
+func (r *Reached) close(err error) error {
+	if r.Registry == nil {
+		return err
+	}
+	return errors.Join(err, r.Registry.Close())
+}
+
+func (p *Program) Find(ctx context.Context, t *Target) (*admin.Client, error) {
+	if t.address == "off" {
+		return nil, Usagef("--admin off is a setting of the host, and nothing to ask")
+	}
+	c, err := admin.Find(ctx, admin.Where{Address: t.address, TokenFile: t.tokenFile, CA: t.ca, Dirs: admin.NoteDirs(p.Getenv)})
+	if errors.Is(err, admin.ErrNoHost) {
+		err = fmt.Errorf("%w\nStart one with 'wasmjob run', say where it is with --admin ADDRESS, or ask ZooKeeper itself with --zk SERVERS", err)
+	}
+	return c, err
+}
+
+// Reach finds the host, or connects to the registry.
+func (p *Program) Reach(ctx context.Context, t *Target) (*Reached, error) {
+	direct, err := t.Direct()
+	if err != nil {
+		return nil, err
+	}
+	if direct {
+		o, err := p.OpenNamespace(ctx, t.flags)
+		if err != nil {
+			return nil, err
+		}
+		return &Reached{Operator: o.Jobs, Registry: o}, nil
+	}
+	c, err := p.Find(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	c = c.WithReason(t.Reason)
+	return &Reached{Operator: c, Client: c}, nil
+}
+
+// With does something with the target that the flags name.
+func (p *Program) With(cmd *cobra.Command, t *Target, do func(ctx context.Context, r *Reached) error) error {
+	r, err := p.Reach(cmd.Context(), t)
+	if err != nil {
+		return err
+	}
+	return r.close(do(cmd.Context(), r))
+}
+
+// OnTarget finishes a command about a job, or about all: it adds the flags that say
+// who is meant, and completes the job's name.
+func (p *Program) OnTarget(cmd *cobra.Command, run func(ctx context.Context, r *Reached, args []string) error) *cobra.Command {
+	return p.On(p.AddTarget(cmd), cmd, run)
+}
+
+// OnChange is OnTarget for a command that changes something.
+func (p *Program) OnChange(cmd *cobra.Command, run func(ctx context.Context, r *Reached, args []string) error) *cobra.Command {
+	return p.On(p.AddChange(cmd), cmd, run)
+}
+
+// On is OnTarget with flags that were added before.
+func (p *Program) On(t *Target, cmd *cobra.Command, run func(ctx context.Context, r *Reached, args []string) error) *cobra.Command {
+	cmd.ValidArgsFunction = p.JobNames(t)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return p.With(cmd, t, func(ctx context.Context, r *Reached) error { return run(ctx, r, args) })
+	}
+	return cmd
+}
+
+// The forms in which commands show something.
+const (
+	OutputTable = "table"
+	OutputJSON  = "json"
+	OutputYAML  = "yaml"
+)
+
+// Shown are the flags of a command that shows something: in which form, and whether
+// again and again.
+type Shown struct {
+	Output string
+	Watch  bool
+}
+
+func (s *Shown) Add(cmd *cobra.Command, what string) {
+	s.AddOutput(cmd, what)
+	cmd.Flags().BoolVar(&s.Watch, "watch", false, "show "+what+" again each second, until Ctrl-C")
+}
+
+// AddOutput adds the form alone.
+func (s *Shown) AddOutput(cmd *cobra.Command, what string) {
+	s.Output = OutputTable
+	cmd.Flags().StringVarP(&s.Output, "output", "o", OutputTable, "show "+what+" as table, json or yaml")
+	cmd.Flags().BoolFunc("json", "the same as --output json", func(string) error { s.Output = OutputJSON; return nil })
+	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{OutputTable, OutputJSON, OutputYAML}, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// Show shows what look returns, as a value for JSON and YAML and as text.
+func (p *Program) Show(ctx context.Context, s *Shown, look func() (v any, text string, err error)) error {
+	once := func() error {
+		v, text, err := look()
+		if err != nil {
+			return err
+		}
+		switch s.Output {
+		case OutputJSON:
+			return p.PrintJSON(v)
+		case OutputYAML:
+			return p.printYAML(v)
+		case OutputTable, "":
+		default:
+			return Usagef("--output: found %q, expected table, json or yaml", words.Clip(s.Output))
+		}
+		if s.Watch && p.OutTTY {
+			text = "\x1b[H\x1b[2J" + text
+		}
+		_, err = p.Out.Write([]byte(text))
+		return err
+	}
+	if !s.Watch {
+		return once()
+	}
+	return p.repeat(ctx, once)
+}
+
+// printYAML writes a value as YAML, with the names that it has in JSON.
+func (p *Program) printYAML(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("show it as YAML: %w", err)
+	}
+	var node yaml.Node
+	if err := yaml.Unmarshal(b, &node); err != nil { // JSON is YAML
+		return fmt.Errorf("show it as YAML: %w", err)
+	}
+	block(&node)
+	if b, err = yaml.Marshal(&node); err != nil {
+		return fmt.Errorf("show it as YAML: %w", err)
+	}
+	_, err = p.Out.Write(b)
+	return err
+}
+
+// block has a document that was read from JSON written as YAML is by people.
+func block(n *yaml.Node) {
+	n.Style = 0
+	for _, c := range n.Content {
+		block(c)
+	}
+}
+
+// JobNames completes the names of jobs.
+func (p *Program) JobNames(t *Target) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []string
+		err := p.With(cmd, t, func(ctx context.Context, r *Reached) (err error) {
+			names, err = r.Names(ctx)
+			return err
+		})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// Names are those of the jobs that there are, or will be when their modules
+// are compiled.
+func (r *Reached) Names(ctx context.Context) ([]string, error) {
+	var names []string
+	list, err := r.Jobs(ctx)
+	for _, b := range list {
+		names = append(names, b.Name)
+	}
+	if r.Client == nil {
+		return names, err
+	}
+	report, err := r.Client.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range report.Status.Jobs {
+		names = append(names, j.Name)
+	}
+	for _, c := range report.Compiling {
+		names = append(names, c.Jobs...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// Similar adds the nearest name to the error about a job that there is not.
+func (r *Reached) Similar(ctx context.Context, job string, err error) error {
+	var no *admin.ServerError
+	if !errors.Is(err, host.ErrNoJob) && !(errors.As(err, &no) && no.Code == http.StatusNotFound) {
+		return err
+	}
+	names, other := r.Names(ctx)
+	if other != nil || slices.Contains(names, job) {
+		return err // which says enough
+	}
+	return fmt.Errorf("%w%s", err, words.Suggest(job, names))
+}
+
+// repeat shows until a signal comes or showing fails.
+func (p *Program) repeat(ctx context.Context, show func() error) error {
+	signals, end := p.Notify()
+	defer end()
+	ticks := time.NewTicker(watchInterval)
+	defer ticks.Stop()
+	for {
+		if err := show(); err != nil {
+			return err
+		}
+		select {
+		case <-signals:
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+	}
+}

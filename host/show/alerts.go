@@ -1,0 +1,82 @@
+package show
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/alert"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// Alerts lists alerts, those first that go on, and silences.
+func Alerts(s console.Style, list *service.Alerts, now time.Time) string {
+	text := "there are no alerts\n"
+	if len(list.Alerts) > 0 {
+		all := slices.Clone(list.Alerts)
+		slices.SortStableFunc(all, func(a, b alert.Alert) int {
+			switch {
+			case a.Firing() && !b.Firing():
+				return -1
+			case b.Firing() && !a.Firing():
+				return 1
+			}
+			return b.Since.Compare(a.Since)
+		})
+		t := console.NewTable(s, "SINCE", "RULE", "JOB", "STATE", "SENT TO", "WHAT")
+		t.Spare = []string{"SENT TO"}
+		for i := range all {
+			a := &all[i]
+			t.Add(console.Plain(stamp(a.Since, now)), console.Plain(string(a.Rule)), console.Coloured(words.Dash(a.Job), console.Bold), stateOf(a, list.Silences, now),
+				console.Plain(words.Dash(sentTo(a))), console.Plain(words.FirstLine(words.Printable(a.Text))))
+		}
+		text = t.String()
+	}
+	t := console.NewTable(s, "SILENCE", "JOBS", "RULES", "UNTIL", "BY", "WHY")
+	for _, one := range list.Silences {
+		if !now.Before(one.Until) {
+			continue
+		}
+		rules := "all"
+		if len(one.Rules) > 0 {
+			rules = joined(one.Rules)
+		}
+		t.Add(console.Plain(one.ID), console.Coloured(one.Jobs, console.Bold), console.Plain(rules), console.Plain(stamp(one.Until, now)), console.Plain(words.Printable(one.By)),
+			console.Plain(words.Dash(words.FirstLine(words.Printable(one.Why)))))
+	}
+	if !t.Empty() {
+		text += "\n" + t.String()
+	}
+	return text
+}
+
+// stateOf says whether an alert goes on, and whether that is sent.
+func stateOf(a *alert.Alert, silences []alert.Silence, now time.Time) console.Cell {
+	switch {
+	case !a.Firing():
+		return console.Coloured("over", console.Green)
+	case slices.ContainsFunc(silences, func(one alert.Silence) bool { return one.Covers(a, now) }):
+		return console.Coloured("silenced", console.Grey)
+	}
+	return console.Coloured("firing", console.Red)
+}
+
+// sentTo are the targets that took a message about an alert.
+func sentTo(a *alert.Alert) string {
+	var list []alert.Target
+	for to := range a.Sent {
+		list = append(list, to)
+	}
+	slices.Sort(list)
+	return joined(list)
+}
+
+func joined[T ~string](list []T) string {
+	texts := make([]string, len(list))
+	for i, s := range list {
+		texts[i] = string(s)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,46 @@
+package show_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/alert"
+	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/show"
+)
+
+// TestAlerts: what goes on comes first, and it is said what a silence covers.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	if text := show.Alerts(console.Style{}, &service.Alerts{}, now); text != "there are no alerts\n" {
+		t.Errorf("of none it says %q", text)
+	}
+	text := show.Alerts(console.Style{}, &service.Alerts{
+		Alerts: []alert.Alert{
+			{Rule: alert.Lost, Job: "over", Since: now.Add(-time.Minute), Resolved: now, Text: "a run was lost"},
+			{Rule: alert.Failures, Job: "report", Since: now.Add(-time.Hour), Text: "item 3 failed", Sent: map[alert.Target]alert.Sent{"b/x": {}, "a/y": {}}},
+			{Rule: alert.StartWithin, Job: "etl-1", Since: now.Add(-2 * time.Hour), Text: "has not\nbegun"},
+			{Rule: alert.HostGone, Since: now.Add(-3 * time.Hour), Text: "a host is gone"},
+		},
+		Silences: []alert.Silence{
+			{ID: "0123456789abcdef", Jobs: "etl-*", Rules: []alert.Rule{alert.StartWithin}, Until: now.Add(time.Hour), By: "ann", Why: "moves"},
+			{ID: "fedcba9876543210", Jobs: "*", Until: now, By: "bob"},
+		},
+	}, now)
+	want := strings.TrimPrefix(`
+SINCE     RULE         JOB     STATE     SENT TO   WHAT
+11:00:00  failures     report  firing    a/y, b/x  item 3 failed
+10:00:00  startWithin  etl-1   silenced  -         has not
+09:00:00  hostGone     -       firing    -         a host is gone
+11:59:00  lost         over    over      -         a run was lost
+
+SILENCE           JOBS   RULES        UNTIL     BY   WHY
+0123456789abcdef  etl-*  startWithin  13:00:00  ann  moves
+`, "\n")
+	if text != want {
+		t.Errorf("shown is\n%s\nwant\n%s", text, want)
+	}
+}
