@@ -62,7 +62,7 @@ func (s *cleaner) round(ctx context.Context, now time.Time) error {
 			}
 		} else {
 			for _, t := range daily() {
-				if err := s.purgeRows(ctx, t.table, t.by, now.Add(-r.Successes), r.Successes, "NOT ("+keptRows(t.table)+")"); err != nil {
+				if err := s.purgeRows(ctx, t.table, t.by, now.Add(-r.Successes), r.Successes, "NOT ("+strings.Join(keptRows(t.table), " OR ")+")"); err != nil {
 					return err
 				}
 				if err := s.purgeRows(ctx, t.table, t.by, now.Add(-r.Failures), r.Failures, ""); err != nil {
@@ -84,13 +84,13 @@ func (s *cleaner) round(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// keptRows is the condition of rows that are kept as long as failures.
-func keptRows(table string) string {
+// keptRows are conditions, of which one holds for rows that are kept as long as failures.
+func keptRows(table string) []string {
 	switch table {
 	case "wasmjob_executions", "wasmjob_items":
-		return "ended = 0 OR failed = 1"
+		return []string{"ended = 0", "failed = 1"}
 	}
-	return "keep = 1"
+	return []string{"keep = 1"}
 }
 
 // purgeRows deletes a table's rows from before a time, a window of rows at a time, so
@@ -280,10 +280,14 @@ func (s *cleaner) thinDay(ctx context.Context, table, name string, d int64) erro
 	}
 	defer tx.Rollback() //nolint:errcheck // after the commit there is nothing to roll back
 	kept := name + keptSuffix
+	var rows []string // each condition has an index
+	for _, condition := range keptRows(table) {
+		rows = append(rows, "SELECT * FROM "+name+" WHERE "+condition)
+	}
 	for _, statement := range []string{
 		"LOCK TABLE " + name + " IN SHARE MODE",
 		"CREATE TABLE " + kept + " (LIKE " + table + " INCLUDING DEFAULTS INCLUDING STORAGE)",
-		"INSERT INTO " + kept + " SELECT * FROM " + name + " WHERE " + keptRows(table),
+		"INSERT INTO " + kept + " " + strings.Join(rows, " UNION ALL "),
 		"ALTER TABLE " + table + " DETACH PARTITION " + name,
 		fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)", table, kept, d*int64(day), (d+1)*int64(day)),
 		"DROP TABLE " + name,

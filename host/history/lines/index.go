@@ -33,12 +33,14 @@ type index struct {
 	// partial is set while records are added before which there are others: what began
 	// before is left out.
 	partial bool
+	torn    bool // some fire is
 	// closed is set when nothing is listed any more that begins, but what becomes of it is.
 	closed bool
 }
 
 // fire is what is known of one.
 type fire struct {
+	torn  bool // a run is missing
 	at    history.Position
 	parts []history.Part       // by host
 	runs  map[int]*history.Run // by item
@@ -95,11 +97,15 @@ func (x *index) add(batch []history.Entry) {
 	x.events.trim(x.bytes, nil, nil)
 	x.lines.trim(x.bytes, nil, nil)
 	x.changes.trim(x.bytes, nil, nil)
-	x.fires.trim(x.bytes, func(f **fire) bool { return (*f).open() || x.newest[(*f).job()] == *f }, func(e *entry[*fire]) { x.forget(e.record) })
-	x.runs.trim(x.bytes, func(r **history.Run) bool {
-		f := x.byKey[(*r).Key()]
-		return (*r).Ended.IsZero() || (f != nil && x.newest[(*r).Job] == f)
-	}, func(e *entry[*history.Run]) { x.forgetRun(e.record) })
+	kept := func(f *fire) bool { return f != nil && (f.open() || x.newest[f.job()] == f) }
+	x.runs.trim(x.bytes, func(r **history.Run) bool { return (*r).Ended.IsZero() || kept(x.byKey[(*r).Key()]) },
+		func(e *entry[*history.Run]) { x.forgetRun(e.record) })
+	forget := func(e *entry[*fire]) { x.forget(e.record) }
+	if x.torn {
+		x.fires.drop(func(f **fire) bool { return (*f).torn }, forget)
+		x.torn = false
+	}
+	x.fires.trim(x.bytes, func(f **fire) bool { return kept(*f) }, forget)
 }
 
 // seed reads the newest files of a history, as much as the index can hold about. What
@@ -212,8 +218,14 @@ func (x *index) fold(e *event.Event) {
 	}
 }
 
+// begins reports whether there was something before what the index has: what is not
+// known to have begun did so there.
+func (x *index) begins(floor history.Position) bool {
+	return x.partial || floor != (history.Position{})
+}
+
 func (x *index) foldPart(e *event.Event) {
-	continued := x.closed || (x.partial && e.Kind != event.FireStarted)
+	continued := x.closed || (x.begins(x.fires.floor) && e.Kind != event.FireStarted)
 	if continued && x.byKey[history.KeyOf(*e)] == nil {
 		return
 	}
@@ -240,7 +252,7 @@ func (x *index) foldRun(e *event.Event) {
 		}
 		return
 	}
-	if x.partial && (e.Kind == event.ItemEnded || e.Kind == event.ItemCompleted) {
+	if x.begins(x.runs.floor) && (e.Kind == event.ItemEnded || e.Kind == event.ItemCompleted) {
 		return
 	}
 	r := new(history.Run)
@@ -301,5 +313,6 @@ func (x *index) forgetRun(r *history.Run) {
 	}
 	if f := x.byKey[r.Key()]; f != nil && f.runs[r.Item] == r {
 		delete(f.runs, r.Item)
+		f.torn, x.torn = true, true
 	}
 }

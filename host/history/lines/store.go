@@ -17,6 +17,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -128,16 +129,20 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// write is called by the feed.
+// write is called by the feed. What leaves the index has to be in the file by then.
 func (s *Store) write(batch []history.Entry) {
 	<-s.seeded // or the file's end is read twice
-	s.index.add(batch)
-	if s.writer == nil {
-		return
+	if s.writer != nil {
+		s.writeFile(batch)
 	}
+	s.index.add(batch)
+}
+
+func (s *Store) writeFile(batch []history.Entry) {
 	// With lines under half of a part, no write is longer than a part.
 	limit := min(batchBytes, s.writer.part/2)
 	var text bytes.Buffer
+	var first, last time.Time
 	count := int64(0)
 	for _, e := range batch {
 		if !s.writer.fits(e.JSON) { // a fire of very many items
@@ -146,15 +151,18 @@ func (s *Store) write(batch []history.Entry) {
 			continue
 		}
 		if int64(text.Len()) >= limit {
-			s.Drop(s.writer.write(text.Bytes(), count))
+			s.Drop(s.writer.write(text.Bytes(), count, first, last))
 			text.Reset()
 			count = 0
+		}
+		if last = e.Time(); count == 0 {
+			first = last
 		}
 		text.Write(e.JSON)
 		text.WriteByte('\n')
 		count++
 	}
-	s.Drop(s.writer.write(text.Bytes(), count))
+	s.Drop(s.writer.write(text.Bytes(), count, first, last))
 }
 
 // Fires implements [history.Store].

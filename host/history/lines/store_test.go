@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/history/historytest"
 )
 
 // TestQueriesAfterReopening: what a store answers, another one that opens its file does.
@@ -75,4 +76,42 @@ func TestMemory(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestIndexIsFull: of what an index has no room for the oldest go, a fire with all its runs;
+// the newest fire of each job stays, and what runs.
+func TestIndexIsFull(t *testing.T) {
+	t.Parallel()
+	s := open(t, Options{index: 400 << 10})
+	w := historytest.NewWorld(7, 400, time.Now().Add(-3*time.Hour))
+	rare, item := w.Events[0], 0
+	rare.Job, rare.Items, rare.Time = "rare", []int{0}, w.Events[0].Time.Add(-time.Hour)
+	s.AddEvent(rare)
+	rare.Kind, rare.Items, rare.Item, rare.RunID, rare.Attempt = event.ItemStarted, nil, &item, "rare/t1/0", 1
+	s.AddEvent(rare)
+	w.Add(t, s)
+	whole := make(map[history.FireKey]history.Fire)
+	for _, f := range w.Fires {
+		whole[f.Key()] = f
+	}
+	fires, err := s.Fires(t.Context(), history.Filter{Limit: history.MaxLimit})
+	if err != nil || len(fires.Records) < 20 || len(fires.Records) >= len(w.Fires) {
+		t.Fatalf("%d fires of %d, %v", len(fires.Records), len(w.Fires), err)
+	}
+	jobs := make(map[string]bool)
+	for _, f := range fires.Records {
+		jobs[f.Job] = true
+		if want := whole[f.Key()]; f.Job != "rare" && (f.Succeeded != want.Succeeded || f.Failed != want.Failed || f.Running != 0) {
+			t.Errorf("%d succeeded, %d failed, %d run, want %d, %d and none: %+v", f.Succeeded, f.Failed, f.Running, want.Succeeded, want.Failed, f)
+		}
+	}
+	if len(jobs) != len(historytest.Names())+1 {
+		t.Errorf("fires of %d jobs, want the newest of each of %d", len(jobs), len(historytest.Names())+1)
+	}
+	if runs, err := s.Runs(t.Context(), history.Filter{Jobs: []string{"rare"}}); err != nil || len(runs.Records) != 1 {
+		t.Errorf("the run that runs: %+v, %v", runs, err)
+	}
+	if bytes := s.index.events.bytes + s.index.lines.bytes + s.index.runs.bytes + s.index.fires.bytes; bytes > 500<<10 {
+		t.Errorf("it takes %d bytes", bytes)
+	}
 }

@@ -63,10 +63,15 @@ func (l *timeline[T]) trim(most int, keep func(*T) bool, gone func(*entry[T])) {
 	if l.bytes <= most+most/8 {
 		return
 	}
+	l.drop(func(record *T) bool { return l.bytes > most && (keep == nil || !keep(record)) }, gone)
+}
+
+// drop takes out records, the oldest first.
+func (l *timeline[T]) drop(out func(*T) bool, gone func(*entry[T])) {
 	kept := l.list[:0]
 	for i := range l.list {
 		e := &l.list[i]
-		if l.bytes <= most || (keep != nil && keep(&e.record)) {
+		if !out(&e.record) {
 			kept = append(kept, *e)
 			continue
 		}

@@ -53,7 +53,8 @@ type writer struct {
 	file *os.File
 	info os.FileInfo // of file when it was opened
 	size int64
-	lost int64 // since there is trouble
+	last time.Time // of the newest record of the file
+	lost int64     // since there is trouble
 }
 
 // Trouble is why records do not reach the file.
@@ -80,12 +81,14 @@ func (w *writer) close() error {
 // fits reports whether a line is short enough to be written.
 func (w *writer) fits(line []byte) bool { return int64(len(line)) < w.part/2 }
 
-// write appends whole lines, of so many records, or nothing. It returns how many were lost.
-func (w *writer) write(lines []byte, count int64) (lost int64) {
+// write appends whole lines, of so many records with times from first to last, or nothing.
+// It returns how many were lost.
+func (w *writer) write(lines []byte, count int64, first, last time.Time) (lost int64) {
 	if count == 0 {
 		return 0
 	}
-	err := w.append(lines)
+	err := w.append(lines, first.Equal(w.last))
+	w.last = last
 	trouble := w.problem.Load()
 	switch {
 	case err != nil:
@@ -107,7 +110,9 @@ func (w *writer) write(lines []byte, count int64) (lost int64) {
 	return 0
 }
 
-func (w *writer) append(lines []byte) error {
+// append appends lines. Records of one time, as these and the last ones if with is set, stay in
+// one file as long as that is possible: readers tell them apart by their order.
+func (w *writer) append(lines []byte, with bool) error {
 	if w.moved() { // no reader finds what is written there
 		err := w.file.Close()
 		w.file = nil
@@ -115,7 +120,11 @@ func (w *writer) append(lines []byte) error {
 			return err
 		}
 	}
-	if w.size > 0 && w.size+int64(len(lines)) > w.part {
+	most := w.part
+	if with {
+		most += w.part / 4
+	}
+	if w.size > 0 && w.size+int64(len(lines)) > most {
 		if err := w.rotate(); err != nil {
 			return err
 		}
@@ -184,8 +193,8 @@ func (w *writer) rotate() error {
 		return err
 	}
 	w.size = 0
-	// The new file takes a part, and so does what is compressed.
-	return shrink(w.path, w.cap-2*w.part)
+	// The new file takes a part, or a little more, and so does what is compressed.
+	return shrink(w.path, w.cap-2*(w.part+w.part/4))
 }
 
 // openEnd opens the file for appending after its last complete line.

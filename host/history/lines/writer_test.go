@@ -176,9 +176,9 @@ func TestSegments(t *testing.T) {
 	}
 	reads(1, 2, 3, 4)
 	w := &writer{path: path, part: 10, cap: 1 << 20, log: zap.NewNop()}
-	w.write([]byte(line(5)), 1)
+	w.write([]byte(line(5)), 1, time.Time{}, time.Now())
 	w.size = 10
-	w.write([]byte(line(6)), 1)
+	w.write([]byte(line(6)), 1, time.Time{}, time.Now())
 	reads(1, 2, 3, 4, 5, 6)
 	if err := w.file.Close(); err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func TestAFullDiskIsReportedOnceAndOutlived(t *testing.T) {
 	w := &writer{path: path, part: 1 << 20, cap: 4 << 20, log: zap.New(core), file: full}
 	line := []byte(blank)
 	for range 3 {
-		lost += w.write(line, 1)
+		lost += w.write(line, 1, time.Time{}, time.Now())
 	}
 	if got := logs.Len(); got != 1 {
 		t.Fatalf("%d log lines for 3 failed writes, want 1", got)
@@ -302,7 +302,7 @@ func TestAFullDiskIsReportedOnceAndOutlived(t *testing.T) {
 		}
 		w.file = nil
 	}
-	lost += w.write(line, 1) // opens the file again
+	lost += w.write(line, 1, time.Time{}, time.Now()) // opens the file again
 	if logs.Len() != 2 || logs.All()[1].ContextMap()["recordsLost"] != int64(3) {
 		t.Fatalf("log after the disk has room: %v", logs.All())
 	}
@@ -325,11 +325,11 @@ func TestAFileThatIsTakenAwayIsMadeAnew(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	var lost int64
 	w := &writer{path: path, part: 1 << 20, cap: 4 << 20, log: zap.New(core)}
-	lost += w.write([]byte(blank), 1)
+	lost += w.write([]byte(blank), 1, time.Time{}, time.Now())
 	if err := os.Rename(path, path+".taken"); err != nil {
 		t.Fatal(err)
 	}
-	lost += w.write([]byte(blank+blank), 2)
+	lost += w.write([]byte(blank+blank), 2, time.Time{}, time.Now())
 	if got := readEvents(t, path); len(got) != 2 || lost != 0 {
 		t.Errorf("read %d events of the new file, dropped %d; want 2 and none", len(got), lost)
 	}
@@ -337,7 +337,7 @@ func TestAFileThatIsTakenAwayIsMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		lost += w.write([]byte(blank), 1)
+		lost += w.write([]byte(blank), 1, time.Time{}, time.Now())
 	}
 	first := w.problem.Load()
 	if first == nil || !errors.Is(first.Err, os.ErrNotExist) || lost != 2 || logs.Len() != 1 {
@@ -346,7 +346,7 @@ func TestAFileThatIsTakenAwayIsMadeAnew(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	lost += w.write([]byte(blank), 1)
+	lost += w.write([]byte(blank), 1, time.Time{}, time.Now())
 	if got := readEvents(t, path); len(got) != 1 || w.problem.Load() != nil || lost != 2 {
 		t.Errorf("with its directory back: read %d events, trouble %+v, %d dropped", len(got), w.problem.Load(), lost)
 	}
@@ -364,15 +364,15 @@ func TestARotationThatFailsIsOutlived(t *testing.T) {
 	}
 	var lost int64
 	w := &writer{path: path, part: 10, cap: 1 << 20, log: zap.NewNop()}
-	lost += w.write([]byte(blank+blank), 2)
-	lost += w.write([]byte(blank), 1)
+	lost += w.write([]byte(blank+blank), 2, time.Time{}, time.Now())
+	lost += w.write([]byte(blank), 1, time.Time{}, time.Now())
 	if d := lost; d != 1 {
 		t.Fatalf("dropped %d, want 1", d)
 	}
 	if err := os.RemoveAll(path + ".1"); err != nil {
 		t.Fatal(err)
 	}
-	lost += w.write([]byte(blank), 1)
+	lost += w.write([]byte(blank), 1, time.Time{}, time.Now())
 	if err := w.file.Close(); err != nil {
 		t.Fatal(err)
 	}

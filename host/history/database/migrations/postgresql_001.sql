@@ -19,6 +19,7 @@ CREATE TABLE IF NOT EXISTS wasmjob_executions (
 ) PARTITION BY RANGE (begun);
 CREATE INDEX IF NOT EXISTS wasmjob_executions_job_begun ON wasmjob_executions (job, begun, fire, host);
 CREATE INDEX IF NOT EXISTS wasmjob_executions_begun ON wasmjob_executions (begun, fire, host);
+CREATE INDEX IF NOT EXISTS wasmjob_executions_open ON wasmjob_executions (begun) WHERE ended = 0;
 CREATE INDEX IF NOT EXISTS wasmjob_executions_failed ON wasmjob_executions (begun, fire, host) WHERE failed = 1;
 CREATE TABLE IF NOT EXISTS wasmjob_items (
 	id text COLLATE "C" NOT NULL,
@@ -49,6 +50,7 @@ CREATE TABLE IF NOT EXISTS wasmjob_items (
 ) PARTITION BY RANGE (begun);
 CREATE INDEX IF NOT EXISTS wasmjob_items_job_begun ON wasmjob_items (job, begun, id);
 CREATE INDEX IF NOT EXISTS wasmjob_items_begun ON wasmjob_items (begun, id);
+CREATE INDEX IF NOT EXISTS wasmjob_items_open ON wasmjob_items (begun) WHERE ended = 0;
 CREATE INDEX IF NOT EXISTS wasmjob_items_failed ON wasmjob_items (begun, id) WHERE failed = 1;
 CREATE TABLE IF NOT EXISTS wasmjob_events (
 	id bigint GENERATED ALWAYS AS IDENTITY,
@@ -67,6 +69,7 @@ CREATE TABLE IF NOT EXISTS wasmjob_events (
 	PRIMARY KEY (time, id)
 ) PARTITION BY RANGE (time);
 CREATE INDEX IF NOT EXISTS wasmjob_events_job_time ON wasmjob_events (job, time, id);
+CREATE INDEX IF NOT EXISTS wasmjob_events_keep ON wasmjob_events (time) WHERE keep = 1;
 CREATE INDEX IF NOT EXISTS wasmjob_events_run ON wasmjob_events (run, time, id) WHERE run <> '';
 CREATE TABLE IF NOT EXISTS wasmjob_logs (
 	id bigint GENERATED ALWAYS AS IDENTITY,
@@ -83,6 +86,7 @@ CREATE TABLE IF NOT EXISTS wasmjob_logs (
 	PRIMARY KEY (time, id)
 ) PARTITION BY RANGE (time);
 CREATE INDEX IF NOT EXISTS wasmjob_logs_job_time ON wasmjob_logs (job, time, id);
+CREATE INDEX IF NOT EXISTS wasmjob_logs_keep ON wasmjob_logs (time) WHERE keep = 1;
 CREATE INDEX IF NOT EXISTS wasmjob_logs_run ON wasmjob_logs (run, time, id);
 CREATE TABLE IF NOT EXISTS wasmjob_audit (
 	id bigint GENERATED ALWAYS AS IDENTITY,
