@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -86,12 +85,6 @@ func newRuntime(ctx context.Context, o plugin.Options) (*plugin.Runtime, error) 
 		}
 	}
 	return r, err
-}
-
-func (p *program) printJSON(v any) error {
-	e := json.NewEncoder(p.Out)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 func validateCommand(p *program) *cobra.Command {
