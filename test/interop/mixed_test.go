@@ -296,11 +296,11 @@ func TestMixedConfiguration(t *testing.T) {
 // division. No item runs twice for one instant.
 func TestMixedMoves(t *testing.T) {
 	t.Parallel()
-	const total, period = 40, 2 * time.Second
+	const total, period = 40, 3 * time.Second
 	c := newCluster(t, "moves")
 	j, _, b := c.members("ours", total)
 	mark := c.log.Mark()
-	c.console("update configuration", peer.Request{"change": peer.Request{"cron": "0/2 * * * * ?"}}, nil)
+	c.console("update configuration", peer.Request{"change": peer.Request{"cron": "0/3 * * * * ?"}}, nil)
 	state := "DISABLED"
 	for n := range 16 {
 		due := time.Now().Truncate(period).Add(2 * period)
