@@ -84,7 +84,7 @@ func TestEmpty(t *testing.T) {
 	t.Parallel()
 	h := start(t, nil)
 	b := h.tab(t, plain)
-	for name, text := range map[string]string{"": "No jobs yet", "jobs": "No jobs yet", "fires": "Nothing has run yet", "logs": "No line has been logged yet", "audit": "Nobody has changed anything yet", "hosts": "this host", "modules": "No module runs yet", "calendar": "0 fires"} {
+	for name, text := range map[string]string{"": "No jobs yet", "jobs": "No jobs yet", "fires": "Nothing has run yet", "logs": "No line has been logged yet", "audit": "sign in", "hosts": "this host", "modules": "No module runs yet", "calendar": "0 fires"} {
 		b.open("/" + name)
 		b.shows(text)
 		b.accessible("empty " + name)

@@ -160,7 +160,7 @@ func TestBulk(t *testing.T) {
 	b.shows("10 jobs are paused.")
 	b.until("document.querySelector('.chip.health-paused b').innerText === '9'") // pay-0 is failing
 	b.open("/audit")
-	b.until("document.querySelectorAll('tbody tr').length === 11")
+	b.until("document.querySelectorAll('tbody tr').length === 12") // a trigger, ten jobs, and who has signed in
 }
 
 // TestWithoutScripts: everything can be read, and done, by a browser without scripts.
