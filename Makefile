@@ -35,7 +35,7 @@ SYNC := plugins/examples/sync
 .PHONY: help
 help: ## show this list
 	@echo "make TARGET; the targets are"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
 build: ## build the host, bin/wasmjob, and what attacks it, bin/wasmjob-chaos
@@ -131,9 +131,14 @@ else
 	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt)$$' ./host/plugin ./host/signature)
 endif
 
+.PHONY: e2e
+e2e: examples ## try all of it from outside: the program with real ZooKeepers, histories on a real PostgreSQL and MariaDB, and make browser
+	$(GO) test -count 1 -timeout 30m ./test/e2e ./host/history/database
+	$(MAKE) browser
+
 .PHONY: browser
-browser: ## let a real browser (Chromium) do operators' tasks in the console, and look at each page; SHOTS=dir keeps pictures
-	$(GO) test -C test/browser -count 1 -timeout 20m . $(if $(SHOTS),-shots $(abspath $(SHOTS)))
+browser: ## let a real browser (Chromium) do operators' tasks in the console, with axe: what make test leaves out of make e2e; pictures in SHOTS (bin/pictures)
+	$(GO) test -C test/browser -count 1 -timeout 20m . -shots $(abspath $(or $(SHOTS),bin/pictures))
 
 .PHONY: lint
 lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
