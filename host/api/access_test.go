@@ -57,7 +57,7 @@ func TestRoles(t *testing.T) {
 			if strings.HasPrefix(path, "/v1/silences/") { // whose id is no job's
 				return "/v1/silences/0123456789abcdef"
 			}
-			return strings.NewReplacer("{job}", job, "{run}", job+"%2F2026-01-01T00:00:00Z%2F0", "{id}", job+"%2F2026-01-01T00:00:00Z%2F0", "{item}", "0", "{server}", "127.0.0.1").Replace(path)
+			return strings.NewReplacer("{job}", job, "{run}", job+"%2F2026-01-01T00:00:00Z%2F0", "{id}", job+"%2F2026-01-01T00:00:00Z%2F0", "{item}", "0", "{ip}", "127.0.0.1").Replace(path)
 		}
 		if strings.Contains(with("x"), "{") {
 			t.Errorf("%s has a part that this test does not know", path)

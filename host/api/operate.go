@@ -61,12 +61,12 @@ type itemPath struct {
 
 type serverPath struct {
 	JobPath
-	Server string `path:"server" maxLength:"100" doc:"The IP address of a server."`
+	Server string `path:"ip" maxLength:"100" doc:"The IP address of a server."`
 	Why
 }
 
 type allServerPath struct {
-	Server string `path:"server" maxLength:"100" doc:"The IP address of a server."`
+	Server string `path:"ip" maxLength:"100" doc:"The IP address of a server."`
 	Why
 }
 
@@ -139,13 +139,13 @@ func (a *API) operating() {
 		act(a, http.MethodPost, "/v1/"+verb, verb+"All", title+" all jobs", func(ctx context.Context, in *Why) error {
 			return s.SetEnabled(ctx, "", enable, in.Reason)
 		})
-		act(a, http.MethodPost, "/v1/servers/{server}/"+verb, verb+"ServerForAll", title+" a server for all jobs", func(ctx context.Context, in *allServerPath) error {
+		act(a, http.MethodPost, "/v1/servers/{ip}/"+verb, verb+"ServerForAll", title+" a server for all jobs", func(ctx context.Context, in *allServerPath) error {
 			return s.SetServer(ctx, "", in.Server, enable, in.Reason)
 		})
 		act(a, http.MethodPost, "/v1/jobs/{job}/"+verb, verb+"Job", title+" a job on all servers", func(ctx context.Context, in *JobInput) error {
 			return s.SetEnabled(ctx, in.Job, enable, in.Reason)
 		})
-		act(a, http.MethodPost, "/v1/jobs/{job}/servers/{server}/"+verb, verb+"Server", title+" a server for a job", func(ctx context.Context, in *serverPath) error {
+		act(a, http.MethodPost, "/v1/jobs/{job}/servers/{ip}/"+verb, verb+"Server", title+" a server for a job", func(ctx context.Context, in *serverPath) error {
 			return s.SetServer(ctx, in.Job, in.Server, enable, in.Reason)
 		})
 		act(a, http.MethodPost, "/v1/jobs/{job}/items/{item}/"+verb, verb+"Item", title+" an item", func(ctx context.Context, in *itemPath) error {
