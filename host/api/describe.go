@@ -39,6 +39,7 @@ func operationTexts() map[string]string {
 		"editConfig":       "Changes the settings that are given; the others stay. All hosts of the job take it over. The edit names by `If-Match` the version that it was made from, or `*`; if there is another one, the answer is 412 with that in `now`. With `preview=true` nothing is changed: the answer has what would be.",
 		"listFires":        "Each fire is one record over all hosts, by the time at which it began." + pages,
 		"listRuns":         "Runs of single items, by the time at which they began. A run that went from host to host is listed once for each, unless hosts share a database." + pages,
+		"explainFire":      "In sentences with times, from the histories of all hosts: who had each item, what it waited for, who disabled it, which host died, what the schedule says. Each sentence has the events and changes that it rests on, and each item a verdict. Who may see the job also sees what became of the hosts that had it.",
 		"getRun":           "A run by its id, with its events and the newest 1,000 lines that its guest logged.",
 		"listEvents":       "What hosts reported, as in the history file. Of the kinds, `item.started`, `item.ended` and `item.completed` are about runs." + pages,
 		"listLines":        "Lines of all runs. Lines below the level info are found only with `level`." + pages,

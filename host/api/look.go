@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 )
@@ -165,8 +166,47 @@ type runInput struct {
 	ID string `query:"id" required:"true" maxLength:"400" doc:"The run's id: JOB/INSTANT/ITEM, or JOB/tROUND/ITEM of a trigger."`
 }
 
+type explainInput struct {
+	JobPath
+	At     time.Time `query:"at" doc:"The instant of the fire that is meant; of a trigger, the second in which a host saw it first. The newest fire that was due, if it is missing."`
+	Before time.Time `query:"before" doc:"The newest fire at this time or before it, in place of at."`
+	Run    string    `query:"run" maxLength:"400" doc:"A run by its id, in place of at and item: JOB/INSTANT/ITEM, or JOB/tROUND/ITEM of a trigger."`
+	Item   string    `query:"item" maxLength:"10" doc:"Only this sharding item."`
+}
+
+// question is what is asked.
+func (in *explainInput) question() (explain.Question, error) {
+	q := explain.Question{Job: in.Job, At: in.At}
+	switch {
+	case in.Run != "":
+		if !in.At.IsZero() || !in.Before.IsZero() || in.Item != "" {
+			return q, &service.InputError{Where: "query.run", Problem: "found it beside at, before or item, expected one of them: a run has its instant and its item"}
+		}
+		return service.QuestionOfRun(in.Job, in.Run)
+	case !in.Before.IsZero() && !in.At.IsZero():
+		return q, &service.InputError{Where: "query.before", Problem: "found it beside at, expected one of the two: they mean different fires"}
+	case !in.Before.IsZero():
+		q.At, q.Nearest = in.Before, true
+	}
+	if in.Item != "" {
+		n, err := itemNumber("query.item", in.Item)
+		if err != nil {
+			return q, err
+		}
+		q.Item = &n
+	}
+	return q, nil
+}
+
 func (a *API) histories() {
 	s := a.o.Service
+	look(a, "/v1/jobs/{job}/explain", "explainFire", "history", "Why a fire was late, ran elsewhere, again, or not at all", func(ctx context.Context, in *explainInput) (*explain.Answer, error) {
+		q, err := in.question()
+		if err != nil {
+			return nil, err
+		}
+		return s.Explain(ctx, q)
+	})
 	look(a, "/v1/fires", "listFires", "history", "Fires, the newest first", func(ctx context.Context, in *historyInput) (cluster.Found[history.Fire], error) {
 		return s.Fires(ctx, in.filter)
 	})

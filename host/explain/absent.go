@@ -328,15 +328,18 @@ func (t *writer) because(e *event.Event) string {
 	return ": " + reason(e)
 }
 
-// silence says which histories are missing.
-func (tl *timeline) silence() []Sentence {
+// silence says which histories are missing, and that some were not read to the end.
+func (tl *timeline) silence() (missing []Sentence) {
+	if tl.partial {
+		missing = append(missing, Sentence{Kind: KindHistory, Text: "The histories could not be read to the end in time: there may be more to it."})
+	}
 	if len(tl.silent) == 0 {
-		return nil
+		return missing
 	}
 	names := make([]string, len(tl.silent))
 	for i, id := range tl.silent {
 		names[i] = tree.ServerOf(id)
 	}
 	slices.Sort(names)
-	return []Sentence{{Kind: KindHistory, Text: fmt.Sprintf("The histories of %s could not be had: what happened there is not in this answer.", strings.Join(slices.Compact(names), ", "))}}
+	return append(missing, Sentence{Kind: KindHistory, Text: fmt.Sprintf("The histories of %s could not be had: what happened there is not in this answer.", strings.Join(slices.Compact(names), ", "))})
 }

@@ -18,6 +18,8 @@ type Question struct {
 	At time.Time
 	// Nearest wants the newest fire at At or before, whatever its instant is.
 	Nearest bool
+	// Trigger is the round of the trigger that is meant, 0 for a fire by its instant.
+	Trigger int64
 	// Item is the one that is meant; nil is all.
 	Item *int
 }
@@ -35,7 +37,9 @@ type Facts struct {
 	From time.Time
 	// Silent names hosts whose histories could not be had.
 	Silent []string
-	Now    time.Time
+	// Partial: the histories have more that may belong to the answer.
+	Partial bool
+	Now     time.Time
 }
 
 // Verdict is the answer in a word.
@@ -95,8 +99,9 @@ type Answer struct {
 	Trigger int64     `json:"trigger,omitempty"`
 	Verdict Verdict   `json:"verdict"`
 	// Items are the verdicts on those items that were asked for, ascending.
-	Items     []ItemVerdict `json:"items,omitempty"`
-	Sentences []Sentence    `json:"sentences"`
+	Items []ItemVerdict `json:"items,omitempty"`
+	// Sentences say what became of each item, first of all, and what led to it.
+	Sentences []Sentence `json:"sentences"`
 }
 
 // ItemVerdict is the verdict on an item.

@@ -75,6 +75,9 @@ func (tl *timeline) choose(q Question) (fire, *early) {
 	if len(known) == 0 && settings == nil && !tl.anyHad() {
 		return fire{}, tl.noJob(q.At)
 	}
+	if q.Trigger != 0 {
+		return tl.round(q.Trigger, known)
+	}
 	if !q.At.IsZero() && !q.Nearest {
 		return tl.exact(q.At, known, settings, in)
 	}
@@ -124,6 +127,18 @@ func (tl *timeline) cameAfter(t time.Time) bool {
 		}
 	}
 	return true
+}
+
+// round is the fire of a trigger.
+func (tl *timeline) round(trigger int64, known []fire) (fire, *early) {
+	for _, f := range known {
+		if f.trigger == trigger {
+			tl.fire = f
+			return f, nil
+		}
+	}
+	text := fmt.Sprintf("The histories have no fire of the trigger round %d; they begin at %s.", trigger, tl.at(tl.from))
+	return fire{}, &early{Unknown, time.Time{}, story{item: -1, verdict: Unknown, clauses: []clause{{kind: KindHistory, key: text, text: fixed(text)}}}}
 }
 
 // exact is the fire of an instant.

@@ -20,6 +20,7 @@ type timeline struct {
 	changes  []*history.Change
 	current  *event.Settings // those in force now, if they are known otherwise
 	silent   []string
+	partial  bool
 	members  map[string]*member // by instance id
 	order    []*member          // as they came
 	names    map[string]int     // how many instances of a server were in the job
@@ -51,7 +52,7 @@ type span struct {
 
 // newTimeline sorts the facts.
 func newTimeline(job string, f Facts) *timeline {
-	tl := &timeline{job: job, now: f.Now, from: f.From, current: f.Settings, silent: f.Silent, members: make(map[string]*member), names: make(map[string]int), location: time.UTC,
+	tl := &timeline{job: job, now: f.Now, from: f.From, current: f.Settings, silent: f.Silent, partial: f.Partial, members: make(map[string]*member), names: make(map[string]int), location: time.UTC,
 		byHost: make(map[string][]*event.Event), begins: make(map[int][]*event.Event)}
 	for i := range f.Events {
 		e := &f.Events[i]

@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/login"
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
@@ -226,7 +227,7 @@ func FuzzEscape(f *testing.F) {
 			{"jobs", jobsView{P: p, Jobs: &service.Jobs{}, Rows: []jobRow{{P: p, Job: j, Why: "x" + text}}, Operable: true}},
 			{"job", jobView{P: p, JobDetail: &service.JobDetail{Job: j}, Why: "x" + text, Since: at, Grid: []gridRow{{Host: text, Cells: p.cells([]cluster.Item{item})}}, Bars: []bar{{Fire: fire, Title: text}}, Fires: fireTable{p, []history.Fire{fire}, true},
 				Acts: p.jobActs(&j), Shown: []cluster.Item{item}, Changes: changes}},
-			{"run", runView{P: p, RunDetail: &service.RunDetail{Run: run}, Log: logView{P: p, Lines: []history.Line{line}, Jobs: true, Stream: p.Link("/v1/logs/stream", "run", run.ID)}, Attempts: []attempt{{Reason: text, Host: text}}, Explained: []string{text}}},
+			{"run", runView{P: p, RunDetail: &service.RunDetail{Run: run}, Log: logView{P: p, Lines: []history.Line{line}, Jobs: true, Stream: p.Link("/v1/logs/stream", "run", run.ID)}, Attempts: []attempt{{Reason: text, Host: text}}, Explained: explanation{P: p, Problem: "x" + text, Sentences: []sentence{{p, text, true, []event.Event{{Reason: text, Host: text}}}}}}},
 			{"audit", auditView{P: p, Changes: changes, Filter: filterView{P: p}}},
 			{"config", &configView{P: p, Name: name, File: "x" + text, Rows: []settingRow{row}, Editable: true, Reason: text, Problems: []string{text}, Preview: &previewed{Changes: []settingRow{row}}}},
 			{"item", itemView{P: p, Name: name, Known: true, State: item, KeptProblem: "x" + text}},

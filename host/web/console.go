@@ -68,6 +68,7 @@ func New(o Options) (*Console, error) {
 		"GET /jobs/{job}":              jobPage,
 		"GET /jobs/{job}/config":       configPage,
 		"POST /jobs/{job}/config":      editPage,
+		"GET /jobs/{job}/explain":      explainPage,
 		"GET /jobs/{job}/fire":         firePage,
 		"GET /jobs/{job}/items/{item}": itemPage,
 		"GET /fires":                   firesPage,

@@ -273,7 +273,7 @@ type runView struct {
 	Writes     bool
 	WritesText string
 	// Explained says in sentences why the run went as it did.
-	Explained []string
+	Explained explanation
 }
 
 func runPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
@@ -292,6 +292,7 @@ func runPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	v := runView{P: p, RunDetail: d, Attempts: attempts(d.Events),
 		Log: logView{P: p, Lines: d.Lines, Stream: p.Link("/v1/logs/stream", "run", d.ID), Follows: d.Ended.IsZero()}}
 	v.Writes, v.WritesText = p.writes(d.Events)
+	v.Explained = c.whyRun(ctx, p, d)
 	if d.Ended.IsZero() && p.may(access.Operate, d.Job) {
 		v.Acts = []act{p.act(d.Job, "kill", jobPath(d.Job, "kill"), field{"run", d.ID})}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/explain"
 )
 
 func table(t testing.TB) texts {
@@ -65,7 +66,7 @@ func TestTexts(t *testing.T) {
 		}
 	}
 	// Texts whose keys are put together of a kind and a word.
-	kinds := []string{"act", "done", "health", "state", "hoststate", "trust", "outcome", "source", "wait", "item", "level", "nav", "problem", "setting", "weekday", "month", "jobs.column", "cron.nth", "span"}
+	kinds := []string{"act", "done", "health", "state", "hoststate", "trust", "outcome", "source", "wait", "item", "level", "nav", "problem", "setting", "weekday", "month", "jobs.column", "cron.nth", "span", "verdict"}
 	for key, text := range all {
 		base := strings.TrimSuffix(key, ".one")
 		kind, _, _ := strings.Cut(base, ".")
@@ -128,6 +129,10 @@ func TestWords(t *testing.T) {
 	}
 	for _, s := range []abi.Source{abi.SourceSchedule, abi.SourceTrigger, abi.SourceMisfire, abi.SourceFailover, abi.SourceCatchUp, abi.SourceInvoke} {
 		has("source", string(s))
+	}
+	for _, v := range []explain.Verdict{explain.Lost, explain.Held, explain.Failed, explain.Killed, explain.Missed, explain.Refused, explain.NoHost, explain.Skipped, explain.Unknown, explain.Disabled,
+		explain.Elsewhere, explain.Pending, explain.Running, explain.Late, explain.Coalesced, explain.Ran, explain.NotYetDue, explain.NeverDue} {
+		has("verdict", string(v))
 	}
 	for d := range 7 {
 		has("weekday", time.Weekday(d).String())

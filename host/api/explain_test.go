@@ -1,0 +1,123 @@
+package api
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/explain"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/service/servicetest"
+)
+
+// TestExplain: a host answers for what happened on another one, with the events that show
+// it, and says who disabled what did not run.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	server := servicetest.NewServer(t)
+	job := func() []host.Job {
+		return []host.Job{servicetest.Job("pay", "* * * * * ?", 2, servicetest.OK), servicetest.Job("etl", "0 0 3 1 1 ? 2099", 1, servicetest.Fail)}
+	}
+	a := serve(t, servicetest.Options{Server: server, IP: "127.0.0.1", Jobs: job()})
+	b := serve(t, servicetest.Options{Server: server, IP: "127.0.0.2", Jobs: job()})
+	var run history.Run
+	a.Until("an item has run on the other host", func() bool {
+		for _, r := range get[cluster.Found[history.Run]](a, "/v1/runs?job=pay").Records {
+			if strings.HasPrefix(r.Host, "127.0.0.2@") && r.Completed {
+				run = r
+				return true
+			}
+		}
+		return false
+	})
+	path := "/v1/jobs/pay/explain?"
+	byRun := get[explain.Answer](a, path+url.Values{"run": {run.ID}}.Encode())
+	byInstant := get[explain.Answer](b, path+url.Values{"at": {run.Instant.Format(time.RFC3339Nano)}, "item": {fmt.Sprint(run.Item)}}.Encode())
+	for name, found := range map[string]explain.Answer{"by the run, on another host": byRun, "by the instant, on its host": byInstant} {
+		first := found.Sentences[0]
+		if found.Verdict != explain.Ran || len(found.Items) != 1 || !strings.Contains(first.Text, "began in time on host 127.0.0.2") || len(first.Events) == 0 || first.Events[0].Host != run.Host {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+
+	if got := a.ask("POST", "/v1/jobs/pay/disable?reason=holiday", ""); got.code != 204 {
+		t.Fatalf("%d %s", got.code, got.body)
+	}
+	var off explain.Answer
+	a.Until("a fire is skipped", func() bool {
+		off = get[explain.Answer](a, path+"item=0")
+		return off.Verdict == explain.Disabled
+	})
+	said := slices.IndexFunc(off.Sentences, func(s explain.Sentence) bool { return s.Kind == explain.KindChange })
+	if said < 0 || !strings.Contains(off.Sentences[said].Text, `did "disable"`) || !strings.Contains(off.Sentences[said].Text, ": holiday.") || len(off.Sentences[said].Changes) != 1 {
+		t.Errorf("%+v", off)
+	}
+	before := get[explain.Answer](a, path+url.Values{"before": {run.Instant.Add(500 * time.Millisecond).Format(time.RFC3339Nano)}}.Encode())
+	if !before.Instant.Equal(run.Instant) {
+		t.Errorf("the newest fire before %s + 500 ms: %+v", run.Instant, before)
+	}
+
+	if got := a.ask("POST", "/v1/jobs/etl/trigger?reason=month+end", ""); got.code/100 != 2 {
+		t.Fatalf("%d %s", got.code, got.body)
+	}
+	a.Until("the trigger has run", func() bool {
+		found := get[cluster.Found[history.Run]](a, "/v1/runs?job=etl").Records
+		if len(found) != 1 || found[0].Outcome != abi.OutcomeFail {
+			return false
+		}
+		run = found[0]
+		return true
+	})
+	triggered := get[explain.Answer](a, "/v1/jobs/etl/explain?"+url.Values{"run": {run.ID}}.Encode())
+	if text := fmt.Sprintf("%+v", triggered); triggered.Verdict != explain.Failed || triggered.Trigger != run.Trigger || !strings.Contains(text, "disk on fire") || !strings.Contains(text, ": month end.") {
+		t.Errorf("%s", text)
+	}
+
+	never := get[explain.Answer](a, "/v1/jobs/etl/explain?at=2026-01-01T03:00:00Z")
+	if never.Verdict != explain.NeverDue {
+		t.Errorf("%+v", never)
+	}
+}
+
+// TestExplain_input: each part of a question that is wrong is named, and who may not see
+// the job learns nothing of it.
+func TestExplain_input(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("pay", "0 0 3 * * ?", 2, servicetest.OK)}})
+	for query, where := range map[string]string{
+		"at=noonish":          "query.at",
+		"item=x":              "query.item",
+		"item=-1":             "query.item",
+		"run=etl/t1/0":        "query.run",
+		"run=pay/t0/0":        "query.run",
+		"run=pay/yesterday/0": "query.run",
+		"run=pay/t1/x":        "query.run",
+		"run=pay/t1/0&item=0": "query.run",
+		"at=2026-01-01T03:00:00Z&before=2026-01-01T03:00:00Z": "query.before",
+		"of=1": "query.of",
+	} {
+		got := s.ask("GET", "/v1/jobs/pay/explain?"+query, "")
+		if p := got.problem(t); got.code != 422 || len(p.Errors) != 1 || p.Errors[0].Location != where {
+			t.Errorf("%s: %d %s, want an error at %s", query, got.code, got.body, where)
+		}
+	}
+	none := get[explain.Answer](s, "/v1/jobs/nothing/explain")
+	if none.Verdict != explain.Unknown || !strings.Contains(none.Sentences[0].Text, `no host that had a job "nothing"`) {
+		t.Errorf("%+v", none)
+	}
+	round := get[explain.Answer](s, "/v1/jobs/pay/explain?run=pay/t7/0")
+	if round.Verdict != explain.Unknown || !strings.Contains(round.Sentences[0].Text, "no fire of the trigger round 7") {
+		t.Errorf("%+v", round)
+	}
+	viewer := access.Principal{Name: "ann", Method: access.ByPassword, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{"etl-*"}}}}
+	if w := s.askAs(viewer, "GET", "/v1/jobs/pay/explain", ""); w.Code != 403 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
