@@ -55,19 +55,20 @@ Item 0 was due at 03:00:00 and began at 03:00:41 on host 10.0.0.2 as a catch-up,
 		code      int
 		out, errs string
 	}{
-		"both hosts":       {append([]string{"explain", "report"}, at...), exitOK, story, ""},
-		"the other name":   {append([]string{"why", "report"}, at...), exitOK, story, ""},
-		"before":           {[]string{"why", "report", "--before", "2026-03-01T04:00:00Z", "--history", b, "--history", a}, exitOK, story, ""},
-		"one host alone":   {[]string{"explain", "report", "--at", "2026-03-01T03:00:00Z", "--history", a}, exitOK, "What became of item 0 is not known: it was due at 03:00:00, host 10.0.0.1 had it since 02:00:02, and its history says nothing of that instant.", ""},
-		"never due":        {[]string{"explain", "report", "--at", "2026-03-01T03:30:00Z", "--history", a}, exitOK, "never due", ""},
-		"another job":      {[]string{"explain", "reports", "--history", a}, exitOK, `The histories have no host that had a job "reports".`, ""},
-		"no files":         {[]string{"explain", "report"}, exitUsage, "", "the history files of the hosts are missing"},
-		"a file of no use": {[]string{"explain", "report", "--history", empty}, exitUsage, "", "no event in it"},
-		"a missing file":   {[]string{"explain", "report", "--history", filepath.Join(dir, "none")}, exitUsage, "", "none"},
-		"no time":          {[]string{"explain", "report", "--at", "noonish", "--history", a}, exitUsage, "", `--at: "noonish" is not a time`},
-		"two times":        {[]string{"explain", "report", "--at", "03:00", "--before", "04:00", "--history", a}, exitUsage, "", "--at and --before"},
-		"no item":          {[]string{"explain", "report", "--item", "-2", "--history", a}, exitUsage, "", "-2 is not an item"},
-		"no job":           {[]string{"explain", "--history", a}, exitUsage, "", "JOB is missing"},
+		"both hosts":        {append([]string{"explain", "report"}, at...), exitOK, story, ""},
+		"the other name":    {append([]string{"why", "report"}, at...), exitOK, story, ""},
+		"before":            {[]string{"why", "report", "--before", "2026-03-01T04:00:00Z", "--history", b, "--history", a}, exitOK, story, ""},
+		"one host alone":    {[]string{"explain", "report", "--at", "2026-03-01T03:00:00Z", "--history", a}, exitOK, "What became of item 0 is not known: it was due at 03:00:00, host 10.0.0.1 had it since 02:00:02, and its history says nothing of that instant.", ""},
+		"never due":         {[]string{"explain", "report", "--at", "2026-03-01T03:30:00Z", "--history", a}, exitOK, "never due", ""},
+		"another job":       {[]string{"explain", "reports", "--history", a}, exitOK, `The histories have no host that had a job "reports".`, ""},
+		"no files, no host": {[]string{"explain", "report", "--admin", "127.0.0.1:1"}, exitFailure, "", "no host is running here"},
+		"files and a host":  {[]string{"explain", "report", "--history", a, "--admin", "127.0.0.1:1"}, exitUsage, "", "--admin asks a host, --history reads files"},
+		"a file of no use":  {[]string{"explain", "report", "--history", empty}, exitUsage, "", "no event in it"},
+		"a missing file":    {[]string{"explain", "report", "--history", filepath.Join(dir, "none")}, exitUsage, "", "none"},
+		"no time":           {[]string{"explain", "report", "--at", "noonish", "--history", a}, exitUsage, "", `--at: "noonish" is not a time`},
+		"two times":         {[]string{"explain", "report", "--at", "03:00", "--before", "04:00", "--history", a}, exitUsage, "", "--at and --before"},
+		"no item":           {[]string{"explain", "report", "--item", "-2", "--history", a}, exitUsage, "", "-2 is not an item"},
+		"no job":            {[]string{"explain", "--history", a}, exitUsage, "", "JOB is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -64,6 +64,12 @@ func TestAnyHostAnswers(t *testing.T) {
 		if len(changes) != 1 || changes[0].What != "trigger" || changes[0].Why != "to see it fail" {
 			t.Errorf("the changes, by %s: %+v", m.ip, changes)
 		}
+		why := m.must("explain", "bad")
+		for _, want := range []string{"bad: failed", "on host " + a.ip, "on host " + b.ip, `did "trigger"`, "to see it fail"} {
+			if !strings.Contains(why, want) {
+				t.Errorf("why, by %s: %q is not in\n%s", m.ip, want, why)
+			}
+		}
 	}
 
 	// Removed on both hosts, and brought back by one.
@@ -95,6 +101,9 @@ func TestAnyHostAnswers(t *testing.T) {
 	}
 	if len(hosts) != 2 || !strings.Contains(hosts[1].Silent, "has not answered") {
 		t.Errorf("the hosts while one is stopped: %+v", hosts)
+	}
+	if why := a.must("explain", "bad"); !strings.Contains(why, "The histories of http://"+b.address) {
+		t.Errorf("why, while one is stopped: %s", why)
 	}
 	b.kill()
 	a.of("tick", 0, assigned(4), test{"after the death", func(e event.Event) bool { return e.Time.After(began) }})

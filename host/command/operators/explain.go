@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,11 +18,6 @@ import (
 	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/host/words"
 )
-
-// witness has what an answer of explain rests on.
-type witness interface {
-	Facts(ctx context.Context, q explain.Question) (explain.Facts, error)
-}
 
 // Explain is the command that says why a job ran late, or not.
 func Explain(p *command.Program) *cobra.Command {
@@ -36,61 +33,92 @@ func Explain(p *command.Program) *cobra.Command {
 each waited for, who disabled it, which host died, and what the schedule says. The
 newest fire is meant, or that of --at, or the newest up to --before.
 
-It rests on the history files of the hosts (written with --history; the older files
-beside each are read with it). Name those of all hosts: of what is in none of them the
-answer says so. With --json each sentence has the events that it rests on.
+A host is asked, which has the histories of all. With --history the files are read that
+hosts have written, and no host is asked; the older files beside each are read with it.
+Name those of all hosts: of what is in none of them the answer says so. With --json each
+sentence has the events that it rests on.
 
 Times are those of this machine's zone unless they say another; the answer has those of
 the job's zone. 15:04 is the last such time of the day.`,
-		Example: `  wasmjob explain report --history host1.jsonl --history host2.jsonl
+		Example: `  wasmjob explain report
+  wasmjob explain report --at 03:00
   wasmjob explain report --at 03:00 --item 3 --history /var/log/wasmjob/host1.jsonl
   wasmjob why report --before 2026-03-01T03:10:00Z --history host1.jsonl --json`,
 		Args: command.Exactly("JOB"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q := explain.Question{Job: args[0]}
-			if at != "" && before != "" {
-				return command.Usagef("--at and --before mean different fires; want one of them")
-			}
-			var err error
-			switch {
-			case at != "":
-				q.At, err = fireTime("--at", at, time.Now())
-			case before != "":
-				q.Nearest = true
-				q.At, err = fireTime("--before", before, time.Now())
-			}
-			if err != nil {
-				return err
-			}
-			if cmd.Flags().Changed("item") {
-				if item < 0 {
-					return command.Usagef("--item: %d is not an item; want a number from 0 on", item)
-				}
-				q.Item = &item
-			}
-			if len(files) == 0 {
-				return command.Usagef("the history files of the hosts are missing; want --history FILE, once for each host")
-			}
-			var from witness = historyFiles(files)
-			facts, err := from.Facts(cmd.Context(), q)
-			if err != nil {
-				return err
-			}
-			answer := explain.Explain(q, facts)
-			if asJSON {
-				return p.PrintJSON(answer)
-			}
-			_, err = p.Out.Write([]byte(show.Explained(p.Tables(), answer)))
+	}
+	t := p.AddHost(cmd)
+	cmd.ValidArgsFunction = p.JobNames(t)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		q := explain.Question{Job: args[0]}
+		if at != "" && before != "" {
+			return command.Usagef("--at and --before mean different fires; want one of them")
+		}
+		var err error
+		switch {
+		case at != "":
+			q.At, err = fireTime("--at", at, time.Now())
+		case before != "":
+			q.Nearest = true
+			q.At, err = fireTime("--before", before, time.Now())
+		}
+		if err != nil {
 			return err
-		},
+		}
+		if cmd.Flags().Changed("item") {
+			if item < 0 {
+				return command.Usagef("--item: %d is not an item; want a number from 0 on", item)
+			}
+			q.Item = &item
+		}
+		answer, err := explained(cmd, p, t, q, files)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return p.PrintJSON(answer)
+		}
+		_, err = p.Out.Write([]byte(show.Explained(p.Tables(), answer)))
+		return err
 	}
 	f := cmd.Flags()
 	f.StringVar(&at, "at", "", "the instant that is meant, `TIME`: 03:00, 03:00:30, \"2026-03-01 03:00\" or RFC 3339")
 	f.StringVar(&before, "before", "", "the newest fire at this `TIME` or before it")
 	f.IntVar(&item, "item", -1, "one item only, `N`")
-	f.StringArrayVar(&files, "history", nil, "a host's history `FILE`; once for each host")
+	f.StringArrayVar(&files, "history", nil, "read a host's history `FILE` and ask none; once for each host")
 	f.BoolVar(&asJSON, "json", false, "show the answer as JSON")
 	return cmd
+}
+
+// explained answers from history files, or has a host answer.
+func explained(cmd *cobra.Command, p *command.Program, t *command.Target, q explain.Question, files []string) (answer explain.Answer, err error) {
+	if len(files) > 0 {
+		for _, name := range []string{"admin", "token-file", "ca"} {
+			if cmd.Flags().Changed(name) {
+				return answer, command.Usagef("--%s asks a host, --history reads files; leave one of them out", name)
+			}
+		}
+		facts, err := historyFiles(files).facts(cmd.Context(), q)
+		return explain.Explain(q, facts), err
+	}
+	err = p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
+		return r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(q.Job)+"/explain?"+questionQuery(q), &answer)
+	})
+	return answer, err
+}
+
+// questionQuery is a question as the API takes it.
+func questionQuery(q explain.Question) string {
+	query := make(url.Values)
+	switch {
+	case q.Nearest:
+		query.Set("before", q.At.Format(time.RFC3339Nano))
+	case !q.At.IsZero():
+		query.Set("at", q.At.Format(time.RFC3339Nano))
+	}
+	if q.Item != nil {
+		query.Set("item", strconv.Itoa(*q.Item))
+	}
+	return query.Encode()
 }
 
 // fireTime reads a time of day, which is the last that was, or a time.
@@ -126,8 +154,8 @@ const (
 	mostKept = 200_000
 )
 
-// Facts reads the files.
-func (files historyFiles) Facts(ctx context.Context, q explain.Question) (explain.Facts, error) {
+// facts reads the files.
+func (files historyFiles) facts(ctx context.Context, q explain.Question) (explain.Facts, error) {
 	f := explain.Facts{Now: time.Now()}
 	var fires []event.Event
 	n := 0
