@@ -93,8 +93,9 @@ func (r Report) For(p access.Principal) Report {
 // LinkPath answers with a login link.
 const LinkPath = "/v1/login"
 
-// loginLink is the answer.
-type loginLink struct {
+// LoginLink is its answer.
+type LoginLink struct {
+	// Link is an address of the host that signs a browser in once.
 	Link string `json:"link"`
 }
 
@@ -110,12 +111,12 @@ func (s *Server) link(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(loginLink{s.opts.Access.Site.Base(r) + s.opts.Access.Link()}) // the client is gone if that fails
+	_ = json.NewEncoder(w).Encode(LoginLink{s.opts.Access.Site.Base(r) + s.opts.Access.Link()}) // the client is gone if that fails
 }
 
 // LoginLink asks the host for the address of a login link.
 func (c *Client) LoginLink(ctx context.Context) (string, error) {
-	var l loginLink
+	var l LoginLink
 	err := c.do(ctx, http.MethodPost, LinkPath, &l)
 	return l.Link, err
 }

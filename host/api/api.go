@@ -79,6 +79,7 @@ func New(o Options) *API {
 	a.operating()
 	a.alerting()
 	a.streaming()
+	a.login()
 	describeFields(a.huma.OpenAPI().Components.Schemas)
 	openAnswers(a.huma.OpenAPI())
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -127,6 +128,19 @@ func look[I, O any](a *API, path, id, tag, summary string, do func(ctx context.C
 		}
 		return &body[O]{v}, nil
 	})
+}
+
+// login describes the one operation below /v1 that the server before the API answers
+// (package admin): it knows by which address people reach it.
+func (a *API) login() {
+	o := operation(http.MethodPost, admin.LinkPath, "createLoginLink", "operate", "Make a link that signs a browser in")
+	link := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[admin.LoginLink](), true, "LoginLink")
+	problem := &huma.Response{Description: "A problem (RFC 9457).", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: a.huma.OpenAPI().Components.Schemas.Schema(typeOf[huma.ErrorModel](), true, "")}}}
+	o.Responses = map[string]*huma.Response{
+		"200": {Description: "The link.", Content: map[string]*huma.MediaType{"application/json": {Schema: link}}},
+		"401": problem, "403": problem, "404": problem,
+	}
+	a.huma.OpenAPI().AddOperation(&o)
 }
 
 // act registers an operation that answers with nothing.

@@ -21,6 +21,7 @@ func operationTexts() map[string]string {
 		read  = "Read from the registry now."
 	)
 	return map[string]string{
+		"createLoginLink":  "For who has the host's own token alone: 403 for all others. The link signs one browser in, once, with all roles, and is good for a few minutes.",
 		"getStatus":        "The host that is asked alone: its jobs, their items, what it waits for, the files that it refused, its session with the registry. `full=true` asks the registry; without it nothing is asked.",
 		"getOverview":      "What an operator looks at first. Each list has at most 20 entries; the other operations have all.",
 		"listJobs":         "Jobs of all hosts, as they are now: what hosts say is at most half a second old. The registry is not asked. `counts` counts all jobs by health, whatever the filter is.",

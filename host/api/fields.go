@@ -69,6 +69,8 @@ func fieldTexts() map[string]string {
 		"admin.Kill.RunID":               "RunID is empty for a Java host.",
 		"admin.Kills":                    "Kills are the runs of a job that were to end.",
 		"admin.Kills.Runs":               "By item.",
+		"admin.LoginLink":                "LoginLink is its answer.",
+		"admin.LoginLink.Link":           "Link is an address of the host that signs a browser in once.",
 		"admin.Report":                   "Report is the answer of GET /v1/status.",
 		"admin.Report.Compiling":         "Compiling are the modules that are not compiled yet, by file.",
 		"admin.Report.History":           "History is missing if there is no history file.",

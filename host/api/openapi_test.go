@@ -95,7 +95,8 @@ func TestDocumentIsWhole(t *testing.T) {
 					t.Errorf("%s %s: the parameter %s is not described", method, path, p.Name)
 				}
 			}
-			if o.Responses["401"] == nil || o.Responses["403"] == nil || o.Responses["422"] == nil {
+			takes := o.OperationID != "createLoginLink" // which takes nothing that may be wrong
+			if o.Responses["401"] == nil || o.Responses["403"] == nil || (takes && o.Responses["422"] == nil) {
 				t.Errorf("%s %s does not say how it fails", method, path)
 			}
 		}
