@@ -2,7 +2,9 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -21,11 +23,12 @@ import (
 	"github.com/wasmjob/wasmjob/host/service"
 )
 
-// BenchmarkPages has 10,000 jobs with 4 items each on one host.
-func BenchmarkPages(b *testing.B) {
+// withJobs is a console of a host with jobs, of 4 items each.
+func withJobs(b *testing.B, jobs int) http.Handler {
+	b.Helper()
 	now := time.Now()
 	report := admin.Report{Now: now, Ready: true, Status: host.Status{Instance: "10.0.0.1@-@1", State: host.HostLive}}
-	for n := range 10_000 {
+	for n := range jobs {
 		j := host.JobStatus{Name: fmt.Sprintf("job-%05d", n), State: host.JobReady, Cron: "0 */7 * * * ?", TimeZone: "Europe/Berlin", Next: now.Add(time.Duration(n) * time.Second), ShardingTotalCount: 4,
 			Description: "loads something from somewhere", File: "jobs.yaml", Module: "job.wasm", Type: "SIMPLE", Digest: strings.Repeat("ab", 32), Instances: []string{"10.0.0.1@-@1"}}
 		for i := range 4 {
@@ -41,28 +44,35 @@ func BenchmarkPages(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = store.Close() }()
+	b.Cleanup(func() { _ = store.Close() })
 	peers, self := func() []cluster.Peer { return nil }, func() cluster.Peer { return cluster.Peer{ID: "a"} }
 	all := cluster.New(cluster.Options{Local: cluster.NewLocal(func() admin.Report { return report }), Self: self, Peers: peers})
-	ctx, stop := context.WithCancel(b.Context())
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- all.Run(ctx) }()
-	defer func() {
+	b.Cleanup(func() {
 		stop()
 		<-ended
-	}()
+	})
 	c, err := New(Options{Namespace: "ns", Logger: zap.NewNop(), Service: service.New(service.Options{
 		Namespace: "ns", Cluster: all, Histories: &cluster.Histories{Store: store, Self: self, Peers: peers}, Store: store, Logger: zap.NewNop()})})
 	if err != nil {
 		b.Fatal(err)
 	}
-	who := access.With(b.Context(), access.HostToken(access.ByHostToken))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.HostToken(access.ByHostToken))))
+	})
+}
+
+// BenchmarkPages has 10,000 jobs.
+func BenchmarkPages(b *testing.B) {
+	c := withJobs(b, 10_000)
 	for _, path := range []string{"/", "/jobs", "/jobs?q=" + url.QueryEscape("job-09") + "&sort=-last", "/jobs/job-00050", "/calendar", "/hosts", "/modules"} {
 		b.Run(strings.ReplaceAll(path, "/", "_"), func(b *testing.B) {
 			size := 0
 			for b.Loop() {
 				w := httptest.NewRecorder()
-				c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil).WithContext(who))
+				c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 				if w.Code != 200 {
 					b.Fatal(w.Body)
 				}
@@ -71,4 +81,37 @@ func BenchmarkPages(b *testing.B) {
 			b.ReportMetric(float64(size), "bytes/page")
 		})
 	}
+}
+
+// BenchmarkFirstPage has 1,000 jobs: the first page and all files that it needs, over the
+// loopback interface, one after the other.
+func BenchmarkFirstPage(b *testing.B) {
+	server := httptest.NewServer(withJobs(b, 1000))
+	defer server.Close()
+	paths := []string{"/"}
+	files := newConsole(b).assets
+	for name := range files.files {
+		paths = append(paths, files.prefix+name)
+	}
+	size := 0
+	for b.Loop() {
+		size = 0
+		for _, path := range paths {
+			r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, server.URL+path, http.NoBody)
+			if err != nil {
+				b.Fatal(err)
+			}
+			r.Header.Set("Accept-Encoding", "gzip") // and the answer stays as it is
+			answer, err := server.Client().Do(r)
+			if err != nil {
+				b.Fatal(err)
+			}
+			body, err := io.ReadAll(answer.Body)
+			if err = errors.Join(err, answer.Body.Close()); err != nil || answer.StatusCode != http.StatusOK {
+				b.Fatal(answer.Status, err)
+			}
+			size += len(body)
+		}
+	}
+	b.ReportMetric(float64(size), "bytes/visit")
 }

@@ -233,6 +233,15 @@ func outcomeClass(o abi.Outcome) string {
 	}
 }
 
+// Beyond is what the reason of a wait says besides what is waited for.
+func (p *page) Beyond(w host.WaitStatus) string {
+	what := p.texts.word(english, "wait", string(w.What))
+	if w.Reason == what {
+		return ""
+	}
+	return strings.TrimPrefix(w.Reason, what+": ")
+}
+
 func jobPath(name string, parts ...string) string {
 	return strings.Join(append([]string{"/jobs/" + url.PathEscape(name)}, parts...), "/")
 }

@@ -79,6 +79,17 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// extremes are two looks that have both themes, both languages and both widths: for what
+// is not looked at in every way.
+func extremes() map[string]look {
+	return map[string]look{"light": plain, "phone-dark-chinese": looks()["phone-dark-chinese"]}
+}
+
+// general are the pages that every host has, whatever its jobs are.
+func general() []string {
+	return []string{"", "jobs", "fires", "runs", "calendar", "hosts", "modules", "logs", "audit"}
+}
+
 // TestEmpty: a host without jobs says what to do.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
@@ -87,10 +98,19 @@ func TestEmpty(t *testing.T) {
 	for name, text := range map[string]string{"": "No jobs yet", "jobs": "No jobs yet", "fires": "Nothing has run yet", "logs": "No line has been logged yet", "audit": "sign in", "hosts": "this host", "modules": "No module runs yet", "calendar": "0 fires"} {
 		b.open("/" + name)
 		b.shows(text)
-		b.accessible("empty " + name)
-		b.shot("empty-" + name)
+	}
+	for name, l := range extremes() {
+		b := h.tab(t, l)
+		for _, page := range general() {
+			b.open("/" + page)
+			b.accessible("empty " + page)
+			b.shot("empty-" + page + "-" + name)
+		}
 	}
 }
+
+// maxWeight is how much a first visit may load, in bytes on the wire.
+const maxWeight = 300 << 10
 
 // TestManyJobs: 5,000 jobs are found, filtered and turned over, a hundred at a time.
 func TestManyJobs(t *testing.T) {
@@ -106,18 +126,30 @@ func TestManyJobs(t *testing.T) {
 	if rows := eval[int](b, "document.querySelectorAll('tbody tr').length"); rows != 100 {
 		t.Errorf("%d rows", rows)
 	}
-	b.accessible("many jobs")
-	b.shot("many-jobs")
 	b.press(".pager", "Next page")
 	b.until("document.querySelector('tbody .name').innerText.startsWith('job-0100')")
 	b.fill(".find input", "JOB-499")
 	b.key("\r")
 	b.shows("10 of 5,000")
-	b.open("/")
-	b.shows("5,000")
-	b.shot("many-overview")
-	// What a first visit loads, without the page itself: the files that are kept afterwards.
-	if weight := b.weight(); weight > 300<<10 {
-		t.Errorf("%d bytes were loaded", weight)
+	for name, l := range extremes() {
+		b := h.tab(t, l)
+		for _, page := range append(general(), "jobs/job-4711") {
+			b.open("/" + page)
+			b.until("document.readyState === 'complete'")
+			b.accessible("many jobs: " + page)
+			b.shot("many-" + strings.ReplaceAll(page, "/", "-") + "-" + name)
+		}
+	}
+	// What a first visit loads: the overview, to which signing in leads, another page, and
+	// the files of the console.
+	for _, page := range []string{"jobs", "calendar", "jobs/job-4711"} {
+		first := h.tab(t, plain) // has no files yet
+		first.open("/" + page)
+		first.until("document.readyState === 'complete'")
+		weight := first.weight()
+		t.Logf("/%s: %d bytes", page, weight)
+		if weight > maxWeight || weight < maxWeight/20 {
+			t.Errorf("/%s: a first visit loads %d bytes, expected at most %d, and more than nothing", page, weight, maxWeight)
+		}
 	}
 }

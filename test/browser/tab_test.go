@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,10 +81,14 @@ type tab struct {
 	host *host
 	look look
 
+	// also are addresses besides the host's to which requests may go.
+	also []string
+
 	mu       sync.Mutex
 	errors   []string
 	requests []string
 	dialogs  int
+	loaded   float64 // bytes on the wire
 }
 
 // tab opens a tab for a host's console.
@@ -105,7 +110,11 @@ func (h *host) tab(t *testing.T, l look) *tab {
 			t.Errorf("the browser says: %s", e)
 		}
 		for _, r := range b.requests {
-			if u, err := url.Parse(r); err == nil && u.Scheme != "data" && u.Scheme != "about" && !strings.HasPrefix(r, h.url+"/") {
+			u, err := url.Parse(r)
+			if err != nil || u.Scheme == "data" || u.Scheme == "about" {
+				continue
+			}
+			if !slices.ContainsFunc(append(b.also, h.url), func(site string) bool { return strings.HasPrefix(r, site+"/") }) {
 				t.Errorf("a request went elsewhere: %s", r)
 			}
 		}
@@ -157,6 +166,8 @@ func (b *tab) hear(event any) {
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
 		b.requests = append(b.requests, e.Request.URL)
+	case *network.EventLoadingFinished:
+		b.loaded += e.EncodedDataLength
 	case *page.EventJavascriptDialogOpening:
 		b.dialogs++
 	}
@@ -287,12 +298,17 @@ func (b *tab) until(expression string) {
 			b.t.Fatalf("%s is not so:\n%s", expression, b.text())
 		}
 		_ = err // the page was left: the next one is asked
-		pause := time.NewTimer(20 * time.Millisecond)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-		}
-		pause.Stop()
+		pause(ctx)
+	}
+}
+
+// pause lies between two questions.
+func pause(ctx context.Context) {
+	timer := time.NewTimer(20 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -356,7 +372,9 @@ func (b *tab) accessible(where string) {
 	}
 }
 
-// weight is what the tab has loaded, in bytes on the wire.
+// weight is what the tab has loaded so far, in bytes on the wire.
 func (b *tab) weight() int {
-	return eval[int](b, "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation')).reduce((sum, e) => sum + e.transferSize, 0)")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int(b.loaded)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/wasmjob/wasmjob/test/oidcserver"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -258,14 +259,24 @@ func TestCluster(t *testing.T) {
 	second.signal(syscall.SIGCONT)
 	b.until("!document.querySelector('.card.silent') && document.querySelectorAll('.card').length === 2")
 	// Without the registry.
+	tabs := make(map[string]*tab)
+	for name, l := range extremes() {
+		tabs[name] = first.tab(t, l)
+	}
 	if err := zk.Kill(0); err != nil {
 		t.Fatal(err)
 	}
 	b.open("/")
 	b.shows("has not been reachable from this host since")
 	b.shows("spread")
-	b.accessible("no registry")
-	b.shot("registry-down")
+	for name, b := range tabs {
+		for _, page := range append(general(), "jobs/spread", "jobs/spread/items/3") {
+			b.open("/" + page)
+			b.until("document.querySelector('.banner.stale')?.innerText.length > 20 && !document.querySelector('.lone')")
+			b.accessible("no registry: " + page)
+			b.shot("registry-down-" + strings.ReplaceAll(page, "/", "-") + "-" + name)
+		}
+	}
 	b.open("/jobs/spread/config")
 	b.shows("Not now")
 	b.shot("registry-down-config")
@@ -329,6 +340,58 @@ func TestSignIn(t *testing.T) {
 	b.until("location.pathname === '/login'")
 	b.open("/jobs")
 	b.until("location.pathname === '/login'")
+}
+
+// TestProvider: who has an account at the company's provider signs in there.
+func TestProvider(t *testing.T) {
+	t.Parallel()
+	op, err := oidcserver.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, []string{definition("etl-a", "0 0 3 * * ?", "say", 1), definition("pay", "0 0 3 * * ?", "say", 1)}, "--users", "users.yaml")
+	provider, err := op.Start(oidcserver.Options{ClientID: "wasmjob", Redirects: []string{h.url + "/oidc/callback"}, Users: []oidcserver.User{
+		{Name: "ann", Password: "correct horse battery", Email: "ann@example.com", Verified: true, Groups: []string{"etl"}},
+		{Name: "bob", Password: "correct horse battery", Email: "bob@example.com", Verified: true},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := provider.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	h.put("users.yaml", fmt.Sprintf("oidc:\n  name: Example SSO\n  issuer: %s\n  clientId: wasmjob\n  groups:\n    etl: {operator: 'etl-*'}\n", provider.Issuer))
+	for name, then := range map[string]func(b *tab){
+		"ann": func(b *tab) {
+			b.until("location.pathname === '/jobs/etl-a' && location.search === ''")
+			b.shows("Run now")
+			b.shows("ann@example.com")
+			b.open("/jobs")
+			b.shows("Jobs 1")
+		},
+		"bob": func(b *tab) {
+			b.shows("none of your groups there has a role here")
+			b.accessible("no role")
+			b.open("/jobs")
+			b.until("location.pathname === '/login'")
+		},
+	} {
+		b := h.tab(t, look{lang: "en", script: true, stranger: true})
+		b.also = []string{provider.Issuer}
+		for b.open("/jobs/etl-a"); !eval[bool](b, "document.body.innerText.includes('Example SSO')"); b.open("/jobs/etl-a") {
+			pause(t.Context()) // the host has not read the file yet
+		}
+		b.accessible("sign in at a provider")
+		b.shot("sign-in-provider")
+		b.click("a.button.wide")
+		b.until("document.querySelector('[name=username]')")
+		b.fill("[name=username]", name)
+		b.fill("[name=password]", "correct horse battery")
+		b.key("\r")
+		then(b)
+	}
 }
 
 // TestSharedAddress: what is filtered is in the address, and language and theme are kept.
