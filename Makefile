@@ -140,6 +140,10 @@ e2e: examples ## try all of it from outside: the program with real ZooKeepers, h
 browser: ## let a real browser (Chromium) do operators' tasks in the console, with axe: what make test leaves out of make e2e; pictures in SHOTS (bin/pictures)
 	$(GO) test -C test/browser -count 1 -timeout 20m . -shots $(abspath $(or $(SHOTS),bin/pictures))
 
+.PHONY: pictures
+pictures: ## renew docs/pictures: a browser takes them from the console of a ZooKeeper and three hosts
+	$(GO) test -C test/browser -count 1 -timeout 20m -run '^TestPictures$$' . -pictures $(CURDIR)/docs/pictures -shots $(CURDIR)/bin/pictures
+
 .PHONY: lint
 lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	@out=$$($(GOFMT) -l -s .) && test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }

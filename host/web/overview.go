@@ -47,6 +47,9 @@ func (p *page) why(j *cluster.Job) (text string, since time.Time) {
 	case cluster.HealthLate:
 		return p.whyLate(j)
 	case cluster.HealthPaused:
+		if j.State == host.JobDisabled { // the reason is one server's
+			return p.T("why.paused"), time.Time{}
+		}
 		return cmp.Or(j.Reason, p.T("why.paused")), time.Time{}
 	case cluster.HealthOK:
 	}

@@ -74,6 +74,14 @@ func (r *reader) Drift(d time.Duration) string {
 // Names lists names.
 func (r *reader) Names(list []string) string { return strings.Join(list, ", ") }
 
+// ItemNumber names an item that may be missing in what is shown.
+func (r *reader) ItemNumber(item *int) string {
+	if item == nil {
+		return ""
+	}
+	return r.T("item.number", *item)
+}
+
 // Less is a difference.
 func (r *reader) Less(n, by int) int { return n - by }
 

@@ -126,6 +126,9 @@ func (s *site) post(path string, pairs ...string) answer {
 	return a
 }
 
+// pointer is what a program shows of a pointer.
+var pointer = regexp.MustCompile(`\b0x[0-9a-f]{6,}`)
+
 var inline = regexp.MustCompile(`(?i)<[^>]*\s(style|on[a-z]+)\s*=|<script(?:[^>]*)>[^<]|<style|\s(href|src|action|formaction)="\s*javascript:|ZgotmplZ`)
 
 // check is what holds for every page.
@@ -134,6 +137,9 @@ func (s *site) check(path string, a answer) {
 	if kind := a.header.Get("Content-Type"); kind != "text/html; charset=utf-8" {
 		s.t.Errorf("%s: %d %s %s", path, a.code, kind, a.body)
 		return
+	}
+	if found := pointer.FindString(a.body); found != "" {
+		s.t.Errorf("%s: shows an address in memory: %s", path, found)
 	}
 	if found := inline.FindString(a.body); found != "" {
 		s.t.Errorf("%s: the policy keeps this from working, or it was made harmless: %s", path, found)

@@ -99,17 +99,18 @@ func mounted(t *testing.T, jobs ...string) []string {
 func start(t *testing.T, jobs []string, flags ...string) *host {
 	t.Helper()
 	h := &host{t: t, dir: t.TempDir(), ended: make(chan struct{})}
-	guest, err := os.ReadFile(filepath.Join("..", "e2e", "testdata", "guest.wasm"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.put("plugins/guest.wasm", string(guest))
 	h.put("gate/.keep", "")
 	for n, f := range flags { // where the gate is
 		flags[n] = strings.ReplaceAll(f, gate, h.path("gate"))
 	}
 	h.put("token", "0123456789abcdef0123456789abcdef")
+	h.put("plugins/.keep", "")
 	if len(jobs) > 0 {
+		guest, err := os.ReadFile(filepath.Join("..", "e2e", "testdata", "guest.wasm"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.put("plugins/guest.wasm", string(guest))
 		h.put("plugins/jobs.yaml", strings.Join(jobs, "\n---\n")+"\n")
 	}
 	h.token = "0123456789abcdef0123456789abcdef"

@@ -356,12 +356,19 @@ type finding struct {
 const widest = `[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest('.scroll *, nav *'))
 	.map((e) => e.tagName + '.' + e.getAttribute('class') + ' ' + e.getBoundingClientRect().right).slice(0, 5).join(', ')`
 
+// unreadable finds what a program has written that nobody can read: addresses in memory,
+// and values that are missing.
+const unreadable = `[...document.querySelector('main').textContent.matchAll(/0x[0-9a-f]{6,}|%![a-z]?\(|<nil>|\bNaN\b|\bundefined\b/g)].map((m) => m[0])`
+
 // accessible fails the test for what axe finds serious or critical, and for a page that is
 // wider than the window.
 func (b *tab) accessible(where string) {
 	b.t.Helper()
 	if wide := eval[int](b, "document.documentElement.scrollWidth - innerWidth"); wide > 0 {
 		b.t.Errorf("%s: the page is %d pixels wider than the window: %s", where, wide, eval[string](b, widest))
+	}
+	if raw := eval[[]string](b, unreadable); len(raw) > 0 {
+		b.t.Errorf("%s: the page has what is not for people: %q", where, raw)
 	}
 	eval[bool](b, axe+"; true")
 	found := eval[[]finding](b, `axe.run(document, { resultTypes: ['violations'] }).then((r) => r.violations.map((v) => ({ id: v.id, impact: v.impact, help: v.help, nodes: v.nodes.slice(0, 3).map((n) => ({ html: n.html.slice(0, 200) + ' ' + n.any.map((a) => a.message).join(' ').slice(0, 200) })) })))`)
