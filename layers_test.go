@@ -57,6 +57,7 @@ const (
 	term       = "golang.org/x/term"
 	wazero     = "github.com/tetratelabs/wazero"
 	xcrypto    = "golang.org/x/crypto"
+	xnet       = "golang.org/x/net"
 	xsync      = "golang.org/x/sync"
 	xsys       = "golang.org/x/sys"
 	xtime      = "golang.org/x/time"
@@ -253,7 +254,7 @@ var rooms = []room{
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
 	{name: "host/metrics", may: []string{"abi", "coordination/tree", "host", "host/capability", "host/ceiling", "host/event"}, outside: []string{prometheus, zap},
 		why: "counts what a host reports; who serves the numbers is not its matter"},
-	{name: "host/admin", may: []string{"host/ceiling", "host/event", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/copied", "coordination/inspect", "coordination/operate", "host/capability", "host/capability/kv", "host/schedule", "host/access", "host/access/users", "host/access/web"}, outside: []string{zap},
+	{name: "host/admin", may: []string{"host/ceiling", "host/event", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/copied", "coordination/inspect", "coordination/operate", "host/capability", "host/capability/kv", "host/schedule", "host/access", "host/access/users", "host/access/web"}, outside: []string{xnet, zap},
 		testsMay: []string{"coordination/embedded", "host/ceiling", "host/metrics"},
 		why:      "shows a host from outside; what it shows of all hosts, and what operators do to jobs, goes through the registry"},
 	{name: "host/cluster", may: []string{"abi", "coordination/tree", "host", "host/admin", "host/event", "host/history"},
@@ -267,7 +268,7 @@ var rooms = []room{
 		why:      "what people and programs ask for, done in one place whoever asks; it knows neither HTTP nor pages"},
 	{name: "host/service/servicetest", may: []string{"abi", "coordination/embedded", "coordination/jobconfig", "coordination/registry", "coordination/tree", "host", "host/admin", "host/cluster", "host/event", "host/history", "host/history/lines", "host/peers", "host/service"}, outside: []string{zap},
 		why: "whole hosts for the tests of the service and of what stands on it"},
-	{name: "host/api", may: []string{"abi", "coordination/jobconfig", "coordination/operate", "coordination/tree", "host", "host/access", "host/admin", "host/alert", "host/cluster", "host/event", "host/explain", "host/history", "host/service"}, outside: []string{huma, zap},
+	{name: "host/api", may: []string{"abi", "coordination/jobconfig", "coordination/operate", "coordination/registry", "coordination/tree", "host", "host/access", "host/admin", "host/alert", "host/cluster", "host/event", "host/explain", "host/history", "host/service"}, outside: []string{huma, zap},
 		testsMay: []string{"host/alert/board", "coordination/registry", "coordination/embedded", "host/history/lines", "host/service/servicetest"},
 		why:      "the service as HTTP: it decides nothing, and nothing below it knows of HTTP"},
 	{name: "host/web", may: []string{"abi", "coordination/jobconfig", "coordination/operate", "coordination/registry", "coordination/tree", "host", "host/access", "host/access/login", "host/admin", "host/cluster", "host/definition", "host/event", "host/explain", "host/history", "host/schedule", "host/service", "host/words"}, outside: []string{zap},
@@ -376,6 +377,7 @@ var shared = map[string]string{
 	otlp:     "host/trace writes what test/collector reads",
 	protobuf: "the same two",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history/lines",
+	xnet:     "bounds the connections of the admin address, in host/admin",
 	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, lines for people in host/view",
 	fsnotify: "directories are watched by the catalog, one file by host/invoke, the files of an operator by host/watch, a history by tests",
 }

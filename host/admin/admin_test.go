@@ -21,7 +21,10 @@ import (
 	"github.com/wasmjob/wasmjob/host/metrics"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// What is left for a moment is a connection on which too much was sent.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 const token = "0123456789abcdef0123456789"
 

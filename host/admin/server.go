@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
@@ -30,6 +32,9 @@ const (
 	maxBody = 6 * (abi.MaxOffset + 2*abi.MaxValue)
 	// minToken is the shortest token in bytes.
 	minToken = 16
+	// maxConnections bounds how many connections are open at once; more wait until one
+	// ends. Each takes a file descriptor, which guests and the registry need as well.
+	maxConnections = 4096
 )
 
 // Host is what a report shows; [host.Host] is one.
@@ -56,6 +61,8 @@ type Options struct {
 	// Access is who may ask.
 	Access Access
 	Logger *zap.Logger
+
+	connections int // in place of maxConnections, for tests
 }
 
 // Server listens from Listen on and answers while Run runs.
@@ -88,7 +95,7 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o, listener: l, address: o.Address}
+	s := &Server{opts: o, listener: netutil.LimitListener(l, cmp.Or(o.connections, maxConnections)), address: o.Address}
 	if o.Address.Network == "tcp" {
 		s.address.Name = l.Addr().String()
 	}

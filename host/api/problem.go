@@ -11,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -60,7 +61,8 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &gone), is(host.ErrNoJob, admin.ErrNoTarget):
 		return http.StatusNotFound
-	case errors.As(err, &busy), is(host.ErrNotLive, host.ErrDraining, cluster.ErrEnded):
+	case errors.As(err, &busy), is(host.ErrNotLive, host.ErrDraining, cluster.ErrEnded, history.ErrUnavailable),
+		is(registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable):
 		return http.StatusServiceUnavailable
 	case errors.As(err, &not), is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns):
 		return http.StatusConflict

@@ -18,6 +18,9 @@ const (
 	ListChanges byte = 'c'
 )
 
+// ErrUnavailable is wrapped by the errors of a store whose database does not answer.
+var ErrUnavailable = errors.New("the history's database does not answer")
+
 // ErrFilter is wrapped by the errors of filters that no store can answer: their text
 // names the field.
 var ErrFilter = errors.New("bad filter")

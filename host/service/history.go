@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -255,10 +256,10 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 	}
 	o.Refused = refusedBy(ctx, o.Hosts)
 	failures, err := s.Runs(ctx, history.Filter{Failed: true, Limit: mostShown, From: now.Add(-24 * time.Hour)})
-	if err != nil {
+	if err != nil && !errors.Is(err, history.ErrUnavailable) { // without its database, what is now is shown all the same
 		return nil, err
 	}
-	o.Failures = failures.Records
+	o.Failures = append([]history.Run{}, failures.Records...)
 	if o.NextHour, err = s.Calendar(ctx, now, now.Add(time.Hour), nil); err != nil {
 		return nil, err
 	}

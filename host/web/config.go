@@ -128,7 +128,7 @@ func newConfigView(ctx context.Context, c *Console, p *page, job string) (*confi
 		return nil, err
 	}
 	changes, err := c.o.Service.Changes(ctx, history.Filter{Jobs: []string{cluster.Literal(job)}, Limit: history.MaxLimit})
-	if err != nil {
+	if err := p.without(err); err != nil {
 		return nil, err
 	}
 	v := &configView{P: p, Name: job, Version: config.Version, Editable: p.may(access.Author, job)}

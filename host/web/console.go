@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 )
 
@@ -213,7 +214,7 @@ func kindOf(err error) problemKind {
 	if errors.As(err, &gone) || is(host.ErrNoJob) {
 		return problemKind{"missing", http.StatusNotFound}
 	}
-	if errors.As(err, &busy) || is(host.ErrNotLive, host.ErrDraining, registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable) {
+	if errors.As(err, &busy) || is(host.ErrNotLive, host.ErrDraining, registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable, history.ErrUnavailable) {
 		return problemKind{"unavailable", http.StatusServiceUnavailable}
 	}
 	if errors.As(err, &clash) || is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns) {

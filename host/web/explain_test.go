@@ -37,3 +37,27 @@ func TestExplain(t *testing.T) {
 	s.get("/jobs/pay/explain").has(t, http.StatusForbidden)
 	s.get("/jobs/pay/explain").lacks(t, "disk on fire")
 }
+
+// TestRemovedWhileOpen: what a page of a job offers after the job was removed, or is gone
+// from its host, changes nothing and says what has become of it.
+func TestRemovedWhileOpen(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("pay", "0 0 3 * * ?", 1, servicetest.OK), servicetest.Job("etl", "0 0 3 * * ?", 1, servicetest.OK)}})
+	s.get("/jobs/pay").has(t, http.StatusOK, "Run now")
+	config := s.get("/jobs/pay/config")
+	config.has(t, http.StatusOK, "Save")
+	if err := s.Service.Remove(access.With(t.Context(), access.HostToken(access.ByHostToken)), "pay", false, "not wanted"); err != nil {
+		t.Fatal(err)
+	}
+	s.until("/jobs/pay", "removed")
+	for _, act := range []string{"/jobs/pay/trigger", "/jobs/pay/items/0/pause"} { // the page that it came from says what happened
+		s.post(act, "back", "/jobs/pay").has(t, http.StatusOK, `job "pay": the job was removed from the registry`)
+	}
+	s.post("/jobs/pay/config", "version", "-1", "was.cron", "0 0 3 * * ?", "set.cron", "0 0 4 * * ?", "do", "save").has(t, http.StatusConflict, "removed")
+	s.Host.Apply([]host.Job{servicetest.Job("etl", "0 0 3 * * ?", 1, servicetest.OK)}, nil)
+	s.until("/jobs/pay", "no host has a job")
+	s.post("/jobs/pay/trigger", "back", "/jobs").has(t, http.StatusOK, `there is no job "pay"`)
+	s.get("/jobs/pay/config").has(t, http.StatusNotFound, `"pay"`)
+	s.get("/jobs/pay/explain").has(t, http.StatusOK, "Why did it run, or not?")
+	s.get("/jobs").has(t, http.StatusOK, "etl")
+}

@@ -103,7 +103,7 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	v.Why, v.Since = p.why(&d.Job)
 	f := history.Filter{Jobs: []string{cluster.Literal(name)}, Limit: mostBars}
 	fires, err := c.o.Service.Fires(ctx, f)
-	if err != nil {
+	if err := p.without(err); err != nil {
 		return view{}, err
 	}
 	p.silence(fires.Silent)
@@ -111,7 +111,7 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	v.Bars, v.Longest = p.bars(fires.Records)
 	f.Limit = mostChanges
 	changes, err := c.o.Service.Changes(ctx, f)
-	if err != nil {
+	if err := p.without(err); err != nil {
 		return view{}, err
 	}
 	v.Changes = changeTable{P: p, Changes: changes.Records}
@@ -343,7 +343,7 @@ func itemPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 	}
 	v.Acts = p.itemActs(name, number, &v.State.ItemStatus)
 	runs, err := c.o.Service.Runs(ctx, history.Filter{Jobs: []string{cluster.Literal(name)}, Item: &number, Limit: mostFires})
-	if err != nil {
+	if err := p.without(err); err != nil {
 		return view{}, err
 	}
 	p.silence(runs.Silent)

@@ -142,7 +142,7 @@ func overviewPage(ctx context.Context, c *Console, _ *http.Request, p *page) (vi
 	v := overviewView{P: p, Overview: o, Rows: p.rows(o.Trouble),
 		Timeline: p.timeline(o.NextHour, o.Now), Hosts: o.Hosts}
 	failed, err := c.o.Service.Fires(ctx, history.Filter{Failed: true, From: o.Now.Add(-24 * time.Hour), Limit: mostFailed})
-	if err != nil {
+	if err := p.without(err); err != nil {
 		return view{}, err
 	}
 	p.silence(failed.Silent)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -61,6 +62,19 @@ func (p *page) silence(silent []string) {
 	for _, s := range silent {
 		p.Banners = append(p.Banners, banner{"stale", p.T("banner.missing", s)})
 	}
+}
+
+// without lets a page be shown without its history, and says so, if the history's database
+// does not answer. Other errors stay.
+func (p *page) without(err error) error {
+	if !errors.Is(err, history.ErrUnavailable) {
+		return err
+	}
+	missing := banner{"stale", p.T("banner.nohistory", err)}
+	if !slices.Contains(p.Banners, missing) {
+		p.Banners = append(p.Banners, missing)
+	}
+	return nil
 }
 
 // fireTable and runTable are lists; Jobs says that they are of several jobs.

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/host/admin"
 )
@@ -17,14 +18,21 @@ import (
 // withToken starts a host whose token is known, with a job that only triggers run.
 func withToken(t *testing.T) (p *place, h *process, token string) {
 	t.Helper()
+	p, h, token = startWithToken(t)
+	h.of("cities", 0, owned())
+	return p, h, token
+}
+
+// startWithToken does not wait for the job.
+func startWithToken(t *testing.T, flags ...string) (p *place, h *process, token string) {
+	t.Helper()
 	p, token = newPlace(t), admin.NewToken()
 	p.put("token", []byte(token))
 	if err := os.Chmod(p.path("token"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p.guestJob("cities", "shardingTotalCount: 2")
-	h = p.start("--admin-token-file", p.path("token"))
-	h.of("cities", 0, owned())
+	h = p.start(append([]string{"--admin-token-file", p.path("token")}, flags...)...)
 	return p, h, token
 }
 
@@ -120,4 +128,49 @@ func TestExamplesOfTheAPI(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
+}
+
+// TestDatabaseDown: without the database of its history a host works, and shows what is
+// now; what has run cannot be shown, and each answer says why.
+func TestDatabaseDown(t *testing.T) {
+	t.Parallel()
+	p, h, token := startWithToken(t, "--history", "postgres://u@127.0.0.1:1/d")
+	ask := func(path string) (int, string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.address+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(text)
+	}
+	for end := time.Now().Add(patience); ; {
+		if code, _ := ask("/readyz"); code == http.StatusOK {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the host is not ready")
+		}
+	}
+	p.must("trigger", "cities")
+	for path, want := range map[string]string{"/v1/overview": `"problem":"`, "/v1/jobs": `"name":"cities"`, "/v1/jobs/cities": `"items":[`, "/": "does not answer", "/jobs": "cities", "/jobs/cities": "does not answer"} {
+		if code, text := ask(path); code != http.StatusOK || !strings.Contains(text, want) {
+			t.Errorf("%s: %d, and %q is not in\n%s", path, code, want, text)
+		}
+	}
+	for _, path := range []string{"/v1/fires", "/v1/runs", "/v1/events", "/v1/logs", "/v1/audit", "/v1/jobs/cities/explain", "/fires", "/logs"} {
+		if code, text := ask(path); code != http.StatusServiceUnavailable || !strings.Contains(text, "the history&#39;s database does not answer") && !strings.Contains(text, "the history's database does not answer") {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
+	p.refused(1, []string{"the history's database does not answer"}, "history")
 }

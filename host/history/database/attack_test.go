@@ -61,7 +61,7 @@ func TestDeadAtTheStart(t *testing.T) {
 				n++
 			}
 			await(t, "word of the problem", func() bool { return s.State().Problem != "" && !s.State().Since.IsZero() })
-			if _, err := s.Events(t.Context(), history.Filter{}); !errors.Is(err, ErrUnavailable) {
+			if _, err := s.Events(t.Context(), history.Filter{}); !errors.Is(err, history.ErrUnavailable) {
 				t.Errorf("a query: %v", err)
 			}
 			if err := s.Close(); err != nil {

@@ -25,9 +25,6 @@ const (
 	lookTime = 100 * time.Millisecond
 )
 
-// ErrUnavailable is wrapped by the errors of queries that the database does not answer.
-var ErrUnavailable = errors.New("the history's database does not answer")
-
 // conditions are joined by AND.
 type conditions struct {
 	texts []string
@@ -203,7 +200,7 @@ func (s *Store) end(ctx context.Context, statement string, args []any, ids int) 
 }
 
 func (s *Store) unavailable(err error) error {
-	return fmt.Errorf("%w: %w", ErrUnavailable, s.config.hide(err))
+	return fmt.Errorf("%w: %w", history.ErrUnavailable, s.config.hide(err))
 }
 
 // common adds the conditions that all lists have.

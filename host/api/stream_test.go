@@ -1,0 +1,133 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/service/servicetest"
+)
+
+// follow opens a stream; it ends with ctx.
+func (s *served) follow(ctx context.Context, client *http.Client) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/stream", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	return client.Do(r)
+}
+
+// TestStreams: of 10,000 clients as many follow as may; the others get an answer that says
+// so, and requests are answered all the same. All who follow see a change, and a client
+// that leaves makes room for another.
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	const clients = 10_000
+	s := serve(t, servicetest.Options{Jobs: []host.Job{once("cities", 1)}})
+	client := &http.Client{Transport: &http.Transport{MaxIdleConns: 50, MaxIdleConnsPerHost: 50}}
+	t.Cleanup(client.CloseIdleConnections)
+	ctx, cancel := context.WithCancel(t.Context())
+	var streams sync.WaitGroup
+	t.Cleanup(func() { cancel(); streams.Wait() })
+
+	var open []*http.Response
+	for range maxStreams {
+		got, err := s.follow(ctx, client)
+		if err != nil || got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "text/event-stream" {
+			t.Fatalf("stream %d: %v, %v", len(open), got, err)
+		}
+		open = append(open, got)
+	}
+	var refused atomic.Int64
+	var others sync.WaitGroup
+	for range 20 {
+		others.Go(func() {
+			for range (clients - maxStreams) / 20 {
+				got, err := s.follow(ctx, client)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				text, err := io.ReadAll(got.Body)
+				_ = got.Body.Close()
+				if err == nil && got.StatusCode == http.StatusServiceUnavailable && strings.Contains(string(text), "1000 streams are open at this host, which is the most") {
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	others.Wait()
+	if refused.Load() != clients-maxStreams {
+		t.Errorf("%d of %d were refused with a reason", refused.Load(), clients-maxStreams)
+	}
+	if got := get[service.Jobs](s, "/v1/jobs"); got.Total != 1 {
+		t.Errorf("beside the streams: %+v", got)
+	}
+
+	// One line of each stream at least has the job as it is after a change.
+	var saw atomic.Int64
+	for _, got := range open {
+		streams.Go(func() {
+			defer func() { _ = got.Body.Close() }()
+			lines := bufio.NewScanner(got.Body)
+			lines.Buffer(nil, 1<<20)
+			for lines.Scan() {
+				if strings.Contains(lines.Text(), `"outcome":"OK"`) {
+					saw.Add(1)
+					return
+				}
+			}
+		})
+	}
+	if err := s.client.Trigger(t.Context(), "cities"); err != nil {
+		t.Fatal(err)
+	}
+	s.Until("all who follow have seen the run", func() bool { return saw.Load() == maxStreams })
+	streams.Wait()
+	s.Until("there is room for another", func() bool {
+		got, err := s.follow(ctx, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = got.Body.Close()
+		return got.StatusCode == http.StatusOK
+	})
+}
+
+// TestRegistryDown: what hosts know is shown all the same; what needs the registry says that
+// it cannot be reached.
+func TestRegistryDown(t *testing.T) {
+	t.Parallel()
+	server := servicetest.NewServer(t)
+	s := serve(t, servicetest.Options{Server: server, Jobs: []host.Job{once("cities", 2)}})
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Until("the host has no session", func() bool { return s.Host.Status().State != host.HostLive })
+	for _, path := range []string{"/v1/status", "/v1/overview", "/v1/jobs", "/v1/jobs/cities", "/v1/hosts", "/v1/modules", "/v1/calendar", "/v1/runs", "/v1/audit", "/v1/jobs/cities/explain"} {
+		if got := s.ask("GET", path, ""); got.code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, got.code, got.body)
+		}
+	}
+	for _, request := range []string{"GET /v1/registry/jobs", "GET /v1/jobs/cities/shards", "GET /v1/jobs/cities/kept", "GET /v1/jobs/cities/config", "POST /v1/jobs/cities/trigger",
+		"POST /v1/jobs/cities/disable", "POST /v1/jobs/cities/items/0/disable", "POST /v1/jobs/cities/kill", "DELETE /v1/jobs/cities"} {
+		method, path, _ := strings.Cut(request, " ")
+		if got := s.ask(method, path, ""); got.code != http.StatusServiceUnavailable {
+			t.Errorf("%s: %d %s", request, got.code, got.body)
+		} else if p := got.problem(t); !strings.Contains(p.Detail, "registry") {
+			t.Errorf("%s: %s", request, p.Detail)
+		}
+	}
+	if report := get[admin.Report](s, "/v1/status"); report.Ready {
+		t.Errorf("%+v", report)
+	}
+}
