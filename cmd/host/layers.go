@@ -21,6 +21,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/command"
+	"github.com/wasmjob/wasmjob/host/contexts"
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -389,7 +390,7 @@ func (l *loader) environment(environ []string) {
 				l.textMounts(name, strings.Split(value, ","))
 			case name == ceilingsVariable:
 				l.textCeilings(name, strings.Split(value, ";"))
-			case name != configVariable && name != ensemble.CredentialsVariable && name != historyCredentialsVariable:
+			case name != configVariable && name != ensemble.CredentialsVariable && name != historyCredentialsVariable && name != contexts.Variable:
 				// Not an error: Kubernetes gives every container
 				// WASMJOB_PORT and the like if a service is called wasmjob.
 				hint := ""

@@ -55,7 +55,7 @@ type changes struct {
 // streaming has the streams, as server-sent events.
 func (a *API) streaming() {
 	events := func(of string, schema *huma.Schema) func(*huma.Operation) {
-		return func(o *huma.Operation) { // by hand: huma knows no schema of such an answer
+		return func(o *huma.Operation) { // huma knows no schema of such an answer
 			o.Responses = map[string]*huma.Response{"200": {Description: of, Content: map[string]*huma.MediaType{"text/event-stream": {Schema: schema}}}}
 		}
 	}

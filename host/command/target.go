@@ -49,14 +49,20 @@ type Target struct {
 	address, tokenFile, ca string
 	Reason                 string // of a change
 	flags                  *pflag.FlagSet
+	// context is the name of one that was given; settled: what it has is taken over.
+	context string
+	settled bool
+	getenv  func(string) string
 }
 
 // AddHost adds the flags that name a host.
 func (p *Program) AddHost(cmd *cobra.Command) *Target {
-	t := &Target{flags: cmd.Flags()}
+	t := &Target{flags: cmd.Flags(), getenv: p.Getenv}
 	cmd.Flags().StringVar(&t.address, "admin", p.Getenv(EnvPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here)")
 	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.Getenv(EnvPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with a token (default: the host's own, from the note that it left)")
 	cmd.Flags().StringVar(&t.ca, "ca", "", "`FILE` with the authorities of the host's certificate, or system; the address has TLS then (default: as the host's note says)")
+	cmd.Flags().StringVar(&t.context, "context", "", "`NAME` of a context that says where the cluster is (default: the one in use, see 'wasmjob context')")
+	_ = cmd.RegisterFlagCompletionFunc("context", p.ContextNames)
 	return t
 }
 
@@ -80,13 +86,10 @@ func (p *Program) AddChange(cmd *cobra.Command) *Target {
 // Direct reports whether the registry itself is meant: --registry was given, or
 // another flag of the registry.
 func (t *Target) Direct() (bool, error) {
-	given := ""
-	for _, name := range []string{"zk", "registry", ConfigFlag, "namespace"} {
-		if t.flags.Changed(name) {
-			given = name
-			break
-		}
+	if err := t.settle(); err != nil {
+		return false, err
 	}
+	given := t.registryFlag()
 	if given == "" {
 		return false, nil
 	}
@@ -99,6 +102,16 @@ func (t *Target) Direct() (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// registryFlag is a flag of the registry that was given, empty if there is none.
+func (t *Target) registryFlag() string {
+	for _, name := range []string{"zk", "registry", ConfigFlag, "namespace"} {
+		if t.flags.Changed(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // Reached is the host or the registry that a command talks to.
@@ -118,7 +131,11 @@ func (r *Reached) close(err error) error {
 	return errors.Join(err, r.Registry.Close())
 }
 
+// Find finds the host.
 func (p *Program) Find(ctx context.Context, t *Target) (*admin.Client, error) {
+	if err := t.settle(); err != nil {
+		return nil, err
+	}
 	if t.address == "off" {
 		return nil, Usagef("--admin off is a setting of the host, and nothing to ask")
 	}
