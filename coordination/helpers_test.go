@@ -365,7 +365,7 @@ func (stepper) TriggerJob(l tree.Layout) move {
 }
 
 func (stepper) TriggerRound(m *co.Member, consumed int64, out *int64) move {
-	return with(m, func(ctx context.Context) (err error) { *out, err = m.TriggerRound(ctx, consumed); return err })
+	return with(m, func(ctx context.Context) (err error) { *out, _, err = m.TriggerRound(ctx, consumed); return err })
 }
 
 func (stepper) SetServers(l tree.Layout, enable bool, ips ...string) move {

@@ -71,8 +71,8 @@ func (m *Member) Resolve(ctx context.Context, now time.Time, ask bool) (adopted 
 // instances, each of which is a transaction of its own. consumed is the newest
 // round that this host has consumed. A trigger that is of no round after that,
 // or of one before this host was there, was made by an external edit and counts by itself.
-// round is 0 if there is no trigger.
-func (m *Member) TriggerRound(ctx context.Context, consumed int64) (round int64, err error) {
+// args are those of the round. round is 0 if there is no trigger.
+func (m *Member) TriggerRound(ctx context.Context, consumed int64) (round int64, args tree.TriggerArgs, err error) {
 	l, id := m.Layout, m.Self.ID
 	err = m.perform(ctx, "read trigger", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Data(l.Triggers()), registry.Data(l.Trigger(id)), registry.Data(l.Instance(id)))
@@ -85,9 +85,9 @@ func (m *Member) TriggerRound(ctx context.Context, consumed int64) (round int64,
 		}
 		round = own.Czxid
 		if parent.Mzxid > consumed && instance.Exists && parent.Mzxid > instance.Czxid {
-			round = parent.Mzxid
+			round, args = parent.Mzxid, tree.ParseTriggerArgs(parent.Data)
 		}
 		return nil
 	})
-	return round, err
+	return round, args, err
 }

@@ -89,7 +89,8 @@ type sharding struct {
 	// details are the hosts of ours whose session lives. One that is not among
 	// the instances was stopped by an operator and finishes what it runs.
 	instances, items, records, flags, runsOf, assigned, details []string
-	round                                                       int64    // of the newest trigger, 0 for none
+	round                                                       int64 // of the newest trigger, 0 for none
+	args                                                        tree.TriggerArgs
 	triggered                                                   []string // instances that have not consumed theirs
 
 	cfg       jobconfig.Configuration
@@ -125,7 +126,7 @@ func (s *sharding) read(ctx context.Context, x *step.Exchange) (leads bool, err 
 	s.instances, s.details = slices.Clone(n.Children(l.Instances())), n.Children(l.Details())
 	s.items, s.records, s.flags = n.Children(l.Sharding()), n.Children(l.Records()), n.Children(l.ShardingFlags())
 	s.runsOf, s.assigned = n.Children(l.Runs()), n.Children(l.Assignment())
-	s.round, s.triggered = n.Data(l.Triggers()).Mzxid, n.Children(l.Triggers())
+	s.round, s.args, s.triggered = n.Data(l.Triggers()).Mzxid, tree.ParseTriggerArgs(n.Data(l.Triggers()).Data), n.Children(l.Triggers())
 	if !s.config.Exists {
 		return false, tree.ErrRemoved
 	}
@@ -397,17 +398,22 @@ func (s *sharding) owing(d *tree.Division, owners strategy.Assignment) {
 	at := s.now.UnixMilli()
 	still := s.before.Round == s.round && at-s.before.OwingSince < owingKept.Milliseconds()
 	d.OwingSince = s.before.OwingSince
+	before := s.before.Owed()
+	var owing tree.Items
 	for i, owner := range owners {
 		had := string(s.instance[i].Data)
 		switch {
+		case !s.args.Has(i):
+			continue
 		case had != owner && slices.Contains(s.triggered, had): // the record shows whether it has run in the round
 			d.OwingSince = at
-		case !still || !s.before.Owing.Contains(i):
+		case !still || !before.Contains(i):
 			continue
 		}
-		d.Owing = append(d.Owing, i)
+		owing = append(owing, i)
 	}
-	if d.Round = s.round; len(d.Owing) == 0 {
+	d.Owe(owing, s.args)
+	if d.Round = s.round; len(owing) == 0 {
 		d.Round, d.OwingSince = 0, 0
 	}
 }

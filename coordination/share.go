@@ -21,9 +21,10 @@ type Share struct {
 	// run is not known.
 	Java    bool
 	Foreign tree.Items
-	// Owing are items that missed trigger round Round by moving here.
+	// Owing are items that missed trigger round Round, with its Args, by moving here.
 	Owing    tree.Items
 	Round    int64
+	Args     tree.TriggerArgs
 	division int64
 	round    int
 }
@@ -150,9 +151,9 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 	if err != nil {
 		return false, err
 	}
-	for _, i := range divided.Owing {
+	for _, i := range divided.Owed() {
 		if state, has := s.Items[i]; has && state.Record.Trigger < divided.Round {
-			s.Owing, s.Round = append(s.Owing, i), divided.Round
+			s.Owing, s.Round, s.Args = append(s.Owing, i), divided.Round, divided.Args
 		}
 	}
 	*share = s

@@ -44,8 +44,10 @@ type View struct {
 	// Necessary and Processing are ElasticJob's resharding flags.
 	Necessary, Processing bool
 	// Trigger is the transaction that made the trigger which waits for this
-	// instance, 0 for none. TriggerRound says which round it is of.
-	Trigger int64
+	// instance, 0 for none. TriggerRound says which round it is of. It has arguments
+	// if TriggerArgs is set.
+	Trigger     int64
+	TriggerArgs bool
 	// FailoverItems are marked as crashed and wait for somebody to take them.
 	FailoverItems tree.Items
 	Members       tree.Members
@@ -128,7 +130,7 @@ func ParseView(s registry.Snapshot, l tree.Layout, self tree.JobInstance, before
 	}
 	v.extra = before.extra
 	if t := s.Data(l.Trigger(self.ID)); t.Exists {
-		v.Trigger = t.Czxid
+		v.Trigger, v.TriggerArgs = t.Czxid, len(t.Data) > 0
 	}
 	for _, name := range s.Children(l.FailoverItems()) {
 		if i, ok := tree.ItemNumber(name); ok {

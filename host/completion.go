@@ -123,7 +123,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	}
 	moves := e.Moved && rn.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
 	stays := it.owned && !rn.exit.draining && rn.exit.leaving == "" && !moves
-	if e.HandedBack() && took && it.due == nil && stays {
+	if e.HandedBack() && took && *it.place(f.ID) == nil && stays {
 		rn.owe(it, f.ID) // handed back, and the host stays after all
 	}
 	if !it.owned {

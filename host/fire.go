@@ -129,9 +129,9 @@ func (rn *runner) followUp(now moment) {
 		return
 	}
 	byFire := make(map[tree.Fire][]*item)
-	for _, it := range rn.sorted(func(it *item) bool { return it.owned && it.run == nil && it.due != nil && !it.held }) {
+	for _, it := range rn.sorted(func(it *item) bool { return it.owned && it.run == nil && it.next() != nil && !it.held }) {
 		if !rn.moves(now, it) {
-			byFire[*it.due] = append(byFire[*it.due], it)
+			byFire[*it.next()] = append(byFire[*it.next()], it)
 		}
 	}
 	for id, items := range byFire {
@@ -279,6 +279,9 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, states, before ma
 		At: now.Time, Next: rn.calendar.Next, Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
 	begun.Exec.Retain()
 	begun.Announces = len(begun.Config.JobListenerTypes) > 0 && rn.member.View.Mixed()
+	if id.WithParam {
+		begun.Config.JobParameter = id.Param
+	}
 	if id.Trigger == 0 && rn.calendar.Schedule != nil {
 		begun.Next = rn.calendar.After(id.Time())
 	}
@@ -294,7 +297,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, states, before ma
 	}
 	rn.fires[f] = true
 	rn.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(), Other: dead,
-		Total: rn.total(), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id)})
+		Only: id.Only, Param: f.Param(), Total: id.Total(rn.total()), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id)})
 	guests := rn.guests
 	rn.wg.Go(func() { f.Run(guests) })
 }
@@ -399,8 +402,8 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	}
 	for _, n := range slices.Concat(gained, stays) {
 		it := rn.items[n]
-		if round := it.state.Record.HandedBackTrigger(); round != 0 {
-			rn.owesRound(now, it, round)
+		if round, args := it.state.Record.HandedBackTrigger(); round != 0 {
+			rn.owesRound(now, it, round, args)
 		}
 	}
 	if rn.member.View.Trigger != 0 && rn.trigger.consumed < share.Round {
@@ -408,7 +411,7 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	}
 	for _, n := range share.Owing {
 		if it := rn.items[n]; it != nil && it.owned {
-			rn.owesRound(now, it, share.Round)
+			rn.owesRound(now, it, share.Round, share.Args)
 		}
 	}
 }
@@ -418,8 +421,9 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 func handedBack(items map[int]*item, share coordination.Share, gained []int) (stay []int) {
 	for n, it := range items {
 		r := it.state.Record
-		if it.owned && it.run == nil && it.due == nil && !share.Pending.Contains(n) && !slices.Contains(gained, n) &&
-			(r.HandedBack() != 0 || r.HandedBackTrigger() != 0) {
+		round, _ := r.HandedBackTrigger()
+		if it.owned && it.run == nil && it.next() == nil && !share.Pending.Contains(n) && !slices.Contains(gained, n) &&
+			(r.HandedBack() != 0 || round != 0) {
 			stay = append(stay, n)
 		}
 	}

@@ -39,8 +39,9 @@ type item struct {
 	state  coordination.ItemState
 	run    *run.Execution // nil while it does not run here
 	// due is a fire that the item owes: missed while it ran, or while no host
-	// held it.
-	due *tree.Fire
+	// held it. asked is one with a parameter of its own, which a trigger asked for:
+	// no instant stands for it, and it goes first.
+	due, asked *tree.Fire
 	// held is set when due was tried and the item was marked as running
 	// elsewhere: try again when the others have news.
 	held bool
@@ -57,9 +58,32 @@ type item struct {
 // reported. Another that the item owes stays due: a trigger that is refused stands
 // for no instant.
 func (it *item) answered(id tree.Fire) {
-	if it.due != nil && it.due.ID() == id.ID() {
-		it.due = nil
+	for _, owes := range []**tree.Fire{&it.due, &it.asked} {
+		if *owes != nil && (*owes).ID() == id.ID() {
+			*owes = nil
+		}
 	}
+}
+
+// next is what the item is to begin when it can; nil if it owes nothing.
+func (it *item) next() *tree.Fire {
+	if it.asked != nil {
+		return it.asked
+	}
+	return it.due
+}
+
+// place is where the item keeps a fire that it owes.
+func (it *item) place(id tree.Fire) **tree.Fire {
+	if id.WithParam {
+		return &it.asked
+	}
+	return &it.due
+}
+
+// owesIn reports whether the item owes a trigger round.
+func (it *item) owesIn(round int64) bool {
+	return (it.due != nil && it.due.Trigger == round) || (it.asked != nil && it.asked.Trigger == round)
 }
 
 // sorted are the items for which keep is true, by number.
@@ -145,8 +169,8 @@ func (set *itemSet) skipped(item int, id tree.Fire, cause event.SkipCause, reaso
 // supersede reports a due fire that is coalesced into a newer one. A
 // misfire has been reported already.
 func (set *itemSet) supersede(it *item, id tree.Fire) {
-	if it.due != nil && it.due.ID() != id.ID() && it.due.Source != string(abi.SourceMisfire) {
-		e := set.skipped(it.number, *it.due, event.SkipLater, "a newer fire is due, "+id.ID()+": it stands for this one")
+	if was := *it.place(id); was != nil && was.ID() != id.ID() && was.Source != string(abi.SourceMisfire) {
+		e := set.skipped(it.number, *was, event.SkipLater, "a newer fire is due, "+id.ID()+": it stands for this one")
 		e.Owed = id.Trigger == 0
 		set.Emit(e)
 	}
@@ -156,7 +180,7 @@ func (set *itemSet) supersede(it *item, id tree.Fire) {
 // stands for all.
 func (set *itemSet) owe(it *item, id tree.Fire) {
 	set.supersede(it, id)
-	it.due = &id
+	*it.place(id) = &id
 }
 
 // misfire notes that an item could not begin because it still runs.
@@ -181,15 +205,16 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 // way to another host, which will find what is due. If that may be too late
 // for the catch-up window, or the item goes nowhere, it is begun here.
 func (set *itemSet) moves(now moment, it *item) bool {
-	return set.member.Share.Pending.Contains(it.number) && set.member.View.Config.Misfire && it.due.Trigger == 0 &&
-		now.wall.Sub(it.due.Time()) < set.guest.CatchUpWindow/2
+	return set.member.Share.Pending.Contains(it.number) && set.member.View.Config.Misfire && it.next().Trigger == 0 &&
+		now.wall.Sub(it.next().Time()) < set.guest.CatchUpWindow/2
 }
 
 // owesRound notes that an item is to run in a trigger round, unless it runs or owes
 // something.
-func (set *itemSet) owesRound(now moment, it *item, round int64) {
-	if set.member.View.Enabled && it.run == nil && it.due == nil && !set.beyond(it) {
-		it.due = &tree.Fire{Instant: now.wall.UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}
+func (set *itemSet) owesRound(now moment, it *item, round int64, args tree.TriggerArgs) {
+	id := args.Fire(round, now.wall.UnixMilli(), string(abi.SourceTrigger))
+	if owes := it.place(id); set.member.View.Enabled && it.run == nil && *owes == nil && !set.beyond(it) {
+		*owes = &id
 	}
 }
 
@@ -276,7 +301,7 @@ func (set *itemSet) letGo(share coordination.Share) (lost int) {
 		if it.due != nil && aheadOf(it.state.Record, *it.due) { // it would not
 			set.skipItem(it, *it.due, event.SkipElsewhere, string(coordination.RefusedPast))
 		}
-		it.owned, it.due = false, nil // its owner now finds what is due
+		it.owned, it.due, it.asked = false, nil, nil // its owner now finds what is due
 		if it.run == nil {
 			delete(set.items, n)
 		}

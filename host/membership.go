@@ -215,7 +215,7 @@ func (j *job) quit(state JobState, why string) {
 		if it.run == nil {
 			delete(j.items, n)
 		} else {
-			it.owned, it.due = false, nil
+			it.owned, it.due, it.asked = false, nil, nil
 			it.run.Cancel(abi.CancelStop)
 		}
 	}
@@ -301,12 +301,17 @@ func (j *job) withdraw(now moment) bool {
 		why = "the host is stopping"
 	}
 	j.dropTrigger(event.SkipElsewhere, why+" before the job was idle")
-	for _, it := range j.sorted(func(it *item) bool { return it.due != nil && it.run == nil }) {
-		cause := event.SkipLater
-		if it.due.Trigger != 0 {
-			cause = event.SkipElsewhere
+	for _, it := range j.sorted(func(it *item) bool { return it.run == nil }) {
+		for _, owes := range []*tree.Fire{it.asked, it.due} {
+			if owes == nil {
+				continue
+			}
+			cause := event.SkipLater
+			if owes.Trigger != 0 {
+				cause = event.SkipElsewhere
+			}
+			j.skipItem(it, *owes, cause, why+"; the next owner of the item makes up for it if misfire is on")
 		}
-		j.skipItem(it, *it.due, cause, why+"; the next owner of the item makes up for it if misfire is on")
 	}
 	j.giveUp(unfinished, why)
 	j.flushQuotas()

@@ -17,6 +17,7 @@ const dividedSoon = 5 * time.Second
 type waiting struct {
 	seen     int64 // the transaction that made the node
 	round    int64 // what that was found to belong to; 0: not read yet
+	args     tree.TriggerArgs
 	consumed int64 // the newest round that this host has consumed
 	began    int64 // the round whose idle items were begun before it is consumed
 	// waits is a node that is not consumed until then: the server is disabled,
@@ -34,7 +35,7 @@ func (rn *runner) triggered(now moment) (id tree.Fire, ok bool) {
 	if t.seen != rn.member.View.Trigger || t.round == 0 {
 		t.seen, t.round = rn.member.View.Trigger, 0
 		var err error
-		if t.round, err = rn.member.TriggerRound(rn.work, t.consumed); err != nil {
+		if t.round, t.args, err = rn.member.TriggerRound(rn.work, t.consumed); err != nil {
 			rn.failed(now, "reading the trigger", err)
 			return id, false
 		}
@@ -43,35 +44,43 @@ func (rn *runner) triggered(now moment) (id tree.Fire, ok bool) {
 		rn.member.View.Trigger = 0 // gone, as the next snapshot says
 		return id, false
 	}
-	return tree.Fire{Instant: now.wall.UnixMilli(), Trigger: t.round, Source: string(abi.SourceTrigger)}, true
+	return t.args.Fire(t.round, now.wall.UnixMilli(), string(abi.SourceTrigger)), true
 }
 
 // beginRound begins the idle items of the trigger that waits. Those that still run
-// begin when they end, unless a newer fire is due by then; until that is settled the
-// trigger is kept, so that they run in the round elsewhere if this host dies.
+// begin when they end, unless a newer fire is due by then, which stands for one without
+// a parameter; until that is settled the trigger is kept, so that they run in the round
+// elsewhere if this host dies.
 func (rn *runner) beginRound(now moment) {
-	idle := rn.sorted(func(it *item) bool { return it.owned && it.run == nil && !rn.beyond(it) })
-	t := &rn.trigger
-	if len(idle) == 0 && len(rn.items) > 0 && t.seen != rn.member.View.Trigger {
-		return // a trigger that comes before an item ends counts as one with it
+	if rn.member.View.Trigger == 0 || rn.waitsForAll() {
+		return
 	}
+	t := &rn.trigger
 	id, ok := rn.triggered(now)
 	if !ok {
 		return
 	}
-	if t.began == id.Trigger {
-		waits := func(it *item) bool { return it.owned && !it.held && it.due != nil && it.due.Trigger == id.Trigger }
-		if len(rn.sorted(waits)) > 0 {
+	if t.args.Unreadable() {
+		if rn.consume(now, id, nil) {
+			rn.skipFire(id, event.SkipRefused, "node trigger cannot be read: it is not known which items are to run")
+		}
+		return
+	}
+	again := t.began == id.Trigger
+	if again {
+		if len(rn.sorted(func(it *item) bool { return it.owned && !it.held && it.owesIn(id.Trigger) })) > 0 {
 			return
 		}
 		t.round = 0 // the job may have been triggered again meanwhile
 		if id, ok = rn.triggered(now); !ok {
 			return
 		}
-		idle = slices.DeleteFunc(idle, func(it *item) bool { return it.state.Record.Trigger >= id.Trigger })
 	}
+	idle := rn.sorted(func(it *item) bool {
+		return rn.inRound(it) && it.run == nil && !(again && it.state.Record.Trigger >= id.Trigger)
+	})
 	busy := rn.sorted(func(it *item) bool {
-		return it.owned && it.run != nil && !rn.beyond(it) && it.state.Record.Trigger < id.Trigger
+		return rn.inRound(it) && it.run != nil && it.state.Record.Trigger < id.Trigger
 	})
 	switch {
 	case len(busy) == 0, t.began == id.Trigger:
@@ -85,15 +94,36 @@ func (rn *runner) beginRound(now moment) {
 	var absent tree.Items
 	for _, it := range busy {
 		absent = append(absent, it.number)
-		if it.due == nil {
-			it.due = &id
+		if owes := it.place(id); *owes == nil {
+			*owes = &id
 		} else {
 			e := rn.skipped(it.number, id, event.SkipLater, "the item still runs, and begins for a newer fire right after")
-			e.Owed = it.due.Trigger == 0
+			e.Owed = (*owes).Trigger == 0
 			rn.Emit(e)
 		}
 	}
 	rn.begin(now, id, idle, absent, false)
+}
+
+// inRound reports whether an item of this host is to run in the round that waits.
+func (rn *runner) inRound(it *item) bool {
+	return it.owned && !rn.beyond(it) && rn.trigger.args.Has(it.number)
+}
+
+// waitsForAll reports that none of the items is idle which the trigger that waits is for:
+// one that comes before an item ends counts as one with it, and is not read yet. One with
+// arguments is read once, to know whether it is for items of this host.
+func (rn *runner) waitsForAll() bool {
+	v, t := &rn.member.View, &rn.trigger
+	if t.seen != v.Trigger {
+		idle := rn.sorted(func(it *item) bool { return it.owned && it.run == nil && !rn.beyond(it) })
+		return len(idle) == 0 && len(rn.items) > 0 && !v.TriggerArgs
+	}
+	if t.round != 0 || !v.TriggerArgs {
+		return false
+	}
+	mine := rn.sorted(rn.inRound)
+	return len(mine) > 0 && !slices.ContainsFunc(mine, func(it *item) bool { return it.run == nil })
 }
 
 // consume begins the items of the trigger that waits, and takes that away.

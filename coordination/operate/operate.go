@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -13,31 +14,44 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// ErrNothingRuns refuses a trigger that no instance would serve.
-var ErrNothingRuns = errors.New("nothing would run")
+// The refusals of a trigger.
+var (
+	// ErrNothingRuns: no instance would serve it.
+	ErrNothingRuns = errors.New("nothing would run")
+	// ErrTriggerWaits: an earlier one that asks for something else has not begun everywhere.
+	ErrTriggerWaits = errors.New("another trigger waits")
+	// ErrNoTriggerArgs: an instance would not know its arguments.
+	ErrNoTriggerArgs = errors.New("items and a parameter cannot be given")
+)
 
-// TriggerJob asks every instance of the job to run its items once, now. An
-// instance that has not consumed an earlier trigger keeps that one, which
-// counts for both: none is lost and none is doubled. The parent node is set in
-// the same commit; its transaction is the number of the round.
+// TriggerJob asks every instance of the job to run its items once, now; see TriggerWith.
 func TriggerJob(ctx context.Context, r registry.Center, l tree.Layout) error {
+	return TriggerWith(ctx, r, l, tree.TriggerArgs{})
+}
+
+// TriggerWith asks every instance of the job to run its items once, now, or some of them,
+// or with another parameter. An instance that has not consumed an earlier trigger keeps
+// that one, which counts for both if it asks for the same: none is lost and none is
+// doubled. The parent node is set in the same commit; its transaction is the number of
+// the round, its data are the arguments.
+func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) error {
 	return step.Perform(ctx, r, "trigger", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Children(l.Triggers()))
+			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Triggers()), registry.Children(l.Triggers()))
 			if err != nil {
 				return err
 			}
 			if !n.Data(l.Config()).Exists {
 				return tree.ErrRemoved
 			}
-			instances, waiting := n.Children(l.Instances()), n.Children(l.Triggers())
-			if len(instances) == 0 {
+			t := triggering{layout: l, args: args, parent: n.Data(l.Triggers()), instances: n.Children(l.Instances()), waiting: n.Children(l.Triggers())}
+			if len(t.instances) == 0 {
 				return fmt.Errorf("%w: the job has no instance; 'wasmjob status' on its hosts says why", ErrNothingRuns)
 			}
-			if err := anyEnabled(ctx, x, l, instances); err != nil {
+			if err := t.check(ctx, x, n.Data(l.Config()).Data); err != nil {
 				return err
 			}
-			_, err = x.Commit(ctx, triggerOps(l, instances, waiting)...)
+			_, err = x.Commit(ctx, t.ops()...)
 			if step.ConflictOf(err) == nil {
 				return err
 			}
@@ -45,20 +59,135 @@ func TriggerJob(ctx context.Context, r registry.Center, l tree.Layout) error {
 	})
 }
 
-// triggerOps make the triggers of a round. waiting are instances that have not
-// consumed an earlier one.
-func triggerOps(l tree.Layout, instances, waiting []string) []registry.Op {
-	ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.Triggers()), registry.Set(l.Triggers(), nil, registry.AnyVersion)}
-	for _, id := range waiting {
-		if !slices.Contains(instances, id) {
+// triggering is a trigger on its way: what was read.
+type triggering struct {
+	layout    tree.Layout
+	args      tree.TriggerArgs
+	parent    registry.Node
+	instances []string
+	waiting   []string // instances that have not consumed an earlier one
+}
+
+// check refuses a trigger that would not do what it asks for.
+func (t *triggering) check(ctx context.Context, x *step.Exchange, config []byte) error {
+	if err := anyEnabled(ctx, x, t.layout, t.instances); err != nil {
+		return err
+	}
+	if !t.args.Plain() {
+		c, _, err := jobconfig.Parse(config)
+		if err != nil {
+			return fmt.Errorf("the job's configuration cannot be read: %w", err)
+		}
+		if err := t.args.Fits(c.ShardingTotalCount); err != nil {
+			return err
+		}
+		if err := t.known(ctx, x); err != nil {
+			return err
+		}
+	}
+	if earlier := tree.ParseTriggerArgs(t.parent.Data); !earlier.Same(t.args) {
+		return t.waits(ctx, x, earlier)
+	}
+	return nil
+}
+
+// known refuses arguments that an instance would not know: it would run all its items.
+func (t *triggering) known(ctx context.Context, x *step.Exchange) error {
+	l := t.layout
+	read := []registry.Query{registry.Data(l.Members())}
+	for _, id := range t.instances {
+		read = append(read, registry.Data(l.Detail(id)))
+	}
+	n, err := x.Read(ctx, read...)
+	if err != nil {
+		return err
+	}
+	members := tree.ParseMembers(n.Data(l.Members()).Data)
+	for _, id := range t.instances {
+		detail := n.Data(l.Detail(id))
+		switch {
+		case !detail.Exists && !slices.Contains(members, id):
+			return fmt.Errorf("%w: %s is a host of ElasticJob, which would run all its items with the configured parameter", ErrNoTriggerArgs, id)
+		case !tree.ParseDetail(detail.Data).TriggerArgs:
+			return fmt.Errorf("%w: host %s has an earlier version of wasmjob, which would run all its items with the configured parameter", ErrNoTriggerArgs, id)
+		}
+	}
+	return nil
+}
+
+// waits refuses a trigger while an earlier one, which asks for something else, has not
+// begun: what begins could not be both.
+func (t *triggering) waits(ctx context.Context, x *step.Exchange, earlier tree.TriggerArgs) error {
+	what := earlier.String()
+	if what == "" {
+		what = "all items and the configured parameter"
+	}
+	refusal := func(where string) error {
+		return fmt.Errorf("%w: that of %s, with %s, has not begun on %s; try again when it has",
+			ErrTriggerWaits, t.parent.Mtime.UTC().Format(time.RFC3339), what, where)
+	}
+	for _, id := range t.waiting {
+		if slices.Contains(t.instances, id) {
+			return refusal("host " + id)
+		}
+	}
+	items, err := t.owing(ctx, x)
+	if err != nil || len(items) == 0 {
+		return err
+	}
+	return refusal("the new owner of items " + items.String())
+}
+
+// owing are the items that are still to run in an earlier round, since they moved before
+// it began.
+func (t *triggering) owing(ctx context.Context, x *step.Exchange) (items tree.Items, err error) {
+	l := t.layout
+	n, err := x.Read(ctx, registry.Data(l.Assignment()))
+	if err != nil {
+		return nil, err
+	}
+	d := tree.ParseDivision(n.Data(l.Assignment()).Data)
+	var read []registry.Query
+	for _, i := range d.Owed() {
+		read = append(read, registry.Data(l.Record(i)), registry.Data(l.ItemDisabled(i)))
+	}
+	if n, err = x.Read(ctx, read...); err != nil {
+		return nil, err
+	}
+	for _, i := range d.Owed() {
+		r := tree.ParseRecord(n.Data(l.Record(i)).Data)
+		if i < d.Total && r.Trigger < d.Round && r.Held == 0 && !n.Data(l.ItemDisabled(i)).Exists {
+			items = append(items, i)
+		}
+	}
+	return items, nil
+}
+
+// withArgs is the data of an instance's trigger that has arguments: it shows that without a read.
+const withArgs = "args"
+
+// ops make the triggers of a round.
+func (t *triggering) ops() []registry.Op {
+	l := t.layout
+	version := int32(0) // that of a node that is made here
+	if t.parent.Exists {
+		version = t.parent.Version
+	}
+	ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.Triggers()), registry.Set(l.Triggers(), t.args.Data(), version)}
+	var mark []byte
+	if !t.args.Plain() {
+		mark = []byte(withArgs)
+	}
+	for _, id := range t.waiting {
+		if !slices.Contains(t.instances, id) {
 			ops = append(ops, registry.Delete(l.Trigger(id), registry.AnyVersion)) // its instance is gone
 		}
 	}
-	for _, id := range instances {
-		if slices.Contains(waiting, id) {
+	for _, id := range t.instances {
+		if slices.Contains(t.waiting, id) {
 			ops = append(ops, registry.Check(l.Trigger(id), registry.AnyVersion)) // still not consumed
 		} else {
-			ops = append(ops, registry.Create(l.Trigger(id), nil))
+			ops = append(ops, registry.Create(l.Trigger(id), mark))
 		}
 	}
 	return ops

@@ -46,6 +46,27 @@ type Division struct {
 	Owing      Items `json:"owing,omitempty"`
 	Round      int64 `json:"round,omitempty"`
 	OwingSince int64 `json:"owingSince,omitempty"`
+	// OwingArgs stands in place of Owing if that trigger has arguments, Args: hosts of
+	// earlier versions, which would run a plain round, see none.
+	OwingArgs Items       `json:"owingArgs,omitempty"`
+	Args      TriggerArgs `json:"args,omitzero"`
+}
+
+// Owe sets the items that owe round Round, which has these arguments.
+func (d *Division) Owe(items Items, args TriggerArgs) {
+	if args.Plain() || len(items) == 0 {
+		d.Owing = items
+		return
+	}
+	d.OwingArgs, d.Args = items, args
+}
+
+// Owed are the items that owe round Round.
+func (d Division) Owed() Items {
+	if d.OwingArgs != nil {
+		return d.OwingArgs
+	}
+	return d.Owing
 }
 
 // ParseDivision reads node assignment; what cannot be read is the zero Division.

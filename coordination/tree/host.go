@@ -21,6 +21,8 @@ type HostDetail struct {
 	// job in this life. They are written now and then.
 	Succeeded int64 `json:"succeeded,omitempty"`
 	Failed    int64 `json:"failed,omitempty"`
+	// TriggerArgs is set by hosts that know arguments of triggers; earlier ones do not.
+	TriggerArgs bool `json:"triggerArgs,omitempty"`
 }
 
 // The states of a host.

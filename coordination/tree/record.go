@@ -20,10 +20,23 @@ type Fire struct {
 	Trigger int64 `json:"trigger,omitempty"`
 	// Source is one of abi.Source's values.
 	Source string `json:"source"`
+	// Only are the items of a trigger that asked for some, as Ranges; empty: all.
+	Only string `json:"only,omitempty"`
+	// Param is the job's parameter in this fire, if WithParam is set: the trigger gave it.
+	WithParam bool   `json:"withParam,omitempty"`
+	Param     string `json:"param,omitempty"`
 }
 
 // Time returns the instant.
 func (f Fire) Time() time.Time { return time.UnixMilli(f.Instant) }
+
+// Total is how many items of a job of so many the fire is for.
+func (f Fire) Total(items int) int {
+	if only, err := ParseRanges(f.Only); err == nil && len(only) > 0 {
+		return min(only.Len(), items)
+	}
+	return items
+}
 
 // ID is "2026-03-01T10:00:00.000Z", or "t" and the round's number.
 func (f Fire) ID() string {
@@ -94,6 +107,10 @@ type Record struct {
 	// it to 0. BackTrigger is the same for a trigger round.
 	Back        int64 `json:"back,omitempty"`
 	BackTrigger int64 `json:"backTrigger,omitempty"`
+	// BackArgs stands in place of BackTrigger if the trigger gave the parameter BackParam:
+	// hosts of earlier versions, which would run it without, see none.
+	BackArgs  int64  `json:"backArgs,omitempty"`
+	BackParam string `json:"backParam,omitempty"`
 	// Former is the run before the newest, if another instance began that: so
 	// that it learns what became of it if it did not hear of its completion.
 	Former Former `json:"former,omitzero"`
@@ -170,7 +187,9 @@ func (r Record) IsOf(f Fire) bool {
 // it goes on with the item's next owner.
 func (r Record) HandBack(f Fire) Record {
 	r.Ended, r.Outcome = r.Begun, OutcomeCancelled
-	if f.Trigger != 0 {
+	if f.WithParam {
+		r.Trigger, r.BackArgs, r.BackParam = min(r.Trigger, f.Trigger-1), f.Trigger, f.Param
+	} else if f.Trigger != 0 {
 		r.Trigger, r.BackTrigger = min(r.Trigger, f.Trigger-1), f.Trigger
 	} else if f.Instant != 0 {
 		r.Instant, r.Back = min(r.Instant, f.Instant-1), f.Instant
@@ -178,13 +197,19 @@ func (r Record) HandBack(f Fire) Record {
 	return r
 }
 
-// HandedBackTrigger is a trigger round that was begun and handed back; 0 if there is
-// none.
-func (r Record) HandedBackTrigger() int64 {
-	if r.Open() || r.BackTrigger <= r.Trigger {
-		return 0
+// HandedBackTrigger is a trigger round that was begun and handed back, with the parameter
+// that it gave; 0 if there is none.
+func (r Record) HandedBackTrigger() (round int64, args TriggerArgs) {
+	if r.Open() {
+		return 0, args
 	}
-	return r.BackTrigger
+	if r.BackArgs > r.Trigger {
+		return r.BackArgs, TriggerArgs{Param: &r.BackParam}
+	}
+	if r.BackTrigger > r.Trigger {
+		return r.BackTrigger, args
+	}
+	return 0, args
 }
 
 // HandedBack is a scheduled instant that was begun in time and handed back, and that
@@ -287,6 +312,8 @@ func (r Record) Data() []byte {
 	num(`,"held":`, r.Held)
 	num(`,"back":`, r.Back)
 	num(`,"backTrigger":`, r.BackTrigger)
+	num(`,"backArgs":`, r.BackArgs)
+	text(`,"backParam":`, r.BackParam)
 	if r.Former != (Former{}) {
 		b = append(b, `,"former":{"owner":`...)
 		b = appendText(b, r.Former.Owner)

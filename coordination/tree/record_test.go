@@ -54,7 +54,8 @@ func TestRecordAccepts(t *testing.T) {
 		}
 	}
 	// What was begun is not accepted again, until it is handed back.
-	for _, f := range []Fire{{Instant: 200, Source: "schedule"}, {Instant: 5, Trigger: 9, Source: "trigger"}} {
+	for _, f := range []Fire{{Instant: 200, Source: "schedule"}, {Instant: 5, Trigger: 9, Source: "trigger"},
+		{Instant: 5, Trigger: 9, Source: "trigger", WithParam: true, Param: "a \"b\""}, {Instant: 5, Trigger: 9, Source: "trigger", WithParam: true}} {
 		begun := r.Begin("x", f, 300)
 		if begun.Accepts(f) == nil || !begun.Open() || !begun.IsOf(f) {
 			t.Errorf("%+v after the begin of %+v", begun, f)
@@ -67,10 +68,15 @@ func TestRecordAccepts(t *testing.T) {
 		if f.Trigger != 0 {
 			due = 0
 		}
-		if back = ParseRecord(back.Data()); back.HandedBack() != due || back.HandedBackTrigger() != f.Trigger {
-			t.Errorf("%+v says that %d and round %d are due, expected %d and %d", back, back.HandedBack(), back.HandedBackTrigger(), due, f.Trigger)
+		back = ParseRecord(back.Data())
+		if round, args := back.HandedBackTrigger(); back.HandedBack() != due || args.Fire(round, f.Instant, f.Source) != f && f.Trigger != 0 {
+			t.Errorf("%+v says that %d and round %d with %v are due, expected %+v", back, back.HandedBack(), round, args, f)
 		}
-		if again := back.Begin("y", f, 400); again.HandedBackTrigger() != 0 {
+		if f.WithParam && back.BackTrigger != 0 {
+			t.Errorf("%+v: a host of an earlier version would run the round without its parameter", back)
+		}
+		again := back.Begin("y", f, 400)
+		if round, _ := again.HandedBackTrigger(); round != 0 {
 			t.Errorf("%+v: the round runs, and is due", again)
 		}
 		if back.Instant = max(back.Instant, f.Instant); back.HandedBack() != 0 || back.Begin("y", f, 400).HandedBack() != 0 {

@@ -185,6 +185,14 @@ func (c *Client) Trigger(ctx context.Context, job string) error {
 	return c.do(ctx, http.MethodPost, jobPath(job, "trigger"), nil)
 }
 
+// TriggerWith asks for a fire of some of the items, or with another parameter.
+func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) error {
+	if args.Plain() {
+		return c.Trigger(ctx, job)
+	}
+	return c.Send(ctx, http.MethodPost, jobPath(job, "trigger"), args, nil)
+}
+
 // Start makes the host join the job again that was shut down or removed.
 func (c *Client) Start(ctx context.Context, job string) error {
 	return c.do(ctx, http.MethodPost, jobPath(job, "start"), nil)

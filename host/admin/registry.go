@@ -156,7 +156,14 @@ func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
 
 // Trigger makes every instance of the job run its items once, now.
 func (r *Registry) Trigger(ctx context.Context, job string) error {
-	return r.perform(ctx, job, operate.TriggerJob)
+	return r.TriggerWith(ctx, job, tree.TriggerArgs{})
+}
+
+// TriggerWith is Trigger for some of the items, or with another parameter.
+func (r *Registry) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) error {
+	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+		return operate.TriggerWith(ctx, c, l, args)
+	})
 }
 
 // Enable lets all servers run the job again; job "" is all jobs.

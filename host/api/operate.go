@@ -90,6 +90,21 @@ type removeInput struct {
 type triggerInput struct {
 	JobInput
 	Key string `header:"Idempotency-Key" maxLength:"200" doc:"A name of this request: one with the same name that is sent to the same host within a day triggers nothing more."`
+	// A plain trigger has no body.
+	Body *triggerBody
+}
+
+type triggerBody struct {
+	Items string  `json:"items,omitempty" maxLength:"4096" doc:"Only these items run: numbers and ranges, such as 0,3-5. All if it is missing."`
+	Param *string `json:"param,omitempty" maxLength:"4096" doc:"The job's parameter in this fire, in place of the configured one; at most 4096 bytes."`
+}
+
+// args are the arguments of the trigger.
+func (in *triggerInput) args() (tree.TriggerArgs, error) {
+	if in.Body == nil {
+		return tree.TriggerArgs{}, nil
+	}
+	return tree.NewTriggerArgs(in.Body.Items, in.Body.Param)
 }
 
 // releasedItems is the answer of release.
@@ -157,8 +172,12 @@ func (a *API) operating() {
 		})
 	}
 	act(a, http.MethodPost, "/v1/jobs/{job}/trigger", "triggerJob", "Have a job fire now", func(ctx context.Context, in *triggerInput) error {
+		args, err := in.args()
+		if err != nil {
+			return err
+		}
 		once := key{access.From(ctx).String(), in.Job, in.Key}
-		return a.keys.once(ctx, once, func() error { return s.Trigger(ctx, in.Job, in.Reason) })
+		return a.keys.once(ctx, once, func() error { return s.Trigger(ctx, in.Job, args, in.Reason) })
 	})
 	act(a, http.MethodPost, "/v1/jobs/{job}/start", "startJob", "Have this host join a job again", func(ctx context.Context, in *JobInput) error {
 		return s.Start(ctx, in.Job, in.Reason)

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -64,7 +65,7 @@ func statusOf(err error) int {
 	case errors.As(err, &busy), is(host.ErrNotLive, host.ErrDraining, cluster.ErrEnded, history.ErrUnavailable),
 		is(registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable):
 		return http.StatusServiceUnavailable
-	case errors.As(err, &not), is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns):
+	case errors.As(err, &not), is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns, operate.ErrTriggerWaits, operate.ErrNoTriggerArgs):
 		return http.StatusConflict
 	case is(context.DeadlineExceeded):
 		return http.StatusGatewayTimeout
@@ -79,6 +80,7 @@ func parts(err error) (list []*huma.ErrorDetail) {
 		input *service.InputError
 		bad   *admin.BadRequestError
 		query *cluster.QueryError
+		arg   *tree.ArgError
 	)
 	errors.As(err, &place)
 	for _, e := range each(err) {
@@ -93,6 +95,8 @@ func parts(err error) (list []*huma.ErrorDetail) {
 		list = append(list, &huma.ErrorDetail{Location: input.Where, Message: input.Problem})
 	case errors.As(err, &bad):
 		list = append(list, &huma.ErrorDetail{Location: bad.Where, Message: bad.Problem})
+	case errors.As(err, &arg):
+		list = append(list, &huma.ErrorDetail{Location: "body." + arg.Arg, Message: arg.Problem})
 	case errors.As(err, &query):
 		list = append(list, &huma.ErrorDetail{Location: "query." + query.Name, Message: fmt.Sprintf("found %q, expected %s", query.Found, query.Expected)})
 	case errors.Is(err, history.ErrFilter):

@@ -106,6 +106,11 @@ type Event struct {
 	// knows, for FireStarted and FireSkipped; for Sharded it is how
 	// many were divided.
 	Total int `json:"total,omitempty"`
+	// Only are the items of a trigger that asked for some, as ranges: 0,3-5. Param is the
+	// job's parameter of a trigger that gave one. Both are set for FireStarted, Param for
+	// the first attempt of an ItemStarted, too.
+	Only  string  `json:"only,omitempty"`
+	Param *string `json:"param,omitempty"`
 	// Next is the job's scheduled instant after Instant, for a scheduled
 	// FireStarted and FireSkipped.
 	Next time.Time `json:"next,omitzero"`

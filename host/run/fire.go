@@ -117,6 +117,14 @@ type Fire struct {
 	Thrown     bool // an item failed and the error handler is THROW
 }
 
+// Param is the parameter that the trigger gave; nil if that is the configuration's.
+func (f *Fire) Param() *string {
+	if !f.ID.WithParam {
+		return nil
+	}
+	return &f.ID.Param
+}
+
 // New returns the fire of what was begun: states are those of the items, before is what
 // was known of them until then, nil if they were taken over. It does nothing until Run
 // is called.

@@ -62,9 +62,10 @@ func (s *Service) logger(c *history.Change) *zap.Logger {
 	return s.o.Logger.With(zap.String("operation", c.What), zap.String("job", c.Job), zap.String("by", c.Who))
 }
 
-// Trigger has a job fire now.
-func (s *Service) Trigger(ctx context.Context, job string, why Reason) error {
-	return s.change(ctx, access.Operate, &history.Change{What: "trigger", Job: job, Why: why}, func() error {
+// Trigger has a job fire now. The record says which items are asked for, and that a
+// parameter is given; its text is in the events of the fire.
+func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs, why Reason) error {
+	return s.change(ctx, access.Operate, &history.Change{What: "trigger", Job: job, After: args.String(), Why: why}, func() error {
 		pending := s.o.Pending()
 		for _, c := range pending.Compiling {
 			if slices.Contains(c.Jobs, job) {
@@ -74,7 +75,7 @@ func (s *Service) Trigger(ctx context.Context, job string, why Reason) error {
 		if s.o.Host.Status().State == host.HostDraining {
 			return fmt.Errorf("job %q: %w", job, host.ErrDraining)
 		}
-		return s.explained(job, s.o.Registry.Trigger(ctx, job))
+		return s.explained(job, s.o.Registry.TriggerWith(ctx, job, args))
 	})
 }
 

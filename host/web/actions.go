@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -59,6 +60,8 @@ type act struct {
 	// remove the job's records, too.
 	Confirm string
 	Purge   bool
+	// Args: a trigger may be for some items, or give a parameter.
+	Args bool
 }
 
 type field struct{ Name, Value string }
@@ -74,7 +77,9 @@ func (p *page) jobActs(j *cluster.Job) []act {
 	of := func(action string) act { return p.act(j.Name, action, jobPath(j.Name, action)) }
 	var acts []act
 	if p.may(access.Operate, j.Name) {
-		acts = append(acts, of("trigger"))
+		trigger := of("trigger")
+		trigger.Args = true
+		acts = append(acts, trigger)
 		if j.Health != cluster.HealthPaused {
 			acts = append(acts, of("pause"))
 		}
@@ -132,7 +137,7 @@ func actOnJob(ctx context.Context, s *service.Service, r *http.Request, p *page)
 	action := r.PathValue("action")
 	switch action {
 	case "trigger":
-		err = s.Trigger(ctx, job, why)
+		err = trigger(ctx, s, job, r)
 	case "pause", "resume":
 		err = s.SetEnabled(ctx, job, action == "resume", why)
 	case "kill":
@@ -155,6 +160,21 @@ func actOnJob(ctx context.Context, s *service.Service, r *http.Request, p *page)
 		return "", err
 	}
 	return p.T("done."+action, job), nil
+}
+
+// trigger has a job fire now, with the items and the parameter that a form gives. A
+// parameter counts if its box is ticked: it may be empty.
+func trigger(ctx context.Context, s *service.Service, job string, r *http.Request) error {
+	var param *string
+	if r.PostForm.Get("withParam") == "true" {
+		text := r.PostForm.Get("param")
+		param = &text
+	}
+	args, err := tree.NewTriggerArgs(r.PostForm.Get("items"), param)
+	if err != nil {
+		return err
+	}
+	return s.Trigger(ctx, job, args, reasonOf(r))
 }
 
 // actOnItem does something to one item.
@@ -256,7 +276,7 @@ func bulk(ctx context.Context, s *service.Service, r *http.Request, p *page) (st
 	}
 	action := r.PostForm.Get("do")
 	do, known := map[string]func(job string) error{
-		"trigger": func(job string) error { return s.Trigger(ctx, job, why) },
+		"trigger": func(job string) error { return s.Trigger(ctx, job, tree.TriggerArgs{}, why) },
 		"pause":   func(job string) error { return s.SetEnabled(ctx, job, false, why) },
 		"resume":  func(job string) error { return s.SetEnabled(ctx, job, true, why) },
 	}[action]

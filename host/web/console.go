@@ -13,6 +13,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/cluster"
@@ -192,6 +193,7 @@ func kindOf(err error) problemKind {
 		busy   *service.BusyError
 		clash  *service.ConflictError
 		form   *formError
+		arg    *tree.ArgError
 		answer *access.Problem
 	)
 	is := func(targets ...error) bool {
@@ -208,7 +210,7 @@ func kindOf(err error) problemKind {
 	if answer != nil {
 		return problemKind{"forbidden", answer.Status}
 	}
-	if errors.As(err, &input) || errors.As(err, &query) || errors.As(err, &form) {
+	if errors.As(err, &input) || errors.As(err, &query) || errors.As(err, &form) || errors.As(err, &arg) {
 		return problemKind{"input", http.StatusBadRequest}
 	}
 	if errors.As(err, &gone) || is(host.ErrNoJob) {
@@ -217,7 +219,7 @@ func kindOf(err error) problemKind {
 	if errors.As(err, &busy) || is(host.ErrNotLive, host.ErrDraining, registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable, history.ErrUnavailable) {
 		return problemKind{"unavailable", http.StatusServiceUnavailable}
 	}
-	if errors.As(err, &clash) || is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns) {
+	if errors.As(err, &clash) || is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns, operate.ErrTriggerWaits, operate.ErrNoTriggerArgs) {
 		return problemKind{"conflict", http.StatusConflict}
 	}
 	if is(context.DeadlineExceeded) {

@@ -1,0 +1,145 @@
+package tree
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+)
+
+// MaxTriggerArg bounds each argument of a trigger, in bytes of its text: hosts write the
+// parameter with every commit of the fire.
+const MaxTriggerArg = 4 << 10
+
+// mostShown bounds the items of a trigger in sentences, in bytes.
+const mostShown = 200
+
+// TriggerArgs say what a trigger asks for beyond a run of all items: they are the data of
+// node trigger. The zero value is a plain trigger, whose node is empty.
+type TriggerArgs struct {
+	// Items are those that run; nil is all of them.
+	Items Ranges `json:"items,omitempty"`
+	// Param is the job's parameter in this fire; nil is that of the configuration.
+	Param *string `json:"param,omitempty"`
+}
+
+// ArgError is an argument of a trigger that is not accepted.
+type ArgError struct {
+	Arg     string // items or param
+	Problem string
+}
+
+func (e *ArgError) Error() string { return e.Arg + ": " + e.Problem }
+
+// NewTriggerArgs reads the arguments as people write them; items "" are all.
+func NewTriggerArgs(items string, param *string) (TriggerArgs, error) {
+	args := TriggerArgs{Param: param}
+	if text := strings.ReplaceAll(strings.TrimSpace(items), ", ", ","); text != "" {
+		if len(text) > MaxTriggerArg {
+			return TriggerArgs{}, tooLong("items", len(text))
+		}
+		r, err := ParseRanges(text)
+		if err != nil {
+			return TriggerArgs{}, &ArgError{"items", fmt.Sprintf("found %q, expected numbers and ranges such as 0,3-5, below %d", jobconfig.Clip(text), MaxItems)}
+		}
+		args.Items = r
+	}
+	switch {
+	case param == nil:
+	case len(*param) > MaxTriggerArg:
+		return TriggerArgs{}, tooLong("param", len(*param))
+	case !utf8.ValidString(*param) || strings.ContainsRune(*param, 0):
+		return TriggerArgs{}, &ArgError{"param", "found bytes that are no text, expected UTF-8 without NUL"}
+	}
+	return args, nil
+}
+
+func tooLong(arg string, n int) error {
+	return &ArgError{arg, fmt.Sprintf("found %d bytes, expected at most %d", n, MaxTriggerArg)}
+}
+
+// ParseTriggerArgs reads the data of node trigger. Of what cannot be read no item runs:
+// it is not known which were meant, and with what.
+func ParseTriggerArgs(data []byte) TriggerArgs {
+	if len(data) == 0 {
+		return TriggerArgs{}
+	}
+	var text struct {
+		Items string  `json:"items"`
+		Param *string `json:"param"`
+	}
+	err := json.Unmarshal(data, &text)
+	var args TriggerArgs
+	if err == nil {
+		args, err = NewTriggerArgs(text.Items, text.Param)
+	}
+	if err != nil || args.Plain() {
+		return TriggerArgs{Items: Ranges{}}
+	}
+	return args
+}
+
+// Data is what the node holds, JSON; nil of a plain trigger.
+func (a TriggerArgs) Data() []byte {
+	if a.Plain() {
+		return nil
+	}
+	b, err := json.Marshal(a)
+	if err != nil { // texts always marshal
+		return nil
+	}
+	return b
+}
+
+// Plain reports that all items are to run with the configured parameter.
+func (a TriggerArgs) Plain() bool { return a.Items == nil && a.Param == nil }
+
+// Unreadable reports that ParseTriggerArgs could not read them.
+func (a TriggerArgs) Unreadable() bool { return a.Items != nil && len(a.Items) == 0 }
+
+// Has reports whether an item is to run.
+func (a TriggerArgs) Has(item int) bool { return a.Items == nil || a.Items.Contains(item) }
+
+// Same reports whether both ask for the same.
+func (a TriggerArgs) Same(b TriggerArgs) bool {
+	if (a.Items == nil) != (b.Items == nil) || (a.Param == nil) != (b.Param == nil) {
+		return false
+	}
+	return slices.Equal(a.Items, b.Items) && (a.Param == nil || *a.Param == *b.Param)
+}
+
+// Fits refuses items that a job of so many does not have.
+func (a TriggerArgs) Fits(total int) error {
+	if n := len(a.Items); n > 0 && a.Items[n-1].To >= total {
+		return &ArgError{"items", fmt.Sprintf("found %d, expected 0 to %d: the job has %d", a.Items[n-1].To, total-1, total)}
+	}
+	return nil
+}
+
+// String says what they are, without the parameter's text.
+func (a TriggerArgs) String() string {
+	var words []string
+	if a.Items != nil {
+		text := a.Items.String()
+		if len(text) > mostShown {
+			text = text[:mostShown] + "…"
+		}
+		words = append(words, "items "+text)
+	}
+	if a.Param != nil {
+		words = append(words, "a parameter")
+	}
+	return strings.Join(words, " and ")
+}
+
+// Fire is the fire of a round with these arguments.
+func (a TriggerArgs) Fire(round, instant int64, source string) Fire {
+	f := Fire{Instant: instant, Trigger: round, Source: source, Only: a.Items.String()}
+	if a.Param != nil {
+		f.WithParam, f.Param = true, *a.Param
+	}
+	return f
+}
