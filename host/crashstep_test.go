@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 var (
@@ -175,6 +176,7 @@ func (c crash) play(t *testing.T, tell bool) []bool {
 			r.mu.Unlock()
 		})
 		r.rest(100 * time.Second)
+		r.served()
 		if tell {
 			t.Log("\n" + r.timeline())
 		}
@@ -204,17 +206,18 @@ func (r *rig) slowly(d time.Duration) {
 	r.takes = func(int) time.Duration { return d }
 }
 
-func (r *rig) operate(what string, do func(ctx context.Context, m *machine) error) {
+func (r *rig) operate(what string, do func(ctx context.Context, m *machine) error) (done bool) {
 	r.note("operator: %s", what)
 	for _, m := range r.living() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		err := do(ctx, m)
 		cancel()
 		if err == nil {
-			return
+			return true
 		}
 		r.note("operator: %v", err) // its host died, or has no session
 	}
+	return false
 }
 
 var scenarios = map[string]script{
@@ -300,6 +303,18 @@ var scenarios = map[string]script{
 		act()
 		r.operate("trigger", func(ctx context.Context, m *machine) error { return m.operator().Trigger(ctx, rigJob) })
 		time.Sleep(15 * time.Second)
+	},
+	"trigger with arguments": func(r *rig, hosts int, act func()) {
+		r.begin(hosts)
+		r.mu.Lock()
+		r.takes = func(item int) time.Duration { return time.Duration(2+6*(item%2)) * time.Second } // 1 and 3 are busy then
+		param := "of this fire"
+		r.args = tree.TriggerArgs{Items: tree.RangesOf(tree.Items{0, 1, 3}), Param: &param}
+		r.mu.Unlock()
+		time.Sleep(8 * time.Second)
+		act()
+		r.triggered = r.operate("trigger with arguments", func(ctx context.Context, m *machine) error { return m.operator().TriggerWith(ctx, rigJob, r.args) })
+		time.Sleep(25 * time.Second)
 	},
 	"disable an item": func(r *rig, hosts int, act func()) {
 		r.begin(hosts)

@@ -213,7 +213,7 @@ func (set *itemSet) moves(now moment, it *item) bool {
 // something.
 func (set *itemSet) owesRound(now moment, it *item, round int64, args tree.TriggerArgs) {
 	id := args.Fire(round, now.wall.UnixMilli(), string(abi.SourceTrigger))
-	if owes := it.place(id); set.member.View.Enabled && it.run == nil && *owes == nil && !set.beyond(it) {
+	if owes := it.place(id); set.member.View.Enabled && (it.run == nil || id.WithParam) && *owes == nil && !set.beyond(it) {
 		*owes = &id
 	}
 }

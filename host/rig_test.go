@@ -53,6 +53,9 @@ type rig struct {
 	guest   *guest
 	// takes says how long a run of the item takes. It is called with mu held.
 	takes func(item int) time.Duration
+	// args are those of all triggers of the scenario; triggered is set once one was accepted.
+	args      tree.TriggerArgs
+	triggered bool
 	// meddle, if not nil, decides what becomes of a call. It is called with mu
 	// held.
 	meddle func(m *machine, op string) meddling
@@ -417,6 +420,7 @@ func (r *rig) run(ctx context.Context, inv *abi.Invocation) abi.Result {
 	r.mu.Lock()
 	deadline := time.Now().Add(r.takes(item))
 	r.handed(m, item, fence, inv)
+	r.meant(m, item, inv)
 	r.mu.Unlock()
 	for n := 0; ; n++ {
 		m.gate(ctx)
@@ -501,6 +505,41 @@ func (r *rig) handed(m *machine, item int, fence int64, inv *abi.Invocation) {
 	o, err := offsetOf(inv.Offset)
 	if !inv.HasOffset || err != nil || o.step < r.heard[item] {
 		r.wrong("host %d begins item %d under fence %d with offset %q, after a guest was told that step %d is durable", m.n, item, fence, inv.Offset, r.heard[item])
+	}
+}
+
+// meant judges what a guest of a trigger's round was given. It is called with mu held.
+func (r *rig) meant(m *machine, item int, inv *abi.Invocation) {
+	want := ""
+	if strings.HasPrefix(inv.Context.RunID, rigJob+"/t") {
+		if !r.args.Has(item) {
+			r.wrong("host %d runs item %d in %s, for which it was not asked", m.n, item, inv.Context.RunID)
+		}
+		if r.args.Param != nil {
+			want = *r.args.Param
+		}
+	}
+	if got := inv.Context.JobParameter; got != want && !m.dead {
+		r.wrong("host %d runs %s with parameter %q, want %q", m.n, inv.Context.RunID, got, want)
+	}
+}
+
+// served judges, when all is quiet, that a trigger that was accepted has run everywhere.
+func (r *rig) served() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ran := make(map[int]bool)
+	for name := range r.closed {
+		var item int
+		var round int64
+		if n, err := fmt.Sscanf(name, rigJob+"/t%d/%d", &round, &item); n == 2 && err == nil {
+			ran[item] = true
+		}
+	}
+	for item := range r.def.ShardingTotalCount {
+		if r.triggered && r.args.Has(item) && !ran[item] {
+			r.wrong("item %d has not run in the round, which was accepted", item)
+		}
 	}
 }
 

@@ -270,6 +270,9 @@ func (s *sweeping) sweepRequests() (groups [][]registry.Op) {
 		}
 	}
 	for _, id := range s.triggers {
+		if slices.Contains(s.view.Division.Instances, id) {
+			continue // the next division notes who owes its round, and removes it
+		}
 		if trigger := s.marks.Data(l.Trigger(id)); trigger.Exists {
 			groups = append(groups, []registry.Op{registry.Delete(trigger.Path, trigger.Version)})
 		}

@@ -37,14 +37,15 @@ func TriggerJob(ctx context.Context, r registry.Center, l tree.Layout) error {
 func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) error {
 	return step.Perform(ctx, r, "trigger", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Triggers()), registry.Children(l.Triggers()))
+			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Triggers()), registry.Children(l.Triggers()), registry.Data(l.Assignment()))
 			if err != nil {
 				return err
 			}
 			if !n.Data(l.Config()).Exists {
 				return tree.ErrRemoved
 			}
-			t := triggering{layout: l, args: args, parent: n.Data(l.Triggers()), instances: n.Children(l.Instances()), waiting: n.Children(l.Triggers())}
+			t := triggering{layout: l, args: args, parent: n.Data(l.Triggers()), instances: n.Children(l.Instances()), waiting: n.Children(l.Triggers()),
+				division: tree.ParseDivision(n.Data(l.Assignment()).Data)}
 			if len(t.instances) == 0 {
 				return fmt.Errorf("%w: the job has no instance; 'wasmjob status' on its hosts says why", ErrNothingRuns)
 			}
@@ -66,6 +67,7 @@ type triggering struct {
 	parent    registry.Node
 	instances []string
 	waiting   []string // instances that have not consumed an earlier one
+	division  tree.Division
 }
 
 // check refuses a trigger that would not do what it asks for.
@@ -127,7 +129,7 @@ func (t *triggering) waits(ctx context.Context, x *step.Exchange, earlier tree.T
 			ErrTriggerWaits, t.parent.Mtime.UTC().Format(time.RFC3339), what, where)
 	}
 	for _, id := range t.waiting {
-		if slices.Contains(t.instances, id) {
+		if slices.Contains(t.instances, id) || slices.Contains(t.division.Instances, id) {
 			return refusal("host " + id)
 		}
 	}
@@ -141,17 +143,13 @@ func (t *triggering) waits(ctx context.Context, x *step.Exchange, earlier tree.T
 // owing are the items that are still to run in an earlier round, since they moved before
 // it began.
 func (t *triggering) owing(ctx context.Context, x *step.Exchange) (items tree.Items, err error) {
-	l := t.layout
-	n, err := x.Read(ctx, registry.Data(l.Assignment()))
-	if err != nil {
-		return nil, err
-	}
-	d := tree.ParseDivision(n.Data(l.Assignment()).Data)
+	l, d := t.layout, t.division
 	var read []registry.Query
 	for _, i := range d.Owed() {
 		read = append(read, registry.Data(l.Record(i)), registry.Data(l.ItemDisabled(i)))
 	}
-	if n, err = x.Read(ctx, read...); err != nil {
+	n, err := x.Read(ctx, read...)
+	if err != nil {
 		return nil, err
 	}
 	for _, i := range d.Owed() {
@@ -175,15 +173,21 @@ func (t *triggering) ops() []registry.Op {
 	}
 	ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.Triggers()), registry.Set(l.Triggers(), t.args.Data(), version)}
 	var mark []byte
+	targets := slices.Clone(t.instances)
 	if !t.args.Plain() {
 		mark = []byte(withArgs)
+		for _, id := range t.division.Members {
+			if !slices.Contains(targets, id) { // it is gone: the next division notes who owes the round
+				targets = append(targets, id)
+			}
+		}
 	}
 	for _, id := range t.waiting {
-		if !slices.Contains(t.instances, id) {
+		if !slices.Contains(targets, id) {
 			ops = append(ops, registry.Delete(l.Trigger(id), registry.AnyVersion)) // its instance is gone
 		}
 	}
-	for _, id := range t.instances {
+	for _, id := range targets {
 		if slices.Contains(t.waiting, id) {
 			ops = append(ops, registry.Check(l.Trigger(id), registry.AnyVersion)) // still not consumed
 		} else {

@@ -82,6 +82,13 @@ func ParseTriggerArgs(data []byte) TriggerArgs {
 	return args
 }
 
+// UnmarshalJSON reads them as ParseTriggerArgs does: within a node, too, what cannot be read
+// must not make the rest of it unreadable.
+func (a *TriggerArgs) UnmarshalJSON(data []byte) error {
+	*a = ParseTriggerArgs(data)
+	return nil
+}
+
 // Data is what the node holds, JSON; nil of a plain trigger.
 func (a TriggerArgs) Data() []byte {
 	if a.Plain() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/command"
@@ -158,16 +159,37 @@ they fire next, and how they ended last. With --zk, list those of the registry.`
 }
 
 func triggerCommand(p *command.Program) *cobra.Command {
+	var items, param string
 	cmd := &cobra.Command{
 		Use:   "trigger JOB [flags]",
 		Short: "Run a job now",
 		Long: `Run all items of a job now, on all its hosts, whatever its schedule says. While
-the job runs one trigger is kept, and served when it ends.`,
-		Example: "  wasmjob trigger cities",
+the job runs one trigger is kept, and served when it ends.
+
+With --items only some of the items run; with --param the guests see that text as the
+job's parameter, this once.`,
+		Example: "  wasmjob trigger cities\n  wasmjob trigger cities --items 0,3-5 --param 2026-03-01",
 		Args:    command.Exactly("the job's name"),
 	}
-	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
-		return p.Done(r.Similar(ctx, args[0], r.Trigger(ctx, args[0])), "triggered "+args[0])
+	cmd.Flags().StringVar(&items, "items", "", "run only these `ITEMS`: numbers and ranges, such as 0,3-5")
+	cmd.Flags().StringVar(&param, "param", "", "run with this `TEXT` as the job's parameter; it is kept in the history")
+	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, names []string) error {
+		var given *string
+		if cmd.Flags().Changed("param") {
+			given = &param
+		}
+		if cmd.Flags().Changed("items") && strings.TrimSpace(items) == "" {
+			return command.Usagef("--items: found nothing, expected numbers and ranges such as 0,3-5")
+		}
+		args, err := tree.NewTriggerArgs(items, given)
+		if err != nil {
+			return command.Usagef("--%v", err)
+		}
+		done := "triggered " + names[0]
+		if !args.Plain() {
+			done += " with " + args.String()
+		}
+		return p.Done(r.Similar(ctx, names[0], r.TriggerWith(ctx, names[0], args)), done)
 	})
 }
 
