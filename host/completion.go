@@ -117,13 +117,13 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	} else {
 		it.state.RecordVersion = -2 // known to be wrong: the next begin reads again
 	}
-	if f.Thrown && it.due != nil {
-		rn.skipItem(it, *it.due, event.SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
-		it.due = nil
+	if f.Thrown && it.Due != nil {
+		rn.skipItem(it, *it.Due, event.SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
+		it.Due = nil
 	}
 	moves := e.Moved && rn.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
 	stays := it.owned && !rn.exit.draining && rn.exit.leaving == "" && !moves
-	if e.HandedBack() && took && *it.place(f.ID) == nil && stays {
+	if e.HandedBack() && took && *it.Place(f.ID) == nil && stays {
 		rn.owe(it, f.ID) // handed back, and the host stays after all
 	}
 	if !it.owned {

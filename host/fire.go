@@ -83,7 +83,7 @@ func (rn *runner) fire(now moment, at time.Time) {
 			it.passed, rn.passed = true, true
 		case it.run == nil:
 			rn.supersede(it, id)
-			it.due = nil
+			it.Due = nil
 			idle = append(idle, it)
 		case it.state.Record.Accepts(id) == nil:
 			rn.misfire(it, id)
@@ -129,9 +129,9 @@ func (rn *runner) followUp(now moment) {
 		return
 	}
 	byFire := make(map[tree.Fire][]*item)
-	for _, it := range rn.sorted(func(it *item) bool { return it.owned && it.run == nil && it.next() != nil && !it.held }) {
+	for _, it := range rn.sorted(func(it *item) bool { return it.owned && it.run == nil && it.Next() != nil && !it.held }) {
 		if !rn.moves(now, it) {
-			byFire[*it.next()] = append(byFire[*it.next()], it)
+			byFire[*it.Next()] = append(byFire[*it.Next()], it)
 		}
 	}
 	for id, items := range byFire {
@@ -160,7 +160,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	}
 	if reason != "" {
 		for _, it := range items {
-			it.answered(id)
+			it.Answered(id)
 			rn.skipItem(it, id, event.SkipRefused, reason)
 		}
 		return false
@@ -214,11 +214,11 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.Refusal, out coordination.Begun, trigger bool) {
 	switch why {
 	case coordination.RefusedDisabled:
-		it.answered(id)
+		it.Answered(id)
 		it.state.Disabled = true
 		rn.skipItem(it, id, event.SkipDisabled, string(why))
 	case coordination.RefusedHeld:
-		it.answered(id)
+		it.Answered(id)
 		record := out.Held[it.number]
 		if slices.Contains(out.Holds, it.number) {
 			rn.heldBack(it.number, fireOf(it.state.Record), it.state.Record.Owner, record)
@@ -226,13 +226,13 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		it.state.Record = record
 		rn.skipItem(it, id, event.SkipHeld, record.HeldBack(rn.name, it.number))
 	case coordination.RefusedPast:
-		it.answered(id)
+		it.Answered(id)
 		if !trigger {
 			rn.skipItem(it, id, event.SkipElsewhere, string(why))
 		}
 	case coordination.RefusedRunning, coordination.RefusedFailover:
 		if !rn.member.View.Config.Misfire {
-			it.answered(id)
+			it.Answered(id)
 		}
 		rn.misfire(it, id)
 		it.held = true
@@ -291,13 +291,13 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, states, before ma
 	f := run.New(rn.known, begun, states, before)
 	for _, e := range f.Runs {
 		it := rn.items[e.Item]
-		it.answered(id) // what else is due comes when this has ended
+		it.Answered(id) // what else is due comes when this has ended
 		it.state, it.run = states[e.Item], e
 		rn.live++
 	}
 	rn.fires[f] = true
 	rn.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(), Other: dead,
-		Only: id.Only, Param: f.Param(), Total: id.Total(rn.total()), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id)})
+		Args: f.Args(), Total: id.Total(rn.total()), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id)})
 	guests := rn.guests
 	rn.wg.Go(func() { f.Run(guests) })
 }
@@ -422,7 +422,7 @@ func handedBack(items map[int]*item, share coordination.Share, gained []int) (st
 	for n, it := range items {
 		r := it.state.Record
 		round, _ := r.HandedBackTrigger()
-		if it.owned && it.run == nil && it.next() == nil && !share.Pending.Contains(n) && !slices.Contains(gained, n) &&
+		if it.owned && it.run == nil && it.Next() == nil && !share.Pending.Contains(n) && !slices.Contains(gained, n) &&
 			(r.HandedBack() != 0 || round != 0) {
 			stay = append(stay, n)
 		}

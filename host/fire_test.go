@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -31,9 +32,9 @@ func TestATriggerAnswersNoInstant(t *testing.T) {
 		"the round, some time on":  {trigger, tree.Fire{Instant: 1700, Trigger: 7}, false},
 		"an instant, of a trigger": {trigger, scheduled, true},
 	} {
-		it := &item{due: &tc.due}
-		if it.answered(tc.answer); (it.due != nil) != tc.owes {
-			t.Errorf("%s: still owed: %t, want %t", name, it.due != nil, tc.owes)
+		it := &item{Owed: due.Owed{Due: &tc.due}}
+		if it.Answered(tc.answer); (it.Due != nil) != tc.owes {
+			t.Errorf("%s: still owed: %t, want %t", name, it.Due != nil, tc.owes)
 		}
 	}
 }

@@ -38,10 +38,7 @@ type item struct {
 	owned  bool // in this host's share
 	state  coordination.ItemState
 	run    *run.Execution // nil while it does not run here
-	// due is a fire that the item owes: missed while it ran, or while no host
-	// held it. asked is one with a parameter of its own, which a trigger asked for:
-	// no instant stands for it, and it goes first.
-	due, asked *tree.Fire
+	due.Owed
 	// held is set when due was tried and the item was marked as running
 	// elsewhere: try again when the others have news.
 	held bool
@@ -52,38 +49,6 @@ type item struct {
 	lastMessage string
 	lastEnd     time.Time
 	lastOutside map[string]abi.OutsideCount
-}
-
-// answered notes that a fire is no longer due: it has begun, or why not has been
-// reported. Another that the item owes stays due: a trigger that is refused stands
-// for no instant.
-func (it *item) answered(id tree.Fire) {
-	for _, owes := range []**tree.Fire{&it.due, &it.asked} {
-		if *owes != nil && (*owes).ID() == id.ID() {
-			*owes = nil
-		}
-	}
-}
-
-// next is what the item is to begin when it can; nil if it owes nothing.
-func (it *item) next() *tree.Fire {
-	if it.asked != nil {
-		return it.asked
-	}
-	return it.due
-}
-
-// place is where the item keeps a fire that it owes.
-func (it *item) place(id tree.Fire) **tree.Fire {
-	if id.WithParam {
-		return &it.asked
-	}
-	return &it.due
-}
-
-// owesIn reports whether the item owes a trigger round.
-func (it *item) owesIn(round int64) bool {
-	return (it.due != nil && it.due.Trigger == round) || (it.asked != nil && it.asked.Trigger == round)
 }
 
 // sorted are the items for which keep is true, by number.
@@ -169,7 +134,7 @@ func (set *itemSet) skipped(item int, id tree.Fire, cause event.SkipCause, reaso
 // supersede reports a due fire that is coalesced into a newer one. A
 // misfire has been reported already.
 func (set *itemSet) supersede(it *item, id tree.Fire) {
-	if was := *it.place(id); was != nil && was.ID() != id.ID() && was.Source != string(abi.SourceMisfire) {
+	if was := *it.Place(id); was != nil && was.ID() != id.ID() && was.Source != string(abi.SourceMisfire) {
 		e := set.skipped(it.number, *was, event.SkipLater, "a newer fire is due, "+id.ID()+": it stands for this one")
 		e.Owed = id.Trigger == 0
 		set.Emit(e)
@@ -180,7 +145,7 @@ func (set *itemSet) supersede(it *item, id tree.Fire) {
 // stands for all.
 func (set *itemSet) owe(it *item, id tree.Fire) {
 	set.supersede(it, id)
-	*it.place(id) = &id
+	*it.Place(id) = &id
 }
 
 // misfire notes that an item could not begin because it still runs.
@@ -205,15 +170,15 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 // way to another host, which will find what is due. If that may be too late
 // for the catch-up window, or the item goes nowhere, it is begun here.
 func (set *itemSet) moves(now moment, it *item) bool {
-	return set.member.Share.Pending.Contains(it.number) && set.member.View.Config.Misfire && it.next().Trigger == 0 &&
-		now.wall.Sub(it.next().Time()) < set.guest.CatchUpWindow/2
+	return set.member.Share.Pending.Contains(it.number) && set.member.View.Config.Misfire && it.Next().Trigger == 0 &&
+		now.wall.Sub(it.Next().Time()) < set.guest.CatchUpWindow/2
 }
 
 // owesRound notes that an item is to run in a trigger round, unless it runs or owes
 // something.
 func (set *itemSet) owesRound(now moment, it *item, round int64, args tree.TriggerArgs) {
 	id := args.Fire(round, now.wall.UnixMilli(), string(abi.SourceTrigger))
-	if owes := it.place(id); set.member.View.Enabled && (it.run == nil || id.WithParam) && *owes == nil && !set.beyond(it) {
+	if owes := it.Place(id); set.member.View.Enabled && (it.run == nil || id.WithParam) && *owes == nil && !set.beyond(it) {
 		*owes = &id
 	}
 }
@@ -238,7 +203,7 @@ func (set *itemSet) makeUp(now time.Time, gained []int) {
 	found := make(map[[2]int64]owed) // items mostly were begun last at the same instant
 	for _, n := range gained {
 		it := set.items[n]
-		if it == nil || it.due != nil || it.state.Record.Instant == 0 {
+		if it == nil || it.Due != nil || it.state.Record.Instant == 0 {
 			continue
 		}
 		if it.passed = set.beyond(it); it.passed {
@@ -260,7 +225,7 @@ func (set *itemSet) makeUp(now time.Time, gained []int) {
 			set.skipItems(it, id, o.skip.Through, skipCauses[o.skip.Cause], o.skip.Reason)
 		}
 		if !o.at.IsZero() {
-			it.due = &tree.Fire{Instant: o.at.UnixMilli(), Source: string(abi.SourceCatchUp)}
+			it.Due = &tree.Fire{Instant: o.at.UnixMilli(), Source: string(abi.SourceCatchUp)}
 		}
 	}
 }
@@ -298,10 +263,10 @@ func (set *itemSet) letGo(share coordination.Share) (lost int) {
 		if it.owned {
 			lost++
 		}
-		if it.due != nil && aheadOf(it.state.Record, *it.due) { // it would not
-			set.skipItem(it, *it.due, event.SkipElsewhere, string(coordination.RefusedPast))
+		if it.Due != nil && aheadOf(it.state.Record, *it.Due) { // it would not
+			set.skipItem(it, *it.Due, event.SkipElsewhere, string(coordination.RefusedPast))
 		}
-		it.owned, it.due, it.asked = false, nil, nil // its owner now finds what is due
+		it.owned, it.Due, it.Asked = false, nil, nil // its owner now finds what is due
 		if it.run == nil {
 			delete(set.items, n)
 		}
@@ -386,7 +351,7 @@ func (set *itemSet) fit(id tree.Fire, items []*item) []*item {
 		if !set.beyond(it) {
 			return false
 		}
-		it.answered(id)
+		it.Answered(id)
 		set.skipItem(it, id, event.SkipDisabled, set.fewer())
 		return true
 	})
@@ -417,7 +382,7 @@ func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 				set.reread(it, s)
 			}
 			if s.Disabled {
-				it.answered(id)
+				it.Answered(id)
 				set.skipItem(it, id, event.SkipDisabled, string(coordination.RefusedDisabled))
 				continue
 			}

@@ -98,7 +98,7 @@ func (j *job) watchExtra(now moment) {
 		}
 		line.overdue(j, now)
 	}
-	for _, it := range j.sorted(func(it *item) bool { return it.held && it.next() != nil && j.member.View.Mixed() }) {
+	for _, it := range j.sorted(func(it *item) bool { return it.held && it.Next() != nil && j.member.View.Mixed() }) {
 		want = append(want, coordination.ItemMarks(j.member.Layout, it.number)...) // one at a time
 		break
 	}

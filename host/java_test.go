@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -243,8 +244,8 @@ func TestTheExtraWatchFollowsWhatStandsInTheWay(t *testing.T) {
 			t.Error("the watch was made anew, and nothing had changed")
 		}
 		// A held item is waited for as long as Java hosts are there.
-		j.items[4] = &item{number: 4, held: true, due: &tree.Fire{Instant: 1}}
-		j.items[7] = &item{number: 7, held: true, due: &tree.Fire{Instant: 1}}
+		j.items[4] = &item{number: 4, held: true, Owed: due.Owed{Due: &tree.Fire{Instant: 1}}}
+		j.items[7] = &item{number: 7, held: true, Owed: due.Owed{Due: &tree.Fire{Instant: 1}}}
 		j.watchExtra(now)
 		if len(j.watch.extraFor) != 4 || j.watch.extraFor[1] != coordination.ItemMarks(j.member.Layout, 4)[0] {
 			t.Errorf("it watches %v, want the latch and the marks of item 4", j.watch.extraFor)

@@ -215,7 +215,7 @@ func (j *job) quit(state JobState, why string) {
 		if it.run == nil {
 			delete(j.items, n)
 		} else {
-			it.owned, it.due, it.asked = false, nil, nil
+			it.owned, it.Due, it.Asked = false, nil, nil
 			it.run.Cancel(abi.CancelStop)
 		}
 	}
@@ -302,7 +302,7 @@ func (j *job) withdraw(now moment) bool {
 	}
 	j.dropTrigger(event.SkipElsewhere, why+" before the job was idle")
 	for _, it := range j.sorted(func(it *item) bool { return it.run == nil }) {
-		for _, owes := range []*tree.Fire{it.asked, it.due} {
+		for _, owes := range []*tree.Fire{it.Asked, it.Due} {
 			if owes == nil {
 				continue
 			}
@@ -327,9 +327,9 @@ func joinWords(words []string) string { return strings.Join(words, ", ") }
 func (j *job) coordinate(now moment) {
 	if j.member.View.Enabled && !j.wasEnabled {
 		j.calendar.NotBefore = now.wall // what was due while it was disabled has no catch-up
-		for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.due != nil && it.due.Trigger == 0 }) {
-			j.skipItem(it, *it.due, event.SkipDisabled, "this server was disabled for the job")
-			it.due = nil
+		for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
+			j.skipItem(it, *it.Due, event.SkipDisabled, "this server was disabled for the job")
+			it.Due = nil
 		}
 	}
 	j.wasEnabled = j.member.View.Enabled
@@ -370,8 +370,8 @@ func (j *job) coordinate(now moment) {
 		}
 	}
 	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.refusal.retryAt) {
-		// The items were divided while it wanted to leave, and it stays; or a
-		// hand has written that it leaves.
+		// The items were divided while it wanted to leave, and it stays; or an
+		// external edit says that it leaves.
 		err := j.member.Announce(j.work, j.detail())
 		if err == nil {
 			err = j.member.AskForSharding(j.work)

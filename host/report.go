@@ -185,7 +185,7 @@ func (j *job) status() JobStatus {
 	if ago := time.Since(j.refusal.at); j.refusal.what != "" && ago < troubleShown {
 		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("the registry refused, %s ago: %s", ago.Round(time.Second), j.refusal.what))
 	}
-	for _, it := range j.sorted(func(it *item) bool { return it.held && it.next() != nil && it.run == nil }) {
+	for _, it := range j.sorted(func(it *item) bool { return it.held && it.Next() != nil && it.run == nil }) {
 		var marks []string
 		for _, q := range coordination.ItemMarks(j.member.Layout, it.number) {
 			marks = append(marks, q.Path)
@@ -210,7 +210,7 @@ func (j *job) status() JobStatus {
 		s.Warnings = append(slices.Clone(s.Warnings), "this host's clock is behind the registry's by more than the catch-up window")
 	}
 	for _, it := range j.sorted(func(*item) bool { return true }) {
-		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.next() != nil, Disabled: it.state.Disabled,
+		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.Next() != nil, Disabled: it.state.Disabled,
 			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd, LastOutside: it.lastOutside,
 			Failures: it.state.Record.Failures}
 		if at := it.state.Record.LastOK(); at != 0 {
@@ -370,7 +370,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 	for _, it := range j.items {
 		key := waitKey{event.WaitMark, it.number}
 		// Every snapshot is a reason to try again; that does not end the wait.
-		if it.owned && it.next() != nil && it.run == nil && (it.held || j.ongoing.list[key] != nil) {
+		if it.owned && it.Next() != nil && it.run == nil && (it.held || j.ongoing.list[key] != nil) {
 			yield(event.WaitMark, it.number, time.Time{})
 		}
 	}

@@ -68,7 +68,11 @@ func (rn *runner) beginRound(now moment) {
 	}
 	again := t.began == id.Trigger
 	if again {
-		if len(rn.sorted(func(it *item) bool { return it.owned && !it.held && it.owesIn(id.Trigger) })) > 0 {
+		waits := func(it *item) bool {
+			owes := *it.Place(id)
+			return it.owned && !it.held && owes != nil && owes.Trigger == id.Trigger
+		}
+		if len(rn.sorted(waits)) > 0 {
 			return
 		}
 		t.round = 0 // the job may have been triggered again meanwhile
@@ -94,7 +98,7 @@ func (rn *runner) beginRound(now moment) {
 	var absent tree.Items
 	for _, it := range busy {
 		absent = append(absent, it.number)
-		if owes := it.place(id); *owes == nil {
+		if owes := it.Place(id); *owes == nil {
 			*owes = &id
 		} else {
 			e := rn.skipped(it.number, id, event.SkipLater, "the item still runs, and begins for a newer fire right after")

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
 )
@@ -20,8 +21,8 @@ import (
 // when it has taken too long, and is forgotten when it ends.
 func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 	t.Parallel()
-	due := func(j *job, n int) {
-		j.items[n] = &item{number: n, owned: true, held: true, due: &tree.Fire{Instant: 1}}
+	owes := func(j *job, n int) {
+		j.items[n] = &item{number: n, owned: true, held: true, Owed: due.Owed{Due: &tree.Fire{Instant: 1}}}
 	}
 	for what, c := range map[event.Wait]struct {
 		begin, end func(j *job)
@@ -50,7 +51,7 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 			limit: longestRun, words: []string{"10.0.0.9@-@9-cc", "enabled host"},
 		},
 		event.WaitMark: {
-			begin: func(j *job) { due(j, 4); due(j, 2) }, end: func(j *job) { j.items[2].due, j.items[4].due = nil, nil },
+			begin: func(j *job) { owes(j, 4); owes(j, 2) }, end: func(j *job) { j.items[2].Due, j.items[4].Due = nil, nil },
 			limit: longestRun, items: []int{2, 4}, words: []string{"items 2,4", "marked as running elsewhere"},
 		},
 		event.WaitMove: {

@@ -106,11 +106,9 @@ type Event struct {
 	// knows, for FireStarted and FireSkipped; for Sharded it is how
 	// many were divided.
 	Total int `json:"total,omitempty"`
-	// Only are the items of a trigger that asked for some, as ranges: 0,3-5. Param is the
-	// job's parameter of a trigger that gave one. Both are set for FireStarted, Param for
-	// the first attempt of an ItemStarted, too.
-	Only  string  `json:"only,omitempty"`
-	Param *string `json:"param,omitempty"`
+	// Args are those of the trigger, if it has some, for FireStarted and the first attempt
+	// of an ItemStarted.
+	Args *TriggerArgs `json:"args,omitempty"`
 	// Next is the job's scheduled instant after Instant, for a scheduled
 	// FireStarted and FireSkipped.
 	Next time.Time `json:"next,omitzero"`
@@ -176,6 +174,14 @@ type Event struct {
 	Drift time.Duration `json:"driftNs,omitempty"`
 	// File is set for Refused.
 	File string `json:"file,omitempty"`
+}
+
+// TriggerArgs are what a trigger asked for beyond a run of all items.
+type TriggerArgs struct {
+	// Items are those that it asked for, as ranges: 0,3-5; empty for all.
+	Items string `json:"items,omitempty"`
+	// Param is the job's parameter in this fire; nil if it is the configured one.
+	Param *string `json:"param,omitempty"`
 }
 
 // Waited is how long an item waited on its host before its guest ran.

@@ -117,12 +117,16 @@ type Fire struct {
 	Thrown     bool // an item failed and the error handler is THROW
 }
 
-// Param is the parameter that the trigger gave; nil if that is the configuration's.
-func (f *Fire) Param() *string {
-	if !f.ID.WithParam {
+// Args are the arguments of the trigger, for events; nil if it has none.
+func (f *Fire) Args() *event.TriggerArgs {
+	if f.ID.Only == "" && !f.ID.WithParam {
 		return nil
 	}
-	return &f.ID.Param
+	args := &event.TriggerArgs{Items: f.ID.Only}
+	if f.ID.WithParam {
+		args.Param = &f.ID.Param
+	}
+	return args
 }
 
 // New returns the fire of what was begun: states are those of the items, before is what

@@ -283,11 +283,11 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 		Fence: e.Fence, Digest: f.Exec.Digest(), Signer: signer(f.Exec), Attempt: attempt, OffsetWrites: writes}
 	ev.Kind, ev.Waited = event.ItemStarted, e.waited.Report()
 	if attempt == 1 {
-		ev.Previous, ev.Param = e.previous, f.Param()
+		ev.Previous, ev.Args = e.previous, f.Args()
 	}
 	f.job.Emit(ev)
 	e.started.Store(true)
-	ev.OffsetWrites, ev.Previous, ev.Waited, ev.Param = 0, nil, nil, nil
+	ev.OffsetWrites, ev.Previous, ev.Waited, ev.Args = 0, nil, nil, nil
 	result := worker.Execute(ctx, inv)
 	if !e.doubted.Load() {
 		result = OutOfTime(result, e.Cancelled(), f.Guest.Timeout)
