@@ -364,8 +364,12 @@ func (stepper) TriggerJob(l tree.Layout) move {
 	return func(ctx context.Context, r registry.Center) error { return operate.TriggerJob(ctx, r, l) }
 }
 
-func (stepper) TriggerRound(m *co.Member, consumed int64, out *int64) move {
-	return with(m, func(ctx context.Context) (err error) { *out, _, err = m.TriggerRound(ctx, consumed); return err })
+func (stepper) TriggerWith(l tree.Layout, args tree.TriggerArgs) move {
+	return func(ctx context.Context, r registry.Center) error { return operate.TriggerWith(ctx, r, l, args) }
+}
+
+func (stepper) TriggerRound(m *co.Member, consumed int64, out *int64, args *tree.TriggerArgs) move {
+	return with(m, func(ctx context.Context) (err error) { *out, *args, err = m.TriggerRound(ctx, consumed); return err })
 }
 
 func (stepper) SetServers(l tree.Layout, enable bool, ips ...string) move {

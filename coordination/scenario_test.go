@@ -127,7 +127,8 @@ func (s *script) run(text string) string {
 
 var (
 	idPattern      = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+@-@([A-Z]\d*)`)
-	triggerPattern = regexp.MustCompile(`"trigger":(\d+)`)
+	triggerPattern = regexp.MustCompile(`"(trigger|round)":(\d+)`)
+	waitsPattern   = regexp.MustCompile(`that of \S+Z,`)
 	roundPattern   = regexp.MustCompile(`\bt(\d+)\b`)
 )
 
@@ -137,7 +138,8 @@ func (s *script) tidy(text string) string {
 	text = strings.ReplaceAll(text, s.layout.Sibling(), "~")
 	text = strings.ReplaceAll(text, s.layout.Root(), "")
 	text = idPattern.ReplaceAllString(text, "$1")
-	text = triggerPattern.ReplaceAllString(text, `"trigger":t$1`)
+	text = waitsPattern.ReplaceAllString(text, "that of then,")
+	text = triggerPattern.ReplaceAllString(text, `"$1":t$2`)
 	return roundPattern.ReplaceAllStringFunc(text, func(round string) string {
 		n, err := strconv.ParseInt(round[1:], 10, 64)
 		if err != nil {
@@ -185,6 +187,8 @@ func (s *script) command(line string) error {
 		settings(1, &s.file)
 	case "host":
 		s.addHost(arg(1), arg(2))
+	case "old": // a host of a version that knows no arguments of triggers
+		s.addHost(arg(1), arg(2)).old = true
 	case "java": // a Java host, started at once
 		p := s.addJava(arg(1), arg(2))
 		p.start()
@@ -326,8 +330,20 @@ func (s *script) command(line string) error {
 		return s.kill(words[1:])
 	case "kills": // kills A: what A is asked to end
 		s.kills(s.host(arg(1)))
-	case "trigger":
-		return s.operate(moves.TriggerJob(s.layout))
+	case "trigger": // trigger, trigger 0,3-5, trigger 0,3-5 TEXT, trigger - TEXT: with items, with a parameter
+		var items string
+		var param *string
+		if len(words) > 1 {
+			items = strings.TrimPrefix(arg(1), "-")
+		}
+		if len(words) > 2 {
+			param = &words[2]
+		}
+		args, err := tree.NewTriggerArgs(items, param)
+		if err == nil {
+			err = s.operate(moves.TriggerWith(s.layout, args))
+		}
+		return err
 	case "console": // console A B: ElasticJob's console triggers, and comes no further than these
 		return s.console(words[1:])
 	case "stop":

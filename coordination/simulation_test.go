@@ -57,6 +57,9 @@ type simHost struct {
 	recoverAt time.Time
 	// seen is a trigger that was found to be of round; consumed is the newest.
 	seen, round, consumed int64
+	args                  tree.TriggerArgs // of round
+	// old is a host of a version that knows no arguments of triggers.
+	old bool
 }
 
 type simItem struct {
@@ -243,7 +246,7 @@ func (h *simHost) join(definition jobconfig.Configuration) (co.Applied, error) {
 		h.connect()
 	}
 	err := h.perform(moves.Join(&h.Member, co.Joining{Definition: definition, Former: h.former, Applied: &applied,
-		Detail: tree.HostDetail{State: tree.DetailReady, Digest: "sha256:d0"}}))
+		Detail: tree.HostDetail{State: tree.DetailReady, Digest: "sha256:d0", TriggerArgs: !h.old}}))
 	if err == nil {
 		h.joined, h.why, h.former = true, "", definition.YAML()
 	}
@@ -417,8 +420,9 @@ func (h *simHost) readShare() error {
 		return nil // its own trigger is for them as well
 	}
 	for _, i := range share.Owing {
-		if it := h.items[i]; it.owned && !it.running && it.due == nil {
-			it.due = &tree.Fire{Instant: h.now.UnixMilli(), Trigger: share.Round, Source: "trigger"}
+		fire := share.Args.Fire(share.Round, h.now.UnixMilli(), "trigger")
+		if it := h.items[i]; it.owned && (!it.running || fire.HasArgs()) && it.due == nil {
+			it.due = &fire
 		}
 	}
 	if edited && !h.View.Necessary && h.View.Leader != "" {
@@ -511,7 +515,11 @@ func (h *simHost) takeOver(dead string, claims []co.Claim) {
 		if dead == "" {
 			h.say("%s: runs %d, which it had begun unheard (%s)", h.name, c.Item, c.Fire.ID())
 		} else {
-			h.say("%s: takes over %d from %s (%s)", h.name, c.Item, dead, c.Fire.ID())
+			with := ""
+			if c.Fire.WithParam {
+				with = fmt.Sprintf(", %q", c.Fire.Param)
+			}
+			h.say("%s: takes over %d from %s (%s%s)", h.name, c.Item, dead, c.Fire.ID(), with)
 		}
 	}
 }
@@ -527,7 +535,7 @@ func (h *simHost) followUp() (bool, error) {
 		return false, nil
 	}
 	if h.seen != h.View.Trigger {
-		if err := h.perform(moves.TriggerRound(&h.Member, h.consumed, &h.round)); err != nil {
+		if err := h.perform(moves.TriggerRound(&h.Member, h.consumed, &h.round, &h.args)); err != nil {
 			return true, err
 		}
 		h.seen = h.View.Trigger
@@ -536,8 +544,8 @@ func (h *simHost) followUp() (bool, error) {
 		h.seen = 0
 		return false, nil
 	}
-	fire := tree.Fire{Instant: h.now.UnixMilli(), Trigger: h.round, Source: "trigger"}
-	err := h.begin(fire, h.owned(), true)
+	fire := h.args.Fire(h.round, h.now.UnixMilli(), "trigger")
+	err := h.begin(fire, slices.DeleteFunc(h.owned(), func(i int) bool { return !h.args.Has(i) }), true)
 	if err == nil {
 		h.consumed = max(h.consumed, h.round)
 	}
@@ -641,7 +649,11 @@ func (h *simHost) begin(id tree.Fire, items tree.Items, trigger bool) error {
 	}
 	slices.Sort(begun)
 	if len(begun) > 0 {
-		h.say("%s: begins %s (%s, %s)", h.name, begun, id.Source, id.ID())
+		with := ""
+		if id.WithParam {
+			with = fmt.Sprintf(", %q", id.Param)
+		}
+		h.say("%s: begins %s (%s, %s%s)", h.name, begun, id.Source, id.ID(), with)
 	}
 	for _, i := range out.Holds {
 		h.say("%s: holds %d back: %s died in its runs", h.name, i, out.Held[i].Died)

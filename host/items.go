@@ -178,7 +178,7 @@ func (set *itemSet) moves(now moment, it *item) bool {
 // something.
 func (set *itemSet) owesRound(now moment, it *item, round int64, args tree.TriggerArgs) {
 	id := args.Fire(round, now.wall.UnixMilli(), string(abi.SourceTrigger))
-	if owes := it.Place(id); set.member.View.Enabled && (it.run == nil || id.WithParam) && *owes == nil && !set.beyond(it) {
+	if owes := it.Place(id); set.member.View.Enabled && (it.run == nil || id.HasArgs()) && *owes == nil && !set.beyond(it) {
 		*owes = &id
 	}
 }

@@ -48,8 +48,8 @@ func (rn *runner) triggered(now moment) (id tree.Fire, ok bool) {
 }
 
 // beginRound begins the idle items of the trigger that waits. Those that still run
-// begin when they end, unless a newer fire is due by then, which stands for one without
-// a parameter; until that is settled the trigger is kept, so that they run in the round
+// begin when they end, unless a newer fire is due by then, which stands for a round
+// without arguments; until that is settled the trigger is kept, so that they run in the round
 // elsewhere if this host dies.
 func (rn *runner) beginRound(now moment) {
 	if rn.member.View.Trigger == 0 || rn.waitsForAll() {

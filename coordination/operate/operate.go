@@ -133,7 +133,7 @@ func (t *triggering) waits(ctx context.Context, x *step.Exchange, earlier tree.T
 			return refusal("host " + id)
 		}
 	}
-	items, err := t.owing(ctx, x)
+	items, err := t.owing(ctx, x, earlier)
 	if err != nil || len(items) == 0 {
 		return err
 	}
@@ -141,8 +141,8 @@ func (t *triggering) waits(ctx context.Context, x *step.Exchange, earlier tree.T
 }
 
 // owing are the items that are still to run in an earlier round, since they moved before
-// it began.
-func (t *triggering) owing(ctx context.Context, x *step.Exchange) (items tree.Items, err error) {
+// it began. For a plain one whatever they have begun since stands.
+func (t *triggering) owing(ctx context.Context, x *step.Exchange, earlier tree.TriggerArgs) (items tree.Items, err error) {
 	l, d := t.layout, t.division
 	var read []registry.Query
 	for _, i := range d.Owed() {
@@ -154,6 +154,9 @@ func (t *triggering) owing(ctx context.Context, x *step.Exchange) (items tree.It
 	}
 	for _, i := range d.Owed() {
 		r := tree.ParseRecord(n.Data(l.Record(i)).Data)
+		if earlier.Plain() && r.Begun >= d.OwingSince {
+			continue
+		}
 		if i < d.Total && r.Trigger < d.Round && r.Held == 0 && !n.Data(l.ItemDisabled(i)).Exists {
 			items = append(items, i)
 		}

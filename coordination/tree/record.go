@@ -30,6 +30,9 @@ type Fire struct {
 // Time returns the instant.
 func (f Fire) Time() time.Time { return time.UnixMilli(f.Instant) }
 
+// HasArgs reports that a trigger asked for some items, or gave a parameter.
+func (f Fire) HasArgs() bool { return f.Only != "" || f.WithParam }
+
 // Total is how many items of a job of so many the fire is for.
 func (f Fire) Total(items int) int {
 	if only, err := ParseRanges(f.Only); err == nil && len(only) > 0 {

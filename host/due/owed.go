@@ -6,8 +6,8 @@ import "github.com/wasmjob/wasmjob/coordination/tree"
 type Owed struct {
 	// Due was missed while the item ran, or while no host held it.
 	Due *tree.Fire
-	// Asked has a parameter of its own, which a trigger gave: no instant stands for it,
-	// and it goes first.
+	// Asked is the round of a trigger with arguments: no instant stands for it, and it
+	// goes first.
 	Asked *tree.Fire
 }
 
@@ -21,7 +21,7 @@ func (o *Owed) Next() *tree.Fire {
 
 // Place is where the item keeps a fire that it owes.
 func (o *Owed) Place(id tree.Fire) **tree.Fire {
-	if id.WithParam {
+	if id.HasArgs() {
 		return &o.Asked
 	}
 	return &o.Due

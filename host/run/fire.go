@@ -119,7 +119,7 @@ type Fire struct {
 
 // Args are the arguments of the trigger, for events; nil if it has none.
 func (f *Fire) Args() *event.TriggerArgs {
-	if f.ID.Only == "" && !f.ID.WithParam {
+	if !f.ID.HasArgs() {
 		return nil
 	}
 	args := &event.TriggerArgs{Items: f.ID.Only}
