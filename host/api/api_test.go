@@ -16,9 +16,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
@@ -327,6 +330,69 @@ func TestKept(t *testing.T) {
 	if _, err := c.ChangeKept(ctx, "a", 0, admin.KeptChange{ResetOffset: true}); !errors.As(err, &no) || no.Code != 409 || !strings.Contains(no.Message, "item 0 runs on 10.0.0.1@-@a") {
 		t.Errorf("what runs: %v", err)
 	}
+}
+
+// TestTriggerArgs has some items run, with a parameter, and is refused with the place of
+// what is wrong. What was asked for is in the record and in the events.
+func TestTriggerArgs(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("cities", "", 6, servicetest.OK), servicetest.Job("long", "", 2, servicetest.Wait)}})
+	for name, tc := range map[string]struct {
+		body, place, says string
+		code              int
+	}{
+		"no such item":       {`{"items":"0,6"}`, "body.items", "found 6, expected 0 to 5: the job has 6", 422},
+		"no items":           {`{"items":"5-3"}`, "body.items", `found "5-3", expected numbers and ranges such as 0,3-5, below 1000000`, 422},
+		"too long":           {`{"param":"` + strings.Repeat("ü", 2049) + `"}`, "body.param", "found 4098 bytes, expected at most 4096", 422},
+		"no text":            {`{"param":"a\u0000"}`, "body.param", "found bytes that are no text, expected UTF-8 without NUL", 422},
+		"another field":      {`{"item":"0"}`, "body.item", "unexpected property", 422},
+		"a plain one":        {`{}`, "", "", 204},
+		"items and no param": {`{"items":"1, 3-4"}`, "", "", 204},
+		"an empty parameter": {`{"param":""}`, "", "", 204},
+	} {
+		a := s.ask("POST", "/v1/jobs/cities/trigger", tc.body)
+		if tc.code == 204 {
+			s.Until("the one before it has begun", func() bool {
+				waits := a.code == 409
+				if waits {
+					a = s.ask("POST", "/v1/jobs/cities/trigger", tc.body)
+				}
+				return !waits
+			})
+		}
+		if a.code != tc.code {
+			t.Errorf("%s: %d %s", name, a.code, a.body)
+		} else if tc.place != "" {
+			if e := a.problem(t).Errors[0]; e.Location != tc.place || e.Message != tc.says {
+				t.Errorf("%s: %s: %s", name, e.Location, e.Message)
+			}
+		}
+	}
+	s.Until("all have run", func() bool {
+		return len(get[cluster.Found[history.Run]](s, "/v1/runs?limit=1000&outcome=ok&job=cities").Records) == 6+3+6
+	})
+
+	param := "<secret>"
+	args := tree.TriggerArgs{Items: tree.Ranges{{From: 1, To: 1}}, Param: &param}
+	if err := s.client.WithReason("again").TriggerWith(t.Context(), "long", args); err != nil {
+		t.Fatal(err)
+	}
+	s.Until("it runs", func() bool { return get[service.JobDetail](s, "/v1/jobs/long").Running == 1 })
+	if err := s.client.TriggerWith(t.Context(), "long", args); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	var refused *admin.ServerError
+	if err := s.client.Trigger(t.Context(), "long"); !errors.As(err, &refused) || refused.Code != 409 || !strings.Contains(refused.Message, "with items 1 and a parameter, has not begun on host 127.0.0.1@-@") {
+		t.Errorf("another one: %v", err)
+	}
+	changes := get[cluster.Found[history.Change]](s, "/v1/audit?job=long&limit=10").Records
+	if len(changes) != 3 || changes[2].What != "trigger" || changes[2].After != "items 1 and a parameter" || changes[2].Why != "again" || changes[0].Error == "" {
+		t.Errorf("records %+v", changes)
+	}
+	s.Until("its events are there", func() bool {
+		events := get[cluster.Found[event.Event]](s, "/v1/events?job=long&kind=item.started&limit=10").Records
+		return len(events) == 1 && events[0].Args != nil && events[0].Args.Items == "1" && *events[0].Args.Param == param
+	})
 }
 
 // TestKill ends runs, and says how they ended.
