@@ -196,6 +196,16 @@ type fireView struct {
 	Events []event.Event
 }
 
+// Args are the arguments of the trigger that events are of; nil if it has none.
+func (p *page) Args(events []event.Event) *event.TriggerArgs {
+	for _, e := range events {
+		if e.Args != nil {
+			return e.Args
+		}
+	}
+	return nil
+}
+
 // span is a run in a drawing that is 1,000 wide: it waited from Wait on, and ran from X on.
 type span struct {
 	history.Run

@@ -371,6 +371,29 @@ func TestActions(t *testing.T) {
 	s.post("/jobs/runs/kill", "reason", "stuck", "back", "/jobs/runs").has(t, 200, "2 runs of runs are asked to end.")
 	s.until("/fires?job=runs", "cancelled")
 	s.post("/jobs/runs/release", "back", "/jobs/runs").has(t, 200, "No item of runs was held back.")
+	s.get("/jobs/runs").has(t, 200, "Only these items (empty: all)", "With another parameter, this once")
+	s.post("/jobs/runs/trigger", "items", "1", "withParam", "true", "param", "<b>day 1", "back", "/jobs/runs").has(t, 200, "runs runs now.")
+	for _, page := range []string{"/run?", "/jobs/runs/fire?"} {
+		var link string
+		s.Until("the run is listed", func() bool {
+			for _, l := range s.get("/runs?job=runs").links() {
+				if strings.HasPrefix(l, "/run?") && strings.Contains(s.get(l).text(), "Parameter <b>day 1") {
+					link = l
+				}
+			}
+			return link != ""
+		})
+		if page != "/run?" {
+			links := s.get(link).links()
+			link = links[slices.IndexFunc(links, func(l string) bool { return strings.HasPrefix(l, page) })]
+		}
+		s.until(link, "Parameter <b>day 1").has(t, 200, "Asked for items 1")
+	}
+	s.post("/jobs/runs/trigger", "items", "1", "back", "/jobs/runs").has(t, 200, "runs runs now.") // it waits until the item is idle
+	s.post("/jobs/runs/trigger", "items", "0", "back", "/jobs/runs").has(t, 200, "another trigger waits")
+	s.until("/audit?job=runs", "items 1 and a parameter")
+	s.post("/jobs/runs/trigger", "items", "0-2", "back", "/jobs/runs").has(t, 400, "items: found 2, expected 0 to 1: the job has 2")
+	s.post("/jobs/runs/trigger", "items", "one", "back", "/jobs/runs").has(t, 400, "expected numbers and ranges such as 0,3-5")
 	s.post("/jobs/nope/trigger", "back", "/jobs").has(t, 200, "there is no job")
 	s.post("/jobs/a/explode", "back", "/jobs").has(t, 200, "there is no page /jobs/a/explode")
 	s.post("/jobs/a/items/-1/pause").has(t, 400, "expected a number from 0")
