@@ -22,7 +22,8 @@
 //	sharding/{i}/disabled        an operator's mark: keeps its owner, does not begin
 //	sharding/{i}/failover        ephemeral: the id of who repeats a crashed run
 //	sharding/{i}/failovering     the same, persistent: it outlives the taker's crash
-//	trigger/{id}                 the instance is to run its items now; its parent's mzxid is the round
+//	trigger                      its mzxid is the newest round; data: the round's arguments ([TriggerArgs])
+//	trigger/{id}                 the instance is to run its items now; data if the round has arguments
 //	guarantee/started|completed/{i}   the item has come to this point of the fire
 //	systemTime/current           written to learn the registry's clock
 //
