@@ -139,6 +139,9 @@ func TestExplain_questions(t *testing.T) {
 		of(600, event.FireStarted, first, func(e *event.Event) {
 			e.Items, e.Total, e.Trigger, e.Instant = []int{0, 1}, 2, 77, noon.Add(10*time.Minute+300*time.Millisecond)
 		}),
+		of(1200, event.FireStarted, first, func(e *event.Event) {
+			e.Items, e.Total, e.Trigger, e.Instant, e.Args = []int{1}, 1, 78, noon.Add(20*time.Minute), &event.TriggerArgs{Items: "1"}
+		}),
 	}}
 	for _, c := range []struct {
 		name    string
@@ -150,7 +153,9 @@ func TestExplain_questions(t *testing.T) {
 	}{
 		{"the newest", explain.Question{}, 120 * time.Minute, 0, explain.Unknown, "15:00:00"},
 		{"an instant", explain.Question{At: noon}, 0, 0, explain.Pending, "13:00:00"},
-		{"the nearest before", explain.Question{At: noon.Add(59 * time.Minute), Nearest: true}, 10*time.Minute + 300*time.Millisecond, 77, explain.Pending, "triggered at 13:10:00"},
+		{"the nearest before", explain.Question{At: noon.Add(19 * time.Minute), Nearest: true}, 10*time.Minute + 300*time.Millisecond, 77, explain.Pending, "triggered at 13:10:00"},
+		{"asked for", explain.Question{At: noon.Add(20 * time.Minute)}, 20 * time.Minute, 78, explain.Pending, "Item 1 was triggered at 13:20:00"},
+		{"not asked for", explain.Question{At: noon.Add(20 * time.Minute), Item: number(0)}, 20 * time.Minute, 78, explain.NeverDue, "Item 0 was not to run: the trigger asked for items 1 only."},
 		{"a trigger's second", explain.Question{At: noon.Add(10 * time.Minute)}, 10*time.Minute + 300*time.Millisecond, 77, explain.Pending, "triggered at 13:10:00"},
 		{"never", explain.Question{At: noon.Add(30 * time.Minute)}, 30 * time.Minute, 0, explain.NeverDue, "the one before is 13:00:00, the next 14:00:00"},
 		{"not yet", explain.Question{At: noon.Add(4 * time.Hour)}, 4 * time.Hour, 0, explain.NotYetDue, "the next instant is 17:00:00"},

@@ -84,6 +84,7 @@ type writer struct {
 func (tl *timeline) stories(f fire, item *int) []story {
 	byItem := make(map[int][]*event.Event)
 	total := 0
+	asked := tl.askedItems(f)
 	for _, e := range tl.events {
 		if e.Job == "" || !OfFire(e.Kind) || (!f.is(e) && !(f.covers(e) && (e.Kind == event.FireSkipped || e.Kind == event.ItemSkipped))) {
 			continue
@@ -108,18 +109,22 @@ func (tl *timeline) stories(f fire, item *int) []story {
 		if *item < 0 || (settings != nil && *item >= settings.Items && len(byItem[*item]) == 0) {
 			return []story{tl.noSuchItem(*item, settings, in)}
 		}
+		if asked.by != nil && !asked.items.Contains(*item) {
+			return []story{notAsked(*item, asked)}
+		}
 		return []story{tl.itemStory(f, *item, byItem[*item])}
 	}
-	var items []int
+	items := asked.first()
 	for n := range min(total, mostItems) {
-		items = append(items, n)
-	}
-	for n := range byItem {
-		if n >= min(total, mostItems) {
+		if asked.by == nil {
 			items = append(items, n)
 		}
 	}
+	for n := range byItem {
+		items = append(items, n)
+	}
 	slices.Sort(items)
+	items = slices.Compact(items)
 	if len(items) == 0 {
 		s := tl.itemStory(f, -1, nil)
 		return []story{s}
@@ -129,6 +134,43 @@ func (tl *timeline) stories(f fire, item *int) []story {
 		all = append(all, tl.itemStory(f, n, byItem[n]))
 	}
 	return all
+}
+
+// askedItems are those for which a trigger asked, as the event by says; by is nil if it
+// asked for all.
+type askedItems struct {
+	items tree.Ranges
+	by    *event.Event
+}
+
+// first are the first of the items, at most mostItems.
+func (a askedItems) first() (items []int) {
+	for n := range a.items.All() {
+		if len(items) == mostItems {
+			break
+		}
+		items = append(items, n)
+	}
+	return items
+}
+
+func (tl *timeline) askedItems(f fire) askedItems {
+	for _, e := range tl.events {
+		if e.Job == "" || !OfFire(e.Kind) || !f.is(e) || e.Args == nil || e.Args.Items == "" {
+			continue
+		}
+		if items, err := tree.ParseRanges(e.Args.Items); err == nil {
+			return askedItems{items, e}
+		}
+	}
+	return askedItems{}
+}
+
+// notAsked is the story of an item that a trigger did not ask for.
+func notAsked(item int, asked askedItems) story {
+	text := fmt.Sprintf("Item %d was not to run: the trigger asked for items %s only.", item, asked.items)
+	c := clause{kind: KindDue, key: text, text: fixed(text), time: asked.by.Time, events: []*event.Event{asked.by}}
+	return story{item: -1, verdict: NeverDue, clauses: []clause{c}}
 }
 
 func (tl *timeline) noSuchItem(item int, s *event.Settings, in *event.Event) story {
