@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -43,4 +44,37 @@ func TestATriggerWhileTheJobRunsIsNotLost(t *testing.T) {
 	}
 	c.wholeFire("held", 2, a, b) // and all is idle again
 	c.judge("held")
+}
+
+// TestATriggerWithArguments: on two hosts the items that were asked for run with the
+// parameter that was given, and when the host of one dies in its run, the other goes on
+// with it. What cannot be asked for is refused, by a host and by the registry.
+func TestATriggerWithArguments(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.job("asked", "shardingTotalCount: 4", "failover: true", `jobParameter: "configured"`)
+	flags := append([]string{"--max-concurrency", "8"}, mortal...)
+	a, b := c.add(flags...), c.add(flags...)
+	c.divided("asked", a, b)
+	first, other := a, b // first owns item 0
+	if strings.HasPrefix(c.shards("asked").Items[0].Owner, b.ip+"@") {
+		first, other = b, a
+	}
+	other.place.refused(2, []string{`--items: found "x", expected numbers and ranges`}, "trigger", "asked", "--items", "x")
+	other.place.refused(1, []string{"items: found 4, expected 0 to 3: the job has 4"}, "trigger", "asked", "--items", "0,4")
+	c.refused(1, []string{"items: found 4, expected 0 to 3: the job has 4"}, "trigger", "asked", "--items", "4", "--registry", "zookeeper://"+c.zk, "--namespace", c.ns)
+	if said := c.registry("trigger", "asked", "--items", "0", "--param", "stubborn:a"); !strings.Contains(said, "triggered asked with items 0 and a parameter") {
+		t.Errorf("trigger: %s", said)
+	}
+	first.of("asked", 0, kind(event.ItemStarted), item(0), source(abi.SourceTrigger)) // it waits for the gate
+	first.kill()
+	other.of("asked", 0, kind(event.ItemStarted), item(0), source(abi.SourceFailover))
+	c.open("a") // without the parameter it would not wait for it
+	end := other.of("asked", 0, kind(event.ItemCompleted), item(0), source(abi.SourceFailover), outcome(abi.OutcomeOK))
+	for _, e := range other.events[:end.at] {
+		if e.Job == "asked" && e.Kind == event.ItemStarted && (*e.Item != 0 || e.Args == nil || e.Args.Items != "0" || *e.Args.Param != "stubborn:a") {
+			t.Errorf("%s of item %d with %+v", e.Kind, *e.Item, e.Args)
+		}
+	}
+	c.judge("asked")
 }
