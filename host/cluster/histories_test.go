@@ -353,6 +353,42 @@ func TestFireThatWasTakenOver(t *testing.T) {
 	}
 }
 
+// TestClocksApart: a fire of hosts whose clocks are an hour apart is one record, is on one
+// page, and takes no negative time, also if an item went to a host that is behind.
+func TestClocksApart(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 2)
+	const apart = time.Hour
+	for n := range 20 {
+		instant := began.Add(time.Duration(n) * time.Minute)
+		for i, l := range list {
+			at := instant.Add(-time.Duration(i) * apart)
+			e := event.Event{Time: at, Kind: event.FireStarted, Host: l.id, Job: "a", Instant: instant, Source: abi.SourceSchedule, Items: []int{i}, Total: 2}
+			if i == 1 && n%2 == 0 { // what the other host has begun
+				e.Items, e.Source = []int{0, 1}, abi.SourceFailover
+			}
+			l.store.AddEvent(e)
+			if i == 0 && n%2 == 0 {
+				continue // it died
+			}
+			e.Kind, e.Time, e.Outcome = event.FireEnded, at.Add(time.Second), abi.OutcomeOK
+			l.store.AddEvent(e)
+		}
+	}
+	list.close(t)
+	got := pages(t, list, history.Filter{Limit: 3}, func(h *Histories, f history.Filter) (Found[history.Fire], error) { return h.Fires(t.Context(), f, nil) }, func(int) {})
+	seen := make(map[time.Time]bool)
+	for _, f := range got {
+		if seen[f.Instant] || len(f.Hosts) != 2 || f.Succeeded != 2 || f.Running != 0 || f.Duration < 0 || f.Ended.Before(f.Begun) {
+			t.Errorf("%+v", f)
+		}
+		seen[f.Instant] = true
+	}
+	if len(got) != 20 {
+		t.Errorf("%d fires, want 20", len(got))
+	}
+}
+
 // TestSilentHistories: who does not answer is named, and not waited for longer than a second.
 func TestSilentHistories(t *testing.T) {
 	t.Parallel()

@@ -280,9 +280,15 @@ func (f *Fire) count(items int, ended time.Time, outcome abi.Outcome, message st
 
 // Join puts together what two stores have of one fire, the parts of different hosts. Of
 // an item that both have, the host went on whose part began later: on the other one it
-// ended with that host, whatever is known there.
+// ended with that host, whatever is known there. What a failover began came later than what
+// was due, whatever the clocks of the two hosts say.
 func Join(a, b Fire) Fire {
-	if b.Begun.Before(a.Begun) {
+	begun := a.Begun
+	if b.Begun.Before(begun) {
+		begun = b.Begun
+	}
+	tookA, tookB := a.Source == abi.SourceFailover, b.Source == abi.SourceFailover
+	if (tookA && !tookB) || (tookA == tookB && b.Begun.Before(a.Begun)) {
 		a, b = b, a
 	}
 	taken := 0
@@ -292,6 +298,7 @@ func Join(a, b Fire) Fire {
 		}
 	}
 	f := a
+	f.Begun = begun
 	f.Running = max(a.Running-taken, 0) + b.Running
 	f.Succeeded, f.Failed = a.Succeeded+b.Succeeded, a.Failed+b.Failed
 	f.Total, f.Lag = max(a.Total, b.Total), max(a.Lag, b.Lag)

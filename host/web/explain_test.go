@@ -4,9 +4,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
 
@@ -36,6 +39,20 @@ func TestExplain(t *testing.T) {
 	s.who = as(access.RoleViewer, "etl-*")
 	s.get("/jobs/pay/explain").has(t, http.StatusForbidden)
 	s.get("/jobs/pay/explain").lacks(t, "disk on fire")
+}
+
+// TestBannerOfTheClock: a host whose clock is not to be trusted says so above each page.
+func TestBannerOfTheClock(t *testing.T) {
+	t.Parallel()
+	p := &page{reader: reader{Lang: english, Now: time.Now(), Zone: time.UTC, texts: table(t)}}
+	h := cluster.Host{Here: true, Report: &admin.Report{Status: host.Status{State: host.HostLive, Clock: &host.ClockStatus{Drift: 90 * time.Second, Off: true}}}}
+	if got := p.bannersOf(h); len(got) != 1 || got[0].Kind != "warn" || !strings.Contains(got[0].Text, "1m30s") {
+		t.Errorf("%+v", got)
+	}
+	h.Report.Status.Clock.Off = false
+	if got := p.bannersOf(h); len(got) != 0 {
+		t.Errorf("a clock that is right: %+v", got)
+	}
 }
 
 // TestRemovedWhileOpen: what a page of a job offers after the job was removed, or is gone
