@@ -36,9 +36,12 @@ func outcomeCell(o abi.Outcome) console.Cell {
 	return console.Coloured(string(o), outcomeColour(o))
 }
 
-func durationText(d time.Duration, ended time.Time) string {
-	if ended.IsZero() {
+func durationText(d time.Duration, begun, ended, now time.Time) string {
+	if begun.IsZero() {
 		return "-"
+	}
+	if ended.IsZero() {
+		return words.Ago(max(0, now.Sub(begun)).Truncate(time.Second)) + " so far"
 	}
 	return words.Short(d)
 }
@@ -56,7 +59,7 @@ func Fires(s console.Style, list []history.Fire, now time.Time) string {
 			items += fmt.Sprintf(", %d failed", f.Failed)
 		}
 		t.Add(console.Plain(stamp(f.Instant, now)), console.Coloured(f.Job, console.Bold), console.Plain(string(f.Source)), console.Plain(items), outcomeCell(f.Outcome),
-			console.Plain(durationText(f.Duration, f.Ended)), console.Plain(words.Short(f.Lag)), console.Plain(servers(f.Hosts)), console.Plain(words.FirstLine(f.Message)))
+			console.Plain(durationText(f.Duration, f.Begun, f.Ended, now)), console.Plain(words.Short(f.Lag)), console.Plain(servers(f.Hosts)), console.Plain(words.FirstLine(f.Message)))
 	}
 	return orNone(t.Empty(), "no fires", t.String())
 }
@@ -85,7 +88,7 @@ func Runs(s console.Style, list []history.Run, now time.Time) string {
 	t.Spare = []string{"SOURCE", "TRY"}
 	for _, r := range list {
 		t.Add(console.Plain(stamp(r.Begun, now)), console.Coloured(r.ID, console.Bold), console.Plain(string(r.Source)), console.Plain(tree.ServerOf(r.Host)), outcomeCell(r.Outcome),
-			console.Plain(durationText(r.Duration, r.Ended)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
+			console.Plain(durationText(r.Duration, r.Begun, r.Ended, now)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
 	}
 	return orNone(t.Empty(), "no runs", t.String())
 }
