@@ -1,0 +1,58 @@
+package e2e_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// TestEightQuestions: each command that docs/operating.md answers a question with ends well,
+// and answers in the form that is printed there.
+func TestEightQuestions(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## Eight questions\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	answers := regexp.MustCompile("(?s)```\n\\$ wasmjob ([^\n]*)\n(.*?)```").FindAllStringSubmatch(section, -1)
+	if len(answers) != 8 {
+		t.Fatalf("the page answers %d questions", len(answers))
+	}
+
+	p := newPlace(t)
+	p.guestJob("cities", everySecond, "shardingTotalCount: 3")
+	p.guestJob("codestats", "cron: 10 * * * * ?", "shardingTotalCount: 4")
+	p.guestJob("slow", "shardingTotalCount: 2", `jobParameter: "hold:slow"`)
+	p.guestJob("crash", "shardingTotalCount: 1", `jobParameter: "fail:as it should"`)
+	h := p.start("--mount", "slow="+p.path("gate")+":/gate")
+	ran := h.of("cities", 0, kind(event.ItemCompleted), item(2))
+	for _, job := range []string{"slow", "crash"} {
+		h.of(job, 0, owned())
+		p.must("trigger", job)
+	}
+	h.of("crash", 0, kind(event.FireEnded))
+	h.of("slow", 0, kind(event.ItemStarted))
+	p.must("edit", "cities", "description=the sun", "--reason", "to be asked who it was")
+	for _, a := range answers {
+		command := strings.Replace(a[1], "--at 21:21:30", "--at "+ran.Instant.Format("2006-01-02T15:04:05Z07:00"), 1)
+		command = regexp.MustCompile(`--run \S+`).ReplaceAllString(command, "--run "+ran.RunID)
+		text := p.must(strings.Fields(command)...)
+		want, _, _ := strings.Cut(a[2], "\n")
+		got, _, _ := strings.Cut(text, "\n")
+		if w, g := strings.Fields(want), strings.Fields(got); len(g) == 0 || (w[0] != g[0] && !strings.HasPrefix(w[0], "2026-")) {
+			t.Errorf("wasmjob %s: the page shows %q, the command says %q", command, want, text)
+		} else if w[0] == strings.ToUpper(w[0]) && w[0][0] > '9' && strings.Join(w, " ") != strings.Join(g, " ") {
+			t.Errorf("wasmjob %s: the page has the columns %v, the command %v", command, w, g)
+		}
+	}
+	if text := p.must("history", "slow"); !strings.Contains(text, "so far") {
+		t.Errorf("what runs has no duration:\n%s", text)
+	}
+	p.open("slow")
+	h.stop()
+}
