@@ -174,7 +174,7 @@ fmt: ## format all Go files
 
 .PHONY: bench
 bench: ## run the benchmarks; BENCH=pattern picks some
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $$(grep -rl --include '*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
+	$(GO) test -timeout 60m -run '^$$' -bench '$(BENCH)' -benchmem $$(grep -rl --include '*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
 .PHONY: interop
 interop: ## share jobs with ElasticJob, and be operated by it; EJ=3.0.5 is built from source

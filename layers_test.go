@@ -343,6 +343,8 @@ var rooms = []room{
 		why: "measures the rooms put together as cmd/host does it, without the program around them"},
 	{name: "bench/cluster", testsMay: []string{"abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/zookeeper", "coordination/tree", "coordination/operate", "host", "host/event", "test/zkserver"},
 		why: "counts what hosts ask of a real ZooKeeper; it sees them as cmd/host does, and their modules are functions"},
+	{name: "bench/console", testsMay: []string{"test/pgserver", "test/zkserver"},
+		why: "real hosts on real servers, from outside"},
 	{name: "bench/overload", testsMay: []string{"abi", "coordination/registry", "coordination/jobconfig", "coordination/embedded", "coordination/zookeeper", "host", "host/event", "test/zkserver"},
 		why: "gives a host more than it can do, on both registries; its modules are functions, so that the host is what is measured"},
 	{name: "bench/modules", testsMay: []string{"host/event"},
